@@ -1,0 +1,154 @@
+package httprange
+
+import (
+	"bytes"
+	"net/http"
+	"time"
+)
+
+// Validators describe the current representation.
+type Validators struct {
+	ETag    string    // a strong entity-tag with its quotes
+	ModTime time.Time // Last-Modified; only its whole seconds count
+	// StrongDate says that ModTime alone identifies the bytes: the representation cannot have changed twice within that second
+	// (RFC 9110 section 8.8.2.2). It is false for a file that was changed just now and may be again.
+	StrongDate bool
+}
+
+// Conditions are the condition fields of a request as they came, one element a field line; empty when absent.
+type Conditions struct {
+	IfMatch, IfNoneMatch, IfModifiedSince, IfUnmodifiedSince, IfRange [][]byte
+}
+
+// Outcome is what the preconditions demand.
+type Outcome int
+
+const (
+	// Proceed: answer as if there were no conditions; IfRange still decides about a Range.
+	Proceed Outcome = iota
+	// NotModified: 304 without a body.
+	NotModified
+	// Failed: 412.
+	Failed
+)
+
+// Evaluate works through the preconditions of a GET or HEAD in the order of RFC 9110 section 13.2.2. Dates that cannot be
+// read, and date fields that came more than once, are ignored.
+func Evaluate(c *Conditions, v *Validators, now time.Time) Outcome {
+	switch {
+	case len(c.IfMatch) > 0: // 13.1.1
+		if !matchTags(c.IfMatch, v.ETag, false) {
+			return Failed
+		}
+	case len(c.IfUnmodifiedSince) > 0: // 13.1.4
+		if t, ok := singleDate(c.IfUnmodifiedSince, now); ok && v.ModTime.Unix() > t {
+			return Failed
+		}
+	}
+	switch {
+	case len(c.IfNoneMatch) > 0: // 13.1.2
+		if matchTags(c.IfNoneMatch, v.ETag, true) {
+			return NotModified
+		}
+	case len(c.IfModifiedSince) > 0: // 13.1.3
+		if t, ok := singleDate(c.IfModifiedSince, now); ok && v.ModTime.Unix() <= t {
+			return NotModified
+		}
+	}
+	return Proceed
+}
+
+// RangeApplies tells whether a Range may be honoured in the presence of If-Range (RFC 9110 section 13.1.5): true without that
+// field; else only when it holds exactly one validator and that is the current one by strong comparison.
+func RangeApplies(c *Conditions, v *Validators, now time.Time) bool {
+	switch len(c.IfRange) {
+	case 0:
+		return true
+	case 1:
+	default:
+		return false
+	}
+	value := trimBlanks(c.IfRange[0])
+	if tag, weak, rest, ok := cutTag(value); ok {
+		return !weak && len(rest) == 0 && string(tag) == v.ETag
+	}
+	t, ok := ParseDate(value, now)
+	return ok && v.StrongDate && v.ModTime.Unix() == t
+}
+
+// matchTags tells whether a list of entity-tags, spread over any number of field lines, names the tag or holds "*". Reading a
+// line stops at its first malformed member.
+func matchTags(lines [][]byte, etag string, weakCompare bool) bool {
+	for _, line := range lines {
+		for {
+			line = bytes.TrimLeft(line, " \t,")
+			if len(line) == 0 {
+				break
+			}
+			if line[0] == '*' {
+				return true
+			}
+			tag, weak, rest, ok := cutTag(line)
+			if !ok {
+				break
+			}
+			if string(tag) == etag && (weakCompare || !weak) {
+				return true
+			}
+			line = rest
+		}
+	}
+	return false
+}
+
+// cutTag reads one entity-tag (RFC 9110 section 8.8.3) from the front of b; tag keeps its quotes and has no W/.
+func cutTag(b []byte) (tag []byte, weak bool, rest []byte, ok bool) {
+	if bytes.HasPrefix(b, []byte("W/")) {
+		weak, b = true, b[2:]
+	}
+	if len(b) < 2 || b[0] != '"' {
+		return nil, false, nil, false
+	}
+	for i := 1; i < len(b); i++ {
+		switch c := b[i]; {
+		case c == '"':
+			return b[:i+1], weak, b[i+1:], true
+		case c == 0x21 || c >= 0x23 && c != 0x7f: // etagc
+		default:
+			return nil, false, nil, false
+		}
+	}
+	return nil, false, nil, false
+}
+
+// singleDate reads a date field that came exactly once.
+func singleDate(lines [][]byte, now time.Time) (int64, bool) {
+	if len(lines) != 1 {
+		return 0, false
+	}
+	return ParseDate(trimBlanks(lines[0]), now)
+}
+
+// ParseDate reads an HTTP-date in any of its three forms (RFC 9110 section 5.6.7) and returns unix seconds. A two-digit year
+// that seems more than 50 years ahead of now is taken from the century before.
+func ParseDate(value []byte, now time.Time) (int64, bool) {
+	if len(value) < 24 || len(value) > 40 || bytes.IndexByte(value, '.') >= 0 { // package time would read fractions of seconds
+		return 0, false
+	}
+	s := string(value)
+	if t, err := time.Parse(http.TimeFormat, s); err == nil {
+		return t.Unix(), true
+	}
+	if t, err := time.Parse("Monday, 02-Jan-06 15:04:05 GMT", s); err == nil {
+		century := now.Year() / 100 * 100
+		year := century + t.Year()%100
+		if year > now.Year()+50 {
+			year -= 100
+		}
+		return t.AddDate(year-t.Year(), 0, 0).Unix(), true
+	}
+	if t, err := time.Parse(time.ANSIC, s); err == nil {
+		return t.Unix(), true
+	}
+	return 0, false
+}
