@@ -1,0 +1,182 @@
+package sendfile
+
+import (
+	"errors"
+	"io"
+	"sync"
+	"time"
+)
+
+// Source is an open file. Any number of bodies may send from one descriptor at the same time.
+type Source interface {
+	io.ReaderAt
+	// Fd returns the file descriptor, which stays open until Close and is used with explicit offsets only.
+	Fd() int
+	// Close is called once, when the body is done with it.
+	Close() error
+}
+
+// Piece is a stretch of the source with some bytes in front of it: the head of a multipart part, or nothing.
+type Piece struct {
+	Head   []byte
+	Offset int64 // in the descriptor
+	Length int64
+}
+
+// Body is an answer's body made of pieces of one file. It is an io.Reader, an io.WriterTo and an io.Closer; fasthttp uses
+// WriteTo and then Close. What is sent never goes beyond the pieces, so a neighbour in a trunk file stays unseen.
+type Body struct {
+	Conn   *Conn // nil where the bytes must go through the writer (TLS)
+	Source Source
+	Pieces []Piece
+	Tail   []byte // behind the last piece
+	// Done is called once, by Close.
+	Done func(Result)
+
+	piece  int   // the one that Read is in
+	pos    int64 // how far, its head included
+	result Result
+}
+
+// Result tells how the sending of a body went.
+type Result struct {
+	Sent       int64     // bytes of the body that went to the socket
+	BySendfile int64     // of these, how many by sendfile(2)
+	FirstByte  time.Time // when the answer's head and first bytes left; zero if they never did
+	Err        error     // why it ended early
+}
+
+// Length returns the body's size in bytes.
+func (b *Body) Length() int64 {
+	n := int64(len(b.Tail))
+	for i := range b.Pieces {
+		n += int64(len(b.Pieces[i].Head)) + b.Pieces[i].Length
+	}
+	return n
+}
+
+// SupportsBodyWriteTo tells fasthttp to call WriteTo.
+func (b *Body) SupportsBodyWriteTo() bool { return true }
+
+// WriteTo sends the body. When w buffers (fasthttp's does, and holds the answer's head by now), it is flushed together with the
+// first bytes of the file, in one packet where they fit.
+func (b *Body) WriteTo(w io.Writer) (int64, error) {
+	flusher, ok := w.(interface{ Flush() error })
+	if ok && b.Conn != nil && b.Conn.tcp {
+		b.result.Err = b.sendPieces(w, flusher)
+		if !errors.Is(b.result.Err, errNoSendfile) {
+			return b.result.Sent, b.result.Err
+		}
+	}
+	_, b.result.Err = copyChunks(w, b)
+	return b.result.Sent, b.result.Err
+}
+
+// sendPieces sends by sendfile. It keeps Read's position, so that copying can take over where the kernel cannot go on.
+func (b *Body) sendPieces(w io.Writer, flusher interface{ Flush() error }) error {
+	for ; b.piece < len(b.Pieces); b.piece, b.pos = b.piece+1, 0 {
+		p := &b.Pieces[b.piece]
+		if err := b.write(w, p.Head); err != nil {
+			return err
+		}
+		if p.Length == 0 {
+			continue
+		}
+		b.Conn.more = true
+		err := flusher.Flush()
+		b.Conn.more = false
+		b.markFirst()
+		if err != nil {
+			return err
+		}
+		n, err := b.Conn.SendFile(b.Source.Fd(), p.Offset, p.Length)
+		b.pos += n
+		b.result.Sent += n
+		b.result.BySendfile += n
+		if err != nil {
+			return err
+		}
+	}
+	return b.write(w, b.Tail)
+}
+
+func (b *Body) markFirst() {
+	if b.result.FirstByte.IsZero() {
+		b.result.FirstByte = time.Now()
+	}
+}
+
+func (b *Body) write(w io.Writer, p []byte) error {
+	n, err := w.Write(p)
+	b.pos += int64(n)
+	b.result.Sent += int64(n)
+	return err
+}
+
+// Read copies the next bytes of the body out; io.EOF at its end, io.ErrUnexpectedEOF when the file is shorter than promised.
+func (b *Body) Read(p []byte) (int, error) {
+	for b.piece < len(b.Pieces) {
+		piece := &b.Pieces[b.piece]
+		head := int64(len(piece.Head))
+		switch {
+		case b.pos < head:
+			n := copy(p, piece.Head[b.pos:])
+			b.pos += int64(n)
+			return n, nil
+		case b.pos < head+piece.Length:
+			left := head + piece.Length - b.pos
+			n, err := b.Source.ReadAt(p[:min(int64(len(p)), left)], piece.Offset+b.pos-head)
+			b.pos += int64(n)
+			if n > 0 {
+				return n, nil
+			}
+			if err == nil || err == io.EOF {
+				err = io.ErrUnexpectedEOF
+			}
+			return 0, err
+		}
+		b.piece, b.pos = b.piece+1, 0
+	}
+	n := copy(p, b.Tail[min(b.pos, int64(len(b.Tail))):])
+	b.pos += int64(n)
+	if n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
+// Close releases the source and reports to Done.
+func (b *Body) Close() error {
+	err := b.Source.Close()
+	if b.Done != nil {
+		b.Done(b.result)
+	}
+	return err
+}
+
+// buffers are what bodies are copied through where sendfile cannot be used.
+var buffers = sync.Pool{New: func() any { return new([chunk]byte) }}
+
+func copyChunks(w io.Writer, b *Body) (int64, error) {
+	buf := buffers.Get().(*[chunk]byte)
+	defer buffers.Put(buf)
+	var total int64
+	for {
+		n, err := b.Read(buf[:])
+		if n > 0 {
+			m, werr := w.Write(buf[:n])
+			b.markFirst()
+			total += int64(m)
+			b.result.Sent += int64(m)
+			if werr != nil {
+				return total, werr
+			}
+		}
+		if err == io.EOF {
+			return total, nil
+		}
+		if err != nil {
+			return total, err
+		}
+	}
+}

@@ -1,0 +1,237 @@
+// Package sendfile sends answers: bytes from memory and stretches of shared files, without copying them through the process
+// where the kernel can do it (sendfile(2)), and without letting a client that does not read hold a connection for ever.
+//
+//	conn := sendfile.NewConn(tcp, sendfile.Pace{MinRate: 1024, Window: 30 * time.Second})
+//	body := &sendfile.Body{Conn: sendfile.Of(ctx.Conn()), Source: file, Pieces: []sendfile.Piece{{Offset: 24, Length: 4096}}}
+//	ctx.Response.SetBodyStream(body, int(body.Length()))
+//
+// There is no limit on the time of a whole answer. A client is dropped when it took less than MinRate bytes per second over a
+// Window in which the gateway had bytes for it. "Took" means acknowledged by the client's host, not put into this host's
+// socket buffer: that buffer holds megabytes, and a slow but healthy client empties it only every few minutes.
+package sendfile
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrSlowClient is returned by writes to a client that takes bytes more slowly than Pace allows.
+var ErrSlowClient = errors.New("client reads too slowly")
+
+// errNoSendfile means that the kernel cannot send from this file; its bytes have to be copied.
+var errNoSendfile = errors.New("sendfile is not supported for this file")
+
+// chunk is the most that one sendfile(2) call may move: a fast client does not keep a thread in the kernel for long.
+const chunk = 256 << 10
+
+// Pace says how slow a client may be. The zero value never drops anybody.
+type Pace struct {
+	MinRate int64         // bytes per second
+	Window  time.Duration // over which the rate is measured
+}
+
+// Conn is a stream socket whose writes are paced. Reads go straight to the inner connection. One goroutine may write at a time.
+type Conn struct {
+	net.Conn
+	raw  syscall.RawConn
+	pace Pace
+	tcp  bool // only then sendfile(2) is used
+
+	// What the current write is about; kept here so that the callbacks below need no closures.
+	buf      []byte
+	more     bool // the next Write is followed by more at once (MSG_MORE)
+	file     int
+	offset   int64
+	left     int64
+	err      error
+	inWindow bool  // a deadline is set
+	written  int64 // bytes given to the socket since the connection began
+	taken    int64 // of these, what the client had taken when the window began
+
+	writeStep, fileStep func(fd uintptr) bool
+}
+
+// NewConn wraps a TCP or unix stream connection.
+func NewConn(inner net.Conn, pace Pace) (*Conn, error) {
+	sc, ok := inner.(syscall.Conn)
+	if !ok {
+		return nil, fmt.Errorf("cannot send to a %T: it is no socket", inner)
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("cannot get the socket of %s: %w", inner.RemoteAddr(), err)
+	}
+	c := &Conn{Conn: inner, raw: raw, pace: pace}
+	_, c.tcp = inner.(*net.TCPConn)
+	c.writeStep, c.fileStep = c.tryWrite, c.trySendfile
+	return c, nil
+}
+
+// Of finds the Conn beneath connections that wrap it and show it by NetConn. It returns nil when there is a TLS connection in
+// between, whose bytes must not bypass the cipher.
+func Of(c net.Conn) *Conn {
+	for c != nil {
+		switch w := c.(type) {
+		case *Conn:
+			return w
+		case *tls.Conn:
+			return nil
+		case interface{ NetConn() net.Conn }:
+			c = w.NetConn()
+		default:
+			return nil
+		}
+	}
+	return nil
+}
+
+// NetConn returns the connection that c wraps.
+func (c *Conn) NetConn() net.Conn { return c.Conn }
+
+// SyscallConn gives the raw socket, for callers that wait for it to become readable.
+func (c *Conn) SyscallConn() (syscall.RawConn, error) { return c.raw, nil }
+
+// CloseWrite ends the sending direction; the client sees the end of the stream.
+func (c *Conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+// Write sends all of p or returns an error.
+func (c *Conn) Write(p []byte) (int, error) {
+	c.buf = p
+	err := c.send(c.writeStep)
+	n := len(p) - len(c.buf)
+	c.buf = nil
+	return n, err
+}
+
+// SendFile sends length bytes of the open file fd from offset, by sendfile(2). It does not use or move the descriptor's own
+// offset, so one descriptor can serve many connections. It returns how many bytes went out; fewer come with an error
+// (io.ErrUnexpectedEOF when the file ends before).
+func (c *Conn) SendFile(fd int, offset, length int64) (int64, error) {
+	if !c.tcp {
+		return 0, errNoSendfile
+	}
+	c.file, c.offset, c.left = fd, offset, length
+	err := c.send(c.fileStep)
+	return length - c.left, err
+}
+
+// send repeats step until it is done, measuring the client's pace while it waits.
+func (c *Conn) send(step func(fd uintptr) bool) error {
+	for {
+		c.err = nil
+		err := c.raw.Write(step)
+		if err == nil {
+			err = c.err
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) || !c.inWindow {
+			c.endWindow()
+			return err
+		}
+		taken := c.clientTook()
+		if float64(taken-c.taken) < float64(c.pace.MinRate)*c.pace.Window.Seconds() {
+			c.endWindow()
+			c.abandon()
+			return ErrSlowClient
+		}
+		c.beginWindow(taken)
+	}
+}
+
+// abandon makes the coming Close throw away what the client has not taken, instead of keeping it in the kernel for minutes.
+func (c *Conn) abandon() {
+	if tcp, ok := c.Conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // fails only on a closed connection
+	}
+}
+
+// tryWrite is a step of Write: false means wait until the socket takes more.
+func (c *Conn) tryWrite(fd uintptr) bool {
+	flags := unix.MSG_NOSIGNAL
+	if c.more {
+		flags |= unix.MSG_MORE
+	}
+	for len(c.buf) > 0 {
+		n, err := unix.SendmsgN(int(fd), c.buf, nil, nil, flags)
+		if n > 0 {
+			c.buf = c.buf[n:]
+			c.written += int64(n)
+		}
+		if err != nil && err != unix.EINTR {
+			return c.failed("send", err)
+		}
+	}
+	return true
+}
+
+// trySendfile is a step of SendFile.
+func (c *Conn) trySendfile(fd uintptr) bool {
+	for c.left > 0 {
+		n, err := unix.Sendfile(int(fd), c.file, &c.offset, int(min(c.left, chunk)))
+		if n > 0 {
+			c.left -= int64(n)
+			c.written += int64(n)
+			continue
+		}
+		switch err {
+		case nil:
+			c.err = io.ErrUnexpectedEOF // the file has become shorter
+			return true
+		case unix.EINTR:
+		case unix.EINVAL, unix.ENOSYS, unix.EOPNOTSUPP:
+			c.err = errNoSendfile
+			return true
+		default:
+			return c.failed("sendfile", err)
+		}
+	}
+	return true
+}
+
+// failed ends a step: by waiting when the socket is full, else with the error.
+func (c *Conn) failed(call string, err error) bool {
+	if err == unix.EAGAIN {
+		if !c.inWindow && c.pace.MinRate > 0 {
+			c.beginWindow(c.clientTook())
+		}
+		return false
+	}
+	c.err = os.NewSyscallError(call, err)
+	return true
+}
+
+// beginWindow starts to measure: the wait that is under way ends after one window at the latest.
+func (c *Conn) beginWindow(taken int64) {
+	c.inWindow, c.taken = true, taken
+	c.err = c.SetWriteDeadline(time.Now().Add(c.pace.Window))
+}
+
+func (c *Conn) endWindow() {
+	if c.inWindow {
+		c.inWindow = false
+		_ = c.SetWriteDeadline(time.Time{}) // fails only on a closed connection
+	}
+}
+
+// clientTook returns how many bytes have left for good: written and not waiting in this host's socket buffer any more.
+func (c *Conn) clientTook() int64 {
+	queued := 0
+	_ = c.raw.Control(func(fd uintptr) { // on failure: count what was written
+		if n, err := unix.IoctlGetInt(int(fd), unix.TIOCOUTQ); err == nil {
+			queued = n
+		}
+	})
+	return c.written - int64(queued)
+}

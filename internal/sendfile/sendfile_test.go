@@ -1,0 +1,381 @@
+package sendfile
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"crypto/tls"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// source is a file on disk that counts how often it is closed.
+type source struct {
+	*os.File
+	closed int
+}
+
+func (s *source) Fd() int { return int(s.File.Fd()) }
+func (s *source) Close() error {
+	s.closed++
+	return nil
+}
+
+// newSource makes a file of random bytes.
+func newSource(t *testing.T, size int) (*source, []byte) {
+	t.Helper()
+	content := make([]byte, size)
+	random := rand.NewChaCha8([32]byte{1})
+	_, _ = random.Read(content)
+	path := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = f.Close() })
+	return &source{File: f}, content
+}
+
+// pair makes two ends of a connection; network is tcp or unix.
+func pair(t *testing.T, network string) (server, client net.Conn) {
+	t.Helper()
+	address := "127.0.0.1:0"
+	if network == "unix" {
+		address = filepath.Join(t.TempDir(), "socket")
+	}
+	ln, err := net.Listen(network, address)
+	require.NoError(t, err)
+	defer ln.Close()
+	client, err = net.Dial(network, ln.Addr().String())
+	require.NoError(t, err)
+	server, err = ln.Accept()
+	require.NoError(t, err)
+	t.Cleanup(func() { _, _ = server.Close(), client.Close() })
+	return server, client
+}
+
+func paced(t *testing.T, c net.Conn, pace Pace) *Conn {
+	t.Helper()
+	conn, err := NewConn(c, pace)
+	require.NoError(t, err)
+	return conn
+}
+
+// exchange sends head and body as fasthttp does and returns what the client got.
+func exchange(t *testing.T, conn net.Conn, client net.Conn, head string, body *Body) []byte {
+	t.Helper()
+	got := make(chan []byte)
+	go func() {
+		b, _ := io.ReadAll(client)
+		got <- b
+	}()
+	w := bufio.NewWriterSize(conn, 4096)
+	_, _ = w.WriteString(head)
+	_, err := body.WriteTo(w)
+	if err == nil {
+		err = w.Flush()
+	}
+	require.NoError(t, errors.Join(err, body.Close()))
+	require.NoError(t, conn.Close())
+	return <-got
+}
+
+func TestBodyOverEveryTransport(t *testing.T) {
+	const mb = 1 << 20
+	src, content := newSource(t, 3*mb+17)
+	pieces := map[string]struct {
+		pieces []Piece
+		tail   string
+		want   []byte
+	}{
+		"whole":          {[]Piece{{Length: int64(len(content))}}, "", content},
+		"trunk slot":     {[]Piece{{Offset: 1000, Length: 4096}}, "", content[1000:5096]},
+		"one byte":       {[]Piece{{Offset: 77, Length: 1}}, "", content[77:78]},
+		"large stretch":  {[]Piece{{Offset: 5, Length: 2 * mb}}, "", content[5 : 5+2*mb]},
+		"head and piece": {[]Piece{{Head: []byte("FLV"), Offset: 9, Length: 100}}, "", append([]byte("FLV"), content[9:109]...)},
+		"parts": {[]Piece{{Head: []byte("--a\r\n"), Length: 10}, {Head: []byte("\r\n--a\r\n"), Offset: mb, Length: mb}}, "\r\n--a--",
+			bytes.Join([][]byte{[]byte("--a\r\n"), content[:10], []byte("\r\n--a\r\n"), content[mb : 2*mb], []byte("\r\n--a--")}, nil)},
+	}
+	transports := map[string]func(t *testing.T) (*Conn, net.Conn, net.Conn){
+		"tcp": func(t *testing.T) (*Conn, net.Conn, net.Conn) {
+			server, client := pair(t, "tcp")
+			c := paced(t, server, Pace{MinRate: 1024, Window: time.Second})
+			return Of(c), c, client
+		},
+		"unix": func(t *testing.T) (*Conn, net.Conn, net.Conn) {
+			server, client := pair(t, "unix")
+			c := paced(t, server, Pace{MinRate: 1024, Window: time.Second})
+			return Of(c), c, client
+		},
+		"wrapped, as TLS is": func(t *testing.T) (*Conn, net.Conn, net.Conn) {
+			server, client := pair(t, "tcp")
+			return nil, paced(t, server, Pace{}), client
+		},
+	}
+	for transport, connect := range transports {
+		for name, tt := range pieces {
+			t.Run(transport+"/"+name, func(t *testing.T) {
+				direct, conn, client := connect(t)
+				var result Result
+				own := &source{File: src.File}
+				body := &Body{Conn: direct, Source: own, Pieces: tt.pieces, Tail: []byte(tt.tail), Done: func(r Result) { result = r }}
+				require.EqualValues(t, len(tt.want), body.Length())
+				got := exchange(t, conn, client, "HTTP/1.1 200 OK\r\n\r\n", body)
+				require.Equal(t, sha256.Sum256(append([]byte("HTTP/1.1 200 OK\r\n\r\n"), tt.want...)), sha256.Sum256(got), "%d bytes", len(got))
+				require.Equal(t, 1, own.closed)
+				require.EqualValues(t, len(tt.want), result.Sent)
+				require.False(t, result.FirstByte.IsZero())
+				var inFile int64
+				for _, p := range tt.pieces {
+					inFile += p.Length
+				}
+				if transport != "tcp" {
+					inFile = 0
+				}
+				require.Equal(t, inFile, result.BySendfile)
+			})
+		}
+	}
+}
+
+func TestReadGivesTheSameBytes(t *testing.T) {
+	src, content := newSource(t, 10000)
+	body := &Body{Source: src, Pieces: []Piece{{Head: []byte("ab"), Offset: 10, Length: 100}, {Offset: 500, Length: 0}, {Head: []byte("c"), Offset: 9000, Length: 1000}}, Tail: []byte("xyz")}
+	want := bytes.Join([][]byte{[]byte("ab"), content[10:110], []byte("c"), content[9000:], []byte("xyz")}, nil)
+	var got []byte
+	buf := make([]byte, 7)
+	for {
+		n, err := body.Read(buf)
+		got = append(got, buf[:n]...)
+		if err == io.EOF {
+			break
+		}
+		require.NoError(t, err)
+	}
+	require.Equal(t, want, got)
+}
+
+// TestSharedDescriptor sends different parts of one descriptor to many clients at once.
+func TestSharedDescriptor(t *testing.T) {
+	src, content := newSource(t, 4<<20)
+	done := make(chan struct{})
+	for i := range 8 {
+		server, client := pair(t, "tcp")
+		go func() {
+			defer func() { done <- struct{}{} }()
+			conn, err := NewConn(server, Pace{})
+			if err == nil {
+				_, err = conn.SendFile(src.Fd(), int64(i)<<19, 1<<19)
+			}
+			_ = errors.Join(err, server.Close())
+		}()
+		go func() {
+			defer func() { done <- struct{}{} }()
+			got, err := io.ReadAll(client)
+			if err != nil || !bytes.Equal(got, content[i<<19:(i+1)<<19]) {
+				t.Errorf("client %d got other bytes: %d, %v", i, len(got), err)
+			}
+		}()
+	}
+	for range 16 {
+		<-done
+	}
+}
+
+func TestFileThatHasBecomeShorter(t *testing.T) {
+	src, content := newSource(t, 100000)
+	for _, direct := range []bool{true, false} {
+		server, client := pair(t, "tcp")
+		conn := paced(t, server, Pace{})
+		body := &Body{Source: src, Pieces: []Piece{{Length: 100001}}}
+		if direct {
+			body.Conn = conn
+		}
+		w := bufio.NewWriter(conn)
+		n, err := body.WriteTo(w)
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+		require.LessOrEqual(t, n, int64(100000))
+		require.NoError(t, errors.Join(w.Flush(), conn.Close()))
+		got, err := io.ReadAll(client)
+		require.NoError(t, err)
+		require.Equal(t, content, got)
+	}
+}
+
+func TestClientGone(t *testing.T) {
+	src, _ := newSource(t, 8<<20)
+	server, client := pair(t, "tcp")
+	conn := paced(t, server, Pace{MinRate: 1, Window: time.Minute})
+	require.NoError(t, client.Close())
+	var result Result
+	body := &Body{Conn: conn, Source: src, Pieces: []Piece{{Length: 8 << 20}}, Done: func(r Result) { result = r }}
+	_, err := body.WriteTo(bufio.NewWriter(conn))
+	require.Error(t, err)
+	require.NoError(t, body.Close())
+	require.ErrorIs(t, result.Err, err)
+	require.Equal(t, 1, src.closed)
+}
+
+// TestSlowClientIsDropped: a client that does not read at all is given up after about one window, by sendfile and by writes.
+func TestSlowClientIsDropped(t *testing.T) {
+	src, _ := newSource(t, 32<<20)
+	for _, network := range []string{"tcp", "unix"} {
+		t.Run(network, func(t *testing.T) {
+			server, _ := pair(t, network)
+			conn := paced(t, server, Pace{MinRate: 100, Window: 200 * time.Millisecond})
+			body := &Body{Conn: conn, Source: src, Pieces: []Piece{{Length: 32 << 20}}}
+			began := time.Now()
+			_, err := body.WriteTo(bufio.NewWriter(conn))
+			require.ErrorIs(t, err, ErrSlowClient)
+			require.Less(t, time.Since(began), 5*time.Second)
+		})
+	}
+}
+
+// TestSlowHealthyClientIsKept: a client that reads slowly, but fast enough, in a socket whose buffers hide its progress from
+// anybody who only looks at what can be written.
+func TestSlowHealthyClientIsKept(t *testing.T) {
+	src, content := newSource(t, 12<<20)
+	server, client := pair(t, "tcp")
+	require.NoError(t, client.(*net.TCPConn).SetReadBuffer(64<<10))
+	conn := paced(t, server, Pace{MinRate: 100 << 10, Window: 250 * time.Millisecond}) // the client takes about 3 MB/s
+	got := make(chan []byte)
+	go func() {
+		var all []byte
+		buf := make([]byte, 64<<10)
+		for {
+			n, err := client.Read(buf)
+			all = append(all, buf[:n]...)
+			if err != nil {
+				got <- all
+				return
+			}
+			time.Sleep(20 * time.Millisecond)
+		}
+	}()
+	n, err := conn.SendFile(src.Fd(), 0, int64(len(content)))
+	require.NoError(t, errors.Join(err, server.Close()))
+	require.EqualValues(t, len(content), n)
+	require.True(t, bytes.Equal(content, <-got))
+}
+
+// TestProgressIsWhatTheClientTook fills a large send buffer at once and lets the client read slowly: the window must be judged
+// by what left the buffer, else either nobody or everybody is dropped.
+func TestProgressIsWhatTheClientTook(t *testing.T) {
+	server, client := pair(t, "tcp")
+	conn := paced(t, server, Pace{})
+	_, err := conn.Write(make([]byte, 64<<10))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return conn.clientTook() == 64<<10 }, 5*time.Second, time.Millisecond, "the client's host takes it")
+	require.NoError(t, client.(*net.TCPConn).SetReadBuffer(4<<10))
+	require.NoError(t, conn.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
+	for err == nil { // until both buffers are full
+		_, err = conn.Write(make([]byte, 256<<10))
+	}
+	before := conn.clientTook()
+	require.Less(t, before, conn.written)
+	_, err = io.CopyN(io.Discard, client, before)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return conn.clientTook() > before }, 5*time.Second, time.Millisecond)
+}
+
+func TestConnectionIsUsableAfterAWait(t *testing.T) {
+	server, client := pair(t, "tcp")
+	conn := paced(t, server, Pace{MinRate: 1, Window: 100 * time.Millisecond})
+	go func() {
+		time.Sleep(150 * time.Millisecond)
+		_, _ = io.Copy(io.Discard, client)
+	}()
+	_, err := conn.Write(make([]byte, 16<<20)) // has to wait: a window begins
+	require.NoError(t, err)
+	time.Sleep(200 * time.Millisecond) // longer than the window
+	_, err = conn.Write([]byte("next answer"))
+	require.NoError(t, err, "the deadline of the last answer must be gone")
+	require.NoError(t, server.Close())
+}
+
+func TestHeadAndFileInOnePacket(t *testing.T) {
+	src, _ := newSource(t, 1000)
+	server, client := pair(t, "tcp")
+	conn := paced(t, server, Pace{})
+	w := bufio.NewWriter(conn)
+	_, _ = w.WriteString("HTTP/1.1 200 OK\r\n\r\n")
+	_, err := (&Body{Conn: conn, Source: src, Pieces: []Piece{{Length: 1000}}}).WriteTo(w)
+	require.NoError(t, errors.Join(err, w.Flush()))
+	raw, err := server.(*net.TCPConn).SyscallConn()
+	require.NoError(t, err)
+	_, err = io.CopyN(io.Discard, client, 1019)
+	require.NoError(t, err)
+	require.NoError(t, raw.Control(func(fd uintptr) {
+		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, info.Data_segs_out)
+	}))
+}
+
+func TestMemoryStaysConstant(t *testing.T) {
+	src, content := newSource(t, 64<<20)
+	server, client := pair(t, "tcp")
+	go func() { _, _ = io.Copy(io.Discard, client) }()
+	body := &Body{Source: src, Pieces: []Piece{{Length: int64(len(content))}}} // copied, the costlier way
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := body.WriteTo(bufio.NewWriter(server))
+	require.NoError(t, err)
+	runtime.ReadMemStats(&after)
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(2<<20))
+	require.NoError(t, server.Close())
+}
+
+func TestSendFileAllocatesNothing(t *testing.T) {
+	src, _ := newSource(t, 4096)
+	server, client := pair(t, "tcp")
+	go func() { _, _ = io.Copy(io.Discard, client) }()
+	conn, fd := paced(t, server, Pace{MinRate: 1024, Window: time.Minute}), src.Fd()
+	head := []byte("head")
+	allocs := testing.AllocsPerRun(200, func() {
+		_, err := conn.Write(head)
+		if _, err2 := conn.SendFile(fd, 0, 4096); err != nil || err2 != nil {
+			panic("cannot send")
+		}
+	})
+	require.Zero(t, allocs)
+	require.NoError(t, server.Close())
+}
+
+func TestOf(t *testing.T) {
+	server, _ := pair(t, "tcp")
+	conn := paced(t, server, Pace{})
+	require.Same(t, conn, Of(conn))
+	require.Same(t, conn, Of(&wrapper{conn}))
+	require.Nil(t, Of(tls.Server(conn, &tls.Config{MinVersion: tls.VersionTLS12})), "TLS must not be bypassed")
+	require.Nil(t, Of(&wrapper{tls.Server(conn, &tls.Config{MinVersion: tls.VersionTLS12})}))
+	require.Nil(t, Of(server))
+	require.Nil(t, Of(nil))
+	_, err := NewConn(&wrapper{server}, Pace{})
+	require.Error(t, err)
+}
+
+type wrapper struct{ inner net.Conn }
+
+func (w *wrapper) NetConn() net.Conn                  { return w.inner }
+func (w *wrapper) Read(p []byte) (int, error)         { return w.inner.Read(p) }
+func (w *wrapper) Write(p []byte) (int, error)        { return w.inner.Write(p) }
+func (w *wrapper) Close() error                       { return w.inner.Close() }
+func (w *wrapper) LocalAddr() net.Addr                { return w.inner.LocalAddr() }
+func (w *wrapper) RemoteAddr() net.Addr               { return w.inner.RemoteAddr() }
+func (w *wrapper) SetDeadline(t time.Time) error      { return w.inner.SetDeadline(t) }
+func (w *wrapper) SetReadDeadline(t time.Time) error  { return w.inner.SetReadDeadline(t) }
+func (w *wrapper) SetWriteDeadline(t time.Time) error { return w.inner.SetWriteDeadline(t) }
