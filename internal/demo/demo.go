@@ -1,0 +1,231 @@
+// Package demo writes a small store to try the gateway on: a picture and its
+// thumbnail, texts, a page that shows them, a sound, 9 MiB that seek like a flv film, a log that
+// grows, and small files packed in a trunk file; and two configurations for it, one
+// without and one with the check of tokens.
+//
+//	store, err := demo.Write("demo", time.Now(), demo.Options{})
+//	...
+//	for _, f := range store.Files {
+//		fmt.Println(f.Title, "http://127.0.0.1:8888/"+f.ID.String())
+//	}
+//
+// Everything is made by this package: nothing is fetched, and no FastDFS is needed.
+package demo
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+)
+
+// Secret is the secret key of the configuration with tokens.
+const Secret = "demo-only-secret-key"
+
+// Group is the group name of the store.
+const Group = "group1"
+
+// ErrNotOurs: the folder holds something else than a demonstration store; nothing was written.
+var ErrNotOurs = errors.New("folder is not empty and no demonstration store")
+
+// Options are the addresses that go into the configurations, as host:port. The zero value means the defaults.
+type Options struct {
+	Listen      string // without tokens; default :8888
+	TokenListen string // with tokens; default :8890
+	AdminListen string // of the server without tokens; default 127.0.0.1:8889. The other has none.
+}
+
+// Store is what Write made.
+type Store struct {
+	Dir         string // absolute
+	StorePaths  []string
+	Files       []File
+	Config      string // mod_fastdfs.conf without tokens
+	TokenConfig string // the same store with tokens
+	Secret      string
+	Listen      string // where Config serves
+	TokenListen string // where TokenConfig serves
+}
+
+// File is one file of the store.
+type File struct {
+	Title       string
+	ID          fdfs.FileID
+	Size        int64 // bytes
+	ContentType string
+	Note        string // one line: what can be tried with it
+}
+
+// Names inside the folder of the store.
+const (
+	markName  = "demo-store" // holds the creation time of the files, so that ids stay the same
+	trunkSize = 1 << 20
+)
+
+// Write makes the store below dir, which is created when it is missing. Files are
+// created at now; where dir holds a store already its time is kept and so are the
+// ids, and only what differs is written again. A folder with anything else in it is ErrNotOurs.
+func Write(dir string, now time.Time, opts Options) (Store, error) {
+	opts = opts.withDefaults()
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return Store{}, fmt.Errorf("cannot find folder %q: %w", dir, err)
+	}
+	if strings.ContainsFunc(abs, func(r rune) bool { return r < ' ' }) || strings.TrimSpace(abs) != abs {
+		return Store{}, fmt.Errorf("cannot use folder %q: a configuration cannot hold its name", abs)
+	}
+	created, err := claim(abs, now)
+	if err != nil {
+		return Store{}, err
+	}
+	w := &writer{dir: abs, created: created, trunk: make([]byte, trunkSize)}
+	if err := w.files(); err != nil {
+		return Store{}, err
+	}
+	s := Store{
+		Dir: abs, StorePaths: []string{w.root(0), w.root(1)}, Files: w.list, Secret: Secret,
+		Listen: opts.Listen, TokenListen: opts.TokenListen,
+	}
+	return s.configured(opts)
+}
+
+func (o Options) withDefaults() Options {
+	for _, d := range []struct {
+		value  *string
+		normal string
+	}{{&o.Listen, ":8888"}, {&o.TokenListen, ":8890"}, {&o.AdminListen, "127.0.0.1:8889"}} {
+		if *d.value == "" {
+			*d.value = d.normal
+		}
+	}
+	return o
+}
+
+// claim makes dir ours and gives the creation time of its files.
+func claim(dir string, now time.Time) (int64, error) {
+	mark := filepath.Join(dir, markName)
+	switch b, err := os.ReadFile(mark); {
+	case err == nil:
+		created, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
+		if err != nil {
+			return 0, fmt.Errorf("cannot read %q: got %.20q, want a unix time; remove the folder to start again", mark, b)
+		}
+		return created, nil
+	case !errors.Is(err, fs.ErrNotExist):
+		return 0, fmt.Errorf("cannot look for an older store: %w", err)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return 0, fmt.Errorf("cannot make folder: %w", err)
+	}
+	list, err := os.ReadDir(dir)
+	if err != nil {
+		return 0, fmt.Errorf("cannot read folder: %w", err)
+	}
+	if len(list) > 0 {
+		return 0, fmt.Errorf("cannot write to %q: %w: name another one", dir, ErrNotOurs)
+	}
+	return now.Unix(), put(mark, []byte(strconv.FormatInt(now.Unix(), 10)+"\n"), now)
+}
+
+// put writes a file whole or not at all. One that is as it should be stays as it is.
+func put(name string, content []byte, mtime time.Time) error {
+	if old, err := os.ReadFile(name); err == nil && bytes.Equal(old, content) {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
+		return fmt.Errorf("cannot make folder: %w", err)
+	}
+	temp := name + ".new"
+	err := os.WriteFile(temp, content, 0o644)
+	if err == nil {
+		err = os.Chtimes(temp, mtime, mtime)
+	}
+	if err == nil {
+		err = os.Rename(temp, name)
+	}
+	if err != nil {
+		_ = os.Remove(temp)
+		return fmt.Errorf("cannot write %q: %w", name, err)
+	}
+	return nil
+}
+
+// writer collects the files of the store.
+type writer struct {
+	dir     string
+	created int64
+	count   uint32
+	list    []File
+	trunk   []byte // the trunk file, zeros where nothing is yet
+	used    uint32 // bytes of trunk
+}
+
+func (w *writer) root(index int) string {
+	return filepath.Join(w.dir, "store"+strconv.Itoa(index))
+}
+
+func (w *writer) time() time.Time { return time.Unix(w.created, 0) }
+
+// fields are those of the next file, in a sub directory of its own.
+func (w *writer) fields(kind fdfs.Kind, index int, ext string, content []byte) fdfs.Fields {
+	w.count++
+	f := fdfs.Fields{
+		Group: Group, PathIndex: index, Low: byte(w.count), Kind: kind, Source: fdfs.Source{127, 0, 0, 1},
+		Created: w.created, Size: int64(len(content)), CRC32: crc32.ChecksumIEEE(content),
+		Random: w.count * 7919, Ext: ext, Pad: w.count * 7919,
+	}
+	if kind == fdfs.KindAppender {
+		f.Size = 0
+	}
+	return f
+}
+
+// plain writes a file of its own: a normal file or an appender.
+func (w *writer) plain(kind fdfs.Kind, index int, ext string, content []byte, about File) (fdfs.FileID, error) {
+	id, err := fdfs.Encode(w.fields(kind, index, ext, content))
+	if err != nil {
+		return fdfs.FileID{}, err
+	}
+	return id, w.store(id, content, about)
+}
+
+func (w *writer) store(id fdfs.FileID, content []byte, about File) error {
+	w.add(id, content, about)
+	return put(filepath.Join(w.root(id.PathIndex), "data", id.TrueName()), content, w.time())
+}
+
+func (w *writer) add(id fdfs.FileID, content []byte, about File) {
+	about.ID, about.Size = id, int64(len(content))
+	w.list = append(w.list, about)
+}
+
+// pack puts a file in the next slot of the trunk file, which is written by flush.
+func (w *writer) pack(ext string, content []byte, about File) (fdfs.FileID, error) {
+	f := w.fields(fdfs.KindTrunk, 0, ext, content)
+	f.High, f.Low = 1, 0 // those of the trunk file
+	f.Trunk = fdfs.Trunk{ID: 1, Offset: w.used, Alloc: (uint32(len(content)) + fdfs.SlotHeaderSize + 255) &^ 255}
+	id, err := fdfs.Encode(f)
+	if err != nil {
+		return fdfs.FileID{}, err
+	}
+	slot := append(id.SlotHeader().AppendTo(nil), content...)
+	if int(w.used)+len(slot) > len(w.trunk) {
+		return fdfs.FileID{}, fmt.Errorf("cannot pack %d bytes: the trunk file of %d bytes is full", len(content), len(w.trunk))
+	}
+	copy(w.trunk[w.used:], slot)
+	w.used += f.Trunk.Alloc
+	w.add(id, content, about)
+	return id, nil
+}
+
+func (w *writer) flush(packed fdfs.FileID) error {
+	return put(filepath.Join(w.root(packed.PathIndex), "data", packed.DiskName()), w.trunk, w.time())
+}

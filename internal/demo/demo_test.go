@@ -1,0 +1,156 @@
+package demo
+
+import (
+	"bytes"
+	"fmt"
+	"hash/crc32"
+	"image/png"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/storage"
+
+	"github.com/stretchr/testify/require"
+)
+
+var now = time.Unix(1795181354, 0)
+
+func TestWrite(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "demo")
+	s, err := Write(dir, now, Options{})
+	require.NoError(t, err)
+	require.Equal(t, dir, s.Dir)
+
+	l, err := storage.OpenLocal(storage.Options{Groups: []storage.GroupPaths{{Name: Group, StorePaths: s.StorePaths}}})
+	require.NoError(t, err)
+	defer l.Close()
+	require.NoError(t, l.Ready())
+	kinds, paths := map[fdfs.Kind]int{}, map[int]int{}
+	for _, f := range s.Files {
+		content := read(t, l, f)
+		kinds[f.ID.Kind]++
+		paths[f.ID.PathIndex]++
+		require.Equal(t, now.Unix(), f.ID.Created)
+		if f.ID.Immutable() {
+			require.Equal(t, f.Size, f.ID.Size)
+			require.Equal(t, crc32.ChecksumIEEE(content), f.ID.CRC32, f.Title)
+		}
+		addr, ok := f.ID.SourceAddr()
+		require.True(t, ok)
+		require.True(t, addr.IsLoopback())
+		switch f.Title {
+		case "picture", "thumbnail", "packed picture":
+			_, err := png.Decode(bytes.NewReader(content))
+			require.NoError(t, err)
+		case "film":
+			require.GreaterOrEqual(t, len(content), 8<<20)
+			requireFLV(t, content)
+		case "sound":
+			require.Equal(t, "RIFF", string(content[:4]))
+			require.Equal(t, len(content)-8, int(content[4])|int(content[5])<<8|int(content[6])<<16)
+		case "page":
+			for _, other := range s.Files[1:] {
+				require.Contains(t, string(content), `"/`+other.ID.String()+`"`)
+			}
+		}
+	}
+	require.Equal(t, map[fdfs.Kind]int{fdfs.KindNormal: 5, fdfs.KindSlave: 1, fdfs.KindAppender: 1, fdfs.KindTrunk: 4}, kinds)
+	require.Equal(t, map[int]int{0: 9, 1: 2}, paths)
+}
+
+func read(t *testing.T, l *storage.Local, want File) []byte {
+	f, err := l.Open(want.ID)
+	require.NoError(t, err, want.Title)
+	defer f.Close()
+	require.Equal(t, want.Size, f.Size())
+	b, err := io.ReadAll(io.NewSectionReader(f, 0, f.Size()))
+	require.NoError(t, err)
+	require.NotEmpty(t, b)
+	return b
+}
+
+// requireFLV follows the tags to the end of the film.
+func requireFLV(t *testing.T, b []byte) {
+	require.Equal(t, "FLV\x01\x01\x00\x00\x00\x09\x00\x00\x00\x00", string(b[:13]))
+	for b = b[13:]; len(b) > 0; {
+		n := 11 + (int(b[1])<<16 | int(b[2])<<8 | int(b[3]))
+		require.Equal(t, byte(9), b[0])
+		require.GreaterOrEqual(t, len(b), n+4)
+		require.Equal(t, n, int(b[n])<<24|int(b[n+1])<<16|int(b[n+2])<<8|int(b[n+3]))
+		b = b[n+4:]
+	}
+}
+
+func TestWriteAgain(t *testing.T) {
+	dir := t.TempDir()
+	first, err := Write(dir, now, Options{})
+	require.NoError(t, err)
+	before := listing(t, dir)
+	film := filepath.Join(first.StorePaths[0], "data", first.Files[6].ID.TrueName())
+	require.NoError(t, os.Truncate(film, 10))
+	again, err := Write(dir, now.Add(time.Hour), Options{})
+	require.NoError(t, err)
+	require.Equal(t, first, again)
+	require.Equal(t, before, listing(t, dir), "what is right is not written again, what was damaged is mended")
+}
+
+// listing is every file with its size and time.
+func listing(t *testing.T, dir string) map[string]string {
+	found := map[string]string{}
+	require.NoError(t, filepath.Walk(dir, func(name string, info os.FileInfo, err error) error {
+		if err == nil && !info.IsDir() {
+			found[name] = fmt.Sprint(info.Size(), info.ModTime())
+		}
+		return err
+	}))
+	return found
+}
+
+func TestConfigurations(t *testing.T) {
+	dir := t.TempDir()
+	s, err := Store{Dir: dir, StorePaths: []string{dir + "/store0", dir + "/store1"}, Secret: Secret}.configured(
+		Options{Listen: "127.0.0.1:1", TokenListen: "127.0.0.1:2", AdminListen: "127.0.0.1:3"})
+	require.NoError(t, err)
+	for _, test := range []struct {
+		file, listen, admin string
+		token               bool
+	}{{s.Config, "127.0.0.1:1", "127.0.0.1:3", false}, {s.TokenConfig, "127.0.0.1:2", "", true}} {
+		c, problems := config.Load(test.file)
+		require.Empty(t, problems)
+		require.NotNil(t, c)
+		require.Equal(t, []string{test.listen}, c.Gateway.Listen)
+		require.Equal(t, test.admin, c.Gateway.AdminListen)
+		require.True(t, c.URLHasGroupName)
+		require.Equal(t, test.token, c.AntiSteal.CheckToken)
+		require.Len(t, c.Groups, 1)
+		require.Equal(t, s.StorePaths, c.Groups[0].StorePaths)
+		if test.token {
+			require.Equal(t, s.Secret, c.AntiSteal.Secret)
+			require.FileExists(t, c.AntiSteal.FailFile)
+		}
+	}
+}
+
+func TestWriteRefuses(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "precious"), []byte("x"), 0o644))
+	_, err := Write(dir, now, Options{})
+	require.ErrorIs(t, err, ErrNotOurs)
+	list, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+
+	for _, name := range []string{"a\nb", "a "} {
+		_, err = Write(filepath.Join(t.TempDir(), name), now, Options{})
+		require.Error(t, err)
+	}
+	dir = t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, markName), []byte("yesterday"), 0o644))
+	_, err = Write(dir, now, Options{})
+	require.ErrorContains(t, err, "unix time")
+}

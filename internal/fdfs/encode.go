@@ -1,0 +1,178 @@
+package fdfs
+
+import (
+	"encoding/base64"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// ErrEncode is what errors of Encode and EncodeSlave are, by errors.Is.
+var ErrEncode = errors.New("cannot make a file id")
+
+const (
+	maxRandom      = 1<<23 - 1 // bits 32-54 of the size word
+	maxWholeSize   = 1<<58 - 1 // beyond it the size would set the flags
+	maxSlavePrefix = 16        // bytes that the upload command has for it
+)
+
+// AddrSource is the Source for an IPv4 address. An address that would read
+// as a storage id (one that ends in .0) is refused.
+func AddrSource(addr netip.Addr) (Source, error) {
+	addr = addr.Unmap()
+	if !addr.Is4() {
+		return Source{}, fmt.Errorf("%w: source %q is no IPv4 address", ErrEncode, addr)
+	}
+	s := Source(addr.As4())
+	if _, isID := s.ID(); isID || s == (Source{}) {
+		return Source{}, fmt.Errorf("%w: source %q would read as a storage id", ErrEncode, addr)
+	}
+	return s, nil
+}
+
+// IDSource is the Source for a storage id, 1 to 16777215.
+func IDSource(id uint32) (Source, error) {
+	var s Source
+	binary.LittleEndian.PutUint32(s[:], id)
+	if _, ok := s.ID(); !ok {
+		return Source{}, fmt.Errorf("%w: storage id %d is not 1 to 16777215", ErrEncode, id)
+	}
+	return s, nil
+}
+
+// Fields is what a file id is made of. Random and Pad are there to make ids
+// unique; they are given by the caller, so that the same Fields make the same id.
+type Fields struct {
+	Group     string
+	PathIndex int  // 0 to 255
+	High, Low byte // the two sub directories
+	Kind      Kind // KindNormal, KindTrunk or KindAppender; slaves are made by EncodeSlave
+	Source    Source
+	Created   int64  // unix seconds
+	Size      int64  // bytes; 0 for appenders
+	CRC32     uint32 // IEEE, of the content
+	Random    uint32 // 23 bits; 0 for normal files of 4 GiB and more, which have no room for it
+	Trunk     Trunk  // zero unless KindTrunk
+	Ext       string // up to 6 characters, without the dot; may be empty
+	Pad       uint32 // its last digits fill the extension field up to 7 characters
+}
+
+// Encode makes a file id. Parse gives the same fields back.
+func Encode(f Fields) (FileID, error) {
+	word, err := f.sizeWord()
+	if err != nil {
+		return FileID{}, err
+	}
+	if err := f.check(); err != nil {
+		return FileID{}, err
+	}
+	var head [20]byte
+	copy(head[:], f.Source[:])
+	binary.BigEndian.PutUint32(head[4:], uint32(f.Created))
+	binary.BigEndian.PutUint64(head[8:], word)
+	binary.BigEndian.PutUint32(head[16:], f.CRC32)
+
+	b := fmt.Appendf(nil, "%s/M%02X/%02X/%02X/", f.Group, f.PathIndex, f.High, f.Low)
+	b = encoding.AppendEncode(b, head[:])
+	if f.Kind == KindTrunk {
+		b = appendTrunk(b, f.Trunk)
+	}
+	b = appendExtField(b, f.Ext, f.Pad)
+	id, err := Parse(string(b))
+	if err != nil {
+		return FileID{}, fmt.Errorf("%w: %w", ErrEncode, err)
+	}
+	if id.Kind != f.Kind {
+		return FileID{}, fmt.Errorf("%w: it would read as %s, not %s", ErrEncode, id.Kind, f.Kind)
+	}
+	return id, nil
+}
+
+var encoding = base64.NewEncoding(alphabet).WithPadding(base64.NoPadding)
+
+func (f Fields) check() error {
+	switch {
+	case f.PathIndex < 0 || f.PathIndex > 255:
+		return fmt.Errorf("%w: path index %d is not 0 to 255", ErrEncode, f.PathIndex)
+	case f.Created < 0 || f.Created >= 1<<32:
+		return fmt.Errorf("%w: creation time %d is not 32 bits of unix seconds", ErrEncode, f.Created)
+	case len(f.Ext) >= extLen:
+		return fmt.Errorf("%w: extension %q is longer than 6 characters", ErrEncode, f.Ext)
+	case f.Kind != KindTrunk && f.Trunk != Trunk{}:
+		return fmt.Errorf("%w: a %s file has no trunk slot", ErrEncode, f.Kind)
+	case f.Kind == KindTrunk && int64(f.Trunk.Alloc) < f.Size+SlotHeaderSize:
+		return fmt.Errorf("%w: slot of %d bytes cannot hold a header and %d bytes", ErrEncode, f.Trunk.Alloc, f.Size)
+	}
+	return nil
+}
+
+// sizeWord is the inverse of classify.
+func (f Fields) sizeWord() (uint64, error) {
+	random := uint64(f.Random) << 32
+	switch {
+	case f.Random > maxRandom:
+		return 0, fmt.Errorf("%w: random %d has more than 23 bits", ErrEncode, f.Random)
+	case f.Size < 0 || f.Size > maxWholeSize:
+		return 0, fmt.Errorf("%w: size %d is not 0 to %d", ErrEncode, f.Size, int64(maxWholeSize))
+	case f.Kind == KindAppender && f.Size != 0:
+		return 0, fmt.Errorf("%w: size %d given for an appender, whose id has none", ErrEncode, f.Size)
+	case f.Kind == KindAppender:
+		return flagRandom | flagAppender | random, nil
+	case f.Kind == KindTrunk && f.Size < 1<<32:
+		return flagRandom | flagTrunk | random | uint64(f.Size), nil
+	case f.Kind == KindNormal && f.Size < 1<<32:
+		return flagRandom | random | uint64(f.Size), nil
+	case f.Kind == KindNormal && f.Random == 0:
+		return uint64(f.Size), nil
+	}
+	return 0, fmt.Errorf("%w: no size word for kind %s, size %d, random %d", ErrEncode, f.Kind, f.Size, f.Random)
+}
+
+func appendTrunk(b []byte, t Trunk) []byte {
+	var raw [12]byte
+	binary.BigEndian.PutUint32(raw[0:], t.ID)
+	binary.BigEndian.PutUint32(raw[4:], t.Offset)
+	binary.BigEndian.PutUint32(raw[8:], t.Alloc)
+	return encoding.AppendEncode(b, raw[:])
+}
+
+// appendExtField adds 7 characters: the last digits of pad, then .ext if there is one.
+func appendExtField(b []byte, ext string, pad uint32) []byte {
+	if ext != "" {
+		ext = "." + ext
+	}
+	digits := fmt.Sprintf("%07d", pad)
+	b = append(b, digits[len(digits)-extLen+len(ext):]...)
+	return append(b, ext...)
+}
+
+// EncodeSlave makes the id of a slave file: the master's name without its
+// extension, then prefix (1 to 16 characters, as _150x150), then ext (up to
+// 6 characters without the dot; may be empty). Two kinds of slaves cannot be told from
+// other files by their ids, and are refused: those of appenders, and
+// those whose names are as long as a normal one's with only digits before the extension.
+func EncodeSlave(master FileID, prefix, ext string) (FileID, error) {
+	if prefix == "" || len(prefix) > maxSlavePrefix {
+		return FileID{}, fmt.Errorf("%w: slave prefix %q is not 1 to %d characters", ErrEncode, prefix, maxSlavePrefix)
+	}
+	if len(ext) >= extLen {
+		return FileID{}, fmt.Errorf("%w: extension %q is longer than 6 characters", ErrEncode, ext)
+	}
+	if ext != "" {
+		ext = "." + ext
+	}
+	stem := master.String()
+	if dot := strings.IndexByte(master.ExtField(), '.'); dot >= 0 {
+		stem = stem[:len(stem)-extLen+dot]
+	}
+	id, err := Parse(stem + prefix + ext)
+	if err != nil {
+		return FileID{}, fmt.Errorf("%w: %w", ErrEncode, err)
+	}
+	if id.Kind != KindSlave {
+		return FileID{}, fmt.Errorf("%w: %q would read as %s, not slave", ErrEncode, id, id.Kind)
+	}
+	return id, nil
+}

@@ -1,0 +1,348 @@
+// Package fdfs holds the formats of FastDFS: file ids, the slots of trunk files,
+// and what travels between FastDFS programs.
+//
+// A file id says where a file lies and, for most files, what is in it:
+//
+//	id, err := fdfs.Parse("group1/M00/00/0C/wKgABF5xyzmAAAAAAAAAAAAAAAA123.jpg")
+//	id.Group      // "group1"
+//	id.Logic      // "M00/00/0C/wKgABF5xyzmAAAAAAAAAAAAAAAA123.jpg"
+//	id.TrueName() // "00/0C/wKgABF5xyzmAAAAAAAAAAAAAAAA123.jpg", below <store path>/data
+//	id.Kind       // fdfs.KindNormal
+//	id.Size       // 0, in bytes; -1 where the id does not tell
+//
+// Parse accepts nothing that could lead out of a data folder: the path it gives
+// out is always two directories of two hexadecimal digits and one plain name.
+package fdfs
+
+import (
+	"encoding/binary"
+	"errors"
+	"net/netip"
+	"strings"
+)
+
+// Lengths of the parts of a file id, in characters.
+const (
+	// MaxGroup is the longest group name.
+	MaxGroup = 16
+	// MaxLogic is the longest logic filename: FastDFS itself keeps it in buffers
+	// of 128 bytes with a closing NUL. The longest that an upload makes is 83: 10 for
+	// Mxx/HH/LL/, 50 of a trunk file without extension, a slave prefix of 16 and 7 of extension.
+	MaxLogic = 127
+
+	headLen  = 27                 // base64 of the 20 bytes that every name begins with
+	slotLen  = 16                 // base64 of a trunk file's 12 bytes
+	extLen   = 7                  // padding digits, dot and extension
+	plainLen = headLen + extLen   // a normal file's name
+	trunkLen = plainLen + slotLen // a trunk file's name
+	dirsLen  = len("HH/LL/")
+)
+
+// Flags of the size word.
+const (
+	flagRandom   = 1 << 63 // the low 32 bits are the size, bits 32-54 are random
+	flagTrunk    = 1 << 59
+	flagAppender = 1 << 58
+)
+
+// Kind says how a file is stored and whether its id describes its content.
+type Kind uint8
+
+// The kinds of files. A regenerated file (an appender made final) is a normal one.
+const (
+	// KindNormal is a file of its own. Its size and CRC32 are in the id.
+	KindNormal Kind = iota
+	// KindTrunk is packed in a slot of a trunk file. Its size and CRC32 are in the id.
+	KindTrunk
+	// KindSlave is a file of its own that belongs to a master file, as a thumbnail
+	// does: time, CRC32 and size word of the id are the master's.
+	KindSlave
+	// KindAppender is a file of its own that may grow and change. A slave
+	// of an appender carries the appender's flag and counts as an appender, as in FastDFS.
+	KindAppender
+)
+
+// String gives "normal", "trunk", "slave" or "appender".
+func (k Kind) String() string {
+	switch k {
+	case KindNormal:
+		return "normal"
+	case KindTrunk:
+		return "trunk"
+	case KindSlave:
+		return "slave"
+	case KindAppender:
+		return "appender"
+	}
+	return "unknown"
+}
+
+// Trunk is the place of a trunk file's slot.
+type Trunk struct {
+	ID     uint32 // number of the trunk file
+	Offset uint32 // of the slot's header in the trunk file, bytes
+	Alloc  uint32 // size of the slot with its header, bytes
+}
+
+// Source is the storage server that took an upload: an IPv4 address or a storage id.
+type Source [4]byte
+
+// Addr is the source's IPv4 address; false where the source is a storage id.
+func (s Source) Addr() (netip.Addr, bool) {
+	if _, ok := s.ID(); ok {
+		return netip.Addr{}, false
+	}
+	return netip.AddrFrom4(s), true
+}
+
+// ID is the source's storage id, 1 to 16777215, to be looked up in the storage
+// ids; false where the source is an address.
+func (s Source) ID() (uint32, bool) {
+	v := binary.LittleEndian.Uint32(s[:])
+	return v, v >= 1 && v < 1<<24
+}
+
+// FileID is a decoded file id. Its strings are parts of the string that was
+// parsed: take a Clone of it when that string's bytes will be used again.
+type FileID struct {
+	Group     string // 1 to 16 characters of [A-Za-z0-9]
+	Logic     string // Mxx/HH/LL/name as it stands in the id: what a token covers
+	Name      string // the last part of Logic
+	PathIndex int    // which store path: 12 for M0C
+	Kind      Kind
+	Source    Source
+	Created   int64  // unix seconds
+	Size      int64  // bytes; -1 for slaves and appenders, whose ids do not tell
+	CRC32     uint32 // IEEE; of the content where Immutable, else of something older
+	Trunk     Trunk  // zero unless Kind is KindTrunk
+	SizeWord  uint64 // bytes 8-15 as they are, flags and random bits included
+}
+
+// TrueName is the path below <store path>/data: HH/LL/name. A trunk file has no
+// file of this name, see DiskName.
+func (id FileID) TrueName() string {
+	return id.Logic[len(id.Logic)-len(id.Name)-dirsLen:]
+}
+
+// ExtField is the last 7 characters of the name: padding digits, dot and
+// extension in normal and trunk files. Trunk slots repeat it.
+func (id FileID) ExtField() string {
+	return id.Name[len(id.Name)-extLen:]
+}
+
+// Ext is the extension without its dot, as a list of MIME types is asked for it.
+// It is empty when there is no dot in the last 7 characters of the name.
+func (id FileID) Ext() string {
+	field := id.ExtField()
+	dot := strings.LastIndexByte(field, '.')
+	if dot < 0 {
+		return ""
+	}
+	return field[dot+1:]
+}
+
+// Immutable reports whether Size and CRC32 describe the content: so for
+// normal and trunk files. There is one exception that an id cannot show: a link
+// (a symbolic link, or a trunk slot of type 'L') has an id of one of these kinds, but
+// other content. Only the storage that holds it knows.
+func (id FileID) Immutable() bool {
+	return id.Kind == KindNormal || id.Kind == KindTrunk
+}
+
+// SourceAddr is the IPv4 address of the source server, if the id has one.
+func (id FileID) SourceAddr() (netip.Addr, bool) { return id.Source.Addr() }
+
+// SourceID is the storage id of the source server, if the id has one.
+func (id FileID) SourceID() (uint32, bool) { return id.Source.ID() }
+
+// String is the id as it was parsed: Group/Logic.
+func (id FileID) String() string { return id.Group + "/" + id.Logic }
+
+// Clone is id with strings of its own (one allocation), fit to be kept.
+func (id FileID) Clone() FileID {
+	s := id.String()
+	id.Group = s[:len(id.Group)]
+	id.Logic = s[len(id.Group)+1:]
+	id.Name = s[len(s)-len(id.Name):]
+	return id
+}
+
+// ErrFileID is what every error of Parse and ParseLogic is, by errors.Is. Their
+// text is one plain line without any part of the id, fit to be shown to a client.
+var ErrFileID = errors.New("bad file id")
+
+// ErrMetadata is the error for names that end in -m: FastDFS keeps a file's
+// metadata under such a name beside the file. It is an ErrFileID.
+var ErrMetadata error = &idError{"metadata is not served"}
+
+// idError is a reason why an id is refused. All are made once: a refusal allocates nothing.
+type idError struct{ reason string }
+
+func (e *idError) Error() string     { return "bad file id: " + e.reason }
+func (e *idError) Is(err error) bool { return err == ErrFileID }
+
+var (
+	errNoGroup   error = &idError{"it must be group/Mxx/HH/LL/name"}
+	errGroup     error = &idError{"group name is not 1 to 16 letters and digits"}
+	errPathIndex error = &idError{"path index is not M and two hexadecimal digits"}
+	errDirs      error = &idError{"sub directories are not two upper-case hexadecimal digits each"}
+	errChars     error = &idError{"name holds more than letters, digits, dot, hyphen and underscore"}
+	errShort     error = &idError{"name is shorter than 34 characters"}
+	errLong      error = &idError{"it is longer than any file id"}
+	errBase64    error = &idError{"name does not begin with 27 characters of base64"}
+	errSource    error = &idError{"source server is zero"}
+)
+
+// Parse reads an id of the form group/Mxx/HH/LL/name, or group/HH/LL/name as
+// FastDFS before 1.12 wrote it (path index 0). It allocates nothing.
+//
+// The last character before the padding carries two bits that belong to no
+// field. FastDFS writes them as zero; other values are accepted, as they
+// only spell the name of another file, which will not be there.
+func Parse(id string) (FileID, error) {
+	group, logic, found := strings.Cut(id, "/")
+	if !found {
+		return FileID{}, errNoGroup
+	}
+	return ParseLogic(group, logic)
+}
+
+// ParseLogic is Parse for a group and a logic filename that are held apart.
+func ParseLogic(group, logic string) (FileID, error) {
+	if !ValidGroup(group) {
+		return FileID{}, errGroup
+	}
+	if len(logic) > MaxLogic {
+		return FileID{}, errLong
+	}
+	index, rest := 0, logic
+	switch {
+	case strings.HasPrefix(logic, "M"): // no sub directory begins with M
+		if len(logic) < 4 || !isHexPair(logic[1:]) || logic[3] != '/' {
+			return FileID{}, errPathIndex
+		}
+		index, rest = int(hexPair(logic[1:])), logic[4:]
+	case len(group) == 3 && group[0] == 'M' && isHexPair(group[1:]):
+		return FileID{}, errNoGroup // Mxx/HH/LL/name: the group was left out
+	}
+	if len(rest) < dirsLen || !isHexPair(rest) || rest[2] != '/' || !isHexPair(rest[3:]) || rest[5] != '/' {
+		return FileID{}, errDirs
+	}
+	id := FileID{Group: group, Logic: logic, Name: rest[dirsLen:], PathIndex: index}
+	if err := checkName(id.Name); err != nil {
+		return FileID{}, err
+	}
+	if err := id.decode(); err != nil {
+		return FileID{}, err
+	}
+	return id, nil
+}
+
+// decode reads the fields out of the name.
+//
+//	offset  length  field (before base64; big-endian)
+//	     0       4  source server: see Source
+//	     4       4  creation time, unix seconds
+//	     8       8  size word: see classify
+//	    16       4  CRC32 of the content
+func (id *FileID) decode() error {
+	var head [20]byte
+	if !decodeBase64(head[:], id.Name[:headLen]) {
+		return errBase64
+	}
+	id.Source = Source(head[:4])
+	if id.Source == (Source{}) {
+		return errSource
+	}
+	id.Created = int64(binary.BigEndian.Uint32(head[4:]))
+	id.SizeWord = binary.BigEndian.Uint64(head[8:])
+	id.CRC32 = binary.BigEndian.Uint32(head[16:])
+	id.classify()
+	return nil
+}
+
+// classify finds kind and size from the size word and the name's length.
+//
+//	bit 58                            appender: the size is not in the id
+//	bit 59 and a slot in the name     trunk file: the low 32 bits are the size
+//	name longer than a normal one     slave: the word is the master's
+//	bit 63                            the low 32 bits are the size, 32-54 are random
+//	none                              the word is the size
+//
+// A slave with a short prefix and a short extension (11_x.js for
+// the master's 11.html) may be just as long as a normal or a trunk file. The underscore tells:
+// in front of a normal file's extension there are only digits.
+func (id *FileID) classify() {
+	plainTail := padded(id.ExtField())
+	switch {
+	case id.SizeWord&flagAppender != 0:
+		id.Kind, id.Size = KindAppender, -1
+	case id.SizeWord&flagTrunk != 0 && len(id.Name) == trunkLen && plainTail && id.decodeSlot():
+		id.Kind, id.Size = KindTrunk, int64(uint32(id.SizeWord))
+	case len(id.Name) > plainLen || !plainTail:
+		id.Kind, id.Size = KindSlave, -1
+	case id.SizeWord&(flagRandom|flagTrunk) != 0:
+		id.Size = int64(uint32(id.SizeWord))
+	default:
+		id.Size = int64(id.SizeWord)
+	}
+}
+
+// decodeSlot reads the 16 characters behind the first 27 of a trunk file's name.
+//
+//	offset  length  field (before base64; big-endian)
+//	     0       4  number of the trunk file
+//	     4       4  offset of the slot
+//	     8       4  allocated size of the slot
+func (id *FileID) decodeSlot() bool {
+	var b [12]byte
+	if !decodeBase64(b[:], id.Name[headLen:headLen+slotLen]) {
+		return false
+	}
+	id.Trunk = Trunk{
+		ID:     binary.BigEndian.Uint32(b[0:]),
+		Offset: binary.BigEndian.Uint32(b[4:]),
+		Alloc:  binary.BigEndian.Uint32(b[8:]),
+	}
+	return true
+}
+
+// padded reports whether field is digits, and perhaps a dot with an extension behind them.
+func padded(field string) bool {
+	for i := range len(field) {
+		if c := field[i]; c == '.' {
+			return true
+		} else if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return true
+}
+
+// ValidGroup reports whether group is 1 to 16 characters of [A-Za-z0-9].
+func ValidGroup(group string) bool {
+	if group == "" || len(group) > MaxGroup {
+		return false
+	}
+	for i := range len(group) {
+		if class[group[i]]&isAlnum == 0 {
+			return false
+		}
+	}
+	return true
+}
+
+func checkName(name string) error {
+	for i := range len(name) {
+		if class[name[i]]&isNameChar == 0 {
+			return errChars
+		}
+	}
+	switch {
+	case len(name) < plainLen:
+		return errShort
+	case strings.HasSuffix(name, "-m"):
+		return ErrMetadata
+	}
+	return nil
+}

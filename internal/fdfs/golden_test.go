@@ -1,0 +1,188 @@
+package fdfs
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// goldenObject is what the manifest of a real cluster records about a file.
+type goldenObject struct {
+	Name       string
+	FileID     string `json:"file_id"`
+	Kind       string
+	Size       int64
+	CreateTime int64 `json:"create_time"`
+	Group      string
+	PathIndex  int `json:"store_path_index"`
+	Source     string
+	SizeWord   string `json:"id_size_field_hex"`
+	IDCRC32    string `json:"id_crc32"`
+	Ext        string
+	Trunk      *struct {
+		ID, Offset uint32
+		Alloc      uint32 `json:"alloc_size"`
+		File       string
+	}
+	TrunkHeader map[string]struct {
+		Type      string
+		Alloc     uint32 `json:"alloc_size"`
+		Size      uint32 `json:"file_size"`
+		CRC32     string
+		Mtime     uint32
+		Ext       string
+		HeaderHex string `json:"header_hex"`
+	} `json:"trunk_header"`
+	StoredOn []string `json:"stored_on"`
+	Master   string
+	Prefix   string
+}
+
+// goldenObjects reads the manifests of a recorded cluster, or skips the test.
+func goldenObjects(t testing.TB) []goldenObject {
+	dir := os.Getenv("GOLDEN_DIR")
+	if dir == "" {
+		dir = filepath.Join("..", "..", "..", "shared", "golden")
+	}
+	var all []goldenObject
+	for _, cluster := range []string{"a", "b"} {
+		b, err := os.ReadFile(filepath.Join(dir, cluster, "manifest.json"))
+		if os.IsNotExist(err) {
+			t.Skip("SKIPPED: no golden data, set GOLDEN_DIR to its folder")
+		}
+		require.NoError(t, err)
+		var m struct{ Objects []goldenObject }
+		require.NoError(t, json.Unmarshal(b, &m))
+		all = append(all, m.Objects...)
+	}
+	require.NotEmpty(t, all)
+	return all
+}
+
+// wantKind is the kind that the id of an object shows.
+func (o goldenObject) wantKind() Kind {
+	switch {
+	case o.Kind == "slave":
+		return KindSlave
+	case o.Trunk != nil:
+		return KindTrunk
+	case o.Kind == "appender" || o.Kind == "deleted" && o.SizeWord[:2] == "84":
+		return KindAppender
+	}
+	return KindNormal
+}
+
+func TestGoldenIDs(t *testing.T) {
+	kinds := map[Kind]int{}
+	for _, o := range goldenObjects(t) {
+		t.Run(o.FileID, func(t *testing.T) {
+			id, err := Parse(o.FileID)
+			require.NoError(t, err)
+			kinds[id.Kind]++
+			require.Equal(t, o.wantKind(), id.Kind)
+			require.Equal(t, o.FileID, id.String())
+			require.Equal(t, o.Group, id.Group)
+			require.Equal(t, o.PathIndex, id.PathIndex)
+			require.Equal(t, o.CreateTime, id.Created)
+			require.Equal(t, o.IDCRC32, fmt.Sprintf("%08x", id.CRC32))
+			require.Equal(t, o.SizeWord, fmt.Sprintf("%016x", id.SizeWord))
+			require.Equal(t, o.Ext, id.Ext())
+			if id.Immutable() && o.Kind != "link" {
+				require.Equal(t, o.Size, id.Size)
+			}
+			requireSource(t, o.Source, id)
+			if o.Trunk != nil {
+				require.Equal(t, Trunk{o.Trunk.ID, o.Trunk.Offset, o.Trunk.Alloc}, id.Trunk)
+				require.Equal(t, o.Trunk.File, fmt.Sprintf("M%02X/data/%s", id.PathIndex, id.DiskName()))
+			}
+			requireReencodes(t, id)
+		})
+	}
+	for _, k := range []Kind{KindNormal, KindTrunk, KindSlave, KindAppender} {
+		require.NotZero(t, kinds[k], "the golden data has no %s file", k)
+	}
+}
+
+func requireSource(t *testing.T, want string, id FileID) {
+	if n, err := strconv.ParseUint(want, 10, 32); err == nil {
+		got, ok := id.SourceID()
+		require.True(t, ok)
+		require.EqualValues(t, n, got)
+		_, ok = id.SourceAddr()
+		require.False(t, ok)
+		return
+	}
+	got, ok := id.SourceAddr()
+	require.True(t, ok)
+	require.Equal(t, netip.MustParseAddr(want), got)
+	_, ok = id.SourceID()
+	require.False(t, ok)
+}
+
+// requireReencodes makes the id again from its fields.
+func requireReencodes(t *testing.T, id FileID) {
+	if id.Kind == KindSlave {
+		return
+	}
+	got, err := Encode(fieldsOf(t, id))
+	require.NoError(t, err)
+	require.Equal(t, id, got)
+}
+
+func TestGoldenSlaves(t *testing.T) {
+	for _, o := range goldenObjects(t) {
+		if o.Master == "" {
+			continue
+		}
+		master, err := Parse(o.Master)
+		require.NoError(t, err)
+		slave, err := EncodeSlave(master, o.Prefix, o.Ext)
+		require.NoError(t, err)
+		require.Equal(t, o.FileID, slave.String())
+	}
+}
+
+// Headers that the manifest records: those of the objects stored somewhere
+// match their ids, those where something was deleted do not.
+func TestGoldenSlots(t *testing.T) {
+	matched, refused := 0, 0
+	for _, o := range goldenObjects(t) {
+		for node, h := range o.TrunkHeader {
+			id, err := Parse(o.FileID)
+			require.NoError(t, err)
+			crc, err := strconv.ParseUint(h.CRC32, 16, 32)
+			require.NoError(t, err)
+			hdr := SlotHeader{Alloc: h.Alloc, Size: h.Size, CRC32: uint32(crc), Created: h.Mtime}
+			copy(hdr.Ext[:], h.Ext)
+			if h.Type != "" {
+				hdr.Type = h.Type[0]
+			}
+			_, err = MatchSlot(id, hdr.AppendTo(nil))
+			if o.Kind == "deleted" || !contains(o.StoredOn, node) {
+				require.ErrorIs(t, err, ErrSlot, o.Name)
+				refused++
+			} else {
+				require.NoError(t, err, o.Name)
+				matched++
+			}
+		}
+	}
+	if matched == 0 || refused == 0 {
+		t.Fatalf("golden data without trunk slots: %d match, %d do not", matched, refused)
+	}
+}
+
+func contains(list []string, s string) bool {
+	for _, x := range list {
+		if x == s {
+			return true
+		}
+	}
+	return false
+}

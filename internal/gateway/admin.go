@@ -1,0 +1,67 @@
+package gateway
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// AdminOptions are what the admin listener shows and does.
+type AdminOptions struct {
+	Ready   func() error // nil = requests can be answered; else why not
+	Reload  func() error // loads the configuration anew; the error says why the old one stays
+	Metrics *Metrics
+}
+
+// NewAdmin returns the handler of the admin listener:
+//
+//	GET  /healthz       200 while the process lives
+//	GET  /readyz        200, or 503 and the reason: a store path cannot be read, the gateway is stopping
+//	GET  /metrics       Prometheus
+//	POST /reload        200, or 422 with what is wrong in the configuration
+//	GET  /debug/pprof/  profiles
+//
+// It trusts whoever reaches it; it belongs on a loopback address or a network of operators.
+func NewAdmin(o AdminOptions) http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := o.Ready(); err != nil {
+			say(w, http.StatusServiceUnavailable, err.Error())
+			return
+		}
+		say(w, http.StatusOK, "ready")
+	})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics.Registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("POST /reload", func(w http.ResponseWriter, _ *http.Request) {
+		if err := o.Reload(); err != nil {
+			say(w, http.StatusUnprocessableEntity, err.Error())
+			return
+		}
+		say(w, http.StatusOK, "reloaded")
+	})
+	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
+	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
+		say(w, http.StatusOK, "fastdfs-gateway admin: /healthz /readyz /metrics /debug/pprof/ and POST /reload")
+	})
+	return mux
+}
+
+// NewAdminServer returns a server for that handler with timeouts that fit it; profiles may take half a minute.
+func NewAdminServer(h http.Handler) *http.Server {
+	return &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 2 * time.Minute, IdleTimeout: time.Minute}
+}
+
+func say(w http.ResponseWriter, status int, text string) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	fmt.Fprintln(w, text)
+}

@@ -1,0 +1,75 @@
+package gateway
+
+import (
+	"bytes"
+	"unicode/utf8"
+)
+
+// maxFilename is the longest file name that is offered to a browser, in bytes of UTF-8; file systems stop at 255.
+const maxFilename = 512
+
+// appendDisposition appends a Content-Disposition value that offers the file under that name (RFC 6266): a quoted ASCII form
+// for everyone, and where that does not say it all an extended one in UTF-8 (RFC 8187). Whatever could end a header, a quoted
+// string or a folder name is dropped or becomes "_". An empty name gives plain "attachment".
+func appendDisposition(dst, name []byte) []byte {
+	dst = append(dst, "attachment"...)
+	var room [maxFilename]byte
+	clean := cleanFilename(room[:0], name)
+	if len(clean) == 0 {
+		return dst
+	}
+	plain := true
+	dst = append(dst, `; filename="`...)
+	for rest := clean; len(rest) > 0; {
+		r, n := utf8.DecodeRune(rest)
+		rest = rest[n:]
+		// "%" is left out because some browsers decode escapes here (RFC 6266 appendix D).
+		if r == '"' || r == '%' || r >= utf8.RuneSelf {
+			plain = false
+			r = '_'
+		}
+		dst = append(dst, byte(r))
+	}
+	dst = append(dst, '"')
+	if plain {
+		return dst
+	}
+	dst = append(dst, "; filename*=UTF-8''"...)
+	for _, c := range clean {
+		if attrChar[c] {
+			dst = append(dst, c)
+			continue
+		}
+		dst = append(dst, '%', upperHex[c>>4], upperHex[c&15])
+	}
+	return dst
+}
+
+// cleanFilename appends valid UTF-8 without control characters and path separators, cut at maxFilename.
+func cleanFilename(dst, name []byte) []byte {
+	for len(name) > 0 {
+		r, n := utf8.DecodeRune(name)
+		name = name[n:]
+		switch {
+		case r < ' ' || r >= 0x7f && r < 0xa0:
+			continue
+		case r == '/' || r == '\\' || r == utf8.RuneError && n == 1:
+			r = '_'
+		}
+		if len(dst)+utf8.RuneLen(r) > maxFilename {
+			break
+		}
+		dst = utf8.AppendRune(dst, r)
+	}
+	return bytes.TrimSpace(dst)
+}
+
+const upperHex = "0123456789ABCDEF"
+
+// attrChar are the bytes that RFC 8187 section 3.2.1 lets stand for themselves.
+var attrChar = func() (table [256]bool) {
+	for _, c := range "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!#$&+-.^_`|~" {
+		table[c] = true
+	}
+	return table
+}()

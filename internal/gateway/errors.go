@@ -1,0 +1,83 @@
+package gateway
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/storage"
+
+	"github.com/valyala/fasthttp"
+)
+
+// refusal is an error that is itself the answer: a status and one line for the client, without internals.
+type refusal struct {
+	status     int
+	reason     string
+	retryAfter time.Duration // 0 = no Retry-After
+	cause      error         // for the log, never for the client
+}
+
+func (r *refusal) Error() string { return r.reason }
+func (r *refusal) Unwrap() error { return r.cause }
+
+var (
+	errBadPath     = &refusal{status: 400, reason: "bad path"}
+	errBadEscape   = &refusal{status: 400, reason: "bad path: malformed percent-escape"}
+	errNoGroup     = &refusal{status: 400, reason: "bad path: it does not begin with a group"}
+	errBadSeek     = &refusal{status: 400, reason: "start is at or beyond the end"}
+	errToken       = &refusal{status: 400, reason: "token refused"}
+	errTokenDenied = &refusal{status: 403, reason: "token refused"}
+	errNotFound    = &refusal{status: 404, reason: "file not found"}
+	errPrefix      = &refusal{status: 404, reason: "nothing is served here"}
+	errMethod      = &refusal{status: 405, reason: "only GET and HEAD are served"}
+	errCondition   = &refusal{status: 412, reason: "precondition failed"}
+	errRange       = &refusal{status: 416, reason: "range not satisfiable"}
+	errInternal    = &refusal{status: 500, reason: "internal error"}
+)
+
+// refusalOf turns any error of the request's way into the answer to it. This is the one place that maps errors to statuses.
+func refusalOf(err error) *refusal {
+	var r *refusal
+	switch {
+	case errors.As(err, &r):
+		return r
+	case errors.Is(err, fdfs.ErrFileID):
+		return &refusal{status: 400, reason: err.Error()}
+	case errors.Is(err, storage.ErrPathIndex):
+		return &refusal{status: 400, reason: "bad file id: no such store path"}
+	case errors.Is(err, storage.ErrNotFound), errors.Is(err, storage.ErrNoGroup):
+		return errNotFound
+	case errors.Is(err, storage.ErrUnavailable):
+		return &refusal{status: 503, reason: "storage is not available", retryAfter: 5 * time.Second, cause: err}
+	}
+	return &refusal{status: 500, reason: errInternal.reason, cause: err}
+}
+
+// refuse answers with the error. Headers that belong to a file are taken back.
+func (r *request) refuse(err error) {
+	why := refusalOf(err)
+	resp := &r.ctx.Response
+	resp.Header.Reset()
+	resp.ResetBody()
+	if why.cause != nil && why.status >= 500 {
+		r.h.log.Error("cannot answer", "target", string(r.ctx.RequestURI()), "status", why.status, "err", why.cause)
+	}
+	resp.SetStatusCode(why.status)
+	h := &resp.Header
+	h.SetContentType("text/plain; charset=utf-8")
+	h.Set("X-Content-Type-Options", "nosniff")
+	r.setCORS()
+	switch why.status {
+	case fasthttp.StatusMethodNotAllowed:
+		h.Set(fasthttp.HeaderAllow, r.h.allow)
+	case fasthttp.StatusRequestedRangeNotSatisfiable:
+		h.Set(fasthttp.HeaderContentRange, "bytes */"+strconv.FormatInt(r.file.Size(), 10))
+	}
+	if why.retryAfter > 0 {
+		h.Set(fasthttp.HeaderRetryAfter, strconv.Itoa(int(why.retryAfter/time.Second)))
+	}
+	resp.AppendBodyString(why.reason)
+	resp.AppendBodyString("\n")
+}

@@ -1,0 +1,61 @@
+package gateway
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// limit is a bound on connections and the answer to one that breaks it.
+type limit struct {
+	label  string // in the metrics
+	answer []byte
+}
+
+var (
+	overloaded   = newLimit("overload", "503 Service Unavailable", "too many connections")
+	tooManyPerIP = newLimit("per_ip", "429 Too Many Requests", "too many connections from this address")
+)
+
+func newLimit(label, status, reason string) *limit {
+	return &limit{label, fmt.Appendf(nil, "HTTP/1.1 %s\r\nRetry-After: 5\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s\n",
+		status, len(reason)+1, reason)}
+}
+
+// refuser tells connections that there is no room for them. It costs a goroutine for a moment, since a close at once would
+// take the answer away from a client that is still sending (RFC 9112 section 9.6); beyond maxRefusals at a time it does close
+// at once.
+type refuser struct {
+	busy atomic.Int64
+	wg   sync.WaitGroup
+}
+
+const (
+	maxRefusals = 256
+	refusalTime = 500 * time.Millisecond
+)
+
+// refuse answers and closes. A client that expects TLS cannot be told anything.
+func (r *refuser) refuse(c net.Conn, why *limit, expectsTLS bool) {
+	if expectsTLS || r.busy.Load() >= maxRefusals {
+		_ = c.Close()
+		return
+	}
+	r.busy.Add(1)
+	r.wg.Go(func() {
+		defer r.busy.Add(-1)
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(refusalTime)) // on failure the calls below fail too
+		if _, err := c.Write(why.answer); err != nil {
+			return
+		}
+		if half, ok := c.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
+			_, _ = io.Copy(io.Discard, io.LimitReader(c, 64<<10)) // until the client has read the answer and leaves
+		}
+	})
+}
+
+func (r *refuser) wait() { r.wg.Wait() }

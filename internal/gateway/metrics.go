@@ -1,0 +1,104 @@
+package gateway
+
+import (
+	"errors"
+	"strconv"
+	"time"
+
+	"fastdfs-gateway/antisteal"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+)
+
+// Metrics counts what the gateway does, for Prometheus. Every name begins with fdfs_gateway_.
+type Metrics struct {
+	Registry *prometheus.Registry
+
+	requests       *prometheus.CounterVec // by code, source
+	responseBytes  prometheus.Counter
+	requestSeconds prometheus.Histogram
+	ttfbSeconds    prometheus.Histogram
+	connections    prometheus.Gauge
+	refusedConns   *prometheus.CounterVec // by reason
+	openFiles      prometheus.Gauge
+	sendfileBytes  prometheus.Counter
+	slowClients    prometheus.Counter
+	refusedTokens  *prometheus.CounterVec // by reason
+}
+
+// latencyBuckets reach from an answer out of memory to a large download over a slow line, in seconds.
+var latencyBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300}
+
+// NewMetrics returns counters at zero in a registry of their own, with those of the Go runtime and the process.
+func NewMetrics() *Metrics {
+	m := &Metrics{Registry: prometheus.NewRegistry()}
+	counter := func(name, help string) prometheus.Counter {
+		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "fdfs_gateway_" + name, Help: help})
+		m.Registry.MustRegister(c)
+		return c
+	}
+	vector := func(name, help string, labels ...string) *prometheus.CounterVec {
+		c := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "fdfs_gateway_" + name, Help: help}, labels)
+		m.Registry.MustRegister(c)
+		return c
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		g := prometheus.NewGauge(prometheus.GaugeOpts{Name: "fdfs_gateway_" + name, Help: help})
+		m.Registry.MustRegister(g)
+		return g
+	}
+	histogram := func(name, help string) prometheus.Histogram {
+		h := prometheus.NewHistogram(prometheus.HistogramOpts{Name: "fdfs_gateway_" + name, Help: help, Buckets: latencyBuckets})
+		m.Registry.MustRegister(h)
+		return h
+	}
+	m.requests = vector("requests_total", "Answered requests.", "code", "source")
+	m.responseBytes = counter("response_bytes_total", "Bytes of bodies sent, without headers.")
+	m.requestSeconds = histogram("request_seconds", "From a request's head to its answer's last byte.")
+	m.ttfbSeconds = histogram("ttfb_seconds", "From a request's head to its answer's first byte.")
+	m.connections = gauge("connections", "Open client connections.")
+	m.refusedConns = vector("connections_refused_total", "Connections refused by a limit.", "reason")
+	m.openFiles = gauge("open_files", "Files being sent.")
+	m.sendfileBytes = counter("sendfile_bytes_total", "Bytes of bodies sent by sendfile(2).")
+	m.slowClients = counter("slow_clients_total", "Downloads cut because the client read too slowly.")
+	m.refusedTokens = vector("token_refused_total", "Requests whose anti-steal token was refused.", "reason")
+	m.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return m
+}
+
+// answered counts a request whose answer is out.
+func (m *Metrics) answered(r *request, bytes int64, firstByte time.Time) {
+	m.requests.WithLabelValues(codeText(r.ctx.Response.StatusCode()), r.source).Inc()
+	m.responseBytes.Add(float64(bytes))
+	m.requestSeconds.Observe(time.Since(r.now).Seconds())
+	m.ttfbSeconds.Observe(firstByte.Sub(r.now).Seconds())
+}
+
+// malformed counts a request that never became one: it was refused for its framing or its slowness.
+func (m *Metrics) malformed(status int) {
+	m.requests.WithLabelValues(codeText(status), sourceNone).Inc()
+}
+
+// tokenRefused counts a refusal by antisteal's reasons.
+func (m *Metrics) tokenRefused(err error) {
+	reason := "mismatch"
+	switch {
+	case errors.Is(err, antisteal.ErrMissing):
+		reason = "missing"
+	case errors.Is(err, antisteal.ErrMalformed):
+		reason = "malformed"
+	case errors.Is(err, antisteal.ErrExpired):
+		reason = "expired"
+	}
+	m.refusedTokens.WithLabelValues(reason).Inc()
+}
+
+var codeTexts = func() (table [600]string) {
+	for code := range table {
+		table[code] = strconv.Itoa(code)
+	}
+	return table
+}()
+
+func codeText(status int) string { return codeTexts[status] }

@@ -1,0 +1,273 @@
+package gateway
+
+import (
+	"crypto/rand"
+	"net/http"
+	"strconv"
+	"time"
+
+	"fastdfs-gateway/internal/httprange"
+	"fastdfs-gateway/internal/sendfile"
+
+	"github.com/valyala/fasthttp"
+)
+
+// respond answers with the file that was found: its headers, then as much of it as range and conditions ask for.
+func (r *request) respond() error {
+	r.describe()
+	r.readConditions()
+	switch httprange.Evaluate(&r.conditions, &r.validators, r.now) {
+	case httprange.NotModified:
+		r.closeFile()
+		r.ctx.SetStatusCode(fasthttp.StatusNotModified)
+		return nil
+	case httprange.Failed:
+		return errCondition
+	}
+	r.setFileHeaders()
+	return r.choosePieces()
+}
+
+// recently is how long ago a file must have changed for its date to tell its versions apart: dates have whole seconds.
+const recently = 2 * time.Second
+
+// describe sets the validators of the file and the headers that a 304 carries too.
+func (r *request) describe() {
+	modTime := r.file.ModTime()
+	r.validators = httprange.Validators{
+		ETag:       r.etag(),
+		ModTime:    modTime,
+		StrongDate: !r.file.Mutable() || r.now.Sub(modTime) > recently,
+	}
+	h := &r.ctx.Response.Header
+	h.SetCanonical(headerETag, stringBytes(r.validators.ETag))
+	r.text = modTime.UTC().AppendFormat(r.text[:0], http.TimeFormat)
+	h.SetCanonical(headerLastModified, r.text)
+	if r.h.CacheControl != "" {
+		h.SetCanonical(headerCacheControl, stringBytes(r.h.CacheControl))
+	}
+	r.setCORS()
+	if r.h.XCache {
+		h.Set("X-Cache", "LOCAL")
+	}
+}
+
+// etag makes a strong entity-tag: from CRC32, size and time in the id of the content where that cannot change, else from the
+// file's own size and time of change, to the nanosecond.
+func (r *request) etag() string {
+	b := append(r.text[:0], '"')
+	if content := r.file.Content(); content.Immutable() {
+		b = strconv.AppendUint(b, uint64(content.CRC32), 16)
+		b = strconv.AppendInt(append(b, '-'), r.file.Size(), 16)
+		b = strconv.AppendInt(append(b, '-'), content.Created, 16)
+	} else {
+		b = strconv.AppendInt(append(b, 'm'), r.file.Size(), 16)
+		b = strconv.AppendInt(append(b, '-'), r.file.FileTime().UnixNano(), 16)
+	}
+	r.text = append(b, '"')
+	return string(r.text)
+}
+
+var (
+	headerETag           = []byte(fasthttp.HeaderETag)
+	headerLastModified   = []byte(fasthttp.HeaderLastModified)
+	headerCacheControl   = []byte(fasthttp.HeaderCacheControl)
+	headerAcceptRanges   = []byte(fasthttp.HeaderAcceptRanges)
+	headerContentTypeOpt = []byte(fasthttp.HeaderXContentTypeOptions)
+	headerContentRange   = []byte(fasthttp.HeaderContentRange)
+	headerDisposition    = []byte(fasthttp.HeaderContentDisposition)
+	headerAllowOrigin    = []byte(fasthttp.HeaderAccessControlAllowOrigin)
+	valueBytes           = []byte("bytes")
+	valueNosniff         = []byte("nosniff")
+)
+
+// setFileHeaders sets what belongs to answers with bytes of the file.
+func (r *request) setFileHeaders() {
+	h := &r.ctx.Response.Header
+	h.SetContentType(r.contentType())
+	h.SetCanonical(headerAcceptRanges, valueBytes)
+	h.SetCanonical(headerContentTypeOpt, valueNosniff)
+	name := r.target.params.filename
+	if name == nil {
+		name = r.target.params.attname
+	}
+	if name != nil {
+		r.text = appendDisposition(r.text[:0], name)
+		h.SetCanonical(headerDisposition, r.text)
+	}
+}
+
+// contentType is the type by extension. The list has extensions in lower case; most names have too.
+func (r *request) contentType() string {
+	ext := r.id.Ext()
+	if t, ok := r.h.Types[ext]; ok {
+		return t
+	}
+	var room [8]byte
+	lower := room[:0]
+	for i := range len(ext) {
+		c := ext[i]
+		if 'A' <= c && c <= 'Z' {
+			c += 'a' - 'A'
+		}
+		lower = append(lower, c)
+	}
+	if t, ok := r.h.Types[string(lower)]; ok {
+		return t
+	}
+	return r.h.DefaultType
+}
+
+// readConditions collects the Range and condition fields. Each may come on several lines, which count as one list.
+func (r *request) readConditions() {
+	c := &r.conditions
+	for key, value := range r.ctx.Request.Header.All() {
+		if len(key) < len("Range") || key[0] != 'I' && key[0] != 'R' { // names are in canonical form here
+			continue
+		}
+		switch string(key) {
+		case fasthttp.HeaderIfMatch:
+			c.IfMatch = append(c.IfMatch, value)
+		case fasthttp.HeaderIfNoneMatch:
+			c.IfNoneMatch = append(c.IfNoneMatch, value)
+		case fasthttp.HeaderIfModifiedSince:
+			c.IfModifiedSince = append(c.IfModifiedSince, value)
+		case fasthttp.HeaderIfUnmodifiedSince:
+			c.IfUnmodifiedSince = append(c.IfUnmodifiedSince, value)
+		case fasthttp.HeaderIfRange:
+			c.IfRange = append(c.IfRange, value)
+		case fasthttp.HeaderRange:
+			r.ranges = append(r.ranges, value)
+		}
+	}
+}
+
+// choosePieces decides which bytes of the file are the answer.
+func (r *request) choosePieces() error {
+	size := r.file.Size()
+	switch r.readRange(size) {
+	case httprange.Unsatisfiable:
+		return errRange
+	case httprange.Partial:
+		r.ctx.SetStatusCode(fasthttp.StatusPartialContent)
+		if len(r.spans) > 1 {
+			r.multipart(size)
+			return nil
+		}
+		r.text = appendContentRange(r.text[:0], r.spans[0], size)
+		r.ctx.Response.Header.SetCanonical(headerContentRange, r.text)
+		r.send(r.piece(nil, r.spans[0]))
+		return nil
+	}
+	whole := httprange.Span{Length: size}
+	if r.h.FLVExtension != "" && r.id.Ext() == r.h.FLVExtension {
+		span, use, err := flvSpan(r.target.params.start, r.target.params.end, size)
+		switch {
+		case err != nil:
+			return err
+		case use && span.Start > 0:
+			r.send(r.piece(flvHeader, span))
+			return nil
+		case use:
+			whole = span
+		}
+	}
+	r.send(r.piece(nil, whole))
+	return nil
+}
+
+// readRange reads the Range field, which only counts for GET (RFC 9110 section 14.2), into spans.
+func (r *request) readRange(size int64) httprange.Verdict {
+	if !r.ctx.IsGet() {
+		return httprange.Whole
+	}
+	if len(r.ranges) != 1 || !httprange.RangeApplies(&r.conditions, &r.validators, r.now) {
+		return httprange.Whole
+	}
+	if r.h.SingleRange && httprange.Count(r.ranges[0]) > 1 {
+		return httprange.Whole
+	}
+	var verdict httprange.Verdict
+	r.spans, verdict = httprange.Parse(r.spans[:0], r.ranges[0], size, r.h.MaxRanges)
+	return verdict
+}
+
+func (r *request) piece(head []byte, s httprange.Span) sendfile.Piece {
+	return sendfile.Piece{Head: head, Offset: r.file.Base() + s.Start, Length: s.Length}
+}
+
+// send makes the pieces the body of the answer.
+func (r *request) send(pieces ...sendfile.Piece) {
+	b := &r.body
+	b.Pieces = append(b.Pieces[:0], pieces...)
+	length := b.Length()
+	if r.ctx.IsHead() || length == 0 {
+		r.closeFile()
+		r.ctx.Response.SkipBody = r.ctx.IsHead()
+		r.ctx.Response.Header.SetContentLength(int(length))
+		return
+	}
+	b.Conn, b.Source = sendfile.Of(r.ctx.Conn()), r.file
+	r.ctx.Response.SetBodyStream(b, int(length))
+}
+
+// multipart answers with several spans as multipart/byteranges (RFC 9110 section 14.6), in the order asked for.
+func (r *request) multipart(size int64) {
+	boundary := rand.Text()
+	contentType := string(r.ctx.Response.Header.ContentType())
+	pieces := r.body.Pieces[:0]
+	for _, s := range r.spans {
+		head := append([]byte("\r\n--"), boundary...)
+		head = append(head, "\r\nContent-Type: "...)
+		head = append(head, contentType...)
+		head = append(head, "\r\nContent-Range: "...)
+		head = appendContentRange(head, s, size)
+		pieces = append(pieces, r.piece(append(head, "\r\n\r\n"...), s))
+	}
+	r.body.Tail = []byte("\r\n--" + boundary + "--\r\n")
+	r.ctx.Response.Header.SetContentType("multipart/byteranges; boundary=" + boundary)
+	r.send(pieces...)
+}
+
+// appendContentRange appends "bytes first-last/size".
+func appendContentRange(dst []byte, s httprange.Span, size int64) []byte {
+	dst = strconv.AppendInt(append(dst, "bytes "...), s.Start, 10)
+	dst = strconv.AppendInt(append(dst, '-'), s.Last(), 10)
+	return strconv.AppendInt(append(dst, '/'), size, 10)
+}
+
+// sendFailFile answers with the operator's file for refused tokens; no cache may keep it under the file's URL.
+func (r *request) sendFailFile() {
+	h := &r.ctx.Response.Header
+	h.SetContentType(r.h.FailFile.Type)
+	h.SetCanonical(headerContentTypeOpt, valueNosniff)
+	h.SetCanonical(headerCacheControl, []byte("no-store"))
+	r.setCORS()
+	if r.ctx.IsHead() {
+		r.ctx.Response.SkipBody = true
+		h.SetContentLength(len(r.h.FailFile.Body))
+		return
+	}
+	r.ctx.Response.SetBodyRaw(r.h.FailFile.Body)
+}
+
+// setCORS lets pages of the configured origin read answers (Fetch standard, section 3.3.3).
+func (r *request) setCORS() {
+	if r.h.CORSOrigin == "" {
+		return
+	}
+	h := &r.ctx.Response.Header
+	h.SetCanonical(headerAllowOrigin, stringBytes(r.h.CORSOrigin))
+	h.Set(fasthttp.HeaderAccessControlExposeHeaders, "Accept-Ranges, Content-Disposition, Content-Length, Content-Range, ETag")
+}
+
+// preflight answers a browser that asks what it may do.
+func (r *request) preflight() {
+	r.setCORS()
+	h := &r.ctx.Response.Header
+	h.Set(fasthttp.HeaderAllow, r.h.allow)
+	h.Set(fasthttp.HeaderAccessControlAllowMethods, r.h.allow)
+	h.Set(fasthttp.HeaderAccessControlAllowHeaders, "Range, If-Range, If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since")
+	h.Set(fasthttp.HeaderAccessControlMaxAge, "86400")
+	r.ctx.SetStatusCode(fasthttp.StatusNoContent)
+}

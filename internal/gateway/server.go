@@ -1,0 +1,220 @@
+package gateway
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"fastdfs-gateway/internal/httpguard"
+	"fastdfs-gateway/internal/sendfile"
+
+	"github.com/valyala/fasthttp"
+)
+
+// ServerOptions are what belongs to connections, not to requests: they stay while a Handler may be exchanged.
+type ServerOptions struct {
+	ReadTimeout         time.Duration // for a whole request, from its first byte; default 10 s
+	IdleTimeout         time.Duration // between requests; default 75 s
+	MinSendRate         int64         // bytes per second that a client must take; 0 = any
+	MaxConnections      int           // further ones get 503; default 100,000
+	MaxConnectionsPerIP int           // further ones get 429; 0 = no limit
+	TLS                 *tls.Config   // nil = plain HTTP
+	Log                 *slog.Logger  // default: slog.Default()
+}
+
+// sendWindow is the time over which MinSendRate is measured.
+const sendWindow = 30 * time.Second
+
+// Server accepts connections and hands their requests to the current Handler.
+type Server struct {
+	o       ServerOptions
+	log     *slog.Logger
+	handler atomic.Pointer[Handler]
+	fast    *fasthttp.Server
+	guard   *httpguard.Guard
+	open    atomic.Int64
+	refuser refuser
+
+	mu    sync.Mutex         // guards perIP
+	perIP map[netip.Addr]int // open connections; only with MaxConnectionsPerIP
+}
+
+// NewServer returns a server that uses h until SetHandler names another.
+func NewServer(o ServerOptions, h *Handler) *Server {
+	if o.MaxConnections == 0 {
+		o.MaxConnections = 100_000
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	s := &Server{o: o, log: o.Log, perIP: map[netip.Addr]int{}}
+	s.handler.Store(h)
+	s.guard = httpguard.New(httpguard.Options{ReadTimeout: o.ReadTimeout, IdleTimeout: o.IdleTimeout, OnRefuse: s.refused})
+	s.fast = &fasthttp.Server{
+		Name:                         "fastdfs-gateway",
+		Handler:                      func(ctx *fasthttp.RequestCtx) { s.handler.Load().Serve(ctx) },
+		ErrorHandler:                 s.disagreed,
+		ReadBufferSize:               s.guard.ReadBufferSize(),
+		ReduceMemoryUsage:            true, // an idle connection holds no buffers
+		Concurrency:                  o.MaxConnections + 1024,
+		NoDefaultContentType:         true,
+		DisablePreParseMultipartForm: true,
+		CloseOnShutdown:              true,
+		SecureErrorLogMessage:        true,
+		Logger:                       debugLogger{o.Log},
+		MaxRequestBodySize:           1, // the guard lets no body through
+	}
+	return s
+}
+
+// SetHandler exchanges the handler for all requests to come; running ones end with the old one.
+func (s *Server) SetHandler(h *Handler) { s.handler.Store(h) }
+
+// Serve accepts connections from ln until Shutdown, and returns nil then. It may run for several listeners at once.
+func (s *Server) Serve(ln net.Listener) error {
+	if err := s.fast.Serve(&listener{Listener: ln, s: s}); err != nil && !errors.Is(err, net.ErrClosed) {
+		return fmt.Errorf("cannot serve on %s: %w", ln.Addr(), err)
+	}
+	return nil
+}
+
+// Shutdown stops accepting, lets running answers end, and closes idle connections. When ctx ends first, its error is returned
+// and connections are left to the end of the process.
+func (s *Server) Shutdown(ctx context.Context) error {
+	err := s.fast.ShutdownWithContext(ctx)
+	s.refuser.wait()
+	if err != nil {
+		return fmt.Errorf("cannot end %d connections in time: %w", s.open.Load(), err)
+	}
+	return nil
+}
+
+// refused counts and logs what the guard has answered in place of a handler.
+func (s *Server) refused(conn net.Conn, e *httpguard.Error) {
+	h := s.handler.Load()
+	h.Metrics.malformed(e.Status)
+	if h.Access != nil {
+		h.Access.write(entry{at: time.Now(), remote: ipOf(conn.RemoteAddr()).AsSlice(), status: e.Status, source: sourceNone, err: e})
+	}
+}
+
+// disagreed answers what the guard has let through and fasthttp's own parser refuses. That is not meant to happen.
+func (s *Server) disagreed(ctx *fasthttp.RequestCtx, err error) {
+	s.log.Warn("request passed the guard but cannot be parsed", "remote", ctx.RemoteAddr().String(), "err", err)
+	s.handler.Load().Metrics.malformed(fasthttp.StatusBadRequest)
+	ctx.Error("bad request\n", fasthttp.StatusBadRequest)
+}
+
+// debugLogger takes what fasthttp wants to say: clients that went away in the middle, above all.
+type debugLogger struct{ log *slog.Logger }
+
+func (l debugLogger) Printf(format string, args ...any) {
+	l.log.Debug("fasthttp: " + fmt.Sprintf(format, args...))
+}
+
+// listener accepts connections for fasthttp: counted, limited, guarded.
+type listener struct {
+	net.Listener
+	s *Server
+}
+
+// Accept returns the next connection that is within the limits.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		inner, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		if c := l.s.admit(inner); c != nil {
+			return c, nil
+		}
+	}
+}
+
+// admit wraps a new connection, or refuses it and returns nil.
+func (s *Server) admit(inner net.Conn) net.Conn {
+	out, err := sendfile.NewConn(inner, sendfile.Pace{MinRate: s.o.MinSendRate, Window: sendWindow})
+	if err != nil {
+		s.log.Error("cannot serve connection", "err", err)
+		_ = inner.Close()
+		return nil
+	}
+	ip := ipOf(inner.RemoteAddr())
+	if reason := s.enter(ip); reason != nil {
+		s.handler.Load().Metrics.refusedConns.WithLabelValues(reason.label).Inc()
+		s.refuser.refuse(inner, reason, s.o.TLS != nil)
+		return nil
+	}
+	var c net.Conn = &conn{Conn: out, s: s, ip: ip}
+	if s.o.TLS != nil {
+		c = tls.Server(c, s.o.TLS)
+	}
+	return s.guard.Wrap(c)
+}
+
+// enter counts a connection in, or says which limit it breaks.
+func (s *Server) enter(ip netip.Addr) *limit {
+	if s.open.Add(1) > int64(s.o.MaxConnections) {
+		s.open.Add(-1)
+		return overloaded
+	}
+	if s.o.MaxConnectionsPerIP > 0 && ip.IsValid() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.perIP[ip] >= s.o.MaxConnectionsPerIP {
+			s.open.Add(-1)
+			return tooManyPerIP
+		}
+		s.perIP[ip]++
+	}
+	s.handler.Load().Metrics.connections.Inc()
+	return nil
+}
+
+// leave counts a connection out.
+func (s *Server) leave(ip netip.Addr) {
+	s.open.Add(-1)
+	s.handler.Load().Metrics.connections.Dec()
+	if s.o.MaxConnectionsPerIP == 0 || !ip.IsValid() {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.perIP[ip]--; s.perIP[ip] == 0 {
+		delete(s.perIP, ip)
+	}
+}
+
+// conn counts itself out when it is closed.
+type conn struct {
+	*sendfile.Conn
+	s      *Server
+	ip     netip.Addr
+	closed atomic.Bool
+}
+
+// NetConn returns the sending side, for sendfile.Of.
+func (c *conn) NetConn() net.Conn { return c.Conn }
+
+// Close closes the connection and counts it out, once.
+func (c *conn) Close() error {
+	if c.closed.CompareAndSwap(false, true) {
+		c.s.leave(c.ip)
+	}
+	return c.Conn.Close()
+}
+
+// ipOf returns the address of a TCP peer; invalid for a unix socket.
+func ipOf(a net.Addr) netip.Addr {
+	if tcp, ok := a.(*net.TCPAddr); ok {
+		return tcp.AddrPort().Addr().Unmap()
+	}
+	return netip.Addr{}
+}

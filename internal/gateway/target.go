@@ -1,0 +1,200 @@
+package gateway
+
+import (
+	"bytes"
+)
+
+// target is a request target taken apart: a cleaned path and the query parameters that the gateway knows. Its slices point
+// into the request or into scratch and are good until the answer is out.
+type target struct {
+	path    []byte // decoded once, "//" merged, "." and ".." resolved; begins with "/"
+	query   []byte // as it came, without "?"
+	params  params
+	scratch []byte // reused for decoded text
+}
+
+// params are the query parameters that mean something, decoded; nil = absent. Of two with one name the first counts.
+type params struct {
+	token, ts, filename, attname, start, end, redirect []byte
+}
+
+// field returns where the parameter of that name is kept, nil for names without a meaning.
+func (p *params) field(name []byte) *[]byte {
+	switch string(name) {
+	case "token":
+		return &p.token
+	case "ts":
+		return &p.ts
+	case "filename":
+		return &p.filename
+	case "attname":
+		return &p.attname
+	case "start":
+		return &p.start
+	case "end":
+		return &p.end
+	case "redirect":
+		return &p.redirect
+	}
+	return nil
+}
+
+// parse takes a request target in origin-form or absolute-form apart (RFC 9112 section 3.2).
+func (t *target) parse(raw []byte) error {
+	t.scratch, t.params = t.scratch[:0], params{}
+	path, query, _ := bytes.Cut(originForm(raw), []byte{'?'})
+	t.query = query
+	if err := t.clean(path); err != nil {
+		return err
+	}
+	t.parseQuery()
+	return nil
+}
+
+// originForm cuts scheme and authority off an absolute-form target.
+func originForm(raw []byte) []byte {
+	if len(raw) == 0 || raw[0] == '/' {
+		return raw
+	}
+	_, rest, ok := bytes.Cut(raw, []byte("://"))
+	if !ok {
+		return raw
+	}
+	if slash := bytes.IndexAny(rest, "/?"); slash >= 0 {
+		return rest[slash:]
+	}
+	return nil
+}
+
+// clean sets path. Most targets need no work and are used where they lie.
+func (t *target) clean(raw []byte) error {
+	if len(raw) == 0 || raw[0] != '/' {
+		return errBadPath
+	}
+	if bytes.IndexByte(raw, '%') < 0 && !bytes.Contains(raw, []byte("//")) && !bytes.Contains(raw, []byte("/.")) {
+		t.path = raw
+		return harmless(raw)
+	}
+	decoded := len(t.scratch)
+	if bytes.IndexByte(raw, '%') >= 0 {
+		var ok bool
+		if t.scratch, ok = appendDecoded(t.scratch, raw, false); !ok {
+			return errBadEscape
+		}
+		raw = t.scratch[decoded:]
+	}
+	if err := harmless(raw); err != nil {
+		return err
+	}
+	start := len(t.scratch)
+	out, ok := appendResolved(t.scratch, raw)
+	if !ok {
+		return errBadPath
+	}
+	t.scratch, t.path = out, out[start:]
+	return nil
+}
+
+// harmless refuses characters that no path of ours has and that are only sent to confuse.
+func harmless(path []byte) error {
+	for _, c := range path {
+		if c < ' ' || c == 0x7f || c == '\\' {
+			return errBadPath
+		}
+	}
+	return nil
+}
+
+// appendResolved appends the absolute path without empty, "." and ".." segments (RFC 3986 section 5.2.4). It is false for a
+// path that climbs above its root. A slash at the end stays.
+func appendResolved(dst, path []byte) ([]byte, bool) {
+	root := len(dst)
+	for len(path) > 0 {
+		path = path[1:] // the slash before the segment
+		end := bytes.IndexByte(path, '/')
+		last := end < 0
+		if last {
+			end = len(path)
+		}
+		segment := path[:end]
+		path = path[end:]
+		switch string(segment) {
+		case "", ".":
+			if last {
+				dst = append(dst, '/')
+			}
+		case "..":
+			cut := bytes.LastIndexByte(dst[root:], '/')
+			if cut < 0 {
+				return dst, false
+			}
+			if dst = dst[:root+cut]; last {
+				dst = append(dst, '/')
+			}
+		default:
+			dst = append(append(dst, '/'), segment...)
+		}
+	}
+	return dst, true
+}
+
+// parseQuery fills params. There is no limit on their number but the length of the target.
+func (t *target) parseQuery() {
+	for rest, more := t.query, len(t.query) > 0; more; {
+		var pair []byte
+		pair, rest, more = bytes.Cut(rest, []byte{'&'})
+		name, value, _ := bytes.Cut(pair, []byte{'='})
+		if field := t.params.field(t.decoded(name)); field != nil && *field == nil {
+			*field = t.decoded(value)
+		}
+	}
+}
+
+// decoded returns query text with "+" and escapes resolved; never nil.
+func (t *target) decoded(raw []byte) []byte {
+	if bytes.IndexByte(raw, '%') < 0 && bytes.IndexByte(raw, '+') < 0 {
+		if raw == nil {
+			return []byte{}
+		}
+		return raw
+	}
+	start := len(t.scratch)
+	t.scratch, _ = appendDecoded(t.scratch, raw, true)
+	return t.scratch[start:]
+}
+
+// appendDecoded appends src with its percent-escapes decoded, once, and "+" read as a blank where plus says so. A bad escape
+// stays as it is and makes ok false.
+func appendDecoded(dst, src []byte, plus bool) (out []byte, ok bool) {
+	ok = true
+	for i := 0; i < len(src); i++ {
+		c := src[i]
+		switch {
+		case c == '%':
+			if i+2 >= len(src) || hexValue[src[i+1]] < 0 || hexValue[src[i+2]] < 0 {
+				ok = false
+				break
+			}
+			c = byte(hexValue[src[i+1]])<<4 | byte(hexValue[src[i+2]])
+			i += 2
+		case c == '+' && plus:
+			c = ' '
+		}
+		dst = append(dst, c)
+	}
+	return dst, ok
+}
+
+// hexValue is the value of a hexadecimal digit, -1 for other bytes.
+var hexValue = func() (table [256]int8) {
+	for i := range table {
+		table[i] = -1
+	}
+	for i, c := range "0123456789" {
+		table[c] = int8(i)
+	}
+	for i := range 6 {
+		table['a'+i], table['A'+i] = int8(10+i), int8(10+i)
+	}
+	return table
+}()

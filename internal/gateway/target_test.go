@@ -1,0 +1,120 @@
+package gateway
+
+import (
+	"net/url"
+	slashpath "path"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestTargetPath(t *testing.T) {
+	tests := []struct{ name, raw, want string }{
+		{"plain", "/group1/M00/00/01/x.jpg", "/group1/M00/00/01/x.jpg"},
+		{"query", "/a/b?c=/../d", "/a/b"},
+		{"absolute-form", "http://gw.test:81/a/b?x=1", "/a/b"},
+		{"absolute-form in capitals", "HTTPS://gw.test/a", "/a"},
+		{"two slashes", "//a///b", "/a/b"},
+		{"dot", "/a/./b/.", "/a/b/"},
+		{"dot dot", "/a/x/../b", "/a/b"},
+		{"dot dot at the end", "/a/b/..", "/a/"},
+		{"up to the root and down", "/a/../b", "/b"},
+		{"escapes", "/%61/b%2Ec", "/a/b.c"},
+		{"escaped slash", "/a%2Fb", "/a/b"},
+		{"escaped dots", "/a/%2e%2e/b", "/b"},
+		{"decoded once", "/a%252Fb", "/a%2Fb"},
+		{"escaped question mark", "/a%3Fb", "/a?b"},
+		{"plus is no blank", "/a+b", "/a+b"},
+		{"slash at the end stays", "/a/b/", "/a/b/"},
+		{"three dots are a name", "/a/.../b", "/a/.../b"},
+		{"dot file", "/.a/b", "/.a/b"},
+		{"utf-8", "/%C3%A4", "/ä"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			var target target
+			require.NoError(t, target.parse([]byte(tt.raw)))
+			require.Equal(t, tt.want, string(target.path))
+		})
+	}
+}
+
+func TestTargetRefused(t *testing.T) {
+	for name, raw := range map[string]string{
+		"asterisk":                 "*",
+		"authority":                "gw.test:80",
+		"empty":                    "",
+		"absolute without a path":  "http://gw.test",
+		"above the root":           "/..",
+		"above the root and back":  "/a/../../a/b",
+		"above the root, escaped":  "/%2e%2e/etc/passwd",
+		"above the root by %2F":    "/..%2f..%2fetc",
+		"NUL":                      "/a%00b",
+		"line feed":                "/a%0Ab",
+		"DEL":                      "/a%7f",
+		"backslash":                "/a\\b",
+		"escaped backslash":        "/a%5C..%5Cb",
+		"escape cut short":         "/a%4",
+		"escape without digits":    "/a%zz",
+		"percent at the end":       "/a%",
+		"control in a plain path":  "/a\x01b",
+		"question mark only query": "http://gw.test?x",
+	} {
+		t.Run(name, func(t *testing.T) {
+			var target target
+			err := target.parse([]byte(raw))
+			require.Error(t, err)
+			require.Equal(t, 400, refusalOf(err).status)
+		})
+	}
+}
+
+func TestTargetParams(t *testing.T) {
+	var target target
+	query := func(q string) params {
+		require.NoError(t, target.parse([]byte("/a?"+q)))
+		return target.params
+	}
+	p := query("token=abc&ts=12&start=1&end=2&redirect=1&attname=x&filename=y")
+	require.Equal(t, "abc 12 1 2 1 x y", strings.Join([]string{string(p.token), string(p.ts), string(p.start), string(p.end), string(p.redirect), string(p.attname), string(p.filename)}, " "))
+	require.Equal(t, "first", string(query("filename=first&filename=second").filename))
+	require.Equal(t, "a b+c%zz", string(query("filename=a+b%2Bc%zz").filename), "a bad escape stays")
+	require.Equal(t, "v", string(query("%74oken=v").token), "names are decoded too")
+	require.Nil(t, query("TOKEN=x&&=y&tokenx=1").token, "names are case-sensitive")
+	require.NotNil(t, query("filename=").filename, "empty is not absent")
+	require.NotNil(t, query("filename").filename)
+	require.Nil(t, query("").token)
+	require.Equal(t, "z", string(query(strings.Repeat("a=b&", 100)+"token=z").token), "no limit on their number")
+}
+
+func TestTargetAllocatesNothing(t *testing.T) {
+	var target target
+	raw := []byte("/group1/M00/00/01/%61aaaa.jpg?token=00000000000000000000000000000000&ts=1&filename=a%20b")
+	require.NoError(t, target.parse(raw)) // makes room
+	require.Zero(t, testing.AllocsPerRun(100, func() { _ = target.parse(raw) }))
+}
+
+// FuzzTarget: what is accepted never climbs, and agrees with net/url where that reads the same path.
+func FuzzTarget(f *testing.F) {
+	for _, s := range []string{"/a/../b", "//a//%2e%2e/", "/%2f%2F..", "http://x/a?b", "/a?filename=%zz&token=+"} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		var target target
+		if target.parse([]byte(raw)) != nil {
+			return
+		}
+		path := string(target.path)
+		require.True(t, strings.HasPrefix(path, "/"))
+		if strings.Contains(path, "//") || strings.ContainsAny(path, "\x00\r\n\\") {
+			t.Fatalf("%q became %q", raw, path)
+		}
+		for _, segment := range strings.Split(path, "/") {
+			require.NotContains(t, []string{".", ".."}, segment)
+		}
+		if u, err := url.ParseRequestURI(raw); err == nil && strings.HasPrefix(raw, "/") && !strings.HasPrefix(raw, "//") && u.Path != "" {
+			require.Equal(t, slashpath.Clean(u.Path), slashpath.Clean(path))
+		}
+	})
+}

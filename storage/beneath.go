@@ -1,0 +1,110 @@
+package storage
+
+import (
+	"errors"
+	"strings"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// opener opens name, two directories and a file, beneath the folder dirfd,
+// without following any symbolic link. A link in place of the file is ELOOP, one
+// in place of a directory ELOOP or ENOTDIR. With O_PATH a link in place of the file is opened itself.
+type opener func(dirfd int, name string, flags uint64) (fd int, err error)
+
+// readFlags open a file for reading. O_NONBLOCK: opening a FIFO must not wait for a writer.
+const readFlags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
+
+// linkFlags open a symbolic link itself.
+const linkFlags = unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW
+
+// How a file is opened for reading; a variable so that no call allocates one.
+var readHow = openHow(readFlags)
+
+func openHow(flags uint64) unix.OpenHow {
+	return unix.OpenHow{
+		Flags:   flags,
+		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
+	}
+}
+
+// bestOpener is openat2 where the kernel has it (Linux 5.6) and lets it be
+// called (some sandboxes do not), else walk.
+var bestOpener = sync.OnceValue(func() opener {
+	how := openHow(unix.O_PATH | unix.O_CLOEXEC)
+	fd, err := unix.Openat2(unix.AT_FDCWD, ".", &how)
+	if err == unix.ENOSYS || err == unix.EPERM {
+		return walk
+	}
+	if err == nil {
+		_ = unix.Close(fd)
+	}
+	return openat2
+})
+
+func openat2(dirfd int, name string, flags uint64) (int, error) {
+	if flags == readFlags {
+		return ignoringEINTR(func() (int, error) { return unix.Openat2(dirfd, name, &readHow) })
+	}
+	how := openHow(flags)
+	return ignoringEINTR(func() (int, error) { return unix.Openat2(dirfd, name, &how) })
+}
+
+// walk does with one openat for each part of name what openat2 does in one call.
+func walk(dirfd int, name string, flags uint64) (int, error) {
+	at := dirfd
+	for {
+		dir, rest, found := strings.Cut(name, "/")
+		part := int(flags) | unix.O_NOFOLLOW
+		if found {
+			part = unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
+		}
+		if dir == "" || dir == "." || dir == ".." {
+			return -1, unix.EXDEV // as openat2; no id makes such a name
+		}
+		fd, err := ignoringEINTR(func() (int, error) { return unix.Openat(at, dir, part, 0) })
+		if at != dirfd {
+			_ = unix.Close(at)
+		}
+		if err != nil || !found {
+			return fd, err
+		}
+		at, name = fd, rest
+	}
+}
+
+// readLink gives the target of the symbolic link name; false where it is none.
+func readLink(open opener, dirfd int, name string) (string, bool) {
+	fd, err := open(dirfd, name, linkFlags)
+	if err != nil {
+		return "", false
+	}
+	defer unix.Close(fd)
+	var buf [unix.PathMax]byte
+	n, err := unix.Readlinkat(fd, "", buf[:])
+	if err != nil || n == 0 || n == len(buf) {
+		return "", false
+	}
+	return string(buf[:n]), true
+}
+
+// isMissing reports whether an errno says that there is no file to serve, rather
+// than that it cannot be told. ENXIO and ENODEV: a socket, or a device without a driver.
+func isMissing(err error) bool {
+	for _, e := range []unix.Errno{unix.ENOENT, unix.ENOTDIR, unix.ENAMETOOLONG, unix.EXDEV, unix.ENXIO, unix.ENODEV} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+func ignoringEINTR(f func() (int, error)) (int, error) {
+	for {
+		n, err := f()
+		if err != unix.EINTR {
+			return n, err
+		}
+	}
+}
