@@ -1,0 +1,51 @@
+# make run and make test are all a newcomer needs. Everything else is for those who change the program.
+# Only Go is needed to build; the tests also use what is listed under "tools".
+
+SHELL   := /bin/bash
+GO      ?= go
+VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+BIN     := bin/gateway
+FUZZTIME ?= 20s
+# The newest staticcheck that was tried with this Go; fetched as a Go module when it is used.
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@2026.1
+
+.PHONY: build run test test-race lint fuzz bench e2e check clean
+
+build:
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN) ./cmd/gateway
+
+# Serves a small store that the program makes itself, and prints URLs to try.
+run: build
+	$(BIN) demo -dir demo-store
+
+# All tests: unit, conformance, fuzz seeds, and end to end on the built binary; with the race detector where cgo works.
+test: build
+	GATEWAY_BINARY=$(CURDIR)/$(BIN) $(GO) test $(RACE) -count=1 ./...
+
+test-race: RACE := -race
+test-race: test
+
+# End to end alone.
+e2e: build
+	GATEWAY_BINARY=$(CURDIR)/$(BIN) $(GO) test -count=1 ./tests/...
+
+lint:
+	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
+	$(GO) vet ./...
+	$(GO) run $(STATICCHECK) ./...
+
+# Every fuzz target for FUZZTIME.
+fuzz:
+	@for pkg in $$($(GO) list ./...); do \
+		for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+			echo "$$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
+		done; \
+	done
+
+bench:
+	$(GO) test -run '^$$' -bench . -benchmem ./...
+
+check: lint test-race
+
+clean:
+	rm -rf bin demo-store

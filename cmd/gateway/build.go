@@ -1,0 +1,135 @@
+package main
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"fastdfs-gateway/antisteal"
+	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/internal/gateway"
+	"fastdfs-gateway/storage"
+)
+
+// This file turns a configuration into the options of the packages, which know nothing of it.
+
+// loadConfig reads a configuration that has to be usable. Its errors are printed; warnings are for "check" and the log.
+func loadConfig(path string, stderr io.Writer) (*config.Config, error) {
+	if path == "" {
+		return nil, usageError("-c is missing")
+	}
+	cfg, problems := config.Load(path)
+	if cfg == nil {
+		printProblems(stderr, problems)
+		return nil, fmt.Errorf("cannot use %s", path)
+	}
+	return cfg, nil
+}
+
+// openStore opens the store paths of the groups on this host.
+func openStore(cfg *config.Config) (*storage.Local, error) {
+	var opts storage.Options
+	for _, g := range cfg.Groups {
+		if len(g.StorePaths) > 0 {
+			opts.Groups = append(opts.Groups, storage.GroupPaths{Name: g.Name, StorePaths: g.StorePaths})
+		}
+	}
+	return storage.OpenLocal(opts)
+}
+
+// handlerOptions are what of a configuration concerns requests.
+func handlerOptions(cfg *config.Config) (gateway.Options, error) {
+	g, anti := &cfg.Gateway, &cfg.AntiSteal
+	o := gateway.Options{
+		GroupInURL: cfg.URLHasGroupName, Group: cfg.GroupName, URLPrefix: g.URLPrefix,
+		Types: cfg.Types, DefaultType: cfg.DefaultType,
+		MaxRanges: g.MaxRanges, SingleRange: !cfg.MultiRange,
+		CacheControl: g.CacheControl, CORSOrigin: g.CORSOrigin, XCache: g.XCache,
+		SyncDelay: cfg.SyncMaxDelay,
+	}
+	if cfg.FLV {
+		o.FLVExtension = cfg.FLVExtension
+	}
+	if !anti.CheckToken {
+		return o, nil
+	}
+	o.Tokens = antisteal.NewChecker(antisteal.Options{Secrets: append([]string{anti.Secret}, anti.ExtraSecrets...), TTL: anti.TTL})
+	o.BypassName, o.BypassValue, o.FailStatus = anti.BypassHeader, anti.BypassValue, anti.FailStatus
+	if anti.FailFile != "" {
+		page, err := readFailFile(anti.FailFile, cfg)
+		if err != nil {
+			return o, err
+		}
+		o.FailFile = page
+	}
+	return o, nil
+}
+
+// maxFailFile bounds token_check_fail, which is kept in memory.
+const maxFailFile = 8 << 20
+
+func readFailFile(path string, cfg *config.Config) (*gateway.FailFile, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open http.anti_steal.token_check_fail: %w", err)
+	}
+	defer f.Close()
+	body, err := io.ReadAll(io.LimitReader(f, maxFailFile+1))
+	if err != nil {
+		return nil, fmt.Errorf("cannot read http.anti_steal.token_check_fail: %w", err)
+	}
+	if len(body) > maxFailFile {
+		return nil, fmt.Errorf("cannot use http.anti_steal.token_check_fail %q: it has more than %d bytes", path, maxFailFile)
+	}
+	contentType, ok := cfg.Types[strings.ToLower(strings.TrimPrefix(filepath.Ext(path), "."))]
+	if !ok {
+		contentType = cfg.DefaultType
+	}
+	return &gateway.FailFile{Body: body, Type: contentType}, nil
+}
+
+// loadCertificate reads tls_cert and tls_key; nil where there are none.
+func loadCertificate(cfg *config.Config) (*tls.Certificate, error) {
+	if cfg.Gateway.TLSCert == "" {
+		return nil, nil
+	}
+	cert, err := tls.LoadX509KeyPair(cfg.Gateway.TLSCert, cfg.Gateway.TLSKey)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use tls_cert and tls_key: %w", err)
+	}
+	return &cert, nil
+}
+
+// restartKeys names what a reload cannot change: it belongs to the listeners.
+func restartKeys(old, now *config.Gateway) []string {
+	var keys []string
+	changed := func(key string, same bool) {
+		if !same {
+			keys = append(keys, key)
+		}
+	}
+	changed("listen", strings.Join(old.Listen, ",") == strings.Join(now.Listen, ","))
+	changed("admin_listen", old.AdminListen == now.AdminListen)
+	changed("tls_cert", (old.TLSCert == "") == (now.TLSCert == ""))
+	changed("read_timeout", old.ReadTimeout == now.ReadTimeout)
+	changed("idle_timeout", old.IdleTimeout == now.IdleTimeout)
+	changed("min_send_rate", old.MinSendRate == now.MinSendRate)
+	changed("max_connections", old.MaxConnections == now.MaxConnections)
+	changed("max_connections_per_ip", old.MaxConnectionsPerIP == now.MaxConnectionsPerIP)
+	return keys
+}
+
+// joinProblems makes one error of the problems that are errors.
+func joinProblems(problems []config.Problem) error {
+	var errs []error
+	for _, p := range problems {
+		if p.Severity == config.Error {
+			errs = append(errs, errors.New(p.String()))
+		}
+	}
+	return errors.Join(errs...)
+}

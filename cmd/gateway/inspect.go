@@ -1,0 +1,140 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"text/tabwriter"
+	"time"
+
+	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/internal/fdfs"
+)
+
+// inspection is what can be read out of one file id, in the form of -json.
+type inspection struct {
+	FileID    string      `json:"file_id"`
+	Error     string      `json:"error,omitempty"`
+	Group     string      `json:"group,omitempty"`
+	Logic     string      `json:"logic_filename,omitempty"`
+	Kind      string      `json:"kind,omitempty"`
+	PathIndex *int        `json:"store_path_index,omitempty"`
+	SourceIP  string      `json:"source_ip,omitempty"`
+	SourceID  uint32      `json:"source_id,omitempty"`
+	Created   string      `json:"created,omitempty"`
+	Timestamp *int64      `json:"create_time,omitempty"`
+	Size      *int64      `json:"size,omitempty"` // absent: the id does not tell
+	CRC32     string      `json:"crc32,omitempty"`
+	Trunk     *trunkPlace `json:"trunk,omitempty"`
+	Disk      string      `json:"path_on_disk,omitempty"`
+}
+
+type trunkPlace struct {
+	File   uint32 `json:"file"`
+	Offset uint32 `json:"offset"`
+	Alloc  uint32 `json:"alloc_size"`
+}
+
+// runInspect prints every field of each id. Bad ids are reported among the others, and make it fail at the end.
+func runInspect(c *call) error {
+	asJSON := c.flags.Bool("json", false, "print one JSON object a line")
+	path := c.configFlag()
+	if err := c.parse(1, -1); err != nil {
+		return err
+	}
+	var cfg *config.Config
+	if *path != "" {
+		var err error
+		if cfg, err = loadConfig(*path, c.stderr); err != nil {
+			return err
+		}
+	}
+	failed := false
+	for i, arg := range c.flags.Args() {
+		if i > 0 && !*asJSON {
+			fmt.Fprintln(c.stdout)
+		}
+		found := inspect(cfg, arg)
+		failed = failed || found.Error != ""
+		if err := found.print(c, *asJSON); err != nil {
+			return err
+		}
+	}
+	if failed {
+		return errShown
+	}
+	return nil
+}
+
+// inspect decodes one id. With a configuration the path on disk is that of this host.
+func inspect(cfg *config.Config, arg string) inspection {
+	id, err := fdfs.Parse(arg)
+	if err != nil {
+		return inspection{FileID: arg, Error: err.Error()}
+	}
+	out := inspection{
+		FileID: arg, Group: id.Group, Logic: id.Logic, Kind: id.Kind.String(), PathIndex: &id.PathIndex, Timestamp: &id.Created,
+		Created: time.Unix(id.Created, 0).UTC().Format(time.RFC3339), CRC32: fmt.Sprintf("%08x", id.CRC32), Disk: diskPath(cfg, id),
+	}
+	if addr, ok := id.SourceAddr(); ok {
+		out.SourceIP = addr.String()
+	}
+	out.SourceID, _ = id.SourceID()
+	if id.Size >= 0 {
+		out.Size = &id.Size
+	}
+	if id.Kind == fdfs.KindTrunk {
+		out.Trunk = &trunkPlace{id.Trunk.ID, id.Trunk.Offset, id.Trunk.Alloc}
+	}
+	return out
+}
+
+// diskPath is where the file, or the trunk file around it, lies.
+func diskPath(cfg *config.Config, id fdfs.FileID) string {
+	root := fmt.Sprintf("<store_path%d of %s>", id.PathIndex, id.Group)
+	if cfg != nil {
+		for _, g := range cfg.Groups {
+			if g.Name == id.Group && id.PathIndex < len(g.StorePaths) {
+				root = g.StorePaths[id.PathIndex]
+			}
+		}
+	}
+	return root + "/data/" + id.DiskName()
+}
+
+func (x inspection) print(c *call, asJSON bool) error {
+	if asJSON {
+		enc := json.NewEncoder(c.stdout)
+		enc.SetEscapeHTML(false)
+		return enc.Encode(x)
+	}
+	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%s\t"+format+"\n", append([]any{name}, args...)...)
+	}
+	row("file id", "%q", x.FileID)
+	if x.Error != "" {
+		row("error", "%s", x.Error)
+		return w.Flush()
+	}
+	row("group", "%s", x.Group)
+	row("logic filename", "%s", x.Logic)
+	row("kind", "%s", x.Kind)
+	row("store path", "%d (M%02X)", *x.PathIndex, *x.PathIndex)
+	if x.SourceIP != "" {
+		row("source", "%s", x.SourceIP)
+	} else {
+		row("source", "storage id %d", x.SourceID)
+	}
+	row("created", "%s (%d)", x.Created, *x.Timestamp)
+	if x.Size != nil {
+		row("size", "%d", *x.Size)
+	} else {
+		row("size", "not in the id of a file of this kind")
+	}
+	row("crc32", "%s", x.CRC32)
+	if x.Trunk != nil {
+		row("trunk slot", "file %d, offset %d, %d bytes allocated", x.Trunk.File, x.Trunk.Offset, x.Trunk.Alloc)
+	}
+	row("on disk", "%s", x.Disk)
+	return w.Flush()
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"fastdfs-gateway/antisteal"
+	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/internal/fdfs"
+)
+
+// runToken prints the query that lets a file be downloaded, and the whole URL.
+func runToken(c *call) error {
+	path := c.configFlag()
+	ts := c.flags.Int64("ts", -1, "unix time to put into the token; 0 never expires (default: now)")
+	ttl := c.flags.Duration("ttl", 0, "let the token expire after this time instead of token_ttl")
+	if err := c.parse(1, 1); err != nil {
+		return err
+	}
+	if *path == "" {
+		return usageError("token: -c is missing")
+	}
+	if *ts >= 0 && *ttl != 0 {
+		return usageError("token: -ts and -ttl exclude each other")
+	}
+	cfg, err := loadConfig(*path, c.stderr)
+	if err != nil {
+		return err
+	}
+	if cfg.AntiSteal.Secret == "" {
+		return fmt.Errorf("cannot make a token: %s has no http.anti_steal.secret_key", *path)
+	}
+	id, err := parseID(cfg, c.flags.Arg(0))
+	if err != nil {
+		return err
+	}
+	query := antisteal.Query(cfg.AntiSteal.Secret, id.Logic, tokenTime(*ts, *ttl, cfg.AntiSteal.TTL, time.Now()))
+	fmt.Fprintln(c.stdout, query)
+	fmt.Fprintln(c.stdout, urlOf(cfg, id)+"?"+query)
+	return nil
+}
+
+// tokenTime is the ts of a token that is to be good for wanted, where the server adds ttl to any ts.
+func tokenTime(ts int64, wanted, ttl time.Duration, now time.Time) int64 {
+	switch {
+	case ts >= 0:
+		return ts
+	case wanted != 0:
+		return now.Add(wanted - ttl).Unix()
+	}
+	return now.Unix()
+}
+
+// parseID reads a file id with its group, or without one where the configuration names it.
+func parseID(cfg *config.Config, arg string) (fdfs.FileID, error) {
+	arg = strings.TrimPrefix(arg, "/")
+	id, err := fdfs.Parse(arg)
+	if err != nil && !cfg.URLHasGroupName {
+		if short, shortErr := fdfs.ParseLogic(cfg.GroupName, arg); shortErr == nil {
+			return short, nil
+		}
+	}
+	if err != nil {
+		return id, fmt.Errorf("cannot read file id %q: %w", arg, err)
+	}
+	return id, nil
+}
+
+// urlOf is the address of a file on this host.
+func urlOf(cfg *config.Config, id fdfs.FileID) string {
+	scheme := "http"
+	if cfg.Gateway.TLSCert != "" {
+		scheme = "https"
+	}
+	host := "localhost"
+	for _, listen := range cfg.Gateway.Listen {
+		if name, port, err := net.SplitHostPort(listen); err == nil {
+			if ip := net.ParseIP(name); name != "" && (ip == nil || !ip.IsUnspecified()) {
+				host = name
+			}
+			host = net.JoinHostPort(host, port)
+			break
+		}
+	}
+	path := id.Logic
+	if cfg.URLHasGroupName {
+		path = id.String()
+	}
+	return scheme + "://" + host + cfg.Gateway.URLPrefix + "/" + path
+}

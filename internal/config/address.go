@@ -1,0 +1,202 @@
+package config
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+const maxListeners = 64 // they are compared with each other
+
+// listeners is a comma list of host:port or unix:/path.
+func listeners(p *[]string) field {
+	return field{ptr: p, parse: func(v string, _ position) *refusal {
+		*p = nil
+		parts := splitList(v)
+		if len(parts) > maxListeners {
+			return bad(fmt.Sprintf("write at most %d", maxListeners), "names %d addresses", len(parts))
+		}
+		for _, part := range parts {
+			if r := checkListener(part); r != nil {
+				return r
+			}
+			*p = append(*p, part)
+		}
+		if len(*p) == 0 {
+			return bad("write an address such as :8888", "names no address")
+		}
+		return nil
+	}}
+}
+
+// listener is one host:port or unix:/path, or nothing.
+func listener(p *string) field {
+	return field{ptr: p, parse: func(v string, _ position) *refusal {
+		if v != "" {
+			if r := checkListener(v); r != nil {
+				return r
+			}
+		}
+		*p = v
+		return nil
+	}}
+}
+
+const listenFix = "write host:port, :port, [IPv6]:port or unix:/path"
+
+func checkListener(v string) *refusal {
+	if name, ok := strings.CutPrefix(v, "unix:"); ok {
+		if !strings.HasPrefix(name, "/") || len(name) > 107 { // sun_path holds 108 bytes, NUL included
+			return bad(listenFix+" of at most 107 characters", "holds %s, which is no absolute socket path", shown(v))
+		}
+		return nil
+	}
+	host, port, err := net.SplitHostPort(v)
+	if err != nil || !isPort(port, 0) || host != "" && host != "*" && !isHost(host) {
+		return bad(listenFix, "holds %s, which is no address to listen on", shown(v))
+	}
+	if host == "*" {
+		return bad("write :"+port, "holds %s: a star is no host", shown(v))
+	}
+	return nil
+}
+
+// endpoints is a comma list of host:port.
+func endpoints(p *[]string) field {
+	return field{ptr: p, parse: func(v string, _ position) *refusal {
+		*p = nil
+		for _, part := range splitList(v) {
+			host, port, err := net.SplitHostPort(part)
+			if err != nil || !isHost(host) || !isPort(port, 1) {
+				return bad("write host:port with commas between them", "holds %s, which is no host:port", shown(part))
+			}
+			*p = append(*p, part)
+		}
+		return nil
+	}}
+}
+
+// trackers adds one tracker a line: host[:port], a,b[:port] or [a,b]:port.
+func trackers(p *[]Tracker) field {
+	return field{ptr: p, list: true, parse: func(v string, _ position) *refusal {
+		if v == "" {
+			return nil
+		}
+		hosts, port, ok := splitServer(v)
+		if !ok {
+			return bad("write host:port, [IPv6]:port, or two addresses of one tracker as a,b:port", "is no address of a tracker")
+		}
+		if port == 0 {
+			port = 22122
+		}
+		var t Tracker
+		for _, h := range hosts {
+			t.Addresses = append(t.Addresses, net.JoinHostPort(h, strconv.Itoa(port)))
+		}
+		*p = append(*p, t)
+		return nil
+	}}
+}
+
+// splitServer takes apart `host[:port]`, `a,b[:port]` and `[a,b]:port`, as
+// trackers and storage ids are written. Without a port it gives 0.
+func splitServer(v string) (hosts []string, port int, ok bool) {
+	list, portText := v, ""
+	if inner, found := strings.CutPrefix(v, "["); found {
+		list, portText, found = strings.Cut(inner, "]")
+		if !found || portText != "" && portText[0] != ':' {
+			return nil, 0, false
+		}
+		if portText = strings.TrimPrefix(portText, ":"); portText == "" && strings.HasSuffix(v, ":") {
+			return nil, 0, false
+		}
+	} else if i := strings.LastIndexByte(v, ':'); i >= 0 && !isIPv6Tail(v) {
+		list, portText = v[:i], v[i+1:]
+		if portText == "" {
+			return nil, 0, false
+		}
+	}
+	if portText != "" {
+		if !isPort(portText, 1) {
+			return nil, 0, false
+		}
+		port, _ = strconv.Atoi(portText)
+	}
+	hosts = splitList(list)
+	if len(hosts) == 0 || len(hosts) > 2 {
+		return nil, 0, false
+	}
+	for _, h := range hosts {
+		if !isHost(h) {
+			return nil, 0, false
+		}
+	}
+	return hosts, port, true
+}
+
+// isIPv6Tail says that what stands behind the last comma is an IPv6 address
+// without brackets, so that its last colon begins no port.
+func isIPv6Tail(v string) bool {
+	last := v[strings.LastIndexByte(v, ',')+1:]
+	ip, err := netip.ParseAddr(strings.Trim(last, blanks))
+	return err == nil && ip.Is6()
+}
+
+// isHost accepts an IP address or a host name of at most 253 characters.
+func isHost(v string) bool {
+	if _, err := netip.ParseAddr(v); err == nil {
+		return true
+	}
+	if v == "" || len(v) > 253 || v[0] == '-' || v[0] == '.' {
+		return false
+	}
+	for _, c := range []byte(v) {
+		if !isAlnum(c) && c != '-' && c != '.' && c != '_' {
+			return false
+		}
+	}
+	return true
+}
+
+// isPort accepts low to 65535 in plain digits.
+func isPort(v string, low int) bool {
+	n, err := strconv.ParseUint(v, 10, 16)
+	return err == nil && int(n) >= low
+}
+
+// prefix is the path in front of every file id, "" or "/a/b".
+func prefix(p *string) field {
+	return field{ptr: p, parse: func(v string, _ position) *refusal {
+		v = strings.TrimRight(v, "/")
+		const fix = "write a path such as /files"
+		if v != "" && v[0] != '/' {
+			return bad(fix, "does not begin with a slash")
+		}
+		for _, segment := range strings.Split(strings.TrimPrefix(v, "/"), "/") {
+			if v != "" && (segment == "" || segment == "." || segment == "..") || strings.ContainsAny(segment, "?#%\\ ") || hasControl(segment) {
+				return bad(fix, "is not a plain path")
+			}
+		}
+		*p = v
+		return nil
+	}}
+}
+
+// baseURL is http(s)://host[:port], or nothing.
+func baseURL(p *string) field {
+	return field{ptr: p, parse: func(v string, _ position) *refusal {
+		v = strings.TrimRight(v, "/")
+		if v != "" {
+			u, err := url.Parse(v)
+			if err != nil || u.Scheme != "http" && u.Scheme != "https" || !isHost(u.Hostname()) ||
+				u.Port() != "" && !isPort(u.Port(), 1) || u.User != nil || u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
+				return bad("write a URL such as http://10.0.0.1:8888", "is not the URL of a server")
+			}
+		}
+		*p = v
+		return nil
+	}}
+}

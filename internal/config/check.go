@@ -1,0 +1,272 @@
+package config
+
+import (
+	"crypto/tls"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// URLForms are the paths under which files of this host are answered, with
+// HH/LL/NAME for the rest of the file id: "/group1/M00/HH/LL/NAME" where
+// url_have_group_name is true, else "/M00/HH/LL/NAME".
+func (c *Config) URLForms() []string {
+	const rest = "/M00/HH/LL/NAME"
+	if !c.URLHasGroupName {
+		return []string{c.Gateway.URLPrefix + rest}
+	}
+	if len(c.Groups) == 0 {
+		return []string{c.Gateway.URLPrefix + "/GROUP" + rest}
+	}
+	forms := make([]string, len(c.Groups))
+	for i, g := range c.Groups {
+		forms[i] = c.Gateway.URLPrefix + "/" + g.Name + rest
+	}
+	return forms
+}
+
+// Check looks at the host: the folders and files that the configuration names,
+// and the clock, which reads now. It gives what would keep the gateway from
+// working as configured; Load has given what the text alone shows.
+func (c *Config) Check(now time.Time) []Problem {
+	k := &checker{report: &report{}, c: c, now: now}
+	k.clock()
+	k.stores()
+	k.lists()
+	k.failFile()
+	k.tls()
+	k.logs()
+	k.disk()
+	return k.sorted(c.Files)
+}
+
+// checker is one run of Check.
+type checker struct {
+	*report
+	c   *Config
+	now time.Time
+}
+
+// clockSlack is how far a time may lie in the future: other hosts write to
+// shared folders by clocks of their own.
+const clockSlack = 5 * time.Minute
+
+// clock compares now with times that must lie in the past.
+func (k *checker) clock() {
+	const fix = "set the clock of this host, best by NTP: tokens and the age of files depend on it"
+	at := position{file: k.c.File}
+	if k.now.Before(time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)) {
+		k.errorf(at, "", fix, "the clock is off: it reads %s", k.now.UTC().Format(time.RFC3339))
+		return
+	}
+	for _, name := range k.c.Files {
+		if info, err := os.Stat(name); err == nil && k.future(info) {
+			k.warnf(position{file: name}, "", fix, "the clock is off: it reads %s, but this file was written at %s",
+				k.now.UTC().Format(time.RFC3339), info.ModTime().UTC().Format(time.RFC3339))
+		}
+	}
+}
+
+func (k *checker) future(info os.FileInfo) bool {
+	return info.ModTime().After(k.now.Add(clockSlack))
+}
+
+// eachStorePath calls f with every store path and its key.
+func (k *checker) eachStorePath(f func(key string, at position, dir string)) {
+	for i, g := range k.c.Groups {
+		for n, dir := range g.StorePaths {
+			key := "store_path" + strconv.Itoa(n)
+			section := "group" + strconv.Itoa(i+1)
+			at, inSection := k.c.positions[full(section, key)]
+			if inSection {
+				key = full(section, key)
+			} else if at, inSection = k.c.positions[key]; !inSection {
+				at = k.c.at("base_path")
+			}
+			f(key, at, dir)
+		}
+	}
+}
+
+// stores looks at the store paths.
+func (k *checker) stores() {
+	k.eachStorePath(func(key string, at position, dir string) {
+		data := filepath.Join(dir, "data")
+		switch {
+		case !filepath.IsAbs(dir):
+			k.errorf(at, key, "write the path from the root: /...", "store path %q is not absolute", clip(dir))
+		case isMissing(dir):
+			k.errorf(at, key, "mount the disk, or correct the path: the same as in storage.conf", "store path %q is not there", clip(dir))
+		case !may(dir, unix.X_OK):
+			k.errorf(at, key, "run the gateway as the user of the storage server, or let its user enter the folder", "cannot enter %q", clip(dir))
+		case isMissing(data) && filepath.Base(dir) == "data":
+			k.errorf(at, key, "leave out the /data at the end, as in storage.conf", "store path %q has no folder data in it", clip(dir))
+		case isMissing(data):
+			k.errorf(at, key, "mount the disk, or correct the path: the storage server makes this folder", "store path %q has no folder data in it", clip(dir))
+		case !isDir(data):
+			k.errorf(at, key, "correct the path: the same as in storage.conf", "%q is no folder", clip(data))
+		case !may(data, unix.R_OK|unix.X_OK):
+			k.errorf(at, key, "run the gateway as the user of the storage server, or let its user read the folder", "cannot read %q", clip(data))
+		default:
+			k.storeClock(key, at, data)
+		}
+	})
+}
+
+// maxLooks bounds how many folders of a store are looked at for the clock.
+const maxLooks = 4096
+
+// storeClock compares now with the newest folders of a store: their times are
+// those of the last file written.
+func (k *checker) storeClock(key string, at position, data string) {
+	newest, name := newestFolder(data)
+	if newest.After(k.now.Add(clockSlack)) {
+		k.warnf(at, key, "set the clock of this host and of the storages, best by NTP", "the clock is off: it reads %s, but %q was written at %s",
+			k.now.UTC().Format(time.RFC3339), clip(name), newest.UTC().Format(time.RFC3339))
+	}
+}
+
+// newestFolder finds the newest time of data, its HH and its HH/LL folders.
+func newestFolder(data string) (newest time.Time, name string) {
+	level, looks := []string{data}, 0
+	for depth := 0; depth <= 2 && len(level) > 0; depth++ {
+		var next []string
+		for _, dir := range level {
+			info, err := os.Lstat(dir)
+			if looks++; err != nil || looks > maxLooks {
+				continue
+			}
+			if info.ModTime().After(newest) {
+				newest, name = info.ModTime(), dir
+			}
+			if depth < 2 && len(next) < maxLooks {
+				next = append(next, subfolders(dir, maxLooks-len(next))...)
+			}
+		}
+		level = next
+	}
+	return newest, name
+}
+
+// subfolders lists at most n folders in dir; what cannot be read has none.
+func subfolders(dir string, n int) []string {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil
+	}
+	defer func() { _ = f.Close() }()
+	entries, _ := f.ReadDir(n)
+	var names []string
+	for _, e := range entries {
+		if e.IsDir() {
+			names = append(names, filepath.Join(dir, e.Name()))
+		}
+	}
+	return names
+}
+
+// lists looks for mime.types and the storage ids.
+func (k *checker) lists() {
+	const types, ids = "http.mime_types_filename", "storage_ids_filename"
+	if name := k.c.TypesFile; name != "" && isMissing(name) {
+		k.warnf(k.c.at(types), types, "put the file there or correct the name, for example /etc/mime.types; until then every file is "+k.c.DefaultType, "there is no file %q", name)
+	}
+	if k.c.UseStorageID && !k.c.ParametersFromTracker && (k.c.StorageIDsFile == "" || isMissing(k.c.StorageIDsFile)) {
+		k.errorf(k.c.at(ids), ids, "copy storage_ids.conf from a tracker, or set load_fdfs_parameters_from_tracker = true",
+			"use_storage_id = true, but there is no file %q", k.c.StorageIDsFile)
+	}
+}
+
+func (k *checker) failFile() {
+	const key = "http.anti_steal.token_check_fail"
+	name := k.c.AntiSteal.FailFile
+	if !k.c.AntiSteal.CheckToken || name == "" {
+		return
+	}
+	if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() || !may(name, unix.R_OK) {
+		k.errorf(k.c.at(key), key, "put a readable file there, correct the name, or remove the line to answer with a status", "cannot read the file %q", name)
+	}
+}
+
+// tls loads the certificate, which also holds the key against it.
+func (k *checker) tls() {
+	const key = "gateway.tls_cert"
+	g := k.c.Gateway
+	if g.TLSCert == "" {
+		return
+	}
+	pair, err := tls.LoadX509KeyPair(g.TLSCert, g.TLSKey)
+	if err != nil {
+		k.errorf(k.c.at(key), key, "name a readable certificate and its key, both in PEM", "cannot use %q with %q: %v", g.TLSCert, g.TLSKey, err)
+		return
+	}
+	if end := pair.Leaf.NotAfter; end.Before(k.now) {
+		k.errorf(k.c.at(key), key, "renew it", "the certificate %q ended at %s", g.TLSCert, end.UTC().Format(time.RFC3339))
+	}
+}
+
+// logs looks at the folders that log files are to be made in.
+func (k *checker) logs() {
+	for _, log := range [][2]string{{"log_filename", k.c.LogFile}, {"gateway.access_log", k.c.Gateway.AccessLog}} {
+		key, name := log[0], log[1]
+		if name == "" || name == "-" {
+			continue
+		}
+		dir := filepath.Dir(name)
+		switch {
+		case isDir(name):
+			k.errorf(k.c.at(key), key, "add the name of a file", "%q is a folder", name)
+		case !isDir(dir):
+			k.errorf(k.c.at(key), key, "make the folder, or correct the name", "there is no folder %q for the log", dir)
+		case isMissing(name) && !may(dir, unix.W_OK|unix.X_OK), !isMissing(name) && !may(name, unix.W_OK):
+			k.errorf(k.c.at(key), key, "let the user of the gateway write there", "cannot write the log %q", name)
+		}
+	}
+}
+
+// disk looks at the folder of the disk cache.
+func (k *checker) disk() {
+	const key = "cache.disk_path"
+	dir := k.c.Cache.DiskPath
+	if dir == "" {
+		return
+	}
+	at := k.c.at(key)
+	k.eachStorePath(func(_ string, _ position, store string) {
+		if inside(dir, store) {
+			k.errorf(at, key, "choose a folder outside of every store path", "disk_path %q lies in the store path %q", dir, store)
+		}
+	})
+	switch {
+	case isMissing(dir):
+		k.errorf(at, key, "make the folder, owned by the user of the gateway", "there is no folder %q", dir)
+		return
+	case !isDir(dir) || !may(dir, unix.R_OK|unix.W_OK|unix.X_OK):
+		k.errorf(at, key, "name a folder that the user of the gateway may write", "cannot write to %q", dir)
+		return
+	}
+	var fs unix.Statfs_t
+	if err := unix.Statfs(dir, &fs); err == nil && uint64(k.c.Cache.DiskMax) > fs.Blocks*uint64(fs.Bsize) {
+		k.warnf(k.c.at("cache.disk_max"), "cache.disk_max", "lower disk_max or use a larger disk", "the disk of %q is smaller than disk_max", dir)
+	}
+}
+
+// inside says whether dir is outer or lies below it.
+func inside(dir, outer string) bool {
+	rel, err := filepath.Rel(outer, dir)
+	return err == nil && rel != ".." && !strings.HasPrefix(rel, "../")
+}
+
+func isDir(name string) bool {
+	info, err := os.Stat(name)
+	return err == nil && info.IsDir()
+}
+
+// may says whether this process has the access mode on the name.
+func may(name string, mode uint32) bool {
+	return unix.Access(name, mode) == nil
+}

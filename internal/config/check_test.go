@@ -1,0 +1,302 @@
+package config
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// What the text alone shows: each classic mistake, its line and its advice.
+func TestRules(t *testing.T) {
+	const multi = "url_have_group_name = true\n"
+	const token = base + "http.anti_steal.check_token = true\n"
+	for _, c := range []struct {
+		name, text string
+		severity   Severity
+		line       int
+		want       string
+	}{
+		{"groups without group in the URL", "group_count = 1\nurl_have_group_name = false\n[group1]\ngroup_name=g\nstore_path0=/a\n", Error, 2, "does not say which group it means; set url_have_group_name = true"},
+		{"no group name, no group in the URL", "base_path=/a\nurl_have_group_name = no\n", Error, 2, "there is no group_name"},
+		{"store paths of no group", multi + "base_path=/a\nstore_path_count = 1\n", Error, 3, "but no group_name"},
+		{"no store path", multi + "group_name = g\nstore_path_count=1\n", Error, 3, "store_path_count = 0"},
+		{"too few store paths", base + "store_path_count = 3\nstore_path1 = /b\n", Error, 3, "there is no store_path2"},
+		{"too many store paths", base + "store_path_count = 1\nstore_path1 = /b\n", Warning, 4, "set store_path_count = 2"},
+		{"store path without count", base + "store_path1 = /b\n", Warning, 3, "store_path1 is ignored"},
+		{"store path twice", base + "store_path_count = 2\nstore_path0 = /b\nstore_path1 = /b/\n", Warning, 5, "same folder"},
+		{"group section missing", multi + "group_count = 2\n[group1]\ngroup_name=g\nstore_path0=/a\n", Error, 2, "there is no section [group2]"},
+		{"group section too many", multi + "group_count = 1\n[group1]\ngroup_name=g\nstore_path0=/a\n[group2]\n", Warning, 6, "group_count is 1"},
+		{"group without a name", multi + "group_count = 1\n[group1]\nstore_path0=/a\n", Error, 3, "[group1] has no group_name"},
+		{"group without a path", multi + "base_path=/b\ngroup_count = 1\n[group1]\ngroup_name=g\n", Error, 4, "no store_path0"},
+		{"group with too few paths", multi + "group_count = 1\n[group1]\ngroup_name=g\nstore_path_count=2\nstore_path0=/a\n", Error, 5, "no store_path1"},
+		{"one group twice", multi + "group_count = 2\n[group1]\ngroup_name=g\nstore_path0=/a\n[group2]\ngroup_name=g\nstore_path0=/b\n", Error, 7, "[group1] and [group2] are both"},
+		{"group key misspelled", multi + "group_count = 1\n[group1]\ngroup_name=g\nstore_path0=/a\nstorage_server_prot=1\n", Warning, 6, "did you mean storage_server_port"},
+		{"empty secret", token + "http.anti_steal.secret_key =\n", Error, 4, "anyone can make a token"},
+		{"no secret", token, Error, 0, "anyone can make a token"},
+		{"stock secret", token + "http.anti_steal.secret_key = FastDFS1234567890\n", Warning, 4, "shipped with"},
+		{"short secret", token + "http.anti_steal.secret_key = 0123456789abcde\n", Warning, 4, "by trying"},
+		{"short extra secret", token + "http.anti_steal.secret_key = GoldenSecret-2024\n[antisteal]\nextra_secrets = GoldenSecret-2023, x\n", Warning, 6, "member 2"},
+		{"bypass without value", token + "http.anti_steal.secret_key = GoldenSecret-2024\nanti_steal_bypass_header_name = X\n", Error, 5, "is empty"},
+		{"bypass without name", token + "http.anti_steal.secret_key = GoldenSecret-2024\nanti_steal_bypass_header_value = X\n", Warning, 5, "is empty"},
+		{"fail file without tokens", base + "http.anti_steal.token_check_fail = /x\n", Warning, 3, "no tokens are checked"},
+		{"parameters without trackers", base + "load_fdfs_parameters_from_tracker = true\n", Error, 3, "no tracker_server"},
+		{"port twice", base + "[gateway]\nlisten = :80, 127.0.0.1:81, :80\n", Error, 4, "same port"},
+		{"port of every address", base + "[gateway]\nlisten = 127.0.0.1:80,0.0.0.0:80\n", Error, 4, "same port"},
+		{"address twice", base + "[gateway]\nlisten = Host:80, host:080\n", Error, 4, "same port"},
+		{"socket twice", base + "[gateway]\nlisten = unix:/a,unix:/a\n", Error, 4, "same port"},
+		{"admin port", base + "[gateway]\nlisten = :80\nadmin_listen = 127.0.0.1:80\n", Error, 5, "same port"},
+		{"default admin port", base + "[gateway]\nlisten = :8889\n", Error, 4, "same port"},
+		{"open admin port", base + "[gateway]\nadmin_listen = :81\n", Warning, 4, "lets other hosts"},
+		{"certificate without key", base + "[gateway]\ntls_cert = c\n", Error, 4, "only one is set"},
+		{"key without certificate", base + "[gateway]\ntls_key = c\n", Error, 4, "only one is set"},
+		{"sentinel without master", base + "[redis]\nmode = sentinel\n", Error, 4, "master_name"},
+		{"cluster with db", base + "[redis]\nmode = cluster\ndb = 1\n", Error, 5, "db 0"},
+		{"peer without secret", base + "[peer]\nadvertise = http://a\n", Error, 4, "no secret"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			config, problems := load(t, c.text)
+			require.Equal(t, 1, found(problems, c.severity, c.line, c.want, "; "), "%v", problems)
+			if c.severity == Warning {
+				require.NotNil(t, config)
+			} else {
+				require.Nil(t, config)
+			}
+		})
+	}
+}
+
+// Settings that are well, though they look like the mistakes above.
+func TestRulesPass(t *testing.T) {
+	for _, text := range []string{
+		base + "http.anti_steal.secret_key = x\n",
+		base + "http.anti_steal.check_token = true\nhttp.anti_steal.secret_key = GoldenSecret-2024\n",
+		"url_have_group_name = true\nstore_path_count = 0\n",
+		"group_name = group1\nstore_path_count = 0\n",
+		"url_have_group_name=true\ngroup_count=2\n[group1]\ngroup_name=b\nstore_path0=/a\n[group2]\ngroup_name=a\nstore_path_count=0\n[group1]\nstorage_server_port=1\n",
+		base + "[gateway]\nlisten = 127.0.0.1:80, 127.0.0.2:80, [::1]:80, unix:/a, unix:/b, 127.0.0.1:0, :0\nadmin_listen = localhost:81\n",
+		base + "[gateway]\n\n[cache]\n[address_map]\n",
+	} {
+		_ = clean(t, text)
+	}
+}
+
+func TestGroups(t *testing.T) {
+	c := clean(t, "base_path=/b\nurl_have_group_name=true\ngroup_count=2\nstore_path0=/top\n[group2]\ngroup_name=a\nstore_path_count=2\nstore_path1=/y\nstore_path0=/x\n[group1]\ngroup_name=b\nstore_path0=/a\nstorage_server_port=1\n")
+	require.Equal(t, []Group{{"b", 1, []string{"/a"}}, {"a", 23000, []string{"/x", "/y"}}}, c.Groups)
+	require.Equal(t, []string{"/b/M00/HH/LL/NAME", "/a/M00/HH/LL/NAME"}, c.URLForms())
+
+	c = clean(t, "url_have_group_name = true\nstore_path_count = 0\n[gateway]\nurl_prefix=/f\n")
+	require.Empty(t, c.Groups)
+	require.Equal(t, []string{"/f/GROUP/M00/HH/LL/NAME"}, c.URLForms())
+	require.Equal(t, []string{"/M00/HH/LL/NAME"}, clean(t, base).URLForms())
+	require.Equal(t, []string{"/srv/fdfs"}, clean(t, base+"store_path0 =\n").Groups[0].StorePaths, "empty is not set")
+}
+
+// store makes a store path with a folder data/00/00 in it.
+func store(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "data/00/00"), 0o755))
+	return dir
+}
+
+// checked loads a configuration without errors and checks it.
+func checked(t *testing.T, text string) []Problem {
+	t.Helper()
+	c, problems := load(t, text)
+	require.NotNil(t, c, "%v", problems)
+	return c.Check(time.Now())
+}
+
+func TestCheckWell(t *testing.T) {
+	dir := store(t)
+	cert, key := pair(t, time.Now().Add(time.Hour))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "fail.jpg"), nil, 0o644))
+	require.Empty(t, checked(t, "group_name=g\nstore_path0="+dir+"\nhttp.anti_steal.check_token=true\nhttp.anti_steal.secret_key=GoldenSecret-2024\nhttp.anti_steal.token_check_fail="+dir+"/fail.jpg\n"+
+		"http.mime_types_filename="+dir+"/fail.jpg\nlog_filename="+dir+"/log\nuse_storage_id=true\nstorage_ids_filename="+dir+"/fail.jpg\n"+
+		"[gateway]\naccess_log=-\ntls_cert="+cert+"\ntls_key="+key+"\n[cache]\ndisk_path="+t.TempDir()+"\ndisk_max=1KB\n"))
+	require.Empty(t, checked(t, "url_have_group_name=true\nstore_path_count=0\n"))
+}
+
+func TestCheckHost(t *testing.T) {
+	dir := store(t)
+	well := "group_name=g\nstore_path0=" + dir + "\n"
+	empty, file := t.TempDir(), filepath.Join(dir, "file")
+	require.NoError(t, os.WriteFile(file, []byte("x"), 0o644))
+	require.NoError(t, os.WriteFile(filepath.Join(empty, "data"), nil, 0o755))
+	cert, key := pair(t, time.Now().Add(-time.Hour))
+	token := well + "http.anti_steal.check_token=true\nhttp.anti_steal.secret_key=GoldenSecret-2024\n"
+	for _, c := range []struct {
+		name, text string
+		severity   Severity
+		line       int
+		want       string
+	}{
+		{"relative store path", "group_name=g\nstore_path0=STORE_S1_0\n", Error, 2, "not absolute"},
+		{"no store path", "group_name=g\nstore_path0=" + dir + "/no\n", Error, 2, "is not there"},
+		{"no store path by base_path", "group_name=g\nbase_path=" + dir + "/no\n", Error, 2, "is not there"},
+		{"no data", "group_name=g\nstore_path_count=2\nstore_path0=" + dir + "\nstore_path1=" + t.TempDir() + "\n", Error, 4, "has no folder data"},
+		{"data at the end", "group_name=g\nstore_path0=" + dir + "/data\n", Error, 2, "leave out the /data"},
+		{"data is a file", "group_name=g\nstore_path0=" + empty + "\n", Error, 2, "is no folder"},
+		{"group section", "url_have_group_name=1\ngroup_count=2\n[group1]\ngroup_name=a\nstore_path0=" + dir + "\n[group2]\ngroup_name=b\nstore_path0=/no/such\n", Error, 8, "is not there"},
+		{"no fail file", token + "http.anti_steal.token_check_fail=fail.jpg\n", Error, 5, "fail.jpg"},
+		{"fail file is a folder", token + "http.anti_steal.token_check_fail=" + dir + "\n", Error, 5, "cannot read"},
+		{"no mime.types", well + "http.mime_types_filename=mime.types\n", Warning, 3, "until then every file is application/octet-stream"},
+		{"no storage ids", well + "use_storage_id=true\nstorage_ids_filename=ids\n", Error, 4, "copy storage_ids.conf"},
+		{"no storage ids by default", well + "use_storage_id=true\n", Error, 0, "storage_ids.conf"},
+		{"log folder", well + "log_filename=" + dir + "/no/log\n", Error, 3, "no folder"},
+		{"log is a folder", well + "log_filename=" + dir + "\n", Error, 3, "is a folder"},
+		{"access log folder", well + "[gateway]\naccess_log=" + dir + "/no/log\n", Error, 4, "no folder"},
+		{"certificate missing", well + "[gateway]\ntls_cert=c\ntls_key=k\n", Error, 4, "cannot use"},
+		{"certificate ended", well + "[gateway]\ntls_cert=" + cert + "\ntls_key=" + key + "\n", Error, 4, "ended at"},
+		{"disk folder missing", well + "[cache]\ndisk_path=" + dir + "/../no\n", Error, 4, "no folder"},
+		{"disk folder is a file", well + "[cache]\ndisk_path=" + filepath.Join(empty, "data") + "\n", Error, 4, "cannot write"},
+		{"disk folder in a store", well + "[cache]\ndisk_path=" + dir + "/data\ndisk_max=1\n", Error, 4, "lies in the store path"},
+		{"disk too small", well + "[cache]\ndisk_path=" + t.TempDir() + "\ndisk_max=8000000TB\n", Warning, 5, "smaller than disk_max"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			problems := checked(t, c.text)
+			require.Len(t, problems, 1)
+			require.Equal(t, 1, found(problems, c.severity, c.line, c.want, "; "), "%v", problems)
+		})
+	}
+}
+
+func TestCheckPermissions(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("skipped: root may read and write everything")
+	}
+	dir := store(t)
+	require.NoError(t, os.Chmod(filepath.Join(dir, "data"), 0o300))
+	require.Equal(t, 1, found(checked(t, "group_name=g\nstore_path0="+dir+"\n"), Error, 2, "cannot read"))
+	require.NoError(t, os.Chmod(filepath.Join(dir, "data"), 0o700))
+	require.NoError(t, os.Chmod(dir, 0o500))
+	require.Equal(t, 1, found(checked(t, "group_name=g\nstore_path0="+dir+"\nlog_filename="+dir+"/log\n"), Error, 3, "cannot write the log"))
+	require.NoError(t, os.Chmod(dir, 0o600))
+	require.Equal(t, 1, found(checked(t, "group_name=g\nstore_path0="+dir+"\n"), Error, 2, "cannot enter"))
+	require.NoError(t, os.Chmod(dir, 0o700))
+}
+
+func TestCheckClock(t *testing.T) {
+	dir := store(t)
+	c, problems := load(t, "group_name=g\nstore_path0="+dir+"\n")
+	require.Empty(t, problems)
+	now := time.Now()
+	require.Empty(t, c.Check(now))
+	require.Empty(t, c.Check(now.Add(-4*time.Minute)), "clocks of several hosts differ a little")
+
+	problems = c.Check(time.Date(2019, 12, 31, 0, 0, 0, 0, time.UTC))
+	require.Equal(t, 1, found(problems, Error, 0, "the clock is off: it reads 2019-12-31T00:00:00Z", "NTP"))
+
+	problems = c.Check(now.Add(-time.Hour))
+	require.Len(t, problems, 2)
+	require.Equal(t, 1, found(problems, Warning, 0, "the clock is off", "this file was written at"))
+	require.Equal(t, 1, found(problems, Warning, 2, "the clock is off", dir))
+
+	require.NoError(t, os.Chtimes(filepath.Join(dir, "data/00/00"), now, now.Add(6*time.Minute)))
+	problems = c.Check(now)
+	require.Len(t, problems, 1)
+	require.Equal(t, 1, found(problems, Warning, 2, "the clock is off", "data/00/00"))
+}
+
+// The search for the newest folder looks at a bounded number of them.
+func TestNewestFolderIsBounded(t *testing.T) {
+	dir := t.TempDir()
+	for i := range maxLooks + 50 {
+		require.NoError(t, os.Mkdir(filepath.Join(dir, "d"+big.NewInt(int64(i)).String()), 0o755))
+	}
+	require.Len(t, subfolders(dir, maxLooks), maxLooks)
+	newest, name := newestFolder(dir)
+	require.False(t, newest.IsZero())
+	require.True(t, strings.HasPrefix(name, dir))
+}
+
+// pair makes a certificate that ends at the given time, and its key.
+func pair(t *testing.T, end time.Time) (cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: end.Add(-2 * time.Hour), NotAfter: end}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	require.NoError(t, err)
+	keyDER, err := x509.MarshalPKCS8PrivateKey(private)
+	require.NoError(t, err)
+	dir := put(t, map[string]string{
+		"c.pem": string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})),
+		"k.pem": string(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER})),
+	})
+	return filepath.Join(dir, "c.pem"), filepath.Join(dir, "k.pem")
+}
+
+// goldenDir is the folder of recorded data of a real FastDFS.
+func goldenDir(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv("GOLDEN_DIR")
+	if dir == "" {
+		dir = "../../../shared/golden"
+	}
+	if !isDir(dir) {
+		t.Skipf("skipped: no golden data at %s, set GOLDEN_DIR", dir)
+	}
+	return dir
+}
+
+func TestGoldenConfigurations(t *testing.T) {
+	golden := goldenDir(t)
+	names, err := filepath.Glob(filepath.Join(golden, "conf/*/*/mod_fastdfs.conf"))
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(names), 80)
+	for _, name := range names {
+		c, problems := Load(name)
+		require.NotNil(t, c, "%v", problems)
+		require.LessOrEqual(t, len(problems), 1, "%v", problems)
+		for _, p := range problems {
+			require.Contains(t, p.Text, "without effect in this version")
+		}
+		require.Equal(t, "BASE", c.BasePath)
+		require.Equal(t, "GoldenSecret-2024", c.AntiSteal.Secret)
+		require.Equal(t, 15*time.Minute, c.AntiSteal.TTL)
+		require.Equal(t, 2*time.Second, c.ConnectTimeout)
+		require.Equal(t, filepath.Join(filepath.Dir(name), "mime.types"), c.TypesFile)
+		require.Len(t, c.Files, 2)
+
+		variant, host := filepath.Base(filepath.Dir(filepath.Dir(name))), filepath.Base(filepath.Dir(name))
+		require.Equal(t, strings.HasPrefix(variant, "multi-group"), len(c.Groups) == 2)
+		require.Equal(t, strings.HasPrefix(variant, "token"), c.AntiSteal.CheckToken)
+		require.Equal(t, !strings.HasSuffix(variant, "nogroup"), c.URLHasGroupName)
+		require.Equal(t, strings.Contains(variant, "redirect"), c.ResponseMode == "redirect")
+		if host == "a-s1" {
+			require.Equal(t, Group{"group1", 23000, []string{"STORE_S1_0", "STORE_S1_1"}}, c.Groups[0])
+		}
+	}
+}
+
+func TestGoldenLists(t *testing.T) {
+	golden := goldenDir(t)
+	data, err := os.ReadFile(filepath.Join(golden, "conf/mime.types"))
+	require.NoError(t, err)
+	types, bad := parseTypes(string(data))
+	require.Empty(t, bad)
+	require.Len(t, types, 14)
+	require.Equal(t, "video/x-flv", types["flv"])
+
+	data, err = os.ReadFile(filepath.Join(golden, "conf/cluster-b/storage_ids.conf"))
+	require.NoError(t, err)
+	ids, bad := parseStorageIDs(string(data))
+	require.Empty(t, bad)
+	require.Equal(t, []StorageID{
+		{100001, "group1", []string{"10.77.0.21"}, 0, "both"},
+		{100002, "group1", []string{"10.77.0.22"}, 0, "both"},
+		{100003, "group2", []string{"10.77.0.23"}, 0, "both"},
+	}, ids)
+}

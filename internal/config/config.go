@@ -1,0 +1,182 @@
+// Package config reads mod_fastdfs.conf: the settings that the nginx module
+// knows, those of an included http.conf, the files they name (mime.types,
+// storage_ids.conf), and the gateway's own sections ([gateway], [cache], ...),
+// which the module ignores.
+//
+//	c, problems := config.Load("/etc/fdfs/mod_fastdfs.conf")
+//	for _, p := range problems {
+//		fmt.Println(p) // /etc/fdfs/mod_fastdfs.conf:12: warning: ...; ...
+//	}
+//	if c == nil {
+//		os.Exit(1) // at least one problem is an error
+//	}
+//	for _, p := range c.Check(time.Now()) { // looks at this host: folders, files, clock
+//		fmt.Println(p)
+//	}
+//
+// Every problem names the file and line and says what to do. Keys that hold a
+// secret are named in problems, their values never are.
+//
+// The dialect: `#` begins a comment at the start of a line only; there are no
+// quotes, escapes, interpolation or line continuation; `=` is the only
+// delimiter; names are case-sensitive; sections of one name are merged and `[]`
+// is the global one. `#include FILE` reads another file, relative to the folder
+// of the file that it stands in; an included file begins in the global section,
+// and after it the global section is the current one again. Of a scalar key
+// written twice the last value counts, and a warning says so. An empty value of
+// a number, duration or size means the default. A relative name of a file is
+// relative to the folder of the file it is written in; base_path and the store
+// paths are taken as written.
+package config
+
+import (
+	"log/slog"
+	"net/netip"
+	"time"
+)
+
+// Config is a whole configuration, defaults filled in. It is not changed after
+// Load and may be read by any number of goroutines.
+type Config struct {
+	File  string   // the file given to Load
+	Files []string // every file read, in order: File, what it includes, mime.types, storage ids
+
+	BasePath              string
+	ConnectTimeout        time.Duration // to trackers and storages
+	NetworkTimeout        time.Duration // of one read or write to them
+	TrackerServers        []Tracker
+	ParametersFromTracker bool          // load_fdfs_parameters_from_tracker
+	SyncMaxDelay          time.Duration // storage_sync_file_max_delay
+	UseStorageID          bool
+	StorageIDsFile        string // path of storage_ids_filename
+	StorageIDs            []StorageID
+	GroupName             string  // group_name at the top; empty in multi-group mode if it is not written
+	StoragePort           int     // storage_server_port at the top
+	URLHasGroupName       bool    // url_have_group_name
+	Groups                []Group // the groups with files on this host; empty on a host without a store
+	LogLevel              slog.Level
+	LogFile               string // log_filename; empty = standard error
+	ResponseMode          string // "proxy" or "redirect"
+	AliasPrefix           string // if_alias_prefix
+	FLV                   bool   // flv_support
+	FLVExtension          string // without a dot
+
+	DefaultType string            // http.default_content_type
+	TypesFile   string            // path of http.mime_types_filename; empty = none
+	Types       map[string]string // lower-case extension without dot -> media type
+	MultiRange  bool              // http.multi_range.enabled
+	AntiSteal   AntiSteal
+
+	Gateway       Gateway
+	OpenFileCache OpenFileCache
+	Cache         Cache
+	Redis         Redis
+	Lock          Lock
+	Peer          Peer
+	AddressMap    map[string]string // address in a file id -> address (or address:port) to use
+
+	positions map[string]position // where a key was written, by its full name
+}
+
+// Tracker is one tracker server under one or two addresses.
+type Tracker struct {
+	Addresses []string // host:port
+}
+
+// Group is one group whose files are on this host.
+type Group struct {
+	Name        string
+	StoragePort int      // storage_server_port
+	StorePaths  []string // by store path index: M00 is StorePaths[0]
+}
+
+// StorageID is one line of storage_ids.conf.
+type StorageID struct {
+	ID    uint32 // 1 to 16777215
+	Group string
+	Hosts []string // one or two addresses or host names
+	Port  int      // 0 = the storage_server_port of the group
+	Mode  string   // "both", "read", "write" or "none"
+}
+
+// AntiSteal holds http.anti_steal.*, the bypass header and [antisteal].
+type AntiSteal struct {
+	CheckToken   bool
+	TTL          time.Duration // whole seconds
+	Secret       string
+	FailFile     string // path of token_check_fail; empty = answer FailStatus
+	BypassHeader string // a request with this header and BypassValue needs no token; empty = off
+	BypassValue  string
+	ExtraSecrets []string // accepted besides Secret
+	FailStatus   int      // 400 or 403
+}
+
+// Gateway is the section [gateway].
+type Gateway struct {
+	Listen              []string // host:port or unix:/path
+	AdminListen         string   // same forms; empty = off
+	TLSCert, TLSKey     string   // paths; both or none
+	URLPrefix           string   // "" or "/files", never with a slash at the end
+	Upstream            string   // "storage" or "http"
+	UpstreamHTTPPort    int      // 0 = the port that the request came in on
+	RedirectScheme      string   // "", "http" or "https"
+	RedirectPort        int      // 0 = as the request came
+	TryReplicas         bool
+	AllowSources        []netip.Prefix
+	LocalIPs            []netip.Addr // empty = found from the interfaces
+	MaxRanges           int
+	CacheControl        string
+	CORSOrigin          string
+	XCache              bool
+	ReadTimeout         time.Duration
+	IdleTimeout         time.Duration
+	MinSendRate         int64 // bytes a second; 0 = off
+	MaxConnections      int
+	MaxConnectionsPerIP int // 0 = no limit
+	ShutdownTimeout     time.Duration
+	AccessLog           string // "" = off, "-" = standard output, else a path
+	AccessLogFormat     string // "combined" or "json"
+}
+
+// OpenFileCache is the section [open_file_cache].
+type OpenFileCache struct {
+	MaxFiles int
+	Valid    time.Duration
+	MaxBody  int64 // bytes
+	Memory   int64 // bytes
+}
+
+// Cache is the section [cache].
+type Cache struct {
+	MemoryMax            int64  // bytes
+	DiskPath             string // empty = no disk tier
+	DiskMax              int64  // bytes
+	TTL                  time.Duration
+	NegativeTTL          time.Duration
+	StaleWhileRevalidate time.Duration
+	StaleIfError         time.Duration
+}
+
+// Redis is the section [redis].
+type Redis struct {
+	Addresses  []string // host:port; empty = no Redis
+	Mode       string   // "single", "sentinel" or "cluster"
+	MasterName string
+	Username   string
+	Password   string
+	DB         int
+	TLS        bool
+	KeyPrefix  string
+}
+
+// Lock is the section [lock].
+type Lock struct {
+	TTL  time.Duration
+	Wait time.Duration
+}
+
+// Peer is the section [peer].
+type Peer struct {
+	Advertise string // http(s)://host[:port], no path; empty = off
+	Secret    string
+}

@@ -1,0 +1,218 @@
+package config
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// read gives the entries of one text.
+func read(t testing.TB, text string) ([]entry, []Problem) {
+	t.Helper()
+	r := &report{}
+	doc := readDocument(filepath.Join(put(t, map[string]string{"m.conf": text}), "m.conf"), r)
+	return doc.entries, r.problems
+}
+
+func values(entries []entry) [][3]string {
+	var out [][3]string
+	for _, e := range entries {
+		out = append(out, [3]string{e.section, e.key, e.value})
+	}
+	return out
+}
+
+// hostile are values that INI parsers like to interpret.
+var hostile = []string{
+	`a%(b)s;#"x\`, `a\`, `\`, "`", "`a`", "`a", `"""`, `"""a"""`, `"""a`, `"a"`, `'a'`, `"`, `[a]`, `[`, `]`, `a]`, `=`, `==a`, `a=b`, `a:b`, `:a`, `:`,
+	`;a`, `#a`, `a ; b`, `a # b`, `a;b#c`, `%(a)s`, `%(k)s`, `${k}`, `$k`, `-`, `|`, `1:|`, `0:x|`, "a\tb", "\u00a0a\u00a0", "\u0085", "é", "\xff\xfe", "a\rb", `\n`, `\x41`, `a\;b`,
+	`<<EOF`, `true`, strings.Repeat("x", 200_000), strings.Repeat(`"`, 5000), "  inner  blanks  here", "",
+}
+
+func TestHostileValues(t *testing.T) {
+	for _, v := range hostile {
+		written := strings.Trim(v, blanks)
+		for _, line := range []string{"k=" + v, "  k =\t" + v + "  ", "k = " + v + "\r"} {
+			entries, problems := read(t, "a = 1\n"+line+"\nb = 2\n[s]\n"+line+"\nz = 3")
+			require.Empty(t, problems)
+			require.Equal(t, [][3]string{{"", "a", "1"}, {"", "k", written}, {"", "b", "2"}, {"s", "k", written}, {"s", "z", "3"}}, values(entries), "%.60q", line)
+		}
+	}
+}
+
+func TestHostileKeysAndSections(t *testing.T) {
+	for _, k := range []string{`"k"`, `"""k"""`, `"k`, "`k`", "`", `'k'`, `-`, `k:l`, `k|`, `;k`, `k[0]`, `%(a)s`, `DEFAULT`, `k"`, "k l", "\u00a0k\u00a0", "K", `k.l`, `[k`, "g", "s"} {
+		entries, _ := read(t, k+" = 1\n"+k+"=1\n"+k+" = \nk=9\n")
+		require.Equal(t, [][3]string{{"", k, "1"}, {"", k, "1"}, {"", k, ""}, {"", "k", "9"}}, values(entries))
+	}
+	for _, s := range []string{"DEFAULT", "default", "g", "s", "a]b", "[a]", "a.b", `"a"`, "#a", ";a", "a=b", "é", "a b"} {
+		entries, problems := read(t, "k=0\n["+s+"]\nk=1\n[]\nl=2\n[ "+s+" ]\nm=3\n")
+		require.Empty(t, problems)
+		require.Equal(t, [][3]string{{"", "k", "0"}, {s, "k", "1"}, {"", "l", "2"}, {s, "m", "3"}}, values(entries))
+	}
+}
+
+func TestDialectLines(t *testing.T) {
+	for _, c := range []struct {
+		name, text string
+		want       [][3]string
+	}{
+		{"empty", "", nil},
+		{"comments", "# a = 1\n  #b=2\n\t# include x\n#included = 3\n#", nil},
+		{"semicolon is no comment", ";a = 1", [][3]string{{"", ";a", "1"}}},
+		{"no delimiter", "a\na:b\n\n  \n=\n= x\nc=", [][3]string{{"", "c", ""}}},
+		{"crlf", "a = 1\r\n[s]\r\nb = 2\r\n", [][3]string{{"", "a", "1"}, {"s", "b", "2"}}},
+		{"byte order mark", "\xef\xbb\xbfa=1\nb=2", [][3]string{{"", "a", "1"}, {"", "b", "2"}}},
+		{"byte order mark, section", "\xef\xbb\xbf[s]\nb=2", [][3]string{{"s", "b", "2"}}},
+		{"leading blanks", "   a = 1\n\tb = 2\n  [s]\n c=3", [][3]string{{"", "a", "1"}, {"", "b", "2"}, {"s", "c", "3"}}},
+		{"merged sections, repeated keys in order", "[s]\nt=1\n[u]\nt=2\n[s]\nt=3\nt=1\n", [][3]string{{"s", "t", "1"}, {"u", "t", "2"}, {"s", "t", "3"}, {"s", "t", "1"}}},
+		{"global again", "[s]\na=1\n[]\nb=2\n[  ]\nc=3", [][3]string{{"s", "a", "1"}, {"", "b", "2"}, {"", "c", "3"}}},
+		{"case", "a=1\nA=2\n[S]\na=3\n[s]\na=4", [][3]string{{"", "a", "1"}, {"", "A", "2"}, {"S", "a", "3"}, {"s", "a", "4"}}},
+		{"continuation", "a = 1\\\nb = 2\n  c = 3", [][3]string{{"", "a", `1\`}, {"", "b", "2"}, {"", "c", "3"}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			entries, problems := read(t, c.text)
+			require.Empty(t, problems)
+			require.Equal(t, c.want, values(entries))
+		})
+	}
+	entries, problems := read(t, "[s] # ours\na=1\n")
+	require.Equal(t, [][3]string{{"", "a", "1"}}, values(entries))
+	require.Equal(t, 1, found(problems, Warning, 1, "opens no section"))
+}
+
+func TestPositions(t *testing.T) {
+	dir := put(t, map[string]string{"m.conf": "# c\r\na=1\n\n#include sub/i.conf\nb=2\n[s]\nc=3", "sub/i.conf": "x=1\n[s]\n#include j.conf\ny=2", "sub/j.conf": "\nz=1"})
+	m, i, j := filepath.Join(dir, "m.conf"), filepath.Join(dir, "sub/i.conf"), filepath.Join(dir, "sub/j.conf")
+	r := &report{}
+	doc := readDocument(m, r)
+	require.Equal(t, []entry{
+		{"", "a", "1", position{m, 2}}, {"", "x", "1", position{i, 1}}, {"", "z", "1", position{j, 2}},
+		{"", "y", "2", position{i, 4}}, {"", "b", "2", position{m, 5}}, {"s", "c", "3", position{m, 7}},
+	}, doc.entries)
+	require.Equal(t, []string{m, i, j}, doc.files)
+	require.Equal(t, map[string]position{"s": {i, 2}}, doc.sections)
+	require.Len(t, r.problems, 1)
+	require.Equal(t, 1, found(r.problems, Warning, 4, "i.conf", "ended [s]", "write [s] again"))
+}
+
+// After an include, and inside it, the section is the global one.
+func TestIncludeSection(t *testing.T) {
+	dir := put(t, map[string]string{"m.conf": "[s]\na=1\n  #include\ti.conf  \nb=2\n[s]\n#include i.conf\n[u]\nc=3\n", "i.conf": "i=1\n[t]\nj=2\n"})
+	r := &report{}
+	doc := readDocument(filepath.Join(dir, "m.conf"), r)
+	require.Equal(t, [][3]string{{"s", "a", "1"}, {"", "i", "1"}, {"t", "j", "2"}, {"", "b", "2"}, {"", "i", "1"}, {"t", "j", "2"}, {"u", "c", "3"}}, values(doc.entries))
+	require.Len(t, r.problems, 1, "a section line behind the include is no reason to warn")
+	require.Equal(t, 1, found(r.problems, Warning, 4, "ended [s]"))
+}
+
+func TestIncludeRefused(t *testing.T) {
+	deep := map[string]string{}
+	for i := range 12 {
+		deep[fmt.Sprintf("d%d.conf", i)] = fmt.Sprintf("#include d%d.conf\n", i+1)
+	}
+	var sections strings.Builder
+	for i := range maxSections + 5 {
+		fmt.Fprintf(&sections, "[s%d]\na = 1\n", i)
+	}
+	many := map[string]string{"m.conf": strings.Repeat("#include e.conf\n", 100), "e.conf": "a=1\n"}
+	for _, c := range []struct {
+		name  string
+		files map[string]string
+		start string
+		want  string
+	}{
+		{"missing", map[string]string{"m.conf": "#include no.conf\n"}, "m.conf", "no such file"},
+		{"quoted", map[string]string{"m.conf": "#include \"m.conf\"\n"}, "m.conf", "without quotes"},
+		{"folder", map[string]string{"m.conf": "#include d\n", "d/x": ""}, "m.conf", "is a directory"},
+		{"itself", map[string]string{"m.conf": "#include ./m.conf\n"}, "m.conf", "in a circle"},
+		{"circle of two", map[string]string{"m.conf": "#include d/n.conf\n", "d/n.conf": "#include ../m.conf\n"}, "m.conf", "in a circle"},
+		{"too deep", deep, "d0.conf", "more than 8 files deep"},
+		{"too many", many, "m.conf", "more than 64 files"},
+		{"too large", map[string]string{"m.conf": "#include b.conf\n#include b.conf\n", "b.conf": strings.Repeat("#"+strings.Repeat("x", 1023)+"\n", 600)}, "m.conf", "too large"},
+		{"nul", map[string]string{"m.conf": "a\x00=1\n"}, "m.conf", "NUL"},
+		{"utf-16", map[string]string{"m.conf": "\xff\xfea\x00=\x001\x00"}, "m.conf", "UTF-16"},
+		{"too many settings", map[string]string{"m.conf": strings.Repeat("a=1\n", maxEntries+5)}, "m.conf", "more than 10000 settings"},
+		{"too many sections", map[string]string{"m.conf": sections.String()}, "m.conf", "more than 2000 sections"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			r := &report{}
+			_ = readDocument(filepath.Join(put(t, c.files), c.start), r)
+			require.Len(t, r.problems, 1)
+			require.Equal(t, Error, r.problems[0].Severity)
+			require.Contains(t, r.problems[0].String(), c.want)
+			require.NotEmpty(t, r.problems[0].Fix)
+		})
+	}
+}
+
+// A symbolic link does not hide a circle.
+func TestIncludeCircleByLink(t *testing.T) {
+	dir := put(t, map[string]string{"m.conf": "#include l.conf\n"})
+	require.NoError(t, os.Symlink("m.conf", filepath.Join(dir, "l.conf")))
+	c, problems := Load(filepath.Join(dir, "m.conf"))
+	require.Nil(t, c)
+	require.Equal(t, 1, found(problems, Error, 1, "l.conf", "in a circle"))
+}
+
+func TestMainFileMissing(t *testing.T) {
+	c, problems := Load(filepath.Join(t.TempDir(), "no.conf"))
+	require.Nil(t, c)
+	require.Len(t, problems, 1)
+	require.Contains(t, problems[0].String(), "no.conf: error: cannot read ")
+}
+
+func FuzzLoad(f *testing.F) {
+	f.Add([]byte(base))
+	f.Add([]byte("\xef\xbb\xbf[gateway]\r\nlisten = :80\n#include m.conf\n[]\n=\n[x\n"))
+	f.Add([]byte("group_count=2\n[group1]\nstore_path_count=3\nstore_path9=/\n[groupN]\n"))
+	for _, v := range hostile {
+		f.Add([]byte("http.anti_steal.secret_key = " + v + "\n" + v))
+	}
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, data []byte) {
+		name := filepath.Join(dir, "m.conf")
+		require.NoError(t, os.WriteFile(name, data, 0o644))
+		c, problems := Load(name)
+		failed := false
+		for _, p := range problems {
+			failed = failed || p.Severity == Error
+			require.NotEmpty(t, p.Text)
+			require.NotEmpty(t, p.File)
+		}
+		require.Equal(t, failed, c == nil)
+	})
+}
+
+// What is written as `key = value` in a section comes out as it was written.
+func FuzzRoundTrip(f *testing.F) {
+	for _, v := range hostile[:len(hostile)-5] {
+		f.Add("s", "k", v)
+		f.Add(v, v, v)
+	}
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, section, key, value string) {
+		if strings.ContainsAny(section+key+value, "\n\x00") || strings.Contains(key, "=") {
+			t.Skip()
+		}
+		section, key, value = strings.Trim(section, blanks), strings.Trim(key, blanks), strings.Trim(value, blanks)
+		if key == "" || key[0] == '#' || key[0] == '[' {
+			t.Skip()
+		}
+		text := fmt.Sprintf("[%s]\n%s = %s\n%s=%s\r\n[]\nlast=1\n", section, key, value, key, value)
+		if len(text) > maxConfigBytes {
+			t.Skip()
+		}
+		name := filepath.Join(dir, "m.conf")
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o644))
+		r := &report{}
+		doc := readDocument(name, r)
+		require.Equal(t, [][3]string{{section, key, value}, {section, key, value}, {"", "last", "1"}}, values(doc.entries))
+		require.Equal(t, 2, doc.entries[0].at.line)
+		require.Equal(t, 3, doc.entries[1].at.line)
+	})
+}

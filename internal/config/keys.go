@@ -1,0 +1,229 @@
+package config
+
+import (
+	"math"
+	"reflect"
+	"strings"
+	"time"
+)
+
+// setting describes one key. The tables of settings are the one place that
+// knows the keys: defaults, parsing, the check for unknown keys and the test of
+// the sample file all come from them.
+type setting struct {
+	key  string
+	def  string // the default, as one would write it
+	into field
+	doc  string // one line, without a full stop
+}
+
+// tables are the settings by section, bound to the fields of one Config.
+type tables map[string][]setting
+
+// groupText is what one group section (or the global one) says about a group.
+type groupText struct {
+	name  string
+	port  int
+	count int
+}
+
+func newTables(c *Config, top *groupText, groupCount *int) tables {
+	global := moduleKeys(c, groupCount)
+	global = append(global, groupKeys(top)...)
+	global = append(global, httpKeys(c)...)
+	return tables{
+		"":                global,
+		"gateway":         append(gatewayKeys(&c.Gateway), gatewaySourceKeys(&c.Gateway)...),
+		"open_file_cache": openFileCacheKeys(&c.OpenFileCache),
+		"cache":           cacheKeys(&c.Cache),
+		"redis":           redisKeys(&c.Redis),
+		"lock":            lockKeys(&c.Lock),
+		"peer":            peerKeys(&c.Peer),
+		"antisteal":       antiStealKeys(&c.AntiSteal),
+	}
+}
+
+// addressMap is the section whose keys are addresses.
+const addressMap = "address_map"
+
+const maxSeconds = 1 << 31 // of the module's own keys
+
+func moduleKeys(c *Config, groupCount *int) []setting {
+	return []setting{
+		{"base_path", "", text(&c.BasePath), "folder of FastDFS on this host; store_path0 where that is not set"},
+		{"tracker_server", "", trackers(&c.TrackerServers), "host:port of a tracker, one line each"},
+		{"load_fdfs_parameters_from_tracker", "false", flag(&c.ParametersFromTracker), "ask the trackers for storage_sync_file_max_delay and the storage ids"},
+		{"connect_timeout", "30", moduleSeconds(&c.ConnectTimeout, 1, maxSeconds, Warning), "seconds to connect to a tracker or storage"},
+		{"network_timeout", "30", moduleSeconds(&c.NetworkTimeout, 1, maxSeconds, Warning), "seconds for one read or write to a tracker or storage"},
+		{"storage_sync_file_max_delay", "86400", moduleSeconds(&c.SyncMaxDelay, 1, maxSeconds, Warning), "seconds after which a file must have reached every storage of its group"},
+		{"use_storage_id", "false", flag(&c.UseStorageID), "file ids hold storage ids, not addresses"},
+		{"storage_ids_filename", "storage_ids.conf", path(&c.StorageIDsFile), "the list of storage ids"},
+		{"url_have_group_name", "false", flag(&c.URLHasGroupName), "URLs begin with the group: /group1/M00/..."},
+		{"group_count", "0", moduleNumber(groupCount, 0, maxGroups, Error), "groups with files on this host, each in a section [groupN]; 0 = one group, described in the global section"},
+		{"response_mode", "proxy", moduleChoice(&c.ResponseMode, "proxy", "redirect"), "what to do with a file that is on another host"},
+		{"if_alias_prefix", "", text(&c.AliasPrefix), "prefix of the network interfaces whose addresses are this host's"},
+		{"flv_support", "true", flag(&c.FLV), "serve parts of flv files by start= and end="},
+		{"flv_extension", "flv", text(&c.FLVExtension), "extension of flv files"},
+		{"anti_steal_bypass_header_name", "", headerName(&c.AntiSteal.BypassHeader), "a request with this header needs no token"},
+		{"anti_steal_bypass_header_value", "", hidden(&c.AntiSteal.BypassValue), "the value that the header must have"},
+		{"log_level", "info", logLevel(&c.LogLevel), "emerg, alert, crit, error, warn, notice, info or debug"},
+		{"log_filename", "", path(&c.LogFile), "the log; empty = standard error"},
+	}
+}
+
+// groupKeys are the keys of a group section, and in single-group mode of the
+// global one. store_path1 and on are read by storePathIndex.
+func groupKeys(g *groupText) []setting {
+	return []setting{
+		{"group_name", "", text(&g.name), "the group of the store paths"},
+		{"storage_server_port", "23000", moduleNumber(&g.port, 1, math.MaxUint16, Warning), "port of the storage servers of the group"},
+		{"store_path_count", "1", moduleNumber(&g.count, 0, maxStorePaths, Error), "store paths of the group on this host; 0 = none"},
+	}
+}
+
+func httpKeys(c *Config) []setting {
+	return []setting{
+		{"http.default_content_type", "application/octet-stream", header(&c.DefaultType), "Content-Type of files with an unknown extension"},
+		{"http.mime_types_filename", "", path(&c.TypesFile), "list of media types by extension"},
+		{"http.multi_range.enabled", "true", flag(&c.MultiRange), "answer several ranges in one response"},
+		{"http.anti_steal.check_token", "false", flag(&c.AntiSteal.CheckToken), "serve only requests with a valid token"},
+		{"http.anti_steal.token_ttl", "600", moduleSeconds(&c.AntiSteal.TTL, 1, maxSeconds, Error), "seconds for which a token is valid"},
+		{"http.anti_steal.secret_key", "", hidden(&c.AntiSteal.Secret), "the secret of the tokens"},
+		{"http.anti_steal.token_check_fail", "", path(&c.AntiSteal.FailFile), "file sent instead of an error to a request with a bad token"},
+	}
+}
+
+func gatewayKeys(g *Gateway) []setting {
+	const ms, day = time.Millisecond, 24 * time.Hour
+	return []setting{
+		{"listen", ":8888", listeners(&g.Listen), "where to serve files: host:port or unix:/path, with commas between them"},
+		{"admin_listen", "127.0.0.1:8889", listener(&g.AdminListen), "where to serve health, metrics and admin; empty = nowhere"},
+		{"tls_cert", "", path(&g.TLSCert), "certificate chain in PEM, to serve TLS on listen"},
+		{"tls_key", "", path(&g.TLSKey), "private key in PEM of tls_cert"},
+		{"url_prefix", "", prefix(&g.URLPrefix), "path in front of every file id"},
+		{"max_ranges", "16", number(&g.MaxRanges, 1, 1000), "most ranges in one request, over that the whole file is sent"},
+		{"cache_control", "", header(&g.CacheControl), "Cache-Control of files"},
+		{"cors_origin", "", header(&g.CORSOrigin), "Access-Control-Allow-Origin of files"},
+		{"x_cache", "false", flag(&g.XCache), "send X-Cache, which says where a file came from"},
+		{"read_timeout", "10s", duration(&g.ReadTimeout, ms, day), "time for a client to send its request"},
+		{"idle_timeout", "75s", duration(&g.IdleTimeout, ms, day), "time for which a connection without requests is kept"},
+		{"min_send_rate", "1KB", size(&g.MinSendRate), "bytes a second that a client must take over 30 seconds; 0 = any rate will do"},
+		{"max_connections", "100000", number(&g.MaxConnections, 1, 10_000_000), "most connections at a time"},
+		{"max_connections_per_ip", "0", number(&g.MaxConnectionsPerIP, 0, 10_000_000), "most connections at a time from one address; 0 = no limit"},
+		{"shutdown_timeout", "30s", duration(&g.ShutdownTimeout, 0, day), "time for running responses to end when the gateway stops"},
+		{"access_log", "", pathOrDash(&g.AccessLog), "a file, - for standard output, or empty for none"},
+		{"access_log_format", "combined", choice(&g.AccessLogFormat, "combined", "json"), "combined or json"},
+	}
+}
+
+func gatewaySourceKeys(g *Gateway) []setting {
+	return []setting{
+		{"upstream", "storage", choice(&g.Upstream, "storage", "http"), "how remote files are fetched: storage (FastDFS protocol) or http (the source's web server)"},
+		{"upstream_http_port", "", number(&g.UpstreamHTTPPort, 1, math.MaxUint16), "port of upstream = http; empty = the one that the request came in on"},
+		{"redirect_scheme", "", choice(&g.RedirectScheme, "http", "https"), "http or https; empty = as the request came"},
+		{"redirect_port", "", number(&g.RedirectPort, 1, math.MaxUint16), "empty = as the request came"},
+		{"try_replicas", "true", flag(&g.TryReplicas), "ask the other storages of a group before a file counts as missing"},
+		{"allow_sources", "", prefixes(&g.AllowSources), "networks allowed as sources besides the known storages"},
+		{"local_ips", "", addresses(&g.LocalIPs), "addresses that count as this host; empty = those of its interfaces"},
+	}
+}
+
+func openFileCacheKeys(o *OpenFileCache) []setting {
+	return []setting{
+		{"max_files", "10000", number(&o.MaxFiles, 0, 10_000_000), "open files kept; 0 = none"},
+		{"valid", "10s", duration(&o.Valid, 0, 24*time.Hour), "time after which an open file is looked at again"},
+		{"max_body", "64KB", size(&o.MaxBody), "largest local file kept in memory"},
+		{"memory", "128MB", size(&o.Memory), "memory for such files; 0 = none"},
+	}
+}
+
+func cacheKeys(c *Cache) []setting {
+	const second, year = time.Second, 365 * 24 * time.Hour
+	return []setting{
+		{"memory_max", "256MB", size(&c.MemoryMax), "memory for files of other hosts"},
+		{"disk_path", "", path(&c.DiskPath), "folder for files of other hosts; empty = none on disk"},
+		{"disk_max", "10GB", size(&c.DiskMax), "disk space for them"},
+		{"ttl", "10m", duration(&c.TTL, second, year), "time for which an entry is fresh"},
+		{"negative_ttl", "5s", duration(&c.NegativeTTL, 0, year), "time for which a missing file is remembered"},
+		{"stale_while_revalidate", "1h", duration(&c.StaleWhileRevalidate, 0, year), "time beyond ttl for which an entry is served while it is refreshed"},
+		{"stale_if_error", "24h", duration(&c.StaleIfError, 0, year), "time beyond ttl for which an entry is served while its source fails"},
+	}
+}
+
+func redisKeys(r *Redis) []setting {
+	return []setting{
+		{"addresses", "", endpoints(&r.Addresses), "host:port with commas between them; empty = no Redis"},
+		{"mode", "single", choice(&r.Mode, "single", "sentinel", "cluster"), "single, sentinel or cluster"},
+		{"master_name", "", text(&r.MasterName), "name of the master, for sentinel"},
+		{"username", "", text(&r.Username), "user name"},
+		{"password", "", hidden(&r.Password), "password"},
+		{"db", "0", number(&r.DB, 0, 65535), "number of the database"},
+		{"tls", "false", flag(&r.TLS), "connect by TLS"},
+		{"key_prefix", "fdfs:", text(&r.KeyPrefix), "beginning of every key"},
+	}
+}
+
+func lockKeys(l *Lock) []setting {
+	return []setting{
+		{"ttl", "10s", duration(&l.TTL, time.Second, time.Hour), "time after which the lock of a dead gateway is free"},
+		{"wait", "30s", duration(&l.Wait, 0, time.Hour), "longest wait for a lock"},
+	}
+}
+
+func peerKeys(p *Peer) []setting {
+	return []setting{
+		{"advertise", "", baseURL(&p.Advertise), "URL under which other gateways reach this one; empty = they do not"},
+		{"secret", "", hidden(&p.Secret), "signs requests between gateways, the same on all of them"},
+	}
+}
+
+func antiStealKeys(a *AntiSteal) []setting {
+	return []setting{
+		{"extra_secrets", "", hiddenList(&a.ExtraSecrets), "secrets accepted besides http.anti_steal.secret_key, with commas between them"},
+		{"fail_status", "400", field{ptr: &a.FailStatus, parse: func(v string, at position) *refusal {
+			if v != "" && v != "400" && v != "403" {
+				return bad("write 400 or 403", "is no status for a refused token")
+			}
+			return number(&a.FailStatus, 400, 403).parse(v, at)
+		}}, "status of a refused token: 400 or 403"},
+	}
+}
+
+// notBuilt names the keys of the gateway's own sections that are read and
+// checked but change nothing yet: `section.key`, or `section.*`.
+var notBuilt = []string{
+	"gateway.upstream",
+	"gateway.upstream_http_port",
+	"gateway.redirect_scheme",
+	"gateway.redirect_port",
+	"gateway.try_replicas",
+	"gateway.allow_sources",
+	"gateway.local_ips",
+	"open_file_cache.*",
+	"cache.*",
+	"redis.*",
+	"lock.*",
+	"peer.*",
+	"address_map.*",
+}
+
+// notBuiltModule is the same for the module's keys. They are in every
+// operator's file, so one warning names them together.
+var notBuiltModule = []string{
+	"tracker_server",
+	"load_fdfs_parameters_from_tracker",
+	"response_mode",
+	"if_alias_prefix",
+}
+
+func isNotBuilt(section, key string) bool {
+	for _, name := range notBuilt {
+		if s, k, _ := strings.Cut(name, "."); s == section && (k == key || k == "*") {
+			return true
+		}
+	}
+	return false
+}
+
+// differs says whether two fields of different Configs hold different values.
+func differs(a, b field) bool { return !reflect.DeepEqual(a.ptr, b.ptr) }

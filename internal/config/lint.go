@@ -1,0 +1,231 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"net"
+	"net/netip"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// lint checks what keys say together. Single values were checked when they
+// were read.
+func (l *loader) lint() {
+	l.c.FLVExtension = strings.TrimPrefix(l.c.FLVExtension, ".")
+	l.lintURLForm()
+	l.lintGroups()
+	l.lintToken()
+	l.lintListeners()
+	l.lintServices()
+	l.lintNotBuilt()
+}
+
+// checkSections judges sections that nothing reads.
+func (l *loader) checkSections() {
+	own := append(l.ownSections()[1:], addressMap)
+	for _, name := range slices.Sorted(maps.Keys(l.doc.sections)) {
+		at := l.doc.sections[name]
+		if slices.Contains(own, name) {
+			continue
+		}
+		if isGroupSection(name) {
+			if n, _ := strconv.Atoi(name[len("group"):]); n > l.groupCount {
+				l.warnf(at, name, fmt.Sprintf("set group_count = %d, or remove the section", n), "[%s] is ignored: group_count is %d", name, l.groupCount)
+			}
+			continue
+		}
+		if near, ok := nearest(name, own); ok {
+			l.errorf(at, name, fmt.Sprintf("did you mean [%s]?", near), "[%s] is no known section", clip(name))
+			continue
+		}
+		l.warnf(at, name, "remove it if it was meant for the gateway, which has "+strings.Join(own, ", "), "[%s] is no known section and is ignored", clip(name))
+	}
+}
+
+// lintURLForm holds the rules that bind url_have_group_name to the groups.
+func (l *loader) lintURLForm() {
+	at := l.c.at("url_have_group_name")
+	const key = "url_have_group_name"
+	switch {
+	case l.c.URLHasGroupName:
+	case l.groupCount > 0:
+		l.errorf(at, key, "set url_have_group_name = true", "group_count = %d, but with url_have_group_name = false a URL does not say which group it means", l.groupCount)
+	case l.c.GroupName == "":
+		l.errorf(at, "group_name", "set group_name, or url_have_group_name = true if the URLs begin with the group", "url_have_group_name = false, but there is no group_name")
+	}
+	if l.groupCount == 0 && l.c.URLHasGroupName && l.c.GroupName == "" && len(l.c.Groups) > 0 {
+		l.errorf(l.c.at("store_path_count"), "group_name", "set group_name to the group of the store paths, or store_path_count = 0 on a host without a store", "there are store paths, but no group_name")
+	}
+}
+
+// lintGroups finds groups and store paths that stand twice.
+func (l *loader) lintGroups() {
+	groups, paths := map[string]string{}, map[string]string{}
+	for i, g := range l.c.Groups {
+		section := l.sectionOf(i)
+		key := full(section, "group_name")
+		if first, twice := groups[g.Name]; twice && g.Name != "" {
+			l.errorf(l.c.at(key), key, "give each section a group of its own", "[%s] and [%s] are both group_name = %s", first, section, shown(g.Name))
+		}
+		groups[g.Name] = section
+		for n, p := range g.StorePaths {
+			key := full(section, "store_path"+strconv.Itoa(n))
+			clean := filepath.Clean(p)
+			if first, twice := paths[clean]; twice && p != "" {
+				l.warnf(l.c.at(key), key, "give each store path a folder of its own", "%s and %s are the same folder %s", first, key, shown(p))
+			}
+			paths[clean] = key
+		}
+	}
+}
+
+// sectionOf is the section of Groups[i].
+func (l *loader) sectionOf(i int) string {
+	if l.groupCount == 0 {
+		return ""
+	}
+	return "group" + strconv.Itoa(i+1)
+}
+
+// shortSecret is the length below which a secret can be found by trying.
+const shortSecret = 16
+
+// stockSecret stands in the http.conf that FastDFS is shipped with.
+const stockSecret = "FastDFS1234567890"
+
+func (l *loader) lintToken() {
+	a := &l.c.AntiSteal
+	const secretKey, failKey = "http.anti_steal.secret_key", "http.anti_steal.token_check_fail"
+	const bypassName, bypassValue = "anti_steal_bypass_header_name", "anti_steal_bypass_header_value"
+	if !a.CheckToken {
+		if a.FailFile != "" {
+			l.warnf(l.c.at(failKey), failKey, "set http.anti_steal.check_token = true, or remove the line", "%s is set, but no tokens are checked", failKey)
+		}
+		return
+	}
+	switch at := l.c.at(secretKey); {
+	case a.Secret == "":
+		l.errorf(at, secretKey, "set a long random secret", "tokens are checked, but %s is empty: anyone can make a token", secretKey)
+	case a.Secret == stockSecret:
+		l.warnf(at, secretKey, "set a long random secret", "%s is the one that FastDFS is shipped with: anyone can make a token", secretKey)
+	case len(a.Secret) < shortSecret:
+		l.warnf(at, secretKey, "set a long random secret", "%s has fewer than %d characters and can be found by trying", secretKey, shortSecret)
+	}
+	for i, s := range a.ExtraSecrets {
+		if len(s) < shortSecret || s == stockSecret {
+			const key = "antisteal.extra_secrets"
+			l.warnf(l.c.at(key), key, "set long random secrets", "member %d of extra_secrets is short or well known and can be found by trying", i+1)
+		}
+	}
+	if a.BypassHeader != "" && a.BypassValue == "" {
+		l.errorf(l.c.at(bypassName), bypassValue, "set the value that the header must have", "%s is set, but %s is empty", bypassName, bypassValue)
+	}
+	if a.BypassHeader == "" && a.BypassValue != "" {
+		l.warnf(l.c.at(bypassValue), bypassName, "set the name of the header, or remove the value", "%s is set, but %s is empty", bypassValue, bypassName)
+	}
+}
+
+// lintListeners finds addresses that cannot be listened on together, and an
+// admin listener that other hosts can reach.
+func (l *loader) lintListeners() {
+	g := &l.c.Gateway
+	const listen, admin = "gateway.listen", "gateway.admin_listen"
+	for i, a := range g.Listen {
+		for _, b := range g.Listen[:i] {
+			if clash(a, b) {
+				l.errorf(l.c.at(listen), listen, "use each port once", "listen holds %s and %s, which are the same port", shown(b), shown(a))
+			}
+		}
+		if g.AdminListen != "" && clash(a, g.AdminListen) {
+			at := l.c.at(admin)
+			if at.line == 0 {
+				at = l.c.at(listen)
+			}
+			l.errorf(at, admin, "use another port for one of them", "listen %s and admin_listen %s are the same port", shown(a), shown(g.AdminListen))
+		}
+	}
+	if host, _, err := net.SplitHostPort(g.AdminListen); err == nil && !strings.HasPrefix(g.AdminListen, "unix:") && !isLoopback(host) {
+		l.warnf(l.c.at(admin), admin, "listen on 127.0.0.1, or let a firewall keep others away", "admin_listen = %s lets other hosts purge and reload", shown(g.AdminListen))
+	}
+	if (g.TLSCert == "") != (g.TLSKey == "") {
+		key := "gateway.tls_cert"
+		if g.TLSCert == "" {
+			key = "gateway.tls_key"
+		}
+		l.errorf(l.c.at(key), key, "set both or none", "TLS needs both tls_cert and tls_key, only one is set")
+	}
+}
+
+// clash says whether two listen addresses need the same port of the same
+// address. Port 0 is a free port each time. An empty host and the unspecified
+// addresses stand for every address.
+func clash(a, b string) bool {
+	if strings.HasPrefix(a, "unix:") || strings.HasPrefix(b, "unix:") {
+		return a == b
+	}
+	hostA, portA, _ := net.SplitHostPort(a)
+	hostB, portB, _ := net.SplitHostPort(b)
+	numberA, _ := strconv.Atoi(portA)
+	numberB, _ := strconv.Atoi(portB)
+	return numberA == numberB && numberA != 0 &&
+		(isEvery(hostA) || isEvery(hostB) || strings.EqualFold(hostA, hostB))
+}
+
+func isEvery(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "" || err == nil && ip.IsUnspecified()
+}
+
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// lintServices checks the settings of trackers, Redis and peers.
+func (l *loader) lintServices() {
+	if l.c.ParametersFromTracker && len(l.c.TrackerServers) == 0 {
+		const key = "load_fdfs_parameters_from_tracker"
+		l.errorf(l.c.at(key), key, "add tracker_server = HOST:22122, or set it to false", "%s = true, but there is no tracker_server", key)
+	}
+	if l.c.Redis.Mode == "sentinel" && l.c.Redis.MasterName == "" {
+		l.errorf(l.c.at("redis.mode"), "redis.master_name", "set the master_name that the sentinels know", "mode = sentinel needs a master_name")
+	}
+	if l.c.Redis.Mode == "cluster" && l.c.Redis.DB != 0 {
+		l.errorf(l.c.at("redis.db"), "redis.db", "set db = 0", "mode = cluster knows db 0 only")
+	}
+	if l.c.Peer.Advertise != "" && l.c.Peer.Secret == "" {
+		l.errorf(l.c.at("peer.advertise"), "peer.secret", "set the same long random secret on every gateway", "advertise is set, but there is no secret to sign requests with")
+	}
+}
+
+// lintNotBuilt tells of settings that change nothing in this version.
+func (l *loader) lintNotBuilt() {
+	for _, section := range l.ownSections() {
+		for i, s := range l.keys[section] {
+			name := full(section, s.key)
+			if isNotBuilt(section, s.key) && differs(s.into, l.defaults[section][i].into) {
+				l.noEffect(name, name)
+			}
+		}
+	}
+	if entries := l.bySection[addressMap]; len(entries) > 0 && isNotBuilt(addressMap, "*") {
+		l.noEffect(full(addressMap, entries[0].key), addressMap)
+	}
+	var set []string
+	for i, s := range l.keys[""] {
+		if slices.Contains(notBuiltModule, s.key) && differs(s.into, l.defaults[""][i].into) {
+			set = append(set, s.key)
+		}
+	}
+	if len(set) > 0 {
+		l.warnf(l.c.at(set[0]), set[0], "a file that is not on this host is answered with 404",
+			"accepted, but without effect in this version: %s", strings.Join(set, ", "))
+	}
+}
+
+func (l *loader) noEffect(name, shownName string) {
+	l.warnf(l.c.at(name), name, "nothing to do, it will count after an update", "%s is accepted but has no effect in this version", shownName)
+}

@@ -1,0 +1,143 @@
+package config
+
+import (
+	"fmt"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestParseTypes(t *testing.T) {
+	plain := "# list\nimage/jpeg jpg JPEG .jpe\ntext/plain\n\ntext/html\thtml  htm # pages\r\ntext/x;charset=utf-8 x;\nimage/jpeg jfif"
+	want := map[string]string{"jpg": "image/jpeg", "jpeg": "image/jpeg", "jpe": "image/jpeg", "html": "text/html", "htm": "text/html", "x": "text/x;charset=utf-8", "jfif": "image/jpeg"}
+	types, bad := parseTypes(plain)
+	require.Empty(t, bad)
+	require.Equal(t, want, types)
+
+	want = map[string]string{"html": "text/html", "htm": "text/html", "jpg": "image/jpeg", "jpeg": "image/jpeg"}
+	for _, nginx := range []string{
+		"types { text/html html htm; image/jpeg jpg jpeg; }",
+		"types{text/html html htm;image/jpeg jpg jpeg;}",
+		"\xef\xbb\xbf# nginx\n\ntypes\n{\n  text/html   html htm; # pages ; }\n  image/jpeg\n    jpg\n    jpeg;\n}\n",
+		"types {\r\n text/html html htm;\r\n}\r\nimage/jpeg jpg jpeg\r\n",
+		"types { text/html html; }\ntypes { text/html htm; image/jpeg jpg jpeg; }",
+	} {
+		types, bad := parseTypes(nginx)
+		require.Empty(t, bad, nginx)
+		require.Equal(t, want, types, nginx)
+	}
+
+	types, _ = parseTypes("a/b x\nc/d X\n")
+	require.Equal(t, map[string]string{"x": "c/d"}, types, "the last one counts")
+}
+
+func TestParseTypesBad(t *testing.T) {
+	for text, line := range map[string]int{
+		"jpg image/jpeg":                   1,
+		"a/b c\ntypes {\n a/b d;\n":        3,
+		"types { a/b c }":                  1,
+		"a/b c\n}\n":                       2,
+		"\nfoo { a/b c; }":                 2,
+		"types { types { a/b c; } }":       1,
+		"types {\n a/b c;\n html text;\n}": 3,
+		"types x\n":                        1,
+	} {
+		_, bad := parseTypes(text)
+		require.NotEmpty(t, bad, text)
+		require.Equal(t, line, bad[0].line, text)
+	}
+}
+
+func TestTypesProblem(t *testing.T) {
+	dir := put(t, map[string]string{"m.conf": base + "#include c/http.conf\n", "c/http.conf": "http.mime_types_filename=t\n", "c/t": "a/b c\nnonsense\n"})
+	c, problems := Load(filepath.Join(dir, "m.conf"))
+	require.Equal(t, map[string]string{"c": "a/b"}, c.Types, "found beside the file that names it")
+	require.Len(t, problems, 1)
+	require.Equal(t, 1, found(problems, Warning, 2, filepath.Join(dir, "c/t")))
+
+	c, problems = load(t, base+"http.mime_types_filename = .\n")
+	require.Nil(t, c)
+	require.Equal(t, 1, found(problems, Error, 3, "is a directory"))
+}
+
+func TestParseStorageIDs(t *testing.T) {
+	ids, bad := parseStorageIDs("\xef\xbb\xbf# <id> <group> <ip>\n\n100001 group1 10.0.0.1\r\n100002\tgroup1 10.0.0.2:23001 rw=read\n" +
+		"1 g 10.0.0.3,192.168.0.3 x=y rw=none\n16777215 g [10.0.0.4,fd00::4]:23002\n5 g [fd00::5]:1\n6 g [fd00::6]\n7 g fd00::7\n8 g host-8.example:99 rw=both\n9 g a,b:5 rw=write\n")
+	require.Empty(t, bad)
+	require.Equal(t, []StorageID{
+		{100001, "group1", []string{"10.0.0.1"}, 0, "both"},
+		{100002, "group1", []string{"10.0.0.2"}, 23001, "read"},
+		{1, "g", []string{"10.0.0.3", "192.168.0.3"}, 0, "none"},
+		{16777215, "g", []string{"10.0.0.4", "fd00::4"}, 23002, "both"},
+		{5, "g", []string{"fd00::5"}, 1, "both"},
+		{6, "g", []string{"fd00::6"}, 0, "both"},
+		{7, "g", []string{"fd00::7"}, 0, "both"},
+		{8, "g", []string{"host-8.example"}, 99, "both"},
+		{9, "g", []string{"a", "b"}, 5, "write"},
+	}, ids)
+}
+
+func TestParseStorageIDsBad(t *testing.T) {
+	for _, line := range []string{
+		"1 g", "0 g h", "16777216 g h", "-1 g h", "x g h", "99999999999 g h", "1 group_1 h", "1 g h:0", "1 g h:x", "1 g h:65536", "1 g [fd00::1", "1 g [a]b", "1 g [a]:",
+		"1 g a,b,c", "1 g a,", "1 g ,", "1 g h rw=maybe", "1 g -h", "1 g a/b", "100 g other",
+	} {
+		ids, bad := parseStorageIDs("100 g first\n" + line)
+		require.Len(t, ids, 1, line)
+		require.Len(t, bad, 1, line)
+		require.Equal(t, 2, bad[0].line)
+	}
+	var many strings.Builder
+	for i := range maxStorageIDs + 10 {
+		fmt.Fprintf(&many, "%d g h\n", i+1)
+	}
+	ids, bad := parseStorageIDs(many.String())
+	require.Len(t, ids, maxStorageIDs)
+	require.Len(t, bad, 1)
+}
+
+func TestStorageIDsProblem(t *testing.T) {
+	dir := put(t, map[string]string{"m.conf": base + "use_storage_id=true\n", "storage_ids.conf": "1 g h\nx\n"})
+	c, problems := Load(filepath.Join(dir, "m.conf"))
+	require.Nil(t, c)
+	require.Len(t, problems, 1)
+	require.Equal(t, 1, found(problems, Error, 2, filepath.Join(dir, "storage_ids.conf")))
+}
+
+func FuzzTypes(f *testing.F) {
+	f.Add("types {\n text/html html htm; # c\n}\nimage/jpeg jpg\n")
+	f.Add("types\n{a/b c}\n;{}")
+	f.Fuzz(func(t *testing.T, data string) {
+		types, bad := parseTypes(data)
+		for ext, typ := range types {
+			require.NotEmpty(t, ext)
+			require.Contains(t, typ, "/")
+			require.False(t, hasControl(typ))
+			require.Equal(t, strings.ToLower(ext), ext)
+		}
+		lines := strings.Count(data, "\n") + 1
+		for _, b := range bad {
+			require.LessOrEqual(t, b.line, lines)
+		}
+	})
+}
+
+func FuzzStorageIDs(f *testing.F) {
+	f.Add("100001 group1 10.0.0.1,10.0.0.2:23000 rw=read\n5 g [a,fd00::1]:1")
+	f.Add("1 g [\n2 g ]:\n3 g ::\n4 g :1")
+	f.Fuzz(func(t *testing.T, data string) {
+		ids, _ := parseStorageIDs(data)
+		seen := map[uint32]bool{}
+		for _, id := range ids {
+			require.True(t, id.ID >= 1 && id.ID <= maxStorageID && !seen[id.ID])
+			seen[id.ID] = true
+			require.True(t, isGroupName(id.Group))
+			require.True(t, len(id.Hosts) == 1 || len(id.Hosts) == 2)
+			for _, h := range id.Hosts {
+				require.True(t, isHost(h), h)
+			}
+		}
+	})
+}

@@ -1,0 +1,348 @@
+package config
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Bounds of the store description. A file id names a store path with two
+// hexadecimal digits.
+const (
+	maxGroups     = 1024
+	maxStorePaths = 256
+)
+
+// Load reads the configuration at file with everything that it includes and
+// the lists that it names. It gives all problems that the text itself shows, in
+// the order of files and lines. The Config is nil when one of them is an Error.
+// What depends on the host is left to Check.
+func Load(file string) (*Config, []Problem) {
+	r := &report{}
+	doc := readDocument(file, r)
+	if len(doc.files) == 0 {
+		return nil, r.problems
+	}
+	l := newLoader(file, r, doc)
+	for _, section := range l.ownSections() {
+		l.applySection(section, l.keys[section])
+	}
+	l.applyAddressMap()
+	l.groups()
+	l.checkSections()
+	l.lint()
+	l.readLists()
+	if r.failed {
+		return nil, r.sorted(l.c.Files)
+	}
+	return l.c, r.sorted(l.c.Files)
+}
+
+// loader fills one Config from one document.
+type loader struct {
+	*report
+	c          *Config
+	doc        document
+	bySection  map[string][]entry
+	keys       tables // bound to c
+	defaults   tables // bound to a Config of defaults alone
+	top        groupText
+	groupCount int
+}
+
+func newLoader(file string, r *report, doc document) *loader {
+	l := &loader{report: r, doc: doc, bySection: map[string][]entry{}}
+	l.c = &Config{File: file, Files: doc.files, Types: map[string]string{}, AddressMap: map[string]string{},
+		positions: map[string]position{}}
+	l.keys = newTables(l.c, &l.top, &l.groupCount)
+	l.defaults = newTables(&Config{}, &groupText{}, new(int))
+	for _, t := range []tables{l.keys, l.defaults} {
+		for _, settings := range t {
+			setDefaults(settings, position{file: file})
+		}
+	}
+	for _, e := range doc.entries {
+		l.bySection[e.section] = append(l.bySection[e.section], e)
+	}
+	return l
+}
+
+func setDefaults(settings []setting, at position) {
+	for _, s := range settings {
+		if r := s.into.parse(s.def, at); r != nil {
+			panic(fmt.Sprintf("BUG: config: the default of %s %s", s.key, r.what))
+		}
+	}
+}
+
+// ownSections are the names of the sections with a table, sorted; the global
+// one is first.
+func (l *loader) ownSections() []string { return slices.Sorted(maps.Keys(l.keys)) }
+
+// full is the name of a key in messages and positions.
+func full(section, key string) string {
+	if section == "" {
+		return key
+	}
+	return section + "." + key
+}
+
+// at is where the key was written, or the file as a whole.
+func (c *Config) at(name string) position {
+	if p, ok := c.positions[name]; ok {
+		return p
+	}
+	return position{file: c.File}
+}
+
+// applySection reads the entries of one section into the fields of settings.
+func (l *loader) applySection(section string, settings []setting) {
+	index := make(map[string]setting, len(settings))
+	for _, s := range settings {
+		index[s.key] = s
+	}
+	entries := l.bySection[section]
+	last := l.lastOfEach(section, entries, func(e entry) bool {
+		s, known := index[e.key]
+		_, storePath := storePathIndex(e.key)
+		return s.into.list || !known && !storePath
+	})
+	for i, e := range entries {
+		s, known := index[e.key]
+		switch {
+		case !known:
+			if last[e.key] == i {
+				l.unknownKey(e, settings)
+			}
+		case s.into.list || last[e.key] == i:
+			l.c.positions[full(section, e.key)] = e.at
+			l.apply(s, e)
+		}
+	}
+}
+
+// lastOfEach gives the index of the last entry of each key, and warns of the
+// repeated ones for which mayRepeat is false.
+func (l *loader) lastOfEach(section string, entries []entry, mayRepeat func(entry) bool) map[string]int {
+	last := make(map[string]int, len(entries))
+	for i, e := range entries {
+		if first, twice := last[e.key]; twice && !mayRepeat(e) {
+			was := entries[first].at
+			l.warnf(e.at, full(section, e.key), "keep one of the two",
+				"%s is written already in %s line %d; the last value counts", e.key, was.file, was.line)
+		}
+		last[e.key] = i
+	}
+	return last
+}
+
+func (l *loader) apply(s setting, e entry) {
+	r := s.into.parse(e.value, e.at)
+	if r == nil {
+		return
+	}
+	value := shown(e.value)
+	if s.into.secret {
+		value = "(not shown)"
+	}
+	l.add(r.severity, e.at, full(e.section, e.key), fmt.Sprintf("%s = %s %s", e.key, value, r.what), r.fix)
+}
+
+// unknownKey judges a key that its section does not know. The module ignores
+// such keys, so in its sections they are mentioned only when they look like a
+// mistake.
+func (l *loader) unknownKey(e entry, settings []setting) {
+	module := e.section == "" || isGroupSection(e.section)
+	if _, ok := storePathIndex(e.key); ok && module {
+		return // read by groups
+	}
+	severity, text := Error, fmt.Sprintf("[%s] has no key %q", e.section, clip(e.key))
+	if module {
+		severity, text = Warning, fmt.Sprintf("%q is no known key and is ignored", clip(e.key))
+	}
+	names := make([]string, len(settings))
+	for i, s := range settings {
+		names[i] = s.key
+	}
+	if near, ok := nearest(e.key, names); ok {
+		l.add(severity, e.at, full(e.section, e.key), text, fmt.Sprintf("did you mean %s (%s)?", near, docOf(settings, near)))
+		return
+	}
+	if home, ok := l.homeOf(e.key); ok {
+		l.add(severity, e.at, full(e.section, e.key), text, fmt.Sprintf("%s belongs in %s", e.key, home))
+		return
+	}
+	if !module {
+		l.add(Error, e.at, full(e.section, e.key), text, "remove the line, or write one of "+strings.Join(names, ", "))
+	}
+}
+
+// homeOf names the section that knows a key.
+func (l *loader) homeOf(key string) (string, bool) {
+	if _, ok := storePathIndex(key); ok {
+		return "the global section, above every [section], or in a [groupN]", true
+	}
+	for _, section := range l.ownSections() {
+		for _, s := range l.keys[section] {
+			if s.key == key && section == "" {
+				return "the global section, above every [section]", true
+			} else if s.key == key {
+				return "[" + section + "]", true
+			}
+		}
+	}
+	return "", false
+}
+
+func docOf(settings []setting, key string) string {
+	for _, s := range settings {
+		if s.key == key {
+			return s.doc
+		}
+	}
+	return ""
+}
+
+// clip shortens a name from the file for a message.
+func clip(name string) string {
+	if len(name) > 80 {
+		return name[:77] + "..."
+	}
+	return name
+}
+
+// applyAddressMap reads `<address in id> = <address to use>`.
+func (l *loader) applyAddressMap() {
+	entries := l.bySection[addressMap]
+	last := l.lastOfEach(addressMap, entries, func(entry) bool { return false })
+	for i, e := range entries {
+		if last[e.key] != i {
+			continue
+		}
+		name := full(addressMap, e.key)
+		l.c.positions[name] = e.at
+		from, _, fromOK := splitServer(e.key)
+		to, _, toOK := splitServer(e.value)
+		if !fromOK || !toOK || len(from) != 1 || len(to) != 1 || from[0] != e.key {
+			l.errorf(e.at, name, "write <address in the file id> = <address to use>, such as 10.0.0.1 = 192.168.0.1",
+				"%s = %s maps no address to an address", shown(e.key), shown(e.value))
+			continue
+		}
+		l.c.AddressMap[e.key] = e.value
+	}
+}
+
+// groups reads the store paths: of the sections [group1] and on, or, without
+// group_count, of the global section.
+func (l *loader) groups() {
+	if l.groupCount == 0 {
+		l.singleGroup()
+		return
+	}
+	l.c.GroupName, l.c.StoragePort = l.top.name, l.top.port
+	for i := 1; i <= l.groupCount; i++ {
+		section := "group" + strconv.Itoa(i)
+		if _, ok := l.doc.sections[section]; !ok {
+			l.errorf(l.c.at("group_count"), "group_count", fmt.Sprintf("add [%s] with group_name, store_path_count and store_path0, or lower group_count", section),
+				"group_count = %d, but there is no section [%s]", l.groupCount, section)
+			if i > len(l.doc.sections) {
+				return // the rest is missing as well
+			}
+			continue
+		}
+		l.groupSection(section)
+	}
+}
+
+func (l *loader) groupSection(section string) {
+	var g groupText
+	settings := groupKeys(&g)
+	setDefaults(settings, l.doc.sections[section])
+	l.applySection(section, settings)
+	at := l.doc.sections[section]
+	switch {
+	case g.name == "":
+		l.errorf(at, full(section, "group_name"), "add group_name = "+section, "[%s] has no group_name", section)
+	case !isGroupName(g.name):
+		l.badGroupName(section, g.name)
+	}
+	l.c.Groups = append(l.c.Groups, Group{Name: g.name, StoragePort: g.port, StorePaths: l.storePaths(section, g.count, "")})
+}
+
+func (l *loader) singleGroup() {
+	l.c.GroupName, l.c.StoragePort = l.top.name, l.top.port
+	paths := l.storePaths("", l.top.count, l.c.BasePath)
+	if l.top.name != "" && !isGroupName(l.top.name) {
+		l.badGroupName("", l.top.name)
+	}
+	if len(paths) > 0 {
+		l.c.Groups = []Group{{Name: l.top.name, StoragePort: l.top.port, StorePaths: paths}}
+	}
+}
+
+func (l *loader) badGroupName(section, name string) {
+	key := full(section, "group_name")
+	l.errorf(l.c.at(key), key, "write 1 to 16 letters and digits, such as group1", "group_name = %s is no name of a group", shown(name))
+}
+
+// storePaths reads store_path0 and on; fallback stands in for store_path0.
+func (l *loader) storePaths(section string, count int, fallback string) []string {
+	paths := make([]string, count)
+	if count > 0 {
+		paths[0] = fallback
+	}
+	where := "the global section"
+	if section != "" {
+		where = "[" + section + "]"
+	}
+	for _, e := range l.bySection[section] {
+		i, ok := storePathIndex(e.key)
+		if !ok {
+			continue
+		}
+		name := full(section, e.key)
+		l.c.positions[name] = e.at
+		if i >= count {
+			l.warnf(e.at, name, fmt.Sprintf("set store_path_count = %d, or remove the line", i+1),
+				"%s is ignored: store_path_count is %d in %s", e.key, count, where)
+		} else if e.value != "" {
+			paths[i] = e.value
+		}
+	}
+	at, written := l.c.positions[full(section, "store_path_count")]
+	if !written {
+		if at, written = l.doc.sections[section]; !written {
+			at = position{file: l.c.File}
+		}
+	}
+	for i, p := range paths {
+		if p != "" {
+			continue
+		}
+		key := "store_path" + strconv.Itoa(i)
+		fix := fmt.Sprintf("add %s = FOLDER, or set store_path_count = %d", key, i)
+		l.errorf(at, full(section, key), fix, "store_path_count is %d in %s, but there is no %s", count, where, key)
+	}
+	return paths
+}
+
+// storePathIndex takes the number from store_path0, store_path1 ...
+func storePathIndex(key string) (int, bool) {
+	digits, found := strings.CutPrefix(key, "store_path")
+	n, err := strconv.Atoi(digits)
+	return n, found && err == nil && strconv.Itoa(n) == digits && n >= 0
+}
+
+// isGroupSection accepts group1, group2 ...
+func isGroupSection(name string) bool {
+	digits, found := strings.CutPrefix(name, "group")
+	n, err := strconv.Atoi(digits)
+	return found && err == nil && n > 0 && strconv.Itoa(n) == digits
+}
+
+// isGroupName accepts 1 to 16 letters and digits.
+func isGroupName(name string) bool {
+	return name != "" && len(name) <= 16 && !strings.ContainsFunc(name, func(c rune) bool { return c > 0x7f || !isAlnum(byte(c)) })
+}

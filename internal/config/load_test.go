@@ -1,0 +1,468 @@
+package config
+
+import (
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// base is the least that loads.
+const base = "group_name = group1\nbase_path = /srv/fdfs\n"
+
+// put writes files into a new folder and gives its path.
+func put(t testing.TB, files map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for name, text := range files {
+		full := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(full), 0o755))
+		require.NoError(t, os.WriteFile(full, []byte(text), 0o644))
+	}
+	return dir
+}
+
+// load loads one file with the given text.
+func load(t testing.TB, text string) (*Config, []Problem) {
+	t.Helper()
+	return Load(filepath.Join(put(t, map[string]string{"m.conf": text}), "m.conf"))
+}
+
+// clean loads a text that has no problems.
+func clean(t *testing.T, text string) *Config {
+	t.Helper()
+	c, problems := load(t, text)
+	require.Empty(t, problems)
+	require.NotNil(t, c)
+	return c
+}
+
+// found says how often a problem with all the parts is among problems.
+func found(problems []Problem, severity Severity, line int, parts ...string) int {
+	n := 0
+	for _, p := range problems {
+		ok := p.Severity == severity && p.Line == line
+		for _, part := range parts {
+			ok = ok && strings.Contains(p.String(), part)
+		}
+		if ok {
+			n++
+		}
+	}
+	return n
+}
+
+func TestDefaults(t *testing.T) {
+	c := clean(t, base)
+	require.Equal(t, []Group{{Name: "group1", StoragePort: 23000, StorePaths: []string{"/srv/fdfs"}}}, c.Groups)
+	require.Equal(t, 30*time.Second, c.ConnectTimeout)
+	require.Equal(t, 24*time.Hour, c.SyncMaxDelay)
+	require.Equal(t, slog.LevelInfo, c.LogLevel)
+	require.Equal(t, "proxy", c.ResponseMode)
+	require.True(t, c.FLV)
+	require.True(t, c.MultiRange)
+	require.False(t, c.URLHasGroupName)
+	require.Equal(t, filepath.Join(filepath.Dir(c.File), "storage_ids.conf"), c.StorageIDsFile)
+	require.Equal(t, AntiSteal{TTL: 10 * time.Minute, FailStatus: 400}, c.AntiSteal)
+	require.Equal(t, Gateway{
+		Listen: []string{":8888"}, AdminListen: "127.0.0.1:8889", Upstream: "storage", TryReplicas: true, MaxRanges: 16,
+		ReadTimeout: 10 * time.Second, IdleTimeout: 75 * time.Second, MinSendRate: 1024,
+		MaxConnections: 100000, ShutdownTimeout: 30 * time.Second, AccessLogFormat: "combined",
+	}, c.Gateway)
+	require.Equal(t, OpenFileCache{10000, 10 * time.Second, 64 << 10, 128 << 20}, c.OpenFileCache)
+	require.Equal(t, Cache{MemoryMax: 256 << 20, DiskMax: 10 << 30, TTL: 10 * time.Minute, NegativeTTL: 5 * time.Second,
+		StaleWhileRevalidate: time.Hour, StaleIfError: 24 * time.Hour}, c.Cache)
+	require.Equal(t, Redis{Mode: "single", KeyPrefix: "fdfs:"}, c.Redis)
+	require.Equal(t, Lock{10 * time.Second, 30 * time.Second}, c.Lock)
+	require.Equal(t, Peer{}, c.Peer)
+	require.Empty(t, c.Types)
+	require.NotNil(t, c.Types)
+}
+
+// Empty values of numbers, durations and sizes are defaults too.
+func TestEmptyValuesAreDefaults(t *testing.T) {
+	c := clean(t, base+"connect_timeout =\nhttp.anti_steal.token_ttl=\nlog_level=\nresponse_mode=\nif_alias_prefix=\n"+
+		"[gateway]\nread_timeout=\nmax_ranges=\nmin_send_rate=\naccess_log_format=\nadmin_listen=\n")
+	require.Equal(t, 30*time.Second, c.ConnectTimeout)
+	require.Equal(t, 10*time.Minute, c.AntiSteal.TTL)
+	require.Equal(t, "proxy", c.ResponseMode)
+	require.Equal(t, 10*time.Second, c.Gateway.ReadTimeout)
+	require.Equal(t, 16, c.Gateway.MaxRanges)
+	require.Equal(t, int64(1024), c.Gateway.MinSendRate)
+	require.Equal(t, "combined", c.Gateway.AccessLogFormat)
+	require.Empty(t, c.Gateway.AdminListen, "an empty listener is off")
+}
+
+// everyKey sets every key to something else than its default.
+const everyKey = `base_path = /b
+tracker_server = 10.0.0.1
+tracker_server = 10.0.0.2,192.168.0.2:22123
+tracker_server = [fd00::1]:22124
+load_fdfs_parameters_from_tracker = YES
+connect_timeout = 2
+network_timeout = 3
+storage_sync_file_max_delay = 4
+use_storage_id = on
+storage_ids_filename = ids.conf
+storage_server_port = 23001
+group_name = g1
+url_have_group_name = 1
+store_path_count = 2
+store_path1 = /c
+log_level = NOTICE
+log_filename = log
+response_mode = redirect
+if_alias_prefix = eth
+flv_support = no
+flv_extension = .f4v
+anti_steal_bypass_header_name = X-Gate-Pass
+anti_steal_bypass_header_value = open-sesame
+http.default_content_type = text/plain
+http.mime_types_filename = mime.types
+http.anti_steal.check_token = true
+http.anti_steal.token_ttl = 5
+http.anti_steal.secret_key = GoldenSecret-2024
+http.anti_steal.token_check_fail = /x.jpg
+http.multi_range.enabled = false
+[gateway]
+listen = :80, [::1]:81,unix:/run/g.sock
+admin_listen = unix:/run/a.sock
+tls_cert = c.pem
+tls_key = k.pem
+url_prefix = /files/
+upstream = HTTP
+upstream_http_port = 8080
+redirect_scheme = https
+redirect_port = 443
+try_replicas = false
+allow_sources = 10.1.2.3/8, fd00::1
+local_ips = 10.0.0.1,::ffff:10.0.0.2
+max_ranges = 3
+cache_control = public, max-age=60
+cors_origin = *
+x_cache = true
+read_timeout = 500ms
+idle_timeout = 2
+min_send_rate = 2kb
+max_connections = 7
+max_connections_per_ip = 8
+shutdown_timeout = 1h
+access_log = -
+access_log_format = json
+[open_file_cache]
+max_files = 1
+valid = 2s
+max_body = 3
+memory = 4MB
+[cache]
+memory_max = 1GB
+disk_path = /d
+disk_max = 2TB
+ttl = 1s
+negative_ttl = 2s
+stale_while_revalidate = 3s
+stale_if_error = 4s
+[redis]
+addresses = a:1, b:2
+mode = sentinel
+master_name = m
+username = u
+password = p
+db = 3
+tls = true
+key_prefix = k
+[lock]
+ttl = 1s
+wait = 2s
+[peer]
+advertise = http://10.0.0.1:8888/
+secret = s
+[address_map]
+10.0.0.1 = 192.168.0.1
+10.0.0.2 = host.example:23000
+[antisteal]
+extra_secrets = GoldenSecret-2023, GoldenSecret-2022
+fail_status = 403
+`
+
+// Every key of every section is read into its field.
+func TestEveryKey(t *testing.T) {
+	dir := put(t, map[string]string{"mime.types": "image/jpeg jpg JPEG\n", "ids.conf": "100001 group1 10.0.0.1\n", "m.conf": everyKey})
+	c, problems := Load(filepath.Join(dir, "m.conf"))
+	for _, p := range problems {
+		require.Contains(t, p.Text, "effect in this version", p)
+	}
+	require.NotNil(t, c)
+	c.positions = nil
+	require.Equal(t, everyKeyConfig(dir), c)
+}
+
+// everyKeyConfig is everyKey as read in dir.
+func everyKeyConfig(dir string) *Config {
+	return &Config{
+		File:                  filepath.Join(dir, "m.conf"),
+		Files:                 []string{filepath.Join(dir, "m.conf"), filepath.Join(dir, "mime.types"), filepath.Join(dir, "ids.conf")},
+		BasePath:              "/b",
+		ConnectTimeout:        2 * time.Second,
+		NetworkTimeout:        3 * time.Second,
+		TrackerServers:        []Tracker{{[]string{"10.0.0.1:22122"}}, {[]string{"10.0.0.2:22123", "192.168.0.2:22123"}}, {[]string{"[fd00::1]:22124"}}},
+		ParametersFromTracker: true,
+		SyncMaxDelay:          4 * time.Second,
+		UseStorageID:          true,
+		StorageIDsFile:        filepath.Join(dir, "ids.conf"),
+		StorageIDs:            []StorageID{{100001, "group1", []string{"10.0.0.1"}, 0, "both"}},
+		GroupName:             "g1",
+		StoragePort:           23001,
+		URLHasGroupName:       true,
+		Groups:                []Group{{"g1", 23001, []string{"/b", "/c"}}},
+		LogLevel:              2,
+		LogFile:               filepath.Join(dir, "log"),
+		ResponseMode:          "redirect",
+		AliasPrefix:           "eth",
+		FLVExtension:          "f4v",
+		DefaultType:           "text/plain",
+		TypesFile:             filepath.Join(dir, "mime.types"),
+		Types:                 map[string]string{"jpg": "image/jpeg", "jpeg": "image/jpeg"},
+		AntiSteal: AntiSteal{true, 5 * time.Second, "GoldenSecret-2024", "/x.jpg", "X-Gate-Pass", "open-sesame",
+			[]string{"GoldenSecret-2023", "GoldenSecret-2022"}, 403},
+		Gateway: Gateway{
+			Listen: []string{":80", "[::1]:81", "unix:/run/g.sock"}, AdminListen: "unix:/run/a.sock",
+			TLSCert: filepath.Join(dir, "c.pem"), TLSKey: filepath.Join(dir, "k.pem"), URLPrefix: "/files",
+			Upstream: "http", UpstreamHTTPPort: 8080, RedirectScheme: "https", RedirectPort: 443,
+			AllowSources: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::1/128")},
+			LocalIPs:     []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")},
+			MaxRanges:    3, CacheControl: "public, max-age=60", CORSOrigin: "*", XCache: true,
+			ReadTimeout: 500 * time.Millisecond, IdleTimeout: 2 * time.Second, MinSendRate: 2048,
+			MaxConnections: 7, MaxConnectionsPerIP: 8, ShutdownTimeout: time.Hour, AccessLog: "-", AccessLogFormat: "json",
+		},
+		OpenFileCache: OpenFileCache{1, 2 * time.Second, 3, 4 << 20},
+		Cache:         Cache{1 << 30, "/d", 2 << 40, time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Second},
+		Redis:         Redis{[]string{"a:1", "b:2"}, "sentinel", "m", "u", "p", 3, true, "k"},
+		Lock:          Lock{time.Second, 2 * time.Second},
+		Peer:          Peer{"http://10.0.0.1:8888", "s"},
+		AddressMap:    map[string]string{"10.0.0.1": "192.168.0.1", "10.0.0.2": "host.example:23000"},
+	}
+}
+
+// Each value that cannot be taken is an error at its line, with advice.
+func TestBadValues(t *testing.T) {
+	for _, line := range []string{
+		"connect_timeout = soon", "group_count = 5000", "group_count = x", "store_path_count = 300", "store_path_count = -1",
+		"tracker_server = a b", "tracker_server = [fd00::1", "tracker_server = a:0", "tracker_server = a,b,c:22122", "tracker_server = a:",
+		"http.anti_steal.token_ttl = 0", "http.default_content_type = a\x01b", "anti_steal_bypass_header_name = a b", "group_name = group_1", "group_name = a2345678901234567",
+		"[gateway]\nlisten = ", "[gateway]\nlisten = 8888", "[gateway]\nlisten = :70000", "[gateway]\nlisten = *:80", "[gateway]\nlisten = unix:g", "[gateway]\nlisten = a b:80",
+		"[gateway]\nlisten = :0" + strings.Repeat(",:0", 64), "[gateway]\nadmin_listen = nowhere", "[gateway]\nurl_prefix = files", "[gateway]\nurl_prefix = /a/../b", "[gateway]\nurl_prefix = /a?b",
+		"[gateway]\nmax_ranges = 0", "[gateway]\nmax_ranges = 1.5", "[gateway]\nread_timeout = 10 parsecs", "[gateway]\nread_timeout = 0",
+		"[gateway]\nread_timeout = -5s", "[gateway]\nread_timeout = 99999999999999999999", "[gateway]\nread_timeout = 9223372037", "[gateway]\nmin_send_rate = fast", "[gateway]\nmin_send_rate = -1",
+		"[gateway]\nmin_send_rate = 9999999999GB", "[gateway]\nmin_send_rate = KB", "[gateway]\naccess_log_format = xml", "[gateway]\nupstream = ftp", "[gateway]\nredirect_scheme = gopher",
+		"[gateway]\nallow_sources = 10.0.0.0/33", "[gateway]\nlocal_ips = here", "[redis]\naddresses = a", "[redis]\naddresses = a:1,,b:2", "[redis]\ndb = x",
+		"[peer]\nadvertise = ftp://x", "[peer]\nadvertise = http://x/path", "[antisteal]\nfail_status = 401", "[antisteal]\nextra_secrets = aaaaaaaaaaaaaaaaaaa,,b",
+		"[address_map]\n10.0.0.1 =", "[address_map]\na b = c", "[address_map]\n10.0.0.1:80 = c",
+	} {
+		c, problems := load(t, base+line)
+		require.Nil(t, c, line)
+		n := strings.Count(base+line, "\n") + 1
+		require.GreaterOrEqual(t, found(problems, Error, n, "; "), 1, "%q: %v", line, problems)
+	}
+}
+
+// The module goes on with these; so does the gateway, and says so.
+func TestOddValues(t *testing.T) {
+	c, problems := load(t, base+"connect_timeout = 5s\nnetwork_timeout = 0\nuse_storage_id = ture\nlog_level = loud\nresponse_mode = both\nstorage_server_port = 99999\n")
+	require.NotNil(t, c)
+	require.Equal(t, 1, found(problems, Warning, 3, "is read as 5"))
+	require.Equal(t, 1, found(problems, Warning, 4, "out of range, 30 is used"))
+	require.Equal(t, 1, found(problems, Warning, 5, "counts as false"))
+	require.Equal(t, 1, found(problems, Warning, 6, "is no"))
+	require.Equal(t, 1, found(problems, Warning, 7, `"proxy" is used`))
+	require.Equal(t, 1, found(problems, Warning, 8, "out of range"))
+	require.Len(t, problems, 6)
+	require.Equal(t, 5*time.Second, c.ConnectTimeout)
+	require.Equal(t, 30*time.Second, c.NetworkTimeout)
+	require.Equal(t, 23000, c.StoragePort)
+}
+
+func TestRepeatedScalarLastCounts(t *testing.T) {
+	c, problems := load(t, base+"connect_timeout = bad\nconnect_timeout = 7\nstore_path0 = /a\nstore_path0 = /b\n[gateway]\nx_cache=true\n[gateway]\nx_cache=false\n")
+	require.NotNil(t, c)
+	require.Equal(t, 7*time.Second, c.ConnectTimeout)
+	require.Equal(t, []string{"/b"}, c.Groups[0].StorePaths)
+	require.False(t, c.Gateway.XCache)
+	require.Len(t, problems, 3)
+	require.Equal(t, 1, found(problems, Warning, 4, "connect_timeout is written already in", "line 3"))
+	require.Equal(t, 1, found(problems, Warning, 6, "store_path0"))
+	require.Equal(t, 1, found(problems, Warning, 10, "x_cache"))
+}
+
+func TestUnknownKeysAndSections(t *testing.T) {
+	c, problems := load(t, base+"conect_timeout = 1\nhttp.disabled = false\nlisten = :80\n[gateway]\nlistn = :80\nMax_Ranges=3\nttl = 1s\nnonsense = 1\n[gatway]\nx = 1\n[other]\n[group1]\nstore_paht0=/x\n")
+	require.Nil(t, c)
+	require.Equal(t, 1, found(problems, Warning, 3, "conect_timeout", "did you mean connect_timeout ("))
+	require.Zero(t, found(problems, Warning, 4), "the module's other keys are ignored")
+	require.Equal(t, 1, found(problems, Warning, 5, "listen belongs in [gateway]"))
+	require.Equal(t, 1, found(problems, Error, 7, "did you mean listen ("))
+	require.Equal(t, 1, found(problems, Error, 8, "did you mean max_ranges ("))
+	require.Equal(t, 1, found(problems, Error, 9, "ttl belongs in [cache]"))
+	require.Equal(t, 1, found(problems, Error, 10, "write one of listen, "))
+	require.Equal(t, 1, found(problems, Error, 11, "did you mean [gateway]?"))
+	require.Equal(t, 1, found(problems, Warning, 13, "no known section"))
+	require.Equal(t, 1, found(problems, Warning, 14, "group_count is 0"))
+	require.Len(t, problems, 9)
+
+	_, problems = load(t, base+"[gateway]\nbase_path = /x\nstore_path0 = /y\n")
+	require.Equal(t, 1, found(problems, Error, 4, "belongs in the global section"))
+	require.Equal(t, 1, found(problems, Error, 5, "belongs in the global section"))
+}
+
+func TestNearest(t *testing.T) {
+	names := []string{"lock", "redis", "cache", "gateway", "open_file_cache", "http.multi_range.enabled"}
+	for name, want := range map[string]string{
+		"lcok": "lock", "lok": "lock", "lockk": "lock", "LOCK": "lock", "gatway": "gateway", "gatewya": "gateway", "getaway": "gateway", "open-file-cache": "open_file_cache",
+		"opne_flie_cache": "open_file_cache", "lo": "", "rapid": "", "": "", "unrelated": "", "http_multi_range_enabled": "http.multi_range.enabled",
+	} {
+		got, ok := nearest(name, names)
+		require.Equal(t, want, got, name)
+		require.Equal(t, want != "", ok, name)
+	}
+	require.Equal(t, 1, distance("ab", "ba"))
+	require.Equal(t, 2, distance("abc", "a"))
+	require.Equal(t, 5, distance("abcd", "e"), "too far apart to count")
+}
+
+func TestProblemString(t *testing.T) {
+	p := Problem{File: "m.conf", Line: 3, Severity: Error, Key: "k", Text: "k is wrong", Fix: "mend it"}
+	require.Equal(t, "m.conf:3: error: k is wrong; mend it", p.String())
+	require.Equal(t, "m.conf: warning: x", Problem{File: "m.conf", Text: "x"}.String())
+}
+
+// Problems of a file that is no configuration are bounded.
+func TestProblemsAreBounded(t *testing.T) {
+	var b strings.Builder
+	b.WriteString("[gateway]\n")
+	for i := range 5000 {
+		fmt.Fprintf(&b, "nonsense%d = 1\n", i)
+	}
+	c, problems := load(t, b.String())
+	require.Nil(t, c)
+	require.Len(t, problems, maxProblems+1)
+}
+
+// No problem shows a secret, whatever is wrong with it.
+func TestSecretsAreNotShown(t *testing.T) {
+	const secret = "hush"
+	_, problems := load(t, base+"http.anti_steal.check_token=true\nhttp.anti_steal.secret_key = "+secret+"\nhttp.anti_steal.secret_key = "+secret+
+		"\nhttp.anti_steal.secret_kay = "+secret+"\nanti_steal_bypass_header_value = "+secret+"\n[redis]\npassword = "+secret+"\naddresses = redis://u:"+secret+
+		"@h:1\npasword = "+secret+"\n[peer]\nsecret = "+secret+"\nadvertise = http://u:"+secret+"@h\n[antisteal]\nextra_secrets = "+secret+",,"+secret+"\n")
+	require.NotEmpty(t, problems)
+	for _, p := range problems {
+		require.NotContains(t, p.String(), secret)
+	}
+	require.Equal(t, 1, found(problems, Error, 16, "extra_secrets = (not shown) has an empty member"))
+}
+
+func TestNotBuilt(t *testing.T) {
+	_, problems := load(t, base+"tracker_server = 10.0.0.1\nresponse_mode = redirect\n[gateway]\nupstream = http\ntry_replicas = true\n[cache]\nttl = 600\nmemory_max = 1GB\n[address_map]\n1.2.3.4 = 5.6.7.8\n")
+	require.Equal(t, 1, found(problems, Warning, 3, "tracker_server, response_mode"))
+	require.Equal(t, 1, found(problems, Warning, 6, "gateway.upstream is accepted but has no effect in this version"))
+	require.Equal(t, 1, found(problems, Warning, 10, "cache.memory_max"))
+	require.Equal(t, 1, found(problems, Warning, 12, "address_map"))
+	require.Len(t, problems, 4, "defaults, written or not, are no news")
+}
+
+// The names in the lists of unbuilt keys are keys.
+func TestNotBuiltNamesExist(t *testing.T) {
+	keys := newTables(&Config{}, &groupText{}, new(int))
+	names := map[string]bool{addressMap + ".*": true}
+	for section, settings := range keys {
+		names[section+".*"] = true
+		for _, s := range settings {
+			names[full(section, s.key)] = true
+		}
+	}
+	for _, name := range append(append([]string{}, notBuilt...), notBuiltModule...) {
+		require.True(t, names[name], name)
+	}
+}
+
+// sampleSettings reads the sample as if every setting behind a # were set.
+func sampleSettings(t *testing.T, text string) (set, shown map[string]string) {
+	t.Helper()
+	setting := regexp.MustCompile(`^(#?)(\[\w+\]|([\w.]+) = (.*))$`)
+	set, shown = map[string]string{}, map[string]string{}
+	section := ""
+	for _, line := range strings.Split(text, "\n") {
+		m := setting.FindStringSubmatch(line)
+		switch {
+		case m == nil:
+		case m[2][0] == '[':
+			section = strings.Trim(m[2], "[]")
+		case m[1] == "":
+			set[full(section, m[3])] = m[4]
+		default:
+			shown[full(section, m[3])] = m[4]
+		}
+	}
+	return set, shown
+}
+
+// The sample holds every key once, set to its default, or behind a # where the
+// default is empty.
+func TestSampleHoldsEveryKey(t *testing.T) {
+	text, err := os.ReadFile("../../mod_fastdfs.conf")
+	require.NoError(t, err)
+	set, shown := sampleSettings(t, string(text))
+	// What a store cannot do without, and the form of URLs that clients expect.
+	differs := map[string]string{"group_name": "group1", "base_path": "/opt/fastdfs", "url_have_group_name": "true"}
+	keys := newTables(&Config{}, &groupText{}, new(int))
+	keys["group1"] = groupKeys(&groupText{})
+	total := 0
+	for section, settings := range keys {
+		for _, s := range settings {
+			total++
+			name := full(section, s.key)
+			require.NotEmpty(t, s.doc, name)
+			want, own := differs[name]
+			switch {
+			case own:
+				require.Equal(t, want, set[name], name)
+			case s.def == "" || section == "group1":
+				require.NotEmpty(t, shown[name], name)
+				require.NotContains(t, set, name)
+			default:
+				require.Equal(t, s.def, set[name], name)
+			}
+		}
+	}
+	const others = 3 // store_path0, group1.store_path0, one address in address_map
+	require.Equal(t, total+others, len(set)+len(shown), "the sample holds keys that do not exist, or twice")
+	for _, name := range []string{"store_path0", "group1.store_path0", "address_map.10.0.0.1"} {
+		require.Contains(t, shown, name)
+	}
+}
+
+func TestSampleLoads(t *testing.T) {
+	c, problems := Load("../../mod_fastdfs.conf")
+	require.Empty(t, problems)
+	require.Equal(t, []string{"/group1/M00/HH/LL/NAME"}, c.URLForms())
+	for _, p := range c.Check(time.Now()) {
+		require.Contains(t, p.Text, "store path", p)
+	}
+
+	// With every # in front of a setting taken away it is still free of errors.
+	text, err := os.ReadFile("../../mod_fastdfs.conf")
+	require.NoError(t, err)
+	all := regexp.MustCompile(`(?m)^#([\w.]+ = |\[)`).ReplaceAllString(string(text), "$1")
+	all = strings.Replace(all, "group_count = 0", "group_count = 1", 1)
+	c, problems = load(t, all)
+	for _, p := range problems {
+		require.Equal(t, Warning, p.Severity, p)
+	}
+	require.NotNil(t, c)
+}

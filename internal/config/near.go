@@ -1,0 +1,54 @@
+package config
+
+import "strings"
+
+// nearest gives the candidate that name is most likely a misspelling of.
+func nearest(name string, candidates []string) (string, bool) {
+	best, bestDistance := "", 3
+	for _, c := range candidates {
+		if strings.EqualFold(fold(name), fold(c)) {
+			return c, true
+		}
+		limit := 2
+		if len(c) < 6 {
+			limit = 1
+		}
+		if d := distance(name, c); d <= limit && d < bestDistance {
+			best, bestDistance = c, d
+		}
+	}
+	return best, best != ""
+}
+
+// fold makes `-`, `.` and blanks the same as `_`.
+func fold(s string) string {
+	return strings.NewReplacer("-", "_", ".", "_", " ", "_").Replace(s)
+}
+
+// distance counts the insertions, deletions, changes and swaps of neighbours
+// that lead from a to b (optimal string alignment). It gives up, with a large
+// number, where the lengths alone differ by more than two.
+func distance(a, b string) int {
+	if len(a) > len(b)+2 || len(b) > len(a)+2 {
+		return len(a) + len(b)
+	}
+	before, previous, current := make([]int, len(b)+1), make([]int, len(b)+1), make([]int, len(b)+1)
+	for j := range previous {
+		previous[j] = j
+	}
+	for i := 1; i <= len(a); i++ {
+		current[0] = i
+		for j := 1; j <= len(b); j++ {
+			cost := 1
+			if a[i-1] == b[j-1] {
+				cost = 0
+			}
+			current[j] = min(previous[j]+1, current[j-1]+1, previous[j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				current[j] = min(current[j], before[j-2]+1)
+			}
+		}
+		before, previous, current = previous, current, before
+	}
+	return previous[len(b)]
+}

@@ -1,0 +1,104 @@
+package config
+
+import (
+	"fmt"
+	"sort"
+	"strings"
+)
+
+// Severity tells a problem that forbids the use of a configuration from one
+// that does not.
+type Severity int
+
+// The severities.
+const (
+	Warning Severity = iota
+	Error
+)
+
+// String is "warning" or "error".
+func (s Severity) String() string {
+	if s == Error {
+		return "error"
+	}
+	return "warning"
+}
+
+// Problem is one finding of Load or Check.
+type Problem struct {
+	File     string // as given to Load, or as included
+	Line     int    // from 1; 0 = the file as a whole, or a key left at its default
+	Severity Severity
+	Key      string // section.key, or the key alone in the global section; may be empty
+	Text     string // what is wrong
+	Fix      string // what to do
+}
+
+// String is "file:line: severity: text; fix".
+func (p Problem) String() string {
+	var b strings.Builder
+	b.WriteString(p.File)
+	if p.Line > 0 {
+		fmt.Fprintf(&b, ":%d", p.Line)
+	}
+	fmt.Fprintf(&b, ": %s: %s", p.Severity, p.Text)
+	if p.Fix != "" {
+		b.WriteString("; " + p.Fix)
+	}
+	return b.String()
+}
+
+// position is a line of a file.
+type position struct {
+	file string
+	line int // 0 = the file as a whole
+}
+
+// maxProblems bounds the list for a file that is no configuration at all.
+const maxProblems = 200
+
+// report collects problems.
+type report struct {
+	problems []Problem
+	failed   bool // an error was added
+}
+
+func (r *report) add(severity Severity, at position, key, text, fix string) {
+	r.failed = r.failed || severity == Error
+	if len(r.problems) > maxProblems {
+		return
+	}
+	p := Problem{File: at.file, Line: at.line, Severity: severity, Key: key, Text: text, Fix: fix}
+	if len(r.problems) == maxProblems {
+		p = Problem{File: at.file, Severity: severity,
+			Text: fmt.Sprintf("more than %d problems, the rest is left out", maxProblems),
+			Fix:  "make sure that this is the right file, and correct the problems above first"}
+	}
+	r.problems = append(r.problems, p)
+}
+
+func (r *report) errorf(at position, key, fix, format string, args ...any) {
+	r.add(Error, at, key, fmt.Sprintf(format, args...), fix)
+}
+
+func (r *report) warnf(at position, key, fix, format string, args ...any) {
+	r.add(Warning, at, key, fmt.Sprintf(format, args...), fix)
+}
+
+// sorted gives the problems in the order of files and lines.
+func (r *report) sorted(files []string) []Problem {
+	order := make(map[string]int, len(files))
+	for i, f := range files {
+		if _, seen := order[f]; !seen {
+			order[f] = i
+		}
+	}
+	sort.SliceStable(r.problems, func(i, j int) bool {
+		a, b := r.problems[i], r.problems[j]
+		if a.File != b.File {
+			return order[a.File] < order[b.File]
+		}
+		return a.Line < b.Line
+	})
+	return r.problems
+}

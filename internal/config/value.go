@@ -1,0 +1,352 @@
+package config
+
+import (
+	"fmt"
+	"log/slog"
+	"math"
+	"net/netip"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// field is where a setting goes and how its text is read.
+type field struct {
+	ptr    any // points into the Config
+	parse  func(value string, at position) *refusal
+	list   bool // may be repeated, each line adds
+	secret bool // the value is never shown
+}
+
+// refusal says why a value was not taken, or, as a warning, how it was.
+type refusal struct {
+	severity Severity
+	what     string // continues "key = value "
+	fix      string
+}
+
+func bad(fix, what string, args ...any) *refusal {
+	return &refusal{Error, fmt.Sprintf(what, args...), fix}
+}
+
+func odd(fix, what string, args ...any) *refusal {
+	return &refusal{Warning, fmt.Sprintf(what, args...), fix}
+}
+
+// shown is a value fit for a message: quoted, not too long, without the user
+// and password of a URL.
+func shown(value string) string {
+	if i := strings.LastIndexByte(value, '@'); i >= 0 {
+		value = "..." + value[i:]
+	}
+	if len(value) > 80 {
+		value = value[:77] + "..."
+	}
+	return strconv.Quote(value)
+}
+
+func text(p *string) field {
+	return field{ptr: p, parse: func(v string, _ position) *refusal {
+		*p = v
+		return nil
+	}}
+}
+
+// hidden is a text whose value is never shown.
+func hidden(p *string) field {
+	f := text(p)
+	f.secret = true
+	return f
+}
+
+// header is a text that may stand in an HTTP header field.
+func header(p *string) field {
+	return field{ptr: p, parse: func(v string, _ position) *refusal {
+		if hasControl(v) {
+			return bad("remove them", "holds control characters and cannot be sent as a header")
+		}
+		*p = v
+		return nil
+	}}
+}
+
+// headerName is the name of an HTTP header field (RFC 9110 section 5.6.2).
+func headerName(p *string) field {
+	return field{ptr: p, parse: func(v string, _ position) *refusal {
+		for _, c := range []byte(v) {
+			if !isAlnum(c) && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
+				return bad("write a name such as X-Gate-Pass", "is not the name of a header")
+			}
+		}
+		*p = v
+		return nil
+	}}
+}
+
+// hiddenList is a comma list of values that are never shown.
+func hiddenList(p *[]string) field {
+	return field{ptr: p, secret: true, parse: func(v string, _ position) *refusal {
+		*p = nil
+		for _, part := range splitList(v) {
+			if part == "" {
+				return bad("remove the comma too many", "has an empty member")
+			}
+			*p = append(*p, part)
+		}
+		return nil
+	}}
+}
+
+// path is a file name, relative to the folder of the file it is written in.
+func path(p *string) field {
+	return field{ptr: p, parse: func(v string, at position) *refusal {
+		*p = resolve(v, at)
+		return nil
+	}}
+}
+
+// pathOrDash is a path, or "-".
+func pathOrDash(p *string) field {
+	return field{ptr: p, parse: func(v string, at position) *refusal {
+		if *p = v; v != "-" {
+			*p = resolve(v, at)
+		}
+		return nil
+	}}
+}
+
+func resolve(name string, at position) string {
+	if name == "" || filepath.IsAbs(name) {
+		return name
+	}
+	return filepath.Join(filepath.Dir(at.file), name)
+}
+
+// flag is a boolean: true, yes, on and 1 in any case, all else is false.
+func flag(p *bool) field {
+	return field{ptr: p, parse: func(v string, _ position) *refusal {
+		switch strings.ToLower(v) {
+		case "true", "yes", "on", "1":
+			*p = true
+			return nil
+		case "", "false", "no", "off", "0":
+			*p = false
+			return nil
+		}
+		*p = false
+		return odd("write true or false", "is neither true nor false and counts as false")
+	}}
+}
+
+// number is a decimal number from low to high.
+func number(p *int, low, high int) field {
+	return field{ptr: p, parse: func(v string, _ position) *refusal {
+		if v == "" {
+			return nil
+		}
+		n, err := strconv.Atoi(v)
+		if err != nil || n < low || n > high {
+			return bad(fmt.Sprintf("write a number from %d to %d", low, high), "is not a number in range")
+		}
+		*p = n
+		return nil
+	}}
+}
+
+// moduleNumber is a number as the module reads it: text behind the digits is
+// left out. A number out of range is an error, or, if outside is Warning,
+// leaves the default.
+func moduleNumber(p *int, low, high int, outside Severity) field {
+	return field{ptr: p, parse: func(v string, _ position) *refusal {
+		if v == "" {
+			return nil
+		}
+		digits := v[:len(v)-len(strings.TrimLeft(v, "0123456789"))]
+		fix := fmt.Sprintf("write a plain number from %d to %d", low, high)
+		n, err := strconv.Atoi(digits)
+		switch {
+		case digits == "":
+			return bad(fix, "is not a number")
+		case err == nil && low <= n && n <= high:
+			*p = n
+		case outside == Error:
+			return bad(fix, "is out of range")
+		default:
+			return odd(fix, "is out of range, %d is used", *p)
+		}
+		if digits != v {
+			return odd(fix, "is read as %d, the text behind it is left out", n)
+		}
+		return nil
+	}}
+}
+
+// moduleSeconds is a moduleNumber of seconds.
+func moduleSeconds(p *time.Duration, low, high int, outside Severity) field {
+	return field{ptr: p, parse: func(v string, at position) *refusal {
+		n := int(*p / time.Second)
+		r := moduleNumber(&n, low, high, outside).parse(v, at)
+		*p = time.Duration(n) * time.Second
+		return r
+	}}
+}
+
+// duration is 500ms, 10s, 1h30m, or plain seconds.
+func duration(p *time.Duration, low, high time.Duration) field {
+	return field{ptr: p, parse: func(v string, _ position) *refusal {
+		if v == "" {
+			return nil
+		}
+		d, ok := parseDuration(v)
+		if !ok || d < low || d > high {
+			return bad(fmt.Sprintf("write a duration from %v to %v, such as 500ms, 10s, 1h or plain seconds", low, high), "is not a duration in range")
+		}
+		*p = d
+		return nil
+	}}
+}
+
+func parseDuration(v string) (time.Duration, bool) {
+	if n, err := strconv.ParseInt(v, 10, 64); err == nil {
+		return time.Duration(n) * time.Second, n >= 0 && n <= math.MaxInt64/int64(time.Second)
+	}
+	d, err := time.ParseDuration(v)
+	return d, err == nil
+}
+
+// size is 256KB, 64MB, 10GB (powers of 1024), or plain bytes.
+func size(p *int64) field {
+	return field{ptr: p, parse: func(v string, _ position) *refusal {
+		if v == "" {
+			return nil
+		}
+		n, ok := parseSize(v)
+		if !ok {
+			return bad("write a size such as 256KB, 64MB, 10GB or plain bytes", "is not a size")
+		}
+		*p = n
+		return nil
+	}}
+}
+
+func parseSize(v string) (int64, bool) {
+	unit := strings.ToUpper(strings.TrimLeft(v, "0123456789"))
+	digits := v[:len(v)-len(unit)]
+	shift, known := map[string]uint{
+		"": 0, "B": 0, "K": 10, "KB": 10, "M": 20, "MB": 20, "G": 30, "GB": 30, "T": 40, "TB": 40,
+	}[strings.TrimLeft(unit, blanks)]
+	n, err := strconv.ParseInt(digits, 10, 64)
+	if err != nil || !known || n > math.MaxInt64>>shift {
+		return 0, false
+	}
+	return n << shift, true
+}
+
+// choice is one of a few words, in any case.
+func choice(p *string, words ...string) field {
+	return field{ptr: p, parse: func(v string, _ position) *refusal {
+		if v == "" {
+			return nil
+		}
+		for _, w := range words {
+			if strings.EqualFold(v, w) {
+				*p = w
+				return nil
+			}
+		}
+		return bad("write "+orList(words), "is not known")
+	}}
+}
+
+// moduleChoice is a choice where an unknown word leaves the default.
+func moduleChoice(p *string, words ...string) field {
+	return field{ptr: p, parse: func(v string, at position) *refusal {
+		r := choice(p, words...).parse(v, at)
+		if r == nil {
+			return nil
+		}
+		return odd(r.fix, "is not known, %q is used", *p)
+	}}
+}
+
+// logLevel is a level of syslog, in any case. An unknown one leaves the default.
+func logLevel(p *slog.Level) field {
+	levels := map[string]slog.Level{
+		"emerg": slog.LevelError + 12, "alert": slog.LevelError + 8, "crit": slog.LevelError + 4,
+		"error": slog.LevelError, "err": slog.LevelError,
+		"warn": slog.LevelWarn, "warning": slog.LevelWarn,
+		"notice": slog.LevelInfo + 2, "info": slog.LevelInfo, "debug": slog.LevelDebug,
+	}
+	return field{ptr: p, parse: func(v string, _ position) *refusal {
+		level, known := levels[strings.ToLower(v)]
+		if known {
+			*p = level
+		} else if v != "" {
+			return odd("write emerg, alert, crit, error, warn, notice, info or debug", "is not a log level, %v is used", *p)
+		}
+		return nil
+	}}
+}
+
+// prefixes is a comma list of networks; an address alone is a network of one.
+func prefixes(p *[]netip.Prefix) field {
+	return field{ptr: p, parse: func(v string, _ position) *refusal {
+		*p = nil
+		for _, part := range splitList(v) {
+			network, err := netip.ParsePrefix(part)
+			if ip, ipErr := netip.ParseAddr(part); ipErr == nil && ip.Zone() == "" {
+				network, err = ip.Prefix(ip.BitLen())
+			}
+			if err != nil {
+				return bad("write networks such as 10.0.0.0/8 with commas between them", "holds %s, which is no network", shown(part))
+			}
+			*p = append(*p, network.Masked())
+		}
+		return nil
+	}}
+}
+
+// addresses is a comma list of IP addresses.
+func addresses(p *[]netip.Addr) field {
+	return field{ptr: p, parse: func(v string, _ position) *refusal {
+		*p = nil
+		for _, part := range splitList(v) {
+			ip, err := netip.ParseAddr(part)
+			if err != nil {
+				return bad("write addresses such as 10.0.0.1 with commas between them", "holds %s, which is no IP address", shown(part))
+			}
+			*p = append(*p, ip.Unmap())
+		}
+		return nil
+	}}
+}
+
+// splitList splits at commas and trims; an empty value has no members.
+func splitList(v string) []string {
+	if v == "" {
+		return nil
+	}
+	parts := strings.Split(v, ",")
+	for i := range parts {
+		parts[i] = strings.Trim(parts[i], blanks)
+	}
+	return parts
+}
+
+// orList joins words as `a, b or c`.
+func orList(words []string) string {
+	if len(words) < 2 {
+		return strings.Join(words, "")
+	}
+	last := len(words) - 1
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+func hasControl(s string) bool {
+	return strings.ContainsFunc(s, func(c rune) bool { return c < ' ' && c != '\t' || c == 0x7f })
+}
+
+func isAlnum(c byte) bool {
+	return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'z'
+}

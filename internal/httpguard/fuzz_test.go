@@ -1,0 +1,120 @@
+package httpguard
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httputil"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+)
+
+// Whatever comes in, what is handed on is one request without a body that
+// net/http and fasthttp read alike, and at most one refusal is written, as the
+// last thing.
+func FuzzHead(f *testing.F) {
+	for _, tc := range allCases() {
+		if len(tc.in) < 3000 {
+			f.Add([]byte(tc.in), uint16(len(tc.in)))
+		}
+	}
+	g := New(Options{})
+	f.Fuzz(func(t *testing.T, in []byte, piece uint16) {
+		heads, written := readAll(t, g, string(in), int(piece)+1)
+		for _, h := range heads {
+			checkHead(t, h)
+		}
+		if written != "" {
+			resp, err := http.ReadResponse(bufio.NewReader(strings.NewReader(written)), nil)
+			require.NoError(t, err)
+			require.NotEmpty(t, statusText[resp.StatusCode])
+			require.True(t, resp.Close)
+		}
+		again, writtenAgain := readAll(t, g, string(in), len(in)+1)
+		require.Equal(t, heads, again)
+		require.Equal(t, written, writtenAgain)
+	})
+}
+
+// checkHead compares how net/http and fasthttp read a head that was handed on,
+// with its own bytes.
+func checkHead(t *testing.T, h string) {
+	t.Helper()
+	require.Equal(t, 1, strings.Count(h, "\r\n\r\n"))
+	require.True(t, strings.HasSuffix(h, "\r\n\r\n"))
+	require.Equal(t, strings.Count(h, "\n"), strings.Count(h, "\r\n"))
+	lines := strings.Split(strings.TrimSuffix(h, "\r\n\r\n"), "\r\n")
+	words := strings.Split(lines[0], " ")
+	require.Len(t, words, 3)
+
+	var fast fasthttp.Request
+	br := bufio.NewReaderSize(strings.NewReader(h), g64k)
+	require.NoError(t, fast.Header.Read(br), "%q", h)
+	_, err := br.ReadByte()
+	require.Equal(t, io.EOF, err)
+	require.Equal(t, words[0], string(fast.Header.Method()))
+	require.Equal(t, words[1], string(fast.Header.RequestURI()))
+
+	var uri fasthttp.URI
+	require.NoError(t, uri.Parse(fast.Header.Host(), fast.Header.RequestURI()), "%q", h)
+
+	// net/http wants targets to be URIs in every respect; the rest of the head
+	// does not depend on that.
+	std := strings.Replace(h, " "+words[1]+" ", " / ", 1)
+	req, err := http.ReadRequest(bufio.NewReader(strings.NewReader(std)))
+	require.NoError(t, err, "%q", h)
+	require.Equal(t, words[0], req.Method)
+	require.Equal(t, words[2], req.Proto)
+	require.Equal(t, req.Host, string(fast.Header.Host()))
+	require.Zero(t, req.ContentLength)
+	require.Empty(t, req.TransferEncoding)
+	require.Equal(t, req.Close, fast.Header.ConnectionClose())
+	fields := 0
+	for _, values := range req.Header {
+		fields += len(values)
+	}
+	if req.Host != "" {
+		fields++
+	}
+	require.Equal(t, len(lines)-1, fields, "%q", h)
+}
+
+const g64k = 64 << 10
+
+// The decoder agrees with the one of net/http on all that it accepts, takes
+// the same bytes whatever the pieces, and never takes more than the bound.
+func FuzzChunked(f *testing.F) {
+	for _, tc := range chunkCases() {
+		if _, body, ok := strings.Cut(tc.in, "\r\n\r\n"); ok && len(body) < 3000 {
+			f.Add([]byte(body), uint8(3))
+		}
+	}
+	f.Fuzz(func(t *testing.T, in []byte, piece uint8) {
+		decode := func(step int) (n int, done bool, err error) {
+			d := chunkDecoder{maxBody: 1000, maxFields: 10}
+			for n < len(in) && !done && err == nil {
+				var m int
+				m, done, err = d.feed(in[n:min(n+step, len(in))])
+				n += m
+			}
+			require.LessOrEqual(t, d.total, d.maxBody)
+			return n, done, err
+		}
+		n, done, err := decode(len(in) + 1)
+		m, doneToo, errToo := decode(int(piece) + 1)
+		require.Equal(t, n, m)
+		require.Equal(t, done, doneToo)
+		require.Equal(t, err, errToo)
+		if !done || bytes.Contains(in, []byte(" ;")) || bytes.Contains(in, []byte("\t;")) {
+			return // net/http does not know the blank that RFC 9112 allows there
+		}
+		require.True(t, bytes.HasSuffix(in[:n], []byte("\r\n")))
+		rest := bufio.NewReader(bytes.NewReader(in[:n]))
+		_, err = io.Copy(io.Discard, httputil.NewChunkedReader(rest))
+		require.NoError(t, err, "%q", in[:n])
+	})
+}

@@ -1,0 +1,245 @@
+// Package storetest makes small FastDFS stores for tests: files of every kind, trunk files with their slots, links.
+//
+//	s := storetest.New(t)
+//	picture := s.Normal("jpg", content)
+//	thumb := s.Slave(picture, "_150x150", "jpg", small)
+//	packed := s.Trunk("txt", []byte("hello"))
+//	s.Free(packed) // what a delete leaves behind
+//	os.WriteFile(conf, []byte(s.Config()), 0o600)
+package storetest
+
+import (
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Created is the creation time of all files: long enough ago that no file is still being replicated.
+var Created = time.Date(2024, 2, 29, 12, 30, 45, 0, time.UTC)
+
+// Changed is the modification time on disk of all files.
+var Changed = time.Date(2024, 3, 1, 7, 8, 9, 123456789, time.UTC)
+
+// Group is the group of the store; Other is a second one on the same host.
+const (
+	Group = "group1"
+	Other = "group2"
+)
+
+// Store is a store below a temporary folder: Group with two store paths, Other with one.
+type Store struct {
+	Dir string // the canary, a file that must never be served, lies in it beside the store paths
+
+	t     testing.TB
+	count uint32
+	slots map[string]uint32 // end of the last slot of a trunk file
+}
+
+// Object is a file in the store.
+type Object struct {
+	ID      fdfs.FileID
+	Content []byte
+	Path    string // of the file on disk, or of the trunk file around it
+}
+
+// URL is the path under which the file is served with the group's name.
+func (o Object) URL() string { return "/" + o.ID.String() }
+
+// Canary is what the file beside the store holds.
+const Canary = "canary: this lies outside the store\n"
+
+// New makes an empty store.
+func New(t testing.TB) *Store {
+	t.Helper()
+	s := &Store{Dir: t.TempDir(), t: t, slots: map[string]uint32{}}
+	for _, root := range []string{s.Root(Group, 0), s.Root(Group, 1), s.Root(Other, 0)} {
+		require.NoError(t, os.MkdirAll(filepath.Join(root, "data", "00", "0A"), 0o755))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(s.Dir, "canary"), []byte(Canary), 0o600))
+	return s
+}
+
+// Root is the folder of a store path.
+func (s *Store) Root(group string, index int) string {
+	return filepath.Join(s.Dir, group, fmt.Sprintf("path%d", index))
+}
+
+// Bytes makes n bytes that are the same in every run and differ from file to file.
+func (s *Store) Bytes(n int) []byte {
+	s.count++
+	b := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{byte(s.count), byte(s.count >> 8), 1}).Read(b) // never fails
+	return b
+}
+
+// fields are those of a new file of Group.
+func (s *Store) fields(kind fdfs.Kind, ext string, content []byte) fdfs.Fields {
+	s.count++
+	source, err := fdfs.AddrSource(netip.MustParseAddr("127.0.0.1"))
+	require.NoError(s.t, err)
+	return fdfs.Fields{Group: Group, High: 0, Low: 10, Kind: kind, Source: source, Created: Created.Unix(), Size: int64(len(content)),
+		CRC32: crc32.ChecksumIEEE(content), Random: s.count, Ext: ext, Pad: s.count}
+}
+
+// Normal stores a file of its own.
+func (s *Store) Normal(ext string, content []byte) Object {
+	return s.Put(s.fields(fdfs.KindNormal, ext, content), content)
+}
+
+// Appender stores a file that may grow.
+func (s *Store) Appender(ext string, content []byte) Object {
+	f := s.fields(fdfs.KindAppender, ext, content)
+	f.Size, f.CRC32 = 0, 0
+	return s.Put(f, content)
+}
+
+// In stores a file of its own in another store path or group.
+func (s *Store) In(group string, index int, ext string, content []byte) Object {
+	f := s.fields(fdfs.KindNormal, ext, content)
+	f.Group, f.PathIndex = group, index
+	return s.Put(f, content)
+}
+
+// Put stores a plain file under the id that the fields make.
+func (s *Store) Put(f fdfs.Fields, content []byte) Object {
+	s.t.Helper()
+	id, err := fdfs.Encode(f)
+	require.NoError(s.t, err)
+	return s.write(id, content)
+}
+
+// Slave stores a file that belongs to a master.
+func (s *Store) Slave(master Object, prefix, ext string, content []byte) Object {
+	s.t.Helper()
+	id, err := fdfs.EncodeSlave(master.ID, prefix, ext)
+	require.NoError(s.t, err)
+	return s.write(id, content)
+}
+
+// Missing is an id that no file has.
+func (s *Store) Missing(ext string, created time.Time) Object {
+	s.t.Helper()
+	f := s.fields(fdfs.KindNormal, ext, []byte("missing"))
+	f.Created = created.Unix()
+	id, err := fdfs.Encode(f)
+	require.NoError(s.t, err)
+	return Object{ID: id, Path: s.path(id)}
+}
+
+func (s *Store) path(id fdfs.FileID) string {
+	return filepath.Join(s.Root(id.Group, id.PathIndex), "data", id.DiskName())
+}
+
+func (s *Store) write(id fdfs.FileID, content []byte) Object {
+	s.t.Helper()
+	o := Object{ID: id, Content: content, Path: s.path(id)}
+	require.NoError(s.t, os.MkdirAll(filepath.Dir(o.Path), 0o755))
+	require.NoError(s.t, os.WriteFile(o.Path, content, 0o644))
+	require.NoError(s.t, os.Chtimes(o.Path, Changed, Changed))
+	return o
+}
+
+// Trunk packs a file into the next slot of trunk file 1.
+func (s *Store) Trunk(ext string, content []byte) Object {
+	s.t.Helper()
+	return s.slot(fdfs.SlotFile, ext, content)
+}
+
+// TrunkLink packs a link to another file of the group.
+func (s *Store) TrunkLink(target Object) Object {
+	s.t.Helper()
+	o := s.slot(fdfs.SlotLink, strings.TrimPrefix(filepath.Ext(target.ID.Name), "."), []byte(target.ID.Logic))
+	o.Content = target.Content
+	return o
+}
+
+func (s *Store) slot(typ byte, ext string, content []byte) Object {
+	s.t.Helper()
+	f := s.fields(fdfs.KindTrunk, ext, content)
+	f.Trunk = fdfs.Trunk{ID: 1, Alloc: uint32(fdfs.SlotHeaderSize+len(content)+255) &^ 255}
+	path := filepath.Join(s.Root(Group, 0), "data", "00", "0A", "000001")
+	f.Trunk.Offset = s.slots[path]
+	s.slots[path] += f.Trunk.Alloc
+	id, err := fdfs.Encode(f)
+	require.NoError(s.t, err)
+	header := id.SlotHeader()
+	header.Type = typ
+	slot := append(header.AppendTo(nil), content...)
+	slot = append(slot, make([]byte, int(f.Trunk.Alloc)-len(slot))...)
+	s.writeAt(path, slot, int64(f.Trunk.Offset))
+	return Object{ID: id, Content: content, Path: path}
+}
+
+// Free marks the slot of a packed file as FastDFS does when the file is deleted: its bytes stay.
+func (s *Store) Free(packed Object) {
+	s.t.Helper()
+	s.writeAt(packed.Path, []byte{fdfs.SlotFree}, int64(packed.ID.Trunk.Offset))
+}
+
+// Reuse gives the slot of a packed file to another one.
+func (s *Store) Reuse(packed Object, ext string, content []byte) Object {
+	s.t.Helper()
+	f := s.fields(fdfs.KindTrunk, ext, content)
+	f.Trunk = packed.ID.Trunk
+	id, err := fdfs.Encode(f)
+	require.NoError(s.t, err)
+	header := id.SlotHeader()
+	header.Type = fdfs.SlotFile
+	s.writeAt(packed.Path, append(header.AppendTo(nil), content...), int64(f.Trunk.Offset))
+	return Object{ID: id, Content: content, Path: packed.Path}
+}
+
+func (s *Store) writeAt(path string, b []byte, offset int64) {
+	s.t.Helper()
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644)
+	require.NoError(s.t, err)
+	_, err = f.WriteAt(b, offset)
+	require.NoError(s.t, err)
+	require.NoError(s.t, f.Close())
+}
+
+// Link makes a file that is a symbolic link to target, a path.
+func (s *Store) Link(ext, target string) Object {
+	s.t.Helper()
+	id, err := fdfs.Encode(s.fields(fdfs.KindNormal, ext, []byte(target)))
+	require.NoError(s.t, err)
+	o := Object{ID: id, Path: s.path(id)}
+	require.NoError(s.t, os.Symlink(target, o.Path))
+	return o
+}
+
+// Config is a mod_fastdfs.conf for the store with both groups and the group's name in URLs. Lines are put behind its own keys:
+// further keys of the module, then sections.
+func (s *Store) Config(lines ...string) string {
+	return fmt.Sprintf("base_path = %s\ngroup_name = %s\nurl_have_group_name = true\ngroup_count = 2\nload_fdfs_parameters_from_tracker = false\n"+
+		"flv_support = true\nflv_extension = flv\nhttp.default_content_type = application/octet-stream\nhttp.mime_types_filename = mime.types\n%s\n"+
+		"[group1]\ngroup_name = %s\nstore_path_count = 2\nstore_path0 = %s\nstore_path1 = %s\n[group2]\ngroup_name = %s\nstore_path_count = 1\nstore_path0 = %s\n%s",
+		s.Dir, Group, strings.Join(keys(lines), "\n"), Group, s.Root(Group, 0), s.Root(Group, 1), Other, s.Root(Other, 0), strings.Join(sections(lines), "\n"))
+}
+
+// Types is a mime.types for the extensions that tests use.
+const Types = "image/jpeg jpg jpeg\ntext/plain txt log\ntext/html html\nvideo/x-flv flv\nvideo/mp4 mp4\n"
+
+// keys are the lines before the first section, sections the rest.
+func keys(lines []string) []string { return lines[:firstSection(lines)] }
+
+func sections(lines []string) []string { return lines[firstSection(lines):] }
+
+func firstSection(lines []string) int {
+	for i, line := range lines {
+		if strings.HasPrefix(line, "[") {
+			return i
+		}
+	}
+	return len(lines)
+}
