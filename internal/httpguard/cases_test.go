@@ -157,6 +157,12 @@ func targetCases() []requestCase {
 		refused("9112-3.2.3 CONNECT IPv6 without port", line("CONNECT [::1] HTTP/1.1"), 400),
 		refused("9112-3.2.3 CONNECT bare IPv6", line("CONNECT ::1 HTTP/1.1"), 400),
 	}
+	return append(cases, otherFormCases()...)
+}
+
+// otherFormCases are targets of methods that the server does not offer.
+func otherFormCases() []requestCase {
+	var cases []requestCase
 	for method, target := range map[string]string{
 		"OPTIONS *": "*", "OPTIONS http://x": "*", "OPTIONS http://x/": "/", "OPTIONS /a": "/a",
 		"OPTIONS http://x?a": "/?a", "CONNECT x:443": "x:443", "CONNECT [::1]:443": "[::1]:443", "CONNECT /a": "/a",

@@ -228,7 +228,9 @@ func (c *Conn) setDeadline() error {
 	if c.r < c.w || c.head.end > 0 {
 		c.timing = true
 		d = c.g.opts.ReadTimeout
-		} else if !c.used {
+	} else if c.idling {
+		return nil // empty lines do not renew the idle time
+	} else if !c.used {
 		d = c.g.opts.ReadTimeout
 	}
 	c.idling = true

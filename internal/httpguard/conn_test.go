@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -18,7 +19,7 @@ import (
 
 const short = 150 * time.Millisecond
 
-func TestTimeouts(t *testing.T) {
+func TestReadTimeout(t *testing.T) {
 	t.Run("slow head is not helped by further bytes (408)", func(t *testing.T) {
 		s := startServer(t, Options{ReadTimeout: short})
 		c := s.dialFor(t)
@@ -66,6 +67,9 @@ func TestTimeouts(t *testing.T) {
 			c.requireEOF()
 		})
 	}
+}
+
+func TestIdleTimeout(t *testing.T) {
 	t.Run("idle connections are closed in silence", func(t *testing.T) {
 		s := startServer(t, Options{ReadTimeout: short, IdleTimeout: 4 * short})
 		fresh, used, blank := s.dialFor(t), s.dialFor(t), s.dialFor(t)
@@ -230,8 +234,7 @@ func TestAnswerSurvivesUnreadBytes(t *testing.T) {
 				if name[0] == 'c' {
 					require.Equal(t, 200, resp.StatusCode)
 				} else {
-					require.Equal(t, name, resp.Header.Get("X-Nothing")+name)
-					require.GreaterOrEqual(t, resp.StatusCode, 400)
+					require.Equal(t, name, strconv.Itoa(resp.StatusCode))
 				}
 				c.requireEOF()
 				require.NoError(t, c.Close())

@@ -3,13 +3,15 @@ package sendfile
 import (
 	"errors"
 	"io"
+	"os"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // Source is an open file. Any number of bodies may send from one descriptor at the same time.
 type Source interface {
-	io.ReaderAt
 	// Fd returns the file descriptor, which stays open until Close and is used with explicit offsets only.
 	Fd() int
 	// Close is called once, when the body is done with it.
@@ -125,15 +127,9 @@ func (b *Body) Read(p []byte) (int, error) {
 			return n, nil
 		case b.pos < head+piece.Length:
 			left := head + piece.Length - b.pos
-			n, err := b.Source.ReadAt(p[:min(int64(len(p)), left)], piece.Offset+b.pos-head)
+			n, err := pread(b.Source.Fd(), p[:min(int64(len(p)), left)], piece.Offset+b.pos-head)
 			b.pos += int64(n)
-			if n > 0 {
-				return n, nil
-			}
-			if err == nil || err == io.EOF {
-				err = io.ErrUnexpectedEOF
-			}
-			return 0, err
+			return n, err
 		}
 		b.piece, b.pos = b.piece+1, 0
 	}
@@ -143,6 +139,22 @@ func (b *Body) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	return n, nil
+}
+
+// pread reads at least one byte at an offset of the descriptor; at the file's end that is io.ErrUnexpectedEOF.
+func pread(fd int, p []byte, offset int64) (int, error) {
+	for {
+		n, err := unix.Pread(fd, p, offset)
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return 0, os.NewSyscallError("pread", err)
+		case n == 0 && len(p) > 0:
+			return 0, io.ErrUnexpectedEOF
+		default:
+			return n, nil
+		}
+	}
 }
 
 // Close releases the source and reports to Done.

@@ -1,0 +1,305 @@
+package tests
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestStopLetsAnswersEnd: SIGTERM in the middle of a download; it goes on to its last byte, nothing new is accepted, /readyz
+// turns 503, and the exit code is 0.
+func TestStopLetsAnswersEnd(t *testing.T) {
+	s := storetest.New(t)
+	f := s.Normal("mp4", s.Bytes(32<<20))
+	p := serve(t, s)
+	idle := p.dial()
+	c := p.dial()
+	_, err := io.WriteString(c, "GET "+f.URL()+" HTTP/1.1\r\nHost: gw.test\r\n\r\n")
+	require.NoError(t, err)
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	require.NoError(t, err)
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	require.Eventually(t, func() bool {
+		probe, err := net.Dial("tcp", p.addrs[0])
+		if err == nil {
+			_ = probe.Close()
+		}
+		return err != nil
+	}, 5*time.Second, 10*time.Millisecond, "still accepting")
+	status, text := p.adminGet("/readyz")
+	require.Equal(t, 503, status)
+	require.Contains(t, text, "stopping")
+	got, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(f.Content, got))
+	_, err = idle.Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF, "idle connections are closed")
+	p.awaitEnd()
+	require.Equal(t, 0, p.cmd.ProcessState.ExitCode())
+}
+
+// TestStopDoesNotWaitForEver: a client that never reads is left behind after shutdown_timeout.
+func TestStopDoesNotWaitForEver(t *testing.T) {
+	s := storetest.New(t)
+	f := s.Normal("mp4", s.Bytes(32<<20))
+	p := serve(t, s, "[gateway]", "shutdown_timeout = 1s")
+	_, err := io.WriteString(p.dial(), "GET "+f.URL()+" HTTP/1.1\r\nHost: gw.test\r\n\r\n")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return p.metric("fdfs_gateway_open_files") == 1 }, 5*time.Second, 10*time.Millisecond)
+	began := time.Now()
+	p.stop()
+	require.Less(t, time.Since(began), 10*time.Second)
+}
+
+// TestReload: SIGHUP and POST /reload exchange the configuration; a bad one is refused with its reasons and the old one stays.
+func TestReload(t *testing.T) {
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(100))
+	lines := func(cacheControl string) string {
+		return s.Config(withListen([]string{"[gateway]", "cache_control = " + cacheControl})...)
+	}
+	p := serveConfig(t, writeConfig(t, lines("max-age=1")))
+	reload := func() (int, string) {
+		resp, err := http.Post("http://"+p.admin+"/reload", "", nil)
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		return resp.StatusCode, string(body)
+	}
+	require.Equal(t, "max-age=1", p.get(f.URL()).Header.Get("Cache-Control"))
+
+	require.NoError(t, os.WriteFile(p.conf, []byte(lines("max-age=2")), 0o600))
+	status, text := reload()
+	require.Equal(t, 200, status, text)
+	require.Equal(t, "max-age=2", p.get(f.URL()).Header.Get("Cache-Control"))
+
+	require.NoError(t, os.WriteFile(p.conf, []byte(lines("max-age=3")+"\nmax_ranges = many\n"), 0o600))
+	status, text = reload()
+	require.Equal(t, 422, status)
+	require.Contains(t, text, "max_ranges")
+	require.Equal(t, "max-age=2", p.get(f.URL()).Header.Get("Cache-Control"), "the old one stays")
+
+	require.NoError(t, os.WriteFile(p.conf, []byte(lines("max-age=4")), 0o600))
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGHUP))
+	require.Eventually(t, func() bool { return p.get(f.URL()).Header.Get("Cache-Control") == "max-age=4" }, 5*time.Second, 10*time.Millisecond)
+	for range 5 { // stores that were exchanged do not pile up
+		status, text = reload()
+		require.Equal(t, 200, status, text)
+	}
+	require.Equal(t, 200, p.get(f.URL()).StatusCode)
+}
+
+// TestReadyFollowsTheStore: a store path that goes away and comes back.
+func TestReadyFollowsTheStore(t *testing.T) {
+	s := storetest.New(t)
+	f := s.In(storetest.Group, 1, "jpg", s.Bytes(100))
+	p := serve(t, s)
+	status, _ := p.adminGet("/readyz")
+	require.Equal(t, 200, status)
+	root := s.Root(storetest.Group, 1)
+	require.NoError(t, os.Rename(root, root+"-away"))
+	status, text := p.adminGet("/readyz")
+	require.Equal(t, 503, status)
+	require.Contains(t, text, "store path 1 of group group1")
+	a := p.get(f.URL())
+	require.Equal(t, 503, a.StatusCode)
+	require.NotEmpty(t, a.Header.Get("Retry-After"))
+	status, _ = p.adminGet("/healthz")
+	require.Equal(t, 200, status)
+	require.NoError(t, os.Rename(root+"-away", root))
+	status, _ = p.adminGet("/readyz")
+	require.Equal(t, 200, status)
+	require.Equal(t, 200, p.get(f.URL()).StatusCode)
+}
+
+// certificate writes a self-signed one for 127.0.0.1 and returns its pool.
+func certificate(t *testing.T, dir string) *x509.CertPool {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "gateway test"}, NotBefore: time.Now().Add(-time.Hour),
+		NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(t, err)
+	keyDER, err := x509.MarshalECPrivateKey(key)
+	require.NoError(t, err)
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "cert.pem"), certPEM, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "key.pem"), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}), 0o600))
+	pool := x509.NewCertPool()
+	require.True(t, pool.AppendCertsFromPEM(certPEM))
+	return pool
+}
+
+// TestTLSAndUnixSocket: files of every kind where sendfile cannot be used.
+func TestTLSAndUnixSocket(t *testing.T) {
+	s := storetest.New(t)
+	files := []storetest.Object{s.Normal("mp4", s.Bytes(3<<20)), s.Trunk("txt", s.Bytes(5000)), s.Normal("txt", nil)}
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "socket")
+	pool := certificate(t, dir)
+	secure := serve(t, s, "[gateway]", "tls_cert = "+dir+"/cert.pem", "tls_key = "+dir+"/key.pem")
+	local := serveConfig(t, writeConfig(t, s.Config("[gateway]", "listen = unix:"+socket, "admin_listen = 127.0.0.1:0")))
+	for name, tt := range map[string]struct {
+		p         *process
+		base      string
+		transport *http.Transport
+	}{
+		"TLS": {secure, "https://" + secure.addrs[0], &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}},
+		"unix": {local, "http://gateway", &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer tt.transport.CloseIdleConnections()
+			client := http.Client{Transport: tt.transport, Timeout: 20 * time.Second}
+			for _, f := range files {
+				for range 3 {
+					resp, err := client.Get(tt.base + f.URL())
+					require.NoError(t, err)
+					body, err := io.ReadAll(resp.Body)
+					require.NoError(t, err)
+					require.NoError(t, resp.Body.Close())
+					require.Equal(t, 200, resp.StatusCode)
+					require.True(t, bytes.Equal(f.Content, body))
+				}
+			}
+			require.Zero(t, tt.p.metric("fdfs_gateway_sendfile_bytes_total"))
+		})
+	}
+	_, err := os.Stat(socket)
+	require.NoError(t, err)
+}
+
+// TestStaleSocketIsReplaced: a gateway that was killed leaves its socket behind.
+func TestStaleSocketIsReplaced(t *testing.T) {
+	s := storetest.New(t)
+	socket := filepath.Join(t.TempDir(), "socket")
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	require.NoError(t, err)
+	ln.SetUnlinkOnClose(false)
+	conf := writeConfig(t, s.Config("[gateway]", "listen = unix:"+socket, "admin_listen ="))
+	out, err := exec.Command(binary, "-c", conf).CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "another process does")
+	require.NoError(t, ln.Close())
+	serveConfig(t, conf)
+	require.NoError(t, os.WriteFile(socket+"x", []byte("a file"), 0o600))
+	conf = writeConfig(t, s.Config("[gateway]", "listen = unix:"+socket+"x", "admin_listen ="))
+	out, err = exec.Command(binary, "-c", conf).CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "there is a file of that name")
+}
+
+// TestConnectionLimits: what is too much is told so, and room comes back.
+func TestConnectionLimits(t *testing.T) {
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(100))
+	for name, tt := range map[string]struct{ key, status, reason string }{
+		"all":         {"max_connections = 2", "HTTP/1.1 503 ", "overload"},
+		"per address": {"max_connections_per_ip = 2", "HTTP/1.1 429 ", "per_ip"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := serve(t, s, "[gateway]", tt.key)
+			first, second := p.dial(), p.dial()
+			require.Eventually(t, func() bool { return p.metric("fdfs_gateway_connections") == 2 }, 5*time.Second, 10*time.Millisecond)
+			refused := p.raw("GET " + f.URL() + " HTTP/1.1\r\nHost: gw.test\r\n\r\n")
+			require.True(t, strings.HasPrefix(refused, tt.status), refused)
+			require.Contains(t, refused, "\r\nRetry-After: ")
+			require.Equal(t, 1.0, p.metric(`fdfs_gateway_connections_refused_total{reason="`+tt.reason+`"}`))
+			require.NoError(t, first.Close())
+			require.Eventually(t, func() bool { return p.metric("fdfs_gateway_connections") == 1 }, 5*time.Second, 10*time.Millisecond)
+			require.Equal(t, 200, p.get(f.URL()).StatusCode)
+			require.NoError(t, second.Close())
+		})
+	}
+}
+
+// TestTimeouts: a head that does not come to its end is 408; an idle connection is closed without a word.
+func TestTimeouts(t *testing.T) {
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(100))
+	p := serve(t, s, "[gateway]", "read_timeout = 500ms", "idle_timeout = 1s")
+	answer := p.raw("GET " + f.URL() + " HTTP/1.1\r\nHost: gw.t")
+	require.True(t, strings.HasPrefix(answer, "HTTP/1.1 408 "), answer)
+	c := p.dial()
+	_, err := io.WriteString(c, "HEAD "+f.URL()+" HTTP/1.1\r\nHost: gw.test\r\n\r\n")
+	require.NoError(t, err)
+	began := time.Now()
+	all, err := io.ReadAll(c)
+	require.NoError(t, err)
+	require.True(t, strings.HasSuffix(string(all), "\r\n\r\n"), "nothing behind the answer: %q", all)
+	require.Greater(t, time.Since(began), 800*time.Millisecond)
+	require.Equal(t, 1.0, p.metric(`fdfs_gateway_requests_total{code="408",source="none"}`))
+}
+
+// TestAccessLog: both forms, one line a request, nothing forged; and a log that was moved away is opened anew.
+func TestAccessLog(t *testing.T) {
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(1234))
+	path := filepath.Join(t.TempDir(), "access.log")
+	p := serve(t, s, "[gateway]", "access_log = "+path)
+	p.get(f.URL(), "User-Agent: curl \"8\"", "Referer: http://page.test/")
+	p.raw("GET " + f.URL() + " HTTP/1.1\r\nHost: gw.test\r\nUser-Agent: a\\b\xff\"\r\nConnection: close\r\n\r\n")
+	p.raw("GET nonsense\r\n\r\n")
+	lines := readLines(t, path, 3)
+	require.Regexp(t, `^127\.0\.0\.1 - - \[\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] "GET `+f.URL()+` HTTP/1\.1" 200 1234 "http://page\.test/" "curl \\x228\\x22"$`, lines[0])
+	require.Contains(t, lines[1], `"a\x5Cb\xFF\x22"`)
+	require.Regexp(t, `"" 400 0 "-" "-"$`, lines[2])
+
+	require.NoError(t, os.Rename(path, path+".1"))
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGHUP))
+	require.Eventually(t, func() bool { _, err := os.Stat(path); return err == nil }, 5*time.Second, 10*time.Millisecond)
+	p.do("HEAD", f.URL())
+	require.Contains(t, readLines(t, path, 1)[0], `"HEAD `)
+
+	p = serve(t, s, "[gateway]", "access_log = "+path+".json", "access_log_format = json")
+	p.get(f.URL()+"?x=%0a%22", "User-Agent: \"q\"")
+	var entry struct {
+		Remote, Method, Target, Source string
+		Status, Bytes                  int
+		Seconds                        float64
+		UserAgent                      string `json:"user_agent"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(readLines(t, path+".json", 1)[0]), &entry))
+	require.Equal(t, "127.0.0.1", entry.Remote)
+	require.Equal(t, f.URL()+"?x=%0a%22", entry.Target)
+	require.Equal(t, `"q"`, entry.UserAgent)
+	require.Equal(t, 1234, entry.Bytes)
+	require.Equal(t, "local", entry.Source)
+}
+
+func readLines(t *testing.T, path string, n int) []string {
+	t.Helper()
+	var lines []string
+	require.Eventually(t, func() bool {
+		b, err := os.ReadFile(path)
+		lines = strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
+		return err == nil && len(b) > 0 && len(lines) == n
+	}, 5*time.Second, 20*time.Millisecond, "want %d lines in %s", n, path)
+	return lines
+}
