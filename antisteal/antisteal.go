@@ -23,13 +23,13 @@ import (
 
 // The reasons for which Check refuses a token.
 var (
-	// ErrMissing: the token or the time is not there.
+	// ErrMissing means that the token or the time is not there.
 	ErrMissing = errors.New("token or ts is missing")
-	// ErrMalformed: the token does not have 32 characters, or ts is no plain decimal number.
+	// ErrMalformed means that the token does not have 32 characters, or ts is no plain decimal number.
 	ErrMalformed = errors.New("token or ts is malformed")
-	// ErrExpired: ts lies more than the TTL back.
+	// ErrExpired means that ts lies more than the TTL back.
 	ErrExpired = errors.New("token has expired")
-	// ErrMismatch: the token was not made from this file, this time and one of the secrets.
+	// ErrMismatch means that the token was not made from this file, this time and one of the secrets.
 	ErrMismatch = errors.New("token does not match")
 )
 

@@ -33,7 +33,7 @@ const Secret = "demo-only-secret-key"
 // Group is the group name of the store.
 const Group = "group1"
 
-// ErrNotOurs: the folder holds something else than a demonstration store; nothing was written.
+// ErrNotOurs is returned for a folder that holds something else than a demonstration store; nothing was written.
 var ErrNotOurs = errors.New("folder is not empty and no demonstration store")
 
 // Options are the addresses that go into the configurations, as host:port. The zero value means the defaults.

@@ -15,73 +15,75 @@ func ExampleParse() {
 	// Output: [{0 100} {4999 1}] true
 }
 
+func one(start, length int64) []Span { return []Span{{start, length}} }
+
+// parseTests are about a file of 1,000 bytes.
+var parseTests = []struct {
+	name, value string
+	want        []Span
+	verdict     Verdict
+}{
+	{"first bytes", "bytes=0-99", one(0, 100), Partial},
+	{"one byte", "bytes=0-0", one(0, 1), Partial},
+	{"last byte", "bytes=999-999", one(999, 1), Partial},
+	{"open end", "bytes=500-", one(500, 500), Partial},
+	{"whole as open end", "bytes=0-", one(0, 1000), Partial},
+	{"suffix", "bytes=-1", one(999, 1), Partial},
+	{"suffix longer than the file", "bytes=-2000", one(0, 1000), Partial},
+	{"suffix of zero", "bytes=-0", nil, Unsatisfiable},
+	{"end past the file", "bytes=990-2000", one(990, 10), Partial},
+	{"end beyond 64 bits", "bytes=990-99999999999999999999999", one(990, 10), Partial},
+	{"start beyond 64 bits", "bytes=99999999999999999999-", nil, Unsatisfiable},
+	{"both beyond 64 bits", "bytes=99999999999999999999-99999999999999999999", nil, Unsatisfiable},
+	{"both beyond 64 bits, reversed", "bytes=99999999999999999999-99999999999999999998", nil, Whole},
+	{"suffix beyond 64 bits", "bytes=-99999999999999999999", one(0, 1000), Partial},
+	{"max int64", "bytes=0-9223372036854775807", one(0, 1000), Partial},
+	{"leading zeros", "bytes=00-0099", one(0, 100), Partial},
+	{"starts at the end", "bytes=1000-", nil, Unsatisfiable},
+	{"starts past the end", "bytes=5000-6000", nil, Unsatisfiable},
+	{"last before first", "bytes=7-3", nil, Whole},
+	{"last before first, past the end", "bytes=5000-4000", nil, Whole},
+
+	{"unit in capitals", "BYTES=0-9", one(0, 10), Partial},
+	{"other unit", "items=0-5", nil, Whole},
+	{"longer unit", "bytesX=0-5", nil, Whole},
+	{"no equals sign", "bytes0-5", nil, Whole},
+	{"no unit", "=0-5", nil, Whole},
+	{"blank before the equals sign", "bytes =0-5", nil, Whole},
+	{"empty", "", nil, Whole},
+	{"empty set", "bytes=", nil, Whole},
+	{"only commas", "bytes=,,", nil, Whole},
+	{"only a dash", "bytes=-", nil, Whole},
+	{"no dash", "bytes=5", nil, Whole},
+	{"letters", "bytes=a-b", nil, Whole},
+	{"hexadecimal", "bytes=0x0-0x5", nil, Whole},
+	{"plus signs", "bytes=+0-+5", nil, Whole},
+	{"negative end", "bytes=0--5", nil, Whole},
+	{"three numbers", "bytes=0-5-9", nil, Whole},
+	{"blank inside", "bytes=0 -5", nil, Whole},
+	{"blanks around", " bytes= 0-5 \t", one(0, 6), Partial},
+
+	{"two", "bytes=0-9,20-29", []Span{{0, 10}, {20, 10}}, Partial},
+	{"blank after the comma", "bytes=0-9, 20-29", []Span{{0, 10}, {20, 10}}, Partial},
+	{"descending", "bytes=20-29,0-9", []Span{{20, 10}, {0, 10}}, Partial},
+	{"empty members", "bytes=,0-9,,20-29,", []Span{{0, 10}, {20, 10}}, Partial},
+	{"one unsatisfiable", "bytes=0-9,5000-", one(0, 10), Partial},
+	{"one is suffix of zero", "bytes=-0,0-9", one(0, 10), Partial},
+	{"all unsatisfiable", "bytes=5000-,-0", nil, Unsatisfiable},
+	{"one malformed", "bytes=0-9,x", nil, Whole},
+	{"one reversed", "bytes=0-9,7-3", nil, Whole},
+	{"two overlap", "bytes=0-9,5-14", []Span{{0, 10}, {5, 10}}, Partial},
+	{"the same twice", "bytes=0-9,0-9", []Span{{0, 10}, {0, 10}}, Partial},
+	{"three overlap", "bytes=0-9,5-14,9-20", nil, Whole},
+	{"the whole twice", "bytes=0-,0-", nil, Whole},
+	{"more than the whole", "bytes=0-599,500-999", nil, Whole},
+	{"exactly the whole", "bytes=0-499,500-999", []Span{{0, 500}, {500, 500}}, Partial},
+}
+
 func TestParse(t *testing.T) {
-	const size = 1000
-	one := func(start, length int64) []Span { return []Span{{start, length}} }
-	tests := []struct {
-		name, value string
-		want        []Span
-		verdict     Verdict
-	}{
-		{"first bytes", "bytes=0-99", one(0, 100), Partial},
-		{"one byte", "bytes=0-0", one(0, 1), Partial},
-		{"last byte", "bytes=999-999", one(999, 1), Partial},
-		{"open end", "bytes=500-", one(500, 500), Partial},
-		{"whole as open end", "bytes=0-", one(0, 1000), Partial},
-		{"suffix", "bytes=-1", one(999, 1), Partial},
-		{"suffix longer than the file", "bytes=-2000", one(0, 1000), Partial},
-		{"suffix of zero", "bytes=-0", nil, Unsatisfiable},
-		{"end past the file", "bytes=990-2000", one(990, 10), Partial},
-		{"end beyond 64 bits", "bytes=990-99999999999999999999999", one(990, 10), Partial},
-		{"start beyond 64 bits", "bytes=99999999999999999999-", nil, Unsatisfiable},
-		{"both beyond 64 bits", "bytes=99999999999999999999-99999999999999999999", nil, Unsatisfiable},
-		{"both beyond 64 bits, reversed", "bytes=99999999999999999999-99999999999999999998", nil, Whole},
-		{"suffix beyond 64 bits", "bytes=-99999999999999999999", one(0, 1000), Partial},
-		{"max int64", "bytes=0-9223372036854775807", one(0, 1000), Partial},
-		{"leading zeros", "bytes=00-0099", one(0, 100), Partial},
-		{"starts at the end", "bytes=1000-", nil, Unsatisfiable},
-		{"starts past the end", "bytes=5000-6000", nil, Unsatisfiable},
-		{"last before first", "bytes=7-3", nil, Whole},
-		{"last before first, past the end", "bytes=5000-4000", nil, Whole},
-
-		{"unit in capitals", "BYTES=0-9", one(0, 10), Partial},
-		{"other unit", "items=0-5", nil, Whole},
-		{"longer unit", "bytesX=0-5", nil, Whole},
-		{"no equals sign", "bytes0-5", nil, Whole},
-		{"no unit", "=0-5", nil, Whole},
-		{"blank before the equals sign", "bytes =0-5", nil, Whole},
-		{"empty", "", nil, Whole},
-		{"empty set", "bytes=", nil, Whole},
-		{"only commas", "bytes=,,", nil, Whole},
-		{"only a dash", "bytes=-", nil, Whole},
-		{"no dash", "bytes=5", nil, Whole},
-		{"letters", "bytes=a-b", nil, Whole},
-		{"hexadecimal", "bytes=0x0-0x5", nil, Whole},
-		{"plus signs", "bytes=+0-+5", nil, Whole},
-		{"negative end", "bytes=0--5", nil, Whole},
-		{"three numbers", "bytes=0-5-9", nil, Whole},
-		{"blank inside", "bytes=0 -5", nil, Whole},
-		{"blanks around", " bytes= 0-5 \t", one(0, 6), Partial},
-
-		{"two", "bytes=0-9,20-29", []Span{{0, 10}, {20, 10}}, Partial},
-		{"blank after the comma", "bytes=0-9, 20-29", []Span{{0, 10}, {20, 10}}, Partial},
-		{"descending", "bytes=20-29,0-9", []Span{{20, 10}, {0, 10}}, Partial},
-		{"empty members", "bytes=,0-9,,20-29,", []Span{{0, 10}, {20, 10}}, Partial},
-		{"one unsatisfiable", "bytes=0-9,5000-", one(0, 10), Partial},
-		{"one is suffix of zero", "bytes=-0,0-9", one(0, 10), Partial},
-		{"all unsatisfiable", "bytes=5000-,-0", nil, Unsatisfiable},
-		{"one malformed", "bytes=0-9,x", nil, Whole},
-		{"one reversed", "bytes=0-9,7-3", nil, Whole},
-		{"two overlap", "bytes=0-9,5-14", []Span{{0, 10}, {5, 10}}, Partial},
-		{"the same twice", "bytes=0-9,0-9", []Span{{0, 10}, {0, 10}}, Partial},
-		{"three overlap", "bytes=0-9,5-14,9-20", nil, Whole},
-		{"the whole twice", "bytes=0-,0-", nil, Whole},
-		{"more than the whole", "bytes=0-599,500-999", nil, Whole},
-		{"exactly the whole", "bytes=0-499,500-999", []Span{{0, 500}, {500, 500}}, Partial},
-	}
-	for _, tt := range tests {
+	for _, tt := range parseTests {
 		t.Run(tt.name, func(t *testing.T) {
-			spans, verdict := Parse(nil, []byte(tt.value), size, 16)
+			spans, verdict := Parse(nil, []byte(tt.value), 1000, 16)
 			require.Equal(t, tt.verdict, verdict)
 			require.Equal(t, tt.want, spans)
 		})
