@@ -1,5 +1,4 @@
 # make run and make test are all a newcomer needs. Everything else is for those who change the program.
-# Only Go is needed to build; the tests also use what is listed under "tools".
 
 SHELL   := /bin/bash
 GO      ?= go
@@ -18,12 +17,18 @@ build:
 run: build
 	$(BIN) demo -dir demo-store
 
-# All tests: unit, conformance, fuzz seeds, and end to end on the built binary; with the race detector where cgo works.
+# The race detector needs a C compiler.
+RACE := $(shell command -v gcc >/dev/null && echo -race)
+
+# All tests: unit, fuzz seeds, end to end on the built binary, with the race detector.
 test: build
+	@test -n "$(RACE)" || echo "make test: no gcc, so the race detector is off (apt-get install gcc libc6-dev)"
 	GATEWAY_BINARY=$(CURDIR)/$(BIN) $(GO) test $(RACE) -count=1 ./...
 
-test-race: RACE := -race
-test-race: test
+# The same, and a failure where the race detector cannot run.
+test-race:
+	@test -n "$(RACE)" || { echo "make test-race: gcc is missing (apt-get install gcc libc6-dev)"; exit 1; }
+	$(MAKE) test
 
 # End to end alone.
 e2e: build

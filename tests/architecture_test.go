@@ -1,0 +1,56 @@
+package tests
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// floors are those of docs/architecture.md: a package imports only from floors below its own.
+var floors = map[string]int{
+	"cmd/gateway":        4,
+	"internal/gateway":   3,
+	"storage":            2,
+	"internal/demo":      2,
+	"internal/fdfs":      1,
+	"internal/config":    1,
+	"internal/httprange": 1,
+	"internal/httpguard": 1,
+	"internal/sendfile":  1,
+	"antisteal":          1,
+}
+
+// owners are the only packages that may know a library or package.
+var owners = map[string][]string{
+	"github.com/valyala/fasthttp":     {"internal/gateway"},
+	"fastdfs-gateway/internal/config": {"cmd/gateway"},
+	"gopkg.in/ini.v1":                 {"internal/config"},
+}
+
+// TestFloors holds the imports of every package to the table.
+func TestFloors(t *testing.T) {
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "fastdfs-gateway/...").Output()
+	require.NoError(t, err)
+	seen := map[string]bool{}
+	for _, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {
+		fields := strings.Fields(line)
+		name := strings.TrimPrefix(fields[0], "fastdfs-gateway/")
+		if strings.HasPrefix(name, "tests") {
+			continue
+		}
+		floor, known := floors[name]
+		require.True(t, known, "%s stands on no floor: put it into docs/architecture.md and this test", name)
+		seen[name] = true
+		for _, imported := range fields[1:] {
+			if below, ours := strings.CutPrefix(imported, "fastdfs-gateway/"); ours {
+				require.Less(t, floors[below], floor, "%s imports %s, which is not below it", name, below)
+			}
+			if allowed, owned := owners[imported]; owned {
+				require.Contains(t, allowed, name, "%s must not know %s", name, imported)
+			}
+		}
+	}
+	require.Len(t, seen, len(floors), "the table names packages that are not there")
+}
