@@ -19,6 +19,7 @@ var floors = map[string]int{
 	"internal/httprange": 1,
 	"internal/httpguard": 1,
 	"internal/sendfile":  1,
+	"internal/logfile":   1,
 	"antisteal":          1,
 }
 

@@ -171,4 +171,18 @@ func TestDifferencesFLV(t *testing.T) {
 		{name: "one byte", url: film.URL() + "?start=0&end=1", status: 200, headers: []string{"Content-Length: 1"}, body: film.Content[:1]},
 		wholeFileAt("negative start", film, "?start=-5"),
 	})
+	piece := append([]byte("FLV\x01\x01\x00\x00\x00\x09\x00\x00\x00\x09"), film.Content[100:]...)
+	whole, tag := p.get(film.URL()).Header.Get("ETag"), p.get(film.URL()+"?start=100").Header.Get("ETag")
+	require.NotEqual(t, whole, tag)
+	require.NotEqual(t, tag, p.get(film.URL()+"?start=101").Header.Get("ETag"))
+	url := film.URL() + "?start=100"
+	p.differ(t, []difference{
+		{name: "the tag of the whole film is not that of a piece", url: url, send: []string{"If-None-Match: " + whole}, status: 200, body: piece},
+		{name: "the tag of the piece", url: url, send: []string{"If-None-Match: " + tag}, status: 304},
+		{name: "a range is one of the piece", url: url, send: []string{"Range: bytes=5-22", "If-Range: " + tag}, status: 206,
+			headers: []string{"Content-Range: bytes 5-22/913"}, body: piece[5:23]},
+		{name: "a range within the header", url: url, send: []string{"Range: bytes=1-2"}, status: 206, headers: []string{"Content-Range: bytes 1-2/913"}, body: piece[1:3]},
+		{name: "the end of the piece", url: url, send: []string{"Range: bytes=-10"}, status: 206, headers: []string{"Content-Range: bytes 903-912/913"}, body: piece[903:]},
+		{name: "a bad start comes before conditions", url: film.URL() + "?start=5000", send: []string{"If-None-Match: *"}, status: 400},
+	})
 }

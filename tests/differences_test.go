@@ -124,6 +124,16 @@ func TestDifferencesHeaders(t *testing.T) {
 		require.Equal(t, before.Get("Last-Modified"), after.Get("Last-Modified"))
 		require.NotEqual(t, before.Get("ETag"), after.Get("ETag"))
 	})
+	t.Run("Last-Modified is never in the future", func(t *testing.T) {
+		ahead := s.Appender("log", s.Bytes(50))
+		later := time.Now().Add(time.Hour)
+		require.NoError(t, os.Chtimes(ahead.Path, later, later))
+		for _, o := range []storetest.Object{ahead, s.Put(s.Future("jpg"), []byte("missing"))} {
+			h := p.in(t).get(o.URL()).Header
+			require.Equal(t, h.Get("Date"), h.Get("Last-Modified"))
+			require.Equal(t, 200, p.in(t).get(o.URL(), "Range: bytes=1-2", "If-Range: "+h.Get("Last-Modified")).StatusCode, "no validator")
+		}
+	})
 	p.differ(t, []difference{
 		{name: "nosniff on a file", url: file.URL(), status: 200, headers: []string{"X-Content-Type-Options: nosniff"}},
 		{name: "plain reason of an error", url: "/favicon.ico", status: 400},

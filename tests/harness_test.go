@@ -105,8 +105,13 @@ var (
 // serveConfig starts a gateway and waits until it serves. It is stopped at the end of the test and must end well.
 func serveConfig(t testing.TB, conf string) *process {
 	t.Helper()
-	p := &process{t: t, conf: conf, done: make(chan struct{})}
-	p.cmd = exec.Command(binary, "serve", "-c", conf)
+	return startCommand(t, conf, exec.Command(binary, "serve", "-c", conf))
+}
+
+// startCommand does so by a command of the test's own.
+func startCommand(t testing.TB, conf string, cmd *exec.Cmd) *process {
+	t.Helper()
+	p := &process{t: t, conf: conf, cmd: cmd, done: make(chan struct{})}
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := p.cmd.StderrPipe()
 	require.NoError(t, err)

@@ -30,15 +30,15 @@ func loadConfig(path string, stderr io.Writer) (*config.Config, error) {
 	return cfg, nil
 }
 
-// openStore opens the store paths of the groups on this host.
-func openStore(cfg *config.Config) (*storage.Local, error) {
+// storeOptions are the store paths of the groups on this host.
+func storeOptions(cfg *config.Config) storage.Options {
 	var opts storage.Options
 	for _, g := range cfg.Groups {
 		if len(g.StorePaths) > 0 {
 			opts.Groups = append(opts.Groups, storage.GroupPaths{Name: g.Name, StorePaths: g.StorePaths})
 		}
 	}
-	return storage.OpenLocal(opts)
+	return opts
 }
 
 // handlerOptions are what of a configuration concerns requests.

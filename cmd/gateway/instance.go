@@ -9,9 +9,11 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"reflect"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"fastdfs-gateway/internal/config"
@@ -22,7 +24,7 @@ import (
 // instance is one running gateway: a configuration with its listeners, store and logs.
 type instance struct {
 	path     string
-	logs     *logFile
+	logs     *logs
 	log      *slog.Logger
 	metrics  *gateway.Metrics
 	server   *gateway.Server
@@ -33,45 +35,35 @@ type instance struct {
 	running  sync.WaitGroup
 	stopLoop chan struct{}
 
-	reloading sync.Mutex // held by load: one at a time
+	loading sync.Mutex // held while a configuration is loaded and put to use: one at a time
+	retired []*storage.Local
 
-	mu      sync.Mutex // guards what follows, which load exchanges
-	current parts
-	// retired is what the last load has replaced: requests that began before it may still be using it.
-	retired []io.Closer
-}
-
-// parts are what a configuration turns into.
-type parts struct {
-	cfg    *config.Config
-	store  *storage.Local
-	access *gateway.AccessLog // nil = none
+	mu    sync.Mutex // guards what follows, which a reload exchanges
+	cfg   *config.Config
+	store *storage.Local
 }
 
 // storeCheckEvery is how often the store paths are looked at, for disks that are mounted late or replaced.
 const storeCheckEvery = 10 * time.Second
 
+// retireAfter is how long a store is kept after a reload has replaced it: a request that began before may be about to open a
+// file in it. That is a matter of microseconds.
+const retireAfter = time.Minute
+
 // start reads the configuration and begins to serve.
 func start(path string) (*instance, error) {
-	i := &instance{path: path, logs: &logFile{}, metrics: gateway.NewMetrics(), failed: make(chan error, 8), stopLoop: make(chan struct{})}
-	if err := i.logs.use(""); err != nil {
+	i := &instance{path: path, metrics: gateway.NewMetrics(), failed: make(chan error, 8), stopLoop: make(chan struct{})}
+	var err error
+	if i.logs, err = openLogs(); err != nil {
 		return nil, err
 	}
-	i.log = i.logs.logger()
+	i.log = i.logs.log
+	i.metrics.CountLostLines("main", i.logs.main.Lost)
 	handler, err := i.load()
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, i.logs.close())
 	}
-	g := &i.current.cfg.Gateway
-	o := gateway.ServerOptions{
-		ReadTimeout: g.ReadTimeout, IdleTimeout: g.IdleTimeout, MinSendRate: g.MinSendRate,
-		MaxConnections: g.MaxConnections, MaxConnectionsPerIP: g.MaxConnectionsPerIP, Log: i.log,
-	}
-	if i.cert.Load() != nil {
-		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
-			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return i.cert.Load(), nil }}
-	}
-	i.server = gateway.NewServer(o, handler)
+	i.server = gateway.NewServer(i.serverOptions(), handler)
 	if err := i.listenAll(); err != nil {
 		return nil, errors.Join(err, i.release())
 	}
@@ -79,10 +71,40 @@ func start(path string) (*instance, error) {
 	return i, nil
 }
 
-// load reads the configuration and makes a handler of it. When it fails, everything is as before.
+// serverOptions are what of the configuration belongs to the listeners.
+func (i *instance) serverOptions() gateway.ServerOptions {
+	g := &i.cfg.Gateway
+	o := gateway.ServerOptions{
+		ReadTimeout: g.ReadTimeout, IdleTimeout: g.IdleTimeout, MinSendRate: g.MinSendRate,
+		MaxConnections: affordable(g.MaxConnections, i.log), MaxConnectionsPerIP: g.MaxConnectionsPerIP, Log: i.log,
+	}
+	if i.cert.Load() != nil {
+		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
+			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return i.cert.Load(), nil }}
+	}
+	return o
+}
+
+// affordable lowers the number of connections to what the limit on open files allows: each may be sending a file.
+func affordable(connections int, log *slog.Logger) int {
+	const reserve = 64 // listeners, logs, store paths, admin connections
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		log.Warn("cannot tell how many files may be open", "err", err)
+		return connections
+	}
+	room := (int(min(limit.Cur, 1<<31)) - reserve) / 2
+	if room >= connections {
+		return connections
+	}
+	room = max(room, 1)
+	log.Warn("max_connections is more than the limit on open files allows; raise it (ulimit -n, LimitNOFILE=)", "max_connections", connections,
+		"open_files_limit", limit.Cur, "used_instead", room)
+	return room
+}
+
+// load reads the configuration, puts it to use and returns its handler. When it fails the old one stays in use.
 func (i *instance) load() (*gateway.Handler, error) {
-	i.reloading.Lock()
-	defer i.reloading.Unlock()
 	cfg, problems := config.Load(i.path)
 	if cfg == nil {
 		return nil, joinProblems(problems)
@@ -95,69 +117,55 @@ func (i *instance) load() (*gateway.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	old := i.parts()
-	now := parts{cfg: cfg}
-	if now.store, err = openStore(cfg); err != nil {
+	store, err := i.storeFor(cfg)
+	if err != nil {
 		return nil, err
 	}
-	if now.access, err = openAccess(&cfg.Gateway, old); err == nil {
-		err = i.logs.use(cfg.LogFile)
+	if o.Access, err = i.logs.use(cfg, i.metrics); err != nil {
+		if store != i.store {
+			err = errors.Join(err, store.Close())
+		}
+		return nil, err
 	}
-	if err != nil {
-		return nil, errors.Join(err, now.store.Close())
-	}
-	i.logs.level.Set(cfg.LogLevel)
 	logProblems(i.log, append(problems, cfg.Check(time.Now())...))
-	i.cert.Store(cert)
-	i.exchange(old, now)
-	o.Store, o.Log, o.Access, o.Metrics = now.store, i.log, now.access, i.metrics
+	if cert != nil {
+		i.cert.Store(cert)
+	}
+	i.exchange(cfg, store)
+	o.Store, o.Log, o.Metrics = store, i.log, i.metrics
 	return gateway.NewHandler(o), nil
 }
 
-func (i *instance) parts() parts {
+// storeFor opens the store of a configuration, or returns the open one where nothing about it has changed.
+func (i *instance) storeFor(cfg *config.Config) (*storage.Local, error) {
+	o := storeOptions(cfg)
+	if i.store != nil && reflect.DeepEqual(o, storeOptions(i.cfg)) {
+		return i.store, nil
+	}
+	return storage.OpenLocal(o)
+}
+
+// exchange puts a configuration and its store in place.
+func (i *instance) exchange(cfg *config.Config, store *storage.Local) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.current
+	if old := i.store; old != nil && old != store {
+		i.retired = append(i.retired, old)
+		time.AfterFunc(retireAfter, func() { _ = old.Close() }) // never fails, and closing again does nothing
+	}
+	i.cfg, i.store = cfg, store
 }
 
-// exchange puts new parts in place, and closes those that were replaced by the load before.
-func (i *instance) exchange(old, now parts) {
+// config returns the configuration in use.
+func (i *instance) config() *config.Config {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if err := closeAll(i.retired); err != nil {
-		i.log.Warn("cannot close what an earlier configuration has opened", "err", err)
-	}
-	i.current, i.retired = now, nil
-	if old.store != nil {
-		i.retired = append(i.retired, old.store)
-	}
-	if old.access != nil && old.access != now.access {
-		i.retired = append(i.retired, old.access)
-	}
-}
-
-func closeAll[C io.Closer](list []C) error {
-	var errs []error
-	for _, c := range list {
-		errs = append(errs, c.Close())
-	}
-	return errors.Join(errs...)
-}
-
-// openAccess opens the access log, or the running one anew where its name is the same.
-func openAccess(g *config.Gateway, old parts) (*gateway.AccessLog, error) {
-	if g.AccessLog == "" {
-		return nil, nil
-	}
-	if old.access != nil && old.cfg.Gateway.AccessLog == g.AccessLog && old.cfg.Gateway.AccessLogFormat == g.AccessLogFormat {
-		return old.access, old.access.Reopen()
-	}
-	return gateway.OpenAccessLog(g.AccessLog, g.AccessLogFormat)
+	return i.cfg
 }
 
 // listenAll opens every listener before the first one is served.
 func (i *instance) listenAll() error {
-	g := &i.parts().cfg.Gateway
+	g := &i.config().Gateway
 	var open []net.Listener
 	for _, address := range g.Listen {
 		ln, err := listen(address)
@@ -216,7 +224,10 @@ func (i *instance) watchStore() {
 }
 
 func (i *instance) storeReady() error {
-	return i.parts().store.Ready()
+	i.mu.Lock()
+	store := i.store
+	i.mu.Unlock()
+	return store.Ready()
 }
 
 // ready says whether requests can be answered.
@@ -227,16 +238,18 @@ func (i *instance) ready() error {
 	return i.storeReady()
 }
 
-// reload exchanges the configuration; a bad one is refused with its reasons and the old one stays.
+// reload opens the logs anew and exchanges the configuration; a bad one is refused with its reasons and the old one stays.
 func (i *instance) reload() error {
-	old := i.parts().cfg
+	i.loading.Lock()
+	defer i.loading.Unlock()
+	i.logs.reopen() // whatever becomes of the configuration: logrotate waits for it
+	old := i.config()
 	handler, err := i.load()
 	if err != nil {
-		i.log.Error("configuration refused, the old one stays", "err", err)
 		return err
 	}
 	i.server.SetHandler(handler)
-	if keys := restartKeys(&old.Gateway, &i.parts().cfg.Gateway); len(keys) > 0 {
+	if keys := restartKeys(&old.Gateway, &i.config().Gateway); len(keys) > 0 {
 		i.log.Warn("changed, but only a restart applies it", "keys", strings.Join(keys, ", "))
 	}
 	i.log.Info("configuration loaded", "file", i.path)
@@ -246,7 +259,7 @@ func (i *instance) reload() error {
 // stop ends the instance: no new connections, running answers to their end within shutdown_timeout.
 func (i *instance) stop() error {
 	i.draining.Store(true)
-	timeout := i.parts().cfg.Gateway.ShutdownTimeout
+	timeout := i.config().Gateway.ShutdownTimeout
 	i.log.Info("stopping", "timeout", timeout.String())
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -264,11 +277,17 @@ func (i *instance) stop() error {
 
 // release closes what load has opened.
 func (i *instance) release() error {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	errs := []error{closeAll(i.retired), i.current.store.Close()}
-	if i.current.access != nil {
-		errs = append(errs, i.current.access.Close())
+	errs := []error{i.store.Close()}
+	for _, s := range i.retired {
+		errs = append(errs, s.Close())
 	}
 	return errors.Join(append(errs, i.logs.close())...)
+}
+
+func closeAll[C io.Closer](list []C) error {
+	var errs []error
+	for _, c := range list {
+		errs = append(errs, c.Close())
+	}
+	return errors.Join(errs...)
 }

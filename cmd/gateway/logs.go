@@ -2,59 +2,84 @@ package main
 
 import (
 	"context"
-	"fmt"
+	"errors"
 	"log/slog"
-	"os"
-	"sync"
+	"time"
 
 	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/internal/gateway"
+	"fastdfs-gateway/internal/logfile"
 )
 
-// logFile is where the log goes: a file that can be opened anew after logrotate has moved it away, or standard error.
-type logFile struct {
+// logs are the two logs of an instance.
+type logs struct {
 	level slog.LevelVar
+	main  *logfile.Writer
+	log   *slog.Logger
 
-	mu   sync.Mutex // guards file
-	file *os.File
+	accessPath string
+	access     *logfile.Writer // nil = off
 }
 
-// Write implements io.Writer.
-func (l *logFile) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.file.Write(p)
+// accessDelay is how long lines of the access log are gathered.
+const accessDelay = time.Second
+
+// openLogs begins with standard error; use follows the configuration.
+func openLogs() (*logs, error) {
+	main, err := logfile.Open("", logfile.Options{})
+	if err != nil {
+		return nil, err
+	}
+	l := &logs{main: main}
+	l.log = slog.New(slog.NewTextHandler(main, &slog.HandlerOptions{Level: &l.level}))
+	return l, nil
 }
 
-// use sends the log to path from now on, opening it anew; empty is standard error, "-" standard output.
-func (l *logFile) use(path string) error {
-	file := os.Stderr
-	switch path {
-	case "":
-	case "-":
-		file = os.Stdout
-	default:
-		f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+// use sends the logs where the configuration says, opening every file anew, and returns the access log; nil = off. When a file
+// cannot be opened its log stays where it was.
+func (l *logs) use(cfg *config.Config, metrics *gateway.Metrics) (*gateway.AccessLog, error) {
+	g := &cfg.Gateway
+	if err := l.main.Use(cfg.LogFile); err != nil {
+		return nil, err
+	}
+	l.level.Set(cfg.LogLevel)
+	switch {
+	case g.AccessLog == "":
+		l.accessPath = "" // lines of running requests still go to the file
+		return nil, nil
+	case l.access == nil:
+		access, err := logfile.Open(g.AccessLog, logfile.Options{Delay: accessDelay})
 		if err != nil {
-			return fmt.Errorf("cannot open the log: %w", err)
+			return nil, err
 		}
-		file = f
+		l.access = access
+		metrics.CountLostLines("access", access.Lost)
+	default:
+		if err := l.access.Use(g.AccessLog); err != nil {
+			return nil, err
+		}
 	}
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	old := l.file
-	l.file = file
-	if old != nil && old != os.Stderr && old != os.Stdout {
-		return old.Close()
-	}
-	return nil
+	l.accessPath = g.AccessLog
+	return gateway.NewAccessLog(l.access, g.AccessLogFormat)
 }
 
-// close closes the log file and leaves standard error in its place.
-func (l *logFile) close() error { return l.use("") }
+// reopen opens the files in use anew: logrotate has moved them away.
+func (l *logs) reopen() {
+	err := l.main.Reopen()
+	if l.accessPath != "" {
+		err = errors.Join(err, l.access.Reopen())
+	}
+	if err != nil {
+		l.log.Error("cannot open a log anew, it goes on in the old file", "err", err)
+	}
+}
 
-// logger returns a logger that writes to l and obeys its level.
-func (l *logFile) logger() *slog.Logger {
-	return slog.New(slog.NewTextHandler(l, &slog.HandlerOptions{Level: &l.level}))
+func (l *logs) close() error {
+	var err error
+	if l.access != nil {
+		err = l.access.Close()
+	}
+	return errors.Join(err, l.main.Close())
 }
 
 // logProblems writes what is wrong with a configuration, each problem at its own level.

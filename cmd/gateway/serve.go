@@ -24,8 +24,9 @@ func runServe(c *call) error {
 	return runUntilStopped(signals, i)
 }
 
-// watchSignals begins to catch the signals that the gateway obeys.
+// watchSignals begins to catch the signals that the gateway obeys. A reader of its output that leaves is no reason to end.
 func watchSignals() chan os.Signal {
+	signal.Ignore(syscall.SIGPIPE)
 	signals := make(chan os.Signal, 4)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
 	return signals
@@ -47,7 +48,9 @@ func runUntilStopped(signals chan os.Signal, instances ...*instance) error {
 				break
 			}
 			for _, i := range instances {
-				_ = i.reload() // it has logged why not
+				if err := i.reload(); err != nil {
+					i.log.Error("configuration refused, the old one stays", "err", err)
+				}
 			}
 		}
 	}

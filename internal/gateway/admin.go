@@ -2,8 +2,11 @@ package gateway
 
 import (
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/pprof"
+	"net/netip"
+	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -24,7 +27,8 @@ type AdminOptions struct {
 //	POST /reload        200, or 422 with what is wrong in the configuration
 //	GET  /debug/pprof/  profiles
 //
-// It trusts whoever reaches it; it belongs on a loopback address or a network of operators.
+// It trusts whoever reaches it, so it belongs on a loopback address or a network of operators. Pages of other sites that an
+// operator's browser shows cannot use it: see ownRequests.
 func NewAdmin(o AdminOptions) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
@@ -51,7 +55,24 @@ func NewAdmin(o AdminOptions) http.Handler {
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		say(w, http.StatusOK, "fastdfs-gateway admin: /healthz /readyz /metrics /debug/pprof/ and POST /reload")
 	})
-	return mux
+	return ownRequests(http.NewCrossOriginProtection().Handler(mux))
+}
+
+// ownRequests refuses requests that reach a loopback address under a foreign name: a page whose host name was made to point
+// here (DNS rebinding) counts as same-origin for the browser.
+func ownRequests(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		local, _ := req.Context().Value(http.LocalAddrContextKey).(net.Addr)
+		host := req.Host
+		if name, _, err := net.SplitHostPort(host); err == nil {
+			host = name
+		}
+		if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err != nil && host != "localhost" && local != nil && ipOf(local).IsLoopback() {
+			say(w, http.StatusMisdirectedRequest, "use an address or localhost")
+			return
+		}
+		next.ServeHTTP(w, req)
+	})
 }
 
 // NewAdminServer returns a server for that handler with timeouts that fit it; profiles may take half a minute.

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"unicode"
 	"unicode/utf8"
 )
 
@@ -51,7 +52,7 @@ func cleanFilename(dst, name []byte) []byte {
 		r, n := utf8.DecodeRune(name)
 		name = name[n:]
 		switch {
-		case r < ' ' || r >= 0x7f && r < 0xa0:
+		case r < ' ' || r >= 0x7f && r < 0xa0 || unicode.Is(unicode.Bidi_Control, r): // the last could disguise an extension
 			continue
 		case r == '/' || r == '\\' || r == utf8.RuneError && n == 1:
 			r = '_'
@@ -61,7 +62,11 @@ func cleanFilename(dst, name []byte) []byte {
 		}
 		dst = utf8.AppendRune(dst, r)
 	}
-	return bytes.TrimSpace(dst)
+	dst = bytes.TrimSpace(dst)
+	if len(bytes.Trim(dst, ".")) == 0 { // "." and ".." are no names
+		return nil
+	}
+	return dst
 }
 
 const upperHex = "0123456789ABCDEF"

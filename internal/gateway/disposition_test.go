@@ -23,6 +23,8 @@ func TestDisposition(t *testing.T) {
 		{"NUL and TAB and DEL", "a\x00b\tc\x7f", `attachment; filename="abc"`},
 		{"C1 control", "a\u0085b", `attachment; filename="ab"`},
 		{"only control characters", "\r\n", "attachment"},
+		{"right-to-left override", "a\u202egpj.exe", `attachment; filename="agpj.exe"`},
+		{"dot dot", "..", "attachment"},
 		{"no UTF-8", "a\xffb\xc3", `attachment; filename="a_b_"`},
 		{"blanks around", "  a  ", `attachment; filename="a"`},
 	}

@@ -25,7 +25,7 @@ const retryInWindow = 5 * time.Second
 
 func (notHere) serve(r *request, cause error) error {
 	age := r.now.Sub(time.Unix(r.id.Created, 0))
-	if errors.Is(cause, storage.ErrNotFound) && age < r.h.SyncDelay {
+	if errors.Is(cause, storage.ErrNotFound) && age < r.h.o.SyncDelay {
 		return &refusal{status: errNotFound.status, reason: errNotFound.reason, retryAfter: retryInWindow}
 	}
 	return errNotFound

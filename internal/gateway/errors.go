@@ -31,7 +31,7 @@ var (
 	errTokenDenied = &refusal{status: 403, reason: "token refused"}
 	errNotFound    = &refusal{status: 404, reason: "file not found"}
 	errPrefix      = &refusal{status: 404, reason: "nothing is served here"}
-	errMethod      = &refusal{status: 405, reason: "only GET and HEAD are served"}
+	errMethod      = &refusal{status: 405, reason: "method not allowed"}
 	errCondition   = &refusal{status: 412, reason: "precondition failed"}
 	errRange       = &refusal{status: 416, reason: "range not satisfiable"}
 	errInternal    = &refusal{status: 500, reason: "internal error"}
@@ -62,18 +62,18 @@ func (r *request) refuse(err error) {
 	resp.Header.Reset()
 	resp.ResetBody()
 	if why.cause != nil && why.status >= 500 {
-		r.h.log.Error("cannot answer", "target", string(r.ctx.RequestURI()), "status", why.status, "err", why.cause)
+		r.h.log.error("cannot answer", "target", r.shortTarget(), "status", why.status, "err", why.cause)
 	}
 	resp.SetStatusCode(why.status)
 	h := &resp.Header
 	h.SetContentType("text/plain; charset=utf-8")
-	h.Set("X-Content-Type-Options", "nosniff")
+	h.SetCanonical(headerContentTypeOpt, valueNosniff)
 	r.setCORS()
 	switch why.status {
 	case fasthttp.StatusMethodNotAllowed:
 		h.Set(fasthttp.HeaderAllow, r.h.allow)
 	case fasthttp.StatusRequestedRangeNotSatisfiable:
-		h.Set(fasthttp.HeaderContentRange, "bytes */"+strconv.FormatInt(r.file.Size(), 10))
+		h.Set(fasthttp.HeaderContentRange, "bytes */"+strconv.FormatInt(r.rep.size(), 10))
 	}
 	if why.retryAfter > 0 {
 		h.Set(fasthttp.HeaderRetryAfter, strconv.Itoa(int(why.retryAfter/time.Second)))

@@ -14,9 +14,11 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"net"
 	"runtime/debug"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -68,8 +70,8 @@ type FailFile struct {
 
 // Handler answers requests by one configuration.
 type Handler struct {
-	Options
-	log   *slog.Logger
+	o     Options
+	log   limitedLog
 	allow string // value of Allow
 	away  elsewhere
 	pool  sync.Pool // of *request
@@ -93,7 +95,7 @@ func NewHandler(o Options) *Handler {
 		o.Metrics = NewMetrics()
 	}
 	o.URLPrefix = strings.TrimRight(o.URLPrefix, "/")
-	h := &Handler{Options: o, log: o.Log, allow: "GET, HEAD", away: notHere{}}
+	h := &Handler{o: o, log: newLimitedLog(o.Log), allow: "GET, HEAD", away: notHere{}}
 	if o.CORSOrigin != "" {
 		h.allow += ", OPTIONS"
 	}
@@ -109,7 +111,8 @@ type request struct {
 	target target
 	id     fdfs.FileID
 	file   *storage.File
-	open   bool   // file is open: from find until the answer is out
+	open   bool // file is open: from find until the answer is out
+	rep    representation
 	source string // where the answer comes from, for metrics and logs
 
 	conditions httprange.Conditions
@@ -118,6 +121,8 @@ type request struct {
 	spans      []httprange.Span
 	text       []byte // scratch for header values and part heads
 	body       sendfile.Body
+	streamed   bool // body is the answer's
+	done       func(sendfile.Result)
 }
 
 // Sources, as the metrics name them.
@@ -128,7 +133,8 @@ const (
 
 func newRequest(h *Handler) *request {
 	r := &request{h: h}
-	r.body.Done = r.sent
+	r.done = r.sent
+	r.body.Done = r.done
 	return r
 }
 
@@ -138,22 +144,25 @@ func (h *Handler) Serve(ctx *fasthttp.RequestCtx) {
 	r.ctx, r.now, r.source = ctx, ctx.Time(), sourceNone
 	if err := r.guarded(); err != nil {
 		r.closeFile()
+		r.streamed = false
 		r.refuse(err)
 	}
-	if !ctx.Response.IsBodyStream() { // else sent is called when the last byte is out
-		bytes := len(ctx.Response.Body())
-		if ctx.IsHead() {
-			bytes = 0
-		}
-		r.finish(int64(bytes), time.Now(), nil)
+	if r.streamed { // sent is called when the last byte is out
+		ctx.Response.SetBodyStream(&r.body, int(r.body.Length()))
+		return
 	}
+	bytes := len(ctx.Response.Body())
+	if ctx.IsHead() {
+		bytes = 0
+	}
+	r.finish(int64(bytes), time.Now(), nil)
 }
 
 // guarded turns a panic, which is a bug, into a 500 instead of the end of the process.
 func (r *request) guarded() (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.h.log.Error("BUG: panic while answering", "target", string(r.ctx.RequestURI()), "panic", p, "stack", string(debug.Stack()))
+			r.h.log.error("BUG: panic while answering", "target", r.shortTarget(), "panic", p, "stack", string(debug.Stack()))
 			err = errInternal
 		}
 	}()
@@ -183,7 +192,7 @@ func (r *request) method() (done bool, err error) {
 	case fasthttp.MethodGet, fasthttp.MethodHead:
 		return false, nil
 	case fasthttp.MethodOptions:
-		if r.h.CORSOrigin != "" {
+		if r.h.o.CORSOrigin != "" {
 			r.preflight()
 			return true, nil
 		}
@@ -197,7 +206,7 @@ func (r *request) parse() error {
 		return err
 	}
 	path := r.target.path
-	if prefix := r.h.URLPrefix; prefix != "" {
+	if prefix := r.h.o.URLPrefix; prefix != "" {
 		rest, ok := bytes.CutPrefix(path, stringBytes(prefix))
 		if !ok || len(rest) == 0 || rest[0] != '/' {
 			return errPrefix
@@ -206,13 +215,13 @@ func (r *request) parse() error {
 	}
 	name := bytesString(path[1:])
 	var err error
-	if r.h.GroupInURL {
+	if r.h.o.GroupInURL {
 		if strings.IndexByte(name, '/') <= 0 {
 			return errNoGroup
 		}
 		r.id, err = fdfs.Parse(name)
 	} else {
-		r.id, err = fdfs.ParseLogic(r.h.Group, name)
+		r.id, err = fdfs.ParseLogic(r.h.o.Group, name)
 	}
 	return err
 }
@@ -221,20 +230,20 @@ func (r *request) parse() error {
 // requests was the answer.
 func (r *request) checkToken() (served bool, err error) {
 	h := r.h
-	if h.Tokens == nil || h.BypassName != "" && string(r.ctx.Request.Header.Peek(h.BypassName)) == h.BypassValue {
+	if h.o.Tokens == nil || h.o.BypassName != "" && string(r.ctx.Request.Header.Peek(h.o.BypassName)) == h.o.BypassValue {
 		return false, nil
 	}
 	q := &r.target.params
-	err = h.Tokens.Check(r.id.Logic, q.token, q.ts, r.now)
+	err = h.o.Tokens.Check(r.id.Logic, q.token, q.ts, r.now)
 	if err == nil {
 		return false, nil
 	}
-	h.Metrics.tokenRefused(err)
+	h.o.Metrics.tokenRefused(err)
 	switch {
-	case h.FailFile != nil:
+	case h.o.FailFile != nil:
 		r.sendFailFile()
 		return true, nil
-	case h.FailStatus == errTokenDenied.status:
+	case h.o.FailStatus == errTokenDenied.status:
 		return false, errTokenDenied
 	}
 	return false, errToken
@@ -242,11 +251,11 @@ func (r *request) checkToken() (served bool, err error) {
 
 // find opens the file where it lies on this host, or leaves it to the hosts that may have it.
 func (r *request) find() error {
-	file, err := r.h.Store.Open(r.id)
+	file, err := r.h.o.Store.Open(r.id)
 	switch {
 	case err == nil:
 		r.file, r.open, r.source = file, true, sourceLocal
-		r.h.Metrics.openFiles.Inc()
+		r.h.o.Metrics.openFiles.Inc()
 		return nil
 	case errors.Is(err, storage.ErrNotFound), errors.Is(err, storage.ErrNoGroup):
 		return r.h.away.serve(r, err)
@@ -260,32 +269,54 @@ func (r *request) closeFile() {
 		return
 	}
 	r.open = false
-	r.h.Metrics.openFiles.Dec()
+	r.h.o.Metrics.openFiles.Dec()
 	if err := r.file.Close(); err != nil {
-		r.h.log.Error("cannot close file", "id", r.id.String(), "err", err)
+		r.h.log.error("cannot close file", "id", r.id.String(), "err", err)
 	}
 }
 
-// sent is told by the body that the last byte is out, or that none will follow.
+// sent is told by the body that the last byte is out, or that none will follow. The body has closed the file.
 func (r *request) sent(result sendfile.Result) {
-	r.open = false
-	r.h.Metrics.openFiles.Dec()
-	r.h.Metrics.sendfileBytes.Add(float64(result.BySendfile))
+	if r.open {
+		r.open = false
+		r.h.o.Metrics.openFiles.Dec()
+	}
+	r.h.o.Metrics.sendfileBytes.Add(float64(result.BySendfile))
 	first := result.FirstByte
 	if first.IsZero() {
 		first = time.Now()
 	}
+	if result.Err != nil {
+		r.aborted(result)
+	}
 	r.finish(result.Sent, first, result.Err)
+}
+
+// aborted counts an answer that ended early. When it was not the client that ended it, somebody has to know.
+func (r *request) aborted(result sendfile.Result) {
+	reason := "file"
+	switch err := result.Err; {
+	case errors.Is(err, sendfile.ErrSlowClient):
+		reason = "slow"
+	case errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.ETIMEDOUT), errors.Is(err, net.ErrClosed):
+		reason = "client"
+	default:
+		r.h.log.error("answer cut short", "target", r.shortTarget(), "sent", result.Sent, "err", err)
+	}
+	r.h.o.Metrics.aborted.WithLabelValues(reason).Inc()
+}
+
+// shortTarget is the target as far as a log needs it.
+func (r *request) shortTarget() string {
+	raw := r.ctx.RequestURI()
+	return string(raw[:min(len(raw), 256)])
 }
 
 // finish counts and logs the answer, and makes r ready for the next request.
 func (r *request) finish(bytes int64, firstByte time.Time, err error) {
-	r.h.Metrics.answered(r, bytes, firstByte)
-	if r.h.Access != nil {
-		r.h.Access.write(entryOf(r, bytes, err))
-	}
-	if errors.Is(err, sendfile.ErrSlowClient) {
-		r.h.Metrics.slowClients.Inc()
+	r.h.o.Metrics.answered(r, bytes, firstByte)
+	if r.h.o.Access != nil {
+		r.h.o.Access.write(entryOf(r, bytes, err))
 	}
 	h := r.h
 	r.ctx, r.id, r.file = nil, fdfs.FileID{}, nil
@@ -293,7 +324,7 @@ func (r *request) finish(bytes int64, firstByte time.Time, err error) {
 	c := &r.conditions
 	c.IfMatch, c.IfNoneMatch, c.IfRange, r.ranges = c.IfMatch[:0], c.IfNoneMatch[:0], c.IfRange[:0], r.ranges[:0]
 	c.IfModifiedSince, c.IfUnmodifiedSince = c.IfModifiedSince[:0], c.IfUnmodifiedSince[:0]
-	r.body = sendfile.Body{Done: r.body.Done, Pieces: r.body.Pieces[:0]}
+	r.body, r.streamed = sendfile.Body{Done: r.done, Pieces: r.body.Pieces[:0]}, false
 	r.spans, r.text = r.spans[:0], r.text[:0]
 	h.pool.Put(r)
 }

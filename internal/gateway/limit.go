@@ -40,11 +40,15 @@ const (
 
 // refuse answers and closes. A client that expects TLS cannot be told anything.
 func (r *refuser) refuse(c net.Conn, why *limit, expectsTLS bool) {
-	if expectsTLS || r.busy.Load() >= maxRefusals {
+	if expectsTLS {
 		_ = c.Close()
 		return
 	}
-	r.busy.Add(1)
+	if r.busy.Add(1) > maxRefusals {
+		r.busy.Add(-1)
+		_ = c.Close()
+		return
+	}
 	r.wg.Go(func() {
 		defer r.busy.Add(-1)
 		defer c.Close()

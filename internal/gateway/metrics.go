@@ -23,7 +23,7 @@ type Metrics struct {
 	refusedConns   *prometheus.CounterVec // by reason
 	openFiles      prometheus.Gauge
 	sendfileBytes  prometheus.Counter
-	slowClients    prometheus.Counter
+	aborted        *prometheus.CounterVec // by reason
 	refusedTokens  *prometheus.CounterVec // by reason
 }
 
@@ -61,10 +61,16 @@ func NewMetrics() *Metrics {
 	m.refusedConns = vector("connections_refused_total", "Connections refused by a limit.", "reason")
 	m.openFiles = gauge("open_files", "Files being sent.")
 	m.sendfileBytes = counter("sendfile_bytes_total", "Bytes of bodies sent by sendfile(2).")
-	m.slowClients = counter("slow_clients_total", "Downloads cut because the client read too slowly.")
+	m.aborted = vector("aborted_total", "Answers that ended early: the client left, it read too slowly, or the file could not be read to its end.", "reason")
 	m.refusedTokens = vector("token_refused_total", "Requests whose anti-steal token was refused.", "reason")
 	m.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
+}
+
+// CountLostLines shows how many lines a log has lost.
+func (m *Metrics) CountLostLines(log string, lost func() uint64) {
+	m.Registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "fdfs_gateway_log_lines_lost_total",
+		Help: "Log lines that could not be written.", ConstLabels: prometheus.Labels{"log": log}}, func() float64 { return float64(lost()) }))
 }
 
 // answered counts a request whose answer is out.

@@ -12,8 +12,28 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
+// representation is what the URL stands for: the whole file, or a stretch of it with a header in front. Conditions and ranges
+// are about these bytes.
+type representation struct {
+	head []byte
+	body httprange.Span // of the file
+}
+
+func (p *representation) size() int64 { return int64(len(p.head)) + p.body.Length }
+
+// cut returns a stretch of the representation as a piece of the descriptor, in which the file begins at base.
+func (p *representation) cut(s httprange.Span, base int64) sendfile.Piece {
+	head := int64(len(p.head))
+	first, end := min(s.Start, head), min(s.Start+s.Length, head)
+	return sendfile.Piece{Head: p.head[first:end], Offset: base + p.body.Start + s.Start - first, Length: s.Length - (end - first)}
+}
+
 // respond answers with the file that was found: its headers, then as much of it as range and conditions ask for.
 func (r *request) respond() error {
+	r.rep = representation{body: httprange.Span{Length: r.file.Size()}}
+	if err := r.flvPiece(); err != nil {
+		return err
+	}
 	r.describe()
 	r.readConditions()
 	switch httprange.Evaluate(&r.conditions, &r.validators, r.now) {
@@ -39,15 +59,18 @@ func (r *request) describe() {
 		ModTime:    modTime,
 		StrongDate: !r.file.Mutable() || r.now.Sub(modTime) > recently,
 	}
+	if modTime.After(r.now) { // a clock is off; an answer must not claim the future (RFC 9110 section 8.8.2.1)
+		r.validators.ModTime, r.validators.StrongDate = r.now, false
+	}
 	h := &r.ctx.Response.Header
 	h.SetCanonical(headerETag, stringBytes(r.validators.ETag))
-	r.text = modTime.UTC().AppendFormat(r.text[:0], http.TimeFormat)
+	r.text = r.validators.ModTime.UTC().AppendFormat(r.text[:0], http.TimeFormat)
 	h.SetCanonical(headerLastModified, r.text)
-	if r.h.CacheControl != "" {
-		h.SetCanonical(headerCacheControl, stringBytes(r.h.CacheControl))
+	if r.h.o.CacheControl != "" {
+		h.SetCanonical(headerCacheControl, stringBytes(r.h.o.CacheControl))
 	}
 	r.setCORS()
-	if r.h.XCache {
+	if r.h.o.XCache {
 		h.Set("X-Cache", "LOCAL")
 	}
 }
@@ -64,6 +87,10 @@ func (r *request) etag() string {
 		b = strconv.AppendInt(append(b, 'm'), r.file.Size(), 16)
 		b = strconv.AppendInt(append(b, '-'), r.file.FileTime().UnixNano(), 16)
 	}
+	if part := r.rep.body; part.Length != r.file.Size() { // a stretch of it
+		b = strconv.AppendInt(append(b, '-', 's'), part.Start, 16)
+		b = strconv.AppendInt(append(b, '-'), part.Length, 16)
+	}
 	r.text = append(b, '"')
 	return string(r.text)
 }
@@ -77,6 +104,8 @@ var (
 	headerContentRange   = []byte(fasthttp.HeaderContentRange)
 	headerDisposition    = []byte(fasthttp.HeaderContentDisposition)
 	headerAllowOrigin    = []byte(fasthttp.HeaderAccessControlAllowOrigin)
+	headerExpose         = []byte(fasthttp.HeaderAccessControlExposeHeaders)
+	valueExposed         = []byte("Accept-Ranges, Content-Disposition, Content-Length, Content-Range, ETag")
 	valueBytes           = []byte("bytes")
 	valueNosniff         = []byte("nosniff")
 )
@@ -100,7 +129,7 @@ func (r *request) setFileHeaders() {
 // contentType is the type by extension. The list has extensions in lower case; most names have too.
 func (r *request) contentType() string {
 	ext := r.id.Ext()
-	if t, ok := r.h.Types[ext]; ok {
+	if t, ok := r.h.o.Types[ext]; ok {
 		return t
 	}
 	var room [8]byte
@@ -112,10 +141,10 @@ func (r *request) contentType() string {
 		}
 		lower = append(lower, c)
 	}
-	if t, ok := r.h.Types[string(lower)]; ok {
+	if t, ok := r.h.o.Types[string(lower)]; ok {
 		return t
 	}
-	return r.h.DefaultType
+	return r.h.o.DefaultType
 }
 
 // readConditions collects the Range and condition fields. Each may come on several lines, which count as one list.
@@ -142,58 +171,40 @@ func (r *request) readConditions() {
 	}
 }
 
-// choosePieces decides which bytes of the file are the answer.
+// choosePieces decides which bytes are the answer.
 func (r *request) choosePieces() error {
-	size := r.file.Size()
-	switch r.readRange(size) {
+	switch r.readRange() {
 	case httprange.Unsatisfiable:
 		return errRange
 	case httprange.Partial:
 		r.ctx.SetStatusCode(fasthttp.StatusPartialContent)
 		if len(r.spans) > 1 {
-			r.multipart(size)
+			r.multipart()
 			return nil
 		}
-		r.text = appendContentRange(r.text[:0], r.spans[0], size)
+		r.text = appendContentRange(r.text[:0], r.spans[0], r.rep.size())
 		r.ctx.Response.Header.SetCanonical(headerContentRange, r.text)
-		r.send(r.piece(nil, r.spans[0]))
+		r.send(r.rep.cut(r.spans[0], r.file.Base()))
 		return nil
 	}
-	whole := httprange.Span{Length: size}
-	if r.h.FLVExtension != "" && r.id.Ext() == r.h.FLVExtension {
-		span, use, err := flvSpan(r.target.params.start, r.target.params.end, size)
-		switch {
-		case err != nil:
-			return err
-		case use && span.Start > 0:
-			r.send(r.piece(flvHeader, span))
-			return nil
-		case use:
-			whole = span
-		}
-	}
-	r.send(r.piece(nil, whole))
+	r.send(r.rep.cut(httprange.Span{Length: r.rep.size()}, r.file.Base()))
 	return nil
 }
 
 // readRange reads the Range field, which only counts for GET (RFC 9110 section 14.2), into spans.
-func (r *request) readRange(size int64) httprange.Verdict {
+func (r *request) readRange() httprange.Verdict {
 	if !r.ctx.IsGet() {
 		return httprange.Whole
 	}
 	if len(r.ranges) != 1 || !httprange.RangeApplies(&r.conditions, &r.validators, r.now) {
 		return httprange.Whole
 	}
-	if r.h.SingleRange && httprange.Count(r.ranges[0]) > 1 {
+	if r.h.o.SingleRange && httprange.Count(r.ranges[0]) > 1 {
 		return httprange.Whole
 	}
 	var verdict httprange.Verdict
-	r.spans, verdict = httprange.Parse(r.spans[:0], r.ranges[0], size, r.h.MaxRanges)
+	r.spans, verdict = httprange.Parse(r.spans[:0], r.ranges[0], r.rep.size(), r.h.o.MaxRanges)
 	return verdict
-}
-
-func (r *request) piece(head []byte, s httprange.Span) sendfile.Piece {
-	return sendfile.Piece{Head: head, Offset: r.file.Base() + s.Start, Length: s.Length}
 }
 
 // send makes the pieces the body of the answer.
@@ -207,12 +218,11 @@ func (r *request) send(pieces ...sendfile.Piece) {
 		r.ctx.Response.Header.SetContentLength(int(length))
 		return
 	}
-	b.Conn, b.Source = sendfile.Of(r.ctx.Conn()), r.file
-	r.ctx.Response.SetBodyStream(b, int(length))
+	b.Conn, b.Source, r.streamed = sendfile.Of(r.ctx.Conn()), r.file, true
 }
 
 // multipart answers with several spans as multipart/byteranges (RFC 9110 section 14.6), in the order asked for.
-func (r *request) multipart(size int64) {
+func (r *request) multipart() {
 	boundary := rand.Text()
 	contentType := string(r.ctx.Response.Header.ContentType())
 	pieces := r.body.Pieces[:0]
@@ -221,8 +231,10 @@ func (r *request) multipart(size int64) {
 		head = append(head, "\r\nContent-Type: "...)
 		head = append(head, contentType...)
 		head = append(head, "\r\nContent-Range: "...)
-		head = appendContentRange(head, s, size)
-		pieces = append(pieces, r.piece(append(head, "\r\n\r\n"...), s))
+		head = append(appendContentRange(head, s, r.rep.size()), "\r\n\r\n"...)
+		piece := r.rep.cut(s, r.file.Base())
+		piece.Head = append(head, piece.Head...)
+		pieces = append(pieces, piece)
 	}
 	r.body.Tail = []byte("\r\n--" + boundary + "--\r\n")
 	r.ctx.Response.Header.SetContentType("multipart/byteranges; boundary=" + boundary)
@@ -239,26 +251,27 @@ func appendContentRange(dst []byte, s httprange.Span, size int64) []byte {
 // sendFailFile answers with the operator's file for refused tokens; no cache may keep it under the file's URL.
 func (r *request) sendFailFile() {
 	h := &r.ctx.Response.Header
-	h.SetContentType(r.h.FailFile.Type)
+	h.SetContentType(r.h.o.FailFile.Type)
 	h.SetCanonical(headerContentTypeOpt, valueNosniff)
 	h.SetCanonical(headerCacheControl, []byte("no-store"))
 	r.setCORS()
 	if r.ctx.IsHead() {
 		r.ctx.Response.SkipBody = true
-		h.SetContentLength(len(r.h.FailFile.Body))
+		h.SetContentLength(len(r.h.o.FailFile.Body))
 		return
 	}
-	r.ctx.Response.SetBodyRaw(r.h.FailFile.Body)
+	r.body.Pieces = append(r.body.Pieces[:0], sendfile.Piece{Head: r.h.o.FailFile.Body})
+	r.streamed = true
 }
 
 // setCORS lets pages of the configured origin read answers (Fetch standard, section 3.3.3).
 func (r *request) setCORS() {
-	if r.h.CORSOrigin == "" {
+	if r.h.o.CORSOrigin == "" {
 		return
 	}
 	h := &r.ctx.Response.Header
-	h.SetCanonical(headerAllowOrigin, stringBytes(r.h.CORSOrigin))
-	h.Set(fasthttp.HeaderAccessControlExposeHeaders, "Accept-Ranges, Content-Disposition, Content-Length, Content-Range, ETag")
+	h.SetCanonical(headerAllowOrigin, stringBytes(r.h.o.CORSOrigin))
+	h.SetCanonical(headerExpose, valueExposed)
 }
 
 // preflight answers a browser that asks what it may do.

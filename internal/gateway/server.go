@@ -42,8 +42,11 @@ type Server struct {
 	open    atomic.Int64
 	refuser refuser
 
-	mu    sync.Mutex         // guards perIP
-	perIP map[netip.Addr]int // open connections; only with MaxConnectionsPerIP
+	stopping chan struct{} // closed by Shutdown
+
+	mu      sync.Mutex                   // guards what follows
+	perIP   map[netip.Addr]int           // open connections; only with MaxConnectionsPerIP
+	waiting map[*httpguard.Conn]struct{} // all connections, for Shutdown
 }
 
 // NewServer returns a server that uses h until SetHandler names another.
@@ -54,7 +57,7 @@ func NewServer(o ServerOptions, h *Handler) *Server {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	s := &Server{o: o, log: o.Log, perIP: map[netip.Addr]int{}}
+	s := &Server{o: o, log: o.Log, perIP: map[netip.Addr]int{}, waiting: map[*httpguard.Conn]struct{}{}, stopping: make(chan struct{})}
 	s.handler.Store(h)
 	s.guard = httpguard.New(httpguard.Options{ReadTimeout: o.ReadTimeout, IdleTimeout: o.IdleTimeout, OnRefuse: s.refused})
 	s.fast = &fasthttp.Server{
@@ -85,10 +88,16 @@ func (s *Server) Serve(ln net.Listener) error {
 	return nil
 }
 
-// Shutdown stops accepting, lets running answers end, and closes idle connections. When ctx ends first, its error is returned
-// and connections are left to the end of the process.
+// Shutdown stops accepting, lets running answers end, and closes connections without a request. When ctx ends first, its error
+// is returned and connections are left to the end of the process. It is called once.
 func (s *Server) Shutdown(ctx context.Context) error {
+	close(s.stopping)
+	ended := make(chan struct{})
+	var closer sync.WaitGroup
+	closer.Go(func() { s.closeIdle(ended) })
 	err := s.fast.ShutdownWithContext(ctx)
+	close(ended)
+	closer.Wait()
 	s.refuser.wait()
 	if err != nil {
 		return fmt.Errorf("cannot end %d connections in time: %w", s.open.Load(), err)
@@ -96,19 +105,44 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return nil
 }
 
+// closeIdle closes connections on which no request is being answered, until all are ended. fasthttp does so too, but gives new
+// connections 5 s to send something.
+func (s *Server) closeIdle(ended chan struct{}) {
+	tick := time.NewTicker(20 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		var idle []*httpguard.Conn
+		s.mu.Lock()
+		for c := range s.waiting {
+			if c.Idle() {
+				idle = append(idle, c)
+			}
+		}
+		s.mu.Unlock()
+		for _, c := range idle {
+			_ = c.Close() // the client may have done so
+		}
+		select {
+		case <-ended:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
 // refused counts and logs what the guard has answered in place of a handler.
 func (s *Server) refused(conn net.Conn, e *httpguard.Error) {
 	h := s.handler.Load()
-	h.Metrics.malformed(e.Status)
-	if h.Access != nil {
-		h.Access.write(entry{at: time.Now(), remote: ipOf(conn.RemoteAddr()).AsSlice(), status: e.Status, source: sourceNone, err: e})
+	h.o.Metrics.malformed(e.Status)
+	if h.o.Access != nil {
+		h.o.Access.write(entry{at: time.Now(), remote: ipOf(conn.RemoteAddr()), status: e.Status, source: sourceNone, err: e})
 	}
 }
 
 // disagreed answers what the guard has let through and fasthttp's own parser refuses. That is not meant to happen.
 func (s *Server) disagreed(ctx *fasthttp.RequestCtx, err error) {
 	s.log.Warn("request passed the guard but cannot be parsed", "remote", ctx.RemoteAddr().String(), "err", err)
-	s.handler.Load().Metrics.malformed(fasthttp.StatusBadRequest)
+	s.handler.Load().o.Metrics.malformed(fasthttp.StatusBadRequest)
 	ctx.Error("bad request\n", fasthttp.StatusBadRequest)
 }
 
@@ -116,7 +150,9 @@ func (s *Server) disagreed(ctx *fasthttp.RequestCtx, err error) {
 type debugLogger struct{ log *slog.Logger }
 
 func (l debugLogger) Printf(format string, args ...any) {
-	l.log.Debug("fasthttp: " + fmt.Sprintf(format, args...))
+	if l.log.Enabled(context.Background(), slog.LevelDebug) {
+		l.log.Debug("fasthttp: " + fmt.Sprintf(format, args...))
+	}
 }
 
 // listener accepts connections for fasthttp: counted, limited, guarded.
@@ -125,18 +161,34 @@ type listener struct {
 	s *Server
 }
 
-// Accept returns the next connection that is within the limits.
+// Accept returns the next connection that is within the limits. Errors are passed on at shutdown only: a process without free
+// descriptors, or a client that is gone already, must not end the server.
 func (l *listener) Accept() (net.Conn, error) {
-	for {
+	for pause := acceptPause; ; {
 		inner, err := l.Listener.Accept()
-		if err != nil {
+		switch {
+		case err == nil:
+			pause = acceptPause
+			if c := l.s.admit(inner); c != nil {
+				return c, nil
+			}
+		case errors.Is(err, net.ErrClosed):
 			return nil, err
-		}
-		if c := l.s.admit(inner); c != nil {
-			return c, nil
+		default:
+			l.s.log.Warn("cannot accept connections", "address", l.Addr().String(), "err", err, "next_try", pause.String())
+			select {
+			case <-l.s.stopping:
+			case <-time.After(pause):
+			}
+			pause = min(2*pause, maxAcceptPause)
 		}
 	}
 }
+
+const (
+	acceptPause    = 5 * time.Millisecond
+	maxAcceptPause = time.Second
+)
 
 // admit wraps a new connection, or refuses it and returns nil.
 func (s *Server) admit(inner net.Conn) net.Conn {
@@ -148,15 +200,20 @@ func (s *Server) admit(inner net.Conn) net.Conn {
 	}
 	ip := ipOf(inner.RemoteAddr())
 	if reason := s.enter(ip); reason != nil {
-		s.handler.Load().Metrics.refusedConns.WithLabelValues(reason.label).Inc()
+		s.handler.Load().o.Metrics.refusedConns.WithLabelValues(reason.label).Inc()
 		s.refuser.refuse(inner, reason, s.o.TLS != nil)
 		return nil
 	}
-	var c net.Conn = &conn{Conn: out, s: s, ip: ip}
+	counted := &conn{Conn: out, s: s, ip: ip}
+	var c net.Conn = counted
 	if s.o.TLS != nil {
 		c = tls.Server(c, s.o.TLS)
 	}
-	return s.guard.Wrap(c)
+	counted.guarded = s.guard.Wrap(c)
+	s.mu.Lock()
+	s.waiting[counted.guarded] = struct{}{}
+	s.mu.Unlock()
+	return counted.guarded
 }
 
 // enter counts a connection in, or says which limit it breaks.
@@ -174,30 +231,32 @@ func (s *Server) enter(ip netip.Addr) *limit {
 		}
 		s.perIP[ip]++
 	}
-	s.handler.Load().Metrics.connections.Inc()
+	s.handler.Load().o.Metrics.connections.Inc()
 	return nil
 }
 
 // leave counts a connection out.
-func (s *Server) leave(ip netip.Addr) {
+func (s *Server) leave(c *conn) {
 	s.open.Add(-1)
-	s.handler.Load().Metrics.connections.Dec()
-	if s.o.MaxConnectionsPerIP == 0 || !ip.IsValid() {
-		return
-	}
+	s.handler.Load().o.Metrics.connections.Dec()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.perIP[ip]--; s.perIP[ip] == 0 {
-		delete(s.perIP, ip)
+	delete(s.waiting, c.guarded)
+	if s.o.MaxConnectionsPerIP == 0 || !c.ip.IsValid() {
+		return
+	}
+	if s.perIP[c.ip]--; s.perIP[c.ip] == 0 {
+		delete(s.perIP, c.ip)
 	}
 }
 
 // conn counts itself out when it is closed.
 type conn struct {
 	*sendfile.Conn
-	s      *Server
-	ip     netip.Addr
-	closed atomic.Bool
+	s       *Server
+	ip      netip.Addr
+	guarded *httpguard.Conn // the outermost wrapper
+	closed  atomic.Bool
 }
 
 // NetConn returns the sending side, for sendfile.Of.
@@ -206,7 +265,7 @@ func (c *conn) NetConn() net.Conn { return c.Conn }
 // Close closes the connection and counts it out, once.
 func (c *conn) Close() error {
 	if c.closed.CompareAndSwap(false, true) {
-		c.s.leave(c.ip)
+		c.s.leave(c)
 	}
 	return c.Conn.Close()
 }

@@ -21,6 +21,7 @@ type Conn struct {
 	g      *Guard
 	raw    syscall.RawConn // nil when the wrapped connection shows no socket
 	closed atomic.Bool
+	idle   atomic.Bool // no request has been read to its end since the last one
 
 	// mu guards what follows. Read holds it all the time, also while it
 	// waits for the network; Close only tries to take it.
@@ -48,6 +49,10 @@ var _ net.Conn = (*Conn)(nil)
 
 // NetConn returns the wrapped connection.
 func (c *Conn) NetConn() net.Conn { return c.Conn }
+
+// Idle reports whether Read is waiting for a request, or for the rest of one:
+// closing the connection then cuts no answer.
+func (c *Conn) Idle() bool { return c.idle.Load() }
 
 // Read copies the rest of the head that is being handed out to p, or reads
 // and checks the next request first when there is none. It returns io.EOF when
@@ -93,10 +98,12 @@ func (c *Conn) next() bool {
 	}
 	c.idling, c.timing = false, false
 	c.head = head{}
+	c.idle.Store(true)
 	err := c.readHead()
 	if err == nil {
 		err = c.takeHead()
 	}
+	c.idle.Store(false)
 	if err == nil {
 		c.used = true
 		return true

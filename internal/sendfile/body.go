@@ -2,8 +2,10 @@ package sendfile
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"runtime/debug"
 	"sync"
 	"time"
 
@@ -28,8 +30,8 @@ type Piece struct {
 // Body is an answer's body made of pieces of one file. It is an io.Reader, an io.WriterTo and an io.Closer; fasthttp uses
 // WriteTo and then Close. What is sent never goes beyond the pieces, so a neighbour in a trunk file stays unseen.
 type Body struct {
-	Conn   *Conn // nil where the bytes must go through the writer (TLS)
-	Source Source
+	Conn   *Conn  // nil where the bytes must go through the writer (TLS)
+	Source Source // nil when the pieces have heads only
 	Pieces []Piece
 	Tail   []byte // behind the last piece
 	// Done is called once, by Close.
@@ -61,17 +63,22 @@ func (b *Body) Length() int64 {
 func (b *Body) SupportsBodyWriteTo() bool { return true }
 
 // WriteTo sends the body. When w buffers (fasthttp's does, and holds the answer's head by now), it is flushed together with the
-// first bytes of the file, in one packet where they fit.
-func (b *Body) WriteTo(w io.Writer) (int64, error) {
+// first bytes of the file, in one packet where they fit. A panic, which is a bug, becomes an error: whoever is told by Done can
+// say for which request.
+func (b *Body) WriteTo(w io.Writer) (n int64, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("BUG: panic while sending: %v\n%s", p, debug.Stack())
+		}
+		n, b.result.Err = b.result.Sent, err
+	}()
 	flusher, ok := w.(interface{ Flush() error })
-	if ok && b.Conn != nil && b.Conn.tcp {
-		b.result.Err = b.sendPieces(w, flusher)
-		if !errors.Is(b.result.Err, errNoSendfile) {
-			return b.result.Sent, b.result.Err
+	if ok && b.Conn != nil && b.Conn.tcp && b.Source != nil {
+		if err = b.sendPieces(w, flusher); !errors.Is(err, errNoSendfile) {
+			return 0, err
 		}
 	}
-	_, b.result.Err = copyChunks(w, b)
-	return b.result.Sent, b.result.Err
+	return 0, b.copyChunks(w)
 }
 
 // sendPieces sends by sendfile. It keeps Read's position, so that copying can take over where the kernel cannot go on.
@@ -157,11 +164,16 @@ func pread(fd int, p []byte, offset int64) (int, error) {
 	}
 }
 
-// Close releases the source and reports to Done.
+// Close releases the source and reports to Done. Further calls do nothing.
 func (b *Body) Close() error {
-	err := b.Source.Close()
-	if b.Done != nil {
-		b.Done(b.result)
+	source, done := b.Source, b.Done
+	b.Source, b.Done = nil, nil
+	var err error
+	if source != nil {
+		err = source.Close()
+	}
+	if done != nil {
+		done(b.result)
 	}
 	return err
 }
@@ -169,26 +181,22 @@ func (b *Body) Close() error {
 // buffers are what bodies are copied through where sendfile cannot be used.
 var buffers = sync.Pool{New: func() any { return new([chunk]byte) }}
 
-func copyChunks(w io.Writer, b *Body) (int64, error) {
+func (b *Body) copyChunks(w io.Writer) error {
 	buf := buffers.Get().(*[chunk]byte)
 	defer buffers.Put(buf)
-	var total int64
 	for {
 		n, err := b.Read(buf[:])
-		if n > 0 {
-			m, werr := w.Write(buf[:n])
-			b.markFirst()
-			total += int64(m)
-			b.result.Sent += int64(m)
-			if werr != nil {
-				return total, werr
-			}
-		}
 		if err == io.EOF {
-			return total, nil
+			return nil
 		}
 		if err != nil {
-			return total, err
+			return err
+		}
+		n, err = w.Write(buf[:n])
+		b.markFirst()
+		b.result.Sent += int64(n)
+		if err != nil {
+			return err
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -52,9 +53,10 @@ type Conn struct {
 	offset   int64
 	left     int64
 	err      error
-	inWindow bool  // a deadline is set
-	written  int64 // bytes given to the socket since the connection began
-	taken    int64 // of these, what the client had taken when the window began
+	inWindow bool         // a deadline of ours is set
+	deadline atomic.Int64 // that of the caller, unix nanoseconds; 0 = none
+	written  int64        // bytes given to the socket since the connection began
+	taken    int64        // of these, what the client had taken when the window began
 
 	writeStep, fileStep func(fd uintptr) bool
 }
@@ -107,6 +109,34 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
+// SetWriteDeadline bounds writes beside the pace, like that of net.Conn.
+func (c *Conn) SetWriteDeadline(t time.Time) error {
+	c.remember(t)
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// SetDeadline bounds reads and writes, like that of net.Conn.
+func (c *Conn) SetDeadline(t time.Time) error {
+	c.remember(t)
+	return c.Conn.SetDeadline(t)
+}
+
+func (c *Conn) remember(t time.Time) {
+	if t.IsZero() {
+		c.deadline.Store(0)
+	} else {
+		c.deadline.Store(t.UnixNano())
+	}
+}
+
+// callersDeadline is the one that was set from outside; the zero time when there is none.
+func (c *Conn) callersDeadline() time.Time {
+	if nanos := c.deadline.Load(); nanos != 0 {
+		return time.Unix(0, nanos)
+	}
+	return time.Time{}
+}
+
 // Write sends all of p or returns an error.
 func (c *Conn) Write(p []byte) (int, error) {
 	c.buf = p
@@ -137,6 +167,10 @@ func (c *Conn) send(step func(fd uintptr) bool) error {
 			err = c.err
 		}
 		if !errors.Is(err, os.ErrDeadlineExceeded) || !c.inWindow {
+			c.endWindow()
+			return err
+		}
+		if d := c.callersDeadline(); !d.IsZero() && !time.Now().Before(d) {
 			c.endWindow()
 			return err
 		}
@@ -215,13 +249,17 @@ func (c *Conn) failed(call string, err error) bool {
 // beginWindow starts to measure: the wait that is under way ends after one window at the latest.
 func (c *Conn) beginWindow(taken int64) {
 	c.inWindow, c.taken = true, taken
-	c.err = c.SetWriteDeadline(time.Now().Add(c.pace.Window))
+	end := time.Now().Add(c.pace.Window)
+	if d := c.callersDeadline(); !d.IsZero() && d.Before(end) {
+		end = d
+	}
+	c.err = c.Conn.SetWriteDeadline(end)
 }
 
 func (c *Conn) endWindow() {
 	if c.inWindow {
 		c.inWindow = false
-		_ = c.SetWriteDeadline(time.Time{}) // fails only on a closed connection
+		_ = c.Conn.SetWriteDeadline(c.callersDeadline()) // fails only on a closed connection
 	}
 }
 

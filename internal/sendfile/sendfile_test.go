@@ -306,6 +306,21 @@ func TestConnectionIsUsableAfterAWait(t *testing.T) {
 	require.NoError(t, server.Close())
 }
 
+// TestDeadlineOfOthers: the pace does not stretch a deadline that somebody else has set, and leaves it as it was.
+func TestDeadlineOfOthers(t *testing.T) {
+	server, _ := pair(t, "tcp")
+	conn := paced(t, server, Pace{MinRate: 1, Window: time.Minute})
+	for range 2 {
+		require.NoError(t, conn.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
+		began := time.Now()
+		_, err := conn.Write(make([]byte, 32<<20))
+		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+		require.Less(t, time.Since(began), 5*time.Second)
+	}
+	_, err := conn.Write([]byte("x"))
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "it stays")
+}
+
 func TestHeadAndFileInOnePacket(t *testing.T) {
 	src, _ := newSource(t, 1000)
 	server, client := pair(t, "tcp")

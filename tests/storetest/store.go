@@ -126,6 +126,13 @@ func (s *Store) Slave(master Object, prefix, ext string, content []byte) Object 
 	return s.write(id, content)
 }
 
+// Future are the fields of a file of 7 bytes whose id says that it was made tomorrow.
+func (s *Store) Future(ext string) fdfs.Fields {
+	f := s.fields(fdfs.KindNormal, ext, []byte("missing"))
+	f.Created = time.Now().Add(24 * time.Hour).Unix()
+	return f
+}
+
 // Missing is an id that no file has.
 func (s *Store) Missing(ext string, created time.Time) Object {
 	s.t.Helper()

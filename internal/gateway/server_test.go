@@ -1,0 +1,239 @@
+package gateway
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/antisteal"
+	"fastdfs-gateway/storage"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+// TestMain leaves out two goroutines of fasthttp that outlive every server: its clock, and one that sleeps for 10 s before it
+// sees that its pool has stopped.
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m, goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"))
+}
+
+// running is a server in this process, so that the race detector and the leak check see it.
+type running struct {
+	t       *testing.T
+	server  *Server
+	handler *Handler
+	log     *lockedBuffer
+	address string
+}
+
+type lockedBuffer struct {
+	mu  sync.Mutex // guards buf
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+func openLocal(t *testing.T, s *storetest.Store) *storage.Local {
+	t.Helper()
+	local, err := storage.OpenLocal(storage.Options{Groups: []storage.GroupPaths{
+		{Name: storetest.Group, StorePaths: []string{s.Root(storetest.Group, 0), s.Root(storetest.Group, 1)}}}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, local.Close()) })
+	return local
+}
+
+// run serves the options until the test ends, and then expects that nothing is left: no file, no connection, no goroutine.
+func run(t *testing.T, o Options, so ServerOptions) *running {
+	t.Helper()
+	r := &running{t: t, log: &lockedBuffer{}}
+	o.GroupInURL, o.Log = true, slog.New(slog.NewTextHandler(r.log, nil))
+	so.Log = o.Log
+	r.handler = NewHandler(o)
+	r.server = NewServer(so, r.handler)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	r.address = ln.Addr().String()
+	served := make(chan error, 1)
+	go func() { served <- r.server.Serve(ln) }()
+	t.Cleanup(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		defer cancel()
+		require.NoError(t, r.server.Shutdown(ctx))
+		require.NoError(t, <-served)
+		require.Zero(t, testutil.ToFloat64(r.handler.o.Metrics.openFiles))
+		require.Zero(t, testutil.ToFloat64(r.handler.o.Metrics.connections))
+		require.Zero(t, r.server.open.Load())
+		require.Empty(t, r.server.perIP)
+		require.Zero(t, r.server.guard.Buffers())
+	})
+	return r
+}
+
+func (r *running) dial() net.Conn {
+	r.t.Helper()
+	c, err := net.Dial("tcp", r.address)
+	require.NoError(r.t, err)
+	require.NoError(r.t, c.SetDeadline(time.Now().Add(20*time.Second)))
+	r.t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// TestClientsThatLeave: clients go away at every stage of an answer, by FIN and by RST, while the handler is exchanged; others
+// must get the right bytes meanwhile.
+func TestClientsThatLeave(t *testing.T) {
+	s := storetest.New(t)
+	files := []storetest.Object{s.Normal("mp4", s.Bytes(1<<20)), s.Trunk("jpg", s.Bytes(5000)), s.Trunk("jpg", s.Bytes(5001)), s.Normal("jpg", nil)}
+	o := Options{Store: openLocal(t, s)}
+	r := run(t, o, ServerOptions{MaxConnectionsPerIP: 1000, MinSendRate: 1})
+	var wg sync.WaitGroup
+	for i := range 16 {
+		wg.Go(func() {
+			for j := range 20 {
+				f := files[(i+j)%len(files)]
+				if i%2 == 0 {
+					r.leave(f, (i*20+j)*1000%(len(f.Content)+200))
+				} else {
+					r.fetch(f)
+				}
+				if i == 1 {
+					r.server.SetHandler(NewHandler(Options{Store: o.Store, GroupInURL: true, Metrics: r.handler.o.Metrics, Log: r.handler.o.Log}))
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// leave asks for the file and goes away after n bytes of the answer.
+func (r *running) leave(f storetest.Object, n int) {
+	c, err := net.Dial("tcp", r.address)
+	if err != nil {
+		r.t.Error(err)
+		return
+	}
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	_, _ = io.WriteString(c, "GET "+f.URL()+" HTTP/1.1\r\nHost: gw.test\r\n\r\nGET "+f.URL()+" HTTP/1.1\r\nHost: gw.test\r\n\r\n")
+	_, _ = io.CopyN(io.Discard, c, int64(n))
+	if n%3 == 0 {
+		_ = c.(*net.TCPConn).SetLinger(0) // RST
+	}
+	_ = c.Close()
+}
+
+// fetch gets the file three times over one connection.
+func (r *running) fetch(f storetest.Object) {
+	c, err := net.Dial("tcp", r.address)
+	if err != nil {
+		r.t.Error(err)
+		return
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
+	in := bufio.NewReader(c)
+	for range 3 {
+		_, _ = io.WriteString(c, "GET "+f.URL()+" HTTP/1.1\r\nHost: gw.test\r\n\r\n")
+		resp, err := http.ReadResponse(in, nil)
+		if err != nil {
+			r.t.Error(err)
+			return
+		}
+		body, err := io.ReadAll(resp.Body)
+		if err != nil || !bytes.Equal(body, f.Content) {
+			r.t.Errorf("%s: %d bytes of %d, %v", f.URL(), len(body), len(f.Content), err)
+		}
+	}
+}
+
+// TestPipelinedWithoutReading: 2,000 requests at once on one connection; the answers come in order and whole.
+func TestPipelinedWithoutReading(t *testing.T) {
+	s := storetest.New(t)
+	f := s.Trunk("jpg", s.Bytes(3000))
+	r := run(t, Options{Store: openLocal(t, s)}, ServerOptions{})
+	c := r.dial()
+	const n = 2000
+	go func() {
+		_, _ = io.WriteString(c, strings.Repeat("GET "+f.URL()+" HTTP/1.1\r\nHost: gw.test\r\n\r\n", n))
+	}()
+	time.Sleep(50 * time.Millisecond) // the socket's buffers fill up
+	in := bufio.NewReader(c)
+	for i := range n {
+		resp, err := http.ReadResponse(in, nil)
+		require.NoError(t, err, i)
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, err, i)
+		require.True(t, bytes.Equal(f.Content, body), i)
+	}
+}
+
+// brokenElsewhere fails in the ways that a bug could.
+type brokenElsewhere struct{ panics bool }
+
+func (b brokenElsewhere) serve(*request, error) error {
+	if b.panics {
+		panic("test")
+	}
+	return errors.New("secret detail")
+}
+
+// TestBugsAreContained: a panic or an unknown error is a 500 without internals, and the next request is served.
+func TestBugsAreContained(t *testing.T) {
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(10))
+	r := run(t, Options{Store: openLocal(t, s)}, ServerOptions{})
+	for _, away := range []brokenElsewhere{{panics: true}, {panics: false}} {
+		broken := NewHandler(r.handler.o)
+		broken.away = away
+		r.server.SetHandler(broken)
+		resp, err := http.Get("http://" + r.address + s.Missing("jpg", time.Now()).URL())
+		require.NoError(t, err)
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, 500, resp.StatusCode)
+		require.Equal(t, "internal error\n", string(body))
+		r.fetch(f)
+	}
+	require.Contains(t, r.log.String(), "BUG: panic")
+	require.Contains(t, r.log.String(), "secret detail", "the log tells")
+	http.DefaultClient.CloseIdleConnections()
+}
+
+func TestTokenReasonsAreCounted(t *testing.T) {
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(10))
+	o := Options{Store: openLocal(t, s), Tokens: antisteal.NewChecker(antisteal.Options{Secrets: []string{"k"}})}
+	r := run(t, o, ServerOptions{})
+	defer http.DefaultClient.CloseIdleConnections()
+	for reason, query := range map[string]string{
+		"missing": "", "malformed": "?token=x&ts=1", "expired": "?" + antisteal.Query("k", f.ID.Logic, 1), "mismatch": "?" + antisteal.Query("x", f.ID.Logic, 0),
+	} {
+		resp, err := http.Get("http://" + r.address + f.URL() + query)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, 400, resp.StatusCode)
+		require.Equal(t, 1.0, testutil.ToFloat64(r.handler.o.Metrics.refusedTokens.WithLabelValues(reason)), reason)
+	}
+}

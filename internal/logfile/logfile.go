@@ -1,0 +1,206 @@
+// Package logfile writes log lines to a file without ever making a request wait for the disk.
+//
+//	w, err := logfile.Open("/var/log/gateway/access.log", logfile.Options{Delay: time.Second})
+//	fmt.Fprintln(w, "one line a call")
+//	err = w.Use("/var/log/gateway/access.log") // after logrotate has moved it away
+//
+// Lines go into a bounded buffer and a goroutine writes them out. A disk that is full, a pipe that nobody reads, lose lines,
+// which are counted; when there is room again the log goes on, at the beginning of a line.
+package logfile
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// maxPending bounds the lines that wait to be written.
+const maxPending = 1 << 20
+
+// eager is how much may wait for the end of Options.Delay.
+const eager = 64 << 10
+
+// closeWait is how long Close waits for a writer that is stuck.
+const closeWait = 2 * time.Second
+
+// Options of a Writer. The zero value writes each line as soon as it comes.
+type Options struct {
+	Delay time.Duration // how long lines may be gathered
+}
+
+// Writer is a log. It is safe for concurrent use.
+type Writer struct {
+	delay time.Duration
+	lost  atomic.Uint64
+	wake  chan struct{} // there is something to write, now
+	stop  chan struct{}
+	done  chan struct{}
+
+	mu      sync.Mutex // guards what follows
+	path    string
+	file    *os.File   // only run writes to it
+	retired []*os.File // to be closed by run
+	pending []byte     // whole lines
+}
+
+// Open opens a log at path, which is created where it is missing and appended to: "-" is standard output and "" standard error.
+func Open(path string, o Options) (*Writer, error) {
+	w := &Writer{delay: o.Delay, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+	if err := w.Use(path); err != nil {
+		return nil, err
+	}
+	go w.run()
+	return w, nil
+}
+
+// Use sends further lines to path, opened anew. When that fails the log stays where it is.
+func (w *Writer) Use(path string) error {
+	file, err := openFile(path)
+	if err != nil {
+		return err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.file != nil && w.file != os.Stdout && w.file != os.Stderr {
+		w.retired = append(w.retired, w.file)
+	}
+	w.path, w.file = path, file
+	w.nudge()
+	return nil
+}
+
+// Reopen is Use with the path in use.
+func (w *Writer) Reopen() error {
+	w.mu.Lock()
+	path := w.path
+	w.mu.Unlock()
+	return w.Use(path)
+}
+
+func openFile(path string) (*os.File, error) {
+	switch path {
+	case "":
+		return os.Stderr, nil
+	case "-":
+		return os.Stdout, nil
+	}
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o640)
+	if err != nil {
+		return nil, fmt.Errorf("cannot open log: %w", err)
+	}
+	return f, nil
+}
+
+// Write takes whole lines. It never blocks and never fails: lines for which there is no room are lost, see Lost.
+func (w *Writer) Write(lines []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.pending)+len(lines) > maxPending {
+		w.lost.Add(uint64(bytes.Count(lines, newline)))
+		return len(lines), nil
+	}
+	w.pending = append(w.pending, lines...)
+	if w.delay == 0 || len(w.pending) >= eager {
+		w.nudge()
+	}
+	return len(lines), nil
+}
+
+var newline = []byte{'\n'}
+
+func (w *Writer) nudge() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // it is awake
+	}
+}
+
+// Lost is the number of lines that could not be written.
+func (w *Writer) Lost() uint64 { return w.lost.Load() }
+
+// Close writes what is waiting and closes the file. It does not wait long for one that takes nothing.
+func (w *Writer) Close() error {
+	close(w.stop)
+	select {
+	case <-w.done:
+		return nil
+	case <-time.After(closeWait):
+		return errors.New("cannot end the log: its file or pipe takes nothing")
+	}
+}
+
+// run is the one goroutine that writes.
+func (w *Writer) run() {
+	defer close(w.done)
+	var tick <-chan time.Time
+	if w.delay > 0 {
+		ticker := time.NewTicker(w.delay)
+		defer ticker.Stop()
+		tick = ticker.C
+	}
+	o := &output{w: w}
+	for {
+		select {
+		case <-w.stop:
+			o.flush()
+			o.closeAll()
+			return
+		case <-w.wake:
+		case <-tick:
+		}
+		o.flush()
+	}
+}
+
+// output is what only run knows.
+type output struct {
+	w      *Writer
+	spare  []byte // the other buffer
+	broken bool   // the last write ended within a line
+}
+
+// flush writes out what is pending, and closes files that are not used any more.
+func (o *output) flush() {
+	w := o.w
+	w.mu.Lock()
+	lines, file, retired := w.pending, w.file, w.retired
+	w.pending, w.retired = o.spare[:0], nil
+	w.mu.Unlock()
+	o.write(file, lines)
+	o.spare = lines
+	for _, f := range retired {
+		_ = f.Close() // what could be written is
+	}
+}
+
+func (o *output) write(file *os.File, lines []byte) {
+	if len(lines) == 0 {
+		return
+	}
+	if o.broken {
+		if _, err := file.Write(newline); err != nil {
+			o.w.lost.Add(uint64(bytes.Count(lines, newline)))
+			return
+		}
+		o.broken = false
+	}
+	n, err := file.Write(lines)
+	if err != nil {
+		o.w.lost.Add(uint64(bytes.Count(lines[n:], newline)))
+		o.broken = n > 0 && lines[n-1] != '\n'
+	}
+}
+
+// closeAll closes the file itself.
+func (o *output) closeAll() {
+	o.w.mu.Lock()
+	file := o.w.file
+	o.w.mu.Unlock()
+	if file != os.Stdout && file != os.Stderr {
+		_ = file.Close() // what could be written is
+	}
+}

@@ -1,0 +1,256 @@
+package tests
+
+import (
+	"bytes"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// The tests of this file make things go wrong around the gateway: descriptors, disks, pipes, certificates, configurations.
+
+// TestFewDescriptors: more clients than the limit on open files allows. The gateway refuses what is too much and lives.
+func TestFewDescriptors(t *testing.T) {
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(1000))
+	conf := writeConfig(t, s.Config(withListen(nil)...))
+	p := startCommand(t, conf, exec.Command("sh", "-c", "ulimit -n 160 && exec \"$0\" -c \"$1\"", binary, conf))
+	require.Contains(t, p.logText(), "max_connections is more than the limit on open files allows")
+	var open []net.Conn
+	for range 400 {
+		c, err := net.DialTimeout("tcp", p.addrs[0], time.Second)
+		if err == nil {
+			open = append(open, c)
+		}
+	}
+	for _, c := range open {
+		require.NoError(t, c.Close())
+	}
+	require.Eventually(t, func() bool { return p.metric("fdfs_gateway_connections") == 0 }, 10*time.Second, 20*time.Millisecond)
+	require.Equal(t, 200, p.get(f.URL()).StatusCode)
+}
+
+// TestReloadUnderLoad: no request sees anything of many reloads, nor of one that changes the store paths.
+func TestReloadUnderLoad(t *testing.T) {
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(1000))
+	p := serve(t, s)
+	var stop atomic.Bool
+	var load, reloads sync.WaitGroup
+	for range 4 {
+		load.Go(func() {
+			client := http.Client{Transport: &http.Transport{}}
+			defer client.CloseIdleConnections()
+			for !stop.Load() {
+				resp, err := client.Get("http://" + p.addrs[0] + f.URL())
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				_, _ = io.Copy(io.Discard, resp.Body)
+				_ = resp.Body.Close()
+				if resp.StatusCode != 200 {
+					t.Errorf("status %d", resp.StatusCode)
+					return
+				}
+			}
+		})
+	}
+	for i := range 4 {
+		reloads.Go(func() {
+			for j := range 20 {
+				if i == 0 { // another store each time: the same paths, written otherwise
+					text := strings.ReplaceAll(s.Config(withListen(nil)...), "/path0", strings.Repeat("/.", j%2)+"/path0")
+					_ = os.WriteFile(p.conf+".new", []byte(text), 0o600)
+					_ = os.Rename(p.conf+".new", p.conf)
+				}
+				resp, err := http.Post("http://"+p.admin+"/reload", "", nil)
+				if err != nil || resp.StatusCode != 200 {
+					t.Errorf("reload: %v %v", resp, err)
+					return
+				}
+				_ = resp.Body.Close()
+			}
+		})
+	}
+	reloads.Wait()
+	stop.Store(true)
+	load.Wait()
+}
+
+// TestReloadKeepsTLS: taking the certificate out of the configuration needs a restart; until then the old one serves.
+func TestReloadKeepsTLS(t *testing.T) {
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(1000))
+	dir := t.TempDir()
+	pool := certificate(t, dir)
+	p := serve(t, s, "[gateway]", "tls_cert = "+dir+"/cert.pem", "tls_key = "+dir+"/key.pem")
+	fetch := func(pool *tls.Config) error {
+		client := http.Client{Transport: &http.Transport{TLSClientConfig: pool, DisableKeepAlives: true}}
+		resp, err := client.Get("https://" + p.addrs[0] + f.URL())
+		if err == nil {
+			err = resp.Body.Close()
+		}
+		return err
+	}
+	old := &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}
+	require.NoError(t, fetch(old))
+	renewed := &tls.Config{RootCAs: certificate(t, dir), MinVersion: tls.VersionTLS12}
+	require.Error(t, fetch(renewed))
+	p.reload(200)
+	require.NoError(t, fetch(renewed), "a renewed certificate is taken")
+	require.NoError(t, os.WriteFile(p.conf, []byte(s.Config(withListen(nil)...)), 0o600))
+	p.reload(200)
+	require.NoError(t, fetch(renewed))
+	require.Eventually(t, func() bool { return strings.Contains(p.logText(), "only a restart applies it") }, 5*time.Second, 10*time.Millisecond)
+}
+
+func (p *process) reload(status int) {
+	p.t.Helper()
+	resp, err := http.Post("http://"+p.admin+"/reload", "", nil)
+	require.NoError(p.t, err)
+	require.NoError(p.t, resp.Body.Close())
+	require.Equal(p.t, status, resp.StatusCode)
+}
+
+// TestLogsAreReopenedWithABadConfiguration: logrotate must not depend on it.
+func TestLogsAreReopenedWithABadConfiguration(t *testing.T) {
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(10))
+	path := filepath.Join(t.TempDir(), "access.log")
+	p := serve(t, s, "[gateway]", "access_log = "+path)
+	p.get(f.URL())
+	readLines(t, path, 1)
+	require.NoError(t, os.Rename(path, path+".1"))
+	require.NoError(t, os.WriteFile(p.conf, []byte("[gateway]\nnonsense = 1\n"), 0o600))
+	p.reload(422)
+	p.get(f.URL())
+	readLines(t, path, 1)
+	files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.cmd.Process.Pid))
+	require.NoError(t, err)
+	for range 10 {
+		p.reload(422)
+	}
+	after, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.cmd.Process.Pid))
+	require.NoError(t, err)
+	require.InDelta(t, len(files), len(after), 4, "descriptors pile up")
+}
+
+// TestFullDiskUnderTheAccessLog: lines are lost and counted, downloads go on.
+func TestFullDiskUnderTheAccessLog(t *testing.T) {
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(10))
+	p := serve(t, s, "[gateway]", "access_log = /dev/full")
+	for range 3 {
+		require.Equal(t, 200, p.get(f.URL()).StatusCode)
+	}
+	require.Eventually(t, func() bool { return p.metric(`fdfs_gateway_log_lines_lost_total{log="access"}`) == 3 }, 5*time.Second, 20*time.Millisecond)
+}
+
+// TestReaderOfTheLogLeaves: the other end of the pipe is closed; the gateway lives and serves.
+func TestReaderOfTheLogLeaves(t *testing.T) {
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(10))
+	p := serve(t, s, "[gateway]", "access_log = -") // standard output is a pipe that the harness does not read
+	for range 3 {
+		require.Equal(t, 200, p.get(f.URL()).StatusCode)
+	}
+	conf := writeConfig(t, s.Config(withListen([]string{"[gateway]", "access_log = -"})...))
+	cmd := exec.Command(binary, "-c", conf)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, out.Close())
+	p = startCommand(t, conf, cmd)
+	for range 20 {
+		require.Equal(t, 200, p.get(f.URL()).StatusCode)
+		time.Sleep(100 * time.Millisecond) // lines are written once a second
+	}
+}
+
+// TestFileBreaksWhileItIsSent: the client gets a visibly short answer, and the log, the metrics and the access log tell.
+func TestFileBreaksWhileItIsSent(t *testing.T) {
+	s := storetest.New(t)
+	f := s.Normal("mp4", s.Bytes(32<<20))
+	p := serve(t, s)
+	c := p.dial()
+	_, err := io.WriteString(c, "GET "+f.URL()+" HTTP/1.1\r\nHost: gw.test\r\n\r\n")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return p.metric("fdfs_gateway_open_files") == 1 }, 5*time.Second, 10*time.Millisecond)
+	require.NoError(t, os.Truncate(f.Path, 31<<20))
+	got, err := io.ReadAll(c)
+	require.NoError(t, err)
+	_, body, _ := bytes.Cut(got, []byte("\r\n\r\n"))
+	require.True(t, bytes.Equal(f.Content[:31<<20], body), "%d bytes", len(body))
+	require.Eventually(t, func() bool { return p.metric(`fdfs_gateway_aborted_total{reason="file"}`) == 1 }, 5*time.Second, 10*time.Millisecond)
+	require.Contains(t, p.logText(), "answer cut short")
+}
+
+// TestClientsThatLeaveAreCounted: that is no error of ours.
+func TestClientsThatLeaveAreCounted(t *testing.T) {
+	s := storetest.New(t)
+	f := s.Normal("mp4", s.Bytes(32<<20))
+	p := serve(t, s)
+	c := p.dial()
+	_, err := io.WriteString(c, "GET "+f.URL()+" HTTP/1.1\r\nHost: gw.test\r\n\r\n")
+	require.NoError(t, err)
+	_, err = io.CopyN(io.Discard, c, 1000)
+	require.NoError(t, err)
+	require.NoError(t, c.Close())
+	require.Eventually(t, func() bool { return p.metric(`fdfs_gateway_aborted_total{reason="client"}`) == 1 }, 5*time.Second, 10*time.Millisecond)
+	require.NotContains(t, p.logText(), "level=ERROR")
+}
+
+// TestStopWithSilentConnections: a connection that never sent anything, and one with half a head, are no reason to wait.
+func TestStopWithSilentConnections(t *testing.T) {
+	s := storetest.New(t)
+	p := serve(t, s)
+	p.dial()
+	_, err := io.WriteString(p.dial(), "GET / HT")
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return p.metric("fdfs_gateway_connections") == 2 }, 5*time.Second, 10*time.Millisecond)
+	began := time.Now()
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	p.awaitEnd()
+	require.Less(t, time.Since(began), 3*time.Second)
+}
+
+// TestAdminFromOtherSites: pages of other sites cannot use the admin listener through an operator's browser.
+func TestAdminFromOtherSites(t *testing.T) {
+	p := serve(t, storetest.New(t))
+	ask := func(method, path, host string, headers ...string) int {
+		req, err := http.NewRequest(method, "http://"+p.admin+path, nil)
+		require.NoError(t, err)
+		if host != "" {
+			req.Host = host
+		}
+		for _, h := range headers {
+			name, value, _ := strings.Cut(h, ": ")
+			req.Header.Set(name, value)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		return resp.StatusCode
+	}
+	require.Equal(t, 200, ask("POST", "/reload", ""))
+	require.Equal(t, 200, ask("POST", "/reload", "localhost:1"))
+	require.Equal(t, 403, ask("POST", "/reload", "", "Sec-Fetch-Site: cross-site"))
+	require.Equal(t, 403, ask("POST", "/reload", "", "Origin: http://evil.example"))
+	require.Equal(t, 421, ask("GET", "/metrics", "evil.example"))
+	require.Equal(t, 405, ask("GET", "/reload", ""))
+}
