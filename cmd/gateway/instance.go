@@ -85,7 +85,8 @@ func (i *instance) serverOptions() gateway.ServerOptions {
 	return o
 }
 
-// affordable lowers the number of connections to what the limit on open files allows: each may be sending a file.
+// affordable lowers the number of connections to what the limit on open files allows: each may be sending a file, and a quarter
+// as many more may be there to be refused.
 func affordable(connections int, log *slog.Logger) int {
 	const reserve = 64 // listeners, logs, store paths, admin connections
 	var limit syscall.Rlimit
@@ -93,7 +94,7 @@ func affordable(connections int, log *slog.Logger) int {
 		log.Warn("cannot tell how many files may be open", "err", err)
 		return connections
 	}
-	room := (int(min(limit.Cur, 1<<31)) - reserve) / 2
+	room := (int(min(limit.Cur, 1<<31)) - reserve) * 4 / 9
 	if room >= connections {
 		return connections
 	}

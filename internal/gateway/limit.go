@@ -26,9 +26,9 @@ func newLimit(label, status, reason string) *limit {
 }
 
 // refuser tells connections that there is no room for them. It costs a goroutine for a moment, since a close at once would
-// take the answer away from a client that is still sending (RFC 9112 section 9.6); beyond maxRefusals at a time it does close
-// at once.
+// take the answer away from a client that is still sending (RFC 9112 section 9.6); beyond max at a time it does close at once.
 type refuser struct {
+	max  int64
 	busy atomic.Int64
 	wg   sync.WaitGroup
 }
@@ -38,13 +38,18 @@ const (
 	refusalTime = 500 * time.Millisecond
 )
 
+// newRefuser returns one that fits a number of connections.
+func newRefuser(connections int) *refuser {
+	return &refuser{max: int64(min(maxRefusals, connections/4+1))}
+}
+
 // refuse answers and closes. A client that expects TLS cannot be told anything.
 func (r *refuser) refuse(c net.Conn, why *limit, expectsTLS bool) {
 	if expectsTLS {
 		_ = c.Close()
 		return
 	}
-	if r.busy.Add(1) > maxRefusals {
+	if r.busy.Add(1) > r.max {
 		r.busy.Add(-1)
 		_ = c.Close()
 		return

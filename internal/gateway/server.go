@@ -40,7 +40,7 @@ type Server struct {
 	fast    *fasthttp.Server
 	guard   *httpguard.Guard
 	open    atomic.Int64
-	refuser refuser
+	refuser *refuser
 
 	stopping chan struct{} // closed by Shutdown
 
@@ -57,7 +57,7 @@ func NewServer(o ServerOptions, h *Handler) *Server {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	s := &Server{o: o, log: o.Log, perIP: map[netip.Addr]int{}, waiting: map[*httpguard.Conn]struct{}{}, stopping: make(chan struct{})}
+	s := &Server{o: o, log: o.Log, perIP: map[netip.Addr]int{}, waiting: map[*httpguard.Conn]struct{}{}, stopping: make(chan struct{}), refuser: newRefuser(o.MaxConnections)}
 	s.handler.Store(h)
 	s.guard = httpguard.New(httpguard.Options{ReadTimeout: o.ReadTimeout, IdleTimeout: o.IdleTimeout, OnRefuse: s.refused})
 	s.fast = &fasthttp.Server{
