@@ -218,7 +218,8 @@ func (r *request) send(pieces ...sendfile.Piece) {
 		r.ctx.Response.Header.SetContentLength(int(length))
 		return
 	}
-	b.Conn, b.Source, r.streamed = sendfile.Of(r.ctx.Conn()), r.file, true
+	b.Conn, b.Direct = sendfile.Of(r.ctx.Conn())
+	b.Source, r.streamed = r.file, true
 }
 
 // multipart answers with several spans as multipart/byteranges (RFC 9110 section 14.6), in the order asked for.

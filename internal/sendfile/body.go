@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime/debug"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,7 +31,8 @@ type Piece struct {
 // Body is an answer's body made of pieces of one file. It is an io.Reader, an io.WriterTo and an io.Closer; fasthttp uses
 // WriteTo and then Close. What is sent never goes beyond the pieces, so a neighbour in a trunk file stays unseen.
 type Body struct {
-	Conn   *Conn  // nil where the bytes must go through the writer (TLS)
+	Conn   *Conn  // where the bytes end up; nil = only the writer is known
+	Direct bool   // Conn may be written to directly, see Of
 	Source Source // nil when the pieces have heads only
 	Pieces []Piece
 	Tail   []byte // behind the last piece
@@ -73,7 +75,7 @@ func (b *Body) WriteTo(w io.Writer) (n int64, err error) {
 		n, b.result.Err = b.result.Sent, err
 	}()
 	flusher, ok := w.(interface{ Flush() error })
-	if ok && b.Conn != nil && b.Conn.tcp && b.Source != nil {
+	if ok && b.Direct && b.Conn != nil && b.Conn.tcp && b.Source != nil {
 		if err = b.sendPieces(w, flusher); !errors.Is(err, errNoSendfile) {
 			return 0, err
 		}
@@ -181,22 +183,41 @@ func (b *Body) Close() error {
 // buffers are what bodies are copied through where sendfile cannot be used.
 var buffers = sync.Pool{New: func() any { return new([chunk]byte) }}
 
+// held counts the buffers in use.
+var held atomic.Int64
+
 func (b *Body) copyChunks(w io.Writer) error {
-	buf := buffers.Get().(*[chunk]byte)
-	defer buffers.Put(buf)
 	for {
-		n, err := b.Read(buf[:])
-		if err == io.EOF {
-			return nil
+		size := chunk
+		if b.Conn != nil {
+			var err error
+			if size, err = b.Conn.waitRoom(); err != nil {
+				return err
+			}
 		}
-		if err != nil {
-			return err
-		}
-		n, err = w.Write(buf[:n])
-		b.markFirst()
-		b.result.Sent += int64(n)
-		if err != nil {
+		if err := b.copyChunk(w, size); err != nil {
+			if err == io.EOF {
+				return nil
+			}
 			return err
 		}
 	}
+}
+
+// copyChunk copies up to size bytes; io.EOF at the end of the body.
+func (b *Body) copyChunk(w io.Writer, size int) error {
+	buf := buffers.Get().(*[chunk]byte)
+	held.Add(1)
+	defer func() {
+		held.Add(-1)
+		buffers.Put(buf)
+	}()
+	n, err := b.Read(buf[:size])
+	if err != nil {
+		return err
+	}
+	n, err = w.Write(buf[:n])
+	b.markFirst()
+	b.result.Sent += int64(n)
+	return err
 }

@@ -30,7 +30,8 @@ var ErrSlowClient = errors.New("client reads too slowly")
 // errNoSendfile means that the kernel cannot send from this file; its bytes have to be copied.
 var errNoSendfile = errors.New("sendfile is not supported for this file")
 
-// chunk is the most that one sendfile(2) call may move: a fast client does not keep a thread in the kernel for long.
+// chunk is the most that one sendfile(2) call may move, and that is copied at a time where sendfile cannot be used: a fast
+// client does not keep a thread in the kernel for long.
 const chunk = 256 << 10
 
 // Pace says how slow a client may be. The zero value never drops anybody.
@@ -58,7 +59,9 @@ type Conn struct {
 	written  int64        // bytes given to the socket since the connection began
 	taken    int64        // of these, what the client had taken when the window began
 
-	writeStep, fileStep func(fd uintptr) bool
+	room int // what roomStep found
+
+	writeStep, fileStep, roomStep func(fd uintptr) bool
 }
 
 // NewConn wraps a TCP or unix stream connection.
@@ -73,26 +76,27 @@ func NewConn(inner net.Conn, pace Pace) (*Conn, error) {
 	}
 	c := &Conn{Conn: inner, raw: raw, pace: pace}
 	_, c.tcp = inner.(*net.TCPConn)
-	c.writeStep, c.fileStep = c.tryWrite, c.trySendfile
+	c.writeStep, c.fileStep, c.roomStep = c.tryWrite, c.trySendfile, c.tryRoom
 	return c, nil
 }
 
-// Of finds the Conn beneath connections that wrap it and show it by NetConn. It returns nil when there is a TLS connection in
-// between, whose bytes must not bypass the cipher.
-func Of(c net.Conn) *Conn {
-	for c != nil {
-		switch w := c.(type) {
-		case *Conn:
-			return w
-		case *tls.Conn:
-			return nil
-		case interface{ NetConn() net.Conn }:
-			c = w.NetConn()
-		default:
-			return nil
+// Of finds the Conn beneath connections that wrap it and show it by NetConn. direct is false when there is a TLS connection in
+// between, whose bytes must not bypass the cipher. It returns nil when there is no Conn.
+func Of(c net.Conn) (found *Conn, direct bool) {
+	for direct = true; c != nil; {
+		if found, ok := c.(*Conn); ok {
+			return found, direct
 		}
+		if _, isTLS := c.(*tls.Conn); isTLS {
+			direct = false
+		}
+		wrapper, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			break
+		}
+		c = wrapper.NetConn()
 	}
-	return nil
+	return nil, false
 }
 
 // NetConn returns the connection that c wraps.
@@ -156,6 +160,34 @@ func (c *Conn) SendFile(fd int, offset, length int64) (int64, error) {
 	c.file, c.offset, c.left = fd, offset, length
 	err := c.send(c.fileStep)
 	return length - c.left, err
+}
+
+// waitRoom waits until the client takes bytes, and returns how many the socket has room for, at least leastRoom and at most
+// chunk. Whoever copies waits first and takes a buffer then, so a client that does not read holds none.
+func (c *Conn) waitRoom() (int, error) {
+	err := c.send(c.roomStep)
+	return c.room, err
+}
+
+// leastRoom is what is written at a time when the room cannot be told or is small: one record of TLS.
+const leastRoom = 16 << 10
+
+// tryRoom is a step of waitRoom.
+func (c *Conn) tryRoom(fd uintptr) bool {
+	poll := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+	if n, err := unix.Poll(poll[:], 0); err == nil && n == 0 {
+		return c.failed("poll", unix.EAGAIN)
+	}
+	c.room = leastRoom
+	size, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF)
+	if err != nil {
+		return true // the write will tell what is wrong
+	}
+	queued, err := unix.IoctlGetInt(int(fd), unix.TIOCOUTQ)
+	if err == nil { // the kernel counts its own structures too: about half of the buffer is for bytes
+		c.room = min(max(size/2-queued, leastRoom), chunk)
+	}
+	return true
 }
 
 // send repeats step until it is done, measuring the client's pace while it waits.
