@@ -1,0 +1,196 @@
+package tests
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// run carries out a command of the gateway.
+func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, problems bytes.Buffer
+	cmd := exec.Command(binary, args...)
+	cmd.Stdout, cmd.Stderr = &out, &problems
+	err := cmd.Run()
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		require.NoError(t, err)
+	}
+	return cmd.ProcessState.ExitCode(), out.String(), problems.String()
+}
+
+func TestExitCodes(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing.conf")
+	for _, tt := range []struct {
+		name string
+		args []string
+		code int
+		says string
+	}{
+		{"version", []string{"version"}, 0, "fastdfs-gateway "},
+		{"help", []string{"help"}, 0, "gateway check -c FILE"},
+		{"-h", []string{"-h"}, 0, "gateway check -c FILE"},
+		{"help of a command", []string{"token", "-h"}, 0, "usage: gateway token"},
+		{"no configuration", nil, 2, "-c is missing"},
+		{"unknown command", []string{"frobnicate"}, 2, `there is no command "frobnicate"`},
+		{"unknown flag", []string{"serve", "-x"}, 2, "flag provided but not defined"},
+		{"an argument too many", []string{"check", "-c", missing, "more"}, 2, `"more" is one argument too many`},
+		{"no id", []string{"inspect"}, 2, "an argument is missing"},
+		{"both times", []string{"token", "-c", missing, "-ts", "1", "-ttl", "1h", "id"}, 2, "exclude each other"},
+		{"missing file", []string{"-c", missing}, 1, "missing.conf"},
+		{"check of a missing file", []string{"check", "-c", missing}, 1, "missing.conf"},
+		{"bad id", []string{"inspect", "nonsense"}, 1, "bad file id"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			code, stdout, stderr := run(t, tt.args...)
+			require.Equal(t, tt.code, code, stdout+stderr)
+			require.Contains(t, stdout+stderr, tt.says)
+		})
+	}
+}
+
+// TestCheck: the classic mistakes, each with file, line and what to do.
+func TestCheck(t *testing.T) {
+	s := storetest.New(t)
+	good := writeConfig(t, s.Config("http.anti_steal.check_token = false"))
+	code, stdout, _ := run(t, "check", "-c", good)
+	require.Equal(t, 0, code, stdout)
+	require.Contains(t, stdout, "no problems")
+	require.Contains(t, stdout, "/group1/M00/HH/LL/NAME")
+	for _, tt := range []struct{ name, from, to, want string }{
+		{"store path that is missing", "/group1/path1", "/group1/path9", `:\d+: error: store path ".*path9" is not there; `},
+		{"too few store paths", "store_path1 = ", "store_path7 = ", `:\d+: (error|warning): .*store_path`},
+		{"several groups without their names in URLs", "url_have_group_name = true", "url_have_group_name = false", `:\d+: error: .*url_have_group_name`},
+		{"page for refused tokens that is missing", "http.anti_steal.check_token = false", "http.anti_steal.check_token = true\nhttp.anti_steal.secret_key = long-enough-secret\nhttp.anti_steal.token_check_fail = nowhere.html",
+			`:\d+: error: .*nowhere\.html`},
+		{"unknown key", "[group1]", "[gateway]\nlistn = :80\n[group1]", `:\d+: error: .*listn.*listen`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			text, err := os.ReadFile(good)
+			require.NoError(t, err)
+			require.Contains(t, string(text), tt.from)
+			bad := writeConfig(t, strings.Replace(string(text), tt.from, tt.to, 1))
+			code, stdout, _ := run(t, "check", "-c", bad)
+			require.Equal(t, 1, code, stdout)
+			require.Regexp(t, regexp.QuoteMeta(bad)+tt.want, stdout)
+		})
+	}
+}
+
+func TestInspect(t *testing.T) {
+	s := storetest.New(t)
+	normal, packed := s.Normal("jpg", s.Bytes(1234)), s.Trunk("txt", []byte("packed"))
+	code, stdout, _ := run(t, "inspect", "-json", normal.ID.String(), packed.ID.String(), "group1/nonsense")
+	require.Equal(t, 1, code, "one of them is no id")
+	var got []map[string]any
+	for decoder := json.NewDecoder(strings.NewReader(stdout)); decoder.More(); {
+		var m map[string]any
+		require.NoError(t, decoder.Decode(&m))
+		got = append(got, m)
+	}
+	require.Len(t, got, 3)
+	require.Equal(t, "normal", got[0]["kind"])
+	require.EqualValues(t, 1234, got[0]["size"])
+	require.Equal(t, "127.0.0.1", got[0]["source_ip"])
+	require.Equal(t, fmt.Sprintf("%08x", normal.ID.CRC32), got[0]["crc32"])
+	require.EqualValues(t, storetest.Created.Unix(), got[0]["create_time"])
+	require.Equal(t, "trunk", got[1]["kind"])
+	require.EqualValues(t, packed.ID.Trunk.Alloc, got[1]["trunk"].(map[string]any)["alloc_size"])
+	require.NotEmpty(t, got[2]["error"])
+	code, stdout, _ = run(t, "inspect", "-c", writeConfig(t, s.Config()), normal.ID.String())
+	require.Equal(t, 0, code)
+	require.Contains(t, stdout, normal.Path)
+	require.Contains(t, stdout, "2024-02-29T12:30:45Z")
+}
+
+// TestTokenCommand: what it prints is let in.
+func TestTokenCommand(t *testing.T) {
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(100))
+	p := serve(t, s, "http.anti_steal.check_token = true", "http.anti_steal.secret_key = a%(b)s;#\"x\\", "http.anti_steal.token_ttl = 60")
+	for _, args := range [][]string{nil, {"-ts", "0"}, {"-ttl", "30s"}, {"-ttl", "1000h"}} {
+		code, stdout, stderr := run(t, append(append([]string{"token", "-c", p.conf}, args...), f.ID.String())...)
+		require.Equal(t, 0, code, stderr)
+		query, url, _ := strings.Cut(strings.TrimSpace(stdout), "\n")
+		require.Equal(t, "http://127.0.0.1:0"+f.URL()+"?"+query, url)
+		require.Equal(t, 200, p.get(f.URL()+"?"+query).StatusCode, query)
+	}
+	_, stdout, _ := run(t, "token", "-c", p.conf, "-ttl", "-1s", f.ID.String())
+	query, _, _ := strings.Cut(stdout, "\n")
+	require.Equal(t, 400, p.get(f.URL()+"?"+query).StatusCode, "it has expired already")
+	require.Equal(t, 400, p.get(f.URL()).StatusCode)
+}
+
+// TestDemo: the program makes a store, prints URLs, and every one of them works.
+func TestDemo(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "store")
+	args := []string{"demo", "-dir", dir, "-listen", "127.0.0.1:18488", "-token-listen", "127.0.0.1:18490", "-admin-listen", "127.0.0.1:18489"}
+	for range 2 { // the second time with the store of the first
+		cmd := exec.Command(binary, args...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		text := readUntil(t, out, "Stop with Ctrl-C.")
+		urls := regexp.MustCompile(`http://\S+`).FindAllString(text, -1)
+		require.Greater(t, len(urls), 12)
+		for _, url := range urls {
+			resp, err := http.Get(url)
+			require.NoError(t, err)
+			body, err := io.ReadAll(resp.Body)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			require.Equal(t, 200, resp.StatusCode, url)
+			require.NotEmpty(t, body)
+			if strings.Contains(url, ":18490/") {
+				require.Equal(t, !strings.Contains(url, "token="), strings.Contains(string(body), "token"), "the page for refused tokens: %s", url)
+			}
+		}
+		require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
+		require.NoError(t, cmd.Wait())
+	}
+	code, _, stderr := run(t, "demo", "-dir", filepath.Dir(dir))
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "no demonstration store")
+}
+
+func readUntil(t *testing.T, r io.Reader, mark string) string {
+	t.Helper()
+	text := make(chan string, 1)
+	go func() {
+		var all []byte
+		buf := make([]byte, 4096)
+		for {
+			n, err := r.Read(buf)
+			all = append(all, buf[:n]...)
+			if strings.Contains(string(all), mark) || err != nil {
+				text <- string(all)
+				return
+			}
+		}
+	}()
+	select {
+	case s := <-text:
+		require.Contains(t, s, mark)
+		return s
+	case <-time.After(30 * time.Second):
+		t.Fatalf("nothing says %q", mark)
+		return ""
+	}
+}
