@@ -1,0 +1,303 @@
+package fdfs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"time"
+)
+
+// PoolOptions bound the connections to one server. The zero value of each field is its documented default.
+type PoolOptions struct {
+	MaxOpen        int           // connections at a time; further requests wait; default 64
+	MaxIdle        int           // kept for the next request; default 8
+	IdleTimeout    time.Duration // how long they are kept; default 60 s
+	ConnectTimeout time.Duration // default 5 s
+	NetworkTimeout time.Duration // for each read and write; default 30 s
+}
+
+func (o PoolOptions) withDefaults() PoolOptions {
+	for _, d := range []struct {
+		value  *int
+		normal int
+	}{{&o.MaxOpen, 64}, {&o.MaxIdle, 8}} {
+		if *d.value <= 0 {
+			*d.value = d.normal
+		}
+	}
+	for _, d := range []struct {
+		value  *time.Duration
+		normal time.Duration
+	}{{&o.IdleTimeout, time.Minute}, {&o.ConnectTimeout, 5 * time.Second}, {&o.NetworkTimeout, 30 * time.Second}} {
+		if *d.value <= 0 {
+			*d.value = d.normal
+		}
+	}
+	return o
+}
+
+// Pool keeps connections to one tracker or storage. It is safe for concurrent use.
+//
+//	answer, err := pool.Call(ctx, fdfs.CmdFetchAll, 0, fdfs.AppendFile(nil, id), 4096)
+//
+// A connection goes back to the pool only after a complete answer; after anything else it is closed. One that has been idle is
+// tested by a look at the socket before it is used, and a request that fails on it before a byte of an answer has come is sent
+// again on a new one.
+type Pool struct {
+	addr  string
+	o     PoolOptions
+	slots chan struct{} // one for each open connection
+
+	mu     sync.Mutex // guards what follows
+	idle   []*Conn    // the longest idle first
+	closed bool
+}
+
+// ErrClosed is returned by a Pool that was closed.
+var ErrClosed = errors.New("connection pool is closed")
+
+// NewPool returns a pool for the server at addr, host:port. No connection is made yet.
+func NewPool(addr string, o PoolOptions) *Pool {
+	o = o.withDefaults()
+	return &Pool{addr: addr, o: o, slots: make(chan struct{}, o.MaxOpen)}
+}
+
+// Addr is the server's address.
+func (p *Pool) Addr() string { return p.addr }
+
+// Close closes idle connections, and busy ones when they are given back.
+func (p *Pool) Close() {
+	p.mu.Lock()
+	idle := p.idle
+	p.idle, p.closed = nil, true
+	p.mu.Unlock()
+	for _, c := range idle {
+		c.quit()
+	}
+}
+
+// Sweep closes connections that have been idle for too long. Its owner calls it now and then.
+func (p *Pool) Sweep(now time.Time) {
+	var old []*Conn
+	p.mu.Lock()
+	for len(p.idle) > 0 && now.Sub(p.idle[0].since) > p.o.IdleTimeout {
+		old, p.idle = append(old, p.idle[0]), p.idle[1:]
+	}
+	p.mu.Unlock()
+	for _, c := range old {
+		c.quit()
+	}
+}
+
+// Call sends a request and returns the body of the answer. A status other than 0 is a StatusError; a body of more than limit
+// bytes is ErrProtocol.
+func (p *Pool) Call(ctx context.Context, cmd Command, flags byte, body []byte, limit int64) ([]byte, error) {
+	c, h, err := p.Request(ctx, cmd, flags, body)
+	if err != nil {
+		return nil, err
+	}
+	defer c.Release()
+	if h.Length > limit {
+		return nil, fmt.Errorf("%w: %s promises %d bytes for command %d, at most %d are expected", ErrProtocol, p.addr, h.Length, cmd, limit)
+	}
+	answer := make([]byte, h.Length)
+	if _, err := io.ReadFull(c, answer); err != nil {
+		return nil, fmt.Errorf("cannot read the answer of %s: %w", p.addr, err)
+	}
+	return answer, nil
+}
+
+// Request sends a request and reads the header of the answer, whose body is then read from the connection; it is given back by
+// Release. A status other than 0 is a StatusError, without a connection.
+func (p *Pool) Request(ctx context.Context, cmd Command, flags byte, body []byte) (*Conn, Header, error) {
+	for {
+		c, reused, err := p.get(ctx)
+		if err != nil {
+			return nil, Header{}, err
+		}
+		h, err := c.exchange(cmd, flags, body)
+		if err == nil && h.Status != 0 {
+			err = c.refused(h)
+			c.Release()
+			return nil, h, err
+		}
+		if err == nil {
+			return c, h, nil
+		}
+		c.discard()
+		if ctx.Err() != nil {
+			return nil, h, context.Cause(ctx)
+		}
+		if !reused || c.answered || errors.Is(err, os.ErrDeadlineExceeded) {
+			return nil, h, fmt.Errorf("cannot ask %s: %w", p.addr, err)
+		}
+	}
+}
+
+// get returns an idle connection, or a new one when there is none.
+func (p *Pool) get(ctx context.Context) (c *Conn, reused bool, err error) {
+	select {
+	case p.slots <- struct{}{}:
+	case <-ctx.Done():
+		return nil, false, fmt.Errorf("cannot get a connection to %s: %w", p.addr, context.Cause(ctx))
+	}
+	for {
+		c, err := p.takeIdle()
+		if err != nil {
+			<-p.slots
+			return nil, false, err
+		}
+		if c == nil {
+			break
+		}
+		if c.usable() {
+			c.begin(ctx)
+			return c, true, nil
+		}
+		_ = c.conn.Close() // it is broken
+	}
+	dialer := net.Dialer{Timeout: p.o.ConnectTimeout}
+	conn, err := dialer.DialContext(ctx, "tcp", p.addr)
+	if err != nil {
+		<-p.slots
+		return nil, false, fmt.Errorf("cannot connect: %w", err)
+	}
+	c = &Conn{pool: p, conn: conn}
+	c.begin(ctx)
+	return c, false, nil
+}
+
+// takeIdle returns the connection that was used last, nil when there is none.
+func (p *Pool) takeIdle() (*Conn, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return nil, ErrClosed
+	}
+	if len(p.idle) == 0 {
+		return nil, nil
+	}
+	c := p.idle[len(p.idle)-1]
+	p.idle = p.idle[:len(p.idle)-1]
+	return c, nil
+}
+
+// Conn is a connection during one request and its answer. Only one goroutine may use it.
+type Conn struct {
+	pool     *Pool
+	conn     net.Conn
+	since    time.Time // idle since
+	left     int64     // bytes of the answer that were not read yet
+	answered bool      // at least one byte of the answer has come
+	broken   bool
+	stop     func() bool // ends the watch over the context
+}
+
+// begin ties the connection to a context: when that ends the connection is closed, and reads and writes fail at once.
+func (c *Conn) begin(ctx context.Context) {
+	c.left, c.answered, c.broken = 0, false, false
+	c.stop = context.AfterFunc(ctx, func() { _ = c.conn.Close() })
+}
+
+// exchange sends a request and reads the header of the answer.
+func (c *Conn) exchange(cmd Command, flags byte, body []byte) (Header, error) {
+	packet := Header{Length: int64(len(body)), Command: cmd, Status: flags}.AppendTo(make([]byte, 0, HeaderSize+len(body)))
+	if err := c.conn.SetWriteDeadline(time.Now().Add(c.pool.o.NetworkTimeout)); err != nil {
+		return Header{}, err
+	}
+	if _, err := c.conn.Write(append(packet, body...)); err != nil {
+		return Header{}, err
+	}
+	var head [HeaderSize]byte
+	c.left = HeaderSize
+	if _, err := io.ReadFull(c, head[:]); err != nil {
+		return Header{}, err
+	}
+	h, err := ParseAnswer(head)
+	if err != nil {
+		c.broken = true
+		return h, err
+	}
+	c.left = h.Length
+	return h, nil
+}
+
+// refused reads over the body of an answer with a status; these are short.
+func (c *Conn) refused(h Header) error {
+	if h.Length > 0 && h.Length <= 4096 {
+		_, _ = io.CopyN(io.Discard, c, h.Length) // on failure Release closes the connection
+	}
+	return StatusError(h.Status)
+}
+
+// Read reads from the body of the answer; io.EOF at its end, io.ErrUnexpectedEOF when the server ends before.
+func (c *Conn) Read(b []byte) (int, error) {
+	if c.left == 0 {
+		return 0, io.EOF
+	}
+	if err := c.conn.SetReadDeadline(time.Now().Add(c.pool.o.NetworkTimeout)); err != nil {
+		return 0, err
+	}
+	n, err := c.conn.Read(b[:min(int64(len(b)), c.left)])
+	c.left -= int64(n)
+	c.answered = c.answered || n > 0
+	if err != nil {
+		c.broken = true
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+	}
+	return n, err
+}
+
+// Release gives the connection back. One whose answer was not read to its end is closed.
+func (c *Conn) Release() {
+	canceled := !c.stop()
+	if c.broken || canceled || c.left > 0 {
+		c.close()
+		return
+	}
+	p := c.pool
+	c.since = time.Now()
+	p.mu.Lock()
+	keep := !p.closed && len(p.idle) < p.o.MaxIdle
+	if keep {
+		p.idle = append(p.idle, c)
+	}
+	p.mu.Unlock()
+	<-p.slots
+	if !keep {
+		c.quit()
+	}
+}
+
+// discard closes a connection that is of no use any more.
+func (c *Conn) discard() {
+	c.stop()
+	c.close()
+}
+
+func (c *Conn) close() {
+	_ = c.conn.Close() // nothing is lost: its answer is not wanted
+	<-c.pool.slots
+}
+
+// quit says goodbye, as FastDFS clients do.
+func (c *Conn) quit() {
+	_ = c.conn.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = c.conn.Write(Header{Command: CmdQuit}.AppendTo(nil)) // it is a courtesy
+	_ = c.conn.Close()
+}
+
+// usable looks whether an idle connection is still good: it is young enough, and nothing has come on it, neither its end nor
+// bytes that nobody asked for.
+func (c *Conn) usable() bool {
+	if time.Since(c.since) > c.pool.o.IdleTimeout || c.conn.SetDeadline(time.Time{}) != nil {
+		return false
+	}
+	return isQuiet(c.conn)
+}
