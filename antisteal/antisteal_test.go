@@ -49,6 +49,10 @@ func TestAccepted(t *testing.T) {
 	}
 }
 
+func TestCheckersOwnQuery(t *testing.T) {
+	require.Equal(t, Query("new", file, now.Unix()), checker("new", "old").Query(file, now))
+}
+
 func TestSecretRotation(t *testing.T) {
 	both := checker("new", "old")
 	for _, s := range []string{"new", "old"} {

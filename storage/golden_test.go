@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -141,4 +142,37 @@ func TestGoldenStores(t *testing.T) {
 	}
 	require.Greater(t, found, 100)
 	require.Greater(t, missing, 10)
+}
+
+// goldenRecord is a recorded exchange with a storage.
+type goldenRecord struct {
+	Name     string
+	Peer     string
+	Cmd      any
+	FileID   string `json:"file_id"`
+	Response string `json:"response_hex"`
+	response []byte
+}
+
+// goldenRecords are the recorded exchanges of one command with storages.
+func goldenRecords(t *testing.T, cmd string) []goldenRecord {
+	dir := os.Getenv("GOLDEN_DIR")
+	if dir == "" {
+		dir = filepath.Join("..", "..", "shared", "golden")
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "protocol.json"))
+	if os.IsNotExist(err) {
+		t.Skip("SKIPPED: no golden data, set GOLDEN_DIR to its folder")
+	}
+	require.NoError(t, err)
+	var all, wanted []goldenRecord
+	require.NoError(t, json.Unmarshal(b, &all))
+	for _, r := range all {
+		if r.Peer == "storage" && fmt.Sprint(r.Cmd) == cmd {
+			r.response, err = hex.DecodeString(r.Response)
+			require.NoError(t, err)
+			wanted = append(wanted, r)
+		}
+	}
+	return wanted
 }

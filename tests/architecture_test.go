@@ -14,6 +14,7 @@ var floors = map[string]int{
 	"internal/gateway":   3,
 	"storage":            2,
 	"internal/demo":      2,
+	"tracker":            2,
 	"internal/fdfs":      1,
 	"internal/config":    1,
 	"internal/httprange": 1,

@@ -141,6 +141,16 @@ func idFrom(t testing.TB, source fdfs.Source, group string) string {
 	return id.String()
 }
 
+// idFromAddress is such an id with an IPv4 address as its source.
+func idFromAddress(t testing.TB, address, group string) string {
+	t.Helper()
+	source, err := fdfs.AddrSource(mustAddr(address))
+	require.NoError(t, err)
+	return idFrom(t, source, group)
+}
+
+func mustAddr(text string) netip.Addr { return netip.MustParseAddr(text) }
+
 func TestDifferencesRedirectMark(t *testing.T) {
 	s := storetest.New(t)
 	old, young := s.Missing("jpg", storetest.Created), s.Missing("jpg", time.Now())

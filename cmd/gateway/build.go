@@ -49,7 +49,6 @@ func handlerOptions(cfg *config.Config) (gateway.Options, error) {
 		Types: cfg.Types, DefaultType: cfg.DefaultType,
 		MaxRanges: g.MaxRanges, SingleRange: !cfg.MultiRange,
 		CacheControl: g.CacheControl, CORSOrigin: g.CORSOrigin, XCache: g.XCache,
-		SyncDelay: cfg.SyncMaxDelay,
 	}
 	if cfg.FLV {
 		o.FLVExtension = cfg.FLVExtension

@@ -36,18 +36,19 @@ type instance struct {
 	stopLoop chan struct{}
 
 	loading sync.Mutex // held while a configuration is loaded and put to use: one at a time
-	retired []*storage.Local
+	retired []func()   // close what reloads have replaced; calling one again does nothing
 
 	mu    sync.Mutex // guards what follows, which a reload exchanges
 	cfg   *config.Config
 	store *storage.Local
+	other *remote // the clients of other hosts
 }
 
 // storeCheckEvery is how often the store paths are looked at, for disks that are mounted late or replaced.
 const storeCheckEvery = 10 * time.Second
 
-// retireAfter is how long a store is kept after a reload has replaced it: a request that began before may be about to open a
-// file in it. That is a matter of microseconds.
+// retireAfter is how long a store, and the clients of other hosts, are kept after a reload has replaced them: a request that
+// began before may be about to use them. That is a matter of microseconds; clients that are still in use then are kept on.
 const retireAfter = time.Minute
 
 // start reads the configuration and begins to serve.
@@ -85,6 +86,9 @@ func (i *instance) serverOptions() gateway.ServerOptions {
 	return o
 }
 
+// defaultConnections is max_connections where nobody has chosen a number.
+const defaultConnections = 100_000
+
 // affordable lowers the number of connections to what the limit on open files allows: each may be sending a file, and a quarter
 // as many more may be there to be refused.
 func affordable(connections int, log *slog.Logger) int {
@@ -99,8 +103,12 @@ func affordable(connections int, log *slog.Logger) int {
 		return connections
 	}
 	room = max(room, 1)
-	log.Warn("max_connections is more than the limit on open files allows; raise it (ulimit -n, LimitNOFILE=)", "max_connections", connections,
-		"open_files_limit", limit.Cur, "used_instead", room)
+	level := slog.LevelWarn
+	if connections == defaultConnections {
+		level = slog.LevelInfo
+	}
+	log.Log(context.Background(), level, "max_connections is more than the limit on open files allows; raise it (ulimit -n, LimitNOFILE=)",
+		"max_connections", connections, "open_files_limit", limit.Cur, "used_instead", room)
 	return room
 }
 
@@ -122,18 +130,25 @@ func (i *instance) load() (*gateway.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Access, err = i.logs.use(cfg, i.metrics); err != nil {
+	if o.Access, err = i.logs.use(cfg, i.metrics); err == nil {
+		logProblems(i.log, append(problems, cfg.Check(time.Now())...))
+		var other *remote
+		if other, err = openRemote(cfg, i.log); err == nil {
+			other.await()
+			o.Remote, o.SyncDelay = &other.options, other.syncDelay
+			i.exchange(cfg, store, other)
+		}
+	}
+	if err != nil {
 		if store != i.store {
 			err = errors.Join(err, store.Close())
 		}
 		return nil, err
 	}
-	logProblems(i.log, append(problems, cfg.Check(time.Now())...))
 	if cert != nil {
 		i.cert.Store(cert)
 	}
-	i.exchange(cfg, store)
-	o.Store, o.Log, o.Metrics = store, i.log, i.metrics
+	o.Store, o.Log, o.Metrics, o.TLS = store, i.log, i.metrics, i.cert.Load() != nil
 	return gateway.NewHandler(o), nil
 }
 
@@ -146,15 +161,32 @@ func (i *instance) storeFor(cfg *config.Config) (*storage.Local, error) {
 	return storage.OpenLocal(o)
 }
 
-// exchange puts a configuration and its store in place.
-func (i *instance) exchange(cfg *config.Config, store *storage.Local) {
+// exchange puts a configuration, its store and its clients in place.
+func (i *instance) exchange(cfg *config.Config, store *storage.Local, other *remote) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if old := i.store; old != nil && old != store {
-		i.retired = append(i.retired, old)
-		time.AfterFunc(retireAfter, func() { _ = old.Close() }) // never fails, and closing again does nothing
+		i.retire(func() { _ = old.Close() }, nil) // never fails
 	}
-	i.cfg, i.store = cfg, store
+	if old := i.other; old != nil {
+		i.retire(old.close, i.server.Handler().Fetching)
+	}
+	i.cfg, i.store, i.other = cfg, store, other
+}
+
+// retire calls end after a while, when busy says that nobody is, or when the instance stops.
+func (i *instance) retire(end func(), busy func() int64) {
+	end = sync.OnceFunc(end)
+	i.retired = append(i.retired, end)
+	var look func()
+	look = func() {
+		if busy != nil && busy() > 0 {
+			time.AfterFunc(retireAfter, look)
+			return
+		}
+		end()
+	}
+	time.AfterFunc(retireAfter, look)
 }
 
 // config returns the configuration in use.
@@ -180,7 +212,7 @@ func (i *instance) listenAll() error {
 		if err != nil {
 			return errors.Join(err, closeAll(open))
 		}
-		i.admin = gateway.NewAdminServer(gateway.NewAdmin(gateway.AdminOptions{Ready: i.ready, Reload: i.reload, Metrics: i.metrics}))
+		i.admin = gateway.NewAdminServer(gateway.NewAdmin(gateway.AdminOptions{Ready: i.ready, Reload: i.reload, Explain: i.explain, Metrics: i.metrics}))
 		i.running.Go(func() {
 			if err := i.admin.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 				i.failed <- fmt.Errorf("admin listener: %w", err)
@@ -239,6 +271,11 @@ func (i *instance) ready() error {
 	return i.storeReady()
 }
 
+// explain tells what would happen to a request.
+func (i *instance) explain(ctx context.Context, urlOrID string) gateway.Explanation {
+	return i.server.Handler().Explain(ctx, urlOrID, time.Now())
+}
+
 // reload opens the logs anew and exchanges the configuration; a bad one is refused with its reasons and the old one stays.
 func (i *instance) reload() error {
 	i.loading.Lock()
@@ -278,11 +315,11 @@ func (i *instance) stop() error {
 
 // release closes what load has opened.
 func (i *instance) release() error {
-	errs := []error{i.store.Close()}
-	for _, s := range i.retired {
-		errs = append(errs, s.Close())
+	i.other.close()
+	for _, end := range i.retired {
+		end()
 	}
-	return errors.Join(append(errs, i.logs.close())...)
+	return errors.Join(i.store.Close(), i.logs.close())
 }
 
 func closeAll[C io.Closer](list []C) error {

@@ -192,28 +192,11 @@ func antiStealKeys(a *AntiSteal) []setting {
 // notBuilt names the keys of the gateway's own sections that are read and
 // checked but change nothing yet: `section.key`, or `section.*`.
 var notBuilt = []string{
-	"gateway.upstream",
-	"gateway.upstream_http_port",
-	"gateway.redirect_scheme",
-	"gateway.redirect_port",
-	"gateway.try_replicas",
-	"gateway.allow_sources",
-	"gateway.local_ips",
 	"open_file_cache.*",
 	"cache.*",
 	"redis.*",
 	"lock.*",
 	"peer.*",
-	"address_map.*",
-}
-
-// notBuiltModule is the same for the module's keys. They are in every
-// operator's file, so one warning names them together.
-var notBuiltModule = []string{
-	"tracker_server",
-	"load_fdfs_parameters_from_tracker",
-	"response_mode",
-	"if_alias_prefix",
 }
 
 func isNotBuilt(section, key string) bool {

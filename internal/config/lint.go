@@ -207,25 +207,8 @@ func (l *loader) lintNotBuilt() {
 		for i, s := range l.keys[section] {
 			name := full(section, s.key)
 			if isNotBuilt(section, s.key) && differs(s.into, l.defaults[section][i].into) {
-				l.noEffect(name, name)
+				l.warnf(l.c.at(name), name, "nothing to do, it will count after an update", "%s is accepted but has no effect in this version", name)
 			}
 		}
 	}
-	if entries := l.bySection[addressMap]; len(entries) > 0 && isNotBuilt(addressMap, "*") {
-		l.noEffect(full(addressMap, entries[0].key), addressMap)
-	}
-	var set []string
-	for i, s := range l.keys[""] {
-		if slices.Contains(notBuiltModule, s.key) && differs(s.into, l.defaults[""][i].into) {
-			set = append(set, s.key)
-		}
-	}
-	if len(set) > 0 {
-		l.warnf(l.c.at(set[0]), set[0], "a file that is not on this host is answered with 404",
-			"accepted, but without effect in this version: %s", strings.Join(set, ", "))
-	}
-}
-
-func (l *loader) noEffect(name, shownName string) {
-	l.warnf(l.c.at(name), name, "nothing to do, it will count after an update", "%s is accepted but has no effect in this version", shownName)
 }

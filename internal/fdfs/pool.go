@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -50,7 +51,7 @@ func (o PoolOptions) withDefaults() PoolOptions {
 type Pool struct {
 	addr  string
 	o     PoolOptions
-	slots chan struct{} // one for each open connection
+	slots chan struct{} // one for each connection in use; with idle ones about there can be no more than these in all
 
 	mu     sync.Mutex // guards what follows
 	idle   []*Conn    // the longest idle first
@@ -59,6 +60,9 @@ type Pool struct {
 
 // ErrClosed is returned by a Pool that was closed.
 var ErrClosed = errors.New("connection pool is closed")
+
+// maxRefusal is the longest body of an answer with a status that is read to keep the connection.
+const maxRefusal = 4096
 
 // NewPool returns a pool for the server at addr, host:port. No connection is made yet.
 func NewPool(addr string, o PoolOptions) *Pool {
@@ -130,7 +134,7 @@ func (p *Pool) Request(ctx context.Context, cmd Command, flags byte, body []byte
 		}
 		c.discard()
 		if ctx.Err() != nil {
-			return nil, h, context.Cause(ctx)
+			return nil, h, fmt.Errorf("cannot ask %s: %w", p.addr, context.Cause(ctx))
 		}
 		if !reused || c.answered || errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil, h, fmt.Errorf("cannot ask %s: %w", p.addr, err)
@@ -140,6 +144,9 @@ func (p *Pool) Request(ctx context.Context, cmd Command, flags byte, body []byte
 
 // get returns an idle connection, or a new one when there is none.
 func (p *Pool) get(ctx context.Context) (c *Conn, reused bool, err error) {
+	if ctx.Err() != nil {
+		return nil, false, fmt.Errorf("cannot ask %s: %w", p.addr, context.Cause(ctx))
+	}
 	select {
 	case p.slots <- struct{}{}:
 	case <-ctx.Done():
@@ -160,15 +167,31 @@ func (p *Pool) get(ctx context.Context) (c *Conn, reused bool, err error) {
 		}
 		_ = c.conn.Close() // it is broken
 	}
-	dialer := net.Dialer{Timeout: p.o.ConnectTimeout}
-	conn, err := dialer.DialContext(ctx, "tcp", p.addr)
+	conn, err := p.dial(ctx)
 	if err != nil {
 		<-p.slots
-		return nil, false, fmt.Errorf("cannot connect: %w", err)
+		return nil, false, err
 	}
 	c = &Conn{pool: p, conn: conn}
 	c.begin(ctx)
 	return c, false, nil
+}
+
+// dial makes a connection. The net package calls its own timeout context.DeadlineExceeded, which must mean only that
+// the caller's time is up.
+func (p *Pool) dial(ctx context.Context) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: p.o.ConnectTimeout}
+	conn, err := dialer.DialContext(ctx, "tcp", p.addr)
+	var timeout net.Error
+	switch {
+	case err == nil:
+		return conn, nil
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("cannot connect to %s: %w", p.addr, context.Cause(ctx))
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return nil, fmt.Errorf("cannot connect to %s within %v: %w", p.addr, p.o.ConnectTimeout, os.ErrDeadlineExceeded)
+	}
+	return nil, fmt.Errorf("cannot connect: %w", err) // which names the address
 }
 
 // takeIdle returns the connection that was used last, nil when there is none.
@@ -194,13 +217,18 @@ type Conn struct {
 	left     int64     // bytes of the answer that were not read yet
 	answered bool      // at least one byte of the answer has come
 	broken   bool
-	stop     func() bool // ends the watch over the context
+	stop     func() bool           // ends the watch over the context
+	ended    atomic.Pointer[error] // why the context ended; set before the connection is closed for it
 }
 
 // begin ties the connection to a context: when that ends the connection is closed, and reads and writes fail at once.
 func (c *Conn) begin(ctx context.Context) {
 	c.left, c.answered, c.broken = 0, false, false
-	c.stop = context.AfterFunc(ctx, func() { _ = c.conn.Close() })
+	c.stop = context.AfterFunc(ctx, func() {
+		cause := context.Cause(ctx)
+		c.ended.Store(&cause)
+		_ = c.conn.Close()
+	})
 }
 
 // exchange sends a request and reads the header of the answer.
@@ -228,33 +256,43 @@ func (c *Conn) exchange(cmd Command, flags byte, body []byte) (Header, error) {
 
 // refused reads over the body of an answer with a status; these are short.
 func (c *Conn) refused(h Header) error {
-	if h.Length > 0 && h.Length <= 4096 {
+	if h.Length > 0 && h.Length <= maxRefusal {
 		_, _ = io.CopyN(io.Discard, c, h.Length) // on failure Release closes the connection
 	}
 	return StatusError(h.Status)
 }
 
-// Read reads from the body of the answer; io.EOF at its end, io.ErrUnexpectedEOF when the server ends before.
+// Read reads from the body of the answer; io.EOF at its end, io.ErrUnexpectedEOF when the server ends before, the context's
+// cause when that has ended, os.ErrDeadlineExceeded when nothing has come for the network timeout.
 func (c *Conn) Read(b []byte) (int, error) {
 	if c.left == 0 {
 		return 0, io.EOF
 	}
 	if err := c.conn.SetReadDeadline(time.Now().Add(c.pool.o.NetworkTimeout)); err != nil {
-		return 0, err
+		return 0, c.fail(err)
 	}
 	n, err := c.conn.Read(b[:min(int64(len(b)), c.left)])
 	c.left -= int64(n)
 	c.answered = c.answered || n > 0
 	if err != nil {
-		c.broken = true
-		if err == io.EOF {
-			err = io.ErrUnexpectedEOF
-		}
+		return n, c.fail(err)
 	}
-	return n, err
+	return n, nil
 }
 
-// Release gives the connection back. One whose answer was not read to its end is closed.
+// fail marks the connection as broken, and says why it is.
+func (c *Conn) fail(err error) error {
+	c.broken = true
+	if cause := c.ended.Load(); cause != nil {
+		return *cause
+	}
+	if err == io.EOF {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// Release gives the connection back, once; it must not be used any more. One whose answer was not read to its end is closed.
 func (c *Conn) Release() {
 	canceled := !c.stop()
 	if c.broken || canceled || c.left > 0 {

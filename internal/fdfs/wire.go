@@ -168,9 +168,10 @@ func parseServerList(b []byte, address, entry int) ([]netip.AddrPort, bool) {
 	if !ok {
 		return nil, false
 	}
+	shared := b[address : address+portSize]
 	servers := []netip.AddrPort{first}
 	for b = b[address+portSize:]; len(b) > 0; b = b[entry:] {
-		port := binary.BigEndian.AppendUint64(nil, uint64(first.Port()))
+		port := shared
 		if entry > address {
 			port = b[address:entry]
 		}
@@ -184,9 +185,9 @@ func parseServerList(b []byte, address, entry int) ([]netip.AddrPort, bool) {
 }
 
 func parseServer(address, port []byte) (netip.AddrPort, bool) {
-	addr, err := netip.ParseAddr(cutNUL(address))
+	addr, ok := parseAddr(cutNUL(address))
 	n := binary.BigEndian.Uint64(port)
-	return netip.AddrPortFrom(addr.Unmap(), uint16(n)), err == nil && n > 0 && n < 1<<16
+	return netip.AddrPortFrom(addr, uint16(n)), ok && n > 0 && n < 1<<16
 }
 
 // cutNUL is the text before the padding.
@@ -217,21 +218,6 @@ func ParseFileInfo(body []byte) (FileInfo, error) {
 	if info.Size < 0 {
 		return FileInfo{}, fmt.Errorf("%w: a file of %d bytes", ErrProtocol, info.Size)
 	}
-	if addr, err := netip.ParseAddr(cutNUL(body[24:])); err == nil {
-		info.Source = addr.Unmap()
-	}
+	info.Source, _ = parseAddr(cutNUL(body[24:]))
 	return info, nil
-}
-
-// ParseStorageIDs reads one page of the answer to CmdStorageIDs: total u32, count u32, then count lines in the form of
-// storage_ids.conf.
-func ParseStorageIDs(body []byte) (total, count int, lines string, err error) {
-	if len(body) < 8 {
-		return 0, 0, "", fmt.Errorf("%w: a page of storage ids of %d bytes", ErrProtocol, len(body))
-	}
-	t, n := binary.BigEndian.Uint32(body), binary.BigEndian.Uint32(body[4:])
-	if n > t || t > 1<<24 || int(n) > len(body) {
-		return 0, 0, "", fmt.Errorf("%w: %d of %d storage ids in %d bytes", ErrProtocol, n, t, len(body))
-	}
-	return int(t), int(n), string(body[8:]), nil
 }

@@ -1,6 +1,8 @@
 package gateway
 
 import (
+	"context"
+	"encoding/json"
 	"fmt"
 	"net"
 	"net/http"
@@ -16,6 +18,7 @@ import (
 type AdminOptions struct {
 	Ready   func() error // nil = requests can be answered; else why not
 	Reload  func() error // loads the configuration anew; the error says why the old one stays
+	Explain func(ctx context.Context, urlOrID string) Explanation
 	Metrics *Metrics
 }
 
@@ -24,6 +27,7 @@ type AdminOptions struct {
 //	GET  /healthz       200 while the process lives
 //	GET  /readyz        200, or 503 and the reason: a store path cannot be read, the gateway is stopping
 //	GET  /metrics       Prometheus
+//	GET  /explain?url=  what would happen to a request for a URL or file id, and why; &json=1 for programs
 //	POST /reload        200, or 422 with what is wrong in the configuration
 //	GET  /debug/pprof/  profiles
 //
@@ -40,6 +44,19 @@ func NewAdmin(o AdminOptions) http.Handler {
 		say(w, http.StatusOK, "ready")
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics.Registry, promhttp.HandlerOpts{}))
+	mux.HandleFunc("GET /explain", func(w http.ResponseWriter, req *http.Request) {
+		if !req.URL.Query().Has("url") {
+			say(w, http.StatusBadRequest, "url= is missing")
+			return
+		}
+		e := o.Explain(req.Context(), req.URL.Query().Get("url"))
+		if req.URL.Query().Has("json") {
+			w.Header().Set("Content-Type", "application/json")
+			_ = json.NewEncoder(w).Encode(e) // a client that left needs no answer
+			return
+		}
+		say(w, http.StatusOK, strings.TrimSuffix(e.String(), "\n"))
+	})
 	mux.HandleFunc("POST /reload", func(w http.ResponseWriter, _ *http.Request) {
 		if err := o.Reload(); err != nil {
 			say(w, http.StatusUnprocessableEntity, err.Error())
@@ -53,7 +70,7 @@ func NewAdmin(o AdminOptions) http.Handler {
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		say(w, http.StatusOK, "fastdfs-gateway admin: /healthz /readyz /metrics /debug/pprof/ and POST /reload")
+		say(w, http.StatusOK, "fastdfs-gateway admin: /healthz /readyz /metrics /explain?url= /debug/pprof/ and POST /reload")
 	})
 	return ownRequests(http.NewCrossOriginProtection().Handler(mux))
 }

@@ -1,32 +1,188 @@
 package gateway
 
 import (
+	"context"
 	"errors"
+	"sync/atomic"
 	"time"
 
+	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/storage"
 )
 
-// elsewhere answers a request for a file that no store path of this host holds; cause says why: storage.ErrNotFound in a group
-// of this host, storage.ErrNoGroup for another group's file. It either fills in the response and returns nil, or returns the
-// error to answer with.
+// elsewhere decides about a request for a file that no store path of this host holds; cause says why: storage.ErrNotFound in a
+// group of this host, storage.ErrNoGroup for another group's file. It fills in r.found and r.remote, or answers the request
+// itself, or returns the error to answer with.
 type elsewhere interface {
-	serve(r *request, cause error) error
+	find(r *request, cause error) (answered bool, err error)
 }
 
-// notHere knows no other hosts: what is not here is not found. A client is told to come back while replication may still bring
-// the file.
+// RemoteOptions say what becomes of files that are on other hosts.
+type RemoteOptions struct {
+	Origin      Origin   // fetches them
+	Sources     *Sources // knows the other hosts
+	TryReplicas bool     // ask the other storages of the group before 404
+
+	Redirect       bool   // send the client to the source instead of fetching
+	RedirectScheme string // of the source's web server; empty = as the request came
+	RedirectPort   int    // 0 = the port that the request came in on
+
+	StatTimeout time.Duration // for asking who has a file; default 30 s
+	Port        int           // of this gateway, for Explain, which has no connection to take it from
+}
+
+// notHere knows no other hosts: what is not here is not found.
 type notHere struct{}
 
 var _ elsewhere = notHere{}
 
+func (notHere) find(r *request, cause error) (bool, error) {
+	return false, r.h.missing(r.id, cause, r.now)
+}
+
+// errLearning is the answer while it cannot be told which hosts may be asked.
+var errLearning = &refusal{status: 503, reason: "the storages of the cluster are not known yet", retryAfter: 5 * time.Second}
+
 // retryInWindow is how long a client should wait for a file that is still being replicated.
 const retryInWindow = 5 * time.Second
 
-func (notHere) serve(r *request, cause error) error {
-	age := r.now.Sub(time.Unix(r.id.Created, 0))
-	if errors.Is(cause, storage.ErrNotFound) && age < r.h.o.SyncDelay {
+// missing is the 404 for a file. A client is told to come back while replication may still bring the file.
+func (h *Handler) missing(id fdfs.FileID, cause error, now time.Time) error {
+	if errors.Is(cause, storage.ErrNotFound) && h.isYoung(id, now) {
 		return &refusal{status: errNotFound.status, reason: errNotFound.reason, retryAfter: retryInWindow}
 	}
 	return errNotFound
+}
+
+// isYoung tells whether a file may still be on its way to some storages of its group.
+func (h *Handler) isYoung(id fdfs.FileID, now time.Time) bool {
+	return now.Sub(time.Unix(id.Created, 0)) < h.o.SyncDelay()
+}
+
+// away looks on other hosts.
+type away struct {
+	h       *Handler
+	o       RemoteOptions
+	running atomic.Int64 // requests whose file comes from another host
+}
+
+var _ elsewhere = (*away)(nil)
+
+// plan is the decision about a file that is not here.
+type plan struct {
+	servers []storage.Server // where to look, in this order; none: err is the answer
+	err     error
+	why     string // for people
+}
+
+// decide makes the plan. marked is the loop guard: another gateway, or the module, has sent the request here already.
+func (a *away) decide(id fdfs.FileID, cause error, marked bool, now time.Time) plan {
+	nothing := func(why string) plan { return plan{err: a.h.missing(id, cause, now), why: why} }
+	local := errors.Is(cause, storage.ErrNotFound)
+	if marked {
+		return nothing("redirect=1: it was sent here by another server, and is never sent on")
+	}
+	if !local && !a.o.Sources.mayKnow(id.Group) {
+		return nothing("the cluster has no such group")
+	}
+	source, standing := a.o.Sources.Of(id)
+	servers, why := a.replicas(id.Group), "the other storages of the group"
+	switch {
+	case standing == SourceSelf:
+		why += ": the source is this host"
+	case local && !a.h.isYoung(id, now):
+		why += ": it should have been replicated here by now"
+	case standing == SourceAllowed:
+		servers, why = prepend(source, servers), "the source in the id"
+	default:
+		why += ": the source in the id " + standing.String()
+	}
+	if len(servers) == 0 && standing != SourceSelf && a.o.Sources.learning() {
+		return plan{err: errLearning, why: "nobody to ask: no tracker has answered yet"}
+	}
+	if len(servers) == 0 {
+		return nothing("nobody to ask: " + why)
+	}
+	return plan{servers: servers, why: why}
+}
+
+// replicas are the other storages of the group that may be asked.
+func (a *away) replicas(group string) []storage.Server {
+	if !a.o.TryReplicas {
+		return nil
+	}
+	return a.o.Sources.Replicas(group)
+}
+
+// prepend puts the source in front.
+func prepend(source storage.Server, others []storage.Server) []storage.Server {
+	list := []storage.Server{source}
+	for _, s := range others {
+		if s.Host != source.Host {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+func (a *away) find(r *request, cause error) (bool, error) {
+	id := r.id.Clone() // fetches may go on when the request's bytes are gone
+	p := a.decide(id, cause, string(r.target.params.redirect) == "1", r.now)
+	if len(p.servers) == 0 {
+		return false, p.err
+	}
+	if a.o.Redirect {
+		return true, a.redirect(r, id, p)
+	}
+	wanted := Wanted{ID: id, Target: r.originTarget(), Port: localPort(r.ctx.LocalAddr())}
+	info, err := a.stat(wanted, p.servers)
+	if err != nil {
+		return false, a.failure(id, err, r.now)
+	}
+	r.source, r.found = sourceOrigin, foundRemote(id, info)
+	r.remote.begin(a, wanted, info, p.servers)
+	return false, nil
+}
+
+// Fetching is the number of requests whose file is coming from another host: as long as there are some, the Origin is in use.
+func (h *Handler) Fetching() int64 {
+	if a, ok := h.away.(*away); ok {
+		return a.running.Load()
+	}
+	return 0
+}
+
+// stat asks who has the file.
+func (a *away) stat(w Wanted, servers []storage.Server) (storage.Info, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), a.o.StatTimeout)
+	defer cancel()
+	return a.o.Origin.Stat(ctx, w, servers)
+}
+
+// failure is the answer when nobody gave the file.
+func (a *away) failure(id fdfs.FileID, err error, now time.Time) error {
+	m := a.h.o.Metrics
+	switch {
+	case errors.Is(err, storage.ErrNotFound):
+		m.originFetches.WithLabelValues("not_found").Inc()
+		return a.h.missing(id, storage.ErrNotFound, now)
+	case errors.Is(err, context.DeadlineExceeded):
+		m.originFetches.WithLabelValues("timeout").Inc()
+		return &refusal{status: 504, reason: "the storage does not answer in time", cause: err}
+	}
+	m.originFetches.WithLabelValues("error").Inc()
+	return &refusal{status: 502, reason: "the storage cannot be reached", cause: err}
+}
+
+// foundRemote describes a file by what its storage says. Times of files that can change have whole seconds there, so their tag
+// is a weak one.
+func foundRemote(id fdfs.FileID, info storage.Info) found {
+	f := found{size: info.Size, modTime: info.ModTime, mutable: !id.Immutable()}
+	if id.Immutable() && !info.Linked {
+		f.identify(id.CRC32, id.Created)
+		return f
+	}
+	f.weak = true
+	f.identifyVersion(info.ModTime.UnixNano())
+	return f
 }

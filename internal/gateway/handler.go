@@ -54,8 +54,11 @@ type Options struct {
 	CORSOrigin   string // Access-Control-Allow-Origin; empty = none
 	XCache       bool   // send X-Cache
 
-	// SyncDelay is how long after its creation a file may still be on its way to this host.
-	SyncDelay time.Duration
+	// SyncDelay says how long after its creation a file may still be on its way to this host; nil = never.
+	SyncDelay func() time.Duration
+
+	Remote *RemoteOptions // nil = files that are not here are 404
+	TLS    bool           // clients come by https
 
 	Log     *slog.Logger // default: slog.Default()
 	Access  *AccessLog   // nil = none
@@ -96,6 +99,16 @@ func NewHandler(o Options) *Handler {
 	}
 	o.URLPrefix = strings.TrimRight(o.URLPrefix, "/")
 	h := &Handler{o: o, log: newLimitedLog(o.Log), allow: "GET, HEAD", away: notHere{}}
+	if o.SyncDelay == nil {
+		h.o.SyncDelay = func() time.Duration { return 0 }
+	}
+	if o.Remote != nil {
+		remote := &away{h: h, o: *o.Remote}
+		if remote.o.StatTimeout == 0 {
+			remote.o.StatTimeout = 30 * time.Second
+		}
+		h.away = remote
+	}
 	if o.CORSOrigin != "" {
 		h.allow += ", OPTIONS"
 	}
@@ -113,8 +126,11 @@ type request struct {
 	file   *storage.File
 	open   bool // file is open: from find until the answer is out
 	rep    representation
-	source string // where the answer comes from, for metrics and logs
+	found  found      // what is known of the file, wherever it is
+	remote remoteFile // where it comes from when it is not here
+	source string     // where the answer comes from, for metrics and logs
 
+	bypassed   bool // a header made a token unnecessary
 	conditions httprange.Conditions
 	ranges     [][]byte // lines of the Range field
 	validators httprange.Validators
@@ -127,8 +143,10 @@ type request struct {
 
 // Sources, as the metrics name them.
 const (
-	sourceNone  = "none" // answered without a file
-	sourceLocal = "local"
+	sourceNone     = "none" // answered without a file
+	sourceLocal    = "local"
+	sourceOrigin   = "origin"   // fetched from another host
+	sourceRedirect = "redirect" // the client was sent to another host
 )
 
 func newRequest(h *Handler) *request {
@@ -180,7 +198,7 @@ func (r *request) serve() error {
 	if served, err := r.checkToken(); served || err != nil {
 		return err
 	}
-	if err := r.find(); err != nil {
+	if answered, err := r.find(); answered || err != nil {
 		return err
 	}
 	return r.respond()
@@ -201,36 +219,43 @@ func (r *request) method() (done bool, err error) {
 }
 
 // parse turns the target into a file id.
-func (r *request) parse() error {
-	if err := r.target.parse(r.ctx.Request.Header.RequestURI()); err != nil {
-		return err
+func (r *request) parse() (err error) {
+	r.id, err = r.h.parse(&r.target, r.ctx.Request.Header.RequestURI())
+	return err
+}
+
+// parse reads a target; the id's strings are parts of it.
+func (h *Handler) parse(t *target, raw []byte) (fdfs.FileID, error) {
+	if err := t.parse(raw); err != nil {
+		return fdfs.FileID{}, err
 	}
-	path := r.target.path
-	if prefix := r.h.o.URLPrefix; prefix != "" {
+	path := t.path
+	if prefix := h.o.URLPrefix; prefix != "" {
 		rest, ok := bytes.CutPrefix(path, stringBytes(prefix))
 		if !ok || len(rest) == 0 || rest[0] != '/' {
-			return errPrefix
+			return fdfs.FileID{}, errPrefix
 		}
 		path = rest
 	}
 	name := bytesString(path[1:])
-	var err error
-	if r.h.o.GroupInURL {
-		if strings.IndexByte(name, '/') <= 0 {
-			return errNoGroup
-		}
-		r.id, err = fdfs.Parse(name)
-	} else {
-		r.id, err = fdfs.ParseLogic(r.h.o.Group, name)
+	if !h.o.GroupInURL {
+		return fdfs.ParseLogic(h.o.Group, name)
 	}
-	return err
+	if strings.IndexByte(name, '/') <= 0 {
+		return fdfs.FileID{}, errNoGroup
+	}
+	return fdfs.Parse(name)
 }
 
 // checkToken refuses a request without a good token where tokens are wanted. It is served when the operator's page for such
 // requests was the answer.
 func (r *request) checkToken() (served bool, err error) {
 	h := r.h
-	if h.o.Tokens == nil || h.o.BypassName != "" && string(r.ctx.Request.Header.Peek(h.o.BypassName)) == h.o.BypassValue {
+	if h.o.Tokens == nil {
+		return false, nil
+	}
+	r.bypassed = h.o.BypassName != "" && string(r.ctx.Request.Header.Peek(h.o.BypassName)) == h.o.BypassValue
+	if r.bypassed {
 		return false, nil
 	}
 	q := &r.target.params
@@ -249,22 +274,24 @@ func (r *request) checkToken() (served bool, err error) {
 	return false, errToken
 }
 
-// find opens the file where it lies on this host, or leaves it to the hosts that may have it.
-func (r *request) find() error {
+// find opens the file where it lies on this host, or leaves it to the hosts that may have it. It is answered when the client
+// was sent there.
+func (r *request) find() (answered bool, err error) {
 	file, err := r.h.o.Store.Open(r.id)
 	switch {
 	case err == nil:
-		r.file, r.open, r.source = file, true, sourceLocal
+		r.file, r.open, r.source, r.found = file, true, sourceLocal, foundLocal(file)
 		r.h.o.Metrics.openFiles.Inc()
-		return nil
+		return false, nil
 	case errors.Is(err, storage.ErrNotFound), errors.Is(err, storage.ErrNoGroup):
-		return r.h.away.serve(r, err)
+		return r.h.away.find(r, err)
 	}
-	return err
+	return false, err
 }
 
 // closeFile gives the file back when the answer does not need it.
 func (r *request) closeFile() {
+	r.remote.close()
 	if !r.open {
 		return
 	}
@@ -277,6 +304,7 @@ func (r *request) closeFile() {
 
 // sent is told by the body that the last byte is out, or that none will follow. The body has closed the file.
 func (r *request) sent(result sendfile.Result) {
+	r.remote.close()
 	if r.open {
 		r.open = false
 		r.h.o.Metrics.openFiles.Dec()
@@ -320,6 +348,7 @@ func (r *request) finish(bytes int64, firstByte time.Time, err error) {
 	}
 	h := r.h
 	r.ctx, r.id, r.file = nil, fdfs.FileID{}, nil
+	r.bypassed = false
 	r.target = target{scratch: r.target.scratch[:0]}
 	c := &r.conditions
 	c.IfMatch, c.IfNoneMatch, c.IfRange, r.ranges = c.IfMatch[:0], c.IfNoneMatch[:0], c.IfRange[:0], r.ranges[:0]

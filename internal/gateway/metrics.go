@@ -25,6 +25,8 @@ type Metrics struct {
 	sendfileBytes  prometheus.Counter
 	aborted        *prometheus.CounterVec // by reason
 	refusedTokens  *prometheus.CounterVec // by reason
+	originFetches  *prometheus.CounterVec // by result
+	originBytes    prometheus.Counter
 }
 
 // latencyBuckets reach from an answer out of memory to a large download over a slow line, in seconds.
@@ -63,6 +65,8 @@ func NewMetrics() *Metrics {
 	m.sendfileBytes = counter("sendfile_bytes_total", "Bytes of bodies sent by sendfile(2).")
 	m.aborted = vector("aborted_total", "Answers that ended early: the client left, it read too slowly, or the file could not be read to its end.", "reason")
 	m.refusedTokens = vector("token_refused_total", "Requests whose anti-steal token was refused.", "reason")
+	m.originFetches = vector("origin_fetches_total", "Files asked for on other hosts.", "result")
+	m.originBytes = counter("origin_bytes_total", "Bytes of files that came from other hosts.")
 	m.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

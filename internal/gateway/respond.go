@@ -4,10 +4,12 @@ import (
 	"crypto/rand"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"fastdfs-gateway/internal/httprange"
 	"fastdfs-gateway/internal/sendfile"
+	"fastdfs-gateway/storage"
 
 	"github.com/valyala/fasthttp"
 )
@@ -28,9 +30,44 @@ func (p *representation) cut(s httprange.Span, base int64) sendfile.Piece {
 	return sendfile.Piece{Head: p.head[first:end], Offset: base + p.body.Start + s.Start - first, Length: s.Length - (end - first)}
 }
 
+// found is what is known of the file that a request asks for, wherever it is.
+type found struct {
+	size    int64
+	modTime time.Time
+	mutable bool  // its bytes may change under the same id
+	weak    bool  // tag does not tell all versions apart
+	base    int64 // offset of its first byte in the descriptor
+	tag     [64]byte
+	tagLen  int
+}
+
+// identify makes the entity-tag: from CRC32, size and time of the content where that cannot change.
+func (f *found) identify(crc uint32, created int64) {
+	b := strconv.AppendUint(f.tag[:0], uint64(crc), 16)
+	b = strconv.AppendInt(append(b, '-'), f.size, 16)
+	f.tagLen = len(strconv.AppendInt(append(b, '-'), created, 16))
+}
+
+// identifyVersion makes it from the file's own size and time of change.
+func (f *found) identifyVersion(changed int64) {
+	b := strconv.AppendInt(append(f.tag[:0], 'm'), f.size, 16)
+	f.tagLen = len(strconv.AppendInt(append(b, '-'), changed, 16))
+}
+
+// foundLocal describes a file of this host.
+func foundLocal(file *storage.File) found {
+	f := found{size: file.Size(), modTime: file.ModTime(), mutable: file.Mutable(), base: file.Base()}
+	if content := file.Content(); content.Immutable() {
+		f.identify(content.CRC32, content.Created)
+	} else {
+		f.identifyVersion(file.FileTime().UnixNano())
+	}
+	return f
+}
+
 // respond answers with the file that was found: its headers, then as much of it as range and conditions ask for.
 func (r *request) respond() error {
-	r.rep = representation{body: httprange.Span{Length: r.file.Size()}}
+	r.rep = representation{body: httprange.Span{Length: r.found.size}}
 	if err := r.flvPiece(); err != nil {
 		return err
 	}
@@ -53,46 +90,44 @@ const recently = 2 * time.Second
 
 // describe sets the validators of the file and the headers that a 304 carries too.
 func (r *request) describe() {
-	modTime := r.file.ModTime()
+	f := &r.found
 	r.validators = httprange.Validators{
-		ETag:       r.etag(),
-		ModTime:    modTime,
-		StrongDate: !r.file.Mutable() || r.now.Sub(modTime) > recently,
+		ModTime:    f.modTime,
+		StrongDate: !f.mutable || r.now.Sub(f.modTime) > recently,
+		WeakTag:    f.weak,
 	}
-	if modTime.After(r.now) { // a clock is off; an answer must not claim the future (RFC 9110 section 8.8.2.1)
+	if f.modTime.After(r.now) { // a clock is off; an answer must not claim the future (RFC 9110 section 8.8.2.1)
 		r.validators.ModTime, r.validators.StrongDate = r.now, false
 	}
 	h := &r.ctx.Response.Header
-	h.SetCanonical(headerETag, stringBytes(r.validators.ETag))
-	r.text = r.validators.ModTime.UTC().AppendFormat(r.text[:0], http.TimeFormat)
+	tag := r.appendTag(r.text[:0])
+	h.SetCanonical(headerETag, tag)
+	r.validators.ETag = strings.TrimPrefix(string(tag), "W/")
+	r.text = r.validators.ModTime.UTC().AppendFormat(tag[:0], http.TimeFormat)
 	h.SetCanonical(headerLastModified, r.text)
 	if r.h.o.CacheControl != "" {
 		h.SetCanonical(headerCacheControl, stringBytes(r.h.o.CacheControl))
 	}
 	r.setCORS()
 	if r.h.o.XCache {
-		h.Set("X-Cache", "LOCAL")
+		h.Set("X-Cache", xCache[r.source])
 	}
 }
 
-// etag makes a strong entity-tag: from CRC32, size and time in the id of the content where that cannot change, else from the
-// file's own size and time of change, to the nanosecond.
-func (r *request) etag() string {
-	b := append(r.text[:0], '"')
-	if content := r.file.Content(); content.Immutable() {
-		b = strconv.AppendUint(b, uint64(content.CRC32), 16)
-		b = strconv.AppendInt(append(b, '-'), r.file.Size(), 16)
-		b = strconv.AppendInt(append(b, '-'), content.Created, 16)
-	} else {
-		b = strconv.AppendInt(append(b, 'm'), r.file.Size(), 16)
-		b = strconv.AppendInt(append(b, '-'), r.file.FileTime().UnixNano(), 16)
+// xCache are the values of X-Cache by source.
+var xCache = map[string]string{sourceLocal: "LOCAL", sourceOrigin: "MISS"}
+
+// appendTag appends the entity-tag of the representation.
+func (r *request) appendTag(b []byte) []byte {
+	if r.found.weak {
+		b = append(b, "W/"...)
 	}
-	if part := r.rep.body; part.Length != r.file.Size() { // a stretch of it
+	b = append(append(b, '"'), r.found.tag[:r.found.tagLen]...)
+	if part := r.rep.body; part.Length != r.found.size { // a stretch of it
 		b = strconv.AppendInt(append(b, '-', 's'), part.Start, 16)
 		b = strconv.AppendInt(append(b, '-'), part.Length, 16)
 	}
-	r.text = append(b, '"')
-	return string(r.text)
+	return append(b, '"')
 }
 
 var (
@@ -179,16 +214,13 @@ func (r *request) choosePieces() error {
 	case httprange.Partial:
 		r.ctx.SetStatusCode(fasthttp.StatusPartialContent)
 		if len(r.spans) > 1 {
-			r.multipart()
-			return nil
+			return r.multipart()
 		}
 		r.text = appendContentRange(r.text[:0], r.spans[0], r.rep.size())
 		r.ctx.Response.Header.SetCanonical(headerContentRange, r.text)
-		r.send(r.rep.cut(r.spans[0], r.file.Base()))
-		return nil
+		return r.send(r.rep.cut(r.spans[0], r.found.base))
 	}
-	r.send(r.rep.cut(httprange.Span{Length: r.rep.size()}, r.file.Base()))
-	return nil
+	return r.send(r.rep.cut(httprange.Span{Length: r.rep.size()}, r.found.base))
 }
 
 // readRange reads the Range field, which only counts for GET (RFC 9110 section 14.2), into spans.
@@ -207,8 +239,9 @@ func (r *request) readRange() httprange.Verdict {
 	return verdict
 }
 
-// send makes the pieces the body of the answer.
-func (r *request) send(pieces ...sendfile.Piece) {
+// send makes the pieces the body of the answer. A file that is not here is asked for its first bytes now, so that a failure can
+// still be told by a status.
+func (r *request) send(pieces ...sendfile.Piece) error {
 	b := &r.body
 	b.Pieces = append(b.Pieces[:0], pieces...)
 	length := b.Length()
@@ -216,14 +249,20 @@ func (r *request) send(pieces ...sendfile.Piece) {
 		r.closeFile()
 		r.ctx.Response.SkipBody = r.ctx.IsHead()
 		r.ctx.Response.Header.SetContentLength(int(length))
-		return
+		return nil
 	}
 	b.Conn, b.Direct = sendfile.Of(r.ctx.Conn())
-	b.Source, r.streamed = r.file, true
+	if r.open {
+		b.Source = r.file
+	} else if err := r.openRemote(); err != nil {
+		return err
+	}
+	r.streamed = true
+	return nil
 }
 
 // multipart answers with several spans as multipart/byteranges (RFC 9110 section 14.6), in the order asked for.
-func (r *request) multipart() {
+func (r *request) multipart() error {
 	boundary := rand.Text()
 	contentType := string(r.ctx.Response.Header.ContentType())
 	pieces := r.body.Pieces[:0]
@@ -233,13 +272,13 @@ func (r *request) multipart() {
 		head = append(head, contentType...)
 		head = append(head, "\r\nContent-Range: "...)
 		head = append(appendContentRange(head, s, r.rep.size()), "\r\n\r\n"...)
-		piece := r.rep.cut(s, r.file.Base())
+		piece := r.rep.cut(s, r.found.base)
 		piece.Head = append(head, piece.Head...)
 		pieces = append(pieces, piece)
 	}
 	r.body.Tail = []byte("\r\n--" + boundary + "--\r\n")
 	r.ctx.Response.Header.SetContentType("multipart/byteranges; boundary=" + boundary)
-	r.send(pieces...)
+	return r.send(pieces...)
 }
 
 // appendContentRange appends "bytes first-last/size".

@@ -80,6 +80,9 @@ func NewServer(o ServerOptions, h *Handler) *Server {
 // SetHandler exchanges the handler for all requests to come; running ones end with the old one.
 func (s *Server) SetHandler(h *Handler) { s.handler.Store(h) }
 
+// Handler returns the handler in use.
+func (s *Server) Handler() *Handler { return s.handler.Load() }
+
 // Serve accepts connections from ln until Shutdown, and returns nil then. It may run for several listeners at once.
 func (s *Server) Serve(ln net.Listener) error {
 	if err := s.fast.Serve(&listener{Listener: ln, s: s}); err != nil && !errors.Is(err, net.ErrClosed) {

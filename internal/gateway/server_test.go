@@ -191,11 +191,11 @@ func TestPipelinedWithoutReading(t *testing.T) {
 // brokenElsewhere fails in the ways that a bug could.
 type brokenElsewhere struct{ panics bool }
 
-func (b brokenElsewhere) serve(*request, error) error {
+func (b brokenElsewhere) find(*request, error) (bool, error) {
 	if b.panics {
 		panic("test")
 	}
-	return errors.New("secret detail")
+	return false, errors.New("secret detail")
 }
 
 // TestBugsAreContained: a panic or an unknown error is a 500 without internals, and the next request is served.

@@ -8,7 +8,8 @@ import (
 
 // Validators describe the current representation.
 type Validators struct {
-	ETag    string    // a strong entity-tag with its quotes
+	ETag    string    // an entity-tag with its quotes, without W/
+	WeakTag bool      // it is a weak one: never equal by strong comparison (RFC 9110 section 8.8.3.2)
 	ModTime time.Time // Last-Modified; only its whole seconds count
 	// StrongDate says that ModTime alone identifies the bytes: the representation cannot have changed twice within that second
 	// (RFC 9110 section 8.8.2.2). It is false for a file that was changed just now and may be again.
@@ -37,7 +38,7 @@ const (
 func Evaluate(c *Conditions, v *Validators, now time.Time) Outcome {
 	switch {
 	case len(c.IfMatch) > 0: // 13.1.1
-		if !matchTags(c.IfMatch, v.ETag, false) {
+		if !matchTags(c.IfMatch, v, false) {
 			return Failed
 		}
 	case len(c.IfUnmodifiedSince) > 0: // 13.1.4
@@ -47,7 +48,7 @@ func Evaluate(c *Conditions, v *Validators, now time.Time) Outcome {
 	}
 	switch {
 	case len(c.IfNoneMatch) > 0: // 13.1.2
-		if matchTags(c.IfNoneMatch, v.ETag, true) {
+		if matchTags(c.IfNoneMatch, v, true) {
 			return NotModified
 		}
 	case len(c.IfModifiedSince) > 0: // 13.1.3
@@ -70,7 +71,7 @@ func RangeApplies(c *Conditions, v *Validators, now time.Time) bool {
 	}
 	value := trimBlanks(c.IfRange[0])
 	if tag, weak, rest, ok := cutTag(value); ok {
-		return !weak && len(rest) == 0 && string(tag) == v.ETag
+		return !weak && !v.WeakTag && len(rest) == 0 && string(tag) == v.ETag
 	}
 	t, ok := ParseDate(value, now)
 	return ok && v.StrongDate && v.ModTime.Unix() == t
@@ -78,7 +79,7 @@ func RangeApplies(c *Conditions, v *Validators, now time.Time) bool {
 
 // matchTags tells whether a list of entity-tags, spread over any number of field lines, names the tag or holds "*". Reading a
 // line stops at its first malformed member.
-func matchTags(lines [][]byte, etag string, weakCompare bool) bool {
+func matchTags(lines [][]byte, v *Validators, weakCompare bool) bool {
 	for _, line := range lines {
 		for {
 			line = bytes.TrimLeft(line, " \t,")
@@ -92,7 +93,7 @@ func matchTags(lines [][]byte, etag string, weakCompare bool) bool {
 			if !ok {
 				break
 			}
-			if string(tag) == etag && (weakCompare || !weak) {
+			if string(tag) == v.ETag && (weakCompare || !weak && !v.WeakTag) {
 				return true
 			}
 			line = rest

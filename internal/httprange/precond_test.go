@@ -124,6 +124,17 @@ func TestRangeApplies(t *testing.T) { // RFC 9110 section 13.1.5
 	require.True(t, RangeApplies(conditions(`If-Range: "abc-1"`), &fresh, now))
 }
 
+func TestWeakTag(t *testing.T) { // RFC 9110 section 8.8.3.2
+	weak := current
+	weak.WeakTag = true
+	require.Equal(t, NotModified, Evaluate(conditions(`If-None-Match: W/"abc-1"`), &weak, now))
+	require.Equal(t, NotModified, Evaluate(conditions(`If-None-Match: "abc-1"`), &weak, now))
+	require.Equal(t, Failed, Evaluate(conditions(`If-Match: "abc-1"`), &weak, now))
+	require.Equal(t, Failed, Evaluate(conditions(`If-Match: W/"abc-1"`), &weak, now))
+	require.False(t, RangeApplies(conditions(`If-Range: "abc-1"`), &weak, now))
+	require.False(t, RangeApplies(conditions(`If-Range: W/"abc-1"`), &weak, now))
+}
+
 func TestParseDateTwoDigitYear(t *testing.T) { // RFC 9110 section 5.6.7
 	for year, want := range map[string]int{"26": 2026, "76": 2076, "77": 1977, "99": 1999, "00": 2000, "70": 2070} {
 		at := time.Date(want, 3, 1, 8, 49, 37, 0, time.UTC)

@@ -33,7 +33,11 @@ type Piece struct {
 type Body struct {
 	Conn   *Conn  // where the bytes end up; nil = only the writer is known
 	Direct bool   // Conn may be written to directly, see Of
-	Source Source // nil when the pieces have heads only
+	Source Source // nil when the pieces have heads only, or come from Open
+	// Open gives a stretch of a file that is not here. The stream must end in an error when it ends early. It is used where
+	// there is no Source; Stream may hold the one for the first piece, opened before.
+	Open   func(offset, length int64) (io.ReadCloser, error)
+	Stream io.ReadCloser
 	Pieces []Piece
 	Tail   []byte // behind the last piece
 	// Done is called once, by Close.
@@ -136,11 +140,14 @@ func (b *Body) Read(p []byte) (int, error) {
 			return n, nil
 		case b.pos < head+piece.Length:
 			left := head + piece.Length - b.pos
-			n, err := pread(b.Source.Fd(), p[:min(int64(len(p)), left)], piece.Offset+b.pos-head)
+			n, err := b.readFile(p[:min(int64(len(p)), left)], piece.Offset+b.pos-head, left)
 			b.pos += int64(n)
 			return n, err
 		}
 		b.piece, b.pos = b.piece+1, 0
+		if err := b.closeStream(); err != nil {
+			return 0, err
+		}
 	}
 	n := copy(p, b.Tail[min(b.pos, int64(len(b.Tail))):])
 	b.pos += int64(n)
@@ -148,6 +155,37 @@ func (b *Body) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	return n, nil
+}
+
+// readFile reads from the file, wherever it is. left is how much of the piece follows.
+func (b *Body) readFile(p []byte, offset, left int64) (n int, err error) {
+	if b.Open == nil {
+		return pread(b.Source.Fd(), p, offset)
+	}
+	if b.Stream == nil {
+		if b.Stream, err = b.Open(offset, left); err != nil {
+			return 0, err
+		}
+	}
+	for n == 0 && err == nil {
+		n, err = b.Stream.Read(p)
+	}
+	if n > 0 && (err == io.EOF || int64(n) == left) {
+		err = nil // whether it was all shows in the length
+	}
+	if err == io.EOF {
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+func (b *Body) closeStream() error {
+	stream := b.Stream
+	b.Stream = nil
+	if stream == nil {
+		return nil
+	}
+	return stream.Close()
 }
 
 // pread reads at least one byte at an offset of the descriptor; at the file's end that is io.ErrUnexpectedEOF.
@@ -174,6 +212,7 @@ func (b *Body) Close() error {
 	if source != nil {
 		err = source.Close()
 	}
+	err = errors.Join(err, b.closeStream())
 	if done != nil {
 		done(b.result)
 	}
@@ -217,7 +256,10 @@ func (b *Body) copyChunk(w io.Writer, size int) error {
 		return err
 	}
 	n, err = w.Write(buf[:n])
-	b.markFirst()
 	b.result.Sent += int64(n)
+	if flusher, ok := w.(interface{ Flush() error }); ok && err == nil && b.Open != nil {
+		err = flusher.Flush() // what comes next may take its time
+	}
+	b.markFirst()
 	return err
 }

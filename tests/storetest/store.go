@@ -110,6 +110,13 @@ func (s *Store) In(group string, index int, ext string, content []byte) Object {
 	return s.Put(f, content)
 }
 
+// From stores a file that was uploaded to that source.
+func (s *Store) From(source fdfs.Source, ext string, content []byte) Object {
+	f := s.fields(fdfs.KindNormal, ext, content)
+	f.Source = source
+	return s.Put(f, content)
+}
+
 // Put stores a plain file under the id that the fields make.
 func (s *Store) Put(f fdfs.Fields, content []byte) Object {
 	s.t.Helper()

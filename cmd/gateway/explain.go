@@ -1,0 +1,47 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"fastdfs-gateway/internal/gateway"
+	"fastdfs-gateway/storage"
+)
+
+// explainTime bounds what a command line waits for other hosts.
+const explainTime = time.Minute
+
+// runExplain tells what would happen to a request, by the configuration alone: no gateway needs to run.
+func runExplain(c *call) error {
+	path := c.configFlag()
+	if err := c.parse(1, 1); err != nil {
+		return err
+	}
+	cfg, err := loadConfig(*path, c.stderr)
+	if err != nil {
+		return err
+	}
+	store, err := storage.OpenLocal(storeOptions(cfg))
+	if err != nil {
+		return err
+	}
+	defer store.Close()
+	log := slog.New(slog.NewTextHandler(c.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	other, err := openRemote(cfg, log)
+	if err != nil {
+		return err
+	}
+	defer other.close()
+	o, err := handlerOptions(cfg)
+	if err != nil {
+		return err
+	}
+	o.Store, o.Log, o.Remote, o.SyncDelay = store, log, &other.options, other.syncDelay
+	ctx, cancel := context.WithTimeout(context.Background(), explainTime)
+	defer cancel()
+	other.await()
+	fmt.Fprint(c.stdout, gateway.NewHandler(o).Explain(ctx, c.flags.Arg(0), time.Now()))
+	return nil
+}

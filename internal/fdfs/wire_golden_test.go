@@ -1,0 +1,257 @@
+package fdfs
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// goldenPacket is one recorded request with its answer.
+type goldenPacket struct {
+	Cluster, Name, Phase, Peer, To string
+	Cmd                            Command
+	Request                        string `json:"request_hex"`
+	Response                       string `json:"response_hex"`
+	Truncated                      bool
+	FileID                         string `json:"file_id"`
+	Decoded                        struct {
+		Status byte
+		Group  string
+		IP     string
+		Port   uint16
+		More   []struct {
+			IP   string
+			Port uint16
+		}
+		Length         int64
+		FileSize       int64  `json:"file_size"`
+		CreateTime     int64  `json:"create_time"`
+		CRC32          uint32 `json:"crc32"`
+		SourceIP       string `json:"source_ip"`
+		Total, Current int
+		Text           string
+		Groups         []struct {
+			Group        string
+			StorageCount int `json:"storage_count"`
+			StoragePort  int `json:"storage_port"`
+		}
+		Storages []struct {
+			Status      byte
+			ID, IP      string
+			StoragePort int `json:"storage_port"`
+		}
+	}
+}
+
+// goldenPackets reads the recorded requests of FastDFS programs, or skips the test.
+func goldenPackets(t testing.TB) []goldenPacket {
+	dir := os.Getenv("GOLDEN_DIR")
+	if dir == "" {
+		dir = filepath.Join("..", "..", "..", "shared", "golden")
+	}
+	b, err := os.ReadFile(filepath.Join(dir, "protocol.json"))
+	if os.IsNotExist(err) {
+		t.Skip("SKIPPED: no golden data, set GOLDEN_DIR to its folder")
+	}
+	require.NoError(t, err)
+	var all, packets []goldenPacket
+	require.NoError(t, json.Unmarshal(b, &all))
+	for _, p := range all {
+		if p.Peer == "tracker" || p.Peer == "storage" {
+			packets = append(packets, p)
+		}
+	}
+	require.NotEmpty(t, packets)
+	return packets
+}
+
+func unhex(t testing.TB, s string) []byte {
+	b, err := hex.DecodeString(s)
+	require.NoError(t, err)
+	return b
+}
+
+// remake produces the body of a request from what it means: the file id where one is recorded, else the names in the recorded body, which may be
+// wrong on purpose. It is false for bodies that are too short to mean anything.
+func remake(p goldenPacket, body []byte) ([]byte, bool) {
+	kind, variant, _ := strings.Cut(p.Name, ":")
+	switch kind {
+	case "fetch_one", "fetch_all", "update", "info", "info_nocrc", "info_silent", "meta":
+		id, ok := recordedID(p, body)
+		return AppendFile(nil, id), ok
+	case "download":
+		if len(body) < 16 {
+			return nil, false
+		}
+		id, ok := recordedID(p, body[16:])
+		offset, length := binary.BigEndian.Uint64(body), binary.BigEndian.Uint64(body[8:])
+		return AppendDownload(nil, id, int64(offset), int64(length)), ok
+	case "list_storages", "list_one_group":
+		if len(body) < groupSize {
+			return nil, false
+		}
+		return append(AppendGroup(nil, cutNUL(body[:groupSize])), body[groupSize:]...), true
+	case "storage_ids":
+		first := 0
+		if n, err := fmt.Sscanf(variant, "start%d", &first); n != 1 || err != nil || len(body) != 5 || body[4] != 1 {
+			return nil, false // as a client asks that takes no list for an error
+		}
+		return AppendStorageIDs(nil, first), true
+	case "params", "list_groups", "active_test", "quit":
+		return nil, variant == "" || !strings.HasPrefix(variant, "with")
+	}
+	return nil, false
+}
+
+func recordedID(p goldenPacket, body []byte) (FileID, bool) {
+	if id, err := Parse(p.FileID); err == nil {
+		return id, true
+	}
+	if len(body) < groupSize {
+		return FileID{}, false
+	}
+	return FileID{Group: cutNUL(body[:groupSize]), Logic: string(body[groupSize:])}, true
+}
+
+// Every recorded request that means something is produced byte for byte.
+func TestGoldenRequests(t *testing.T) {
+	made, commands := 0, map[Command]int{}
+	for _, p := range goldenPackets(t) {
+		want := unhex(t, p.Request)
+		body, ok := remake(p, want[HeaderSize:])
+		if !ok {
+			continue
+		}
+		flags := byte(0)
+		switch {
+		case strings.HasPrefix(p.Name, "info_nocrc"):
+			flags = FlagNoCRC
+		case p.Name == "info_silent:missing":
+			flags = FlagSilent
+		case strings.HasPrefix(p.Name, "info_silent"):
+			flags = FlagNoCRC | FlagSilent
+		}
+		got := append(Header{Length: int64(len(body)), Command: p.Cmd, Status: flags}.AppendTo(nil), body...)
+		require.Equal(t, want, got, "%s %s", p.Cluster, p.Name)
+		made++
+		commands[p.Cmd]++
+	}
+	require.Greater(t, made, 600)
+	for _, cmd := range []Command{CmdStorageIDs, CmdParameters, CmdListGroups, CmdListStorages, CmdFetchOne, CmdFetchAll,
+		CmdDownload, CmdMetadata, CmdFileInfo, CmdQuit, CmdActiveTest} {
+		require.NotZero(t, commands[cmd], "no recorded request of command %d was produced", cmd)
+	}
+}
+
+// Every recorded answer is decoded to the recorded fields.
+func TestGoldenAnswers(t *testing.T) {
+	decoded := map[string]int{}
+	for _, p := range goldenPackets(t) {
+		if p.Response == "" {
+			continue // the server closed the connection
+		}
+		response := unhex(t, p.Response)
+		head, err := ParseAnswer([HeaderSize]byte(response))
+		require.NoError(t, err, p.Name)
+		require.Equal(t, p.Decoded.Status, head.Status, p.Name)
+		require.Equal(t, p.Decoded.Length, head.Length, p.Name)
+		if head.Status == 0 && !p.Truncated {
+			require.Len(t, response, HeaderSize+int(head.Length), p.Name)
+			kind, _, _ := strings.Cut(p.Name, ":")
+			requireDecoded(t, kind, p, response[HeaderSize:], decoded)
+		}
+	}
+	for _, kind := range []string{"servers", "servers of several", "info", "info with a high crc32", "storage_ids", "groups", "storages"} {
+		require.NotZero(t, decoded[kind], kind)
+	}
+}
+
+func requireDecoded(t *testing.T, kind string, p goldenPacket, body []byte, decoded map[string]int) {
+	d := p.Decoded
+	switch kind {
+	case "fetch_one", "fetch_all", "update":
+		group, servers, err := ParseServers(body)
+		require.NoError(t, err, p.Name)
+		want := []netip.AddrPort{netip.AddrPortFrom(netip.MustParseAddr(d.IP), d.Port)}
+		for _, m := range d.More {
+			want = append(want, netip.AddrPortFrom(netip.MustParseAddr(m.IP), m.Port))
+		}
+		require.Equal(t, d.Group, group)
+		require.Equal(t, want, servers)
+		decoded["servers"]++
+		if len(want) > 1 {
+			decoded["servers of several"]++
+		}
+	case "info", "info_nocrc", "info_silent":
+		info, err := ParseFileInfo(body)
+		require.NoError(t, err, p.Name)
+		require.Equal(t, FileInfo{d.FileSize, d.CreateTime, d.CRC32, netip.MustParseAddr(d.SourceIP)}, info, p.Name)
+		decoded["info"]++
+		if d.CRC32 >= 1<<31 {
+			require.Equal(t, "ffffffff", hex.EncodeToString(body[16:20]), "it is sign-extended")
+			decoded["info with a high crc32"]++
+		}
+	case "storage_ids":
+		total, count, text, err := ParseStorageIDs(body)
+		require.NoError(t, err, p.Name)
+		require.Equal(t, []any{d.Total, d.Current, d.Text}, []any{total, count, text})
+		for line := range strings.Lines(text) {
+			_, err := ParseStorageIDLine(line)
+			require.NoError(t, err)
+		}
+		decoded["storage_ids"]++
+	case "list_groups", "list_one_group":
+		groups, err := ParseGroups(body)
+		require.NoError(t, err, p.Name)
+		require.Len(t, groups, len(d.Groups))
+		for i, g := range d.Groups {
+			require.Equal(t, GroupInfo{g.Group, g.StorageCount, g.StoragePort}, groups[i])
+		}
+		decoded["groups"]++
+	case "list_storages":
+		storages, err := ParseStorages(body)
+		require.NoError(t, err, p.Name)
+		require.Len(t, storages, len(d.Storages))
+		for i, s := range d.Storages {
+			want := StorageInfo{Status: s.Status, Addr: netip.MustParseAddr(s.IP), Port: s.StoragePort}
+			if p.Cluster == "b" { // it has storage ids
+				_, err := fmt.Sscan(s.ID, &want.ID)
+				require.NoError(t, err)
+			}
+			require.Equal(t, want, storages[i])
+		}
+		decoded["storages"]++
+	}
+}
+
+// The recorded CRC32 of an object is what its file info says.
+func TestGoldenCRC32(t *testing.T) {
+	sums := map[string]string{}
+	for _, o := range goldenObjects(t) {
+		if o.Kind == "normal" || o.Kind == "trunk" {
+			sums[o.FileID] = o.IDCRC32
+		}
+	}
+	high := 0
+	for _, p := range goldenPackets(t) {
+		want, known := sums[p.FileID]
+		if !known || !strings.HasPrefix(p.Name, "info:") || p.Decoded.Status != 0 {
+			continue
+		}
+		info, err := ParseFileInfo(unhex(t, p.Response)[HeaderSize:])
+		require.NoError(t, err)
+		require.Equal(t, want, fmt.Sprintf("%08x", info.CRC32), p.Name)
+		if info.CRC32 >= 1<<31 {
+			high++
+		}
+	}
+	require.NotZero(t, high)
+}

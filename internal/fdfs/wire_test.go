@@ -1,0 +1,262 @@
+package fdfs
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"math"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// serversBody makes an answer of the tracker: size is that of an address; onePort leaves out the ports of all but the first.
+func serversBody(size int, onePort bool, servers ...string) []byte {
+	b := AppendGroup(nil, "group1")
+	for i, s := range servers {
+		ap := netip.MustParseAddrPort(s)
+		b = append(b, padded16(ap.Addr().String(), size)...)
+		if i == 0 || !onePort {
+			b = binary.BigEndian.AppendUint64(b, uint64(ap.Port()))
+		}
+	}
+	return b
+}
+
+func padded16(text string, size int) []byte {
+	return append([]byte(text), make([]byte, size-len(text))...)
+}
+
+func TestHeader(t *testing.T) {
+	for _, h := range []Header{{}, {1, CmdAnswer, 2}, {math.MaxInt64, CmdAnswer, 255}, {math.MaxUint32 + 7, CmdAnswer, 0}} {
+		b := h.AppendTo([]byte("x"))
+		require.Len(t, b, 1+HeaderSize)
+		got, err := ParseAnswer([HeaderSize]byte(b[1:]))
+		require.Equal(t, h, got)
+		require.Equal(t, h.Command != CmdAnswer, errors.Is(err, ErrProtocol), "%v", err)
+	}
+	for _, h := range []Header{{-1, CmdAnswer, 0}, {math.MinInt64, CmdAnswer, 0}, {0, CmdFetchAll, 0}} {
+		_, err := ParseAnswer([HeaderSize]byte(h.AppendTo(nil)))
+		require.ErrorIs(t, err, ErrProtocol)
+	}
+	_, err := ParseAnswer([HeaderSize]byte([]byte("HTTP/1.1 2")))
+	require.ErrorIs(t, err, ErrProtocol)
+}
+
+func TestStatusError(t *testing.T) {
+	all := []error{ErrNotFound, ErrInvalid, ErrNotSupported, ErrBusy, ErrProtocol}
+	for status, want := range map[byte]error{2: ErrNotFound, 22: ErrInvalid, 95: ErrNotSupported, 11: ErrBusy, 16: ErrBusy, 5: nil, 255: nil} {
+		err := fmt.Errorf("wrapped: %w", StatusError(status))
+		for _, e := range all {
+			require.Equal(t, e == want, errors.Is(err, e), "%d %v", status, e)
+		}
+		require.Contains(t, err.Error(), fmt.Sprint(status))
+	}
+}
+
+func TestAppendGroup(t *testing.T) {
+	require.Equal(t, []byte("-group1\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"), AppendGroup([]byte("-"), "group1"))
+	require.Equal(t, []byte("0123456789abcdef"), AppendGroup(nil, "0123456789abcdef"))
+	require.Len(t, AppendGroup(nil, "0123456789abcdefXX"), groupSize)
+	require.Equal(t, make([]byte, groupSize), AppendGroup(nil, ""))
+}
+
+// Both sizes of addresses, and both forms of the answer for one to forty servers.
+func TestParseServers(t *testing.T) {
+	for _, size := range []int{ipv4TextSize, ipv6TextSize} {
+		for _, onePort := range []bool{false, true} {
+			for n := 1; n <= 40; n++ {
+				var servers []string
+				var want []netip.AddrPort
+				for i := range n {
+					addr := fmt.Sprintf("10.77.%d.%d", i, 255-i)
+					if size == ipv6TextSize && i%2 == 1 {
+						addr = fmt.Sprintf("[2001:db8:ffff:ffff:ffff:ffff:ffff:%x]", 0xff00+i)
+					}
+					port := 23000 + i
+					if onePort {
+						port = 23000
+					}
+					servers = append(servers, fmt.Sprintf("%s:%d", addr, port))
+					want = append(want, netip.MustParseAddrPort(servers[i]))
+				}
+				group, got, err := ParseServers(serversBody(size, onePort, servers...))
+				require.NoError(t, err, "%d servers, size %d, one port %v", n, size, onePort)
+				require.Equal(t, "group1", group)
+				require.Equal(t, want, got)
+			}
+		}
+	}
+}
+
+func TestParseServersMapped(t *testing.T) {
+	_, got, err := ParseServers(serversBody(ipv6TextSize, false, "[::ffff:10.0.0.1]:1"))
+	require.NoError(t, err)
+	require.Equal(t, []netip.AddrPort{netip.MustParseAddrPort("10.0.0.1:1")}, got, "it is the same address as in IPv4 form")
+}
+
+func TestParseServersBad(t *testing.T) {
+	good := serversBody(ipv4TextSize, false, "10.0.0.1:23000", "10.0.0.2:23000")
+	port := groupSize + ipv4TextSize
+	for name, body := range map[string][]byte{
+		"empty": nil, "the group alone": good[:groupSize], "short by one": good[:len(good)-1], "long by one": append(bytes.Clone(good), 0),
+		"no address":            edit(good, groupSize, make([]byte, ipv4TextSize)),
+		"a name":                edit(good, groupSize, padded16("localhost", ipv4TextSize)),
+		"a zone":                edit(good, groupSize, padded16("fe80::1%eth0", ipv4TextSize)),
+		"port 0":                edit(good, port, make([]byte, portSize)),
+		"port 65536":            edit(good, port, []byte{0, 0, 0, 0, 0, 1, 0, 0}),
+		"a negative port":       edit(good, port, bytes.Repeat([]byte{255}, portSize)),
+		"a wrong second server": edit(good, port+portSize, []byte("10.0.0.300")),
+		"noise":                 bytes.Repeat([]byte{0xa5}, 62),
+	} {
+		_, servers, err := ParseServers(body)
+		require.ErrorIs(t, err, ErrProtocol, name)
+		require.Nil(t, servers)
+	}
+}
+
+// edit is a copy of b with other bytes at an offset.
+func edit(b []byte, at int, with []byte) []byte {
+	b = bytes.Clone(b)
+	copy(b[at:], with)
+	return b
+}
+
+func TestParseFileInfo(t *testing.T) {
+	make := func(size int64, crc uint64, source string, field int) []byte {
+		b := binary.BigEndian.AppendUint64(nil, uint64(size))
+		b = binary.BigEndian.AppendUint64(b, 1795181354)
+		b = binary.BigEndian.AppendUint64(b, crc)
+		return append(b, padded16(source, field)...)
+	}
+	crc := uint32(0xdeadbeef)
+	for _, c := range []struct {
+		body []byte
+		want FileInfo
+	}{
+		{make(4096, uint64(int64(int32(crc))), "10.77.0.11", 16), FileInfo{4096, 1795181354, 0xdeadbeef, netip.MustParseAddr("10.77.0.11")}},
+		{make(4096, uint64(crc), "10.77.0.11", 16), FileInfo{4096, 1795181354, 0xdeadbeef, netip.MustParseAddr("10.77.0.11")}},
+		{make(0, 0x12345678, "2001:db8::1", 46), FileInfo{0, 1795181354, 0x12345678, netip.MustParseAddr("2001:db8::1")}},
+		{make(math.MaxInt64, 0, "", 16), FileInfo{Size: math.MaxInt64, Time: 1795181354}},
+		{make(1, 0, "a name", 16), FileInfo{Size: 1, Time: 1795181354}},
+	} {
+		got, err := ParseFileInfo(c.body)
+		require.NoError(t, err)
+		require.Equal(t, c.want, got)
+	}
+	for _, bad := range [][]byte{nil, make(1, 0, "", 15), make(1, 0, "", 45), make(-1, 0, "10.0.0.1", 16)} {
+		_, err := ParseFileInfo(bad)
+		require.ErrorIs(t, err, ErrProtocol)
+	}
+}
+
+func page(total, count uint32, text string) []byte {
+	return append(binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, total), count), text...)
+}
+
+func TestParseStorageIDs(t *testing.T) {
+	total, count, text, err := ParseStorageIDs(page(3, 1, "1 g h\n"))
+	require.NoError(t, err)
+	require.Equal(t, []any{3, 1, "1 g h\n"}, []any{total, count, text})
+	_, _, _, err = ParseStorageIDs(page(0, 0, ""))
+	require.NoError(t, err)
+	for _, bad := range [][]byte{nil, page(1, 1, "")[:7], page(1, 2, "1 g h\n1 g h\n"), page(MaxStorageIDs+1, 1, "1 g h\n"),
+		page(1<<31, 1<<31, "x"), page(math.MaxUint32, math.MaxUint32, ""), page(500, 500, "1 g h\n")} {
+		_, _, _, err := ParseStorageIDs(bad)
+		require.ErrorIs(t, err, ErrProtocol)
+	}
+}
+
+func TestParseStorageIDLine(t *testing.T) {
+	for line, want := range map[string]StorageID{
+		"100001 group1 10.77.0.21:23000":             {100001, "group1", []string{"10.77.0.21"}, 23000},
+		"1\tg  10.0.0.3,192.168.0.3 x=y rw=none":     {1, "g", []string{"10.0.0.3", "192.168.0.3"}, 0},
+		"16777215 g [10.0.0.4,fd00::4]:23002\r\n":    {16777215, "g", []string{"10.0.0.4", "fd00::4"}, 23002},
+		"5 g [fd00::5]:1":                            {5, "g", []string{"fd00::5"}, 1},
+		"6 g [fd00::6]":                              {6, "g", []string{"fd00::6"}, 0},
+		"7 g fd00::7":                                {7, "g", []string{"fd00::7"}, 0},
+		"8 g host-8.example:99 rw=both":              {8, "g", []string{"host-8.example"}, 99},
+		"9 g a,b:5 rw=write":                         {9, "g", []string{"a", "b"}, 5},
+		"10 g fd00::a,10.0.0.10:65535":               {10, "g", []string{"fd00::a", "10.0.0.10"}, 65535},
+		"11 0123456789abcdef ::ffff:10.0.0.1 rw=any": {11, "0123456789abcdef", []string{"::ffff:10.0.0.1"}, 0},
+	} {
+		got, err := ParseStorageIDLine(line)
+		require.NoError(t, err, line)
+		require.Equal(t, want, got, line)
+	}
+	for _, bad := range []string{
+		"", "1 g", "0 g h", "16777216 g h", "-1 g h", "+1 g h", "x g h", "99999999999 g h", "1 group_1 h", "1 g h:0", "1 g h:x", "1 g h:65536", "1 g [fd00::1", "1 g [a]b",
+		"1 g [a]:", "1 g a,b,c", "1 g a,", "1 g ,", "1 g :", "1 g :1", "1 g -h", "1 g a/b", "1 g []", "1 g []:1", "1 g a\x00b", "1 g fe80::1%eth0", "1 g " + strings.Repeat("h", 254),
+	} {
+		_, err := ParseStorageIDLine(bad)
+		require.ErrorIs(t, err, ErrProtocol, bad)
+		require.Less(t, len(err.Error()), 600)
+	}
+}
+
+func FuzzParseAnswer(f *testing.F) {
+	f.Add(Header{62, CmdAnswer, 0}.AppendTo(nil))
+	f.Add([]byte("HTTP/1.1 200 OK"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) < HeaderSize {
+			return
+		}
+		h, err := ParseAnswer([HeaderSize]byte(b))
+		require.Equal(t, err != nil, h.Length < 0 || h.Command != CmdAnswer)
+		require.Equal(t, b[:HeaderSize], h.AppendTo(nil))
+	})
+}
+
+func FuzzParseServers(f *testing.F) {
+	for _, size := range []int{ipv4TextSize, ipv6TextSize} {
+		f.Add(serversBody(size, false, "10.0.0.1:1", "10.0.0.2:65535"))
+		f.Add(serversBody(size, true, "10.0.0.1:1", "10.0.0.2:1", "10.0.0.3:1"))
+	}
+	f.Add(serversBody(ipv6TextSize, false, "[2001:db8::1]:23000"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		_, servers, err := ParseServers(b)
+		if err != nil {
+			require.ErrorIs(t, err, ErrProtocol)
+			return
+		}
+		require.NotEmpty(t, servers)
+		require.LessOrEqual(t, len(servers)*ipv4TextSize, len(b))
+		for _, s := range servers {
+			require.True(t, s.IsValid() && s.Port() > 0 && !s.Addr().Is4In6() && s.Addr().Zone() == "")
+		}
+	})
+}
+
+func FuzzParseFileInfo(f *testing.F) {
+	f.Add(make([]byte, 40))
+	f.Add(make([]byte, 70))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		info, err := ParseFileInfo(b)
+		require.True(t, err == nil && info.Size >= 0 || errors.Is(err, ErrProtocol))
+	})
+}
+
+func FuzzParseStorageIDs(f *testing.F) {
+	f.Add(page(2, 2, "100001 group1 10.77.0.21:23000\n2 g [a,fd00::1]:5 rw=read\n"))
+	f.Add(page(1, 1, "1 g [\n2 g ]:\n3 g ::\n4 g :1"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		total, count, text, err := ParseStorageIDs(b)
+		if err != nil {
+			require.ErrorIs(t, err, ErrProtocol)
+			return
+		}
+		require.True(t, 0 <= count && count <= total && total <= MaxStorageIDs)
+		for line := range strings.Lines(text) {
+			id, err := ParseStorageIDLine(line)
+			if err != nil {
+				require.ErrorIs(t, err, ErrProtocol)
+				continue
+			}
+			require.True(t, id.ID >= 1 && id.ID < 1<<24 && ValidGroup(id.Group) && id.Port >= 0 && id.Port < 1<<16)
+			require.True(t, len(id.Hosts) == 1 || len(id.Hosts) == 2)
+		}
+	})
+}

@@ -1,0 +1,154 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/storage"
+)
+
+// Explanation is what would happen to a request, and why, step by step.
+type Explanation struct {
+	Asked  string            `json:"asked"`
+	Steps  []ExplanationStep `json:"steps"`
+	Status int               `json:"status"` // of the answer
+	Answer string            `json:"answer"`
+}
+
+// ExplanationStep is one step of a request's way.
+type ExplanationStep struct {
+	Name string `json:"name"`
+	Text string `json:"text"`
+}
+
+// String writes it for people, one step a line.
+func (e Explanation) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%-12s %s\n", "asked", e.Asked)
+	for _, s := range e.Steps {
+		fmt.Fprintf(&b, "%-12s %s\n", s.Name, s.Text)
+	}
+	fmt.Fprintf(&b, "%-12s %d: %s\n", "answer", e.Status, e.Answer)
+	return b.String()
+}
+
+func (e *Explanation) step(name, format string, args ...any) {
+	e.Steps = append(e.Steps, ExplanationStep{name, fmt.Sprintf(format, args...)})
+}
+
+func (e *Explanation) end(status int, format string, args ...any) Explanation {
+	e.Status, e.Answer = status, fmt.Sprintf(format, args...)
+	return *e
+}
+
+// Explain goes the way of a GET for a URL or a file id, and asks every host that the request might ask. It sends nothing.
+func (h *Handler) Explain(ctx context.Context, urlOrID string, now time.Time) Explanation {
+	e := Explanation{Asked: urlOrID}
+	var t target
+	id, err := h.parseAny(&t, urlOrID)
+	if err != nil {
+		r := refusalOf(err)
+		return e.end(r.status, "%s", r.reason)
+	}
+	e.step("file id", "%s: %s, store path %d, created %s", id, id.Kind, id.PathIndex, time.Unix(id.Created, 0).UTC().Format(time.RFC3339))
+	if h.o.Tokens == nil {
+		e.step("token", "not wanted")
+	} else if err := h.o.Tokens.Check(id.Logic, t.params.token, t.params.ts, now); err != nil {
+		e.step("token", "refused: %v", err)
+		if h.o.FailFile != nil {
+			return e.end(200, "the token_check_fail file")
+		}
+		return e.end(h.o.FailStatus, "%s", errToken.reason)
+	} else {
+		e.step("token", "accepted")
+	}
+	cause := h.explainLocal(&e, id)
+	switch {
+	case cause == nil:
+		return e.end(200, "the file of this host")
+	case !errors.Is(cause, storage.ErrNotFound) && !errors.Is(cause, storage.ErrNoGroup):
+		r := refusalOf(cause)
+		return e.end(r.status, "%s", r.reason)
+	}
+	a, ok := h.away.(*away)
+	if !ok {
+		return e.end(errNotFound.status, "%s", errNotFound.reason)
+	}
+	return a.explain(ctx, e, id, cause, string(t.params.redirect) == "1", now)
+}
+
+// parseAny reads a URL, a target or a file id.
+func (h *Handler) parseAny(t *target, urlOrID string) (fdfs.FileID, error) {
+	if !strings.HasPrefix(urlOrID, "/") && !strings.Contains(urlOrID, "://") {
+		if id, err := fdfs.Parse(urlOrID); err == nil {
+			return id, nil
+		}
+		urlOrID = "/" + urlOrID
+	}
+	return h.parse(t, []byte(urlOrID))
+}
+
+// explainLocal looks into the store; nil when the file is there.
+func (h *Handler) explainLocal(e *Explanation, id fdfs.FileID) error {
+	where, err := h.o.Store.Path(id)
+	if err != nil {
+		e.step("this host", "%v", err)
+		return err
+	}
+	file, err := h.o.Store.Open(id)
+	if err != nil {
+		e.step("this host", "%s: %v", where, err)
+		return err
+	}
+	e.step("this host", "%s: found, %d bytes from offset %d", where, file.Size(), file.Base())
+	return file.Close()
+}
+
+// explain tells the rest of the way for a file that is not here.
+func (a *away) explain(ctx context.Context, e Explanation, id fdfs.FileID, cause error, marked bool, now time.Time) Explanation {
+	if errors.Is(cause, storage.ErrNotFound) {
+		if a.h.isYoung(id, now) {
+			e.step("replication", "may still bring the file here")
+		} else {
+			e.step("replication", "should have brought the file here by now")
+		}
+	}
+	source, standing := a.o.Sources.Of(id)
+	e.step("source", "%s %s", source.Addr(), standing)
+	p := a.decide(id, cause, marked, now)
+	e.step("decision", "%s", p.why)
+	if len(p.servers) == 0 {
+		return e.end(refusalOf(p.err).status, "%s", refusalOf(p.err).reason)
+	}
+	var holder *storage.Server
+	failed := false
+	w := Wanted{ID: id, Target: "/" + id.String() + "?redirect=1", Port: a.o.Port}
+	for i := range p.servers {
+		info, err := a.o.Origin.Stat(ctx, w, p.servers[i:i+1])
+		switch {
+		case err == nil:
+			e.step("asked", "%s: has it, %d bytes", p.servers[i].Addr(), info.Size)
+			if holder == nil {
+				holder = &p.servers[i]
+			}
+		case errors.Is(err, storage.ErrNotFound):
+			e.step("asked", "%s: does not have it", p.servers[i].Addr())
+		default:
+			failed = true
+			e.step("asked", "%s: %v", p.servers[i].Addr(), err)
+		}
+	}
+	switch {
+	case holder != nil && a.o.Redirect:
+		return e.end(302, "redirect to the web server of %s", holder.Host)
+	case holder != nil:
+		return e.end(200, "fetched from %s", holder.Addr())
+	case failed:
+		return e.end(502, "nobody who could be asked has it")
+	}
+	return e.end(errNotFound.status, "%s", errNotFound.reason)
+}

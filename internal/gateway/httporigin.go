@@ -1,0 +1,259 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/storage"
+)
+
+// HTTPOriginOptions bound the requests to web servers of other hosts.
+type HTTPOriginOptions struct {
+	Port           int // of the web servers; 0 = the port that the client's request came in on
+	ConnectTimeout time.Duration
+	NetworkTimeout time.Duration // for the head of an answer, and between two reads of its body
+}
+
+// HTTPOrigin fetches from the web servers of the storages, which may be this gateway or nginx with its module. A source is
+// told no more than the download needs: method, target, its own host name and a range. It is believed no more than that either: of
+// its answer the status, the length, the range and the date count, and an answer without a length, with another range, or that
+// ends early is an error.
+//
+// The client is that of net/http: it ends a fetch with its context, and tells a short body from a whole one.
+type HTTPOrigin struct {
+	o      HTTPOriginOptions
+	client *http.Client
+}
+
+var _ Origin = (*HTTPOrigin)(nil)
+
+// NewHTTPOrigin returns an origin with connections of its own; Close gives them back.
+func NewHTTPOrigin(o HTTPOriginOptions) *HTTPOrigin {
+	dialer := &net.Dialer{Timeout: o.ConnectTimeout}
+	transport := &http.Transport{
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := dialer.DialContext(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			return &patientConn{Conn: c, patience: o.NetworkTimeout}, nil
+		},
+		MaxIdleConnsPerHost: 32, MaxConnsPerHost: 256, IdleConnTimeout: time.Minute,
+		DisableCompression: true, MaxResponseHeaderBytes: 16 << 10, ResponseHeaderTimeout: o.NetworkTimeout,
+		ReadBufferSize: 64 << 10, Proxy: nil,
+	}
+	refuse := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+	return &HTTPOrigin{o: o, client: &http.Client{Transport: transport, CheckRedirect: refuse}}
+}
+
+// Close closes idle connections.
+func (o *HTTPOrigin) Close() { o.client.CloseIdleConnections() }
+
+// patientConn gives every read and write its own time.
+type patientConn struct {
+	net.Conn
+	patience time.Duration
+}
+
+func (c *patientConn) Read(p []byte) (int, error) {
+	if err := c.SetReadDeadline(time.Now().Add(c.patience)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Read(p)
+}
+
+func (c *patientConn) Write(p []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(c.patience)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(p)
+}
+
+// errAnswer is what a web server answers when it does not give the file.
+var errAnswer = errors.New("unusable answer")
+
+// Stat implements Origin by HEAD.
+func (o *HTTPOrigin) Stat(ctx context.Context, w Wanted, servers []storage.Server) (storage.Info, error) {
+	var failures []error
+	for _, server := range servers {
+		info, err := o.statAt(ctx, w, server)
+		if err == nil {
+			return info, nil
+		}
+		if !errors.Is(err, storage.ErrNotFound) {
+			failures = append(failures, err)
+		}
+	}
+	if len(failures) == 0 {
+		return storage.Info{}, storage.ErrNotFound
+	}
+	return storage.Info{}, errors.Join(failures...)
+}
+
+func (o *HTTPOrigin) statAt(ctx context.Context, w Wanted, server storage.Server) (storage.Info, error) {
+	resp, err := o.ask(ctx, http.MethodHead, w, server, "")
+	if err != nil {
+		return storage.Info{}, err
+	}
+	if err := resp.Body.Close(); err != nil {
+		return storage.Info{}, err
+	}
+	if resp.StatusCode != http.StatusOK || resp.ContentLength < 0 {
+		return storage.Info{}, fmt.Errorf("%w of %s: status %d, length %d", errAnswer, server.Host, resp.StatusCode, resp.ContentLength)
+	}
+	info := storage.Info{Size: resp.ContentLength, From: server, ModTime: time.Unix(w.ID.Created, 0)}
+	if w.ID.Immutable() {
+		if info.Linked = info.Size != w.ID.Size; info.Linked && w.ID.Size > fdfs.MaxLogic { // no name that a link could hold
+			return info, fmt.Errorf("%w of %s: length %d, the id says %d", errAnswer, server.Host, info.Size, w.ID.Size)
+		}
+		return info, nil
+	}
+	if info.ModTime, err = http.ParseTime(resp.Header.Get("Last-Modified")); err != nil {
+		return info, fmt.Errorf("%w of %s: no Last-Modified", errAnswer, server.Host)
+	}
+	return info, nil
+}
+
+// ask sends a request; rng is the value of Range, empty for none. The caller closes the body.
+func (o *HTTPOrigin) ask(ctx context.Context, method string, w Wanted, server storage.Server, rng string) (*http.Response, error) {
+	port := o.o.Port
+	if port == 0 {
+		port = w.Port
+	}
+	host := net.JoinHostPort(server.Host, strconv.Itoa(port))
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+host+w.Target, nil)
+	if err != nil {
+		return nil, fmt.Errorf("cannot ask %s: %w", host, err)
+	}
+	req.Header["User-Agent"] = nil
+	if rng != "" {
+		req.Header.Set("Range", rng)
+	}
+	resp, err := o.client.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("cannot ask %s: %w", host, err)
+	}
+	if resp.StatusCode == http.StatusNotFound {
+		_ = resp.Body.Close() // what it says does not matter
+		return nil, fmt.Errorf("%s: %w", host, storage.ErrNotFound)
+	}
+	return resp, nil
+}
+
+// Open implements Origin by GET.
+func (o *HTTPOrigin) Open(ctx context.Context, w Wanted, info storage.Info, offset, length int64, servers []storage.Server) (io.ReadCloser, error) {
+	s := &httpStream{o: o, ctx: ctx, w: w, info: info, offset: offset, left: length, servers: fromFirst(info.From, servers)}
+	if err := s.connect(); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// fromFirst puts the server that has answered before in front.
+func fromFirst(from storage.Server, servers []storage.Server) []storage.Server {
+	list := []storage.Server{from}
+	for _, s := range servers {
+		if s != from {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+// httpStream reads a stretch of a file, going on at the next server when one breaks.
+type httpStream struct {
+	o            *HTTPOrigin
+	ctx          context.Context // of the request, whose part this stream is
+	w            Wanted
+	info         storage.Info
+	offset, left int64
+	servers      []storage.Server // not tried yet
+	body         io.ReadCloser
+}
+
+// connect opens the rest of the stretch at the next server.
+func (s *httpStream) connect() error {
+	var failures []error
+	for len(s.servers) > 0 {
+		server := s.servers[0]
+		s.servers = s.servers[1:]
+		body, err := s.connectTo(server)
+		if err == nil {
+			s.body = body
+			return nil
+		}
+		failures = append(failures, err)
+	}
+	return errors.Join(append(failures, storage.ErrNoSource)...)
+}
+
+func (s *httpStream) connectTo(server storage.Server) (io.ReadCloser, error) {
+	rng, want := "", http.StatusOK
+	if s.offset > 0 || s.left < s.info.Size {
+		rng = fmt.Sprintf("bytes=%d-%d", s.offset, s.offset+s.left-1)
+		want = http.StatusPartialContent
+	}
+	resp, err := s.o.ask(s.ctx, http.MethodGet, s.w, server, rng)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.check(resp, want); err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", server.Host, err), resp.Body.Close())
+	}
+	return resp.Body, nil
+}
+
+// check holds an answer to what was asked for.
+func (s *httpStream) check(resp *http.Response, want int) error {
+	switch {
+	case resp.StatusCode != want:
+		return fmt.Errorf("%w: status %d, want %d", errAnswer, resp.StatusCode, want)
+	case resp.ContentLength != s.left:
+		return fmt.Errorf("%w: length %d, want %d", errAnswer, resp.ContentLength, s.left)
+	case resp.Header.Get("Content-Encoding") != "":
+		return fmt.Errorf("%w: it is encoded", errAnswer)
+	}
+	if want == http.StatusPartialContent {
+		span := fmt.Sprintf("bytes %d-%d/%d", s.offset, s.offset+s.left-1, s.info.Size)
+		if got := resp.Header.Get("Content-Range"); got != span {
+			return fmt.Errorf("%w: range %.64q, want %q", errAnswer, got, span)
+		}
+	}
+	if !s.w.ID.Immutable() {
+		if t, err := http.ParseTime(resp.Header.Get("Last-Modified")); err != nil || !t.Equal(s.info.ModTime) {
+			return fmt.Errorf("%w: the file has changed", errAnswer)
+		}
+	}
+	return nil
+}
+
+// Read implements io.Reader.
+func (s *httpStream) Read(p []byte) (int, error) {
+	if s.left == 0 {
+		return 0, io.EOF
+	}
+	for {
+		n, err := s.body.Read(p[:min(int64(len(p)), s.left)])
+		s.offset, s.left = s.offset+int64(n), s.left-int64(n)
+		if n > 0 || err == nil {
+			return n, nil
+		}
+		if s.ctx.Err() != nil {
+			return 0, context.Cause(s.ctx)
+		}
+		broken := errors.Join(err, s.body.Close())
+		if err := s.connect(); err != nil {
+			return 0, fmt.Errorf("download broken off: %w; %w", broken, err)
+		}
+	}
+}
+
+// Close implements io.Closer.
+func (s *httpStream) Close() error { return s.body.Close() }

@@ -1,0 +1,120 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/url"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/storage"
+)
+
+// Wanted is a file that is wanted from other hosts.
+type Wanted struct {
+	ID     fdfs.FileID
+	Target string // path and query for web servers, with the mark against loops
+	Port   int    // that the request came in on; 0 = none
+}
+
+// Origin fetches files from other hosts. It tries the servers in an order of its own choice, healthy ones first.
+type Origin interface {
+	// Stat asks for size and time. It is storage.ErrNotFound when no server has the file, and another error when it cannot be
+	// told.
+	Stat(ctx context.Context, w Wanted, servers []storage.Server) (storage.Info, error)
+	// Open fetches length bytes (more than 0) from offset, of the version that info describes. A stream that ends before that
+	// ends in an error.
+	Open(ctx context.Context, w Wanted, info storage.Info, offset, length int64, servers []storage.Server) (io.ReadCloser, error)
+}
+
+// StorageOrigin fetches by the FastDFS protocol.
+type StorageOrigin struct{ Client *storage.Client }
+
+var _ Origin = StorageOrigin{}
+
+// Stat implements Origin.
+func (o StorageOrigin) Stat(ctx context.Context, w Wanted, servers []storage.Server) (storage.Info, error) {
+	return o.Client.Stat(ctx, w.ID, servers)
+}
+
+// Open implements Origin.
+func (o StorageOrigin) Open(ctx context.Context, w Wanted, info storage.Info, offset, length int64, servers []storage.Server) (io.ReadCloser, error) {
+	return o.Client.Open(ctx, w.ID, info, offset, length, servers)
+}
+
+// originTarget is the target for web servers of other hosts: the path as it came, the token, which they check too, and the mark
+// against loops. A request that was let in without a token gets one of ours.
+func (r *request) originTarget() string {
+	path, _, _ := bytes.Cut(originForm(r.ctx.Request.Header.RequestURI()), []byte{'?'})
+	target := append(appendEscaped(nil, path), '?')
+	switch q := &r.target.params; {
+	case r.bypassed:
+		target = append(append(target, r.h.o.Tokens.Query(r.id.Logic, r.now)...), '&')
+	case len(q.token) > 0:
+		target = append(append(target, "token="...), url.QueryEscape(string(q.token))...)
+		target = append(append(append(target, "&ts="...), url.QueryEscape(string(q.ts))...), '&')
+	}
+	return string(append(target, "redirect=1"...))
+}
+
+// remoteFile is a file on other hosts during one request.
+type remoteFile struct {
+	away    *away
+	wanted  Wanted
+	info    storage.Info
+	servers []storage.Server
+	ctx     context.Context // of the fetches of this one request; ended by close
+	cancel  context.CancelFunc
+}
+
+func (f *remoteFile) begin(a *away, w Wanted, info storage.Info, servers []storage.Server) {
+	a.running.Add(1)
+	f.away, f.wanted, f.info, f.servers = a, w, info, servers
+	f.ctx, f.cancel = context.WithCancel(context.Background())
+}
+
+// open fetches a stretch.
+func (f *remoteFile) open(offset, length int64) (io.ReadCloser, error) {
+	return f.away.o.Origin.Open(f.ctx, f.wanted, f.info, offset, length, f.servers)
+}
+
+// close ends all fetches.
+func (f *remoteFile) close() {
+	if f.cancel != nil {
+		f.cancel()
+		f.away.running.Add(-1)
+		*f = remoteFile{}
+	}
+}
+
+// openRemote makes the body one of a file on other hosts, and fetches the head of its first stretch.
+func (r *request) openRemote() error {
+	b := &r.body
+	b.Open = r.remote.open
+	for _, p := range b.Pieces {
+		if p.Length == 0 {
+			continue
+		}
+		stream, err := b.Open(p.Offset, p.Length)
+		if err != nil {
+			r.closeFile()
+			return r.h.away.(*away).failure(r.id, err, r.now)
+		}
+		r.h.o.Metrics.originFetches.WithLabelValues("ok").Inc()
+		b.Stream = countedStream{stream, r.h.o.Metrics}
+		break
+	}
+	return nil
+}
+
+// countedStream counts the bytes that come from other hosts.
+type countedStream struct {
+	io.ReadCloser
+	m *Metrics
+}
+
+func (s countedStream) Read(p []byte) (int, error) {
+	n, err := s.ReadCloser.Read(p)
+	s.m.originBytes.Add(float64(n))
+	return n, err
+}

@@ -1,0 +1,143 @@
+package gateway
+
+import (
+	"net"
+	"net/netip"
+	"slices"
+	"strconv"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/storage"
+	"fastdfs-gateway/tracker"
+)
+
+// SourcesOptions are what is known of other hosts.
+type SourcesOptions struct {
+	LocalIPs   []netip.Addr      // addresses of this host
+	Allow      []netip.Prefix    // further addresses that may be sources
+	AddressMap map[string]string // address in an id or from a tracker -> address, or address:port, to use
+	Ports      map[string]int    // storage_server_port by group
+	Port       int               // of other groups; default 23000
+	Members    *tracker.Members  // what trackers and the list of storage ids say
+	// Trackers tells that there are some, which will say more.
+	Trackers bool
+	// Networks are allowed as long as nothing else says which hosts are: those that this host is directly in.
+	Networks []netip.Prefix
+}
+
+// Sources knows which hosts may be asked for a file. The address in a file id is a claim of whoever made the URL: no connection is
+// made to a host that nothing else vouches for.
+type Sources struct{ o SourcesOptions }
+
+// NewSources returns sources for the options.
+func NewSources(o SourcesOptions) *Sources {
+	if o.Port == 0 {
+		o.Port = 23000
+	}
+	if o.Members == nil {
+		o.Members = &tracker.Members{}
+	}
+	return &Sources{o}
+}
+
+// Standing is what is to be thought of the source in a file id.
+type Standing int
+
+// The standings.
+const (
+	SourceAllowed  Standing = iota
+	SourceSelf              // it is this host
+	SourceStranger          // nobody vouches for it
+	SourceUnknown           // its storage id is not known
+)
+
+// String says it for people.
+func (s Standing) String() string {
+	return [...]string{"may be asked", "is this host", "is a stranger's address", "is an unknown storage id"}[s]
+}
+
+// Of returns the source of a file, and whether it may be asked.
+func (s *Sources) Of(id fdfs.FileID) (storage.Server, Standing) {
+	if n, ok := id.SourceID(); ok {
+		member, ok := s.o.Members.ByID(n)
+		switch {
+		case !ok:
+			return storage.Server{}, SourceUnknown
+		case s.isSelf(member):
+			return s.server(member), SourceSelf
+		}
+		return s.server(member), SourceAllowed
+	}
+	addr, _ := id.SourceAddr()
+	member, listed := s.o.Members.ByAddr(id.Group, addr)
+	if !listed {
+		member = tracker.Server{Group: id.Group, Host: addr.String()}
+	}
+	switch {
+	case slices.Contains(s.o.LocalIPs, addr):
+		return s.server(member), SourceSelf
+	case listed || s.o.AddressMap[member.Host] != "" || s.allowed(addr):
+		return s.server(member), SourceAllowed
+	}
+	return s.server(member), SourceStranger
+}
+
+// allowed tells whether anybody but the id vouches for an address.
+func (s *Sources) allowed(addr netip.Addr) bool {
+	within := func(p netip.Prefix) bool { return p.Contains(addr) }
+	if s.o.Members.Allowed(addr) || slices.ContainsFunc(s.o.Allow, within) {
+		return true
+	}
+	return len(s.o.Allow) == 0 && !s.o.Members.Known() && slices.ContainsFunc(s.o.Networks, within)
+}
+
+// mayKnow tells whether a group can be one of this cluster: only a list of its groups can say no.
+func (s *Sources) mayKnow(group string) bool {
+	return !s.o.Members.Known() || s.o.Members.HasGroup(group)
+}
+
+// learning tells whether nothing is known yet of the cluster, but will be.
+func (s *Sources) learning() bool { return s.o.Trackers && !s.o.Members.Known() }
+
+// Replicas returns the storages of a group, but this host.
+func (s *Sources) Replicas(group string) []storage.Server {
+	var list []storage.Server
+	for _, member := range s.o.Members.StoragesOf(group) {
+		if server := s.server(member); !s.isSelf(member) && !slices.Contains(list, server) {
+			list = append(list, server)
+		}
+	}
+	return list
+}
+
+// isSelf tells whether a storage runs on this host.
+func (s *Sources) isSelf(member tracker.Server) bool {
+	addr, err := netip.ParseAddr(member.Host)
+	return err == nil && slices.Contains(s.o.LocalIPs, addr.Unmap()) ||
+		slices.ContainsFunc(member.Others, func(a netip.Addr) bool { return slices.Contains(s.o.LocalIPs, a) })
+}
+
+// server is where a storage is reached: by the address map, and at the usual port where none is known.
+func (s *Sources) server(member tracker.Server) storage.Server {
+	server := storage.Server{Host: member.Host, Port: member.Port}
+	if server.Port == 0 {
+		server.Port = s.port(member.Group)
+	}
+	to := s.o.AddressMap[member.Host]
+	if to == "" {
+		return server
+	}
+	if host, port, err := net.SplitHostPort(to); err == nil {
+		if n, err := strconv.Atoi(port); err == nil {
+			return storage.Server{Host: host, Port: n}
+		}
+	}
+	return storage.Server{Host: to, Port: server.Port}
+}
+
+func (s *Sources) port(group string) int {
+	if port := s.o.Ports[group]; port != 0 {
+		return port
+	}
+	return s.o.Port
+}

@@ -1,0 +1,412 @@
+package storage
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/tests/fdfstest"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// quick is a timing for tests.
+var quick = timing{
+	tick: 10 * time.Millisecond, unused: time.Minute, probe: time.Second, backoff: 20 * time.Millisecond, maxBackoff: 200 * time.Millisecond,
+}
+
+// rig is a group of storages and a Client.
+type rig struct {
+	*fdfstest.Cluster
+	t       testing.TB
+	c       *Client
+	servers []Server
+}
+
+// newRig starts n storages. In the end no connection may be open and no goroutine be left.
+func newRig(t testing.TB, n int, o ClientOptions) *rig {
+	cluster := newCluster(t, n)
+	if o.Pool.NetworkTimeout == 0 {
+		o.Pool.NetworkTimeout = 5 * time.Second
+	}
+	r := &rig{Cluster: cluster, t: t, c: newClient(o, quick), servers: serversOf(cluster)}
+	t.Cleanup(func() {
+		r.c.Close()
+		for _, s := range cluster.Storages() {
+			s.SetFaults()
+			require.Eventually(t, func() bool { return s.Counts().Open == 0 }, 5*time.Second, 5*time.Millisecond, "connections left open")
+		}
+	})
+	return r
+}
+
+func newCluster(t testing.TB, n int) *fdfstest.Cluster {
+	cluster, err := fdfstest.Start(fdfstest.Options{
+		Groups:    []fdfstest.GroupSpec{{Name: "group1", Count: n}},
+		OnUnknown: func(node string, r fdfstest.Request) { t.Errorf("%s got the unknown command %d", node, r.Command) },
+	})
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	return cluster
+}
+
+func serversOf(cluster *fdfstest.Cluster) []Server {
+	var servers []Server
+	for _, s := range cluster.Storages() {
+		a := s.AddrPort()
+		servers = append(servers, Server{a.Addr().String(), int(a.Port())})
+	}
+	return servers
+}
+
+// content is n bytes that look random and differ from offset to offset.
+func content(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(b)
+	return b
+}
+
+func (r *rig) put(spec fdfstest.FileSpec) fdfs.FileID {
+	r.t.Helper()
+	if spec.Master.Group == "" && spec.ID == "" && spec.Storage == nil {
+		spec.Storage = r.Storage(0)
+	}
+	id, err := r.Put(spec)
+	require.NoError(r.t, err)
+	return id
+}
+
+func (r *rig) stat(id fdfs.FileID) Info {
+	r.t.Helper()
+	info, err := r.c.Stat(context.Background(), id, r.servers)
+	require.NoError(r.t, err)
+	return info
+}
+
+// open opens the whole file.
+func (r *rig) open(id fdfs.FileID) *Stream {
+	r.t.Helper()
+	info := r.stat(id)
+	s, err := r.c.Open(context.Background(), id, info, 0, info.Size, r.servers)
+	require.NoError(r.t, err)
+	return s
+}
+
+// requireContent reads the whole file.
+func (r *rig) requireContent(id fdfs.FileID, want []byte) {
+	r.t.Helper()
+	s := r.open(id)
+	got, err := io.ReadAll(s)
+	require.NoError(r.t, err)
+	require.True(r.t, bytes.Equal(want, got), "%d wrong bytes", len(got))
+	require.NoError(r.t, s.Close())
+}
+
+func (r *rig) requests(i int, cmd fdfs.Command) int {
+	return r.Storage(i).Counts().Requests[byte(cmd)]
+}
+
+func TestStat(t *testing.T) {
+	r := newRig(t, 2, ClientOptions{})
+	made, changed := time.Unix(1795181354, 0), time.Unix(1795181999, 0)
+	spec := fdfstest.FileSpec{Content: content(4096), Ext: "jpg", Created: made, Modified: changed}
+	normal := r.put(spec)
+	spec.Kind = fdfs.KindTrunk
+	trunk := r.put(spec)
+	spec.Kind = fdfs.KindAppender
+	appender := r.put(spec)
+	slave := r.put(fdfstest.FileSpec{Kind: fdfs.KindSlave, Master: normal, Prefix: "_x", Ext: "jpg", Content: []byte("small"), Modified: changed})
+	for _, test := range []struct {
+		id   fdfs.FileID
+		want Info
+	}{
+		{normal, Info{Size: 4096, ModTime: made, CRC32: normal.CRC32}},
+		{trunk, Info{Size: 4096, ModTime: made, CRC32: trunk.CRC32}},
+		{appender, Info{Size: 4096, ModTime: changed}},
+		{slave, Info{Size: 5, ModTime: changed}},
+	} {
+		test.want.From = r.servers[0]
+		require.Equal(t, test.want, r.stat(test.id), test.id.Kind)
+	}
+	requests := r.Storage(0).Requests()
+	require.Equal(t, byte(3), requests[0].Status, "neither read the file for a CRC32 nor log that it is missing")
+	require.Zero(t, r.Storage(1).Counts().Total())
+	require.Equal(t, uint64(4), r.c.Stats().Requests)
+}
+
+func TestStatGoesOn(t *testing.T) {
+	r := newRig(t, 3, ClientOptions{HedgeBudget: -1})
+	id := r.put(fdfstest.FileSpec{Content: content(1000)})
+	ctx := context.Background()
+
+	require.NoError(t, r.Remove(id, r.Storage(0)))
+	require.Equal(t, r.servers[1], r.stat(id).From)
+	require.Zero(t, r.c.Stats().Failures, "a file that is not there is no failure")
+
+	r.Storage(1).SetFaults(fdfstest.Faults{Status: 5})
+	require.Equal(t, r.servers[2], r.stat(id).From)
+	r.Storage(1).SetFaults(fdfstest.Faults{Garbage: true})
+	require.Equal(t, r.servers[2], r.stat(id).From)
+	require.Equal(t, Suspect, r.c.Health()[1].State)
+
+	require.NoError(t, r.Remove(id))
+	r.Storage(1).SetFaults()
+	_, err := r.c.Stat(ctx, id, r.servers)
+	require.ErrorIs(t, err, ErrNotFound)
+	require.NotErrorIs(t, err, ErrNoSource)
+
+	r.Storage(2).Kill()
+	_, err = r.c.Stat(ctx, id, r.servers)
+	require.ErrorIs(t, err, ErrNoSource, "one that could not be asked may have it")
+	require.NotErrorIs(t, err, ErrNotFound)
+	require.NotErrorIs(t, err, context.DeadlineExceeded)
+
+	_, err = r.c.Stat(ctx, id, nil)
+	require.ErrorIs(t, err, ErrNoSource)
+	bad, err := fdfs.ParseLogic("group1", "M07"+id.Logic[3:])
+	require.NoError(t, err)
+	_, err = r.c.Stat(ctx, bad, r.servers[:2])
+	require.ErrorIs(t, err, ErrNotFound, "storages say that a store path is invalid")
+}
+
+func TestStatTimeouts(t *testing.T) {
+	r := newRig(t, 2, ClientOptions{HedgeBudget: -1, Pool: fdfs.PoolOptions{NetworkTimeout: 100 * time.Millisecond}})
+	id := r.put(fdfstest.FileSpec{Content: content(1000)})
+	r.Storage(0).Partition(true)
+	r.Storage(1).Kill()
+	_, err := r.c.Stat(context.Background(), id, r.servers)
+	require.ErrorIs(t, err, ErrNoSource)
+	require.ErrorIs(t, err, context.DeadlineExceeded, "the storage did not answer in time")
+	require.Equal(t, uint64(2), r.c.Stats().Failures)
+
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
+	defer cancel()
+	_, err = r.c.Stat(ctx, id, r.servers)
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+
+	why := errors.New("the client has gone")
+	ctx, stop := context.WithCancelCause(context.Background())
+	time.AfterFunc(20*time.Millisecond, func() { stop(why) })
+	failures := r.c.Stats().Failures
+	_, err = r.c.Stat(ctx, id, r.servers[:1])
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, err, why)
+	require.ErrorIs(t, err, ErrNoSource)
+	require.Equal(t, failures, r.c.Stats().Failures, "the client's going is not the storage's fault")
+}
+
+func TestInfoOf(t *testing.T) {
+	fields := fdfs.Fields{Group: "group1", Source: fdfs.Source{10, 0, 0, 1}, Created: 1795181354, Size: 60, CRC32: 7}
+	small, err := fdfs.Encode(fields)
+	require.NoError(t, err)
+	fields.Size = 4096
+	large, err := fdfs.Encode(fields)
+	require.NoError(t, err)
+	fields.Size, fields.Kind = 0, fdfs.KindAppender
+	appender, err := fdfs.Encode(fields)
+	require.NoError(t, err)
+	for name, test := range map[string]struct {
+		id     fdfs.FileID
+		got    fdfs.FileInfo
+		linked bool
+		bad    bool
+	}{
+		"as the id says":        {id: small, got: fdfs.FileInfo{Size: 60}},
+		"a link":                {id: small, got: fdfs.FileInfo{Size: 4096}, linked: true},
+		"another size":          {id: large, got: fdfs.FileInfo{Size: 4095}, bad: true},
+		"appender":              {id: appender, got: fdfs.FileInfo{Size: 1 << 40, Time: lastTime}},
+		"appender of year 1969": {id: appender, got: fdfs.FileInfo{Time: -1}, bad: true},
+		"appender of far away":  {id: appender, got: fdfs.FileInfo{Time: lastTime + 1}, bad: true},
+	} {
+		info, err := infoOf(test.id, test.got, Server{"h", 1})
+		if test.bad {
+			require.ErrorIs(t, err, errWrong, name)
+			continue
+		}
+		require.NoError(t, err, name)
+		require.Equal(t, test.got.Size, info.Size, name)
+		require.Equal(t, test.linked, info.Linked, name)
+	}
+}
+
+func TestWrongSize(t *testing.T) {
+	r := newRig(t, 2, ClientOptions{})
+	other := newCluster(t, 1)
+	id := r.put(fdfstest.FileSpec{Content: content(1000)})
+	_, err := other.Put(fdfstest.FileSpec{ID: id.String(), Content: content(999)})
+	require.NoError(t, err)
+	r.servers[0] = serversOf(other)[0]
+	require.Equal(t, r.servers[1], r.stat(id).From)
+	require.Equal(t, uint64(1), r.c.Stats().WrongAnswers)
+	_, err = r.c.Stat(context.Background(), id, r.servers[:1])
+	require.ErrorIs(t, err, ErrNoSource)
+	require.Equal(t, Healthy, r.c.Health()[0].State, "other files there may be right")
+}
+
+func TestMetadata(t *testing.T) {
+	r := newRig(t, 2, ClientOptions{})
+	id := r.put(fdfstest.FileSpec{Content: content(10), Metadata: map[string]string{"width": "640", "height": "480", "note": ""}})
+	bare := r.put(fdfstest.FileSpec{Content: content(10)})
+	r.Storage(0).Kill()
+	list, err := r.c.Metadata(context.Background(), id, r.servers)
+	require.NoError(t, err)
+	require.Equal(t, []Meta{{"height", "480"}, {"note", ""}, {"width", "640"}}, list)
+	_, err = r.c.Metadata(context.Background(), bare, r.servers)
+	require.ErrorIs(t, err, ErrNoSource, "the one that is dead may have some")
+	require.NoError(t, r.Storage(0).Revive())
+	_, err = r.c.Metadata(context.Background(), bare, r.servers)
+	require.ErrorIs(t, err, ErrNotFound)
+}
+
+func TestParseMetadata(t *testing.T) {
+	for body, want := range map[string][]Meta{
+		"":                       nil,
+		"\x01\x01":               nil,
+		"a\x02b":                 {{"a", "b"}},
+		"a\x02b\x01c\x02d":       {{"a", "b"}, {"c", "d"}},
+		"a\x02b\x02c\x01d":       {{"a", "b\x02c"}, {"d", ""}},
+		"\x02nameless\x01a\x02b": {{"a", "b"}},
+	} {
+		require.Equal(t, want, parseMetadata([]byte(body)), "%q", body)
+	}
+}
+
+func FuzzMetadata(f *testing.F) {
+	f.Add([]byte("width\x02640\x01height\x02480"))
+	f.Add([]byte("\x02\x01\x02\x02\x01"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		list := parseMetadata(b)
+		var again []byte
+		for i, m := range list {
+			if i > 0 {
+				again = append(again, recordMark)
+			}
+			again = append(append(append(again, m.Name...), fieldMark), m.Value...)
+		}
+		require.Equal(t, list, parseMetadata(again))
+	})
+}
+
+// FuzzInfo reads answers to CmdFileInfo as Stat does.
+func FuzzInfo(f *testing.F) {
+	normal, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: fdfs.Source{10, 0, 0, 1}, Size: 4096})
+	require.NoError(f, err)
+	appender, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: fdfs.Source{10, 0, 0, 1}, Kind: fdfs.KindAppender})
+	require.NoError(f, err)
+	f.Add(make([]byte, 40))
+	f.Add(append([]byte{0, 0, 0, 0, 0, 0, 0x10, 0}, make([]byte, 62)...))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		got, err := fdfs.ParseFileInfo(b)
+		if err != nil {
+			return
+		}
+		for _, id := range []fdfs.FileID{normal, appender} {
+			info, err := infoOf(id, got, Server{"h", 1})
+			if err == nil {
+				require.GreaterOrEqual(t, info.Size, int64(0))
+				require.True(t, info.Linked || !id.Immutable() || info.Size == id.Size)
+				require.Len(t, info.ModTime.UTC().Format(time.RFC3339), len("2006-01-02T15:04:05Z"))
+			}
+		}
+	})
+}
+
+func TestServerAddr(t *testing.T) {
+	require.Equal(t, "10.0.0.1:23000", Server{"10.0.0.1", 23000}.Addr())
+	require.Equal(t, "[fe80::1]:23000", Server{"fe80::1", 23000}.Addr())
+	require.Equal(t, "storage.example:1", Server{"storage.example", 1}.Addr())
+}
+
+func TestClosedClient(t *testing.T) {
+	r := newRig(t, 1, ClientOptions{})
+	id := r.put(fdfstest.FileSpec{Content: content(20 << 20)})
+	s := r.open(id)
+	_, err := io.ReadFull(s, make([]byte, 1000))
+	require.NoError(t, err)
+	r.c.Close()
+	r.c.Close()
+	_, err = io.Copy(io.Discard, s)
+	require.ErrorIs(t, err, ErrNoSource)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	require.NoError(t, s.Close())
+	_, err = r.c.Stat(context.Background(), id, r.servers)
+	require.ErrorIs(t, err, errClientClosed)
+}
+
+// What is not used is forgotten, and there are never more servers than the limit.
+func TestMembers(t *testing.T) {
+	r := newRig(t, 1, ClientOptions{Pool: fdfs.PoolOptions{ConnectTimeout: time.Second}})
+	id := r.put(fdfstest.FileSpec{Content: content(3 << 20)})
+	s := r.open(id)
+	for i := range maxServers + 10 {
+		m, err := r.c.acquire(Server{"192.0.2.1", i + 1})
+		require.NoError(t, err)
+		r.c.release(m)
+	}
+	require.Len(t, r.c.Health(), maxServers)
+	_, err := io.Copy(io.Discard, s)
+	require.NoError(t, err, "a server in use stays")
+	require.NoError(t, s.Close())
+	r.c.sweep(time.Now().Add(quick.unused - time.Second))
+	require.Len(t, r.c.Health(), maxServers)
+	r.c.sweep(time.Now().Add(quick.unused + time.Second))
+	require.Empty(t, r.c.Health())
+
+	for i := range maxServers {
+		_, err := r.c.acquire(Server{"192.0.2.1", i + 1})
+		require.NoError(t, err)
+	}
+	_, err = r.c.Stat(context.Background(), id, r.servers)
+	require.ErrorContains(t, err, "1024 other storages are being asked")
+	require.Error(t, err)
+}
+
+// A storage that comes back is found by a probe, not by a request.
+func TestProbe(t *testing.T) {
+	r := newRig(t, 2, ClientOptions{})
+	id := r.put(fdfstest.FileSpec{Content: content(10)})
+	r.Storage(0).Kill()
+	for range 5 { // probes may have failed meanwhile
+		r.stat(id)
+	}
+	require.NotEqual(t, Healthy, r.c.Health()[0].State)
+	require.Equal(t, []Server{r.servers[1], r.servers[0]}, r.c.Order(r.servers))
+	require.Eventually(t, func() bool { return r.c.Health()[0].State == Dead }, 5*time.Second, 5*time.Millisecond, "probes that fail count")
+	require.NoError(t, r.Storage(0).Revive())
+	require.Eventually(t, func() bool { return r.c.Health()[0].State == Healthy }, 5*time.Second, 5*time.Millisecond)
+	require.Equal(t, r.servers, r.c.Order(r.servers))
+	require.Positive(t, r.requests(0, fdfs.CmdActiveTest))
+	require.Zero(t, r.requests(0, fdfs.CmdFileInfo))
+}
+
+// Every recorded answer to a question for a file's info, against its id.
+func TestGoldenInfos(t *testing.T) {
+	seen := map[string]int{}
+	for _, rec := range goldenRecords(t, "22") {
+		id, err := fdfs.Parse(rec.FileID)
+		if err != nil || len(rec.response) < fdfs.HeaderSize+24 {
+			continue
+		}
+		got, err := fdfs.ParseFileInfo(rec.response[fdfs.HeaderSize:])
+		require.NoError(t, err)
+		info, err := infoOf(id, got, Server{})
+		require.NoError(t, err, rec.Name)
+		if id.Immutable() {
+			require.Equal(t, id.Created, info.ModTime.Unix())
+		}
+		seen[fmt.Sprint(id.Kind, info.Linked)]++
+	}
+	require.Positive(t, seen["normal false"])
+	require.Positive(t, seen["trunk true"], "a link in a trunk file shows by its size")
+	require.Positive(t, seen["slave false"])
+	require.Positive(t, seen["appender false"])
+}

@@ -1,0 +1,266 @@
+package storage
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"slices"
+
+	"fastdfs-gateway/internal/fdfs"
+)
+
+// triesPerServer is how often a Stream asks a server for bytes.
+const triesPerServer = 2
+
+var errStreamClosed = errors.New("stream is closed")
+
+// Stream is content of a file, as it comes from a storage. When its source breaks it goes on from the next byte at another one that
+// has the same version; each server is asked twice at most. Nothing is held in memory.
+//
+// Only one goroutine may use it. To end a Read that waits, end the context that was given to Open.
+type Stream struct {
+	c       *Client
+	ctx     context.Context // of Open: a Read may have to ask another server, and has no context of its own
+	id      fdfs.FileID
+	info    Info
+	offset  int64 // of the first byte, in the file
+	length  int64 // how many bytes were asked for
+	servers []Server
+	tries   []int // for each of servers
+
+	whole   bool    // sum is to be compared with the id's CRC32
+	src     *source // nil before the first byte, between two sources and after the end
+	from    Server  // of the newest source
+	got     int64   // bytes received
+	sum     uint32  // CRC32 of these
+	broken  error   // why the last source was given up
+	err     error   // what Read returns from now on
+	version bool    // every source must be asked for its version
+}
+
+var _ io.ReadCloser = (*Stream)(nil)
+
+// source is an answer to CmdDownload whose body is being read.
+type source struct {
+	c    *Client
+	m    *member
+	conn *fdfs.Conn
+	end  func() // of its answer; nil before it is known to be used
+}
+
+// close gives the connection back. One whose answer was not read to its end is closed.
+func (s *source) close() {
+	s.conn.Release()
+	if s.end != nil {
+		s.end()
+	}
+	s.c.release(s.m)
+}
+
+// Open asks for bytes of a file, offset to offset+length of the Info that Stat gave, and returns when an answer has begun: errors before
+// that can still become a status of HTTP. The server that Info is from comes first, when it is among servers and as healthy as the
+// others; the others follow as in Stat. An answer of any other length than the one asked for is wrong, and so is one of another
+// version of a slave, appender or link; then the next server is asked. The errors are those of Stat, and ErrChanged. An empty range cannot
+// be asked for: whoever wants no bytes needs no storage.
+//
+// The Stream lives no longer than ctx. The caller closes it.
+//
+// A Stream over all of a normal or trunk file compares the content with the CRC32 in the id before Read gives out the last bytes.
+// When it is another one the file may be a symbolic link, which storages do not tell of, or be damaged, so it is read once
+// more, from another server where there is one. The same content again is that of a link, and it is remembered. Anything else makes
+// Read return ErrCRC, and the body stays incomplete. A file that fits into the first Read is then taken from another server instead.
+func (c *Client) Open(ctx context.Context, id fdfs.FileID, info Info, offset, length int64, servers []Server) (*Stream, error) {
+	if offset < 0 || length <= 0 || offset > info.Size-length {
+		return nil, fmt.Errorf("cannot open %q: %d bytes from %d on are not inside of its %d", id, length, offset, info.Size)
+	}
+	s := &Stream{
+		c: c, ctx: ctx, id: id.Clone(), info: info, offset: offset, length: length,
+		servers: slices.Clone(servers),
+		whole:   id.Immutable() && !info.Linked && info.Size == id.Size && length == info.Size,
+		version: !id.Immutable() || info.Linked,
+	}
+	if i := slices.Index(servers, info.From); i > 0 {
+		s.servers = slices.Insert(slices.Delete(s.servers, i, i+1), 0, info.From)
+	}
+	s.tries = make([]int, len(servers))
+	if err := s.connect(); err != nil {
+		return nil, fmt.Errorf("cannot open %q: %w", id, err)
+	}
+	return s, nil
+}
+
+// From is the server that the newest bytes came from.
+func (s *Stream) From() Server { return s.from }
+
+// connect asks for the bytes that are missing.
+func (s *Stream) connect() error {
+	body := fdfs.AppendDownload(nil, s.id, s.offset+s.got, s.length-s.got)
+	var candidates []Server
+	for try := range triesPerServer {
+		for i, server := range s.servers {
+			if s.tries[i] == try {
+				candidates = append(candidates, server)
+			}
+		}
+	}
+	left, again := s.length-s.got, s.broken != nil
+	a, err := askEach(s.ctx, s.c, s.c.Order(candidates), question[*source]{
+		ask: func(ctx context.Context, m *member) (*source, error) {
+			if s.version && (again || m.server != s.info.From) {
+				if err := s.sameVersion(ctx, m); err != nil {
+					return nil, err
+				}
+			}
+			return s.c.download(ctx, m, body, left)
+		},
+		drop: (*source).close,
+		seen: s.seen,
+	})
+	if err != nil {
+		return err
+	}
+	s.src, s.from = a.value, a.value.m.server
+	s.src.end = a.end
+	if again {
+		s.c.counts.resumes.Add(1)
+		s.c.log.Info("download goes on", "file", s.id.String(), "byte", s.offset+s.got, "storage", s.from.Addr(), "after", s.broken)
+	}
+	return nil
+}
+
+// seen counts the tries of a server. One that does not have what is wanted is not asked again.
+func (s *Stream) seen(server Server, err error) {
+	for i := range s.servers {
+		if s.servers[i] != server {
+			continue
+		}
+		s.tries[i]++
+		if errors.Is(err, ErrNotFound) || errors.Is(err, ErrChanged) || errors.Is(err, errWrong) {
+			s.tries[i] = triesPerServer
+		}
+	}
+}
+
+// sameVersion asks a server whether it has the version of the file that is wanted. It may run for two servers at a time.
+func (s *Stream) sameVersion(ctx context.Context, m *member) error {
+	got, err := s.c.stat(ctx, m, s.id, fdfs.AppendFile(nil, s.id))
+	if err != nil {
+		return err
+	}
+	if got.Size != s.info.Size || got.ModTime.Unix() != s.info.ModTime.Unix() {
+		return fmt.Errorf("%w: storage %s has %d bytes of %s, wanted are %d of %s", ErrChanged, m.server.Addr(),
+			got.Size, got.ModTime.UTC(), s.info.Size, s.info.ModTime.UTC())
+	}
+	return nil
+}
+
+// download asks one server for bytes, of which there must be length.
+func (c *Client) download(ctx context.Context, m *member, body []byte, length int64) (*source, error) {
+	conn, h, err := m.pool.Request(ctx, fdfs.CmdDownload, 0, body)
+	switch {
+	case errors.Is(err, fdfs.ErrInvalid):
+		return nil, fmt.Errorf("%w: storage %s has fewer bytes of the file: %w", errWrong, m.server.Addr(), err)
+	case err != nil:
+		return nil, absent(m, err)
+	case h.Length != length:
+		conn.Release()
+		return nil, fmt.Errorf("%w: storage %s sends %d bytes, asked for were %d", errWrong, m.server.Addr(), h.Length, length)
+	}
+	c.hold(m)
+	return &source{c: c, m: m, conn: conn}, nil
+}
+
+// Read reads bytes of the file as they come. io.EOF comes after the last byte that was asked for and never before. An end that
+// comes too early is io.ErrUnexpectedEOF and ErrNoSource, with the reasons; wrong content is ErrCRC.
+func (s *Stream) Read(p []byte) (int, error) {
+	if len(p) == 0 && s.err == nil {
+		return 0, nil
+	}
+	// What fits into p is read into it whole: nobody has seen any of it when it turns out to be damaged.
+	atOnce := s.whole && s.got == 0 && s.length <= int64(len(p))
+	n := 0
+	for s.err == nil {
+		if s.src == nil {
+			if err := s.connect(); err != nil {
+				s.err = s.cut(err)
+				break
+			}
+		}
+		n += s.fetch(p[n:])
+		switch {
+		case s.got == s.length:
+			err := s.complete()
+			if err == nil {
+				s.err = io.EOF
+				return n, nil
+			}
+			if !atOnce {
+				s.err = fmt.Errorf("cannot read %q: %w", s.id, err)
+				break
+			}
+			s.startAgain(err)
+			n = 0
+		case n > 0 && !atOnce:
+			return n, nil
+		}
+	}
+	return 0, s.err
+}
+
+// fetch reads from the source, and gives it up when that fails.
+func (s *Stream) fetch(p []byte) int {
+	n, err := s.src.conn.Read(p)
+	s.c.counts.bytes.Add(uint64(n))
+	s.got += int64(n)
+	if s.whole {
+		s.sum = crc32.Update(s.sum, crc32.IEEETable, p[:n])
+	}
+	if err != nil && s.got < s.length {
+		if s.ctx.Err() == nil && s.c.life.Err() == nil {
+			s.c.failed(s.src.m, err)
+		}
+		s.broken = fmt.Errorf("storage %s broke off: %w", s.from.Addr(), timedOut(err))
+		s.src.close()
+		s.src = nil
+	}
+	return n
+}
+
+// complete is called when all bytes are there, before the last of them are given out.
+func (s *Stream) complete() error {
+	s.c.completed(s.src.m)
+	s.src.close()
+	s.src = nil
+	if s.whole && s.sum != s.id.CRC32 {
+		return s.recheck()
+	}
+	return nil
+}
+
+// startAgain is called when all bytes were damaged and none was given out.
+func (s *Stream) startAgain(why error) {
+	s.seen(s.from, errWrong)
+	s.got, s.sum, s.broken = 0, 0, why
+}
+
+// cut is the error for a body that stays incomplete.
+func (s *Stream) cut(err error) error {
+	why := causes{err}
+	if s.broken != nil {
+		why = append(why, s.broken)
+	}
+	return fmt.Errorf("cannot read %q beyond byte %d of %d: %w: %w: %w", s.id, s.offset+s.got, s.info.Size,
+		io.ErrUnexpectedEOF, ErrNoSource, why)
+}
+
+// Close ends the stream. When there are bytes left to read the connection is closed. Further calls do nothing.
+func (s *Stream) Close() error {
+	if s.src != nil {
+		s.src.close()
+		s.src = nil
+	}
+	s.err = errStreamClosed
+	return nil
+}

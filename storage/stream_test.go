@@ -1,0 +1,359 @@
+package storage
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"fmt"
+	"io"
+	"runtime"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/tests/fdfstest"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestOpenRanges(t *testing.T) {
+	r := newRig(t, 1, ClientOptions{})
+	body := content(100_000)
+	id := r.put(fdfstest.FileSpec{Content: body})
+	info := r.stat(id)
+	for _, test := range []struct{ offset, length int64 }{{0, 100_000}, {0, 1}, {99_999, 1}, {5000, 60_000}} {
+		s, err := r.c.Open(context.Background(), id, info, test.offset, test.length, r.servers)
+		require.NoError(t, err)
+		require.Equal(t, r.servers[0], s.From())
+		got, err := io.ReadAll(s)
+		require.NoError(t, err)
+		require.Equal(t, body[test.offset:test.offset+test.length], got)
+		n, err := s.Read(make([]byte, 10))
+		require.Equal(t, io.EOF, err)
+		require.Zero(t, n)
+		require.NoError(t, s.Close())
+		require.NoError(t, s.Close())
+	}
+	for _, test := range []struct{ offset, length int64 }{{0, 0}, {0, -1}, {-1, 5}, {0, 100_001}, {100_000, 1}, {1, 1<<63 - 1}} {
+		_, err := r.c.Open(context.Background(), id, info, test.offset, test.length, r.servers)
+		require.ErrorContains(t, err, "not inside", test)
+		require.NotErrorIs(t, err, ErrNoSource)
+	}
+	require.Equal(t, 1, r.Storage(0).Counts().Accepted, "one connection did for all")
+	require.Equal(t, uint64(160_002), r.c.Stats().Bytes)
+}
+
+// What Open does when the server that comes first fails, with and without another one.
+func TestOpenFaults(t *testing.T) {
+	third := 300
+	for name, test := range map[string]struct {
+		faults fdfstest.Faults
+		wrong  bool // a wrong answer, no failure
+	}{
+		"busy":          {faults: fdfstest.Faults{Status: 16}},
+		"i/o error":     {faults: fdfstest.Faults{Status: 5}},
+		"garbage":       {faults: fdfstest.Faults{Garbage: true}},
+		"no header":     {faults: fdfstest.Faults{BreakAt: new(-10)}},
+		"half a header": {faults: fdfstest.Faults{BreakAt: new(-5)}},
+		"reset":         {faults: fdfstest.Faults{ResetAt: new(-10)}},
+		"too long":      {faults: fdfstest.Faults{WrongLength: 10}, wrong: true},
+		"too short":     {faults: fdfstest.Faults{WrongLength: -10}, wrong: true},
+		"2 GB":          {faults: fdfstest.Faults{HugeLength: true}, wrong: true},
+		"offset":        {faults: fdfstest.Faults{Status: 22}, wrong: true},
+		"short":         {faults: fdfstest.Faults{BreakAt: &third}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 2, ClientOptions{HedgeBudget: -1})
+			body := content(1000)
+			id := r.put(fdfstest.FileSpec{Content: body})
+			info := r.stat(id)
+			test.faults.Commands = []byte{fdfstest.CmdDownload}
+			r.Storage(0).SetFaults(test.faults)
+			r.requireContent(id, body)
+			stats := r.c.Stats()
+			if test.wrong {
+				require.Equal(t, uint64(1), stats.WrongAnswers)
+				require.Zero(t, stats.Failures)
+			} else {
+				require.NotZero(t, stats.Failures)
+			}
+			s, err := r.c.Open(context.Background(), id, info, 0, 1000, r.servers[:1])
+			if err == nil {
+				_, err = io.ReadAll(s)
+				require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+				require.NoError(t, s.Close())
+			}
+			require.ErrorIs(t, err, ErrNoSource)
+			require.LessOrEqual(t, r.requests(0, fdfs.CmdDownload), 1+triesPerServer)
+		})
+	}
+}
+
+func TestOpenDead(t *testing.T) {
+	r := newRig(t, 3, ClientOptions{})
+	body := content(200_000)
+	id := r.put(fdfstest.FileSpec{Content: body})
+	info := r.stat(id)
+	r.Storage(0).Kill()
+	r.requireContent(id, body)
+	r.Storage(1).Kill()
+	r.requireContent(id, body)
+	r.Storage(2).Kill()
+	start := time.Now()
+	_, err := r.c.Open(context.Background(), id, info, 0, info.Size, r.servers)
+	require.ErrorIs(t, err, ErrNoSource)
+	require.Less(t, time.Since(start), time.Second)
+	require.NoError(t, r.Storage(2).Revive())
+	require.NoError(t, r.Remove(id))
+	_, err = r.c.Open(context.Background(), id, info, 0, info.Size, r.servers[2:])
+	require.ErrorIs(t, err, ErrNotFound)
+}
+
+// The source dies at every tenth of a body, and the reader does not notice.
+func TestResume(t *testing.T) {
+	const size = 20 << 20
+	r := newRig(t, 3, ClientOptions{})
+	body := content(size)
+	id := r.put(fdfstest.FileSpec{Content: body})
+	for tenth := range 10 {
+		at := tenth * size / 10
+		fault := fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, Times: 1}
+		if tenth%2 == 0 {
+			fault.BreakAt = &at
+		} else {
+			fault.ResetAt = &at
+		}
+		for _, s := range r.Storages() {
+			s.SetFaults()
+		}
+		r.Storage(0).SetFaults(fault)
+		require.Eventually(t, func() bool { return r.c.Order(r.servers)[0] == r.servers[0] }, 5*time.Second, time.Millisecond)
+		r.requireContent(id, body)
+		require.Equal(t, uint64(tenth+1), r.c.Stats().Resumes)
+	}
+	require.Less(t, r.Downloads(id).Bytes, int64(size*16), "a resume does not begin at the first byte")
+}
+
+// One server alone is asked once more; after that the body ends in an error.
+func TestResumeBounds(t *testing.T) {
+	r := newRig(t, 1, ClientOptions{})
+	body := content(1 << 20)
+	id := r.put(fdfstest.FileSpec{Content: body})
+	broken := func(times int) fdfstest.Faults {
+		return fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, Times: times, BreakAt: new(300_000)}
+	}
+	r.Storage(0).SetFaults(broken(1))
+	r.requireContent(id, body)
+	r.Storage(0).SetFaults(broken(0))
+	s := r.open(id)
+	got, err := io.ReadAll(s)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	require.ErrorIs(t, err, ErrNoSource)
+	require.Equal(t, body[:600_000], got)
+	_, again := s.Read(make([]byte, 1))
+	require.Equal(t, err, again)
+	require.NoError(t, s.Close())
+}
+
+// A source that stalls is given up after the network timeout.
+func TestStall(t *testing.T) {
+	r := newRig(t, 2, ClientOptions{Pool: fdfs.PoolOptions{NetworkTimeout: 100 * time.Millisecond}})
+	body := content(20 << 20)
+	id := r.put(fdfstest.FileSpec{Content: body})
+	s := r.open(id)
+	got := make([]byte, len(body))
+	_, err := io.ReadFull(s, got[:1<<20])
+	require.NoError(t, err)
+	r.Storage(0).Partition(true)
+	_, err = io.ReadFull(s, got[1<<20:])
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(body, got))
+	require.Equal(t, r.servers[1], s.From())
+	require.NoError(t, s.Close())
+}
+
+// A slave or appender goes on only in the same version.
+func TestResumeVersion(t *testing.T) {
+	first, second := time.Unix(1795181354, 0), time.Unix(1795181999, 0)
+	body := content(20 << 20)
+	for name, change := range map[string]struct {
+		body []byte
+		time time.Time
+		bad  bool
+	}{
+		"same":    {body, first, false},
+		"time":    {body, second, true},
+		"shorter": {body[:1<<20], first, true},
+		"longer":  {append(bytes.Clone(body), 'x'), first, true},
+	} {
+		r := newRig(t, 2, ClientOptions{})
+		id := r.put(fdfstest.FileSpec{Kind: fdfs.KindAppender, Content: body, Modified: first})
+		s := r.open(id)
+		got := make([]byte, len(body))
+		_, err := io.ReadFull(s, got[:1<<20])
+		require.NoError(t, err)
+		require.NoError(t, r.Change(id, change.body, change.time))
+		r.Storage(0).Kill()
+		_, err = io.ReadFull(s, got[1<<20:])
+		if change.bad {
+			require.ErrorIs(t, err, ErrChanged, name)
+			require.ErrorIs(t, err, ErrNoSource, name)
+			require.ErrorIs(t, err, io.ErrUnexpectedEOF, name)
+		} else {
+			require.NoError(t, err, name)
+			require.True(t, bytes.Equal(body, got), name)
+		}
+		require.NoError(t, s.Close())
+	}
+}
+
+// A mutable file is asked for its version at a server that Info is not from.
+func TestOpenVersion(t *testing.T) {
+	r := newRig(t, 2, ClientOptions{})
+	id := r.put(fdfstest.FileSpec{Kind: fdfs.KindAppender, Content: content(100)})
+	info := r.stat(id)
+	require.NoError(t, r.Change(id, content(200)[100:], info.ModTime.Add(time.Second)))
+	_, err := r.c.Open(context.Background(), id, info, 0, 100, r.servers[1:])
+	require.ErrorIs(t, err, ErrChanged)
+	require.ErrorIs(t, err, ErrNoSource)
+	require.Equal(t, 0, r.requests(1, fdfs.CmdDownload))
+	s, err := r.c.Open(context.Background(), id, r.stat(id), 0, 100, r.servers[1:])
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+}
+
+// The server that Info is from comes first, but only from among the servers that may be asked.
+func TestOpenFrom(t *testing.T) {
+	r := newRig(t, 3, ClientOptions{})
+	id := r.put(fdfstest.FileSpec{Content: content(100)})
+	info := r.stat(id)
+	for from, want := range map[Server]Server{
+		r.servers[2]: r.servers[2], r.servers[1]: r.servers[1], {}: r.servers[0], {"192.0.2.1", 1}: r.servers[0],
+	} {
+		info.From = from
+		s, err := r.c.Open(context.Background(), id, info, 0, 100, r.servers)
+		require.NoError(t, err)
+		require.Equal(t, want, s.From())
+		require.NoError(t, s.Close())
+	}
+}
+
+func TestStreamCancel(t *testing.T) {
+	r := newRig(t, 2, ClientOptions{})
+	id := r.put(fdfstest.FileSpec{Content: content(20 << 20)})
+	info := r.stat(id)
+	ctx, cancel := context.WithCancel(context.Background())
+	s, err := r.c.Open(ctx, id, info, 0, info.Size, r.servers)
+	require.NoError(t, err)
+	r.Storage(0).Partition(true)
+	time.AfterFunc(30*time.Millisecond, cancel)
+	_, err = io.Copy(io.Discard, s)
+	require.ErrorIs(t, err, context.Canceled)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	require.NoError(t, s.Close())
+	require.Zero(t, r.c.Stats().Failures)
+	require.Zero(t, r.requests(1, fdfs.CmdDownload))
+}
+
+// A stream that is closed early closes its connection, one that was read to its end keeps it.
+func TestStreamClose(t *testing.T) {
+	r := newRig(t, 1, ClientOptions{})
+	id := r.put(fdfstest.FileSpec{Content: content(20 << 20)})
+	s := r.open(id)
+	_, err := io.ReadFull(s, make([]byte, 1000))
+	require.NoError(t, err)
+	require.Equal(t, 1, r.Storage(0).Counts().Open)
+	require.NoError(t, s.Close())
+	_, err = s.Read(make([]byte, 1))
+	require.ErrorIs(t, err, errStreamClosed)
+	require.Eventually(t, func() bool { return r.Storage(0).Counts().Open == 0 }, 5*time.Second, time.Millisecond)
+	s = r.open(id)
+	_, err = io.Copy(io.Discard, s)
+	require.NoError(t, err)
+	require.Equal(t, 1, r.Storage(0).Counts().Open, "kept before Close")
+	require.NoError(t, s.Close())
+	require.Equal(t, 2, r.Storage(0).Counts().Accepted)
+}
+
+// pattern is a file of any size whose 8 bytes at 8n are n.
+type pattern struct{}
+
+func (pattern) ReadAt(p []byte, off int64) (int, error) {
+	var word [8]byte
+	for i := 0; i < len(p); {
+		binary.BigEndian.PutUint64(word[:], uint64(off+int64(i))/8)
+		i += copy(p[i:], word[(off+int64(i))%8:])
+	}
+	return len(p), nil
+}
+
+func TestFlatMemory(t *testing.T) {
+	const size = 200 << 20
+	r := newRig(t, 1, ClientOptions{})
+	id := r.put(fdfstest.FileSpec{Reader: pattern{}, Size: size})
+	s := r.open(id)
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	runtime.GC()
+	before, most := heap(), uint64(0)
+	buf := make([]byte, 64<<10)
+	for n, reads := int64(0), 0; n < size; reads++ {
+		got, err := s.Read(buf)
+		require.NoError(t, err)
+		n += int64(got)
+		if reads%200 == 0 {
+			most = max(most, heap())
+		}
+	}
+	require.NoError(t, s.Close())
+	t.Logf("heap before %d KiB, at most %d KiB", before>>10, most>>10)
+	require.Less(t, int64(most)-int64(before), int64(16<<20))
+}
+
+func TestReadAllocs(t *testing.T) {
+	r := newRig(t, 1, ClientOptions{})
+	id := r.put(fdfstest.FileSpec{Content: content(200_000)})
+	s := r.open(id)
+	time.Sleep(50 * time.Millisecond) // all of it is in the socket now
+	buf := make([]byte, 1000)
+	require.Zero(t, testing.AllocsPerRun(150, func() {
+		if _, err := s.Read(buf); err != nil {
+			t.Error(err)
+		}
+	}))
+	require.NoError(t, s.Close())
+}
+
+func BenchmarkStat(b *testing.B) {
+	r := newRig(b, 2, ClientOptions{})
+	id := r.put(fdfstest.FileSpec{Content: content(4096)})
+	b.ReportAllocs()
+	for b.Loop() {
+		r.stat(id)
+	}
+}
+
+func BenchmarkDownload(b *testing.B) {
+	for _, size := range []int{4 << 10, 1 << 20} {
+		b.Run(fmt.Sprint(size), func(b *testing.B) {
+			r := newRig(b, 2, ClientOptions{})
+			id := r.put(fdfstest.FileSpec{Content: content(size)})
+			info := r.stat(id)
+			buf := make([]byte, 64<<10)
+			b.SetBytes(int64(size))
+			b.ReportAllocs()
+			for b.Loop() {
+				s, err := r.c.Open(context.Background(), id, info, 0, info.Size, r.servers)
+				require.NoError(b, err)
+				for err == nil {
+					_, err = s.Read(buf)
+				}
+				require.Equal(b, io.EOF, err)
+				require.NoError(b, s.Close())
+			}
+		})
+	}
+}

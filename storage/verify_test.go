@@ -1,0 +1,174 @@
+package storage
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"testing"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/tests/fdfstest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// twins are storages of two clusters: the first server has other bytes under the same id than the others.
+func twins(t *testing.T, good, bad []byte) (r *rig, id fdfs.FileID, damaged *fdfstest.Cluster) {
+	r = newRig(t, 2, ClientOptions{})
+	id = r.put(fdfstest.FileSpec{Content: good})
+	damaged = newCluster(t, 1)
+	_, err := damaged.Put(fdfstest.FileSpec{ID: id.String(), Content: bad})
+	require.NoError(t, err)
+	r.servers = append(serversOf(damaged), r.servers...)
+	return r, id, damaged
+}
+
+func flipped(b []byte, at int) []byte {
+	b = bytes.Clone(b)
+	b[at] ^= 1
+	return b
+}
+
+// A client never gets all of a damaged body.
+func TestDamaged(t *testing.T) {
+	body := content(1 << 20)
+	for _, at := range []int{0, 1 << 19, 1<<20 - 1} {
+		r, id, _ := twins(t, body, flipped(body, at))
+		s := r.open(id)
+		n := 0
+		var err error
+		for buf := make([]byte, 10_000); err == nil; {
+			var m int
+			m, err = s.Read(buf)
+			n += m
+		}
+		require.ErrorIs(t, err, ErrCRC)
+		require.NotErrorIs(t, err, ErrNoSource)
+		require.Less(t, n, len(body))
+		require.NoError(t, s.Close())
+		stats := r.c.Stats()
+		require.Equal(t, uint64(1), stats.CRCErrors)
+		require.Equal(t, uint64(1), stats.Rechecks)
+	}
+}
+
+// A file that fits into the first Read is taken from another server.
+func TestDamagedSmall(t *testing.T) {
+	body := content(60_000)
+	r, id, _ := twins(t, body, flipped(body, 100))
+	s := r.open(id)
+	buf := make([]byte, 64<<10)
+	n, err := s.Read(buf)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(body, buf[:n]))
+	require.NotEqual(t, r.servers[0], s.From())
+	_, err = s.Read(buf)
+	require.Equal(t, io.EOF, err)
+	require.NoError(t, s.Close())
+	require.Equal(t, uint64(1), r.c.Stats().CRCErrors)
+}
+
+// A part of a file cannot be checked.
+func TestDamagedRange(t *testing.T) {
+	body := content(1000)
+	r, id, _ := twins(t, body, flipped(body, 100))
+	s, err := r.c.Open(context.Background(), id, r.stat(id), 1, 999, r.servers)
+	require.NoError(t, err)
+	_, err = io.ReadAll(s)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	require.Zero(t, r.c.Stats().Rechecks)
+}
+
+// Damage that does not stay the same is noticed at one server alone too.
+func TestDamagedOnTheWay(t *testing.T) {
+	body := content(1 << 20)
+	r, id, damaged := twins(t, body, flipped(body, 5))
+	r.servers = r.servers[:1]
+	s := r.open(id)
+	_, err := io.ReadFull(s, make([]byte, 1<<19))
+	require.NoError(t, err)
+	require.NoError(t, damaged.Change(id, body, s.info.ModTime)) // what is read again is as it should be
+	_, err = io.Copy(io.Discard, s)
+	require.ErrorIs(t, err, ErrCRC)
+	require.NoError(t, s.Close())
+}
+
+// A symbolic link has an id with the size of its target and another CRC32, and is served: from several servers and from one.
+func TestLink(t *testing.T) {
+	body := content(300_000)
+	for _, servers := range []int{1, 2} {
+		r := newRig(t, 2, ClientOptions{})
+		link, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: fdfs.Source{127, 0, 0, 11}, Size: int64(len(body)), CRC32: 12345})
+		require.NoError(t, err)
+		r.put(fdfstest.FileSpec{ID: link.String(), Content: body})
+		r.servers = r.servers[:servers]
+		require.False(t, r.stat(link).Linked, "nothing in the answer tells")
+		for range 3 {
+			r.requireContent(link, body)
+		}
+		require.Equal(t, uint64(1), r.c.Stats().Rechecks, "links are remembered")
+		require.Zero(t, r.c.Stats().CRCErrors)
+		require.Equal(t, 4, r.Downloads(link).Downloads)
+	}
+}
+
+// What one server says twice while the other cannot be asked is served, and not remembered.
+func TestLinkUnsure(t *testing.T) {
+	body := content(3000)
+	r, id, _ := twins(t, body, flipped(body, 100))
+	for _, s := range r.Storages() {
+		s.Kill()
+	}
+	r.requireContent(id, flipped(body, 100))
+	require.Equal(t, uint64(1), r.c.Stats().Rechecks)
+	require.Empty(t, r.c.links.sums)
+}
+
+// A file that cannot be read again is not given out whole.
+func TestRecheckFails(t *testing.T) {
+	body := content(1 << 20)
+	r, id, damaged := twins(t, body, flipped(body, 5))
+	r.servers = r.servers[:1]
+	s := r.open(id)
+	_, err := io.ReadFull(s, make([]byte, 1<<19))
+	require.NoError(t, err)
+	damaged.Storage(0).SetFaults(fdfstest.Faults{Status: 5})
+	_, err = io.Copy(io.Discard, s)
+	require.ErrorIs(t, err, ErrCRC)
+	require.ErrorIs(t, err, ErrNoSource)
+	require.NoError(t, s.Close())
+}
+
+func TestTrunkLink(t *testing.T) {
+	r := newRig(t, 1, ClientOptions{})
+	body := content(4096)
+	link, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: fdfs.Source{127, 0, 0, 11}, Kind: fdfs.KindTrunk, Size: 60,
+		CRC32: 12345, Trunk: fdfs.Trunk{ID: 1, Offset: 256, Alloc: 256}})
+	require.NoError(t, err)
+	r.put(fdfstest.FileSpec{ID: link.String(), Content: body})
+	info := r.stat(link)
+	require.True(t, info.Linked)
+	require.Zero(t, info.CRC32)
+	r.requireContent(link, body)
+	require.Zero(t, r.c.Stats().Rechecks)
+}
+
+func TestLinkMemory(t *testing.T) {
+	var l linkMemory
+	id := func(n uint32) fdfs.FileID {
+		id, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: fdfs.Source{10, 0, 0, 1}, CRC32: n})
+		require.NoError(t, err)
+		return id
+	}
+	require.False(t, l.knows(id(1), 7))
+	l.add(id(1), 7)
+	require.True(t, l.knows(id(1), 7))
+	require.False(t, l.knows(id(1), 8))
+	require.False(t, l.knows(id(2), 7))
+	for n := range uint32(maxLinks + 100) {
+		l.add(id(n), 7)
+	}
+	require.Len(t, l.sums, maxLinks)
+	require.True(t, l.knows(id(maxLinks+99), 7))
+}

@@ -1,0 +1,292 @@
+package fdfstest
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+)
+
+// Options says what cluster to start. The zero value is one tracker, group1 with two storages and group2 with one.
+type Options struct {
+	Groups []GroupSpec
+
+	// Trackers is how many equal trackers there are; default 1, on free ports of 127.0.0.1.
+	// TrackerListen are addresses to listen on (host:port) in place of the number.
+	Trackers      int
+	TrackerListen []string
+
+	// Port is the storages' common port; default: one that is free on all their addresses.
+	Port int
+
+	// UseStorageIDs gives the storages ids from 100001 on, which file ids name in place of addresses.
+	UseStorageIDs bool
+	StorageIDs    []string // lines that CmdStorageIDs answers; default: one "id group host:port" a storage
+	IDsPerAnswer  int      // most lines in one answer of CmdStorageIDs; default: all
+
+	Parameters    map[string]string // add to the lines that CmdParameters answers, or change them
+	AddressSize   int               // 15 (default) or 45: bytes of an address in answers
+	OnePortForAll bool              // CmdFetchAll answers one port for all storages, as trackers before 6.13
+
+	// OnUnknown is told the node's name and each request with a command that it does not
+	// know; it is answered with status 22 as by the real programs. Tests should fail on it.
+	OnUnknown func(node string, r Request)
+}
+
+// GroupSpec describes a group.
+type GroupSpec struct {
+	Name       string        // 1 to 16 letters and digits
+	Count      int           // of storages where Storages is empty; default 1
+	Storages   []StorageSpec // one by one
+	StorePaths int           // of each storage; default 1
+}
+
+// StorageSpec describes a storage. File ids name the source by its IPv4 address alone, so
+// the storages of a group need different ones unless there are storage ids.
+type StorageSpec struct {
+	Listen    string // ip:port; port 0 is any; default: 127.0.0.11, .12 and so on, and the common port
+	Advertise string // ip:port that trackers name; default: where it listens
+	ID        uint32 // storage id; default: 100001 and so on
+}
+
+const (
+	shortAddress = 15
+	longAddress  = 45
+	firstID      = 100001
+	firstHost    = 11  // storages listen on 127.0.0.11 and up
+	lastHost     = 254 // in the last byte of an address
+	portTries    = 50
+)
+
+// Cluster is trackers and storages that run until Close. Its methods may be called from any goroutine.
+type Cluster struct {
+	trackers []*Node
+	storages []*Storage
+	groups   []*group
+
+	useIDs       bool
+	idLines      []string
+	idsPerAnswer int
+	parameters   string
+	addressSize  int
+	onePort      bool
+	started      time.Time
+	turn         atomic.Uint64 // storages take turns in answers
+
+	mu       sync.RWMutex // guards all below
+	files    map[string]*file
+	put      uint32 // how many ids were made
+	trunkEnd int64  // of the trunk file's used part
+}
+
+type group struct {
+	name       string
+	storePaths int
+	storages   []*Storage
+}
+
+// Start runs a cluster. Close must be called in the end.
+func Start(o Options) (*Cluster, error) {
+	o.setDefaults()
+	c := &Cluster{
+		useIDs: o.UseStorageIDs, idsPerAnswer: o.IDsPerAnswer, onePort: o.OnePortForAll,
+		addressSize: o.AddressSize, parameters: parameters(o), started: time.Now(), files: map[string]*file{},
+	}
+	if err := c.build(o); err != nil {
+		c.Close()
+		return nil, fmt.Errorf("cannot start cluster: %w", err)
+	}
+	for _, n := range c.nodes() {
+		if err := n.Revive(); err != nil {
+			c.Close()
+			return nil, fmt.Errorf("cannot start cluster: %w", err)
+		}
+	}
+	return c, nil
+}
+
+func (o *Options) setDefaults() {
+	if len(o.Groups) == 0 {
+		o.Groups = []GroupSpec{{Name: "group1", Count: 2}, {Name: "group2", Count: 1}}
+	}
+	if o.AddressSize == 0 {
+		o.AddressSize = shortAddress
+	}
+	for len(o.TrackerListen) < max(1, o.Trackers) {
+		o.TrackerListen = append(o.TrackerListen, "127.0.0.1:0")
+	}
+}
+
+// build takes all addresses and makes all nodes, without starting any.
+func (c *Cluster) build(o Options) error {
+	if c.addressSize != shortAddress && c.addressSize != longAddress {
+		return fmt.Errorf("address size %d is neither %d nor %d", c.addressSize, shortAddress, longAddress)
+	}
+	for i, listen := range o.TrackerListen {
+		port, err := reserveText(listen)
+		if err != nil {
+			return err
+		}
+		n := newNode(fmt.Sprintf("t%d", i+1), port)
+		n.handle = n.handler(c.trackerCommand, o.OnUnknown)
+		c.trackers = append(c.trackers, n)
+	}
+	common, err := newCommonPort(o)
+	if err != nil {
+		return err
+	}
+	defer common.release()
+	for _, spec := range o.Groups {
+		if err := c.buildGroup(spec, o, common); err != nil {
+			return fmt.Errorf("group %q: %w", spec.Name, err)
+		}
+	}
+	if c.idLines = o.StorageIDs; c.idLines == nil {
+		for _, s := range c.storages {
+			c.idLines = append(c.idLines, fmt.Sprintf("%s %s %s", s.ID(), s.group.name, s.advertise))
+		}
+	}
+	return nil
+}
+
+func (c *Cluster) buildGroup(spec GroupSpec, o Options, common *commonPort) error {
+	if !fdfs.ValidGroup(spec.Name) || c.group(spec.Name) != nil {
+		return errors.New("the name must be 1 to 16 letters and digits, and no other group's")
+	}
+	g := &group{name: spec.Name, storePaths: max(1, spec.StorePaths)}
+	for _, s := range spec.list() {
+		storage, err := c.newStorage(s, o, common)
+		if err != nil {
+			return err
+		}
+		for _, other := range g.storages {
+			if other.source == storage.source {
+				return fmt.Errorf("%s and %s are the same source %s: they need addresses or ids of their own",
+					other.name, storage.name, storage.ID())
+			}
+		}
+		storage.group = g
+		g.storages = append(g.storages, storage)
+	}
+	c.groups = append(c.groups, g)
+	return nil
+}
+
+func (g GroupSpec) list() []StorageSpec {
+	if len(g.Storages) > 0 {
+		return g.Storages
+	}
+	return make([]StorageSpec, max(1, g.Count))
+}
+
+func (c *Cluster) newStorage(spec StorageSpec, o Options, common *commonPort) (*Storage, error) {
+	port, err := common.take(spec.Listen)
+	if err != nil {
+		return nil, err
+	}
+	s := &Storage{Node: newNode(fmt.Sprintf("s%d", len(c.storages)+1), port), cluster: c, advertise: port.addr}
+	s.handle = s.handler(s.command, o.OnUnknown)
+	c.storages = append(c.storages, s)
+	if spec.Advertise != "" {
+		if s.advertise, err = netip.ParseAddrPort(spec.Advertise); err != nil {
+			return nil, fmt.Errorf("cannot advertise %q: want ip:port: %w", spec.Advertise, err)
+		}
+	}
+	if text := s.advertise.Addr().String(); len(text) > c.addressSize {
+		return nil, fmt.Errorf("address %s is longer than %d bytes: set AddressSize", text, c.addressSize)
+	}
+	if !c.useIDs {
+		s.source, err = fdfs.AddrSource(s.advertise.Addr())
+		return s, err
+	}
+	if s.id = spec.ID; s.id == 0 {
+		s.id = firstID + uint32(len(c.storages)) - 1
+	}
+	s.source, err = fdfs.IDSource(s.id)
+	return s, err
+}
+
+// Close stops all nodes and returns when their goroutines have ended. It may be called again.
+func (c *Cluster) Close() {
+	for _, n := range c.nodes() {
+		n.end()
+	}
+}
+
+func (c *Cluster) nodes() []*Node {
+	nodes := append([]*Node(nil), c.trackers...)
+	for _, s := range c.storages {
+		nodes = append(nodes, s.Node)
+	}
+	return nodes
+}
+
+// Trackers are the addresses of the trackers, host:port.
+func (c *Cluster) Trackers() []string {
+	var addrs []string
+	for _, n := range c.trackers {
+		addrs = append(addrs, n.Addr())
+	}
+	return addrs
+}
+
+// Tracker is one of the trackers, from 0.
+func (c *Cluster) Tracker(i int) *Node { return c.trackers[i] }
+
+// Storages are all storages in the order of Options.
+func (c *Cluster) Storages() []*Storage { return append([]*Storage(nil), c.storages...) }
+
+// Storage is one of the storages of all groups, from 0.
+func (c *Cluster) Storage(i int) *Storage { return c.storages[i] }
+
+// Downloads sums up what all storages say of a file; AtOnce is the most at any one of them.
+func (c *Cluster) Downloads(id fdfs.FileID) FileCount {
+	var sum FileCount
+	for _, s := range c.storages {
+		f := s.Counts().Files[id.String()]
+		sum.Downloads += f.Downloads
+		sum.Bytes += f.Bytes
+		sum.AtOnce = max(sum.AtOnce, f.AtOnce)
+	}
+	return sum
+}
+
+func (c *Cluster) group(name string) *group {
+	for _, g := range c.groups {
+		if g.name == name {
+			return g
+		}
+	}
+	return nil
+}
+
+// sourceAddr is the address of a file's source as text; empty when nobody knows it.
+func (c *Cluster) sourceAddr(id fdfs.FileID) string {
+	if addr, ok := id.SourceAddr(); ok {
+		return addr.String()
+	}
+	for _, s := range c.storages {
+		if s.source == id.Source {
+			return s.advertise.Addr().String()
+		}
+	}
+	return ""
+}
+
+// handler wraps command with what is done about unknown commands.
+func (n *Node) handler(command func(Request) (answer, bool), unknown func(string, Request)) func(Request) answer {
+	return func(r Request) answer {
+		a, known := command(r)
+		if known {
+			return a
+		}
+		if unknown != nil {
+			unknown(n.name, r)
+		}
+		return refuse(StatusInvalid)
+	}
+}

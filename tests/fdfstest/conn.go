@@ -1,0 +1,262 @@
+package fdfstest
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	sendBuffer  = 128 << 10
+	stallPoll   = 5 * time.Millisecond // how soon a connection that waits sees that it may go on, or that its client left
+	drainLimit  = time.Second          // how long a reset waits for the bytes before it to reach the client
+	garbageLen  = 512
+	garbageSeed = 20
+)
+
+// answer is what a node has to say to a request, before faults.
+type answer struct {
+	status byte
+	body   io.ReaderAt // may be nil when size is 0
+	from   int64       // offset of the answer's first byte in body
+	size   int64
+	file   string // the id of a file that is downloaded by this answer
+}
+
+func refuse(status byte) answer { return answer{status: status} }
+
+func reply(body []byte) answer {
+	return answer{body: bytesAt(body), size: int64(len(body))}
+}
+
+// conn is one connection, served by one goroutine.
+type conn struct {
+	ctx    context.Context // ends with this life of the node
+	node   *Node
+	tcp    *net.TCPConn
+	in     *bufio.Reader
+	number int
+	buf    []byte
+}
+
+func newConn(ctx context.Context, node *Node, tcp *net.TCPConn, number int) *conn {
+	return &conn{ctx: ctx, node: node, tcp: tcp, in: bufio.NewReader(tcp), number: number}
+}
+
+// serve answers one request after the other until the client or the node wants no more.
+func (c *conn) serve() {
+	defer c.node.dismiss(c)
+	for {
+		r, err := c.read()
+		if err != nil || !c.stall(c.node.isPartitioned) {
+			return
+		}
+		c.node.countRequest(r)
+		if r.Command == CmdQuit || !c.answer(r) {
+			return
+		}
+	}
+}
+
+var errLength = errors.New("bad length of a request")
+
+// read takes one request off the connection.
+func (c *conn) read() (Request, error) {
+	raw := make([]byte, headerLen)
+	if _, err := io.ReadFull(c.in, raw); err != nil {
+		return Request{}, err
+	}
+	length := binary.BigEndian.Uint64(raw)
+	if length > maxBody {
+		return Request{}, fmt.Errorf("%w: %d bytes, at most %d are taken", errLength, int64(length), maxBody)
+	}
+	raw = append(raw, make([]byte, length)...)
+	if _, err := io.ReadFull(c.in, raw[headerLen:]); err != nil {
+		return Request{}, err
+	}
+	return Request{
+		Conn: c.number, Time: time.Now(),
+		Command: raw[8], Status: raw[9], Body: raw[headerLen:], Raw: raw,
+	}, nil
+}
+
+// answer handles a request and reports whether the connection may be used further.
+func (c *conn) answer(r Request) bool {
+	fault, set := c.node.takeFault(r.Command)
+	for fault.Hang {
+		if !c.stall(func() bool { return c.node.inForce(set) }) {
+			return false
+		}
+		fault, set = c.node.takeFault(r.Command)
+	}
+	if !c.pause(fault.Delay) {
+		return false
+	}
+	a := c.node.handle(r)
+	if fault.Status != 0 {
+		a = refuse(fault.Status)
+	}
+	if fault.Garbage && c.stall(c.node.isPartitioned) {
+		_, err := c.tcp.Write(garbage())
+		return err == nil
+	}
+	return c.send(r.Command, a, fault, set)
+}
+
+// send writes an answer with its faults.
+func (c *conn) send(command byte, a answer, fault Faults, set *rules) bool {
+	length := a.size + fault.WrongLength
+	if fault.HugeLength {
+		length = hugeLength
+	}
+	out := io.NewSectionReader(&packet{
+		header: appendHeader(nil, uint64(length), cmdAnswer, a.status),
+		answer: a,
+	}, 0, headerLen+a.size)
+	end, reset := fault.stop(out.Size())
+	d := c.node.beginDownload(a.file)
+	defer d.end()
+	err := c.copy(out, end, func() int { return c.node.rate(command, set, fault.Rate) }, d)
+	if reset && err == nil {
+		c.reset()
+	}
+	return err == nil && end == out.Size()
+}
+
+// packet is header and body of an answer as one run of bytes.
+type packet struct {
+	header []byte
+	answer answer
+}
+
+func (p *packet) ReadAt(b []byte, off int64) (int, error) {
+	n := 0
+	if off < headerLen {
+		n = copy(b, p.header[off:])
+	}
+	if n == len(b) {
+		return n, nil
+	}
+	m, err := p.answer.body.ReadAt(b[n:], p.answer.from+off+int64(n)-headerLen)
+	if n += m; n == len(b) {
+		err = nil // io.EOF may come with the last bytes
+	}
+	return n, err
+}
+
+var errEnded = errors.New("the node was killed or the client has left")
+
+// copy sends the first end bytes of out at the rate that is asked for before each piece.
+func (c *conn) copy(out *io.SectionReader, end int64, rate func() int, d *download) error {
+	if c.buf == nil {
+		c.buf = make([]byte, sendBuffer)
+	}
+	for sent := int64(0); sent < end; {
+		piece := min(end-sent, sendBuffer)
+		perSecond := rate()
+		if perSecond > 0 {
+			piece = min(piece, max(1, int64(perSecond)/100))
+		}
+		if _, err := out.ReadAt(c.buf[:piece], sent); err != nil {
+			return fmt.Errorf("cannot read content at %d: %w", sent, err)
+		}
+		if !c.stall(c.node.isPartitioned) {
+			return errEnded
+		}
+		if err := c.write(c.buf[:piece], sent, end, d); err != nil {
+			return err
+		}
+		sent += piece
+		if perSecond > 0 && !c.pause(time.Duration(piece)*time.Second/time.Duration(perSecond)) {
+			return errEnded
+		}
+	}
+	return nil
+}
+
+// write sends one piece, which begins at byte at of the end that there are. It is counted before it is sent: a client that
+// has the last byte must find the books complete.
+func (c *conn) write(piece []byte, at, end int64, d *download) error {
+	body := func(upTo int64) int64 { return max(0, upTo-headerLen) }
+	after := at + int64(len(piece))
+	d.add(body(after) - body(at))
+	if after == end {
+		d.end()
+	}
+	n, err := c.tcp.Write(piece)
+	d.add(body(at+int64(n)) - body(after))
+	return err
+}
+
+// pause waits, and reports false when the node was killed meanwhile.
+func (c *conn) pause(d time.Duration) bool {
+	if d <= 0 {
+		return true
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-c.ctx.Done():
+		return false
+	}
+}
+
+// stall waits as long as cond holds, and reports false when the node was killed or the
+// client left meanwhile.
+func (c *conn) stall(cond func() bool) bool {
+	if !cond() {
+		return true
+	}
+	defer c.tcp.SetReadDeadline(time.Time{})
+	for cond() {
+		c.tcp.SetReadDeadline(time.Now().Add(stallPoll))
+		_, err := c.in.Peek(1)
+		if err == nil && !c.pause(stallPoll) { // the next request is there already
+			return false
+		}
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			return false
+		}
+	}
+	return c.ctx.Err() == nil
+}
+
+// reset ends the connection by RST. The bytes before it are given time to arrive, as the
+// kernel throws away what it has not yet sent.
+func (c *conn) reset() {
+	raw, err := c.tcp.SyscallConn()
+	if err != nil {
+		return
+	}
+	for deadline := time.Now().Add(drainLimit); time.Now().Before(deadline); {
+		queued := 0
+		raw.Control(func(fd uintptr) { queued, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
+		if queued == 0 || !c.pause(time.Millisecond) {
+			break
+		}
+	}
+	c.tcp.SetLinger(0)
+	c.tcp.Close()
+}
+
+// garbage is always the same bytes. Read as a header they are no answer: the command is not 100.
+func garbage() []byte {
+	b := make([]byte, garbageLen)
+	random := rand.New(rand.NewPCG(garbageSeed, garbageSeed))
+	for i := range b {
+		b[i] = byte(random.Uint32())
+	}
+	b[8] = ^cmdAnswer
+	return b
+}

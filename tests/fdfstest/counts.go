@@ -1,0 +1,144 @@
+package fdfstest
+
+import (
+	"maps"
+	"slices"
+	"time"
+)
+
+// logSize is how many requests a node keeps.
+const logSize = 1024
+
+// Request is one request as it came over the wire.
+type Request struct {
+	Conn    int       // number of the connection at this node, from 1
+	Time    time.Time // when its last byte was read
+	Command byte
+	Status  byte   // the flags of CmdFileInfo, else 0
+	Body    []byte // without the header
+	Raw     []byte // header and body as they came
+}
+
+// FileCount says how often a file was downloaded.
+type FileCount struct {
+	Downloads int   // answers of CmdDownload that were begun
+	Bytes     int64 // of content that were sent
+	AtOnce    int   // the most downloads at the same time
+}
+
+// Counts is what a node has done since it was started or its counts were reset.
+type Counts struct {
+	Accepted int                  // connections
+	Open     int                  // connections now; a reset leaves it
+	Requests map[byte]int         // by command, unknown ones as well
+	Files    map[string]FileCount // by file id; storages only
+}
+
+// Total is the number of requests of all commands.
+func (c Counts) Total() int {
+	total := 0
+	for _, n := range c.Requests {
+		total += n
+	}
+	return total
+}
+
+// tally is a node's books. It is guarded by the node's mu.
+type tally struct {
+	accepted int
+	requests map[byte]int
+	files    map[string]FileCount
+	running  map[string]int // downloads that have not ended
+	log      []Request      // the newest last
+}
+
+func (t *tally) reset() {
+	t.accepted, t.log = 0, nil
+	t.requests, t.files = map[byte]int{}, map[string]FileCount{}
+	if t.running == nil {
+		t.running = map[string]int{}
+	}
+}
+
+// Counts is a copy of the node's counts.
+func (n *Node) Counts() Counts {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return Counts{
+		Accepted: n.tally.accepted,
+		Open:     len(n.conns),
+		Requests: maps.Clone(n.tally.requests),
+		Files:    maps.Clone(n.tally.files),
+	}
+}
+
+// Requests are the last 1024 requests at this node, the newest last.
+func (n *Node) Requests() []Request {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return slices.Clone(n.tally.log)
+}
+
+// ResetCounts sets the counts to zero and forgets the log of requests.
+func (n *Node) ResetCounts() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.tally.reset()
+}
+
+func (n *Node) countRequest(r Request) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.tally.requests[r.Command]++
+	if len(n.tally.log) == logSize {
+		n.tally.log = slices.Delete(n.tally.log, 0, 1)
+	}
+	n.tally.log = append(n.tally.log, r)
+}
+
+// download counts one answer of CmdDownload that is under way.
+type download struct {
+	node  *Node
+	file  string // empty: the answer is another one, and nothing is counted
+	ended bool
+}
+
+func (n *Node) beginDownload(file string) *download {
+	d := &download{node: n, file: file, ended: file == ""}
+	if d.ended {
+		return d
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.tally.running[file]++
+	count := n.tally.files[file]
+	count.Downloads++
+	count.AtOnce = max(count.AtOnce, n.tally.running[file])
+	n.tally.files[file] = count
+	return d
+}
+
+// add counts bytes of content, which are fewer than none when some could not be sent.
+func (d *download) add(bytes int64) {
+	if d.file == "" || bytes == 0 {
+		return
+	}
+	d.node.mu.Lock()
+	defer d.node.mu.Unlock()
+	count := d.node.tally.files[d.file]
+	count.Bytes += bytes
+	d.node.tally.files[d.file] = count
+}
+
+// end may be called again.
+func (d *download) end() {
+	if d.ended {
+		return
+	}
+	d.ended = true
+	d.node.mu.Lock()
+	defer d.node.mu.Unlock()
+	if d.node.tally.running[d.file]--; d.node.tally.running[d.file] == 0 {
+		delete(d.node.tally.running, d.file)
+	}
+}

@@ -1,0 +1,241 @@
+package fdfstest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+)
+
+// FileSpec describes a file for Put. Exactly one of Storage and Group is needed, but neither
+// for a slave or where ID is given.
+type FileSpec struct {
+	Storage *Storage // the source: the storage that took the upload
+	Group   string   // its storages take turns as sources
+
+	Content []byte      // is kept, not copied
+	Reader  io.ReaderAt // in place of Content, for files that do not fit into memory
+	Size    int64       // of Reader, in bytes
+
+	Kind      fdfs.Kind   // a slave needs Master and Prefix
+	Master    fdfs.FileID // as Put returned it
+	Prefix    string      // 1 to 16 characters, as _150x150
+	Ext       string      // up to 6 characters without the dot
+	PathIndex int         // store path
+	Created   time.Time   // default: now
+	Modified  time.Time   // default: Created; what CmdFileInfo answers except for trunk files
+
+	Metadata map[string]string // default: none was ever set
+
+	On     []*Storage // which storages hold the file; default: all of the group
+	Listed []*Storage // which the trackers name; default: the source and On, of slaves and appenders the source alone
+
+	// ID puts the file under this very id, whatever size and CRC32 it speaks of: a link is such a file.
+	// The fields that make an id count for nothing then.
+	ID string
+}
+
+// file is what the storages keep. It is never changed: Change puts another in its place.
+type file struct {
+	id       fdfs.FileID
+	content  io.ReaderAt
+	size     int64
+	crc      uint32
+	modified time.Time
+	metadata []byte
+	on       []*Storage
+	listed   []*Storage
+}
+
+func (f *file) isOn(s *Storage) bool { return slices.Contains(f.on, s) }
+
+func bytesAt(b []byte) io.ReaderAt { return bytes.NewReader(b) }
+
+// ErrUnknownFile is the error for a file id that was not put, or was removed.
+var ErrUnknownFile = errors.New("unknown file")
+
+// Put stores a file in the cluster and gives its id. The same calls after the same Start, with Created
+// given, make the same ids when the addresses are the same.
+func (c *Cluster) Put(spec FileSpec) (fdfs.FileID, error) {
+	f := &file{content: spec.Reader, size: spec.Size, metadata: joinMetadata(spec.Metadata)}
+	if spec.Reader == nil {
+		f.content, f.size = bytesAt(spec.Content), int64(len(spec.Content))
+	}
+	sum := crc32.NewIEEE()
+	if _, err := io.Copy(sum, io.NewSectionReader(f.content, 0, f.size)); err != nil {
+		return fdfs.FileID{}, fmt.Errorf("cannot read content of a file to be put: %w", err)
+	}
+	f.crc = sum.Sum32()
+	if spec.Created.IsZero() {
+		spec.Created = time.Now()
+	}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if err := c.nameFile(f, spec); err != nil {
+		return fdfs.FileID{}, fmt.Errorf("cannot put a %s file: %w", spec.Kind, err)
+	}
+	if f.modified = spec.Modified; f.modified.IsZero() {
+		f.modified = time.Unix(f.id.Created, 0)
+	}
+	if err := c.placeFile(f, spec); err != nil {
+		return fdfs.FileID{}, fmt.Errorf("cannot put file %q: %w", f.id, err)
+	}
+	c.files[f.id.String()] = f
+	return f.id, nil
+}
+
+// nameFile gives f an id; c.mu must be held.
+func (c *Cluster) nameFile(f *file, spec FileSpec) (err error) {
+	switch {
+	case spec.ID != "":
+		f.id, err = fdfs.Parse(spec.ID)
+	case spec.Kind == fdfs.KindSlave && c.files[spec.Master.String()] == nil:
+		return fmt.Errorf("%w: master %q", ErrUnknownFile, spec.Master)
+	case spec.Kind == fdfs.KindSlave:
+		f.id, err = fdfs.EncodeSlave(spec.Master, spec.Prefix, spec.Ext)
+	default:
+		f.id, err = c.newID(f, spec)
+	}
+	if err == nil && c.files[f.id.String()] != nil {
+		return fmt.Errorf("%q was put before", f.id)
+	}
+	return err
+}
+
+const (
+	trunkAlign = 256
+	maxRandom  = 1<<23 - 1
+	spread     = 2654435761 // prime, spreads counted numbers over the bits
+)
+
+// newID makes an id out of what the file is and of a counter; c.mu must be held.
+func (c *Cluster) newID(f *file, spec FileSpec) (fdfs.FileID, error) {
+	source, err := c.pickSource(spec)
+	if err != nil {
+		return fdfs.FileID{}, err
+	}
+	c.put++
+	fields := fdfs.Fields{
+		Group: source.group.name, PathIndex: spec.PathIndex,
+		High: byte(c.put / subDirs % subDirs), Low: byte(c.put % subDirs),
+		Kind: spec.Kind, Source: source.source, Created: spec.Created.Unix(),
+		Size: f.size, CRC32: f.crc, Random: c.put * spread & maxRandom,
+		Ext: spec.Ext, Pad: c.put,
+	}
+	switch {
+	case spec.PathIndex < 0 || spec.PathIndex >= source.group.storePaths:
+		return fdfs.FileID{}, fmt.Errorf("store path %d: %s has %d", spec.PathIndex, source.group.name, source.group.storePaths)
+	case spec.Kind == fdfs.KindAppender:
+		fields.Size = 0
+	case spec.Kind == fdfs.KindTrunk:
+		alloc := (f.size + fdfs.SlotHeaderSize + trunkAlign - 1) / trunkAlign * trunkAlign
+		if c.trunkEnd+alloc >= 1<<32 {
+			return fdfs.FileID{}, fmt.Errorf("no room for %d bytes: offsets in a trunk file have 32 bits", f.size)
+		}
+		fields.Trunk = fdfs.Trunk{ID: 1, Offset: uint32(c.trunkEnd), Alloc: uint32(alloc)}
+		c.trunkEnd += alloc
+	case f.size >= 1<<32:
+		fields.Random = 0
+	}
+	return fdfs.Encode(fields)
+}
+
+// pickSource is the storage that takes an upload; c.mu must be held.
+func (c *Cluster) pickSource(spec FileSpec) (*Storage, error) {
+	if spec.Storage != nil {
+		return spec.Storage, nil
+	}
+	g := c.group(spec.Group)
+	if g == nil {
+		return nil, fmt.Errorf("no storage and no known group are given (group %q)", spec.Group)
+	}
+	return g.storages[int(c.put)%len(g.storages)], nil
+}
+
+// placeFile says where f is, and where the trackers believe it to be.
+func (c *Cluster) placeFile(f *file, spec FileSpec) error {
+	g := c.group(f.id.Group)
+	if g == nil {
+		return fmt.Errorf("there is no group %q", f.id.Group)
+	}
+	for _, s := range slices.Concat(spec.On, spec.Listed) {
+		if s.group != g {
+			return fmt.Errorf("storage %s is in %s", s.name, s.group.name)
+		}
+	}
+	f.on = slices.Clone(spec.On)
+	if len(f.on) == 0 {
+		f.on = g.storages
+	}
+	if f.listed = slices.Clone(spec.Listed); len(f.listed) > 0 {
+		return nil
+	}
+	for _, s := range g.storages {
+		isSource := s.source == f.id.Source
+		if isSource || f.id.Immutable() && f.isOn(s) {
+			f.listed = append(f.listed, s)
+		}
+	}
+	if len(f.listed) == 0 {
+		f.listed = f.on[:1] // the source is no storage of this cluster
+	}
+	return nil
+}
+
+// Change gives a file other content and another time, as appending to an appender does. Its id stays.
+func (c *Cluster) Change(id fdfs.FileID, content []byte, modified time.Time) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old := c.files[id.String()]
+	if old == nil {
+		return fmt.Errorf("cannot change file %q: %w", id, ErrUnknownFile)
+	}
+	f := *old
+	f.content, f.size, f.crc, f.modified = bytesAt(content), int64(len(content)), crc32.ChecksumIEEE(content), modified
+	c.files[id.String()] = &f
+	return nil
+}
+
+// Remove takes a file from storages, or from all of them when none is named. Trackers go on
+// naming the storages that should have it, as real ones do.
+func (c *Cluster) Remove(id fdfs.FileID, from ...*Storage) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	old := c.files[id.String()]
+	if old == nil {
+		return fmt.Errorf("cannot remove file %q: %w", id, ErrUnknownFile)
+	}
+	f := *old
+	f.on = slices.DeleteFunc(slices.Clone(old.on), func(s *Storage) bool {
+		return len(from) == 0 || slices.Contains(from, s)
+	})
+	c.files[id.String()] = &f
+	return nil
+}
+
+func (c *Cluster) file(id string) *file {
+	c.mu.RLock()
+	defer c.mu.RUnlock()
+	return c.files[id]
+}
+
+// joinMetadata is metadata as it travels, ordered by name.
+func joinMetadata(values map[string]string) []byte {
+	var b []byte
+	for i, name := range slices.Sorted(maps.Keys(values)) {
+		if i > 0 {
+			b = append(b, 1)
+		}
+		b = append(b, name...)
+		b = append(b, 2)
+		b = append(b, values[name]...)
+	}
+	return b
+}

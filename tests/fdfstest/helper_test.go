@@ -1,0 +1,71 @@
+package fdfstest
+
+import (
+	"encoding/binary"
+	"io"
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a test waits for what should come at once.
+const patience = 10 * time.Second
+
+func start(t *testing.T, o Options) *Cluster {
+	t.Helper()
+	c, err := Start(o)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func dial(t *testing.T, addr string) *net.TCPConn {
+	t.Helper()
+	c, err := net.Dial("tcp", addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+	return c.(*net.TCPConn)
+}
+
+// exchange sends raw bytes and gives the one answer to them; empty when the connection was closed without one.
+func exchange(t *testing.T, addr string, request []byte) []byte {
+	t.Helper()
+	c := dial(t, addr)
+	defer c.Close()
+	_, err := c.Write(request)
+	require.NoError(t, err)
+	return readAnswer(t, c)
+}
+
+func readAnswer(t *testing.T, c net.Conn) []byte {
+	t.Helper()
+	header := make([]byte, headerLen)
+	n, err := io.ReadFull(c, header)
+	if err != nil {
+		require.Zero(t, n)
+		return nil
+	}
+	body := make([]byte, binary.BigEndian.Uint64(header))
+	_, err = io.ReadFull(c, body)
+	require.NoError(t, err)
+	return append(header, body...)
+}
+
+// ask sends a command and gives status and body of the answer.
+func ask(t *testing.T, addr string, command byte, body []byte) (byte, []byte) {
+	t.Helper()
+	got := exchange(t, addr, request(command, 0, body))
+	require.GreaterOrEqual(t, len(got), headerLen)
+	require.Equal(t, cmdAnswer, got[8])
+	return got[9], got[headerLen:]
+}
+
+func request(command, status byte, body []byte) []byte {
+	return append(appendHeader(nil, uint64(len(body)), command, status), body...)
+}

@@ -1,0 +1,79 @@
+package fdfstest
+
+import (
+	"fmt"
+	"net/netip"
+)
+
+// commonPort hands out the addresses 127.0.0.11, .12 and so on, all with one port.
+type commonPort struct {
+	free []*reservation
+}
+
+// newCommonPort reserves as many addresses as o leaves open.
+func newCommonPort(o Options) (*commonPort, error) {
+	need := 0
+	for _, g := range o.Groups {
+		for _, s := range g.list() {
+			if s.Listen == "" {
+				need++
+			}
+		}
+	}
+	if need > lastHost-firstHost+1 {
+		return nil, fmt.Errorf("%d storages without Listen, at most %d can be given addresses", need, lastHost-firstHost+1)
+	}
+	tries := portTries
+	if o.Port != 0 {
+		tries = 1
+	}
+	var err error
+	for range tries {
+		p := &commonPort{}
+		if err = p.reserve(need, uint16(o.Port)); err == nil {
+			return p, nil
+		}
+		p.release()
+	}
+	return nil, fmt.Errorf("cannot find a common port for %d storages: %w", need, err)
+}
+
+// reserve takes n addresses with one port; 0 is one that is free on the first.
+func (p *commonPort) reserve(n int, port uint16) error {
+	for i := range n {
+		host := netip.AddrFrom4([4]byte{127, 0, 0, byte(firstHost + i)})
+		r, err := reserve(netip.AddrPortFrom(host, port))
+		if err != nil {
+			return err
+		}
+		port = r.addr.Port()
+		p.free = append(p.free, r)
+	}
+	return nil
+}
+
+// take is the next of the reserved addresses, or listen where it is given.
+func (p *commonPort) take(listen string) (*reservation, error) {
+	if listen != "" {
+		return reserveText(listen)
+	}
+	r := p.free[0]
+	p.free = p.free[1:]
+	return r, nil
+}
+
+// release gives up what was not taken.
+func (p *commonPort) release() {
+	for _, r := range p.free {
+		r.close()
+	}
+	p.free = nil
+}
+
+func reserveText(listen string) (*reservation, error) {
+	addr, err := netip.ParseAddrPort(listen)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on %q: want ip:port: %w", listen, err)
+	}
+	return reserve(addr)
+}

@@ -1,0 +1,96 @@
+package fdfstest
+
+import (
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// reservation holds a port without listening: connections to it are refused, and
+// nobody else gets it. With it a node that was killed comes back on its old address,
+// which a mere free port may have lost to some outgoing connection by then.
+type reservation struct {
+	fd   int
+	addr netip.AddrPort
+}
+
+// reserve takes addr; port 0 is any free one. Linux lets a second socket listen on
+// the address as both allow its reuse and this one never listens.
+func reserve(addr netip.AddrPort) (*reservation, error) {
+	fd, err := bind(addr)
+	if err != nil {
+		return nil, err
+	}
+	bound, err := unix.Getsockname(fd)
+	if err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("cannot see the port of %s: %w", addr, err)
+	}
+	port := 0
+	switch bound := bound.(type) {
+	case *unix.SockaddrInet4:
+		port = bound.Port
+	case *unix.SockaddrInet6:
+		port = bound.Port
+	}
+	return &reservation{fd: fd, addr: netip.AddrPortFrom(addr.Addr(), uint16(port))}, nil
+}
+
+func (r *reservation) close() { unix.Close(r.fd) }
+
+// bind makes a socket that has addr and does not listen.
+func bind(addr netip.AddrPort) (int, error) {
+	family, sa := unix.AF_INET6, unix.Sockaddr(&unix.SockaddrInet6{Port: int(addr.Port()), Addr: addr.Addr().As16()})
+	if addr.Addr().Is4() {
+		family, sa = unix.AF_INET, &unix.SockaddrInet4{Port: int(addr.Port()), Addr: addr.Addr().As4()}
+	}
+	fd, err := unix.Socket(family, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+	}
+	if err == nil {
+		err = unix.Bind(fd, sa)
+	}
+	if err != nil {
+		if fd >= 0 {
+			unix.Close(fd)
+		}
+		return -1, fmt.Errorf("cannot take address %s: %w", addr, err)
+	}
+	return fd, nil
+}
+
+// silence is a listener whose queue has room for one connection and is full. Linux then drops
+// what a client sends to connect, and says nothing.
+type silence struct {
+	fd     int
+	filler net.Conn
+}
+
+// fillTime is how long the one connection that fills the queue may take.
+const fillTime = time.Second
+
+func newSilence(addr netip.AddrPort) (*silence, error) {
+	fd, err := bind(addr)
+	if err != nil {
+		return nil, err
+	}
+	if err := unix.Listen(fd, 0); err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("cannot listen on %s: %w", addr, err)
+	}
+	filler, err := net.DialTimeout("tcp", addr.String(), fillTime)
+	if err != nil {
+		unix.Close(fd)
+		return nil, fmt.Errorf("cannot fill the queue of %s: %w", addr, err)
+	}
+	return &silence{fd: fd, filler: filler}, nil
+}
+
+func (s *silence) close() {
+	unix.Close(s.fd)
+	s.filler.Close()
+}

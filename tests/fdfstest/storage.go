@@ -1,0 +1,158 @@
+package fdfstest
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"fastdfs-gateway/internal/fdfs"
+)
+
+// Storage is a storage server.
+type Storage struct {
+	*Node
+	cluster   *Cluster
+	group     *group
+	advertise netip.AddrPort // the address that trackers name
+	id        uint32         // 0 when there are no storage ids
+	source    fdfs.Source
+}
+
+// Group is the name of the storage's group.
+func (s *Storage) Group() string { return s.group.name }
+
+// ID is the storage id as decimal text; without storage ids it is the advertised address, as in FastDFS.
+func (s *Storage) ID() string {
+	if s.id == 0 {
+		return s.advertise.Addr().String()
+	}
+	return strconv.FormatUint(uint64(s.id), 10)
+}
+
+// Advertised is the host:port that the trackers name for this storage: Addr unless
+// StorageSpec said otherwise.
+func (s *Storage) Advertised() string { return s.advertise.String() }
+
+// SetOnline says what the trackers believe. They name a storage that was killed until
+// SetOnline(false), as a real tracker does for some minutes.
+func (s *Storage) SetOnline(online bool) { s.setOnline(online) }
+
+// command answers a request at this storage.
+func (s *Storage) command(r Request) (answer, bool) {
+	switch r.Command {
+	case CmdDownload:
+		return s.download(r), true
+	case CmdFileInfo:
+		return s.info(r), true
+	case CmdMetadata:
+		return s.metadata(r), true
+	case CmdActive:
+		return withoutBody(r, func() answer { return answer{} }), true
+	}
+	return answer{}, false
+}
+
+// find is the file that a body of group and logic filename names, or the status why there is none.
+func (s *Storage) find(body []byte) (*file, byte) {
+	if len(body) <= groupLen || cutText(body[:groupLen]) != s.group.name {
+		return nil, StatusInvalid
+	}
+	logic := string(body[groupLen:])
+	if !s.validPath(logic) {
+		return nil, StatusInvalid
+	}
+	if f := s.cluster.file(s.group.name + "/" + logic); f != nil && f.isOn(s) {
+		return f, 0
+	}
+	return nil, StatusNotFound
+}
+
+// validPath reports whether a logic filename begins with Mxx/HH/LL/ and xx is a store path that exists.
+func (s *Storage) validPath(logic string) bool {
+	parts := strings.Split(logic, "/")
+	if len(parts) != 4 || len(parts[0]) != 3 || parts[0][0] != 'M' {
+		return false
+	}
+	for _, pair := range []string{parts[0][1:], parts[1], parts[2]} {
+		if len(pair) != 2 || strings.Trim(pair, "0123456789ABCDEF") != "" {
+			return false
+		}
+	}
+	index, err := strconv.ParseUint(parts[0][1:], 16, 8)
+	return err == nil && int(index) < s.group.storePaths
+}
+
+// download answers bytes of a file.
+//
+//	offset  length  field of the request's body
+//	     0       8  offset of the first byte
+//	     8       8  number of bytes; 0 for all to the end
+//	    16      16  group, NUL padded
+//	    32    rest  logic filename
+func (s *Storage) download(r Request) answer {
+	if len(r.Body) <= 16 {
+		return refuse(StatusInvalid)
+	}
+	from := int64(binary.BigEndian.Uint64(r.Body))
+	size := int64(binary.BigEndian.Uint64(r.Body[8:]))
+	f, status := s.find(r.Body[16:])
+	switch {
+	case f == nil:
+		return refuse(status)
+	case from < 0 || size < 0 || from >= f.size:
+		return refuse(StatusInvalid)
+	}
+	if rest := f.size - from; size == 0 || size > rest {
+		size = rest
+	}
+	return answer{body: f.content, from: from, size: size, file: f.id.String()}
+}
+
+// flagNoCRC in the status byte of CmdFileInfo: do not read the file for its CRC32. The other flag, 2
+// (no line in the log when the file is missing), changes nothing that a client sees.
+const flagNoCRC = 1
+
+// info answers size, time, CRC32 and source of a file. The request's body is group and logic filename.
+//
+//	offset  length  field of the answer's body
+//	     0       8  size
+//	     8       8  time, unix seconds
+//	    16       8  CRC32, sign-extended from 32 bits
+//	    24      16  address of the source, NUL padded; 46 bytes where addresses are long
+func (s *Storage) info(r Request) answer {
+	if len(r.Body) > groupLen+maxLogic {
+		return refuse(StatusInvalid)
+	}
+	f, status := s.find(r.Body)
+	if f == nil {
+		return refuse(status)
+	}
+	changed, crc := f.modified.Unix(), f.id.CRC32
+	switch f.id.Kind {
+	case fdfs.KindTrunk:
+		changed = f.id.Created
+	case fdfs.KindSlave, fdfs.KindAppender:
+		crc = 0
+		if r.Status&flagNoCRC == 0 {
+			crc = f.crc
+		}
+	}
+	b := appendInt(nil, f.size)
+	b = appendInt(b, changed)
+	b = appendInt(b, int64(int32(crc)))
+	return reply(appendPadded(b, s.cluster.sourceAddr(f.id), s.cluster.addressSize+1))
+}
+
+// metadata answers what was set for a file: records split by 0x01, name and value by 0x02. The request's body
+// is group and logic filename.
+func (s *Storage) metadata(r Request) answer {
+	f, status := s.find(r.Body)
+	switch {
+	case f == nil:
+		return refuse(status)
+	case len(f.metadata) == 0:
+		return refuse(StatusNotFound)
+	}
+	return reply(f.metadata)
+}

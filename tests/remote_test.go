@@ -1,0 +1,356 @@
+package tests
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/tests/fdfstest"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// cluster starts a tracker, group1 with two storages and group2 with one.
+func cluster(t *testing.T, o fdfstest.Options) *fdfstest.Cluster {
+	t.Helper()
+	o.OnUnknown = func(node string, r fdfstest.Request) { t.Errorf("%s was asked an unknown command: %v", node, r) }
+	c, err := fdfstest.Start(o)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+func put(t *testing.T, c *fdfstest.Cluster, spec fdfstest.FileSpec) fdfs.FileID {
+	t.Helper()
+	id, err := c.Put(spec)
+	require.NoError(t, err)
+	return id
+}
+
+// edgeConfig is the configuration of a host without a store.
+func edgeConfig(c *fdfstest.Cluster, lines ...string) string {
+	text := "base_path = /nowhere\nstore_path_count = 0\nurl_have_group_name = true\ngroup_name = group1\nconnect_timeout = 1\nnetwork_timeout = 2\n" +
+		"http.default_content_type = application/octet-stream\nhttp.mime_types_filename = mime.types\n"
+	for _, tracker := range c.Trackers() {
+		text += "tracker_server = " + tracker + "\n"
+	}
+	return text + strings.Join(withListen(lines), "\n") + "\n"
+}
+
+// edge starts a gateway without a store in front of the cluster.
+func edge(t *testing.T, c *fdfstest.Cluster, lines ...string) *process {
+	t.Helper()
+	return serveConfig(t, writeConfig(t, edgeConfig(c, lines...)))
+}
+
+func url(id fdfs.FileID) string { return "/" + id.String() }
+
+var longAgo = time.Date(2024, 2, 29, 12, 30, 45, 0, time.UTC)
+
+// TestEdge serves every kind of file from other hosts: whole, to HEAD, in ranges, and 304 without a download.
+func TestEdge(t *testing.T) {
+	c := cluster(t, fdfstest.Options{})
+	s := storetest.New(t) // for bytes
+	normal := put(t, c, fdfstest.FileSpec{Group: "group1", Content: s.Bytes(300000), Ext: "jpg", Created: longAgo})
+	files := map[string]fdfs.FileID{
+		"normal":      normal,
+		"empty":       put(t, c, fdfstest.FileSpec{Group: "group1", Ext: "txt", Created: longAgo}),
+		"trunk":       put(t, c, fdfstest.FileSpec{Group: "group1", Content: s.Bytes(5000), Kind: fdfs.KindTrunk, Ext: "jpg", Created: longAgo}),
+		"slave":       put(t, c, fdfstest.FileSpec{Master: normal, Kind: fdfs.KindSlave, Prefix: "_150x150", Content: s.Bytes(700), Ext: "jpg", Modified: longAgo.Add(time.Hour)}),
+		"appender":    put(t, c, fdfstest.FileSpec{Group: "group1", Content: s.Bytes(9000), Kind: fdfs.KindAppender, Ext: "log", Created: longAgo}),
+		"other group": put(t, c, fdfstest.FileSpec{Group: "group2", Content: s.Bytes(100), Ext: "bin", Created: longAgo}),
+	}
+	s = storetest.New(t)
+	contents := map[string][]byte{"normal": s.Bytes(300000), "empty": nil, "trunk": s.Bytes(5000), "slave": s.Bytes(700), "appender": s.Bytes(9000), "other group": s.Bytes(100)}
+	p := edge(t, c, "[gateway]", "x_cache = true")
+	for name, id := range files {
+		t.Run(name, func(t *testing.T) {
+			p, content := p.in(t), contents[name]
+			whole := p.get(url(id))
+			require.Equal(t, 200, whole.StatusCode, "%s", whole.body)
+			require.True(t, bytes.Equal(content, whole.body), "%d bytes", len(whole.body))
+			require.Equal(t, "MISS", whole.Header.Get("X-Cache"))
+			before := c.Downloads(id)
+			head := p.do("HEAD", url(id))
+			require.Equal(t, whole.ContentLength, head.ContentLength)
+			require.Equal(t, whole.Header.Get("ETag"), head.Header.Get("ETag"))
+			require.Equal(t, 304, p.get(url(id), "If-None-Match: "+whole.Header.Get("ETag")).StatusCode)
+			require.Equal(t, 304, p.get(url(id), "If-Modified-Since: "+whole.Header.Get("Last-Modified")).StatusCode)
+			require.Equal(t, 412, p.get(url(id), `If-Match: "x"`).StatusCode)
+			require.Equal(t, before, c.Downloads(id), "none of these needs the bytes")
+			if len(content) < 100 {
+				return
+			}
+			part := p.get(url(id), "Range: bytes=50-99")
+			require.Equal(t, 206, part.StatusCode)
+			require.Equal(t, content[50:100], part.body)
+			require.EqualValues(t, 50, c.Downloads(id).Bytes-before.Bytes, "a range is fetched as a range")
+			several := p.get(url(id), "Range: bytes=0-9,90-99")
+			require.Equal(t, 206, several.StatusCode)
+			require.True(t, bytes.Contains(several.body, content[:10]) && bytes.Contains(several.body, content[90:100]))
+			require.Equal(t, 416, p.get(url(id), fmt.Sprintf("Range: bytes=%d-", len(content))).StatusCode)
+		})
+	}
+	require.Equal(t, 404, p.get("/group9"+strings.TrimPrefix(url(normal), "/group1")).StatusCode, "the trackers know no such group")
+	missing := s.Missing("jpg", longAgo)
+	require.Equal(t, 404, p.get(missing.URL()).StatusCode)
+	require.Positive(t, p.metric(`fdfs_gateway_origin_fetches_total{result="ok"}`))
+}
+
+// TestSourceDown: the storage in the id is dead, and a replica has the file.
+func TestSourceDown(t *testing.T) {
+	c := cluster(t, fdfstest.Options{})
+	content := storetest.New(t).Bytes(100000)
+	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: content, Ext: "jpg", Created: longAgo})
+	p := edge(t, c)
+	require.Equal(t, content, p.get(url(id)).body)
+	c.Storage(0).Kill()
+	began := time.Now()
+	a := p.get(url(id))
+	require.Equal(t, 200, a.StatusCode, "%s", a.body)
+	require.True(t, bytes.Equal(content, a.body))
+	require.Less(t, time.Since(began), 2*time.Second)
+	c.Storage(1).Kill()
+	began = time.Now()
+	require.Equal(t, 502, p.get(url(id)).StatusCode)
+	require.Less(t, time.Since(began), 4*time.Second)
+	require.NoError(t, c.Storage(0).Revive())
+	require.Eventually(t, func() bool { return p.get(url(id)).StatusCode == 200 }, 40*time.Second, 100*time.Millisecond, "back by itself")
+}
+
+// TestSourceDiesMidway: at every tenth of a 20 MB body; the client never notices.
+func TestSourceDiesMidway(t *testing.T) {
+	c := cluster(t, fdfstest.Options{})
+	const size = 20 << 20
+	content := storetest.New(t).Bytes(size)
+	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: content, Ext: "mp4", Created: longAgo})
+	p := edge(t, c)
+	for tenth := range 10 {
+		at := tenth * size / 10
+		for _, f := range []fdfstest.Faults{{BreakAt: &at}, {ResetAt: &at}} {
+			f.Commands, f.Times = []byte{fdfstest.CmdDownload}, 1
+			c.Storage(0).SetFaults(f)
+			a := p.get(url(id))
+			require.Equal(t, 200, a.StatusCode)
+			require.True(t, bytes.Equal(content, a.body), "broken off at %d", at)
+		}
+	}
+}
+
+// TestNoCleanEndOfAShortBody: all sources die in the middle; the client must see that the body is short.
+func TestNoCleanEndOfAShortBody(t *testing.T) {
+	c := cluster(t, fdfstest.Options{})
+	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: storetest.New(t).Bytes(5 << 20), Ext: "mp4", Created: longAgo})
+	p := edge(t, c)
+	at := 1 << 20
+	for i := range 2 {
+		c.Storage(i).SetFaults(fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, BreakAt: &at})
+	}
+	resp, err := http.Get("http://" + p.addrs[0] + url(id))
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	n, err := io.Copy(io.Discard, resp.Body)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	require.Less(t, n, int64(5<<20))
+}
+
+// TestLyingStorages: garbage, wrong lengths and errors of one storage are made good by the other.
+func TestLyingStorages(t *testing.T) {
+	c := cluster(t, fdfstest.Options{})
+	content := storetest.New(t).Bytes(70000)
+	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: content, Ext: "jpg", Created: longAgo})
+	p := edge(t, c)
+	for name, f := range map[string]fdfstest.Faults{
+		"garbage":      {Garbage: true},
+		"longer":       {WrongLength: 100},
+		"shorter":      {WrongLength: -100},
+		"2 GiB":        {HugeLength: true},
+		"no such file": {Status: fdfstest.StatusNotFound},
+		"busy":         {Status: 16},
+		"hangs":        {Hang: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, command := range []byte{fdfstest.CmdDownload, fdfstest.CmdFileInfo} {
+				f := f
+				f.Commands = []byte{command}
+				c.Storage(0).SetFaults(f)
+				a := p.in(t).get(url(id))
+				require.Equal(t, 200, a.StatusCode, "command %d: %s", command, a.body)
+				require.True(t, bytes.Equal(content, a.body))
+			}
+		})
+	}
+}
+
+// TestReplicationLag: a gateway beside a storage whose replication is behind.
+func TestReplicationLag(t *testing.T) {
+	c := cluster(t, fdfstest.Options{})
+	s := storetest.New(t)
+	content := s.Bytes(1000)
+	young := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: content, Ext: "jpg", Created: time.Now()})
+	old := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: content, Ext: "jpg", Created: longAgo})
+	gone := s.Missing("jpg", time.Now())
+	with := func(lines ...string) *process {
+		conf := s.Config(withListen(append([]string{"storage_sync_file_max_delay = 3600", "tracker_server = " + c.Trackers()[0]}, lines...))...)
+		return serveConfig(t, writeConfig(t, conf))
+	}
+	p := with()
+	require.Equal(t, content, p.get(url(young)).body)
+	require.Equal(t, content, p.get(url(old)).body, "lost here, but a replica has it")
+	a := p.get(gone.URL())
+	require.Equal(t, 404, a.StatusCode)
+	require.Equal(t, "5", a.Header.Get("Retry-After"))
+	require.Equal(t, 404, p.get(url(young)+"?redirect=1").StatusCode, "never sent on")
+
+	p = with("[gateway]", "try_replicas = false")
+	require.Equal(t, content, p.get(url(young)).body)
+	require.Equal(t, 404, p.get(url(old)).StatusCode, "it should be here by now")
+}
+
+// TestStrangers: an id is a claim of whoever made the URL; nobody is connected to who does not belong to the cluster.
+func TestStrangers(t *testing.T) {
+	c := cluster(t, fdfstest.Options{})
+	_, port, err := net.SplitHostPort(c.Storage(0).Addr())
+	require.NoError(t, err)
+	ln, err := net.Listen("tcp", net.JoinHostPort("127.9.9.9", port))
+	require.NoError(t, err)
+	defer ln.Close()
+	asked := make(chan struct{}, 100)
+	go func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			asked <- struct{}{}
+			_ = conn.Close()
+		}
+	}()
+	s := storetest.New(t)
+	stranger := func(group string) string {
+		id := idFromAddress(t, "127.9.9.9", group)
+		return "/" + id
+	}
+	for _, p := range []*process{edge(t, c), edge(t, c, "[gateway]", "upstream = http", "upstream_http_port = "+port),
+		serveConfig(t, writeConfig(t, s.Config(withListen([]string{"storage_sync_file_max_delay = 900000000", "[gateway]", "allow_sources = 127.0.0.0/24"})...)))} {
+		for _, group := range []string{"group1", "group2", "group9"} {
+			require.Contains(t, []int{404, 502}, p.get(stranger(group)).StatusCode) // 502: the others have no web server
+		}
+	}
+	require.Empty(t, asked)
+	p := serveConfig(t, writeConfig(t, "storage_server_port = "+port+"\n"+edgeConfig(c, "[gateway]", "allow_sources = 127.9.9.0/24", "try_replicas = false")))
+	require.Equal(t, 502, p.get(stranger("group1")).StatusCode, "the operator vouches for it")
+	require.NotEmpty(t, asked)
+}
+
+// TestRedirect: to the storage that has the file, with the query kept and the mark added once.
+func TestRedirect(t *testing.T) {
+	c := cluster(t, fdfstest.Options{})
+	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("hello"), Ext: "txt", Created: longAgo})
+	host := func(i int) string { return c.Storage(i).AddrPort().Addr().String() }
+	p := serveConfig(t, writeConfig(t, "response_mode = redirect\n"+edgeConfig(c, "[gateway]", "redirect_port = 8080")))
+	location := func(query string) string {
+		a := p.get(url(id)+query, "Range: bytes=0-1")
+		require.Equal(t, 302, a.StatusCode, "%s", a.body)
+		require.Empty(t, a.body)
+		require.EqualValues(t, 0, a.ContentLength)
+		return a.Header.Get("Location")
+	}
+	require.Equal(t, "http://"+host(0)+":8080"+url(id)+"?redirect=1", location(""))
+	require.Equal(t, "http://"+host(0)+":8080"+url(id)+"?filename=a%20b&token=x&redirect=1", location("?filename=a%20b&token=x"))
+	require.NoError(t, c.Remove(id, c.Storage(0)))
+	require.Equal(t, "http://"+host(1)+":8080"+url(id)+"?redirect=1", location(""), "the replica has it")
+	require.NoError(t, c.Remove(id))
+	require.Equal(t, 404, p.get(url(id)).StatusCode)
+	require.Equal(t, 404, p.get(url(id)+"?redirect=1").StatusCode)
+}
+
+// TestTrackersDownAtStart: the gateway starts, says so, and recovers by itself.
+func TestTrackersDownAtStart(t *testing.T) {
+	c := cluster(t, fdfstest.Options{})
+	content := []byte("hello")
+	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: content, Ext: "txt", Created: longAgo})
+	c.Tracker(0).Kill()
+	p := edge(t, c)
+	require.NotEqual(t, 200, p.get(url(id)).StatusCode)
+	require.Contains(t, p.logText(), "tracker")
+	require.NoError(t, c.Tracker(0).Revive())
+	require.Eventually(t, func() bool { return p.get(url(id)).StatusCode == 200 }, 40*time.Second, 200*time.Millisecond)
+	c.Tracker(0).Kill()
+	require.Equal(t, 200, p.get(url(id)).StatusCode, "what was learned stays")
+}
+
+// TestClientLeavesFetchStops: the storage does not go on sending to nobody.
+func TestClientLeavesFetchStops(t *testing.T) {
+	c := cluster(t, fdfstest.Options{})
+	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: make([]byte, 64<<20), Ext: "mp4", Created: longAgo})
+	p := edge(t, c)
+	conn := p.dial()
+	_, err := io.WriteString(conn, "GET "+url(id)+" HTTP/1.1\r\nHost: gw.test\r\n\r\n")
+	require.NoError(t, err)
+	_, err = io.CopyN(io.Discard, conn, 1<<20)
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+	require.Eventually(t, func() bool { return p.metric(`fdfs_gateway_aborted_total{reason="client"}`) == 1 }, 10*time.Second, 20*time.Millisecond)
+	require.Less(t, c.Downloads(id).Bytes, int64(64<<20))
+	require.Eventually(t, func() bool { return c.Storage(0).Counts().Open <= 1 }, 5*time.Second, 20*time.Millisecond)
+}
+
+// TestUpstreamHTTP: one gateway in front of another one's store, by HTTP.
+func TestUpstreamHTTP(t *testing.T) {
+	s := storetest.New(t)
+	content := s.Bytes(3 << 20)
+	source, err := fdfs.AddrSource(mustAddr("127.0.0.21"))
+	require.NoError(t, err)
+	file := s.From(source, "mp4", content)
+	slave := s.Slave(file, "_b", "txt", s.Bytes(500))
+	conf := strings.Replace(s.Config(withListen(nil)...), "listen = 127.0.0.1:0", "listen = 127.0.0.21:0", 1)
+	origin := serveConfig(t, writeConfig(t, conf))
+	_, port, err := net.SplitHostPort(origin.addrs[0])
+	require.NoError(t, err)
+	empty := storetest.New(t)
+	p := serveConfig(t, writeConfig(t, empty.Config(withListen([]string{"storage_sync_file_max_delay = 900000000", "[gateway]", "upstream = http", "upstream_http_port = " + port, "allow_sources = 127.0.0.21/32"})...)))
+	for _, o := range []storetest.Object{file, slave} {
+		direct, through := origin.get(o.URL()), p.get(o.URL())
+		require.Equal(t, 200, through.StatusCode, "%s", through.body)
+		require.True(t, bytes.Equal(o.Content, through.body))
+		for _, h := range []string{"Content-Type", "Content-Length", "Last-Modified", "Accept-Ranges"} {
+			require.Equal(t, direct.Header.Get(h), through.Header.Get(h), h)
+		}
+		part := p.get(o.URL(), "Range: bytes=100-299")
+		require.Equal(t, 206, part.StatusCode)
+		require.Equal(t, o.Content[100:300], part.body)
+		require.Equal(t, 304, p.get(o.URL(), "If-None-Match: "+through.Header.Get("ETag")).StatusCode)
+	}
+	require.Equal(t, 404, p.get(s.Missing("jpg", longAgo).URL()).StatusCode)
+	require.NoError(t, os.Remove(file.Path))
+	require.Equal(t, 404, p.get(file.URL()).StatusCode)
+}
+
+// TestExplain: the command and its twin on the admin listener tell the whole way.
+func TestExplain(t *testing.T) {
+	c := cluster(t, fdfstest.Options{})
+	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("hello"), Ext: "txt", Created: longAgo})
+	p := edge(t, c)
+	p.get(url(id))
+	_, text := p.adminGet("/explain?url=" + url(id))
+	for _, want := range []string{id.String(), c.Storage(0).Addr() + ": has it, 5 bytes", c.Storage(1).Addr() + ": has it", "200: fetched from " + c.Storage(0).Addr()} {
+		require.Contains(t, text, want)
+	}
+	c.Storage(0).Kill()
+	code, stdout, stderr := run(t, "explain", "-c", p.conf, id.String())
+	require.Equal(t, 0, code, stderr)
+	require.Contains(t, stdout, "200: fetched from "+c.Storage(1).Addr())
+	require.Contains(t, stdout, c.Storage(0).Addr()+": ")
+	code, stdout, _ = run(t, "explain", "-c", p.conf, "http://gw.test/nonsense")
+	require.Equal(t, 0, code)
+	require.Contains(t, stdout, "400: ")
+}

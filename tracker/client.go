@@ -1,0 +1,133 @@
+// Package tracker asks the trackers of a FastDFS cluster: which storages have a file, which belong to a group, and what
+// settings they share.
+//
+//	c := tracker.New(tracker.Options{
+//		Trackers: [][]string{{"10.0.0.1:22122"}, {"10.0.0.2:22122", "192.168.0.2:22122"}}, // the second has two addresses
+//	})
+//	defer c.Close()
+//	servers, err := c.FetchAll(ctx, id)             // a query, answered by any of the trackers
+//	ok := c.Members().Allowed(servers[0].Addr())    // from what was loaded before, without a query
+//
+// Trackers are equal. A query goes to one that answered last time, and on to the next when that one is down, slow or answers
+// nonsense; those known to be down come last. What a tracker refuses (fdfs.ErrNotFound, fdfs.ErrInvalid, fdfs.ErrNotSupported)
+// is the answer: the others would say the same. ErrUnavailable is returned when none has answered.
+//
+// The client keeps the members of all groups, the storage ids and the shared settings, and loads them again every few minutes.
+// It starts, and goes on with what it knew, while all trackers are down.
+package tracker
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+)
+
+// Options of a Client. The zero value of each field is its documented default.
+type Options struct {
+	// Trackers are the one or two host:port addresses of each tracker. With none at all every query is ErrUnavailable, and
+	// what is known is Parameters and StorageIDs.
+	Trackers [][]string
+	// Pool bounds the connections to each address.
+	Pool fdfs.PoolOptions
+	// Timeout is how long one address may take for an answer before the next is asked; default 3 s. Where the
+	// context ends sooner, its time is shared out among those that are left to ask.
+	Timeout time.Duration
+	// Refresh is how often lists and settings are loaded, give or take a tenth; default 5 minutes.
+	Refresh time.Duration
+	// UseParameters is load_fdfs_parameters_from_tracker: settings, and storage ids where the settings ask for them, are
+	// those of the trackers as soon as one has answered.
+	UseParameters bool
+	// Parameters and StorageIDs are those of the configuration.
+	Parameters Parameters
+	StorageIDs []fdfs.StorageID
+	// Log gets a line when a tracker goes down or comes back; default slog.Default().
+	Log *slog.Logger
+}
+
+// ErrUnavailable is returned when no tracker has answered.
+var ErrUnavailable = errors.New("no tracker answered")
+
+const (
+	defaultTimeout = 3 * time.Second
+	defaultRefresh = 5 * time.Minute
+	housekeeping   = 15 * time.Second // between looks at idle connections
+	soonest        = 10 * time.Second // between two loads, whoever asks for them
+	loadTimeout    = time.Minute      // of one load of everything
+)
+
+// Client asks trackers. It is safe for concurrent use.
+type Client struct {
+	o        Options
+	trackers []*server
+	turn     atomic.Uint32 // the tracker whose turn it is
+	retry    backoff
+
+	members Members
+	params  atomic.Pointer[Parameters]
+
+	cancel context.CancelFunc // ends the goroutine of run
+	done   chan struct{}      // closed when it has ended
+	loaded chan struct{}      // closed after the first load
+	wanted chan struct{}      // holds one value when a load is asked for
+}
+
+// New returns a client and begins to load lists and settings in the background. It does not wait for them: see Loaded.
+func New(o Options) *Client { return start(o, backoff{time.Second, 30 * time.Second}) }
+
+func start(o Options, retry backoff) *Client {
+	if o.Timeout <= 0 {
+		o.Timeout = defaultTimeout
+	}
+	if o.Refresh <= 0 {
+		o.Refresh = defaultRefresh
+	}
+	if o.Log == nil {
+		o.Log = slog.Default()
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	c := &Client{
+		o: o, retry: retry, cancel: cancel,
+		done: make(chan struct{}), loaded: make(chan struct{}), wanted: make(chan struct{}, 1),
+	}
+	for _, addresses := range o.Trackers {
+		if len(addresses) > 0 {
+			c.trackers = append(c.trackers, newServer(addresses, o.Pool))
+		}
+	}
+	c.params.Store(&o.Parameters)
+	c.members.set(lists{ids: o.StorageIDs})
+	go c.run(ctx)
+	return c
+}
+
+// Close stops the background work, waits for it, and closes the connections. Queries fail from then on.
+func (c *Client) Close() {
+	c.cancel()
+	<-c.done
+	for _, s := range c.trackers {
+		s.close()
+	}
+}
+
+// Members is what is known of the groups: never nil, and always the same.
+func (c *Client) Members() *Members { return &c.members }
+
+// Current is the settings in force: those of the trackers if they are used and one has answered, else those of the
+// configuration. It asks nobody.
+func (c *Client) Current() Parameters { return *c.params.Load() }
+
+// Loaded is closed when the first attempt to load lists and settings has ended, well or not.
+func (c *Client) Loaded() <-chan struct{} { return c.loaded }
+
+// LoadSoon asks for lists and settings to be loaded now, since a storage was met that Members does not know. It does not wait,
+// and makes no difference less than 10 s after the last load.
+func (c *Client) LoadSoon() {
+	select {
+	case c.wanted <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,55 @@
+package tracker
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+)
+
+// Parameters are the settings that the storages of a cluster share.
+type Parameters struct {
+	// SyncMaxDelay is storage_sync_file_max_delay, whole seconds: a file that is older is on every storage of its group.
+	SyncMaxDelay time.Duration
+	// UseStorageID is use_storage_id: file ids may name storages by their ids.
+	UseStorageID bool
+	// Raw is every setting as a tracker sent it; nil for those of the configuration. It must not be changed.
+	Raw map[string]string
+}
+
+const (
+	maxParameters = 1000
+	maxSyncDelay  = 1 << 31 // seconds; FastDFS keeps it in 32 bits
+)
+
+// parseParameters reads the answer to fdfs.CmdParameters: lines of the form key=value. Keys that are not known are kept in Raw.
+func parseParameters(text string) (Parameters, error) {
+	raw := make(map[string]string)
+	for line := range strings.Lines(text) {
+		key, value, found := strings.Cut(line, "=")
+		if key = strings.TrimSpace(key); !found || key == "" {
+			continue
+		}
+		raw[key] = strings.Trim(value, " \t\r\n\x00")
+		if len(raw) > maxParameters {
+			return Parameters{}, fmt.Errorf("%w: more than %d parameters", fdfs.ErrProtocol, maxParameters)
+		}
+	}
+	delay, err := strconv.ParseInt(raw["storage_sync_file_max_delay"], 10, 64)
+	if err != nil || delay < 0 || delay >= maxSyncDelay {
+		return Parameters{}, fmt.Errorf("%w: parameters with storage_sync_file_max_delay = %.40q, a number of seconds is wanted",
+			fdfs.ErrProtocol, raw["storage_sync_file_max_delay"])
+	}
+	return Parameters{SyncMaxDelay: time.Duration(delay) * time.Second, UseStorageID: isTrue(raw["use_storage_id"]), Raw: raw}, nil
+}
+
+// isTrue reads a boolean as FastDFS does.
+func isTrue(value string) bool {
+	switch strings.ToLower(value) {
+	case "true", "yes", "on", "1":
+		return true
+	}
+	return false
+}

@@ -1,0 +1,232 @@
+package tracker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+)
+
+// Limits of answers, bytes. A promise of more is not believed.
+const (
+	serverLimit = 64 << 10 // over 1200 storages of one file
+	listLimit   = 1 << 20  // about 2000 storages of a group, 9000 groups, a page of ids
+	paramLimit  = 64 << 10
+)
+
+// FetchOne asks for a storage that should have the file.
+func (c *Client) FetchOne(ctx context.Context, id fdfs.FileID) (netip.AddrPort, error) {
+	servers, err := c.fetch(ctx, fdfs.CmdFetchOne, id)
+	if err != nil {
+		return netip.AddrPort{}, err
+	}
+	return servers[0], nil
+}
+
+// FetchAll asks for all storages that should have the file, at least one, each once. Trackers do not know whether the file
+// exists; an unknown group is fdfs.ErrNotFound.
+func (c *Client) FetchAll(ctx context.Context, id fdfs.FileID) ([]netip.AddrPort, error) {
+	return c.fetch(ctx, fdfs.CmdFetchAll, id)
+}
+
+func (c *Client) fetch(ctx context.Context, cmd fdfs.Command, id fdfs.FileID) (servers []netip.AddrPort, err error) {
+	err = c.query(ctx, cmd, fdfs.AppendFile(nil, id), serverLimit, func(answer []byte) error {
+		group, list, err := fdfs.ParseServers(answer)
+		if err == nil && group != id.Group {
+			err = fmt.Errorf("%w: asked for group %q, answered for %.20q", fdfs.ErrProtocol, id.Group, group)
+		}
+		servers = servers[:0]
+		for _, s := range list {
+			if !slices.Contains(servers, s) {
+				servers = append(servers, s)
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot find the storages of %s: %w", id.Group, err)
+	}
+	return servers, nil
+}
+
+// Groups asks for all groups.
+func (c *Client) Groups(ctx context.Context) (groups []fdfs.GroupInfo, err error) {
+	err = c.query(ctx, fdfs.CmdListGroups, nil, listLimit, func(answer []byte) error {
+		groups, err = fdfs.ParseGroups(answer)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the groups: %w", err)
+	}
+	return groups, nil
+}
+
+// Storages asks for the storages of a group, whatever their status.
+func (c *Client) Storages(ctx context.Context, group string) (storages []fdfs.StorageInfo, err error) {
+	err = c.query(ctx, fdfs.CmdListStorages, fdfs.AppendGroup(nil, group), listLimit, func(answer []byte) error {
+		storages, err = fdfs.ParseStorages(answer)
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot list the storages of %q: %w", group, err)
+	}
+	return storages, nil
+}
+
+// StorageIDs asks for the list of storage ids, at most fdfs.MaxStorageIDs, page by page. It is empty where the cluster has none.
+func (c *Client) StorageIDs(ctx context.Context) ([]fdfs.StorageID, error) {
+	var ids []fdfs.StorageID
+	for next, total := 0, 1; next < total; {
+		err := c.query(ctx, fdfs.CmdStorageIDs, fdfs.AppendStorageIDs(nil, next), listLimit, func(answer []byte) error {
+			all, page, err := parsePage(answer)
+			if err == nil && (next+len(page) > all || len(page) == 0 && next < all) {
+				err = fmt.Errorf("%w: a page of %d storage ids from %d on, of %d in all", fdfs.ErrProtocol, len(page), next, all)
+			}
+			if err == nil {
+				ids, next, total = append(ids, page...), next+len(page), all
+			}
+			return err
+		})
+		if err != nil {
+			return nil, fmt.Errorf("cannot load the storage ids: %w", err)
+		}
+	}
+	return ids, nil
+}
+
+// parsePage reads a page of storage ids.
+func parsePage(answer []byte) (total int, page []fdfs.StorageID, err error) {
+	total, count, text, err := fdfs.ParseStorageIDs(answer)
+	if err != nil {
+		return 0, nil, err
+	}
+	for line := range strings.Lines(text) {
+		if line = strings.Trim(line, " \t\r\n\x00"); line == "" {
+			continue
+		}
+		id, err := fdfs.ParseStorageIDLine(line)
+		if err != nil {
+			return 0, nil, err
+		}
+		page = append(page, id)
+	}
+	if len(page) != count {
+		return 0, nil, fmt.Errorf("%w: %d lines of storage ids where %d were promised", fdfs.ErrProtocol, len(page), count)
+	}
+	return total, page, nil
+}
+
+// Parameters asks for the settings that the storages share. Current gives those of the last load without asking.
+func (c *Client) Parameters(ctx context.Context) (p Parameters, err error) {
+	err = c.query(ctx, fdfs.CmdParameters, nil, paramLimit, func(answer []byte) error {
+		p, err = parseParameters(string(answer))
+		return err
+	})
+	if err != nil {
+		return Parameters{}, fmt.Errorf("cannot load the parameters: %w", err)
+	}
+	return p, nil
+}
+
+// Ping is the active test: nil when a tracker answers.
+func (c *Client) Ping(ctx context.Context) error {
+	if err := c.query(ctx, fdfs.CmdActiveTest, nil, 0, func([]byte) error { return nil }); err != nil {
+		return fmt.Errorf("cannot reach a tracker: %w", err)
+	}
+	return nil
+}
+
+// query asks the trackers one after the other until one gives an answer that parse takes. parse may be called again for the
+// next one when it does not.
+func (c *Client) query(ctx context.Context, cmd fdfs.Command, body []byte, limit int64, parse func(answer []byte) error) error {
+	order := c.order()
+	if len(order) == 0 {
+		return fmt.Errorf("%w: none is configured", ErrUnavailable)
+	}
+	var failures []error
+	for i, s := range order {
+		err := c.ask(ctx, s.server, len(order)-i, func(ctx context.Context, p *fdfs.Pool) error {
+			answer, err := p.Call(ctx, cmd, 0, body, limit)
+			if err != nil {
+				return err
+			}
+			if err := parse(answer); err != nil {
+				return fmt.Errorf("tracker %s: %w", p.Addr(), err)
+			}
+			return nil
+		})
+		if isAnswer(err) {
+			return err
+		}
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		failures = append(failures, err)
+	}
+	return fmt.Errorf("%w: %w", ErrUnavailable, errors.Join(failures...))
+}
+
+// candidate is a tracker and when it is due to be tried again; the zero time if it is up.
+type candidate struct {
+	*server
+	retryAt time.Time
+}
+
+// order is the trackers in turn, those that are up first. Of the others the one that is due first comes first.
+func (c *Client) order() []candidate {
+	n := uint32(len(c.trackers))
+	order := make([]candidate, n)
+	first := c.turn.Add(1)
+	for i := range n {
+		s := c.trackers[(first+i)%n]
+		order[i] = candidate{s, s.downUntil()}
+	}
+	slices.SortStableFunc(order, func(a, b candidate) int { return a.retryAt.Compare(b.retryAt) })
+	return order
+}
+
+// ask tries the addresses of one tracker; left is the number of trackers that have not been asked yet, this one included.
+func (c *Client) ask(ctx context.Context, s *server, left int, call func(context.Context, *fdfs.Pool) error) error {
+	before, leave, err := s.enter(ctx)
+	if err != nil {
+		return err
+	}
+	defer leave()
+	n := len(s.pools)
+	first := int(s.preferred.Load())
+	for i := range n {
+		at := (first + i) % n
+		err = c.attempt(ctx, s.pools[at], left-1+n-i, call)
+		if _, status := errors.AsType[fdfs.StatusError](err); err == nil || status {
+			s.preferred.Store(int32(at))
+			if s.answered() {
+				c.o.Log.Info("tracker is back", "tracker", s.name())
+			}
+			return err
+		}
+		if ctx.Err() != nil || errors.Is(err, fdfs.ErrClosed) {
+			return err // it says nothing about the tracker
+		}
+	}
+	if s.failed(before, err, c.retry) {
+		c.o.Log.Warn("tracker does not answer; it is tried again from time to time", "tracker", s.name(), "error", err)
+	}
+	return err
+}
+
+// attempt gives one address its share of the time: left is how many are still to be asked.
+func (c *Client) attempt(ctx context.Context, p *fdfs.Pool, left int, call func(context.Context, *fdfs.Pool) error) error {
+	limit := c.o.Timeout
+	if deadline, ok := ctx.Deadline(); ok {
+		limit = min(limit, time.Until(deadline)/time.Duration(max(left, 1)))
+	}
+	slow := fmt.Errorf("tracker %s gave no answer within %v", p.Addr(), limit.Round(time.Millisecond))
+	ctx, cancel := context.WithTimeoutCause(ctx, limit, slow)
+	defer cancel()
+	return call(ctx, p)
+}

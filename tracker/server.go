@@ -1,0 +1,138 @@
+package tracker
+
+import (
+	"context"
+	"errors"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+)
+
+// server is one tracker with its addresses and what is known of its health.
+type server struct {
+	pools     []*fdfs.Pool // one an address
+	preferred atomic.Int32 // the address that answered last
+
+	mu      sync.Mutex    // guards what follows
+	fails   int           // failures since the last answer; 0 = it is up
+	retryAt time.Time     // when the background work tries it again; zero while it is up
+	lastErr error         // of the last failure
+	attempt chan struct{} // closed when the attempt at a dead tracker that is under way ends; nil when there is none
+}
+
+func newServer(addresses []string, o fdfs.PoolOptions) *server {
+	s := &server{}
+	for _, a := range addresses {
+		s.pools = append(s.pools, fdfs.NewPool(a, o))
+	}
+	return s
+}
+
+func (s *server) close() {
+	for _, p := range s.pools {
+		p.Close()
+	}
+}
+
+func (s *server) sweep(now time.Time) {
+	for _, p := range s.pools {
+		p.Sweep(now)
+	}
+}
+
+// name is the first address.
+func (s *server) name() string { return s.pools[0].Addr() }
+
+// downUntil is when a dead tracker is due to be tried again; the zero time if it is up.
+func (s *server) downUntil() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.retryAt
+}
+
+// enter is called before a tracker is asked. There is one attempt at a time at a dead one, so that an outage does not
+// gather requests that all wait for the same timeout; the others wait for how it ends, and get its error where it fails.
+// fails is for failed; leave must be called after the attempt.
+func (s *server) enter(ctx context.Context) (fails int, leave func(), err error) {
+	for {
+		s.mu.Lock()
+		if s.fails == 0 {
+			s.mu.Unlock()
+			return 0, func() {}, nil
+		}
+		if s.attempt == nil {
+			mine := make(chan struct{})
+			s.attempt, fails = mine, s.fails
+			s.mu.Unlock()
+			return fails, func() {
+				s.mu.Lock()
+				s.attempt = nil
+				s.mu.Unlock()
+				close(mine)
+			}, nil
+		}
+		before, other := s.fails, s.attempt
+		s.mu.Unlock()
+		select {
+		case <-other:
+		case <-ctx.Done():
+			return 0, nil, context.Cause(ctx)
+		}
+		s.mu.Lock()
+		fails, err = s.fails, s.lastErr
+		s.mu.Unlock()
+		if fails > before {
+			return 0, nil, err
+		}
+		// It is up, or the attempt was given up by its caller: then it is this one's turn.
+	}
+}
+
+// answered notes that the tracker is up. It tells whether it was down.
+func (s *server) answered() (wasDown bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	wasDown = s.fails > 0
+	s.fails, s.retryAt, s.lastErr = 0, time.Time{}, nil
+	return wasDown
+}
+
+// failed notes a failure of an attempt that began after so many others. Of several attempts that ran at the same time only the first one
+// counts. It tells whether the tracker was up before.
+func (s *server) failed(before int, err error, retry backoff) (wasUp bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.fails != before {
+		return false
+	}
+	wasUp = s.fails == 0
+	s.fails++
+	s.retryAt = time.Now().Add(retry.delay(s.fails))
+	s.lastErr = err
+	return wasUp
+}
+
+// isAnswer tells whether an error is what the cluster has to say, which another tracker would repeat.
+func isAnswer(err error) bool {
+	return err == nil || errors.Is(err, fdfs.ErrNotFound) || errors.Is(err, fdfs.ErrInvalid) || errors.Is(err, fdfs.ErrNotSupported)
+}
+
+// backoff is how long to wait after failures: first after one, twice as long after each further one, up to most.
+type backoff struct{ first, most time.Duration }
+
+// delay is the time to wait after a number of failures in a row, between half and all of the nominal one.
+func (b backoff) delay(fails int) time.Duration {
+	d := b.first
+	for ; fails > 1 && d < b.most; fails-- {
+		d *= 2
+	}
+	return jitter(min(d, b.most), 0.5)
+}
+
+// jitter takes up to a share of d away, so that gateways which failed together do not come back together.
+func jitter(d time.Duration, share float64) time.Duration {
+	return d - time.Duration(share*rand.Float64()*float64(d))
+}
