@@ -105,9 +105,10 @@ func (r *rig) open(id fdfs.FileID) *Stream {
 func (r *rig) requireContent(id fdfs.FileID, want []byte) {
 	r.t.Helper()
 	s := r.open(id)
-	got, err := io.ReadAll(s)
-	require.NoError(r.t, err)
-	require.True(r.t, bytes.Equal(want, got), "%d wrong bytes", len(got))
+	got := make([]byte, len(want)+1)
+	n, err := io.ReadFull(s, got)
+	require.Equal(r.t, io.ErrUnexpectedEOF, err, "the stream is as long as it should be")
+	require.True(r.t, bytes.Equal(want, got[:n]))
 	require.NoError(r.t, s.Close())
 }
 

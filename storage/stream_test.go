@@ -3,7 +3,6 @@ package storage
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"fmt"
 	"io"
 	"runtime"
@@ -275,22 +274,20 @@ func TestStreamClose(t *testing.T) {
 	require.Equal(t, 2, r.Storage(0).Counts().Accepted)
 }
 
-// pattern is a file of any size whose 8 bytes at 8n are n.
-type pattern struct{}
+// pattern is a file of any size that repeats a block.
+type pattern []byte
 
-func (pattern) ReadAt(p []byte, off int64) (int, error) {
-	var word [8]byte
-	for i := 0; i < len(p); {
-		binary.BigEndian.PutUint64(word[:], uint64(off+int64(i))/8)
-		i += copy(p[i:], word[(off+int64(i))%8:])
+func (p pattern) ReadAt(b []byte, off int64) (int, error) {
+	for n := 0; n < len(b); {
+		n += copy(b[n:], p[(off+int64(n))%int64(len(p)):])
 	}
-	return len(p), nil
+	return len(b), nil
 }
 
 func TestFlatMemory(t *testing.T) {
 	const size = 200 << 20
 	r := newRig(t, 1, ClientOptions{})
-	id := r.put(fdfstest.FileSpec{Reader: pattern{}, Size: size})
+	id := r.put(fdfstest.FileSpec{Reader: pattern(content(65521)), Size: size})
 	s := r.open(id)
 	heap := func() uint64 {
 		var m runtime.MemStats

@@ -73,6 +73,7 @@ type Client struct {
 	done   chan struct{}      // closed when it has ended
 	loaded chan struct{}      // closed after the first load
 	wanted chan struct{}      // holds one value when a load is asked for
+	health chan struct{}      // holds one value when a tracker has gone down or come back
 }
 
 // New returns a client and begins to load lists and settings in the background. It does not wait for them: see Loaded.
@@ -91,7 +92,7 @@ func start(o Options, retry backoff) *Client {
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &Client{
 		o: o, retry: retry, cancel: cancel,
-		done: make(chan struct{}), loaded: make(chan struct{}), wanted: make(chan struct{}, 1),
+		done: make(chan struct{}), loaded: make(chan struct{}), wanted: make(chan struct{}, 1), health: make(chan struct{}, 1),
 	}
 	for _, addresses := range o.Trackers {
 		if len(addresses) > 0 {
@@ -126,8 +127,13 @@ func (c *Client) Loaded() <-chan struct{} { return c.loaded }
 // LoadSoon asks for lists and settings to be loaded now, since a storage was met that Members does not know. It does not wait,
 // and makes no difference less than 10 s after the last load.
 func (c *Client) LoadSoon() {
+	signal(c.wanted)
+}
+
+// signal leaves a value in a channel that has room for one.
+func signal(c chan<- struct{}) {
 	select {
-	case c.wanted <- struct{}{}:
+	case c <- struct{}{}:
 	default:
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
@@ -29,14 +30,14 @@ func (c *Client) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case <-c.wanted:
-			if early := l.last.Add(min(soonest, c.o.Refresh)); early.Before(l.due) {
-				l.due = early
+			l.asked()
+		case <-c.health:
+			if l.fails > 0 && c.anyUp() {
+				l.due = time.Now()
 			}
 		case <-timer.C:
 		}
-		if c.revive(ctx) && l.fails > 0 {
-			l.due = time.Now()
-		}
+		c.revive(ctx)
 		if !time.Now().Before(l.due) {
 			l.load(ctx)
 		}
@@ -58,21 +59,24 @@ func (c *Client) nextWake(due time.Time) time.Time {
 	return wake
 }
 
-// revive closes idle connections and tries the dead trackers that are due. It tells whether one is back.
-func (c *Client) revive(ctx context.Context) (back bool) {
+// anyUp tells whether a tracker is up.
+func (c *Client) anyUp() bool {
+	return slices.ContainsFunc(c.trackers, func(s *server) bool { return s.downUntil().IsZero() })
+}
+
+// revive closes idle connections and tries the dead trackers that are due. What comes of it is noted where they are asked.
+func (c *Client) revive(ctx context.Context) {
 	now := time.Now()
 	for _, s := range c.trackers {
 		s.sweep(now)
 		if retryAt := s.downUntil(); retryAt.IsZero() || now.Before(retryAt) {
 			continue
 		}
-		err := c.ask(ctx, s, 1, func(ctx context.Context, p *fdfs.Pool) error {
+		_ = c.ask(ctx, s, 1, func(ctx context.Context, p *fdfs.Pool) error {
 			_, err := p.Call(ctx, fdfs.CmdActiveTest, 0, nil, 0)
 			return err
 		})
-		back = back || err == nil
 	}
-	return back
 }
 
 // loader loads lists and settings. Only the goroutine of run uses it.
@@ -82,6 +86,13 @@ type loader struct {
 	fails  int       // loads that failed, since the last good one
 	last   time.Time // of the last load
 	due    time.Time // of the next
+}
+
+// asked makes the next load come as soon as it may.
+func (l *loader) asked() {
+	if early := l.last.Add(soonest); early.Before(l.due) {
+		l.due = early
+	}
 }
 
 // load asks for everything. What cannot be had stays as it was; a load that failed is tried again soon.
@@ -132,11 +143,10 @@ func (l *loader) loadParameters(ctx context.Context) error {
 	return nil
 }
 
-// loadGroups loads the members of every group. An empty list does not take the place of a known one: it comes from a tracker
-// that has just been set up.
+// loadGroups loads the members of every group.
 func (l *loader) loadGroups(ctx context.Context) error {
 	groups, err := l.client.Groups(ctx)
-	if err != nil || len(groups) == 0 && len(l.lists.groups) > 0 {
+	if err != nil {
 		return err
 	}
 	var failures []error
@@ -145,9 +155,7 @@ func (l *loader) loadGroups(ctx context.Context) error {
 		storages, err := l.client.Storages(ctx, info.Name)
 		if err != nil {
 			failures = append(failures, err)
-		}
-		if err != nil || len(storages) == 0 {
-			storages = l.lists.storagesOf(info.Name)
+			storages = l.lists.storagesOf(info.Name) // as they were
 		}
 		if total += len(storages); total > maxServers {
 			return errors.Join(append(failures, fmt.Errorf("the groups have more than %d storages", maxServers))...)

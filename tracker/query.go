@@ -54,10 +54,16 @@ func (c *Client) fetch(ctx context.Context, cmd fdfs.Command, id fdfs.FileID) (s
 	return servers, nil
 }
 
-// Groups asks for all groups.
+// errEmpty is the answer of a tracker that has just been set up: another one, or the same one later, knows more.
+var errEmpty = errors.New("the tracker's list is empty")
+
+// Groups asks for all groups, of which there is at least one.
 func (c *Client) Groups(ctx context.Context) (groups []fdfs.GroupInfo, err error) {
 	err = c.query(ctx, fdfs.CmdListGroups, nil, listLimit, func(answer []byte) error {
 		groups, err = fdfs.ParseGroups(answer)
+		if err == nil && len(groups) == 0 {
+			return errEmpty
+		}
 		return err
 	})
 	if err != nil {
@@ -66,10 +72,13 @@ func (c *Client) Groups(ctx context.Context) (groups []fdfs.GroupInfo, err error
 	return groups, nil
 }
 
-// Storages asks for the storages of a group, whatever their status.
+// Storages asks for the storages of a group, at least one, whatever their status.
 func (c *Client) Storages(ctx context.Context, group string) (storages []fdfs.StorageInfo, err error) {
 	err = c.query(ctx, fdfs.CmdListStorages, fdfs.AppendGroup(nil, group), listLimit, func(answer []byte) error {
 		storages, err = fdfs.ParseStorages(answer)
+		if err == nil && len(storages) == 0 {
+			return errEmpty
+		}
 		return err
 	})
 	if err != nil {
@@ -202,10 +211,11 @@ func (c *Client) ask(ctx context.Context, s *server, left int, call func(context
 	for i := range n {
 		at := (first + i) % n
 		err = c.attempt(ctx, s.pools[at], left-1+n-i, call)
-		if _, status := errors.AsType[fdfs.StatusError](err); err == nil || status {
+		if err == nil || isStatus(err) || errors.Is(err, errEmpty) {
 			s.preferred.Store(int32(at))
 			if s.answered() {
 				c.o.Log.Info("tracker is back", "tracker", s.name())
+				signal(c.health)
 			}
 			return err
 		}
@@ -215,6 +225,7 @@ func (c *Client) ask(ctx context.Context, s *server, left int, call func(context
 	}
 	if s.failed(before, err, c.retry) {
 		c.o.Log.Warn("tracker does not answer; it is tried again from time to time", "tracker", s.name(), "error", err)
+		signal(c.health)
 	}
 	return err
 }

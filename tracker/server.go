@@ -17,9 +17,12 @@ type server struct {
 	preferred atomic.Int32 // the address that answered last
 
 	mu      sync.Mutex    // guards what follows
-	fails   int           // failures since the last answer; 0 = it is up
+	down    bool          // the last attempt failed
 	retryAt time.Time     // when the background work tries it again; zero while it is up
-	lastErr error         // of the last failure
+	backAt  time.Time     // when it came back the last time
+	level   int           // failures in a row, for the backoff
+	fails   int           // all failures there were
+	lastErr error         // of the last one
 	attempt chan struct{} // closed when the attempt at a dead tracker that is under way ends; nil when there is none
 }
 
@@ -59,9 +62,9 @@ func (s *server) downUntil() time.Time {
 func (s *server) enter(ctx context.Context) (fails int, leave func(), err error) {
 	for {
 		s.mu.Lock()
-		if s.fails == 0 {
-			s.mu.Unlock()
-			return 0, func() {}, nil
+		if !s.down {
+			defer s.mu.Unlock()
+			return s.fails, func() {}, nil
 		}
 		if s.attempt == nil {
 			mine := make(chan struct{})
@@ -95,29 +98,42 @@ func (s *server) enter(ctx context.Context) (fails int, leave func(), err error)
 func (s *server) answered() (wasDown bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	wasDown = s.fails > 0
-	s.fails, s.retryAt, s.lastErr = 0, time.Time{}, nil
-	return wasDown
+	if !s.down {
+		return false
+	}
+	s.down, s.retryAt, s.backAt = false, time.Time{}, time.Now()
+	return true
 }
 
-// failed notes a failure of an attempt that began after so many others. Of several attempts that ran at the same time only the first one
-// counts. It tells whether the tracker was up before.
+// failed notes a failure of an attempt that began after so many others: of those that run at the same time only the first one
+// counts. One that comes soon after the tracker came back goes on where the backoff was, since a tracker may answer the active
+// test and nothing else. It tells whether the tracker was up before.
 func (s *server) failed(before int, err error, retry backoff) (wasUp bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fails != before {
 		return false
 	}
-	wasUp = s.fails == 0
+	wasUp = !s.down
+	if wasUp && time.Since(s.backAt) > 2*retry.most {
+		s.level = 0
+	}
 	s.fails++
-	s.retryAt = time.Now().Add(retry.delay(s.fails))
-	s.lastErr = err
+	s.level++
+	s.down, s.lastErr = true, err
+	s.retryAt = time.Now().Add(retry.delay(s.level))
 	return wasUp
 }
 
 // isAnswer tells whether an error is what the cluster has to say, which another tracker would repeat.
 func isAnswer(err error) bool {
 	return err == nil || errors.Is(err, fdfs.ErrNotFound) || errors.Is(err, fdfs.ErrInvalid) || errors.Is(err, fdfs.ErrNotSupported)
+}
+
+// isStatus tells whether an error is a well-formed answer of a tracker.
+func isStatus(err error) bool {
+	_, ok := errors.AsType[fdfs.StatusError](err)
+	return ok
 }
 
 // backoff is how long to wait after failures: first after one, twice as long after each further one, up to most.

@@ -29,10 +29,11 @@ func runExplain(c *call) error {
 	}
 	defer store.Close()
 	log := slog.New(slog.NewTextHandler(c.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	other, err := openRemote(cfg, log)
+	settings, err := settingsOf(cfg)
 	if err != nil {
 		return err
 	}
+	other := openRemote(settings, log)
 	defer other.close()
 	o, err := handlerOptions(cfg)
 	if err != nil {

@@ -64,6 +64,7 @@ func start(path string) (*instance, error) {
 	if err != nil {
 		return nil, errors.Join(err, i.logs.close())
 	}
+	i.metrics.WatchStorages(i.storageStats)
 	i.server = gateway.NewServer(i.serverOptions(), handler)
 	if err := i.listenAll(); err != nil {
 		return nil, errors.Join(err, i.release())
@@ -126,25 +127,24 @@ func (i *instance) load() (*gateway.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	settings, err := settingsOf(cfg)
+	if err != nil {
+		return nil, err
+	}
 	store, err := i.storeFor(cfg)
 	if err != nil {
 		return nil, err
 	}
-	if o.Access, err = i.logs.use(cfg, i.metrics); err == nil {
-		logProblems(i.log, append(problems, cfg.Check(time.Now())...))
-		var other *remote
-		if other, err = openRemote(cfg, i.log); err == nil {
-			other.await()
-			o.Remote, o.SyncDelay = &other.options, other.syncDelay
-			i.exchange(cfg, store, other)
-		}
-	}
-	if err != nil {
+	if o.Access, err = i.logs.use(cfg, i.metrics); err != nil {
 		if store != i.store {
 			err = errors.Join(err, store.Close())
 		}
 		return nil, err
 	}
+	logProblems(i.log, append(problems, cfg.Check(time.Now())...))
+	other := i.remoteFor(settings)
+	o.Remote, o.SyncDelay = &other.options, other.syncDelay
+	i.exchange(cfg, store, other)
 	if cert != nil {
 		i.cert.Store(cert)
 	}
@@ -161,6 +161,16 @@ func (i *instance) storeFor(cfg *config.Config) (*storage.Local, error) {
 	return storage.OpenLocal(o)
 }
 
+// remoteFor makes clients of other hosts, or returns those in use where nothing about them has changed.
+func (i *instance) remoteFor(s remoteSettings) *remote {
+	if i.other != nil && reflect.DeepEqual(s, i.other.settings) {
+		return i.other
+	}
+	other := openRemote(s, i.log)
+	other.await()
+	return other
+}
+
 // exchange puts a configuration, its store and its clients in place.
 func (i *instance) exchange(cfg *config.Config, store *storage.Local, other *remote) {
 	i.mu.Lock()
@@ -168,8 +178,8 @@ func (i *instance) exchange(cfg *config.Config, store *storage.Local, other *rem
 	if old := i.store; old != nil && old != store {
 		i.retire(func() { _ = old.Close() }, nil) // never fails
 	}
-	if old := i.other; old != nil {
-		i.retire(old.close, i.server.Handler().Fetching)
+	if old := i.other; old != nil && old != other {
+		i.retire(old.close, old.running.Load)
 	}
 	i.cfg, i.store, i.other = cfg, store, other
 }
@@ -187,6 +197,13 @@ func (i *instance) retire(end func(), busy func() int64) {
 		end()
 	}
 	time.AfterFunc(retireAfter, look)
+}
+
+// storageStats are the counts of the storage client in use.
+func (i *instance) storageStats() storage.Stats {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.other.storages.Stats()
 }
 
 // config returns the configuration in use.

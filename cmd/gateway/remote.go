@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"fastdfs-gateway/internal/config"
@@ -18,46 +19,66 @@ import (
 	"fastdfs-gateway/tracker"
 )
 
+// remoteSettings are what of a configuration concerns other hosts. While they stay the same, a reload keeps the clients with their
+// connections and what they have learned.
+type remoteSettings struct {
+	trackers                       tracker.Options
+	sources                        gateway.SourcesOptions // Members apart
+	options                        gateway.RemoteOptions  // Origin and Sources apart
+	web                            bool
+	webPort                        int
+	connectTimeout, networkTimeout time.Duration
+}
+
+// settingsOf takes them out of a configuration.
+func settingsOf(cfg *config.Config) (remoteSettings, error) {
+	locals, networks, err := ownAddresses(cfg)
+	g := &cfg.Gateway
+	s := remoteSettings{
+		trackers: trackerOptions(cfg),
+		sources: gateway.SourcesOptions{LocalIPs: locals, Networks: networks, Allow: g.AllowSources, AddressMap: cfg.AddressMap,
+			Trackers: len(cfg.TrackerServers) > 0, Ports: map[string]int{}, Port: cfg.StoragePort},
+		options: gateway.RemoteOptions{TryReplicas: g.TryReplicas, Redirect: cfg.ResponseMode == "redirect", RedirectScheme: g.RedirectScheme,
+			RedirectPort: g.RedirectPort, StatTimeout: 2 * (cfg.ConnectTimeout + cfg.NetworkTimeout), Port: listenPort(g.Listen)},
+		web: g.Upstream == "http", webPort: g.UpstreamHTTPPort, connectTimeout: cfg.ConnectTimeout, networkTimeout: cfg.NetworkTimeout,
+	}
+	for _, group := range cfg.Groups {
+		s.sources.Ports[group.Name] = group.StoragePort
+	}
+	return s, err
+}
+
 // remote are the clients of other hosts for one configuration.
 type remote struct {
+	settings remoteSettings
 	trackers *tracker.Client
 	storages *storage.Client
 	web      *gateway.HTTPOrigin // nil unless upstream = http
 	options  gateway.RemoteOptions
+	running  *atomic.Int64 // requests that use the clients
 }
 
 // openRemote makes the clients. It connects to nobody yet: a gateway starts when everything else is down.
-func openRemote(cfg *config.Config, log *slog.Logger) (*remote, error) {
-	locals, networks, err := ownAddresses(cfg)
-	if err != nil {
-		return nil, err
-	}
-	pool := fdfs.PoolOptions{ConnectTimeout: cfg.ConnectTimeout, NetworkTimeout: cfg.NetworkTimeout}
-	r := &remote{trackers: tracker.New(trackerOptions(cfg, pool, log)), storages: storage.NewClient(storage.ClientOptions{Pool: pool, Log: log})}
-	g := &cfg.Gateway
-	sources := gateway.SourcesOptions{LocalIPs: locals, Networks: networks, Allow: g.AllowSources, AddressMap: cfg.AddressMap,
-		Members: r.trackers.Members(), Trackers: len(cfg.TrackerServers) > 0, Ports: map[string]int{}, Port: cfg.StoragePort}
-	for _, group := range cfg.Groups {
-		sources.Ports[group.Name] = group.StoragePort
-	}
-	if len(cfg.TrackerServers) == 0 && !cfg.UseStorageID && len(g.AllowSources) == 0 {
+func openRemote(s remoteSettings, log *slog.Logger) *remote {
+	if !s.sources.Trackers && len(s.trackers.StorageIDs) == 0 && len(s.sources.Allow) == 0 {
 		log.Warn("neither tracker_server nor storage ids nor allow_sources say which hosts are storages: every address in the networks of this host counts as one",
-			"networks", fmt.Sprint(networks))
+			"networks", fmt.Sprint(s.sources.Networks))
 	}
-	r.options = gateway.RemoteOptions{
-		Origin: gateway.StorageOrigin{Client: r.storages}, Sources: gateway.NewSources(sources),
-		TryReplicas: g.TryReplicas, Redirect: cfg.ResponseMode == "redirect", RedirectScheme: g.RedirectScheme, RedirectPort: g.RedirectPort,
-		StatTimeout: 2 * (cfg.ConnectTimeout + cfg.NetworkTimeout), Port: listenPort(g.Listen),
-	}
-	if g.Upstream == "http" {
-		r.web = gateway.NewHTTPOrigin(gateway.HTTPOriginOptions{Port: g.UpstreamHTTPPort, ConnectTimeout: cfg.ConnectTimeout, NetworkTimeout: cfg.NetworkTimeout})
+	pool := fdfs.PoolOptions{ConnectTimeout: s.connectTimeout, NetworkTimeout: s.networkTimeout}
+	asked, sources := s.trackers, s.sources
+	asked.Pool, asked.Log = pool, log
+	r := &remote{settings: s, options: s.options, running: &atomic.Int64{}, trackers: tracker.New(asked), storages: storage.NewClient(storage.ClientOptions{Pool: pool, Log: log})}
+	sources.Members, r.options.Running = r.trackers.Members(), r.running
+	r.options.Sources, r.options.Origin = gateway.NewSources(sources), gateway.StorageOrigin{Client: r.storages}
+	if s.web {
+		r.web = gateway.NewHTTPOrigin(gateway.HTTPOriginOptions{Port: s.webPort, ConnectTimeout: s.connectTimeout, NetworkTimeout: s.networkTimeout})
 		r.options.Origin = r.web
 	}
-	return r, nil
+	return r
 }
 
-func trackerOptions(cfg *config.Config, pool fdfs.PoolOptions, log *slog.Logger) tracker.Options {
-	o := tracker.Options{Pool: pool, UseParameters: cfg.ParametersFromTracker, Log: log,
+func trackerOptions(cfg *config.Config) tracker.Options {
+	o := tracker.Options{UseParameters: cfg.ParametersFromTracker,
 		Parameters: tracker.Parameters{SyncMaxDelay: cfg.SyncMaxDelay, UseStorageID: cfg.UseStorageID}}
 	for _, t := range cfg.TrackerServers {
 		o.Trackers = append(o.Trackers, t.Addresses)

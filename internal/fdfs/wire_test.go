@@ -126,7 +126,7 @@ func edit(b []byte, at int, with []byte) []byte {
 }
 
 func TestParseFileInfo(t *testing.T) {
-	make := func(size int64, crc uint64, source string, field int) []byte {
+	info := func(size int64, crc uint64, source string, field int) []byte {
 		b := binary.BigEndian.AppendUint64(nil, uint64(size))
 		b = binary.BigEndian.AppendUint64(b, 1795181354)
 		b = binary.BigEndian.AppendUint64(b, crc)
@@ -137,17 +137,17 @@ func TestParseFileInfo(t *testing.T) {
 		body []byte
 		want FileInfo
 	}{
-		{make(4096, uint64(int64(int32(crc))), "10.77.0.11", 16), FileInfo{4096, 1795181354, 0xdeadbeef, netip.MustParseAddr("10.77.0.11")}},
-		{make(4096, uint64(crc), "10.77.0.11", 16), FileInfo{4096, 1795181354, 0xdeadbeef, netip.MustParseAddr("10.77.0.11")}},
-		{make(0, 0x12345678, "2001:db8::1", 46), FileInfo{0, 1795181354, 0x12345678, netip.MustParseAddr("2001:db8::1")}},
-		{make(math.MaxInt64, 0, "", 16), FileInfo{Size: math.MaxInt64, Time: 1795181354}},
-		{make(1, 0, "a name", 16), FileInfo{Size: 1, Time: 1795181354}},
+		{info(4096, uint64(int64(int32(crc))), "10.77.0.11", 16), FileInfo{4096, 1795181354, 0xdeadbeef, netip.MustParseAddr("10.77.0.11")}},
+		{info(4096, uint64(crc), "10.77.0.11", 16), FileInfo{4096, 1795181354, 0xdeadbeef, netip.MustParseAddr("10.77.0.11")}},
+		{info(0, 0x12345678, "2001:db8::1", 46), FileInfo{0, 1795181354, 0x12345678, netip.MustParseAddr("2001:db8::1")}},
+		{info(math.MaxInt64, 0, "", 16), FileInfo{Size: math.MaxInt64, Time: 1795181354}},
+		{info(1, 0, "a name", 16), FileInfo{Size: 1, Time: 1795181354}},
 	} {
 		got, err := ParseFileInfo(c.body)
 		require.NoError(t, err)
 		require.Equal(t, c.want, got)
 	}
-	for _, bad := range [][]byte{nil, make(1, 0, "", 15), make(1, 0, "", 45), make(-1, 0, "10.0.0.1", 16)} {
+	for _, bad := range [][]byte{nil, info(1, 0, "", 15), info(1, 0, "", 45), info(-1, 0, "10.0.0.1", 16)} {
 		_, err := ParseFileInfo(bad)
 		require.ErrorIs(t, err, ErrProtocol)
 	}

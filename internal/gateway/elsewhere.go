@@ -27,6 +27,10 @@ type RemoteOptions struct {
 	RedirectScheme string // of the source's web server; empty = as the request came
 	RedirectPort   int    // 0 = the port that the request came in on
 
+	// Running counts the requests whose file is coming from another host: as long as there are some, the Origin is in use. Several
+	// handlers may share it; default: one of its own.
+	Running *atomic.Int64
+
 	StatTimeout time.Duration // for asking who has a file; default 30 s
 	Port        int           // of this gateway, for Explain, which has no connection to take it from
 }
@@ -61,9 +65,8 @@ func (h *Handler) isYoung(id fdfs.FileID, now time.Time) bool {
 
 // away looks on other hosts.
 type away struct {
-	h       *Handler
-	o       RemoteOptions
-	running atomic.Int64 // requests whose file comes from another host
+	h *Handler
+	o RemoteOptions
 }
 
 var _ elsewhere = (*away)(nil)
@@ -142,14 +145,6 @@ func (a *away) find(r *request, cause error) (bool, error) {
 	r.source, r.found = sourceOrigin, foundRemote(id, info)
 	r.remote.begin(a, wanted, info, p.servers)
 	return false, nil
-}
-
-// Fetching is the number of requests whose file is coming from another host: as long as there are some, the Origin is in use.
-func (h *Handler) Fetching() int64 {
-	if a, ok := h.away.(*away); ok {
-		return a.running.Load()
-	}
-	return 0
 }
 
 // stat asks who has the file.

@@ -18,6 +18,7 @@ import (
 	"runtime/debug"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 	"unsafe"
@@ -106,6 +107,9 @@ func NewHandler(o Options) *Handler {
 		remote := &away{h: h, o: *o.Remote}
 		if remote.o.StatTimeout == 0 {
 			remote.o.StatTimeout = 30 * time.Second
+		}
+		if remote.o.Running == nil {
+			remote.o.Running = &atomic.Int64{}
 		}
 		h.away = remote
 	}

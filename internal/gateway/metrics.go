@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/antisteal"
+	"fastdfs-gateway/storage"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -75,6 +76,22 @@ func NewMetrics() *Metrics {
 func (m *Metrics) CountLostLines(log string, lost func() uint64) {
 	m.Registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "fdfs_gateway_log_lines_lost_total",
 		Help: "Log lines that could not be written.", ConstLabels: prometheus.Labels{"log": log}}, func() float64 { return float64(lost()) }))
+}
+
+// WatchStorages shows the counts of the client that fetches by the FastDFS protocol. They begin anew when a reload exchanges it.
+func (m *Metrics) WatchStorages(stats func() storage.Stats) {
+	for _, c := range []struct {
+		name, help string
+		value      func(storage.Stats) uint64
+	}{
+		{"crc_errors_total", "Files whose content was not that of their CRC32.", func(s storage.Stats) uint64 { return s.CRCErrors }},
+		{"origin_resumes_total", "Downloads that went on at another storage after theirs broke.", func(s storage.Stats) uint64 { return s.Resumes }},
+		{"origin_hedges_total", "Second requests because the first storage was slow.", func(s storage.Stats) uint64 { return s.Hedges }},
+		{"origin_wrong_answers_total", "Answers of another length, size or version than asked for.", func(s storage.Stats) uint64 { return s.WrongAnswers }},
+	} {
+		m.Registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "fdfs_gateway_" + c.name, Help: c.help},
+			func() float64 { return float64(c.value(stats())) }))
+	}
 }
 
 // answered counts a request whose answer is out.

@@ -68,7 +68,7 @@ type remoteFile struct {
 }
 
 func (f *remoteFile) begin(a *away, w Wanted, info storage.Info, servers []storage.Server) {
-	a.running.Add(1)
+	a.o.Running.Add(1)
 	f.away, f.wanted, f.info, f.servers = a, w, info, servers
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 }
@@ -82,7 +82,7 @@ func (f *remoteFile) open(offset, length int64) (io.ReadCloser, error) {
 func (f *remoteFile) close() {
 	if f.cancel != nil {
 		f.cancel()
-		f.away.running.Add(-1)
+		f.away.o.Running.Add(-1)
 		*f = remoteFile{}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -16,7 +17,7 @@ type Options struct {
 	Groups []GroupSpec
 
 	// Trackers is how many equal trackers there are; default 1, on free ports of 127.0.0.1.
-	// TrackerListen are addresses to listen on (host:port) in place of the number.
+	// TrackerListen are the addresses (ip:port) of the first ones, or of all where there are more than Trackers.
 	Trackers      int
 	TrackerListen []string
 
@@ -116,6 +117,7 @@ func (o *Options) setDefaults() {
 	if o.AddressSize == 0 {
 		o.AddressSize = shortAddress
 	}
+	o.TrackerListen = slices.Clone(o.TrackerListen) // the caller's is not to be written to
 	for len(o.TrackerListen) < max(1, o.Trackers) {
 		o.TrackerListen = append(o.TrackerListen, "127.0.0.1:0")
 	}

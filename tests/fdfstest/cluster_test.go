@@ -232,6 +232,8 @@ func TestStorageIDs(t *testing.T) {
 		}
 		require.Equal(t, want, text)
 	}
+	status, _ := ask(t, c.Tracker(0).Addr(), CmdStorageIDs, []byte{0, 0, 0, 3, 1})
+	require.Equal(t, StatusInvalid, status, "the list was at its end")
 	id, err := c.Put(FileSpec{Storage: s[1]})
 	require.NoError(t, err)
 	number, ok := id.SourceID()
@@ -267,6 +269,16 @@ func TestFormsOfAnswers(t *testing.T) {
 		require.Len(t, b, 2*(487+30))
 		_, b = ask(t, c.Tracker(0).Addr(), CmdParameters, nil)
 		require.Contains(t, string(b), "response_ip_addr_size=46\n")
+	})
+	t.Run("lines of storage ids", func(t *testing.T) {
+		c := start(t, Options{UseStorageIDs: true, StorageIDs: []string{"1 group1 host-a:23000 rw=read"}})
+		_, b := ask(t, c.Tracker(0).Addr(), CmdStorageIDs, make([]byte, 5))
+		require.Equal(t, "\x00\x00\x00\x01\x00\x00\x00\x011 group1 host-a:23000 rw=read\n", string(b))
+	})
+	t.Run("tracker addresses", func(t *testing.T) {
+		c := start(t, Options{Trackers: 2, TrackerListen: []string{"127.0.0.9:0"}})
+		require.Len(t, c.Trackers(), 2)
+		require.True(t, strings.HasPrefix(c.Trackers()[0], "127.0.0.9:"))
 	})
 	t.Run("parameters", func(t *testing.T) {
 		c := start(t, Options{Parameters: map[string]string{"use_trunk_file": "0", "extra": "yes"}})
@@ -361,6 +373,11 @@ func TestAtOnce(t *testing.T) {
 	id, err := c.Put(FileSpec{Storage: c.Storage(0), Content: make([]byte, 5000)})
 	require.NoError(t, err)
 	s := c.Storage(0)
+	for range 200 {
+		get(t, s, id)
+	}
+	require.Equal(t, FileCount{Downloads: 200, Bytes: 200 * 5000, AtOnce: 1}, c.Downloads(id))
+	s.ResetCounts()
 	s.SetFaults(Faults{Rate: 10})
 	for i := range 3 {
 		conn := send(t, s.Addr(), downloadRequest(id, 0, 0))
@@ -371,6 +388,25 @@ func TestAtOnce(t *testing.T) {
 	require.Eventually(t, func() bool { return c.Downloads(id).Bytes == 3*5000 }, patience, time.Millisecond)
 	get(t, s, id)
 	require.Equal(t, FileCount{Downloads: 4, Bytes: 4 * 5000, AtOnce: 3}, c.Downloads(id))
+}
+
+// TestCountWhatWasSent kills a storage in the middle of a download whose client does not read.
+func TestCountWhatWasSent(t *testing.T) {
+	c := start(t, Options{})
+	id, err := c.Put(FileSpec{Storage: c.Storage(0), Reader: zeros{}, Size: 1 << 26})
+	require.NoError(t, err)
+	conn := send(t, c.Storage(0).Addr(), downloadRequest(id, 0, 0))
+	stuck := func() bool {
+		before := c.Downloads(id).Bytes
+		time.Sleep(20 * time.Millisecond)
+		return before > 0 && before == c.Downloads(id).Bytes
+	}
+	require.Eventually(t, stuck, patience, time.Millisecond)
+	c.Storage(0).Kill()
+	received, err := io.Copy(io.Discard, conn)
+	require.NoError(t, err)
+	require.Less(t, received, int64(1<<26))
+	require.Equal(t, received-headerLen, c.Downloads(id).Bytes)
 }
 
 // TestBadRequests are about what is no request at all.

@@ -91,7 +91,7 @@ func TestCutAnswers(t *testing.T) {
 		}
 	}
 	t.Run("beyond the body", func(t *testing.T) {
-		s.SetFaults(Faults{BreakAt: new(contentSize), ResetAt: new(contentSize + 1)})
+		s.SetFaults(Faults{BreakAt: new(contentSize), ResetAt: new(contentSize)})
 		c := send(t, s.Addr(), downloadRequest(id, 0, 0))
 		require.Equal(t, whole, readAnswer(t, c))
 		quiet(t, c)
@@ -228,6 +228,7 @@ func TestKillAndRevive(t *testing.T) {
 	require.Len(t, readAnswer(t, c), headerLen)
 	for range 2 {
 		s.Kill()
+		require.Zero(t, s.Counts().Open, "Kill returned too soon")
 		s.Kill()
 		_, err := net.Dial("tcp", addr)
 		require.ErrorIs(t, err, syscall.ECONNREFUSED)

@@ -1,0 +1,261 @@
+package gateway
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/storage"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// webServer answers each request by a function that writes raw bytes, on an address of loopback of its own.
+type webServer struct {
+	server storage.Server
+	port   int
+
+	mu       sync.Mutex // guards requests
+	requests []*http.Request
+}
+
+func newWebServer(t *testing.T, host string, port int, answer func(w io.Writer, r *http.Request)) *webServer {
+	t.Helper()
+	ln, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	require.NoError(t, err)
+	s := &webServer{server: storage.Server{Host: host, Port: 23000}, port: ln.Addr().(*net.TCPAddr).Port}
+	var running sync.WaitGroup
+	running.Go(func() {
+		for {
+			c, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			running.Go(func() {
+				defer c.Close()
+				_ = c.SetDeadline(time.Now().Add(10 * time.Second))
+				for in := bufio.NewReader(c); ; {
+					r, err := http.ReadRequest(in)
+					if err != nil {
+						return
+					}
+					s.mu.Lock()
+					s.requests = append(s.requests, r)
+					s.mu.Unlock()
+					b := &bytes.Buffer{}
+					answer(b, r)
+					_, _ = c.Write(b.Bytes())
+					if !bytes.Contains(b.Bytes(), []byte("keep")) {
+						return
+					}
+				}
+			})
+		}
+	})
+	t.Cleanup(func() {
+		_ = ln.Close()
+		running.Wait()
+	})
+	return s
+}
+
+// serveFile answers as a good web server does, but for what spoil changes.
+func serveFile(content []byte, spoil func(r *http.Request, head http.Header, body []byte) (string, []byte)) func(io.Writer, *http.Request) {
+	return func(w io.Writer, r *http.Request) {
+		status, body := "200 OK", content
+		head := http.Header{"Last-Modified": {longAgo.Format(http.TimeFormat)}}
+		var first, last int
+		if n, _ := fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-%d", &first, &last); n == 2 {
+			status, body = "206 Partial Content", content[first:last+1]
+			head.Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", first, last, len(content)))
+		}
+		head.Set("Content-Length", strconv.Itoa(len(body)))
+		if r.Method == http.MethodHead {
+			body = nil
+		}
+		if spoil != nil {
+			if s, b := spoil(r, head, body); s != "" || b != nil {
+				status, body = s, b
+			}
+		}
+		fmt.Fprintf(w, "HTTP/1.1 %s\r\n", status)
+		_ = head.Write(w)
+		fmt.Fprintf(w, "\r\n%s", body)
+	}
+}
+
+var longAgo = time.Date(2024, 2, 29, 12, 30, 45, 0, time.UTC)
+
+func wanted(t *testing.T, content []byte) Wanted {
+	t.Helper()
+	o := storetest.New(t).Normal("bin", content)
+	return Wanted{ID: o.ID, Target: o.URL() + "?redirect=1"}
+}
+
+func newOrigin(t *testing.T, s *webServer) *HTTPOrigin {
+	t.Helper()
+	o := NewHTTPOrigin(HTTPOriginOptions{Port: s.port, ConnectTimeout: time.Second, NetworkTimeout: time.Second})
+	t.Cleanup(o.Close)
+	return o
+}
+
+// fetchAll gets a stretch by HEAD and GET.
+func fetchAll(o *HTTPOrigin, w Wanted, offset, length int64, servers ...storage.Server) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	info, err := o.Stat(ctx, w, servers)
+	if err != nil {
+		return nil, err
+	}
+	stream, err := o.Open(ctx, w, info, offset, length, servers)
+	if err != nil {
+		return nil, err
+	}
+	defer stream.Close()
+	return io.ReadAll(stream)
+}
+
+func TestHTTPOriginAsksForNoMoreThanItNeeds(t *testing.T) {
+	content := bytes.Repeat([]byte("0123456789"), 1000)
+	s := newWebServer(t, "127.0.0.31", 0, serveFile(content, nil))
+	w := wanted(t, content)
+	got, err := fetchAll(newOrigin(t, s), w, 100, 50, s.server)
+	require.NoError(t, err)
+	require.Equal(t, content[100:150], got)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, r := range s.requests {
+		require.Equal(t, w.Target, r.RequestURI)
+		require.Equal(t, net.JoinHostPort("127.0.0.31", strconv.Itoa(s.port)), r.Host)
+		for name := range r.Header {
+			require.Equal(t, "Range", name)
+		}
+	}
+	require.Len(t, s.requests, 2)
+}
+
+// TestHTTPOriginDistrusts: answers that are no file, another part, without a length, or short.
+func TestHTTPOriginDistrusts(t *testing.T) {
+	content := bytes.Repeat([]byte("0123456789"), 1000)
+	onGet := func(change func(head http.Header, body []byte) (string, []byte)) func(*http.Request, http.Header, []byte) (string, []byte) {
+		return func(r *http.Request, head http.Header, body []byte) (string, []byte) {
+			if r.Method == http.MethodHead {
+				return "", nil
+			}
+			return change(head, body)
+		}
+	}
+	for name, spoil := range map[string]func(*http.Request, http.Header, []byte) (string, []byte){
+		"500": func(*http.Request, http.Header, []byte) (string, []byte) { return "500 Oops", []byte{} },
+		"302": func(*http.Request, http.Header, []byte) (string, []byte) { return "302 Found", []byte{} },
+		"no length": func(_ *http.Request, h http.Header, b []byte) (string, []byte) {
+			h.Del("Content-Length")
+			return "200 OK", b
+		},
+		"chunked": func(_ *http.Request, h http.Header, b []byte) (string, []byte) {
+			h.Del("Content-Length")
+			h.Set("Transfer-Encoding", "chunked")
+			return "200 OK", []byte("5\r\nhello\r\n0\r\n\r\n")
+		},
+		"another size": func(_ *http.Request, h http.Header, b []byte) (string, []byte) {
+			h.Set("Content-Length", "9999")
+			return "200 OK", b[:min(len(b), 9999)]
+		},
+		"two lengths": onGet(func(h http.Header, b []byte) (string, []byte) {
+			h.Add("Content-Length", "5")
+			return "206 Partial Content", b
+		}),
+		"another range": onGet(func(h http.Header, b []byte) (string, []byte) {
+			h.Set("Content-Range", "bytes 0-49/10000")
+			return "206 Partial Content", b
+		}),
+		"range ignored": onGet(func(h http.Header, b []byte) (string, []byte) {
+			h.Set("Content-Length", "10000")
+			return "200 OK", content
+		}),
+		"encoded": onGet(func(h http.Header, b []byte) (string, []byte) {
+			h.Set("Content-Encoding", "gzip")
+			return "206 Partial Content", b
+		}),
+		"short":          onGet(func(h http.Header, b []byte) (string, []byte) { return "206 Partial Content", b[:20] }),
+		"nothing behind": onGet(func(h http.Header, b []byte) (string, []byte) { return "206 Partial Content", []byte{} }),
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newWebServer(t, "127.0.0.31", 0, serveFile(content, spoil))
+			w := wanted(t, content)
+			got, err := fetchAll(newOrigin(t, s), w, 100, 50, s.server)
+			require.Error(t, err, "%q", got)
+			require.NotErrorIs(t, err, storage.ErrNotFound)
+			require.Less(t, len(got), 50)
+			good := newWebServer(t, "127.0.0.32", s.port, serveFile(content, nil))
+			got, err = fetchAll(newOrigin(t, s), w, 100, 50, s.server, good.server)
+			require.NoError(t, err, "the next server makes it good")
+			require.Equal(t, content[100:150], got)
+		})
+	}
+}
+
+func TestHTTPOriginNotFound(t *testing.T) {
+	content := []byte(strings.Repeat("x", 1000))
+	missing := func(*http.Request, http.Header, []byte) (string, []byte) { return "404 Not Found", []byte{} }
+	s := newWebServer(t, "127.0.0.31", 0, serveFile(content, missing))
+	o, w := newOrigin(t, s), wanted(t, content)
+	_, err := fetchAll(o, w, 0, 1000, s.server)
+	require.ErrorIs(t, err, storage.ErrNotFound)
+	_, err = fetchAll(o, w, 0, 1000, s.server, storage.Server{Host: "127.0.0.33"})
+	require.Error(t, err)
+	require.NotErrorIs(t, err, storage.ErrNotFound, "one could not be asked")
+}
+
+// TestHTTPOriginMutable: a file that can change is one version throughout.
+func TestHTTPOriginMutable(t *testing.T) {
+	content := bytes.Repeat([]byte("0123456789"), 100)
+	later := longAgo.Add(time.Second).Format(http.TimeFormat)
+	changed := func(r *http.Request, h http.Header, b []byte) (string, []byte) {
+		if r.Method == http.MethodGet {
+			h.Set("Last-Modified", later)
+		}
+		return "", nil
+	}
+	o := storetest.New(t).Appender("log", content)
+	w := Wanted{ID: o.ID, Target: o.URL()}
+	for name, tt := range map[string]struct {
+		spoil func(*http.Request, http.Header, []byte) (string, []byte)
+		ok    bool
+	}{
+		"unchanged": {nil, true},
+		"changed":   {changed, false},
+		"no date": {func(_ *http.Request, h http.Header, _ []byte) (string, []byte) {
+			h.Del("Last-Modified")
+			return "", nil
+		}, false},
+	} {
+		s := newWebServer(t, "127.0.0.31", 0, serveFile(content, tt.spoil))
+		got, err := fetchAll(newOrigin(t, s), w, 0, 1000, s.server)
+		require.Equal(t, tt.ok, err == nil, "%s: %v", name, err)
+		require.Equal(t, tt.ok, bytes.Equal(content, got), name)
+	}
+}
+
+func TestHTTPOriginEndsWithItsContext(t *testing.T) {
+	content := []byte(strings.Repeat("x", 1000))
+	stuck := make(chan struct{})
+	s := newWebServer(t, "127.0.0.31", 0, func(w io.Writer, r *http.Request) { <-stuck })
+	defer close(stuck)
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	began := time.Now()
+	_, err := newOrigin(t, s).Stat(ctx, wanted(t, content), []storage.Server{s.server})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Less(t, time.Since(began), 900*time.Millisecond)
+}

@@ -1,0 +1,97 @@
+package gateway
+
+import (
+	"net/netip"
+	"testing"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/storage"
+	"fastdfs-gateway/tracker"
+
+	"github.com/stretchr/testify/require"
+)
+
+// idFrom is an id whose source is an address or a storage id.
+func idFrom(t *testing.T, group, address string, number uint32) fdfs.FileID {
+	t.Helper()
+	var source fdfs.Source
+	var err error
+	if address != "" {
+		source, err = fdfs.AddrSource(netip.MustParseAddr(address))
+	} else {
+		source, err = fdfs.IDSource(number)
+	}
+	require.NoError(t, err)
+	id, err := fdfs.Encode(fdfs.Fields{Group: group, Source: source, Created: 1700000000, Size: 5, Random: 1, Ext: "jpg"})
+	require.NoError(t, err)
+	return id
+}
+
+// members are those of a list of storage ids, without any tracker.
+func members(t *testing.T, lines ...string) *tracker.Members {
+	t.Helper()
+	o := tracker.Options{Parameters: tracker.Parameters{UseStorageID: true}}
+	for _, line := range lines {
+		id, err := fdfs.ParseStorageIDLine(line)
+		require.NoError(t, err)
+		o.StorageIDs = append(o.StorageIDs, id)
+	}
+	c := tracker.New(o)
+	t.Cleanup(c.Close)
+	<-c.Loaded()
+	return c.Members()
+}
+
+func TestSourceOf(t *testing.T) {
+	listed := []string{"100001 group1 10.0.0.1", "100002 group1 10.0.0.2:24000", "100003 group2 10.0.0.3,192.168.0.3", "100004 group1 storage4.test", "100005 group1 [2001:db8::5]:23000"}
+	prefix := func(text string) []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix(text)} }
+	self := []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("192.168.0.3")}
+	for _, tt := range []struct {
+		name     string
+		o        SourcesOptions
+		ids      []string
+		address  string
+		number   uint32
+		want     storage.Server
+		standing Standing
+	}{
+		{"storage id", SourcesOptions{}, listed, "", 100001, storage.Server{Host: "10.0.0.1", Port: 23000}, SourceAllowed},
+		{"storage id with a port", SourcesOptions{}, listed, "", 100002, storage.Server{Host: "10.0.0.2", Port: 24000}, SourceAllowed},
+		{"storage id with a host name", SourcesOptions{}, listed, "", 100004, storage.Server{Host: "storage4.test", Port: 23000}, SourceAllowed},
+		{"storage id with IPv6", SourcesOptions{}, listed, "", 100005, storage.Server{Host: "2001:db8::5", Port: 23000}, SourceAllowed},
+		{"unknown storage id", SourcesOptions{}, listed, "", 7, storage.Server{}, SourceUnknown},
+		{"this host", SourcesOptions{LocalIPs: self}, listed, "", 100001, storage.Server{Host: "10.0.0.1", Port: 23000}, SourceSelf},
+		{"this host by its second address", SourcesOptions{LocalIPs: self}, listed, "", 100003, storage.Server{Host: "10.0.0.3", Port: 23000}, SourceSelf},
+		{"listed address", SourcesOptions{}, listed, "10.0.0.2", 0, storage.Server{Host: "10.0.0.2", Port: 24000}, SourceAllowed},
+		{"stranger beside a list", SourcesOptions{Networks: prefix("10.0.0.0/8")}, listed, "10.0.0.99", 0, storage.Server{Host: "10.0.0.99", Port: 23000}, SourceStranger},
+		{"allowed by the operator", SourcesOptions{Allow: prefix("10.0.0.99/32")}, listed, "10.0.0.99", 0, storage.Server{Host: "10.0.0.99", Port: 23000}, SourceAllowed},
+		{"not allowed by the operator", SourcesOptions{Allow: prefix("10.0.0.98/32"), Networks: prefix("10.0.0.0/8")}, nil, "10.0.0.99", 0, storage.Server{Host: "10.0.0.99", Port: 23000}, SourceStranger},
+		{"nothing is known, in a network of this host", SourcesOptions{Networks: prefix("10.0.0.0/8")}, nil, "10.0.0.99", 0, storage.Server{Host: "10.0.0.99", Port: 23000}, SourceAllowed},
+		{"nothing is known, elsewhere", SourcesOptions{Networks: prefix("10.0.0.0/8")}, nil, "11.0.0.99", 0, storage.Server{Host: "11.0.0.99", Port: 23000}, SourceStranger},
+		{"this host, in an address", SourcesOptions{LocalIPs: self}, nil, "10.0.0.1", 0, storage.Server{Host: "10.0.0.1", Port: 23000}, SourceSelf},
+		{"mapped", SourcesOptions{AddressMap: map[string]string{"172.16.0.1": "10.9.9.9"}}, listed, "172.16.0.1", 0, storage.Server{Host: "10.9.9.9", Port: 23000}, SourceAllowed},
+		{"mapped with a port", SourcesOptions{AddressMap: map[string]string{"172.16.0.1": "10.9.9.9:99"}}, listed, "172.16.0.1", 0, storage.Server{Host: "10.9.9.9", Port: 99}, SourceAllowed},
+		{"storage id, mapped", SourcesOptions{AddressMap: map[string]string{"10.0.0.1": "10.9.9.9"}}, listed, "", 100001, storage.Server{Host: "10.9.9.9", Port: 23000}, SourceAllowed},
+		{"port of the group", SourcesOptions{Ports: map[string]int{"group1": 25000}, Allow: prefix("10.0.0.0/8")}, nil, "10.0.0.99", 0, storage.Server{Host: "10.0.0.99", Port: 25000}, SourceAllowed},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.ids != nil {
+				tt.o.Members = members(t, tt.ids...)
+			}
+			got, standing := NewSources(tt.o).Of(idFrom(t, "group1", tt.address, tt.number))
+			require.Equal(t, tt.standing, standing)
+			require.Equal(t, tt.want, got)
+		})
+	}
+}
+
+func TestReplicas(t *testing.T) {
+	o := SourcesOptions{Members: members(t, "100001 group1 10.0.0.1", "100002 group1 10.0.0.2", "100003 group2 10.0.0.3", "100004 group1 10.0.0.4"),
+		LocalIPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, AddressMap: map[string]string{"10.0.0.4": "10.0.0.44"}}
+	s := NewSources(o)
+	require.ElementsMatch(t, []storage.Server{{Host: "10.0.0.2", Port: 23000}, {Host: "10.0.0.44", Port: 23000}}, s.Replicas("group1"))
+	require.Empty(t, s.Replicas("group9"))
+	require.True(t, s.mayKnow("group2"))
+	require.False(t, s.mayKnow("group9"))
+	require.True(t, NewSources(SourcesOptions{}).mayKnow("group9"), "nobody can say no")
+}

@@ -1,0 +1,89 @@
+package storage_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log"
+	"os"
+	"strings"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/storage"
+	"fastdfs-gateway/tests/fdfstest"
+)
+
+// cluster is two storages of group1 with one file, and where they listen.
+func cluster() (c *fdfstest.Cluster, id fdfs.FileID, servers []storage.Server) {
+	c, err := fdfstest.Start(fdfstest.Options{})
+	if err != nil {
+		log.Fatal(err)
+	}
+	id, err = c.Put(fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("hello, world\n"), Metadata: map[string]string{"language": "en"}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, s := range c.Storages()[:2] {
+		servers = append(servers, storage.Server{Host: s.AddrPort().Addr().String(), Port: int(s.AddrPort().Port())})
+	}
+	return c, id, servers
+}
+
+// One storage is down; the file comes from the other.
+func ExampleClient() {
+	cluster, id, servers := cluster()
+	defer cluster.Close()
+	cluster.Storage(0).Kill()
+
+	client := storage.NewClient(storage.ClientOptions{})
+	defer client.Close()
+	ctx := context.Background()
+	info, err := client.Stat(ctx, id, servers)
+	if err != nil {
+		log.Fatal(err)
+	}
+	fmt.Println("bytes:", info.Size)
+	stream, err := client.Open(ctx, id, info, 0, info.Size, servers)
+	if err != nil {
+		log.Fatal(err) // no byte was sent: this can still be a 502
+	}
+	defer stream.Close()
+	if _, err := io.Copy(os.Stdout, stream); err != nil {
+		log.Fatal(err) // bytes are missing
+	}
+	// Output:
+	// bytes: 13
+	// hello, world
+}
+
+func ExampleClient_Metadata() {
+	cluster, id, servers := cluster()
+	defer cluster.Close()
+	client := storage.NewClient(storage.ClientOptions{})
+	defer client.Close()
+	items, err := client.Metadata(context.Background(), id, servers)
+	if err != nil {
+		log.Fatal(err)
+	}
+	for _, item := range items {
+		fmt.Println(item.Name, "=", item.Value)
+	}
+	// Output: language = en
+}
+
+func ExampleClient_Health() {
+	cluster, id, servers := cluster()
+	defer cluster.Close()
+	cluster.Storage(0).Kill()
+	client := storage.NewClient(storage.ClientOptions{})
+	defer client.Close()
+	if _, err := client.Stat(context.Background(), id, servers); err != nil {
+		log.Fatal(err)
+	}
+	var states []string
+	for _, h := range client.Health() {
+		states = append(states, h.State.String())
+	}
+	fmt.Println(strings.Join(states, ", "))
+	// Output: suspect, healthy
+}

@@ -1,0 +1,135 @@
+package storage
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var errTest = errors.New("test")
+
+func newHealth() *health { return &health{t: normalTiming} }
+
+func TestHealthStates(t *testing.T) {
+	now := time.Unix(1000, 0)
+	h := newHealth()
+	require.Equal(t, Healthy, h.state())
+	require.False(t, h.startProbe(now.Add(time.Hour)), "nothing to probe")
+
+	require.Equal(t, Healthy, h.failed(now))
+	require.Equal(t, Suspect, h.state())
+	h.answered(time.Millisecond)
+	require.Equal(t, Suspect, h.state(), "an answer that has begun is not complete")
+	require.Equal(t, Suspect, h.failed(now))
+	require.Equal(t, Suspect, h.failed(now))
+	require.Equal(t, Dead, h.state())
+	require.Equal(t, Dead, h.completed())
+	require.Equal(t, Healthy, h.state())
+	require.False(t, h.startProbe(now.Add(time.Hour)))
+
+	for range slowAfter - 1 {
+		h.outrun(time.Second, now)
+	}
+	require.Equal(t, Healthy, h.state())
+	h.outrun(time.Second, now)
+	require.Equal(t, Suspect, h.state())
+	require.True(t, h.startProbe(now.Add(2*time.Second)))
+	h.probed(nil, now)
+	require.Equal(t, Healthy, h.state())
+}
+
+func TestHealthProbes(t *testing.T) {
+	now := time.Unix(1000, 0)
+	h := newHealth()
+	next := func() time.Duration { return h.probeAt.Sub(now) }
+	between := func(d time.Duration) {
+		t.Helper()
+		require.GreaterOrEqual(t, next(), d*3/4)
+		require.LessOrEqual(t, next(), d*5/4)
+	}
+	h.failed(now)
+	first := h.probeAt
+	between(time.Second)
+	for range 100 {
+		h.failed(now.Add(500 * time.Millisecond))
+	}
+	require.Equal(t, first, h.probeAt, "failures at once are one incident")
+	require.False(t, h.startProbe(now.Add(700*time.Millisecond)))
+	for _, want := range []time.Duration{2, 4, 8, 16, 32, 60, 60, 60} {
+		require.True(t, h.startProbe(now.Add(2*time.Minute)))
+		require.False(t, h.startProbe(now.Add(2*time.Minute)), "one at a time")
+		h.probed(errTest, now)
+		between(want * time.Second)
+	}
+	// it answers probes, and nothing else
+	h.startProbe(now.Add(2 * time.Minute))
+	h.probed(nil, now)
+	require.Equal(t, Healthy, h.state())
+	h.failed(now)
+	between(time.Minute)
+	h.completed()
+	h.failed(now)
+	between(time.Second)
+}
+
+func TestP95(t *testing.T) {
+	h := newHealth()
+	for i := range historyMin - 1 {
+		h.answered(time.Duration(i+1) * time.Millisecond)
+	}
+	_, ok := h.p95()
+	require.False(t, ok)
+	h.answered(20 * time.Millisecond)
+	p95, ok := h.p95()
+	require.True(t, ok)
+	require.Equal(t, 19*time.Millisecond, p95)
+	for i := range 10 * historySize { // the newest 128: 6.4 of 100 are slow
+		h.answered(map[bool]time.Duration{true: time.Second, false: time.Millisecond}[i%16 == 0])
+	}
+	p95, _ = h.p95()
+	require.Equal(t, time.Second, p95)
+	require.Less(t, h.report().Latency, time.Second/2)
+	for range historySize {
+		h.answered(3 * time.Millisecond)
+	}
+	p95, _ = h.p95()
+	require.Equal(t, 3*time.Millisecond, p95, "what is old is forgotten")
+	require.InDelta(t, float64(3*time.Millisecond), float64(h.report().Latency), float64(time.Millisecond))
+}
+
+func TestP95Allocs(t *testing.T) {
+	h := newHealth()
+	for range historySize {
+		h.answered(time.Millisecond)
+	}
+	require.Zero(t, testing.AllocsPerRun(100, func() { h.p95() }))
+}
+
+func TestOrder(t *testing.T) {
+	c := newClient(ClientOptions{}, timing{tick: time.Hour})
+	defer c.Close()
+	var servers []Server
+	for i := range 6 {
+		servers = append(servers, Server{"192.0.2.1", 23000 + i})
+	}
+	fail := func(i, times int) {
+		m, err := c.acquire(servers[i])
+		require.NoError(t, err)
+		for range times {
+			m.health.failed(time.Now())
+		}
+		c.release(m)
+	}
+	fail(0, 3)
+	fail(1, 1)
+	fail(3, 2)
+	fail(4, 0)
+	got := c.Order(append(servers, servers[5], servers[0]))
+	require.Equal(t, []Server{servers[2], servers[4], servers[5], servers[1], servers[3], servers[0]}, got)
+	require.Len(t, c.Health(), 4, "asking for the order makes no server known")
+	require.Empty(t, c.Order(nil))
+	require.Equal(t, []string{"healthy", "suspect", "dead", "unknown"},
+		[]string{Healthy.String(), Suspect.String(), Dead.String(), State(9).String()})
+}

@@ -1,0 +1,551 @@
+package tracker
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/tests/fdfstest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// quick is a backoff for tests.
+var quick = backoff{5 * time.Millisecond, 40 * time.Millisecond}
+
+// aFile is a file id of group1.
+var aFile = mustParse("group1/M00/00/0C/wKgABF5xyzmAAAAAAAAAAAAAAAA123.jpg")
+
+func mustParse(text string) fdfs.FileID {
+	id, err := fdfs.Parse(text)
+	if err != nil {
+		panic(err)
+	}
+	return id
+}
+
+// logged collects the lines of a log.
+type logged struct {
+	mu sync.Mutex // guards b
+	b  bytes.Buffer
+}
+
+func (l *logged) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+// count is the number of lines with this text.
+func (l *logged) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.b.String(), text)
+}
+
+func newCluster(t *testing.T, o fdfstest.Options) *fdfstest.Cluster {
+	o.OnUnknown = func(node string, r fdfstest.Request) {
+		t.Errorf("%s was asked command %d with %x", node, r.Command, r.Body)
+	}
+	cluster, err := fdfstest.Start(o)
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	return cluster
+}
+
+// each makes one tracker of each address.
+func each(addresses ...string) (trackers [][]string) {
+	for _, a := range addresses {
+		trackers = append(trackers, []string{a})
+	}
+	return trackers
+}
+
+// newClient starts a client whose lists have been loaded once.
+func newClient(t *testing.T, o Options) (*Client, *logged) {
+	log := &logged{}
+	o.Log = slog.New(slog.NewTextHandler(log, nil))
+	c := start(o, quick)
+	t.Cleanup(c.Close)
+	select {
+	case <-c.Loaded():
+	case <-time.After(10 * time.Second):
+		t.Fatal("the first load does not end")
+	}
+	return c, log
+}
+
+// fake is a tracker that answers with whatever a function says; nil closes the connection.
+func fake(t *testing.T, answer func(cmd fdfs.Command, body []byte) []byte) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	ctx, cancel := context.WithCancel(context.Background())
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			stop := context.AfterFunc(ctx, func() { c.Close() })
+			wg.Go(func() {
+				defer stop()
+				defer c.Close()
+				for {
+					var head [fdfs.HeaderSize]byte
+					if _, err := io.ReadFull(c, head[:]); err != nil || fdfs.Command(head[8]) == fdfs.CmdQuit {
+						return
+					}
+					body := make([]byte, binary.BigEndian.Uint64(head[:]))
+					if _, err := io.ReadFull(c, body); err != nil {
+						return
+					}
+					b := answer(fdfs.Command(head[8]), body)
+					if b == nil {
+						return
+					}
+					c.Write(b)
+				}
+			})
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		cancel()
+		wg.Wait()
+	})
+	return l.Addr().String()
+}
+
+func packet(status byte, body []byte) []byte {
+	return append(fdfs.Header{Length: int64(len(body)), Command: fdfs.CmdAnswer, Status: status}.AppendTo(nil), body...)
+}
+
+// deadAddress refuses connections.
+func deadAddress(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	return l.Addr().String()
+}
+
+func storages(cluster *fdfstest.Cluster, group string) (list []netip.AddrPort) {
+	for _, s := range cluster.Storages() {
+		if s.Group() == group {
+			list = append(list, s.AddrPort())
+		}
+	}
+	return list
+}
+
+func put(t *testing.T, cluster *fdfstest.Cluster, group string) fdfs.FileID {
+	id, err := cluster.Put(fdfstest.FileSpec{Group: group, Content: []byte("hello"), Ext: "txt"})
+	require.NoError(t, err)
+	return id
+}
+
+// Every query, with both sizes of addresses and both forms of "fetch all", with and without storage ids.
+func TestQueries(t *testing.T) {
+	for _, o := range []fdfstest.Options{
+		{}, {AddressSize: 45}, {OnePortForAll: true}, {AddressSize: 45, OnePortForAll: true}, {UseStorageIDs: true}, {UseStorageIDs: true, IDsPerAnswer: 1, AddressSize: 45},
+	} {
+		t.Run(fmt.Sprintf("%d %v %v", o.AddressSize, o.OnePortForAll, o.UseStorageIDs), func(t *testing.T) {
+			cluster := newCluster(t, o)
+			c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...), UseParameters: true})
+			ctx := t.Context()
+			id := put(t, cluster, "group1")
+
+			all, err := c.FetchAll(ctx, id)
+			require.NoError(t, err)
+			require.ElementsMatch(t, storages(cluster, "group1"), all)
+			one, err := c.FetchOne(ctx, id)
+			require.NoError(t, err)
+			require.Contains(t, all, one)
+
+			groups, err := c.Groups(ctx)
+			require.NoError(t, err)
+			port := int(all[0].Port())
+			require.Equal(t, []fdfs.GroupInfo{{Name: "group1", Storages: 2, Port: port}, {Name: "group2", Storages: 1, Port: port}}, groups)
+			list, err := c.Storages(ctx, "group1")
+			require.NoError(t, err)
+			require.Len(t, list, 2)
+			require.Equal(t, cluster.Storage(0).AddrPort(), netip.AddrPortFrom(list[0].Addr, uint16(list[0].Port)))
+			require.EqualValues(t, fdfs.StatusActive, list[0].Status)
+
+			p, err := c.Parameters(ctx)
+			require.NoError(t, err)
+			require.Equal(t, 24*time.Hour, p.SyncMaxDelay)
+			require.Equal(t, o.UseStorageIDs, p.UseStorageID)
+			require.Equal(t, "1024MB", p.Raw["reserved_storage_space"])
+			require.Equal(t, p, c.Current())
+
+			ids, err := c.StorageIDs(ctx)
+			require.NoError(t, err)
+			if o.UseStorageIDs {
+				require.Len(t, ids, 3)
+				require.Equal(t, fdfs.StorageID{ID: 100001, Group: "group1", Hosts: []string{"127.0.0.11"}, Port: port}, ids[0])
+			} else {
+				require.Empty(t, ids)
+			}
+			require.NoError(t, c.Ping(ctx))
+		})
+	}
+}
+
+// What a tracker refuses is the answer: the other one is not asked, and neither counts as dead.
+func TestRefusals(t *testing.T) {
+	cluster := newCluster(t, fdfstest.Options{Trackers: 2})
+	c, log := newClient(t, Options{Trackers: each(cluster.Trackers()...)})
+	stranger := mustParse("group9/M00/00/0C/wKgABF5xyzmAAAAAAAAAAAAAAAA123.jpg")
+	for i := range 4 {
+		_, err := c.FetchAll(t.Context(), stranger)
+		require.ErrorIs(t, err, fdfs.ErrNotFound)
+		require.NotErrorIs(t, err, ErrUnavailable)
+		asked := 0
+		for n := range 2 {
+			asked += cluster.Tracker(n).Counts().Requests[fdfstest.CmdFetchAll]
+		}
+		require.Equal(t, i+1, asked)
+	}
+	_, err := c.Storages(t.Context(), "group9")
+	require.ErrorIs(t, err, fdfs.ErrNotFound)
+	require.Zero(t, log.count("does not answer"))
+
+	for _, n := range []int{0, 1} { // a busy one is passed over, without being counted as dead
+		cluster.Tracker(n).SetFaults(fdfstest.Faults{Status: 16, Times: 2})
+		for range 2 {
+			_, err := c.FetchAll(t.Context(), aFile)
+			require.NoError(t, err)
+		}
+		cluster.Tracker(n).SetFaults()
+	}
+	require.Zero(t, log.count("does not answer"))
+}
+
+func TestTurns(t *testing.T) {
+	cluster := newCluster(t, fdfstest.Options{Trackers: 3})
+	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...)})
+	for range 30 {
+		_, err := c.FetchAll(t.Context(), aFile)
+		require.NoError(t, err)
+	}
+	for n := range 3 {
+		require.Equal(t, 10, cluster.Tracker(n).Counts().Requests[fdfstest.CmdFetchAll])
+	}
+}
+
+// A dead tracker costs at most one query something, is left alone from then on, and is used again when it is back.
+func TestDeadTracker(t *testing.T) {
+	cluster := newCluster(t, fdfstest.Options{Trackers: 2})
+	c, log := newClient(t, Options{Trackers: each(cluster.Trackers()...)})
+	cluster.Tracker(0).Kill()
+	for range 20 {
+		_, err := c.FetchAll(t.Context(), aFile)
+		require.NoError(t, err)
+	}
+	require.Equal(t, 1, log.count("does not answer"))
+	require.Equal(t, 1, log.count(cluster.Tracker(0).Addr()+" error="))
+	require.NoError(t, cluster.Tracker(0).Revive())
+	require.Eventually(t, func() bool { return log.count("is back") == 1 }, 5*time.Second, time.Millisecond)
+	cluster.Tracker(0).ResetCounts()
+	for range 10 {
+		_, err := c.FetchAll(t.Context(), aFile)
+		require.NoError(t, err)
+	}
+	require.Equal(t, 5, cluster.Tracker(0).Counts().Requests[fdfstest.CmdFetchAll])
+}
+
+// A tracker that hangs, or whose host is off, costs one query its timeout.
+func TestHangingTracker(t *testing.T) {
+	for name, fail := range map[string]func(*fdfstest.Node){
+		"hangs":     func(n *fdfstest.Node) { n.SetFaults(fdfstest.Faults{Hang: true}) },
+		"partition": func(n *fdfstest.Node) { n.Partition(true) },
+		"silent":    func(n *fdfstest.Node) { require.NoError(t, n.Silence()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := newCluster(t, fdfstest.Options{Trackers: 2})
+			c, log := newClient(t, Options{Trackers: each(cluster.Trackers()...), Timeout: 100 * time.Millisecond})
+			fail(cluster.Tracker(0))
+			slow := 0
+			for range 20 {
+				began := time.Now()
+				_, err := c.FetchAll(t.Context(), aFile)
+				require.NoError(t, err)
+				took := time.Since(began)
+				require.Less(t, took, time.Second)
+				if took >= 100*time.Millisecond {
+					slow++
+				}
+			}
+			require.Equal(t, 1, slow)
+			require.Equal(t, 1, log.count("gave no answer within 100ms"))
+		})
+	}
+}
+
+// A tracker that is slow but answers is used.
+func TestSlowTracker(t *testing.T) {
+	cluster := newCluster(t, fdfstest.Options{})
+	c, log := newClient(t, Options{Trackers: each(cluster.Trackers()...)})
+	cluster.Tracker(0).SetFaults(fdfstest.Faults{Delay: 50 * time.Millisecond, Rate: 2000})
+	_, err := c.FetchAll(t.Context(), aFile)
+	require.NoError(t, err)
+	require.Zero(t, log.count("does not answer"))
+}
+
+// The time of a context that is shorter than the timeouts is enough to reach the second tracker.
+func TestDeadlineIsShared(t *testing.T) {
+	cluster := newCluster(t, fdfstest.Options{Trackers: 2})
+	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...), Timeout: time.Minute})
+	cluster.Tracker(0).SetFaults(fdfstest.Faults{Hang: true})
+	for range 2 { // whoever's turn it is
+		ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+		_, err := c.FetchAll(ctx, aFile)
+		cancel()
+		require.NoError(t, err)
+	}
+}
+
+func TestContext(t *testing.T) {
+	cluster := newCluster(t, fdfstest.Options{Trackers: 2})
+	c, log := newClient(t, Options{Trackers: each(cluster.Trackers()...)})
+	for n := range 2 {
+		cluster.Tracker(n).SetFaults(fdfstest.Faults{Hang: true})
+	}
+	cause := errors.New("the client is gone")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	time.AfterFunc(30*time.Millisecond, func() { cancel(cause) })
+	_, err := c.FetchAll(ctx, aFile)
+	require.ErrorIs(t, err, cause)
+	_, err = c.FetchAll(ctx, aFile)
+	require.ErrorIs(t, err, cause)
+	require.Zero(t, log.count("does not answer"), "it says nothing about the trackers")
+}
+
+// The second address of a tracker is used when the first one is dead, and kept.
+func TestTwoAddresses(t *testing.T) {
+	cluster := newCluster(t, fdfstest.Options{})
+	c, log := newClient(t, Options{Trackers: [][]string{{deadAddress(t), cluster.Tracker(0).Addr()}, {}}})
+	for range 5 {
+		_, err := c.FetchAll(t.Context(), aFile)
+		require.NoError(t, err)
+	}
+	require.EqualValues(t, 1, c.trackers[0].preferred.Load())
+	require.Zero(t, log.count("does not answer"))
+	require.Len(t, c.trackers, 1)
+}
+
+// A tracker that lies, in every way, is passed over; what it promises is not allocated.
+func TestLyingTracker(t *testing.T) {
+	rightServers := func(group string) []byte {
+		b := fdfs.AppendGroup(nil, group)
+		b = append(b, append([]byte("10.0.0.9"), make([]byte, 7)...)...)
+		return binary.BigEndian.AppendUint64(b, 23000)
+	}
+	for name, lie := range map[string][]byte{
+		"wrong group": packet(0, rightServers("group2")), "empty": packet(0, nil), "cut": packet(0, rightServers("group1")[:30]),
+		"short": packet(0, rightServers("group1"))[:40], "noise": bytes.Repeat([]byte{0xa5}, 100), "2 GB": fdfs.Header{Length: 2 << 30, Command: fdfs.CmdAnswer}.AppendTo(nil),
+		"another protocol": []byte("HTTP/1.1 400 Bad Request\r\n\r\n"), "nothing": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			var lies atomic.Int32
+			liar := fake(t, func(cmd fdfs.Command, _ []byte) []byte {
+				if cmd == fdfs.CmdFetchAll {
+					lies.Add(1)
+				}
+				return lie
+			})
+			cluster := newCluster(t, fdfstest.Options{})
+			c, _ := newClient(t, Options{Trackers: each(liar, cluster.Tracker(0).Addr()), Timeout: 200 * time.Millisecond})
+			for _, s := range c.trackers { // the first load has found it out already
+				s.answered()
+			}
+			var before, after uint64
+			before = allocated()
+			for range 2 {
+				got, err := c.FetchAll(t.Context(), aFile)
+				require.NoError(t, err)
+				require.ElementsMatch(t, storages(cluster, "group1"), got)
+			}
+			after = allocated()
+			require.NotZero(t, lies.Load())
+			require.Less(t, after-before, uint64(8<<20))
+			require.Len(t, c.Members().StoragesOf("group1"), 2)
+			require.False(t, c.Members().Allowed(netip.MustParseAddr("10.0.0.9")))
+		})
+	}
+}
+
+func TestAllDown(t *testing.T) {
+	c, log := newClient(t, Options{Trackers: each(deadAddress(t), deadAddress(t)), UseParameters: true, Refresh: 20 * time.Millisecond,
+		Parameters: Parameters{SyncMaxDelay: time.Hour, UseStorageID: true}, StorageIDs: []fdfs.StorageID{{ID: 7, Group: "group1", Hosts: []string{"10.0.0.1"}}}})
+	began := time.Now()
+	_, err := c.FetchAll(t.Context(), aFile)
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.Less(t, time.Since(began), time.Second)
+	require.Equal(t, Parameters{SyncMaxDelay: time.Hour, UseStorageID: true}, c.Current(), "those of the configuration")
+	_, ok := c.Members().ByID(7)
+	require.True(t, ok)
+	time.Sleep(100 * time.Millisecond)
+	require.Equal(t, 1, log.count("cannot load lists and settings"), "said once, however often it is tried")
+	require.Equal(t, 2, log.count("does not answer"))
+}
+
+// An outage does not gather requests at dead trackers: one attempt at a time, and the others share its end.
+func TestOutageIsShared(t *testing.T) {
+	cluster := newCluster(t, fdfstest.Options{})
+	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...), Timeout: 200 * time.Millisecond})
+	cluster.Tracker(0).SetFaults(fdfstest.Faults{Hang: true})
+	_, err := c.FetchAll(t.Context(), aFile)
+	require.ErrorIs(t, err, ErrUnavailable)
+	cluster.Tracker(0).ResetCounts()
+	var wg sync.WaitGroup
+	began := time.Now()
+	for range 50 {
+		wg.Go(func() {
+			if _, err := c.FetchAll(t.Context(), aFile); !errors.Is(err, ErrUnavailable) {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	require.Less(t, time.Since(began), 2*time.Second)
+	require.LessOrEqual(t, cluster.Tracker(0).Counts().Requests[fdfstest.CmdFetchAll], 3)
+}
+
+// A waiting request takes over where the one that tried was given up, and sees the tracker come back.
+func TestOutageTakeover(t *testing.T) {
+	cluster := newCluster(t, fdfstest.Options{})
+	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...), Timeout: 10 * time.Second})
+	c.Close() // no background work in between
+	s := newServer([]string{cluster.Tracker(0).Addr()}, fdfs.PoolOptions{})
+	defer s.close()
+	c.trackers = []*server{s}
+	s.failed(0, errors.New("down"), quick)
+	cluster.Tracker(0).ResetCounts()
+	cluster.Tracker(0).SetFaults(fdfstest.Faults{Hang: true, Times: 1})
+	first, giveUp := context.WithCancel(t.Context())
+	done := make(chan error, 2)
+	go func() {
+		_, err := c.FetchAll(first, aFile)
+		done <- err
+	}()
+	require.Eventually(t, func() bool { return cluster.Tracker(0).Counts().Requests[fdfstest.CmdFetchAll] == 1 }, time.Second, time.Millisecond)
+	go func() {
+		_, err := c.FetchAll(t.Context(), aFile)
+		done <- err
+	}()
+	time.Sleep(20 * time.Millisecond)
+	giveUp()
+	require.ErrorIs(t, <-done, context.Canceled)
+	require.NoError(t, <-done)
+	require.True(t, s.downUntil().IsZero())
+}
+
+func TestNoTrackers(t *testing.T) {
+	c, _ := newClient(t, Options{StorageIDs: []fdfs.StorageID{{ID: 7, Group: "g", Hosts: []string{"10.0.0.1"}}}})
+	_, err := c.FetchOne(t.Context(), aFile)
+	require.ErrorIs(t, err, ErrUnavailable)
+	require.True(t, c.Members().Known())
+	c.LoadSoon()
+	c, _ = newClient(t, Options{})
+	require.False(t, c.Members().Known())
+	require.Equal(t, Parameters{}, c.Current())
+}
+
+func TestClose(t *testing.T) {
+	cluster := newCluster(t, fdfstest.Options{})
+	c := New(Options{Trackers: each(cluster.Trackers()...), Log: slog.New(slog.DiscardHandler)})
+	c.Close()
+	c.Close()
+	_, err := c.FetchAll(t.Context(), aFile)
+	require.ErrorIs(t, err, fdfs.ErrClosed)
+	require.Eventually(t, func() bool { return cluster.Tracker(0).Counts().Open == 0 }, time.Second, time.Millisecond)
+
+	cluster.Tracker(0).SetFaults(fdfstest.Faults{Hang: true}) // in the middle of the first load
+	c = New(Options{Trackers: each(cluster.Trackers()...), Log: slog.New(slog.DiscardHandler)})
+	time.Sleep(20 * time.Millisecond)
+	began := time.Now()
+	c.Close()
+	require.Less(t, time.Since(began), time.Second)
+}
+
+func TestBackoff(t *testing.T) {
+	b := backoff{time.Second, 30 * time.Second}
+	for fails, nominal := range map[int]time.Duration{1: 1, 2: 2, 3: 4, 5: 16, 6: 30, 7: 30, 1 << 30: 30} {
+		for range 100 {
+			d := b.delay(fails)
+			require.True(t, d >= nominal*time.Second/2 && d <= nominal*time.Second, "%d: %v", fails, d)
+		}
+	}
+}
+
+// Many queries while trackers come and go: every answer is right, and only when all are down there is none.
+func TestUnderFaults(t *testing.T) {
+	cluster := newCluster(t, fdfstest.Options{Trackers: 3})
+	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...), Timeout: 200 * time.Millisecond, Refresh: 20 * time.Millisecond})
+	stop := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		faults := []fdfstest.Faults{{Hang: true, Times: 1}, {Garbage: true}, {HugeLength: true}, {BreakAt: new(3)}, {ResetAt: new(-5)}, {WrongLength: -1}, {Status: 5}}
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(10 * time.Millisecond):
+			}
+			n := cluster.Tracker(i % 2) // the third one stays well
+			if i%5 == 0 {
+				n.Kill()
+				continue
+			}
+			if err := n.Revive(); err != nil {
+				t.Error(err)
+			}
+			n.SetFaults(faults[i%len(faults)])
+		}
+	})
+	want := storages(cluster, "group1")
+	var queries sync.WaitGroup
+	for range 8 {
+		queries.Go(func() {
+			for range 50 {
+				got, err := c.FetchAll(t.Context(), aFile)
+				if err != nil || len(got) != len(want) {
+					t.Errorf("%v %v", got, err)
+				}
+			}
+		})
+	}
+	queries.Wait()
+	close(stop)
+	wg.Wait()
+	require.Len(t, c.Members().StoragesOf("group1"), 2)
+}
+
+func goldenDir(t *testing.T) string {
+	dir := os.Getenv("GOLDEN_DIR")
+	if dir == "" {
+		dir = "../../shared/golden"
+	}
+	if _, err := os.Stat(dir); err != nil {
+		t.Skip("SKIPPED: no golden data, set GOLDEN_DIR to its folder")
+	}
+	return dir
+}

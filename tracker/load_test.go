@@ -1,0 +1,308 @@
+package tracker
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/tests/fdfstest"
+)
+
+// The client starts while all trackers are down, and finds everything by itself when one comes up.
+func TestRecovers(t *testing.T) {
+	cluster := newCluster(t, fdfstest.Options{Trackers: 2, UseStorageIDs: true, Parameters: map[string]string{"storage_sync_file_max_delay": "77"}})
+	for n := range 2 {
+		cluster.Tracker(n).Kill()
+	}
+	c, log := newClient(t, Options{Trackers: each(cluster.Trackers()...), UseParameters: true, Parameters: Parameters{SyncMaxDelay: time.Hour}})
+	require.False(t, c.Members().Known())
+	require.False(t, c.Members().HasGroup("group1"))
+	require.NoError(t, cluster.Tracker(1).Revive())
+	require.Eventually(t, c.Members().Known, 5*time.Second, time.Millisecond)
+	require.Equal(t, 77*time.Second, c.Current().SyncMaxDelay)
+	require.True(t, c.Current().UseStorageID)
+	s, ok := c.Members().ByID(100003)
+	require.True(t, ok)
+	require.Equal(t, "group2", s.Group)
+	require.Eventually(t, func() bool { return log.count("loaded from the trackers again") == 1 }, time.Second, time.Millisecond)
+	require.Equal(t, 1, log.count("cannot load lists and settings"))
+
+	// And it keeps what it knows when they go down again.
+	for n := range 2 {
+		cluster.Tracker(n).Kill()
+	}
+	c.LoadSoon()
+	_, err := c.FetchAll(t.Context(), aFile)
+	require.ErrorIs(t, err, ErrUnavailable)
+	time.Sleep(100 * time.Millisecond)
+	require.True(t, c.Members().HasGroup("group2"))
+	require.Equal(t, 77*time.Second, c.Current().SyncMaxDelay)
+}
+
+// Settings of the configuration stay in force unless those of the trackers are asked for; the members are loaded in any case.
+func TestParametersOfTheConfiguration(t *testing.T) {
+	cluster := newCluster(t, fdfstest.Options{UseStorageIDs: true})
+	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...), Parameters: Parameters{SyncMaxDelay: time.Hour}})
+	require.Equal(t, Parameters{SyncMaxDelay: time.Hour}, c.Current())
+	require.Zero(t, cluster.Tracker(0).Counts().Requests[fdfstest.CmdParameters])
+	require.Zero(t, cluster.Tracker(0).Counts().Requests[fdfstest.CmdStorageIDs])
+	require.Len(t, c.Members().StoragesOf("group1"), 2)
+	_, ok := c.Members().ByID(100001)
+	require.True(t, ok, "the lists of storages name the ids too")
+}
+
+// Lists are loaded again when they are due, and what has changed is seen.
+func TestRefresh(t *testing.T) {
+	cluster := newCluster(t, fdfstest.Options{})
+	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...), Refresh: 20 * time.Millisecond})
+	list := c.Members().StoragesOf("group1")
+	require.Len(t, list, 2)
+	require.True(t, list[0].Active && list[1].Active)
+	cluster.Storage(0).SetOnline(false)
+	require.Eventually(t, func() bool {
+		now := c.Members().StoragesOf("group1")
+		return now[0].Active && !now[1].Active && now[1].Host == "127.0.0.11"
+	}, 5*time.Second, time.Millisecond, "it stands last now, and still belongs to the group")
+	require.True(t, c.Members().Allowed(netip.MustParseAddr("127.0.0.11")))
+	require.True(t, list[0].Active, "a list that was given out does not change")
+}
+
+// LoadSoon loads at once, but not again within the shortest interval.
+func TestLoadSoon(t *testing.T) {
+	cluster := newCluster(t, fdfstest.Options{})
+	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...)})
+	for range 100 {
+		c.LoadSoon()
+	}
+	time.Sleep(50 * time.Millisecond)
+	require.Equal(t, 1, cluster.Tracker(0).Counts().Requests[fdfstest.CmdListGroups], "the first load was a moment ago")
+
+	l := loader{client: c, last: time.Now().Add(-time.Minute), due: time.Now().Add(time.Hour)}
+	l.asked()
+	require.False(t, time.Now().Before(l.due))
+}
+
+// One group that cannot be loaded keeps its members, while others change.
+func TestPartialLoad(t *testing.T) {
+	var broken atomic.Bool
+	tracker := fake(t, func(cmd fdfs.Command, body []byte) []byte {
+		switch cmd {
+		case fdfs.CmdListGroups:
+			return packet(0, append(groupRecord("a", 1), groupRecord("b", 1)...))
+		case fdfs.CmdListStorages:
+			n := byte(1)
+			if broken.Load() {
+				n = 2
+			}
+			if body[0] == 'a' && broken.Load() {
+				return packet(0, []byte("nonsense"))
+			}
+			return packet(0, storageRecord(7, "", netip.AddrFrom4([4]byte{10, 0, body[0], n}), 23000))
+		}
+		return packet(0, nil)
+	})
+	c, _ := newClient(t, Options{Trackers: each(tracker), Refresh: 20 * time.Millisecond})
+	in := func(group string, n byte) bool {
+		_, ok := c.Members().ByAddr(group, netip.AddrFrom4([4]byte{10, 0, group[0], n}))
+		return ok
+	}
+	require.True(t, in("a", 1) && in("b", 1))
+	broken.Store(true)
+	require.Eventually(t, func() bool { return in("b", 2) }, 5*time.Second, time.Millisecond)
+	require.True(t, in("a", 1))
+	require.False(t, in("b", 1))
+	broken.Store(false)
+	require.Eventually(t, func() bool { return in("b", 1) }, 5*time.Second, time.Millisecond)
+}
+
+// A tracker that has lost its lists does not make the gateway forget its own.
+func TestEmptyLists(t *testing.T) {
+	var empty atomic.Bool
+	var asked atomic.Int32
+	tracker := fake(t, func(cmd fdfs.Command, _ []byte) []byte {
+		switch {
+		case cmd == fdfs.CmdListGroups && empty.Load():
+			asked.Add(1)
+			return packet(0, nil)
+		case cmd == fdfs.CmdListGroups:
+			return packet(0, groupRecord("a", 1))
+		case cmd == fdfs.CmdListStorages:
+			return packet(0, storageRecord(7, "5", netip.MustParseAddr("10.0.0.1"), 23000))
+		}
+		return packet(0, nil)
+	})
+	c, log := newClient(t, Options{Trackers: each(tracker), Refresh: 10 * time.Millisecond})
+	empty.Store(true)
+	require.Eventually(t, func() bool { return asked.Load() > 3 }, 5*time.Second, time.Millisecond)
+	require.True(t, c.Members().HasGroup("a"))
+	_, ok := c.Members().ByID(5)
+	require.True(t, ok)
+	require.Zero(t, log.count("does not answer"), "it does answer")
+	require.Equal(t, 1, log.count("cannot load lists and settings"))
+}
+
+// A tracker that passes the active test and fails all else is left alone for longer and longer, and does not fill the log.
+func TestHalfDeadTracker(t *testing.T) {
+	tracker := fake(t, func(cmd fdfs.Command, _ []byte) []byte {
+		if cmd == fdfs.CmdActiveTest {
+			return packet(0, nil)
+		}
+		return []byte("HTTP/1.1 400 Bad Request\r\n\r\n")
+	})
+	_, log := newClient(t, Options{Trackers: each(tracker)})
+	time.Sleep(400 * time.Millisecond) // ten times the longest backoff, which is 20 to 40 ms
+	require.Less(t, log.count("does not answer"), 28)
+	require.NotZero(t, log.count("is back"))
+}
+
+func TestStorageIDPages(t *testing.T) {
+	for name, c := range map[string]struct {
+		pages []string // total count lines, for each request
+		want  int
+	}{
+		"one page":             {[]string{"2 2 1 g h\n2 g h\n"}, 2},
+		"without a last line":  {[]string{"2 2 1 g h\n2 g h"}, 2},
+		"pages":                {[]string{"3 1 1 g h\n", "3 2 2 g h\n3 g h\n"}, 3},
+		"grown meanwhile":      {[]string{"2 1 1 g h\n", "3 1 2 g h\n", "3 1 3 g h\n"}, 3},
+		"shrunk meanwhile":     {[]string{"3 2 1 g h\n2 g h\n", "2 0 "}, 2},
+		"none":                 {[]string{"0 0 "}, 0},
+		"none, then no more":   {[]string{"3 1 1 g h\n", "3 0 "}, -1},
+		"too many":             {[]string{"1 2 1 g h\n2 g h\n"}, -1},
+		"beyond the total":     {[]string{"2 1 1 g h\n", "2 2 2 g h\n3 g h\n"}, -1},
+		"fewer than promised":  {[]string{"2 2 1 g h\n"}, -1},
+		"a line of nonsense":   {[]string{"1 1 hello\n"}, -1},
+		"65537":                {[]string{"65537 1 1 g h\n"}, -1},
+		"4 billion":            {[]string{"4294967295 4294967295 1 g h\n"}, -1},
+		"eight bytes too many": {[]string{"0 0 1 g h\n"}, -1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var asked []uint32
+			tracker := fake(t, func(cmd fdfs.Command, body []byte) []byte {
+				if cmd != fdfs.CmdStorageIDs {
+					return packet(2, nil)
+				}
+				asked = append(asked, binary.BigEndian.Uint32(body))
+				var total, count uint32
+				text := c.pages[min(len(asked), len(c.pages))-1]
+				_, err := fmt.Sscan(text, &total, &count)
+				if err != nil {
+					t.Error(err)
+				}
+				b := binary.BigEndian.AppendUint32(nil, total)
+				return packet(0, append(binary.BigEndian.AppendUint32(b, count), strings.SplitN(text, " ", 3)[2]...))
+			})
+			client, _ := newClient(t, Options{Trackers: each(tracker)})
+			ids, err := client.StorageIDs(t.Context())
+			if c.want < 0 {
+				require.ErrorIs(t, err, fdfs.ErrProtocol)
+				require.ErrorIs(t, err, ErrUnavailable)
+				return
+			}
+			require.NoError(t, err)
+			require.Len(t, ids, c.want)
+			require.EqualValues(t, 0, asked[0])
+			for i := range len(asked) - 1 {
+				require.Less(t, asked[i], asked[i+1])
+			}
+		})
+	}
+}
+
+func TestParseParameters(t *testing.T) {
+	p, err := parseParameters("use_storage_id = Yes\r\nstorage_sync_file_max_delay=86400\n\nno value\n=x\na=b=c\nuse_trunk_file=1\x00")
+	require.NoError(t, err)
+	require.Equal(t, Parameters{24 * time.Hour, true, map[string]string{
+		"use_storage_id": "Yes", "storage_sync_file_max_delay": "86400", "a": "b=c", "use_trunk_file": "1"}}, p)
+	for _, bad := range []string{"", "use_storage_id=1", "storage_sync_file_max_delay=", "storage_sync_file_max_delay=-1", "storage_sync_file_max_delay=1d",
+		"storage_sync_file_max_delay=2147483648", "storage_sync_file_max_delay=99999999999999999999", strings.Repeat("x", 1<<16)} {
+		_, err := parseParameters(bad)
+		require.ErrorIs(t, err, fdfs.ErrProtocol, "%.50s", bad)
+	}
+	var many strings.Builder
+	for i := range maxParameters + 10 {
+		fmt.Fprintf(&many, "k%d=v\n", i)
+	}
+	_, err = parseParameters(many.String() + "storage_sync_file_max_delay=1")
+	require.ErrorIs(t, err, fdfs.ErrProtocol)
+}
+
+// Recorded parameters. Their text is longer than what is recorded of an answer, so it is put together from the decoded fields.
+func TestGoldenParameters(t *testing.T) {
+	b, err := os.ReadFile(filepath.Join(goldenDir(t), "protocol.json"))
+	require.NoError(t, err)
+	var packets []struct {
+		Cluster, Name string
+		Decoded       struct{ Params map[string]string }
+	}
+	require.NoError(t, json.Unmarshal(b, &packets))
+	seen := map[string]bool{}
+	for _, p := range packets {
+		if p.Name != "params" {
+			continue
+		}
+		var text strings.Builder
+		for k, v := range p.Decoded.Params {
+			fmt.Fprintf(&text, "%s=%s\n", k, v)
+		}
+		require.Equal(t, 720, text.Len(), "as long as the recorded answer")
+		got, err := parseParameters(text.String())
+		require.NoError(t, err)
+		require.Equal(t, Parameters{24 * time.Hour, p.Cluster == "b", p.Decoded.Params}, got)
+		seen[p.Cluster] = true
+	}
+	require.Len(t, seen, 2)
+}
+
+func FuzzParseParameters(f *testing.F) {
+	f.Add("use_storage_id=1\nstorage_sync_file_max_delay=86400\n")
+	f.Fuzz(func(t *testing.T, text string) {
+		p, err := parseParameters(text)
+		if err != nil {
+			require.ErrorIs(t, err, fdfs.ErrProtocol)
+			return
+		}
+		require.True(t, p.SyncMaxDelay >= 0 && len(p.Raw) <= maxParameters)
+	})
+}
+
+func FuzzParsePage(f *testing.F) {
+	f.Add([]byte("\x00\x00\x00\x02\x00\x00\x00\x02100001 group1 10.77.0.21:23000\n2 g [a,fd00::1]:5 rw=read\n"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		total, page, err := parsePage(b)
+		if err != nil {
+			require.ErrorIs(t, err, fdfs.ErrProtocol)
+			return
+		}
+		require.LessOrEqual(t, len(page), total)
+	})
+}
+
+// groupRecord and storageRecord are records as trackers of 6.13 and later send them.
+func groupRecord(name string, storages int) []byte {
+	b := append([]byte(name), make([]byte, 113-len(name))...)
+	binary.BigEndian.PutUint64(b[49:], uint64(storages))
+	binary.BigEndian.PutUint64(b[57:], 23000)
+	return b
+}
+
+func storageRecord(status byte, id string, addr netip.Addr, port int) []byte {
+	b := make([]byte, 487)
+	b[0], b[1] = status, 6
+	if id == "" {
+		id = addr.String()
+	}
+	copy(b[2:], id)
+	copy(b[18:], addr.String())
+	binary.BigEndian.PutUint64(b[130:], uint64(port))
+	return b
+}

@@ -1,0 +1,160 @@
+package tracker
+
+import (
+	"fmt"
+	"net/netip"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"fastdfs-gateway/internal/fdfs"
+)
+
+func addr(text string) netip.Addr { return netip.MustParseAddr(text) }
+
+func infoOf(status byte, id uint32, host string, port int) fdfs.StorageInfo {
+	return fdfs.StorageInfo{Status: status, ID: id, Addr: addr(host), Port: port}
+}
+
+func TestMembersZero(t *testing.T) {
+	var m Members
+	require.False(t, m.Known() || m.HasGroup("g") || m.Allowed(addr("10.0.0.1")))
+	require.Empty(t, m.StoragesOf("g"))
+	_, ok := m.ByID(1)
+	require.False(t, ok)
+	_, ok = m.GroupOf(addr("10.0.0.1"))
+	require.False(t, ok)
+	_, ok = m.ByAddr("g", addr("10.0.0.1"))
+	require.False(t, ok)
+}
+
+func TestMembers(t *testing.T) {
+	var m Members
+	m.set(lists{listed: true,
+		groups: []group{
+			{fdfs.GroupInfo{Name: "group1", Port: 23000}, []fdfs.StorageInfo{
+				infoOf(fdfs.StatusOffline, 100001, "10.0.0.1", 23001),
+				infoOf(fdfs.StatusActive, 100002, "10.0.0.2", 0),
+				infoOf(fdfs.StatusDeleted, 100009, "10.0.0.9", 23000),
+				infoOf(fdfs.StatusIPChanged, 0, "10.0.0.10", 23000),
+				infoOf(fdfs.StatusActive, 0, "0.0.0.0", 23000),
+				{Status: fdfs.StatusActive, ID: 100008},
+			}},
+			{fdfs.GroupInfo{Name: "empty"}, nil},
+			{fdfs.GroupInfo{Name: "another"}, []fdfs.StorageInfo{infoOf(fdfs.StatusActive, 0, "10.0.0.2", 23009)}}, // on the same host
+		},
+		ids: []fdfs.StorageID{
+			{ID: 100001, Group: "group1", Hosts: []string{"192.168.0.1", "10.0.0.1"}, Port: 23000},
+			{ID: 100002, Group: "elsewhere", Hosts: []string{"10.6.6.6"}, Port: 6}, // contradicts the tracker, which counts
+			{ID: 100003, Group: "group1", Hosts: []string{"storage-3.example", "fd00::3"}},
+			{ID: 100004, Group: "group3", Hosts: []string{"::ffff:10.0.0.4"}, Port: 23004},
+		}})
+
+	first := Server{Group: "group1", ID: 100001, Host: "10.0.0.1", Others: []netip.Addr{addr("192.168.0.1")}, Port: 23001}
+	second := Server{Group: "group1", ID: 100002, Host: "10.0.0.2", Port: 23000, Active: true}
+	third := Server{Group: "group1", ID: 100003, Host: "storage-3.example", Others: []netip.Addr{addr("fd00::3")}, Port: 23000}
+	fourth := Server{Group: "group3", ID: 100004, Host: "10.0.0.4", Port: 23004}
+	require.True(t, m.Known())
+	require.Equal(t, []Server{second, first, third}, m.StoragesOf("group1"), "the active ones first")
+	require.Equal(t, []Server{fourth}, m.StoragesOf("group3"))
+	for id, want := range map[uint32]Server{100001: first, 100002: second, 100003: third, 100004: fourth, 100009: {}, 100008: {}, 0: {}} {
+		got, ok := m.ByID(id)
+		require.Equal(t, want, got)
+		require.Equal(t, want.ID != 0, ok, id)
+	}
+	for _, g := range []string{"group1", "empty", "another", "group3"} {
+		require.True(t, m.HasGroup(g), g)
+	}
+	require.False(t, m.HasGroup("elsewhere") || m.HasGroup(""))
+
+	for host, groups := range map[string]string{
+		"10.0.0.1": "group1", "192.168.0.1": "group1", "10.0.0.2": "another", "fd00::3": "group1", "10.0.0.4": "group3", "::ffff:10.0.0.1": "group1",
+		"10.0.0.9": "", "10.0.0.10": "", "0.0.0.0": "", "10.6.6.6": "", "10.0.0.5": "", "::": "",
+	} {
+		got, ok := m.GroupOf(addr(host))
+		require.Equal(t, groups, got, host)
+		require.Equal(t, groups != "", ok)
+		require.Equal(t, groups != "", m.Allowed(addr(host)), host)
+	}
+	require.False(t, m.Allowed(netip.Addr{}))
+
+	got, ok := m.ByAddr("group1", addr("::ffff:192.168.0.1"))
+	require.True(t, ok)
+	require.Equal(t, first, got)
+	got, _ = m.ByAddr("another", addr("10.0.0.2"))
+	require.Equal(t, 23009, got.Port, "one host, two groups")
+	_, ok = m.ByAddr("group3", addr("10.0.0.2"))
+	require.False(t, ok)
+}
+
+// Without a tracker's lists the storage ids are all there is.
+func TestMembersOfStorageIDs(t *testing.T) {
+	var m Members
+	m.set(lists{ids: []fdfs.StorageID{{ID: 1, Group: "g", Hosts: []string{"10.0.0.1", "fd00::1"}, Port: 5}, {ID: 2, Group: "g", Hosts: []string{"name"}}}})
+	require.True(t, m.Known())
+	require.Equal(t, []Server{
+		{Group: "g", ID: 1, Host: "10.0.0.1", Others: []netip.Addr{addr("fd00::1")}, Port: 5, Active: true},
+		{Group: "g", ID: 2, Host: "name", Active: true},
+	}, m.StoragesOf("g"))
+	require.True(t, m.Allowed(addr("fd00::1")))
+}
+
+func TestMembersAllocateNothing(t *testing.T) {
+	var m Members
+	m.set(manyMembers(100))
+	a, gone := addr("10.0.5.1"), addr("10.9.9.9")
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		_, ok := m.ByID(105)
+		_, ok2 := m.ByAddr("g5", a)
+		if !m.Allowed(a) || m.Allowed(gone) || !ok || !ok2 || !m.HasGroup("g5") || !m.Known() || len(m.StoragesOf("g5")) != 1 {
+			t.Error("wrong answers")
+		}
+	}))
+}
+
+func manyMembers(n int) lists {
+	l := lists{listed: true}
+	for i := range n {
+		l.groups = append(l.groups, group{fdfs.GroupInfo{Name: fmt.Sprintf("g%d", i)},
+			[]fdfs.StorageInfo{{Status: fdfs.StatusActive, ID: uint32(100 + i), Addr: netip.AddrFrom4([4]byte{10, 0, byte(i), 1})}}})
+	}
+	return l
+}
+
+// Readers see one state or another, never a mixture.
+func TestMembersWhileChanging(t *testing.T) {
+	var m Members
+	few, many := manyMembers(1), manyMembers(50)
+	m.set(few)
+	var wg sync.WaitGroup
+	done := make(chan struct{})
+	for range 4 {
+		wg.Go(func() {
+			for {
+				select {
+				case <-done:
+					return
+				default:
+				}
+				if !m.Allowed(addr("10.0.0.1")) || len(m.StoragesOf("g0")) != 1 {
+					t.Error("g0 was away")
+				}
+			}
+		})
+	}
+	for i := range 200 {
+		m.set([]lists{few, many}[i%2])
+	}
+	close(done)
+	wg.Wait()
+}
+
+func BenchmarkAllowed(b *testing.B) {
+	var m Members
+	m.set(manyMembers(200))
+	a := addr("10.0.150.1")
+	for b.Loop() {
+		m.Allowed(a)
+	}
+}
