@@ -8,7 +8,7 @@ FUZZTIME ?= 20s
 # Fetched as a Go module when it is used; staticcheck.conf says what it looks for.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build run test test-race lint fuzz bench e2e check clean
+.PHONY: build run run-cluster test test-race lint fuzz bench e2e check clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN) ./cmd/gateway
@@ -16,6 +16,10 @@ build:
 # Serves a small store that the program makes itself, and prints URLs to try.
 run: build
 	$(BIN) demo -dir demo-store
+
+# A tracker, three storages in two groups and two gateways without a store, all on loopback.
+run-cluster: build
+	$(GO) run ./tests/runcluster -gateway $(BIN)
 
 # The race detector needs a C compiler.
 RACE := $(shell command -v gcc >/dev/null && echo -race)

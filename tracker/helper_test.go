@@ -1,10 +1,175 @@
 package tracker
 
-import "runtime"
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"io"
+	"log/slog"
+	"net"
+	"net/netip"
+	"os"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/tests/fdfstest"
+)
 
 // allocated is how many bytes were ever allocated.
 func allocated() uint64 {
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return m.TotalAlloc
+}
+
+// quick is a backoff for tests.
+var quick = backoff{5 * time.Millisecond, 40 * time.Millisecond}
+
+// aFile is a file id of group1.
+var aFile = mustParse("group1/M00/00/0C/wKgABF5xyzmAAAAAAAAAAAAAAAA123.jpg")
+
+func mustParse(text string) fdfs.FileID {
+	id, err := fdfs.Parse(text)
+	if err != nil {
+		panic(err)
+	}
+	return id
+}
+
+// logged collects the lines of a log.
+type logged struct {
+	mu sync.Mutex // guards b
+	b  bytes.Buffer
+}
+
+func (l *logged) Write(b []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(b)
+}
+
+// count is the number of lines with this text.
+func (l *logged) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.b.String(), text)
+}
+
+func newCluster(t *testing.T, o fdfstest.Options) *fdfstest.Cluster {
+	o.OnUnknown = func(node string, r fdfstest.Request) {
+		t.Errorf("%s was asked command %d with %x", node, r.Command, r.Body)
+	}
+	cluster, err := fdfstest.Start(o)
+	require.NoError(t, err)
+	t.Cleanup(cluster.Close)
+	return cluster
+}
+
+// each makes one tracker of each address.
+func each(addresses ...string) (trackers [][]string) {
+	for _, a := range addresses {
+		trackers = append(trackers, []string{a})
+	}
+	return trackers
+}
+
+// newClient starts a client whose lists have been loaded once.
+func newClient(t *testing.T, o Options) (*Client, *logged) {
+	log := &logged{}
+	o.Log = slog.New(slog.NewTextHandler(log, nil))
+	c := start(o, quick)
+	t.Cleanup(c.Close)
+	select {
+	case <-c.Loaded():
+	case <-time.After(10 * time.Second):
+		t.Fatal("the first load does not end")
+	}
+	return c, log
+}
+
+// fake is a tracker that answers with whatever a function says; nil closes the connection.
+func fake(t *testing.T, answer func(cmd fdfs.Command, body []byte) []byte) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	var wg sync.WaitGroup
+	ctx, cancel := context.WithCancel(context.Background())
+	wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			stop := context.AfterFunc(ctx, func() { c.Close() })
+			wg.Go(func() {
+				defer stop()
+				defer c.Close()
+				for {
+					var head [fdfs.HeaderSize]byte
+					if _, err := io.ReadFull(c, head[:]); err != nil || fdfs.Command(head[8]) == fdfs.CmdQuit {
+						return
+					}
+					body := make([]byte, binary.BigEndian.Uint64(head[:]))
+					if _, err := io.ReadFull(c, body); err != nil {
+						return
+					}
+					b := answer(fdfs.Command(head[8]), body)
+					if b == nil {
+						return
+					}
+					c.Write(b)
+				}
+			})
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		cancel()
+		wg.Wait()
+	})
+	return l.Addr().String()
+}
+
+func packet(status byte, body []byte) []byte {
+	return append(fdfs.Header{Length: int64(len(body)), Command: fdfs.CmdAnswer, Status: status}.AppendTo(nil), body...)
+}
+
+// deadAddress refuses connections.
+func deadAddress(t *testing.T) string {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, l.Close())
+	return l.Addr().String()
+}
+
+func storages(cluster *fdfstest.Cluster, group string) (list []netip.AddrPort) {
+	for _, s := range cluster.Storages() {
+		if s.Group() == group {
+			list = append(list, s.AddrPort())
+		}
+	}
+	return list
+}
+
+func put(t *testing.T, cluster *fdfstest.Cluster, group string) fdfs.FileID {
+	id, err := cluster.Put(fdfstest.FileSpec{Group: group, Content: []byte("hello"), Ext: "txt"})
+	require.NoError(t, err)
+	return id
+}
+
+// goldenDir is the folder of recorded data, or the test is skipped.
+func goldenDir(t *testing.T) string {
+	dir := os.Getenv("GOLDEN_DIR")
+	if dir == "" {
+		dir = "../../shared/golden"
+	}
+	if _, err := os.Stat(dir); err != nil {
+		t.Skip("SKIPPED: no golden data, set GOLDEN_DIR to its folder")
+	}
+	return dir
 }

@@ -98,9 +98,9 @@ func (l *loader) asked() {
 // load asks for everything. What cannot be had stays as it was; a load that failed is tried again soon.
 func (l *loader) load(ctx context.Context) {
 	c := l.client
-	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	bounded, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	err := errors.Join(l.loadParameters(ctx), l.loadGroups(ctx))
+	err := errors.Join(l.loadParameters(bounded), l.loadGroups(bounded))
 	c.members.set(l.lists)
 	l.last = time.Now()
 	if err == nil {

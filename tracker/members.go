@@ -153,7 +153,7 @@ func merge(g fdfs.GroupInfo, info fdfs.StorageInfo, byID map[uint32]fdfs.Storage
 	id, named := byID[info.ID]
 	if named && id.Group == g.Name {
 		for _, host := range id.Hosts {
-			if addr, err := netip.ParseAddr(host); err == nil && usable(addr) && addr.Unmap() != info.Addr {
+			if addr, err := netip.ParseAddr(host); err == nil && addr.Unmap() != info.Addr {
 				s.Others = append(s.Others, addr.Unmap())
 			}
 		}
@@ -166,8 +166,11 @@ func merge(g fdfs.GroupInfo, info fdfs.StorageInfo, byID map[uint32]fdfs.Storage
 // fromID is a storage that only the list of storage ids names.
 func fromID(id fdfs.StorageID, groupPort int, active bool) Server {
 	s := Server{Group: id.Group, ID: id.ID, Host: id.Hosts[0], Port: firstPort(id.Port, groupPort), Active: active}
+	if addr, err := netip.ParseAddr(s.Host); err == nil {
+		s.Host = addr.Unmap().String()
+	}
 	for _, host := range id.Hosts[1:] {
-		if addr, err := netip.ParseAddr(host); err == nil && usable(addr) {
+		if addr, err := netip.ParseAddr(host); err == nil {
 			s.Others = append(s.Others, addr.Unmap())
 		}
 	}
@@ -203,6 +206,9 @@ func (s *snapshot) add(server Server) {
 }
 
 func (s *snapshot) addAddr(addr netip.Addr, server Server) {
+	if !usable(addr) {
+		return
+	}
 	key := member{server.Group, addr}
 	if old, taken := s.byAddr[key]; !taken || !old.Active && server.Active {
 		s.byAddr[key] = server

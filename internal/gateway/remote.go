@@ -3,6 +3,7 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"net/url"
 
@@ -87,7 +88,8 @@ func (f *remoteFile) close() {
 	}
 }
 
-// openRemote makes the body one of a file on other hosts, and fetches the head of its first stretch.
+// openRemote makes the body one of a file on other hosts, and waits for its first bytes: until these are here, a failure can be
+// told by a status.
 func (r *request) openRemote() error {
 	b := &r.body
 	b.Open = r.remote.open
@@ -96,15 +98,52 @@ func (r *request) openRemote() error {
 			continue
 		}
 		stream, err := b.Open(p.Offset, p.Length)
+		if err == nil {
+			b.Stream, err = begun(countedStream{stream, r.h.o.Metrics}, p.Length)
+		}
 		if err != nil {
 			r.closeFile()
 			return r.h.away.(*away).failure(r.id, err, r.now)
 		}
 		r.h.o.Metrics.originFetches.WithLabelValues("ok").Inc()
-		b.Stream = countedStream{stream, r.h.o.Metrics}
 		break
 	}
 	return nil
+}
+
+// firstRead bounds the bytes that are waited for: small files come whole, and checked.
+const firstRead = 32 << 10
+
+// begunStream is a stream whose first bytes were read already.
+type begunStream struct {
+	io.ReadCloser
+	first []byte
+}
+
+// begun reads the first bytes of a stream that has length bytes. It closes the stream when there are none.
+func begun(stream io.ReadCloser, length int64) (io.ReadCloser, error) {
+	first := make([]byte, min(length, firstRead))
+	for {
+		n, err := stream.Read(first)
+		if n > 0 {
+			return &begunStream{stream, first[:n]}, nil
+		}
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return nil, errors.Join(err, stream.Close())
+		}
+	}
+}
+
+func (s *begunStream) Read(p []byte) (int, error) {
+	if len(s.first) == 0 {
+		return s.ReadCloser.Read(p)
+	}
+	n := copy(p, s.first)
+	s.first = s.first[n:]
+	return n, nil
 }
 
 // countedStream counts the bytes that come from other hosts.

@@ -1,0 +1,144 @@
+package fdfs
+
+import (
+	"context"
+	"io"
+	"net"
+	"os"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// fake is a server whose every connection is handled by a function that gets the connection's number, from 1.
+type fake struct {
+	net.Listener
+	accepted, open, most atomic.Int32
+	requests             atomic.Int32
+	quits                atomic.Int32
+	wg                   sync.WaitGroup
+	mu                   sync.Mutex // guards conns
+	conns                []net.Conn
+}
+
+func newFake(t *testing.T, handle func(f *fake, c net.Conn, n int)) *fake {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	f := &fake{Listener: l}
+	f.wg.Go(func() {
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			n := f.accepted.Add(1)
+			for open := f.open.Add(1); ; {
+				if most := f.most.Load(); open <= most || f.most.CompareAndSwap(most, open) {
+					break
+				}
+			}
+			f.mu.Lock()
+			f.conns = append(f.conns, c)
+			f.mu.Unlock()
+			f.wg.Go(func() {
+				defer f.open.Add(-1)
+				defer c.Close()
+				handle(f, c, int(n))
+			})
+		}
+	})
+	t.Cleanup(func() {
+		l.Close()
+		f.mu.Lock()
+		for _, c := range f.conns {
+			c.Close()
+		}
+		f.mu.Unlock()
+		f.wg.Wait()
+	})
+	return f
+}
+
+// conn is the n-th connection that was accepted, from 0.
+func (f *fake) conn(n int) net.Conn {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.conns[n]
+}
+
+// next reads a request; its body is the answer of echo.
+func (f *fake) next(c net.Conn) (Header, []byte, error) {
+	var head [HeaderSize]byte
+	if _, err := io.ReadFull(c, head[:]); err != nil {
+		return Header{}, nil, err
+	}
+	h := Header{Command: Command(head[8]), Status: head[9]}
+	if h.Command == CmdQuit {
+		f.quits.Add(1)
+		return h, nil, io.EOF
+	}
+	body := make([]byte, head[7])
+	_, err := io.ReadFull(c, body)
+	f.requests.Add(1)
+	return h, body, err
+}
+
+func answer(status byte, body string) []byte {
+	return append(Header{Length: int64(len(body)), Command: CmdAnswer, Status: status}.AppendTo(nil), body...)
+}
+
+// echo answers every request with its body.
+func echo(f *fake, c net.Conn, _ int) {
+	for {
+		_, body, err := f.next(c)
+		if err != nil {
+			return
+		}
+		c.Write(answer(0, string(body)))
+	}
+}
+
+func newPool(t *testing.T, f *fake, o PoolOptions) *Pool {
+	p := NewPool(f.Addr().String(), o)
+	t.Cleanup(func() {
+		p.Close()
+		require.Zero(t, len(p.slots), "a slot is leaked")
+	})
+	return p
+}
+
+func call(p *Pool, text string) (string, error) {
+	b, err := p.Call(context.Background(), CmdFetchAll, 0, []byte(text), 1000)
+	return string(b), err
+}
+
+// fullListener is an address that answers no connection attempt: its backlog is full.
+func fullListener(t *testing.T) string {
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { syscall.Close(fd) })
+	require.NoError(t, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	require.NoError(t, syscall.Listen(fd, 0))
+	name, err := syscall.Getsockname(fd)
+	require.NoError(t, err)
+	addr := (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: name.(*syscall.SockaddrInet4).Port}).String()
+	for range 4 {
+		c, err := net.DialTimeout("tcp", addr, 100*time.Millisecond)
+		if err != nil {
+			return addr
+		}
+		t.Cleanup(func() { c.Close() })
+	}
+	t.Fatal("the backlog does not fill")
+	return ""
+}
+
+func descriptors(t *testing.T) int {
+	entries, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(entries)
+}

@@ -1,0 +1,53 @@
+package tracker_test
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/tests/fdfstest"
+	"fastdfs-gateway/tracker"
+)
+
+// A query, and what is known without one.
+func Example() {
+	cluster, err := fdfstest.Start(fdfstest.Options{Trackers: 2})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+	defer cluster.Close()
+	id, err := cluster.Put(fdfstest.FileSpec{Group: "group1", Content: []byte("hello"), Ext: "txt"})
+	if err != nil {
+		fmt.Println(err)
+		return
+	}
+
+	c := tracker.New(tracker.Options{Trackers: [][]string{{cluster.Trackers()[0]}, {cluster.Trackers()[1]}}})
+	defer c.Close()
+	servers, err := c.FetchAll(context.Background(), id)
+	fmt.Println(len(servers), "storages should have the file:", err)
+
+	<-c.Loaded()
+	members := c.Members()
+	fmt.Println("a storage:", members.Allowed(servers[0].Addr()))
+	fmt.Println("a stranger:", members.Allowed(netip.MustParseAddr("192.0.2.1")))
+	// Output:
+	// 2 storages should have the file: <nil>
+	// a storage: true
+	// a stranger: false
+}
+
+// Without trackers the storage ids of the configuration are what is known.
+func ExampleMembers() {
+	c := tracker.New(tracker.Options{StorageIDs: []fdfs.StorageID{{ID: 100001, Group: "group1", Hosts: []string{"10.0.0.1"}, Port: 23000}}})
+	defer c.Close()
+	server, ok := c.Members().ByID(100001)
+	fmt.Println(server.Host, server.Port, ok)
+	_, ok = c.Members().ByID(100002)
+	fmt.Println(ok)
+	// Output:
+	// 10.0.0.1 23000 true
+	// false
+}
