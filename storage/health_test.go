@@ -96,6 +96,14 @@ func TestP95(t *testing.T) {
 	}
 	p95, _ = h.p95()
 	require.Equal(t, 3*time.Millisecond, p95, "what is old is forgotten")
+	for range historySize / 10 {
+		h.outrun(time.Second, time.Now())
+	}
+	p95, _ = h.p95()
+	require.Equal(t, time.Second, p95, "one that was not waited for is slow at least as long")
+	for range historySize {
+		h.answered(3 * time.Millisecond)
+	}
 	require.InDelta(t, float64(3*time.Millisecond), float64(h.report().Latency), float64(time.Millisecond))
 }
 

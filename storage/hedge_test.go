@@ -191,3 +191,72 @@ func TestHedgeCancel(t *testing.T) {
 	_, err = r.c.Stat(context.Background(), id, r.servers)
 	require.ErrorIs(t, err, errClientClosed)
 }
+
+// raceOnce runs a race between two servers whose answers are made here. Both have an end that is counted.
+func raceOnce(t *testing.T, c *Client, first, second func(ctx context.Context) error) (won string, dropped []string, errs [2]error) {
+	servers := []Server{{"192.0.2.1", 1}, {"192.0.2.2", 1}}
+	m, err := c.acquire(servers[0])
+	require.NoError(t, err)
+	for range historyMin {
+		m.health.answered(time.Microsecond)
+	}
+	c.release(m)
+	a, asked, errs := race(context.Background(), c, servers, question[string]{
+		ask: func(ctx context.Context, m *member) (string, error) {
+			if m.server == servers[0] {
+				return "first", first(ctx)
+			}
+			return "second", second(ctx)
+		},
+		drop: func(name string) { dropped = append(dropped, name) },
+	})
+	require.Equal(t, 2, asked)
+	if a.end != nil {
+		a.end()
+	}
+	c.Close() // and all goroutines have ended
+	return a.value, dropped, errs
+}
+
+func TestRace(t *testing.T) {
+	good := func(context.Context) error { return nil }
+	lost := func(cause *error) func(ctx context.Context) error {
+		return func(ctx context.Context) error {
+			<-ctx.Done()
+			*cause = context.Cause(ctx)
+			return *cause
+		}
+	}
+	// late answers well although nobody waits any more
+	late := func(ctx context.Context) error { <-ctx.Done(); return nil }
+	slowly := func(ctx context.Context) error { time.Sleep(50 * time.Millisecond); return nil }
+	fails := func(context.Context) error { return errTest }
+	failsSlowly := func(context.Context) error { time.Sleep(50 * time.Millisecond); return errTest }
+	var cause error
+	for name, test := range map[string]struct {
+		first, second func(ctx context.Context) error
+		won           string
+		dropped       []string
+		cause         error
+		errs          [2]error
+	}{
+		"first is outrun":                  {first: lost(&cause), second: good, won: "second", cause: errOutrun, errs: [2]error{errOutrun, nil}},
+		"first answers as well":            {first: late, second: good, won: "second", dropped: []string{"first"}},
+		"second is not needed":             {first: slowly, second: lost(&cause), won: "first", cause: errNotNeeded},
+		"second answers as well":           {first: slowly, second: late, won: "first", dropped: []string{"second"}},
+		"second fails":                     {first: slowly, second: fails, won: "first"},
+		"first fails, second is there":     {first: failsSlowly, second: good, won: "second", errs: [2]error{errTest, nil}},
+		"both fail":                        {first: failsSlowly, second: fails, errs: [2]error{errTest, errTest}},
+		"first fails, second is waited on": {first: failsSlowly, second: func(context.Context) error { time.Sleep(100 * time.Millisecond); return nil }, won: "second", errs: [2]error{errTest, nil}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cause = nil
+			c := newClient(ClientOptions{HedgeBudget: 1}, quick)
+			won, dropped, errs := raceOnce(t, c, test.first, test.second)
+			require.Equal(t, test.won, won)
+			require.Equal(t, test.dropped, dropped)
+			require.Equal(t, test.cause, cause)
+			require.Equal(t, test.errs, errs)
+		})
+	}
+}

@@ -32,21 +32,51 @@ type rig struct {
 	servers []Server
 }
 
-// newRig starts n storages. In the end no connection may be open and no goroutine be left.
+// newRig starts n storages. In the end no connection may be open and no goroutine be left, and no pool may miss one of
+// the connections that it may make.
 func newRig(t testing.TB, n int, o ClientOptions) *rig {
 	cluster := newCluster(t, n)
 	if o.Pool.NetworkTimeout == 0 {
 		o.Pool.NetworkTimeout = 5 * time.Second
 	}
+	o.Pool.MaxOpen = poolSize
 	r := &rig{Cluster: cluster, t: t, c: newClient(o, quick), servers: serversOf(cluster)}
 	t.Cleanup(func() {
-		r.c.Close()
 		for _, s := range cluster.Storages() {
 			s.SetFaults()
+			s.Partition(false)
+			require.NoError(t, s.Revive())
+		}
+		r.requireFreePools()
+		r.c.Close()
+		for _, s := range cluster.Storages() {
 			require.Eventually(t, func() bool { return s.Counts().Open == 0 }, 5*time.Second, 5*time.Millisecond, "connections left open")
 		}
 	})
 	return r
+}
+
+// poolSize is how many connections a rig's Client may have to a server.
+const poolSize = 20
+
+// requireFreePools makes as many connections to every storage as are allowed.
+func (r *rig) requireFreePools() {
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	for _, s := range serversOf(r.Cluster) {
+		m, err := r.c.acquire(s)
+		if err != nil {
+			require.ErrorIs(r.t, err, errClientClosed)
+			return
+		}
+		require.Equal(r.t, 1, m.refs, "users of %s", s.Addr())
+		for range poolSize {
+			conn, _, err := m.pool.Request(ctx, fdfs.CmdActiveTest, 0, nil)
+			require.NoError(r.t, err)
+			defer conn.Release()
+		}
+		r.c.release(m)
+	}
 }
 
 func newCluster(t testing.TB, n int) *fdfstest.Cluster {
@@ -177,6 +207,41 @@ func TestStatGoesOn(t *testing.T) {
 	require.NoError(t, err)
 	_, err = r.c.Stat(ctx, bad, r.servers[:2])
 	require.ErrorIs(t, err, ErrNotFound, "storages say that a store path is invalid")
+}
+
+// Whatever is complete makes a storage healthy again, without a probe.
+func TestCompleteHeals(t *testing.T) {
+	r := newRig(t, 1, ClientOptions{})
+	r.c.Close()
+	r.c = newClient(ClientOptions{}, normalTiming)
+	id := r.put(fdfstest.FileSpec{Content: content(1000)})
+	gone := r.put(fdfstest.FileSpec{Content: content(1000)})
+	require.NoError(t, r.Remove(gone))
+	ctx := context.Background()
+	info := r.stat(id)
+	for name, ask := range map[string]func() error{
+		"info":     func() error { _, err := r.c.Stat(ctx, id, r.servers); return err },
+		"no file":  func() error { _, err := r.c.Stat(ctx, gone, r.servers); return err },
+		"metadata": func() error { _, err := r.c.Metadata(ctx, id, r.servers); return err },
+		"download": func() error {
+			s, err := r.c.Open(ctx, id, info, 0, 1000, r.servers)
+			if err != nil {
+				return err
+			}
+			defer s.Close()
+			require.Equal(t, Suspect, r.c.Health()[0].State, "it has only begun")
+			_, err = io.Copy(io.Discard, s)
+			return err
+		},
+	} {
+		r.Storage(0).SetFaults(fdfstest.Faults{Status: 5, Times: 1})
+		require.ErrorIs(t, ask(), ErrNoSource, name)
+		require.Equal(t, Suspect, r.c.Health()[0].State, name)
+		if err := ask(); err != nil {
+			require.ErrorIs(t, err, ErrNotFound, name)
+		}
+		require.Equal(t, Healthy, r.c.Health()[0].State, name)
+	}
 }
 
 func TestStatTimeouts(t *testing.T) {

@@ -274,6 +274,29 @@ func TestStreamClose(t *testing.T) {
 	require.Equal(t, 2, r.Storage(0).Counts().Accepted)
 }
 
+// What a source holds is given back when it is read to its end, when it breaks and when it is closed before.
+func TestSourceEnds(t *testing.T) {
+	r := newRig(t, 2, ClientOptions{})
+	id := r.put(fdfstest.FileSpec{Content: content(1000)})
+	for name, use := range map[string]func(s *Stream){
+		"read":   func(s *Stream) { _, _ = io.Copy(io.Discard, s) },
+		"broken": func(s *Stream) { _, _ = io.Copy(io.Discard, s) },
+		"closed": func(s *Stream) { _ = s.Close() },
+	} {
+		if name == "broken" {
+			r.Storage(0).SetFaults(fdfstest.Faults{BreakAt: new(500), Times: 1, Commands: []byte{fdfstest.CmdDownload}})
+		}
+		s := r.open(id)
+		ended := 0
+		end := s.src.end
+		s.src.end = func() { ended++; end() }
+		use(s)
+		require.Equal(t, 1, ended, name)
+		require.NoError(t, s.Close())
+		require.Equal(t, 1, ended, name)
+	}
+}
+
 // pattern is a file of any size that repeats a block.
 type pattern []byte
 
