@@ -61,10 +61,12 @@ type timing struct {
 	probe      time.Duration // how long a probe may take
 	backoff    time.Duration // before the first probe of a server that has failed; doubled for each failed one
 	maxBackoff time.Duration
+	pause      time.Duration // between two Reads of a stream, after which it is no fault of a storage that it gives up
 }
 
 var normalTiming = timing{
 	tick: time.Second, unused: 10 * time.Minute, probe: 5 * time.Second, backoff: time.Second, maxBackoff: time.Minute,
+	pause: 5 * time.Second,
 }
 
 // Client reads files from storage servers. It is safe for concurrent use.

@@ -127,11 +127,11 @@ func TestHedgeOutcomes(t *testing.T) {
 		wins          uint64
 	}{
 		"second wins":            {first: fdfstest.Faults{Hang: true}, from: 1, wins: 1},
-		"first after all":        {first: fdfstest.Faults{Delay: 100 * time.Millisecond}, second: fdfstest.Faults{Delay: time.Second}, from: 0},
-		"second does not have":   {first: fdfstest.Faults{Delay: 100 * time.Millisecond}, second: fdfstest.Faults{Status: 2}, from: 0},
-		"second fails":           {first: fdfstest.Faults{Delay: 100 * time.Millisecond}, second: fdfstest.Faults{Status: 5}, from: 0},
-		"first fails late":       {first: fdfstest.Faults{Delay: 100 * time.Millisecond, Status: 5}, second: fdfstest.Faults{Delay: 200 * time.Millisecond}, from: 1, wins: 1},
-		"both fail, third saves": {first: fdfstest.Faults{Delay: 100 * time.Millisecond, Status: 5}, second: fdfstest.Faults{Status: 5}, from: 2},
+		"first after all":        {first: fdfstest.Faults{Delay: 300 * time.Millisecond}, second: fdfstest.Faults{Delay: time.Second}, from: 0},
+		"second does not have":   {first: fdfstest.Faults{Delay: 300 * time.Millisecond}, second: fdfstest.Faults{Status: 2}, from: 0},
+		"second fails":           {first: fdfstest.Faults{Delay: 300 * time.Millisecond}, second: fdfstest.Faults{Status: 5}, from: 0},
+		"first fails late":       {first: fdfstest.Faults{Delay: 300 * time.Millisecond, Status: 5}, second: fdfstest.Faults{Delay: 600 * time.Millisecond}, from: 1, wins: 1},
+		"both fail, third saves": {first: fdfstest.Faults{Delay: 300 * time.Millisecond, Status: 5}, second: fdfstest.Faults{Status: 5}, from: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 3, ClientOptions{HedgeBudget: 1})
@@ -229,9 +229,9 @@ func TestRace(t *testing.T) {
 	}
 	// late answers well although nobody waits any more
 	late := func(ctx context.Context) error { <-ctx.Done(); return nil }
-	slowly := func(ctx context.Context) error { time.Sleep(50 * time.Millisecond); return nil }
+	slowly := func(ctx context.Context) error { time.Sleep(200 * time.Millisecond); return nil }
 	fails := func(context.Context) error { return errTest }
-	failsSlowly := func(context.Context) error { time.Sleep(50 * time.Millisecond); return errTest }
+	failsSlowly := func(context.Context) error { time.Sleep(200 * time.Millisecond); return errTest }
 	var cause error
 	for name, test := range map[string]struct {
 		first, second func(ctx context.Context) error
@@ -247,7 +247,7 @@ func TestRace(t *testing.T) {
 		"second fails":                     {first: slowly, second: fails, won: "first"},
 		"first fails, second is there":     {first: failsSlowly, second: good, won: "second", errs: [2]error{errTest, nil}},
 		"both fail":                        {first: failsSlowly, second: fails, errs: [2]error{errTest, errTest}},
-		"first fails, second is waited on": {first: failsSlowly, second: func(context.Context) error { time.Sleep(100 * time.Millisecond); return nil }, won: "second", errs: [2]error{errTest, nil}},
+		"first fails, second is waited on": {first: failsSlowly, second: func(context.Context) error { time.Sleep(400 * time.Millisecond); return nil }, won: "second", errs: [2]error{errTest, nil}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cause = nil

@@ -1,4 +1,4 @@
-// Package storage gives access to the files of FastDFS groups.
+// Package storage gives access to the files of FastDFS groups, on this host and on others.
 //
 // Local serves the store paths that are mounted on this host. It only reads:
 //
@@ -16,6 +16,21 @@
 // kernel resolves every name beneath a descriptor of that folder and follows no symbolic
 // link on the way. A symbolic link in place of a file, as FastDFS makes them, is read, and
 // followed only when it names another file of the same group. Only regular files are served.
+//
+// Client reads from storage servers by their own protocol:
+//
+//	client := storage.NewClient(storage.ClientOptions{})
+//	defer client.Close()
+//	servers := []storage.Server{{Host: "10.0.0.1", Port: 23000}, {Host: "10.0.0.2", Port: 23000}}
+//	info, err := client.Stat(ctx, id, servers)
+//	if errors.Is(err, storage.ErrNotFound) { ... }
+//	stream, err := client.Open(ctx, id, info, 0, info.Size, servers)
+//	if errors.Is(err, storage.ErrNoSource) { ... }
+//	defer stream.Close()
+//	_, err = io.Copy(w, stream)
+//
+// It connects to the servers that it is given and to no others. Healthy ones are asked first, a slow one is helped out by a second
+// request, and a stream whose source breaks goes on at another: the reader gets every byte, or an error.
 package storage
 
 import (
@@ -26,8 +41,8 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// Errors of Open, by errors.Is. The errors of the first group say that there is
-// no such file here; their text may say more.
+// Errors of Local.Open, by errors.Is. The first three say that there is
+// no such file here; their text may say more. ErrNotFound is one of Client's too.
 var (
 	// ErrNotFound: the store has no such file, or has something else under its name: a
 	// trunk slot that is free or another file's, a file of another size than

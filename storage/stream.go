@@ -7,6 +7,7 @@ import (
 	"hash/crc32"
 	"io"
 	"slices"
+	"time"
 
 	"fastdfs-gateway/internal/fdfs"
 )
@@ -17,7 +18,8 @@ const triesPerServer = 2
 var errStreamClosed = errors.New("stream is closed")
 
 // Stream is content of a file, as it comes from a storage. When its source breaks it goes on from the next byte at another one that
-// has the same version; each server is asked twice at most. Nothing is held in memory.
+// has the same version; each server is asked twice at most. A source that has broken after the reader made a pause of 5 s or more does
+// not count: storages close connections that nobody reads from. Nothing is held in memory.
 //
 // Only one goroutine may use it. To end a Read that waits, end the context that was given to Open.
 type Stream struct {
@@ -48,6 +50,9 @@ type source struct {
 	m    *member
 	conn *fdfs.Conn
 	end  func() // of its answer; nil before it is known to be used
+
+	read   time.Time // when the last Read ended
+	paused bool      // the reader has let it wait
 }
 
 // close gives the connection back. One whose answer was not read to its end is closed.
@@ -132,13 +137,18 @@ func (s *Stream) connect() error {
 
 // seen counts the tries of a server. One that does not have what is wanted is not asked again.
 func (s *Stream) seen(server Server, err error) {
-	for i := range s.servers {
-		if s.servers[i] != server {
-			continue
-		}
-		s.tries[i]++
-		if errors.Is(err, ErrNotFound) || errors.Is(err, ErrChanged) || errors.Is(err, errWrong) {
-			s.tries[i] = triesPerServer
+	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrChanged) || errors.Is(err, errWrong) {
+		s.count(server, triesPerServer)
+		return
+	}
+	s.count(server, 1)
+}
+
+// count adds tries of a server.
+func (s *Stream) count(server Server, n int) {
+	for i := range s.servers { // it may be there twice
+		if s.servers[i] == server {
+			s.tries[i] += n
 		}
 	}
 }
@@ -169,7 +179,7 @@ func (c *Client) download(ctx context.Context, m *member, body []byte, length in
 		return nil, fmt.Errorf("%w: storage %s sends %d bytes, asked for were %d", errWrong, m.server.Addr(), h.Length, length)
 	}
 	c.hold(m)
-	return &source{c: c, m: m, conn: conn}, nil
+	return &source{c: c, m: m, conn: conn, read: time.Now()}, nil
 }
 
 // Read reads bytes of the file as they come. io.EOF comes after the last byte that was asked for and never before. An end that
@@ -211,21 +221,34 @@ func (s *Stream) Read(p []byte) (int, error) {
 
 // fetch reads from the source, and gives it up when that fails.
 func (s *Stream) fetch(p []byte) int {
-	n, err := s.src.conn.Read(p)
+	src := s.src
+	src.paused = src.paused || time.Since(src.read) >= s.c.t.pause
+	n, err := src.conn.Read(p)
+	src.read = time.Now()
 	s.c.counts.bytes.Add(uint64(n))
 	s.got += int64(n)
 	if s.whole {
 		s.sum = crc32.Update(s.sum, crc32.IEEETable, p[:n])
 	}
 	if err != nil && s.got < s.length {
-		if s.ctx.Err() == nil && s.c.life.Err() == nil {
-			s.c.failed(s.src.m, err)
-		}
-		s.broken = fmt.Errorf("storage %s broke off: %w", s.from.Addr(), timedOut(err))
-		s.src.close()
-		s.src = nil
+		s.lose(err)
 	}
 	return n
+}
+
+// lose gives the source up.
+func (s *Stream) lose(err error) {
+	switch {
+	case s.ctx.Err() != nil || s.c.life.Err() != nil:
+		// the caller's own affair
+	case s.src.paused:
+		s.count(s.from, -1)
+	default:
+		s.c.failed(s.src.m, err)
+	}
+	s.broken = fmt.Errorf("storage %s broke off: %w", s.from.Addr(), timedOut(err))
+	s.src.close()
+	s.src = nil
 }
 
 // complete is called when all bytes are there, before the last of them are given out.

@@ -154,9 +154,30 @@ func TestResumeBounds(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
+// A storage that gives up because the reader makes pauses is not unhealthy, and is asked as often as it takes.
+func TestPauses(t *testing.T) {
+	r := newRig(t, 1, ClientOptions{})
+	r.c.t.pause = 20 * time.Millisecond
+	body := content(1 << 20)
+	id := r.put(fdfstest.FileSpec{Content: body})
+	r.Storage(0).SetFaults(fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, BreakAt: new(200_000)})
+	s := r.open(id)
+	got := make([]byte, len(body))
+	for n := 0; n < len(got); n += 100_000 {
+		time.Sleep(25 * time.Millisecond)
+		_, err := io.ReadFull(s, got[n:min(n+100_000, len(got))])
+		require.NoError(t, err)
+	}
+	require.True(t, bytes.Equal(body, got))
+	require.NoError(t, s.Close())
+	require.Equal(t, uint64(5), r.c.Stats().Resumes)
+	require.Zero(t, r.c.Stats().Failures)
+	require.Equal(t, Healthy, r.c.Health()[0].State)
+}
+
 // A source that stalls is given up after the network timeout.
 func TestStall(t *testing.T) {
-	r := newRig(t, 2, ClientOptions{Pool: fdfs.PoolOptions{NetworkTimeout: 100 * time.Millisecond}})
+	r := newRig(t, 2, ClientOptions{Pool: fdfs.PoolOptions{NetworkTimeout: 300 * time.Millisecond}})
 	body := content(20 << 20)
 	id := r.put(fdfstest.FileSpec{Content: body})
 	s := r.open(id)

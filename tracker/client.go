@@ -124,8 +124,8 @@ func (c *Client) Current() Parameters { return *c.params.Load() }
 // Loaded is closed when the first attempt to load lists and settings has ended, well or not.
 func (c *Client) Loaded() <-chan struct{} { return c.loaded }
 
-// LoadSoon asks for lists and settings to be loaded now, since a storage was met that Members does not know. It does not wait,
-// and makes no difference less than 10 s after the last load.
+// LoadSoon asks for lists and settings to be loaded before they are due, since a storage was met that Members does not know.
+// It does not wait. Loads that are asked for come at least 10 s after the one before, however often they are asked for.
 func (c *Client) LoadSoon() {
 	signal(c.wanted)
 }

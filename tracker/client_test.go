@@ -155,7 +155,7 @@ func TestHangingTracker(t *testing.T) {
 					slow++
 				}
 			}
-			require.Equal(t, 1, slow)
+			require.True(t, slow >= 1 && slow <= 3, "%d of 20 queries were slow; one has to be, a busy machine may add some", slow)
 			require.Equal(t, 1, log.count("gave no answer within 100ms"))
 		})
 	}
@@ -303,10 +303,10 @@ func TestOutageTakeover(t *testing.T) {
 	cluster.Tracker(0).ResetCounts()
 	cluster.Tracker(0).SetFaults(fdfstest.Faults{Hang: true, Times: 1})
 	first, giveUp := context.WithCancel(t.Context())
-	done := make(chan error, 2)
+	gaveUp, done := make(chan error, 1), make(chan error, 1)
 	go func() {
 		_, err := c.FetchAll(first, aFile)
-		done <- err
+		gaveUp <- err
 	}()
 	require.Eventually(t, func() bool { return cluster.Tracker(0).Counts().Requests[fdfstest.CmdFetchAll] == 1 }, time.Second, time.Millisecond)
 	go func() {
@@ -315,7 +315,7 @@ func TestOutageTakeover(t *testing.T) {
 	}()
 	time.Sleep(20 * time.Millisecond)
 	giveUp()
-	require.ErrorIs(t, <-done, context.Canceled)
+	require.ErrorIs(t, <-gaveUp, context.Canceled)
 	require.NoError(t, <-done)
 	require.True(t, s.downUntil().IsZero())
 }
@@ -399,4 +399,35 @@ func TestUnderFaults(t *testing.T) {
 	close(stop)
 	wg.Wait()
 	require.Len(t, c.Members().StoragesOf("group1"), 2)
+}
+
+// Attempts that fail together count once: the backoff is about how often a tracker failed, not about how many requests saw it.
+func TestFailuresAtOneTime(t *testing.T) {
+	s := newServer([]string{"10.0.0.1:22122"}, fdfs.PoolOptions{})
+	b := backoff{time.Second, 30 * time.Second}
+	var begun []int
+	for range 64 {
+		fails, leave, err := s.enter(t.Context())
+		require.NoError(t, err)
+		leave()
+		begun = append(begun, fails)
+	}
+	down := errors.New("down")
+	for i, fails := range begun {
+		require.Equal(t, i == 0, s.failed(fails, down, b))
+	}
+	require.Equal(t, 1, s.level)
+	require.WithinDuration(t, time.Now(), s.downUntil(), time.Second)
+	for range 9 {
+		require.False(t, s.failed(s.fails, down, b), "it was down before")
+	}
+	require.Greater(t, time.Until(s.downUntil()), 14*time.Second)
+	require.True(t, s.answered())
+	require.False(t, s.answered())
+	require.True(t, s.failed(s.fails, down, b))
+	require.Greater(t, time.Until(s.downUntil()), 14*time.Second, "it was back for a moment only")
+	s.answered()
+	s.backAt = s.backAt.Add(-time.Hour)
+	s.failed(s.fails, down, b)
+	require.Less(t, time.Until(s.downUntil()), time.Second)
 }

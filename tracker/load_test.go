@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"log/slog"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -47,6 +48,19 @@ func TestRecovers(t *testing.T) {
 	time.Sleep(100 * time.Millisecond)
 	require.True(t, c.Members().HasGroup("group2"))
 	require.Equal(t, 77*time.Second, c.Current().SyncMaxDelay)
+}
+
+// A query that finds a tracker up again makes the lists be loaded at once, however long the backoff has become.
+func TestQueryFindsTrackerBack(t *testing.T) {
+	cluster := newCluster(t, fdfstest.Options{})
+	cluster.Tracker(0).Kill()
+	c := start(Options{Trackers: each(cluster.Trackers()...), Log: slog.New(slog.DiscardHandler)}, backoff{time.Minute, time.Minute})
+	defer c.Close()
+	<-c.Loaded()
+	require.NoError(t, cluster.Tracker(0).Revive())
+	_, err := c.FetchAll(t.Context(), aFile)
+	require.NoError(t, err)
+	require.Eventually(t, c.Members().Known, 5*time.Second, time.Millisecond)
 }
 
 // Settings of the configuration stay in force unless those of the trackers are asked for; the members are loaded in any case.

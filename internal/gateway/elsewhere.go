@@ -99,6 +99,7 @@ func (a *away) decide(id fdfs.FileID, cause error, marked bool, now time.Time) p
 		servers, why = prepend(source, servers), "the source in the id"
 	default:
 		why += ": the source in the id " + standing.String()
+		a.o.Sources.missed()
 	}
 	if len(servers) == 0 && standing != SourceSelf && a.o.Sources.learning() {
 		return plan{err: errLearning, why: "nobody to ask: no tracker has answered yet"}

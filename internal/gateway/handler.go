@@ -14,12 +14,10 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
-	"net"
 	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 	"unsafe"
 
@@ -326,14 +324,16 @@ func (r *request) sent(result sendfile.Result) {
 
 // aborted counts an answer that ended early. When it was not the client that ended it, somebody has to know.
 func (r *request) aborted(result sendfile.Result) {
-	reason := "file"
-	switch err := result.Err; {
-	case errors.Is(err, sendfile.ErrSlowClient):
+	reason := "client"
+	switch {
+	case errors.Is(result.Err, sendfile.ErrSource):
+		reason = "file"
+		r.h.log.error("answer cut short", "target", r.shortTarget(), "sent", result.Sent, "err", result.Err)
+	case errors.Is(result.Err, sendfile.ErrSlowClient):
 		reason = "slow"
-	case errors.Is(err, syscall.EPIPE), errors.Is(err, syscall.ECONNRESET), errors.Is(err, syscall.ETIMEDOUT), errors.Is(err, net.ErrClosed):
-		reason = "client"
-	default:
-		r.h.log.error("answer cut short", "target", r.shortTarget(), "sent", result.Sent, "err", err)
+	case errors.Is(result.Err, sendfile.ErrPanic):
+		reason = "bug"
+		r.h.log.error("answer cut short", "target", r.shortTarget(), "sent", result.Sent, "err", result.Err)
 	}
 	r.h.o.Metrics.aborted.WithLabelValues(reason).Inc()
 }

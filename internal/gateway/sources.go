@@ -21,6 +21,8 @@ type SourcesOptions struct {
 	Members    *tracker.Members  // what trackers and the list of storage ids say
 	// Trackers tells that there are some, which will say more.
 	Trackers bool
+	// Miss, when not nil, is told of a source that nobody vouches for: perhaps it is a new storage, and the lists are old.
+	Miss func()
 	// Networks are allowed as long as nothing else says which hosts are: those that this host is directly in.
 	Networks []netip.Prefix
 }
@@ -99,15 +101,27 @@ func (s *Sources) mayKnow(group string) bool {
 // learning tells whether nothing is known yet of the cluster, but will be.
 func (s *Sources) learning() bool { return s.o.Trackers && !s.o.Members.Known() }
 
-// Replicas returns the storages of a group, but this host.
+// Replicas returns the storages of a group, but this host; behind them the further addresses of those that have several.
 func (s *Sources) Replicas(group string) []storage.Server {
-	var list []storage.Server
+	var list, further []storage.Server
 	for _, member := range s.o.Members.StoragesOf(group) {
-		if server := s.server(member); !s.isSelf(member) && !slices.Contains(list, server) {
-			list = append(list, server)
+		if s.isSelf(member) {
+			continue
+		}
+		list = append(list, s.server(member))
+		for _, other := range member.Others {
+			member.Host = other.String()
+			further = append(further, s.server(member))
 		}
 	}
-	return list
+	return append(list, further...)
+}
+
+// missed passes on that a source is not known.
+func (s *Sources) missed() {
+	if s.o.Miss != nil {
+		s.o.Miss()
+	}
 }
 
 // isSelf tells whether a storage runs on this host.

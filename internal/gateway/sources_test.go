@@ -86,10 +86,12 @@ func TestSourceOf(t *testing.T) {
 }
 
 func TestReplicas(t *testing.T) {
-	o := SourcesOptions{Members: members(t, "100001 group1 10.0.0.1", "100002 group1 10.0.0.2", "100003 group2 10.0.0.3", "100004 group1 10.0.0.4"),
+	o := SourcesOptions{Members: members(t, "100001 group1 10.0.0.1", "100002 group1 10.0.0.2,192.168.0.2:24000", "100003 group2 10.0.0.3", "100004 group1 10.0.0.4"),
 		LocalIPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, AddressMap: map[string]string{"10.0.0.4": "10.0.0.44"}}
 	s := NewSources(o)
-	require.ElementsMatch(t, []storage.Server{{Host: "10.0.0.2", Port: 23000}, {Host: "10.0.0.44", Port: 23000}}, s.Replicas("group1"))
+	list := s.Replicas("group1")
+	require.ElementsMatch(t, []storage.Server{{Host: "10.0.0.2", Port: 24000}, {Host: "10.0.0.44", Port: 23000}}, list[:2])
+	require.Equal(t, []storage.Server{{Host: "192.168.0.2", Port: 24000}}, list[2:], "second addresses come last")
 	require.Empty(t, s.Replicas("group9"))
 	require.True(t, s.mayKnow("group2"))
 	require.False(t, s.mayKnow("group9"))

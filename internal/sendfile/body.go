@@ -21,6 +21,12 @@ type Source interface {
 	Close() error
 }
 
+// ErrSource is the error of a body whose file could not be read to its end; other errors are those of the client's connection.
+var ErrSource = errors.New("cannot read what is to be sent")
+
+// ErrPanic is the error of a body whose sending panicked.
+var ErrPanic = errors.New("BUG: panic while sending")
+
 // Piece is a stretch of the source with some bytes in front of it: the head of a multipart part, or nothing.
 type Piece struct {
 	Head   []byte
@@ -74,7 +80,7 @@ func (b *Body) SupportsBodyWriteTo() bool { return true }
 func (b *Body) WriteTo(w io.Writer) (n int64, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("BUG: panic while sending: %v\n%s", p, debug.Stack())
+			err = fmt.Errorf("%w: %v\n%s", ErrPanic, p, debug.Stack())
 		}
 		n, b.result.Err = b.result.Sent, err
 	}()
@@ -252,8 +258,11 @@ func (b *Body) copyChunk(w io.Writer, size int) error {
 		buffers.Put(buf)
 	}()
 	n, err := b.Read(buf[:size])
-	if err != nil {
+	if err == io.EOF {
 		return err
+	}
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrSource, err)
 	}
 	n, err = w.Write(buf[:n])
 	b.result.Sent += int64(n)

@@ -152,7 +152,7 @@ func (c *Conn) Write(p []byte) (int, error) {
 
 // SendFile sends length bytes of the open file fd from offset, by sendfile(2). It does not use or move the descriptor's own
 // offset, so one descriptor can serve many connections. It returns how many bytes went out; fewer come with an error
-// (io.ErrUnexpectedEOF when the file ends before).
+// (ErrSource and io.ErrUnexpectedEOF when the file ends before).
 func (c *Conn) SendFile(fd int, offset, length int64) (int64, error) {
 	if !c.tcp {
 		return 0, errNoSendfile
@@ -253,9 +253,12 @@ func (c *Conn) trySendfile(fd uintptr) bool {
 		}
 		switch err {
 		case nil:
-			c.err = io.ErrUnexpectedEOF // the file has become shorter
+			c.err = fmt.Errorf("%w: %w", ErrSource, io.ErrUnexpectedEOF) // the file has become shorter
 			return true
 		case unix.EINTR:
+		case unix.EIO:
+			c.err = fmt.Errorf("%w: %w", ErrSource, os.NewSyscallError("sendfile", err))
+			return true
 		case unix.EINVAL, unix.ENOSYS, unix.EOPNOTSUPP:
 			c.err = errNoSendfile
 			return true

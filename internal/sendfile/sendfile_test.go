@@ -420,3 +420,53 @@ func (w *wrapper) RemoteAddr() net.Addr               { return w.inner.RemoteAdd
 func (w *wrapper) SetDeadline(t time.Time) error      { return w.inner.SetDeadline(t) }
 func (w *wrapper) SetReadDeadline(t time.Time) error  { return w.inner.SetReadDeadline(t) }
 func (w *wrapper) SetWriteDeadline(t time.Time) error { return w.inner.SetWriteDeadline(t) }
+
+// panicking is a stream with a bug.
+type panicking struct{}
+
+func (panicking) Read([]byte) (int, error) { panic("test") }
+func (panicking) Close() error             { return nil }
+
+func TestStreams(t *testing.T) {
+	server, client := pair(t, "tcp")
+	conn := paced(t, server, Pace{})
+	go func() { _, _ = io.Copy(io.Discard, client) }()
+	send := func(open func(offset, length int64) (io.ReadCloser, error)) Result {
+		var result Result
+		body := &Body{Conn: conn, Direct: true, Open: open, Pieces: []Piece{{Head: []byte("ab"), Offset: 5, Length: 3}, {Offset: 9, Length: 1}}, Done: func(r Result) { result = r }}
+		_, err := body.WriteTo(bufio.NewWriter(conn))
+		require.ErrorIs(t, body.Close(), nil)
+		require.Equal(t, err, result.Err)
+		require.NoError(t, body.Close(), "closing again does nothing")
+		return result
+	}
+	closed := 0
+	stretch := func(text string) func(offset, length int64) (io.ReadCloser, error) {
+		return func(offset, length int64) (io.ReadCloser, error) {
+			return closing{bytes.NewReader([]byte(text)[offset:min(offset+length, int64(len(text)))]), &closed}, nil
+		}
+	}
+	whole := send(stretch("0123456789"))
+	require.NoError(t, whole.Err)
+	require.EqualValues(t, 6, whole.Sent)
+	require.Equal(t, 2, closed, "a stream a piece, each closed")
+	short := send(stretch("0123456"))
+	require.ErrorIs(t, short.Err, ErrSource)
+	require.ErrorIs(t, short.Err, io.ErrUnexpectedEOF)
+	require.EqualValues(t, 4, short.Sent)
+	failed := send(func(int64, int64) (io.ReadCloser, error) { return nil, os.ErrPermission })
+	require.ErrorIs(t, failed.Err, ErrSource)
+	require.ErrorIs(t, failed.Err, os.ErrPermission)
+	bug := send(func(int64, int64) (io.ReadCloser, error) { return panicking{}, nil })
+	require.ErrorIs(t, bug.Err, ErrPanic)
+}
+
+type closing struct {
+	io.Reader
+	closed *int
+}
+
+func (c closing) Close() error {
+	*c.closed++
+	return nil
+}
