@@ -35,6 +35,9 @@ var (
 // maxServers is how many servers a Client keeps connections and health of.
 const maxServers = 1024
 
+// poolSize is the connections to a server where PoolOptions do not say.
+const poolSize = 64
+
 // maxProbes is how many servers are probed at a time.
 const maxProbes = 16
 
@@ -108,6 +111,9 @@ func newClient(o ClientOptions, t timing) *Client {
 		budget:  budget{rate: int64(min(max(o.HedgeBudget, 0), 1) * hedgePrice)},
 		probing: make(chan struct{}, maxProbes),
 		members: make(map[Server]*member),
+	}
+	if c.o.Pool.MaxOpen <= 0 {
+		c.o.Pool.MaxOpen = poolSize
 	}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
@@ -251,8 +257,9 @@ func (c *Client) probe(m *member, now time.Time) {
 	})
 }
 
-// Order sorts servers by how well they have answered lately: healthy ones first, dead ones last, and each once. Among equals the
-// caller's order counts. Servers that are not known are taken for healthy.
+// Order sorts servers by how well they have answered lately: healthy ones first, dead ones last, and each once. One whose connections
+// are all in use is no better than a suspect one. Among equals the caller's order counts. Servers that are not known are taken for
+// healthy.
 func (c *Client) Order(servers []Server) []Server {
 	type ranked struct {
 		Server
@@ -268,6 +275,9 @@ func (c *Client) Order(servers []Server) []Server {
 		r := ranked{Server: s}
 		if m := c.members[s]; m != nil {
 			r.State = m.health.state()
+			if m.refs >= c.o.Pool.MaxOpen { // one more request would have to wait for a connection
+				r.State = max(r.State, Suspect)
+			}
 		}
 		list = append(list, r)
 	}

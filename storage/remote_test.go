@@ -40,7 +40,9 @@ func newRig(t testing.TB, n int, o ClientOptions) *rig {
 	if o.Pool.NetworkTimeout == 0 {
 		o.Pool.NetworkTimeout = 5 * time.Second
 	}
-	o.Pool.MaxOpen = poolSize
+	if o.Pool.MaxOpen == 0 {
+		o.Pool.MaxOpen = 20
+	}
 	r := &rig{Cluster: cluster, t: t, c: newClient(o, quick), servers: serversOf(cluster)}
 	t.Cleanup(func() {
 		for _, s := range cluster.Storages() {
@@ -57,9 +59,6 @@ func newRig(t testing.TB, n int, o ClientOptions) *rig {
 	return r
 }
 
-// poolSize is how many connections a rig's Client may have to a server.
-const poolSize = 20
-
 // requireFreePools makes as many connections to every storage as are allowed.
 func (r *rig) requireFreePools() {
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
@@ -75,7 +74,7 @@ func (r *rig) requireFreePools() {
 			defer r.c.mu.Unlock()
 			return m.refs == 1
 		}, 5*time.Second, time.Millisecond, "%s is still used", s.Addr())
-		for range poolSize {
+		for range r.c.o.Pool.MaxOpen {
 			conn, _, err := m.pool.Request(ctx, fdfs.CmdActiveTest, 0, nil)
 			require.NoError(r.t, err)
 			defer conn.Release()

@@ -258,6 +258,21 @@ func TestOpenFrom(t *testing.T) {
 	}
 }
 
+// While all connections to a server are in use the others are asked.
+func TestFull(t *testing.T) {
+	r := newRig(t, 2, ClientOptions{Pool: fdfs.PoolOptions{MaxOpen: 2}})
+	id := r.put(fdfstest.FileSpec{Content: content(20 << 20)})
+	info := r.stat(id)
+	var from []Server
+	for range 3 {
+		s, err := r.c.Open(context.Background(), id, info, 0, info.Size, r.servers)
+		require.NoError(t, err)
+		defer s.Close()
+		from = append(from, s.From())
+	}
+	require.Equal(t, []Server{r.servers[0], r.servers[0], r.servers[1]}, from)
+}
+
 func TestStreamCancel(t *testing.T) {
 	r := newRig(t, 2, ClientOptions{})
 	id := r.put(fdfstest.FileSpec{Content: content(20 << 20)})

@@ -58,13 +58,19 @@ type remote struct {
 	running  *atomic.Int64 // requests that use the clients
 }
 
+// Connections to one server: a download holds one for as long as its client takes, and a storage takes 1,024 by default.
+const (
+	poolMax  = 512
+	poolIdle = 32
+)
+
 // openRemote makes the clients. It connects to nobody yet: a gateway starts when everything else is down.
 func openRemote(s remoteSettings, log *slog.Logger) *remote {
 	if !s.sources.Trackers && len(s.trackers.StorageIDs) == 0 && len(s.sources.Allow) == 0 {
 		log.Warn("neither tracker_server nor storage ids nor allow_sources say which hosts are storages: every address in the networks of this host counts as one",
 			"networks", fmt.Sprint(s.sources.Networks))
 	}
-	pool := fdfs.PoolOptions{ConnectTimeout: s.connectTimeout, NetworkTimeout: s.networkTimeout}
+	pool := fdfs.PoolOptions{MaxOpen: poolMax, MaxIdle: poolIdle, ConnectTimeout: s.connectTimeout, NetworkTimeout: s.networkTimeout}
 	asked, sources := s.trackers, s.sources
 	asked.Pool, asked.Log = pool, log
 	r := &remote{settings: s, options: s.options, running: &atomic.Int64{}, trackers: tracker.New(asked), storages: storage.NewClient(storage.ClientOptions{Pool: pool, Log: log})}

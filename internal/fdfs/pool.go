@@ -58,6 +58,9 @@ type Pool struct {
 	closed bool
 }
 
+// ErrFull is returned when all connections to a server are in use and none became free within the connect timeout.
+var ErrFull = errors.New("all connections are in use")
+
 // ErrClosed is returned by a Pool that was closed.
 var ErrClosed = errors.New("connection pool is closed")
 
@@ -147,7 +150,11 @@ func (p *Pool) get(ctx context.Context) (c *Conn, reused bool, err error) {
 	if ctx.Err() != nil {
 		return nil, false, fmt.Errorf("cannot ask %s: %w", p.addr, context.Cause(ctx))
 	}
+	wait := time.NewTimer(p.o.ConnectTimeout)
+	defer wait.Stop()
 	select {
+	case <-wait.C:
+		return nil, false, fmt.Errorf("cannot get a connection to %s: %w", p.addr, ErrFull)
 	case p.slots <- struct{}{}:
 	case <-ctx.Done():
 		return nil, false, fmt.Errorf("cannot get a connection to %s: %w", p.addr, context.Cause(ctx))

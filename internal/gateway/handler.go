@@ -200,6 +200,15 @@ func (r *request) serve() error {
 	if served, err := r.checkToken(); served || err != nil {
 		return err
 	}
+	err := r.findAndRespond()
+	if errors.Is(err, storage.ErrChanged) { // between the question for its size and the download; nothing has been sent yet
+		r.ctx.Response.Header.Reset()
+		err = r.findAndRespond()
+	}
+	return err
+}
+
+func (r *request) findAndRespond() error {
 	if answered, err := r.find(); answered || err != nil {
 		return err
 	}
@@ -354,9 +363,6 @@ func (r *request) finish(bytes int64, firstByte time.Time, err error) {
 	r.ctx, r.id, r.file = nil, fdfs.FileID{}, nil
 	r.bypassed = false
 	r.target = target{scratch: r.target.scratch[:0]}
-	c := &r.conditions
-	c.IfMatch, c.IfNoneMatch, c.IfRange, r.ranges = c.IfMatch[:0], c.IfNoneMatch[:0], c.IfRange[:0], r.ranges[:0]
-	c.IfModifiedSince, c.IfUnmodifiedSince = c.IfModifiedSince[:0], c.IfUnmodifiedSince[:0]
 	r.body, r.streamed = sendfile.Body{Done: r.done, Pieces: r.body.Pieces[:0]}, false
 	r.spans, r.text = r.spans[:0], r.text[:0]
 	h.pool.Put(r)

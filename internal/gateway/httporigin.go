@@ -228,7 +228,7 @@ func (s *httpStream) check(resp *http.Response, want int) error {
 	}
 	if !s.w.ID.Immutable() {
 		if t, err := http.ParseTime(resp.Header.Get("Last-Modified")); err != nil || !t.Equal(s.info.ModTime) {
-			return fmt.Errorf("%w: the file has changed", errAnswer)
+			return fmt.Errorf("%w: %w", errAnswer, storage.ErrChanged)
 		}
 	}
 	return nil

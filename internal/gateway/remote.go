@@ -40,7 +40,11 @@ func (o StorageOrigin) Stat(ctx context.Context, w Wanted, servers []storage.Ser
 
 // Open implements Origin.
 func (o StorageOrigin) Open(ctx context.Context, w Wanted, info storage.Info, offset, length int64, servers []storage.Server) (io.ReadCloser, error) {
-	return o.Client.Open(ctx, w.ID, info, offset, length, servers)
+	stream, err := o.Client.Open(ctx, w.ID, info, offset, length, servers)
+	if err != nil {
+		return nil, err // not a Stream that is nil
+	}
+	return stream, nil
 }
 
 // originTarget is the target for web servers of other hosts: the path as it came, the token, which they check too, and the mark

@@ -185,6 +185,8 @@ func (r *request) contentType() string {
 // readConditions collects the Range and condition fields. Each may come on several lines, which count as one list.
 func (r *request) readConditions() {
 	c := &r.conditions
+	c.IfMatch, c.IfNoneMatch, c.IfRange, r.ranges = c.IfMatch[:0], c.IfNoneMatch[:0], c.IfRange[:0], r.ranges[:0]
+	c.IfModifiedSince, c.IfUnmodifiedSince = c.IfModifiedSince[:0], c.IfUnmodifiedSince[:0]
 	for key, value := range r.ctx.Request.Header.All() {
 		if len(key) < len("Range") || key[0] != 'I' && key[0] != 'R' { // names are in canonical form here
 			continue
