@@ -23,6 +23,8 @@ type question[T any] struct {
 	// seen hears what became of each server that was asked; nil where nobody wants to know. An error that only says that
 	// the other one was faster is among them.
 	seen func(s Server, err error)
+	// download tells that a good answer is the beginning of a download.
+	download bool
 }
 
 // answer is a good answer. end is called when it is not used any more.
@@ -51,8 +53,11 @@ func (a answer[T]) drop(q question[T]) {
 	a.end()
 }
 
-// try asks one server and notes how it did. Without an error the answer has an end.
-func try[T any](ctx context.Context, c *Client, s Server, q question[T]) (answer[T], error) {
+// errImpatient ends a request that has taken too long while other servers are left to ask.
+var errImpatient = fmt.Errorf("other storages are asked: %w", context.DeadlineExceeded)
+
+// try asks one server and notes how it did. It waits for limit at most, if that is not 0. Without an error the answer has an end.
+func try[T any](ctx context.Context, c *Client, s Server, q question[T], limit time.Duration) (answer[T], error) {
 	m, err := c.acquire(s)
 	if err != nil {
 		return answer[T]{}, err
@@ -64,11 +69,14 @@ func try[T any](ctx context.Context, c *Client, s Server, q question[T]) (answer
 		unlink()
 		cancel(nil)
 	}
+	if limit > 0 {
+		defer time.AfterFunc(limit, func() { cancel(errImpatient) }).Stop()
+	}
 	c.counts.requests.Add(1)
 	start := time.Now()
 	value, err := q.ask(ctx, m)
 	if err != nil {
-		c.judge(ctx, m, err, time.Since(start))
+		c.judge(ctx, m, err, time.Since(start), q.download)
 		end()
 		return answer[T]{}, err
 	}
@@ -77,32 +85,38 @@ func try[T any](ctx context.Context, c *Client, s Server, q question[T]) (answer
 }
 
 // judge notes what a failed request says about a server.
-func (c *Client) judge(ctx context.Context, m *member, err error, took time.Duration) {
+func (c *Client) judge(ctx context.Context, m *member, err error, took time.Duration, download bool) {
 	cause := context.Cause(ctx)
 	switch {
+	case errors.Is(err, fdfs.ErrFull):
+		// all connections are in use: that says nothing of the server
+	case cause == errImpatient:
+		c.failed(m, err, download)
 	case cause == errOutrun:
 		c.logChange(m, m.health.outrun(took, time.Now()), cause)
 	case cause != nil && !(errors.Is(cause, context.DeadlineExceeded) && took >= patience):
 		// the caller's own affair
 	case errors.Is(err, ErrNotFound):
 		m.health.answered(took)
-		c.completed(m)
+		c.completed(m, false)
 	case errors.Is(err, errWrong), errors.Is(err, ErrChanged):
 		// it answers, and what it has of other files may be right
 		m.health.answered(took)
 		c.counts.wrong.Add(1)
 		c.log.Warn("storage gave a wrong answer", "storage", m.server.Addr(), "error", err)
 	default:
-		c.failed(m, err)
+		c.failed(m, err, download)
 	}
 }
 
-func (c *Client) failed(m *member, err error) {
+func (c *Client) failed(m *member, err error, download bool) {
 	c.counts.failures.Add(1)
-	c.logChange(m, m.health.failed(time.Now()), err)
+	c.logChange(m, m.health.failed(time.Now(), download), err)
 }
 
-func (c *Client) completed(m *member) { c.logChange(m, m.health.completed(), nil) }
+func (c *Client) completed(m *member, download bool) {
+	c.logChange(m, m.health.completed(download), nil)
+}
 
 // askEach asks the servers in their order and returns the first good answer. Its errors are ErrNotFound, when all have said so, and
 // ErrNoSource.
@@ -214,7 +228,7 @@ const maxInfo = 128
 
 // stat asks one server.
 func (c *Client) stat(ctx context.Context, m *member, id fdfs.FileID, body []byte) (Info, error) {
-	b, err := m.pool.Call(ctx, fdfs.CmdFileInfo, fdfs.FlagNoCRC|fdfs.FlagSilent, body, maxInfo)
+	b, err := m.calls.Call(ctx, fdfs.CmdFileInfo, fdfs.FlagNoCRC|fdfs.FlagSilent, body, maxInfo)
 	if err != nil {
 		return Info{}, absent(m, err)
 	}
@@ -222,7 +236,7 @@ func (c *Client) stat(ctx context.Context, m *member, id fdfs.FileID, body []byt
 	if err != nil {
 		return Info{}, fmt.Errorf("storage %s: %w", m.server.Addr(), err)
 	}
-	c.completed(m)
+	c.completed(m, false)
 	return infoOf(id, got, m.server)
 }
 

@@ -64,11 +64,12 @@ type timing struct {
 	probe      time.Duration // how long a probe may take
 	backoff    time.Duration // before the first probe of a server that has failed; doubled for each failed one
 	maxBackoff time.Duration
+	impatience time.Duration // for the beginning of an answer while other servers are left to ask
 	pause      time.Duration // between two Reads of a stream, after which it is no fault of a storage that it gives up
 }
 
 var normalTiming = timing{
-	tick: time.Second, unused: 10 * time.Minute, probe: 5 * time.Second, backoff: time.Second, maxBackoff: time.Minute,
+	tick: time.Second, unused: 10 * time.Minute, probe: 5 * time.Second, backoff: time.Second, maxBackoff: time.Minute, impatience: 2 * time.Second,
 	pause: 5 * time.Second,
 }
 
@@ -93,10 +94,28 @@ type Client struct {
 // member is a server that was asked lately.
 type member struct {
 	server Server
-	pool   *fdfs.Pool
+	pool   *fdfs.Pool // for downloads, which hold a connection for as long as their client takes
+	calls  *fdfs.Pool // for short questions, so that they need not wait for these
 	health health
 	refs   int       // requests and streams that use it
 	used   time.Time // when refs changed last
+}
+
+// maxCalls is how many short questions one server is asked at a time.
+const maxCalls = 64
+
+// callsPool are the options of the pool for short questions.
+func callsPool(o fdfs.PoolOptions) fdfs.PoolOptions {
+	if o.MaxOpen == 0 || o.MaxOpen > maxCalls {
+		o.MaxOpen = maxCalls
+	}
+	return o
+}
+
+// close closes what is idle; busy connections are closed when they are given back.
+func (m *member) close() {
+	m.pool.Close()
+	m.calls.Close()
 }
 
 // NewClient returns a Client. No connection is made yet.
@@ -133,7 +152,7 @@ func (c *Client) Close() {
 	c.mu.Unlock()
 	c.end()
 	for _, m := range members {
-		m.pool.Close()
+		m.close()
 	}
 	c.running.Wait()
 }
@@ -150,7 +169,7 @@ func (c *Client) acquire(s Server) (*member, error) {
 		if len(c.members) >= maxServers && !c.forgetOne() {
 			return nil, fmt.Errorf("cannot ask %s: %d other storages are being asked", s.Addr(), len(c.members))
 		}
-		m = &member{server: s, pool: fdfs.NewPool(s.Addr(), c.o.Pool)}
+		m = &member{server: s, pool: fdfs.NewPool(s.Addr(), c.o.Pool), calls: fdfs.NewPool(s.Addr(), callsPool(c.o.Pool))}
 		m.health.t = c.t
 		c.members[s] = m
 	}
@@ -185,7 +204,7 @@ func (c *Client) forgetOne() bool {
 		return false
 	}
 	delete(c.members, oldest.server)
-	c.running.Go(oldest.pool.Close) // not under the lock: it says goodbye to the server
+	c.running.Go(oldest.close) // not under the lock: it says goodbye to the server
 	return true
 }
 
@@ -227,10 +246,11 @@ func (c *Client) sweep(now time.Time) {
 	}
 	c.mu.Unlock()
 	for _, m := range old {
-		m.pool.Close()
+		m.close()
 	}
 	for _, m := range rest {
 		m.pool.Sweep(now)
+		m.calls.Sweep(now)
 		c.probe(m, now)
 	}
 }
@@ -250,7 +270,7 @@ func (c *Client) probe(m *member, now time.Time) {
 		defer func() { <-c.probing }()
 		ctx, cancel := context.WithTimeout(c.life, c.t.probe)
 		defer cancel()
-		_, err := m.pool.Call(ctx, fdfs.CmdActiveTest, 0, nil, 0)
+		_, err := m.calls.Call(ctx, fdfs.CmdActiveTest, 0, nil, 0)
 		if c.life.Err() == nil {
 			c.logChange(m, m.health.probed(err, time.Now()), err)
 		}

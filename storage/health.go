@@ -44,13 +44,14 @@ const (
 // health is what is known about one server. It is safe for concurrent use.
 //
 // A failure makes it suspect, and three in a row dead. Only a complete answer, or a probe that is answered, makes it healthy again:
-// a server that begins answers and never ends one stays unhealthy. Probes come after 1 s, then 2 s, 4 s ... 1 min, each a quarter more or
+// a server that begins answers and never ends one stays unhealthy, and after a download that failed only a download counts. Probes come after 1 s, then 2 s, 4 s ... 1 min, each a quarter more or
 // less. Only a complete answer sets that back, so one that answers probes and nothing else comes back less and less often.
 type health struct {
 	t timing // does not change
 
 	mu      sync.Mutex // guards what follows
 	errors  int        // failures in a row
+	halting bool       // one of them was a download's: short answers do not make up for it
 	lost    int        // hedges in a row that were lost
 	level   int        // probes since the last complete answer
 	probeAt time.Time  // zero while none is wanted or one is running
@@ -103,21 +104,26 @@ func (h *health) observe(latency time.Duration) {
 	h.count++
 }
 
-// completed notes a complete answer.
-func (h *health) completed() (before State) {
+// completed notes a complete answer. A short one does not make up for a download that failed: some servers say what they have
+// and then cannot read it.
+func (h *health) completed(download bool) (before State) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	before = h.stateLocked()
-	h.errors, h.lost, h.level, h.probeAt = 0, 0, 0, time.Time{}
+	if !download && h.halting {
+		return before
+	}
+	h.errors, h.lost, h.level, h.probeAt, h.halting = 0, 0, 0, time.Time{}, false
 	return before
 }
 
 // failed notes a failure.
-func (h *health) failed(now time.Time) (before State) {
+func (h *health) failed(now time.Time, download bool) (before State) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	before = h.stateLocked()
 	h.errors++
+	h.halting = h.halting || download
 	h.planProbe(before, now)
 	return before
 }

@@ -18,14 +18,14 @@ func TestHealthStates(t *testing.T) {
 	require.Equal(t, Healthy, h.state())
 	require.False(t, h.startProbe(now.Add(time.Hour)), "nothing to probe")
 
-	require.Equal(t, Healthy, h.failed(now))
+	require.Equal(t, Healthy, h.failed(now, false))
 	require.Equal(t, Suspect, h.state())
 	h.answered(time.Millisecond)
 	require.Equal(t, Suspect, h.state(), "an answer that has begun is not complete")
-	require.Equal(t, Suspect, h.failed(now))
-	require.Equal(t, Suspect, h.failed(now))
+	require.Equal(t, Suspect, h.failed(now, false))
+	require.Equal(t, Suspect, h.failed(now, false))
 	require.Equal(t, Dead, h.state())
-	require.Equal(t, Dead, h.completed())
+	require.Equal(t, Dead, h.completed(false))
 	require.Equal(t, Healthy, h.state())
 	require.False(t, h.startProbe(now.Add(time.Hour)))
 
@@ -49,11 +49,11 @@ func TestHealthProbes(t *testing.T) {
 		require.GreaterOrEqual(t, next(), d*3/4)
 		require.LessOrEqual(t, next(), d*5/4)
 	}
-	h.failed(now)
+	h.failed(now, false)
 	first := h.probeAt
 	between(time.Second)
 	for range 100 {
-		h.failed(now.Add(500 * time.Millisecond))
+		h.failed(now.Add(500*time.Millisecond), false)
 	}
 	require.Equal(t, first, h.probeAt, "failures at once are one incident")
 	require.False(t, h.startProbe(now.Add(700*time.Millisecond)))
@@ -67,10 +67,10 @@ func TestHealthProbes(t *testing.T) {
 	h.startProbe(now.Add(2 * time.Minute))
 	h.probed(nil, now)
 	require.Equal(t, Healthy, h.state())
-	h.failed(now)
+	h.failed(now, false)
 	between(time.Minute)
-	h.completed()
-	h.failed(now)
+	h.completed(false)
+	h.failed(now, false)
 	between(time.Second)
 }
 
@@ -126,7 +126,7 @@ func TestOrder(t *testing.T) {
 		m, err := c.acquire(servers[i])
 		require.NoError(t, err)
 		for range times {
-			m.health.failed(time.Now())
+			m.health.failed(time.Now(), false)
 		}
 		c.release(m)
 	}
@@ -140,4 +140,26 @@ func TestOrder(t *testing.T) {
 	require.Empty(t, c.Order(nil))
 	require.Equal(t, []string{"healthy", "suspect", "dead", "unknown"},
 		[]string{Healthy.String(), Suspect.String(), Dead.String(), State(9).String()})
+}
+
+// TestDownloadsCountApart: a server that answers questions and hangs on downloads is not healthy because of its answers.
+func TestDownloadsCountApart(t *testing.T) {
+	h, now := &health{t: normalTiming}, time.Now()
+	h.failed(now, true)
+	h.completed(false)
+	require.Equal(t, Suspect, h.state())
+	probes := 0
+	for at := now; at.Before(now.Add(10 * time.Minute)); at = at.Add(time.Second) {
+		if !h.startProbe(at) {
+			continue
+		}
+		probes++
+		h.probed(nil, at) // it is there, so it is tried again
+		require.Equal(t, Healthy, h.state())
+		h.completed(false)
+		h.failed(at, true)
+	}
+	require.Less(t, probes, 25, "it must be tried less and less often")
+	h.completed(true)
+	require.Equal(t, Healthy, h.state())
 }

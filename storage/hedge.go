@@ -61,6 +61,14 @@ func (c *Client) hedgeDelay(servers []Server) (time.Duration, bool) {
 	return max(p95, hedgeFloor), ok
 }
 
+// limit is how long a server may take to begin an answer while others are left to ask; 0 = as long as the network timeout.
+func (c *Client) limit(left int) time.Duration {
+	if left > 0 {
+		return c.t.impatience
+	}
+	return 0
+}
+
 // contest is a question that two servers were asked.
 type contest[T any] struct {
 	done chan struct{} // closed when the second one is through
@@ -78,9 +86,10 @@ type contest[T any] struct {
 // there is none.
 func race[T any](ctx context.Context, c *Client, servers []Server, q question[T]) (a answer[T], asked int, errs [2]error) {
 	c.budget.earn()
+	limit1, limit2 := c.limit(len(servers)-1), c.limit(len(servers)-2)
 	delay, ok := c.hedgeDelay(servers)
 	if !ok {
-		a, errs[0] = try(ctx, c, servers[0], q)
+		a, errs[0] = try(ctx, c, servers[0], q, limit1)
 		return a, 1, errs
 	}
 	ctx1, cancel1 := context.WithCancelCause(ctx)
@@ -89,10 +98,10 @@ func race[T any](ctx context.Context, c *Client, servers []Server, q question[T]
 	timer := time.AfterFunc(delay, func() {
 		if c.enter() {
 			defer c.running.Done()
-			k.askSecond(ctx2, c, servers[1], q, cancel1)
+			k.askSecond(ctx2, c, servers[1], q, limit2, cancel1)
 		}
 	})
-	a, errs[0] = try(ctx1, c, servers[0], q)
+	a, errs[0] = try(ctx1, c, servers[0], q, limit1)
 	timer.Stop()
 	a.addEnd(func() { cancel1(nil) })
 	if k.firstWins(errs[0]) {
@@ -134,7 +143,7 @@ func (k *contest[T]) asked() int {
 }
 
 // askSecond asks the second server, if that is still wanted and in the budget.
-func (k *contest[T]) askSecond(ctx context.Context, c *Client, s Server, q question[T], cancelFirst context.CancelCauseFunc) {
+func (k *contest[T]) askSecond(ctx context.Context, c *Client, s Server, q question[T], limit time.Duration, cancelFirst context.CancelCauseFunc) {
 	k.mu.Lock()
 	k.started = !k.settled && c.budget.spend()
 	started := k.started
@@ -144,7 +153,7 @@ func (k *contest[T]) askSecond(ctx context.Context, c *Client, s Server, q quest
 	}
 	defer close(k.done)
 	c.counts.hedges.Add(1)
-	a, err := try(ctx, c, s, q)
+	a, err := try(ctx, c, s, q, limit)
 	k.mu.Lock()
 	k.won = err == nil && !k.settled
 	k.settled = true

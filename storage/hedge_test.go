@@ -3,6 +3,7 @@ package storage
 import (
 	"bytes"
 	"context"
+	"errors"
 	"io"
 	"testing"
 	"time"
@@ -107,7 +108,7 @@ func TestNoHedge(t *testing.T) {
 				require.NoError(t, err)
 				r.Storage(1).Kill()
 				for range deadAfter {
-					m.health.failed(time.Now())
+					m.health.failed(time.Now(), false)
 				}
 				r.c.release(m)
 			}
@@ -259,4 +260,51 @@ func TestRace(t *testing.T) {
 			require.Equal(t, test.errs, errs)
 		})
 	}
+}
+
+// TestHangingStorages: one live replica behind several that hang is reached soon, without any history to hedge by.
+func TestHangingStorages(t *testing.T) {
+	r := newRig(t, 5, ClientOptions{Pool: fdfs.PoolOptions{NetworkTimeout: 10 * time.Second}})
+	r.c.t.impatience = 50 * time.Millisecond
+	text := content(1000)
+	id, err := r.Put(fdfstest.FileSpec{Storage: r.Storage(0), Content: text, Ext: "jpg"})
+	require.NoError(t, err)
+	for i := range 4 {
+		r.Storage(i).Partition(true)
+	}
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
+	defer cancel()
+	info, err := r.c.Stat(ctx, id, r.servers)
+	require.NoError(t, err)
+	require.Equal(t, r.servers[4], info.From)
+	stream, err := r.c.Open(ctx, id, info, 0, 1000, r.servers)
+	require.NoError(t, err)
+	got, err := io.ReadAll(stream)
+	require.NoError(t, errors.Join(err, stream.Close()))
+	require.Equal(t, text, got)
+	require.Less(t, time.Since(began), 2*time.Second)
+	for i := range 4 {
+		r.Storage(i).Partition(false)
+	}
+}
+
+// TestManyBreaks: a source that breaks again and again, and gives something each time, is good for the whole file.
+func TestManyBreaks(t *testing.T) {
+	r := newRig(t, 1, ClientOptions{})
+	text := content(4 << 20)
+	id, err := r.Put(fdfstest.FileSpec{Storage: r.Storage(0), Content: text, Ext: "jpg"})
+	require.NoError(t, err)
+	at := 300 << 10
+	r.Storage(0).SetFaults(fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, BreakAt: &at})
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	info, err := r.c.Stat(ctx, id, r.servers)
+	require.NoError(t, err)
+	stream, err := r.c.Open(ctx, id, info, 0, int64(len(text)), r.servers)
+	require.NoError(t, err)
+	got, err := io.ReadAll(stream)
+	require.NoError(t, errors.Join(err, stream.Close()))
+	require.True(t, bytes.Equal(text, got))
+	require.EqualValues(t, 13, r.c.Stats().Resumes)
 }

@@ -22,11 +22,11 @@ const maxMetadata = 1 << 20
 func (c *Client) Metadata(ctx context.Context, id fdfs.FileID, servers []Server) ([]Meta, error) {
 	body := fdfs.AppendFile(nil, id)
 	a, err := askEach(ctx, c, c.Order(servers), question[[]Meta]{ask: func(ctx context.Context, m *member) ([]Meta, error) {
-		b, err := m.pool.Call(ctx, fdfs.CmdMetadata, 0, body, maxMetadata)
+		b, err := m.calls.Call(ctx, fdfs.CmdMetadata, 0, body, maxMetadata)
 		if err != nil {
 			return nil, absent(m, err)
 		}
-		c.completed(m)
+		c.completed(m, false)
 		return parseMetadata(b), nil
 	}})
 	if err != nil {

@@ -15,10 +15,13 @@ import (
 // triesPerServer is how often a Stream asks a server for bytes.
 const triesPerServer = 2
 
+// progress is how many bytes a source must have given before it broke to be asked as if it never had.
+const progress = 64 << 10
+
 var errStreamClosed = errors.New("stream is closed")
 
 // Stream is content of a file, as it comes from a storage. When its source breaks it goes on from the next byte at another one that
-// has the same version; each server is asked twice at most. A source that has broken after the reader made a pause of 5 s or more does
+// has the same version; each server is asked twice at most without giving 64 KiB. A source that has broken after the reader made a pause of 5 s or more does
 // not count: storages close connections that nobody reads from. Nothing is held in memory.
 //
 // Only one goroutine may use it. To end a Read that waits, end the context that was given to Open.
@@ -51,6 +54,7 @@ type source struct {
 	conn *fdfs.Conn
 	end  func() // of its answer; nil before it is known to be used
 
+	began  int64     // bytes of the stream that were there before
 	read   time.Time // when the last Read ended
 	paused bool      // the reader has let it wait
 }
@@ -121,13 +125,13 @@ func (s *Stream) connect() error {
 			return s.c.download(ctx, m, body, left)
 		},
 		drop: (*source).close,
-		seen: s.seen,
+		seen: s.seen, download: true,
 	})
 	if err != nil {
 		return err
 	}
 	s.src, s.from = a.value, a.value.m.server
-	s.src.end = a.end
+	s.src.end, s.src.began = a.end, s.got
 	if again {
 		s.c.counts.resumes.Add(1)
 		s.c.log.Info("download goes on", "file", s.id.String(), "byte", s.offset+s.got, "storage", s.from.Addr(), "after", s.broken)
@@ -244,7 +248,10 @@ func (s *Stream) lose(err error) {
 	case s.src.paused:
 		s.count(s.from, -1)
 	default:
-		s.c.failed(s.src.m, err)
+		if s.got-s.src.began >= progress {
+			s.count(s.from, -1)
+		}
+		s.c.failed(s.src.m, err, true)
 	}
 	s.broken = fmt.Errorf("storage %s broke off: %w", s.from.Addr(), timedOut(err))
 	s.src.close()
@@ -253,7 +260,7 @@ func (s *Stream) lose(err error) {
 
 // complete is called when all bytes are there, before the last of them are given out.
 func (s *Stream) complete() error {
-	s.c.completed(s.src.m)
+	s.c.completed(s.src.m, true)
 	s.src.close()
 	s.src = nil
 	if s.whole && s.sum != s.id.CRC32 {
