@@ -150,9 +150,9 @@ func TestNoCleanEndOfAShortBody(t *testing.T) {
 	c := cluster(t, fdfstest.Options{})
 	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: storetest.New(t).Bytes(5 << 20), Ext: "mp4", Created: longAgo})
 	p := edge(t, c)
-	at := 1 << 20
+	at, download := 1<<20, []byte{fdfstest.CmdDownload}
 	for i := range 2 {
-		c.Storage(i).SetFaults(fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, BreakAt: &at})
+		c.Storage(i).SetFaults(fdfstest.Faults{Commands: download, BreakAt: &at, Times: 1}, fdfstest.Faults{Commands: download, Status: 5})
 	}
 	resp, err := http.Get("http://" + p.addrs[0] + url(id))
 	require.NoError(t, err)
@@ -353,4 +353,52 @@ func TestExplain(t *testing.T) {
 	code, stdout, _ = run(t, "explain", "-c", p.conf, "http://gw.test/nonsense")
 	require.Equal(t, 0, code)
 	require.Contains(t, stdout, "400: ")
+}
+
+// TestBrokenDisk: a store path that cannot be read is no reason to refuse what the other storages have.
+func TestBrokenDisk(t *testing.T) {
+	c := cluster(t, fdfstest.Options{})
+	s := storetest.New(t)
+	content := []byte("hello")
+	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: content, Ext: "txt", Created: longAgo})
+	p := serveConfig(t, writeConfig(t, s.Config(withListen([]string{"tracker_server = " + c.Trackers()[0]})...)))
+	root := s.Root(storetest.Group, 0)
+	require.NoError(t, os.Rename(root, root+"-away"))
+	status, _ := p.adminGet("/readyz")
+	require.Equal(t, 503, status)
+	require.Equal(t, content, p.get(url(id)).body)
+	require.Equal(t, 503, p.get(s.Missing("txt", longAgo).URL()).StatusCode, "nobody has it, but the disk might")
+}
+
+// TestEdgeBesideAStorage: the gateway has no store, and the storage runs on the same host.
+func TestEdgeBesideAStorage(t *testing.T) {
+	c := cluster(t, fdfstest.Options{})
+	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(2), Content: []byte("hello"), Ext: "txt", Created: longAgo})
+	p := edge(t, c, "[gateway]", "local_ips = "+c.Storage(2).AddrPort().Addr().String())
+	require.Equal(t, "hello", string(p.get(url(id)).body))
+}
+
+// TestRedirectDoesNotWait: the storages cannot be asked who has the file; the client is sent to the source soon.
+func TestRedirectDoesNotWait(t *testing.T) {
+	c := cluster(t, fdfstest.Options{})
+	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("hello"), Ext: "txt", Created: longAgo})
+	p := serveConfig(t, writeConfig(t, "response_mode = redirect\n"+edgeConfig(c)))
+	for i := range 2 {
+		c.Storage(i).Partition(true)
+	}
+	began := time.Now()
+	require.Equal(t, 302, p.get(url(id)).StatusCode)
+	require.Less(t, time.Since(began), 1900*time.Millisecond)
+	_, text := p.adminGet("/explain?url=" + url(id))
+	require.Contains(t, text, "302: redirect to the web server of "+c.Storage(0).AddrPort().Addr().String())
+}
+
+// TestTrackersDownAreNoLicence: while no tracker has answered, an address in the host's networks is no source.
+func TestTrackersDownAreNoLicence(t *testing.T) {
+	c := cluster(t, fdfstest.Options{})
+	c.Tracker(0).Kill()
+	p := edge(t, c)
+	a := p.get("/" + idFromAddress(t, "192.0.2.77", "group1"))
+	require.Equal(t, 503, a.StatusCode)
+	require.NotEmpty(t, a.Header.Get("Retry-After"))
 }

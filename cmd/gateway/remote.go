@@ -25,6 +25,7 @@ type remoteSettings struct {
 	trackers                       tracker.Options
 	sources                        gateway.SourcesOptions // Members apart
 	options                        gateway.RemoteOptions  // Origin and Sources apart
+	local                          []string               // groups with store paths here
 	web                            bool
 	webPort                        int
 	connectTimeout, networkTimeout time.Duration
@@ -42,8 +43,12 @@ func settingsOf(cfg *config.Config) (remoteSettings, error) {
 			RedirectPort: g.RedirectPort, StatTimeout: 2 * (cfg.ConnectTimeout + cfg.NetworkTimeout), Port: listenPort(g.Listen)},
 		web: g.Upstream == "http", webPort: g.UpstreamHTTPPort, connectTimeout: cfg.ConnectTimeout, networkTimeout: cfg.NetworkTimeout,
 	}
+	s.sources.Web = s.web || s.options.Redirect
 	for _, group := range cfg.Groups {
 		s.sources.Ports[group.Name] = group.StoragePort
+		if len(group.StorePaths) > 0 {
+			s.local = append(s.local, group.Name)
+		}
 	}
 	return s, err
 }
@@ -73,7 +78,8 @@ func openRemote(s remoteSettings, log *slog.Logger) *remote {
 	pool := fdfs.PoolOptions{MaxOpen: poolMax, MaxIdle: poolIdle, ConnectTimeout: s.connectTimeout, NetworkTimeout: s.networkTimeout}
 	asked, sources := s.trackers, s.sources
 	asked.Pool, asked.Log = pool, log
-	r := &remote{settings: s, options: s.options, running: &atomic.Int64{}, trackers: tracker.New(asked), storages: storage.NewClient(storage.ClientOptions{Pool: pool, Log: log})}
+	r := &remote{settings: s, options: s.options, running: &atomic.Int64{}, trackers: tracker.New(asked), storages: storage.NewClient(storage.ClientOptions{Pool: pool, Log: gateway.LimitLog(log)})}
+	sources.HasStore = func(group string) bool { return slices.Contains(s.local, group) }
 	sources.Members, sources.Miss, r.options.Running = r.trackers.Members(), r.trackers.LoadSoon, r.running
 	r.options.Sources, r.options.Origin = gateway.NewSources(sources), gateway.StorageOrigin{Client: r.storages}
 	if s.web {

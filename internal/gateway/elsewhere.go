@@ -81,11 +81,13 @@ type plan struct {
 // decide makes the plan. marked is the loop guard: another gateway, or the module, has sent the request here already.
 func (a *away) decide(id fdfs.FileID, cause error, marked bool, now time.Time) plan {
 	nothing := func(why string) plan { return plan{err: a.h.missing(id, cause, now), why: why} }
-	local := errors.Is(cause, storage.ErrNotFound)
+	broken := errors.Is(cause, storage.ErrUnavailable) // a disk: what was on it is on the others
+	local := broken || errors.Is(cause, storage.ErrNotFound)
 	if marked {
 		return nothing("redirect=1: it was sent here by another server, and is never sent on")
 	}
 	if !local && !a.o.Sources.mayKnow(id.Group) {
+		a.o.Sources.missed()
 		return nothing("the cluster has no such group")
 	}
 	source, standing := a.o.Sources.Of(id)
@@ -93,6 +95,8 @@ func (a *away) decide(id fdfs.FileID, cause error, marked bool, now time.Time) p
 	switch {
 	case standing == SourceSelf:
 		why += ": the source is this host"
+	case broken:
+		why += ": the disk cannot be read"
 	case local && !a.h.isYoung(id, now):
 		why += ": it should have been replicated here by now"
 	case standing == SourceAllowed:
@@ -122,7 +126,7 @@ func (a *away) replicas(group string) []storage.Server {
 func prepend(source storage.Server, others []storage.Server) []storage.Server {
 	list := []storage.Server{source}
 	for _, s := range others {
-		if s.Host != source.Host {
+		if s != source {
 			list = append(list, s)
 		}
 	}
@@ -138,19 +142,21 @@ func (a *away) find(r *request, cause error) (bool, error) {
 	if a.o.Redirect {
 		return true, a.redirect(r, id, p)
 	}
-	wanted := Wanted{ID: id, Target: r.originTarget(), Port: localPort(r.ctx.LocalAddr())}
-	info, err := a.stat(wanted, p.servers)
+	r.remote.begin(a, r.wanted(id), p.servers)
+	info, err := a.stat(r.remote.wanted, p.servers, a.o.StatTimeout)
 	if err != nil {
+		r.remote.close()
 		return false, a.failure(id, err, r.now)
 	}
-	r.source, r.found = sourceOrigin, foundRemote(id, info)
-	r.remote.begin(a, wanted, info, p.servers)
+	r.remote.info, r.source, r.found = info, sourceOrigin, foundRemote(id, info)
 	return false, nil
 }
 
 // stat asks who has the file.
-func (a *away) stat(w Wanted, servers []storage.Server) (storage.Info, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), a.o.StatTimeout)
+func (a *away) stat(w Wanted, servers []storage.Server, timeout time.Duration) (storage.Info, error) {
+	a.o.Running.Add(1)
+	defer a.o.Running.Add(-1)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	return a.o.Origin.Stat(ctx, w, servers)
 }
@@ -167,6 +173,9 @@ func (a *away) failure(id fdfs.FileID, err error, now time.Time) error {
 		return &refusal{status: 504, reason: "the storage does not answer in time", cause: err}
 	}
 	m.originFetches.WithLabelValues("error").Inc()
+	if errors.Is(err, fdfs.ErrFull) {
+		return &refusal{status: 503, reason: "too many downloads from the storage", retryAfter: 5 * time.Second, cause: err}
+	}
 	return &refusal{status: 502, reason: "the storage cannot be reached", cause: err}
 }
 

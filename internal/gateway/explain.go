@@ -70,7 +70,7 @@ func (h *Handler) Explain(ctx context.Context, urlOrID string, now time.Time) Ex
 	switch {
 	case cause == nil:
 		return e.end(200, "the file of this host")
-	case !errors.Is(cause, storage.ErrNotFound) && !errors.Is(cause, storage.ErrNoGroup):
+	case !errors.Is(cause, storage.ErrNotFound) && !errors.Is(cause, storage.ErrNoGroup) && !errors.Is(cause, storage.ErrUnavailable):
 		r := refusalOf(cause)
 		return e.end(r.status, "%s", r.reason)
 	}
@@ -124,11 +124,11 @@ func (a *away) explain(ctx context.Context, e Explanation, id fdfs.FileID, cause
 	if len(p.servers) == 0 {
 		return e.end(refusalOf(p.err).status, "%s", refusalOf(p.err).reason)
 	}
+	w := Wanted{ID: id, Target: a.plainTarget(id, now), Port: a.o.Port}
 	var holder *storage.Server
-	failed := false
-	w := Wanted{ID: id, Target: "/" + id.String() + "?redirect=1", Port: a.o.Port}
+	var failures []error
 	for i := range p.servers {
-		info, err := a.o.Origin.Stat(ctx, w, p.servers[i:i+1])
+		info, err := a.stat(w, p.servers[i:i+1], explainPatience)
 		switch {
 		case err == nil:
 			e.step("asked", "%s: has it, %d bytes", p.servers[i].Addr(), info.Size)
@@ -138,17 +138,47 @@ func (a *away) explain(ctx context.Context, e Explanation, id fdfs.FileID, cause
 		case errors.Is(err, storage.ErrNotFound):
 			e.step("asked", "%s: does not have it", p.servers[i].Addr())
 		default:
-			failed = true
+			failures = append(failures, err)
 			e.step("asked", "%s: %v", p.servers[i].Addr(), err)
 		}
+		if ctx.Err() != nil {
+			break
+		}
 	}
+	return a.conclude(e, p, holder, errors.Join(failures...))
+}
+
+// explainPatience is how long each host is waited for.
+const explainPatience = 5 * time.Second
+
+// plainTarget is the target for web servers of a request that has nothing but the file id.
+func (a *away) plainTarget(id fdfs.FileID, now time.Time) string {
+	path := id.Logic
+	if a.h.o.GroupInURL {
+		path = id.String()
+	}
+	query := "?redirect=1"
+	if a.h.o.Tokens != nil {
+		query = "?" + a.h.o.Tokens.Query(id.Logic, now) + "&redirect=1"
+	}
+	return a.h.o.URLPrefix + "/" + path + query
+}
+
+// conclude tells the answer: holder is the first that has the file, failure what went wrong with those that could not be asked.
+func (a *away) conclude(e Explanation, p plan, holder *storage.Server, failure error) Explanation {
 	switch {
+	case a.o.Redirect && !a.o.TryReplicas:
+		return e.end(302, "redirect to the web server of %s, without asking", p.servers[0].Host)
 	case holder != nil && a.o.Redirect:
 		return e.end(302, "redirect to the web server of %s", holder.Host)
 	case holder != nil:
-		return e.end(200, "fetched from %s", holder.Addr())
-	case failed:
-		return e.end(502, "nobody who could be asked has it")
+		return e.end(200, "fetched from %s, or from another one that has it", holder.Addr())
+	case failure != nil && a.o.Redirect:
+		return e.end(302, "redirect to the web server of %s, which may have it", p.servers[0].Host)
+	case failure != nil && errors.Is(failure, context.DeadlineExceeded):
+		return e.end(504, "those that could not be asked may have it")
+	case failure != nil:
+		return e.end(502, "those that could not be asked may have it")
 	}
 	return e.end(errNotFound.status, "%s", errNotFound.reason)
 }

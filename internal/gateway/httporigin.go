@@ -30,6 +30,7 @@ type HTTPOriginOptions struct {
 type HTTPOrigin struct {
 	o      HTTPOriginOptions
 	client *http.Client
+	ailing ailing
 }
 
 var _ Origin = (*HTTPOrigin)(nil)
@@ -82,8 +83,9 @@ var errAnswer = errors.New("unusable answer")
 // Stat implements Origin by HEAD.
 func (o *HTTPOrigin) Stat(ctx context.Context, w Wanted, servers []storage.Server) (storage.Info, error) {
 	var failures []error
-	for _, server := range servers {
+	for _, server := range o.ailing.last(servers, time.Now()) {
 		info, err := o.statAt(ctx, w, server)
+		o.ailing.note(server, err)
 		if err == nil {
 			return info, nil
 		}
@@ -140,7 +142,8 @@ func (o *HTTPOrigin) ask(ctx context.Context, method string, w Wanted, server st
 	if err != nil {
 		return nil, fmt.Errorf("cannot ask %s: %w", host, err)
 	}
-	if resp.StatusCode == http.StatusNotFound {
+	// The module answers 400 to a marked request for a file that it does not have.
+	if resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusBadRequest {
 		_ = resp.Body.Close() // what it says does not matter
 		return nil, fmt.Errorf("%s: %w", host, storage.ErrNotFound)
 	}
@@ -149,7 +152,7 @@ func (o *HTTPOrigin) ask(ctx context.Context, method string, w Wanted, server st
 
 // Open implements Origin by GET.
 func (o *HTTPOrigin) Open(ctx context.Context, w Wanted, info storage.Info, offset, length int64, servers []storage.Server) (io.ReadCloser, error) {
-	s := &httpStream{o: o, ctx: ctx, w: w, info: info, offset: offset, left: length, servers: fromFirst(info.From, servers)}
+	s := &httpStream{o: o, ctx: ctx, w: w, info: info, offset: offset, left: length, servers: fromFirst(info.From, o.ailing.last(servers, time.Now()))}
 	if err := s.connect(); err != nil {
 		return nil, err
 	}
@@ -175,6 +178,7 @@ type httpStream struct {
 	info         storage.Info
 	offset, left int64
 	servers      []storage.Server // not tried yet
+	at           storage.Server   // where body comes from
 	body         io.ReadCloser
 }
 
@@ -185,9 +189,13 @@ func (s *httpStream) connect() error {
 		server := s.servers[0]
 		s.servers = s.servers[1:]
 		body, err := s.connectTo(server)
+		s.o.ailing.note(server, err)
 		if err == nil {
-			s.body = body
+			s.body, s.at = body, server
 			return nil
+		}
+		if errors.Is(err, storage.ErrNotFound) {
+			err = errors.New(err.Error()) // others had it a moment ago: that is no 404
 		}
 		failures = append(failures, err)
 	}
@@ -248,6 +256,7 @@ func (s *httpStream) Read(p []byte) (int, error) {
 		if s.ctx.Err() != nil {
 			return 0, context.Cause(s.ctx)
 		}
+		s.o.ailing.note(s.at, err)
 		broken := errors.Join(err, s.body.Close())
 		if err := s.connect(); err != nil {
 			return 0, fmt.Errorf("download broken off: %w; %w", broken, err)

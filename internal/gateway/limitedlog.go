@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"log/slog"
 	"sync/atomic"
 
@@ -29,4 +30,34 @@ func (l limitedLog) error(text string, args ...any) {
 		args = append(args, "left_out_before", n)
 	}
 	l.log.Error(text, args...)
+}
+
+// LimitLog returns a logger that writes to the same place, but no more than some lines a second: for clients whose every request
+// may have something to say about a host that is not well.
+func LimitLog(log *slog.Logger) *slog.Logger {
+	return slog.New(limitedHandler{log.Handler(), rate.NewLimiter(5, 50)})
+}
+
+// limitedHandler drops records that are too many.
+type limitedHandler struct {
+	slog.Handler
+	limiter *rate.Limiter
+}
+
+// Handle implements slog.Handler.
+func (h limitedHandler) Handle(ctx context.Context, r slog.Record) error {
+	if !h.limiter.Allow() {
+		return nil
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler; the limit is shared.
+func (h limitedHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return limitedHandler{h.Handler.WithAttrs(attrs), h.limiter}
+}
+
+// WithGroup implements slog.Handler; the limit is shared.
+func (h limitedHandler) WithGroup(name string) slog.Handler {
+	return limitedHandler{h.Handler.WithGroup(name), h.limiter}
 }

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"time"
 
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/storage"
@@ -17,7 +18,7 @@ import (
 func (a *away) redirect(r *request, id fdfs.FileID, p plan) error {
 	to := p.servers[0]
 	if len(p.servers) > 1 || a.o.TryReplicas {
-		info, err := a.stat(Wanted{ID: id, Target: r.originTarget(), Port: localPort(r.ctx.LocalAddr())}, p.servers)
+		info, err := a.stat(r.wanted(id), p.servers, min(redirectPatience, a.o.StatTimeout))
 		switch refused := a.failureOf(id, err, r); {
 		case err == nil:
 			to = info.From
@@ -32,6 +33,9 @@ func (a *away) redirect(r *request, id fdfs.FileID, p plan) error {
 	r.setCORS()
 	return nil
 }
+
+// redirectPatience is how long a client waits for its address: it may reach hosts whose storage ports this host cannot.
+const redirectPatience = time.Second
 
 // failureOf is the answer when it is certain that nobody has the file, else nil.
 func (a *away) failureOf(id fdfs.FileID, err error, r *request) error {

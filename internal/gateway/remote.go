@@ -47,6 +47,11 @@ func (o StorageOrigin) Open(ctx context.Context, w Wanted, info storage.Info, of
 	return stream, nil
 }
 
+// wanted is what this request wants from other hosts.
+func (r *request) wanted(id fdfs.FileID) Wanted {
+	return Wanted{ID: id, Target: r.originTarget(), Port: localPort(r.ctx.LocalAddr())}
+}
+
 // originTarget is the target for web servers of other hosts: the path as it came, the token, which they check too, and the mark
 // against loops. A request that was let in without a token gets one of ours.
 func (r *request) originTarget() string {
@@ -72,9 +77,10 @@ type remoteFile struct {
 	cancel  context.CancelFunc
 }
 
-func (f *remoteFile) begin(a *away, w Wanted, info storage.Info, servers []storage.Server) {
+func (f *remoteFile) begin(a *away, w Wanted, servers []storage.Server) {
+	f.close()
 	a.o.Running.Add(1)
-	f.away, f.wanted, f.info, f.servers = a, w, info, servers
+	f.away, f.wanted, f.servers = a, w, servers
 	f.ctx, f.cancel = context.WithCancel(context.Background())
 }
 
@@ -106,8 +112,9 @@ func (r *request) openRemote() error {
 			b.Stream, err = begun(countedStream{stream, r.h.o.Metrics}, p.Length)
 		}
 		if err != nil {
+			a := r.remote.away
 			r.closeFile()
-			return r.h.away.(*away).failure(r.id, err, r.now)
+			return a.failure(r.id, err, r.now)
 		}
 		r.h.o.Metrics.originFetches.WithLabelValues("ok").Inc()
 		break
@@ -146,7 +153,9 @@ func (s *begunStream) Read(p []byte) (int, error) {
 		return s.ReadCloser.Read(p)
 	}
 	n := copy(p, s.first)
-	s.first = s.first[n:]
+	if s.first = s.first[n:]; len(s.first) == 0 {
+		s.first = nil // it is not kept for the whole download
+	}
 	return n, nil
 }
 

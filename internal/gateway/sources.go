@@ -13,7 +13,12 @@ import (
 
 // SourcesOptions are what is known of other hosts.
 type SourcesOptions struct {
-	LocalIPs   []netip.Addr      // addresses of this host
+	LocalIPs []netip.Addr // addresses of this host
+	// HasStore tells whether the store paths of a group are on this host: then its storage here has nothing that is not in them.
+	// nil = none are.
+	HasStore func(group string) bool
+	// Web tells that sources are asked, or clients sent, to their web servers: on this host that is this gateway.
+	Web        bool
 	Allow      []netip.Prefix    // further addresses that may be sources
 	AddressMap map[string]string // address in an id or from a tracker -> address, or address:port, to use
 	Ports      map[string]int    // storage_server_port by group
@@ -65,6 +70,8 @@ func (s *Sources) Of(id fdfs.FileID) (storage.Server, Standing) {
 		switch {
 		case !ok:
 			return storage.Server{}, SourceUnknown
+		case member.Group != id.Group:
+			return s.server(member), SourceStranger
 		case s.isSelf(member):
 			return s.server(member), SourceSelf
 		}
@@ -76,7 +83,7 @@ func (s *Sources) Of(id fdfs.FileID) (storage.Server, Standing) {
 		member = tracker.Server{Group: id.Group, Host: addr.String()}
 	}
 	switch {
-	case slices.Contains(s.o.LocalIPs, addr):
+	case s.isSelf(member):
 		return s.server(member), SourceSelf
 	case listed || s.o.AddressMap[member.Host] != "" || s.allowed(addr):
 		return s.server(member), SourceAllowed
@@ -84,13 +91,13 @@ func (s *Sources) Of(id fdfs.FileID) (storage.Server, Standing) {
 	return s.server(member), SourceStranger
 }
 
-// allowed tells whether anybody but the id vouches for an address.
+// allowed tells whether the configuration vouches for an address that no list has.
 func (s *Sources) allowed(addr netip.Addr) bool {
 	within := func(p netip.Prefix) bool { return p.Contains(addr) }
-	if s.o.Members.Allowed(addr) || slices.ContainsFunc(s.o.Allow, within) {
+	if slices.ContainsFunc(s.o.Allow, within) {
 		return true
 	}
-	return len(s.o.Allow) == 0 && !s.o.Members.Known() && slices.ContainsFunc(s.o.Networks, within)
+	return len(s.o.Allow) == 0 && !s.o.Trackers && !s.o.Members.Known() && slices.ContainsFunc(s.o.Networks, within)
 }
 
 // mayKnow tells whether a group can be one of this cluster: only a list of its groups can say no.
@@ -124,8 +131,11 @@ func (s *Sources) missed() {
 	}
 }
 
-// isSelf tells whether a storage runs on this host.
+// isSelf tells whether a storage runs on this host and would say no more than the store here has said.
 func (s *Sources) isSelf(member tracker.Server) bool {
+	if !s.o.Web && (s.o.HasStore == nil || !s.o.HasStore(member.Group)) {
+		return false
+	}
 	addr, err := netip.ParseAddr(member.Host)
 	return err == nil && slices.Contains(s.o.LocalIPs, addr.Unmap()) ||
 		slices.ContainsFunc(member.Others, func(a netip.Addr) bool { return slices.Contains(s.o.LocalIPs, a) })

@@ -1,8 +1,10 @@
 package gateway
 
 import (
+	"context"
 	"net/netip"
 	"testing"
+	"time"
 
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/storage"
@@ -61,7 +63,10 @@ func TestSourceOf(t *testing.T) {
 		{"storage id with IPv6", SourcesOptions{}, listed, "", 100005, storage.Server{Host: "2001:db8::5", Port: 23000}, SourceAllowed},
 		{"unknown storage id", SourcesOptions{}, listed, "", 7, storage.Server{}, SourceUnknown},
 		{"this host", SourcesOptions{LocalIPs: self}, listed, "", 100001, storage.Server{Host: "10.0.0.1", Port: 23000}, SourceSelf},
-		{"this host by its second address", SourcesOptions{LocalIPs: self}, listed, "", 100003, storage.Server{Host: "10.0.0.3", Port: 23000}, SourceSelf},
+		{"this host by its second address", SourcesOptions{LocalIPs: self}, []string{"100003 group1 10.0.0.3,192.168.0.3"}, "", 100003, storage.Server{Host: "10.0.0.3", Port: 23000}, SourceSelf},
+		{"another group's storage id", SourcesOptions{}, listed, "", 100003, storage.Server{Host: "10.0.0.3", Port: 23000}, SourceStranger},
+		{"another group's address", SourcesOptions{}, listed, "10.0.0.3", 0, storage.Server{Host: "10.0.0.3", Port: 23000}, SourceStranger},
+		{"trackers are down, in a network of this host", SourcesOptions{Networks: prefix("10.0.0.0/8"), Trackers: true}, nil, "10.0.0.99", 0, storage.Server{Host: "10.0.0.99", Port: 23000}, SourceStranger},
 		{"listed address", SourcesOptions{}, listed, "10.0.0.2", 0, storage.Server{Host: "10.0.0.2", Port: 24000}, SourceAllowed},
 		{"stranger beside a list", SourcesOptions{Networks: prefix("10.0.0.0/8")}, listed, "10.0.0.99", 0, storage.Server{Host: "10.0.0.99", Port: 23000}, SourceStranger},
 		{"allowed by the operator", SourcesOptions{Allow: prefix("10.0.0.99/32")}, listed, "10.0.0.99", 0, storage.Server{Host: "10.0.0.99", Port: 23000}, SourceAllowed},
@@ -75,6 +80,7 @@ func TestSourceOf(t *testing.T) {
 		{"port of the group", SourcesOptions{Ports: map[string]int{"group1": 25000}, Allow: prefix("10.0.0.0/8")}, nil, "10.0.0.99", 0, storage.Server{Host: "10.0.0.99", Port: 25000}, SourceAllowed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
+			tt.o.HasStore = func(group string) bool { return group == "group1" }
 			if tt.ids != nil {
 				tt.o.Members = members(t, tt.ids...)
 			}
@@ -87,7 +93,7 @@ func TestSourceOf(t *testing.T) {
 
 func TestReplicas(t *testing.T) {
 	o := SourcesOptions{Members: members(t, "100001 group1 10.0.0.1", "100002 group1 10.0.0.2,192.168.0.2:24000", "100003 group2 10.0.0.3", "100004 group1 10.0.0.4"),
-		LocalIPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, AddressMap: map[string]string{"10.0.0.4": "10.0.0.44"}}
+		LocalIPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, HasStore: func(group string) bool { return group == "group1" }, AddressMap: map[string]string{"10.0.0.4": "10.0.0.44"}}
 	s := NewSources(o)
 	list := s.Replicas("group1")
 	require.ElementsMatch(t, []storage.Server{{Host: "10.0.0.2", Port: 24000}, {Host: "10.0.0.44", Port: 23000}}, list[:2])
@@ -96,4 +102,39 @@ func TestReplicas(t *testing.T) {
 	require.True(t, s.mayKnow("group2"))
 	require.False(t, s.mayKnow("group9"))
 	require.True(t, NewSources(SourcesOptions{}).mayKnow("group9"), "nobody can say no")
+}
+
+// TestStorageOfThisHost: a storage beside the gateway is a source like any other, unless the gateway has its store paths itself or
+// would ask its own web server.
+func TestStorageOfThisHost(t *testing.T) {
+	o := SourcesOptions{Members: members(t, "100001 group1 10.0.0.1"), LocalIPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
+	standing := func(o SourcesOptions) Standing {
+		s := NewSources(o)
+		_, standing := s.Of(idFrom(t, "group1", "10.0.0.1", 0))
+		require.Equal(t, standing == SourceAllowed, len(s.Replicas("group1")) == 1)
+		return standing
+	}
+	require.Equal(t, SourceAllowed, standing(o))
+	o.HasStore = func(group string) bool { return group == "group2" }
+	require.Equal(t, SourceAllowed, standing(o))
+	o.HasStore = func(group string) bool { return group == "group1" }
+	require.Equal(t, SourceSelf, standing(o))
+	o.HasStore, o.Web = nil, true
+	require.Equal(t, SourceSelf, standing(o))
+}
+
+func TestAiling(t *testing.T) {
+	var a ailing
+	one, two := storage.Server{Host: "1"}, storage.Server{Host: "2"}
+	both, now := []storage.Server{one, two}, time.Now()
+	require.Equal(t, both, a.last(both, now))
+	a.note(one, errAnswer)
+	require.Equal(t, []storage.Server{two, one}, a.last(both, now))
+	require.Equal(t, both, a.last(both, now.Add(firstPause+time.Second)), "it is tried again")
+	a.note(one, errAnswer)
+	require.Equal(t, []storage.Server{two, one}, a.last(both, now.Add(firstPause+time.Second/2)), "after a longer pause")
+	a.note(one, storage.ErrNotFound)
+	require.Equal(t, both, a.last(both, now), "an answer")
+	a.note(one, context.Canceled)
+	require.Equal(t, both, a.last(both, now), "the client left")
 }

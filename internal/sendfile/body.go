@@ -151,6 +151,9 @@ func (b *Body) Read(p []byte) (int, error) {
 			return n, err
 		}
 		b.piece, b.pos = b.piece+1, 0
+		if piece.Length == 0 {
+			continue // a stream that is open is the next one's
+		}
 		if err := b.closeStream(); err != nil {
 			return 0, err
 		}
