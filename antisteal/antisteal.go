@@ -85,7 +85,9 @@ func (c *Checker) Check(file string, token, ts []byte, now time.Time) error {
 }
 
 // Query returns the part of a URL behind "?" that lets the file be downloaded now wherever the first of the secrets is accepted.
-func (c *Checker) Query(file string, now time.Time) string { return Query(c.secrets[0], file, now.Unix()) }
+func (c *Checker) Query(file string, now time.Time) string {
+	return Query(c.secrets[0], file, now.Unix())
+}
 
 // Token returns the token for a file (a file id without its group) at a unix time in seconds; 0 makes one that never expires.
 func Token(secret, file string, ts int64) string {
