@@ -269,7 +269,7 @@ func TestAccessLog(t *testing.T) {
 	lines := readLines(t, path, 3)
 	require.Regexp(t, `^127\.0\.0\.1 - - \[\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] "GET `+f.URL()+` HTTP/1\.1" 200 1234 "http://page\.test/" "curl \\x228\\x22"$`, lines[0])
 	require.Contains(t, lines[1], `"a\x5Cb\xFF\x22"`)
-	require.Regexp(t, `"" 400 0 "-" "-"$`, lines[2])
+	require.Regexp(t, `"GET nonsense" 400 0 "-" "-"$`, lines[2])
 
 	require.NoError(t, os.Rename(path, path+".1"))
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGHUP))

@@ -32,6 +32,7 @@ type entry struct {
 	at                                    time.Time
 	remote                                netip.Addr // invalid for a unix socket
 	method, target, proto, referer, agent []byte
+	line                                  []byte // instead of the first three: what came of a request line that was refused
 	status                                int
 	bytes                                 int64
 	source                                string
@@ -65,7 +66,8 @@ func (e *entry) appendCombined(b []byte) []byte {
 	}
 	b = e.at.AppendFormat(append(b, " - - ["...), "02/Jan/2006:15:04:05 -0700")
 	b = append(b, `] "`...)
-	if len(e.method) > 0 { // else what came was no request
+	b = appendLogSafe(b, e.line)
+	if len(e.method) > 0 {
 		b = append(appendLogSafe(b, e.method), ' ')
 		b = append(appendLogSafe(b, e.target), ' ')
 		b = appendLogSafe(b, e.proto)
@@ -78,7 +80,7 @@ func (e *entry) appendCombined(b []byte) []byte {
 }
 
 // appendJSON appends an object with: time, remote, method, target, protocol, status, bytes, seconds, source, referer,
-// user_agent, and error where the body ended early.
+// user_agent, refused_line for what was no request, and error where the body ended early.
 func (e *entry) appendJSON(b []byte) []byte {
 	b = e.at.AppendFormat(append(b, `{"time":"`...), time.RFC3339Nano)
 	b = append(b, `","remote":"`...)
@@ -89,7 +91,10 @@ func (e *entry) appendJSON(b []byte) []byte {
 	for _, field := range []struct {
 		name  string
 		value []byte
-	}{{"method", e.method}, {"target", e.target}, {"protocol", e.proto}, {"referer", e.referer}, {"user_agent", e.agent}} {
+	}{{"refused_line", e.line}, {"method", e.method}, {"target", e.target}, {"protocol", e.proto}, {"referer", e.referer}, {"user_agent", e.agent}} {
+		if len(field.value) == 0 && field.name == "refused_line" {
+			continue
+		}
 		b = append(append(append(b, `,"`...), field.name...), `":`...)
 		b = appendJSONText(b, field.value)
 	}

@@ -138,7 +138,7 @@ func (s *Server) refused(conn net.Conn, e *httpguard.Error) {
 	h := s.handler.Load()
 	h.o.Metrics.malformed(e.Status)
 	if h.o.Access != nil {
-		h.o.Access.write(entry{at: time.Now(), remote: ipOf(conn.RemoteAddr()), status: e.Status, source: sourceNone, err: e})
+		h.o.Access.write(entry{at: time.Now(), remote: ipOf(conn.RemoteAddr()), line: e.Line, status: e.Status, source: sourceNone, err: e})
 	}
 }
 

@@ -110,6 +110,9 @@ func (c *Conn) next() bool {
 	}
 	c.done = true
 	if e, ok := err.(*Error); ok {
+		if e.Line == nil && c.in != nil {
+			e.Line = firstLine(c.in.b[c.r:c.w])
+		}
 		c.refuse(e)
 	}
 	return false
@@ -179,6 +182,9 @@ func (c *Conn) takeHead() error {
 	c.out = c.g.take(&c.g.large)
 	c.pending = h.appendCanonical(c.out.b[:0], b)
 	if err := c.discardBody(); err != nil {
+		if e, ok := err.(*Error); ok {
+			e.Line = firstLine(c.pending)
+		}
 		c.pending = nil
 		return err
 	}

@@ -24,6 +24,19 @@ type Error struct {
 	Status int    // the HTTP status that the client was given
 	Reason string // one plain line, also the body of the answer
 	Err    error  // the cause, nil where the request itself is the cause
+	Line   []byte // what has come of the request line, at most 256 bytes; anything may be in it
+}
+
+// maxErrorLine bounds Error.Line.
+const maxErrorLine = 256
+
+// firstLine copies what is there of the first line of b.
+func firstLine(b []byte) []byte {
+	b = b[:min(len(b), maxErrorLine)]
+	if end := bytes.IndexAny(b, "\r\n"); end >= 0 {
+		b = b[:end]
+	}
+	return bytes.Clone(b)
 }
 
 // Error returns the reason in one line.
