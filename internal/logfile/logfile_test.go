@@ -90,7 +90,9 @@ func TestStuckPipe(t *testing.T) {
 	}
 	require.Less(t, time.Since(began), 2*time.Second)
 	require.Positive(t, w.Lost())
+	w.mu.Lock()
 	require.LessOrEqual(t, len(w.pending), maxPending)
+	w.mu.Unlock()
 	require.Error(t, w.Close())
 	require.NoError(t, unix.SetNonblock(fd, true))
 	buf := make([]byte, 1<<20)
