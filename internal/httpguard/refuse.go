@@ -82,7 +82,7 @@ func (c *Conn) refuse(e *Error) {
 // isHead reports whether the request is a HEAD request, whose answer has no
 // body. Before the request line is complete, b is what has come of it.
 func (h *head) isHead(b []byte) bool {
-	return h.headMethod || (h.targetEnd == 0 && bytes.HasPrefix(b, []byte("HEAD ")))
+	return h.headMethod || (h.targetEnd == 0 && (bytes.HasPrefix(b, []byte("HEAD ")) || string(firstLine(b)) == "HEAD"))
 }
 
 // appendRefusal appends the whole answer to dst (RFC 9112 section 4).

@@ -3,6 +3,7 @@ package httprange
 import (
 	"bytes"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -77,20 +78,18 @@ func RangeApplies(c *Conditions, v *Validators, now time.Time) bool {
 	return ok && v.StrongDate && v.ModTime.Unix() == t
 }
 
-// matchTags tells whether a list of entity-tags, spread over any number of field lines, names the tag or holds "*". Reading a
+// matchTags tells whether a list of entity-tags, spread over any number of field lines, names the tag, or is "*" alone. Reading a
 // line stops at its first malformed member.
 func matchTags(lines [][]byte, v *Validators, weakCompare bool) bool {
+	if len(lines) == 1 && string(trimBlanks(lines[0])) == "*" {
+		return true
+	}
 	for _, line := range lines {
 		for {
 			line = bytes.TrimLeft(line, " \t,")
-			if len(line) == 0 {
-				break
-			}
-			if line[0] == '*' {
-				return true
-			}
 			tag, weak, rest, ok := cutTag(line)
-			if !ok {
+			rest = bytes.TrimLeft(rest, " \t")
+			if !ok || len(rest) > 0 && rest[0] != ',' {
 				break
 			}
 			if string(tag) == v.ETag && (weakCompare || !weak && !v.WeakTag) {
@@ -137,16 +136,24 @@ func ParseDate(value []byte, now time.Time) (int64, bool) {
 		return 0, false
 	}
 	s := string(value)
+	if head, tail, leap := strings.Cut(s, ":60 "); leap { // a leap second, which package time does not know
+		t, ok := parseDate(head+":59 "+tail, now)
+		return t + 1, ok
+	}
+	return parseDate(s, now)
+}
+
+func parseDate(s string, now time.Time) (int64, bool) {
 	if t, err := time.Parse(http.TimeFormat, s); err == nil {
 		return t.Unix(), true
 	}
 	if t, err := time.Parse("Monday, 02-Jan-06 15:04:05 GMT", s); err == nil {
-		century := now.Year() / 100 * 100
-		year := century + t.Year()%100
-		if year > now.Year()+50 {
-			year -= 100
+		year := now.Year()/100*100 + t.Year()%100
+		at := time.Date(year, t.Month(), t.Day(), t.Hour(), t.Minute(), t.Second(), 0, time.UTC)
+		if at.After(now.AddDate(50, 0, 0)) {
+			at = at.AddDate(-100, 0, 0)
 		}
-		return t.AddDate(year-t.Year(), 0, 0).Unix(), true
+		return at.Unix(), true
 	}
 	if t, err := time.Parse(time.ANSIC, s); err == nil {
 		return t.Unix(), true
