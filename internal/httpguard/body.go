@@ -3,7 +3,6 @@ package httpguard
 import (
 	"bytes"
 	"math"
-	"time"
 )
 
 // Bounds of chunked framing, in bytes of a whole body.
@@ -127,33 +126,8 @@ func (c *Conn) discardBody() error {
 		if done {
 			return nil
 		}
-		if err := c.fillBody(n > 0); err != nil {
-			return err
+		if err := c.fill(); err != nil {
+			return c.readFailed(err, "request body")
 		}
 	}
-}
-
-// fillBody waits for more of a body. If none of it has come and the client
-// waits for a word to send it, it is given (RFC 9110 section 10.1.1).
-func (c *Conn) fillBody(begun bool) error {
-	if c.head.expect100 && !begun {
-		if err := c.writeContinue(); err != nil {
-			return err
-		}
-	}
-	c.head.expect100 = false
-	if err := c.fill(); err != nil {
-		return c.readFailed(err, "request body")
-	}
-	return nil
-}
-
-func (c *Conn) writeContinue() error {
-	if err := c.Conn.SetWriteDeadline(time.Now().Add(refuseTimeout)); err != nil {
-		return err
-	}
-	if _, err := c.Conn.Write([]byte("HTTP/1.1 100 Continue\r\n\r\n")); err != nil {
-		return err
-	}
-	return c.Conn.SetWriteDeadline(time.Time{})
 }

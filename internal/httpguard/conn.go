@@ -172,6 +172,11 @@ func (c *Conn) takeHead() error {
 	h := &c.head
 	b := c.in.b[c.r : c.r+h.end]
 	c.r += h.end
+	if h.expect100 && h.body.kind != bodyNone && c.r == c.w {
+		// The client waits for a word before it sends the body. Nobody wants the body, so the word is the final answer (RFC 9110
+		// section 10.1.1); the connection ends with it, for the client may send the body all the same.
+		h.last, h.rewrite, h.body.kind, c.unread = true, true, bodyNone, true
+	}
 	if h.last {
 		c.done = true
 	}

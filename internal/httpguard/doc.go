@@ -39,8 +39,9 @@
 // A download server needs no request bodies. The guard reads a body whole,
 // checks its framing and throws it away before it hands on the head, so that
 // a broken chunk gets its 400 and not a 200 followed by a confused
-// connection. It writes the interim answer 100 (Continue) where that is asked
-// for. A body over Options.MaxDiscard is refused with 413.
+// connection. A body over Options.MaxDiscard is refused with 413. A client that
+// asks for 100 (Continue) and waits gets the final answer instead, since no body
+// changes it, and the connection ends with it.
 //
 // # Line ends
 //

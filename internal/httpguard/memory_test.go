@@ -62,7 +62,7 @@ func readAll(t testing.TB, g *Guard, in string, piece int) (heads []string, writ
 	require.NoError(t, c.Close())
 	require.True(t, inner.closed)
 	require.Zero(t, g.Buffers())
-	written = strings.ReplaceAll(inner.written.String(), "HTTP/1.1 100 Continue\r\n\r\n", "")
+	written = inner.written.String()
 	return heads, dateLine.ReplaceAllString(written, "")
 }
 
@@ -82,6 +82,9 @@ func TestSplitsDoNotMatter(t *testing.T) {
 			handedOn++
 		}
 		require.Len(t, heads, handedOn, tc.name)
+		if strings.Contains(strings.ToLower(tc.in), "expect: 100-continue") {
+			continue // whether the body comes with the head is the point there, see TestContinue
+		}
 		for _, piece := range []int{1, 2, 3, 7, 100, 4095} {
 			gotHeads, gotWritten := readAll(t, g, in, piece)
 			require.Equal(t, heads, gotHeads, "%s in pieces of %d", tc.name, piece)
