@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"log/slog"
 	"time"
@@ -16,6 +17,7 @@ const explainTime = time.Minute
 // runExplain tells what would happen to a request, by the configuration alone: no gateway needs to run.
 func runExplain(c *call) error {
 	path := c.configFlag()
+	asJSON := c.flags.Bool("json", false, "print a JSON object")
 	if err := c.parse(1, 1); err != nil {
 		return err
 	}
@@ -43,6 +45,10 @@ func runExplain(c *call) error {
 	ctx, cancel := context.WithTimeout(context.Background(), explainTime)
 	defer cancel()
 	other.await()
-	fmt.Fprint(c.stdout, gateway.NewHandler(o).Explain(ctx, c.flags.Arg(0), time.Now()))
+	e := gateway.NewHandler(o).Explain(ctx, c.flags.Arg(0), time.Now())
+	if *asJSON {
+		return json.NewEncoder(c.stdout).Encode(e)
+	}
+	fmt.Fprint(c.stdout, e)
 	return nil
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -67,7 +68,7 @@ func runInspect(c *call) error {
 
 // inspect decodes one id. With a configuration the path on disk is that of this host.
 func inspect(cfg *config.Config, arg string) inspection {
-	id, err := fdfs.Parse(arg)
+	id, err := fdfs.Parse(strings.TrimPrefix(arg, "/"))
 	if err != nil {
 		return inspection{FileID: arg, Error: err.Error()}
 	}

@@ -285,6 +285,12 @@ func (i *instance) ready() error {
 	if i.draining.Load() {
 		return errors.New("stopping")
 	}
+	i.mu.Lock()
+	cfg, other := i.cfg, i.other
+	i.mu.Unlock()
+	if len(cfg.Groups) == 0 && len(cfg.TrackerServers) > 0 && !other.trackers.Members().Known() {
+		return errors.New("no tracker has answered yet, and there is no store here")
+	}
 	return i.storeReady()
 }
 

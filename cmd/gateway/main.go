@@ -51,7 +51,7 @@ var commands = map[string]command{
 	"check":   {"check -c FILE", "read a configuration and print each problem with file:line", runCheck},
 	"inspect": {"inspect [-json] [-c FILE] FILE_ID...", "decode file ids", runInspect},
 	"token":   {"token -c FILE [-ts N|-ttl D] FILE_ID", "print the anti-steal query of a file, and its URL", runToken},
-	"explain": {"explain -c FILE URL_OR_ID", "tell what would happen to a request, and why; asks trackers and storages", runExplain},
+	"explain": {"explain -c FILE [-json] URL_OR_ID", "tell what would happen to a request, and why; asks trackers and storages", runExplain},
 	"demo":    {"demo [-dir DIR] [-listen ADDR] [-token-listen ADDR] [-admin-listen ADDR]", "make a small store and serve it, without and with tokens", runDemo},
 	"version": {"version", "print the version", runVersion},
 }

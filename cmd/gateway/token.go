@@ -22,6 +22,9 @@ func runToken(c *call) error {
 	if *path == "" {
 		return usageError("token: -c is missing")
 	}
+	if *ts < -1 {
+		return usageError("token: -ts is negative")
+	}
 	if *ts >= 0 && *ttl != 0 {
 		return usageError("token: -ts and -ttl exclude each other")
 	}

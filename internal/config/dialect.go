@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -171,10 +172,17 @@ func (p *preparer) include(name string, at position) {
 	p.cutBy, p.cutOut = at, was
 }
 
+// strictSections are the gateway's own: the module's dialect ignores lines without =, which hides mistakes.
+var strictSections = []string{"gateway", "open_file_cache", "cache", "redis", "lock", "peer", "antisteal", addressMap}
+
 func (p *preparer) entry(line string, at position) {
 	key, value, found := strings.Cut(line, "=")
 	key = strings.Trim(key, blanks)
 	if !found || key == "" {
+		if slices.Contains(strictSections, p.section) {
+			p.report.errorf(at, "", "write key = value, or # in front of a comment", "a line without = is no setting of [%s]", p.section)
+			return
+		}
 		if line[0] == '[' {
 			p.report.warnf(at, "", "write the name in brackets and nothing behind it", "a line that begins with [ but does not end with ] opens no section and is ignored")
 		}

@@ -216,3 +216,12 @@ func FuzzRoundTrip(f *testing.F) {
 		require.Equal(t, 3, doc.entries[1].at.line)
 	})
 }
+
+// A line without = is an error in the gateway's own sections, and nothing elsewhere, as for the module.
+func TestLinesWithoutEquals(t *testing.T) {
+	_, problems := load(t, base+"some words\n[gateway]\nlisten: 80\nx_cache\n# a comment\n[other]\nwords\n")
+	require.Equal(t, 1, found(problems, Error, 5, "a line without = is no setting of [gateway]"), "%v", problems)
+	require.Equal(t, 1, found(problems, Error, 6, "a line without = is no setting of [gateway]"), "%v", problems)
+	require.Zero(t, found(problems, Error, 3, ""))
+	require.Zero(t, found(problems, Error, 9, ""))
+}

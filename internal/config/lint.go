@@ -148,7 +148,7 @@ func (l *loader) lintListeners() {
 		}
 	}
 	if host, _, err := net.SplitHostPort(g.AdminListen); err == nil && !strings.HasPrefix(g.AdminListen, "unix:") && !isLoopback(host) {
-		l.warnf(l.c.at(admin), admin, "listen on 127.0.0.1, or let a firewall keep others away", "admin_listen = %s lets other hosts purge and reload", shown(g.AdminListen))
+		l.warnf(l.c.at(admin), admin, "listen on 127.0.0.1, or let a firewall keep others away", "admin_listen = %s lets other hosts reload and take profiles", shown(g.AdminListen))
 	}
 	if (g.TLSCert == "") != (g.TLSKey == "") {
 		key := "gateway.tls_cert"
@@ -207,7 +207,7 @@ func (l *loader) lintNotBuilt() {
 		for i, s := range l.keys[section] {
 			name := full(section, s.key)
 			if isNotBuilt(section, s.key) && differs(s.into, l.defaults[section][i].into) {
-				l.warnf(l.c.at(name), name, "nothing to do, it will count after an update", "%s is accepted but has no effect in this version", name)
+				l.warnf(l.c.at(name), name, "remove it, or leave it for a later version", "%s is accepted but has no effect in this version", name)
 			}
 		}
 	}

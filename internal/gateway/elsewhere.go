@@ -109,7 +109,7 @@ func (a *away) decide(id fdfs.FileID, cause error, marked bool, now time.Time) p
 		return plan{err: errLearning, why: "nobody to ask: no tracker has answered yet"}
 	}
 	if len(servers) == 0 {
-		return nothing("nobody to ask: " + why)
+		return nothing("nobody to ask; would be: " + why)
 	}
 	return plan{servers: servers, why: why}
 }

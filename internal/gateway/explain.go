@@ -131,15 +131,15 @@ func (a *away) explain(ctx context.Context, e Explanation, id fdfs.FileID, cause
 		info, err := a.stat(w, p.servers[i:i+1], explainPatience)
 		switch {
 		case err == nil:
-			e.step("asked", "%s: has it, %d bytes", p.servers[i].Addr(), info.Size)
+			e.step("host", "%s: has it, %d bytes", p.servers[i].Addr(), info.Size)
 			if holder == nil {
 				holder = &p.servers[i]
 			}
 		case errors.Is(err, storage.ErrNotFound):
-			e.step("asked", "%s: does not have it", p.servers[i].Addr())
+			e.step("host", "%s: does not have it", p.servers[i].Addr())
 		default:
 			failures = append(failures, err)
-			e.step("asked", "%s: %v", p.servers[i].Addr(), err)
+			e.step("host", "%s: %v", p.servers[i].Addr(), err)
 		}
 		if ctx.Err() != nil {
 			break

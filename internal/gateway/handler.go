@@ -297,11 +297,11 @@ func (r *request) find() (answered bool, err error) {
 	case errors.Is(err, storage.ErrNotFound), errors.Is(err, storage.ErrNoGroup):
 		return r.h.away.find(r, err)
 	case errors.Is(err, storage.ErrUnavailable):
-		r.h.log.error("cannot read the store", "target", r.shortTarget(), "err", err)
 		answered, awayErr := r.h.away.find(r, err)
 		if awayErr != nil {
 			return false, err // that is the reason, not that nobody else has the file
 		}
+		r.h.log.error("cannot read the store, the file came from another host", "target", r.shortTarget(), "err", err)
 		return answered, nil
 	}
 	return false, err

@@ -68,6 +68,14 @@ func NewMetrics() *Metrics {
 	m.refusedTokens = vector("token_refused_total", "Requests whose anti-steal token was refused.", "reason")
 	m.originFetches = vector("origin_fetches_total", "Files asked for on other hosts.", "result")
 	m.originBytes = counter("origin_bytes_total", "Bytes of files that came from other hosts.")
+	for vector, values := range map[*prometheus.CounterVec][]string{ // at 0 from the start, so that the first event shows in rate()
+		m.refusedConns: {overloaded.label, tooManyPerIP.label}, m.aborted: {"client", "slow", "file", "bug"},
+		m.refusedTokens: {"missing", "malformed", "expired", "mismatch"}, m.originFetches: {"ok", "not_found", "timeout", "error"},
+	} {
+		for _, value := range values {
+			vector.WithLabelValues(value)
+		}
+	}
 	m.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
