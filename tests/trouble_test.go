@@ -254,3 +254,33 @@ func TestAdminFromOtherSites(t *testing.T) {
 	require.Equal(t, 421, ask("GET", "/metrics", "evil.example"))
 	require.Equal(t, 405, ask("GET", "/reload", ""))
 }
+
+// TestLateBytesDoNotCutAnAnswer: the last answer of a connection is still on its way when the client sends something that nobody
+// wants. A reset would take the rest of the answer away (RFC 9112 section 9.6).
+func TestLateBytesDoNotCutAnAnswer(t *testing.T) {
+	s := storetest.New(t)
+	f := s.Normal("mp4", s.Bytes(9<<20))
+	p := serve(t, s)
+	for name, behind := range map[string]int{"much behind the request": 400_000, "a byte later": 0} {
+		for _, request := range []string{"GET " + f.URL() + " HTTP/1.1\r\nHost: gw.test\r\nConnection: close\r\n\r\n", "GET " + f.URL() + " HTTP/1.0\r\n\r\n"} {
+			t.Run(name, func(t *testing.T) {
+				c := p.in(t).dial()
+				_, err := io.WriteString(c, request+strings.Repeat("x", behind))
+				require.NoError(t, err)
+				time.Sleep(300 * time.Millisecond)
+				first := make([]byte, 5<<20)
+				_, err = io.ReadFull(c, first)
+				require.NoError(t, err)
+				time.Sleep(time.Second) // the gateway has written all of it by now
+				_, err = io.WriteString(c, "x")
+				require.NoError(t, err)
+				time.Sleep(100 * time.Millisecond)
+				rest, err := io.ReadAll(c)
+				require.NoError(t, err)
+				_, body, _ := bytes.Cut(append(first, rest...), []byte("\r\n\r\n"))
+				require.True(t, bytes.Equal(f.Content, body), "%d bytes of %d", len(body), len(f.Content))
+			})
+		}
+	}
+	require.Eventually(t, func() bool { return p.metric("fdfs_gateway_connections") == 0 }, 5*time.Second, 20*time.Millisecond, "and then they are closed")
+}

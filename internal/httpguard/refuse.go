@@ -2,9 +2,13 @@ package httpguard
 
 import (
 	"bytes"
+	"errors"
+	"os"
 	"strconv"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -17,6 +21,11 @@ const (
 	// one that goes on sending is cut off.
 	lingerTimeout = 500 * time.Millisecond
 	lingerBytes   = 256 << 10
+
+	// While an answer is still on its way these count instead: how long the
+	// client may take nothing of it, and how long it may take in all.
+	drainPatience = 30 * time.Second
+	drainTimeout  = 2 * time.Minute
 )
 
 // Error says why a request was refused.
@@ -108,7 +117,7 @@ func appendRefusal(dst []byte, e *Error, headOnly bool, now time.Time) []byte {
 // reset, and a reset makes the client's kernel drop an answer that it has not
 // read yet (RFC 9112 section 9.6). So the sending side is closed, and what
 // arrives is thrown away until the client closes too, for at most half a
-// second or 256 KiB. Close while another goroutine is in Read does not
+// second or 256 KiB after the client's host has the whole answer. Close while another goroutine is in Read does not
 // linger and wakes that Read. A second Close does nothing.
 func (c *Conn) Close() error {
 	again := c.closed.Swap(true)
@@ -124,10 +133,8 @@ func (c *Conn) Close() error {
 	if again {
 		return nil
 	}
-	if c.used && c.Conn.SetReadDeadline(time.Now().Add(lingerTimeout)) == nil {
-		if c.unread || c.inputWaiting() {
-			c.linger()
-		}
+	if c.used && (c.unread || c.unsent() > 0 || c.inputWaiting()) {
+		c.linger()
 	}
 	return c.Conn.Close()
 }
@@ -146,8 +153,23 @@ func (c *Conn) inputWaiting() bool {
 	return err == nil && n > 0
 }
 
+// unsent is how many bytes of answers the client's host has not confirmed.
+func (c *Conn) unsent() int {
+	if given, ok := c.Conn.(interface{ Abandoned() bool }); c.raw == nil || ok && given.Abandoned() {
+		return 0
+	}
+	n := 0
+	err := c.raw.Control(func(fd uintptr) {
+		n, _ = unix.IoctlGetInt(int(fd), unix.TIOCOUTQ) // 0 on failure
+	})
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
 // linger closes the sending side and discards what arrives, in the bounds
-// that Close names. The read deadline is set.
+// that Close names.
 func (c *Conn) linger() {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		if half.CloseWrite() != nil {
@@ -156,11 +178,29 @@ func (c *Conn) linger() {
 	}
 	buf := c.g.take(&c.g.small)
 	defer c.g.put(&buf)
+	began := time.Now()
+	unsent, progress := c.unsent(), began
 	for left := lingerBytes; left > 0; {
-		n, err := c.Conn.Read(buf.b)
-		if err != nil {
+		if c.Conn.SetReadDeadline(time.Now().Add(lingerTimeout)) != nil {
 			return
 		}
-		left -= n
+		n, err := c.Conn.Read(buf.b)
+		now := c.unsent()
+		if now == 0 {
+			if err != nil {
+				return
+			}
+			left -= n
+			continue
+		}
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			return
+		}
+		if now < unsent {
+			unsent, progress = now, time.Now()
+		}
+		if time.Since(progress) > drainPatience || time.Since(began) > drainTimeout {
+			return
+		}
 	}
 }

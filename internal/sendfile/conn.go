@@ -61,6 +61,8 @@ type Conn struct {
 
 	room int // what roomStep found
 
+	abandoned atomic.Bool
+
 	writeStep, fileStep, roomStep func(fd uintptr) bool
 }
 
@@ -218,10 +220,14 @@ func (c *Conn) send(step func(fd uintptr) bool) error {
 
 // abandon makes the coming Close throw away what the client has not taken, instead of keeping it in the kernel for minutes.
 func (c *Conn) abandon() {
+	c.abandoned.Store(true)
 	if tcp, ok := c.Conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0) // fails only on a closed connection
 	}
 }
+
+// Abandoned reports whether the client was given up: whoever closes the connection then need not wait for it.
+func (c *Conn) Abandoned() bool { return c.abandoned.Load() }
 
 // tryWrite is a step of Write: false means wait until the socket takes more.
 func (c *Conn) tryWrite(fd uintptr) bool {
