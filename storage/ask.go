@@ -266,10 +266,14 @@ func infoOf(id fdfs.FileID, got fdfs.FileInfo, from Server) (Info, error) {
 		info.ModTime = time.Unix(got.Time, 0)
 	case got.Size == id.Size:
 		info.ModTime, info.CRC32 = time.Unix(id.Created, 0), id.CRC32
-	case id.Size <= fdfs.MaxLogic:
+	case MayBeLink(id):
 		info.ModTime, info.Linked = time.Unix(id.Created, 0), true
 	default:
 		return Info{}, fmt.Errorf("%w: storage %s says that %q has %d bytes, its id says %d", errWrong, from.Addr(), id, got.Size, id.Size)
 	}
 	return info, nil
 }
+
+// MayBeLink tells whether a normal or trunk file that has another size than its id says can be a link: the size in the id of a
+// link in a trunk file is that of a name.
+func MayBeLink(id fdfs.FileID) bool { return id.Size <= fdfs.MaxLogic }

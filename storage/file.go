@@ -42,14 +42,11 @@ func (f *File) of(id fdfs.FileID, linked bool) *File {
 	return f
 }
 
-// Descriptor is the file on disk, open for reading. Others may be reading from it: use
+// Fd is the descriptor of the file on disk, open for reading. Others may be reading from it: use
 // it with explicit offsets only (pread, sendfile), between Base and Base+Size, and not after Close.
-func (f *File) Descriptor() *os.File { return f.file }
-
-// Fd is the descriptor's number, for sendfile(2); the same rules hold.
 func (f *File) Fd() int { return int(f.file.Fd()) }
 
-// Base is where in the Descriptor the content begins, in bytes: 0 for plain files,
+// Base is where in Fd the content begins, in bytes: 0 for plain files,
 // behind the slot's header for trunk files.
 func (f *File) Base() int64 { return f.base }
 

@@ -62,7 +62,7 @@ func (r *request) refuse(err error) {
 	resp.Header.Reset()
 	resp.ResetBody()
 	if why.cause != nil && why.status >= 500 {
-		r.h.log.error("cannot answer", "target", r.shortTarget(), "status", why.status, "err", why.cause)
+		r.h.log.Error("cannot answer", "target", r.shortTarget(), "status", why.status, "err", why.cause)
 	}
 	resp.SetStatusCode(why.status)
 	h := &resp.Header

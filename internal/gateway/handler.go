@@ -73,8 +73,8 @@ type FailFile struct {
 // Handler answers requests by one configuration.
 type Handler struct {
 	o     Options
-	log   limitedLog
-	allow string // value of Allow
+	log   *slog.Logger // limited: what it is told may come with every request
+	allow string       // value of Allow
 	away  elsewhere
 	pool  sync.Pool // of *request
 }
@@ -97,7 +97,7 @@ func NewHandler(o Options) *Handler {
 		o.Metrics = NewMetrics()
 	}
 	o.URLPrefix = strings.TrimRight(o.URLPrefix, "/")
-	h := &Handler{o: o, log: newLimitedLog(o.Log), allow: "GET, HEAD", away: notHere{}}
+	h := &Handler{o: o, log: LimitLog(o.Log), allow: "GET, HEAD", away: notHere{}}
 	if o.SyncDelay == nil {
 		h.o.SyncDelay = func() time.Duration { return 0 }
 	}
@@ -182,7 +182,7 @@ func (h *Handler) Serve(ctx *fasthttp.RequestCtx) {
 func (r *request) guarded() (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.h.log.error("BUG: panic while answering", "target", r.shortTarget(), "panic", p, "stack", string(debug.Stack()))
+			r.h.log.Error("BUG: panic while answering", "target", r.shortTarget(), "panic", p, "stack", string(debug.Stack()))
 			err = errInternal
 		}
 	}()
@@ -301,7 +301,7 @@ func (r *request) find() (answered bool, err error) {
 		if awayErr != nil {
 			return false, err // that is the reason, not that nobody else has the file
 		}
-		r.h.log.error("cannot read the store, the file came from another host", "target", r.shortTarget(), "err", err)
+		r.h.log.Error("cannot read the store, the file came from another host", "target", r.shortTarget(), "err", err)
 		return answered, nil
 	}
 	return false, err
@@ -316,7 +316,7 @@ func (r *request) closeFile() {
 	r.open = false
 	r.h.o.Metrics.openFiles.Dec()
 	if err := r.file.Close(); err != nil {
-		r.h.log.error("cannot close file", "id", r.id.String(), "err", err)
+		r.h.log.Error("cannot close file", "id", r.id.String(), "err", err)
 	}
 }
 
@@ -344,12 +344,12 @@ func (r *request) aborted(result sendfile.Result) {
 	switch {
 	case errors.Is(result.Err, sendfile.ErrSource):
 		reason = "file"
-		r.h.log.error("answer cut short", "target", r.shortTarget(), "sent", result.Sent, "err", result.Err)
+		r.h.log.Error("answer cut short", "target", r.shortTarget(), "sent", result.Sent, "err", result.Err)
 	case errors.Is(result.Err, sendfile.ErrSlowClient):
 		reason = "slow"
 	case errors.Is(result.Err, sendfile.ErrPanic):
 		reason = "bug"
-		r.h.log.error("answer cut short", "target", r.shortTarget(), "sent", result.Sent, "err", result.Err)
+		r.h.log.Error("answer cut short", "target", r.shortTarget(), "sent", result.Sent, "err", result.Err)
 	}
 	r.h.o.Metrics.aborted.WithLabelValues(reason).Inc()
 }

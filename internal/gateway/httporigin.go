@@ -10,7 +10,6 @@ import (
 	"strconv"
 	"time"
 
-	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/storage"
 )
 
@@ -112,7 +111,7 @@ func (o *HTTPOrigin) statAt(ctx context.Context, w Wanted, server storage.Server
 	}
 	info := storage.Info{Size: resp.ContentLength, From: server, ModTime: time.Unix(w.ID.Created, 0)}
 	if w.ID.Immutable() {
-		if info.Linked = info.Size != w.ID.Size; info.Linked && w.ID.Size > fdfs.MaxLogic { // no name that a link could hold
+		if info.Linked = info.Size != w.ID.Size; info.Linked && !storage.MayBeLink(w.ID) {
 			return info, fmt.Errorf("%w of %s: length %d, the id says %d", errAnswer, server.Host, info.Size, w.ID.Size)
 		}
 		return info, nil

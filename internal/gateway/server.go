@@ -44,9 +44,9 @@ type Server struct {
 
 	stopping chan struct{} // closed by Shutdown
 
-	mu      sync.Mutex                   // guards what follows
-	perIP   map[netip.Addr]int           // open connections; only with MaxConnectionsPerIP
-	waiting map[*httpguard.Conn]struct{} // all connections, for Shutdown
+	mu    sync.Mutex                   // guards what follows
+	perIP map[netip.Addr]int           // open connections; only with MaxConnectionsPerIP
+	conns map[*httpguard.Conn]struct{} // all that are open, for Shutdown
 }
 
 // NewServer returns a server that uses h until SetHandler names another.
@@ -57,7 +57,7 @@ func NewServer(o ServerOptions, h *Handler) *Server {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	s := &Server{o: o, log: o.Log, perIP: map[netip.Addr]int{}, waiting: map[*httpguard.Conn]struct{}{}, stopping: make(chan struct{}), refuser: newRefuser(o.MaxConnections)}
+	s := &Server{o: o, log: o.Log, perIP: map[netip.Addr]int{}, conns: map[*httpguard.Conn]struct{}{}, stopping: make(chan struct{}), refuser: newRefuser(o.MaxConnections)}
 	s.handler.Store(h)
 	s.guard = httpguard.New(httpguard.Options{ReadTimeout: o.ReadTimeout, IdleTimeout: o.IdleTimeout, OnRefuse: s.refused})
 	s.fast = &fasthttp.Server{
@@ -116,7 +116,7 @@ func (s *Server) closeIdle(ended chan struct{}) {
 	for {
 		var idle []*httpguard.Conn
 		s.mu.Lock()
-		for c := range s.waiting {
+		for c := range s.conns {
 			if c.Idle() {
 				idle = append(idle, c)
 			}
@@ -214,7 +214,7 @@ func (s *Server) admit(inner net.Conn) net.Conn {
 	}
 	counted.guarded = s.guard.Wrap(c)
 	s.mu.Lock()
-	s.waiting[counted.guarded] = struct{}{}
+	s.conns[counted.guarded] = struct{}{}
 	s.mu.Unlock()
 	return counted.guarded
 }
@@ -244,7 +244,7 @@ func (s *Server) leave(c *conn) {
 	s.handler.Load().o.Metrics.connections.Dec()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.waiting, c.guarded)
+	delete(s.conns, c.guarded)
 	if s.o.MaxConnectionsPerIP == 0 || !c.ip.IsValid() {
 		return
 	}

@@ -2,7 +2,8 @@
 // where the kernel can do it (sendfile(2)), and without letting a client that does not read hold a connection for ever.
 //
 //	conn := sendfile.NewConn(tcp, sendfile.Pace{MinRate: 1024, Window: 30 * time.Second})
-//	body := &sendfile.Body{Conn: sendfile.Of(ctx.Conn()), Source: file, Pieces: []sendfile.Piece{{Offset: 24, Length: 4096}}}
+//	under, direct := sendfile.Of(ctx.Conn()) // conn, whatever wraps it
+//	body := &sendfile.Body{Conn: under, Direct: direct, Source: file, Pieces: []sendfile.Piece{{Offset: 24, Length: 4096}}}
 //	ctx.Response.SetBodyStream(body, int(body.Length()))
 //
 // There is no limit on the time of a whole answer. A client is dropped when it took less than MinRate bytes per second over a
