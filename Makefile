@@ -8,7 +8,7 @@ FUZZTIME ?= 20s
 # Fetched as a Go module when it is used; staticcheck.conf says what it looks for.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build run run-cluster test test-race lint fuzz bench e2e check clean
+.PHONY: build run run-cluster test test-race test-long lint fuzz bench e2e check clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN) ./cmd/gateway
@@ -33,6 +33,10 @@ test: build
 test-race:
 	@test -n "$(RACE)" || { echo "make test-race: gcc is missing (apt-get install gcc libc6-dev)"; exit 1; }
 	$(MAKE) test
+
+# The same with thousands of histories of locks and folders, and the long lists of faults: hours, not minutes.
+test-long: build
+	GATEWAY_BINARY=$(CURDIR)/$(BIN) TEST_LONG=1 LOCK_SEEDS=5000 FOLDER_CHECKS=100000 $(GO) test $(RACE) -count=1 -timeout 4h ./...
 
 # End to end alone.
 e2e: build

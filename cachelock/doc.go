@@ -1,0 +1,2 @@
+// Package cachelock is a library of distributed locks on Redis.
+package cachelock

@@ -1,0 +1,315 @@
+package cachelock_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/cachelock"
+	"fastdfs-gateway/internal/redistest"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	// soon is far below farOff, and more than a slow machine needs for anything.
+	soon = 30 * time.Second
+	// farOff is a time that no test waits for.
+	farOff = 5 * time.Minute
+)
+
+// relayed is a client behind a relay, and one that is not.
+type relayed struct {
+	*testing.T
+	relay  *redistest.Relay
+	c      *cachelock.Client // behind the relay
+	direct *cachelock.Client
+	admin  *redis.Client
+}
+
+func newRelayed(t *testing.T, retries int, o cachelock.Options, more ...func(*redis.Options)) *relayed {
+	t.Helper()
+	server := redistest.Shared(t)
+	r := &relayed{T: t, relay: redistest.NewRelay(t, server.Addr()), admin: server.Client()}
+	o.Prefix, o.Shards = t.Name(), 1
+	ro := &redis.Options{Addr: r.relay.Addr(), MaxRetries: retries, DialerRetries: 1, DialTimeout: time.Second}
+	for _, set := range more {
+		set(ro)
+	}
+	rdb := redis.NewClient(ro)
+	t.Cleanup(func() { rdb.Close() })
+	r.c, r.direct = cachelock.New(rdb, o), cachelock.New(r.admin, o)
+	t.Cleanup(func() {
+		require.NoError(t, r.c.Close())
+		require.NoError(t, r.direct.Close())
+	})
+	// The connection is there, and the scripts are known.
+	for _, owner := range []string{"", "me"} {
+		lock, err := r.c.Acquire(t.Context(), "warm", cachelock.LockOptions{Owner: owner})
+		require.NoError(t, err)
+		require.NoError(t, lock.Extend(t.Context(), time.Minute))
+		require.NoError(t, lock.Release(t.Context()))
+	}
+	return r
+}
+
+// isSet waits until the lock is in Redis.
+func (r *relayed) isSet(key string) {
+	r.Helper()
+	require.Eventually(r, func() bool {
+		return r.admin.Exists(context.Background(), r.Name()+":{0}:lock:"+key).Val() == 1
+	}, soon, 2*time.Millisecond)
+}
+
+// freeSoon requires that nobody has the lock, long before it expires.
+func (r *relayed) freeSoon(key string) {
+	r.Helper()
+	start := time.Now()
+	lock, err := r.direct.Acquire(r.Context(), key, cachelock.LockOptions{Policy: cachelock.WaitFor(farOff)})
+	require.NoError(r, err)
+	require.Less(r, time.Since(start), soon)
+	require.NoError(r, lock.Release(r.Context()))
+}
+
+// result is what came of an Acquire.
+type result struct {
+	lock *cachelock.Lock
+	err  error
+}
+
+func acquireAsync(ctx context.Context, c *cachelock.Client, key string, o cachelock.LockOptions) <-chan result {
+	got := make(chan result, 1)
+	go func() {
+		lock, err := c.Acquire(ctx, key, o)
+		got <- result{lock, err}
+	}()
+	return got
+}
+
+func await(t *testing.T, got <-chan result) result {
+	t.Helper()
+	select {
+	case r := <-got:
+		return r
+	case <-time.After(soon):
+		t.Fatal("Acquire does not return")
+		return result{}
+	}
+}
+
+// A release that does not reach Redis is an error, and made good when Redis is there again.
+func TestReleaseFails(t *testing.T) {
+	t.Parallel()
+	r := newRelayed(t, -1, cachelock.Options{})
+	lock, err := r.c.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: farOff})
+	require.NoError(t, err)
+	r.relay.Cut()
+	err = lock.Release(t.Context())
+	require.ErrorIs(t, err, cachelock.ErrUnreachable)
+	require.ErrorIs(t, lock.Release(t.Context()), cachelock.ErrNotHeld)
+	_, err = r.direct.Acquire(t.Context(), "k", cachelock.LockOptions{})
+	require.ErrorIs(t, err, cachelock.ErrHeld)
+	r.relay.Restore()
+	r.freeSoon("k")
+}
+
+// The usual defer with a context that has ended releases nevertheless, and says that it could not wait for it.
+func TestReleaseCancelled(t *testing.T) {
+	t.Parallel()
+	r := newRelayed(t, -1, cachelock.Options{})
+	ctx, cancel := context.WithCancel(t.Context())
+	lock, err := r.c.Acquire(ctx, "k", cachelock.LockOptions{TTL: farOff})
+	require.NoError(t, err)
+	cancel()
+	require.ErrorIs(t, lock.Release(ctx), cachelock.ErrCancelled)
+	r.freeSoon("k")
+}
+
+// A request whose answer is lost is sent again by the Redis client: the lock is acquired, once.
+func TestAnswerLostAndRepeated(t *testing.T) {
+	t.Parallel()
+	for _, o := range []cachelock.LockOptions{{}, {Fair: true}, {Owner: "me"}} {
+		r := newRelayed(t, 10, cachelock.Options{Poll: farOff})
+		o.TTL = farOff
+		r.relay.Mute()
+		got := acquireAsync(t.Context(), r.c, "k", o)
+		r.isSet("k")
+		other := acquireAsync(t.Context(), r.direct, "k", cachelock.LockOptions{TTL: farOff, Fair: o.Fair, Policy: cachelock.WaitFor(farOff)})
+		require.Eventually(t, func() bool {
+			return r.admin.ZCard(t.Context(), t.Name()+":{0}:queue:k").Val() == 1
+		}, soon, 2*time.Millisecond)
+		r.relay.Drop()
+		r.relay.Restore()
+		mine := await(t, got)
+		require.NoError(t, mine.err)
+		require.NoError(t, mine.lock.Release(t.Context()))
+		next := await(t, other)
+		require.NoError(t, next.err)
+		require.NoError(t, next.lock.Release(t.Context()))
+	}
+}
+
+// A request that failed, but was carried out, is given back.
+func TestCarriedOutNevertheless(t *testing.T) {
+	t.Parallel()
+	for _, o := range []cachelock.LockOptions{{}, {Owner: "me"}} {
+		r := newRelayed(t, -1, cachelock.Options{})
+		o.TTL = farOff
+		r.relay.Mute()
+		got := acquireAsync(t.Context(), r.c, "k", o)
+		r.isSet("k")
+		r.relay.Cut()
+		require.ErrorIs(t, await(t, got).err, cachelock.ErrUnreachable)
+		r.relay.Restore()
+		r.freeSoon("k")
+	}
+}
+
+// An answer that comes when the lock has expired already is none.
+func TestAnswerTooLate(t *testing.T) {
+	t.Parallel()
+	r := newRelayed(t, -1, cachelock.Options{})
+	r.relay.Delay(100 * time.Millisecond) // on the way there: the lock lives on when the answer comes
+	_, err := r.c.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: 50 * time.Millisecond})
+	require.ErrorIs(t, err, cachelock.ErrUnreachable)
+	lock, err := r.c.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: farOff, Policy: cachelock.WaitFor(farOff)})
+	require.NoError(t, err) // slow is no failure
+	require.NoError(t, lock.Release(t.Context()))
+}
+
+// While Redis does not answer, a lock that is renewed ends when its time is over, not when the request does.
+func TestRenewalHangs(t *testing.T) {
+	t.Parallel()
+	r := newRelayed(t, -1, cachelock.Options{}, func(o *redis.Options) { o.ReadTimeout = 20 * time.Second })
+	const ttl = time.Second
+	lock, err := r.c.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: ttl, Renew: true})
+	require.NoError(t, err)
+	ctx := lock.Context()
+	r.relay.Hang()
+	select {
+	case <-ctx.Done():
+	case <-time.After(soon):
+		t.Fatal("the lock is not lost")
+	}
+	require.ErrorIs(t, context.Cause(ctx), cachelock.ErrLost)
+	require.Less(t, time.Since(lock.Until()), 10*time.Second) // the request hangs for 20 s
+	r.relay.Restore()
+	r.freeSoon("k")
+}
+
+// A renewed lock outlives connections that break.
+func TestRenewalReconnects(t *testing.T) {
+	t.Parallel()
+	r := newRelayed(t, 3, cachelock.Options{})
+	const ttl = 2 * time.Second
+	lock, err := r.c.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: ttl, Renew: true})
+	require.NoError(t, err)
+	for start := time.Now(); time.Since(start) < 2*ttl; time.Sleep(ttl / 10) {
+		r.relay.Drop()
+		require.NoError(t, lock.Context().Err())
+		require.EqualValues(t, 1, r.admin.Exists(t.Context(), r.Name()+":{0}:lock:k").Val())
+	}
+	require.NoError(t, lock.Release(t.Context()))
+}
+
+// A renewed lock outlives a Redis that crashes and comes back with its data.
+func TestRenewalOutlivesRestart(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	c := cachelock.New(server.Client(), cachelock.Options{})
+	defer c.Close()
+	lock, err := c.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: 20 * time.Second, Renew: true})
+	require.NoError(t, err)
+	require.NoError(t, server.Client().Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err())
+	require.NoError(t, lock.Extend(t.Context(), 3*time.Second))
+	server.Kill()
+	server.Restart()
+	time.Sleep(4 * time.Second)
+	require.NoError(t, lock.Context().Err())
+	_, err = c.Acquire(t.Context(), "k", cachelock.LockOptions{})
+	require.ErrorIs(t, err, cachelock.ErrHeld)
+	require.NoError(t, lock.Release(t.Context()))
+}
+
+// A Redis that comes back without its data has lost the locks: the holder is told at the next renewal, long before the ttl is over.
+func TestRenewalAfterDataLoss(t *testing.T) {
+	t.Parallel()
+	r := newRelayed(t, 3, cachelock.Options{})
+	lock, err := r.c.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: 3 * time.Second, Renew: true})
+	require.NoError(t, err)
+	r.admin.Del(t.Context(), r.Name()+":{0}:lock:k")
+	select {
+	case <-lock.Context().Done():
+	case <-time.After(soon):
+		t.Fatal("the holder is not told")
+	}
+	require.True(t, time.Now().Before(lock.Until()))
+	require.ErrorIs(t, lock.Release(t.Context()), cachelock.ErrLost)
+}
+
+// Nothing is renewed after Release, nor after Close.
+func TestRenewalEnds(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	c := cachelock.New(server.Client(), cachelock.Options{})
+	released, err := c.Acquire(t.Context(), "released", cachelock.LockOptions{TTL: 300 * time.Millisecond, Renew: true})
+	require.NoError(t, err)
+	_, err = c.Acquire(t.Context(), "forgotten", cachelock.LockOptions{TTL: 300 * time.Millisecond, Renew: true})
+	require.NoError(t, err)
+	require.NoError(t, released.Release(t.Context()))
+	require.NoError(t, c.Close())
+	before := server.Commands()["evalsha"]
+	time.Sleep(600 * time.Millisecond)
+	require.Equal(t, before, server.Commands()["evalsha"])
+	require.Empty(t, locksOf(t, server))
+}
+
+// locksOf returns the names of all locks.
+func locksOf(t *testing.T, server *redistest.Server) []string {
+	t.Helper()
+	keys, err := server.Client().Keys(t.Context(), "*:lock:*").Result()
+	require.NoError(t, err)
+	return keys
+}
+
+// When Redis goes away, all who wait learn it at once, not one after the other.
+func TestUnreachableForAll(t *testing.T) {
+	t.Parallel()
+	r := newRelayed(t, -1, cachelock.Options{Poll: 50 * time.Millisecond})
+	_, err := r.direct.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: farOff})
+	require.NoError(t, err)
+	var all []<-chan result
+	for range 50 {
+		all = append(all, acquireAsync(t.Context(), r.c, "k", cachelock.LockOptions{Policy: cachelock.WaitFor(farOff)}))
+	}
+	require.Eventually(t, func() bool {
+		return r.admin.ZCard(t.Context(), t.Name()+":{0}:queue:k").Val() == 1
+	}, soon, 2*time.Millisecond)
+	time.Sleep(100 * time.Millisecond)
+	r.relay.Hang() // a request fails after 3 s: fifty of them in 150 s
+	start := time.Now()
+	for _, got := range all {
+		require.ErrorIs(t, await(t, got).err, cachelock.ErrUnreachable)
+	}
+	require.Less(t, time.Since(start), soon)
+	r.relay.Restore()
+}
+
+// Answers that nobody understands are failures, not locks.
+func TestForeignKeys(t *testing.T) {
+	t.Parallel()
+	r := newRelayed(t, -1, cachelock.Options{Poll: 50 * time.Millisecond})
+	name := t.Name() + ":{0}:lock:"
+	require.NoError(t, r.admin.LPush(t.Context(), name+"list", "x").Err())
+	_, err := r.c.Acquire(t.Context(), "list", cachelock.LockOptions{})
+	require.ErrorIs(t, err, cachelock.ErrUnreachable)
+	require.True(t, strings.Contains(err.Error(), "WRONGTYPE"), err)
+
+	require.NoError(t, r.admin.Set(t.Context(), name+"eternal", "x", 0).Err()) // somebody's lock without expiry
+	got := acquireAsync(t.Context(), r.c, "eternal", cachelock.LockOptions{Policy: cachelock.WaitFor(farOff)})
+	time.Sleep(100 * time.Millisecond)
+	require.NoError(t, r.admin.Del(t.Context(), name+"eternal").Err())
+	require.NoError(t, await(t, got).err) // by the poll
+}

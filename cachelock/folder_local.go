@@ -1,0 +1,247 @@
+package cachelock
+
+import (
+	"container/heap"
+	"container/list"
+	"context"
+	"strings"
+	"sync"
+	"time"
+)
+
+// localFolders keeps the folder locks of all namespaces in this process.
+type localFolders struct {
+	mu    sync.Mutex // guards all
+	trees map[string]*localTree
+	fence int64
+}
+
+// localTree is the claims of one namespace. Like in Redis, what has expired is thrown out before anything is looked at, and each
+// path knows by class what lies on it and what lies on or below it, so that nothing is searched for.
+type localTree struct {
+	tokens map[string]*localToken
+	order  tokenHeap
+	paths  map[string]*localPath
+}
+
+// localPath is a path on or below which there are claims: tokens in the lists of their classes.
+type localPath struct{ on, below map[byte]*list.List }
+
+// localToken is who holds claims.
+type localToken struct {
+	token  string
+	until  time.Time
+	claims []claim
+	places []place
+	index  int // in the heap
+}
+
+// place is one entry of a token in a list.
+type place struct {
+	lists map[byte]*list.List
+	class byte
+	at    *list.Element
+	path  string
+}
+
+// localEntry is what stands in the lists.
+type localEntry struct {
+	t    *localToken
+	path string
+}
+
+// localFolderStore is one namespace of localFolders.
+type localFolderStore struct {
+	c         *Client
+	all       *localFolders
+	namespace string
+}
+
+// localFolderHold is a localFolderStore's holding.
+type localFolderHold struct {
+	s     *localFolderStore
+	token string
+}
+
+var (
+	_ folderKeeper = (*localStore)(nil)
+	_ folderStore  = (*localFolderStore)(nil)
+	_ holding      = (*localFolderHold)(nil)
+)
+
+func (s *localStore) folders(namespace string) folderStore {
+	return &localFolderStore{c: s.c, all: &s.folderTrees, namespace: namespace}
+}
+
+func (s *localFolderStore) acquire(ctx context.Context, w folderWanted) (holding, int64, error) {
+	if ctx.Err() != nil {
+		return nil, 0, cancelled(ctx)
+	}
+	s.all.mu.Lock()
+	defer s.all.mu.Unlock()
+	now := time.Now()
+	tree := s.all.tree(s.namespace, now)
+	for _, c := range w.claims {
+		if e := tree.inTheWay(c); e != nil {
+			return nil, 0, heldBy(shown(e.path), e.t.token, e.t.until.Sub(now))
+		}
+	}
+	t := &localToken{token: w.token, until: now.Add(w.ttl), claims: w.claims}
+	for _, c := range w.claims {
+		tree.add(t, c)
+	}
+	tree.tokens[w.token] = t
+	heap.Push(&tree.order, t)
+	if s.all.trees == nil {
+		s.all.trees = map[string]*localTree{}
+	}
+	s.all.trees[s.namespace] = tree
+	s.all.fence = max(s.all.fence+1, now.UnixMicro())
+	return &localFolderHold{s: s, token: w.token}, s.all.fence, nil
+}
+
+// tree is the namespace's, with nothing expired in it. The mutex is held.
+func (l *localFolders) tree(namespace string, now time.Time) *localTree {
+	tree := l.trees[namespace]
+	if tree == nil {
+		return &localTree{tokens: map[string]*localToken{}, paths: map[string]*localPath{}}
+	}
+	for len(tree.order) > 0 && !now.Before(tree.order[0].until) {
+		l.drop(namespace, tree, tree.order[0])
+	}
+	return tree
+}
+
+// drop forgets a token, and with the last one the namespace. The mutex is held.
+func (l *localFolders) drop(namespace string, tree *localTree, t *localToken) {
+	for _, p := range t.places {
+		if p.lists[p.class].Remove(p.at); p.lists[p.class].Len() == 0 {
+			delete(p.lists, p.class)
+		}
+		if len(tree.paths[p.path].below) == 0 { // and none on it: those are in both
+			delete(tree.paths, p.path)
+		}
+	}
+	heap.Remove(&tree.order, t.index)
+	if delete(tree.tokens, t.token); len(tree.tokens) == 0 {
+		delete(l.trees, namespace)
+	}
+}
+
+// inTheWay returns somebody beside whom the claim must not start, or nil.
+func (t *localTree) inTheWay(c claim) *localEntry {
+	for _, above := range upwards(c.path) {
+		p := t.paths[above]
+		if p == nil {
+			return nil // and nothing below it
+		}
+		lists := p.on
+		if above == c.path {
+			lists = p.below
+		}
+		for class, l := range lists {
+			if strings.IndexByte(stops[c.kind], class) >= 0 {
+				return l.Front().Value.(*localEntry)
+			}
+		}
+	}
+	return nil
+}
+
+// add enters a claim on its path and above.
+func (t *localTree) add(token *localToken, c claim) {
+	entry := &localEntry{token, c.path}
+	class := classOf[c.kind]
+	for _, path := range upwards(c.path) {
+		p := t.paths[path]
+		if p == nil {
+			p = &localPath{on: map[byte]*list.List{}, below: map[byte]*list.List{}}
+			t.paths[path] = p
+		}
+		if path == c.path {
+			token.places = append(token.places, enter(p.on, class, entry, path))
+		}
+		token.places = append(token.places, enter(p.below, class, entry, path))
+	}
+}
+
+func enter(lists map[byte]*list.List, class byte, entry *localEntry, path string) place {
+	if lists[class] == nil {
+		lists[class] = list.New()
+	}
+	return place{lists, class, lists[class].PushBack(entry), path}
+}
+
+func (h *localFolderHold) extend(ctx context.Context, ttl time.Duration) error {
+	if ctx.Err() != nil {
+		return cancelled(ctx)
+	}
+	h.s.all.mu.Lock()
+	defer h.s.all.mu.Unlock()
+	now := time.Now()
+	tree := h.s.all.tree(h.s.namespace, now)
+	t := tree.tokens[h.token]
+	if t == nil {
+		return ErrLost
+	}
+	t.until = now.Add(ttl)
+	heap.Fix(&tree.order, t.index)
+	return nil
+}
+
+func (h *localFolderHold) release(context.Context) error {
+	paths, err := h.drop()
+	if err == nil {
+		h.s.c.foldersReleased(h.s.namespace, paths)
+	}
+	return err
+}
+
+// drop gives the claims back and returns their paths.
+func (h *localFolderHold) drop() ([]string, error) {
+	h.s.all.mu.Lock()
+	defer h.s.all.mu.Unlock()
+	tree := h.s.all.tree(h.s.namespace, time.Now())
+	t := tree.tokens[h.token]
+	if t == nil {
+		return nil, ErrLost
+	}
+	h.s.all.drop(h.s.namespace, tree, t)
+	var paths []string
+	for _, c := range t.claims {
+		paths = append(paths, c.path)
+	}
+	return paths, nil
+}
+
+// tokenHeap has the token that expires first in front.
+type tokenHeap []*localToken
+
+var _ heap.Interface = (*tokenHeap)(nil)
+
+// Len implements heap.Interface.
+func (h tokenHeap) Len() int { return len(h) }
+
+// Less implements heap.Interface.
+func (h tokenHeap) Less(i, j int) bool { return h[i].until.Before(h[j].until) }
+
+// Swap implements heap.Interface.
+func (h tokenHeap) Swap(i, j int) {
+	h[i], h[j] = h[j], h[i]
+	h[i].index, h[j].index = i, j
+}
+
+// Push implements heap.Interface.
+func (h *tokenHeap) Push(t any) {
+	t.(*localToken).index = len(*h)
+	*h = append(*h, t.(*localToken))
+}
+
+// Pop implements heap.Interface.
+func (h *tokenHeap) Pop() any {
+	last := len(*h) - 1
+	t := (*h)[last]
+	(*h)[last] = nil
+	*h = (*h)[:last]
+	return t
+}

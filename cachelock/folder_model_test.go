@@ -1,0 +1,384 @@
+package cachelock
+
+import (
+	"container/heap"
+	"context"
+	"errors"
+	stdflag "flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/redistest"
+	"fastdfs-gateway/lua"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// The model is a list of everything that is held, and compares segment by segment. A sequence is made beside the model, which
+// says what must come of each step; then a store plays it.
+
+// modelLock is a token of the model.
+type modelLock struct {
+	token  string
+	claims []claim
+}
+
+// step is one call and what must come of it.
+type step struct {
+	what   string // acquire, release, extend, expire
+	token  string
+	claims []claim
+	ok     bool            // acquire: taken; else: it was held
+	inWay  map[string]bool // token and path of all that are in the way
+}
+
+// folderModel is who holds what.
+type folderModel struct {
+	held  []modelLock
+	gone  []string // tokens that are held no more
+	steps []step
+	names int
+}
+
+func (m *folderModel) acquire(claims ...claim) {
+	m.names++
+	s := step{what: "acquire", token: "token:" + strconv.Itoa(m.names), claims: claims, inWay: map[string]bool{}}
+	for _, l := range m.held {
+		for _, held := range l.claims {
+			for _, wanted := range claims {
+				if overlap(segmentsOf(held.path), segmentsOf(wanted.path)) && !mayStart(held.kind, wanted.kind) {
+					s.inWay[l.token+held.path] = true
+				}
+			}
+		}
+	}
+	if s.ok = len(s.inWay) == 0; s.ok {
+		m.held = append(m.held, modelLock{s.token, claims})
+	}
+	m.steps = append(m.steps, s)
+}
+
+// end releases or expires a token that is held.
+func (m *folderModel) end(what string, i int) {
+	token := m.held[i].token
+	m.held = slices.Delete(m.held, i, i+1)
+	m.gone = append(m.gone, token)
+	m.steps = append(m.steps, step{what: what, token: token, ok: true})
+}
+
+// touch extends or releases a token that is held no more, or extends one that is.
+func (m *folderModel) touch(what, token string, held bool) {
+	m.steps = append(m.steps, step{what: what, token: token, ok: held})
+}
+
+// segmentNames are hard to tell apart, or have a meaning in patterns.
+var segmentNames = []string{"A", "AB", "A0", "a.b", "a-b", "a%b", "[x]", "x", "é", ".*", "%a", "A\xff", "A b", "(", "A\x01"}
+
+// randomSequence makes a sequence; draw returns a number below its argument.
+func randomSequence(draw func(n int) int) []step {
+	m := &folderModel{}
+	names := make([]string, 2+draw(3)) // few, so that paths meet
+	for i := range names {
+		names[i] = segmentNames[draw(len(segmentNames))]
+	}
+	for range 4 + draw(12) {
+		switch draw(10) {
+		default:
+			m.acquire(randomClaims(draw, names)...)
+		case 6, 7:
+			if len(m.held) > 0 {
+				m.end("release", draw(len(m.held)))
+			}
+		case 8:
+			if len(m.held) > 0 {
+				m.end("expire", draw(len(m.held)))
+			}
+		case 9:
+			if len(m.held) > 0 {
+				m.touch("extend", m.held[draw(len(m.held))].token, true)
+			}
+			if len(m.gone) > 0 {
+				m.touch([]string{"extend", "release"}[draw(2)], m.gone[draw(len(m.gone))], false)
+			}
+		}
+	}
+	return m.steps
+}
+
+func randomClaims(draw func(n int) int, names []string) []claim {
+	path := func() string {
+		p := ""
+		for range draw(5) {
+			p += "/" + names[draw(len(names))]
+		}
+		return p
+	}
+	if draw(2) == 0 {
+		return []claim{{[]kind{kindShared, kindExclusive}[draw(2)], path()}}
+	}
+	op := Operation(draw(int(operations)))
+	claims := []claim{{kindOf(op, roleSource), path()}}
+	if to := path(); op.hasTarget() {
+		if within(claims[0].path, to) {
+			claims[0].path = "/only" // an operation that Begin would refuse: make it another
+		}
+		claims = append(claims, claim{kindOf(op, roleTarget), to})
+	}
+	return claims
+}
+
+// crowd is a sequence in which many that do not matter lie before one that does: they may be there too, or have expired. They are
+// less than one call sweeps away.
+func crowd() []step {
+	m := &folderModel{}
+	m.acquire(claim{kindExclusive, "/p/z"})
+	for _, kind := range []kind{kindShared, kindExclusive} {
+		for i := range 150 {
+			m.acquire(claim{kind, "/p/a" + strconv.Itoa(i)})
+		}
+		m.acquire(claim{kindShared, "/p"})
+		for range 150 {
+			m.end("expire", 1)
+		}
+		m.acquire(claim{kindShared, "/p"})
+		m.acquire(claim{kindExclusive, "/p"})
+	}
+	m.end("release", 0)
+	m.acquire(claim{kindExclusive, "/p"})
+	return m.steps
+}
+
+// check compares an answer to a request with the step.
+func (s step) check(fence int64, err error, last *int64) error {
+	held := (*HeldError)(nil)
+	switch {
+	case s.ok && err != nil:
+		return fmt.Errorf("%v: refused though it is free: %v", s, err)
+	case s.ok && fence <= *last:
+		return fmt.Errorf("%v: the fence %d comes after %d", s, fence, *last)
+	case s.ok:
+		*last = fence
+	case !errors.As(err, &held):
+		return fmt.Errorf("%v: granted though it is held: %v", s, err)
+	default:
+		path, _ := canonical(held.Key)
+		if !s.inWay["token:"+held.Holder+path] || held.TTL <= 0 {
+			return fmt.Errorf("%v: wrong one in the way: %v", s, err)
+		}
+	}
+	return nil
+}
+
+// checkEnd compares the answer to an extension or a release with the step.
+func (s step) checkEnd(err error) error {
+	if s.ok && err != nil || !s.ok && !errors.Is(err, ErrLost) {
+		return fmt.Errorf("%v: unexpected answer: %v", s, err)
+	}
+	return nil
+}
+
+// playLocal plays a sequence in this process.
+func playLocal(steps []step) error {
+	c := NewLocal(Options{})
+	defer c.Close()
+	s := c.store.(*localStore).folders("n").(*localFolderStore)
+	last := int64(0)
+	for _, step := range steps {
+		h := &localFolderHold{s: s, token: step.token}
+		var err error
+		switch step.what {
+		case "acquire":
+			var fence int64
+			_, fence, err = s.acquire(context.Background(), folderWanted{claims: step.claims, token: step.token, ttl: time.Hour})
+			err = step.check(fence, err, &last)
+		case "release":
+			err = step.checkEnd(h.release(context.Background()))
+		case "extend":
+			err = step.checkEnd(h.extend(context.Background(), 2*time.Hour))
+		case "expire":
+			tree := s.all.trees[s.namespace]
+			t := tree.tokens[step.token]
+			t.until = time.Now()
+			heap.Fix(&tree.order, t.index)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	for _, step := range steps {
+		_ = (&localFolderHold{s: s, token: step.token}).release(context.Background()) // some are released already
+	}
+	if len(s.all.trees) > 0 {
+		return errors.New("something is left behind")
+	}
+	return nil
+}
+
+// redisPlayer plays sequences in Redis, each in a namespace of its own and in one pipeline.
+type redisPlayer struct {
+	s       *redisStore
+	scripts *folderScripts
+	played  int
+}
+
+func newRedisPlayer(t *testing.T, scripts *folderScripts) *redisPlayer {
+	c := New(redistest.Shared(t).Client(), Options{Prefix: t.Name()})
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	p := &redisPlayer{s: c.store.(*redisStore), scripts: scripts}
+	for _, script := range []*redis.Script{scripts.acquire, scripts.extend, scripts.release} {
+		require.NoError(t, script.Load(t.Context(), p.s.rdb).Err())
+	}
+	return p
+}
+
+func (p *redisPlayer) play(steps []step) error {
+	ctx := context.Background()
+	p.played++
+	names := p.s.folders("n" + strconv.Itoa(p.played)).(*redisFolders).names
+	pipe := p.s.rdb.Pipeline()
+	for _, step := range steps {
+		switch step.what {
+		case "acquire":
+			w := folderWanted{claims: step.claims, token: step.token, ttl: time.Hour}
+			p.scripts.acquire.EvalSha(ctx, pipe, names, folderArgs(w)...)
+		case "release":
+			p.scripts.release.EvalSha(ctx, pipe, names, classes, step.token, "nobody:")
+		case "extend":
+			p.scripts.extend.EvalSha(ctx, pipe, names, classes, step.token, "7200000")
+		case "expire":
+			pipe.ZAddXX(ctx, names[1], redis.Z{Score: 1, Member: step.token})
+		}
+	}
+	for _, step := range steps {
+		if step.what == "acquire" {
+			p.scripts.release.EvalSha(ctx, pipe, names, classes, step.token, "nobody:")
+		}
+	}
+	left := pipe.Exists(ctx, names[1:]...)
+	replies, err := pipe.Exec(ctx)
+	if err != nil {
+		return err
+	}
+	if left.Val() != 0 {
+		return errors.New("something is left behind")
+	}
+	return checkReplies(steps, replies)
+}
+
+func checkReplies(steps []step, replies []redis.Cmder) error {
+	last := int64(0)
+	for i, step := range steps {
+		reply, _ := replies[i].(*redis.Cmd)
+		var err error
+		switch step.what {
+		case "acquire":
+			answer, _ := reply.Slice() // what is no list is not understood
+			fence, wrong := understand(answer)
+			err = step.check(fence, wrong, &last)
+		case "release", "extend":
+			n, wrong := reply.Int()
+			err = step.checkEnd(verdictOf(context.Background(), step.what, n, wrong))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// folderChecks is how many random sequences are played: FOLDER_CHECKS, or 10,000.
+func folderChecks(t *testing.T) {
+	checks := "10000"
+	if set := os.Getenv("FOLDER_CHECKS"); set != "" {
+		checks = set
+	}
+	was := stdflag.Lookup("rapid.checks").Value.String()
+	require.NoError(t, stdflag.Set("rapid.checks", checks))
+	t.Cleanup(func() { require.NoError(t, stdflag.Set("rapid.checks", was)) })
+}
+
+func TestFolderModelLocal(t *testing.T) {
+	folderChecks(t)
+	require.NoError(t, playLocal(crowd()))
+	rapid.Check(t, func(t *rapid.T) { require.NoError(t, playLocal(rapidSequence(t))) })
+}
+
+func TestFolderModelRedis(t *testing.T) {
+	folderChecks(t)
+	p := newRedisPlayer(t, defaultFolderScripts)
+	rapid.Check(t, func(t *rapid.T) { require.NoError(t, p.play(rapidSequence(t))) })
+}
+
+func rapidSequence(t *rapid.T) []step {
+	return randomSequence(func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "n") })
+}
+
+// TestFolderModelCatches makes the well-known mistakes of this kind of lock, one at a time: the model must find each.
+func TestFolderModelCatches(t *testing.T) {
+	const below = `redis.call('ZRANGEBYLEX', trees[class], '[' .. path .. '/', '(' .. path .. '0', 'LIMIT', 0, 1)`
+	for name, c := range map[string]struct{ acquire, release []string }{
+		"nothing": {},
+		"compares the beginning of the text": {acquire: []string{
+			`'[' .. path .. '/', '(' .. path .. '0'`, `'[' .. path, '(' .. path .. '\255'`}},
+		"takes paths for patterns": {acquire: []string{below,
+			`{}
+			for _, m in ipairs(redis.call('ZRANGE', trees[class], 0, -1)) do
+				if string.find(m, '^' .. path .. '/') then first[1] = m end
+			end`}},
+		"looks at the parent alone": {acquire: []string{
+			`above[#above + 1] = string.sub(path, 1, slash - 1)`, `above = {string.sub(path, 1, slash - 1)}`}},
+		"does not look above": {acquire: []string{`for slash in string.gmatch(path, '()/') do`, `for slash in string.gmatch('', '()/') do`}},
+		"does not look below": {acquire: []string{`if first[1] then`, `if false then`}},
+		"does not sweep":      {acquire: []string{`'LIMIT', 0, sweep)`, `'LIMIT', 0, 0)`}},
+		"stops after the first hundred": {acquire: []string{`'LIMIT', 0, sweep)`, `'LIMIT', 0, 0)`,
+			`'\1', 'LIMIT', 0, 1)`, `'\1', 'LIMIT', 0, 100)`, `return found(first[1])`, `if alive(first) then return found(first[1]) end`,
+			below, strings.Replace(below, "0, 1)", "0, 100)", 1), `if first[1] then`, `if alive(first) then`,
+			`local function inTheWay`, `local function alive(list)
+				for _, m in ipairs(list) do
+					if tonumber(redis.call('ZSCORE', KEYS[2], (found(m)))) > now then list[1] = m return true end
+				end
+			end
+			local function inTheWay`}},
+		"takes a part":               {acquire: []string{"for i = 6, #ARGV, 3 do\n\tlocal holder", "for i = 6, 6, 3 do\n\tlocal holder"}},
+		"compares text with numbers": {release: []string{`if tonumber(n) > 0 then`, `if n ~= '0' then`}},
+		"a fence that stands still":  {acquire: []string{`redis.call('INCR', KEYS[1])`, `redis.call('INCR', KEYS[1]) * 0`, `if fence < clock then`, `if false then`}},
+		"forgets to count out":       {release: []string{`count(claims[i + 1], claims[i], -1)`, ``}},
+		"releases what has expired":  {release: []string{`if tonumber(till) <= now then`, `if false then`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := newRedisPlayer(t, &folderScripts{
+				acquire: redis.NewScript(replace(t, lua.FolderAcquire, c.acquire)),
+				extend:  redis.NewScript(lua.FolderExtend),
+				release: redis.NewScript(replace(t, lua.FolderRelease, c.release)),
+			})
+			random := rand.New(rand.NewPCG(1, 2))
+			fault := p.play(crowd())
+			for i := 0; fault == nil && i < 1000; i++ {
+				fault = p.play(randomSequence(random.IntN))
+			}
+			if name == "nothing" {
+				require.NoError(t, fault)
+				return
+			}
+			require.Error(t, fault)
+			t.Logf("after %d sequences: %v", p.played, fault)
+		})
+	}
+}
+
+// replace changes a script; every change must be possible.
+func replace(t *testing.T, script string, changes []string) string {
+	for i := 0; i < len(changes); i += 2 {
+		require.Contains(t, script, changes[i])
+		script = strings.Replace(script, changes[i], changes[i+1], 1)
+	}
+	return script
+}

@@ -1,0 +1,138 @@
+package cachelock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"fastdfs-gateway/lua"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// redisFolders keeps the folder locks of one namespace in Redis. Keys of the namespace N, all in the slot of its shard n of the
+// prefix p; what is in them is told in lua/folder_common.lua:
+//
+//	p:{n}:fence             counter of fences, the shard's
+//	p:{n}:folder-until:N    tokens by the time when they expire
+//	p:{n}:folder-claims:N   what each token has claimed
+//	p:{n}:folder-paths:N    how many claims lie on each path
+//	p:{n}:folder-waiting:N  processes that wait for a release
+//	p:{n}:folder-tree-C:N   for each class C the paths and their tokens, in order
+type redisFolders struct {
+	s       *redisStore
+	names   []string
+	scripts *folderScripts
+}
+
+// folderScripts are the scripts that keep it.
+type folderScripts struct{ acquire, extend, release *redis.Script }
+
+var defaultFolderScripts = &folderScripts{
+	acquire: redis.NewScript(lua.FolderAcquire),
+	extend:  redis.NewScript(lua.FolderExtend),
+	release: redis.NewScript(lua.FolderRelease),
+}
+
+var (
+	_ folderKeeper = (*redisStore)(nil)
+	_ folderStore  = (*redisFolders)(nil)
+)
+
+func (s *redisStore) folders(namespace string) folderStore {
+	shard := s.c.shardOf(namespace)
+	names := []string{shard + ":fence"}
+	for _, what := range []string{"until", "claims", "paths", "waiting"} {
+		names = append(names, shard+":folder-"+what+":"+namespace)
+	}
+	for _, class := range classes {
+		names = append(names, shard+":folder-tree-"+string(class)+":"+namespace)
+	}
+	return &redisFolders{s: s, names: names, scripts: defaultFolderScripts}
+}
+
+func (f *redisFolders) acquire(ctx context.Context, w folderWanted) (holding, int64, error) {
+	h := &redisFolderHold{f: f, token: w.token}
+	args := folderArgs(w)
+	for {
+		reply := f.scripts.acquire.Run(ctx, f.s.rdb, f.names, args...)
+		if err := reply.Err(); err != nil {
+			f.s.c.giveBack(h) // it may have been taken nevertheless
+			return nil, 0, failed(ctx, "acquire a folder lock", err)
+		}
+		answer, _ := reply.Val().([]any)
+		if fence, err := understand(answer); !errors.Is(err, errAgain) {
+			if err != nil {
+				return nil, 0, err
+			}
+			return h, fence, nil
+		}
+		// The script has thrown out as much as one call may: it makes headway each time, and comes to an end.
+	}
+}
+
+// folderArgs are the arguments of folder_acquire.lua.
+func folderArgs(w folderWanted) []any {
+	args := []any{classes, w.token, millis(w.ttl), w.waiter, millis(w.patience)}
+	for _, c := range w.claims {
+		args = append(args, string(classOf[c.kind]), c.path, stops[c.kind])
+	}
+	return args
+}
+
+// errAgain is the answer of folder_acquire.lua that it is not done.
+var errAgain = errors.New("ask again")
+
+// understand returns the fence that folder_acquire.lua answers, or the error that it tells.
+func understand(answer []any) (int64, error) {
+	switch {
+	case len(answer) == 1 && answer[0] == int64(2):
+		return 0, errAgain
+	case len(answer) == 2 && answer[0] == int64(1):
+		fence, _ := answer[1].(int64)
+		return fence, nil
+	case len(answer) == 4 && answer[0] == int64(0):
+		ttl, _ := answer[1].(int64)
+		token, _ := answer[2].(string)
+		path, _ := answer[3].(string)
+		return 0, heldBy(shown(path), token, time.Duration(ttl)*time.Millisecond)
+	}
+	return 0, fmt.Errorf("%w: cannot understand the answer %v to a folder lock's request", ErrUnreachable, answer)
+}
+
+// redisFolderHold is a redisFolders' holding.
+type redisFolderHold struct {
+	f     *redisFolders
+	token string
+}
+
+var _ holding = (*redisFolderHold)(nil)
+
+func (h *redisFolderHold) extend(ctx context.Context, ttl time.Duration) error {
+	n, err := h.f.scripts.extend.Run(ctx, h.f.s.rdb, h.f.names, classes, h.token, millis(ttl)).Int()
+	return verdictOf(ctx, "extend a folder lock", n, err)
+}
+
+func (h *redisFolderHold) release(ctx context.Context) error {
+	n, err := h.f.scripts.release.Run(ctx, h.f.s.rdb, h.f.names, classes, h.token, h.f.s.c.channels()).Int()
+	return verdictOf(ctx, "release a folder lock", n, err)
+}
+
+// verdictOf is the error of a script that answers 1 when the lock was held.
+func verdictOf(ctx context.Context, what string, n int, err error) error {
+	switch {
+	case err != nil:
+		return failed(ctx, what, err)
+	case n == 0:
+		return ErrLost
+	}
+	return nil
+}
+
+// toldFolders passes on a message of folder_release.lua: what follows "folder-waiting:", the namespace and the paths.
+func (c *Client) toldFolders(message string) {
+	parts := strings.Split(message, "\x00")
+	c.foldersReleased(parts[0], parts[1:])
+}

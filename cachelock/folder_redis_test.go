@@ -1,0 +1,378 @@
+package cachelock
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/redistest"
+	"fastdfs-gateway/lua"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// ownRedis returns folders on a server that no other test uses.
+func ownRedis(t testing.TB, args ...string) (*redistest.Server, *redis.Client, *Folders) {
+	t.Helper()
+	server := redistest.Start(t, args...)
+	rdb := server.Client()
+	c := New(rdb, Options{Prefix: "own"})
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	f, err := c.Folders("project")
+	require.NoError(t, err)
+	return server, rdb, f
+}
+
+func TestFolderKeysExpire(t *testing.T) {
+	_, rdb, f := ownRedis(t)
+	look := func(least, most time.Duration) {
+		t.Helper()
+		keys, err := rdb.Keys(t.Context(), "*").Result()
+		require.NoError(t, err)
+		require.NotEmpty(t, keys)
+		for _, key := range keys {
+			ttl := rdb.PTTL(t.Context(), key).Val()
+			if strings.HasSuffix(key, ":fence") {
+				require.Equal(t, time.Duration(-1), ttl, "the counter stays")
+				continue
+			}
+			require.Less(t, least, ttl, key)
+			require.LessOrEqual(t, ttl, most, key)
+		}
+	}
+	l, err := f.Acquire(t.Context(), "a/b", Shared, LockOptions{TTL: time.Minute})
+	require.NoError(t, err)
+	look(30*time.Second, time.Minute)
+	short, err := f.Acquire(t.Context(), "a/b", Shared, LockOptions{TTL: time.Second})
+	require.NoError(t, err)
+	look(30*time.Second, time.Minute)
+	require.NoError(t, l.Extend(t.Context(), time.Hour))
+	look(30*time.Minute, time.Hour)
+	_, err = f.Begin(t.Context(), OpMoveDir, "x", "y", LockOptions{TTL: 2 * time.Hour})
+	require.NoError(t, err)
+	_, err = f.Acquire(t.Context(), "a", Exclusive, LockOptions{Policy: WaitFor(20 * time.Millisecond)})
+	require.ErrorIs(t, err, ErrHeld)
+	look(0, 2*time.Hour)
+	require.NoError(t, l.Release(t.Context()))
+	require.NoError(t, short.Release(t.Context()))
+	look(0, 2*time.Hour)
+}
+
+// TestFolderAbandoned leaves locks alone: the namespace is gone soon after.
+func TestFolderAbandoned(t *testing.T) {
+	_, rdb, f := ownRedis(t)
+	for i := range 20 {
+		_, err := f.Acquire(t.Context(), "p/"+strconv.Itoa(i), Exclusive, LockOptions{TTL: 300 * time.Millisecond})
+		require.NoError(t, err)
+	}
+	require.Eventually(t, func() bool {
+		keys, err := rdb.Keys(context.Background(), "*").Result()
+		return err == nil && len(keys) == 1
+	}, 20*time.Second, 10*time.Millisecond)
+}
+
+// TestFolderSweep lets more expire than one call throws away.
+func TestFolderSweep(t *testing.T) {
+	_, rdb, f := ownRedis(t)
+	holdMany(t, rdb, f, 1000, func(i int) []claim { return []claim{{kindExclusive, "/p/" + strconv.Itoa(i)}} })
+	names := f.store.(*redisFolders).names
+	pipe := rdb.Pipeline()
+	for i := range 1000 {
+		pipe.ZAddXX(t.Context(), names[1], redis.Z{Score: 1, Member: "held:" + strconv.Itoa(i)})
+	}
+	_, err := pipe.Exec(t.Context())
+	require.NoError(t, err)
+	l, err := f.Acquire(t.Context(), "p", Exclusive, LockOptions{})
+	require.NoError(t, err)
+	require.EqualValues(t, 1, rdb.ZCard(t.Context(), names[1]).Val())
+	require.EqualValues(t, 1, rdb.HLen(t.Context(), names[3]).Val())
+	require.NoError(t, l.Release(t.Context()))
+}
+
+// holdMany takes n locks in few round trips, with the tokens held:0, held:1, ...
+func holdMany(t testing.TB, rdb *redis.Client, f *Folders, n int, claims func(i int) []claim) {
+	t.Helper()
+	store := f.store.(*redisFolders)
+	require.NoError(t, store.scripts.acquire.Load(t.Context(), rdb).Err())
+	for from := 0; from < n; from += 1000 {
+		pipe := rdb.Pipeline()
+		for i := from; i < min(n, from+1000); i++ {
+			w := folderWanted{claims: claims(i), token: "held:" + strconv.Itoa(i), ttl: time.Hour}
+			store.scripts.acquire.EvalSha(t.Context(), pipe, store.names, folderArgs(w)...)
+		}
+		replies, err := pipe.Exec(t.Context())
+		require.NoError(t, err)
+		for _, reply := range replies {
+			if answer, _ := reply.(*redis.Cmd).Slice(); len(answer) != 2 {
+				t.Fatalf("not taken: %v", reply)
+			}
+		}
+	}
+}
+
+// TestFolderRetriedRequest sends a request twice, as a client does whose answer was lost.
+func TestFolderRetriedRequest(t *testing.T) {
+	_, rdb, f := ownRedis(t)
+	w := folderWanted{claims: []claim{{kindExclusive, "/a"}}, token: "me:1", ttl: time.Minute}
+	_, first, err := f.store.acquire(t.Context(), w)
+	require.NoError(t, err)
+	h, second, err := f.store.acquire(t.Context(), w)
+	require.NoError(t, err)
+	require.Equal(t, first, second)
+	require.NoError(t, h.release(t.Context()))
+	require.Zero(t, rdb.Exists(t.Context(), f.store.(*redisFolders).names[1:]...).Val())
+}
+
+// deaf is a Redis client that does not hear the answer to its first script.
+type deaf struct{ done bool }
+
+// DialHook implements redis.Hook.
+func (d *deaf) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessPipelineHook implements redis.Hook.
+func (d *deaf) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// ProcessHook implements redis.Hook.
+func (d *deaf) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		err := next(ctx, cmd)
+		if err == nil && cmd.Name() == "evalsha" && !d.done {
+			d.done = true
+			cmd.SetErr(io.ErrUnexpectedEOF)
+			return io.ErrUnexpectedEOF
+		}
+		return err
+	}
+}
+
+// TestFolderLostAnswer: a lock whose grant was not heard is given back.
+func TestFolderLostAnswer(t *testing.T) {
+	_, rdb, f := ownRedis(t)
+	store := f.store.(*redisFolders)
+	require.NoError(t, store.scripts.acquire.Load(t.Context(), rdb).Err())
+	rdb.AddHook(&deaf{})
+	_, err := f.Acquire(t.Context(), "a", Exclusive, LockOptions{})
+	require.ErrorIs(t, err, ErrUnreachable)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	_, err = f.Acquire(t.Context(), "a", Exclusive, LockOptions{Policy: WaitFor(20 * time.Second)})
+	require.NoError(t, err)
+}
+
+// TestFolderFence: later fences are higher, also when the server has lost everything.
+func TestFolderFence(t *testing.T) {
+	_, rdb, f := ownRedis(t)
+	last := int64(0)
+	for range 3 {
+		for range 5 {
+			l, err := f.Acquire(t.Context(), "a", Exclusive, LockOptions{})
+			require.NoError(t, err)
+			require.Greater(t, l.Fence(), last)
+			last = l.Fence()
+			require.NoError(t, l.Release(t.Context()))
+		}
+		require.NoError(t, rdb.FlushAll(t.Context()).Err())
+	}
+}
+
+// TestFolderClock: the time in the scripts is the server's, and no client tells its own.
+func TestFolderClock(t *testing.T) {
+	number := regexp.MustCompile(`^\d{9,}$`)
+	w := folderWanted{claims: []claim{{kindExclusive, "/a"}}, token: "t", ttl: 24 * time.Hour, patience: time.Hour}
+	for _, arg := range folderArgs(w) {
+		require.False(t, number.MatchString(fmt.Sprint(arg)), "%v looks like a time", arg)
+	}
+	_, rdb, f := ownRedis(t)
+	before := rdb.Time(t.Context()).Val()
+	_, err := f.Acquire(t.Context(), "a", Exclusive, LockOptions{TTL: time.Hour})
+	require.NoError(t, err)
+	after := rdb.Time(t.Context()).Val()
+	until := rdb.ZRangeWithScores(t.Context(), f.store.(*redisFolders).names[1], 0, -1).Val()
+	require.Len(t, until, 1)
+	require.GreaterOrEqual(t, int64(until[0].Score), before.Add(time.Hour).UnixMilli())
+	require.LessOrEqual(t, int64(until[0].Score), after.Add(time.Hour).UnixMilli())
+}
+
+// TestFolderCluster: all keys are in one slot, on a node that insists on it.
+func TestFolderCluster(t *testing.T) {
+	server, rdb, _ := ownRedis(t, "--cluster-enabled", "yes")
+	require.NoError(t, rdb.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr()}})
+	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
+	require.Eventually(t, func() bool {
+		info, err := rdb.ClusterInfo(context.Background()).Result()
+		return err == nil && strings.Contains(info, "cluster_state:ok")
+	}, 20*time.Second, 10*time.Millisecond)
+	c := New(cluster, Options{})
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	for i := range 40 {
+		f, err := c.Folders("p}{" + strconv.Itoa(i)) // does not spoil the tag
+		require.NoError(t, err)
+		l, err := f.Begin(t.Context(), OpMoveDir, "a", "b", LockOptions{})
+		require.NoError(t, err)
+		_, err = f.Acquire(t.Context(), "a/c", Shared, LockOptions{})
+		require.ErrorIs(t, err, ErrHeld)
+		require.NoError(t, l.Extend(t.Context(), time.Minute))
+		require.NoError(t, l.Release(t.Context()))
+	}
+}
+
+// shapes are crowds whose size must not matter to a request for p/q/r.
+var shapes = map[string]struct {
+	most   int
+	held   func(i int) []claim
+	wanted kind
+}{
+	"elsewhere": {100_000, func(i int) []claim {
+		return []claim{{kindExclusive, fmt.Sprintf("/p/%d/%d/x", i%100, i)}}
+	}, kindExclusive},
+	"shared below": {10_000, func(i int) []claim {
+		return []claim{{kindShared, fmt.Sprintf("/p/q/r/%d/%d", i%100, i)}}
+	}, kindShared},
+	"shared on it": {10_000, func(i int) []claim { return []claim{{kindShared, "/p/q/r"}} }, kindShared},
+	"uploads below": {10_000, func(i int) []claim {
+		return []claim{{kindOf(OpUpload, roleSource), fmt.Sprintf("/p/q/r/%d/%d", i%100, i)}}
+	}, kindOf(OpDeleteFile, roleSource)},
+}
+
+// TestFolderCost counts what a lock costs Redis, command by command, beside few that are held and many: always the same. It
+// also looks at the time that Redis takes, in turns so that what else the machine does meets all sizes.
+func TestFolderCost(t *testing.T) {
+	for name, shape := range shapes {
+		t.Run(name, func(t *testing.T) {
+			server, rdb, f := ownRedis(t)
+			sizes := []int{10, 1000, shape.most}
+			stores := make([]folderStore, len(sizes))
+			costs := make([]map[string]int64, len(sizes))
+			for i, size := range sizes {
+				ns, err := f.c.Folders(strconv.Itoa(size))
+				require.NoError(t, err)
+				stores[i] = ns.store
+				holdMany(t, rdb, ns, size, shape.held)
+				cycle(t, stores[i], shape.wanted)
+				before := server.Commands()
+				cycle(t, stores[i], shape.wanted)
+				costs[i] = spent(before, server.Commands())
+			}
+			require.Equal(t, costs[0], costs[1])
+			require.Equal(t, costs[0], costs[2])
+			require.Equal(t, int64(2), costs[0]["evalsha"])
+			total := int64(0)
+			for _, calls := range costs[0] {
+				total += calls
+			}
+			times := scriptTimes(t, rdb, stores, shape.wanted)
+			t.Logf("%d commands inside a cycle; script time for %v held: %v", total, sizes, times)
+			require.Less(t, times[2], 2*times[0], "more than log n and a busy machine explain")
+		})
+	}
+}
+
+// cycle takes the lock and gives it back.
+func cycle(t testing.TB, store folderStore, wanted kind) {
+	t.Helper()
+	h, _, err := store.acquire(t.Context(), folderWanted{claims: []claim{{wanted, "/p/q/r"}}, token: "me:me", ttl: time.Minute})
+	require.NoError(t, err)
+	require.NoError(t, h.release(t.Context()))
+}
+
+// spent is what has run between two counts, but for what the counting costs.
+func spent(before, after map[string]int64) map[string]int64 {
+	for name, calls := range before {
+		after[name] -= calls
+	}
+	maps.DeleteFunc(after, func(name string, calls int64) bool {
+		return calls == 0 || slices.Contains([]string{"info", "hello", "client|setinfo", "client|setname", "client"}, name)
+	})
+	return after
+}
+
+// scriptTimes are the medians of the time that Redis spends in a cycle's scripts, in microseconds: rounds of 50 cycles, in turns.
+func scriptTimes(t testing.TB, rdb *redis.Client, stores []folderStore, wanted kind) []float64 {
+	rounds := make([][]float64, len(stores))
+	for range 11 {
+		for i, store := range stores {
+			before := evalMicros(t, rdb)
+			for range 50 {
+				cycle(t, store, wanted)
+			}
+			rounds[i] = append(rounds[i], (evalMicros(t, rdb)-before)/50)
+		}
+	}
+	medians := make([]float64, len(stores))
+	for i, all := range rounds {
+		slices.Sort(all)
+		medians[i] = all[len(all)/2]
+	}
+	return medians
+}
+
+// evalMicros is how long scripts have run.
+func evalMicros(t testing.TB, rdb *redis.Client) float64 {
+	t.Helper()
+	info, err := rdb.Info(context.Background(), "commandstats").Result()
+	require.NoError(t, err)
+	_, rest, _ := strings.Cut(info, "cmdstat_evalsha:calls=")
+	_, rest, _ = strings.Cut(rest, "usec=")
+	number, _, _ := strings.Cut(rest, ",")
+	micros, err := strconv.ParseFloat(number, 64)
+	require.NoError(t, err)
+	return micros
+}
+
+// TestFolderScripts looks for what no script of the folder lock may do.
+func TestFolderScripts(t *testing.T) {
+	for _, script := range []string{lua.FolderAcquire, lua.FolderExtend, lua.FolderRelease} {
+		require.Contains(t, script, "redis.call('TIME')")
+		require.NotRegexp(t, `'(KEYS|SCAN|HGETALL|SMEMBERS|ZRANGE', KEYS\[\d\], 0, -1)'`, script)
+		for _, call := range regexp.MustCompile(`string\.find\([^\n]*`).FindAllString(script, -1) {
+			require.Contains(t, call, ", 1, true)", "a plain search")
+		}
+	}
+}
+
+// BenchmarkFolders takes a lock and gives it back beside those that are held.
+func BenchmarkFolders(b *testing.B) {
+	shape := shapes["elsewhere"]
+	for _, held := range []int{10, 1000, 100_000} {
+		b.Run(fmt.Sprintf("redis/held=%d", held), func(b *testing.B) {
+			_, rdb, f := ownRedis(b)
+			holdMany(b, rdb, f, held, shape.held)
+			benchmarkCycle(b, f)
+		})
+		b.Run(fmt.Sprintf("local/held=%d", held), func(b *testing.B) {
+			c := NewLocal(Options{})
+			defer c.Close()
+			f, err := c.Folders("project")
+			require.NoError(b, err)
+			for i := range held {
+				w := folderWanted{claims: shape.held(i), token: strconv.Itoa(i), ttl: time.Hour}
+				_, _, err := f.store.acquire(b.Context(), w)
+				require.NoError(b, err)
+			}
+			benchmarkCycle(b, f)
+		})
+	}
+}
+
+func benchmarkCycle(b *testing.B, f *Folders) {
+	b.ReportAllocs()
+	for b.Loop() {
+		l, err := f.Acquire(b.Context(), "p/q/r", Exclusive, LockOptions{})
+		if err != nil {
+			b.Fatal(err)
+		}
+		if err := l.Release(b.Context()); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

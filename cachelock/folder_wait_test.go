@@ -1,0 +1,316 @@
+package cachelock
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"fastdfs-gateway/internal/redistest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// seldom is a client whose polls come too late for any test: whoever is woken was told.
+var seldom = Options{Poll: time.Hour, TTL: time.Hour}
+
+// patient waits as long as a test may take.
+var patient = LockOptions{Policy: WaitFor(time.Minute)}
+
+// twoFolders runs a test on two clients' folders of one namespace in Redis, and on the one client that a process has locally.
+func twoFolders(t *testing.T, test func(t *testing.T, a, b *Folders)) {
+	t.Run("redis", func(t *testing.T) {
+		o := seldom
+		o.Prefix = t.Name()
+		rdb := redistest.Shared(t).Client()
+		test(t, testFolders(t, New(rdb, o)), testFolders(t, New(rdb, o)))
+	})
+	t.Run("local", func(t *testing.T) {
+		f := testFolders(t, NewLocal(seldom))
+		test(t, f, f)
+	})
+}
+
+// waiting is the number of lines that wait for folders in this process.
+func waiting(f *Folders) int {
+	f.c.folderLines.mu.Lock()
+	defer f.c.folderLines.mu.Unlock()
+	return len(f.c.folderLines.m[f.namespace])
+}
+
+// untilWaiting returns when so many lines wait. The request that registers them may still be on its way: then it finds what has
+// become free meanwhile.
+func untilWaiting(t *testing.T, f *Folders, lines int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return waiting(f) == lines }, time.Minute, time.Millisecond)
+}
+
+func mustAcquire(t *testing.T, f *Folders, path string, mode Mode, o LockOptions) *Lock {
+	t.Helper()
+	l, err := f.Acquire(context.Background(), path, mode, o)
+	require.NoError(t, err)
+	return l
+}
+
+// TestFolderWoken: somebody waits for a path, and is told when what was in his way is released, above him, below or there.
+func TestFolderWoken(t *testing.T) {
+	twoFolders(t, func(t *testing.T, a, b *Folders) {
+		for _, held := range []string{"/", "p", "p/q", "p/q/r"} {
+			l := mustAcquire(t, a, held, Exclusive, LockOptions{})
+			got := make(chan error, 1)
+			go func() {
+				mine, err := b.Acquire(context.Background(), "p/q", Shared, patient)
+				if err == nil {
+					err = mine.Release(context.Background())
+				}
+				got <- err
+			}()
+			untilWaiting(t, b, 1)
+			require.NoError(t, l.Release(context.Background()))
+			require.NoError(t, <-got, held)
+			require.Zero(t, waiting(b))
+		}
+	})
+}
+
+// TestFolderWokenByOperations: each of two paths wakes those who wait for it.
+func TestFolderWokenByOperations(t *testing.T) {
+	twoFolders(t, func(t *testing.T, a, b *Folders) {
+		l, err := a.Begin(t.Context(), OpMoveDir, "from/dir", "to", LockOptions{})
+		require.NoError(t, err)
+		var all sync.WaitGroup
+		for _, path := range []string{"from", "from/dir/x", "to/y"} {
+			all.Go(func() {
+				mine, err := b.Begin(context.Background(), OpUpload, path, "", patient)
+				if err == nil {
+					err = mine.Release(context.Background())
+				}
+				if err != nil {
+					t.Errorf("%s: %v", path, err)
+				}
+			})
+		}
+		untilWaiting(t, b, 3)
+		require.NoError(t, l.Release(t.Context()))
+		all.Wait()
+	})
+}
+
+// TestFolderNotDisturbed: what is released elsewhere, even in the same namespace, costs those who wait nothing.
+func TestFolderNotDisturbed(t *testing.T) {
+	server := redistest.Start(t)
+	rdb := server.Client()
+	a, b := testFolders(t, New(rdb, seldom)), testFolders(t, New(rdb, seldom))
+	l := mustAcquire(t, a, "p", Exclusive, LockOptions{})
+	got := make(chan error, 1)
+	go func() {
+		_, err := b.Acquire(context.Background(), "p/q", Exclusive, patient)
+		got <- err
+	}()
+	for server.Commands()["zremrangebyscore"] == 0 { // the waiter has asked
+		time.Sleep(time.Millisecond)
+	}
+	before := server.Commands()
+	for i := range 20 {
+		other := mustAcquire(t, a, "pp/"+strconv.Itoa(i), Exclusive, LockOptions{})
+		require.NoError(t, other.Release(t.Context()))
+	}
+	require.NoError(t, l.Release(t.Context()))
+	require.NoError(t, <-got)
+	after := server.Commands()
+	require.EqualValues(t, 20, after["publish"]-before["publish"]-1, "the process is told")
+	require.EqualValues(t, 20*2+1+1, after["evalsha"]-before["evalsha"], "and nobody asks but for the last release")
+}
+
+// TestFolderHerd: many who wait for the same path ask one after the other.
+func TestFolderHerd(t *testing.T) {
+	const herd = 200
+	server := redistest.Start(t)
+	rdb := server.Client()
+	a, b := testFolders(t, New(rdb, seldom)), testFolders(t, New(rdb, seldom))
+	l := mustAcquire(t, a, "p", Exclusive, LockOptions{})
+	var all sync.WaitGroup
+	var inside, most atomic.Int32
+	for range herd {
+		all.Go(func() {
+			mine, err := b.Acquire(context.Background(), "p/q", Exclusive, patient)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			most.Store(max(most.Load(), inside.Add(1)))
+			inside.Add(-1)
+			if err := mine.Release(context.Background()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	untilWaiting(t, b, 1)
+	before := server.Commands()["evalsha"]
+	require.NoError(t, l.Release(t.Context()))
+	all.Wait()
+	require.EqualValues(t, 1, most.Load())
+	require.Less(t, server.Commands()["evalsha"]-before, int64(herd*5), "about a try, another one when told, and a release for each")
+}
+
+// TestFolderExpires: nobody tells when a holder is dead; whoever waits knows when to look.
+func TestFolderExpires(t *testing.T) {
+	twoFolders(t, func(t *testing.T, a, b *Folders) {
+		l := mustAcquire(t, a, "p", Exclusive, LockOptions{TTL: 500 * time.Millisecond})
+		mustAcquire(t, b, "p/q", Exclusive, patient)
+		<-l.Context().Done()
+		require.ErrorIs(t, context.Cause(l.Context()), ErrLost)
+		require.ErrorIs(t, l.Extend(t.Context(), time.Minute), ErrLost)
+		require.ErrorIs(t, l.Release(t.Context()), ErrLost)
+	})
+}
+
+func TestFolderGivesUp(t *testing.T) {
+	twoFolders(t, func(t *testing.T, a, b *Folders) {
+		l := mustAcquire(t, a, "p/q", Exclusive, LockOptions{})
+		for _, policy := range []Policy{GiveUp(), WaitFor(30 * time.Millisecond), {Retries: 2, Sleep: time.Millisecond, MaxSleep: time.Millisecond}} {
+			var all sync.WaitGroup
+			for range 5 { // not all of them are heads
+				all.Go(func() {
+					_, err := b.Acquire(context.Background(), "p", Exclusive, LockOptions{Policy: policy})
+					held := (*HeldError)(nil)
+					if !errors.As(err, &held) || held.Key != "p/q" && held.Key != "p" {
+						t.Errorf("%v", err)
+					}
+				})
+			}
+			all.Wait()
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		got := make(chan error, 1)
+		go func() {
+			_, err := b.Acquire(ctx, "p", Exclusive, patient)
+			got <- err
+		}()
+		untilWaiting(t, b, 1)
+		cancel()
+		require.ErrorIs(t, <-got, ErrCancelled)
+		require.Zero(t, waiting(b))
+		require.NoError(t, l.Release(t.Context()))
+		require.ErrorIs(t, l.Release(t.Context()), ErrNotHeld)
+	})
+}
+
+func TestFolderHeldError(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *Folders) {
+		mustAcquire(t, f, "/", Shared, LockOptions{TTL: time.Minute})
+		_, err := f.Acquire(t.Context(), "a/b/", Exclusive, LockOptions{})
+		held := (*HeldError)(nil)
+		require.ErrorAs(t, err, &held)
+		require.Equal(t, "/", held.Key)
+		require.Equal(t, f.c.o.Holder, held.Holder)
+		require.Less(t, 30*time.Second, held.TTL)
+		require.LessOrEqual(t, held.TTL, time.Minute)
+	})
+}
+
+func TestFolderRenews(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *Folders) {
+		l := mustAcquire(t, f, "/a/b/", Exclusive, LockOptions{TTL: time.Second, Renew: true})
+		require.Equal(t, "a/b", l.Key())
+		first := l.Until()
+		require.Eventually(t, func() bool { return l.Until().After(first.Add(time.Second)) }, time.Minute, 10*time.Millisecond)
+		_, err := f.Acquire(t.Context(), "a", Shared, LockOptions{})
+		require.ErrorIs(t, err, ErrHeld)
+		require.NoError(t, l.Release(t.Context()))
+	})
+}
+
+func TestFolderNamespaces(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *Folders) {
+		same, err := f.c.Folders("project")
+		require.NoError(t, err)
+		other, err := f.c.Folders("other")
+		require.NoError(t, err)
+		mustAcquire(t, f, "a", Exclusive, LockOptions{})
+		_, err = same.Acquire(t.Context(), "a", Exclusive, LockOptions{})
+		require.ErrorIs(t, err, ErrHeld)
+		mustAcquire(t, other, "a", Exclusive, LockOptions{})
+		_, err = f.c.Acquire(t.Context(), "a", LockOptions{})
+		require.NoError(t, err, "a lock that is no folder's")
+	})
+}
+
+func TestFolderRefuses(t *testing.T) {
+	c := NewLocal(Options{})
+	f := testFolders(t, c)
+	for _, namespace := range []string{"", "a\x00b"} {
+		_, err := c.Folders(namespace)
+		require.ErrorIs(t, err, ErrInvalid)
+	}
+	redlock := NewRedlock(nil, Options{})
+	defer redlock.Close()
+	_, err := redlock.Folders("project")
+	require.ErrorIs(t, err, ErrInvalid)
+	for _, o := range []LockOptions{{Owner: "me"}, {Fair: true}, {TTL: time.Millisecond}} {
+		_, err := f.Acquire(t.Context(), "a", Exclusive, o)
+		require.ErrorIs(t, err, ErrInvalid)
+	}
+	_, err = f.Acquire(t.Context(), "a", 0, LockOptions{})
+	require.ErrorIs(t, err, ErrInvalid)
+	_, err = f.Acquire(t.Context(), "a//b", Shared, LockOptions{})
+	require.ErrorIs(t, err, ErrInvalid)
+}
+
+// TestFolderTimes looks at times exactly, in a time that stands still: locally.
+func TestFolderTimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := testFolders(t, NewLocal(Options{}))
+		mustAcquire(t, f, "p/q", Exclusive, LockOptions{TTL: 10 * time.Second})
+		mustAcquire(t, f, "p/r", Shared, LockOptions{TTL: 20 * time.Second})
+		start := time.Now()
+		mustAcquire(t, f, "p", Shared, LockOptions{Policy: WaitFor(time.Minute), TTL: 5 * time.Second})
+		require.InDelta(t, 10*time.Second, time.Since(start), float64(time.Second), "beside the shared one")
+		mustAcquire(t, f, "p", Exclusive, LockOptions{Policy: WaitFor(time.Minute)})
+		require.InDelta(t, 20*time.Second, time.Since(start), float64(time.Second))
+	})
+}
+
+// TestFolderGuards has goroutines of two processes write into what they have locked: nobody may be there beside an exclusive one.
+func TestFolderGuards(t *testing.T) {
+	twoFolders(t, func(t *testing.T, a, b *Folders) {
+		var tree [3]atomic.Int64 // of p, p/0 and p/1: readers count 1, writers 1,000
+		paths := []string{"p", "p/0", "p/1"}
+		var all sync.WaitGroup
+		for worker := range 8 {
+			f, mode, size := []*Folders{a, b}[worker%2], Shared, int64(1)
+			if worker < 3 {
+				mode, size = Exclusive, 1000
+			}
+			all.Go(func() {
+				for i := range 25 {
+					at := (worker + i) % len(paths)
+					l, err := f.Acquire(context.Background(), paths[at], mode, patient)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					here := tree[at].Add(size)
+					above, below := int64(0), int64(0)
+					if at > 0 {
+						above = tree[0].Load()
+					} else {
+						below = max(tree[1].Load(), tree[2].Load())
+					}
+					if sum := here + above + below; here > 1000 || sum > 1000 && sum != size {
+						t.Errorf("%d here, %d above, %d below", here, above, below)
+					}
+					tree[at].Add(-size)
+					if err := l.Release(context.Background()); err != nil {
+						t.Error(err)
+					}
+				}
+			})
+		}
+		all.Wait()
+	})
+}

@@ -1,0 +1,136 @@
+package cachelock_test
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/cachelock"
+	"fastdfs-gateway/internal/redistest"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// A process that dies at any step of anything that the library does leaves nothing that stays: every lock, queue and helper has
+// an expiry, but for one counter of fences a shard. The steps are what passes between the process and Redis, in both directions.
+func TestCrashAtEveryStep(t *testing.T) {
+	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	admin := server.Client()
+	other := cachelock.New(admin, cachelock.Options{Prefix: "crash"})
+	defer other.Close()
+	relay := redistest.NewRelay(t, server.Addr())
+	steps := 0
+	for whole := false; !whole; steps++ {
+		require.Less(t, steps, 1000, "the conversation has no end")
+		require.NoError(t, admin.FlushAll(t.Context()).Err())
+		if steps%2 == 0 {
+			// What the first use of a script does differs from the later ones.
+			require.NoError(t, admin.ScriptFlush(t.Context()).Err())
+		}
+		held, err := other.Acquire(t.Context(), "held", cachelock.LockOptions{TTL: time.Minute})
+		require.NoError(t, err)
+		whole = converse(t, relay, steps+1)
+		if steps%8 == 0 {
+			server.Restart() // The server crashes at this step as well.
+		}
+		require.Empty(t, eternal(t, admin), "after %d steps", steps)
+		require.NoError(t, held.Release(t.Context()))
+		require.Empty(t, eternal(t, admin), "after %d steps", steps)
+	}
+	t.Logf("%d steps", steps)
+	require.Greater(t, steps, 30)
+}
+
+// converse does all that there is to do with locks, over a network that is cut after some steps, and then dies with what it holds.
+// It is true when the network has lasted to the end.
+func converse(t *testing.T, relay *redistest.Relay, steps int) (whole bool) {
+	rdb := redis.NewClient(&redis.Options{Addr: relay.Addr(), DialerRetries: 1, MaxRetries: -1, ReadTimeout: time.Second})
+	defer rdb.Close()
+	c := cachelock.New(rdb, cachelock.Options{Prefix: "crash"})
+	defer c.Close()
+	relay.CutAfter(steps)
+	defer relay.Restore()
+	defer relay.CutAfter(0)
+
+	ctx := t.Context()
+	minute := cachelock.LockOptions{TTL: time.Minute}
+	folders, err := c.Folders("project")
+	require.NoError(t, err)
+	for round, acquire := range []func() (*cachelock.Lock, error){
+		func() (*cachelock.Lock, error) { return c.Acquire(ctx, "one", minute) },
+		func() (*cachelock.Lock, error) { return c.Acquire(ctx, "held", minute) },
+		func() (*cachelock.Lock, error) { return c.AcquireAll(ctx, []string{"a", "b", "c", "d", "e"}, minute) },
+		func() (*cachelock.Lock, error) { return c.AcquireAll(ctx, []string{"a", "b", "c", "held"}, minute) },
+		func() (*cachelock.Lock, error) {
+			return c.Acquire(ctx, "owner", cachelock.LockOptions{TTL: time.Minute, Owner: "me"})
+		},
+		func() (*cachelock.Lock, error) { return folders.Acquire(ctx, "a/b", cachelock.Exclusive, minute) },
+		func() (*cachelock.Lock, error) {
+			return c.Acquire(ctx, "held", cachelock.LockOptions{TTL: time.Minute, Policy: cachelock.WaitFor(5 * time.Millisecond)})
+		},
+		func() (*cachelock.Lock, error) {
+			return c.Acquire(ctx, "held", cachelock.LockOptions{TTL: time.Minute, Fair: true, Policy: cachelock.WaitFor(5 * time.Millisecond)})
+		},
+	} {
+		lock, err := acquire()
+		if err != nil {
+			continue
+		}
+		_ = lock.Extend(ctx, time.Minute)
+		_ = cachelock.Commit(ctx, rdb, fmt.Sprint("crash:value ", round), max(lock.Fence(), 1), []byte("x"), time.Minute)
+		if again, err := acquire(); err == nil { // reentrant
+			_ = again.Release(ctx)
+		}
+		_ = lock.Release(ctx)
+		_, _ = acquire() // and dies with it
+	}
+	return rdb.Ping(context.WithoutCancel(ctx)).Err() == nil
+}
+
+var counter = regexp.MustCompile(`^crash:\{[0-9]+\}:fence$`)
+
+// eternal returns the keys that have no expiry and are no counters of fences, of which there is one a shard.
+func eternal(t *testing.T, admin *redis.Client) (keys []string) {
+	t.Helper()
+	all, err := admin.Keys(t.Context(), "*").Result()
+	require.NoError(t, err)
+	counters := 0
+	for _, key := range all {
+		if counter.MatchString(key) {
+			counters++
+		} else if admin.PTTL(t.Context(), key).Val() == -1 {
+			keys = append(keys, key)
+		}
+	}
+	require.LessOrEqual(t, counters, 16, "one counter a shard")
+	return keys
+}
+
+// The mistake is made on purpose: the same look at the keys notices it.
+func TestCrashIsNoticed(t *testing.T) {
+	server := redistest.Start(t)
+	admin := server.Client()
+	relay := redistest.NewRelay(t, server.Addr())
+	for steps := 1; steps < 50; steps++ {
+		rdb := redis.NewClient(&redis.Options{Addr: relay.Addr(), DialerRetries: 1, MaxRetries: -1})
+		c := cachelock.New(rdb, cachelock.Options{Prefix: "crash"})
+		replace(t, "acquire", "'NX', 'PX', ARGV[2])", "'NX')")(c)
+		cachelock.SetExpiryLate(c)
+		relay.CutAfter(steps)
+		_, err := c.Acquire(t.Context(), "one", cachelock.LockOptions{TTL: time.Minute})
+		relay.CutAfter(0)
+		relay.Restore()
+		require.NoError(t, c.Close())
+		rdb.Close()
+		if len(eternal(t, admin)) > 0 {
+			return
+		}
+		if err == nil {
+			break // and the crash would have come after the second command
+		}
+	}
+	t.Fatal("nobody has noticed that the lock is without expiry between two commands")
+}

@@ -1,0 +1,258 @@
+package cachelock_test
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+)
+
+// tenure is one acquisition, from its request to its end, as the process that asked for it saw it. Times count from the
+// beginning of the history.
+type tenure struct {
+	id        int // 1, 2, ...
+	process   int
+	fence     int64
+	call, ret time.Duration // of the request
+	until     time.Duration // the last validity that the library promised
+	endCall   time.Duration // of the release; forever when there was none
+	endRet    time.Duration // when it was over for certain; forever when Redis did not say
+	end       string        // what the release said
+}
+
+const forever = time.Duration(math.MaxInt64 / 2)
+
+// claimed is until when the process could believe that it had the lock.
+func (h *tenure) claimed() time.Duration { return min(h.until, h.endCall) }
+
+func (h *tenure) String() string {
+	return fmt.Sprintf("process %2d tenure %3d fence %d: asked %s, got %s, valid until %s, released %s to %s: %s",
+		h.process, h.id, h.fence, ms(h.call), ms(h.ret), ms(h.until), ms(h.endCall), ms(h.endRet), h.end)
+}
+
+func ms(d time.Duration) string {
+	if d == forever {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", float64(d)/1e6)
+}
+
+// deed is something else that a process did.
+type deed struct {
+	process   int
+	what      kind
+	tenure    int
+	fence     int64
+	call, ret time.Duration
+	refused   bool // a commit: too late
+}
+
+func (d *deed) String() string {
+	answer := "yes"
+	switch {
+	case d.refused:
+		answer = "refused"
+	case d.ret == forever:
+		answer = "no answer"
+	}
+	return fmt.Sprintf("process %2d tenure %3d fence %d: %s asked %s, answered %s: %s",
+		d.process, d.tenure, d.fence, d.what, ms(d.call), ms(d.ret), answer)
+}
+
+// history is what all processes of a run have seen.
+type history struct {
+	start time.Time
+
+	mu      sync.Mutex // guards all below
+	tenures []*tenure
+	deeds   []*deed
+	wrongs  []string // what a process itself has seen to be wrong
+}
+
+func (h *history) now() time.Duration { return time.Since(h.start) }
+
+func (h *history) at(t time.Time) time.Duration { return t.Sub(h.start) }
+
+func (h *history) addTenure(t *tenure) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.tenures = append(h.tenures, t)
+	t.id = len(h.tenures)
+}
+
+func (h *history) addDeed(d *deed) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.deeds = append(h.deeds, d)
+}
+
+func (h *history) wrong(format string, args ...any) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.wrongs = append(h.wrongs, fmt.Sprintf(format, args...))
+}
+
+// String lists what happened in the order in which it began.
+func (h *history) String() string {
+	type line struct {
+		at   time.Duration
+		text string
+	}
+	var lines []line
+	for _, t := range h.tenures {
+		lines = append(lines, line{t.call, t.String()})
+	}
+	for _, d := range h.deeds {
+		lines = append(lines, line{d.call, d.String()})
+	}
+	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(a.at, b.at) })
+	var b strings.Builder
+	for _, l := range lines {
+		fmt.Fprintln(&b, l.text)
+	}
+	return b.String()
+}
+
+// check returns what is wrong with a history that is over.
+func (h *history) check() []string {
+	wrongs := slices.Clone(h.wrongs)
+	wrongs = append(wrongs, h.checkHolders()...)
+	wrongs = append(wrongs, h.checkFences()...)
+	wrongs = append(wrongs, h.checkCommits()...)
+	switch porcupine.CheckOperationsTimeout(lockModel, h.operations(), time.Minute) {
+	case porcupine.Illegal:
+		wrongs = append(wrongs, "there is no order of the operations in which a lock could have answered like this")
+	case porcupine.Unknown:
+		wrongs = append(wrongs, "the checker has not come to an end")
+	}
+	return wrongs
+}
+
+// checkHolders looks for two that could believe at one time to have the lock.
+func (h *history) checkHolders() (wrongs []string) {
+	byTime := slices.SortedFunc(slices.Values(h.tenures), func(a, b *tenure) int { return cmp.Compare(a.ret, b.ret) })
+	var last *tenure // whose claim ends last
+	for _, t := range byTime {
+		if last != nil && t.ret < last.claimed() && t.ret < t.claimed() {
+			wrongs = append(wrongs, fmt.Sprintf("two holders at one time:\n\t%v\n\t%v", last, t))
+		}
+		if last == nil || t.claimed() > last.claimed() {
+			last = t
+		}
+	}
+	return wrongs
+}
+
+// checkFences looks for an acquisition whose fence is not above that of one that was over before it began.
+func (h *history) checkFences() (wrongs []string) {
+	for _, a := range h.tenures {
+		for _, b := range h.tenures {
+			if a != b && (a.fence == b.fence || a.ret < b.call && a.fence > b.fence) {
+				wrongs = append(wrongs, fmt.Sprintf("the fence does not rise:\n\t%v\n\t%v", a, b))
+			}
+		}
+	}
+	return wrongs
+}
+
+// checkCommits looks for a commit that was accepted after one with a higher fence.
+func (h *history) checkCommits() (wrongs []string) {
+	for _, a := range h.deeds {
+		for _, b := range h.deeds {
+			accepted := a.what == commit && b.what == commit && !a.refused && !b.refused && b.ret != forever
+			if accepted && a.ret < b.call && a.fence > b.fence {
+				wrongs = append(wrongs, fmt.Sprintf("a commit was accepted that came too late:\n\t%v\n\t%v", a, b))
+			}
+		}
+	}
+	return wrongs
+}
+
+// kind is an operation on the lock, or on the register that it protects.
+type kind string
+
+const (
+	acquire kind = "acquire"
+	end     kind = "end" // by a release or by expiry
+	extend  kind = "extend"
+	commit  kind = "commit"
+)
+
+// request is what porcupine sees of an operation.
+type request struct {
+	what       kind
+	tenure     int
+	fence      int64
+	refused    bool
+	unanswered bool
+}
+
+// state is that of an ideal lock and its register.
+type state struct {
+	holder int   // the tenure; 0 = free
+	fence  int64 // of the last acquisition
+	seen   int64 // the highest fence of a commit
+}
+
+// lockModel is an ideal lock: it is acquired when it is free, with a fence above all before; it ends once, for its holder; it is
+// extended by its holder only; and the register takes what is not older than what it has seen.
+var lockModel = porcupine.Model{
+	Partition: partition,
+	Init:      func() any { return state{} },
+	Step: func(before, asked, _ any) (bool, any) {
+		s, r := before.(state), asked.(request)
+		switch r.what {
+		case acquire:
+			return s.holder == 0 && r.fence > s.fence, state{holder: r.tenure, fence: r.fence, seen: s.seen}
+		case end:
+			return s.holder == r.tenure, state{fence: s.fence, seen: s.seen}
+		case extend:
+			return s.holder == r.tenure, s
+		default:
+			if r.refused {
+				return s.seen > r.fence, s
+			}
+			return r.unanswered || s.seen <= r.fence, state{holder: s.holder, fence: s.fence, seen: max(s.seen, r.fence)}
+		}
+	},
+}
+
+// partition separates the lock from the register, which depend on each other by the fences alone.
+func partition(all []porcupine.Operation) [][]porcupine.Operation {
+	var lock, register []porcupine.Operation
+	for _, op := range all {
+		if op.Input.(request).what == commit {
+			register = append(register, op)
+		} else {
+			lock = append(lock, op)
+		}
+	}
+	return [][]porcupine.Operation{lock, register}
+}
+
+// operations makes of the history what porcupine checks. A tenure ends when its release says so; else some time after its
+// validity, or after a release that Redis did not answer. A commit that was not answered may come at any time after it was sent:
+// one that never came is the same as one at the very end.
+func (h *history) operations() (all []porcupine.Operation) {
+	add := func(process int, r request, call, ret time.Duration) {
+		all = append(all, porcupine.Operation{ClientId: process, Input: r, Call: int64(call), Return: int64(ret)})
+	}
+	for _, t := range h.tenures {
+		add(t.process, request{what: acquire, tenure: t.id, fence: t.fence}, t.call, t.ret)
+		from := t.claimed()
+		if t.endRet != forever {
+			from = t.endCall
+		}
+		add(t.process, request{what: end, tenure: t.id}, from, t.endRet)
+	}
+	for _, d := range h.deeds {
+		r := request{what: d.what, tenure: d.tenure, fence: d.fence, refused: d.refused, unanswered: d.ret == forever}
+		add(d.process, r, d.call, d.ret)
+	}
+	return all
+}

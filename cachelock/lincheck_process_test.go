@@ -1,0 +1,321 @@
+package cachelock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/cachelock"
+	"fastdfs-gateway/internal/redistest"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// run is one history in the making: processes that want one lock, each over a network of its own, which breaks.
+type run struct {
+	t       *testing.T
+	seed    uint64
+	server  *redistest.Server
+	restart bool // the server is this run's own, and is killed and started again in the middle
+	prefix  string
+	change  func(*cachelock.Client) // breaks the library on purpose; nil = leaves it as it is
+	history *history
+	relays  []*redistest.Relay
+}
+
+// length is how long the processes of a run want the lock.
+const length = 500 * time.Millisecond
+
+// newRun prepares the history of a seed.
+func newRun(t *testing.T, seed uint64) *run {
+	r := &run{t: t, seed: seed, prefix: fmt.Sprintf("lin-%s-%d", t.Name(), seed), history: &history{}}
+	if r.restart = seed%8 == 0; r.restart {
+		r.server = redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	} else {
+		r.server = redistest.Shared(t)
+	}
+	return r
+}
+
+// do lets the processes live and returns what is wrong with what they have seen.
+func (r *run) do() []string {
+	rng := rand.New(rand.NewPCG(r.seed, 0))
+	for range 8 + rng.IntN(25) {
+		r.relays = append(r.relays, redistest.NewRelay(r.t, r.server.Addr()))
+	}
+	var processes []*process
+	for i := range r.relays {
+		p := &process{run: r, id: i, relay: r.relays[i], rng: rand.New(rand.NewPCG(r.seed, uint64(i+1)))}
+		p.begin()
+		p.rdb.Ping(context.Background()) // Connecting is a good part of what all of it costs.
+		processes = append(processes, p)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), length)
+	defer cancel()
+	r.history.start = time.Now()
+	var all sync.WaitGroup
+	for _, p := range processes {
+		all.Go(func() { p.live(ctx) })
+	}
+	r.disturb(ctx, rng)
+	all.Wait()
+	wrongs := append(r.history.check(), r.eternal()...)
+	for _, relay := range r.relays {
+		relay.Close()
+	}
+	if r.restart {
+		r.server.Stop()
+	}
+	return wrongs
+}
+
+// disturb breaks networks and servers until the time is over, and leaves everything whole.
+func (r *run) disturb(ctx context.Context, rng *rand.Rand) {
+	restart := time.NewTimer(length / 2)
+	defer restart.Stop()
+	broken := make(map[*redistest.Relay]time.Time) // and when they are whole again
+	for ctx.Err() == nil {
+		select {
+		case <-restart.C:
+			if r.restart {
+				r.server.Kill()
+				time.Sleep(draw(rng, 50*time.Millisecond))
+				r.server.Restart()
+			}
+		case <-time.After(draw(rng, 20*time.Millisecond)):
+			relay := r.relays[rng.IntN(len(r.relays))]
+			harm(rng, relay)
+			broken[relay] = time.Now().Add(draw(rng, 120*time.Millisecond))
+		}
+		for relay, end := range broken {
+			if time.Now().After(end) {
+				heal(relay)
+				delete(broken, relay)
+			}
+		}
+	}
+	for _, relay := range r.relays {
+		heal(relay)
+	}
+}
+
+// harm breaks a network.
+func harm(rng *rand.Rand, relay *redistest.Relay) {
+	switch rng.IntN(8) {
+	case 0:
+		relay.Cut()
+	case 1:
+		relay.Hang()
+	case 2:
+		relay.Mute()
+	case 3:
+		relay.Drop()
+	default:
+		relay.Delay(draw(rng, 60*time.Millisecond))
+	}
+}
+
+func heal(relay *redistest.Relay) {
+	relay.Delay(0)
+	relay.Restore()
+}
+
+// eternal returns the keys that would stay for ever, but for the counters of fences.
+func (r *run) eternal() (wrongs []string) {
+	rdb := redis.NewClient(&redis.Options{Addr: r.server.Addr()})
+	defer rdb.Close()
+	ctx := context.Background()
+	keys := rdb.Scan(ctx, 0, r.prefix+":*", 1000).Iterator()
+	for keys.Next(ctx) {
+		if ttl := rdb.PTTL(ctx, keys.Val()).Val(); ttl == -1 && !strings.HasSuffix(keys.Val(), ":fence") {
+			wrongs = append(wrongs, fmt.Sprintf("the key %q never expires", keys.Val()))
+		}
+	}
+	if err := keys.Err(); err != nil {
+		wrongs = append(wrongs, err.Error())
+	}
+	return wrongs
+}
+
+// process is one that wants the lock again and again. When it is killed, the next life begins with a new client.
+type process struct {
+	run   *run
+	id    int
+	relay *redistest.Relay
+	rng   *rand.Rand
+
+	rdb    *redis.Client
+	client *cachelock.Client
+}
+
+func (p *process) live(ctx context.Context) {
+	defer p.end()
+	for p.sleep(ctx, draw(p.rng, 15*time.Millisecond)); ctx.Err() == nil; p.sleep(ctx, draw(p.rng, 15*time.Millisecond)) {
+		p.once(ctx)
+	}
+}
+
+func (p *process) begin() {
+	p.rdb = redis.NewClient(&redis.Options{
+		Addr: p.relay.Addr(), PoolSize: 4, MaxRetries: p.rng.IntN(3) - 1, DialerRetries: 1, DialTimeout: 100 * time.Millisecond,
+		ReadTimeout: 80 * time.Millisecond, ContextTimeoutEnabled: p.rng.IntN(2) == 0,
+	})
+	p.client = cachelock.New(p.rdb, cachelock.Options{
+		Prefix: p.run.prefix, Holder: fmt.Sprint("process ", p.id), Shards: 1, Poll: 100 * time.Millisecond,
+	})
+	if p.run.change != nil {
+		p.run.change(p.client)
+	}
+}
+
+func (p *process) end() {
+	if err := p.client.Close(); err != nil && !errors.Is(err, redis.ErrClosed) {
+		p.run.history.wrong("closing the client of process %d: %v", p.id, err)
+	}
+	p.rdb.Close()
+}
+
+func (p *process) sleep(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-time.After(d):
+	}
+}
+
+// once asks for the lock, and does something with it.
+func (p *process) once(ctx context.Context) {
+	h := p.run.history
+	o := cachelock.LockOptions{TTL: 50*time.Millisecond + draw(p.rng, 60*time.Millisecond), Renew: p.rng.IntN(3) == 0}
+	if p.rng.IntN(2) == 0 {
+		o.Policy = cachelock.WaitFor(20*time.Millisecond + draw(p.rng, 130*time.Millisecond))
+	}
+	own, cancel := context.WithCancel(ctx)
+	defer cancel()
+	if p.rng.IntN(4) == 0 {
+		time.AfterFunc(10*time.Millisecond+draw(p.rng, 100*time.Millisecond), cancel)
+	}
+	t := &tenure{process: p.id, call: h.now(), endCall: forever, endRet: forever, end: "not asked"}
+	lock, err := p.client.Acquire(own, "k", o)
+	t.ret = h.now()
+	if err != nil {
+		if !known(err) {
+			h.wrong("process %d: an error of no kind: %v", p.id, err)
+		}
+		return
+	}
+	t.fence = lock.Fence()
+	h.addTenure(t)
+	lived := lock.Context()
+	p.hold(ctx, lock, t, o)
+	t.until = h.at(lock.Until())
+	p.told(lived, lock, t)
+}
+
+// known tells whether an error has one of the kinds that an acquisition may fail with here.
+func known(err error) bool {
+	for _, kind := range []error{cachelock.ErrHeld, cachelock.ErrUnreachable, cachelock.ErrCancelled} {
+		if errors.Is(err, kind) {
+			return true
+		}
+	}
+	return false
+}
+
+// hold does one of the things that happen to holders, and ends the tenure in most of them.
+func (p *process) hold(ctx context.Context, lock *cachelock.Lock, t *tenure, o cachelock.LockOptions) {
+	switch p.rng.IntN(16) {
+	case 0: // Asks for a little more time so late that the lock is another's when the request arrives.
+		p.relay.Delay(10*time.Millisecond + draw(p.rng, 50*time.Millisecond))
+		time.Sleep(o.TTL - 5*time.Millisecond - draw(p.rng, 10*time.Millisecond))
+		p.extend(lock, t, cachelock.MinTTL)
+		p.relay.Delay(0)
+	case 1: // Works on, and asks for more time.
+		time.Sleep(draw(p.rng, o.TTL))
+		p.extend(lock, t, o.TTL)
+		time.Sleep(draw(p.rng, 10*time.Millisecond))
+	case 2, 3: // Stops past the end of the lock, if it has one.
+		time.Sleep(o.TTL + draw(p.rng, 30*time.Millisecond))
+		p.extend(lock, t, o.TTL)
+	case 4: // Its network stops.
+		p.relay.Hang()
+		time.Sleep(o.TTL + draw(p.rng, 30*time.Millisecond))
+		p.relay.Restore()
+	case 5: // Dies.
+		p.end()
+		p.begin()
+		return
+	default:
+		time.Sleep(draw(p.rng, 8*time.Millisecond))
+	}
+	p.commit(t)
+	p.release(lock, t)
+}
+
+func (p *process) extend(lock *cachelock.Lock, t *tenure, ttl time.Duration) {
+	d := &deed{process: p.id, what: extend, tenure: t.id, fence: t.fence, call: p.run.history.now()}
+	err := lock.Extend(context.Background(), ttl)
+	d.ret = p.run.history.now()
+	switch {
+	case err == nil:
+		p.run.history.addDeed(d)
+	case !errors.Is(err, cachelock.ErrLost) && !errors.Is(err, cachelock.ErrUnreachable):
+		p.run.history.wrong("process %d extends: %v", p.id, err)
+	}
+}
+
+func (p *process) commit(t *tenure) {
+	d := &deed{process: p.id, what: commit, tenure: t.id, fence: t.fence, call: p.run.history.now()}
+	err := cachelock.Commit(context.Background(), p.rdb, p.run.prefix+":value", t.fence, []byte("x"), time.Minute)
+	d.ret = p.run.history.now()
+	switch {
+	case err == nil:
+	case errors.Is(err, cachelock.ErrLost):
+		d.refused = true
+	case errors.Is(err, cachelock.ErrUnreachable):
+		d.ret = forever
+	default:
+		p.run.history.wrong("process %d commits: %v", p.id, err)
+	}
+	p.run.history.addDeed(d)
+}
+
+func (p *process) release(lock *cachelock.Lock, t *tenure) {
+	t.endCall = p.run.history.now()
+	err := lock.Release(context.Background())
+	ret := p.run.history.now()
+	switch {
+	case err == nil:
+		t.end, t.endRet = "done", ret
+	case errors.Is(err, cachelock.ErrLost), errors.Is(err, cachelock.ErrUnreachable):
+		t.end = err.Error()
+	default:
+		p.run.history.wrong("process %d releases: %v", p.id, err)
+	}
+}
+
+// told checks that the holder learns what has become of the lock.
+func (p *process) told(lived context.Context, lock *cachelock.Lock, t *tenure) {
+	select {
+	case <-lived.Done():
+	case <-time.After(10 * time.Second):
+		p.run.history.wrong("the context of a lock that is over goes on: %v", t)
+		return
+	}
+	cause := context.Cause(lived)
+	switch {
+	case t.endCall == forever && !errors.Is(cause, cachelock.ErrLost):
+		p.run.history.wrong("the lock of a process that died ended with %v: %v", cause, t)
+	case t.end == "done" && !errors.Is(cause, cachelock.ErrNotHeld):
+		p.run.history.wrong("a lock that was released ended with %v: %v", cause, t)
+	case t.endCall > t.until+time.Second && !errors.Is(cause, cachelock.ErrLost):
+		p.run.history.wrong("a lock that was long over ended with %v: %v", cause, t)
+	}
+}
+
+// draw returns a duration below d.
+func draw(rng *rand.Rand, d time.Duration) time.Duration { return time.Duration(rng.Int64N(int64(d))) }

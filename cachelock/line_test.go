@@ -1,0 +1,247 @@
+package cachelock
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// scripted is a store whose answers a test writes. It notes who asks and who leaves.
+type scripted struct {
+	mu     sync.Mutex // guards all below
+	answer func(w wanted) error
+	asked  []string // names of waiters
+	left   []string
+	slow   time.Duration // how long a request takes
+	extend func(ctx context.Context, ttl time.Duration) error
+}
+
+var (
+	_ store   = (*scripted)(nil)
+	_ holding = (*scriptedHold)(nil)
+)
+
+func (s *scripted) acquire(_ context.Context, w wanted) (holding, int64, error) {
+	s.mu.Lock()
+	s.asked = append(s.asked, w.waiter)
+	answer, slow := s.answer, s.slow
+	s.mu.Unlock()
+	time.Sleep(slow)
+	if err := answer(w); err != nil {
+		return nil, 0, err
+	}
+	return &scriptedHold{s}, 1, nil
+}
+
+// scriptedHold is what a scripted store gives.
+type scriptedHold struct{ *scripted }
+
+func (h *scriptedHold) extend(ctx context.Context, ttl time.Duration) error {
+	return h.scripted.extend(ctx, ttl)
+}
+
+func (s *scripted) leave(_ context.Context, key, waiter string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.left = append(s.left, key)
+	return nil
+}
+
+func (s *scripted) listen(context.Context) error  { return nil }
+func (s *scripted) close() error                  { return nil }
+func (s *scripted) release(context.Context) error { return nil }
+
+func (s *scripted) answers(answer func(w wanted) error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answer = answer
+}
+
+// requests returns how many there were, and forgets them.
+func (s *scripted) requests() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := len(s.asked)
+	s.asked = nil
+	return n
+}
+
+func heldAlways(key string) func(wanted) error {
+	return func(wanted) error { return heldBy(key, ":somebody", time.Hour) }
+}
+
+func free(wanted) error { return nil }
+
+func newScripted(t *testing.T, o Options) (*Client, *scripted) {
+	t.Helper()
+	s := &scripted{answer: free}
+	c := newClient(o)
+	c.store = s
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return c, s
+}
+
+// start starts an Acquire and lets it go as far as it goes.
+func start(ctx context.Context, c *Client, key string, p Policy) chan error {
+	done := make(chan error, 1)
+	go func() {
+		_, err := c.Acquire(ctx, key, LockOptions{TTL: time.Hour, Policy: p})
+		done <- err
+	}()
+	synctest.Wait()
+	return done
+}
+
+// However many come at the same time, one asks first, and one waits.
+func TestManyAskOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := newScripted(t, Options{Poll: time.Hour})
+		s.answers(heldAlways("k"))
+		s.slow = time.Millisecond
+		var all []chan error
+		for range 100 {
+			all = append(all, start(t.Context(), c, "k", WaitFor(time.Minute)))
+		}
+		time.Sleep(time.Second)
+		require.Equal(t, 2, s.requests()) // the first, and the one that enters the queue
+		for _, done := range all {
+			require.ErrorIs(t, <-done, ErrHeld)
+		}
+		synctest.Wait()
+		require.Equal(t, []string{"k"}, s.left)
+		require.Empty(t, c.lines.m)
+	})
+}
+
+// A head that gives up wakes the next, in the order in which they came.
+func TestHeadGivesUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := newScripted(t, Options{Poll: time.Hour})
+		s.answers(heldAlways("k"))
+		ctx, cancel := context.WithCancel(t.Context())
+		head := start(ctx, c, "k", WaitFor(time.Hour))
+		next := start(t.Context(), c, "k", WaitFor(time.Hour))
+		s.requests()
+		s.answers(free)
+		require.True(t, c.lines.wake(lineOf(c.process, "k"))) // both happen at once
+		cancel()
+		err := <-head
+		require.True(t, err == nil || errors.Is(err, ErrCancelled), err)
+		require.NoError(t, <-next)
+		synctest.Wait()
+		require.Empty(t, c.lines.m)
+	})
+}
+
+// Whoever comes while the last one leaves the queue, which takes its name away, enters it again.
+func TestComesWhileLeaving(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := newScripted(t, Options{Poll: time.Hour})
+		s.answers(heldAlways("k"))
+		require.ErrorIs(t, <-start(t.Context(), c, "k", WaitFor(time.Second)), ErrHeld)
+		synctest.Wait()
+		slow := &slowLeave{scripted: s, free: make(chan struct{})}
+		c.store = slow
+		require.ErrorIs(t, <-start(t.Context(), c, "k", WaitFor(time.Second)), ErrHeld)
+		done := start(t.Context(), c, "k", WaitFor(time.Minute)) // enters, before the other has left
+		s.requests()
+		close(slow.free)
+		synctest.Wait()
+		require.Equal(t, 1, s.requests())
+		require.ErrorIs(t, <-done, ErrHeld)
+	})
+}
+
+type slowLeave struct {
+	*scripted
+	free chan struct{}
+}
+
+func (s *slowLeave) leave(ctx context.Context, key, waiter string) error {
+	<-s.free
+	return s.scripted.leave(ctx, key, waiter)
+}
+
+// Whoever has to wait for another lock than at first moves to its line, and leaves each queue that he has entered.
+func TestMovesBetweenLines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := newScripted(t, Options{Poll: time.Hour, Shards: 1})
+		inTheWay := "b"
+		s.answers(func(wanted) error { return heldBy(inTheWay, ":somebody", time.Hour) })
+		done := make(chan error, 1)
+		go func() {
+			_, err := c.AcquireAll(t.Context(), []string{"a", "b", "c"}, LockOptions{TTL: time.Hour, Policy: WaitFor(time.Minute)})
+			done <- err
+		}()
+		synctest.Wait()
+		require.Equal(t, 2, s.requests())
+		require.False(t, c.lines.wake(lineOf(c.process, "a")))
+		inTheWay = "c"
+		require.True(t, c.lines.wake(lineOf(c.process, "b")))
+		synctest.Wait()
+		require.Equal(t, 2, s.requests()) // one that told, and one in the other line
+		require.Equal(t, []string{"b"}, s.left)
+		require.True(t, c.lines.wake(lineOf(c.process, "c")))
+		synctest.Wait()
+		inTheWay = "a" // as the time is over
+		require.ErrorIs(t, <-done, ErrHeld)
+		synctest.Wait()
+		slices.Sort(s.left)
+		require.Equal(t, []string{"a", "b", "c"}, s.left)
+		require.Empty(t, c.lines.m)
+	})
+}
+
+// A failure of Redis is everybody's; one that concerns a single request is not.
+func TestFailureIsShared(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, s := newScripted(t, Options{Poll: time.Hour})
+		s.answers(heldAlways("k"))
+		var all []chan error
+		for range 3 {
+			all = append(all, start(t.Context(), c, "k", WaitFor(time.Hour)))
+		}
+		s.requests()
+		s.answers(func(wanted) error { return failed(t.Context(), "acquire", errors.New("gone")) })
+		c.lines.wake(lineOf(c.process, "k"))
+		for _, done := range all {
+			require.ErrorIs(t, <-done, ErrUnreachable)
+		}
+		require.Equal(t, 1, s.requests())
+
+		s.answers(heldAlways("k"))
+		late := start(t.Context(), c, "k", WaitFor(time.Hour))
+		next := start(t.Context(), c, "k", WaitFor(time.Hour))
+		s.answers(func(wanted) error { time.Sleep(2 * time.Hour); return nil })
+		c.lines.wake(lineOf(c.process, "k"))
+		synctest.Wait()
+		s.answers(free)
+		require.ErrorIs(t, <-late, errLate)
+		require.ErrorIs(t, <-next, ErrHeld) // his own time is over
+	})
+}
+
+// A lock that ends is looked at when it does, however rare the polls are; one that may last long, at the poll.
+func TestLooksAtExpiry(t *testing.T) {
+	c := newClient(Options{Poll: time.Second})
+	for ttl, want := range map[time.Duration][2]time.Duration{
+		time.Millisecond:       {2 * time.Millisecond, 3 * time.Millisecond},
+		100 * time.Millisecond: {101 * time.Millisecond, 102 * time.Millisecond},
+		500 * time.Millisecond: {501 * time.Millisecond, 510 * time.Millisecond},
+		time.Hour:              {time.Second, 1500 * time.Millisecond},
+		0:                      {time.Second, 1500 * time.Millisecond},
+		-time.Millisecond:      {time.Second, 1500 * time.Millisecond},
+	} {
+		for range 100 {
+			look := c.nextLook(heldBy("k", ":somebody", ttl))
+			require.GreaterOrEqual(t, look, want[0], ttl)
+			require.LessOrEqual(t, look, want[1], ttl)
+		}
+	}
+}

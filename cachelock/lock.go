@@ -1,0 +1,198 @@
+package cachelock
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+)
+
+// Lock is a lock that is held, until it is released or lost. It is safe for use by many goroutines.
+type Lock struct {
+	c       *Client
+	keys    []string
+	token   string
+	holding holding
+	fence   int64
+	taken   time.Time
+	base    context.Context // the values of the caller's, without its end
+
+	// extending is held during an extension: in Redis they come in the same order as here, so until is never later than there.
+	extending sync.Mutex
+
+	mu     sync.Mutex // guards all below
+	o      LockOptions
+	until  time.Time
+	state  error // nil while it is held, then ErrNotHeld or ErrLost
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	timer  *time.Timer // stands at until, or at the next renewal when that is sooner
+}
+
+// newLock describes what was acquired by a request that began at start.
+func (c *Client) newLock(ctx context.Context, keys []string, token string, h holding, fence int64, start time.Time, o LockOptions) *Lock {
+	l := &Lock{c: c, keys: keys, token: token, holding: h, fence: fence, taken: start, o: o, base: ctx}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.until = start.Add(validity(o.TTL))
+	l.timer = time.AfterFunc(l.nextLocked(), l.tick)
+	return l
+}
+
+// validity is how long the holder may rely on a lock of this ttl: clocks run at different speeds.
+func validity(ttl time.Duration) time.Duration { return ttl - ttl/100 - 2*time.Millisecond }
+
+// Key returns the key, or the first of several.
+func (l *Lock) Key() string { return l.keys[0] }
+
+// Token returns the random bits and the holder's name that are the lock's value in Redis.
+func (l *Lock) Token() string { return l.token }
+
+// Fence returns a number that rises with every acquisition of the lock. What the lock protects can refuse a holder with a
+// smaller number than it has seen. It is 0 for a Redlock, which has none.
+func (l *Lock) Fence() int64 { return l.fence }
+
+// Until returns when the lock ends by this process's clock, unless it is extended.
+func (l *Lock) Until() time.Time {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.until
+}
+
+// Context returns a context that ends when the lock does: its cause is ErrLost when it was lost, ErrNotHeld when it was released.
+// It has the values of the context that the lock was acquired with, but not its end.
+func (l *Lock) Context() context.Context {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.ctx == nil {
+		l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(l.base))
+		if l.state != nil {
+			l.cancel(l.state)
+		}
+	}
+	return l.ctx
+}
+
+// Extend makes the lock last ttl from now, also when that is sooner than before; renewals go on with this ttl. It is ErrLost when
+// the lock is not ours any more, ErrNotHeld after Release. After any other error the lock ends at the sooner of the two times.
+func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
+	if ttl < MinTTL {
+		return invalid("ttl %s is below %s", ttl, MinTTL)
+	}
+	l.extending.Lock()
+	defer l.extending.Unlock()
+	if err := l.err(); err != nil {
+		return err
+	}
+	start := time.Now()
+	return l.extended(start, ttl, l.holding.extend(ctx, ttl))
+}
+
+// Release gives the lock back. It is ErrLost when it was not ours any more, ErrNotHeld when it has been released already. When
+// Redis does not serve, or ctx ends, the lock is given back in the background as soon as Redis is there, and else expires by
+// itself. An answer that is lost on its way may make ErrLost of a release that was one: never the other way round.
+func (l *Lock) Release(ctx context.Context) error {
+	was := l.end(ErrNotHeld)
+	if errors.Is(was, ErrNotHeld) {
+		return was
+	}
+	err := l.holding.release(ctx)
+	if was != nil { // lost before: what is left of it, if anything, is gone now
+		return was
+	}
+	if errors.Is(err, ErrUnreachable) || errors.Is(err, ErrCancelled) {
+		l.c.giveBack(l.holding)
+	}
+	return err
+}
+
+func (l *Lock) err() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.state
+}
+
+// end ends the lock for this process and returns what state it had.
+func (l *Lock) end(state error) (was error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.endLocked(state)
+}
+
+func (l *Lock) endLocked(state error) (was error) {
+	if was = l.state; errors.Is(was, ErrNotHeld) {
+		return was
+	}
+	l.state = state
+	l.timer.Stop()
+	if l.cancel != nil && was == nil {
+		l.cancel(state)
+	}
+	return was
+}
+
+// extended notes what came of an extension that began at start. A lock that has ended meanwhile stays so.
+func (l *Lock) extended(start time.Time, ttl time.Duration, err error) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	until := start.Add(validity(ttl))
+	switch {
+	case l.state != nil:
+		return l.state
+	case errors.Is(err, ErrLost):
+		l.endLocked(ErrLost)
+		return err
+	case err != nil: // it may have happened nevertheless
+		if until.Before(l.until) {
+			l.until = until
+		}
+		l.timer.Reset(min(l.nextLocked(), max(ttl/20, time.Millisecond)))
+		return err
+	}
+	l.o.TTL, l.until = ttl, until
+	l.timer.Reset(l.nextLocked())
+	return nil
+}
+
+// renewsLocked tells whether the lock is to be renewed yet. l.mu is held.
+func (l *Lock) renewsLocked() bool { return l.o.Renew && time.Since(l.taken) < l.o.MaxHold }
+
+// nextLocked is when the lock has to be looked at: to renew it, or because it ends. l.mu is held.
+func (l *Lock) nextLocked() time.Duration {
+	left := time.Until(l.until)
+	if l.renewsLocked() {
+		return min(left, l.o.TTL/3)
+	}
+	return left
+}
+
+// tick ends the lock when its time is over, and else renews it. The timer is set before Redis is asked, which may hang.
+func (l *Lock) tick() {
+	l.mu.Lock()
+	ttl, left := l.o.TTL, time.Until(l.until)
+	renew := l.state == nil && left > 0 && l.renewsLocked()
+	switch {
+	case l.state != nil:
+	case left <= 0:
+		l.endLocked(ErrLost)
+	default:
+		l.timer.Reset(l.nextLocked())
+	}
+	l.mu.Unlock()
+	if renew && l.c.begin() {
+		defer l.c.running.Done()
+		l.renew(ttl, left)
+	}
+}
+
+// renew extends the lock, unless somebody is doing it. When Redis does not serve, it is tried again soon.
+func (l *Lock) renew(ttl, left time.Duration) {
+	if !l.extending.TryLock() {
+		return
+	}
+	defer l.extending.Unlock()
+	ctx, cancel := context.WithTimeout(l.c.ctx, left)
+	defer cancel()
+	start := time.Now()
+	_ = l.extended(start, ttl, l.holding.extend(ctx, ttl)) // whoever waits for it waits for the lock's context
+}

@@ -1,0 +1,145 @@
+package cachelock
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// extending returns a lock whose extensions are the test's.
+func extending(t *testing.T, o LockOptions, extend func(ctx context.Context, ttl time.Duration) error) (*Client, *Lock) {
+	t.Helper()
+	c, s := newScripted(t, Options{})
+	s.extend = extend
+	lock, err := c.Acquire(t.Context(), "k", o)
+	require.NoError(t, err)
+	return c, lock
+}
+
+// A renewal that hangs does not keep the lock from ending in time.
+func TestHangingRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		_, lock := extending(t, LockOptions{TTL: time.Minute, Renew: true}, func(context.Context, time.Duration) error {
+			time.Sleep(time.Hour)
+			return failed(context.Background(), "extend", errors.New("hangs"))
+		})
+		<-lock.Context().Done()
+		require.ErrorIs(t, context.Cause(lock.Context()), ErrLost)
+		require.Equal(t, validity(time.Minute), time.Since(begin))
+		time.Sleep(2 * time.Hour)
+	})
+}
+
+// A renewal that fails is tried again, often, and saves the lock when one succeeds.
+func TestFailingRenewal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int64
+		_, lock := extending(t, LockOptions{TTL: time.Minute, Renew: true}, func(context.Context, time.Duration) error {
+			if asked.Add(1) <= 10 {
+				return failed(context.Background(), "extend", errors.New("gone"))
+			}
+			return nil
+		})
+		time.Sleep(59 * time.Second)
+		require.NoError(t, lock.Context().Err())
+		require.Greater(t, asked.Load(), int64(10))
+		require.NoError(t, lock.Release(t.Context()))
+		n := asked.Load()
+		time.Sleep(time.Hour)
+		require.Equal(t, n, asked.Load())
+	})
+}
+
+// A closed client renews nothing, and its locks end nevertheless.
+func TestClosedClientEndsLocks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int64
+		c, lock := extending(t, LockOptions{TTL: time.Minute, Renew: true}, func(context.Context, time.Duration) error {
+			asked.Add(1)
+			return nil
+		})
+		require.NoError(t, c.Close())
+		begin := time.Now()
+		<-lock.Context().Done()
+		require.ErrorIs(t, context.Cause(lock.Context()), ErrLost)
+		require.LessOrEqual(t, time.Since(begin), time.Minute)
+		require.Zero(t, asked.Load())
+	})
+}
+
+// Extensions come to Redis one after the other, so that the last one there is the last one here.
+func TestExtensionsInOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var running, most atomic.Int64
+		_, lock := extending(t, LockOptions{TTL: time.Minute, Renew: true}, func(context.Context, time.Duration) error {
+			most.Store(max(most.Load(), running.Add(1)))
+			time.Sleep(5 * time.Second)
+			running.Add(-1)
+			return nil
+		})
+		done := make(chan error)
+		for range 4 {
+			go func() { done <- lock.Extend(t.Context(), 30*time.Second) }()
+		}
+		for range 4 {
+			require.NoError(t, <-done)
+		}
+		time.Sleep(5 * time.Minute) // of renewals
+		require.NoError(t, lock.Context().Err())
+		require.EqualValues(t, 1, most.Load())
+		require.NoError(t, lock.Release(t.Context()))
+	})
+}
+
+// After an extension that may have happened, the lock is held for no longer than if it had.
+func TestUnknownExtension(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		gone := failed(context.Background(), "extend", errors.New("gone"))
+		_, lock := extending(t, LockOptions{TTL: time.Hour}, func(context.Context, time.Duration) error { return gone })
+		was := lock.Until()
+		require.ErrorIs(t, lock.Extend(t.Context(), 2*time.Hour), ErrUnreachable)
+		require.Equal(t, was, lock.Until())
+		require.ErrorIs(t, lock.Extend(t.Context(), time.Minute), ErrUnreachable)
+		begin := time.Now()
+		<-lock.Context().Done()
+		require.Equal(t, validity(time.Minute), time.Since(begin))
+	})
+}
+
+// Whether an extension was cancelled because another lock was lost says nothing about this one.
+func TestExtensionCancelledByLoss(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, lock := extending(t, LockOptions{TTL: time.Hour}, func(ctx context.Context, _ time.Duration) error {
+			return failed(ctx, "extend", ctx.Err())
+		})
+		ctx, cancel := context.WithCancelCause(t.Context())
+		cancel(ErrLost)
+		require.ErrorIs(t, lock.Extend(ctx, time.Hour), ErrCancelled)
+		require.NoError(t, lock.Context().Err())
+		require.NoError(t, lock.Release(t.Context()))
+	})
+}
+
+// What ends first counts: an extension that succeeds after the release does not revive the lock.
+func TestReleasedWhileExtending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, answer := range []error{nil, ErrLost} {
+			_, lock := extending(t, LockOptions{TTL: time.Hour}, func(context.Context, time.Duration) error {
+				time.Sleep(time.Second)
+				return answer
+			})
+			done := make(chan error)
+			go func() { done <- lock.Extend(t.Context(), time.Hour) }()
+			synctest.Wait()
+			require.NoError(t, lock.Release(t.Context()))
+			require.ErrorIs(t, <-done, ErrNotHeld)
+			require.ErrorIs(t, context.Cause(lock.Context()), ErrNotHeld)
+		}
+	})
+}

@@ -1,0 +1,243 @@
+package locktest
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"fastdfs-gateway/cachelock"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A lock that is held is refused to others, who learn who has it and for how long.
+func testRefused(s *suite) {
+	a := s.with(cachelock.Options{Holder: "host-a:8080"})
+	b := s.with(cachelock.Options{Holder: "host-a:8080"})
+	lock := s.acquire(a, cachelock.LockOptions{TTL: time.Minute})
+	require.Equal(s, s.key, lock.Key())
+	require.True(s, strings.HasSuffix(lock.Token(), ":host-a:8080"), lock.Token())
+	require.Less(s, time.Until(lock.Until()), time.Minute)
+	require.Greater(s, time.Until(lock.Until()), time.Second)
+
+	held := s.held(b)
+	require.Equal(s, s.key, held.Key)
+	require.Equal(s, "host-a:8080", held.Holder)
+	require.LessOrEqual(s, held.TTL, time.Minute)
+	require.Greater(s, held.TTL, time.Second)
+	s.held(a) // nor to the same client
+	s.release(lock)
+	s.free(b)
+}
+
+// Whoever lost a lock does not take it from the next.
+func testOwnerReleases(s *suite) {
+	a, b := s.client(), s.client()
+	old := s.acquire(a, cachelock.LockOptions{TTL: short})
+	s.ended(old)
+	next := s.acquire(b, cachelock.LockOptions{Policy: cachelock.WaitFor(soon)})
+	require.NotEqual(s, old.Token(), next.Token())
+	require.ErrorIs(s, old.Extend(s.ctx, time.Minute), cachelock.ErrLost)
+	require.ErrorIs(s, old.Release(s.ctx), cachelock.ErrLost)
+	s.held(a)
+	require.NoError(s, next.Extend(s.ctx, time.Minute))
+	s.release(next)
+}
+
+// A lock that is not extended ends by itself, first for its holder, then for the others.
+func testExpiry(s *suite) {
+	c := s.client()
+	start := time.Now()
+	lock := s.acquire(c, cachelock.LockOptions{TTL: short})
+	next := s.acquire(s.client(), cachelock.LockOptions{Policy: cachelock.WaitFor(soon)})
+	require.GreaterOrEqual(s, time.Since(start), short-5*time.Millisecond) // clocks have a resolution
+	require.False(s, time.Now().Before(lock.Until()))
+	s.ended(lock)
+	s.release(next)
+}
+
+func testExtend(s *suite) {
+	a, b := s.client(), s.client()
+	lock := s.acquire(a, cachelock.LockOptions{TTL: short})
+	until := lock.Until()
+	require.NoError(s, lock.Extend(s.ctx, time.Minute))
+	require.True(s, lock.Until().After(until))
+	time.Sleep(2 * short)
+	require.NoError(s, lock.Context().Err())
+	require.Greater(s, s.held(b).TTL, short)
+	s.release(lock)
+}
+
+// An extension that is shorter than what is left counts too: the holder and the others agree on the end.
+func testExtendShorter(s *suite) {
+	a, b := s.client(), s.client()
+	lock := s.acquire(a, cachelock.LockOptions{TTL: time.Minute})
+	require.NoError(s, lock.Extend(s.ctx, short))
+	s.ended(lock)
+	s.release(s.acquire(b, cachelock.LockOptions{Policy: cachelock.WaitFor(soon)}))
+}
+
+// A lock that is renewed lasts many times its ttl, and no longer than until it is released.
+func testRenew(s *suite) {
+	a, b := s.client(), s.client()
+	const ttl = time.Second
+	lock := s.acquire(a, cachelock.LockOptions{TTL: ttl, Renew: true})
+	for start := time.Now(); time.Since(start) < 3*ttl; time.Sleep(ttl / 4) {
+		require.NoError(s, lock.Context().Err())
+		s.held(b)
+	}
+	s.release(lock)
+	s.free(b)
+	time.Sleep(ttl / 2)
+	s.free(b) // the renewal did not bring it back
+}
+
+func testRenewMaxHold(s *suite) {
+	c := s.client()
+	start := time.Now()
+	lock := s.acquire(c, cachelock.LockOptions{TTL: short, Renew: true, MaxHold: 2 * short})
+	s.ended(lock)
+	require.GreaterOrEqual(s, time.Since(start), 2*short)
+	require.ErrorIs(s, lock.Release(s.ctx), cachelock.ErrLost)
+}
+
+// A lost lock says so in every way.
+func testLost(s *suite) {
+	lock := s.acquire(s.client(), cachelock.LockOptions{TTL: short})
+	s.ended(lock)
+	require.ErrorIs(s, lock.Extend(s.ctx, time.Minute), cachelock.ErrLost)
+	require.ErrorIs(s, lock.Release(s.ctx), cachelock.ErrLost)
+	require.ErrorIs(s, lock.Release(s.ctx), cachelock.ErrNotHeld)
+	require.ErrorIs(s, context.Cause(lock.Context()), cachelock.ErrLost)
+}
+
+func testReleasedTwice(s *suite) {
+	c := s.client()
+	lock := s.acquire(c, cachelock.LockOptions{})
+	s.release(lock)
+	next := s.acquire(c, cachelock.LockOptions{})
+	require.ErrorIs(s, lock.Release(s.ctx), cachelock.ErrNotHeld)
+	require.ErrorIs(s, lock.Extend(s.ctx, time.Minute), cachelock.ErrNotHeld)
+	s.held(c)
+	s.release(next)
+}
+
+// The lock's context has the caller's values, not its end, and ends with the lock.
+func testContext(s *suite) {
+	type name struct{}
+	ctx, cancel := context.WithCancel(context.WithValue(s.ctx, name{}, "value"))
+	lock, err := s.client().Acquire(ctx, s.key, cachelock.LockOptions{})
+	require.NoError(s, err)
+	cancel()
+	require.NoError(s, lock.Context().Err())
+	require.Equal(s, "value", lock.Context().Value(name{}))
+	s.release(lock)
+	require.ErrorIs(s, lock.Context().Err(), context.Canceled)
+	require.ErrorIs(s, context.Cause(lock.Context()), cachelock.ErrNotHeld)
+}
+
+// Fences rise with every acquisition, whoever it is by and however the one before ended.
+func testFenceRises(s *suite) {
+	a, b := s.client(), s.client()
+	last := int64(0)
+	rises := func(lock *cachelock.Lock) {
+		s.Helper()
+		require.Greater(s, lock.Fence(), last)
+		last = lock.Fence()
+	}
+	for range 20 {
+		for _, c := range []*cachelock.Client{a, b} {
+			lock := s.acquire(c, cachelock.LockOptions{})
+			rises(lock)
+			s.release(lock)
+		}
+	}
+	expired := s.acquire(a, cachelock.LockOptions{TTL: short})
+	rises(expired)
+	s.ended(expired)
+	next := s.acquire(b, cachelock.LockOptions{Policy: cachelock.WaitFor(soon)})
+	rises(next)
+	s.release(next)
+}
+
+// Every byte in a key is an ordinary one.
+func testKeys(s *suite) {
+	a, b := s.client(), s.client()
+	keys := []string{
+		"a", "A", "a ", " a", "a b", "a\nb", "a\r\nb", "a\x00b", "{}", "{a}", "}{", "a}:lock:b", ":lock:", "x:lock:y:queue:z", "a/b",
+		"a*", "a?", "[a]", "a%b", "a.b", "ключ", "锁🔒", "\xff\xfe", strings.Repeat("k", 4096),
+	}
+	var locks []*cachelock.Lock
+	for _, key := range keys { // all are different
+		lock, err := a.Acquire(s.ctx, s.key+key, cachelock.LockOptions{})
+		if len(s.key+key) > 4096 {
+			require.ErrorIs(s, err, cachelock.ErrInvalid)
+			lock, err = a.Acquire(s.ctx, key, cachelock.LockOptions{})
+		}
+		require.NoError(s, err, "%q", key)
+		locks = append(locks, lock)
+	}
+	for _, lock := range locks { // and each is told when it is released
+		s.key = lock.Key()
+		got := s.waits(b, cachelock.LockOptions{Policy: cachelock.WaitFor(long)})
+		require.NoError(s, lock.Release(s.ctx), "%q", lock.Key())
+		s.release(s.got(got))
+	}
+}
+
+func testInvalid(s *suite) {
+	c := s.client()
+	for _, key := range []string{"", strings.Repeat("k", 4097)} {
+		_, err := c.Acquire(s.ctx, key, cachelock.LockOptions{})
+		require.ErrorIs(s, err, cachelock.ErrInvalid)
+		_, err = c.AcquireAll(s.ctx, []string{"a", "b", key}, cachelock.LockOptions{})
+		require.ErrorIs(s, err, cachelock.ErrInvalid)
+	}
+	for _, o := range []cachelock.LockOptions{
+		{TTL: cachelock.MinTTL - 1}, {TTL: -time.Second}, {Owner: "me", Fair: true},
+	} {
+		_, err := c.Acquire(s.ctx, s.key, o)
+		require.ErrorIs(s, err, cachelock.ErrInvalid)
+	}
+	for _, o := range []cachelock.LockOptions{{Owner: "me"}, {Fair: true}} {
+		_, err := c.AcquireAll(s.ctx, []string{"a", "b"}, o)
+		require.ErrorIs(s, err, cachelock.ErrInvalid)
+	}
+	many := make([]string, 1025)
+	for i := range many {
+		many[i] = strconv.Itoa(i)
+	}
+	for _, keys := range [][]string{nil, {}, many} {
+		_, err := c.AcquireAll(s.ctx, keys, cachelock.LockOptions{})
+		require.ErrorIs(s, err, cachelock.ErrInvalid)
+	}
+	lock := s.acquire(c, cachelock.LockOptions{})
+	require.ErrorIs(s, lock.Extend(s.ctx, 0), cachelock.ErrInvalid)
+	_, err := lock.FenceOf("another")
+	require.ErrorIs(s, err, cachelock.ErrInvalid)
+	s.release(lock)
+}
+
+// A closed client takes no locks, and those who wait are told.
+func testClosed(s *suite) {
+	c := s.client()
+	holder := s.acquire(c, cachelock.LockOptions{})
+	got := s.waits(c, cachelock.LockOptions{Policy: cachelock.WaitFor(long)})
+	require.NoError(s, c.Close())
+	require.ErrorIs(s, s.within(got).err, cachelock.ErrClosed)
+	_, err := c.Acquire(s.ctx, "another", cachelock.LockOptions{})
+	require.ErrorIs(s, err, cachelock.ErrClosed)
+	require.NoError(s, c.Close())
+	if err := holder.Release(s.ctx); err != nil { // where that needs the client, the lock expires
+		require.ErrorIs(s, err, cachelock.ErrClosed)
+	}
+}
+
+// A lock that a closed client no longer renews is lost when its time is over.
+func testClosedWhileHeld(s *suite) {
+	c := s.client()
+	lock := s.acquire(c, cachelock.LockOptions{TTL: short, Renew: true})
+	require.NoError(s, c.Close())
+	s.ended(lock)
+}

@@ -1,0 +1,87 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"fastdfs-gateway/cachelock"
+
+	"github.com/stretchr/testify/require"
+)
+
+type thumbnail struct {
+	File  string
+	Width int
+}
+
+// A guarded function runs under the lock of its argument, and passes its result on.
+func testGuard(s *suite) {
+	c := s.client()
+	calls := 0
+	fn, err := cachelock.Guard(c, s.key+":{{.File}}:{{.Width}}", cachelock.LockOptions{},
+		func(ctx context.Context, t thumbnail) (string, error) {
+			calls++
+			_, err := c.Acquire(ctx, fmt.Sprintf("%s:%s:%d", s.key, t.File, t.Width), cachelock.LockOptions{})
+			require.ErrorIs(s, err, cachelock.ErrHeld)
+			_, other := c.Acquire(ctx, s.key+":a:101", cachelock.LockOptions{})
+			require.NoError(s, other)
+			return "done", errors.New("its own error")
+		})
+	require.NoError(s, err)
+	result, err := fn(s.ctx, thumbnail{"a", 100})
+	require.Equal(s, "done", result)
+	require.EqualError(s, err, "its own error")
+
+	s.key += ":b:1"
+	lock := s.acquire(c, cachelock.LockOptions{})
+	_, err = fn(s.ctx, thumbnail{"b", 1})
+	require.ErrorIs(s, err, cachelock.ErrHeld)
+	require.Equal(s, 1, calls)
+	s.release(lock)
+}
+
+// A function whose lock is lost is told by its context, and its caller by the error.
+func testGuardLost(s *suite) {
+	fn, err := cachelock.Guard(s.client(), s.key, cachelock.LockOptions{TTL: short},
+		func(ctx context.Context, _ int) (int, error) {
+			<-ctx.Done()
+			return 7, context.Cause(ctx)
+		})
+	require.NoError(s, err)
+	result, err := fn(s.ctx, 1)
+	require.Equal(s, 7, result)
+	require.ErrorIs(s, err, cachelock.ErrLost)
+
+	ctx, cancel := context.WithCancel(s.ctx)
+	cancel()
+	_, err = fn(ctx, 1)
+	require.ErrorIs(s, err, context.Canceled)
+}
+
+// A function that panics leaves no lock behind, nor does one whose caller has gone.
+func testGuardPanics(s *suite) {
+	c := s.client()
+	ctx, cancel := context.WithCancel(s.ctx)
+	fn, err := cachelock.Guard(c, s.key, cachelock.LockOptions{}, func(context.Context, int) (int, error) {
+		cancel()
+		panic("of the function")
+	})
+	require.NoError(s, err)
+	require.PanicsWithValue(s, "of the function", func() { _, _ = fn(ctx, 1) })
+	s.free(c)
+}
+
+// A template that cannot work is refused when it is made or, where that depends on the argument, when it is used.
+func testGuardKeyTemplates(s *suite) {
+	c := s.client()
+	nothing := func(context.Context, map[string]string) (int, error) { return 1, nil }
+	_, err := cachelock.Guard(c, "{{.a", cachelock.LockOptions{}, nothing)
+	require.ErrorIs(s, err, cachelock.ErrInvalid)
+	fn, err := cachelock.Guard(c, s.key+"{{.a}}", cachelock.LockOptions{}, nothing)
+	require.NoError(s, err)
+	_, err = fn(s.ctx, map[string]string{"b": "1"})
+	require.ErrorIs(s, err, cachelock.ErrInvalid)
+	_, err = fn(s.ctx, map[string]string{"a": "1"})
+	require.NoError(s, err)
+}

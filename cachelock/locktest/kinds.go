@@ -1,0 +1,274 @@
+package locktest
+
+import (
+	"errors"
+	"math/rand/v2"
+	"strconv"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"fastdfs-gateway/cachelock"
+
+	"github.com/stretchr/testify/require"
+)
+
+// An owner takes his lock again, others do not get it, and it is free when each hold has been released.
+func testReentrant(s *suite) {
+	a, b := s.with(cachelock.Options{Holder: "a:1"}), s.client()
+	me := cachelock.LockOptions{Owner: "job:7", TTL: time.Minute}
+	first, second := s.acquire(a, me), s.acquire(a, me)
+	require.Equal(s, first.Token(), second.Token())
+	require.Equal(s, first.Fence(), second.Fence())
+	_, err := b.Acquire(s.ctx, s.key, cachelock.LockOptions{Owner: "job:8"})
+	held, ok := heldError(err)
+	require.True(s, ok, err)
+	require.Equal(s, "a:1", held.Holder)
+	s.held(b)
+	s.held(a) // who names no owner is another
+	s.release(first)
+	require.ErrorIs(s, first.Release(s.ctx), cachelock.ErrNotHeld)
+	s.held(b)
+	third := s.acquire(a, me)
+	s.release(second)
+	s.held(b)
+	s.release(third)
+	s.free(b)
+	again := s.acquire(a, me)
+	if !s.impl.NoFences {
+		require.Greater(s, again.Fence(), third.Fence())
+	}
+	s.release(again)
+}
+
+// Each hold extends the lock; it lasts as long as the one that lasts longest.
+func testReentrantExtend(s *suite) {
+	a, b := s.client(), s.client()
+	me := cachelock.LockOptions{Owner: "me", TTL: short}
+	first, second := s.acquire(a, me), s.acquire(a, me)
+	require.NoError(s, first.Extend(s.ctx, time.Minute))
+	s.ended(second)
+	s.held(b)
+	require.NoError(s, first.Context().Err())
+	s.release(first)
+	require.ErrorIs(s, second.Release(s.ctx), cachelock.ErrLost) // which frees what is left of it
+	s.free(b)
+}
+
+// A hold of a lock that has expired since is lost, also when the owner has taken the lock again.
+func testReentrantExpiry(s *suite) {
+	c := s.client()
+	old := s.acquire(c, cachelock.LockOptions{Owner: "me", TTL: short})
+	s.ended(old)
+	other := s.acquire(c, cachelock.LockOptions{Policy: cachelock.WaitFor(soon)})
+	s.release(other)
+	again := s.acquire(c, cachelock.LockOptions{Owner: "me", TTL: time.Minute})
+	require.ErrorIs(s, old.Release(s.ctx), cachelock.ErrLost)
+	s.held(c)
+	s.release(again)
+	s.free(c)
+}
+
+// Others wait for the last release of an owner, and owners wait for others.
+func testReentrantWaited(s *suite) {
+	a, b := s.client(), s.client()
+	me := cachelock.LockOptions{Owner: "me", TTL: 2 * long, Policy: cachelock.WaitFor(long)}
+	first, second := s.acquire(a, me), s.acquire(a, me)
+	got := s.waits(b, cachelock.LockOptions{TTL: 2 * long, Policy: cachelock.WaitFor(long)})
+	s.release(first)
+	s.held(b)
+	s.release(second)
+	other := s.got(got)
+	got = s.waits(a, me)
+	s.release(other)
+	s.release(s.got(got))
+}
+
+// queued waits until so many wait for the lock.
+func (s *suite) queued(n int) {
+	s.Helper()
+	if s.impl.Queued == nil {
+		s.settle()
+		return
+	}
+	require.Eventually(s, func() bool { return s.impl.Queued(s.T, s.key) == n }, soon, 5*time.Millisecond)
+}
+
+// A fair lock is taken in the order in which they came, whatever process they are in.
+func testFairOrder(s *suite) {
+	one := cachelock.Options{Poll: long, Shards: 1}
+	clients := []*cachelock.Client{s.with(one), s.with(one)}
+	lock := s.acquire(clients[0], cachelock.LockOptions{Fair: true, TTL: 2 * long})
+	const waiters = 8
+	order := make(chan int, waiters)
+	for i := range waiters {
+		go func() {
+			lock, err := clients[i%2].Acquire(s.ctx, s.key,
+				cachelock.LockOptions{Fair: true, TTL: 2 * long, Policy: cachelock.WaitFor(long)})
+			order <- i
+			if err == nil {
+				err = lock.Release(s.ctx)
+			}
+			if err != nil {
+				s.Error(err)
+			}
+		}()
+		s.queued(i + 1)
+	}
+	s.release(lock)
+	for i := range waiters {
+		select {
+		case got := <-order:
+			require.Equal(s, i, got)
+		case <-time.After(soon):
+			s.Fatal("a fair lock is not handed on")
+		}
+	}
+}
+
+// Whoever stops waiting for a fair lock does not stand in the way of those behind him.
+func testFairGivenUp(s *suite) {
+	one := cachelock.Options{Poll: long, Shards: 1}
+	a, b := s.with(one), s.with(one)
+	lock := s.acquire(a, cachelock.LockOptions{Fair: true, TTL: 2 * long})
+	gone := s.waits(a, cachelock.LockOptions{Fair: true, Policy: cachelock.WaitFor(short)})
+	s.queued(1)
+	got := s.waits(b, cachelock.LockOptions{Fair: true, Policy: cachelock.WaitFor(long)})
+	require.ErrorIs(s, s.within(gone).err, cachelock.ErrHeld)
+	s.queued(1)
+	s.release(lock)
+	s.release(s.got(got))
+}
+
+// keys are names of locks beside the test's own.
+func (s *suite) keys(names ...string) []string {
+	keys := make([]string, len(names))
+	for i, name := range names {
+		keys[i] = s.key + "/" + name
+	}
+	return keys
+}
+
+// Several locks are taken all or none, by one script or by several.
+func testAllOrNothing(s *suite) {
+	a, b := s.client(), s.client()
+	all := s.keys("1", "2", "3", "4", "5", "6", "7", "8", "3", "1")
+	lock, err := a.AcquireAll(s.ctx, all, cachelock.LockOptions{TTL: time.Minute})
+	require.NoError(s, err)
+	for _, key := range all {
+		_, err := b.Acquire(s.ctx, key, cachelock.LockOptions{})
+		require.ErrorIs(s, err, cachelock.ErrHeld)
+		fence, err := lock.FenceOf(key)
+		require.NoError(s, err)
+		require.Equal(s, s.impl.NoFences, fence == 0)
+	}
+	s.release(lock)
+
+	s.key = all[4]
+	one := s.acquire(b, cachelock.LockOptions{TTL: time.Minute})
+	_, err = a.AcquireAll(s.ctx, all, cachelock.LockOptions{})
+	held, ok := heldError(err)
+	require.True(s, ok, err)
+	require.Equal(s, s.key, held.Key)
+	for _, key := range all {
+		if key != s.key {
+			s.key = key
+			s.release(s.acquire(b, cachelock.LockOptions{Policy: cachelock.WaitFor(long)}))
+			s.key = all[4]
+		}
+	}
+	s.release(one)
+	lock, err = a.AcquireAll(s.ctx, all, cachelock.LockOptions{Policy: cachelock.WaitFor(long)})
+	require.NoError(s, err)
+	s.release(lock)
+}
+
+// Sets that cross each other are never held by two, and never stop each other for good.
+func testAllCrossing(s *suite) {
+	const workers, rounds, locks = 6, 15, 6
+	clients := []*cachelock.Client{s.client(), s.client()}
+	var inside [locks]atomic.Int64
+	var all sync.WaitGroup
+	errs := make(chan error, workers*rounds*locks)
+	for i := range workers {
+		all.Go(func() {
+			for range rounds {
+				if err := s.takeSome(clients[i%2], inside[:]); err != nil {
+					errs <- err
+				}
+			}
+		})
+	}
+	all.Wait()
+	close(errs)
+	for err := range errs {
+		require.NoError(s, err)
+	}
+}
+
+// takeSome takes three of the locks, in any order.
+func (s *suite) takeSome(c *cachelock.Client, inside []atomic.Int64) error {
+	mine := rand.Perm(len(inside))[:3]
+	var names []string
+	for _, n := range mine {
+		names = append(names, strconv.Itoa(n))
+	}
+	lock, err := c.AcquireAll(s.ctx, s.keys(names...), cachelock.LockOptions{TTL: time.Minute, Policy: cachelock.WaitFor(long)})
+	if err != nil {
+		return err
+	}
+	for _, n := range mine {
+		if inside[n].Add(1) != 1 {
+			err = errors.New("two have a lock")
+		}
+	}
+	for _, n := range mine {
+		inside[n].Add(-1)
+	}
+	return errors.Join(err, lock.Release(s.ctx))
+}
+
+// Whoever wants several locks is told when the one in the way is released, one after the other.
+func testAllWaits(s *suite) {
+	a, b := s.client(), s.client()
+	keys := s.keys("1", "2", "3", "4", "5")
+	locks := map[string]*cachelock.Lock{}
+	for _, key := range keys {
+		s.key = key
+		locks[key] = s.acquire(a, cachelock.LockOptions{TTL: 2 * long})
+	}
+	got := make(chan taken, 1)
+	go func() {
+		lock, err := b.AcquireAll(s.ctx, keys, cachelock.LockOptions{Policy: cachelock.WaitFor(long)})
+		got <- taken{lock, err}
+	}()
+	for _, i := range []int{3, 0, 4, 1, 2} {
+		s.settle()
+		select {
+		case <-got:
+			s.Fatal("not all were free")
+		default:
+		}
+		s.release(locks[keys[i]])
+	}
+	s.release(s.got(got))
+}
+
+// Several locks are extended, and lost, together.
+func testAllExtended(s *suite) {
+	a, b := s.client(), s.client()
+	keys := s.keys("1", "2", "3", "4", "5")
+	lock, err := a.AcquireAll(s.ctx, keys, cachelock.LockOptions{TTL: short})
+	require.NoError(s, err)
+	require.NoError(s, lock.Extend(s.ctx, 3*short))
+	time.Sleep(short)
+	for _, key := range keys {
+		_, err := b.Acquire(s.ctx, key, cachelock.LockOptions{})
+		require.ErrorIs(s, err, cachelock.ErrHeld)
+	}
+	s.ended(lock)
+	next, err := b.AcquireAll(s.ctx, keys, cachelock.LockOptions{Policy: cachelock.WaitFor(long)})
+	require.NoError(s, err)
+	require.ErrorIs(s, lock.Release(s.ctx), cachelock.ErrLost)
+	s.release(next)
+}

@@ -1,0 +1,230 @@
+// Package locktest is the conformance suite of cachelock: what every implementation of its locks does, whatever keeps them.
+//
+//	func TestLocal(t *testing.T) {
+//		locktest.Run(t, locktest.Implementation{
+//			Simulated: true,
+//			New: func(t *testing.T) locktest.Open {
+//				c := cachelock.NewLocal(cachelock.Options{})
+//				return func(cachelock.Options) *cachelock.Client { return c }
+//			},
+//		})
+//	}
+package locktest
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"fastdfs-gateway/cachelock"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Open returns a further client of the same locks, as another process would have it. The suite closes it. Where locks are seen by
+// one client alone, it is the same client each time.
+type Open func(o cachelock.Options) *cachelock.Client
+
+// Implementation is what the suite is run on.
+type Implementation struct {
+	// New is called by each test for locks that nobody holds.
+	New func(t *testing.T) Open
+	// NoFences says that the fence is always 0.
+	NoFences bool
+	// NoFair says that fair locks are refused.
+	NoFair bool
+	// Simulated runs each test on the clock of testing/synctest. Such an implementation has no sockets.
+	Simulated bool
+	// Queued returns how many names wait for a fair lock; nil when Simulated. Clients that it is asked about have one shard.
+	Queued func(t *testing.T, key string) int
+}
+
+// Run runs the suite.
+func Run(t *testing.T, impl Implementation) {
+	for name, test := range tests {
+		if impl.NoFair && strings.HasPrefix(name, "Fair") || impl.NoFences && strings.HasPrefix(name, "Fence") {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			if impl.Simulated {
+				synctest.Test(t, func(t *testing.T) { test(newSuite(t, impl)) })
+				return
+			}
+			test(newSuite(t, impl))
+		})
+	}
+}
+
+// tests by name.
+var tests = map[string]func(s *suite){
+	"Refused":           testRefused,
+	"OwnerReleases":     testOwnerReleases,
+	"Expiry":            testExpiry,
+	"Extend":            testExtend,
+	"ExtendShorter":     testExtendShorter,
+	"Renew":             testRenew,
+	"RenewMaxHold":      testRenewMaxHold,
+	"Lost":              testLost,
+	"ReleasedTwice":     testReleasedTwice,
+	"Context":           testContext,
+	"FenceRises":        testFenceRises,
+	"Keys":              testKeys,
+	"Invalid":           testInvalid,
+	"Closed":            testClosed,
+	"ClosedWhileHeld":   testClosedWhileHeld,
+	"GiveUp":            testGiveUp,
+	"Retry":             testRetry,
+	"WaitFor":           testWaitFor,
+	"Cancelled":         testCancelled,
+	"WokenByRelease":    testWokenByRelease,
+	"WokenByExpiry":     testWokenByExpiry,
+	"Crowd":             testCrowd,
+	"PassedOn":          testPassedOn,
+	"Reentrant":         testReentrant,
+	"ReentrantExtend":   testReentrantExtend,
+	"ReentrantExpiry":   testReentrantExpiry,
+	"ReentrantWaited":   testReentrantWaited,
+	"FairOrder":         testFairOrder,
+	"FairGivenUp":       testFairGivenUp,
+	"AllOrNothing":      testAllOrNothing,
+	"AllCrossing":       testAllCrossing,
+	"AllWaits":          testAllWaits,
+	"AllExtended":       testAllExtended,
+	"Guard":             testGuard,
+	"GuardLost":         testGuardLost,
+	"GuardPanics":       testGuardPanics,
+	"GuardKeyTemplates": testGuardKeyTemplates,
+}
+
+const (
+	// short is the ttl of locks that are to expire: long enough for a slow machine to do something while they last.
+	short = 400 * time.Millisecond
+	// long is a time that no test waits for.
+	long = 5 * time.Minute
+	// soon is far below long, and more than a slow machine needs for anything.
+	soon = 30 * time.Second
+)
+
+// suite is one test's locks.
+type suite struct {
+	*testing.T
+	impl Implementation
+	open Open
+	ctx  context.Context
+	key  string
+}
+
+func newSuite(t *testing.T, impl Implementation) *suite {
+	return &suite{T: t, impl: impl, open: impl.New(t), ctx: context.Background(), key: t.Name()}
+}
+
+// client opens a client that hardly ever looks by itself: who waits has to be told.
+func (s *suite) client() *cachelock.Client {
+	s.Helper()
+	return s.with(cachelock.Options{Poll: long})
+}
+
+func (s *suite) with(o cachelock.Options) *cachelock.Client {
+	s.Helper()
+	c := s.open(o)
+	s.Cleanup(func() { require.NoError(s, c.Close()) })
+	return c
+}
+
+func (s *suite) acquire(c cachelock.Locker, o cachelock.LockOptions) *cachelock.Lock {
+	s.Helper()
+	lock, err := c.Acquire(s.ctx, s.key, o)
+	require.NoError(s, err)
+	return lock
+}
+
+func (s *suite) release(lock *cachelock.Lock) {
+	s.Helper()
+	require.NoError(s, lock.Release(s.ctx))
+}
+
+// held requires that the lock cannot be taken, and returns the error that says why.
+func (s *suite) held(c cachelock.Locker) *cachelock.HeldError {
+	s.Helper()
+	_, err := c.Acquire(s.ctx, s.key, cachelock.LockOptions{})
+	require.ErrorIs(s, err, cachelock.ErrHeld)
+	var held *cachelock.HeldError
+	require.ErrorAs(s, err, &held)
+	return held
+}
+
+// free requires that the lock can be taken.
+func (s *suite) free(c cachelock.Locker) {
+	s.Helper()
+	s.release(s.acquire(c, cachelock.LockOptions{}))
+}
+
+// ended requires that the lock ends by itself, and that its context says so.
+func (s *suite) ended(lock *cachelock.Lock) {
+	s.Helper()
+	select {
+	case <-lock.Context().Done():
+	case <-time.After(soon):
+		s.Fatal("the lock's context does not end")
+	}
+	require.ErrorIs(s, context.Cause(lock.Context()), cachelock.ErrLost)
+}
+
+// waits starts somebody who waits for the lock, and returns when he is bound to be told of its release.
+func (s *suite) waits(c cachelock.Locker, o cachelock.LockOptions) <-chan taken {
+	s.Helper()
+	got := make(chan taken, 1)
+	ctx, key := s.ctx, s.key
+	go func() {
+		lock, err := c.Acquire(ctx, key, o)
+		got <- taken{lock, err}
+	}()
+	s.settle()
+	return got
+}
+
+// settle lets what runs in the background come to rest.
+func (s *suite) settle() {
+	if s.impl.Simulated {
+		synctest.Wait()
+		return
+	}
+	time.Sleep(50 * time.Millisecond) // what is asserted is true as well when this is not enough
+}
+
+// taken is what came of an Acquire.
+type taken struct {
+	lock *cachelock.Lock
+	err  error
+}
+
+// within returns what came of an Acquire, which has to happen soon.
+func (s *suite) within(got <-chan taken) taken {
+	s.Helper()
+	select {
+	case one := <-got:
+		return one
+	case <-time.After(soon):
+		s.Fatal("whoever waits for the lock is not told")
+		return taken{}
+	}
+}
+
+// got returns the lock that somebody got, soon.
+func (s *suite) got(got <-chan taken) *cachelock.Lock {
+	s.Helper()
+	one := s.within(got)
+	require.NoError(s, one.err)
+	return one.lock
+}
+
+// heldError tells whether err is one.
+func heldError(err error) (*cachelock.HeldError, bool) {
+	var held *cachelock.HeldError
+	ok := errors.As(err, &held)
+	return held, ok
+}

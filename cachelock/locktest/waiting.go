@@ -1,0 +1,170 @@
+package locktest
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"fastdfs-gateway/cachelock"
+
+	"github.com/stretchr/testify/require"
+)
+
+func testGiveUp(s *suite) {
+	c := s.client()
+	lock := s.acquire(c, cachelock.LockOptions{})
+	_, err := c.Acquire(s.ctx, s.key, cachelock.LockOptions{Policy: cachelock.GiveUp()})
+	require.ErrorIs(s, err, cachelock.ErrHeld)
+	require.NotErrorIs(s, err, cachelock.ErrCancelled)
+	s.release(lock)
+}
+
+// A policy of retries sleeps so often, and then says who has the lock.
+func testRetry(s *suite) {
+	c := s.with(cachelock.Options{Poll: long, Holder: "somebody"})
+	lock := s.acquire(c, cachelock.LockOptions{TTL: time.Minute})
+	policy := cachelock.Retry(4)
+	policy.Sleep, policy.MaxSleep = 20*time.Millisecond, 30*time.Millisecond
+	start := time.Now()
+	_, err := s.client().Acquire(s.ctx, s.key, cachelock.LockOptions{Policy: policy})
+	require.GreaterOrEqual(s, time.Since(start), 4*policy.Sleep)
+	held, ok := heldError(err)
+	require.True(s, ok, err)
+	require.Equal(s, "somebody", held.Holder)
+	s.release(lock)
+}
+
+// A policy of time is over when the time is, for the first who waits and for those behind him, who learn as much as he does.
+func testWaitFor(s *suite) {
+	c := s.with(cachelock.Options{Poll: long, Holder: "somebody"})
+	lock := s.acquire(c, cachelock.LockOptions{TTL: time.Minute})
+	b, start := s.client(), time.Now()
+	first := s.waits(b, cachelock.LockOptions{Policy: cachelock.WaitFor(2 * short)})
+	second := s.waits(b, cachelock.LockOptions{Policy: cachelock.WaitFor(short)})
+	for _, got := range []<-chan taken{second, first} {
+		held, ok := heldError(s.within(got).err)
+		require.True(s, ok)
+		require.Equal(s, s.key, held.Key)
+		require.Equal(s, "somebody", held.Holder)
+		require.Greater(s, held.TTL, time.Duration(0))
+	}
+	require.GreaterOrEqual(s, time.Since(start), 2*short)
+	s.release(lock)
+}
+
+// Whoever waits stops when his context ends, and learns that this is why.
+func testCancelled(s *suite) {
+	c := s.client()
+	lock := s.acquire(c, cachelock.LockOptions{})
+	ctx, cancel := context.WithCancelCause(s.ctx)
+	s.ctx = ctx
+	got := s.waits(c, cachelock.LockOptions{Policy: cachelock.WaitFor(long)})
+	cancel(cachelock.ErrLost) // of some other lock
+	err := s.within(got).err
+	require.ErrorIs(s, err, cachelock.ErrCancelled)
+	require.ErrorIs(s, err, context.Canceled)
+	require.NotErrorIs(s, err, cachelock.ErrLost)
+	require.NotErrorIs(s, err, cachelock.ErrHeld)
+	_, err = c.Acquire(ctx, "another", cachelock.LockOptions{})
+	require.ErrorIs(s, err, cachelock.ErrCancelled)
+
+	ctx, stop := context.WithTimeout(context.Background(), short)
+	defer stop()
+	_, err = c.Acquire(ctx, s.key, cachelock.LockOptions{Policy: cachelock.WaitFor(long)})
+	require.ErrorIs(s, err, cachelock.ErrCancelled)
+	require.ErrorIs(s, err, context.DeadlineExceeded)
+	s.ctx = context.Background()
+	s.release(lock)
+}
+
+// A release is told: nobody here looks by himself, or sleeps for less than minutes.
+func testWokenByRelease(s *suite) {
+	a, b := s.client(), s.client()
+	sleepy := cachelock.Policy{Retries: 3, Sleep: long, MaxSleep: 2 * long}
+	for _, policy := range []cachelock.Policy{cachelock.WaitFor(long), sleepy} {
+		lock := s.acquire(a, cachelock.LockOptions{TTL: 2 * long})
+		got := s.waits(b, cachelock.LockOptions{Policy: policy})
+		s.release(lock)
+		s.release(s.got(got))
+	}
+}
+
+// A lock that nobody releases is taken when it expires.
+func testWokenByExpiry(s *suite) {
+	a, b := s.client(), s.client()
+	lock := s.acquire(a, cachelock.LockOptions{TTL: short})
+	got := s.waits(b, cachelock.LockOptions{Policy: cachelock.WaitFor(long)})
+	s.release(s.got(got))
+	s.ended(lock)
+}
+
+// Many who wait in two processes get the lock one after the other, each once.
+func testCrowd(s *suite) {
+	const crowd = 200
+	clients := []*cachelock.Client{s.client(), s.client()}
+	first := s.acquire(clients[0], cachelock.LockOptions{TTL: long})
+	var inside, served atomic.Int64
+	var all sync.WaitGroup
+	errs := make(chan error, crowd)
+	for i := range crowd {
+		all.Go(func() {
+			lock, err := clients[i%2].Acquire(s.ctx, s.key, cachelock.LockOptions{TTL: long, Policy: cachelock.WaitFor(long)})
+			if err != nil {
+				errs <- err
+				return
+			}
+			if inside.Add(1) != 1 {
+				errs <- errors.New("two have the lock")
+			}
+			served.Add(1)
+			inside.Add(-1)
+			if err := lock.Release(s.ctx); err != nil {
+				errs <- err
+			}
+		})
+	}
+	s.settle()
+	s.release(first)
+	all.Wait()
+	close(errs)
+	for err := range errs {
+		require.NoError(s, err)
+	}
+	require.EqualValues(s, crowd, served.Load())
+}
+
+// A word that reaches somebody who gives up at that moment reaches the next.
+func testPassedOn(s *suite) {
+	a, b, other := s.client(), s.client(), s.client()
+	for range 8 {
+		lock := s.acquire(a, cachelock.LockOptions{TTL: 2 * long})
+		ctx, cancel := context.WithCancel(context.Background())
+		s.ctx = ctx
+		impatient := s.waits(b, cachelock.LockOptions{Policy: cachelock.WaitFor(long)})
+		s.ctx = context.Background()
+		same := s.waits(b, cachelock.LockOptions{Policy: cachelock.WaitFor(long)})
+		elsewhere := s.waits(other, cachelock.LockOptions{Policy: cachelock.WaitFor(long)})
+		go cancel()
+		s.release(lock)
+		if one := s.within(impatient); one.err == nil {
+			s.release(one.lock)
+		} else {
+			require.ErrorIs(s, one.err, cachelock.ErrCancelled)
+		}
+		for range 2 {
+			select {
+			case one := <-same:
+				require.NoError(s, one.err)
+				s.release(one.lock)
+			case one := <-elsewhere:
+				require.NoError(s, one.err)
+				s.release(one.lock)
+			case <-time.After(soon):
+				s.Fatal("the word of the release is lost")
+			}
+		}
+		cancel()
+	}
+}

@@ -1,0 +1,116 @@
+package cachelock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// maxKeys bounds how many locks are taken together.
+const maxKeys = 1024
+
+// AcquireAll takes several locks, all or none. Keys of one shard are taken by one script. Those of several shards are taken shard
+// by shard, in the same order by everybody, and all are given back when one is held: nobody waits while he holds a part.
+// Options.Shards 1 makes every such request one script. The key of the error is the one that was in the way.
+func (c *Client) AcquireAll(ctx context.Context, keys []string, o LockOptions) (*Lock, error) {
+	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
+	switch {
+	case len(keys) == 0 || len(keys) > maxKeys:
+		return nil, invalid("1 to %d locks can be taken together, not %d", maxKeys, len(keys))
+	case o.Owner != "" || o.Fair:
+		return nil, invalid("locks taken together can be neither reentrant nor fair")
+	}
+	groups := c.byShard(keys)
+	if len(groups) == 1 {
+		return c.acquire(ctx, keys, o)
+	}
+	if err := checkKeys(keys); err != nil {
+		return nil, err
+	}
+	if err := o.check(c); err != nil {
+		return nil, err
+	}
+	return c.take(ctx, keys[0], o, func(ctx context.Context, waiter string) (*Lock, error) {
+		// A token of its own for each attempt: a part of the one before may be on its way back.
+		w := wanted{ttl: o.TTL, patience: c.patience(), token: randomHex() + ":" + c.o.Holder, waiter: waiter}
+		start := time.Now()
+		h, err := c.acquireGroups(ctx, groups, w)
+		if err != nil {
+			return nil, err
+		}
+		return c.granted(ctx, keys, w.token, h, h.fences[keys[0]], start, o)
+	})
+}
+
+// byShard sorts keys into the groups that one script can take.
+func (c *Client) byShard(keys []string) [][]string {
+	slices.SortStableFunc(keys, func(a, b string) int { return strings.Compare(c.shardOf(a), c.shardOf(b)) })
+	var groups [][]string
+	for _, key := range keys {
+		if n := len(groups); n > 0 && c.shardOf(groups[n-1][0]) == c.shardOf(key) {
+			groups[n-1] = append(groups[n-1], key)
+		} else {
+			groups = append(groups, []string{key})
+		}
+	}
+	return groups
+}
+
+// acquireGroups takes one group after the other.
+func (c *Client) acquireGroups(ctx context.Context, groups [][]string, w wanted) (*several, error) {
+	all := &several{fences: map[string]int64{}}
+	for _, keys := range groups {
+		w.keys = keys
+		h, fence, err := c.store.acquire(ctx, w)
+		if err != nil {
+			if len(all.holdings) > 0 && all.release(ctx) != nil {
+				c.giveBack(all)
+			}
+			return nil, err
+		}
+		all.holdings = append(all.holdings, h)
+		for _, key := range keys {
+			all.fences[key] = fence
+		}
+	}
+	return all, nil
+}
+
+// several are holdings of several shards.
+type several struct {
+	holdings []holding
+	fences   map[string]int64
+}
+
+var _ holding = (*several)(nil)
+
+func (s *several) extend(ctx context.Context, ttl time.Duration) error {
+	for _, h := range s.holdings {
+		if err := h.extend(ctx, ttl); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (s *several) release(ctx context.Context) error {
+	var errs []error
+	for _, h := range s.holdings {
+		errs = append(errs, h.release(ctx))
+	}
+	return errors.Join(errs...)
+}
+
+// FenceOf returns the fence of one of several locks: each shard counts for itself.
+func (l *Lock) FenceOf(key string) (int64, error) {
+	if !slices.Contains(l.keys, key) {
+		return 0, fmt.Errorf("%w: %q is none of the locks", ErrInvalid, key)
+	}
+	if s, ok := l.holding.(*several); ok {
+		return s.fences[key], nil
+	}
+	return l.fence, nil
+}

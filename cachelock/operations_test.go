@@ -1,0 +1,195 @@
+package cachelock
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"fastdfs-gateway/internal/redistest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// given are the rows of the table that come from the source of the operations, columns in the order of the operations.
+var given = map[Operation]string{
+	OpCreate:     "y | y | n | y | n | y | n | y | n | y | -",
+	OpUpload:     "y | y | n | y | n | y | n | y | n | y | -",
+	OpMoveDir:    "n | n | n | n | y | y | n | A n, B y | n | A n, B y | -",
+	OpDeleteDir:  "n | n | n | n | n | n | n | n | n | n | -",
+	OpDeleteFile: "n | n | n | n | n | n | n | n | n | n | -",
+	OpPurgeTrash: "- | - | - | - | - | - | - | - | - | - | n",
+}
+
+func TestTableHasTheGivenRows(t *testing.T) {
+	for op, row := range given {
+		var cells []string
+		for wanted := range operations {
+			cells = append(cells, operationTable[op][wanted].String())
+		}
+		require.Equal(t, row, strings.Join(cells, " | "), op)
+	}
+}
+
+// rows are the first cells of the rows of the documentation.
+var rows = [operations]string{"create in A", "upload to A", "move dir A to B", "move file a to B", "copy dir A to B",
+	"copy file a to B", "rename dir A to B", "rename file a to B", "delete dir A", "delete file a", "purge trash A or a"}
+
+func TestDocsShowTheTable(t *testing.T) {
+	var want strings.Builder
+	want.WriteString("| running \\ wanted |")
+	for op := range operations {
+		fmt.Fprintf(&want, " %s |", op)
+	}
+	want.WriteString("\n|" + strings.Repeat(" --- |", int(operations)+1) + "\n")
+	for running := range operations {
+		fmt.Fprintf(&want, "| %s |", rows[running])
+		for wanted := range operations {
+			fmt.Fprintf(&want, " %s |", operationTable[running][wanted])
+		}
+		want.WriteString("\n")
+	}
+	docs, err := os.ReadFile("../docs/locks.md")
+	require.NoError(t, err)
+	require.Contains(t, string(docs), want.String())
+}
+
+func TestKindsOfOneClassStopTheSame(t *testing.T) {
+	for held := range kinds {
+		for wanted := range kinds {
+			if held.exists() && wanted.exists() {
+				require.Equal(t, !mayStart(held, wanted), strings.IndexByte(stops[wanted], classOf[held]) >= 0,
+					"held %d, wanted %d", held, wanted)
+			}
+		}
+	}
+	require.LessOrEqual(t, len(classes), 10, "each one costs a look")
+}
+
+// eachStore runs a test on folders that Redis keeps, and on such that the process keeps.
+func eachStore(t *testing.T, test func(t *testing.T, f *Folders)) {
+	t.Run("redis", func(t *testing.T) {
+		test(t, testFolders(t, New(redistest.Shared(t).Client(), Options{Prefix: t.Name()})))
+	})
+	t.Run("local", func(t *testing.T) { test(t, testFolders(t, NewLocal(Options{}))) })
+}
+
+// testFolders returns a namespace of a client, which is closed when the test ends.
+func testFolders(t *testing.T, c *Client) *Folders {
+	t.Helper()
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	f, err := c.Folders("project")
+	require.NoError(t, err)
+	return f
+}
+
+// TestOperationsCellByCell meets each path of each running operation with each path of each wanted one, on the path itself, above
+// and below.
+func TestOperationsCellByCell(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *Folders) {
+		for running := range operations {
+			for wanted := range operations {
+				for runningRole := range rolesOf(running) {
+					for wantedRole := range rolesOf(wanted) {
+						want := operationTable[running][wanted][runningRole][wantedRole]
+						for _, path := range []string{"w/a", "w/a/b", "w/a/b/c"} {
+							held := begin(t, f, running, paths(running, "w/a/b", "r", runningRole), verdictYes)
+							ask(t, f, wanted, paths(wanted, path, "other", wantedRole), want)
+							require.NoError(t, held.Release(t.Context()))
+						}
+					}
+				}
+			}
+		}
+	})
+}
+
+// TestOperationsApart has all operations beside each other where no path overlaps.
+func TestOperationsApart(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *Folders) {
+		for running := range operations {
+			held := begin(t, f, running, [2]string{"w/A", "w/B"}, verdictYes)
+			for wanted := range operations {
+				ask(t, f, wanted, [2]string{"w/AB", "w/A0"}, verdictYes)
+				ask(t, f, wanted, [2]string{"w/b", "w/BA"}, verdictYes)
+			}
+			require.NoError(t, held.Release(t.Context()))
+		}
+	})
+}
+
+func TestModesExcludeOperations(t *testing.T) {
+	eachStore(t, func(t *testing.T, f *Folders) {
+		for op := range operations {
+			for _, mode := range []Mode{Shared, Exclusive} {
+				held, err := f.Acquire(t.Context(), "w/A", mode, LockOptions{})
+				require.NoError(t, err)
+				ask(t, f, op, [2]string{"w/A/x", "v"}, verdictNo)
+				require.NoError(t, held.Release(t.Context()))
+
+				held = begin(t, f, op, [2]string{"w/A/x", "v"}, verdictYes)
+				_, err = f.Acquire(t.Context(), "w/A", mode, LockOptions{})
+				require.ErrorIs(t, err, ErrHeld)
+				require.NoError(t, held.Release(t.Context()))
+			}
+		}
+	})
+}
+
+func TestBeginRefuses(t *testing.T) {
+	f := testFolders(t, NewLocal(Options{}))
+	for _, c := range []struct {
+		op             Operation
+		source, target string
+	}{
+		{OpCreate, "a", "b"}, {OpMoveDir, "a", ""}, {OpMoveDir, "a", "a"}, {OpMoveDir, "a", "a/b"}, {OpRenameFile, "a", "a/"},
+		{OpCopyDir, "/", "a"}, {OpCopyFile, "a", ".."}, {OpDeleteDir, "", ""}, {operations, "a", ""},
+	} {
+		_, err := f.Begin(t.Context(), c.op, c.source, c.target, LockOptions{})
+		require.ErrorIs(t, err, ErrInvalid, c)
+	}
+	ask(t, f, OpMoveDir, [2]string{"a", "ab"}, verdictYes)
+}
+
+func rolesOf(op Operation) role {
+	if op.hasTarget() {
+		return 2
+	}
+	return 1
+}
+
+// paths puts a path into a role; the other role, if any, has a path that is met by nobody.
+func paths(op Operation, path, apart string, r role) (all [2]string) {
+	all[roleSource] = "apart/" + apart + "/source"
+	if op.hasTarget() {
+		all[roleTarget] = "apart/" + apart + "/target"
+	}
+	all[r] = path
+	return all
+}
+
+// begin begins an operation, and looks whether it was allowed as it should be.
+func begin(t *testing.T, f *Folders, op Operation, paths [2]string, want verdict) *Lock {
+	t.Helper()
+	if !op.hasTarget() {
+		paths[roleTarget] = ""
+	}
+	l, err := f.Begin(context.Background(), op, paths[roleSource], paths[roleTarget], LockOptions{})
+	if want != verdictNo {
+		require.NoError(t, err, "%s %q", op, paths)
+		return l
+	}
+	held := (*HeldError)(nil)
+	require.ErrorAs(t, err, &held, "%s %q", op, paths)
+	require.Contains(t, held.Key, "w/")
+	return nil
+}
+
+// ask begins an operation and ends it.
+func ask(t *testing.T, f *Folders, op Operation, paths [2]string, want verdict) {
+	t.Helper()
+	if l := begin(t, f, op, paths, want); l != nil {
+		require.NoError(t, l.Release(context.Background()))
+	}
+}

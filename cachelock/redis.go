@@ -1,0 +1,240 @@
+package cachelock
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"fastdfs-gateway/lua"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// redisStore keeps locks in one Redis.
+type redisStore struct {
+	rdb redis.UniversalClient
+	c   *Client
+
+	acquireScript, releaseScript, extendScript, leaveScript, reenterScript, reenterReleaseScript *redis.Script
+
+	listening chan struct{} // holds one value; guards all below, for waiting with a context
+	pubsub    *redis.PubSub
+	closed    bool
+	ended     sync.WaitGroup // the goroutine that receives
+}
+
+var _ store = (*redisStore)(nil)
+
+func newRedisStore(rdb redis.UniversalClient, c *Client) *redisStore {
+	return &redisStore{
+		rdb: rdb, c: c,
+		acquireScript:        redis.NewScript(lua.Acquire),
+		releaseScript:        redis.NewScript(lua.Release),
+		extendScript:         redis.NewScript(lua.Extend),
+		leaveScript:          redis.NewScript(lua.Leave),
+		reenterScript:        redis.NewScript(lua.Reenter),
+		reenterReleaseScript: redis.NewScript(lua.ReenterRelease),
+		listening:            make(chan struct{}, 1),
+	}
+}
+
+// Keys of a shard n of the prefix p, which all are in one slot of a Cluster:
+//
+//	p:{n}:fence     counter of fences
+//	p:{n}:lock:K    token of the holder of K
+//	p:{n}:queue:K   names of those who wait for K, by time of arrival
+//	p:{n}:living:K  the same names, by the time until which they count
+//	p:{n}:holds:K   holds of the owner of K, when it is reentrant
+func (c *Client) shardOf(key string) string {
+	hash := uint32(2166136261) // FNV-1a
+	for i := range len(key) {
+		hash = (hash ^ uint32(key[i])) * 16777619
+	}
+	return c.shards[hash%uint32(len(c.shards))]
+}
+
+// channels is the beginning of the channels that releases are told on; a process's name follows.
+func (c *Client) channels() string { return c.o.Prefix + ":wake:" }
+
+// hold is a redisStore's holding.
+type hold struct {
+	s     *redisStore
+	names []string // fence, then lock, queue and living of each key; then holds
+	keys  int
+	token string
+	name  string // of a reentrant hold
+}
+
+var _ holding = (*hold)(nil)
+
+func (s *redisStore) newHold(w wanted) *hold {
+	h := &hold{s: s, keys: len(w.keys), token: w.token, name: w.hold}
+	shard := s.c.shardOf(w.keys[0])
+	h.names = make([]string, 0, 2+3*len(w.keys))
+	h.names = append(h.names, shard+":fence")
+	for _, key := range w.keys {
+		h.names = append(h.names, shard+":lock:"+key, shard+":queue:"+key, shard+":living:"+key)
+	}
+	if w.hold != "" {
+		h.names = append(h.names, shard+":holds:"+w.keys[0])
+	}
+	return h
+}
+
+func (s *redisStore) acquire(ctx context.Context, w wanted) (holding, int64, error) {
+	h := s.newHold(w)
+	var reply *redis.Cmd
+	if w.hold != "" {
+		reply = s.reenterScript.Run(ctx, s.rdb, h.names, w.token, millis(w.ttl), w.waiter, millis(w.patience), w.hold, "0")
+	} else {
+		reply = s.acquireScript.Run(ctx, s.rdb, h.names, w.token, millis(w.ttl), w.waiter, millis(w.patience), flag(w.fair))
+	}
+	if err := reply.Err(); err != nil {
+		s.c.giveBack(h) // it may have been taken nevertheless
+		return nil, 0, failed(ctx, "acquire a lock", err)
+	}
+	answer, _ := reply.Val().([]any)
+	switch {
+	case len(answer) == 2 && answer[0] == int64(1):
+		fence, _ := answer[1].(int64)
+		return h, fence, nil
+	case len(answer) == 4:
+		n, _ := answer[1].(int64)
+		ttl, _ := answer[2].(int64) // -1 = without expiry: none of ours
+		token, _ := answer[3].(string)
+		if n >= 1 && int(n) <= len(w.keys) {
+			if ttl == 0 && token != "" {
+				ttl = 1 // its last millisecond
+			}
+			return nil, 0, heldBy(w.keys[n-1], token, time.Duration(ttl)*time.Millisecond)
+		}
+	}
+	return nil, 0, fmt.Errorf("%w: cannot understand the answer %v to a lock's request", ErrUnreachable, reply.Val())
+}
+
+func (h *hold) extend(ctx context.Context, ttl time.Duration) error {
+	if h.name != "" {
+		return h.extendOwner(ctx, ttl)
+	}
+	names := make([]string, h.keys)
+	for i := range names {
+		names[i] = h.names[1+3*i]
+	}
+	n, err := h.s.extendScript.Run(ctx, h.s.rdb, names, h.token, millis(ttl)).Int()
+	switch {
+	case err != nil:
+		return failed(ctx, "extend a lock", err)
+	case n == 0:
+		return ErrLost
+	}
+	return nil
+}
+
+// extendOwner extends a hold of the owner's, and with it the lock.
+func (h *hold) extendOwner(ctx context.Context, ttl time.Duration) error {
+	answer, err := h.s.reenterScript.Run(ctx, h.s.rdb, h.names, h.token, millis(ttl), "", "0", h.name, "1").Slice()
+	switch {
+	case err != nil:
+		return failed(ctx, "extend a lock", err)
+	case len(answer) == 0 || answer[0] != int64(1):
+		return ErrLost
+	}
+	return nil
+}
+
+func (h *hold) release(ctx context.Context) error {
+	script, names, args := h.s.releaseScript, h.names[1:], []any{h.token, h.s.c.channels()}
+	if h.name != "" {
+		script, args = h.s.reenterReleaseScript, append(args, h.name)
+	}
+	n, err := script.Run(ctx, h.s.rdb, names, args...).Int()
+	switch {
+	case err != nil:
+		return failed(ctx, "release a lock", err)
+	case n < h.keys:
+		return ErrLost
+	}
+	return nil
+}
+
+func (s *redisStore) leave(ctx context.Context, key, waiter string) error {
+	shard := s.c.shardOf(key)
+	names := []string{shard + ":lock:" + key, shard + ":queue:" + key, shard + ":living:" + key}
+	if err := s.leaveScript.Run(ctx, s.rdb, names, waiter, s.c.channels()).Err(); err != nil {
+		return failed(ctx, "leave a queue", err)
+	}
+	return nil
+}
+
+// subscribeTimeout bounds how long the confirmation of a subscription is waited for.
+const subscribeTimeout = 3 * time.Second
+
+// listen subscribes to the channel of this process, once.
+func (s *redisStore) listen(caller context.Context) error {
+	select {
+	case s.listening <- struct{}{}:
+		defer func() { <-s.listening }()
+	case <-caller.Done():
+		return cancelled(caller)
+	}
+	switch {
+	case s.closed:
+		return ErrClosed
+	case s.pubsub != nil:
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(caller, subscribeTimeout) // the confirmation is waited for without any other limit
+	defer cancel()
+	pubsub := s.rdb.Subscribe(ctx, s.c.channels()+s.c.process)
+	if _, err := pubsub.Receive(ctx); err != nil { // the confirmation
+		_ = pubsub.Close() // it is no use
+		return failed(caller, "subscribe to releases", err)
+	}
+	s.pubsub = pubsub
+	messages := pubsub.Channel()
+	s.ended.Go(func() {
+		for m := range messages {
+			s.told(m.Payload)
+		}
+	})
+	return nil
+}
+
+// told passes on a message of release.lua: "waiter lock", or of folder_release.lua.
+func (s *redisStore) told(message string) {
+	member, name, _ := strings.Cut(message, " ")
+	shard, _ := strings.CutPrefix(name, s.c.o.Prefix+":{")
+	_, name, _ = strings.Cut(shard, "}:")
+	if key, ok := strings.CutPrefix(name, "lock:"); ok {
+		if name := lineOf(member, key); !s.c.lines.wake(name) {
+			s.c.quit(name) // nobody waits here any more: the next in the queue is told
+		}
+	}
+	if released, ok := strings.CutPrefix(name, "folder-waiting:"); ok {
+		s.c.toldFolders(released)
+	}
+}
+
+func (s *redisStore) close() error {
+	s.listening <- struct{}{}
+	defer func() { <-s.listening }()
+	s.closed = true
+	if s.pubsub == nil {
+		return nil
+	}
+	err := s.pubsub.Close()
+	s.ended.Wait()
+	return err
+}
+
+func millis(d time.Duration) string { return strconv.FormatInt(max(d.Milliseconds(), 1), 10) }
+
+func flag(on bool) string {
+	if on {
+		return "1"
+	}
+	return "0"
+}

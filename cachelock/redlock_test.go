@@ -1,0 +1,455 @@
+package cachelock_test
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/cachelock"
+	"fastdfs-gateway/internal/redistest"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// patience is how long a test waits for what normally takes milliseconds.
+const patience = 20 * time.Second
+
+// masters are independent Redis, each behind a relay.
+type masters struct {
+	t       *testing.T
+	servers []*redistest.Server
+	relays  []*redistest.Relay
+	direct  []*redis.Client // past the relays
+}
+
+func newMasters(t *testing.T, n int) *masters {
+	t.Helper()
+	m := &masters{t: t}
+	for range n {
+		s := redistest.Start(t)
+		m.servers = append(m.servers, s)
+		m.relays = append(m.relays, redistest.NewRelay(t, s.Addr()))
+		m.direct = append(m.direct, s.Client())
+	}
+	return m
+}
+
+// redlock returns a new client of all masters. Its node timeout is generous, for slow machines; what does not depend on it has to
+// be much faster.
+func (m *masters) redlock(o cachelock.Options) *cachelock.Client {
+	m.t.Helper()
+	if o.NodeTimeout == 0 {
+		o.NodeTimeout = 2 * time.Second
+	}
+	var nodes []redis.UniversalClient
+	for _, r := range m.relays {
+		rdb := redis.NewClient(&redis.Options{Addr: r.Addr(), ContextTimeoutEnabled: true, DialerRetries: 1})
+		m.t.Cleanup(func() { rdb.Close() })
+		nodes = append(nodes, rdb)
+	}
+	c := cachelock.NewRedlock(nodes, o)
+	m.t.Cleanup(func() { require.NoError(m.t, c.Close()) })
+	return c
+}
+
+// name is a lock's key on every node: there is one shard.
+func name(key string) string { return "cachelock:{0}:lock:" + key }
+
+// votes returns how many of the living nodes have a value for a lock, and the values.
+func (m *masters) votes(key string) (values []string) {
+	m.t.Helper()
+	for _, rdb := range m.direct {
+		if v, err := rdb.Get(m.t.Context(), name(key)).Result(); err == nil {
+			values = append(values, v)
+		}
+	}
+	return values
+}
+
+// foreign puts somebody else's lock on a node.
+func (m *masters) foreign(key string, ttl time.Duration, nodes ...int) {
+	m.t.Helper()
+	for _, i := range nodes {
+		require.NoError(m.t, m.direct[i].Set(m.t.Context(), name(key), "0123:somebody", ttl).Err())
+	}
+}
+
+// warm makes every node have a connection to the client that is in use and knows the scripts.
+func (m *masters) warm(c *cachelock.Client) {
+	m.t.Helper()
+	for range 2 {
+		lock, err := c.Acquire(m.t.Context(), "warm", long)
+		require.NoError(m.t, err)
+		require.Eventually(m.t, func() bool { return len(m.votes("warm")) == len(m.servers) }, patience, time.Millisecond)
+		require.NoError(m.t, lock.Release(m.t.Context()))
+		m.eventuallyFree("warm")
+	}
+}
+
+func (m *masters) eventuallyFree(key string) {
+	m.t.Helper()
+	require.Eventually(m.t, func() bool { return len(m.votes(key)) == 0 }, patience, 5*time.Millisecond)
+}
+
+// long is a ttl that no test lives to see the end of.
+var long = cachelock.LockOptions{TTL: time.Minute}
+
+func TestRedlockCycle(t *testing.T) {
+	m := newMasters(t, 3)
+	one, two := m.redlock(cachelock.Options{Shards: 1, Holder: "one"}), m.redlock(cachelock.Options{Shards: 1, Holder: "two"})
+	lock, err := one.Acquire(t.Context(), "k", long)
+	require.NoError(t, err)
+	require.Zero(t, lock.Fence(), "there is no fence over independent masters")
+	require.Eventually(t, func() bool { return len(m.votes("k")) == 3 }, patience, time.Millisecond)
+	values := m.votes("k")
+	require.Equal(t, []string{values[0], values[0], values[0]}, values, "the same token everywhere")
+
+	_, err = two.Acquire(t.Context(), "k", long)
+	var held *cachelock.HeldError
+	require.ErrorAs(t, err, &held)
+	require.Equal(t, "one", held.Holder)
+	require.Positive(t, held.TTL)
+	require.LessOrEqual(t, held.TTL, time.Minute)
+
+	require.NoError(t, lock.Release(t.Context()))
+	require.ErrorIs(t, lock.Release(t.Context()), cachelock.ErrNotHeld)
+	m.eventuallyFree("k")
+	again, err := two.Acquire(t.Context(), "k", long)
+	require.NoError(t, err)
+	require.NoError(t, again.Release(t.Context()))
+}
+
+func TestRedlockRefuses(t *testing.T) {
+	none := cachelock.NewRedlock(nil, cachelock.Options{})
+	defer none.Close()
+	_, err := none.Acquire(t.Context(), "k", long)
+	require.ErrorIs(t, err, cachelock.ErrInvalid)
+
+	c := newMasters(t, 1).redlock(cachelock.Options{})
+	_, err = c.Acquire(t.Context(), "k", cachelock.LockOptions{Fair: true})
+	require.ErrorIs(t, err, cachelock.ErrInvalid)
+}
+
+// The validity is counted from before the first request, and is shorter than the ttl by what clocks may differ.
+func TestRedlockValidity(t *testing.T) {
+	m := newMasters(t, 3)
+	c := m.redlock(cachelock.Options{})
+	for _, r := range m.relays {
+		r.Delay(100 * time.Millisecond)
+	}
+	const ttl, drift = 10 * time.Second, 102 * time.Millisecond
+	before := time.Now()
+	lock, err := c.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: ttl})
+	require.NoError(t, err)
+	require.False(t, lock.Until().After(time.Now().Add(ttl-drift-100*time.Millisecond)), "the way there is not counted")
+	require.False(t, lock.Until().Before(before.Add(ttl-drift)))
+
+	before = time.Now()
+	require.NoError(t, lock.Extend(t.Context(), 2*ttl))
+	require.False(t, lock.Until().After(time.Now().Add(2*ttl-2*drift)))
+	require.False(t, lock.Until().Before(before.Add(2*ttl-2*drift)))
+}
+
+func TestRedlockOneNodeDown(t *testing.T) {
+	m := newMasters(t, 3)
+	c := m.redlock(cachelock.Options{Shards: 1})
+	m.servers[1].Kill()
+	lock, err := c.Acquire(t.Context(), "k", long)
+	require.NoError(t, err)
+	require.NoError(t, lock.Extend(t.Context(), time.Minute))
+	require.NoError(t, lock.Release(t.Context()))
+	m.eventuallyFree("k")
+}
+
+// A node that hangs, and clients that do not let go of it, make nobody wait while the others decide.
+func TestRedlockOneNodeHangs(t *testing.T) {
+	m := newMasters(t, 3)
+	var nodes []redis.UniversalClient
+	for _, r := range m.relays {
+		rdb := redis.NewClient(&redis.Options{Addr: r.Addr(), ReadTimeout: time.Second})
+		defer rdb.Close()
+		nodes = append(nodes, rdb)
+	}
+	c := cachelock.NewRedlock(nodes, cachelock.Options{Shards: 1, NodeTimeout: patience})
+	defer c.Close()
+	m.relays[1].Hang()
+	start := time.Now()
+	for range 3 {
+		lock, err := c.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: 2 * time.Minute})
+		require.NoError(t, err)
+		require.NoError(t, lock.Extend(t.Context(), time.Minute))
+		require.NoError(t, lock.Release(t.Context()))
+	}
+	require.Less(t, time.Since(start), patience, "nobody has waited for the node timeout")
+	m.relays[1].Restore()
+}
+
+func TestRedlockTwoNodesDown(t *testing.T) {
+	m := newMasters(t, 3)
+	c := m.redlock(cachelock.Options{Shards: 1})
+	lock, err := c.Acquire(t.Context(), "before", long)
+	require.NoError(t, err)
+	m.servers[0].Kill()
+	m.servers[1].Kill()
+	_, err = c.Acquire(t.Context(), "k", long)
+	require.ErrorIs(t, err, cachelock.ErrUnreachable)
+	require.NotErrorIs(t, err, cachelock.ErrHeld)
+	m.eventuallyFree("k") // The third one gets its vote back.
+
+	require.ErrorIs(t, lock.Extend(t.Context(), time.Minute), cachelock.ErrUnreachable)
+	require.NoError(t, lock.Context().Err(), "it lasts as long as its validity")
+	require.ErrorIs(t, lock.Release(t.Context()), cachelock.ErrUnreachable)
+}
+
+func TestRedlockTwoNodesHang(t *testing.T) {
+	m := newMasters(t, 3)
+	c := m.redlock(cachelock.Options{NodeTimeout: 100 * time.Millisecond})
+	m.relays[0].Hang()
+	m.relays[1].Hang()
+	_, err := c.Acquire(t.Context(), "k", long)
+	require.ErrorIs(t, err, cachelock.ErrUnreachable)
+
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = c.Acquire(ctx, "k", long)
+	require.ErrorIs(t, err, cachelock.ErrCancelled)
+}
+
+// Whoever cancels is answered, and what nodes may have given meanwhile is taken back.
+func TestRedlockCancelled(t *testing.T) {
+	m := newMasters(t, 3)
+	c := m.redlock(cachelock.Options{Shards: 1, NodeTimeout: patience})
+	m.warm(c)
+	m.relays[0].Hang()
+	m.relays[1].Mute() // takes the lock and cannot say so
+	ctx, cancel := context.WithCancel(t.Context())
+	failed := make(chan error)
+	go func() {
+		_, err := c.Acquire(ctx, "k", long)
+		failed <- err
+	}()
+	require.Eventually(t, func() bool { return len(m.votes("k")) == 2 }, patience, time.Millisecond)
+	cancel()
+	require.ErrorIs(t, <-failed, cachelock.ErrCancelled)
+	m.relays[0].Restore()
+	m.relays[1].Restore()
+	m.eventuallyFree("k")
+}
+
+func TestRedlockMinorityIsHeld(t *testing.T) {
+	m := newMasters(t, 3)
+	c := m.redlock(cachelock.Options{Shards: 1})
+	m.foreign("k", time.Minute, 2)
+	lock, err := c.Acquire(t.Context(), "k", long)
+	require.NoError(t, err)
+	require.NoError(t, lock.Release(t.Context()))
+	require.Eventually(t, func() bool { return len(m.votes("k")) == 1 }, patience, time.Millisecond)
+	require.Equal(t, []string{"0123:somebody"}, m.votes("k"), "what is not ours stays")
+}
+
+func TestRedlockMajorityIsHeld(t *testing.T) {
+	m := newMasters(t, 3)
+	c := m.redlock(cachelock.Options{Shards: 1})
+	m.foreign("k", 30*time.Second, 0)
+	m.foreign("k", 40*time.Second, 1)
+	_, err := c.Acquire(t.Context(), "k", long)
+	var held *cachelock.HeldError
+	require.ErrorAs(t, err, &held)
+	require.Equal(t, "somebody", held.Holder)
+	require.Greater(t, held.TTL, time.Second)
+	require.LessOrEqual(t, held.TTL, 30*time.Second, "with the first of the two it would be most")
+	require.Eventually(t, func() bool { return len(m.votes("k")) == 2 }, patience, time.Millisecond, "the third one's vote is given back")
+}
+
+// One node holds for somebody and one is down: the nodes that serve are most of them, so the lock is held, not unreachable.
+func TestRedlockHeldAndDown(t *testing.T) {
+	m := newMasters(t, 3)
+	c := m.redlock(cachelock.Options{Shards: 1})
+	m.foreign("k", 30*time.Second, 0)
+	m.servers[1].Kill()
+	_, err := c.Acquire(t.Context(), "k", long)
+	require.ErrorIs(t, err, cachelock.ErrHeld)
+}
+
+// A node that was too slow for the request, and took the lock when nobody waited for it any more, gives it back.
+func TestRedlockReleaseReachesSlowNode(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		slow func(r *redistest.Relay)
+	}{
+		{"delayed", func(r *redistest.Relay) { r.Delay(300 * time.Millisecond) }},
+		{"hangs", (*redistest.Relay).Hang},
+		{"mute", (*redistest.Relay).Mute},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			m := newMasters(t, 3)
+			c := m.redlock(cachelock.Options{Shards: 1})
+			m.warm(c)
+			before := m.servers[2].Commands()["set"]
+			test.slow(m.relays[2])
+			lock, err := c.Acquire(t.Context(), "k", long)
+			require.NoError(t, err)
+			require.NoError(t, lock.Release(t.Context()))
+			time.AfterFunc(200*time.Millisecond, m.relays[2].Restore)
+			require.Eventually(t, func() bool { return m.servers[2].Commands()["set"] > before }, patience, 5*time.Millisecond, "it was taken")
+			m.eventuallyFree("k")
+		})
+	}
+}
+
+// The same when the request failed as a whole, at nodes that have taken the lock and cannot say so.
+func TestRedlockFailureReachesSlowNodes(t *testing.T) {
+	m := newMasters(t, 3)
+	c := m.redlock(cachelock.Options{Shards: 1, NodeTimeout: 100 * time.Millisecond})
+	m.warm(c)
+	m.relays[0].Mute()
+	m.relays[1].Mute()
+	_, err := c.Acquire(t.Context(), "k", long)
+	require.ErrorIs(t, err, cachelock.ErrUnreachable)
+	require.NotEmpty(t, m.votes("k"))
+	m.relays[0].Restore()
+	m.relays[1].Restore()
+	m.eventuallyFree("k")
+}
+
+func TestRedlockLost(t *testing.T) {
+	m := newMasters(t, 3)
+	c := m.redlock(cachelock.Options{Shards: 1})
+	lock, err := c.Acquire(t.Context(), "k", long)
+	require.NoError(t, err)
+	m.foreign("k", time.Minute, 0)
+	require.NoError(t, lock.Extend(t.Context(), time.Minute), "two nodes are enough")
+	m.foreign("k", time.Minute, 1)
+	require.ErrorIs(t, lock.Extend(t.Context(), time.Minute), cachelock.ErrLost)
+	require.ErrorIs(t, context.Cause(lock.Context()), cachelock.ErrLost)
+	require.ErrorIs(t, lock.Release(t.Context()), cachelock.ErrLost)
+	require.Eventually(t, func() bool { return len(m.votes("k")) == 2 }, patience, time.Millisecond)
+}
+
+// One node has lost the lock and one is down: with the one that is down it may still be most.
+func TestRedlockMayBeLost(t *testing.T) {
+	m := newMasters(t, 3)
+	c := m.redlock(cachelock.Options{Shards: 1})
+	m.warm(c)
+	lock, err := c.Acquire(t.Context(), "k", long)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return len(m.votes("k")) == 3 }, patience, time.Millisecond)
+	m.foreign("k", time.Minute, 0)
+	m.servers[1].Kill()
+	err = lock.Extend(t.Context(), time.Minute)
+	require.ErrorIs(t, err, cachelock.ErrUnreachable)
+	require.NotErrorIs(t, err, cachelock.ErrLost)
+	require.NoError(t, lock.Context().Err())
+	m.servers[1].Restart() // without its data
+	require.ErrorIs(t, lock.Extend(t.Context(), time.Minute), cachelock.ErrLost)
+}
+
+// A lock that cannot be renewed ends for its holder by his own clock.
+func TestRedlockRenewal(t *testing.T) {
+	m := newMasters(t, 3)
+	c := m.redlock(cachelock.Options{})
+	const ttl = time.Second
+	lock, err := c.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: ttl, Renew: true})
+	require.NoError(t, err)
+	m.servers[0].Kill()
+	first := lock.Until()
+	require.Eventually(t, func() bool { return lock.Until().After(first.Add(ttl)) }, patience, 5*time.Millisecond)
+	m.relays[1].Hang()
+	<-lock.Context().Done()
+	require.ErrorIs(t, context.Cause(lock.Context()), cachelock.ErrLost)
+	require.False(t, time.Now().Before(lock.Until()))
+}
+
+func TestRedlockReentrant(t *testing.T) {
+	m := newMasters(t, 3)
+	c := m.redlock(cachelock.Options{Shards: 1})
+	o := cachelock.LockOptions{TTL: time.Minute, Owner: "job"}
+	outer, err := c.Acquire(t.Context(), "k", o)
+	require.NoError(t, err)
+	inner, err := c.Acquire(t.Context(), "k", o)
+	require.NoError(t, err)
+	require.NoError(t, inner.Release(t.Context()))
+	_, err = c.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: time.Minute, Owner: "other job"})
+	require.ErrorIs(t, err, cachelock.ErrHeld)
+	require.NoError(t, outer.Release(t.Context()))
+	m.eventuallyFree("k")
+}
+
+// Somebody who waits is told of the release; nothing else would wake him in time.
+func TestRedlockWake(t *testing.T) {
+	m := newMasters(t, 3)
+	one, two := m.redlock(cachelock.Options{Shards: 1, Poll: time.Hour}), m.redlock(cachelock.Options{Shards: 1, Poll: time.Hour})
+	for i := range 5 {
+		lock, err := one.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: time.Hour})
+		require.NoError(t, err, i)
+		got := make(chan error, 1)
+		go func() {
+			lock, err := two.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: time.Hour, Policy: cachelock.WaitFor(patience)})
+			if err == nil {
+				err = lock.Release(context.WithoutCancel(t.Context()))
+			}
+			got <- err
+		}()
+		require.Eventually(t, func() bool { return m.queued("k") >= 2 }, patience, time.Millisecond)
+		require.NoError(t, lock.Release(t.Context()))
+		require.NoError(t, <-got)
+		m.eventuallyFree("k")
+	}
+}
+
+// queued returns on how many nodes somebody waits for a lock.
+func (m *masters) queued(key string) (n int) {
+	for _, rdb := range m.direct {
+		if rdb.ZCard(m.t.Context(), "cachelock:{0}:queue:"+key).Val() > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// Clients that contend for one lock, over ways of changing length, never have it together, and all get it.
+func TestRedlockContention(t *testing.T) {
+	m := newMasters(t, 3)
+	var inside, entered atomic.Int32
+	var all sync.WaitGroup
+	ctx, cancel := context.WithTimeout(t.Context(), 2*patience)
+	defer cancel()
+	const clients, rounds = 6, 8
+	for i := range clients {
+		c := m.redlock(cachelock.Options{Holder: fmt.Sprint("client ", i), Poll: 100 * time.Millisecond})
+		all.Go(func() {
+			for range rounds {
+				lock, err := c.Acquire(ctx, "k", cachelock.LockOptions{TTL: time.Minute, Policy: cachelock.WaitFor(2 * patience)})
+				if err != nil {
+					t.Errorf("client %d: %v", i, err)
+					return
+				}
+				if n := inside.Add(1); n != 1 {
+					t.Errorf("%d clients hold the lock", n)
+				}
+				entered.Add(1)
+				time.Sleep(rand.N(2 * time.Millisecond))
+				inside.Add(-1)
+				if err := lock.Release(ctx); err != nil {
+					t.Errorf("client %d: %v", i, err)
+				}
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { all.Wait(); close(done) }()
+	for {
+		select {
+		case <-done:
+			require.EqualValues(t, clients*rounds, entered.Load())
+			return
+		case <-time.After(20 * time.Millisecond):
+			m.relays[rand.IntN(3)].Delay(rand.N(10 * time.Millisecond))
+		}
+	}
+}

@@ -1,0 +1,227 @@
+package cachelock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/cachelock"
+	"fastdfs-gateway/cachelock/locktest"
+	"fastdfs-gateway/internal/redistest"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// conformance runs the suite on a Redis of whatever kind.
+func conformance(t *testing.T, rdb func() redis.UniversalClient) {
+	locktest.Run(t, locktest.Implementation{
+		New: func(t *testing.T) locktest.Open {
+			return func(o cachelock.Options) *cachelock.Client {
+				o.Prefix = t.Name()
+				return cachelock.New(rdb(), o)
+			}
+		},
+		Queued: func(t *testing.T, key string) int {
+			return int(rdb().ZCard(t.Context(), t.Name()+":{0}:queue:"+key).Val())
+		},
+	})
+}
+
+// takes waits until the lock can be taken, over whatever is being repaired.
+func takes(t *testing.T, c cachelock.Locker, key string) *cachelock.Lock {
+	t.Helper()
+	var lock *cachelock.Lock
+	require.Eventually(t, func() bool {
+		var err error
+		lock, err = c.Acquire(t.Context(), key, cachelock.LockOptions{TTL: time.Minute})
+		return err == nil
+	}, patience, 20*time.Millisecond)
+	return lock
+}
+
+func TestSentinel(t *testing.T) {
+	s := redistest.StartSentinel(t)
+	rdb := s.Client()
+	t.Run("conformance", func(t *testing.T) { conformance(t, func() redis.UniversalClient { return rdb }) })
+	t.Run("failover", func(t *testing.T) { sentinelFailover(t, s) })
+}
+
+// A failover loses no lock that the replica has; one that waits is served by the new master; fences go on.
+func sentinelFailover(t *testing.T, s *redistest.Sentinel) {
+	holder, other := cachelock.New(s.Client(), cachelock.Options{}), cachelock.New(s.Client(), cachelock.Options{Poll: 50 * time.Millisecond})
+	defer holder.Close()
+	defer other.Close()
+	lock := takes(t, holder, "k")
+	require.EqualValues(t, 2, s.Client().Wait(t.Context(), 2, patience).Val(), "the replicas have it")
+
+	waited := make(chan error, 1)
+	var second *cachelock.Lock
+	go func() {
+		waited <- func() (err error) {
+			for end := time.Now().Add(2 * patience); time.Now().Before(end); {
+				second, err = other.Acquire(context.Background(), "k", cachelock.LockOptions{TTL: time.Minute, Policy: cachelock.WaitFor(patience)})
+				if !errors.Is(err, cachelock.ErrUnreachable) { // as it is while there is no master
+					return err
+				}
+			}
+			return err
+		}()
+	}()
+	s.KillMaster()
+	require.Eventually(t, func() bool { return lock.Extend(t.Context(), time.Minute) == nil }, patience, 20*time.Millisecond)
+	require.NoError(t, lock.Context().Err())
+	_, err := holder.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: time.Minute})
+	require.ErrorIs(t, err, cachelock.ErrHeld)
+
+	require.NoError(t, lock.Release(t.Context()))
+	require.NoError(t, <-waited)
+	require.Greater(t, second.Fence(), lock.Fence())
+	require.NoError(t, second.Release(t.Context()))
+}
+
+func TestCluster(t *testing.T) {
+	c := redistest.StartCluster(t)
+	rdb := c.Client()
+	t.Run("conformance", func(t *testing.T) { conformance(t, func() redis.UniversalClient { return rdb }) })
+	t.Run("slots", func(t *testing.T) { clusterSlots(t, rdb) })
+	t.Run("folders", func(t *testing.T) { clusterFolders(t, rdb) })
+	t.Run("failover", func(t *testing.T) { clusterFailover(t, c) })
+}
+
+// Locks are spread over all masters, and several together may be anywhere.
+func clusterSlots(t *testing.T, rdb *redis.ClusterClient) {
+	c := cachelock.New(rdb, cachelock.Options{Prefix: "slots"})
+	defer c.Close()
+	var keys []string
+	for i := range 64 {
+		keys = append(keys, fmt.Sprintf("group1/M00/%02X/{tag}/file %d", i, i))
+	}
+	for _, key := range keys {
+		lock, err := c.Acquire(t.Context(), key, cachelock.LockOptions{TTL: time.Minute})
+		require.NoError(t, err)
+		_, err = c.Acquire(t.Context(), key, cachelock.LockOptions{TTL: time.Minute})
+		require.ErrorIs(t, err, cachelock.ErrHeld)
+		defer func() { require.NoError(t, lock.Release(t.Context())) }()
+	}
+	require.NoError(t, rdb.ForEachMaster(t.Context(), func(ctx context.Context, master *redis.Client) error {
+		n, err := master.Keys(ctx, "slots:*:lock:*").Result()
+		if err == nil && len(n) == 0 {
+			err = fmt.Errorf("%v has no lock", master)
+		}
+		return err
+	}))
+	_, err := c.AcquireAll(t.Context(), keys, cachelock.LockOptions{TTL: time.Minute})
+	require.ErrorIs(t, err, cachelock.ErrHeld)
+	for i := range keys {
+		keys[i] += " of another"
+	}
+	all, err := c.AcquireAll(t.Context(), keys, cachelock.LockOptions{TTL: time.Minute})
+	require.NoError(t, err)
+	require.NoError(t, all.Release(t.Context()))
+}
+
+func clusterFolders(t *testing.T, rdb *redis.ClusterClient) {
+	c := cachelock.New(rdb, cachelock.Options{Prefix: "folders"})
+	defer c.Close()
+	for i := range 16 { // of several masters
+		f, err := c.Folders(fmt.Sprint("project ", i))
+		require.NoError(t, err)
+		lock, err := f.Acquire(t.Context(), "a/b", cachelock.Exclusive, cachelock.LockOptions{TTL: time.Minute})
+		require.NoError(t, err)
+		_, err = f.Acquire(t.Context(), "a", cachelock.Exclusive, cachelock.LockOptions{TTL: time.Minute})
+		require.ErrorIs(t, err, cachelock.ErrHeld)
+		beside, err := f.Acquire(t.Context(), "a/bc", cachelock.Exclusive, cachelock.LockOptions{TTL: time.Minute})
+		require.NoError(t, err)
+		require.NoError(t, lock.Release(t.Context()))
+		require.NoError(t, beside.Release(t.Context()))
+	}
+}
+
+func clusterFailover(t *testing.T, c *redistest.Cluster) {
+	client := cachelock.New(c.Client(), cachelock.Options{Prefix: "failover", Shards: 1})
+	defer client.Close()
+	lock := takes(t, client, "before")
+	name := "failover:{0}:lock:before"
+	time.Sleep(100 * time.Millisecond) // replication is not awaited: a lock of this very moment may be lost with its master
+	dead := c.KillMasterOf(name)
+	require.NotEqual(t, dead.Addr(), c.MasterOf(name).Addr())
+	after := takes(t, client, "after")
+	require.Greater(t, after.Fence(), lock.Fence())
+	require.NoError(t, after.Release(t.Context()))
+	if err := lock.Release(t.Context()); !errors.Is(err, cachelock.ErrLost) {
+		require.NoError(t, err)
+	}
+	takes(t, client, "before")
+}
+
+// A server that comes back with its data keeps the locks, and the subscription of those who wait is renewed.
+func TestServerRestarts(t *testing.T) {
+	s := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	holder, other := cachelock.New(s.Client(), cachelock.Options{}), cachelock.New(s.Client(), cachelock.Options{Poll: time.Hour, Shards: 16})
+	defer holder.Close()
+	defer other.Close()
+	lock := takes(t, holder, "k")
+	queued := make(chan struct{})
+	served := make(chan error, 1)
+	go func() {
+		close(queued)
+		next, err := other.Acquire(context.Background(), "k", cachelock.LockOptions{TTL: time.Minute, Policy: cachelock.WaitFor(2 * patience)})
+		if err == nil {
+			err = next.Release(context.Background())
+		}
+		served <- err
+	}()
+	<-queued
+	require.Eventually(t, func() bool { return s.Commands()["zadd"] > 0 }, patience, time.Millisecond)
+	s.Restart()
+	_, err := holder.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: time.Minute})
+	require.ErrorIs(t, err, cachelock.ErrHeld)
+	require.NoError(t, lock.Extend(t.Context(), time.Minute))
+	require.Eventually(t, func() bool { return s.Client().PubSubNumPat(t.Context()).Err() == nil && subscribed(t, s) }, patience, 10*time.Millisecond)
+	require.NoError(t, lock.Release(t.Context()))
+	require.NoError(t, <-served)
+}
+
+// subscribed tells whether anybody listens for releases.
+func subscribed(t *testing.T, s *redistest.Server) bool {
+	channels, err := s.Client().PubSubChannels(t.Context(), "*").Result()
+	return err == nil && len(channels) > 0
+}
+
+// A server that has lost its scripts gets them again, whatever is asked.
+func TestScriptFlush(t *testing.T) {
+	s := redistest.Start(t)
+	rdb := s.Client()
+	flush := func() { require.NoError(t, rdb.ScriptFlush(t.Context()).Err()) }
+	c := cachelock.New(s.Client(), cachelock.Options{})
+	defer c.Close()
+	folders, err := c.Folders("project")
+	require.NoError(t, err)
+	minute := cachelock.LockOptions{TTL: time.Minute}
+	for what, acquire := range map[string]func() (*cachelock.Lock, error){
+		"one":     func() (*cachelock.Lock, error) { return c.Acquire(t.Context(), "k", minute) },
+		"several": func() (*cachelock.Lock, error) { return c.AcquireAll(t.Context(), []string{"a", "b", "c"}, minute) },
+		"reentrant": func() (*cachelock.Lock, error) {
+			return c.Acquire(t.Context(), "r", cachelock.LockOptions{Owner: "me"})
+		},
+		"folder": func() (*cachelock.Lock, error) { return folders.Acquire(t.Context(), "a/b", cachelock.Shared, minute) },
+		"waiting": func() (*cachelock.Lock, error) {
+			return c.Acquire(t.Context(), "w", cachelock.LockOptions{Policy: cachelock.WaitFor(patience)})
+		},
+	} {
+		flush()
+		lock, err := acquire()
+		require.NoError(t, err, what)
+		flush()
+		require.NoError(t, lock.Extend(t.Context(), time.Minute), what)
+		if what != "several" {
+			flush()
+			require.NoError(t, cachelock.Commit(t.Context(), rdb, "value:"+what, lock.Fence(), []byte("x"), time.Minute), what)
+		}
+		flush()
+		require.NoError(t, lock.Release(t.Context()), what)
+	}
+}

@@ -1,0 +1,316 @@
+package cachelock_test
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/cachelock"
+	"fastdfs-gateway/internal/redistest"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+)
+
+// office is a server of one test, whose commands can be counted, with clients that have one shard and hardly ever look by
+// themselves.
+type office struct {
+	*testing.T
+	server *redistest.Server
+	admin  *redis.Client
+}
+
+func newOffice(t *testing.T) *office {
+	t.Helper()
+	server := redistest.Start(t)
+	return &office{T: t, server: server, admin: server.Client()}
+}
+
+func (o *office) client(options cachelock.Options) *cachelock.Client {
+	o.Helper()
+	options.Shards = 1
+	if options.Poll == 0 {
+		options.Poll = farOff
+	}
+	c := cachelock.New(o.server.Client(), options)
+	o.Cleanup(func() { require.NoError(o, c.Close()) })
+	return c
+}
+
+func (o *office) acquire(c *cachelock.Client, key string) *cachelock.Lock {
+	o.Helper()
+	lock, err := c.Acquire(o.Context(), key, cachelock.LockOptions{TTL: 2 * farOff})
+	require.NoError(o, err)
+	return lock
+}
+
+// waits starts somebody who waits, and returns when so many processes are in the queue.
+func (o *office) waits(c *cachelock.Client, key string, inQueue int) <-chan result {
+	o.Helper()
+	return o.waitsWith(c, key, inQueue, cachelock.LockOptions{TTL: 2 * farOff, Policy: cachelock.WaitFor(farOff)})
+}
+
+func (o *office) waitsWith(c *cachelock.Client, key string, inQueue int, options cachelock.LockOptions) <-chan result {
+	o.Helper()
+	got := acquireAsync(o.Context(), c, key, options)
+	o.queued(key, inQueue)
+	return got
+}
+
+func (o *office) queued(key string, n int) {
+	o.Helper()
+	require.Eventually(o, func() bool {
+		return o.admin.ZCard(context.Background(), "cachelock:{0}:queue:"+key).Val() == int64(n)
+	}, soon, 2*time.Millisecond)
+}
+
+// subscribed waits until so many clients listen.
+func (o *office) subscribed(n int) {
+	o.Helper()
+	require.Eventually(o, func() bool {
+		return strings.Count(o.admin.Do(context.Background(), "CLIENT", "LIST", "TYPE", "pubsub").String(), "id=") == n
+	}, soon, 2*time.Millisecond)
+}
+
+func (o *office) served(got <-chan result) {
+	o.Helper()
+	r := await(o.T, got)
+	require.NoError(o, r.err)
+	require.NoError(o, r.lock.Release(o.Context()))
+}
+
+// A cycle is two commands, and nobody subscribes, as long as nobody waits: with a policy that waits as well.
+func TestCostOfCycle(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	c := o.client(cachelock.Options{})
+	require.NoError(t, o.acquire(c, "k").Release(t.Context())) // the scripts are known now
+	for _, policy := range []cachelock.Policy{cachelock.GiveUp(), cachelock.WaitFor(farOff), cachelock.DefaultRetry()} {
+		before := o.server.Commands()
+		lock, err := c.Acquire(t.Context(), "k", cachelock.LockOptions{Policy: policy})
+		require.NoError(t, err)
+		require.NoError(t, lock.Release(t.Context()))
+		cost := less(o.server.Commands(), before)
+		require.EqualValues(t, 2, cost["evalsha"])
+		require.Zero(t, cost["eval"])
+		require.Zero(t, cost["subscribe"])
+	}
+}
+
+// Scripts that the server has forgotten are sent again.
+func TestScriptsForgotten(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	c := o.client(cachelock.Options{})
+	for range 3 {
+		require.NoError(t, o.admin.ScriptFlush(t.Context()).Err())
+		lock := o.acquire(c, "k")
+		require.NoError(t, o.admin.ScriptFlush(t.Context()).Err())
+		require.NoError(t, lock.Extend(t.Context(), time.Minute))
+		require.NoError(t, o.admin.ScriptFlush(t.Context()).Err())
+		require.NoError(t, lock.Release(t.Context()))
+	}
+}
+
+// Many who wait in one process cost Redis as much as one; however many locks they wait for, there is one subscription.
+func TestCostOfWaiting(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	holder, c := o.client(cachelock.Options{}), o.client(cachelock.Options{})
+	const many, keys = 300, 20
+	var locks []*cachelock.Lock
+	for i := range keys {
+		locks = append(locks, o.acquire(holder, strconv.Itoa(i)))
+	}
+	before := o.server.Commands()["evalsha"]
+	var all errgroup.Group
+	wait := func(key string) {
+		all.Go(func() error {
+			lock, err := c.Acquire(t.Context(), key, cachelock.LockOptions{Policy: cachelock.WaitFor(farOff)})
+			if err != nil {
+				return err
+			}
+			return lock.Release(t.Context())
+		})
+		o.queued(key, 1)
+	}
+	for range many {
+		wait("0")
+	}
+	time.Sleep(300 * time.Millisecond)
+	require.LessOrEqual(t, o.server.Commands()["evalsha"]-before, int64(4)) // two, and scripts that were not known
+	for i := 1; i < keys; i++ {
+		wait(strconv.Itoa(i))
+	}
+	o.subscribed(1)
+	before = o.server.Commands()["evalsha"]
+	for _, lock := range locks {
+		require.NoError(t, lock.Release(t.Context()))
+	}
+	require.NoError(t, all.Wait())
+	// Each is served by an attempt that succeeds and a release; the head behind him enters the queue again in between.
+	require.LessOrEqual(t, o.server.Commands()["evalsha"]-before, int64(3*many+4*keys))
+	o.subscribed(1)
+}
+
+// Each sleep of a policy ends with an attempt.
+func TestRetriesAreCounted(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	holder, c := o.client(cachelock.Options{}), o.client(cachelock.Options{})
+	lock := o.acquire(holder, "k")
+	const retries = 4
+	before := o.server.Commands()["evalsha"]
+	policy := cachelock.Policy{Retries: retries, Sleep: 10 * time.Millisecond, MaxSleep: 20 * time.Millisecond}
+	_, err := c.Acquire(t.Context(), "k", cachelock.LockOptions{Policy: policy})
+	require.ErrorIs(t, err, cachelock.ErrHeld)
+	// The first, the one that enters the queue, and one after each sleep; leaving may be counted already.
+	require.InDelta(t, 2+retries, o.server.Commands()["evalsha"]-before, 1)
+	o.queued("k", 0)
+	require.NoError(t, lock.Release(t.Context()))
+}
+
+// A subscription that breaks is made again: what was missed is found by the poll, and later releases are told.
+func TestSubscriptionBreaks(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	holder := o.client(cachelock.Options{})
+	quick, c := o.client(cachelock.Options{Poll: 500 * time.Millisecond}), o.client(cachelock.Options{})
+
+	lock := o.acquire(holder, "missed")
+	got := o.waits(quick, "missed", 1)
+	require.NoError(t, o.admin.Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err())
+	require.NoError(t, lock.Release(t.Context()))
+	o.served(got)
+
+	lock = o.acquire(holder, "told")
+	got = o.waits(c, "told", 1)
+	o.subscribed(2)
+	require.NoError(t, o.admin.Do(t.Context(), "CLIENT", "KILL", "TYPE", "pubsub").Err())
+	o.subscribed(2)
+	require.NoError(t, lock.Release(t.Context()))
+	o.served(got)
+}
+
+// Somebody whose word has been taken from the queue behind his back is served by his poll.
+func TestPollIsTheBackstop(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	holder, c := o.client(cachelock.Options{}), o.client(cachelock.Options{Poll: 300 * time.Millisecond})
+	lock := o.acquire(holder, "k")
+	got := o.waits(c, "k", 1)
+	require.NoError(t, o.admin.Del(t.Context(), "cachelock:{0}:queue:k", "cachelock:{0}:lock:k").Err())
+	o.served(got)
+	require.ErrorIs(t, lock.Release(t.Context()), cachelock.ErrLost)
+}
+
+// A process that dies while it waits stays in the queue for a while. The next is told in its place.
+func TestWaiterDies(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	holder, dies, c := o.client(cachelock.Options{}), o.client(cachelock.Options{}), o.client(cachelock.Options{})
+	lock := o.acquire(holder, "k")
+	dead := o.waits(dies, "k", 1)
+	got := o.waits(c, "k", 2)
+	require.NoError(t, dies.Close()) // which does not leave
+	require.ErrorIs(t, await(t, dead).err, cachelock.ErrClosed)
+	o.queued("k", 2)
+	o.subscribed(1)
+	require.NoError(t, lock.Release(t.Context()))
+	o.served(got)
+}
+
+// In a fair lock one who died keeps those behind him waiting for no longer than a process may be silent, and others are not
+// before them.
+func TestFairWaiterDies(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	const poll = 250 * time.Millisecond
+	holder, dies := o.client(cachelock.Options{}), o.client(cachelock.Options{Poll: poll})
+	c := o.client(cachelock.Options{Poll: poll})
+	fair := cachelock.LockOptions{Fair: true, TTL: 2 * farOff, Policy: cachelock.WaitFor(farOff)}
+	lock, err := holder.Acquire(t.Context(), "k", fair)
+	require.NoError(t, err)
+	dead := o.waitsWith(dies, "k", 1, fair)
+	got := o.waitsWith(c, "k", 2, fair)
+	require.NoError(t, dies.Close())
+	require.ErrorIs(t, await(t, dead).err, cachelock.ErrClosed)
+	require.NoError(t, lock.Release(t.Context()))
+	_, err = holder.Acquire(t.Context(), "k", cachelock.LockOptions{Fair: true})
+	require.ErrorIs(t, err, cachelock.ErrHeld) // the dead one is first
+	o.served(got)
+	o.queued("k", 0)
+}
+
+// A word that comes when nobody waits any more is passed on to the next process.
+func TestWordForNobody(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	holder, first, next := o.client(cachelock.Options{}), o.client(cachelock.Options{}), o.client(cachelock.Options{})
+	lock := o.acquire(holder, "k")
+	ctx, cancel := context.WithCancel(t.Context())
+	gone := acquireAsync(ctx, first, "k", cachelock.LockOptions{Policy: cachelock.WaitFor(farOff)})
+	o.queued("k", 1)
+	name := o.admin.ZRange(t.Context(), "cachelock:{0}:queue:k", 0, 0).Val()[0]
+	cancel()
+	require.ErrorIs(t, await(t, gone).err, context.Canceled)
+	o.queued("k", 0)
+	// As if it could not be told that it has left.
+	require.NoError(t, o.admin.ZAdd(t.Context(), "cachelock:{0}:queue:k", redis.Z{Score: 1, Member: name}).Err())
+	got := o.waits(next, "k", 2)
+	living := redis.Z{Score: float64(time.Now().Add(farOff).UnixMilli()), Member: name}
+	require.NoError(t, o.admin.ZAdd(t.Context(), "cachelock:{0}:living:k", living).Err())
+	require.NoError(t, lock.Release(t.Context()))
+	o.served(got)
+}
+
+// Somebody impatient does not make the queue forget those who are patient.
+func TestPatienceDiffers(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	holder, hasty, patient := o.client(cachelock.Options{}), o.client(cachelock.Options{Poll: 10 * time.Millisecond}), o.client(cachelock.Options{})
+	lock := o.acquire(holder, "k")
+	got := o.waits(patient, "k", 1)
+	_, err := hasty.Acquire(t.Context(), "k", cachelock.LockOptions{Policy: cachelock.WaitFor(100 * time.Millisecond)})
+	require.ErrorIs(t, err, cachelock.ErrHeld)
+	require.Greater(t, o.admin.PTTL(t.Context(), "cachelock:{0}:queue:k").Val(), farOff)
+	require.NoError(t, lock.Release(t.Context()))
+	o.served(got)
+}
+
+// What is left in Redis of any number of locks is a handful of counters; all else has an expiry while it is there.
+func TestKeysLeft(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	admin := server.Client()
+	c := cachelock.New(server.Client(), cachelock.Options{Shards: 4})
+	defer c.Close()
+	for i := range 200 {
+		key := strconv.Itoa(i)
+		owner := ""
+		if i%2 == 0 {
+			owner = "me"
+		}
+		lock, err := c.Acquire(t.Context(), key, cachelock.LockOptions{Owner: owner})
+		require.NoError(t, err)
+		if i%20 < 2 {
+			_, err := c.Acquire(t.Context(), key, cachelock.LockOptions{Policy: cachelock.WaitFor(5 * time.Millisecond)})
+			require.ErrorIs(t, err, cachelock.ErrHeld)
+		}
+		for _, name := range admin.Keys(t.Context(), "*").Val() {
+			if !strings.HasSuffix(name, ":fence") {
+				require.NotEqual(t, time.Duration(-1), admin.PTTL(t.Context(), name).Val(), name)
+			}
+		}
+		require.NoError(t, lock.Release(t.Context()))
+	}
+	require.Eventually(t, func() bool {
+		return len(admin.Keys(context.Background(), "*").Val()) == 4
+	}, soon, 5*time.Millisecond)
+	for _, name := range admin.Keys(t.Context(), "*").Val() {
+		require.True(t, strings.HasSuffix(name, ":fence"), name)
+	}
+}

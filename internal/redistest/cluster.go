@@ -1,0 +1,165 @@
+package redistest
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// clusterMasters is how many masters a cluster has; each has one replica.
+const clusterMasters = 3
+
+// slots is the number of slots of a Redis Cluster.
+const slots = 16384
+
+// Cluster is a Redis Cluster of three masters with a replica each.
+type Cluster struct {
+	t     testing.TB
+	nodes []*Server // the masters first
+	admin *redis.ClusterClient
+}
+
+// StartCluster starts six nodes, makes them a cluster, and returns when every node says that it is whole. A dead master is
+// replaced by its replica after about two seconds. The nodes are stopped when the test ends.
+func StartCluster(t testing.TB) *Cluster {
+	t.Helper()
+	c := &Cluster{t: t}
+	for range 2 * clusterMasters {
+		c.nodes = append(c.nodes, Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "1000",
+			"--cluster-replica-validity-factor", "0", "--cluster-allow-replica-migration", "no",
+			"--repl-diskless-sync-delay", "0"))
+	}
+	c.meet()
+	c.share()
+	for _, node := range c.nodes {
+		eventually(t, "the cluster is whole", func(ctx context.Context) bool { return c.whole(ctx, node) })
+	}
+	c.admin = c.Client()
+	return c
+}
+
+// meet makes the nodes known to each other.
+func (c *Cluster) meet() {
+	c.t.Helper()
+	for i, node := range c.nodes {
+		c.do(node, "cluster", "set-config-epoch", i+1)
+		if i > 0 {
+			c.do(c.nodes[0], "cluster", "meet", "127.0.0.1", node.port)
+		}
+	}
+	for _, node := range c.nodes {
+		eventually(c.t, "the nodes know each other", func(ctx context.Context) bool {
+			return c.info(ctx, node, "cluster_known_nodes:6")
+		})
+	}
+}
+
+// share gives the slots to the masters and a replica to each.
+func (c *Cluster) share() {
+	c.t.Helper()
+	for i := range clusterMasters {
+		c.do(c.nodes[i], "cluster", "addslotsrange", i*slots/clusterMasters, (i+1)*slots/clusterMasters-1)
+		id, err := c.nodes[i].admin().ClusterMyID(context.Background()).Result()
+		if err != nil {
+			c.t.Fatalf("cannot ask %s for its id: %v", c.nodes[i].Addr(), err)
+		}
+		c.do(c.nodes[i+clusterMasters], "cluster", "replicate", id)
+	}
+}
+
+// whole reports whether a node sees the whole cluster, and a replica its master.
+func (c *Cluster) whole(ctx context.Context, node *Server) bool {
+	nodes, err := node.admin().ClusterNodes(ctx).Result()
+	if err != nil || strings.Count(nodes, "slave ") != clusterMasters {
+		return false
+	}
+	return c.info(ctx, node, "cluster_state:ok") &&
+		(infoHas(ctx, node.Addr(), "replication", "role:master", "connected_slaves:1") ||
+			infoHas(ctx, node.Addr(), "replication", "role:slave", "master_link_status:up"))
+}
+
+// info reports whether a node's CLUSTER INFO has a line.
+func (c *Cluster) info(ctx context.Context, node *Server, line string) bool {
+	info, err := node.admin().ClusterInfo(ctx).Result()
+	return err == nil && strings.Contains(info, line+"\r\n")
+}
+
+func (c *Cluster) do(node *Server, args ...any) {
+	c.t.Helper()
+	if err := node.admin().Do(context.Background(), args...).Err(); err != nil {
+		c.t.Fatalf("%v on %s: %v", args, node.Addr(), err)
+	}
+}
+
+// Addrs returns the addresses of all nodes.
+func (c *Cluster) Addrs() []string { return addrs(c.nodes) }
+
+// Client returns a new client of the cluster, which is closed when the test ends. It learns of a failover within a second or
+// so; by default a client takes more than ten when a dead node refuses connections.
+func (c *Cluster) Client() *redis.ClusterClient {
+	client := redis.NewClusterClient(&redis.ClusterOptions{
+		Addrs: c.Addrs(), DialerRetries: 1, ClusterStateReloadInterval: 200 * time.Millisecond,
+	})
+	c.t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// MasterOf returns the node that serves a key's slot now.
+func (c *Cluster) MasterOf(key string) *Server {
+	c.t.Helper()
+	c.admin.ReloadState(context.Background())
+	var master *Server
+	eventually(c.t, "the key has a master", func(ctx context.Context) bool {
+		client, err := c.admin.MasterForKey(ctx, key)
+		if err != nil {
+			return false
+		}
+		for _, node := range c.nodes {
+			if node.proc != nil && node.Addr() == client.Options().Addr {
+				master = node
+			}
+		}
+		if master == nil {
+			c.admin.ReloadState(ctx)
+		}
+		return master != nil
+	})
+	return master
+}
+
+// KillMasterOf kills the master of a key's slot and returns it when its replica has taken the place and every living node
+// says that the cluster is whole again.
+func (c *Cluster) KillMasterOf(key string) *Server {
+	c.t.Helper()
+	dead := c.MasterOf(key)
+	id, err := dead.admin().ClusterMyID(context.Background()).Result()
+	if err != nil {
+		c.t.Fatalf("cannot ask %s for its id: %v", dead.Addr(), err)
+	}
+	dead.Kill()
+	for _, node := range c.nodes {
+		if node.proc == nil {
+			continue
+		}
+		eventually(c.t, "the replica is the master", func(ctx context.Context) bool {
+			nodes, err := node.admin().ClusterNodes(ctx).Result()
+			return err == nil && !ownsSlots(nodes, id) && c.info(ctx, node, "cluster_state:ok")
+		})
+	}
+	return dead
+}
+
+// ownsSlots reports whether a node still has slots by the text of CLUSTER NODES: a line of it has eight fields and then the
+// ranges.
+func ownsSlots(nodes, id string) bool {
+	for line := range strings.Lines(nodes) {
+		fields := strings.Fields(line)
+		if len(fields) > 8 && fields[0] == id {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,314 @@
+package redistest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv("REDISTEST_ORPHAN") != "" {
+		orphan()
+		return
+	}
+	Main(m)
+}
+
+func TestStartStops(t *testing.T) {
+	var addr string
+	t.Run("inner", func(t *testing.T) {
+		s := Start(t)
+		addr = s.Addr()
+		require.NoError(t, s.Client().Set(t.Context(), "k", "v", 0).Err())
+		require.Equal(t, int64(1), s.Commands()["set"])
+	})
+	_, err := net.Dial("tcp", addr)
+	require.ErrorIs(t, err, syscall.ECONNREFUSED, "the end of the test stops its server")
+}
+
+// A port that somebody else has taken is not used, even where an answer could come from the other's server.
+func TestPortTaken(t *testing.T) {
+	first := Start(t)
+	second := &Server{dir: t.TempDir(), port: first.port}
+	require.ErrorIs(t, second.start(), errPortTaken)
+	require.NoError(t, first.Client().Ping(t.Context()).Err())
+}
+
+func TestBadArgument(t *testing.T) {
+	_, err := launch(t.TempDir(), []string{"--no-such-setting", "1"})
+	require.Error(t, err)
+}
+
+func TestProgramMissing(t *testing.T) {
+	t.Setenv("PATH", t.TempDir())
+	_, err := launch(t.TempDir(), nil)
+	require.EqualError(t, err, "redis-server is missing: apt-get install redis-server")
+}
+
+func TestRestartKeepsAppendOnlyData(t *testing.T) {
+	s := Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	client := s.Client()
+	addr := s.Addr()
+	require.NoError(t, client.Set(t.Context(), "k", "v", 0).Err())
+	s.Kill()
+	require.Error(t, client.Get(t.Context(), "k").Err())
+	s.Restart()
+	require.Equal(t, addr, s.Addr())
+	require.Equal(t, "v", client.Get(t.Context(), "k").Val())
+}
+
+func TestRestartForgetsWithoutIt(t *testing.T) {
+	s := Start(t)
+	client := s.Client()
+	require.NoError(t, client.Set(t.Context(), "k", "v", 0).Err())
+	s.Restart()
+	require.ErrorIs(t, client.Get(t.Context(), "k").Err(), redis.Nil)
+}
+
+func TestPause(t *testing.T) {
+	s := Start(t)
+	client := redis.NewClient(&redis.Options{Addr: s.Addr(), ReadTimeout: 100 * time.Millisecond, MaxRetries: -1})
+	defer client.Close()
+	s.Pause()
+	var timeout net.Error
+	require.ErrorAs(t, client.Ping(t.Context()).Err(), &timeout)
+	require.True(t, timeout.Timeout())
+	s.Resume()
+	require.NoError(t, s.Client().Ping(t.Context()).Err())
+	s.Pause() // The cleanup must get rid of a paused server as well.
+}
+
+func TestSharedIsOne(t *testing.T) {
+	a, b := Shared(t), Shared(t)
+	require.Equal(t, a.Addr(), b.Addr())
+	require.NoError(t, a.Client().Ping(t.Context()).Err())
+}
+
+// A server dies with the process that started it, even when that one is killed and can clean nothing up.
+func TestOrphansDie(t *testing.T) {
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), "REDISTEST_ORPHAN="+t.TempDir())
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	var pid int
+	_, err = fmt.Fscan(out, &pid)
+	require.NoError(t, err)
+	require.NoError(t, syscall.Kill(pid, 0), "the server runs")
+	require.NoError(t, cmd.Process.Kill())
+	_ = cmd.Wait()
+	eventually(t, "the server is gone", func(context.Context) bool { return !running(pid) })
+}
+
+// orphan is the process of TestOrphansDie: it starts a server, lets many threads of its own come and go, says the server's
+// number, and waits to be killed.
+func orphan() {
+	s, err := launch(os.Getenv("REDISTEST_ORPHAN"), nil)
+	if err != nil {
+		panic(err)
+	}
+	fmt.Println(s.proc.pid)
+	time.Sleep(patience)
+}
+
+// running reports whether a process exists and is more than an entry that nobody has collected.
+func running(pid int) bool {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return false
+	}
+	_, rest, _ := strings.Cut(string(stat), ") ")
+	return !strings.HasPrefix(rest, "Z")
+}
+
+func TestSentinelFailover(t *testing.T) {
+	s := StartSentinel(t)
+	require.Len(t, s.Addrs(), 3)
+	client := s.Client()
+	require.NoError(t, client.Set(t.Context(), "k", "v", 0).Err())
+	require.Equal(t, int64(2), client.Wait(t.Context(), 2, patience).Val(), "the replicas have it")
+	dead := s.KillMaster()
+	require.NotEqual(t, dead.Addr(), s.Master().Addr())
+	eventually(t, "the client follows", func(ctx context.Context) bool { return client.Set(ctx, "k2", "v", 0).Err() == nil })
+	require.Equal(t, "v", client.Get(t.Context(), "k").Val())
+}
+
+func TestCluster(t *testing.T) {
+	c := StartCluster(t)
+	require.Len(t, c.Addrs(), 6)
+	client := c.Client()
+	masters := make(map[string]bool)
+	for i := range 50 {
+		key := fmt.Sprint("key", i)
+		require.NoError(t, client.Set(t.Context(), key, i, 0).Err())
+		masters[c.MasterOf(key).Addr()] = true
+	}
+	require.Len(t, masters, clusterMasters)
+
+	// A node that does not serve a key says who does.
+	for _, node := range c.nodes[:clusterMasters] {
+		if node == c.MasterOf("key1") {
+			continue
+		}
+		err := node.Client().Get(t.Context(), "key1").Err()
+		require.ErrorContains(t, err, "MOVED")
+		require.ErrorContains(t, err, c.MasterOf("key1").Addr())
+	}
+
+	dead := c.KillMasterOf("key1")
+	require.NotEqual(t, dead.Addr(), c.MasterOf("key1").Addr())
+	eventually(t, "the client follows", func(ctx context.Context) bool { return client.Set(ctx, "key1", "new", 0).Err() == nil })
+}
+
+// echo answers each line with itself.
+func echo(t *testing.T) (addr string) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for {
+			c, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go func() {
+				defer c.Close()
+				_, _ = io.Copy(c, c)
+			}()
+		}
+	}()
+	t.Cleanup(func() { l.Close(); <-done })
+	return l.Addr().String()
+}
+
+// exchange sends a text and returns what comes back within the time.
+func exchange(c net.Conn, text string, limit time.Duration) (string, error) {
+	if _, err := c.Write([]byte(text)); err != nil {
+		return "", err
+	}
+	return read(c, len(text), limit)
+}
+
+func read(c net.Conn, n int, limit time.Duration) (string, error) {
+	if err := c.SetReadDeadline(time.Now().Add(limit)); err != nil {
+		return "", err
+	}
+	buf := make([]byte, n)
+	n, err := io.ReadFull(c, buf)
+	return string(buf[:n]), err
+}
+
+func dial(t *testing.T, addr string) net.Conn {
+	c, err := net.Dial("tcp", addr)
+	require.NoError(t, err)
+	t.Cleanup(func() { c.Close() })
+	return c
+}
+
+func TestRelayCut(t *testing.T) {
+	r := NewRelay(t, echo(t))
+	c := dial(t, r.Addr())
+	got, err := exchange(c, "one", patience)
+	require.NoError(t, err)
+	require.Equal(t, "one", got)
+
+	r.Cut()
+	_, err = read(c, 1, patience)
+	require.Error(t, err)
+	require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
+	_, err = net.Dial("tcp", r.Addr())
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+
+	r.Restore()
+	got, err = exchange(dial(t, r.Addr()), "two", patience)
+	require.NoError(t, err)
+	require.Equal(t, "two", got)
+	r.Restore() // The second time changes nothing.
+}
+
+func TestRelayCutAfter(t *testing.T) {
+	r := NewRelay(t, echo(t))
+	c := dial(t, r.Addr())
+	r.CutAfter(3) // there, back, there
+	got, err := exchange(c, "one", patience)
+	require.NoError(t, err)
+	require.Equal(t, "one", got)
+	_, err = exchange(c, "two", patience)
+	require.False(t, err == nil || errors.Is(err, os.ErrDeadlineExceeded), "%v", err)
+	_, err = net.Dial("tcp", r.Addr())
+	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+	r.Restore()
+	got, err = exchange(dial(t, r.Addr()), "three", patience)
+	require.NoError(t, err)
+	require.Equal(t, "three", got)
+}
+
+func TestRelayDrop(t *testing.T) {
+	r := NewRelay(t, echo(t))
+	c := dial(t, r.Addr())
+	_, err := exchange(c, "one", patience)
+	require.NoError(t, err)
+	r.Drop()
+	_, err = read(c, 1, patience)
+	require.False(t, err == nil || errors.Is(err, os.ErrDeadlineExceeded), "%v", err)
+	got, err := exchange(dial(t, r.Addr()), "two", patience)
+	require.NoError(t, err)
+	require.Equal(t, "two", got)
+}
+
+func TestRelayHang(t *testing.T) {
+	r := NewRelay(t, echo(t))
+	c := dial(t, r.Addr())
+	r.Hang()
+	_, err := exchange(c, "one", 50*time.Millisecond)
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	fresh := dial(t, r.Addr())
+	_, err = exchange(fresh, "new", 50*time.Millisecond)
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+
+	r.Restore()
+	for _, c := range []net.Conn{c, fresh} {
+		got, err := read(c, 3, patience)
+		require.NoError(t, err)
+		require.Len(t, got, 3, "what waited arrives")
+	}
+	r.Hang() // The cleanup must end a hung relay with a piece in it.
+	_, err = c.Write([]byte("x"))
+	require.NoError(t, err)
+}
+
+// While the relay is mute, commands run and their answers are lost.
+func TestRelayMute(t *testing.T) {
+	s := Shared(t)
+	r := NewRelay(t, s.Addr())
+	behind := redis.NewClient(&redis.Options{Addr: r.Addr(), ReadTimeout: 100 * time.Millisecond, MaxRetries: -1})
+	defer behind.Close()
+	require.NoError(t, behind.Set(t.Context(), "mute", "before", 0).Err())
+	r.Mute()
+	require.Error(t, behind.Set(t.Context(), "mute", "after", 0).Err())
+	require.Equal(t, "after", s.Client().Get(t.Context(), "mute").Val())
+}
+
+func TestRelayDelay(t *testing.T) {
+	r := NewRelay(t, echo(t))
+	c := dial(t, r.Addr())
+	const d = 50 * time.Millisecond
+	r.Delay(d)
+	start := time.Now()
+	_, err := exchange(c, "one", patience)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, time.Since(start), d)
+}

@@ -1,0 +1,251 @@
+// Package redistest starts real Redis servers on loopback for tests: one server, a Sentinel set, a Cluster, and a TCP relay
+// that stands between a client and a server and breaks on demand. Only tests import it.
+//
+//	func TestMain(m *testing.M) { redistest.Main(m) }
+//
+//	func TestSomething(t *testing.T) {
+//		client := redistest.Shared(t).Client() // one server for the whole package; use keys of your own
+//		...
+//	}
+//
+// Every server lives in a folder of its own, saves nothing unless told to, dies with the test process (a killed one included)
+// and is stopped by the cleanup of the test that started it. The methods report what goes wrong through testing.TB and stop
+// the test, so they belong on the test's own goroutine.
+package redistest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// patience is how long anything may take that normally takes a fraction of a second: a slow machine under load is no failure.
+const patience = 30 * time.Second
+
+// portTries is how many ports are tried before giving up.
+const portTries = 20
+
+// Server is one redis-server on a port of 127.0.0.1, which it keeps over restarts.
+type Server struct {
+	t      testing.TB
+	args   []string
+	dir    string
+	config string // the file of a Sentinel; "" = a server
+	port   int
+	proc   *process      // the running server; nil = stopped
+	direct *redis.Client // what this package itself asks with, made on first use
+}
+
+// Start starts a redis-server with further arguments of its command line, such as "--appendonly", "yes". It answers when
+// Start returns, and is stopped when the test ends.
+func Start(t testing.TB, args ...string) *Server {
+	t.Helper()
+	s, err := launch(t.TempDir(), args)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.t = t
+	t.Cleanup(s.finish)
+	return s
+}
+
+// launch starts a server on the first free port that it gets.
+func launch(dir string, args []string) (*Server, error) {
+	var last error
+	for range portTries {
+		s := &Server{args: args, dir: dir, port: takePort()}
+		if last = s.start(); last == nil {
+			return s, nil
+		}
+		givePort(s.port)
+		if !errors.Is(last, errPortTaken) {
+			return nil, last
+		}
+	}
+	return nil, last
+}
+
+// errPortTaken means that somebody else was faster with the port.
+var errPortTaken = errors.New("the port is taken")
+
+// start runs the server's process and returns when it answers.
+func (s *Server) start() error {
+	args := append([]string{
+		"--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir, "--save", "", "--daemonize", "no",
+		"--logfile", filepath.Join(s.dir, "redis.log"),
+	}, s.args...)
+	if s.config != "" {
+		// The file comes first, and options of saving are not for a Sentinel.
+		args = []string{s.config, "--sentinel", "--port", strconv.Itoa(s.port), "--bind", "127.0.0.1", "--dir", s.dir,
+			"--logfile", filepath.Join(s.dir, "redis.log")}
+	}
+	proc, err := run("redis-server", args...)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	if err := s.await(ctx, proc); err != nil {
+		proc.kill()
+		return err
+	}
+	s.proc = proc
+	return nil
+}
+
+// await waits until the server that listens on the port is the process that was started, and is done loading its data.
+func (s *Server) await(ctx context.Context, proc *process) error {
+	client := redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1, DialerRetries: 1})
+	defer client.Close()
+	want := "process_id:" + strconv.Itoa(proc.pid) + "\r\n"
+	for {
+		info, err := client.Info(ctx, "server").Result()
+		if err == nil && strings.Contains(info, want) && client.Ping(ctx).Err() == nil {
+			return nil
+		}
+		select {
+		case <-proc.done:
+			return s.explain()
+		case <-ctx.Done():
+			return fmt.Errorf("redis-server on %s does not answer: %w", s.Addr(), errors.Join(err, s.explain()))
+		case <-time.After(5 * time.Millisecond):
+		}
+	}
+}
+
+// explain returns the end of the server's log as an error.
+func (s *Server) explain() error {
+	path := filepath.Join(s.dir, "redis.log")
+	log, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("redis-server on %s has ended and left no log: %w", s.Addr(), err)
+	}
+	if bytes.Contains(log, []byte("Address already in use")) {
+		os.Remove(path) // The next start writes its own.
+		return fmt.Errorf("redis-server on %s: %w", s.Addr(), errPortTaken)
+	}
+	return fmt.Errorf("redis-server on %s: its log ends with: %s", s.Addr(), log[max(0, len(log)-500):])
+}
+
+// Addr returns the server's address, such as 127.0.0.1:12345.
+func (s *Server) Addr() string { return "127.0.0.1:" + strconv.Itoa(s.port) }
+
+// Client returns a new client of the server, which is closed when the test ends. It dials once where a client by default dials
+// five times in half a second, since nothing on loopback gets better by that.
+func (s *Server) Client() *redis.Client {
+	client := redis.NewClient(&redis.Options{Addr: s.Addr(), DialerRetries: 1})
+	s.t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// admin returns the client for this package's own questions.
+func (s *Server) admin() *redis.Client {
+	if s.direct == nil {
+		s.direct = s.Client()
+	}
+	return s.direct
+}
+
+// Kill ends the server by SIGKILL, as a crash would, and returns when it is gone.
+func (s *Server) Kill() {
+	if s.proc != nil {
+		s.proc.kill()
+		s.proc = nil
+	}
+}
+
+// Stop ends the server in order, and returns when it is gone. A server that is stopped already, or paused, is fine too.
+func (s *Server) Stop() {
+	if s.proc != nil {
+		s.proc.stop()
+		s.proc = nil
+	}
+}
+
+// finish stops the server for good.
+func (s *Server) finish() {
+	s.Stop()
+	givePort(s.port)
+}
+
+// Restart starts the server again on its port and in its folder, after killing it when it still runs. Data is kept when the
+// server was started with "--appendonly", "yes", "--appendfsync", "always".
+func (s *Server) Restart() {
+	s.t.Helper()
+	s.Kill()
+	var err error
+	for range portTries {
+		if err = s.start(); !errors.Is(err, errPortTaken) {
+			break
+		}
+		time.Sleep(50 * time.Millisecond)
+	}
+	if err != nil {
+		s.t.Fatal(err)
+	}
+}
+
+// Pause stops the server's process (SIGSTOP): connections stay open and are answered by nobody.
+func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
+
+// Resume lets a paused server go on.
+func (s *Server) Resume() { s.signal(syscall.SIGCONT) }
+
+func (s *Server) signal(sig syscall.Signal) {
+	s.t.Helper()
+	if s.proc == nil {
+		s.t.Fatalf("redis-server on %s gets %v but does not run", s.Addr(), sig)
+	}
+	if err := syscall.Kill(s.proc.pid, sig); err != nil {
+		s.t.Fatalf("cannot send %v to redis-server on %s: %v", sig, s.Addr(), err)
+	}
+}
+
+// Commands returns how often each command has run since the server started, by its name in lower case. What a script calls
+// is counted as well, beside the EVALSHA that ran it. INFO itself and what connections do at their start (HELLO, CLIENT) are
+// in the map too: compare the names that matter, before and after.
+func (s *Server) Commands() map[string]int64 {
+	s.t.Helper()
+	client := redis.NewClient(&redis.Options{Addr: s.Addr()})
+	defer client.Close()
+	info, err := client.Info(context.Background(), "commandstats").Result()
+	if err != nil {
+		s.t.Fatalf("cannot read the command counts of %s: %v", s.Addr(), err)
+	}
+	counts := make(map[string]int64)
+	for line := range strings.Lines(info) {
+		name, rest, ok := strings.Cut(strings.TrimPrefix(line, "cmdstat_"), ":calls=")
+		if !ok {
+			continue
+		}
+		calls, _, _ := strings.Cut(rest, ",")
+		if counts[name], err = strconv.ParseInt(calls, 10, 64); err != nil {
+			s.t.Fatalf("cannot read the command counts of %s: %v", s.Addr(), err)
+		}
+	}
+	return counts
+}
+
+// run starts a program of the Redis package.
+func run(name string, args ...string) (*process, error) {
+	path, err := exec.LookPath(name)
+	if err != nil {
+		pkg := name
+		if name == "redis-cli" {
+			pkg = "redis-tools"
+		}
+		return nil, fmt.Errorf("%s is missing: apt-get install %s", name, pkg)
+	}
+	return startProcess(path, args...)
+}

@@ -1,0 +1,74 @@
+package redistest
+
+import (
+	"fmt"
+	"os"
+	"sync"
+	"testing"
+
+	"github.com/redis/go-redis/v9/logging"
+	"go.uber.org/goleak"
+)
+
+// shared is the server that all tests of a process use together.
+var shared struct {
+	mu     sync.Mutex // guards what follows
+	server *Server
+	err    error // why there is none
+}
+
+// Shared returns the server that all tests of the process share. It starts on first use and Main stops it. Each test uses
+// keys of its own, and neither stops, pauses, flushes nor reconfigures it.
+func Shared(t testing.TB) *Server {
+	t.Helper()
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.server == nil && shared.err == nil {
+		shared.server, shared.err = startShared()
+	}
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	view := *shared.server
+	view.t = t
+	return &view
+}
+
+func startShared() (*Server, error) {
+	dir, err := os.MkdirTemp("", "redistest-")
+	if err != nil {
+		return nil, fmt.Errorf("cannot make a folder for the shared redis-server: %w", err)
+	}
+	s, err := launch(dir, nil)
+	if err != nil {
+		os.RemoveAll(dir)
+	}
+	return s, err
+}
+
+// Main is the TestMain of a package that uses Shared: it runs the tests, stops the shared server, and fails when a goroutine
+// is left behind. The client's own log is off: servers that go away are what these tests are about.
+func Main(m *testing.M, options ...goleak.Option) {
+	logging.Disable()
+	// A closed client whose server is away looks for it once a second, and notices then that it is closed.
+	options = append(options, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+	goleak.VerifyTestMain(stopper{m}, options...)
+}
+
+// stopper runs the tests and then stops the shared server, whose goroutine would look like a leak.
+type stopper struct{ m *testing.M }
+
+var _ goleak.TestingM = stopper{}
+
+// Run runs the tests and returns the process's exit code.
+func (s stopper) Run() int {
+	code := s.m.Run()
+	shared.mu.Lock()
+	defer shared.mu.Unlock()
+	if shared.server != nil {
+		shared.server.Stop()
+		os.RemoveAll(shared.server.dir)
+		shared.server = nil
+	}
+	return code
+}

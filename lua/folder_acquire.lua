@@ -1,0 +1,98 @@
+-- Claims one path, or several, all or none, or says who is in the way.
+--
+-- KEYS, ARGV[1..2]  as folder_common.lua says
+-- ARGV[3]   ttl in milliseconds
+-- ARGV[4]   name of the process, "" = it does not wait
+-- ARGV[5]   how long, in milliseconds, the process counts as waiting unless it comes again
+-- ARGV[6..] for each claim: its class, its path, the letters of the classes beside which it must not start
+--
+-- Result: {1, fence} when all are claimed; {0, milliseconds that it may last, token, path} of one that is in the way; {2} when so
+-- many claims have expired that this call only swept a part of them away: ask again.
+--
+-- Everything that has expired is swept away before anything is looked at. So whatever is found is alive, and one look into each
+-- set that matters is the answer: ancestors by one HMGET, and below the path the first of each class that must not be there. It
+-- costs O(depth + log n) however many claims there are, and whatever has expired is paid for by whoever made it. A token that has
+-- its claims already gets them again: the answer to the first request was lost on its way. The fence is a count that never falls
+-- behind the clock in microseconds.
+
+local sweep = 200
+
+local expired = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', 0, sweep)
+for _, gone in ipairs(expired) do
+	drop(gone)
+end
+if #expired == sweep then
+	return {2}
+end
+
+local function found(member)
+	local nul = string.find(member, '\0', 1, true)
+	return string.sub(member, nul + 1), string.sub(member, 1, nul - 2)
+end
+
+-- The token and the path of somebody in the way, or nothing.
+local function inTheWay(path, stops)
+	local above = {}
+	for slash in string.gmatch(path, '()/') do
+		above[#above + 1] = string.sub(path, 1, slash - 1)
+	end
+	above[#above + 1] = path
+	for i, counts in ipairs(redis.call('HMGET', KEYS[4], unpack(above))) do
+		for class in string.gmatch(counts or '', '%a') do
+			if string.find(stops, class, 1, true) then
+				local here = above[i] .. '/'
+				local first = redis.call('ZRANGEBYLEX', trees[class], '[' .. here .. '\0', '(' .. here .. '\1', 'LIMIT', 0, 1)
+				return found(first[1])
+			end
+		end
+	end
+	for class in string.gmatch(stops, '%a') do
+		local first = redis.call('ZRANGEBYLEX', trees[class], '[' .. path .. '/', '(' .. path .. '0', 'LIMIT', 0, 1)
+		if first[1] then
+			return found(first[1])
+		end
+	end
+end
+
+local function wait()
+	redis.call('ZREMRANGEBYSCORE', KEYS[5], '-inf', now)
+	redis.call('ZADD', KEYS[5], now + ARGV[5], ARGV[4])
+	redis.call('PEXPIRE', KEYS[5], ARGV[5] * 2)
+end
+
+local mine = redis.call('HGET', KEYS[3], token)
+if mine then
+	local claims = cmsgpack.unpack(mine)
+	redis.call('ZADD', KEYS[2], now + ARGV[3], token)
+	keep(claims)
+	return {1, claims[1]}
+end
+
+for i = 6, #ARGV, 3 do
+	local holder, path = inTheWay(ARGV[i + 1], ARGV[i + 2])
+	if holder then
+		if ARGV[4] ~= '' then
+			wait()
+		end
+		return {0, tonumber(redis.call('ZSCORE', KEYS[2], holder)) - now, holder, path}
+	end
+end
+
+local fence = redis.call('INCR', KEYS[1])
+local clock = time[1] * 1000000 + time[2]
+if fence < clock then
+	fence = clock
+	redis.call('SET', KEYS[1], string.format('%.0f', fence))
+end
+local claims = {fence}
+for i = 6, #ARGV, 3 do
+	local class, path = ARGV[i], ARGV[i + 1]
+	claims[#claims + 1] = class
+	claims[#claims + 1] = path
+	redis.call('ZADD', trees[class], 0, path .. '/\0' .. token)
+	count(path, class, 1)
+end
+redis.call('HSET', KEYS[3], token, cmsgpack.pack(claims))
+redis.call('ZADD', KEYS[2], now + ARGV[3], token)
+keep(claims)
+return {1, fence}

@@ -1,0 +1,68 @@
+-- Functions of the folder lock. Every script of it begins with them, and has these keys and first arguments, all of one
+-- namespace and in one slot:
+--
+-- KEYS[1]    fence counter of the slot
+-- KEYS[2]    until: sorted set of tokens by the time, in milliseconds, when they expire
+-- KEYS[3]    claims: hash of token -> {fence, class, path, class, path, ...}, packed
+-- KEYS[4]    paths: hash of path -> how many claims of which class lie on it, like "a2c1"
+-- KEYS[5]    waiting: sorted set of processes that want to hear of releases, by the time until which they count
+-- KEYS[6..]  trees: for each class a sorted set of path, "/", NUL, token; all scores are 0, so that it is sorted by bytes
+-- ARGV[1]    letters of the classes, in the order of the trees
+-- ARGV[2]    token
+--
+-- A path is "" for the root, or "/" before each segment. So all that lies on or below a path begins with the path and "/", the
+-- path's own claims first, and "0" is the byte after "/". The keys expire when the last of the claims does.
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local token = ARGV[2]
+
+local trees = {}
+for i = 1, #ARGV[1] do
+	trees[string.sub(ARGV[1], i, i)] = KEYS[5 + i]
+end
+
+-- Counts a claim of a class in or out.
+local function count(path, class, by)
+	local text, found = '', false
+	for c, n in string.gmatch(redis.call('HGET', KEYS[4], path) or '', '(%a)(%d+)') do
+		if c == class then
+			n, found = n + by, true
+		end
+		if tonumber(n) > 0 then
+			text = text .. c .. string.format('%.0f', n)
+		end
+	end
+	if by > 0 and not found then
+		text = text .. class .. '1'
+	end
+	if text == '' then
+		redis.call('HDEL', KEYS[4], path)
+	else
+		redis.call('HSET', KEYS[4], path, text)
+	end
+end
+
+-- Forgets a token and returns what it had claimed.
+local function drop(gone)
+	local packed = redis.call('HGET', KEYS[3], gone)
+	local claims = packed and cmsgpack.unpack(packed) or {}
+	for i = 2, #claims, 2 do
+		redis.call('ZREM', trees[claims[i]], claims[i + 1] .. '/\0' .. gone)
+		count(claims[i + 1], claims[i], -1)
+	end
+	redis.call('HDEL', KEYS[3], gone)
+	redis.call('ZREM', KEYS[2], gone)
+	return claims
+end
+
+-- Makes the keys last as long as the last of the claims.
+local function keep(claims)
+	local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2]
+	for i = 2, 4 do
+		redis.call('PEXPIREAT', KEYS[i], last)
+	end
+	for i = 2, #claims, 2 do
+		redis.call('PEXPIREAT', trees[claims[i]], last)
+	end
+end

@@ -1,0 +1,14 @@
+-- Gives a token's claims a new time to live.
+--
+-- KEYS, ARGV[1..2]  as folder_common.lua says
+-- ARGV[3]  ttl in milliseconds from now
+--
+-- Result: 1 when the token has its claims and they live on, else 0.
+
+local till = redis.call('ZSCORE', KEYS[2], token)
+if not till or tonumber(till) <= now then
+	return 0
+end
+redis.call('ZADD', KEYS[2], now + ARGV[3], token)
+keep(cmsgpack.unpack(redis.call('HGET', KEYS[3], token)))
+return 1
