@@ -1,0 +1,266 @@
+// Package cache keeps what is known about files on other hosts, and their content, so that a file that many clients want at once is
+// fetched once: by one request of all gateways, while all others read it as it arrives.
+//
+//	c, err := cache.New(cache.Options{Memory: 256 << 20, DiskPath: "/var/cache/gateway"})
+//	entry, err := c.Lookup(ctx, "group1/M00/00/0C/name.ext", source, cache.Ask{Hint: 0}) // entry.Version.Size, ...
+//	stream := c.Open(ctx, entry, source, 0, entry.Version.Size)
+//	stretch, err := stream.Next(1 << 20) // bytes in memory, or a place in a file on disk; io.EOF behind the last one
+//	stream.Close()
+//
+// Facts about a file (Meta) are fresh for a time, then served stale while one request of all gateways asks again. Content is cut into
+// segments of 4 MiB, see package tier; ranges fetch only the segments that they touch. Whatever a process does for a file or a
+// segment it does once at a time, in a flight that all its requests share, and only the flight asks the Fleet who of the gateways
+// leads. The leader fetches from the Source; the others read from the leader as it fills.
+//
+// A stream never ends early without an error. The package knows neither Redis nor HTTP.
+package cache
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/semaphore"
+
+	"fastdfs-gateway/internal/cache/tier"
+)
+
+// Names of package tier that are part of the interface of this one.
+type (
+	// Version tells one content of a file from another.
+	Version = tier.Version
+	// SegmentKey names a segment of a file.
+	SegmentKey = tier.Key
+	// Stretch is a piece of a segment, in memory or in a file.
+	Stretch = tier.Stretch
+	// Match says which files a purge is about.
+	Match = tier.Match
+)
+
+// SegmentSize is what is fetched and stored at a time, in bytes.
+const SegmentSize = tier.SegmentSize
+
+// Errors of the cache.
+var (
+	// ErrNotFound: there is no such file. A Source gives it too.
+	ErrNotFound = errors.New("no such file")
+	// ErrChanged: the file is not of the version any more that was looked up. Look it up again. A Source may give it too.
+	ErrChanged = errors.New("file has changed")
+	// ErrCorrupt: the content of the file is not the one that its CRC32 says. A Source may give it too.
+	ErrCorrupt = errors.New("content does not match its CRC32")
+	// ErrNotHere: this gateway cannot give another one what it asks for.
+	ErrNotHere = errors.New("segment is not here")
+	// ErrClosed: the Cache was closed.
+	ErrClosed = errors.New("cache is closed")
+)
+
+// Options say how much is kept and for how long. For times, a negative value means none.
+type Options struct {
+	Memory   int64  // bytes; one eighth of it for what is known about files, the rest for content; default 256 MiB
+	DiskPath string // folder for content; empty = none on disk
+	DiskMax  int64  // bytes; default 10 GiB
+	// DiskReady is closed when what an earlier process has left on disk may be used: when purges that came meanwhile have been
+	// obeyed. Nil: at once.
+	DiskReady <-chan struct{}
+
+	TTL                  time.Duration // how long facts are fresh, less up to a tenth by chance; default 10 min
+	NegativeTTL          time.Duration // the same for files that are not there; default 5 s
+	StaleWhileRevalidate time.Duration // how long after that they are served at once while one request asks again; default 1 h
+	StaleIfError         time.Duration // the same while asking again fails; default 24 h
+
+	Fleet       Fleet         // the other gateways; default Alone
+	Wait        time.Duration // how long another gateway may take that cannot be read from; then this one fetches too; default 30 s
+	SourceLimit int           // fetches from one source at a time while the fleet is down; default 32
+
+	Logger *slog.Logger // default: none
+}
+
+func (o *Options) setDefaults() {
+	orDefault(&o.Memory, 256<<20)
+	orDefault(&o.TTL, 10*time.Minute)
+	orDefault(&o.NegativeTTL, 5*time.Second)
+	orDefault(&o.StaleWhileRevalidate, time.Hour)
+	orDefault(&o.StaleIfError, 24*time.Hour)
+	orDefault(&o.Wait, 30*time.Second)
+	orDefault(&o.SourceLimit, 32)
+	if o.Fleet == nil {
+		o.Fleet = Alone{}
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+}
+
+// orDefault sets what is zero, and makes what is negative zero.
+func orDefault[T int | int64 | time.Duration](v *T, def T) {
+	if *v == 0 {
+		*v = def
+	}
+	*v = max(*v, 0)
+}
+
+// Cache is the cache of one process. It is safe for concurrent use.
+type Cache struct {
+	o       Options
+	records *records
+	memory  *tier.Memory
+	disk    *tier.Disk // nil when there is none
+	tiers   tier.Tier  // memory, or memory above disk
+	filling *semaphore.Weighted
+	limits  limits
+	n       counters
+
+	life  context.Context // of the flights; ends with Close
+	end   context.CancelFunc
+	tasks sync.WaitGroup // the flights
+
+	mu        sync.Mutex // guards what follows
+	closed    bool
+	questions map[string]*question // by file
+	flights   map[SegmentKey]*flight
+}
+
+// New returns a cache, which the caller closes.
+func New(o Options) (*Cache, error) {
+	o.setDefaults()
+	forRecords := o.Memory / 8
+	c := &Cache{
+		o: o, records: newRecords(&o, forRecords), memory: tier.NewMemory(o.Memory - forRecords),
+		filling:   semaphore.NewWeighted(max(o.Memory/2, SegmentSize)),
+		limits:    limits{most: o.SourceLimit},
+		questions: make(map[string]*question), flights: make(map[SegmentKey]*flight),
+	}
+	c.tiers = c.memory
+	if o.DiskPath != "" {
+		var err error
+		if c.disk, err = tier.OpenDisk(tier.DiskOptions{Path: o.DiskPath, Max: o.DiskMax, Queue: max(o.Memory/8, 2*SegmentSize), Logger: o.Logger, Ready: o.DiskReady}); err != nil {
+			return nil, err
+		}
+		c.tiers = tier.NewStack(c.memory, c.disk)
+	}
+	c.life, c.end = context.WithCancel(context.Background())
+	return c, nil
+}
+
+// Close ends all flights and waits for them. Streams end in errors.
+func (c *Cache) Close() error {
+	c.mu.Lock()
+	c.closed = true
+	c.mu.Unlock()
+	c.end()
+	c.tasks.Wait()
+	if c.disk != nil {
+		return c.disk.Close()
+	}
+	return nil
+}
+
+// NoHint is the Hint of a request that cannot tell which bytes it needs before it knows the size, or needs none.
+const NoHint = -1
+
+// Ask says more about a request.
+type Ask struct {
+	// Hint is the offset of the first byte that will be read. When nothing is known about the file its segment is fetched at once,
+	// without asking for size and time first.
+	Hint int64
+	// Young: the file is so new that storages which do not have it may get it every moment. That it is not there is then neither
+	// remembered nor believed.
+	Young bool
+}
+
+// State tells how up to date an Entry is.
+type State int
+
+// The states.
+const (
+	Fresh State = iota // known, and not expired
+	Stale              // known and expired: another request asks again, or has failed to
+	Asked              // learned by this request, or by one that it waited for
+)
+
+// Entry is what is known of a file that is there.
+type Entry struct {
+	File    string
+	Version Version
+	State   State
+	Age     time.Duration // since a storage has said so
+}
+
+// Lookup tells what is known about a file, and finds it out when nothing is. The file's name must be the canonical one. src is asked
+// when somebody has to be; flights go on with it when the request has ended, so it must not be of use to that request alone. ctx
+// is that of the request: its end ends the waiting, nothing else.
+//
+// The error is ErrNotFound, one of the Source's, or that of ctx. Errors other than ErrNotFound are not remembered.
+func (c *Cache) Lookup(ctx context.Context, file string, src Source, ask Ask) (Entry, error) {
+	now := time.Now()
+	m, standing := c.records.look(file, now)
+	switch standing {
+	case fresh:
+		return entryOf(file, m, Fresh, now), nil
+	case early:
+		c.question(file, src, ask)
+		return entryOf(file, m, Fresh, now), nil
+	case stale:
+		c.question(file, src, ask)
+		c.n.stale.Add(1)
+		return entryOf(file, m, Stale, now), nil
+	case staleUnasked:
+		c.n.stale.Add(1)
+		return entryOf(file, m, Stale, now), nil
+	case gone:
+		if !ask.Young {
+			return Entry{}, ErrNotFound
+		}
+	}
+	asked, err := c.question(file, src, ask).wait(ctx)
+	switch {
+	case err == nil && asked.Gone:
+		return Entry{}, ErrNotFound
+	case err == nil:
+		return entryOf(file, asked, Asked, now), nil
+	case standing == onlyIfError && !errors.Is(err, ErrNotFound) && ctx.Err() == nil:
+		c.n.stale.Add(1)
+		return entryOf(file, m, Stale, now), nil
+	}
+	return Entry{}, err
+}
+
+func entryOf(file string, m Meta, s State, now time.Time) Entry {
+	return Entry{File: file, Version: m.Version, State: s, Age: max(0, now.Sub(m.Checked))}
+}
+
+// start runs a flight's goroutine. It is called with mu held.
+func (c *Cache) start(f func()) bool {
+	if c.closed {
+		return false
+	}
+	c.tasks.Go(f)
+	return true
+}
+
+// Purge forgets the files that are meant: what is known about them, that they are not there, and their content. Flights that are
+// about them go on for those who wait already, but what they bring is neither stored nor published. It returns the number of
+// entries that were dropped.
+func (c *Cache) Purge(m Match) int {
+	c.mu.Lock()
+	for file, q := range c.questions {
+		if m.Matches(file) {
+			q.doom()
+			delete(c.questions, file)
+		}
+	}
+	for key, f := range c.flights {
+		if m.Matches(key.File) {
+			f.doom()
+			delete(c.flights, key)
+		}
+	}
+	c.mu.Unlock()
+	return c.records.drop(m) + c.tiers.Drop(m)
+}
+
+// canonical is a copy of a file's name that may be kept.
+func canonical(file string) string { return strings.Clone(file) }

@@ -1,0 +1,463 @@
+package cache
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"fastdfs-gateway/internal/cache/cachetest"
+)
+
+var errOrigin = errors.New("the storage is broken")
+
+// origin is the storages. Its behaviour is set before use, or by way of its mutex.
+type origin struct {
+	first time.Duration // before the first byte of an answer
+	whole time.Duration // for all bytes of a segment
+	file  string
+
+	mu      sync.Mutex
+	content []byte // nil = no such file
+	v       Version
+	down    bool
+	breakAt func(fetch int64, served int64) bool // whether a fetch breaks after these bytes
+
+	stats, fetches, served, running, most atomic.Int64
+	distrusted                            atomic.Int64
+}
+
+func newOrigin(file string, size int64) *origin {
+	o := &origin{file: file, content: cachetest.Content(file, size)}
+	o.v = cachetest.Version(o.content)
+	return o
+}
+
+var (
+	_ Source     = (*origin)(nil)
+	_ Distruster = (*origin)(nil)
+)
+
+func (o *origin) Name() string   { return "storage" }
+func (o *origin) Distrust(error) { o.distrusted.Add(1) }
+
+func (o *origin) set(f func()) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	f()
+}
+
+// now is what the storages have at this moment.
+func (o *origin) now() ([]byte, Version, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	switch {
+	case o.down:
+		return nil, Version{}, errOrigin
+	case o.content == nil:
+		return nil, Version{}, ErrNotFound
+	}
+	return o.content, o.v, nil
+}
+
+func (o *origin) Stat(ctx context.Context) (Version, error) {
+	o.stats.Add(1)
+	if err := sleep(ctx, o.first); err != nil {
+		return Version{}, err
+	}
+	_, v, err := o.now()
+	return v, err
+}
+
+func (o *origin) Fetch(ctx context.Context, want *Version, offset, length int64) (Version, io.ReadCloser, error) {
+	n := o.fetches.Add(1)
+	if err := sleep(ctx, o.first); err != nil {
+		return Version{}, nil, err
+	}
+	content, v, err := o.now()
+	if err != nil {
+		return Version{}, nil, err
+	}
+	if want != nil && *want != v {
+		return Version{}, nil, ErrChanged
+	}
+	from := min(offset, int64(len(content)))
+	o.most.Store(max(o.most.Load(), o.running.Add(1)))
+	return v, &body{o: o, ctx: ctx, fetch: n, rest: content[from:min(from+length, int64(len(content)))]}, nil
+}
+
+// body is an answer: bytes come in 64 pieces.
+type body struct {
+	o      *origin
+	ctx    context.Context
+	fetch  int64
+	rest   []byte
+	served int64
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	if len(b.rest) == 0 {
+		return 0, io.EOF
+	}
+	b.o.mu.Lock()
+	broken := b.o.breakAt != nil && b.o.breakAt(b.fetch, b.served)
+	b.o.mu.Unlock()
+	if broken {
+		return 0, errOrigin
+	}
+	if err := sleep(b.ctx, b.o.whole/64); err != nil {
+		return 0, err
+	}
+	n := copy(p[:min(len(p), SegmentSize/64)], b.rest)
+	b.rest = b.rest[n:]
+	b.served += int64(n)
+	b.o.served.Add(int64(n))
+	return n, nil
+}
+
+func (b *body) Close() error {
+	b.o.running.Add(-1)
+	return nil
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d == 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// fleet is the gateways of a test and what they share.
+type fleet struct {
+	ttl time.Duration
+
+	mu        sync.Mutex
+	caches    map[string]*Cache
+	leases    map[string]*lease
+	metas     map[string]Meta
+	places    map[string]Location
+	down      bool
+	cut       map[string]bool // gateways that no other one reaches
+	dead      map[string]bool
+	stopped   map[string]bool // they are silent
+	noPeers   bool
+	calls     int64
+	leadCalls int64
+}
+
+func newFleet() *fleet {
+	return &fleet{ttl: 10 * time.Second, caches: map[string]*Cache{}, leases: map[string]*lease{}, metas: map[string]Meta{},
+		places: map[string]Location{}, cut: map[string]bool{}, dead: map[string]bool{}, stopped: map[string]bool{}}
+}
+
+func (f *fleet) do(work func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	work()
+}
+
+// member is the fleet as one gateway sees it.
+type member struct {
+	f    *fleet
+	name string
+}
+
+type lease struct {
+	m      *member
+	key    string
+	ctx    context.Context
+	cancel context.CancelFunc
+	free   chan struct{} // closed when it is over
+}
+
+// enter is called with mu held.
+func (m *member) enter() error {
+	m.f.calls++
+	if m.f.down || m.f.dead[m.name] {
+		return ErrFleetDown
+	}
+	return nil
+}
+
+func (m *member) Lead(_ context.Context, key string) (Lease, error) {
+	m.f.mu.Lock()
+	defer m.f.mu.Unlock()
+	m.f.leadCalls++
+	if err := m.enter(); err != nil {
+		return nil, err
+	}
+	if l := m.f.leases[key]; l != nil {
+		if m.f.noPeers {
+			return nil, &Held{}
+		}
+		return nil, &Held{Holder: l.m.name}
+	}
+	l := &lease{m: m, key: key, free: make(chan struct{})}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	m.f.leases[key] = l
+	return l, nil
+}
+
+func (m *member) Wait(ctx context.Context, key string) error {
+	m.f.mu.Lock()
+	err, l := m.enter(), m.f.leases[key]
+	m.f.mu.Unlock()
+	if err != nil || l == nil {
+		return err
+	}
+	select {
+	case <-l.free:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (m *member) Meta(_ context.Context, file string) (Meta, bool, error) {
+	m.f.mu.Lock()
+	defer m.f.mu.Unlock()
+	if err := m.enter(); err != nil {
+		return Meta{}, false, err
+	}
+	meta, ok := m.f.metas[file]
+	return meta, ok, nil
+}
+
+func (m *member) Location(_ context.Context, key string) (Location, bool, error) {
+	m.f.mu.Lock()
+	defer m.f.mu.Unlock()
+	if err := m.enter(); err != nil {
+		return Location{}, false, err
+	}
+	l, ok := m.f.places[key]
+	return l, ok, nil
+}
+
+func (m *member) OpenPeer(ctx context.Context, holder string, key SegmentKey, want *Version, offset int64) (Version, io.ReadCloser, error) {
+	reach := func() error {
+		m.f.mu.Lock()
+		defer m.f.mu.Unlock()
+		if m.f.dead[holder] || m.f.cut[holder] || m.f.cut[m.name] {
+			return errors.New("connection refused")
+		}
+		return nil
+	}
+	if err := reach(); err != nil {
+		return Version{}, nil, err
+	}
+	m.f.mu.Lock()
+	c := m.f.caches[holder]
+	m.f.mu.Unlock()
+	v, s, err := c.PeerOpen(ctx, key, want, offset)
+	if err != nil {
+		return v, nil, err
+	}
+	return v, &wire{Stream: s, ctx: ctx, reach: reach, silent: func() bool {
+		m.f.mu.Lock()
+		defer m.f.mu.Unlock()
+		return m.f.stopped[holder]
+	}}, nil
+}
+
+// wire is a stream between two gateways.
+type wire struct {
+	*Stream
+	ctx    context.Context
+	reach  func() error
+	silent func() bool
+}
+
+func (w *wire) Read(p []byte) (int, error) {
+	n, err := w.Stream.Read(p)
+	if reached := w.reach(); reached != nil {
+		return 0, reached
+	}
+	if w.silent() {
+		<-w.ctx.Done()
+		return 0, w.ctx.Err()
+	}
+	return n, err
+}
+
+func (l *lease) Context() context.Context { return l.ctx }
+
+// mine is called with mu held.
+func (l *lease) mine() error {
+	if err := l.m.enter(); err != nil {
+		return err
+	}
+	if l.m.f.leases[l.key] != l {
+		return ErrLost
+	}
+	return nil
+}
+
+func (l *lease) PublishMeta(_ context.Context, file string, meta Meta) error {
+	l.m.f.mu.Lock()
+	defer l.m.f.mu.Unlock()
+	if err := l.mine(); err != nil {
+		return err
+	}
+	l.m.f.metas[file] = meta
+	return nil
+}
+
+func (l *lease) PublishLocation(_ context.Context, key string, place Location) error {
+	l.m.f.mu.Lock()
+	defer l.m.f.mu.Unlock()
+	if err := l.mine(); err != nil {
+		return err
+	}
+	place.Holder = l.m.name
+	l.m.f.places[key] = place
+	return nil
+}
+
+func (l *lease) Release() {
+	l.m.f.mu.Lock()
+	defer l.m.f.mu.Unlock()
+	l.m.f.end(l)
+}
+
+// end is called with mu held.
+func (f *fleet) end(l *lease) {
+	if f.leases[l.key] == l {
+		delete(f.leases, l.key)
+		close(l.free)
+	}
+	l.cancel()
+}
+
+// expire ends the leases of a gateway; silently, unless it learns of it.
+func (f *fleet) expire(name string, learns bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for key, l := range f.leases {
+		if l.m.name == name {
+			delete(f.leases, key)
+			close(l.free)
+			if learns {
+				l.cancel()
+			}
+		}
+	}
+}
+
+// kill ends a gateway as kill -9 does. Its leases stay until they expire.
+func (f *fleet) kill(name string) {
+	f.mu.Lock()
+	f.dead[name] = true
+	c := f.caches[name]
+	f.mu.Unlock()
+	_ = c.Close()
+	time.AfterFunc(f.ttl, func() { f.expire(name, false) })
+}
+
+// gateways makes n caches that know each other.
+func gateways(t *testing.T, f *fleet, n int, o Options) (list []*Cache) {
+	for i := range n {
+		m := &member{f: f, name: string(rune('a' + i))}
+		own := o
+		own.Fleet = m
+		c := newCache(t, own)
+		f.do(func() { f.caches[m.name] = c })
+		list = append(list, c)
+	}
+	return list
+}
+
+func newCache(t *testing.T, o Options) *Cache {
+	t.Helper()
+	c, err := New(o)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// result is what a client saw.
+type result struct {
+	body  []byte
+	first time.Duration
+	total time.Duration
+	from  From
+	err   error
+}
+
+// get is a client's GET of a whole file.
+func get(ctx context.Context, c *Cache, o *origin) result { return getRange(ctx, c, o, 0, -1) }
+
+// getRange is one of length bytes; -1 is the rest.
+func getRange(ctx context.Context, c *Cache, o *origin, offset, length int64) (r result) {
+	began := time.Now()
+	e, err := c.Lookup(ctx, o.file, o, Ask{Hint: offset})
+	if err != nil {
+		return result{err: err}
+	}
+	if length < 0 {
+		length = e.Version.Size - offset
+	}
+	s := c.Open(ctx, e, o, offset, length)
+	defer func() { _ = s.Close() }()
+	buf := make([]byte, 64<<10)
+	for {
+		n, err := s.Read(buf)
+		if n > 0 && len(r.body) == 0 {
+			r.first = time.Since(began)
+		}
+		r.body = append(r.body, buf[:n]...)
+		if err != nil {
+			r.total, r.from = time.Since(began), s.From()
+			if err != io.EOF {
+				r.err = err
+			}
+			return r
+		}
+	}
+}
+
+// crowd is many clients at once, spread over the gateways.
+func crowd(list []*Cache, o *origin, n int) []result {
+	results := make([]result, n)
+	var wg sync.WaitGroup
+	for i := range n {
+		wg.Go(func() { results[i] = get(context.Background(), list[i%len(list)], o) })
+	}
+	wg.Wait()
+	return results
+}
+
+// requireWhole wants the exact body.
+func requireWhole(t *testing.T, o *origin, r result) {
+	t.Helper()
+	require.NoError(t, r.err)
+	require.Equal(t, len(o.content), len(r.body))
+	require.True(t, bytes.Equal(o.content, r.body))
+}
+
+// requireHonest wants the exact body or an error, and the beginning of the body in either case.
+func requireHonest(t *testing.T, o *origin, r result) {
+	t.Helper()
+	if r.err == nil {
+		requireWhole(t, o, r)
+		return
+	}
+	require.True(t, bytes.HasPrefix(o.content, r.body))
+}
+
+func testFile(i int) string {
+	return fmt.Sprintf("group1/M00/00/%02X/wKgABF5xyzmAAAAAAAAAAAAAA%09d.jpg", i%256, i)
+}

@@ -1,0 +1,441 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"sync"
+	"time"
+
+	"fastdfs-gateway/internal/cache/tier"
+)
+
+// Times of a flight.
+const (
+	// peerStall is how long another gateway may send nothing while nothing says that it is alive.
+	peerStall = 3 * time.Second
+	// freeStall is the same after its lease has become free: it has finished, or it is gone.
+	freeStall = time.Second
+	// memoryPatience is how long a flight waits for others to be done when they fill half of the memory.
+	memoryPatience = 500 * time.Millisecond
+)
+
+// A source that has given this many bytes before it broke is asked again as if it never had; else fetches are maxBroken at most.
+const (
+	goodProgress = 64 << 10
+	maxBroken    = 3
+)
+
+// errStalled: another gateway has sent nothing for too long.
+var errStalled = errors.New("the other gateway sends nothing")
+
+// fill is the goroutine of a flight.
+func (c *Cache) fill(f *flight, src Source) {
+	c.n.flights.Add(1)
+	defer c.n.flights.Add(-1)
+	if err := c.fetch(f, src); err != nil {
+		f.fail(err)
+		c.afterFailure(f, err)
+	}
+	c.giveBack(f)
+	c.mu.Lock()
+	if c.flights[f.key] == f {
+		delete(c.flights, f.key)
+	}
+	c.mu.Unlock()
+}
+
+// afterFailure draws the conclusions from why a flight has failed.
+func (c *Cache) afterFailure(f *flight, err error) {
+	_, _, v, known := f.progress()
+	if !known {
+		return
+	}
+	if errors.Is(err, ErrChanged) || errors.Is(err, ErrNotFound) {
+		c.records.forget(f.key.File, v) // the next request asks again
+	}
+}
+
+// fetch gets the bytes of a flight, from wherever they are. It is over when it is complete, when the source has failed, and when
+// the file has changed; what other gateways do wrong only makes it look elsewhere.
+func (c *Cache) fetch(f *flight, src Source) error {
+	broken, patience := 0, time.Now().Add(c.o.Wait)
+	for {
+		before, _, _, _ := f.progress()
+		if c.inTiers(f) {
+			return nil
+		}
+		err := c.step(f, src, time.Until(patience))
+		after, _, _, _ := f.progress()
+		switch progress := after - before; {
+		case err == nil:
+			return nil
+		case c.life.Err() != nil:
+			return ErrClosed
+		case errors.Is(err, errAgain):
+			if progress > 0 {
+				patience = time.Now().Add(c.o.Wait)
+			}
+		case progress == 0, errors.Is(err, ErrNotFound), errors.Is(err, ErrChanged), errors.Is(err, ErrCorrupt):
+			return err
+		case progress >= goodProgress:
+			broken = 1
+		default:
+			if broken++; broken == maxBroken {
+				return err
+			}
+		}
+		pause(c.life)
+	}
+}
+
+// inTiers ends a flight whose segment is here already.
+func (c *Cache) inTiers(f *flight) bool {
+	_, _, v, known := f.progress()
+	if !known {
+		return false
+	}
+	view, ok := c.tiers.Get(f.key, v, false)
+	if ok {
+		view.Release()
+		f.leave()
+	}
+	return ok
+}
+
+// step finds out who leads and gets bytes accordingly. patience is how long another gateway may still be waited for.
+func (c *Cache) step(f *flight, src Source, patience time.Duration) error {
+	lease, err := c.o.Fleet.Lead(c.life, f.key.String())
+	var held *Held
+	switch {
+	case err == nil:
+		defer lease.Release()
+		return c.lead(f, src, lease)
+	case errors.As(err, &held) && patience > 0:
+		return c.follow(f, src, held.Holder, patience)
+	case c.life.Err() != nil:
+		return ErrClosed
+	}
+	return c.alone(f, src)
+}
+
+// alone fetches without a lease.
+func (c *Cache) alone(f *flight, src Source) error {
+	done, err := c.limits.acquire(c.life, src.Name())
+	if err != nil {
+		return ErrClosed
+	}
+	defer done()
+	f.setRole(giving)
+	if err := c.copyFromSource(f, src, nil); err != nil {
+		return err
+	}
+	return c.finish(f, src, nil)
+}
+
+// lead fetches under the lease: from another gateway that has the segment, or from the source.
+func (c *Cache) lead(f *flight, src Source, lease Lease) error {
+	if c.inTiers(f) { // while the lease was being taken
+		return nil
+	}
+	f.setRole(giving)
+	stop := context.AfterFunc(lease.Context(), func() { f.setRole(following) })
+	defer stop()
+	holder, err := c.located(f, src, lease)
+	if err != nil {
+		return err
+	}
+	if holder == "" || c.copyFromPeer(f, holder, false) != nil {
+		if err := c.copyFromSource(f, src, lease); err != nil {
+			return err
+		}
+	}
+	return c.finish(f, src, lease)
+}
+
+// located is another gateway that has the segment; empty when there is none. Where the version is not known yet the source is asked
+// for it: it decides whether the file is still there.
+func (c *Cache) located(f *flight, src Source, lease Lease) (string, error) {
+	l, ok, err := c.o.Fleet.Location(c.life, f.key.String())
+	if err != nil || !ok || l.Holder == "" {
+		return "", nil
+	}
+	_, _, v, known := f.progress()
+	if !known {
+		ctx, cancel := context.WithTimeout(c.life, askTimeout)
+		defer cancel()
+		began := time.Now()
+		c.n.stats.Add(1)
+		if v, err = src.Stat(ctx); err == nil {
+			err = c.learned(f, v, time.Since(began), lease)
+		}
+		if err != nil {
+			return "", c.absent(f, err, lease)
+		}
+	}
+	if l.Version != v {
+		return "", nil
+	}
+	return l.Holder, nil
+}
+
+// absent notes that there is no such file, if that is the error, and returns the error.
+func (c *Cache) absent(f *flight, err error, lease Lease) error {
+	if !errors.Is(err, ErrNotFound) || f.young {
+		return err
+	}
+	m := Meta{Gone: true, Checked: time.Now()}
+	if c.publishMeta(f.key.File, m, lease) {
+		c.keepOf(f, m)
+	}
+	return err
+}
+
+// keepOf records what a flight has learned, unless the file was purged meanwhile.
+func (c *Cache) keepOf(f *flight, m Meta) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.doomed {
+		c.records.put(f.key.File, m)
+	}
+}
+
+// learned notes the version that the source has told, and tells the others when it is news.
+func (c *Cache) learned(f *flight, v Version, took time.Duration, lease Lease) error {
+	_, _, _, known := f.progress()
+	if known {
+		return f.learn(v)
+	}
+	m := Meta{Version: v, Checked: time.Now(), Took: took}
+	c.keepOf(f, m)
+	if err := f.learn(v); err != nil {
+		return err
+	}
+	c.publishMeta(f.key.File, m, lease) // if that fails, so does publishing the segment
+	return nil
+}
+
+// copyFromSource fetches what is missing from the source.
+func (c *Cache) copyFromSource(f *flight, src Source, lease Lease) error {
+	have, length, v, known := f.progress()
+	want := &v
+	if !known {
+		want, length = nil, SegmentSize
+	}
+	if have >= length {
+		return nil
+	}
+	ctx, cancel := context.WithCancel(c.life)
+	defer cancel()
+	f.setFrom(FromOrigin)
+	began := time.Now()
+	c.n.originFetches.Add(1)
+	got, body, err := src.Fetch(ctx, want, f.key.Index*SegmentSize+have, length-have)
+	if err != nil {
+		c.n.originFailures.Add(1)
+		return c.absent(f, err, lease)
+	}
+	defer func() { _ = body.Close() }() // all that counts was read
+	if err = c.learned(f, got, time.Since(began), lease); err == nil {
+		err = c.reserve(f)
+	}
+	if err == nil {
+		err = f.copyFrom(body, func(n int) { c.n.originBytes.Add(uint64(n)) })
+	}
+	if err != nil {
+		c.n.originFailures.Add(1)
+	}
+	return err
+}
+
+// copyFromPeer fetches what is missing from another gateway. leased tells that it has the lease, which shows that it lives even while
+// it sends nothing.
+func (c *Cache) copyFromPeer(f *flight, holder string, leased bool) error {
+	ctx, cancel := context.WithCancelCause(c.life)
+	var watch sync.WaitGroup
+	defer watch.Wait()
+	defer cancel(nil)
+	watch.Go(func() { c.watch(ctx, cancel, f, leased) })
+	have, _, v, known := f.progress()
+	want := &v
+	if !known {
+		want = nil
+	}
+	f.setFrom(FromPeer)
+	c.n.peerFetches.Add(1)
+	got, body, err := c.o.Fleet.OpenPeer(ctx, holder, f.key, want, have)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = body.Close() }() // all that counts was read
+	if !known {
+		c.keepOf(f, Meta{Version: got, Checked: time.Now()})
+	}
+	if err = f.learn(got); err == nil {
+		err = c.reserve(f)
+	}
+	if err == nil {
+		err = f.copyFrom(body, func(n int) { c.n.peerBytes.Add(uint64(n)) })
+	}
+	return err
+}
+
+// watch gives a peer up that sends nothing.
+func (c *Cache) watch(ctx context.Context, stop context.CancelCauseFunc, f *flight, leased bool) {
+	stall := peerStall
+	if leased && c.o.Fleet.Wait(ctx, f.key.String()) == nil {
+		stall = freeStall
+	}
+	for last := int64(-1); ; {
+		have, _, _, _ := f.progress()
+		if have == last {
+			stop(errStalled)
+			return
+		}
+		last = have
+		timer := time.NewTimer(stall)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		}
+	}
+}
+
+// follow reads from the gateway that has the lease, and where that does not work waits for the lease to become free.
+func (c *Cache) follow(f *flight, src Source, holder string, patience time.Duration) error {
+	f.setRole(following)
+	before, _, _, _ := f.progress()
+	if holder != "" {
+		err := c.copyFromPeer(f, holder, true)
+		if err == nil {
+			return c.finish(f, src, nil)
+		}
+		if after, _, _, _ := f.progress(); after > before {
+			return errAgain // perhaps another one has taken over already
+		}
+		c.o.Logger.Info("cannot read from the gateway that fetches a segment", "segment", f.key.String(), "gateway", holder, "err", err)
+	}
+	ctx, cancel := context.WithTimeout(c.life, patience)
+	defer cancel()
+	_ = c.o.Fleet.Wait(ctx, f.key.String()) // whatever comes of it, Lead tells
+	return errAgain
+}
+
+// reserve waits until there is memory for the segment; a while only, since the flights that have it may wait for another gateway
+// whose flights wait for this one.
+func (c *Cache) reserve(f *flight) error {
+	if f.reserved > 0 {
+		return nil
+	}
+	_, length, _, _ := f.progress()
+	ctx, cancel := context.WithTimeout(c.life, memoryPatience)
+	defer cancel()
+	f.waited = c.filling.Acquire(ctx, length) == nil
+	if c.life.Err() != nil {
+		return ErrClosed
+	}
+	f.reserved = length
+	c.memory.Reserve(length)
+	return nil
+}
+
+// giveBack ends the reservation.
+func (c *Cache) giveBack(f *flight) {
+	if f.reserved > 0 {
+		c.memory.Reserve(-f.reserved)
+		if f.waited {
+			c.filling.Release(f.reserved)
+		}
+		f.reserved, f.waited = 0, false
+	}
+}
+
+// finish checks a complete segment, gives its last bytes out, and publishes and stores it.
+func (c *Cache) finish(f *flight, src Source, lease Lease) error {
+	if err := c.verify(f, src); err != nil {
+		return err
+	}
+	f.reveal()
+	if !c.publish(f, lease) {
+		c.n.lost.Add(1)
+		return nil
+	}
+	c.giveBack(f)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.doomed && f.length > 0 && c.tiers.Put(f.segment()) {
+		f.release()
+	}
+	return nil
+}
+
+// publish tells the other gateways that the segment is here. It is false when the lease was lost: then the segment may be older than
+// what others have.
+func (c *Cache) publish(f *flight, lease Lease) bool {
+	if lease == nil {
+		return true
+	}
+	f.mu.Lock()
+	nothing, v := f.doomed || f.length == 0, f.version
+	f.mu.Unlock()
+	if lease.Context().Err() != nil {
+		return false
+	}
+	return nothing || !errors.Is(lease.PublishLocation(c.life, f.key.String(), Location{Version: v}), ErrLost)
+}
+
+// verify compares the CRC32 of the whole file with that of the version, when this segment was the last one missing. Content with
+// another CRC32 is read once more, from another storage where there is one: when it is the same again the file is a link, whose
+// CRC32 is not that of its content; anything else is damage, and all segments of the file are dropped.
+func (c *Cache) verify(f *flight, src Source) error {
+	f.mu.Lock()
+	v, sum := f.version, f.sum
+	f.mu.Unlock()
+	whole, right, complete := c.records.addSum(f.key, v, sum)
+	if !complete || right {
+		return nil
+	}
+	err := fmt.Errorf("%w: %q has %08x, want %08x", ErrCorrupt, f.key.File, whole, v.CRC32)
+	if d, ok := src.(Distruster); ok {
+		d.Distrust(err)
+	}
+	again, againErr := c.checksum(src, v)
+	if againErr == nil && again == whole {
+		c.records.setLink(f.key.File, v, whole)
+		return nil
+	}
+	c.n.corrupt.Add(1)
+	c.records.resetSums(f.key.File, v)
+	c.tiers.Drop(matchFile(f.key.File))
+	return errors.Join(err, againErr)
+}
+
+// checksum reads a whole file for its CRC32.
+func (c *Cache) checksum(src Source, v Version) (uint32, error) {
+	ctx, cancel := context.WithCancel(c.life)
+	defer cancel()
+	c.n.originFetches.Add(1)
+	got, body, err := src.Fetch(ctx, &v, 0, v.Size)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { _ = body.Close() }() // all that counts was read
+	if got != v {
+		return 0, ErrChanged
+	}
+	hash := crc32.NewIEEE()
+	n, err := io.Copy(hash, io.LimitReader(body, v.Size))
+	c.n.originBytes.Add(uint64(n))
+	if err == nil && n < v.Size {
+		err = io.ErrUnexpectedEOF
+	}
+	return hash.Sum32(), err
+}
+
+// matchFile and keyAt save the callers the name of the package.
+func matchFile(file string) Match                { return tier.MatchFile(file) }
+func keyAt(file string, offset int64) SegmentKey { return tier.KeyAt(file, offset) }

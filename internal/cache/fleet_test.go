@@ -1,0 +1,305 @@
+package cache
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+const second = time.Second
+
+// bubble runs a test in a bubble of its own time, where everything is exact.
+func bubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
+}
+
+// TestStampede: many clients at many gateways want a cold file at once. Each segment is fetched once, everybody reads it as it
+// arrives: the first byte comes when the origin's does.
+func TestStampede(t *testing.T) {
+	for _, n := range []int{1, 2, 3} {
+		for _, size := range []int64{0, 1, 4 << 10, 1 << 20, SegmentSize, 3*SegmentSize + 12345} {
+			bubble(t, fmt.Sprintf("%d gateways, %d bytes", n, size), func(t *testing.T) {
+				o := newOrigin(testFile(1), size)
+				o.first, o.whole = second/2, second
+				f := newFleet()
+				list := gateways(t, f, n, Options{})
+				for i, r := range crowd(list, o, 24) {
+					requireWhole(t, o, r)
+					if size > 0 {
+						require.LessOrEqual(t, r.first, o.first+o.whole/64+10*time.Millisecond, "client %d waited for more than the first bytes", i)
+					}
+				}
+				require.EqualValues(t, max(1, o.v.Segments()), o.fetches.Load(), "one fetch for each segment")
+				require.EqualValues(t, size, o.served.Load())
+				require.Zero(t, o.stats.Load(), "a cold GET is one round trip")
+				if size > 0 {
+					before := f.calls
+					for _, c := range list {
+						r := get(context.Background(), c, o)
+						requireWhole(t, o, r)
+						require.Equal(t, FromMemory, r.from)
+						require.Zero(t, r.total, "nothing is waited for")
+					}
+					require.Equal(t, before, f.calls, "a warm file costs the fleet nothing")
+				}
+			})
+		}
+	}
+}
+
+// TestOneCall: all waiters of a process together cost one question for the lease.
+func TestOneCall(t *testing.T) {
+	bubble(t, "many clients", func(t *testing.T) {
+		o := newOrigin(testFile(1), 1<<20)
+		o.first, o.whole = second/2, second
+		f := newFleet()
+		for _, r := range crowd(gateways(t, f, 1, Options{}), o, 500) {
+			requireWhole(t, o, r)
+		}
+		require.EqualValues(t, 1, f.leadCalls)
+		require.LessOrEqual(t, f.calls, int64(6))
+	})
+}
+
+// TestLater: a gateway that comes later gets the segment from one that has it, and nothing from the origin.
+func TestLater(t *testing.T) {
+	bubble(t, "located", func(t *testing.T) {
+		o := newOrigin(testFile(1), 2*SegmentSize)
+		list := gateways(t, newFleet(), 2, Options{})
+		requireWhole(t, o, get(context.Background(), list[0], o))
+		r := get(context.Background(), list[1], o)
+		requireWhole(t, o, r)
+		require.Equal(t, FromPeer, r.from)
+		require.EqualValues(t, 2, o.fetches.Load())
+		require.Zero(t, o.stats.Load(), "the other gateway knows the version")
+	})
+	bubble(t, "located, version forgotten", func(t *testing.T) {
+		o := newOrigin(testFile(1), SegmentSize)
+		f := newFleet()
+		list := gateways(t, f, 2, Options{})
+		requireWhole(t, o, get(context.Background(), list[0], o))
+		f.do(func() { clear(f.metas) })
+		requireWhole(t, o, get(context.Background(), list[1], o))
+		require.EqualValues(t, 1, o.fetches.Load())
+		require.EqualValues(t, 1, o.stats.Load(), "whether it still exists is asked")
+	})
+	bubble(t, "evicted there", func(t *testing.T) {
+		o := newOrigin(testFile(1), SegmentSize)
+		list := gateways(t, newFleet(), 2, Options{})
+		requireWhole(t, o, get(context.Background(), list[0], o))
+		list[0].tiers.Drop(matchFile(o.file))
+		requireWhole(t, o, get(context.Background(), list[1], o))
+		require.EqualValues(t, 2, o.fetches.Load())
+	})
+}
+
+// TestNoPeers: gateways that cannot reach each other fill one after the other.
+func TestNoPeers(t *testing.T) {
+	bubble(t, "no peers", func(t *testing.T) {
+		o := newOrigin(testFile(1), 1<<20)
+		o.first, o.whole = second, second
+		f := newFleet()
+		f.noPeers = true
+		list := gateways(t, f, 3, Options{})
+		f.cut["a"], f.cut["b"], f.cut["c"] = true, true, true
+		for _, r := range crowd(list, o, 30) {
+			requireWhole(t, o, r)
+		}
+		require.EqualValues(t, 3, o.fetches.Load())
+		require.EqualValues(t, 1, o.most.Load(), "one at a time")
+	})
+}
+
+// TestLeaderDies: another one goes on at the first missing byte before the lease's time is over, and no client notices more than a pause.
+func TestLeaderDies(t *testing.T) {
+	bubble(t, "kill -9", func(t *testing.T) {
+		o := newOrigin(testFile(1), SegmentSize)
+		o.first, o.whole = second/2, 4*second
+		f := newFleet()
+		list := gateways(t, f, 3, Options{})
+		killed := make(chan struct{})
+		leader := make(chan result, 1)
+		go func() {
+			leader <- get(context.Background(), list[0], o)
+		}()
+		synctest.Wait()
+		time.AfterFunc(2*second, func() { f.kill("a"); close(killed) })
+		for _, r := range crowd(list[1:], o, 30) {
+			requireWhole(t, o, r)
+			require.Less(t, r.total, 2*second+f.ttl+5*second)
+		}
+		<-killed
+		r := <-leader
+		require.ErrorIs(t, r.err, ErrClosed)
+		requireHonest(t, o, r)
+		require.EqualValues(t, 2, o.fetches.Load())
+		require.LessOrEqual(t, o.served.Load(), int64(SegmentSize)*105/100)
+	})
+	bubble(t, "stopped", func(t *testing.T) {
+		o := newOrigin(testFile(1), SegmentSize)
+		o.first, o.whole = second/2, 4*second
+		f := newFleet()
+		list := gateways(t, f, 2, Options{})
+		leader := make(chan result, 1)
+		go func() { leader <- get(context.Background(), list[0], o) }()
+		synctest.Wait()
+		time.AfterFunc(2*second, func() { f.do(func() { f.stopped["a"] = true }) })
+		time.AfterFunc(2*second+f.ttl, func() { f.expire("a", true) })
+		for _, r := range crowd(list[1:], o, 10) {
+			requireWhole(t, o, r)
+			require.Less(t, r.total, 2*second+f.ttl+freeStall*2+5*second)
+		}
+		requireWhole(t, o, <-leader)
+		require.EqualValues(t, 2, o.fetches.Load())
+	})
+}
+
+// TestLostLease: what was fetched under a lease that was lost is served to those who wait, and neither stored nor published.
+func TestLostLease(t *testing.T) {
+	for name, learns := range map[string]bool{"told": true, "found out when publishing": false} {
+		bubble(t, name, func(t *testing.T) {
+			o := newOrigin(testFile(1), 1<<20)
+			o.first, o.whole = second, 4*second
+			f := newFleet()
+			c := gateways(t, f, 1, Options{})[0]
+			time.AfterFunc(3*second/2, func() { f.expire("a", learns) })
+			r := get(context.Background(), c, o)
+			requireWhole(t, o, r)
+			synctest.Wait()
+			require.Empty(t, f.places)
+			require.Zero(t, c.Stats().Memory.Entries)
+			require.EqualValues(t, 1, c.Stats().LeasesLost)
+			requireWhole(t, o, get(context.Background(), c, o))
+			require.EqualValues(t, 2, o.fetches.Load())
+			require.Len(t, f.places, 1)
+		})
+	}
+}
+
+// TestPartition: gateways that do not reach each other, but the leases: each fetches once, one after the other.
+func TestPartition(t *testing.T) {
+	bubble(t, "in the middle", func(t *testing.T) {
+		o := newOrigin(testFile(1), SegmentSize)
+		o.first, o.whole = second/2, 4*second
+		f := newFleet()
+		list := gateways(t, f, 2, Options{})
+		time.AfterFunc(2*second, func() { f.do(func() { f.cut["a"], f.cut["b"] = true, true }) })
+		for _, r := range crowd(list, o, 20) {
+			requireWhole(t, o, r)
+		}
+		require.EqualValues(t, 2, o.fetches.Load())
+		require.EqualValues(t, 1, o.most.Load())
+	})
+}
+
+// TestFleetDown: each gateway fetches by itself, with a limit on what one source gets, and no client sees an error.
+func TestFleetDown(t *testing.T) {
+	bubble(t, "from the beginning", func(t *testing.T) {
+		o := newOrigin(testFile(1), 1<<20)
+		o.first, o.whole = second/2, second
+		f := newFleet()
+		list := gateways(t, f, 2, Options{})
+		f.down = true
+		for _, r := range crowd(list, o, 40) {
+			requireWhole(t, o, r)
+		}
+		require.EqualValues(t, 2, o.fetches.Load())
+		f.do(func() { f.down = false })
+		other := newOrigin(testFile(2), 1<<20)
+		for _, r := range crowd(list, other, 40) {
+			requireWhole(t, other, r)
+		}
+		require.EqualValues(t, 1, other.fetches.Load(), "it comes back by itself")
+	})
+	bubble(t, "in the middle", func(t *testing.T) {
+		o := newOrigin(testFile(1), 3*SegmentSize)
+		o.first, o.whole = second/2, 4*second
+		f := newFleet()
+		list := gateways(t, f, 2, Options{})
+		time.AfterFunc(2*second, func() { f.do(func() { f.down = true }) })
+		for _, r := range crowd(list, o, 20) {
+			requireWhole(t, o, r)
+		}
+		require.LessOrEqual(t, o.fetches.Load(), int64(6), "at most twice")
+	})
+	bubble(t, "limit", func(t *testing.T) {
+		f := newFleet()
+		f.down = true
+		c := gateways(t, f, 1, Options{SourceLimit: 3})[0]
+		all := newOrigin("all", 0) // counts for the others
+		done := make(chan result)
+		for i := range 20 {
+			o := newOrigin(testFile(i), 1000)
+			o.first, o.whole = second, 64*second
+			go func() {
+				r := get(context.Background(), c, &origin{file: o.file, content: o.content, v: o.v, first: o.first, whole: o.whole})
+				done <- r
+			}()
+		}
+		began := time.Now()
+		for range 20 {
+			require.NoError(t, (<-done).err)
+		}
+		require.GreaterOrEqual(t, time.Since(began), 7*2*second, "three at a time")
+		require.Zero(t, all.fetches.Load())
+		require.Empty(t, c.limits.slots)
+	})
+}
+
+// TestWait: a holder that cannot be reached and does not end is not waited for longer than Options.Wait.
+func TestWait(t *testing.T) {
+	bubble(t, "segment", func(t *testing.T) {
+		o := newOrigin(testFile(1), 1000)
+		f := newFleet()
+		c := gateways(t, f, 1, Options{Wait: 20 * second})[0]
+		other := &member{f: f, name: "gone"}
+		f.dead["gone"] = false
+		f.cut["gone"] = true
+		l, err := other.Lead(context.Background(), keyAt(o.file, 0).String())
+		require.NoError(t, err)
+		r := get(context.Background(), c, o)
+		requireWhole(t, o, r)
+		require.InDelta(t, 20, r.total.Seconds(), 1)
+		l.Release()
+	})
+	bubble(t, "question", func(t *testing.T) {
+		o := newOrigin(testFile(1), 1000)
+		f := newFleet()
+		c := gateways(t, f, 1, Options{Wait: 20 * second})[0]
+		l, err := (&member{f: f, name: "gone"}).Lead(context.Background(), o.file)
+		require.NoError(t, err)
+		began := time.Now()
+		_, err = c.Lookup(context.Background(), o.file, o, Ask{Hint: NoHint})
+		require.NoError(t, err)
+		require.InDelta(t, 20, time.Since(began).Seconds(), 1)
+		l.Release()
+	})
+}
+
+// TestHeads: many requests without a body, at all gateways, are one question.
+func TestHeads(t *testing.T) {
+	bubble(t, "cold", func(t *testing.T) {
+		o := newOrigin(testFile(1), 5000)
+		o.first = second
+		list := gateways(t, newFleet(), 3, Options{})
+		errs := make(chan error)
+		for i := range 60 {
+			go func() {
+				e, err := list[i%3].Lookup(context.Background(), o.file, o, Ask{Hint: NoHint})
+				if err == nil && e.Version != o.v {
+					err = fmt.Errorf("version %v", e.Version)
+				}
+				errs <- err
+			}()
+		}
+		for range 60 {
+			require.NoError(t, <-errs)
+		}
+		require.EqualValues(t, 1, o.stats.Load())
+		require.Zero(t, o.fetches.Load())
+	})
+}

@@ -1,0 +1,209 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+)
+
+// askTimeout bounds a question to the Source.
+const askTimeout = 30 * time.Second
+
+// errAgain means that somebody else was busy with it, and it is time to look again.
+var errAgain = errors.New("look again")
+
+// question is the flight in which a process finds out about a file.
+type question struct {
+	file   string
+	done   chan struct{} // closed when meta and err are set
+	meta   Meta
+	err    error
+	doomed atomic.Bool // the file was purged: the answer is for those who wait only
+}
+
+func (q *question) doom() { q.doomed.Store(true) }
+
+// wait waits for the answer.
+func (q *question) wait(ctx context.Context) (Meta, error) {
+	select {
+	case <-q.done:
+		return q.meta, q.err
+	case <-ctx.Done():
+		return Meta{}, context.Cause(ctx)
+	}
+}
+
+// question joins the flight that finds out about a file, or starts it.
+func (c *Cache) question(file string, src Source, ask Ask) *question {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if q := c.questions[file]; q != nil {
+		return q
+	}
+	q := &question{file: canonical(file), done: make(chan struct{})}
+	if !c.start(func() { c.answer(q, src, ask) }) {
+		q.err = ErrClosed
+		close(q.done)
+		return q
+	}
+	c.questions[q.file] = q
+	return q
+}
+
+// answer is the goroutine of a question.
+func (c *Cache) answer(q *question, src Source, ask Ask) {
+	c.n.questions.Add(1)
+	defer c.n.questions.Add(-1)
+	q.meta, q.err = c.findOut(q, src, ask)
+	if q.err != nil {
+		c.records.failed(q.file, time.Now())
+	}
+	if q.err == nil && q.meta.Gone && !q.doomed.Load() {
+		c.tiers.Drop(matchFile(q.file))
+	}
+	c.mu.Lock()
+	if c.questions[q.file] == q {
+		delete(c.questions, q.file)
+	}
+	c.mu.Unlock()
+	close(q.done)
+}
+
+// findOut asks the other gateways, and then the source: by fetching content where that is wanted and nothing is known, else for the
+// version.
+func (c *Cache) findOut(q *question, src Source, ask Ask) (Meta, error) {
+	if m, ok := c.shared(q, ask); ok {
+		return m, nil
+	}
+	_, standing := c.records.look(q.file, time.Now())
+	if standing == unknown && ask.Hint >= 0 {
+		key := keyAt(q.file, ask.Hint)
+		if _, held := c.tiers.Holds(key); !held {
+			return c.findByContent(key, src, ask)
+		}
+	}
+	patience := time.Now().Add(c.o.Wait)
+	for {
+		m, err := c.askLeading(q, src, ask)
+		if !errors.Is(err, errAgain) {
+			return m, err
+		}
+		if m, ok := c.shared(q, ask); ok {
+			return m, nil
+		}
+		if time.Now().After(patience) {
+			return c.askAlone(q, src, ask)
+		}
+	}
+}
+
+// shared is what another gateway has found out since this one did, if it is fresh.
+func (c *Cache) shared(q *question, ask Ask) (Meta, bool) {
+	m, ok, err := c.o.Fleet.Meta(c.life, q.file)
+	if err != nil || !ok || !c.records.isFresh(m, time.Now()) || m.Gone && ask.Young {
+		return Meta{}, false
+	}
+	if have, known := c.records.peek(q.file); known && !m.Checked.After(have.Checked) {
+		return Meta{}, false
+	}
+	c.keep(q, m)
+	return m, true
+}
+
+// keep records an answer, unless the file was purged meanwhile.
+func (c *Cache) keep(q *question, m Meta) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !q.doomed.Load() {
+		c.records.put(q.file, m)
+	}
+}
+
+// findByContent learns the version from the beginning of a segment, which is then on its way.
+func (c *Cache) findByContent(key SegmentKey, src Source, ask Ask) (Meta, error) {
+	v, err := c.join(key, nil, src, ask.Young).await(c.life)
+	if err != nil {
+		return Meta{}, err
+	}
+	if m, ok := c.records.peek(key.File); ok && m.Version == v {
+		return m, nil
+	}
+	return Meta{Version: v, Checked: time.Now()}, nil
+}
+
+// askLeading asks the source under the lease. It is errAgain when another gateway had it; then it is free now, or should be.
+func (c *Cache) askLeading(q *question, src Source, ask Ask) (Meta, error) {
+	lease, err := c.o.Fleet.Lead(c.life, q.file)
+	var held *Held
+	switch {
+	case errors.As(err, &held):
+		ctx, cancel := context.WithTimeout(c.life, c.o.Wait)
+		defer cancel()
+		_ = c.o.Fleet.Wait(ctx, q.file) // whatever comes of it, Lead tells
+		pause(c.life)
+		return Meta{}, errAgain
+	case c.life.Err() != nil:
+		return Meta{}, ErrClosed
+	case err != nil:
+		return c.askAlone(q, src, ask)
+	}
+	defer lease.Release()
+	if m, ok := c.shared(q, ask); ok {
+		return m, nil
+	}
+	return c.askSource(q, src, ask, lease)
+}
+
+// askAlone asks the source without a lease.
+func (c *Cache) askAlone(q *question, src Source, ask Ask) (Meta, error) {
+	done, err := c.limits.acquire(c.life, src.Name())
+	if err != nil {
+		return Meta{}, ErrClosed
+	}
+	defer done()
+	return c.askSource(q, src, ask, nil)
+}
+
+// askSource asks the source for the version.
+func (c *Cache) askSource(q *question, src Source, ask Ask, lease Lease) (Meta, error) {
+	ctx, cancel := context.WithTimeout(c.life, askTimeout)
+	defer cancel()
+	began := time.Now()
+	c.n.stats.Add(1)
+	v, err := src.Stat(ctx)
+	m := Meta{Version: v, Checked: time.Now(), Took: time.Since(began)}
+	if errors.Is(err, ErrNotFound) {
+		m.Version, m.Gone, err = Version{}, true, nil
+	}
+	if err != nil {
+		return Meta{}, err
+	}
+	if (!m.Gone || !ask.Young) && !q.doomed.Load() && c.publishMeta(q.file, m, lease) {
+		c.keep(q, m)
+	}
+	return m, nil
+}
+
+// publishMeta tells the other gateways, if this one leads. It is false when it has led and does no more: then what it has learned
+// may be older than what others know.
+func (c *Cache) publishMeta(file string, m Meta, lease Lease) bool {
+	if lease == nil {
+		return true
+	}
+	if lease.Context().Err() != nil || errors.Is(lease.PublishMeta(c.life, file, m), ErrLost) {
+		c.n.lost.Add(1)
+		return false
+	}
+	return true
+}
+
+// pause is a moment, so that nobody turns in a circle without rest.
+func pause(ctx context.Context) {
+	timer := time.NewTimer(5 * time.Millisecond)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+}

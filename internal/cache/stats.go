@@ -1,0 +1,57 @@
+package cache
+
+import (
+	"sync/atomic"
+
+	"fastdfs-gateway/internal/cache/tier"
+)
+
+// Stats are figures of a Cache since it was made, and of its tiers as they are.
+type Stats struct {
+	Memory, Disk tier.Stats
+	Records      int   // files about which something is known
+	RecordBytes  int64 // that these take
+
+	Questions, Flights int64 // running
+
+	StaleServed    uint64 // answers of Lookup from expired entries
+	MemoryHits     uint64 // segments of streams that were in memory
+	DiskHits       uint64 // on disk
+	Misses         uint64 // and those that were not here, or just on their way
+	OriginStats    uint64 // questions for versions to sources
+	OriginFetches  uint64 // fetches from sources
+	OriginFailures uint64 // of these: that failed or broke off
+	OriginBytes    uint64
+	PeerFetches    uint64 // fetches from other gateways
+	PeerBytes      uint64
+	PeerServed     uint64 // fetches by other gateways
+	LeasesLost     uint64 // while something was fetched under them
+	CRCErrors      uint64 // files whose content was not the one that their CRC32 says
+}
+
+type counters struct {
+	questions, flights                                                             atomic.Int64
+	stale, memoryHits, diskHits, misses, stats                                     atomic.Uint64
+	originFetches, originFailures, originBytes, peerFetches, peerBytes, peerServed atomic.Uint64
+	lost, corrupt                                                                  atomic.Uint64
+}
+
+// Stats gives the figures. They are read one after the other, not at one moment.
+func (c *Cache) Stats() Stats {
+	n := &c.n
+	s := Stats{
+		Memory:    c.memory.Stats(),
+		Questions: n.questions.Load(), Flights: n.flights.Load(),
+		StaleServed: n.stale.Load(), MemoryHits: n.memoryHits.Load(), DiskHits: n.diskHits.Load(), Misses: n.misses.Load(),
+		OriginStats: n.stats.Load(), OriginFetches: n.originFetches.Load(), OriginFailures: n.originFailures.Load(),
+		OriginBytes: n.originBytes.Load(), PeerFetches: n.peerFetches.Load(), PeerBytes: n.peerBytes.Load(),
+		PeerServed: n.peerServed.Load(), LeasesLost: n.lost.Load(), CRCErrors: n.corrupt.Load(),
+	}
+	if c.disk != nil {
+		s.Disk = c.disk.Stats()
+	}
+	c.records.mu.Lock()
+	s.Records, s.RecordBytes = c.records.list.Len(), c.records.used
+	c.records.mu.Unlock()
+	return s
+}

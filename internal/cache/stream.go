@@ -1,0 +1,246 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"golang.org/x/sys/unix"
+
+	"fastdfs-gateway/internal/cache/tier"
+)
+
+// From says where bytes came from.
+type From int
+
+// The places.
+const (
+	FromNowhere From = iota // not known yet
+	FromMemory
+	FromDisk
+	FromPeer   // another gateway, just now
+	FromOrigin // the source, just now
+)
+
+// String gives "memory", "disk", "peer" or "origin".
+func (f From) String() string {
+	return [...]string{"nowhere", "memory", "disk", "peer", "origin"}[f]
+}
+
+// Stream is a range of a file's content. Where it is not in a tier it comes as it is fetched. Between two calls a Stream holds on to a
+// chunk at most, or to an open file.
+//
+// Only one goroutine may use it. Its reads end with the context that was given to Open.
+type Stream struct {
+	c      *Cache
+	ctx    context.Context // of the request whose part the stream is
+	file   string
+	v      Version
+	src    Source // nil for other gateways, for whom nothing is fetched
+	offset int64
+	left   int64
+
+	f     *flight   // that the current segment comes from
+	view  tier.View // that the last stretch is in
+	index int64     // of the segment that was touched last; -1 before the first
+	ahead int64     // of the newest segment that was looked for ahead of time
+	from  From
+	given bool // some bytes were given out
+	again bool // wrong content was fetched again already
+	err   error
+}
+
+var _ io.ReadCloser = (*Stream)(nil)
+
+// Open gives length bytes of a file from offset on, of the version of the entry. Nothing is fetched before the first call of Next or
+// Read, so its error can still become a status. The caller closes the stream.
+func (c *Cache) Open(ctx context.Context, e Entry, src Source, offset, length int64) *Stream {
+	s := &Stream{c: c, ctx: ctx, file: e.File, v: e.Version, src: src, offset: offset, left: length, index: -1}
+	if offset < 0 || length < 0 || offset > e.Version.Size-length {
+		s.err = fmt.Errorf("cannot read %q: %d bytes from %d on are not inside of its %d", e.File, length, offset, e.Version.Size)
+	}
+	s.ahead = offset / SegmentSize
+	return s
+}
+
+// From tells where the first bytes came from.
+func (s *Stream) From() From { return s.from }
+
+// Next waits for the next bytes and gives up to limit (more than 0) of them, without a copy: in memory, or the place in a file where
+// they are. A stretch is good until the next call of any method; bytes in memory stay good for as long as they are referred to.
+// io.EOF comes after the last byte and never before. ErrChanged means that the rest cannot be had any more.
+func (s *Stream) Next(limit int64) (Stretch, error) {
+	s.view.Release()
+	s.view = tier.View{}
+	for s.err == nil {
+		if s.left == 0 {
+			s.err = io.EOF
+			break
+		}
+		stretch, err := s.next(min(limit, s.left))
+		if err != nil {
+			s.err = s.failed(err)
+			continue
+		}
+		if stretch.Length > 0 {
+			s.offset += stretch.Length
+			s.left -= stretch.Length
+			s.given = true
+			s.lookAhead()
+			return stretch, nil
+		}
+	}
+	return Stretch{}, s.err
+}
+
+// next gives bytes of the current segment, or none when it has to be looked for again.
+func (s *Stream) next(limit int64) (Stretch, error) {
+	key := keyAt(s.file, s.offset)
+	in := s.offset - key.Index*SegmentSize
+	if s.f != nil && s.f.key.Index != key.Index {
+		s.f = nil
+	}
+	if s.f != nil {
+		return s.fromFlight(in, limit)
+	}
+	first := s.touches(key.Index)
+	if view, ok := s.c.tiers.Get(key, s.v, first); ok {
+		return s.fromTier(view, in, limit, first)
+	}
+	if s.src == nil {
+		return Stretch{}, ErrNotHere
+	}
+	s.c.n.misses.Add(1)
+	f := s.c.join(key, &s.v, s.src, false)
+	v, err := f.await(s.ctx)
+	if err == nil && v != s.v {
+		err = fmt.Errorf("%w: %q", ErrChanged, s.file)
+	}
+	s.f = f
+	return Stretch{}, err
+}
+
+// touches tells whether this is the stream's first look at a segment, which counts as use.
+func (s *Stream) touches(index int64) bool {
+	first := index != s.index
+	s.index = index
+	return first
+}
+
+// fromTier gives bytes that were found. first tells that it is the stream's first look at the segment, which is counted.
+func (s *Stream) fromTier(view tier.View, in, limit int64, first bool) (Stretch, error) {
+	stretch, err := view.At(in, limit)
+	if err != nil {
+		view.Release()
+		return Stretch{}, nil // it was dropped, so it is fetched again
+	}
+	from, hits := FromMemory, &s.c.n.memoryHits
+	if !view.InMemory() {
+		from, hits = FromDisk, &s.c.n.diskHits
+	}
+	if first {
+		hits.Add(1)
+	}
+	s.cameFrom(from)
+	s.view = view
+	return stretch, nil
+}
+
+// cameFrom notes where the first bytes came from.
+func (s *Stream) cameFrom(from From) {
+	if s.from == FromNowhere {
+		s.from = from
+	}
+}
+
+func (s *Stream) fromFlight(in, limit int64) (Stretch, error) {
+	stretch, changed, left, err := s.f.at(in, limit)
+	switch {
+	case left:
+		s.f = nil
+		return Stretch{}, nil
+	case err != nil:
+		return Stretch{}, err
+	case stretch.Length > 0:
+		s.cameFrom(s.f.origin())
+		return stretch, nil
+	}
+	select {
+	case <-changed:
+		return Stretch{}, nil
+	case <-s.ctx.Done():
+		return Stretch{}, context.Cause(s.ctx)
+	}
+}
+
+func (f *flight) origin() From {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.from
+}
+
+// failed decides about an error. Content that was found wrong before any of it was given out is fetched again once.
+func (s *Stream) failed(err error) error {
+	if errors.Is(err, ErrCorrupt) && !s.given && !s.again && s.src != nil {
+		s.again, s.f = true, nil
+		return nil
+	}
+	return err
+}
+
+// lookAhead lets the next segment be fetched when the current one is there for the better half, if the range goes on into it.
+func (s *Stream) lookAhead() {
+	next := s.index + 1
+	if s.src == nil || next <= s.ahead || next*SegmentSize >= s.offset+s.left {
+		return
+	}
+	if s.f != nil {
+		if have, length, _, _ := s.f.progress(); have < length/2 {
+			return
+		}
+	}
+	s.ahead = next
+	key := SegmentKey{File: s.file, Index: next}
+	if v, held := s.c.tiers.Holds(key); !held || v != s.v {
+		s.c.flightFor(key, &s.v, s.src, false, 0)
+	}
+}
+
+// Read implements io.Reader.
+func (s *Stream) Read(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, nil
+	}
+	stretch, err := s.Next(int64(len(p)))
+	switch {
+	case err != nil:
+		return 0, err
+	case stretch.Bytes != nil:
+		return copy(p, stretch.Bytes), nil
+	}
+	for n := 0; n < int(stretch.Length); {
+		m, err := unix.Pread(stretch.Fd, p[n:stretch.Length], stretch.Offset+int64(n))
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			s.err = fmt.Errorf("cannot read %q: %w", s.file, err)
+			return n, s.err
+		case m == 0:
+			s.err = fmt.Errorf("cannot read %q: %w", s.file, io.ErrUnexpectedEOF)
+			return n, s.err
+		}
+		n += m
+	}
+	return int(stretch.Length), nil
+}
+
+// errStreamClosed is the error of a Stream after Close.
+var errStreamClosed = errors.New("stream is closed")
+
+// Close ends the stream. What is being fetched is fetched to its end. Further calls do nothing.
+func (s *Stream) Close() error {
+	s.view.Release()
+	s.view, s.f, s.err = tier.View{}, nil, errStreamClosed
+	return nil
+}

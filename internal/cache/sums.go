@@ -1,0 +1,92 @@
+package cache
+
+// maxSums bounds the number of segments whose sums are kept for one file: files of more than 64 GiB are not checked as a whole.
+const maxSums = 1 << 14
+
+// sums are the CRC32 of a file's segments, from which that of the file is made, in whatever order they come.
+type sums struct {
+	expected  int64 // number of segments; 0 = nothing is to be checked
+	bySegment map[int64]uint32
+	link      uint32 // CRC32 of the content where the file was found to be a link
+	isLink    bool
+}
+
+// expect begins to collect the sums of a file, where it can be checked.
+func (s *sums) expect(v Version) {
+	*s = sums{}
+	if n := v.Segments(); v.Immutable && !v.Linked && n > 0 && n <= maxSums {
+		s.expected, s.bySegment = n, make(map[int64]uint32)
+	}
+}
+
+// whole is the CRC32 of the file; false while some segment's is not known.
+func (s *sums) whole(v Version) (uint32, bool) {
+	if s.expected == 0 || int64(len(s.bySegment)) < s.expected {
+		return 0, false
+	}
+	sum := uint32(0)
+	for i := range s.expected {
+		sum = crcConcat(sum, s.bySegment[i], v.SegmentLength(i))
+	}
+	return sum, true
+}
+
+// addSum records the sum of a segment. When those of all segments are known it gives the CRC32 of the file and whether it is right.
+func (r *records) addSum(key SegmentKey, v Version, sum uint32) (whole uint32, right, complete bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rec, ok := r.list.Peek(key.File)
+	if !ok || rec.meta.Version != v || rec.sums.expected == 0 {
+		return 0, false, false
+	}
+	rec.sums.bySegment[key.Index] = sum
+	whole, complete = rec.sums.whole(v)
+	return whole, whole == v.CRC32 || rec.sums.isLink && whole == rec.sums.link, complete
+}
+
+// setLink records that the content of a file has another CRC32 because it is a link.
+func (r *records) setLink(file string, v Version, sum uint32) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if rec, ok := r.list.Peek(file); ok && rec.meta.Version == v {
+		rec.sums.link, rec.sums.isLink = sum, true
+	}
+}
+
+// resetSums forgets the sums of a file whose segments were dropped.
+func (r *records) resetSums(file string, v Version) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if rec, ok := r.list.Peek(file); ok && rec.meta.Version == v && rec.sums.bySegment != nil {
+		clear(rec.sums.bySegment)
+	}
+}
+
+// crcPoly is the polynomial of CRC32 (IEEE), lowest power in the highest bit, as in all of what follows.
+const crcPoly = 0xedb88320
+
+// crcTimes multiplies two polynomials modulo crcPoly.
+func crcTimes(a, b uint32) (product uint32) {
+	for ; a != 0; a <<= 1 {
+		if a>>31 != 0 {
+			product ^= b
+		}
+		b = b>>1 ^ crcPoly&-(b&1)
+	}
+	return product
+}
+
+// crcShift is x to the power of 8*n: what multiplies a CRC32 when n zero bytes follow.
+func crcShift(n int64) uint32 {
+	power, square := uint32(1)<<31, uint32(1)<<23 // x^0 and x^8
+	for ; n > 0; n >>= 1 {
+		if n&1 != 0 {
+			power = crcTimes(power, square)
+		}
+		square = crcTimes(square, square)
+	}
+	return power
+}
+
+// crcConcat is the CRC32 of bytes with sum a followed by n bytes with sum b.
+func crcConcat(a, b uint32, n int64) uint32 { return crcTimes(crcShift(n), a) ^ b }

@@ -1,0 +1,331 @@
+package tier
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// DiskOptions say where segments are stored, and how much.
+type DiskOptions struct {
+	Path   string        // folder; it is made when it is not there
+	Max    int64         // bytes on disk, headers and what a file system rounds up included; default 10 GiB
+	Queue  int64         // bytes in memory that wait to be written; what does not fit is not stored; default 32 MiB
+	Retry  time.Duration // how long a disk that failed is left alone; default 1 min
+	Logger *slog.Logger  // default: none
+	// Ready is closed when what is on disk may be used; nil = at once. Until then everything is a miss.
+	Ready <-chan struct{}
+
+	failure func(op string) error // for tests: the error of an operation
+}
+
+// Disk is a tier of files, one a segment. It survives a restart and the death of the process at any moment:
+//
+//   - A file is written under a name for this time only and then renamed, so a name stands for a whole file.
+//   - Nothing is synced: after the host itself went down a file may be torn. The header's checksum covers all that it says, and each
+//     chunk is compared with its checksum before it is used for the first time in a process, whoever has written it. That is once for
+//     each chunk, some 50 microseconds, and finds damage that happened until then. Later readers get it by sendfile(2) unseen.
+//   - What is torn, foreign or of another format is removed when it is met.
+//
+// At start the list of what is there is made in the background, oldest first to go; until it is complete a segment that is not listed
+// is looked for by its name. An entry takes about 250 bytes of memory.
+//
+// A disk that cannot be written to gets no writes, and one that cannot be read no reads, for DiskOptions.Retry; then the next one is
+// the test whether it works again. Nobody waits for writes: they are made in the background from a bounded queue, and what waits
+// in it is found by Get.
+type Disk struct {
+	o     DiskOptions
+	root  *os.File // locked, so that there is one process for one folder
+	jobs  chan *job
+	life  context.Context // ends with Close
+	end   context.CancelFunc
+	tasks sync.WaitGroup // the goroutines
+
+	writing, reading breaker
+
+	mu      sync.Mutex // guards what follows, and the fields of entries that are not atomic
+	index   index
+	listed  bool         // the index is complete
+	pending map[Key]*job // to be written
+	queued  int64        // bytes of these
+	drops   uint64       // calls of Drop so far: what was looked up before one may be what it dropped
+	stats   Stats        // what is counted
+	serial  uint64       // of names for this time only
+}
+
+var _ Tier = (*Disk)(nil)
+
+// writers is how many segments are written at a time.
+const writers = 2
+
+// OpenDisk opens a tier, which the caller closes.
+func OpenDisk(o DiskOptions) (*Disk, error) {
+	if o.Max == 0 {
+		o.Max = 10 << 30
+	}
+	if o.Queue == 0 {
+		o.Queue = 32 << 20
+	}
+	if o.Retry == 0 {
+		o.Retry = time.Minute
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	if o.failure == nil {
+		o.failure = func(string) error { return nil }
+	}
+	root, err := prepare(o.Path)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use %q for the cache: %w", o.Path, err)
+	}
+	d := &Disk{o: o, root: root, jobs: make(chan *job, maxJobs), index: newIndex(), pending: make(map[Key]*job)}
+	d.life, d.end = context.WithCancel(context.Background())
+	d.writing, d.reading = breaker{retry: o.Retry}, breaker{retry: o.Retry}
+	for range writers {
+		d.tasks.Go(d.write)
+	}
+	d.tasks.Go(d.list)
+	return d, nil
+}
+
+// prepare makes the folders, and removes what writers have left behind.
+func prepare(path string) (*os.File, error) {
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return nil, err
+	}
+	root, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	err = unix.Flock(int(root.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		err = errors.New("another process uses it")
+	}
+	if err == nil {
+		err = os.RemoveAll(filepath.Join(path, temporary))
+	}
+	for i := 0; i < folders && err == nil; i++ {
+		err = os.MkdirAll(filepath.Join(path, folderName(i)), 0o755)
+	}
+	if err == nil {
+		err = os.MkdirAll(filepath.Join(path, temporary), 0o755)
+	}
+	if err != nil {
+		return nil, errors.Join(err, root.Close())
+	}
+	return root, nil
+}
+
+// Close ends the background work. What is still to be written is not. Views that were given out stay usable.
+func (d *Disk) Close() error {
+	d.end()
+	d.tasks.Wait()
+	return d.root.Close()
+}
+
+// path is where a segment is stored; empty when it cannot be.
+func (d *Disk) path(key Key) string {
+	name, ok := encodeName(key)
+	if !ok {
+		return ""
+	}
+	return filepath.Join(d.o.Path, folderName(folderOf(key.File)), name)
+}
+
+// Get implements Tier.
+func (d *Disk) Get(key Key, v Version, touch bool) (View, bool) {
+	if !d.isReady() {
+		return View{}, false
+	}
+	view, drops, known := d.look(key, v, touch)
+	if known {
+		return view, view != View{}
+	}
+	f := d.open(key)
+	if f == nil {
+		return View{}, false
+	}
+	if f.header.version != v {
+		d.discard(f)
+		return View{}, false
+	}
+	return d.admit(f, drops, touch)
+}
+
+// look finds out what can be told without looking at the disk. What it does not know may be in a file; drops is for admit.
+func (d *Disk) look(key Key, v Version, touch bool) (view View, drops uint64, known bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if j := d.pending[key]; j != nil {
+		if j.segment.Version == v {
+			return View{segment: j.segment}, 0, true
+		}
+		j.dropped = true
+		delete(d.pending, key)
+		return View{}, 0, true
+	}
+	e := d.index.get(key, touch)
+	switch {
+	case d.reading.off(), e == nil && d.listed:
+		return View{}, 0, true
+	case e != nil && e.file != nil && e.file.header.version == v:
+		e.file.users++
+		return View{file: e.file}, 0, true
+	}
+	return View{}, d.drops, false
+}
+
+// open opens the file of a segment and reads its header; nil when there is none that is good.
+func (d *Disk) open(key Key) *openFile {
+	path := d.path(key)
+	if path == "" {
+		return nil
+	}
+	f, err := openSegment(d, path, key)
+	switch {
+	case err == nil:
+		return f
+	case errors.Is(err, fs.ErrNotExist):
+		d.forget(key, nil)
+	case errors.Is(err, errFormat):
+		d.o.Logger.Warn("removed a file from the cache", "path", path, "err", err)
+		d.count(func(s *Stats) { s.Damaged++ })
+		d.forget(key, nil)
+		d.unlink(path)
+	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
+		// that is not the disk's fault
+	default:
+		d.failed(&d.reading, "cannot read from the cache's disk", err)
+	}
+	return nil
+}
+
+// admit makes an opened file the one that its entry is read through.
+func (d *Disk) admit(f *openFile, drops uint64, touch bool) (View, bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.drops != drops {
+		f.close()
+		return View{}, false
+	}
+	e := d.index.get(f.header.key, touch)
+	if e == nil {
+		e = &entry{bytes: onDisk(f.header.size + f.header.length)}
+		d.index.add(f.header.key, e)
+	}
+	if e.file != nil && e.file.header.version == f.header.version { // somebody was quicker
+		f.close()
+		e.file.users++
+		return View{file: e.file}, true
+	}
+	if e.inode != f.inode {
+		e.inode = f.inode
+		e.checked.Store(0)
+	}
+	e.file, f.entry, f.users = f, e, 1
+	return View{file: f}, true
+}
+
+// discard removes an opened file of another version than the one that is wanted.
+func (d *Disk) discard(f *openFile) {
+	d.forget(f.header.key, nil)
+	f.close()
+	d.unlink(d.path(f.header.key))
+}
+
+// isReady tells whether what is on disk may be used.
+func (d *Disk) isReady() bool {
+	if d.o.Ready == nil {
+		return true
+	}
+	select {
+	case <-d.o.Ready:
+		return true
+	default:
+		return false
+	}
+}
+
+// Holds implements Tier.
+func (d *Disk) Holds(key Key) (Version, bool) {
+	if !d.isReady() {
+		return Version{}, false
+	}
+	d.mu.Lock()
+	j, e, listed := d.pending[key], d.index.get(key, false), d.listed
+	var open *openFile
+	if e != nil {
+		open = e.file
+	}
+	off := d.reading.off()
+	d.mu.Unlock()
+	switch {
+	case j != nil:
+		return j.segment.Version, true
+	case off, e == nil && listed:
+		return Version{}, false
+	case open != nil:
+		return open.header.version, true
+	}
+	f := d.open(key)
+	if f == nil {
+		return Version{}, false
+	}
+	f.close()
+	return f.header.version, true
+}
+
+// forget drops an entry from the index; where only is not nil, when it is that one.
+func (d *Disk) forget(key Key, only *entry) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if e := d.index.get(key, false); e != nil && (only == nil || only == e) {
+		d.index.remove(key)
+	}
+}
+
+// unlink removes a file. That it is gone already is well.
+func (d *Disk) unlink(path string) {
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		d.failed(&d.writing, "cannot remove from the cache's disk", err)
+	}
+}
+
+// failed leaves the disk alone for a while.
+func (d *Disk) failed(b *breaker, what string, err error) {
+	if b.trip() {
+		d.count(func(s *Stats) { s.Failed++ })
+		d.o.Logger.Error(what+", it is left alone for a while", "path", d.o.Path, "for", d.o.Retry, "err", err)
+	}
+}
+
+func (d *Disk) count(f func(*Stats)) {
+	d.mu.Lock()
+	f(&d.stats)
+	d.mu.Unlock()
+}
+
+// Stats gives the figures.
+func (d *Disk) Stats() Stats {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s := d.stats
+	s.Entries, s.Bytes, s.Off = d.index.len(), d.index.used, d.writing.off() || d.reading.off()
+	return s
+}
+
+// Listed tells whether the list of what was on the disk at start is complete.
+func (d *Disk) Listed() bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.listed
+}

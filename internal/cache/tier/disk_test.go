@@ -1,0 +1,312 @@
+package tier_test
+
+import (
+	"bytes"
+	"fmt"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"fastdfs-gateway/internal/cache/cachetest"
+	"fastdfs-gateway/internal/cache/tier"
+)
+
+// openDisk opens a tier that the test closes at its end, if it was not closed before.
+func openDisk(t *testing.T, o tier.DiskOptions) *tier.Disk {
+	t.Helper()
+	d, err := tier.OpenDisk(o)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = d.Close() })
+	return d
+}
+
+// listed waits for the list of what was there.
+func listed(t *testing.T, d *tier.Disk) *tier.Disk {
+	t.Helper()
+	require.Eventually(t, d.Listed, 20*time.Second, time.Millisecond)
+	return d
+}
+
+// written waits until n segments are on disk.
+func written(t *testing.T, d *tier.Disk, n int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return d.Stats().Entries == n }, 20*time.Second, time.Millisecond, "%d segments", n)
+}
+
+func TestDisk(t *testing.T) {
+	cachetest.Run(t, func(t *testing.T) tier.Tier { return openDisk(t, tier.DiskOptions{Path: t.TempDir()}) })
+}
+
+// settling is a disk that has written everything before a Get: what is found comes from a file.
+type settling struct{ *tier.Disk }
+
+func (s settling) Put(segment *tier.Segment) bool {
+	ok := s.Disk.Put(segment)
+	s.Settle()
+	return ok
+}
+
+func TestDiskFromFiles(t *testing.T) {
+	cachetest.Run(t, func(t *testing.T) tier.Tier { return settling{openDisk(t, tier.DiskOptions{Path: t.TempDir()})} })
+}
+
+func TestStack(t *testing.T) {
+	cachetest.Run(t, func(t *testing.T) tier.Tier {
+		return tier.NewStack(tier.NewMemory(cachetest.Room), openDisk(t, tier.DiskOptions{Path: t.TempDir()}))
+	})
+}
+
+// TestStackBelow: nothing fits into the memory above but one segment, so that most is found below.
+func TestStackBelow(t *testing.T) {
+	cachetest.Run(t, func(t *testing.T) tier.Tier {
+		return tier.NewStack(tier.NewMemory(5<<20), openDisk(t, tier.DiskOptions{Path: t.TempDir()}))
+	})
+}
+
+// files lists the stored files below a folder.
+func files(t *testing.T, path string) (list []string) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(path, func(p string, e fs.DirEntry, err error) error {
+		if err == nil && !e.IsDir() {
+			list = append(list, p)
+		}
+		return err
+	}))
+	return list
+}
+
+// TestRestart: what was there is found by the next process, at once and after it was listed.
+func TestRestart(t *testing.T) {
+	path := t.TempDir()
+	content := cachetest.Content("a", 2*tier.SegmentSize+5)
+	d := openDisk(t, tier.DiskOptions{Path: path})
+	for i := range int64(3) {
+		require.True(t, d.Put(cachetest.Segment("a", i, content)))
+	}
+	written(t, d, 3)
+	before := d.Stats().Bytes
+	_, err := tier.OpenDisk(tier.DiskOptions{Path: path})
+	require.ErrorContains(t, err, "another process uses it")
+	require.NoError(t, d.Close())
+	require.NoError(t, os.WriteFile(filepath.Join(path, "00", "foreign"), []byte("x"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(path, "tmp", "17"), []byte("x"), 0o600))
+
+	for range 2 {
+		d = openDisk(t, tier.DiskOptions{Path: path})
+		for i := range int64(3) { // perhaps it is not listed yet
+			s := cachetest.Segment("a", i, content)
+			view, ok := d.Get(s.Key, s.Version, true)
+			require.True(t, ok)
+			got, err := cachetest.Read(view, 0, s.Length(), tier.SegmentSize)
+			view.Release()
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(content[i*tier.SegmentSize:][:s.Length()], got))
+		}
+		listed(t, d)
+		require.Equal(t, 3, d.Stats().Entries)
+		require.Equal(t, before, d.Stats().Bytes)
+		require.NoError(t, d.Close())
+	}
+	require.Len(t, files(t, path), 3, "what is foreign or was left behind is gone")
+}
+
+// TestDropBeforeListed: a purge reaches what the list does not have yet, and what it had would not come back.
+func TestDropBeforeListed(t *testing.T) {
+	path := t.TempDir()
+	d := openDisk(t, tier.DiskOptions{Path: path})
+	for i := range 300 {
+		require.True(t, d.Put(small(i, 100)))
+	}
+	written(t, d, 300)
+	require.NoError(t, d.Close())
+	d = openDisk(t, tier.DiskOptions{Path: path})
+	require.Equal(t, 300, d.Drop(tier.MatchFolder("group1/M00")))
+	for i := range 300 {
+		s := small(i, 100)
+		_, ok := d.Get(s.Key, s.Version, true)
+		require.False(t, ok)
+	}
+	require.Empty(t, files(t, path))
+}
+
+// TestDropWhileWriting: what was dropped before it was written does not appear later.
+func TestDropWhileWriting(t *testing.T) {
+	path := t.TempDir()
+	d := openDisk(t, tier.DiskOptions{Path: path})
+	for i := range 200 {
+		require.True(t, d.Put(small(i, 1000)))
+	}
+	require.Equal(t, 200, d.Drop(tier.MatchAll()))
+	require.Empty(t, files(t, path))
+	require.Zero(t, d.Stats().Entries)
+	require.Zero(t, d.Stats().Bytes)
+}
+
+// TestDamage changes every part of a stored file: no wrong byte may come out, and the file is removed.
+func TestDamage(t *testing.T) {
+	path := t.TempDir()
+	content := cachetest.Content("group1/M00/00/00/a", 2*tier.ChunkSize+100)
+	s := cachetest.Segment("group1/M00/00/00/a", 0, content)
+	d := openDisk(t, tier.DiskOptions{Path: path})
+	require.True(t, d.Put(s))
+	written(t, d, 1)
+	require.NoError(t, d.Close())
+	name := files(t, path)[0]
+	good, err := os.ReadFile(name)
+	require.NoError(t, err)
+	damaged := map[string][]byte{"empty": {}, "cut": good[:len(good)-1], "longer": append(bytes.Clone(good), 0), "head only": good[:50], "zeros": make([]byte, len(good))}
+	for i := 0; i < len(good); i += 1 + i/13 {
+		b := bytes.Clone(good)
+		b[i] ^= 1
+		damaged[fmt.Sprintf("byte %d", i)] = b
+	}
+	for what, b := range damaged {
+		require.NoError(t, os.WriteFile(name, b, 0o600))
+		d := openDisk(t, tier.DiskOptions{Path: path})
+		view, ok := d.Get(s.Key, s.Version, true)
+		if ok {
+			got, err := cachetest.Read(view, 0, s.Length(), tier.SegmentSize)
+			view.Release()
+			require.ErrorIs(t, err, tier.ErrDamaged, what)
+			require.True(t, bytes.HasPrefix(content, got), what)
+		}
+		_, ok = d.Get(s.Key, s.Version, true)
+		require.False(t, ok, what)
+		require.EqualValues(t, 1, d.Stats().Damaged, what)
+		require.NoFileExists(t, name, what)
+		require.NoError(t, d.Close())
+	}
+	require.NoError(t, os.WriteFile(name, good, 0o600))
+	other, err := os.ReadFile(name)
+	require.NoError(t, err)
+	moved := strings.Replace(name, "+a+0", "+b+0", 1)
+	d = openDisk(t, tier.DiskOptions{Path: path})
+	require.NoError(t, os.WriteFile(moved, other, 0o600))
+	_, ok := d.Get(tier.Key{File: "group1/M00/00/00/b"}, s.Version, true)
+	require.False(t, ok, "another file's segment under this name")
+}
+
+// TestDiskBudget: the oldest go, counted as the file system counts, after a restart too.
+func TestDiskBudget(t *testing.T) {
+	path := t.TempDir()
+	const budget = 1 << 20
+	d := openDisk(t, tier.DiskOptions{Path: path, Max: budget})
+	for i := range 400 {
+		require.True(t, d.Put(small(i, 5000))) // 8 KiB each
+		d.Settle()
+		require.LessOrEqual(t, d.Stats().Bytes, int64(budget))
+		if i >= 10 { // number 10 is used all the time
+			view, ok := d.Get(small(10, 5000).Key, small(10, 5000).Version, true)
+			require.True(t, ok, i)
+			view.Release()
+		}
+	}
+	require.Equal(t, budget/8192, d.Stats().Entries)
+	require.Len(t, files(t, path), budget/8192)
+	require.NoError(t, d.Close())
+	d = listed(t, openDisk(t, tier.DiskOptions{Path: path, Max: budget / 2}))
+	require.Equal(t, budget/2/8192, d.Stats().Entries, "the new budget is kept")
+	require.Eventually(t, func() bool { return len(files(t, path)) == budget/2/8192 }, 20*time.Second, time.Millisecond)
+}
+
+// TestFullDisk: a file system that is full switches writing off, and back on when there is room.
+func TestFullDisk(t *testing.T) {
+	path := t.TempDir()
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", path).CombinedOutput(); err != nil {
+		t.Skipf("cannot mount a small file system: %v: %s", err, out)
+	}
+	defer func() { require.NoError(t, exec.Command("umount", "-l", path).Run()) }()
+	d := openDisk(t, tier.DiskOptions{Path: path, Retry: 50 * time.Millisecond})
+	require.True(t, d.Put(small(0, 100<<10)))
+	d.Settle()
+	filler := filepath.Join(path, "filler")
+	_ = os.WriteFile(filler, make([]byte, 4<<20), 0o600) // as much as fits
+	require.True(t, d.Put(small(1, 1<<20)))
+	d.Settle()
+	require.EqualValues(t, 1, d.Stats().Failed)
+	require.False(t, d.Put(small(2, 100)), "it is left alone")
+	view, ok := d.Get(small(0, 100<<10).Key, small(0, 100<<10).Version, true)
+	require.True(t, ok, "what is there is served")
+	view.Release()
+	require.NoError(t, os.Remove(filler))
+	require.Eventually(t, func() bool { return d.Put(small(3, 1000)) }, 10*time.Second, 10*time.Millisecond)
+	written(t, d, 2)
+	require.False(t, d.Stats().Off)
+	require.NoError(t, d.Close())
+}
+
+// writerEnv names the folder that a helper process writes to until it is killed.
+const writerEnv = "CACHE_TEST_WRITER"
+
+// killedFiles is how many files the helper writes in turn, of several sizes.
+const killedFiles = 40
+
+func killedContent(i int) (string, []byte) {
+	name := fmt.Sprintf("group1/M00/00/%02X/killed", i)
+	return name, cachetest.Content(name, int64(1+i*i*2000))
+}
+
+func writeForEver(path string) {
+	d, err := tier.OpenDisk(tier.DiskOptions{Path: path, Max: 20 << 20})
+	if err != nil {
+		panic(err)
+	}
+	var segments []*tier.Segment
+	for i := range killedFiles {
+		name, content := killedContent(i)
+		segments = append(segments, cachetest.Segment(name, 0, content))
+	}
+	for {
+		for i, s := range segments {
+			d.Put(s)
+			if i%7 == 3 {
+				d.Drop(tier.MatchFile(segments[i-2].File))
+			}
+		}
+		d.Settle()
+	}
+}
+
+// TestKilled kills a process that writes, again and again, and looks at every byte that comes out afterwards.
+func TestKilled(t *testing.T) {
+	path := t.TempDir()
+	found := 0
+	for round := range 8 {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(os.Environ(), writerEnv+"="+path)
+		cmd.Stderr = os.Stderr
+		require.NoError(t, cmd.Start())
+		require.Eventually(t, func() bool {
+			stored, err := filepath.Glob(filepath.Join(path, "*", "*.seg"))
+			return err == nil && len(stored) > round
+		}, 20*time.Second, 2*time.Millisecond)
+		time.Sleep(time.Duration(round*3) * time.Millisecond)
+		require.NoError(t, cmd.Process.Kill())
+		_ = cmd.Wait() // it was killed
+		d := listed(t, openDisk(t, tier.DiskOptions{Path: path}))
+		require.LessOrEqual(t, d.Stats().Bytes, int64(20<<20)*105/100)
+		for i := range killedFiles {
+			name, content := killedContent(i)
+			s := cachetest.Segment(name, 0, content)
+			view, ok := d.Get(s.Key, s.Version, true)
+			if !ok {
+				continue
+			}
+			got, err := cachetest.Read(view, 0, s.Length(), tier.SegmentSize)
+			view.Release()
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(content, got), name)
+			found++
+		}
+		require.Zero(t, d.Stats().Damaged, "a name stands for a whole file")
+		require.NoError(t, d.Close())
+	}
+	t.Logf("%d segments found after 8 deaths", found)
+	require.Greater(t, found, 8)
+}

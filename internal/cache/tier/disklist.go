@@ -1,0 +1,155 @@
+package tier
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// found is a file that was there at start.
+type found struct {
+	key   Key
+	bytes int64
+	used  time.Time
+}
+
+// listBatch is how many files are listed under the lock at a time.
+const listBatch = 1024
+
+// list is the goroutine that lists what is on the disk at start. It looks at names, sizes and times only.
+func (d *Disk) list() {
+	var all []found
+	for i := range folders {
+		if d.life.Err() != nil {
+			return
+		}
+		err := d.eachFile(i, func(key Key, path string) error {
+			f, err := examine(key, path)
+			if err == nil {
+				all = append(all, f)
+			}
+			return err
+		})
+		if err != nil {
+			d.failed(&d.reading, "cannot list what is on the cache's disk", err)
+		}
+	}
+	slices.SortFunc(all, func(a, b found) int { return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.key.Index, b.key.Index)) })
+	for batch := range slices.Chunk(all, listBatch) {
+		d.mu.Lock()
+		for _, f := range batch {
+			d.index.addOld(f.key, &entry{bytes: f.bytes})
+		}
+		d.mu.Unlock()
+	}
+	d.mu.Lock()
+	d.listed = true
+	victims := d.evict()
+	d.mu.Unlock()
+	for _, key := range victims {
+		d.unlink(d.path(key))
+	}
+}
+
+// examine looks at size and time of a file. The access time, where the file system keeps it, is later than the modification.
+func examine(key Key, path string) (found, error) {
+	var stat unix.Stat_t
+	if err := unix.Lstat(path, &stat); err != nil {
+		return found{}, err
+	}
+	used := max(stat.Atim.Nano(), stat.Mtim.Nano())
+	return found{key: key, bytes: onDisk(stat.Size), used: time.Unix(0, used)}, nil
+}
+
+// eachFile calls do for the segments in a folder, by their names. What has no such name is removed. A file that is gone when do
+// looks at it is passed over.
+func (d *Disk) eachFile(folder int, do func(key Key, path string) error) error {
+	dir := filepath.Join(d.o.Path, folderName(folder))
+	f, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	names, err := f.Readdirnames(-1)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		key, ok := decodeName(name)
+		if !ok || folderOf(key.File) != folder {
+			d.unlink(path)
+			continue
+		}
+		if err := do(key, path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return nil
+}
+
+// inodeOf is the number of an open file.
+func inodeOf(f *os.File) (uint64, error) {
+	var stat unix.Stat_t
+	err := unix.Fstat(int(f.Fd()), &stat)
+	return stat.Ino, err
+}
+
+// Drop implements Tier. It goes by the names in the folders, not by the index, which need not be complete, and waits for what is
+// being written. A disk that cannot be read or written may keep some; that is logged, and none of it is found by this process.
+func (d *Disk) Drop(m Match) int {
+	d.mu.Lock()
+	d.drops++
+	var running []*job
+	for key, j := range d.pending {
+		if m.Matches(key.File) {
+			j.dropped = true
+			delete(d.pending, key)
+			running = append(running, j)
+		}
+	}
+	for _, key := range d.index.keys(m) {
+		d.index.remove(key)
+	}
+	d.mu.Unlock()
+	for _, j := range running {
+		select {
+		case <-j.done:
+		case <-d.life.Done():
+		}
+	}
+	first, last := 0, folders-1
+	if m.file != "" {
+		first = folderOf(m.file)
+		last = first
+	}
+	n := len(running)
+	for i := first; i <= last; i++ {
+		n += d.dropIn(i, m)
+	}
+	return n
+}
+
+// dropIn removes files from one folder.
+func (d *Disk) dropIn(folder int, m Match) (n int) {
+	err := d.eachFile(folder, func(key Key, path string) error {
+		if !m.Matches(key.File) {
+			return nil
+		}
+		d.forget(key, nil)
+		err := os.Remove(path)
+		if err == nil {
+			n++
+		}
+		return err
+	})
+	if err != nil {
+		d.failed(&d.writing, "cannot remove from the cache's disk", err)
+	}
+	return n
+}

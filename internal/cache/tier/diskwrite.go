@@ -1,0 +1,159 @@
+package tier
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+)
+
+// temporary is the folder for files that are being written.
+const temporary = "tmp"
+
+// maxJobs bounds the number of segments that wait to be written, beside their bytes.
+const maxJobs = 4096
+
+// job is a segment that waits to be written.
+type job struct {
+	segment *Segment
+	path    string
+	done    chan struct{}
+	dropped bool // it is not to be stored any more; guarded by Disk.mu
+}
+
+// onDisk is what a file of this length takes.
+func onDisk(length int64) int64 { return (length + 4095) &^ 4095 }
+
+// Put implements Tier. The segment is written in the background; when that fails it is not stored.
+func (d *Disk) Put(s *Segment) bool {
+	path, size := d.path(s.Key), s.Length()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	before := d.pending[s.Key]
+	switch {
+	case path == "" || size == 0 || onDisk(size+maxHeader) > d.o.Max:
+		return false
+	case before != nil && before.segment.Version == s.Version:
+		return true
+	case d.writing.off() || d.queued+size > d.o.Queue || d.life.Err() != nil:
+		d.stats.Skipped++
+		return false
+	}
+	j := &job{segment: s, path: path, done: make(chan struct{})}
+	select {
+	case d.jobs <- j:
+	default:
+		d.stats.Skipped++
+		return false
+	}
+	if before != nil {
+		before.dropped = true
+	}
+	d.pending[s.Key] = j
+	d.queued += size
+	return true
+}
+
+// write is the goroutine that writes.
+func (d *Disk) write() {
+	for {
+		select {
+		case <-d.life.Done():
+			return
+		case j := <-d.jobs:
+			d.store(j)
+		}
+	}
+}
+
+// store writes a segment and lists it. One that was dropped meanwhile is removed again before anybody who waits for that goes on.
+func (d *Disk) store(j *job) {
+	defer close(j.done)
+	inode, err := d.writeFile(j)
+	d.mu.Lock()
+	dropped := j.dropped
+	d.queued -= j.segment.Length()
+	if d.pending[j.segment.Key] == j {
+		delete(d.pending, j.segment.Key)
+	}
+	if err != nil && !dropped {
+		d.stats.Skipped++
+	}
+	if err == nil && !dropped {
+		e := &entry{bytes: onDisk(j.segment.Length() + int64(fixedHeader+4*len(j.segment.Chunks)+len(j.segment.File))), inode: inode}
+		d.index.add(j.segment.Key, e)
+	}
+	victims := d.evict()
+	d.mu.Unlock()
+	switch {
+	case err != nil && !errors.Is(err, errDropped):
+		d.failed(&d.writing, "cannot write to the cache's disk", err)
+	case err == nil && dropped:
+		d.unlink(j.path)
+	}
+	for _, key := range victims {
+		d.unlink(d.path(key))
+	}
+}
+
+// evict takes the oldest entries out of the index until the budget is kept. It is called with mu held; the caller removes the
+// files.
+func (d *Disk) evict() []Key {
+	var victims []Key
+	for d.index.used > d.o.Max {
+		key, ok := d.index.oldest()
+		if !ok {
+			break
+		}
+		victims = append(victims, key)
+		d.stats.Evicted++
+	}
+	return victims
+}
+
+// errDropped: a segment was dropped before it was written.
+var errDropped = errors.New("dropped")
+
+// writeFile writes a segment's file, and returns its inode.
+func (d *Disk) writeFile(j *job) (inode uint64, err error) {
+	d.mu.Lock()
+	d.serial++
+	serial, dropped, off := d.serial, j.dropped, d.writing.off()
+	d.mu.Unlock()
+	if dropped || off {
+		return 0, errDropped
+	}
+	path := filepath.Join(d.o.Path, temporary, strconv.FormatUint(serial, 10))
+	if inode, err = d.fillFile(path, j.segment); err == nil {
+		err = os.Rename(path, j.path)
+	}
+	if err != nil {
+		_ = os.Remove(path) // the error that counts is the first
+		return 0, fmt.Errorf("cannot write %q: %w", j.path, err)
+	}
+	return inode, nil
+}
+
+func (d *Disk) fillFile(path string, s *Segment) (inode uint64, err error) {
+	if err := d.o.failure("write"); err != nil {
+		return 0, err
+	}
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	if err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	if inode, err = inodeOf(f); err != nil {
+		return 0, err
+	}
+	if _, err = f.Write(appendHeader(nil, s)); err != nil {
+		return 0, err
+	}
+	for _, c := range s.Chunks {
+		if _, err = f.Write(c); err != nil {
+			return 0, err
+		}
+	}
+	return inode, nil
+}

@@ -1,0 +1,178 @@
+package tier
+
+import (
+	"errors"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Settle waits until nothing is to be written.
+func (d *Disk) Settle() {
+	for {
+		d.mu.Lock()
+		var some *job
+		for _, j := range d.pending {
+			some = j
+		}
+		d.mu.Unlock()
+		if some == nil {
+			return
+		}
+		<-some.done
+	}
+}
+
+// TestFailingDisk: reads and writes that fail switch off what fails, and it comes back.
+func TestFailingDisk(t *testing.T) {
+	var failing atomic.Value
+	failing.Store("")
+	d, err := OpenDisk(DiskOptions{Path: t.TempDir(), Retry: 50 * time.Millisecond, failure: func(op string) error {
+		if failing.Load() == op {
+			return errors.New("input/output error")
+		}
+		return nil
+	}})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, d.Close()) }()
+	s := &Segment{Key: Key{File: "a"}, Version: Version{Size: 10}, Chunks: [][]byte{make([]byte, 10)}}
+	found := func() bool {
+		view, ok := d.Get(s.Key, s.Version, true)
+		if ok {
+			_, err = view.At(0, 10)
+			view.Release()
+		}
+		return ok && err == nil
+	}
+	failing.Store("write")
+	require.True(t, d.Put(s))
+	d.Settle()
+	require.False(t, found())
+	require.EqualValues(t, 1, d.Stats().Failed)
+	require.True(t, d.Stats().Off)
+	failing.Store("")
+	require.Eventually(t, func() bool { return d.Put(s) }, 10*time.Second, 10*time.Millisecond)
+	d.Settle()
+	for i, op := range []string{"read", "open"} {
+		d.mu.Lock()
+		d.index.get(s.Key, false).checked.Store(0)
+		d.mu.Unlock()
+		failing.Store(op)
+		require.False(t, found(), op)
+		require.False(t, found(), op)
+		require.EqualValues(t, 2+i, d.Stats().Failed, op)
+		failing.Store("")
+		require.False(t, found(), "it is left alone for a while")
+		require.Eventually(t, found, 10*time.Second, 10*time.Millisecond, op)
+	}
+}
+
+// TestSlowDisk: what does not fit into the queue is not stored, and nobody waits for it.
+func TestSlowDisk(t *testing.T) {
+	stuck := make(chan struct{})
+	d, err := OpenDisk(DiskOptions{Path: t.TempDir(), Queue: 10000, failure: func(op string) error {
+		if op == "write" {
+			<-stuck
+		}
+		return nil
+	}})
+	require.NoError(t, err)
+	for i := range int64(20) {
+		s := &Segment{Key: Key{File: "a", Index: i}, Version: Version{Size: 1000}, Chunks: [][]byte{make([]byte, 1000)}}
+		require.Equal(t, i < 10, d.Put(s), i)
+		_, ok := d.Get(s.Key, s.Version, true)
+		require.Equal(t, i < 10, ok, "what waits in the queue is found")
+	}
+	require.EqualValues(t, 10, d.Stats().Skipped)
+	close(stuck)
+	d.Settle()
+	require.Equal(t, 10, d.Stats().Entries)
+	require.NoError(t, d.Close())
+}
+
+// TestCheckedOnce: a chunk is compared with its checksum once, not for every reader.
+func TestCheckedOnce(t *testing.T) {
+	var reads atomic.Int64
+	d, err := OpenDisk(DiskOptions{Path: t.TempDir(), failure: func(op string) error {
+		if op == "read" {
+			reads.Add(1)
+		}
+		return nil
+	}})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, d.Close()) }()
+	s := &Segment{Key: Key{File: "a"}, Version: Version{Size: 3 * ChunkSize}, Chunks: [][]byte{make([]byte, ChunkSize), make([]byte, ChunkSize), make([]byte, ChunkSize)}}
+	require.True(t, d.Put(s))
+	d.Settle()
+	for range 5 {
+		view, ok := d.Get(s.Key, s.Version, true)
+		require.True(t, ok)
+		for i := range int64(3) {
+			_, err := view.At(i*ChunkSize, ChunkSize)
+			require.NoError(t, err)
+		}
+		stretch, err := view.At(100, SegmentSize)
+		require.NoError(t, err)
+		require.EqualValues(t, 3*ChunkSize-100, stretch.Length, "checked chunks go out in one piece")
+		view.Release()
+	}
+	require.EqualValues(t, 3, reads.Load())
+}
+
+func FuzzHeader(f *testing.F) {
+	s := &Segment{Key: Key{File: "group1/M00/00/00/a", Index: 1}, Version: Version{Size: SegmentSize + 300000, ModTime: 5, CRC32: 7, Immutable: true, Linked: true}, Sum: 9,
+		Chunks: [][]byte{make([]byte, ChunkSize), make([]byte, 300000-ChunkSize)}}
+	f.Add(appendHeader(nil, s), int64(300000+fixedHeader+8+len(s.File)))
+	f.Add([]byte(magic), int64(0))
+	f.Fuzz(func(t *testing.T, b []byte, size int64) {
+		h, err := parseHeader(b, size)
+		if err != nil {
+			require.ErrorIs(t, err, errFormat)
+			return
+		}
+		require.Equal(t, size, h.size+h.length)
+		require.LessOrEqual(t, h.length, int64(SegmentSize))
+		require.LessOrEqual(t, h.size, int64(maxHeader))
+	})
+}
+
+func TestHeader(t *testing.T) {
+	s := &Segment{Key: Key{File: "group1/M00/00/00/a", Index: 1}, Version: Version{Size: SegmentSize + 300000, ModTime: -5, CRC32: 7, Immutable: true, Linked: true}, Sum: 9,
+		Chunks: [][]byte{make([]byte, ChunkSize), make([]byte, 300000-ChunkSize)}}
+	b := appendHeader(nil, s)
+	h, err := parseHeader(b, int64(len(b))+300000)
+	require.NoError(t, err)
+	require.Equal(t, s.Key, h.key)
+	require.Equal(t, s.Version, h.version)
+	require.EqualValues(t, 300000, h.length)
+	require.Equal(t, s.Sum, h.sum)
+	require.EqualValues(t, len(b), h.size)
+	b[8] = 2
+	_, err = parseHeader(b, int64(len(b))+300000)
+	require.ErrorContains(t, err, "version 2 of the format")
+}
+
+func FuzzName(f *testing.F) {
+	for _, s := range []string{"group1+M00+00+0C+a.jpg+0.seg", "+0.seg", "%2e+0.seg", "a+-1.seg", "%zz+0.seg"} {
+		f.Add(s, int64(1))
+	}
+	f.Fuzz(func(t *testing.T, s string, index int64) {
+		if key, ok := decodeName(s); ok {
+			name, ok := encodeName(key)
+			require.True(t, ok)
+			require.Equal(t, s, name)
+		}
+		key := Key{File: s, Index: index}
+		name, ok := encodeName(key)
+		if !ok {
+			return
+		}
+		require.LessOrEqual(t, len(name), maxName)
+		require.NotContains(t, name, "/")
+		again, ok := decodeName(name)
+		require.True(t, ok)
+		require.Equal(t, key, again)
+	})
+}

@@ -1,0 +1,122 @@
+package tier_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"fastdfs-gateway/internal/cache/cachetest"
+	"fastdfs-gateway/internal/cache/tier"
+)
+
+func TestMemory(t *testing.T) {
+	cachetest.Run(t, func(*testing.T) tier.Tier { return tier.NewMemory(cachetest.Room) })
+}
+
+// small is a segment of a small file.
+func small(i, size int) *tier.Segment {
+	return &tier.Segment{
+		Key:     tier.Key{File: fmt.Sprintf("group1/M00/00/00/wKgABF5xyzmAAAAAAAAAAAAAA%09d.jpg", i)},
+		Version: tier.Version{Size: int64(size), ModTime: 1}, Chunks: [][]byte{make([]byte, size)},
+	}
+}
+
+// ask gets a segment, or fetches it.
+func ask(m tier.Tier, s *tier.Segment) (hit bool) {
+	view, ok := m.Get(s.Key, s.Version, true)
+	view.Release()
+	if !ok {
+		m.Put(s)
+	}
+	return ok
+}
+
+// TestScan: files that are asked for often stay while others are asked for once.
+func TestScan(t *testing.T) {
+	m := tier.NewMemory(8 << 20)
+	const hot, size = 500, 8 << 10
+	for range 2 {
+		for i := range hot {
+			ask(m, small(i, size))
+		}
+	}
+	for i := range 20000 { // 160 MiB
+		ask(m, small(1000+i, size))
+	}
+	hits := 0
+	for i := range hot {
+		if ask(m, small(i, size)) {
+			hits++
+		}
+	}
+	require.Equal(t, hot, hits, "of the hot files")
+}
+
+// TestComesBack: what is asked for again soon after it was evicted stays the next time.
+func TestComesBack(t *testing.T) {
+	m := tier.NewMemory(1 << 20)
+	for i := range 200 {
+		ask(m, small(i, 8<<10)) // more than fits
+	}
+	require.False(t, ask(m, small(50, 8<<10)), "it was evicted")
+	for i := range 1000 {
+		ask(m, small(1000+i, 8<<10))
+	}
+	require.True(t, ask(m, small(50, 8<<10)))
+}
+
+// TestMemoryBudget: of all sizes, with ghosts and reservations, the budget is kept, and used.
+func TestMemoryBudget(t *testing.T) {
+	const budget = 16 << 20
+	m := tier.NewMemory(budget)
+	r := rand.New(rand.NewPCG(1, 2))
+	for i := range 20000 {
+		size := 1 + r.IntN(1<<(4+r.IntN(14)))
+		ask(m, small(r.IntN(5000), size))
+		if i%100 == 0 {
+			m.Reserve(1 << 20)
+		}
+		require.LessOrEqual(t, m.Stats().Bytes, int64(budget))
+		if i%100 == 50 {
+			m.Reserve(-1 << 20)
+		}
+	}
+	require.Greater(t, m.Stats().Bytes, int64(budget*9/10))
+	require.NotZero(t, m.Stats().Evicted)
+	require.False(t, m.Put(small(-1, budget)), "larger than the budget")
+	m.Drop(tier.MatchAll())
+	require.Zero(t, m.Stats().Bytes, "nothing is left, not even a ghost")
+}
+
+// TestMemoryIsCounted compares what is counted with what the process takes, for small files, where bookkeeping is much of it.
+func TestMemoryIsCounted(t *testing.T) {
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	m := tier.NewMemory(1 << 30)
+	for i := range 50000 {
+		m.Put(small(i, 1024))
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	taken, counted := float64(after.HeapAlloc)-float64(before.HeapAlloc), float64(m.Stats().Bytes)
+	t.Logf("%.0f bytes an entry, %.0f counted", taken/50000, counted/50000)
+	require.InEpsilon(t, taken, counted, 0.05)
+	runtime.KeepAlive(m)
+}
+
+func BenchmarkMemoryGet(b *testing.B) {
+	m := tier.NewMemory(64 << 20)
+	s := small(1, 1000)
+	m.Put(s)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			view, _ := m.Get(s.Key, s.Version, true)
+			view.Release()
+		}
+	})
+}

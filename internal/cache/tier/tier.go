@@ -1,0 +1,175 @@
+// Package tier stores segments of files: Memory in the process, Disk in files that survive a restart, Stack one above the other.
+//
+// A file is cut into segments of 4 MiB; the last one, and all of a smaller file, is what is left. A segment is stored whole, with
+// the version of the file that it belongs to, and is found again by key and version:
+//
+//	memory := tier.NewMemory(256 << 20)
+//	memory.Put(&tier.Segment{Key: tier.Key{File: id, Index: 0}, Version: v, Chunks: chunks, Sum: sum})
+//	view, ok := memory.Get(tier.Key{File: id, Index: 0}, v, true)
+//	stretch, err := view.At(0, 64<<10) // bytes, or a place in a file for sendfile(2)
+//	view.Release()
+//
+// What is not of the version that is asked for is a miss, and is dropped.
+package tier
+
+import (
+	"errors"
+	"strconv"
+	"strings"
+)
+
+// Sizes in bytes.
+const (
+	// ChunkSize is what is allocated, checked and held by a reader at a time.
+	ChunkSize = 256 << 10
+	// SegmentSize is what is fetched and stored at a time: 16 chunks.
+	SegmentSize = 16 * ChunkSize
+)
+
+// ErrDamaged is the error for content on disk that is not what was written. It has been dropped.
+var ErrDamaged = errors.New("stored segment is damaged")
+
+// Version tells one content of a file from another: two that are equal stand for the same bytes.
+type Version struct {
+	Size    int64  // bytes
+	ModTime int64  // nanoseconds since 1970
+	CRC32   uint32 // IEEE, of the whole content; it counts where Immutable and not Linked
+	// Immutable: the content under this name never changes, it can only be deleted.
+	Immutable bool
+	// Linked: the file is a link, and CRC32 is not that of its content.
+	Linked bool
+}
+
+// SegmentLength is the length in bytes of a segment of the file; 0 for one that it does not have.
+func (v Version) SegmentLength(index int64) int64 {
+	if index < 0 || index > v.Size/SegmentSize {
+		return 0
+	}
+	return min(SegmentSize, v.Size-index*SegmentSize)
+}
+
+// Segments is the number of segments of the file.
+func (v Version) Segments() int64 { return (v.Size + SegmentSize - 1) / SegmentSize }
+
+// Key names a segment.
+type Key struct {
+	File  string // group/Mxx/HH/LL/name
+	Index int64  // of the segment, from 0
+}
+
+// KeyAt is the key of the segment that holds the byte at an offset.
+func KeyAt(file string, offset int64) Key { return Key{File: file, Index: offset / SegmentSize} }
+
+// String is the file, `#` and the index; `#` is in no file id.
+func (k Key) String() string { return k.File + "#" + strconv.FormatInt(k.Index, 10) }
+
+// Segment is a whole segment in memory. Nobody changes it once it was given to a tier.
+type Segment struct {
+	Key
+	Version Version
+	Chunks  [][]byte // of ChunkSize bytes, the last one of what is left
+	Sum     uint32   // CRC32 (IEEE) of the bytes
+	Hot     bool     // several have asked for it already
+}
+
+// Length is the number of bytes.
+func (s *Segment) Length() int64 {
+	n := len(s.Chunks)
+	if n == 0 {
+		return 0
+	}
+	return int64(n-1)*ChunkSize + int64(len(s.Chunks[n-1]))
+}
+
+// at is the stretch from an offset to the end of its chunk, max bytes at most.
+func (s *Segment) at(offset, limit int64) Stretch {
+	chunk := s.Chunks[offset/ChunkSize][offset%ChunkSize:]
+	b := chunk[:min(limit, int64(len(chunk)))]
+	return Stretch{Bytes: b, Length: int64(len(b))}
+}
+
+// Stretch is a piece of a segment: Bytes, or where Bytes is nil, Length bytes from Offset on in the file open as Fd.
+type Stretch struct {
+	Bytes  []byte // not to be changed
+	Fd     int
+	Offset int64 // in Fd
+	Length int64
+}
+
+// Match says which files are meant: one, all in a folder, or all.
+type Match struct {
+	file   string
+	folder string // with a slash at its end
+}
+
+// MatchAll means every file.
+func MatchAll() Match { return Match{} }
+
+// MatchFile means one file.
+func MatchFile(file string) Match { return Match{file: file} }
+
+// MatchFolder means the files below a folder: group/M00/00 for one, with or without a slash at the end. Whole names count:
+// group/M0 means nothing in group/M00.
+func MatchFolder(folder string) Match { return Match{folder: strings.TrimRight(folder, "/") + "/"} }
+
+// Matches tells whether a file is meant.
+func (m Match) Matches(file string) bool {
+	switch {
+	case m.file != "":
+		return m.file == file
+	case m.folder != "":
+		return strings.HasPrefix(file, m.folder)
+	}
+	return true
+}
+
+// String says it for people.
+func (m Match) String() string {
+	switch {
+	case m.file != "":
+		return m.file
+	case m.folder != "":
+		return m.folder
+	}
+	return "all files"
+}
+
+// Tier stores segments. It is safe for concurrent use. cachetest.Run holds every one to this contract.
+type Tier interface {
+	// Get finds a segment of a version; one of another version is dropped. touch is true for the first look of a reader, which
+	// counts as use, and false for its further ones. The caller releases the view.
+	Get(key Key, v Version, touch bool) (View, bool)
+	// Holds tells whether a segment is there, and of which version.
+	Holds(key Key) (Version, bool)
+	// Put stores a segment, in the place of one with the same key. It is false when there is no room for it, or the tier is out of
+	// order.
+	Put(s *Segment) bool
+	// Drop drops the segments of the files that are meant, and returns their number. When it returns none of those is found again,
+	// after a restart either.
+	Drop(m Match) int
+}
+
+// View is a segment that was found. It is usable until Release; the zero View is nothing.
+type View struct {
+	segment *Segment
+	file    *openFile
+}
+
+// InMemory tells whether the bytes are in memory.
+func (v View) InMemory() bool { return v.segment != nil }
+
+// At is a piece of the segment from an offset on, at most max bytes (more than 0) and at least one. It is ErrDamaged when what is on
+// disk is not what was written.
+func (v View) At(offset, limit int64) (Stretch, error) {
+	if v.segment != nil {
+		return v.segment.at(offset, limit), nil
+	}
+	return v.file.at(offset, limit)
+}
+
+// Release ends the use of the view and of its stretches in files. Bytes stay good for as long as they are referred to.
+func (v View) Release() {
+	if v.file != nil {
+		v.file.release()
+	}
+}

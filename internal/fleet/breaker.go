@@ -1,0 +1,105 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"fastdfs-gateway/internal/cache"
+
+	"github.com/redis/go-redis/v9"
+)
+
+const (
+	maxFailures = 3                // in a row open the breaker
+	minPause    = time.Second      // before the first look whether Redis serves again
+	maxPause    = 15 * time.Second // before a later one
+)
+
+// breaker decides whether Redis is asked at all. It is closed in good times. It opens after three failures in a row, or one answer
+// that says that Redis cannot serve: one failing server answers some requests well, a full one those that only read. Then nobody
+// asks any more, except the background loop after a pause, which closes the breaker when that goes well.
+type breaker struct {
+	log *slog.Logger
+
+	mu       sync.Mutex      // guards what follows
+	failures int             // in a row
+	pause    time.Duration   // 0 = closed
+	up       context.Context // ends when the breaker opens; its cause is ErrFleetDown
+	open     context.CancelCauseFunc
+	opened   int64 // times
+}
+
+func newBreaker(log *slog.Logger) *breaker {
+	b := &breaker{log: log}
+	b.up, b.open = context.WithCancelCause(context.Background())
+	return b
+}
+
+// allow is ErrFleetDown while the breaker is open; else the context ends when it opens.
+func (b *breaker) allow() (up context.Context, err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.pause > 0 {
+		return nil, cache.ErrFleetDown
+	}
+	return b.up, nil
+}
+
+// retryAfter is how long to leave Redis alone; 0 = it serves.
+func (b *breaker) retryAfter() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.pause
+}
+
+// times is how often it has opened.
+func (b *breaker) times() int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.opened
+}
+
+// note counts the outcome of a request that was allowed: nil = Redis has served.
+func (b *breaker) note(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case err == nil:
+		b.failures = 0
+		return
+	case b.pause > 0: // it began before
+		return
+	}
+	b.failures++
+	if b.failures < maxFailures && !refused(err) {
+		return
+	}
+	b.pause = minPause
+	b.opened++
+	b.open(cache.ErrFleetDown)
+	b.log.Warn("redis cannot be used: this gateway goes on alone", "error", err)
+}
+
+// probed counts the outcome of a look by the background loop, which may close the breaker.
+func (b *breaker) probed(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch {
+	case b.pause == 0:
+	case err != nil:
+		b.pause = min(2*b.pause, maxPause)
+	default:
+		b.pause, b.failures = 0, 0
+		b.up, b.open = context.WithCancelCause(context.Background())
+		b.log.Info("redis serves again")
+	}
+}
+
+// refused tells whether Redis has answered that it cannot: it is full, a replica, loading, or wants another password.
+func refused(err error) bool {
+	var answer redis.Error
+	return errors.As(err, &answer) && !errors.Is(err, redis.Nil)
+}

@@ -1,0 +1,159 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"fastdfs-gateway/cachelock"
+	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/lua"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Fleet is this gateway's view of all gateways that share a Redis. It is safe for use by many goroutines; a process needs one.
+type Fleet struct {
+	o        Options
+	keys     keys
+	rdb      redis.UniversalClient
+	locks    *cachelock.Client // leases
+	waiting  *cachelock.Client // looks whether a lease is free by taking it: under a name that nobody asks for bytes
+	folders  *cachelock.Folders
+	breaker  *breaker
+	peers    *peers
+	verifier *verifier
+	book     book
+	purges   purgeLimits
+
+	life    context.Context // of the background work; ends with Close
+	end     context.CancelFunc
+	running sync.WaitGroup // the background loop and the subscription
+	news    chan struct{}  // holds one value: something was purged
+	synced  chan struct{}  // closed when the log of purges was applied for the first time
+
+	mu      sync.Mutex // guards what follows
+	local   Local
+	started bool
+	closed  bool
+	last    int64 // fence of the last purge that was obeyed; -1 = not known
+}
+
+var _ cache.Fleet = (*Fleet)(nil)
+
+// The scripts.
+var (
+	publishScript = redis.NewScript(lua.FleetPublish)
+	readScript    = redis.NewScript(lua.FleetRead)
+	dropScript    = redis.NewScript(lua.FleetDrop)
+	purgeScript   = redis.NewScript(lua.FleetPurge)
+	syncScript    = redis.NewScript(lua.FleetSync)
+)
+
+// New returns a Fleet, which connects to nobody yet. The caller closes it.
+func New(o Options) (*Fleet, error) {
+	o.setDefaults()
+	if err := o.check(); err != nil {
+		return nil, fmt.Errorf("cannot join the fleet: %w", err)
+	}
+	f := &Fleet{
+		o: o, keys: keys(o.KeyPrefix + ":{0}:"), rdb: o.client(), breaker: newBreaker(o.Log), purges: defaultPurgeLimits,
+		news: make(chan struct{}, 1), synced: make(chan struct{}), last: -1,
+	}
+	holder := o.Advertise
+	if holder == "" {
+		holder = o.Name
+	}
+	f.locks = cachelock.New(f.rdb, cachelock.Options{Prefix: o.KeyPrefix, Holder: holder, TTL: o.LockTTL, Shards: 1})
+	f.waiting = cachelock.New(f.rdb, cachelock.Options{Prefix: o.KeyPrefix, Holder: "waiting", TTL: o.LockTTL, Shards: 1})
+	f.life, f.end = context.WithCancel(context.Background())
+	f.peers, f.verifier = newPeers(&f.o, &f.book), newVerifier(o.Secret, o.Advertise)
+	var err error
+	if f.folders, err = f.locks.Folders("files"); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot lock folders: %w", err), f.Close())
+	}
+	return f, nil
+}
+
+// Close takes this gateway out of the list of those that are registered, ends what runs in the background and waits for it. Leases
+// that are still held expire.
+func (f *Fleet) Close() error {
+	f.mu.Lock()
+	was := f.closed
+	f.closed = true
+	registered := f.started
+	f.mu.Unlock()
+	if was {
+		return nil
+	}
+	f.end()
+	f.running.Wait()
+	if registered {
+		f.unregister()
+	}
+	f.peers.close()
+	return errors.Join(f.locks.Close(), f.waiting.Close(), f.rdb.Close())
+}
+
+// unregister is for a gateway that leaves in good order, so that no purge waits for it.
+func (f *Fleet) unregister() {
+	if f.breaker.retryAfter() > 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), f.o.Timeout)
+	defer cancel()
+	_, _ = f.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // else it is forgotten after a while
+		p.ZRem(ctx, f.keys.gateways(), f.o.Name)
+		p.HDel(ctx, f.keys.obeyed(), f.o.Name)
+		return nil
+	})
+}
+
+// ask does one request to Redis within the time that there is for it, unless the breaker is open.
+func (f *Fleet) ask(ctx context.Context, what string, request func(context.Context) error) error {
+	if _, err := f.breaker.allow(); err != nil {
+		return err
+	}
+	limited, cancel := context.WithTimeout(ctx, f.o.Timeout)
+	defer cancel()
+	return f.judge(ctx, what, request(limited))
+}
+
+// judge tells the breaker how a request has ended, and gives the error its kind. One that was cancelled by its caller says nothing
+// about Redis.
+func (f *Fleet) judge(ctx context.Context, what string, err error) error {
+	var held *cachelock.HeldError
+	switch {
+	case err == nil, errors.Is(err, redis.Nil), errors.Is(err, cachelock.ErrLost), errors.As(err, &held):
+		f.breaker.note(nil)
+		return err
+	case errors.Is(err, cachelock.ErrInvalid), errors.Is(err, cachelock.ErrNotHeld):
+		return fmt.Errorf("cannot %s: %w", what, err)
+	case ctx.Err() != nil:
+		return fmt.Errorf("cannot %s: %w", what, context.Cause(ctx))
+	case errors.Is(err, cachelock.ErrClosed), f.life.Err() != nil:
+		return fmt.Errorf("cannot %s: %w: this gateway stops", what, cache.ErrFleetDown)
+	}
+	f.breaker.note(err)
+	return fmt.Errorf("cannot %s: %w: %w", what, cache.ErrFleetDown, err)
+}
+
+// keys makes the names of keys; it is what they begin with.
+type keys string
+
+func (k keys) fence() string              { return string(k) + "fence" }
+func (k keys) lock(key string) string     { return string(k) + "lock:" + key } // as package cachelock names it
+func (k keys) meta(file string) string    { return string(k) + "meta:" + file }
+func (k keys) location(key string) string { return string(k) + "location:" + key }
+func (k keys) purged(path string) string  { return string(k) + "purged:" + path }
+func (k keys) purges() string             { return string(k) + "purges" }
+func (k keys) base() string               { return string(k) + "purges:base" }
+func (k keys) gateways() string           { return string(k) + "gateways" }
+func (k keys) obeyed() string             { return string(k) + "obeyed" }
+
+// channel tells of purges.
+func (k keys) channel() string { return string(k) + "purged" }
+
+func millis(d time.Duration) int64 { return max(d.Milliseconds(), 1) }

@@ -1,0 +1,9 @@
+package fleet
+
+import (
+	"testing"
+
+	"fastdfs-gateway/internal/redistest"
+)
+
+func TestMain(m *testing.M) { redistest.Main(m) }

@@ -1,0 +1,150 @@
+package fleet
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
+)
+
+// Options of a Fleet. Addresses are needed; the zero value of the others means the defaults.
+type Options struct {
+	Addresses  []string // host:port of Redis, of the Sentinels, or of some nodes of the Cluster
+	Mode       string   // "single", "sentinel" or "cluster"; default "single"
+	MasterName string   // for "sentinel"
+	Username   string
+	Password   string
+	DB         int
+	TLS        bool
+	KeyPrefix  string // begins every key; default "fdfs:"; the same on all gateways of a fleet
+
+	LockTTL  time.Duration // after that the lease of a dead gateway is free; default 10 s
+	LockWait time.Duration // longest Wait; default 30 s
+
+	Advertise string // URL under which other gateways reach this one; empty = no bytes move between gateways
+	Secret    string // signs requests between gateways; needed with Advertise
+	Name      string // of this gateway among those that are registered; default Advertise, else the host's name and Listen
+	Listen    string // address that this gateway listens on, for the default of Name
+
+	Timeout time.Duration                 // of one request to Redis; default 500 ms
+	Log     *slog.Logger                  // default: none
+	Waited  func(time.Duration)           // called with how long each Wait took; default: nobody
+	dial    func(*redis.UniversalOptions) // tests change how Redis is reached
+}
+
+// The modes of Redis.
+const (
+	modeSingle   = "single"
+	modeSentinel = "sentinel"
+	modeCluster  = "cluster"
+)
+
+// maxName bounds the name of a gateway in bytes.
+const maxName = 255
+
+func (o *Options) setDefaults() {
+	setDefault(&o.Mode, modeSingle)
+	setDefault(&o.KeyPrefix, "fdfs:")
+	setDefault(&o.LockTTL, 10*time.Second)
+	setDefault(&o.LockWait, 30*time.Second)
+	setDefault(&o.Timeout, 500*time.Millisecond)
+	o.KeyPrefix = strings.TrimRight(o.KeyPrefix, ":")
+	o.Advertise = strings.TrimRight(o.Advertise, "/")
+	if o.Name == "" {
+		o.Name = o.Advertise
+	}
+	if o.Name == "" {
+		host, _ := os.Hostname() // without one, the address has to do
+		o.Name = host + o.Listen
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	if o.Waited == nil {
+		o.Waited = func(time.Duration) {}
+	}
+}
+
+func setDefault[T comparable](value *T, normal T) {
+	var zero T
+	if *value == zero {
+		*value = normal
+	}
+}
+
+func (o *Options) check() error {
+	switch {
+	case len(o.Addresses) == 0:
+		return errors.New("a fleet needs the address of a Redis")
+	case o.Mode != modeSingle && o.Mode != modeSentinel && o.Mode != modeCluster:
+		return fmt.Errorf("mode of Redis %q is none of single, sentinel and cluster", o.Mode)
+	case o.Mode == modeSentinel && o.MasterName == "":
+		return errors.New("sentinel needs the name of the master")
+	case o.Mode == modeCluster && o.DB != 0:
+		return fmt.Errorf("a Redis Cluster has no database %d, only 0", o.DB)
+	case strings.ContainsAny(o.KeyPrefix, "{}"):
+		return fmt.Errorf("key prefix %q has a brace, which would spread the keys over slots", o.KeyPrefix)
+	case o.Name == "" || len(o.Name) > maxName:
+		return fmt.Errorf("the name of a gateway has 1 to %d bytes, not %d", maxName, len(o.Name))
+	case o.LockTTL < minTTL:
+		return fmt.Errorf("lock ttl %s is below %s", o.LockTTL, minTTL)
+	case o.Advertise != "" && o.Secret == "":
+		return errors.New("a gateway that others may ask for bytes needs the secret of the fleet")
+	}
+	if o.Advertise == "" {
+		return nil
+	}
+	_, err := parsePeer(o.Advertise)
+	return err
+}
+
+// minTTL is the shortest ttl of a lease: a renewal is due after a third of it.
+const minTTL = 100 * time.Millisecond
+
+// parsePeer checks the URL of a gateway: http or https, a host, and nothing else that a request could be led away by.
+func parsePeer(text string) (*url.URL, error) {
+	if len(text) > maxName {
+		return nil, fmt.Errorf("URL of a gateway has %d bytes, %d are allowed", len(text), maxName)
+	}
+	u, err := url.Parse(text)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("cannot parse the URL of a gateway: %w", err)
+	case u.Scheme != "http" && u.Scheme != "https", u.Host == "", u.User != nil, u.RawQuery != "", u.Fragment != "", u.Path != "", u.ForceQuery:
+		return nil, fmt.Errorf("URL of a gateway %q is not http(s)://host:port", text)
+	}
+	return u, nil
+}
+
+// client returns a client of Redis, which connects when it is used. Its limits are those of a request that has no time to lose:
+// whoever waits for Redis is a client who waits for a file.
+func (o *Options) client() redis.UniversalClient {
+	u := &redis.UniversalOptions{
+		Addrs: o.Addresses, MasterName: o.MasterName, DB: o.DB, IsClusterMode: o.Mode == modeCluster,
+		Username: o.Username, Password: o.Password,
+		DialTimeout: o.Timeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout, PoolTimeout: o.Timeout, ContextTimeoutEnabled: true,
+		DialerRetries: 1, MaxRetries: 1, MinRetryBackoff: 5 * time.Millisecond, MaxRetryBackoff: 20 * time.Millisecond,
+		PoolSize: 64, MaxIdleConns: 16, DisableIdentity: true,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+	}
+	if o.TLS {
+		u.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	}
+	if o.dial != nil {
+		o.dial(u)
+	}
+	switch o.Mode {
+	case modeSentinel:
+		return redis.NewFailoverClient(u.Failover())
+	case modeCluster:
+		return redis.NewClusterClient(u.Cluster())
+	}
+	return redis.NewClient(u.Simple())
+}

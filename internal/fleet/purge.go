@@ -1,0 +1,126 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"fastdfs-gateway/cachelock"
+	"fastdfs-gateway/internal/cache"
+)
+
+// Purge makes all gateways forget the files that are meant, and returns how many have: this one and the others that are registered
+// and were seen within 15 s. Those that have not confirmed it within 5 s are named; they obey when they can be reached again, and
+// before they use what they have kept over a restart.
+//
+// The folder lock on the path makes purges of overlapping paths one after the other, and keeps purges out of a folder that another
+// program has locked. It is held only while the purge is written down, since from then on the scripts refuse what is older.
+//
+// An error that is cache.ErrFleetDown means that only this gateway has obeyed.
+func (f *Fleet) Purge(ctx context.Context, m cache.Match) (gateways int, missing []string, err error) {
+	deadline, cancel := context.WithTimeout(ctx, f.purges.confirm)
+	defer cancel()
+	fence, names, err := f.writePurge(deadline, pathOf(m))
+	if err != nil {
+		f.purgeHere(m)
+		return 1, nil, fmt.Errorf("cannot purge %s everywhere: %w", m, err)
+	}
+	f.poke()
+	missing, err = f.confirmed(deadline, fence, names)
+	if ctx.Err() != nil {
+		err = context.Cause(ctx)
+	}
+	return len(names) - len(missing), missing, err
+}
+
+// purgeHere drops what is meant on this gateway alone.
+func (f *Fleet) purgeHere(m cache.Match) {
+	f.mu.Lock()
+	drop := f.local.Purge
+	f.mu.Unlock()
+	if drop != nil {
+		drop(m)
+	}
+}
+
+// writePurge writes the purge down under the folder lock, and returns its fence and who has to obey.
+func (f *Fleet) writePurge(ctx context.Context, path string) (fence int64, names []string, err error) {
+	if _, err := f.breaker.allow(); err != nil {
+		return 0, nil, err
+	}
+	lock, err := f.folders.Acquire(ctx, "/"+path, cachelock.Exclusive, cachelock.LockOptions{Policy: cachelock.WaitFor(f.purges.confirm / 2)})
+	if err != nil {
+		return 0, nil, f.lockFailed(ctx, path, err)
+	}
+	defer f.release(lock)
+	err = f.ask(ctx, "write a purge down", func(ctx context.Context) (err error) {
+		script := []string{f.keys.fence(), f.keys.purged(path), f.keys.purges(), f.keys.base(), f.keys.gateways()}
+		names, err = purgeScript.Run(ctx, f.rdb, script, path, millis(purgedTTL), f.purges.log, millis(f.purges.age),
+			millis(f.purges.live), f.keys.channel()).StringSlice()
+		return err
+	})
+	if err != nil {
+		return 0, nil, err
+	}
+	if len(names) == 0 || parseFence(names[0]) < 0 {
+		return 0, nil, fmt.Errorf("%w: cannot understand the answer %q to a purge", cache.ErrFleetDown, names)
+	}
+	return parseFence(names[0]), names[1:], nil
+}
+
+// lockFailed is the error for a folder that could not be locked.
+func (f *Fleet) lockFailed(ctx context.Context, path string, err error) error {
+	var held *cachelock.HeldError
+	if errors.As(err, &held) {
+		return fmt.Errorf("the folder %q is locked by %q for %s: %w", held.Key, held.Holder, held.TTL, err)
+	}
+	return f.judge(ctx, fmt.Sprintf("lock the folder %q", strings.TrimSuffix(path, "/")), err)
+}
+
+// The pauses between looks whether the others have confirmed.
+const (
+	firstLook = 10 * time.Millisecond
+	lastLook  = 250 * time.Millisecond
+)
+
+// confirmed waits until all have obeyed, and names those that have not when the time is over. A gateway that has left meanwhile has
+// nothing to obey.
+func (f *Fleet) confirmed(ctx context.Context, fence int64, names []string) (missing []string, err error) {
+	missing = names
+	for pause := firstLook; ; pause = min(2*pause, lastLook) {
+		if len(missing) > 0 {
+			var left []string
+			if left, err = f.disobedient(ctx, fence, missing); err == nil {
+				missing = left
+			}
+		}
+		if len(missing) == 0 {
+			return nil, nil
+		}
+		select {
+		case <-ctx.Done():
+			return missing, nil
+		case <-time.After(pause):
+		}
+	}
+}
+
+// disobedient returns those of the names that have not confirmed a purge yet.
+func (f *Fleet) disobedient(ctx context.Context, fence int64, names []string) (left []string, err error) {
+	var answer []any
+	err = f.ask(ctx, "see who has obeyed", func(ctx context.Context) (err error) {
+		answer, err = f.rdb.HMGet(ctx, f.keys.obeyed(), names...).Result()
+		return err
+	})
+	if err != nil || len(answer) != len(names) {
+		return names, err
+	}
+	for i, name := range names {
+		if text, ok := answer[i].(string); ok && parseFence(text) < fence {
+			left = append(left, name)
+		}
+	}
+	return left, nil
+}

@@ -1,0 +1,284 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/cachelock"
+	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/cache/tier"
+	"fastdfs-gateway/internal/redistest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// purge purges and requires that so many gateways obey and those are missing.
+func purge(t testing.TB, f *Fleet, m cache.Match, gateways int, names ...string) {
+	t.Helper()
+	n, missing, err := f.Purge(t.Context(), m)
+	require.NoError(t, err)
+	require.ElementsMatch(t, names, missing)
+	require.Equal(t, gateways, n)
+}
+
+func TestPurgeReachesAllAndNamesWhoIsMissing(t *testing.T) {
+	server := redistest.Shared(t)
+	o := fleetOf(server.Addr())
+	relay := redistest.NewRelay(t, server.Addr())
+	cutOff := o
+	cutOff.Addresses, cutOff.Timeout = []string{relay.Addr()}, 300*time.Millisecond
+	a, b, c := member(t, o, 1), member(t, o, 2), member(t, cutOff, 3)
+	var ma, mb, mc memory
+	start(t, a, ma.local())
+	start(t, b, mb.local())
+	start(t, c, mc.local())
+	require.Equal(t, []string{""}, mc.take(), "what was there before is dropped once")
+	ma.take()
+	mb.take()
+
+	purge(t, a, tier.MatchFolder("group1/M00"), 3)
+	for _, m := range []*memory{&ma, &mb, &mc} {
+		require.Equal(t, []string{"group1/M00/"}, m.take())
+	}
+
+	a.purges.confirm = 500 * time.Millisecond
+	relay.Cut()
+	purge(t, a, tier.MatchFile(testFile), 2, "http://10.0.0.3:8888")
+	require.Equal(t, []string{testFile}, ma.take())
+	require.Equal(t, []string{testFile}, mb.take())
+	require.Empty(t, mc.take())
+	purge(t, a, tier.MatchFolder("group2"), 2, "http://10.0.0.3:8888")
+	relay.Restore()
+	var got []string
+	eventually(t, "it obeys when it can", func() bool { got = append(got, mc.take()...); return len(got) == 2 })
+	require.Equal(t, []string{testFile, "group2/"}, got)
+
+	list, err := a.Gateways(t.Context())
+	require.NoError(t, err)
+	require.Len(t, list, 3)
+	for _, g := range list {
+		require.True(t, g.Live, g.Name)
+	}
+	eventually(t, "it serves again", func() bool { return c.Stats().Up })
+	eventually(t, "it has confirmed", func() bool {
+		list, err := a.Gateways(t.Context())
+		require.NoError(t, err)
+		return list[2].Obeyed == a.Stats().Obeyed
+	})
+	require.NoError(t, c.Close())
+	purge(t, a, tier.MatchAll(), 2) // one that has left in good order is not waited for
+	noKeyWithoutExpiry(t, server.Client(), o)
+}
+
+func TestPurgeWithoutRedisIsLocalAndAnError(t *testing.T) {
+	o := fleetOf("127.0.0.1:1")
+	f := member(t, o, 1)
+	var m memory
+	require.NoError(t, f.Start(m.local()))
+	n, missing, err := f.Purge(t.Context(), tier.MatchFolder("group1"))
+	require.ErrorIs(t, err, cache.ErrFleetDown)
+	require.Equal(t, 1, n)
+	require.Empty(t, missing)
+	require.Equal(t, []string{"group1/"}, m.take())
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	require.ErrorIs(t, f.Ready(ctx), context.DeadlineExceeded)
+}
+
+// Who holds the folder lock keeps purges out of it, by its name.
+func TestPurgeTakesTheFolderLock(t *testing.T) {
+	server := redistest.Shared(t)
+	o := fleetOf(server.Addr())
+	f := member(t, o, 1)
+	f.purges.confirm = 300 * time.Millisecond
+	start(t, f, (&memory{}).local())
+	locks := cachelock.New(server.Client(), cachelock.Options{Prefix: o.KeyPrefix, Holder: "operator", Shards: 1})
+	defer locks.Close()
+	folders, err := locks.Folders("files")
+	require.NoError(t, err)
+	lock, err := folders.Acquire(t.Context(), "group1/M00", cachelock.Exclusive, cachelock.LockOptions{})
+	require.NoError(t, err)
+
+	for _, m := range []cache.Match{tier.MatchAll(), tier.MatchFolder("group1"), tier.MatchFolder("group1/M00"), tier.MatchFile(testFile)} {
+		_, _, err = f.Purge(t.Context(), m)
+		require.ErrorIs(t, err, cachelock.ErrHeld)
+		require.ErrorContains(t, err, "operator")
+	}
+	purge(t, f, tier.MatchFolder("group1/M01"), 1)
+	require.NoError(t, lock.Release(t.Context()))
+	f.purges.confirm = patience
+	purge(t, f, tier.MatchAll(), 1)
+	require.True(t, f.Stats().Up)
+}
+
+func TestManyPurgesAtATime(t *testing.T) {
+	o := fleetOf(redistest.Shared(t).Addr())
+	a, b := member(t, o, 1), member(t, o, 2)
+	var ma, mb memory
+	b.purges.page = 3
+	a.purges.confirm, b.purges.confirm = patience, patience
+	start(t, a, ma.local())
+	start(t, b, mb.local())
+	ma.take()
+	mb.take()
+	var wg sync.WaitGroup
+	for i := range 20 {
+		wg.Go(func() {
+			f := []*Fleet{a, b}[i%2]
+			if n, missing, err := f.Purge(t.Context(), tier.MatchFolder("group1/M0"+string("0123456789"[i%10]))); err != nil || n != 2 || len(missing) > 0 {
+				t.Errorf("%d have obeyed, not %q: %v", n, missing, err)
+			}
+		})
+	}
+	wg.Wait()
+	first, second := ma.take(), mb.take()
+	require.Len(t, first, 20)
+	require.Equal(t, first, second, "all obey in the same order")
+}
+
+// A gateway that was away reads on where it was; when the log does not reach back so far it drops everything.
+func TestGatewayThatWasAway(t *testing.T) {
+	o := fleetOf(redistest.Shared(t).Addr())
+	a := member(t, o, 1)
+	a.purges.log = 3
+	start(t, a, (&memory{}).local())
+	var m memory
+	b := member(t, o, 2)
+	start(t, b, m.withDisk())
+	require.Equal(t, []string{""}, m.take(), "nobody knows how old the disk is")
+	require.NoError(t, b.Close())
+	again := func() []string {
+		b := member(t, o, 2)
+		start(t, b, m.withDisk())
+		require.NoError(t, b.Close())
+		return m.take()
+	}
+	purge(t, a, tier.MatchFolder("group1"), 1)
+	require.Equal(t, []string{"group1/"}, again(), "the first purge of a fleet is in its log")
+	require.Empty(t, again(), "it was obeyed before")
+	purge(t, a, tier.MatchFolder("group2"), 1)
+	purge(t, a, tier.MatchFile(testFile), 1)
+	require.Equal(t, []string{"group2/", testFile}, again())
+	for _, group := range []string{"group3", "group4", "group5"} {
+		purge(t, a, tier.MatchFolder(group), 1)
+	}
+	require.Equal(t, []string{"group3/", "group4/", "group5/"}, again(), "just as many as the log keeps")
+	for _, group := range []string{"group6", "group7", "group8", "group9"} {
+		purge(t, a, tier.MatchFolder(group), 1)
+	}
+	require.Equal(t, []string{""}, again(), "one more than the log keeps")
+	require.Empty(t, again())
+	purge(t, a, tier.MatchFolder("group10"), 1)
+	require.Equal(t, []string{"group10/"}, again())
+
+	a.purges.age = time.Millisecond // the next one throws all others out
+	time.Sleep(2 * time.Millisecond)
+	purge(t, a, tier.MatchFolder("group11"), 1)
+	time.Sleep(2 * time.Millisecond)
+	purge(t, a, tier.MatchFolder("group12"), 1)
+	require.Equal(t, []string{""}, again())
+}
+
+// While a gateway is not registered any more nobody waits for it, but it obeys before it may use what it has kept.
+func TestSyncedComesAfterObeying(t *testing.T) {
+	server := redistest.Shared(t)
+	o := fleetOf(server.Addr())
+	a := member(t, o, 1)
+	start(t, a, (&memory{}).local())
+	relay := redistest.NewRelay(t, server.Addr())
+	relay.Cut()
+	cutOff := o
+	cutOff.Addresses = []string{relay.Addr()}
+	m := memory{last: 1, noted: true} // it has obeyed a purge long ago
+	b := member(t, cutOff, 2)
+	require.NoError(t, b.Start(m.withDisk()))
+	purge(t, a, tier.MatchFolder("group1"), 1)
+	select {
+	case <-b.Synced():
+		t.Fatal("it has not seen the log")
+	case <-time.After(50 * time.Millisecond):
+	}
+	require.Empty(t, m.take())
+	relay.Restore()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	require.NoError(t, b.Ready(ctx))
+	require.NotEmpty(t, m.take())
+}
+
+// Redis loses its data. Nobody drops anything who has obeyed what the others have; who missed something drops everything.
+func TestRedisLosesItsData(t *testing.T) {
+	server := redistest.Start(t)
+	o := fleetOf(server.Addr())
+	relay := redistest.NewRelay(t, server.Addr())
+	cutOff := o
+	cutOff.Addresses, cutOff.Timeout = []string{relay.Addr()}, 300*time.Millisecond
+	a, b, c := member(t, o, 1), member(t, o, 2), member(t, cutOff, 3)
+	var ma, mb, mc memory
+	start(t, a, ma.local())
+	start(t, b, mb.local())
+	start(t, c, mc.local())
+	purge(t, a, tier.MatchFolder("group1"), 3)
+	forget := func() { ma.take(); mb.take(); mc.take() }
+	forget()
+	registered := func(n int) {
+		eventually(t, "they register again", func() bool {
+			list, err := a.Gateways(t.Context())
+			return err == nil && len(list) == n
+		})
+	}
+	require.NoError(t, server.Client().FlushAll(t.Context()).Err())
+	registered(3)
+	require.Empty(t, append(append(ma.take(), mb.take()...), mc.take()...))
+	purge(t, b, tier.MatchFolder("group2"), 3)
+	forget()
+
+	a.purges.confirm = 200 * time.Millisecond
+	relay.Cut()
+	purge(t, a, tier.MatchFolder("group3"), 2, "http://10.0.0.3:8888")
+	forget()
+	require.NoError(t, server.Client().FlushAll(t.Context()).Err())
+	registered(2)
+	relay.Restore()
+	registered(3)
+	eventually(t, "it drops all", func() bool { return len(mc.take()) == 1 })
+	require.Empty(t, append(ma.take(), mb.take()...))
+	require.EqualValues(t, 1, c.Stats().LogsMissed)
+}
+
+// Redis loses its data, and there is a purge before the one who has obeyed most comes back: nobody can tell who missed what.
+func TestRedisLosesItsDataAndGoesOn(t *testing.T) {
+	o := fleetOf(redistest.Shared(t).Addr())
+	a, b := member(t, o, 1), member(t, o, 2)
+	a.purges.confirm, b.purges.confirm = patience, patience
+	var ma memory
+	start(t, a, ma.local())
+	purge(t, a, tier.MatchFolder("group1"), 1)
+	mb := memory{last: a.Stats().Obeyed - 1, noted: true} // a purge that Redis does not know
+	require.NoError(t, redistest.Shared(t).Client().Del(t.Context(), a.keys.base()).Err())
+	ma.take()
+	lease, err := a.Lead(t.Context(), testFile)
+	require.NoError(t, err)
+	defer lease.Release()
+	start(t, b, mb.withDisk())
+	eventually(t, "all is dropped", func() bool { return slices.Contains(ma.take(), "") })
+	require.Contains(t, mb.take(), "")
+	require.ErrorIs(t, lease.PublishMeta(t.Context(), testFile, cache.Meta{}), cache.ErrLost)
+	require.Equal(t, a.Stats().Obeyed, b.Stats().Obeyed)
+}
+
+func TestLogThatCannotBeUnderstood(t *testing.T) {
+	server := redistest.Shared(t)
+	o := fleetOf(server.Addr())
+	f := member(t, o, 1)
+	require.NoError(t, server.Client().ZAdd(t.Context(), f.keys.purges(), z(7, "seven")).Err())
+	require.NoError(t, server.Client().Set(t.Context(), f.keys.base(), 1, time.Minute).Err())
+	f.last = 1
+	err := f.sync()
+	require.ErrorContains(t, err, "cannot understand")
+	require.False(t, errors.Is(err, cache.ErrFleetDown))
+}

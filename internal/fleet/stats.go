@@ -1,0 +1,185 @@
+package fleet
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// LockInfo is a lease that this gateway holds, or waits for.
+type LockInfo struct {
+	Key     string
+	Holder  string        // who has it; "" = unknown
+	Since   time.Time     // when it was taken, or the waiting began
+	TTL     time.Duration // after which it ends unless it is renewed; 0 = unknown
+	Fence   int64         // 0 = unknown
+	Waiting bool
+}
+
+// Stats are figures since the start.
+type Stats struct {
+	Up           bool             // Redis serves
+	Opened       int64            // times that it stopped serving
+	Acquired     int64            // leases taken
+	Held         int64            // leases that another gateway had
+	Failed       int64            // leases that could not be asked for
+	Lost         int64            // leases lost
+	PeerFetches  map[string]int64 // reads from other gateways by how they went: ok, not_here, changed, broken, unreachable, refused
+	Obeyed       int64            // fence of the last purge that was obeyed; -1 = none yet
+	LogsMissed   int64            // times that the log of purges did not reach back far enough, and everything was dropped
+	LocksHeld    int              // now
+	LocksWaiting int              // now
+}
+
+// Gateway is one that is registered.
+type Gateway struct {
+	Name     string
+	LastSeen time.Time // by the clock of Redis
+	Live     bool      // purges wait for it
+	Obeyed   int64     // fence of the last purge that it has obeyed; -1 = none
+}
+
+// book counts what happens and knows the locks of now.
+type book struct {
+	acquired, held, failed, lost, missed atomic.Int64
+
+	mu    sync.Mutex // guards what follows
+	next  int64
+	locks map[int64]LockInfo
+	peers map[string]int64
+}
+
+// add notes a lock and returns the number under which it can be removed.
+func (b *book) add(l LockInfo) int64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.locks == nil {
+		b.locks = make(map[int64]LockInfo)
+	}
+	b.next++
+	b.locks[b.next] = l
+	return b.next
+}
+
+func (b *book) remove(id int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.locks, id)
+}
+
+// fetched counts a read from another gateway.
+func (b *book) fetched(result string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.peers == nil {
+		b.peers = make(map[string]int64)
+	}
+	b.peers[result]++
+}
+
+// list copies the locks.
+func (b *book) list() []LockInfo {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return slices.SortedFunc(maps.Values(b.locks), func(x, y LockInfo) int {
+		return cmp.Or(x.Since.Compare(y.Since), cmp.Compare(x.Key, y.Key))
+	})
+}
+
+// Stats gives the figures. Redis is not asked.
+func (f *Fleet) Stats() Stats {
+	s := Stats{
+		Up: f.breaker.retryAfter() == 0, Opened: f.breaker.times(), Acquired: f.book.acquired.Load(), Held: f.book.held.Load(),
+		Failed: f.book.failed.Load(), Lost: f.book.lost.Load(), Obeyed: f.obeyedUpTo(), LogsMissed: f.book.missed.Load(),
+	}
+	f.book.mu.Lock()
+	defer f.book.mu.Unlock()
+	s.PeerFetches = maps.Clone(f.book.peers)
+	for _, l := range f.book.locks {
+		if l.Waiting {
+			s.LocksWaiting++
+		} else {
+			s.LocksHeld++
+		}
+	}
+	return s
+}
+
+// Locks lists the leases that this gateway holds and those that it waits for, the oldest first. Of those that it waits for, Redis
+// is asked who has them, as long as it serves and for no more than maxAsked.
+func (f *Fleet) Locks(ctx context.Context) []LockInfo {
+	list := f.book.list()
+	asked := 0
+	for i := range list {
+		if !list[i].Waiting || asked == maxAsked {
+			continue
+		}
+		asked++
+		if f.lookUp(ctx, &list[i]) != nil {
+			break // the list is good without it
+		}
+	}
+	return list
+}
+
+// maxAsked bounds how many locks Redis is asked for to show them.
+const maxAsked = 100
+
+// lookUp fills in who holds a lock and for how long.
+func (f *Fleet) lookUp(ctx context.Context, l *LockInfo) error {
+	return f.ask(ctx, "look at a lock", func(ctx context.Context) error {
+		name := f.keys.lock(l.Key)
+		var token *redis.StringCmd
+		var ttl *redis.DurationCmd
+		_, err := f.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			token, ttl = p.Get(ctx, name), p.PTTL(ctx, name)
+			return nil
+		})
+		if err == nil {
+			l.Holder, l.TTL = holderOf(token.Val()), max(ttl.Val(), 0)
+		}
+		if errors.Is(err, redis.Nil) { // it has become free
+			return nil
+		}
+		return err
+	})
+}
+
+// holderOf is the part of a lock's token behind the random one.
+func holderOf(token string) string {
+	_, holder, _ := strings.Cut(token, ":")
+	return holder
+}
+
+// Gateways lists those that are registered, by name.
+func (f *Fleet) Gateways(ctx context.Context) ([]Gateway, error) {
+	var seen *redis.ZSliceCmd
+	var obeyed *redis.MapStringStringCmd
+	var now *redis.TimeCmd
+	err := f.ask(ctx, "list the gateways", func(ctx context.Context) error {
+		_, err := f.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			seen, obeyed, now = p.ZRangeWithScores(ctx, f.keys.gateways(), 0, -1), p.HGetAll(ctx, f.keys.obeyed()), p.Time(ctx)
+			return nil
+		})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	var list []Gateway
+	for _, z := range seen.Val() {
+		name, _ := z.Member.(string)
+		at := time.UnixMilli(int64(z.Score))
+		list = append(list, Gateway{Name: name, LastSeen: at, Live: now.Val().Sub(at) <= f.purges.live, Obeyed: parseFence(obeyed.Val()[name])})
+	}
+	slices.SortFunc(list, func(a, b Gateway) int { return cmp.Compare(a.Name, b.Name) })
+	return list, nil
+}

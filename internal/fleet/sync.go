@@ -1,0 +1,213 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"fastdfs-gateway/internal/cache"
+)
+
+// Local is what a Fleet does with the cache of its own gateway.
+type Local struct {
+	// Purge drops what is meant. When it returns nothing of that is served any more to requests that begin. It may be called by
+	// several goroutines; the others are called by one.
+	Purge func(cache.Match)
+	// Load and Store keep the number of the last purge that was obeyed beside a disk tier, where there is one: so that a
+	// gateway which starts again need not drop it all. Load is an error when no number was stored. Both nil: there is no disk tier.
+	Load  func() (int64, error)
+	Store func(int64) error
+}
+
+// purgeLimits are times and sizes about purges.
+type purgeLimits struct {
+	log     int           // purges that the log keeps
+	age     time.Duration // how long it keeps them
+	page    int           // that are read at a time
+	beat    time.Duration // how often a gateway says that it lives, and looks for purges
+	live    time.Duration // how long it counts as living after that
+	forget  time.Duration // after which a gateway that is not seen is forgotten
+	confirm time.Duration // how long Purge waits for the others
+}
+
+var defaultPurgeLimits = purgeLimits{
+	log: 10000, age: 7 * 24 * time.Hour, page: 100, beat: time.Second, live: 15 * time.Second, forget: 24 * time.Hour, confirm: 5 * time.Second,
+}
+
+// errStarted is the error for a second Start.
+var errStarted = errors.New("the fleet was started or closed before")
+
+// Start registers this gateway, and begins to obey purges and to look after Redis. It does not wait for Redis: see Ready.
+func (f *Fleet) Start(l Local) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.started || f.closed {
+		return errStarted
+	}
+	f.started, f.local = true, l
+	if l.Load != nil {
+		if last, err := l.Load(); err == nil && last >= 0 {
+			f.last = last
+		} else if err != nil {
+			f.o.Log.Warn("cannot tell which purges the disk cache has obeyed: it will be dropped", "error", err)
+		}
+	}
+	f.running.Go(f.loop)
+	f.running.Go(f.listen)
+	return nil
+}
+
+// Synced returns a channel that is closed when this gateway has obeyed all purges that it missed while it was away. Until then
+// nothing that it has kept from before may be used.
+func (f *Fleet) Synced() <-chan struct{} { return f.synced }
+
+// Ready waits for Synced as long as ctx lasts.
+func (f *Fleet) Ready(ctx context.Context) error {
+	select {
+	case <-f.synced:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("the log of purges was not read: %w", context.Cause(ctx))
+	}
+}
+
+// loop is the goroutine that says that this gateway lives, obeys purges, and finds out when Redis serves again.
+func (f *Fleet) loop() {
+	for f.life.Err() == nil {
+		pause := f.breaker.retryAfter()
+		err := f.sync()
+		switch {
+		case f.life.Err() != nil:
+			return
+		case pause > 0:
+			f.breaker.probed(err)
+		default:
+			f.breaker.note(err)
+		}
+		f.rest()
+	}
+}
+
+// rest waits for the next time to look: for news only while Redis serves.
+func (f *Fleet) rest() {
+	pause, news := f.breaker.retryAfter(), (chan struct{})(nil)
+	if pause == 0 {
+		pause, news = f.purges.beat, f.news
+	}
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-news:
+	case <-f.life.Done():
+	}
+}
+
+// listen is the goroutine that hears of purges. Messages that get lost are no harm, since loop looks anyway.
+func (f *Fleet) listen() {
+	pubsub := f.rdb.Subscribe(f.life, f.keys.channel())
+	defer context.AfterFunc(f.life, func() { _ = pubsub.Close() })()
+	for range pubsub.Channel() {
+		f.poke()
+	}
+}
+
+// poke makes the loop look at once.
+func (f *Fleet) poke() {
+	select {
+	case f.news <- struct{}{}:
+	default: // it will
+	}
+}
+
+// sync says that this gateway lives, obeys what was purged, and confirms it.
+func (f *Fleet) sync() error {
+	for {
+		missed, purges, err := f.exchange()
+		if err != nil {
+			return err
+		}
+		switch {
+		case missed >= 0:
+			if f.obeyedUpTo() >= 0 {
+				f.book.missed.Add(1)
+			}
+			f.obey(missed, "")
+			continue
+		case len(purges) == 0:
+			f.isSynced()
+			return nil
+		}
+		for _, p := range purges {
+			fence, path, ok := strings.Cut(p, " ")
+			n := parseFence(fence)
+			if !ok || n <= f.obeyedUpTo() {
+				return fmt.Errorf("cannot understand %q in the log of purges", p)
+			}
+			f.obey(n, path)
+		}
+	}
+}
+
+// exchange runs the script: it confirms what was obeyed and returns what to obey next, or in missed the fence up to which purges
+// were missed, else -1.
+func (f *Fleet) exchange() (missed int64, purges []string, err error) {
+	ctx, cancel := context.WithTimeout(f.life, f.o.Timeout)
+	defer cancel()
+	names := []string{f.keys.fence(), f.keys.purges(), f.keys.base(), f.keys.gateways(), f.keys.obeyed(), f.keys.purged("")}
+	answer, err := syncScript.Run(ctx, f.rdb, names, f.o.Name, f.obeyedUpTo(), f.purges.page, millis(2*f.purges.age),
+		millis(f.purges.forget), f.keys.channel(), millis(purgedTTL)).Slice()
+	if err != nil {
+		return -1, nil, fmt.Errorf("cannot read the log of purges: %w", err)
+	}
+	for _, a := range answer[min(1, len(answer)):] {
+		text, _ := a.(string)
+		purges = append(purges, text)
+	}
+	if len(answer) == 2 && answer[0] == int64(1) {
+		return max(0, parseFence(purges[0])), nil, nil
+	}
+	return -1, purges, nil
+}
+
+// obey drops what was purged and notes it.
+func (f *Fleet) obey(fence int64, path string) {
+	f.local.Purge(matchOf(path))
+	f.mu.Lock()
+	f.last = fence
+	f.mu.Unlock()
+	if f.local.Store == nil {
+		return
+	}
+	if err := f.local.Store(fence); err != nil {
+		f.o.Log.Warn("cannot note beside the disk cache which purges it has obeyed", "error", err)
+	}
+}
+
+// obeyedUpTo is the fence of the last purge that was obeyed.
+func (f *Fleet) obeyedUpTo() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.last
+}
+
+// isSynced notes that all purges were obeyed; it is called by the loop alone.
+func (f *Fleet) isSynced() {
+	select {
+	case <-f.synced:
+	default:
+		close(f.synced)
+	}
+}
+
+// parseFence reads a fence; -1 = it is none.
+func parseFence(text string) int64 {
+	n, err := strconv.ParseInt(text, 10, 64)
+	if err != nil || n < 0 || n >= 1<<53 {
+		return -1
+	}
+	return n
+}

@@ -1,0 +1,260 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/cache/tier"
+	"fastdfs-gateway/internal/redistest"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// z is a member of a sorted set.
+func z(score float64, member string) redis.Z { return redis.Z{Score: score, Member: member} }
+
+// lines counts lines of a log.
+type lines struct {
+	mu   sync.Mutex // guards text
+	text strings.Builder
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(p)
+}
+
+func (l *lines) count(s string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), s)
+}
+
+// Whatever is wrong with Redis: every method fails within bounded time, soon at once, and all is well again by itself.
+func TestTrouble(t *testing.T) {
+	for name, c := range map[string]struct {
+		args         []string
+		break_, mend func(t *testing.T, s *redistest.Server, r *redistest.Relay)
+	}{
+		"killed and started again": {nil,
+			func(_ *testing.T, s *redistest.Server, _ *redistest.Relay) { s.Kill() },
+			func(_ *testing.T, s *redistest.Server, _ *redistest.Relay) { s.Restart() }},
+		"hung": {nil,
+			func(_ *testing.T, s *redistest.Server, _ *redistest.Relay) { s.Pause() },
+			func(_ *testing.T, s *redistest.Server, _ *redistest.Relay) { s.Resume() }},
+		"slow": {nil,
+			func(_ *testing.T, _ *redistest.Server, r *redistest.Relay) { r.Delay(2 * time.Second) },
+			func(_ *testing.T, _ *redistest.Server, r *redistest.Relay) { r.Delay(0); r.Drop() }},
+		"answers get lost": {nil,
+			func(_ *testing.T, _ *redistest.Server, r *redistest.Relay) { r.Mute() },
+			func(_ *testing.T, _ *redistest.Server, r *redistest.Relay) { r.Restore(); r.Drop() }},
+		"partition": {nil,
+			func(_ *testing.T, _ *redistest.Server, r *redistest.Relay) { r.Cut() },
+			func(_ *testing.T, _ *redistest.Server, r *redistest.Relay) { r.Restore() }},
+		"full": {nil,
+			configure("maxmemory", "1"), configure("maxmemory", "0")},
+		"replica": {nil,
+			func(t *testing.T, s *redistest.Server, _ *redistest.Relay) {
+				require.NoError(t, s.Client().ReplicaOf(t.Context(), "127.0.0.1", "1").Err())
+			},
+			func(t *testing.T, s *redistest.Server, _ *redistest.Relay) {
+				require.NoError(t, s.Client().ReplicaOf(t.Context(), "NO", "ONE").Err())
+			}},
+		"another password": {nil,
+			func(t *testing.T, s *redistest.Server, r *redistest.Relay) {
+				configure("requirepass", "other")(t, s, r)
+				r.Drop()
+			},
+			func(t *testing.T, s *redistest.Server, _ *redistest.Relay) {
+				client := redis.NewClient(&redis.Options{Addr: s.Addr(), Password: "other"})
+				defer client.Close()
+				require.NoError(t, client.ConfigSet(t.Context(), "requirepass", "").Err())
+			}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t, c.args...)
+			relay := redistest.NewRelay(t, server.Addr())
+			o := fleetOf(relay.Addr())
+			o.Timeout = 500 * time.Millisecond
+			log := &lines{}
+			o.Log = slog.New(slog.NewTextHandler(log, nil))
+			f := member(t, o, 1)
+			start(t, f, (&memory{}).local())
+			eventually(t, "it works", func() bool { return tryAll(f) == nil })
+
+			c.break_(t, server, relay)
+			begin := time.Now()
+			eventually(t, "the breaker opens", func() bool {
+				_ = tryAll(f) // a few may still go well
+				return !f.Stats().Up
+			})
+			require.Less(t, time.Since(begin), patience)
+			begin = time.Now()
+			for range 1000 {
+				require.ErrorIs(t, tryAll(f), cache.ErrFleetDown)
+			}
+			require.Less(t, time.Since(begin), 5*time.Second, "nobody waits for Redis")
+
+			c.mend(t, server, relay)
+			eventually(t, "it works again", func() bool { return f.Stats().Up && tryAll(f) == nil })
+			require.GreaterOrEqual(t, log.count("goes on alone"), 1)
+			require.Equal(t, int(f.Stats().Opened), log.count("goes on alone"), "once for each change")
+			require.Equal(t, int(f.Stats().Opened), log.count("redis serves again"))
+		})
+	}
+}
+
+func configure(key, value string) func(*testing.T, *redistest.Server, *redistest.Relay) {
+	return func(t *testing.T, s *redistest.Server, _ *redistest.Relay) {
+		require.NoError(t, s.Client().ConfigSet(t.Context(), key, value).Err())
+	}
+}
+
+// tryAll calls every method and returns the first error; all must be of the kind that the cache goes on alone with.
+func tryAll(f *Fleet) error {
+	ctx := context.Background()
+	var errs []error
+	lease, err := f.Lead(ctx, testFile)
+	errs = append(errs, err)
+	if err == nil {
+		errs = append(errs, lease.PublishMeta(ctx, testFile, cache.Meta{Version: testVersion}))
+		lease.Release()
+	}
+	_, _, err = f.Meta(ctx, testFile)
+	errs = append(errs, err)
+	_, _, err = f.Location(ctx, testFile+"#0")
+	errs = append(errs, err)
+	errs = append(errs, f.Wait(ctx, testFile))
+	for _, err := range errs {
+		var held *cache.Held
+		if err != nil && !errors.Is(err, cache.ErrFleetDown) && !errors.Is(err, cache.ErrLost) && !errors.As(err, &held) {
+			panic(err)
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// A wait for a lease ends when Redis stops serving in the middle of it, long before the wait would.
+func TestWaitEndsWhenRedisStops(t *testing.T) {
+	server := redistest.Start(t)
+	o := fleetOf(server.Addr())
+	o.LockTTL = time.Minute
+	a, b := member(t, o, 1), member(t, o, 2)
+	b.o.Timeout = 300 * time.Millisecond
+	start(t, b, (&memory{}).local())
+	_, err := a.Lead(t.Context(), "key")
+	require.NoError(t, err)
+	done := make(chan error)
+	go func() { done <- b.Wait(t.Context(), "key") }()
+	eventually(t, "it waits", func() bool { return b.Stats().LocksWaiting == 1 })
+	server.Kill()
+	require.ErrorIs(t, <-done, cache.ErrFleetDown)
+	_, missing, err := b.Purge(t.Context(), tier.MatchAll())
+	require.ErrorIs(t, err, cache.ErrFleetDown)
+	require.Empty(t, missing)
+}
+
+func TestBreaker(t *testing.T) {
+	log := &lines{}
+	b := newBreaker(slog.New(slog.NewTextHandler(log, nil)))
+	slow := context.DeadlineExceeded
+	up, err := b.allow()
+	require.NoError(t, err)
+	for range 10 { // never three in a row
+		b.note(slow)
+		b.note(slow)
+		b.note(nil)
+	}
+	require.NoError(t, up.Err())
+	for range 5 {
+		b.note(slow)
+	}
+	require.ErrorIs(t, context.Cause(up), cache.ErrFleetDown)
+	_, err = b.allow()
+	require.ErrorIs(t, err, cache.ErrFleetDown)
+	b.note(nil) // of a request that began before
+	for _, pause := range []time.Duration{1, 2, 4, 8, 15, 15} {
+		require.Equal(t, pause*time.Second, b.retryAfter())
+		b.probed(slow)
+	}
+	require.Equal(t, 1, log.count("goes on alone"))
+	b.probed(nil)
+	require.Zero(t, b.retryAfter())
+	up, err = b.allow()
+	require.NoError(t, err)
+	require.NoError(t, up.Err())
+	require.Equal(t, 1, log.count("serves again"))
+	b.note(errors.Join(errors.New("cannot publish"), redisError("OOM command not allowed")))
+	require.Equal(t, time.Second, b.retryAfter(), "an answer that it cannot serve is enough, and the pause begins anew")
+	require.EqualValues(t, 2, b.times())
+}
+
+type redisError string
+
+func (e redisError) Error() string { return string(e) }
+func (redisError) RedisError()     {}
+
+// The whole of it over a Cluster and behind Sentinel.
+func TestClusterAndSentinel(t *testing.T) {
+	if testing.Short() {
+		t.Skip("starts many servers")
+	}
+	use := func(t *testing.T, o Options, keys func() redis.Cmdable) {
+		a, b := member(t, o, 1), member(t, o, 2)
+		var m memory
+		start(t, a, (&memory{}).local())
+		start(t, b, m.local())
+		m.take()
+		lease, err := a.Lead(t.Context(), testFile)
+		require.NoError(t, err)
+		_, err = b.Lead(t.Context(), testFile)
+		heldBy(t, err, "http://10.0.0.1:8888")
+		waited := make(chan error)
+		go func() { waited <- b.Wait(t.Context(), testFile) }()
+		require.NoError(t, lease.PublishMeta(t.Context(), testFile, cache.Meta{Version: testVersion}))
+		require.NoError(t, lease.PublishLocation(t.Context(), testFile+"#0", cache.Location{Version: testVersion}))
+		_, found, err := b.Meta(t.Context(), testFile)
+		require.NoError(t, err)
+		require.True(t, found)
+		purge(t, b, tier.MatchFolder("group1"), 2)
+		require.Equal(t, []string{"group1/"}, m.take())
+		_, found, err = b.Location(t.Context(), testFile+"#0")
+		require.NoError(t, err)
+		require.False(t, found)
+		require.ErrorIs(t, lease.PublishMeta(t.Context(), testFile, cache.Meta{}), cache.ErrLost)
+		lease.Release()
+		require.NoError(t, <-waited)
+		list, err := a.Gateways(t.Context())
+		require.NoError(t, err)
+		require.Len(t, list, 2)
+		noKeyWithoutExpiry(t, keys(), o)
+		require.True(t, a.Stats().Up && b.Stats().Up)
+	}
+	t.Run("cluster", func(t *testing.T) {
+		t.Parallel()
+		cluster := redistest.StartCluster(t)
+		o := fleetOf(cluster.Addrs()...)
+		o.Mode = "cluster"
+		use(t, o, func() redis.Cmdable { return cluster.MasterOf(o.KeyPrefix + ":{0}:fence").Client() })
+	})
+	t.Run("sentinel", func(t *testing.T) {
+		t.Parallel()
+		sentinel := redistest.StartSentinel(t)
+		o := fleetOf(sentinel.Addrs()...)
+		o.Mode, o.MasterName = "sentinel", sentinel.MasterName
+		use(t, o, func() redis.Cmdable { return sentinel.Client() })
+		f := member(t, o, 3)
+		start(t, f, (&memory{}).local())
+		sentinel.KillMaster()
+		eventually(t, "the next master is found", func() bool { return tryAll(f) == nil })
+	})
+}
