@@ -51,6 +51,14 @@ func (d *dataDir) release() {
 	}
 }
 
+// stat tells what is under a name beneath d, without opening it. Symbolic links on the way
+// are followed: the answer is compared with what was opened, and never used by itself.
+func (d *dataDir) stat(name string) (identity, error) {
+	var st unix.Stat_t
+	_, err := ignoringEINTR(func() (int, error) { return 0, unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	return identityOf(&st), err
+}
+
 // acquire gives the data folder, which the caller releases. One that
 // was missing is looked for again.
 func (p *storePath) acquire() (*dataDir, error) {

@@ -37,6 +37,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync/atomic"
 
 	"fastdfs-gateway/internal/fdfs"
 )
@@ -72,7 +73,8 @@ type GroupPaths struct {
 // is safe for concurrent use.
 type Local struct {
 	groups map[string]*group
-	list   []*group // in the order of Options
+	list   []*group     // in the order of Options
+	opened atomic.Int64 // descriptors of files that are open
 }
 
 // group is a group's name and its store paths; it does not change.
@@ -80,6 +82,7 @@ type group struct {
 	name   string
 	paths  []*storePath
 	opener opener
+	opened *atomic.Int64 // that of Local
 }
 
 // OpenLocal makes a Local. A store path that is not there yet is no error: Ready
@@ -95,6 +98,7 @@ func OpenLocal(opts Options) (*Local, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot open store: %w", err)
 		}
+		made.opened = &l.opened
 		l.groups[g.Name] = made
 		l.list = append(l.list, made)
 	}

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"fmt"
-	"os"
 	"path"
 	"path/filepath"
 	"strings"
@@ -32,12 +31,16 @@ var (
 // its slot given to another file while the File is open, its bytes are the new file's from then on.
 // FastDFS frees slots in place, so no reader of its trunk files can exclude that. For the
 // same reason keep no trunk File open for longer than a request takes.
-func (l *Local) Open(id fdfs.FileID) (*File, error) {
+func (l *Local) Open(id fdfs.FileID) (*File, error) { return l.open(id, nil) }
+
+// open is Open. Descriptors of trunk files are taken from trunks and left there for others;
+// nil = each File has its own.
+func (l *Local) open(id fdfs.FileID, trunks *trunkFiles) (*File, error) {
 	g, p, err := l.find(id)
 	if err != nil {
 		return nil, err
 	}
-	at := place{id: id, path: p}
+	at := place{id: id, path: p, trunks: trunks}
 	slotLinks := 0
 	for hop := 0; hop <= maxHops; hop++ {
 		file, target, err := g.open(at)
@@ -45,6 +48,7 @@ func (l *Local) Open(id fdfs.FileID) (*File, error) {
 			return nil, err
 		}
 		if file != nil {
+			file.viaSlot = slotLinks > 0
 			return file.of(id, hop > 0), nil
 		}
 		if at.id.Kind == fdfs.KindTrunk {
@@ -61,10 +65,11 @@ func (l *Local) Open(id fdfs.FileID) (*File, error) {
 	return nil, errHops
 }
 
-// place is a file id and the store path that its index means.
+// place is a file id, the store path that its index means, and where open trunk files are found.
 type place struct {
-	id   fdfs.FileID
-	path *storePath
+	id     fdfs.FileID
+	path   *storePath
+	trunks *trunkFiles
 }
 
 // open gives the file, or the id of the file that it is a link to.
@@ -75,7 +80,7 @@ func (g *group) open(at place) (*File, fdfs.FileID, error) {
 	}
 	defer dir.release()
 	name := at.id.DiskName()
-	fd, err := g.opener(dir.fd, name, readFlags)
+	d, seen, err := g.descriptor(dir, name, at)
 	if err == unix.ELOOP {
 		target, err := g.symlink(dir, at.id.PathIndex, name)
 		return nil, target, err
@@ -83,51 +88,68 @@ func (g *group) open(at place) (*File, fdfs.FileID, error) {
 	if err != nil {
 		return nil, fdfs.FileID{}, openError(name, err)
 	}
-	file, target, err := g.look(fd, at.id)
+	file, target, err := g.look(d, seen, name, at)
 	if file == nil {
-		_ = unix.Close(fd)
+		_ = d.release() // it was only read from: nothing can be lost
 	}
 	return file, target, err
 }
 
-// look makes a File of fd, which stays the caller's otherwise.
-func (g *group) look(fd int, id fdfs.FileID) (*File, fdfs.FileID, error) {
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil {
-		return nil, fdfs.FileID{}, openError(id.DiskName(), err)
+// descriptor opens the file, or gives that of a trunk file that is open; seen is how the
+// file is now. Errors are those of the calls to the kernel.
+func (g *group) descriptor(dir *dataDir, name string, at place) (d *descriptor, seen identity, err error) {
+	shared := at.trunks != nil && at.id.Kind == fdfs.KindTrunk
+	key := trunkKey{at.path, name}
+	if shared {
+		if d = at.trunks.get(key); d != nil {
+			if seen, err = dir.stat(name); err == nil && seen.sameFile(&d.seen) {
+				return d, seen, nil
+			}
+			if err = d.release(); err != nil {
+				return nil, seen, err
+			}
+		}
 	}
-	if st.Mode&unix.S_IFMT != unix.S_IFREG {
+	fd, err := g.opener(dir.fd, name, readFlags)
+	if err != nil {
+		return nil, seen, err
+	}
+	if d, err = newDescriptor(fd, g.opened); err != nil {
+		return nil, seen, err
+	}
+	if shared && d.seen.regular() {
+		at.trunks.offer(key, d)
+	}
+	return d, d.seen, nil
+}
+
+// look makes a File of d, which stays the caller's otherwise.
+func (g *group) look(d *descriptor, seen identity, name string, at place) (*File, fdfs.FileID, error) {
+	id := at.id
+	if !seen.regular() {
 		return nil, fdfs.FileID{}, errNotRegular
 	}
-	base, size := int64(0), st.Size
+	base, size := int64(0), seen.size
 	if id.Kind == fdfs.KindTrunk {
-		typ, err := readSlot(fd, id)
+		typ, err := readSlot(d.fd, id)
 		if err != nil {
 			return nil, fdfs.FileID{}, err
 		}
 		base, size = int64(id.Trunk.Offset)+fdfs.SlotHeaderSize, id.Size
-		if base+size > st.Size {
+		if base+size > seen.size {
 			return nil, fdfs.FileID{}, errSlot
 		}
 		if typ == fdfs.SlotLink {
-			target, err := g.slotLink(fd, base, size)
+			target, err := g.slotLink(d.fd, base, size)
 			return nil, target, err
 		}
 	}
 	if id.Kind == fdfs.KindNormal && size != id.Size {
 		return nil, fdfs.FileID{}, errSize
 	}
-	// O_NONBLOCK was for the opening only: without it os leaves the poller out
-	if _, err := unix.FcntlInt(uintptr(fd), unix.F_SETFL, 0); err != nil {
-		return nil, fdfs.FileID{}, openError(id.DiskName(), err)
-	}
-	return &File{
-		file:    os.NewFile(uintptr(fd), "stored file"), // not id.Name: its bytes may be used again
-		base:    base,
-		size:    size,
-		mtime:   time.Unix(st.Mtim.Unix()),
-		content: id,
-	}, fdfs.FileID{}, nil
+	f := &File{disk: d, path: at.path, name: name, seen: seen, base: base, size: size, mtime: time.Unix(seen.mtime.Unix()), content: id}
+	f.refs.Store(1)
+	return f, fdfs.FileID{}, nil
 }
 
 // readSlot reads and checks the header of a trunk file's slot.

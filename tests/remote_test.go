@@ -45,11 +45,14 @@ func edgeConfig(c *fdfstest.Cluster, lines ...string) string {
 	return text + strings.Join(withListen(lines), "\n") + "\n"
 }
 
-// edge starts a gateway without a store in front of the cluster.
+// edge starts a gateway without a store in front of the cluster. It keeps nothing, so that every request shows what becomes of it.
 func edge(t *testing.T, c *fdfstest.Cluster, lines ...string) *process {
 	t.Helper()
-	return serveConfig(t, writeConfig(t, edgeConfig(c, lines...)))
+	return serveConfig(t, writeConfig(t, edgeConfig(c, append(lines, noCache...)...)))
 }
+
+// noCache are the lines of a gateway that keeps nothing.
+var noCache = []string{"[cache]", "memory_max = 0"}
 
 func url(id fdfs.FileID) string { return "/" + id.String() }
 
@@ -317,7 +320,7 @@ func TestUpstreamHTTP(t *testing.T) {
 	_, port, err := net.SplitHostPort(origin.addrs[0])
 	require.NoError(t, err)
 	empty := storetest.New(t)
-	p := serveConfig(t, writeConfig(t, empty.Config(withListen([]string{"storage_sync_file_max_delay = 900000000", "[gateway]", "upstream = http", "upstream_http_port = " + port, "allow_sources = 127.0.0.21/32"})...)))
+	p := serveConfig(t, writeConfig(t, empty.Config(withListen([]string{"storage_sync_file_max_delay = 900000000", "[gateway]", "upstream = http", "upstream_http_port = " + port, "allow_sources = 127.0.0.21/32", "[cache]", "memory_max = 0"})...)))
 	for _, o := range []storetest.Object{file, slave} {
 		direct, through := origin.get(o.URL()), p.get(o.URL())
 		require.Equal(t, 200, through.StatusCode, "%s", through.body)

@@ -13,10 +13,11 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"time"
 
+	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/internal/fleet"
 	"fastdfs-gateway/internal/gateway"
 	"fastdfs-gateway/storage"
 )
@@ -24,6 +25,7 @@ import (
 // instance is one running gateway: a configuration with its listeners, store and logs.
 type instance struct {
 	path     string
+	started  time.Time
 	logs     *logs
 	log      *slog.Logger
 	metrics  *gateway.Metrics
@@ -34,6 +36,9 @@ type instance struct {
 	failed   chan error // a listener broke
 	running  sync.WaitGroup
 	stopLoop chan struct{}
+	cache    *cache.Cache // of what comes from other hosts; made by the first load, nil = there is none
+	fleet    *fleet.Fleet // the other gateways, likewise
+	waits    waits        // for locks of others
 
 	loading sync.Mutex // held while a configuration is loaded and put to use: one at a time
 	retired []func()   // close what reloads have replaced; calling one again does nothing
@@ -41,7 +46,8 @@ type instance struct {
 	mu    sync.Mutex // guards what follows, which a reload exchanges
 	cfg   *config.Config
 	store *storage.Local
-	other *remote // the clients of other hosts
+	files *storage.FileCache // in front of store
+	other *remote            // the clients of other hosts
 }
 
 // storeCheckEvery is how often the store paths are looked at, for disks that are mounted late or replaced.
@@ -53,7 +59,7 @@ const retireAfter = time.Minute
 
 // start reads the configuration and begins to serve.
 func start(path string) (*instance, error) {
-	i := &instance{path: path, metrics: gateway.NewMetrics(), failed: make(chan error, 8), stopLoop: make(chan struct{})}
+	i := &instance{path: path, started: time.Now(), waits: newWaits(), metrics: gateway.NewMetrics(), failed: make(chan error, 8), stopLoop: make(chan struct{})}
 	var err error
 	if i.logs, err = openLogs(); err != nil {
 		return nil, err
@@ -65,6 +71,13 @@ func start(path string) (*instance, error) {
 		return nil, errors.Join(err, i.logs.close())
 	}
 	i.metrics.WatchStorages(i.storageStats)
+	i.metrics.WatchFiles(i.fileStats)
+	i.watchCache()
+	if i.fleet != nil {
+		if err := i.joinFleet(i.cfg.Cache.DiskPath); err != nil {
+			return nil, errors.Join(err, i.release())
+		}
+	}
 	i.server = gateway.NewServer(i.serverOptions(), handler)
 	if err := i.listenAll(); err != nil {
 		return nil, errors.Join(err, i.release())
@@ -78,39 +91,13 @@ func (i *instance) serverOptions() gateway.ServerOptions {
 	g := &i.cfg.Gateway
 	o := gateway.ServerOptions{
 		ReadTimeout: g.ReadTimeout, IdleTimeout: g.IdleTimeout, MinSendRate: g.MinSendRate,
-		MaxConnections: affordable(g.MaxConnections, i.log), MaxConnectionsPerIP: g.MaxConnectionsPerIP, Log: i.log,
+		MaxConnections: affordable(g.MaxConnections, i.cfg.OpenFileCache.MaxFiles, i.log), MaxConnectionsPerIP: g.MaxConnectionsPerIP, Log: i.log,
 	}
 	if i.cert.Load() != nil {
 		o.TLS = &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
 			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return i.cert.Load(), nil }}
 	}
 	return o
-}
-
-// defaultConnections is max_connections where nobody has chosen a number.
-const defaultConnections = 100_000
-
-// affordable lowers the number of connections to what the limit on open files allows: each may be sending a file, and a quarter
-// as many more may be there to be refused.
-func affordable(connections int, log *slog.Logger) int {
-	const reserve = 64 // listeners, logs, store paths, admin connections
-	var limit syscall.Rlimit
-	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
-		log.Warn("cannot tell how many files may be open", "err", err)
-		return connections
-	}
-	room := (int(min(limit.Cur, 1<<31)) - reserve) * 4 / 9
-	if room >= connections {
-		return connections
-	}
-	room = max(room, 1)
-	level := slog.LevelWarn
-	if connections == defaultConnections {
-		level = slog.LevelInfo
-	}
-	log.Log(context.Background(), level, "max_connections is more than the limit on open files allows; raise it (ulimit -n, LimitNOFILE=)",
-		"max_connections", connections, "open_files_limit", limit.Cur, "used_instead", room)
-	return room
 }
 
 // load reads the configuration, puts it to use and returns its handler. When it fails the old one stays in use.
@@ -131,6 +118,9 @@ func (i *instance) load() (*gateway.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := i.openCacheOnce(cfg); err != nil {
+		return nil, err
+	}
 	store, err := i.storeFor(cfg)
 	if err != nil {
 		return nil, err
@@ -141,15 +131,30 @@ func (i *instance) load() (*gateway.Handler, error) {
 		}
 		return nil, err
 	}
+	files := i.filesFor(cfg, store)
 	logProblems(i.log, append(problems, cfg.Check(time.Now())...))
 	other := i.remoteFor(settings)
+	other.options.Cache = i.cache
 	o.Remote, o.SyncDelay = &other.options, other.syncDelay
-	i.exchange(cfg, store, other)
+	i.exchange(cfg, store, files, other)
 	if cert != nil {
 		i.cert.Store(cert)
 	}
-	o.Store, o.Log, o.Metrics, o.TLS = store, i.log, i.metrics, i.cert.Load() != nil
+	o.Peer = i.peerOptions(cfg)
+	o.Store, o.Log, o.Metrics, o.TLS = files, i.log, i.metrics, i.cert.Load() != nil
 	return gateway.NewHandler(o), nil
+}
+
+// openCacheOnce makes the cache that the gateway has until it stops, and the client of the other gateways.
+func (i *instance) openCacheOnce(cfg *config.Config) (err error) {
+	if i.server != nil || i.cache != nil {
+		return nil
+	}
+	if i.fleet, err = openFleet(cfg, i.waits.Observe, i.log); err != nil {
+		return err
+	}
+	i.cache, err = openCache(cfg, i.fleet, i.log)
+	return err
 }
 
 // storeFor opens the store of a configuration, or returns the open one where nothing about it has changed.
@@ -159,6 +164,15 @@ func (i *instance) storeFor(cfg *config.Config) (*storage.Local, error) {
 		return i.store, nil
 	}
 	return storage.OpenLocal(o)
+}
+
+// filesFor makes a cache of open files, or returns the one in use where nothing about it has changed.
+func (i *instance) filesFor(cfg *config.Config, store *storage.Local) *storage.FileCache {
+	o := fileCacheOptions(cfg)
+	if i.files != nil && store == i.store && o == fileCacheOptions(i.cfg) {
+		return i.files
+	}
+	return storage.NewFileCache(store, o)
 }
 
 // remoteFor makes clients of other hosts, or returns those in use where nothing about them has changed.
@@ -172,16 +186,19 @@ func (i *instance) remoteFor(s remoteSettings) *remote {
 }
 
 // exchange puts a configuration, its store and its clients in place.
-func (i *instance) exchange(cfg *config.Config, store *storage.Local, other *remote) {
+func (i *instance) exchange(cfg *config.Config, store *storage.Local, files *storage.FileCache, other *remote) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
+	if old := i.files; old != nil && old != files {
+		i.retire(func() { _ = old.Close() }, nil) // never fails
+	}
 	if old := i.store; old != nil && old != store {
 		i.retire(func() { _ = old.Close() }, nil) // never fails
 	}
 	if old := i.other; old != nil && old != other {
 		i.retire(old.close, old.running.Load)
 	}
-	i.cfg, i.store, i.other = cfg, store, other
+	i.cfg, i.store, i.files, i.other = cfg, store, files, other
 }
 
 // retire calls end after a while, when busy says that nobody is, or when the instance stops.
@@ -203,7 +220,16 @@ func (i *instance) retire(end func(), busy func() int64) {
 func (i *instance) storageStats() storage.Stats {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	return i.other.storages.Stats()
+	stats := i.other.storages.Stats()
+	stats.CRCErrors += i.files.Stats().CRCErrors
+	return stats
+}
+
+// fileStats are the counts of the cache of open files in use.
+func (i *instance) fileStats() storage.FileCacheStats {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.files.Stats()
 }
 
 // config returns the configuration in use.
@@ -229,7 +255,7 @@ func (i *instance) listenAll() error {
 		if err != nil {
 			return errors.Join(err, closeAll(open))
 		}
-		i.admin = gateway.NewAdminServer(gateway.NewAdmin(gateway.AdminOptions{Ready: i.ready, Reload: i.reload, Explain: i.explain, Metrics: i.metrics}))
+		i.admin = gateway.NewAdminServer(gateway.NewAdmin(gateway.AdminOptions{Ready: i.ready, Reload: i.reload, Explain: i.explain, Metrics: i.metrics, Cache: i.cacheAdmin()}))
 		i.running.Go(func() {
 			if err := i.admin.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 				i.failed <- fmt.Errorf("admin listener: %w", err)
@@ -310,7 +336,7 @@ func (i *instance) reload() error {
 		return err
 	}
 	i.server.SetHandler(handler)
-	if keys := restartKeys(&old.Gateway, &i.config().Gateway); len(keys) > 0 {
+	if keys := restartKeys(old, i.config()); len(keys) > 0 {
 		i.log.Warn("changed, but only a restart applies it", "keys", strings.Join(keys, ", "))
 	}
 	i.log.Info("configuration loaded", "file", i.path)
@@ -338,11 +364,18 @@ func (i *instance) stop() error {
 
 // release closes what load has opened.
 func (i *instance) release() error {
+	var err error
+	if i.cache != nil {
+		err = i.cache.Close() // before the clients that it fetches with
+	}
+	if i.fleet != nil {
+		err = errors.Join(err, i.fleet.Close())
+	}
 	i.other.close()
 	for _, end := range i.retired {
 		end()
 	}
-	return errors.Join(i.store.Close(), i.logs.close())
+	return errors.Join(err, i.files.Close(), i.store.Close(), i.logs.close())
 }
 
 func closeAll[C io.Closer](list []C) error {

@@ -44,16 +44,18 @@ func (e usageError) Error() string { return string(e) }
 // errShown is a failure that has been printed already.
 var errShown = errors.New("failed")
 
-var commandOrder = []string{"serve", "check", "inspect", "token", "explain", "demo", "version"}
+var commandOrder = []string{"serve", "check", "inspect", "token", "explain", "purge", "prefetch", "demo", "version"}
 
 var commands = map[string]command{
-	"serve":   {"[serve] -c FILE", "run the server", runServe},
-	"check":   {"check -c FILE", "read a configuration and print each problem with file:line", runCheck},
-	"inspect": {"inspect [-json] [-c FILE] FILE_ID...", "decode file ids", runInspect},
-	"token":   {"token -c FILE [-ts N|-ttl D] FILE_ID", "print the anti-steal query of a file, and its URL", runToken},
-	"explain": {"explain -c FILE [-json] URL_OR_ID", "tell what would happen to a request, and why; asks trackers and storages", runExplain},
-	"demo":    {"demo [-dir DIR] [-listen ADDR] [-token-listen ADDR] [-admin-listen ADDR]", "make a small store and serve it, without and with tokens", runDemo},
-	"version": {"version", "print the version", runVersion},
+	"serve":    {"[serve] -c FILE", "run the server", runServe},
+	"check":    {"check -c FILE", "read a configuration and print each problem with file:line", runCheck},
+	"inspect":  {"inspect [-json] [-c FILE] FILE_ID...", "decode file ids", runInspect},
+	"token":    {"token -c FILE [-ts N|-ttl D] FILE_ID", "print the anti-steal query of a file, and its URL", runToken},
+	"explain":  {"explain -c FILE [-json] URL_OR_ID", "tell what would happen to a request, and why; asks trackers and storages", runExplain},
+	"purge":    {"purge [-admin ADDR] -id ID|-prefix FOLDER|-all", "make a running gateway and all of its fleet forget files", runPurge},
+	"prefetch": {"prefetch [-admin ADDR] FILE_ID...|-", "make a running gateway fetch files; - reads the ids from standard input, one a line", runPrefetch},
+	"demo":     {"demo [-dir DIR] [-listen ADDR] [-token-listen ADDR] [-admin-listen ADDR]", "make a small store and serve it, without and with tokens", runDemo},
+	"version":  {"version", "print the version", runVersion},
 }
 
 func main() {

@@ -13,7 +13,7 @@ const maxListeners = 64 // they are compared with each other
 
 // listeners is a comma list of host:port or unix:/path.
 func listeners(p *[]string) field {
-	return field{ptr: p, parse: func(v string, _ position) *refusal {
+	return field{parse: func(v string, _ position) *refusal {
 		*p = nil
 		parts := splitList(v)
 		if len(parts) > maxListeners {
@@ -34,7 +34,7 @@ func listeners(p *[]string) field {
 
 // listener is one host:port or unix:/path, or nothing.
 func listener(p *string) field {
-	return field{ptr: p, parse: func(v string, _ position) *refusal {
+	return field{parse: func(v string, _ position) *refusal {
 		if v != "" {
 			if r := checkListener(v); r != nil {
 				return r
@@ -66,7 +66,7 @@ func checkListener(v string) *refusal {
 
 // endpoints is a comma list of host:port.
 func endpoints(p *[]string) field {
-	return field{ptr: p, parse: func(v string, _ position) *refusal {
+	return field{parse: func(v string, _ position) *refusal {
 		*p = nil
 		for _, part := range splitList(v) {
 			host, port, err := net.SplitHostPort(part)
@@ -81,7 +81,7 @@ func endpoints(p *[]string) field {
 
 // trackers adds one tracker a line: host[:port], a,b[:port] or [a,b]:port.
 func trackers(p *[]Tracker) field {
-	return field{ptr: p, list: true, parse: func(v string, _ position) *refusal {
+	return field{list: true, parse: func(v string, _ position) *refusal {
 		if v == "" {
 			return nil
 		}
@@ -169,7 +169,7 @@ func isPort(v string, low int) bool {
 
 // prefix is the path in front of every file id, "" or "/a/b".
 func prefix(p *string) field {
-	return field{ptr: p, parse: func(v string, _ position) *refusal {
+	return field{parse: func(v string, _ position) *refusal {
 		v = strings.TrimRight(v, "/")
 		const fix = "write a path such as /files"
 		if v != "" && v[0] != '/' {
@@ -187,7 +187,7 @@ func prefix(p *string) field {
 
 // baseURL is http(s)://host[:port], or nothing.
 func baseURL(p *string) field {
-	return field{ptr: p, parse: func(v string, _ position) *refusal {
+	return field{parse: func(v string, _ position) *refusal {
 		v = strings.TrimRight(v, "/")
 		if v != "" {
 			u, err := url.Parse(v)

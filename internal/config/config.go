@@ -140,10 +140,11 @@ type Gateway struct {
 
 // OpenFileCache is the section [open_file_cache].
 type OpenFileCache struct {
-	MaxFiles int
-	Valid    time.Duration
-	MaxBody  int64 // bytes
-	Memory   int64 // bytes
+	MaxFiles   int
+	Valid      time.Duration
+	MaxBody    int64 // bytes
+	Memory     int64 // bytes
+	DropBehind int64 // bytes; 0 = never
 }
 
 // Cache is the section [cache].

@@ -2,8 +2,6 @@ package config
 
 import (
 	"math"
-	"reflect"
-	"strings"
 	"time"
 )
 
@@ -134,6 +132,7 @@ func openFileCacheKeys(o *OpenFileCache) []setting {
 		{"valid", "10s", duration(&o.Valid, 0, 24*time.Hour), "time after which an open file is looked at again"},
 		{"max_body", "64KB", size(&o.MaxBody), "largest local file kept in memory"},
 		{"memory", "128MB", size(&o.Memory), "memory for such files; 0 = none"},
+		{"drop_behind", "0", size(&o.DropBehind), "answers of at least this size leave nothing in the page cache; 0 = never"},
 	}
 }
 
@@ -180,7 +179,7 @@ func peerKeys(p *Peer) []setting {
 func antiStealKeys(a *AntiSteal) []setting {
 	return []setting{
 		{"extra_secrets", "", hiddenList(&a.ExtraSecrets), "secrets accepted besides http.anti_steal.secret_key, with commas between them"},
-		{"fail_status", "400", field{ptr: &a.FailStatus, parse: func(v string, at position) *refusal {
+		{"fail_status", "400", field{parse: func(v string, at position) *refusal {
 			if v != "" && v != "400" && v != "403" {
 				return bad("write 400 or 403", "is no status for a refused token")
 			}
@@ -188,25 +187,3 @@ func antiStealKeys(a *AntiSteal) []setting {
 		}}, "status of a refused token: 400 or 403"},
 	}
 }
-
-// notBuilt names the keys of the gateway's own sections that are read and
-// checked but change nothing yet: `section.key`, or `section.*`.
-var notBuilt = []string{
-	"open_file_cache.*",
-	"cache.*",
-	"redis.*",
-	"lock.*",
-	"peer.*",
-}
-
-func isNotBuilt(section, key string) bool {
-	for _, name := range notBuilt {
-		if s, k, _ := strings.Cut(name, "."); s == section && (k == key || k == "*") {
-			return true
-		}
-	}
-	return false
-}
-
-// differs says whether two fields of different Configs hold different values.
-func differs(a, b field) bool { return !reflect.DeepEqual(a.ptr, b.ptr) }

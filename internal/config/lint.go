@@ -20,7 +20,6 @@ func (l *loader) lint() {
 	l.lintToken()
 	l.lintListeners()
 	l.lintServices()
-	l.lintNotBuilt()
 }
 
 // checkSections judges sections that nothing reads.
@@ -199,16 +198,10 @@ func (l *loader) lintServices() {
 	if l.c.Peer.Advertise != "" && l.c.Peer.Secret == "" {
 		l.errorf(l.c.at("peer.advertise"), "peer.secret", "set the same long random secret on every gateway", "advertise is set, but there is no secret to sign requests with")
 	}
-}
-
-// lintNotBuilt tells of settings that change nothing in this version.
-func (l *loader) lintNotBuilt() {
-	for _, section := range l.ownSections() {
-		for i, s := range l.keys[section] {
-			name := full(section, s.key)
-			if isNotBuilt(section, s.key) && differs(s.into, l.defaults[section][i].into) {
-				l.warnf(l.c.at(name), name, "remove it, or leave it for a later version", "%s is accepted but has no effect in this version", name)
-			}
-		}
+	if l.c.Peer.Advertise != "" && len(l.c.Redis.Addresses) == 0 {
+		l.warnf(l.c.at("peer.advertise"), "peer.advertise", "set addresses in [redis]", "gateways find each other by Redis; without it advertise has no effect")
+	}
+	if len(l.c.Redis.Addresses) > 0 && l.c.Cache.MemoryMax == 0 && l.c.Cache.DiskPath == "" {
+		l.warnf(l.c.at("redis.addresses"), "redis.addresses", "give [cache] memory_max or disk_path", "without a cache there is nothing to share by Redis")
 	}
 }

@@ -47,7 +47,6 @@ type loader struct {
 	doc        document
 	bySection  map[string][]entry
 	keys       tables // bound to c
-	defaults   tables // bound to a Config of defaults alone
 	top        groupText
 	groupCount int
 }
@@ -57,11 +56,8 @@ func newLoader(file string, r *report, doc document) *loader {
 	l.c = &Config{File: file, Files: doc.files, Types: map[string]string{}, AddressMap: map[string]string{},
 		positions: map[string]position{}}
 	l.keys = newTables(l.c, &l.top, &l.groupCount)
-	l.defaults = newTables(&Config{}, &groupText{}, new(int))
-	for _, t := range []tables{l.keys, l.defaults} {
-		for _, settings := range t {
-			setDefaults(settings, position{file: file})
-		}
+	for _, settings := range l.keys {
+		setDefaults(settings, position{file: file})
 	}
 	for _, e := range doc.entries {
 		l.bySection[e.section] = append(l.bySection[e.section], e)

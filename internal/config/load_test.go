@@ -76,7 +76,7 @@ func TestDefaults(t *testing.T) {
 		ReadTimeout: 10 * time.Second, IdleTimeout: 75 * time.Second, MinSendRate: 1024,
 		MaxConnections: 100000, ShutdownTimeout: 30 * time.Second, AccessLogFormat: "combined",
 	}, c.Gateway)
-	require.Equal(t, OpenFileCache{10000, 10 * time.Second, 64 << 10, 128 << 20}, c.OpenFileCache)
+	require.Equal(t, OpenFileCache{10000, 10 * time.Second, 64 << 10, 128 << 20, 0}, c.OpenFileCache)
 	require.Equal(t, Cache{MemoryMax: 256 << 20, DiskMax: 10 << 30, TTL: 10 * time.Minute, NegativeTTL: 5 * time.Second,
 		StaleWhileRevalidate: time.Hour, StaleIfError: 24 * time.Hour}, c.Cache)
 	require.Equal(t, Redis{Mode: "single", KeyPrefix: "fdfs:"}, c.Redis)
@@ -161,6 +161,7 @@ max_files = 1
 valid = 2s
 max_body = 3
 memory = 4MB
+drop_behind = 1GB
 [cache]
 memory_max = 1GB
 disk_path = /d
@@ -242,7 +243,7 @@ func everyKeyConfig(dir string) *Config {
 			ReadTimeout: 500 * time.Millisecond, IdleTimeout: 2 * time.Second, MinSendRate: 2048,
 			MaxConnections: 7, MaxConnectionsPerIP: 8, ShutdownTimeout: time.Hour, AccessLog: "-", AccessLogFormat: "json",
 		},
-		OpenFileCache: OpenFileCache{1, 2 * time.Second, 3, 4 << 20},
+		OpenFileCache: OpenFileCache{1, 2 * time.Second, 3, 4 << 20, 1 << 30},
 		Cache:         Cache{1 << 30, "/d", 2 << 40, time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Second},
 		Redis:         Redis{[]string{"a:1", "b:2"}, "sentinel", "m", "u", "p", 3, true, "k"},
 		Lock:          Lock{time.Second, 2 * time.Second},
@@ -365,27 +366,6 @@ func TestSecretsAreNotShown(t *testing.T) {
 		require.NotContains(t, p.String(), secret)
 	}
 	require.Equal(t, 1, found(problems, Error, 16, "extra_secrets = (not shown) has an empty member"))
-}
-
-func TestNotBuilt(t *testing.T) {
-	_, problems := load(t, base+"tracker_server = 10.0.0.1\nresponse_mode = redirect\n[gateway]\nupstream = http\ntry_replicas = true\n[cache]\nttl = 600\nmemory_max = 1GB\n[address_map]\n1.2.3.4 = 5.6.7.8\n")
-	require.Equal(t, 1, found(problems, Warning, 10, "cache.memory_max is accepted but has no effect in this version"))
-	require.Len(t, problems, 1, "defaults, written or not, are no news")
-}
-
-// The names in the lists of unbuilt keys are keys.
-func TestNotBuiltNamesExist(t *testing.T) {
-	keys := newTables(&Config{}, &groupText{}, new(int))
-	names := map[string]bool{addressMap + ".*": true}
-	for section, settings := range keys {
-		names[section+".*"] = true
-		for _, s := range settings {
-			names[full(section, s.key)] = true
-		}
-	}
-	for _, name := range notBuilt {
-		require.True(t, names[name], name)
-	}
 }
 
 // sampleSettings reads the sample as if every setting behind a # were set.

@@ -11,9 +11,8 @@ import (
 	"time"
 )
 
-// field is where a setting goes and how its text is read.
+// field says how a setting's text is read into where it goes.
 type field struct {
-	ptr    any // points into the Config
 	parse  func(value string, at position) *refusal
 	list   bool // may be repeated, each line adds
 	secret bool // the value is never shown
@@ -47,7 +46,7 @@ func shown(value string) string {
 }
 
 func text(p *string) field {
-	return field{ptr: p, parse: func(v string, _ position) *refusal {
+	return field{parse: func(v string, _ position) *refusal {
 		*p = v
 		return nil
 	}}
@@ -62,7 +61,7 @@ func hidden(p *string) field {
 
 // header is a text that may stand in an HTTP header field.
 func header(p *string) field {
-	return field{ptr: p, parse: func(v string, _ position) *refusal {
+	return field{parse: func(v string, _ position) *refusal {
 		if hasControl(v) {
 			return bad("remove them", "holds control characters and cannot be sent as a header")
 		}
@@ -73,7 +72,7 @@ func header(p *string) field {
 
 // headerName is the name of an HTTP header field (RFC 9110 section 5.6.2).
 func headerName(p *string) field {
-	return field{ptr: p, parse: func(v string, _ position) *refusal {
+	return field{parse: func(v string, _ position) *refusal {
 		for _, c := range []byte(v) {
 			if !isAlnum(c) && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
 				return bad("write a name such as X-Gate-Pass", "is not the name of a header")
@@ -86,7 +85,7 @@ func headerName(p *string) field {
 
 // hiddenList is a comma list of values that are never shown.
 func hiddenList(p *[]string) field {
-	return field{ptr: p, secret: true, parse: func(v string, _ position) *refusal {
+	return field{secret: true, parse: func(v string, _ position) *refusal {
 		*p = nil
 		for _, part := range splitList(v) {
 			if part == "" {
@@ -100,7 +99,7 @@ func hiddenList(p *[]string) field {
 
 // path is a file name, relative to the folder of the file it is written in.
 func path(p *string) field {
-	return field{ptr: p, parse: func(v string, at position) *refusal {
+	return field{parse: func(v string, at position) *refusal {
 		*p = resolve(v, at)
 		return nil
 	}}
@@ -108,7 +107,7 @@ func path(p *string) field {
 
 // pathOrDash is a path, or "-".
 func pathOrDash(p *string) field {
-	return field{ptr: p, parse: func(v string, at position) *refusal {
+	return field{parse: func(v string, at position) *refusal {
 		if *p = v; v != "-" {
 			*p = resolve(v, at)
 		}
@@ -125,7 +124,7 @@ func resolve(name string, at position) string {
 
 // flag is a boolean: true, yes, on and 1 in any case, all else is false.
 func flag(p *bool) field {
-	return field{ptr: p, parse: func(v string, _ position) *refusal {
+	return field{parse: func(v string, _ position) *refusal {
 		switch strings.ToLower(v) {
 		case "true", "yes", "on", "1":
 			*p = true
@@ -141,7 +140,7 @@ func flag(p *bool) field {
 
 // number is a decimal number from low to high.
 func number(p *int, low, high int) field {
-	return field{ptr: p, parse: func(v string, _ position) *refusal {
+	return field{parse: func(v string, _ position) *refusal {
 		if v == "" {
 			return nil
 		}
@@ -158,7 +157,7 @@ func number(p *int, low, high int) field {
 // left out. A number out of range is an error, or, if outside is Warning,
 // leaves the default.
 func moduleNumber(p *int, low, high int, outside Severity) field {
-	return field{ptr: p, parse: func(v string, _ position) *refusal {
+	return field{parse: func(v string, _ position) *refusal {
 		if v == "" {
 			return nil
 		}
@@ -184,7 +183,7 @@ func moduleNumber(p *int, low, high int, outside Severity) field {
 
 // moduleSeconds is a moduleNumber of seconds.
 func moduleSeconds(p *time.Duration, low, high int, outside Severity) field {
-	return field{ptr: p, parse: func(v string, at position) *refusal {
+	return field{parse: func(v string, at position) *refusal {
 		n := int(*p / time.Second)
 		r := moduleNumber(&n, low, high, outside).parse(v, at)
 		*p = time.Duration(n) * time.Second
@@ -194,7 +193,7 @@ func moduleSeconds(p *time.Duration, low, high int, outside Severity) field {
 
 // duration is 500ms, 10s, 1h30m, or plain seconds.
 func duration(p *time.Duration, low, high time.Duration) field {
-	return field{ptr: p, parse: func(v string, _ position) *refusal {
+	return field{parse: func(v string, _ position) *refusal {
 		if v == "" {
 			return nil
 		}
@@ -217,7 +216,7 @@ func parseDuration(v string) (time.Duration, bool) {
 
 // size is 256KB, 64MB, 10GB (powers of 1024), or plain bytes.
 func size(p *int64) field {
-	return field{ptr: p, parse: func(v string, _ position) *refusal {
+	return field{parse: func(v string, _ position) *refusal {
 		if v == "" {
 			return nil
 		}
@@ -245,7 +244,7 @@ func parseSize(v string) (int64, bool) {
 
 // choice is one of a few words, in any case.
 func choice(p *string, words ...string) field {
-	return field{ptr: p, parse: func(v string, _ position) *refusal {
+	return field{parse: func(v string, _ position) *refusal {
 		if v == "" {
 			return nil
 		}
@@ -261,7 +260,7 @@ func choice(p *string, words ...string) field {
 
 // moduleChoice is a choice where an unknown word leaves the default.
 func moduleChoice(p *string, words ...string) field {
-	return field{ptr: p, parse: func(v string, at position) *refusal {
+	return field{parse: func(v string, at position) *refusal {
 		r := choice(p, words...).parse(v, at)
 		if r == nil {
 			return nil
@@ -278,7 +277,7 @@ func logLevel(p *slog.Level) field {
 		"warn": slog.LevelWarn, "warning": slog.LevelWarn,
 		"notice": slog.LevelInfo + 2, "info": slog.LevelInfo, "debug": slog.LevelDebug,
 	}
-	return field{ptr: p, parse: func(v string, _ position) *refusal {
+	return field{parse: func(v string, _ position) *refusal {
 		level, known := levels[strings.ToLower(v)]
 		if known {
 			*p = level
@@ -291,7 +290,7 @@ func logLevel(p *slog.Level) field {
 
 // prefixes is a comma list of networks; an address alone is a network of one.
 func prefixes(p *[]netip.Prefix) field {
-	return field{ptr: p, parse: func(v string, _ position) *refusal {
+	return field{parse: func(v string, _ position) *refusal {
 		*p = nil
 		for _, part := range splitList(v) {
 			network, err := netip.ParsePrefix(part)
@@ -309,7 +308,7 @@ func prefixes(p *[]netip.Prefix) field {
 
 // addresses is a comma list of IP addresses.
 func addresses(p *[]netip.Addr) field {
-	return field{ptr: p, parse: func(v string, _ position) *refusal {
+	return field{parse: func(v string, _ position) *refusal {
 		*p = nil
 		for _, part := range splitList(v) {
 			ip, err := netip.ParseAddr(part)

@@ -20,6 +20,7 @@ type AdminOptions struct {
 	Reload  func() error // loads the configuration anew; the error says why the old one stays
 	Explain func(ctx context.Context, urlOrID string) Explanation
 	Metrics *Metrics
+	Cache   *CacheAdmin
 }
 
 // NewAdmin returns the handler of the admin listener:
@@ -29,6 +30,7 @@ type AdminOptions struct {
 //	GET  /metrics       Prometheus
 //	GET  /explain?url=  what would happen to a request for a URL or file id, and why; &json=1 for programs
 //	POST /reload        200, or 422 with what is wrong in the configuration
+//	POST /purge, POST /prefetch, GET /locks, GET /status, GET /status.json: see CacheAdmin
 //	GET  /debug/pprof/  profiles
 //
 // It trusts whoever reaches it, so it belongs on a loopback address or a network of operators. Pages of other sites that an
@@ -64,13 +66,14 @@ func NewAdmin(o AdminOptions) http.Handler {
 		}
 		say(w, http.StatusOK, "reloaded")
 	})
+	o.Cache.register(mux)
 	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
 	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		say(w, http.StatusOK, "fastdfs-gateway admin: /healthz /readyz /metrics /explain?url= /debug/pprof/ and POST /reload")
+		say(w, http.StatusOK, "fastdfs-gateway admin: /healthz /readyz /metrics /status /status.json /locks /explain?url= /debug/pprof/ and POST /reload /purge?id=|prefix=|all=1 /prefetch")
 	})
 	return ownRequests(http.NewCrossOriginProtection().Handler(mux))
 }

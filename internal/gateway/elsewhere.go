@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/storage"
 )
@@ -19,9 +20,10 @@ type elsewhere interface {
 
 // RemoteOptions say what becomes of files that are on other hosts.
 type RemoteOptions struct {
-	Origin      Origin   // fetches them
-	Sources     *Sources // knows the other hosts
-	TryReplicas bool     // ask the other storages of the group before 404
+	Origin      Origin       // fetches them
+	Cache       *cache.Cache // keeps what was fetched, and sees to it that it is fetched once; nil = each request fetches for itself
+	Sources     *Sources     // knows the other hosts
+	TryReplicas bool         // ask the other storages of the group before 404
 
 	Redirect       bool   // send the client to the source instead of fetching
 	RedirectScheme string // of the source's web server; empty = as the request came
@@ -134,6 +136,9 @@ func prepend(source storage.Server, others []storage.Server) []storage.Server {
 }
 
 func (a *away) find(r *request, cause error) (bool, error) {
+	if a.o.Cache != nil && !a.o.Redirect {
+		return false, a.findCached(r, cause)
+	}
 	id := r.id.Clone() // fetches may go on when the request's bytes are gone
 	p := a.decide(id, cause, string(r.target.params.redirect) == "1", r.now)
 	if len(p.servers) == 0 {
@@ -161,19 +166,34 @@ func (a *away) stat(w Wanted, servers []storage.Server, timeout time.Duration) (
 	return a.o.Origin.Stat(ctx, w, servers)
 }
 
-// failure is the answer when nobody gave the file.
+// failure counts a fetch that has failed, and is the answer to who has asked for it.
 func (a *away) failure(id fdfs.FileID, err error, now time.Time) error {
-	m := a.h.o.Metrics
+	a.count(err)
+	return a.answer(id, err, now)
+}
+
+// count counts a fetch.
+func (a *away) count(err error) {
+	result := "error"
+	switch {
+	case err == nil:
+		result = "ok"
+	case errors.Is(err, storage.ErrNotFound):
+		result = "not_found"
+	case errors.Is(err, context.DeadlineExceeded):
+		result = "timeout"
+	}
+	a.h.o.Metrics.originFetches.WithLabelValues(result).Inc()
+}
+
+// answer is the answer when nobody gave the file.
+func (a *away) answer(id fdfs.FileID, err error, now time.Time) error {
 	switch {
 	case errors.Is(err, storage.ErrNotFound):
-		m.originFetches.WithLabelValues("not_found").Inc()
 		return a.h.missing(id, storage.ErrNotFound, now)
 	case errors.Is(err, context.DeadlineExceeded):
-		m.originFetches.WithLabelValues("timeout").Inc()
 		return &refusal{status: 504, reason: "the storage does not answer in time", cause: err}
-	}
-	m.originFetches.WithLabelValues("error").Inc()
-	if errors.Is(err, fdfs.ErrFull) {
+	case errors.Is(err, fdfs.ErrFull):
 		return &refusal{status: 503, reason: "too many downloads from the storage", retryAfter: 5 * time.Second, cause: err}
 	}
 	return &refusal{status: 502, reason: "the storage cannot be reached", cause: err}

@@ -32,7 +32,7 @@ import (
 
 // Options say what a Handler serves and how. The zero value of each field is its documented default.
 type Options struct {
-	Store      *storage.Local
+	Store      Store
 	GroupInURL bool   // URLs are /group/Mxx/HH/LL/name, else /Mxx/HH/LL/name
 	Group      string // the group of URLs that name none
 	URLPrefix  string // cut off in front of the path, e.g. "/files"
@@ -51,18 +51,33 @@ type Options struct {
 
 	CacheControl string // Cache-Control of files; empty = none
 	CORSOrigin   string // Access-Control-Allow-Origin; empty = none
+	DropBehind   int64  // answers of at least so many bytes leave nothing in the page cache; 0 = none do
 	XCache       bool   // send X-Cache
 
 	// SyncDelay says how long after its creation a file may still be on its way to this host; nil = never.
 	SyncDelay func() time.Duration
 
 	Remote *RemoteOptions // nil = files that are not here are 404
+	Peer   *PeerOptions   // nil = other gateways are not answered
 	TLS    bool           // clients come by https
 
 	Log     *slog.Logger // default: slog.Default()
 	Access  *AccessLog   // nil = none
 	Metrics *Metrics     // default: counted, but shown nowhere
 }
+
+// Store has the files of this host: a storage.Local, or a storage.FileCache in front of one.
+type Store interface {
+	// Open opens a file, which the caller closes.
+	Open(id fdfs.FileID) (*storage.File, error)
+	// Path is where the file would be, for people to read.
+	Path(id fdfs.FileID) (string, error)
+}
+
+var (
+	_ Store = (*storage.Local)(nil)
+	_ Store = (*storage.FileCache)(nil)
+)
 
 // FailFile is what a client sees instead of a file when its token is refused.
 type FailFile struct {
@@ -77,6 +92,7 @@ type Handler struct {
 	allow string       // value of Allow
 	away  elsewhere
 	pool  sync.Pool // of *request
+	mark  *byte     // tells what was prepared by this handler from what was by others
 }
 
 // NewHandler returns a handler for the options.
@@ -97,7 +113,7 @@ func NewHandler(o Options) *Handler {
 		o.Metrics = NewMetrics()
 	}
 	o.URLPrefix = strings.TrimRight(o.URLPrefix, "/")
-	h := &Handler{o: o, log: LimitLog(o.Log), allow: "GET, HEAD", away: notHere{}}
+	h := &Handler{o: o, log: LimitLog(o.Log), allow: "GET, HEAD", away: notHere{}, mark: new(byte)}
 	if o.SyncDelay == nil {
 		h.o.SyncDelay = func() time.Duration { return 0 }
 	}
@@ -126,11 +142,14 @@ type request struct {
 	target target
 	id     fdfs.FileID
 	file   *storage.File
-	open   bool // file is open: from find until the answer is out
+	open   bool      // file is open: from find until the answer is out
+	memory []byte    // the file's content where it is in memory; the file is closed then
+	ready  *prepared // what is known of a file of this host, else nil
 	rep    representation
 	found  found      // what is known of the file, wherever it is
 	remote remoteFile // where it comes from when it is not here
 	source string     // where the answer comes from, for metrics and logs
+	stale  bool       // it is about a file whose facts have expired
 
 	bypassed   bool // a header made a token unnecessary
 	conditions httprange.Conditions
@@ -147,6 +166,9 @@ type request struct {
 const (
 	sourceNone     = "none" // answered without a file
 	sourceLocal    = "local"
+	sourceMemory   = "memory"   // a file of this host that is kept in memory, or of another host
+	sourceDisk     = "disk"     // of another host, kept on disk
+	sourcePeer     = "peer"     // fetched from another gateway
 	sourceOrigin   = "origin"   // fetched from another host
 	sourceRedirect = "redirect" // the client was sent to another host
 )
@@ -160,6 +182,10 @@ func newRequest(h *Handler) *request {
 
 // Serve answers one request.
 func (h *Handler) Serve(ctx *fasthttp.RequestCtx) {
+	if h.isPeer(ctx) {
+		h.servePeer(ctx)
+		return
+	}
 	r := h.pool.Get().(*request)
 	r.ctx, r.now, r.source = ctx, ctx.Time(), sourceNone
 	if err := r.guarded(); err != nil {
@@ -175,7 +201,7 @@ func (h *Handler) Serve(ctx *fasthttp.RequestCtx) {
 	if ctx.IsHead() {
 		bytes = 0
 	}
-	r.finish(int64(bytes), time.Now(), nil)
+	r.finish(int64(bytes), time.Time{}, nil)
 }
 
 // guarded turns a panic, which is a bug, into a 500 instead of the end of the process.
@@ -291,8 +317,7 @@ func (r *request) find() (answered bool, err error) {
 	file, err := r.h.o.Store.Open(r.id)
 	switch {
 	case err == nil:
-		r.file, r.open, r.source, r.found = file, true, sourceLocal, foundLocal(file)
-		r.h.o.Metrics.openFiles.Inc()
+		r.foundHere(file)
 		return false, nil
 	case errors.Is(err, storage.ErrNotFound), errors.Is(err, storage.ErrNoGroup):
 		return r.h.away.find(r, err)
@@ -305,6 +330,19 @@ func (r *request) find() (answered bool, err error) {
 		return answered, nil
 	}
 	return false, err
+}
+
+// foundHere takes over a file of this host.
+func (r *request) foundHere(file *storage.File) {
+	r.file, r.source, r.ready = file, sourceLocal, r.h.prepare(file, r.id)
+	r.found = r.ready.found
+	r.found.base = file.Base()
+	r.open = true
+	r.h.o.Metrics.openFiles.Inc()
+	if r.memory = file.Bytes(); r.memory != nil {
+		r.source, r.found.base = sourceMemory, 0
+		r.closeFile()
+	}
 }
 
 // closeFile gives the file back when the answer does not need it.
@@ -328,14 +366,10 @@ func (r *request) sent(result sendfile.Result) {
 		r.h.o.Metrics.openFiles.Dec()
 	}
 	r.h.o.Metrics.sendfileBytes.Add(float64(result.BySendfile))
-	first := result.FirstByte
-	if first.IsZero() {
-		first = time.Now()
-	}
 	if result.Err != nil {
 		r.aborted(result)
 	}
-	r.finish(result.Sent, first, result.Err)
+	r.finish(result.Sent, result.FirstByte, result.Err)
 }
 
 // aborted counts an answer that ended early. When it was not the client that ended it, somebody has to know.
@@ -344,6 +378,9 @@ func (r *request) aborted(result sendfile.Result) {
 	switch {
 	case errors.Is(result.Err, sendfile.ErrSource):
 		reason = "file"
+		if r.file != nil {
+			r.file.Suspect()
+		}
 		r.h.log.Error("answer cut short", "target", r.shortTarget(), "sent", result.Sent, "err", result.Err)
 	case errors.Is(result.Err, sendfile.ErrSlowClient):
 		reason = "slow"
@@ -360,15 +397,15 @@ func (r *request) shortTarget() string {
 	return string(raw[:min(len(raw), 256)])
 }
 
-// finish counts and logs the answer, and makes r ready for the next request.
+// finish counts and logs the answer, and makes r ready for the next request. Where firstByte is zero it was the last one too.
 func (r *request) finish(bytes int64, firstByte time.Time, err error) {
 	r.h.o.Metrics.answered(r, bytes, firstByte)
 	if r.h.o.Access != nil {
 		r.h.o.Access.write(entryOf(r, bytes, err))
 	}
 	h := r.h
-	r.ctx, r.id, r.file = nil, fdfs.FileID{}, nil
-	r.bypassed = false
+	r.ctx, r.id, r.file, r.memory, r.ready = nil, fdfs.FileID{}, nil, nil, nil
+	r.bypassed, r.stale = false, false
 	r.target = target{scratch: r.target.scratch[:0]}
 	r.body, r.streamed = sendfile.Body{Done: r.done, Pieces: r.body.Pieces[:0]}, false
 	r.spans, r.text = r.spans[:0], r.text[:0]

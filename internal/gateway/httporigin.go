@@ -158,8 +158,11 @@ func (o *HTTPOrigin) Open(ctx context.Context, w Wanted, info storage.Info, offs
 	return s, nil
 }
 
-// fromFirst puts the server that has answered before in front.
+// fromFirst puts the server that has answered before, if any, in front.
 func fromFirst(from storage.Server, servers []storage.Server) []storage.Server {
+	if from == (storage.Server{}) {
+		return servers
+	}
 	list := []storage.Server{from}
 	for _, s := range servers {
 		if s != from {

@@ -2,7 +2,9 @@ package gateway
 
 import (
 	"errors"
+	"maps"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"fastdfs-gateway/antisteal"
@@ -16,7 +18,8 @@ import (
 type Metrics struct {
 	Registry *prometheus.Registry
 
-	requests       *prometheus.CounterVec // by code, source
+	requests       *prometheus.CounterVec                         // by code, source
+	counted        atomic.Pointer[map[outcome]prometheus.Counter] // those of requests that were used; never changed, only exchanged
 	responseBytes  prometheus.Counter
 	requestSeconds prometheus.Histogram
 	ttfbSeconds    prometheus.Histogram
@@ -36,6 +39,7 @@ var latencyBuckets = []float64{.0001, .00025, .0005, .001, .0025, .005, .01, .02
 // NewMetrics returns counters at zero in a registry of their own, with those of the Go runtime and the process.
 func NewMetrics() *Metrics {
 	m := &Metrics{Registry: prometheus.NewRegistry()}
+	m.counted.Store(&map[outcome]prometheus.Counter{})
 	counter := func(name, help string) prometheus.Counter {
 		c := prometheus.NewCounter(prometheus.CounterOpts{Name: "fdfs_gateway_" + name, Help: help})
 		m.Registry.MustRegister(c)
@@ -62,7 +66,7 @@ func NewMetrics() *Metrics {
 	m.ttfbSeconds = histogram("ttfb_seconds", "From a request's head to its answer's first byte.")
 	m.connections = gauge("connections", "Open client connections.")
 	m.refusedConns = vector("connections_refused_total", "Connections refused by a limit.", "reason")
-	m.openFiles = gauge("open_files", "Files being sent.")
+	m.openFiles = gauge("open_files", "Files of this host's disks that are being sent.")
 	m.sendfileBytes = counter("sendfile_bytes_total", "Bytes of bodies sent by sendfile(2).")
 	m.aborted = vector("aborted_total", "Answers that ended early: the client left, it read too slowly, or the file could not be read to its end.", "reason")
 	m.refusedTokens = vector("token_refused_total", "Requests whose anti-steal token was refused.", "reason")
@@ -102,17 +106,66 @@ func (m *Metrics) WatchStorages(stats func() storage.Stats) {
 	}
 }
 
+// WatchFiles shows the counts of the cache of this host's files. They begin anew when a reload exchanges it.
+func (m *Metrics) WatchFiles(stats func() storage.FileCacheStats) {
+	for _, c := range []struct {
+		name, help string
+		value      func(storage.FileCacheStats) uint64
+	}{
+		{"file_cache_hits_total", "Files of this host that were kept open or in memory when they were asked for.", func(s storage.FileCacheStats) uint64 { return s.Hits }},
+		{"file_cache_misses_total", "Files of this host that were looked for on disk.", func(s storage.FileCacheStats) uint64 { return s.Misses }},
+	} {
+		m.Registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "fdfs_gateway_" + c.name, Help: c.help},
+			func() float64 { return float64(c.value(stats())) }))
+	}
+	for _, g := range []struct {
+		name, help string
+		value      func(storage.FileCacheStats) int64
+	}{
+		{"file_cache_files", "Files that are kept open.", func(s storage.FileCacheStats) int64 { return int64(s.Files) }},
+		{"file_cache_bodies", "Files that are kept in memory.", func(s storage.FileCacheStats) int64 { return int64(s.Bodies) }},
+		{"file_cache_bytes", "Memory that these take.", func(s storage.FileCacheStats) int64 { return s.Bytes }},
+		{"store_descriptors", "Descriptors of this host's files that are open, kept or in use.", func(s storage.FileCacheStats) int64 { return s.Descriptors }},
+	} {
+		m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "fdfs_gateway_" + g.name, Help: g.help},
+			func() float64 { return float64(g.value(stats())) }))
+	}
+}
+
 // answered counts a request whose answer is out.
 func (m *Metrics) answered(r *request, bytes int64, firstByte time.Time) {
-	m.requests.WithLabelValues(codeText(r.ctx.Response.StatusCode()), r.source).Inc()
+	m.count(outcome{r.ctx.Response.StatusCode(), r.source})
 	m.responseBytes.Add(float64(bytes))
-	m.requestSeconds.Observe(time.Since(r.now).Seconds())
-	m.ttfbSeconds.Observe(firstByte.Sub(r.now).Seconds())
+	seconds := time.Since(r.now).Seconds()
+	m.requestSeconds.Observe(seconds)
+	if !firstByte.IsZero() {
+		seconds = firstByte.Sub(r.now).Seconds()
+	}
+	m.ttfbSeconds.Observe(seconds)
+}
+
+// outcome are the labels of requests. There are a few dozen of them.
+type outcome struct {
+	status int
+	source string
+}
+
+// count adds to requests. Finding a counter by its labels costs more than counting, so those in use are kept at hand.
+func (m *Metrics) count(o outcome) {
+	known := m.counted.Load()
+	counter, ok := (*known)[o]
+	if !ok {
+		counter = m.requests.WithLabelValues(codeText(o.status), o.source)
+		more := maps.Clone(*known)
+		more[o] = counter
+		m.counted.CompareAndSwap(known, &more) // if somebody was faster, the next request will do it
+	}
+	counter.Inc()
 }
 
 // malformed counts a request that never became one: it was refused for its framing or its slowness.
 func (m *Metrics) malformed(status int) {
-	m.requests.WithLabelValues(codeText(status), sourceNone).Inc()
+	m.count(outcome{status, sourceNone})
 }
 
 // tokenRefused counts a refusal by antisteal's reasons.

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/url"
 
+	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/storage"
 )
@@ -75,6 +76,15 @@ type remoteFile struct {
 	servers []storage.Server
 	ctx     context.Context // of the fetches of this one request; ended by close
 	cancel  context.CancelFunc
+
+	fetcher *fetcher    // not nil: the file comes through the cache
+	entry   cache.Entry // what that knows of it
+}
+
+// beginCached begins with a file that the cache knows.
+func (f *remoteFile) beginCached(a *away, source *fetcher, e cache.Entry) {
+	f.begin(a, source.wanted, nil)
+	f.fetcher, f.entry = source, e
 }
 
 func (f *remoteFile) begin(a *away, w Wanted, servers []storage.Server) {
@@ -101,6 +111,9 @@ func (f *remoteFile) close() {
 // openRemote makes the body one of a file on other hosts, and waits for its first bytes: until these are here, a failure can be
 // told by a status.
 func (r *request) openRemote() error {
+	if r.remote.fetcher != nil {
+		return r.openCached()
+	}
 	b := &r.body
 	b.Open = r.remote.open
 	for _, p := range b.Pieces {

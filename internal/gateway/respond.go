@@ -9,7 +9,6 @@ import (
 
 	"fastdfs-gateway/internal/httprange"
 	"fastdfs-gateway/internal/sendfile"
-	"fastdfs-gateway/storage"
 
 	"github.com/valyala/fasthttp"
 )
@@ -54,17 +53,6 @@ func (f *found) identifyVersion(changed int64) {
 	f.tagLen = len(strconv.AppendInt(append(b, '-'), changed, 16))
 }
 
-// foundLocal describes a file of this host.
-func foundLocal(file *storage.File) found {
-	f := found{size: file.Size(), modTime: file.ModTime(), mutable: file.Mutable(), base: file.Base()}
-	if content := file.Content(); content.Immutable() {
-		f.identify(content.CRC32, content.Created)
-	} else {
-		f.identifyVersion(file.FileTime().UnixNano())
-	}
-	return f
-}
-
 // respond answers with the file that was found: its headers, then as much of it as range and conditions ask for.
 func (r *request) respond() error {
 	r.rep = representation{body: httprange.Span{Length: r.found.size}}
@@ -100,30 +88,52 @@ func (r *request) describe() {
 		r.validators.ModTime, r.validators.StrongDate = r.now, false
 	}
 	h := &r.ctx.Response.Header
-	tag := r.appendTag(r.text[:0])
-	h.SetCanonical(headerETag, tag)
-	r.validators.ETag = strings.TrimPrefix(string(tag), "W/")
-	r.text = r.validators.ModTime.UTC().AppendFormat(tag[:0], http.TimeFormat)
-	h.SetCanonical(headerLastModified, r.text)
+	if r.ready != nil && r.rep.body.Length == f.size && r.validators.ModTime.Equal(f.modTime) {
+		h.SetCanonical(headerETag, stringBytes(r.ready.etag))
+		r.validators.ETag = r.ready.etag
+		h.SetCanonical(headerLastModified, r.ready.lastModified)
+	} else {
+		tag := r.appendTag(r.text[:0])
+		h.SetCanonical(headerETag, tag)
+		r.validators.ETag = strings.TrimPrefix(string(tag), "W/")
+		r.text = r.validators.ModTime.UTC().AppendFormat(tag[:0], http.TimeFormat)
+		h.SetCanonical(headerLastModified, r.text)
+	}
 	if r.h.o.CacheControl != "" {
 		h.SetCanonical(headerCacheControl, stringBytes(r.h.o.CacheControl))
 	}
 	r.setCORS()
-	if r.h.o.XCache {
-		h.Set("X-Cache", xCache[r.source])
-	}
+	r.setXCache()
 }
 
-// xCache are the values of X-Cache by source.
-var xCache = map[string]string{sourceLocal: "LOCAL", sourceOrigin: "MISS"}
+// setXCache says where the file comes from, to who is configured to know it.
+func (r *request) setXCache() {
+	if !r.h.o.XCache {
+		return
+	}
+	value := xCache[r.source]
+	switch {
+	case r.ready != nil:
+		value = "LOCAL"
+	case r.stale:
+		value = "STALE"
+	}
+	r.ctx.Response.Header.Set("X-Cache", value)
+}
+
+// xCache are the values of X-Cache for files of other hosts.
+var xCache = map[string]string{sourceMemory: "HIT", sourceDisk: "HIT", sourcePeer: "PEER", sourceOrigin: "MISS"}
 
 // appendTag appends the entity-tag of the representation.
-func (r *request) appendTag(b []byte) []byte {
-	if r.found.weak {
+func (r *request) appendTag(b []byte) []byte { return r.found.appendTag(b, r.rep.body) }
+
+// appendTag appends the entity-tag of the file, or of a part of it.
+func (f *found) appendTag(b []byte, part httprange.Span) []byte {
+	if f.weak {
 		b = append(b, "W/"...)
 	}
-	b = append(append(b, '"'), r.found.tag[:r.found.tagLen]...)
-	if part := r.rep.body; part.Length != r.found.size { // a stretch of it
+	b = append(append(b, '"'), f.tag[:f.tagLen]...)
+	if part.Length != f.size { // a stretch of it
 		b = strconv.AppendInt(append(b, '-', 's'), part.Start, 16)
 		b = strconv.AppendInt(append(b, '-'), part.Length, 16)
 	}
@@ -148,7 +158,11 @@ var (
 // setFileHeaders sets what belongs to answers with bytes of the file.
 func (r *request) setFileHeaders() {
 	h := &r.ctx.Response.Header
-	h.SetContentType(r.contentType())
+	if r.ready != nil {
+		h.SetContentType(r.ready.contentType)
+	} else {
+		h.SetContentType(r.h.contentType(r.id))
+	}
 	h.SetCanonical(headerAcceptRanges, valueBytes)
 	h.SetCanonical(headerContentTypeOpt, valueNosniff)
 	name := r.target.params.filename
@@ -159,27 +173,6 @@ func (r *request) setFileHeaders() {
 		r.text = appendDisposition(r.text[:0], name)
 		h.SetCanonical(headerDisposition, r.text)
 	}
-}
-
-// contentType is the type by extension. The list has extensions in lower case; most names have too.
-func (r *request) contentType() string {
-	ext := r.id.Ext()
-	if t, ok := r.h.o.Types[ext]; ok {
-		return t
-	}
-	var room [8]byte
-	lower := room[:0]
-	for i := range len(ext) {
-		c := ext[i]
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		lower = append(lower, c)
-	}
-	if t, ok := r.h.o.Types[string(lower)]; ok {
-		return t
-	}
-	return r.h.o.DefaultType
 }
 
 // readConditions collects the Range and condition fields. Each may come on several lines, which count as one list.
@@ -254,10 +247,15 @@ func (r *request) send(pieces ...sendfile.Piece) error {
 		return nil
 	}
 	b.Conn, b.Direct = sendfile.Of(r.ctx.Conn())
-	if r.open {
-		b.Source = r.file
-	} else if err := r.openRemote(); err != nil {
-		return err
+	switch {
+	case r.memory != nil:
+		b.Memory = r.memory
+	case r.open:
+		b.Source, b.DropBehind = r.file, r.h.o.DropBehind > 0 && length >= r.h.o.DropBehind
+	default:
+		if err := r.openRemote(); err != nil {
+			return err
+		}
 	}
 	r.streamed = true
 	return nil

@@ -39,13 +39,18 @@ type Piece struct {
 type Body struct {
 	Conn   *Conn  // where the bytes end up; nil = only the writer is known
 	Direct bool   // Conn may be written to directly, see Of
-	Source Source // nil when the pieces have heads only, or come from Open
+	Source Source // nil when the pieces have heads only, are in Memory, or come from Open
+	// Memory is the file where it is in memory: pieces are stretches of it. It is not changed, and may be other bodies' too.
+	Memory []byte
 	// Open gives a stretch of a file that is not here. The stream must end in an error when it ends early. It is used where
 	// there is no Source; Stream may hold the one for the first piece, opened before.
 	Open   func(offset, length int64) (io.ReadCloser, error)
 	Stream io.ReadCloser
 	Pieces []Piece
 	Tail   []byte // behind the last piece
+	// DropBehind lets the kernel forget the file's pages when they are sent, so that a huge transfer that comes once does not push
+	// out what is asked for often. It is for Source.
+	DropBehind bool
 	// Done is called once, by Close.
 	Done func(Result)
 
@@ -85,10 +90,16 @@ func (b *Body) WriteTo(w io.Writer) (n int64, err error) {
 		n, b.result.Err = b.result.Sent, err
 	}()
 	flusher, ok := w.(interface{ Flush() error })
+	if b.Source == nil && b.Open == nil {
+		return 0, b.writeMemory(w, flusher)
+	}
 	if ok && b.Direct && b.Conn != nil && b.Conn.tcp && b.Source != nil {
 		if err = b.sendPieces(w, flusher); !errors.Is(err, errNoSendfile) {
 			return 0, err
 		}
+	}
+	if _, stretches := b.Stream.(Stretcher); stretches && ok && b.Direct && b.Conn != nil && b.Conn.tcp {
+		return 0, b.sendStretches(w, flusher)
 	}
 	return 0, b.copyChunks(w)
 }
@@ -110,12 +121,49 @@ func (b *Body) sendPieces(w io.Writer, flusher interface{ Flush() error }) error
 		if err != nil {
 			return err
 		}
+		b.Conn.pages.drop = b.DropBehind
 		n, err := b.Conn.SendFile(b.Source.Fd(), p.Offset, p.Length)
 		b.pos += n
 		b.result.Sent += n
 		b.result.BySendfile += n
 		if err != nil {
 			return err
+		}
+	}
+	return b.write(w, b.Tail)
+}
+
+// writeMemory sends what is in memory. One piece, which is the usual case, goes out together with the answer's head without being
+// copied into w's buffer.
+func (b *Body) writeMemory(w io.Writer, flusher interface{ Flush() error }) error {
+	for ; b.piece < len(b.Pieces); b.piece, b.pos = b.piece+1, 0 {
+		p := &b.Pieces[b.piece]
+		if err := b.write(w, p.Head); err != nil {
+			return err
+		}
+		if p.Length == 0 {
+			continue
+		}
+		data := b.Memory[p.Offset : p.Offset+p.Length]
+		if flusher == nil || !b.Direct || b.Conn == nil || len(b.Pieces) > 1 || len(b.Tail) > 0 {
+			if err := b.write(w, data); err != nil {
+				return err
+			}
+			continue
+		}
+		b.Conn.behind = data
+		err := flusher.Flush()
+		n := len(data) - len(b.Conn.behind)
+		b.Conn.behind = nil
+		b.pos += int64(n)
+		b.result.Sent += int64(n)
+		if err != nil {
+			return err
+		}
+		if n < len(data) { // w had nothing to flush
+			if err = b.write(w, data[n:]); err != nil {
+				return err
+			}
 		}
 	}
 	return b.write(w, b.Tail)
@@ -168,8 +216,12 @@ func (b *Body) Read(p []byte) (int, error) {
 
 // readFile reads from the file, wherever it is. left is how much of the piece follows.
 func (b *Body) readFile(p []byte, offset, left int64) (n int, err error) {
-	if b.Open == nil {
+	switch {
+	case b.Open != nil:
+	case b.Source != nil:
 		return pread(b.Source.Fd(), p, offset)
+	default:
+		return copy(p, b.Memory[offset:]), nil
 	}
 	if b.Stream == nil {
 		if b.Stream, err = b.Open(offset, left); err != nil {

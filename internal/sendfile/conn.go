@@ -18,6 +18,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -50,10 +51,13 @@ type Conn struct {
 
 	// What the current write is about; kept here so that the callbacks below need no closures.
 	buf      []byte
-	more     bool // the next Write is followed by more at once (MSG_MORE)
+	behind   []byte // goes out right behind buf, by the same call where the socket takes it
+	more     bool   // the next Write is followed by more at once (MSG_MORE)
 	file     int
 	offset   int64
 	left     int64
+	burst    int64 // sent by SendFile since others had their turn
+	pages    pages // what the kernel is told about the file
 	err      error
 	inWindow bool         // a deadline of ours is set
 	deadline atomic.Int64 // that of the caller, unix nanoseconds; 0 = none
@@ -144,7 +148,7 @@ func (c *Conn) callersDeadline() time.Time {
 	return time.Time{}
 }
 
-// Write sends all of p or returns an error.
+// Write sends all of p, and what is to go out behind it, or returns an error.
 func (c *Conn) Write(p []byte) (int, error) {
 	c.buf = p
 	err := c.send(c.writeStep)
@@ -160,8 +164,10 @@ func (c *Conn) SendFile(fd int, offset, length int64) (int64, error) {
 	if !c.tcp {
 		return 0, errNoSendfile
 	}
-	c.file, c.offset, c.left = fd, offset, length
+	c.file, c.offset, c.left, c.burst = fd, offset, length, 0
+	c.pages.begin(offset, length)
 	err := c.send(c.fileStep)
+	c.pages.end(fd, c.offset)
 	return length - c.left, err
 }
 
@@ -236,11 +242,21 @@ func (c *Conn) tryWrite(fd uintptr) bool {
 	if c.more {
 		flags |= unix.MSG_MORE
 	}
-	for len(c.buf) > 0 {
-		n, err := unix.SendmsgN(int(fd), c.buf, nil, nil, flags)
+	for len(c.buf)+len(c.behind) > 0 {
+		var n int
+		var err error
+		switch {
+		case len(c.behind) == 0:
+			n, err = unix.SendmsgN(int(fd), c.buf, nil, nil, flags)
+		case len(c.buf) == 0:
+			n, err = unix.SendmsgN(int(fd), c.behind, nil, nil, flags)
+		default: // the runtime sees to SIGPIPE
+			n, err = unix.Writev(int(fd), [][]byte{c.buf, c.behind})
+		}
 		if n > 0 {
-			c.buf = c.buf[n:]
 			c.written += int64(n)
+			first := min(n, len(c.buf))
+			c.buf, c.behind = c.buf[first:], c.behind[n-first:]
 		}
 		if err != nil && err != unix.EINTR {
 			return c.failed("send", err)
@@ -249,13 +265,21 @@ func (c *Conn) tryWrite(fd uintptr) bool {
 	return true
 }
 
+// turn is how many bytes one connection sends before others have theirs, even when its client takes them at once.
+const turn = 1 << 20
+
 // trySendfile is a step of SendFile.
 func (c *Conn) trySendfile(fd uintptr) bool {
 	for c.left > 0 {
+		c.pages.about(c.file, c.offset, c.left)
 		n, err := unix.Sendfile(int(fd), c.file, &c.offset, int(min(c.left, chunk)))
 		if n > 0 {
 			c.left -= int64(n)
 			c.written += int64(n)
+			if c.burst += int64(n); c.burst >= turn {
+				c.burst = 0
+				runtime.Gosched()
+			}
 			continue
 		}
 		switch err {

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"syscall"
+)
+
+// The limit on open files (RLIMIT_NOFILE) is shared out among connections and files that are kept open. The Go runtime has raised
+// the soft limit to the hard one before main begins.
+
+// reserved descriptors are for listeners, logs, store paths, admin connections and other hosts.
+const reserved = 64
+
+// spareFiles is how many files may be open besides the reserved ones.
+func spareFiles() (int, error) {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return 0, err
+	}
+	return max(int(min(limit.Cur, 1<<31))-reserved, 0), nil
+}
+
+// keptFiles is the most that the cache of open files may keep: a quarter.
+func keptFiles() int {
+	spare, err := spareFiles()
+	if err != nil {
+		return 0
+	}
+	return spare / 4
+}
+
+// defaultConnections is max_connections where nobody has chosen a number.
+const defaultConnections = 100_000
+
+// affordable lowers the number of connections to what the limit on open files allows besides the kept ones: each may be sending a
+// file that is not kept, and a quarter as many more may be there to be refused.
+func affordable(connections, kept int, log *slog.Logger) int {
+	spare, err := spareFiles()
+	if err != nil {
+		log.Warn("cannot tell how many files may be open", "err", err)
+		return connections
+	}
+	room := (spare - min(kept, spare/4)) * 4 / 9
+	if room >= connections {
+		return connections
+	}
+	room = max(room, 1)
+	level := slog.LevelWarn
+	if connections == defaultConnections {
+		level = slog.LevelInfo
+	}
+	log.Log(context.Background(), level, "max_connections is more than the limit on open files allows; raise it (ulimit -n, LimitNOFILE=)",
+		"max_connections", connections, "open_files_limit", spare+reserved, "used_instead", room)
+	return room
+}

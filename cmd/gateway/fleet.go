@@ -1,0 +1,156 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/internal/fleet"
+	"fastdfs-gateway/internal/gateway"
+)
+
+// fleetPatience is how long a start waits for Redis, to obey purges that it has missed before it serves.
+const fleetPatience = 2 * time.Second
+
+// openFleet makes the client of the other gateways; nil when the configuration names no Redis, or there is no cache to share.
+func openFleet(cfg *config.Config, waited func(time.Duration), log *slog.Logger) (*fleet.Fleet, error) {
+	r := &cfg.Redis
+	if len(r.Addresses) == 0 || !keepsRemote(cfg) {
+		return nil, nil
+	}
+	return fleet.New(fleet.Options{
+		Addresses: r.Addresses, Mode: r.Mode, MasterName: r.MasterName, Username: r.Username, Password: r.Password, DB: r.DB, TLS: r.TLS,
+		KeyPrefix: r.KeyPrefix, LockTTL: cfg.Lock.TTL, LockWait: cfg.Lock.Wait, Advertise: cfg.Peer.Advertise, Secret: cfg.Peer.Secret,
+		Listen: strings.Join(cfg.Gateway.Listen, ","), Log: gateway.LimitLog(log), Waited: waited,
+	})
+}
+
+// keepsRemote tells whether the configuration leaves room for files of other hosts.
+func keepsRemote(cfg *config.Config) bool { return cfg.Cache.MemoryMax > 0 || cfg.Cache.DiskPath != "" }
+
+// openCache makes the cache of what comes from other hosts; nil when there is no room for one.
+func openCache(cfg *config.Config, f *fleet.Fleet, log *slog.Logger) (*cache.Cache, error) {
+	c := &cfg.Cache
+	if !keepsRemote(cfg) {
+		return nil, nil
+	}
+	o := cache.Options{
+		Memory: orNone(c.MemoryMax), DiskPath: c.DiskPath, DiskMax: c.DiskMax,
+		TTL: orNone(c.TTL), NegativeTTL: orNone(c.NegativeTTL), StaleWhileRevalidate: orNone(c.StaleWhileRevalidate), StaleIfError: orNone(c.StaleIfError),
+		Wait: cfg.Lock.Wait, Logger: gateway.LimitLog(log),
+	}
+	if f != nil {
+		o.Fleet, o.DiskReady = f, f.Synced()
+	}
+	return cache.New(o)
+}
+
+// joinFleet makes this gateway one of the fleet: purges of the others arrive from now on.
+func (i *instance) joinFleet(diskPath string) error {
+	l := fleet.Local{Purge: func(m cache.Match) { i.forget(m) }}
+	if diskPath != "" {
+		l.Load, l.Store = obeyedFile(filepath.Join(diskPath, "purges-obeyed")).load, obeyedFile(filepath.Join(diskPath, "purges-obeyed")).store
+	}
+	if err := i.fleet.Start(l); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), fleetPatience)
+	defer cancel()
+	if err := i.fleet.Ready(ctx); err != nil {
+		i.log.Warn("redis does not answer: each gateway fetches for itself, and what is on disk is used when purges can be read", "err", err)
+	}
+	return nil
+}
+
+// obeyedFile keeps the number of the last purge that was obeyed beside the files that it was about.
+type obeyedFile string
+
+func (p obeyedFile) load() (int64, error) {
+	text, err := os.ReadFile(string(p))
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+}
+
+func (p obeyedFile) store(n int64) error {
+	next := string(p) + ".new"
+	if err := os.WriteFile(next, strconv.AppendInt(nil, n, 10), 0o600); err != nil {
+		return err
+	}
+	return os.Rename(next, string(p))
+}
+
+// peerOptions say how other gateways are answered; nil when this one has no address for them.
+func (i *instance) peerOptions(cfg *config.Config) *gateway.PeerOptions {
+	if i.fleet == nil || cfg.Peer.Advertise == "" {
+		return nil
+	}
+	return &gateway.PeerOptions{Path: fleet.SegmentPath, Header: fleet.SignatureHeader, Accept: i.acceptPeer}
+}
+
+func (i *instance) acceptPeer(uri, signature string) (func(context.Context, io.Writer, func() error) error, error) {
+	if _, err := i.fleet.Verify("GET", uri, signature); err != nil {
+		return nil, fmt.Errorf("%w: %w", gateway.ErrNoPeer, err)
+	}
+	wanted, err := fleet.ParseSegmentRequest(uri)
+	if err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context, w io.Writer, flush func() error) error {
+		return i.fleet.WriteSegment(ctx, w, flush, i.cache, wanted)
+	}, nil
+}
+
+// forget drops files from the caches of this gateway and returns how many entries that were.
+func (i *instance) forget(m cache.Match) int {
+	n := 0
+	if i.cache != nil {
+		n = i.cache.Purge(m)
+	}
+	prefix := m.String()
+	if m == (cache.Match{}) { // all
+		prefix = ""
+	}
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if i.files != nil {
+		n += i.files.Forget(prefix)
+	}
+	return n
+}
+
+// purge makes all gateways of the fleet forget files.
+func (i *instance) purge(ctx context.Context, what gateway.PurgeTarget) (gateway.Purged, error) {
+	match, err := matchOf(what)
+	if err != nil {
+		return gateway.Purged{}, fmt.Errorf("%w: %w", gateway.ErrPurgeTarget, err)
+	}
+	if i.fleet == nil {
+		return gateway.Purged{Gateways: 1, Dropped: i.forget(match)}, nil
+	}
+	gateways, missing, err := i.fleet.Purge(ctx, match)
+	if errors.Is(err, cache.ErrFleetDown) {
+		return gateway.Purged{Gateways: 1, Missing: []string{"all others: redis cannot be reached"}}, nil
+	}
+	return gateway.Purged{Gateways: gateways, Missing: missing}, err
+}
+
+func matchOf(what gateway.PurgeTarget) (cache.Match, error) {
+	switch {
+	case what.All:
+		return fleet.MatchAll(), nil
+	case what.Prefix != "":
+		return fleet.MatchFolder(what.Prefix)
+	}
+	return fleet.MatchFile(what.ID)
+}

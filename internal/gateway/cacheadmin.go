@@ -1,0 +1,153 @@
+package gateway
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+)
+
+// PurgeTarget says which files a purge is about: exactly one of its fields is set.
+type PurgeTarget struct {
+	ID     string // a file id
+	Prefix string // a folder: the beginning of file ids up to one of their slashes
+	All    bool
+}
+
+// Purged tells how a purge went.
+type Purged struct {
+	Gateways int      `json:"gateways"`          // that have obeyed
+	Missing  []string `json:"missing,omitempty"` // that have not: they obey when they can be reached again
+	Dropped  int      `json:"dropped,omitempty"` // entries of this gateway, when it is alone
+}
+
+// ErrPurgeTarget is the error for a purge of something that is no file and no folder.
+var ErrPurgeTarget = errors.New("cannot tell what to purge")
+
+// CacheAdmin are the operations on the cache that the admin listener offers.
+type CacheAdmin struct {
+	Purge    func(ctx context.Context, what PurgeTarget) (Purged, error)
+	Prefetch func(ctx context.Context, id string) (size int64, where string, err error)
+	Locks    func(ctx context.Context) any // a list for JSON
+	Status   func(ctx context.Context) any // an object for JSON
+}
+
+// register adds:
+//
+//	POST /purge?id=|prefix=|all=1  200 and how many gateways have obeyed; 504 and the names of those that have not within 5 s
+//	POST /prefetch                 file ids, one a line; answers a line for each: its id, how it went and its size
+//	GET  /locks                    the locks that this gateway holds, and those that it waits for
+//	GET  /status.json              what the caches hold, and how the fleet is; /status is a page of the same
+func (a *CacheAdmin) register(mux *http.ServeMux) {
+	mux.HandleFunc("POST /purge", a.purge)
+	mux.HandleFunc("POST /prefetch", a.prefetch)
+	mux.HandleFunc("GET /locks", func(w http.ResponseWriter, req *http.Request) { sayJSON(w, http.StatusOK, a.Locks(req.Context())) })
+	mux.HandleFunc("GET /status.json", func(w http.ResponseWriter, req *http.Request) { sayJSON(w, http.StatusOK, a.Status(req.Context())) })
+	mux.HandleFunc("GET /status", a.statusPage)
+}
+
+func (a *CacheAdmin) purge(w http.ResponseWriter, req *http.Request) {
+	what, err := purgeTarget(req.URL.Query())
+	if err != nil {
+		say(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	purged, err := a.Purge(req.Context(), what)
+	switch {
+	case errors.Is(err, ErrPurgeTarget):
+		say(w, http.StatusBadRequest, err.Error())
+	case err != nil:
+		say(w, http.StatusInternalServerError, err.Error())
+	case len(purged.Missing) > 0:
+		sayJSON(w, http.StatusGatewayTimeout, purged)
+	default:
+		sayJSON(w, http.StatusOK, purged)
+	}
+}
+
+// purgeTarget reads the query of a purge.
+func purgeTarget(q url.Values) (PurgeTarget, error) {
+	var what PurgeTarget
+	given := 0
+	for name, values := range q {
+		switch given++; name {
+		case "id":
+			what.ID = strings.TrimPrefix(values[0], "/")
+		case "prefix":
+			what.Prefix = strings.TrimPrefix(values[0], "/")
+		case "all":
+			what.All = values[0] == "1"
+		default:
+			return what, fmt.Errorf("%w: %.32q means nothing here", ErrPurgeTarget, name)
+		}
+	}
+	if given != 1 || what == (PurgeTarget{}) {
+		return what, fmt.Errorf("%w: give one of id=, prefix= and all=1", ErrPurgeTarget)
+	}
+	return what, nil
+}
+
+const (
+	prefetchAtATime = 4
+	maxPrefetchLine = 4 << 10
+)
+
+// prefetch fetches files, a few at a time, and tells of each as it is done.
+func (a *CacheAdmin) prefetch(w http.ResponseWriter, req *http.Request) {
+	control := http.NewResponseController(w)
+	_ = errors.Join(control.EnableFullDuplex(), control.SetWriteDeadline(time.Time{})) // it takes as long as it takes
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	var saying sync.Mutex // guards w and the counts
+	done, failed := 0, 0
+	told := func(format string, args ...any) {
+		fmt.Fprintf(w, format, args...)
+		_ = control.Flush() // a client that left is noticed by its context
+	}
+	one := func(id string) {
+		size, where, err := a.Prefetch(req.Context(), id)
+		saying.Lock()
+		defer saying.Unlock()
+		done++
+		if err != nil {
+			failed++
+			told("%s error: %s\n", id, refusalOf(err).reason)
+			return
+		}
+		told("%s %s %d\n", id, where, size)
+	}
+	room := make(chan struct{}, prefetchAtATime)
+	var running sync.WaitGroup
+	lines := bufio.NewScanner(req.Body)
+	lines.Buffer(nil, maxPrefetchLine)
+	for lines.Scan() && req.Context().Err() == nil {
+		id := strings.TrimPrefix(strings.TrimSpace(lines.Text()), "/")
+		if id == "" {
+			continue
+		}
+		room <- struct{}{}
+		running.Go(func() {
+			defer func() { <-room }()
+			one(id)
+		})
+	}
+	running.Wait()
+	if err := lines.Err(); err != nil {
+		told("error: cannot read the list: %v\n", err)
+	}
+	told("done: %d files, %d failed\n", done, failed)
+}
+
+func sayJSON(w http.ResponseWriter, status int, value any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	w.WriteHeader(status)
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	_ = e.Encode(value) // a client that left needs no answer
+}

@@ -1,0 +1,154 @@
+package gateway
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/sendfile"
+	"fastdfs-gateway/storage"
+
+	"github.com/valyala/fasthttp"
+	"golang.org/x/sys/unix"
+)
+
+// findCached is find for a gateway that keeps what it fetches.
+func (a *away) findCached(r *request, cause error) error {
+	c, source := a.o.Cache, a.fetcher(r, cause)
+	file := source.wanted.ID.String()
+	if source.marked || !c.Knows(file) { // what is sent here is sent for the files of this host
+		if p := source.decided(); len(p.servers) == 0 {
+			return p.err
+		}
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), a.o.StatTimeout)
+	defer cancel()
+	entry, err := c.Lookup(ctx, file, source, cache.Ask{Hint: r.hint(), Young: a.h.isYoung(r.id, r.now)})
+	if err != nil {
+		return a.cacheFailure(r, err)
+	}
+	r.stale = entry.State == cache.Stale
+	r.remote.beginCached(a, source, entry)
+	r.source, r.found = sourceMemory, foundRemote(r.id, infoOf(entry.Version))
+	if entry.State == cache.Asked {
+		r.source = sourceOrigin
+	}
+	return nil
+}
+
+// cacheFailure is the answer when the cache does not give the file.
+func (a *away) cacheFailure(r *request, err error) error {
+	var answer *refusal
+	switch {
+	case errors.As(err, &answer):
+		return answer
+	case errors.Is(err, cache.ErrNotFound):
+		err = errors.Join(storage.ErrNotFound, err)
+	case errors.Is(err, cache.ErrChanged):
+		return errors.Join(storage.ErrChanged, err)
+	}
+	return a.answer(r.id, err, r.now)
+}
+
+// hint is the first byte of the file that the answer needs, as far as the request alone tells.
+func (r *request) hint() int64 {
+	h := &r.ctx.Request.Header
+	if r.ctx.IsHead() || len(h.Peek(fasthttp.HeaderIfNoneMatch)) > 0 || len(h.Peek(fasthttp.HeaderIfModifiedSince)) > 0 {
+		return cache.NoHint
+	}
+	ranges, ok := bytes.CutPrefix(h.Peek(fasthttp.HeaderRange), []byte("bytes="))
+	if !ok {
+		return 0
+	}
+	first, _, _ := bytes.Cut(ranges, []byte{'-'})
+	if n, err := strconv.ParseInt(string(bytes.TrimSpace(first)), 10, 64); err == nil && n >= 0 {
+		return n
+	}
+	return cache.NoHint // a suffix, or nothing that can be read
+}
+
+// sourcesOf are the names in the metrics and in X-Cache of where bytes come from.
+var sourcesOf = map[cache.From]string{
+	cache.FromMemory: sourceMemory, cache.FromDisk: sourceDisk, cache.FromPeer: sourcePeer, cache.FromOrigin: sourceOrigin,
+}
+
+// openCached makes the body one of a file in the cache, and waits for its first bytes: until these are here, a failure can be told
+// by a status. A small file in memory becomes a body in memory.
+func (r *request) openCached() error {
+	b := &r.body
+	b.Open = r.remote.openCached
+	for i := range b.Pieces {
+		p := &b.Pieces[i]
+		if p.Length == 0 {
+			continue
+		}
+		stream := r.remote.cached(p.Offset, p.Length)
+		first, err := stream.Next(p.Length)
+		if err != nil {
+			a := r.remote.away
+			err = errors.Join(err, stream.Close())
+			r.closeFile()
+			return a.cacheFailure(r, err)
+		}
+		r.source = sourcesOf[stream.From()]
+		r.setXCache()
+		b.Stream = &begunStretches{Stream: stream, first: first}
+		if first.Bytes != nil && first.Length == p.Length && len(b.Pieces) == 1 {
+			b.Memory, p.Offset, b.Open, b.Stream = first.Bytes, 0, nil, nil
+			return stream.Close()
+		}
+		return nil
+	}
+	return nil
+}
+
+// cached gives a stretch of a file in the cache.
+func (f *remoteFile) cached(offset, length int64) *cache.Stream {
+	return f.away.o.Cache.Open(f.ctx, f.entry, f.fetcher, offset, length)
+}
+
+// openCached is cached as a body takes it.
+func (f *remoteFile) openCached(offset, length int64) (io.ReadCloser, error) {
+	return &begunStretches{Stream: f.cached(offset, length)}, nil
+}
+
+// begunStretches is a stream out of the cache whose first bytes were asked for already.
+type begunStretches struct {
+	*cache.Stream
+	first cache.Stretch // not given yet, if it has a length
+}
+
+var _ sendfile.Stretcher = (*begunStretches)(nil)
+
+// Next implements sendfile.Stretcher.
+func (s *begunStretches) Next(limit int64) (sendfile.Stretch, error) {
+	next, err := s.first, error(nil)
+	if s.first = (cache.Stretch{}); next.Length == 0 {
+		next, err = s.Stream.Next(limit)
+	}
+	return sendfile.Stretch{Bytes: next.Bytes, Fd: next.Fd, Offset: next.Offset, Length: next.Length}, err
+}
+
+// Read implements io.Reader.
+func (s *begunStretches) Read(p []byte) (int, error) {
+	first := &s.first
+	if first.Length == 0 {
+		return s.Stream.Read(p)
+	}
+	n := 0
+	if first.Bytes != nil {
+		n = copy(p, first.Bytes)
+		first.Bytes = first.Bytes[n:]
+	} else {
+		var err error
+		if n, err = unix.Pread(first.Fd, p[:min(int64(len(p)), first.Length)], first.Offset); err != nil || n == 0 {
+			return 0, fmt.Errorf("cannot read a segment on disk: %w", errors.Join(err, io.ErrUnexpectedEOF))
+		}
+	}
+	first.Offset, first.Length = first.Offset+int64(n), first.Length-int64(n)
+	return n, nil
+}

@@ -1,0 +1,218 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"sync"
+	"time"
+
+	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/storage"
+)
+
+// fetcher gets one file from other hosts for the cache. It outlives the request that it was made for, because what is fetched is for
+// everybody: so it keeps copies of what it needs of it. Where to look is decided when the first question comes, as most files are in
+// the cache.
+type fetcher struct {
+	a      *away
+	wanted Wanted
+	cause  error // why the file is not here
+	marked bool  // by the loop guard
+	now    time.Time
+
+	once sync.Once // guards plan
+	plan plan
+
+	mu       sync.Mutex       // guards distrust
+	distrust []storage.Server // that gave wrong content: asked last from now on
+}
+
+var (
+	_ cache.Source     = (*fetcher)(nil)
+	_ cache.Distruster = (*fetcher)(nil)
+)
+
+// fetcher makes one for the request.
+func (a *away) fetcher(r *request, cause error) *fetcher {
+	return &fetcher{a: a, wanted: r.wanted(r.id.Clone()), cause: cause, marked: string(r.target.params.redirect) == "1", now: r.now}
+}
+
+// decided is where to look for the file.
+func (f *fetcher) decided() *plan {
+	f.once.Do(func() { f.plan = f.a.decide(f.wanted.ID, f.cause, f.marked, f.now) })
+	return &f.plan
+}
+
+// Name implements cache.Source: a storage's load is that of the first one which is asked.
+func (f *fetcher) Name() string {
+	if servers := f.decided().servers; len(servers) > 0 {
+		return servers[0].Addr()
+	}
+	return f.wanted.ID.Group
+}
+
+// servers are those to ask, those that gave wrong content last. That there are none says nothing about the file: the next request
+// for it may be allowed to ask somebody.
+func (f *fetcher) servers() ([]storage.Server, error) {
+	p := f.decided()
+	if len(p.servers) == 0 {
+		return nil, fmt.Errorf("nobody to ask: %w", p.err)
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	servers := slices.Clone(p.servers)
+	slices.SortStableFunc(servers, func(x, y storage.Server) int {
+		return btoi(slices.Contains(f.distrust, x)) - btoi(slices.Contains(f.distrust, y))
+	})
+	return servers, nil
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// Distrust implements cache.Distruster: whoever is asked first gave what was wrong.
+func (f *fetcher) Distrust(error) {
+	servers, err := f.servers()
+	if err != nil {
+		return
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.distrust = append(f.distrust, servers[0])
+}
+
+// Stat implements cache.Source.
+func (f *fetcher) Stat(ctx context.Context) (cache.Version, error) {
+	servers, err := f.servers()
+	if err != nil {
+		return cache.Version{}, err
+	}
+	info, err := f.stat(ctx, servers)
+	if err != nil {
+		return cache.Version{}, f.failed(err)
+	}
+	return versionOf(f.wanted.ID, info), nil
+}
+
+// stat asks for the file within the time that it may take.
+func (f *fetcher) stat(ctx context.Context, servers []storage.Server) (storage.Info, error) {
+	f.a.o.Running.Add(1)
+	defer f.a.o.Running.Add(-1)
+	ctx, cancel := context.WithTimeout(ctx, f.a.o.StatTimeout)
+	defer cancel()
+	return f.a.o.Origin.Stat(ctx, f.wanted, servers)
+}
+
+// Fetch implements cache.Source.
+func (f *fetcher) Fetch(ctx context.Context, want *cache.Version, offset, length int64) (cache.Version, io.ReadCloser, error) {
+	servers, err := f.servers()
+	if err != nil {
+		return cache.Version{}, nil, err
+	}
+	id := f.wanted.ID
+	if want == nil && id.Immutable() && !storage.MayBeLink(id) {
+		// The id says it all: a download needs no question before it, and tells that the file is there. When it fails, the
+		// question tells why.
+		v := versionOf(id, storage.Info{Size: id.Size, ModTime: time.Unix(id.Created, 0), CRC32: id.CRC32})
+		stream, err := f.open(ctx, v, offset, length, servers)
+		if err == nil || ctx.Err() != nil {
+			return v, stream, err
+		}
+	}
+	if want == nil {
+		info, err := f.stat(ctx, servers)
+		if err != nil {
+			return cache.Version{}, nil, f.failed(err)
+		}
+		v := versionOf(id, info)
+		want = &v
+	}
+	stream, err := f.open(ctx, *want, offset, length, servers)
+	if err != nil {
+		return *want, nil, f.failed(err)
+	}
+	return *want, stream, nil
+}
+
+// failed counts a failure and says to the cache what it means.
+func (f *fetcher) failed(err error) error {
+	f.a.count(err)
+	return asCacheError(err)
+}
+
+// open fetches bytes of a version.
+func (f *fetcher) open(ctx context.Context, v cache.Version, offset, length int64, servers []storage.Server) (io.ReadCloser, error) {
+	if length = min(length, v.Size-offset); length <= 0 {
+		return io.NopCloser(eof{}), nil
+	}
+	f.a.o.Running.Add(1)
+	stream, err := f.a.o.Origin.Open(ctx, f.wanted, infoOf(v), offset, length, servers)
+	if err != nil {
+		f.a.o.Running.Add(-1)
+		return nil, err
+	}
+	f.a.count(nil)
+	return &fetch{ReadCloser: countedStream{stream, f.a.h.o.Metrics}, a: f.a}, nil
+}
+
+// fetch is a download for the cache.
+type fetch struct {
+	io.ReadCloser
+	a    *away
+	once sync.Once
+}
+
+func (f *fetch) Read(p []byte) (int, error) {
+	n, err := f.ReadCloser.Read(p)
+	if err != nil && err != io.EOF {
+		err = asCacheError(err)
+	}
+	return n, err
+}
+
+func (f *fetch) Close() error {
+	f.once.Do(func() { f.a.o.Running.Add(-1) })
+	return f.ReadCloser.Close()
+}
+
+// eof is a reader of nothing.
+type eof struct{}
+
+func (eof) Read([]byte) (int, error) { return 0, io.EOF }
+
+// asCacheError says to the cache what an error means; the error stays what it was.
+func asCacheError(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, storage.ErrNotFound):
+		return fmt.Errorf("%w: %w", cache.ErrNotFound, err)
+	case errors.Is(err, storage.ErrChanged):
+		return fmt.Errorf("%w: %w", cache.ErrChanged, err)
+	case errors.Is(err, storage.ErrCRC):
+		return fmt.Errorf("%w: %w", cache.ErrCorrupt, err)
+	}
+	return err
+}
+
+// versionOf is what the cache knows a file's content by.
+func versionOf(id fdfs.FileID, info storage.Info) cache.Version {
+	v := cache.Version{Size: info.Size, ModTime: info.ModTime.UnixNano(), Immutable: id.Immutable(), Linked: info.Linked}
+	if v.Immutable && !v.Linked {
+		v.CRC32 = id.CRC32
+	}
+	return v
+}
+
+// infoOf is the way back.
+func infoOf(v cache.Version) storage.Info {
+	return storage.Info{Size: v.Size, ModTime: time.Unix(0, v.ModTime), CRC32: v.CRC32, Linked: v.Linked}
+}

@@ -1,0 +1,76 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/storage"
+)
+
+// errNotCached is the error of Prefetch where nothing is kept.
+var errNotCached = errors.New("files of other hosts are not kept by this gateway")
+
+// Prefetch brings a file into the cache, whole. It returns its size, and where it is now: "local" when it is a file of this host,
+// "cached" when it was in the cache already, else "fetched".
+func (h *Handler) Prefetch(ctx context.Context, idText string, now time.Time) (size int64, where string, err error) {
+	id, err := fdfs.Parse(idText)
+	if err != nil {
+		return 0, "", err
+	}
+	file, err := h.o.Store.Open(id)
+	if err == nil {
+		return file.Size(), "local", file.Close()
+	}
+	a, ok := h.away.(*away)
+	if !ok || a.o.Cache == nil || a.o.Redirect {
+		return 0, "", errNotCached
+	}
+	f := &fetcher{a: a, wanted: Wanted{ID: id, Target: h.targetOf(id, now), Port: a.o.Port}, cause: err, now: now}
+	if p := f.decided(); len(p.servers) == 0 {
+		return 0, "", p.err
+	}
+	return a.prefetch(ctx, f)
+}
+
+// targetOf is the target of a file for web servers of other hosts, where there is no request to take it from.
+func (h *Handler) targetOf(id fdfs.FileID, now time.Time) string {
+	target := h.o.URLPrefix + "/" + id.String() + "?"
+	if !h.o.GroupInURL {
+		target = h.o.URLPrefix + "/" + id.Logic + "?"
+	}
+	if h.o.Tokens != nil {
+		target += h.o.Tokens.Query(id.Logic, now) + "&"
+	}
+	return target + "redirect=1"
+}
+
+// prefetch reads a file through the cache.
+func (a *away) prefetch(ctx context.Context, f *fetcher) (size int64, where string, err error) {
+	entry, err := a.o.Cache.Lookup(ctx, f.wanted.ID.String(), f, cache.Ask{Young: a.h.isYoung(f.wanted.ID, f.now)})
+	if errors.Is(err, cache.ErrNotFound) {
+		return 0, "", storage.ErrNotFound
+	}
+	if err != nil {
+		return 0, "", err
+	}
+	stream := a.o.Cache.Open(ctx, entry, f, 0, entry.Version.Size)
+	defer func() { err = errors.Join(err, stream.Close()) }()
+	where = "cached"
+	for {
+		stretch, err := stream.Next(cache.SegmentSize)
+		if from := stream.From(); from == cache.FromOrigin || from == cache.FromPeer {
+			where = "fetched"
+		}
+		switch {
+		case err == io.EOF:
+			return size, where, nil
+		case err != nil:
+			return size, "", err
+		}
+		size += stretch.Length
+	}
+}

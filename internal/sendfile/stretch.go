@@ -1,0 +1,104 @@
+package sendfile
+
+import (
+	"fmt"
+	"io"
+)
+
+// Stretch is what comes next of a stream: Bytes, or where Bytes is nil, Length bytes from Offset on in the file open as Fd.
+type Stretch struct {
+	Bytes  []byte
+	Fd     int
+	Offset int64
+	Length int64
+}
+
+// Stretcher is a stream that can give its bytes without copying them. A Body uses it where it can write to the connection itself.
+type Stretcher interface {
+	io.ReadCloser
+	// Next waits for the next bytes and gives up to limit of them, which are good until the next call of any method. It is io.EOF
+	// only behind the last byte.
+	Next(limit int64) (Stretch, error)
+}
+
+// sendStretches sends what comes from streams that are Stretchers.
+func (b *Body) sendStretches(w io.Writer, flusher interface{ Flush() error }) error {
+	for ; b.piece < len(b.Pieces); b.piece, b.pos = b.piece+1, 0 {
+		p := &b.Pieces[b.piece]
+		if err := b.write(w, p.Head); err != nil {
+			return err
+		}
+		if p.Length == 0 {
+			continue // a stream that is open is the next one's
+		}
+		if err := b.sendStream(w, flusher, p.Offset, p.Length); err != nil {
+			return err
+		}
+		if err := b.closeStream(); err != nil {
+			return fmt.Errorf("%w: %w", ErrSource, err)
+		}
+	}
+	return b.write(w, b.Tail)
+}
+
+// sendStream sends one piece's bytes.
+func (b *Body) sendStream(w io.Writer, flusher interface{ Flush() error }, offset, left int64) (err error) {
+	if b.Stream == nil {
+		if b.Stream, err = b.Open(offset, left); err != nil {
+			return fmt.Errorf("%w: %w", ErrSource, err)
+		}
+	}
+	stream, ok := b.Stream.(Stretcher)
+	if !ok {
+		return fmt.Errorf("%w: BUG: a %T among Stretchers", ErrSource, b.Stream)
+	}
+	for left > 0 {
+		next, err := stream.Next(left)
+		if err == io.EOF {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return fmt.Errorf("%w: %w", ErrSource, err)
+		}
+		if next.Bytes != nil {
+			err = b.sendBytes(w, flusher, next.Bytes)
+		} else {
+			err = b.sendFileStretch(flusher, next)
+		}
+		if err != nil {
+			return err
+		}
+		b.markFirst()
+		left -= next.Length
+	}
+	return nil
+}
+
+// sendBytes sends bytes together with what w has buffered, without copying them.
+func (b *Body) sendBytes(w io.Writer, flusher interface{ Flush() error }, data []byte) error {
+	b.Conn.behind = data
+	err := flusher.Flush()
+	n := len(data) - len(b.Conn.behind)
+	b.Conn.behind = nil
+	b.pos += int64(n)
+	b.result.Sent += int64(n)
+	if err != nil || n == len(data) {
+		return err
+	}
+	return b.write(b.Conn, data[n:]) // w had nothing to flush
+}
+
+// sendFileStretch sends a stretch of a file behind what w has buffered.
+func (b *Body) sendFileStretch(flusher interface{ Flush() error }, next Stretch) error {
+	b.Conn.more = true
+	err := flusher.Flush()
+	b.Conn.more = false
+	if err != nil {
+		return err
+	}
+	n, err := b.Conn.SendFile(next.Fd, next.Offset, next.Length)
+	b.pos += n
+	b.result.Sent += n
+	b.result.BySendfile += n
+	return err
+}

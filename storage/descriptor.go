@@ -1,0 +1,127 @@
+package storage
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// identity tells a file on disk from the others that were or will be under its name, and its
+// versions apart.
+type identity struct {
+	dev, ino     uint64
+	links        uint64 // names in the file system; 0 when it has been deleted
+	mode         uint32
+	size         int64
+	mtime, ctime unix.Timespec
+}
+
+func identityOf(st *unix.Stat_t) identity {
+	return identity{dev: uint64(st.Dev), ino: st.Ino, links: uint64(st.Nlink), mode: st.Mode, size: st.Size, mtime: st.Mtim, ctime: st.Ctim}
+}
+
+func (i *identity) regular() bool { return i.mode&unix.S_IFMT == unix.S_IFREG }
+
+// sameFile is true for two versions of one file.
+func (i *identity) sameFile(other *identity) bool { return i.dev == other.dev && i.ino == other.ino }
+
+// descriptor is a file on disk, open for reading, that several Files may share.
+type descriptor struct {
+	fd    int
+	seen  identity      // when it was opened
+	count *atomic.Int64 // of all that are open
+	refs  atomic.Int64  // one for each File and each opening that uses it; at 0 fd is closed
+
+	trunks *trunkFiles // where it is found by others; nil = nowhere
+	key    trunkKey
+}
+
+// newDescriptor takes fd over; it has one reference.
+func newDescriptor(fd int, count *atomic.Int64) (*descriptor, error) {
+	d := &descriptor{fd: fd, count: count}
+	d.refs.Store(1)
+	count.Add(1)
+	var err error
+	if d.seen, err = d.stat(); err != nil {
+		_ = d.release() // the error of stat says more
+		return nil, err
+	}
+	return d, nil
+}
+
+func (d *descriptor) stat() (identity, error) {
+	var st unix.Stat_t
+	err := unix.Fstat(d.fd, &st)
+	return identityOf(&st), err
+}
+
+// retain is false when d has been closed.
+func (d *descriptor) retain() bool {
+	for {
+		n := d.refs.Load()
+		if n == 0 {
+			return false
+		}
+		if d.refs.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+func (d *descriptor) release() error {
+	if d.refs.Add(-1) > 0 {
+		return nil
+	}
+	if d.trunks != nil {
+		d.trunks.forget(d)
+	}
+	d.count.Add(-1)
+	if err := unix.Close(d.fd); err != nil {
+		return fmt.Errorf("cannot close file: %w", err)
+	}
+	return nil
+}
+
+// trunkFiles are the trunk files that are open: thousands of slots share one descriptor. It
+// keeps none open by itself.
+type trunkFiles struct {
+	mu   sync.Mutex // guards open
+	open map[trunkKey]*descriptor
+}
+
+// trunkKey is a trunk file: its store path and its name below data.
+type trunkKey struct {
+	path *storePath
+	name string
+}
+
+// get gives the open descriptor, which the caller releases, or nil.
+func (t *trunkFiles) get(key trunkKey) *descriptor {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if d := t.open[key]; d != nil && d.retain() {
+		return d
+	}
+	return nil
+}
+
+// offer lets others find d. It takes the place of another descriptor of that name.
+func (t *trunkFiles) offer(key trunkKey, d *descriptor) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.open == nil {
+		t.open = make(map[trunkKey]*descriptor)
+	}
+	d.trunks, d.key = t, key
+	t.open[key] = d
+}
+
+func (t *trunkFiles) forget(d *descriptor) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.open[d.key] == d {
+		delete(t.open, d.key)
+	}
+}
