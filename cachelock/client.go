@@ -212,22 +212,49 @@ func (c *Client) acquire(ctx context.Context, keys []string, o LockOptions) (*Lo
 	if err := checkKeys(keys); err != nil {
 		return nil, err
 	}
+	w := c.wanted(keys, &o)
+	if !o.Policy.waits() {
+		if err := c.usable(ctx); err != nil {
+			return nil, err
+		}
+		return c.attempt(ctx, w, "", o)
+	}
+	return c.take(ctx, keys[0], o, func(ctx context.Context, waiter string) (*Lock, error) {
+		return c.attempt(ctx, w, waiter, o)
+	})
+}
+
+// wanted is the request for keys.
+func (c *Client) wanted(keys []string, o *LockOptions) wanted {
 	w := wanted{keys: keys, ttl: o.TTL, fair: o.Fair, patience: c.patience()}
 	if o.Owner != "" {
 		w.token, w.hold = "owner "+url.QueryEscape(o.Owner)+":"+c.o.Holder, randomHex()
 	} else {
 		w.token = randomHex() + ":" + c.o.Holder
 	}
-	return c.take(ctx, keys[0], o, func(ctx context.Context, waiter string) (*Lock, error) {
-		w := w
-		w.waiter = waiter
-		start := time.Now()
-		h, fence, err := c.store.acquire(ctx, w)
-		if err != nil {
-			return nil, err
-		}
-		return c.granted(ctx, keys, w.token, h, fence, start, o)
-	})
+	return w
+}
+
+// attempt makes one attempt.
+func (c *Client) attempt(ctx context.Context, w wanted, waiter string, o LockOptions) (*Lock, error) {
+	w.waiter = waiter
+	start := time.Now()
+	h, fence, err := c.store.acquire(ctx, w)
+	if err != nil {
+		return nil, err
+	}
+	return c.granted(ctx, w.keys, w.token, h, fence, start, o)
+}
+
+// usable is the error of a request that need not be made.
+func (c *Client) usable(ctx context.Context) error {
+	if ctx.Err() != nil {
+		return cancelled(ctx)
+	}
+	if c.ctx.Err() != nil {
+		return ErrClosed
+	}
+	return nil
 }
 
 // granted makes a lock of what a request that began at start has acquired, unless it is over already.

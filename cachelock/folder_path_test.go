@@ -62,6 +62,7 @@ func FuzzCanonical(f *testing.F) {
 	for _, seed := range []string{"/", "", "a", "a/b", "a//b", "..", "a\x00", "%/[x]", "A", "AB", "A0", "a/\xff"} {
 		f.Add(seed, "A/B")
 		f.Add("A/"+seed, seed)
+		f.Add(seed, seed+"B")
 	}
 	f.Fuzz(func(t *testing.T, a, b string) {
 		pathA, err := canonical(a)

@@ -25,7 +25,7 @@ var patient = LockOptions{Policy: WaitFor(time.Minute)}
 func twoFolders(t *testing.T, test func(t *testing.T, a, b *Folders)) {
 	t.Run("redis", func(t *testing.T) {
 		o := seldom
-		o.Prefix = t.Name()
+		o.Prefix = t.Name() + randomHex()
 		rdb := redistest.Shared(t).Client()
 		test(t, testFolders(t, New(rdb, o)), testFolders(t, New(rdb, o)))
 	})
@@ -105,7 +105,7 @@ func TestFolderNotDisturbed(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client()
 	a, b := testFolders(t, New(rdb, seldom)), testFolders(t, New(rdb, seldom))
-	l := mustAcquire(t, a, "p", Exclusive, LockOptions{})
+	l := mustAcquire(t, a, "p/q/r", Exclusive, LockOptions{})
 	got := make(chan error, 1)
 	go func() {
 		_, err := b.Acquire(context.Background(), "p/q", Exclusive, patient)
@@ -116,7 +116,7 @@ func TestFolderNotDisturbed(t *testing.T) {
 	}
 	before := server.Commands()
 	for i := range 20 {
-		other := mustAcquire(t, a, "pp/"+strconv.Itoa(i), Exclusive, LockOptions{})
+		other := mustAcquire(t, a, "p/qq/"+strconv.Itoa(i), Exclusive, LockOptions{})
 		require.NoError(t, other.Release(t.Context()))
 	}
 	require.NoError(t, l.Release(t.Context()))
@@ -295,6 +295,7 @@ func TestFolderGuards(t *testing.T) {
 						return
 					}
 					here := tree[at].Add(size)
+					time.Sleep(time.Millisecond) // so that others could come in
 					above, below := int64(0), int64(0)
 					if at > 0 {
 						above = tree[0].Load()

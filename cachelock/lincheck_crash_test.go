@@ -47,14 +47,14 @@ func TestCrashAtEveryStep(t *testing.T) {
 // converse does all that there is to do with locks, over a network that is cut after some steps, and then dies with what it holds.
 // It is true when the network has lasted to the end.
 func converse(t *testing.T, relay *redistest.Relay, steps int) (whole bool) {
+	relay.CutAfter(steps)
+	defer relay.Restore()
+	defer relay.CutAfter(0)
 	rdb := redis.NewClient(&redis.Options{Addr: relay.Addr(), DialerRetries: 1, MaxRetries: -1, ReadTimeout: time.Second})
 	defer rdb.Close()
 	c := cachelock.New(rdb, cachelock.Options{Prefix: "crash"})
 	defer c.Close()
-	relay.CutAfter(steps)
-	defer relay.Restore()
-	defer relay.CutAfter(0)
-
+	defer relay.Cut() // The dead say nothing any more.
 	ctx := t.Context()
 	minute := cachelock.LockOptions{TTL: time.Minute}
 	folders, err := c.Folders("project")
@@ -121,10 +121,11 @@ func TestCrashIsNoticed(t *testing.T) {
 		cachelock.SetExpiryLate(c)
 		relay.CutAfter(steps)
 		_, err := c.Acquire(t.Context(), "one", cachelock.LockOptions{TTL: time.Minute})
-		relay.CutAfter(0)
-		relay.Restore()
+		relay.Cut()
 		require.NoError(t, c.Close())
 		rdb.Close()
+		relay.CutAfter(0)
+		relay.Restore()
 		if len(eternal(t, admin)) > 0 {
 			return
 		}

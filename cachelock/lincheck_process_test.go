@@ -229,16 +229,16 @@ func known(err error) bool {
 // hold does one of the things that happen to holders, and ends the tenure in most of them.
 func (p *process) hold(ctx context.Context, lock *cachelock.Lock, t *tenure, o cachelock.LockOptions) {
 	switch p.rng.IntN(16) {
-	case 0: // Asks for a little more time so late that the lock is another's when the request arrives.
-		p.relay.Delay(10*time.Millisecond + draw(p.rng, 50*time.Millisecond))
-		time.Sleep(o.TTL - 5*time.Millisecond - draw(p.rng, 10*time.Millisecond))
+	case 0, 1: // Asks for a little more time so late that the lock is another's when the request arrives.
+		time.Sleep(o.TTL - 25*time.Millisecond)
+		p.relay.Delay(30*time.Millisecond + draw(p.rng, 30*time.Millisecond))
 		p.extend(lock, t, cachelock.MinTTL)
 		p.relay.Delay(0)
-	case 1: // Works on, and asks for more time.
+	case 2: // Works on, and asks for more time.
 		time.Sleep(draw(p.rng, o.TTL))
 		p.extend(lock, t, o.TTL)
-		time.Sleep(draw(p.rng, 10*time.Millisecond))
-	case 2, 3: // Stops past the end of the lock, if it has one.
+		time.Sleep(draw(p.rng, o.TTL))
+	case 3: // Stops past the end of the lock, if it has one.
 		time.Sleep(o.TTL + draw(p.rng, 30*time.Millisecond))
 		p.extend(lock, t, o.TTL)
 	case 4: // Its network stops.

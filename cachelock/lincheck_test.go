@@ -1,13 +1,19 @@
 package cachelock_test
 
 import (
+	"context"
 	"os"
 	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"fastdfs-gateway/cachelock"
+	"fastdfs-gateway/internal/redistest"
+
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -40,6 +46,30 @@ func TestLinearizable(t *testing.T) {
 	t.Logf("%d histories: %d acquisitions, %d of them lost or abandoned, %d extensions and commits", last-first+1, taken.Load(), lost.Load(), commits.Load())
 	require.Positive(t, lost.Load(), "nothing has gone wrong for anybody: this has shown little")
 	require.Greater(t, taken.Load(), int64(last-first), "hardly anybody got the lock: this has shown little")
+}
+
+// A holder that asks for less time has only that, from the moment when the server may have heard of it: not from its answer.
+func TestShorterAtOnce(t *testing.T) {
+	server := redistest.Shared(t)
+	relay := redistest.NewRelay(t, server.Addr())
+	rdb := redis.NewClient(&redis.Options{Addr: relay.Addr(), ReadTimeout: patience, MaxRetries: -1})
+	defer rdb.Close()
+	c := cachelock.New(rdb, cachelock.Options{Prefix: t.Name(), Shards: 1})
+	defer c.Close()
+	lock, err := c.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: time.Minute})
+	require.NoError(t, err)
+	require.NoError(t, lock.Extend(t.Context(), time.Minute)) // The server knows the script.
+	relay.Mute()
+	answered := make(chan error, 1)
+	go func() { answered <- lock.Extend(t.Context(), 50*time.Millisecond) }()
+	require.Eventually(t, func() bool {
+		return server.Client().Exists(t.Context(), t.Name()+":{0}:lock:k").Val() == 0
+	}, patience, time.Millisecond, "it has expired")
+	require.False(t, time.Now().Before(lock.Until()), "the holder relies on a lock that is free")
+	<-lock.Context().Done()
+	require.ErrorIs(t, context.Cause(lock.Context()), cachelock.ErrLost)
+	relay.Restore()
+	require.ErrorIs(t, <-answered, cachelock.ErrLost)
 }
 
 // number reads a number from the environment.

@@ -172,8 +172,7 @@ func (s *slowLeave) leave(ctx context.Context, key, waiter string) error {
 func TestMovesBetweenLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := newScripted(t, Options{Poll: time.Hour, Shards: 1})
-		inTheWay := "b"
-		s.answers(func(wanted) error { return heldBy(inTheWay, ":somebody", time.Hour) })
+		s.answers(heldAlways("b"))
 		done := make(chan error, 1)
 		go func() {
 			_, err := c.AcquireAll(t.Context(), []string{"a", "b", "c"}, LockOptions{TTL: time.Hour, Policy: WaitFor(time.Minute)})
@@ -182,14 +181,14 @@ func TestMovesBetweenLines(t *testing.T) {
 		synctest.Wait()
 		require.Equal(t, 2, s.requests())
 		require.False(t, c.lines.wake(lineOf(c.process, "a")))
-		inTheWay = "c"
+		s.answers(heldAlways("c"))
 		require.True(t, c.lines.wake(lineOf(c.process, "b")))
 		synctest.Wait()
 		require.Equal(t, 2, s.requests()) // one that told, and one in the other line
 		require.Equal(t, []string{"b"}, s.left)
 		require.True(t, c.lines.wake(lineOf(c.process, "c")))
 		synctest.Wait()
-		inTheWay = "a" // as the time is over
+		s.answers(heldAlways("a")) // as the time is over
 		require.ErrorIs(t, <-done, ErrHeld)
 		synctest.Wait()
 		slices.Sort(s.left)

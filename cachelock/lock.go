@@ -17,8 +17,8 @@ type Lock struct {
 	taken   time.Time
 	base    context.Context // the values of the caller's, without its end
 
-	// extending is held during an extension: in Redis they come in the same order as here, so until is never later than there.
-	extending sync.Mutex
+	// extending holds a value during an extension: in Redis they come in the same order as here, so until is never later than there.
+	extending chan struct{} // made when it is used, see turn
 
 	mu     sync.Mutex // guards all below
 	o      LockOptions
@@ -79,12 +79,16 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	if ttl < MinTTL {
 		return invalid("ttl %s is below %s", ttl, MinTTL)
 	}
-	l.extending.Lock()
-	defer l.extending.Unlock()
-	if err := l.err(); err != nil {
-		return err
+	select {
+	case l.turn() <- struct{}{}:
+		defer func() { <-l.turn() }()
+	case <-ctx.Done():
+		return cancelled(ctx)
 	}
 	start := time.Now()
+	if err := l.shorten(start.Add(validity(ttl))); err != nil {
+		return err
+	}
 	return l.extended(start, ttl, l.holding.extend(ctx, ttl))
 }
 
@@ -104,12 +108,6 @@ func (l *Lock) Release(ctx context.Context) error {
 		l.c.giveBack(l.holding)
 	}
 	return err
-}
-
-func (l *Lock) err() error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.state
 }
 
 // end ends the lock for this process and returns what state it had.
@@ -143,15 +141,34 @@ func (l *Lock) extended(start time.Time, ttl time.Duration, err error) error {
 		l.endLocked(ErrLost)
 		return err
 	case err != nil: // it may have happened nevertheless
-		if until.Before(l.until) {
-			l.until = until
-		}
 		l.timer.Reset(min(l.nextLocked(), max(ttl/20, time.Millisecond)))
 		return err
 	}
 	l.o.TTL, l.until = ttl, until
 	l.timer.Reset(l.nextLocked())
 	return nil
+}
+
+// shorten makes the lock end no later than until, before the server can have heard of it. The error is what has become of the
+// lock meanwhile.
+func (l *Lock) shorten(until time.Time) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.state == nil && until.Before(l.until) {
+		l.until = until
+		l.timer.Reset(l.nextLocked())
+	}
+	return l.state
+}
+
+// turn is what those who extend wait for.
+func (l *Lock) turn() chan struct{} {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.extending == nil {
+		l.extending = make(chan struct{}, 1)
+	}
+	return l.extending
 }
 
 // renewsLocked tells whether the lock is to be renewed yet. l.mu is held.
@@ -187,10 +204,12 @@ func (l *Lock) tick() {
 
 // renew extends the lock, unless somebody is doing it. When Redis does not serve, it is tried again soon.
 func (l *Lock) renew(ttl, left time.Duration) {
-	if !l.extending.TryLock() {
+	select {
+	case l.turn() <- struct{}{}:
+		defer func() { <-l.turn() }()
+	default:
 		return
 	}
-	defer l.extending.Unlock()
 	ctx, cancel := context.WithTimeout(l.c.ctx, left)
 	defer cancel()
 	start := time.Now()

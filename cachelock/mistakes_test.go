@@ -269,6 +269,9 @@ func checkNoClientClock(t require.TestingT, b *bench) {
 
 // timeOfDay tells whether a number is a time of these years, in seconds down to nanoseconds.
 func timeOfDay(arg any) bool {
+	if text, ok := arg.(*string); ok {
+		arg = *text
+	}
 	n, err := strconv.ParseFloat(fmt.Sprint(arg), 64)
 	if err != nil {
 		return false

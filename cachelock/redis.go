@@ -76,12 +76,20 @@ func (s *redisStore) newHold(w wanted) *hold {
 	h.names = make([]string, 0, 2+3*len(w.keys))
 	h.names = append(h.names, shard+":fence")
 	for _, key := range w.keys {
-		h.names = append(h.names, shard+":lock:"+key, shard+":queue:"+key, shard+":living:"+key)
+		h.names = appendNames(h.names, shard, key)
 	}
 	if w.hold != "" {
 		h.names = append(h.names, shard+":holds:"+w.keys[0])
 	}
 	return h
+}
+
+// appendNames appends the names of lock, queue and living of a key, which are pieces of one string.
+func appendNames(names []string, shard, key string) []string {
+	all := shard + ":lock:" + key + shard + ":queue:" + key + shard + ":living:" + key
+	lock := len(shard) + len(":lock:") + len(key)
+	queue := lock + len(shard) + len(":queue:") + len(key)
+	return append(names, all[:lock], all[lock:queue], all[queue:])
 }
 
 func (s *redisStore) acquire(ctx context.Context, w wanted) (holding, int64, error) {
@@ -162,7 +170,7 @@ func (h *hold) release(ctx context.Context) error {
 
 func (s *redisStore) leave(ctx context.Context, key, waiter string) error {
 	shard := s.c.shardOf(key)
-	names := []string{shard + ":lock:" + key, shard + ":queue:" + key, shard + ":living:" + key}
+	names := appendNames(nil, shard, key)
 	if err := s.leaveScript.Run(ctx, s.rdb, names, waiter, s.c.channels()).Err(); err != nil {
 		return failed(ctx, "leave a queue", err)
 	}

@@ -21,11 +21,8 @@ type attempt func(ctx context.Context, waiter string) (*Lock, error)
 
 // take tries, and waits as the policy says. key is where to wait at first: a failed attempt may tell another place.
 func (c *Client) take(ctx context.Context, key string, o LockOptions, try attempt) (*Lock, error) {
-	if ctx.Err() != nil {
-		return nil, cancelled(ctx)
-	}
-	if c.ctx.Err() != nil {
-		return nil, ErrClosed
+	if err := c.usable(ctx); err != nil {
+		return nil, err
 	}
 	if !o.Policy.waits() {
 		return try(ctx, "")

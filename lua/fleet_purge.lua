@@ -11,6 +11,7 @@
 -- ARGV[4]  how long, in milliseconds, it keeps them
 -- ARGV[5]  how long, in milliseconds, a gateway counts after it was seen
 -- ARGV[6]  channel to tell it on
+-- ARGV[7]  how long, in milliseconds, the log as a whole is kept when nothing happens
 --
 -- Result: {fence, names of the gateways that have to obey}.
 
@@ -32,12 +33,12 @@ local function trim(command, from, to)
 	if #last > 0 then
 		local base = string.match(last[#last], '^%d+')
 		redis.call('ZREMRANGEBYSCORE', KEYS[3], '-inf', base)
-		redis.call('SET', KEYS[4], base, 'PX', ARGV[4] * 2)
+		redis.call('SET', KEYS[4], base, 'PX', ARGV[7])
 	end
 end
 trim('ZRANGE', 0, -1 - ARGV[3])
 trim('ZRANGEBYSCORE', '-inf', string.format('%.0f', fence - ARGV[4] * 1000))
-redis.call('PEXPIRE', KEYS[3], ARGV[4] * 2)
+redis.call('PEXPIRE', KEYS[3], ARGV[7])
 
 redis.call('PUBLISH', ARGV[6], text)
 local names = redis.call('ZRANGEBYSCORE', KEYS[5], string.format('%.0f', now - ARGV[5]), '+inf')

@@ -18,7 +18,7 @@ for i = 3, #claims, 2 do
 	message = message .. '\0' .. claims[i]
 end
 for _, process in ipairs(redis.call('ZRANGEBYSCORE', KEYS[5], string.format('(%.0f', now), '+inf')) do
-	tostring('PUBLISH', ARGV[3] .. process, process .. message)
+	redis.call('PUBLISH', ARGV[3] .. process, process .. message)
 end
 if tonumber(till) <= now then
 	return 0

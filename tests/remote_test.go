@@ -315,7 +315,7 @@ func TestUpstreamHTTP(t *testing.T) {
 	require.NoError(t, err)
 	file := s.From(source, "mp4", content)
 	slave := s.Slave(file, "_b", "txt", s.Bytes(500))
-	conf := strings.Replace(s.Config(withListen(nil)...), "listen = 127.0.0.1:0", "listen = 127.0.0.21:0", 1)
+	conf := strings.Replace(s.Config(withListen([]string{"[open_file_cache]", "valid = 0"})...), "listen = 127.0.0.1:0", "listen = 127.0.0.21:0", 1)
 	origin := serveConfig(t, writeConfig(t, conf))
 	_, port, err := net.SplitHostPort(origin.addrs[0])
 	require.NoError(t, err)

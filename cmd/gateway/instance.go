@@ -222,6 +222,9 @@ func (i *instance) storageStats() storage.Stats {
 	defer i.mu.Unlock()
 	stats := i.other.storages.Stats()
 	stats.CRCErrors += i.files.Stats().CRCErrors
+	if i.cache != nil {
+		stats.CRCErrors += i.cache.Stats().CRCErrors
+	}
 	return stats
 }
 

@@ -69,7 +69,6 @@ func cacheFigures(stats func() cache.Stats) []figure {
 		{"stale_served_total", "Answers from expired entries.", nil, false, func() float64 { return float64(stats().StaleServed) }},
 		{"peer_bytes_total", "Bytes from other gateways.", nil, false, func() float64 { return float64(stats().PeerBytes) }},
 		{"peer_served_total", "Segments that other gateways have asked for and got.", nil, false, func() float64 { return float64(stats().PeerServed) }},
-		{"cache_crc_errors_total", "Files from other hosts whose content was not the one that their CRC32 says.", nil, false, func() float64 { return float64(stats().CRCErrors) }},
 	}
 }
 

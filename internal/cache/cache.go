@@ -136,7 +136,7 @@ func New(o Options) (*Cache, error) {
 	c.tiers = c.memory
 	if o.DiskPath != "" {
 		var err error
-		if c.disk, err = tier.OpenDisk(tier.DiskOptions{Path: o.DiskPath, Max: o.DiskMax, Queue: max(o.Memory/8, 2*SegmentSize), Logger: o.Logger, Ready: o.DiskReady}); err != nil {
+		if c.disk, err = tier.OpenDisk(tier.DiskOptions{Path: o.DiskPath, Max: o.DiskMax, Queue: max(o.Memory/8, 32<<20), Logger: o.Logger, Ready: o.DiskReady}); err != nil {
 			return nil, err
 		}
 		c.tiers = tier.NewStack(c.memory, c.disk)
@@ -252,14 +252,21 @@ func (c *Cache) Purge(m Match) int {
 			delete(c.questions, file)
 		}
 	}
+	c.mu.Unlock()
+	c.doomFlights(m)
+	return c.records.drop(m) + c.tiers.Drop(m)
+}
+
+// doomFlights lets the flights for the files that are meant go on for those who wait already, and nobody else.
+func (c *Cache) doomFlights(m Match) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	for key, f := range c.flights {
 		if m.Matches(key.File) {
 			f.doom()
 			delete(c.flights, key)
 		}
 	}
-	c.mu.Unlock()
-	return c.records.drop(m) + c.tiers.Drop(m)
 }
 
 // canonical is a copy of a file's name that may be kept.

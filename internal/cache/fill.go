@@ -3,33 +3,19 @@ package cache
 import (
 	"context"
 	"errors"
-	"fmt"
-	"hash/crc32"
-	"io"
-	"sync"
 	"time"
 
 	"fastdfs-gateway/internal/cache/tier"
 )
 
-// Times of a flight.
-const (
-	// peerStall is how long another gateway may send nothing while nothing says that it is alive.
-	peerStall = 3 * time.Second
-	// freeStall is the same after its lease has become free: it has finished, or it is gone.
-	freeStall = time.Second
-	// memoryPatience is how long a flight waits for others to be done when they fill half of the memory.
-	memoryPatience = 500 * time.Millisecond
-)
+// memoryPatience is how long a flight waits for others to be done when they fill half of the memory.
+const memoryPatience = 500 * time.Millisecond
 
 // A source that has given this many bytes before it broke is asked again as if it never had; else fetches are maxBroken at most.
 const (
-	goodProgress = 64 << 10
+	goodProgress = 1 << 20
 	maxBroken    = 3
 )
-
-// errStalled: another gateway has sent nothing for too long.
-var errStalled = errors.New("the other gateway sends nothing")
 
 // fill is the goroutine of a flight.
 func (c *Cache) fill(f *flight, src Source) {
@@ -54,7 +40,7 @@ func (c *Cache) afterFailure(f *flight, err error) {
 		return
 	}
 	if errors.Is(err, ErrChanged) || errors.Is(err, ErrNotFound) {
-		c.records.forget(f.key.File, v) // the next request asks again
+		c.records.distrust(f.key.File, v) // the next request asks again
 	}
 }
 
@@ -155,32 +141,6 @@ func (c *Cache) lead(f *flight, src Source, lease Lease) error {
 	return c.finish(f, src, lease)
 }
 
-// located is another gateway that has the segment; empty when there is none. Where the version is not known yet the source is asked
-// for it: it decides whether the file is still there.
-func (c *Cache) located(f *flight, src Source, lease Lease) (string, error) {
-	l, ok, err := c.o.Fleet.Location(c.life, f.key.String())
-	if err != nil || !ok || l.Holder == "" {
-		return "", nil
-	}
-	_, _, v, known := f.progress()
-	if !known {
-		ctx, cancel := context.WithTimeout(c.life, askTimeout)
-		defer cancel()
-		began := time.Now()
-		c.n.stats.Add(1)
-		if v, err = src.Stat(ctx); err == nil {
-			err = c.learned(f, v, time.Since(began), lease)
-		}
-		if err != nil {
-			return "", c.absent(f, err, lease)
-		}
-	}
-	if l.Version != v {
-		return "", nil
-	}
-	return l.Holder, nil
-}
-
 // absent notes that there is no such file, if that is the error, and returns the error.
 func (c *Cache) absent(f *flight, err error, lease Lease) error {
 	if !errors.Is(err, ErrNotFound) || f.young {
@@ -250,81 +210,6 @@ func (c *Cache) copyFromSource(f *flight, src Source, lease Lease) error {
 	return err
 }
 
-// copyFromPeer fetches what is missing from another gateway. leased tells that it has the lease, which shows that it lives even while
-// it sends nothing.
-func (c *Cache) copyFromPeer(f *flight, holder string, leased bool) error {
-	ctx, cancel := context.WithCancelCause(c.life)
-	var watch sync.WaitGroup
-	defer watch.Wait()
-	defer cancel(nil)
-	watch.Go(func() { c.watch(ctx, cancel, f, leased) })
-	have, _, v, known := f.progress()
-	want := &v
-	if !known {
-		want = nil
-	}
-	f.setFrom(FromPeer)
-	c.n.peerFetches.Add(1)
-	got, body, err := c.o.Fleet.OpenPeer(ctx, holder, f.key, want, have)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = body.Close() }() // all that counts was read
-	if !known {
-		c.keepOf(f, Meta{Version: got, Checked: time.Now()})
-	}
-	if err = f.learn(got); err == nil {
-		err = c.reserve(f)
-	}
-	if err == nil {
-		err = f.copyFrom(body, func(n int) { c.n.peerBytes.Add(uint64(n)) })
-	}
-	return err
-}
-
-// watch gives a peer up that sends nothing.
-func (c *Cache) watch(ctx context.Context, stop context.CancelCauseFunc, f *flight, leased bool) {
-	stall := peerStall
-	if leased && c.o.Fleet.Wait(ctx, f.key.String()) == nil {
-		stall = freeStall
-	}
-	for last := int64(-1); ; {
-		have, _, _, _ := f.progress()
-		if have == last {
-			stop(errStalled)
-			return
-		}
-		last = have
-		timer := time.NewTimer(stall)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return
-		}
-	}
-}
-
-// follow reads from the gateway that has the lease, and where that does not work waits for the lease to become free.
-func (c *Cache) follow(f *flight, src Source, holder string, patience time.Duration) error {
-	f.setRole(following)
-	before, _, _, _ := f.progress()
-	if holder != "" {
-		err := c.copyFromPeer(f, holder, true)
-		if err == nil {
-			return c.finish(f, src, nil)
-		}
-		if after, _, _, _ := f.progress(); after > before {
-			return errAgain // perhaps another one has taken over already
-		}
-		c.o.Logger.Info("cannot read from the gateway that fetches a segment", "segment", f.key.String(), "gateway", holder, "err", err)
-	}
-	ctx, cancel := context.WithTimeout(c.life, patience)
-	defer cancel()
-	_ = c.o.Fleet.Wait(ctx, f.key.String()) // whatever comes of it, Lead tells
-	return errAgain
-}
-
 // reserve waits until there is memory for the segment; a while only, since the flights that have it may wait for another gateway
 // whose flights wait for this one.
 func (c *Cache) reserve(f *flight) error {
@@ -386,54 +271,6 @@ func (c *Cache) publish(f *flight, lease Lease) bool {
 		return false
 	}
 	return nothing || !errors.Is(lease.PublishLocation(c.life, f.key.String(), Location{Version: v}), ErrLost)
-}
-
-// verify compares the CRC32 of the whole file with that of the version, when this segment was the last one missing. Content with
-// another CRC32 is read once more, from another storage where there is one: when it is the same again the file is a link, whose
-// CRC32 is not that of its content; anything else is damage, and all segments of the file are dropped.
-func (c *Cache) verify(f *flight, src Source) error {
-	f.mu.Lock()
-	v, sum := f.version, f.sum
-	f.mu.Unlock()
-	whole, right, complete := c.records.addSum(f.key, v, sum)
-	if !complete || right {
-		return nil
-	}
-	err := fmt.Errorf("%w: %q has %08x, want %08x", ErrCorrupt, f.key.File, whole, v.CRC32)
-	if d, ok := src.(Distruster); ok {
-		d.Distrust(err)
-	}
-	again, againErr := c.checksum(src, v)
-	if againErr == nil && again == whole {
-		c.records.setLink(f.key.File, v, whole)
-		return nil
-	}
-	c.n.corrupt.Add(1)
-	c.records.resetSums(f.key.File, v)
-	c.tiers.Drop(matchFile(f.key.File))
-	return errors.Join(err, againErr)
-}
-
-// checksum reads a whole file for its CRC32.
-func (c *Cache) checksum(src Source, v Version) (uint32, error) {
-	ctx, cancel := context.WithCancel(c.life)
-	defer cancel()
-	c.n.originFetches.Add(1)
-	got, body, err := src.Fetch(ctx, &v, 0, v.Size)
-	if err != nil {
-		return 0, err
-	}
-	defer func() { _ = body.Close() }() // all that counts was read
-	if got != v {
-		return 0, ErrChanged
-	}
-	hash := crc32.NewIEEE()
-	n, err := io.Copy(hash, io.LimitReader(body, v.Size))
-	c.n.originBytes.Add(uint64(n))
-	if err == nil && n < v.Size {
-		err = io.ErrUnexpectedEOF
-	}
-	return hash.Sum32(), err
 }
 
 // matchFile and keyAt save the callers the name of the package.

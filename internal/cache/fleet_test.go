@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"fastdfs-gateway/internal/cache/cachetest"
 )
 
 const second = time.Second
@@ -21,7 +23,7 @@ func bubble(t *testing.T, name string, test func(t *testing.T)) {
 // arrives: the first byte comes when the origin's does.
 func TestStampede(t *testing.T) {
 	for _, n := range []int{1, 2, 3} {
-		for _, size := range []int64{0, 1, 4 << 10, 1 << 20, SegmentSize, 3*SegmentSize + 12345} {
+		for _, size := range []int64{0, 1, 4 << 10, 1 << 20, SegmentSize, 2*SegmentSize + 12345} {
 			bubble(t, fmt.Sprintf("%d gateways, %d bytes", n, size), func(t *testing.T) {
 				o := newOrigin(testFile(1), size)
 				o.first, o.whole = second/2, second
@@ -57,7 +59,7 @@ func TestOneCall(t *testing.T) {
 		o := newOrigin(testFile(1), 1<<20)
 		o.first, o.whole = second/2, second
 		f := newFleet()
-		for _, r := range crowd(gateways(t, f, 1, Options{}), o, 500) {
+		for _, r := range crowd(gateways(t, f, 1, Options{}), o, 200) {
 			requireWhole(t, o, r)
 		}
 		require.EqualValues(t, 1, f.leadCalls)
@@ -301,5 +303,42 @@ func TestHeads(t *testing.T) {
 		}
 		require.EqualValues(t, 1, o.stats.Load())
 		require.Zero(t, o.fetches.Load())
+	})
+}
+
+// slowLead is a fleet in which something happens while a lease is being taken.
+type slowLead struct {
+	*member
+	meanwhile func(key string)
+}
+
+func (s *slowLead) Lead(ctx context.Context, key string) (Lease, error) {
+	s.meanwhile(key)
+	return s.member.Lead(ctx, key)
+}
+
+// TestLookAgain: what has come while the lease was being taken is not fetched.
+func TestLookAgain(t *testing.T) {
+	bubble(t, "segment", func(t *testing.T) {
+		o := newOrigin(testFile(1), 1000)
+		fleet := &slowLead{member: &member{f: newFleet(), name: "a"}, meanwhile: func(string) {}}
+		c := newCache(t, Options{Fleet: fleet})
+		_, err := c.Lookup(context.Background(), o.file, o, Ask{Hint: NoHint})
+		require.NoError(t, err)
+		fleet.meanwhile = func(string) { require.True(t, c.tiers.Put(cachetest.Segment(o.file, 0, o.content))) }
+		requireWhole(t, o, get(context.Background(), c, o))
+		require.Zero(t, o.fetches.Load())
+	})
+	bubble(t, "question", func(t *testing.T) {
+		o := newOrigin(testFile(1), 1000)
+		f := newFleet()
+		fleet := &slowLead{member: &member{f: f, name: "a"}, meanwhile: func(string) {
+			f.do(func() { f.metas[o.file] = Meta{Version: o.v, Checked: time.Now()} })
+		}}
+		c := newCache(t, Options{Fleet: fleet})
+		e, err := c.Lookup(context.Background(), o.file, o, Ask{Hint: NoHint})
+		require.NoError(t, err)
+		require.Equal(t, o.v, e.Version)
+		require.Zero(t, o.stats.Load())
 	})
 }

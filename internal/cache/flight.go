@@ -38,7 +38,7 @@ type flight struct {
 	left    bool   // the segment is in a tier
 	err     error  // why there will be no more
 	readers int
-	doomed  bool // the file was purged
+	doomed  bool // what it brings is not to be stored
 	role    role
 	from    From
 

@@ -37,6 +37,7 @@ type record struct {
 	expires time.Time // it is fresh until then
 	retry   time.Time // no question before, when one has failed
 	sums    sums
+	useless bool // a storage has said otherwise
 	bytes   int64
 }
 
@@ -73,6 +74,8 @@ func (r *records) standing(rec *record, now time.Time) standing {
 	left := rec.expires.Sub(now)
 	expired := rec.meta.Checked.Add(r.o.TTL)
 	switch {
+	case rec.useless:
+		return unknown
 	case rec.meta.Gone && left > 0:
 		return gone
 	case rec.meta.Gone:
@@ -169,13 +172,13 @@ func (r *records) failed(file string, now time.Time) {
 	}
 }
 
-// forget drops the record of a file if it is of a version.
-func (r *records) forget(file string, v Version) {
+// distrust makes the record of a file useless if it is of a version. It is kept, so that what other gateways have learned before
+// now is not believed either.
+func (r *records) distrust(file string, v Version) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if rec, ok := r.list.Peek(file); ok && rec.meta.Version == v && !rec.meta.Gone {
-		r.used -= rec.bytes
-		r.list.Remove(file)
+		rec.meta.Checked, rec.useless = time.Now(), true
 	}
 }
 

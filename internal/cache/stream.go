@@ -46,8 +46,9 @@ type Stream struct {
 	index int64     // of the segment that was touched last; -1 before the first
 	ahead int64     // of the newest segment that was looked for ahead of time
 	from  From
-	given bool // some bytes were given out
-	again bool // wrong content was fetched again already
+	given bool   // some bytes were given out
+	seen  uint64 // damages counted when the stream began
+	again bool   // wrong content was fetched again already
 	err   error
 }
 
@@ -56,7 +57,7 @@ var _ io.ReadCloser = (*Stream)(nil)
 // Open gives length bytes of a file from offset on, of the version of the entry. Nothing is fetched before the first call of Next or
 // Read, so its error can still become a status. The caller closes the stream.
 func (c *Cache) Open(ctx context.Context, e Entry, src Source, offset, length int64) *Stream {
-	s := &Stream{c: c, ctx: ctx, file: e.File, v: e.Version, src: src, offset: offset, left: length, index: -1}
+	s := &Stream{c: c, ctx: ctx, file: e.File, v: e.Version, src: src, offset: offset, left: length, index: -1, seen: c.n.corrupt.Load()}
 	if offset < 0 || length < 0 || offset > e.Version.Size-length {
 		s.err = fmt.Errorf("cannot read %q: %d bytes from %d on are not inside of its %d", e.File, length, offset, e.Version.Size)
 	}
@@ -82,6 +83,10 @@ func (s *Stream) Next(limit int64) (Stretch, error) {
 		if err != nil {
 			s.err = s.failed(err)
 			continue
+		}
+		if stretch.Length == s.left && s.given && s.wasDamaged() {
+			s.err = fmt.Errorf("%w: %q", ErrCorrupt, s.file)
+			break
 		}
 		if stretch.Length > 0 {
 			s.offset += stretch.Length
@@ -119,6 +124,11 @@ func (s *Stream) next(limit int64) (Stretch, error) {
 	}
 	s.f = f
 	return Stretch{}, err
+}
+
+// wasDamaged tells, before the last bytes are given out, whether some before them may have been wrong.
+func (s *Stream) wasDamaged() bool {
+	return s.c.n.corrupt.Load() != s.seen && s.c.records.isDamaged(s.file, s.v, s.seen)
 }
 
 // touches tells whether this is the stream's first look at a segment, which counts as use.

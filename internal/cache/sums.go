@@ -1,5 +1,7 @@
 package cache
 
+import "sync/atomic"
+
 // maxSums bounds the number of segments whose sums are kept for one file: files of more than 64 GiB are not checked as a whole.
 const maxSums = 1 << 14
 
@@ -9,6 +11,7 @@ type sums struct {
 	bySegment map[int64]uint32
 	link      uint32 // CRC32 of the content where the file was found to be a link
 	isLink    bool
+	damaged   uint64 // the count of damages when this content was found damaged last
 }
 
 // expect begins to collect the sums of a file, where it can be checked.
@@ -53,13 +56,24 @@ func (r *records) setLink(file string, v Version, sum uint32) {
 	}
 }
 
-// resetSums forgets the sums of a file whose segments were dropped.
-func (r *records) resetSums(file string, v Version) {
+// damaged forgets the sums of a file whose segments are dropped because they were wrong, and counts that. Streams that have read some
+// of them find out by isDamaged.
+func (r *records) damaged(file string, v Version, count *atomic.Uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	n := count.Add(1)
 	if rec, ok := r.list.Peek(file); ok && rec.meta.Version == v && rec.sums.bySegment != nil {
 		clear(rec.sums.bySegment)
+		rec.sums.damaged = n
 	}
+}
+
+// isDamaged tells whether the content of a file was found damaged after as many counts as since.
+func (r *records) isDamaged(file string, v Version, since uint64) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rec, ok := r.list.Peek(file)
+	return ok && rec.meta.Version == v && rec.sums.damaged > since
 }
 
 // crcPoly is the polynomial of CRC32 (IEEE), lowest power in the highest bit, as in all of what follows.

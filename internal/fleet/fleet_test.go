@@ -237,12 +237,12 @@ func TestWaitIsBounded(t *testing.T) {
 
 // A gateway that is cut off for longer than its lease learns it, and publishes nothing under it.
 func TestLostLeaseIsNotPublished(t *testing.T) {
+	t.Parallel()
 	server := redistest.Shared(t)
 	o := fleetOf(server.Addr())
-	o.LockTTL = 500 * time.Millisecond
 	relay := redistest.NewRelay(t, server.Addr())
 	cutOff := o
-	cutOff.Addresses = []string{relay.Addr()}
+	cutOff.Addresses, cutOff.LockTTL = []string{relay.Addr()}, 500*time.Millisecond
 	a, b := member(t, cutOff, 1), member(t, o, 2)
 
 	old, err := a.Lead(t.Context(), testFile)

@@ -14,10 +14,11 @@ import (
 )
 
 const (
-	peerDial     = time.Second     // for a connection to another gateway
-	peerRest     = 2 * time.Second // how long one that did not answer is left alone
-	maxPeers     = 1024            // that are left alone at a time
-	heartbeatsIn = 4               // heartbeats in the time after which a gateway that says nothing is given up
+	peerDial     = time.Second           // for a connection to another gateway
+	peerRest     = 2 * time.Second       // how long one that did not answer is left alone
+	maxPeers     = 1024                  // that are left alone at a time
+	finishTime   = 50 * time.Millisecond // for the end of an answer when all bytes are there
+	heartbeatsIn = 4                     // heartbeats in the time after which a gateway that says nothing is given up
 )
 
 // peers reads from other gateways.
@@ -89,7 +90,7 @@ func (p *peers) open(ctx context.Context, holder string, r *SegmentRequest) (v c
 		return v, nil, fmt.Errorf("%w: it did not answer a moment ago", errUnreachable)
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
-	body = &peerBody{p: p, holder: holder, cancel: cancel, cause: func() error { return context.Cause(ctx) }}
+	body = &peerBody{p: p, holder: holder, cancel: cancel, cause: func() error { return context.Cause(ctx) }, left: -1}
 	if v, err = body.begin(ctx, r); err != nil {
 		_ = body.Close() // it has failed already
 		return cache.Version{}, nil, err
@@ -124,7 +125,7 @@ func resultOf(err error) string {
 	for _, r := range []struct {
 		err  error
 		name string
-	}{{nil, "ok"}, {cache.ErrNotHere, "not_here"}, {cache.ErrChanged, "changed"}, {errUnreachable, "unreachable"}, {errRefused, "refused"}} {
+	}{{cache.ErrNotHere, "not_here"}, {cache.ErrChanged, "changed"}, {errUnreachable, "unreachable"}, {errRefused, "refused"}} {
 		if errors.Is(err, r.err) {
 			return r.name
 		}
@@ -134,15 +135,15 @@ func resultOf(err error) string {
 
 // peerBody is what another gateway sends of a segment. Its reads end with ctx, and when the other one says nothing for too long.
 type peerBody struct {
-	p      *peers
-	holder string
-	cancel context.CancelCauseFunc
-	cause  func() error  // why it was cancelled; nil = it was not
-	body   io.ReadCloser // nil = none yet
-	frames *frameReader
-	left   int64 // bytes that are to come
-	closed bool
-	ended  error
+	p               *peers
+	holder          string
+	cancel          context.CancelCauseFunc
+	cause           func() error  // why it was cancelled; nil = it was not
+	body            io.ReadCloser // nil = none yet
+	frames          *frameReader
+	left            int64 // bytes that are to come; -1 = not known yet
+	closed, counted bool
+	ended           error
 }
 
 // begin sends the request and waits for a version that fits it.
@@ -201,18 +202,21 @@ func (b *peerBody) Read(p []byte) (int, error) {
 	case err != nil:
 		b.ended = b.explain(err)
 	}
-	if b.ended != nil {
-		b.p.book.fetched(resultOf(endOf(b.ended)))
+	switch {
+	case b.left == 0:
+		b.count("ok")
+	case b.ended != nil:
+		b.count(resultOf(b.ended))
 	}
 	return n, b.ended
 }
 
-// endOf is the error that a stream has ended in; nil = none.
-func endOf(err error) error {
-	if errors.Is(err, io.EOF) {
-		return nil
+// count counts how the read has gone, once.
+func (b *peerBody) count(result string) {
+	if !b.counted {
+		b.counted = true
+		b.p.book.fetched(result)
 	}
-	return err
 }
 
 // explain gives the cause of an error of reading.
@@ -233,11 +237,27 @@ func (b *peerBody) Close() error {
 		return nil
 	}
 	b.closed = true
+	if b.left == 0 && b.frames != nil {
+		b.finish()
+	}
 	b.cancel(nil)
+	if b.left >= 0 {
+		b.count("abandoned")
+	}
 	if b.body == nil {
 		return nil
 	}
 	return b.body.Close()
+}
+
+// finish reads what stands behind the last byte, so that the connection can be used again. It does not wait for long: the connection
+// is not worth that.
+func (b *peerBody) finish() {
+	late := time.AfterFunc(finishTime, func() { b.cancel(nil) })
+	defer late.Stop()
+	if _, err := b.Read(make([]byte, 1)); errors.Is(err, io.EOF) {
+		_, _ = b.frames.r.ReadByte() // the end of the answer itself
+	}
 }
 
 // watched reads the body, and gives up when nothing comes for too long.

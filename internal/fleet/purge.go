@@ -58,7 +58,7 @@ func (f *Fleet) writePurge(ctx context.Context, path string) (fence int64, names
 	err = f.ask(ctx, "write a purge down", func(ctx context.Context) (err error) {
 		script := []string{f.keys.fence(), f.keys.purged(path), f.keys.purges(), f.keys.base(), f.keys.gateways()}
 		names, err = purgeScript.Run(ctx, f.rdb, script, path, millis(purgedTTL), f.purges.log, millis(f.purges.age),
-			millis(f.purges.live), f.keys.channel()).StringSlice()
+			millis(f.purges.live), f.keys.channel(), millis(f.purges.keep)).StringSlice()
 		return err
 	})
 	if err != nil {

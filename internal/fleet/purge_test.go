@@ -26,6 +26,7 @@ func purge(t testing.TB, f *Fleet, m cache.Match, gateways int, names ...string)
 }
 
 func TestPurgeReachesAllAndNamesWhoIsMissing(t *testing.T) {
+	t.Parallel()
 	server := redistest.Shared(t)
 	o := fleetOf(server.Addr())
 	relay := redistest.NewRelay(t, server.Addr())
@@ -45,7 +46,7 @@ func TestPurgeReachesAllAndNamesWhoIsMissing(t *testing.T) {
 		require.Equal(t, []string{"group1/M00/"}, m.take())
 	}
 
-	a.purges.confirm = 500 * time.Millisecond
+	a.purges.confirm = 2 * time.Second
 	relay.Cut()
 	purge(t, a, tier.MatchFile(testFile), 2, "http://10.0.0.3:8888")
 	require.Equal(t, []string{testFile}, ma.take())
@@ -91,10 +92,11 @@ func TestPurgeWithoutRedisIsLocalAndAnError(t *testing.T) {
 
 // Who holds the folder lock keeps purges out of it, by its name.
 func TestPurgeTakesTheFolderLock(t *testing.T) {
+	t.Parallel()
 	server := redistest.Shared(t)
 	o := fleetOf(server.Addr())
 	f := member(t, o, 1)
-	f.purges.confirm = 300 * time.Millisecond
+	f.purges.confirm = 2 * time.Second
 	start(t, f, (&memory{}).local())
 	locks := cachelock.New(server.Client(), cachelock.Options{Prefix: o.KeyPrefix, Holder: "operator", Shards: 1})
 	defer locks.Close()
@@ -108,9 +110,9 @@ func TestPurgeTakesTheFolderLock(t *testing.T) {
 		require.ErrorIs(t, err, cachelock.ErrHeld)
 		require.ErrorContains(t, err, "operator")
 	}
+	f.purges.confirm = patience
 	purge(t, f, tier.MatchFolder("group1/M01"), 1)
 	require.NoError(t, lock.Release(t.Context()))
-	f.purges.confirm = patience
 	purge(t, f, tier.MatchAll(), 1)
 	require.True(t, f.Stats().Up)
 }
@@ -185,6 +187,7 @@ func TestGatewayThatWasAway(t *testing.T) {
 
 // While a gateway is not registered any more nobody waits for it, but it obeys before it may use what it has kept.
 func TestSyncedComesAfterObeying(t *testing.T) {
+	t.Parallel()
 	server := redistest.Shared(t)
 	o := fleetOf(server.Addr())
 	a := member(t, o, 1)
@@ -212,6 +215,7 @@ func TestSyncedComesAfterObeying(t *testing.T) {
 
 // Redis loses its data. Nobody drops anything who has obeyed what the others have; who missed something drops everything.
 func TestRedisLosesItsData(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	o := fleetOf(server.Addr())
 	relay := redistest.NewRelay(t, server.Addr())
@@ -237,7 +241,7 @@ func TestRedisLosesItsData(t *testing.T) {
 	purge(t, b, tier.MatchFolder("group2"), 3)
 	forget()
 
-	a.purges.confirm = 200 * time.Millisecond
+	a.purges.confirm = 2 * time.Second
 	relay.Cut()
 	purge(t, a, tier.MatchFolder("group3"), 2, "http://10.0.0.3:8888")
 	forget()

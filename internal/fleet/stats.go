@@ -26,17 +26,19 @@ type LockInfo struct {
 
 // Stats are figures since the start.
 type Stats struct {
-	Up           bool             // Redis serves
-	Opened       int64            // times that it stopped serving
-	Acquired     int64            // leases taken
-	Held         int64            // leases that another gateway had
-	Failed       int64            // leases that could not be asked for
-	Lost         int64            // leases lost
-	PeerFetches  map[string]int64 // reads from other gateways by how they went: ok, not_here, changed, broken, unreachable, refused
-	Obeyed       int64            // fence of the last purge that was obeyed; -1 = none yet
-	LogsMissed   int64            // times that the log of purges did not reach back far enough, and everything was dropped
-	LocksHeld    int              // now
-	LocksWaiting int              // now
+	Up       bool  // Redis serves
+	Opened   int64 // times that it stopped serving
+	Acquired int64 // leases taken
+	Held     int64 // leases that another gateway had
+	Failed   int64 // leases that could not be asked for
+	Lost     int64 // leases lost
+	// PeerFetches are reads from other gateways by how they went: ok, not_here, changed, broken, unreachable, refused, abandoned (by
+	// the reader).
+	PeerFetches  map[string]int64
+	Obeyed       int64 // fence of the last purge that was obeyed; -1 = none yet
+	LogsMissed   int64 // times that the log of purges did not reach back far enough, and everything was dropped
+	LocksHeld    int   // now
+	LocksWaiting int   // now
 }
 
 // Gateway is one that is registered.

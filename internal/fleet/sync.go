@@ -26,6 +26,7 @@ type Local struct {
 type purgeLimits struct {
 	log     int           // purges that the log keeps
 	age     time.Duration // how long it keeps them
+	keep    time.Duration // how long all that is about purges and gateways is kept when nobody comes
 	page    int           // that are read at a time
 	beat    time.Duration // how often a gateway says that it lives, and looks for purges
 	live    time.Duration // how long it counts as living after that
@@ -34,7 +35,7 @@ type purgeLimits struct {
 }
 
 var defaultPurgeLimits = purgeLimits{
-	log: 10000, age: 7 * 24 * time.Hour, page: 100, beat: time.Second, live: 15 * time.Second, forget: 24 * time.Hour, confirm: 5 * time.Second,
+	log: 10000, age: 7 * 24 * time.Hour, keep: 14 * 24 * time.Hour, page: 100, beat: time.Second, live: 15 * time.Second, forget: 24 * time.Hour, confirm: 5 * time.Second,
 }
 
 // errStarted is the error for a second Start.
@@ -158,7 +159,7 @@ func (f *Fleet) exchange() (missed int64, purges []string, err error) {
 	ctx, cancel := context.WithTimeout(f.life, f.o.Timeout)
 	defer cancel()
 	names := []string{f.keys.fence(), f.keys.purges(), f.keys.base(), f.keys.gateways(), f.keys.obeyed(), f.keys.purged("")}
-	answer, err := syncScript.Run(ctx, f.rdb, names, f.o.Name, f.obeyedUpTo(), f.purges.page, millis(2*f.purges.age),
+	answer, err := syncScript.Run(ctx, f.rdb, names, f.o.Name, f.obeyedUpTo(), f.purges.page, millis(f.purges.keep),
 		millis(f.purges.forget), f.keys.channel(), millis(purgedTTL)).Slice()
 	if err != nil {
 		return -1, nil, fmt.Errorf("cannot read the log of purges: %w", err)

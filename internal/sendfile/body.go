@@ -146,7 +146,9 @@ func (b *Body) writeMemory(w io.Writer, flusher interface{ Flush() error }) erro
 		}
 		data := b.Memory[p.Offset : p.Offset+p.Length]
 		if flusher == nil || !b.Direct || b.Conn == nil || len(b.Pieces) > 1 || len(b.Tail) > 0 {
-			if err := b.write(w, data); err != nil {
+			err := b.write(w, data)
+			b.markFirst()
+			if err != nil {
 				return err
 			}
 			continue
@@ -157,6 +159,7 @@ func (b *Body) writeMemory(w io.Writer, flusher interface{ Flush() error }) erro
 		b.Conn.behind = nil
 		b.pos += int64(n)
 		b.result.Sent += int64(n)
+		b.markFirst()
 		if err != nil {
 			return err
 		}

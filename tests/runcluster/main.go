@@ -1,5 +1,5 @@
 // Command runcluster shows gateways in front of a FastDFS cluster, all on loopback: a tracker, three storages in two groups, and
-// two gateways without a store of their own. It needs nothing but the built gateway:
+// three gateways without a store of their own, which share a Redis where redis-server is installed. It needs the built gateway:
 //
 //	runcluster -gateway bin/gateway
 package main
@@ -9,7 +9,6 @@ import (
 	"flag"
 	"fmt"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"strings"
@@ -20,6 +19,7 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/storage"
 	"fastdfs-gateway/tests/fdfstest"
+	"fastdfs-gateway/tests/stampede/lab"
 )
 
 func main() {
@@ -31,8 +31,10 @@ func main() {
 	}
 }
 
-// ports are those of the two gateways, and of their admin listeners behind them.
-var ports = []int{8881, 8882}
+// ports are those of the gateways. Their admin listeners are ten above.
+var ports = []int{8881, 8882, 8883}
+
+const adminAbove = 10
 
 func run(gateway string) error {
 	dir, err := os.MkdirTemp("", "fastdfs-cluster-")
@@ -51,21 +53,44 @@ func run(gateway string) error {
 	}
 	signals := make(chan os.Signal, 1)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
-	ended := make(chan error, len(ports))
+	redis, stopRedis, err := startRedis(dir)
+	if err != nil {
+		return err
+	}
+	defer stopRedis()
+	ended := make(chan *lab.Gateway, len(ports))
 	for _, port := range ports {
-		stop, err := startGateway(gateway, dir, cluster, port, ended)
+		g, err := lab.StartGateway(lab.GatewayOptions{Binary: gateway, Dir: dir, Trackers: cluster.Trackers(), Redis: redis,
+			Types: filepath.Join(dir, "store", "conf", "mime.types"), Port: port, Admin: port + adminAbove})
 		if err != nil {
 			return err
 		}
-		defer stop()
+		defer g.Stop()
+		go func() { // ends with the gateway, which is stopped above
+			<-g.Done
+			ended <- g
+		}()
 	}
-	show(cluster, files)
+	show(cluster, files, redis)
 	select {
-	case err := <-ended:
-		return errors.Join(errors.New("a gateway has ended"), err)
+	case g := <-ended:
+		return fmt.Errorf("the gateway on %s has ended:\n%s", g.Addr, g.LogEnd())
 	case <-signals:
 		return nil
 	}
+}
+
+// startRedis starts what makes a fleet of the gateways. Without it each fetches for itself.
+func startRedis(dir string) (addr string, stop func(), err error) {
+	redis, err := lab.StartRedis(dir)
+	switch {
+	case errors.Is(err, lab.ErrMissing):
+		fmt.Println("redis-server is not installed (apt-get install redis-server): each gateway fetches for itself")
+		return "", func() {}, nil
+	case err != nil:
+		return "", nil, err
+	}
+	return redis.Addr, redis.Stop, nil
 }
 
 // file is one that was put into the cluster.
@@ -114,42 +139,33 @@ func read(local *storage.Local, id fdfs.FileID) ([]byte, error) {
 	return content, err
 }
 
-// startGateway starts one gateway, which is told to stop by the function returned.
-func startGateway(binary, dir string, cluster *fdfstest.Cluster, port int, ended chan<- error) (stop func(), err error) {
-	conf := filepath.Join(dir, fmt.Sprintf("gateway-%d.conf", port))
-	text := fmt.Sprintf("base_path = %s\nstore_path_count = 0\ngroup_name = group1\nurl_have_group_name = true\nconnect_timeout = 2\nnetwork_timeout = 10\n%s"+
-		"http.mime_types_filename = %s/store/conf/mime.types\n[gateway]\nlisten = 127.0.0.1:%d\nadmin_listen = 127.0.0.1:%d\nx_cache = true\n",
-		dir, "tracker_server = "+strings.Join(cluster.Trackers(), "\ntracker_server = ")+"\n", dir, port, port+10)
-	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
-		return nil, err
-	}
-	cmd := exec.Command(binary, "-c", conf)
-	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGTERM}
-	if err := cmd.Start(); err != nil {
-		return nil, err
-	}
-	done := make(chan struct{})
-	go func() {
-		ended <- cmd.Wait()
-		close(done)
-	}()
-	return func() {
-		_ = cmd.Process.Signal(syscall.SIGTERM) // it may have ended
-		<-done
-	}, nil
-}
-
 // show prints what there is to try.
-func show(cluster *fdfstest.Cluster, files []file) {
-	time.Sleep(500 * time.Millisecond) // the gateways' own first lines
+func show(cluster *fdfstest.Cluster, files []file, redis string) {
 	fmt.Printf("\nA tracker (%s) and three storages:\n", strings.Join(cluster.Trackers(), ", "))
 	for _, s := range cluster.Storages() {
 		fmt.Printf("  %s  %s\n", s.Addr(), s.Group())
 	}
-	fmt.Println("\nTwo gateways without a store of their own, on ports 8881 and 8882:")
-	for i, f := range files {
-		fmt.Printf("  %-16s http://127.0.0.1:%d/%s\n", f.title, ports[i%len(ports)], f.id)
+	fmt.Println("\nGateways without a store of their own, and their admin listeners:")
+	for _, port := range ports {
+		fmt.Printf("  http://%s   http://%s/status\n", lab.Address(port), lab.Address(port+adminAbove))
 	}
-	fmt.Printf("\nWhy: curl 'http://127.0.0.1:%d/explain?url=%s'\nStop with Ctrl-C.\n", ports[0]+10, files[0].id)
+	if redis != "" {
+		fmt.Printf("\nThey share the Redis on %s: what one has fetched, the others get from it.\n", redis)
+	}
+	fmt.Println("\nFiles, on any of them:")
+	for i, f := range files {
+		fmt.Printf("  %-16s http://%s/%s\n", f.title, lab.Address(ports[i%len(ports)]), f.id)
+	}
+	first, second, admin := lab.Address(ports[0]), lab.Address(ports[1]), lab.Address(ports[0]+adminAbove)
+	id := files[0].id
+	fmt.Printf(`
+X-Cache says where a file came from: MISS from a storage, HIT out of the gateway's cache, PEER from another gateway.
+  curl -sD- -o/dev/null http://%[1]s/%[4]s
+  curl -sD- -o/dev/null http://%[2]s/%[4]s
+All gateways forget a file, and fetch one again:
+  curl -X POST 'http://%[3]s/purge?id=%[4]s'
+  curl -d %[4]s http://%[3]s/prefetch
+Why: curl 'http://%[3]s/explain?url=%[4]s'
+Stop with Ctrl-C.
+`, first, second, admin, id)
 }

@@ -3,6 +3,7 @@ package tier_test
 import (
 	"bytes"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -262,6 +263,7 @@ func writeForEver(path string) {
 		name, content := killedContent(i)
 		segments = append(segments, cachetest.Segment(name, 0, content))
 	}
+	fmt.Println("ready")
 	for {
 		for i, s := range segments {
 			d.Put(s)
@@ -281,12 +283,16 @@ func TestKilled(t *testing.T) {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), writerEnv+"="+path)
 		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
 		require.NoError(t, cmd.Start())
+		_, err = io.ReadFull(out, make([]byte, len("ready")))
+		require.NoError(t, err)
 		require.Eventually(t, func() bool {
 			stored, err := filepath.Glob(filepath.Join(path, "*", "*.seg"))
-			return err == nil && len(stored) > round
+			return err == nil && len(stored) > 2
 		}, 20*time.Second, 2*time.Millisecond)
-		time.Sleep(time.Duration(round*3) * time.Millisecond)
+		time.Sleep(time.Duration(round*7) * time.Millisecond)
 		require.NoError(t, cmd.Process.Kill())
 		_ = cmd.Wait() // it was killed
 		d := listed(t, openDisk(t, tier.DiskOptions{Path: path}))

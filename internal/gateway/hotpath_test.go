@@ -1,0 +1,228 @@
+package gateway
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/antisteal"
+	"fastdfs-gateway/storage"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+)
+
+func openCache(t *testing.T, s *storetest.Store, o storage.FileCacheOptions) *storage.FileCache {
+	t.Helper()
+	c := storage.NewFileCache(openLocal(t, s), o)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return c
+}
+
+// ask sends one request and returns the answer, its date and the boundary of its parts taken out.
+func (r *running) ask(method, url string, fields ...string) string {
+	r.t.Helper()
+	c := r.dial()
+	defer c.Close()
+	head := method + " " + url + " HTTP/1.1\r\nHost: gw.test\r\nConnection: close\r\n"
+	for _, f := range fields {
+		head += f + "\r\n"
+	}
+	_, err := io.WriteString(c, head+"\r\n")
+	require.NoError(r.t, err)
+	answer, err := io.ReadAll(c)
+	require.NoError(r.t, err)
+	answer = regexp.MustCompile(`Date: [^\r]*`).ReplaceAll(answer, nil)
+	return string(regexp.MustCompile(`(boundary=|\r\n--)[A-Z2-7]{26}`).ReplaceAll(answer, []byte("$1")))
+}
+
+// With a cache every answer is, byte by byte, the one without it: the first time, the second (when small files go to memory), and
+// from then on.
+func TestAnswersDoNotDependOnTheCache(t *testing.T) {
+	s := storetest.New(t)
+	small, big := s.Bytes(5000), s.Bytes(300_000)
+	hourAgo := time.Now().Add(-time.Hour)
+	master := s.Normal("jpg", small)
+	slave := s.Slave(master, "_150x150", "jpg", small[:1000])
+	require.NoError(t, os.Chtimes(slave.Path, hourAgo, hourAgo))
+	objects := map[string]storetest.Object{
+		"normal": master, "big": s.Normal("mp4", big), "slot": s.Trunk("PNG", small), "big slot": s.Trunk("png", big), "empty": s.Normal("txt", nil),
+		"slave": slave, "appender": s.Appender("log", small), "link": s.Link("jpg", master.Path), "slot link": s.TrunkLink(master),
+		"flv": s.Normal("flv", small), "big flv": s.Normal("flv", big), "missing": s.Missing("jpg", hourAgo),
+	}
+	o := Options{Types: map[string]string{"jpg": "image/jpeg", "png": "image/png"}, FLVExtension: "flv", CacheControl: "max-age=1", CORSOrigin: "*", XCache: true}
+	o.Store = openLocal(t, s)
+	plain := run(t, o, ServerOptions{})
+	o.Store = openCache(t, s, storage.FileCacheOptions{})
+	cached := run(t, o, ServerOptions{})
+	for name, object := range objects {
+		tag := regexp.MustCompile(`ETag: ([^\r]*)`).FindStringSubmatch(plain.ask("HEAD", object.URL()))
+		if tag == nil {
+			tag = []string{"", `"none"`}
+		}
+		for _, q := range []struct {
+			method, query string
+			fields        []string
+		}{
+			{"GET", "", nil}, {"HEAD", "", nil}, {"GET", "?filename=a%20b.jpg", nil},
+			{"GET", "", []string{"Range: bytes=10-19"}}, {"GET", "", []string{"Range: bytes=-1"}}, {"GET", "", []string{"Range: bytes=0-0,100-199"}},
+			{"GET", "", []string{"Range: bytes=1000000-"}}, {"GET", "", []string{"Range: bytes=5-9", "If-Range: " + tag[1]}},
+			{"GET", "", []string{"If-None-Match: " + tag[1]}}, {"GET", "", []string{`If-Match: "other"`}},
+			{"GET", "?start=100", nil}, {"GET", "?start=100&end=300", []string{"Range: bytes=0-20"}}, {"HEAD", "?start=9", nil},
+			{"POST", "", nil},
+		} {
+			want := plain.ask(q.method, object.URL()+q.query, q.fields...)
+			for use := range 3 {
+				require.Equal(t, want, cached.ask(q.method, object.URL()+q.query, q.fields...), "%s: %s %s %v, use %d", name, q.method, q.query, q.fields, use)
+			}
+		}
+	}
+	m := cached.handler.o.Metrics
+	require.Positive(t, testutil.ToFloat64(m.requests.WithLabelValues("200", sourceMemory)))
+	require.Positive(t, testutil.ToFloat64(m.requests.WithLabelValues("206", sourceMemory)))
+	require.Positive(t, testutil.ToFloat64(m.requests.WithLabelValues("200", sourceLocal)))
+	require.Zero(t, testutil.ToFloat64(plain.handler.o.Metrics.requests.WithLabelValues("200", sourceMemory)))
+}
+
+// A file that is cut while it is sent ends the answer, and the next request sees the file as it is.
+func TestFileCutWhileSending(t *testing.T) {
+	s := storetest.New(t)
+	object := s.Normal("mp4", s.Bytes(32<<20))
+	r := run(t, Options{Store: openCache(t, s, storage.FileCacheOptions{})}, ServerOptions{})
+	c := r.dial()
+	require.NoError(t, c.(*net.TCPConn).SetReadBuffer(64<<10))
+	_, err := io.WriteString(c, "GET "+object.URL()+" HTTP/1.1\r\nHost: gw.test\r\n\r\n")
+	require.NoError(t, err)
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	require.NoError(t, err)
+	require.NoError(t, os.Truncate(object.Path, 24<<20))
+	n, err := io.Copy(io.Discard, resp.Body)
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	require.Less(t, n, int64(32<<20))
+	require.Eventually(t, func() bool { return testutil.ToFloat64(r.handler.o.Metrics.aborted.WithLabelValues("file")) == 1 }, 10*time.Second, 5*time.Millisecond)
+	require.NoError(t, c.Close())
+	require.Contains(t, r.ask("GET", object.URL()), "404")
+	require.Eventually(t, func() bool { return testutil.ToFloat64(r.handler.o.Metrics.connections) == 0 }, 10*time.Second, 5*time.Millisecond)
+}
+
+// After a reload the files that are kept are described by the new configuration.
+func TestPreparedByAnotherHandler(t *testing.T) {
+	s := storetest.New(t)
+	object := s.Normal("jpg", s.Bytes(100))
+	o := Options{Store: openCache(t, s, storage.FileCacheOptions{}), Types: map[string]string{"jpg": "image/jpeg"}, GroupInURL: true}
+	r := run(t, o, ServerOptions{})
+	for range 3 {
+		require.Contains(t, r.ask("GET", object.URL()), "Content-Type: image/jpeg")
+	}
+	o.Types, o.Log, o.Metrics = map[string]string{"jpg": "image/other"}, r.handler.o.Log, r.handler.o.Metrics
+	r.server.SetHandler(NewHandler(o))
+	for range 2 {
+		require.Contains(t, r.ask("GET", object.URL()), "Content-Type: image/other")
+	}
+}
+
+// hotRequests are what the allocation tests ask for: name, and the fields of the request.
+var hotRequests = map[string]string{
+	"plain":        "",
+	"browser":      "User-Agent: Mozilla/5.0 (X11; Linux x86_64)\r\nAccept: image/avif,image/webp,*/*;q=0.8\r\nAccept-Language: en\r\nReferer: http://a.test/\r\n",
+	"range":        "Range: bytes=10-19\r\n",
+	"not modified": "If-None-Match: TAG\r\n",
+}
+
+// hotFiles are a file of each way to be sent, with tokens in their URLs.
+func hotFiles(s *storetest.Store, secret string) map[string]string {
+	urls := map[string]string{}
+	for name, o := range map[string]storetest.Object{
+		"memory": s.Normal("jpg", s.Bytes(4096)), "sendfile": s.Normal("mp4", s.Bytes(100_000)), "slot": s.Trunk("jpg", s.Bytes(100_000)),
+	} {
+		urls[name] = o.URL() + "?" + antisteal.Query(secret, o.ID.Logic, 0)
+	}
+	return urls
+}
+
+func hotOptions(t *testing.T, s *storetest.Store, secret string) Options {
+	return Options{Store: openCache(t, s, storage.FileCacheOptions{}), GroupInURL: true, Types: map[string]string{"jpg": "image/jpeg"}, CacheControl: "max-age=60",
+		Tokens: antisteal.NewChecker(antisteal.Options{Secrets: []string{"other", secret}})}
+}
+
+// From the request's head to the last byte of the answer nothing is allocated for a file that is kept, but the one byte into which
+// fasthttp reads the first of a request. The client of this test allocates nothing.
+func TestHotPathAllocatesNothing(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector allocates")
+	}
+	s := storetest.New(t)
+	r := run(t, hotOptions(t, s, "secret"), ServerOptions{MinSendRate: 1})
+	for name, url := range hotFiles(s, "secret") {
+		tag := regexp.MustCompile(`ETag: ([^\r]*)`).FindStringSubmatch(r.ask("HEAD", url))[1]
+		for asked, fields := range hotRequests {
+			c := r.dial()
+			request := []byte("GET " + url + " HTTP/1.1\r\nHost: gw.test\r\n" + strings.ReplaceAll(fields, "TAG", tag) + "\r\n")
+			answer := make([]byte, r.answerLength(request))
+			exchange := func() {
+				if _, err := c.Write(request); err != nil {
+					t.Fatal(err)
+				}
+				if _, err := io.ReadFull(c, answer); err != nil {
+					t.Fatal(err)
+				}
+			}
+			allocs := testing.AllocsPerRun(300, exchange)
+			require.LessOrEqual(t, allocs, 1.0, "%s, %s", name, asked)
+			want := map[string]string{"range": "206", "not modified": "304"}[asked]
+			require.Equal(t, "HTTP/1.1 "+cmp.Or(want, "200"), string(answer[:12]))
+		}
+	}
+}
+
+// answerLength is the length of an answer on a connection that stays.
+func (r *running) answerLength(request []byte) int {
+	r.t.Helper()
+	c := r.dial()
+	defer c.Close()
+	_, err := c.Write(request)
+	require.NoError(r.t, err)
+	counted := &countedReader{Reader: c}
+	in := bufio.NewReader(counted)
+	resp, err := http.ReadResponse(in, &http.Request{Method: "GET"})
+	require.NoError(r.t, err)
+	_, err = io.Copy(io.Discard, resp.Body)
+	require.NoError(r.t, err)
+	require.Zero(r.t, in.Buffered())
+	return counted.n
+}
+
+type countedReader struct {
+	io.Reader
+	n int
+}
+
+func (c *countedReader) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	c.n += n
+	return n, err
+}
+
+// A counter that is kept at hand is the one that is shown.
+func TestCountedOutcomes(t *testing.T) {
+	m := NewMetrics()
+	for range 3 {
+		for status := 200; status < 220; status++ {
+			m.count(outcome{status, sourceLocal})
+			m.malformed(status)
+		}
+	}
+	for status := 200; status < 220; status++ {
+		require.EqualValues(t, 3, testutil.ToFloat64(m.requests.WithLabelValues(fmt.Sprint(status), sourceLocal)))
+		require.EqualValues(t, 3, testutil.ToFloat64(m.requests.WithLabelValues(fmt.Sprint(status), sourceNone)))
+	}
+}

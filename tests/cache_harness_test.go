@@ -1,0 +1,212 @@
+package tests
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/redistest"
+	"fastdfs-gateway/tests/fdfstest"
+	"fastdfs-gateway/tests/stampede/crowd"
+	"fastdfs-gateway/tests/stampede/lab"
+
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/stretchr/testify/require"
+)
+
+func init() { logging.Disable() } // servers that go away are what some of these tests are about
+
+// segment is what is fetched at a time.
+const segment = 4 << 20
+
+// fleet is gateways without a store of their own, the storages behind them, and the Redis that they share.
+type fleet struct {
+	t        *testing.T
+	cluster  *fdfstest.Cluster
+	redis    *redistest.Server
+	gateways []*member
+}
+
+// member is a gateway of a fleet, which may be killed, stopped and started again.
+type member struct {
+	*process // to ask it; how it runs says the lab
+	*lab.Gateway
+	o     lab.GatewayOptions
+	relay *redistest.Relay // that the others reach it by; nil = directly
+}
+
+// fleetOptions say what a fleet is like.
+type fleetOptions struct {
+	gateways int
+	cache    []string // lines of [cache]
+	lines    []string // further lines
+	relayed  bool     // the gateways reach each other by way of relays
+	noRedis  bool
+	disk     bool
+}
+
+// startFleet starts everything. It is stopped at the end of the test.
+func startFleet(t *testing.T, o fleetOptions) *fleet {
+	t.Helper()
+	f := &fleet{t: t, cluster: cluster(t, fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: "group1", Count: 2}}})}
+	redis := ""
+	if !o.noRedis {
+		f.redis = redistest.Start(t)
+		redis = f.redis.Addr()
+	}
+	for range o.gateways {
+		m := &member{o: lab.GatewayOptions{Binary: binary, Dir: t.TempDir(), Trackers: f.cluster.Trackers(), Redis: redis, Cache: o.cache, Lines: o.lines,
+			Port: lab.Port(), Admin: lab.Port()}}
+		if o.relayed {
+			m.relay = redistest.NewRelay(t, lab.Address(m.o.Port))
+			m.o.Reached = m.relay.Addr()
+		}
+		if o.disk {
+			m.o.Cache = append([]string{"disk_path = " + t.TempDir()}, o.cache...)
+		}
+		m.process = &process{t: t, addrs: []string{lab.Address(m.o.Port)}, admin: lab.Address(m.o.Admin)}
+		m.start(t)
+		f.gateways = append(f.gateways, m)
+	}
+	return f
+}
+
+// start starts the gateway, the first time or again.
+func (m *member) start(t *testing.T) {
+	t.Helper()
+	g, err := lab.StartGateway(m.o)
+	require.NoError(t, err)
+	m.Gateway = g
+	t.Cleanup(func() {
+		g.Stop()
+		if t.Failed() {
+			t.Logf("gateway %s:\n%s", g.Addr, g.Log())
+		}
+		require.NotContains(t, g.Log(), "BUG:")
+		require.NotContains(t, g.Log(), "panic:")
+	})
+}
+
+// put stores a file of random content in the storages. It is old enough to be everywhere.
+func (f *fleet) put(size int) (fdfs.FileID, []byte) {
+	f.t.Helper()
+	content := randomContent(size)
+	return put(f.t, f.cluster, fdfstest.FileSpec{Group: "group1", Content: content, Ext: "bin", Created: longAgo}), content
+}
+
+func randomContent(size int) []byte {
+	content := make([]byte, size)
+	_, _ = rand.NewChaCha8([32]byte{byte(size)}).Read(content) // never fails
+	if size >= 8 {
+		copy(content, fmt.Sprintf("%08x", rand.Uint32())) // files of one size differ
+	}
+	return content
+}
+
+// slow makes the storages answer after delay, and take spread for size bytes.
+func (f *fleet) slow(delay, spread time.Duration, size int) {
+	rate := 0
+	if spread > 0 {
+		rate = int(float64(size) / spread.Seconds())
+	}
+	f.fault(fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, Delay: delay, Rate: rate},
+		fdfstest.Faults{Commands: []byte{fdfstest.CmdFileInfo}, Delay: delay})
+}
+
+func (f *fleet) fault(faults ...fdfstest.Faults) {
+	for _, s := range f.cluster.Storages() {
+		s.SetFaults(faults...)
+	}
+}
+
+// urls of a file, one a gateway.
+func (f *fleet) urls(id fdfs.FileID) []string { return urlsOf(f.gateways, id) }
+
+func urlsOf(list []*member, id fdfs.FileID) (urls []string) {
+	for _, m := range list {
+		urls = append(urls, "http://"+m.addrs[0]+url(id))
+	}
+	return urls
+}
+
+// crowd lets clients ask all gateways for a file at once.
+func (f *fleet) crowd(clients int, id fdfs.FileID, content []byte) crowd.Report {
+	return crowd.Run(crowd.Options{Clients: clients, URLs: f.urls(id), Want: content, Timeout: crowdTime})
+}
+
+// crowdTime is how long a client waits for a file at most.
+const crowdTime = 5 * time.Minute
+
+// warm lets each gateway have a file.
+func (f *fleet) warm(id fdfs.FileID, content []byte) {
+	f.t.Helper()
+	for _, m := range f.gateways {
+		requireWhole(f.t, crowd.Run(crowd.Options{Clients: 1, URLs: urlsOf([]*member{m}, id), Want: content, Timeout: crowdTime}))
+	}
+}
+
+// questions is how often the storages were asked about a file's size and time.
+func (f *fleet) questions() (n int) {
+	for _, s := range f.cluster.Storages() {
+		n += s.Counts().Requests[fdfstest.CmdFileInfo]
+	}
+	return n
+}
+
+// forgetCounts sets the counts of the storages to zero.
+func (f *fleet) forgetCounts() {
+	for _, s := range f.cluster.Storages() {
+		s.ResetCounts()
+	}
+}
+
+// begun waits until a storage sends a file.
+func (f *fleet) begun(id fdfs.FileID, bytes int64) {
+	f.t.Helper()
+	require.Eventually(f.t, func() bool { return f.cluster.Downloads(id).Bytes >= bytes }, 30*time.Second, 5*time.Millisecond, "nobody fetches")
+}
+
+// metric sums up a series over all gateways.
+func (f *fleet) metric(series string) (sum float64) {
+	f.t.Helper()
+	for _, m := range f.gateways {
+		sum += m.metric(series)
+	}
+	return sum
+}
+
+// segmentsOf is how many segments a file has.
+func segmentsOf(size int) int { return max(1, (size+segment-1)/segment) }
+
+func requireWhole(t *testing.T, r crowd.Report) {
+	t.Helper()
+	require.Equal(t, len(r), r.Count(crowd.Whole), r.String())
+}
+
+// requireHonest holds the answers to what every client is promised: the exact content, or an error that it can see.
+func requireHonest(t *testing.T, r crowd.Report) {
+	t.Helper()
+	require.Zero(t, r.Count(crowd.Wrong), r.String())
+}
+
+// xCaches counts the values of X-Cache.
+func xCaches(r crowd.Report) map[string]int {
+	counts := map[string]int{}
+	for i := range r {
+		counts[r[i].XCache]++
+	}
+	return counts
+}
+
+// gatewayCommand runs the program, which has to end well, and gives what it prints.
+func gatewayCommand(t *testing.T, args ...string) string {
+	t.Helper()
+	code, stdout, stderr := run(t, args...)
+	require.Zero(t, code, "%s: %s", strings.Join(args, " "), stderr)
+	return stdout
+}
+
+func newRandom(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }

@@ -1,0 +1,95 @@
+package lab
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+// StartRedis starts a redis-server that keeps everything in memory. The error is ErrMissing when there is none to start.
+func StartRedis(dir string) (*Process, error) {
+	port := Port()
+	return start(Address(port), filepath.Join(dir, "redis.log"), listens(Address(port)), "redis-server",
+		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--daemonize", "no")
+}
+
+// GatewayOptions say what a gateway without a store of its own is to be like.
+type GatewayOptions struct {
+	Binary   string // the built gateway
+	Dir      string // for its configuration and its log
+	Trackers []string
+	Redis    string   // host:port; empty = none, and the gateway is on its own
+	Reached  string   // host:port at which the other gateways reach it; default: where it listens; "-" = nowhere
+	Cache    []string // lines of its [cache] section
+	Lines    []string // further lines: keys of the [gateway] section, then other sections
+	Types    string   // the file of its MIME types; default: one without types
+	Port     int      // default: one that is free; the admin listener is on the next free one, or AdminPort
+	Admin    int
+}
+
+// Gateway is a running gateway.
+type Gateway struct {
+	*Process
+	Admin string // host:port of its admin listener
+}
+
+// Secret signs what the gateways of an experiment ask each other for.
+const Secret = "the secret of an experiment on loopback"
+
+// StartGateway starts a gateway and waits until it is ready.
+func StartGateway(o GatewayOptions) (*Gateway, error) {
+	if o.Port == 0 {
+		o.Port = Port()
+	}
+	if o.Admin == 0 {
+		o.Admin = Port()
+	}
+	dir := filepath.Join(o.Dir, "gateway-"+strconv.Itoa(o.Port))
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if o.Types == "" {
+		o.Types = filepath.Join(dir, "mime.types")
+		if err := os.WriteFile(o.Types, []byte("application/octet-stream bin\n"), 0o600); err != nil {
+			return nil, err
+		}
+	}
+	conf := filepath.Join(dir, "mod_fastdfs.conf")
+	if err := os.WriteFile(conf, []byte(o.config(dir)), 0o600); err != nil {
+		return nil, err
+	}
+	admin := Address(o.Admin)
+	p, err := start(Address(o.Port), filepath.Join(dir, "log"), answers("http://"+admin+"/readyz"), o.Binary, "serve", "-c", conf)
+	if err != nil {
+		return nil, err
+	}
+	return &Gateway{Process: p, Admin: admin}, nil
+}
+
+// config is the configuration.
+func (o *GatewayOptions) config(dir string) string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "base_path = %s\nstore_path_count = 0\ngroup_name = group1\nurl_have_group_name = true\nconnect_timeout = 2\nnetwork_timeout = 30\n", dir)
+	for _, tracker := range o.Trackers {
+		fmt.Fprintf(&b, "tracker_server = %s\n", tracker)
+	}
+	fmt.Fprintf(&b, "http.default_content_type = application/octet-stream\nhttp.mime_types_filename = %s\n", o.Types)
+	if o.Redis != "" {
+		fmt.Fprintf(&b, "[redis]\naddresses = %s\n", o.Redis)
+	}
+	if o.Redis != "" && o.Reached != "-" {
+		fmt.Fprintf(&b, "[peer]\nadvertise = http://%s\nsecret = %s\n", o.reached(), Secret)
+	}
+	fmt.Fprintf(&b, "[cache]\n%s\n", strings.Join(o.Cache, "\n"))
+	fmt.Fprintf(&b, "[gateway]\nlisten = %s\nadmin_listen = %s\nx_cache = true\n%s\n", Address(o.Port), Address(o.Admin), strings.Join(o.Lines, "\n"))
+	return b.String()
+}
+
+func (o *GatewayOptions) reached() string {
+	if o.Reached != "" {
+		return o.Reached
+	}
+	return Address(o.Port)
+}

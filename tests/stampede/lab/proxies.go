@@ -1,0 +1,88 @@
+package lab
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+)
+
+// The proxies get as many connections and threads as the largest crowd needs, and the settings of their manuals for stampedes.
+
+// nginxConf has as arguments: where its files are, what to listen on, the origin, what the location says about a cache, and the dir again.
+const nginxConf = `daemon off;
+worker_processes auto;
+error_log stderr error;
+pid %[1]s/pid;
+worker_rlimit_nofile 65536;
+events { worker_connections 16384; }
+http {
+	access_log off;
+	client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy;
+	fastcgi_temp_path %[1]s/fastcgi; uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
+	proxy_cache_path %[1]s/cache levels=1:2 keys_zone=files:10m max_size=10g use_temp_path=off;
+	server {
+		listen %[2]s backlog=4096;
+		location / {
+			proxy_pass http://%[3]s;
+			proxy_http_version 1.1;
+			proxy_set_header Connection "";
+			%[4]s
+		}
+	}
+}
+`
+
+// nginxCache makes nginx keep what it fetches, let one request fetch it, and serve old entries while one request asks again.
+const nginxCache = `proxy_cache files;
+			proxy_cache_lock on; proxy_cache_lock_timeout 60s; proxy_cache_lock_age 60s;
+			proxy_cache_revalidate on; proxy_cache_background_update on;
+			proxy_cache_use_stale updating error timeout http_500 http_502 http_503 http_504;`
+
+// StartNginx starts nginx in front of an HTTP origin, with a cache or without one. The error is ErrMissing when it is not installed.
+func StartNginx(dir, origin string, cache bool) (*Process, error) {
+	port := Port()
+	dir = filepath.Join(dir, "nginx-"+strconv.Itoa(port))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	text, user := "", ""
+	if cache {
+		text = nginxCache
+	}
+	if os.Getuid() == 0 {
+		user = "user root;\n" // its workers write into folders of ours
+	}
+	conf := filepath.Join(dir, "nginx.conf")
+	if err := os.WriteFile(conf, fmt.Appendf(nil, user+nginxConf, dir, Address(port), origin, text), 0o600); err != nil {
+		return nil, err
+	}
+	return start(Address(port), filepath.Join(dir, "log"), listens(Address(port)), "nginx", "-p", dir, "-c", conf)
+}
+
+// StartVarnish starts Varnish in front of an HTTP origin. The error is ErrMissing when it is not installed.
+func StartVarnish(dir, origin string) (*Process, error) {
+	if _, err := exec.LookPath("gcc"); err != nil {
+		return nil, fmt.Errorf("varnishd needs gcc, which is %w", ErrMissing)
+	}
+	host, port, err := net.SplitHostPort(origin)
+	if err != nil {
+		return nil, err
+	}
+	own := Port()
+	dir = filepath.Join(dir, "varnish-"+strconv.Itoa(own))
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return nil, err
+	}
+	vcl := filepath.Join(dir, "default.vcl")
+	text := fmt.Sprintf("vcl 4.1;\nbackend default { .host = %q; .port = %q; .first_byte_timeout = 60s; }\n"+
+		"sub vcl_backend_response { set beresp.grace = 1h; }\n", host, port)
+	if err := os.WriteFile(vcl, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	return start(Address(own), filepath.Join(dir, "log"), listens(Address(own)), "varnishd", "-F", "-j", "none", "-n", filepath.Join(dir, "work"),
+		"-a", Address(own), "-f", vcl, "-s", "malloc,1g", "-p", "listen_depth=4096", "-p", "thread_pool_min=1500", "-p", "thread_pool_max=5000",
+		"-p", "thread_queue_limit=5000", "-p", "thread_pool_stack=80k")
+}
