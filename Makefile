@@ -8,7 +8,7 @@ FUZZTIME ?= 20s
 # Fetched as a Go module when it is used; staticcheck.conf says what it looks for.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build run run-cluster test test-race test-long lint fuzz bench e2e check clean
+.PHONY: build run run-cluster stampede test test-race test-long lint fuzz bench e2e check clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN) ./cmd/gateway
@@ -17,9 +17,14 @@ build:
 run: build
 	$(BIN) demo -dir demo-store
 
-# A tracker, three storages in two groups and two gateways without a store, all on loopback.
+# A tracker, three storages in two groups and three gateways without a store that share a Redis, all on loopback.
 run-cluster: build
 	$(GO) run ./tests/runcluster -gateway $(BIN)
+
+# A crowd asks for one cold file at once: what that costs the storage and the crowd, with nginx and Varnish beside it where they are
+# installed. STAMPEDE takes other sizes and numbers: make stampede STAMPEDE='-clients 2000 -size 4096 -scenario expired'.
+stampede: build
+	$(GO) run ./tests/stampede -gateway $(BIN) $(STAMPEDE)
 
 # The race detector needs a C compiler.
 RACE := $(shell command -v gcc >/dev/null && echo -race)

@@ -105,7 +105,7 @@ type Client struct {
 	store   store
 	process string // in queues and on channels
 	seq     atomic.Uint64
-	shards  []string // beginnings of keys
+	fences  []string // names of the counters, by shard
 	lines   lines
 
 	folderLines folderLines
@@ -166,7 +166,7 @@ func newClient(o Options) *Client {
 	o.setDefaults()
 	c := &Client{o: o, process: randomHex(), returning: make(chan struct{}, maxReturning)}
 	for n := range o.Shards {
-		c.shards = append(c.shards, o.Prefix+":{"+strconv.Itoa(n)+"}")
+		c.fences = append(c.fences, o.Prefix+":{"+strconv.Itoa(n)+"}"+fenceName)
 	}
 	c.ctx, c.cancel = context.WithCancel(context.Background())
 	return c
@@ -230,7 +230,7 @@ func (c *Client) wanted(keys []string, o *LockOptions) wanted {
 	if o.Owner != "" {
 		w.token, w.hold = "owner "+url.QueryEscape(o.Owner)+":"+c.o.Holder, randomHex()
 	} else {
-		w.token = randomHex() + ":" + c.o.Holder
+		w.token = c.newToken()
 	}
 	return w
 }
@@ -315,13 +315,23 @@ func released(h holding) bool {
 	return !errors.Is(err, ErrUnreachable) && !errors.Is(err, ErrCancelled)
 }
 
+// newToken returns 128 random bits and the holder's name.
+func (c *Client) newToken() string {
+	text := random()
+	return string(text[:]) + ":" + c.o.Holder
+}
+
 // randomHex returns 128 random bits.
 func randomHex() string {
+	text := random()
+	return string(text[:])
+}
+
+func random() (text [32]byte) {
 	var b [16]byte
 	_, _ = rand.Read(b[:]) // never fails
-	var text [32]byte
 	hex.Encode(text[:], b[:])
-	return string(text[:])
+	return text
 }
 
 // member is the name of a waiter in a queue: the process, and for a fair lock the number of the waiter.

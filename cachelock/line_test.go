@@ -110,6 +110,9 @@ func TestManyAskOnce(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		require.Equal(t, 2, s.requests()) // the first, and the one that enters the queue
+		c.lines.wake(lineOf(c.process, "k"))
+		time.Sleep(time.Second)
+		require.Equal(t, 1, s.requests())
 		for _, done := range all {
 			require.ErrorIs(t, <-done, ErrHeld)
 		}
@@ -129,11 +132,13 @@ func TestHeadGivesUp(t *testing.T) {
 		next := start(t.Context(), c, "k", WaitFor(time.Hour))
 		s.requests()
 		s.answers(free)
+		told := time.Now()
 		require.True(t, c.lines.wake(lineOf(c.process, "k"))) // both happen at once
 		cancel()
 		err := <-head
 		require.True(t, err == nil || errors.Is(err, ErrCancelled), err)
 		require.NoError(t, <-next)
+		require.Zero(t, time.Since(told))
 		synctest.Wait()
 		require.Empty(t, c.lines.m)
 	})

@@ -35,7 +35,7 @@ func (c *Client) AcquireAll(ctx context.Context, keys []string, o LockOptions) (
 	}
 	return c.take(ctx, keys[0], o, func(ctx context.Context, waiter string) (*Lock, error) {
 		// A token of its own for each attempt: a part of the one before may be on its way back.
-		w := wanted{ttl: o.TTL, patience: c.patience(), token: randomHex() + ":" + c.o.Holder, waiter: waiter}
+		w := wanted{ttl: o.TTL, patience: c.patience(), token: c.newToken(), waiter: waiter}
 		start := time.Now()
 		h, err := c.acquireGroups(ctx, groups, w)
 		if err != nil {

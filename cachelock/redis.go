@@ -17,6 +17,8 @@ import (
 type redisStore struct {
 	rdb redis.UniversalClient
 	c   *Client
+	// wake is the beginning of the channels.
+	wake string
 
 	acquireScript, releaseScript, extendScript, leaveScript, reenterScript, reenterReleaseScript *redis.Script
 
@@ -30,7 +32,7 @@ var _ store = (*redisStore)(nil)
 
 func newRedisStore(rdb redis.UniversalClient, c *Client) *redisStore {
 	return &redisStore{
-		rdb: rdb, c: c,
+		rdb: rdb, c: c, wake: c.channels(),
 		acquireScript:        redis.NewScript(lua.Acquire),
 		releaseScript:        redis.NewScript(lua.Release),
 		extendScript:         redis.NewScript(lua.Extend),
@@ -48,12 +50,18 @@ func newRedisStore(rdb redis.UniversalClient, c *Client) *redisStore {
 //	p:{n}:queue:K   names of those who wait for K, by time of arrival
 //	p:{n}:living:K  the same names, by the time until which they count
 //	p:{n}:holds:K   holds of the owner of K, when it is reentrant
-func (c *Client) shardOf(key string) string {
+func (c *Client) shardOf(key string) string { return strings.TrimSuffix(c.fenceOf(key), fenceName) }
+
+// fenceName is the end of the name of a counter of fences.
+const fenceName = ":fence"
+
+// fenceOf is the counter of a key's shard.
+func (c *Client) fenceOf(key string) string {
 	hash := uint32(2166136261) // FNV-1a
 	for i := range len(key) {
 		hash = (hash ^ uint32(key[i])) * 16777619
 	}
-	return c.shards[hash%uint32(len(c.shards))]
+	return c.fences[hash%uint32(len(c.fences))]
 }
 
 // channels is the beginning of the channels that releases are told on; a process's name follows.
@@ -66,6 +74,9 @@ type hold struct {
 	keys  int
 	token string
 	name  string // of a reentrant hold
+
+	few                   [5]string // holds names when they are few
+	ttl, waiter, patience string    // of the request
 }
 
 var _ holding = (*hold)(nil)
@@ -73,8 +84,10 @@ var _ holding = (*hold)(nil)
 func (s *redisStore) newHold(w wanted) *hold {
 	h := &hold{s: s, keys: len(w.keys), token: w.token, name: w.hold}
 	shard := s.c.shardOf(w.keys[0])
-	h.names = make([]string, 0, 2+3*len(w.keys))
-	h.names = append(h.names, shard+":fence")
+	if h.names = h.few[:0]; len(w.keys) > 1 {
+		h.names = make([]string, 0, 1+3*len(w.keys))
+	}
+	h.names = append(h.names, s.c.fenceOf(w.keys[0]))
 	for _, key := range w.keys {
 		h.names = appendNames(h.names, shard, key)
 	}
@@ -94,11 +107,15 @@ func appendNames(names []string, shard, key string) []string {
 
 func (s *redisStore) acquire(ctx context.Context, w wanted) (holding, int64, error) {
 	h := s.newHold(w)
+	h.ttl, h.waiter, h.patience = millis(w.ttl), w.waiter, "0"
+	if w.waiter != "" {
+		h.patience = millis(w.patience)
+	}
 	var reply *redis.Cmd
 	if w.hold != "" {
-		reply = s.reenterScript.Run(ctx, s.rdb, h.names, w.token, millis(w.ttl), w.waiter, millis(w.patience), w.hold, "0")
+		reply = run(ctx, s.rdb, s.reenterScript, h.names, &h.token, &h.ttl, &h.waiter, &h.patience, &h.name, flag(false))
 	} else {
-		reply = s.acquireScript.Run(ctx, s.rdb, h.names, w.token, millis(w.ttl), w.waiter, millis(w.patience), flag(w.fair))
+		reply = run(ctx, s.rdb, s.acquireScript, h.names, &h.token, &h.ttl, &h.waiter, &h.patience, flag(w.fair))
 	}
 	if err := reply.Err(); err != nil {
 		s.c.giveBack(h) // it may have been taken nevertheless
@@ -108,6 +125,7 @@ func (s *redisStore) acquire(ctx context.Context, w wanted) (holding, int64, err
 	switch {
 	case len(answer) == 2 && answer[0] == int64(1):
 		fence, _ := answer[1].(int64)
+		s.outOfQueues(w)
 		return h, fence, nil
 	case len(answer) == 4:
 		n, _ := answer[1].(int64)
@@ -123,6 +141,17 @@ func (s *redisStore) acquire(ctx context.Context, w wanted) (holding, int64, err
 	return nil, 0, fmt.Errorf("%w: cannot understand the answer %v to a lock's request", ErrUnreachable, reply.Val())
 }
 
+// outOfQueues is for those who wait in this process for one of several locks that it has just taken together: its name has gone out
+// of the queue of each, so that the heads of those lines have to enter them again.
+func (s *redisStore) outOfQueues(w wanted) {
+	if w.waiter == "" {
+		return
+	}
+	for _, key := range w.keys {
+		s.c.lines.wake(lineOf(w.waiter, key))
+	}
+}
+
 func (h *hold) extend(ctx context.Context, ttl time.Duration) error {
 	if h.name != "" {
 		return h.extendOwner(ctx, ttl)
@@ -131,7 +160,8 @@ func (h *hold) extend(ctx context.Context, ttl time.Duration) error {
 	for i := range names {
 		names[i] = h.names[1+3*i]
 	}
-	n, err := h.s.extendScript.Run(ctx, h.s.rdb, names, h.token, millis(ttl)).Int()
+	ms := millis(ttl)
+	n, err := run(ctx, h.s.rdb, h.s.extendScript, names, &h.token, &ms).Int()
 	switch {
 	case err != nil:
 		return failed(ctx, "extend a lock", err)
@@ -143,7 +173,8 @@ func (h *hold) extend(ctx context.Context, ttl time.Duration) error {
 
 // extendOwner extends a hold of the owner's, and with it the lock.
 func (h *hold) extendOwner(ctx context.Context, ttl time.Duration) error {
-	answer, err := h.s.reenterScript.Run(ctx, h.s.rdb, h.names, h.token, millis(ttl), "", "0", h.name, "1").Slice()
+	ms, nobody, none := millis(ttl), "", "0"
+	answer, err := run(ctx, h.s.rdb, h.s.reenterScript, h.names, &h.token, &ms, &nobody, &none, &h.name, flag(true)).Slice()
 	switch {
 	case err != nil:
 		return failed(ctx, "extend a lock", err)
@@ -154,11 +185,13 @@ func (h *hold) extendOwner(ctx context.Context, ttl time.Duration) error {
 }
 
 func (h *hold) release(ctx context.Context) error {
-	script, names, args := h.s.releaseScript, h.names[1:], []any{h.token, h.s.c.channels()}
+	var reply *redis.Cmd
 	if h.name != "" {
-		script, args = h.s.reenterReleaseScript, append(args, h.name)
+		reply = run(ctx, h.s.rdb, h.s.reenterReleaseScript, h.names[1:], &h.token, &h.s.wake, &h.name)
+	} else {
+		reply = run(ctx, h.s.rdb, h.s.releaseScript, h.names[1:], &h.token, &h.s.wake)
 	}
-	n, err := script.Run(ctx, h.s.rdb, names, args...).Int()
+	n, err := reply.Int()
 	switch {
 	case err != nil:
 		return failed(ctx, "release a lock", err)
@@ -171,7 +204,7 @@ func (h *hold) release(ctx context.Context) error {
 func (s *redisStore) leave(ctx context.Context, key, waiter string) error {
 	shard := s.c.shardOf(key)
 	names := appendNames(nil, shard, key)
-	if err := s.leaveScript.Run(ctx, s.rdb, names, waiter, s.c.channels()).Err(); err != nil {
+	if err := run(ctx, s.rdb, s.leaveScript, names, &waiter, &s.wake).Err(); err != nil {
 		return failed(ctx, "leave a queue", err)
 	}
 	return nil
@@ -240,9 +273,11 @@ func (s *redisStore) close() error {
 
 func millis(d time.Duration) string { return strconv.FormatInt(max(d.Milliseconds(), 1), 10) }
 
-func flag(on bool) string {
+var yes, no = "1", "0"
+
+func flag(on bool) *string {
 	if on {
-		return "1"
+		return &yes
 	}
-	return "0"
+	return &no
 }

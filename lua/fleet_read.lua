@@ -10,7 +10,7 @@ if not entry[1] or not entry[2] then
 	return false
 end
 for _, purged in ipairs(redis.call('MGET', unpack(KEYS, 2))) do
-	if purged and purged == '' then
+	if purged and tonumber(purged) > tonumber(entry[1]) then
 		return false
 	end
 end

@@ -55,8 +55,11 @@ func (d *dataDir) release() {
 // are followed: the answer is compared with what was opened, and never used by itself.
 func (d *dataDir) stat(name string) (identity, error) {
 	var st unix.Stat_t
-	_, err := ignoringEINTR(func() (int, error) { return 0, unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
-	return identityOf(&st), err
+	for {
+		if err := unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != unix.EINTR {
+			return identityOf(&st), err
+		}
+	}
 }
 
 // acquire gives the data folder, which the caller releases. One that

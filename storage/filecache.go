@@ -150,8 +150,12 @@ func (f *File) untouched() bool {
 	return err == nil && seen == f.seen
 }
 
-// load opens a file that is not kept: once, however many ask for it at the same time.
+// load opens a file that is not kept: once, however many ask for it at the same time. Those who ask for one that is not there do
+// not wait for each other: that would cost more than to look.
 func (c *FileCache) load(s *shard, id fdfs.FileID) (*File, error) {
+	if c.local.missing(id) {
+		return nil, ErrNotFound
+	}
 	for {
 		f, ours, lead := s.join(id)
 		switch {

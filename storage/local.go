@@ -12,6 +12,12 @@
 //	defer file.Close()
 //	_, err = io.Copy(w, io.NewSectionReader(file, 0, file.Size()))
 //
+// FileCache keeps its files open, and small ones in memory, for those who ask again:
+//
+//	cache := storage.NewFileCache(local, storage.FileCacheOptions{})
+//	defer cache.Close()
+//	file, err := cache.Open(id) // from the second time on without a call to the kernel
+//
 // Whatever lies on the disks, nothing outside <store path>/data is ever opened: the
 // kernel resolves every name beneath a descriptor of that folder and follows no symbolic
 // link on the way. A symbolic link in place of a file, as FastDFS makes them, is read, and

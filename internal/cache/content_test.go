@@ -172,6 +172,7 @@ func TestChecksum(t *testing.T) {
 			requireWhole(t, o, get(background, c, o))
 			fetches := o.fetches.Load()
 			require.Equal(t, o.v.Segments()+1, fetches, "it was read once more")
+			synctest.Wait()
 			c.tiers.Drop(tier.MatchAll())
 			requireWhole(t, o, get(background, c, o))
 			require.Equal(t, fetches+o.v.Segments(), o.fetches.Load(), "it is known to be one")

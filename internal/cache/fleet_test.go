@@ -38,6 +38,7 @@ func TestStampede(t *testing.T) {
 				require.EqualValues(t, max(1, o.v.Segments()), o.fetches.Load(), "one fetch for each segment")
 				require.EqualValues(t, size, o.served.Load())
 				require.Zero(t, o.stats.Load(), "a cold GET is one round trip")
+				synctest.Wait()
 				if size > 0 {
 					before := f.calls
 					for _, c := range list {
@@ -62,6 +63,7 @@ func TestOneCall(t *testing.T) {
 		for _, r := range crowd(gateways(t, f, 1, Options{}), o, 200) {
 			requireWhole(t, o, r)
 		}
+		synctest.Wait()
 		require.EqualValues(t, 1, f.leadCalls)
 		require.LessOrEqual(t, f.calls, int64(6))
 	})
@@ -84,6 +86,7 @@ func TestLater(t *testing.T) {
 		f := newFleet()
 		list := gateways(t, f, 2, Options{})
 		requireWhole(t, o, get(context.Background(), list[0], o))
+		synctest.Wait()
 		f.do(func() { clear(f.metas) })
 		requireWhole(t, o, get(context.Background(), list[1], o))
 		require.EqualValues(t, 1, o.fetches.Load())
@@ -93,6 +96,7 @@ func TestLater(t *testing.T) {
 		o := newOrigin(testFile(1), SegmentSize)
 		list := gateways(t, newFleet(), 2, Options{})
 		requireWhole(t, o, get(context.Background(), list[0], o))
+		synctest.Wait()
 		list[0].tiers.Drop(matchFile(o.file))
 		requireWhole(t, o, get(context.Background(), list[1], o))
 		require.EqualValues(t, 2, o.fetches.Load())

@@ -47,7 +47,7 @@ type Stream struct {
 	ahead int64     // of the newest segment that was looked for ahead of time
 	from  From
 	given bool   // some bytes were given out
-	seen  uint64 // damages counted when the stream began
+	seen  uint64 // damages counted before the first bytes were looked for
 	again bool   // wrong content was fetched again already
 	err   error
 }
@@ -57,7 +57,7 @@ var _ io.ReadCloser = (*Stream)(nil)
 // Open gives length bytes of a file from offset on, of the version of the entry. Nothing is fetched before the first call of Next or
 // Read, so its error can still become a status. The caller closes the stream.
 func (c *Cache) Open(ctx context.Context, e Entry, src Source, offset, length int64) *Stream {
-	s := &Stream{c: c, ctx: ctx, file: e.File, v: e.Version, src: src, offset: offset, left: length, index: -1, seen: c.n.corrupt.Load()}
+	s := &Stream{c: c, ctx: ctx, file: e.File, v: e.Version, src: src, offset: offset, left: length, index: -1}
 	if offset < 0 || length < 0 || offset > e.Version.Size-length {
 		s.err = fmt.Errorf("cannot read %q: %d bytes from %d on are not inside of its %d", e.File, length, offset, e.Version.Size)
 	}
@@ -78,6 +78,9 @@ func (s *Stream) Next(limit int64) (Stretch, error) {
 		if s.left == 0 {
 			s.err = io.EOF
 			break
+		}
+		if !s.given && s.f == nil {
+			s.seen = s.c.n.corrupt.Load()
 		}
 		stretch, err := s.next(min(limit, s.left))
 		if err != nil {

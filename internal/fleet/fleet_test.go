@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -450,48 +449,6 @@ func TestPurgeAgainstManyFills(t *testing.T) {
 	}
 	cancel()
 	wg.Wait()
-}
-
-func TestMatches(t *testing.T) {
-	for prefix, want := range map[string]string{
-		"group1": "group1/", "group1/": "group1/", "group1/M00": "group1/M00/", "g/MFF/00/": "g/MFF/00/", "group1/M00/0A/FF/": "group1/M00/0A/FF/",
-	} {
-		m, err := MatchFolder(prefix)
-		require.NoError(t, err)
-		require.Equal(t, want, pathOf(m))
-		require.Equal(t, m, matchOf(want))
-	}
-	for _, prefix := range []string{
-		"", "/", "//", "group1//", "/group1", "group1/M0", "group1/00", "group1/M", "group1/M000", "group1/M0G", "group1/M00/0", "group1/M00/0a",
-		"group1/M00/00/00/x", "group1/../M00", "group1/M00/..", "group-1", "seventeencharact1", "group1/M00/00/00//", "group1/M00/%2", "*",
-	} {
-		_, err := MatchFolder(prefix)
-		require.ErrorIs(t, err, ErrPath, "prefix %q", prefix)
-	}
-	id := "group1/M00/00/01/wKgBcFv_ROaAWrcpAAAAEmZ5a9s018.txt"
-	m, err := MatchFile(id)
-	require.NoError(t, err)
-	require.Equal(t, tier.MatchFile(id), m)
-	require.Equal(t, m, matchOf(pathOf(m)))
-	_, err = MatchFile("group1/M00/00/01/../x")
-	require.ErrorIs(t, err, ErrPath)
-	require.Equal(t, MatchAll(), matchOf(pathOf(MatchAll())))
-}
-
-func FuzzMatchFolder(f *testing.F) {
-	f.Add("group1/M00/0A/FF/")
-	f.Add("group1/M0")
-	f.Add("//")
-	f.Fuzz(func(t *testing.T, prefix string) {
-		m, err := MatchFolder(prefix)
-		if err != nil {
-			return
-		}
-		path := pathOf(m)
-		require.Equal(t, strings.TrimSuffix(prefix, "/")+"/", path)
-		require.False(t, slices.Contains(strings.Split(strings.TrimSuffix(path, "/"), "/"), ""))
-		require.Equal(t, m, matchOf(path))
-	})
 }
 
 func TestOptions(t *testing.T) {

@@ -182,6 +182,8 @@ func TestPeerThatBreaks(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(c.answer))
 			defer server.Close()
 			a := member(t, o, 1)
+			begin := time.Now()
+			defer func() { require.Less(t, time.Since(begin), o.LockTTL, "noticed before the lease expires") }()
 			_, body, err := a.OpenPeer(t.Context(), server.URL, testKey, &small, 0)
 			if !c.opens {
 				require.ErrorIs(t, err, c.want)

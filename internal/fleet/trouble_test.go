@@ -145,6 +145,36 @@ func tryAll(f *Fleet) error {
 	return errors.Join(errs...)
 }
 
+// A wait ends when others find out that Redis does not serve, whatever it has heard itself.
+func TestWaitEndsWithTheBreaker(t *testing.T) {
+	o := fleetOf(redistest.Shared(t).Addr())
+	a, b := member(t, o, 1), member(t, o, 2)
+	lease, err := a.Lead(t.Context(), "key")
+	require.NoError(t, err)
+	defer lease.Release()
+	done := make(chan error)
+	go func() { done <- b.Wait(t.Context(), "key") }()
+	eventually(t, "it waits", func() bool { return b.Stats().LocksWaiting == 1 })
+	b.breaker.note(redisError("OOM command not allowed"))
+	begin := time.Now()
+	require.Equal(t, cache.ErrFleetDown, <-done)
+	require.Less(t, time.Since(begin), b.o.LockWait/2)
+}
+
+// Callers that have gone say nothing about Redis.
+func TestCancelledRequestsAreNoTrouble(t *testing.T) {
+	f := member(t, fleetOf(redistest.Shared(t).Addr()), 1)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	for range 10 {
+		_, err := f.Lead(ctx, "key")
+		require.ErrorIs(t, err, context.Canceled)
+		_, _, err = f.Meta(ctx, testFile)
+		require.ErrorIs(t, err, context.Canceled)
+	}
+	require.True(t, f.Stats().Up)
+}
+
 // A wait for a lease ends when Redis stops serving in the middle of it, long before the wait would.
 func TestWaitEndsWhenRedisStops(t *testing.T) {
 	server := redistest.Start(t)

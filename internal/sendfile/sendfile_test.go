@@ -156,62 +156,6 @@ func TestBodyOverEveryTransport(t *testing.T) {
 	}
 }
 
-// One call sends an answer's head and what is in memory behind it, however little the socket takes at a time.
-func TestMemoryGoesOutWithTheHead(t *testing.T) {
-	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
-	for _, size := range []int{1, 4096, 60_000, len(content)} {
-		server, client := pair(t, "tcp")
-		conn := paced(t, server, Pace{MinRate: 1, Window: time.Minute})
-		counted := &countingWriter{Conn: conn}
-		w := bufio.NewWriter(counted)
-		_, _ = w.WriteString("head")
-		body := &Body{Conn: conn, Direct: true, Memory: content[:size], Pieces: []Piece{{Length: int64(size)}}}
-		got := make(chan []byte)
-		go func() {
-			time.Sleep(10 * time.Millisecond) // so that the socket is full before the first byte is taken
-			b, _ := io.ReadAll(client)
-			got <- b
-		}()
-		_, err := body.WriteTo(w)
-		require.NoError(t, err)
-		require.Zero(t, w.Buffered())
-		require.Equal(t, 1, counted.writes)
-		require.NoError(t, conn.Close())
-		require.True(t, bytes.Equal(append([]byte("head"), content[:size]...), <-got))
-	}
-}
-
-// A client that leaves in the middle of what is in memory is an error, and what was sent is counted.
-func TestMemoryClientGone(t *testing.T) {
-	server, client := pair(t, "tcp")
-	conn := paced(t, server, Pace{})
-	go func() {
-		_, _ = io.CopyN(io.Discard, client, 1000)
-		_ = client.Close()
-	}()
-	var result Result
-	body := &Body{Conn: conn, Direct: true, Memory: make([]byte, 64<<20), Pieces: []Piece{{Length: 64 << 20}}, Done: func(r Result) { result = r }}
-	w := bufio.NewWriter(conn)
-	_, _ = w.WriteString("head")
-	_, err := body.WriteTo(w)
-	require.Error(t, err)
-	require.NoError(t, body.Close())
-	require.Equal(t, err, result.Err)
-	require.Positive(t, result.Sent)
-	require.Less(t, result.Sent, int64(64<<20))
-	require.Empty(t, conn.behind)
-}
-
-type countingWriter struct {
-	*Conn
-	writes int
-}
-
-func (c *countingWriter) Write(p []byte) (int, error) {
-	c.writes++
-	return c.Conn.Write(p)
-}
-
 func TestReadGivesTheSameBytes(t *testing.T) {
 	src, content := newSource(t, 10000)
 	body := &Body{Source: src, Pieces: []Piece{{Head: []byte("ab"), Offset: 10, Length: 100}, {Offset: 500, Length: 0}, {Head: []byte("c"), Offset: 9000, Length: 1000}}, Tail: []byte("xyz")}
@@ -422,24 +366,6 @@ func TestSendFileAllocatesNothing(t *testing.T) {
 	allocs := testing.AllocsPerRun(200, func() {
 		_, err := conn.Write(head)
 		if _, err2 := conn.SendFile(fd, 0, 4096); err != nil || err2 != nil {
-			panic("cannot send")
-		}
-	})
-	require.Zero(t, allocs)
-	require.NoError(t, server.Close())
-}
-
-func TestMemoryAllocatesNothing(t *testing.T) {
-	content := make([]byte, 4096)
-	server, client := pair(t, "tcp")
-	go func() { _, _ = io.Copy(io.Discard, client) }()
-	conn := paced(t, server, Pace{MinRate: 1024, Window: time.Minute})
-	w := bufio.NewWriter(conn)
-	body := &Body{Conn: conn, Direct: true, Memory: content, Pieces: []Piece{{Length: 4096}}}
-	allocs := testing.AllocsPerRun(200, func() {
-		body.piece = 0
-		_, _ = w.WriteString("head")
-		if _, err := body.WriteTo(w); err != nil {
 			panic("cannot send")
 		}
 	})

@@ -8,7 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -183,14 +183,27 @@ func TestDamage(t *testing.T) {
 		require.NoFileExists(t, name, what)
 		require.NoError(t, d.Close())
 	}
-	require.NoError(t, os.WriteFile(name, good, 0o600))
-	other, err := os.ReadFile(name)
+}
+
+// TestForeignContent: a segment under another one's name is not taken for that.
+func TestForeignContent(t *testing.T) {
+	path := t.TempDir()
+	one, other := small(1, 1000), small(2, 1000)
+	d := openDisk(t, tier.DiskOptions{Path: path})
+	require.True(t, d.Put(one))
+	d.Settle()
+	name := files(t, path)[0]
+	b, err := os.ReadFile(name)
 	require.NoError(t, err)
-	moved := strings.Replace(name, "+a+0", "+b+0", 1)
-	d = openDisk(t, tier.DiskOptions{Path: path})
-	require.NoError(t, os.WriteFile(moved, other, 0o600))
-	_, ok := d.Get(tier.Key{File: "group1/M00/00/00/b"}, s.Version, true)
-	require.False(t, ok, "another file's segment under this name")
+	require.Equal(t, 1, d.Drop(tier.MatchAll()))
+	require.True(t, d.Put(other))
+	d.Settle()
+	name = files(t, path)[0]
+	require.NoError(t, os.WriteFile(name, b, 0o600))
+	_, ok := d.Get(other.Key, other.Version, true)
+	require.False(t, ok)
+	require.EqualValues(t, 1, d.Stats().Damaged)
+	require.NoFileExists(t, name)
 }
 
 // TestDiskBudget: the oldest go, counted as the file system counts, after a restart too.
@@ -283,9 +296,11 @@ func TestKilled(t *testing.T) {
 		cmd := exec.Command(os.Args[0])
 		cmd.Env = append(os.Environ(), writerEnv+"="+path)
 		cmd.Stderr = os.Stderr
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL} // when this process is killed before it
 		out, err := cmd.StdoutPipe()
 		require.NoError(t, err)
 		require.NoError(t, cmd.Start())
+		t.Cleanup(func() { _ = cmd.Process.Kill() }) // it may have ended
 		_, err = io.ReadFull(out, make([]byte, len("ready")))
 		require.NoError(t, err)
 		require.Eventually(t, func() bool {

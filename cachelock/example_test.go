@@ -1,0 +1,195 @@
+package cachelock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"fastdfs-gateway/cachelock"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// With Redis; a process needs one client.
+func ExampleNew() {
+	rdb := redis.NewUniversalClient(&redis.UniversalOptions{Addrs: []string{"127.0.0.1:6379"}})
+	locks := cachelock.New(rdb, cachelock.Options{Prefix: "thumbnails", Holder: "gateway-1:8080"})
+	defer locks.Close()
+}
+
+func ExampleClient_Acquire() {
+	ctx := context.Background()
+	locks := cachelock.NewLocal(cachelock.Options{Holder: "gateway-1:8080"})
+	defer locks.Close()
+	lock, err := locks.Acquire(ctx, "report", cachelock.LockOptions{TTL: time.Minute})
+	if err != nil {
+		return
+	}
+	_, err = locks.Acquire(ctx, "report", cachelock.LockOptions{})
+	var held *cachelock.HeldError
+	if errors.As(err, &held) {
+		fmt.Println(held.Key, "is held by", held.Holder)
+	}
+	fmt.Println(lock.Release(ctx))
+	// Output:
+	// report is held by gateway-1:8080
+	// <nil>
+}
+
+// Work that takes longer than the ttl renews its lock, and stops when that is lost.
+func ExampleLock_Context() {
+	ctx := context.Background()
+	locks := cachelock.NewLocal(cachelock.Options{})
+	defer locks.Close()
+	lock, err := locks.Acquire(ctx, "export", cachelock.LockOptions{TTL: 30 * time.Second, Renew: true, MaxHold: time.Hour})
+	if err != nil {
+		return
+	}
+	defer lock.Release(ctx)
+	for part := range 3 {
+		if lock.Context().Err() != nil {
+			fmt.Println("stopped:", context.Cause(lock.Context()))
+			return
+		}
+		fmt.Println("part", part)
+	}
+	// Output:
+	// part 0
+	// part 1
+	// part 2
+}
+
+func ExamplePolicy() {
+	ctx := context.Background()
+	locks := cachelock.NewLocal(cachelock.Options{})
+	defer locks.Close()
+	lock, err := locks.Acquire(ctx, "report", cachelock.LockOptions{})
+	if err != nil {
+		return
+	}
+	go lock.Release(ctx)
+	// Whoever waits is woken by the release.
+	next, err := locks.Acquire(ctx, "report", cachelock.LockOptions{Policy: cachelock.WaitFor(time.Minute)})
+	if err != nil {
+		return
+	}
+	_, err = locks.Acquire(ctx, "report", cachelock.LockOptions{
+		Policy: cachelock.Policy{Retries: 3, Sleep: time.Millisecond, MaxSleep: 2 * time.Millisecond},
+	})
+	fmt.Println(errors.Is(err, cachelock.ErrHeld), next.Release(ctx))
+	// Output: true <nil>
+}
+
+func ExampleGuard() {
+	type size struct {
+		File  string
+		Width int
+	}
+	locks := cachelock.NewLocal(cachelock.Options{})
+	defer locks.Close()
+	thumbnail, err := cachelock.Guard(locks, "thumbnail:{{.File}}:{{.Width}}", cachelock.LockOptions{Policy: cachelock.DefaultRetry()},
+		func(_ context.Context, s size) (string, error) { return fmt.Sprintf("%s-%d.jpg", s.File, s.Width), nil })
+	if err != nil {
+		return
+	}
+	fmt.Println(thumbnail(context.Background(), size{"cat", 200}))
+	// Output: cat-200.jpg <nil>
+}
+
+func ExampleClient_AcquireAll() {
+	ctx := context.Background()
+	locks := cachelock.NewLocal(cachelock.Options{})
+	defer locks.Close()
+	both, err := locks.AcquireAll(ctx, []string{"account:1", "account:2"}, cachelock.LockOptions{})
+	if err != nil {
+		return
+	}
+	_, err = locks.AcquireAll(ctx, []string{"account:2", "account:3"}, cachelock.LockOptions{})
+	var held *cachelock.HeldError
+	if errors.As(err, &held) {
+		fmt.Println("in the way:", held.Key)
+	}
+	fmt.Println(both.Release(ctx))
+	// Output:
+	// in the way: account:2
+	// <nil>
+}
+
+// A holder that has been overtaken changes nothing, whether it knows or not.
+func ExampleCommit() {
+	ctx := context.Background()
+	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
+	locks := cachelock.New(rdb, cachelock.Options{})
+	defer locks.Close()
+	lock, err := locks.Acquire(ctx, "entry", cachelock.LockOptions{})
+	if err != nil {
+		return
+	}
+	defer lock.Release(ctx)
+	err = cachelock.Commit(ctx, rdb, "value-of-entry", lock.Fence(), []byte("new"), time.Hour)
+	if errors.Is(err, cachelock.ErrLost) {
+		fmt.Println("somebody has taken the lock since, and written")
+	}
+}
+
+func ExampleLock_Fence() {
+	ctx := context.Background()
+	locks := cachelock.NewLocal(cachelock.Options{})
+	defer locks.Close()
+	var last int64
+	for range 3 {
+		lock, err := locks.Acquire(ctx, "entry", cachelock.LockOptions{})
+		if err != nil {
+			return
+		}
+		fmt.Println(lock.Fence() > last, lock.Release(ctx))
+		last = lock.Fence()
+	}
+	// Output:
+	// true <nil>
+	// true <nil>
+	// true <nil>
+}
+
+func ExampleLockOptions_owner() {
+	ctx := context.Background()
+	locks := cachelock.NewLocal(cachelock.Options{})
+	defer locks.Close()
+	mine := cachelock.LockOptions{Owner: "job-7"}
+	outer, err := locks.Acquire(ctx, "table", mine)
+	if err != nil {
+		return
+	}
+	inner, err := locks.Acquire(ctx, "table", mine)
+	fmt.Println(err, inner.Release(ctx))
+	_, err = locks.Acquire(ctx, "table", cachelock.LockOptions{Owner: "job-8"})
+	fmt.Println(errors.Is(err, cachelock.ErrHeld), outer.Release(ctx))
+	// Output:
+	// <nil> <nil>
+	// true <nil>
+}
+
+func ExampleLockOptions_fair() {
+	ctx := context.Background()
+	locks := cachelock.NewLocal(cachelock.Options{})
+	defer locks.Close()
+	// Everybody who takes the lock has to ask for it.
+	lock, err := locks.Acquire(ctx, "printer", cachelock.LockOptions{Fair: true, Policy: cachelock.WaitFor(time.Minute)})
+	if err != nil {
+		return
+	}
+	fmt.Println(lock.Release(ctx))
+	// Output: <nil>
+}
+
+// Without Redis, the same locks hold in one process.
+func ExampleNewLocal() {
+	var locks cachelock.Locker = cachelock.NewLocal(cachelock.Options{})
+	lock, err := locks.Acquire(context.Background(), "k", cachelock.LockOptions{})
+	if err != nil {
+		return
+	}
+	fmt.Println(lock.Key(), lock.Release(context.Background()))
+	// Output: k <nil>
+}

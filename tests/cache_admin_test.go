@@ -1,0 +1,217 @@
+package tests
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/tests/fdfstest"
+	"fastdfs-gateway/tests/stampede/crowd"
+
+	"github.com/stretchr/testify/require"
+)
+
+// adminPost posts to the admin listener.
+func (p *process) adminPost(path, body string) (int, string) {
+	p.t.Helper()
+	resp, err := http.Post("http://"+p.admin+path, "text/plain", strings.NewReader(body))
+	require.NoError(p.t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(p.t, err)
+	return resp.StatusCode, string(text)
+}
+
+// changing is a file that can change, and has not been looked at again since it was cached.
+type changing struct {
+	id      fdfs.FileID
+	content []byte
+}
+
+func (f *fleet) putChanging() *changing {
+	f.t.Helper()
+	content := randomContent(3000)
+	id := put(f.t, f.cluster, fdfstest.FileSpec{Group: "group1", Content: content, Kind: fdfs.KindAppender, Ext: "log", Created: longAgo})
+	return &changing{id, content}
+}
+
+// change gives the file other content in the storages.
+func (f *fleet) change(c *changing) {
+	f.t.Helper()
+	before := c.content
+	for string(c.content) == string(before) {
+		c.content = randomContent(len(before) + 1)
+	}
+	require.NoError(f.t, f.cluster.Change(c.id, c.content, time.Now()))
+}
+
+// requirePurged: a purge lets every gateway serve what the storages have now.
+func (f *fleet) requirePurged(c *changing, purge func()) {
+	f.t.Helper()
+	f.warm(c.id, c.content)
+	old := c.content
+	f.change(c)
+	r := f.crowd(3, c.id, old)
+	requireWhole(f.t, r) // it is cached, and nobody asks
+	purge()
+	requireWhole(f.t, f.crowd(9, c.id, c.content))
+}
+
+// TestCachePurge: a file, a folder or all files are forgotten by every gateway before the purge returns.
+func TestCachePurge(t *testing.T) {
+	f := startFleet(t, fleetOptions{gateways: 3})
+	c, other := f.putChanging(), f.putChanging()
+	id := c.id.String()
+	folder := id[:len("group1/M00/00/00/")]
+	f.warm(other.id, other.content)
+	cli := func(args ...string) func() {
+		return func() {
+			text := gatewayCommand(t, append([]string{"purge", "-admin", f.gateways[1].admin}, args...)...)
+			require.JSONEq(t, `{"gateways": 3}`, text)
+		}
+	}
+	admin := func(query string) func() {
+		return func() {
+			status, text := f.gateways[2].adminPost("/purge?"+query, "")
+			require.Equal(t, 200, status, text)
+			require.JSONEq(t, `{"gateways": 3}`, text)
+		}
+	}
+	f.requirePurged(c, cli("-id", id))
+	f.requirePurged(c, admin("id="+id))
+	before := f.cluster.Downloads(other.id).Downloads
+	requireWhole(t, f.crowd(3, other.id, other.content))
+	require.Equal(t, before, f.cluster.Downloads(other.id).Downloads, "other files stay")
+	f.requirePurged(c, cli("-prefix", folder))
+	f.requirePurged(c, admin("prefix="+strings.TrimSuffix(folder, "/")))
+	f.requirePurged(c, admin("prefix=group1/M00"))
+	f.requirePurged(c, admin("prefix=group1"))
+	f.requirePurged(c, cli("-all"))
+	f.requirePurged(c, admin("all=1"))
+	for _, bad := range []string{"", "id=", "id=nothing", "prefix=group1/M", "prefix=..", "all=0", "all=1&id=" + id, "what=1"} {
+		status, text := f.gateways[0].adminPost("/purge?"+bad, "")
+		require.Equal(t, 400, status, "%s: %s", bad, text)
+	}
+}
+
+// TestCachePurgeWithOneAway: a gateway that is stopped is named after 5 s, and obeys before it serves again.
+func TestCachePurgeWithOneAway(t *testing.T) {
+	f := startFleet(t, fleetOptions{gateways: 3})
+	c := f.putChanging()
+	f.warm(c.id, c.content)
+	away := f.gateways[1]
+	f.change(c)
+	away.Pause()
+	status, text := f.gateways[0].adminPost("/purge?id="+c.id.String(), "")
+	away.Resume()
+	require.Equal(t, 504, status, text)
+	var answer struct {
+		Gateways int
+		Missing  []string
+	}
+	require.NoError(t, json.Unmarshal([]byte(text), &answer))
+	require.Equal(t, 2, answer.Gateways)
+	require.Equal(t, []string{"http://" + away.addrs[0]}, answer.Missing)
+	require.Eventually(t, func() bool {
+		return f.crowd(3, c.id, c.content).Count(crowd.Whole) == 3
+	}, 20*time.Second, 20*time.Millisecond, "it obeys when it is back")
+}
+
+// TestCachePrefetch: a list of files is fetched, with a line for each.
+func TestCachePrefetch(t *testing.T) {
+	f := startFleet(t, fleetOptions{gateways: 1})
+	var ids []string
+	for _, size := range []int{1, 4 << 10, 5 << 20} {
+		id, content := f.put(size)
+		ids = append(ids, id.String())
+		defer func() {
+			f.fault(fdfstest.Faults{Hang: true})
+			r := f.crowd(1, id, content)
+			requireWhole(t, r)
+			require.Equal(t, "HIT", r[0].XCache)
+		}()
+	}
+	text := gatewayCommand(t, append([]string{"prefetch", "-admin", f.gateways[0].admin}, ids...)...)
+	for i, size := range []string{"1", "4096", "5242880"} {
+		require.Contains(t, text, ids[i]+" fetched "+size+"\n")
+	}
+	require.True(t, strings.HasSuffix(text, "\ndone: 3 files, 0 failed\n"), text)
+
+	gone := put(t, f.cluster, fdfstest.FileSpec{Group: "group1", Content: []byte("gone"), Ext: "bin", Created: longAgo})
+	require.NoError(t, f.cluster.Remove(gone))
+	status, text := f.gateways[0].adminPost("/prefetch", ids[0]+"\n\n/"+gone.String()+"\nnonsense\n")
+	require.Equal(t, 200, status)
+	require.Contains(t, text, ids[0]+" cached 1\n")
+	require.Contains(t, text, gone.String()+" error: ")
+	require.Contains(t, text, "nonsense error: ")
+	require.True(t, strings.HasSuffix(text, "\ndone: 3 files, 2 failed\n"), text)
+	code, _, _ := run(t, "prefetch", "-admin", f.gateways[0].admin, gone.String())
+	require.Equal(t, 1, code)
+}
+
+// TestCachePrefetchTellsAsItGoes: the line of a file comes when it is there, not when all are.
+func TestCachePrefetchTellsAsItGoes(t *testing.T) {
+	f := startFleet(t, fleetOptions{gateways: 1})
+	first, _ := f.put(1000)
+	list, lines := io.Pipe()
+	answered := make(chan *http.Response, 1)
+	go func() {
+		resp, err := http.Post("http://"+f.gateways[0].admin+"/prefetch", "text/plain", list)
+		if err != nil {
+			t.Error(err)
+		}
+		answered <- resp
+	}()
+	_, err := io.WriteString(lines, first.String()+"\n")
+	require.NoError(t, err)
+	resp := <-answered // while the list goes on
+	require.NotNil(t, resp)
+	defer resp.Body.Close()
+	text := make([]byte, len(first.String())+len(" fetched 1000\n"))
+	_, err = io.ReadFull(resp.Body, text)
+	require.NoError(t, err)
+	require.Equal(t, first.String()+" fetched 1000\n", string(text))
+	require.NoError(t, lines.Close())
+	rest, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Equal(t, "done: 1 files, 0 failed\n", string(rest))
+}
+
+// TestCacheLocksAndStatus: during a fill the admin listeners show who has its lock and who waits; the status is there for people and
+// for programs.
+func TestCacheLocksAndStatus(t *testing.T) {
+	f := startFleet(t, fleetOptions{gateways: 2})
+	id, content := f.put(10 << 10)
+	f.fault(fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, Delay: 2 * time.Second})
+	done := make(chan crowd.Report)
+	go func() { done <- f.crowd(10, id, content) }()
+	locks := func(m *member) string {
+		status, text := m.adminGet("/locks")
+		require.Equal(t, 200, status)
+		return text
+	}
+	require.Eventually(t, func() bool {
+		both := locks(f.gateways[0]) + locks(f.gateways[1])
+		return strings.Contains(both, id.String()) && strings.Contains(both, `"Fence"`)
+	}, 20*time.Second, 10*time.Millisecond)
+	requireWhole(t, <-done)
+	require.Eventually(t, func() bool {
+		return !strings.Contains(locks(f.gateways[0])+locks(f.gateways[1]), id.String())
+	}, 20*time.Second, 10*time.Millisecond, "it was given back")
+	status, text := f.gateways[0].adminGet("/status")
+	require.Equal(t, 200, status)
+	require.Contains(t, text, "<h2>cache</h2>")
+	require.Contains(t, text, f.gateways[1].addrs[0], "the other gateways")
+	status, text = f.gateways[0].adminGet("/status.json")
+	require.Equal(t, 200, status)
+	var sections map[string]map[string]any
+	require.NoError(t, json.Unmarshal([]byte(text), &sections))
+	for _, name := range []string{"gateway", "files", "storages", "cache", "fleet", "gateways"} {
+		require.NotEmpty(t, sections[name], name)
+	}
+	require.Equal(t, "live", sections["gateways"]["http://"+f.gateways[1].addrs[0]])
+}

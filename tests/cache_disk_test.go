@@ -1,0 +1,126 @@
+package tests
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/tests/fdfstest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// diskPath is the folder of a gateway's disk tier.
+func (m *member) diskPath() string {
+	_, path, _ := strings.Cut(m.o.Cache[0], "disk_path = ")
+	return path
+}
+
+// segmentFiles lists the stored segments.
+func (m *member) segmentFiles(t *testing.T) (list []string) {
+	t.Helper()
+	require.NoError(t, filepath.WalkDir(m.diskPath(), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && d.Type().IsRegular() && !strings.Contains(d.Name(), "purges") && !strings.Contains(path, "/tmp/"+d.Name()) {
+			list = append(list, path)
+		}
+		return err
+	}))
+	return list
+}
+
+// onDisk waits until the disk tier has so many entries.
+func (m *member) onDisk(t *testing.T, bytes int) {
+	t.Helper()
+	require.Eventually(t, func() bool { return m.metric(`fdfs_gateway_cache_bytes{tier="disk"}`) >= float64(bytes) }, 30*time.Second, 20*time.Millisecond)
+}
+
+// TestCacheSurvives: after kill -9 a gateway serves from its disk what it had, without asking a storage for content, and what was
+// torn meanwhile is fetched again: no wrong byte comes out.
+func TestCacheSurvives(t *testing.T) {
+	const size = 6 << 20
+	f := startFleet(t, fleetOptions{gateways: 1, disk: true, cache: []string{"memory_max = 16MB"}})
+	m := f.gateways[0]
+	id, content := f.put(size)
+	small, smallContent := f.put(5000)
+	f.warm(id, content)
+	f.warm(small, smallContent)
+	m.onDisk(t, size+5000)
+	m.Kill()
+	m.start(t)
+	f.forgetCounts()
+	requireWhole(t, f.crowd(50, id, content))
+	requireWhole(t, f.crowd(50, small, smallContent))
+	require.Zero(t, f.cluster.Downloads(id).Downloads+f.cluster.Downloads(small).Downloads, "it was on the disk")
+	require.NotZero(t, m.metric(`fdfs_gateway_cache_hits_total{tier="disk"}`))
+
+	m.Kill()
+	files := m.segmentFiles(t)
+	require.Len(t, files, 3)
+	for i, path := range files {
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		if i%2 == 0 { // torn at its end, or in its middle
+			require.NoError(t, os.Truncate(path, info.Size()*2/3))
+			continue
+		}
+		file, err := os.OpenFile(path, os.O_WRONLY, 0)
+		require.NoError(t, err)
+		_, err = file.WriteAt(make([]byte, 64), info.Size()/2)
+		require.NoError(t, err)
+		require.NoError(t, file.Close())
+	}
+	m.start(t)
+	requireHonest(t, f.crowd(50, id, content))
+	requireWhole(t, f.crowd(50, id, content))
+	requireWhole(t, f.crowd(50, small, smallContent))
+	require.NotZero(t, f.cluster.Downloads(id).Downloads, "what was torn came from a storage")
+}
+
+// TestCachePurgedWhileDown: what was purged while a gateway was down does not come back from its disk.
+func TestCachePurgedWhileDown(t *testing.T) {
+	f := startFleet(t, fleetOptions{gateways: 2, disk: true})
+	c := f.putChanging()
+	f.warm(c.id, c.content)
+	down := f.gateways[1]
+	down.onDisk(t, len(c.content))
+	down.Kill()
+	f.change(c)
+	_, text := f.gateways[0].adminPost("/purge?id="+c.id.String(), "")
+	require.Contains(t, text, "gateways")
+	down.start(t)
+	requireWhole(t, f.crowd(10, c.id, c.content))
+}
+
+// TestCacheBudgets: memory and disk stay within what they are given, and go on serving.
+func TestCacheBudgets(t *testing.T) {
+	memory, disk, files := 8<<20, 20<<20, 60
+	f := startFleet(t, fleetOptions{gateways: 1, noRedis: true, disk: true, cache: []string{"memory_max = 8MB", "disk_max = 20MB"}})
+	m := f.gateways[0]
+	type one struct {
+		id      fdfs.FileID
+		content []byte
+	}
+	var all []one
+	for i := range files {
+		id, content := f.put((i%5 + 1) * 200 << 10)
+		all = append(all, one{id, content})
+	}
+	for range 2 {
+		for _, x := range all {
+			requireWhole(t, f.crowd(2, x.id, x.content))
+			used := m.metric(`fdfs_gateway_cache_bytes{tier="memory"}`) + m.metric(`fdfs_gateway_cache_bytes{tier="records"}`)
+			require.LessOrEqual(t, used, 1.05*float64(memory))
+			require.LessOrEqual(t, m.metric(`fdfs_gateway_cache_bytes{tier="disk"}`), 1.05*float64(disk))
+		}
+	}
+	require.NotZero(t, m.metric(`fdfs_gateway_cache_evictions_total{tier="memory"}`))
+	require.Eventually(t, func() bool { return m.metric(`fdfs_gateway_cache_evictions_total{tier="disk"}`) > 0 }, 20*time.Second, 20*time.Millisecond)
+	f.fault(fdfstest.Faults{Hang: true})
+	last := all[len(all)-1]
+	requireWhole(t, f.crowd(2, last.id, last.content))
+	f.fault()
+}

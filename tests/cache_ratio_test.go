@@ -1,0 +1,195 @@
+package tests
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"math"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/tests/fdfstest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// library is many files, and how they are asked for.
+type library struct {
+	memory, disk int // budgets in bytes
+	small, large int // how many files
+	smallSize    int // at most; the smallest is an eighth of it
+	largeSize    int
+	requests     int
+}
+
+// TestCacheRatios sends workloads through a memory and a disk that are too small for them: budgets are kept, popular files are found,
+// and a scan of cold files does not push them out of the memory.
+func TestCacheRatios(t *testing.T) {
+	l := library{memory: 16 << 20, disk: 64 << 20, small: 4000, large: 24, smallSize: 16 << 10, largeSize: 5 << 20, requests: 6000}
+	if long {
+		l = library{memory: 64 << 20, disk: 1 << 30, small: 100_000, large: 200, smallSize: 16 << 10, largeSize: 10 << 20, requests: 200_000}
+	}
+	f := startFleet(t, fleetOptions{gateways: 1, noRedis: true, disk: true,
+		cache: []string{fmt.Sprintf("memory_max = %d", l.memory), fmt.Sprintf("disk_max = %d", l.disk)}})
+	books := l.put(f)
+	zipf := newZipf(len(books)*9/10, 0.9) // the last tenth is for the scan alone
+	popular := func(r *rand.Rand, _ int) (int, bool) { return zipf.next(r), true }
+	first := l.run(t, f, "Zipf 0.9, from empty", books, popular)
+	plain := l.run(t, f, "Zipf 0.9, going on", books, popular)
+	cold, scanned := books[len(books)*9/10:], len(books)*9/10
+	polluted := l.run(t, f, "Zipf 0.9, and a scan of cold files with every other request", books, func(r *rand.Rand, i int) (int, bool) {
+		if i%2 == 0 {
+			return scanned + i/2%len(cold), false
+		}
+		return zipf.next(r), true
+	})
+	require.Greater(t, first.hits, 0.7*(1-first.once), "what was asked for before is mostly there")
+	require.Greater(t, polluted.hits, 0.8*plain.hits, "a scan does not push out what is popular")
+}
+
+// book is a file of the library.
+type book struct {
+	id      fdfs.FileID
+	content []byte
+}
+
+// put stores the files. Many have the same content, and every one its own id. Large ones are among the popular and the others alike.
+func (l *library) put(f *fleet) []book {
+	large := randomContent(l.largeSize)
+	var contents [][]byte
+	for i := range 8 {
+		contents = append(contents, randomContent(l.smallSize*(i+1)/8))
+	}
+	books := make([]book, 0, l.small+l.large)
+	seen := map[fdfs.FileID]bool{}
+	for i := range l.small + l.large {
+		content := contents[i%len(contents)]
+		if every := (l.small + l.large) / l.large; i%every == every/2 {
+			content = large
+		}
+		id := put(f.t, f.cluster, fdfstest.FileSpec{Group: "group1", Content: content, Ext: "bin", Created: longAgo.Add(time.Duration(i) * time.Second)})
+		seen[id] = true
+		books = append(books, book{id, content})
+	}
+	require.Len(f.t, seen, len(books), "ids differ")
+	return books
+}
+
+// ratios are what a workload has shown.
+type ratios struct {
+	hits float64 // segments that were found, of those that count
+	once float64 // what would be fetched if each file was fetched once, likewise
+}
+
+// run asks for files, as next says: which one, and whether it counts.
+func (l *library) run(t *testing.T, f *fleet, name string, books []book, next func(r *rand.Rand, i int) (int, bool)) ratios {
+	t.Helper()
+	m := f.gateways[0]
+	const workers = 16
+	diskHits, before := m.hits("disk"), f.downloads(books)
+	var running sync.WaitGroup
+	var mu sync.Mutex // guards wanted and popular
+	wanted, popular := 0, make(map[int]bool)
+	for w := range workers {
+		running.Go(func() {
+			client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
+			defer client.CloseIdleConnections()
+			random := newRandom(uint64(w))
+			for i := w; i < l.requests; i += workers {
+				n, counts := next(random, i)
+				if err := ask(client, "http://"+m.addrs[0], &books[n]); err != nil {
+					t.Error(err)
+					return
+				}
+				mu.Lock()
+				if counts {
+					wanted += segmentsOf(len(books[n].content))
+					popular[n] = true
+				}
+				mu.Unlock()
+			}
+		})
+	}
+	running.Wait()
+	fetched := 0
+	for i, n := range f.downloads(books) {
+		if popular[i] {
+			fetched += n - before[i]
+		}
+	}
+	usedMemory := m.metric(`fdfs_gateway_cache_bytes{tier="memory"}`) + m.metric(`fdfs_gateway_cache_bytes{tier="records"}`)
+	usedDisk := m.metric(`fdfs_gateway_cache_bytes{tier="disk"}`)
+	require.LessOrEqual(t, usedMemory, 1.05*float64(l.memory))
+	require.LessOrEqual(t, usedDisk, 1.05*float64(l.disk))
+	r := ratios{hits: 1 - float64(fetched)/float64(wanted), once: float64(len(popular)) / float64(wanted)}
+	t.Logf("%s: %d segments of %d popular files wanted, %.1f %% found, %.1f %% fetched (each file once would be %.1f %%); %.1f %% of all requests found on disk; "+
+		"memory %.1f of %d MiB, disk %.1f of %d MiB, resident %s", name, wanted, len(popular), 100*r.hits, 100-100*r.hits, 100*r.once,
+		100*(m.hits("disk")-diskHits)/float64(l.requests), usedMemory/(1<<20), l.memory>>20, usedDisk/(1<<20), l.disk>>20, m.resident(t))
+	return r
+}
+
+// downloads are how often the segments of each file were fetched.
+func (f *fleet) downloads(books []book) []int {
+	counts := make([]int, len(books))
+	for i := range books {
+		counts[i] = f.cluster.Downloads(books[i].id).Downloads
+	}
+	return counts
+}
+
+// hits are the segments that were found in a tier.
+func (m *member) hits(tier string) float64 {
+	return m.metric(`fdfs_gateway_cache_hits_total{tier="` + tier + `"}`)
+}
+
+// resident is how much memory the process has now.
+func (m *member) resident(t *testing.T) string {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.PID()))
+	require.NoError(t, err)
+	for line := range strings.Lines(string(text)) {
+		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
+			return strings.TrimSpace(rest)
+		}
+	}
+	return "unknown"
+}
+
+// ask reads a file.
+func ask(client *http.Client, base string, b *book) error {
+	resp, err := client.Get(base + url(b.id))
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err == nil && (resp.StatusCode != 200 || !bytes.Equal(body, b.content)) {
+		err = fmt.Errorf("status %d and %d bytes for a file of %d", resp.StatusCode, len(body), len(b.content))
+	}
+	return err
+}
+
+// zipf draws numbers from 0 on, number i as often as 1/(i+1)^s says. math/rand has it for s over 1 only.
+type zipf struct{ sums []float64 }
+
+func newZipf(n int, s float64) *zipf {
+	z := &zipf{make([]float64, n)}
+	sum := 0.0
+	for i := range z.sums {
+		sum += math.Pow(float64(i+1), -s)
+		z.sums[i] = sum
+	}
+	return z
+}
+
+func (z *zipf) next(r *rand.Rand) int {
+	i, _ := slices.BinarySearch(z.sums, r.Float64()*z.sums[len(z.sums)-1])
+	return min(i, len(z.sums)-1)
+}
