@@ -26,7 +26,7 @@ type Lock struct {
 	state  error // nil while it is held, then ErrNotHeld or ErrLost
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	timer  *time.Timer // stands at until, or at the next renewal when that is sooner
+	timer  *time.Timer // stands at until, or at the next renewal when that is sooner; nil while nobody is to be told of the end
 }
 
 // newLock describes what was acquired by a request that began at start.
@@ -35,8 +35,21 @@ func (c *Client) newLock(ctx context.Context, keys []string, token string, h hol
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.until = start.Add(validity(o.TTL))
-	l.timer = time.AfterFunc(l.nextLocked(), l.tick)
+	if o.Renew {
+		l.lookLocked(l.nextLocked())
+	}
 	return l
+}
+
+// lookLocked makes tick look at the lock after a while. It is not needed where the lock is not renewed and nobody has asked for its
+// context: whoever asks for its state then finds that it has ended. l.mu is held.
+func (l *Lock) lookLocked(after time.Duration) {
+	switch {
+	case l.timer != nil:
+		l.timer.Reset(after)
+	case l.o.Renew || l.ctx != nil:
+		l.timer = time.AfterFunc(after, l.tick)
+	}
 }
 
 // validity is how long the holder may rely on a lock of this ttl: clocks run at different speeds.
@@ -66,8 +79,10 @@ func (l *Lock) Context() context.Context {
 	defer l.mu.Unlock()
 	if l.ctx == nil {
 		l.ctx, l.cancel = context.WithCancelCause(context.WithoutCancel(l.base))
-		if l.state != nil {
-			l.cancel(l.state)
+		if state := l.stateLocked(); state != nil {
+			l.cancel(state)
+		} else {
+			l.lookLocked(l.nextLocked())
 		}
 	}
 	return l.ctx
@@ -114,7 +129,16 @@ func (l *Lock) Release(ctx context.Context) error {
 func (l *Lock) end(state error) (was error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	_ = l.stateLocked() // it may have been lost without anybody looking
 	return l.endLocked(state)
+}
+
+// stateLocked is the state, which is ErrLost when the time is over. l.mu is held.
+func (l *Lock) stateLocked() error {
+	if l.state == nil && !time.Now().Before(l.until) {
+		l.endLocked(ErrLost)
+	}
+	return l.state
 }
 
 func (l *Lock) endLocked(state error) (was error) {
@@ -122,7 +146,9 @@ func (l *Lock) endLocked(state error) (was error) {
 		return was
 	}
 	l.state = state
-	l.timer.Stop()
+	if l.timer != nil {
+		l.timer.Stop()
+	}
 	if l.cancel != nil && was == nil {
 		l.cancel(state)
 	}
@@ -135,17 +161,17 @@ func (l *Lock) extended(start time.Time, ttl time.Duration, err error) error {
 	defer l.mu.Unlock()
 	until := start.Add(validity(ttl))
 	switch {
-	case l.state != nil:
+	case l.stateLocked() != nil:
 		return l.state
 	case errors.Is(err, ErrLost):
 		l.endLocked(ErrLost)
 		return err
 	case err != nil: // it may have happened nevertheless
-		l.timer.Reset(min(l.nextLocked(), max(ttl/20, time.Millisecond)))
+		l.lookLocked(min(l.nextLocked(), max(ttl/20, time.Millisecond)))
 		return err
 	}
 	l.o.TTL, l.until = ttl, until
-	l.timer.Reset(l.nextLocked())
+	l.lookLocked(l.nextLocked())
 	return nil
 }
 
@@ -154,9 +180,9 @@ func (l *Lock) extended(start time.Time, ttl time.Duration, err error) error {
 func (l *Lock) shorten(until time.Time) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.state == nil && until.Before(l.until) {
+	if l.stateLocked() == nil && until.Before(l.until) {
 		l.until = until
-		l.timer.Reset(l.nextLocked())
+		l.lookLocked(l.nextLocked())
 	}
 	return l.state
 }
@@ -193,7 +219,7 @@ func (l *Lock) tick() {
 	case left <= 0:
 		l.endLocked(ErrLost)
 	default:
-		l.timer.Reset(l.nextLocked())
+		l.lookLocked(l.nextLocked())
 	}
 	l.mu.Unlock()
 	if renew && l.c.begin() {

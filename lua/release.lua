@@ -9,11 +9,14 @@
 -- A name in the queue is "process" or "process/number"; the message is "name lock". The next in the queue is told as well
 -- when nobody listens for the first. In a cluster the server cannot see who listens on other nodes: then up to eight are told.
 
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-
 local function wake(lock, queue, living)
-	for _, name in ipairs(redis.call('ZRANGE', queue, 0, 7)) do
+	local names = redis.call('ZRANGE', queue, 0, 7)
+	if #names == 0 then
+		return
+	end
+	local time = redis.call('TIME')
+	local now = time[1] * 1000 + math.floor(time[2] / 1000)
+	for _, name in ipairs(names) do
 		local till = redis.call('ZSCORE', living, name)
 		if till and tonumber(till) > now then
 			local slash = string.find(name, '/', 1, true)

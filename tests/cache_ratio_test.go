@@ -34,7 +34,7 @@ type library struct {
 func TestCacheRatios(t *testing.T) {
 	l := library{memory: 16 << 20, disk: 64 << 20, small: 4000, large: 24, smallSize: 16 << 10, largeSize: 5 << 20, requests: 6000}
 	if long {
-		l = library{memory: 64 << 20, disk: 1 << 30, small: 100_000, large: 200, smallSize: 16 << 10, largeSize: 10 << 20, requests: 200_000}
+		l = library{memory: 64 << 20, disk: 1 << 30, small: 100_000, large: 200, smallSize: 16 << 10, largeSize: 10 << 20, requests: 100_000}
 	}
 	f := startFleet(t, fleetOptions{gateways: 1, noRedis: true, disk: true,
 		cache: []string{fmt.Sprintf("memory_max = %d", l.memory), fmt.Sprintf("disk_max = %d", l.disk)}})

@@ -141,6 +141,28 @@ func TestCacheRefreshWaitsForNobody(t *testing.T) {
 	require.Zero(t, f.cluster.Downloads(id).Downloads-1)
 }
 
+// TestCacheStaleIfError: beyond the time for which an expired file is served at once, it is served when the storages fail, and only
+// for as long as that is allowed.
+func TestCacheStaleIfError(t *testing.T) {
+	for allowed, status := range map[string]int{"1h": 200, "0": 502} {
+		t.Run(allowed, func(t *testing.T) {
+			f := startFleet(t, fleetOptions{gateways: 1, cache: []string{"ttl = 1s", "stale_while_revalidate = 0", "stale_if_error = " + allowed}})
+			id, content := f.put(1000)
+			f.warm(id, content)
+			time.Sleep(1200 * time.Millisecond)
+			for _, s := range f.cluster.Storages() {
+				s.Kill()
+			}
+			answer := f.gateways[0].get(url(id))
+			require.Equal(t, status, answer.StatusCode)
+			if status == 200 {
+				require.Equal(t, "STALE", answer.Header.Get("X-Cache"))
+				require.Equal(t, content, answer.body)
+			}
+		})
+	}
+}
+
 // TestCacheRanges: random ranges of a large file fetch the segments that they touch, once, and every byte is right.
 func TestCacheRanges(t *testing.T) {
 	size, clients, rounds := 24<<20, 100, 1
@@ -169,6 +191,37 @@ func TestCacheRanges(t *testing.T) {
 	n := f.cluster.Downloads(id)
 	require.LessOrEqual(t, float64(n.Bytes), 1.1*float64(len(touched)*segment))
 	require.LessOrEqual(t, n.Downloads, len(touched))
+}
+
+// TestCacheSaysWhere: X-Cache and the metrics tell who fetched a file, who got it from another gateway, and who had it; for small
+// files too, which are there before anybody has looked.
+func TestCacheSaysWhere(t *testing.T) {
+	f := startFleet(t, fleetOptions{gateways: 2})
+	for i, size := range []int{100, 100 << 10, 5 << 20} {
+		id, _ := f.put(size)
+		var said []string
+		for _, m := range []*member{f.gateways[0], f.gateways[0], f.gateways[1], f.gateways[1]} {
+			said = append(said, m.get(url(id)).Header.Get("X-Cache"))
+			require.Eventually(t, func() bool { return f.metric("fdfs_gateway_cache_flights") == 0 }, 20*time.Second, 5*time.Millisecond)
+		}
+		require.Equal(t, []string{"MISS", "HIT", "PEER", "HIT"}, said, "%d bytes", size)
+		for source, n := range map[string]int{"origin": 1, "peer": 1, "memory": 2} {
+			require.Equal(t, float64(n*(i+1)), f.metric(`fdfs_gateway_requests_total{code="200",source="`+source+`"}`), source)
+		}
+	}
+}
+
+// TestCacheSaysWhereAlone: the same where nobody else is asked, and a small file is there at once.
+func TestCacheSaysWhereAlone(t *testing.T) {
+	f := startFleet(t, fleetOptions{gateways: 1, noRedis: true})
+	for range 20 {
+		id, _ := f.put(100)
+		require.Equal(t, "MISS", f.gateways[0].get(url(id)).Header.Get("X-Cache"))
+		require.Eventually(t, func() bool { return f.metric("fdfs_gateway_cache_flights") == 0 }, 20*time.Second, 5*time.Millisecond)
+		require.Equal(t, "HIT", f.gateways[0].get(url(id)).Header.Get("X-Cache"))
+	}
+	require.Equal(t, 20.0, f.metric("fdfs_gateway_cache_misses_total"))
+	require.Equal(t, 20.0, f.metric(`fdfs_gateway_cache_hits_total{tier="memory"}`))
 }
 
 // TestCacheMarked: what another server has sent here, by the loop guard, is sent for the files of this host: it is never answered

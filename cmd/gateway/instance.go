@@ -141,6 +141,9 @@ func (i *instance) load() (*gateway.Handler, error) {
 		i.cert.Store(cert)
 	}
 	o.Peer = i.peerOptions(cfg)
+	if i.fleet != nil {
+		o.Current = i.fleet.Current
+	}
 	o.Store, o.Log, o.Metrics, o.TLS = files, i.log, i.metrics, i.cert.Load() != nil
 	return gateway.NewHandler(o), nil
 }

@@ -187,6 +187,8 @@ type Entry struct {
 	Version Version
 	State   State
 	Age     time.Duration // since a storage has said so
+
+	by *flight // that is bringing content, for a request that has waited for it; nil = none
 }
 
 // Lookup tells what is known about a file, and finds it out when nothing is. The file's name must be the canonical one. src is asked
@@ -215,12 +217,15 @@ func (c *Cache) Lookup(ctx context.Context, file string, src Source, ask Ask) (E
 			return Entry{}, ErrNotFound
 		}
 	}
-	asked, err := c.question(file, src, ask).wait(ctx)
+	q := c.question(file, src, ask)
+	asked, err := q.wait(ctx)
 	switch {
 	case err == nil && asked.Gone:
 		return Entry{}, ErrNotFound
 	case err == nil:
-		return entryOf(file, asked, Asked, now), nil
+		e := entryOf(file, asked, Asked, now)
+		e.by = q.by
+		return e, nil
 	case standing == onlyIfError && !errors.Is(err, ErrNotFound) && ctx.Err() == nil:
 		c.n.stale.Add(1)
 		return entryOf(file, m, Stale, now), nil

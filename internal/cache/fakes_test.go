@@ -155,6 +155,7 @@ type fleet struct {
 	dead      map[string]bool
 	stopped   map[string]bool // they are silent
 	noPeers   bool
+	purged    bool // the file was purged: what is published under leases from before is refused
 	calls     int64
 	leadCalls int64
 }
@@ -300,7 +301,7 @@ func (l *lease) mine() error {
 	if err := l.m.enter(); err != nil {
 		return err
 	}
-	if l.m.f.leases[l.key] != l {
+	if l.m.f.leases[l.key] != l || l.m.f.purged {
 		return ErrLost
 	}
 	return nil

@@ -165,7 +165,7 @@ func (c *Cache) keepOf(f *flight, m Meta) {
 // learned notes the version that the source has told, and tells the others when it is news.
 func (c *Cache) learned(f *flight, v Version, took time.Duration, lease Lease) error {
 	_, _, _, known := f.progress()
-	if known {
+	if known && !f.hearsay {
 		return f.learn(v)
 	}
 	m := Meta{Version: v, Checked: time.Now(), Took: took}
@@ -173,6 +173,7 @@ func (c *Cache) learned(f *flight, v Version, took time.Duration, lease Lease) e
 	if err := f.learn(v); err != nil {
 		return err
 	}
+	f.hearsay = false
 	c.publishMeta(f.key.File, m, lease) // if that fails, so does publishing the segment
 	return nil
 }
@@ -241,6 +242,7 @@ func (c *Cache) giveBack(f *flight) {
 
 // finish checks a complete segment, gives its last bytes out, and publishes and stores it.
 func (c *Cache) finish(f *flight, src Source, lease Lease) error {
+	c.confirm(f)
 	if err := c.verify(f, src); err != nil {
 		return err
 	}

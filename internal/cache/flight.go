@@ -45,6 +45,7 @@ type flight struct {
 	// Used by the flight's goroutine only:
 	reserved int64 // bytes of memory
 	waited   bool  // they were waited for, and are counted in Cache.filling
+	hearsay  bool  // the version is known from another gateway alone
 }
 
 func newFlight(key SegmentKey, young bool) *flight {

@@ -62,9 +62,7 @@ func (c *Cache) copyFromPeer(f *flight, holder string, leased bool) error {
 		return err
 	}
 	defer func() { _ = body.Close() }() // all that counts was read
-	if !known {
-		c.keepOf(f, Meta{Version: got, Checked: time.Now()})
-	}
+	f.hearsay = f.hearsay || !known
 	if err = f.learn(got); err == nil {
 		err = c.reserve(f)
 	}
@@ -72,6 +70,24 @@ func (c *Cache) copyFromPeer(f *flight, holder string, leased bool) error {
 		err = f.copyFrom(body, func(n int) { c.n.peerBytes.Add(uint64(n)) })
 	}
 	return err
+}
+
+// confirm records the version that another gateway has told. When that is not what the gateways know, the file was purged or has
+// changed while it was read there: the other one may not have learned of it yet, and nothing is kept of what it gave.
+func (c *Cache) confirm(f *flight) {
+	if !f.hearsay {
+		return
+	}
+	_, _, v, _ := f.progress()
+	m, ok, err := c.o.Fleet.Meta(c.life, f.key.File)
+	switch {
+	case err != nil: // each gateway is on its own now
+		m = Meta{Version: v, Checked: time.Now()}
+	case !ok, m.Gone, m.Version != v:
+		f.doom()
+		return
+	}
+	c.keepOf(f, m)
 }
 
 // watch gives a peer up that sends nothing.

@@ -19,6 +19,7 @@ type question struct {
 	done   chan struct{} // closed when meta and err are set
 	meta   Meta
 	err    error
+	by     *flight     // that has brought content with the answer, when meta and err are set; nil = none has
 	doomed atomic.Bool // the file was purged: the answer is for those who wait only
 }
 
@@ -55,11 +56,12 @@ func (c *Cache) question(file string, src Source, ask Ask) *question {
 func (c *Cache) answer(q *question, src Source, ask Ask) {
 	c.n.questions.Add(1)
 	defer c.n.questions.Add(-1)
+	_, known := c.records.peek(q.file)
 	q.meta, q.err = c.findOut(q, src, ask)
 	if q.err != nil {
 		c.records.failed(q.file, time.Now())
 	}
-	if q.err == nil && q.meta.Gone && !q.doomed.Load() {
+	if q.err == nil && q.meta.Gone && known && !q.doomed.Load() { // a walk over all that is kept, so not for each wrong name
 		c.tiers.Drop(matchFile(q.file))
 	}
 	c.mu.Lock()
@@ -80,7 +82,7 @@ func (c *Cache) findOut(q *question, src Source, ask Ask) (Meta, error) {
 	if standing == unknown && ask.Hint >= 0 {
 		key := keyAt(q.file, ask.Hint)
 		if _, held := c.tiers.Holds(key); !held {
-			return c.findByContent(key, src, ask)
+			return c.findByContent(q, key, src, ask)
 		}
 	}
 	patience := time.Now().Add(c.o.Wait)
@@ -121,8 +123,9 @@ func (c *Cache) keep(q *question, m Meta) {
 }
 
 // findByContent learns the version from the beginning of a segment, which is then on its way.
-func (c *Cache) findByContent(key SegmentKey, src Source, ask Ask) (Meta, error) {
-	v, err := c.join(key, nil, src, ask.Young).await(c.life)
+func (c *Cache) findByContent(q *question, key SegmentKey, src Source, ask Ask) (Meta, error) {
+	q.by = c.join(key, nil, src, ask.Young)
+	v, err := q.by.await(c.life)
 	if err != nil {
 		return Meta{}, err
 	}

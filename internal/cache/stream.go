@@ -41,6 +41,7 @@ type Stream struct {
 	offset int64
 	left   int64
 
+	by    *flight   // that has brought content while the request waited: it was not in a tier before, wherever it is by now
 	f     *flight   // that the current segment comes from
 	view  tier.View // that the last stretch is in
 	index int64     // of the segment that was touched last; -1 before the first
@@ -57,7 +58,7 @@ var _ io.ReadCloser = (*Stream)(nil)
 // Open gives length bytes of a file from offset on, of the version of the entry. Nothing is fetched before the first call of Next or
 // Read, so its error can still become a status. The caller closes the stream.
 func (c *Cache) Open(ctx context.Context, e Entry, src Source, offset, length int64) *Stream {
-	s := &Stream{c: c, ctx: ctx, file: e.File, v: e.Version, src: src, offset: offset, left: length, index: -1}
+	s := &Stream{c: c, ctx: ctx, file: e.File, v: e.Version, src: src, by: e.by, offset: offset, left: length, index: -1}
 	if offset < 0 || length < 0 || offset > e.Version.Size-length {
 		s.err = fmt.Errorf("cannot read %q: %d bytes from %d on are not inside of its %d", e.File, length, offset, e.Version.Size)
 	}
@@ -149,7 +150,10 @@ func (s *Stream) fromTier(view tier.View, in, limit int64, first bool) (Stretch,
 		return Stretch{}, nil // it was dropped, so it is fetched again
 	}
 	from, hits := FromMemory, &s.c.n.memoryHits
-	if !view.InMemory() {
+	switch {
+	case s.by != nil && s.by.key.Index == s.index && s.by.origin() != FromNowhere:
+		from, hits = s.by.origin(), &s.c.n.misses
+	case !view.InMemory():
 		from, hits = FromDisk, &s.c.n.diskHits
 	}
 	if first {
@@ -171,6 +175,7 @@ func (s *Stream) fromFlight(in, limit int64) (Stretch, error) {
 	stretch, changed, left, err := s.f.at(in, limit)
 	switch {
 	case left:
+		s.cameFrom(s.f.origin())
 		s.f = nil
 		return Stretch{}, nil
 	case err != nil:

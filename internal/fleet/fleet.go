@@ -26,6 +26,7 @@ type Fleet struct {
 	peers    *peers
 	verifier *verifier
 	book     book
+	reading  *reading
 	purges   purgeLimits
 
 	life    context.Context // of the background work; ends with Close
@@ -60,7 +61,7 @@ func New(o Options) (*Fleet, error) {
 	}
 	f := &Fleet{
 		o: o, keys: keys(o.KeyPrefix + ":{0}:"), rdb: o.client(), breaker: newBreaker(o.Log), purges: defaultPurgeLimits,
-		news: make(chan struct{}, 1), synced: make(chan struct{}), last: -1,
+		news: make(chan struct{}, 1), synced: make(chan struct{}), reading: newReading(), last: -1,
 	}
 	holder := o.Advertise
 	if holder == "" {

@@ -127,6 +127,7 @@ func (f *Fleet) poke() {
 // sync says that this gateway lives, obeys what was purged, and confirms it.
 func (f *Fleet) sync() error {
 	for {
+		began := f.reading.now()
 		missed, purges, err := f.exchange()
 		if err != nil {
 			return err
@@ -140,6 +141,7 @@ func (f *Fleet) sync() error {
 			continue
 		case len(purges) == 0:
 			f.isSynced()
+			f.reading.done(began)
 			return nil
 		}
 		for _, p := range purges {

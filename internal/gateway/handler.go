@@ -59,6 +59,11 @@ type Options struct {
 
 	Remote *RemoteOptions // nil = files that are not here are 404
 	Peer   *PeerOptions   // nil = other gateways are not answered
+
+	// Current returns when the caches may be used: at once, except where this gateway was away and has to forget first what was
+	// purged meanwhile. Nil = always.
+	Current func()
+
 	TLS    bool           // clients come by https
 
 	Log     *slog.Logger // default: slog.Default()
@@ -182,6 +187,9 @@ func newRequest(h *Handler) *request {
 
 // Serve answers one request.
 func (h *Handler) Serve(ctx *fasthttp.RequestCtx) {
+	if h.o.Current != nil {
+		h.o.Current()
+	}
 	if h.isPeer(ctx) {
 		h.servePeer(ctx)
 		return

@@ -1,0 +1,112 @@
+package cache
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"fastdfs-gateway/internal/cache/cachetest"
+	"fastdfs-gateway/internal/cache/tier"
+)
+
+// TestPurgeReachesTheFollowerFirst: a purge has reached one gateway and not yet the one that leads with what is older. What the first
+// reads from the leader now is for who waits for it only.
+func TestPurgeReachesTheFollowerFirst(t *testing.T) {
+	bubble(t, "changed file", func(t *testing.T) {
+		o := newOrigin(testFile(1), 1<<20)
+		o.v.Immutable = false
+		o.first, o.whole = second/4, 8*second // 2 s for the file
+		f := newFleet()
+		list := gateways(t, f, 2, Options{})
+		leading := make(chan result, 1)
+		go func() { leading <- get(context.Background(), list[0], o) }()
+		time.Sleep(second / 2)
+		before := *o.now2(t)
+		o.set(func() { // the next version, and then the purge
+			o.content = cachetest.Content("next", 1<<20)
+			o.v = cachetest.Version(o.content)
+			o.v.Immutable, o.v.ModTime = false, before.ModTime+1
+		})
+		f.do(func() { clear(f.metas); f.purged = true })
+		list[1].Purge(matchFile(o.file))
+		following := make(chan result, 1)
+		go func() { following <- get(context.Background(), list[1], o) }()
+		time.Sleep(second / 4)
+		list[0].Purge(matchFile(o.file)) // now it has reached all
+		require.NoError(t, (<-leading).err)
+		<-following
+		synctest.Wait()
+		f.do(func() { f.purged = false })
+		for i, c := range list {
+			r := get(context.Background(), c, o)
+			requireWhole(t, o, r)
+			require.NotEqual(t, before, o.v, "gateway %d", i)
+		}
+	})
+}
+
+// now2 is a copy of the version at this moment.
+func (o *origin) now2(t *testing.T) *Version {
+	t.Helper()
+	_, v, err := o.now()
+	require.NoError(t, err)
+	return &v
+}
+
+// TestNotFoundIsCheap: that a file of which nothing is known is not there does not cost a walk over all that is kept.
+func TestNotFoundIsCheap(t *testing.T) {
+	c := newCache(t, Options{DiskPath: t.TempDir()})
+	counting := &countingTier{Tier: c.tiers}
+	c.tiers = counting
+	for i := range 10 {
+		o := newOrigin(testFile(i), 1)
+		o.content = nil
+		_, err := c.Lookup(context.Background(), o.file, o, Ask{Hint: NoHint})
+		require.ErrorIs(t, err, ErrNotFound)
+	}
+	require.Zero(t, counting.drops)
+	o := newOrigin(testFile(100), 1<<10)
+	requireWhole(t, o, get(context.Background(), c, o))
+	o.set(func() { o.content = nil })
+	c.records.distrust(o.file, o.v)
+	_, err := c.Lookup(context.Background(), o.file, o, Ask{Hint: NoHint})
+	require.ErrorIs(t, err, ErrNotFound)
+	require.Equal(t, 1, counting.drops, "what is kept of a file that was there goes with it")
+}
+
+// countingTier counts what is dropped, in one goroutine at a time.
+type countingTier struct {
+	tier.Tier
+	drops int
+}
+
+func (c *countingTier) Drop(m Match) int {
+	c.drops++
+	return c.Tier.Drop(m)
+}
+
+func BenchmarkNotFound(b *testing.B) {
+	c, err := New(Options{Memory: 256 << 20})
+	require.NoError(b, err)
+	defer c.Close()
+	for i := range 100_000 {
+		o := newOrigin(fmt.Sprintf("group1/M00/%02X/%02X/f%d", i%256, i/256%256, i), 1)
+		e, err := c.Lookup(context.Background(), o.file, o, Ask{Hint: 0})
+		require.NoError(b, err)
+		s := c.Open(context.Background(), e, o, 0, 1)
+		_, err = s.Next(1)
+		require.NoError(b, err)
+		_ = s.Close()
+	}
+	i := 0
+	for b.Loop() {
+		i++
+		o := &origin{file: fmt.Sprintf("group1/M00/00/00/g%d", i)}
+		_, err := c.Lookup(context.Background(), o.file, o, Ask{Hint: NoHint})
+		require.ErrorIs(b, err, ErrNotFound)
+	}
+}

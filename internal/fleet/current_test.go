@@ -1,0 +1,69 @@
+package fleet
+
+import (
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/cache/tier"
+	"fastdfs-gateway/internal/redistest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestCurrentWaitsForPurges: after a purge was given up on a gateway, that gateway obeys before it answers out of its caches.
+func TestCurrentWaitsForPurges(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	o := fleetOf(server.Addr())
+	relay := redistest.NewRelay(t, server.Addr())
+	cutOff := o
+	cutOff.Addresses, cutOff.Timeout = []string{relay.Addr()}, 20*time.Second // it does not notice
+	a, b := member(t, o, 1), member(t, cutOff, 2)
+	var ma, mb memory
+	start(t, a, ma.local())
+	start(t, b, mb.local())
+	for _, f := range []*Fleet{a, b} {
+		require.NoError(t, f.Ready(t.Context()))
+		f.Current() // at once
+	}
+	mb.take()
+
+	a.purges.confirm = time.Second
+	relay.Hang()
+	purge(t, a, tier.MatchFile(testFile), 1, "http://10.0.0.2:8888")
+	eventually(t, "it cannot be sure any more", func() bool { return !b.isCurrent() })
+	require.Empty(t, mb.take())
+	restored := make(chan struct{})
+	time.AfterFunc(300*time.Millisecond, func() {
+		defer close(restored)
+		relay.Restore()
+	})
+	b.Current()
+	<-restored
+	require.Equal(t, []string{testFile}, mb.take())
+	require.True(t, b.isCurrent())
+}
+
+// TestCurrentGivesUp: nobody waits for a Redis that is away, nor for one that is silent for longer than the promised time.
+func TestCurrentGivesUp(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	o := fleetOf(server.Addr())
+	relay := redistest.NewRelay(t, server.Addr())
+	o.Addresses, o.Timeout = []string{relay.Addr()}, 20*time.Second
+	f := member(t, o, 1)
+	f.Current() // it was never started: there is nothing that is old
+	var m memory
+	start(t, f, m.local())
+	require.NoError(t, f.Ready(t.Context()))
+	relay.Hang()
+	eventually(t, "it cannot be sure any more", func() bool { return !f.isCurrent() })
+	began := time.Now()
+	f.Current()
+	require.GreaterOrEqual(t, time.Since(began), catchUpTime)
+	for range maxFailures {
+		f.breaker.note(errStarted)
+	}
+	require.True(t, f.isCurrent(), "redis is known to be away")
+	relay.Restore()
+}
