@@ -137,8 +137,8 @@ type store interface {
 
 // holding is what was acquired, as its store knows it.
 type holding interface {
-	// extend is ErrLost when it is not ours any more.
-	extend(ctx context.Context, ttl time.Duration) error
+	// extend is ErrLost when it is not ours any more. Only when sooner is true does it ever end sooner than it would have.
+	extend(ctx context.Context, ttl time.Duration, sooner bool) error
 	// release is ErrLost when it was not ours any more.
 	release(ctx context.Context) error
 }

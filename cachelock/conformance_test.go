@@ -28,6 +28,7 @@ func TestConformanceLocal(t *testing.T) {
 }
 
 func TestConformanceRedis(t *testing.T) {
+	t.Parallel()
 	server := redistest.Shared(t)
 	locktest.Run(t, locktest.Implementation{
 		New: func(t *testing.T) locktest.Open {
@@ -45,13 +46,15 @@ func TestConformanceRedis(t *testing.T) {
 }
 
 func TestConformanceRedlock(t *testing.T) {
+	t.Parallel()
 	var servers []*redistest.Server
 	for range 3 {
 		servers = append(servers, redistest.Start(t))
 	}
 	locktest.Run(t, locktest.Implementation{
-		NoFences: true,
-		NoFair:   true,
+		NoFences:   true,
+		NoFair:     true,
+		Afterwards: true,
 		New: func(t *testing.T) locktest.Open {
 			return func(o cachelock.Options) *cachelock.Client {
 				o.Prefix, o.NodeTimeout = t.Name(), 2*time.Second

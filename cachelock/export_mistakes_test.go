@@ -60,3 +60,21 @@ func Attempt(ctx context.Context, c *Client, key, token, waiter string, ttl time
 	_, fence, err := c.store.acquire(ctx, wanted{keys: []string{key}, token: token, ttl: ttl, waiter: waiter, patience: c.patience(), fair: fair})
 	return fence, err
 }
+
+// Hold is one hold of an owner.
+type Hold struct{ h holding }
+
+// AttemptHold makes one attempt of an owner, as a waiter of that name.
+func AttemptHold(ctx context.Context, c *Client, key, owner, hold, waiter string, ttl time.Duration) (Hold, int64, error) {
+	w := wanted{keys: []string{key}, token: owner, hold: hold, ttl: ttl, waiter: waiter, patience: c.patience()}
+	h, fence, err := c.store.acquire(ctx, w)
+	return Hold{h}, fence, err
+}
+
+// Extend extends it.
+func (h Hold) Extend(ctx context.Context, ttl time.Duration) error {
+	return h.h.extend(ctx, ttl, false)
+}
+
+// Release gives it back.
+func (h Hold) Release(ctx context.Context) error { return h.h.release(ctx) }

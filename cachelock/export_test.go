@@ -13,10 +13,14 @@ import (
 // ReplaceScripts gives a client other scripts, for tests that must notice. change gets the name and the text of each.
 func ReplaceScripts(c *Client, change func(name, text string) string) {
 	s := c.store.(*redisStore)
-	s.acquireScript = redis.NewScript(change("acquire", lua.Acquire))
-	s.releaseScript = redis.NewScript(change("release", lua.Release))
-	s.extendScript = redis.NewScript(change("extend", lua.Extend))
-	s.leaveScript = redis.NewScript(change("leave", lua.Leave))
+	s.scripts = &lockScripts{
+		acquire:        newScript(change("acquire", lua.Acquire)),
+		release:        newScript(change("release", lua.Release)),
+		extend:         newScript(change("extend", lua.Extend)),
+		leave:          newScript(change("leave", lua.Leave)),
+		reenter:        newScript(change("reenter", lua.Reenter)),
+		reenterRelease: newScript(change("reenter_release", lua.ReenterRelease)),
+	}
 }
 
 // SetExpiryLate makes a client give its locks their expiry in a second command. Its acquire script must set none.

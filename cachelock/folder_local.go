@@ -80,6 +80,7 @@ func (s *localFolderStore) acquire(ctx context.Context, w folderWanted) (holding
 	s.all.mu.Lock()
 	defer s.all.mu.Unlock()
 	now := time.Now()
+	s.all.sweepOthers(now)
 	tree := s.all.tree(s.namespace, now)
 	for _, c := range w.claims {
 		if e := tree.inTheWay(c); e != nil {
@@ -106,10 +107,26 @@ func (l *localFolders) tree(namespace string, now time.Time) *localTree {
 	if tree == nil {
 		return &localTree{tokens: map[string]*localToken{}, paths: map[string]*localPath{}}
 	}
+	l.sweep(namespace, tree, now)
+	return tree
+}
+
+// sweep forgets what has expired in one namespace. The mutex is held.
+func (l *localFolders) sweep(namespace string, tree *localTree, now time.Time) {
 	for len(tree.order) > 0 && !now.Before(tree.order[0].until) {
 		l.drop(namespace, tree, tree.order[0])
 	}
-	return tree
+}
+
+// sweepOthers looks after a few namespaces, more than are made, so that those that were abandoned do not pile up. The mutex is held.
+func (l *localFolders) sweepOthers(now time.Time) {
+	looked := 0
+	for namespace, tree := range l.trees { // in no order
+		l.sweep(namespace, tree, now)
+		if looked++; looked == 2 {
+			return
+		}
+	}
 }
 
 // drop forgets a token, and with the last one the namespace. The mutex is held.
@@ -172,7 +189,7 @@ func enter(lists map[byte]*list.List, class byte, entry *localEntry, path string
 	return place{lists, class, lists[class].PushBack(entry), path}
 }
 
-func (h *localFolderHold) extend(ctx context.Context, ttl time.Duration) error {
+func (h *localFolderHold) extend(ctx context.Context, ttl time.Duration, _ bool) error {
 	if ctx.Err() != nil {
 		return cancelled(ctx)
 	}

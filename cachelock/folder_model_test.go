@@ -4,10 +4,8 @@ import (
 	"container/heap"
 	"context"
 	"errors"
-	stdflag "flag"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -202,7 +200,7 @@ func playLocal(steps []step) error {
 		case "release":
 			err = step.checkEnd(h.release(context.Background()))
 		case "extend":
-			err = step.checkEnd(h.extend(context.Background(), 2*time.Hour))
+			err = step.checkEnd(h.extend(context.Background(), 2*time.Hour, false))
 		case "expire":
 			tree := s.all.trees[s.namespace]
 			t := tree.tokens[step.token]
@@ -252,7 +250,7 @@ func (p *redisPlayer) play(steps []step) error {
 		case "release":
 			p.scripts.release.EvalSha(ctx, pipe, names, classes, step.token, "nobody:")
 		case "extend":
-			p.scripts.extend.EvalSha(ctx, pipe, names, classes, step.token, "7200000")
+			p.scripts.extend.EvalSha(ctx, pipe, names, classes, step.token, "7200000", "0")
 		case "expire":
 			pipe.ZAddXX(ctx, names[1], redis.Z{Score: 1, Member: step.token})
 		}
@@ -294,25 +292,14 @@ func checkReplies(steps []step, replies []redis.Cmder) error {
 	return nil
 }
 
-// folderChecks is how many random sequences are played: FOLDER_CHECKS, or 10,000.
-func folderChecks(t *testing.T) {
-	checks := "10000"
-	if set := os.Getenv("FOLDER_CHECKS"); set != "" {
-		checks = set
-	}
-	was := stdflag.Lookup("rapid.checks").Value.String()
-	require.NoError(t, stdflag.Set("rapid.checks", checks))
-	t.Cleanup(func() { require.NoError(t, stdflag.Set("rapid.checks", was)) })
-}
-
 func TestFolderModelLocal(t *testing.T) {
-	folderChecks(t)
+	t.Parallel()
 	require.NoError(t, playLocal(crowd()))
 	rapid.Check(t, func(t *rapid.T) { require.NoError(t, playLocal(rapidSequence(t))) })
 }
 
 func TestFolderModelRedis(t *testing.T) {
-	folderChecks(t)
+	t.Parallel()
 	p := newRedisPlayer(t, defaultFolderScripts)
 	rapid.Check(t, func(t *rapid.T) { require.NoError(t, p.play(rapidSequence(t))) })
 }

@@ -110,8 +110,8 @@ type redisFolderHold struct {
 
 var _ holding = (*redisFolderHold)(nil)
 
-func (h *redisFolderHold) extend(ctx context.Context, ttl time.Duration) error {
-	n, err := h.f.scripts.extend.Run(ctx, h.f.s.rdb, h.f.names, classes, h.token, millis(ttl)).Int()
+func (h *redisFolderHold) extend(ctx context.Context, ttl time.Duration, sooner bool) error {
+	n, err := h.f.scripts.extend.Run(ctx, h.f.s.rdb, h.f.names, classes, h.token, millis(ttl), *flag(sooner)).Int()
 	return verdictOf(ctx, "extend a folder lock", n, err)
 }
 

@@ -32,6 +32,7 @@ func ownRedis(t testing.TB, args ...string) (*redistest.Server, *redis.Client, *
 }
 
 func TestFolderKeysExpire(t *testing.T) {
+	t.Parallel()
 	_, rdb, f := ownRedis(t)
 	look := func(least, most time.Duration) {
 		t.Helper()
@@ -68,6 +69,7 @@ func TestFolderKeysExpire(t *testing.T) {
 
 // TestFolderAbandoned leaves locks alone: the namespace is gone soon after.
 func TestFolderAbandoned(t *testing.T) {
+	t.Parallel()
 	_, rdb, f := ownRedis(t)
 	for i := range 20 {
 		_, err := f.Acquire(t.Context(), "p/"+strconv.Itoa(i), Exclusive, LockOptions{TTL: 300 * time.Millisecond})
@@ -81,6 +83,7 @@ func TestFolderAbandoned(t *testing.T) {
 
 // TestFolderSweep lets more expire than one call throws away.
 func TestFolderSweep(t *testing.T) {
+	t.Parallel()
 	_, rdb, f := ownRedis(t)
 	holdMany(t, rdb, f, 1000, func(i int) []claim { return []claim{{kindExclusive, "/p/" + strconv.Itoa(i)}} })
 	names := f.store.(*redisFolders).names
@@ -120,6 +123,7 @@ func holdMany(t testing.TB, rdb *redis.Client, f *Folders, n int, claims func(i 
 
 // TestFolderRetriedRequest sends a request twice, as a client does whose answer was lost.
 func TestFolderRetriedRequest(t *testing.T) {
+	t.Parallel()
 	_, rdb, f := ownRedis(t)
 	w := folderWanted{claims: []claim{{kindExclusive, "/a"}}, token: "me:1", ttl: time.Minute}
 	_, first, err := f.store.acquire(t.Context(), w)
@@ -157,6 +161,7 @@ func (d *deaf) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 
 // TestFolderLostAnswer: a lock whose grant was not heard is given back.
 func TestFolderLostAnswer(t *testing.T) {
+	t.Parallel()
 	_, rdb, f := ownRedis(t)
 	store := f.store.(*redisFolders)
 	require.NoError(t, store.scripts.acquire.Load(t.Context(), rdb).Err())
@@ -170,6 +175,7 @@ func TestFolderLostAnswer(t *testing.T) {
 
 // TestFolderFence: later fences are higher, also when the server has lost everything.
 func TestFolderFence(t *testing.T) {
+	t.Parallel()
 	_, rdb, f := ownRedis(t)
 	last := int64(0)
 	for range 3 {
@@ -186,6 +192,7 @@ func TestFolderFence(t *testing.T) {
 
 // TestFolderClock: the time in the scripts is the server's, and no client tells its own.
 func TestFolderClock(t *testing.T) {
+	t.Parallel()
 	number := regexp.MustCompile(`^\d{9,}$`)
 	w := folderWanted{claims: []claim{{kindExclusive, "/a"}}, token: "t", ttl: 24 * time.Hour, patience: time.Hour}
 	for _, arg := range folderArgs(w) {
@@ -204,6 +211,7 @@ func TestFolderClock(t *testing.T) {
 
 // TestFolderCluster: all keys are in one slot, on a node that insists on it.
 func TestFolderCluster(t *testing.T) {
+	t.Parallel()
 	server, rdb, _ := ownRedis(t, "--cluster-enabled", "yes")
 	require.NoError(t, rdb.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
 	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr()}})

@@ -58,6 +58,7 @@ func mustAcquire(t *testing.T, f *Folders, path string, mode Mode, o LockOptions
 
 // TestFolderWoken: somebody waits for a path, and is told when what was in his way is released, above him, below or there.
 func TestFolderWoken(t *testing.T) {
+	t.Parallel()
 	twoFolders(t, func(t *testing.T, a, b *Folders) {
 		for _, held := range []string{"/", "p", "p/q", "p/q/r"} {
 			l := mustAcquire(t, a, held, Exclusive, LockOptions{})
@@ -79,6 +80,7 @@ func TestFolderWoken(t *testing.T) {
 
 // TestFolderWokenByOperations: each of two paths wakes those who wait for it.
 func TestFolderWokenByOperations(t *testing.T) {
+	t.Parallel()
 	twoFolders(t, func(t *testing.T, a, b *Folders) {
 		l, err := a.Begin(t.Context(), OpMoveDir, "from/dir", "to", LockOptions{})
 		require.NoError(t, err)
@@ -102,6 +104,7 @@ func TestFolderWokenByOperations(t *testing.T) {
 
 // TestFolderNotDisturbed: what is released elsewhere, even in the same namespace, costs those who wait nothing.
 func TestFolderNotDisturbed(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	rdb := server.Client()
 	a, b := testFolders(t, New(rdb, seldom)), testFolders(t, New(rdb, seldom))
@@ -128,6 +131,7 @@ func TestFolderNotDisturbed(t *testing.T) {
 
 // TestFolderHerd: many who wait for the same path ask one after the other.
 func TestFolderHerd(t *testing.T) {
+	t.Parallel()
 	const herd = 200
 	server := redistest.Start(t)
 	rdb := server.Client()
@@ -159,6 +163,7 @@ func TestFolderHerd(t *testing.T) {
 
 // TestFolderExpires: nobody tells when a holder is dead; whoever waits knows when to look.
 func TestFolderExpires(t *testing.T) {
+	t.Parallel()
 	twoFolders(t, func(t *testing.T, a, b *Folders) {
 		l := mustAcquire(t, a, "p", Exclusive, LockOptions{TTL: 500 * time.Millisecond})
 		mustAcquire(t, b, "p/q", Exclusive, patient)
@@ -170,6 +175,7 @@ func TestFolderExpires(t *testing.T) {
 }
 
 func TestFolderGivesUp(t *testing.T) {
+	t.Parallel()
 	twoFolders(t, func(t *testing.T, a, b *Folders) {
 		l := mustAcquire(t, a, "p/q", Exclusive, LockOptions{})
 		for _, policy := range []Policy{GiveUp(), WaitFor(30 * time.Millisecond), {Retries: 2, Sleep: time.Millisecond, MaxSleep: time.Millisecond}} {
@@ -214,6 +220,7 @@ func TestFolderHeldError(t *testing.T) {
 }
 
 func TestFolderRenews(t *testing.T) {
+	t.Parallel()
 	eachStore(t, func(t *testing.T, f *Folders) {
 		l := mustAcquire(t, f, "/a/b/", Exclusive, LockOptions{TTL: time.Second, Renew: true})
 		require.Equal(t, "a/b", l.Key())
@@ -277,6 +284,7 @@ func TestFolderTimes(t *testing.T) {
 
 // TestFolderGuards has goroutines of two processes write into what they have locked: nobody may be there beside an exclusive one.
 func TestFolderGuards(t *testing.T) {
+	t.Parallel()
 	twoFolders(t, func(t *testing.T, a, b *Folders) {
 		var tree [3]atomic.Int64 // of p, p/0 and p/1: readers count 1, writers 1,000
 		paths := []string{"p", "p/0", "p/1"}

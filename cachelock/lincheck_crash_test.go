@@ -17,6 +17,7 @@ import (
 // A process that dies at any step of anything that the library does leaves nothing that stays: every lock, queue and helper has
 // an expiry, but for one counter of fences a shard. The steps are what passes between the process and Redis, in both directions.
 func TestCrashAtEveryStep(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	admin := server.Client()
 	other := cachelock.New(admin, cachelock.Options{Prefix: "crash"})
@@ -111,6 +112,7 @@ func eternal(t *testing.T, admin *redis.Client) (keys []string) {
 
 // The mistake is made on purpose: the same look at the keys notices it.
 func TestCrashIsNoticed(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	admin := server.Client()
 	relay := redistest.NewRelay(t, server.Addr())

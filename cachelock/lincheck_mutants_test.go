@@ -70,6 +70,7 @@ func TestMutantsAreCaught(t *testing.T) {
 // Whoever looks first and enters the queue afterwards misses the release in between, and sleeps until the lock would have
 // expired. Those who look again when they are in the queue never do.
 func TestMissingRecheckIsCaught(t *testing.T) {
+	t.Parallel()
 	require.True(t, allServed(t, nil, patience), "a waiter has missed a release")
 	for range 10 {
 		if !allServed(t, cachelock.QueueLate, time.Second) {

@@ -53,6 +53,7 @@ func TestLinearizable(t *testing.T) {
 
 // A holder that asks for less time has only that, from the moment when the server may have heard of it: not from its answer.
 func TestShorterAtOnce(t *testing.T) {
+	t.Parallel()
 	server := redistest.Shared(t)
 	relay := redistest.NewRelay(t, server.Addr())
 	rdb := redis.NewClient(&redis.Options{Addr: relay.Addr(), ReadTimeout: patience, MaxRetries: -1})
@@ -78,6 +79,7 @@ func TestShorterAtOnce(t *testing.T) {
 // Whoever takes several locks together takes the name of his process out of all their queues: others of the process who wait for
 // one of them have to be told all the same.
 func TestTakenTogether(t *testing.T) {
+	t.Parallel()
 	rdb := redistest.Shared(t).Client()
 	open := func() *cachelock.Client {
 		c := cachelock.New(rdb, cachelock.Options{Prefix: t.Name(), Shards: 1, Poll: time.Hour})

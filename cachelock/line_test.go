@@ -42,7 +42,7 @@ func (s *scripted) acquire(_ context.Context, w wanted) (holding, int64, error) 
 // scriptedHold is what a scripted store gives.
 type scriptedHold struct{ *scripted }
 
-func (h *scriptedHold) extend(ctx context.Context, ttl time.Duration) error {
+func (h *scriptedHold) extend(ctx context.Context, ttl time.Duration, _ bool) error {
 	return h.scripted.extend(ctx, ttl)
 }
 

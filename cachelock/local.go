@@ -126,7 +126,7 @@ func (s *localStore) sweep(now time.Time) {
 	}
 }
 
-func (h *localHold) extend(ctx context.Context, ttl time.Duration) error {
+func (h *localHold) extend(ctx context.Context, ttl time.Duration, _ bool) error {
 	if ctx.Err() != nil {
 		return cancelled(ctx)
 	}

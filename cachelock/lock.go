@@ -3,6 +3,7 @@ package cachelock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 )
@@ -23,6 +24,7 @@ type Lock struct {
 	mu     sync.Mutex // guards all below
 	o      LockOptions
 	until  time.Time
+	final  bool  // until stays: a request that makes the lock end sooner may be on its way
 	state  error // nil while it is held, then ErrNotHeld or ErrLost
 	ctx    context.Context
 	cancel context.CancelCauseFunc
@@ -89,7 +91,8 @@ func (l *Lock) Context() context.Context {
 }
 
 // Extend makes the lock last ttl from now, also when that is sooner than before; renewals go on with this ttl. It is ErrLost when
-// the lock is not ours any more, ErrNotHeld after Release. After any other error the lock ends at the sooner of the two times.
+// the lock is not ours any more, ErrNotHeld after Release. After any other error the lock ends at the sooner of the two times; when
+// that is the new one, it can be neither extended nor renewed any more, since the request may arrive at any time.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	if ttl < MinTTL {
 		return invalid("ttl %s is below %s", ttl, MinTTL)
@@ -101,10 +104,11 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 		return cancelled(ctx)
 	}
 	start := time.Now()
-	if err := l.shorten(start.Add(validity(ttl))); err != nil {
+	sooner, err := l.shorten(start.Add(validity(ttl)))
+	if err != nil {
 		return err
 	}
-	return l.extended(start, ttl, l.holding.extend(ctx, ttl))
+	return l.extended(start, ttl, sooner, l.holding.extend(ctx, ttl, sooner))
 }
 
 // Release gives the lock back. It is ErrLost when it was not ours any more, ErrNotHeld when it has been released already. When
@@ -156,7 +160,7 @@ func (l *Lock) endLocked(state error) (was error) {
 }
 
 // extended notes what came of an extension that began at start. A lock that has ended meanwhile stays so.
-func (l *Lock) extended(start time.Time, ttl time.Duration, err error) error {
+func (l *Lock) extended(start time.Time, ttl time.Duration, sooner bool, err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	until := start.Add(validity(ttl))
@@ -166,7 +170,8 @@ func (l *Lock) extended(start time.Time, ttl time.Duration, err error) error {
 	case errors.Is(err, ErrLost):
 		l.endLocked(ErrLost)
 		return err
-	case err != nil: // it may have happened nevertheless
+	case err != nil: // it may have happened nevertheless, or happen later
+		l.final = l.final || sooner
 		l.lookLocked(min(l.nextLocked(), max(ttl/20, time.Millisecond)))
 		return err
 	}
@@ -175,17 +180,25 @@ func (l *Lock) extended(start time.Time, ttl time.Duration, err error) error {
 	return nil
 }
 
-// shorten makes the lock end no later than until, before the server can have heard of it. The error is what has become of the
-// lock meanwhile.
-func (l *Lock) shorten(until time.Time) error {
+// shorten makes the lock end no later than until, before the server can have heard of it, and tells whether that is sooner. The
+// error is what has become of the lock meanwhile.
+func (l *Lock) shorten(until time.Time) (sooner bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.stateLocked() == nil && until.Before(l.until) {
+	switch sooner = until.Before(l.until); {
+	case l.stateLocked() != nil:
+		return false, l.state
+	case sooner:
 		l.until = until
 		l.lookLocked(l.nextLocked())
+	case l.final:
+		return false, errFinal
 	}
-	return l.state
+	return sooner, nil
 }
+
+// errFinal is the error of an extension after one that may yet make the lock end sooner.
+var errFinal = fmt.Errorf("cannot extend a lock: %w: a request to end it sooner may be on its way", ErrUnreachable)
 
 // turn is what those who extend wait for.
 func (l *Lock) turn() chan struct{} {
@@ -197,8 +210,17 @@ func (l *Lock) turn() chan struct{} {
 	return l.extending
 }
 
+// ttl is what the lock is renewed by.
+func (l *Lock) ttl() time.Duration {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.o.TTL
+}
+
 // renewsLocked tells whether the lock is to be renewed yet. l.mu is held.
-func (l *Lock) renewsLocked() bool { return l.o.Renew && time.Since(l.taken) < l.o.MaxHold }
+func (l *Lock) renewsLocked() bool {
+	return l.o.Renew && !l.final && time.Since(l.taken) < l.o.MaxHold
+}
 
 // nextLocked is when the lock has to be looked at: to renew it, or because it ends. l.mu is held.
 func (l *Lock) nextLocked() time.Duration {
@@ -212,7 +234,7 @@ func (l *Lock) nextLocked() time.Duration {
 // tick ends the lock when its time is over, and else renews it. The timer is set before Redis is asked, which may hang.
 func (l *Lock) tick() {
 	l.mu.Lock()
-	ttl, left := l.o.TTL, time.Until(l.until)
+	left := time.Until(l.until)
 	renew := l.state == nil && left > 0 && l.renewsLocked()
 	switch {
 	case l.state != nil:
@@ -224,12 +246,12 @@ func (l *Lock) tick() {
 	l.mu.Unlock()
 	if renew && l.c.begin() {
 		defer l.c.running.Done()
-		l.renew(ttl, left)
+		l.renew(left)
 	}
 }
 
 // renew extends the lock, unless somebody is doing it. When Redis does not serve, it is tried again soon.
-func (l *Lock) renew(ttl, left time.Duration) {
+func (l *Lock) renew(left time.Duration) {
 	select {
 	case l.turn() <- struct{}{}:
 		defer func() { <-l.turn() }()
@@ -238,6 +260,6 @@ func (l *Lock) renew(ttl, left time.Duration) {
 	}
 	ctx, cancel := context.WithTimeout(l.c.ctx, left)
 	defer cancel()
-	start := time.Now()
-	_ = l.extended(start, ttl, l.holding.extend(ctx, ttl)) // whoever waits for it waits for the lock's context
+	start, ttl := time.Now(), l.ttl()                                    // of now: an extension may just have changed it
+	_ = l.extended(start, ttl, false, l.holding.extend(ctx, ttl, false)) // whoever waits for it waits for the lock's context
 }

@@ -1,9 +1,28 @@
 package cachelock_test
 
 import (
+	"cmp"
+	"flag"
+	"os"
 	"testing"
 
 	"fastdfs-gateway/internal/redistest"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
+func TestMain(m *testing.M) {
+	flag.Parse()
+	given := map[string]bool{}
+	flag.Visit(func(f *flag.Flag) { given[f.Name] = true })
+	for name, value := range map[string]string{
+		"test.parallel": "8", // these tests mostly wait
+		// How many random sequences of folder locks are played.
+		"rapid.checks": cmp.Or(os.Getenv("FOLDER_CHECKS"), "10000"),
+	} {
+		if !given[name] {
+			if err := flag.Set(name, value); err != nil {
+				panic("BUG: " + err.Error())
+			}
+		}
+	}
+	redistest.Main(m)
+}

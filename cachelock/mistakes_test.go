@@ -158,18 +158,24 @@ func TestKnownMistakes(t *testing.T) {
 	for _, m := range mistakes {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			m.check(t, newBench(t, nil))
-			j, done := &judge{}, make(chan struct{})
-			b := newBench(t, m.mistake)
-			go func() {
-				defer close(done)
-				m.check(j, b)
-			}()
-			<-done
-			require.True(t, j.failed, "the check does not notice the mistake")
-			t.Log(strings.Join(strings.Fields(j.said), " "))
+			noticed(t, m.check, m.mistake)
 		})
 	}
+}
+
+// noticed requires that a check passes the package, and notices a mistake.
+func noticed(t *testing.T, check func(t require.TestingT, b *bench), mistake func(c *cachelock.Client)) {
+	t.Helper()
+	check(t, newBench(t, nil))
+	j, done := &judge{}, make(chan struct{})
+	b := newBench(t, mistake)
+	go func() {
+		defer close(done)
+		check(j, b)
+	}()
+	<-done
+	require.True(t, j.failed, "the check does not notice the mistake")
+	t.Log(strings.Join(strings.Fields(j.said), " "))
 }
 
 var everyDay = context.Background()

@@ -87,9 +87,9 @@ type several struct {
 
 var _ holding = (*several)(nil)
 
-func (s *several) extend(ctx context.Context, ttl time.Duration) error {
+func (s *several) extend(ctx context.Context, ttl time.Duration, sooner bool) error {
 	for _, h := range s.holdings {
-		if err := h.extend(ctx, ttl); err != nil {
+		if err := h.extend(ctx, ttl, sooner); err != nil {
 			return err
 		}
 	}

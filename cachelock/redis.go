@@ -8,8 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"fastdfs-gateway/lua"
-
 	"github.com/redis/go-redis/v9"
 )
 
@@ -20,7 +18,7 @@ type redisStore struct {
 	// wake is the beginning of the channels.
 	wake string
 
-	acquireScript, releaseScript, extendScript, leaveScript, reenterScript, reenterReleaseScript *redis.Script
+	scripts *lockScripts
 
 	listening chan struct{} // holds one value; guards all below, for waiting with a context
 	pubsub    *redis.PubSub
@@ -31,16 +29,7 @@ type redisStore struct {
 var _ store = (*redisStore)(nil)
 
 func newRedisStore(rdb redis.UniversalClient, c *Client) *redisStore {
-	return &redisStore{
-		rdb: rdb, c: c, wake: c.channels(),
-		acquireScript:        redis.NewScript(lua.Acquire),
-		releaseScript:        redis.NewScript(lua.Release),
-		extendScript:         redis.NewScript(lua.Extend),
-		leaveScript:          redis.NewScript(lua.Leave),
-		reenterScript:        redis.NewScript(lua.Reenter),
-		reenterReleaseScript: redis.NewScript(lua.ReenterRelease),
-		listening:            make(chan struct{}, 1),
-	}
+	return &redisStore{rdb: rdb, c: c, wake: c.channels(), scripts: defaultLockScripts, listening: make(chan struct{}, 1)}
 }
 
 // Keys of a shard n of the prefix p, which all are in one slot of a Cluster:
@@ -113,9 +102,9 @@ func (s *redisStore) acquire(ctx context.Context, w wanted) (holding, int64, err
 	}
 	var reply *redis.Cmd
 	if w.hold != "" {
-		reply = run(ctx, s.rdb, s.reenterScript, h.names, &h.token, &h.ttl, &h.waiter, &h.patience, &h.name, flag(false))
+		reply = run(ctx, s.rdb, s.scripts.reenter, h.names, &h.token, &h.ttl, &h.waiter, &h.patience, &h.name, flag(false))
 	} else {
-		reply = run(ctx, s.rdb, s.acquireScript, h.names, &h.token, &h.ttl, &h.waiter, &h.patience, flag(w.fair))
+		reply = run(ctx, s.rdb, s.scripts.acquire, h.names, &h.token, &h.ttl, &h.waiter, &h.patience, flag(w.fair))
 	}
 	if err := reply.Err(); err != nil {
 		s.c.giveBack(h) // it may have been taken nevertheless
@@ -152,7 +141,7 @@ func (s *redisStore) outOfQueues(w wanted) {
 	}
 }
 
-func (h *hold) extend(ctx context.Context, ttl time.Duration) error {
+func (h *hold) extend(ctx context.Context, ttl time.Duration, sooner bool) error {
 	if h.name != "" {
 		return h.extendOwner(ctx, ttl)
 	}
@@ -161,7 +150,7 @@ func (h *hold) extend(ctx context.Context, ttl time.Duration) error {
 		names[i] = h.names[1+3*i]
 	}
 	ms := millis(ttl)
-	n, err := run(ctx, h.s.rdb, h.s.extendScript, names, &h.token, &ms).Int()
+	n, err := run(ctx, h.s.rdb, h.s.scripts.extend, names, &h.token, &ms, flag(sooner)).Int()
 	switch {
 	case err != nil:
 		return failed(ctx, "extend a lock", err)
@@ -171,10 +160,10 @@ func (h *hold) extend(ctx context.Context, ttl time.Duration) error {
 	return nil
 }
 
-// extendOwner extends a hold of the owner's, and with it the lock.
+// extendOwner extends a hold of the owner's, and with it the lock, which never ends sooner for that.
 func (h *hold) extendOwner(ctx context.Context, ttl time.Duration) error {
 	ms, nobody, none := millis(ttl), "", "0"
-	answer, err := run(ctx, h.s.rdb, h.s.reenterScript, h.names, &h.token, &ms, &nobody, &none, &h.name, flag(true)).Slice()
+	answer, err := run(ctx, h.s.rdb, h.s.scripts.reenter, h.names, &h.token, &ms, &nobody, &none, &h.name, flag(true)).Slice()
 	switch {
 	case err != nil:
 		return failed(ctx, "extend a lock", err)
@@ -187,9 +176,9 @@ func (h *hold) extendOwner(ctx context.Context, ttl time.Duration) error {
 func (h *hold) release(ctx context.Context) error {
 	var reply *redis.Cmd
 	if h.name != "" {
-		reply = run(ctx, h.s.rdb, h.s.reenterReleaseScript, h.names[1:], &h.token, &h.s.wake, &h.name)
+		reply = run(ctx, h.s.rdb, h.s.scripts.reenterRelease, h.names[1:], &h.token, &h.s.wake, &h.name)
 	} else {
-		reply = run(ctx, h.s.rdb, h.s.releaseScript, h.names[1:], &h.token, &h.s.wake)
+		reply = run(ctx, h.s.rdb, h.s.scripts.release, h.names[1:], &h.token, &h.s.wake)
 	}
 	n, err := reply.Int()
 	switch {
@@ -204,7 +193,7 @@ func (h *hold) release(ctx context.Context) error {
 func (s *redisStore) leave(ctx context.Context, key, waiter string) error {
 	shard := s.c.shardOf(key)
 	names := appendNames(nil, shard, key)
-	if err := run(ctx, s.rdb, s.leaveScript, names, &waiter, &s.wake).Err(); err != nil {
+	if err := run(ctx, s.rdb, s.scripts.leave, names, &waiter, &s.wake).Err(); err != nil {
 		return failed(ctx, "leave a queue", err)
 	}
 	return nil

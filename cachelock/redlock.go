@@ -229,6 +229,11 @@ func (s *redlockStore) refusal(limit time.Duration, errs []error) error {
 	// A node that was not waited for may have given its vote.
 	missing := s.quorum() - (len(s.nodes) - no - down)
 	result := *held[max(missing, 1)-1]
+	for _, h := range held { // sorted: of those with as many votes the one that lasts, and is not about to be given back
+		if votes[h.Holder] >= votes[result.Holder] {
+			result.Holder = h.Holder
+		}
+	}
 	if votes[result.Holder] <= len(s.nodes)-s.quorum() {
 		// Nobody has so many that the others are too few: all give theirs back at once, and at random one comes first next time.
 		result.TTL = min(result.TTL, between(limit/2, limit*3/2))
@@ -251,7 +256,7 @@ func (s *redlockStore) leaveHeld(w wanted, errs []error) {
 	}()
 }
 
-func (h *redlockHold) extend(ctx context.Context, ttl time.Duration) error {
+func (h *redlockHold) extend(ctx context.Context, ttl time.Duration, sooner bool) error {
 	h.mu.Lock()
 	h.ttl = ttl
 	if until := time.Now().Add(ttl); until.After(h.until) {
@@ -262,7 +267,7 @@ func (h *redlockHold) extend(ctx context.Context, ttl time.Duration) error {
 	errs, err := h.s.poll(ctx, limit, func(ctx context.Context, node int) error {
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
-		return h.holds[node].extend(ctx, ttl)
+		return h.holds[node].extend(ctx, ttl, sooner)
 	})
 	if err != nil {
 		return err

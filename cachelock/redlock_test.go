@@ -100,6 +100,7 @@ func (m *masters) eventuallyFree(key string) {
 var long = cachelock.LockOptions{TTL: time.Minute}
 
 func TestRedlockCycle(t *testing.T) {
+	t.Parallel()
 	m := newMasters(t, 3)
 	one, two := m.redlock(cachelock.Options{Shards: 1, Holder: "one"}), m.redlock(cachelock.Options{Shards: 1, Holder: "two"})
 	lock, err := one.Acquire(t.Context(), "k", long)
@@ -125,6 +126,7 @@ func TestRedlockCycle(t *testing.T) {
 }
 
 func TestRedlockRefuses(t *testing.T) {
+	t.Parallel()
 	none := cachelock.NewRedlock(nil, cachelock.Options{})
 	defer none.Close()
 	_, err := none.Acquire(t.Context(), "k", long)
@@ -137,6 +139,7 @@ func TestRedlockRefuses(t *testing.T) {
 
 // The validity is counted from before the first request, and is shorter than the ttl by what clocks may differ.
 func TestRedlockValidity(t *testing.T) {
+	t.Parallel()
 	m := newMasters(t, 3)
 	c := m.redlock(cachelock.Options{})
 	for _, r := range m.relays {
@@ -156,6 +159,7 @@ func TestRedlockValidity(t *testing.T) {
 }
 
 func TestRedlockOneNodeDown(t *testing.T) {
+	t.Parallel()
 	m := newMasters(t, 3)
 	c := m.redlock(cachelock.Options{Shards: 1})
 	m.servers[1].Kill()
@@ -168,6 +172,7 @@ func TestRedlockOneNodeDown(t *testing.T) {
 
 // A node that hangs, and clients that do not let go of it, make nobody wait while the others decide.
 func TestRedlockOneNodeHangs(t *testing.T) {
+	t.Parallel()
 	m := newMasters(t, 3)
 	var nodes []redis.UniversalClient
 	for _, r := range m.relays {
@@ -190,6 +195,7 @@ func TestRedlockOneNodeHangs(t *testing.T) {
 }
 
 func TestRedlockTwoNodesDown(t *testing.T) {
+	t.Parallel()
 	m := newMasters(t, 3)
 	c := m.redlock(cachelock.Options{Shards: 1})
 	lock, err := c.Acquire(t.Context(), "before", long)
@@ -207,6 +213,7 @@ func TestRedlockTwoNodesDown(t *testing.T) {
 }
 
 func TestRedlockTwoNodesHang(t *testing.T) {
+	t.Parallel()
 	m := newMasters(t, 3)
 	c := m.redlock(cachelock.Options{NodeTimeout: 100 * time.Millisecond})
 	m.relays[0].Hang()
@@ -222,6 +229,7 @@ func TestRedlockTwoNodesHang(t *testing.T) {
 
 // Whoever cancels is answered, and what nodes may have given meanwhile is taken back.
 func TestRedlockCancelled(t *testing.T) {
+	t.Parallel()
 	m := newMasters(t, 3)
 	c := m.redlock(cachelock.Options{Shards: 1, NodeTimeout: patience})
 	m.warm(c)
@@ -242,6 +250,7 @@ func TestRedlockCancelled(t *testing.T) {
 }
 
 func TestRedlockMinorityIsHeld(t *testing.T) {
+	t.Parallel()
 	m := newMasters(t, 3)
 	c := m.redlock(cachelock.Options{Shards: 1})
 	m.foreign("k", time.Minute, 2)
@@ -253,6 +262,7 @@ func TestRedlockMinorityIsHeld(t *testing.T) {
 }
 
 func TestRedlockMajorityIsHeld(t *testing.T) {
+	t.Parallel()
 	m := newMasters(t, 3)
 	c := m.redlock(cachelock.Options{Shards: 1})
 	m.foreign("k", 30*time.Second, 0)
@@ -268,6 +278,7 @@ func TestRedlockMajorityIsHeld(t *testing.T) {
 
 // One node holds for somebody and one is down: the nodes that serve are most of them, so the lock is held, not unreachable.
 func TestRedlockHeldAndDown(t *testing.T) {
+	t.Parallel()
 	m := newMasters(t, 3)
 	c := m.redlock(cachelock.Options{Shards: 1})
 	m.foreign("k", 30*time.Second, 0)
@@ -278,6 +289,7 @@ func TestRedlockHeldAndDown(t *testing.T) {
 
 // A node that was too slow for the request, and took the lock when nobody waited for it any more, gives it back.
 func TestRedlockReleaseReachesSlowNode(t *testing.T) {
+	t.Parallel()
 	for _, test := range []struct {
 		name string
 		slow func(r *redistest.Relay)
@@ -304,6 +316,7 @@ func TestRedlockReleaseReachesSlowNode(t *testing.T) {
 
 // The same when the request failed as a whole, at nodes that have taken the lock and cannot say so.
 func TestRedlockFailureReachesSlowNodes(t *testing.T) {
+	t.Parallel()
 	m := newMasters(t, 3)
 	c := m.redlock(cachelock.Options{Shards: 1, NodeTimeout: 100 * time.Millisecond})
 	m.warm(c)
@@ -318,6 +331,7 @@ func TestRedlockFailureReachesSlowNodes(t *testing.T) {
 }
 
 func TestRedlockLost(t *testing.T) {
+	t.Parallel()
 	m := newMasters(t, 3)
 	c := m.redlock(cachelock.Options{Shards: 1})
 	lock, err := c.Acquire(t.Context(), "k", long)
@@ -333,6 +347,7 @@ func TestRedlockLost(t *testing.T) {
 
 // One node has lost the lock and one is down: with the one that is down it may still be most.
 func TestRedlockMayBeLost(t *testing.T) {
+	t.Parallel()
 	m := newMasters(t, 3)
 	c := m.redlock(cachelock.Options{Shards: 1})
 	m.warm(c)
@@ -351,6 +366,7 @@ func TestRedlockMayBeLost(t *testing.T) {
 
 // A lock that cannot be renewed ends for its holder by his own clock.
 func TestRedlockRenewal(t *testing.T) {
+	t.Parallel()
 	m := newMasters(t, 3)
 	c := m.redlock(cachelock.Options{})
 	const ttl = time.Second
@@ -366,6 +382,7 @@ func TestRedlockRenewal(t *testing.T) {
 }
 
 func TestRedlockReentrant(t *testing.T) {
+	t.Parallel()
 	m := newMasters(t, 3)
 	c := m.redlock(cachelock.Options{Shards: 1})
 	o := cachelock.LockOptions{TTL: time.Minute, Owner: "job"}
@@ -382,6 +399,7 @@ func TestRedlockReentrant(t *testing.T) {
 
 // Somebody who waits is told of the release; nothing else would wake him in time.
 func TestRedlockWake(t *testing.T) {
+	t.Parallel()
 	m := newMasters(t, 3)
 	one, two := m.redlock(cachelock.Options{Shards: 1, Poll: time.Hour}), m.redlock(cachelock.Options{Shards: 1, Poll: time.Hour})
 	for i := range 5 {
@@ -414,6 +432,7 @@ func (m *masters) queued(key string) (n int) {
 
 // Clients that contend for one lock, over ways of changing length, never have it together, and all get it.
 func TestRedlockContention(t *testing.T) {
+	t.Parallel()
 	m := newMasters(t, 3)
 	var inside, entered atomic.Int32
 	var all sync.WaitGroup

@@ -2,16 +2,40 @@ package cachelock
 
 import (
 	"context"
-	"sync"
+
+	"fastdfs-gateway/lua"
 
 	"github.com/redis/go-redis/v9"
 )
 
+// script is a script with its digest as an interface, so that no request has to allocate one.
+type script struct {
+	*redis.Script
+	digest any
+}
+
+func newScript(text string) *script {
+	s := redis.NewScript(text)
+	return &script{s, s.Hash()}
+}
+
+// lockScripts are the scripts that keep locks in Redis.
+type lockScripts struct{ acquire, release, extend, leave, reenter, reenterRelease *script }
+
+var defaultLockScripts = &lockScripts{
+	acquire:        newScript(lua.Acquire),
+	release:        newScript(lua.Release),
+	extend:         newScript(lua.Extend),
+	leave:          newScript(lua.Leave),
+	reenter:        newScript(lua.Reenter),
+	reenterRelease: newScript(lua.ReenterRelease),
+}
+
 // run runs a script by its digest, and by its text when the server does not know it. redis.Script does the same; here nothing is
 // allocated for a key or an argument, which go-redis takes as pointers too.
-func run(ctx context.Context, rdb redis.UniversalClient, script *redis.Script, names []string, args ...*string) *redis.Cmd {
+func run(ctx context.Context, rdb redis.UniversalClient, s *script, names []string, args ...*string) *redis.Cmd {
 	all := make([]any, 0, 3+len(names)+len(args))
-	all = append(all, "evalsha", digest(script), len(names))
+	all = append(all, "evalsha", s.digest, len(names))
 	for i := range names {
 		all = append(all, &names[i])
 	}
@@ -24,16 +48,5 @@ func run(ctx context.Context, rdb redis.UniversalClient, script *redis.Script, n
 	if !redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
 		return cmd
 	}
-	return script.Eval(ctx, rdb, names, all[3+len(names):]...)
-}
-
-// digests of scripts, as interfaces.
-var digests sync.Map
-
-func digest(script *redis.Script) any {
-	sha, ok := digests.Load(script)
-	if !ok {
-		sha, _ = digests.LoadOrStore(script, script.Hash())
-	}
-	return sha
+	return s.Eval(ctx, rdb, names, all[3+len(names):]...)
 }

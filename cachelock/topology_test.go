@@ -43,6 +43,7 @@ func takes(t *testing.T, c cachelock.Locker, key string) *cachelock.Lock {
 }
 
 func TestSentinel(t *testing.T) {
+	t.Parallel()
 	s := redistest.StartSentinel(t)
 	rdb := s.Client()
 	t.Run("conformance", func(t *testing.T) { conformance(t, func() redis.UniversalClient { return rdb }) })
@@ -55,7 +56,8 @@ func sentinelFailover(t *testing.T, s *redistest.Sentinel) {
 	defer holder.Close()
 	defer other.Close()
 	lock := takes(t, holder, "k")
-	require.EqualValues(t, 2, s.Client().Wait(t.Context(), 2, patience).Val(), "the replicas have it")
+	folder := folderBefore(t, func() redis.UniversalClient { return s.Client() })
+	replicated(t, s.Client(), 2)
 
 	waited := make(chan error, 1)
 	var second *cachelock.Lock
@@ -80,13 +82,25 @@ func sentinelFailover(t *testing.T, s *redistest.Sentinel) {
 	require.NoError(t, <-waited)
 	require.Greater(t, second.Fence(), lock.Fence())
 	require.NoError(t, second.Release(t.Context()))
+	folder()
+}
+
+// replicated waits until so many replicas have all that their master has.
+func replicated(t *testing.T, master *redis.Client, replicas int) {
+	t.Helper()
+	conn := master.Conn() // what is waited for is what this connection has written, and all before that
+	defer conn.Close()
+	require.NoError(t, conn.Set(t.Context(), "replicated:{0}", "1", time.Minute).Err())
+	require.EqualValues(t, replicas, conn.Wait(t.Context(), replicas, patience).Val(), "the replicas have it")
 }
 
 func TestCluster(t *testing.T) {
+	t.Parallel()
 	c := redistest.StartCluster(t)
 	rdb := c.Client()
 	t.Run("conformance", func(t *testing.T) { conformance(t, func() redis.UniversalClient { return rdb }) })
 	t.Run("slots", func(t *testing.T) { clusterSlots(t, rdb) })
+	t.Run("commits", func(t *testing.T) { clusterCommits(t, rdb) })
 	t.Run("folders", func(t *testing.T) { clusterFolders(t, rdb) })
 	t.Run("failover", func(t *testing.T) { clusterFailover(t, c) })
 }
@@ -145,8 +159,10 @@ func clusterFailover(t *testing.T, c *redistest.Cluster) {
 	defer client.Close()
 	lock := takes(t, client, "before")
 	name := "failover:{0}:lock:before"
-	time.Sleep(100 * time.Millisecond) // replication is not awaited: a lock of this very moment may be lost with its master
+	folder := folderBefore(t, func() redis.UniversalClient { return c.Client() })
+	replicated(t, c.MasterOf(name).Client(), 1) // else a lock of this very moment may be lost with its master
 	dead := c.KillMasterOf(name)
+	folder()
 	require.NotEqual(t, dead.Addr(), c.MasterOf(name).Addr())
 	after := takes(t, client, "after")
 	require.Greater(t, after.Fence(), lock.Fence())
@@ -159,6 +175,7 @@ func clusterFailover(t *testing.T, c *redistest.Cluster) {
 
 // A server that comes back with its data keeps the locks, and the subscription of those who wait is renewed.
 func TestServerRestarts(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
 	holder, other := cachelock.New(s.Client(), cachelock.Options{}), cachelock.New(s.Client(), cachelock.Options{Poll: time.Hour, Shards: 16})
 	defer holder.Close()
@@ -193,6 +210,7 @@ func subscribed(t *testing.T, s *redistest.Server) bool {
 
 // A server that has lost its scripts gets them again, whatever is asked.
 func TestScriptFlush(t *testing.T) {
+	t.Parallel()
 	s := redistest.Start(t)
 	rdb := s.Client()
 	flush := func() { require.NoError(t, rdb.ScriptFlush(t.Context()).Err()) }

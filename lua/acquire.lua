@@ -13,7 +13,8 @@
 -- a queue before a free lock the token is "".
 --
 -- The lock and its expiry are one SET. The clock is the server's. A lock that has this token already is taken: the answer to
--- the first request was lost on its way. The fence is a count that never falls behind the clock in microseconds, so it rises
+-- the first request was lost on its way, or the request comes twice; it has been extended since, perhaps, so it does not end
+-- sooner for that. The fence is a count that never falls behind the clock in microseconds, so it rises
 -- even when the server has lost its data.
 
 local time = redis.call('TIME')
@@ -77,7 +78,8 @@ if not taken then
 		end
 	end
 	for i = 2, #KEYS, 3 do
-		redis.call('SET', KEYS[i], ARGV[1], 'PX', ARGV[2]) -- it is free, or has this token
+		-- It is free, or has this token.
+		redis.call('SET', KEYS[i], ARGV[1], 'PX', math.max(ARGV[2], redis.call('PTTL', KEYS[i])))
 	end
 end
 

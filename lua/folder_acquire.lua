@@ -63,7 +63,7 @@ end
 local mine = redis.call('HGET', KEYS[3], token)
 if mine then
 	local claims = cmsgpack.unpack(mine)
-	redis.call('ZADD', KEYS[2], now + ARGV[3], token)
+	redis.call('ZADD', KEYS[2], 'GT', now + ARGV[3], token) -- it may have been extended since
 	keep(claims)
 	return {1, claims[1]}
 end

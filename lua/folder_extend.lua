@@ -2,12 +2,16 @@
 --
 -- KEYS, ARGV[1..2]  as folder_common.lua says
 -- ARGV[3]  ttl in milliseconds from now
+-- ARGV[4]  "1" = they may end sooner than they would have, see extend.lua
 --
 -- Result: 1 when the token has its claims and they live on, else 0.
 
 local till = redis.call('ZSCORE', KEYS[2], token)
 if not till or tonumber(till) <= now then
 	return 0
+end
+if ARGV[4] ~= '1' and tonumber(till) >= now + ARGV[3] then
+	return 1
 end
 redis.call('ZADD', KEYS[2], now + ARGV[3], token)
 keep(cmsgpack.unpack(redis.call('HGET', KEYS[3], token)))

@@ -100,6 +100,7 @@ func TestCachePurge(t *testing.T) {
 
 // TestCachePurgeWithOneAway: a gateway that is stopped is named after 5 s, and obeys before it serves again.
 func TestCachePurgeWithOneAway(t *testing.T) {
+	t.Parallel() // most of the time goes by while nothing happens
 	f := startFleet(t, fleetOptions{gateways: 3})
 	c := f.putChanging()
 	f.warm(c.id, c.content)
@@ -189,9 +190,10 @@ func TestCachePrefetchTellsAsItGoes(t *testing.T) {
 // TestCacheLocksAndStatus: during a fill the admin listeners show who has its lock and who waits; the status is there for people and
 // for programs.
 func TestCacheLocksAndStatus(t *testing.T) {
+	t.Parallel() // most of the time goes by while nothing happens
 	f := startFleet(t, fleetOptions{gateways: 2})
 	id, content := f.put(10 << 10)
-	f.fault(fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, Delay: 2 * time.Second})
+	f.fault(fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, Delay: time.Second})
 	done := make(chan crowd.Report)
 	go func() { done <- f.crowd(10, id, content) }()
 	locks := func(m *member) string {
@@ -204,6 +206,7 @@ func TestCacheLocksAndStatus(t *testing.T) {
 		return strings.Contains(both, id.String()) && strings.Contains(both, `"Fence"`)
 	}, 20*time.Second, 10*time.Millisecond)
 	requireWhole(t, <-done)
+	require.Equal(t, 1, f.cluster.Downloads(id).Downloads)
 	require.Eventually(t, func() bool {
 		return !strings.Contains(locks(f.gateways[0])+locks(f.gateways[1]), id.String())
 	}, 20*time.Second, 10*time.Millisecond, "it was given back")

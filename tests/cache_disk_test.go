@@ -82,6 +82,7 @@ func TestCacheSurvives(t *testing.T) {
 
 // TestCachePurgedWhileDown: what was purged while a gateway was down does not come back from its disk.
 func TestCachePurgedWhileDown(t *testing.T) {
+	t.Parallel() // most of the time goes by while nothing happens
 	f := startFleet(t, fleetOptions{gateways: 2, disk: true})
 	c := f.putChanging()
 	f.warm(c.id, c.content)

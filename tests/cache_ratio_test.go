@@ -32,26 +32,26 @@ type library struct {
 // TestCacheRatios sends workloads through a memory and a disk that are too small for them: budgets are kept, popular files are found,
 // and a scan of cold files does not push them out of the memory.
 func TestCacheRatios(t *testing.T) {
-	l := library{memory: 16 << 20, disk: 64 << 20, small: 4000, large: 24, smallSize: 16 << 10, largeSize: 5 << 20, requests: 6000}
+	l := library{memory: 16 << 20, disk: 64 << 20, small: 4000, large: 24, smallSize: 16 << 10, largeSize: 5 << 20, requests: 4000}
 	if long {
 		l = library{memory: 64 << 20, disk: 1 << 30, small: 100_000, large: 200, smallSize: 16 << 10, largeSize: 10 << 20, requests: 100_000}
 	}
 	f := startFleet(t, fleetOptions{gateways: 1, noRedis: true, disk: true,
 		cache: []string{fmt.Sprintf("memory_max = %d", l.memory), fmt.Sprintf("disk_max = %d", l.disk)}})
 	books := l.put(f)
-	zipf := newZipf(len(books)*9/10, 0.9) // the last tenth is for the scan alone
+	scanned := len(books) / 2 // the others are for the scan alone
+	zipf := newZipf(scanned, 0.9)
 	popular := func(r *rand.Rand, _ int) (int, bool) { return zipf.next(r), true }
 	first := l.run(t, f, "Zipf 0.9, from empty", books, popular)
 	plain := l.run(t, f, "Zipf 0.9, going on", books, popular)
-	cold, scanned := books[len(books)*9/10:], len(books)*9/10
 	polluted := l.run(t, f, "Zipf 0.9, and a scan of cold files with every other request", books, func(r *rand.Rand, i int) (int, bool) {
 		if i%2 == 0 {
-			return scanned + i/2%len(cold), false
+			return scanned + i/2%(len(books)-scanned), false
 		}
 		return zipf.next(r), true
 	})
 	require.Greater(t, first.hits, 0.7*(1-first.once), "what was asked for before is mostly there")
-	require.Greater(t, polluted.hits, 0.8*plain.hits, "a scan does not push out what is popular")
+	require.Greater(t, polluted.memory, 0.5*plain.memory, "a scan does not empty the memory")
 }
 
 // book is a file of the library.
@@ -84,8 +84,9 @@ func (l *library) put(f *fleet) []book {
 
 // ratios are what a workload has shown.
 type ratios struct {
-	hits float64 // segments that were found, of those that count
-	once float64 // what would be fetched if each file was fetched once, likewise
+	hits   float64 // segments that were found, of those that count
+	memory float64 // of these, in memory
+	once   float64 // what would be fetched if each file was fetched once, likewise
 }
 
 // run asks for files, as next says: which one, and whether it counts.
@@ -93,7 +94,7 @@ func (l *library) run(t *testing.T, f *fleet, name string, books []book, next fu
 	t.Helper()
 	m := f.gateways[0]
 	const workers = 16
-	diskHits, before := m.hits("disk"), f.downloads(books)
+	memory, before := m.hits("memory"), f.downloads(books)
 	var running sync.WaitGroup
 	var mu sync.Mutex // guards wanted and popular
 	wanted, popular := 0, make(map[int]bool)
@@ -101,7 +102,7 @@ func (l *library) run(t *testing.T, f *fleet, name string, books []book, next fu
 		running.Go(func() {
 			client := &http.Client{Transport: &http.Transport{DisableCompression: true}}
 			defer client.CloseIdleConnections()
-			random := newRandom(uint64(w))
+			random := newRandom(rand.Uint64())
 			for i := w; i < l.requests; i += workers {
 				n, counts := next(random, i)
 				if err := ask(client, "http://"+m.addrs[0], &books[n]); err != nil {
@@ -128,18 +129,22 @@ func (l *library) run(t *testing.T, f *fleet, name string, books []book, next fu
 	usedDisk := m.metric(`fdfs_gateway_cache_bytes{tier="disk"}`)
 	require.LessOrEqual(t, usedMemory, 1.05*float64(l.memory))
 	require.LessOrEqual(t, usedDisk, 1.05*float64(l.disk))
-	r := ratios{hits: 1 - float64(fetched)/float64(wanted), once: float64(len(popular)) / float64(wanted)}
-	t.Logf("%s: %d segments of %d popular files wanted, %.1f %% found, %.1f %% fetched (each file once would be %.1f %%); %.1f %% of all requests found on disk; "+
-		"memory %.1f of %d MiB, disk %.1f of %d MiB, resident %s", name, wanted, len(popular), 100*r.hits, 100-100*r.hits, 100*r.once,
-		100*(m.hits("disk")-diskHits)/float64(l.requests), usedMemory/(1<<20), l.memory>>20, usedDisk/(1<<20), l.disk>>20, m.resident(t))
+	r := ratios{hits: 1 - float64(fetched)/float64(wanted), once: float64(len(popular)) / float64(wanted),
+		memory: (m.hits("memory") - memory) / float64(wanted)} // nobody asks for a scanned file twice
+	t.Logf("%s: %d segments of %d popular files wanted, %.1f %% found in memory, %.1f %% on disk, %.1f %% fetched (each file once would be %.1f %%); "+
+		"memory %.1f of %d MiB, disk %.1f of %d MiB, resident %s", name, wanted, len(popular), 100*r.memory, 100*(r.hits-r.memory), 100-100*r.hits,
+		100*r.once, usedMemory/(1<<20), l.memory>>20, usedDisk/(1<<20), l.disk>>20, m.resident(t))
 	return r
 }
 
 // downloads are how often the segments of each file were fetched.
 func (f *fleet) downloads(books []book) []int {
 	counts := make([]int, len(books))
-	for i := range books {
-		counts[i] = f.cluster.Downloads(books[i].id).Downloads
+	for _, storage := range f.cluster.Storages() {
+		files := storage.Counts().Files
+		for i := range books {
+			counts[i] += files[books[i].id.String()].Downloads
+		}
 	}
 	return counts
 }

@@ -65,6 +65,13 @@ func TestCacheStampede(t *testing.T) {
 	}
 }
 
+func expiredSizes() []int {
+	if long {
+		return sizes()
+	}
+	return []int{6 << 20}
+}
+
 func expiredFleets() []int {
 	if long {
 		return fleets()
@@ -75,8 +82,9 @@ func expiredFleets() []int {
 // TestCacheExpired: an expired file is served at once, and one gateway asks whether it is still there; while the storages are dead
 // it is served too; and when it was deleted all gateways know after that one question.
 func TestCacheExpired(t *testing.T) {
+	t.Parallel() // most of the time goes by while nothing happens
 	for _, gateways := range expiredFleets() {
-		for _, size := range sizes() {
+		for _, size := range expiredSizes() {
 			f := startFleet(t, fleetOptions{gateways: gateways, cache: []string{"memory_max = 512MB", "ttl = 1s", "stale_if_error = 1h"}})
 			clients := crowds()[0]
 			id, content := f.put(size)
@@ -144,6 +152,7 @@ func TestCacheRefreshWaitsForNobody(t *testing.T) {
 // TestCacheStaleIfError: beyond the time for which an expired file is served at once, it is served when the storages fail, and only
 // for as long as that is allowed.
 func TestCacheStaleIfError(t *testing.T) {
+	t.Parallel() // most of the time goes by while nothing happens
 	for allowed, status := range map[string]int{"1h": 200, "0": 502} {
 		t.Run(allowed, func(t *testing.T) {
 			f := startFleet(t, fleetOptions{gateways: 1, cache: []string{"ttl = 1s", "stale_while_revalidate = 0", "stale_if_error = " + allowed}})

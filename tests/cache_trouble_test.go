@@ -49,6 +49,7 @@ func isLeader(gateway int) bool { return gateway == 0 }
 // TestCacheTrouble: whatever fails in the middle of a fill, every client gets the exact content or an error that it can see, those of
 // gateways that live get the content, and each segment is downloaded at most twice.
 func TestCacheTrouble(t *testing.T) {
+	t.Parallel() // most of the time goes by while nothing happens
 	gateways, size, clients := []int{2}, []int{3 << 20}, 60
 	if long {
 		gateways, size, clients = []int{2, 3}, []int{4 << 10, 1 << 20, 64 << 20}, 500
@@ -126,6 +127,7 @@ func TestCacheBreaksForGood(t *testing.T) {
 
 // TestCacheRedisAway: without Redis the gateways go on, and when it is back they share again, by themselves.
 func TestCacheRedisAway(t *testing.T) {
+	t.Parallel() // most of the time goes by while nothing happens
 	f := startFleet(t, fleetOptions{gateways: 2})
 	get := func() {
 		t.Helper()
@@ -155,6 +157,7 @@ func TestCacheRedisAway(t *testing.T) {
 
 // TestCacheStartsWithoutRedis: a gateway whose Redis is away starts and serves.
 func TestCacheStartsWithoutRedis(t *testing.T) {
+	t.Parallel() // most of the time goes by while nothing happens
 	f := startFleet(t, fleetOptions{gateways: 1})
 	f.redis.Kill()
 	m := f.gateways[0]

@@ -213,7 +213,8 @@ func (s *suite) takeSome(c *cachelock.Client, inside []atomic.Int64) error {
 	for _, n := range mine {
 		names = append(names, strconv.Itoa(n))
 	}
-	lock, err := c.AcquireAll(s.ctx, s.keys(names...), cachelock.LockOptions{TTL: time.Minute, Policy: cachelock.WaitFor(long)})
+	// Nobody looks by himself, and no lock expires before the limit is over: a word that is lost shows.
+	lock, err := c.AcquireAll(s.ctx, s.keys(names...), cachelock.LockOptions{TTL: 2 * long, Policy: cachelock.WaitFor(2 * soon)})
 	if err != nil {
 		return err
 	}

@@ -34,6 +34,8 @@ type Implementation struct {
 	New func(t *testing.T) Open
 	// NoFences says that the fence is always 0.
 	NoFences bool
+	// Afterwards says that some of the nodes learn afterwards of what was given back: a lock that is free may be refused for a moment.
+	Afterwards bool
 	// NoFair says that fair locks are refused.
 	NoFair bool
 	// Simulated runs each test on the clock of testing/synctest. Such an implementation has no sockets.
@@ -138,6 +140,10 @@ func (s *suite) with(o cachelock.Options) *cachelock.Client {
 func (s *suite) acquire(c cachelock.Locker, o cachelock.LockOptions) *cachelock.Lock {
 	s.Helper()
 	lock, err := c.Acquire(s.ctx, s.key, o)
+	for start := time.Now(); s.impl.Afterwards && errors.Is(err, cachelock.ErrHeld) && time.Since(start) < soon; {
+		time.Sleep(10 * time.Millisecond)
+		lock, err = c.Acquire(s.ctx, s.key, o)
+	}
 	require.NoError(s, err)
 	return lock
 }

@@ -12,10 +12,13 @@ import (
 	"strings"
 	"time"
 
+	"fastdfs-gateway/cachelock"
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/fleet"
 	"fastdfs-gateway/internal/gateway"
+
+	"golang.org/x/sys/unix"
 )
 
 // fleetPatience is how long a start waits for Redis, to obey purges that it has missed before it serves.
@@ -35,7 +38,15 @@ func openFleet(cfg *config.Config, waited func(time.Duration), log *slog.Logger)
 }
 
 // keepsRemote tells whether the configuration leaves room for files of other hosts.
-func keepsRemote(cfg *config.Config) bool { return cfg.Cache.MemoryMax > 0 || cfg.Cache.DiskPath != "" }
+func keepsRemote(cfg *config.Config) bool { return cfg.Cache.MemoryMax > 0 || cacheFolder(cfg) != "" }
+
+// cacheFolder is the folder of the cache on disk; empty = none on disk.
+func cacheFolder(cfg *config.Config) string {
+	if cfg.Cache.DiskMax == 0 {
+		return ""
+	}
+	return cfg.Cache.DiskPath
+}
 
 // openCache makes the cache of what comes from other hosts; nil when there is no room for one.
 func openCache(cfg *config.Config, f *fleet.Fleet, log *slog.Logger) (*cache.Cache, error) {
@@ -44,14 +55,30 @@ func openCache(cfg *config.Config, f *fleet.Fleet, log *slog.Logger) (*cache.Cac
 		return nil, nil
 	}
 	o := cache.Options{
-		Memory: orNone(c.MemoryMax), DiskPath: c.DiskPath, DiskMax: c.DiskMax,
+		Memory: orNone(c.MemoryMax), DiskPath: cacheFolder(cfg), DiskMax: c.DiskMax,
 		TTL: orNone(c.TTL), NegativeTTL: orNone(c.NegativeTTL), StaleWhileRevalidate: orNone(c.StaleWhileRevalidate), StaleIfError: orNone(c.StaleIfError),
 		Wait: cfg.Lock.Wait, Logger: gateway.LimitLog(log),
 	}
 	if f != nil {
 		o.Fleet, o.DiskReady = f, f.Synced()
 	}
-	return cache.New(o)
+	made, err := cache.New(o)
+	if isDiskTrouble(err) { // as when it fails later: serving goes on
+		log.Error("the disk cannot be used for the cache; there is none on disk until a restart", "err", err)
+		o.DiskPath = ""
+		return cache.New(o)
+	}
+	return made, err
+}
+
+// isDiskTrouble tells a disk that is full or failing from a configuration that is wrong.
+func isDiskTrouble(err error) bool {
+	for _, trouble := range []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO} {
+		if errors.Is(err, trouble) {
+			return true
+		}
+	}
+	return false
 }
 
 // joinFleet makes this gateway one of the fleet: purges of the others arrive from now on.
@@ -90,9 +117,10 @@ func (p obeyedFile) store(n int64) error {
 	return os.Rename(next, string(p))
 }
 
-// peerOptions say how other gateways are answered; nil when this one has no address for them.
-func (i *instance) peerOptions(cfg *config.Config) *gateway.PeerOptions {
-	if i.fleet == nil || cfg.Peer.Advertise == "" {
+// peerOptions say how other gateways are answered; nil when this one has no address for them. A reload does not change it, as it does
+// not change the fleet.
+func (i *instance) peerOptions() *gateway.PeerOptions {
+	if i.fleet == nil || !i.answersPeers {
 		return nil
 	}
 	return &gateway.PeerOptions{Path: fleet.SegmentPath, Header: fleet.SignatureHeader, Accept: i.acceptPeer}
@@ -139,6 +167,9 @@ func (i *instance) purge(ctx context.Context, what gateway.PurgeTarget) (gateway
 		return gateway.Purged{Gateways: 1, Dropped: i.forget(match)}, nil
 	}
 	gateways, missing, err := i.fleet.Purge(ctx, match)
+	if errors.Is(err, cachelock.ErrHeld) {
+		return gateway.Purged{Missing: []string{"none has begun: " + err.Error()}}, nil
+	}
 	if errors.Is(err, cache.ErrFleetDown) {
 		return gateway.Purged{Gateways: 1, Missing: []string{"all others: redis cannot be reached"}}, nil
 	}

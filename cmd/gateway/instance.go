@@ -24,21 +24,22 @@ import (
 
 // instance is one running gateway: a configuration with its listeners, store and logs.
 type instance struct {
-	path     string
-	started  time.Time
-	logs     *logs
-	log      *slog.Logger
-	metrics  *gateway.Metrics
-	server   *gateway.Server
-	admin    *http.Server
-	cert     atomic.Pointer[tls.Certificate]
-	draining atomic.Bool
-	failed   chan error // a listener broke
-	running  sync.WaitGroup
-	stopLoop chan struct{}
-	cache    *cache.Cache // of what comes from other hosts; made by the first load, nil = there is none
-	fleet    *fleet.Fleet // the other gateways, likewise
-	waits    waits        // for locks of others
+	path         string
+	started      time.Time
+	logs         *logs
+	log          *slog.Logger
+	metrics      *gateway.Metrics
+	server       *gateway.Server
+	admin        *http.Server
+	cert         atomic.Pointer[tls.Certificate]
+	draining     atomic.Bool
+	failed       chan error // a listener broke
+	running      sync.WaitGroup
+	stopLoop     chan struct{}
+	cache        *cache.Cache // of what comes from other hosts; made by the first load, nil = there is none
+	fleet        *fleet.Fleet // the other gateways, likewise
+	answersPeers bool         // it has an address for them
+	waits        waits        // for locks of others
 
 	loading sync.Mutex // held while a configuration is loaded and put to use: one at a time
 	retired []func()   // close what reloads have replaced; calling one again does nothing
@@ -74,7 +75,7 @@ func start(path string) (*instance, error) {
 	i.metrics.WatchFiles(i.fileStats)
 	i.watchCache()
 	if i.fleet != nil {
-		if err := i.joinFleet(i.cfg.Cache.DiskPath); err != nil {
+		if err := i.joinFleet(cacheFolder(i.cfg)); err != nil {
 			return nil, errors.Join(err, i.release())
 		}
 	}
@@ -83,6 +84,7 @@ func start(path string) (*instance, error) {
 		return nil, errors.Join(err, i.release())
 	}
 	i.running.Go(i.watchStore)
+	i.running.Go(func() { tuneGC(i.stopLoop) })
 	return i, nil
 }
 
@@ -140,7 +142,7 @@ func (i *instance) load() (*gateway.Handler, error) {
 	if cert != nil {
 		i.cert.Store(cert)
 	}
-	o.Peer = i.peerOptions(cfg)
+	o.Peer = i.peerOptions()
 	if i.fleet != nil {
 		o.Current = i.fleet.Current
 	}
@@ -153,6 +155,7 @@ func (i *instance) openCacheOnce(cfg *config.Config) (err error) {
 	if i.server != nil || i.cache != nil {
 		return nil
 	}
+	i.answersPeers = cfg.Peer.Advertise != ""
 	if i.fleet, err = openFleet(cfg, i.waits.Observe, i.log); err != nil {
 		return err
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -13,7 +14,8 @@ import (
 func listen(address string) (net.Listener, error) {
 	path, isUnix := strings.CutPrefix(address, "unix:")
 	if !isUnix {
-		ln, err := net.Listen("tcp", address)
+		o := net.ListenConfig{KeepAlive: -1, Control: keepAlive}
+		ln, err := o.Listen(context.Background(), "tcp", address)
 		if err != nil {
 			return nil, fmt.Errorf("cannot listen on %q: %w", address, err)
 		}
@@ -30,6 +32,30 @@ func listen(address string) (net.Listener, error) {
 		return nil, errors.Join(fmt.Errorf("cannot open %q to others: %w", path, err), ln.Close())
 	}
 	return ln, nil
+}
+
+// Keep-alive probes find out about clients that vanished. Each accepted connection inherits them from its listener, so that it needs
+// no calls of its own.
+const (
+	keepAliveIdle     = 15 // seconds without traffic before the first one
+	keepAliveInterval = 15 // seconds between them
+	keepAliveCount    = 9  // without an answer the connection is broken
+)
+
+// keepAlive turns them on.
+func keepAlive(_, _ string, raw syscall.RawConn) error {
+	var errs []error
+	err := raw.Control(func(fd uintptr) {
+		for _, o := range []struct{ level, name, value int }{
+			{syscall.SOL_SOCKET, syscall.SO_KEEPALIVE, 1},
+			{syscall.IPPROTO_TCP, syscall.TCP_KEEPIDLE, keepAliveIdle},
+			{syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL, keepAliveInterval},
+			{syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT, keepAliveCount},
+		} {
+			errs = append(errs, os.NewSyscallError("setsockopt", syscall.SetsockoptInt(int(fd), o.level, o.name, o.value)))
+		}
+	})
+	return errors.Join(append(errs, err)...)
 }
 
 // removeStale removes the socket of a gateway that did not end well. One that somebody listens on stays, and so does anything

@@ -53,13 +53,15 @@ var (
 	ErrCorrupt = errors.New("content does not match its CRC32")
 	// ErrNotHere: this gateway cannot give another one what it asks for.
 	ErrNotHere = errors.New("segment is not here")
+	// ErrBusy: too much is being fetched at a time, and it does not become less.
+	ErrBusy = errors.New("too much is being fetched")
 	// ErrClosed: the Cache was closed.
 	ErrClosed = errors.New("cache is closed")
 )
 
 // Options say how much is kept and for how long. For times, a negative value means none.
 type Options struct {
-	Memory   int64  // bytes; one eighth of it for what is known about files, the rest for content; default 256 MiB
+	Memory   int64  // bytes; one eighth of it, or minRecords, for what is known about files, the rest for content; default 256 MiB
 	DiskPath string // folder for content; empty = none on disk
 	DiskMax  int64  // bytes; default 10 GiB
 	// DiskReady is closed when what an earlier process has left on disk may be used: when purges that came meanwhile have been
@@ -107,11 +109,15 @@ type Cache struct {
 	o       Options
 	records *records
 	memory  *tier.Memory
-	disk    *tier.Disk // nil when there is none
-	tiers   tier.Tier  // memory, or memory above disk
-	filling *semaphore.Weighted
-	limits  limits
-	n       counters
+	disk    *tier.Disk          // nil when there is none
+	tiers   tier.Tier           // memory, or memory above disk
+	filling *semaphore.Weighted // bytes of what is being fetched
+
+	// overdraft is for what is fetched beyond that, because who has what is in filling takes too long.
+	overdraft *semaphore.Weighted
+
+	limits limits
+	n      counters
 
 	life  context.Context // of the flights; ends with Close
 	end   context.CancelFunc
@@ -123,13 +129,19 @@ type Cache struct {
 	flights   map[SegmentKey]*flight
 }
 
+// The least that is set aside, in bytes, however little memory there is: for what is known about some 10,000 files, without which each
+// request would ask a storage, and for large files of slow storages, which are not to keep each other waiting.
+const (
+	minRecords   = 4 << 20
+	minOverdraft = 128 << 20
+)
+
 // New returns a cache, which the caller closes.
 func New(o Options) (*Cache, error) {
 	o.setDefaults()
-	forRecords := o.Memory / 8
 	c := &Cache{
-		o: o, records: newRecords(&o, forRecords), memory: tier.NewMemory(o.Memory - forRecords),
-		filling:   semaphore.NewWeighted(max(o.Memory/2, SegmentSize)),
+		o: o, records: newRecords(&o, max(o.Memory/8, minRecords)), memory: tier.NewMemory(o.Memory - o.Memory/8),
+		filling: semaphore.NewWeighted(max(o.Memory/2, SegmentSize)), overdraft: semaphore.NewWeighted(max(o.Memory, minOverdraft)),
 		limits:    limits{most: o.SourceLimit},
 		questions: make(map[string]*question), flights: make(map[SegmentKey]*flight),
 	}
@@ -226,7 +238,7 @@ func (c *Cache) Lookup(ctx context.Context, file string, src Source, ask Ask) (E
 		e := entryOf(file, asked, Asked, now)
 		e.by = q.by
 		return e, nil
-	case standing == onlyIfError && !errors.Is(err, ErrNotFound) && ctx.Err() == nil:
+	case standing == onlyIfError && !errors.Is(err, ErrNotFound) && !errors.Is(ctx.Err(), context.Canceled):
 		c.n.stale.Add(1)
 		return entryOf(file, m, Stale, now), nil
 	}

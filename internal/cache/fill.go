@@ -3,12 +3,15 @@ package cache
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
+
+	"golang.org/x/sync/semaphore"
 
 	"fastdfs-gateway/internal/cache/tier"
 )
 
-// memoryPatience is how long a flight waits for others to be done when they fill half of the memory.
+// memoryPatience is how long a flight waits for others to be done when they fill half of the memory, before it overdraws that.
 const memoryPatience = 500 * time.Millisecond
 
 // A source that has given this many bytes before it broke is asked again as if it never had; else fetches are maxBroken at most.
@@ -188,6 +191,9 @@ func (c *Cache) copyFromSource(f *flight, src Source, lease Lease) error {
 	if have >= length {
 		return nil
 	}
+	if err := c.reserve(f); err != nil { // where the version is not known it is done below
+		return err
+	}
 	ctx, cancel := context.WithCancel(c.life)
 	defer cancel()
 	f.setFrom(FromOrigin)
@@ -211,32 +217,42 @@ func (c *Cache) copyFromSource(f *flight, src Source, lease Lease) error {
 	return err
 }
 
-// reserve waits until there is memory for the segment; a while only, since the flights that have it may wait for another gateway
-// whose flights wait for this one.
+// reserve waits until there is memory for the segment. It does not wait for ever, since the flights that have it may wait for another
+// gateway whose flights wait for this one, or for a storage that is slow.
 func (c *Cache) reserve(f *flight) error {
-	if f.reserved > 0 {
+	_, length, _, known := f.progress()
+	if f.reserved > 0 || !known || length == 0 {
 		return nil
 	}
-	_, length, _, _ := f.progress()
-	ctx, cancel := context.WithTimeout(c.life, memoryPatience)
-	defer cancel()
-	f.waited = c.filling.Acquire(ctx, length) == nil
-	if c.life.Err() != nil {
-		return ErrClosed
+	for _, try := range []struct {
+		from     *semaphore.Weighted
+		patience time.Duration
+	}{{c.filling, memoryPatience}, {c.overdraft, c.o.Wait}} {
+		ctx, cancel := context.WithTimeout(c.life, try.patience)
+		err := try.from.Acquire(ctx, length)
+		cancel()
+		switch {
+		case c.life.Err() != nil:
+			return ErrClosed
+		case err == nil:
+			f.reserved, f.reservedOf = length, try.from
+			if try.from == c.filling { // what is overdrawn is not to drive out what others want
+				c.memory.Reserve(length)
+			}
+			return nil
+		}
 	}
-	f.reserved = length
-	c.memory.Reserve(length)
-	return nil
+	return fmt.Errorf("%w: no memory for %q", ErrBusy, f.key.String())
 }
 
 // giveBack ends the reservation.
 func (c *Cache) giveBack(f *flight) {
 	if f.reserved > 0 {
-		c.memory.Reserve(-f.reserved)
-		if f.waited {
-			c.filling.Release(f.reserved)
+		if f.reservedOf == c.filling {
+			c.memory.Reserve(-f.reserved)
 		}
-		f.reserved, f.waited = 0, false
+		f.reservedOf.Release(f.reserved)
+		f.reserved, f.reservedOf = 0, nil
 	}
 }
 

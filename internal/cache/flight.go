@@ -8,6 +8,8 @@ import (
 	"io"
 	"sync"
 
+	"golang.org/x/sync/semaphore"
+
 	"fastdfs-gateway/internal/cache/tier"
 )
 
@@ -36,6 +38,7 @@ type flight struct {
 	visible int64  // of these, what may be read: the last ones wait until all are checked
 	sum     uint32 // CRC32 of the bytes received
 	left    bool   // the segment is in a tier
+	tail    []byte // then: its last chunk, which who has kept pace needs, and need not fetch again if it is evicted at once
 	err     error  // why there will be no more
 	readers int
 	doomed  bool // what it brings is not to be stored
@@ -43,9 +46,9 @@ type flight struct {
 	from    From
 
 	// Used by the flight's goroutine only:
-	reserved int64 // bytes of memory
-	waited   bool  // they were waited for, and are counted in Cache.filling
-	hearsay  bool  // the version is known from another gateway alone
+	reserved   int64               // bytes of memory
+	reservedOf *semaphore.Weighted // that they are counted in
+	hearsay    bool                // the version is known from another gateway alone
 }
 
 func newFlight(key SegmentKey, young bool) *flight {
@@ -102,6 +105,10 @@ func (f *flight) at(offset, limit int64) (s Stretch, changed <-chan struct{}, le
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
+	case f.left && f.tail != nil && offset >= f.length-int64(len(f.tail)):
+		chunk := f.tail[offset-(f.length-int64(len(f.tail))):]
+		n := min(limit, int64(len(chunk)))
+		return Stretch{Bytes: chunk[:n:n], Length: n}, nil, false, nil
 	case f.left:
 		return s, nil, true, nil
 	case offset < f.visible:
@@ -180,6 +187,9 @@ func (f *flight) leave() {
 
 // release is leave with mu held.
 func (f *flight) release() {
+	if n := len(f.chunks); n > 0 && f.have == f.length {
+		f.tail = f.chunks[n-1]
+	}
 	f.chunks, f.left = nil, true
 	f.notify()
 }

@@ -18,6 +18,10 @@ const (
 // holdOff is how long a question that has failed is not asked again while there is something stale to serve.
 const holdOff = 2 * time.Second
 
+// failsFor is how long after a question has failed nobody waits for the next one while there is something stale to serve: a storage that
+// says nothing would let each of them wait for as long as it may take.
+const failsFor = time.Minute
+
 // standing says what a record is good for.
 type standing int
 
@@ -92,6 +96,9 @@ func (r *records) standing(rec *record, now time.Time) standing {
 	case now.Before(expired.Add(r.o.StaleIfError)):
 		if now.Before(rec.retry) {
 			return staleUnasked
+		}
+		if now.Before(rec.retry.Add(failsFor)) {
+			return stale
 		}
 		return onlyIfError
 	}

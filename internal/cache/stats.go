@@ -33,7 +33,7 @@ type counters struct {
 	questions, flights                                                             atomic.Int64
 	stale, memoryHits, diskHits, misses, stats                                     atomic.Uint64
 	originFetches, originFailures, originBytes, peerFetches, peerBytes, peerServed atomic.Uint64
-	lost, corrupt                                                                  atomic.Uint64
+	lost, corrupt, dropped                                                         atomic.Uint64 // dropped: damaged files, since when that was done
 }
 
 // Stats gives the figures. They are read one after the other, not at one moment.

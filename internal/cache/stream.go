@@ -48,7 +48,7 @@ type Stream struct {
 	ahead int64     // of the newest segment that was looked for ahead of time
 	from  From
 	given bool   // some bytes were given out
-	seen  uint64 // damages counted before the first bytes were looked for
+	seen  uint64 // damaged files that had been dropped before the first bytes were looked for
 	again bool   // wrong content was fetched again already
 	err   error
 }
@@ -81,7 +81,7 @@ func (s *Stream) Next(limit int64) (Stretch, error) {
 			break
 		}
 		if !s.given && s.f == nil {
-			s.seen = s.c.n.corrupt.Load()
+			s.seen = s.c.n.dropped.Load()
 		}
 		stretch, err := s.next(min(limit, s.left))
 		if err != nil {
@@ -132,7 +132,7 @@ func (s *Stream) next(limit int64) (Stretch, error) {
 
 // wasDamaged tells, before the last bytes are given out, whether some before them may have been wrong.
 func (s *Stream) wasDamaged() bool {
-	return s.c.n.corrupt.Load() != s.seen && s.c.records.isDamaged(s.file, s.v, s.seen)
+	return s.c.records.isDamaged(s.file, s.v, s.seen)
 }
 
 // touches tells whether this is the stream's first look at a segment, which counts as use.
@@ -153,7 +153,7 @@ func (s *Stream) fromTier(view tier.View, in, limit int64, first bool) (Stretch,
 	switch {
 	case s.by != nil && s.by.key.Index == s.index && s.by.origin() != FromNowhere:
 		from, hits = s.by.origin(), &s.c.n.misses
-	case !view.InMemory():
+	case view.FromDisk():
 		from, hits = FromDisk, &s.c.n.diskHits
 	}
 	if first {

@@ -1,6 +1,9 @@
 package cache
 
-import "sync/atomic"
+import (
+	"math"
+	"sync/atomic"
+)
 
 // maxSums bounds the number of segments whose sums are kept for one file: files of more than 64 GiB are not checked as a whole.
 const maxSums = 1 << 14
@@ -11,7 +14,7 @@ type sums struct {
 	bySegment map[int64]uint32
 	link      uint32 // CRC32 of the content where the file was found to be a link
 	isLink    bool
-	damaged   uint64 // the count of damages when this content was found damaged last
+	damaged   uint64 // the count of damaged files when this one was dropped last; while it is being dropped, the highest number
 }
 
 // expect begins to collect the sums of a file, where it can be checked.
@@ -56,19 +59,28 @@ func (r *records) setLink(file string, v Version, sum uint32) {
 	}
 }
 
-// damaged forgets the sums of a file whose segments are dropped because they were wrong, and counts that. Streams that have read some
-// of them find out by isDamaged.
-func (r *records) damaged(file string, v Version, count *atomic.Uint64) {
+// damaged forgets the sums of a file whose segments are being dropped because they were wrong. Streams that have read some of them
+// find out by isDamaged, and those that begin before dropped is called may have.
+func (r *records) damaged(file string, v Version) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if rec, ok := r.list.Peek(file); ok && rec.meta.Version == v && rec.sums.bySegment != nil {
+		clear(rec.sums.bySegment)
+		rec.sums.damaged = math.MaxUint64
+	}
+}
+
+// dropped notes that the segments of a damaged file are gone, and counts that.
+func (r *records) dropped(file string, v Version, count *atomic.Uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := count.Add(1)
-	if rec, ok := r.list.Peek(file); ok && rec.meta.Version == v && rec.sums.bySegment != nil {
-		clear(rec.sums.bySegment)
+	if rec, ok := r.list.Peek(file); ok && rec.meta.Version == v && rec.sums.damaged > 0 {
 		rec.sums.damaged = n
 	}
 }
 
-// isDamaged tells whether the content of a file was found damaged after as many counts as since.
+// isDamaged tells whether segments of a file were dropped as damaged after as many counts as since.
 func (r *records) isDamaged(file string, v Version, since uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"time"
+	"unicode"
 )
 
 // PurgeTarget says which files a purge is about: exactly one of its fields is set.
@@ -76,7 +77,7 @@ func purgeTarget(q url.Values) (PurgeTarget, error) {
 	var what PurgeTarget
 	given := 0
 	for name, values := range q {
-		switch given++; name {
+		switch given += len(values); name {
 		case "id":
 			what.ID = strings.TrimPrefix(values[0], "/")
 		case "prefix":
@@ -116,7 +117,7 @@ func (a *CacheAdmin) prefetch(w http.ResponseWriter, req *http.Request) {
 		done++
 		if err != nil {
 			failed++
-			told("%s error: %s\n", id, refusalOf(err).reason)
+			told("%s error: %s\n", harmlessText(id), refusalOf(err).reason)
 			return
 		}
 		told("%s %s %d\n", id, where, size)
@@ -138,9 +139,20 @@ func (a *CacheAdmin) prefetch(w http.ResponseWriter, req *http.Request) {
 	}
 	running.Wait()
 	if err := lines.Err(); err != nil {
+		failed++ // what is behind it was not fetched
 		told("error: cannot read the list: %v\n", err)
 	}
 	told("done: %d files, %d failed\n", done, failed)
+}
+
+// harmlessText is a text as a terminal can show it.
+func harmlessText(text string) string {
+	return strings.Map(func(r rune) rune {
+		if !unicode.IsPrint(r) {
+			return '?'
+		}
+		return r
+	}, text)
 }
 
 func sayJSON(w http.ResponseWriter, status int, value any) {

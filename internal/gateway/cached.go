@@ -40,6 +40,13 @@ func (a *away) findCached(r *request, cause error) error {
 	return nil
 }
 
+// isKept tells whether a file goes through the cache. With a token that this gateway does not check, but the web servers of other
+// hosts may, it does not: what the token opens is not for everybody, and that it is refused says nothing about the file.
+func (a *away) isKept(r *request) bool {
+	_, web := a.o.Origin.(*HTTPOrigin)
+	return a.o.Cache != nil && !a.o.Redirect && !(web && a.h.o.Tokens == nil && len(r.target.params.token) > 0)
+}
+
 // cacheFailure is the answer when the cache does not give the file.
 func (a *away) cacheFailure(r *request, err error) error {
 	var answer *refusal
@@ -59,6 +66,9 @@ func (r *request) hint() int64 {
 	h := &r.ctx.Request.Header
 	if r.ctx.IsHead() || len(h.Peek(fasthttp.HeaderIfNoneMatch)) > 0 || len(h.Peek(fasthttp.HeaderIfModifiedSince)) > 0 {
 		return cache.NoHint
+	}
+	if start, ok := seekOffset(r.target.params.start); ok && r.h.o.FLVExtension != "" && r.id.Ext() == r.h.o.FLVExtension {
+		return start
 	}
 	ranges, ok := bytes.CutPrefix(h.Peek(fasthttp.HeaderRange), []byte("bytes="))
 	if !ok {
@@ -144,8 +154,11 @@ func (s *begunStretches) Read(p []byte) (int, error) {
 		n = copy(p, first.Bytes)
 		first.Bytes = first.Bytes[n:]
 	} else {
-		var err error
-		if n, err = unix.Pread(first.Fd, p[:min(int64(len(p)), first.Length)], first.Offset); err != nil || n == 0 {
+		var err error = unix.EINTR
+		for err == unix.EINTR {
+			n, err = unix.Pread(first.Fd, p[:min(int64(len(p)), first.Length)], first.Offset)
+		}
+		if err != nil || n == 0 {
 			return 0, fmt.Errorf("cannot read a segment on disk: %w", errors.Join(err, io.ErrUnexpectedEOF))
 		}
 	}

@@ -136,7 +136,7 @@ func prepend(source storage.Server, others []storage.Server) []storage.Server {
 }
 
 func (a *away) find(r *request, cause error) (bool, error) {
-	if a.o.Cache != nil && !a.o.Redirect {
+	if a.isKept(r) {
 		return false, a.findCached(r, cause)
 	}
 	id := r.id.Clone() // fetches may go on when the request's bytes are gone
@@ -193,7 +193,7 @@ func (a *away) answer(id fdfs.FileID, err error, now time.Time) error {
 		return a.h.missing(id, storage.ErrNotFound, now)
 	case errors.Is(err, context.DeadlineExceeded):
 		return &refusal{status: 504, reason: "the storage does not answer in time", cause: err}
-	case errors.Is(err, fdfs.ErrFull):
+	case errors.Is(err, fdfs.ErrFull), errors.Is(err, cache.ErrBusy):
 		return &refusal{status: 503, reason: "too many downloads from the storage", retryAfter: 5 * time.Second, cause: err}
 	}
 	return &refusal{status: 502, reason: "the storage cannot be reached", cause: err}

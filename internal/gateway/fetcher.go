@@ -108,7 +108,16 @@ func (f *fetcher) stat(ctx context.Context, servers []storage.Server) (storage.I
 	defer f.a.o.Running.Add(-1)
 	ctx, cancel := context.WithTimeout(ctx, f.a.o.StatTimeout)
 	defer cancel()
-	return f.a.o.Origin.Stat(ctx, f.wanted, servers)
+	return f.a.o.Origin.Stat(ctx, f.want(), servers)
+}
+
+// want is the file with a token that is good now: web servers of other hosts check them too, and this may be long after the request.
+func (f *fetcher) want() Wanted {
+	w := f.wanted
+	if f.a.h.o.Tokens != nil {
+		w.Target = f.a.h.targetOf(w.ID, time.Now())
+	}
+	return w
 }
 
 // Fetch implements cache.Source.
@@ -118,7 +127,7 @@ func (f *fetcher) Fetch(ctx context.Context, want *cache.Version, offset, length
 		return cache.Version{}, nil, err
 	}
 	id := f.wanted.ID
-	if want == nil && id.Immutable() && !storage.MayBeLink(id) {
+	if want == nil && id.Immutable() && !storage.MayBeLink(id) && offset < id.Size {
 		// The id says it all: a download needs no question before it, and tells that the file is there. When it fails, the
 		// question tells why.
 		v := versionOf(id, storage.Info{Size: id.Size, ModTime: time.Unix(id.Created, 0), CRC32: id.CRC32})
@@ -154,7 +163,7 @@ func (f *fetcher) open(ctx context.Context, v cache.Version, offset, length int6
 		return io.NopCloser(eof{}), nil
 	}
 	f.a.o.Running.Add(1)
-	stream, err := f.a.o.Origin.Open(ctx, f.wanted, infoOf(v), offset, length, servers)
+	stream, err := f.a.o.Origin.Open(ctx, f.want(), infoOf(v), offset, length, servers)
 	if err != nil {
 		f.a.o.Running.Add(-1)
 		return nil, err

@@ -2,8 +2,11 @@ package gateway
 
 import (
 	"context"
+	"hash/crc32"
 	"io"
 	"net"
+	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -11,12 +14,10 @@ import (
 
 	"fastdfs-gateway/antisteal"
 	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/storage"
-	"fastdfs-gateway/tests/storetest"
 
 	"github.com/stretchr/testify/require"
-	"github.com/valyala/fasthttp"
-	"github.com/valyala/fasthttp/fasthttputil"
 )
 
 // fakeOrigin is storages that have one content for every file, or nothing.
@@ -49,7 +50,7 @@ func (o *fakeOrigin) Open(_ context.Context, w Wanted, _ storage.Info, offset, l
 }
 
 // cachedGateway serves what the origin has through a cache, and returns a function that asks it.
-func cachedGateway(t *testing.T, o Options, origin Origin) func(method, target string, headers ...string) *fasthttp.Response {
+func cachedGateway(t *testing.T, o Options, origin Origin) func(method, target string, headers ...string) (status int, body string) {
 	t.Helper()
 	c, err := cache.New(cache.Options{Memory: 16 << 20})
 	require.NoError(t, err)
@@ -57,12 +58,11 @@ func cachedGateway(t *testing.T, o Options, origin Origin) func(method, target s
 	store, err := storage.OpenLocal(storage.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	_, anybody, err := net.ParseCIDR("0.0.0.0/0")
-	require.NoError(t, err)
 	o.Store, o.GroupInURL = store, true
-	o.Remote = &RemoteOptions{Origin: origin, Cache: c, TryReplicas: true, Port: 80, Sources: allowAll(anybody)}
+	o.Remote = &RemoteOptions{Origin: origin, Cache: c, TryReplicas: true, Port: 80, Sources: NewSources(SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}})}
 	s := NewServer(ServerOptions{}, NewHandler(o))
-	ln := fasthttputil.NewInmemoryListener()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ln) }()
 	t.Cleanup(func() {
@@ -71,18 +71,93 @@ func cachedGateway(t *testing.T, o Options, origin Origin) func(method, target s
 		require.NoError(t, s.Shutdown(ctx))
 		require.NoError(t, <-done)
 	})
-	client := &fasthttp.HostClient{Addr: "gateway", Dial: func(string) (net.Conn, error) { return ln.Dial() }}
-	t.Cleanup(client.CloseIdleConnections)
-	return func(method, target string, headers ...string) *fasthttp.Response {
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	return func(method, target string, headers ...string) (int, string) {
 		t.Helper()
-		req, resp := &fasthttp.Request{}, &fasthttp.Response{}
-		req.Header.SetMethod(method)
-		req.SetRequestURI("http://gateway" + target)
+		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+ln.Addr().String()+target, nil)
+		require.NoError(t, err)
 		for i := 0; i < len(headers); i += 2 {
 			req.Header.Set(headers[i], headers[i+1])
 		}
-		resp.SkipBody = method == fasthttp.MethodHead
-		require.NoError(t, client.DoTimeout(req, resp, 10*time.Second))
-		return resp
+		resp, err := client.Do(req)
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		return resp.StatusCode, string(body)
+	}
+}
+
+// TestRangeBehindTheEnd: a range that begins behind the end of a file needs no byte of it, but whether there is such a file has to be
+// asked all the same.
+func TestRangeBehindTheEnd(t *testing.T) {
+	content := strings.Repeat("hello ", 1000)
+	idOf := func(random uint32) string {
+		source, err := fdfs.AddrSource(netip.MustParseAddr("10.0.0.1"))
+		require.NoError(t, err)
+		id, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: source, Created: 1700000000, Size: int64(len(content)), Random: random,
+			CRC32: crc32.ChecksumIEEE([]byte(content)), Ext: "bin"})
+		require.NoError(t, err)
+		return id.String()
+	}
+	origin := &fakeOrigin{}
+	ask := cachedGateway(t, Options{}, origin)
+	for i, first := range []string{"5999", "6000", "99999999999"} {
+		id := "/" + idOf(uint32(i))
+		status, _ := ask("GET", id, "Range", "bytes="+first+"-")
+		require.Equal(t, 404, status, "from %s", first)
+		status, _ = ask("HEAD", id)
+		require.Equal(t, 404, status, "after a range from %s", first)
+	}
+	origin.content = content
+	for i, first := range []string{"6000", "99999999999"} {
+		id := "/" + idOf(uint32(10+i))
+		status, _ := ask("GET", id, "Range", "bytes="+first+"-")
+		require.Equal(t, 416, status)
+		_, body := ask("GET", id)
+		require.Equal(t, content, body)
+	}
+}
+
+// TestTokensOfFetches: web servers of storages check tokens too. A fetch for the cache may begin long after the request that it was
+// made for, so it has a token of its own.
+func TestTokensOfFetches(t *testing.T) {
+	id := idFrom(t, "group1", "10.0.0.1", 0)
+	origin := &fakeOrigin{content: "hello"}
+	tokens := antisteal.NewChecker(antisteal.Options{Secrets: []string{"secret"}, TTL: time.Minute})
+	h := NewHandler(Options{Tokens: tokens, GroupInURL: true, Remote: &RemoteOptions{Origin: origin}})
+	f := &fetcher{a: h.away.(*away), wanted: Wanted{ID: id, Target: "/old?token=expired&ts=1&redirect=1"}}
+	f.once.Do(func() { f.plan = plan{servers: []storage.Server{{Host: "10.0.0.1", Port: 80}}} })
+	_, err := f.Stat(t.Context())
+	require.NoError(t, err)
+	_, body, err := f.Fetch(t.Context(), nil, 0, 5)
+	require.NoError(t, err)
+	require.NoError(t, body.Close())
+	require.Len(t, origin.targets, 3, "this id may be that of a link, so it is asked for first")
+	for _, text := range origin.targets {
+		var target target
+		require.NoError(t, target.parse([]byte(text)))
+		require.NoError(t, tokens.Check(id.Logic, target.params.token, target.params.ts, time.Now()), text)
+		require.Equal(t, "1", string(target.params.redirect))
+	}
+}
+
+// TestForeignTokens: where this gateway checks no tokens the web servers of the storages may. What one client's token has opened is
+// not for others, and one that is refused says nothing about the file.
+func TestForeignTokens(t *testing.T) {
+	server := newWebServer(t, "127.0.0.7", 0, func(w io.Writer, r *http.Request) {
+		if r.URL.Query().Get("token") != "good" {
+			_, _ = io.WriteString(w, "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+			return
+		}
+		serveFile([]byte("hello"), nil)(w, r)
+	})
+	id := idFrom(t, "group1", "127.0.0.7", 0)
+	ask := cachedGateway(t, Options{}, newOrigin(t, server))
+	for range 2 {
+		for query, want := range map[string]string{"?token=bad&ts=1": "file not found\n", "": "file not found\n", "?token=good&ts=1": "hello"} {
+			_, body := ask("GET", "/"+id.String()+query)
+			require.Equal(t, want, body, query)
+		}
 	}
 }

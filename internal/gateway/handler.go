@@ -64,7 +64,7 @@ type Options struct {
 	// purged meanwhile. Nil = always.
 	Current func()
 
-	TLS    bool           // clients come by https
+	TLS bool // clients come by https
 
 	Log     *slog.Logger // default: slog.Default()
 	Access  *AccessLog   // nil = none

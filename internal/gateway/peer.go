@@ -41,6 +41,9 @@ func (h *Handler) servePeer(ctx *fasthttp.RequestCtx) {
 			h.log.Warn("refused a request in the name of another gateway", "client", ctx.RemoteAddr().String(), "err", why.cause)
 		}
 		ctx.Error(why.reason+"\n", why.status)
+		if why == errMethod {
+			ctx.Response.Header.Set(fasthttp.HeaderAllow, fasthttp.MethodGet)
+		}
 	}
 }
 

@@ -50,10 +50,10 @@ func (h *Handler) targetOf(id fdfs.FileID, now time.Time) string {
 
 // prefetch reads a file through the cache.
 func (a *away) prefetch(ctx context.Context, f *fetcher) (size int64, where string, err error) {
+	a.o.Running.Add(1)
+	defer a.o.Running.Add(-1)
+	defer func() { err = a.prefetchFailure(f, err) }()
 	entry, err := a.o.Cache.Lookup(ctx, f.wanted.ID.String(), f, cache.Ask{Young: a.h.isYoung(f.wanted.ID, f.now)})
-	if errors.Is(err, cache.ErrNotFound) {
-		return 0, "", storage.ErrNotFound
-	}
 	if err != nil {
 		return 0, "", err
 	}
@@ -73,4 +73,16 @@ func (a *away) prefetch(ctx context.Context, f *fetcher) (size int64, where stri
 		}
 		size += stretch.Length
 	}
+}
+
+// prefetchFailure says for people why a file was not fetched.
+func (a *away) prefetchFailure(f *fetcher, err error) error {
+	var answer *refusal
+	switch {
+	case err == nil, errors.As(err, &answer):
+		return err
+	case errors.Is(err, cache.ErrNotFound):
+		err = errors.Join(storage.ErrNotFound, err)
+	}
+	return a.answer(f.wanted.ID, err, f.now)
 }

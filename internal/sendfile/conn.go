@@ -243,16 +243,7 @@ func (c *Conn) tryWrite(fd uintptr) bool {
 		flags |= unix.MSG_MORE
 	}
 	for len(c.buf)+len(c.behind) > 0 {
-		var n int
-		var err error
-		switch {
-		case len(c.behind) == 0:
-			n, err = unix.SendmsgN(int(fd), c.buf, nil, nil, flags)
-		case len(c.buf) == 0:
-			n, err = unix.SendmsgN(int(fd), c.behind, nil, nil, flags)
-		default: // the runtime sees to SIGPIPE
-			n, err = unix.Writev(int(fd), [][]byte{c.buf, c.behind})
-		}
+		n, err := sendNow(fd, c.buf, c.behind, flags)
 		if n > 0 {
 			c.written += int64(n)
 			first := min(n, len(c.buf))
@@ -272,7 +263,7 @@ const turn = 1 << 20
 func (c *Conn) trySendfile(fd uintptr) bool {
 	for c.left > 0 {
 		c.pages.about(c.file, c.offset, c.left)
-		n, err := unix.Sendfile(int(fd), c.file, &c.offset, int(min(c.left, chunk)))
+		n, err := c.sendfileOnce(fd, int(min(c.left, chunk)))
 		if n > 0 {
 			c.left -= int64(n)
 			c.written += int64(n)
@@ -298,6 +289,17 @@ func (c *Conn) trySendfile(fd uintptr) bool {
 		}
 	}
 	return true
+}
+
+// sendfileOnce sends up to length bytes. Where they may have to come from the disk first, the runtime is told that this may take time.
+func (c *Conn) sendfileOnce(fd uintptr, length int) (int, error) {
+	if !seen.lately(c.file, c.offset) {
+		if !cachedPage(c.file, c.offset+int64(length)-1) {
+			return unix.Sendfile(int(fd), c.file, &c.offset, length)
+		}
+		seen.note(c.file, c.offset)
+	}
+	return sendfileNow(fd, c.file, &c.offset, length)
 }
 
 // failed ends a step: by waiting when the socket is full, else with the error.

@@ -1,6 +1,7 @@
 package sendfile
 
 import (
+	"errors"
 	"fmt"
 	"io"
 )
@@ -100,5 +101,39 @@ func (b *Body) sendFileStretch(flusher interface{ Flush() error }, next Stretch)
 	b.pos += n
 	b.result.Sent += n
 	b.result.BySendfile += n
+	if errors.Is(err, errNoSendfile) {
+		err = b.copyFileStretch(next.Fd, next.Offset+n, next.Length-n)
+	}
 	return err
+}
+
+// copyFileStretch is for files that the kernel cannot send from.
+func (b *Body) copyFileStretch(fd int, offset, left int64) error {
+	for left > 0 {
+		room, err := b.Conn.waitRoom()
+		if err != nil {
+			return err
+		}
+		n, err := b.copyOnce(fd, offset, min(left, int64(room)))
+		if err != nil {
+			return err
+		}
+		offset, left = offset+n, left-n
+	}
+	return nil
+}
+
+// copyOnce copies up to limit bytes.
+func (b *Body) copyOnce(fd int, offset, limit int64) (int64, error) {
+	buf := buffers.Get().(*[chunk]byte)
+	held.Add(1)
+	defer func() {
+		held.Add(-1)
+		buffers.Put(buf)
+	}()
+	n, err := pread(fd, buf[:limit], offset)
+	if err != nil {
+		return 0, fmt.Errorf("%w: %w", ErrSource, err)
+	}
+	return int64(n), b.write(b.Conn, buf[:n])
 }

@@ -100,7 +100,8 @@ func serveGateways(w *world, s *settings, storages *storages, n int, dir string)
 	}
 	w.content, w.counts, w.reset, w.kill = storages.content, storages.counts, storages.reset, storages.kill
 	w.defers(storages.revive)
-	return storages.slow(s)
+	storages.slow(s)
+	return nil
 }
 
 // serveProxies starts proxies in front of a web server.

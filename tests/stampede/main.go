@@ -30,6 +30,7 @@ type settings struct {
 	scenario string
 	nodes    []int
 	proxies  bool
+	rounds   int
 }
 
 // The scenarios.
@@ -62,6 +63,7 @@ func parseFlags(args []string) (*settings, error) {
 	f.StringVar(&s.scenario, "scenario", cold, "cold, expired or dead (expired, and the storage is gone)")
 	nodes := f.String("nodes", "1,2,3", "numbers of gateways to try")
 	f.BoolVar(&s.proxies, "proxies", true, "compare with nginx and Varnish")
+	f.IntVar(&s.rounds, "rounds", 1, "how often all is measured in turn; a row shows the median")
 	if err := f.Parse(args); err != nil {
 		return nil, err
 	}
@@ -72,8 +74,8 @@ func parseFlags(args []string) (*settings, error) {
 		}
 		s.nodes = append(s.nodes, n)
 	}
-	if s.clients < 1 || s.size < 1 || !slices.Contains([]string{cold, expired, dead}, s.scenario) {
-		return nil, errors.New("-clients and -size are at least 1, and -scenario is cold, expired or dead")
+	if s.clients < 1 || s.size < 1 || s.rounds < 1 || !slices.Contains([]string{cold, expired, dead}, s.scenario) {
+		return nil, errors.New("-clients, -size and -rounds are at least 1, and -scenario is cold, expired or dead")
 	}
 	return s, nil
 }
@@ -85,28 +87,45 @@ func run(s *settings) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	fmt.Printf("%d clients at once, file of %s, storage answers after %v and takes %v, %s; %d CPUs, %s, %s\n\n",
-		s.clients, bytesText(s.size), s.delay, s.spread, s.scenario, runtime.NumCPU(), runtime.GOARCH, time.Now().Format(time.DateOnly))
+	fmt.Printf("%d clients at once, file of %s, storage answers after %v and takes %v, %s; median of %d; %d CPUs, %s, %s\n\n",
+		s.clients, bytesText(s.size), s.delay, s.spread, s.scenario, s.rounds, runtime.NumCPU(), runtime.GOARCH, time.Now().Format(time.DateOnly))
 	fmt.Println(tableHead)
 	storages, err := newStorages(s)
 	if err != nil {
 		return err
 	}
 	defer storages.close()
-	var rows []row
-	for _, front := range fronts(s, storages, dir) {
-		r, err := front.measure(s)
-		switch {
-		case errors.Is(err, lab.ErrMissing):
-			fmt.Printf("| %s | %v: %s |\n", front.name, err, front.install)
-			continue
-		case err != nil:
-			return fmt.Errorf("%s: %w", front.name, err)
-		}
-		fmt.Println(r)
-		rows = append(rows, r)
+	rows, err := measure(s, fronts(s, storages, dir))
+	if err != nil {
+		return err
 	}
 	return judge(s, rows)
+}
+
+// measure makes the rows. Rounds go over all fronts in turn, so that what else the machine does strikes all of them.
+func measure(s *settings, list []front) ([]row, error) {
+	var rows []row
+	found := make([][]row, len(list))
+	for round := range s.rounds {
+		for i := range list {
+			r, err := list[i].measure(s)
+			last := round == s.rounds-1
+			switch {
+			case errors.Is(err, lab.ErrMissing) && !last:
+				continue
+			case errors.Is(err, lab.ErrMissing):
+				fmt.Printf("| %s | %v: %s |\n", list[i].name, err, list[i].install)
+				continue
+			case err != nil:
+				return nil, fmt.Errorf("%s: %w", list[i].name, err)
+			}
+			if found[i] = append(found[i], r); last {
+				rows = append(rows, median(found[i]))
+				fmt.Println(rows[len(rows)-1])
+			}
+		}
+	}
+	return rows, nil
 }
 
 func bytesText(n int) string {

@@ -32,7 +32,7 @@ func newStorages(s *settings) (*storages, error) {
 func (s *storages) close() { s.cluster.Close() }
 
 // slow makes the storages as slow as they are wanted.
-func (s *storages) slow(o *settings) error {
+func (s *storages) slow(o *settings) {
 	rate := 0
 	if o.spread > 0 {
 		rate = max(1, int(float64(o.size)/o.spread.Seconds()))
@@ -43,7 +43,6 @@ func (s *storages) slow(o *settings) error {
 			fdfstest.Faults{Commands: []byte{fdfstest.CmdFileInfo}, Delay: o.delay},
 		)
 	}
-	return nil
 }
 
 func (s *storages) kill() {

@@ -56,6 +56,7 @@ type Disk struct {
 	listed  bool         // the index is complete
 	pending map[Key]*job // to be written
 	queued  int64        // bytes of these
+	writes  int64        // bytes of the budget for what is being written
 	drops   uint64       // calls of Drop so far: what was looked up before one may be what it dropped
 	stats   Stats        // what is counted
 	serial  uint64       // of names for this time only

@@ -19,7 +19,8 @@ type job struct {
 	segment *Segment
 	path    string
 	done    chan struct{}
-	dropped bool // it is not to be stored any more; guarded by Disk.mu
+	dropped bool  // it is not to be stored any more; guarded by Disk.mu
+	room    int64 // bytes that are set aside in Disk.writes for it; 0 before it is written
 }
 
 // onDisk is what a file of this length takes.
@@ -72,6 +73,7 @@ func (d *Disk) store(j *job) {
 	defer close(j.done)
 	inode, err := d.writeFile(j)
 	d.mu.Lock()
+	d.writes -= j.room
 	dropped := j.dropped
 	d.queued -= j.segment.Length()
 	if d.pending[j.segment.Key] == j {
@@ -81,10 +83,8 @@ func (d *Disk) store(j *job) {
 		d.stats.Skipped++
 	}
 	if err == nil && !dropped {
-		e := &entry{bytes: onDisk(j.segment.Length() + int64(fixedHeader+4*len(j.segment.Chunks)+len(j.segment.File))), inode: inode}
-		d.index.add(j.segment.Key, e)
+		d.index.add(j.segment.Key, &entry{bytes: j.room, inode: inode})
 	}
-	victims := d.evict()
 	d.mu.Unlock()
 	switch {
 	case err != nil && !errors.Is(err, errDropped):
@@ -92,16 +92,13 @@ func (d *Disk) store(j *job) {
 	case err == nil && dropped:
 		d.unlink(j.path)
 	}
-	for _, key := range victims {
-		d.unlink(d.path(key))
-	}
 }
 
 // evict takes the oldest entries out of the index until the budget is kept. It is called with mu held; the caller removes the
 // files.
 func (d *Disk) evict() []Key {
 	var victims []Key
-	for d.index.used > d.o.Max {
+	for d.index.used+d.writes > d.o.Max {
 		key, ok := d.index.oldest()
 		if !ok {
 			break
@@ -118,11 +115,18 @@ var errDropped = errors.New("dropped")
 // writeFile writes a segment's file, and returns its inode.
 func (d *Disk) writeFile(j *job) (inode uint64, err error) {
 	d.mu.Lock()
-	d.serial++
-	serial, dropped, off := d.serial, j.dropped, d.writing.off()
-	d.mu.Unlock()
-	if dropped || off {
+	if j.dropped || d.writing.off() {
+		d.mu.Unlock()
 		return 0, errDropped
+	}
+	d.serial++
+	serial := d.serial
+	j.room = onDisk(j.segment.Length() + int64(fixedHeader+4*len(j.segment.Chunks)+len(j.segment.File)))
+	d.writes += j.room
+	victims := d.evict() // before there is one more, so that the budget is kept at any moment
+	d.mu.Unlock()
+	for _, key := range victims {
+		d.unlink(d.path(key))
 	}
 	path := filepath.Join(d.o.Path, temporary, strconv.FormatUint(serial, 10))
 	if inode, err = d.fillFile(path, j.segment); err == nil {

@@ -39,7 +39,7 @@ func (s *Stack) promote(view View, drops uint64) (View, bool) {
 	if s.memory.Put(segment) && s.disk.dropsSoFar() != drops {
 		s.memory.Drop(MatchFile(segment.File)) // perhaps it was meant
 	}
-	return View{segment: segment}, true
+	return View{segment: segment, copied: true}, true
 }
 
 // dropsSoFar tells when Drop was called in between.

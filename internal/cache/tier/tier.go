@@ -153,7 +153,11 @@ type Tier interface {
 type View struct {
 	segment *Segment
 	file    *openFile
+	copied  bool // segment was on disk until now
 }
+
+// FromDisk tells whether the segment was found on disk, even where it has been copied into memory for that.
+func (v View) FromDisk() bool { return v.file != nil || v.copied }
 
 // InMemory tells whether the bytes are in memory.
 func (v View) InMemory() bool { return v.segment != nil }

@@ -128,8 +128,30 @@ func (p *Process) Kill() {
 	<-p.Done
 }
 
-// Pause stops the program without ending it: its connections stay and are answered by nobody.
-func (p *Process) Pause() { p.signal(syscall.SIGSTOP) }
+// Pause stops the program without ending it, and returns when all of its threads stand still: its connections stay and are answered
+// by nobody.
+func (p *Process) Pause() {
+	p.signal(syscall.SIGSTOP)
+	for deadline := time.Now().Add(patience); !p.paused() && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// paused tells whether no thread of the program runs.
+func (p *Process) paused() bool {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", p.pid))
+	if err != nil || len(threads) == 0 {
+		return false
+	}
+	for _, path := range threads {
+		text, err := os.ReadFile(path)
+		_, state, _ := strings.Cut(string(text), ") ")
+		if err != nil || !strings.HasPrefix(state, "T") {
+			return false
+		}
+	}
+	return true
+}
 
 // Resume lets a paused program go on.
 func (p *Process) Resume() { p.signal(syscall.SIGCONT) }

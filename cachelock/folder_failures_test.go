@@ -1,0 +1,133 @@
+package cachelock_test
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/cachelock"
+	"fastdfs-gateway/internal/redistest"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// foldersOf opens the folders of a new client.
+func foldersOf(t *testing.T, rdb redis.UniversalClient, o cachelock.Options) *cachelock.Folders {
+	t.Helper()
+	c := cachelock.New(rdb, o)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	f, err := c.Folders("project")
+	require.NoError(t, err)
+	return f
+}
+
+// folderBefore holds a folder before a failover, with somebody who waits for it. What it returns is for afterwards: the holder has
+// kept it, nobody else got it, and whoever waits is served when it is released.
+func folderBefore(t *testing.T, rdb func() redis.UniversalClient) (after func()) {
+	t.Helper()
+	o := cachelock.Options{Prefix: "folders over a failover", Shards: 1, Poll: 50 * time.Millisecond}
+	mine, other := foldersOf(t, rdb(), o), foldersOf(t, rdb(), o)
+	ctx, minutes := t.Context(), cachelock.LockOptions{TTL: 5 * time.Minute}
+	lock, err := mine.Begin(ctx, cachelock.OpMoveDir, "a/b", "c", minutes)
+	require.NoError(t, err)
+	got := make(chan result, 1)
+	go func() {
+		waiting := cachelock.LockOptions{TTL: time.Minute, Policy: cachelock.WaitFor(patience)}
+		next, err := other.Begin(ctx, cachelock.OpUpload, "a/b/x", "", waiting)
+		for end := time.Now().Add(2 * patience); errors.Is(err, cachelock.ErrUnreachable) && time.Now().Before(end); {
+			next, err = other.Begin(ctx, cachelock.OpUpload, "a/b/x", "", waiting)
+		}
+		got <- result{next, err}
+	}()
+	return func() {
+		t.Helper()
+		require.Eventually(t, func() bool { return lock.Extend(ctx, 5*time.Minute) == nil }, patience, 20*time.Millisecond)
+		_, err := other.Begin(ctx, cachelock.OpUpload, "c/x", "", minutes)
+		require.ErrorIs(t, err, cachelock.ErrHeld)
+		beside, err := other.Begin(ctx, cachelock.OpUpload, "a/bc", "", minutes)
+		require.NoError(t, err)
+		require.NoError(t, beside.Release(ctx))
+		require.NoError(t, lock.Release(ctx))
+		next := await(t, got)
+		require.NoError(t, next.err)
+		require.Greater(t, next.lock.Fence(), lock.Fence())
+		require.NoError(t, next.lock.Release(ctx))
+	}
+}
+
+// TestFolderKilledProcess kills a process that holds a folder and renews it: nobody hears of it any more, and the folder is free
+// when its time is over.
+func TestFolderKilledProcess(t *testing.T) {
+	if addr := os.Getenv("FOLDER_HOLDER_REDIS"); addr != "" {
+		holdUntilKilled(t, addr)
+		return
+	}
+	t.Parallel()
+	server := redistest.Shared(t)
+	victim := exec.Command(os.Args[0], "-test.run=^TestFolderKilledProcess$")
+	victim.Env = append(os.Environ(), "FOLDER_HOLDER_REDIS="+server.Addr())
+	out, err := victim.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, victim.Start())
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && lines.Text() != "held" {
+		t.Log(lines.Text())
+	}
+	f := foldersOf(t, server.Client(), cachelock.Options{Prefix: "killed", Poll: time.Hour})
+	time.Sleep(2 * killedTTL) // it is renewed
+	_, err = f.Acquire(t.Context(), "a", cachelock.Shared, cachelock.LockOptions{})
+	require.ErrorIs(t, err, cachelock.ErrHeld)
+	require.NoError(t, victim.Process.Kill())
+	require.Error(t, victim.Wait())
+	lock, err := f.Acquire(t.Context(), "a", cachelock.Shared, cachelock.LockOptions{Policy: cachelock.WaitFor(patience)})
+	require.NoError(t, err)
+	require.NoError(t, lock.Release(t.Context()))
+}
+
+const killedTTL = time.Second
+
+// holdUntilKilled is the other process.
+func holdUntilKilled(t *testing.T, addr string) {
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	defer rdb.Close()
+	f := foldersOf(t, rdb, cachelock.Options{Prefix: "killed"})
+	lock, err := f.Acquire(t.Context(), "a/b", cachelock.Exclusive, cachelock.LockOptions{TTL: killedTTL, Renew: true})
+	require.NoError(t, err)
+	_, _ = os.Stdout.WriteString("held\n")
+	<-lock.Context().Done()
+}
+
+// TestFolderCutOff cuts the network of a holder: he learns that he has lost the folder, another gets it, and what he does when the
+// network is back changes nothing.
+func TestFolderCutOff(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	relay := redistest.NewRelay(t, server.Addr())
+	far := redis.NewClient(&redis.Options{Addr: relay.Addr(), DialerRetries: 1, DialTimeout: time.Second})
+	defer far.Close()
+	o := cachelock.Options{Prefix: t.Name(), Poll: time.Hour}
+	cut, other := foldersOf(t, far, o), foldersOf(t, server.Client(), o)
+	ctx := context.Background()
+	lock, err := cut.Acquire(ctx, "a/b", cachelock.Exclusive, cachelock.LockOptions{TTL: time.Second, Renew: true})
+	require.NoError(t, err)
+	ended := lock.Context()
+	relay.Cut()
+	next, err := other.Acquire(ctx, "a", cachelock.Exclusive, cachelock.LockOptions{TTL: time.Minute, Policy: cachelock.WaitFor(patience)})
+	require.NoError(t, err)
+	require.False(t, time.Now().Before(lock.Until()), "the one who was cut off relies on it still")
+	<-ended.Done()
+	require.ErrorIs(t, context.Cause(ended), cachelock.ErrLost)
+	require.NoError(t, cachelock.Commit(ctx, server.Client(), t.Name()+":value", next.Fence(), nil, time.Minute))
+
+	relay.Restore()
+	require.ErrorIs(t, cachelock.Commit(ctx, far, t.Name()+":value", lock.Fence(), nil, time.Minute), cachelock.ErrLost)
+	require.ErrorIs(t, lock.Extend(ctx, time.Minute), cachelock.ErrLost)
+	require.ErrorIs(t, lock.Release(ctx), cachelock.ErrLost)
+	require.NoError(t, next.Extend(ctx, time.Minute), "what another has stays")
+	require.NoError(t, next.Release(ctx))
+}

@@ -1,0 +1,190 @@
+package cachelock
+
+import (
+	"context"
+	"errors"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"fastdfs-gateway/internal/redistest"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// Requests that come late: held up on their way and sent again meanwhile, they are carried out after those that were made later.
+
+// An acquisition that comes twice does not take back what the lock was extended by.
+func TestLateAcquisition(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client()
+	c := New(rdb, Options{Prefix: t.Name(), Shards: 1})
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	for name, w := range map[string]wanted{
+		"one": {keys: []string{"a"}}, "several": {keys: []string{"b", "c"}}, "fair": {keys: []string{"d"}, fair: true},
+		"owner": {keys: []string{"e"}, hold: "hold"},
+	} {
+		w.token, w.ttl = "token:", time.Second
+		h, first, err := c.store.acquire(t.Context(), w)
+		require.NoError(t, err, name)
+		require.NoError(t, h.extend(t.Context(), time.Hour, false), name)
+		_, again, err := c.store.acquire(t.Context(), w)
+		require.NoError(t, err, name)
+		require.GreaterOrEqual(t, again, first, name)
+		for _, key := range w.keys {
+			require.Greater(t, rdb.PTTL(t.Context(), t.Name()+":{0}:lock:"+key).Val(), time.Minute, name)
+		}
+	}
+}
+
+// An extension that comes late ends nothing sooner, unless that is what it asks for.
+func TestLateExtension(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Shared(t).Client()
+	c := New(rdb, Options{Prefix: t.Name(), Shards: 1})
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	h, _, err := c.store.acquire(t.Context(), wanted{keys: []string{"a", "b"}, token: "token:", ttl: time.Hour})
+	require.NoError(t, err)
+	left := func(key string) time.Duration { return rdb.PTTL(t.Context(), t.Name()+":{0}:lock:"+key).Val() }
+	for _, test := range []struct {
+		sooner      bool
+		least, most time.Duration
+	}{{false, 30 * time.Minute, time.Hour}, {true, 30 * time.Second, time.Minute}} {
+		require.NoError(t, h.extend(t.Context(), time.Minute, test.sooner))
+		for _, key := range []string{"a", "b"} {
+			require.Greater(t, left(key), test.least)
+			require.LessOrEqual(t, left(key), test.most)
+		}
+	}
+}
+
+// The same for a folder.
+func TestLateFolder(t *testing.T) {
+	t.Parallel()
+	_, rdb, f := ownRedis(t)
+	w := folderWanted{claims: []claim{{kindExclusive, "/a"}}, token: "token:", ttl: time.Second}
+	h, _, err := f.store.acquire(t.Context(), w)
+	require.NoError(t, err)
+	ends := func() time.Duration {
+		until := rdb.ZScore(t.Context(), f.store.(*redisFolders).names[1], w.token).Val()
+		return time.UnixMilli(int64(until)).Sub(rdb.Time(t.Context()).Val())
+	}
+	require.NoError(t, h.extend(t.Context(), time.Hour, false))
+	_, _, err = f.store.acquire(t.Context(), w)
+	require.NoError(t, err)
+	require.Greater(t, ends(), time.Minute, "an acquisition")
+	require.NoError(t, h.extend(t.Context(), time.Second, false))
+	require.Greater(t, ends(), time.Minute, "an extension")
+	require.NoError(t, h.extend(t.Context(), time.Minute, true))
+	require.LessOrEqual(t, ends(), time.Minute, "one that asks for it")
+}
+
+// When it is not known whether a lock was made to end sooner, it ends then: whoever relied on a later extension would be alone
+// with that as soon as the request arrives.
+func TestUnknownEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int64
+		_, lock := extending(t, LockOptions{TTL: 90 * time.Second, Renew: true}, func(context.Context, time.Duration) error {
+			if asked.Add(1) == 1 {
+				return failed(context.Background(), "extend", errors.New("gone"))
+			}
+			return nil
+		})
+		begin := time.Now()
+		require.ErrorIs(t, lock.Extend(t.Context(), time.Minute), ErrUnreachable)
+		require.ErrorIs(t, lock.Extend(t.Context(), 2*time.Hour), ErrUnreachable)
+		<-lock.Context().Done()
+		require.Equal(t, validity(time.Minute), time.Since(begin))
+		require.EqualValues(t, 1, asked.Load(), "no renewal either")
+
+		asked.Store(0)
+		_, lock = extending(t, LockOptions{TTL: time.Hour}, func(context.Context, time.Duration) error {
+			if asked.Add(1) == 1 {
+				return failed(context.Background(), "extend", errors.New("gone"))
+			}
+			return nil
+		})
+		require.ErrorIs(t, lock.Extend(t.Context(), time.Minute), ErrUnreachable)
+		require.NoError(t, lock.Extend(t.Context(), time.Second), "sooner still")
+		begin = time.Now()
+		<-lock.Context().Done()
+		require.Equal(t, validity(time.Second), time.Since(begin))
+	})
+}
+
+// A renewal that was due just before an extension renews by what the lock has been extended by.
+func TestRenewalAfterExtension(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ttls []time.Duration
+		_, lock := extending(t, LockOptions{TTL: time.Minute, Renew: true}, func(_ context.Context, ttl time.Duration) error {
+			ttls = append(ttls, ttl)
+			return nil
+		})
+		left := time.Until(lock.Until()) // what a tick has seen
+		require.NoError(t, lock.Extend(t.Context(), time.Hour))
+		lock.renew(left)
+		require.Equal(t, []time.Duration{time.Hour, time.Hour}, ttls)
+		require.NoError(t, lock.Release(t.Context()))
+	})
+}
+
+// Namespaces of folders that were abandoned do not pile up in a process.
+func TestAbandonedNamespaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := NewLocal(Options{TTL: time.Second})
+		defer c.Close()
+		for i := range 1000 {
+			f, err := c.Folders("project " + strconv.Itoa(i))
+			require.NoError(t, err)
+			_, err = f.Acquire(t.Context(), "a/b", Exclusive, LockOptions{})
+			require.NoError(t, err)
+		}
+		time.Sleep(time.Minute)
+		f, err := c.Folders("another")
+		require.NoError(t, err)
+		for range 1000 {
+			mustAcquire(t, f, "a", Shared, LockOptions{})
+		}
+		require.Len(t, c.store.(*localStore).folderTrees.trees, 1)
+	})
+}
+
+// A thousand clients cost nothing that stays: they have their scripts in common.
+func TestClientsShareScripts(t *testing.T) {
+	rdb := redis.NewClient(&redis.Options{})
+	defer rdb.Close()
+	one, two := New(rdb, Options{}), New(rdb, Options{})
+	require.Same(t, one.store.(*redisStore).scripts, two.store.(*redisStore).scripts)
+	require.NoError(t, errors.Join(one.Close(), two.Close()))
+}
+
+// Whatever arrives on the channel, only the names of lines that wait here matter.
+func FuzzTold(f *testing.F) {
+	c := newClient(Options{Prefix: "p", Poll: time.Hour})
+	s := newRedisStore(nil, c) // closed at once, so that it asks nothing
+	c.store = s
+	require.NoError(f, c.Close())
+	for _, seed := range []string{
+		"", " ", "p:{0}:lock:k", "me p:{0}:lock:k", "me p:{0}:lock:", "me/7 p:{15}:lock:a b}:lock:c", "me q:{0}:lock:k", "me p:{}:lock:k",
+		"me p:{0}:folder-waiting:n\x00/a\x00", "me p:{0}:folder-waiting:", "me p:{0}:folder-waiting:n\x00\x00/", "\x00 p:{", "me p:{0}:queue:k",
+	} {
+		f.Add(seed, "k", "/a")
+	}
+	f.Fuzz(func(t *testing.T, message, key, path string) {
+		s.told(message) // must not panic
+		line, folder := c.lines.join(lineOf("me", key), false, false), c.lines.join(lineOf(c.process, "folders"), false, false)
+		c.folderLines.m = map[string]map[string]*folderLineEntry{key: {"folders": {claims: []claim{{kindShared, path}}}}}
+		s.told("me p:{3}:lock:" + key)
+		require.Len(t, line.wake, 1, "told by the name of the lock, whatever bytes it has")
+		if key != "" && !strings.Contains(key+path, "\x00") {
+			s.told("me p:{3}:folder-waiting:" + key + "\x00" + path)
+			require.Len(t, folder.wake, 1, "told by the path")
+		}
+		c.lines.leave(line)
+		c.lines.leave(folder)
+	})
+}

@@ -1,0 +1,98 @@
+package cache
+
+import (
+	"context"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestManyFlights: what is being fetched at a time is bounded, however many large files are asked for, and all get their turn. Who
+// keeps pace with a flight does not fetch again what was evicted as soon as it was complete.
+func TestManyFlights(t *testing.T) {
+	bubble(t, "slow origin", func(t *testing.T) {
+		const files = 80
+		c := newCache(t, Options{Memory: 16 << 20, Wait: time.Hour})
+		var running sync.WaitGroup
+		var origins []*origin
+		for i := range files {
+			o := newOrigin(testFile(i), SegmentSize)
+			o.first, o.whole = second/10, 5*second
+			origins = append(origins, o)
+			running.Go(func() {
+				r := get(context.Background(), c, o)
+				if r.err != nil || len(r.body) != len(o.content) {
+					t.Errorf("file %d: %d bytes, %v", i, len(r.body), r.err)
+				}
+			})
+		}
+		for range 10 {
+			time.Sleep(second)
+			synctest.Wait()
+			require.LessOrEqual(t, c.Stats().Memory.Bytes, int64(16<<20))
+			fetching := 0
+			for _, o := range origins {
+				if o.served.Load() > 0 && o.served.Load() < SegmentSize {
+					fetching++
+				}
+			}
+			require.LessOrEqual(t, fetching, (8<<20+minOverdraft)/SegmentSize)
+		}
+		running.Wait()
+		synctest.Wait()
+		require.Zero(t, c.Stats().Flights)
+		require.EqualValues(t, files*SegmentSize, c.Stats().OriginBytes, "nothing was fetched twice")
+		require.True(t, c.filling.TryAcquire(8<<20), "all was given back")
+		require.True(t, c.overdraft.TryAcquire(minOverdraft), "all was given back")
+	})
+	bubble(t, "hanging origin", func(t *testing.T) {
+		c := newCache(t, Options{Memory: 16 << 20, Wait: 3 * second})
+		o := newOrigin(testFile(0), 100*SegmentSize)
+		o.whole = time.Hour
+		e, err := c.Lookup(context.Background(), o.file, o, Ask{Hint: NoHint})
+		require.NoError(t, err)
+		busy := 0
+		var mu sync.Mutex // guards busy
+		var running sync.WaitGroup
+		ctx, cancel := context.WithTimeout(context.Background(), 10*second)
+		defer cancel()
+		for i := range int64(100) {
+			running.Go(func() {
+				s := c.Open(ctx, e, o, i*SegmentSize, 2*SegmentSize/2)
+				defer s.Close()
+				for {
+					_, err := s.Next(SegmentSize)
+					if err == nil {
+						continue
+					}
+					mu.Lock()
+					defer mu.Unlock()
+					if err != context.DeadlineExceeded {
+						require.ErrorIs(t, err, ErrBusy)
+						busy++
+					}
+					return
+				}
+			})
+		}
+		running.Wait()
+		require.Equal(t, 100-2-minOverdraft/SegmentSize, busy)
+	})
+}
+
+// TestNoMemoryForContent: what is known about files has a place where there is none for content.
+func TestNoMemoryForContent(t *testing.T) {
+	c := newCache(t, Options{Memory: -1, DiskPath: t.TempDir()})
+	for range 2 {
+		for i := range 50 {
+			o := newOrigin(testFile(i), 1000)
+			requireWhole(t, o, get(context.Background(), c, o))
+		}
+	}
+	require.Equal(t, 50, c.Stats().Records)
+	require.EqualValues(t, 50, c.Stats().OriginFetches)
+	require.Zero(t, c.Stats().OriginStats)
+}

@@ -1,0 +1,53 @@
+package cache
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestOriginHangs: what is stale is served when the origin says nothing, too: to the first one after the time that the request has,
+// which is over before the question is, and then to all at once while one asks again and again.
+func TestOriginHangs(t *testing.T) {
+	bubble(t, "origin hangs", func(t *testing.T) {
+		o := newOrigin(testFile(1), 1000)
+		c := newCache(t, Options{})
+		requireWhole(t, o, get(background, c, o))
+		o.set(func() { o.down = true })
+		o.first = 20 * second
+		time.Sleep(3 * time.Hour) // past stale while revalidate
+		ask := func(patience time.Duration) (time.Duration, error) {
+			ctx, cancel := context.WithTimeout(background, patience)
+			defer cancel()
+			began := time.Now()
+			e, err := c.Lookup(ctx, o.file, o, Ask{})
+			if err == nil {
+				require.Equal(t, Stale, e.State)
+			}
+			return time.Since(began), err
+		}
+		took, err := ask(10 * second)
+		require.NoError(t, err)
+		require.Equal(t, 10*second, took)
+		took, err = ask(15 * second)
+		require.NoError(t, err)
+		require.Equal(t, 10*second, took, "the question has failed")
+		before := o.stats.Load()
+		for range 20 {
+			time.Sleep(5 * second)
+			took, err = ask(10 * second)
+			require.NoError(t, err)
+			require.Zero(t, took)
+		}
+		require.Greater(t, o.stats.Load(), before+2, "it is asked again all the time")
+		o.set(func() { o.down = false })
+		time.Sleep(30 * second)
+		_, _ = ask(10 * second)
+		time.Sleep(30 * second)
+		e, err := c.Lookup(background, o.file, o, Ask{})
+		require.NoError(t, err)
+		require.Equal(t, Fresh, e.State)
+	})
+}

@@ -1,0 +1,94 @@
+package gateway
+
+import (
+	"context"
+	"io"
+	"net/http/httptest"
+	"net/netip"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/storage"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestPurgeTarget(t *testing.T) {
+	for query, want := range map[string]PurgeTarget{
+		"id=group1/M00/00/00/a": {ID: "group1/M00/00/00/a"}, "id=%2Fgroup1/M00": {ID: "group1/M00"}, "prefix=/group1/": {Prefix: "group1/"}, "all=1": {All: true},
+	} {
+		q, err := url.ParseQuery(query)
+		require.NoError(t, err)
+		got, err := purgeTarget(q)
+		require.NoError(t, err, query)
+		require.Equal(t, want, got, query)
+	}
+	// What is not understood as a whole is not obeyed in part, and least of all taken for everything.
+	for _, query := range []string{
+		"", "id=", "id=/", "prefix=", "prefix=/", "all=", "all=0", "all=true", "id=a&id=b", "id=a&id=", "prefix=a&prefix=b", "id=a&all=1", "all=1&all=1", "all=1&x=1", "ID=a",
+	} {
+		q, err := url.ParseQuery(query)
+		require.NoError(t, err)
+		_, err = purgeTarget(q)
+		require.ErrorIs(t, err, ErrPurgeTarget, query)
+	}
+}
+
+// brokenOrigin is storages that cannot be reached.
+type brokenOrigin struct{}
+
+func (*brokenOrigin) Stat(context.Context, Wanted, []storage.Server) (storage.Info, error) {
+	return storage.Info{}, storage.ErrNoSource
+}
+
+func (*brokenOrigin) Open(context.Context, Wanted, storage.Info, int64, int64, []storage.Server) (io.ReadCloser, error) {
+	return nil, storage.ErrNoSource
+}
+
+// TestPrefetchTellsWhy: people see why a file was not fetched, and nothing uses the clients of other hosts any more.
+func TestPrefetchTellsWhy(t *testing.T) {
+	c, err := cache.New(cache.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	store, err := storage.OpenLocal(storage.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	for _, test := range []struct {
+		group, want string
+		origin      Origin
+	}{
+		{"group1", "the storage cannot be reached", &brokenOrigin{}},
+		{"group2", "file not found", &fakeOrigin{}},
+		{"group3", "", &fakeOrigin{content: "hello"}},
+	} {
+		o := &RemoteOptions{Origin: test.origin, Cache: c, Sources: NewSources(SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})}
+		h := NewHandler(Options{Store: store, GroupInURL: true, Remote: o})
+		id := idFrom(t, test.group, "10.0.0.1", 0).String()
+		admin := &CacheAdmin{Prefetch: func(ctx context.Context, id string) (int64, string, error) { return h.Prefetch(ctx, id, time.Now()) }}
+		w := httptest.NewRecorder()
+		admin.prefetch(w, httptest.NewRequestWithContext(t.Context(), "POST", "/prefetch", strings.NewReader(id)))
+		want := id + " error: " + test.want + "\ndone: 1 files, 1 failed\n"
+		if test.want == "" {
+			want = id + " fetched 5\ndone: 1 files, 0 failed\n"
+		}
+		require.Equal(t, want, w.Body.String())
+		require.Zero(t, h.away.(*away).o.Running.Load())
+	}
+}
+
+// TestPrefetchOfABadList: a list that cannot be read to its end is a failure, and what stands in it does nothing to a terminal.
+func TestPrefetchOfABadList(t *testing.T) {
+	admin := &CacheAdmin{Prefetch: func(context.Context, string) (int64, string, error) { return 0, "", errNotFound }}
+	for list, want := range map[string]string{
+		strings.Repeat("a", maxPrefetchLine+1):         "error: cannot read the list: bufio.Scanner: token too long\ndone: 0 files, 1 failed\n",
+		"\x1b[31mred\x07\n\n":                          "?[31mred? error: file not found\ndone: 1 files, 1 failed\n",
+		"a\n" + strings.Repeat("b", maxPrefetchLine+1): "a error: file not found\nerror: cannot read the list: bufio.Scanner: token too long\ndone: 1 files, 2 failed\n",
+	} {
+		w := httptest.NewRecorder()
+		admin.prefetch(w, httptest.NewRequestWithContext(t.Context(), "POST", "/prefetch", strings.NewReader(list)))
+		require.Equal(t, want, w.Body.String())
+	}
+}

@@ -1,0 +1,233 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"fastdfs-gateway/antisteal"
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/tests/fdfstest"
+)
+
+// testCase is one row of the table.
+type testCase struct {
+	name    string
+	flavour flavour
+	gateway ask
+	nginx   ask    // where nginx is asked for something else
+	note    string // how the sides differ
+	status  int    // of the answers; default 200
+	want    object // what a first request is to bring
+	byBytes int64  // requests are counted by the bytes that came: one has so many
+	tagged  bool   // ask with the entity-tag and date of a first answer
+}
+
+// world is what all cases share: the files, the storages of other hosts, and the folder for everything.
+type world struct {
+	dir     string
+	store   *store
+	cluster *fdfstest.Cluster
+	origin  *process // nginx behind nginx; nil until it is needed
+}
+
+// newWorld makes the store, and starts storages that have no files yet.
+func newWorld(dir string) (*world, error) {
+	w := &world{dir: dir, store: &store{root: filepath.Join(dir, "store")}}
+	if err := os.MkdirAll(filepath.Join(w.store.root, "data"), 0o755); err != nil {
+		return nil, err
+	}
+	var err error
+	w.cluster, err = fdfstest.Start(fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: group, Count: 2}}})
+	return w, err
+}
+
+func (w *world) close() {
+	if w.origin != nil {
+		w.origin.stop()
+	}
+	w.cluster.Close()
+}
+
+const (
+	kib = 1 << 10
+	mib = 1 << 20
+)
+
+// mixFiles is how many files the mix has, and mixAsked how many requests until it begins again.
+const mixFiles, mixAsked = 10_000, 100_000
+
+// cases makes the files and says what is to be asked for. wanted tells which cases will be run: others need no files.
+func (w *world) cases(wanted func(name string) bool, coldFiles int) ([]testCase, error) {
+	var list []testCase
+	for _, make := range []struct {
+		name string
+		add  func(c *testCase) error
+	}{
+		{"4 KiB file", w.file(4 * kib)},
+		{"4 KiB trunk slot", w.slot(4 * kib)},
+		{"64 KiB file", w.file(64 * kib)},
+		{"64 KiB trunk slot", w.slot(64 * kib)},
+		{"900 KB trunk slot", w.slot(900_000)},
+		{"1 MiB file", w.file(mib)},
+		{"100 MiB file", w.huge},
+		{"64 KiB range of 100 MiB", w.aRange},
+		{"304 (Not Modified)", w.notModified},
+		{"404 (Not Found)", w.notFound},
+		{"4 KiB file with token", w.withToken},
+		{"4 KiB file, a connection each", w.closing},
+		{"Zipf mix of 10,000 files", w.mix},
+		{"64 KiB of another host, warm", w.proxied},
+		{"64 KiB of another host, cold", w.fetched(coldFiles)},
+	} {
+		if !wanted(make.name) {
+			continue
+		}
+		c := testCase{name: make.name, status: http.StatusOK}
+		if err := make.add(&c); err != nil {
+			return nil, fmt.Errorf("cannot make files for %q: %w", make.name, err)
+		}
+		if c.nginx.paths == nil {
+			c.nginx = c.gateway
+		}
+		list = append(list, c)
+	}
+	return list, nil
+}
+
+// same asks both sides for one object.
+func (c *testCase) same(o object) {
+	c.want, c.gateway.paths = o, []string{o.path}
+	if o.size >= mib/2 {
+		c.byBytes = o.size
+	}
+}
+
+func (w *world) file(size int) func(*testCase) error {
+	return func(c *testCase) error {
+		o, err := w.store.plain(size)
+		c.same(o)
+		return err
+	}
+}
+
+func (w *world) slot(size int) func(*testCase) error {
+	return func(c *testCase) error {
+		content := w.store.content(size)
+		o, err := w.store.packed(content)
+		if err != nil {
+			return err
+		}
+		plain, err := w.store.plainOf(content)
+		c.same(o)
+		c.nginx.paths, c.note = []string{plain.path}, "nginx: a plain file of that size"
+		return err
+	}
+}
+
+func (w *world) huge(c *testCase) error {
+	o, err := w.store.plain(100 * mib)
+	c.same(o)
+	c.gateway.connections = 4
+	return err
+}
+
+func (w *world) aRange(c *testCase) error {
+	o, err := w.store.plain(100 * mib)
+	c.same(o)
+	c.byBytes, c.status = 0, http.StatusPartialContent
+	const first = 50 * mib
+	c.gateway.header = map[string]string{"Range": fmt.Sprintf("bytes=%d-%d", first, first+64*kib-1)}
+	return err
+}
+
+func (w *world) notModified(c *testCase) error {
+	o, err := w.store.plain(4 * kib)
+	c.same(o)
+	c.status, c.tagged = http.StatusNotModified, true
+	return err
+}
+
+func (w *world) notFound(c *testCase) error {
+	o, err := w.store.missing()
+	c.same(o)
+	c.status = http.StatusNotFound
+	return err
+}
+
+func (w *world) withToken(c *testCase) error {
+	o, err := w.store.plain(4 * kib)
+	c.same(o)
+	c.flavour, c.note = tokens, "nginx: no token is checked"
+	c.gateway.paths = []string{o.path + "?" + antisteal.Query(secret, o.name, time.Now().Unix())}
+	c.nginx.paths = []string{o.path}
+	return err
+}
+
+func (w *world) closing(c *testCase) error {
+	o, err := w.store.plain(4 * kib)
+	c.same(o)
+	c.gateway.header = map[string]string{"Connection": "close"}
+	return err
+}
+
+func (w *world) mix(c *testCase) error {
+	files := make([]object, mixFiles)
+	for i := range files {
+		var err error
+		if files[i], err = w.store.plain(mixSize(i)); err != nil {
+			return err
+		}
+	}
+	c.want = files[popular(mixFiles, 1)[0]]
+	for _, i := range popular(mixFiles, mixAsked) {
+		c.gateway.paths = append(c.gateway.paths, files[i].path)
+	}
+	return nil
+}
+
+// proxied is a file of the storages; the nginx behind nginx has its bytes in a plain file.
+func (w *world) proxied(c *testCase) error {
+	objects, plain, err := w.remote(1)
+	if err != nil {
+		return err
+	}
+	c.flavour, c.note = warm, "nginx: proxy_cache in front of a second nginx"
+	c.same(objects[0])
+	c.nginx.paths = []string{plain.path}
+	return nil
+}
+
+// fetched is as many files of the storages as are asked for: each request is the first one for its file.
+func (w *world) fetched(count int) func(*testCase) error {
+	return func(c *testCase) error {
+		objects, plain, err := w.remote(count)
+		if err != nil {
+			return err
+		}
+		c.flavour, c.note, c.want = cold, "nginx: likewise; time of the storages and of the second nginx is not counted", objects[0]
+		for i, o := range objects {
+			c.gateway.paths = append(c.gateway.paths, o.path)
+			c.nginx.paths = append(c.nginx.paths, plain.path+"?n="+strconv.Itoa(i))
+		}
+		return nil
+	}
+}
+
+// remote puts files with the same content into the storages, and one into the store.
+func (w *world) remote(count int) ([]object, object, error) {
+	content := w.store.content(64 * kib)
+	objects := make([]object, count)
+	for i := range objects {
+		id, err := w.cluster.Put(fdfstest.FileSpec{Group: group, Content: content, Ext: "bin", Kind: fdfs.KindNormal, Created: created.Add(time.Duration(i) * time.Second)})
+		if err != nil {
+			return nil, object{}, err
+		}
+		objects[i] = objectOf(id, content)
+	}
+	plain, err := w.store.plainOf(content)
+	return objects, plain, err
+}

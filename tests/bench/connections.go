@@ -1,0 +1,228 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// crowd is a number of clients that do not do what clients usually do.
+type crowd struct {
+	name    string
+	wanted  string // of the gateway
+	clients int
+	header  string // a further line of each request's head
+	rate    int    // bytes per second that a client takes; 0 = it takes nothing
+	idle    bool   // a client takes the whole answer, and stays without asking again
+}
+
+// effect is what a crowd does to a server.
+type effect struct {
+	before, during usage
+	taken          int64 // bytes that the clients have got
+}
+
+func (e *effect) rss() int64   { return e.during.rss - e.before.rss }
+func (e *effect) threads() int { return e.during.threads - e.before.threads }
+
+// crowds are those of the table, with what they ask for.
+func (w *world) crowds() ([]crowd, []testCase, error) {
+	small, err := w.store.plain(4 * kib)
+	if err != nil {
+		return nil, nil, err
+	}
+	slot, err := w.store.packed(w.store.content(900_000))
+	if err != nil {
+		return nil, nil, err
+	}
+	plain, err := w.store.plain(900_000)
+	if err != nil {
+		return nil, nil, err
+	}
+	huge, err := w.store.plain(100 * mib)
+	if err != nil {
+		return nil, nil, err
+	}
+	idle := affordable(10_000)
+	list := []crowd{
+		{name: fmt.Sprintf("%d idle connections after a 4 KiB file", idle), wanted: "below 10 KB each", clients: idle, idle: true},
+		{name: "2,000 clients that take 10 KB/s of 100 MiB each", wanted: "no threads, no buffers", clients: 2000, rate: 10_000},
+		{name: "100 clients that stop reading a 900 KB trunk slot", wanted: "below 10 MB", clients: 100},
+		{name: "1 client, `bytes=0-,0-,0-,0-,0-` of 100 MiB, not reading", wanted: "below 1 MB", clients: 1, header: "Range: bytes=0-,0-,0-,0-,0-\r\n"},
+	}
+	asked := make([]testCase, len(list))
+	for i, o := range []object{small, huge, slot, huge} {
+		asked[i].same(o)
+		asked[i].nginx = asked[i].gateway
+	}
+	asked[2].nginx.paths = []string{plain.path}
+	return list, asked, nil
+}
+
+// connections measures what crowds do to both sides.
+func (w *world) connections(sides [2]side, s *settings) ([]string, error) {
+	list, asked, err := w.crowds()
+	if err != nil {
+		return nil, err
+	}
+	var rows []string
+	for i := range list {
+		row := "| " + list[i].name + " | " + list[i].wanted
+		for _, side := range sides {
+			e, err := measureCrowd(&list[i], side, &asked[i], s.crowdTime)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %s: %w", list[i].name, side.name, err)
+			}
+			row += fmt.Sprintf(" | %s (+%s), %d threads (%+d)", megabytes(float64(e.during.rss)), megabytes(float64(e.rss())), e.during.threads, e.threads())
+		}
+		rows = append(rows, row+" |")
+		fmt.Println(rows[len(rows)-1])
+	}
+	return rows, nil
+}
+
+func measureCrowd(c *crowd, side side, asked *testCase, d time.Duration) (effect, error) {
+	p, err := side.start(crowded)
+	if err != nil {
+		return effect{}, err
+	}
+	defer p.stop()
+	a := side.ask(asked)
+	return c.gather(p, a.paths[0], asked.want.size, d)
+}
+
+// gather sends the crowd for a while. The server has answered once before, so that what it needs for the first request is not counted.
+func (c *crowd) gather(p *process, path string, size int64, d time.Duration) (e effect, err error) {
+	once := crowd{clients: 1, idle: true, header: "Range: bytes=0-0\r\n"}
+	if c.idle {
+		once.header = ""
+	}
+	first, err := once.enter(p.addr, path)
+	if err != nil {
+		return e, err
+	}
+	closeAll(first)
+	time.Sleep(200 * time.Millisecond)
+	if e.before, err = p.usage(); err != nil {
+		return e, err
+	}
+	conns, err := c.enter(p.addr, path)
+	defer func() { closeAll(conns) }()
+	if err != nil {
+		return e, err
+	}
+	if e.taken, err = c.take(conns, d); err != nil {
+		return e, err
+	}
+	e.during, err = p.usage()
+	return e, err
+}
+
+// enter makes the connections and their requests.
+func (c *crowd) enter(addr, path string) (conns []net.Conn, err error) {
+	request := "GET " + path + " HTTP/1.1\r\nHost: bench\r\n" + c.header + "\r\n"
+	dialer := net.Dialer{Timeout: patience, Control: smallBuffer}
+	for range c.clients {
+		conn, err := dialer.Dial("tcp", addr)
+		if err != nil {
+			return conns, err
+		}
+		conns = append(conns, conn)
+		if _, err := io.WriteString(conn, request); err != nil {
+			return conns, err
+		}
+		if c.idle {
+			if err := readAnswer(conn); err != nil {
+				return conns, err
+			}
+		}
+	}
+	return conns, nil
+}
+
+// smallBuffer bounds what a client's host takes in place of the client.
+func smallBuffer(_, _ string, raw syscall.RawConn) error {
+	var set error
+	err := raw.Control(func(fd uintptr) { set = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 32*kib) })
+	return errors.Join(err, set)
+}
+
+func readAnswer(conn net.Conn) error {
+	if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+		return err
+	}
+	resp, err := http.ReadResponse(bufio.NewReaderSize(conn, 512), nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode >= http.StatusBadRequest {
+		return fmt.Errorf("%w: status %s", errWrong, resp.Status)
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	return err
+}
+
+// take reads from all connections at the crowd's rate, or waits.
+func (c *crowd) take(conns []net.Conn, d time.Duration) (total int64, err error) {
+	if c.rate == 0 {
+		time.Sleep(d)
+		return 0, nil
+	}
+	var wg sync.WaitGroup
+	taken, errs := make([]int64, len(conns)), make([]error, len(conns))
+	for i, conn := range conns {
+		wg.Go(func() { taken[i], errs[i] = c.sip(conn, d) })
+	}
+	wg.Wait()
+	for _, n := range taken {
+		total += n
+	}
+	return total, errors.Join(errs...)
+}
+
+// sip reads so slowly that it comes to the rate. A connection that ends is an error: the file is larger than that.
+func (c *crowd) sip(conn net.Conn, d time.Duration) (total int64, err error) {
+	const steps = 2 // in a second
+	buf := make([]byte, c.rate/steps)
+	end := time.Now().Add(d)
+	if err := conn.SetReadDeadline(end.Add(patience)); err != nil {
+		return 0, err
+	}
+	for time.Now().Before(end) {
+		n, err := io.ReadFull(conn, buf)
+		total += int64(n)
+		if err != nil {
+			return total, err
+		}
+		time.Sleep(time.Second / steps)
+	}
+	return total, nil
+}
+
+// affordable is the most connections of one crowd: a server needs descriptors for them and for files, within its limit on open files.
+func affordable(wanted int) int {
+	var limit syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
+		return wanted
+	}
+	return min(wanted, int(min(limit.Cur, 1<<20))*2/5)
+}
+
+func closeAll(conns []net.Conn) {
+	for _, conn := range conns {
+		_ = conn.Close() // nothing can be lost
+	}
+}
+
+// crowdTable is the table of crowds.
+func crowdTable(sides [2]side, rows []string) string {
+	return fmt.Sprintf("| crowd | wanted | %s: resident (more than before), threads | %s |\n| --- | --- | --- | --- |\n%s\n", sides[0].name, sides[1].name, strings.Join(rows, "\n"))
+}

@@ -1,0 +1,203 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"time"
+
+	"fastdfs-gateway/tests/fdfstest"
+)
+
+// side is a server in a case.
+type side struct {
+	name  string
+	start func(f flavour) (*process, error)
+	ask   func(c *testCase) ask
+}
+
+// sample is what one run showed.
+type sample struct {
+	cpu            time.Duration // for one request
+	rate           float64       // requests per second
+	p50, p99, p999 time.Duration
+	rss            int64
+}
+
+// samples are those of the runs of one side, in their order.
+type samples []sample
+
+// result is a row of the table: run i of a was beside run i of b.
+type result struct {
+	c    *testCase
+	a, b samples
+}
+
+// ratio is a quotient of the two sides: the middle one of the runs, and the least and the greatest.
+type ratio struct{ middle, least, most float64 }
+
+// ratioOf divides run by run: what else the machine did then was much the same for both.
+func (r *result) ratioOf(figure func(s sample) float64) ratio {
+	var list []float64
+	for i := range min(len(r.a), len(r.b)) {
+		list = append(list, figure(r.a[i])/figure(r.b[i]))
+	}
+	return ratio{median(list), slices.Min(list), slices.Max(list)}
+}
+
+// of is the median of a figure.
+func (s samples) of(figure func(s sample) float64) float64 {
+	var list []float64
+	for _, one := range s {
+		list = append(list, figure(one))
+	}
+	return median(list)
+}
+
+func median(list []float64) float64 {
+	slices.Sort(list)
+	n := len(list)
+	return (list[(n-1)/2] + list[n/2]) / 2
+}
+
+// The figures of a sample.
+func cpuOf(s sample) float64  { return float64(s.cpu) }
+func rateOf(s sample) float64 { return s.rate }
+func p50Of(s sample) float64  { return float64(s.p50) }
+func p99Of(s sample) float64  { return float64(s.p99) }
+func p999Of(s sample) float64 { return float64(s.p999) }
+func rssOf(s sample) float64  { return float64(s.rss) }
+
+// measure runs a case: both sides start, are checked and warmed, and are measured in turn.
+func (w *world) measure(c *testCase, sides [2]side, s *settings) (r *result, err error) {
+	r = &result{c: c}
+	var servers [2]*process
+	var asks [2]ask
+	for i := range sides {
+		if servers[i], err = sides[i].start(c.flavour); err != nil {
+			return nil, fmt.Errorf("%s: %w", sides[i].name, err)
+		}
+		defer servers[i].stop()
+		asks[i] = sides[i].ask(c)
+		if asks[i].connections == 0 {
+			asks[i].connections = s.connections
+		}
+		if err := c.prepare(&asks[i], servers[i].addr); err != nil {
+			return nil, fmt.Errorf("%s: %w", sides[i].name, err)
+		}
+		if c.flavour == cold {
+			continue // nothing is to be warm
+		}
+		if _, err := asks[i].run(w.dir, servers[i].addr, time.Second, 0); err != nil {
+			return nil, err
+		}
+	}
+	for round := range s.rounds {
+		for i, list := range []*samples{&r.a, &r.b} {
+			one, err := w.sample(c, &asks[i], servers[i], s.time, (round*len(asks[i].paths)/s.rounds)+1)
+			if err != nil {
+				return nil, fmt.Errorf("%s: %w", sides[i].name, err)
+			}
+			*list = append(*list, one)
+		}
+	}
+	return r, nil
+}
+
+// errWrong means that a server did not answer as it has to.
+var errWrong = errors.New("wrong answers")
+
+// prepare asks once without wrk and looks closely at the answer. Where the case wants it, the entity-tag and date of the answer become
+// those of all requests, as a browser would ask.
+func (c *testCase) prepare(a *ask, addr string) error {
+	header := maps.Clone(a.header)
+	if header == nil {
+		header = map[string]string{}
+	}
+	if c.tagged {
+		resp, err := get(addr, a.paths[0], header)
+		if err != nil {
+			return err
+		}
+		resp.Body.Close()
+		header["If-None-Match"], header["If-Modified-Since"] = resp.Header.Get("ETag"), resp.Header.Get("Last-Modified")
+	}
+	a.header = header
+	resp, err := get(addr, a.paths[0], header)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != c.status {
+		return fmt.Errorf("%w: %s has status %s, want %d", errWrong, a.paths[0], resp.Status, c.status)
+	}
+	if c.status != http.StatusOK {
+		return nil
+	}
+	return c.want.check(resp.Body)
+}
+
+func get(addr, path string, header map[string]string) (*http.Response, error) {
+	req, err := http.NewRequest(http.MethodGet, "http://"+addr+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	for name, value := range header {
+		req.Header.Set(name, value)
+	}
+	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}}
+	return client.Do(req)
+}
+
+// sample runs wrk once.
+func (w *world) sample(c *testCase, a *ask, p *process, d time.Duration, first int) (sample, error) {
+	fetched := w.downloads()
+	before, err := p.usage()
+	if err != nil {
+		return sample{}, err
+	}
+	got, err := a.run(w.dir, p.addr, d, first)
+	if err != nil {
+		return sample{}, err
+	}
+	after, err := p.usage()
+	if err != nil {
+		return sample{}, err
+	}
+	if err := c.judge(&got); err != nil {
+		return sample{}, err
+	}
+	if fetched = w.downloads() - fetched; c.flavour == cold && p.admin != "" && fetched < got.requests*9/10 {
+		return sample{}, fmt.Errorf("%w: %d requests cost %d downloads; they are not cold", errWrong, got.requests, fetched)
+	}
+	requests := float64(got.requests)
+	if c.byBytes > 0 {
+		requests = float64(got.bytes) / float64(c.byBytes)
+	}
+	return sample{
+		cpu: time.Duration(float64(after.cpu-before.cpu) / requests), rate: requests / got.time.Seconds(),
+		p50: got.p50, p99: got.p99, p999: got.p999, rss: after.rss,
+	}, nil
+}
+
+// judge looks at what wrk saw.
+func (c *testCase) judge(a *answers) error {
+	wanted := int64(0) // answers with 400 or higher
+	if c.status >= http.StatusBadRequest {
+		wanted = a.requests
+	}
+	if a.requests == 0 || a.others != wanted || a.broken > 0 {
+		return fmt.Errorf("%w: of %d requests %d have a status of 400 and higher, and %d broke", errWrong, a.requests, a.others, a.broken)
+	}
+	return nil
+}
+
+// downloads is how much was fetched from the storages.
+func (w *world) downloads() (n int64) {
+	for _, s := range w.cluster.Storages() {
+		n += int64(s.Counts().Requests[fdfstest.CmdDownload])
+	}
+	return n
+}

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"time"
+)
+
+// tableHead begins the table; the names of the sides are put in.
+func tableHead(sides [2]side) string {
+	a, b := sides[0].name, sides[1].name
+	return fmt.Sprintf("| served | processor time: %s | %s | **ratio** (spread) | requests/s: %[1]s | %[2]s | ratio (spread) | p50, ms | p99, ms | p99.9, ms | resident, MB |\n"+
+		"| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |", a, b)
+}
+
+// row gives the row of the table. Figures are those of the run in the middle, pairs are the two sides.
+func (r *result) row() string {
+	pair := func(figure func(s sample) float64, unit float64) string {
+		return fmt.Sprintf("%s / %s", short(r.a.of(figure)/unit), short(r.b.of(figure)/unit))
+	}
+	const ms = float64(time.Millisecond)
+	return fmt.Sprintf("| %s | %s | %s | **%.2f** (%s) | %.0f | %.0f | %.2f (%s) | %s | %s | %s | %s |", r.c.name,
+		microseconds(r.a.of(cpuOf)), microseconds(r.b.of(cpuOf)), r.ratioOf(cpuOf).middle, r.ratioOf(cpuOf).spread(),
+		r.a.of(rateOf), r.b.of(rateOf), r.ratioOf(rateOf).middle, r.ratioOf(rateOf).spread(),
+		pair(p50Of, ms), pair(p99Of, ms), pair(p999Of, ms), pair(rssOf, 1e6))
+}
+
+func (q ratio) spread() string { return fmt.Sprintf("%.2f-%.2f", q.least, q.most) }
+
+// short prints three digits, but no exponent.
+func short(f float64) string {
+	switch {
+	case f >= 100:
+		return fmt.Sprintf("%.0f", f)
+	case f >= 10:
+		return fmt.Sprintf("%.1f", f)
+	}
+	return fmt.Sprintf("%.2f", f)
+}
+
+func microseconds(ns float64) string { return short(ns/1000) + " us" }
+
+func megabytes(bytes float64) string { return fmt.Sprintf("%.1f MB", bytes/1e6) }
+
+// table gives the rows, and below them in words where the second side is ahead and how the sides differ.
+func table(sides [2]side, results []*result) string {
+	var b, behind, notes strings.Builder
+	b.WriteString(tableHead(sides) + "\n")
+	for _, r := range results {
+		b.WriteString(r.row() + "\n")
+		if q := r.ratioOf(cpuOf); q.middle > 1 {
+			fmt.Fprintf(&behind, "- %s: %.2f of its processor time (%s)\n", r.c.name, q.middle, q.spread())
+		}
+		if q := r.ratioOf(rateOf); q.middle < 1 {
+			fmt.Fprintf(&behind, "- %s: %.2f of its requests per second (%s)\n", r.c.name, q.middle, q.spread())
+		}
+		if q := r.ratioOf(p999Of); q.middle > 1 {
+			fmt.Fprintf(&behind, "- %s: %.2f of its p99.9 (%s)\n", r.c.name, q.middle, q.spread())
+		}
+		if r.c.note != "" {
+			fmt.Fprintf(&notes, "- %s: %s.\n", r.c.name, r.c.note)
+		}
+	}
+	if notes.Len() > 0 {
+		b.WriteString("\nWhere the sides are not asked for the same:\n\n" + notes.String())
+	}
+	if behind.Len() == 0 {
+		return b.String() + "\nThe other side is ahead nowhere.\n"
+	}
+	return b.String() + "\nWhere " + sides[1].name + " is ahead (" + sides[0].name + " takes, or gives):\n\n" + behind.String()
+}
+
+// lines gives the results as those of Go benchmarks, one line a run, for benchstat.
+func lines(results []*result, of func(r *result) samples) string {
+	var b strings.Builder
+	for _, r := range results {
+		name := strings.NewReplacer(" ", "_", ",", "").Replace(r.c.name)
+		for _, s := range of(r) {
+			fmt.Fprintf(&b, "BenchmarkServe/%s 1 %d cpu-ns/op %.0f req/s %d p50-ns %d p99-ns %d p99.9-ns %d rss-bytes\n",
+				name, s.cpu.Nanoseconds(), s.rate, s.p50.Nanoseconds(), s.p99.Nanoseconds(), s.p999.Nanoseconds(), s.rss)
+		}
+	}
+	return b.String()
+}
+
+// machine describes where and how it was measured.
+func machine(s *settings) string {
+	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
+	return fmt.Sprintf("%s, %d CPUs (%s), Linux %s, loopback. %s, %s, %s. `wrk -t1 -c%d`, %d runs of %v for each side in turn.\n",
+		time.Now().Format(time.DateOnly), runtime.NumCPU(), cpuModel(), bytes.TrimSpace(kernel), runtime.Version(),
+		firstLine("nginx", "-v"), firstLine("wrk", "-v"), s.connections, s.rounds, s.time)
+}
+
+func cpuModel() string {
+	text, _ := os.ReadFile("/proc/cpuinfo") // what there is of it
+	for line := range strings.Lines(string(text)) {
+		if name, value, ok := strings.Cut(line, ":"); ok && strings.TrimSpace(name) == "model name" {
+			return strings.TrimSpace(value)
+		}
+	}
+	return runtime.GOARCH
+}
+
+// firstLine is what a program says of itself.
+func firstLine(name, flag string) string {
+	path, err := lookUp(name)
+	if err != nil {
+		return err.Error()
+	}
+	out, _ := exec.Command(path, flag).CombinedOutput() // wrk tells its version and ends with an error
+	line, _, _ := strings.Cut(string(out), "\n")
+	line, _, _ = strings.Cut(line, " Copyright")
+	return strings.TrimPrefix(strings.TrimSpace(line), "nginx version: ")
+}
+
+// replaceSection puts text between the two marks of a section of a document.
+func replaceSection(document []byte, section, text string) ([]byte, error) {
+	begin, end := fmt.Sprintf("<!-- %s: written by make bench -->\n", section), fmt.Sprintf("<!-- end of %s -->\n", section)
+	before, rest, found := bytes.Cut(document, []byte(begin))
+	_, after, closed := bytes.Cut(rest, []byte(end))
+	if !found || !closed {
+		return nil, fmt.Errorf("cannot write section %q: its marks %q and %q are missing", section, begin, end)
+	}
+	return bytes.Join([][]byte{before, []byte(begin), []byte("\n" + text + "\n"), []byte(end), after}, nil), nil
+}
+
+// writeSection changes a section of a file.
+func writeSection(path, section, text string) error {
+	document, err := os.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if document, err = replaceSection(document, section, text); err != nil {
+		return fmt.Errorf("%s: %w", path, err)
+	}
+	return os.WriteFile(path, document, 0o644)
+}

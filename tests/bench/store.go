@@ -1,0 +1,136 @@
+package main
+
+import (
+	"crypto/sha256"
+	"fmt"
+	"hash/crc32"
+	"io"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+)
+
+// object is a file that is asked for.
+type object struct {
+	path string // of its URL
+	name string // as FastDFS calls it, without the group
+	size int64
+	sum  [sha256.Size]byte
+}
+
+// created is when all files were made: long enough ago that none is still being replicated.
+var created = time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
+
+// group is the one of the store.
+const group = "group1"
+
+// store writes files as FastDFS does, below one store path. It is for one goroutine.
+type store struct {
+	root  string // the store path
+	count uint32
+	slot  uint32 // where the next one of the trunk file begins
+}
+
+func (s *store) fields(kind fdfs.Kind, size int64, crc uint32) fdfs.Fields {
+	s.count++
+	return fdfs.Fields{
+		Group: group, High: byte(s.count >> 8), Low: byte(s.count), Kind: kind, Source: fdfs.Source{127, 0, 0, 1}, Created: created.Unix(),
+		Size: size, CRC32: crc, Random: s.count * 7919 % (1 << 23), Ext: "bin", Pad: s.count,
+	}
+}
+
+// content makes n bytes that are others for each file.
+func (s *store) content(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{byte(s.count), byte(s.count >> 8), byte(s.count >> 16), 1}).Read(b) // never fails
+	return b
+}
+
+// plain writes a file of its own.
+func (s *store) plain(size int) (object, error) { return s.plainOf(s.content(size)) }
+
+func (s *store) plainOf(content []byte) (object, error) {
+	size := len(content)
+	id, err := fdfs.Encode(s.fields(fdfs.KindNormal, int64(size), crc32.ChecksumIEEE(content)))
+	if err != nil {
+		return object{}, err
+	}
+	path := filepath.Join(s.root, "data", id.DiskName())
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return object{}, err
+	}
+	if err := os.WriteFile(path, content, 0o644); err != nil {
+		return object{}, err
+	}
+	return objectOf(id, content), os.Chtimes(path, created, created)
+}
+
+// packed writes a file into a slot of the trunk file.
+func (s *store) packed(content []byte) (object, error) {
+	size := len(content)
+	f := s.fields(fdfs.KindTrunk, int64(size), crc32.ChecksumIEEE(content))
+	f.High, f.Low = 0, 0
+	f.Trunk = fdfs.Trunk{ID: 1, Offset: s.slot, Alloc: (uint32(size) + fdfs.SlotHeaderSize + 255) &^ 255}
+	id, err := fdfs.Encode(f)
+	if err != nil {
+		return object{}, err
+	}
+	path := filepath.Join(s.root, "data", id.DiskName())
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return object{}, err
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return object{}, err
+	}
+	defer file.Close()
+	slot := append(id.SlotHeader().AppendTo(nil), content...)
+	if _, err := file.WriteAt(slot, int64(s.slot)); err != nil {
+		return object{}, err
+	}
+	s.slot += f.Trunk.Alloc
+	return objectOf(id, content), file.Truncate(int64(s.slot))
+}
+
+// missing is a file that is not there.
+func (s *store) missing() (object, error) {
+	id, err := fdfs.Encode(s.fields(fdfs.KindNormal, 1234, 5678))
+	return objectOf(id, nil), err
+}
+
+func objectOf(id fdfs.FileID, content []byte) object {
+	return object{path: "/" + id.String(), name: id.Logic, size: int64(len(content)), sum: sha256.Sum256(content)}
+}
+
+// check reads an answer's body and compares it.
+func (o *object) check(body io.Reader) error {
+	h := sha256.New()
+	n, err := io.Copy(h, body)
+	if err != nil {
+		return err
+	}
+	if n != o.size || [sha256.Size]byte(h.Sum(nil)) != o.sum {
+		return fmt.Errorf("%s: got %d bytes that are not the %d of the file", o.path, n, o.size)
+	}
+	return nil
+}
+
+// popular draws count indexes below n as they are asked for where a few files are very popular: by Zipf's law with exponent 1.1. It
+// draws the same in every run.
+func popular(n, count int) []int {
+	z := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 1, uint64(n-1))
+	drawn := make([]int, count)
+	for i := range drawn {
+		drawn[i] = int(z.Uint64())
+	}
+	return drawn
+}
+
+// mixSize is the size of the i-th most popular file of the mix: from 256 bytes to 120 KiB, 21 KiB on average, whatever its place.
+func mixSize(i int) int {
+	r := rand.New(rand.NewPCG(uint64(i), 3))
+	return 1 << 10 << r.IntN(6) * (1 + r.IntN(15)) / 4
+}

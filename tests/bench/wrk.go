@@ -1,0 +1,119 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// ask says what a server is asked for.
+type ask struct {
+	paths       []string // in turn; one alone is asked for again and again
+	header      map[string]string
+	connections int
+}
+
+// answers is what wrk saw.
+type answers struct {
+	requests int64
+	bytes    int64
+	time     time.Duration
+	others   int64 // answers with status 400 and higher
+	broken   int64 // connections that broke, and answers that did not come in time
+	p50      time.Duration
+	p99      time.Duration
+	p999     time.Duration
+}
+
+// doneScript makes wrk print its figures on a line of their own.
+const doneScript = `
+done = function(s, l)
+	io.write(string.format("\nfigures %d %d %d %d %d %d %d %d\n", s.requests, s.bytes, s.duration, s.errors.status,
+		s.errors.connect + s.errors.read + s.errors.write + s.errors.timeout,
+		l:percentile(50), l:percentile(99), l:percentile(99.9)))
+end
+`
+
+// listScript makes it ask for the paths of a file in turn, from a place on that is given to it.
+const listScript = `
+local list, at = {}, 0
+init = function(args)
+	local known = {}
+	for path in io.lines(%q) do
+		known[path] = known[path] or wrk.format("GET", path)
+		list[#list + 1] = known[path]
+	end
+	at = tonumber(args[1])
+end
+request = function()
+	at = at %% #list + 1
+	return list[at]
+end
+`
+
+// script writes what wrk is to do.
+func (a *ask) script(dir string) (string, error) {
+	var text strings.Builder
+	for name, value := range a.header {
+		fmt.Fprintf(&text, "wrk.headers[%q] = %q\n", name, value)
+	}
+	name := filepath.Join(dir, "ask.lua")
+	if len(a.paths) == 1 {
+		fmt.Fprintf(&text, "wrk.path = %q\n", a.paths[0])
+	} else {
+		list := filepath.Join(dir, "paths")
+		if err := os.WriteFile(list, []byte(strings.Join(a.paths, "\n")), 0o600); err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&text, listScript, list)
+	}
+	text.WriteString(doneScript)
+	return name, os.WriteFile(name, []byte(text.String()), 0o600)
+}
+
+// run asks for a while, beginning with the path of that number.
+func (a *ask) run(dir, addr string, d time.Duration, first int) (answers, error) {
+	script, err := a.script(dir)
+	if err != nil {
+		return answers{}, err
+	}
+	seconds := max(1, int(d.Seconds()))
+	out, err := exec.Command("wrk", "-t1", "-c"+strconv.Itoa(a.connections), "-d"+strconv.Itoa(seconds)+"s", "--timeout", "60s", "-s", script,
+		"http://"+addr, "--", strconv.Itoa(first)).CombinedOutput()
+	if errors.Is(err, exec.ErrNotFound) {
+		return answers{}, fmt.Errorf("wrk is %w: apt-get install wrk", errMissing)
+	}
+	if err != nil {
+		return answers{}, fmt.Errorf("wrk failed: %w\n%s", err, out)
+	}
+	return parseFigures(out)
+}
+
+// parseFigures reads the line of doneScript.
+func parseFigures(out []byte) (answers, error) {
+	lines := strings.Split(string(bytes.TrimSpace(out)), "\n")
+	i := slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, "figures ") })
+	if i < 0 {
+		return answers{}, fmt.Errorf("wrk has printed no figures:\n%s", out)
+	}
+	fields := strings.Fields(lines[i])[1:]
+	var n [8]int64
+	if len(fields) != len(n) {
+		return answers{}, fmt.Errorf("wrk has printed %d figures, want %d: %s", len(fields), len(n), lines[i])
+	}
+	for j, field := range fields {
+		var err error
+		if n[j], err = strconv.ParseInt(field, 10, 64); err != nil {
+			return answers{}, fmt.Errorf("wrk has printed %q where a number was wanted", field)
+		}
+	}
+	us := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
+	return answers{requests: n[0], bytes: n[1], time: us(n[2]), others: n[3], broken: n[4], p50: us(n[5]), p99: us(n[6]), p999: us(n[7])}, nil
+}
