@@ -160,11 +160,17 @@ func (id FileID) String() string { return id.Group + "/" + id.Logic }
 
 // Clone is id with strings of its own (one allocation), fit to be kept.
 func (id FileID) Clone() FileID {
+	id, _ = id.CloneText()
+	return id
+}
+
+// CloneText is Clone and String with one allocation for both.
+func (id FileID) CloneText() (clone FileID, text string) {
 	s := id.String()
 	id.Group = s[:len(id.Group)]
 	id.Logic = s[len(id.Group)+1:]
 	id.Name = s[len(s)-len(id.Name):]
-	return id
+	return id, s
 }
 
 // ErrFileID is what every error of Parse and ParseLogic is, by errors.Is. Their

@@ -18,13 +18,16 @@ import (
 
 // findCached is find for a gateway that keeps what it fetches.
 func (a *away) findCached(r *request, cause error) error {
-	c, source := a.o.Cache, a.fetcher(r, cause)
-	file := source.wanted.ID.String()
-	if source.marked || !c.Knows(file) { // what is sent here is sent for the files of this host
-		if p := source.decided(); len(p.servers) == 0 {
+	c := a.o.Cache
+	id, file := r.id.CloneText()
+	var p *plan
+	if r.marked() || !c.Knows(file) { // what is sent here is sent for the files of this host
+		now := a.decide(id, cause, r.marked(), r.now)
+		if p = &now; len(p.servers) == 0 {
 			return p.err
 		}
 	}
+	source := a.fetcher(r, id, cause, p)
 	ctx, cancel := context.WithTimeout(context.Background(), a.o.StatTimeout)
 	defer cancel()
 	entry, err := c.Lookup(ctx, file, source, cache.Ask{Hint: r.hint(), Young: a.h.isYoung(r.id, r.now)})
@@ -43,8 +46,7 @@ func (a *away) findCached(r *request, cause error) error {
 // isKept tells whether a file goes through the cache. With a token that this gateway does not check, but the web servers of other
 // hosts may, it does not: what the token opens is not for everybody, and that it is refused says nothing about the file.
 func (a *away) isKept(r *request) bool {
-	_, web := a.o.Origin.(*HTTPOrigin)
-	return a.o.Cache != nil && !a.o.Redirect && !(web && a.h.o.Tokens == nil && len(r.target.params.token) > 0)
+	return a.o.Cache != nil && !a.o.Redirect && !(a.usesWeb() && a.h.o.Tokens == nil && len(r.target.params.token) > 0)
 }
 
 // cacheFailure is the answer when the cache does not give the file.

@@ -77,12 +77,19 @@ var _ elsewhere = (*away)(nil)
 type plan struct {
 	servers []storage.Server // where to look, in this order; none: err is the answer
 	err     error
-	why     string // for people
+	why     [3]string // for people, in pieces: most plans are never shown
 }
+
+// reason is why the plan is as it is.
+func (p *plan) reason() string { return p.why[0] + p.why[1] + p.why[2] }
 
 // decide makes the plan. marked is the loop guard: another gateway, or the module, has sent the request here already.
 func (a *away) decide(id fdfs.FileID, cause error, marked bool, now time.Time) plan {
-	nothing := func(why string) plan { return plan{err: a.h.missing(id, cause, now), why: why} }
+	nothing := func(why ...string) plan {
+		p := plan{err: a.h.missing(id, cause, now)}
+		copy(p.why[:], why)
+		return p
+	}
 	broken := errors.Is(cause, storage.ErrUnavailable) // a disk: what was on it is on the others
 	local := broken || errors.Is(cause, storage.ErrNotFound)
 	if marked {
@@ -92,28 +99,29 @@ func (a *away) decide(id fdfs.FileID, cause error, marked bool, now time.Time) p
 		a.o.Sources.missed()
 		return nothing("the cluster has no such group")
 	}
+	const others = "the other storages of the group: "
 	source, standing := a.o.Sources.Of(id)
-	servers, why := a.replicas(id.Group), "the other storages of the group"
+	servers, why, detail := a.replicas(id.Group), "", ""
 	switch {
 	case standing == SourceSelf:
-		why += ": the source is this host"
+		why = others + "the source is this host"
 	case broken:
-		why += ": the disk cannot be read"
+		why = others + "the disk cannot be read"
 	case local && !a.h.isYoung(id, now):
-		why += ": it should have been replicated here by now"
+		why = others + "it should have been replicated here by now"
 	case standing == SourceAllowed:
 		servers, why = prepend(source, servers), "the source in the id"
 	default:
-		why += ": the source in the id " + standing.String()
+		why, detail = others+"the source in the id ", standing.String()
 		a.o.Sources.missed()
 	}
 	if len(servers) == 0 && standing != SourceSelf && a.o.Sources.learning() {
-		return plan{err: errLearning, why: "nobody to ask: no tracker has answered yet"}
+		return plan{err: errLearning, why: [3]string{"nobody to ask: no tracker has answered yet"}}
 	}
 	if len(servers) == 0 {
-		return nothing("nobody to ask; would be: " + why)
+		return nothing("nobody to ask; would be: ", why, detail)
 	}
-	return plan{servers: servers, why: why}
+	return plan{servers: servers, why: [3]string{why, detail}}
 }
 
 // replicas are the other storages of the group that may be asked.
@@ -140,7 +148,7 @@ func (a *away) find(r *request, cause error) (bool, error) {
 		return false, a.findCached(r, cause)
 	}
 	id := r.id.Clone() // fetches may go on when the request's bytes are gone
-	p := a.decide(id, cause, string(r.target.params.redirect) == "1", r.now)
+	p := a.decide(id, cause, r.marked(), r.now)
 	if len(p.servers) == 0 {
 		return false, p.err
 	}

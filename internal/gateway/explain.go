@@ -120,7 +120,7 @@ func (a *away) explain(ctx context.Context, e Explanation, id fdfs.FileID, cause
 	source, standing := a.o.Sources.Of(id)
 	e.step("source", "%s %s", source.Addr(), standing)
 	p := a.decide(id, cause, marked, now)
-	e.step("decision", "%s", p.why)
+	e.step("decision", "%s", p.reason())
 	if len(p.servers) == 0 {
 		return e.end(refusalOf(p.err).status, "%s", refusalOf(p.err).reason)
 	}

@@ -36,10 +36,17 @@ var (
 	_ cache.Distruster = (*fetcher)(nil)
 )
 
-// fetcher makes one for the request.
-func (a *away) fetcher(r *request, cause error) *fetcher {
-	return &fetcher{a: a, wanted: r.wanted(r.id.Clone()), cause: cause, marked: string(r.target.params.redirect) == "1", now: r.now}
+// fetcher makes one for the request; id is a copy of its own. p is nil when nothing is decided yet.
+func (a *away) fetcher(r *request, id fdfs.FileID, cause error, p *plan) *fetcher {
+	f := &fetcher{a: a, wanted: Wanted{ID: id, Port: localPort(r.ctx.LocalAddr())}, cause: cause, marked: r.marked(), now: r.now}
+	if p != nil {
+		f.once.Do(func() { f.plan = *p })
+	}
+	return f
 }
+
+// marked tells whether another server has sent the request here, believing that the file is on this host.
+func (r *request) marked() bool { return string(r.target.params.redirect) == "1" }
 
 // decided is where to look for the file.
 func (f *fetcher) decided() *plan {
@@ -111,13 +118,20 @@ func (f *fetcher) stat(ctx context.Context, servers []storage.Server) (storage.I
 	return f.a.o.Origin.Stat(ctx, f.want(), servers)
 }
 
-// want is the file with a token that is good now: web servers of other hosts check them too, and this may be long after the request.
+// want is the file with its target for web servers, and with a token that is good now: they check tokens too, and this may be long
+// after the request.
 func (f *fetcher) want() Wanted {
 	w := f.wanted
-	if f.a.h.o.Tokens != nil {
+	if f.a.usesWeb() {
 		w.Target = f.a.h.targetOf(w.ID, time.Now())
 	}
 	return w
+}
+
+// usesWeb tells whether files are fetched from web servers, which are asked for targets: storages are asked for ids.
+func (a *away) usesWeb() bool {
+	_, storages := a.o.Origin.(StorageOrigin)
+	return !storages
 }
 
 // Fetch implements cache.Source.

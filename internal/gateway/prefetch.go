@@ -29,7 +29,7 @@ func (h *Handler) Prefetch(ctx context.Context, idText string, now time.Time) (s
 	if !ok || a.o.Cache == nil || a.o.Redirect {
 		return 0, "", errNotCached
 	}
-	f := &fetcher{a: a, wanted: Wanted{ID: id, Target: h.targetOf(id, now), Port: a.o.Port}, cause: err, now: now}
+	f := &fetcher{a: a, wanted: Wanted{ID: id, Port: a.o.Port}, cause: err, now: now}
 	if p := f.decided(); len(p.servers) == 0 {
 		return 0, "", p.err
 	}
