@@ -18,7 +18,7 @@ import (
 
 // Options of a client. The zero value means the defaults.
 type Options struct {
-	// Prefix begins every key and channel in Redis; default "cachelock".
+	// Prefix begins every key and channel in Redis; default "cachelock". With "{}" in it nothing works in a Cluster.
 	Prefix string
 	// Holder tells others who has a lock: an address, a host name; default "host:pid". It stands in the tokens.
 	Holder string
@@ -65,7 +65,8 @@ type LockOptions struct {
 	// MaxHold ends the renewal of a lock that was forgotten; default 1 h.
 	MaxHold time.Duration
 	// Owner makes the lock reentrant: whoever names the same owner, in a client with the same Holder, takes it again, and it is
-	// free when each has released it.
+	// free when each has released it, those who have lost it as well. A process that starts again under the same Holder, and asks
+	// before the lock has expired, goes on with it.
 	Owner string
 	// Fair serves those who wait in the order in which they came, over all processes. Everybody who takes the lock must say so.
 	Fair bool

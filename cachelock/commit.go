@@ -15,9 +15,11 @@ const maxFence = 1<<53 - 1
 var commitScript = redis.NewScript(lua.Commit)
 
 // Commit writes a value to Redis on behalf of the holder of a lock: it is a hash with the fields "fence" and "value" that lives
-// for ttl. The same fence may write again. It is ErrLost when a later holder has written already. This is what makes a lock safe: a holder that slept past the
-// end of his lock, and does not know it yet, changes nothing, as long as the value of his successor lives: give it a ttl that
-// outlasts any pause. A Redlock has no fence to commit with. In a Cluster the key may be in any slot.
+// for ttl. It is ErrLost when a later holder has written already; the same fence may write again. This is what makes a lock safe:
+// a holder that slept past the end of his lock, and does not know it yet, changes nothing, as long as his successor's value lives:
+// give it a ttl that outlasts any pause. When the Redis client repeats a request whose answer was lost, ErrLost may be the answer
+// though the value was written first, and then a later one. A Redlock has no fence to commit with. In a Cluster the key may be in
+// any slot.
 func Commit(ctx context.Context, rdb redis.UniversalClient, key string, fence int64, value []byte, ttl time.Duration) error {
 	switch {
 	case fence <= 0 || fence > maxFence || ttl < time.Millisecond:

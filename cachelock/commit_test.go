@@ -86,7 +86,7 @@ func TestCommitFencesSleeper(t *testing.T) {
 	rdb, ctx, key := redistest.Shared(t).Client(), t.Context(), t.Name()
 	c := cachelock.New(rdb, cachelock.Options{Prefix: key})
 	defer c.Close()
-	sleeper, err := c.Acquire(ctx, "k", cachelock.LockOptions{TTL: 20 * time.Millisecond})
+	sleeper, err := c.Acquire(ctx, "k", cachelock.LockOptions{TTL: time.Second})
 	require.NoError(t, err)
 	next, err := c.Acquire(ctx, "k", cachelock.LockOptions{Policy: cachelock.WaitFor(soon)})
 	require.NoError(t, err)

@@ -46,7 +46,6 @@ func TestConformanceRedis(t *testing.T) {
 }
 
 func TestConformanceRedlock(t *testing.T) {
-	t.Parallel()
 	var servers []*redistest.Server
 	for range 3 {
 		servers = append(servers, redistest.Start(t))
@@ -57,7 +56,7 @@ func TestConformanceRedlock(t *testing.T) {
 		Afterwards: true,
 		New: func(t *testing.T) locktest.Open {
 			return func(o cachelock.Options) *cachelock.Client {
-				o.Prefix, o.NodeTimeout = t.Name(), 2*time.Second
+				o.Prefix, o.NodeTimeout = t.Name(), 10*time.Second
 				var nodes []redis.UniversalClient
 				for _, s := range servers {
 					nodes = append(nodes, s.Client())

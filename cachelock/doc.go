@@ -1,5 +1,5 @@
 // Package cachelock is a library of distributed locks on Redis: standalone, behind Sentinel, a Cluster, several independent masters
-// (Redlock), and, for programs that run without Redis, one process.
+// (Redlock), and, for programs that run without Redis, one process. Redis 6.2 or later.
 //
 //	locks := cachelock.New(rdb, cachelock.Options{})
 //	defer locks.Close()
@@ -59,7 +59,7 @@
 //
 // # Well-known mistakes
 //
-// Each has a test that fails when it is made.
+// Each has a test that fails when it is made; docs/locks.md names it.
 //
 //   - Setting the expiry by a second command: a crash in between leaves a lock for ever. Here both are one SET, in a script.
 //   - Unlocking by a plain DEL, which deletes the lock of the next holder when the own one has expired. Here the token is compared.
@@ -71,6 +71,7 @@
 //   - Looking at the lock and then subscribing: a release in between is missed. Here the subscription stands before, and the
 //     script that looks enters the queue.
 //   - Being refused by one's own token, when the Redis client has repeated a request whose answer was lost.
+//   - A request that was held up and sent again, and comes after later ones: here it ends no lock sooner.
 //   - A counter of fences for each key, which leaks them. Here there is one for each shard; a counter that was lost starts from
 //     the server's clock in microseconds, so it rises nevertheless.
 //   - Renewals that end with a broken connection, or do not end with the lock: see LockOptions.Renew.

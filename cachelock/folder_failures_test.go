@@ -47,8 +47,11 @@ func folderBefore(t *testing.T, rdb func() redis.UniversalClient) (after func())
 	return func() {
 		t.Helper()
 		require.Eventually(t, func() bool { return lock.Extend(ctx, 5*time.Minute) == nil }, patience, 20*time.Millisecond)
-		_, err := other.Begin(ctx, cachelock.OpUpload, "c/x", "", minutes)
-		require.ErrorIs(t, err, cachelock.ErrHeld)
+		require.Eventually(t, func() bool { // the other client has to learn of the new master too
+			_, err := other.Begin(ctx, cachelock.OpUpload, "c/x", "", minutes)
+			require.Error(t, err)
+			return errors.Is(err, cachelock.ErrHeld)
+		}, patience, 20*time.Millisecond)
 		beside, err := other.Begin(ctx, cachelock.OpUpload, "a/bc", "", minutes)
 		require.NoError(t, err)
 		require.NoError(t, beside.Release(ctx))

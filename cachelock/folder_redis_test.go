@@ -243,11 +243,11 @@ var shapes = map[string]struct {
 	"elsewhere": {100_000, func(i int) []claim {
 		return []claim{{kindExclusive, fmt.Sprintf("/p/%d/%d/x", i%100, i)}}
 	}, kindExclusive},
-	"shared below": {10_000, func(i int) []claim {
+	"shared below": {5_000, func(i int) []claim {
 		return []claim{{kindShared, fmt.Sprintf("/p/q/r/%d/%d", i%100, i)}}
 	}, kindShared},
-	"shared on it": {10_000, func(i int) []claim { return []claim{{kindShared, "/p/q/r"}} }, kindShared},
-	"uploads below": {10_000, func(i int) []claim {
+	"shared on it": {5_000, func(i int) []claim { return []claim{{kindShared, "/p/q/r"}} }, kindShared},
+	"uploads below": {5_000, func(i int) []claim {
 		return []claim{{kindOf(OpUpload, roleSource), fmt.Sprintf("/p/q/r/%d/%d", i%100, i)}}
 	}, kindOf(OpDeleteFile, roleSource)},
 }
@@ -255,6 +255,7 @@ var shapes = map[string]struct {
 // TestFolderCost counts what a lock costs Redis, command by command, beside few that are held and many: always the same. It
 // also looks at the time that Redis takes, in turns so that what else the machine does meets all sizes.
 func TestFolderCost(t *testing.T) {
+	t.Parallel()
 	for name, shape := range shapes {
 		t.Run(name, func(t *testing.T) {
 			server, rdb, f := ownRedis(t)
@@ -307,7 +308,7 @@ func spent(before, after map[string]int64) map[string]int64 {
 // scriptTimes are the medians of the time that Redis spends in a cycle's scripts, in microseconds: rounds of 50 cycles, in turns.
 func scriptTimes(t testing.TB, rdb *redis.Client, stores []folderStore, wanted kind) []float64 {
 	rounds := make([][]float64, len(stores))
-	for range 11 {
+	for range 7 {
 		for i, store := range stores {
 			before := evalMicros(t, rdb)
 			for range 50 {

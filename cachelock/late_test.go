@@ -188,3 +188,18 @@ func FuzzTold(f *testing.F) {
 		c.lines.leave(folder)
 	})
 }
+
+// A Redlock that is closed while its nodes are asked says so, and not that they do not serve.
+func TestRedlockClosedMeanwhile(t *testing.T) {
+	s := &redlockStore{nodes: make([]*redisStore, 3)}
+	require.ErrorIs(t, s.verdict("subscribe", []error{ErrClosed, nil, ErrClosed}), ErrClosed)
+	require.NotErrorIs(t, s.verdict("subscribe", []error{ErrClosed, nil, ErrClosed}), ErrUnreachable)
+	gone := failed(context.Background(), "ask", errors.New("gone"))
+	for _, errs := range [][]error{{gone, nil, gone}, {errSilent, nil, gone}, {ErrLost, gone, gone}, {ErrCancelled, ErrCancelled, nil}} {
+		err := s.verdict("release a lock", errs)
+		require.ErrorIs(t, err, ErrUnreachable)
+		require.NotErrorIs(t, err, ErrLost)
+		require.NotErrorIs(t, err, ErrCancelled)
+		require.NotContains(t, err.Error(), "%!")
+	}
+}

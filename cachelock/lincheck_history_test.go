@@ -50,6 +50,7 @@ type deed struct {
 	fence     int64
 	call, ret time.Duration
 	refused   bool // a commit: too late
+	repeated  bool // it may have been sent more than once
 }
 
 func (d *deed) String() string {
@@ -253,6 +254,10 @@ func (h *history) operations() (all []porcupine.Operation) {
 	for _, d := range h.deeds {
 		r := request{what: d.what, tenure: d.tenure, fence: d.fence, refused: d.refused, unanswered: d.ret == forever}
 		add(d.process, r, d.call, d.ret)
+		if d.refused && d.repeated { // the first time it may have been accepted
+			r.refused, r.unanswered = false, true
+			add(d.process, r, d.call, forever)
+		}
 	}
 	return all
 }

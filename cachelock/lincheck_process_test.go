@@ -14,6 +14,7 @@ import (
 	"fastdfs-gateway/internal/redistest"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
 // run is one history in the making: processes that want one lock, each over a network of its own, which breaks.
@@ -29,7 +30,7 @@ type run struct {
 }
 
 // length is how long the processes of a run want the lock.
-const length = 500 * time.Millisecond
+const length = 400 * time.Millisecond
 
 // newRun prepares the history of a seed.
 func newRun(t *testing.T, seed uint64) *run {
@@ -149,8 +150,9 @@ type process struct {
 	relay *redistest.Relay
 	rng   *rand.Rand
 
-	rdb    *redis.Client
-	client *cachelock.Client
+	rdb     *redis.Client
+	retries int // of the Redis client; -1 = none
+	client  *cachelock.Client
 }
 
 func (p *process) live(ctx context.Context) {
@@ -161,9 +163,12 @@ func (p *process) live(ctx context.Context) {
 }
 
 func (p *process) begin() {
+	p.retries = p.rng.IntN(3) - 1
 	p.rdb = redis.NewClient(&redis.Options{
-		Addr: p.relay.Addr(), PoolSize: 4, MaxRetries: p.rng.IntN(3) - 1, DialerRetries: 1, DialTimeout: 100 * time.Millisecond,
+		Addr: p.relay.Addr(), PoolSize: 4, MaxRetries: p.retries, DialerRetries: 1, DialTimeout: 100 * time.Millisecond,
 		ReadTimeout: 80 * time.Millisecond, ContextTimeoutEnabled: p.rng.IntN(2) == 0,
+		// A connection says no more than it has to: there are thousands.
+		DisableIdentity: true, Protocol: 2, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	p.client = cachelock.New(p.rdb, cachelock.Options{
 		Prefix: p.run.prefix, Holder: fmt.Sprint("process ", p.id), Shards: 1, Poll: 100 * time.Millisecond,
@@ -275,7 +280,7 @@ func (p *process) commit(t *tenure) {
 	switch {
 	case err == nil:
 	case errors.Is(err, cachelock.ErrLost):
-		d.refused = true
+		d.refused, d.repeated = true, p.retries >= 0
 	case errors.Is(err, cachelock.ErrUnreachable):
 		d.ret = forever
 	default:

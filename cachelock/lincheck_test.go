@@ -23,6 +23,7 @@ const parallel = 6
 // Histories of many processes over networks and servers that break look as if there were one ideal lock. LOCK_SEEDS says how
 // many histories, LOCK_SEED repeats one of them.
 func TestLinearizable(t *testing.T) {
+	t.Parallel()
 	first, last := uint64(1), uint64(number(t, "LOCK_SEEDS", 200))
 	if one := number(t, "LOCK_SEED", 0); one != 0 {
 		first, last = uint64(one), uint64(one)

@@ -93,6 +93,7 @@ func (l *Lock) Context() context.Context {
 // Extend makes the lock last ttl from now, also when that is sooner than before; renewals go on with this ttl. It is ErrLost when
 // the lock is not ours any more, ErrNotHeld after Release. After any other error the lock ends at the sooner of the two times; when
 // that is the new one, it can be neither extended nor renewed any more, since the request may arrive at any time.
+// Where the Redis client repeats requests, do not extend for longer after a success either: the first may be on its way yet.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	if ttl < MinTTL {
 		return invalid("ttl %s is below %s", ttl, MinTTL)

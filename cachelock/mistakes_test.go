@@ -155,6 +155,7 @@ func swap(c *cachelock.Client, script, old, mistaken string) {
 }
 
 func TestKnownMistakes(t *testing.T) {
+	t.Parallel()
 	for _, m := range mistakes {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()

@@ -100,6 +100,8 @@ func (s *redlockStore) poll(ctx context.Context, limit time.Duration, ask func(c
 			return errs, nil
 		case <-ctx.Done():
 			return nil, cancelled(ctx)
+		case <-s.c.ctx.Done():
+			return nil, ErrClosed
 		}
 	}
 	return errs, nil
@@ -144,9 +146,15 @@ func (s *redlockStore) verdict(what string, errs []error) error {
 func (s *redlockStore) tooFew(what string, errs []error) error {
 	var why []error // without those that said no, whose kind would be taken for the whole's
 	for _, err := range errs {
-		if errors.Is(err, ErrUnreachable) {
+		switch {
+		case errors.Is(err, ErrClosed):
+			return ErrClosed // meanwhile
+		case errors.Is(err, ErrUnreachable):
 			why = append(why, err)
 		}
+	}
+	if len(why) == 0 {
+		why = []error{errSilent}
 	}
 	_, _, down := tally(errs)
 	return fmt.Errorf("cannot %s: %w: %d of %d nodes do not serve: %w", what, ErrUnreachable, down, len(s.nodes), errors.Join(why...))

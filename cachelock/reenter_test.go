@@ -33,6 +33,7 @@ var reenterMistakes = []struct {
 }
 
 func TestReenterMistakes(t *testing.T) {
+	t.Parallel()
 	for _, m := range reenterMistakes {
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()

@@ -261,7 +261,7 @@ func testAllExtended(s *suite) {
 	keys := s.keys("1", "2", "3", "4", "5")
 	lock, err := a.AcquireAll(s.ctx, keys, cachelock.LockOptions{TTL: short})
 	require.NoError(s, err)
-	require.NoError(s, lock.Extend(s.ctx, 3*short))
+	require.NoError(s, lock.Extend(s.ctx, 6*short))
 	time.Sleep(short)
 	for _, key := range keys {
 		_, err := b.Acquire(s.ctx, key, cachelock.LockOptions{})
