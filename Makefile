@@ -8,7 +8,7 @@ FUZZTIME ?= 20s
 # Fetched as a Go module when it is used; staticcheck.conf says what it looks for.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build run run-cluster stampede test test-race test-long lint fuzz bench e2e check clean
+.PHONY: build run run-cluster stampede test test-race test-long lint fuzz bench bench-compare e2e check clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN) ./cmd/gateway
@@ -60,8 +60,15 @@ fuzz:
 		done; \
 	done
 
-bench:
-	$(GO) test -run '^$$' -bench . -benchmem ./...
+# The gateway beside nginx on the same files, with wrk: writes docs/benchmarks.md. BENCH takes other rounds and cases, which are
+# only printed: make bench BENCH="-rounds 3 -time 2s -cases '^4 KiB|304'".
+bench: build
+	$(GO) run ./tests/bench -gateway $(BIN) -out docs/benchmarks.md $(BENCH)
+
+# The working tree beside another revision, judged by benchstat: make bench-compare REF=v1.0.0 COMPARE='-packages ./storage -cases mix'.
+REF ?= HEAD
+bench-compare:
+	$(GO) run ./tests/bench/compare -ref $(REF) $(COMPARE)
 
 check: lint test-race
 

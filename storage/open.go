@@ -76,7 +76,11 @@ func (l *Local) missing(id fdfs.FileID) bool {
 		return false
 	}
 	defer dir.release()
-	_, err = dir.stat(id.DiskName())
+	name := id.DiskName()
+	if there, sure := dir.glance(name); sure {
+		return !there
+	}
+	_, err = dir.stat(name)
 	return err == unix.ENOENT
 }
 
@@ -170,8 +174,10 @@ func (g *group) look(d *descriptor, seen identity, name string, at place) (*File
 // readSlot reads and checks the header of a trunk file's slot.
 func readSlot(fd int, id fdfs.FileID) (byte, error) {
 	var hdr [fdfs.SlotHeaderSize]byte
-	if err := preadFull(fd, hdr[:], int64(id.Trunk.Offset)); err != nil {
-		return 0, err
+	if !readCached(fd, hdr[:], int64(id.Trunk.Offset)) {
+		if err := preadFull(fd, hdr[:], int64(id.Trunk.Offset)); err != nil {
+			return 0, err
+		}
 	}
 	typ, err := fdfs.MatchSlot(id, hdr[:])
 	if err != nil {

@@ -207,6 +207,7 @@ func TestCacheLocksAndStatus(t *testing.T) {
 	}, 20*time.Second, 10*time.Millisecond)
 	requireWhole(t, <-done)
 	require.Equal(t, 1, f.cluster.Downloads(id).Downloads)
+	require.Eventually(t, func() bool { return strings.TrimSpace(locks(f.gateways[0])) == "[]" }, 20*time.Second, 10*time.Millisecond)
 	require.Eventually(t, func() bool {
 		return !strings.Contains(locks(f.gateways[0])+locks(f.gateways[1]), id.String())
 	}, 20*time.Second, 10*time.Millisecond, "it was given back")

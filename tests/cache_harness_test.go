@@ -15,6 +15,7 @@ import (
 
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 )
 
 func init() { logging.Disable() } // servers that go away are what some of these tests are about
@@ -207,6 +208,21 @@ func gatewayCommand(t *testing.T, args ...string) string {
 	code, stdout, stderr := run(t, args...)
 	require.Zero(t, code, "%s: %s", strings.Join(args, " "), stderr)
 	return stdout
+}
+
+// together runs subtests at the same time, at most so many as atOnce says. They wait more than they work, so it is not the number of
+// processors that decides how many are right.
+func together[C any](t *testing.T, atOnce int, cases []C, name func(C) string, run func(C, *testing.T)) {
+	t.Helper()
+	var running errgroup.Group
+	running.SetLimit(atOnce)
+	for _, c := range cases {
+		running.Go(func() error {
+			t.Run(name(c), func(t *testing.T) { run(c, t) })
+			return nil
+		})
+	}
+	_ = running.Wait() // failures are the subtests' own
 }
 
 func newRandom(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }

@@ -200,6 +200,7 @@ func TestCacheRanges(t *testing.T) {
 	n := f.cluster.Downloads(id)
 	require.LessOrEqual(t, float64(n.Bytes), 1.1*float64(len(touched)*segment))
 	require.LessOrEqual(t, n.Downloads, len(touched))
+	t.Logf("%d of %d segments touched, %d downloads of %.3f of their bytes", len(touched), segmentsOf(size), n.Downloads, float64(n.Bytes)/float64(len(touched)*segment))
 }
 
 // TestCacheSaysWhere: X-Cache and the metrics tell who fetched a file, who got it from another gateway, and who had it; for small

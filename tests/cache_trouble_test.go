@@ -44,28 +44,52 @@ var troubles = []trouble{
 		after: 3 * leaseTTL},
 }
 
+// harms tells whether the clients of a gateway may get an error.
+func (x *trouble) harms(gateway int) bool { return x.harmed != nil && x.harmed(gateway) }
+
 func isLeader(gateway int) bool { return gateway == 0 }
+
+// troubleCase is a trouble in a fleet of some size, while a crowd reads a file.
+type troubleCase struct {
+	*trouble
+	gateways, clients, size int
+}
+
+func (c troubleCase) String() string {
+	return fmt.Sprintf("%s, %d gateways, %d bytes", c.name, c.gateways, c.size)
+}
+
+// troubleCases are those for which there is time; size is that of the file where there is little.
+func troubleCases(size int) (list []troubleCase) {
+	gateways, sizes, clients := []int{2}, []int{size}, 60
+	if long {
+		gateways, sizes, clients = []int{2, 3}, []int{4 << 10, 1 << 20, 64 << 20}, 500
+	}
+	for i := range troubles {
+		for _, n := range gateways {
+			for _, size := range sizes {
+				list = append(list, troubleCase{&troubles[i], n, clients, size})
+			}
+		}
+	}
+	return list
+}
+
+// troublesAtOnce is how many of them run at a time: a crowd of 500 has the machine for itself.
+func troublesAtOnce() int {
+	if long {
+		return 1
+	}
+	return len(troubles)
+}
 
 // TestCacheTrouble: whatever fails in the middle of a fill, every client gets the exact content or an error that it can see, those of
 // gateways that live get the content, and each segment is downloaded at most twice.
 func TestCacheTrouble(t *testing.T) {
 	t.Parallel() // most of the time goes by while nothing happens
-	gateways, size, clients := []int{2}, []int{3 << 20}, 60
-	if long {
-		gateways, size, clients = []int{2, 3}, []int{4 << 10, 1 << 20, 64 << 20}, 500
-	}
-	for _, trouble := range troubles {
-		for _, n := range gateways {
-			for _, size := range size {
-				t.Run(fmt.Sprintf("%s, %d gateways, %d bytes", trouble.name, n, size), func(t *testing.T) {
-					if !long {
-						t.Parallel() // most of the time goes by while nothing happens
-					}
-					trouble.run(t, n, clients, size)
-				})
-			}
-		}
-	}
+	together(t, troublesAtOnce(), troubleCases(3<<20), troubleCase.String, func(c troubleCase, t *testing.T) {
+		c.run(t, c.gateways, c.clients, c.size)
+	})
 }
 
 func (x *trouble) run(t *testing.T, gateways, clients, size int) {
@@ -89,7 +113,7 @@ func (x *trouble) run(t *testing.T, gateways, clients, size int) {
 	requireHonest(t, first)
 	requireHonest(t, report)
 	for i := range report {
-		if x.harmed == nil || !x.harmed(i%gateways) {
+		if !x.harms(i % gateways) {
 			require.Equal(t, crowd.Whole, report[i].Outcome, "client %d of gateway %d: %v", i, i%gateways, report[i].Err)
 		}
 	}
@@ -172,7 +196,7 @@ func TestCacheStartsWithoutRedis(t *testing.T) {
 func TestCacheWarmCostsNothing(t *testing.T) {
 	f := startFleet(t, fleetOptions{gateways: 1})
 	var ids []fdfs.FileID
-	for range 20 {
+	for range 8 {
 		id, content := f.put(1000)
 		f.slow(200*time.Millisecond, 0, 0)
 		f.forgetCounts()
@@ -190,7 +214,7 @@ func TestCacheWarmCostsNothing(t *testing.T) {
 		return n
 	}
 	start, before := time.Now(), calls()
-	const clients = 2000
+	const clients = 1000
 	var running sync.WaitGroup
 	for i := range 10 {
 		running.Go(func() {

@@ -18,6 +18,7 @@ import (
 	"fastdfs-gateway/internal/fleet"
 	"fastdfs-gateway/internal/gateway"
 
+	"github.com/redis/go-redis/v9/logging"
 	"golang.org/x/sys/unix"
 )
 
@@ -30,6 +31,7 @@ func openFleet(cfg *config.Config, waited func(time.Duration), log *slog.Logger)
 	if len(r.Addresses) == 0 || !keepsRemote(cfg) {
 		return nil, nil
 	}
+	logging.Disable() // the client of Redis would write a line for each failure; the fleet tells once, and how it goes on
 	return fleet.New(fleet.Options{
 		Addresses: r.Addresses, Mode: r.Mode, MasterName: r.MasterName, Username: r.Username, Password: r.Password, DB: r.DB, TLS: r.TLS,
 		KeyPrefix: r.KeyPrefix, LockTTL: cfg.Lock.TTL, LockWait: cfg.Lock.Wait, Advertise: cfg.Peer.Advertise, Secret: cfg.Peer.Secret,
@@ -68,7 +70,10 @@ func openCache(cfg *config.Config, f *fleet.Fleet, log *slog.Logger) (*cache.Cac
 		o.DiskPath = ""
 		return cache.New(o)
 	}
-	return made, err
+	if err != nil {
+		return nil, fmt.Errorf("%w; see disk_path in [cache]", err)
+	}
+	return made, nil
 }
 
 // isDiskTrouble tells a disk that is full or failing from a configuration that is wrong.
@@ -93,7 +98,7 @@ func (i *instance) joinFleet(diskPath string) error {
 	ctx, cancel := context.WithTimeout(context.Background(), fleetPatience)
 	defer cancel()
 	if err := i.fleet.Ready(ctx); err != nil {
-		i.log.Warn("redis does not answer: each gateway fetches for itself, and what is on disk is used when purges can be read", "err", err)
+		i.log.Warn("serving begins without redis: this gateway fetches for itself, and what is on disk is used when the log of purges can be read", "err", err)
 	}
 	return nil
 }

@@ -58,7 +58,7 @@ func runPurge(c *call) error {
 	client := http.Client{Timeout: purgeTime}
 	resp, err := client.Post(adminURL(*admin, "/purge", query), "", nil)
 	if err != nil {
-		return fmt.Errorf("cannot reach the gateway: %w", err)
+		return fmt.Errorf("cannot reach the gateway (-admin is its admin_listen): %w", err)
 	}
 	defer resp.Body.Close()
 	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
@@ -84,7 +84,7 @@ func runPrefetch(c *call) error {
 	}
 	resp, err := http.Post(adminURL(*admin, "/prefetch", nil), "text/plain", list)
 	if err != nil {
-		return fmt.Errorf("cannot reach the gateway: %w", err)
+		return fmt.Errorf("cannot reach the gateway (-admin is its admin_listen): %w", err)
 	}
 	defer resp.Body.Close()
 	return showPrefetch(c.stdout, resp)

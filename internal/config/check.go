@@ -242,8 +242,11 @@ func (k *checker) disk() {
 		}
 	})
 	switch {
+	case isMissing(dir) && canMake(dir):
+		k.warnf(at, key, "mount the disk first if the folder is to be on one of its own", "there is no folder %q yet: the gateway makes it when it starts", dir)
+		return
 	case isMissing(dir):
-		k.errorf(at, key, "make the folder, owned by the user of the gateway", "there is no folder %q", dir)
+		k.errorf(at, key, "make the folder, owned by the user of the gateway", "there is no folder %q, and no right to make it", dir)
 		return
 	case !isDir(dir) || !may(dir, unix.R_OK|unix.W_OK|unix.X_OK):
 		k.errorf(at, key, "name a folder that the user of the gateway may write", "cannot write to %q", dir)
@@ -253,6 +256,14 @@ func (k *checker) disk() {
 	if err := unix.Statfs(dir, &fs); err == nil && uint64(k.c.Cache.DiskMax) > fs.Blocks*uint64(fs.Bsize) {
 		k.warnf(k.c.at("cache.disk_max"), "cache.disk_max", "lower disk_max or use a larger disk", "the disk of %q is smaller than disk_max", dir)
 	}
+}
+
+// canMake says whether this process may make the folder: it may write in the nearest one above that is there.
+func canMake(dir string) bool {
+	for isMissing(dir) && filepath.Dir(dir) != dir {
+		dir = filepath.Dir(dir)
+	}
+	return isDir(dir) && may(dir, unix.W_OK|unix.X_OK)
 }
 
 // inside says whether dir is outer or lies below it.

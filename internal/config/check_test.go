@@ -16,6 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// fleet is a gateway that shares a Redis. What is behind it belongs to [peer].
+const fleet = base + "[redis]\naddresses = 127.0.0.1:6379\n[peer]\n"
+
 // What the text alone shows: each classic mistake, its line and its advice.
 func TestRules(t *testing.T) {
 	const multi = "url_have_group_name = true\n"
@@ -62,6 +65,13 @@ func TestRules(t *testing.T) {
 		{"sentinel without master", base + "[redis]\nmode = sentinel\n", Error, 4, "master_name"},
 		{"cluster with db", base + "[redis]\nmode = cluster\ndb = 1\n", Error, 5, "db 0"},
 		{"peer without secret", base + "[peer]\nadvertise = http://a\n", Error, 4, "no secret"},
+		{"short peer secret", fleet + "advertise = http://a\nsecret = 0123456789abcde\n", Warning, 7, "by trying"},
+		{"peer secret alone", fleet + "secret = 0123456789abcdef\n", Warning, 6, "no advertise"},
+		{"peer without Redis", base + "[peer]\nsecret = 0123456789abcdef\nadvertise = http://a\n", Warning, 5, "by Redis"},
+		{"peer on loopback", fleet + "advertise = http://127.0.0.1:8888\nsecret = 0123456789abcdef\n", Warning, 6, "ask themselves"},
+		{"peer on every address", fleet + "advertise = http://0.0.0.0:8888\nsecret = 0123456789abcdef\n", Warning, 6, "ask themselves"},
+		{"peer on loopback by name", fleet + "advertise = https://localhost:8888\nsecret = 0123456789abcdef\n[gateway]\nlisten = 127.0.0.1:8888, 10.0.0.1:8888\n", Warning, 6, "ask themselves"},
+		{"plain peer of TLS", fleet + "advertise = http://a\nsecret = 0123456789abcdef\n[gateway]\ntls_cert = c\ntls_key = k\n", Warning, 6, "serves TLS"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			config, problems := load(t, c.text)
@@ -85,6 +95,9 @@ func TestRulesPass(t *testing.T) {
 		"url_have_group_name=true\ngroup_count=2\n[group1]\ngroup_name=b\nstore_path0=/a\n[group2]\ngroup_name=a\nstore_path_count=0\n[group1]\nstorage_server_port=1\n",
 		base + "[gateway]\nlisten = 127.0.0.1:80, 127.0.0.2:80, [::1]:80, unix:/a, unix:/b, 127.0.0.1:0, :0\nadmin_listen = localhost:81\n",
 		base + "[gateway]\n\n[cache]\n[address_map]\n",
+		fleet + "advertise = http://10.0.0.1:8888\nsecret = 0123456789abcdef\n",
+		fleet + "advertise = http://127.0.0.1:8888\nsecret = 0123456789abcdef\n[gateway]\nlisten = 127.0.0.1:8888, unix:/a\n",
+		fleet + "advertise = https://a\nsecret = 0123456789abcdef\n[gateway]\ntls_cert = c\ntls_key = k\n",
 	} {
 		_ = clean(t, text)
 	}
@@ -159,7 +172,7 @@ func TestCheckHost(t *testing.T) {
 		{"access log folder", well + "[gateway]\naccess_log=" + dir + "/no/log\n", Error, 4, "no folder"},
 		{"certificate missing", well + "[gateway]\ntls_cert=c\ntls_key=k\n", Error, 4, "cannot use"},
 		{"certificate ended", well + "[gateway]\ntls_cert=" + cert + "\ntls_key=" + key + "\n", Error, 4, "ended at"},
-		{"disk folder missing", well + "[cache]\ndisk_path=" + dir + "/../no\n", Error, 4, "no folder"},
+		{"disk folder missing", well + "[cache]\ndisk_path=" + dir + "/../no/no\n", Warning, 4, "makes it when it starts"},
 		{"disk folder is a file", well + "[cache]\ndisk_path=" + filepath.Join(empty, "data") + "\n", Error, 4, "cannot write"},
 		{"disk folder in a store", well + "[cache]\ndisk_path=" + dir + "/data\ndisk_max=1\n", Error, 4, "lies in the store path"},
 		{"disk too small", well + "[cache]\ndisk_path=" + t.TempDir() + "\ndisk_max=8000000TB\n", Warning, 5, "smaller than disk_max"},
@@ -296,4 +309,17 @@ func TestGoldenLists(t *testing.T) {
 		{100002, "group1", []string{"10.77.0.22"}, 0, "both"},
 		{100003, "group2", []string{"10.77.0.23"}, 0, "both"},
 	}, ids)
+}
+
+// TestCanMake: a folder can be made where the nearest one above it may be written to.
+func TestCanMake(t *testing.T) {
+	dir := t.TempDir()
+	require.True(t, canMake(filepath.Join(dir, "a", "b")))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
+	require.False(t, canMake(filepath.Join(dir, "file", "a")))
+	if os.Geteuid() == 0 {
+		return // who may write everywhere
+	}
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "locked"), 0o500))
+	require.False(t, canMake(filepath.Join(dir, "locked", "a")))
 }

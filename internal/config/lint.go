@@ -5,6 +5,7 @@ import (
 	"maps"
 	"net"
 	"net/netip"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -195,13 +196,47 @@ func (l *loader) lintServices() {
 	if l.c.Redis.Mode == "cluster" && l.c.Redis.DB != 0 {
 		l.errorf(l.c.at("redis.db"), "redis.db", "set db = 0", "mode = cluster knows db 0 only")
 	}
-	if l.c.Peer.Advertise != "" && l.c.Peer.Secret == "" {
-		l.errorf(l.c.at("peer.advertise"), "peer.secret", "set the same long random secret on every gateway", "advertise is set, but there is no secret to sign requests with")
-	}
-	if l.c.Peer.Advertise != "" && len(l.c.Redis.Addresses) == 0 {
-		l.warnf(l.c.at("peer.advertise"), "peer.advertise", "set addresses in [redis]", "gateways find each other by Redis; without it advertise has no effect")
-	}
+	l.lintPeer()
 	if len(l.c.Redis.Addresses) > 0 && l.c.Cache.MemoryMax == 0 && l.c.Cache.DiskPath == "" {
 		l.warnf(l.c.at("redis.addresses"), "redis.addresses", "give [cache] memory_max or disk_path", "without a cache there is nothing to share by Redis")
 	}
+}
+
+// lintPeer checks how the gateways of a fleet reach each other.
+func (l *loader) lintPeer() {
+	const key, secretKey = "peer.advertise", "peer.secret"
+	p, at, secretAt := &l.c.Peer, l.c.at(key), l.c.at(secretKey)
+	if p.Advertise == "" {
+		if p.Secret != "" {
+			l.warnf(secretAt, key, "set advertise to the URL of this gateway, or remove the secret", "there is a secret, but no advertise: no bytes move between this gateway and others")
+		}
+		return
+	}
+	switch {
+	case p.Secret == "":
+		l.errorf(at, secretKey, "set the same long random secret on every gateway", "advertise is set, but there is no secret to sign requests with")
+	case len(p.Secret) < shortSecret:
+		l.warnf(secretAt, secretKey, "set a long random secret, the same on every gateway", "secret has fewer than %d characters and can be found by trying: who knows it reads every cached file", shortSecret)
+	}
+	if len(l.c.Redis.Addresses) == 0 {
+		l.warnf(at, key, "set addresses in [redis]", "gateways find each other by Redis; without it advertise has no effect")
+	}
+	u, err := url.Parse(p.Advertise)
+	if err != nil {
+		return // told where the key was read
+	}
+	if host := u.Hostname(); !l.isAlone() && (isLoopback(host) || isEvery(host)) {
+		l.warnf(at, key, "write the address of this host, unless all gateways are on it", "advertise = %s is another host's own address there: gateways on other hosts would ask themselves", shown(p.Advertise))
+	}
+	if u.Scheme == "http" && l.c.Gateway.TLSCert != "" {
+		l.warnf(at, key, "write https://, unless something else takes plain HTTP there", "advertise = %s is plain HTTP, but listen serves TLS", shown(p.Advertise))
+	}
+}
+
+// isAlone tells whether nobody on another host can reach this gateway anyhow, as where several are tried out on one host.
+func (l *loader) isAlone() bool {
+	return !slices.ContainsFunc(l.c.Gateway.Listen, func(address string) bool {
+		host, _, err := net.SplitHostPort(address)
+		return !strings.HasPrefix(address, "unix:") && err == nil && !isLoopback(host)
+	})
 }

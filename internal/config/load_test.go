@@ -183,8 +183,8 @@ key_prefix = k
 ttl = 1s
 wait = 2s
 [peer]
-advertise = http://10.0.0.1:8888/
-secret = s
+advertise = https://10.0.0.1:8888/
+secret = GoldenPeers-2024
 [address_map]
 10.0.0.1 = 192.168.0.1
 10.0.0.2 = host.example:23000
@@ -247,7 +247,7 @@ func everyKeyConfig(dir string) *Config {
 		Cache:         Cache{1 << 30, "/d", 2 << 40, time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Second},
 		Redis:         Redis{[]string{"a:1", "b:2"}, "sentinel", "m", "u", "p", 3, true, "k"},
 		Lock:          Lock{time.Second, 2 * time.Second},
-		Peer:          Peer{"http://10.0.0.1:8888", "s"},
+		Peer:          Peer{"https://10.0.0.1:8888", "GoldenPeers-2024"},
 		AddressMap:    map[string]string{"10.0.0.1": "192.168.0.1", "10.0.0.2": "host.example:23000"},
 	}
 }

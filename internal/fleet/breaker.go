@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -80,7 +81,7 @@ func (b *breaker) note(err error) {
 	b.pause = minPause
 	b.opened++
 	b.open(cache.ErrFleetDown)
-	b.log.Warn("redis cannot be used: this gateway goes on alone", "error", err)
+	b.log.Warn("redis cannot be used: this gateway goes on alone", "error", err, "advice", adviceOn(err))
 }
 
 // probed counts the outcome of a look by the background loop, which may close the breaker.
@@ -102,4 +103,29 @@ func (b *breaker) probed(err error) {
 func refused(err error) bool {
 	var answer redis.Error
 	return errors.As(err, &answer) && !errors.Is(err, redis.Nil)
+}
+
+// advices are what to do about what Redis or its client says.
+var advices = []struct{ said, advice string }{
+	{"WRONGPASS", "check username and password in [redis]"},
+	{"NOAUTH", "set password in [redis]"},
+	{"unauthenticated", "set password in [redis]"},
+	{"NOPERM", "let the user of [redis] run every command on the keys under key_prefix, and subscribe to channels there"},
+	{"cluster support disabled", "set mode = single in [redis]"},
+	{"MOVED", "set mode = cluster in [redis]"},
+	{"sentinel", "check mode and master_name in [redis]: with mode = sentinel the addresses are those of the sentinels"},
+	{"READONLY", "name the master in [redis], or the sentinels with mode = sentinel"},
+	{"OOM", "give redis more memory, or a maxmemory-policy that evicts"},
+	{"SELECT", "check db in [redis]"},
+	{"DB index", "check db in [redis]"},
+}
+
+// adviceOn is what an operator can do about an error.
+func adviceOn(err error) string {
+	for _, a := range advices {
+		if strings.Contains(err.Error(), a.said) {
+			return a.advice
+		}
+	}
+	return "check addresses and tls in [redis], and that redis-server runs there"
 }

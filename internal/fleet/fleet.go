@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -60,7 +61,7 @@ func New(o Options) (*Fleet, error) {
 		return nil, fmt.Errorf("cannot join the fleet: %w", err)
 	}
 	f := &Fleet{
-		o: o, keys: keys(o.KeyPrefix + ":{0}:"), rdb: o.client(), breaker: newBreaker(o.Log), purges: defaultPurgeLimits,
+		o: o, keys: keys(o.KeyPrefix + ":{0}:"), rdb: o.client(), breaker: newBreaker(o.Log.With("redis", strings.Join(o.Addresses, ", "))), purges: defaultPurgeLimits,
 		news: make(chan struct{}, 1), synced: make(chan struct{}), reading: newReading(), last: -1,
 	}
 	holder := o.Advertise

@@ -19,6 +19,8 @@ const (
 	maxPeers     = 1024                  // that are left alone at a time
 	finishTime   = 50 * time.Millisecond // for the end of an answer when all bytes are there
 	heartbeatsIn = 4                     // heartbeats in the time after which a gateway that says nothing is given up
+
+	complainEvery = time.Minute // in which one line is logged about a gateway
 )
 
 // peers reads from other gateways.
@@ -29,14 +31,15 @@ type peers struct {
 	stall     time.Duration // after which a gateway that says nothing is given up
 	heartbeat time.Duration // how often this one says something
 
-	mu    sync.Mutex           // guards alone
-	alone map[string]time.Time // gateways that did not answer, and until when they are left alone
+	mu         sync.Mutex           // guards what follows
+	alone      map[string]time.Time // gateways that did not answer, and until when they are left alone
+	complained map[string]time.Time // gateways with which something is wrong, and when that was logged
 }
 
 // newPeers makes the client. A gateway that has stopped is noticed after a quarter of the ttl of its leases, so that the next one has
 // time to take over when they expire.
 func newPeers(o *Options, b *book) *peers {
-	p := &peers{o: o, book: b, stall: max(time.Second, o.LockTTL/4), alone: make(map[string]time.Time)}
+	p := &peers{o: o, book: b, stall: max(time.Second, o.LockTTL/4), alone: make(map[string]time.Time), complained: make(map[string]time.Time)}
 	p.heartbeat = p.stall / heartbeatsIn
 	p.client = &http.Client{
 		Transport: &http.Transport{
@@ -120,6 +123,20 @@ func (p *peers) leaveAlone(holder string) {
 	p.alone[holder] = time.Now().Add(peerRest)
 }
 
+// complain says what is wrong with another gateway, once in a while.
+func (p *peers) complain(holder, what string, about ...any) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if time.Since(p.complained[holder]) < complainEvery {
+		return
+	}
+	if len(p.complained) >= maxPeers {
+		clear(p.complained)
+	}
+	p.complained[holder] = time.Now()
+	p.o.Log.Warn(what, append([]any{"gateway", holder}, about...)...)
+}
+
 // resultOf is how a read has gone, for the counters.
 func resultOf(err error) string {
 	for _, r := range []struct {
@@ -176,11 +193,14 @@ func (b *peerBody) request(ctx context.Context, r *SegmentRequest) error {
 	if err != nil {
 		if ctx.Err() == nil {
 			b.p.leaveAlone(b.holder)
+			b.p.complain(b.holder, "another gateway cannot be reached", "error", err, "advice", "see that it runs, and that its advertise in [peer] is a URL for this host")
 		}
 		return fmt.Errorf("%w: %w", errUnreachable, err)
 	}
 	b.body = answer.Body
 	if answer.StatusCode != http.StatusOK {
+		b.p.complain(b.holder, "another gateway refuses to send what it has fetched",
+			"error", answer.Status, "advice", "give both the same secret in [peer], each its own advertise, and clocks that agree")
 		return fmt.Errorf("%w with status %d", errRefused, answer.StatusCode)
 	}
 	b.frames = newFrameReader(&watched{b})

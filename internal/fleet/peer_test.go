@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -374,4 +375,24 @@ func TestStampedeCostsOneFetch(t *testing.T) {
 		require.Empty(t, missing)
 		storage.data = random(100 << 10)
 	}
+}
+
+// TestPeerComplaints: an operator is told, once, that another gateway refuses this one or cannot be reached, and what to look at.
+func TestPeerComplaints(t *testing.T) {
+	log := &lines{}
+	o := fleetOf(redistest.Shared(t).Addr())
+	b := serveAs(t, o, func(context.Context, *SegmentRequest) (cache.Version, io.ReadCloser, error) {
+		return testVersion, nil, cache.ErrNotHere
+	})
+	o.Secret, o.Log = "another secret than the others have", slog.New(slog.NewTextHandler(log, nil))
+	a := member(t, o, 1)
+	for range 3 {
+		_, _, err := a.OpenPeer(t.Context(), b.o.Advertise, testKey, nil, 0)
+		require.ErrorIs(t, err, errRefused)
+	}
+	require.Equal(t, 1, log.count("gateway="+b.o.Advertise+" error=\"403 Forbidden\" advice=\"give both the same secret in [peer]"), log)
+	_, _, err := a.OpenPeer(t.Context(), "http://127.0.0.1:1", testKey, nil, 0)
+	require.ErrorIs(t, err, errUnreachable)
+	require.Equal(t, 1, log.count("gateway=http://127.0.0.1:1 error="), log)
+	require.Equal(t, 1, log.count("its advertise in [peer]"), log)
 }

@@ -91,9 +91,11 @@ func (b *book) fetched(result string) {
 func (b *book) list() []LockInfo {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.SortedFunc(maps.Values(b.locks), func(x, y LockInfo) int {
+	list := slices.AppendSeq(make([]LockInfo, 0, len(b.locks)), maps.Values(b.locks)) // none is an empty list, not null, in JSON
+	slices.SortFunc(list, func(x, y LockInfo) int {
 		return cmp.Or(x.Since.Compare(y.Since), cmp.Compare(x.Key, y.Key))
 	})
+	return list
 }
 
 // Stats gives the figures. Redis is not asked.

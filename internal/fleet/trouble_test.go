@@ -290,3 +290,34 @@ func TestClusterAndSentinel(t *testing.T) {
 		eventually(t, "the next master is found", func() bool { return tryAll(f) == nil })
 	})
 }
+
+// TestAdvice: what a real Redis says to a client that was set up wrongly comes with what to do about it.
+func TestAdvice(t *testing.T) {
+	server := redistest.Start(t)
+	admin := redis.NewClient(&redis.Options{Addr: server.Addr()})
+	defer func() { require.NoError(t, admin.Close()) }()
+	require.NoError(t, admin.ConfigSet(t.Context(), "requirepass", "right").Err())
+	for _, c := range []struct {
+		name, advice string
+		set          func(*Options)
+	}{
+		{"wrong password", "check username and password", func(o *Options) { o.Password = "wrong" }},
+		{"no password", "set password", func(*Options) {}},
+		{"no cluster", "mode = single", func(o *Options) { o.Password, o.Mode = "right", modeCluster }},
+		{"no sentinel", "those of the sentinels", func(o *Options) { o.Password, o.Mode, o.MasterName = "right", modeSentinel, "m" }},
+		{"no such database", "check db", func(o *Options) { o.Password, o.DB = "right", 99 }},
+		{"nobody there", "that redis-server runs there", func(o *Options) { o.Addresses = []string{"127.0.0.1:1"} }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			log := &lines{}
+			o := fleetOf(server.Addr())
+			o.Log = slog.New(slog.NewTextHandler(log, nil))
+			c.set(&o)
+			f, err := New(o)
+			require.NoError(t, err)
+			defer func() { require.NoError(t, f.Close()) }()
+			require.NoError(t, f.Start(Local{Purge: func(cache.Match) {}}))
+			eventually(t, "it says so", func() bool { return log.count(c.advice) == 1 && log.count("redis="+o.Addresses[0]) == 1 })
+		})
+	}
+}

@@ -109,7 +109,9 @@ func TestRangeBehindTheEnd(t *testing.T) {
 		status, _ = ask("HEAD", id)
 		require.Equal(t, 404, status, "after a range from %s", first)
 	}
+	origin.mu.Lock() // a fetch that nobody waits for may still look
 	origin.content = content
+	origin.mu.Unlock()
 	for i, first := range []string{"6000", "99999999999"} {
 		id := "/" + idOf(uint32(10+i))
 		status, _ := ask("GET", id, "Range", "bytes="+first+"-")

@@ -44,12 +44,26 @@ func sectionsOf(status any) (map[string]map[string]string, error) {
 	for section, values := range raw {
 		sections[section] = make(map[string]string, len(values))
 		for name, value := range values {
-			var asText string
-			if json.Unmarshal(value, &asText) != nil {
-				asText = string(value)
-			}
-			sections[section][name] = asText
+			addRows(sections[section], name, value)
 		}
 	}
 	return sections, nil
+}
+
+// addRows adds a value, or those of an object under its name.
+func addRows(rows map[string]string, name string, value json.RawMessage) {
+	var object map[string]json.RawMessage
+	var text string
+	switch {
+	case json.Unmarshal(value, &text) == nil && text != "":
+		rows[name] = text
+	case json.Unmarshal(value, &object) == nil && len(object) > 0:
+		for inner, value := range object {
+			addRows(rows, name+" "+inner, value)
+		}
+	case string(value) == "null", string(value) == `""`, string(value) == "{}":
+		rows[name] = "none"
+	default:
+		rows[name] = string(value)
+	}
 }

@@ -9,7 +9,6 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
-	"unsafe"
 )
 
 // Conn is a net.Conn whose Read hands out canonical request heads; the
@@ -311,16 +310,6 @@ func (c *Conn) readFD(fd uintptr) bool {
 			return true
 		}
 	}
-}
-
-// readNow is read(2) of a socket, which never waits. So the runtime is not told of the call: it takes a processor away from a thread
-// that seems to be held up in the kernel.
-func readNow(fd uintptr, p []byte) (int, syscall.Errno) {
-	n, _, errno := syscall.RawSyscall(syscall.SYS_READ, fd, uintptr(unsafe.Pointer(unsafe.SliceData(p))), uintptr(len(p)))
-	if errno != 0 {
-		return 0, errno
-	}
-	return int(n), 0
 }
 
 // readFailed turns a failed read into a refusal where there is a request to

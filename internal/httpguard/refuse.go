@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"strconv"
-	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -147,7 +146,7 @@ func (c *Conn) inputWaiting() bool {
 	n := 0
 	err := c.raw.Read(func(fd uintptr) bool {
 		var b [1]byte
-		n, _ = syscall.Read(int(fd), b[:]) // the byte is not wanted either
+		n, _ = readNow(fd, b[:]) // the byte is not wanted either
 		return true
 	})
 	return err == nil && n > 0

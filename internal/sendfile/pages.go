@@ -14,6 +14,7 @@ type pages struct {
 
 	mark  int64 // where to look next
 	ahead int64 // what is to be read is known up to here
+	start int64 // where the sending began
 	first int64 // what is sent and not forgotten begins here
 	probe [1]byte
 }
@@ -26,7 +27,7 @@ const (
 )
 
 func (p *pages) begin(offset, length int64) {
-	p.mark, p.ahead, p.first = math.MaxInt64, offset, offset
+	p.mark, p.ahead, p.start, p.first = math.MaxInt64, offset, offset, offset
 	if length > window {
 		p.mark = offset
 	}
@@ -57,9 +58,10 @@ func (p *pages) read(fd int, from, to int64) {
 	}
 }
 
-// end is told how far the sending came.
+// end is told how far the sending came. A client on this host may have held more than inFlight, so all is forgotten once more.
 func (p *pages) end(fd int, offset int64) {
 	if p.drop && p.mark != math.MaxInt64 {
+		p.first = p.start
 		p.forget(fd, offset)
 	}
 	p.drop = false

@@ -109,7 +109,7 @@ func prepare(path string) (*os.File, error) {
 	}
 	err = unix.Flock(int(root.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		err = errors.New("another process uses it")
+		err = errors.New("another process uses it: each gateway needs a folder of its own")
 	}
 	if err == nil {
 		err = os.RemoveAll(filepath.Join(path, temporary))

@@ -1,0 +1,90 @@
+package sendfile
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+func TestRecentForgetsAndTellsApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := new(recent)
+		require.False(t, r.lately(7, 0))
+		r.note(7, 100)
+		require.True(t, r.lately(7, 0), "the same chunk")
+		require.True(t, r.lately(7, chunk-1))
+		require.False(t, r.lately(7, chunk), "the next one")
+		require.False(t, r.lately(8, 0), "another file")
+		time.Sleep(2 * time.Second)
+		require.False(t, r.lately(7, 0), "that was long ago")
+	})
+}
+
+func TestRecentKeepsManyChunks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := new(recent)
+		const files = 256
+		for file := range files {
+			r.note(file, 0)
+		}
+		known := 0
+		for file := range files {
+			if r.lately(file, 0) {
+				known++
+			}
+		}
+		require.Greater(t, known, files*8/10, "few of them share a place in the table")
+	})
+}
+
+func TestCachedPage(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(name, make([]byte, 10_000), 0o600))
+	f, err := os.Open(name)
+	require.NoError(t, err)
+	defer f.Close()
+	if _, err := unix.Preadv2(int(f.Fd()), [][]byte{make([]byte, 1)}, 0, unix.RWF_NOWAIT); err == unix.EOPNOTSUPP {
+		t.Skip("this file system cannot tell")
+	}
+	require.True(t, cachedPage(int(f.Fd()), 9999), "it has just been written")
+	require.False(t, cachedPage(int(f.Fd()), 10_000), "behind its end")
+	require.False(t, cachedPage(-1, 0))
+}
+
+func TestSendNow(t *testing.T) {
+	for _, parts := range [][2]string{{"head", "body"}, {"head", ""}, {"", "body"}} {
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		require.NoError(t, err)
+		n, err := sendNow(uintptr(pair[0]), []byte(parts[0]), []byte(parts[1]), unix.MSG_NOSIGNAL)
+		require.NoError(t, err)
+		require.NoError(t, unix.Close(pair[0]))
+		peer := os.NewFile(uintptr(pair[1]), "peer")
+		got, err := io.ReadAll(peer)
+		require.NoError(t, err)
+		require.NoError(t, peer.Close())
+		require.Equal(t, parts[0]+parts[1], string(got))
+		require.Equal(t, len(got), n)
+	}
+}
+
+func TestSendNowTellsWhatIsWrong(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer unix.Close(pair[0])
+	big := bytes.Repeat([]byte("x"), 4<<20)
+	n, err := sendNow(uintptr(pair[0]), big, big, unix.MSG_NOSIGNAL)
+	require.NoError(t, err)
+	require.Less(t, n, len(big), "it takes what there is room for, and does not wait although the socket would")
+	_, err = sendNow(uintptr(pair[0]), big, nil, unix.MSG_NOSIGNAL)
+	require.Equal(t, unix.EAGAIN, err)
+	require.NoError(t, unix.Close(pair[1]))
+	_, err = sendNow(uintptr(pair[0]), big, nil, unix.MSG_NOSIGNAL)
+	require.ErrorIs(t, err, unix.EPIPE)
+}

@@ -1,0 +1,53 @@
+package storage
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+func TestGlance(t *testing.T) {
+	root := t.TempDir()
+	folder := filepath.Join(root, "data", "00", "0A")
+	require.NoError(t, os.MkdirAll(folder, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "file"), nil, 0o600))
+	require.NoError(t, os.Symlink("/nowhere", filepath.Join(folder, "link")))
+	require.NoError(t, os.Symlink("/", filepath.Join(root, "data", "01")))
+	d, err := openDataDir(root)
+	require.NoError(t, err)
+	defer unix.Close(d.fd)
+	for name, want := range map[string]bool{"00/0A/file": true, "00/0A/link": true, "00/0A/none": false, "00/0B/none": false} {
+		_, _ = d.stat(name) // now the kernel knows the name
+		there, sure := d.glance(name)
+		if noCachedLookUp.Load() {
+			t.Skip("this kernel cannot tell")
+		}
+		require.True(t, sure, name)
+		require.Equal(t, want, there, name)
+	}
+	for _, name := range []string{"01/etc/passwd", "../data/00/0A/none/", strings.Repeat("x", longestName), "00/0A/file/none"} {
+		there, sure := d.glance(name)
+		require.False(t, there, name)
+		require.False(t, sure, "only the disk can tell of %q", name)
+	}
+}
+
+func TestReadCached(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(name, []byte("0123456789"), 0o600))
+	f, err := os.Open(name)
+	require.NoError(t, err)
+	defer f.Close()
+	if _, err := unix.Preadv2(int(f.Fd()), [][]byte{make([]byte, 1)}, 0, unix.RWF_NOWAIT); err == unix.EOPNOTSUPP {
+		t.Skip("this file system cannot tell")
+	}
+	var p [4]byte
+	require.True(t, readCached(int(f.Fd()), p[:], 3))
+	require.Equal(t, "3456", string(p[:]))
+	require.False(t, readCached(int(f.Fd()), p[:], 7), "fewer bytes than asked for")
+	require.False(t, readCached(-1, p[:], 0))
+}

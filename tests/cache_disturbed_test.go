@@ -1,0 +1,182 @@
+package tests
+
+import (
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/tests/fdfstest"
+	"fastdfs-gateway/tests/stampede/crowd"
+
+	"github.com/stretchr/testify/require"
+)
+
+// warmState is what has become of a file that all gateways have, and whose entry has expired.
+type warmState struct {
+	name    string
+	prepare func(f *fleet, id fdfs.FileID) // what has become of it
+	broken  *int                           // bytes after which an answer about it breaks off, in the middle
+	mayMiss bool                           // clients may learn that it is not there
+	settled func(f *fleet, id fdfs.FileID) // what is so when the trouble is over, sooner or later
+}
+
+// warmTTL is how long an entry is fresh, and questionTime how long a storage takes to say that the file is still there.
+const (
+	warmTTL      = 2 * time.Second
+	questionTime = time.Second
+)
+
+var warmStates = []warmState{
+	{name: "expired, live origin", prepare: func(f *fleet, _ fdfs.FileID) { f.slow(questionTime, 0, 0) }, broken: new(20), settled: isFreshAgain},
+	{name: "expired, dead origin", prepare: func(f *fleet, _ fdfs.FileID) { f.eachStorage((*fdfstest.Storage).Kill) }, settled: revived},
+	{name: "deleted", prepare: func(f *fleet, id fdfs.FileID) {
+		require.NoError(f.t, f.cluster.Remove(id))
+		f.slow(questionTime, 0, 0)
+	}, broken: new(-5), mayMiss: true, settled: isGone},
+}
+
+func (f *fleet) eachStorage(do func(*fdfstest.Storage)) {
+	for _, s := range f.cluster.Storages() {
+		do(s)
+	}
+}
+
+// breaksOff is the trouble that the storages make: all that they say about files ends in the middle.
+func breaksOff(s *warmState) *trouble {
+	return &trouble{
+		name:  "answers break off",
+		begin: func(f *fleet) { f.fault(fdfstest.Faults{Commands: []byte{fdfstest.CmdFileInfo}, BreakAt: s.broken}) },
+		end:   func(f *fleet) { f.slow(questionTime, 0, 0) }, after: 2 * time.Second,
+	}
+}
+
+// isFreshAgain: every gateway that lives has asked, or has heard of it.
+func isFreshAgain(f *fleet, id fdfs.FileID) {
+	f.slow(0, 0, 0)
+	for _, m := range f.living() {
+		require.Eventually(f.t, func() bool { return m.get(url(id)).Header.Get("X-Cache") == "HIT" }, 30*time.Second, 50*time.Millisecond, "it is refreshed")
+	}
+}
+
+// revived: the storages come back, and all is as if they had never been away.
+func revived(f *fleet, id fdfs.FileID) {
+	f.eachStorage(func(s *fdfstest.Storage) { require.NoError(f.t, s.Revive()) })
+	isFreshAgain(f, id)
+}
+
+// isGone: every gateway that lives knows.
+func isGone(f *fleet, id fdfs.FileID) {
+	f.slow(0, 0, 0)
+	for _, m := range f.living() {
+		require.Eventually(f.t, func() bool {
+			r := crowd.Run(crowd.Options{Clients: 1, URLs: urlsOf([]*member{m}, id), Timeout: crowdTime})
+			return r.Status(404) == 1 // an answer may be cut when the content goes
+		}, 30*time.Second, 50*time.Millisecond, "it is known to be gone")
+	}
+}
+
+// living are the gateways that were not killed.
+func (f *fleet) living() (list []*member) {
+	for _, m := range f.gateways {
+		select {
+		case <-m.Gateway.Done:
+		default:
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// disturbedCase is a trouble in the middle of the refresh of a file.
+type disturbedCase struct {
+	troubleCase
+	state *warmState
+}
+
+func (c disturbedCase) String() string { return c.state.name + ", " + c.troubleCase.String() }
+
+// disturbedCases are all of them. Where time is short each trouble meets one state, the first of them another one than the second.
+func disturbedCases() (list []disturbedCase) {
+	for i := range warmStates {
+		s := &warmStates[i]
+		for j, c := range troubleCases(100 << 10) {
+			if long || j%len(warmStates) == i {
+				list = append(list, disturbedCase{c, s})
+			}
+		}
+		if s.broken == nil {
+			continue // the dead say nothing that could break off
+		}
+		some := troubleCases(100 << 10)
+		for _, c := range some {
+			if c.trouble == some[0].trouble {
+				c.trouble = breaksOff(s)
+				list = append(list, disturbedCase{c, s})
+			}
+		}
+	}
+	return list
+}
+
+// TestCacheDisturbed: whatever fails while an expired file is refreshed, whether its storages live or not, every client of a gateway
+// that lives gets it at once; and one that was deleted is served or refused, and known to be gone in the end. Nobody downloads it.
+func TestCacheDisturbed(t *testing.T) {
+	t.Parallel() // most of the time goes by while nothing happens
+	atOnce := 8
+	if long {
+		atOnce = 2
+	}
+	together(t, atOnce, disturbedCases(), disturbedCase.String, disturbedCase.run)
+}
+
+func (c disturbedCase) run(t *testing.T) {
+	f := startFleet(t, fleetOptions{gateways: c.gateways, relayed: true, lines: []string{"[lock]", "ttl = " + leaseTTL.String()},
+		cache: []string{"memory_max = 512MB", "ttl = " + warmTTL.String()}})
+	id, content := f.put(c.size)
+	f.warm(id, content)
+	time.Sleep(warmTTL + 500*time.Millisecond)
+	c.state.prepare(f, id)
+	f.forgetCounts()
+	report, took := c.disturb(f, id, content)
+	requireHonest(t, report)
+	for i := range report {
+		r := &report[i]
+		missed := c.state.mayMiss && (r.Status == 404 || r.Outcome == crowd.Cut)
+		if !c.harms(i%c.gateways) && !missed {
+			require.Equal(t, crowd.Whole, r.Outcome, "client %d of gateway %d: %v", i, i%c.gateways, r.Err)
+		}
+	}
+	require.Zero(t, f.cluster.Downloads(id).Downloads, "content of an id never changes")
+	questions := f.questions()
+	require.LessOrEqual(t, questions, c.mostQuestions(took))
+	c.state.settled(f, id)
+	require.Zero(t, f.cluster.Downloads(id).Downloads)
+	t.Logf("%d questions in %v, %v, whole after %v at most", questions, took.Round(100*time.Millisecond), xCaches(report), report.Whole(1))
+}
+
+// disturb lets the crowd come, one client after the other, from before the trouble until after it. The first gateway leads.
+func (c disturbedCase) disturb(f *fleet, id fdfs.FileID, content []byte) (crowd.Report, time.Duration) {
+	began := time.Now()
+	lone := crowd.Run(crowd.Options{Clients: 1, URLs: urlsOf(f.gateways[:1], id), Want: content, Timeout: crowdTime})
+	requireHonest(f.t, lone)
+	if c.state.name != warmStates[1].name {
+		require.Eventually(f.t, func() bool { return f.questions() > 0 }, 30*time.Second, time.Millisecond, "nobody asks")
+	}
+	c.begin(f)
+	done := make(chan crowd.Report)
+	go func() {
+		done <- crowd.Run(crowd.Options{Clients: c.clients, URLs: f.urls(id), Want: content, Timeout: crowdTime,
+			Pause: (c.after + warmTTL) / time.Duration(c.clients)})
+	}()
+	if c.end != nil {
+		time.Sleep(c.after)
+		c.end(f)
+	}
+	return <-done, time.Since(began)
+}
+
+// mostQuestions is how many there may be in some time: two for as long as one takes, as an entry whose last answer took long is asked
+// about again early; or one by each gateway, as these have nobody to agree by while there is no Redis.
+func (c disturbedCase) mostQuestions(took time.Duration) int {
+	return max(2, c.gateways) * (1 + int(took/questionTime))
+}
