@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"os"
 	"regexp"
 	"slices"
 	"strconv"
@@ -252,8 +253,9 @@ var shapes = map[string]struct {
 	}, kindOf(OpDeleteFile, roleSource)},
 }
 
-// TestFolderCost counts what a lock costs Redis, command by command, beside few that are held and many: always the same. It
-// also looks at the time that Redis takes, in turns so that what else the machine does meets all sizes.
+// TestFolderCost counts what a lock costs Redis, command by command, beside few that are held and many: always the same. With
+// TEST_LONG it also looks at the time that Redis takes, in turns so that what else the machine does meets all sizes; a busy machine
+// makes that fail for nothing.
 func TestFolderCost(t *testing.T) {
 	t.Parallel()
 	for name, shape := range shapes {
@@ -279,9 +281,13 @@ func TestFolderCost(t *testing.T) {
 			for _, calls := range costs[0] {
 				total += calls
 			}
+			t.Logf("%d commands inside a cycle, for %v held", total, sizes)
+			if os.Getenv("TEST_LONG") == "" {
+				return
+			}
 			times := scriptTimes(t, rdb, stores, shape.wanted)
-			t.Logf("%d commands inside a cycle; script time for %v held: %v", total, sizes, times)
-			require.Less(t, times[2], 2*times[0], "more than log n and a busy machine explain")
+			t.Logf("script time: %v", times)
+			require.Less(t, times[2], 1.5*times[0], "more than log n explains")
 		})
 	}
 }

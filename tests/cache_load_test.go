@@ -36,12 +36,10 @@ type sample struct {
 // takes half a second to answer, and now and then the storage is away and it expires. None of the requests waits for that. How the
 // times compare is told, with TEST_LONG=1 over a minute and a half; they are the machine's.
 func TestCacheExpiresUnderLoad(t *testing.T) {
-	t.Parallel() // most of the time goes by while nothing happens
-	const delay = 500 * time.Millisecond
-	rounds := 1
-	if long {
-		rounds = 10
+	if !long {
+		t.Skip("TestCacheRefreshWaitsForNobody says the same in less time")
 	}
+	const delay, rounds = 500 * time.Millisecond, 10
 	f := startFleet(t, fleetOptions{gateways: 1, cache: []string{"ttl = 3s"}})
 	id, content := f.put(4 << 10)
 	f.warm(id, content)

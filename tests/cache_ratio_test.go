@@ -32,6 +32,9 @@ type library struct {
 // TestCacheRatios sends workloads through a memory and a disk that are too small for them: budgets are kept, popular files are found,
 // and a scan of cold files does not push them out of the memory.
 func TestCacheRatios(t *testing.T) {
+	if !long {
+		t.Parallel() // others wait most of the time
+	}
 	l := library{memory: 16 << 20, disk: 64 << 20, small: 3000, large: 18, smallSize: 16 << 10, largeSize: 5 << 20, requests: 2000}
 	if long {
 		l = library{memory: 64 << 20, disk: 1 << 30, small: 100_000, large: 200, smallSize: 16 << 10, largeSize: 10 << 20, requests: 100_000}

@@ -37,6 +37,9 @@ func fleets() []int {
 // TestCacheStampede: a crowd that asks for a cold file costs the storages one download of each segment, whatever the number of
 // gateways.
 func TestCacheStampede(t *testing.T) {
+	if !long {
+		t.Parallel() // others wait most of the time
+	}
 	for _, gateways := range fleets() {
 		f := startFleet(t, fleetOptions{gateways: gateways, cache: []string{"memory_max = 512MB"}})
 		for _, size := range sizes() {
