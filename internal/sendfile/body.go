@@ -114,19 +114,7 @@ func (b *Body) sendPieces(w io.Writer, flusher interface{ Flush() error }) error
 		if p.Length == 0 {
 			continue
 		}
-		b.Conn.more = true
-		err := flusher.Flush()
-		b.Conn.more = false
-		b.markFirst()
-		if err != nil {
-			return err
-		}
-		b.Conn.pages.drop = b.DropBehind
-		n, err := b.Conn.SendFile(b.Source.Fd(), p.Offset, p.Length)
-		b.pos += n
-		b.result.Sent += n
-		b.result.BySendfile += n
-		if err != nil {
+		if _, err := b.sendFile(flusher, b.Source.Fd(), p.Offset, p.Length); err != nil {
 			return err
 		}
 	}
@@ -153,23 +141,43 @@ func (b *Body) writeMemory(w io.Writer, flusher interface{ Flush() error }) erro
 			}
 			continue
 		}
-		b.Conn.behind = data
-		err := flusher.Flush()
-		n := len(data) - len(b.Conn.behind)
-		b.Conn.behind = nil
-		b.pos += int64(n)
-		b.result.Sent += int64(n)
-		b.markFirst()
-		if err != nil {
+		if err := b.sendBytes(flusher, data); err != nil {
 			return err
-		}
-		if n < len(data) { // w had nothing to flush
-			if err = b.write(w, data[n:]); err != nil {
-				return err
-			}
 		}
 	}
 	return b.write(w, b.Tail)
+}
+
+// sendBytes sends bytes together with what is buffered in front of them, without copying them.
+func (b *Body) sendBytes(flusher interface{ Flush() error }, data []byte) error {
+	b.Conn.behind = data
+	err := flusher.Flush()
+	n := len(data) - len(b.Conn.behind)
+	b.Conn.behind = nil
+	b.pos += int64(n)
+	b.result.Sent += int64(n)
+	b.markFirst()
+	if err != nil || n == len(data) {
+		return err
+	}
+	return b.write(b.Conn, data[n:]) // there was nothing to flush
+}
+
+// sendFile sends a stretch of a file behind what is buffered, by sendfile, and returns how much of it.
+func (b *Body) sendFile(flusher interface{ Flush() error }, fd int, offset, length int64) (int64, error) {
+	b.Conn.more = true
+	err := flusher.Flush()
+	b.Conn.more = false
+	b.markFirst()
+	if err != nil {
+		return 0, err
+	}
+	b.Conn.pages.drop = b.DropBehind
+	n, err := b.Conn.SendFile(fd, offset, length)
+	b.pos += n
+	b.result.Sent += n
+	b.result.BySendfile += n
+	return n, err
 }
 
 func (b *Body) markFirst() {

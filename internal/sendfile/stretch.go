@@ -62,45 +62,21 @@ func (b *Body) sendStream(w io.Writer, flusher interface{ Flush() error }, offse
 			return fmt.Errorf("%w: %w", ErrSource, err)
 		}
 		if next.Bytes != nil {
-			err = b.sendBytes(w, flusher, next.Bytes)
+			err = b.sendBytes(flusher, next.Bytes)
 		} else {
 			err = b.sendFileStretch(flusher, next)
 		}
 		if err != nil {
 			return err
 		}
-		b.markFirst()
 		left -= next.Length
 	}
 	return nil
 }
 
-// sendBytes sends bytes together with what w has buffered, without copying them.
-func (b *Body) sendBytes(w io.Writer, flusher interface{ Flush() error }, data []byte) error {
-	b.Conn.behind = data
-	err := flusher.Flush()
-	n := len(data) - len(b.Conn.behind)
-	b.Conn.behind = nil
-	b.pos += int64(n)
-	b.result.Sent += int64(n)
-	if err != nil || n == len(data) {
-		return err
-	}
-	return b.write(b.Conn, data[n:]) // w had nothing to flush
-}
-
-// sendFileStretch sends a stretch of a file behind what w has buffered.
+// sendFileStretch sends a stretch of a file, also where the kernel cannot send from it.
 func (b *Body) sendFileStretch(flusher interface{ Flush() error }, next Stretch) error {
-	b.Conn.more = true
-	err := flusher.Flush()
-	b.Conn.more = false
-	if err != nil {
-		return err
-	}
-	n, err := b.Conn.SendFile(next.Fd, next.Offset, next.Length)
-	b.pos += n
-	b.result.Sent += n
-	b.result.BySendfile += n
+	n, err := b.sendFile(flusher, next.Fd, next.Offset, next.Length)
 	if errors.Is(err, errNoSendfile) {
 		err = b.copyFileStretch(next.Fd, next.Offset+n, next.Length-n)
 	}
