@@ -90,7 +90,8 @@ func isDiskTrouble(err error) bool {
 func (i *instance) joinFleet(diskPath string) error {
 	l := fleet.Local{Purge: func(m cache.Match) { i.forget(m) }}
 	if diskPath != "" {
-		l.Load, l.Store = obeyedFile(filepath.Join(diskPath, "purges-obeyed")).load, obeyedFile(filepath.Join(diskPath, "purges-obeyed")).store
+		obeyed := obeyedFile(filepath.Join(diskPath, "purges-obeyed"))
+		l.Load, l.Store = obeyed.load, obeyed.store
 	}
 	if err := i.fleet.Start(l); err != nil {
 		return err

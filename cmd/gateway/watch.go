@@ -23,18 +23,10 @@ func newWaits() waits {
 // Observe notes one wait.
 func (w waits) Observe(d time.Duration) { w.histogram.Observe(d.Seconds()) }
 
-// figure is a number of the cache or the fleet under its name in the metrics, behind "fdfs_gateway_".
-type figure struct {
-	name, help string
-	labels     prometheus.Labels
-	gauge      bool // it goes up and down
-	value      func() float64
-}
-
 // watchCache shows the figures of the cache and the fleet.
 func (i *instance) watchCache() {
 	i.metrics.Registry.MustRegister(i.waits.histogram)
-	var figures []figure
+	var figures []gateway.Figure
 	if i.cache != nil {
 		figures = cacheFigures(i.cache.Stats)
 	}
@@ -42,58 +34,51 @@ func (i *instance) watchCache() {
 	if i.fleet != nil {
 		stats = i.fleet.Stats
 	}
-	for _, f := range append(figures, fleetFigures(stats)...) {
-		name := "fdfs_gateway_" + f.name
-		if f.gauge {
-			i.metrics.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: f.help, ConstLabels: f.labels}, f.value))
-		} else {
-			i.metrics.Registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: f.help, ConstLabels: f.labels}, f.value))
-		}
-	}
+	i.metrics.Watch(append(figures, fleetFigures(stats)...)...)
 }
 
 // cacheFigures are those of the cache.
-func cacheFigures(stats func() cache.Stats) []figure {
+func cacheFigures(stats func() cache.Stats) []gateway.Figure {
 	tier := func(name string) prometheus.Labels { return prometheus.Labels{"tier": name} }
 	const bytes, evictions, hits = "Bytes in the cache, bookkeeping included.", "Segments that had to make room for others.", "Segments of answers that were in the cache."
-	return []figure{
-		{"cache_bytes", bytes, tier("memory"), true, func() float64 { return float64(stats().Memory.Bytes) }},
-		{"cache_bytes", bytes, tier("disk"), true, func() float64 { return float64(stats().Disk.Bytes) }},
-		{"cache_bytes", bytes, tier("records"), true, func() float64 { return float64(stats().RecordBytes) }},
-		{"cache_evictions_total", evictions, tier("memory"), false, func() float64 { return float64(stats().Memory.Evicted) }},
-		{"cache_evictions_total", evictions, tier("disk"), false, func() float64 { return float64(stats().Disk.Evicted) }},
-		{"cache_hits_total", hits, tier("memory"), false, func() float64 { return float64(stats().MemoryHits) }},
-		{"cache_hits_total", hits, tier("disk"), false, func() float64 { return float64(stats().DiskHits) }},
-		{"cache_misses_total", "Segments of answers that were not in the cache, or just on their way.", nil, false, func() float64 { return float64(stats().Misses) }},
-		{"cache_disk_failures_total", "Times that the disk of the cache failed and was left alone for a while.", nil, false, func() float64 { return float64(stats().Disk.Failed) }},
-		{"cache_disk_skipped_total", "Segments that were not stored on disk, because it failed or was too slow.", nil, false, func() float64 { return float64(stats().Disk.Skipped) }},
-		{"cache_disk_damaged_total", "Segments on disk that were not what was written.", nil, false, func() float64 { return float64(stats().Disk.Damaged) }},
-		{"cache_flights", "Segments that are being fetched.", nil, true, func() float64 { return float64(stats().Flights) }},
-		{"stale_served_total", "Answers from expired entries.", nil, false, func() float64 { return float64(stats().StaleServed) }},
-		{"peer_bytes_total", "Bytes from other gateways.", nil, false, func() float64 { return float64(stats().PeerBytes) }},
-		{"peer_served_total", "Segments that other gateways have asked for and got.", nil, false, func() float64 { return float64(stats().PeerServed) }},
+	return []gateway.Figure{
+		gateway.Gauge("cache_bytes", bytes, tier("memory"), func() float64 { return float64(stats().Memory.Bytes) }),
+		gateway.Gauge("cache_bytes", bytes, tier("disk"), func() float64 { return float64(stats().Disk.Bytes) }),
+		gateway.Gauge("cache_bytes", bytes, tier("records"), func() float64 { return float64(stats().RecordBytes) }),
+		gateway.Counter("cache_evictions_total", evictions, tier("memory"), func() float64 { return float64(stats().Memory.Evicted) }),
+		gateway.Counter("cache_evictions_total", evictions, tier("disk"), func() float64 { return float64(stats().Disk.Evicted) }),
+		gateway.Counter("cache_hits_total", hits, tier("memory"), func() float64 { return float64(stats().MemoryHits) }),
+		gateway.Counter("cache_hits_total", hits, tier("disk"), func() float64 { return float64(stats().DiskHits) }),
+		gateway.Counter("cache_misses_total", "Segments of answers that were not in the cache, or just on their way.", nil, func() float64 { return float64(stats().Misses) }),
+		gateway.Counter("cache_disk_failures_total", "Times that the disk of the cache failed and was left alone for a while.", nil, func() float64 { return float64(stats().Disk.Failed) }),
+		gateway.Counter("cache_disk_skipped_total", "Segments that were not stored on disk, because it failed or was too slow.", nil, func() float64 { return float64(stats().Disk.Skipped) }),
+		gateway.Counter("cache_disk_damaged_total", "Segments on disk that were not what was written.", nil, func() float64 { return float64(stats().Disk.Damaged) }),
+		gateway.Gauge("cache_flights", "Segments that are being fetched.", nil, func() float64 { return float64(stats().Flights) }),
+		gateway.Counter("stale_served_total", "Answers from expired entries.", nil, func() float64 { return float64(stats().StaleServed) }),
+		gateway.Counter("peer_bytes_total", "Bytes from other gateways.", nil, func() float64 { return float64(stats().PeerBytes) }),
+		gateway.Counter("peer_served_total", "Segments that other gateways have asked for and got.", nil, func() float64 { return float64(stats().PeerServed) }),
 	}
 }
 
 // fleetFigures are those of the fleet.
-func fleetFigures(stats func() fleet.Stats) []figure {
+func fleetFigures(stats func() fleet.Stats) []gateway.Figure {
 	result := func(name string) prometheus.Labels { return prometheus.Labels{"result": name} }
 	const acquire = "Locks that were asked for, to refresh an entry for the whole fleet."
-	figures := []figure{
-		{"lock_acquire_total", acquire, result("ok"), false, func() float64 { return float64(stats().Acquired) }},
-		{"lock_acquire_total", acquire, result("held"), false, func() float64 { return float64(stats().Held) }},
-		{"lock_acquire_total", acquire, result("error"), false, func() float64 { return float64(stats().Failed) }},
-		{"lock_lost_total", "Locks that were lost before they were given back.", nil, false, func() float64 { return float64(stats().Lost) }},
-		{"redis_up", "1 while Redis serves; 0 also where none is configured.", nil, true, func() float64 {
+	figures := []gateway.Figure{
+		gateway.Counter("lock_acquire_total", acquire, result("ok"), func() float64 { return float64(stats().Acquired) }),
+		gateway.Counter("lock_acquire_total", acquire, result("held"), func() float64 { return float64(stats().Held) }),
+		gateway.Counter("lock_acquire_total", acquire, result("error"), func() float64 { return float64(stats().Failed) }),
+		gateway.Counter("lock_lost_total", "Locks that were lost before they were given back.", nil, func() float64 { return float64(stats().Lost) }),
+		gateway.Gauge("redis_up", "1 while Redis serves; 0 also where none is configured.", nil, func() float64 {
 			if stats().Up {
 				return 1
 			}
 			return 0
-		}},
+		}),
 	}
 	for _, how := range []string{"ok", "not_here", "changed", "broken", "unreachable", "refused"} {
-		figures = append(figures, figure{"peer_fetches_total", "Segments read from other gateways, by how it went.", result(how), false,
-			func() float64 { return float64(stats().PeerFetches[how]) }})
+		figures = append(figures, gateway.Counter("peer_fetches_total", "Segments read from other gateways, by how it went.", result(how),
+			func() float64 { return float64(stats().PeerFetches[how]) }))
 	}
 	return figures
 }

@@ -132,11 +132,11 @@ func (a *away) replicas(group string) []storage.Server {
 	return a.o.Sources.Replicas(group)
 }
 
-// prepend puts the source in front.
-func prepend(source storage.Server, others []storage.Server) []storage.Server {
-	list := []storage.Server{source}
+// prepend puts a server in front, wherever it was.
+func prepend(first storage.Server, others []storage.Server) []storage.Server {
+	list := []storage.Server{first}
 	for _, s := range others {
-		if s != source {
+		if s != first {
 			list = append(list, s)
 		}
 	}
@@ -156,7 +156,7 @@ func (a *away) find(r *request, cause error) (bool, error) {
 		return true, a.redirect(r, id, p)
 	}
 	r.remote.begin(a, r.wanted(id), p.servers)
-	info, err := a.stat(r.remote.wanted, p.servers, a.o.StatTimeout)
+	info, err := a.stat(r.remote.ctx, r.remote.wanted, p.servers, a.o.StatTimeout)
 	if err != nil {
 		r.remote.close()
 		return false, a.failure(id, err, r.now)
@@ -166,10 +166,10 @@ func (a *away) find(r *request, cause error) (bool, error) {
 }
 
 // stat asks who has the file.
-func (a *away) stat(w Wanted, servers []storage.Server, timeout time.Duration) (storage.Info, error) {
+func (a *away) stat(ctx context.Context, w Wanted, servers []storage.Server, timeout time.Duration) (storage.Info, error) {
 	a.o.Running.Add(1)
 	defer a.o.Running.Add(-1)
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	return a.o.Origin.Stat(ctx, w, servers)
 }

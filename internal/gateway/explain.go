@@ -128,7 +128,7 @@ func (a *away) explain(ctx context.Context, e Explanation, id fdfs.FileID, cause
 	var holder *storage.Server
 	var failures []error
 	for i := range p.servers {
-		info, err := a.stat(w, p.servers[i:i+1], explainPatience)
+		info, err := a.stat(context.Background(), w, p.servers[i:i+1], explainPatience)
 		switch {
 		case err == nil:
 			e.step("host", "%s: has it, %d bytes", p.servers[i].Addr(), info.Size)

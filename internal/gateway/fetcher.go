@@ -111,11 +111,7 @@ func (f *fetcher) Stat(ctx context.Context) (cache.Version, error) {
 
 // stat asks for the file within the time that it may take.
 func (f *fetcher) stat(ctx context.Context, servers []storage.Server) (storage.Info, error) {
-	f.a.o.Running.Add(1)
-	defer f.a.o.Running.Add(-1)
-	ctx, cancel := context.WithTimeout(ctx, f.a.o.StatTimeout)
-	defer cancel()
-	return f.a.o.Origin.Stat(ctx, f.want(), servers)
+	return f.a.stat(ctx, f.want(), servers, f.a.o.StatTimeout)
 }
 
 // want is the file with its target for web servers, and with a token that is good now: they check tokens too, and this may be long

@@ -163,13 +163,7 @@ func fromFirst(from storage.Server, servers []storage.Server) []storage.Server {
 	if from == (storage.Server{}) {
 		return servers
 	}
-	list := []storage.Server{from}
-	for _, s := range servers {
-		if s != from {
-			list = append(list, s)
-		}
-	}
-	return list
+	return prepend(from, servers)
 }
 
 // httpStream reads a stretch of a file, going on at the next server when one breaks.

@@ -84,52 +84,61 @@ func NewMetrics() *Metrics {
 	return m
 }
 
+// Figure is a number that is asked for when somebody looks at the metrics.
+type Figure struct {
+	name, help string // the name behind fdfs_gateway_
+	labels     prometheus.Labels
+	gauge      bool
+	value      func() float64
+}
+
+// Counter is a figure that only rises. labels may be nil.
+func Counter(name, help string, labels prometheus.Labels, value func() float64) Figure {
+	return Figure{name, help, labels, false, value}
+}
+
+// Gauge is a figure that goes up and down. labels may be nil.
+func Gauge(name, help string, labels prometheus.Labels, value func() float64) Figure {
+	return Figure{name, help, labels, true, value}
+}
+
+// Watch shows figures that others keep.
+func (m *Metrics) Watch(figures ...Figure) {
+	for _, f := range figures {
+		name := "fdfs_gateway_" + f.name
+		if f.gauge {
+			m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: f.help, ConstLabels: f.labels}, f.value))
+		} else {
+			m.Registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: name, Help: f.help, ConstLabels: f.labels}, f.value))
+		}
+	}
+}
+
 // CountLostLines shows how many lines a log has lost.
 func (m *Metrics) CountLostLines(log string, lost func() uint64) {
-	m.Registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "fdfs_gateway_log_lines_lost_total",
-		Help: "Log lines that could not be written.", ConstLabels: prometheus.Labels{"log": log}}, func() float64 { return float64(lost()) }))
+	m.Watch(Counter("log_lines_lost_total", "Log lines that could not be written.", prometheus.Labels{"log": log}, func() float64 { return float64(lost()) }))
 }
 
 // WatchStorages shows the counts of the client that fetches by the FastDFS protocol. They begin anew when a reload exchanges it.
 func (m *Metrics) WatchStorages(stats func() storage.Stats) {
-	for _, c := range []struct {
-		name, help string
-		value      func(storage.Stats) uint64
-	}{
-		{"crc_errors_total", "Files whose content was not that of their CRC32.", func(s storage.Stats) uint64 { return s.CRCErrors }},
-		{"origin_resumes_total", "Downloads that went on at another storage after theirs broke.", func(s storage.Stats) uint64 { return s.Resumes }},
-		{"origin_hedges_total", "Second requests because the first storage was slow.", func(s storage.Stats) uint64 { return s.Hedges }},
-		{"origin_wrong_answers_total", "Answers of another length, size or version than asked for.", func(s storage.Stats) uint64 { return s.WrongAnswers }},
-	} {
-		m.Registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "fdfs_gateway_" + c.name, Help: c.help},
-			func() float64 { return float64(c.value(stats())) }))
-	}
+	m.Watch(
+		Counter("crc_errors_total", "Files whose content was not that of their CRC32.", nil, func() float64 { return float64(stats().CRCErrors) }),
+		Counter("origin_resumes_total", "Downloads that went on at another storage after theirs broke.", nil, func() float64 { return float64(stats().Resumes) }),
+		Counter("origin_hedges_total", "Second requests because the first storage was slow.", nil, func() float64 { return float64(stats().Hedges) }),
+		Counter("origin_wrong_answers_total", "Answers of another length, size or version than asked for.", nil, func() float64 { return float64(stats().WrongAnswers) }),
+	)
 }
 
 // WatchFiles shows the counts of the cache of this host's files. They begin anew when a reload exchanges it.
 func (m *Metrics) WatchFiles(stats func() storage.FileCacheStats) {
-	for _, c := range []struct {
-		name, help string
-		value      func(storage.FileCacheStats) uint64
-	}{
-		{"file_cache_hits_total", "Files of this host that were kept open or in memory when they were asked for.", func(s storage.FileCacheStats) uint64 { return s.Hits }},
-		{"file_cache_misses_total", "Files of this host that were looked for on disk.", func(s storage.FileCacheStats) uint64 { return s.Misses }},
-	} {
-		m.Registry.MustRegister(prometheus.NewCounterFunc(prometheus.CounterOpts{Name: "fdfs_gateway_" + c.name, Help: c.help},
-			func() float64 { return float64(c.value(stats())) }))
-	}
-	for _, g := range []struct {
-		name, help string
-		value      func(storage.FileCacheStats) int64
-	}{
-		{"file_cache_files", "Files that are kept open.", func(s storage.FileCacheStats) int64 { return int64(s.Files) }},
-		{"file_cache_bodies", "Files that are kept in memory.", func(s storage.FileCacheStats) int64 { return int64(s.Bodies) }},
-		{"file_cache_bytes", "Memory that these take.", func(s storage.FileCacheStats) int64 { return s.Bytes }},
-		{"store_descriptors", "Descriptors of this host's files that are open, kept or in use.", func(s storage.FileCacheStats) int64 { return s.Descriptors }},
-	} {
-		m.Registry.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "fdfs_gateway_" + g.name, Help: g.help},
-			func() float64 { return float64(g.value(stats())) }))
-	}
+	m.Watch(
+		Counter("file_cache_hits_total", "Files of this host that were kept open or in memory when they were asked for.", nil, func() float64 { return float64(stats().Hits) }),
+		Counter("file_cache_misses_total", "Files of this host that were looked for on disk.", nil, func() float64 { return float64(stats().Misses) }),
+		Gauge("file_cache_files", "Files that are kept open.", nil, func() float64 { return float64(stats().Files) }),
+		Gauge("file_cache_bodies", "Files that are kept in memory.", nil, func() float64 { return float64(stats().Bodies) }),
+		Gauge("file_cache_bytes", "Memory that these take.", nil, func() float64 { return float64(stats().Bytes) }),
+		Gauge("store_descriptors", "Descriptors of this host's files that are open, kept or in use.", nil, func() float64 { return float64(stats().Descriptors) }),
+	)
 }
 
 // answered counts a request whose answer is out.

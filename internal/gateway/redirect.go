@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"context"
 	"net"
 	"net/netip"
 	"strconv"
@@ -18,7 +19,7 @@ import (
 func (a *away) redirect(r *request, id fdfs.FileID, p plan) error {
 	to := p.servers[0]
 	if len(p.servers) > 1 || a.o.TryReplicas {
-		info, err := a.stat(r.wanted(id), p.servers, min(redirectPatience, a.o.StatTimeout))
+		info, err := a.stat(context.Background(), r.wanted(id), p.servers, min(redirectPatience, a.o.StatTimeout))
 		switch refused := a.failureOf(id, err, r); {
 		case err == nil:
 			to = info.From
