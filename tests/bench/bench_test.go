@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/tests/stampede/lab"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -84,8 +86,7 @@ func checkDocument(path string) error {
 }
 
 func TestUsageCountsProcessorTime(t *testing.T) {
-	p := &process{pid: os.Getpid()}
-	before, err := p.usage()
+	before, err := usageOf(os.Getpid())
 	require.NoError(t, err)
 	require.Positive(t, before.rss)
 	require.Positive(t, before.threads)
@@ -94,10 +95,10 @@ func TestUsageCountsProcessorTime(t *testing.T) {
 		for i := range 10_000_000 {
 			n += i
 		}
-		now, err := p.usage()
+		now, err := usageOf(os.Getpid())
 		return err == nil && now.cpu >= before.cpu+5*tick
 	}, patience, time.Millisecond)
-	_, err = (&process{pid: 1 << 30}).usage()
+	_, err = usageOf(1 << 30)
 	require.Error(t, err)
 }
 
@@ -120,7 +121,7 @@ func TestMixIsAsSkewedAsZipfSays(t *testing.T) {
 func needPrograms(t *testing.T) {
 	t.Helper()
 	for _, name := range []string{"wrk", "nginx"} {
-		if _, err := lookUp(name); err != nil {
+		if _, err := lab.LookUp(name); err != nil {
 			t.Skip(err)
 		}
 	}
@@ -149,14 +150,14 @@ func TestWrongAnswersAreNoFigures(t *testing.T) {
 	require.NoError(t, err)
 	p, err := w.startGateway(s.gateway, local)
 	require.NoError(t, err)
-	defer p.stop()
+	defer p.Stop()
 	c := &testCase{status: http.StatusOK}
 	c.same(o)
-	require.NoError(t, c.prepare(&c.gateway, p.addr))
+	require.NoError(t, c.prepare(&c.gateway, p.Addr))
 	c.want.sum[0] ^= 1
-	require.ErrorContains(t, c.prepare(&c.gateway, p.addr), "that are not the")
+	require.ErrorContains(t, c.prepare(&c.gateway, p.Addr), "that are not the")
 	c.status = http.StatusPartialContent
-	require.ErrorIs(t, c.prepare(&c.gateway, p.addr), errWrong)
+	require.ErrorIs(t, c.prepare(&c.gateway, p.Addr), errWrong)
 	for _, bad := range []answers{{}, {requests: 5, others: 1}, {requests: 5, broken: 1}} {
 		require.ErrorIs(t, c.judge(&bad), errWrong)
 	}

@@ -47,7 +47,7 @@ func newWorld(dir string) (*world, error) {
 
 func (w *world) close() {
 	if w.origin != nil {
-		w.origin.stop()
+		w.origin.Stop()
 	}
 	w.cluster.Close()
 }

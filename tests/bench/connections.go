@@ -93,7 +93,7 @@ func measureCrowd(c *crowd, side side, asked *testCase, d time.Duration) (effect
 	if err != nil {
 		return effect{}, err
 	}
-	defer p.stop()
+	defer p.Stop()
 	a := side.ask(asked)
 	return c.gather(p, a.paths[0], asked.want.size, d)
 }
@@ -104,7 +104,7 @@ func (c *crowd) gather(p *process, path string, size int64, d time.Duration) (e 
 	if c.idle {
 		once.header = ""
 	}
-	first, err := once.enter(p.addr, path)
+	first, err := once.enter(p.Addr, path)
 	if err != nil {
 		return e, err
 	}
@@ -113,7 +113,7 @@ func (c *crowd) gather(p *process, path string, size int64, d time.Duration) (e 
 	if e.before, err = p.usage(); err != nil {
 		return e, err
 	}
-	conns, err := c.enter(p.addr, path)
+	conns, err := c.enter(p.Addr, path)
 	defer func() { closeAll(conns) }()
 	if err != nil {
 		return e, err

@@ -14,7 +14,7 @@ func gatherAt(t *testing.T, w *world, s *settings, c crowd, o object, d time.Dur
 	t.Helper()
 	p, err := w.startGateway(s.gateway, crowded)
 	require.NoError(t, err)
-	defer p.stop()
+	defer p.Stop()
 	e, err := c.gather(p, o.path, o.size, d)
 	require.NoError(t, err)
 	t.Logf("%d clients: %+d bytes, %+d threads, %d bytes taken", c.clients, e.rss(), e.threads(), e.taken)

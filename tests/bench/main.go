@@ -17,6 +17,8 @@ import (
 	"path/filepath"
 	"regexp"
 	"time"
+
+	"fastdfs-gateway/tests/stampede/lab"
 )
 
 // settings are the flags.
@@ -76,7 +78,7 @@ func parseFlags(args []string) (*settings, error) {
 // run measures and prints.
 func run(s *settings) error {
 	for _, name := range []string{"wrk", "nginx"} {
-		if _, err := lookUp(name); err != nil && (name == "wrk" || s.against == "") {
+		if _, err := lab.LookUp(name); err != nil && (name == "wrk" || s.against == "") {
 			return fmt.Errorf("%w; on Debian: apt-get install wrk nginx-light", err)
 		}
 	}

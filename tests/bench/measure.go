@@ -79,18 +79,18 @@ func (w *world) measure(c *testCase, sides [2]side, s *settings) (r *result, err
 		if servers[i], err = sides[i].start(c.flavour); err != nil {
 			return nil, fmt.Errorf("%s: %w", sides[i].name, err)
 		}
-		defer servers[i].stop()
+		defer servers[i].Stop()
 		asks[i] = sides[i].ask(c)
 		if asks[i].connections == 0 {
 			asks[i].connections = s.connections
 		}
-		if err := c.prepare(&asks[i], servers[i].addr); err != nil {
+		if err := c.prepare(&asks[i], servers[i].Addr); err != nil {
 			return nil, fmt.Errorf("%s: %w", sides[i].name, err)
 		}
 		if c.flavour == cold {
 			continue // nothing is to be warm
 		}
-		if _, err := asks[i].run(w.dir, servers[i].addr, time.Second, 0); err != nil {
+		if _, err := asks[i].run(w.dir, servers[i].Addr, time.Second, 0); err != nil {
 			return nil, err
 		}
 	}
@@ -158,7 +158,7 @@ func (w *world) sample(c *testCase, a *ask, p *process, d time.Duration, first i
 	if err != nil {
 		return sample{}, err
 	}
-	got, err := a.run(w.dir, p.addr, d, first)
+	got, err := a.run(w.dir, p.Addr, d, first)
 	if err != nil {
 		return sample{}, err
 	}

@@ -2,147 +2,23 @@ package main
 
 import (
 	"bytes"
-	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
+
+	"fastdfs-gateway/tests/stampede/lab"
 )
 
 // patience is how long a program may take to start or to stop.
 const patience = 30 * time.Second
 
-// errMissing is the error for a program that is not installed.
-var errMissing = errors.New("not installed")
-
 // process is a running server with its worker processes.
 type process struct {
-	addr  string // host:port that it serves on
+	*lab.Process
 	admin string // of a gateway: its admin listener
-
-	log  string // the file that it writes to
-	pid  int
-	done chan struct{} // closed when it has ended
-}
-
-// lookUp finds a program, also where only an administrator's shell looks.
-func lookUp(name string) (string, error) {
-	if path, err := exec.LookPath(name); err == nil {
-		return path, nil
-	}
-	if path := filepath.Join("/usr/sbin", name); filepath.Base(name) == name {
-		if _, err := os.Stat(path); err == nil {
-			return path, nil
-		}
-	}
-	return "", fmt.Errorf("%s is %w", name, errMissing)
-}
-
-// start runs a server and waits until ready says that it serves. The kernel ends a child with the thread that has made it, so one
-// goroutine keeps its thread until the child has ended.
-func (p *process) start(ready func() error, name string, args ...string) error {
-	path, err := lookUp(name)
-	if err != nil {
-		return err
-	}
-	out, err := os.Create(p.log)
-	if err != nil {
-		return err
-	}
-	defer out.Close()
-	cmd := exec.Command(path, args...)
-	cmd.Stdout, cmd.Stderr = out, out
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM}
-	p.done = make(chan struct{})
-	started := make(chan error, 1)
-	go func() {
-		defer close(p.done)
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		if started <- err; err == nil {
-			_ = cmd.Wait() // why it has ended says its log
-		}
-	}()
-	if err := <-started; err != nil {
-		return fmt.Errorf("cannot start %s: %w", name, err)
-	}
-	p.pid = cmd.Process.Pid
-	if err := p.await(ready); err != nil {
-		p.stop()
-		text, _ := os.ReadFile(p.log) // what there is of it
-		return fmt.Errorf("%s does not serve: %w\n%s", name, err, text[max(0, len(text)-1000):])
-	}
-	return nil
-}
-
-func (p *process) await(ready func() error) error {
-	for deadline := time.Now().Add(patience); ; {
-		err := ready()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-p.done:
-			return errors.New("it has ended")
-		case <-time.After(20 * time.Millisecond):
-		}
-		if time.Now().After(deadline) {
-			return err
-		}
-	}
-}
-
-// stop asks the server to end, kills it when it does not, and waits for it.
-func (p *process) stop() {
-	for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
-		select {
-		case <-p.done:
-			return
-		default:
-			_ = syscall.Kill(p.pid, s) // it may end in this moment
-		}
-		select {
-		case <-p.done:
-			return
-		case <-time.After(patience):
-		}
-	}
-	<-p.done
-}
-
-// accepts waits for nothing but somebody who accepts connections.
-func accepts(addr string) func() error {
-	return func() error {
-		c, err := net.DialTimeout("tcp", addr, time.Second)
-		if err != nil {
-			return err
-		}
-		return c.Close()
-	}
-}
-
-// readies asks a gateway whether it is ready.
-func readies(admin string) func() error {
-	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
-	return func() error {
-		resp, err := client.Get("http://" + admin + "/readyz")
-		if err != nil {
-			return err
-		}
-		defer resp.Body.Close()
-		if resp.StatusCode != http.StatusOK {
-			return fmt.Errorf("it is not ready: %s", resp.Status)
-		}
-		return nil
-	}
 }
 
 // usage is what a server takes, all of its processes together.
@@ -153,9 +29,12 @@ type usage struct {
 }
 
 // usage reads it from /proc.
-func (p *process) usage() (usage, error) {
+func (p *process) usage() (usage, error) { return usageOf(p.PID()) }
+
+// usageOf is that of a process and of those that it has started.
+func usageOf(pid int) (usage, error) {
 	var u usage
-	for _, pid := range append([]int{p.pid}, children(p.pid)...) {
+	for _, pid := range append([]int{pid}, children(pid)...) {
 		if err := u.add(pid); err != nil {
 			return u, fmt.Errorf("cannot tell what process %d takes: %w", pid, err)
 		}

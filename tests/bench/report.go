@@ -8,6 +8,8 @@ import (
 	"runtime"
 	"strings"
 	"time"
+
+	"fastdfs-gateway/tests/stampede/lab"
 )
 
 // tableHead begins the table; the names of the sides are put in.
@@ -107,7 +109,7 @@ func cpuModel() string {
 
 // firstLine is what a program says of itself.
 func firstLine(name, flag string) string {
-	path, err := lookUp(name)
+	path, err := lab.LookUp(name)
 	if err != nil {
 		return err.Error()
 	}

@@ -59,7 +59,7 @@ func (w *world) startGateway(binary string, f flavour) (*process, error) {
 	if err := os.WriteFile(types, []byte("application/x-bin bin\n"), 0o600); err != nil {
 		return nil, err
 	}
-	p := &process{addr: lab.Address(lab.Port()), admin: lab.Address(lab.Port()), log: filepath.Join(dir, "log")}
+	addr, admin := lab.Address(lab.Port()), lab.Address(lab.Port())
 	paths, trackers, memory := 1, "", "256MB"
 	if f == warm || f == cold {
 		paths, trackers = 0, "tracker_server = "+strings.Join(w.cluster.Trackers(), "\ntracker_server = ")
@@ -72,11 +72,15 @@ func (w *world) startGateway(binary string, f flavour) (*process, error) {
 		files = 100
 	}
 	conf := filepath.Join(dir, "mod_fastdfs.conf")
-	text := fmt.Sprintf(gatewayConf, dir, paths, w.store.root, types, trackers, f == tokens, secret, p.addr, p.admin, memory, files)
+	text := fmt.Sprintf(gatewayConf, dir, paths, w.store.root, types, trackers, f == tokens, secret, addr, admin, memory, files)
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	return p, p.start(readies(p.admin), binary, "serve", "-c", conf)
+	p, err := lab.Start(addr, filepath.Join(dir, "log"), lab.Answers("http://"+admin+"/readyz"), binary, "serve", "-c", conf)
+	if err != nil {
+		return nil, err
+	}
+	return &process{p, admin}, nil
 }
 
 // nginxConf has as arguments: its folder, user, listen, and the location. It is what a guide to fast static files with nginx says.
@@ -135,12 +139,16 @@ func (w *world) startNginx(f flavour) (*process, error) {
 				return nil, err
 			}
 		}
-		location, origin = nginxProxy, w.origin.addr
+		location, origin = nginxProxy, w.origin.Addr
 	}
-	p := &process{addr: lab.Address(lab.Port()), log: filepath.Join(dir, "log")}
+	addr := lab.Address(lab.Port())
 	conf := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(conf, fmt.Appendf(nil, nginxConf, dir, user, p.addr, origin, location), 0o600); err != nil {
+	if err := os.WriteFile(conf, fmt.Appendf(nil, nginxConf, dir, user, addr, origin, location), 0o600); err != nil {
 		return nil, err
 	}
-	return p, p.start(accepts(p.addr), "nginx", "-p", dir, "-c", conf)
+	p, err := lab.Start(addr, filepath.Join(dir, "log"), lab.Listens(addr), "nginx", "-p", dir, "-c", conf)
+	if err != nil {
+		return nil, err
+	}
+	return &process{Process: p}, nil
 }

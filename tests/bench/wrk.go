@@ -11,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"fastdfs-gateway/tests/stampede/lab"
 )
 
 // ask says what a server is asked for.
@@ -88,7 +90,7 @@ func (a *ask) run(dir, addr string, d time.Duration, first int) (answers, error)
 	out, err := exec.Command("wrk", "-t1", "-c"+strconv.Itoa(a.connections), "-d"+strconv.Itoa(seconds)+"s", "--timeout", "60s", "-s", script,
 		"http://"+addr, "--", strconv.Itoa(first)).CombinedOutput()
 	if errors.Is(err, exec.ErrNotFound) {
-		return answers{}, fmt.Errorf("wrk is %w: apt-get install wrk", errMissing)
+		return answers{}, fmt.Errorf("wrk is %w: apt-get install wrk", lab.ErrMissing)
 	}
 	if err != nil {
 		return answers{}, fmt.Errorf("wrk failed: %w\n%s", err, out)

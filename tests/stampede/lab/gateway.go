@@ -11,7 +11,7 @@ import (
 // StartRedis starts a redis-server that keeps everything in memory. The error is ErrMissing when there is none to start.
 func StartRedis(dir string) (*Process, error) {
 	port := Port()
-	return start(Address(port), filepath.Join(dir, "redis.log"), listens(Address(port)), "redis-server",
+	return Start(Address(port), filepath.Join(dir, "redis.log"), Listens(Address(port)), "redis-server",
 		"--port", strconv.Itoa(port), "--bind", "127.0.0.1", "--dir", dir, "--save", "", "--daemonize", "no")
 }
 
@@ -61,7 +61,7 @@ func StartGateway(o GatewayOptions) (*Gateway, error) {
 		return nil, err
 	}
 	admin := Address(o.Admin)
-	p, err := start(Address(o.Port), filepath.Join(dir, "log"), answers("http://"+admin+"/readyz"), o.Binary, "serve", "-c", conf)
+	p, err := Start(Address(o.Port), filepath.Join(dir, "log"), Answers("http://"+admin+"/readyz"), o.Binary, "serve", "-c", conf)
 	if err != nil {
 		return nil, err
 	}

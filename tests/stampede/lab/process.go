@@ -40,10 +40,11 @@ type Process struct {
 	pid int
 }
 
-// start runs a program that writes to a log file, and waits until ready says that it serves. The kernel kills a child when the
-// thread that has made it ends, so one goroutine keeps its thread until the child has ended.
-func start(addr, log string, ready func() error, name string, args ...string) (*Process, error) {
-	path, err := lookUp(name)
+// Start runs a program that writes to a log file, and waits until ready says that it serves. The kernel kills a child when the
+// thread that has made it ends, so one goroutine keeps its thread until the child has ended. The error is ErrMissing when there is no such
+// program.
+func Start(addr, log string, ready func() error, name string, args ...string) (*Process, error) {
+	path, err := LookUp(name)
 	if err != nil {
 		return nil, err
 	}
@@ -78,8 +79,8 @@ func start(addr, log string, ready func() error, name string, args ...string) (*
 	return p, nil
 }
 
-// lookUp finds a program, also where only an administrator's shell looks.
-func lookUp(name string) (string, error) {
+// LookUp finds a program, also where only an administrator's shell looks.
+func LookUp(name string) (string, error) {
 	path, err := exec.LookPath(name)
 	if err == nil {
 		return path, nil
@@ -213,8 +214,8 @@ func Port() int {
 // Address is a port of loopback as host:port.
 func Address(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }
 
-// listens waits for nothing but somebody who accepts connections.
-func listens(addr string) func() error {
+// Listens waits for nothing but somebody who accepts connections.
+func Listens(addr string) func() error {
 	return func() error {
 		c, err := net.DialTimeout("tcp", addr, time.Second)
 		if err != nil {
@@ -224,8 +225,8 @@ func listens(addr string) func() error {
 	}
 }
 
-// answers asks a URL for status 200.
-func answers(url string) func() error {
+// Answers asks a URL for status 200.
+func Answers(url string) func() error {
 	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	return func() error {
 		resp, err := client.Get(url)
