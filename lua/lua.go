@@ -1,6 +1,6 @@
 // Package lua holds the scripts that run inside Redis, one file a script. Each file says at its head what its keys and arguments
 // are and what it answers. All of them take time from the server, name every key that they touch, and give each key that they
-// make an expiry, but for a handful of counters.
+// make an expiry, but for a handful of counters. What several scripts share stands in front of them: wake.lua, folder_common.lua.
 package lua
 
 import _ "embed" // for the scripts
@@ -10,10 +10,8 @@ import _ "embed" // for the scripts
 //go:embed acquire.lua
 var Acquire string
 
-// Release gives locks back and tells the first that waits for each.
-//
 //go:embed release.lua
-var Release string
+var release string
 
 // Extend gives locks a new time to live.
 //
@@ -35,10 +33,17 @@ var Commit string
 //go:embed reenter.lua
 var Reenter string
 
-// ReenterRelease gives back one hold of such a lock.
-//
 //go:embed reenter_release.lua
-var ReenterRelease string
+var reenterRelease string
+
+//go:embed wake.lua
+var wake string
+
+// Release gives locks back and tells the first that waits for each, by wake.lua.
+var Release = wake + release
+
+// ReenterRelease gives back one hold of a lock that Reenter has taken, and tells the first that waits after the last, by wake.lua.
+var ReenterRelease = wake + reenterRelease
 
 //go:embed folder_common.lua
 var folderCommon string

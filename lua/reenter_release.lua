@@ -16,16 +16,5 @@ if redis.call('HLEN', KEYS[4]) > 1 then -- "fence" is one
 	return 1
 end
 redis.call('DEL', KEYS[1], KEYS[4])
-local time = redis.call('TIME')
-local now = time[1] * 1000 + math.floor(time[2] / 1000)
-for _, name in ipairs(redis.call('ZRANGE', KEYS[2], 0, 7)) do
-	local till = redis.call('ZSCORE', KEYS[3], name)
-	if till and tonumber(till) > now then
-		local slash = string.find(name, '/', 1, true)
-		local process = slash and string.sub(name, 1, slash - 1) or name
-		if redis.call('PUBLISH', ARGV[2] .. process, name .. ' ' .. KEYS[1]) > 0 then
-			break
-		end
-	end
-end
+wake(KEYS[1], KEYS[2], KEYS[3])
 return 1
