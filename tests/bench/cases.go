@@ -32,6 +32,7 @@ type world struct {
 	store   *store
 	cluster *fdfstest.Cluster
 	origin  *process // nginx behind nginx; nil until it is needed
+	link    *link    // between the servers and wrk; nil = they are on one host
 }
 
 // newWorld makes the store, and starts storages that have no files yet.
@@ -45,11 +46,16 @@ func newWorld(dir string) (*world, error) {
 	return w, err
 }
 
-func (w *world) close() {
+// close ends the storages, and takes the files' servers and the link away.
+func (w *world) close() error {
 	if w.origin != nil {
 		w.origin.Stop()
 	}
 	w.cluster.Close()
+	if w.link != nil {
+		return w.link.close()
+	}
+	return nil
 }
 
 const (
@@ -80,7 +86,9 @@ func (w *world) cases(wanted func(name string) bool, coldFiles int) ([]testCase,
 		{"4 KiB file with token", w.withToken},
 		{"4 KiB file, a connection each", w.closing},
 		{"Zipf mix of 10,000 files", w.mix},
-		{"64 KiB of another host, warm", w.proxied},
+		{"64 KiB of another host, warm", w.proxied(64*kib, warm, "nginx: proxy_cache in front of a second nginx")},
+		{"4 KiB of another host, repeated", w.proxied(4*kib, relayed, noCache)},
+		{"1 MiB of another host, repeated", w.proxied(mib, relayed, noCache)},
 		{"64 KiB of another host, cold", w.fetched(coldFiles)},
 	} {
 		if !wanted(make.name) {
@@ -189,22 +197,27 @@ func (w *world) mix(c *testCase) error {
 	return nil
 }
 
+// noCache says how nginx serves files of other hosts in cases of the flavour relayed.
+const noCache = "nginx: no cache in front of a second nginx, as its module for FastDFS has none; time of the second one is not counted"
+
 // proxied is a file of the storages; the nginx behind nginx has its bytes in a plain file.
-func (w *world) proxied(c *testCase) error {
-	objects, plain, err := w.remote(1)
-	if err != nil {
-		return err
+func (w *world) proxied(size int, f flavour, note string) func(*testCase) error {
+	return func(c *testCase) error {
+		objects, plain, err := w.remote(1, size)
+		if err != nil {
+			return err
+		}
+		c.flavour, c.note = f, note
+		c.same(objects[0])
+		c.nginx.paths = []string{plain.path}
+		return nil
 	}
-	c.flavour, c.note = warm, "nginx: proxy_cache in front of a second nginx"
-	c.same(objects[0])
-	c.nginx.paths = []string{plain.path}
-	return nil
 }
 
 // fetched is as many files of the storages as are asked for: each request is the first one for its file.
 func (w *world) fetched(count int) func(*testCase) error {
 	return func(c *testCase) error {
-		objects, plain, err := w.remote(count)
+		objects, plain, err := w.remote(count, 64*kib)
 		if err != nil {
 			return err
 		}
@@ -218,8 +231,8 @@ func (w *world) fetched(count int) func(*testCase) error {
 }
 
 // remote puts files with the same content into the storages, and one into the store.
-func (w *world) remote(count int) ([]object, object, error) {
-	content := w.store.content(64 * kib)
+func (w *world) remote(count, size int) ([]object, object, error) {
+	content := w.store.content(size)
 	objects := make([]object, count)
 	for i := range objects {
 		id, err := w.cluster.Put(fdfstest.FileSpec{Group: group, Content: content, Ext: "bin", Kind: fdfs.KindNormal, Created: created.Add(time.Duration(i) * time.Second)})

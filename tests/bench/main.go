@@ -3,10 +3,11 @@
 //
 //	bench -gateway bin/gateway -rounds 5 -time 3s -cases 'KiB|304' -out docs/benchmarks.md
 //	bench -gateway bin/gateway -against /tmp/older/gateway -format /tmp/figures
+//	bench -link -cases '4 KiB'
 //
-// Everything runs on loopback of one machine, wrk and the storages of other hosts too. So requests per second are what the machine gives
-// to both the server and wrk, and processor time is the steadier figure. It is that of all processes and threads of the server, in user
-// and kernel mode, divided by the number of requests.
+// Everything runs on one machine, wrk and the storages of other hosts too; wrk asks by loopback, or across a virtual link. So requests
+// per second are what the machine gives to both the server and wrk, and processor time is the steadier figure. It is that of all
+// processes and threads of the server, in user and kernel mode, divided by the number of requests.
 package main
 
 import (
@@ -34,6 +35,7 @@ type settings struct {
 	out         string
 	format      string
 	dir         string
+	link        bool
 }
 
 func main() {
@@ -60,6 +62,7 @@ func parseFlags(args []string) (*settings, error) {
 	f.StringVar(&s.out, "out", "", "document whose sections are written; only when no case is left out")
 	f.StringVar(&s.format, "format", "", "write the figures of the sides for benchstat, to this name with .new and .old behind it")
 	f.StringVar(&s.dir, "dir", "", "folder for the files, which take 2 GB; default: a temporary one")
+	f.BoolVar(&s.link, "link", false, "wrk is behind a virtual network link; needs root and iproute2, leaves out the crowds")
 	cases := f.String("cases", "", "regular expression: only cases whose name matches; one of them is \"crowds\"")
 	if err := f.Parse(args); err != nil {
 		return nil, err
@@ -76,7 +79,7 @@ func parseFlags(args []string) (*settings, error) {
 }
 
 // run measures and prints.
-func run(s *settings) error {
+func run(s *settings) (err error) {
 	for _, name := range []string{"wrk", "nginx"} {
 		if _, err := lab.LookUp(name); err != nil && (name == "wrk" || s.against == "") {
 			return fmt.Errorf("%w; on Debian: apt-get install wrk nginx-light", err)
@@ -95,7 +98,12 @@ func run(s *settings) error {
 	if err != nil {
 		return err
 	}
-	defer w.close()
+	defer func() { err = errors.Join(err, w.close()) }()
+	if s.link {
+		if w.link, err = newLink(); err != nil {
+			return err
+		}
+	}
 	s.gateway = gateway
 	sides, err := w.sides(s)
 	if err != nil {
@@ -138,7 +146,7 @@ func (w *world) measureAll(sides [2]side, s *settings) error {
 		results = append(results, r)
 	}
 	var rows []string
-	if s.pattern.MatchString("crowds") {
+	if s.pattern.MatchString("crowds") && !s.link {
 		fmt.Println()
 		if rows, err = w.connections(sides, s); err != nil {
 			return err
@@ -160,6 +168,9 @@ func (s *settings) write(sides [2]side, results []*result, rows []string) error 
 	}
 	if s.out == "" || !s.all {
 		return nil
+	}
+	if s.link {
+		return writeSection(s.out, "link", machine(s)+"\n"+table(sides, results))
 	}
 	if err := writeSection(s.out, "figures", machine(s)+"\n"+table(sides, results)); err != nil {
 		return err

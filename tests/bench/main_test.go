@@ -40,6 +40,6 @@ func newTestWorld(t *testing.T) (*world, *settings) {
 	t.Helper()
 	w, err := newWorld(t.TempDir())
 	require.NoError(t, err)
-	t.Cleanup(w.close)
+	t.Cleanup(func() { require.NoError(t, w.close()) })
 	return w, &settings{gateway: binary, connections: 8, rounds: 1}
 }

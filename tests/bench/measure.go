@@ -90,7 +90,7 @@ func (w *world) measure(c *testCase, sides [2]side, s *settings) (r *result, err
 		if c.flavour == cold {
 			continue // nothing is to be warm
 		}
-		if _, err := asks[i].run(w.dir, servers[i].Addr, time.Second, 0); err != nil {
+		if _, err := w.wrk(&asks[i], servers[i].Addr, time.Second, 0); err != nil {
 			return nil, err
 		}
 	}
@@ -158,7 +158,7 @@ func (w *world) sample(c *testCase, a *ask, p *process, d time.Duration, first i
 	if err != nil {
 		return sample{}, err
 	}
-	got, err := a.run(w.dir, p.Addr, d, first)
+	got, err := w.wrk(a, p.Addr, d, first)
 	if err != nil {
 		return sample{}, err
 	}

@@ -92,8 +92,12 @@ func lines(results []*result, of func(r *result) samples) string {
 // machine describes where and how it was measured.
 func machine(s *settings) string {
 	kernel, _ := os.ReadFile("/proc/sys/kernel/osrelease")
-	return fmt.Sprintf("%s, %d CPUs (%s), Linux %s, loopback. %s, %s, %s. `wrk -t1 -c%d`, %d runs of %v for each side in turn.\n",
-		time.Now().Format(time.DateOnly), runtime.NumCPU(), cpuModel(), bytes.TrimSpace(kernel), runtime.Version(),
+	network := "loopback"
+	if s.link {
+		network = "wrk in a network namespace behind a veth pair"
+	}
+	return fmt.Sprintf("%s, %d CPUs (%s), Linux %s, %s. %s, %s, %s. `wrk -t1 -c%d`, %d runs of %v for each side in turn.\n",
+		time.Now().Format(time.DateOnly), runtime.NumCPU(), cpuModel(), bytes.TrimSpace(kernel), network, runtime.Version(),
 		firstLine("nginx", "-v"), firstLine("wrk", "-v"), s.connections, s.rounds, s.time)
 }
 

@@ -16,9 +16,13 @@ const (
 	local   flavour = iota // files of its own store
 	tokens                 // the same, and each request needs a token
 	warm                   // files of other hosts, kept in memory
+	relayed                // the same, but nginx has no cache
 	cold                   // files of other hosts that are too many to be kept
 	crowded                // files of its own store, and more connections than files kept open
 )
+
+// remote tells whether the files are those of other hosts.
+func (f flavour) remote() bool { return f == warm || f == relayed || f == cold }
 
 // secret is the key of tokens.
 const secret = "a key for benchmarks only"
@@ -59,9 +63,9 @@ func (w *world) startGateway(binary string, f flavour) (*process, error) {
 	if err := os.WriteFile(types, []byte("application/x-bin bin\n"), 0o600); err != nil {
 		return nil, err
 	}
-	addr, admin := lab.Address(lab.Port()), lab.Address(lab.Port())
+	addr, admin := w.address(), lab.Address(lab.Port())
 	paths, trackers, memory := 1, "", "256MB"
-	if f == warm || f == cold {
+	if f.remote() {
 		paths, trackers = 0, "tracker_server = "+strings.Join(w.cluster.Trackers(), "\ntracker_server = ")
 	}
 	files := 10_000
@@ -117,9 +121,9 @@ http {
 
 const (
 	nginxFiles = "rewrite ^/group1/M00/(.*)$ /$1 break; root %s/data;"
+	nginxProxy = `proxy_pass http://origin; proxy_http_version 1.1; proxy_set_header Connection "";`
 	// With tcp_nopush an answer from nginx's cache waits 40 ms for its last packet.
-	nginxProxy = `tcp_nopush off; proxy_pass http://origin; proxy_http_version 1.1; proxy_set_header Connection ""; proxy_cache files; proxy_cache_valid 10m;
-			proxy_cache_lock on; proxy_cache_key $uri$is_args$args;`
+	nginxCache = `tcp_nopush off; proxy_cache files; proxy_cache_valid 10m; proxy_cache_lock on; proxy_cache_key $uri$is_args$args;`
 )
 
 // startNginx starts nginx on the same store, or in front of another nginx that serves it.
@@ -133,15 +137,17 @@ func (w *world) startNginx(f flavour) (*process, error) {
 		user = "user root;" // its workers write into folders of ours
 	}
 	location, origin := fmt.Sprintf(nginxFiles, w.store.root), "127.0.0.1:9"
-	if f == warm || f == cold {
+	if f.remote() {
 		if w.origin == nil {
 			if w.origin, err = w.startNginx(local); err != nil {
 				return nil, err
 			}
 		}
-		location, origin = nginxProxy, w.origin.Addr
+		if location, origin = nginxProxy, w.origin.Addr; f != relayed {
+			location += nginxCache
+		}
 	}
-	addr := lab.Address(lab.Port())
+	addr := w.address()
 	conf := filepath.Join(dir, "nginx.conf")
 	if err := os.WriteFile(conf, fmt.Appendf(nil, nginxConf, dir, user, addr, origin, location), 0o600); err != nil {
 		return nil, err

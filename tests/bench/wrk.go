@@ -80,14 +80,14 @@ func (a *ask) script(dir string) (string, error) {
 	return name, os.WriteFile(name, []byte(text.String()), 0o600)
 }
 
-// run asks for a while, beginning with the path of that number.
-func (a *ask) run(dir, addr string, d time.Duration, first int) (answers, error) {
-	script, err := a.script(dir)
+// wrk asks a server for a while, beginning with the path of that number.
+func (w *world) wrk(a *ask, addr string, d time.Duration, first int) (answers, error) {
+	script, err := a.script(w.dir)
 	if err != nil {
 		return answers{}, err
 	}
 	seconds := max(1, int(d.Seconds()))
-	out, err := exec.Command("wrk", "-t1", "-c"+strconv.Itoa(a.connections), "-d"+strconv.Itoa(seconds)+"s", "--timeout", "60s", "-s", script,
+	out, err := w.command("wrk", "-t1", "-c"+strconv.Itoa(a.connections), "-d"+strconv.Itoa(seconds)+"s", "--timeout", "60s", "-s", script,
 		"http://"+addr, "--", strconv.Itoa(first)).CombinedOutput()
 	if errors.Is(err, exec.ErrNotFound) {
 		return answers{}, fmt.Errorf("wrk is %w: apt-get install wrk", lab.ErrMissing)

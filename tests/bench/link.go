@@ -1,0 +1,78 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"strconv"
+
+	"fastdfs-gateway/tests/stampede/lab"
+)
+
+// link is a network between the servers and wrk, which is then on a host of its own: a network namespace at the far end of a pair of
+// virtual Ethernet devices (veth(4), ip-netns(8)). It needs root.
+type link struct{ space, device string }
+
+// The two ends. 198.18.0.0/15 is kept for measurements between devices (RFC 2544, appendix C.2.2).
+const (
+	linkServers = "198.18.0.1"
+	linkClient  = "198.18.0.2"
+	linkBits    = "/30"
+)
+
+// newLink sets up the namespace, the devices and their addresses.
+func newLink() (*link, error) {
+	id := strconv.Itoa(os.Getpid())
+	l := &link{space: "bench-" + id, device: "bench" + id}
+	for _, args := range [][]string{
+		{"netns", "add", l.space},
+		{"link", "add", l.device, "type", "veth", "peer", "name", "eth0", "netns", l.space},
+		{"address", "add", linkServers + linkBits, "dev", l.device},
+		{"link", "set", l.device, "up"},
+		{"-n", l.space, "address", "add", linkClient + linkBits, "dev", "eth0"},
+		{"-n", l.space, "link", "set", "eth0", "up"},
+	} {
+		if err := ip(args...); err != nil {
+			return nil, errors.Join(fmt.Errorf("cannot set up a link, which needs root and iproute2: %w", err), l.close())
+		}
+	}
+	return l, nil
+}
+
+// close takes everything away; the devices go with the namespace.
+func (l *link) close() error {
+	if _, err := os.Stat("/run/netns/" + l.space); err != nil {
+		return nil // there was none
+	}
+	return ip("netns", "delete", l.space)
+}
+
+func ip(args ...string) error {
+	path, err := lab.LookUp("ip")
+	if err != nil {
+		return err
+	}
+	if out, err := exec.Command(path, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("ip %v: %w: %s", args, err, out)
+	}
+	return nil
+}
+
+// address is one for a server that wrk is to ask: on loopback, or at this end of the link.
+func (w *world) address() string {
+	if port := lab.Port(); w.link != nil {
+		return net.JoinHostPort(linkServers, strconv.Itoa(port))
+	} else {
+		return lab.Address(port)
+	}
+}
+
+// command is a program on wrk's side.
+func (w *world) command(name string, args ...string) *exec.Cmd {
+	if w.link != nil {
+		name, args = "ip", append([]string{"netns", "exec", w.link.space, name}, args...)
+	}
+	return exec.Command(name, args...)
+}
