@@ -191,9 +191,9 @@ func TestCachePrefetchTellsAsItGoes(t *testing.T) {
 // for programs.
 func TestCacheLocksAndStatus(t *testing.T) {
 	t.Parallel() // most of the time goes by while nothing happens
-	f := startFleet(t, fleetOptions{gateways: 2})
+	f := startFleet(t, fleetOptions{gateways: 2, storages: 1})
 	id, content := f.put(10 << 10)
-	f.fault(fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, Delay: time.Second})
+	f.slow(0, time.Hour, 10<<10) // until it was seen
 	done := make(chan crowd.Report)
 	go func() { done <- f.crowd(10, id, content) }()
 	locks := func(m *member) string {
@@ -204,13 +204,14 @@ func TestCacheLocksAndStatus(t *testing.T) {
 	require.Eventually(t, func() bool {
 		both := locks(f.gateways[0]) + locks(f.gateways[1])
 		return strings.Contains(both, id.String()) && strings.Contains(both, `"Fence"`)
-	}, 20*time.Second, 10*time.Millisecond)
+	}, patience, 10*time.Millisecond)
+	f.fault()
 	requireWhole(t, <-done)
 	require.Equal(t, 1, f.cluster.Downloads(id).Downloads)
-	require.Eventually(t, func() bool { return strings.TrimSpace(locks(f.gateways[0])) == "[]" }, 20*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.TrimSpace(locks(f.gateways[0])) == "[]" }, patience, 10*time.Millisecond)
 	require.Eventually(t, func() bool {
 		return !strings.Contains(locks(f.gateways[0])+locks(f.gateways[1]), id.String())
-	}, 20*time.Second, 10*time.Millisecond, "it was given back")
+	}, patience, 10*time.Millisecond, "it was given back")
 	status, text := f.gateways[0].adminGet("/status")
 	require.Equal(t, 200, status)
 	require.Contains(t, text, "<h2>cache</h2>")

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -27,15 +28,18 @@ func (m *member) segmentFiles(t *testing.T) (list []string) {
 		if err == nil && d.Type().IsRegular() && !strings.Contains(d.Name(), "purges") && !strings.Contains(path, "/tmp/"+d.Name()) {
 			list = append(list, path)
 		}
+		if errors.Is(err, fs.ErrNotExist) { // one that was written, and has its own name now
+			return nil
+		}
 		return err
 	}))
 	return list
 }
 
-// onDisk waits until the disk tier has so many entries.
-func (m *member) onDisk(t *testing.T, bytes int) {
+// onDisk waits until so many segments are stored.
+func (m *member) onDisk(t *testing.T, segments int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return m.metric(`fdfs_gateway_cache_bytes{tier="disk"}`) >= float64(bytes) }, 30*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return len(m.segmentFiles(t)) == segments }, patience, 20*time.Millisecond)
 }
 
 // TestCacheSurvives: after kill -9 a gateway serves from its disk what it had, without asking a storage for content, and what was
@@ -48,7 +52,7 @@ func TestCacheSurvives(t *testing.T) {
 	small, smallContent := f.put(5000)
 	f.warm(id, content)
 	f.warm(small, smallContent)
-	m.onDisk(t, size+5000)
+	m.onDisk(t, 3)
 	m.Kill()
 	m.start(t)
 	f.forgetCounts()
@@ -87,7 +91,7 @@ func TestCachePurgedWhileDown(t *testing.T) {
 	c := f.putChanging()
 	f.warm(c.id, c.content)
 	down := f.gateways[1]
-	down.onDisk(t, len(c.content))
+	down.onDisk(t, 1)
 	down.Kill()
 	f.change(c)
 	_, text := f.gateways[0].adminPost("/purge?id="+c.id.String(), "")
@@ -119,7 +123,7 @@ func TestCacheBudgets(t *testing.T) {
 		}
 	}
 	require.NotZero(t, m.metric(`fdfs_gateway_cache_evictions_total{tier="memory"}`))
-	require.Eventually(t, func() bool { return m.metric(`fdfs_gateway_cache_evictions_total{tier="disk"}`) > 0 }, 20*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return m.metric(`fdfs_gateway_cache_evictions_total{tier="disk"}`) > 0 }, patience, 20*time.Millisecond)
 	f.fault(fdfstest.Faults{Hang: true})
 	last := all[len(all)-1]
 	requireWhole(t, f.crowd(2, last.id, last.content))

@@ -47,12 +47,16 @@ type fleetOptions struct {
 	relayed  bool     // the gateways reach each other by way of relays
 	noRedis  bool
 	disk     bool
+	storages int // default: 2; where there is one, nobody helps out when it is slow, and a file has one download
 }
 
 // startFleet starts everything. It is stopped at the end of the test.
 func startFleet(t *testing.T, o fleetOptions) *fleet {
 	t.Helper()
-	f := &fleet{t: t, cluster: cluster(t, fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: "group1", Count: 2}}})}
+	if o.storages == 0 {
+		o.storages = 2
+	}
+	f := &fleet{t: t, cluster: cluster(t, fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: "group1", Count: o.storages}}})}
 	redis := ""
 	if !o.noRedis {
 		f.redis = redistest.Start(t)
@@ -167,7 +171,7 @@ func (f *fleet) forgetCounts() {
 // begun waits until a storage sends a file.
 func (f *fleet) begun(id fdfs.FileID, bytes int64) {
 	f.t.Helper()
-	require.Eventually(f.t, func() bool { return f.cluster.Downloads(id).Bytes >= bytes }, 30*time.Second, 5*time.Millisecond, "nobody fetches")
+	require.Eventually(f.t, func() bool { return f.cluster.Downloads(id).Bytes >= bytes }, patience, 5*time.Millisecond, "nobody fetches")
 }
 
 // metric sums up a series over all gateways.
@@ -177,6 +181,12 @@ func (f *fleet) metric(series string) (sum float64) {
 		sum += m.metric(series)
 	}
 	return sum
+}
+
+// settled waits until no gateway is fetching or storing anything: a request that comes before is told of what goes on.
+func (f *fleet) settled() {
+	f.t.Helper()
+	require.Eventually(f.t, func() bool { return f.metric("fdfs_gateway_cache_flights") == 0 }, patience, 5*time.Millisecond)
 }
 
 // segmentsOf is how many segments a file has.

@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/tests/stampede/lab"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/stretchr/testify/require"
@@ -140,7 +141,8 @@ func TestTokenCommand(t *testing.T) {
 // TestDemo: the program makes a store, prints URLs, and every one of them works.
 func TestDemo(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "store")
-	args := []string{"demo", "-dir", dir, "-listen", "127.0.0.1:18488", "-token-listen", "127.0.0.1:18490", "-admin-listen", "127.0.0.1:18489"}
+	guarded := lab.Address(lab.Port())
+	args := []string{"demo", "-dir", dir, "-listen", lab.Address(lab.Port()), "-token-listen", guarded, "-admin-listen", lab.Address(lab.Port())}
 	for range 2 { // the second time with the store of the first
 		cmd := exec.Command(binary, args...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -158,7 +160,7 @@ func TestDemo(t *testing.T) {
 			require.NoError(t, resp.Body.Close())
 			require.Equal(t, 200, resp.StatusCode, url)
 			require.NotEmpty(t, body)
-			if strings.Contains(url, ":18490/") {
+			if strings.Contains(url, guarded) {
 				require.Equal(t, !strings.Contains(url, "token="), strings.Contains(string(body), "token"), "the page for refused tokens: %s", url)
 			}
 		}
@@ -189,7 +191,7 @@ func readUntil(t *testing.T, r io.Reader, mark string) string {
 	case s := <-text:
 		require.Contains(t, s, mark)
 		return s
-	case <-time.After(30 * time.Second):
+	case <-time.After(patience):
 		t.Fatalf("nothing says %q", mark)
 		return ""
 	}

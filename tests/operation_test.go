@@ -34,7 +34,7 @@ import (
 func TestStopLetsAnswersEnd(t *testing.T) {
 	s := storetest.New(t)
 	f := s.Normal("mp4", s.Bytes(32<<20))
-	p := serve(t, s)
+	p := serve(t, s, "[gateway]", "read_timeout = 5m", "shutdown_timeout = 5m")
 	idle := p.dial()
 	c := p.dial()
 	_, err := io.WriteString(c, "GET "+f.URL()+" HTTP/1.1\r\nHost: gw.test\r\n\r\n")
@@ -48,7 +48,7 @@ func TestStopLetsAnswersEnd(t *testing.T) {
 			_ = probe.Close()
 		}
 		return err != nil
-	}, 5*time.Second, 10*time.Millisecond, "still accepting")
+	}, patience, 10*time.Millisecond, "still accepting")
 	status, text := p.adminGet("/readyz")
 	require.Equal(t, 503, status)
 	require.Contains(t, text, "stopping")
@@ -68,10 +68,10 @@ func TestStopDoesNotWaitForEver(t *testing.T) {
 	p := serve(t, s, "[gateway]", "shutdown_timeout = 1s")
 	_, err := io.WriteString(p.dial(), "GET "+f.URL()+" HTTP/1.1\r\nHost: gw.test\r\n\r\n")
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return p.metric("fdfs_gateway_open_files") == 1 }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return p.metric("fdfs_gateway_open_files") == 1 }, patience, 10*time.Millisecond)
 	began := time.Now()
 	p.stop()
-	require.Less(t, time.Since(began), 10*time.Second)
+	require.Less(t, time.Since(began), 25*time.Second, "after half a minute it is not worth waiting for as a slow client")
 }
 
 // TestReload: SIGHUP and POST /reload exchange the configuration; a bad one is refused with its reasons and the old one stays.
@@ -105,7 +105,7 @@ func TestReload(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(p.conf, []byte(lines("max-age=4")), 0o600))
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGHUP))
-	require.Eventually(t, func() bool { return p.get(f.URL()).Header.Get("Cache-Control") == "max-age=4" }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return p.get(f.URL()).Header.Get("Cache-Control") == "max-age=4" }, patience, 10*time.Millisecond)
 	for range 5 { // stores that were exchanged do not pile up
 		status, text = reload()
 		require.Equal(t, 200, status, text)
@@ -176,7 +176,7 @@ func TestTLSAndUnixSocket(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer tt.transport.CloseIdleConnections()
-			client := http.Client{Transport: tt.transport, Timeout: 20 * time.Second}
+			client := http.Client{Transport: tt.transport, Timeout: patience}
 			for _, f := range files {
 				for range 3 {
 					resp, err := client.Get(tt.base + f.URL())
@@ -224,16 +224,16 @@ func TestConnectionLimits(t *testing.T) {
 		"per address": {"max_connections_per_ip = 2", "HTTP/1.1 429 ", "per_ip"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := serve(t, s, "[gateway]", tt.key)
+			p := serve(t, s, "[gateway]", tt.key, "read_timeout = 5m")
 			first, second := p.dial(), p.dial()
-			require.Eventually(t, func() bool { return p.metric("fdfs_gateway_connections") == 2 }, 5*time.Second, 10*time.Millisecond)
+			require.Eventually(t, func() bool { return p.metric("fdfs_gateway_connections") == 2 }, patience, 10*time.Millisecond)
 			refused := p.raw("GET " + f.URL() + " HTTP/1.1\r\nHost: gw.test\r\n\r\n")
 			require.True(t, strings.HasPrefix(refused, tt.status), refused)
 			require.Contains(t, refused, "\r\nRetry-After: ")
-			require.Equal(t, 1.0, p.metric(`fdfs_gateway_connections_refused_total{reason="`+tt.reason+`"}`))
+			require.Eventually(t, func() bool { return p.metric(`fdfs_gateway_connections_refused_total{reason="`+tt.reason+`"}`) == 1 }, patience, 10*time.Millisecond)
 			require.NoError(t, first.Close())
-			require.Eventually(t, func() bool { return p.metric("fdfs_gateway_connections") == 1 }, 5*time.Second, 10*time.Millisecond)
-			require.Equal(t, 200, p.get(f.URL()).StatusCode)
+			require.Eventually(t, func() bool { return p.metric("fdfs_gateway_connections") == 1 }, patience, 10*time.Millisecond)
+			require.Eventually(t, func() bool { return p.get(f.URL()).StatusCode == 200 }, patience, 10*time.Millisecond)
 			require.NoError(t, second.Close())
 		})
 	}
@@ -241,20 +241,22 @@ func TestConnectionLimits(t *testing.T) {
 
 // TestTimeouts: a head that does not come to its end is 408; an idle connection is closed without a word.
 func TestTimeouts(t *testing.T) {
+	t.Parallel() // most of the time goes by while nothing happens
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(100))
-	p := serve(t, s, "[gateway]", "read_timeout = 500ms", "idle_timeout = 1s")
+	const idle = 3 * time.Second // enough for a client that stands still between its connection and its request
+	p := serve(t, s, "[gateway]", "read_timeout = "+idle.String(), "idle_timeout = "+idle.String())
 	answer := p.raw("GET " + f.URL() + " HTTP/1.1\r\nHost: gw.t")
 	require.True(t, strings.HasPrefix(answer, "HTTP/1.1 408 "), answer)
 	c := p.dial()
+	began := time.Now()
 	_, err := io.WriteString(c, "HEAD "+f.URL()+" HTTP/1.1\r\nHost: gw.test\r\n\r\n")
 	require.NoError(t, err)
-	began := time.Now()
 	all, err := io.ReadAll(c)
 	require.NoError(t, err)
 	require.True(t, strings.HasSuffix(string(all), "\r\n\r\n"), "nothing behind the answer: %q", all)
-	require.Greater(t, time.Since(began), 800*time.Millisecond)
-	require.Equal(t, 1.0, p.metric(`fdfs_gateway_requests_total{code="408",source="none"}`))
+	require.Greater(t, time.Since(began), idle*3/4, "a deadline that is nearly the same is not set anew")
+	require.Eventually(t, func() bool { return p.metric(`fdfs_gateway_requests_total{code="408",source="none"}`) == 1 }, patience, 10*time.Millisecond)
 }
 
 // TestAccessLog: both forms, one line a request, nothing forged; and a log that was moved away is opened anew.
@@ -266,14 +268,14 @@ func TestAccessLog(t *testing.T) {
 	p.get(f.URL(), "User-Agent: curl \"8\"", "Referer: http://page.test/")
 	p.raw("GET " + f.URL() + " HTTP/1.1\r\nHost: gw.test\r\nUser-Agent: a\\b\xff\"\r\nConnection: close\r\n\r\n")
 	p.raw("GET nonsense\r\n\r\n")
-	lines := readLines(t, path, 3)
-	require.Regexp(t, `^127\.0\.0\.1 - - \[\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] "GET `+f.URL()+` HTTP/1\.1" 200 1234 "http://page\.test/" "curl \\x228\\x22"$`, lines[0])
-	require.Contains(t, lines[1], `"a\x5Cb\xFF\x22"`)
-	require.Regexp(t, `"GET nonsense" 400 0 "-" "-"$`, lines[2])
+	lines := strings.Join(readLines(t, path, 3), "\n") // each is written behind its answer, so the next request may be faster
+	require.Regexp(t, `(?m)^127\.0\.0\.1 - - \[\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] "GET `+f.URL()+` HTTP/1\.1" 200 1234 "http://page\.test/" "curl \\x228\\x22"$`, lines)
+	require.Regexp(t, `(?m)^[^\n]* 200 1234 "-" "a\\x5Cb\\xFF\\x22"$`, lines)
+	require.Regexp(t, `(?m)"GET nonsense" 400 0 "-" "-"$`, lines)
 
 	require.NoError(t, os.Rename(path, path+".1"))
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGHUP))
-	require.Eventually(t, func() bool { _, err := os.Stat(path); return err == nil }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { _, err := os.Stat(path); return err == nil }, patience, 10*time.Millisecond)
 	p.do("HEAD", f.URL())
 	require.Contains(t, readLines(t, path, 1)[0], `"HEAD `)
 
@@ -300,6 +302,6 @@ func readLines(t *testing.T, path string, n int) []string {
 		b, err := os.ReadFile(path)
 		lines = strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
 		return err == nil && len(b) > 0 && len(lines) == n
-	}, 5*time.Second, 20*time.Millisecond, "want %d lines in %s", n, path)
+	}, patience, 20*time.Millisecond, "want %d lines in %s", n, path)
 	return lines
 }

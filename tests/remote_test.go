@@ -35,15 +35,19 @@ func put(t *testing.T, c *fdfstest.Cluster, spec fdfstest.FileSpec) fdfs.FileID 
 	return id
 }
 
-// edgeConfig is the configuration of a host without a store.
+// edgeConfig is the configuration of a host without a store. Its timeouts are so long that nothing on loopback runs into them; what waits
+// for one takes longer than prompt.
 func edgeConfig(c *fdfstest.Cluster, lines ...string) string {
-	text := "base_path = /nowhere\nstore_path_count = 0\nurl_have_group_name = true\ngroup_name = group1\nconnect_timeout = 1\nnetwork_timeout = 2\n" +
+	text := "base_path = /nowhere\nstore_path_count = 0\nurl_have_group_name = true\ngroup_name = group1\nconnect_timeout = 60\nnetwork_timeout = 60\n" +
 		"http.default_content_type = application/octet-stream\nhttp.mime_types_filename = mime.types\n"
 	for _, tracker := range c.Trackers() {
 		text += "tracker_server = " + tracker + "\n"
 	}
 	return text + strings.Join(withListen(lines), "\n") + "\n"
 }
+
+// prompt is more than an answer takes that waits for no timeout, on a slow machine too.
+const prompt = 30 * time.Second
 
 // edge starts a gateway without a store in front of the cluster. It keeps nothing, so that every request shows what becomes of it.
 func edge(t *testing.T, c *fdfstest.Cluster, lines ...string) *process {
@@ -58,9 +62,10 @@ func url(id fdfs.FileID) string { return "/" + id.String() }
 
 var longAgo = time.Date(2024, 2, 29, 12, 30, 45, 0, time.UTC)
 
-// TestEdge serves every kind of file from other hosts: whole, to HEAD, in ranges, and 304 without a download.
+// TestEdge serves every kind of file from other hosts: whole, to HEAD, in ranges, and 304 without a download. Each group has one storage,
+// as where there are two a slow one is helped out by the other, which would count as a second download.
 func TestEdge(t *testing.T) {
-	c := cluster(t, fdfstest.Options{})
+	c := cluster(t, fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: "group1", Count: 1}, {Name: "group2", Count: 1}}})
 	s := storetest.New(t) // for bytes
 	normal := put(t, c, fdfstest.FileSpec{Group: "group1", Content: s.Bytes(300000), Ext: "jpg", Created: longAgo})
 	files := map[string]fdfs.FileID{
@@ -120,19 +125,19 @@ func TestSourceDown(t *testing.T) {
 	a := p.get(url(id))
 	require.Equal(t, 200, a.StatusCode, "%s", a.body)
 	require.True(t, bytes.Equal(content, a.body))
-	require.Less(t, time.Since(began), 2*time.Second)
+	require.Less(t, time.Since(began), prompt)
 	c.Storage(1).Kill()
 	began = time.Now()
 	require.Equal(t, 502, p.get(url(id)).StatusCode)
-	require.Less(t, time.Since(began), 4*time.Second)
+	require.Less(t, time.Since(began), prompt)
 	require.NoError(t, c.Storage(0).Revive())
-	require.Eventually(t, func() bool { return p.get(url(id)).StatusCode == 200 }, 40*time.Second, 100*time.Millisecond, "back by itself")
+	require.Eventually(t, func() bool { return p.get(url(id)).StatusCode == 200 }, patience, 100*time.Millisecond, "back by itself")
 }
 
-// TestSourceDiesMidway: at every tenth of a 20 MB body; the client never notices.
+// TestSourceDiesMidway: at every tenth of a large body; the client never notices.
 func TestSourceDiesMidway(t *testing.T) {
 	c := cluster(t, fdfstest.Options{})
-	const size = 20 << 20
+	const size = 6 << 20
 	content := storetest.New(t).Bytes(size)
 	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: content, Ext: "mp4", Created: longAgo})
 	p := edge(t, c)
@@ -270,9 +275,13 @@ func TestRedirect(t *testing.T) {
 	require.Equal(t, "http://"+host(0)+":8080"+url(id)+"?redirect=1", location(""))
 	require.Equal(t, "http://"+host(0)+":8080"+url(id)+"?filename=a%20b&token=x&redirect=1", location("?filename=a%20b&token=x"))
 	require.NoError(t, c.Remove(id, c.Storage(0)))
-	require.Equal(t, "http://"+host(1)+":8080"+url(id)+"?redirect=1", location(""), "the replica has it")
+	// A client is sent to the source where the storages take too long to say who has the file, as on a machine that stands still.
+	require.Eventually(t, func() bool {
+		return p.get(url(id)).Header.Get("Location") == "http://"+host(1)+":8080"+url(id)+"?redirect=1"
+	},
+		patience, 10*time.Millisecond, "the replica has it")
 	require.NoError(t, c.Remove(id))
-	require.Equal(t, 404, p.get(url(id)).StatusCode)
+	require.Eventually(t, func() bool { return p.get(url(id)).StatusCode == 404 }, patience, 10*time.Millisecond)
 	require.Equal(t, 404, p.get(url(id)+"?redirect=1").StatusCode)
 }
 
@@ -284,9 +293,9 @@ func TestTrackersDownAtStart(t *testing.T) {
 	c.Tracker(0).Kill()
 	p := edge(t, c)
 	require.NotEqual(t, 200, p.get(url(id)).StatusCode)
-	require.Contains(t, p.logText(), "tracker")
+	require.Eventually(t, func() bool { return strings.Contains(p.logText(), "tracker") }, patience, 10*time.Millisecond)
 	require.NoError(t, c.Tracker(0).Revive())
-	require.Eventually(t, func() bool { return p.get(url(id)).StatusCode == 200 }, 40*time.Second, 200*time.Millisecond)
+	require.Eventually(t, func() bool { return p.get(url(id)).StatusCode == 200 }, patience, 200*time.Millisecond)
 	c.Tracker(0).Kill()
 	require.Equal(t, 200, p.get(url(id)).StatusCode, "what was learned stays")
 }
@@ -302,9 +311,9 @@ func TestClientLeavesFetchStops(t *testing.T) {
 	_, err = io.CopyN(io.Discard, conn, 1<<20)
 	require.NoError(t, err)
 	require.NoError(t, conn.Close())
-	require.Eventually(t, func() bool { return p.metric(`fdfs_gateway_aborted_total{reason="client"}`) == 1 }, 10*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return p.metric(`fdfs_gateway_aborted_total{reason="client"}`) == 1 }, patience, 20*time.Millisecond)
 	require.Less(t, c.Downloads(id).Bytes, int64(64<<20))
-	require.Eventually(t, func() bool { return c.Storage(0).Counts().Open <= 1 }, 5*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return c.Storage(0).Counts().Open <= 1 }, patience, 20*time.Millisecond)
 }
 
 // TestUpstreamHTTP: one gateway in front of another one's store, by HTTP.
@@ -391,7 +400,7 @@ func TestRedirectDoesNotWait(t *testing.T) {
 	}
 	began := time.Now()
 	require.Equal(t, 302, p.get(url(id)).StatusCode)
-	require.Less(t, time.Since(began), 1900*time.Millisecond)
+	require.Less(t, time.Since(began), prompt)
 	_, text := p.adminGet("/explain?url=" + url(id))
 	require.Contains(t, text, "302: redirect to the web server of "+c.Storage(0).AddrPort().Addr().String())
 }

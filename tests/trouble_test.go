@@ -41,8 +41,8 @@ func TestFewDescriptors(t *testing.T) {
 	for _, c := range open {
 		require.NoError(t, c.Close())
 	}
-	require.Eventually(t, func() bool { return p.metric("fdfs_gateway_connections") == 0 }, 10*time.Second, 20*time.Millisecond)
-	require.Eventually(t, func() bool { return p.get(f.URL()).StatusCode == 200 }, 10*time.Second, 20*time.Millisecond, "clients that left may wait to be accepted")
+	require.Eventually(t, func() bool { return p.metric("fdfs_gateway_connections") == 0 }, patience, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return p.get(f.URL()).StatusCode == 200 }, patience, 20*time.Millisecond, "clients that left may wait to be accepted")
 }
 
 // TestReloadUnderLoad: no request sees anything of many reloads, nor of one that changes the store paths.
@@ -117,7 +117,7 @@ func TestReloadKeepsTLS(t *testing.T) {
 	require.NoError(t, os.WriteFile(p.conf, []byte(s.Config(withListen(nil)...)), 0o600))
 	p.reload(200)
 	require.NoError(t, fetch(renewed))
-	require.Eventually(t, func() bool { return strings.Contains(p.logText(), "only a restart applies it") }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(p.logText(), "only a restart applies it") }, patience, 10*time.Millisecond)
 }
 
 func (p *process) reload(status int) {
@@ -146,9 +146,10 @@ func TestLogsAreReopenedWithABadConfiguration(t *testing.T) {
 	for range 10 {
 		p.reload(422)
 	}
-	after, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.cmd.Process.Pid))
-	require.NoError(t, err)
-	require.InDelta(t, len(files), len(after), 4, "descriptors pile up")
+	require.Eventually(t, func() bool { // a file that was left is closed by the goroutine that writes
+		after, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.cmd.Process.Pid))
+		return err == nil && len(after) <= len(files)+4
+	}, patience, 10*time.Millisecond, "descriptors pile up")
 }
 
 // TestFullDiskUnderTheAccessLog: lines are lost and counted, downloads go on.
@@ -159,7 +160,7 @@ func TestFullDiskUnderTheAccessLog(t *testing.T) {
 	for range 3 {
 		require.Equal(t, 200, p.get(f.URL()).StatusCode)
 	}
-	require.Eventually(t, func() bool { return p.metric(`fdfs_gateway_log_lines_lost_total{log="access"}`) == 3 }, 5*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return p.metric(`fdfs_gateway_log_lines_lost_total{log="access"}`) == 3 }, patience, 20*time.Millisecond)
 }
 
 // TestReaderOfTheLogLeaves: the other end of the pipe is closed; the gateway lives and serves.
@@ -190,14 +191,14 @@ func TestFileBreaksWhileItIsSent(t *testing.T) {
 	c := p.dial()
 	_, err := io.WriteString(c, "GET "+f.URL()+" HTTP/1.1\r\nHost: gw.test\r\n\r\n")
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return p.metric("fdfs_gateway_open_files") == 1 }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return p.metric("fdfs_gateway_open_files") == 1 }, patience, 10*time.Millisecond)
 	require.NoError(t, os.Truncate(f.Path, 31<<20))
 	got, err := io.ReadAll(c)
 	require.NoError(t, err)
 	_, body, _ := bytes.Cut(got, []byte("\r\n\r\n"))
 	require.True(t, bytes.Equal(f.Content[:31<<20], body), "%d bytes", len(body))
-	require.Eventually(t, func() bool { return p.metric(`fdfs_gateway_aborted_total{reason="file"}`) == 1 }, 5*time.Second, 10*time.Millisecond)
-	require.Contains(t, p.logText(), "answer cut short")
+	require.Eventually(t, func() bool { return p.metric(`fdfs_gateway_aborted_total{reason="file"}`) == 1 }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(p.logText(), "answer cut short") }, patience, 10*time.Millisecond)
 }
 
 // TestClientsThatLeaveAreCounted: that is no error of ours.
@@ -211,22 +212,22 @@ func TestClientsThatLeaveAreCounted(t *testing.T) {
 	_, err = io.CopyN(io.Discard, c, 1000)
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
-	require.Eventually(t, func() bool { return p.metric(`fdfs_gateway_aborted_total{reason="client"}`) == 1 }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return p.metric(`fdfs_gateway_aborted_total{reason="client"}`) == 1 }, patience, 10*time.Millisecond)
 	require.NotContains(t, p.logText(), "level=ERROR")
 }
 
 // TestStopWithSilentConnections: a connection that never sent anything, and one with half a head, are no reason to wait.
 func TestStopWithSilentConnections(t *testing.T) {
 	s := storetest.New(t)
-	p := serve(t, s)
+	p := serve(t, s, "[gateway]", "read_timeout = 5m", "idle_timeout = 5m", "shutdown_timeout = 5m")
 	p.dial()
 	_, err := io.WriteString(p.dial(), "GET / HT")
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return p.metric("fdfs_gateway_connections") == 2 }, 5*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return p.metric("fdfs_gateway_connections") == 2 }, patience, 10*time.Millisecond)
 	began := time.Now()
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	p.awaitEnd()
-	require.Less(t, time.Since(began), 3*time.Second)
+	require.Less(t, time.Since(began), prompt)
 }
 
 // TestAdminFromOtherSites: pages of other sites cannot use the admin listener through an operator's browser.
@@ -282,5 +283,5 @@ func TestLateBytesDoNotCutAnAnswer(t *testing.T) {
 			})
 		}
 	}
-	require.Eventually(t, func() bool { return p.metric("fdfs_gateway_connections") == 0 }, 5*time.Second, 20*time.Millisecond, "and then they are closed")
+	require.Eventually(t, func() bool { return p.metric("fdfs_gateway_connections") == 0 }, patience, 20*time.Millisecond, "and then they are closed")
 }

@@ -133,13 +133,25 @@ func (f *Fleet) judge(ctx context.Context, what string, err error) error {
 		return err
 	case errors.Is(err, cachelock.ErrInvalid), errors.Is(err, cachelock.ErrNotHeld):
 		return fmt.Errorf("cannot %s: %w", what, err)
-	case ctx.Err() != nil:
-		return fmt.Errorf("cannot %s: %w", what, context.Cause(ctx))
+	case ended(ctx) != nil:
+		return fmt.Errorf("cannot %s: %w", what, ended(ctx))
 	case errors.Is(err, cachelock.ErrClosed), f.life.Err() != nil:
 		return fmt.Errorf("cannot %s: %w: this gateway stops", what, cache.ErrFleetDown)
 	}
 	f.breaker.note(err)
 	return fmt.Errorf("cannot %s: %w: %w", what, cache.ErrFleetDown, err)
+}
+
+// ended is why a caller's context has ended; nil = it has not. A connection may notice the context's deadline a moment before the
+// context does: that is no fault of Redis either.
+func ended(ctx context.Context) error {
+	if err := context.Cause(ctx); err != nil {
+		return err
+	}
+	if deadline, ok := ctx.Deadline(); ok && !time.Now().Before(deadline) {
+		return context.DeadlineExceeded
+	}
+	return nil
 }
 
 // keys makes the names of keys; it is what they begin with.

@@ -99,9 +99,8 @@ func (l *lease) Context() context.Context { return l.lock.Context() }
 // Release implements cache.Lease.
 func (l *lease) Release() {
 	l.f.release(l.lock)
-	if l.stop() {
-		l.f.book.remove(l.id)
-	}
+	l.stop()
+	l.f.book.remove(l.id) // not later: what has ended the lock may have begun to tell the book in a goroutine of its own
 }
 
 // release gives a lock back. When Redis does not serve it expires by itself.

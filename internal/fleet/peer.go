@@ -30,6 +30,7 @@ type peers struct {
 	client    *http.Client
 	stall     time.Duration // after which a gateway that says nothing is given up
 	heartbeat time.Duration // how often this one says something
+	finish    time.Duration // for the end of an answer when all bytes are there
 
 	mu         sync.Mutex           // guards what follows
 	alone      map[string]time.Time // gateways that did not answer, and until when they are left alone
@@ -39,7 +40,7 @@ type peers struct {
 // newPeers makes the client. A gateway that has stopped is noticed after a quarter of the ttl of its leases, so that the next one has
 // time to take over when they expire.
 func newPeers(o *Options, b *book) *peers {
-	p := &peers{o: o, book: b, stall: max(time.Second, o.LockTTL/4), alone: make(map[string]time.Time), complained: make(map[string]time.Time)}
+	p := &peers{o: o, book: b, stall: max(time.Second, o.LockTTL/4), finish: finishTime, alone: make(map[string]time.Time), complained: make(map[string]time.Time)}
 	p.heartbeat = p.stall / heartbeatsIn
 	p.client = &http.Client{
 		Transport: &http.Transport{
@@ -273,7 +274,7 @@ func (b *peerBody) Close() error {
 // finish reads what stands behind the last byte, so that the connection can be used again. It does not wait for long: the connection
 // is not worth that.
 func (b *peerBody) finish() {
-	late := time.AfterFunc(finishTime, func() { b.cancel(nil) })
+	late := time.AfterFunc(b.p.finish, func() { b.cancel(nil) })
 	defer late.Stop()
 	if _, err := b.Read(make([]byte, 1)); errors.Is(err, io.EOF) {
 		_, _ = b.frames.r.ReadByte() // the end of the answer itself

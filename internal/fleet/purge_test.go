@@ -25,13 +25,33 @@ func purge(t testing.TB, f *Fleet, m cache.Match, gateways int, names ...string)
 	require.Equal(t, gateways, n)
 }
 
+// purgeWithout purges while one gateway cannot obey, so that the purge ends with its time. When the machine was too slow for the
+// others within that time, the same is done once more with twice of it: so a purge may be obeyed several times.
+func purgeWithout(t testing.TB, f *Fleet, m cache.Match, gateways int, missing string) {
+	t.Helper()
+	defer func() { f.purges.confirm = patience }()
+	for f.purges.confirm = time.Second; f.purges.confirm < patience; f.purges.confirm *= 2 {
+		n, names, err := f.Purge(t.Context(), m)
+		if errors.Is(err, context.DeadlineExceeded) {
+			continue
+		}
+		require.NoError(t, err)
+		require.Contains(t, names, missing)
+		if len(names) == 1 {
+			require.Equal(t, gateways, n)
+			return
+		}
+	}
+	t.Fatal("the others did not obey")
+}
+
 func TestPurgeReachesAllAndNamesWhoIsMissing(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
 	o := fleetOf(server.Addr())
 	relay := redistest.NewRelay(t, server.Addr())
 	cutOff := o
-	cutOff.Addresses, cutOff.Timeout = []string{relay.Addr()}, 300*time.Millisecond
+	cutOff.Addresses = []string{relay.Addr()}
 	a, b, c := member(t, o, 1), member(t, o, 2), member(t, cutOff, 3)
 	var ma, mb, mc memory
 	start(t, a, ma.local())
@@ -46,16 +66,15 @@ func TestPurgeReachesAllAndNamesWhoIsMissing(t *testing.T) {
 		require.Equal(t, []string{"group1/M00/"}, m.take())
 	}
 
-	a.purges.confirm = 2 * time.Second
 	relay.Cut()
-	purge(t, a, tier.MatchFile(testFile), 2, "http://10.0.0.3:8888")
-	require.Equal(t, []string{testFile}, ma.take())
-	require.Equal(t, []string{testFile}, mb.take())
+	purgeWithout(t, a, tier.MatchFile(testFile), 2, "http://10.0.0.3:8888")
+	require.Equal(t, []string{testFile}, slices.Compact(ma.take()))
+	require.Equal(t, []string{testFile}, slices.Compact(mb.take()))
 	require.Empty(t, mc.take())
-	purge(t, a, tier.MatchFolder("group2"), 2, "http://10.0.0.3:8888")
+	purgeWithout(t, a, tier.MatchFolder("group2"), 2, "http://10.0.0.3:8888")
 	relay.Restore()
 	var got []string
-	eventually(t, "it obeys when it can", func() bool { got = append(got, mc.take()...); return len(got) == 2 })
+	eventually(t, "it obeys when it can", func() bool { got = slices.Compact(append(got, mc.take()...)); return len(got) == 2 })
 	require.Equal(t, []string{testFile, "group2/"}, got)
 
 	list, err := a.Gateways(t.Context())
@@ -96,19 +115,33 @@ func TestPurgeTakesTheFolderLock(t *testing.T) {
 	server := redistest.Shared(t)
 	o := fleetOf(server.Addr())
 	f := member(t, o, 1)
-	f.purges.confirm = 2 * time.Second
 	start(t, f, (&memory{}).local())
 	locks := cachelock.New(server.Client(), cachelock.Options{Prefix: o.KeyPrefix, Holder: "operator", Shards: 1})
 	defer locks.Close()
 	folders, err := locks.Folders("files")
 	require.NoError(t, err)
-	lock, err := folders.Acquire(t.Context(), "group1/M00", cachelock.Exclusive, cachelock.LockOptions{})
+	lock, err := folders.Acquire(t.Context(), "group1/M00", cachelock.Exclusive, cachelock.LockOptions{TTL: time.Hour})
 	require.NoError(t, err)
 
-	for _, m := range []cache.Match{tier.MatchAll(), tier.MatchFolder("group1"), tier.MatchFolder("group1/M00"), tier.MatchFile(testFile)} {
-		_, _, err = f.Purge(t.Context(), m)
-		require.ErrorIs(t, err, cachelock.ErrHeld)
-		require.ErrorContains(t, err, "operator")
+	matches := []cache.Match{tier.MatchAll(), tier.MatchFolder("group1"), tier.MatchFolder("group1/M00"), tier.MatchFile(testFile)}
+	f.purges.confirm = time.Second
+	for late := true; late; f.purges.confirm *= 2 {
+		require.Less(t, f.purges.confirm, patience)
+		var wg sync.WaitGroup
+		errs := make([]error, len(matches))
+		for i, m := range matches {
+			wg.Go(func() { _, _, errs[i] = f.Purge(t.Context(), m) })
+		}
+		wg.Wait()
+		late = false
+		for i, err := range errs {
+			if errors.Is(err, context.DeadlineExceeded) { // a slow machine; the lock is waited for in half of that time
+				late = true
+				continue
+			}
+			require.ErrorIs(t, err, cachelock.ErrHeld, "%s", matches[i])
+			require.ErrorContains(t, err, "operator")
+		}
 	}
 	f.purges.confirm = patience
 	purge(t, f, tier.MatchFolder("group1/M01"), 1)
@@ -122,7 +155,6 @@ func TestManyPurgesAtATime(t *testing.T) {
 	a, b := member(t, o, 1), member(t, o, 2)
 	var ma, mb memory
 	b.purges.page = 3
-	a.purges.confirm, b.purges.confirm = patience, patience
 	start(t, a, ma.local())
 	start(t, b, mb.local())
 	ma.take()
@@ -220,7 +252,7 @@ func TestRedisLosesItsData(t *testing.T) {
 	o := fleetOf(server.Addr())
 	relay := redistest.NewRelay(t, server.Addr())
 	cutOff := o
-	cutOff.Addresses, cutOff.Timeout = []string{relay.Addr()}, 300*time.Millisecond
+	cutOff.Addresses = []string{relay.Addr()}
 	a, b, c := member(t, o, 1), member(t, o, 2), member(t, cutOff, 3)
 	var ma, mb, mc memory
 	start(t, a, ma.local())
@@ -241,9 +273,8 @@ func TestRedisLosesItsData(t *testing.T) {
 	purge(t, b, tier.MatchFolder("group2"), 3)
 	forget()
 
-	a.purges.confirm = 2 * time.Second
 	relay.Cut()
-	purge(t, a, tier.MatchFolder("group3"), 2, "http://10.0.0.3:8888")
+	purgeWithout(t, a, tier.MatchFolder("group3"), 2, "http://10.0.0.3:8888")
 	forget()
 	require.NoError(t, server.Client().FlushAll(t.Context()).Err())
 	registered(2)
@@ -258,7 +289,6 @@ func TestRedisLosesItsData(t *testing.T) {
 func TestRedisLosesItsDataAndGoesOn(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	a, b := member(t, o, 1), member(t, o, 2)
-	a.purges.confirm, b.purges.confirm = patience, patience
 	var ma memory
 	start(t, a, ma.local())
 	purge(t, a, tier.MatchFolder("group1"), 1)
@@ -272,7 +302,7 @@ func TestRedisLosesItsDataAndGoesOn(t *testing.T) {
 	eventually(t, "all is dropped", func() bool { return slices.Contains(ma.take(), "") })
 	require.Contains(t, mb.take(), "")
 	require.ErrorIs(t, lease.PublishMeta(t.Context(), testFile, cache.Meta{}), cache.ErrLost)
-	require.Equal(t, a.Stats().Obeyed, b.Stats().Obeyed)
+	eventually(t, "both have obeyed", func() bool { return a.Stats().Obeyed == b.Stats().Obeyed })
 }
 
 func TestLogThatCannotBeUnderstood(t *testing.T) {
@@ -285,4 +315,20 @@ func TestLogThatCannotBeUnderstood(t *testing.T) {
 	err := f.sync()
 	require.ErrorContains(t, err, "cannot understand")
 	require.False(t, errors.Is(err, cache.ErrFleetDown))
+}
+
+// A purge is obeyed when the message about it comes, long before a gateway would look by itself.
+func TestPurgesAreHeardOf(t *testing.T) {
+	server := redistest.Shared(t)
+	o := fleetOf(server.Addr())
+	a, b := member(t, o, 1), member(t, o, 2)
+	b.purges.beat = time.Hour
+	start(t, a, (&memory{}).local())
+	start(t, b, (&memory{}).local())
+	client := server.Client()
+	eventually(t, "both listen", func() bool {
+		channel := a.keys.channel()
+		return client.PubSubNumSub(t.Context(), channel).Val()[channel] == 2
+	})
+	purge(t, a, tier.MatchFolder("group1"), 2)
 }

@@ -75,7 +75,7 @@ func TestPrefetchTellsWhy(t *testing.T) {
 			want = id + " fetched 5\ndone: 1 files, 0 failed\n"
 		}
 		require.Equal(t, want, w.Body.String())
-		require.Zero(t, h.away.(*away).o.Running.Load())
+		eventually(t, "nothing is fetched any more", func() bool { return h.away.(*away).o.Running.Load() == 0 })
 	}
 }
 

@@ -66,12 +66,12 @@ func cachedGateway(t *testing.T, o Options, origin Origin) func(method, target s
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ln) }()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
 		defer cancel()
 		require.NoError(t, s.Shutdown(ctx))
 		require.NoError(t, <-done)
 	})
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: 10 * time.Second}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 	return func(method, target string, headers ...string) (int, string) {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+ln.Addr().String()+target, nil)
@@ -147,7 +147,7 @@ func TestTokensOfFetches(t *testing.T) {
 // TestForeignTokens: where this gateway checks no tokens the web servers of the storages may. What one client's token has opened is
 // not for others, and one that is refused says nothing about the file.
 func TestForeignTokens(t *testing.T) {
-	server := newWebServer(t, "127.0.0.7", 0, func(w io.Writer, r *http.Request) {
+	server := newWebServer(t, listen(t, "127.0.0.7")[0], func(w io.Writer, r *http.Request) {
 		if r.URL.Query().Get("token") != "good" {
 			_, _ = io.WriteString(w, "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
 			return

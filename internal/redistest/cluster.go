@@ -2,6 +2,7 @@ package redistest
 
 import (
 	"context"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -22,37 +23,58 @@ type Cluster struct {
 	admin *redis.ClusterClient
 }
 
+// The time of silence after which nodes take another one for dead. They speak to each other at least twice in it, so it is short
+// while they have much to tell. After that it is long: a node that a slow machine has no time for is not dead.
+const (
+	talkative = 1000 // milliseconds
+	patient   = 600_000
+)
+
 // StartCluster starts six nodes, makes them a cluster, and returns when every node says that it is whole. A dead master is
-// replaced by its replica after about two seconds. The nodes are stopped when the test ends.
+// replaced by its replica when KillMasterOf tells that one to: by itself only after minutes. The nodes are stopped when the test
+// ends.
 func StartCluster(t testing.TB) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t}
 	for range 2 * clusterMasters {
-		c.nodes = append(c.nodes, Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", "1000",
+		c.nodes = append(c.nodes, Start(t, "--cluster-enabled", "yes", "--cluster-node-timeout", strconv.Itoa(patient),
 			"--cluster-replica-validity-factor", "0", "--cluster-allow-replica-migration", "no",
 			"--repl-diskless-sync-delay", "0"))
 	}
 	c.meet()
 	c.share()
-	for _, node := range c.nodes {
-		eventually(t, "the cluster is whole", func(ctx context.Context) bool { return c.whole(ctx, node) })
+	for _, timeout := range []int{talkative, patient} {
+		for _, node := range c.nodes {
+			c.do(node, "config", "set", "cluster-node-timeout", timeout)
+		}
+		for _, node := range c.nodes {
+			eventually(t, "the cluster is whole", func(ctx context.Context) bool { return c.whole(ctx, node) })
+		}
 	}
 	c.admin = c.Client()
 	return c
 }
 
-// meet makes the nodes known to each other.
+// meet makes the nodes known to each other. A handshake that has failed is begun again.
 func (c *Cluster) meet() {
 	c.t.Helper()
 	for i, node := range c.nodes {
 		c.do(node, "cluster", "set-config-epoch", i+1)
-		if i > 0 {
-			c.do(c.nodes[0], "cluster", "meet", "127.0.0.1", node.port)
-		}
 	}
 	for _, node := range c.nodes {
 		eventually(c.t, "the nodes know each other", func(ctx context.Context) bool {
-			return c.info(ctx, node, "cluster_known_nodes:6")
+			nodes, err := node.admin().ClusterNodes(ctx).Result()
+			if err != nil {
+				return false
+			}
+			known := true
+			for _, other := range c.nodes {
+				if other != node && !strings.Contains(nodes, other.Addr()+"@") {
+					c.do(node, "cluster", "meet", "127.0.0.1", other.port)
+					known = false
+				}
+			}
+			return known && !strings.Contains(nodes, "handshake") && strings.Count(nodes, "\n") == len(c.nodes)
 		})
 	}
 }
@@ -139,7 +161,9 @@ func (c *Cluster) KillMasterOf(key string) *Server {
 	if err != nil {
 		c.t.Fatalf("cannot ask %s for its id: %v", dead.Addr(), err)
 	}
+	replica := c.replicaOf(id)
 	dead.Kill()
+	c.do(replica, "cluster", "failover", "takeover")
 	for _, node := range c.nodes {
 		if node.proc == nil {
 			continue
@@ -150,6 +174,27 @@ func (c *Cluster) KillMasterOf(key string) *Server {
 		})
 	}
 	return dead
+}
+
+// replicaOf returns the node that follows a master.
+func (c *Cluster) replicaOf(id string) *Server {
+	c.t.Helper()
+	for _, node := range c.nodes {
+		if node.proc == nil {
+			continue
+		}
+		nodes, err := node.admin().ClusterNodes(context.Background()).Result()
+		if err != nil {
+			c.t.Fatalf("cannot ask %s for the nodes: %v", node.Addr(), err)
+		}
+		for line := range strings.Lines(nodes) {
+			if strings.Contains(line, "myself,slave "+id) {
+				return node
+			}
+		}
+	}
+	c.t.Fatalf("nobody follows %s", id)
+	return nil
 }
 
 // ownsSlots reports whether a node still has slots by the text of CLUSTER NODES: a line of it has eight fields and then the

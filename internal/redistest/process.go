@@ -1,12 +1,8 @@
 package redistest
 
 import (
-	"math/rand/v2"
-	"net"
 	"os/exec"
 	"runtime"
-	"strconv"
-	"sync"
 	"syscall"
 	"time"
 )
@@ -49,12 +45,13 @@ func (p *process) kill() {
 	<-p.done
 }
 
-// stop asks the child to end, and kills it when it does not (a paused one cannot).
+// stop asks the child to end, a paused one too, and kills it when it does not.
 func (p *process) stop() {
 	p.signal(syscall.SIGTERM)
+	p.signal(syscall.SIGCONT)
 	select {
 	case <-p.done:
-	case <-time.After(2 * time.Second):
+	case <-time.After(patience):
 		p.kill()
 	}
 }
@@ -66,43 +63,4 @@ func (p *process) signal(sig syscall.Signal) {
 	default:
 		_ = syscall.Kill(p.pid, sig) // It may end in this moment; there is nothing to do about it then.
 	}
-}
-
-// ports are those that this process has taken, be they listened on at the moment or not.
-var ports struct {
-	mu    sync.Mutex // guards taken
-	taken map[int]bool
-}
-
-// takePort returns a port of loopback that nobody listens on, and that no other caller gets until it is given back. It lies
-// below the ports that the kernel gives to outgoing connections, so that a server which is down for a while finds its port free,
-// and the bus port of a cluster node (10,000 above) is a port as well.
-func takePort() int {
-	ports.mu.Lock()
-	defer ports.mu.Unlock()
-	if ports.taken == nil {
-		ports.taken = make(map[int]bool)
-	}
-	for {
-		port := 10000 + rand.IntN(20000)
-		if !ports.taken[port] && portFree(port) {
-			ports.taken[port] = true
-			return port
-		}
-	}
-}
-
-// givePort gives a port back.
-func givePort(port int) {
-	ports.mu.Lock()
-	defer ports.mu.Unlock()
-	delete(ports.taken, port)
-}
-
-func portFree(port int) bool {
-	l, err := net.Listen("tcp4", "127.0.0.1:"+strconv.Itoa(port))
-	if err != nil {
-		return false
-	}
-	return l.Close() == nil
 }

@@ -8,6 +8,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 func TestMain(m *testing.M) {
@@ -47,14 +49,14 @@ func TestPortTaken(t *testing.T) {
 }
 
 func TestBadArgument(t *testing.T) {
-	_, err := launch(t.TempDir(), []string{"--no-such-setting", "1"})
-	require.Error(t, err)
+	s := &Server{dir: t.TempDir(), args: []string{"--no-such-setting", "1"}}
+	require.Error(t, s.launch())
 }
 
 func TestProgramMissing(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
-	_, err := launch(t.TempDir(), nil)
-	require.EqualError(t, err, "redis-server is missing: apt-get install redis-server")
+	s := &Server{dir: t.TempDir()}
+	require.EqualError(t, s.launch(), "redis-server is missing: apt-get install redis-server")
 }
 
 func TestRestartKeepsAppendOnlyData(t *testing.T) {
@@ -87,7 +89,35 @@ func TestPause(t *testing.T) {
 	require.True(t, timeout.Timeout())
 	s.Resume()
 	require.NoError(t, s.Client().Ping(t.Context()).Err())
+	s.Pause()
+	s.Stop() // A paused server ends in order too.
+	log, err := os.ReadFile(filepath.Join(s.dir, "redis.log"))
+	require.NoError(t, err)
+	require.Contains(t, string(log), "ready to exit")
+	s.Restart()
 	s.Pause() // The cleanup must get rid of a paused server as well.
+}
+
+// No two processes get the same port, nor two callers in one.
+func TestPortsAreTaken(t *testing.T) {
+	port, err := takePort()
+	require.NoError(t, err)
+	for range 2 {
+		_, err = lockPort(port)
+		require.ErrorIs(t, err, unix.EWOULDBLOCK)
+	}
+	givePort(port)
+	lock, err := lockPort(port)
+	require.NoError(t, err)
+	require.NoError(t, lock.Close())
+	taken := make(map[int]bool)
+	for range 100 {
+		port, err := takePort()
+		require.NoError(t, err)
+		defer givePort(port)
+		require.False(t, taken[port])
+		taken[port] = true
+	}
 }
 
 func TestSharedIsOne(t *testing.T) {
@@ -115,8 +145,8 @@ func TestOrphansDie(t *testing.T) {
 // orphan is the process of TestOrphansDie: it starts a server, lets many threads of its own come and go, says the server's
 // number, and waits to be killed.
 func orphan() {
-	s, err := launch(os.Getenv("REDISTEST_ORPHAN"), nil)
-	if err != nil {
+	s := &Server{dir: os.Getenv("REDISTEST_ORPHAN")}
+	if err := s.launch(); err != nil {
 		panic(err)
 	}
 	fmt.Println(s.proc.pid)
@@ -290,16 +320,40 @@ func TestRelayHang(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// A piece that waits for the cut behind the last one passes when the cut is called off.
+func TestRelayCutCalledOff(t *testing.T) {
+	r := NewRelay(t, echo(t))
+	c := dial(t, r.Addr())
+	r.mu.Lock()
+	r.blown = true // the last piece is on its way
+	r.mu.Unlock()
+	_, err := exchange(c, "one", 50*time.Millisecond)
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+	r.CutAfter(0)
+	got, err := read(c, 3, patience)
+	require.NoError(t, err)
+	require.Equal(t, "one", got)
+}
+
 // While the relay is mute, commands run and their answers are lost.
 func TestRelayMute(t *testing.T) {
 	s := Shared(t)
 	r := NewRelay(t, s.Addr())
-	behind := redis.NewClient(&redis.Options{Addr: r.Addr(), ReadTimeout: 100 * time.Millisecond, MaxRetries: -1})
+	behind := redis.NewClient(&redis.Options{Addr: r.Addr(), ReadTimeout: patience, MaxRetries: -1})
 	defer behind.Close()
 	require.NoError(t, behind.Set(t.Context(), "mute", "before", 0).Err())
 	r.Mute()
-	require.Error(t, behind.Set(t.Context(), "mute", "after", 0).Err())
-	require.Equal(t, "after", s.Client().Get(t.Context(), "mute").Val())
+	answered := make(chan error, 1)
+	go func() { answered <- behind.Set(t.Context(), "mute", "after", 0).Err() }()
+	direct := s.Client()
+	eventually(t, "the command runs", func(ctx context.Context) bool { return direct.Get(ctx, "mute").Val() == "after" })
+	select {
+	case err := <-answered:
+		t.Fatalf("an answer came through: %v", err)
+	case <-time.After(50 * time.Millisecond):
+	}
+	r.Drop()
+	require.Error(t, <-answered)
 }
 
 func TestRelayDelay(t *testing.T) {

@@ -17,14 +17,15 @@ type Relay struct {
 	wg     sync.WaitGroup // every goroutine of the relay
 
 	mu       sync.Mutex // guards what follows
-	changed  *sync.Cond // on mu: hung, mute or closed has changed
+	changed  *sync.Cond // on mu: hung, mute, blown or closed has changed
 	listener net.Listener
 	conns    map[net.Conn]struct{} // both ends of every pair
 	hung     bool                  // nothing passes
 	mute     bool                  // requests pass, answers do not
 	closed   bool
 	delay    time.Duration
-	fuse     int // pieces until the relay cuts itself; 0 = it does not
+	fuse     int  // pieces until the relay cuts itself; 0 = it does not
+	blown    bool // the last of these is on its way: no other passes before the cut
 }
 
 // NewRelay starts a relay to an address of TCP. It is closed when the test ends.
@@ -35,12 +36,15 @@ func NewRelay(t testing.TB, target string) *Relay {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for range portTries {
-		r.port = takePort()
-		if r.listen() == nil {
+		port, err := takePort()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r.port = port; r.listen() == nil {
 			t.Cleanup(r.Close)
 			return r
 		}
-		givePort(r.port)
+		givePort(port)
 	}
 	t.Fatal("no port for the relay")
 	return nil
@@ -68,6 +72,8 @@ func (r *Relay) Cut() {
 }
 
 func (r *Relay) cut() {
+	r.fuse, r.blown = 0, false
+	r.changed.Broadcast()
 	if r.listener != nil {
 		r.listener.Close()
 		r.listener = nil
@@ -112,7 +118,8 @@ func (r *Relay) set(hung, mute bool) {
 func (r *Relay) CutAfter(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.fuse = n
+	r.fuse, r.blown = n, false
+	r.changed.Broadcast()
 }
 
 // Restore ends Cut, Hang and Mute; the delay stays.
@@ -224,19 +231,17 @@ func (r *Relay) pass(from, to net.Conn, request bool) {
 	}
 }
 
-// passed counts a piece that has passed.
+// passed cuts the relay after its last piece.
 func (r *Relay) passed() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.fuse == 0 {
-		return
-	}
-	if r.fuse--; r.fuse == 0 {
+	if r.blown {
 		r.cut()
 	}
 }
 
-// gate holds a piece for as long as the relay's state wants it; false means that the relay is closed.
+// gate holds a piece for as long as the relay's state wants it; false means that the relay is closed. Pieces are counted before they
+// pass, and behind the last one all others wait for the cut: so nobody gets an answer to it.
 func (r *Relay) gate(request bool) bool {
 	r.mu.Lock()
 	d := r.delay
@@ -246,8 +251,12 @@ func (r *Relay) gate(request bool) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for !r.closed && (r.hung || r.mute && !request) {
+	for !r.closed && (r.hung || r.blown || r.mute && !request) {
 		r.changed.Wait()
+	}
+	if r.fuse > 0 && !r.closed {
+		r.fuse--
+		r.blown = r.fuse == 0
 	}
 	return !r.closed
 }

@@ -26,8 +26,9 @@ type Sentinel struct {
 	sentinels []*Server
 }
 
-// StartSentinel starts a master, two replicas and three Sentinels, and returns when all know of each other. A dead master is
-// replaced after about a second. They are stopped when the test ends.
+// StartSentinel starts a master, two replicas and three Sentinels, and returns when all know of each other. They replace a dead
+// master when KillMaster tells them to: by themselves only after minutes, as they cannot tell a dead server from one that a slow
+// machine has no time for. They are stopped when the test ends.
 func StartSentinel(t testing.TB) *Sentinel {
 	t.Helper()
 	s := &Sentinel{MasterName: MasterName, t: t}
@@ -59,24 +60,11 @@ func startSentinel(t testing.TB, master int) *Server {
 	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "sentinel.conf")
-	conf := fmt.Sprintf("sentinel monitor %[1]s 127.0.0.1 %[2]d 2\nsentinel down-after-milliseconds %[1]s 500\n"+
-		"sentinel failover-timeout %[1]s 3000\n", MasterName, master)
+	conf := fmt.Sprintf("sentinel monitor %[1]s 127.0.0.1 %[2]d 2\nsentinel down-after-milliseconds %[1]s 600000\n", MasterName, master)
 	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	var s *Server
-	var err error
-	for range portTries {
-		s = &Server{t: t, dir: dir, port: takePort(), config: path}
-		if err = s.start(); err == nil {
-			break
-		}
-		givePort(s.port)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(s.finish)
+	s := adopt(t, &Server{dir: dir, config: path})
 	// The periods of a Sentinel are seconds; a test does not want to wait for them.
 	client := s.Client()
 	args := []any{"sentinel", "debug", "info-period", 500, "publish-period", 200, "ask-period", 200, "ping-period", 200}
@@ -101,15 +89,15 @@ func (s *Sentinel) Master() *Server {
 	s.t.Helper()
 	var master *Server
 	eventually(s.t, "there is a master", func(ctx context.Context) bool {
-		master = s.named(ctx)
+		master = s.named(ctx, s.sentinels[0])
 		return master != nil && infoHas(ctx, master.Addr(), "replication", "role:master")
 	})
 	return master
 }
 
-// named returns the running server that a Sentinel names as the master; nil = none.
-func (s *Sentinel) named(ctx context.Context) *Server {
-	client := redis.NewSentinelClient(&redis.Options{Addr: s.sentinels[0].Addr()})
+// named returns the running server that a Sentinel names as the master; nil = none, or one that is dead.
+func (s *Sentinel) named(ctx context.Context, sentinel *Server) *Server {
+	client := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr()})
 	defer client.Close()
 	addr, err := client.GetMasterAddrByName(ctx, s.MasterName).Result()
 	if err != nil {
@@ -128,6 +116,19 @@ func (s *Sentinel) KillMaster() *Server {
 	s.t.Helper()
 	dead := s.Master()
 	dead.Kill()
+	eventually(s.t, "the Sentinels name the same new master", func(ctx context.Context) bool {
+		first := s.named(ctx, s.sentinels[0])
+		if first == nil { // none yet; an order that comes twice is refused
+			s.sentinels[0].admin().Do(ctx, "sentinel", "failover", s.MasterName)
+			return false
+		}
+		for _, other := range s.sentinels[1:] {
+			if s.named(ctx, other) != first {
+				return false
+			}
+		}
+		return true
+	})
 	s.Master()
 	return dead
 }

@@ -31,7 +31,7 @@ import (
 )
 
 // patience is how long anything may take that normally takes a fraction of a second: a slow machine under load is no failure.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // portTries is how many ports are tried before giving up.
 const portTries = 20
@@ -51,8 +51,13 @@ type Server struct {
 // Start returns, and is stopped when the test ends.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
-	s, err := launch(t.TempDir(), args)
-	if err != nil {
+	return adopt(t, &Server{args: args, dir: t.TempDir()})
+}
+
+// adopt launches a server that ends with the test.
+func adopt(t testing.TB, s *Server) *Server {
+	t.Helper()
+	if err := s.launch(); err != nil {
 		t.Fatal(err)
 	}
 	s.t = t
@@ -60,20 +65,22 @@ func Start(t testing.TB, args ...string) *Server {
 	return s
 }
 
-// launch starts a server on the first free port that it gets.
-func launch(dir string, args []string) (*Server, error) {
-	var last error
+// launch starts the server on the first free port that it gets.
+func (s *Server) launch() error {
+	var err error
 	for range portTries {
-		s := &Server{args: args, dir: dir, port: takePort()}
-		if last = s.start(); last == nil {
-			return s, nil
+		if s.port, err = takePort(); err != nil {
+			return err
+		}
+		if err = s.start(); err == nil {
+			return nil
 		}
 		givePort(s.port)
-		if !errors.Is(last, errPortTaken) {
-			return nil, last
+		if !errors.Is(err, errPortTaken) {
+			return err
 		}
 	}
-	return nil, last
+	return err
 }
 
 // errPortTaken means that somebody else was faster with the port.
@@ -165,7 +172,7 @@ func (s *Server) Kill() {
 	}
 }
 
-// Stop ends the server in order, and returns when it is gone. A server that is stopped already, or paused, is fine too.
+// Stop ends the server in order, a paused one too, and returns when it is gone. One that does not run is fine.
 func (s *Server) Stop() {
 	if s.proc != nil {
 		s.proc.stop()
@@ -173,9 +180,9 @@ func (s *Server) Stop() {
 	}
 }
 
-// finish stops the server for good.
+// finish ends the server for good. Nobody reads what it could still write.
 func (s *Server) finish() {
-	s.Stop()
+	s.Kill()
 	givePort(s.port)
 }
 

@@ -5,6 +5,7 @@ import (
 	"os"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/redis/go-redis/v9/logging"
 	"go.uber.org/goleak"
@@ -39,11 +40,12 @@ func startShared() (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot make a folder for the shared redis-server: %w", err)
 	}
-	s, err := launch(dir, nil)
-	if err != nil {
+	s := &Server{dir: dir}
+	if err := s.launch(); err != nil {
 		os.RemoveAll(dir)
+		return nil, err
 	}
-	return s, err
+	return s, nil
 }
 
 // Main is the TestMain of a package that uses Shared: it runs the tests, stops the shared server, and fails when a goroutine
@@ -52,23 +54,36 @@ func Main(m *testing.M, options ...goleak.Option) {
 	logging.Disable()
 	// A closed client whose server is away looks for it once a second, and notices then that it is closed.
 	options = append(options, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
-	goleak.VerifyTestMain(stopper{m}, options...)
+	goleak.VerifyTestMain(stopper{m, options}, options...)
 }
 
-// stopper runs the tests and then stops the shared server, whose goroutine would look like a leak.
-type stopper struct{ m *testing.M }
+// stopper runs the tests and then stops the shared server, whose goroutine would look like a leak. It waits for goroutines that are
+// about to end: goleak itself waits for less than half a second, which is little for a slow machine.
+type stopper struct {
+	m       *testing.M
+	options []goleak.Option
+}
 
 var _ goleak.TestingM = stopper{}
 
 // Run runs the tests and returns the process's exit code.
 func (s stopper) Run() int {
 	code := s.m.Run()
+	stopShared()
+	if code == 0 {
+		for end := time.Now().Add(patience); goleak.Find(s.options...) != nil && time.Now().Before(end); {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	return code
+}
+
+func stopShared() {
 	shared.mu.Lock()
 	defer shared.mu.Unlock()
 	if shared.server != nil {
-		shared.server.Stop()
+		shared.server.Kill()
 		os.RemoveAll(shared.server.dir)
 		shared.server = nil
 	}
-	return code
 }

@@ -25,7 +25,7 @@ func TestIdleConnectionsHoldNoBuffers(t *testing.T) {
 	w, s := newTestWorld(t)
 	o, err := w.store.plain(4 * kib)
 	require.NoError(t, err)
-	const clients = 2000
+	clients := affordable(2000)
 	e := gatherAt(t, w, s, crowd{clients: clients, idle: true}, o, 0)
 	require.Less(t, e.rss(), int64(clients*20*kib), "about 7 KiB each; a read buffer alone is 16")
 	require.Less(t, e.threads(), 20)

@@ -18,7 +18,7 @@ import (
 const (
 	sendBuffer  = 128 << 10
 	stallPoll   = 5 * time.Millisecond // how soon a connection that waits sees that it may go on, or that its client left
-	drainLimit  = time.Second          // how long a reset waits for the bytes before it to reach the client
+	drainPolls  = 1000                 // how often a reset looks, once a millisecond, whether the bytes before it have reached the client
 	garbageLen  = 512
 	garbageSeed = 20
 )
@@ -239,7 +239,7 @@ func (c *conn) reset() {
 	if err != nil {
 		return
 	}
-	for deadline := time.Now().Add(drainLimit); time.Now().Before(deadline); {
+	for range drainPolls { // not up to a time: after a halt of the whole machine there may be none left
 		queued := 0
 		raw.Control(func(fd uintptr) { queued, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
 		if queued == 0 || !c.pause(time.Millisecond) {

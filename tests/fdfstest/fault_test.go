@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"syscall"
 	"testing"
@@ -59,6 +60,22 @@ func quiet(t *testing.T, c *net.TCPConn) {
 	require.Zero(t, n)
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 	require.NoError(t, c.SetReadDeadline(time.Now().Add(patience)))
+}
+
+// untilQuiet reads what comes until nothing does for a while, and tells how much it was.
+func untilQuiet(t *testing.T, c *net.TCPConn) (total int) {
+	t.Helper()
+	for {
+		require.NoError(t, c.SetReadDeadline(time.Now().Add(200*time.Millisecond)))
+		n, err := c.Read(make([]byte, contentSize))
+		total += n
+		if err != nil {
+			require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+			break
+		}
+	}
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(patience)))
+	return total
 }
 
 // fine requires that the file can be downloaded whole.
@@ -181,7 +198,7 @@ func TestSlowAnswers(t *testing.T) {
 		require.GreaterOrEqual(t, time.Since(began), 80*time.Millisecond) // 1010 bytes take 101 ms
 	})
 	t.Run("rate lifted under way", func(t *testing.T) {
-		s.SetFaults(Faults{Rate: 50}) // would take 20 s
+		s.SetFaults(Faults{Rate: 5}) // would take 200 s
 		c := send(t, s.Addr(), downloadRequest(id, 0, 0))
 		_, err := io.ReadFull(c, make([]byte, 1))
 		require.NoError(t, err)
@@ -202,16 +219,14 @@ func TestSlowAnswers(t *testing.T) {
 
 func TestPartition(t *testing.T) {
 	s, id, content := oneFile(t)
-	s.SetFaults(Faults{Rate: 10000})
+	s.SetFaults(Faults{Rate: 100}) // 10 s for all
 	running := send(t, s.Addr(), downloadRequest(id, 0, 0))
 	_, err := io.ReadFull(running, make([]byte, headerLen))
 	require.NoError(t, err)
 
 	s.Partition(true)
 	fresh := send(t, s.Addr(), request(CmdActive, 0, nil))
-	_, err = running.Read(make([]byte, contentSize)) // what was under way
-	require.NoError(t, err)
-	quiet(t, running)
+	require.Less(t, untilQuiet(t, running), contentSize) // what was under way
 	quiet(t, fresh)
 	require.Zero(t, s.Counts().Requests[CmdActive], "a request was read through a partition")
 
@@ -267,6 +282,21 @@ func TestSilence(t *testing.T) {
 	s.Kill()
 	_, err = net.Dial("tcp", s.Addr())
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+}
+
+// TestSilenceThatIsFull: a client that connects before the queue is filled fills it.
+func TestSilenceThatIsFull(t *testing.T) {
+	port, err := reserve(netip.MustParseAddrPort("127.0.0.1:0"))
+	require.NoError(t, err)
+	defer port.close()
+	quiet, err := newSilence(port.addr)
+	require.NoError(t, err)
+	defer quiet.close()
+	require.NotNil(t, quiet.filler)
+	again, err := fill(port.addr, 50*time.Millisecond)
+	require.NoError(t, err)
+	require.Nil(t, again)
+	(&silence{fd: -1}).close()
 }
 
 // TestNobodyWaits closes a cluster, and the clients, while answers are held up.

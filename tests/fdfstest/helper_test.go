@@ -14,8 +14,18 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a test waits for what should come at once.
-const patience = 10 * time.Second
+// patience is how long a test waits for what should come at once: a machine may be slow, and may stand still for a while.
+const patience = 30 * time.Second
+
+// requireIPv6 skips a test on machines where ::1 is switched off.
+func requireIPv6(t *testing.T) {
+	t.Helper()
+	l, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		t.Skipf("SKIPPED: no IPv6 here: %v", err)
+	}
+	require.NoError(t, l.Close())
+}
 
 func start(t *testing.T, o Options) *Cluster {
 	t.Helper()

@@ -1,6 +1,7 @@
 package fdfstest
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -67,11 +68,11 @@ func bind(addr netip.AddrPort) (int, error) {
 // what a client sends to connect, and says nothing.
 type silence struct {
 	fd     int
-	filler net.Conn
+	filler net.Conn // nil when a client was there first
 }
 
-// fillTime is how long the one connection that fills the queue may take.
-const fillTime = time.Second
+// fillTime is how long the one connection that fills the queue may take: it is there at once, except on a machine that stands still.
+const fillTime = 5 * time.Second
 
 func newSilence(addr netip.AddrPort) (*silence, error) {
 	fd, err := bind(addr)
@@ -82,7 +83,7 @@ func newSilence(addr netip.AddrPort) (*silence, error) {
 		unix.Close(fd)
 		return nil, fmt.Errorf("cannot listen on %s: %w", addr, err)
 	}
-	filler, err := net.DialTimeout("tcp", addr.String(), fillTime)
+	filler, err := fill(addr, fillTime)
 	if err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("cannot fill the queue of %s: %w", addr, err)
@@ -90,7 +91,19 @@ func newSilence(addr netip.AddrPort) (*silence, error) {
 	return &silence{fd: fd, filler: filler}, nil
 }
 
+// fill connects, or gives nil when there is no room: a client that happened to connect was first.
+func fill(addr netip.AddrPort, limit time.Duration) (net.Conn, error) {
+	filler, err := net.DialTimeout("tcp", addr.String(), limit)
+	var timeout net.Error
+	if errors.As(err, &timeout) && timeout.Timeout() {
+		return nil, nil
+	}
+	return filler, err
+}
+
 func (s *silence) close() {
 	unix.Close(s.fd)
-	s.filler.Close()
+	if s.filler != nil {
+		s.filler.Close()
+	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/tests/stampede/crowd"
+	"fastdfs-gateway/tests/stampede/lab"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -57,7 +58,7 @@ func TestOutcomes(t *testing.T) {
 		"nothing":              {"", crowd.Failed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := crowd.Run(crowd.Options{Clients: 3, URLs: []string{server(t, test.answer)}, Want: []byte("hello"), Timeout: 10 * time.Second})
+			r := crowd.Run(crowd.Options{Clients: 3, URLs: []string{server(t, test.answer)}, Want: []byte("hello"), Timeout: time.Minute})
 			require.Equal(t, 3, r.Count(test.want), r)
 			if test.want == crowd.Whole {
 				require.Equal(t, "HIT", r[0].XCache)
@@ -76,9 +77,6 @@ func TestRange(t *testing.T) {
 
 // TestNobody: where nobody listens all clients fail.
 func TestNobody(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	r := crowd.Run(crowd.Options{Clients: 2, URLs: []string{"http://" + l.Addr().String() + "/", "not a URL"}, Want: []byte("x")})
+	r := crowd.Run(crowd.Options{Clients: 2, URLs: []string{"http://" + lab.Address(lab.Port()) + "/", "not a URL"}, Want: []byte("x")})
 	require.Equal(t, 2, r.Count(crowd.Failed), r)
 }

@@ -11,7 +11,6 @@ package lab
 import (
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -20,13 +19,14 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // patience is how long a program may take to start or to stop: a slow machine under load is no failure.
-const patience = 30 * time.Second
+const patience = time.Minute
 
 // ErrMissing is the error for a program that is not installed.
 var ErrMissing = errors.New("not installed")
@@ -184,31 +184,24 @@ func (p *Process) LogEnd() string {
 	return strings.TrimSpace(text[max(0, len(text)-1000):])
 }
 
-// ports are those that were given out already.
-var ports struct {
-	mu    sync.Mutex // guards taken
-	taken map[int]bool
-}
-
-// Port is a port of loopback that nobody listens on, and that is not given out again. It lies below those that the kernel gives to
-// outgoing connections.
+// Port is a port of loopback that nobody listens on, and that nobody else gets as long as this process lives: a socket that never
+// listens holds it. Linux lets a program listen on it all the same, as both sockets allow the reuse of their address.
 func Port() int {
-	ports.mu.Lock()
-	defer ports.mu.Unlock()
-	if ports.taken == nil {
-		ports.taken = make(map[int]bool)
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	if err == nil {
+		err = unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
 	}
-	for {
-		port := 10000 + rand.IntN(20000)
-		l, err := net.Listen("tcp4", Address(port))
-		if err != nil {
-			continue
-		}
-		if l.Close() == nil && !ports.taken[port] {
-			ports.taken[port] = true
-			return port
-		}
+	if err == nil {
+		err = unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}})
 	}
+	var bound unix.Sockaddr
+	if err == nil {
+		bound, err = unix.Getsockname(fd)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("BUG: loopback has no port to give: %v", err))
+	}
+	return bound.(*unix.SockaddrInet4).Port
 }
 
 // Address is a port of loopback as host:port.
