@@ -32,7 +32,7 @@ RACE := $(shell command -v gcc >/dev/null && echo -race)
 # All tests: unit, fuzz seeds, end to end on the built binary, with the race detector.
 test: build
 	@test -n "$(RACE)" || echo "make test: no gcc, so the race detector is off (apt-get install gcc libc6-dev)"
-	GATEWAY_BINARY=$(CURDIR)/$(BIN) $(GO) test $(RACE) -count=1 ./...
+	GATEWAY_BINARY=$(CURDIR)/$(BIN) $(GO) test $(RACE) -count=1 -timeout 30m ./...
 
 # The same, and a failure where the race detector cannot run.
 test-race:

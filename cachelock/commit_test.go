@@ -25,7 +25,7 @@ func committed(t *testing.T, rdb redis.UniversalClient, key string) map[string]s
 // A later fence writes, the same fence may write again, and an older one is refused and changes nothing.
 func TestCommit(t *testing.T) {
 	t.Parallel()
-	rdb, ctx, key := redistest.Shared(t).Client(), t.Context(), t.Name()
+	rdb, ctx, key := cachelock.PatientClient(t, redistest.Shared(t)), t.Context(), t.Name()
 	const last = int64(1)<<53 - 1 // the highest that Lua holds exactly
 	for _, step := range []struct {
 		fence int64
@@ -50,7 +50,7 @@ func TestCommit(t *testing.T) {
 // A value lasts as long as its last write says; a refused write changes nothing about that, and what has expired is forgotten.
 func TestCommitExpires(t *testing.T) {
 	t.Parallel()
-	rdb, ctx, key := redistest.Shared(t).Client(), t.Context(), t.Name()
+	rdb, ctx, key := cachelock.PatientClient(t, redistest.Shared(t)), t.Context(), t.Name()
 	require.NoError(t, cachelock.Commit(ctx, rdb, key, 7, nil, time.Hour))
 	require.Greater(t, rdb.PTTL(ctx, key).Val(), time.Minute)
 	require.ErrorIs(t, cachelock.Commit(ctx, rdb, key, 6, nil, time.Millisecond), cachelock.ErrLost)
@@ -83,11 +83,14 @@ func TestCommitRefuses(t *testing.T) {
 // A holder that was overtaken while it slept writes nothing, though it cannot know yet.
 func TestCommitFencesSleeper(t *testing.T) {
 	t.Parallel()
-	rdb, ctx, key := redistest.Shared(t).Client(), t.Context(), t.Name()
-	c := cachelock.New(rdb, cachelock.Options{Prefix: key})
+	rdb, ctx, key := cachelock.PatientClient(t, redistest.Shared(t)), t.Context(), t.Name()
+	c := cachelock.New(rdb, cachelock.Options{Prefix: key, Shards: 1})
 	defer c.Close()
-	sleeper, err := c.Acquire(ctx, "k", cachelock.LockOptions{TTL: time.Second})
+	sleeper, err := c.Acquire(ctx, "k", cachelock.LockOptions{TTL: time.Hour})
 	require.NoError(t, err)
+	ended, err := rdb.Del(ctx, key+":{0}:lock:k").Result() // as if it had expired
+	require.NoError(t, err)
+	require.EqualValues(t, 1, ended)
 	next, err := c.Acquire(ctx, "k", cachelock.LockOptions{Policy: cachelock.WaitFor(soon)})
 	require.NoError(t, err)
 	require.NoError(t, cachelock.Commit(ctx, rdb, key+":value", next.Fence(), []byte("next"), time.Minute))

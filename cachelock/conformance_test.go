@@ -29,16 +29,16 @@ func TestConformanceLocal(t *testing.T) {
 
 func TestConformanceRedis(t *testing.T) {
 	t.Parallel()
-	server := redistest.Shared(t)
+	rdb := cachelock.PatientClient(t, redistest.Shared(t))
 	locktest.Run(t, locktest.Implementation{
 		New: func(t *testing.T) locktest.Open {
 			return func(o cachelock.Options) *cachelock.Client {
 				o.Prefix = t.Name()
-				return cachelock.New(server.Client(), o)
+				return cachelock.New(rdb, o)
 			}
 		},
 		Queued: func(t *testing.T, key string) int {
-			n, err := server.Client().ZCard(t.Context(), t.Name()+":{0}:queue:"+key).Result()
+			n, err := rdb.ZCard(t.Context(), t.Name()+":{0}:queue:"+key).Result()
 			require.NoError(t, err)
 			return int(n)
 		},
@@ -46,9 +46,9 @@ func TestConformanceRedis(t *testing.T) {
 }
 
 func TestConformanceRedlock(t *testing.T) {
-	var servers []*redistest.Server
+	var nodes []redis.UniversalClient
 	for range 3 {
-		servers = append(servers, redistest.Start(t))
+		nodes = append(nodes, cachelock.PatientClient(t, redistest.Start(t)))
 	}
 	locktest.Run(t, locktest.Implementation{
 		NoFences:   true,
@@ -57,10 +57,6 @@ func TestConformanceRedlock(t *testing.T) {
 		New: func(t *testing.T) locktest.Open {
 			return func(o cachelock.Options) *cachelock.Client {
 				o.Prefix, o.NodeTimeout = t.Name(), 10*time.Second
-				var nodes []redis.UniversalClient
-				for _, s := range servers {
-					nodes = append(nodes, s.Client())
-				}
 				return cachelock.NewRedlock(nodes, o)
 			}
 		},

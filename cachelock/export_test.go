@@ -3,12 +3,25 @@ package cachelock
 import (
 	"context"
 	"errors"
+	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/redistest"
 	"fastdfs-gateway/lua"
 
 	"github.com/redis/go-redis/v9"
 )
+
+// PatientClient returns a client of a server, which is closed when the test ends. Where a machine stands still for a while, it does not
+// give up a request and send it again: whether that is right is not what these tests are about.
+func PatientClient(t testing.TB, s *redistest.Server) *redis.Client {
+	rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), DialerRetries: 1, ReadTimeout: time.Minute, DialTimeout: time.Minute})
+	t.Cleanup(func() { rdb.Close() })
+	return rdb
+}
+
+// BePatient makes all clients wait for the confirmation of a subscription for as long as for anything else: see PatientClient.
+func BePatient() { subscribeTimeout = time.Minute }
 
 // ReplaceScripts gives a client other scripts, for tests that must notice. change gets the name and the text of each.
 func ReplaceScripts(c *Client, change func(name, text string) string) {

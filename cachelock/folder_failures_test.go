@@ -37,9 +37,9 @@ func folderBefore(t *testing.T, rdb func() redis.UniversalClient) (after func())
 	require.NoError(t, err)
 	got := make(chan result, 1)
 	go func() {
-		waiting := cachelock.LockOptions{TTL: time.Minute, Policy: cachelock.WaitFor(patience)}
+		waiting := cachelock.LockOptions{TTL: farOff, Policy: cachelock.WaitFor(farOff)}
 		next, err := other.Begin(ctx, cachelock.OpUpload, "a/b/x", "", waiting)
-		for end := time.Now().Add(2 * patience); errors.Is(err, cachelock.ErrUnreachable) && time.Now().Before(end); {
+		for end := time.Now().Add(farOff); errors.Is(err, cachelock.ErrUnreachable) && time.Now().Before(end); {
 			next, err = other.Begin(ctx, cachelock.OpUpload, "a/b/x", "", waiting)
 		}
 		got <- result{next, err}
@@ -81,10 +81,17 @@ func TestFolderKilledProcess(t *testing.T) {
 	for lines.Scan() && lines.Text() != "held" {
 		t.Log(lines.Text())
 	}
-	f := foldersOf(t, server.Client(), cachelock.Options{Prefix: "killed", Poll: time.Hour})
-	time.Sleep(2 * killedTTL) // it is renewed
-	_, err = f.Acquire(t.Context(), "a", cachelock.Shared, cachelock.LockOptions{})
-	require.ErrorIs(t, err, cachelock.ErrHeld)
+	f := foldersOf(t, cachelock.PatientClient(t, server), cachelock.Options{Prefix: "killed", Poll: time.Hour})
+	for left, start := killedTTL, time.Now(); ; time.Sleep(20 * time.Millisecond) { // it is renewed
+		require.Less(t, time.Since(start), soon, "it is not renewed")
+		_, err = f.Acquire(t.Context(), "a", cachelock.Shared, cachelock.LockOptions{})
+		var held *cachelock.HeldError
+		require.ErrorAs(t, err, &held)
+		if held.TTL > left {
+			break
+		}
+		left = held.TTL
+	}
 	require.NoError(t, victim.Process.Kill())
 	require.Error(t, victim.Wait())
 	lock, err := f.Acquire(t.Context(), "a", cachelock.Shared, cachelock.LockOptions{Policy: cachelock.WaitFor(patience)})
@@ -92,7 +99,8 @@ func TestFolderKilledProcess(t *testing.T) {
 	require.NoError(t, lock.Release(t.Context()))
 }
 
-const killedTTL = time.Second
+// killedTTL is long enough for the other process to renew the lock, however late it is.
+const killedTTL = 6 * time.Second
 
 // holdUntilKilled is the other process.
 func holdUntilKilled(t *testing.T, addr string) {
@@ -111,12 +119,12 @@ func TestFolderCutOff(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
 	relay := redistest.NewRelay(t, server.Addr())
-	far := redis.NewClient(&redis.Options{Addr: relay.Addr(), DialerRetries: 1, DialTimeout: time.Second})
+	far := redis.NewClient(&redis.Options{Addr: relay.Addr(), DialerRetries: 1, ReadTimeout: soon})
 	defer far.Close()
 	o := cachelock.Options{Prefix: t.Name(), Poll: time.Hour}
-	cut, other := foldersOf(t, far, o), foldersOf(t, server.Client(), o)
+	cut, other := foldersOf(t, far, o), foldersOf(t, cachelock.PatientClient(t, server), o)
 	ctx := context.Background()
-	lock, err := cut.Acquire(ctx, "a/b", cachelock.Exclusive, cachelock.LockOptions{TTL: time.Second, Renew: true})
+	lock, err := cut.Acquire(ctx, "a/b", cachelock.Exclusive, cachelock.LockOptions{TTL: 4 * time.Second, Renew: true})
 	require.NoError(t, err)
 	ended := lock.Context()
 	relay.Cut()
@@ -125,9 +133,10 @@ func TestFolderCutOff(t *testing.T) {
 	require.False(t, time.Now().Before(lock.Until()), "the one who was cut off relies on it still")
 	<-ended.Done()
 	require.ErrorIs(t, context.Cause(ended), cachelock.ErrLost)
-	require.NoError(t, cachelock.Commit(ctx, server.Client(), t.Name()+":value", next.Fence(), nil, time.Minute))
+	require.NoError(t, cachelock.Commit(ctx, cachelock.PatientClient(t, server), t.Name()+":value", next.Fence(), nil, time.Minute))
 
 	relay.Restore()
+	require.Eventually(t, func() bool { return far.Ping(ctx).Err() == nil }, soon, 10*time.Millisecond)
 	require.ErrorIs(t, cachelock.Commit(ctx, far, t.Name()+":value", lock.Fence(), nil, time.Minute), cachelock.ErrLost)
 	require.ErrorIs(t, lock.Extend(ctx, time.Minute), cachelock.ErrLost)
 	require.ErrorIs(t, lock.Release(ctx), cachelock.ErrLost)

@@ -228,7 +228,7 @@ type redisPlayer struct {
 }
 
 func newRedisPlayer(t *testing.T, scripts *folderScripts) *redisPlayer {
-	c := New(redistest.Shared(t).Client(), Options{Prefix: t.Name() + randomHex()})
+	c := New(PatientClient(t, redistest.Shared(t)), Options{Prefix: t.Name() + randomHex()})
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	p := &redisPlayer{s: c.store.(*redisStore), scripts: scripts}
 	for _, script := range []*redis.Script{scripts.acquire, scripts.extend, scripts.release} {

@@ -21,14 +21,14 @@ import (
 // An acquisition that comes twice does not take back what the lock was extended by.
 func TestLateAcquisition(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.Shared(t).Client()
+	rdb := PatientClient(t, redistest.Shared(t))
 	c := New(rdb, Options{Prefix: t.Name(), Shards: 1})
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	for name, w := range map[string]wanted{
 		"one": {keys: []string{"a"}}, "several": {keys: []string{"b", "c"}}, "fair": {keys: []string{"d"}, fair: true},
 		"owner": {keys: []string{"e"}, hold: "hold"},
 	} {
-		w.token, w.ttl = "token:", time.Second
+		w.token, w.ttl = "token:", time.Minute
 		h, first, err := c.store.acquire(t.Context(), w)
 		require.NoError(t, err, name)
 		require.NoError(t, h.extend(t.Context(), time.Hour, false), name)
@@ -44,7 +44,7 @@ func TestLateAcquisition(t *testing.T) {
 // An extension that comes late ends nothing sooner, unless that is what it asks for.
 func TestLateExtension(t *testing.T) {
 	t.Parallel()
-	rdb := redistest.Shared(t).Client()
+	rdb := PatientClient(t, redistest.Shared(t))
 	c := New(rdb, Options{Prefix: t.Name(), Shards: 1})
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	h, _, err := c.store.acquire(t.Context(), wanted{keys: []string{"a", "b"}, token: "token:", ttl: time.Hour})
@@ -66,7 +66,7 @@ func TestLateExtension(t *testing.T) {
 func TestLateFolder(t *testing.T) {
 	t.Parallel()
 	_, rdb, f := ownRedis(t)
-	w := folderWanted{claims: []claim{{kindExclusive, "/a"}}, token: "token:", ttl: time.Second}
+	w := folderWanted{claims: []claim{{kindExclusive, "/a"}}, token: "token:", ttl: time.Minute}
 	h, _, err := f.store.acquire(t.Context(), w)
 	require.NoError(t, err)
 	ends := func() time.Duration {

@@ -19,7 +19,7 @@ import (
 func TestCrashAtEveryStep(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
-	admin := server.Client()
+	admin := cachelock.PatientClient(t, server)
 	other := cachelock.New(admin, cachelock.Options{Prefix: "crash"})
 	defer other.Close()
 	relay := redistest.NewRelay(t, server.Addr())
@@ -31,7 +31,7 @@ func TestCrashAtEveryStep(t *testing.T) {
 			// What the first use of a script does differs from the later ones.
 			require.NoError(t, admin.ScriptFlush(t.Context()).Err())
 		}
-		held, err := other.Acquire(t.Context(), "held", cachelock.LockOptions{TTL: time.Minute})
+		held, err := other.Acquire(t.Context(), "held", cachelock.LockOptions{TTL: farOff})
 		require.NoError(t, err)
 		whole = converse(t, relay, steps+1)
 		if steps%8 == 0 {

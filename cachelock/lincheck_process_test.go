@@ -29,8 +29,12 @@ type run struct {
 	relays  []*redistest.Relay
 }
 
-// length is how long the processes of a run want the lock.
-const length = 400 * time.Millisecond
+const (
+	// length is how long the processes of a run want the lock.
+	length = 400 * time.Millisecond
+	// few is how many of them have to get it: a run goes on, on a slow machine, until they have, but not for longer than longest.
+	few, longest = 4, 5 * time.Second
+)
 
 // newRun prepares the history of a seed.
 func newRun(t *testing.T, seed uint64) *run {
@@ -56,14 +60,15 @@ func (r *run) do() []string {
 		p.rdb.Ping(context.Background()) // Connecting is a good part of what all of it costs.
 		processes = append(processes, p)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), length)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	r.history.start = time.Now()
 	var all sync.WaitGroup
 	for _, p := range processes {
 		all.Go(func() { p.live(ctx) })
 	}
-	r.disturb(ctx, rng)
+	r.disturb(rng)
+	cancel()
 	all.Wait()
 	wrongs := append(r.history.check(), r.eternal()...)
 	for _, relay := range r.relays {
@@ -75,12 +80,20 @@ func (r *run) do() []string {
 	return wrongs
 }
 
+// over tells whether the processes have wanted the lock for long enough.
+func (r *run) over() bool {
+	r.history.mu.Lock()
+	defer r.history.mu.Unlock()
+	past := r.history.now()
+	return past > longest || past > length && len(r.history.tenures) >= few
+}
+
 // disturb breaks networks and servers until the time is over, and leaves everything whole.
-func (r *run) disturb(ctx context.Context, rng *rand.Rand) {
+func (r *run) disturb(rng *rand.Rand) {
 	restart := time.NewTimer(length / 2)
 	defer restart.Stop()
 	broken := make(map[*redistest.Relay]time.Time) // and when they are whole again
-	for ctx.Err() == nil {
+	for !r.over() {
 		select {
 		case <-restart.C:
 			if r.restart {
@@ -307,7 +320,7 @@ func (p *process) release(lock *cachelock.Lock, t *tenure) {
 func (p *process) told(lived context.Context, lock *cachelock.Lock, t *tenure) {
 	select {
 	case <-lived.Done():
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		p.run.history.wrong("the context of a lock that is over goes on: %v", t)
 		return
 	}

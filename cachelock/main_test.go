@@ -6,6 +6,7 @@ import (
 	"os"
 	"testing"
 
+	"fastdfs-gateway/cachelock"
 	"fastdfs-gateway/internal/redistest"
 )
 
@@ -24,5 +25,6 @@ func TestMain(m *testing.M) {
 			}
 		}
 	}
+	cachelock.BePatient()
 	redistest.Main(m)
 }

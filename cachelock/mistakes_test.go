@@ -70,10 +70,10 @@ func (w *watch) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 func newBench(t *testing.T, mistake func(c *cachelock.Client)) *bench {
 	t.Helper()
 	b := &bench{server: redistest.Start(t), watch: &watch{}}
-	b.admin = b.server.Client()
-	rdb := b.server.Client()
+	b.admin = cachelock.PatientClient(t, b.server)
+	rdb := cachelock.PatientClient(t, b.server)
 	rdb.AddHook(b.watch)
-	b.c = cachelock.New(rdb, cachelock.Options{Shards: 1, Poll: 100 * time.Millisecond})
+	b.c = cachelock.New(rdb, cachelock.Options{Shards: 1, Poll: time.Minute})
 	t.Cleanup(func() { require.NoError(t, b.c.Close()) })
 	if mistake != nil {
 		mistake(b.c)
@@ -183,8 +183,11 @@ var everyDay = context.Background()
 
 // A process that dies after any of its commands leaves no lock without an expiry.
 func checkExpiryAtEachStep(t require.TestingT, b *bench) {
+	var mu sync.Mutex // guards without: whoever gives up leaves the queue in the background
 	var without []string
 	b.watch.set(nil, func(redis.Cmder) {
+		mu.Lock()
+		defer mu.Unlock()
 		for _, key := range b.admin.Keys(everyDay, "*").Val() {
 			if !strings.HasSuffix(key, ":fence") && b.admin.PTTL(everyDay, key).Val() == -1 {
 				without = append(without, key)
@@ -199,6 +202,8 @@ func checkExpiryAtEachStep(t require.TestingT, b *bench) {
 	require.ErrorIs(t, err, cachelock.ErrHeld)
 	require.NoError(t, lock.Release(everyDay))
 	b.watch.set(nil, nil)
+	mu.Lock()
+	defer mu.Unlock()
 	require.Empty(t, without)
 }
 

@@ -70,7 +70,7 @@ func TestKindsOfOneClassStopTheSame(t *testing.T) {
 // eachStore runs a test on folders that Redis keeps, and on such that the process keeps.
 func eachStore(t *testing.T, test func(t *testing.T, f *Folders)) {
 	t.Run("redis", func(t *testing.T) {
-		test(t, testFolders(t, New(redistest.Shared(t).Client(), Options{Prefix: t.Name() + randomHex()})))
+		test(t, testFolders(t, New(PatientClient(t, redistest.Shared(t)), Options{Prefix: t.Name() + randomHex()})))
 	})
 	t.Run("local", func(t *testing.T) { test(t, testFolders(t, NewLocal(Options{}))) })
 }

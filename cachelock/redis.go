@@ -199,8 +199,8 @@ func (s *redisStore) leave(ctx context.Context, key, waiter string) error {
 	return nil
 }
 
-// subscribeTimeout bounds how long the confirmation of a subscription is waited for.
-const subscribeTimeout = 3 * time.Second
+// subscribeTimeout bounds how long the confirmation of a subscription is waited for. Only tests change it, before they begin.
+var subscribeTimeout = 3 * time.Second
 
 // listen subscribes to the channel of this process, once.
 func (s *redisStore) listen(caller context.Context) error {

@@ -26,7 +26,7 @@ type office struct {
 func newOffice(t *testing.T) *office {
 	t.Helper()
 	server := redistest.Start(t)
-	return &office{T: t, server: server, admin: server.Client()}
+	return &office{T: t, server: server, admin: cachelock.PatientClient(t, server)}
 }
 
 func (o *office) client(options cachelock.Options) *cachelock.Client {
@@ -35,7 +35,7 @@ func (o *office) client(options cachelock.Options) *cachelock.Client {
 	if options.Poll == 0 {
 		options.Poll = farOff
 	}
-	c := cachelock.New(o.server.Client(), options)
+	c := cachelock.New(cachelock.PatientClient(o.T, o.server), options)
 	o.Cleanup(func() { require.NoError(o, c.Close()) })
 	return c
 }
@@ -285,8 +285,8 @@ func TestPatienceDiffers(t *testing.T) {
 func TestKeysLeft(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	admin := server.Client()
-	c := cachelock.New(server.Client(), cachelock.Options{Shards: 4})
+	admin := cachelock.PatientClient(t, server)
+	c := cachelock.New(admin, cachelock.Options{Shards: 4})
 	defer c.Close()
 	for i := range 200 {
 		key := strconv.Itoa(i)

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -124,7 +125,7 @@ func TestDeadTracker(t *testing.T) {
 	require.Equal(t, 1, log.count("does not answer"))
 	require.Equal(t, 1, log.count(cluster.Tracker(0).Addr()+" error="))
 	require.NoError(t, cluster.Tracker(0).Revive())
-	require.Eventually(t, func() bool { return log.count("is back") == 1 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return log.count("is back") == 1 }, patient, time.Millisecond)
 	cluster.Tracker(0).ResetCounts()
 	for range 10 {
 		_, err := c.FetchAll(t.Context(), aFile)
@@ -141,22 +142,22 @@ func TestHangingTracker(t *testing.T) {
 		"silent":    func(n *fdfstest.Node) { require.NoError(t, n.Silence()) },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			const timeout = 2 * time.Second // longer than a machine stands still
 			cluster := newCluster(t, fdfstest.Options{Trackers: 2})
-			c, log := newClient(t, Options{Trackers: each(cluster.Trackers()...), Timeout: 100 * time.Millisecond})
+			c, log := newClient(t, Options{Trackers: each(cluster.Trackers()...), Timeout: timeout})
 			fail(cluster.Tracker(0))
 			slow := 0
 			for range 20 {
 				began := time.Now()
 				_, err := c.FetchAll(t.Context(), aFile)
 				require.NoError(t, err)
-				took := time.Since(began)
-				require.Less(t, took, time.Second)
-				if took >= 100*time.Millisecond {
+				if time.Since(began) >= timeout {
 					slow++
 				}
 			}
 			require.True(t, slow >= 1 && slow <= 3, "%d of 20 queries were slow; one has to be, a busy machine may add some", slow)
-			require.Equal(t, 1, log.count("gave no answer within 100ms"))
+			require.Equal(t, 1, log.count(cluster.Tracker(0).Addr()+" gave no answer within 2s"))
 		})
 	}
 }
@@ -173,11 +174,12 @@ func TestSlowTracker(t *testing.T) {
 
 // The time of a context that is shorter than the timeouts is enough to reach the second tracker.
 func TestDeadlineIsShared(t *testing.T) {
+	t.Parallel()
 	cluster := newCluster(t, fdfstest.Options{Trackers: 2})
 	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...), Timeout: time.Minute})
 	cluster.Tracker(0).SetFaults(fdfstest.Faults{Hang: true})
 	for range 2 { // whoever's turn it is
-		ctx, cancel := context.WithTimeout(t.Context(), 400*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 		_, err := c.FetchAll(ctx, aFile)
 		cancel()
 		require.NoError(t, err)
@@ -234,18 +236,15 @@ func TestLyingTracker(t *testing.T) {
 				return lie
 			})
 			cluster := newCluster(t, fdfstest.Options{})
-			c, _ := newClient(t, Options{Trackers: each(liar, cluster.Tracker(0).Addr()), Timeout: 200 * time.Millisecond})
-			for _, s := range c.trackers { // the first load has found it out already
-				s.answered()
-			}
-			var before, after uint64
-			before = allocated()
-			for range 2 {
+			c, _ := newClient(t, Options{Trackers: each(liar, cluster.Tracker(0).Addr()), Timeout: 2 * time.Second})
+			withoutBackground(t, c) // the first load has found it out already
+			before := allocated()
+			for range 2 { // whoever's turn it is
 				got, err := c.FetchAll(t.Context(), aFile)
 				require.NoError(t, err)
 				require.ElementsMatch(t, storages(cluster, "group1"), got)
 			}
-			after = allocated()
+			after := allocated()
 			require.NotZero(t, lies.Load())
 			require.Less(t, after-before, uint64(8<<20))
 			require.Len(t, c.Members().StoragesOf("group1"), 2)
@@ -260,11 +259,11 @@ func TestAllDown(t *testing.T) {
 	began := time.Now()
 	_, err := c.FetchAll(t.Context(), aFile)
 	require.ErrorIs(t, err, ErrUnavailable)
-	require.Less(t, time.Since(began), time.Second)
+	require.Less(t, time.Since(began), patient/2)
 	require.Equal(t, Parameters{SyncMaxDelay: time.Hour, UseStorageID: true}, c.Current(), "those of the configuration")
 	_, ok := c.Members().ByID(7)
 	require.True(t, ok)
-	time.Sleep(100 * time.Millisecond)
+	require.Eventually(t, func() bool { return c.trackers[0].failures() > 5 && c.trackers[1].failures() > 5 }, patient, time.Millisecond)
 	require.Equal(t, 1, log.count("cannot load lists and settings"), "said once, however often it is tried")
 	require.Equal(t, 2, log.count("does not answer"))
 }
@@ -272,7 +271,7 @@ func TestAllDown(t *testing.T) {
 // An outage does not gather requests at dead trackers: one attempt at a time, and the others share its end.
 func TestOutageIsShared(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{})
-	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...), Timeout: 200 * time.Millisecond})
+	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...), Timeout: time.Second})
 	cluster.Tracker(0).SetFaults(fdfstest.Faults{Hang: true})
 	_, err := c.FetchAll(t.Context(), aFile)
 	require.ErrorIs(t, err, ErrUnavailable)
@@ -287,18 +286,16 @@ func TestOutageIsShared(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	require.Less(t, time.Since(began), 2*time.Second)
-	require.LessOrEqual(t, cluster.Tracker(0).Counts().Requests[fdfstest.CmdFetchAll], 3)
+	require.Less(t, time.Since(began), 20*time.Second)
+	require.LessOrEqual(t, cluster.Tracker(0).Counts().Requests[fdfstest.CmdFetchAll], 5, "one; a few where the machine stands still meanwhile")
 }
 
 // A waiting request takes over where the one that tried was given up, and sees the tracker come back.
 func TestOutageTakeover(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{})
-	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...), Timeout: 10 * time.Second})
-	c.Close() // no background work in between
-	s := newServer([]string{cluster.Tracker(0).Addr()}, fdfs.PoolOptions{})
-	defer s.close()
-	c.trackers = []*server{s}
+	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...)})
+	withoutBackground(t, c)
+	s := c.trackers[0]
 	s.failed(0, errors.New("down"), quick)
 	cluster.Tracker(0).ResetCounts()
 	cluster.Tracker(0).SetFaults(fdfstest.Faults{Hang: true, Times: 1})
@@ -308,7 +305,7 @@ func TestOutageTakeover(t *testing.T) {
 		_, err := c.FetchAll(first, aFile)
 		gaveUp <- err
 	}()
-	require.Eventually(t, func() bool { return cluster.Tracker(0).Counts().Requests[fdfstest.CmdFetchAll] == 1 }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return cluster.Tracker(0).Counts().Requests[fdfstest.CmdFetchAll] == 1 }, patient, time.Millisecond)
 	go func() {
 		_, err := c.FetchAll(t.Context(), aFile)
 		done <- err
@@ -338,14 +335,15 @@ func TestClose(t *testing.T) {
 	c.Close()
 	_, err := c.FetchAll(t.Context(), aFile)
 	require.ErrorIs(t, err, fdfs.ErrClosed)
-	require.Eventually(t, func() bool { return cluster.Tracker(0).Counts().Open == 0 }, time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return cluster.Tracker(0).Counts().Open == 0 }, patient, time.Millisecond)
 
 	cluster.Tracker(0).SetFaults(fdfstest.Faults{Hang: true}) // in the middle of the first load
-	c = New(Options{Trackers: each(cluster.Trackers()...), Log: slog.New(slog.DiscardHandler)})
-	time.Sleep(20 * time.Millisecond)
+	cluster.Tracker(0).ResetCounts()
+	c = New(Options{Trackers: each(cluster.Trackers()...), Timeout: 2 * patient, Log: slog.New(slog.DiscardHandler)})
+	require.Eventually(t, func() bool { return cluster.Tracker(0).Counts().Requests[fdfstest.CmdListGroups] == 1 }, patient, time.Millisecond)
 	began := time.Now()
 	c.Close()
-	require.Less(t, time.Since(began), time.Second)
+	require.Less(t, time.Since(began), patient/2)
 }
 
 func TestBackoff(t *testing.T) {
@@ -361,7 +359,8 @@ func TestBackoff(t *testing.T) {
 // Many queries while trackers come and go: every answer is right, and only when all are down there is none.
 func TestUnderFaults(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{Trackers: 3})
-	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...), Timeout: 200 * time.Millisecond, Refresh: 20 * time.Millisecond})
+	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...), Timeout: 500 * time.Millisecond, Refresh: 20 * time.Millisecond})
+	still := watchStalls(t)
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -388,7 +387,7 @@ func TestUnderFaults(t *testing.T) {
 	for range 8 {
 		queries.Go(func() {
 			for range 50 {
-				got, err := c.FetchAll(t.Context(), aFile)
+				got, err := still.asked(t.Context(), c)
 				if err != nil || len(got) != len(want) {
 					t.Errorf("%v %v", got, err)
 				}
@@ -402,7 +401,9 @@ func TestUnderFaults(t *testing.T) {
 }
 
 // Attempts that fail together count once: the backoff is about how often a tracker failed, not about how many requests saw it.
-func TestFailuresAtOneTime(t *testing.T) {
+func TestFailuresAtOneTime(t *testing.T) { synctest.Test(t, testFailuresAtOneTime) }
+
+func testFailuresAtOneTime(t *testing.T) {
 	s := newServer([]string{"10.0.0.1:22122"}, fdfs.PoolOptions{})
 	b := backoff{time.Second, 30 * time.Second}
 	var begun []int

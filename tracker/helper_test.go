@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -12,10 +13,12 @@ import (
 	"runtime"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/tests/fdfstest"
@@ -27,6 +30,9 @@ func allocated() uint64 {
 	runtime.ReadMemStats(&m)
 	return m.TotalAlloc
 }
+
+// patient is how long a test waits for what has to come: only one that hangs waits so long.
+const patient = time.Minute
 
 // quick is a backoff for tests.
 var quick = backoff{5 * time.Millisecond, 40 * time.Millisecond}
@@ -79,18 +85,73 @@ func each(addresses ...string) (trackers [][]string) {
 	return trackers
 }
 
-// newClient starts a client whose lists have been loaded once.
+// newClient starts a client whose lists have been loaded once. Its timeout, where the test names none, is such that a tracker which
+// answers is never too late.
 func newClient(t *testing.T, o Options) (*Client, *logged) {
+	if o.Timeout == 0 {
+		o.Timeout = patient
+	}
 	log := &logged{}
 	o.Log = slog.New(slog.NewTextHandler(log, nil))
 	c := start(o, quick)
 	t.Cleanup(c.Close)
 	select {
 	case <-c.Loaded():
-	case <-time.After(10 * time.Second):
+	case <-time.After(2 * patient):
 		t.Fatal("the first load does not end")
 	}
 	return c, log
+}
+
+// withoutBackground ends the background work of a client and gives it trackers that are up: from then on all that happens is what
+// the test asks for.
+func withoutBackground(t *testing.T, c *Client) {
+	c.Close()
+	for i, addresses := range c.o.Trackers {
+		c.trackers[i] = newServer(addresses, c.o.Pool)
+		t.Cleanup(c.trackers[i].close)
+	}
+}
+
+// failures is how often a tracker has failed.
+func (s *server) failures() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.fails
+}
+
+// stalls counts how often the machine stood still, or was late with this process: an answer that came too late then says nothing.
+type stalls struct{ n atomic.Int64 }
+
+func watchStalls(t *testing.T) *stalls {
+	s := &stalls{}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for t.Context().Err() == nil {
+			began := time.Now()
+			time.Sleep(10 * time.Millisecond)
+			if time.Since(began) > 100*time.Millisecond {
+				s.n.Add(1)
+			}
+		}
+	})
+	t.Cleanup(wg.Wait) // the context ends before
+	return s
+}
+
+// asked asks until there is an answer, and gives the first error that the machine has no part in.
+func (s *stalls) asked(ctx context.Context, c *Client) (servers []netip.AddrPort, err error) {
+	for range 20 {
+		before := s.n.Load()
+		if servers, err = c.FetchAll(ctx, aFile); err == nil {
+			return servers, nil
+		}
+		time.Sleep(50 * time.Millisecond) // a stall that was a moment ago is counted by then
+		if s.n.Load() == before {
+			return nil, err
+		}
+	}
+	return nil, err
 }
 
 // fake is a tracker that answers with whatever a function says; nil closes the connection.
@@ -139,12 +200,15 @@ func packet(status byte, body []byte) []byte {
 	return append(fdfs.Header{Length: int64(len(body)), Command: fdfs.CmdAnswer, Status: status}.AppendTo(nil), body...)
 }
 
-// deadAddress refuses connections.
+// deadAddress refuses connections. Nobody else gets it: a socket has it and does not listen.
 func deadAddress(t *testing.T) string {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
-	require.NoError(t, l.Close())
-	return l.Addr().String()
+	t.Cleanup(func() { unix.Close(fd) })
+	require.NoError(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	name, err := unix.Getsockname(fd)
+	require.NoError(t, err)
+	return fmt.Sprintf("127.0.0.1:%d", name.(*unix.SockaddrInet4).Port)
 }
 
 func storages(cluster *fdfstest.Cluster, group string) (list []netip.AddrPort) {

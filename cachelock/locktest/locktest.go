@@ -103,12 +103,14 @@ var tests = map[string]func(s *suite){
 }
 
 const (
-	// short is the ttl of locks that are to expire: long enough for a slow machine to do something while they last.
+	// short is the ttl of locks that are to expire. Nothing relies on being done while they last: a machine may be late.
 	short = 400 * time.Millisecond
+	// renewed is the ttl of locks that are renewed: a machine has to stand still for two thirds of it before one is lost.
+	renewed = 18 * time.Second
 	// long is a time that no test waits for.
 	long = 5 * time.Minute
 	// soon is far below long, and more than a slow machine needs for anything.
-	soon = 30 * time.Second
+	soon = time.Minute
 )
 
 // suite is one test's locks.
@@ -118,10 +120,14 @@ type suite struct {
 	open Open
 	ctx  context.Context
 	key  string
+	// returning says that a lock is being given back in the background, so that it is free a moment later.
+	returning bool
 }
 
 func newSuite(t *testing.T, impl Implementation) *suite {
-	return &suite{T: t, impl: impl, open: impl.New(t), ctx: context.Background(), key: t.Name()}
+	return &suite{
+		T: t, impl: impl, open: impl.New(t), ctx: context.Background(), key: t.Name(), returning: impl.Afterwards,
+	}
 }
 
 // client opens a client that hardly ever looks by itself: who waits has to be told.
@@ -140,12 +146,44 @@ func (s *suite) with(o cachelock.Options) *cachelock.Client {
 func (s *suite) acquire(c cachelock.Locker, o cachelock.LockOptions) *cachelock.Lock {
 	s.Helper()
 	lock, err := c.Acquire(s.ctx, s.key, o)
-	for start := time.Now(); s.impl.Afterwards && errors.Is(err, cachelock.ErrHeld) && time.Since(start) < soon; {
+	for start := time.Now(); s.returning && errors.Is(err, cachelock.ErrHeld) && time.Since(start) < soon; {
 		time.Sleep(10 * time.Millisecond)
 		lock, err = c.Acquire(s.ctx, s.key, o)
 	}
 	require.NoError(s, err)
 	return lock
+}
+
+// brief acquires a lock that expires after a short time, and tells when it was asked for. A machine may stand still until such a
+// lock is over before its holder knows of it, which is an error: then it is asked for again.
+func (s *suite) brief(c cachelock.Locker, o cachelock.LockOptions) (lock *cachelock.Lock, asked time.Time) {
+	s.Helper()
+	o.TTL, o.Policy = short, cachelock.WaitFor(soon)
+	for {
+		asked = time.Now()
+		lock, err := c.Acquire(s.ctx, s.key, o)
+		if !s.late(err, asked) {
+			require.NoError(s, err)
+			return lock, asked
+		}
+	}
+}
+
+// late tells whether an acquisition of a short lock failed because the machine stood still meanwhile.
+func (s *suite) late(err error, asked time.Time) bool {
+	if !errors.Is(err, cachelock.ErrUnreachable) || time.Since(asked) < short/2 {
+		return false
+	}
+	s.returning = true
+	return true
+}
+
+// expires makes a lock end after a short time. When the machine stands still that long, the holder learns of the end at once.
+func (s *suite) expires(lock *cachelock.Lock) {
+	s.Helper()
+	if err := lock.Extend(s.ctx, short); err != nil {
+		require.ErrorIs(s, err, cachelock.ErrLost)
+	}
 }
 
 func (s *suite) release(lock *cachelock.Lock) {
@@ -161,6 +199,16 @@ func (s *suite) held(c cachelock.Locker) *cachelock.HeldError {
 	var held *cachelock.HeldError
 	require.ErrorAs(s, err, &held)
 	return held
+}
+
+// lasts requires that others are told that the lock lasts longer than that. Where a node learns of it afterwards, they are soon.
+func (s *suite) lasts(c cachelock.Locker, least time.Duration) {
+	s.Helper()
+	left := s.held(c).TTL
+	for start := time.Now(); s.impl.Afterwards && left <= least && time.Since(start) < soon; left = s.held(c).TTL {
+		time.Sleep(10 * time.Millisecond)
+	}
+	require.Greater(s, left, least)
 }
 
 // free requires that the lock can be taken.

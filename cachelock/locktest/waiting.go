@@ -41,8 +41,10 @@ func testWaitFor(s *suite) {
 	c := s.with(cachelock.Options{Poll: long, Holder: "somebody"})
 	lock := s.acquire(c, cachelock.LockOptions{TTL: time.Minute})
 	b, start := s.client(), time.Now()
-	first := s.waits(b, cachelock.LockOptions{Policy: cachelock.WaitFor(2 * short)})
-	second := s.waits(b, cachelock.LockOptions{Policy: cachelock.WaitFor(short)})
+	// The first has heard who has the lock before the time of the second is over.
+	const patience = 4 * time.Second
+	first := s.waits(b, cachelock.LockOptions{Policy: cachelock.WaitFor(patience + short)})
+	second := s.waits(b, cachelock.LockOptions{Policy: cachelock.WaitFor(patience)})
 	for _, got := range []<-chan taken{second, first} {
 		held, ok := heldError(s.within(got).err)
 		require.True(s, ok)
@@ -50,7 +52,7 @@ func testWaitFor(s *suite) {
 		require.Equal(s, "somebody", held.Holder)
 		require.Greater(s, held.TTL, time.Duration(0))
 	}
-	require.GreaterOrEqual(s, time.Since(start), 2*short)
+	require.GreaterOrEqual(s, time.Since(start), patience+short)
 	s.release(lock)
 }
 
@@ -94,7 +96,7 @@ func testWokenByRelease(s *suite) {
 // A lock that nobody releases is taken when it expires.
 func testWokenByExpiry(s *suite) {
 	a, b := s.client(), s.client()
-	lock := s.acquire(a, cachelock.LockOptions{TTL: short})
+	lock, _ := s.brief(a, cachelock.LockOptions{})
 	got := s.waits(b, cachelock.LockOptions{Policy: cachelock.WaitFor(long)})
 	s.release(s.got(got))
 	s.ended(lock)

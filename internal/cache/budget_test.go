@@ -14,7 +14,7 @@ import (
 // keeps pace with a flight does not fetch again what was evicted as soon as it was complete.
 func TestManyFlights(t *testing.T) {
 	bubble(t, "slow origin", func(t *testing.T) {
-		const files = 80
+		const files = 50
 		c := newCache(t, Options{Memory: 16 << 20, Wait: time.Hour})
 		var running sync.WaitGroup
 		var origins []*origin

@@ -35,6 +35,7 @@ func TestReadWhileDamageIsDropped(t *testing.T) {
 	c := newCache(t, Options{})
 	o.set(func() { o.content = bad })
 	require.NoError(t, getRange(context.Background(), c, o, 0, SegmentSize).err)
+	idle(t, c)
 	o.set(func() { o.content = good })
 	var during []result
 	c.tiers = &dropHook{Tier: c.tiers, hook: func() {

@@ -389,6 +389,15 @@ func newCache(t *testing.T, o Options) *Cache {
 	return c
 }
 
+// idle waits until the flights and questions of a cache have ended. In a bubble synctest.Wait does more.
+func idle(t *testing.T, c *Cache) {
+	t.Helper()
+	require.Eventually(t, func() bool { s := c.Stats(); return s.Flights == 0 && s.Questions == 0 }, patient, time.Millisecond)
+}
+
+// patient is how long a test waits for what has to come: only one that hangs waits so long.
+const patient = time.Minute
+
 // result is what a client saw.
 type result struct {
 	body  []byte
@@ -401,7 +410,7 @@ type result struct {
 // get is a client's GET of a whole file.
 func get(ctx context.Context, c *Cache, o *origin) result { return getRange(ctx, c, o, 0, -1) }
 
-// getRange is one of length bytes; -1 is the rest.
+// getRange is one of length bytes; -1 is the rest. What it gives may be there before the flight has stored and published it: see idle.
 func getRange(ctx context.Context, c *Cache, o *origin, offset, length int64) (r result) {
 	began := time.Now()
 	e, err := c.Lookup(ctx, o.file, o, Ask{Hint: offset})
@@ -413,13 +422,14 @@ func getRange(ctx context.Context, c *Cache, o *origin, offset, length int64) (r
 	}
 	s := c.Open(ctx, e, o, offset, length)
 	defer func() { _ = s.Close() }()
-	buf := make([]byte, 64<<10)
+	room := make([]byte, length+1) // one byte more than there may be
 	for {
-		n, err := s.Read(buf)
-		if n > 0 && len(r.body) == 0 {
+		have := len(r.body)
+		n, err := s.Read(room[have:min(have+64<<10, len(room))])
+		if n > 0 && have == 0 {
 			r.first = time.Since(began)
 		}
-		r.body = append(r.body, buf[:n]...)
+		r.body = room[:have+n]
 		if err != nil {
 			r.total, r.from = time.Since(began), s.From()
 			if err != io.EOF {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -12,6 +13,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+)
+
+// patient is how long a test waits for what has to come: only one that hangs waits so long. It is less than patientTimeout, the
+// network timeout of pools under test that are not to run out of it.
+const (
+	patient        = 30 * time.Second
+	patientTimeout = time.Minute
 )
 
 // fake is a server whose every connection is handled by a function that gets the connection's number, from 1.
@@ -65,6 +73,23 @@ func (f *fake) conn(n int) net.Conn {
 	return f.conns[n]
 }
 
+// acceptedSoFar is how many connections had been made by now: one more is made, and counts are complete when that was accepted.
+func (f *fake) acceptedSoFar(t *testing.T) int {
+	t.Helper()
+	c, err := net.Dial("tcp", f.Addr().String())
+	require.NoError(t, err)
+	defer c.Close()
+	mine := c.LocalAddr().String()
+	at := -1
+	require.Eventually(t, func() bool {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		at = slices.IndexFunc(f.conns, func(c net.Conn) bool { return c.RemoteAddr().String() == mine })
+		return at >= 0
+	}, patient, time.Millisecond)
+	return at
+}
+
 // next reads a request; its body is the answer of echo.
 func (f *fake) next(c net.Conn) (Header, []byte, error) {
 	var head [HeaderSize]byte
@@ -97,7 +122,14 @@ func echo(f *fake, c net.Conn, _ int) {
 	}
 }
 
+// newPool makes a pool; its timeouts, where the test names none, are such that only a test that hangs runs into them.
 func newPool(t *testing.T, f *fake, o PoolOptions) *Pool {
+	if o.ConnectTimeout == 0 {
+		o.ConnectTimeout = patientTimeout
+	}
+	if o.NetworkTimeout == 0 {
+		o.NetworkTimeout = patientTimeout
+	}
 	p := NewPool(f.Addr().String(), o)
 	t.Cleanup(func() {
 		p.Close()
@@ -111,18 +143,18 @@ func call(p *Pool, text string) (string, error) {
 	return string(b), err
 }
 
+// refusing is an address that refuses connections, and that nobody else gets.
+func refusing(t *testing.T) string {
+	_, addr := bound(t)
+	return addr
+}
+
 // fullListener is an address that answers no connection attempt: its backlog is full.
 func fullListener(t *testing.T) string {
-	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
-	require.NoError(t, err)
-	t.Cleanup(func() { syscall.Close(fd) })
-	require.NoError(t, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	fd, addr := bound(t)
 	require.NoError(t, syscall.Listen(fd, 0))
-	name, err := syscall.Getsockname(fd)
-	require.NoError(t, err)
-	addr := (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: name.(*syscall.SockaddrInet4).Port}).String()
 	for range 4 {
-		c, err := net.DialTimeout("tcp", addr, 100*time.Millisecond)
+		c, err := net.DialTimeout("tcp", addr, 300*time.Millisecond)
 		if err != nil {
 			return addr
 		}
@@ -130,6 +162,17 @@ func fullListener(t *testing.T) string {
 	}
 	t.Fatal("the backlog does not fill")
 	return ""
+}
+
+// bound is a socket that has an address and does not listen.
+func bound(t *testing.T) (fd int, addr string) {
+	fd, err := syscall.Socket(syscall.AF_INET, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	t.Cleanup(func() { syscall.Close(fd) })
+	require.NoError(t, syscall.Bind(fd, &syscall.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
+	name, err := syscall.Getsockname(fd)
+	require.NoError(t, err)
+	return fd, (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: name.(*syscall.SockaddrInet4).Port}).String()
 }
 
 func descriptors(t *testing.T) int {

@@ -171,14 +171,14 @@ func TestParseLongest(t *testing.T) {
 func TestParseAllocatesNothing(t *testing.T) {
 	for _, s := range []string{normalID, trunkID, slaveID, appenderID, "x", normalID + "-m", normalID[:40]} {
 		var id FileID
-		require.Zero(t, testing.AllocsPerRun(100, func() {
+		require.Zero(t, testing.AllocsPerRun(1000, func() {
 			id, _ = Parse(s)
 		}), s)
 		_ = id
 	}
 	id := mustParse(t, trunkID)
 	header := id.SlotHeader().AppendTo(nil)
-	require.Zero(t, testing.AllocsPerRun(100, func() {
+	require.Zero(t, testing.AllocsPerRun(1000, func() {
 		if _, err := MatchSlot(id, header); err != nil || id.TrueName() == "" || id.Ext() == "" {
 			panic(fmt.Sprint("BUG: ", err))
 		}

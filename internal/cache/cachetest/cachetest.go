@@ -52,7 +52,7 @@ func Segment(file string, index int64, content []byte) *tier.Segment {
 
 // Read reads a view from an offset on, in steps of at most limit bytes, the way that a reader does.
 func Read(view tier.View, offset, length, limit int64) ([]byte, error) {
-	var got []byte
+	got := make([]byte, 0, length)
 	for int64(len(got)) < length {
 		s, err := view.At(offset+int64(len(got)), min(limit, length-int64(len(got))))
 		if err != nil {
@@ -241,12 +241,19 @@ func names(t *testing.T, c tier.Tier) {
 
 // concurrent puts, gets and drops of a few keys: whatever is found is right.
 func concurrent(t *testing.T, c tier.Tier) {
+	var segments []*tier.Segment
+	for i := range 6 {
+		for _, size := range []int64{1000, 1000 + tier.ChunkSize} {
+			name := fmt.Sprintf("group1/M00/00/00/%d", i)
+			segments = append(segments, Segment(name, 0, Content(name, size)))
+		}
+	}
 	var wg sync.WaitGroup
 	for worker := range uint64(8) {
 		wg.Go(func() {
 			r := rand.New(rand.NewPCG(worker, 1))
 			for range 100 {
-				if err := oneOf(c, r); err != nil {
+				if err := oneOf(c, segments[r.IntN(len(segments))], r.IntN(10)); err != nil {
 					t.Error(err)
 					return
 				}
@@ -256,23 +263,22 @@ func concurrent(t *testing.T, c tier.Tier) {
 	wg.Wait()
 }
 
-func oneOf(c tier.Tier, r *rand.Rand) error {
-	name := fmt.Sprintf("group1/M00/00/00/%d", r.IntN(6))
-	content := Content(name, 1000+int64(r.IntN(2))*tier.ChunkSize)
-	switch r.IntN(10) {
+// oneOf does with a segment what a number from 0 to 9 says.
+func oneOf(c tier.Tier, s *tier.Segment, what int) error {
+	switch what {
 	case 0:
-		c.Drop(tier.MatchFile(name))
+		c.Drop(tier.MatchFile(s.File))
 	case 1, 2, 3:
-		c.Put(Segment(name, 0, content))
+		c.Put(s)
 	default:
-		view, ok := c.Get(tier.Key{File: name}, Version(content), true)
+		view, ok := c.Get(s.Key, s.Version, true)
 		if !ok {
 			return nil
 		}
 		defer view.Release()
-		got, err := Read(view, 0, int64(len(content)), tier.SegmentSize)
-		if err != nil || !bytes.Equal(got, content) {
-			return fmt.Errorf("%s: other bytes: %d of %d, %w", name, len(got), len(content), err)
+		got, err := Read(view, 0, s.Length(), tier.SegmentSize)
+		if content := bytes.Join(s.Chunks, nil); err != nil || !bytes.Equal(got, content) {
+			return fmt.Errorf("%s: other bytes: %d of %d, %w", s.Key.String(), len(got), len(content), err)
 		}
 	}
 	return nil

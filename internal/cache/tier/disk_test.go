@@ -18,6 +18,9 @@ import (
 	"fastdfs-gateway/internal/cache/tier"
 )
 
+// patient is how long a test waits for what has to come: only one that hangs waits so long.
+const patient = time.Minute
+
 // openDisk opens a tier that the test closes at its end, if it was not closed before.
 func openDisk(t *testing.T, o tier.DiskOptions) *tier.Disk {
 	t.Helper()
@@ -30,14 +33,14 @@ func openDisk(t *testing.T, o tier.DiskOptions) *tier.Disk {
 // listed waits for the list of what was there.
 func listed(t *testing.T, d *tier.Disk) *tier.Disk {
 	t.Helper()
-	require.Eventually(t, d.Listed, 20*time.Second, time.Millisecond)
+	require.Eventually(t, d.Listed, patient, time.Millisecond)
 	return d
 }
 
 // written waits until n segments are on disk.
 func written(t *testing.T, d *tier.Disk, n int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return d.Stats().Entries == n }, 20*time.Second, time.Millisecond, "%d segments", n)
+	require.Eventually(t, func() bool { return d.Stats().Entries == n }, patient, time.Millisecond, "%d segments", n)
 }
 
 func TestDisk(t *testing.T) {
@@ -139,7 +142,7 @@ func TestDropBeforeListed(t *testing.T) {
 // TestDropWhileWriting: what was dropped before it was written does not appear later.
 func TestDropWhileWriting(t *testing.T) {
 	path := t.TempDir()
-	d := openDisk(t, tier.DiskOptions{Path: path})
+	d := listed(t, openDisk(t, tier.DiskOptions{Path: path}))
 	for i := range 200 {
 		require.True(t, d.Put(small(i, 1000)))
 	}
@@ -210,7 +213,7 @@ func TestForeignContent(t *testing.T) {
 func TestDiskBudget(t *testing.T) {
 	path := t.TempDir()
 	const budget = 1 << 20
-	d := openDisk(t, tier.DiskOptions{Path: path, Max: budget})
+	d := listed(t, openDisk(t, tier.DiskOptions{Path: path, Max: budget}))
 	for i := range 400 {
 		require.True(t, d.Put(small(i, 5000))) // 8 KiB each
 		d.Settle()
@@ -226,7 +229,7 @@ func TestDiskBudget(t *testing.T) {
 	require.NoError(t, d.Close())
 	d = listed(t, openDisk(t, tier.DiskOptions{Path: path, Max: budget / 2}))
 	require.Equal(t, budget/2/8192, d.Stats().Entries, "the new budget is kept")
-	require.Eventually(t, func() bool { return len(files(t, path)) == budget/2/8192 }, 20*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(files(t, path)) == budget/2/8192 }, patient, time.Millisecond)
 }
 
 // TestFullDisk: a file system that is full switches writing off, and back on when there is room.
@@ -236,7 +239,7 @@ func TestFullDisk(t *testing.T) {
 		t.Skipf("cannot mount a small file system: %v: %s", err, out)
 	}
 	defer func() { require.NoError(t, exec.Command("umount", "-l", path).Run()) }()
-	d := openDisk(t, tier.DiskOptions{Path: path, Retry: 50 * time.Millisecond})
+	d := openDisk(t, tier.DiskOptions{Path: path, Retry: time.Hour})
 	require.True(t, d.Put(small(0, 100<<10)))
 	d.Settle()
 	filler := filepath.Join(path, "filler")
@@ -249,7 +252,8 @@ func TestFullDisk(t *testing.T) {
 	require.True(t, ok, "what is there is served")
 	view.Release()
 	require.NoError(t, os.Remove(filler))
-	require.Eventually(t, func() bool { return d.Put(small(3, 1000)) }, 10*time.Second, 10*time.Millisecond)
+	d.Pass()
+	require.True(t, d.Put(small(3, 1000)))
 	written(t, d, 2)
 	require.False(t, d.Stats().Off)
 	require.NoError(t, d.Close())
@@ -258,16 +262,19 @@ func TestFullDisk(t *testing.T) {
 // writerEnv names the folder that a helper process writes to until it is killed.
 const writerEnv = "CACHE_TEST_WRITER"
 
-// killedFiles is how many files the helper writes in turn, of several sizes.
-const killedFiles = 40
+// The helper writes so many files in turn, of several sizes, into so many bytes, which is half of what they take.
+const (
+	killedFiles = 40
+	killedMax   = 5 << 20
+)
 
 func killedContent(i int) (string, []byte) {
 	name := fmt.Sprintf("group1/M00/00/%02X/killed", i)
-	return name, cachetest.Content(name, int64(1+i*i*2000))
+	return name, cachetest.Content(name, int64(1+i*i*500))
 }
 
 func writeForEver(path string) {
-	d, err := tier.OpenDisk(tier.DiskOptions{Path: path, Max: 20 << 20})
+	d, err := tier.OpenDisk(tier.DiskOptions{Path: path, Max: killedMax})
 	if err != nil {
 		panic(err)
 	}
@@ -306,12 +313,12 @@ func TestKilled(t *testing.T) {
 		require.Eventually(t, func() bool {
 			stored, err := filepath.Glob(filepath.Join(path, "*", "*.seg"))
 			return err == nil && len(stored) > 2
-		}, 20*time.Second, 2*time.Millisecond)
+		}, patient, 2*time.Millisecond)
 		time.Sleep(time.Duration(round*7) * time.Millisecond)
 		require.NoError(t, cmd.Process.Kill())
 		_ = cmd.Wait() // it was killed
 		d := listed(t, openDisk(t, tier.DiskOptions{Path: path}))
-		require.LessOrEqual(t, d.Stats().Bytes, int64(20<<20)*105/100)
+		require.LessOrEqual(t, d.Stats().Bytes, int64(killedMax)*105/100)
 		for i := range killedFiles {
 			name, content := killedContent(i)
 			s := cachetest.Segment(name, 0, content)

@@ -72,6 +72,9 @@ func (d *Disk) write() {
 func (d *Disk) store(j *job) {
 	defer close(j.done)
 	inode, err := d.writeFile(j)
+	if err != nil && !errors.Is(err, errDropped) { // before it leaves the queue, so that nothing comes in between
+		d.failed(&d.writing, "cannot write to the cache's disk", err)
+	}
 	d.mu.Lock()
 	d.writes -= j.room
 	dropped := j.dropped
@@ -86,10 +89,7 @@ func (d *Disk) store(j *job) {
 		d.index.add(j.segment.Key, &entry{bytes: j.room, inode: inode})
 	}
 	d.mu.Unlock()
-	switch {
-	case err != nil && !errors.Is(err, errDropped):
-		d.failed(&d.writing, "cannot write to the cache's disk", err)
-	case err == nil && dropped:
+	if err == nil && dropped {
 		d.unlink(j.path)
 	}
 }

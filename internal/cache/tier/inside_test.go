@@ -1,9 +1,12 @@
 package tier
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -25,11 +28,35 @@ func (d *Disk) Settle() {
 	}
 }
 
+// Pass lets the time pass that a disk which has failed is left alone for.
+func (d *Disk) Pass() {
+	for _, b := range []*breaker{&d.writing, &d.reading} {
+		b.until.Store(0)
+	}
+}
+
+// TestBreaker: what has failed is left alone for its time and no longer.
+func TestBreaker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := breaker{retry: time.Minute}
+		require.False(t, b.off())
+		require.True(t, b.trip())
+		time.Sleep(59 * time.Second)
+		require.True(t, b.off())
+		require.False(t, b.trip(), "it had begun already")
+		time.Sleep(59 * time.Second)
+		require.True(t, b.off(), "it failed again")
+		time.Sleep(time.Second)
+		require.False(t, b.off())
+		require.True(t, b.trip())
+	})
+}
+
 // TestFailingDisk: reads and writes that fail switch off what fails, and it comes back.
 func TestFailingDisk(t *testing.T) {
 	var failing atomic.Value
 	failing.Store("")
-	d, err := OpenDisk(DiskOptions{Path: t.TempDir(), Retry: 50 * time.Millisecond, failure: func(op string) error {
+	d, err := OpenDisk(DiskOptions{Path: t.TempDir(), Retry: time.Hour, failure: func(op string) error {
 		if failing.Load() == op {
 			return errors.New("input/output error")
 		}
@@ -53,8 +80,11 @@ func TestFailingDisk(t *testing.T) {
 	require.EqualValues(t, 1, d.Stats().Failed)
 	require.True(t, d.Stats().Off)
 	failing.Store("")
-	require.Eventually(t, func() bool { return d.Put(s) }, 10*time.Second, 10*time.Millisecond)
+	require.False(t, d.Put(s), "it is left alone for a while")
+	d.Pass()
+	require.True(t, d.Put(s))
 	d.Settle()
+	require.False(t, d.Stats().Off)
 	for i, op := range []string{"read", "open"} {
 		d.mu.Lock()
 		d.index.get(s.Key, false).checked.Store(0)
@@ -65,8 +95,47 @@ func TestFailingDisk(t *testing.T) {
 		require.EqualValues(t, 2+i, d.Stats().Failed, op)
 		failing.Store("")
 		require.False(t, found(), "it is left alone for a while")
-		require.Eventually(t, found, 10*time.Second, 10*time.Millisecond, op)
+		d.Pass()
+		require.True(t, found(), op)
 	}
+}
+
+// onRecord is a log handler that calls a function.
+type onRecord struct {
+	slog.Handler
+	call func()
+}
+
+func (h onRecord) Enabled(context.Context, slog.Level) bool { return true }
+
+func (h onRecord) Handle(context.Context, slog.Record) error {
+	h.call()
+	return nil
+}
+
+// TestOffBeforeItLeavesTheQueue: when a segment that could not be written is not waiting any more, the disk is off already: nothing is
+// taken into the queue in between.
+func TestOffBeforeItLeavesTheQueue(t *testing.T) {
+	s := &Segment{Key: Key{File: "a"}, Version: Version{Size: 10}, Chunks: [][]byte{make([]byte, 10)}}
+	var d *Disk
+	var off, waiting atomic.Bool
+	log := slog.New(onRecord{slog.DiscardHandler, func() {
+		_, found := d.Get(s.Key, s.Version, true)
+		waiting.Store(found)
+		off.Store(d.Stats().Off)
+	}})
+	d, err := OpenDisk(DiskOptions{Path: t.TempDir(), Logger: log, failure: func(op string) error {
+		if op == "write" {
+			return errors.New("input/output error")
+		}
+		return nil
+	}})
+	require.NoError(t, err)
+	require.True(t, d.Put(s))
+	d.Settle()
+	require.NoError(t, d.Close())
+	require.True(t, off.Load())
+	require.True(t, waiting.Load())
 }
 
 // TestSlowDisk: what does not fit into the queue is not stored, and nobody waits for it.

@@ -30,13 +30,13 @@ func (z zipf) draw(r *rand.Rand) int {
 // TestHitRatio: a tenth of the files fits; the popular ones are found, and go on to be found while every second request is for a
 // file that nobody wants again.
 func TestHitRatio(t *testing.T) {
-	const files, size, budget = 20000, 1000, 20000 * 1000 / 10
+	const files, size, budget, requests = 5000, 1000, 5000 * 1000 / 10, 50000
 	z := newZipf(files, 0.9)
 	run := func(scan bool) float64 {
 		m, r, hits, asked, cold := tier.NewMemory(budget), rand.New(rand.NewPCG(1, 2)), 0, 0, files
-		for i := range 200000 {
+		for i := range requests {
 			hit := ask(m, small(z.draw(r), size))
-			if i >= 100000 {
+			if i >= requests/2 {
 				asked++
 				if hit {
 					hits++
