@@ -85,7 +85,7 @@ type chaos struct {
 func TestChaos(t *testing.T) {
 	for name, meddled := range map[string]int{"one is well": 2, "none is sure to be well": 3} {
 		t.Run(name, func(t *testing.T) {
-			r := newRig(t, 3, ClientOptions{Pool: fdfs.PoolOptions{NetworkTimeout: 2 * time.Second, ConnectTimeout: 2 * time.Second}})
+			r := newRigWith(t, 3, ClientOptions{}, quick)
 			got := runChaos(r, meddled, 500)
 			t.Logf("%+v; %+v", got, r.c.Stats())
 			require.Zero(t, got.wrong)
@@ -117,7 +117,7 @@ func runChaos(r *rig, meddled, downloads int) (sum chaos) {
 	for w := range workers {
 		group.Go(func() {
 			rng := rand.New(rand.NewPCG(uint64(w), 7))
-			for i := w; i < downloads; i += workers {
+			for i := w; i < downloads || i < 20*downloads && r.c.Stats().Resumes == 0; i += workers {
 				from := rng.IntN(size)
 				got, want, err := chaoticDownload(r, ids[i%len(ids)], from, rng.IntN(size-from)+1)
 				mu.Lock()
@@ -133,7 +133,7 @@ func runChaos(r *rig, meddled, downloads int) (sum chaos) {
 	close(stop)
 	meddler.Wait()
 	for _, id := range ids { // and all is well again
-		require.Eventually(r.t, func() bool { return r.c.Order(r.servers)[0] == r.servers[0] }, 5*time.Second, time.Millisecond)
+		require.Eventually(r.t, func() bool { return r.c.Order(r.servers)[0] == r.servers[0] }, patient, time.Millisecond)
 		r.requireContent(id, body)
 	}
 	return sum

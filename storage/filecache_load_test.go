@@ -195,6 +195,7 @@ func TestFileCacheForget(t *testing.T) {
 		{a.String(), 1}, {a.String() + "/", 1}, {a.String()[:len(a.String())-1], 0}, {a.String() + "x", 0}, {a.Logic, 0},
 	} {
 		for _, o := range []FileCacheOptions{noBodies, {}} {
+			o.Valid = time.Hour // what was removed is not noticed
 			c := newTestCache(t, s, o)
 			for id, content := range map[fdfs.FileID]string{a: "a", b: "b", other: "c"} {
 				s.write(id, content)
@@ -385,11 +386,9 @@ func TestFileCacheConcurrently(t *testing.T) {
 		c.shards[0].shed()
 		time.Sleep(time.Millisecond)
 	})
-	time.Sleep(500 * time.Millisecond)
+	require.Eventually(t, func() bool { return served.Load() >= 5000 && servedSlots.Load() >= 100 }, patient, 10*time.Millisecond)
 	close(stop)
 	wg.Wait()
-	require.Positive(t, served.Load())
-	require.Positive(t, servedSlots.Load())
 }
 
 // The bytes of the id that a file was first opened by are used again when that request is over.

