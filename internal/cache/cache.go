@@ -132,7 +132,7 @@ type Cache struct {
 // The least that is set aside, in bytes, however little memory there is: for what is known about some 10,000 files, without which each
 // request would ask a storage, and for large files of slow storages, which are not to keep each other waiting.
 const (
-	minRecords   = 4 << 20
+	minRecords   = 8 << 20
 	minOverdraft = 128 << 20
 )
 
@@ -200,7 +200,8 @@ type Entry struct {
 	State   State
 	Age     time.Duration // since a storage has said so
 
-	by *flight // that is bringing content, for a request that has waited for it; nil = none
+	by  *flight // that is bringing content, for a request that has waited for it; nil = none
+	rec *record // where a memo is kept; nil = nowhere
 }
 
 // Lookup tells what is known about a file, and finds it out when nothing is. The file's name must be the canonical one. src is asked

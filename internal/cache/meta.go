@@ -4,14 +4,15 @@ import (
 	"math"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// What the bookkeeping of a record takes, in bytes, and what the sum of a segment does.
+// What the bookkeeping of a record takes, in bytes, a memo of the user's included, and what the sum of a segment does.
 const (
-	recordCost = 384
+	recordCost = 768
 	sumCost    = 32
 )
 
@@ -37,12 +38,15 @@ const (
 
 // record is what this process knows about a file.
 type record struct {
+	file    string
 	meta    Meta
 	expires time.Time // it is fresh until then
 	retry   time.Time // no question before, when one has failed
 	sums    sums
 	useless bool // a storage has said otherwise
 	bytes   int64
+
+	memo atomic.Pointer[any] // see Entry.Memo
 }
 
 // records are the records of a process, with a budget in bytes.
@@ -108,10 +112,21 @@ func (r *records) standing(rec *record, now time.Time) standing {
 // isEarly decides by chance whether to ask again before a record expires (Vattani, Chierichetti, Lowenstein: Optimal Probabilistic
 // Cache Stampede Prevention, 2015; beta is 1): the more likely the sooner it expires and the longer the last answer took.
 func isEarly(left, took time.Duration) bool {
-	if left > 40*took { // by chance that is once in e^40 times
-		return false
+	return !isFar(left, took) && float64(took)*rand.ExpFloat64() >= float64(left) // -ln of a random number is exponentially distributed
+}
+
+// isFar tells that a record is not asked for early yet: by chance that is once in e^40 times.
+func isFar(left, took time.Duration) bool { return left > 40*took }
+
+// hit finds a record that is fresh, and nothing has to be asked.
+func (r *records) hit(file string, now time.Time) (*record, Meta, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rec, ok := r.list.Get(file)
+	if !ok || rec.useless || rec.meta.Gone || !isFar(rec.expires.Sub(now), rec.meta.Took) {
+		return nil, Meta{}, false
 	}
-	return float64(took)*rand.ExpFloat64() >= float64(left) // -ln of a random number is exponentially distributed
+	return rec, rec.meta, true
 }
 
 // peek is what is known about a file, however old.
@@ -148,7 +163,7 @@ func (r *records) put(file string, m Meta) {
 	if now := time.Now(); m.Checked.After(now) {
 		m.Checked = now // another gateway's clock is ahead
 	}
-	rec := &record{meta: m, expires: r.expiry(m), bytes: int64(recordCost + len(file))}
+	rec := &record{file: file, meta: m, expires: r.expiry(m), bytes: int64(recordCost + len(file))}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if before, ok := r.list.Peek(file); ok {

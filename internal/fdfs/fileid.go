@@ -158,6 +158,11 @@ func (id FileID) SourceID() (uint32, bool) { return id.Source.ID() }
 // String is the id as it was parsed: Group/Logic.
 func (id FileID) String() string { return id.Group + "/" + id.Logic }
 
+// AppendTo appends what String gives.
+func (id FileID) AppendTo(b []byte) []byte {
+	return append(append(append(b, id.Group...), '/'), id.Logic...)
+}
+
 // Clone is id with strings of its own (one allocation), fit to be kept.
 func (id FileID) Clone() FileID {
 	id, _ = id.CloneText()

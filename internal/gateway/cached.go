@@ -18,6 +18,9 @@ import (
 
 // findCached is find for a gateway that keeps what it fetches.
 func (a *away) findCached(r *request, cause error) error {
+	if a.hit(r, cause) {
+		return nil
+	}
 	c := a.o.Cache
 	id, file := r.id.CloneText()
 	var p *plan
@@ -41,6 +44,22 @@ func (a *away) findCached(r *request, cause error) error {
 		r.source = sourceOrigin
 	}
 	return nil
+}
+
+// hit finds a file of which all is known that the answer says. What it takes to fetch bytes of it is made by whoever misses them.
+func (a *away) hit(r *request, cause error) bool {
+	if r.marked() {
+		return false
+	}
+	r.text = r.id.AppendTo(r.text[:0])
+	entry, ok := a.o.Cache.Hit(bytesString(r.text))
+	if !ok {
+		return false
+	}
+	r.remote.away, r.remote.cause, r.remote.entry = a, cause, entry
+	r.source, r.ready = sourceMemory, a.h.prepareEntry(&entry, r.id)
+	r.found = r.ready.found
+	return true
 }
 
 // isKept tells whether a file goes through the cache. With a token that this gateway does not check, but the web servers of other
@@ -91,6 +110,13 @@ var sourcesOf = map[cache.From]string{
 // openCached makes the body one of a file in the cache, and waits for its first bytes: until these are here, a failure can be told
 // by a status. A small file in memory becomes a body in memory.
 func (r *request) openCached() error {
+	if r.openMemory() {
+		return nil
+	}
+	if f := &r.remote; f.fetcher == nil { // it was a hit
+		id, _ := r.id.CloneText()
+		f.beginCached(f.away, f.away.fetcher(r, id, f.cause, nil), f.entry)
+	}
 	b := &r.body
 	b.Open = r.remote.openCached
 	for i := range b.Pieces {
@@ -116,6 +142,22 @@ func (r *request) openCached() error {
 		return nil
 	}
 	return nil
+}
+
+// openMemory makes the body one in memory, if all of it is there in one piece.
+func (r *request) openMemory() bool {
+	b := &r.body
+	if len(b.Pieces) != 1 {
+		return false
+	}
+	p := &b.Pieces[0]
+	content, ok := r.remote.away.o.Cache.Bytes(&r.remote.entry, p.Offset, p.Length)
+	if !ok {
+		return false
+	}
+	r.source, b.Memory, p.Offset = sourceMemory, content, 0
+	r.setXCache()
+	return true
 }
 
 // cached gives a stretch of a file in the cache.

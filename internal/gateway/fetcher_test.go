@@ -49,6 +49,13 @@ func (o *fakeOrigin) Open(_ context.Context, w Wanted, _ storage.Info, offset, l
 	return io.NopCloser(strings.NewReader(o.content[offset : offset+length])), nil
 }
 
+// fetches is how often content was fetched.
+func (o *fakeOrigin) fetches() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.opened
+}
+
 // cachedGateway serves what the origin has through a cache, and returns a function that asks it.
 func cachedGateway(t *testing.T, o Options, origin Origin) func(method, target string, headers ...string) (status int, body string) {
 	t.Helper()

@@ -149,7 +149,7 @@ type request struct {
 	file   *storage.File
 	open   bool      // file is open: from find until the answer is out
 	memory []byte    // the file's content where it is in memory; the file is closed then
-	ready  *prepared // what is known of a file of this host, else nil
+	ready  *prepared // what is known of a file that was asked for before, else nil
 	rep    representation
 	found  found      // what is known of the file, wherever it is
 	remote remoteFile // where it comes from when it is not here
@@ -243,6 +243,7 @@ func (r *request) serve() error {
 }
 
 func (r *request) findAndRespond() error {
+	r.ready = nil
 	if answered, err := r.find(); answered || err != nil {
 		return err
 	}

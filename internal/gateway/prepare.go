@@ -3,17 +3,18 @@ package gateway
 import (
 	"net/http"
 
+	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/httprange"
 	"fastdfs-gateway/storage"
 )
 
-// prepared is what answers with a file of this host say about it. It is worked out once and kept with the file, for as long as
-// a FileCache keeps that. It does not change.
+// prepared is what answers with a file say about it. It is worked out once and kept with the file, for as long as a FileCache keeps
+// that, or the cache what it knows of one of another host. It does not change.
 type prepared struct {
 	by           *byte // the mark of the handler by whose configuration it is
 	found        found
-	etag         string // of the whole file, with its quotes; never a weak one
+	etag         string // of the whole file, with its quotes
 	lastModified []byte
 	contentType  string
 }
@@ -23,10 +24,25 @@ func (h *Handler) prepare(file *storage.File, id fdfs.FileID) *prepared {
 	if p, ok := file.Memo().(*prepared); ok && p.by == h.mark {
 		return p
 	}
-	p := &prepared{by: h.mark, found: foundLocal(file), contentType: h.contentType(id)}
-	p.etag = string(p.found.appendTag(nil, httprange.Span{Length: p.found.size}))
-	p.lastModified = p.found.modTime.UTC().AppendFormat(nil, http.TimeFormat)
+	p := h.prepareFound(foundLocal(file), id)
 	file.SetMemo(p)
+	return p
+}
+
+// prepareEntry is prepare for a file of other hosts that the cache knows.
+func (h *Handler) prepareEntry(e *cache.Entry, id fdfs.FileID) *prepared {
+	if p, ok := e.Memo().(*prepared); ok && p.by == h.mark {
+		return p
+	}
+	p := h.prepareFound(foundRemote(id, infoOf(e.Version)), id)
+	e.SetMemo(p)
+	return p
+}
+
+func (h *Handler) prepareFound(f found, id fdfs.FileID) *prepared {
+	p := &prepared{by: h.mark, found: f, contentType: h.contentType(id)}
+	p.etag = string(f.appendTag(nil, httprange.Span{Length: f.size}))
+	p.lastModified = f.modTime.UTC().AppendFormat(nil, http.TimeFormat)
 	return p
 }
 

@@ -77,9 +77,13 @@ type remoteFile struct {
 	ctx     context.Context // of the fetches of this one request; ended by close
 	cancel  context.CancelFunc
 
-	fetcher *fetcher    // not nil: the file comes through the cache
-	entry   cache.Entry // what that knows of it
+	entry   cache.Entry // what the cache knows of the file, if it comes through that
+	fetcher *fetcher    // for the cache; nil until it may be needed
+	cause   error       // why the file is not here
 }
+
+// isKept tells whether the file comes through the cache.
+func (f *remoteFile) isKept() bool { return f.entry.File != "" }
 
 // beginCached begins with a file that the cache knows.
 func (f *remoteFile) beginCached(a *away, source *fetcher, e cache.Entry) {
@@ -104,6 +108,8 @@ func (f *remoteFile) close() {
 	if f.cancel != nil {
 		f.cancel()
 		f.away.o.Running.Add(-1)
+	}
+	if f.away != nil {
 		*f = remoteFile{}
 	}
 }
@@ -111,7 +117,7 @@ func (f *remoteFile) close() {
 // openRemote makes the body one of a file on other hosts, and waits for its first bytes: until these are here, a failure can be
 // told by a status.
 func (r *request) openRemote() error {
-	if r.remote.fetcher != nil {
+	if r.remote.isKept() {
 		return r.openCached()
 	}
 	b := &r.body

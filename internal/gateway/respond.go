@@ -88,7 +88,7 @@ func (r *request) describe() {
 		r.validators.ModTime, r.validators.StrongDate = r.now, false
 	}
 	h := &r.ctx.Response.Header
-	if r.ready != nil && r.rep.body.Length == f.size && r.validators.ModTime.Equal(f.modTime) {
+	if r.ready != nil && !f.weak && r.rep.body.Length == f.size && r.validators.ModTime.Equal(f.modTime) {
 		h.SetCanonical(headerETag, stringBytes(r.ready.etag))
 		r.validators.ETag = r.ready.etag
 		h.SetCanonical(headerLastModified, r.ready.lastModified)
@@ -113,7 +113,7 @@ func (r *request) setXCache() {
 	}
 	value := xCache[r.source]
 	switch {
-	case r.ready != nil:
+	case r.file != nil:
 		value = "LOCAL"
 	case r.stale:
 		value = "STALE"

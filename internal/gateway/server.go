@@ -99,11 +99,28 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	var closer sync.WaitGroup
 	closer.Go(func() { s.closeIdle(ended) })
 	err := s.fast.ShutdownWithContext(ctx)
+	if err == nil {
+		err = s.allClosed(ctx)
+	}
 	close(ended)
 	closer.Wait()
 	s.refuser.wait()
 	if err != nil {
 		return fmt.Errorf("cannot end %d connections in time: %w", s.open.Load(), err)
+	}
+	return nil
+}
+
+// allClosed waits until every connection is closed: for fasthttp one has ended just before that.
+func (s *Server) allClosed(ctx context.Context) error {
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	for s.open.Load() > 0 {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
 	}
 	return nil
 }
@@ -240,7 +257,7 @@ func (s *Server) enter(ip netip.Addr) *limit {
 
 // leave counts a connection out.
 func (s *Server) leave(c *conn) {
-	s.open.Add(-1)
+	defer s.open.Add(-1) // Shutdown waits for it
 	s.handler.Load().o.Metrics.connections.Dec()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -268,7 +285,7 @@ func (c *conn) NetConn() net.Conn { return c.Conn }
 // Close closes the connection and counts it out, once.
 func (c *conn) Close() error {
 	if c.closed.CompareAndSwap(false, true) {
-		c.s.leave(c)
+		defer c.s.leave(c)
 	}
 	return c.Conn.Close()
 }

@@ -1,0 +1,128 @@
+package cache
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"fastdfs-gateway/internal/cache/tier"
+)
+
+// TestHit: a hit says what Lookup says, and only while Lookup would ask nobody.
+func TestHit(t *testing.T) {
+	bubble(t, "hit", func(t *testing.T) {
+		o := newOrigin(testFile(1), 1000)
+		o.first = second
+		c := newCache(t, Options{})
+		_, ok := c.Hit(o.file)
+		require.False(t, ok, "nothing is known")
+		requireWhole(t, o, get(background, c, o))
+		time.Sleep(time.Minute)
+		hit, ok := c.Hit(o.file)
+		require.True(t, ok)
+		known, err := lookup(c, o)
+		require.NoError(t, err)
+		expires := hit.rec.expires
+		hit.rec = nil
+		require.Equal(t, known, hit)
+		time.Sleep(time.Until(expires) - 20*second) // from 40 times the second that it took on: Lookup draws lots then, once for each request
+		_, ok = c.Hit(o.file)
+		require.False(t, ok, "soon it is to be asked for early")
+		require.Zero(t, o.stats.Load())
+		time.Sleep(time.Hour)
+		_, ok = c.Hit(o.file)
+		require.False(t, ok, "expired")
+		requireWhole(t, o, get(background, c, o))
+		time.Sleep(2 * second)
+		_, ok = c.Hit(o.file)
+		require.True(t, ok, "asked again")
+		require.Zero(t, c.Purge(tier.MatchFile("another")))
+		require.Positive(t, c.Purge(tier.MatchFile(o.file)))
+		_, ok = c.Hit(o.file)
+		require.False(t, ok, "purged")
+		o.first = 0
+		o.set(func() { o.content = nil })
+		_, err = lookup(c, o)
+		require.ErrorIs(t, err, ErrNotFound)
+		_, ok = c.Hit(o.file)
+		require.False(t, ok, "gone")
+	})
+}
+
+// TestHitIsDistrusted: what a storage has contradicted is no hit.
+func TestHitIsDistrusted(t *testing.T) {
+	o := newOrigin(testFile(1), 1000)
+	c := newCache(t, Options{})
+	requireWhole(t, o, get(background, c, o))
+	e, ok := c.Hit(o.file)
+	require.True(t, ok)
+	c.records.distrust(o.file, e.Version)
+	_, ok = c.Hit(o.file)
+	require.False(t, ok)
+}
+
+// TestMemo: a memo is found with the next hit, until the file is asked about again.
+func TestMemo(t *testing.T) {
+	bubble(t, "memo", func(t *testing.T) {
+		o := newOrigin(testFile(1), 1000)
+		c := newCache(t, Options{})
+		requireWhole(t, o, get(background, c, o))
+		e, ok := c.Hit(o.file)
+		require.True(t, ok)
+		require.Nil(t, e.Memo())
+		e.SetMemo("mine")
+		e, ok = c.Hit(o.file)
+		require.True(t, ok)
+		require.Equal(t, "mine", e.Memo())
+		e, err := lookup(c, o)
+		require.NoError(t, err)
+		require.Nil(t, e.Memo(), "not of a hit")
+		e.SetMemo("lost")
+		time.Sleep(11 * time.Minute)
+		requireWhole(t, o, get(background, c, o))
+		time.Sleep(2 * second)
+		e, ok = c.Hit(o.file)
+		require.True(t, ok)
+		require.Nil(t, e.Memo(), "the file may be another one by now")
+	})
+}
+
+// TestBytes: what is in memory in one piece is given as it is; all else is left to a Stream.
+func TestBytes(t *testing.T) {
+	const size = SegmentSize + 3*tier.ChunkSize + 100
+	o := newOrigin(testFile(1), size)
+	c := newCache(t, Options{})
+	requireWhole(t, o, get(background, c, o))
+	e, ok := c.Hit(o.file)
+	require.True(t, ok)
+	before := c.Stats().MemoryHits
+	given := uint64(0)
+	for _, part := range []struct {
+		offset, length int64
+		ok             bool
+	}{
+		{0, 1, true}, {0, tier.ChunkSize, true}, {0, tier.ChunkSize + 1, false}, {tier.ChunkSize - 1, 1, true}, {tier.ChunkSize - 1, 2, false},
+		{7 * tier.ChunkSize, tier.ChunkSize, true}, {SegmentSize - 1, 2, false}, {SegmentSize, 100, true}, {SegmentSize + 5, tier.ChunkSize - 5, true},
+		{size - 100, 100, true}, {size - 1, 1, true}, {size - 1, 2, false}, {size, 1, false}, {-1, 1, false}, {0, 0, false}, {5, -1, false}, {1 << 62, 1 << 62, false},
+	} {
+		got, ok := c.Bytes(&e, part.offset, part.length)
+		require.Equal(t, part.ok, ok, "%v", part)
+		if ok {
+			given++
+			require.Equal(t, o.content[part.offset:part.offset+part.length], got)
+		}
+	}
+	require.Equal(t, before+given, c.Stats().MemoryHits)
+	other := e
+	other.Version.CRC32++
+	_, ok = c.Bytes(&other, 0, 1)
+	require.False(t, ok, "another version")
+	_, ok = c.Bytes(&e, 0, 1)
+	require.False(t, ok, "dropped by that")
+	_, ok = c.Bytes(&e, SegmentSize, 1)
+	require.True(t, ok)
+	c.Purge(tier.MatchAll())
+	_, ok = c.Bytes(&e, SegmentSize, 1)
+	require.False(t, ok, "purged")
+}

@@ -1,0 +1,127 @@
+package gateway
+
+import (
+	"hash/crc32"
+	"io"
+	"net/netip"
+	"regexp"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/storage"
+
+	"github.com/stretchr/testify/require"
+)
+
+// edge runs a gateway without a store in front of an origin that has one content for every file.
+func edge(t *testing.T, o Options, origin Origin) (*running, Options) {
+	t.Helper()
+	c, err := cache.New(cache.Options{Memory: 16 << 20})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	store, err := storage.OpenLocal(storage.Options{})
+	require.NoError(t, err)
+	files := storage.NewFileCache(store, storage.FileCacheOptions{})
+	t.Cleanup(func() { require.NoError(t, files.Close()) })
+	o.Store, o.GroupInURL, o.XCache = files, true, true
+	o.Remote = &RemoteOptions{Origin: origin, Cache: c, TryReplicas: true, Port: 80, Running: &atomic.Int64{},
+		Sources: NewSources(SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}})}
+	return run(t, o, ServerOptions{MinSendRate: 1}), o
+}
+
+// kinds are URLs of a file of each kind, all with one content.
+func kinds(t *testing.T, content string) map[string]string {
+	t.Helper()
+	source, err := fdfs.AddrSource(netip.MustParseAddr("10.0.0.1"))
+	require.NoError(t, err)
+	urls := map[string]string{}
+	for name, fields := range map[string]fdfs.Fields{
+		"normal": {Size: int64(len(content)), CRC32: crc32.ChecksumIEEE([]byte(content))}, "appender": {Kind: fdfs.KindAppender},
+	} {
+		fields.Group, fields.Source, fields.Created, fields.Ext = "group1", source, 1700000000, "jpg"
+		id, err := fdfs.Encode(fields)
+		require.NoError(t, err)
+		urls[name] = "/" + id.String()
+	}
+	return urls
+}
+
+// TestHitsSayTheSame: an answer out of what the cache knows is, byte by byte, the one of the request that has asked the storages, but
+// for X-Cache; and so are the ones after it, whatever is asked for.
+func TestHitsSayTheSame(t *testing.T) {
+	content := strings.Repeat("0123456789", 60_000) // more than one chunk
+	for kind, url := range kinds(t, content) {
+		t.Run(kind, func(t *testing.T) {
+			asked := map[string][]string{
+				"whole": {"GET"}, "head": {"HEAD"}, "range": {"GET", "Range: bytes=10-19"}, "across chunks": {"GET", "Range: bytes=262140-262150"},
+				"ranges": {"GET", "Range: bytes=0-9,300000-300009"}, "end": {"GET", "Range: bytes=-5"}, "behind the end": {"GET", "Range: bytes=600000-"},
+				"not modified": {"GET", "If-Modified-Since: Tue, 14 Nov 2023 22:13:20 GMT"}, "condition failed": {"GET", `If-Match: "other"`},
+			}
+			cold := map[string]string{}
+			for name, request := range asked {
+				r, _ := edge(t, Options{CacheControl: "max-age=60"}, &fakeOrigin{content: content})
+				cold[name] = r.ask(request[0], url, request[1:]...)
+			}
+			origin := &fakeOrigin{content: content}
+			warm, _ := edge(t, Options{CacheControl: "max-age=60"}, origin)
+			require.Contains(t, warm.ask("GET", url), "X-Cache: MISS")
+			for name, request := range asked {
+				for range 2 {
+					require.Equal(t, plainCache(cold[name]), plainCache(warm.ask(request[0], url, request[1:]...)), name)
+				}
+			}
+			require.Contains(t, warm.ask("GET", url), "X-Cache: HIT")
+			require.Equal(t, 1, origin.fetches(), "content was fetched once")
+			require.Zero(t, warm.handler.o.Remote.Running.Load(), "nothing is being fetched")
+		})
+	}
+}
+
+// plainCache takes out where an answer comes from.
+func plainCache(answer string) string {
+	return regexp.MustCompile(`X-Cache: [^\r]*`).ReplaceAllString(answer, "")
+}
+
+// TestReloadChangesHits: what was prepared by the configuration before is not used any more.
+func TestReloadChangesHits(t *testing.T) {
+	url := kinds(t, "hello")["normal"]
+	r, o := edge(t, Options{Types: map[string]string{"jpg": "image/jpeg"}}, &fakeOrigin{content: "hello"})
+	for range 3 {
+		require.Contains(t, r.ask("GET", url), "Content-Type: image/jpeg")
+	}
+	o.Types, o.Log, o.Metrics = map[string]string{"jpg": "image/other"}, r.handler.o.Log, r.handler.o.Metrics
+	r.server.SetHandler(NewHandler(o))
+	for range 2 {
+		require.Contains(t, r.ask("GET", url), "Content-Type: image/other")
+	}
+}
+
+// TestHitsAllocateNothing is TestHotPathAllocatesNothing for files of other hosts that are in memory.
+func TestHitsAllocateNothing(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector allocates")
+	}
+	content := strings.Repeat("x", 4096)
+	r, _ := edge(t, Options{CacheControl: "max-age=60"}, &fakeOrigin{content: content})
+	url := kinds(t, content)["normal"]
+	tag := regexp.MustCompile(`ETag: ([^\r]*)`).FindStringSubmatch(r.ask("GET", url))[1]
+	for name, fields := range hotRequests {
+		c := r.dial()
+		require.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
+		request := []byte("GET " + url + " HTTP/1.1\r\nHost: gw.test\r\n" + strings.ReplaceAll(fields, "TAG", tag) + "\r\n")
+		answer := make([]byte, r.answerLength(request))
+		allocs := testing.AllocsPerRun(300, func() {
+			if _, err := c.Write(request); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(c, answer); err != nil {
+				t.Fatal(err)
+			}
+		})
+		require.LessOrEqual(t, allocs, 1.0, name)
+	}
+}
