@@ -38,21 +38,35 @@ func (e *Entry) SetMemo(memo any) {
 	}
 }
 
-// Bytes gives length bytes (more than 0) of a file from offset on where they are in memory in one piece, which they are when they are few.
-// They are good for as long as they are referred to. Otherwise it is false, and a Stream brings them.
-func (c *Cache) Bytes(e *Entry, offset, length int64) ([]byte, bool) {
+// Pinned is a stretch of a file that was in memory when it was asked for, and stays so until Release. Bytes of it stay good for as long as
+// they are referred to.
+type Pinned struct {
+	Stretch
+	view tier.View
+}
+
+// Release ends the use of the stretch. Further calls do nothing.
+func (h *Pinned) Release() {
+	h.view.Release()
+	*h = Pinned{}
+}
+
+// Pin gives length bytes (more than 0) of a file from offset on where they are in memory in one piece, as those of one segment usually are.
+// Otherwise it is false, and a Stream brings them.
+func (c *Cache) Pin(e *Entry, offset, length int64) (Pinned, bool) {
 	in := offset % SegmentSize
-	if e.by != nil || offset < 0 || length <= 0 || in%tier.ChunkSize+length > tier.ChunkSize || offset > e.Version.Size-length {
-		return nil, false
+	if e.by != nil || offset < 0 || length <= 0 || length > SegmentSize-in || offset > e.Version.Size-length {
+		return Pinned{}, false
 	}
 	view, ok := c.memory.Get(keyAt(e.File, offset), e.Version, true)
 	if !ok {
-		return nil, false
+		return Pinned{}, false
 	}
 	stretch, err := view.At(in, length)
 	if err != nil || stretch.Length < length {
-		return nil, false
+		view.Release()
+		return Pinned{}, false
 	}
 	c.n.memoryHits.Add(1)
-	return stretch.Bytes, true
+	return Pinned{stretch, view}, true
 }

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 
 	"fastdfs-gateway/internal/cache/tier"
 )
@@ -88,8 +89,8 @@ func TestMemo(t *testing.T) {
 	})
 }
 
-// TestBytes: what is in memory in one piece is given as it is; all else is left to a Stream.
-func TestBytes(t *testing.T) {
+// TestPin: what is in memory in one piece is given as it is; all else is left to a Stream.
+func TestPin(t *testing.T) {
 	const size = SegmentSize + 3*tier.ChunkSize + 100
 	o := newOrigin(testFile(1), size)
 	c := newCache(t, Options{})
@@ -102,27 +103,43 @@ func TestBytes(t *testing.T) {
 		offset, length int64
 		ok             bool
 	}{
-		{0, 1, true}, {0, tier.ChunkSize, true}, {0, tier.ChunkSize + 1, false}, {tier.ChunkSize - 1, 1, true}, {tier.ChunkSize - 1, 2, false},
-		{7 * tier.ChunkSize, tier.ChunkSize, true}, {SegmentSize - 1, 2, false}, {SegmentSize, 100, true}, {SegmentSize + 5, tier.ChunkSize - 5, true},
-		{size - 100, 100, true}, {size - 1, 1, true}, {size - 1, 2, false}, {size, 1, false}, {-1, 1, false}, {0, 0, false}, {5, -1, false}, {1 << 62, 1 << 62, false},
+		{0, 1, true}, {tier.ChunkSize - 1, 2, true}, {0, SegmentSize, true}, {0, SegmentSize + 1, false}, {SegmentSize - 1, 1, true}, {SegmentSize - 1, 2, false},
+		{SegmentSize, 100, true}, {SegmentSize + 5, 3 * tier.ChunkSize, true}, {size - 100, 100, true}, {size - 1, 1, true},
+		{size - 1, 2, false}, {size, 1, false}, {-1, 1, false}, {0, 0, false}, {5, -1, false}, {1 << 62, 1 << 62, false},
 	} {
-		got, ok := c.Bytes(&e, part.offset, part.length)
+		held, ok := c.Pin(&e, part.offset, part.length)
 		require.Equal(t, part.ok, ok, "%v", part)
 		if ok {
 			given++
-			require.Equal(t, o.content[part.offset:part.offset+part.length], got)
+			require.Equal(t, o.content[part.offset:part.offset+part.length], bytesOf(t, held.Stretch))
 		}
+		held.Release()
+		held.Release() // does nothing
 	}
 	require.Equal(t, before+given, c.Stats().MemoryHits)
 	other := e
 	other.Version.CRC32++
-	_, ok = c.Bytes(&other, 0, 1)
+	_, ok = c.Pin(&other, 0, 1)
 	require.False(t, ok, "another version")
-	_, ok = c.Bytes(&e, 0, 1)
+	_, ok = c.Pin(&e, 0, 1)
 	require.False(t, ok, "dropped by that")
-	_, ok = c.Bytes(&e, SegmentSize, 1)
+	held, ok := c.Pin(&e, SegmentSize, 100)
 	require.True(t, ok)
 	c.Purge(tier.MatchAll())
-	_, ok = c.Bytes(&e, SegmentSize, 1)
+	require.Equal(t, o.content[SegmentSize:SegmentSize+100], bytesOf(t, held.Stretch), "what is held stays as it is")
+	held.Release()
+	_, ok = c.Pin(&e, SegmentSize, 1)
 	require.False(t, ok, "purged")
+}
+
+// bytesOf are those of a stretch, wherever they are.
+func bytesOf(t *testing.T, s Stretch) []byte {
+	t.Helper()
+	if s.Bytes != nil {
+		return s.Bytes
+	}
+	b := make([]byte, s.Length)
+	n, err := unix.Pread(s.Fd, b, s.Offset)
+	require.NoError(t, err)
+	return b[:n]
 }

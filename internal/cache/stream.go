@@ -114,7 +114,7 @@ func (s *Stream) next(limit int64) (Stretch, error) {
 		return s.fromFlight(in, limit)
 	}
 	first := s.touches(key.Index)
-	if view, ok := s.c.tiers.Get(key, s.v, first); ok {
+	if view, ok := s.c.tiers.Get(key, s.v, first && !s.waitedFor(key.Index)); ok {
 		return s.fromTier(view, in, limit, first)
 	}
 	if s.src == nil {
@@ -135,6 +135,12 @@ func (s *Stream) wasDamaged() bool {
 	return s.c.records.isDamaged(s.file, s.v, s.seen)
 }
 
+// waitedFor tells whether a segment was brought for the request whose part the stream is: that it is in a tier by now is then no second
+// use of it.
+func (s *Stream) waitedFor(index int64) bool {
+	return s.by != nil && s.by.key.Index == index && s.by.origin() != FromNowhere
+}
+
 // touches tells whether this is the stream's first look at a segment, which counts as use.
 func (s *Stream) touches(index int64) bool {
 	first := index != s.index
@@ -151,7 +157,7 @@ func (s *Stream) fromTier(view tier.View, in, limit int64, first bool) (Stretch,
 	}
 	from, hits := FromMemory, &s.c.n.memoryHits
 	switch {
-	case s.by != nil && s.by.key.Index == s.index && s.by.origin() != FromNowhere:
+	case s.waitedFor(s.index):
 		from, hits = s.by.origin(), &s.c.n.misses
 	case view.FromDisk():
 		from, hits = FromDisk, &s.c.n.diskHits

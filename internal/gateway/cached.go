@@ -144,20 +144,41 @@ func (r *request) openCached() error {
 	return nil
 }
 
-// openMemory makes the body one in memory, if all of it is there in one piece.
+// openMemory makes the body one in memory, or of a file that is, if all of it is there in one piece.
 func (r *request) openMemory() bool {
 	b := &r.body
 	if len(b.Pieces) != 1 {
 		return false
 	}
 	p := &b.Pieces[0]
-	content, ok := r.remote.away.o.Cache.Bytes(&r.remote.entry, p.Offset, p.Length)
+	held, ok := r.remote.away.o.Cache.Pin(&r.remote.entry, p.Offset, p.Length)
 	if !ok {
 		return false
 	}
-	r.source, b.Memory, p.Offset = sourceMemory, content, 0
+	if held.Bytes != nil {
+		b.Memory, p.Offset = held.Bytes, 0
+		held.Release()
+	} else {
+		r.remote.held.Pinned = held
+		b.Source, b.Resident, p.Offset = &r.remote.held, held.Resident, held.Offset
+	}
+	r.source = sourceMemory
 	r.setXCache()
 	return true
+}
+
+// pinnedSource is a stretch of a file in memory as the source of a body.
+type pinnedSource struct{ cache.Pinned }
+
+var _ sendfile.Source = (*pinnedSource)(nil)
+
+// Fd implements sendfile.Source.
+func (s *pinnedSource) Fd() int { return s.Pinned.Fd }
+
+// Close implements sendfile.Source.
+func (s *pinnedSource) Close() error {
+	s.Release()
+	return nil
 }
 
 // cached gives a stretch of a file in the cache.
@@ -184,7 +205,7 @@ func (s *begunStretches) Next(limit int64) (sendfile.Stretch, error) {
 	if s.first = (cache.Stretch{}); next.Length == 0 {
 		next, err = s.Stream.Next(limit)
 	}
-	return sendfile.Stretch{Bytes: next.Bytes, Fd: next.Fd, Offset: next.Offset, Length: next.Length}, err
+	return sendfile.Stretch{Bytes: next.Bytes, Fd: next.Fd, Resident: next.Resident, Offset: next.Offset, Length: next.Length}, err
 }
 
 // Read implements io.Reader.

@@ -77,9 +77,10 @@ type remoteFile struct {
 	ctx     context.Context // of the fetches of this one request; ended by close
 	cancel  context.CancelFunc
 
-	entry   cache.Entry // what the cache knows of the file, if it comes through that
-	fetcher *fetcher    // for the cache; nil until it may be needed
-	cause   error       // why the file is not here
+	entry   cache.Entry  // what the cache knows of the file, if it comes through that
+	fetcher *fetcher     // for the cache; nil until it may be needed
+	cause   error        // why the file is not here
+	held    pinnedSource // its bytes, where they are in memory
 }
 
 // isKept tells whether the file comes through the cache.
@@ -110,6 +111,7 @@ func (f *remoteFile) close() {
 		f.away.o.Running.Add(-1)
 	}
 	if f.away != nil {
+		f.held.Release()
 		*f = remoteFile{}
 	}
 }

@@ -48,6 +48,8 @@ type Body struct {
 	Stream io.ReadCloser
 	Pieces []Piece
 	Tail   []byte // behind the last piece
+	// Resident says that the Source is a file in memory (memfd_create(2)): reading never waits for a disk.
+	Resident bool
 	// DropBehind lets the kernel forget the file's pages when they are sent, so that a huge transfer that comes once does not push
 	// out what is asked for often. It is for Source.
 	DropBehind bool
@@ -172,7 +174,7 @@ func (b *Body) sendFile(flusher interface{ Flush() error }, fd int, offset, leng
 	if err != nil {
 		return 0, err
 	}
-	b.Conn.pages.drop = b.DropBehind
+	b.Conn.pages.drop, b.Conn.pages.resident = b.DropBehind, b.Resident
 	n, err := b.Conn.SendFile(fd, offset, length)
 	b.pos += n
 	b.result.Sent += n

@@ -293,7 +293,7 @@ func (c *Conn) trySendfile(fd uintptr) bool {
 
 // sendfileOnce sends up to length bytes. Where they may have to come from the disk first, the runtime is told that this may take time.
 func (c *Conn) sendfileOnce(fd uintptr, length int) (int, error) {
-	if !seen.lately(c.file, c.offset) {
+	if !c.pages.resident && !seen.lately(c.file, c.offset) {
 		if !cachedPage(c.file, c.offset+int64(length)-1) {
 			return unix.Sendfile(int(fd), c.file, &c.offset, length)
 		}

@@ -10,7 +10,8 @@ import (
 // descriptor, each at a place of its own: the kernel, which guesses by descriptor, cannot see that each of them goes straight
 // ahead, and would read a cold file in small pieces.
 type pages struct {
-	drop bool // forget what is sent
+	drop     bool // forget what is sent
+	resident bool // the file has no disk
 
 	mark  int64 // where to look next
 	ahead int64 // what is to be read is known up to here
@@ -28,7 +29,7 @@ const (
 
 func (p *pages) begin(offset, length int64) {
 	p.mark, p.ahead, p.start, p.first = math.MaxInt64, offset, offset, offset
-	if length > window {
+	if length > window && !p.resident {
 		p.mark = offset
 	}
 }

@@ -8,10 +8,11 @@ import (
 
 // Stretch is what comes next of a stream: Bytes, or where Bytes is nil, Length bytes from Offset on in the file open as Fd.
 type Stretch struct {
-	Bytes  []byte
-	Fd     int
-	Offset int64
-	Length int64
+	Bytes    []byte
+	Fd       int
+	Resident bool // see Body
+	Offset   int64
+	Length   int64
 }
 
 // Stretcher is a stream that can give its bytes without copying them. A Body uses it where it can write to the connection itself.
@@ -76,6 +77,7 @@ func (b *Body) sendStream(w io.Writer, flusher interface{ Flush() error }, offse
 
 // sendFileStretch sends a stretch of a file, also where the kernel cannot send from it.
 func (b *Body) sendFileStretch(flusher interface{ Flush() error }, next Stretch) error {
+	b.Resident = next.Resident
 	n, err := b.sendFile(flusher, next.Fd, next.Offset, next.Length)
 	if errors.Is(err, errNoSendfile) {
 		err = b.copyFileStretch(next.Fd, next.Offset+n, next.Length-n)

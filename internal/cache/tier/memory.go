@@ -7,12 +7,16 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// What the bookkeeping of an entry takes, in bytes: the list element, the map's slot and the Segment; a test compares it with
+// What the bookkeeping of an entry takes, in bytes: the list element, the map's slot, the kept and the Segment; a test compares it with
 // what the process really takes.
 const (
-	segmentCost = 240
+	segmentCost = 288
 	ghostCost   = 144
 )
+
+// leastPlaced is how many bytes a segment has at least that is moved to where sendfile can take it: fewer are sent sooner by copying
+// them behind the answer's head.
+const leastPlaced = 16 << 10
 
 // recentShare is the part of the budget (one in so many) that segments asked for once may take when others need room.
 const recentShare = 4
@@ -22,25 +26,39 @@ const recentShare = 4
 // It is a 2Q cache. A new segment is recent; when it is asked for again, or comes back soon after it was evicted, it is
 // frequent. Recent segments are evicted first as long as they take more than a quarter, so that a scan of cold files only drives
 // out other cold files. Ghosts, the keys of evicted recent segments, are how it knows what comes back.
+//
+// What is asked for again moves into an arena, unless it is small. Then it counts among the shared memory of the process, not in its
+// heap.
 type Memory struct {
 	budget int64
 
 	mu          sync.Mutex // guards what follows
-	recent      *simplelru.LRU[Key, *Segment]
-	frequent    *simplelru.LRU[Key, *Segment]
+	recent      *simplelru.LRU[Key, *kept]
+	frequent    *simplelru.LRU[Key, *kept]
 	ghosts      *simplelru.LRU[Key, int64] // what the segment took
 	used        int64                      // all together
 	recentUsed  int64
 	reserved    int64
 	ghostsStood int64 // what the segments behind the ghosts took
 	evicted     uint64
+	given       []*place // that are not kept any more, until unlock
+	arena       *arena   // nil until it is needed, and where there cannot be one
+	noArena     bool
 }
 
 var _ Tier = (*Memory)(nil)
 
+// kept is a segment in the list of a Memory, whose mu guards it.
+type kept struct {
+	*Segment        // without its chunks where it has a place
+	place    *place // nil until it is moved
+	moving   bool   // somebody does that
+	cost     int64
+}
+
 // NewMemory returns a tier that takes budget bytes at most.
 func NewMemory(budget int64) *Memory {
-	return &Memory{budget: budget, recent: newLRU[*Segment](), frequent: newLRU[*Segment](), ghosts: newLRU[int64]()}
+	return &Memory{budget: budget, recent: newLRU[*kept](), frequent: newLRU[*kept](), ghosts: newLRU[int64]()}
 }
 
 // newLRU returns a list without a limit of its own: what it may hold is counted in bytes by its user.
@@ -52,64 +70,126 @@ func newLRU[V any]() *simplelru.LRU[Key, V] {
 	return l
 }
 
-// cost is what a segment takes.
+// headCost is what a segment takes without its bytes.
+func headCost(s *Segment) int64 { return int64(segmentCost + len(s.File)) }
+
+// cost is what a segment takes in the heap.
 func cost(s *Segment) int64 {
-	n := int64(segmentCost + len(s.File) + 24*cap(s.Chunks))
+	n := headCost(s) + int64(24*cap(s.Chunks))
 	for _, c := range s.Chunks {
 		n += int64(cap(c))
 	}
 	return n
 }
 
+// unlock ends what lock began, and makes holes of the places that were given up: that takes a while.
+func (m *Memory) unlock() {
+	given := m.given
+	m.given = nil
+	m.mu.Unlock()
+	for _, p := range given {
+		p.release()
+	}
+}
+
 // Get implements Tier.
 func (m *Memory) Get(key Key, v Version, touch bool) (View, bool) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
-	s, ok := m.frequent.Peek(key)
-	if !ok {
-		s, ok = m.recent.Peek(key)
-	}
+	k, ok := m.find(key)
 	switch {
 	case !ok:
+		m.mu.Unlock()
 		return View{}, false
-	case s.Version != v:
+	case k.Version != v:
 		m.remove(key)
+		m.unlock()
 		return View{}, false
 	case touch:
-		m.touch(s)
+		m.touch(k)
 	}
-	return View{segment: s}, true
+	if k.place != nil {
+		defer m.mu.Unlock()
+		return View{place: k.place.use()}, true
+	}
+	segment, moves := k.Segment, touch && m.movesLocked(k)
+	m.mu.Unlock()
+	if moves {
+		if p := m.move(k, segment); p != nil {
+			return View{place: p}, true
+		}
+	}
+	return View{segment: segment}, true
+}
+
+// find finds a segment in either list. m.mu is held.
+func (m *Memory) find(key Key) (*kept, bool) {
+	if k, ok := m.frequent.Peek(key); ok {
+		return k, true
+	}
+	return m.recent.Peek(key)
 }
 
 // touch counts a use: it makes a recent segment a frequent one.
-func (m *Memory) touch(s *Segment) {
-	if _, ok := m.frequent.Get(s.Key); ok {
+func (m *Memory) touch(k *kept) {
+	if _, ok := m.frequent.Get(k.Key); ok {
 		return
 	}
-	m.recent.Remove(s.Key)
-	m.recentUsed -= cost(s)
-	m.frequent.Add(s.Key, s)
+	m.recent.Remove(k.Key)
+	m.recentUsed -= k.cost
+	m.frequent.Add(k.Key, k)
+}
+
+// movesLocked tells whether the caller is to move a segment into the arena. m.mu is held.
+func (m *Memory) movesLocked(k *kept) bool {
+	if k.moving || m.noArena || k.Length() < leastPlaced {
+		return false
+	}
+	if m.arena == nil {
+		var err error
+		if m.arena, err = newArena(); err != nil {
+			m.noArena = true // it stays in the heap, as it always did
+			return false
+		}
+	}
+	k.moving = true
+	return true
+}
+
+// move copies a segment into the arena, and gives its place to whoever has asked for it, or nil where there is no memory for it.
+func (m *Memory) move(k *kept, s *Segment) *place {
+	p, err := m.arena.put(s.Chunks, s.Length())
+	if err != nil {
+		return nil // nobody tries again
+	}
+	m.mu.Lock()
+	defer m.unlock()
+	if now, ok := m.find(k.Key); !ok || now != k {
+		return p // it has been evicted or dropped meanwhile, and this is the last time that it is of use
+	}
+	k.Segment, k.place = &Segment{Key: s.Key, Version: s.Version, Sum: s.Sum}, p.use()
+	m.used -= k.cost
+	k.cost = headCost(s) + arenaCost(p.length)
+	m.used += k.cost
+	m.shrink(m.budget) // the last page of it may be too much
+	return p
 }
 
 // Holds implements Tier.
 func (m *Memory) Holds(key Key) (Version, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s, ok := m.frequent.Peek(key)
-	if !ok {
-		s, ok = m.recent.Peek(key)
-	}
+	k, ok := m.find(key)
 	if !ok {
 		return Version{}, false
 	}
-	return s.Version, true
+	return k.Version, true
 }
 
 // Put implements Tier.
 func (m *Memory) Put(s *Segment) bool {
 	size := cost(s)
 	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.unlock()
 	m.remove(s.Key)
 	if size > m.budget {
 		return false
@@ -120,10 +200,11 @@ func (m *Memory) Put(s *Segment) bool {
 	}
 	m.shrink(m.budget - size) // before it is there, so that it is not its own victim
 	m.used += size
+	k := &kept{Segment: s, cost: size}
 	if back || s.Hot {
-		m.frequent.Add(s.Key, s)
+		m.frequent.Add(s.Key, k)
 	} else {
-		m.recent.Add(s.Key, s)
+		m.recent.Add(s.Key, k)
 		m.recentUsed += size
 	}
 	return true
@@ -140,7 +221,7 @@ func (m *Memory) wanted(key Key) bool {
 // reserved counts as used.
 func (m *Memory) Reserve(bytes int64) {
 	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.unlock()
 	m.reserved += bytes
 	m.shrink(m.budget)
 }
@@ -152,8 +233,8 @@ func (m *Memory) shrink(limit int64) {
 		case m.recent.Len() > 0 && (m.recentUsed > m.budget/recentShare || m.frequent.Len() == 0):
 			m.evictRecent()
 		case m.frequent.Len() > 0:
-			_, s, _ := m.frequent.RemoveOldest()
-			m.used -= cost(s)
+			_, k, _ := m.frequent.RemoveOldest()
+			m.gone(k)
 			m.evicted++
 		case m.ghosts.Len() > 0:
 			key, _, _ := m.ghosts.GetOldest()
@@ -166,17 +247,24 @@ func (m *Memory) shrink(limit int64) {
 
 // evictRecent leaves a ghost of the segment, and forgets ghosts that are older than a budget's worth of segments.
 func (m *Memory) evictRecent() {
-	key, s, _ := m.recent.RemoveOldest()
-	size := cost(s)
-	m.used -= size
-	m.recentUsed -= size
+	key, k, _ := m.recent.RemoveOldest()
+	m.gone(k)
+	m.recentUsed -= k.cost
 	m.evicted++
-	m.ghosts.Add(key, size)
-	m.ghostsStood += size
+	m.ghosts.Add(key, k.cost)
+	m.ghostsStood += k.cost
 	m.used += ghostCost + int64(len(key.File))
 	for m.ghostsStood > m.budget {
 		oldest, _, _ := m.ghosts.GetOldest()
 		m.forget(oldest)
+	}
+}
+
+// gone counts a segment out that is in no list any more.
+func (m *Memory) gone(k *kept) {
+	m.used -= k.cost
+	if k.place != nil {
+		m.given = append(m.given, k.place)
 	}
 }
 
@@ -193,15 +281,15 @@ func (m *Memory) forget(key Key) {
 
 // remove drops a segment.
 func (m *Memory) remove(key Key) bool {
-	if s, ok := m.frequent.Peek(key); ok {
+	if k, ok := m.frequent.Peek(key); ok {
 		m.frequent.Remove(key)
-		m.used -= cost(s)
+		m.gone(k)
 		return true
 	}
-	if s, ok := m.recent.Peek(key); ok {
+	if k, ok := m.recent.Peek(key); ok {
 		m.recent.Remove(key)
-		m.used -= cost(s)
-		m.recentUsed -= cost(s)
+		m.gone(k)
+		m.recentUsed -= k.cost
 		return true
 	}
 	return false
@@ -210,9 +298,9 @@ func (m *Memory) remove(key Key) bool {
 // Drop implements Tier.
 func (m *Memory) Drop(match Match) int {
 	m.mu.Lock()
-	defer m.mu.Unlock()
+	defer m.unlock()
 	n := 0
-	for _, list := range []*simplelru.LRU[Key, *Segment]{m.recent, m.frequent} {
+	for _, list := range []*simplelru.LRU[Key, *kept]{m.recent, m.frequent} {
 		for _, key := range list.Keys() {
 			if match.Matches(key.File) && m.remove(key) {
 				n++

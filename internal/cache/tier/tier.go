@@ -90,10 +90,11 @@ func (s *Segment) at(offset, limit int64) Stretch {
 
 // Stretch is a piece of a segment: Bytes, or where Bytes is nil, Length bytes from Offset on in the file open as Fd.
 type Stretch struct {
-	Bytes  []byte // not to be changed
-	Fd     int
-	Offset int64 // in Fd
-	Length int64
+	Bytes    []byte // not to be changed
+	Fd       int
+	Resident bool  // the file is in memory: to read it never takes time
+	Offset   int64 // in Fd
+	Length   int64
 }
 
 // Match says which files are meant: one, all in a folder, or all.
@@ -152,6 +153,7 @@ type Tier interface {
 // View is a segment that was found. It is usable until Release; the zero View is nothing.
 type View struct {
 	segment *Segment
+	place   *place
 	file    *openFile
 	copied  bool // segment was on disk until now
 }
@@ -160,20 +162,26 @@ type View struct {
 func (v View) FromDisk() bool { return v.file != nil || v.copied }
 
 // InMemory tells whether the bytes are in memory.
-func (v View) InMemory() bool { return v.segment != nil }
+func (v View) InMemory() bool { return v.segment != nil || v.place != nil }
 
 // At is a piece of the segment from an offset on, at most max bytes (more than 0) and at least one. It is ErrDamaged when what is on
 // disk is not what was written.
 func (v View) At(offset, limit int64) (Stretch, error) {
-	if v.segment != nil {
+	switch {
+	case v.segment != nil:
 		return v.segment.at(offset, limit), nil
+	case v.place != nil:
+		return v.place.at(offset, limit), nil
 	}
 	return v.file.at(offset, limit)
 }
 
 // Release ends the use of the view and of its stretches in files. Bytes stay good for as long as they are referred to.
 func (v View) Release() {
-	if v.file != nil {
+	switch {
+	case v.file != nil:
 		v.file.release()
+	case v.place != nil:
+		v.place.release()
 	}
 }
