@@ -17,7 +17,8 @@ const releaseTimeout = 5 * time.Second
 // the lock lasts, whether it is renewed, and what to do while another has it: a call that does not get the lock returns that
 // error and does not run.
 //
-// The context that fn gets ends with the caller's, and when the lock is lost; then the call's error has ErrLost besides fn's own.
+// The context that fn gets ends with the caller's, and when the lock is lost; then the call's error has ErrLost besides fn's own. LockFrom
+// gives fn its lock, whose fence a Commit needs.
 func Guard[A, R any](locker Locker, key string, o LockOptions, fn func(context.Context, A) (R, error)) (func(context.Context, A) (R, error), error) {
 	keyOf, err := template.New("key").Option("missingkey=error").Parse(key)
 	if err != nil {
@@ -49,5 +50,15 @@ func guarded[R any](ctx context.Context, lock *Lock, fn func(context.Context) (R
 	defer cancel(nil)
 	stop := context.AfterFunc(lock.Context(), func() { cancel(context.Cause(lock.Context())) })
 	defer stop()
-	return fn(ctx)
+	return fn(context.WithValue(ctx, lockKey{}, lock))
+}
+
+// lockKey is the key of a guarded function's lock in its context.
+type lockKey struct{}
+
+// LockFrom gives the lock that a guarded function runs under, by the context that it was given: the innermost, where one calls another. It is
+// nil elsewhere.
+func LockFrom(ctx context.Context) *Lock {
+	lock, _ := ctx.Value(lockKey{}).(*Lock)
+	return lock
 }

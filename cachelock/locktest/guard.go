@@ -23,6 +23,9 @@ func testGuard(s *suite) {
 	fn, err := cachelock.Guard(c, s.key+":{{.File}}:{{.Width}}", cachelock.LockOptions{},
 		func(ctx context.Context, t thumbnail) (string, error) {
 			calls++
+			lock := cachelock.LockFrom(ctx)
+			require.Equal(s, fmt.Sprintf("%s:%s:%d", s.key, t.File, t.Width), lock.Key())
+			require.NotEmpty(s, lock.Token())
 			_, err := c.Acquire(ctx, fmt.Sprintf("%s:%s:%d", s.key, t.File, t.Width), cachelock.LockOptions{})
 			require.ErrorIs(s, err, cachelock.ErrHeld)
 			_, other := c.Acquire(ctx, s.key+":a:101", cachelock.LockOptions{})
@@ -30,6 +33,7 @@ func testGuard(s *suite) {
 			return "done", errors.New("its own error")
 		})
 	require.NoError(s, err)
+	require.Nil(s, cachelock.LockFrom(s.ctx))
 	result, err := fn(s.ctx, thumbnail{"a", 100})
 	require.Equal(s, "done", result)
 	require.EqualError(s, err, "its own error")
