@@ -60,8 +60,8 @@ fuzz:
 		done; \
 	done
 
-# The gateway beside nginx on the same files, with wrk: writes docs/benchmarks.md. BENCH takes other rounds and cases, which are
-# only printed: make bench BENCH="-rounds 3 -time 2s -cases '^4 KiB|304'".
+# The gateway beside nginx on the same files, with wrk: writes docs/benchmarks.md. BENCH=-link puts wrk behind a virtual network link.
+# Other rounds go there too, and cases, which are only printed: make bench BENCH="-rounds 3 -time 2s -cases '^4 KiB|304'".
 bench: build
 	$(GO) run ./tests/bench -gateway $(BIN) -out docs/benchmarks.md $(BENCH)
 

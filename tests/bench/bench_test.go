@@ -78,7 +78,7 @@ func TestReplaceSection(t *testing.T) {
 // checkDocument finds the marks in the document that make bench writes.
 func checkDocument(path string) error {
 	document, err := os.ReadFile(path)
-	for _, section := range []string{"figures", "crowds"} {
+	for _, section := range []string{"figures", "link", "crowds"} {
 		_, bad := replaceSection(document, section, "")
 		err = errors.Join(err, bad)
 	}
