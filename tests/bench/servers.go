@@ -111,7 +111,7 @@ http {
 	client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy;
 	fastcgi_temp_path %[1]s/fastcgi; uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
 	proxy_cache_path %[1]s/cache levels=1:2 keys_zone=files:64m max_size=256m use_temp_path=off;
-	upstream origin { server %[4]s; keepalive 64; }
+	upstream origin { server %[4]s; keepalive 512; }
 	server {
 		listen %[3]s backlog=4096;
 		location / { %[5]s }
