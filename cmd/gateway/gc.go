@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
@@ -10,6 +11,8 @@ import (
 // A gateway whose files are read by the kernel has a heap of a few MB. With Go's usual 100 % it would be collected many times a second
 // under load, and every collection shows in the slowest answers. Memory that costs nothing worth mentioning makes that rare. A large
 // heap (many connections, a full cache) is collected as usual: there the memory would be worth mentioning.
+//
+// What the cache moves out of the heap is garbage from then on, and nothing is allocated for that: so the collector would not come.
 
 // collectEvery gives the growth after which a heap is collected, as GOGC does, for what lives in it and in stacks: growth stays below
 // 100 MB until 100 % are that much.
@@ -26,17 +29,24 @@ func collectEvery(live uint64) int {
 // gcLookEvery is how often the size of the heap is looked at.
 const gcLookEvery = time.Second
 
-// tuneGC adapts the collector to the heap until stop is closed. What the operator has chosen by GOGC counts more.
-func tuneGC(stop <-chan struct{}) {
-	if os.Getenv("GOGC") != "" {
-		return
-	}
+// gcMoved is how many bytes are moved out of the heap until it is collected for that.
+const gcMoved = 32 << 20
+
+// tuneGC adapts the collector to the heap until stop is closed. What the operator has chosen by GOGC counts more. moved is how many bytes
+// were moved out of the heap so far.
+func tuneGC(stop <-chan struct{}, moved func() uint64) {
+	own := os.Getenv("GOGC") == ""
 	tick := time.NewTicker(gcLookEvery)
 	defer tick.Stop()
+	collected := moved()
 	for last := 0; ; {
-		if percent := collectEvery(liveBytes()); percent != last {
+		if percent := collectEvery(liveBytes()); own && percent != last {
 			debug.SetGCPercent(percent)
 			last = percent
+		}
+		if now := moved(); now-collected >= gcMoved {
+			runtime.GC()
+			collected = now
 		}
 		select {
 		case <-stop:

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"runtime"
 	"runtime/debug"
 	"testing"
 	"testing/synctest"
@@ -24,14 +25,7 @@ func TestTuneGC(t *testing.T) {
 	require.Positive(t, liveBytes())
 	synctest.Test(t, func(t *testing.T) {
 		t.Setenv("GOGC", "")
-		stop, ended := make(chan struct{}), make(chan struct{})
-		go func() {
-			defer close(ended)
-			tuneGC(stop)
-		}()
-		time.Sleep(2 * gcLookEvery)
-		close(stop)
-		<-ended
+		tuneFor(2*gcLookEvery, notMoved)
 	})
 	require.Equal(t, collectEvery(liveBytes()), debug.SetGCPercent(100))
 }
@@ -40,6 +34,39 @@ func TestTuneGCLeavesTheOperatorsChoice(t *testing.T) {
 	t.Setenv("GOGC", "70")
 	before := debug.SetGCPercent(70)
 	defer debug.SetGCPercent(before)
-	tuneGC(nil) // returns at once
+	synctest.Test(t, func(t *testing.T) { tuneFor(2*gcLookEvery, notMoved) })
 	require.Equal(t, 70, debug.SetGCPercent(70))
+}
+
+func notMoved() uint64 { return 0 }
+
+// tuneFor tunes for a while.
+func tuneFor(d time.Duration, moved func() uint64) {
+	stop, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		tuneGC(stop, moved)
+	}()
+	time.Sleep(d)
+	close(stop)
+	<-ended
+}
+
+// What was moved out of the heap is collected soon, also where nothing is allocated.
+func TestTuneGCCollectsWhatWasMoved(t *testing.T) {
+	t.Setenv("GOGC", "off")
+	defer debug.SetGCPercent(debug.SetGCPercent(-1))
+	collections := func(each uint64) uint32 {
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		synctest.Test(t, func(t *testing.T) {
+			sum := uint64(0)
+			tuneFor(10*gcLookEvery+gcLookEvery/2, func() uint64 { sum += each; return sum })
+		})
+		runtime.ReadMemStats(&after)
+		return after.NumGC - before.NumGC
+	}
+	require.EqualValues(t, 11, collections(gcMoved), "at each look")
+	require.EqualValues(t, 5, collections(gcMoved/2), "at every other")
+	require.Zero(t, collections(0))
 }

@@ -84,8 +84,16 @@ func start(path string) (*instance, error) {
 		return nil, errors.Join(err, i.release())
 	}
 	i.running.Go(i.watchStore)
-	i.running.Go(func() { tuneGC(i.stopLoop) })
+	i.running.Go(func() { tuneGC(i.stopLoop, i.moved) })
 	return i, nil
+}
+
+// moved is how many bytes the cache has moved out of the heap.
+func (i *instance) moved() uint64 {
+	if i.cache == nil {
+		return 0
+	}
+	return i.cache.Stats().Memory.Moved
 }
 
 // serverOptions are what of the configuration belongs to the listeners.

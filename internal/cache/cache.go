@@ -145,6 +145,9 @@ func New(o Options) (*Cache, error) {
 		limits:    limits{most: o.SourceLimit},
 		questions: make(map[string]*question), flights: make(map[SegmentKey]*flight),
 	}
+	if err := c.memory.NoSendfile(); err != nil {
+		o.Logger.Warn("what the cache has in memory is copied for each answer", "err", err)
+	}
 	c.tiers = c.memory
 	if o.DiskPath != "" {
 		var err error

@@ -23,7 +23,7 @@ const (
 )
 
 // flight fetches one segment for all requests of the process that want it. Its bytes can be read as they arrive. When it has put them
-// into a tier it lets go of them, and its readers look there: a slow one holds a chunk, not the segment.
+// into a tier it lets go of them, and its readers look there.
 type flight struct {
 	key   SegmentKey
 	young bool

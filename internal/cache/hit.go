@@ -46,9 +46,9 @@ type Pinned struct {
 }
 
 // Release ends the use of the stretch. Further calls do nothing.
-func (h *Pinned) Release() {
-	h.view.Release()
-	*h = Pinned{}
+func (p *Pinned) Release() {
+	p.view.Release()
+	*p = Pinned{}
 }
 
 // Pin gives length bytes (more than 0) of a file from offset on where they are in memory in one piece, as those of one segment usually are.

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"io"
 	"testing"
 	"time"
 
@@ -142,4 +143,41 @@ func bytesOf(t *testing.T, s Stretch) []byte {
 	n, err := unix.Pread(s.Fd, b, s.Offset)
 	require.NoError(t, err)
 	return b[:n]
+}
+
+// TestFirstUse: what a request has brought itself, ahead of time or not, is used for the first time when it reads it, and for the second
+// time when another one does.
+func TestFirstUse(t *testing.T) {
+	for name, pause := range map[string]time.Duration{"quick client": 0, "slow client": 10 * second} {
+		for _, size := range []int64{1 << 20, 4 * SegmentSize} {
+			bubble(t, name, func(t *testing.T) {
+				o := newOrigin(testFile(1), size)
+				o.first, o.whole = second, second
+				c := newCache(t, Options{})
+				if err := c.memory.NoSendfile(); err != nil {
+					t.Skip(err)
+				}
+				for use := range 3 {
+					e, err := c.Lookup(background, o.file, o, Ask{})
+					require.NoError(t, err)
+					s := c.Open(background, e, o, 0, size)
+					for err == nil {
+						time.Sleep(pause)
+						_, err = s.Next(SegmentSize)
+					}
+					require.ErrorIs(t, err, io.EOF)
+					require.NoError(t, s.Close())
+					for i := range e.Version.Segments() {
+						view, ok := c.memory.Get(tier.Key{File: o.file, Index: i}, e.Version, false)
+						require.True(t, ok)
+						stretch, err := view.At(0, 1)
+						require.NoError(t, err)
+						require.Equal(t, use > 0, stretch.Resident, "segment %d, use %d", i, use)
+						view.Release()
+					}
+				}
+				require.EqualValues(t, o.v.Segments(), c.Stats().Misses)
+			})
+		}
+	}
 }

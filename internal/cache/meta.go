@@ -12,7 +12,7 @@ import (
 
 // What the bookkeeping of a record takes, in bytes, a memo of the user's included, and what the sum of a segment does.
 const (
-	recordCost = 768
+	recordCost = 832
 	sumCost    = 32
 )
 
@@ -115,8 +115,8 @@ func isEarly(left, took time.Duration) bool {
 	return !isFar(left, took) && float64(took)*rand.ExpFloat64() >= float64(left) // -ln of a random number is exponentially distributed
 }
 
-// isFar tells that a record is not asked for early yet: by chance that is once in e^40 times.
-func isFar(left, took time.Duration) bool { return left > 40*took }
+// isFar tells that a record has not expired, and is not asked for early yet: by chance that is once in e^40 times.
+func isFar(left, took time.Duration) bool { return left > 0 && left/40 > took }
 
 // hit finds a record that is fresh, and nothing has to be asked.
 func (r *records) hit(file string, now time.Time) (*record, Meta, bool) {

@@ -29,7 +29,7 @@ func (f From) String() string {
 }
 
 // Stream is a range of a file's content. Where it is not in a tier it comes as it is fetched. Between two calls a Stream holds on to a
-// chunk at most, or to an open file.
+// segment in memory, or to an open file.
 //
 // Only one goroutine may use it. Its reads end with the context that was given to Open.
 type Stream struct {
@@ -46,6 +46,7 @@ type Stream struct {
 	view  tier.View // that the last stretch is in
 	index int64     // of the segment that was touched last; -1 before the first
 	ahead int64     // of the newest segment that was looked for ahead of time
+	sent  *flight   // for that one, if it was not in a tier
 	from  From
 	given bool   // some bytes were given out
 	seen  uint64 // damaged files that had been dropped before the first bytes were looked for
@@ -114,7 +115,7 @@ func (s *Stream) next(limit int64) (Stretch, error) {
 		return s.fromFlight(in, limit)
 	}
 	first := s.touches(key.Index)
-	if view, ok := s.c.tiers.Get(key, s.v, first && !s.waitedFor(key.Index)); ok {
+	if view, ok := s.c.tiers.Get(key, s.v, first && s.broughtBy() == FromNowhere); ok {
 		return s.fromTier(view, in, limit, first)
 	}
 	if s.src == nil {
@@ -135,10 +136,15 @@ func (s *Stream) wasDamaged() bool {
 	return s.c.records.isDamaged(s.file, s.v, s.seen)
 }
 
-// waitedFor tells whether a segment was brought for the request whose part the stream is: that it is in a tier by now is then no second
-// use of it.
-func (s *Stream) waitedFor(index int64) bool {
-	return s.by != nil && s.by.key.Index == index && s.by.origin() != FromNowhere
+// broughtBy is where the current segment was brought from for this request, before it came to it. That the segment is in a tier by now is
+// then no second use of it.
+func (s *Stream) broughtBy() From {
+	for _, f := range [...]*flight{s.by, s.sent} {
+		if f != nil && f.key.Index == s.index && f.origin() != FromNowhere {
+			return f.origin()
+		}
+	}
+	return FromNowhere
 }
 
 // touches tells whether this is the stream's first look at a segment, which counts as use.
@@ -157,8 +163,8 @@ func (s *Stream) fromTier(view tier.View, in, limit int64, first bool) (Stretch,
 	}
 	from, hits := FromMemory, &s.c.n.memoryHits
 	switch {
-	case s.waitedFor(s.index):
-		from, hits = s.by.origin(), &s.c.n.misses
+	case s.broughtBy() != FromNowhere:
+		from, hits = s.broughtBy(), &s.c.n.misses
 	case view.FromDisk():
 		from, hits = FromDisk, &s.c.n.diskHits
 	}
@@ -227,7 +233,7 @@ func (s *Stream) lookAhead() {
 	s.ahead = next
 	key := SegmentKey{File: s.file, Index: next}
 	if v, held := s.c.tiers.Holds(key); !held || v != s.v {
-		s.c.flightFor(key, &s.v, s.src, false, 0)
+		s.sent = s.c.flightFor(key, &s.v, s.src, false, 0)
 	}
 }
 

@@ -97,7 +97,7 @@ func (f *Fleet) Meta(ctx context.Context, file string) (cache.Meta, bool, error)
 	if err != nil || !found {
 		return cache.Meta{}, false, err
 	}
-	m := cache.Meta{Version: cache.Version(v.Version), Gone: v.Gone, Checked: time.UnixMilli(v.Checked), Took: v.Took}
+	m := cache.Meta{Version: cache.Version(v.Version), Gone: v.Gone, Checked: time.UnixMilli(v.Checked), Took: max(v.Took, 0)}
 	return m, true, nil
 }
 

@@ -224,7 +224,7 @@ func (s *begunStretches) Read(p []byte) (int, error) {
 			n, err = unix.Pread(first.Fd, p[:min(int64(len(p)), first.Length)], first.Offset)
 		}
 		if err != nil || n == 0 {
-			return 0, fmt.Errorf("cannot read a segment on disk: %w", errors.Join(err, io.ErrUnexpectedEOF))
+			return 0, fmt.Errorf("cannot read a segment: %w", errors.Join(err, io.ErrUnexpectedEOF))
 		}
 	}
 	first.Offset, first.Length = first.Offset+int64(n), first.Length-int64(n)

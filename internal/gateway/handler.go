@@ -243,7 +243,8 @@ func (r *request) serve() error {
 }
 
 func (r *request) findAndRespond() error {
-	r.ready = nil
+	r.ready, r.stale = nil, false // an attempt before this one has left them, and a body
+	r.body = sendfile.Body{Done: r.done, Pieces: r.body.Pieces[:0]}
 	if answered, err := r.find(); answered || err != nil {
 		return err
 	}

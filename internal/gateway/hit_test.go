@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"hash/crc32"
 	"io"
 	"net/netip"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/storage"
 
@@ -18,7 +20,7 @@ import (
 )
 
 // edge runs a gateway without a store in front of an origin that has one content for every file.
-func edge(t *testing.T, o Options, origin Origin) (*running, Options) {
+func edge(t *testing.T, o Options, origin Origin, so ...ServerOptions) (*running, Options) {
 	t.Helper()
 	c, err := cache.New(cache.Options{Memory: 16 << 20})
 	require.NoError(t, err)
@@ -30,7 +32,7 @@ func edge(t *testing.T, o Options, origin Origin) (*running, Options) {
 	o.Store, o.GroupInURL, o.XCache = files, true, true
 	o.Remote = &RemoteOptions{Origin: origin, Cache: c, TryReplicas: true, Port: 80, Running: &atomic.Int64{},
 		Sources: NewSources(SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}})}
-	return run(t, o, ServerOptions{MinSendRate: 1}), o
+	return run(t, o, append(so, ServerOptions{MinSendRate: 1})[0]), o
 }
 
 // kinds are URLs of a file of each kind, all with one content.
@@ -123,5 +125,114 @@ func TestHitsAllocateNothing(t *testing.T) {
 			}
 		})
 		require.LessOrEqual(t, allocs, 1.0, name)
+	}
+}
+
+// changingOrigin is storages with an appender that changes, as a request sees it that comes just in time to be disturbed by it.
+type changingOrigin struct {
+	fakeOrigin
+	before func() // is called once, before content is given
+}
+
+func (o *changingOrigin) Open(ctx context.Context, w Wanted, info storage.Info, offset, length int64, servers []storage.Server) (io.ReadCloser, error) {
+	o.mu.Lock()
+	before := o.before
+	o.before = nil
+	o.mu.Unlock()
+	if before != nil {
+		before()
+		return nil, storage.ErrChanged
+	}
+	return o.fakeOrigin.Open(ctx, w, info, offset, length, servers)
+}
+
+// hookedStore has no files, and tells when it is asked.
+type hookedStore struct {
+	Store
+	asked func()
+}
+
+func (s *hookedStore) Open(id fdfs.FileID) (*storage.File, error) {
+	if s.asked != nil {
+		s.asked()
+	}
+	return s.Store.Open(id)
+}
+
+// TestSecondAttemptHits: a request whose file has changed under it tries again. When it is a hit then, because others have fetched the new
+// content meanwhile, nothing of the first attempt is left.
+func TestSecondAttemptHits(t *testing.T) {
+	small := strings.Repeat("0123456789abcdefghij", 205)
+	for _, c := range []struct{ name, content, field string }{
+		{"whole", small, "X-None: 1"}, {"range", small, "Range: bytes=1005-1019"}, {"ranges", small, "Range: bytes=1005-1019,2001-2019"},
+		{"large", strings.Repeat(small, 50), "Range: bytes=1005-1019"}, // from a file in memory
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			content, field, url := c.content, c.field, kinds(t, c.content)["appender"]
+			plain, _ := edge(t, Options{}, &fakeOrigin{content: content})
+			for range 2 {
+				plain.ask("GET", url)
+			}
+			want := plain.ask("GET", url, field)
+			origin := &changingOrigin{fakeOrigin: fakeOrigin{content: strings.ToUpper(content)}}
+			r, o := edge(t, Options{}, origin)
+			store := &hookedStore{Store: o.Store}
+			o.Store, o.Log, o.Metrics = store, r.handler.o.Log, r.handler.o.Metrics
+			r.server.SetHandler(NewHandler(o))
+			require.Contains(t, r.ask("HEAD", url), "200 OK") // its size is known now, and no byte
+			origin.before = func() {
+				o.Remote.Cache.Purge(tier.MatchAll())
+				store.asked = func() { // the second attempt begins
+					store.asked = nil
+					origin.mu.Lock()
+					origin.content = content
+					origin.mu.Unlock()
+					for range 3 {
+						r.ask("GET", url)
+					}
+				}
+			}
+			got := r.ask("GET", url, field)
+			require.Contains(t, got, "X-Cache: HIT")
+			require.Equal(t, plainCache(want), plainCache(got))
+			require.Nil(t, store.asked, "there was a second attempt")
+		})
+	}
+}
+
+// TestPinsAreGivenBack: however an answer ends, nothing in memory stays in use by it.
+func TestPinsAreGivenBack(t *testing.T) {
+	content := strings.Repeat("x", 3<<20)
+	r, o := edge(t, Options{}, &fakeOrigin{content: content})
+	url := kinds(t, content)["normal"]
+	for range 3 {
+		r.ask("GET", url)
+	}
+	require.NotZero(t, o.Remote.Cache.Stats().Memory.Moved)
+	for _, request := range [][]string{
+		{"GET"}, {"HEAD"}, {"GET", "Range: bytes=100-2000000"}, {"GET", "Range: bytes=0-9,100-200"}, {"GET", "Range: bytes=9999999-"}, {"GET", `If-Match: "no"`},
+		{"GET", "If-Modified-Since: Tue, 14 Nov 2023 22:13:20 GMT"},
+	} {
+		r.ask(request[0], url, request[1:]...)
+	}
+	for range 10 { // clients that leave in the middle
+		c := r.dial()
+		_, err := io.WriteString(c, "GET "+url+" HTTP/1.0\r\n\r\n")
+		require.NoError(t, err)
+		_, err = io.ReadFull(c, make([]byte, 1000))
+		require.NoError(t, err)
+		require.NoError(t, c.Close())
+	}
+	o.Remote.Cache.Purge(tier.MatchAll())
+	eventually(t, "nothing is in use", func() bool { return o.Remote.Cache.Stats().Memory.Bytes == 0 })
+}
+
+// TestConnectionsInSequence: a client that waits for the end of one connection before it opens the next one has one at a time.
+func TestConnectionsInSequence(t *testing.T) {
+	content := "hello"
+	r, _ := edge(t, Options{}, &fakeOrigin{content: content}, ServerOptions{MaxConnectionsPerIP: 1})
+	url := kinds(t, content)["normal"]
+	for range 3000 {
+		require.Contains(t, r.ask("GET", url), "200 OK")
 	}
 }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"net/http"
+	"strings"
 
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/fdfs"
@@ -14,7 +15,8 @@ import (
 type prepared struct {
 	by           *byte // the mark of the handler by whose configuration it is
 	found        found
-	etag         string // of the whole file, with its quotes
+	tag          string // ETag of the whole file
+	etag         string // the same without the mark of a weak one
 	lastModified []byte
 	contentType  string
 }
@@ -41,7 +43,8 @@ func (h *Handler) prepareEntry(e *cache.Entry, id fdfs.FileID) *prepared {
 
 func (h *Handler) prepareFound(f found, id fdfs.FileID) *prepared {
 	p := &prepared{by: h.mark, found: f, contentType: h.contentType(id)}
-	p.etag = string(f.appendTag(nil, httprange.Span{Length: f.size}))
+	p.tag = string(f.appendTag(nil, httprange.Span{Length: f.size}))
+	p.etag = strings.TrimPrefix(p.tag, "W/")
 	p.lastModified = f.modTime.UTC().AppendFormat(nil, http.TimeFormat)
 	return p
 }

@@ -88,8 +88,8 @@ func (r *request) describe() {
 		r.validators.ModTime, r.validators.StrongDate = r.now, false
 	}
 	h := &r.ctx.Response.Header
-	if r.ready != nil && !f.weak && r.rep.body.Length == f.size && r.validators.ModTime.Equal(f.modTime) {
-		h.SetCanonical(headerETag, stringBytes(r.ready.etag))
+	if r.ready != nil && r.rep.body.Length == f.size && r.validators.ModTime.Equal(f.modTime) {
+		h.SetCanonical(headerETag, stringBytes(r.ready.tag))
 		r.validators.ETag = r.ready.etag
 		h.SetCanonical(headerLastModified, r.ready.lastModified)
 	} else {

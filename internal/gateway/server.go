@@ -39,7 +39,8 @@ type Server struct {
 	handler atomic.Pointer[Handler]
 	fast    *fasthttp.Server
 	guard   *httpguard.Guard
-	open    atomic.Int64
+	open    atomic.Int64 // connections that count for the limit
+	sockets atomic.Int64 // the same, until their sockets are closed
 	refuser *refuser
 
 	stopping chan struct{} // closed by Shutdown
@@ -111,11 +112,11 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// allClosed waits until every connection is closed: for fasthttp one has ended just before that.
+// allClosed waits until every socket is closed: for fasthttp a connection has ended just before that.
 func (s *Server) allClosed(ctx context.Context) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
-	for s.open.Load() > 0 {
+	for s.sockets.Load() > 0 {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -224,6 +225,7 @@ func (s *Server) admit(inner net.Conn) net.Conn {
 		s.refuser.refuse(inner, reason, s.o.TLS != nil)
 		return nil
 	}
+	s.sockets.Add(1)
 	counted := &conn{Conn: out, s: s, ip: ip}
 	var c net.Conn = counted
 	if s.o.TLS != nil {
@@ -257,7 +259,7 @@ func (s *Server) enter(ip netip.Addr) *limit {
 
 // leave counts a connection out.
 func (s *Server) leave(c *conn) {
-	defer s.open.Add(-1) // Shutdown waits for it
+	s.open.Add(-1)
 	s.handler.Load().o.Metrics.connections.Dec()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -282,10 +284,11 @@ type conn struct {
 // NetConn returns the sending side, for sendfile.Of.
 func (c *conn) NetConn() net.Conn { return c.Conn }
 
-// Close closes the connection and counts it out, once.
+// Close closes the connection and counts it out, once: before its client can see that it is closed, and come again.
 func (c *conn) Close() error {
 	if c.closed.CompareAndSwap(false, true) {
-		defer c.s.leave(c)
+		c.s.leave(c)
+		defer c.s.sockets.Add(-1)
 	}
 	return c.Conn.Close()
 }

@@ -99,7 +99,9 @@ func run(t *testing.T, o Options, so ServerOptions) *running {
 		defer cancel()
 		require.NoError(t, r.server.Shutdown(ctx))
 		require.NoError(t, <-served)
-		eventually(t, "nothing is left", func() bool { return r.left() == left{} }) // a connection is closed just after its last answer
+		buffers := r.left().buffers
+		require.Equal(t, left{buffers: buffers}, r.left())
+		eventually(t, "no buffer is left", func() bool { return r.left() == left{} }) // the last one goes just after its connection
 	})
 	return r
 }

@@ -2,6 +2,7 @@ package tier
 
 import (
 	"os"
+	"runtime"
 	"sync/atomic"
 
 	"golang.org/x/sys/unix"
@@ -11,7 +12,8 @@ import (
 // sends them without a copy, and the garbage collector has nothing to do with them.
 //
 // A place in it is written once, before anybody reads it. When it is given up it becomes a hole, whose memory goes back to the system,
-// and its offsets are never used again: pages that a socket still holds belong to nobody else. There are 2^63 offsets.
+// and its offsets are never used again: pages that a socket still holds belong to nobody else. There are 2^63 offsets. That a hole leaves
+// such pages alone is not so on every system, see proveHoles.
 //
 // The file is closed when nothing refers to it any more, so that its descriptor is good for as long as somebody holds a place.
 type arena struct {
@@ -19,13 +21,22 @@ type arena struct {
 	next atomic.Int64 // the first offset that was never used
 }
 
-// newArena returns an empty one.
+// newArena returns an empty one, or the reason why there is to be none on this system.
 func newArena() (*arena, error) {
+	if err := noHugePages(); err != nil {
+		return nil, err
+	}
 	fd, err := unix.MemfdCreate("segments", unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, os.NewSyscallError("memfd_create", err)
 	}
-	return &arena{file: os.NewFile(uintptr(fd), "segments")}, nil
+	a := &arena{file: os.NewFile(uintptr(fd), "segments")}
+	if err := proveHoles(a.file); err != nil {
+		_ = a.file.Close() // it is no use
+		return nil, err
+	}
+	a.next.Store(SegmentSize)
+	return a, nil
 }
 
 // pageSize is what the arena takes for the last bytes of a segment, however few.
@@ -36,6 +47,9 @@ func arenaCost(n int64) int64 { return (n + pageSize - 1) &^ (pageSize - 1) }
 
 // put copies chunks into the arena. The caller is the first user of the place.
 func (a *arena) put(chunks [][]byte, length int64) (*place, error) {
+	if err := noHugePages(); err != nil { // the system may have been told otherwise since
+		return nil, err
+	}
 	p := &place{arena: a, length: length}
 	p.users.Store(1)
 	p.offset = a.next.Add(arenaCost(length)) - arenaCost(length)
@@ -43,7 +57,7 @@ func (a *arena) put(chunks [][]byte, length int64) (*place, error) {
 	for _, chunk := range chunks {
 		n, err := a.file.WriteAt(chunk, at)
 		if at += int64(n); err != nil {
-			p.release()
+			p.free()
 			return nil, err
 		}
 	}
@@ -55,6 +69,9 @@ type place struct {
 	arena          *arena
 	offset, length int64
 	users          atomic.Int32
+
+	memory    *Memory // that counts it
+	lingering bool    // guarded by memory.mu: it is counted, though it is in no list
 }
 
 // use adds a user; somebody else is one.
@@ -63,16 +80,25 @@ func (p *place) use() *place {
 	return p
 }
 
-// release ends one use. The last one makes the place a hole.
+// release ends one use of a place that a Memory has made. The last one frees it.
 func (p *place) release() {
-	if p.users.Add(-1) > 0 {
-		return
+	if p.users.Add(-1) == 0 {
+		p.free()
+		p.memory.freed(p)
 	}
-	// It can only fail where there is no such file or no such call, and then there is no place either.
-	_ = unix.Fallocate(int(p.arena.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, p.offset, arenaCost(p.length))
+}
+
+// free makes the place a hole. That works, for proveHoles has seen it.
+func (p *place) free() {
+	_ = punch(p.arena.file, p.offset, arenaCost(p.length))
+	runtime.KeepAlive(p.arena) // the descriptor must not become somebody else's before that
 }
 
 // at is View.At.
 func (p *place) at(offset, limit int64) Stretch {
 	return Stretch{Fd: int(p.arena.file.Fd()), Resident: true, Offset: p.offset + offset, Length: min(limit, p.length-offset)}
+}
+
+func punch(file *os.File, offset, length int64) error {
+	return os.NewSyscallError("fallocate", unix.Fallocate(int(file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, offset, length))
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"sync"
 	"testing"
 
@@ -18,7 +19,7 @@ func numbered(i, n int) *Segment {
 	_, _ = rand.NewChaCha8([32]byte{byte(i), byte(i >> 8)}).Read(content) // never fails
 	for len(content) > 0 {
 		chunk := content[:min(len(content), ChunkSize)]
-		s.Chunks, content = append(s.Chunks, chunk), content[len(chunk):]
+		s.Chunks, content = append(s.Chunks, chunk[:len(chunk):len(chunk)]), content[len(chunk):]
 	}
 	return s
 }
@@ -48,9 +49,19 @@ func (a *arena) resident(t *testing.T) int64 {
 	return stat.Blocks * 512
 }
 
+// withArena is a tier whose segments can move into an arena.
+func withArena(t *testing.T, budget int64) *Memory {
+	t.Helper()
+	m := NewMemory(budget)
+	if err := m.NoSendfile(); err != nil {
+		t.Skip(err)
+	}
+	return m
+}
+
 // TestArena: what is asked for again is given as one stretch of a file in memory from then on, unless it is small.
 func TestArena(t *testing.T) {
-	m := NewMemory(64 << 20)
+	m := withArena(t, 64<<20)
 	for i, size := range []int{1, leastPlaced - 1, leastPlaced, ChunkSize, ChunkSize + 1, SegmentSize - 1, SegmentSize} {
 		s := numbered(i, size)
 		require.True(t, m.Put(s))
@@ -75,7 +86,7 @@ func TestArena(t *testing.T) {
 // TestArenaGivesBack: what is evicted or dropped gives its memory back, but not while somebody reads it, and nobody ever reads bytes
 // of another segment.
 func TestArenaGivesBack(t *testing.T) {
-	m := NewMemory(4 << 20)
+	m := withArena(t, 4<<20)
 	first := numbered(0, 1<<20)
 	ask := func(s *Segment) View {
 		if !m.Put(s) {
@@ -88,22 +99,23 @@ func TestArenaGivesBack(t *testing.T) {
 	held := ask(first)
 	for i := 1; i < 40; i++ {
 		ask(numbered(i, 1<<20)).Release()
-		require.LessOrEqual(t, m.arena.resident(t), int64(5<<20), "the budget, and what is held")
-		require.LessOrEqual(t, m.Stats().Bytes, int64(4<<20))
+		require.LessOrEqual(t, m.arena.resident(t), m.Stats().Bytes)
+		require.LessOrEqual(t, m.Stats().Bytes, int64(4<<20), "with what is held")
 	}
 	_, ok := m.Get(first.Key, first.Version, true)
 	require.False(t, ok, "it was evicted")
 	require.Equal(t, bytes.Join(first.Chunks, nil), contentOf(t, held, 1<<20))
 	m.Drop(MatchAll())
 	require.EqualValues(t, 1<<20, m.arena.resident(t), "what is held")
-	require.Zero(t, m.Stats().Bytes)
+	require.EqualValues(t, 1<<20, m.Stats().Bytes)
 	held.Release()
+	require.Zero(t, m.Stats().Bytes)
 	require.Zero(t, m.arena.resident(t))
 }
 
 // TestArenaUnderLoad: readers, evictions, purges and segments that are put again, all at once.
 func TestArenaUnderLoad(t *testing.T) {
-	m := NewMemory(2 << 20)
+	m := withArena(t, 4<<20)
 	segments := make([]*Segment, 60)
 	for i := range segments {
 		segments[i] = numbered(i, leastPlaced+i*2500)
@@ -130,7 +142,7 @@ func TestArenaUnderLoad(t *testing.T) {
 		})
 	}
 	all.Wait()
-	require.LessOrEqual(t, m.arena.resident(t), int64(2<<20))
+	require.LessOrEqual(t, m.arena.resident(t), int64(4<<20))
 	m.Drop(MatchAll())
 	require.Zero(t, m.arena.resident(t))
 	require.Zero(t, m.Stats().Bytes)
@@ -138,8 +150,8 @@ func TestArenaUnderLoad(t *testing.T) {
 
 // TestNoArena: where the system gives no such file, segments stay where they are.
 func TestNoArena(t *testing.T) {
-	m := NewMemory(64 << 20)
-	m.noArena = true
+	m := withArena(t, 64<<20)
+	m.arena = nil
 	s := numbered(1, SegmentSize)
 	require.True(t, m.Put(s))
 	for range 3 {
@@ -154,11 +166,8 @@ func TestNoArena(t *testing.T) {
 
 // TestArenaFull: where there is no memory for it, a segment stays where it is, and what was written is given back.
 func TestArenaFull(t *testing.T) {
-	a, err := newArena()
-	require.NoError(t, err)
-	require.NoError(t, a.file.Close())
-	m := NewMemory(64 << 20)
-	m.arena = a
+	m := withArena(t, 64<<20)
+	require.NoError(t, m.arena.file.Close())
 	s := numbered(1, ChunkSize)
 	require.True(t, m.Put(s))
 	for range 3 {
@@ -166,5 +175,149 @@ func TestArenaFull(t *testing.T) {
 		require.True(t, ok)
 		require.Equal(t, s.Chunks[0], contentOf(t, view, ChunkSize))
 		view.Release()
+	}
+}
+
+// TestSlowReadersCount: what they hold counts in the budget, and nothing more is taken than that allows.
+func TestSlowReadersCount(t *testing.T) {
+	m := withArena(t, 8<<20)
+	var held []View
+	for i := range 50 {
+		s := numbered(i, 1<<20)
+		if !m.Put(s) {
+			continue
+		}
+		view, ok := m.Get(s.Key, s.Version, true)
+		require.True(t, ok)
+		held = append(held, view)
+		require.LessOrEqual(t, m.Stats().Bytes, int64(8<<20))
+		require.LessOrEqual(t, m.arena.resident(t), int64(8<<20))
+	}
+	require.Len(t, held, 7, "there is room for these, and for what is known about them")
+	for _, view := range held {
+		view.Release()
+	}
+	s := numbered(99, 1<<20)
+	require.True(t, m.Put(s), "there is room again")
+	view, ok := m.Get(s.Key, s.Version, true)
+	require.True(t, ok)
+	view.Release()
+}
+
+// TestMovedMeanwhile: a segment that was put again while it was moved is not the one that was moved.
+func TestMovedMeanwhile(t *testing.T) {
+	m := withArena(t, 8<<20)
+	before, after := numbered(1, ChunkSize), numbered(2, ChunkSize)
+	after.Key = before.Key
+	require.True(t, m.Put(before))
+	k, ok := m.find(before.Key)
+	require.True(t, ok)
+	require.True(t, m.movesLocked(k))
+	require.True(t, m.Put(after))
+	p := m.move(k, before)
+	view := View{place: p}
+	require.Equal(t, before.Chunks[0], contentOf(t, view, ChunkSize), "whoever has moved it reads it")
+	for range 2 {
+		now, ok := m.Get(before.Key, after.Version, true)
+		require.True(t, ok)
+		require.Equal(t, after.Chunks[0], contentOf(t, now, ChunkSize))
+		now.Release()
+	}
+	view.Release()
+	require.EqualValues(t, ChunkSize, m.arena.resident(t))
+}
+
+// TestMemoryCounts compares the counters with the lists after each of many calls.
+func TestMemoryCounts(t *testing.T) {
+	m := withArena(t, 6<<20)
+	r := rand.New(rand.NewPCG(7, 7))
+	var held []View
+	reserved := int64(0)
+	for range 5000 {
+		s := numbered(r.IntN(40), 1000+r.IntN(2)*400_000)
+		switch r.IntN(10) {
+		case 0, 1, 2:
+			m.Put(s)
+		case 3:
+			m.Drop(MatchFile(s.File))
+		case 4:
+			n := int64(r.IntN(1 << 20))
+			m.Reserve(n - reserved)
+			reserved = n
+		case 5:
+			for _, v := range held {
+				v.Release()
+			}
+			held = nil
+		default:
+			if view, ok := m.Get(s.Key, s.Version, r.IntN(3) > 0); ok && len(held) < 5 {
+				held = append(held, view)
+			} else {
+				view.Release()
+			}
+		}
+		m.requireCounted(t, reserved)
+	}
+	for _, v := range held {
+		v.Release()
+	}
+	m.Drop(MatchAll())
+	m.requireCounted(t, reserved)
+	require.Equal(t, reserved, m.Stats().Bytes)
+	require.Zero(t, m.arena.resident(t))
+}
+
+// requireCounted adds up what there is.
+func (m *Memory) requireCounted(t *testing.T, reserved int64) {
+	t.Helper()
+	var used, recent, placed, stood int64
+	for _, k := range m.recent.Values() {
+		used, recent = used+k.cost, recent+k.cost
+	}
+	for _, k := range m.frequent.Values() {
+		used += k.cost
+		if k.place != nil {
+			placed += arenaCost(k.place.length)
+		}
+	}
+	for _, key := range m.ghosts.Keys() {
+		cost, _ := m.ghosts.Peek(key)
+		used, stood = used+ghostCost+int64(len(key.File)), stood+cost
+	}
+	require.Equal(t, []int64{used, recent, stood, reserved, placed + m.lingering}, []int64{m.used, m.recentUsed, m.ghostsStood, m.reserved, m.arena.resident(t)})
+}
+
+// TestProveHoles: where a hole writes zeros into what is on its way, there is no arena.
+func TestProveHoles(t *testing.T) {
+	for _, huge := range []string{"never", "always"} {
+		dir := t.TempDir()
+		if err := unix.Mount("none", dir, "tmpfs", 0, "huge="+huge); err != nil {
+			t.Skipf("cannot mount: %v", err)
+		}
+		file, err := os.OpenFile(dir+"/holes", os.O_RDWR|os.O_CREATE, 0o600)
+		require.NoError(t, err)
+		err = proveHoles(file)
+		require.NoError(t, file.Close())
+		require.NoError(t, unix.Unmount(dir, 0))
+		if huge == "never" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorIs(t, err, errHoles)
+		}
+	}
+}
+
+// TestNoHugePages reads what the kernel may say.
+func TestNoHugePages(t *testing.T) {
+	defer func(before []string) { shmemFiles = before }(shmemFiles)
+	name := t.TempDir() + "/shmem_enabled"
+	shmemFiles = []string{"/nowhere/*/shmem_enabled", name}
+	require.NoError(t, noHugePages(), "a kernel without them")
+	for text, want := range map[string]error{
+		"always inherit within_size advise [never]\n": nil, "always [inherit] within_size advise never\n": nil, "always within_size [advise] never deny force\n": nil,
+		"[always] within_size advise never deny force\n": errHuge, "always [within_size] advise never\n": errHuge, "always within_size advise never deny [force]\n": errHuge, "": errHuge,
+	} {
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
+		require.ErrorIs(t, noHugePages(), want, text)
 	}
 }

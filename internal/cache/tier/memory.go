@@ -28,22 +28,24 @@ const recentShare = 4
 // out other cold files. Ghosts, the keys of evicted recent segments, are how it knows what comes back.
 //
 // What is asked for again moves into an arena, unless it is small. Then it counts among the shared memory of the process, not in its
-// heap.
+// heap. What is evicted from there while somebody reads it lingers, and counts until then.
 type Memory struct {
-	budget int64
+	budget  int64
+	arena   *arena // nil where there can be none
+	noArena error  // why
 
 	mu          sync.Mutex // guards what follows
 	recent      *simplelru.LRU[Key, *kept]
 	frequent    *simplelru.LRU[Key, *kept]
 	ghosts      *simplelru.LRU[Key, int64] // what the segment took
-	used        int64                      // all together
+	used        int64                      // by all in the lists
 	recentUsed  int64
 	reserved    int64
+	lingering   int64
+	moved       uint64
 	ghostsStood int64 // what the segments behind the ghosts took
 	evicted     uint64
-	given       []*place // that are not kept any more, until unlock
-	arena       *arena   // nil until it is needed, and where there cannot be one
-	noArena     bool
+	given       []*place // that nobody uses any more, until unlock
 }
 
 var _ Tier = (*Memory)(nil)
@@ -58,8 +60,15 @@ type kept struct {
 
 // NewMemory returns a tier that takes budget bytes at most.
 func NewMemory(budget int64) *Memory {
-	return &Memory{budget: budget, recent: newLRU[*kept](), frequent: newLRU[*kept](), ghosts: newLRU[int64]()}
+	m := &Memory{budget: budget, recent: newLRU[*kept](), frequent: newLRU[*kept](), ghosts: newLRU[int64]()}
+	if budget >= SegmentSize {
+		m.arena, m.noArena = newArena()
+	}
+	return m
 }
+
+// NoSendfile is why segments in this memory have to be copied to be sent; nil = they need not, or there is no room for them anyway.
+func (m *Memory) NoSendfile() error { return m.noArena }
 
 // newLRU returns a list without a limit of its own: what it may hold is counted in bytes by its user.
 func newLRU[V any]() *simplelru.LRU[Key, V] {
@@ -82,15 +91,33 @@ func cost(s *Segment) int64 {
 	return n
 }
 
-// unlock ends what lock began, and makes holes of the places that were given up: that takes a while.
+// unlock unlocks mu, and makes holes of the places that nobody uses any more: that takes a while.
 func (m *Memory) unlock() {
 	given := m.given
 	m.given = nil
 	m.mu.Unlock()
 	for _, p := range given {
-		p.release()
+		p.free()
 	}
 }
+
+// freed is told of a place that somebody else was the last to use.
+func (m *Memory) freed(p *place) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if p.lingering {
+		m.lingering -= arenaCost(p.length)
+	}
+}
+
+// lingers counts a place that is in no list and still used. m.mu is held.
+func (m *Memory) lingers(p *place) {
+	p.lingering = true
+	m.lingering += arenaCost(p.length)
+}
+
+// total is what counts in the budget. m.mu is held.
+func (m *Memory) total() int64 { return m.used + m.reserved + m.lingering }
 
 // Get implements Tier.
 func (m *Memory) Get(key Key, v Version, touch bool) (View, bool) {
@@ -141,15 +168,8 @@ func (m *Memory) touch(k *kept) {
 
 // movesLocked tells whether the caller is to move a segment into the arena. m.mu is held.
 func (m *Memory) movesLocked(k *kept) bool {
-	if k.moving || m.noArena || k.Length() < leastPlaced {
+	if k.moving || m.arena == nil || k.Length() < leastPlaced {
 		return false
-	}
-	if m.arena == nil {
-		var err error
-		if m.arena, err = newArena(); err != nil {
-			m.noArena = true // it stays in the heap, as it always did
-			return false
-		}
 	}
 	k.moving = true
 	return true
@@ -163,8 +183,11 @@ func (m *Memory) move(k *kept, s *Segment) *place {
 	}
 	m.mu.Lock()
 	defer m.unlock()
+	p.memory = m
+	m.moved += uint64(p.length)
 	if now, ok := m.find(k.Key); !ok || now != k {
-		return p // it has been evicted or dropped meanwhile, and this is the last time that it is of use
+		m.lingers(p) // it has been evicted or dropped meanwhile: this is the last time that it is of use
+		return p
 	}
 	k.Segment, k.place = &Segment{Key: s.Key, Version: s.Version, Sum: s.Sum}, p.use()
 	m.used -= k.cost
@@ -199,6 +222,9 @@ func (m *Memory) Put(s *Segment) bool {
 		m.forget(s.Key)
 	}
 	m.shrink(m.budget - size) // before it is there, so that it is not its own victim
+	if m.lingering > 0 && m.total() > m.budget-size {
+		return false // slow readers have the room
+	}
 	m.used += size
 	k := &kept{Segment: s, cost: size}
 	if back || s.Hot {
@@ -228,7 +254,7 @@ func (m *Memory) Reserve(bytes int64) {
 
 // shrink evicts until no more than limit bytes are taken.
 func (m *Memory) shrink(limit int64) {
-	for m.used+m.reserved > limit {
+	for m.total() > limit {
 		switch {
 		case m.recent.Len() > 0 && (m.recentUsed > m.budget/recentShare || m.frequent.Len() == 0):
 			m.evictRecent()
@@ -263,8 +289,12 @@ func (m *Memory) evictRecent() {
 // gone counts a segment out that is in no list any more.
 func (m *Memory) gone(k *kept) {
 	m.used -= k.cost
-	if k.place != nil {
+	switch {
+	case k.place == nil:
+	case k.place.users.Add(-1) == 0:
 		m.given = append(m.given, k.place)
+	default:
+		m.lingers(k.place)
 	}
 }
 
@@ -320,6 +350,7 @@ type Stats struct {
 	Entries int
 	Bytes   int64  // that are taken, of the budget
 	Evicted uint64 // segments, for want of room
+	Moved   uint64 // Memory: bytes that went from the heap to a file in memory, so far
 	Failed  uint64 // Disk: times that the disk failed and was left alone for a while
 	Skipped uint64 // Disk: segments that were not stored, because it failed or was too slow
 	Damaged uint64 // Disk: segments that were not what was written
@@ -330,5 +361,5 @@ type Stats struct {
 func (m *Memory) Stats() Stats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return Stats{Entries: m.recent.Len() + m.frequent.Len(), Bytes: m.used + m.reserved, Evicted: m.evicted}
+	return Stats{Entries: m.recent.Len() + m.frequent.Len(), Bytes: m.total(), Evicted: m.evicted, Moved: m.moved}
 }

@@ -1,0 +1,84 @@
+package tier
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// shmemFiles say whether files in memory are made of huge pages: the first one in general, the others for each size of page (the kernel's
+// Documentation/admin-guide/mm/transhuge.rst). Where there are none, the kernel knows no such pages.
+var shmemFiles = []string{"/sys/kernel/mm/transparent_hugepage/shmem_enabled", "/sys/kernel/mm/transparent_hugepage/hugepages-*/shmem_enabled"}
+
+// errHuge means that a file in memory may be made of huge pages.
+var errHuge = errors.New("the system makes files in memory of huge pages (transparent_hugepage/shmem_enabled)")
+
+// noHugePages tells that no file in memory gets huge pages unless its user asks for them. In a huge page a hole is made by writing zeros to
+// a part of it, and a socket may still hold that page. A few bytes would also take 2 MiB.
+func noHugePages() error {
+	for _, pattern := range shmemFiles {
+		names, _ := filepath.Glob(pattern) // the patterns are good ones
+		for _, name := range names {
+			setting, err := os.ReadFile(name)
+			if err != nil {
+				return err
+			}
+			_, chosen, _ := bytes.Cut(setting, []byte{'['})
+			chosen, _, _ = bytes.Cut(chosen, []byte{']'})
+			switch string(chosen) {
+			case "never", "advise", "inherit", "deny":
+			default:
+				return errHuge
+			}
+		}
+	}
+	return nil
+}
+
+// errHoles means that a hole does not do what an arena relies on.
+var errHoles = errors.New("a hole in a file in memory changes bytes that are on their way, or gives nothing back")
+
+// proveHoles makes a hole in an empty file and looks: bytes that were spliced out of the file before must stay what they were, as those in a
+// socket have to, and the memory must go back to the system. The file is left with a hole of SegmentSize.
+func proveHoles(file *os.File) error {
+	content := bytes.Repeat([]byte("pages that are on their way."), ChunkSize/28+1)[:ChunkSize]
+	for offset := int64(0); offset < SegmentSize; offset += ChunkSize {
+		if _, err := file.WriteAt(content, offset); err != nil {
+			return err
+		}
+	}
+	r, w, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	defer w.Close()
+	offset := int64(SegmentSize / 2)
+	n, err := unix.Splice(int(file.Fd()), &offset, int(w.Fd()), nil, int(pageSize), 0)
+	if err != nil {
+		return os.NewSyscallError("splice", err)
+	}
+	if err := punch(file, SegmentSize/2, pageSize); err != nil {
+		return err
+	}
+	onTheirWay := make([]byte, n)
+	if _, err := io.ReadFull(r, onTheirWay); err != nil {
+		return err
+	}
+	if err := punch(file, 0, SegmentSize); err != nil {
+		return err
+	}
+	var stat unix.Stat_t
+	if err := unix.Fstat(int(file.Fd()), &stat); err != nil {
+		return os.NewSyscallError("fstat", err)
+	}
+	if !bytes.Equal(onTheirWay, content[:n]) || stat.Blocks != 0 {
+		return fmt.Errorf("%w: %d blocks left", errHoles, stat.Blocks)
+	}
+	return nil
+}
