@@ -2,7 +2,6 @@ package main
 
 import (
 	"os"
-	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"time"
@@ -12,7 +11,8 @@ import (
 // under load, and every collection shows in the slowest answers. Memory that costs nothing worth mentioning makes that rare. A large
 // heap (many connections, a full cache) is collected as usual: there the memory would be worth mentioning.
 //
-// What the cache moves out of the heap is garbage from then on, and nothing is allocated for that: so the collector would not come.
+// What the cache moves out of the heap is garbage from then on, and nothing is allocated for that: the collector would not come, and the
+// memory would be taken twice.
 
 // collectEvery gives the growth after which a heap is collected, as GOGC does, for what lives in it and in stacks: growth stays below
 // 100 MB until 100 % are that much.
@@ -29,7 +29,7 @@ func collectEvery(live uint64) int {
 // gcLookEvery is how often the size of the heap is looked at.
 const gcLookEvery = time.Second
 
-// gcMoved is how many bytes are moved out of the heap until it is collected for that.
+// gcMoved is how many bytes are moved out of the heap until it is collected for that, and given back to the system.
 const gcMoved = 32 << 20
 
 // tuneGC adapts the collector to the heap until stop is closed. What the operator has chosen by GOGC counts more. moved is how many bytes
@@ -45,7 +45,7 @@ func tuneGC(stop <-chan struct{}, moved func() uint64) {
 			last = percent
 		}
 		if now := moved(); now-collected >= gcMoved {
-			runtime.GC()
+			debug.FreeOSMemory()
 			collected = now
 		}
 		select {
