@@ -3,7 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
-	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"strconv"
@@ -13,25 +13,35 @@ import (
 
 // link is a network between the servers and wrk, which is then on a host of its own: a network namespace at the far end of a pair of
 // virtual Ethernet devices (veth(4), ip-netns(8)). It needs root.
-type link struct{ space, device string }
+type link struct {
+	space, device   string
+	servers, client netip.Addr // the two ends
+}
 
-// The two ends. 198.18.0.0/15 is kept for measurements between devices (RFC 2544, appendix C.2.2).
-const (
-	linkServers = "198.18.0.1"
-	linkClient  = "198.18.0.2"
-	linkBits    = "/30"
-)
+// linkBits is the network of the two ends.
+const linkBits = "/30"
+
+// linkAddresses are the ends for a process: those of others that measure at the same time are others. 198.18.0.0/15 is kept for
+// measurements between devices (RFC 2544, appendix C.2.2).
+func linkAddresses(pid int) (servers, client netip.Addr) {
+	n := uint32(198<<24|18<<16) + uint32(pid%(1<<15))*4
+	at := func(n uint32) netip.Addr {
+		return netip.AddrFrom4([4]byte{byte(n >> 24), byte(n >> 16), byte(n >> 8), byte(n)})
+	}
+	return at(n + 1), at(n + 2)
+}
 
 // newLink sets up the namespace, the devices and their addresses.
 func newLink() (*link, error) {
 	id := strconv.Itoa(os.Getpid())
 	l := &link{space: "bench-" + id, device: "bench" + id}
+	l.servers, l.client = linkAddresses(os.Getpid())
 	for _, args := range [][]string{
 		{"netns", "add", l.space},
 		{"link", "add", l.device, "type", "veth", "peer", "name", "eth0", "netns", l.space},
-		{"address", "add", linkServers + linkBits, "dev", l.device},
+		{"address", "add", l.servers.String() + linkBits, "dev", l.device},
 		{"link", "set", l.device, "up"},
-		{"-n", l.space, "address", "add", linkClient + linkBits, "dev", "eth0"},
+		{"-n", l.space, "address", "add", l.client.String() + linkBits, "dev", "eth0"},
 		{"-n", l.space, "link", "set", "eth0", "up"},
 	} {
 		if err := ip(args...); err != nil {
@@ -63,7 +73,7 @@ func ip(args ...string) error {
 // address is one for a server that wrk is to ask: on loopback, or at this end of the link.
 func (w *world) address() string {
 	if port := lab.Port(); w.link != nil {
-		return net.JoinHostPort(linkServers, strconv.Itoa(port))
+		return netip.AddrPortFrom(w.link.servers, uint16(port)).String()
 	} else {
 		return lab.Address(port)
 	}
