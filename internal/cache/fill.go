@@ -25,8 +25,8 @@ func (c *Cache) fill(f *flight, src Source) {
 	c.n.flights.Add(1)
 	defer c.n.flights.Add(-1)
 	if err := c.fetch(f, src); err != nil {
+		c.afterFailure(f, err) // first: who is told of it may ask again at once
 		f.fail(err)
-		c.afterFailure(f, err)
 	}
 	c.giveBack(f)
 	c.mu.Lock()
@@ -34,6 +34,7 @@ func (c *Cache) fill(f *flight, src Source) {
 		delete(c.flights, f.key)
 	}
 	c.mu.Unlock()
+	close(f.over)
 }
 
 // afterFailure draws the conclusions from why a flight has failed.

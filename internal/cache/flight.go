@@ -27,11 +27,13 @@ const (
 type flight struct {
 	key   SegmentKey
 	young bool
+	over  chan struct{} // closed when the flight has ended, and made room for another one
 
 	mu      sync.Mutex // guards what follows; the bytes of chunks before visible do not change any more
 	changed chan struct{}
 	version Version
 	known   bool  // version is
+	told    bool  // by who gives the bytes; before that it is what the first reader believed
 	length  int64 // of the segment, where the version is known
 	chunks  [][]byte
 	have    int64  // bytes received
@@ -53,7 +55,7 @@ type flight struct {
 
 func newFlight(key SegmentKey, young bool) *flight {
 	key.File = canonical(key.File)
-	return &flight{key: key, young: young, changed: make(chan struct{})}
+	return &flight{key: key, young: young, changed: make(chan struct{}), over: make(chan struct{})}
 }
 
 // notify wakes those who wait for a change. It is called with mu held.
@@ -76,6 +78,30 @@ func (f *flight) await(ctx context.Context) (Version, error) {
 		}
 		select {
 		case <-changed:
+		case <-ctx.Done():
+			return Version{}, context.Cause(ctx)
+		}
+	}
+}
+
+// awaitTold waits until it is sure that the version is still that of the file. It is errAgain when the flight does not find that out.
+func (f *flight) awaitTold(ctx context.Context) (Version, error) {
+	for {
+		f.mu.Lock()
+		v, told, left, err, changed := f.version, f.told, f.left, f.err, f.changed
+		f.mu.Unlock()
+		switch {
+		case told:
+			return v, nil
+		case left, errors.Is(err, ErrChanged):
+			return Version{}, errAgain
+		case err != nil:
+			return Version{}, err
+		}
+		select {
+		case <-changed:
+		case <-f.over:
+			return Version{}, errAgain
 		case <-ctx.Done():
 			return Version{}, context.Cause(ctx)
 		}
@@ -136,9 +162,13 @@ func (f *flight) learn(v Version) error {
 		if v != f.version {
 			return fmt.Errorf("%w: %q", ErrChanged, f.key.File)
 		}
+		if !f.told {
+			f.told = true
+			f.notify()
+		}
 		return nil
 	}
-	f.version, f.known, f.length = v, true, v.SegmentLength(f.key.Index)
+	f.version, f.known, f.told, f.length = v, true, true, v.SegmentLength(f.key.Index)
 	f.notify()
 	return nil
 }

@@ -82,7 +82,9 @@ func (c *Cache) findOut(q *question, src Source, ask Ask) (Meta, error) {
 	if standing == unknown && ask.Hint >= 0 {
 		key := keyAt(q.file, ask.Hint)
 		if _, held := c.tiers.Holds(key); !held {
-			return c.findByContent(q, key, src, ask)
+			if m, err := c.findByContent(q, key, src, ask); !errors.Is(err, errAgain) {
+				return m, err
+			}
 		}
 	}
 	patience := time.Now().Add(c.o.Wait)
@@ -122,11 +124,13 @@ func (c *Cache) keep(q *question, m Meta) {
 	}
 }
 
-// findByContent learns the version from the beginning of a segment, which is then on its way.
+// findByContent learns the version from the beginning of a segment, which is then on its way. It is errAgain when that is on its way for
+// somebody who believed in a version that is over.
 func (c *Cache) findByContent(q *question, key SegmentKey, src Source, ask Ask) (Meta, error) {
 	q.by = c.join(key, nil, src, ask.Young)
-	v, err := q.by.await(c.life)
+	v, err := q.by.awaitTold(c.life)
 	if err != nil {
+		q.by = nil
 		return Meta{}, err
 	}
 	if m, ok := c.records.peek(key.File); ok && m.Version == v {

@@ -43,6 +43,7 @@ type Stream struct {
 
 	by    *flight   // that has brought content while the request waited: it was not in a tier before, wherever it is by now
 	f     *flight   // that the current segment comes from
+	over  *flight   // that it came from until it was in a tier
 	view  tier.View // that the last stretch is in
 	index int64     // of the segment that was touched last; -1 before the first
 	ahead int64     // of the newest segment that was looked for ahead of time
@@ -116,13 +117,22 @@ func (s *Stream) next(limit int64) (Stretch, error) {
 	}
 	first := s.touches(key.Index)
 	if view, ok := s.c.tiers.Get(key, s.v, first && s.broughtBy() == FromNowhere); ok {
+		s.over = nil
 		return s.fromTier(view, in, limit, first)
 	}
 	if s.src == nil {
 		return Stretch{}, ErrNotHere
 	}
-	s.c.n.misses.Add(1)
 	f := s.c.join(key, &s.v, s.src, false)
+	if f == s.over { // it has brought the segment, which was evicted at once, and has not ended yet
+		select {
+		case <-f.over:
+			return Stretch{}, nil
+		case <-s.ctx.Done():
+			return Stretch{}, context.Cause(s.ctx)
+		}
+	}
+	s.c.n.misses.Add(1)
 	v, err := f.await(s.ctx)
 	if err == nil && v != s.v {
 		err = fmt.Errorf("%w: %q", ErrChanged, s.file)
@@ -188,7 +198,7 @@ func (s *Stream) fromFlight(in, limit int64) (Stretch, error) {
 	switch {
 	case left:
 		s.cameFrom(s.f.origin())
-		s.f = nil
+		s.f, s.over = nil, s.f
 		return Stretch{}, nil
 	case err != nil:
 		return Stretch{}, err
@@ -271,6 +281,6 @@ var errStreamClosed = errors.New("stream is closed")
 // Close ends the stream. What is being fetched is fetched to its end. Further calls do nothing.
 func (s *Stream) Close() error {
 	s.view.Release()
-	s.view, s.f, s.err = tier.View{}, nil, errStreamClosed
+	s.view, s.f, s.over, s.err = tier.View{}, nil, nil, errStreamClosed
 	return nil
 }

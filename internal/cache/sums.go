@@ -38,11 +38,12 @@ func (s *sums) whole(v Version) (uint32, bool) {
 }
 
 // addSum records the sum of a segment. When those of all segments are known it gives the CRC32 of the file and whether it is right.
+// What was asked for behind the file's end is no segment of it.
 func (r *records) addSum(key SegmentKey, v Version, sum uint32) (whole uint32, right, complete bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rec, ok := r.list.Peek(key.File)
-	if !ok || rec.meta.Version != v || rec.sums.expected == 0 {
+	if !ok || rec.meta.Version != v || key.Index >= rec.sums.expected {
 		return 0, false, false
 	}
 	rec.sums.bySegment[key.Index] = sum

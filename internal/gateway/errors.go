@@ -49,6 +49,8 @@ func refusalOf(err error) *refusal {
 		return &refusal{status: 400, reason: "bad file id: no such store path"}
 	case errors.Is(err, storage.ErrNotFound), errors.Is(err, storage.ErrNoGroup):
 		return errNotFound
+	case errors.Is(err, storage.ErrChanged):
+		return &refusal{status: 503, reason: "the file is changing", retryAfter: time.Second, cause: err}
 	case errors.Is(err, storage.ErrUnavailable):
 		return &refusal{status: 503, reason: "storage is not available", retryAfter: 5 * time.Second, cause: err}
 	}

@@ -1,0 +1,111 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/cache/cachetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestAgain: many readers learn at once that a file has changed, and each looks it up once more. It has changed once.
+func TestAgain(t *testing.T) {
+	var second, first atomic.Int64
+	for round := range 150 {
+		o := newOrigin(testFile(1), 50_000)
+		o.v.Immutable = false
+		o.first = time.Duration(round%3) * 200 * time.Microsecond
+		c := newCache(t, Options{})
+		_, err := c.Lookup(background, o.file, o, Ask{Hint: NoHint})
+		require.NoError(t, err)
+		o.set(func() {
+			o.content = cachetest.Content("new", 60_000)
+			o.v = cachetest.Version(o.content)
+			o.v.Immutable = false
+			o.v.ModTime++
+		})
+		var wg sync.WaitGroup
+		for i := range 40 {
+			wg.Go(func() {
+				for range i {
+					runtime.Gosched()
+				}
+				r := get(background, c, o)
+				if errors.Is(r.err, ErrChanged) {
+					first.Add(1)
+					if r = get(background, c, o); errors.Is(r.err, ErrChanged) {
+						second.Add(1)
+					}
+				}
+			})
+		}
+		wg.Wait()
+		require.NoError(t, c.Close())
+	}
+	require.Positive(t, first.Load(), "nobody has met the change: this has shown nothing")
+	require.Zero(t, second.Load())
+}
+
+// slowRelease is a fleet in which a lease is given back as soon as held is closed.
+type slowRelease struct {
+	Alone
+	held chan struct{}
+}
+
+// Lead implements Fleet.
+func (f slowRelease) Lead(context.Context, string) (Lease, error) {
+	return slowLease{held: f.held}, nil
+}
+
+// slowLease is one of its leases.
+type slowLease struct {
+	aloneLease
+	held chan struct{}
+}
+
+// Release implements Lease.
+func (l slowLease) Release() { <-l.held }
+
+// TestEvictedBehind: a reader whose segment is evicted before its flight is over does not turn in a circle.
+func TestEvictedBehind(t *testing.T) {
+	o := newOrigin(testFile(1), SegmentSize)
+	fleet := slowRelease{held: make(chan struct{})}
+	c := newCache(t, Options{Fleet: fleet})
+	e, err := c.Lookup(background, o.file, o, Ask{Hint: 0})
+	require.NoError(t, err)
+	s := c.Open(background, e, o, 0, e.Version.Size)
+	defer func() { _ = s.Close() }()
+	_, err = s.Next(1000)
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { v, ok := c.tiers.Holds(keyAt(o.file, 0)); return ok && v == o.v }, patient, time.Millisecond)
+	c.tiers.Drop(matchFile(o.file)) // as an eviction would
+	before := c.Stats().Misses
+	time.AfterFunc(200*time.Millisecond, func() { close(fleet.held) })
+	_, err = s.Next(1000)
+	require.NoError(t, err)
+	require.Less(t, c.Stats().Misses-before, uint64(20))
+}
+
+// TestBehindTheEnd: a cold file whose end somebody has asked beyond is not taken for damaged: its first reader gets all of it.
+func TestBehindTheEnd(t *testing.T) {
+	for _, size := range []int64{1000, SegmentSize, SegmentSize + 1, 3*SegmentSize - 5} {
+		o := newOrigin(testFile(1), size)
+		c := newCache(t, Options{})
+		for behind := o.v.Segments(); behind < 2*o.v.Segments()+1; behind++ {
+			_, err := c.Lookup(background, o.file, o, Ask{Hint: behind * SegmentSize})
+			require.NoError(t, err)
+			idle(t, c)
+			require.Zero(t, o.distrusted.Load())
+			requireWhole(t, o, get(background, c, o))
+			idle(t, c)
+			require.Zero(t, c.Stats().CRCErrors)
+			c.Purge(matchFile(o.file))
+		}
+	}
+}
