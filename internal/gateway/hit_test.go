@@ -236,3 +236,22 @@ func TestConnectionsInSequence(t *testing.T) {
 		require.Contains(t, r.ask("GET", url), "200 OK")
 	}
 }
+
+// TestFileThatKeepsChanging: a file that has changed again at the second attempt is no error of this host, and may be there in a moment.
+func TestFileThatKeepsChanging(t *testing.T) {
+	content := strings.Repeat("x", 1000)
+	origin := &changingOrigin{fakeOrigin: fakeOrigin{content: content}}
+	var again func()
+	again = func() {
+		origin.mu.Lock()
+		defer origin.mu.Unlock()
+		origin.before = again
+	}
+	again()
+	r, _ := edge(t, Options{}, origin)
+	url := kinds(t, content)["appender"]
+	require.Contains(t, r.ask("HEAD", url), "200 OK") // its size is known, so that what is fetched is of a version
+	got := r.ask("GET", url)
+	require.Contains(t, got, "503 ")
+	require.Contains(t, got, "Retry-After: 1\r\n")
+}
