@@ -17,20 +17,30 @@ import (
 //
 // The file is closed when nothing refers to it any more, so that its descriptor is good for as long as somebody holds a place.
 type arena struct {
-	file *os.File
-	next atomic.Int64 // the first offset that was never used
+	file   *os.File
+	system settings
+	next   atomic.Int64 // the first offset that was never used
 }
 
 // newArena returns an empty one, or the reason why there is to be none on this system.
-func newArena() (*arena, error) {
-	if err := noHugePages(); err != nil {
+func newArena() (_ *arena, err error) {
+	system, err := openSettings()
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			system.close()
+		}
+	}()
+	if err := system.noHugePages(); err != nil {
 		return nil, err
 	}
 	fd, err := unix.MemfdCreate("segments", unix.MFD_CLOEXEC)
 	if err != nil {
 		return nil, os.NewSyscallError("memfd_create", err)
 	}
-	a := &arena{file: os.NewFile(uintptr(fd), "segments")}
+	a := &arena{file: os.NewFile(uintptr(fd), "segments"), system: system}
 	if err := proveHoles(a.file); err != nil {
 		_ = a.file.Close() // it is no use
 		return nil, err
@@ -47,7 +57,7 @@ func arenaCost(n int64) int64 { return (n + pageSize - 1) &^ (pageSize - 1) }
 
 // put copies chunks into the arena. The caller is the first user of the place.
 func (a *arena) put(chunks [][]byte, length int64) (*place, error) {
-	if err := noHugePages(); err != nil { // the system may have been told otherwise since
+	if err := a.system.noHugePages(); err != nil { // the system may have been told otherwise since
 		return nil, err
 	}
 	p := &place{arena: a, length: length}

@@ -312,12 +312,18 @@ func TestNoHugePages(t *testing.T) {
 	defer func(before []string) { shmemFiles = before }(shmemFiles)
 	name := t.TempDir() + "/shmem_enabled"
 	shmemFiles = []string{"/nowhere/*/shmem_enabled", name}
-	require.NoError(t, noHugePages(), "a kernel without them")
+	none, err := openSettings()
+	require.NoError(t, err)
+	require.NoError(t, none.noHugePages(), "a kernel without them")
+	require.NoError(t, os.WriteFile(name, nil, 0o600))
+	system, err := openSettings() // once
+	require.NoError(t, err)
+	defer system.close()
 	for text, want := range map[string]error{
 		"always inherit within_size advise [never]\n": nil, "always [inherit] within_size advise never\n": nil, "always within_size [advise] never deny force\n": nil,
 		"[always] within_size advise never deny force\n": errHuge, "always [within_size] advise never\n": errHuge, "always within_size advise never deny [force]\n": errHuge, "": errHuge,
 	} {
 		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
-		require.ErrorIs(t, noHugePages(), want, text)
+		require.ErrorIs(t, system.noHugePages(), want, text)
 	}
 }

@@ -18,23 +18,47 @@ var shmemFiles = []string{"/sys/kernel/mm/transparent_hugepage/shmem_enabled", "
 // errHuge means that a file in memory may be made of huge pages.
 var errHuge = errors.New("the system makes files in memory of huge pages (transparent_hugepage/shmem_enabled)")
 
-// noHugePages tells that no file in memory gets huge pages unless its user asks for them. In a huge page a hole is made by writing zeros to
-// a part of it, and a socket may still hold that page. A few bytes would also take 2 MiB.
-func noHugePages() error {
+// settings are the files, opened once: each look reads them anew.
+type settings []*os.File
+
+// openSettings opens those that there are.
+func openSettings() (settings, error) {
+	var list settings
 	for _, pattern := range shmemFiles {
 		names, _ := filepath.Glob(pattern) // the patterns are good ones
 		for _, name := range names {
-			setting, err := os.ReadFile(name)
+			file, err := os.Open(name)
 			if err != nil {
-				return err
+				list.close()
+				return nil, err
 			}
-			_, chosen, _ := bytes.Cut(setting, []byte{'['})
-			chosen, _, _ = bytes.Cut(chosen, []byte{']'})
-			switch string(chosen) {
-			case "never", "advise", "inherit", "deny":
-			default:
-				return errHuge
-			}
+			list = append(list, file)
+		}
+	}
+	return list, nil
+}
+
+func (s settings) close() {
+	for _, file := range s {
+		_ = file.Close() // nothing was written
+	}
+}
+
+// noHugePages tells that no file in memory gets huge pages unless its user asks for them. In a huge page a hole is made by writing zeros to
+// a part of it, and a socket may still hold that page. A few bytes would also take 2 MiB.
+func (s settings) noHugePages() error {
+	for _, file := range s {
+		var room [256]byte
+		n, err := file.ReadAt(room[:], 0)
+		if err != nil && err != io.EOF {
+			return err
+		}
+		_, chosen, _ := bytes.Cut(room[:n], []byte{'['})
+		chosen, _, _ = bytes.Cut(chosen, []byte{']'})
+		switch string(chosen) {
+		case "never", "advise", "inherit", "deny":
+		default:
+			return errHuge
 		}
 	}
 	return nil
