@@ -4,7 +4,6 @@ import (
 	"context"
 	"hash/crc32"
 	"io"
-	"net"
 	"net/http"
 	"net/netip"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"time"
 
 	"fastdfs-gateway/antisteal"
-	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/storage"
 
@@ -59,29 +57,11 @@ func (o *fakeOrigin) fetches() int {
 // cachedGateway serves what the origin has through a cache, and returns a function that asks it.
 func cachedGateway(t *testing.T, o Options, origin Origin) func(method, target string, headers ...string) (status int, body string) {
 	t.Helper()
-	c, err := cache.New(cache.Options{Memory: 16 << 20})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	store, err := storage.OpenLocal(storage.Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	o.Store, o.GroupInURL = store, true
-	o.Remote = &RemoteOptions{Origin: origin, Cache: c, TryReplicas: true, Port: 80, Sources: NewSources(SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}})}
-	s := NewServer(ServerOptions{}, NewHandler(o))
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	done := make(chan error, 1)
-	go func() { done <- s.Serve(ln) }()
-	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		require.NoError(t, s.Shutdown(ctx))
-		require.NoError(t, <-done)
-	})
+	r, _ := edge(t, o, origin)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 	return func(method, target string, headers ...string) (int, string) {
 		t.Helper()
-		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+ln.Addr().String()+target, nil)
+		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+r.address+target, nil)
 		require.NoError(t, err)
 		for i := 0; i < len(headers); i += 2 {
 			req.Header.Set(headers[i], headers[i+1])
