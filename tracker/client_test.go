@@ -205,7 +205,7 @@ func TestContext(t *testing.T) {
 // The second address of a tracker is used when the first one is dead, and kept.
 func TestTwoAddresses(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{})
-	c, log := newClient(t, Options{Trackers: [][]string{{deadAddress(t), cluster.Tracker(0).Addr()}, {}}})
+	c, log := newClient(t, Options{Trackers: [][]string{{deadAddress(), cluster.Tracker(0).Addr()}, {}}})
 	for range 5 {
 		_, err := c.FetchAll(t.Context(), aFile)
 		require.NoError(t, err)
@@ -254,7 +254,7 @@ func TestLyingTracker(t *testing.T) {
 }
 
 func TestAllDown(t *testing.T) {
-	c, log := newClient(t, Options{Trackers: each(deadAddress(t), deadAddress(t)), UseParameters: true, Refresh: 20 * time.Millisecond,
+	c, log := newClient(t, Options{Trackers: each(deadAddress(), deadAddress()), UseParameters: true, Refresh: 20 * time.Millisecond,
 		Parameters: Parameters{SyncMaxDelay: time.Hour, UseStorageID: true}, StorageIDs: []fdfs.StorageID{{ID: 7, Group: "group1", Hosts: []string{"10.0.0.1"}}}})
 	began := time.Now()
 	_, err := c.FetchAll(t.Context(), aFile)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -18,10 +17,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/tests/fdfstest"
+	"fastdfs-gateway/tests/stampede/lab"
 )
 
 // allocated is how many bytes were ever allocated.
@@ -200,16 +199,8 @@ func packet(status byte, body []byte) []byte {
 	return append(fdfs.Header{Length: int64(len(body)), Command: fdfs.CmdAnswer, Status: status}.AppendTo(nil), body...)
 }
 
-// deadAddress refuses connections. Nobody else gets it: a socket has it and does not listen.
-func deadAddress(t *testing.T) string {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	require.NoError(t, err)
-	t.Cleanup(func() { unix.Close(fd) })
-	require.NoError(t, unix.Bind(fd, &unix.SockaddrInet4{Addr: [4]byte{127, 0, 0, 1}}))
-	name, err := unix.Getsockname(fd)
-	require.NoError(t, err)
-	return fmt.Sprintf("127.0.0.1:%d", name.(*unix.SockaddrInet4).Port)
-}
+// deadAddress refuses connections, and nobody else gets it.
+func deadAddress() string { return lab.Address(lab.Port()) }
 
 func storages(cluster *fdfstest.Cluster, group string) (list []netip.AddrPort) {
 	for _, s := range cluster.Storages() {

@@ -14,6 +14,7 @@ import (
 // link is a network between the servers and wrk, which is then on a host of its own: a network namespace at the far end of a pair of
 // virtual Ethernet devices (veth(4), ip-netns(8)). It needs root.
 type link struct {
+	program         string // ip(8)
 	space, device   string
 	servers, client netip.Addr // the two ends
 }
@@ -33,8 +34,12 @@ func linkAddresses(pid int) (servers, client netip.Addr) {
 
 // newLink sets up the namespace, the devices and their addresses.
 func newLink() (*link, error) {
+	program, err := lab.LookUp("ip")
+	if err != nil {
+		return nil, fmt.Errorf("%w; on Debian: apt-get install iproute2", err)
+	}
 	id := strconv.Itoa(os.Getpid())
-	l := &link{space: "bench-" + id, device: "bench" + id}
+	l := &link{program: program, space: "bench-" + id, device: "bench" + id}
 	l.servers, l.client = linkAddresses(os.Getpid())
 	for _, args := range [][]string{
 		{"netns", "add", l.space},
@@ -44,8 +49,8 @@ func newLink() (*link, error) {
 		{"-n", l.space, "address", "add", l.client.String() + linkBits, "dev", "eth0"},
 		{"-n", l.space, "link", "set", "eth0", "up"},
 	} {
-		if err := ip(args...); err != nil {
-			return nil, errors.Join(fmt.Errorf("cannot set up a link, which needs root and iproute2: %w", err), l.close())
+		if err := l.run(args...); err != nil {
+			return nil, errors.Join(fmt.Errorf("cannot set up a link, which needs root: %w", err), l.close())
 		}
 	}
 	return l, nil
@@ -56,15 +61,11 @@ func (l *link) close() error {
 	if _, err := os.Stat("/run/netns/" + l.space); err != nil {
 		return nil // there was none
 	}
-	return ip("netns", "delete", l.space)
+	return l.run("netns", "delete", l.space)
 }
 
-func ip(args ...string) error {
-	path, err := lab.LookUp("ip")
-	if err != nil {
-		return err
-	}
-	if out, err := exec.Command(path, args...).CombinedOutput(); err != nil {
+func (l *link) run(args ...string) error {
+	if out, err := exec.Command(l.program, args...).CombinedOutput(); err != nil {
 		return fmt.Errorf("ip %v: %w: %s", args, err, out)
 	}
 	return nil
@@ -82,7 +83,7 @@ func (w *world) address() string {
 // command is a program on wrk's side.
 func (w *world) command(name string, args ...string) *exec.Cmd {
 	if w.link != nil {
-		name, args = "ip", append([]string{"netns", "exec", w.link.space, name}, args...)
+		name, args = w.link.program, append([]string{"netns", "exec", w.link.space, name}, args...)
 	}
 	return exec.Command(name, args...)
 }
