@@ -3,6 +3,7 @@ package cache
 import (
 	"io"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
@@ -96,6 +97,7 @@ func TestPin(t *testing.T) {
 	o := newOrigin(testFile(1), size)
 	c := newCache(t, Options{})
 	requireWhole(t, o, get(background, c, o))
+	idle(t, c)
 	e, ok := c.Hit(o.file)
 	require.True(t, ok)
 	before := c.Stats().MemoryHits
@@ -167,6 +169,7 @@ func TestFirstUse(t *testing.T) {
 					}
 					require.ErrorIs(t, err, io.EOF)
 					require.NoError(t, s.Close())
+					synctest.Wait() // the last bytes are given out before the segment is stored
 					for i := range e.Version.Segments() {
 						view, ok := c.memory.Get(tier.Key{File: o.file, Index: i}, e.Version, false)
 						require.True(t, ok)
