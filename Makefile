@@ -29,10 +29,11 @@ stampede: build
 # The race detector needs a C compiler.
 RACE := $(shell command -v gcc >/dev/null && echo -race)
 
-# All tests: unit, fuzz seeds, end to end on the built binary, with the race detector.
+# All tests: unit, fuzz seeds, end to end on the built binary, with the race detector. One package at a time: many of them fill two
+# cores by themselves, with servers, crowds and gateways that are killed.
 test: build
 	@test -n "$(RACE)" || echo "make test: no gcc, so the race detector is off (apt-get install gcc libc6-dev)"
-	GATEWAY_BINARY=$(CURDIR)/$(BIN) $(GO) test $(RACE) -count=1 -timeout 30m ./...
+	GATEWAY_BINARY=$(CURDIR)/$(BIN) $(GO) test -p 1 $(RACE) -count=1 -timeout 30m ./...
 
 # The same, and a failure where the race detector cannot run.
 test-race:
@@ -41,7 +42,7 @@ test-race:
 
 # The same with thousands of histories of locks and folders, and the long lists of faults: hours, not minutes.
 test-long: build
-	GATEWAY_BINARY=$(CURDIR)/$(BIN) TEST_LONG=1 LOCK_SEEDS=5000 FOLDER_CHECKS=100000 $(GO) test $(RACE) -count=1 -timeout 4h ./...
+	GATEWAY_BINARY=$(CURDIR)/$(BIN) TEST_LONG=1 LOCK_SEEDS=5000 FOLDER_CHECKS=100000 $(GO) test -p 1 $(RACE) -count=1 -timeout 4h ./...
 
 # End to end alone.
 e2e: build
