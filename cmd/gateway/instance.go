@@ -30,6 +30,7 @@ type instance struct {
 	log          *slog.Logger
 	metrics      *gateway.Metrics
 	server       *gateway.Server
+	listeners    []net.Listener // for requests
 	admin        *http.Server
 	cert         atomic.Pointer[tls.Certificate]
 	draining     atomic.Bool
@@ -280,6 +281,7 @@ func (i *instance) listenAll() error {
 		})
 		i.log.Info("admin listener", "address", ln.Addr().String())
 	}
+	i.listeners = open
 	for _, ln := range open {
 		i.running.Go(func() {
 			if err := i.server.Serve(ln); err != nil {
@@ -370,6 +372,7 @@ func (i *instance) stop() error {
 	if err := i.server.Shutdown(ctx); err != nil {
 		i.log.Warn("stopping before all answers are out", "err", err)
 	}
+	_ = closeAll(i.listeners) // Shutdown has done so, except where Serve had not begun
 	if i.admin != nil {
 		_ = i.admin.Close() // whoever is looking has seen enough
 	}
