@@ -109,3 +109,59 @@ func TestBehindTheEnd(t *testing.T) {
 		}
 	}
 }
+
+// meanwhile is a context that does something when somebody is about to wait for its end.
+type meanwhile struct {
+	context.Context
+	do func()
+}
+
+// Done implements context.Context.
+func (m meanwhile) Done() <-chan struct{} {
+	m.do()
+	return m.Context.Done()
+}
+
+// TestQuickFlight: what a flight finds out counts, too, when it has ended before somebody begins to wait for it.
+func TestQuickFlight(t *testing.T) {
+	o := newOrigin(testFile(1), 1000)
+	for range 50 { // where two things have happened a wait ends by either
+		f := newFlight(keyAt(o.file, 0), false)
+		v, err := f.awaitTold(meanwhile{background, func() {
+			require.NoError(t, f.learn(o.v))
+			f.leave()
+			close(f.over)
+		}})
+		require.NoError(t, err)
+		require.Equal(t, o.v, v)
+
+		f = newFlight(keyAt(o.file, 0), false)
+		_, err = f.awaitTold(meanwhile{background, func() {
+			f.fail(ErrNotFound)
+			close(f.over)
+		}})
+		require.ErrorIs(t, err, ErrNotFound)
+
+		f = newFlight(keyAt(o.file, 0), false)
+		_, err = f.awaitTold(meanwhile{background, sync.OnceFunc(func() { close(f.over) })})
+		require.ErrorIs(t, err, errAgain, "it has found nothing out")
+	}
+}
+
+// TestIdle: what was begun counts as running from then on, not only when its goroutine has come to it.
+func TestIdle(t *testing.T) {
+	bubble(t, "begun", func(t *testing.T) {
+		o := newOrigin(testFile(1), 1000)
+		o.first = second
+		c := newCache(t, Options{})
+		for i := range int64(10) {
+			c.join(SegmentKey{File: o.file, Index: i}, nil, o, false)
+			require.Equal(t, i+1, c.Stats().Flights)
+			c.question(testFile(int(2+i)), o, Ask{Hint: NoHint})
+			require.Equal(t, i+1, c.Stats().Questions)
+		}
+		time.Sleep(2 * second)
+		require.Zero(t, c.Stats().Flights)
+		require.Zero(t, c.Stats().Questions)
+	})
+}

@@ -21,6 +21,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -253,12 +254,16 @@ func entryOf(file string, m Meta, s State, now time.Time) Entry {
 	return Entry{File: file, Version: m.Version, State: s, Age: max(0, now.Sub(m.Checked))}
 }
 
-// start runs a flight's goroutine. It is called with mu held.
-func (c *Cache) start(f func()) bool {
+// start runs a flight's goroutine, which running counts. It is called with mu held.
+func (c *Cache) start(running *atomic.Int64, f func()) bool {
 	if c.closed {
 		return false
 	}
-	c.tasks.Go(f)
+	running.Add(1) // here: who sees none knows that none is about to begin
+	c.tasks.Go(func() {
+		defer running.Add(-1)
+		f()
+	})
 	return true
 }
 
@@ -274,16 +279,17 @@ func (c *Cache) Purge(m Match) int {
 		}
 	}
 	c.mu.Unlock()
-	c.doomFlights(m)
+	c.doomFlights(m, nil)
 	return c.records.drop(m) + c.tiers.Drop(m)
 }
 
-// doomFlights lets the flights for the files that are meant go on for those who wait already, and nobody else.
-func (c *Cache) doomFlights(m Match) {
+// doomFlights lets the flights for the files that are meant go on for those who wait already, and nobody else. v is the version that they
+// are for; nil for any.
+func (c *Cache) doomFlights(m Match, v *Version) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for key, f := range c.flights {
-		if m.Matches(key.File) {
+		if m.Matches(key.File) && (v == nil || f.isFor(*v)) {
 			f.doom()
 			delete(c.flights, key)
 		}

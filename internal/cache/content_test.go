@@ -136,11 +136,69 @@ func TestChanged(t *testing.T) {
 	})
 }
 
+// slowPublish is a fleet that learns where a segment is as late as held is closed.
+type slowPublish struct {
+	Alone
+	held chan struct{}
+}
+
+// Lead implements Fleet.
+func (f slowPublish) Lead(context.Context, string) (Lease, error) {
+	return slowPublishLease{held: f.held}, nil
+}
+
+// slowPublishLease is one of its leases.
+type slowPublishLease struct {
+	aloneLease
+	held chan struct{}
+}
+
+// PublishLocation implements Lease.
+func (l slowPublishLease) PublishLocation(context.Context, string, Location) error {
+	<-l.held
+	return nil
+}
+
+// TestChangedBefore: who asks again because a file has changed is not told of the old version by a flight that brought a part of it
+// before, and has not ended yet.
+func TestChangedBefore(t *testing.T) {
+	bubble(t, "first segment is not stored yet", func(t *testing.T) {
+		o := newOrigin(testFile(1), 2*SegmentSize)
+		o.v.Immutable = false
+		fleet := slowPublish{held: make(chan struct{})}
+		c := newCache(t, Options{Fleet: fleet})
+		publish := sync.OnceFunc(func() { close(fleet.held) })
+		t.Cleanup(publish)
+		e, err := lookup(c, o)
+		require.NoError(t, err)
+		s := c.Open(background, e, o, 0, SegmentSize)
+		defer func() { _ = s.Close() }()
+		_, err = io.ReadAll(s)
+		require.NoError(t, err)
+		o.set(func() {
+			o.content = cachetest.Content("new", 3*SegmentSize)
+			o.v = cachetest.Version(o.content)
+			o.v.ModTime++
+		})
+		rest := c.Open(background, e, o, SegmentSize, SegmentSize)
+		defer func() { _ = rest.Close() }()
+		_, err = rest.Next(1)
+		require.ErrorIs(t, err, ErrChanged)
+		requireWhole(t, o, get(background, c, o))
+		publish()
+		synctest.Wait()
+		v, held := c.tiers.Holds(keyAt(o.file, 0))
+		require.True(t, held)
+		require.Equal(t, o.v, v, "what is old is not stored after what is new")
+	})
+}
+
 // TestChecksum: content that is not the one of the CRC32 is not kept, unless it is a link's.
 func TestChecksum(t *testing.T) {
 	for name, size := range map[string]int64{"one segment": 5000, "three": 2*SegmentSize + 5} {
 		bubble(t, "damaged, "+name, func(t *testing.T) {
 			o := newOrigin(testFile(1), size)
+			o.whole = second // the first reader is there before the content is
 			c := newCache(t, Options{})
 			good := o.content
 			bad := bytes.Clone(good)
@@ -298,6 +356,7 @@ func TestRandomRanges(t *testing.T) {
 	const size, memory = 28<<20 + 321, 16 << 20
 	o := newOrigin(testFile(1), size)
 	c := newCache(t, Options{Memory: memory, DiskPath: t.TempDir()})
+	require.Eventually(t, c.disk.Listed, patient, time.Millisecond)
 	touched := make([]bool, size/SegmentSize+1)
 	var mu sync.Mutex // guards touched
 	var wg sync.WaitGroup

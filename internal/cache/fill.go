@@ -22,8 +22,6 @@ const (
 
 // fill is the goroutine of a flight.
 func (c *Cache) fill(f *flight, src Source) {
-	c.n.flights.Add(1)
-	defer c.n.flights.Add(-1)
 	if err := c.fetch(f, src); err != nil {
 		c.afterFailure(f, err) // first: who is told of it may ask again at once
 		f.fail(err)
@@ -44,7 +42,8 @@ func (c *Cache) afterFailure(f *flight, err error) {
 		return
 	}
 	if errors.Is(err, ErrChanged) || errors.Is(err, ErrNotFound) {
-		c.records.distrust(f.key.File, v) // the next request asks again
+		c.doomFlights(matchFile(f.key.File), &v) // so that nobody is told of it by them any more
+		c.records.distrust(f.key.File, v)        // the next request asks again
 	}
 }
 

@@ -86,7 +86,7 @@ func (f *flight) await(ctx context.Context) (Version, error) {
 
 // awaitTold waits until it is sure that the version is still that of the file. It is errAgain when the flight does not find that out.
 func (f *flight) awaitTold(ctx context.Context) (Version, error) {
-	for {
+	for over := false; ; {
 		f.mu.Lock()
 		v, told, left, err, changed := f.version, f.told, f.left, f.err, f.changed
 		f.mu.Unlock()
@@ -97,11 +97,13 @@ func (f *flight) awaitTold(ctx context.Context) (Version, error) {
 			return Version{}, errAgain
 		case err != nil:
 			return Version{}, err
+		case over:
+			return Version{}, errAgain
 		}
 		select {
 		case <-changed:
-		case <-f.over:
-			return Version{}, errAgain
+		case <-f.over: // perhaps it has found out since
+			over = true
 		case <-ctx.Done():
 			return Version{}, context.Cause(ctx)
 		}
@@ -171,6 +173,13 @@ func (f *flight) learn(v Version) error {
 	f.version, f.known, f.told, f.length = v, true, true, v.SegmentLength(f.key.Index)
 	f.notify()
 	return nil
+}
+
+// isFor tells whether a flight is known to be for a version.
+func (f *flight) isFor(v Version) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.known && f.version == v
 }
 
 func (f *flight) setRole(r role) {
@@ -301,7 +310,7 @@ func (c *Cache) flightFor(key SegmentKey, v *Version, src Source, young bool, re
 	if v != nil {
 		f.version, f.known, f.length = *v, true, v.SegmentLength(key.Index)
 	}
-	if !c.start(func() { c.fill(f, src) }) {
+	if !c.start(&c.n.flights, func() { c.fill(f, src) }) {
 		f.err = ErrClosed
 		return f
 	}

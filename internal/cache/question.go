@@ -43,7 +43,7 @@ func (c *Cache) question(file string, src Source, ask Ask) *question {
 		return q
 	}
 	q := &question{file: canonical(file), done: make(chan struct{})}
-	if !c.start(func() { c.answer(q, src, ask) }) {
+	if !c.start(&c.n.questions, func() { c.answer(q, src, ask) }) {
 		q.err = ErrClosed
 		close(q.done)
 		return q
@@ -54,8 +54,6 @@ func (c *Cache) question(file string, src Source, ask Ask) *question {
 
 // answer is the goroutine of a question.
 func (c *Cache) answer(q *question, src Source, ask Ask) {
-	c.n.questions.Add(1)
-	defer c.n.questions.Add(-1)
 	_, known := c.records.peek(q.file)
 	q.meta, q.err = c.findOut(q, src, ask)
 	if q.err != nil {

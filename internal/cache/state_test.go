@@ -236,6 +236,7 @@ func TestRestartWithDisk(t *testing.T) {
 	path := t.TempDir()
 	o := newOrigin(testFile(1), 2*SegmentSize+77)
 	c := newCache(t, Options{DiskPath: path})
+	require.Eventually(t, c.disk.Listed, patient, time.Millisecond)
 	requireWhole(t, o, get(background, c, o))
 	require.Eventually(t, func() bool { return c.Stats().Disk.Entries == 3 }, patient, time.Millisecond)
 	require.NoError(t, c.Close())
@@ -283,6 +284,7 @@ func TestWarmIsCheap(t *testing.T) {
 	o := newOrigin(testFile(1), 4000)
 	c := newCache(t, Options{})
 	requireWhole(t, o, get(background, c, o))
+	idle(t, c)
 	allocs := testing.AllocsPerRun(1000, func() { warm(c, o) })
 	require.LessOrEqual(t, allocs, 1.0)
 }

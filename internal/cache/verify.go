@@ -30,7 +30,7 @@ func (c *Cache) verify(f *flight, src Source) error {
 	}
 	c.n.corrupt.Add(1)
 	c.records.damaged(f.key.File, v)
-	c.doomFlights(matchFile(f.key.File)) // one of them may be about to store what is wrong
+	c.doomFlights(matchFile(f.key.File), nil) // one of them may be about to store what is wrong
 	c.tiers.Drop(matchFile(f.key.File))
 	c.records.dropped(f.key.File, v, &c.n.dropped)
 	return errors.Join(err, againErr)
