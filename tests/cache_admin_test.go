@@ -2,8 +2,10 @@ package tests
 
 import (
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,49 +52,56 @@ func (f *fleet) change(c *changing) {
 }
 
 // requirePurged: a purge lets every gateway serve what the storages have now.
-func (f *fleet) requirePurged(c *changing, purge func()) {
+func (f *fleet) requirePurged(purge func(id string) error) {
 	f.t.Helper()
-	f.warm(c.id, c.content)
-	old := c.content
-	f.change(c)
-	r := f.crowd(3, c.id, old)
-	requireWhole(f.t, r) // it is cached, and nobody asks
-	purge()
-	requireWhole(f.t, f.crowd(9, c.id, c.content))
+	require.NoError(f.t, f.punctually(func() error {
+		c := f.putChanging()
+		f.warm(c.id, c.content)
+		old := c.content
+		f.change(c)
+		requireWhole(f.t, f.crowd(3, c.id, old)) // it is cached, and nobody asks
+		if err := purge(c.id.String()); err != nil {
+			return err
+		}
+		requireWhole(f.t, f.crowd(9, c.id, c.content))
+		return nil
+	}))
+}
+
+// reachedAll is nil where the answer to a purge is that three gateways have obeyed: one that waits in vain for Redis does not reach them.
+func reachedAll(well bool, text string) error {
+	if !well || strings.Join(strings.Fields(text), "") != `{"gateways":3}` {
+		return fmt.Errorf("the answer to a purge is %q", text)
+	}
+	return nil
 }
 
 // TestCachePurge: a file, a folder or all files are forgotten by every gateway before the purge returns.
 func TestCachePurge(t *testing.T) {
 	f := startFleet(t, fleetOptions{gateways: 3})
-	c, other := f.putChanging(), f.putChanging()
-	id := c.id.String()
-	folder := id[:len("group1/M00/00/00/")]
+	cli := func(args ...string) error {
+		code, stdout, stderr := run(t, append([]string{"purge", "-admin", f.gateways[1].admin}, args...)...)
+		return reachedAll(code == 0, stdout+stderr)
+	}
+	admin := func(query string) error {
+		status, text := f.gateways[2].adminPost("/purge?"+query, "")
+		return reachedAll(status == 200, text)
+	}
+	folder := func(id string) string { return id[:len("group1/M00/00/00/")] }
+	other := f.putChanging()
 	f.warm(other.id, other.content)
-	cli := func(args ...string) func() {
-		return func() {
-			text := gatewayCommand(t, append([]string{"purge", "-admin", f.gateways[1].admin}, args...)...)
-			require.JSONEq(t, `{"gateways": 3}`, text)
-		}
-	}
-	admin := func(query string) func() {
-		return func() {
-			status, text := f.gateways[2].adminPost("/purge?"+query, "")
-			require.Equal(t, 200, status, text)
-			require.JSONEq(t, `{"gateways": 3}`, text)
-		}
-	}
-	f.requirePurged(c, cli("-id", id))
-	f.requirePurged(c, admin("id="+id))
+	f.requirePurged(func(id string) error { return cli("-id", id) })
+	f.requirePurged(func(id string) error { return admin("id=" + id) })
 	before := f.cluster.Downloads(other.id).Downloads
 	requireWhole(t, f.crowd(3, other.id, other.content))
 	require.Equal(t, before, f.cluster.Downloads(other.id).Downloads, "other files stay")
-	f.requirePurged(c, cli("-prefix", folder))
-	f.requirePurged(c, admin("prefix="+strings.TrimSuffix(folder, "/")))
-	f.requirePurged(c, admin("prefix=group1/M00"))
-	f.requirePurged(c, admin("prefix=group1"))
-	f.requirePurged(c, cli("-all"))
-	f.requirePurged(c, admin("all=1"))
-	for _, bad := range []string{"", "id=", "id=nothing", "prefix=group1/M", "prefix=..", "all=0", "all=1&id=" + id, "what=1"} {
+	f.requirePurged(func(id string) error { return cli("-prefix", folder(id)) })
+	f.requirePurged(func(id string) error { return admin("prefix=" + strings.TrimSuffix(folder(id), "/")) })
+	f.requirePurged(func(string) error { return admin("prefix=group1/M00") })
+	f.requirePurged(func(string) error { return admin("prefix=group1") })
+	f.requirePurged(func(string) error { return cli("-all") })
+	f.requirePurged(func(string) error { return admin("all=1") })
+	for _, bad := range []string{"", "id=", "id=nothing", "prefix=group1/M", "prefix=..", "all=0", "all=1&id=" + other.id.String(), "what=1"} {
 		status, text := f.gateways[0].adminPost("/purge?"+bad, "")
 		require.Equal(t, 400, status, "%s: %s", bad, text)
 	}
@@ -102,29 +111,35 @@ func TestCachePurge(t *testing.T) {
 func TestCachePurgeWithOneAway(t *testing.T) {
 	t.Parallel() // most of the time goes by while nothing happens
 	f := startFleet(t, fleetOptions{gateways: 3})
+	require.NoError(t, f.punctually(func() error { return f.purgeWithout(f.gateways[1]) }))
+}
+
+// purgeWithout plays that. Its error says that the answer to the purge is another one.
+func (f *fleet) purgeWithout(away *member) error {
 	c := f.putChanging()
 	f.warm(c.id, c.content)
-	away := f.gateways[1]
 	f.change(c)
 	away.Pause()
 	status, text := f.gateways[0].adminPost("/purge?id="+c.id.String(), "")
+	var answer struct {
+		Gateways int
+		Missing  []string
+	}
+	err := json.Unmarshal([]byte(text), &answer)
+	if err != nil || status != 504 || answer.Gateways != 2 || !slices.Equal(answer.Missing, []string{"http://" + away.addrs[0]}) {
+		away.Resume()
+		return fmt.Errorf("the answer to a purge has status %d: %q", status, text)
+	}
 	resumed := make(chan struct{})
 	time.AfterFunc(300*time.Millisecond, func() {
 		defer close(resumed)
 		away.Resume()
 	})
 	// These are the first ones that it answers: their connections wait for it.
-	requireWhole(t, crowd.Run(crowd.Options{Clients: 20, URLs: urlsOf([]*member{away}, c.id), Want: c.content, Timeout: crowdTime}))
+	requireWhole(f.t, crowd.Run(crowd.Options{Clients: 20, URLs: urlsOf([]*member{away}, c.id), Want: c.content, Timeout: crowdTime}))
 	<-resumed
-	require.Equal(t, 504, status, text)
-	var answer struct {
-		Gateways int
-		Missing  []string
-	}
-	require.NoError(t, json.Unmarshal([]byte(text), &answer))
-	require.Equal(t, 2, answer.Gateways)
-	require.Equal(t, []string{"http://" + away.addrs[0]}, answer.Missing)
-	requireWhole(t, f.crowd(9, c.id, c.content))
+	requireWhole(f.t, f.crowd(9, c.id, c.content))
+	return nil
 }
 
 // TestCachePrefetch: a list of files is fetched, with a line for each.
@@ -146,6 +161,7 @@ func TestCachePrefetch(t *testing.T) {
 		require.Contains(t, text, ids[i]+" fetched "+size+"\n")
 	}
 	require.True(t, strings.HasSuffix(text, "\ndone: 3 files, 0 failed\n"), text)
+	f.settled() // the last bytes are given out before they are stored
 
 	gone := put(t, f.cluster, fdfstest.FileSpec{Group: "group1", Content: []byte("gone"), Ext: "bin", Created: longAgo})
 	require.NoError(t, f.cluster.Remove(gone))
@@ -187,31 +203,42 @@ func TestCachePrefetchTellsAsItGoes(t *testing.T) {
 	require.Equal(t, "done: 1 files, 0 failed\n", string(rest))
 }
 
-// TestCacheLocksAndStatus: during a fill the admin listeners show who has its lock and who waits; the status is there for people and
-// for programs.
-func TestCacheLocksAndStatus(t *testing.T) {
-	t.Parallel() // most of the time goes by while nothing happens
-	f := startFleet(t, fleetOptions{gateways: 2, storages: 1})
+// showsLocks looks at the locks of two gateways during a fill and after it. Its error says that they do not share it.
+func (f *fleet) showsLocks() error {
 	id, content := f.put(10 << 10)
+	vain := f.waitedInVain()
 	f.slow(0, time.Hour, 10<<10) // until it was seen
 	done := make(chan crowd.Report)
 	go func() { done <- f.crowd(10, id, content) }()
 	locks := func(m *member) string {
 		status, text := m.adminGet("/locks")
-		require.Equal(t, 200, status)
+		require.Equal(f.t, 200, status)
 		return text
 	}
-	require.Eventually(t, func() bool {
-		both := locks(f.gateways[0]) + locks(f.gateways[1])
-		return strings.Contains(both, id.String()) && strings.Contains(both, `"Fence"`)
+	both := ""
+	seen := func() bool { return strings.Contains(both, id.String()) && strings.Contains(both, `"Fence"`) }
+	require.Eventually(f.t, func() bool {
+		both = locks(f.gateways[0]) + locks(f.gateways[1])
+		return seen() || f.waitedInVain() > vain
 	}, patience, 10*time.Millisecond)
 	f.fault()
-	requireWhole(t, <-done)
-	require.Equal(t, 1, f.cluster.Downloads(id).Downloads)
-	require.Eventually(t, func() bool { return strings.TrimSpace(locks(f.gateways[0])) == "[]" }, patience, 10*time.Millisecond)
-	require.Eventually(t, func() bool {
+	requireWhole(f.t, <-done)
+	if n := f.cluster.Downloads(id).Downloads; n != 1 || !seen() {
+		return fmt.Errorf("%d downloads, and these locks: %s", n, both)
+	}
+	require.Eventually(f.t, func() bool { return strings.TrimSpace(locks(f.gateways[0])) == "[]" }, patience, 10*time.Millisecond)
+	require.Eventually(f.t, func() bool {
 		return !strings.Contains(locks(f.gateways[0])+locks(f.gateways[1]), id.String())
 	}, patience, 10*time.Millisecond, "it was given back")
+	return nil
+}
+
+// TestCacheLocksAndStatus: during a fill the admin listeners show who has its lock and who waits; the status is there for people and
+// for programs.
+func TestCacheLocksAndStatus(t *testing.T) {
+	t.Parallel() // most of the time goes by while nothing happens
+	f := startFleet(t, fleetOptions{gateways: 2, storages: 1})
+	require.NoError(t, f.punctually(f.showsLocks))
 	status, text := f.gateways[0].adminGet("/status")
 	require.Equal(t, 200, status)
 	require.Contains(t, text, "<h2>cache</h2>")

@@ -250,6 +250,19 @@ func (p *process) dial() net.Conn {
 	return c
 }
 
+// sends tells whether a file is sent. Anything else that becomes of the connection means no: there may be no room for it yet.
+func (p *process) sends(url string) bool {
+	c, err := net.DialTimeout("tcp", p.addrs[0], patience)
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(patience)) // this and the others fail when the gateway has closed it, and then there is no answer
+	_, _ = io.WriteString(c, request(http.MethodGet, url, "Connection: close"))
+	got, _ := io.ReadAll(c)
+	return bytes.HasPrefix(got, []byte("HTTP/1.1 200 "))
+}
+
 // raw sends bytes and reads all answers until the gateway closes.
 func (p *process) raw(request string) string {
 	p.t.Helper()

@@ -233,7 +233,7 @@ func TestConnectionLimits(t *testing.T) {
 			require.Eventually(t, func() bool { return p.metric(`fdfs_gateway_connections_refused_total{reason="`+tt.reason+`"}`) == 1 }, patience, 10*time.Millisecond)
 			require.NoError(t, first.Close())
 			require.Eventually(t, func() bool { return p.metric("fdfs_gateway_connections") == 1 }, patience, 10*time.Millisecond)
-			require.Eventually(t, func() bool { return p.get(f.URL()).StatusCode == 200 }, patience, 10*time.Millisecond)
+			require.Eventually(t, func() bool { return p.sends(f.URL()) }, patience, 10*time.Millisecond)
 			require.NoError(t, second.Close())
 		})
 	}

@@ -42,7 +42,7 @@ func TestFewDescriptors(t *testing.T) {
 		require.NoError(t, c.Close())
 	}
 	require.Eventually(t, func() bool { return p.metric("fdfs_gateway_connections") == 0 }, patience, 20*time.Millisecond)
-	require.Eventually(t, func() bool { return p.get(f.URL()).StatusCode == 200 }, patience, 20*time.Millisecond, "clients that left may wait to be accepted")
+	require.Eventually(t, func() bool { return p.sends(f.URL()) }, patience, 20*time.Millisecond, "clients that left may wait to be accepted")
 }
 
 // TestReloadUnderLoad: no request sees anything of many reloads, nor of one that changes the store paths.
