@@ -340,7 +340,8 @@ func TestClose(t *testing.T) {
 	cluster.Tracker(0).SetFaults(fdfstest.Faults{Hang: true}) // in the middle of the first load
 	cluster.Tracker(0).ResetCounts()
 	c = New(Options{Trackers: each(cluster.Trackers()...), Timeout: 2 * patient, Log: slog.New(slog.DiscardHandler)})
-	require.Eventually(t, func() bool { return cluster.Tracker(0).Counts().Requests[fdfstest.CmdListGroups] == 1 }, patient, time.Millisecond)
+	// The tracker may see a last question of the first client only now.
+	require.Eventually(t, func() bool { return cluster.Tracker(0).Counts().Requests[fdfstest.CmdListGroups] >= 1 }, patient, time.Millisecond)
 	began := time.Now()
 	c.Close()
 	require.Less(t, time.Since(began), patient/2)
