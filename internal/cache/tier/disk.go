@@ -54,7 +54,8 @@ type Disk struct {
 	mu      sync.Mutex // guards what follows, and the fields of entries that are not atomic
 	index   index
 	listed  bool         // the index is complete
-	pending map[Key]*job // to be written
+	pending map[Key]*job // to be written, and not dropped
+	active  map[Key]*job // being written; what was dropped meanwhile, until its file is gone again
 	queued  int64        // bytes of these
 	writes  int64        // bytes of the budget for what is being written
 	drops   uint64       // calls of Drop so far: what was looked up before one may be what it dropped
@@ -88,7 +89,7 @@ func OpenDisk(o DiskOptions) (*Disk, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot use %q for the cache: %w", o.Path, err)
 	}
-	d := &Disk{o: o, root: root, jobs: make(chan *job, maxJobs), index: newIndex(), pending: make(map[Key]*job)}
+	d := &Disk{o: o, root: root, jobs: make(chan *job, maxJobs), index: newIndex(), pending: make(map[Key]*job), active: make(map[Key]*job)}
 	d.life, d.end = context.WithCancel(context.Background())
 	d.writing, d.reading = breaker{retry: o.Retry}, breaker{retry: o.Retry}
 	for range writers {
@@ -147,11 +148,11 @@ func (d *Disk) Get(key Key, v Version, touch bool) (View, bool) {
 	if !d.isReady() {
 		return View{}, false
 	}
-	view, drops, known := d.look(key, v, touch)
+	view, was, drops, known := d.look(key, v, touch)
 	if known {
 		return view, view != View{}
 	}
-	f := d.open(key)
+	f := d.open(key, was)
 	if f == nil {
 		return View{}, false
 	}
@@ -162,31 +163,33 @@ func (d *Disk) Get(key Key, v Version, touch bool) (View, bool) {
 	return d.admit(f, drops, touch)
 }
 
-// look finds out what can be told without looking at the disk. What it does not know may be in a file; drops is for admit.
-func (d *Disk) look(key Key, v Version, touch bool) (view View, drops uint64, known bool) {
+// look finds out what can be told without looking at the disk. What it does not know may be in a file; was, the entry that there is
+// now, is for open, and drops for admit.
+func (d *Disk) look(key Key, v Version, touch bool) (view View, was *entry, drops uint64, known bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if j := d.pending[key]; j != nil {
 		if j.segment.Version == v {
-			return View{segment: j.segment}, 0, true
+			return View{segment: j.segment}, nil, 0, true
 		}
 		j.dropped = true
 		delete(d.pending, key)
-		return View{}, 0, true
+		return View{}, nil, 0, true
 	}
 	e := d.index.get(key, touch)
 	switch {
-	case d.reading.off(), e == nil && d.listed:
-		return View{}, 0, true
+	case d.reading.off(), d.active[key] != nil, e == nil && d.listed: // what is active and not pending was dropped
+		return View{}, nil, 0, true
 	case e != nil && e.file != nil && e.file.header.version == v:
 		e.file.users++
-		return View{file: e.file}, 0, true
+		return View{file: e.file}, nil, 0, true
 	}
-	return View{}, d.drops, false
+	return View{}, e, d.drops, false
 }
 
-// open opens the file of a segment and reads its header; nil when there is none that is good.
-func (d *Disk) open(key Key) *openFile {
+// open opens the file of a segment and reads its header; nil when there is none that is good. was is the entry that it had before: where
+// there is no file, that one is over, and not one that a writer has made since.
+func (d *Disk) open(key Key, was *entry) *openFile {
 	path := d.path(key)
 	if path == "" {
 		return nil
@@ -196,7 +199,9 @@ func (d *Disk) open(key Key) *openFile {
 	case err == nil:
 		return f
 	case errors.Is(err, fs.ErrNotExist):
-		d.forget(key, nil)
+		if was != nil {
+			d.forget(key, was)
+		}
 	case errors.Is(err, errFormat):
 		d.o.Logger.Warn("removed a file from the cache", "path", path, "err", err)
 		d.count(func(s *Stats) { s.Damaged++ })
@@ -267,7 +272,7 @@ func (d *Disk) Holds(key Key) (Version, bool) {
 	if e != nil {
 		open = e.file
 	}
-	off := d.reading.off()
+	off := d.reading.off() || d.active[key] != nil
 	d.mu.Unlock()
 	switch {
 	case j != nil:
@@ -277,7 +282,7 @@ func (d *Disk) Holds(key Key) (Version, bool) {
 	case open != nil:
 		return open.header.version, true
 	}
-	f := d.open(key)
+	f := d.open(key, e)
 	if f == nil {
 		return Version{}, false
 	}
@@ -296,7 +301,11 @@ func (d *Disk) forget(key Key, only *entry) {
 
 // unlink removes a file. That it is gone already is well.
 func (d *Disk) unlink(path string) {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	err := d.o.failure("remove")
+	if err == nil {
+		err = os.Remove(path)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		d.failed(&d.writing, "cannot remove from the cache's disk", err)
 	}
 }

@@ -318,7 +318,8 @@ func TestKilled(t *testing.T) {
 		require.NoError(t, cmd.Process.Kill())
 		_ = cmd.Wait() // it was killed
 		d := listed(t, openDisk(t, tier.DiskOptions{Path: path}))
-		require.LessOrEqual(t, d.Stats().Bytes, int64(killedMax)*105/100)
+		// Two files may have been about to go, and not counted any more: one that made room for another, and one that was dropped.
+		require.LessOrEqual(t, d.Stats().Bytes, int64(killedMax+2*killedFiles*killedFiles*500))
 		for i := range killedFiles {
 			name, content := killedContent(i)
 			s := cachetest.Segment(name, 0, content)

@@ -113,6 +113,12 @@ func (d *Disk) Drop(m Match) int {
 			running = append(running, j)
 		}
 	}
+	n := len(running)
+	for key, j := range d.active { // of which some were dropped before, and are still to be removed
+		if m.Matches(key.File) {
+			running = append(running, j)
+		}
+	}
 	for _, key := range d.index.keys(m) {
 		d.index.remove(key)
 	}
@@ -128,7 +134,6 @@ func (d *Disk) Drop(m Match) int {
 		first = folderOf(m.file)
 		last = first
 	}
-	n := len(running)
 	for i := first; i <= last; i++ {
 		n += d.dropIn(i, m)
 	}

@@ -71,27 +71,60 @@ func (d *Disk) write() {
 // store writes a segment and lists it. One that was dropped meanwhile is removed again before anybody who waits for that goes on.
 func (d *Disk) store(j *job) {
 	defer close(j.done)
+	d.activate(j)
 	inode, err := d.writeFile(j)
 	if err != nil && !errors.Is(err, errDropped) { // before it leaves the queue, so that nothing comes in between
 		d.failed(&d.writing, "cannot write to the cache's disk", err)
 	}
-	d.mu.Lock()
-	d.writes -= j.room
-	dropped := j.dropped
-	d.queued -= j.segment.Length()
-	if d.pending[j.segment.Key] == j {
-		delete(d.pending, j.segment.Key)
+	if d.stored(j, inode, err) {
+		return
 	}
-	if err != nil && !dropped {
+	d.unlink(j.path)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.active, j.segment.Key)
+}
+
+// activate waits until no other job of the same segment is being written, which may remove the file that this one makes. One that was
+// dropped makes none: it may be late, and must not hide what came after it.
+func (d *Disk) activate(j *job) {
+	for {
+		d.mu.Lock()
+		other := d.active[j.segment.Key]
+		if other == nil && !j.dropped {
+			d.active[j.segment.Key] = j
+		}
+		dropped := j.dropped
+		d.mu.Unlock()
+		if other == nil || dropped {
+			return
+		}
+		<-other.done
+	}
+}
+
+// stored takes a job out of the queue and lists its segment; false when there is a file now that was dropped.
+func (d *Disk) stored(j *job, inode uint64, err error) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	key := j.segment.Key
+	d.writes -= j.room
+	d.queued -= j.segment.Length()
+	if d.pending[key] == j {
+		delete(d.pending, key)
+	}
+	switch {
+	case err == nil && j.dropped:
+		return false
+	case err == nil:
+		d.index.add(key, &entry{bytes: j.room, inode: inode})
+	case !j.dropped:
 		d.stats.Skipped++
 	}
-	if err == nil && !dropped {
-		d.index.add(j.segment.Key, &entry{bytes: j.room, inode: inode})
+	if d.active[key] == j {
+		delete(d.active, key)
 	}
-	d.mu.Unlock()
-	if err == nil && dropped {
-		d.unlink(j.path)
-	}
+	return true
 }
 
 // evict takes the oldest entries out of the index until the budget is kept. It is called with mu held; the caller removes the

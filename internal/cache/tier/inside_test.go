@@ -138,6 +138,76 @@ func TestOffBeforeItLeavesTheQueue(t *testing.T) {
 	require.True(t, waiting.Load())
 }
 
+// whileRemoved calls do when a segment that was dropped while it was written has a file, which is about to be removed. It returns when
+// the file is gone.
+func whileRemoved(t *testing.T, do func(d *Disk, dropped *Segment, writes *atomic.Int64)) {
+	t.Helper()
+	path := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		write, remove := make(chan struct{}), make(chan struct{})
+		var writes atomic.Int64
+		d, err := OpenDisk(DiskOptions{Path: path, failure: func(op string) error {
+			switch {
+			case op == "write" && writes.Add(1) == 1:
+				<-write
+			case op == "remove":
+				<-remove
+			}
+			return nil
+		}})
+		require.NoError(t, err)
+		s := &Segment{Key: Key{File: "a"}, Version: Version{Size: 10, ModTime: 1}, Chunks: [][]byte{make([]byte, 10)}}
+		require.True(t, d.Put(s))
+		synctest.Wait()
+		_, found := d.Get(s.Key, Version{Size: 10, ModTime: 2}, true) // drops it
+		require.False(t, found)
+		close(write)
+		synctest.Wait()
+		require.FileExists(t, d.path(s.Key))
+		d.mu.Lock()
+		d.listed = false // so that files are looked for by their names
+		d.mu.Unlock()
+		do(d, s, &writes)
+		close(remove)
+		synctest.Wait()
+		require.Empty(t, d.active)
+		require.NoError(t, d.Close())
+	})
+}
+
+// TestDroppedWhileWritten: what was dropped while it was written is not found by its name, Drop waits until it is gone, and what comes in
+// its place is not removed instead of it.
+func TestDroppedWhileWritten(t *testing.T) {
+	whileRemoved(t, func(d *Disk, dropped *Segment, _ *atomic.Int64) {
+		_, found := d.Get(dropped.Key, dropped.Version, true)
+		require.False(t, found)
+		_, found = d.Holds(dropped.Key)
+		require.False(t, found)
+	})
+	var gone atomic.Bool
+	whileRemoved(t, func(d *Disk, _ *Segment, _ *atomic.Int64) {
+		go func() {
+			require.Zero(t, d.Drop(MatchAll()), "it was dropped before")
+			gone.Store(true)
+		}()
+		synctest.Wait()
+		require.False(t, gone.Load(), "it is still there")
+	})
+	require.True(t, gone.Load())
+	var disk *Disk
+	newer := &Segment{Key: Key{File: "a"}, Version: Version{Size: 10, ModTime: 2}, Chunks: [][]byte{make([]byte, 10)}}
+	whileRemoved(t, func(d *Disk, _ *Segment, writes *atomic.Int64) {
+		require.True(t, d.Put(newer))
+		synctest.Wait()
+		require.EqualValues(t, 1, writes.Load(), "it waits")
+		disk = d
+	})
+	require.FileExists(t, disk.path(newer.Key))
+	require.Equal(t, 1, disk.Stats().Entries)
+	disk.activate(&job{segment: newer, dropped: true}) // a writer may come to it after the other one has written what is newer
+	require.Empty(t, disk.active)
+}
+
 // TestSlowDisk: what does not fit into the queue is not stored, and nobody waits for it.
 func TestSlowDisk(t *testing.T) {
 	stuck := make(chan struct{})
@@ -221,6 +291,22 @@ func TestHeader(t *testing.T) {
 	b[8] = 2
 	_, err = parseHeader(b, int64(len(b))+300000)
 	require.ErrorContains(t, err, "version 2 of the format")
+}
+
+// TestMissForgetsNoNewerEntry: who finds no file forgets the entry that there was before, not one that a writer has made since.
+func TestMissForgetsNoNewerEntry(t *testing.T) {
+	d, err := OpenDisk(DiskOptions{Path: t.TempDir()})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	key, newer := Key{File: "a"}, &entry{bytes: 1}
+	d.mu.Lock()
+	d.index.add(key, newer)
+	d.mu.Unlock()
+	require.Nil(t, d.open(key, nil))
+	require.Nil(t, d.open(key, &entry{}))
+	require.Equal(t, 1, d.Stats().Entries)
+	require.Nil(t, d.open(key, newer))
+	require.Zero(t, d.Stats().Entries)
 }
 
 func FuzzName(f *testing.F) {
