@@ -26,7 +26,8 @@ func committed(t *testing.T, rdb redis.UniversalClient, key string) map[string]s
 func TestCommit(t *testing.T) {
 	t.Parallel()
 	rdb, ctx, key := cachelock.PatientClient(t, redistest.Shared(t)), t.Context(), t.Name()
-	const last = int64(1)<<53 - 1 // the highest that Lua holds exactly
+	require.NoError(t, rdb.Del(ctx, key).Err()) // of an earlier round
+	const last = int64(1)<<53 - 1               // the highest that Lua holds exactly
 	for _, step := range []struct {
 		fence int64
 		value string

@@ -100,7 +100,7 @@ func TestFolderKilledProcess(t *testing.T) {
 }
 
 // killedTTL is long enough for the other process to renew the lock, however late it is.
-const killedTTL = 6 * time.Second
+const killedTTL = 12 * time.Second
 
 // holdUntilKilled is the other process.
 func holdUntilKilled(t *testing.T, addr string) {

@@ -218,13 +218,13 @@ func TestFolderCluster(t *testing.T) {
 	t.Parallel()
 	server, rdb, _ := ownRedis(t, "--cluster-enabled", "yes")
 	require.NoError(t, rdb.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
-	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr()}})
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr()}, DialTimeout: time.Minute, ReadTimeout: time.Minute})
 	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
 	require.Eventually(t, func() bool {
 		info, err := rdb.ClusterInfo(context.Background()).Result()
 		return err == nil && strings.Contains(info, "cluster_state:ok")
 	}, time.Minute, 10*time.Millisecond)
-	c := New(cluster, Options{})
+	c := New(cluster, Options{TTL: time.Hour})
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	for i := range 40 {
 		f, err := c.Folders("p}{" + strconv.Itoa(i)) // does not spoil the tag

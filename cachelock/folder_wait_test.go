@@ -225,7 +225,7 @@ func TestFolderHeldError(t *testing.T) {
 func TestFolderRenews(t *testing.T) {
 	t.Parallel()
 	eachStore(t, func(t *testing.T, f *Folders) {
-		l := mustAcquire(t, f, "/a/b/", Exclusive, LockOptions{TTL: 6 * time.Second, Renew: true})
+		l := mustAcquire(t, f, "/a/b/", Exclusive, LockOptions{TTL: 15 * time.Second, Renew: true})
 		require.Equal(t, "a/b", l.Key())
 		first := l.Until()
 		require.Eventually(t, func() bool { return l.Until().After(first) }, time.Minute, 10*time.Millisecond)

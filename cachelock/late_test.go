@@ -3,6 +3,7 @@ package cachelock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -191,9 +192,7 @@ func FuzzTold(f *testing.F) {
 
 // A Redlock that is closed while its nodes are asked says so, and not that they do not serve.
 func TestRedlockClosedMeanwhile(t *testing.T) {
-	s := &redlockStore{nodes: make([]*redisStore, 3)}
-	require.ErrorIs(t, s.verdict("subscribe", []error{ErrClosed, nil, ErrClosed}), ErrClosed)
-	require.NotErrorIs(t, s.verdict("subscribe", []error{ErrClosed, nil, ErrClosed}), ErrUnreachable)
+	s := &redlockStore{c: newClient(Options{}), nodes: make([]*redisStore, 3)}
 	gone := failed(context.Background(), "ask", errors.New("gone"))
 	for _, errs := range [][]error{{gone, nil, gone}, {errSilent, nil, gone}, {ErrLost, gone, gone}, {ErrCancelled, ErrCancelled, nil}} {
 		err := s.verdict("release a lock", errs)
@@ -201,5 +200,12 @@ func TestRedlockClosedMeanwhile(t *testing.T) {
 		require.NotErrorIs(t, err, ErrLost)
 		require.NotErrorIs(t, err, ErrCancelled)
 		require.NotContains(t, err.Error(), "%!")
+	}
+	s.c.cancel()
+	stopped := fmt.Errorf("%w: %w", ErrCancelled, context.Canceled) // a request that the end of the client has cancelled
+	for _, errs := range [][]error{{ErrClosed, nil, ErrClosed}, {stopped, nil, stopped}, {ErrClosed, stopped, gone}} {
+		require.ErrorIs(t, s.verdict("subscribe", errs), ErrClosed)
+		require.NotErrorIs(t, s.verdict("subscribe", errs), ErrUnreachable)
+		require.ErrorIs(t, s.refusal(time.Second, errs), ErrClosed)
 	}
 }

@@ -144,12 +144,12 @@ func (s *redlockStore) verdict(what string, errs []error) error {
 
 // tooFew is the error when too few nodes serve.
 func (s *redlockStore) tooFew(what string, errs []error) error {
+	if s.c.ctx.Err() != nil {
+		return ErrClosed // meanwhile, which has cancelled what was on its way
+	}
 	var why []error // without those that said no, whose kind would be taken for the whole's
 	for _, err := range errs {
-		switch {
-		case errors.Is(err, ErrClosed):
-			return ErrClosed // meanwhile
-		case errors.Is(err, ErrUnreachable):
+		if errors.Is(err, ErrUnreachable) {
 			why = append(why, err)
 		}
 	}

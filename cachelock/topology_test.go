@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -56,35 +54,10 @@ func refused(t *testing.T, c cachelock.Locker, key string) {
 	}, patience, 20*time.Millisecond)
 }
 
-// calm is how long a node has to be silent to be replaced, as long as no failover is asked for: a machine that stands still for a
-// second is no failure.
-const calm = time.Minute
-
-// watched tells the Sentinels after what silence they take a node for dead.
-func watched(t *testing.T, sentinels []string, silence time.Duration) {
-	t.Helper()
-	for _, addr := range sentinels {
-		s := redis.NewClient(&redis.Options{Addr: addr, ReadTimeout: patience})
-		defer s.Close()
-		require.NoError(t, s.Do(t.Context(), "sentinel", "set", redistest.MasterName, "down-after-milliseconds", silence.Milliseconds()).Err())
-	}
-}
-
-// clusterTimeout tells the nodes after what silence they take each other for dead.
-func clusterTimeout(t *testing.T, nodes []string, silence time.Duration) {
-	t.Helper()
-	for _, addr := range nodes {
-		node := redis.NewClient(&redis.Options{Addr: addr, ReadTimeout: patience})
-		defer node.Close()
-		require.NoError(t, node.ConfigSet(t.Context(), "cluster-node-timeout", strconv.FormatInt(silence.Milliseconds(), 10)).Err())
-	}
-}
-
 func TestSentinel(t *testing.T) {
 	t.Parallel()
 	s := redistest.StartSentinel(t)
 	rdb := s.Client()
-	watched(t, s.Addrs(), calm)
 	t.Run("conformance", func(t *testing.T) { conformance(t, func() redis.UniversalClient { return rdb }) })
 	t.Run("failover", func(t *testing.T) { sentinelFailover(t, s) })
 }
@@ -111,9 +84,7 @@ func sentinelFailover(t *testing.T, s *redistest.Sentinel) {
 			return err
 		}()
 	}()
-	watched(t, s.Addrs(), 500*time.Millisecond)
 	s.KillMaster()
-	watched(t, s.Addrs(), calm)
 	require.Eventually(t, func() bool { return lock.Extend(t.Context(), farOff) == nil }, patience, 20*time.Millisecond)
 	require.NoError(t, lock.Context().Err())
 	refused(t, holder, "k")
@@ -138,7 +109,6 @@ func TestCluster(t *testing.T) {
 	t.Parallel()
 	c := redistest.StartCluster(t)
 	rdb := c.Client()
-	clusterTimeout(t, c.Addrs(), calm)
 	t.Run("conformance", func(t *testing.T) { conformance(t, func() redis.UniversalClient { return rdb }) })
 	t.Run("slots", func(t *testing.T) { clusterSlots(t, rdb) })
 	t.Run("commits", func(t *testing.T) { clusterCommits(t, rdb) })
@@ -202,9 +172,7 @@ func clusterFailover(t *testing.T, c *redistest.Cluster) {
 	name := "failover:{0}:lock:before"
 	folder := folderBefore(t, func() redis.UniversalClient { return c.Client() })
 	replicated(t, c.MasterOf(name).Client(), 1) // else a lock of this very moment may be lost with its master
-	clusterTimeout(t, c.Addrs(), time.Second)
 	dead := c.KillMasterOf(name)
-	clusterTimeout(t, slices.DeleteFunc(c.Addrs(), func(addr string) bool { return addr == dead.Addr() }), calm)
 	folder()
 	require.NotEqual(t, dead.Addr(), c.MasterOf(name).Addr())
 	after := takes(t, client, "after")

@@ -228,7 +228,7 @@ func TestWaiterDies(t *testing.T) {
 func TestFairWaiterDies(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
-	const poll = 250 * time.Millisecond
+	const poll = time.Second // whoever has not looked for four of them is forgotten
 	holder, dies := o.client(cachelock.Options{}), o.client(cachelock.Options{Poll: poll})
 	c := o.client(cachelock.Options{Poll: poll})
 	fair := cachelock.LockOptions{Fair: true, TTL: 2 * farOff, Policy: cachelock.WaitFor(farOff)}

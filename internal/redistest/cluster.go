@@ -123,7 +123,8 @@ func (c *Cluster) Addrs() []string { return addrs(c.nodes) }
 // so; by default a client takes more than ten when a dead node refuses connections.
 func (c *Cluster) Client() *redis.ClusterClient {
 	client := redis.NewClusterClient(&redis.ClusterOptions{
-		Addrs: c.Addrs(), DialerRetries: 1, ClusterStateReloadInterval: 200 * time.Millisecond,
+		Addrs: c.Addrs(), DialerRetries: 1, DialTimeout: patience, ReadTimeout: patience,
+		ClusterStateReloadInterval: 200 * time.Millisecond,
 	})
 	c.t.Cleanup(func() { client.Close() })
 	return client

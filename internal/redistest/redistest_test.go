@@ -269,6 +269,20 @@ func TestRelayCut(t *testing.T) {
 	r.Restore() // The second time changes nothing.
 }
 
+// A connection that was accepted before a cut, and is passed on after it, is no connection of the restored relay.
+func TestRelayCutWhileConnecting(t *testing.T) {
+	r := NewRelay(t, echo(t))
+	before := r.listener
+	r.Cut()
+	client, server := net.Pipe()
+	defer client.Close()
+	defer server.Close()
+	require.False(t, r.add(before, client, server))
+	r.Restore()
+	require.False(t, r.add(before, client, server))
+	require.True(t, r.add(r.listener, client, server))
+}
+
 func TestRelayCutAfter(t *testing.T) {
 	r := NewRelay(t, echo(t))
 	c := dial(t, r.Addr())

@@ -166,19 +166,19 @@ func (r *Relay) accept(l net.Listener) {
 		if err != nil {
 			return
 		}
-		r.wg.Go(func() { r.connect(client) })
+		r.wg.Go(func() { r.connect(l, client) })
 	}
 }
 
-// connect passes bytes between a client and the target until one of them ends.
-func (r *Relay) connect(client net.Conn) {
+// connect passes bytes between a client, which the listener has accepted, and the target until one of them ends.
+func (r *Relay) connect(l net.Listener, client net.Conn) {
 	defer client.Close()
 	server, err := net.DialTimeout("tcp4", r.target, patience)
 	if err != nil {
 		return
 	}
 	defer server.Close()
-	if !r.add(client, server) {
+	if !r.add(l, client, server) {
 		return
 	}
 	defer r.remove(client, server)
@@ -191,11 +191,11 @@ func (r *Relay) connect(client net.Conn) {
 	<-done
 }
 
-// add notes a pair, unless the relay was cut meanwhile.
-func (r *Relay) add(conns ...net.Conn) bool {
+// add notes a pair, unless the relay was cut since the listener has accepted it, be it restored again or not.
+func (r *Relay) add(l net.Listener, conns ...net.Conn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.closed || r.listener == nil {
+	if r.listener != l {
 		return false
 	}
 	for _, c := range conns {

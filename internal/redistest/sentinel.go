@@ -79,7 +79,9 @@ func (s *Sentinel) Addrs() []string { return addrs(s.sentinels) }
 
 // Client returns a new client which follows the master, and is closed when the test ends.
 func (s *Sentinel) Client() *redis.Client {
-	client := redis.NewFailoverClient(&redis.FailoverOptions{MasterName: s.MasterName, SentinelAddrs: s.Addrs(), DialerRetries: 1})
+	client := redis.NewFailoverClient(&redis.FailoverOptions{
+		MasterName: s.MasterName, SentinelAddrs: s.Addrs(), DialerRetries: 1, DialTimeout: patience, ReadTimeout: patience,
+	})
 	s.t.Cleanup(func() { client.Close() })
 	return client
 }

@@ -149,11 +149,16 @@ func (s *Server) explain() error {
 func (s *Server) Addr() string { return "127.0.0.1:" + strconv.Itoa(s.port) }
 
 // Client returns a new client of the server, which is closed when the test ends. It dials once where a client by default dials
-// five times in half a second, since nothing on loopback gets better by that.
+// five times in half a second, since nothing on loopback gets better by that. Where a machine stands still for a while, it waits:
+// it does not give up a request and send it again. The clients of Sentinel and Cluster do the same.
 func (s *Server) Client() *redis.Client {
-	client := redis.NewClient(&redis.Options{Addr: s.Addr(), DialerRetries: 1})
+	client := s.client()
 	s.t.Cleanup(func() { client.Close() })
 	return client
+}
+
+func (s *Server) client() *redis.Client {
+	return redis.NewClient(&redis.Options{Addr: s.Addr(), DialerRetries: 1, DialTimeout: patience, ReadTimeout: patience})
 }
 
 // admin returns the client for this package's own questions.
@@ -224,7 +229,7 @@ func (s *Server) signal(sig syscall.Signal) {
 // in the map too: compare the names that matter, before and after.
 func (s *Server) Commands() map[string]int64 {
 	s.t.Helper()
-	client := redis.NewClient(&redis.Options{Addr: s.Addr()})
+	client := s.client()
 	defer client.Close()
 	info, err := client.Info(context.Background(), "commandstats").Result()
 	if err != nil {
