@@ -139,6 +139,12 @@ func TestDifferencesHeaders(t *testing.T) {
 			require.Equal(t, 200, p.in(t).get(o.URL(), "Range: bytes=1-2", "If-Range: "+h.Get("Last-Modified")).StatusCode, "no validator")
 		}
 	})
+	t.Run("Last-Modified of a file that has just changed stays", func(t *testing.T) {
+		fresh, now := s.Appender("log", s.Bytes(50)), time.Now()
+		require.NoError(t, os.Chtimes(fresh.Path, now, now))
+		require.Equal(t, httpDate(now), p.in(t).get(fresh.URL()).Header.Get("Last-Modified"))
+		require.Equal(t, 200, p.in(t).get(fresh.URL(), "If-Unmodified-Since: "+httpDate(now)).StatusCode)
+	})
 	p.differ(t, []difference{
 		{name: "nosniff on a file", url: file.URL(), status: 200, headers: []string{"X-Content-Type-Options: nosniff"}},
 		{name: "plain reason of an error", url: "/favicon.ico", status: 400},

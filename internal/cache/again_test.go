@@ -143,6 +143,14 @@ func TestQuickFlight(t *testing.T) {
 		require.ErrorIs(t, err, ErrNotFound)
 
 		f = newFlight(keyAt(o.file, 0), false)
+		_, err = f.awaitTold(meanwhile{background, func() {
+			require.NoError(t, f.learn(o.v))
+			f.fail(ErrChanged)
+			close(f.over)
+		}})
+		require.ErrorIs(t, err, errAgain, "what it was told is over")
+
+		f = newFlight(keyAt(o.file, 0), false)
 		_, err = f.awaitTold(meanwhile{background, sync.OnceFunc(func() { close(f.over) })})
 		require.ErrorIs(t, err, errAgain, "it has found nothing out")
 	}

@@ -91,9 +91,11 @@ func (f *flight) awaitTold(ctx context.Context) (Version, error) {
 		v, told, left, err, changed := f.version, f.told, f.left, f.err, f.changed
 		f.mu.Unlock()
 		switch {
+		case errors.Is(err, ErrChanged): // also where it was told before
+			return Version{}, errAgain
 		case told:
 			return v, nil
-		case left, errors.Is(err, ErrChanged):
+		case left:
 			return Version{}, errAgain
 		case err != nil:
 			return Version{}, err

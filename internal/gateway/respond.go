@@ -84,9 +84,9 @@ func (r *request) describe() {
 		StrongDate: !f.mutable || r.now.Sub(f.modTime) > recently,
 		WeakTag:    f.weak,
 	}
-	// An answer must not claim a change later than its Date (RFC 9110 section 8.8.2.1), which may be a second old.
-	if latest := r.now.Add(-recently); f.modTime.After(latest) {
-		r.validators.ModTime, r.validators.StrongDate = latest, false
+	// A clock is off. An answer must not claim a change later than its Date (RFC 9110 section 8.8.2.1), which may be a second old.
+	if f.modTime.After(r.now) {
+		r.validators.ModTime, r.validators.StrongDate = r.now.Add(-recently), false
 	}
 	h := &r.ctx.Response.Header
 	if r.ready != nil && r.rep.body.Length == f.size && r.validators.ModTime.Equal(f.modTime) {

@@ -190,6 +190,12 @@ func (l *listener) Accept() (net.Conn, error) {
 		switch {
 		case err == nil:
 			pause = acceptPause
+			select {
+			case <-l.s.stopping: // it has begun to serve too late
+				_ = inner.Close()
+				return nil, net.ErrClosed
+			default:
+			}
 			if c := l.s.admit(inner); c != nil {
 				return c, nil
 			}

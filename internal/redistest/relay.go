@@ -92,7 +92,8 @@ func (r *Relay) drop() {
 	}
 }
 
-// Drop drops the connections that are open now and accepts new ones, as a restarted middle box does.
+// Drop drops the connections that are open now and accepts new ones, as a restarted middle box does. Those that are just being
+// connected stay.
 func (r *Relay) Drop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -56,7 +56,7 @@ type Disk struct {
 	listed  bool         // the index is complete
 	pending map[Key]*job // to be written, and not dropped
 	active  map[Key]*job // being written; what was dropped meanwhile, until its file is gone again
-	queued  int64        // bytes of these
+	queued  int64        // bytes of the jobs that are not over, also of those that were dropped
 	writes  int64        // bytes of the budget for what is being written
 	drops   uint64       // calls of Drop so far: what was looked up before one may be what it dropped
 	stats   Stats        // what is counted
@@ -157,7 +157,7 @@ func (d *Disk) Get(key Key, v Version, touch bool) (View, bool) {
 		return View{}, false
 	}
 	if f.header.version != v {
-		d.discard(f)
+		d.discard(f, was)
 		return View{}, false
 	}
 	return d.admit(f, drops, touch)
@@ -241,11 +241,20 @@ func (d *Disk) admit(f *openFile, drops uint64, touch bool) (View, bool) {
 	return View{file: f}, true
 }
 
-// discard removes an opened file of another version than the one that is wanted.
-func (d *Disk) discard(f *openFile) {
-	d.forget(f.header.key, nil)
+// discard removes an opened file of another version than the one that is wanted, unless there is something newer in its place by now:
+// another entry than was, or one that is being written.
+func (d *Disk) discard(f *openFile, was *entry) {
+	key := f.header.key
+	d.mu.Lock()
+	mine := d.index.get(key, false) == was && d.pending[key] == nil && d.active[key] == nil
+	if mine {
+		d.index.remove(key)
+	}
+	d.mu.Unlock()
 	f.close()
-	d.unlink(d.path(f.header.key))
+	if mine {
+		d.unlink(f.path)
+	}
 }
 
 // isReady tells whether what is on disk may be used.

@@ -309,6 +309,36 @@ func TestMissForgetsNoNewerEntry(t *testing.T) {
 	require.Zero(t, d.Stats().Entries)
 }
 
+// TestDiscardSparesNewer: who has found another version removes that one, not one that a writer has put in its place since.
+func TestDiscardSparesNewer(t *testing.T) {
+	d, err := OpenDisk(DiskOptions{Path: t.TempDir()})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	put := func(modTime int64) Version {
+		v := Version{Size: 10, ModTime: modTime}
+		require.True(t, d.Put(&Segment{Key: Key{File: "a"}, Version: v, Chunks: [][]byte{make([]byte, 10)}}))
+		require.Eventually(t, func() bool {
+			d.mu.Lock()
+			defer d.mu.Unlock()
+			return d.listed && len(d.pending) == 0 && len(d.active) == 0
+		}, time.Minute, time.Millisecond)
+		return v
+	}
+	put(1)
+	_, was, _, known := d.look(Key{File: "a"}, Version{Size: 10, ModTime: 2}, true)
+	require.False(t, known)
+	f := d.open(Key{File: "a"}, was)
+	require.NotNil(t, f)
+	newer := put(2)
+	d.discard(f, was)
+	view, found := d.Get(Key{File: "a"}, newer, true)
+	require.True(t, found)
+	view.Release()
+	_, found = d.Get(Key{File: "a"}, Version{Size: 10, ModTime: 3}, true)
+	require.False(t, found)
+	require.NoFileExists(t, d.path(Key{File: "a"}), "the other version is removed")
+}
+
 func FuzzName(f *testing.F) {
 	for _, s := range []string{"group1+M00+00+0C+a.jpg+0.seg", "+0.seg", "%2e+0.seg", "a+-1.seg", "%zz+0.seg"} {
 		f.Add(s, int64(1))
