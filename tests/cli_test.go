@@ -69,7 +69,7 @@ func TestExitCodes(t *testing.T) {
 // TestCheck: the classic mistakes, each with file, line and what to do.
 func TestCheck(t *testing.T) {
 	s := storetest.New(t)
-	good := writeConfig(t, s.Config("http.anti_steal.check_token = false"))
+	good := writeConfig(t, s.Config("http.anti_steal.check_token = false", "[gateway]", "allow_sources = local-networks"))
 	code, stdout, _ := run(t, "check", "-c", good)
 	require.Equal(t, 0, code, stdout)
 	require.Contains(t, stdout, "no problems")

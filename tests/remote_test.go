@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"strings"
 	"testing"
@@ -257,6 +258,54 @@ func TestStrangers(t *testing.T) {
 	p := serveConfig(t, writeConfig(t, "storage_server_port = "+port+"\n"+edgeConfig(c, "[gateway]", "allow_sources = 127.9.9.0/24", "try_replicas = false")))
 	require.Equal(t, 502, p.get(stranger("group1")).StatusCode, "the operator vouches for it")
 	require.NotEmpty(t, asked)
+}
+
+// TestNobodyIsASourceUnsaid: where nothing names the storages, hosts in the networks of this host are asked only if the operator says so.
+func TestNobodyIsASourceUnsaid(t *testing.T) {
+	host := interfaceAddress(t)
+	ln, err := net.Listen("tcp", net.JoinHostPort(host.String(), "0"))
+	require.NoError(t, err)
+	defer ln.Close()
+	asked := make(chan struct{}, 100)
+	go func() { // ends with the listener
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			asked <- struct{}{}
+			_ = conn.Close()
+		}
+	}()
+	_, port, err := net.SplitHostPort(ln.Addr().String())
+	require.NoError(t, err)
+	gateway := func(lines ...string) *process {
+		lines = append([]string{"base_path = /nowhere", "store_path_count = 0", "url_have_group_name = true", "storage_server_port = " + port}, withListen(lines)...)
+		return serveConfig(t, writeConfig(t, strings.Join(lines, "\n")+"\n"))
+	}
+	file := "/" + idFromAddress(t, host.String(), "group1")
+	for _, lines := range [][]string{{"[gateway]"}, {"[gateway]", "allow_sources = 198.51.100.0/24"}} {
+		p := gateway(lines...)
+		require.Equal(t, 404, p.get(file).StatusCode)
+		require.Empty(t, asked)
+		require.Equal(t, len(lines) == 1, strings.Contains(p.logText(), "allow_sources"), "the log says what to set, where nothing is")
+	}
+	require.Equal(t, 502, gateway("[gateway]", "allow_sources = 198.51.100.0/24, local-networks").get(file).StatusCode)
+	require.NotEmpty(t, asked)
+}
+
+// interfaceAddress is an IPv4 address of this host, loopback apart.
+func interfaceAddress(t *testing.T) netip.Addr {
+	t.Helper()
+	list, err := net.InterfaceAddrs()
+	require.NoError(t, err)
+	for _, a := range list {
+		if prefix, err := netip.ParsePrefix(a.String()); err == nil && prefix.Addr().Is4() && !prefix.Addr().IsLoopback() {
+			return prefix.Addr()
+		}
+	}
+	t.Skip("SKIPPED: this host has no network but loopback")
+	return netip.Addr{}
 }
 
 // TestRedirect: to the storage that has the file, with the query kept and the mark added once.

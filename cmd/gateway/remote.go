@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -37,11 +36,14 @@ func settingsOf(cfg *config.Config) (remoteSettings, error) {
 	g := &cfg.Gateway
 	s := remoteSettings{
 		trackers: trackerOptions(cfg),
-		sources: gateway.SourcesOptions{LocalIPs: locals, Networks: networks, Allow: g.AllowSources, AddressMap: cfg.AddressMap,
+		sources: gateway.SourcesOptions{LocalIPs: locals, Allow: g.AllowSources, AddressMap: cfg.AddressMap,
 			Trackers: len(cfg.TrackerServers) > 0, Ports: map[string]int{}, Port: cfg.StoragePort},
 		options: gateway.RemoteOptions{TryReplicas: g.TryReplicas, Redirect: cfg.ResponseMode == "redirect", RedirectScheme: g.RedirectScheme,
 			RedirectPort: g.RedirectPort, StatTimeout: 2 * (cfg.ConnectTimeout + cfg.NetworkTimeout), Port: listenPort(g.Listen)},
 		web: g.Upstream == "http", webPort: g.UpstreamHTTPPort, connectTimeout: cfg.ConnectTimeout, networkTimeout: cfg.NetworkTimeout,
+	}
+	if g.AllowLocalNetworks {
+		s.sources.Allow = slices.Concat(g.AllowSources, networks)
 	}
 	s.sources.Web = s.web || s.options.Redirect
 	for _, group := range cfg.Groups {
@@ -71,10 +73,6 @@ const (
 
 // openRemote makes the clients. It connects to nobody yet: a gateway starts when everything else is down.
 func openRemote(s remoteSettings, log *slog.Logger) *remote {
-	if !s.sources.Trackers && len(s.trackers.StorageIDs) == 0 && len(s.sources.Allow) == 0 {
-		log.Warn("neither tracker_server nor storage ids nor allow_sources say which hosts are storages: every address in the networks of this host counts as one",
-			"networks", fmt.Sprint(s.sources.Networks))
-	}
 	pool := fdfs.PoolOptions{MaxOpen: poolMax, MaxIdle: poolIdle, ConnectTimeout: s.connectTimeout, NetworkTimeout: s.networkTimeout}
 	asked, sources := s.trackers, s.sources
 	asked.Pool, asked.Log = pool, log

@@ -37,6 +37,7 @@ func (c *Config) Check(now time.Time) []Problem {
 	k.clock()
 	k.stores()
 	k.lists()
+	k.sources()
 	k.failFile()
 	k.tls()
 	k.logs()
@@ -179,6 +180,17 @@ func (k *checker) lists() {
 		k.errorf(k.c.at(ids), ids, "copy storage_ids.conf from a tracker, or set load_fdfs_parameters_from_tracker = true",
 			"use_storage_id = true, but there is no file %q", k.c.StorageIDsFile)
 	}
+}
+
+// sources finds a configuration that names no host to fetch from: the address in a file id is a claim of the client.
+func (k *checker) sources() {
+	const key = "gateway.allow_sources"
+	c := k.c
+	if len(c.TrackerServers) > 0 || c.UseStorageID && len(c.StorageIDs) > 0 || len(c.Gateway.AllowSources) > 0 || c.Gateway.AllowLocalNetworks || len(c.AddressMap) > 0 {
+		return
+	}
+	k.warnf(k.c.at(key), key, "add tracker_server = HOST:22122, or set allow_sources to the networks of the storages (local-networks: those of this host)",
+		"no tracker_server, storage ids or allow_sources name the storages: a file that is not on this host is 404")
 }
 
 func (k *checker) failFile() {

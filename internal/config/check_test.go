@@ -126,9 +126,30 @@ func store(t *testing.T) string {
 // checked loads a configuration without errors and checks it.
 func checked(t *testing.T, text string) []Problem {
 	t.Helper()
-	c, problems := load(t, text)
+	c, problems := load(t, text+vouched)
 	require.NotNil(t, c, "%v", problems)
 	return c.Check(time.Now())
+}
+
+// vouched, at the end of a configuration, names sources.
+const vouched = "[gateway]\nallow_sources=local-networks\n"
+
+func TestCheckSources(t *testing.T) {
+	ids := filepath.Join(t.TempDir(), "storage_ids.conf")
+	require.NoError(t, os.WriteFile(ids, []byte("100001 g 10.0.0.1\n"), 0o644))
+	host := "group_name=g\nstore_path0=" + store(t) + "\n"
+	for _, text := range []string{"", "tracker_server=10.0.0.1:22122\n", "use_storage_id=true\nstorage_ids_filename=" + ids + "\n", "storage_ids_filename=" + ids + "\n",
+		"[gateway]\nallow_sources=10.0.0.1\n", vouched, "[address_map]\n10.0.0.1=10.0.0.2\n"} {
+		c, problems := load(t, host+text)
+		require.NotNil(t, c, "%v", problems)
+		got := c.Check(time.Now())
+		if text == "" || text == "storage_ids_filename="+ids+"\n" { // the list is not used without use_storage_id
+			require.Len(t, got, 1, text)
+			require.Equal(t, 1, found(got, Warning, 0, "name the storages", "; ", "tracker_server", "allow_sources", "local-networks"), "%v", got)
+			continue
+		}
+		require.Empty(t, got, text)
+	}
 }
 
 func TestCheckWell(t *testing.T) {
@@ -202,7 +223,7 @@ func TestCheckPermissions(t *testing.T) {
 
 func TestCheckClock(t *testing.T) {
 	dir := store(t)
-	c, problems := load(t, "group_name=g\nstore_path0="+dir+"\n")
+	c, problems := load(t, "group_name=g\nstore_path0="+dir+"\n"+vouched)
 	require.Empty(t, problems)
 	now := time.Now()
 	require.Empty(t, c.Check(now))

@@ -122,8 +122,9 @@ type Gateway struct {
 	RedirectScheme      string   // "", "http" or "https"
 	RedirectPort        int      // 0 = as the request came
 	TryReplicas         bool
-	AllowSources        []netip.Prefix
-	LocalIPs            []netip.Addr // empty = found from the interfaces
+	AllowSources        []netip.Prefix // of allow_sources
+	AllowLocalNetworks  bool           // allow_sources holds local-networks
+	LocalIPs            []netip.Addr   // empty = found from the interfaces
 	MaxRanges           int
 	CacheControl        string
 	CORSOrigin          string

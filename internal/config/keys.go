@@ -121,7 +121,7 @@ func gatewaySourceKeys(g *Gateway) []setting {
 		{"redirect_scheme", "", choice(&g.RedirectScheme, "http", "https"), "http or https; empty = as the request came"},
 		{"redirect_port", "", number(&g.RedirectPort, 1, math.MaxUint16), "empty = as the request came"},
 		{"try_replicas", "true", flag(&g.TryReplicas), "ask the other storages of a group before a file counts as missing"},
-		{"allow_sources", "", prefixes(&g.AllowSources), "networks allowed as sources besides the known storages"},
+		{"allow_sources", "", sources(&g.AllowSources, &g.AllowLocalNetworks), "networks, or local-networks, allowed as sources besides the known storages"},
 		{"local_ips", "", addresses(&g.LocalIPs), "addresses that count as this host; empty = those of its interfaces"},
 	}
 }

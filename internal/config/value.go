@@ -288,17 +288,24 @@ func logLevel(p *slog.Level) field {
 	}}
 }
 
-// prefixes is a comma list of networks; an address alone is a network of one.
-func prefixes(p *[]netip.Prefix) field {
+// localNetworks stands for the networks that the interfaces of this host are directly in.
+const localNetworks = "local-networks"
+
+// sources is a comma list of networks, where an address alone is a network of one, and the word local-networks.
+func sources(p *[]netip.Prefix, local *bool) field {
 	return field{parse: func(v string, _ position) *refusal {
-		*p = nil
+		*p, *local = nil, false
 		for _, part := range splitList(v) {
+			if strings.EqualFold(part, localNetworks) {
+				*local = true
+				continue
+			}
 			network, err := netip.ParsePrefix(part)
 			if ip, ipErr := netip.ParseAddr(part); ipErr == nil && ip.Zone() == "" {
 				network, err = ip.Prefix(ip.BitLen())
 			}
 			if err != nil {
-				return bad("write networks such as 10.0.0.0/8 with commas between them", "holds %s, which is no network", shown(part))
+				return bad("write networks such as 10.0.0.0/8, or local-networks, with commas between them", "holds %s, which is no network", shown(part))
 			}
 			*p = append(*p, network.Masked())
 		}

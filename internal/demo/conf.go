@@ -58,6 +58,8 @@ const gatewayConf = `
 [gateway]
 listen = %s
 admin_listen = %s
+# The store of the demonstration is on this host alone.
+allow_sources = 127.0.0.1
 x_cache = true
 `
 

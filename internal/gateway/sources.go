@@ -28,8 +28,6 @@ type SourcesOptions struct {
 	Trackers bool
 	// Miss, when not nil, is told of a source that nobody vouches for: perhaps it is a new storage, and the lists are old.
 	Miss func()
-	// Networks are allowed as long as nothing else says which hosts are: those that this host is directly in.
-	Networks []netip.Prefix
 }
 
 // Sources knows which hosts may be asked for a file. The address in a file id is a claim of whoever made the URL: no connection is
@@ -93,11 +91,7 @@ func (s *Sources) Of(id fdfs.FileID) (storage.Server, Standing) {
 
 // allowed tells whether the configuration vouches for an address that no list has.
 func (s *Sources) allowed(addr netip.Addr) bool {
-	within := func(p netip.Prefix) bool { return p.Contains(addr) }
-	if slices.ContainsFunc(s.o.Allow, within) {
-		return true
-	}
-	return len(s.o.Allow) == 0 && !s.o.Trackers && !s.o.Members.Known() && slices.ContainsFunc(s.o.Networks, within)
+	return slices.ContainsFunc(s.o.Allow, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
 // mayKnow tells whether a group can be one of this cluster: only a list of its groups can say no.
