@@ -1,10 +1,8 @@
 package cache
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"hash/crc32"
 	"io"
 	"testing"
 	"testing/synctest"
@@ -269,14 +267,6 @@ func TestRecordsBudget(t *testing.T) {
 	require.Greater(t, r.used, r.max*9/10)
 	require.Equal(t, r.list.Len(), r.drop(tier.MatchFolder("group1/M00")))
 	require.Zero(t, r.used)
-}
-
-func FuzzConcat(f *testing.F) {
-	f.Add([]byte("123456789"), []byte("abc"))
-	f.Add([]byte{}, make([]byte, 100))
-	f.Fuzz(func(t *testing.T, a, b []byte) {
-		require.Equal(t, crc32.ChecksumIEEE(append(bytes.Clone(a), b...)), crcConcat(crc32.ChecksumIEEE(a), crc32.ChecksumIEEE(b), int64(len(b))))
-	})
 }
 
 // TestWarmIsCheap: a warm small file costs two allocations, the stream and what the clock needs.

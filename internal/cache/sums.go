@@ -3,6 +3,8 @@ package cache
 import (
 	"math"
 	"sync/atomic"
+
+	"fastdfs-gateway/internal/checksum"
 )
 
 // maxSums bounds the number of segments whose sums are kept for one file: files of more than 64 GiB are not checked as a whole.
@@ -32,7 +34,7 @@ func (s *sums) whole(v Version) (uint32, bool) {
 	}
 	sum := uint32(0)
 	for i := range s.expected {
-		sum = crcConcat(sum, s.bySegment[i], v.SegmentLength(i))
+		sum = checksum.ConcatStandard(sum, s.bySegment[i], v.SegmentLength(i))
 	}
 	return sum, true
 }
@@ -88,32 +90,3 @@ func (r *records) isDamaged(file string, v Version, since uint64) bool {
 	rec, ok := r.list.Peek(file)
 	return ok && rec.meta.Version == v && rec.sums.damaged > since
 }
-
-// crcPoly is the polynomial of CRC32 (IEEE), lowest power in the highest bit, as in all of what follows.
-const crcPoly = 0xedb88320
-
-// crcTimes multiplies two polynomials modulo crcPoly.
-func crcTimes(a, b uint32) (product uint32) {
-	for ; a != 0; a <<= 1 {
-		if a>>31 != 0 {
-			product ^= b
-		}
-		b = b>>1 ^ crcPoly&-(b&1)
-	}
-	return product
-}
-
-// crcShift is x to the power of 8*n: what multiplies a CRC32 when n zero bytes follow.
-func crcShift(n int64) uint32 {
-	power, square := uint32(1)<<31, uint32(1)<<23 // x^0 and x^8
-	for ; n > 0; n >>= 1 {
-		if n&1 != 0 {
-			power = crcTimes(power, square)
-		}
-		square = crcTimes(square, square)
-	}
-	return power
-}
-
-// crcConcat is the CRC32 of bytes with sum a followed by n bytes with sum b.
-func crcConcat(a, b uint32, n int64) uint32 { return crcTimes(crcShift(n), a) ^ b }

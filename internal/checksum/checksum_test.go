@@ -1,0 +1,150 @@
+package checksum
+
+import (
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// plainLegacy is the definition of the legacy variant, byte by byte.
+func plainLegacy(p []byte) uint32 {
+	state := int32(-1)
+	for _, b := range p {
+		state = state>>8 ^ int32(crc32.IEEETable[byte(state)^b])
+	}
+	return uint32(state) ^ 0xffffffff
+}
+
+func random(n int) []byte {
+	r := rand.New(rand.NewPCG(1, uint64(n)))
+	b := make([]byte, n)
+	for i := range b {
+		b[i] = byte(r.Uint32())
+	}
+	return b
+}
+
+// Values of ids that real storages have given, and of the definition.
+func TestKnownValues(t *testing.T) {
+	for _, c := range []struct {
+		content          string
+		standard, legacy uint32
+	}{
+		{"", 0, 0},
+		{"\xa7", 0x9ab0d9c6, 0x65b0d9c6},
+		{"hello", 0x3610a686, 0x1bedb6f4},
+	} {
+		var s Sum
+		n, err := s.Write([]byte(c.content))
+		require.NoError(t, err)
+		require.Equal(t, len(c.content), n)
+		require.Equal(t, c.standard, s.Standard(), "%q", c.content)
+		require.Equal(t, c.legacy, s.Legacy(), "%q", c.content)
+	}
+}
+
+func TestAgainstDefinition(t *testing.T) {
+	all := random(3*blockSize + 5)
+	for n := range 100 {
+		require.Equal(t, plainLegacy(all[:n]), UpdateLegacy(0, all[:n]), "%d bytes", n)
+		require.Equal(t, plainLegacy(all[n:2*n]), UpdateLegacy(0, all[n:2*n]), "%d bytes", n)
+	}
+	require.Equal(t, plainLegacy(all), UpdateLegacy(0, all))
+	for _, b := range []byte{0, 0xff, 0x80} { // all signs alike, and alternating
+		for n := range 70 {
+			p := make([]byte, n)
+			for i := range p {
+				p[i] = b
+			}
+			require.Equal(t, plainLegacy(p), UpdateLegacy(0, p), "%d of %02x", n, b)
+		}
+	}
+}
+
+func TestVariants(t *testing.T) {
+	p := random(2*blockSize + 77)
+	standard, legacy := crc32.ChecksumIEEE(p), plainLegacy(p)
+	for _, c := range []struct {
+		v                Variants
+		standard, legacy uint32
+	}{{Both, standard, legacy}, {OnlyStandard, standard, 0}, {OnlyLegacy, 0, legacy}} {
+		s := New(c.v)
+		for rest := p; len(rest) > 0; {
+			n := min(len(rest), 4999)
+			_, _ = s.Write(rest[:n])
+			rest = rest[n:]
+		}
+		require.Equal(t, c.v, s.Variants())
+		require.Equal(t, c.standard, s.Standard())
+		require.Equal(t, c.legacy, s.Legacy())
+		require.Equal(t, c.v != OnlyLegacy, s.Matches(standard))
+		require.Equal(t, c.v != OnlyStandard, s.Matches(legacy))
+		require.False(t, s.Matches(0), "what is not computed matches nothing")
+		s.Reset()
+		require.Equal(t, New(c.v), s)
+	}
+}
+
+func TestConcat(t *testing.T) {
+	p := random(100_000)
+	for _, at := range []int{0, 1, 7, 16, 4096, 65536, 99_999, 100_000} {
+		for _, v := range []Variants{Both, OnlyStandard, OnlyLegacy} {
+			whole, a, b := New(v), New(v), New(Both)
+			_, _ = whole.Write(p)
+			_, _ = a.Write(p[:at])
+			_, _ = b.Write(p[at:])
+			a.Concat(b, int64(len(p)-at))
+			require.Equal(t, whole, a, "%v at %d", v, at)
+		}
+	}
+}
+
+func FuzzSum(f *testing.F) {
+	f.Add([]byte("hello"), uint16(2))
+	f.Add(random(100), uint16(17))
+	f.Fuzz(func(t *testing.T, p []byte, at uint16) {
+		first := min(int(at), len(p))
+		var s, a, b Sum
+		_, _ = s.Write(p[:first])
+		_, _ = s.Write(p[first:])
+		if s.Standard() != crc32.ChecksumIEEE(p) || s.Legacy() != plainLegacy(p) {
+			t.Fatalf("%x: %08x %08x", p, s.Standard(), s.Legacy())
+		}
+		_, _ = a.Write(p[:first])
+		_, _ = b.Write(p[first:])
+		a.Concat(b, int64(len(p)-first))
+		if a != s {
+			t.Fatalf("%x cut at %d: %v, want %v", p, first, a, s)
+		}
+	})
+}
+
+func BenchmarkWrite(b *testing.B) {
+	for _, v := range []Variants{OnlyStandard, OnlyLegacy, Both} {
+		for _, size := range []int{4 << 10, 256 << 10} {
+			b.Run(fmt.Sprintf("%s/%d", []string{"both", "standard", "legacy"}[v], size), func(b *testing.B) {
+				p, s := random(size), New(v)
+				b.SetBytes(int64(size))
+				for b.Loop() {
+					_, _ = s.Write(p)
+				}
+			})
+		}
+	}
+}
+
+func TestGroups(t *testing.T) {
+	var g Groups
+	require.Equal(t, OnlyStandard, g.Variants("group1"))
+	g.Learn("group1")
+	require.Equal(t, Both, g.Variants("group1"))
+	require.Equal(t, OnlyStandard, g.Variants("group2"))
+	for i := range 2 * maxGroups {
+		g.Learn(fmt.Sprint(i))
+	}
+	require.Len(t, g.legacy, maxGroups)
+	require.Equal(t, Both, g.Variants("group1"))
+}
