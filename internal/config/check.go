@@ -174,7 +174,7 @@ func subfolders(dir string, n int) []string {
 func (k *checker) lists() {
 	const types, ids = "http.mime_types_filename", "storage_ids_filename"
 	if name := k.c.TypesFile; name != "" && isMissing(name) {
-		k.warnf(k.c.at(types), types, "put the file there or correct the name, for example /etc/mime.types; until then every file is "+k.c.DefaultType, "there is no file %q", name)
+		k.warnf(k.c.at(types), types, "put the file there or correct the name; until then [types] and the built-in table count", "there is no file %q", name)
 	}
 	if k.c.UseStorageID && !k.c.ParametersFromTracker && (k.c.StorageIDsFile == "" || isMissing(k.c.StorageIDsFile)) {
 		k.errorf(k.c.at(ids), ids, "copy storage_ids.conf from a tracker, or set load_fdfs_parameters_from_tracker = true",

@@ -185,7 +185,7 @@ func TestCheckHost(t *testing.T) {
 		{"group section", "url_have_group_name=1\ngroup_count=2\n[group1]\ngroup_name=a\nstore_path0=" + dir + "\n[group2]\ngroup_name=b\nstore_path0=/no/such\n", Error, 8, "is not there"},
 		{"no fail file", token + "http.anti_steal.token_check_fail=fail.jpg\n", Error, 5, "fail.jpg"},
 		{"fail file is a folder", token + "http.anti_steal.token_check_fail=" + dir + "\n", Error, 5, "cannot read"},
-		{"no mime.types", well + "http.mime_types_filename=mime.types\n", Warning, 3, "until then every file is application/octet-stream"},
+		{"no mime.types", well + "http.mime_types_filename=mime.types\n", Warning, 3, "until then [types] and the built-in table count"},
 		{"no storage ids", well + "use_storage_id=true\nstorage_ids_filename=ids\n", Error, 4, "copy storage_ids.conf"},
 		{"no storage ids by default", well + "use_storage_id=true\n", Error, 0, "storage_ids.conf"},
 		{"log folder", well + "log_filename=" + dir + "/no/log\n", Error, 3, "no folder"},

@@ -63,7 +63,7 @@ type Config struct {
 
 	DefaultType string            // http.default_content_type
 	TypesFile   string            // path of http.mime_types_filename; empty = none
-	Types       map[string]string // lower-case extension without dot -> media type
+	Types       map[string]string // lower-case extension without dot -> media type: built-in, TypesFile and [types]
 	MultiRange  bool              // http.multi_range.enabled
 	AntiSteal   AntiSteal
 
@@ -128,6 +128,7 @@ type Gateway struct {
 	MaxRanges           int
 	CacheControl        string
 	CORSOrigin          string
+	Charset             string // of text types that name none; empty = not said
 	XCache              bool
 	ReadTimeout         time.Duration
 	IdleTimeout         time.Duration

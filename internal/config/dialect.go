@@ -173,7 +173,7 @@ func (p *preparer) include(name string, at position) {
 }
 
 // strictSections are the gateway's own: the module's dialect ignores lines without =, which hides mistakes.
-var strictSections = []string{"gateway", "open_file_cache", "cache", "redis", "lock", "peer", "antisteal", addressMap}
+var strictSections = []string{"gateway", "open_file_cache", "cache", "redis", "lock", "peer", "antisteal", addressMap, typesSection}
 
 func (p *preparer) entry(line string, at position) {
 	key, value, found := strings.Cut(line, "=")

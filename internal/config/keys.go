@@ -102,6 +102,7 @@ func gatewayKeys(g *Gateway) []setting {
 		{"max_ranges", "16", number(&g.MaxRanges, 1, 1000), "most ranges in one request, over that the whole file is sent"},
 		{"cache_control", "", header(&g.CacheControl), "Cache-Control of files"},
 		{"cors_origin", "", header(&g.CORSOrigin), "Access-Control-Allow-Origin of files"},
+		{"charset", "", charset(&g.Charset), "charset of text types; empty = none is sent"},
 		{"x_cache", "false", flag(&g.XCache), "send X-Cache, which says where a file came from"},
 		{"read_timeout", "10s", duration(&g.ReadTimeout, ms, day), "time for a client to send its request"},
 		{"idle_timeout", "75s", duration(&g.IdleTimeout, ms, day), "time for which a connection without requests is kept"},

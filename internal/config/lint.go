@@ -25,7 +25,7 @@ func (l *loader) lint() {
 
 // checkSections judges sections that nothing reads.
 func (l *loader) checkSections() {
-	own := append(l.ownSections()[1:], addressMap)
+	own := append(l.ownSections()[1:], addressMap, typesSection)
 	for _, name := range slices.Sorted(maps.Keys(l.doc.sections)) {
 		at := l.doc.sections[name]
 		if slices.Contains(own, name) {

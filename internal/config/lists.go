@@ -9,15 +9,9 @@ import (
 
 // readLists reads the files that the configuration names: mime.types and the
 // storage ids. A file that is not there is left to Check: without mime.types
-// every file has the default type, without storage ids no address is known.
+// the built-in table counts, without storage ids no address is known.
 func (l *loader) readLists() {
-	if data, ok := l.readList("http.mime_types_filename", l.c.TypesFile); ok {
-		types, wrong := parseTypes(data)
-		l.c.Types = types
-		for _, b := range wrong {
-			l.warnf(position{l.c.TypesFile, b.line}, "http.mime_types_filename", "write `image/jpeg jpeg jpg`, or the same with a ; inside types { }", "%s", b.text)
-		}
-	}
+	l.readTypes()
 	if !l.c.UseStorageID {
 		return
 	}

@@ -82,7 +82,6 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, Redis{Mode: "single", KeyPrefix: "fdfs:"}, c.Redis)
 	require.Equal(t, Lock{10 * time.Second, 30 * time.Second}, c.Lock)
 	require.Equal(t, Peer{}, c.Peer)
-	require.Empty(t, c.Types)
 	require.NotNil(t, c.Types)
 }
 
@@ -147,6 +146,7 @@ local_ips = 10.0.0.1,::ffff:10.0.0.2
 max_ranges = 3
 cache_control = public, max-age=60
 cors_origin = *
+charset = gbk
 x_cache = true
 read_timeout = 500ms
 idle_timeout = 2
@@ -188,6 +188,8 @@ secret = GoldenPeers-2024
 [address_map]
 10.0.0.1 = 192.168.0.1
 10.0.0.2 = host.example:23000
+[types]
+jpg = image/x-own
 [antisteal]
 extra_secrets = GoldenSecret-2023, GoldenSecret-2022
 fail_status = 403
@@ -202,7 +204,11 @@ func TestEveryKey(t *testing.T) {
 	}
 	require.NotNil(t, c)
 	c.positions = nil
+	types := c.Types
+	c.Types = nil
 	require.Equal(t, everyKeyConfig(dir), c)
+	require.Equal(t, "image/x-own", types["jpg"])
+	require.Equal(t, "text/plain; charset=gbk", types["txt"])
 }
 
 // everyKeyConfig is everyKey as read in dir.
@@ -228,9 +234,8 @@ func everyKeyConfig(dir string) *Config {
 		ResponseMode:          "redirect",
 		AliasPrefix:           "eth",
 		FLVExtension:          "f4v",
-		DefaultType:           "text/plain",
+		DefaultType:           "text/plain; charset=gbk",
 		TypesFile:             filepath.Join(dir, "mime.types"),
-		Types:                 map[string]string{"jpg": "image/jpeg", "jpeg": "image/jpeg"},
 		AntiSteal: AntiSteal{true, 5 * time.Second, "GoldenSecret-2024", "/x.jpg", "X-Gate-Pass", "open-sesame",
 			[]string{"GoldenSecret-2023", "GoldenSecret-2022"}, 403},
 		Gateway: Gateway{
@@ -239,7 +244,7 @@ func everyKeyConfig(dir string) *Config {
 			Upstream: "http", UpstreamHTTPPort: 8080, RedirectScheme: "https", RedirectPort: 443,
 			AllowSources: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::1/128")}, AllowLocalNetworks: true,
 			LocalIPs:  []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")},
-			MaxRanges: 3, CacheControl: "public, max-age=60", CORSOrigin: "*", XCache: true,
+			MaxRanges: 3, CacheControl: "public, max-age=60", CORSOrigin: "*", XCache: true, Charset: "gbk",
 			ReadTimeout: 500 * time.Millisecond, IdleTimeout: 2 * time.Second, MinSendRate: 2048,
 			MaxConnections: 7, MaxConnectionsPerIP: 8, ShutdownTimeout: time.Hour, AccessLog: "-", AccessLogFormat: "json",
 		},
@@ -263,6 +268,7 @@ func TestBadValues(t *testing.T) {
 		"[gateway]\nmax_ranges = 0", "[gateway]\nmax_ranges = 1.5", "[gateway]\nread_timeout = 10 parsecs", "[gateway]\nread_timeout = 0",
 		"[gateway]\nread_timeout = -5s", "[gateway]\nread_timeout = 99999999999999999999", "[gateway]\nread_timeout = 9223372037", "[gateway]\nmin_send_rate = fast", "[gateway]\nmin_send_rate = -1",
 		"[gateway]\nmin_send_rate = 9999999999GB", "[gateway]\nmin_send_rate = KB", "[gateway]\naccess_log_format = xml", "[gateway]\nupstream = ftp", "[gateway]\nredirect_scheme = gopher",
+		"[gateway]\ncharset = utf 8", "[types]\nwebp = image", "[types]\nwebp =", "[types]\na/b = c/d", "[types]\nimage/webp webp",
 		"[gateway]\nallow_sources = 10.0.0.0/33", "[gateway]\nallow_sources = networks", "[gateway]\nlocal_ips = here", "[redis]\naddresses = a", "[redis]\naddresses = a:1,,b:2", "[redis]\ndb = x",
 		"[peer]\nadvertise = ftp://x", "[peer]\nadvertise = http://x/path", "[antisteal]\nfail_status = 401", "[antisteal]\nextra_secrets = aaaaaaaaaaaaaaaaaaa,,b",
 		"[address_map]\n10.0.0.1 =", "[address_map]\na b = c", "[address_map]\n10.0.0.1:80 = c",
@@ -417,9 +423,9 @@ func TestSampleHoldsEveryKey(t *testing.T) {
 			}
 		}
 	}
-	const others = 3 // store_path0, group1.store_path0, one address in address_map
+	const others = 4 // store_path0, group1.store_path0, one address in address_map, one extension in types
 	require.Equal(t, total+others, len(set)+len(shown), "the sample holds keys that do not exist, or twice")
-	for _, name := range []string{"store_path0", "group1.store_path0", "address_map.10.0.0.1"} {
+	for _, name := range []string{"store_path0", "group1.store_path0", "address_map.10.0.0.1", "types.log"} {
 		require.Contains(t, shown, name)
 	}
 }

@@ -113,7 +113,7 @@ func (m *mimeParser) end() {
 		m.fail(m.line, "types is not followed by {")
 		return
 	}
-	if !strings.Contains(words[0], "/") || hasControl(words[0]) {
+	if !isMediaType(strings.TrimSuffix(words[0], ";")) {
 		m.fail(m.line, "a line does not begin with a media type such as image/jpeg")
 		return
 	}

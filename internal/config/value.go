@@ -83,6 +83,19 @@ func headerName(p *string) field {
 	}}
 }
 
+// charset is the name of a character set (RFC 2978 section 2.3).
+func charset(p *string) field {
+	return field{parse: func(v string, _ position) *refusal {
+		for _, c := range []byte(v) {
+			if !isAlnum(c) && !strings.ContainsRune("!#$%&'+-^_`{}~", rune(c)) {
+				return bad("write a name such as utf-8 or gbk", "is not the name of a charset")
+			}
+		}
+		*p = v
+		return nil
+	}}
+}
+
 // hiddenList is a comma list of values that are never shown.
 func hiddenList(p *[]string) field {
 	return field{secret: true, parse: func(v string, _ position) *refusal {
