@@ -396,6 +396,79 @@ func TestUpstreamHTTP(t *testing.T) {
 	require.Equal(t, 404, p.get(file.URL()).StatusCode)
 }
 
+// TestTargetOfTheID: other web servers are asked, and clients sent, to the path of the parsed id, whatever the client has written.
+func TestTargetOfTheID(t *testing.T) {
+	s := storetest.New(t)
+	source, err := fdfs.AddrSource(mustAddr("127.0.0.21"))
+	require.NoError(t, err)
+	file := s.From(source, "txt", []byte("hello"))
+	ln, err := net.Listen("tcp", "127.0.0.21:0")
+	require.NoError(t, err)
+	targets := make(chan string, 100)
+	upstream := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		targets <- r.RequestURI
+		http.ServeContent(w, r, "", storetest.Created, bytes.NewReader(file.Content))
+	})}
+	go func() { _ = upstream.Serve(ln) }() // ends by Close
+	defer upstream.Close()
+	_, port, err := net.SplitHostPort(ln.Addr().String())
+	require.NoError(t, err)
+	asked := func() (list []string) {
+		for len(targets) > 0 {
+			list = append(list, <-targets)
+		}
+		return list
+	}
+	edge := func(lines ...string) *process {
+		lines = append([]string{"base_path = /nowhere", "store_path_count = 0", "group_name = group1"}, withListen(lines)...)
+		return serveConfig(t, writeConfig(t, strings.Join(lines, "\n")+"\n"))
+	}
+	web := []string{"[gateway]", "allow_sources = 127.0.0.21", "upstream = http", "upstream_http_port = " + port}
+	const spelled = "/files/admin/%3fcmd=x%26a/..%2f..%2f"
+	ask := func(p *process, path, query string) {
+		require.Contains(t, p.raw(request("GET", spelled+path+query, "Connection: close")), "200 OK\r\n")
+	}
+	group := "url_have_group_name = true"
+	t.Run("without a cache", func(t *testing.T) {
+		p := edge(append(append([]string{group}, web...), "url_prefix = /files", "[cache]", "memory_max = 0")...)
+		ask(p, file.ID.String(), "?a=b&filename=x&redirect=0&token=a%26b&ts=7")
+		for _, target := range asked() {
+			require.Equal(t, "/files/"+file.ID.String()+"?token=a%26b&ts=7&redirect=1", target)
+		}
+		ask(p, file.ID.String(), "")
+		for _, target := range asked() {
+			require.Equal(t, "/files/"+file.ID.String()+"?redirect=1", target)
+		}
+	})
+	t.Run("with a cache", func(t *testing.T) {
+		p := edge(append(web, "url_prefix = /files")...)
+		ask(p, file.ID.Logic, "?token=a")
+		first := asked()
+		require.NotEmpty(t, first)
+		for _, target := range first {
+			require.Equal(t, "/files/"+file.ID.Logic+"?redirect=1", target)
+		}
+		for i := range 5 {
+			ask(p, file.ID.Logic, "?token="+itoa(i))
+		}
+		require.Empty(t, asked(), "a token does not lead around the cache")
+	})
+	t.Run("with tokens of its own", func(t *testing.T) {
+		p := edge(append(append([]string{group, "http.anti_steal.check_token = true", "http.anti_steal.secret_key = a-long-secret-of-ours",
+			"anti_steal_bypass_header_name = X-Pass", "anti_steal_bypass_header_value = yes"}, web...), "url_prefix = /files", "[cache]", "memory_max = 0")...)
+		require.Equal(t, 200, p.get("/files/"+file.ID.String()+"?token=the-client-s&ts=1", "X-Pass: yes").StatusCode)
+		for _, target := range asked() {
+			require.Regexp(t, "^/files/"+file.ID.String()+`\?token=[0-9a-f]{32}&ts=[0-9]+&redirect=1$`, target)
+		}
+	})
+	t.Run("redirect", func(t *testing.T) {
+		p := edge(append([]string{group, "response_mode = redirect", "[gateway]", "allow_sources = 127.0.0.21", "redirect_port = 81", "try_replicas = false"}, "url_prefix = /files")...)
+		a := p.raw(request("GET", spelled+file.ID.String()+"?filename=a%20b&redirect=0&token=x", "Connection: close"))
+		require.Contains(t, a, "302 Found\r\n")
+		require.Contains(t, a, "\r\nLocation: http://127.0.0.21:81/files/"+file.ID.String()+"?filename=a%20b&token=x&redirect=1\r\n")
+	})
+}
+
 // TestExplain: the command and its twin on the admin listener tell the whole way.
 func TestExplain(t *testing.T) {
 	c := cluster(t, fdfstest.Options{})

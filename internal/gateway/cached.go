@@ -62,12 +62,6 @@ func (a *away) hit(r *request, cause error) bool {
 	return true
 }
 
-// isKept tells whether a file goes through the cache. With a token that this gateway does not check, but the web servers of other
-// hosts may, it does not: what the token opens is not for everybody, and that it is refused says nothing about the file.
-func (a *away) isKept(r *request) bool {
-	return a.o.Cache != nil && !a.o.Redirect && !(a.usesWeb() && a.h.o.Tokens == nil && len(r.target.params.token) > 0)
-}
-
 // cacheFailure is the answer when the cache does not give the file.
 func (a *away) cacheFailure(r *request, err error) error {
 	var answer *refusal

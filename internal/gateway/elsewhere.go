@@ -144,7 +144,7 @@ func prepend(first storage.Server, others []storage.Server) []storage.Server {
 }
 
 func (a *away) find(r *request, cause error) (bool, error) {
-	if a.isKept(r) {
+	if a.o.Cache != nil && !a.o.Redirect {
 		return false, a.findCached(r, cause)
 	}
 	id := r.id.Clone() // fetches may go on when the request's bytes are gone
@@ -155,7 +155,7 @@ func (a *away) find(r *request, cause error) (bool, error) {
 	if a.o.Redirect {
 		return true, a.redirect(r, id, p)
 	}
-	r.remote.begin(a, r.wanted(id), p.servers)
+	r.remote.begin(a, r.wanted(a, id), p.servers)
 	info, err := a.stat(r.remote.ctx, r.remote.wanted, p.servers, a.o.StatTimeout)
 	if err != nil {
 		r.remote.close()

@@ -78,7 +78,7 @@ func (h *Handler) Explain(ctx context.Context, urlOrID string, now time.Time) Ex
 	if !ok {
 		return e.end(errNotFound.status, "%s", errNotFound.reason)
 	}
-	return a.explain(ctx, e, id, cause, string(t.params.redirect) == "1", now)
+	return a.explain(ctx, e, id, cause, &t.params, now)
 }
 
 // parseAny reads a URL, a target or a file id.
@@ -109,7 +109,7 @@ func (h *Handler) explainLocal(e *Explanation, id fdfs.FileID) error {
 }
 
 // explain tells the rest of the way for a file that is not here.
-func (a *away) explain(ctx context.Context, e Explanation, id fdfs.FileID, cause error, marked bool, now time.Time) Explanation {
+func (a *away) explain(ctx context.Context, e Explanation, id fdfs.FileID, cause error, client *params, now time.Time) Explanation {
 	if errors.Is(cause, storage.ErrNotFound) {
 		if a.h.isYoung(id, now) {
 			e.step("replication", "may still bring the file here")
@@ -119,12 +119,15 @@ func (a *away) explain(ctx context.Context, e Explanation, id fdfs.FileID, cause
 	}
 	source, standing := a.o.Sources.Of(id)
 	e.step("source", "%s %s", source.Addr(), standing)
-	p := a.decide(id, cause, marked, now)
+	p := a.decide(id, cause, client.marked(), now)
 	e.step("decision", "%s", p.reason())
 	if len(p.servers) == 0 {
 		return e.end(refusalOf(p.err).status, "%s", refusalOf(p.err).reason)
 	}
-	w := Wanted{ID: id, Target: a.plainTarget(id, now), Port: a.o.Port}
+	if a.o.Cache != nil {
+		client = nil
+	}
+	w := Wanted{ID: id, Target: a.h.webTarget(id, client, now), Port: a.o.Port}
 	var holder *storage.Server
 	var failures []error
 	for i := range p.servers {
@@ -150,19 +153,6 @@ func (a *away) explain(ctx context.Context, e Explanation, id fdfs.FileID, cause
 
 // explainPatience is how long each host is waited for.
 const explainPatience = 5 * time.Second
-
-// plainTarget is the target for web servers of a request that has nothing but the file id.
-func (a *away) plainTarget(id fdfs.FileID, now time.Time) string {
-	path := id.Logic
-	if a.h.o.GroupInURL {
-		path = id.String()
-	}
-	query := "?redirect=1"
-	if a.h.o.Tokens != nil {
-		query = "?" + a.h.o.Tokens.Query(id.Logic, now) + "&redirect=1"
-	}
-	return a.h.o.URLPrefix + "/" + path + query
-}
 
 // conclude tells the answer: holder is the first that has the file, failure what went wrong with those that could not be asked.
 func (a *away) conclude(e Explanation, p plan, holder *storage.Server, failure error) Explanation {

@@ -46,7 +46,7 @@ func (a *away) fetcher(r *request, id fdfs.FileID, cause error, p *plan) *fetche
 }
 
 // marked tells whether another server has sent the request here, believing that the file is on this host.
-func (r *request) marked() bool { return string(r.target.params.redirect) == "1" }
+func (r *request) marked() bool { return r.target.params.marked() }
 
 // decided is where to look for the file.
 func (f *fetcher) decided() *plan {
@@ -119,7 +119,7 @@ func (f *fetcher) stat(ctx context.Context, servers []storage.Server) (storage.I
 func (f *fetcher) want() Wanted {
 	w := f.wanted
 	if f.a.usesWeb() {
-		w.Target = f.a.h.targetOf(w.ID, time.Now())
+		w.Target = f.a.h.webTarget(w.ID, nil, time.Now())
 	}
 	return w
 }

@@ -156,7 +156,6 @@ type request struct {
 	source string     // where the answer comes from, for metrics and logs
 	stale  bool       // it is about a file whose facts have expired
 
-	bypassed   bool // a header made a token unnecessary
 	conditions httprange.Conditions
 	ranges     [][]byte // lines of the Range field
 	validators httprange.Validators
@@ -301,8 +300,7 @@ func (r *request) checkToken() (served bool, err error) {
 	if h.o.Tokens == nil {
 		return false, nil
 	}
-	r.bypassed = h.o.BypassName != "" && string(r.ctx.Request.Header.Peek(h.o.BypassName)) == h.o.BypassValue
-	if r.bypassed {
+	if h.o.BypassName != "" && string(r.ctx.Request.Header.Peek(h.o.BypassName)) == h.o.BypassValue {
 		return false, nil
 	}
 	q := &r.target.params
@@ -415,7 +413,7 @@ func (r *request) finish(bytes int64, firstByte time.Time, err error) {
 	}
 	h := r.h
 	r.ctx, r.id, r.file, r.memory, r.ready = nil, fdfs.FileID{}, nil, nil, nil
-	r.bypassed, r.stale = false, false
+	r.stale = false
 	r.target = target{scratch: r.target.scratch[:0]}
 	r.body, r.streamed = sendfile.Body{Done: r.done, Pieces: r.body.Pieces[:0]}, false
 	r.spans, r.text = r.spans[:0], r.text[:0]

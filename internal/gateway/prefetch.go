@@ -36,18 +36,6 @@ func (h *Handler) Prefetch(ctx context.Context, idText string, now time.Time) (s
 	return a.prefetch(ctx, f)
 }
 
-// targetOf is the target of a file for web servers of other hosts, where there is no request to take it from.
-func (h *Handler) targetOf(id fdfs.FileID, now time.Time) string {
-	target := h.o.URLPrefix + "/" + id.String() + "?"
-	if !h.o.GroupInURL {
-		target = h.o.URLPrefix + "/" + id.Logic + "?"
-	}
-	if h.o.Tokens != nil {
-		target += h.o.Tokens.Query(id.Logic, now) + "&"
-	}
-	return target + "redirect=1"
-}
-
 // prefetch reads a file through the cache.
 func (a *away) prefetch(ctx context.Context, f *fetcher) (size int64, where string, err error) {
 	a.o.Running.Add(1)

@@ -19,7 +19,7 @@ import (
 func (a *away) redirect(r *request, id fdfs.FileID, p plan) error {
 	to := p.servers[0]
 	if len(p.servers) > 1 || a.o.TryReplicas {
-		info, err := a.stat(context.Background(), r.wanted(id), p.servers, min(redirectPatience, a.o.StatTimeout))
+		info, err := a.stat(context.Background(), r.wanted(a, id), p.servers, min(redirectPatience, a.o.StatTimeout))
 		switch refused := a.failureOf(id, err, r); {
 		case err == nil:
 			to = info.From
@@ -71,7 +71,7 @@ func (a *away) location(r *request, to storage.Server) []byte {
 	if port != 0 && !(scheme == "http" && port == 80) && !(scheme == "https" && port == 443) {
 		b = strconv.AppendInt(append(b, ':'), int64(port), 10)
 	}
-	return appendMarked(b, r.ctx.Request.Header.RequestURI())
+	return appendMarked(append(r.h.appendPath(b, r.id), '?'), r.target.query)
 }
 
 // isTLS tells whether the client came by https.
@@ -85,12 +85,9 @@ func localPort(a net.Addr) int {
 	return 0
 }
 
-// appendMarked appends the target in origin-form as it came, with redirect=1 as its only parameter of that name: the mark by
-// which the next server knows not to send it on. Bytes that no URL may have are escaped.
-func appendMarked(dst, raw []byte) []byte {
-	path, query, _ := bytes.Cut(originForm(raw), []byte{'?'})
-	dst = appendEscaped(dst, path)
-	dst = append(dst, '?')
+// appendMarked appends the query as it came, with redirect=1 as its only parameter of that name: the mark by which the next server
+// knows not to send the request on. Bytes that no URL may have are escaped.
+func appendMarked(dst, query []byte) []byte {
 	for more := len(query) > 0; more; {
 		var pair []byte
 		pair, query, more = bytes.Cut(query, []byte{'&'})

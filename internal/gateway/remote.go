@@ -1,11 +1,9 @@
 package gateway
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
-	"net/url"
 
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/fdfs"
@@ -48,24 +46,13 @@ func (o StorageOrigin) Open(ctx context.Context, w Wanted, info storage.Info, of
 	return stream, nil
 }
 
-// wanted is what this request wants from other hosts.
-func (r *request) wanted(id fdfs.FileID) Wanted {
-	return Wanted{ID: id, Target: r.originTarget(), Port: localPort(r.ctx.LocalAddr())}
-}
-
-// originTarget is the target for web servers of other hosts: the path as it came, the token, which they check too, and the mark
-// against loops. A request that was let in without a token gets one of ours.
-func (r *request) originTarget() string {
-	path, _, _ := bytes.Cut(originForm(r.ctx.Request.Header.RequestURI()), []byte{'?'})
-	target := append(appendEscaped(nil, path), '?')
-	switch q := &r.target.params; {
-	case r.bypassed:
-		target = append(append(target, r.h.o.Tokens.Query(r.id.Logic, r.now)...), '&')
-	case len(q.token) > 0:
-		target = append(append(target, "token="...), url.QueryEscape(string(q.token))...)
-		target = append(append(append(target, "&ts="...), url.QueryEscape(string(q.ts))...), '&')
+// wanted is the file as this request, alone, asks other hosts for it.
+func (r *request) wanted(a *away, id fdfs.FileID) Wanted {
+	w := Wanted{ID: id, Port: localPort(r.ctx.LocalAddr())}
+	if a.usesWeb() {
+		w.Target = r.h.webTarget(id, &r.target.params, r.now)
 	}
-	return string(append(target, "redirect=1"...))
+	return w
 }
 
 // remoteFile is a file on other hosts during one request.
