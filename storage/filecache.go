@@ -15,14 +15,14 @@ import (
 // FileCacheOptions say how much a FileCache keeps. Zero means the default of each field, a negative number none of it.
 type FileCacheOptions struct {
 	MaxFiles int           // files with an open descriptor; default 10,000
-	Valid    time.Duration // after which a file is looked at again when it is used; default 10 s, negative = at each use
+	Valid    time.Duration // after which a file is looked at again when it is used; default 1 s, negative = at each use
 	MaxBody  int64         // size of the largest file whose content is kept in memory; default 64 KiB
 	Memory   int64         // bytes for these, bookkeeping included; default 128 MiB
 }
 
 func (o FileCacheOptions) withDefaults() FileCacheOptions {
 	o.MaxFiles = max(orDefault(o.MaxFiles, 10_000), 0)
-	o.Valid = max(orDefault(o.Valid, 10*time.Second), 0)
+	o.Valid = max(orDefault(o.Valid, time.Second), 0)
 	o.MaxBody = max(orDefault(o.MaxBody, 64<<10), -1)
 	o.Memory = max(orDefault(o.Memory, 128<<20), 0)
 	return o
@@ -44,7 +44,7 @@ func orDefault[T comparable](value, def T) T {
 //	kind, where the content is      looked at
 //	normal file, slave in memory    after Valid: one stat of its name (same file, size and times)
 //	trunk slot on disk              at each use: the slot's header; after Valid also a stat of the trunk file
-//	trunk slot in memory            after Valid: it is opened anew
+//	trunk slot in memory            after Valid: a stat of the trunk file and the slot's header
 //	slave or appender on disk       at each use: fstat; after Valid also a stat of its name
 //	symbolic link                   after Valid: it is followed anew
 //
@@ -114,16 +114,19 @@ func (c *FileCache) stillGood(s *shard, f *File) bool {
 func (c *FileCache) current(f *File) bool {
 	now, checked := c.now(), f.checked.Load()
 	// One request looks; those beside it go on meanwhile, so that a slow disk holds up one of them only.
-	if now-checked >= int64(c.o.Valid) && f.checked.CompareAndSwap(checked, now) && !f.unmoved() {
+	if now-checked >= int64(c.o.Valid) && f.checked.CompareAndSwap(checked, now) && !c.unmoved(f) {
 		return false
 	}
 	return f.body != nil || f.untouched()
 }
 
-// unmoved tells whether its name still leads to the file as it was opened.
-func (f *File) unmoved() bool {
-	if f.linked || f.body != nil && f.content.Kind == fdfs.KindTrunk {
+// unmoved reports whether the name of f still leads to the file as it was opened.
+func (c *FileCache) unmoved(f *File) bool {
+	if f.linked {
 		return false // the name alone does not tell
+	}
+	if f.body != nil && f.content.Kind == fdfs.KindTrunk {
+		return c.local.sameSlot(f, &c.trunks)
 	}
 	dir, err := f.path.acquire()
 	if err != nil {
@@ -236,7 +239,7 @@ func (c *FileCache) Close() error {
 
 // sweep closes files that nobody has asked for lately, so that the space of deleted ones is given back to their disk.
 func (c *FileCache) sweep() {
-	idle := max(2*c.o.Valid, 10*time.Second)
+	idle := max(2*c.o.Valid, 20*time.Second)
 	tick := time.NewTicker(idle / 2)
 	defer tick.Stop()
 	for {

@@ -84,6 +84,30 @@ func (l *Local) missing(id fdfs.FileID) bool {
 	return err == unix.ENOENT
 }
 
+// sameSlot reports whether the slot that f was read from still holds it, in the same trunk file. It costs a stat and the read of
+// the slot's header where another File has the trunk file open, else an open in addition.
+func (l *Local) sameSlot(f *File, trunks *trunkFiles) bool {
+	g, p, err := l.find(f.content)
+	if err != nil {
+		return false
+	}
+	dir, err := p.acquire()
+	if err != nil {
+		return false
+	}
+	defer dir.release()
+	d, seen, err := g.descriptor(dir, f.name, place{id: f.content, path: p, trunks: trunks})
+	if err != nil {
+		return false
+	}
+	defer d.release()
+	if !seen.sameFile(&f.seen) {
+		return false
+	}
+	typ, err := readSlot(d.fd, f.content)
+	return err == nil && typ == fdfs.SlotFile
+}
+
 // place is a file id, the store path that its index means, and where open trunk files are found.
 type place struct {
 	id     fdfs.FileID

@@ -246,3 +246,41 @@ func TestFileChangesBetweenRequests(t *testing.T) {
 	require.NoError(t, os.Remove(log.Path))
 	require.Equal(t, 404, p.get(log.URL()).StatusCode)
 }
+
+// TestDeletedFileIsGone: a hot file is 404 at most a second after its deletion, wherever its content was served from.
+func TestDeletedFileIsGone(t *testing.T) {
+	s := storetest.New(t)
+	small := s.Normal("jpg", s.Bytes(4096))
+	packed, large := s.Trunk("jpg", s.Bytes(4096)), s.Trunk("mp4", s.Bytes(100_000))
+	remove := func(o storetest.Object) func() {
+		return func() { require.NoError(t, os.Remove(o.Path)) }
+	}
+	free := func(o storetest.Object) func() { return func() { s.Free(o) } }
+	big, slave := s.Normal("mp4", s.Bytes(100_000)), s.Slave(small, "_b", "jpg", s.Bytes(2000))
+	p := serve(t, s)
+	for name, f := range map[string]struct {
+		storetest.Object
+		delete func()
+		source string
+	}{
+		"small file":       {small, remove(small), "memory"},
+		"big file":         {big, remove(big), "local"},
+		"slave":            {slave, remove(slave), "memory"},
+		"small trunk slot": {packed, free(packed), "memory"},
+		"big trunk slot":   {large, free(large), "local"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			series := fmt.Sprintf(`fdfs_gateway_requests_total{code="200",source="%s"}`, f.source)
+			before := p.metric(series)
+			for range 20 {
+				require.Equal(t, f.Content, p.get(f.URL()).body)
+			}
+			require.Greater(t, p.metric(series)-before, 10.0, "it is hot")
+			f.delete()
+			deleted := time.Now()
+			for p.get(f.URL()).StatusCode != 404 {
+				require.Less(t, time.Since(deleted), 3*time.Second, "1 s, and what a busy machine adds")
+			}
+		})
+	}
+}

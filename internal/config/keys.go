@@ -130,7 +130,7 @@ func gatewaySourceKeys(g *Gateway) []setting {
 func openFileCacheKeys(o *OpenFileCache) []setting {
 	return []setting{
 		{"max_files", "10000", number(&o.MaxFiles, 0, 10_000_000), "open files kept; 0 = none"},
-		{"valid", "10s", duration(&o.Valid, 0, 24*time.Hour), "time after which an open file is looked at again"},
+		{"valid", "1s", duration(&o.Valid, 0, 24*time.Hour), "time after which an open file is looked at again"},
 		{"max_body", "64KB", size(&o.MaxBody), "largest local file kept in memory"},
 		{"memory", "128MB", size(&o.Memory), "memory for such files; 0 = none"},
 		{"drop_behind", "0", size(&o.DropBehind), "answers of at least this size leave nothing in the page cache; 0 = never"},

@@ -76,7 +76,7 @@ func TestDefaults(t *testing.T) {
 		ReadTimeout: 10 * time.Second, IdleTimeout: 75 * time.Second, MinSendRate: 1024,
 		MaxConnections: 100000, ShutdownTimeout: 30 * time.Second, AccessLogFormat: "combined",
 	}, c.Gateway)
-	require.Equal(t, OpenFileCache{10000, 10 * time.Second, 64 << 10, 128 << 20, 0}, c.OpenFileCache)
+	require.Equal(t, OpenFileCache{10000, time.Second, 64 << 10, 128 << 20, 0}, c.OpenFileCache)
 	require.Equal(t, Cache{MemoryMax: 256 << 20, DiskMax: 10 << 30, TTL: 10 * time.Minute, NegativeTTL: 5 * time.Second,
 		StaleWhileRevalidate: time.Hour, StaleIfError: 24 * time.Hour}, c.Cache)
 	require.Equal(t, Redis{Mode: "single", KeyPrefix: "fdfs:"}, c.Redis)
