@@ -31,9 +31,18 @@ func openFleet(cfg *config.Config, waited func(time.Duration), log *slog.Logger)
 	if len(r.Addresses) == 0 || !keepsRemote(cfg) {
 		return nil, nil
 	}
+	password, err := r.ReadPassword()
+	if err != nil {
+		return nil, fmt.Errorf("%w; see password_file in [redis]", err)
+	}
+	secure, err := r.TLSConfig()
+	if err != nil {
+		return nil, err
+	}
 	logging.Disable() // the client of Redis would write a line for each failure; the fleet tells once, and how it goes on
 	return fleet.New(fleet.Options{
-		Addresses: r.Addresses, Mode: r.Mode, MasterName: r.MasterName, Username: r.Username, Password: r.Password, DB: r.DB, TLS: r.TLS,
+		Addresses: r.Addresses, Mode: r.Mode, MasterName: r.MasterName, SentinelAuth: r.SentinelAuth,
+		Username: r.Username, Password: password, DB: r.DB, TLS: secure,
 		KeyPrefix: r.KeyPrefix, LockTTL: cfg.Lock.TTL, LockWait: cfg.Lock.Wait, Advertise: cfg.Peer.Advertise, Secret: cfg.Peer.Secret,
 		Listen: strings.Join(cfg.Gateway.Listen, ","), Log: gateway.LimitLog(log), Waited: waited,
 	})

@@ -64,16 +64,26 @@ func checkListener(v string) *refusal {
 	return nil
 }
 
-// endpoints is a comma list of host:port.
-func endpoints(p *[]string) field {
+// redisScheme in front of an address of Redis asks for TLS.
+const redisScheme = "rediss://"
+
+// redisEndpoints is a comma list of host:port, all of them with rediss:// or none.
+func redisEndpoints(r *Redis) field {
+	const fix = "write host:port, or rediss://host:port for TLS, with commas between them"
 	return field{parse: func(v string, _ position) *refusal {
-		*p = nil
-		for _, part := range splitList(v) {
-			host, port, err := net.SplitHostPort(part)
-			if err != nil || !isHost(host) || !isPort(port, 1) {
-				return bad("write host:port with commas between them", "holds %s, which is no host:port", shown(part))
+		r.Addresses, r.rediss = nil, false
+		for i, part := range splitList(v) {
+			address, secure := strings.CutPrefix(part, redisScheme)
+			host, port, err := net.SplitHostPort(address)
+			switch {
+			case strings.Contains(address, "@"):
+				return bad("write username and password, or password_file, on lines of their own", "holds an address with a user")
+			case err != nil || !isHost(host) || !isPort(port, 1):
+				return bad(fix, "holds %s, which is no host:port", shown(part))
+			case i > 0 && secure != r.rediss:
+				return bad("write rediss:// in front of every address or of none", "holds addresses with and without TLS")
 			}
-			*p = append(*p, part)
+			r.Addresses, r.rediss = append(r.Addresses, address), secure
 		}
 		return nil
 	}}

@@ -40,6 +40,7 @@ func (c *Config) Check(now time.Time) []Problem {
 	k.sources()
 	k.failFile()
 	k.tls()
+	k.redis()
 	k.logs()
 	k.disk()
 	return k.sorted(c.Files)
@@ -216,8 +217,13 @@ func (k *checker) tls() {
 		k.errorf(k.c.at(key), key, "name a readable certificate and its key, both in PEM", "cannot use %q with %q: %v", g.TLSCert, g.TLSKey, err)
 		return
 	}
+	k.expiry(key, g.TLSCert, pair)
+}
+
+// expiry finds a certificate that is not valid any more.
+func (k *checker) expiry(key, name string, pair tls.Certificate) {
 	if end := pair.Leaf.NotAfter; end.Before(k.now) {
-		k.errorf(k.c.at(key), key, "renew it", "the certificate %q ended at %s", g.TLSCert, end.UTC().Format(time.RFC3339))
+		k.errorf(k.c.at(key), key, "renew it", "the certificate %q ended at %s", name, end.UTC().Format(time.RFC3339))
 	}
 }
 

@@ -162,14 +162,21 @@ type Cache struct {
 
 // Redis is the section [redis].
 type Redis struct {
-	Addresses  []string // host:port; empty = no Redis
-	Mode       string   // "single", "sentinel" or "cluster"
-	MasterName string
-	Username   string
-	Password   string
-	DB         int
-	TLS        bool
-	KeyPrefix  string
+	Addresses    []string // host:port; empty = no Redis
+	Mode         string   // "single", "sentinel" or "cluster"
+	MasterName   string
+	Username     string
+	Password     string // see ReadPassword
+	PasswordFile string // path; empty = Password
+	SentinelAuth bool   // the Sentinels ask for the same user and password
+	DB           int
+	TLS          bool   // also by rediss:// in front of the addresses
+	CAFile       string // paths; see TLSConfig
+	CertFile     string
+	KeyFile      string
+	KeyPrefix    string
+
+	rediss bool // the addresses begin with rediss://
 }
 
 // Lock is the section [lock].

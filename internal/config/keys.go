@@ -152,13 +152,18 @@ func cacheKeys(c *Cache) []setting {
 
 func redisKeys(r *Redis) []setting {
 	return []setting{
-		{"addresses", "", endpoints(&r.Addresses), "host:port with commas between them; empty = no Redis"},
+		{"addresses", "", redisEndpoints(r), "host:port, or rediss://host:port for TLS, with commas between them; empty = no Redis"},
 		{"mode", "single", choice(&r.Mode, "single", "sentinel", "cluster"), "single, sentinel or cluster"},
 		{"master_name", "", text(&r.MasterName), "name of the master, for sentinel"},
 		{"username", "", text(&r.Username), "user name"},
 		{"password", "", hidden(&r.Password), "password"},
+		{"password_file", "", path(&r.PasswordFile), "file with the password, read at start"},
+		{"sentinel_auth", "false", flag(&r.SentinelAuth), "the sentinels ask for the same user name and password"},
 		{"db", "0", number(&r.DB, 0, 65535), "number of the database"},
 		{"tls", "false", flag(&r.TLS), "connect by TLS"},
+		{"ca_file", "", path(&r.CAFile), "authorities in PEM that may sign the certificate of Redis; empty = those of the system"},
+		{"cert_file", "", path(&r.CertFile), "certificate chain in PEM of this gateway, for Redis"},
+		{"key_file", "", path(&r.KeyFile), "private key in PEM of cert_file"},
 		{"key_prefix", "fdfs:", text(&r.KeyPrefix), "beginning of every key"},
 	}
 }

@@ -190,16 +190,8 @@ func (l *loader) lintServices() {
 		const key = "load_fdfs_parameters_from_tracker"
 		l.errorf(l.c.at(key), key, "add tracker_server = HOST:22122, or set it to false", "%s = true, but there is no tracker_server", key)
 	}
-	if l.c.Redis.Mode == "sentinel" && l.c.Redis.MasterName == "" {
-		l.errorf(l.c.at("redis.mode"), "redis.master_name", "set the master_name that the sentinels know", "mode = sentinel needs a master_name")
-	}
-	if l.c.Redis.Mode == "cluster" && l.c.Redis.DB != 0 {
-		l.errorf(l.c.at("redis.db"), "redis.db", "set db = 0", "mode = cluster knows db 0 only")
-	}
+	l.lintRedis()
 	l.lintPeer()
-	if len(l.c.Redis.Addresses) > 0 && l.c.Cache.MemoryMax == 0 && l.c.Cache.DiskPath == "" {
-		l.warnf(l.c.at("redis.addresses"), "redis.addresses", "give [cache] memory_max or disk_path", "without a cache there is nothing to share by Redis")
-	}
 }
 
 // lintPeer checks how the gateways of a fleet reach each other.

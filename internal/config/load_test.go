@@ -176,8 +176,13 @@ mode = sentinel
 master_name = m
 username = u
 password = p
+password_file = pw
+sentinel_auth = true
 db = 3
 tls = true
+ca_file = ca
+cert_file = crt
+key_file = key
 key_prefix = k
 [lock]
 ttl = 1s
@@ -200,7 +205,7 @@ func TestEveryKey(t *testing.T) {
 	dir := put(t, map[string]string{"mime.types": "image/jpeg jpg JPEG\n", "ids.conf": "100001 group1 10.0.0.1\n", "m.conf": everyKey})
 	c, problems := Load(filepath.Join(dir, "m.conf"))
 	for _, p := range problems {
-		require.Contains(t, p.Text, "effect in this version", p)
+		require.Contains(t, p.Text, "password and password_file are both set", p)
 	}
 	require.NotNil(t, c)
 	c.positions = nil
@@ -250,10 +255,11 @@ func everyKeyConfig(dir string) *Config {
 		},
 		OpenFileCache: OpenFileCache{1, 2 * time.Second, 3, 4 << 20, 1 << 30},
 		Cache:         Cache{1 << 30, "/d", 2 << 40, time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Second},
-		Redis:         Redis{[]string{"a:1", "b:2"}, "sentinel", "m", "u", "p", 3, true, "k"},
-		Lock:          Lock{time.Second, 2 * time.Second},
-		Peer:          Peer{"https://10.0.0.1:8888", "GoldenPeers-2024"},
-		AddressMap:    map[string]string{"10.0.0.1": "192.168.0.1", "10.0.0.2": "host.example:23000"},
+		Redis: Redis{Addresses: []string{"a:1", "b:2"}, Mode: "sentinel", MasterName: "m", Username: "u", Password: "p", PasswordFile: dir + "/pw",
+			SentinelAuth: true, DB: 3, TLS: true, CAFile: dir + "/ca", CertFile: dir + "/crt", KeyFile: dir + "/key", KeyPrefix: "k"},
+		Lock:       Lock{time.Second, 2 * time.Second},
+		Peer:       Peer{"https://10.0.0.1:8888", "GoldenPeers-2024"},
+		AddressMap: map[string]string{"10.0.0.1": "192.168.0.1", "10.0.0.2": "host.example:23000"},
 	}
 }
 

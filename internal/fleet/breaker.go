@@ -107,9 +107,15 @@ func refused(err error) bool {
 
 // advices are what to do about what Redis or its client says.
 var advices = []struct{ said, advice string }{
-	{"WRONGPASS", "check username and password in [redis]"},
-	{"NOAUTH", "set password in [redis]"},
-	{"unauthenticated", "set password in [redis]"},
+	{"signed by unknown authority", "set ca_file in [redis] to the authority that signed the certificate of redis-server"},
+	{"certificate is valid for", "name redis-server in [redis] as its certificate does"},
+	{"not valid for any names", "name redis-server in [redis] as its certificate does"},
+	{"IP SANs", "name redis-server in [redis] as its certificate does"},
+	{"certificate required", "set cert_file and key_file in [redis]: redis-server wants a certificate of its clients"},
+	{"remote error: tls", "set cert_file and key_file in [redis] to a certificate that redis-server accepts"},
+	{"WRONGPASS", "check username and password, or the content of password_file, in [redis]"},
+	{"NOAUTH", "set password_file or password in [redis]"},
+	{"unauthenticated", "set password_file or password in [redis]"},
 	{"NOPERM", "let the user of [redis] run every command on the keys under key_prefix, and subscribe to channels there"},
 	{"cluster support disabled", "set mode = single in [redis]"},
 	{"MOVED", "set mode = cluster in [redis]"},

@@ -19,11 +19,13 @@ type Options struct {
 	Addresses  []string // host:port of Redis, of the Sentinels, or of some nodes of the Cluster
 	Mode       string   // "single", "sentinel" or "cluster"; default "single"
 	MasterName string   // for "sentinel"
-	Username   string
-	Password   string
-	DB         int
-	TLS        bool
-	KeyPrefix  string // begins every key; default "fdfs:"; the same on all gateways of a fleet
+	// SentinelAuth gives the Sentinels the same user name and password.
+	SentinelAuth bool
+	Username     string
+	Password     string
+	DB           int
+	TLS          *tls.Config // nil = plain TCP
+	KeyPrefix    string      // begins every key; default "fdfs:"; the same on all gateways of a fleet
 
 	LockTTL  time.Duration // after that the lease of a dead gateway is free; default 10 s
 	LockWait time.Duration // longest Wait; default 30 s
@@ -128,14 +130,14 @@ func parsePeer(text string) (*url.URL, error) {
 func (o *Options) client() redis.UniversalClient {
 	u := &redis.UniversalOptions{
 		Addrs: o.Addresses, MasterName: o.MasterName, DB: o.DB, IsClusterMode: o.Mode == modeCluster,
-		Username: o.Username, Password: o.Password,
+		Username: o.Username, Password: o.Password, TLSConfig: o.TLS,
 		DialTimeout: o.Timeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout, PoolTimeout: o.Timeout, ContextTimeoutEnabled: true,
 		DialerRetries: 1, MaxRetries: 1, MinRetryBackoff: 5 * time.Millisecond, MaxRetryBackoff: 20 * time.Millisecond,
 		PoolSize: 64, MaxIdleConns: 16, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
-	if o.TLS {
-		u.TLSConfig = &tls.Config{MinVersion: tls.VersionTLS12}
+	if o.SentinelAuth {
+		u.SentinelUsername, u.SentinelPassword = o.Username, o.Password
 	}
 	if o.dial != nil {
 		o.dial(u)

@@ -1,0 +1,158 @@
+package config
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+)
+
+// lintRedis checks the settings of [redis].
+func (l *loader) lintRedis() {
+	r := &l.c.Redis
+	r.TLS = r.TLS || r.rediss
+	at := func(key string) position { return l.c.at("redis." + key) }
+	if r.Mode == "sentinel" && r.MasterName == "" {
+		l.errorf(at("mode"), "redis.master_name", "set the master_name that the sentinels know", "mode = sentinel needs a master_name")
+	}
+	if r.Mode == "cluster" && r.DB != 0 {
+		l.errorf(at("db"), "redis.db", "set db = 0", "mode = cluster knows db 0 only")
+	}
+	if r.Mode != "sentinel" && r.SentinelAuth {
+		l.errorf(at("sentinel_auth"), "redis.sentinel_auth", "set mode = sentinel, or remove the line", "sentinel_auth is for mode = sentinel")
+	}
+	if r.Password != "" && r.PasswordFile != "" {
+		l.warnf(at("password_file"), "redis.password", "keep one of the two", "password and password_file are both set: the one in the file is used")
+	}
+	if (r.CertFile == "") != (r.KeyFile == "") {
+		key := "cert_file"
+		if r.CertFile == "" {
+			key = "key_file"
+		}
+		l.errorf(at(key), "redis."+key, "set both or none", "a client certificate needs both cert_file and key_file, only one is set")
+	}
+	for _, file := range [][2]string{{"ca_file", r.CAFile}, {"cert_file", r.CertFile}} {
+		if file[1] != "" && !r.TLS {
+			l.errorf(at(file[0]), "redis."+file[0], "set tls = true, or remove the line", "%s is set, but Redis is not connected to by TLS", file[0])
+		}
+	}
+	l.lintRedisExposure()
+	if len(r.Addresses) > 0 && l.c.Cache.MemoryMax == 0 && l.c.Cache.DiskPath == "" {
+		l.warnf(at("addresses"), "redis.addresses", "give [cache] memory_max or disk_path", "without a cache there is nothing to share by Redis")
+	}
+}
+
+// lintRedisExposure warns of a Redis that other hosts can use, or can listen to.
+func (l *loader) lintRedisExposure() {
+	const key = "redis.addresses"
+	r := &l.c.Redis
+	isRemote := func(address string) bool {
+		host, _, _ := net.SplitHostPort(address) // was checked when it was read
+		return !isLoopback(host)
+	}
+	if !slices.ContainsFunc(r.Addresses, isRemote) {
+		return
+	}
+	at := l.c.at(key)
+	if r.Password == "" && r.PasswordFile == "" && r.CertFile == "" {
+		l.warnf(at, "redis.password_file", "set password_file, and a user in Redis that may use the keys under key_prefix only",
+			"Redis is on another host, and there is no password: whoever reaches it can purge and block every gateway")
+	}
+	if !r.TLS {
+		l.warnf(at, "redis.tls", "set tls = true, or write rediss:// in front of the addresses",
+			"Redis is on another host, and there is no TLS: whoever is between can read the password, purge and block")
+	}
+}
+
+// maxSecretFile bounds a file that holds one secret, in bytes.
+const maxSecretFile = 4096
+
+// ReadSecretFile reads a file that holds one secret and at most a line end behind it. The secret has 1 to 4096 bytes and no other
+// line end in it. Errors name the file and never show its content.
+func ReadSecretFile(name string) (string, error) {
+	data, _, err := readBounded(name, maxSecretFile)
+	if err != nil {
+		return "", fmt.Errorf("cannot read the secret in %q: %w", name, reason(err))
+	}
+	secret := strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r")
+	switch {
+	case secret == "":
+		return "", fmt.Errorf("cannot use the secret in %q: the file is empty", name)
+	case strings.ContainsAny(secret, "\r\n\x00"):
+		return "", fmt.Errorf("cannot use the secret in %q: the file has more than one line", name)
+	}
+	return secret, nil
+}
+
+// ReadPassword returns the password of Redis, out of its file where there is one; empty = none.
+func (r *Redis) ReadPassword() (string, error) {
+	if r.PasswordFile == "" {
+		return r.Password, nil
+	}
+	return ReadSecretFile(r.PasswordFile)
+}
+
+// TLSConfig returns how Redis is connected to; nil = by plain TCP. The name of the server is left to the one that dials.
+func (r *Redis) TLSConfig() (*tls.Config, error) {
+	if !r.TLS {
+		return nil, nil
+	}
+	authorities, err := r.authorities()
+	if err != nil {
+		return nil, err
+	}
+	certificates, err := r.certificates()
+	if err != nil {
+		return nil, err
+	}
+	return &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: authorities, Certificates: certificates}, nil
+}
+
+// authorities reads ca_file; nil = those of the system.
+func (r *Redis) authorities() (*x509.CertPool, error) {
+	if r.CAFile == "" {
+		return nil, nil
+	}
+	data, _, err := readBounded(r.CAFile, maxListBytes)
+	if err != nil {
+		return nil, fmt.Errorf("cannot read ca_file %q of [redis]: %w", r.CAFile, reason(err))
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(data) {
+		return nil, fmt.Errorf("cannot use ca_file of [redis]: %q holds no certificate in PEM", r.CAFile)
+	}
+	return pool, nil
+}
+
+// certificates reads cert_file and key_file; nil = none.
+func (r *Redis) certificates() ([]tls.Certificate, error) {
+	if r.CertFile == "" {
+		return nil, nil
+	}
+	pair, err := tls.LoadX509KeyPair(r.CertFile, r.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use cert_file and key_file of [redis]: %w", err)
+	}
+	return []tls.Certificate{pair}, nil
+}
+
+// redis reads the files of [redis].
+func (k *checker) redis() {
+	r := &k.c.Redis
+	const password, ca, cert = "redis.password_file", "redis.ca_file", "redis.cert_file"
+	if _, err := r.ReadPassword(); err != nil {
+		k.errorf(k.c.at(password), password, "put the password into it, readable for the user of the gateway only", "%v", err)
+	}
+	if _, err := r.authorities(); err != nil {
+		k.errorf(k.c.at(ca), ca, "name a readable file in PEM", "%v", err)
+	}
+	pairs, err := r.certificates()
+	if err != nil {
+		k.errorf(k.c.at(cert), cert, "name a readable certificate and its key, both in PEM", "%v", err)
+	}
+	for _, pair := range pairs {
+		k.expiry(cert, r.CertFile, pair)
+	}
+}

@@ -1,0 +1,134 @@
+package fleet
+
+import (
+	"crypto/tls"
+	"crypto/x509"
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/redistest"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	redisUser     = "gateway"
+	redisPassword = "a-long-random-secret"
+)
+
+// redisRights are what docs/hardening.md gives the user of the gateways.
+var redisRights = []any{"+@read", "+@write", "+@scripting", "+@pubsub", "+@connection", "+@transaction", "-@dangerous", "-@admin", "+time", "+cluster|slots", "+cluster|shards", "+readonly"}
+
+// tlsOf is a client that trusts one authority, with a certificate of another one's.
+func tlsOf(t *testing.T, trusts, of *redistest.Authority) *tls.Config {
+	t.Helper()
+	text, err := os.ReadFile(trusts.File)
+	require.NoError(t, err)
+	o := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: x509.NewCertPool()}
+	require.True(t, o.RootCAs.AppendCertsFromPEM(text))
+	if of != nil {
+		pair, err := tls.LoadX509KeyPair(of.Issue())
+		require.NoError(t, err)
+		o.Certificates = []tls.Certificate{pair}
+	}
+	return o
+}
+
+// secured are the options for a Redis with TLS and a user of its own.
+func secured(t *testing.T, a *redistest.Authority, address string) Options {
+	t.Helper()
+	o := fleetOf(address)
+	o.Username, o.Password, o.TLS = redisUser, redisPassword, tlsOf(t, a, a)
+	return o
+}
+
+// TestRedisByTLS: leases, locks and purges work by TLS with a client certificate, as a user who has no more rights than needed.
+func TestRedisByTLS(t *testing.T) {
+	a := redistest.NewAuthority(t)
+	for _, c := range []struct {
+		mode  string
+		start func(t *testing.T, o *Options) (server, asked *redistest.TLS)
+	}{
+		{modeSingle, func(*testing.T, *Options) (server, asked *redistest.TLS) {
+			s := a.StartTLS()
+			return s, s
+		}},
+		{modeSentinel, func(_ *testing.T, o *Options) (server, asked *redistest.TLS) {
+			s := a.StartTLS()
+			sentinel := a.StartTLSSentinel(s, "default", "nothing")
+			o.MasterName, o.SentinelAuth = redistest.MasterName, true
+			sentinel.Protect(redisUser, redisPassword, "", "+sentinel", "+subscribe", "+psubscribe")
+			return s, sentinel
+		}},
+		{modeCluster, func(*testing.T, *Options) (server, asked *redistest.TLS) {
+			s := a.StartTLSCluster()
+			return s, s
+		}},
+	} {
+		t.Run(c.mode, func(t *testing.T) {
+			o := secured(t, a, "")
+			server, asked := c.start(t, &o)
+			o.Addresses, o.Mode = []string{asked.TLSAddr()}, c.mode
+			server.Protect(redisUser, redisPassword, o.KeyPrefix, redisRights...)
+			first, second := member(t, o, 1), member(t, o, 2)
+			works(t, first, second)
+		})
+	}
+}
+
+// works tries what a gateway does with Redis.
+func works(t *testing.T, first, second *Fleet) {
+	t.Helper()
+	lease, err := first.Lead(t.Context(), "key")
+	require.NoError(t, err)
+	_, err = second.Lead(t.Context(), "key")
+	heldBy(t, err, "http://10.0.0.1:8888")
+	lease.Release()
+	require.NoError(t, second.Wait(t.Context(), "key"))
+	var caches [2]memory
+	for i, f := range []*Fleet{first, second} {
+		require.NoError(t, f.Start(caches[i].local()))
+		require.NoError(t, f.Ready(t.Context()))
+	}
+	gateways, missing, err := first.Purge(t.Context(), MatchAll())
+	require.NoError(t, err)
+	require.Equal(t, 2, gateways)
+	require.Empty(t, missing)
+	require.True(t, first.Stats().Up)
+}
+
+// TestRedisRefuses: what is wrong between the gateway and Redis is said once, with what to do about it.
+func TestRedisRefuses(t *testing.T) {
+	a, stranger := redistest.NewAuthority(t), redistest.NewAuthority(t)
+	server := a.StartTLS()
+	server.Protect(redisUser, redisPassword, "", redisRights...)
+	for _, c := range []struct {
+		name, said, advice string
+		change             func(o *Options)
+	}{
+		{"another authority", "signed by unknown authority", "set ca_file", func(o *Options) { o.TLS = tlsOf(t, stranger, a) }},
+		{"name that is not in the certificate", "not valid for any names", "name redis-server", func(o *Options) { o.Addresses[0] = "localhost" + o.Addresses[0][len("127.0.0.1"):] }},
+		{"no client certificate", "certificate required", "set cert_file and key_file", func(o *Options) { o.TLS = tlsOf(t, a, nil) }},
+		{"client certificate of a stranger", "unknown certificate authority", "set cert_file and key_file", func(o *Options) { o.TLS = tlsOf(t, a, stranger) }},
+		{"TLS to the plain port", "cannot read the log of purges", "check addresses and tls", func(o *Options) { o.Addresses[0], o.Timeout = server.Addr(), time.Second }},
+		{"no TLS to the port of TLS", "EOF", "check addresses and tls", func(o *Options) { o.TLS = nil }},
+		{"wrong password", "WRONGPASS", "password_file", func(o *Options) { o.Password = "guessed-by-somebody" }},
+		{"no password", "NOPERM", "let the user of [redis]", func(o *Options) { o.Username, o.Password = "", "" }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			o := secured(t, a, server.TLSAddr())
+			c.change(&o)
+			var log lines
+			o.Log = slog.New(slog.NewTextHandler(&log, nil))
+			f := member(t, o, 1)
+			require.NoError(t, f.Start((&memory{}).local()))
+			eventually(t, "the fault is in the log", func() bool { return log.count("redis cannot be used") == 1 })
+			require.Equal(t, 1, log.count(c.said), "%s", log.text.String())
+			require.Equal(t, 1, log.count(c.advice), "%s", log.text.String())
+			require.Zero(t, log.count("guessed-by-somebody"))
+			require.False(t, f.Stats().Up)
+		})
+	}
+}

@@ -1,0 +1,163 @@
+package redistest
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"fmt"
+	"math/big"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// Authority signs certificates for one test.
+type Authority struct {
+	File string // its own certificate, in PEM
+
+	t    testing.TB
+	cert *x509.Certificate
+	key  *ecdsa.PrivateKey
+}
+
+// NewAuthority makes an authority that nobody else trusts.
+func NewAuthority(t testing.TB) *Authority {
+	t.Helper()
+	a := &Authority{t: t, key: newKey(t)}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority of a test"}, IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
+	check(t, err)
+	a.cert, err = x509.ParseCertificate(der)
+	check(t, err)
+	a.File = writePEM(t, t.TempDir(), "ca.crt", "CERTIFICATE", der)
+	return a
+}
+
+// Issue makes a certificate for servers at the hosts, which are names or addresses, and for clients. It returns the names of two
+// files in PEM.
+func (a *Authority) Issue(hosts ...string) (certFile, keyFile string) {
+	a.t.Helper()
+	key := newKey(a.t)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(2), Subject: pkix.Name{CommonName: "gateway"}, KeyUsage: x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		NotBefore:   time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+	}
+	for _, host := range hosts {
+		if ip := net.ParseIP(host); ip != nil {
+			template.IPAddresses = append(template.IPAddresses, ip)
+		} else {
+			template.DNSNames = append(template.DNSNames, host)
+		}
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, &key.PublicKey, a.key)
+	check(a.t, err)
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	check(a.t, err)
+	dir := a.t.TempDir()
+	return writePEM(a.t, dir, "crt", "CERTIFICATE", der), writePEM(a.t, dir, "key", "PRIVATE KEY", keyDER)
+}
+
+// TLS is a server that is also reached by TLS, and wants a certificate of its clients there. Addr is that of its port without TLS,
+// which only this package uses.
+type TLS struct {
+	*Server
+	port int
+}
+
+// TLSAddr returns the server's address for TLS.
+func (s *TLS) TLSAddr() string { return "127.0.0.1:" + strconv.Itoa(s.port) }
+
+// StartTLS starts a server with a certificate for 127.0.0.1, as Start does.
+func (a *Authority) StartTLS(args ...string) *TLS {
+	a.t.Helper()
+	port, settings := a.settings()
+	for _, s := range settings {
+		args = append(args, "--"+s[0], s[1])
+	}
+	return &TLS{Start(a.t, args...), port}
+}
+
+// StartTLSCluster starts a cluster of one node, whose clients are told its address for TLS.
+func (a *Authority) StartTLSCluster() *TLS {
+	a.t.Helper()
+	s := a.StartTLS("--cluster-enabled", "yes", "--tls-cluster", "yes", "--cluster-announce-ip", "127.0.0.1")
+	check(a.t, s.admin().Do(context.Background(), "cluster", "addslotsrange", 0, slots-1).Err())
+	eventually(a.t, "the cluster is whole", func(ctx context.Context) bool {
+		state, err := s.admin().ClusterInfo(ctx).Result()
+		return err == nil && len(state) > 0 && state[:len("cluster_state:ok")] == "cluster_state:ok"
+	})
+	return s
+}
+
+// StartTLSSentinel starts one Sentinel that watches a server by TLS, under MasterName and with the server's user and password.
+func (a *Authority) StartTLSSentinel(master *TLS, user, password string) *TLS {
+	a.t.Helper()
+	port, settings := a.settings()
+	conf := fmt.Sprintf("tls-replication yes\nsentinel monitor %[1]s 127.0.0.1 %[2]d 1\nsentinel auth-user %[1]s %[3]s\nsentinel auth-pass %[1]s %[4]s\n",
+		MasterName, master.port, user, password)
+	for _, s := range settings {
+		conf += s[0] + " " + s[1] + "\n"
+	}
+	dir := a.t.TempDir()
+	path := filepath.Join(dir, "sentinel.conf")
+	check(a.t, os.WriteFile(path, []byte(conf), 0o600))
+	s := &TLS{adopt(a.t, &Server{dir: dir, config: path}), port}
+	eventually(a.t, "the Sentinel sees the master", func(ctx context.Context) bool {
+		return infoHas(ctx, s.Addr(), "sentinel", "status=ok")
+	})
+	return s
+}
+
+// settings makes those of a server for TLS, with a port that is given back when the test ends.
+func (a *Authority) settings() (port int, list [][2]string) {
+	a.t.Helper()
+	port, err := takePort()
+	check(a.t, err)
+	a.t.Cleanup(func() { givePort(port) })
+	cert, key := a.Issue("127.0.0.1")
+	return port, [][2]string{
+		{"tls-port", strconv.Itoa(port)}, {"tls-cert-file", cert}, {"tls-key-file", key}, {"tls-ca-cert-file", a.File},
+	}
+}
+
+// Protect makes a user whose keys and channels begin with prefix and who may run the commands of rules, and takes every right but
+// that to look at the server from everybody else.
+func (s *Server) Protect(user, password, prefix string, rules ...any) {
+	s.t.Helper()
+	ctx, client := context.Background(), s.Client()
+	set := append([]any{"acl", "setuser", user, "on", ">" + password, "~" + prefix + "*", "&" + prefix + "*"}, rules...)
+	check(s.t, client.Do(ctx, set...).Err())
+	check(s.t, client.Do(ctx, "acl", "setuser", "default", "-@all", "+ping", "+info", "+hello").Err())
+}
+
+func newKey(t testing.TB) *ecdsa.PrivateKey {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	check(t, err)
+	return key
+}
+
+func writePEM(t testing.TB, dir, name, kind string, der []byte) string {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	check(t, os.WriteFile(path, pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der}), 0o600))
+	return path
+}
+
+func check(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}

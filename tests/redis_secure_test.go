@@ -1,0 +1,47 @@
+package tests
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/redistest"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestRedisSecured: a gateway reaches Redis by rediss://, with its own authority, a client certificate, a user and a password in a
+// file; with another authority it serves all the same and says what is wrong.
+func TestRedisSecured(t *testing.T) {
+	s, a := storetest.New(t), redistest.NewAuthority(t)
+	f := s.Normal("jpg", s.Bytes(100))
+	server := a.StartTLS()
+	server.Protect("gateway", "a-long-random-secret", "fdfs:", "+@all")
+	cert, key := a.Issue()
+	secret := filepath.Join(t.TempDir(), "password")
+	require.NoError(t, os.WriteFile(secret, []byte("a-long-random-secret\n"), 0o600))
+	lines := func(ca string) []string {
+		return []string{"[redis]", "addresses = rediss://" + server.TLSAddr(), "username = gateway", "password_file = " + secret,
+			"ca_file = " + ca, "cert_file = " + cert, "key_file = " + key}
+	}
+	p := serve(t, s, lines(a.File)...)
+	require.Eventually(t, func() bool { return p.metric("fdfs_gateway_redis_up") == 1 }, patience, 10*time.Millisecond)
+	require.NotContains(t, p.logText(), "a-long-random-secret")
+	p.stop()
+
+	p = serve(t, s, lines(redistest.NewAuthority(t).File)...)
+	require.Equal(t, f.Content, p.get(f.URL()).body)
+	require.Eventually(t, func() bool { return strings.Contains(p.logText(), "set ca_file in [redis]") }, patience, 10*time.Millisecond)
+	require.Contains(t, p.logText(), "signed by unknown authority")
+	require.Zero(t, p.metric("fdfs_gateway_redis_up"))
+	p.stop()
+
+	require.NoError(t, os.WriteFile(secret, []byte("\n"), 0o600))
+	out, err := exec.Command(binary, "-c", writeConfig(t, s.Config(withListen(lines(a.File))...))).CombinedOutput()
+	require.Error(t, err, "a gateway does not start with an empty password")
+	require.Contains(t, string(out), "the file is empty")
+}
