@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/stall"
 )
 
 // Errors of a Client, by errors.Is, beside ErrNotFound.
@@ -66,11 +67,12 @@ type timing struct {
 	maxBackoff time.Duration
 	impatience time.Duration // for the beginning of an answer while other servers are left to ask
 	pause      time.Duration // between two Reads of a stream, after which it is no fault of a storage that it gives up
+	stall      time.Duration // without a byte, after which a stream looks for another storage
 }
 
 var normalTiming = timing{
 	tick: time.Second, unused: 10 * time.Minute, probe: 5 * time.Second, backoff: time.Second, maxBackoff: time.Minute, impatience: 2 * time.Second,
-	pause: 5 * time.Second,
+	pause: 5 * time.Second, stall: stall.Floor,
 }
 
 // Client reads files from storage servers. It is safe for concurrent use.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/stall"
 )
 
 // triesPerServer is how often a Stream asks a server for bytes.
@@ -18,10 +19,13 @@ const triesPerServer = 2
 // progress is how many bytes a source must have given before it broke to be asked as if it never had.
 const progress = 64 << 10
 
-var errStreamClosed = errors.New("stream is closed")
+var (
+	errStreamClosed = errors.New("stream is closed")
+	errStalled      = errors.New("it sends nothing, and another storage does")
+)
 
-// Stream is content of a file, as it comes from a storage. When its source breaks it goes on from the next byte at another one that
-// has the same version; each server is asked twice at most without giving 64 KiB. A source that has broken after the reader made a pause of 5 s or more does
+// Stream is content of a file, as it comes from a storage. When its source breaks, or sends nothing for 2 s while another one can, it
+// goes on from the next byte at another one that has the same version; each server is asked twice at most without giving 64 KiB. A source that has broken after the reader made a pause of 5 s or more does
 // not count: storages close connections that nobody reads from. Nothing is held in memory.
 //
 // Only one goroutine may use it. To end a Read that waits, end the context that was given to Open.
@@ -53,6 +57,8 @@ type source struct {
 	m    *member
 	conn *fdfs.Conn
 	end  func() // of its answer; nil before it is known to be used
+
+	watch *stall.Watch[*source] // of the reads; nil before it is known to be used
 
 	began  int64     // bytes of the stream that were there before
 	read   time.Time // when the last Read ended
@@ -105,17 +111,32 @@ func (s *Stream) From() Server { return s.from }
 
 // connect asks for the bytes that are missing.
 func (s *Stream) connect() error {
-	body := fdfs.AppendDownload(nil, s.id, s.offset+s.got, s.length-s.got)
-	var candidates []Server
+	again := s.broken != nil
+	src, err := s.ask(s.ctx, s.candidates(), again)
+	if err != nil {
+		return err
+	}
+	s.use(src, again)
+	return nil
+}
+
+// candidates are the servers that may still be asked, in this order.
+func (s *Stream) candidates() []Server {
+	var list []Server
 	for try := range triesPerServer {
 		for i, server := range s.servers {
 			if s.tries[i] == try {
-				candidates = append(candidates, server)
+				list = append(list, server)
 			}
 		}
 	}
-	left, again := s.length-s.got, s.broken != nil
-	a, err := askEach(s.ctx, s.c, s.c.Order(candidates), question[*source]{
+	return s.c.Order(list)
+}
+
+// ask asks servers for the bytes that are missing; again tells that others have come from another source.
+func (s *Stream) ask(ctx context.Context, servers []Server, again bool) (*source, error) {
+	body, left := fdfs.AppendDownload(nil, s.id, s.offset+s.got, s.length-s.got), s.length-s.got
+	a, err := askEach(ctx, s.c, servers, question[*source]{
 		ask: func(ctx context.Context, m *member) (*source, error) {
 			if s.version && (again || m.server != s.info.From) {
 				if err := s.sameVersion(ctx, m); err != nil {
@@ -128,15 +149,55 @@ func (s *Stream) connect() error {
 		seen: s.seen, download: true,
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	s.src, s.from = a.value, a.value.m.server
-	s.src.end, s.src.began = a.end, s.got
+	a.value.end, a.value.began = a.end, s.got
+	return a.value, nil
+}
+
+// use makes a source the one that is read from.
+func (s *Stream) use(src *source, again bool) {
+	s.src, s.from = src, src.m.server
+	src.watch = stall.New(s.ctx, stall.Options[*source]{
+		Floor: s.c.t.stall, Read: src.conn.Read, Find: s.findOther, Stop: src.end, Drop: s.dropOther,
+	})
 	if again {
 		s.c.counts.resumes.Add(1)
 		s.c.log.Info("download goes on", "file", s.id.String(), "byte", s.offset+s.got, "storage", s.from.Addr(), "after", s.broken)
 	}
-	return nil
+}
+
+// findOther looks for another source while the present one sends nothing. Fetch waits for it.
+func (s *Stream) findOther(search context.Context) (*source, error) {
+	if !s.c.enter() {
+		return nil, errClientClosed
+	}
+	defer s.c.running.Done()
+	ctx, cancel := context.WithCancel(s.ctx) // that of the source, which outlives the search
+	unlink := context.AfterFunc(search, cancel)
+	tries := slices.Clone(s.tries)
+	others := slices.DeleteFunc(s.candidates(), func(o Server) bool { return o == s.from })
+	src, err := s.ask(ctx, others, true)
+	if err != nil {
+		if search.Err() != nil { // nobody was waited for to the end
+			s.tries = tries
+		}
+		cancel()
+		return nil, err
+	}
+	unlink()
+	end := src.end
+	src.end = func() {
+		end()
+		cancel()
+	}
+	return src, nil
+}
+
+// dropOther gives back a source that was found too late.
+func (s *Stream) dropOther(src *source) {
+	s.count(src.m.server, -1)
+	src.close()
 }
 
 // seen counts the tries of a server. One that does not have what is wanted is not asked again.
@@ -227,7 +288,12 @@ func (s *Stream) Read(p []byte) (int, error) {
 func (s *Stream) fetch(p []byte) int {
 	src := s.src
 	src.paused = src.paused || time.Since(src.read) >= s.c.t.pause
-	n, err := src.conn.Read(p)
+	n, next, err := src.watch.Read(p)
+	if next.OK {
+		s.lose(errStalled)
+		s.use(next.Source, true)
+		return 0
+	}
 	src.read = time.Now()
 	s.c.counts.bytes.Add(uint64(n))
 	s.got += int64(n)

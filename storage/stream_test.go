@@ -429,3 +429,50 @@ func BenchmarkDownload(b *testing.B) {
 		})
 	}
 }
+
+// A source that sends nothing in the middle is replaced at the next byte, where there is another one that has the same version.
+func TestFrozenSource(t *testing.T) {
+	const size = 300_000
+	at := 100_000
+	freeze := fdfstest.Faults{Commands: []byte{byte(fdfs.CmdDownload)}, FreezeAt: &at}
+	pace := unprobed
+	pace.stall = 50 * time.Millisecond
+	body := content(size)
+	for name, kind := range map[string]fdfs.Kind{"normal": fdfs.KindNormal, "appender": fdfs.KindAppender} {
+		t.Run(name, func(t *testing.T) {
+			r := newRigWith(t, 2, ClientOptions{HedgeBudget: -1}, pace)
+			id := r.put(fdfstest.FileSpec{Content: body, Kind: kind})
+			r.Storage(0).SetFaults(freeze)
+			r.requireContent(id, body)
+			require.Equal(t, uint64(1), r.c.Stats().Resumes)
+			s := r.open(id)
+			require.Equal(t, r.servers[1], s.From(), "the one that has stalled is asked last")
+			require.NoError(t, s.Close())
+		})
+	}
+	t.Run("nobody else", func(t *testing.T) { // the source is waited for, and goes on in time
+		r := newRigWith(t, 2, ClientOptions{HedgeBudget: -1}, pace)
+		id := r.put(fdfstest.FileSpec{Content: body})
+		r.Storage(0).SetFaults(freeze)
+		r.Storage(1).SetFaults(fdfstest.Faults{Commands: freeze.Commands, Status: 5})
+		time.AfterFunc(4*pace.stall, func() { r.Storage(0).SetFaults() })
+		r.requireContent(id, body)
+		require.Zero(t, r.c.Stats().Resumes)
+	})
+	t.Run("another version", func(t *testing.T) { // at the only other one
+		r := newRigWith(t, 2, ClientOptions{HedgeBudget: -1}, pace)
+		id := r.put(fdfstest.FileSpec{Content: body, Kind: fdfs.KindAppender})
+		r.Storage(0).SetFaults(freeze)
+		s := r.open(id)
+		got := make([]byte, size)
+		_, err := io.ReadFull(s, got[:at])
+		require.NoError(t, err)
+		require.NoError(t, r.Change(id, body[1:], time.Now()))
+		time.AfterFunc(4*pace.stall, func() { r.Storage(0).SetFaults() })
+		_, err = io.ReadFull(s, got[at:])
+		require.NoError(t, err)
+		require.Equal(t, body, got)
+		require.Zero(t, r.c.Stats().Resumes)
+		require.NoError(t, s.Close())
+	})
+}

@@ -26,6 +26,7 @@ var floors = map[string]int{
 	"internal/sendfile":        1,
 	"internal/logfile":         1,
 	"internal/checksum":        1,
+	"internal/stall":           1,
 	"internal/cache/tier":      1,
 	"internal/cache/cachetest": 2, // a suite for tests
 	"internal/redistest":       1, // servers for tests

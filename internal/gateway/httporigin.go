@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"fastdfs-gateway/internal/stall"
 	"fastdfs-gateway/storage"
 )
 
@@ -18,6 +19,7 @@ type HTTPOriginOptions struct {
 	Port           int // of the web servers; 0 = the port that the client's request came in on
 	ConnectTimeout time.Duration
 	NetworkTimeout time.Duration // for the head of an answer, and between two reads of its body
+	StallTimeout   time.Duration // between two reads, after which another server is asked for the rest; default 2 s
 }
 
 // HTTPOrigin fetches from the web servers of the storages, which may be this gateway or nginx with its module. A source is
@@ -76,8 +78,11 @@ func (c *patientConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// errAnswer is what a web server answers when it does not give the file.
-var errAnswer = errors.New("unusable answer")
+var (
+	// errAnswer is what a web server answers when it does not give the file.
+	errAnswer  = errors.New("unusable answer")
+	errStalled = errors.New("web server sends nothing, and another one does")
+)
 
 // Stat implements Origin by HEAD.
 func (o *HTTPOrigin) Stat(ctx context.Context, w Wanted, servers []storage.Server) (storage.Info, error) {
@@ -166,7 +171,7 @@ func fromFirst(from storage.Server, servers []storage.Server) []storage.Server {
 	return prepend(from, servers)
 }
 
-// httpStream reads a stretch of a file, going on at the next server when one breaks.
+// httpStream reads a stretch of a file, going on at the next server when one breaks or stalls.
 type httpStream struct {
 	o            *HTTPOrigin
 	ctx          context.Context // of the request, whose part this stream is
@@ -174,37 +179,88 @@ type httpStream struct {
 	info         storage.Info
 	offset, left int64
 	servers      []storage.Server // not tried yet
-	at           storage.Server   // where body comes from
-	body         io.ReadCloser
+	from         *httpSource
+}
+
+// httpSource is an answer whose body is being read.
+type httpSource struct {
+	body   io.ReadCloser
+	at     storage.Server
+	cancel context.CancelFunc // of its request
+	watch  *stall.Watch[*httpSource]
+}
+
+// Close implements io.Closer.
+func (s *httpSource) Close() error {
+	err := s.body.Close()
+	s.cancel()
+	return err
 }
 
 // connect opens the rest of the stretch at the next server.
 func (s *httpStream) connect() error {
+	from, err := s.next(s.ctx)
+	if err != nil {
+		return err
+	}
+	s.use(from)
+	return nil
+}
+
+// use makes a source the one that is read from.
+func (s *httpStream) use(from *httpSource) {
+	s.from = from
+	from.watch = stall.New(s.ctx, stall.Options[*httpSource]{
+		Floor: s.o.o.StallTimeout, Read: from.body.Read, Find: s.findOther, Stop: from.cancel, Drop: s.dropOther,
+	})
+}
+
+// findOther looks for another source while the present one sends nothing. Read waits for it.
+func (s *httpStream) findOther(search context.Context) (*httpSource, error) {
+	before := s.servers
+	from, err := s.next(search)
+	if err != nil && search.Err() != nil { // nobody was waited for to the end
+		s.servers = before
+	}
+	return from, err
+}
+
+// dropOther gives back a source that was found too late.
+func (s *httpStream) dropOther(from *httpSource) {
+	s.servers = prepend(from.at, s.servers)
+	_ = from.Close() // nothing of it was wanted
+}
+
+// next asks the servers that are left for the rest of the stretch, until search ends.
+func (s *httpStream) next(search context.Context) (*httpSource, error) {
 	var failures []error
-	for len(s.servers) > 0 {
+	for len(s.servers) > 0 && search.Err() == nil {
 		server := s.servers[0]
 		s.servers = s.servers[1:]
-		body, err := s.connectTo(server)
+		ctx, cancel := context.WithCancel(s.ctx)
+		unlink := context.AfterFunc(search, cancel)
+		body, err := s.connectTo(ctx, server)
 		s.o.ailing.note(server, err)
 		if err == nil {
-			s.body, s.at = body, server
-			return nil
+			unlink()
+			return &httpSource{body: body, at: server, cancel: cancel}, nil
 		}
+		cancel()
 		if errors.Is(err, storage.ErrNotFound) {
 			err = errors.New(err.Error()) // others had it a moment ago: that is no 404
 		}
 		failures = append(failures, err)
 	}
-	return errors.Join(append(failures, storage.ErrNoSource)...)
+	return nil, errors.Join(append(failures, storage.ErrNoSource)...)
 }
 
-func (s *httpStream) connectTo(server storage.Server) (io.ReadCloser, error) {
+func (s *httpStream) connectTo(ctx context.Context, server storage.Server) (io.ReadCloser, error) {
 	rng, want := "", http.StatusOK
 	if s.offset > 0 || s.left < s.info.Size {
 		rng = fmt.Sprintf("bytes=%d-%d", s.offset, s.offset+s.left-1)
 		want = http.StatusPartialContent
 	}
-	resp, err := s.o.ask(s.ctx, http.MethodGet, s.w, server, rng)
+	resp, err := s.o.ask(ctx, http.MethodGet, s.w, server, rng)
 	if err != nil {
 		return nil, err
 	}
@@ -244,7 +300,13 @@ func (s *httpStream) Read(p []byte) (int, error) {
 		return 0, io.EOF
 	}
 	for {
-		n, err := s.body.Read(p[:min(int64(len(p)), s.left)])
+		n, next, err := s.from.watch.Read(p[:min(int64(len(p)), s.left)])
+		if next.OK {
+			s.o.ailing.note(s.from.at, errStalled)
+			_ = s.from.Close() // it was given up
+			s.use(next.Source)
+			continue
+		}
 		s.offset, s.left = s.offset+int64(n), s.left-int64(n)
 		if n > 0 || err == nil {
 			return n, nil
@@ -252,8 +314,8 @@ func (s *httpStream) Read(p []byte) (int, error) {
 		if s.ctx.Err() != nil {
 			return 0, context.Cause(s.ctx)
 		}
-		s.o.ailing.note(s.at, err)
-		broken := errors.Join(err, s.body.Close())
+		s.o.ailing.note(s.from.at, err)
+		broken := errors.Join(err, s.from.Close())
 		if err := s.connect(); err != nil {
 			return 0, fmt.Errorf("download broken off: %w; %w", broken, err)
 		}
@@ -261,4 +323,4 @@ func (s *httpStream) Read(p []byte) (int, error) {
 }
 
 // Close implements io.Closer.
-func (s *httpStream) Close() error { return s.body.Close() }
+func (s *httpStream) Close() error { return s.from.Close() }

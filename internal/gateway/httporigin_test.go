@@ -285,3 +285,27 @@ func TestHTTPOriginEndsWithItsContext(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	require.Less(t, time.Since(began), patience/2, "the server is waited for until "+patience.String())
 }
+
+// A web server that sends nothing in the middle is replaced at the next byte, where there is another one.
+func TestHTTPOriginStall(t *testing.T) {
+	content := []byte(strings.Repeat("0123456789", 100))
+	freeze := func(r *http.Request, head http.Header, body []byte) (string, []byte) {
+		head.Set("X-Connection", "keep")
+		if r.Method == http.MethodHead {
+			return "", nil
+		}
+		return "200 OK", body[:300]
+	}
+	lns := listen(t, "127.0.0.32", "127.0.0.33")
+	frozen := newWebServer(t, lns[0], serveFile(content, freeze))
+	good := newWebServer(t, lns[1], serveFile(content, nil))
+	o := NewHTTPOrigin(HTTPOriginOptions{Port: good.port, ConnectTimeout: patience, NetworkTimeout: patience, StallTimeout: 50 * time.Millisecond})
+	t.Cleanup(o.Close)
+	got, err := fetchAll(o, wanted(t, content), 0, 1000, frozen.server, good.server)
+	require.NoError(t, err)
+	require.Equal(t, content, got)
+	require.Equal(t, []storage.Server{good.server, frozen.server}, o.ailing.last([]storage.Server{frozen.server, good.server}, time.Now()))
+	good.mu.Lock()
+	defer good.mu.Unlock()
+	require.Equal(t, "bytes=300-999", good.requests[0].Header.Get("Range"))
+}

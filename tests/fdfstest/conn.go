@@ -125,7 +125,18 @@ func (c *conn) send(command byte, a answer, fault Faults, set *rules) bool {
 	end, reset := fault.stop(out.Size())
 	d := c.node.beginDownload(a.file)
 	defer d.end()
-	err := c.copy(out, end, func() int { return c.node.rate(command, set, fault.Rate) }, d)
+	frozen := end
+	if fault.FreezeAt != nil {
+		frozen = min(end, max(0, headerLen+int64(*fault.FreezeAt)))
+	}
+	rate := func() int { return c.node.rate(command, set, fault.Rate) }
+	err := c.copy(out, 0, frozen, end, rate, d)
+	if err == nil && frozen < end {
+		if !c.stall(func() bool { return c.node.inForce(set) }) {
+			return false
+		}
+		err = c.copy(out, frozen, end, end, rate, d)
+	}
 	if reset && err == nil {
 		c.reset()
 	}
@@ -155,13 +166,13 @@ func (p *packet) ReadAt(b []byte, off int64) (int, error) {
 
 var errEnded = errors.New("the node was killed or the client has left")
 
-// copy sends the first end bytes of out at the rate that is asked for before each piece.
-func (c *conn) copy(out *io.SectionReader, end int64, rate func() int, d *download) error {
+// copy sends the bytes of out between two offsets at the rate that is asked for before each piece; end is how many will be sent at all.
+func (c *conn) copy(out *io.SectionReader, from, to, end int64, rate func() int, d *download) error {
 	if c.buf == nil {
 		c.buf = make([]byte, sendBuffer)
 	}
-	for sent := int64(0); sent < end; {
-		piece := min(end-sent, sendBuffer)
+	for sent := from; sent < to; {
+		piece := min(to-sent, sendBuffer)
 		perSecond := rate()
 		if perSecond > 0 {
 			piece = min(piece, max(1, int64(perSecond)/100))

@@ -355,3 +355,21 @@ func TestClientLeaves(t *testing.T) {
 		})
 	}
 }
+
+func TestFreeze(t *testing.T) {
+	at := 400
+	s, id, content := oneFile(t)
+	s.SetFaults(Faults{FreezeAt: &at})
+	c := send(t, s.Addr(), downloadRequest(id, 0, 0))
+	got := make([]byte, headerLen+at)
+	_, err := io.ReadFull(c, got)
+	require.NoError(t, err)
+	require.Equal(t, content[:at], got[headerLen:])
+	quiet(t, c)
+	s.SetFaults()
+	require.NoError(t, c.SetReadDeadline(time.Time{}))
+	got = make([]byte, contentSize-at)
+	_, err = io.ReadFull(c, got)
+	require.NoError(t, err)
+	require.Equal(t, content[at:], got)
+}

@@ -1,0 +1,131 @@
+package stall
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// fake is a source whose reads take some time.
+type fake struct {
+	takes   []time.Duration // of each read; the last one counts for all that follow
+	stopped chan struct{}
+	broken  error // in place of a byte
+}
+
+func (f *fake) read(p []byte) (int, error) {
+	d := f.takes[0]
+	if len(f.takes) > 1 {
+		f.takes = f.takes[1:]
+	}
+	select {
+	case <-time.After(d):
+		if f.broken != nil {
+			return 0, f.broken
+		}
+		p[0] = 1
+		return 1, nil
+	case <-f.stopped:
+		return 0, errors.New("stopped")
+	}
+}
+
+// watch is a Watch over the source; a search takes some time and gives a number or an error.
+func (f *fake) watch(ctx context.Context, takes time.Duration, err error) (w *Watch[int], dropped *int) {
+	f.stopped, dropped = make(chan struct{}), new(int)
+	return New(ctx, Options[int]{
+		Read: f.read,
+		Find: func(ctx context.Context) (int, error) {
+			select {
+			case <-time.After(takes):
+				return 7, err
+			case <-ctx.Done():
+				return 0, ctx.Err()
+			}
+		},
+		Stop: func() { close(f.stopped) },
+		Drop: func(n int) { *dropped += n },
+	}), dropped
+}
+
+func TestRead(t *testing.T) {
+	errGone, never := errors.New("gone"), time.Hour
+	for name, test := range map[string]struct {
+		takes  []time.Duration // of the reads, all but the last one good
+		broken error
+		search time.Duration
+		err    error // of the search
+		want   Found[int]
+		failed error
+		after  time.Duration // of the last read
+	}{
+		"fast":                         {takes: []time.Duration{0, time.Second}, search: 0, after: time.Second},
+		"frozen":                       {takes: []time.Duration{0, never}, search: time.Second, want: Found[int]{7, true}, after: 3 * time.Second},
+		"at the first byte":            {takes: []time.Duration{never}, want: Found[int]{7, true}, after: 2 * time.Second},
+		"slow, and nobody else":        {takes: []time.Duration{time.Minute}, err: errGone, after: time.Minute},
+		"slow, and faster than others": {takes: []time.Duration{3 * time.Second}, search: time.Minute, after: 3 * time.Second},
+		"always slow":                  {takes: []time.Duration{time.Second, time.Second, time.Second, time.Second, 3 * time.Second}, search: 0, want: Found[int]{7, true}, after: 2361600 * time.Microsecond},
+		"breaks while others are looked for": {
+			takes: []time.Duration{3 * time.Second}, broken: errGone, search: 4 * time.Second, want: Found[int]{7, true}, after: 6 * time.Second},
+		"breaks, and nobody else": {takes: []time.Duration{3 * time.Second}, broken: errGone, search: 4 * time.Second, err: errGone, failed: errGone, after: 6 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				f := &fake{takes: test.takes, broken: test.broken}
+				w, dropped := f.watch(t.Context(), test.search, test.err)
+				p := make([]byte, 10)
+				for range len(test.takes) - 1 {
+					n, next, err := w.Read(p)
+					require.NoError(t, err)
+					require.Equal(t, 1, n)
+					require.False(t, next.OK)
+				}
+				began := time.Now()
+				n, next, err := w.Read(p)
+				require.Equal(t, test.failed, err)
+				require.Equal(t, test.want, next)
+				require.Equal(t, !test.want.OK && err == nil, n == 1)
+				require.Equal(t, test.after, time.Since(began))
+				require.Zero(t, *dropped)
+			})
+		})
+	}
+}
+
+// A source that is found at the moment when bytes come is given back, or replaces the other one; never both, never neither.
+func TestBothAtOnce(t *testing.T) {
+	for range 100 {
+		synctest.Test(t, func(t *testing.T) {
+			f := &fake{takes: []time.Duration{3 * time.Second}}
+			w, dropped := f.watch(t.Context(), time.Second, nil)
+			n, next, err := w.Read(make([]byte, 1))
+			require.NoError(t, err)
+			if next.OK {
+				require.Zero(t, n)
+				require.Zero(t, *dropped)
+				return
+			}
+			require.Equal(t, 1, n)
+			if *dropped != 7 {
+				require.Zero(t, *dropped) // the search was ended before it found it
+			}
+		})
+	}
+}
+
+// The end of the download ends the search too.
+func TestEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		f := &fake{takes: []time.Duration{10 * time.Second}, broken: context.Canceled}
+		w, _ := f.watch(ctx, time.Hour, nil)
+		time.AfterFunc(5*time.Second, cancel)
+		_, next, err := w.Read(make([]byte, 1))
+		require.ErrorIs(t, err, context.Canceled)
+		require.False(t, next.OK)
+	})
+}
