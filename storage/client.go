@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/stall"
 )
@@ -77,16 +78,17 @@ var normalTiming = timing{
 
 // Client reads files from storage servers. It is safe for concurrent use.
 type Client struct {
-	o       ClientOptions
-	t       timing
-	log     *slog.Logger
-	life    context.Context // ends with Close
-	end     context.CancelFunc
-	counts  counters
-	budget  budget
-	links   linkMemory
-	probing chan struct{}  // one for each probe that runs
-	running sync.WaitGroup // the janitor, probes and second requests
+	o            ClientOptions
+	t            timing
+	log          *slog.Logger
+	life         context.Context // ends with Close
+	end          context.CancelFunc
+	counts       counters
+	budget       budget
+	links        linkMemory
+	legacyGroups checksum.Groups // whose files may have a legacy CRC32
+	probing      chan struct{}   // one for each probe that runs
+	running      sync.WaitGroup  // the janitor, probes and second requests
 
 	mu      sync.Mutex // guards what follows, and refs and used of every member
 	closed  bool

@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"slices"
 	"time"
 
+	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/stall"
 )
@@ -39,14 +39,14 @@ type Stream struct {
 	servers []Server
 	tries   []int // for each of servers
 
-	whole   bool    // sum is to be compared with the id's CRC32
-	src     *source // nil before the first byte, between two sources and after the end
-	from    Server  // of the newest source
-	got     int64   // bytes received
-	sum     uint32  // CRC32 of these
-	broken  error   // why the last source was given up
-	err     error   // what Read returns from now on
-	version bool    // every source must be asked for its version
+	whole   bool         // sum is to be compared with the id's CRC32
+	src     *source      // nil before the first byte, between two sources and after the end
+	from    Server       // of the newest source
+	got     int64        // bytes received
+	sum     checksum.Sum // of these, in the variants that files of the group have
+	broken  error        // why the last source was given up
+	err     error        // what Read returns from now on
+	version bool         // every source must be asked for its version
 }
 
 var _ io.ReadCloser = (*Stream)(nil)
@@ -82,18 +82,33 @@ func (s *source) close() {
 //
 // The Stream lives no longer than ctx. The caller closes it.
 //
-// A Stream over all of a normal or trunk file compares the content with the CRC32 in the id before Read gives out the last bytes.
-// When it is another one the file may be a symbolic link, which storages do not tell of, or be damaged, so it is read once
-// more, from another server where there is one. The same content again is that of a link, and it is remembered. Anything else makes
-// Read return ErrCRC, and the body stays incomplete. A file that fits into the first Read is then taken from another server instead.
+// A Stream over all of a normal or trunk file compares the content with the CRC32 in the id before
+// Read gives out the last bytes. When it is another one the file may be a symbolic link, which
+// storages do not tell of, or be damaged, so it is read once more, from another server where there
+// is one. The same content again is that of a link, and it is remembered. Anything else makes Read
+// return ErrCRC, and the body stays incomplete. A file that fits into the first Read is then taken
+// from another server instead. The CRC32 may be that of either variant; of a group without known
+// files of the legacy one, the first longer file that has it is read twice as well.
 func (c *Client) Open(ctx context.Context, id fdfs.FileID, info Info, offset, length int64, servers []Server) (*Stream, error) {
+	return c.open(ctx, id, info, offset, length, servers, id.Immutable() && !info.Linked && info.Size == id.Size && length == info.Size)
+}
+
+// OpenUnchecked is Open for a caller that compares the content with the CRC32 in the id itself: it
+// is read once.
+func (c *Client) OpenUnchecked(ctx context.Context, id fdfs.FileID, info Info, offset, length int64, servers []Server) (*Stream, error) {
+	return c.open(ctx, id, info, offset, length, servers, false)
+}
+
+// open is Open; check tells that the content is compared with the CRC32 in the id.
+func (c *Client) open(ctx context.Context, id fdfs.FileID, info Info, offset, length int64, servers []Server, check bool) (*Stream, error) {
 	if offset < 0 || length <= 0 || offset > info.Size-length {
 		return nil, fmt.Errorf("cannot open %q: %d bytes from %d on are not inside of its %d", id, length, offset, info.Size)
 	}
 	s := &Stream{
 		c: c, ctx: ctx, id: id.Clone(), info: info, offset: offset, length: length,
 		servers: slices.Clone(servers),
-		whole:   id.Immutable() && !info.Linked && info.Size == id.Size && length == info.Size,
+		whole:   check,
+		sum:     checksum.New(c.legacyGroups.Variants(id.Group)),
 		version: !id.Immutable() || info.Linked,
 	}
 	if i := slices.Index(servers, info.From); i > 0 {
@@ -266,7 +281,11 @@ func (s *Stream) Read(p []byte) (int, error) {
 		n += s.fetch(p[n:])
 		switch {
 		case s.got == s.length:
-			err := s.complete()
+			var all []byte
+			if atOnce {
+				all = p[:n]
+			}
+			err := s.complete(all)
 			if err == nil {
 				s.err = io.EOF
 				return n, nil
@@ -298,7 +317,7 @@ func (s *Stream) fetch(p []byte) int {
 	s.c.counts.bytes.Add(uint64(n))
 	s.got += int64(n)
 	if s.whole {
-		s.sum = crc32.Update(s.sum, crc32.IEEETable, p[:n])
+		_, _ = s.sum.Write(p[:n])
 	}
 	if err != nil && s.got < s.length {
 		s.lose(err)
@@ -324,13 +343,14 @@ func (s *Stream) lose(err error) {
 	s.src = nil
 }
 
-// complete is called when all bytes are there, before the last of them are given out.
-func (s *Stream) complete() error {
+// complete is called when all bytes are there, before the last of them are given out; all is nil,
+// or all of them.
+func (s *Stream) complete(all []byte) error {
 	s.c.completed(s.src.m, true)
 	s.src.close()
 	s.src = nil
-	if s.whole && s.sum != s.id.CRC32 {
-		return s.recheck()
+	if s.whole && !s.sum.Matches(s.id.CRC32) {
+		return s.recheck(all)
 	}
 	return nil
 }
@@ -338,7 +358,8 @@ func (s *Stream) complete() error {
 // startAgain is called when all bytes were damaged and none was given out.
 func (s *Stream) startAgain(why error) {
 	s.seen(s.from, errWrong)
-	s.got, s.sum, s.broken = 0, 0, why
+	s.got, s.broken = 0, why
+	s.sum.Reset()
 }
 
 // cut is the error for a body that stays incomplete.

@@ -3,10 +3,10 @@ package storage
 import (
 	"context"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"sync"
 
+	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/fdfs"
 )
 
@@ -42,16 +42,28 @@ func (l *linkMemory) add(id fdfs.FileID, sum uint32) {
 	l.sums[id.String()] = sum
 }
 
-// recheck finds out whether content whose CRC32 is not that of the id is a link's or damaged.
-func (s *Stream) recheck() error {
-	if s.c.links.knows(s.id, s.sum) {
+// recheck finds out whether content whose CRC32 is not that of the id is a link's, one that was
+// summed up in the standard variant alone while its id has the legacy one, or damaged. all is the
+// whole content; nil when it is not at hand any more.
+func (s *Stream) recheck(all []byte) error {
+	if s.sum.Variants() == checksum.OnlyStandard && all != nil && checksum.UpdateLegacy(0, all) == s.id.CRC32 {
+		s.c.legacyGroups.Learn(s.id.Group)
+		return nil
+	}
+	had := s.sum.Standard()
+	if s.c.links.knows(s.id, had) {
 		return nil
 	}
 	s.c.counts.rechecks.Add(1)
 	sum, from, sure, err := s.readAgain()
-	if err == nil && sum == s.sum {
+	same := err == nil && sum.Standard() == had
+	if same && sum.Matches(s.id.CRC32) {
+		s.c.legacyGroups.Learn(s.id.Group)
+		return nil
+	}
+	if same {
 		if sure {
-			s.c.links.add(s.id, sum)
+			s.c.links.add(s.id, had)
 		}
 		s.c.log.Info("file is taken for a link: it was read twice and has another CRC32 than its id", "file", s.id.String(),
 			"storage", s.from.Addr(), "again", from.Addr())
@@ -59,17 +71,18 @@ func (s *Stream) recheck() error {
 	}
 	s.c.counts.crcErrors.Add(1)
 	if err != nil {
-		err = fmt.Errorf("%w: storage %s gave %08x, and it cannot be read again: %w", ErrCRC, s.from.Addr(), s.sum, err)
+		err = fmt.Errorf("%w: storage %s gave %08x, and it cannot be read again: %w", ErrCRC, s.from.Addr(), had, err)
 	} else {
-		err = fmt.Errorf("%w: storage %s gave %08x, storage %s gave %08x", ErrCRC, s.from.Addr(), s.sum, from.Addr(), sum)
+		err = fmt.Errorf("%w: storage %s gave %08x, storage %s gave %08x", ErrCRC, s.from.Addr(), had, from.Addr(), sum.Standard())
 	}
 	s.c.log.Warn("content of a file is damaged", "file", s.id.String(), "error", err)
 	return err
 }
 
-// readAgain is the CRC32 of the whole file at the first server that has it; the one that the content came from is asked last. It
-// is not sure when it is that one's again while others that may have the file cannot be asked.
-func (s *Stream) readAgain() (sum uint32, from Server, sure bool, err error) {
+// readAgain is the sum of the whole file at the first server that has it; the one that the content
+// came from is asked last. It is not sure when it is that one's again while others that may have
+// the file cannot be asked.
+func (s *Stream) readAgain() (sum checksum.Sum, from Server, sure bool, err error) {
 	var others []Server
 	for _, server := range s.c.Order(s.servers) {
 		if server != s.from {
@@ -84,19 +97,16 @@ func (s *Stream) readAgain() (sum uint32, from Server, sure bool, err error) {
 		}
 		t.add(err)
 	}
-	return 0, Server{}, false, t.verdict(s.ctx)
+	return checksum.Sum{}, Server{}, false, t.verdict(s.ctx)
 }
 
-// checksum is the CRC32 of a file at one server.
-func (c *Client) checksum(ctx context.Context, id fdfs.FileID, info Info, server Server) (uint32, error) {
+// checksum is the sum of a file at one server.
+func (c *Client) checksum(ctx context.Context, id fdfs.FileID, info Info, server Server) (sum checksum.Sum, err error) {
 	s := &Stream{c: c, ctx: ctx, id: id, info: info, length: info.Size, servers: []Server{server}, tries: make([]int, 1)}
 	defer s.Close()
-	hash := crc32.NewIEEE()
 	if err := s.connect(); err != nil { // before Read does: its errors do not tell that there is no such file
-		return 0, err
+		return sum, err
 	}
-	if _, err := io.Copy(hash, s); err != nil {
-		return 0, err
-	}
-	return hash.Sum32(), nil
+	_, err = io.Copy(&sum, s)
+	return sum, err
 }

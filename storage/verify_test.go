@@ -6,6 +6,7 @@ import (
 	"io"
 	"testing"
 
+	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/tests/fdfstest"
 
@@ -111,6 +112,61 @@ func TestLink(t *testing.T) {
 		require.Zero(t, r.c.Stats().CRCErrors)
 		require.Equal(t, 4, r.Downloads(link).Downloads)
 	}
+}
+
+// The id of a file of FastDFS 5.x has another CRC32 than the standard one. Only the first one of a
+// group that does not fit into the first Read is read twice.
+func TestLegacyCRC(t *testing.T) {
+	r := newRig(t, 2, ClientOptions{})
+	body := content(300_000)
+	files := []fdfs.FileID{}
+	for range 3 {
+		files = append(files, r.put(fdfstest.FileSpec{Content: body, LegacyCRC: true}))
+	}
+	for i, id := range files {
+		require.Equal(t, checksum.UpdateLegacy(0, body), id.CRC32)
+		s := r.open(id)
+		got, err := io.ReadAll(s)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(body, got))
+		require.NoError(t, s.Close())
+		want := 1
+		if i == 0 {
+			want = 2
+		}
+		require.Equal(t, want, r.Downloads(id).Downloads, "file %d", i)
+	}
+	require.Equal(t, uint64(1), r.c.Stats().Rechecks)
+	require.Zero(t, r.c.Stats().CRCErrors)
+	require.Empty(t, r.c.links.sums, "it is no link")
+}
+
+// A file that fits into the first Read is summed up in the legacy variant without another download.
+func TestLegacyCRCSmall(t *testing.T) {
+	r := newRig(t, 1, ClientOptions{})
+	body := content(30_000)
+	id := r.put(fdfstest.FileSpec{Content: body, LegacyCRC: true})
+	s := r.open(id)
+	buf := make([]byte, 64<<10)
+	n, err := s.Read(buf)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(body, buf[:n]))
+	require.NoError(t, s.Close())
+	require.Equal(t, 1, r.Downloads(id).Downloads)
+}
+
+// A caller that checks the content itself gets it as it is, from one download.
+func TestOpenUnchecked(t *testing.T) {
+	body := content(300_000)
+	r, id, damaged := twins(t, body, flipped(body, 100))
+	s, err := r.c.OpenUnchecked(context.Background(), id, r.stat(id), 0, int64(len(body)), r.servers)
+	require.NoError(t, err)
+	got, err := io.ReadAll(s)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(flipped(body, 100), got))
+	require.NoError(t, s.Close())
+	require.Equal(t, 1, damaged.Downloads(id).Downloads+r.Downloads(id).Downloads)
+	require.Zero(t, r.c.Stats().Rechecks)
 }
 
 // What one server says twice while the other cannot be asked is served, and not remembered.

@@ -53,6 +53,7 @@ func TestExitCodes(t *testing.T) {
 		{"unknown flag", []string{"serve", "-x"}, 2, "flag provided but not defined"},
 		{"an argument too many", []string{"check", "-c", missing, "more"}, 2, `"more" is one argument too many`},
 		{"no id", []string{"inspect"}, 2, "an argument is missing"},
+		{"a file for two ids", []string{"inspect", "-file", missing, "a", "b"}, 2, "-file takes one id"},
 		{"both times", []string{"token", "-c", missing, "-ts", "1", "-ttl", "1h", "id"}, 2, "exclude each other"},
 		{"missing file", []string{"-c", missing}, 1, "missing.conf"},
 		{"check of a missing file", []string{"check", "-c", missing}, 1, "missing.conf"},

@@ -3,10 +3,13 @@ package main
 import (
 	"encoding/json"
 	"fmt"
+	"io"
+	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/fdfs"
 )
@@ -27,6 +30,10 @@ type inspection struct {
 	CRC32     string      `json:"crc32,omitempty"`
 	Trunk     *trunkPlace `json:"trunk,omitempty"`
 	Disk      string      `json:"path_on_disk,omitempty"`
+
+	// Variant of CRC32 that a given file has: standard, legacy or none; empty: no file was given,
+	// or the id says nothing of its content.
+	Variant string `json:"crc32_variant,omitempty"`
 }
 
 type trunkPlace struct {
@@ -38,9 +45,13 @@ type trunkPlace struct {
 // runInspect prints every field of each id. Bad ids are reported among the others, and make it fail at the end.
 func runInspect(c *call) error {
 	asJSON := c.flags.Bool("json", false, "print one JSON object a line")
+	content := c.flags.String("file", "", "a `PATH` to compare with the CRC32 of the id, in both variants")
 	path := c.configFlag()
 	if err := c.parse(1, -1); err != nil {
 		return err
+	}
+	if *content != "" && c.flags.NArg() > 1 {
+		return usageError("inspect: -file takes one id")
 	}
 	var cfg *config.Config
 	if *path != "" {
@@ -55,7 +66,12 @@ func runInspect(c *call) error {
 			fmt.Fprintln(c.stdout)
 		}
 		found := inspect(cfg, arg)
-		failed = failed || found.Error != ""
+		if *content != "" && found.Error == "" {
+			if err := found.compare(*content); err != nil {
+				return err
+			}
+		}
+		failed = failed || found.Error != "" || found.Variant == variantNone
 		if err := found.print(c, *asJSON); err != nil {
 			return err
 		}
@@ -87,6 +103,45 @@ func inspect(cfg *config.Config, arg string) inspection {
 		out.Trunk = &trunkPlace{id.Trunk.ID, id.Trunk.Offset, id.Trunk.Alloc}
 	}
 	return out
+}
+
+// The values of crc32_variant.
+const (
+	variantStandard = "standard"
+	variantLegacy   = "legacy"
+	variantNone     = "none"
+)
+
+// variantTexts say them to people.
+var variantTexts = map[string]string{
+	variantStandard: "the file has it in the standard variant",
+	variantLegacy:   "the file has it in the variant of FastDFS 5.x",
+	variantNone:     "the file has another one in both variants: it is a link's target, or damaged",
+}
+
+// compare says in which variant the content of a file has the CRC32 of the id.
+func (x *inspection) compare(path string) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return fmt.Errorf("cannot compare: %w", err)
+	}
+	defer func() { _ = file.Close() }() // it is only read
+	if x.Size == nil || x.Kind == fdfs.KindSlave.String() || x.Kind == fdfs.KindAppender.String() {
+		return fmt.Errorf("cannot compare: the CRC32 in the id of a file of kind %s is not that of its content", x.Kind)
+	}
+	var sum checksum.Sum
+	if _, err := io.Copy(&sum, file); err != nil {
+		return fmt.Errorf("cannot compare: %w", err)
+	}
+	switch x.CRC32 {
+	case fmt.Sprintf("%08x", sum.Standard()):
+		x.Variant = variantStandard
+	case fmt.Sprintf("%08x", sum.Legacy()):
+		x.Variant = variantLegacy
+	default:
+		x.Variant = variantNone
+	}
+	return nil
 }
 
 // diskPath is where the file, or the trunk file around it, lies.
@@ -133,6 +188,9 @@ func (x inspection) print(c *call, asJSON bool) error {
 		row("size", "not in the id of a file of this kind")
 	}
 	row("crc32", "%s", x.CRC32)
+	if x.Variant != "" {
+		row("crc32 variant", "%s: %s", x.Variant, variantTexts[x.Variant])
+	}
 	if x.Trunk != nil {
 		row("trunk slot", "file %d, offset %d, %d bytes allocated", x.Trunk.File, x.Trunk.Offset, x.Trunk.Alloc)
 	}

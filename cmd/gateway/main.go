@@ -49,7 +49,7 @@ var commandOrder = []string{"serve", "check", "inspect", "token", "explain", "pu
 var commands = map[string]command{
 	"serve":    {"[serve] -c FILE", "run the server", runServe},
 	"check":    {"check -c FILE", "read a configuration and print each problem with file:line", runCheck},
-	"inspect":  {"inspect [-json] [-c FILE] FILE_ID...", "decode file ids", runInspect},
+	"inspect":  {"inspect [-json] [-c FILE] [-file PATH] FILE_ID...", "decode file ids; -file compares a file's content with the CRC32 of one id", runInspect},
 	"token":    {"token -c FILE [-ts N|-ttl D] FILE_ID", "print the anti-steal query of a file, and its URL", runToken},
 	"explain":  {"explain -c FILE [-json] URL_OR_ID", "tell what would happen to a request, and why; asks trackers and storages", runExplain},
 	"purge":    {"purge [-admin ADDR] -id ID|-prefix FOLDER|-all", "make a running gateway and all of its fleet forget files", runPurge},

@@ -27,6 +27,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"fastdfs-gateway/internal/cache/tier"
+	"fastdfs-gateway/internal/checksum"
 )
 
 // Names of package tier that are part of the interface of this one.
@@ -119,6 +120,8 @@ type Cache struct {
 
 	limits limits
 	n      counters
+
+	legacyGroups checksum.Groups // whose files may have a legacy CRC32
 
 	life  context.Context // of the flights; ends with Close
 	end   context.CancelFunc
@@ -298,3 +301,9 @@ func (c *Cache) doomFlights(m Match, v *Version) {
 
 // canonical is a copy of a file's name that may be kept.
 func canonical(file string) string { return strings.Clone(file) }
+
+// groupOf is the group of a file.
+func groupOf(file string) string {
+	group, _, _ := strings.Cut(file, "/")
+	return group
+}

@@ -15,6 +15,7 @@ import (
 
 	"fastdfs-gateway/internal/cache/cachetest"
 	"fastdfs-gateway/internal/cache/tier"
+	"fastdfs-gateway/internal/checksum"
 )
 
 // TestBroken: an origin that breaks off.
@@ -224,6 +225,39 @@ func TestChecksum(t *testing.T) {
 			require.True(t, bytes.Equal(good, got), "from the storage that is trusted")
 			require.EqualValues(t, 1, c.Stats().CRCErrors)
 			require.EqualValues(t, 1, o.distrusted.Load())
+		})
+		bubble(t, "legacy, "+name, func(t *testing.T) {
+			c := newCache(t, Options{})
+			for i, again := range []int64{1, 0, 0} { // the first one of several segments is read once more
+				o := newOrigin(testFile(i), size)
+				o.v.CRC32 = checksum.UpdateLegacy(0, o.content)
+				requireWhole(t, o, get(background, c, o))
+				if size <= SegmentSize {
+					again = 0
+				}
+				require.Equal(t, o.v.Segments()+again, o.fetches.Load(), "file %d", i)
+			}
+			require.Zero(t, c.Stats().CRCErrors)
+			other := newOrigin("group2/M00/00/00/a", 100)
+			other.v.CRC32 = checksum.UpdateLegacy(0, other.content) // of a group that has shown none yet
+			requireWhole(t, other, get(background, c, other))
+			require.EqualValues(t, 1, other.fetches.Load())
+		})
+		bubble(t, "legacy and damaged, "+name, func(t *testing.T) {
+			o := newOrigin(testFile(1), size)
+			o.v.CRC32 = checksum.UpdateLegacy(0, o.content)
+			good := o.content
+			o.content = bytes.Clone(good)
+			o.content[0] ^= 1
+			c := newCache(t, Options{})
+			src := &distrusting{origin: o, good: good}
+			e, err := c.Lookup(background, o.file, src, Ask{})
+			require.NoError(t, err)
+			s := c.Open(background, e, src, 0, size)
+			got, err := io.ReadAll(s)
+			require.NoError(t, s.Close())
+			require.True(t, err != nil || bytes.Equal(good, got))
+			require.EqualValues(t, 1, c.Stats().CRCErrors)
 		})
 		bubble(t, "link, "+name, func(t *testing.T) {
 			o := newOrigin(testFile(1), size)

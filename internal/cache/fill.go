@@ -197,6 +197,7 @@ func (c *Cache) copyFromSource(f *flight, src Source, lease Lease) error {
 	ctx, cancel := context.WithCancel(c.life)
 	defer cancel()
 	f.setFrom(FromOrigin)
+	f.peer = ""
 	began := time.Now()
 	c.n.originFetches.Add(1)
 	got, body, err := src.Fetch(ctx, want, f.key.Index*SegmentSize+have, length-have)

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fastdfs-gateway/internal/cache/cachetest"
+	"fastdfs-gateway/internal/checksum"
 )
 
 const second = time.Second
@@ -51,6 +52,28 @@ func TestStampede(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// TestLinkInAFleet: a link is read once more by the gateway that fetches it, and the others read it
+// again from that one.
+func TestLinkInAFleet(t *testing.T) {
+	for name, crc := range map[string]func(o *origin) uint32{
+		"link":   func(o *origin) uint32 { return o.v.CRC32 + 1 },
+		"legacy": func(o *origin) uint32 { return checksum.UpdateLegacy(0, o.content) },
+	} {
+		bubble(t, name, func(t *testing.T) {
+			o := newOrigin(testFile(1), 1<<20)
+			o.first, o.whole, o.v.CRC32 = second/2, second, crc(o)
+			for i, r := range crowd(gateways(t, newFleet(), 3, Options{}), o, 24) {
+				require.NoError(t, r.err, "client %d", i)
+				requireWhole(t, o, r)
+			}
+			require.LessOrEqual(t, o.fetches.Load(), int64(2))
+			if name == "legacy" {
+				require.EqualValues(t, 1, o.fetches.Load())
+			}
+		})
 	}
 }
 

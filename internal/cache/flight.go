@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"sync"
 
 	"golang.org/x/sync/semaphore"
 
 	"fastdfs-gateway/internal/cache/tier"
+	"fastdfs-gateway/internal/checksum"
 )
 
 // role says where a flight gets its bytes from, and so who may read from it.
@@ -36,12 +36,12 @@ type flight struct {
 	told    bool  // by who gives the bytes; before that it is what the first reader believed
 	length  int64 // of the segment, where the version is known
 	chunks  [][]byte
-	have    int64  // bytes received
-	visible int64  // of these, what may be read: the last ones wait until all are checked
-	sum     uint32 // CRC32 of the bytes received
-	left    bool   // the segment is in a tier
-	tail    []byte // then: its last chunk, which who has kept pace needs, and need not fetch again if it is evicted at once
-	err     error  // why there will be no more
+	have    int64        // bytes received
+	visible int64        // of these, what may be read: the last ones wait until all are checked
+	sum     checksum.Sum // of the bytes received, in the variants that files of the group have
+	left    bool         // the segment is in a tier
+	tail    []byte       // then: its last chunk, which who has kept pace needs, and need not fetch again if it is evicted at once
+	err     error        // why there will be no more
 	readers int
 	doomed  bool // what it brings is not to be stored
 	role    role
@@ -51,6 +51,7 @@ type flight struct {
 	reserved   int64               // bytes of memory
 	reservedOf *semaphore.Weighted // that they are counted in
 	hearsay    bool                // the version is known from another gateway alone
+	peer       string              // the other gateway that all bytes came from; empty = there is no such
 }
 
 func newFlight(key SegmentKey, young bool) *flight {
@@ -248,7 +249,8 @@ func (f *flight) room() []byte {
 
 // received takes n bytes that were written to room.
 func (f *flight) received(p []byte) {
-	sum := crc32.Update(f.sum, crc32.IEEETable, p) // only this goroutine changes it
+	sum := f.sum // only this goroutine changes it
+	_, _ = sum.Write(p)
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.sum = sum
@@ -291,7 +293,7 @@ func (f *flight) copyFrom(r io.Reader, count func(int)) error {
 
 // segment is what was fetched. It is called with mu held.
 func (f *flight) segment() *tier.Segment {
-	return &tier.Segment{Key: f.key, Version: f.version, Chunks: f.chunks, Sum: f.sum, Hot: f.readers > 1}
+	return &tier.Segment{Key: f.key, Version: f.version, Chunks: f.chunks, Sum: f.sum.Standard(), Hot: f.readers > 1}
 }
 
 // join makes the caller a reader of the flight for a segment, which it starts if there is none. v is the version that is wanted; nil
@@ -308,7 +310,7 @@ func (c *Cache) flightFor(key SegmentKey, v *Version, src Source, young bool, re
 		return f
 	}
 	f := newFlight(key, young)
-	f.readers = readers
+	f.readers, f.sum = readers, checksum.New(c.legacyGroups.Variants(groupOf(key.File)))
 	if v != nil {
 		f.version, f.known, f.length = *v, true, v.SegmentLength(key.Index)
 	}

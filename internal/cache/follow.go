@@ -56,6 +56,10 @@ func (c *Cache) copyFromPeer(f *flight, holder string, leased bool) error {
 		want = nil
 	}
 	f.setFrom(FromPeer)
+	f.peer = ""
+	if have == 0 {
+		f.peer = holder
+	}
 	c.n.peerFetches.Add(1)
 	got, body, err := c.o.Fleet.OpenPeer(ctx, holder, f.key, want, have)
 	if err != nil {

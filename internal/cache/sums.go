@@ -13,8 +13,8 @@ const maxSums = 1 << 14
 // sums are the CRC32 of a file's segments, from which that of the file is made, in whatever order they come.
 type sums struct {
 	expected  int64 // number of segments; 0 = nothing is to be checked
-	bySegment map[int64]uint32
-	link      uint32 // CRC32 of the content where the file was found to be a link
+	bySegment map[int64]checksum.Sum
+	link      uint32 // standard CRC32 of the content where the file was found to be a link
 	isLink    bool
 	damaged   uint64 // the count of damaged files when this one was dropped last; while it is being dropped, the highest number
 }
@@ -23,34 +23,41 @@ type sums struct {
 func (s *sums) expect(v Version) {
 	*s = sums{}
 	if n := v.Segments(); v.Immutable && !v.Linked && n > 0 && n <= maxSums {
-		s.expected, s.bySegment = n, make(map[int64]uint32)
+		s.expected, s.bySegment = n, make(map[int64]checksum.Sum)
 	}
 }
 
-// whole is the CRC32 of the file; false while some segment's is not known.
-func (s *sums) whole(v Version) (uint32, bool) {
+// whole is the sum of the file, of both variants where that of each segment is; false while some
+// segment's is not known.
+func (s *sums) whole(v Version) (checksum.Sum, bool) {
 	if s.expected == 0 || int64(len(s.bySegment)) < s.expected {
-		return 0, false
+		return checksum.Sum{}, false
 	}
-	sum := uint32(0)
+	variants := checksum.Both
+	for _, part := range s.bySegment {
+		if part.Variants() == checksum.OnlyStandard {
+			variants = checksum.OnlyStandard
+		}
+	}
+	sum := checksum.New(variants)
 	for i := range s.expected {
-		sum = checksum.ConcatStandard(sum, s.bySegment[i], v.SegmentLength(i))
+		sum.Concat(s.bySegment[i], v.SegmentLength(i))
 	}
 	return sum, true
 }
 
-// addSum records the sum of a segment. When those of all segments are known it gives the CRC32 of the file and whether it is right.
-// What was asked for behind the file's end is no segment of it.
-func (r *records) addSum(key SegmentKey, v Version, sum uint32) (whole uint32, right, complete bool) {
+// addSum records the sum of a segment. When those of all segments are known it gives that of the
+// file and whether it is right. What was asked for behind the file's end is no segment of it.
+func (r *records) addSum(key SegmentKey, v Version, sum checksum.Sum) (whole checksum.Sum, right, complete bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rec, ok := r.list.Peek(key.File)
 	if !ok || rec.meta.Version != v || key.Index >= rec.sums.expected {
-		return 0, false, false
+		return checksum.Sum{}, false, false
 	}
 	rec.sums.bySegment[key.Index] = sum
 	whole, complete = rec.sums.whole(v)
-	return whole, whole == v.CRC32 || rec.sums.isLink && whole == rec.sums.link, complete
+	return whole, whole.Matches(v.CRC32) || rec.sums.isLink && whole.Standard() == rec.sums.link, complete
 }
 
 // setLink records that the content of a file has another CRC32 because it is a link.

@@ -4,28 +4,32 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
+
+	"fastdfs-gateway/internal/checksum"
 )
 
-// verify compares the CRC32 of the whole file with that of the version, when this segment was the last one missing. Content with
-// another CRC32 is read once more, from another storage where there is one: when it is the same again the file is a link, whose
-// CRC32 is not that of its content; anything else is damage, and all segments of the file are dropped.
+// verify compares the whole file with the CRC32 of the version, when this segment was the last one
+// missing. It may be that of either variant. Content that has neither is read once more, from
+// another storage where there is one: when it is the same again the file is a link, whose CRC32 is
+// not that of its content; anything else is damage, and all segments of the file are dropped.
+//
+// This is the only check of files that go through the cache: sources leave it to the cache.
 func (c *Cache) verify(f *flight, src Source) error {
 	f.mu.Lock()
-	v, sum := f.version, f.sum
+	v, sum, chunks := f.version, f.sum, f.chunks
 	f.mu.Unlock()
 	whole, right, complete := c.records.addSum(f.key, v, sum)
 	if !complete || right {
 		return nil
 	}
-	err := fmt.Errorf("%w: %q has %08x, want %08x", ErrCorrupt, f.key.File, whole, v.CRC32)
-	if d, ok := src.(Distruster); ok {
-		d.Distrust(err)
+	if whole.Variants() == checksum.OnlyStandard && v.Segments() == 1 && legacySum(chunks) == v.CRC32 {
+		c.legacyGroups.Learn(groupOf(f.key.File))
+		return nil
 	}
-	again, againErr := c.checksum(src, v)
-	if againErr == nil && again == whole {
-		c.records.setLink(f.key.File, v, whole)
+	err := fmt.Errorf("%w: %q has %08x, want %08x", ErrCorrupt, f.key.File, whole.Standard(), v.CRC32)
+	same, againErr := c.isSame(f, src, v, whole, err)
+	if same {
 		return nil
 	}
 	c.n.corrupt.Add(1)
@@ -36,24 +40,76 @@ func (c *Cache) verify(f *flight, src Source) error {
 	return errors.Join(err, againErr)
 }
 
-// checksum reads a whole file for its CRC32.
-func (c *Cache) checksum(src Source, v Version) (uint32, error) {
+// legacySum is the legacy CRC32 of a segment.
+func legacySum(chunks [][]byte) (sum uint32) {
+	for _, chunk := range chunks {
+		sum = checksum.UpdateLegacy(sum, chunk)
+	}
+	return sum
+}
+
+// isSame reads a file once more whose sum is whole, and tells whether it has the same content
+// again. If so it records why its CRC32 is another one than that of the version. Content that a
+// gateway has given was checked there, so it is read from there again.
+func (c *Cache) isSame(f *flight, src Source, v Version, whole checksum.Sum, why error) (bool, error) {
+	if f.peer != "" && v.Segments() == 1 {
+		if again, err := c.sumAtPeer(f, v); err == nil && again.Standard() == whole.Standard() {
+			c.records.setLink(f.key.File, v, whole.Standard())
+			return true, nil
+		}
+	}
+	if d, ok := src.(Distruster); ok {
+		d.Distrust(why)
+	}
+	again, err := c.sumAtSource(src, v)
+	switch {
+	case err != nil || again.Standard() != whole.Standard():
+		return false, err
+	case again.Matches(v.CRC32): // so its legacy one does, which was not computed the first time
+		c.legacyGroups.Learn(groupOf(f.key.File))
+	default:
+		c.records.setLink(f.key.File, v, whole.Standard())
+	}
+	return true, nil
+}
+
+// sumAtSource reads a whole file for its CRC32.
+func (c *Cache) sumAtSource(src Source, v Version) (checksum.Sum, error) {
 	ctx, cancel := context.WithCancel(c.life)
 	defer cancel()
 	c.n.originFetches.Add(1)
 	got, body, err := src.Fetch(ctx, &v, 0, v.Size)
 	if err != nil {
-		return 0, err
+		return checksum.Sum{}, err
 	}
-	defer func() { _ = body.Close() }() // all that counts was read
-	if got != v {
-		return 0, ErrChanged
-	}
-	hash := crc32.NewIEEE()
-	n, err := io.Copy(hash, io.LimitReader(body, v.Size))
+	sum, n, err := sumOf(body, got, v)
 	c.n.originBytes.Add(uint64(n))
-	if err == nil && n < v.Size {
+	return sum, err
+}
+
+// sumAtPeer is that of a file of one segment at the gateway that it came from.
+func (c *Cache) sumAtPeer(f *flight, v Version) (checksum.Sum, error) {
+	ctx, cancel := context.WithTimeout(c.life, askTimeout)
+	defer cancel()
+	c.n.peerFetches.Add(1)
+	got, body, err := c.o.Fleet.OpenPeer(ctx, f.peer, f.key, &v, 0)
+	if err != nil {
+		return checksum.Sum{}, err
+	}
+	sum, n, err := sumOf(body, got, v)
+	c.n.peerBytes.Add(uint64(n))
+	return sum, err
+}
+
+// sumOf reads a file, which has to be of the version that is wanted, and closes it.
+func sumOf(body io.ReadCloser, got, want Version) (sum checksum.Sum, n int64, err error) {
+	defer func() { _ = body.Close() }() // all that counts was read
+	if got != want {
+		return sum, 0, ErrChanged
+	}
+	n, err = io.Copy(&sum, io.LimitReader(body, want.Size))
+	if err == nil && n < want.Size {
 		err = io.ErrUnexpectedEOF
 	}
-	return hash.Sum32(), err
+	return sum, n, err
 }

@@ -38,7 +38,7 @@ var (
 
 // fetcher makes one for the request; id is a copy of its own. p is nil when nothing is decided yet.
 func (a *away) fetcher(r *request, id fdfs.FileID, cause error, p *plan) *fetcher {
-	f := &fetcher{a: a, wanted: Wanted{ID: id, Port: localPort(r.ctx.LocalAddr())}, cause: cause, marked: r.marked(), now: r.now}
+	f := &fetcher{a: a, wanted: Wanted{ID: id, Port: localPort(r.ctx.LocalAddr()), Unchecked: true}, cause: cause, marked: r.marked(), now: r.now}
 	if p != nil {
 		f.once.Do(func() { f.plan = *p })
 	}

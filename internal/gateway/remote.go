@@ -15,6 +15,9 @@ type Wanted struct {
 	ID     fdfs.FileID
 	Target string // path and query for web servers, with the mark against loops
 	Port   int    // that the request came in on; 0 = none
+	// Unchecked: whole content need not be compared with the CRC32 of the id, for the caller does
+	// so.
+	Unchecked bool
 }
 
 // Origin fetches files from other hosts. It tries the servers in an order of its own choice, healthy ones first.
@@ -39,7 +42,11 @@ func (o StorageOrigin) Stat(ctx context.Context, w Wanted, servers []storage.Ser
 
 // Open implements Origin.
 func (o StorageOrigin) Open(ctx context.Context, w Wanted, info storage.Info, offset, length int64, servers []storage.Server) (io.ReadCloser, error) {
-	stream, err := o.Client.Open(ctx, w.ID, info, offset, length, servers)
+	open := o.Client.Open
+	if w.Unchecked {
+		open = o.Client.OpenUnchecked
+	}
+	stream, err := open(ctx, w.ID, info, offset, length, servers)
 	if err != nil {
 		return nil, err // not a Stream that is nil
 	}

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/fdfs"
 )
 
@@ -30,6 +31,9 @@ type FileSpec struct {
 	PathIndex int         // store path
 	Created   time.Time   // default: now
 	Modified  time.Time   // default: Created; what CmdFileInfo answers except for trunk files
+
+	// LegacyCRC: the CRC32 in the id is that of FastDFS 5.x, see package checksum.
+	LegacyCRC bool
 
 	Metadata map[string]string // default: none was ever set
 
@@ -67,11 +71,14 @@ func (c *Cluster) Put(spec FileSpec) (fdfs.FileID, error) {
 	if spec.Reader == nil {
 		f.content, f.size = bytesAt(spec.Content), int64(len(spec.Content))
 	}
-	sum := crc32.NewIEEE()
-	if _, err := io.Copy(sum, io.NewSectionReader(f.content, 0, f.size)); err != nil {
+	var sum checksum.Sum
+	if _, err := io.Copy(&sum, io.NewSectionReader(f.content, 0, f.size)); err != nil {
 		return fdfs.FileID{}, fmt.Errorf("cannot read content of a file to be put: %w", err)
 	}
-	f.crc = sum.Sum32()
+	f.crc = sum.Standard()
+	if spec.LegacyCRC {
+		f.crc = sum.Legacy()
+	}
 	if spec.Created.IsZero() {
 		spec.Created = time.Now()
 	}
