@@ -8,7 +8,7 @@ FUZZTIME ?= 20s
 # Fetched as a Go module when it is used; staticcheck.conf says what it looks for.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build run run-cluster stampede test test-race test-long lint fuzz bench bench-compare e2e check clean
+.PHONY: build run run-cluster stampede test test-race test-long lint fuzz attack bench bench-compare e2e check clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN) ./cmd/gateway
@@ -60,6 +60,12 @@ fuzz:
 			echo "$$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
 		done; \
 	done
+
+# The built gateway under attack on raw sockets: make attack ATTACK=1h SEED=7. tests/attack says what is done to it.
+ATTACK ?= 10m
+SEED   ?= 1
+attack: build
+	GATEWAY_BINARY=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 0 -v ./tests/attack -args -attack.for=$(ATTACK) -attack.seed=$(SEED)
 
 # The gateway beside nginx on the same files, with wrk: writes docs/benchmarks.md. BENCH=-link puts wrk behind a virtual network link.
 # Other rounds go there too, and cases, which are only printed: make bench BENCH="-rounds 3 -time 2s -cases '^4 KiB|304'".

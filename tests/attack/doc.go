@@ -1,0 +1,10 @@
+// Package attack does to the built gateway what an outsider would do: bytes on raw sockets, most of them no HTTP.
+//
+//	make attack                       # 10 minutes
+//	make attack ATTACK=1h SEED=7      # longer, and the bytes of another seed
+//	go test ./tests/attack            # the short version, which is part of make test
+//
+// TestFraming sends the same bytes to the gateway and to Debian's nginx and haproxy, and compares where each of them sees requests
+// begin. TestMutations and TestRemoteMutations send mutated requests and watch answers, memory, goroutines and descriptors.
+// Every run prints its seed; -attack.seed repeats it.
+package attack

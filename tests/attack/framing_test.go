@@ -1,0 +1,382 @@
+package attack
+
+import (
+	"bytes"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// seen is a request that a server saw on a connection, as its log tells.
+type seen struct {
+	marker  string // of its target, or of what stands in its request line; empty where there is none
+	line    string
+	status  int
+	refused bool // no request for this server, or not a whole one
+}
+
+// beginsWith tells whether two servers mean the same place when they name a request. The gateway's log has no fragment of a target.
+func (s seen) beginsWith(o seen) bool {
+	mine, _, _ := strings.Cut(s.line, " ")
+	theirs, _, _ := strings.Cut(o.line, " ")
+	return mine == theirs && (s.marker == o.marker || s.marker == "" || o.marker == "")
+}
+
+// view is all that one server made of one case.
+type view struct {
+	requests []seen
+	stream   []byte // what it answered
+}
+
+// accepted are the requests before the first refusal, behind which no server reads on.
+func (v *view) accepted() []seen {
+	if i := slices.IndexFunc(v.requests, func(s seen) bool { return s.refused }); i >= 0 {
+		return v.requests[:i]
+	}
+	return v.requests
+}
+
+// stopped tells whether the server gave the connection up by itself: it refused a request, or said that its answer is the last one. What
+// comes behind is nobody's request then. One that did not has taken all that came behind for a body, or waits for more of it.
+func (v *view) stopped() bool {
+	if len(v.accepted()) < len(v.requests) {
+		return true
+	}
+	last := bytes.LastIndex(v.stream, []byte("HTTP/1."))
+	if last < 0 {
+		return len(v.requests) == 0 && len(v.stream) == 0
+	}
+	head, _, _ := bytes.Cut(v.stream[last:], []byte("\r\n\r\n"))
+	return bytes.Contains(bytes.ToLower(head), []byte("\nconnection: close"))
+}
+
+func (v *view) String() string {
+	var b strings.Builder
+	for _, s := range v.requests {
+		fmt.Fprintf(&b, "    %-7s %d refused=%-5v %q\n", s.marker, s.status, s.refused, s.line)
+	}
+	fmt.Fprintf(&b, "    stopped=%v, answered %d bytes\n", v.stopped(), len(v.stream))
+	return b.String()
+}
+
+// parseGateway reads a line of the gateway's access log.
+func parseGateway(line string) (string, seen, bool) {
+	var e struct {
+		Remote, Method, Target, Protocol string
+		Refused                          string `json:"refused_line"`
+		Status                           int
+	}
+	if json.Unmarshal([]byte(line), &e) != nil {
+		return "", seen{}, false
+	}
+	if e.Method == "" {
+		return e.Remote, seen{line: e.Refused, marker: markerIn(e.Refused), status: e.Status, refused: true}, true
+	}
+	return e.Remote, seen{line: e.Method + " " + e.Target + " " + e.Protocol, marker: markerIn(e.Target),
+		status: e.Status}, true
+}
+
+func parseNginx(line string) (string, seen, bool) {
+	var e struct {
+		Remote, Line, Upstream string
+		Status                 int
+	}
+	if json.Unmarshal([]byte(line), &e) != nil {
+		return "", seen{}, false
+	}
+	refused := e.Upstream == "" && slices.Contains([]int{400, 408, 413, 414, 494, 499, 501, 505}, e.Status)
+	return e.Remote, seen{line: e.Line, marker: markerIn(e.Line), status: e.Status, refused: refused}, true
+}
+
+var haproxyForm = regexp.MustCompile(`^(?:<\d+>)?([0-9.]+)\|(-?\d+)\|(....)\|"?(.*?)"?$`)
+
+// escapedForm is a byte in haproxy's log that is not printable, or that means something in it.
+var escapedForm = regexp.MustCompile(`#[0-9A-F]{2}`)
+
+func parseHAProxy(line string) (string, seen, bool) {
+	m := haproxyForm.FindStringSubmatch(line)
+	if m == nil {
+		return "", seen{}, false
+	}
+	text := escapedForm.ReplaceAllStringFunc(m[4], func(e string) string {
+		b, _ := hex.DecodeString(e[1:]) // the form has two digits
+		return string(b)
+	})
+	s := seen{line: text, marker: markerIn(text), refused: m[3][1] == 'R'}
+	_, _ = fmt.Sscan(m[2], &s.status) // -1 where there was no answer
+	return m[1], s, true
+}
+
+// logReader reads what is appended to a log.
+type logReader struct {
+	path  string
+	read  int
+	parse func(string) (string, seen, bool)
+}
+
+// until reads whole lines until one has the marker, and returns all requests by remote address.
+func (l *logReader) until(t *testing.T, marker string) map[string][]seen {
+	t.Helper()
+	by := map[string][]seen{}
+	require.Eventually(t, func() bool {
+		text, err := os.ReadFile(l.path)
+		require.NoError(t, err)
+		text = text[l.read:]
+		text = text[:bytes.LastIndexByte(text, '\n')+1]
+		l.read += len(text)
+		found := false
+		for _, line := range strings.Split(string(text), "\n") {
+			if remote, s, ok := l.parse(line); ok {
+				by[remote] = append(by[remote], s)
+				found = found || s.marker == marker
+			}
+		}
+		return found
+	}, time.Minute, 10*time.Millisecond, "%s has no line with %s", l.path, marker)
+	return by
+}
+
+// arena is the gateway, the proxies in front of it and the logs of all.
+type arena struct {
+	t       *testing.T
+	paths   []string // of the files; the content of file k is content(k)
+	gateway *target
+	proxies []*proxy
+	logs    []*logReader // of the gateway, then of the proxies
+}
+
+func content(k int) []byte { return fmt.Appendf(nil, "[content %d]", k) }
+
+var contentForm = regexp.MustCompile(`\[content (\d)\]`)
+
+func newArena(t *testing.T) *arena {
+	s := storetest.New(t)
+	a := &arena{t: t}
+	for k := range hidden + 1 {
+		a.paths = append(a.paths, s.Normal("txt", content(k)).URL())
+	}
+	a.gateway = start(t, s.Config(), "read_timeout = 1s", "idle_timeout = 1s")
+	a.proxies = startProxies(t, a.gateway)
+	a.logs = []*logReader{{path: a.gateway.access, parse: parseGateway}}
+	for _, p := range a.proxies {
+		a.logs = append(a.logs, &logReader{path: p.log, parse: p.parse})
+	}
+	return a
+}
+
+func (a *arena) addrs() []string {
+	addrs := []string{a.gateway.Addr}
+	for _, p := range a.proxies {
+		addrs = append(addrs, p.Addr)
+	}
+	return addrs
+}
+
+// remoteOf is the address that a case is sent from, so that logs tell cases apart whatever became of their bytes.
+func remoteOf(number int) net.IP {
+	return net.IPv4(127, byte(64+number>>16&63), byte(number>>8), byte(number))
+}
+
+// send sends bytes and reads until the server closes, which it does after the last request, or when its patience with an incomplete one
+// ends. Closing the sending side would be quicker, but makes haproxy forget requests that it has not looked at yet. A reset is an end as
+// well: the logs tell.
+func send(addr string, from net.IP, b string) []byte {
+	d := net.Dialer{Timeout: 30 * time.Second, LocalAddr: &net.TCPAddr{IP: from}}
+	c, err := d.Dial("tcp", addr)
+	if err != nil {
+		return nil
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(30 * time.Second))
+	_, _ = io.WriteString(c, b)
+	answer, _ := io.ReadAll(c)
+	return answer
+}
+
+// play sends cases to all servers and returns the views, by case and server, and what came out behind each proxy.
+func (a *arena) play(cases []framingCase) (views [][]view, behind []map[string]int) {
+	addrs := a.addrs()
+	views = make([][]view, len(cases))
+	var work sync.WaitGroup
+	next := make(chan int)
+	for range 64 { // nearly all of them wait for a timeout
+		work.Go(func() {
+			for i := range next {
+				views[i] = make([]view, len(addrs))
+				var servers sync.WaitGroup
+				for s, addr := range addrs {
+					servers.Go(func() {
+						views[i][s].stream = send(addr, remoteOf(cases[i].number),
+							cases[i].bytes)
+					})
+				}
+				servers.Wait()
+			}
+		})
+	}
+	for i := range cases {
+		next <- i
+	}
+	close(next)
+	work.Wait()
+	return views, a.readLogs(cases, views)
+}
+
+// readLogs fills in what the logs tell.
+func (a *arena) readLogs(cases []framingCase, views [][]view) (behind []map[string]int) {
+	behind = make([]map[string]int, len(a.proxies))
+	for s := len(a.logs) - 1; s >= 0; s-- { // the gateway last: it logs what the proxies forward too
+		end := marker(cases[len(cases)-1].number, hidden+1+s)
+		send(a.addrs()[s], net.IPv4(127, 0, 0, 1),
+			"GET "+a.paths[0]+"?"+end+" HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+		by := a.logs[s].until(a.t, end)
+		for i, c := range cases {
+			views[i][s].requests = by[remoteOf(c.number).String()]
+		}
+		if s > 0 {
+			continue
+		}
+		for p, proxy := range a.proxies {
+			behind[p] = map[string]int{}
+			for _, r := range by[proxy.source] {
+				behind[p][r.marker]++
+			}
+		}
+	}
+	return behind
+}
+
+// difference names how another server's view of the same bytes differs from the gateway's in a way that could be used; empty where it
+// does not. A server that refuses a request or closes behind it has left nothing to be read in two ways.
+func difference(gateway, other *view) string {
+	g, o := gateway.accepted(), other.accepted()
+	for i := range min(len(g), len(o)) {
+		if !g[i].beginsWith(o[i]) {
+			return "they begin requests at different places"
+		}
+	}
+	if len(o) > len(g) && !gateway.stopped() {
+		return "the gateway takes for a body what the other takes for a request"
+	}
+	if len(g) > len(o) && !other.stopped() {
+		return "the gateway takes for a request what the other takes for a body"
+	}
+	return ""
+}
+
+// misanswered names what is wrong with the order of contents in the answers: a response that belongs to another request.
+func (a *arena) misanswered(v *view) string {
+	var want, got []string
+	for _, s := range v.requests {
+		if s.status != 200 || !strings.HasPrefix(s.line, "GET ") {
+			continue
+		}
+		k := slices.IndexFunc(a.paths, func(path string) bool { return strings.Contains(s.line, path) })
+		want = append(want, fmt.Sprint(k))
+	}
+	for _, m := range contentForm.FindAllSubmatch(v.stream, -1) {
+		got = append(got, string(m[1]))
+	}
+	if s := fmt.Sprint(want); s != fmt.Sprint(got) {
+		return fmt.Sprintf("the log tells of contents %v, the answers hold %v", want, got)
+	}
+	return ""
+}
+
+// TestFraming: bytes that the gateway takes for one request are not two for nginx or haproxy, nor the other way round, and no request
+// comes out behind one of them that it did not see itself.
+func TestFraming(t *testing.T) {
+	a := newArena(t)
+	t.Logf("-attack.seed=%d", *seedFlag)
+	until, least := time.Now().Add(lasts(0)), 600
+	const batch = 300
+	kinds := map[string]int{}
+	number := 0
+	if *only >= 0 {
+		number, least = *only, *only+1
+	}
+	for ; number < least || *only < 0 && time.Now().Before(until); number += batch {
+		var cases []framingCase
+		for n := number; n < number+batch && (*only < 0 || n == *only); n++ {
+			cases = append(cases, newCase(*seedFlag, n, a.paths))
+		}
+		views, behind := a.play(cases)
+		for i, c := range cases {
+			a.judge(c, views[i], behind, kinds)
+		}
+		if t.Failed() {
+			break
+		}
+	}
+	t.Logf("%d cases: %v", number, kinds)
+	require.NotZero(t, kinds["gateway takes the first request"])
+	require.NotZero(t, kinds["gateway refuses the first request"])
+}
+
+// judge compares the views of one case.
+func (a *arena) judge(c framingCase, views []view, behind []map[string]int, kinds map[string]int) {
+	gateway := &views[0]
+	verdict := "gateway takes the first request"
+	if len(gateway.accepted()) == 0 {
+		verdict = "gateway refuses the first request"
+	}
+	kinds[verdict]++
+	var faults []string
+	if f := a.misanswered(gateway); f != "" {
+		faults = append(faults, "gateway: "+f)
+	}
+	for p, proxy := range a.proxies {
+		other := &views[p+1]
+		if len(gateway.accepted()) > 0 && len(other.accepted()) == 0 {
+			kinds["only "+proxy.name+" refuses the first request"]++
+		} else if len(gateway.accepted()) == 0 && len(other.accepted()) > 0 {
+			kinds["only "+proxy.name+" takes the first request"]++
+		}
+		if d := difference(gateway, other); d != "" {
+			faults = append(faults, proxy.name+": "+d)
+		}
+		if f := a.misanswered(other); f != "" {
+			faults = append(faults, "through "+proxy.name+": "+f)
+		}
+		forwarded := map[string]int{}
+		for _, s := range other.requests {
+			forwarded[s.marker]++
+		}
+		for k := range hidden + 1 {
+			marker := marker(c.number, k)
+			if behind[p][marker] > forwarded[marker] {
+				faults = append(faults, fmt.Sprintf("%s saw %s %d times, the gateway behind it %d times",
+					proxy.name, marker, forwarded[marker], behind[p][marker]))
+			}
+		}
+	}
+	if len(faults) == 0 && *only < 0 {
+		return
+	}
+	report := fmt.Sprintf("-attack.seed=%d -attack.case=%d (%s)\n%q\n", *seedFlag, c.number, c.shape, c.bytes)
+	for s := range views {
+		name := "gateway"
+		if s > 0 {
+			name = a.proxies[s-1].name
+		}
+		report += "  " + name + ":\n" + views[s].String()
+	}
+	if len(faults) == 0 {
+		a.t.Log(report)
+		return
+	}
+	a.t.Errorf("%s\n%s", strings.Join(faults, "\n"), report)
+}

@@ -1,0 +1,114 @@
+package attack
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"fastdfs-gateway/tests/stampede/lab"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Addresses from which the proxies speak to the gateway, so that its access log tells them from clients.
+const (
+	nginxSource   = "127.0.200.1"
+	haproxySource = "127.0.200.2"
+)
+
+// nginxConf has as arguments: its folder, what to listen on, the gateway, the source address. One worker, so that its log is in order.
+const nginxConf = `daemon off;
+worker_processes 1;
+error_log stderr crit;
+pid %[1]s/pid;
+events { worker_connections 1024; }
+http {
+	log_format seen escape=json '{"remote":"$remote_addr","line":"$request","status":$status,"upstream":"$upstream_status"}';
+	access_log %[1]s/access.log seen;
+	client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy;
+	fastcgi_temp_path %[1]s/fastcgi; uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
+	client_header_timeout 1s; client_body_timeout 1s; keepalive_timeout 1s; keepalive_requests 100000;
+	upstream gateway { server %[3]s; keepalive 16; }
+	server {
+		listen %[2]s;
+		location / {
+			proxy_pass http://gateway;
+			proxy_http_version 1.1;
+			proxy_set_header Connection "";
+			proxy_bind %[4]s;
+			proxy_ignore_client_abort on;
+			proxy_next_upstream off;
+		}
+	}
+}
+`
+
+// haproxyConf has as arguments: what to listen on, the gateway, the source address.
+const haproxyConf = `global
+	log stdout format raw local0
+defaults
+	mode http
+	timeout connect 5s
+	timeout client 1s
+	timeout server 5s
+	timeout http-request 1s
+	timeout http-keep-alive 1s
+	retries 0
+frontend front
+	bind %[1]s
+	log global
+	log-format '%%ci|%%ST|%%tsc|%%{+Q}r'
+	default_backend gateway
+backend gateway
+	http-reuse always
+	server gateway %[2]s source %[3]s
+`
+
+// proxy is a server in front of the gateway that tells in a log which requests it saw.
+type proxy struct {
+	*lab.Process
+	name, log, source string
+	parse             func(line string) (remote string, s seen, ok bool)
+}
+
+// startProxies starts nginx and haproxy in front of the gateway. Without one of them the test is skipped, loudly.
+func startProxies(t *testing.T, g *target) []*proxy {
+	t.Helper()
+	var proxies []*proxy
+	for _, start := range []func(string, string) (*proxy, error){startNginx, startHAProxy} {
+		p, err := start(t.TempDir(), g.Addr)
+		if errors.Is(err, lab.ErrMissing) {
+			t.Skipf("SKIPPED: the framing of requests is compared with nothing: %v (apt-get install nginx-light haproxy)", err)
+		}
+		require.NoError(t, err)
+		t.Cleanup(p.Stop)
+		proxies = append(proxies, p)
+	}
+	return proxies
+}
+
+func startNginx(dir, gateway string) (*proxy, error) {
+	addr, conf, user := lab.Address(lab.Port()), filepath.Join(dir, "nginx.conf"), ""
+	if os.Getuid() == 0 {
+		user = "user root;\n" // its worker writes into a folder of ours
+	}
+	if err := os.WriteFile(conf, fmt.Appendf(nil, user+nginxConf, dir, addr, gateway, nginxSource),
+		0o600); err != nil {
+		return nil, err
+	}
+	p, err := lab.Start(addr, filepath.Join(dir, "log"), lab.Listens(addr), "nginx", "-p", dir, "-c", conf)
+	return &proxy{Process: p, name: "nginx", log: filepath.Join(dir, "access.log"), source: nginxSource,
+		parse: parseNginx}, err
+}
+
+func startHAProxy(dir, gateway string) (*proxy, error) {
+	addr, conf := lab.Address(lab.Port()), filepath.Join(dir, "haproxy.cfg")
+	if err := os.WriteFile(conf, fmt.Appendf(nil, haproxyConf, addr, gateway, haproxySource), 0o600); err != nil {
+		return nil, err
+	}
+	log := filepath.Join(dir, "log")
+	p, err := lab.Start(addr, log, lab.Listens(addr), "haproxy", "-db", "-f", conf)
+	return &proxy{Process: p, name: "haproxy", log: log, source: haproxySource, parse: parseHAProxy}, err
+}
