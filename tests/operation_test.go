@@ -215,30 +215,6 @@ func TestStaleSocketIsReplaced(t *testing.T) {
 	require.Contains(t, string(out), "there is a file of that name")
 }
 
-// TestConnectionLimits: what is too much is told so, and room comes back.
-func TestConnectionLimits(t *testing.T) {
-	s := storetest.New(t)
-	f := s.Normal("jpg", s.Bytes(100))
-	for name, tt := range map[string]struct{ key, status, reason string }{
-		"all":         {"max_connections = 2", "HTTP/1.1 503 ", "overload"},
-		"per address": {"max_connections_per_ip = 2", "HTTP/1.1 429 ", "per_ip"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := serve(t, s, "[gateway]", tt.key, "read_timeout = 5m")
-			first, second := p.dial(), p.dial()
-			require.Eventually(t, func() bool { return p.metric("fdfs_gateway_connections") == 2 }, patience, 10*time.Millisecond)
-			refused := p.raw("GET " + f.URL() + " HTTP/1.1\r\nHost: gw.test\r\n\r\n")
-			require.True(t, strings.HasPrefix(refused, tt.status), refused)
-			require.Contains(t, refused, "\r\nRetry-After: ")
-			require.Eventually(t, func() bool { return p.metric(`fdfs_gateway_connections_refused_total{reason="`+tt.reason+`"}`) == 1 }, patience, 10*time.Millisecond)
-			require.NoError(t, first.Close())
-			require.Eventually(t, func() bool { return p.metric("fdfs_gateway_connections") == 1 }, patience, 10*time.Millisecond)
-			require.Eventually(t, func() bool { return p.sends(f.URL()) }, patience, 10*time.Millisecond)
-			require.NoError(t, second.Close())
-		})
-	}
-}
-
 // TestTimeouts: a head that does not come to its end is 408; an idle connection is closed without a word.
 func TestTimeouts(t *testing.T) {
 	t.Parallel() // most of the time goes by while nothing happens

@@ -59,6 +59,7 @@ func TestRules(t *testing.T) {
 		{"socket twice", base + "[gateway]\nlisten = unix:/a,unix:/a\n", Error, 4, "same port"},
 		{"admin port", base + "[gateway]\nlisten = :80\nadmin_listen = 127.0.0.1:80\n", Error, 5, "same port"},
 		{"default admin port", base + "[gateway]\nlisten = :8889\n", Error, 4, "same port"},
+		{"limit of one address", base + "[gateway]\nmax_connections = 5\nmax_connections_per_ip = 5\n", Warning, 5, "never counts"},
 		{"open admin port", base + "[gateway]\nadmin_listen = :81\n", Warning, 4, "lets other hosts"},
 		{"certificate without key", base + "[gateway]\ntls_cert = c\n", Error, 4, "only one is set"},
 		{"key without certificate", base + "[gateway]\ntls_key = c\n", Error, 4, "only one is set"},

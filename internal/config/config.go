@@ -134,7 +134,7 @@ type Gateway struct {
 	IdleTimeout         time.Duration
 	MinSendRate         int64 // bytes a second; 0 = off
 	MaxConnections      int
-	MaxConnectionsPerIP int // 0 = no limit
+	MaxConnectionsPerIP int // 0 = an eighth of MaxConnections; -1 = no limit
 	ShutdownTimeout     time.Duration
 	AccessLog           string // "" = off, "-" = standard output, else a path
 	AccessLogFormat     string // "combined" or "json"

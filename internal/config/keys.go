@@ -108,7 +108,7 @@ func gatewayKeys(g *Gateway) []setting {
 		{"idle_timeout", "75s", duration(&g.IdleTimeout, ms, day), "time for which a connection without requests is kept"},
 		{"min_send_rate", "1KB", size(&g.MinSendRate), "bytes a second that a client must take over 30 seconds; 0 = any rate will do"},
 		{"max_connections", "100000", number(&g.MaxConnections, 1, 10_000_000), "most connections at a time"},
-		{"max_connections_per_ip", "0", number(&g.MaxConnectionsPerIP, 0, 10_000_000), "most connections at a time from one address; 0 = no limit"},
+		{"max_connections_per_ip", "0", numberOr(&g.MaxConnectionsPerIP, "unlimited", 0, 10_000_000), "most connections at a time from one address; 0 = an eighth of all; unlimited"},
 		{"shutdown_timeout", "30s", duration(&g.ShutdownTimeout, 0, day), "time for running responses to end when the gateway stops"},
 		{"access_log", "", pathOrDash(&g.AccessLog), "a file, - for standard output, or empty for none"},
 		{"access_log_format", "combined", choice(&g.AccessLogFormat, "combined", "json"), "combined or json"},

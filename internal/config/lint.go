@@ -150,6 +150,10 @@ func (l *loader) lintListeners() {
 	if host, _, err := net.SplitHostPort(g.AdminListen); err == nil && !strings.HasPrefix(g.AdminListen, "unix:") && !isLoopback(host) {
 		l.warnf(l.c.at(admin), admin, "listen on 127.0.0.1, or let a firewall keep others away", "admin_listen = %s lets other hosts reload and take profiles", shown(g.AdminListen))
 	}
+	if g.MaxConnectionsPerIP >= g.MaxConnections {
+		const key = "gateway.max_connections_per_ip"
+		l.warnf(l.c.at(key), key, "write a smaller number, or unlimited", "max_connections_per_ip = %d never counts: max_connections is %d", g.MaxConnectionsPerIP, g.MaxConnections)
+	}
 	if (g.TLSCert == "") != (g.TLSKey == "") {
 		key := "gateway.tls_cert"
 		if g.TLSCert == "" {

@@ -152,7 +152,7 @@ read_timeout = 500ms
 idle_timeout = 2
 min_send_rate = 2kb
 max_connections = 7
-max_connections_per_ip = 8
+max_connections_per_ip = 6
 shutdown_timeout = 1h
 access_log = -
 access_log_format = json
@@ -199,6 +199,12 @@ jpg = image/x-own
 extra_secrets = GoldenSecret-2023, GoldenSecret-2022
 fail_status = 403
 `
+
+func TestNumberOrWord(t *testing.T) {
+	require.Equal(t, -1, clean(t, base+"[gateway]\nmax_connections_per_ip = Unlimited\n").Gateway.MaxConnectionsPerIP)
+	_, problems := load(t, base+"[gateway]\nmax_connections_per_ip = -1\n")
+	require.Equal(t, 1, found(problems, Error, 4, "or unlimited"))
+}
 
 // Every key of every section is read into its field.
 func TestEveryKey(t *testing.T) {
@@ -251,7 +257,7 @@ func everyKeyConfig(dir string) *Config {
 			LocalIPs:  []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")},
 			MaxRanges: 3, CacheControl: "public, max-age=60", CORSOrigin: "*", XCache: true, Charset: "gbk",
 			ReadTimeout: 500 * time.Millisecond, IdleTimeout: 2 * time.Second, MinSendRate: 2048,
-			MaxConnections: 7, MaxConnectionsPerIP: 8, ShutdownTimeout: time.Hour, AccessLog: "-", AccessLogFormat: "json",
+			MaxConnections: 7, MaxConnectionsPerIP: 6, ShutdownTimeout: time.Hour, AccessLog: "-", AccessLogFormat: "json",
 		},
 		OpenFileCache: OpenFileCache{1, 2 * time.Second, 3, 4 << 20, 1 << 30},
 		Cache:         Cache{1 << 30, "/d", 2 << 40, time.Second, 2 * time.Second, 3 * time.Second, 4 * time.Second},

@@ -166,6 +166,21 @@ func number(p *int, low, high int) field {
 	}}
 }
 
+// numberOr is a number, or -1 for a word.
+func numberOr(p *int, word string, low, high int) field {
+	return field{parse: func(v string, at position) *refusal {
+		if strings.EqualFold(v, word) {
+			*p = -1
+			return nil
+		}
+		r := number(p, low, high).parse(v, at)
+		if r != nil {
+			r.fix += ", or " + word
+		}
+		return r
+	}}
+}
+
 // moduleNumber is a number as the module reads it: text behind the digits is
 // left out. A number out of range is an error, or, if outside is Warning,
 // leaves the default.

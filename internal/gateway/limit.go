@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -23,6 +24,42 @@ var (
 func newLimit(label, status, reason string) *limit {
 	return &limit{label, fmt.Appendf(nil, "HTTP/1.1 %s\r\nRetry-After: 5\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s\n",
 		status, len(reason)+1, reason)}
+}
+
+// defaultShare of the connections is for one address where the configuration says nothing.
+const defaultShare = 8
+
+// mostOf is how many connections an address may have. It does not count always: see ServerOptions.
+func (s *Server) mostOf(block netip.Addr) (most int, counts bool) {
+	if s.o.MaxConnectionsPerIP != 0 {
+		return s.o.MaxConnectionsPerIP, s.limitsEach(block)
+	}
+	return max(s.o.MaxConnections/defaultShare, 1), s.limitsEach(block) && 2*len(s.all.conns) >= s.o.MaxConnections
+}
+
+// limitsEach tells whether the connections of an address are counted.
+func (s *Server) limitsEach(block netip.Addr) bool {
+	switch n := s.o.MaxConnectionsPerIP; {
+	case n < 0 || !block.IsValid():
+		return false
+	case n == 0:
+		return !block.IsLoopback()
+	}
+	return true
+}
+
+// leastIdle is an idle time that is granted also when there is hardly any room.
+const leastIdle = 5 * time.Second
+
+// maxIdle is how long a connection may be idle: the less the more of the connections beyond half of all are in use.
+func (s *Server) maxIdle() time.Duration {
+	half := int64(s.o.MaxConnections) / 2
+	used := s.open.Load() - half
+	if used <= 0 || s.o.IdleTimeout <= leastIdle {
+		return s.o.IdleTimeout
+	}
+	free := max(int64(s.o.MaxConnections)-half-used, 0)
+	return max(time.Duration(float64(s.o.IdleTimeout)*float64(free)/float64(free+used)), leastIdle)
 }
 
 // refuser tells connections that there is no room for them. It costs a goroutine for a moment, since a close at once would

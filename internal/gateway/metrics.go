@@ -25,6 +25,7 @@ type Metrics struct {
 	ttfbSeconds    prometheus.Histogram
 	connections    prometheus.Gauge
 	refusedConns   *prometheus.CounterVec // by reason
+	replacedConns  *prometheus.CounterVec // by reason
 	openFiles      prometheus.Gauge
 	sendfileBytes  prometheus.Counter
 	aborted        *prometheus.CounterVec // by reason
@@ -66,6 +67,7 @@ func NewMetrics() *Metrics {
 	m.ttfbSeconds = histogram("ttfb_seconds", "From a request's head to its answer's first byte.")
 	m.connections = gauge("connections", "Open client connections.")
 	m.refusedConns = vector("connections_refused_total", "Connections refused by a limit.", "reason")
+	m.replacedConns = vector("connections_replaced_total", "Idle connections closed to make room for new ones.", "reason")
 	m.openFiles = gauge("open_files", "Files of this host's disks that are being sent.")
 	m.sendfileBytes = counter("sendfile_bytes_total", "Bytes of bodies sent by sendfile(2).")
 	m.aborted = vector("aborted_total", "Answers that ended early: the client left, it read too slowly, or the file could not be read to its end.", "reason")
@@ -73,7 +75,7 @@ func NewMetrics() *Metrics {
 	m.originFetches = vector("origin_fetches_total", "Files asked for on other hosts.", "result")
 	m.originBytes = counter("origin_bytes_total", "Bytes of files that came from other hosts.")
 	for vector, values := range map[*prometheus.CounterVec][]string{ // at 0 from the start, so that the first event shows in rate()
-		m.refusedConns: {overloaded.label, tooManyPerIP.label}, m.aborted: {"client", "slow", "file", "bug"},
+		m.refusedConns: {overloaded.label, tooManyPerIP.label}, m.replacedConns: {overloaded.label, tooManyPerIP.label}, m.aborted: {"client", "slow", "file", "bug"},
 		m.refusedTokens: {"missing", "malformed", "expired", "mismatch"}, m.originFetches: {"ok", "not_found", "timeout", "error"},
 	} {
 		for _, value := range values {

@@ -20,13 +20,19 @@ import (
 
 // ServerOptions are what belongs to connections, not to requests: they stay while a Handler may be exchanged.
 type ServerOptions struct {
-	ReadTimeout         time.Duration // for a whole request, from its first byte; default 10 s
-	IdleTimeout         time.Duration // between requests; default 75 s
-	MinSendRate         int64         // bytes per second that a client must take; 0 = any
-	MaxConnections      int           // further ones get 503; default 100,000
-	MaxConnectionsPerIP int           // further ones get 429; 0 = no limit
-	TLS                 *tls.Config   // nil = plain HTTP
-	Log                 *slog.Logger  // default: slog.Default()
+	ReadTimeout time.Duration // for a whole request, from its first byte; default 10 s
+	IdleTimeout time.Duration // between requests; default 75 s
+	MinSendRate int64         // bytes per second that a client must take; 0 = any
+	// MaxConnections bounds the connections; default 100,000. A further one takes the place of the one that has been idle
+	// longest, and gets 503 when all are busy.
+	MaxConnections int
+	// MaxConnectionsPerIP bounds those of one address (of one /64 for IPv6) in the same way, with 429. 0 means an eighth of
+	// MaxConnections, which counts while half of them are in use, and never for loopback addresses, where a proxy of this
+	// host comes from. -1 = no limit.
+	MaxConnectionsPerIP int
+
+	TLS *tls.Config  // nil = plain HTTP
+	Log *slog.Logger // default: slog.Default()
 }
 
 // sendWindow is the time over which MinSendRate is measured.
@@ -36,18 +42,19 @@ const sendWindow = 30 * time.Second
 type Server struct {
 	o       ServerOptions
 	log     *slog.Logger
+	limited *slog.Logger // for what may come with every connection
 	handler atomic.Pointer[Handler]
 	fast    *fasthttp.Server
 	guard   *httpguard.Guard
-	open    atomic.Int64 // connections that count for the limit
+	open    atomic.Int64 // connections that count for the limit: len(all.conns)
 	sockets atomic.Int64 // the same, until their sockets are closed
 	refuser *refuser
 
 	stopping chan struct{} // closed by Shutdown
 
-	mu    sync.Mutex                   // guards what follows
-	perIP map[netip.Addr]int           // open connections; only with MaxConnectionsPerIP
-	conns map[*httpguard.Conn]struct{} // all that are open, for Shutdown
+	mu    sync.Mutex              // guards what follows
+	all   *connSet                // all connections
+	perIP map[netip.Addr]*connSet // those of one address; only where there is a limit for it
 }
 
 // NewServer returns a server that uses h until SetHandler names another.
@@ -58,16 +65,20 @@ func NewServer(o ServerOptions, h *Handler) *Server {
 	if o.Log == nil {
 		o.Log = slog.Default()
 	}
-	s := &Server{o: o, log: o.Log, perIP: map[netip.Addr]int{}, conns: map[*httpguard.Conn]struct{}{}, stopping: make(chan struct{}), refuser: newRefuser(o.MaxConnections)}
+	if o.IdleTimeout == 0 {
+		o.IdleTimeout = 75 * time.Second
+	}
+	s := &Server{o: o, log: o.Log, all: newConnSet(), perIP: map[netip.Addr]*connSet{}, stopping: make(chan struct{}),
+		refuser: newRefuser(o.MaxConnections), limited: LimitLog(o.Log)}
 	s.handler.Store(h)
-	s.guard = httpguard.New(httpguard.Options{ReadTimeout: o.ReadTimeout, IdleTimeout: o.IdleTimeout, OnRefuse: s.refused})
+	s.guard = httpguard.New(httpguard.Options{ReadTimeout: o.ReadTimeout, IdleTimeout: o.IdleTimeout, MaxIdle: s.maxIdle, OnRefuse: s.refused})
 	s.fast = &fasthttp.Server{
 		Name:                         "fastdfs-gateway",
 		Handler:                      func(ctx *fasthttp.RequestCtx) { s.handler.Load().Serve(ctx) },
 		ErrorHandler:                 s.disagreed,
 		ReadBufferSize:               s.guard.ReadBufferSize(),
-		ReduceMemoryUsage:            true, // an idle connection holds no buffers
-		Concurrency:                  o.MaxConnections + 1024,
+		ReduceMemoryUsage:            true,                      // an idle connection holds no buffers
+		Concurrency:                  2*o.MaxConnections + 1024, // those that have made room may not have ended yet
 		NoDefaultContentType:         true,
 		DisablePreParseMultipartForm: true,
 		CloseOnShutdown:              true,
@@ -132,16 +143,16 @@ func (s *Server) closeIdle(ended chan struct{}) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		var idle []*httpguard.Conn
+		var idle []*conn
 		s.mu.Lock()
-		for c := range s.conns {
-			if c.Idle() {
+		for c := range s.all.conns {
+			if since, ok := c.guarded.IdleSince(); ok && c.guarded.TakeIdle(since) {
 				idle = append(idle, c)
 			}
 		}
 		s.mu.Unlock()
 		for _, c := range idle {
-			_ = c.Close() // the client may have done so
+			_ = c.guarded.Close() // the client may have done so
 		}
 		select {
 		case <-ended:
@@ -225,64 +236,89 @@ func (s *Server) admit(inner net.Conn) net.Conn {
 		_ = inner.Close()
 		return nil
 	}
-	ip := ipOf(inner.RemoteAddr())
-	if reason := s.enter(ip); reason != nil {
-		s.handler.Load().o.Metrics.refusedConns.WithLabelValues(reason.label).Inc()
-		s.refuser.refuse(inner, reason, s.o.TLS != nil)
-		return nil
-	}
-	s.sockets.Add(1)
-	counted := &conn{Conn: out, s: s, ip: ip}
+	counted := &conn{Conn: out, s: s, block: blockOf(ipOf(inner.RemoteAddr()))}
 	var c net.Conn = counted
 	if s.o.TLS != nil {
 		c = tls.Server(c, s.o.TLS)
 	}
 	counted.guarded = s.guard.Wrap(c)
-	s.mu.Lock()
-	s.conns[counted.guarded] = struct{}{}
-	s.mu.Unlock()
+	s.sockets.Add(1)
+	replaced, reason := s.enter(counted)
+	if reason != nil {
+		s.sockets.Add(-1)
+		s.handler.Load().o.Metrics.refusedConns.WithLabelValues(reason.label).Inc()
+		if reason == tooManyPerIP {
+			s.limited.Warn("an address has too many connections; for a proxy or load balancer set max_connections_per_ip", "address", counted.block.String())
+		}
+		s.refuser.refuse(inner, reason, s.o.TLS != nil)
+		return nil
+	}
+	if replaced != nil {
+		_ = replaced.Close() // the client may have done so
+	}
 	return counted.guarded
 }
 
-// enter counts a connection in, or says which limit it breaks.
-func (s *Server) enter(ip netip.Addr) *limit {
-	if s.open.Add(1) > int64(s.o.MaxConnections) {
-		s.open.Add(-1)
-		return overloaded
-	}
-	if s.o.MaxConnectionsPerIP > 0 && ip.IsValid() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.perIP[ip] >= s.o.MaxConnectionsPerIP {
-			s.open.Add(-1)
-			return tooManyPerIP
-		}
-		s.perIP[ip]++
-	}
-	s.handler.Load().o.Metrics.connections.Inc()
-	return nil
-}
-
-// leave counts a connection out.
-func (s *Server) leave(c *conn) {
-	s.open.Add(-1)
-	s.handler.Load().o.Metrics.connections.Dec()
+// enter counts a connection in, or says which limit it breaks. replaced is one that was idle and has to be closed for it.
+func (s *Server) enter(c *conn) (replaced *conn, broken *limit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.conns, c.guarded)
-	if s.o.MaxConnectionsPerIP == 0 || !c.ip.IsValid() {
+	m := s.handler.Load().o.Metrics
+	own, full := s.perIP[c.block], len(s.all.conns) >= s.o.MaxConnections
+	if most, counts := s.mostOf(c.block); counts && own != nil && len(own.conns) >= most {
+		if replaced = own.takeIdle(); replaced == nil {
+			return nil, tooManyPerIP
+		}
+		m.replacedConns.WithLabelValues(tooManyPerIP.label).Inc()
+	} else if full {
+		if replaced = s.all.takeIdle(); replaced == nil {
+			return nil, overloaded
+		}
+		m.replacedConns.WithLabelValues(overloaded.label).Inc()
+	}
+	if replaced != nil {
+		s.forget(replaced)
+	}
+	s.all.add(c)
+	if s.limitsEach(c.block) {
+		if own = s.perIP[c.block]; own == nil {
+			own = newConnSet()
+			s.perIP[c.block] = own
+		}
+		own.add(c)
+	}
+	s.open.Store(int64(len(s.all.conns)))
+	m.connections.Inc()
+	return replaced, nil
+}
+
+// leave counts a connection out, once.
+func (s *Server) leave(c *conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.forget(c)
+}
+
+// forget counts a connection out where that has not been done yet. s.mu is held.
+func (s *Server) forget(c *conn) {
+	if _, there := s.all.conns[c]; !there {
 		return
 	}
-	if s.perIP[c.ip]--; s.perIP[c.ip] == 0 {
-		delete(s.perIP, c.ip)
+	s.all.remove(c)
+	if own := s.perIP[c.block]; own != nil {
+		if own.remove(c); len(own.conns) == 0 {
+			delete(s.perIP, c.block)
+		}
 	}
+	s.open.Store(int64(len(s.all.conns)))
+	s.handler.Load().o.Metrics.connections.Dec()
 }
 
 // conn counts itself out when it is closed.
 type conn struct {
 	*sendfile.Conn
 	s       *Server
-	ip      netip.Addr
+	block   netip.Addr      // what counts as its address; invalid for a unix socket
 	guarded *httpguard.Conn // the outermost wrapper
 	closed  atomic.Bool
 }

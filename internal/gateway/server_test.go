@@ -119,7 +119,7 @@ func (r *running) left() left {
 	m, s := r.handler.o.Metrics, r.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return left{testutil.ToFloat64(m.openFiles), testutil.ToFloat64(m.connections), s.open.Load(), len(s.perIP), len(s.conns), s.guard.Buffers()}
+	return left{testutil.ToFloat64(m.openFiles), testutil.ToFloat64(m.connections), s.open.Load(), len(s.perIP), len(s.all.conns), s.guard.Buffers()}
 }
 
 func eventually(t testing.TB, what string, ok func() bool) {

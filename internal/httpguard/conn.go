@@ -21,7 +21,7 @@ type Conn struct {
 	g      *Guard
 	raw    syscall.RawConn // nil when the wrapped connection shows no socket
 	closed atomic.Bool
-	idle   atomic.Bool // no request has been read to its end since the last one
+	idle   atomic.Int64 // nanoseconds of the guard's clock at which the wait for a request began; or busy, or taken
 
 	// mu guards what follows. Read holds it all the time, also while it
 	// waits for the network; Close only tries to take it.
@@ -50,9 +50,37 @@ var _ net.Conn = (*Conn)(nil)
 // NetConn returns the wrapped connection.
 func (c *Conn) NetConn() net.Conn { return c.Conn }
 
-// Idle reports whether Read is waiting for a request, or for the rest of one:
-// closing the connection then cuts no answer.
-func (c *Conn) Idle() bool { return c.idle.Load() }
+// Values of Conn.idle besides times, which are positive.
+const (
+	busy  = 0  // a request is being answered
+	taken = -1 // TakeIdle has claimed the connection
+)
+
+// IdleSince returns when the wait for a request began, or when the first byte of one that is not complete came. Times of
+// Conns of one Guard can be compared. ok is false while a request is answered.
+func (c *Conn) IdleSince() (since time.Duration, ok bool) {
+	at := c.idle.Load()
+	return time.Duration(at), at > 0
+}
+
+// TakeIdle claims a connection that has been idle since then for its caller, who closes it: closing cuts no answer, and no
+// request is handed on any more. It is false when a request has come meanwhile.
+func (c *Conn) TakeIdle(since time.Duration) bool {
+	return since > 0 && c.idle.CompareAndSwap(int64(since), taken)
+}
+
+// markIdle sets the beginning of the wait, except on a connection that is taken.
+func (c *Conn) markIdle(now time.Time) {
+	if was := c.idle.Load(); was != taken {
+		c.idle.CompareAndSwap(was, max(int64(now.Sub(c.g.began)), 1))
+	}
+}
+
+// markBusy ends the wait. It is false when TakeIdle was first.
+func (c *Conn) markBusy() bool {
+	was := c.idle.Load()
+	return was != taken && c.idle.CompareAndSwap(was, busy)
+}
 
 // Read copies the rest of the head that is being handed out to p, or reads
 // and checks the next request first when there is none. It returns io.EOF when
@@ -98,12 +126,14 @@ func (c *Conn) next() bool {
 	}
 	c.idling, c.timing = false, false
 	c.head = head{}
-	c.idle.Store(true)
 	err := c.readHead()
 	if err == nil {
 		err = c.takeHead()
 	}
-	c.idle.Store(false)
+	if !c.markBusy() {
+		c.done, c.pending = true, nil
+		return false
+	}
 	if err == nil {
 		c.used = true
 		return true
@@ -248,18 +278,25 @@ func (c *Conn) setDeadline() error {
 		d = c.g.opts.ReadTimeout
 	} else if c.idling {
 		return nil // empty lines do not renew the idle time
-	} else if !c.used {
-		d = c.g.opts.ReadTimeout
+	} else {
+		if !c.used {
+			d = c.g.opts.ReadTimeout
+		}
+		if c.g.opts.MaxIdle != nil {
+			d = min(d, c.g.opts.MaxIdle())
+		}
 	}
 	c.idling = true
-	return c.readWithin(d)
+	now := time.Now()
+	c.markIdle(now)
+	return c.readUntil(now, d)
 }
 
-// readWithin sets a deadline d from now, except where the one that is set
+// readUntil sets a deadline d from now, except where the one that is set
 // already is nearly the same: on a busy connection that saves a timer a
 // request.
-func (c *Conn) readWithin(d time.Duration) error {
-	want := time.Now().Add(d)
+func (c *Conn) readUntil(now time.Time, d time.Duration) error {
+	want := now.Add(d)
 	slack := min(time.Second, d/8)
 	if diff := want.Sub(c.deadline); -slack <= diff && diff <= slack {
 		return nil

@@ -58,6 +58,8 @@
 // arrived and ends in silence; Options.ReadTimeout runs from the first byte of
 // a request to the end of its body, is not renewed by further bytes, and ends
 // in 408. A connection that has never sent anything is given ReadTimeout.
+// Options.MaxIdle shortens both idle times when the server has little room, and
+// Conn.TakeIdle claims an idle connection for a server that needs its place.
 //
 // # Memory
 //

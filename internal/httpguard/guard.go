@@ -45,6 +45,11 @@ type Options struct {
 	// in closing without an answer. Default 75s.
 	IdleTimeout time.Duration
 
+	// MaxIdle, when not nil, bounds both times for which a connection may be
+	// idle, between requests and before the first one; it is asked when such
+	// a time begins.
+	MaxIdle func() time.Duration
+
 	// OnRefuse, when not nil, is told of each refused request after the
 	// answer was written: for the access log and metrics. It runs on the
 	// goroutine that reads the connection and must not use it otherwise than
@@ -79,6 +84,7 @@ func (o *Options) maxInput() int { return max(o.MaxHead, o.maxLine()) }
 // use. Use New to make one.
 type Guard struct {
 	opts  Options
+	began time.Time // the clock of IdleSince counts from here
 	small sync.Pool // of *buffer with smallBuffer bytes
 	large sync.Pool // of *buffer with room for the longest head
 
@@ -87,7 +93,7 @@ type Guard struct {
 
 // New returns a Guard with the bounds of opts.
 func New(opts Options) *Guard {
-	g := &Guard{opts: opts.withDefaults()}
+	g := &Guard{opts: opts.withDefaults(), began: time.Now()}
 	size := g.ReadBufferSize()
 	g.small.New = func() any { return &buffer{b: make([]byte, smallBuffer), pool: &g.small} }
 	g.large.New = func() any { return &buffer{b: make([]byte, size), pool: &g.large} }
@@ -110,6 +116,7 @@ func (g *Guard) Buffers() int { return int(g.held.Load()) }
 // method must be called has to hide SyscallConn.
 func (g *Guard) Wrap(conn net.Conn) *Conn {
 	c := &Conn{Conn: conn, g: g, raw: rawConn(conn)}
+	c.markIdle(time.Now())
 	if c.raw != nil {
 		c.readSocket = c.readFD
 	}

@@ -1,0 +1,101 @@
+package gateway
+
+import (
+	"cmp"
+	"net/netip"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// connSet is a set of open connections that gives up the one that has been idle longest. Looking for it costs a walk through
+// the set, so a walk keeps a list of the oldest for those who come next, and walks take a tenth of the time at most: while
+// connections are opened faster than that, the newest are refused.
+type connSet struct {
+	conns    map[*conn]struct{}
+	oldest   []idleConn // of the last walk, the longest idle last
+	nextWalk time.Time
+}
+
+// idleConn is a connection that was idle since a time of the guard's clock.
+type idleConn struct {
+	c     *conn
+	since time.Duration
+}
+
+const (
+	leastOldest = 64 // connections that a walk keeps at least, and
+	partOldest  = 16 // one in so many
+
+	restAfterWalk = 10 // times as long as the walk took
+)
+
+func newConnSet() *connSet { return &connSet{conns: map[*conn]struct{}{}} }
+
+func (s *connSet) add(c *conn)    { s.conns[c] = struct{}{} }
+func (s *connSet) remove(c *conn) { delete(s.conns, c) }
+
+// takeIdle claims the connection that has been idle longest, for its caller to close; nil when all are busy.
+func (s *connSet) takeIdle() *conn {
+	if c := s.takeOldest(); c != nil {
+		return c
+	}
+	began := time.Now()
+	if began.Before(s.nextWalk) {
+		return nil
+	}
+	s.walk()
+	s.nextWalk = time.Now().Add(restAfterWalk * time.Since(began))
+	return s.takeOldest()
+}
+
+// takeOldest claims from the list of the last walk.
+func (s *connSet) takeOldest() *conn {
+	for n := len(s.oldest) - 1; n >= 0; n-- {
+		v := s.oldest[n]
+		s.oldest[n] = idleConn{}
+		s.oldest = s.oldest[:n]
+		if _, open := s.conns[v.c]; open && !v.c.hasInput() && v.c.guarded.TakeIdle(v.since) {
+			return v.c
+		}
+	}
+	return nil
+}
+
+// walk makes the list of those that have been idle longest.
+func (s *connSet) walk() {
+	s.oldest = s.oldest[:0]
+	for c := range s.conns {
+		if since, idle := c.guarded.IdleSince(); idle {
+			s.oldest = append(s.oldest, idleConn{c, since})
+		}
+	}
+	slices.SortFunc(s.oldest, func(a, b idleConn) int { return cmp.Compare(b.since, a.since) })
+	if keep := max(leastOldest, len(s.conns)/partOldest); len(s.oldest) > keep {
+		s.oldest = append([]idleConn(nil), s.oldest[len(s.oldest)-keep:]...)
+	}
+}
+
+// hasInput reports whether bytes of a request wait in the socket: its reader only needs to get its turn.
+func (c *conn) hasInput() bool {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return false
+	}
+	n := 0
+	err = raw.Control(func(fd uintptr) { n, _ = unix.IoctlGetInt(int(fd), unix.TIOCINQ) }) // 0 on failure
+	return err == nil && n > 0
+}
+
+// blockOf is what counts as one address: an IPv6 network of 64 bits is one customer's.
+func blockOf(ip netip.Addr) netip.Addr {
+	if !ip.Is6() || ip.IsLoopback() {
+		return ip
+	}
+	block, err := ip.WithZone("").Prefix(64)
+	if err != nil {
+		return ip
+	}
+	return block.Addr()
+}

@@ -1,0 +1,131 @@
+package gateway
+
+import (
+	"io"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+)
+
+// claimed is a connection that claims to come from somewhere.
+type claimed struct {
+	*net.TCPConn
+	from net.Addr
+}
+
+func (c claimed) RemoteAddr() net.Addr { return c.from }
+
+// visit lets a client from an address in, nil when it is refused. A busy one has sent a request that is not answered.
+func visit(t *testing.T, s *Server, ln net.Listener, from string, busy bool) net.Conn {
+	t.Helper()
+	client, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = client.Close() })
+	inner, err := ln.Accept()
+	require.NoError(t, err)
+	c := s.admit(claimed{inner.(*net.TCPConn), &net.TCPAddr{IP: net.ParseIP(from), Port: 1}})
+	if c == nil {
+		return nil
+	}
+	t.Cleanup(func() { _ = c.Close() })
+	if busy {
+		_, err = io.WriteString(client, "GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+		require.NoError(t, err)
+		_, err = c.Read(make([]byte, 4096))
+		require.NoError(t, err)
+	}
+	return c
+}
+
+// TestShareOfOneAddress: which limits count for whom.
+func TestShareOfOneAddress(t *testing.T) {
+	for name, tt := range map[string]struct {
+		limit int
+		from  []string // taken in turn
+		room  int      // for connections from there that are busy, of 32
+	}{
+		"an eighth, once half is in use":        {0, []string{"203.0.113.7"}, 16},
+		"an eighth for each of the others":      {0, []string{"198.51.100.9"}, 16},
+		"no share for a proxy on this host":     {0, []string{"127.0.0.1"}, 32},
+		"nor for one by IPv6":                   {0, []string{"::1"}, 32},
+		"a number counts always":                {3, []string{"203.0.113.7"}, 3},
+		"a number counts on this host too":      {3, []string{"127.0.0.1"}, 3},
+		"one network of IPv6 is one address":    {3, []string{"2001:db8::1", "2001:db8::ffff:1"}, 3},
+		"two networks of IPv6 are two":          {3, []string{"2001:db8::1", "2001:db8:0:1::1"}, 6},
+		"IPv4 in IPv6 is that IPv4 address":     {3, []string{"203.0.113.7", "::ffff:203.0.113.7"}, 3},
+		"no limit where the configuration says": {-1, []string{"203.0.113.7"}, 32},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := NewServer(ServerOptions{MaxConnections: 32, MaxConnectionsPerIP: tt.limit}, NewHandler(Options{}))
+			defer s.refuser.wait()
+			ln, err := net.Listen("tcp", "127.0.0.1:0")
+			require.NoError(t, err)
+			defer ln.Close()
+			in := 0
+			for i := range 40 {
+				if visit(t, s, ln, tt.from[i%len(tt.from)], true) != nil {
+					in++
+				}
+			}
+			require.Equal(t, tt.room, in)
+		})
+	}
+}
+
+// TestShareWhileOthersCome: an address over its share gives up its own idle connections, not those of others.
+func TestShareWhileOthersCome(t *testing.T) {
+	s := NewServer(ServerOptions{MaxConnections: 32}, NewHandler(Options{}))
+	defer s.refuser.wait()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	others := visit(t, s, ln, "198.51.100.9", false) // idle for longest
+	for range 100 {
+		require.NotNil(t, visit(t, s, ln, "203.0.113.7", false))
+	}
+	require.EqualValues(t, 16, s.open.Load(), "half, and then one for one")
+	require.NoError(t, others.(interface{ SetReadDeadline(time.Time) error }).SetReadDeadline(time.Now().Add(time.Minute)), "still open")
+	m := s.handler.Load().o.Metrics
+	require.EqualValues(t, 85, testutil.ToFloat64(m.replacedConns.WithLabelValues("per_ip")))
+	require.Zero(t, testutil.ToFloat64(m.replacedConns.WithLabelValues("overload")))
+}
+
+// TestIdleTimeShrinks: from the whole time, while half of the connections are free, down to a few seconds.
+func TestIdleTimeShrinks(t *testing.T) {
+	s := NewServer(ServerOptions{MaxConnections: 100, IdleTimeout: 50 * time.Second}, NewHandler(Options{}))
+	for used, want := range map[int64]time.Duration{0: 50, 50: 50, 60: 40, 75: 25, 99: 5, 100: 5, 120: 5} {
+		s.open.Store(used)
+		require.Equal(t, want*time.Second, s.maxIdle(), used)
+	}
+	s = NewServer(ServerOptions{MaxConnections: 100, IdleTimeout: 2 * time.Second}, NewHandler(Options{}))
+	s.open.Store(100)
+	require.Equal(t, 2*time.Second, s.maxIdle(), "a short one stays")
+}
+
+func TestBlockOf(t *testing.T) {
+	for from, want := range map[string]string{"192.0.2.1": "192.0.2.1", "::1": "::1", "2001:db8:1:2:3::4": "2001:db8:1:2::", "fe80::1%eth0": "fe80::"} {
+		require.Equal(t, netip.MustParseAddr(want), blockOf(netip.MustParseAddr(from)), from)
+	}
+	require.False(t, blockOf(netip.Addr{}).IsValid())
+}
+
+// BenchmarkAdmit is what a connection costs besides the kernel: in, and out again, beside 10,000 others.
+func BenchmarkAdmit(b *testing.B) {
+	s := NewServer(ServerOptions{}, NewHandler(Options{}))
+	for range 10_000 {
+		s.all.add(&conn{s: s})
+	}
+	block := netip.MustParseAddr("203.0.113.7")
+	b.ReportAllocs()
+	for b.Loop() {
+		c := &conn{s: s, block: block}
+		if _, broken := s.enter(c); broken != nil {
+			b.Fatal(broken.label)
+		}
+		s.leave(c)
+	}
+}

@@ -1,0 +1,163 @@
+package tests
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// download begins one and reads its head only; the file is larger than all socket buffers, so the connection stays busy.
+func (p *process) download(f storetest.Object) (*http.Response, net.Conn) {
+	p.t.Helper()
+	c := p.dial()
+	_, err := io.WriteString(c, request(http.MethodGet, f.URL()))
+	require.NoError(p.t, err)
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	require.NoError(p.t, err)
+	require.Equal(p.t, 200, resp.StatusCode)
+	return resp, c
+}
+
+// TestConnectionLimits: when all connections are busy, one too many is told so, and room comes back.
+func TestConnectionLimits(t *testing.T) {
+	s := storetest.New(t)
+	f := s.Normal("mp4", s.Bytes(32<<20))
+	for name, tt := range map[string]struct{ key, status, reason string }{
+		"all":         {"max_connections = 2", "HTTP/1.1 503 ", "overload"},
+		"per address": {"max_connections_per_ip = 2", "HTTP/1.1 429 ", "per_ip"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := serve(t, s, "[gateway]", tt.key, "shutdown_timeout = 1s")
+			_, first := p.download(f)
+			p.download(f)
+			refused := p.raw(request(http.MethodGet, f.URL()))
+			require.True(t, strings.HasPrefix(refused, tt.status), "%.100q", refused)
+			require.Contains(t, refused, "\r\nRetry-After: ")
+			require.Eventually(t, func() bool { return p.metric(`fdfs_gateway_connections_refused_total{reason="`+tt.reason+`"}`) == 1 }, patience, 10*time.Millisecond)
+			require.NoError(t, first.Close())
+			require.Eventually(t, func() bool { return p.metric("fdfs_gateway_connections") == 1 }, patience, 10*time.Millisecond)
+			require.Eventually(t, func() bool { return p.sends(f.URL()) }, patience, 10*time.Millisecond)
+		})
+	}
+}
+
+// TestIdleConnectionsMakeRoom: an attacker takes all connections and asks for nothing. Others are answered at once, and a
+// download that began before is not cut.
+func TestIdleConnectionsMakeRoom(t *testing.T) {
+	s := storetest.New(t)
+	small, large := s.Normal("jpg", s.Bytes(1000)), s.Normal("mp4", s.Bytes(32<<20))
+	const most = 60
+	for name, tt := range map[string]struct{ key, send, reason string }{
+		"nothing sent":          {"max_connections = 60", "", "overload"},
+		"idle after a request":  {"max_connections = 60", request(http.MethodHead, small.URL()), "overload"},
+		"half of a head":        {"max_connections = 60", "GET " + small.URL() + " HTTP/1.1\r\nHost: h\r\nX-A: ", "overload"},
+		"half of a body":        {"max_connections = 60", request(http.MethodGet, small.URL(), "Content-Length: 9") + "x", "overload"},
+		"one address, too many": {"max_connections_per_ip = 60", "", "per_ip"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := serve(t, s, "[gateway]", tt.key)
+			busy, _ := p.download(large)
+			for range most - 1 {
+				c := p.dial()
+				_, err := io.WriteString(c, tt.send)
+				require.NoError(t, err)
+				if strings.HasPrefix(tt.send, "HEAD ") {
+					_, err = c.Read(make([]byte, 1))
+					require.NoError(t, err)
+				}
+			}
+			require.Eventually(t, func() bool { return p.metric("fdfs_gateway_connections") == most }, patience, 10*time.Millisecond)
+			for range 2 * most {
+				began := time.Now()
+				c := p.dial() // and left open
+				_, err := io.WriteString(c, request(http.MethodGet, small.URL()))
+				require.NoError(t, err)
+				resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+				require.NoError(t, err)
+				require.Equal(t, 200, resp.StatusCode)
+				require.Less(t, time.Since(began), time.Second)
+			}
+			require.EqualValues(t, most, p.metric("fdfs_gateway_connections"))
+			require.EqualValues(t, 2*most, p.metric(`fdfs_gateway_connections_replaced_total{reason="`+tt.reason+`"}`))
+			got, err := io.ReadAll(busy.Body)
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(large.Content, got), "the download is whole")
+		})
+	}
+}
+
+// TestNoAnswerIsCutForRoom: many more clients than connections, each with a request after the other on one connection. A
+// connection may end between two answers, never within one, and each client gets on.
+func TestNoAnswerIsCutForRoom(t *testing.T) {
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(200000))
+	p := serve(t, s, "[gateway]", "max_connections = 8")
+	const clients, each = 32, 40
+	var wg sync.WaitGroup
+	var reconnected atomic.Int64
+	failures := make(chan error, clients)
+	for range clients {
+		wg.Go(func() {
+			for done := 0; done < each; reconnected.Add(1) {
+				n, err := keepAsking(p.addrs[0], f, each-done)
+				if done += n; err != nil {
+					failures <- err
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	close(failures)
+	for err := range failures {
+		require.NoError(t, err)
+	}
+	require.Greater(t, reconnected.Load(), int64(clients), "connections were replaced")
+	require.Positive(t, p.metric(`fdfs_gateway_connections_replaced_total{reason="overload"}`))
+}
+
+// keepAsking sends up to n requests on one connection and counts the answers. A connection that ends before the first byte of an
+// answer, or says that there is no room, is no error.
+func keepAsking(address string, f storetest.Object, n int) (answers int, err error) {
+	c, err := net.DialTimeout("tcp", address, patience)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(patience)) // the reads fail then
+	in := bufio.NewReader(c)
+	for ; answers < n; answers++ {
+		if _, err := io.WriteString(c, request(http.MethodGet, f.URL())); err != nil {
+			return answers, nil
+		}
+		if _, err := in.Peek(1); err != nil {
+			return answers, nil
+		}
+		resp, err := http.ReadResponse(in, nil)
+		if err != nil {
+			return answers, fmt.Errorf("cut in the head of an answer: %w", err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		switch {
+		case err != nil:
+			return answers, fmt.Errorf("cut after %d bytes of an answer: %w", len(body), err)
+		case resp.StatusCode == http.StatusServiceUnavailable:
+			return answers, nil
+		case !bytes.Equal(body, f.Content):
+			return answers, fmt.Errorf("wrong answer %s of %d bytes", resp.Status, len(body))
+		}
+	}
+	return answers, nil
+}
