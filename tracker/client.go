@@ -20,6 +20,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -55,7 +56,9 @@ const (
 	defaultTimeout = 3 * time.Second
 	defaultRefresh = 5 * time.Minute
 	housekeeping   = 15 * time.Second // between looks at idle connections
-	soonest        = 10 * time.Second // between two loads, whoever asks for them
+	soonest        = 2 * time.Second  // between two loads, whoever asks for them
+	renewLimit     = time.Second      // that Renew waits
+	maxWaiting     = 64               // calls of Renew that wait
 	loadTimeout    = time.Minute      // of one load of everything
 )
 
@@ -74,6 +77,13 @@ type Client struct {
 	loaded chan struct{}      // closed after the first load
 	wanted chan struct{}      // holds one value when a load is asked for
 	health chan struct{}      // holds one value when a tracker has gone down or come back
+
+	mu       sync.Mutex    // guards what follows
+	loading  bool          // a load is under way
+	failing  bool          // the last load has failed
+	loadedAt time.Time     // the end of the last load
+	ended    chan struct{} // closed at the end of the load that is under way, or else of the next one
+	waiting  int           // calls of Renew that wait for it
 }
 
 // New returns a client and begins to load lists and settings in the background. It does not wait for them: see Loaded.
@@ -93,6 +103,7 @@ func start(o Options, retry backoff) *Client {
 	c := &Client{
 		o: o, retry: retry, cancel: cancel,
 		done: make(chan struct{}), loaded: make(chan struct{}), wanted: make(chan struct{}, 1), health: make(chan struct{}, 1),
+		ended: make(chan struct{}),
 	}
 	for _, addresses := range o.Trackers {
 		if len(addresses) > 0 {
@@ -124,10 +135,63 @@ func (c *Client) Current() Parameters { return *c.params.Load() }
 // Loaded is closed when the first attempt to load lists and settings has ended, well or not.
 func (c *Client) Loaded() <-chan struct{} { return c.loaded }
 
-// LoadSoon asks for lists and settings to be loaded before they are due, since a storage was met that Members does not know.
-// It does not wait. Loads that are asked for come at least 10 s after the one before, however often they are asked for.
+// LoadSoon asks for lists and settings to be loaded before they are due. It does not wait. Loads that are asked for begin at least 2 s
+// after the end of the one before, however often they are asked for.
 func (c *Client) LoadSoon() {
 	signal(c.wanted)
+}
+
+// Renew is LoadSoon for a caller that has met a group or a storage that Members does not know, or that cannot be reached: it returns
+// when lists and settings are loaded. It waits for 1 s at most, and not at all where that would bring nothing (the last load has ended
+// less than 2 s ago, or has failed) or where too many calls wait already.
+func (c *Client) Renew() {
+	ended, ok := c.startWaiting()
+	if !ok {
+		return
+	}
+	limit := time.NewTimer(renewLimit)
+	defer limit.Stop()
+	select {
+	case <-ended:
+	case <-limit.C:
+	case <-c.done:
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.waiting--
+}
+
+// startWaiting asks for a load unless one is under way. ended is closed when it has ended; ok is false where it is not to be waited for.
+func (c *Client) startWaiting() (ended <-chan struct{}, ok bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.trackers) == 0 {
+		return nil, false
+	}
+	if !c.loading {
+		signal(c.wanted)
+	}
+	if c.failing || c.waiting >= maxWaiting || !c.loading && time.Since(c.loadedAt) < soonest {
+		return nil, false
+	}
+	c.waiting++
+	return c.ended, true
+}
+
+// loadBegins notes that a load is under way.
+func (c *Client) loadBegins() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.loading = true
+}
+
+// loadEnds notes how a load has ended, and wakes the calls that wait for it.
+func (c *Client) loadEnds(failed bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.loading, c.failing, c.loadedAt = false, failed, time.Now()
+	close(c.ended)
+	c.ended = make(chan struct{})
 }
 
 // signal leaves a value in a channel that has room for one.

@@ -98,10 +98,12 @@ func (l *loader) asked() {
 // load asks for everything. What cannot be had stays as it was; a load that failed is tried again soon.
 func (l *loader) load(ctx context.Context) {
 	c := l.client
+	c.loadBegins()
 	bounded, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
 	err := errors.Join(l.loadParameters(bounded), l.loadGroups(bounded))
 	c.members.set(l.lists)
+	c.loadEnds(err != nil)
 	l.last = time.Now()
 	if err == nil {
 		if l.fails > 0 {

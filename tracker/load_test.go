@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -104,6 +105,67 @@ func TestLoadSoon(t *testing.T) {
 	l := loader{client: c, last: time.Now().Add(-time.Minute), due: time.Now().Add(time.Hour)}
 	l.asked()
 	require.False(t, time.Now().Before(l.due))
+}
+
+// Renew returns with the new lists; a second call within 2 s does not load them again, nor wait.
+func TestRenew(t *testing.T) {
+	cluster := newCluster(t, fdfstest.Options{})
+	cluster.Storage(2).SetListed(false)
+	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...)})
+	require.False(t, c.Members().HasGroup("group2"))
+	loads := func() int { return cluster.Tracker(0).Counts().Requests[fdfstest.CmdListGroups] }
+	cluster.Storage(2).SetListed(true)
+	began := time.Now()
+	c.Renew()
+	require.Less(t, time.Since(began), soonest, "lists that are fresh are not waited for")
+	require.Eventually(t, func() bool { return loads() == 2 }, patient, time.Millisecond, "but loaded as soon as they may")
+	require.GreaterOrEqual(t, time.Since(began), soonest-time.Second)
+	require.Eventually(t, func() bool { return c.Members().HasGroup("group2") }, patient, time.Millisecond)
+
+	cluster.Storage(2).SetListed(false)
+	time.Sleep(soonest)
+	var all sync.WaitGroup
+	for range 200 {
+		all.Go(c.Renew)
+	}
+	all.Wait()
+	require.Equal(t, 3, loads(), "one load for all")
+	require.Eventually(t, func() bool { return !c.Members().HasGroup("group2") }, patient, time.Millisecond)
+}
+
+// A tracker that hangs holds a call of Renew for a second, 64 calls at most, and none once a load has failed.
+func TestRenewIsBounded(t *testing.T) {
+	cluster := newCluster(t, fdfstest.Options{})
+	c, log := newClient(t, Options{Trackers: each(cluster.Trackers()...), Timeout: 10 * time.Second})
+	c.mu.Lock()
+	c.loadedAt = time.Now().Add(-time.Minute)
+	c.mu.Unlock()
+	cluster.Tracker(0).SetFaults(fdfstest.Faults{Hang: true})
+	var held, let atomic.Int32
+	var all sync.WaitGroup
+	for range 200 {
+		all.Go(func() {
+			began := time.Now()
+			c.Renew()
+			if time.Since(began) < renewLimit/2 {
+				let.Add(1)
+			} else {
+				held.Add(1)
+			}
+		})
+	}
+	began := time.Now()
+	all.Wait()
+	require.Less(t, time.Since(began), 5*time.Second)
+	require.EqualValues(t, maxWaiting, held.Load())
+	require.EqualValues(t, 200-maxWaiting, let.Load())
+	cluster.Tracker(0).Kill()
+	require.Eventually(t, func() bool { return log.count("cannot load lists and settings") == 1 }, patient, time.Millisecond)
+	began = time.Now()
+	for range 50 {
+		c.Renew()
+	}
+	require.Less(t, time.Since(began), renewLimit)
 }
 
 // One group that cannot be loaded keeps its members, while others change.

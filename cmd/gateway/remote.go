@@ -78,7 +78,7 @@ func openRemote(s remoteSettings, log *slog.Logger) *remote {
 	asked.Pool, asked.Log = pool, log
 	r := &remote{settings: s, options: s.options, running: &atomic.Int64{}, trackers: tracker.New(asked), storages: storage.NewClient(storage.ClientOptions{Pool: pool, Log: gateway.LimitLog(log)})}
 	sources.HasStore = func(group string) bool { return slices.Contains(s.local, group) }
-	sources.Members, sources.Miss, r.options.Running = r.trackers.Members(), r.trackers.LoadSoon, r.running
+	sources.Members, sources.Renew, r.options.Running = r.trackers.Members(), r.trackers.Renew, r.running
 	r.options.Sources, r.options.Origin = gateway.NewSources(sources), gateway.StorageOrigin{Client: r.storages}
 	if s.web {
 		r.web = gateway.NewHTTPOrigin(gateway.HTTPOriginOptions{Port: s.webPort, ConnectTimeout: s.connectTimeout, NetworkTimeout: s.networkTimeout})

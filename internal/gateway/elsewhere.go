@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -77,14 +78,35 @@ var _ elsewhere = (*away)(nil)
 type plan struct {
 	servers []storage.Server // where to look, in this order; none: err is the answer
 	err     error
+	unknown bool      // the group or the source in the id is in no list
 	why     [3]string // for people, in pieces: most plans are never shown
 }
 
 // reason is why the plan is as it is.
 func (p *plan) reason() string { return p.why[0] + p.why[1] + p.why[2] }
 
-// decide makes the plan. marked is the loop guard: another gateway, or the module, has sent the request here already.
+// decide makes the plan. marked is the loop guard: another gateway, or the module, has sent the request here already. Where the lists
+// do not know the group or the source they are renewed first.
 func (a *away) decide(id fdfs.FileID, cause error, marked bool, now time.Time) plan {
+	p := a.choose(id, cause, marked, now)
+	if p.unknown && a.o.Sources.renew() {
+		p = a.choose(id, cause, marked, now)
+	}
+	return p
+}
+
+// moved makes the plan anew when none of the servers that were asked could be reached: storages may have moved. It is false where the
+// lists name no others.
+func (a *away) moved(id fdfs.FileID, cause error, marked bool, now time.Time, asked []storage.Server, err error) (plan, bool) {
+	if !errors.Is(err, storage.ErrNoSource) || errors.Is(err, fdfs.ErrFull) || !a.o.Sources.renew() {
+		return plan{}, false
+	}
+	p := a.choose(id, cause, marked, now)
+	return p, slices.ContainsFunc(p.servers, func(s storage.Server) bool { return !slices.Contains(asked, s) })
+}
+
+// choose makes the plan by the lists as they are.
+func (a *away) choose(id fdfs.FileID, cause error, marked bool, now time.Time) plan {
 	nothing := func(why ...string) plan {
 		p := plan{err: a.h.missing(id, cause, now)}
 		copy(p.why[:], why)
@@ -96,12 +118,13 @@ func (a *away) decide(id fdfs.FileID, cause error, marked bool, now time.Time) p
 		return nothing("redirect=1: it was sent here by another server, and is never sent on")
 	}
 	if !local && !a.o.Sources.mayKnow(id.Group) {
-		a.o.Sources.missed()
-		return nothing("the cluster has no such group")
+		p := nothing("the cluster has no such group")
+		p.unknown = true
+		return p
 	}
 	const others = "the other storages of the group: "
 	source, standing := a.o.Sources.Of(id)
-	servers, why, detail := a.replicas(id.Group), "", ""
+	servers, why, detail, unknown := a.replicas(id.Group), "", "", false
 	switch {
 	case standing == SourceSelf:
 		why = others + "the source is this host"
@@ -112,16 +135,18 @@ func (a *away) decide(id fdfs.FileID, cause error, marked bool, now time.Time) p
 	case standing == SourceAllowed:
 		servers, why = prepend(source, servers), "the source in the id"
 	default:
-		why, detail = others+"the source in the id ", standing.String()
-		a.o.Sources.missed()
+		why, detail, unknown = others+"the source in the id ", standing.String(), true
 	}
-	if len(servers) == 0 && standing != SourceSelf && a.o.Sources.learning() {
-		return plan{err: errLearning, why: [3]string{"nobody to ask: no tracker has answered yet"}}
+	p := plan{servers: servers, why: [3]string{why, detail}}
+	switch {
+	case len(servers) > 0:
+	case standing != SourceSelf && a.o.Sources.learning():
+		p = plan{err: errLearning, why: [3]string{"nobody to ask: no tracker has answered yet"}}
+	default:
+		p = nothing("nobody to ask; would be: ", why, detail)
 	}
-	if len(servers) == 0 {
-		return nothing("nobody to ask; would be: ", why, detail)
-	}
-	return plan{servers: servers, why: [3]string{why, detail}}
+	p.unknown = unknown
+	return p
 }
 
 // replicas are the other storages of the group that may be asked.
@@ -157,6 +182,10 @@ func (a *away) find(r *request, cause error) (bool, error) {
 	}
 	r.remote.begin(a, r.wanted(a, id), p.servers)
 	info, err := a.stat(r.remote.ctx, r.remote.wanted, p.servers, a.o.StatTimeout)
+	if fresh, ok := a.moved(id, cause, r.marked(), r.now, p.servers, err); ok {
+		r.remote.servers = fresh.servers
+		info, err = a.stat(r.remote.ctx, r.remote.wanted, fresh.servers, a.o.StatTimeout)
+	}
 	if err != nil {
 		r.remote.close()
 		return false, a.failure(id, err, r.now)

@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"fastdfs-gateway/internal/cache"
@@ -24,8 +25,9 @@ type fetcher struct {
 	marked bool  // by the loop guard
 	now    time.Time
 
-	once sync.Once // guards plan
-	plan plan
+	once sync.Once            // guards plan
+	plan plan                 // the first one
+	anew atomic.Pointer[plan] // the one after storages have moved; nil = they have not
 
 	mu       sync.Mutex       // guards distrust
 	distrust []storage.Server // that gave wrong content: asked last from now on
@@ -50,6 +52,9 @@ func (r *request) marked() bool { return r.target.params.marked() }
 
 // decided is where to look for the file.
 func (f *fetcher) decided() *plan {
+	if p := f.anew.Load(); p != nil {
+		return p
+	}
 	f.once.Do(func() { f.plan = f.a.decide(f.wanted.ID, f.cause, f.marked, f.now) })
 	return &f.plan
 }
@@ -103,10 +108,27 @@ func (f *fetcher) Stat(ctx context.Context) (cache.Version, error) {
 		return cache.Version{}, err
 	}
 	info, err := f.stat(ctx, servers)
+	if f.moved(ctx, err) {
+		if servers, err = f.servers(); err == nil {
+			info, err = f.stat(ctx, servers)
+		}
+	}
 	if err != nil {
 		return cache.Version{}, f.failed(err)
 	}
 	return versionOf(f.wanted.ID, info), nil
+}
+
+// moved tells whether other servers are to be asked, since none of those before could be reached and the lists have changed.
+func (f *fetcher) moved(ctx context.Context, err error) bool {
+	if err == nil || ctx.Err() != nil {
+		return false
+	}
+	p, ok := f.a.moved(f.wanted.ID, f.cause, f.marked, f.now, f.decided().servers, err)
+	if ok {
+		f.anew.Store(&p)
+	}
+	return ok
 }
 
 // stat asks for the file within the time that it may take.
@@ -136,6 +158,20 @@ func (f *fetcher) Fetch(ctx context.Context, want *cache.Version, offset, length
 	if err != nil {
 		return cache.Version{}, nil, err
 	}
+	v, stream, err := f.fetch(ctx, want, offset, length, servers)
+	if f.moved(ctx, err) {
+		if servers, err = f.servers(); err == nil {
+			v, stream, err = f.fetch(ctx, want, offset, length, servers)
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		err = f.failed(err)
+	}
+	return v, stream, err
+}
+
+// fetch asks the servers for bytes.
+func (f *fetcher) fetch(ctx context.Context, want *cache.Version, offset, length int64, servers []storage.Server) (cache.Version, io.ReadCloser, error) {
 	id := f.wanted.ID
 	if want == nil && id.Immutable() && !storage.MayBeLink(id) && offset < id.Size {
 		// The id says it all: a download needs no question before it, and tells that the file is there. When it fails, the
@@ -149,16 +185,13 @@ func (f *fetcher) Fetch(ctx context.Context, want *cache.Version, offset, length
 	if want == nil {
 		info, err := f.stat(ctx, servers)
 		if err != nil {
-			return cache.Version{}, nil, f.failed(err)
+			return cache.Version{}, nil, err
 		}
 		v := versionOf(id, info)
 		want = &v
 	}
 	stream, err := f.open(ctx, *want, offset, length, servers)
-	if err != nil {
-		return *want, nil, f.failed(err)
-	}
-	return *want, stream, nil
+	return *want, stream, err
 }
 
 // failed counts a failure and says to the cache what it means.

@@ -100,7 +100,7 @@ func (o *HTTPOrigin) Stat(ctx context.Context, w Wanted, servers []storage.Serve
 	if len(failures) == 0 {
 		return storage.Info{}, storage.ErrNotFound
 	}
-	return storage.Info{}, errors.Join(failures...)
+	return storage.Info{}, errors.Join(append(failures, storage.ErrNoSource)...)
 }
 
 func (o *HTTPOrigin) statAt(ctx context.Context, w Wanted, server storage.Server) (storage.Info, error) {

@@ -26,8 +26,9 @@ type SourcesOptions struct {
 	Members    *tracker.Members  // what trackers and the list of storage ids say
 	// Trackers tells that there are some, which will say more.
 	Trackers bool
-	// Miss, when not nil, is told of a source that nobody vouches for: perhaps it is a new storage, and the lists are old.
-	Miss func()
+	// Renew, when not nil, loads the lists anew, unless that was done a moment ago, and returns when they are loaded. It is called
+	// for a source or a group that they do not name, and for storages that cannot be reached; it must not block for long.
+	Renew func()
 }
 
 // Sources knows which hosts may be asked for a file. The address in a file id is a claim of whoever made the URL: no connection is
@@ -118,11 +119,13 @@ func (s *Sources) Replicas(group string) []storage.Server {
 	return append(list, further...)
 }
 
-// missed passes on that a source is not known.
-func (s *Sources) missed() {
-	if s.o.Miss != nil {
-		s.o.Miss()
+// renew loads the lists anew. It is false where there are none to load.
+func (s *Sources) renew() bool {
+	if s.o.Renew == nil {
+		return false
 	}
+	s.o.Renew()
+	return true
 }
 
 // isSelf tells whether a storage runs on this host and would say no more than the store here has said.

@@ -23,7 +23,7 @@ func (c *Cluster) listGroup(r Request) answer {
 	if len(r.Body) != groupLen {
 		return refuse(StatusInvalid)
 	}
-	g := c.group(cutText(r.Body))
+	g := c.knownGroup(cutText(r.Body))
 	if g == nil {
 		return refuse(StatusNotFound)
 	}
@@ -33,7 +33,9 @@ func (c *Cluster) listGroup(r Request) answer {
 func (c *Cluster) listGroups() answer {
 	var b []byte
 	for _, g := range c.groups {
-		b = appendGroup(b, g)
+		if len(g.known()) > 0 {
+			b = appendGroup(b, g)
+		}
 	}
 	return reply(b)
 }
@@ -59,7 +61,7 @@ func appendGroup(b []byte, g *group) []byte {
 	b = appendPadded(b, g.name, groupLen+1)
 	for _, v := range []int64{
 		totalMB, freeMB, reservedMB, 0,
-		int64(len(g.storages)), int64(g.storages[0].advertise.Port()),
+		int64(len(g.known())), int64(g.storages[0].advertise.Port()),
 		active, active, 0, int64(g.storePaths), subDirs, -1,
 	} {
 		b = appendInt(b, v)
@@ -72,13 +74,13 @@ func (c *Cluster) listServers(r Request) answer {
 	if len(r.Body) < groupLen || len(r.Body) > groupLen+idLen {
 		return refuse(StatusInvalid)
 	}
-	g := c.group(cutText(r.Body[:groupLen]))
+	g := c.knownGroup(cutText(r.Body[:groupLen]))
 	if g == nil {
 		return refuse(StatusNotFound)
 	}
 	wanted, found := cutText(r.Body[groupLen:]), false
 	var b []byte
-	for _, s := range g.storages {
+	for _, s := range g.known() {
 		if wanted == "" || wanted == s.ID() {
 			b, found = c.appendStorage(b, s), true
 		}

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync/atomic"
 
 	"fastdfs-gateway/internal/fdfs"
 )
@@ -17,6 +18,7 @@ type Storage struct {
 	advertise netip.AddrPort // the address that trackers name
 	id        uint32         // 0 when there are no storage ids
 	source    fdfs.Source
+	unlisted  atomic.Bool // the trackers do not know it
 }
 
 // Group is the name of the storage's group.
@@ -37,6 +39,10 @@ func (s *Storage) Advertised() string { return s.advertise.String() }
 // SetOnline says what the trackers believe. They name a storage that was killed until
 // SetOnline(false), as a real tracker does for some minutes.
 func (s *Storage) SetOnline(online bool) { s.setOnline(online) }
+
+// SetListed says whether the trackers know the storage at all, as before it has joined or after it has moved away. A group without
+// such a storage does not exist for them.
+func (s *Storage) SetListed(listed bool) { s.unlisted.Store(!listed) }
 
 // command answers a request at this storage.
 func (s *Storage) command(r Request) (answer, bool) {

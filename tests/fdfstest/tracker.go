@@ -2,6 +2,7 @@ package fdfstest
 
 import (
 	"encoding/binary"
+	"slices"
 	"strings"
 )
 
@@ -56,7 +57,7 @@ func (c *Cluster) fetch(r Request) answer {
 	if len(r.Body) < groupLen+minLogic || len(r.Body) > groupLen+maxLogic {
 		return refuse(StatusInvalid)
 	}
-	group := c.group(cutText(r.Body[:groupLen]))
+	group := c.knownGroup(cutText(r.Body[:groupLen]))
 	if group == nil {
 		return refuse(StatusNotFound)
 	}
@@ -86,11 +87,24 @@ func (c *Cluster) appendServer(b []byte, s *Storage, port bool) []byte {
 	return b
 }
 
+// knownGroup is a group that the trackers know.
+func (c *Cluster) knownGroup(name string) *group {
+	if g := c.group(name); g != nil && len(g.known()) > 0 {
+		return g
+	}
+	return nil
+}
+
+// known are the storages that the trackers know.
+func (g *group) known() []*Storage {
+	return slices.DeleteFunc(slices.Clone(g.storages), func(s *Storage) bool { return s.unlisted.Load() })
+}
+
 // online are those of storages that the trackers believe to be there.
 func online(storages []*Storage) []*Storage {
 	var list []*Storage
 	for _, s := range storages {
-		if s.isOnline() {
+		if s.isOnline() && !s.unlisted.Load() {
 			list = append(list, s)
 		}
 	}
