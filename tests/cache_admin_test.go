@@ -126,7 +126,7 @@ func (f *fleet) purgeWithout(away *member) error {
 		Missing  []string
 	}
 	err := json.Unmarshal([]byte(text), &answer)
-	if err != nil || status != 504 || answer.Gateways != 2 || !slices.Equal(answer.Missing, []string{"http://" + away.addrs[0]}) {
+	if err != nil || status != 504 || answer.Gateways != 2 || !slices.Equal(answer.Missing, []string{away.name()}) {
 		away.Resume()
 		return fmt.Errorf("the answer to a purge has status %d: %q", status, text)
 	}
@@ -242,7 +242,7 @@ func TestCacheLocksAndStatus(t *testing.T) {
 	status, text := f.gateways[0].adminGet("/status")
 	require.Equal(t, 200, status)
 	require.Contains(t, text, "<h2>cache</h2>")
-	require.Contains(t, text, f.gateways[1].addrs[0], "the other gateways")
+	require.Contains(t, text, f.gateways[1].name(), "the other gateways")
 	status, text = f.gateways[0].adminGet("/status.json")
 	require.Equal(t, 200, status)
 	var sections map[string]map[string]any
@@ -250,5 +250,5 @@ func TestCacheLocksAndStatus(t *testing.T) {
 	for _, name := range []string{"gateway", "files", "storages", "cache", "fleet", "gateways"} {
 		require.NotEmpty(t, sections[name], name)
 	}
-	require.Equal(t, "live", sections["gateways"]["http://"+f.gateways[1].addrs[0]])
+	require.Equal(t, "live", sections["gateways"][f.gateways[1].name()])
 }

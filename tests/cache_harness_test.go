@@ -64,9 +64,9 @@ func startFleet(t *testing.T, o fleetOptions) *fleet {
 	}
 	for range o.gateways {
 		m := &member{o: lab.GatewayOptions{Binary: binary, Dir: t.TempDir(), Trackers: f.cluster.Trackers(), Redis: redis, Cache: o.cache, Lines: o.lines,
-			Port: lab.Port(), Admin: lab.Port()}}
+			Port: lab.Port(), Admin: lab.Port(), Peers: lab.Port()}}
 		if o.relayed {
-			m.relay = redistest.NewRelay(t, lab.Address(m.o.Port))
+			m.relay = redistest.NewRelay(t, lab.Address(m.o.Peers))
 			m.o.Reached = m.relay.Addr()
 		}
 		if o.disk {
@@ -77,6 +77,14 @@ func startFleet(t *testing.T, o fleetOptions) *fleet {
 		f.gateways = append(f.gateways, m)
 	}
 	return f
+}
+
+// name is the name of the gateway in the fleet.
+func (m *member) name() string {
+	if m.o.Reached != "" {
+		return "https://" + m.o.Reached
+	}
+	return "https://" + lab.Address(m.o.Peers)
 }
 
 // start starts the gateway, the first time or again.

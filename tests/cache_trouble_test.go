@@ -1,13 +1,14 @@
 package tests
 
 import (
-	"bytes"
-	"crypto/hmac"
-	"crypto/sha256"
+	"crypto/tls"
 	"fmt"
-	"math/rand/v2"
+	"net"
+	"net/http"
 	neturl "net/url"
+	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -251,33 +252,60 @@ func TestCacheWarmCostsNothing(t *testing.T) {
 	require.Less(t, asked, heartbeats+clients/2)
 }
 
-// TestCachePeersAreChecked: what another gateway may ask, nobody else may, and nobody twice.
+// TestCachePeersAreChecked: another gateway is answered on its own listener, strangers are answered nowhere.
 func TestCachePeersAreChecked(t *testing.T) {
 	f := startFleet(t, fleetOptions{gateways: 1})
 	id, content := f.put(1000)
 	f.warm(id, content)
 	g := f.gateways[0]
-	uri := "/_peer/segment?file=" + neturl.QueryEscape(id.String()) + "&index=0&offset=0"
-	header := peerHeader(lab.Secret, "http://"+g.addrs[0], uri)
-	require.Equal(t, 403, g.get(uri).StatusCode, "not signed")
-	require.Equal(t, 403, g.get(uri, peerHeader("another secret", "http://"+g.addrs[0], uri)).StatusCode, "forged")
-	require.Equal(t, 403, g.get(uri, peerHeader(lab.Secret, "http://127.0.0.1:1", uri)).StatusCode, "for another gateway")
-	require.Equal(t, 403, g.get(uri+"1", header).StatusCode, "for another request")
-	answer := g.get(uri, header)
-	require.Equal(t, 200, answer.StatusCode)
-	require.True(t, bytes.Contains(answer.body, content), "the segment is in the answer")
-	require.Equal(t, 403, g.get(uri, header).StatusCode, "sent again")
+	segment := "/segment?file=" + neturl.QueryEscape(id.String()) + "&index=0&offset=0"
+	require.Equal(t, 400, g.get(segment).StatusCode, "the listener for clients knows no peers")
+	require.Equal(t, 400, g.get("/_peer"+segment).StatusCode)
+
+	address := lab.Address(g.o.Peers)
+	answer, err := http.Get("http://" + address + segment)
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	require.Equal(t, 400, answer.StatusCode, "net/http tells clients without TLS so")
+	client := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	_, err = client.Get("https://" + address + segment)
+	require.ErrorContains(t, err, "certificate required")
+	require.Zero(t, g.metric(`fdfs_gateway_peer_requests_total{code="200"}`))
+	require.Contains(t, g.Log(), "a connection to [peer] listen was refused")
 
 	alone := startFleet(t, fleetOptions{gateways: 1, noRedis: true}).gateways[0]
-	peer, other := alone.get(uri, header), alone.get("/_other/segment?file=x")
-	require.Equal(t, other.StatusCode, peer.StatusCode, "where no peers are expected the path is as bad as any other")
-	require.Equal(t, string(other.body), string(peer.body))
+	_, err = net.Dial("tcp", lab.Address(alone.o.Peers))
+	require.ErrorIs(t, err, syscall.ECONNREFUSED, "there is no listener without advertise")
 }
 
-// peerHeader signs a request for a segment as another gateway does.
-func peerHeader(secret, to, uri string) string {
-	at, nonce := time.Now().UnixMilli(), fmt.Sprintf("%032x", rand.Uint64())
-	mac := hmac.New(sha256.New, []byte(secret))
-	fmt.Fprintf(mac, "v1\nGET\n%s\n%s\n%d\n%s\ntest\n", to, uri, at, nonce)
-	return fmt.Sprintf("X-Fdfs-Peer: v1 time=%d nonce=%s from=test mac=%x", at, nonce, mac.Sum(nil))
+// TestCachePeersWithAnotherSecret: each gateway goes on alone, and both say why.
+func TestCachePeersWithAnotherSecret(t *testing.T) {
+	f := startFleet(t, fleetOptions{gateways: 2})
+	one, two := f.gateways[0], f.gateways[1]
+	two.Stop()
+	two.o.Secret = "not the secret of the experiment"
+	two.start(t)
+	id, content := f.put(100_000)
+	f.slow(500*time.Millisecond, 0, 0)
+	requireWhole(t, f.crowd(20, id, content))
+	require.Equal(t, 2, f.cluster.Downloads(id).Downloads, "one for each")
+	says := func(m *member, text string) {
+		require.Eventually(t, func() bool { return strings.Contains(m.Log(), text) }, patience, 5*time.Millisecond, m.Log())
+	}
+	asker, asked := one, two // the one that came second has asked the other
+	if strings.Contains(two.Log(), "a peer is not trusted") {
+		asker, asked = two, one
+	}
+	says(asker, "a peer is not trusted")
+	says(asked, "a connection to [peer] listen was refused")
+}
+
+// TestPeerListenerThatCannotBeBound: the gateway does not start, and says which key is at fault.
+func TestPeerListenerThatCannotBeBound(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	o := lab.GatewayOptions{Binary: binary, Dir: t.TempDir(), Redis: "127.0.0.1:1", Peers: taken.Addr().(*net.TCPAddr).Port}
+	_, err = lab.StartGateway(o)
+	require.ErrorContains(t, err, "address already in use; see listen in [peer]")
 }

@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -132,26 +132,27 @@ func (p obeyedFile) store(n int64) error {
 	return os.Rename(next, string(p))
 }
 
-// peerOptions say how other gateways are answered; nil when this one has no address for them. A reload does not change it, as it does
-// not change the fleet.
-func (i *instance) peerOptions() *gateway.PeerOptions {
-	if i.fleet == nil || !i.answersPeers {
-		return nil
+// listenPeers opens the listener for other gateways; nil when this one has no URL for them, or no fleet.
+func (i *instance) listenPeers() (net.Listener, error) {
+	p := &i.config().Peer
+	if i.fleet == nil || p.Advertise == "" {
+		return nil, nil
 	}
-	return &gateway.PeerOptions{Path: fleet.SegmentPath, Header: fleet.SignatureHeader, Accept: i.acceptPeer}
+	ln, err := listen(p.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("%w; see listen in [peer]", err)
+	}
+	return ln, nil
 }
 
-func (i *instance) acceptPeer(uri, signature string) (func(context.Context, io.Writer, func() error) error, error) {
-	if _, err := i.fleet.Verify("GET", uri, signature); err != nil {
-		return nil, fmt.Errorf("%w: %w", gateway.ErrNoPeer, err)
-	}
-	wanted, err := fleet.ParseSegmentRequest(uri)
-	if err != nil {
-		return nil, err
-	}
-	return func(ctx context.Context, w io.Writer, flush func() error) error {
-		return i.fleet.WriteSegment(ctx, w, flush, i.cache, wanted)
-	}, nil
+// servePeers answers other gateways until the instance stops.
+func (i *instance) servePeers(ln net.Listener) {
+	i.log.Info("serving other gateways", "address", ln.Addr().String(), "advertise", i.config().Peer.Advertise)
+	i.running.Go(func() {
+		if err := i.fleet.ServePeers(ln, i.cache); err != nil {
+			i.failed <- err
+		}
+	})
 }
 
 // forget drops files from the caches of this gateway and returns how many entries that were.

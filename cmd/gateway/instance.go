@@ -24,23 +24,22 @@ import (
 
 // instance is one running gateway: a configuration with its listeners, store and logs.
 type instance struct {
-	path         string
-	started      time.Time
-	logs         *logs
-	log          *slog.Logger
-	metrics      *gateway.Metrics
-	server       *gateway.Server
-	listeners    []net.Listener // for requests
-	admin        *http.Server
-	cert         atomic.Pointer[tls.Certificate]
-	draining     atomic.Bool
-	failed       chan error // a listener broke
-	running      sync.WaitGroup
-	stopLoop     chan struct{}
-	cache        *cache.Cache // of what comes from other hosts; made by the first load, nil = there is none
-	fleet        *fleet.Fleet // the other gateways, likewise
-	answersPeers bool         // it has an address for them
-	waits        waits        // for locks of others
+	path      string
+	started   time.Time
+	logs      *logs
+	log       *slog.Logger
+	metrics   *gateway.Metrics
+	server    *gateway.Server
+	listeners []net.Listener // for requests
+	admin     *http.Server
+	cert      atomic.Pointer[tls.Certificate]
+	draining  atomic.Bool
+	failed    chan error // a listener broke
+	running   sync.WaitGroup
+	stopLoop  chan struct{}
+	cache     *cache.Cache // of what comes from other hosts; made by the first load, nil = there is none
+	fleet     *fleet.Fleet // the other gateways, likewise
+	waits     waits        // for locks of others
 
 	loading sync.Mutex // held while a configuration is loaded and put to use: one at a time
 	retired []func()   // close what reloads have replaced; calling one again does nothing
@@ -151,7 +150,6 @@ func (i *instance) load() (*gateway.Handler, error) {
 	if cert != nil {
 		i.cert.Store(cert)
 	}
-	o.Peer = i.peerOptions()
 	if i.fleet != nil {
 		o.Current = i.fleet.Current
 	}
@@ -164,7 +162,6 @@ func (i *instance) openCacheOnce(cfg *config.Config) (err error) {
 	if i.server != nil || i.cache != nil {
 		return nil
 	}
-	i.answersPeers = cfg.Peer.Advertise != ""
 	if i.fleet, err = openFleet(cfg, i.waits.Observe, i.log); err != nil {
 		return err
 	}
@@ -270,9 +267,16 @@ func (i *instance) listenAll() error {
 		}
 		open = append(open, ln)
 	}
+	peers, err := i.listenPeers()
+	if err != nil {
+		return errors.Join(err, closeAll(open))
+	}
 	if g.AdminListen != "" {
 		ln, err := listen(g.AdminListen)
 		if err != nil {
+			if peers != nil {
+				open = append(open, peers)
+			}
 			return errors.Join(err, closeAll(open))
 		}
 		i.admin = gateway.NewAdminServer(gateway.NewAdmin(gateway.AdminOptions{Ready: i.ready, Reload: i.reload, Explain: i.explain, Metrics: i.metrics, Cache: i.cacheAdmin()}))
@@ -284,6 +288,9 @@ func (i *instance) listenAll() error {
 		i.log.Info("admin listener", "address", ln.Addr().String())
 	}
 	i.listeners = open
+	if peers != nil {
+		i.servePeers(peers)
+	}
 	for _, ln := range open {
 		i.running.Go(func() {
 			if err := i.server.Serve(ln); err != nil {
@@ -375,6 +382,11 @@ func (i *instance) stop() error {
 		i.log.Warn("stopping before all answers are out", "err", err)
 	}
 	_ = closeAll(i.listeners) // Shutdown has done so, except where Serve had not begun
+	if i.fleet != nil {
+		if err := i.fleet.StopPeers(ctx); err != nil {
+			i.log.Warn("stopping before all answers to other gateways are out", "err", err)
+		}
+	}
 	if i.admin != nil {
 		_ = i.admin.Close() // whoever is looking has seen enough
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"strconv"
 	"time"
 
 	"fastdfs-gateway/internal/cache"
@@ -79,6 +80,10 @@ func fleetFigures(stats func() fleet.Stats) []gateway.Figure {
 	for _, how := range []string{"ok", "not_here", "changed", "broken", "unreachable", "refused"} {
 		figures = append(figures, gateway.Counter("peer_fetches_total", "Segments read from other gateways, by how it went.", result(how),
 			func() float64 { return float64(stats().PeerFetches[how]) }))
+	}
+	for _, code := range []int{200, 400, 404, 405, 409, 503} {
+		figures = append(figures, gateway.Counter("peer_requests_total", "Requests of other gateways, by status.",
+			prometheus.Labels{"code": strconv.Itoa(code)}, func() float64 { return float64(stats().PeerRequests[code]) }))
 	}
 	return figures
 }

@@ -195,15 +195,15 @@ func prefix(p *string) field {
 	}}
 }
 
-// baseURL is http(s)://host[:port], or nothing.
+// baseURL is https://host[:port], or nothing.
 func baseURL(p *string) field {
 	return field{parse: func(v string, _ position) *refusal {
 		v = strings.TrimRight(v, "/")
 		if v != "" {
 			u, err := url.Parse(v)
-			if err != nil || u.Scheme != "http" && u.Scheme != "https" || !isHost(u.Hostname()) ||
+			if err != nil || u.Scheme != "https" || !isHost(u.Hostname()) ||
 				u.Port() != "" && !isPort(u.Port(), 1) || u.User != nil || u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
-				return bad("write a URL such as http://10.0.0.1:8888", "is not the URL of a server")
+				return bad("write an https URL with the port of [peer] listen, such as https://10.0.0.1:8887", "is not the URL of a peer")
 			}
 		}
 		*p = v

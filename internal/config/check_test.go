@@ -75,14 +75,17 @@ func TestRules(t *testing.T) {
 		{"user in an address of Redis", base + "[redis]\naddresses = rediss://u:p@a:1\n", Error, 4, "lines of their own"},
 		{"remote Redis without password", base + "[redis]\ntls = true\naddresses = 127.0.0.1:1, 10.0.0.1:1\n", Warning, 5, "no password"},
 		{"remote Redis without TLS", base + "[redis]\npassword = p\naddresses = redis:1\n", Warning, 5, "no TLS"},
-		{"peer without secret", base + "[peer]\nadvertise = http://a\n", Error, 4, "no secret"},
-		{"short peer secret", fleet + "advertise = http://a\nsecret = 0123456789abcde\n", Warning, 7, "by trying"},
+		{"peer without secret", base + "[peer]\nadvertise = https://a\n", Error, 4, "no secret"},
+		{"short peer secret", fleet + "advertise = https://a\nsecret = 0123456789abcde\n", Error, 7, "by trying"},
 		{"peer secret alone", fleet + "secret = 0123456789abcdef\n", Warning, 6, "no advertise"},
-		{"peer without Redis", base + "[peer]\nsecret = 0123456789abcdef\nadvertise = http://a\n", Warning, 5, "by Redis"},
-		{"peer on loopback", fleet + "advertise = http://127.0.0.1:8888\nsecret = 0123456789abcdef\n", Warning, 6, "ask themselves"},
-		{"peer on every address", fleet + "advertise = http://0.0.0.0:8888\nsecret = 0123456789abcdef\n", Warning, 6, "ask themselves"},
-		{"peer on loopback by name", fleet + "advertise = https://localhost:8888\nsecret = 0123456789abcdef\n[gateway]\nlisten = 127.0.0.1:8888, 10.0.0.1:8888\n", Warning, 6, "ask themselves"},
-		{"plain peer of TLS", fleet + "advertise = http://a\nsecret = 0123456789abcdef\n[gateway]\ntls_cert = c\ntls_key = k\n", Warning, 6, "serves TLS"},
+		{"peer without Redis", base + "[peer]\nsecret = 0123456789abcdef\nadvertise = https://a\n", Warning, 5, "by Redis"},
+		{"peer on loopback", fleet + "advertise = https://127.0.0.1:8888\nsecret = 0123456789abcdef\n", Warning, 6, "ask themselves"},
+		{"peer on every address", fleet + "advertise = https://0.0.0.0:8888\nsecret = 0123456789abcdef\n", Warning, 6, "ask themselves"},
+		{"peer on loopback by name", fleet + "listen = 10.0.0.1:8887\nadvertise = https://localhost:8887\nsecret = 0123456789abcdef\n", Warning, 7, "ask themselves"},
+		{"peer without TLS", fleet + "advertise = http" + "://a\nsecret = 0123456789abcdef\n", Error, 6, "not the URL of a peer"},
+		{"peers served nowhere", fleet + "listen =\nadvertise = https://a\nsecret = 0123456789abcdef\n", Error, 6, "served nowhere"},
+		{"port of peers", fleet + "listen = :8888\nadvertise = https://a\nsecret = 0123456789abcdef\n", Error, 6, "same port"},
+		{"admin port of peers", fleet + "listen = :8889\nadvertise = https://a\nsecret = 0123456789abcdef\n", Error, 6, "same port"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			config, problems := load(t, c.text)
@@ -109,8 +112,8 @@ func TestRulesPass(t *testing.T) {
 		base + "[redis]\naddresses = localhost:1, [::1]:1, 127.0.0.2:1\n",
 		base + "[redis]\naddresses = rediss://redis:1\npassword_file = p\nca_file = c\ntls = false\n",
 		base + "[redis]\naddresses = redis:1\ntls = on\ncert_file = c\nkey_file = k\n",
-		fleet + "advertise = http://10.0.0.1:8888\nsecret = 0123456789abcdef\n",
-		fleet + "advertise = http://127.0.0.1:8888\nsecret = 0123456789abcdef\n[gateway]\nlisten = 127.0.0.1:8888, unix:/a\n",
+		fleet + "advertise = https://10.0.0.1:8888\nsecret = 0123456789abcdef\n",
+		fleet + "listen = 127.0.0.1:8887\nadvertise = https://127.0.0.1:8887\nsecret = 0123456789abcdef\n",
 		fleet + "advertise = https://a\nsecret = 0123456789abcdef\n[gateway]\ntls_cert = c\ntls_key = k\n",
 	} {
 		_ = clean(t, text)

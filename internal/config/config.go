@@ -187,6 +187,7 @@ type Lock struct {
 
 // Peer is the section [peer].
 type Peer struct {
-	Advertise string // http(s)://host[:port], no path; empty = off
+	Listen    string // host:port where other gateways are served
+	Advertise string // https://host[:port], no path; empty = no peers and no listener
 	Secret    string
 }

@@ -177,8 +177,9 @@ func lockKeys(l *Lock) []setting {
 
 func peerKeys(p *Peer) []setting {
 	return []setting{
-		{"advertise", "", baseURL(&p.Advertise), "URL under which other gateways reach this one; empty = they do not"},
-		{"secret", "", hidden(&p.Secret), "signs requests between gateways, the same on all of them"},
+		{"listen", ":8887", listener(&p.Listen), "where other gateways are served, by TLS"},
+		{"advertise", "", baseURL(&p.Advertise), "https URL under which other gateways reach this one; empty = they do not"},
+		{"secret", "", hidden(&p.Secret), "secret of the fleet, the same on all gateways: the key of their connections is made from it"},
 	}
 }
 

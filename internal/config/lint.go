@@ -200,20 +200,24 @@ func (l *loader) lintServices() {
 
 // lintPeer checks how the gateways of a fleet reach each other.
 func (l *loader) lintPeer() {
-	const key, secretKey = "peer.advertise", "peer.secret"
+	const key, listenKey, secretKey = "peer.advertise", "peer.listen", "peer.secret"
 	p, at, secretAt := &l.c.Peer, l.c.at(key), l.c.at(secretKey)
 	if p.Advertise == "" {
 		if p.Secret != "" {
-			l.warnf(secretAt, key, "set advertise to the URL of this gateway, or remove the secret", "there is a secret, but no advertise: no bytes move between this gateway and others")
+			l.warnf(secretAt, key, "set advertise to the URL of this gateway, or remove the secret",
+				"there is a secret, but no advertise: no bytes move between this gateway and others")
 		}
 		return
 	}
 	switch {
 	case p.Secret == "":
-		l.errorf(at, secretKey, "set the same long random secret on every gateway", "advertise is set, but there is no secret to sign requests with")
+		l.errorf(at, secretKey, "set the same long random secret on every gateway",
+			"advertise is set, but there is no secret to make the key of peer connections from")
 	case len(p.Secret) < shortSecret:
-		l.warnf(secretAt, secretKey, "set a long random secret, the same on every gateway", "secret has fewer than %d characters and can be found by trying: who knows it reads every cached file", shortSecret)
+		l.errorf(secretAt, secretKey, "set a long random secret, the same on every gateway",
+			"secret has fewer than %d characters and can be found by trying: a stranger with it reads every cached file", shortSecret)
 	}
+	l.lintPeerListener(at, listenKey)
 	if len(l.c.Redis.Addresses) == 0 {
 		l.warnf(at, key, "set addresses in [redis]", "gateways find each other by Redis; without it advertise has no effect")
 	}
@@ -221,18 +225,26 @@ func (l *loader) lintPeer() {
 	if err != nil {
 		return // told where the key was read
 	}
-	if host := u.Hostname(); !l.isAlone() && (isLoopback(host) || isEvery(host)) {
-		l.warnf(at, key, "write the address of this host, unless all gateways are on it", "advertise = %s is another host's own address there: gateways on other hosts would ask themselves", shown(p.Advertise))
-	}
-	if u.Scheme == "http" && l.c.Gateway.TLSCert != "" {
-		l.warnf(at, key, "write https://, unless something else takes plain HTTP there", "advertise = %s is plain HTTP, but listen serves TLS", shown(p.Advertise))
+	peerHost, _, _ := net.SplitHostPort(p.Listen)
+	if host := u.Hostname(); !isLoopback(peerHost) && (isLoopback(host) || isEvery(host)) {
+		l.warnf(at, key, "write the address of this host, unless all gateways are on it",
+			"advertise = %s is another host's own address there: gateways on other hosts would ask themselves", shown(p.Advertise))
 	}
 }
 
-// isAlone tells whether nobody on another host can reach this gateway anyhow, as where several are tried out on one host.
-func (l *loader) isAlone() bool {
-	return !slices.ContainsFunc(l.c.Gateway.Listen, func(address string) bool {
-		host, _, err := net.SplitHostPort(address)
-		return !strings.HasPrefix(address, "unix:") && err == nil && !isLoopback(host)
-	})
+// lintPeerListener finds a peer listener that is missing or takes the port of another listener.
+func (l *loader) lintPeerListener(advertised position, key string) {
+	at, peer := l.c.at(key), l.c.Peer.Listen
+	if at.line == 0 {
+		at = advertised
+	}
+	if peer == "" {
+		l.errorf(at, key, "write an address such as :8887, or remove advertise", "advertise is set, but other gateways are served nowhere")
+		return
+	}
+	for _, other := range append([]string{l.c.Gateway.AdminListen}, l.c.Gateway.Listen...) {
+		if other != "" && clash(peer, other) {
+			l.errorf(at, key, "use another port for one of them", "[peer] listen %s and %s are the same port", shown(peer), shown(other))
+		}
+	}
 }

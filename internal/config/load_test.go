@@ -81,7 +81,7 @@ func TestDefaults(t *testing.T) {
 		StaleWhileRevalidate: time.Hour, StaleIfError: 24 * time.Hour}, c.Cache)
 	require.Equal(t, Redis{Mode: "single", KeyPrefix: "fdfs:"}, c.Redis)
 	require.Equal(t, Lock{10 * time.Second, 30 * time.Second}, c.Lock)
-	require.Equal(t, Peer{}, c.Peer)
+	require.Equal(t, Peer{Listen: ":8887"}, c.Peer)
 	require.NotNil(t, c.Types)
 }
 
@@ -188,6 +188,7 @@ key_prefix = k
 ttl = 1s
 wait = 2s
 [peer]
+listen = 10.0.0.1:8886
 advertise = https://10.0.0.1:8888/
 secret = GoldenPeers-2024
 [address_map]
@@ -264,7 +265,7 @@ func everyKeyConfig(dir string) *Config {
 		Redis: Redis{Addresses: []string{"a:1", "b:2"}, Mode: "sentinel", MasterName: "m", Username: "u", Password: "p", PasswordFile: dir + "/pw",
 			SentinelAuth: true, DB: 3, TLS: true, CAFile: dir + "/ca", CertFile: dir + "/crt", KeyFile: dir + "/key", KeyPrefix: "k"},
 		Lock:       Lock{time.Second, 2 * time.Second},
-		Peer:       Peer{"https://10.0.0.1:8888", "GoldenPeers-2024"},
+		Peer:       Peer{"10.0.0.1:8886", "https://10.0.0.1:8888", "GoldenPeers-2024"},
 		AddressMap: map[string]string{"10.0.0.1": "192.168.0.1", "10.0.0.2": "host.example:23000"},
 	}
 }

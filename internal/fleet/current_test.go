@@ -32,7 +32,7 @@ func TestCurrentWaitsForPurges(t *testing.T) {
 
 	for try := range 10 {
 		relay.Hang()
-		purgeWithout(t, a, tier.MatchFile(testFile), 1, "http://10.0.0.2:8888")
+		purgeWithout(t, a, tier.MatchFile(testFile), 1, "https://10.0.0.2:8887")
 		eventually(t, "it cannot be sure any more", func() bool { return !b.isCurrent() })
 		require.Empty(t, mb.take())
 		restored := make(chan struct{})

@@ -1,8 +1,9 @@
 // Package fleet is what a cache needs from the other gateways: who refreshes an entry, who has the bytes, and what was purged. It
-// talks to them over Redis, and over HTTP for the bytes.
+// talks to them over Redis, and for the bytes over HTTP/2 with TLS (peer.go).
 //
-//	f, err := fleet.New(fleet.Options{Addresses: []string{"redis:6379"}, Advertise: "http://10.0.0.7:8888", Secret: secret})
+//	f, err := fleet.New(fleet.Options{Addresses: []string{"redis:6379"}, Advertise: "https://10.0.0.7:8887", Secret: secret})
 //	defer f.Close()
+//	go f.ServePeers(listener, cache)
 //	f.Start(fleet.Local{Purge: drop}) // from now on purges of others arrive, and this gateway is registered
 //
 //	lease, err := f.Lead(ctx, key)    // one in the fleet; *cache.Held tells who else has it

@@ -2,8 +2,10 @@ package fleet
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
+	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -17,18 +19,18 @@ import (
 
 // Fleet is this gateway's view of all gateways that share a Redis. It is safe for use by many goroutines; a process needs one.
 type Fleet struct {
-	o        Options
-	keys     keys
-	rdb      redis.UniversalClient
-	locks    *cachelock.Client // leases
-	waiting  *cachelock.Client // looks whether a lease is free by taking it: under a name that nobody asks for bytes
-	folders  *cachelock.Folders
-	breaker  *breaker
-	peers    *peers
-	verifier *verifier
-	book     book
-	reading  *reading
-	purges   purgeLimits
+	o       Options
+	keys    keys
+	rdb     redis.UniversalClient
+	locks   *cachelock.Client // leases
+	waiting *cachelock.Client // looks whether a lease is free by taking it: under a name that nobody asks for bytes
+	folders *cachelock.Folders
+	breaker *breaker
+	peers   *peers
+	peerTLS *tls.Config // nil = this gateway has no peers
+	book    book
+	reading *reading
+	purges  purgeLimits
 
 	life    context.Context // of the background work; ends with Close
 	end     context.CancelFunc
@@ -36,11 +38,12 @@ type Fleet struct {
 	news    chan struct{}  // holds one value: something was purged
 	synced  chan struct{}  // closed when the log of purges was applied for the first time
 
-	mu      sync.Mutex // guards what follows
-	local   Local
-	started bool
-	closed  bool
-	last    int64 // fence of the last purge that was obeyed; -1 = not known
+	mu         sync.Mutex // guards what follows
+	local      Local
+	started    bool
+	closed     bool
+	peerServer *http.Server // nil until ServePeers
+	last       int64        // fence of the last purge that was obeyed; -1 = not known
 }
 
 var _ cache.Fleet = (*Fleet)(nil)
@@ -60,6 +63,13 @@ func New(o Options) (*Fleet, error) {
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("cannot join the fleet: %w", err)
 	}
+	var config *tls.Config
+	if o.Advertise != "" {
+		var err error
+		if config, err = peerTLS(o.Secret); err != nil {
+			return nil, err
+		}
+	}
 	f := &Fleet{
 		o: o, keys: keys(o.KeyPrefix + ":{0}:"), rdb: o.client(), breaker: newBreaker(o.Log.With("redis", strings.Join(o.Addresses, ", "))), purges: defaultPurgeLimits,
 		news: make(chan struct{}, 1), synced: make(chan struct{}), reading: newReading(), last: -1,
@@ -71,7 +81,7 @@ func New(o Options) (*Fleet, error) {
 	f.locks = cachelock.New(f.rdb, cachelock.Options{Prefix: o.KeyPrefix, Holder: holder, TTL: o.LockTTL, Shards: 1})
 	f.waiting = cachelock.New(f.rdb, cachelock.Options{Prefix: o.KeyPrefix, Holder: "waiting", TTL: o.LockTTL, Shards: 1})
 	f.life, f.end = context.WithCancel(context.Background())
-	f.peers, f.verifier = newPeers(&f.o, &f.book), newVerifier(o.Secret, o.Advertise)
+	f.peers, f.peerTLS = newPeers(&f.o, &f.book, config), config
 	var err error
 	if f.folders, err = f.locks.Folders("files"); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot lock folders: %w", err), f.Close())
@@ -85,7 +95,7 @@ func (f *Fleet) Close() error {
 	f.mu.Lock()
 	was := f.closed
 	f.closed = true
-	registered := f.started
+	registered, server := f.started, f.peerServer
 	f.mu.Unlock()
 	if was {
 		return nil
@@ -96,6 +106,9 @@ func (f *Fleet) Close() error {
 		f.unregister()
 	}
 	f.peers.close()
+	if server != nil {
+		_ = server.Close() // answers that are left are cut: peers see that
+	}
 	return errors.Join(f.locks.Close(), f.waiting.Close(), f.rdb.Close())
 }
 

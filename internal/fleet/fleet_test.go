@@ -54,7 +54,7 @@ func TestHeldNamesTheHolder(t *testing.T) {
 	lease, err := a.Lead(t.Context(), "key")
 	require.NoError(t, err)
 	_, err = b.Lead(t.Context(), "key")
-	heldBy(t, err, "http://10.0.0.1:8888")
+	heldBy(t, err, "https://10.0.0.1:8887")
 	_, err = a.Lead(t.Context(), "key") // our own, as from before a restart
 	heldBy(t, err, "")
 
@@ -94,7 +94,7 @@ func TestWaitEndsWithTheLease(t *testing.T) {
 	list := others[0].Locks(t.Context())
 	require.Len(t, list, 1)
 	require.True(t, list[0].Waiting)
-	require.Equal(t, "http://10.0.0.1:8888", list[0].Holder)
+	require.Equal(t, "https://10.0.0.1:8887", list[0].Holder)
 	require.Positive(t, list[0].TTL)
 	select {
 	case err := <-done:
@@ -174,7 +174,7 @@ func TestLostLeaseIsNotPublished(t *testing.T) {
 	old.Release()
 	eventually(t, "the loss is counted", func() bool { return a.Stats().Lost == 1 })
 	_, err = a.Lead(t.Context(), testFile)
-	heldBy(t, err, "http://10.0.0.2:8888")
+	heldBy(t, err, "https://10.0.0.2:8887")
 }
 
 // The script refuses a holder that does not know yet that his lease has gone, by each of its looks.
@@ -215,16 +215,16 @@ func TestPublishLooksForItself(t *testing.T) {
 			got, found, err := b.Location(t.Context(), key)
 			require.NoError(t, err)
 			require.True(t, found)
-			require.Equal(t, cache.Location{Holder: "http://10.0.0.1:8888", Version: testVersion}, got)
+			require.Equal(t, cache.Location{Holder: "https://10.0.0.1:8887", Version: testVersion}, got)
 			_, found, err = a.Location(t.Context(), key) // our own is of no use to us
 			require.NoError(t, err)
 			require.False(t, found)
 
-			require.NoError(t, b.dropLocation(t.Context(), key, "http://10.0.0.9:8888"))
+			require.NoError(t, b.dropLocation(t.Context(), key, "https://10.0.0.9:8887"))
 			_, found, err = b.Location(t.Context(), key)
 			require.NoError(t, err)
 			require.True(t, found, "it was another's")
-			require.NoError(t, b.dropLocation(t.Context(), key, "http://10.0.0.1:8888"))
+			require.NoError(t, b.dropLocation(t.Context(), key, "https://10.0.0.1:8887"))
 			_, found, err = b.Location(t.Context(), key)
 			require.NoError(t, err)
 			require.False(t, found)
@@ -359,6 +359,7 @@ func TestPurgeAgainstManyFills(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
+	const secret = "the secret of a test"
 	good := Options{Addresses: []string{"127.0.0.1:1"}}
 	for name, spoil := range map[string]func(*Options){
 		"no address":          func(o *Options) { o.Addresses = nil },
@@ -367,10 +368,11 @@ func TestOptions(t *testing.T) {
 		"database in cluster": func(o *Options) { o.Mode, o.DB = "cluster", 1 },
 		"brace in the prefix": func(o *Options) { o.KeyPrefix = "a{b}" },
 		"short ttl":           func(o *Options) { o.LockTTL = time.Millisecond },
-		"no secret":           func(o *Options) { o.Advertise = "http://10.0.0.1:8888" },
-		"address with a path": func(o *Options) { o.Advertise, o.Secret = "http://10.0.0.1:8888/x", "s" },
-		"another scheme":      func(o *Options) { o.Advertise, o.Secret = "file:///etc/passwd", "s" },
-		"user in the address": func(o *Options) { o.Advertise, o.Secret = "http://me@10.0.0.1", "s" },
+		"short secret":        func(o *Options) { o.Advertise, o.Secret = "https://10.0.0.1:8887", secret[:MinSecret-1] },
+		"no secret":           func(o *Options) { o.Advertise = "https://10.0.0.1:8887" },
+		"address with a path": func(o *Options) { o.Advertise, o.Secret = "https://10.0.0.1:8887/x", secret },
+		"another scheme":      func(o *Options) { o.Advertise, o.Secret = "https://10.0.0.1:8887", secret },
+		"user in the address": func(o *Options) { o.Advertise, o.Secret = "https://me@10.0.0.1", secret },
 		"long name":           func(o *Options) { o.Name = strings.Repeat("a", 256) },
 	} {
 		o := good
@@ -378,10 +380,10 @@ func TestOptions(t *testing.T) {
 		_, err := New(o)
 		require.Error(t, err, name)
 	}
-	good.Advertise, good.Secret = "http://10.0.0.1:8888/", "s"
+	good.Advertise, good.Secret = "https://10.0.0.1:8887/", secret
 	f, err := New(good)
 	require.NoError(t, err)
-	require.Equal(t, "http://10.0.0.1:8888", f.o.Name)
+	require.Equal(t, "https://10.0.0.1:8887", f.o.Name)
 	require.Equal(t, "fdfs:{0}:fence", f.keys.fence())
 	require.NoError(t, f.Close())
 	require.NoError(t, f.Close())

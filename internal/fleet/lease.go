@@ -57,7 +57,7 @@ func (f *Fleet) newLease(key string, lock *cachelock.Lock) *lease {
 // reachable is the holder as it can be asked for bytes: "" when it gave no address or is this gateway itself, which holds the lease
 // from before a restart, or is about to give it back.
 func (f *Fleet) reachable(holder string) string {
-	if f.o.Secret == "" || holder == f.o.Advertise {
+	if f.peerTLS == nil || holder == f.o.Advertise {
 		return ""
 	}
 	if _, err := parsePeer(holder); err != nil {

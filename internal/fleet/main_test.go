@@ -30,21 +30,23 @@ const (
 // fleetOf makes the options of a fleet of its own in one Redis. Requests and leases have much time, so that a busy machine is no
 // trouble.
 func fleetOf(addresses ...string) Options {
-	return Options{Addresses: addresses, KeyPrefix: fmt.Sprintf("t%x", rand.Uint64()), Timeout: patience / 2, LockTTL: time.Minute, Secret: "secret"}
+	return Options{Addresses: addresses, KeyPrefix: fmt.Sprintf("t%x", rand.Uint64()), Timeout: patience / 2, LockTTL: time.Minute, Secret: "the secret of a test"}
 }
 
 // unhurried gives a gateway much time for what must happen. It is called before the gateway starts.
 func unhurried(f *Fleet) *Fleet {
 	f.purges.confirm, f.purges.live = patience, time.Hour
-	f.peers.finish = patience
-	f.peers.client.Transport.(*http.Transport).DialContext = (&net.Dialer{Timeout: patience}).DialContext
+	if f.peers.client != nil {
+		transport := f.peers.client.Transport.(*http.Transport)
+		transport.DialContext, transport.TLSHandshakeTimeout = (&net.Dialer{Timeout: patience}).DialContext, patience
+	}
 	return f
 }
 
 // member makes a gateway of a fleet.
 func member(t testing.TB, o Options, n int) *Fleet {
 	t.Helper()
-	o.Advertise = fmt.Sprintf("http://10.0.0.%d:8888", n)
+	o.Advertise = fmt.Sprintf("https://10.0.0.%d:8887", n)
 	f, err := New(o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, f.Close()) })

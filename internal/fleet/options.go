@@ -30,8 +30,8 @@ type Options struct {
 	LockTTL  time.Duration // after that the lease of a dead gateway is free; default 10 s
 	LockWait time.Duration // longest Wait; default 30 s
 
-	Advertise string // URL under which other gateways reach this one; empty = no bytes move between gateways
-	Secret    string // signs requests between gateways; needed with Advertise
+	Advertise string // https URL under which other gateways reach this one; empty = no bytes move between gateways
+	Secret    string // of the fleet, MinSecret bytes or more: the key of peer connections is derived from it; needed with Advertise
 	Name      string // of this gateway among those that are registered; default Advertise, else the host's name and Listen
 	Listen    string // address that this gateway listens on, for the default of Name
 
@@ -97,8 +97,8 @@ func (o *Options) check() error {
 		return fmt.Errorf("the name of a gateway has 1 to %d bytes, not %d", maxName, len(o.Name))
 	case o.LockTTL < minTTL:
 		return fmt.Errorf("lock ttl %s is below %s", o.LockTTL, minTTL)
-	case o.Advertise != "" && o.Secret == "":
-		return errors.New("a gateway that others may ask for bytes needs the secret of the fleet")
+	case o.Advertise != "" && len(o.Secret) < MinSecret:
+		return fmt.Errorf("the secret of the fleet has %d bytes, %d are needed", len(o.Secret), MinSecret)
 	}
 	if o.Advertise == "" {
 		return nil
@@ -110,7 +110,7 @@ func (o *Options) check() error {
 // minTTL is the shortest ttl of a lease: a renewal is due after a third of it.
 const minTTL = 100 * time.Millisecond
 
-// parsePeer checks the URL of a gateway: http or https, a host, and nothing else that a request could be led away by.
+// parsePeer checks the URL of a peer: https, a host, and nothing else that could lead a request away.
 func parsePeer(text string) (*url.URL, error) {
 	if len(text) > maxName {
 		return nil, fmt.Errorf("URL of a gateway has %d bytes, %d are allowed", len(text), maxName)
@@ -119,8 +119,8 @@ func parsePeer(text string) (*url.URL, error) {
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("cannot parse the URL of a gateway: %w", err)
-	case u.Scheme != "http" && u.Scheme != "https", u.Host == "", u.User != nil, u.RawQuery != "", u.Fragment != "", u.Path != "", u.ForceQuery:
-		return nil, fmt.Errorf("URL of a gateway %q is not http(s)://host:port", text)
+	case u.Scheme != "https", u.Host == "", u.User != nil, u.RawQuery != "", u.Fragment != "", u.Path != "", u.ForceQuery:
+		return nil, fmt.Errorf("URL of a gateway %q is not https://host:port", text)
 	}
 	return u, nil
 }

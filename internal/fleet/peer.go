@@ -1,292 +1,217 @@
 package fleet
 
 import (
-	"context"
+	"crypto/ed25519"
+	"crypto/hkdf"
+	"crypto/sha256"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
-	"io"
-	"net"
+	"math/big"
 	"net/http"
-	"sync"
+	"net/url"
+	"strconv"
+	"strings"
 	"time"
 
 	"fastdfs-gateway/internal/cache"
 )
 
+// The peer connection: gateways ask each other for segments by HTTP/2 over TLS 1.3 (RFC 9113, RFC
+// 8446), on a listener of its own ([peer] listen).
+//
+//	GET /segment?file=F&index=I&offset=O[&size=S&mtime=M&crc=C&flags=0..3]
+//
+// asks for segment I of a file from byte O of the segment on; the numbers are decimal, the version
+// is left out where it is not known (flags: 1 immutable, 2 link). The answers:
+//
+//	200  Fdfs-Version: size=S&mtime=M&crc=C&flags=0..3
+//	     Content-Length: bytes from O to the end of the segment; the body is sent as it arrives
+//	404  this gateway neither has the segment nor fetches it
+//	409  it has another version
+//	400  no request that a gateway sends
+//	503  it failed, or stops
+//
+// A body that cannot be completed ends with RST_STREAM, so a short body never looks complete.
+//
+// Both sides present the same self-signed certificate, whose ed25519 key is derived from the
+// fleet's secret (HKDF-SHA256, RFC 5869), and each compares the other side's public key with its
+// own. A stranger can neither ask nor answer, and what it records is of no use: TLS 1.3 has fresh
+// session keys for each connection. Dead and frozen peers are noticed by HTTP/2 pings.
 const (
-	peerDial     = time.Second           // for a connection to another gateway
-	peerRest     = 2 * time.Second       // how long one that did not answer is left alone
-	maxPeers     = 1024                  // that are left alone at a time
-	finishTime   = 50 * time.Millisecond // for the end of an answer when all bytes are there
-	heartbeatsIn = 4                     // heartbeats in the time after which a gateway that says nothing is given up
+	segmentPath   = "/segment"
+	versionHeader = "Fdfs-Version"
 
-	complainEvery = time.Minute // in which one line is logged about a gateway
+	peerKeyInfo = "fdfs-gateway peer key v1" // HKDF info: other uses of the secret get other keys
+	peerName    = "fdfs-gateway"             // in the certificate, and the TLS server name
+
+	maxFrame = 256 << 10 // bytes of an HTTP/2 frame that a peer may send
 )
 
-// peers reads from other gateways.
-type peers struct {
-	o         *Options
-	book      *book
-	client    *http.Client
-	stall     time.Duration // after which a gateway that says nothing is given up
-	heartbeat time.Duration // how often this one says something
-	finish    time.Duration // for the end of an answer when all bytes are there
+// MinSecret is the length of the shortest [peer] secret, in bytes.
+const MinSecret = 16
 
-	mu         sync.Mutex           // guards what follows
-	alone      map[string]time.Time // gateways that did not answer, and until when they are left alone
-	complained map[string]time.Time // gateways with which something is wrong, and when that was logged
+// errSecret is the error for a peer whose certificate is not made from this fleet's secret.
+var errSecret = errors.New("the other side does not have the secret of this fleet")
+
+// peerTLS derives the fleet's certificate from its secret, and returns the TLS settings of both
+// ends of a peer connection.
+func peerTLS(secret string) (*tls.Config, error) {
+	seed, err := hkdf.Key(sha256.New, []byte(secret), nil, peerKeyInfo, ed25519.SeedSize)
+	if err != nil {
+		return nil, fmt.Errorf("cannot derive the peer key: %w", err)
+	}
+	key := ed25519.NewKeyFromSeed(seed)
+	public := key.Public().(ed25519.PublicKey)
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), DNSNames: []string{peerName},
+		NotBefore: time.Unix(0, 0), NotAfter: time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC),
+	}
+	der, err := x509.CreateCertificate(nil, template, template, public, key) // ed25519 needs no random numbers
+	if err != nil {
+		return nil, fmt.Errorf("cannot make the peer certificate: %w", err)
+	}
+	return &tls.Config{
+		MinVersion:             tls.VersionTLS13,
+		Certificates:           []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
+		ServerName:             peerName,
+		ClientAuth:             tls.RequireAnyClientCert,
+		InsecureSkipVerify:     true, // no authority signs the certificate: VerifyConnection compares its key
+		SessionTicketsDisabled: true,
+		VerifyConnection: func(s tls.ConnectionState) error {
+			if len(s.PeerCertificates) != 1 || !public.Equal(s.PeerCertificates[0].PublicKey) {
+				return errSecret
+			}
+			return nil
+		},
+	}, nil
 }
 
-// newPeers makes the client. A gateway that has stopped is noticed after a quarter of the ttl of its leases, so that the next one has
-// time to take over when they expire.
-func newPeers(o *Options, b *book) *peers {
-	p := &peers{o: o, book: b, stall: max(time.Second, o.LockTTL/4), finish: finishTime, alone: make(map[string]time.Time), complained: make(map[string]time.Time)}
-	p.heartbeat = p.stall / heartbeatsIn
-	p.client = &http.Client{
-		Transport: &http.Transport{
-			DialContext:            (&net.Dialer{Timeout: peerDial}).DialContext,
-			TLSHandshakeTimeout:    peerDial,
-			ResponseHeaderTimeout:  p.stall,
-			MaxResponseHeaderBytes: 16 << 10,
-			MaxIdleConnsPerHost:    32,
-			IdleConnTimeout:        30 * time.Second,
-			DisableCompression:     true,
-			ReadBufferSize:         64 << 10,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+// pingAfter is how often a peer that says nothing is sent an HTTP/2 ping, and how long it has to
+// answer: a gateway that died or froze is given up after a quarter of the TTL of its leases, so
+// that the next one has time to take over when they expire.
+func pingAfter(lockTTL time.Duration) time.Duration { return max(time.Second, lockTTL/4) / 2 }
+
+func http2Config(lockTTL time.Duration) *http.HTTP2Config {
+	ping := pingAfter(lockTTL)
+	return &http.HTTP2Config{
+		SendPingTimeout: ping, PingTimeout: ping, WriteByteTimeout: 2 * ping,
+		MaxConcurrentStreams: maxStreams, MaxReadFrameSize: maxFrame,
+		MaxReceiveBufferPerStream: cache.SegmentSize, MaxReceiveBufferPerConnection: 16 * cache.SegmentSize,
 	}
+}
+
+// onlyHTTP2 is the set of protocols of a peer connection.
+func onlyHTTP2() *http.Protocols {
+	p := &http.Protocols{}
+	p.SetHTTP2(true)
 	return p
 }
 
-func (p *peers) close() { p.client.CloseIdleConnections() }
+// segmentRequest is a request for a segment to another gateway.
+type segmentRequest struct {
+	Key    cache.SegmentKey
+	Want   *cache.Version // nil = any
+	Offset int64          // in the segment
+}
 
-// The errors of reading from another gateway, besides cache.ErrNotHere and cache.ErrChanged.
-var (
-	errUnreachable = errors.New("other gateway cannot be reached")
-	errStalled     = errors.New("other gateway says nothing any more")
-	errRefused     = errors.New("other gateway refuses")
+// uri is path and query of the request.
+func (r *segmentRequest) uri() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s?file=%s&index=%d&offset=%d", segmentPath, url.QueryEscape(r.Key.File), r.Key.Index, r.Offset)
+	if r.Want != nil {
+		b.WriteString("&" + formatVersion(*r.Want))
+	}
+	return b.String()
+}
+
+// The flags of a version.
+const (
+	flagImmutable = 1
+	flagLinked    = 2
 )
 
-// OpenPeer implements cache.Fleet. The segment of a holder that says that it has it not is no longer said to be there.
-func (f *Fleet) OpenPeer(ctx context.Context, holder string, key cache.SegmentKey, want *cache.Version, offset int64) (cache.Version, io.ReadCloser, error) {
-	v, body, err := f.peers.open(ctx, holder, &SegmentRequest{Key: key, Want: want, Offset: offset})
-	if err != nil {
-		f.book.fetched(resultOf(err))
+// formatVersion writes a version as it stands in requests and answers.
+func formatVersion(v cache.Version) string {
+	flags := 0
+	if v.Immutable {
+		flags |= flagImmutable
 	}
-	if errors.Is(err, cache.ErrNotHere) {
-		err = errors.Join(err, f.dropLocation(ctx, key.String(), holder))
+	if v.Linked {
+		flags |= flagLinked
 	}
-	if err != nil {
-		return cache.Version{}, nil, fmt.Errorf("cannot read %q from %q: %w", key, holder, err)
-	}
-	return v, body, nil
+	return fmt.Sprintf("size=%d&mtime=%d&crc=%d&flags=%d", v.Size, v.ModTime, v.CRC32, flags)
 }
 
-// open asks a gateway and waits for the version.
-func (p *peers) open(ctx context.Context, holder string, r *SegmentRequest) (v cache.Version, body *peerBody, err error) {
-	if _, err := parsePeer(holder); err != nil {
-		return v, nil, err
+// errRequest is the error for a request or a version that no gateway sends.
+var errRequest = errors.New("not written as gateways write it")
+
+// maxURI bounds path and query of a request, in bytes.
+const maxURI = 2048
+
+// parseSegmentRequest reads path and query of a request. It accepts only what uri gives.
+func parseSegmentRequest(uri string) (*segmentRequest, error) {
+	query, ok := strings.CutPrefix(uri, segmentPath+"?")
+	if !ok || len(uri) > maxURI {
+		return nil, fmt.Errorf("%w: another path, or more than %d bytes", errRequest, maxURI)
+	}
+	q, err := url.ParseQuery(query)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errRequest, err)
+	}
+	r := &segmentRequest{Key: cache.SegmentKey{File: q.Get("file")}}
+	var bad error
+	r.Key.Index = number(q, "index", 1<<63-1, &bad)
+	r.Offset = number(q, "offset", cache.SegmentSize, &bad)
+	if q.Has("size") {
+		v := versionOf(q, &bad)
+		r.Want = &v
 	}
 	switch {
-	case p.o.Secret == "" || holder == p.o.Advertise:
-		return v, nil, fmt.Errorf("%w: there is no way to it", errUnreachable)
-	case p.rests(holder):
-		return v, nil, fmt.Errorf("%w: it did not answer a moment ago", errUnreachable)
+	case bad != nil:
+		return nil, bad
+	case r.Key.File == "" || len(r.Key.File) > maxFile || r.uri() != uri:
+		return nil, errRequest
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	body = &peerBody{p: p, holder: holder, cancel: cancel, cause: func() error { return context.Cause(ctx) }, left: -1}
-	if v, err = body.begin(ctx, r); err != nil {
-		_ = body.Close() // it has failed already
-		return cache.Version{}, nil, err
-	}
-	return v, body, nil
+	return r, nil
 }
 
-// rests tells whether a gateway is left alone now.
-func (p *peers) rests(holder string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	until, ok := p.alone[holder]
-	if ok && time.Now().After(until) {
-		delete(p.alone, holder)
-		ok = false
+// parseVersion reads what formatVersion writes.
+func parseVersion(text string) (cache.Version, error) {
+	if len(text) > 128 {
+		return cache.Version{}, errRequest
 	}
-	return ok
-}
-
-// leaveAlone spares others the waiting for a gateway that did not answer.
-func (p *peers) leaveAlone(holder string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.alone) >= maxPeers {
-		clear(p.alone)
-	}
-	p.alone[holder] = time.Now().Add(peerRest)
-}
-
-// complain says what is wrong with another gateway, once in a while.
-func (p *peers) complain(holder, what string, about ...any) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if time.Since(p.complained[holder]) < complainEvery {
-		return
-	}
-	if len(p.complained) >= maxPeers {
-		clear(p.complained)
-	}
-	p.complained[holder] = time.Now()
-	p.o.Log.Warn(what, append([]any{"gateway", holder}, about...)...)
-}
-
-// resultOf is how a read has gone, for the counters.
-func resultOf(err error) string {
-	for _, r := range []struct {
-		err  error
-		name string
-	}{{cache.ErrNotHere, "not_here"}, {cache.ErrChanged, "changed"}, {errUnreachable, "unreachable"}, {errRefused, "refused"}} {
-		if errors.Is(err, r.err) {
-			return r.name
-		}
-	}
-	return "broken"
-}
-
-// peerBody is what another gateway sends of a segment. Its reads end with ctx, and when the other one says nothing for too long.
-type peerBody struct {
-	p               *peers
-	holder          string
-	cancel          context.CancelCauseFunc
-	cause           func() error  // why it was cancelled; nil = it was not
-	body            io.ReadCloser // nil = none yet
-	frames          *frameReader
-	left            int64 // bytes that are to come; -1 = not known yet
-	closed, counted bool
-	ended           error
-}
-
-// begin sends the request and waits for a version that fits it.
-func (b *peerBody) begin(ctx context.Context, r *SegmentRequest) (v cache.Version, err error) {
-	if err := b.request(ctx, r); err != nil {
-		return v, err
-	}
-	v, err = b.frames.version()
-	switch {
-	case err != nil:
-		return v, b.explain(err)
-	case r.Want != nil && v != *r.Want:
-		return v, fmt.Errorf("%w: it has another version", cache.ErrChanged)
-	case r.Offset > v.SegmentLength(r.Key.Index):
-		return v, fmt.Errorf("%w: version has no byte %d in segment %d", errFrame, r.Offset, r.Key.Index)
-	}
-	b.left = v.SegmentLength(r.Key.Index) - r.Offset
-	return v, nil
-}
-
-// request sends the request and sees that the answer is frames.
-func (b *peerBody) request(ctx context.Context, r *SegmentRequest) error {
-	uri := r.uri()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, b.holder+uri, nil)
+	q, err := url.ParseQuery(text)
 	if err != nil {
-		return fmt.Errorf("cannot make a request: %w", err)
+		return cache.Version{}, fmt.Errorf("%w: %w", errRequest, err)
 	}
-	req.Header.Set(SignatureHeader, sign(b.p.o.Secret, b.p.o.Name, http.MethodGet, b.holder, uri, time.Now()))
-	answer, err := b.p.client.Do(req)
-	if err != nil {
-		if ctx.Err() == nil {
-			b.p.leaveAlone(b.holder)
-			b.p.complain(b.holder, "another gateway cannot be reached", "error", err, "advice", "see that it runs, and that its advertise in [peer] is a URL for this host")
-		}
-		return fmt.Errorf("%w: %w", errUnreachable, err)
+	var bad error
+	v := versionOf(q, &bad)
+	if bad == nil && formatVersion(v) != text {
+		bad = errRequest
 	}
-	b.body = answer.Body
-	if answer.StatusCode != http.StatusOK {
-		b.p.complain(b.holder, "another gateway refuses to send what it has fetched",
-			"error", answer.Status, "advice", "give both the same secret in [peer], each its own advertise, and clocks that agree")
-		return fmt.Errorf("%w with status %d", errRefused, answer.StatusCode)
-	}
-	b.frames = newFrameReader(&watched{b})
-	return nil
+	return v, bad
 }
 
-// Read implements io.Reader. It is io.EOF only when the segment is complete.
-func (b *peerBody) Read(p []byte) (int, error) {
-	if b.ended != nil {
-		return 0, b.ended
+func versionOf(q url.Values, bad *error) cache.Version {
+	flags := number(q, "flags", flagImmutable|flagLinked, bad)
+	v := cache.Version{
+		Size: number(q, "size", 1<<63-1, bad), CRC32: uint32(number(q, "crc", 1<<32-1, bad)),
+		Immutable: flags&flagImmutable != 0, Linked: flags&flagLinked != 0,
 	}
-	n, err := b.frames.Read(p)
-	b.left -= int64(n)
-	switch {
-	case b.left < 0:
-		n, b.ended = 0, fmt.Errorf("%w: it has more bytes than the segment", errFrame)
-	case errors.Is(err, io.EOF) && b.left > 0:
-		b.ended = fmt.Errorf("%w: it ends %d bytes before the segment", errFrame, b.left)
-	case err != nil:
-		b.ended = b.explain(err)
+	var err error
+	if v.ModTime, err = strconv.ParseInt(q.Get("mtime"), 10, 64); err != nil { // before 1970: negative
+		*bad = fmt.Errorf("%w: mtime is no number", errRequest)
 	}
-	switch {
-	case b.left == 0:
-		b.count("ok")
-	case b.ended != nil:
-		b.count(resultOf(b.ended))
-	}
-	return n, b.ended
+	return v
 }
 
-// count counts how the read has gone, once.
-func (b *peerBody) count(result string) {
-	if !b.counted {
-		b.counted = true
-		b.p.book.fetched(result)
+// number reads a parameter from 0 to most.
+func number(q url.Values, name string, most int64, bad *error) int64 {
+	n, err := strconv.ParseInt(q.Get(name), 10, 64)
+	if err != nil || n < 0 || n > most {
+		*bad = fmt.Errorf("%w: %s is no number from 0 to %d", errRequest, name, most)
 	}
-}
-
-// explain gives the cause of an error of reading.
-func (b *peerBody) explain(err error) error {
-	cause := b.cause()
-	if cause == nil || errors.Is(err, io.EOF) {
-		return err
-	}
-	if errors.Is(cause, errStalled) {
-		b.p.leaveAlone(b.holder)
-	}
-	return fmt.Errorf("reading from another gateway ended: %w", cause)
-}
-
-// Close implements io.Closer. An answer that was not read to its end is cut.
-func (b *peerBody) Close() error {
-	if b.closed {
-		return nil
-	}
-	b.closed = true
-	if b.left == 0 && b.frames != nil {
-		b.finish()
-	}
-	b.cancel(nil)
-	if b.left >= 0 {
-		b.count("abandoned")
-	}
-	if b.body == nil {
-		return nil
-	}
-	return b.body.Close()
-}
-
-// finish reads what stands behind the last byte, so that the connection can be used again. It does not wait for long: the connection
-// is not worth that.
-func (b *peerBody) finish() {
-	late := time.AfterFunc(b.p.finish, func() { b.cancel(nil) })
-	defer late.Stop()
-	if _, err := b.Read(make([]byte, 1)); errors.Is(err, io.EOF) {
-		_, _ = b.frames.r.ReadByte() // the end of the answer itself
-	}
-}
-
-// watched reads the body, and gives up when nothing comes for too long.
-type watched struct{ b *peerBody }
-
-// Read implements io.Reader.
-func (w *watched) Read(p []byte) (int, error) {
-	stall := time.AfterFunc(w.b.p.stall, func() { w.b.cancel(errStalled) })
-	defer stall.Stop()
-	return w.b.body.Read(p)
+	return n
 }

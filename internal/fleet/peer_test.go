@@ -3,13 +3,15 @@ package fleet
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -21,73 +23,69 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// gateway is a Fleet, what serves its peers, and perhaps a cache.
+var testKey = cache.SegmentKey{File: testFile}
+
+// testVersion is that of a file of one segment.
+var testVersion = cache.Version{Size: 3 << 20, ModTime: 1767225600e9, CRC32: 0xdeadbeef, Immutable: true}
+
+// gateway is a Fleet that serves peers, and perhaps has a cache.
 type gateway struct {
 	*Fleet
-	server *httptest.Server
-	cache  *cache.Cache
-	conns  atomic.Int32 // that were accepted
+	cache *cache.Cache
 }
 
-// serveAs starts a gateway that others reach by HTTP. open gives the segments; nil = those of a cache.
-func serveAs(t testing.TB, o Options, open func(context.Context, *SegmentRequest) (cache.Version, io.ReadCloser, error)) *gateway {
+// serveAs starts a gateway that others reach on loopback. open gives the segments; nil = those of a cache.
+func serveAs(t testing.TB, o Options, open segmentOpener) *gateway {
 	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	o.Advertise = "https://" + ln.Addr().String()
 	g := &gateway{}
-	g.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		uri := r.URL.RequestURI()
-		if _, err := g.Verify(r.Method, uri, r.Header.Get(SignatureHeader)); err != nil {
-			http.Error(w, "", http.StatusForbidden)
-			return
-		}
-		request, err := ParseSegmentRequest(uri)
-		if err != nil {
-			http.Error(w, "", http.StatusBadRequest)
-			return
-		}
-		flush := http.NewResponseController(w).Flush
-		if open == nil {
-			err = g.WriteSegment(r.Context(), w, flush, g.cache, request)
-		} else {
-			err = writeSegment(r.Context(), w, flush, g.peers.heartbeat, func(ctx context.Context) (cache.Version, io.ReadCloser, error) {
-				return open(ctx, request)
-			})
-		}
-		if err != nil && !errors.Is(err, cache.ErrNotHere) && r.Context().Err() == nil {
-			panic(http.ErrAbortHandler)
-		}
-	}))
-	g.server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		if state == http.StateNew {
-			g.conns.Add(1)
-		}
-	}
-	g.server.Start()
-	t.Cleanup(g.server.Close)
-	o.Advertise = g.server.URL
-	var err error
 	g.Fleet, err = New(o)
 	require.NoError(t, err)
 	unhurried(g.Fleet)
 	t.Cleanup(func() { require.NoError(t, g.Fleet.Close()) })
+	served := make(chan error, 1)
 	if open == nil {
 		g.cache, err = cache.New(cache.Options{Memory: 64 << 20, Fleet: g.Fleet})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, g.cache.Close()) })
+		go func() { served <- g.ServePeers(ln, g.cache) }()
 		start(t, g.Fleet, Local{Purge: func(m cache.Match) { g.cache.Purge(m) }})
+	} else {
+		go func() { served <- g.servePeers(ln, open) }()
 	}
+	t.Cleanup(func() { // before those above
+		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+		defer cancel()
+		_ = g.StopPeers(ctx) // streams of a test may hang for ever
+		require.NoError(t, <-served)
+	})
 	return g
 }
 
-var testKey = cache.SegmentKey{File: testFile}
+// gives serves one stream to each request.
+func gives(v cache.Version, stream func(ctx context.Context, r *segmentRequest) io.Reader) segmentOpener {
+	return func(ctx context.Context, r *segmentRequest) (cache.Version, io.ReadCloser, error) {
+		return v, io.NopCloser(stream(ctx, r)), nil
+	}
+}
+
+// refuses serves an error to each request.
+func refuses(err error) segmentOpener {
+	return func(context.Context, *segmentRequest) (cache.Version, io.ReadCloser, error) {
+		return cache.Version{}, nil, err
+	}
+}
 
 func TestPeerGivesASegment(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	data := random(int(testVersion.Size))
-	var asked []SegmentRequest
-	b := serveAs(t, o, func(_ context.Context, r *SegmentRequest) (cache.Version, io.ReadCloser, error) {
+	var asked []segmentRequest
+	b := serveAs(t, o, gives(testVersion, func(_ context.Context, r *segmentRequest) io.Reader {
 		asked = append(asked, *r)
-		return testVersion, io.NopCloser(bytes.NewReader(data[r.Offset:])), nil
-	})
+		return bytes.NewReader(data[r.Offset:])
+	}))
 	a := member(t, o, 1)
 	for _, offset := range []int64{0, 1, 1 << 20, testVersion.Size} {
 		v, body, err := a.OpenPeer(t.Context(), b.o.Advertise, testKey, &testVersion, offset)
@@ -97,7 +95,6 @@ func TestPeerGivesASegment(t *testing.T) {
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(data[offset:], got))
 		require.NoError(t, body.Close())
-		require.NoError(t, body.Close())
 	}
 	v, body, err := a.OpenPeer(t.Context(), b.o.Advertise, testKey, nil, 0)
 	require.NoError(t, err)
@@ -105,16 +102,17 @@ func TestPeerGivesASegment(t *testing.T) {
 	require.NoError(t, body.Close())
 	require.Len(t, asked, 5)
 	require.Nil(t, asked[4].Want)
-	require.Equal(t, SegmentRequest{Key: testKey, Want: &testVersion, Offset: 1 << 20}, asked[2])
+	require.Equal(t, segmentRequest{Key: testKey, Want: &testVersion, Offset: 1 << 20}, asked[2])
 	require.Equal(t, map[string]int64{"ok": 4, "abandoned": 1}, a.Stats().PeerFetches)
-	require.Less(t, b.conns.Load(), int32(5), "connections are used again") // but for one that a slow machine gave up: the client waits 50 ms for its own writes
+	eventually(t, "requests are counted", func() bool { return b.Stats().PeerRequests[http.StatusOK] == 5 })
 }
 
 func TestPeerThatHasItNot(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
-	answer := cache.ErrNotHere
-	b := serveAs(t, o, func(context.Context, *SegmentRequest) (cache.Version, io.ReadCloser, error) {
-		return cache.Version{}, nil, answer
+	var answer atomic.Value
+	answer.Store(cache.ErrNotHere)
+	b := serveAs(t, o, func(context.Context, *segmentRequest) (cache.Version, io.ReadCloser, error) {
+		return cache.Version{}, nil, answer.Load().(error)
 	})
 	a := member(t, o, 1)
 	publish := func() {
@@ -131,113 +129,229 @@ func TestPeerThatHasItNot(t *testing.T) {
 	publish()
 	_, _, err := a.OpenPeer(t.Context(), b.o.Advertise, testKey, nil, 0)
 	require.ErrorIs(t, err, cache.ErrNotHere)
-	require.False(t, found(), "it is not said to be there any more")
+	require.False(t, found(), "its location is dropped")
 	publish()
-	answer = cache.ErrChanged
-	_, _, err = a.OpenPeer(t.Context(), b.o.Advertise, testKey, nil, 0)
-	require.ErrorIs(t, err, cache.ErrChanged)
-	require.True(t, found())
-	require.Equal(t, map[string]int64{"not_here": 1, "changed": 1}, a.Stats().PeerFetches)
+	for want, given := range map[error]error{cache.ErrChanged: cache.ErrChanged, errRefused: cache.ErrBusy} {
+		answer = atomic.Value{}
+		answer.Store(given)
+		_, _, err = a.OpenPeer(t.Context(), b.o.Advertise, testKey, nil, 0)
+		require.ErrorIs(t, err, want)
+		require.True(t, found())
+	}
+	require.Equal(t, map[string]int64{"not_here": 1, "changed": 1, "refused": 1}, a.Stats().PeerFetches)
 }
 
-// However an answer goes wrong, its reader gets an error other than io.EOF. TestPeerThatStops is about those that stop.
+// However a body goes wrong, its reader gets an error other than io.EOF.
 func TestPeerThatBreaks(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	data := random(1 << 20)
 	small := testVersion
 	small.Size = int64(len(data))
-	begin := func(w io.Writer) *frameWriter { return beginFrames(w, small, data[:maxData]) }
+	broken := errors.New("the source broke")
 	for name, c := range map[string]struct {
-		answer func(w http.ResponseWriter, r *http.Request)
-		want   error
-		opens  bool
+		open  segmentOpener
+		want  error // of open; nil = of the body
+		bytes int   // that may be read
 	}{
-		"ends in the middle":       {func(w http.ResponseWriter, _ *http.Request) { begin(w) }, io.ErrUnexpectedEOF, true},
-		"is reset":                 {func(w http.ResponseWriter, _ *http.Request) { begin(w); panic(http.ErrAbortHandler) }, nil, true},
-		"ends early, in its words": {func(w http.ResponseWriter, _ *http.Request) { _ = begin(w).end() }, errFrame, true},
-		"gives too much": {func(w http.ResponseWriter, _ *http.Request) {
-			out := begin(w)
-			for range 4 {
-				_ = out.data(data[:maxData])
-			}
-			_ = out.end()
-		}, errFrame, true},
-		"gives another version": {func(w http.ResponseWriter, _ *http.Request) { _ = (&frameWriter{w: w}).version(testVersion) }, cache.ErrChanged, false},
-		"gives a web page":      {func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>hello</html>") }, errFrame, false},
-		"refuses":               {func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusForbidden) }, errRefused, false},
-		"sends it elsewhere": {func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, "http://127.0.0.1:1/", http.StatusFound)
-		}, errRefused, false},
+		"ends early": {gives(small, func(context.Context, *segmentRequest) io.Reader { return bytes.NewReader(data[:300_000]) }), nil, 300_000},
+		"fails in the middle": {gives(small, func(context.Context, *segmentRequest) io.Reader {
+			return io.MultiReader(bytes.NewReader(data[:300_000]), &failing{broken})
+		}), nil, 300_000},
+		"fails at the last byte": {gives(small, func(context.Context, *segmentRequest) io.Reader {
+			return io.MultiReader(bytes.NewReader(data[:len(data)-1]), &failing{broken})
+		}), nil, len(data) - 1},
+		"panics": {func(context.Context, *segmentRequest) (cache.Version, io.ReadCloser, error) { panic("a bug") }, errUnreachable, 0},
+		"gives another version": {gives(testVersion, func(context.Context, *segmentRequest) io.Reader { return bytes.NewReader(data) }),
+			cache.ErrChanged, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(http.HandlerFunc(c.answer))
-			defer server.Close()
-			a := member(t, o, 1)
-			_, body, err := a.OpenPeer(t.Context(), server.URL, testKey, &small, 0)
-			if !c.opens {
+			b, a := serveAs(t, o, c.open), member(t, o, 1)
+			_, body, err := a.OpenPeer(t.Context(), b.o.Advertise, testKey, &small, 0)
+			if c.want != nil {
 				require.ErrorIs(t, err, c.want)
-				require.Nil(t, body)
 				return
 			}
 			require.NoError(t, err)
 			defer body.Close()
 			got, err := io.ReadAll(body) // nil = it was io.EOF
 			require.Error(t, err)
-			require.True(t, c.want == nil || errors.Is(err, c.want), "%v", err)
-			require.True(t, bytes.HasPrefix(data, got) || c.want == errFrame)
-			_, again := body.Read(make([]byte, 1))
-			require.Equal(t, err, again)
+			require.NotErrorIs(t, err, io.EOF)
+			require.LessOrEqual(t, len(got), c.bytes)
+			require.True(t, bytes.HasPrefix(data, got))
+			require.Equal(t, map[string]int64{"broken": 1}, a.Stats().PeerFetches)
 		})
 	}
 }
 
-// beginFrames begins an answer.
-func beginFrames(w io.Writer, v cache.Version, data []byte) *frameWriter {
-	out := &frameWriter{w: w}
-	_ = out.version(v) // the client sees what is missing
-	_ = out.data(data)
-	return out
+// failing is a reader that fails.
+type failing struct{ err error }
+
+func (f *failing) Read([]byte) (int, error) { return 0, f.err }
+
+// A body that says less or more than the segment has is an error before a byte of it is used.
+func TestPeerWithAWrongHead(t *testing.T) {
+	o := fleetOf(redistest.Shared(t).Addr())
+	a := member(t, o, 1)
+	size := testVersion.SegmentLength(0)
+	for name, answer := range map[string]http.HandlerFunc{
+		"no version": func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", fmt.Sprint(size)) },
+		"no length": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(versionHeader, formatVersion(testVersion))
+			_, _ = w.Write(nil)
+		},
+		"another length": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(versionHeader, formatVersion(testVersion))
+			w.Header().Set("Content-Length", "1")
+			_, _ = w.Write([]byte("x"))
+		},
+		"a negative size": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(versionHeader, "size=-1&mtime=0&crc=0&flags=0")
+		},
+		"a redirect":       func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, a.o.Advertise, http.StatusFound) },
+		"a page of errors": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusTeapot) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			url := serveHandler(t, o.Secret, answer)
+			_, _, err := a.OpenPeer(t.Context(), url, testKey, &testVersion, 0)
+			require.Error(t, err)
+			require.True(t, errors.Is(err, errAnswer) || errors.Is(err, errRefused), "%v", err)
+		})
+	}
+}
+
+// serveHandler serves what is no gateway, but knows the secret.
+func serveHandler(t *testing.T, secret string, h http.Handler) (url string) {
+	t.Helper()
+	config, err := peerTLS(secret)
+	require.NoError(t, err)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	server := &http.Server{Handler: h, TLSConfig: config, Protocols: onlyHTTP2()}
+	served := make(chan error, 1)
+	go func() { served <- server.ServeTLS(ln, "", "") }()
+	t.Cleanup(func() {
+		require.NoError(t, server.Close())
+		require.ErrorIs(t, <-served, http.ErrServerClosed)
+	})
+	return "https://" + ln.Addr().String()
 }
 
 func TestPeerThatIsNotAsked(t *testing.T) {
-	o := fleetOf(redistest.Shared(t).Addr())
-	a := member(t, o, 1)
+	a := member(t, fleetOf(redistest.Shared(t).Addr()), 1)
 	for _, holder := range []string{
-		"", a.o.Advertise, "10.0.0.2:8888", "ftp://10.0.0.2", "file:///etc/passwd", "http://", "http://u:p@10.0.0.2", "http://10.0.0.2/x", "http://10.0.0.2?x",
-		"http://10.0.0.2#x", "http://10.0.0.2\r\nX: y", "gopher://10.0.0.2:1", "http://10.0.0.2:port",
+		"", a.o.Advertise, "10.0.0.2:8888", "ftp://10.0.0.2", "file:///etc/passwd", "https://", "https://u:p@10.0.0.2", "https://10.0.0.2/x",
+		"https://10.0.0.2?x", "https://10.0.0.2#x", "https://10.0.0.2\r\nX: y", "gopher://10.0.0.2:1", "https://10.0.0.2:port", "http://127.0.0.1:1",
 	} {
 		_, _, err := a.OpenPeer(t.Context(), holder, testKey, nil, 0)
 		require.Error(t, err, "holder %q", holder)
 	}
 }
 
-// Only who knows the secret is answered, and nobody twice for one signature.
-func TestPeerWithoutTheSecret(t *testing.T) {
+// Who does not know the secret can neither ask nor answer; both sides say so once, and the asker does not try again at once.
+func TestPeerWithAnotherSecret(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
-	b := serveAs(t, o, func(context.Context, *SegmentRequest) (cache.Version, io.ReadCloser, error) {
-		return cache.Version{Size: 1}, io.NopCloser(bytes.NewReader([]byte("x"))), nil
-	})
-	o.Secret = "guessed"
+	here, there := &lines{}, &lines{}
+	o.Log = slog.New(slog.NewTextHandler(there, nil))
+	b := serveAs(t, o, refuses(errors.New("BUG: a stranger is answered")))
+	o.Secret, o.Log = "another secret than the others have", slog.New(slog.NewTextHandler(here, nil))
 	a := member(t, o, 1)
-	_, _, err := a.OpenPeer(t.Context(), b.o.Advertise, testKey, nil, 0)
-	require.ErrorIs(t, err, errRefused)
-
-	uri := (&SegmentRequest{Key: testKey}).uri()
-	status := func(header string) int {
-		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, b.o.Advertise+uri, nil)
-		require.NoError(t, err)
-		req.Header.Set(SignatureHeader, header)
-		answer, err := http.DefaultClient.Do(req)
-		require.NoError(t, err)
-		require.NoError(t, answer.Body.Close())
-		return answer.StatusCode
+	for range 3 {
+		_, _, err := a.OpenPeer(t.Context(), b.o.Advertise, testKey, nil, 0)
+		require.Error(t, err)
+		a.peers.backoff = map[string]time.Time{}
 	}
-	defer http.DefaultClient.CloseIdleConnections()
-	header := sign("secret", "me", http.MethodGet, b.o.Advertise, uri, time.Now())
-	require.Equal(t, http.StatusOK, status(header))
-	require.Equal(t, http.StatusForbidden, status(header))
-	require.Equal(t, http.StatusForbidden, status(sign("secret", "me", http.MethodGet, b.o.Advertise, uri, time.Now().Add(-time.Minute))))
-	require.Equal(t, http.StatusForbidden, status(""))
+	require.Equal(t, map[string]int64{"refused": 3}, a.Stats().PeerFetches)
+	require.Equal(t, 1, here.count("gateway="+b.o.Advertise), here)
+	require.Equal(t, 1, here.count("give all gateways the same secret in [peer]"), here)
+	eventually(t, "the other side says so", func() bool { return there.count("a connection to [peer] listen was refused") == 1 })
+	require.Empty(t, b.Stats().PeerRequests)
+	_, _, err := a.OpenPeer(t.Context(), "https://127.0.0.1:1", testKey, nil, 0)
+	require.ErrorIs(t, err, errUnreachable)
+	require.Equal(t, 1, here.count("gateway=https://127.0.0.1:1 error="), here)
+}
+
+// Strangers get no byte from the listener of peers: without TLS 1.3, without a certificate, or with one of their own.
+func TestStrangersAreNotAnswered(t *testing.T) {
+	o := fleetOf(redistest.Shared(t).Addr())
+	b := serveAs(t, o, refuses(errors.New("BUG: a stranger is answered")))
+	address := strings.TrimPrefix(b.o.Advertise, "https://")
+	own, err := peerTLS("the secret of a stranger")
+	require.NoError(t, err)
+	own.VerifyConnection, own.NextProtos = nil, []string{"h2"}
+	old := b.peerTLS.Clone()
+	old.MinVersion, old.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
+	for name, config := range map[string]*tls.Config{
+		"no certificate": {InsecureSkipVerify: true, NextProtos: []string{"h2"}}, "own certificate": own, "old TLS": old,
+	} {
+		conn, err := tls.Dial("tcp", address, config)
+		if err == nil { // in TLS 1.3 the client is refused when it has finished its part
+			_, _ = io.WriteString(conn, http2Preface)
+			_, err = io.ReadAll(conn)
+			_ = conn.Close()
+		}
+		require.ErrorContains(t, err, "remote error: tls:", name)
+	}
+	conn, err := net.Dial("tcp", address)
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, "GET /segment?file=f&index=0&offset=0 HTTP/1.1\r\nHost: a\r\n\r\n")
+	require.NoError(t, err)
+	answer, _ := io.ReadAll(conn)
+	require.NotContains(t, string(answer), "200")
+	require.Empty(t, b.Stats().PeerRequests)
+}
+
+const http2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+
+// Connections of strangers that say nothing take a bounded number of places, each for a short time only.
+func TestCappedListener(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ln := &cappedListener{Listener: inner, room: make(chan struct{}, 1)}
+	defer ln.Close()
+	dial := func() net.Conn {
+		conn, err := net.Dial("tcp", inner.Addr().String())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	dial()
+	first, err := ln.Accept()
+	require.NoError(t, err)
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		conn, _ := ln.Accept()
+		accepted <- conn
+	}()
+	_, err = dial().Read(make([]byte, 1)) // closed by Accept, which goes on waiting
+	require.Error(t, err)
+	require.NoError(t, first.Close())
+	dial()
+	second := <-accepted
+	require.NotNil(t, second)
+	require.NoError(t, second.Close())
+}
+
+// A request or a version is read as it was written, and nothing else is accepted.
+func FuzzSegmentRequest(f *testing.F) {
+	for _, r := range []segmentRequest{{Key: testKey}, {Key: testKey, Want: &testVersion, Offset: 5}, {Key: cache.SegmentKey{File: "a b&c", Index: 7}}} {
+		f.Add(r.uri())
+	}
+	f.Add(segmentPath + "?file=f&index=9223372036854775808&offset=0")
+	f.Add(segmentPath + "?file=f&index=0&offset=-1")
+	f.Fuzz(func(t *testing.T, uri string) {
+		r, err := parseSegmentRequest(uri)
+		if err == nil {
+			require.Equal(t, uri, r.uri())
+			require.True(t, r.Key.Index >= 0 && r.Offset >= 0 && r.Offset <= cache.SegmentSize)
+			require.True(t, r.Want == nil || r.Want.Size >= 0)
+			return
+		}
+		require.ErrorIs(t, err, errRequest)
+		if v, err := parseVersion(uri); err == nil {
+			require.Equal(t, uri, formatVersion(v))
+		}
+	})
 }
 
 // origin is a storage that counts.
@@ -327,22 +441,9 @@ func TestStampedeCostsOneFetch(t *testing.T) {
 	}
 }
 
-// TestPeerComplaints: an operator is told, once, that another gateway refuses this one or cannot be reached, and what to look at.
-func TestPeerComplaints(t *testing.T) {
-	log := &lines{}
-	o := fleetOf(redistest.Shared(t).Addr())
-	b := serveAs(t, o, func(context.Context, *SegmentRequest) (cache.Version, io.ReadCloser, error) {
-		return testVersion, nil, cache.ErrNotHere
-	})
-	o.Secret, o.Log = "another secret than the others have", slog.New(slog.NewTextHandler(log, nil))
-	a := member(t, o, 1)
-	for range 3 {
-		_, _, err := a.OpenPeer(t.Context(), b.o.Advertise, testKey, nil, 0)
-		require.ErrorIs(t, err, errRefused)
-	}
-	require.Equal(t, 1, log.count("gateway="+b.o.Advertise+" error=\"403 Forbidden\" advice=\"give both the same secret in [peer]"), log)
-	_, _, err := a.OpenPeer(t.Context(), "http://127.0.0.1:1", testKey, nil, 0)
-	require.ErrorIs(t, err, errUnreachable)
-	require.Equal(t, 1, log.count("gateway=http://127.0.0.1:1 error="), log)
-	require.Equal(t, 1, log.count("its advertise in [peer]"), log)
+// random gives n bytes.
+func random(n int) []byte {
+	p := make([]byte, n)
+	_, _ = rand.Read(p) // never fails
+	return p
 }

@@ -1,12 +1,12 @@
 package fleet
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -17,12 +17,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const otherGateway = "http://10.0.0.2:8888"
+const otherGateway = "https://10.0.0.2:8887"
 
-// pipes are a network inside of a bubble of synctest, whose clock stands still while somebody has something to do.
+// pipes are a network inside of a bubble of synctest, whose clock stands still while a goroutine can run.
 type pipes struct {
 	dialled chan net.Conn
 	closed  chan struct{}
+	frozen  atomic.Bool // nothing that is written arrives
 }
 
 var _ net.Listener = (*pipes)(nil)
@@ -46,139 +47,194 @@ func (p *pipes) Addr() net.Addr { return &net.TCPAddr{} }
 func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	near, far := net.Pipe()
 	select {
-	case p.dialled <- far:
-		return near, nil
+	case p.dialled <- &freezable{far, p}:
+		return &freezable{near, p}, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
 }
 
-// bubbled is a gateway with the default times, in a bubble, that reads from another one which answers so.
-func bubbled(t *testing.T, answer http.HandlerFunc) *peers {
-	o := &Options{Secret: "secret", Advertise: "http://10.0.0.1:8888"}
+// freezable is an end of a connection whose other end may freeze: writes succeed, as into the buffer of a socket.
+type freezable struct {
+	net.Conn
+	p *pipes
+}
+
+func (c *freezable) Write(b []byte) (int, error) {
+	if c.p.frozen.Load() {
+		return len(b), nil
+	}
+	return c.Conn.Write(b)
+}
+
+// bubbled is a client with the default times, in a bubble, and the network to a gateway that gives segments.
+func bubbled(t *testing.T, open segmentOpener) (*peers, *pipes) {
+	o := &Options{Secret: "the secret of a test", Advertise: "https://10.0.0.1:8887"}
 	o.setDefaults()
-	p := newPeers(o, &book{})
+	config, err := peerTLS(o.Secret)
+	require.NoError(t, err)
+	p := newPeers(o, &book{}, config)
 	network := &pipes{dialled: make(chan net.Conn), closed: make(chan struct{})}
 	p.client.Transport.(*http.Transport).DialContext = network.dial
-	server := &http.Server{Handler: answer}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(network) }()
+	server := &Fleet{o: *o, peerTLS: config}
+	go func() { served <- server.servePeers(network, open) }()
+	synctest.Wait()
 	t.Cleanup(func() {
 		p.close()
-		require.NoError(t, server.Close())
-		require.ErrorIs(t, <-served, http.ErrServerClosed)
+		require.NoError(t, server.peerServer.Close())
+		require.NoError(t, <-served)
 	})
-	return p
+	return p, network
 }
 
-// hang sends what was written and then says nothing.
-func hang(w http.ResponseWriter, r *http.Request) {
-	_ = http.NewResponseController(w).Flush()
-	<-r.Context().Done()
-}
-
-// A gateway that stops in the middle of whatever is given up after a quarter of a lease's ttl, and then left alone.
-func TestPeerThatStops(t *testing.T) {
-	data := random(maxData)
+// A gateway that freezes is noticed after a quarter of the TTL of a lease, in the middle of a body and before its head.
+func TestPeerThatFreezes(t *testing.T) {
 	small := cache.Version{Size: 1 << 20}
-	begin := func(w io.Writer) *frameWriter { return beginFrames(w, small, data) }
 	for name, c := range map[string]struct {
-		answer http.HandlerFunc
-		want   error
-		opens  bool
+		head time.Duration // until the head of the answer
+		want int           // bytes that are read
 	}{
-		"stops in the middle": {func(w http.ResponseWriter, r *http.Request) { begin(w); hang(w, r) }, errStalled, true},
-		"says nothing":        {func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, errUnreachable, false},
-		"says only its head":  {func(w http.ResponseWriter, r *http.Request) { hang(w, r) }, errStalled, false},
+		"in a body": {0, 1000}, "before the head": {time.Hour, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p := bubbled(t, c.answer)
-				began := time.Now()
-				_, body, err := p.open(t.Context(), otherGateway, &SegmentRequest{Key: testKey, Want: &small})
-				if c.opens {
+				began := make(chan struct{})
+				p, network := bubbled(t, func(ctx context.Context, _ *segmentRequest) (cache.Version, io.ReadCloser, error) {
+					close(began)
+					if err := rest(ctx, c.head); err != nil {
+						return small, nil, err
+					}
+					return small, &slowStream{ctx, time.Hour, [][]byte{make([]byte, 1000)}, 0}, nil
+				})
+				var frozen time.Time
+				go func() {
+					<-began
+					time.Sleep(time.Minute) // pings keep the connection meanwhile
+					frozen = time.Now()
+					network.frozen.Store(true)
+				}()
+				_, body, err := p.open(t.Context(), otherGateway, &segmentRequest{Key: testKey, Want: &small})
+				if c.head == 0 {
 					require.NoError(t, err)
-					defer body.Close()
 					var got []byte
 					got, err = io.ReadAll(body)
-					require.Equal(t, data, got)
-					_, again := body.Read(make([]byte, 1))
-					require.Equal(t, err, again)
+					require.Len(t, got, c.want)
+					require.NoError(t, body.Close())
 				}
-				require.ErrorIs(t, err, c.want)
-				require.Equal(t, p.o.LockTTL/4, time.Since(began))
-				require.True(t, p.rests(otherGateway))
+				require.Error(t, err)
+				require.LessOrEqual(t, time.Since(frozen), p.o.LockTTL/4)
 			})
 		})
 	}
 }
 
-// A fill that waits for its origin for much longer than a stopped gateway is waited for: heartbeats keep it alive.
-func TestHeartbeatsKeepASlowFillAlive(t *testing.T) {
+// rest waits for a time, or until ctx ends.
+func rest(ctx context.Context, d time.Duration) error {
+	select {
+	case <-time.After(d):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// slowStream gives its pieces, the second and each further one after a pause.
+type slowStream struct {
+	ctx    context.Context
+	pause  time.Duration
+	pieces [][]byte
+	given  int
+}
+
+func (s *slowStream) Read(p []byte) (int, error) {
+	if s.given > 0 {
+		if err := rest(s.ctx, s.pause); err != nil {
+			return 0, err
+		}
+	}
+	if s.given == len(s.pieces) {
+		return 0, io.EOF
+	}
+	s.given++
+	return copy(p, s.pieces[s.given-1]), nil
+}
+
+func (s *slowStream) Close() error { return nil }
+
+// A fill that waits for its source for much longer than a dead gateway is waited for stays connected, and its bytes arrive
+// when they come.
+func TestSlowFillStaysConnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var p *peers
-		p = bubbled(t, func(w http.ResponseWriter, r *http.Request) {
-			err := writeSegment(r.Context(), w, http.NewResponseController(w).Flush, p.heartbeat, func(ctx context.Context) (cache.Version, io.ReadCloser, error) {
-				time.Sleep(time.Hour)
-				return cache.Version{Size: 10}, &slowStream{ctx, time.Hour, [][]byte{[]byte("01234"), []byte("56789")}, io.EOF}, nil
-			})
-			if err != nil {
-				t.Errorf("cannot write the segment: %v", err)
+		p, _ := bubbled(t, func(ctx context.Context, _ *segmentRequest) (cache.Version, io.ReadCloser, error) {
+			if err := rest(ctx, time.Hour); err != nil {
+				return cache.Version{}, nil, err
 			}
+			return cache.Version{Size: 10}, &slowStream{ctx, time.Hour, [][]byte{[]byte("01234"), []byte("56789")}, 0}, nil
 		})
-		_, body, err := p.open(t.Context(), otherGateway, &SegmentRequest{Key: testKey})
+		began := time.Now()
+		_, body, err := p.open(t.Context(), otherGateway, &segmentRequest{Key: testKey})
 		require.NoError(t, err)
 		defer body.Close()
-		got, err := io.ReadAll(body)
+		first := make([]byte, 10)
+		n, err := body.Read(first)
 		require.NoError(t, err)
-		require.Equal(t, "0123456789", string(got))
+		require.Equal(t, "01234", string(first[:n]))
+		require.Equal(t, time.Hour, time.Since(began), "bytes do not wait for later ones")
+		more, err := io.ReadAll(body)
+		require.NoError(t, err)
+		require.Equal(t, "56789", string(more))
 	})
 }
 
-// Who has all bytes does not wait for long for the end of the answer.
-func TestAnswerThatDoesNotEnd(t *testing.T) {
+// A request that ends takes its stream on the other gateway with it, and the connection stays for the next one.
+func TestCancelledRequestEndsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		data := []byte("0123456789")
-		p := bubbled(t, func(w http.ResponseWriter, r *http.Request) {
-			beginFrames(w, cache.Version{Size: 10}, data)
-			hang(w, r)
+		var ended sync.WaitGroup
+		ended.Add(2)
+		p, network := bubbled(t, func(ctx context.Context, r *segmentRequest) (cache.Version, io.ReadCloser, error) {
+			context.AfterFunc(ctx, ended.Done)
+			return cache.Version{Size: 1}, &slowStream{ctx, 0, [][]byte{[]byte("x")}, int(r.Offset)}, rest(ctx, time.Second)
 		})
-		_, body, err := p.open(t.Context(), otherGateway, &SegmentRequest{Key: testKey})
+		ctx, cancel := context.WithCancel(t.Context())
+		time.AfterFunc(time.Millisecond, cancel)
+		_, _, err := p.open(ctx, otherGateway, &segmentRequest{Key: testKey})
+		require.ErrorIs(t, err, context.Canceled)
+		require.False(t, p.inBackoff(otherGateway), "the caller's leaving says nothing about the peer")
+		p.client.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) {
+			return nil, errors.New("a second connection")
+		}
+		_, body, err := p.open(t.Context(), otherGateway, &segmentRequest{Key: testKey})
 		require.NoError(t, err)
-		got := make([]byte, len(data))
-		_, err = io.ReadFull(body, got)
-		require.NoError(t, err)
-		require.True(t, bytes.Equal(data, got))
-		began := time.Now()
 		require.NoError(t, body.Close())
-		require.Equal(t, finishTime, time.Since(began))
+		ended.Wait()
+		require.Empty(t, network.dialled)
 	})
 }
 
-// A gateway that cannot be reached costs one dial; others fail at once, for a while.
-func TestPeerThatIsLeftAlone(t *testing.T) {
+// A gateway that cannot be reached costs one dial; further requests fail at once during the back-off.
+func TestPeerInBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p := bubbled(t, nil)
+		p, _ := bubbled(t, nil)
 		dials := atomic.Int32{}
 		p.client.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) {
 			dials.Add(1)
 			return nil, errors.New("no route")
 		}
 		open := func(ctx context.Context, holder string) error {
-			_, _, err := p.open(ctx, holder, &SegmentRequest{Key: testKey})
+			_, _, err := p.open(ctx, holder, &segmentRequest{Key: testKey})
 			return err
 		}
 		for range 10 {
 			require.ErrorIs(t, open(t.Context(), otherGateway), errUnreachable)
 		}
 		require.EqualValues(t, 1, dials.Load())
-		time.Sleep(peerRest + time.Millisecond)
+		time.Sleep(peerBackoff + time.Millisecond)
 		require.ErrorIs(t, open(t.Context(), otherGateway), errUnreachable)
 		require.EqualValues(t, 2, dials.Load())
-		// A caller that has gone says nothing about the gateway.
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		require.ErrorIs(t, open(ctx, "http://10.0.0.3:8888"), context.Canceled)
-		require.False(t, p.rests("http://10.0.0.3:8888"))
+		require.ErrorIs(t, open(ctx, "https://10.0.0.3:8887"), context.Canceled)
+		require.False(t, p.inBackoff("https://10.0.0.3:8887"))
 	})
 }

@@ -67,11 +67,11 @@ func TestPurgeReachesAllAndNamesWhoIsMissing(t *testing.T) {
 	}
 
 	relay.Cut()
-	purgeWithout(t, a, tier.MatchFile(testFile), 2, "http://10.0.0.3:8888")
+	purgeWithout(t, a, tier.MatchFile(testFile), 2, "https://10.0.0.3:8887")
 	require.Equal(t, []string{testFile}, slices.Compact(ma.take()))
 	require.Equal(t, []string{testFile}, slices.Compact(mb.take()))
 	require.Empty(t, mc.take())
-	purgeWithout(t, a, tier.MatchFolder("group2"), 2, "http://10.0.0.3:8888")
+	purgeWithout(t, a, tier.MatchFolder("group2"), 2, "https://10.0.0.3:8887")
 	relay.Restore()
 	var got []string
 	eventually(t, "it obeys when it can", func() bool { got = slices.Compact(append(got, mc.take()...)); return len(got) == 2 })
@@ -274,7 +274,7 @@ func TestRedisLosesItsData(t *testing.T) {
 	forget()
 
 	relay.Cut()
-	purgeWithout(t, a, tier.MatchFolder("group3"), 2, "http://10.0.0.3:8888")
+	purgeWithout(t, a, tier.MatchFolder("group3"), 2, "https://10.0.0.3:8887")
 	forget()
 	require.NoError(t, server.Client().FlushAll(t.Context()).Err())
 	registered(2)

@@ -84,7 +84,7 @@ func works(t *testing.T, first, second *Fleet) {
 	lease, err := first.Lead(t.Context(), "key")
 	require.NoError(t, err)
 	_, err = second.Lead(t.Context(), "key")
-	heldBy(t, err, "http://10.0.0.1:8888")
+	heldBy(t, err, "https://10.0.0.1:8887")
 	lease.Release()
 	require.NoError(t, second.Wait(t.Context(), "key"))
 	var caches [2]memory

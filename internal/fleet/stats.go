@@ -35,10 +35,11 @@ type Stats struct {
 	// PeerFetches are reads from other gateways by how they went: ok, not_here, changed, broken, unreachable, refused, abandoned (by
 	// the reader).
 	PeerFetches  map[string]int64
-	Obeyed       int64 // fence of the last purge that was obeyed; -1 = none yet
-	LogsMissed   int64 // times that the log of purges did not reach back far enough, and everything was dropped
-	LocksHeld    int   // now
-	LocksWaiting int   // now
+	PeerRequests map[int]int64 // answered requests of other gateways, by status
+	Obeyed       int64         // fence of the last purge that was obeyed; -1 = none yet
+	LogsMissed   int64         // times that the log of purges did not reach back far enough, and everything was dropped
+	LocksHeld    int           // now
+	LocksWaiting int           // now
 }
 
 // Gateway is one that is registered.
@@ -57,6 +58,7 @@ type book struct {
 	next  int64
 	locks map[int64]LockInfo
 	peers map[string]int64
+	asked map[int]int64 // requests of other gateways by status
 }
 
 // add notes a lock and returns the number under which it can be removed.
@@ -87,6 +89,16 @@ func (b *book) fetched(result string) {
 	b.peers[result]++
 }
 
+// answered counts a request of another gateway.
+func (b *book) answered(status int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.asked == nil {
+		b.asked = make(map[int]int64)
+	}
+	b.asked[status]++
+}
+
 // list copies the locks.
 func (b *book) list() []LockInfo {
 	b.mu.Lock()
@@ -106,7 +118,7 @@ func (f *Fleet) Stats() Stats {
 	}
 	f.book.mu.Lock()
 	defer f.book.mu.Unlock()
-	s.PeerFetches = maps.Clone(f.book.peers)
+	s.PeerFetches, s.PeerRequests = maps.Clone(f.book.peers), maps.Clone(f.book.asked)
 	for _, l := range f.book.locks {
 		if l.Waiting {
 			s.LocksWaiting++

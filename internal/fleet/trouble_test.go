@@ -260,7 +260,7 @@ func TestClusterAndSentinel(t *testing.T) {
 		lease, err := a.Lead(t.Context(), testFile)
 		require.NoError(t, err)
 		_, err = b.Lead(t.Context(), testFile)
-		heldBy(t, err, "http://10.0.0.1:8888")
+		heldBy(t, err, "https://10.0.0.1:8887")
 		waited := make(chan error)
 		go func() { waited <- b.Wait(t.Context(), testFile) }()
 		require.NoError(t, lease.PublishMeta(t.Context(), testFile, cache.Meta{Version: testVersion}))

@@ -58,7 +58,6 @@ type Options struct {
 	SyncDelay func() time.Duration
 
 	Remote *RemoteOptions // nil = files that are not here are 404
-	Peer   *PeerOptions   // nil = other gateways are not answered
 
 	// Current returns when the caches may be used: at once, except where this gateway was away and has to forget first what was
 	// purged meanwhile. Nil = always.
@@ -188,10 +187,6 @@ func newRequest(h *Handler) *request {
 func (h *Handler) Serve(ctx *fasthttp.RequestCtx) {
 	if h.o.Current != nil {
 		h.o.Current()
-	}
-	if h.isPeer(ctx) {
-		h.servePeer(ctx)
-		return
 	}
 	r := h.pool.Get().(*request)
 	r.ctx, r.now, r.source = ctx, ctx.Time(), sourceNone

@@ -21,7 +21,9 @@ type GatewayOptions struct {
 	Dir      string // for its configuration and its log
 	Trackers []string
 	Redis    string   // host:port; empty = none, and the gateway is on its own
-	Reached  string   // host:port at which the other gateways reach it; default: where it listens; "-" = nowhere
+	Peers    int      // port where other gateways are served; default: one that is free
+	Reached  string   // host:port at which the other gateways reach it; default: on loopback at Peers; "-" = nowhere
+	Secret   string   // of the fleet; default: Secret
 	Cache    []string // lines of its [cache] section
 	Lines    []string // further lines: keys of the [gateway] section, then other sections
 	Types    string   // the file of its MIME types; default: one without types
@@ -35,7 +37,7 @@ type Gateway struct {
 	Admin string // host:port of its admin listener
 }
 
-// Secret signs what the gateways of an experiment ask each other for.
+// Secret is that of the fleet of an experiment.
 const Secret = "the secret of an experiment on loopback"
 
 // StartGateway starts a gateway and waits until it is ready.
@@ -45,6 +47,9 @@ func StartGateway(o GatewayOptions) (*Gateway, error) {
 	}
 	if o.Admin == 0 {
 		o.Admin = Port()
+	}
+	if o.Peers == 0 {
+		o.Peers = Port()
 	}
 	dir := filepath.Join(o.Dir, "gateway-"+strconv.Itoa(o.Port))
 	if err := os.MkdirAll(dir, 0o700); err != nil {
@@ -80,7 +85,7 @@ func (o *GatewayOptions) config(dir string) string {
 		fmt.Fprintf(&b, "[redis]\naddresses = %s\n", o.Redis)
 	}
 	if o.Redis != "" && o.Reached != "-" {
-		fmt.Fprintf(&b, "[peer]\nadvertise = http://%s\nsecret = %s\n", o.reached(), Secret)
+		fmt.Fprintf(&b, "[peer]\nlisten = %s\nadvertise = https://%s\nsecret = %s\n", Address(o.Peers), o.reached(), o.secret())
 	}
 	fmt.Fprintf(&b, "[cache]\n%s\n", strings.Join(o.Cache, "\n"))
 	fmt.Fprintf(&b, "[gateway]\nlisten = %s\nadmin_listen = %s\nx_cache = true\n%s\n", Address(o.Port), Address(o.Admin), strings.Join(o.Lines, "\n"))
@@ -91,5 +96,12 @@ func (o *GatewayOptions) reached() string {
 	if o.Reached != "" {
 		return o.Reached
 	}
-	return Address(o.Port)
+	return Address(o.Peers)
+}
+
+func (o *GatewayOptions) secret() string {
+	if o.Secret != "" {
+		return o.Secret
+	}
+	return Secret
 }

@@ -1,0 +1,261 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"fastdfs-gateway/internal/cache"
+)
+
+const (
+	maxStreams     = 1000            // requests of one peer at a time
+	maxConnections = 1024            // of peers, and of strangers until the TLS handshake refuses them
+	handshakeTime  = 3 * time.Second // for a TLS handshake
+	peerIdle       = 2 * time.Minute // after which a connection without requests is closed
+)
+
+// PeerOpener is the cache of this gateway.
+type PeerOpener interface {
+	PeerOpen(ctx context.Context, key cache.SegmentKey, want *cache.Version, offset int64) (cache.Version, *cache.Stream, error)
+}
+
+var _ PeerOpener = (*cache.Cache)(nil)
+
+// segmentOpener gives a segment, as cache.Cache.PeerOpen does. Reads of the stream end with ctx.
+type segmentOpener func(ctx context.Context, r *segmentRequest) (cache.Version, io.ReadCloser, error)
+
+// ServePeers answers other gateways on a listener, from a cache, until StopPeers.
+func (f *Fleet) ServePeers(ln net.Listener, c PeerOpener) error {
+	return f.servePeers(ln, func(ctx context.Context, r *segmentRequest) (cache.Version, io.ReadCloser, error) {
+		v, stream, err := c.PeerOpen(ctx, r.Key, r.Want, r.Offset)
+		if err != nil {
+			return v, nil, err // no Stream that is nil
+		}
+		return v, stream, nil
+	})
+}
+
+func (f *Fleet) servePeers(ln net.Listener, open segmentOpener) error {
+	server := &peerServer{log: f.o.Log, warn: newLimitedWarning(f.o.Log), book: &f.book, open: open}
+	f.mu.Lock()
+	if f.closed || f.peerServer != nil || f.peerTLS == nil {
+		f.mu.Unlock()
+		return errors.Join(errors.New("the fleet has no secret, is closed, or serves peers already"), ln.Close())
+	}
+	f.peerServer = &http.Server{
+		Handler: server, TLSConfig: f.peerTLS.Clone(), Protocols: onlyHTTP2(), HTTP2: http2Config(f.o.LockTTL),
+		ReadHeaderTimeout: handshakeTime, IdleTimeout: peerIdle, MaxHeaderBytes: 16 << 10,
+		ErrorLog: log.New(server, "", 0),
+	}
+	serving := f.peerServer
+	f.mu.Unlock()
+	err := serving.ServeTLS(&cappedListener{Listener: ln, room: make(chan struct{}, maxConnections)}, "", "")
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("cannot serve peers on %s: %w", ln.Addr(), err)
+}
+
+// StopPeers refuses new requests of peers, waits until running answers have ended, or ctx has, and
+// closes the listener and the connections. (http.Server.Shutdown would keep each HTTP/2 connection
+// for a second more.)
+func (f *Fleet) StopPeers(ctx context.Context) (err error) {
+	f.mu.Lock()
+	server := f.peerServer
+	f.mu.Unlock()
+	if server == nil {
+		return nil
+	}
+	select {
+	case <-server.Handler.(*peerServer).drained():
+	case <-ctx.Done():
+		err = fmt.Errorf("answers to peers were cut: %w", context.Cause(ctx))
+	}
+	return errors.Join(err, server.Close())
+}
+
+// peerServer answers requests of other gateways.
+type peerServer struct {
+	log  logger
+	warn *limitedWarning
+	book *book
+	open segmentOpener
+
+	mu       sync.Mutex    // guards what follows
+	running  int           // requests
+	draining chan struct{} // closed when draining and none is running; nil = not draining
+}
+
+// drained begins to refuse requests, and returns a channel that is closed when none is running.
+func (s *peerServer) drained() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining == nil {
+		s.draining = make(chan struct{})
+		if s.running == 0 {
+			close(s.draining)
+		}
+	}
+	return s.draining
+}
+
+// enter counts a request; false = no more are answered. Its end calls leave.
+func (s *peerServer) enter() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.draining == nil {
+		s.running++
+	}
+	return s.draining == nil
+}
+
+func (s *peerServer) leave() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.running--; s.running == 0 && s.draining != nil {
+		close(s.draining)
+	}
+}
+
+// logger is the part of slog.Logger that is used here.
+type logger interface {
+	Error(message string, about ...any)
+	Debug(message string, about ...any)
+}
+
+// Write implements io.Writer: it takes the lines that net/http logs. Failed TLS handshakes are those of strangers, or of a
+// gateway with another secret.
+func (s *peerServer) Write(line []byte) (int, error) {
+	text := strings.TrimSpace(string(line))
+	switch {
+	case strings.Contains(text, "panic"):
+		s.log.Error("BUG: panic while answering a peer", "error", text)
+	case strings.Contains(text, "TLS handshake"):
+		s.warn.log("handshake", "a connection to [peer] listen was refused", "error", text,
+			"advice", "if it came from a gateway: give all gateways the same secret in [peer]")
+	default:
+		s.warn.log("connection", "a connection of a peer failed", "error", text)
+	}
+	return len(line), nil
+}
+
+// ServeHTTP implements http.Handler.
+func (s *peerServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !s.enter() {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return
+	}
+	defer s.leave()
+	status, err := s.answer(w, r)
+	s.book.answered(status)
+	s.log.Debug("request of a peer", "peer", r.RemoteAddr, "target", r.URL.RequestURI(), "status", status, "error", err)
+	if status == http.StatusOK && err != nil {
+		panic(http.ErrAbortHandler) // RST_STREAM: the peer sees that the body is cut
+	}
+}
+
+// answer sends a segment as it arrives. With status 200, an error is one of the body.
+func (s *peerServer) answer(w http.ResponseWriter, r *http.Request) (status int, err error) {
+	refuse := func(status int, err error) (int, error) {
+		w.WriteHeader(status)
+		return status, err
+	}
+	if r.Method != http.MethodGet {
+		return refuse(http.StatusMethodNotAllowed, errRequest)
+	}
+	request, err := parseSegmentRequest(r.URL.RequestURI())
+	if err != nil {
+		return refuse(http.StatusBadRequest, err)
+	}
+	v, stream, err := s.open(r.Context(), request)
+	switch {
+	case errors.Is(err, cache.ErrNotHere):
+		return refuse(http.StatusNotFound, err)
+	case errors.Is(err, cache.ErrChanged):
+		return refuse(http.StatusConflict, err)
+	case err != nil:
+		return refuse(http.StatusServiceUnavailable, err)
+	}
+	defer stream.Close()
+	left := v.SegmentLength(request.Key.Index) - request.Offset
+	w.Header().Set(versionHeader, formatVersion(v))
+	w.Header().Set("Content-Type", "application/octet-stream")
+	w.Header().Set("Content-Length", strconv.FormatInt(left, 10))
+	w.WriteHeader(http.StatusOK)
+	return http.StatusOK, sendAsItArrives(w, stream, left)
+}
+
+// buffers hold what is on its way from a stream to a peer.
+var buffers = sync.Pool{New: func() any { return new([maxFrame]byte) }}
+
+// sendAsItArrives copies n bytes, each piece as soon as it is there.
+func sendAsItArrives(w http.ResponseWriter, stream io.Reader, n int64) error {
+	buf := buffers.Get().(*[maxFrame]byte)
+	defer buffers.Put(buf)
+	flush := http.NewResponseController(w).Flush
+	if err := flush(); err != nil { // the head, which tells the version
+		return err
+	}
+	for n > 0 {
+		got, err := stream.Read(buf[:min(n, maxFrame)])
+		if got > 0 {
+			n -= int64(got)
+			if _, err := w.Write(buf[:got]); err != nil {
+				return err
+			}
+			if err := flush(); err != nil {
+				return err
+			}
+		}
+		switch {
+		case n > 0 && errors.Is(err, io.EOF):
+			return io.ErrUnexpectedEOF
+		case n > 0 && err != nil:
+			return err
+		}
+	}
+	return nil
+}
+
+// cappedListener closes connections beyond its room at once: strangers cannot take all descriptors of the process.
+type cappedListener struct {
+	net.Listener
+	room chan struct{} // holds one value for each open connection
+}
+
+// Accept implements net.Listener.
+func (l *cappedListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.Listener.Accept()
+		if err != nil {
+			return nil, err
+		}
+		select {
+		case l.room <- struct{}{}:
+			return &cappedConn{Conn: conn, leave: sync.OnceFunc(func() { <-l.room })}, nil
+		default:
+			_ = conn.Close() // it was not used
+		}
+	}
+}
+
+// cappedConn makes room when it is closed.
+type cappedConn struct {
+	net.Conn
+	leave func()
+}
+
+// Close implements net.Conn.
+func (c *cappedConn) Close() error {
+	defer c.leave()
+	return c.Conn.Close()
+}
