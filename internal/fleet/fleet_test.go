@@ -371,7 +371,7 @@ func TestOptions(t *testing.T) {
 		"short secret":        func(o *Options) { o.Advertise, o.Secret = "https://10.0.0.1:8887", secret[:MinSecret-1] },
 		"no secret":           func(o *Options) { o.Advertise = "https://10.0.0.1:8887" },
 		"address with a path": func(o *Options) { o.Advertise, o.Secret = "https://10.0.0.1:8887/x", secret },
-		"another scheme":      func(o *Options) { o.Advertise, o.Secret = "https://10.0.0.1:8887", secret },
+		"another scheme":      func(o *Options) { o.Advertise, o.Secret = "http://10.0.0.1:8887", secret },
 		"user in the address": func(o *Options) { o.Advertise, o.Secret = "https://me@10.0.0.1", secret },
 		"long name":           func(o *Options) { o.Name = strings.Repeat("a", 256) },
 	} {
