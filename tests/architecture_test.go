@@ -25,6 +25,7 @@ var floors = map[string]int{
 	"internal/httpguard":       1,
 	"internal/sendfile":        1,
 	"internal/logfile":         1,
+	"internal/confine":         1,
 	"internal/checksum":        1,
 	"internal/stall":           1,
 	"internal/cache/tier":      1,
@@ -36,10 +37,11 @@ var floors = map[string]int{
 
 // owners are the only packages that may know a library or package.
 var owners = map[string][]string{
-	"github.com/valyala/fasthttp":     {"internal/gateway"},
-	"fastdfs-gateway/internal/config": {"cmd/gateway"},
-	"gopkg.in/ini.v1":                 {"internal/config"},
-	"github.com/redis/go-redis/v9":    {"cachelock", "internal/fleet", "internal/redistest", "cachelock/locktest"},
+	"github.com/valyala/fasthttp":                  {"internal/gateway"},
+	"fastdfs-gateway/internal/config":              {"cmd/gateway"},
+	"github.com/landlock-lsm/go-landlock/landlock": {"internal/confine"},
+	"gopkg.in/ini.v1":                              {"internal/config"},
+	"github.com/redis/go-redis/v9":                 {"cachelock", "internal/fleet", "internal/redistest", "cachelock/locktest"},
 }
 
 // TestFloors holds the imports of every package to the table.

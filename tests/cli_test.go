@@ -70,11 +70,16 @@ func TestExitCodes(t *testing.T) {
 // TestCheck: the classic mistakes, each with file, line and what to do.
 func TestCheck(t *testing.T) {
 	s := storetest.New(t)
-	good := writeConfig(t, s.Config("http.anti_steal.check_token = false", "[gateway]", "allow_sources = local-networks"))
+	good := writeConfig(t, s.Config("http.anti_steal.check_token = false", "[gateway]", "allow_sources = local-networks", "user = nobody"))
 	code, stdout, _ := run(t, "check", "-c", good)
 	require.Equal(t, 0, code, stdout)
 	require.Contains(t, stdout, "no problems")
 	require.Contains(t, stdout, "/group1/M00/HH/LL/NAME")
+	if os.Geteuid() == 0 {
+		code, stdout, _ = run(t, "check", "-c", writeConfig(t, s.Config("[gateway]", "allow_sources = local-networks")))
+		require.Equal(t, 0, code, stdout)
+		require.Contains(t, stdout, "warning: started by root, the gateway serves as root; set user in [gateway]")
+	}
 	for _, tt := range []struct{ name, from, to, want string }{
 		{"store path that is missing", "/group1/path1", "/group1/path9", `:\d+: error: store path ".*path9" is not there; `},
 		{"too few store paths", "store_path1 = ", "store_path7 = ", `:\d+: (error|warning): .*store_path`},

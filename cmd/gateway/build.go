@@ -142,6 +142,8 @@ func restartKeys(before, after *config.Config) []string {
 	changed("listen", strings.Join(old.Listen, ",") == strings.Join(now.Listen, ","))
 	changed("admin_listen", old.AdminListen == now.AdminListen)
 	changed("tls_cert", (old.TLSCert == "") == (now.TLSCert == ""))
+	changed("user", old.User == now.User)
+	changed("landlock", old.Landlock == now.Landlock)
 	changed("read_timeout", old.ReadTimeout == now.ReadTimeout)
 	changed("idle_timeout", old.IdleTimeout == now.IdleTimeout)
 	changed("min_send_rate", old.MinSendRate == now.MinSendRate)

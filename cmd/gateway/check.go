@@ -19,7 +19,7 @@ func runCheck(c *call) error {
 	}
 	cfg, problems := config.Load(*path)
 	if cfg != nil {
-		problems = append(problems, cfg.Check(time.Now())...)
+		problems = append(problems, append(cfg.Check(time.Now()), rootProblem(cfg)...)...)
 	}
 	errors := printProblems(c.stdout, problems)
 	if cfg != nil {

@@ -132,17 +132,12 @@ func (p obeyedFile) store(n int64) error {
 	return os.Rename(next, string(p))
 }
 
-// listenPeers opens the listener for other gateways; nil when this one has no URL for them, or no fleet.
-func (i *instance) listenPeers() (net.Listener, error) {
-	p := &i.config().Peer
-	if i.fleet == nil || p.Advertise == "" {
-		return nil, nil
+// peerAddress is where other gateways are to be answered; empty when they have no URL for this one, or there is no fleet.
+func peerAddress(cfg *config.Config) string {
+	if cfg.Peer.Advertise == "" || len(cfg.Redis.Addresses) == 0 || !keepsRemote(cfg) {
+		return ""
 	}
-	ln, err := listen(p.Listen)
-	if err != nil {
-		return nil, fmt.Errorf("%w; see listen in [peer]", err)
-	}
-	return ln, nil
+	return cfg.Peer.Listen
 }
 
 // servePeers answers other gateways until the instance stops.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -40,6 +39,8 @@ type instance struct {
 	cache     *cache.Cache // of what comes from other hosts; made by the first load, nil = there is none
 	fleet     *fleet.Fleet // the other gateways, likewise
 	waits     waits        // for locks of others
+	bound     []bound      // listeners that are open and not served yet
+	confined  confined     // what the process has given up
 
 	loading sync.Mutex // held while a configuration is loaded and put to use: one at a time
 	retired []func()   // close what reloads have replaced; calling one again does nothing
@@ -67,22 +68,29 @@ func start(path string) (*instance, error) {
 	}
 	i.log = i.logs.log
 	i.metrics.CountLostLines("main", i.logs.main.Lost)
-	handler, err := i.load()
+	l, err := i.read()
 	if err != nil {
 		return nil, errors.Join(err, i.logs.close())
+	}
+	if err := i.bind(l.cfg); err != nil {
+		return nil, errors.Join(err, i.logs.close())
+	}
+	handler, err := i.useUnprivileged(l)
+	if err != nil {
+		return nil, errors.Join(err, i.closeBound(), i.logs.close())
 	}
 	i.metrics.WatchStorages(i.storageStats)
 	i.metrics.WatchFiles(i.fileStats)
 	i.watchCache()
 	if i.fleet != nil {
 		if err := i.joinFleet(cacheFolder(i.cfg)); err != nil {
-			return nil, errors.Join(err, i.release())
+			return nil, errors.Join(err, i.closeBound(), i.release())
 		}
 	}
 	i.server = gateway.NewServer(i.serverOptions(), handler)
-	if err := i.listenAll(); err != nil {
-		return nil, errors.Join(err, i.release())
-	}
+	i.restrict()
+	i.logRights()
+	i.serveAll()
 	i.running.Go(i.watchStore)
 	i.running.Go(func() { tuneGC(i.stopLoop, i.moved) })
 	return i, nil
@@ -110,16 +118,25 @@ func (i *instance) serverOptions() gateway.ServerOptions {
 	return o
 }
 
-// load reads the configuration, puts it to use and returns its handler. When it fails the old one stays in use.
-func (i *instance) load() (*gateway.Handler, error) {
-	cfg, problems := config.Load(i.path)
-	if cfg == nil {
-		return nil, joinProblems(problems)
+// loaded is a configuration that was read, with its certificate.
+type loaded struct {
+	cfg      *config.Config
+	problems []config.Problem
+	cert     *tls.Certificate // nil = no TLS
+}
+
+// read reads the configuration, and what the account of the gateway need not be able to read at start.
+func (i *instance) read() (l loaded, err error) {
+	if l.cfg, l.problems = config.Load(i.path); l.cfg == nil {
+		return l, joinProblems(l.problems)
 	}
-	cert, err := loadCertificate(cfg)
-	if err != nil {
-		return nil, err
-	}
+	l.cert, err = loadCertificate(l.cfg)
+	return l, err
+}
+
+// use puts a configuration to use and returns its handler. When it fails the old one stays in use.
+func (i *instance) use(l loaded) (*gateway.Handler, error) {
+	cfg := l.cfg
 	o, err := handlerOptions(cfg)
 	if err != nil {
 		return nil, err
@@ -142,13 +159,13 @@ func (i *instance) load() (*gateway.Handler, error) {
 		return nil, err
 	}
 	files := i.filesFor(cfg, store)
-	logProblems(i.log, append(problems, cfg.Check(time.Now())...))
+	logProblems(i.log, append(l.problems, cfg.Check(time.Now())...))
 	other := i.remoteFor(settings)
 	other.options.Cache = i.cache
 	o.Remote, o.SyncDelay = &other.options, other.syncDelay
 	i.exchange(cfg, store, files, other)
-	if cert != nil {
-		i.cert.Store(cert)
+	if l.cert != nil {
+		i.cert.Store(l.cert)
 	}
 	if i.fleet != nil {
 		o.Current = i.fleet.Current
@@ -256,52 +273,6 @@ func (i *instance) config() *config.Config {
 	return i.cfg
 }
 
-// listenAll opens every listener before the first one is served.
-func (i *instance) listenAll() error {
-	g := &i.config().Gateway
-	var open []net.Listener
-	for _, address := range g.Listen {
-		ln, err := listen(address)
-		if err != nil {
-			return errors.Join(err, closeAll(open))
-		}
-		open = append(open, ln)
-	}
-	peers, err := i.listenPeers()
-	if err != nil {
-		return errors.Join(err, closeAll(open))
-	}
-	if g.AdminListen != "" {
-		ln, err := listen(g.AdminListen)
-		if err != nil {
-			if peers != nil {
-				open = append(open, peers)
-			}
-			return errors.Join(err, closeAll(open))
-		}
-		i.admin = gateway.NewAdminServer(gateway.NewAdmin(gateway.AdminOptions{Ready: i.ready, Reload: i.reload, Explain: i.explain, Metrics: i.metrics, Cache: i.cacheAdmin()}))
-		i.running.Go(func() {
-			if err := i.admin.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
-				i.failed <- fmt.Errorf("admin listener: %w", err)
-			}
-		})
-		i.log.Info("admin listener", "address", ln.Addr().String())
-	}
-	i.listeners = open
-	if peers != nil {
-		i.servePeers(peers)
-	}
-	for _, ln := range open {
-		i.running.Go(func() {
-			if err := i.server.Serve(ln); err != nil {
-				i.failed <- err
-			}
-		})
-		i.log.Info("serving", "address", ln.Addr().String(), "tls", i.cert.Load() != nil, "version", version)
-	}
-	return nil
-}
-
 // watchStore notices disks that come and go.
 func (i *instance) watchStore() {
 	tick := time.NewTicker(storeCheckEvery)
@@ -323,15 +294,21 @@ func (i *instance) watchStore() {
 		case <-i.stopLoop:
 			return
 		case <-tick.C:
+			if i.restrict() {
+				i.logRights()
+			}
 		}
 	}
 }
 
 func (i *instance) storeReady() error {
 	i.mu.Lock()
-	store := i.store
+	store, cfg := i.store, i.cfg
 	i.mu.Unlock()
-	return store.Ready()
+	if err := store.Ready(); err != nil {
+		return err
+	}
+	return i.confined.replaced(cfg)
 }
 
 // ready says whether requests can be answered.
@@ -359,9 +336,16 @@ func (i *instance) reload() error {
 	defer i.loading.Unlock()
 	i.logs.reopen() // whatever becomes of the configuration: logrotate waits for it
 	old := i.config()
-	handler, err := i.load()
+	l, err := i.read()
+	if err == nil {
+		err = i.reachable(l.cfg)
+	}
 	if err != nil {
-		return err
+		return i.confined.explain(err)
+	}
+	handler, err := i.use(l)
+	if err != nil {
+		return i.confined.explain(err)
 	}
 	i.server.SetHandler(handler)
 	if keys := restartKeys(old, i.config()); len(keys) > 0 {

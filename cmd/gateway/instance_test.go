@@ -15,7 +15,7 @@ import (
 func TestStopBeforeServing(t *testing.T) {
 	s := storetest.New(t)
 	conf := filepath.Join(s.Dir, "mod_fastdfs.conf")
-	require.NoError(t, os.WriteFile(conf, []byte(s.Config("[gateway]", "listen = 127.0.0.1:0", "admin_listen = 127.0.0.1:0")), 0o600))
+	require.NoError(t, os.WriteFile(conf, []byte(s.Config("[gateway]", "listen = 127.0.0.1:0", "admin_listen = 127.0.0.1:0", "landlock = false")), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(s.Dir, "mime.types"), []byte(storetest.Types), 0o600))
 	i, err := start(conf)
 	require.NoError(t, err)

@@ -109,6 +109,7 @@ func (i *instance) cacheAdmin() *gateway.CacheAdmin {
 func (i *instance) status(ctx context.Context) any {
 	sections := map[string]any{
 		"gateway":  map[string]any{"version": version, "started": i.started.Format(time.RFC3339), "up_seconds": int64(time.Since(i.started).Seconds()), "configuration": i.path, "ready": readyText(i.ready())},
+		"process":  i.confined.status(),
 		"files":    i.fileStats(),
 		"storages": i.storageStats(),
 	}

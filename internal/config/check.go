@@ -3,6 +3,7 @@ package config
 import (
 	"crypto/tls"
 	"os"
+	"os/user"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -39,6 +40,7 @@ func (c *Config) Check(now time.Time) []Problem {
 	k.lists()
 	k.sources()
 	k.failFile()
+	k.account()
 	k.tls()
 	k.redis()
 	k.logs()
@@ -218,6 +220,20 @@ func (k *checker) tls() {
 		return
 	}
 	k.expiry(key, g.TLSCert, pair)
+}
+
+// account looks for the account to serve as.
+func (k *checker) account() {
+	const key, fix = "gateway.user", "name the account of the storage server, or make one"
+	name := k.c.Gateway.User
+	if name == "" {
+		return
+	}
+	if account, err := user.Lookup(name); err != nil {
+		k.errorf(k.c.at(key), key, fix, "this host has no account %q", name)
+	} else if account.Uid == "0" {
+		k.errorf(k.c.at(key), key, fix, "user = %s is root, so no rights are dropped", name)
+	}
 }
 
 // expiry finds a certificate that is not valid any more.

@@ -138,6 +138,8 @@ type Gateway struct {
 	ShutdownTimeout     time.Duration
 	AccessLog           string // "" = off, "-" = standard output, else a path
 	AccessLogFormat     string // "combined" or "json"
+	User                string // the account to serve as; empty = the one that started
+	Landlock            bool   // open only what the configuration names
 }
 
 // OpenFileCache is the section [open_file_cache].

@@ -41,6 +41,13 @@ func TestSecretFile(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
+func TestCheckAccount(t *testing.T) {
+	head := "group_name=g\nstore_path0=" + store(t) + "\n[gateway]\nuser = "
+	require.Empty(t, checked(t, head+"nobody\n"))
+	require.Equal(t, 1, found(checked(t, head+"no-such-account\n"), Error, 4, "no account"))
+	require.Equal(t, 1, found(checked(t, head+"root\n"), Error, 4, "is root"))
+}
+
 // Files of [redis] that cannot be used are errors of check, and of the program that needs them.
 func TestRedisFiles(t *testing.T) {
 	dir := store(t)

@@ -14,8 +14,9 @@ import (
 // field says how a setting's text is read into where it goes.
 type field struct {
 	parse  func(value string, at position) *refusal
-	list   bool // may be repeated, each line adds
-	secret bool // the value is never shown
+	list   bool    // may be repeated, each line adds
+	secret bool    // the value is never shown
+	path   *string // the value is the name of a file or folder
 }
 
 // refusal says why a value was not taken, or, as a warning, how it was.
@@ -112,7 +113,7 @@ func hiddenList(p *[]string) field {
 
 // path is a file name, relative to the folder of the file it is written in.
 func path(p *string) field {
-	return field{parse: func(v string, at position) *refusal {
+	return field{path: p, parse: func(v string, at position) *refusal {
 		*p = resolve(v, at)
 		return nil
 	}}
@@ -120,7 +121,7 @@ func path(p *string) field {
 
 // pathOrDash is a path, or "-".
 func pathOrDash(p *string) field {
-	return field{parse: func(v string, at position) *refusal {
+	return field{path: p, parse: func(v string, at position) *refusal {
 		if *p = v; v != "-" {
 			*p = resolve(v, at)
 		}

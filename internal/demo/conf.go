@@ -56,6 +56,8 @@ const gatewayConf = `
 #include %s
 
 [gateway]
+# Two configurations are served by one process here, and Landlock knows only one.
+landlock = false
 listen = %s
 admin_listen = %s
 # The store of the demonstration is on this host alone.

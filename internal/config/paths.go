@@ -1,0 +1,15 @@
+package config
+
+// Paths returns the files and folders that the configuration names, by the full name of the key, such as "cache.disk_path": all but
+// the store paths, and those that are empty or "-".
+func (c *Config) Paths() map[string]string {
+	paths := map[string]string{}
+	for section, settings := range newTables(c, &groupText{}, new(int)) {
+		for _, s := range settings {
+			if p := s.into.path; p != nil && *p != "" && *p != "-" {
+				paths[full(section, s.key)] = *p
+			}
+		}
+	}
+	return paths
+}

@@ -1,0 +1,137 @@
+package confine
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/landlock-lsm/go-landlock/landlock"
+	llsys "github.com/landlock-lsm/go-landlock/landlock/syscall"
+	"golang.org/x/sys/unix"
+)
+
+// Access is what may be done beneath a path.
+type Access uint64
+
+// The kinds of access.
+const (
+	Read   Access = llsys.AccessFSReadFile | llsys.AccessFSReadDir
+	Append Access = Read | llsys.AccessFSWriteFile | llsys.AccessFSMakeReg | llsys.AccessFSTruncate
+	Remove Access = llsys.AccessFSRemoveFile
+	Write  Access = Append | llsys.AccessFSMakeDir | llsys.AccessFSRemoveFile | llsys.AccessFSRemoveDir | llsys.AccessFSRefer
+)
+
+// Rule allows an access to a file, or to a folder and everything below. A path that is not there is left out. The rule belongs to what
+// the path leads to now: not to what is put, or mounted, in its place later.
+type Rule struct {
+	Path   string
+	Access Access
+}
+
+// fileAccess is the part of an access that a rule about a file can have.
+const fileAccess Access = llsys.AccessFSReadFile | llsys.AccessFSWriteFile | llsys.AccessFSTruncate
+
+// ErrUnsupported means that the kernel has no Landlock, or that it is switched off.
+var ErrUnsupported = errors.New("the kernel has no Landlock")
+
+// Domain is what Restrict has left. Nil stands for everything.
+type Domain struct {
+	abi   int
+	rules []Rule // with symbolic links resolved
+}
+
+// Restrict leaves the process what the rules allow of the file system, by Landlock as far as the kernel knows it, and for good.
+// Descriptors that are open, sockets, the network, and looking at names and times are not touched. The error is ErrUnsupported on a
+// kernel without Landlock; then nothing has changed.
+func Restrict(rules []Rule) (*Domain, error) {
+	abi, err := llsys.LandlockGetABIVersion()
+	if err != nil || abi < 1 {
+		return nil, ErrUnsupported
+	}
+	d := &Domain{abi: abi}
+	var paths []landlock.Rule
+	for _, r := range rules {
+		info, err := os.Stat(r.Path)
+		if err != nil {
+			continue
+		}
+		real, err := filepath.EvalSymlinks(r.Path)
+		if err != nil {
+			continue
+		}
+		d.rules = append(d.rules, Rule{real, r.Access})
+		access := r.Access
+		if !info.IsDir() {
+			access &= fileAccess
+		}
+		if abi < 2 { // else the library would apply nothing
+			access &^= llsys.AccessFSRefer
+		}
+		paths = append(paths, landlock.PathAccess(landlock.AccessFSSet(access), real).IgnoreIfMissing())
+	}
+	// V5 is the last version with rights on files alone; later ones also keep from sockets of the host, such as that of systemd.
+	if err := landlock.V5.BestEffort().RestrictPaths(paths...); err != nil {
+		return nil, fmt.Errorf("cannot apply Landlock: %w", err)
+	}
+	return d, nil
+}
+
+// Outside returns the rules whose path exists, but is beyond what d allows.
+func (d *Domain) Outside(rules []Rule) []Rule {
+	if d == nil {
+		return nil
+	}
+	var list []Rule
+	for _, r := range rules {
+		real, err := resolve(r.Path)
+		if err == nil && !d.allows(real, r.Access) {
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// allows compares paths without symbolic links.
+func (d *Domain) allows(path string, access Access) bool {
+	return slices.ContainsFunc(d.rules, func(r Rule) bool {
+		return r.Access&access == access && (path == r.Path || strings.HasPrefix(path, strings.TrimSuffix(r.Path, "/")+"/"))
+	})
+}
+
+// Keeps tells whether Landlock keeps the process from a file or folder that its account may read: something else was put in its place.
+func (d *Domain) Keeps(path string) bool {
+	if d == nil || unix.Access(path, unix.R_OK) != nil { // access(2) asks for permissions alone
+		return false
+	}
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err == nil {
+		_ = unix.Close(fd) // nothing was written
+	}
+	return errors.Is(err, unix.EACCES)
+}
+
+// resolve resolves the symbolic links of a path, as far as there is something.
+func resolve(path string) (string, error) {
+	rest := ""
+	for dir := filepath.Clean(path); ; dir = filepath.Dir(dir) {
+		real, err := filepath.EvalSymlinks(dir)
+		if err == nil {
+			return filepath.Join(real, rest), nil
+		}
+		if !errors.Is(err, os.ErrNotExist) || dir == filepath.Dir(dir) {
+			return "", err
+		}
+		rest = filepath.Join(filepath.Base(dir), rest)
+	}
+}
+
+// String says what is in force.
+func (d *Domain) String() string {
+	if d == nil {
+		return "off"
+	}
+	return fmt.Sprintf("on (Landlock ABI %d)", d.abi)
+}

@@ -1,0 +1,250 @@
+package tests
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// threads returns a field of /proc/PID/status, such as "NoNewPrivs", of every thread of a gateway.
+func (p *process) threads(field string) []string {
+	p.t.Helper()
+	names, err := filepath.Glob("/proc/" + strconv.Itoa(p.cmd.Process.Pid) + "/task/*/status")
+	require.NoError(p.t, err)
+	require.NotEmpty(p.t, names)
+	var values []string
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if os.IsNotExist(err) {
+			continue // the thread has ended
+		}
+		require.NoError(p.t, err)
+		for line := range strings.Lines(string(text)) {
+			if value, ok := strings.CutPrefix(line, field+":"); ok {
+				values = append(values, strings.Join(strings.Fields(value), " "))
+			}
+		}
+	}
+	return values
+}
+
+// rights are those that /status.json shows.
+func (p *process) rights() map[string]any {
+	p.t.Helper()
+	code, text := p.adminGet("/status.json")
+	require.Equal(p.t, 200, code)
+	var status struct{ Process map[string]any }
+	require.NoError(p.t, json.Unmarshal([]byte(text), &status))
+	return status.Process
+}
+
+// refused reloads and returns why the configuration was refused.
+func (p *process) refused(config string) string {
+	p.t.Helper()
+	require.NoError(p.t, os.WriteFile(p.conf, []byte(config), 0o600))
+	code, text := p.adminPost("/reload", "")
+	require.Equal(p.t, http.StatusUnprocessableEntity, code, text)
+	return text
+}
+
+// needLandlock skips a test where the kernel has none.
+func needLandlock(t *testing.T) {
+	t.Helper()
+	if abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION); errno != 0 || abi < 1 {
+		t.Skip("skipped: the kernel has no Landlock")
+	}
+}
+
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: only root can become another user")
+	}
+}
+
+// TestRightsGivenUp: no thread can win rights, and the state is in the log, on the page and in its data.
+func TestRightsGivenUp(t *testing.T) {
+	needLandlock(t)
+	s := storetest.New(t)
+	p := serve(t, s)
+	require.Equal(t, 200, p.get(s.Normal("jpg", s.Bytes(100)).URL()).StatusCode)
+	for _, value := range p.threads("NoNewPrivs") {
+		require.Equal(t, "1", value)
+	}
+	require.Regexp(t, `^on \(Landlock ABI \d+\)$`, p.rights()["landlock"])
+	require.Equal(t, true, p.rights()["no_new_privs"])
+	require.Contains(t, p.logText(), `msg="rights of this process"`)
+	_, page := p.adminGet("/status")
+	require.Contains(t, page, "Landlock ABI")
+	require.Equal(t, os.Geteuid() == 0, strings.Contains(p.logText(), "the gateway serves as root; set user"))
+	require.Positive(t, p.metric("process_open_fds"), "metrics can be read")
+	require.Positive(t, p.metric("process_resident_memory_bytes"))
+}
+
+// TestLandlock: a running gateway opens nothing outside of what its configuration named when it started; a reload that needs more is
+// refused with that reason, and what it named goes on working.
+func TestLandlock(t *testing.T) {
+	needLandlock(t)
+	s, logs, outside := storetest.New(t), t.TempDir(), t.TempDir()
+	f := s.Normal("jpg", s.Bytes(100))
+	include := filepath.Join(outside, "more.conf")
+	require.NoError(t, os.WriteFile(include, []byte("[gateway]\nx_cache = true\n"), 0o644))
+	log := filepath.Join(logs, "access.log")
+	lines := func(access string, more ...string) string {
+		return s.Config(withListen(append([]string{"[gateway]", "access_log = " + access}, more...))...)
+	}
+	for _, landlock := range []string{"false", "true"} {
+		t.Run("landlock = "+landlock, func(t *testing.T) {
+			off := "landlock = " + landlock
+			p := serveConfig(t, writeConfig(t, lines(log, off)))
+			reload := func(config string) {
+				require.NoError(t, os.WriteFile(p.conf, []byte(config), 0o600))
+				p.reload(200)
+			}
+			elsewhere := strings.ReplaceAll(lines(log, off), s.Root(storetest.Group, 0), outside)
+			if landlock == "false" {
+				require.Equal(t, "off: landlock = false", p.rights()["landlock"])
+				reload(lines(log, off, "#include "+include))
+				reload(lines(filepath.Join(outside, "access.log"), off))
+				reload(elsewhere)
+				return
+			}
+			require.Contains(t, p.refused(lines(log, off, "#include "+include)), "permission denied")
+			require.Contains(t, p.refused(lines(log, off, "#include "+include)), "Landlock")
+			require.Contains(t, p.refused(lines(filepath.Join(outside, "access.log"), off)), "outside of the Landlock rules: "+outside)
+			require.Contains(t, p.refused(elsewhere), "needs a restart: outside of the Landlock rules: "+outside+"/data")
+			require.Equal(t, 200, p.get(f.URL()).StatusCode)
+
+			// What was named may change and be replaced: the configuration by another file, the log by logrotate, and its name.
+			next := p.conf + ".new"
+			require.NoError(t, os.WriteFile(next, []byte(lines(filepath.Join(logs, "other.log"), off, "cache_control = no-cache")), 0o600))
+			require.NoError(t, os.Rename(next, p.conf))
+			p.reload(200)
+			require.Equal(t, "no-cache", p.get(f.URL()).Header.Get("Cache-Control"))
+			require.Eventually(t, func() bool {
+				text, _ := os.ReadFile(filepath.Join(logs, "other.log"))
+				return strings.Contains(string(text), f.URL())
+			}, patience, 10*time.Millisecond)
+		})
+	}
+}
+
+// TestLandlockWaitsForTheStore: rules belong to folders, so they are made when all store paths are there; a folder that takes the place
+// of another one later is told.
+func TestLandlockWaitsForTheStore(t *testing.T) {
+	needLandlock(t)
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(100))
+	root := filepath.Join(s.Root(storetest.Group, 1), "data")
+	require.NoError(t, os.Rename(root, root+"-away"))
+	p := serve(t, s)
+	require.Equal(t, "off: a store path is not there yet", p.rights()["landlock"])
+	require.NoError(t, os.Rename(root+"-away", root))
+	require.Eventually(t, func() bool { return strings.HasPrefix(p.rights()["landlock"].(string), "on") }, patience, 50*time.Millisecond)
+	code, _ := p.adminGet("/readyz")
+	require.Equal(t, 200, code)
+	require.Equal(t, 200, p.get(f.URL()).StatusCode)
+
+	require.NoError(t, os.Rename(root, root+"-away"))
+	require.NoError(t, os.Mkdir(root, 0o755))
+	code, text := p.adminGet("/readyz")
+	require.Equal(t, 503, code)
+	require.Contains(t, text, "store path 1 of group group1 was put in place after the start")
+}
+
+// open lets everybody pass the folders of a test and gives what is below to a user.
+func open(t *testing.T, dir string, id int) {
+	t.Helper()
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755)) // made by testing for its own user alone
+	require.NoError(t, filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		require.NoError(t, err)
+		return os.Lchown(path, id, id)
+	}))
+}
+
+const nobody = 65534 // Debian's account nobody
+
+// TestUser: a gateway that root has started listens on a port below 1024, reads a key that is root's, and serves as another user with
+// no way back.
+func TestUser(t *testing.T) {
+	needRoot(t)
+	s, dir := storetest.New(t), t.TempDir()
+	f := s.Normal("jpg", s.Bytes(100))
+	open(t, s.Dir, nobody)
+	open(t, dir, nobody)
+	socket := filepath.Join(dir, "socket")
+	config := func(more ...string) string {
+		lines := append([]string{"[cache]", "disk_path = " + dir + "/cache", "[gateway]", "user = nobody", "access_log = " + dir + "/access.log",
+			"listen = 127.0.0.97:81, unix:" + socket, "admin_listen = 127.0.0.1:0"}, more...)
+		return s.Config(lines...)
+	}
+	p := serveConfig(t, writeConfig(t, config()))
+	for _, id := range []string{"Uid", "Gid"} {
+		for _, value := range p.threads(id) {
+			require.Equal(t, "65534 65534 65534 65534", value, id)
+		}
+	}
+	for field, want := range map[string]string{"CapEff": "0000000000000000", "CapPrm": "0000000000000000", "Groups": "65534"} {
+		for _, value := range p.threads(field) {
+			require.Equal(t, want, value, field)
+		}
+	}
+	require.Equal(t, "user nobody", p.rights()["account"])
+	require.NotContains(t, p.logText(), "serves as root")
+	require.Equal(t, f.Content, p.get(f.URL()).body)
+	for _, name := range []string{socket, dir + "/access.log", dir + "/cache"} {
+		var st unix.Stat_t
+		require.NoError(t, unix.Stat(name, &st))
+		require.EqualValues(t, nobody, st.Uid, name)
+	}
+
+	// The configuration was root's alone: a reload says so, and works as soon as it can be read.
+	require.Contains(t, p.logText(), "a reload will be refused")
+	require.Contains(t, p.refused(config("x_cache = true")), "runs as user nobody")
+	require.NoError(t, os.Chmod(filepath.Dir(filepath.Dir(p.conf)), 0o755))
+	require.NoError(t, os.Chmod(p.conf, 0o644))
+	require.NoError(t, os.Chmod(filepath.Join(filepath.Dir(p.conf), "mime.types"), 0o644))
+	p.reload(200)
+	p.stop()
+	require.NoFileExists(t, socket)
+
+	for _, c := range []struct {
+		name, want string
+		lines      []string
+	}{
+		{"unknown", "unknown user no-such-user", []string{"user = no-such-user"}},
+		{"root", "is root", []string{"user = root"}},
+		{"log of root", "as user \"nobody\": cannot open log: open /access.log: permission denied", []string{"access_log = /access.log"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out, err := exec.Command(binary, "-c", writeConfig(t, config(c.lines...))).CombinedOutput()
+			require.Error(t, err)
+			require.Contains(t, string(out), c.want)
+		})
+	}
+	t.Run("started by another user", func(t *testing.T) {
+		conf := writeConfig(t, strings.NewReplacer("user = nobody", "user = daemon", "127.0.0.97:81", "127.0.0.1:0").Replace(config()))
+		open(t, filepath.Dir(conf), nobody)
+		copied := filepath.Join(dir, "gateway") // where nobody may run it
+		text, err := os.ReadFile(binary)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(copied, text, 0o755))
+		cmd := exec.Command(copied, "-c", conf)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+		out, err := cmd.CombinedOutput()
+		require.Error(t, err)
+		require.Contains(t, string(out), "not root")
+	})
+}
