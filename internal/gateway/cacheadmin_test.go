@@ -40,6 +40,8 @@ func TestPurgeTarget(t *testing.T) {
 // brokenOrigin is storages that cannot be reached.
 type brokenOrigin struct{}
 
+func (*brokenOrigin) Order(servers []storage.Server) []storage.Server { return servers }
+
 func (*brokenOrigin) Stat(context.Context, Wanted, []storage.Server) (storage.Info, error) {
 	return storage.Info{}, storage.ErrNoSource
 }

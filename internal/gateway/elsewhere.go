@@ -68,8 +68,9 @@ func (h *Handler) isYoung(id fdfs.FileID, now time.Time) bool {
 
 // away looks on other hosts.
 type away struct {
-	h *Handler
-	o RemoteOptions
+	h    *Handler
+	o    RemoteOptions
+	slow ailing // the servers that have not answered a redirect's question in time
 }
 
 var _ elsewhere = (*away)(nil)
@@ -178,7 +179,7 @@ func (a *away) find(r *request, cause error) (bool, error) {
 		return false, p.err
 	}
 	if a.o.Redirect {
-		return true, a.redirect(r, id, p)
+		return true, a.redirect(r, id, cause, p)
 	}
 	r.remote.begin(a, r.wanted(a, id), p.servers)
 	info, err := a.stat(r.remote.ctx, r.remote.wanted, p.servers, a.o.StatTimeout)

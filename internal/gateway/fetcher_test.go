@@ -28,6 +28,8 @@ type fakeOrigin struct {
 	opened  int
 }
 
+func (o *fakeOrigin) Order(servers []storage.Server) []storage.Server { return servers }
+
 func (o *fakeOrigin) Stat(_ context.Context, w Wanted, _ []storage.Server) (storage.Info, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

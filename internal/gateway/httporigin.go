@@ -84,10 +84,15 @@ var (
 	errStalled = errors.New("web server sends nothing, and another one does")
 )
 
+// Order implements Origin.
+func (o *HTTPOrigin) Order(servers []storage.Server) []storage.Server {
+	return o.ailing.last(servers, time.Now())
+}
+
 // Stat implements Origin by HEAD.
 func (o *HTTPOrigin) Stat(ctx context.Context, w Wanted, servers []storage.Server) (storage.Info, error) {
 	var failures []error
-	for _, server := range o.ailing.last(servers, time.Now()) {
+	for _, server := range o.Order(servers) {
 		info, err := o.statAt(ctx, w, server)
 		o.ailing.note(server, err)
 		if err == nil {
@@ -156,7 +161,7 @@ func (o *HTTPOrigin) ask(ctx context.Context, method string, w Wanted, server st
 
 // Open implements Origin by GET.
 func (o *HTTPOrigin) Open(ctx context.Context, w Wanted, info storage.Info, offset, length int64, servers []storage.Server) (io.ReadCloser, error) {
-	s := &httpStream{o: o, ctx: ctx, w: w, info: info, offset: offset, left: length, servers: fromFirst(info.From, o.ailing.last(servers, time.Now()))}
+	s := &httpStream{o: o, ctx: ctx, w: w, info: info, offset: offset, left: length, servers: fromFirst(info.From, o.Order(servers))}
 	if err := s.connect(); err != nil {
 		return nil, err
 	}

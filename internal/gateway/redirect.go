@@ -3,6 +3,8 @@ package gateway
 import (
 	"bytes"
 	"context"
+	"errors"
+	"fmt"
 	"net"
 	"net/netip"
 	"strconv"
@@ -14,17 +16,20 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// redirect sends the client to the source's web server. With replicas to choose from, the one that has the file is looked for
-// first; when none of them can be asked the source is left to the client.
-func (a *away) redirect(r *request, id fdfs.FileID, p plan) error {
+// redirect sends the client to the web server of a storage that has the file. With replicas to choose from the storages are asked for
+// it first; when none can be asked, the client is sent to the one that is most likely to have it.
+func (a *away) redirect(r *request, id fdfs.FileID, cause error, p plan) error {
 	to := p.servers[0]
 	if len(p.servers) > 1 || a.o.TryReplicas {
-		info, err := a.stat(context.Background(), r.wanted(a, id), p.servers, min(redirectPatience, a.o.StatTimeout))
-		switch refused := a.failureOf(id, err, r); {
-		case err == nil:
-			to = info.From
-		case refused != nil:
-			return refused
+		w := r.wanted(a, id)
+		holder, err := a.locate(w, p.servers)
+		if fresh, ok := a.moved(id, cause, r.marked(), r.now, p.servers, err); ok {
+			holder, err = a.locate(w, fresh.servers)
+		}
+		if to = holder; err != nil {
+			if refused := a.failure(id, err, r.now); refusalOf(refused).status == errNotFound.status {
+				return refused
+			}
 		}
 	}
 	h := &r.ctx.Response.Header
@@ -35,18 +40,77 @@ func (a *away) redirect(r *request, id fdfs.FileID, p plan) error {
 	return nil
 }
 
-// redirectPatience is how long a client waits for its address: it may reach hosts whose storage ports this host cannot.
-const redirectPatience = time.Second
+const (
+	// redirectProbe is how long the first two storages are waited for.
+	redirectProbe = 200 * time.Millisecond
+	// redirectPatience is how long the others are waited for. Not longer: clients may reach hosts whose storage ports this host cannot.
+	redirectPatience = 800 * time.Millisecond
+)
 
-// failureOf is the answer when it is certain that nobody has the file, else nil.
-func (a *away) failureOf(id fdfs.FileID, err error, r *request) error {
-	if err == nil {
-		return nil
+// locate finds a server that has the file. Those that have failed lately are asked last; the first two of the others are asked at the
+// same time, so that one that has just died costs no more than redirectProbe. The error is storage.ErrNotFound when no server has
+// the file, and storage.ErrNoSource when it cannot be told; to is then the first server that may have it.
+func (a *away) locate(w Wanted, servers []storage.Server) (to storage.Server, err error) {
+	servers = a.slow.last(a.o.Origin.Order(servers), time.Now())
+	first := servers[:min(2, len(servers))]
+	errs := a.probe(w, first)
+	for i, err := range errs {
+		if err == nil {
+			return first[i], nil
+		}
 	}
-	if f := a.failure(id, err, r.now); refusalOf(f).status == errNotFound.status {
-		return f
+	if rest := servers[len(first):]; len(rest) > 0 {
+		info, err := a.stat(context.Background(), w, rest, min(redirectPatience, a.o.StatTimeout))
+		if err == nil {
+			return info.From, nil
+		}
+		for range rest {
+			errs = append(errs, err)
+		}
 	}
-	return nil
+	for i, err := range errs {
+		if !errors.Is(err, storage.ErrNotFound) {
+			return servers[i], fmt.Errorf("cannot find a storage with the file: %w: %w", storage.ErrNoSource, errors.Join(errs...))
+		}
+	}
+	return servers[0], storage.ErrNotFound
+}
+
+// errUnheard is the failure of a server whose answer was not waited for, as a better one had the file.
+var errUnheard = errors.New("not waited for")
+
+// probe asks the servers at the same time. It returns as soon as the best one of those that have the file is known, with the error of
+// each server.
+func (a *away) probe(w Wanted, servers []storage.Server) []error {
+	ctx, cancel := context.WithTimeout(context.Background(), min(redirectProbe, a.o.StatTimeout))
+	defer cancel() // ends the goroutines that are still waiting for an answer
+	type reply struct {
+		at  int
+		err error
+	}
+	replies := make(chan reply, len(servers))
+	for i := range servers {
+		go func() {
+			_, err := a.stat(ctx, w, servers[i:i+1], redirectProbe)
+			a.slow.note(servers[i], err)
+			replies <- reply{i, err}
+		}()
+	}
+	errs, heard := make([]error, len(servers)), make([]bool, len(servers))
+	for i := range errs {
+		errs[i] = errUnheard
+	}
+	for best := 0; best < len(servers); {
+		r := <-replies
+		errs[r.at], heard[r.at] = r.err, true
+		for best < len(servers) && heard[best] {
+			if errs[best] == nil {
+				return errs
+			}
+			best++
+		}
+	}
+	return errs
 }
 
 var headerLocation = []byte(fasthttp.HeaderLocation)

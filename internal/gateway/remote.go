@@ -22,6 +22,8 @@ type Wanted struct {
 
 // Origin fetches files from other hosts. It tries the servers in an order of its own choice, healthy ones first.
 type Origin interface {
+	// Order puts the servers that have failed lately behind the others, without asking them.
+	Order(servers []storage.Server) []storage.Server
 	// Stat asks for size and time. It is storage.ErrNotFound when no server has the file, and another error when it cannot be
 	// told.
 	Stat(ctx context.Context, w Wanted, servers []storage.Server) (storage.Info, error)
@@ -34,6 +36,11 @@ type Origin interface {
 type StorageOrigin struct{ Client *storage.Client }
 
 var _ Origin = StorageOrigin{}
+
+// Order implements Origin.
+func (o StorageOrigin) Order(servers []storage.Server) []storage.Server {
+	return o.Client.Order(servers)
+}
 
 // Stat implements Origin.
 func (o StorageOrigin) Stat(ctx context.Context, w Wanted, servers []storage.Server) (storage.Info, error) {
