@@ -37,9 +37,11 @@ type File struct {
 
 	// What follows is the FileCache's.
 	key     fileKey
-	viaSlot bool         // it was reached through a slot of type 'L'
-	checked atomic.Int64 // when it was last found unchanged
-	tried   atomic.Bool  // somebody puts the content in memory, or it cannot be
+	viaSlot bool                  // it was reached through a slot of type 'L'
+	checked atomic.Int64          // when it was last found unchanged
+	tried   atomic.Bool           // somebody puts the content in memory, or it cannot be
+	written atomic.Int64          // of a trunk slot: modification time of the trunk file when the content was checked
+	wrong   atomic.Pointer[error] // the content is not that of the id: the answer to Open as long as the file does not change
 }
 
 var _ io.ReaderAt = (*File)(nil)

@@ -48,9 +48,12 @@ func orDefault[T comparable](value, def T) T {
 //	slave or appender on disk       at each use: fstat; after Valid also a stat of its name
 //	symbolic link                   after Valid: it is followed anew
 //
-// Links in trunk slots are not kept at all. Content goes to memory when a file is asked for the second time while it is kept, and
-// only when its CRC32 is the one in its id, where an id has one; that of an appender never does. Files that are not there are not
-// remembered: replication may bring them at any time.
+// The content of a trunk slot is compared with the CRC32 in the id when the slot is opened, before any
+// of it is handed out, and after Valid once more where the trunk file has been written to meanwhile.
+// Links in trunk slots are not kept at all. Content goes to memory when a file is asked for the second
+// time while it is kept; that of an appender never does. Where an id has a CRC32, the content must
+// have it. One that has another is kept as such, and is not found until it changes. Files that are
+// not there are not remembered: replication may bring them at any time.
 type FileCache struct {
 	local  *Local
 	o      FileCacheOptions
@@ -90,6 +93,19 @@ func (c *FileCache) shard(key fileKey) *shard {
 
 // Open opens a file as Local.Open does, with the same errors. For a file that is kept it allocates nothing.
 func (c *FileCache) Open(id fdfs.FileID) (*File, error) {
+	f, err := c.find(id)
+	if err != nil {
+		return nil, err
+	}
+	if wrong := f.wrong.Load(); wrong != nil {
+		_ = f.Close() // it was only read from: nothing can be lost
+		return nil, *wrong
+	}
+	return f, nil
+}
+
+// find gives the file that is kept, or opens it. Its content may have turned out to be wrong.
+func (c *FileCache) find(id fdfs.FileID) (*File, error) {
 	key := fileKey{id.Group, id.Logic}
 	s := c.shard(key)
 	if f := s.get(key); f != nil && c.stillGood(s, f) {
@@ -134,10 +150,25 @@ func (c *FileCache) unmoved(f *File) bool {
 	}
 	defer dir.release()
 	seen, err := dir.stat(f.name)
-	if f.content.Kind == fdfs.KindTrunk {
-		return err == nil && seen.sameFile(&f.seen)
+	switch {
+	case err != nil:
+		return false
+	case f.content.Kind != fdfs.KindTrunk:
+		return seen == f.seen
+	case seen.mtime.Nano() == f.written.Load():
+		return seen.sameFile(&f.seen)
 	}
-	return err == nil && seen == f.seen
+	return seen.sameFile(&f.seen) && f.wrong.Load() == nil && c.local.slots.check(f) == nil
+}
+
+// reject keeps f, whose content is not that of its id, from being served until the file changes.
+func (c *FileCache) reject(f *File) {
+	why := errCRC
+	if f.content.Kind == fdfs.KindTrunk {
+		why = ErrSlotContent
+	}
+	c.crcErrors.Add(1)
+	f.wrong.Store(&why)
 }
 
 // untouched tells whether the open file still has the content: that of a trunk slot, an appender or a slave changes in place.
@@ -208,6 +239,16 @@ func (c *FileCache) open(id fdfs.FileID) (*File, error) {
 			return g, nil
 		}
 	}
+	if f.wrong.Load() != nil {
+		return f, nil
+	}
+	switch err := c.local.slots.check(f); {
+	case err == ErrSlotContent:
+		c.reject(f)
+	case err != nil:
+		_ = f.Close() // it was only read from: nothing can be lost
+		return nil, err
+	}
 	return f, nil
 }
 
@@ -257,7 +298,7 @@ func (c *FileCache) sweep() {
 // FileCacheStats are counts of a FileCache.
 type FileCacheStats struct {
 	Hits, Misses uint64 // since it was made
-	CRCErrors    uint64 // files that were to be put in memory and did not have the CRC32 of their id
+	CRCErrors    uint64 // files that did not have the CRC32 of their id when their content was read
 	Files        int    // kept open
 	Bodies       int    // in memory
 	Bytes        int64  // that these take

@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"hash/crc32"
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
@@ -20,7 +19,7 @@ const settled = 2 * time.Second
 // wantsBody tells whether the content of f is to be in memory.
 func (c *FileCache) wantsBody(f *File) bool {
 	switch {
-	case f.body != nil || f.tried.Load() || f.size > c.o.MaxBody || f.size+bookkeeping > c.shards[0].memory:
+	case f.body != nil || f.wrong.Load() != nil || f.tried.Load() || f.size > c.o.MaxBody || f.size+bookkeeping > c.shards[0].memory:
 		return false
 	case !f.mutable:
 		return true
@@ -48,11 +47,11 @@ func (f *File) inMemory(c *FileCache) *File {
 	if n, err := f.readFull(body, 0); err != nil || n < len(body) {
 		return nil
 	}
-	if f.content.Immutable() && crc32.ChecksumIEEE(body) != f.content.CRC32 {
-		c.crcErrors.Add(1)
+	if !f.untouched() { // while it was read
 		return nil
 	}
-	if !f.untouched() { // while it was read
+	if f.content.Immutable() && !hasCRC(body, f.content.CRC32) {
+		c.reject(f)
 		return nil
 	}
 	g := &File{body: body, path: f.path, name: f.name, seen: f.seen, base: f.base, size: f.size, mtime: f.mtime, modTime: f.modTime,

@@ -4,10 +4,12 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/fdfs"
 
 	"github.com/stretchr/testify/require"
@@ -325,19 +327,88 @@ func TestFileCacheSuspect(t *testing.T) {
 	requireGone(t, c, id)
 }
 
-// Content that does not have the CRC32 of its id is not put in memory. It is served as before, and counted once.
+// Content that does not have the CRC32 of its id is not served once it is known, and counted once. That
+// of a slot is known before the first answer, that of a plain file when it is read to be put in memory.
+// It is served when it has been mended.
 func TestFileCacheCRC(t *testing.T) {
-	s := newTestStore(t)
-	c := newTestCache(t, s, FileCacheOptions{})
-	id := s.write(s.id(fdfs.KindNormal, "right", nil), "wrong")
-	slot := s.slot(256, fdfs.SlotFile, "right", nil)
-	s.writeAt(slot, 256+24, []byte("wrong"))
-	for range 5 {
-		requireRead(t, c, id, "wrong", false)
-		requireRead(t, c, slot, "wrong", false)
+	for name, o := range map[string]FileCacheOptions{"kept": {}, "on disk": noBodies, "in memory only": {MaxFiles: -1}, "not kept": {MaxFiles: -1, Memory: -1}} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newTestStore(t)
+				c := newTestCache(t, s, o)
+				kept, bodies := o.MaxFiles == 0, o.Memory == 0
+				id := s.write(s.id(fdfs.KindNormal, "right", nil), "wrong")
+				large := strings.Repeat("right", checkChunk)
+				slot, legacy := s.slot(256, fdfs.SlotFile, large, nil), s.slot(1<<20, fdfs.SlotFile, large, func(f *fdfs.Fields) {
+					f.CRC32 = checksum.UpdateLegacy(0, []byte(large))
+				})
+				s.writeAt(slot, 256+24+3*checkChunk, []byte("wrong"))
+				const uses = 5
+				for use := range uses {
+					switch wrong := kept && use > 0 || !kept; {
+					case bodies && wrong:
+						requireGone(t, c, id)
+					default:
+						requireRead(t, c, id, "wrong", false)
+					}
+					_, err := c.Open(slot)
+					require.ErrorIs(t, err, ErrSlotContent)
+					requireRead(t, c, legacy, large, false)
+				}
+				want := 1
+				if !kept {
+					want = uses
+				}
+				if bodies {
+					want *= 2
+				}
+				require.EqualValues(t, want, c.Stats().CRCErrors)
+				require.Zero(t, c.Stats().Bodies)
+				s.write(id, "right")
+				s.writeAt(slot, 256+24, []byte(large))
+				time.Sleep(time.Second)
+				read(t, c, id)
+				requireRead(t, c, id, "right", bodies)
+				requireRead(t, c, slot, large, false)
+			})
+		})
 	}
-	require.EqualValues(t, 2, c.Stats().CRCErrors)
-	require.Zero(t, c.Stats().Bodies)
+}
+
+// A slot is read once for all that ask for it at the same time, and not again until the trunk file is
+// written to. Then what was in order may not be so any more, and the other way round.
+func TestFileCacheChecksSlotOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newTestStore(t)
+		c := newTestCache(t, s, noBodies)
+		large := strings.Repeat("right", checkChunk)
+		slot := s.slot(256, fdfs.SlotFile, large, nil)
+		for range cap(c.local.slots.large) { // all others wait
+			c.local.slots.large <- struct{}{}
+		}
+		var users sync.WaitGroup
+		for range 20 {
+			users.Go(func() { requireRead(t, c, slot, large, false) })
+		}
+		synctest.Wait()
+		<-c.local.slots.large // one place: a second reader would wait for ever
+		users.Wait()
+		c.local.slots.large <- struct{}{}
+		for range 5 {
+			time.Sleep(time.Second)
+			requireRead(t, c, slot, large, false)
+		}
+		<-c.local.slots.large
+		s.writeAt(slot, 256+24+3*checkChunk, []byte("wrong"))
+		later := time.Now().Add(time.Hour)
+		require.NoError(t, os.Chtimes(s.disk(slot), later, later))
+		time.Sleep(time.Second)
+		_, err := c.Open(slot)
+		require.ErrorIs(t, err, ErrSlotContent)
+		for range cap(c.local.slots.large) - 1 {
+			<-c.local.slots.large
+		}
+	})
 }
 
 // Content that changes while it is read is not put in memory, although all of it can be read.

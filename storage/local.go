@@ -59,6 +59,10 @@ var (
 	ErrNoGroup = errors.New("group is not on this host")
 	// ErrPathIndex: the group has no store path of this number.
 	ErrPathIndex = errors.New("group has no store path of this number")
+	// ErrSlotContent: a trunk slot's header is the one of the id, but its content does not have the
+	// CRC32. Either the disk has damaged it, or somebody has uploaded a header within a file to read
+	// the slots behind it. Replicas have the same trunk file: they should not be asked.
+	ErrSlotContent = errors.New("trunk slot's content does not have the CRC32 of its id")
 	// ErrUnavailable: it cannot be told whether the file is there, or it cannot be read: the
 	// store path is not mounted, the disk fails, permission is missing, descriptors ran out.
 	ErrUnavailable = errors.New("store cannot be read")
@@ -67,6 +71,9 @@ var (
 // Options say what is mounted where.
 type Options struct {
 	Groups []GroupPaths
+	// MaxSlot gives the size of the largest trunk slot, bytes: slot_max_size of the trackers. A larger
+	// one is not found. It is only asked about slots of more than DefaultMaxSlot; nil = there are none.
+	MaxSlot func() int64
 }
 
 // GroupPaths are the store paths of a group: M00 is the first one.
@@ -81,21 +88,23 @@ type Local struct {
 	groups map[string]*group
 	list   []*group     // in the order of Options
 	opened atomic.Int64 // descriptors of files that are open
+	slots  *slotChecker
 }
 
 // group is a group's name and its store paths; it does not change.
 type group struct {
-	name   string
-	paths  []*storePath
-	opener opener
-	opened *atomic.Int64 // that of Local
+	name    string
+	paths   []*storePath
+	opener  opener
+	opened  *atomic.Int64 // that of Local
+	maxSlot func() int64  // that of Options
 }
 
 // OpenLocal makes a Local. A store path that is not there yet is no error: Ready
 // reports it, and Open tries it again. What cannot be meant is an error: a group
 // twice or with a name that no group can have, and an empty path.
 func OpenLocal(opts Options) (*Local, error) {
-	l := &Local{groups: make(map[string]*group)}
+	l := &Local{groups: make(map[string]*group), slots: newSlotChecker()}
 	for _, g := range opts.Groups {
 		if _, twice := l.groups[g.Name]; twice {
 			return nil, fmt.Errorf("cannot open store: group %q is given twice", g.Name)
@@ -104,7 +113,7 @@ func OpenLocal(opts Options) (*Local, error) {
 		if err != nil {
 			return nil, fmt.Errorf("cannot open store: %w", err)
 		}
-		made.opened = &l.opened
+		made.opened, made.maxSlot = &l.opened, opts.MaxSlot
 		l.groups[g.Name] = made
 		l.list = append(l.list, made)
 	}

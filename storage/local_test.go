@@ -112,6 +112,13 @@ func TestOpenTrunk(t *testing.T) {
 		requireMissing(t, l, second, errSlot)
 		requireContent(t, l, reuser, "another")
 
+		// a header that claims other content than there is
+		_, err := l.Open(s.slot(256, fdfs.SlotFile, "forged", func(f *fdfs.Fields) { f.CRC32++ }))
+		require.ErrorIs(t, err, ErrSlotContent)
+		require.NotErrorIs(t, err, ErrNotFound, "nobody else is asked")
+		legacy := s.slot(256, fdfs.SlotFile, "hello", func(f *fdfs.Fields) { f.CRC32 = 0x1bedb6f4 })
+		requireContent(t, l, legacy, "hello")
+
 		// a slot at, across and far behind the file's end, and no trunk file
 		size := int64(512 + 24)
 		require.NoError(t, os.Truncate(s.disk(first), size))

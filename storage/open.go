@@ -24,16 +24,25 @@ var (
 	errHops       = fmt.Errorf("%w: too many links", ErrNotFound)
 )
 
-// Open opens a file for reading. It costs openat2, fstat and, for a trunk file, one pread. The
-// caller closes the File.
+// Open opens a file for reading. It costs openat2 and fstat. The caller closes the File.
 //
-// The header of a trunk slot is checked once, here. When the file is deleted and
+// The header of a trunk slot and the CRC32 of its content are checked once, here. When the file is deleted and
 // its slot given to another file while the File is open, its bytes are the new file's from then on.
 // FastDFS frees slots in place, so no reader of its trunk files can exclude that. For the
 // same reason keep no trunk File open for longer than a request takes.
-func (l *Local) Open(id fdfs.FileID) (*File, error) { return l.open(id, nil) }
+func (l *Local) Open(id fdfs.FileID) (*File, error) {
+	f, err := l.open(id, nil)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.slots.check(f); err != nil {
+		_ = f.Close() // it was only read from: nothing can be lost
+		return nil, err
+	}
+	return f, nil
+}
 
-// open is Open. Descriptors of trunk files are taken from trunks and left there for others;
+// open is Open without the check of a slot's content. Descriptors of trunk files are taken from trunks and left there for others;
 // nil = each File has its own.
 func (l *Local) open(id fdfs.FileID, trunks *trunkFiles) (*File, error) {
 	g, p, err := l.find(id)
@@ -179,7 +188,7 @@ func (g *group) look(d *descriptor, seen identity, name string, at place) (*File
 			return nil, fdfs.FileID{}, err
 		}
 		base, size = int64(id.Trunk.Offset)+fdfs.SlotHeaderSize, id.Size
-		if base+size > seen.size {
+		if base+size > seen.size || !g.fitsSlot(size) {
 			return nil, fdfs.FileID{}, errSlot
 		}
 		if typ == fdfs.SlotLink {
@@ -193,6 +202,13 @@ func (g *group) look(d *descriptor, seen identity, name string, at place) (*File
 	f := &File{disk: d, path: at.path, name: name, seen: seen, base: base, size: size, mtime: time.Unix(seen.mtime.Unix()), content: id}
 	f.refs.Store(1)
 	return f, fdfs.FileID{}, nil
+}
+
+// fitsSlot reports whether FastDFS packs content of so many bytes. The allocated size says nothing
+// more: a slot takes what would be too little for another one along.
+func (g *group) fitsSlot(size int64) bool {
+	slot := size + fdfs.SlotHeaderSize
+	return slot <= DefaultMaxSlot || g.maxSlot != nil && slot <= g.maxSlot()
 }
 
 // readSlot reads and checks the header of a trunk file's slot.

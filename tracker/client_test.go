@@ -54,6 +54,7 @@ func TestQueries(t *testing.T) {
 			p, err := c.Parameters(ctx)
 			require.NoError(t, err)
 			require.Equal(t, 24*time.Hour, p.SyncMaxDelay)
+			require.EqualValues(t, 512<<10, p.SlotMaxSize)
 			require.Equal(t, o.UseStorageIDs, p.UseStorageID)
 			require.Equal(t, "1024MB", p.Raw["reserved_storage_space"])
 			require.Equal(t, p, c.Current())

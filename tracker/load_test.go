@@ -8,6 +8,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -300,7 +301,7 @@ func TestStorageIDPages(t *testing.T) {
 func TestParseParameters(t *testing.T) {
 	p, err := parseParameters("use_storage_id = Yes\r\nstorage_sync_file_max_delay=86400\n\nno value\n=x\na=b=c\nuse_trunk_file=1\x00")
 	require.NoError(t, err)
-	require.Equal(t, Parameters{24 * time.Hour, true, map[string]string{
+	require.Equal(t, Parameters{24 * time.Hour, true, 0, map[string]string{
 		"use_storage_id": "Yes", "storage_sync_file_max_delay": "86400", "a": "b=c", "use_trunk_file": "1"}}, p)
 	for _, bad := range []string{"", "use_storage_id=1", "storage_sync_file_max_delay=", "storage_sync_file_max_delay=-1", "storage_sync_file_max_delay=1d",
 		"storage_sync_file_max_delay=2147483648", "storage_sync_file_max_delay=99999999999999999999", strings.Repeat("x", 1<<16)} {
@@ -334,9 +335,11 @@ func TestGoldenParameters(t *testing.T) {
 			fmt.Fprintf(&text, "%s=%s\n", k, v)
 		}
 		require.Equal(t, 720, text.Len(), "as long as the recorded answer")
+		slot, err := strconv.ParseInt(p.Decoded.Params["slot_max_size"], 10, 64)
+		require.NoError(t, err)
 		got, err := parseParameters(text.String())
 		require.NoError(t, err)
-		require.Equal(t, Parameters{24 * time.Hour, p.Cluster == "b", p.Decoded.Params}, got)
+		require.Equal(t, Parameters{24 * time.Hour, p.Cluster == "b", slot, p.Decoded.Params}, got)
 		seen[p.Cluster] = true
 	}
 	require.Len(t, seen, 2)

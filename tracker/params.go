@@ -15,6 +15,8 @@ type Parameters struct {
 	SyncMaxDelay time.Duration
 	// UseStorageID is use_storage_id: file ids may name storages by their ids.
 	UseStorageID bool
+	// SlotMaxSize is slot_max_size, bytes: the size of the largest trunk slot; 0 where it is not told.
+	SlotMaxSize int64
 	// Raw is every setting as a tracker sent it; nil for those of the configuration. It must not be changed.
 	Raw map[string]string
 }
@@ -42,7 +44,11 @@ func parseParameters(text string) (Parameters, error) {
 		return Parameters{}, fmt.Errorf("%w: parameters with storage_sync_file_max_delay = %.40q, a number of seconds is wanted",
 			fdfs.ErrProtocol, raw["storage_sync_file_max_delay"])
 	}
-	return Parameters{SyncMaxDelay: time.Duration(delay) * time.Second, UseStorageID: isTrue(raw["use_storage_id"]), Raw: raw}, nil
+	slot, err := strconv.ParseInt(raw["slot_max_size"], 10, 64)
+	if err != nil || slot < 0 {
+		slot = 0 // trackers before trunk files do not tell it
+	}
+	return Parameters{SyncMaxDelay: time.Duration(delay) * time.Second, UseStorageID: isTrue(raw["use_storage_id"]), SlotMaxSize: slot, Raw: raw}, nil
 }
 
 // isTrue reads a boolean as FastDFS does.

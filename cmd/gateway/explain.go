@@ -25,11 +25,6 @@ func runExplain(c *call) error {
 	if err != nil {
 		return err
 	}
-	store, err := storage.OpenLocal(storeOptions(cfg))
-	if err != nil {
-		return err
-	}
-	defer store.Close()
 	log := slog.New(slog.NewTextHandler(c.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	settings, err := settingsOf(cfg)
 	if err != nil {
@@ -37,6 +32,13 @@ func runExplain(c *call) error {
 	}
 	other := openRemote(settings, log)
 	defer other.close()
+	paths := storeOptions(cfg)
+	paths.MaxSlot = func() int64 { return maxSlot(cfg, other) }
+	store, err := storage.OpenLocal(paths)
+	if err != nil {
+		return err
+	}
+	defer store.Close()
 	o, err := handlerOptions(cfg)
 	if err != nil {
 		return err

@@ -192,7 +192,16 @@ func (i *instance) storeFor(cfg *config.Config) (*storage.Local, error) {
 	if i.store != nil && reflect.DeepEqual(o, storeOptions(i.cfg)) {
 		return i.store, nil
 	}
+	o.MaxSlot = i.maxSlot
 	return storage.OpenLocal(o)
+}
+
+// maxSlot is the size of the largest trunk slot by the configuration or by the trackers.
+func (i *instance) maxSlot() int64 {
+	i.mu.Lock()
+	cfg, other := i.cfg, i.other
+	i.mu.Unlock()
+	return maxSlot(cfg, other)
 }
 
 // filesFor makes a cache of open files, or returns the one in use where nothing about it has changed.

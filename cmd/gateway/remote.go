@@ -127,6 +127,11 @@ func (r *remote) await() {
 // syncDelay is how long a file may be on its way: the trackers may say so.
 func (r *remote) syncDelay() time.Duration { return r.trackers.Current().SyncMaxDelay }
 
+// maxSlot is the size of the largest trunk slot: the trackers may know of larger ones than the configuration.
+func maxSlot(cfg *config.Config, other *remote) int64 {
+	return max(cfg.Gateway.SlotMaxSize, other.trackers.Current().SlotMaxSize)
+}
+
 // close ends the clients. Running downloads end by themselves.
 func (r *remote) close() {
 	r.trackers.Close()

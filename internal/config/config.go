@@ -132,6 +132,7 @@ type Gateway struct {
 	XCache              bool
 	ReadTimeout         time.Duration
 	IdleTimeout         time.Duration
+	SlotMaxSize         int64 // bytes
 	MinSendRate         int64 // bytes a second; 0 = off
 	MaxConnections      int
 	MaxConnectionsPerIP int // 0 = an eighth of MaxConnections; -1 = no limit

@@ -106,6 +106,7 @@ func gatewayKeys(g *Gateway) []setting {
 		{"x_cache", "false", flag(&g.XCache), "send X-Cache, which says where a file came from"},
 		{"read_timeout", "10s", duration(&g.ReadTimeout, ms, day), "time for a client to send its request"},
 		{"idle_timeout", "75s", duration(&g.IdleTimeout, ms, day), "time for which a connection without requests is kept"},
+		{"slot_max_size", "16MB", size(&g.SlotMaxSize), "largest trunk slot that is served; a larger slot_max_size of the trackers counts instead"},
 		{"min_send_rate", "1KB", size(&g.MinSendRate), "bytes a second that a client must take over 30 seconds; 0 = any rate will do"},
 		{"max_connections", "100000", number(&g.MaxConnections, 1, 10_000_000), "most connections at a time"},
 		{"max_connections_per_ip", "0", numberOr(&g.MaxConnectionsPerIP, "unlimited", 0, 10_000_000), "most connections at a time from one address; 0 = an eighth of all; unlimited"},

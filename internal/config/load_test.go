@@ -73,7 +73,7 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, AntiSteal{TTL: 10 * time.Minute, FailStatus: 400}, c.AntiSteal)
 	require.Equal(t, Gateway{
 		Listen: []string{":8888"}, AdminListen: "127.0.0.1:8889", Upstream: "storage", TryReplicas: true, MaxRanges: 16,
-		ReadTimeout: 10 * time.Second, IdleTimeout: 75 * time.Second, MinSendRate: 1024,
+		ReadTimeout: 10 * time.Second, IdleTimeout: 75 * time.Second, MinSendRate: 1024, SlotMaxSize: 16 << 20,
 		MaxConnections: 100000, ShutdownTimeout: 30 * time.Second, AccessLogFormat: "combined", Landlock: true,
 	}, c.Gateway)
 	require.Equal(t, OpenFileCache{10000, time.Second, 64 << 10, 128 << 20, 0}, c.OpenFileCache)
@@ -150,6 +150,7 @@ charset = gbk
 x_cache = true
 read_timeout = 500ms
 idle_timeout = 2
+slot_max_size = 32MB
 min_send_rate = 2kb
 max_connections = 7
 max_connections_per_ip = 6
@@ -259,7 +260,7 @@ func everyKeyConfig(dir string) *Config {
 			AllowSources: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::1/128")}, AllowLocalNetworks: true,
 			LocalIPs:  []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")},
 			MaxRanges: 3, CacheControl: "public, max-age=60", CORSOrigin: "*", XCache: true, Charset: "gbk",
-			ReadTimeout: 500 * time.Millisecond, IdleTimeout: 2 * time.Second, MinSendRate: 2048,
+			ReadTimeout: 500 * time.Millisecond, IdleTimeout: 2 * time.Second, MinSendRate: 2048, SlotMaxSize: 32 << 20,
 			MaxConnections: 7, MaxConnectionsPerIP: 6, ShutdownTimeout: time.Hour, AccessLog: "-", AccessLogFormat: "json", User: "fdfs",
 		},
 		OpenFileCache: OpenFileCache{1, 2 * time.Second, 3, 4 << 20, 1 << 30},

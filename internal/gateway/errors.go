@@ -47,7 +47,7 @@ func refusalOf(err error) *refusal {
 		return &refusal{status: 400, reason: err.Error()}
 	case errors.Is(err, storage.ErrPathIndex):
 		return &refusal{status: 400, reason: "bad file id: no such store path"}
-	case errors.Is(err, storage.ErrNotFound), errors.Is(err, storage.ErrNoGroup):
+	case errors.Is(err, storage.ErrNotFound), errors.Is(err, storage.ErrNoGroup), errors.Is(err, storage.ErrSlotContent):
 		return errNotFound
 	case errors.Is(err, storage.ErrChanged):
 		return &refusal{status: 503, reason: "the file is changing", retryAfter: time.Second, cause: err}

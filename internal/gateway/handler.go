@@ -324,6 +324,9 @@ func (r *request) find() (answered bool, err error) {
 		return false, nil
 	case errors.Is(err, storage.ErrNotFound), errors.Is(err, storage.ErrNoGroup):
 		return r.h.away.find(r, err)
+	case errors.Is(err, storage.ErrSlotContent): // the replicas have the same bytes in that place
+		r.h.log.Warn("trunk slot is not served", "target", r.shortTarget(), "err", err)
+		return false, errNotFound
 	case errors.Is(err, storage.ErrUnavailable):
 		answered, awayErr := r.h.away.find(r, err)
 		if awayErr != nil {

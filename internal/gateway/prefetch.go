@@ -25,6 +25,9 @@ func (h *Handler) Prefetch(ctx context.Context, idText string, now time.Time) (s
 	if err == nil {
 		return file.Size(), "local", file.Close()
 	}
+	if errors.Is(err, storage.ErrSlotContent) {
+		return 0, "", err
+	}
 	a, ok := h.away.(*away)
 	if !ok || a.o.Cache == nil || a.o.Redirect {
 		return 0, "", errNotCached

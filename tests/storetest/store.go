@@ -19,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/fdfs"
 
 	"github.com/stretchr/testify/require"
@@ -117,6 +118,14 @@ func (s *Store) From(source fdfs.Source, ext string, content []byte) Object {
 	return s.Put(f, content)
 }
 
+// Legacy stores a file of its own and one in a trunk slot whose ids have the CRC32 of FastDFS 5.x.
+func (s *Store) Legacy(ext string, content []byte) (normal, packed Object) {
+	s.t.Helper()
+	f := s.fields(fdfs.KindNormal, ext, content)
+	f.CRC32 = checksum.UpdateLegacy(0, content)
+	return s.Put(f, content), s.pack(fdfs.SlotFile, ext, content, f.CRC32)
+}
+
 // Put stores a plain file under the id that the fields make.
 func (s *Store) Put(f fdfs.Fields, content []byte) Object {
 	s.t.Helper()
@@ -179,7 +188,13 @@ func (s *Store) TrunkLink(target Object) Object {
 
 func (s *Store) slot(typ byte, ext string, content []byte) Object {
 	s.t.Helper()
+	return s.pack(typ, ext, content, crc32.ChecksumIEEE(content))
+}
+
+func (s *Store) pack(typ byte, ext string, content []byte, crc uint32) Object {
+	s.t.Helper()
 	f := s.fields(fdfs.KindTrunk, ext, content)
+	f.CRC32 = crc
 	f.Trunk = fdfs.Trunk{ID: 1, Alloc: uint32(fdfs.SlotHeaderSize+len(content)+255) &^ 255}
 	path := filepath.Join(s.Root(Group, 0), "data", "00", "0A", "000001")
 	f.Trunk.Offset = s.slots[path]
@@ -220,6 +235,22 @@ func (s *Store) writeAt(path string, b []byte, offset int64) {
 	_, err = f.WriteAt(b, offset)
 	require.NoError(s.t, err)
 	require.NoError(s.t, f.Close())
+}
+
+// Forge packs an upload whose content begins with a slot's header, and gives the file whose id finds
+// that header. It claims n bytes behind the header, and crc for their CRC32.
+func (s *Store) Forge(n int, crc uint32) (upload, forged Object) {
+	s.t.Helper()
+	f := s.fields(fdfs.KindTrunk, "txt", nil)
+	f.Size, f.CRC32 = int64(n), crc
+	f.Trunk = fdfs.Trunk{ID: 1, Alloc: uint32(fdfs.SlotHeaderSize + n)}
+	id, err := fdfs.Encode(f)
+	require.NoError(s.t, err)
+	upload = s.Trunk("jpg", append(id.SlotHeader().AppendTo(nil), s.Bytes(1000)...))
+	f.Trunk.Offset = upload.ID.Trunk.Offset + fdfs.SlotHeaderSize
+	id, err = fdfs.Encode(f)
+	require.NoError(s.t, err)
+	return upload, Object{ID: id, Path: upload.Path}
 }
 
 // Link makes a file that is a symbolic link to target, a path.

@@ -1,0 +1,134 @@
+package tests
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/tests/fdfstest"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestDifferencesForgedSlots uploads slot headers within the content of files and asks for the ids
+// that find them: each claims bytes of the slots behind its own.
+func TestDifferencesForgedSlots(t *testing.T) {
+	for name, lines := range map[string][]string{
+		"by default":           nil,
+		"nothing is kept open": {"[open_file_cache]", "max_files = 0", "memory = 0"},
+		"kept in memory only":  {"[open_file_cache]", "max_files = 0"},
+		"nothing in memory":    {"[open_file_cache]", "memory = 0"},
+		"looked at each time":  {"[open_file_cache]", "valid = 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := storetest.New(t)
+			secret := bytes.Repeat([]byte("secret of another user\n"), 40_000)
+			upload, small := s.Forge(5000, 0x12345678)
+			_, large := s.Forge(800_000, 0xffffffff)
+			victim := s.Trunk("txt", secret)
+			p := serve(t, s, lines...)
+			for range 3 {
+				for _, forged := range []storetest.Object{small, large} {
+					for _, header := range []string{"Accept: */*", "Range: bytes=2000-2999", "Range: bytes=-10", "If-Modified-Since: " + storetest.Created.Format(time.RFC1123)} {
+						a := p.get(forged.URL(), header)
+						require.Equal(t, 404, a.StatusCode, header)
+						require.Equal(t, "file not found\n", string(a.body))
+					}
+					require.Equal(t, 404, p.do("HEAD", forged.URL()).StatusCode)
+				}
+				require.Equal(t, upload.Content, p.get(upload.URL()).body)
+				require.Equal(t, secret, p.get(victim.URL()).body)
+			}
+			require.GreaterOrEqual(t, p.metric("fdfs_gateway_crc_errors_total"), 2.0)
+			require.Contains(t, p.logText(), "trunk slot is not served")
+			require.Zero(t, p.metric("fdfs_gateway_open_files"))
+		})
+	}
+}
+
+// TestDifferencesForgedSlotIsNotFetched: the replicas have the same trunk file, and are not asked
+// for what it does not hold.
+func TestDifferencesForgedSlotIsNotFetched(t *testing.T) {
+	c := cluster(t, fdfstest.Options{})
+	s := storetest.New(t)
+	_, forged := s.Forge(5000, 0x12345678)
+	s.Trunk("txt", s.Bytes(10_000))
+	p := serve(t, s, "tracker_server = "+c.Trackers()[0])
+	asked := func() (n int) {
+		for _, storage := range c.Storages() {
+			n += storage.Counts().Total()
+		}
+		return n
+	}
+	before := asked()
+	require.Equal(t, 404, p.get(forged.URL()).StatusCode)
+	require.Equal(t, before, asked())
+	require.Equal(t, 404, p.get(s.Missing("jpg", time.Now()).URL()).StatusCode)
+	require.Greater(t, asked(), before, "they are asked for a file that is not here")
+}
+
+// TestSlotWrittenTo: content that was checked is checked again when the trunk file has been written to.
+// A forged header is in order as long as the bytes behind it are the uploader's own, and it stays in
+// place when these have been deleted and a smaller slot of somebody else lies there.
+func TestSlotWrittenTo(t *testing.T) {
+	s := storetest.New(t)
+	content := s.Bytes(20_000)
+	own := s.Trunk("jpg", content)
+	f, err := os.OpenFile(own.Path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	p := serve(t, s)
+	for range 3 {
+		require.Equal(t, content, p.get(own.URL()).body)
+	}
+	_, err = f.WriteAt([]byte("secret of another user"), int64(own.ID.Trunk.Offset)+fdfs.SlotHeaderSize+5000)
+	require.NoError(t, err)
+	written := time.Now()
+	for p.get(own.URL()).StatusCode != 404 {
+		require.Less(t, time.Since(written), 3*time.Second, "1 s, and what a busy machine adds")
+	}
+}
+
+// TestLegacyCRC32: files of FastDFS 5.x are served like others.
+func TestLegacyCRC32(t *testing.T) {
+	s := storetest.New(t)
+	var files []storetest.Object
+	for _, size := range []int{1, 5000, 300_000} {
+		normal, packed := s.Legacy("jpg", s.Bytes(size))
+		files = append(files, normal, packed)
+	}
+	p := serve(t, s)
+	for _, f := range files {
+		for range 3 {
+			a := p.get(f.URL())
+			require.Equal(t, 200, a.StatusCode, f.URL())
+			require.Equal(t, f.Content, a.body)
+		}
+	}
+	require.Zero(t, p.metric("fdfs_gateway_crc_errors_total"))
+}
+
+// TestSlotMaxSize: slots are as large as the configuration or the trackers say, by default 16 MB.
+func TestSlotMaxSize(t *testing.T) {
+	s := storetest.New(t)
+	usual, large := s.Trunk("bin", s.Bytes(16<<20-fdfs.SlotHeaderSize)), s.Trunk("bin", s.Bytes(16<<20))
+	c := cluster(t, fdfstest.Options{Parameters: map[string]string{"slot_max_size": fmt.Sprint(32 << 20)}})
+	for name, test := range map[string]struct {
+		lines []string
+		want  int
+	}{
+		"default":       {nil, 404},
+		"configuration": {[]string{"[gateway]", "slot_max_size = 17MB"}, 200},
+		"trackers":      {[]string{"tracker_server = " + c.Trackers()[0], "load_fdfs_parameters_from_tracker = true"}, 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := serve(t, s, test.lines...)
+			require.Equal(t, 200, p.do("HEAD", usual.URL()).StatusCode)
+			require.Equal(t, test.want, p.do("HEAD", large.URL()).StatusCode)
+		})
+	}
+}
