@@ -230,32 +230,6 @@ func TestStopWithSilentConnections(t *testing.T) {
 	require.Less(t, time.Since(began), prompt)
 }
 
-// TestAdminFromOtherSites: pages of other sites cannot use the admin listener through an operator's browser.
-func TestAdminFromOtherSites(t *testing.T) {
-	p := serve(t, storetest.New(t))
-	ask := func(method, path, host string, headers ...string) int {
-		req, err := http.NewRequest(method, "http://"+p.admin+path, nil)
-		require.NoError(t, err)
-		if host != "" {
-			req.Host = host
-		}
-		for _, h := range headers {
-			name, value, _ := strings.Cut(h, ": ")
-			req.Header.Set(name, value)
-		}
-		resp, err := http.DefaultClient.Do(req)
-		require.NoError(t, err)
-		require.NoError(t, resp.Body.Close())
-		return resp.StatusCode
-	}
-	require.Equal(t, 200, ask("POST", "/reload", ""))
-	require.Equal(t, 200, ask("POST", "/reload", "localhost:1"))
-	require.Equal(t, 403, ask("POST", "/reload", "", "Sec-Fetch-Site: cross-site"))
-	require.Equal(t, 403, ask("POST", "/reload", "", "Origin: http://evil.example"))
-	require.Equal(t, 421, ask("GET", "/metrics", "evil.example"))
-	require.Equal(t, 405, ask("GET", "/reload", ""))
-}
-
 // TestLateBytesDoNotCutAnAnswer: the last answer of a connection is still on its way when the client sends something that nobody
 // wants. A reset would take the rest of the answer away (RFC 9112 section 9.6).
 func TestLateBytesDoNotCutAnAnswer(t *testing.T) {

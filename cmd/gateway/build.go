@@ -130,6 +130,20 @@ func loadCertificate(cfg *config.Config) (*tls.Certificate, error) {
 	return &cert, nil
 }
 
+// adminAccess says who may use the admin listener.
+func adminAccess(cfg *config.Config) (gateway.AdminAccess, error) {
+	g := &cfg.Gateway
+	a := gateway.AdminAccess{Hosts: g.AdminHosts, NoProfiles: !g.Profiles}
+	if g.AdminTokenFile == "" {
+		return a, nil
+	}
+	var err error
+	if a.Token, err = config.ReadSecretFile(g.AdminTokenFile); err != nil {
+		return a, fmt.Errorf("%w; see admin_token_file in [gateway]", err)
+	}
+	return a, nil
+}
+
 // restartKeys names what a reload cannot change: it belongs to the listeners.
 func restartKeys(before, after *config.Config) []string {
 	old, now := &before.Gateway, &after.Gateway
@@ -141,6 +155,7 @@ func restartKeys(before, after *config.Config) []string {
 	}
 	changed("listen", strings.Join(old.Listen, ",") == strings.Join(now.Listen, ","))
 	changed("admin_listen", old.AdminListen == now.AdminListen)
+	changed("admin_socket_mode", old.AdminSocketMode == now.AdminSocketMode)
 	changed("tls_cert", (old.TLSCert == "") == (now.TLSCert == ""))
 	changed("user", old.User == now.User)
 	changed("landlock", old.Landlock == now.Landlock)

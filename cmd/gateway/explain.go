@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"net/url"
 	"time"
 
 	"fastdfs-gateway/internal/gateway"
@@ -14,12 +16,17 @@ import (
 // explainTime bounds what a command line waits for other hosts.
 const explainTime = time.Minute
 
-// runExplain tells what would happen to a request, by the configuration alone: no gateway needs to run.
+// runExplain tells what would happen to a request: by the configuration alone, so that no gateway needs to run, or with -admin by
+// a running gateway.
 func runExplain(c *call) error {
 	path := c.configFlag()
+	admin := c.adminFlags(path)
 	asJSON := c.flags.Bool("json", false, "print a JSON object")
 	if err := c.parse(1, 1); err != nil {
 		return err
+	}
+	if *admin.address != "" {
+		return explainByGateway(c, admin, *asJSON)
 	}
 	cfg, err := loadConfig(*path, c.stderr)
 	if err != nil {
@@ -52,5 +59,23 @@ func runExplain(c *call) error {
 		return json.NewEncoder(c.stdout).Encode(e)
 	}
 	fmt.Fprint(c.stdout, e)
+	return nil
+}
+
+// explainByGateway asks a running gateway.
+func explainByGateway(c *call, admin adminFlags, asJSON bool) error {
+	client, err := admin.client(explainTime, c.stderr)
+	if err != nil {
+		return err
+	}
+	query := url.Values{"url": {c.flags.Arg(0)}}
+	if asJSON {
+		query.Set("json", "1")
+	}
+	answer, err := client.text(context.Background(), http.MethodGet, "/explain", query)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(c.stdout, answer)
 	return nil
 }

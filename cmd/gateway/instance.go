@@ -45,11 +45,12 @@ type instance struct {
 	loading sync.Mutex // held while a configuration is loaded and put to use: one at a time
 	retired []func()   // close what reloads have replaced; calling one again does nothing
 
-	mu    sync.Mutex // guards what follows, which a reload exchanges
-	cfg   *config.Config
-	store *storage.Local
-	files *storage.FileCache // in front of store
-	other *remote            // the clients of other hosts
+	mu     sync.Mutex // guards what follows, which a reload exchanges
+	cfg    *config.Config
+	store  *storage.Local
+	files  *storage.FileCache // in front of store
+	other  *remote            // the clients of other hosts
+	access gateway.AdminAccess
 }
 
 // storeCheckEvery is how often the store paths are looked at, for disks that are mounted late or replaced.
@@ -123,12 +124,16 @@ type loaded struct {
 	cfg      *config.Config
 	problems []config.Problem
 	cert     *tls.Certificate // nil = no TLS
+	access   gateway.AdminAccess
 }
 
 // read reads the configuration, and what the account of the gateway need not be able to read at start.
 func (i *instance) read() (l loaded, err error) {
 	if l.cfg, l.problems = config.Load(i.path); l.cfg == nil {
 		return l, joinProblems(l.problems)
+	}
+	if l.access, err = adminAccess(l.cfg); err != nil {
+		return l, err
 	}
 	l.cert, err = loadCertificate(l.cfg)
 	return l, err
@@ -163,7 +168,7 @@ func (i *instance) use(l loaded) (*gateway.Handler, error) {
 	other := i.remoteFor(settings)
 	other.options.Cache = i.cache
 	o.Remote, o.SyncDelay = &other.options, other.syncDelay
-	i.exchange(cfg, store, files, other)
+	i.exchange(cfg, store, files, other, l.access)
 	if l.cert != nil {
 		i.cert.Store(l.cert)
 	}
@@ -226,7 +231,7 @@ func (i *instance) remoteFor(s remoteSettings) *remote {
 }
 
 // exchange puts a configuration, its store and its clients in place.
-func (i *instance) exchange(cfg *config.Config, store *storage.Local, files *storage.FileCache, other *remote) {
+func (i *instance) exchange(cfg *config.Config, store *storage.Local, files *storage.FileCache, other *remote, access gateway.AdminAccess) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if old := i.files; old != nil && old != files {
@@ -238,7 +243,7 @@ func (i *instance) exchange(cfg *config.Config, store *storage.Local, files *sto
 	if old := i.other; old != nil && old != other {
 		i.retire(old.close, old.running.Load)
 	}
-	i.cfg, i.store, i.files, i.other = cfg, store, files, other
+	i.cfg, i.store, i.files, i.other, i.access = cfg, store, files, other, access
 }
 
 // retire calls end after a while, when busy says that nobody is, or when the instance stops.
@@ -280,6 +285,13 @@ func (i *instance) config() *config.Config {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.cfg
+}
+
+// adminAccess is that of the configuration in use.
+func (i *instance) adminAccess() gateway.AdminAccess {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return i.access
 }
 
 // watchStore notices disks that come and go.

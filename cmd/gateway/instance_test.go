@@ -19,7 +19,7 @@ func TestStopBeforeServing(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(s.Dir, "mime.types"), []byte(storetest.Types), 0o600))
 	i, err := start(conf)
 	require.NoError(t, err)
-	ln, err := listen("127.0.0.1:0")
+	ln, err := listen("127.0.0.1:0", filesSocketMode)
 	require.NoError(t, err)
 	i.listeners = append(i.listeners, ln)
 	served := make(chan error, 1)

@@ -10,8 +10,11 @@ import (
 	"syscall"
 )
 
-// listen opens a listener for "host:port" or "unix:/path".
-func listen(address string) (net.Listener, error) {
+// filesSocketMode is that of a unix socket on which files are served: who may connect is up to the folder's permissions.
+const filesSocketMode = 0o666
+
+// listen opens a listener for "host:port" or "unix:/path"; mode is that of the socket file.
+func listen(address string, mode os.FileMode) (net.Listener, error) {
 	path, isUnix := strings.CutPrefix(address, "unix:")
 	if !isUnix {
 		o := net.ListenConfig{KeepAlive: -1, Control: keepAlive}
@@ -24,12 +27,17 @@ func listen(address string) (net.Listener, error) {
 	if err := removeStale(path); err != nil {
 		return nil, err
 	}
-	ln, err := net.Listen("unix", path)
+	o := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
+		var errMode error // the file is made with the mode of the socket: it is never open to more than it is meant to be
+		err := raw.Control(func(fd uintptr) { errMode = os.NewSyscallError("fchmod", syscall.Fchmod(int(fd), uint32(mode))) })
+		return errors.Join(err, errMode)
+	}}
+	ln, err := o.Listen(context.Background(), "unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen on %q: %w", address, err)
 	}
-	if err := os.Chmod(path, 0o666); err != nil { // who may connect is up to the folder's permissions
-		return nil, errors.Join(fmt.Errorf("cannot open %q to others: %w", path, err), ln.Close())
+	if err := os.Chmod(path, mode); err != nil { // the process's umask may have taken some of it away
+		return nil, errors.Join(fmt.Errorf("cannot set the mode of %q: %w", path, err), ln.Close())
 	}
 	return ln, nil
 }

@@ -2,7 +2,7 @@ package main
 
 import (
 	"bufio"
-	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -16,26 +16,9 @@ import (
 // purgeTime is more than a gateway waits for the others to obey.
 const purgeTime = 30 * time.Second
 
-// adminFlag adds -admin.
-func (c *call) adminFlag() *string {
-	return c.flags.String("admin", "127.0.0.1:8889", "the admin listener of a running gateway, host:port or http(s)://host:port")
-}
-
-// adminURL is the URL of an operation.
-func adminURL(address, path string, query url.Values) string {
-	if !strings.Contains(address, "://") {
-		address = "http://" + address
-	}
-	address = strings.TrimRight(address, "/") + path
-	if len(query) > 0 {
-		address += "?" + query.Encode()
-	}
-	return address
-}
-
 // runPurge makes a running gateway, and with it all of its fleet, forget files.
 func runPurge(c *call) error {
-	admin := c.adminFlag()
+	admin := c.adminFlags(c.configFlag())
 	id := c.flags.String("id", "", "one file id")
 	prefix := c.flags.String("prefix", "", "all files in a folder: group1/M00/0A/, group1/M00, group1")
 	all := c.flags.Bool("all", false, "all files")
@@ -55,26 +38,21 @@ func runPurge(c *call) error {
 	if len(query) != 1 {
 		return usageError("purge: give one of -id, -prefix and -all")
 	}
-	client := http.Client{Timeout: purgeTime}
-	resp, err := client.Post(adminURL(*admin, "/purge", query), "", nil)
+	client, err := admin.client(purgeTime, c.stderr)
 	if err != nil {
-		return fmt.Errorf("cannot reach the gateway (-admin is its admin_listen): %w", err)
+		return err
 	}
-	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, 1<<20))
+	answer, err := client.text(context.Background(), http.MethodPost, "/purge", query)
 	if err != nil {
-		return fmt.Errorf("cannot read the gateway's answer: %w", err)
+		return err
 	}
-	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("%s: %s", resp.Status, bytes.TrimSpace(text))
-	}
-	fmt.Fprintf(c.stdout, "%s\n", bytes.TrimSpace(text))
+	fmt.Fprintln(c.stdout, answer)
 	return nil
 }
 
 // runPrefetch makes a running gateway fetch files.
 func runPrefetch(c *call) error {
-	admin := c.adminFlag()
+	admin := c.adminFlags(c.configFlag())
 	if err := c.parse(1, -1); err != nil {
 		return err
 	}
@@ -82,9 +60,13 @@ func runPrefetch(c *call) error {
 	if c.flags.NArg() == 1 && c.flags.Arg(0) == "-" {
 		list = os.Stdin
 	}
-	resp, err := http.Post(adminURL(*admin, "/prefetch", nil), "text/plain", list)
+	client, err := admin.client(0, c.stderr)
 	if err != nil {
-		return fmt.Errorf("cannot reach the gateway (-admin is its admin_listen): %w", err)
+		return err
+	}
+	resp, err := client.do(context.Background(), http.MethodPost, "/prefetch", nil, list)
+	if err != nil {
+		return err
 	}
 	defer resp.Body.Close()
 	return showPrefetch(c.stdout, resp)

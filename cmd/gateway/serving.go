@@ -30,25 +30,25 @@ const (
 // bind opens every listener, before the process gives up the rights that a port below 1024 needs.
 func (i *instance) bind(cfg *config.Config) error {
 	if address := cfg.Gateway.AdminListen; address != "" {
-		if err := i.open(address, forAdmin); err != nil {
+		if err := i.open(address, forAdmin, cfg.Gateway.AdminSocketMode); err != nil {
 			return err
 		}
 	}
 	if address := peerAddress(cfg); address != "" {
-		if err := i.open(address, forPeers); err != nil {
+		if err := i.open(address, forPeers, filesSocketMode); err != nil {
 			return fmt.Errorf("%w; see listen in [peer]", err)
 		}
 	}
 	for _, address := range cfg.Gateway.Listen {
-		if err := i.open(address, forFiles); err != nil {
+		if err := i.open(address, forFiles, filesSocketMode); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (i *instance) open(address string, purpose purpose) error {
-	ln, err := listen(address)
+func (i *instance) open(address string, purpose purpose, mode os.FileMode) error {
+	ln, err := listen(address, mode)
 	if err != nil {
 		return errors.Join(err, i.closeBound())
 	}
@@ -105,7 +105,7 @@ func (i *instance) serveAll() {
 }
 
 func (i *instance) serveAdmin(ln net.Listener) {
-	i.admin = gateway.NewAdminServer(gateway.NewAdmin(gateway.AdminOptions{Ready: i.ready, Reload: i.reload, Explain: i.explain, Metrics: i.metrics, Cache: i.cacheAdmin()}))
+	i.admin = gateway.NewAdminServer(gateway.NewAdmin(gateway.AdminOptions{Ready: i.ready, Reload: i.reload, Explain: i.explain, Metrics: i.metrics, Cache: i.cacheAdmin(), Access: i.adminAccess}))
 	i.running.Go(func() {
 		if err := i.admin.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 			i.failed <- fmt.Errorf("admin listener: %w", err)

@@ -41,6 +41,7 @@ func (c *Config) Check(now time.Time) []Problem {
 	k.sources()
 	k.failFile()
 	k.account()
+	k.adminToken()
 	k.tls()
 	k.redis()
 	k.logs()
@@ -194,6 +195,28 @@ func (k *checker) sources() {
 	}
 	k.warnf(k.c.at(key), key, "add tracker_server = HOST:22122, or set allow_sources to the networks of the storages (local-networks: those of this host)",
 		"no tracker_server, storage ids or allow_sources name the storages: a file that is not on this host is 404")
+}
+
+// shortToken is the length below which a token can be found by trying.
+const shortToken = shortSecret
+
+// adminToken reads admin_token_file.
+func (k *checker) adminToken() {
+	const key = "gateway.admin_token_file"
+	name := k.c.Gateway.AdminTokenFile
+	if name == "" {
+		return
+	}
+	at := k.c.at(key)
+	token, err := ReadSecretFile(name)
+	switch info, _ := os.Stat(name); {
+	case err != nil:
+		k.errorf(at, key, "put the token into it, readable for the user of the gateway only", "%v", err)
+	case len(token) < shortToken:
+		k.warnf(at, key, "write a long random token", "the token in %q has fewer than %d characters and can be found by trying", clip(name), shortToken)
+	case info != nil && info.Mode().Perm()&0o007 != 0:
+		k.warnf(at, key, "chmod o= the file", "everybody on this host can read %q", clip(name))
+	}
 }
 
 func (k *checker) failFile() {

@@ -203,6 +203,9 @@ func TestCheckHost(t *testing.T) {
 		{"no fail file", token + "http.anti_steal.token_check_fail=fail.jpg\n", Error, 5, "fail.jpg"},
 		{"fail file is a folder", token + "http.anti_steal.token_check_fail=" + dir + "\n", Error, 5, "cannot read"},
 		{"no mime.types", well + "http.mime_types_filename=mime.types\n", Warning, 3, "until then [types] and the built-in table count"},
+		{"no admin token", well + "[gateway]\nadmin_token_file=no\n", Error, 4, "cannot read the secret"},
+		{"short admin token", well + "[gateway]\nadmin_token_file=" + tokenFile(t, "0123456789abcde\n", 0o600) + "\n", Warning, 4, "by trying"},
+		{"admin token for everybody", well + "[gateway]\nadmin_token_file=" + tokenFile(t, "0123456789abcdef\n", 0o644) + "\n", Warning, 4, "everybody"},
 		{"no storage ids", well + "use_storage_id=true\nstorage_ids_filename=ids\n", Error, 4, "copy storage_ids.conf"},
 		{"no storage ids by default", well + "use_storage_id=true\n", Error, 0, "storage_ids.conf"},
 		{"log folder", well + "log_filename=" + dir + "/no/log\n", Error, 3, "no folder"},
@@ -360,4 +363,11 @@ func TestCanMake(t *testing.T) {
 	}
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "locked"), 0o500))
 	require.False(t, canMake(filepath.Join(dir, "locked", "a")))
+}
+
+func tokenFile(t *testing.T, text string, mode os.FileMode) string {
+	t.Helper()
+	name := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(name, []byte(text), mode))
+	return name
 }

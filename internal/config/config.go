@@ -30,6 +30,7 @@
 package config
 
 import (
+	"io/fs"
 	"log/slog"
 	"net/netip"
 	"time"
@@ -115,12 +116,16 @@ type AntiSteal struct {
 type Gateway struct {
 	Listen              []string // host:port or unix:/path
 	AdminListen         string   // same forms; empty = off
-	TLSCert, TLSKey     string   // paths; both or none
-	URLPrefix           string   // "" or "/files", never with a slash at the end
-	Upstream            string   // "storage" or "http"
-	UpstreamHTTPPort    int      // 0 = the port that the request came in on
-	RedirectScheme      string   // "", "http" or "https"
-	RedirectPort        int      // 0 = as the request came
+	AdminHosts          []string // names in a Host field, besides IP addresses and localhost; small letters
+	AdminTokenFile      string   // path; empty = no token
+	AdminSocketMode     fs.FileMode
+	Profiles            bool   // pprof
+	TLSCert, TLSKey     string // paths; both or none
+	URLPrefix           string // "" or "/files", never with a slash at the end
+	Upstream            string // "storage" or "http"
+	UpstreamHTTPPort    int    // 0 = the port that the request came in on
+	RedirectScheme      string // "", "http" or "https"
+	RedirectPort        int    // 0 = as the request came
 	TryReplicas         bool
 	AllowSources        []netip.Prefix // of allow_sources
 	AllowLocalNetworks  bool           // allow_sources holds local-networks

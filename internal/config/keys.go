@@ -96,6 +96,10 @@ func gatewayKeys(g *Gateway) []setting {
 	return []setting{
 		{"listen", ":8888", listeners(&g.Listen), "where to serve files: host:port or unix:/path, with commas between them"},
 		{"admin_listen", "127.0.0.1:8889", listener(&g.AdminListen), "where to serve health, metrics and admin; empty = nowhere"},
+		{"admin_hosts", "", hosts(&g.AdminHosts), "names under which admin_listen is asked, besides addresses and localhost"},
+		{"admin_token_file", "", path(&g.AdminTokenFile), "file with the token that admin_listen wants; empty = none"},
+		{"admin_socket_mode", "0600", fileMode(&g.AdminSocketMode), "permissions of admin_listen = unix:/path"},
+		{"pprof", "true", flag(&g.Profiles), "serve profiles on admin_listen"},
 		{"tls_cert", "", path(&g.TLSCert), "certificate chain in PEM, to serve TLS on listen"},
 		{"tls_key", "", path(&g.TLSKey), "private key in PEM of tls_cert"},
 		{"url_prefix", "", prefix(&g.URLPrefix), "path in front of every file id"},

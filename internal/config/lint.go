@@ -147,8 +147,8 @@ func (l *loader) lintListeners() {
 			l.errorf(at, admin, "use another port for one of them", "listen %s and admin_listen %s are the same port", shown(a), shown(g.AdminListen))
 		}
 	}
-	if host, _, err := net.SplitHostPort(g.AdminListen); err == nil && !strings.HasPrefix(g.AdminListen, "unix:") && !isLoopback(host) {
-		l.warnf(l.c.at(admin), admin, "listen on 127.0.0.1, or let a firewall keep others away", "admin_listen = %s lets other hosts reload and take profiles", shown(g.AdminListen))
+	if host, _, err := net.SplitHostPort(g.AdminListen); err == nil && !strings.HasPrefix(g.AdminListen, "unix:") && !isLoopback(host) && g.AdminTokenFile == "" {
+		l.warnf(l.c.at(admin), admin, "listen on 127.0.0.1 or a unix socket, or set admin_token_file", "admin_listen = %s lets other hosts reload and take profiles", shown(g.AdminListen))
 	}
 	if g.MaxConnectionsPerIP >= g.MaxConnections {
 		const key = "gateway.max_connections_per_ip"

@@ -72,7 +72,7 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, filepath.Join(filepath.Dir(c.File), "storage_ids.conf"), c.StorageIDsFile)
 	require.Equal(t, AntiSteal{TTL: 10 * time.Minute, FailStatus: 400}, c.AntiSteal)
 	require.Equal(t, Gateway{
-		Listen: []string{":8888"}, AdminListen: "127.0.0.1:8889", Upstream: "storage", TryReplicas: true, MaxRanges: 16,
+		Listen: []string{":8888"}, AdminListen: "127.0.0.1:8889", AdminSocketMode: 0o600, Profiles: true, Upstream: "storage", TryReplicas: true, MaxRanges: 16,
 		ReadTimeout: 10 * time.Second, IdleTimeout: 75 * time.Second, MinSendRate: 1024, SlotMaxSize: 16 << 20,
 		MaxConnections: 100000, ShutdownTimeout: 30 * time.Second, AccessLogFormat: "combined", Landlock: true,
 	}, c.Gateway)
@@ -133,6 +133,10 @@ http.multi_range.enabled = false
 [gateway]
 listen = :80, [::1]:81,unix:/run/g.sock
 admin_listen = unix:/run/a.sock
+admin_hosts = Ops.example., b
+admin_token_file = admin.token
+admin_socket_mode = 660
+pprof = false
 tls_cert = c.pem
 tls_key = k.pem
 url_prefix = /files/
@@ -255,6 +259,7 @@ func everyKeyConfig(dir string) *Config {
 			[]string{"GoldenSecret-2023", "GoldenSecret-2022"}, 403},
 		Gateway: Gateway{
 			Listen: []string{":80", "[::1]:81", "unix:/run/g.sock"}, AdminListen: "unix:/run/a.sock",
+			AdminHosts: []string{"ops.example", "b"}, AdminTokenFile: filepath.Join(dir, "admin.token"), AdminSocketMode: 0o660,
 			TLSCert: filepath.Join(dir, "c.pem"), TLSKey: filepath.Join(dir, "k.pem"), URLPrefix: "/files",
 			Upstream: "http", UpstreamHTTPPort: 8080, RedirectScheme: "https", RedirectPort: 443,
 			AllowSources: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::1/128")}, AllowLocalNetworks: true,
@@ -284,7 +289,7 @@ func TestBadValues(t *testing.T) {
 		"[gateway]\nmax_ranges = 0", "[gateway]\nmax_ranges = 1.5", "[gateway]\nread_timeout = 10 parsecs", "[gateway]\nread_timeout = 0",
 		"[gateway]\nread_timeout = -5s", "[gateway]\nread_timeout = 99999999999999999999", "[gateway]\nread_timeout = 9223372037", "[gateway]\nmin_send_rate = fast", "[gateway]\nmin_send_rate = -1",
 		"[gateway]\nmin_send_rate = 9999999999GB", "[gateway]\nmin_send_rate = KB", "[gateway]\naccess_log_format = xml", "[gateway]\nupstream = ftp", "[gateway]\nredirect_scheme = gopher",
-		"[gateway]\ncharset = utf 8", "[types]\nwebp = image", "[types]\nwebp =", "[types]\na/b = c/d", "[types]\nimage/webp webp",
+		"[gateway]\nadmin_hosts = a:80", "[gateway]\nadmin_socket_mode = 0888", "[gateway]\nadmin_socket_mode = 1777", "[gateway]\ncharset = utf 8", "[types]\nwebp = image", "[types]\nwebp =", "[types]\na/b = c/d", "[types]\nimage/webp webp",
 		"[gateway]\nallow_sources = 10.0.0.0/33", "[gateway]\nallow_sources = networks", "[gateway]\nlocal_ips = here", "[redis]\naddresses = a", "[redis]\naddresses = a:1,,b:2", "[redis]\ndb = x",
 		"[peer]\nadvertise = ftp://x", "[peer]\nadvertise = http://x/path", "[antisteal]\nfail_status = 401", "[antisteal]\nextra_secrets = aaaaaaaaaaaaaaaaaaa,,b",
 		"[address_map]\n10.0.0.1 =", "[address_map]\na b = c", "[address_map]\n10.0.0.1:80 = c",

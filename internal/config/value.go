@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"math"
 	"net/netip"
@@ -93,6 +94,35 @@ func charset(p *string) field {
 			}
 		}
 		*p = v
+		return nil
+	}}
+}
+
+// hosts is a comma list of host names, kept in small letters.
+func hosts(p *[]string) field {
+	return field{parse: func(v string, _ position) *refusal {
+		*p = nil
+		for _, part := range splitList(v) {
+			if !isHost(part) || strings.Contains(part, ":") {
+				return bad("write names such as gateway.example with commas between them", "holds %s, which is no name of a host", shown(part))
+			}
+			*p = append(*p, strings.ToLower(strings.TrimSuffix(part, ".")))
+		}
+		return nil
+	}}
+}
+
+// fileMode is the permissions of a file, in octal digits.
+func fileMode(p *fs.FileMode) field {
+	return field{parse: func(v string, _ position) *refusal {
+		if v == "" {
+			return nil
+		}
+		n, err := strconv.ParseUint(v, 8, 32)
+		if err != nil || n > 0o777 {
+			return bad("write permissions in octal digits, such as 0600 or 0660", "is no mode of a file")
+		}
+		*p = fs.FileMode(n)
 		return nil
 	}}
 }

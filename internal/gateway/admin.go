@@ -4,10 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/pprof"
-	"net/netip"
 	"strings"
 	"time"
 
@@ -21,6 +19,7 @@ type AdminOptions struct {
 	Explain func(ctx context.Context, urlOrID string) Explanation
 	Metrics *Metrics
 	Cache   *CacheAdmin
+	Access  func() AdminAccess // nil = the zero value
 }
 
 // NewAdmin returns the handler of the admin listener:
@@ -33,8 +32,8 @@ type AdminOptions struct {
 //	POST /purge, POST /prefetch, GET /locks, GET /status, GET /status.json: see CacheAdmin
 //	GET  /debug/pprof/  profiles
 //
-// It trusts whoever reaches it, so it belongs on a loopback address or a network of operators. Pages of other sites that an
-// operator's browser shows cannot use it: see ownRequests.
+// Without a token it trusts whoever reaches it, so it belongs on a loopback address, a unix socket or a network of operators. Pages
+// of other sites that an operator's browser shows cannot use it: see guard.
 func NewAdmin(o AdminOptions) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
@@ -67,32 +66,20 @@ func NewAdmin(o AdminOptions) http.Handler {
 		say(w, http.StatusOK, "reloaded")
 	})
 	o.Cache.register(mux)
-	mux.HandleFunc("GET /debug/pprof/", pprof.Index)
-	mux.HandleFunc("GET /debug/pprof/cmdline", pprof.Cmdline)
-	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
-	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
-	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
+	for path, profile := range map[string]http.HandlerFunc{"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile,
+		"symbol": pprof.Symbol, "trace": pprof.Trace} {
+		mux.HandleFunc("GET /debug/pprof/"+path, func(w http.ResponseWriter, req *http.Request) {
+			if o.access().NoProfiles {
+				say(w, http.StatusNotFound, "pprof = false")
+				return
+			}
+			profile(w, req)
+		})
+	}
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
 		say(w, http.StatusOK, "fastdfs-gateway admin: /healthz /readyz /metrics /status /status.json /locks /explain?url= /debug/pprof/ and POST /reload /purge?id=|prefix=|all=1 /prefetch")
 	})
-	return ownRequests(http.NewCrossOriginProtection().Handler(mux))
-}
-
-// ownRequests refuses requests that reach a loopback address under a foreign name: a page whose host name was made to point
-// here (DNS rebinding) counts as same-origin for the browser.
-func ownRequests(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		local, _ := req.Context().Value(http.LocalAddrContextKey).(net.Addr)
-		host := req.Host
-		if name, _, err := net.SplitHostPort(host); err == nil {
-			host = name
-		}
-		if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err != nil && host != "localhost" && local != nil && ipOf(local).IsLoopback() {
-			say(w, http.StatusMisdirectedRequest, "use an address or localhost")
-			return
-		}
-		next.ServeHTTP(w, req)
-	})
+	return o.guard(mux)
 }
 
 // NewAdminServer returns a server for that handler with timeouts that fit it; profiles may take half a minute.

@@ -1,0 +1,140 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"time"
+
+	"fastdfs-gateway/internal/config"
+)
+
+// defaultAdmin is admin_listen where nothing else is configured.
+const defaultAdmin = "127.0.0.1:8889"
+
+// adminFlags say which running gateway a command talks to.
+type adminFlags struct {
+	address   *string
+	tokenFile *string
+	config    *string
+}
+
+// adminFlags adds -admin, -admin-token-file and -c.
+func (c *call) adminFlags(config *string) adminFlags {
+	return adminFlags{
+		address: c.flags.String("admin", "", "the admin listener of a running gateway: host:port, http(s)://host:port or unix:/path; "+
+			"by default the one of -c, or "+defaultAdmin),
+		tokenFile: c.flags.String("admin-token-file", "", "file with the token that the admin listener wants; by default the one of -c"),
+		config:    config,
+	}
+}
+
+// adminClient talks to one admin listener.
+type adminClient struct {
+	http  http.Client
+	base  string // scheme and host
+	token string
+}
+
+// client returns a client for the listener that the flags name. timeout bounds a whole operation; 0 = none.
+func (f adminFlags) client(timeout time.Duration, stderr io.Writer) (*adminClient, error) {
+	address, tokenFile := *f.address, *f.tokenFile
+	if *f.config != "" {
+		cfg, err := loadConfig(*f.config, stderr)
+		if err != nil {
+			return nil, err
+		}
+		if address == "" {
+			if address, err = adminAddress(cfg); err != nil {
+				return nil, err
+			}
+		}
+		if tokenFile == "" {
+			tokenFile = cfg.Gateway.AdminTokenFile
+		}
+	}
+	if address == "" {
+		address = defaultAdmin
+	}
+	a := &adminClient{base: address}
+	transport := &http.Transport{}
+	a.http = http.Client{Timeout: timeout, Transport: transport}
+	if path, isUnix := strings.CutPrefix(address, "unix:"); isUnix {
+		a.base = "http://localhost"
+		transport.DialContext = func(ctx context.Context, _, _ string) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", path)
+		}
+	} else if !strings.Contains(address, "://") {
+		a.base = "http://" + address
+	}
+	a.base = strings.TrimRight(a.base, "/")
+	if tokenFile == "" {
+		return a, nil
+	}
+	var err error
+	a.token, err = config.ReadSecretFile(tokenFile)
+	return a, err
+}
+
+// adminAddress is where this host reaches the admin listener of a configuration.
+func adminAddress(cfg *config.Config) (string, error) {
+	address := cfg.Gateway.AdminListen
+	if address == "" {
+		return "", errors.New("the configuration has no admin_listen")
+	}
+	host, port, err := net.SplitHostPort(address)
+	if err != nil || strings.HasPrefix(address, "unix:") {
+		return address, nil
+	}
+	if ip, err := netip.ParseAddr(host); host == "" || err == nil && ip.IsUnspecified() {
+		return net.JoinHostPort("localhost", port), nil
+	}
+	return address, nil
+}
+
+// do sends a request. The caller closes the body.
+func (a *adminClient) do(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Response, error) {
+	target := a.base + path
+	if len(query) > 0 {
+		target += "?" + query.Encode()
+	}
+	req, err := http.NewRequestWithContext(ctx, method, target, body)
+	if err != nil {
+		return nil, fmt.Errorf("cannot use the address of the admin listener: %w", err)
+	}
+	if a.token != "" {
+		req.Header.Set("Authorization", "Bearer "+a.token)
+	}
+	resp, err := a.http.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("cannot reach the gateway (-admin is its admin_listen): %w", err)
+	}
+	return resp, nil
+}
+
+// maxAdminAnswer bounds what is read of an answer.
+const maxAdminAnswer = 1 << 20
+
+// text sends a request and returns the answer to it; a status other than 200 is an error.
+func (a *adminClient) text(ctx context.Context, method, path string, query url.Values) (string, error) {
+	resp, err := a.do(ctx, method, path, query, nil)
+	if err != nil {
+		return "", err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAdminAnswer))
+	if err != nil {
+		return "", fmt.Errorf("cannot read the gateway's answer: %w", err)
+	}
+	answer := strings.TrimSpace(string(text))
+	if resp.StatusCode != http.StatusOK {
+		return "", fmt.Errorf("%s: %s", resp.Status, answer)
+	}
+	return answer, nil
+}

@@ -1,0 +1,91 @@
+package gateway
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+)
+
+// AdminAccess says who may use the admin listener.
+type AdminAccess struct {
+	Hosts      []string // names that a Host field may have besides IP addresses and localhost, in small letters
+	Token      string   // wanted as "Authorization: Bearer TOKEN", except for /healthz and /readyz; empty = none
+	NoProfiles bool     // /debug/pprof/ is 404
+}
+
+// guard refuses what does not come from an operator:
+//
+//   - 421 where the Host field is a name that is not configured. A page whose host name was made to point here (DNS
+//     rebinding) counts as same-origin for the browser, but its requests carry that name, on any listener.
+//   - 403 where a browser says that a page of another origin asks (Fetch Metadata), whatever the method: /explain and
+//     profiles cost something too. Another port of this host is another origin: uploaded pages are served there.
+//   - 401 without the token, where one is configured.
+func (o *AdminOptions) guard(next http.Handler) http.Handler {
+	crossOrigin := http.NewCrossOriginProtection() // browsers that do not send Sec-Fetch-Site
+	next = crossOrigin.Handler(next)
+	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		access := o.access()
+		switch {
+		case !access.allowsHost(req.Host):
+			say(w, http.StatusMisdirectedRequest, "use an address, localhost, or a name of admin_hosts")
+		case !ownPage(req):
+			say(w, http.StatusForbidden, "pages of other origins may not ask")
+		case !access.allowsToken(req):
+			w.Header().Set("WWW-Authenticate", "Bearer")
+			say(w, http.StatusUnauthorized, "the token of admin_token_file is wanted")
+		default:
+			next.ServeHTTP(w, req)
+		}
+	})
+}
+
+// access is who may use the listener now.
+func (o *AdminOptions) access() AdminAccess {
+	if o.Access == nil {
+		return AdminAccess{}
+	}
+	return o.Access()
+}
+
+// allowsHost looks at a Host field. Without one it is no browser that asks: HTTP/1.0 probes send none.
+func (a *AdminAccess) allowsHost(field string) bool {
+	host := field
+	if name, _, err := net.SplitHostPort(field); err == nil {
+		host = name
+	}
+	host = strings.ToLower(strings.TrimSuffix(host, "."))
+	if host == "" || host == "localhost" {
+		return true
+	}
+	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
+		return true
+	}
+	for _, name := range a.Hosts {
+		if host == name {
+			return true
+		}
+	}
+	return false
+}
+
+// ownPage tells whether a request comes from no page, or from one of the admin listener itself.
+func ownPage(req *http.Request) bool {
+	switch req.Header.Get("Sec-Fetch-Site") {
+	case "", "none", "same-origin":
+		return true
+	}
+	return false
+}
+
+// allowsToken compares digests, so that the time taken tells neither content nor length.
+func (a *AdminAccess) allowsToken(req *http.Request) bool {
+	if a.Token == "" || req.URL.Path == "/healthz" || req.URL.Path == "/readyz" {
+		return true
+	}
+	scheme, token, _ := strings.Cut(req.Header.Get("Authorization"), " ")
+	got, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(a.Token))
+	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(got[:], want[:]) == 1
+}
