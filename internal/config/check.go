@@ -42,6 +42,7 @@ func (c *Config) Check(now time.Time) []Problem {
 	k.failFile()
 	k.account()
 	k.adminToken()
+	k.secrets()
 	k.tls()
 	k.redis()
 	k.logs()

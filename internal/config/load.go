@@ -140,7 +140,7 @@ func (l *loader) apply(s setting, e entry) {
 		return
 	}
 	value := shown(e.value)
-	if s.into.secret {
+	if s.into.secret != nil {
 		value = "(not shown)"
 	}
 	l.add(r.severity, e.at, full(e.section, e.key), fmt.Sprintf("%s = %s %s", e.key, value, r.what), r.fix)

@@ -15,9 +15,10 @@ import (
 // field says how a setting's text is read into where it goes.
 type field struct {
 	parse  func(value string, at position) *refusal
-	list   bool    // may be repeated, each line adds
-	secret bool    // the value is never shown
-	path   *string // the value is the name of a file or folder
+	list   bool        // may be repeated, each line adds
+	secret func() bool // tells whether a secret was given; such a value is never shown; nil = it is no secret
+	path   *string     // the value is the name of a file or folder
+	inside bool        // that file holds a secret
 }
 
 // refusal says why a value was not taken, or, as a warning, how it was.
@@ -57,7 +58,7 @@ func text(p *string) field {
 // hidden is a text whose value is never shown.
 func hidden(p *string) field {
 	f := text(p)
-	f.secret = true
+	f.secret = func() bool { return *p != "" }
 	return f
 }
 
@@ -129,7 +130,7 @@ func fileMode(p *fs.FileMode) field {
 
 // hiddenList is a comma list of values that are never shown.
 func hiddenList(p *[]string) field {
-	return field{secret: true, parse: func(v string, _ position) *refusal {
+	return field{secret: func() bool { return len(*p) > 0 }, parse: func(v string, _ position) *refusal {
 		*p = nil
 		for _, part := range splitList(v) {
 			if part == "" {
@@ -147,6 +148,13 @@ func path(p *string) field {
 		*p = resolve(v, at)
 		return nil
 	}}
+}
+
+// secretPath is the path of a file that holds a secret.
+func secretPath(p *string) field {
+	f := path(p)
+	f.inside = true
+	return f
 }
 
 // pathOrDash is a path, or "-".

@@ -2,6 +2,7 @@ package demo
 
 import (
 	"fmt"
+	"os"
 	"path/filepath"
 	"time"
 )
@@ -24,6 +25,9 @@ func (s Store) configured(opts Options) (Store, error) {
 		if err := put(f.name, []byte(f.text), time.Now()); err != nil {
 			return Store{}, fmt.Errorf("cannot write configuration: %w", err)
 		}
+	}
+	if err := os.Chmod(filepath.Join(conf, "http-token.conf"), 0o600); err != nil { // it holds a secret
+		return Store{}, fmt.Errorf("cannot write configuration: %w", err)
 	}
 	return s, nil
 }

@@ -1,0 +1,113 @@
+package config
+
+import (
+	"maps"
+	"os"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+)
+
+// secrets looks for files with secrets that accounts can read which need not.
+func (k *checker) secrets() {
+	keys, first := k.secretFiles()
+	for _, name := range slices.Sorted(maps.Keys(keys)) {
+		who := readers(name)
+		if who == "" {
+			continue
+		}
+		slices.Sort(keys[name])
+		k.warnf(first[name], "", "chmod 0640, with the group of the gateway's account as its group, or 0600 with that account as its owner",
+			"%q holds a secret (%s), and %s can read it", name, strings.Join(keys[name], ", "), who)
+	}
+}
+
+// secretFiles are the files in which secrets were found, with their keys, and where to tell of each.
+func (k *checker) secretFiles() (keys map[string][]string, first map[string]position) {
+	keys, first = map[string][]string{}, map[string]position{}
+	for section, settings := range newTables(k.c, &groupText{}, new(int)) {
+		for _, s := range settings {
+			name := full(section, s.key)
+			at, written := k.c.positions[name]
+			file := at.file
+			switch {
+			case !written:
+				continue
+			case s.into.inside && *s.into.path != "":
+				file = *s.into.path
+			case s.into.secret == nil || !s.into.secret():
+				continue
+			}
+			keys[file] = append(keys[file], name)
+			if known, ok := first[file]; !ok || at.line < known.line {
+				first[file] = at
+			}
+		}
+	}
+	return keys, first
+}
+
+// readers names those who can read a file besides its owner and an account that its group is made for; empty = nobody, or the file
+// cannot be looked at.
+func readers(name string) string {
+	name, err := filepath.EvalSymlinks(name)
+	if err != nil {
+		return ""
+	}
+	info, err := os.Stat(name)
+	if err != nil {
+		return ""
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return ""
+	}
+	mode := info.Mode().Perm()
+	switch {
+	case mode&0o004 != 0 && passable(name, func(uint32) bool { return false }):
+		return "every account of this host"
+	case mode&0o040 != 0 && !isPrivate(st) && passable(name, func(gid uint32) bool { return gid == st.Gid }):
+		return "the group " + groupName(st.Gid)
+	}
+	return ""
+}
+
+// passable tells whether all folders above a file let others pass, or the members of one of their groups that has says yes to.
+func passable(name string, has func(gid uint32) bool) bool {
+	for dir := filepath.Dir(name); ; dir = filepath.Dir(dir) {
+		info, err := os.Stat(dir)
+		if err != nil {
+			return false
+		}
+		mode := info.Mode().Perm()
+		st, ok := info.Sys().(*syscall.Stat_t)
+		if mode&0o001 == 0 && !(ok && mode&0o010 != 0 && has(st.Gid)) {
+			return false
+		}
+		if dir == filepath.Dir(dir) {
+			return true
+		}
+	}
+}
+
+// isPrivate tells whether the group of a file is that of its owner, or the one that an account of the same name was made with.
+func isPrivate(st *syscall.Stat_t) bool {
+	gid := strconv.FormatUint(uint64(st.Gid), 10)
+	if owner, err := user.LookupId(strconv.FormatUint(uint64(st.Uid), 10)); err == nil && owner.Gid == gid {
+		return true
+	}
+	account, err := user.Lookup(groupName(st.Gid))
+	return err == nil && account.Gid == gid
+}
+
+// groupName is the name of a group, or its number where it has none.
+func groupName(gid uint32) string {
+	id := strconv.FormatUint(uint64(gid), 10)
+	if group, err := user.LookupGroupId(id); err == nil {
+		return group.Name
+	}
+	return id
+}

@@ -1,0 +1,91 @@
+package config
+
+import (
+	"os"
+	"os/user"
+	"path/filepath"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestSecretsThatOthersRead: who may read a file with a secret depends on its mode, its group and the folders above it.
+func TestSecretsThatOthersRead(t *testing.T) {
+	const line = "http.anti_steal.check_token = true\nhttp.anti_steal.secret_key = GoldenSecret-2024\n"
+	dir := store(t)
+	head := "tracker_server = 10.0.0.1\ngroup_name = g\nstore_path0 = " + dir + "\n"
+	shared := sharedGroup(t)
+	for _, c := range []struct {
+		name   string
+		text   string
+		mode   os.FileMode
+		group  int
+		folder os.FileMode
+		want   string
+	}{
+		{"everybody", line, 0o644, -1, 0o755, "holds a secret (http.anti_steal.secret_key), and every account of this host can read it"},
+		{"everybody, but the folder is closed", line, 0o644, -1, 0o700, ""},
+		{"owner", line, 0o600, -1, 0o755, ""},
+		{"group of the owner", line, 0o640, -1, 0o755, ""},
+		{"shared group", line, 0o640, shared, 0o755, "and the group"},
+		{"shared group, but the folder is closed", line, 0o640, shared, 0o700, ""},
+		{"no secret", "", 0o644, -1, 0o755, ""},
+		{"empty secret", "http.anti_steal.secret_key =\n", 0o644, -1, 0o755, ""},
+		{"several", line + "[antisteal]\nextra_secrets = GoldenSecret-2023\n[redis]\npassword = p\n", 0o644, -1, 0o755,
+			"(antisteal.extra_secrets, http.anti_steal.secret_key, redis.password)"},
+		{"secret of the peers", "[redis]\naddresses = 127.0.0.1:1\n[peer]\nadvertise = https://10.0.0.1\nsecret = 0123456789abcdef0123456789abcdef\n", 0o644, -1, 0o755, "(peer.secret)"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			if c.group == 0 {
+				t.Skip("skipped: only root can give a file to another group")
+			}
+			name := filepath.Join(put(t, map[string]string{"m.conf": head + c.text}), "m.conf")
+			require.NoError(t, os.Chmod(filepath.Dir(filepath.Dir(name)), 0o755)) // made by testing for its own user alone
+			require.NoError(t, os.Chmod(filepath.Dir(name), c.folder))
+			require.NoError(t, os.Chown(name, -1, c.group))
+			require.NoError(t, os.Chmod(name, c.mode))
+			config, problems := Load(name)
+			require.NotNil(t, config, "%v", problems)
+			got := config.Check(time.Now())
+			if c.want == "" {
+				require.Empty(t, got)
+				return
+			}
+			require.Len(t, got, 1)
+			require.Equal(t, Warning, got[0].Severity)
+			require.Contains(t, got[0].Text, c.want)
+			require.NotContains(t, got[0].String(), "GoldenSecret")
+		})
+	}
+}
+
+// sharedGroup is a group that belongs to no account, with which only root can do something; 0 = there is none.
+func sharedGroup(t *testing.T) int {
+	t.Helper()
+	group, err := user.LookupGroup("nogroup")
+	if os.Geteuid() != 0 || err != nil {
+		return 0
+	}
+	id, err := strconv.Atoi(group.Gid)
+	require.NoError(t, err)
+	return id
+}
+
+// TestKeysThatOthersRead: files that hold nothing but a secret are looked at as well, where an include names them too.
+func TestKeysThatOthersRead(t *testing.T) {
+	cert, key := pair(t, time.Now().Add(time.Hour))
+	password := filepath.Join(filepath.Dir(key), "password")
+	require.NoError(t, os.WriteFile(password, []byte("p"), 0o600))
+	text := "tracker_server = 10.0.0.1\ngroup_name=g\nstore_path0=" + store(t) + "\n[gateway]\ntls_cert=" + cert + "\ntls_key=" + key + "\n[redis]\npassword_file=" + password + "\n"
+	require.NoError(t, os.Chmod(filepath.Dir(filepath.Dir(key)), 0o755))
+	require.NoError(t, os.Chmod(key, 0o600))
+	require.Empty(t, checked(t, text))
+	require.NoError(t, os.Chmod(key, 0o644))
+	require.NoError(t, os.Chmod(password, 0o604))
+	problems := checked(t, text)
+	require.Equal(t, 1, found(problems, Warning, 6, key, "gateway.tls_key"), "%v", problems)
+	require.Equal(t, 1, found(problems, Warning, 8, password, "redis.password_file"), "%v", problems)
+	require.Len(t, problems, 2)
+}
