@@ -169,9 +169,12 @@ func otherFormCases() []requestCase {
 	} {
 		c := okTarget("9112-3.2 "+method, line(method+" HTTP/1.1"), target)
 		c.status = []int{405}
+		c.kept = !strings.HasPrefix(method, "CONNECT")
 		cases = append(cases, c)
 	}
-	return cases
+	body := last("9110-9.3.6 CONNECT with a body", "CONNECT x:443 HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello")
+	body.status = []int{405}
+	return append(cases, body)
 }
 
 func versionCases() []requestCase {

@@ -29,6 +29,7 @@ type head struct {
 
 	http10     bool // HTTP/1.0, else 1.1
 	headMethod bool // the method is HEAD
+	connect    bool // the method is CONNECT
 	bareLF     bool // a line ended in LF alone
 	rewrite    bool // the head cannot be handed on as it came
 	last       bool // no further request on this connection
@@ -216,8 +217,9 @@ func (h *head) finish(b []byte, o *Options) error {
 	if h.body.kind == bodyLength && h.body.length > o.MaxDiscard {
 		return errTooLarge()
 	}
-	h.last = h.close || h.bareLF || (h.http10 && !h.keep)
-	if h.connections > 1 || (h.connections == 1 && !h.plain) {
+	// Behind CONNECT some servers see a body, as its fields say, and some a tunnel or the next request (RFC 9110 section 9.3.6).
+	h.last = h.close || h.bareLF || h.connect || (h.http10 && !h.keep)
+	if h.connect || h.connections > 1 || (h.connections == 1 && !h.plain) {
 		h.rewrite = true
 	}
 	return nil

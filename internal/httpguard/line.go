@@ -50,7 +50,7 @@ func (h *head) requestLine(line []byte, o *Options) error {
 	if err := checkTarget(target); err != nil {
 		return err
 	}
-	h.headMethod = string(line[:m]) == "HEAD"
+	h.headMethod, h.connect = string(line[:m]) == "HEAD", string(line[:m]) == "CONNECT"
 	h.targetStart, h.targetEnd = m+1, t
 	return h.target(line[:m], target)
 }
@@ -92,12 +92,11 @@ func checkTarget(target []byte) error {
 
 // target finds the form of the target and whether it can be handed on as it is.
 func (h *head) target(method, target []byte) error {
-	connect := string(method) == "CONNECT"
 	switch {
 	case target[0] == '/':
 		h.cutTarget(target)
 		return nil
-	case connect:
+	case h.connect:
 		h.form = authorityForm
 		return validateAuthority(target)
 	case len(target) == 1 && target[0] == '*':

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -284,7 +285,10 @@ func (a *arena) misanswered(v *view) string {
 		if s.status != 200 || !strings.HasPrefix(s.line, "GET ") {
 			continue
 		}
-		k := slices.IndexFunc(a.paths, func(path string) bool { return strings.Contains(s.line, path) })
+		k := slices.IndexFunc(a.paths, func(p string) bool { return strings.Contains(s.line, path.Base(p)) })
+		if k < 0 {
+			return "" // a mutated spelling of some file
+		}
 		want = append(want, fmt.Sprint(k))
 	}
 	for _, m := range contentForm.FindAllSubmatch(v.stream, -1) {
@@ -322,8 +326,10 @@ func TestFraming(t *testing.T) {
 		}
 	}
 	t.Logf("%d cases: %v", number, kinds)
-	require.NotZero(t, kinds["gateway takes the first request"])
-	require.NotZero(t, kinds["gateway refuses the first request"])
+	if *only < 0 {
+		require.NotZero(t, kinds["gateway takes the first request"])
+		require.NotZero(t, kinds["gateway refuses the first request"])
+	}
 }
 
 // judge compares the views of one case.

@@ -45,9 +45,11 @@ http {
 }
 `
 
-// haproxyConf has as arguments: what to listen on, the gateway, the source address.
+// haproxyConf has as arguments: what to listen on, the gateway, the source address. One thread: threads that log at the same moment lose
+// lines.
 const haproxyConf = `global
 	log stdout format raw local0
+	nbthread 1
 defaults
 	mode http
 	timeout connect 5s

@@ -91,10 +91,12 @@ func (m *message) first() string {
 	}
 	head := m.join(lines)
 	if m.odd > 0 && m.r.IntN(4) == 0 {
-		head = m.mutate(head)
+		head = mutate(m.r, head, 3)
+		m.shape = append(m.shape, "mutated-head")
 	}
 	if m.odd > 0 && m.r.IntN(8) == 0 {
-		body = m.mutate(body)
+		body = mutate(m.r, body, 3)
+		m.shape = append(m.shape, "mutated-body")
 	}
 	return m.pick(0.95, "", "\r\n", "\n", "\r\n\r\n", "\r", " ", "\x00", "\n\n\n", strings.Repeat("\r\n",
 		9)) + head + body
@@ -225,29 +227,4 @@ func (m *message) join(lines []string) string {
 		b.WriteString(all)
 	}
 	return b.String()
-}
-
-// mutate changes a few bytes.
-func (m *message) mutate(s string) string {
-	const odd = "\x00\r\n\t \x0b\x0c\x7f\x80\xff:;,=\"\\/?#%0155aA"
-	b := []byte(s)
-	for range 1 + m.r.IntN(3) {
-		if len(b) == 0 {
-			return ""
-		}
-		at := m.r.IntN(len(b))
-		switch m.r.IntN(5) {
-		case 0:
-			b[at] = odd[m.r.IntN(len(odd))]
-		case 1, 2:
-			b = append(b[:at], append([]byte{odd[m.r.IntN(len(odd))]}, b[at:]...)...)
-		case 3:
-			b = append(b[:at], b[at+1:]...)
-		case 4: // a piece twice
-			end := min(len(b), at+1+m.r.IntN(30))
-			b = append(b[:end], append([]byte(string(b[at:end])), b[end:]...)...)
-		}
-		m.shape = append(m.shape, fmt.Sprintf("mutated@%d", at))
-	}
-	return string(b)
 }

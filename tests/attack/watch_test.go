@@ -1,0 +1,104 @@
+package attack
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// usage is what a process holds.
+type usage struct {
+	memory      int // resident bytes
+	descriptors int
+	goroutines  int
+	connections int
+}
+
+func (u usage) String() string {
+	return fmt.Sprintf("%d MB, %d descriptors, %d goroutines, %d connections", u.memory>>20, u.descriptors,
+		u.goroutines, u.connections)
+}
+
+// usage asks the kernel and the gateway itself.
+func (g *target) usage() (usage, error) {
+	var u usage
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", g.PID()))
+	if err != nil {
+		return u, err
+	}
+	_, rss, _ := strings.Cut(string(status), "VmRSS:")
+	if _, err := fmt.Sscan(rss, &u.memory); err != nil {
+		return u, err
+	}
+	u.memory <<= 10
+	fds, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", g.PID()))
+	if err != nil {
+		return u, err
+	}
+	u.descriptors = len(fds)
+	client := http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get("http://" + g.admin + "/metrics")
+	if err != nil {
+		return u, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return u, err
+	}
+	for _, line := range strings.Split(string(text), "\n") {
+		name, value, _ := strings.Cut(line, " ")
+		for want, to := range map[string]*int{"go_goroutines": &u.goroutines,
+			"fdfs_gateway_connections": &u.connections} {
+			if name == want {
+				if _, err := fmt.Sscan(value, to); err != nil {
+					return u, err
+				}
+			}
+		}
+	}
+	return u, nil
+}
+
+// watch looks at the gateway until stop is closed, and returns the most that it held. Every look is an error that the gateway does not
+// answer.
+func (g *target) watch(stop <-chan struct{}) (peak usage, err error) {
+	for tick := time.NewTicker(200 * time.Millisecond); ; {
+		select {
+		case <-stop:
+			tick.Stop()
+			return peak, nil
+		case <-tick.C:
+		}
+		u, err := g.usage()
+		if err != nil {
+			return peak, fmt.Errorf("cannot watch the gateway: %w", err)
+		}
+		peak = usage{max(peak.memory, u.memory), max(peak.descriptors, u.descriptors), max(peak.goroutines,
+			u.goroutines), max(peak.connections, u.connections)}
+	}
+}
+
+// recovers waits until the gateway holds what it held before the attack, and a little for what happens beside. fasthttp keeps idle
+// goroutines for 10 s, for which only a long attack waits.
+func (g *target) recovers(t *testing.T, base usage) {
+	t.Helper()
+	spare := 10
+	if *duration == 0 {
+		spare += attackers
+	}
+	var now usage
+	require.Eventually(t, func() bool {
+		var err error
+		now, err = g.usage()
+		return err == nil && now.goroutines <= base.goroutines+spare && now.descriptors <= base.descriptors+10 &&
+			now.connections == base.connections
+	}, 2*time.Minute, 100*time.Millisecond, "before: %v, long after: %v", base, &now)
+	t.Logf("after: %v", now)
+}
