@@ -82,6 +82,10 @@ func (s *source) close() {
 //
 // The Stream lives no longer than ctx. The caller closes it.
 //
+// Of a file that can change, the version is asked for once more before Read gives out the last
+// bytes, and Read returns ErrChanged when it is another one. Storages tell times in whole seconds:
+// a change that keeps the size, within the second of the change before, stays unseen.
+//
 // A Stream over all of a normal or trunk file compares the content with the CRC32 in the id before
 // Read gives out the last bytes. When it is another one the file may be a symbolic link, which
 // storages do not tell of, or be damaged, so it is read once more, from another server where there
@@ -346,12 +350,43 @@ func (s *Stream) lose(err error) {
 // complete is called when all bytes are there, before the last of them are given out; all is nil,
 // or all of them.
 func (s *Stream) complete(all []byte) error {
-	s.c.completed(s.src.m, true)
+	m := s.src.m
+	s.c.hold(m)
+	defer s.c.release(m)
+	s.c.completed(m, true)
 	s.src.close()
 	s.src = nil
+	if s.version {
+		return s.confirm(m)
+	}
 	if s.whole && !s.sum.Matches(s.id.CRC32) {
 		return s.recheck(all)
 	}
+	return nil
+}
+
+// confirmTimeout is how long the server that bytes came from may take to confirm their version.
+const confirmTimeout = 2 * time.Second
+
+// confirm asks for the version of a file that can change once more, when all bytes are there: a
+// download does not tell which version its bytes are of, so they are of the wanted one for sure
+// when it was there before and afterwards. The server that they came from is asked, and where that
+// does not answer any more, the others.
+func (s *Stream) confirm(m *member) error {
+	ctx, cancel := context.WithTimeout(s.ctx, confirmTimeout)
+	err := s.sameVersion(ctx, m)
+	cancel()
+	if err == nil || errors.Is(err, ErrChanged) || errors.Is(err, ErrNotFound) || s.ctx.Err() != nil {
+		return err
+	}
+	others := slices.DeleteFunc(s.c.Order(s.servers), func(other Server) bool { return other == m.server })
+	a, otherErr := askEach(s.ctx, s.c, others, question[struct{}]{ask: func(ctx context.Context, m *member) (struct{}, error) {
+		return struct{}{}, s.sameVersion(ctx, m)
+	}})
+	if otherErr != nil {
+		return errors.Join(err, otherErr)
+	}
+	a.end()
 	return nil
 }
 

@@ -3,6 +3,7 @@ package tests
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -47,7 +48,8 @@ type fleetOptions struct {
 	relayed  bool     // the gateways reach each other by way of relays
 	noRedis  bool
 	disk     bool
-	storages int // default: 2; where there is one, nobody helps out when it is slow, and a file has one download
+	mutable  string // mutable_ttl; default: so long that only a purge shows a change
+	storages int    // default: 2; where there is one, nobody helps out when it is slow, and a file has one download
 }
 
 // startFleet starts everything. It is stopped at the end of the test.
@@ -62,6 +64,10 @@ func startFleet(t *testing.T, o fleetOptions) *fleet {
 		f.redis = redistest.Start(t)
 		redis = f.redis.Addr()
 	}
+	if o.mutable == "" {
+		o.mutable = "10m"
+	}
+	o.cache = append(slices.Clone(o.cache), "mutable_ttl = "+o.mutable)
 	for range o.gateways {
 		m := &member{o: lab.GatewayOptions{Binary: binary, Dir: t.TempDir(), Trackers: f.cluster.Trackers(), Redis: redis, Cache: o.cache, Lines: o.lines,
 			Port: lab.Port(), Admin: lab.Port(), Peers: lab.Port()}}

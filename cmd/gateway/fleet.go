@@ -67,7 +67,8 @@ func openCache(cfg *config.Config, f *fleet.Fleet, log *slog.Logger) (*cache.Cac
 	}
 	o := cache.Options{
 		Memory: orNone(c.MemoryMax), DiskPath: cacheFolder(cfg), DiskMax: c.DiskMax,
-		TTL: orNone(c.TTL), NegativeTTL: orNone(c.NegativeTTL), StaleWhileRevalidate: orNone(c.StaleWhileRevalidate), StaleIfError: orNone(c.StaleIfError),
+		TTL: orNone(c.TTL), MutableTTL: orNone(c.MutableTTL), NegativeTTL: orNone(c.NegativeTTL),
+		StaleWhileRevalidate: orNone(c.StaleWhileRevalidate), StaleIfError: orNone(c.StaleIfError),
 		Wait: cfg.Lock.Wait, Logger: gateway.LimitLog(log),
 	}
 	if f != nil {

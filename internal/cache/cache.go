@@ -71,6 +71,7 @@ type Options struct {
 	DiskReady <-chan struct{}
 
 	TTL                  time.Duration // how long facts are fresh, less up to a tenth by chance; default 10 min
+	MutableTTL           time.Duration // the same for files that can change, TTL at most; expired, they are asked for first; default 1 s
 	NegativeTTL          time.Duration // the same for files that are not there; default 5 s
 	StaleWhileRevalidate time.Duration // how long after that they are served at once while one request asks again; default 1 h
 	StaleIfError         time.Duration // the same while asking again fails; default 24 h
@@ -85,6 +86,8 @@ type Options struct {
 func (o *Options) setDefaults() {
 	orDefault(&o.Memory, 256<<20)
 	orDefault(&o.TTL, 10*time.Minute)
+	orDefault(&o.MutableTTL, time.Second)
+	o.MutableTTL = min(o.MutableTTL, o.TTL)
 	orDefault(&o.NegativeTTL, 5*time.Second)
 	orDefault(&o.StaleWhileRevalidate, time.Hour)
 	orDefault(&o.StaleIfError, 24*time.Hour)
@@ -188,6 +191,9 @@ type Ask struct {
 	// Young: the file is so new that storages which do not have it may get it every moment. That it is not there is then neither
 	// remembered nor believed.
 	Young bool
+	// MaxAge is how old the knowledge that the file is there may be. Older knowledge is confirmed
+	// before it is used, unless that fails. 0: as old as Options allow.
+	MaxAge time.Duration
 }
 
 // State tells how up to date an Entry is.
@@ -218,7 +224,7 @@ type Entry struct {
 // The error is ErrNotFound, one of the Source's, or that of ctx. Errors other than ErrNotFound are not remembered.
 func (c *Cache) Lookup(ctx context.Context, file string, src Source, ask Ask) (Entry, error) {
 	now := time.Now()
-	m, standing := c.records.look(file, now)
+	m, standing := c.records.look(file, now, ask.MaxAge)
 	switch standing {
 	case fresh:
 		return entryOf(file, m, Fresh, now), nil

@@ -67,20 +67,24 @@ func newRecords(o *Options, most int64) *records {
 	return &records{o: *o, max: most, list: list}
 }
 
-// look finds a record and says what it is good for.
-func (r *records) look(file string, now time.Time) (Meta, standing) {
+// look finds a record and says what it is good for; maxAge is that of Ask.
+func (r *records) look(file string, now time.Time, maxAge time.Duration) (Meta, standing) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rec, ok := r.list.Get(file)
 	if !ok {
 		return Meta{}, unknown
 	}
-	return rec.meta, r.standing(rec, now)
+	return rec.meta, r.standing(rec, now, maxAge)
 }
 
-func (r *records) standing(rec *record, now time.Time) standing {
+func (r *records) standing(rec *record, now time.Time, maxAge time.Duration) standing {
 	left := rec.expires.Sub(now)
-	expired := rec.meta.Checked.Add(r.o.TTL)
+	expired := rec.meta.Checked.Add(r.ttl(rec.meta))
+	strict := !rec.meta.Version.Immutable // what has expired is served only when asking fails
+	if maxAge > 0 && !rec.meta.Gone {
+		left, strict = min(left, rec.meta.Checked.Add(maxAge).Sub(now)), true
+	}
 	switch {
 	case rec.useless:
 		return unknown
@@ -88,11 +92,11 @@ func (r *records) standing(rec *record, now time.Time) standing {
 		return gone
 	case rec.meta.Gone:
 		return unknown
-	case left > 0 && isEarly(left, rec.meta.Took) && !now.Before(rec.retry):
+	case left > 0 && !strict && isEarly(left, rec.meta.Took) && !now.Before(rec.retry):
 		return early
 	case left > 0:
 		return fresh
-	case now.Before(expired.Add(r.o.StaleWhileRevalidate)):
+	case !strict && now.Before(expired.Add(r.o.StaleWhileRevalidate)):
 		if now.Before(rec.retry) {
 			return staleUnasked
 		}
@@ -123,7 +127,11 @@ func (r *records) hit(file string, now time.Time) (*record, Meta, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rec, ok := r.list.Get(file)
-	if !ok || rec.useless || rec.meta.Gone || !isFar(rec.expires.Sub(now), rec.meta.Took) {
+	if !ok || rec.useless || rec.meta.Gone {
+		return nil, Meta{}, false
+	}
+	left := rec.expires.Sub(now)
+	if left <= 0 || rec.meta.Version.Immutable && !isFar(left, rec.meta.Took) {
 		return nil, Meta{}, false
 	}
 	return rec, rec.meta, true
@@ -140,20 +148,29 @@ func (r *records) peek(file string) (Meta, bool) {
 	return rec.meta, true
 }
 
+// ttl is how long something that was learned is fresh.
+func (r *records) ttl(m Meta) time.Duration {
+	switch {
+	case m.Gone:
+		return r.o.NegativeTTL
+	case !m.Version.Immutable:
+		return r.o.MutableTTL
+	}
+	return r.o.TTL
+}
+
 // expiry is when something learned at a moment expires. Not all that was learned at one moment expires at one.
 func (r *records) expiry(m Meta) time.Time {
-	ttl := r.o.TTL
-	if m.Gone {
-		ttl = r.o.NegativeTTL
-	}
+	ttl := r.ttl(m)
 	return m.Checked.Add(ttl - rand.N(ttl/10+1))
 }
 
-// isFresh tells whether something that another gateway has learned is still good.
-func (r *records) isFresh(m Meta, now time.Time) bool {
-	ttl := r.o.TTL
-	if m.Gone {
-		ttl = r.o.NegativeTTL
+// isFresh tells whether something that another gateway has learned is still good; maxAge is that of
+// Ask.
+func (r *records) isFresh(m Meta, now time.Time, maxAge time.Duration) bool {
+	ttl := r.ttl(m)
+	if maxAge > 0 && !m.Gone {
+		ttl = min(ttl, maxAge)
 	}
 	return now.Sub(m.Checked) < ttl
 }

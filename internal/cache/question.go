@@ -76,7 +76,7 @@ func (c *Cache) findOut(q *question, src Source, ask Ask) (Meta, error) {
 	if m, ok := c.shared(q, ask); ok {
 		return m, nil
 	}
-	_, standing := c.records.look(q.file, time.Now())
+	_, standing := c.records.look(q.file, time.Now(), 0)
 	if standing == unknown && ask.Hint >= 0 {
 		key := keyAt(q.file, ask.Hint)
 		if _, held := c.tiers.Holds(key); !held {
@@ -103,7 +103,7 @@ func (c *Cache) findOut(q *question, src Source, ask Ask) (Meta, error) {
 // shared is what another gateway has found out since this one did, if it is fresh.
 func (c *Cache) shared(q *question, ask Ask) (Meta, bool) {
 	m, ok, err := c.o.Fleet.Meta(c.life, q.file)
-	if err != nil || !ok || !c.records.isFresh(m, time.Now()) || m.Gone && ask.Young {
+	if err != nil || !ok || !c.records.isFresh(m, time.Now(), ask.MaxAge) || m.Gone && ask.Young {
 		return Meta{}, false
 	}
 	if have, known := c.records.peek(q.file); known && !m.Checked.After(have.Checked) {

@@ -176,13 +176,98 @@ func TestJitter(t *testing.T) {
 	now := time.Now()
 	least, most := time.Hour, time.Duration(0)
 	for range 1000 {
-		ttl := r.expiry(Meta{Checked: now}).Sub(now)
+		ttl := r.expiry(Meta{Version: Version{Immutable: true}, Checked: now}).Sub(now)
 		least, most = min(least, ttl), max(most, ttl)
 	}
 	require.GreaterOrEqual(t, least, 9*time.Minute)
 	require.Less(t, least, 9*time.Minute+30*second)
 	require.LessOrEqual(t, most, 10*time.Minute)
 	require.Greater(t, most, 9*time.Minute+30*second)
+}
+
+// TestMutable: what is known of a file that can change is at most MutableTTL old, and it is asked
+// for once in the fleet; unchanged content is not downloaded again.
+func TestMutable(t *testing.T) {
+	bubble(t, "changes", func(t *testing.T) {
+		o := newOrigin(testFile(1), 1000)
+		o.v.Immutable = false
+		o.first = 10 * time.Millisecond
+		list := gateways(t, newFleet(), 3, Options{})
+		for _, c := range list {
+			requireWhole(t, o, get(background, c, o))
+		}
+		for range 5 {
+			time.Sleep(2 * second)
+			for _, r := range crowd(list, o, 30) {
+				requireWhole(t, o, r)
+			}
+		}
+		require.EqualValues(t, 5, o.stats.Load(), "one question in the fleet each time")
+		require.EqualValues(t, 1, o.fetches.Load(), "unchanged content is not downloaded again")
+		o.set(func() {
+			o.content = cachetest.Content("new", 1500)
+			o.v.Size, o.v.ModTime = 1500, o.v.ModTime+1e9
+		})
+		time.Sleep(second)
+		for _, r := range crowd(list, o, 30) {
+			requireWhole(t, o, r)
+		}
+		require.Zero(t, list[0].Stats().StaleServed, "nobody gets what has expired")
+	})
+	bubble(t, "hits meanwhile", func(t *testing.T) {
+		o := newOrigin(testFile(1), 1000)
+		o.v.Immutable = false
+		c := newCache(t, Options{})
+		requireWhole(t, o, get(background, c, o))
+		time.Sleep(800 * time.Millisecond)
+		_, ok := c.Hit(o.file)
+		require.True(t, ok)
+		time.Sleep(200 * time.Millisecond)
+		_, ok = c.Hit(o.file)
+		require.False(t, ok)
+	})
+	bubble(t, "origin dead", func(t *testing.T) {
+		o := newOrigin(testFile(1), 1000)
+		o.v.Immutable = false
+		c := newCache(t, Options{})
+		requireWhole(t, o, get(background, c, o))
+		o.set(func() { o.down = true })
+		time.Sleep(time.Hour)
+		for range 10 {
+			requireWhole(t, o, get(background, c, o)) // stale if error
+		}
+		o.set(func() { o.content, o.down = nil, false })
+		time.Sleep(2 * time.Minute)
+		require.ErrorIs(t, get(background, c, o).err, ErrNotFound)
+	})
+}
+
+// TestMaxAge: a request says how old the knowledge may be that it gets.
+func TestMaxAge(t *testing.T) {
+	bubble(t, "immutable", func(t *testing.T) {
+		o := newOrigin(testFile(1), 1000)
+		c := newCache(t, Options{})
+		requireWhole(t, o, get(background, c, o))
+		ask := Ask{Hint: NoHint, MaxAge: second}
+		for range 3 {
+			time.Sleep(2 * second)
+			for range 10 {
+				e, err := c.Lookup(background, o.file, o, ask)
+				require.NoError(t, err)
+				require.Less(t, e.Age, second)
+			}
+		}
+		require.EqualValues(t, 3, o.stats.Load())
+		o.set(func() { o.down = true })
+		time.Sleep(2 * second)
+		e, err := c.Lookup(background, o.file, o, ask)
+		require.NoError(t, err)
+		require.Equal(t, Stale, e.State, "while nobody can tell")
+		o.set(func() { o.down, o.content = false, nil })
+		time.Sleep(2 * time.Minute)
+		_, err = c.Lookup(background, o.file, o, ask)
+		require.ErrorIs(t, err, ErrNotFound)
+	})
 }
 
 func TestNegative(t *testing.T) {

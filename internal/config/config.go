@@ -163,6 +163,7 @@ type Cache struct {
 	DiskPath             string // empty = no disk tier
 	DiskMax              int64  // bytes
 	TTL                  time.Duration
+	MutableTTL           time.Duration
 	NegativeTTL          time.Duration
 	StaleWhileRevalidate time.Duration
 	StaleIfError         time.Duration

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"time"
 
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/sendfile"
@@ -33,7 +34,7 @@ func (a *away) findCached(r *request, cause error) error {
 	source := a.fetcher(r, id, cause, p)
 	ctx, cancel := context.WithTimeout(context.Background(), a.o.StatTimeout)
 	defer cancel()
-	entry, err := c.Lookup(ctx, file, source, cache.Ask{Hint: r.hint(), Young: a.h.isYoung(r.id, r.now)})
+	entry, err := c.Lookup(ctx, file, source, cache.Ask{Hint: r.hint(), Young: a.h.isYoung(r.id, r.now), MaxAge: maxAge(cause)})
 	if err != nil {
 		return a.cacheFailure(r, err)
 	}
@@ -46,6 +47,19 @@ func (a *away) findCached(r *request, cause error) error {
 	return nil
 }
 
+// localMaxAge is how old the knowledge may be that another host has a file of a group whose store
+// paths are here: it was perhaps here in between, and deleted everywhere.
+const localMaxAge = time.Second
+
+// maxAge bounds the age of what the cache knows of a file; 0 where the cache's own bounds do. cause
+// says why it is not here.
+func maxAge(cause error) time.Duration {
+	if errors.Is(cause, storage.ErrNotFound) {
+		return localMaxAge
+	}
+	return 0
+}
+
 // hit finds a file of which all is known that the answer says. What it takes to fetch bytes of it is made by whoever misses them.
 func (a *away) hit(r *request, cause error) bool {
 	if r.marked() {
@@ -53,7 +67,7 @@ func (a *away) hit(r *request, cause error) bool {
 	}
 	r.text = r.id.AppendTo(r.text[:0])
 	entry, ok := a.o.Cache.Hit(bytesString(r.text))
-	if !ok {
+	if most := maxAge(cause); !ok || most > 0 && entry.Age >= most {
 		return false
 	}
 	r.remote.away, r.remote.cause, r.remote.entry = a, cause, entry

@@ -127,6 +127,8 @@ func (a *away) choose(id fdfs.FileID, cause error, marked bool, now time.Time) p
 	source, standing := a.o.Sources.Of(id)
 	servers, why, detail, unknown := a.replicas(id.Group), "", "", false
 	switch {
+	case standing == SourceSelf && a.isDeleted(id, cause, now):
+		return nothing("the source is this host, which has deleted it")
 	case standing == SourceSelf:
 		why = others + "the source is this host"
 	case broken:
@@ -150,6 +152,29 @@ func (a *away) choose(id fdfs.FileID, cause error, marked bool, now time.Time) p
 	return p
 }
 
+// deletionDelay is how long after the sync window replicas are still asked for a file of this host,
+// for clocks that differ.
+const deletionDelay = time.Second
+
+// isDeleted tells whether a file whose source is this host was deleted, so that a replica that
+// still has it does not count: it is past its sync window, and the store paths are sound.
+func (a *away) isDeleted(id fdfs.FileID, cause error, now time.Time) bool {
+	return errors.Is(cause, storage.ErrNotFound) && !a.h.isYoung(id, now.Add(-deletionDelay)) && a.h.o.Store.Deleted(id)
+}
+
+// isCached tells whether the cache may answer for a file. What is known of a file of this host that
+// is not here any more is not kept: it is either deleted, or will be here in a moment.
+func (a *away) isCached(r *request, cause error) bool {
+	if a.o.Cache == nil || a.o.Redirect {
+		return false
+	}
+	if !errors.Is(cause, storage.ErrNotFound) {
+		return true
+	}
+	_, standing := a.o.Sources.Of(r.id)
+	return standing != SourceSelf || !a.h.isYoung(r.id, r.now.Add(-deletionDelay)) && !a.h.o.Store.Deleted(r.id)
+}
+
 // replicas are the other storages of the group that may be asked.
 func (a *away) replicas(group string) []storage.Server {
 	if !a.o.TryReplicas {
@@ -170,7 +195,7 @@ func prepend(first storage.Server, others []storage.Server) []storage.Server {
 }
 
 func (a *away) find(r *request, cause error) (bool, error) {
-	if a.o.Cache != nil && !a.o.Redirect {
+	if a.isCached(r, cause) {
 		return false, a.findCached(r, cause)
 	}
 	id := r.id.Clone() // fetches may go on when the request's bytes are gone

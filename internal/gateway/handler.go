@@ -76,6 +76,8 @@ type Store interface {
 	Open(id fdfs.FileID) (*storage.File, error)
 	// Path is where the file would be, for people to read.
 	Path(id fdfs.FileID) (string, error)
+	// Deleted tells whether a file that Open did not find was deleted, and not lost with a disk.
+	Deleted(id fdfs.FileID) bool
 }
 
 var (

@@ -1,0 +1,47 @@
+package storage
+
+import (
+	"bytes"
+	"io"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/tests/fdfstest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A download does not tell which version its bytes are of: when the file changes between the
+// question for its version and the download, and when it changes meanwhile, the stream does not
+// come to a clean end.
+func TestChangedMeanwhile(t *testing.T) {
+	body := content(300_000)
+	for name, change := range map[string]func(r *rig, id fdfs.FileID) error{
+		"appended":    func(r *rig, id fdfs.FileID) error { return r.Change(id, append(bytes.Clone(body), 'x'), time.Now()) },
+		"overwritten": func(r *rig, id fdfs.FileID) error { return r.Change(id, flipped(body, 5), time.Now()) },
+		"deleted":     func(r *rig, id fdfs.FileID) error { return r.Remove(id) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 1, ClientOptions{})
+			id := r.put(fdfstest.FileSpec{Kind: fdfs.KindAppender, Content: body, Modified: longPast})
+			s := r.open(id)
+			got := make([]byte, len(body))
+			_, err := io.ReadFull(s, got[:1000])
+			require.NoError(t, err)
+			require.NoError(t, change(r, id))
+			n, err := io.ReadFull(s, got[1000:])
+			require.Error(t, err)
+			require.Less(t, n, len(body)-1000)
+			if name != "deleted" {
+				require.ErrorIs(t, err, ErrChanged)
+			}
+			require.NoError(t, s.Close())
+			if name == "appended" {
+				r.requireContent(id, append(bytes.Clone(body), 'x'))
+			}
+		})
+	}
+}
+
+var longPast = time.Unix(1795181354, 0)

@@ -1,0 +1,108 @@
+package tests
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/tests/fdfstest"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// soon is more than a deletion takes to be noticed, which is a second, on a slow machine too.
+const soon = 10 * time.Second
+
+// requireGoneSoon waits for 404.
+func (p *process) requireGoneSoon(url string) {
+	p.t.Helper()
+	began := time.Now()
+	gone := func() bool { return p.get(url).StatusCode == 404 }
+	require.Eventually(p.t, gone, patience, 20*time.Millisecond, "it is still served")
+	require.Less(p.t, time.Since(began), soon)
+	require.Equal(p.t, 404, p.get(url).StatusCode)
+}
+
+// besideStorage starts a gateway beside a storage, with its store, trackers and a cache.
+func besideStorage(t *testing.T, s *storetest.Store, c *fdfstest.Cluster, lines ...string) *process {
+	t.Helper()
+	lines = append([]string{"storage_sync_file_max_delay = 3600", "tracker_server = " + c.Trackers()[0]}, lines...)
+	return serveConfig(t, writeConfig(t, s.Config(withListen(lines)...)))
+}
+
+// TestDeletedAtItsSource: a hot file that is deleted at its source is not there any more, though
+// replicas still have it.
+func TestDeletedAtItsSource(t *testing.T) {
+	c, s := cluster(t, fdfstest.Options{}), storetest.New(t)
+	normal, packed, young := s.Normal("jpg", s.Bytes(3000)), s.Trunk("jpg", s.Bytes(3000)), s.Future("jpg")
+	young.Created, young.Size, young.CRC32 = time.Now().Unix(), 5, 0x3610a686
+	fresh := s.Put(young, []byte("hello"))
+	for _, o := range []storetest.Object{normal, packed, fresh} {
+		put(t, c, fdfstest.FileSpec{ID: o.ID.String(), Content: o.Content})
+	}
+	p := besideStorage(t, s, c, "[gateway]", "local_ips = 127.0.0.1", "x_cache = true")
+	for _, o := range []storetest.Object{normal, packed, fresh} {
+		for range 5 {
+			require.Equal(t, o.Content, p.get(o.URL()).body)
+		}
+	}
+	require.NoError(t, os.Remove(normal.Path))
+	p.requireGoneSoon(normal.URL())
+	s.Free(packed)
+	p.requireGoneSoon(packed.URL())
+	require.Zero(t, c.Downloads(normal.ID).Downloads+c.Downloads(packed.ID).Downloads, "no replica counts")
+
+	require.NoError(t, os.Remove(fresh.Path))
+	asked := func() bool { p.get(fresh.URL()); return c.Downloads(fresh.ID).Downloads > 0 }
+	require.Eventually(t, asked, patience, 20*time.Millisecond, "inside of the sync window replicas are asked")
+	require.NoError(t, c.Remove(fresh.ID))
+	require.Equal(t, 404, p.get(fresh.URL()).StatusCode, "what they say is not kept")
+}
+
+// TestLostAtItsSource: what a source has not deleted, but lost or damaged, comes from a replica.
+func TestLostAtItsSource(t *testing.T) {
+	c, s := cluster(t, fdfstest.Options{}), storetest.New(t)
+	cut, lost := s.Normal("jpg", s.Bytes(3000)), s.Normal("jpg", s.Bytes(3000))
+	for _, o := range []storetest.Object{cut, lost} {
+		put(t, c, fdfstest.FileSpec{ID: o.ID.String(), Content: o.Content})
+	}
+	require.NoError(t, os.Truncate(cut.Path, 100))
+	p := besideStorage(t, s, c, "[gateway]", "local_ips = 127.0.0.1")
+	require.Equal(t, cut.Content, p.get(cut.URL()).body)
+	require.NoError(t, os.Remove(lost.Path))
+	require.NoError(t, os.WriteFile(filepath.Join(s.Root(storetest.Group, 0), "data", ".recovery.mark"), nil, 0o600))
+	require.Equal(t, lost.Content, p.get(lost.URL()).body, "FastDFS is bringing the disk back")
+}
+
+// TestDeletedAtAReplica: what the cache has of the time before a file came here does not outlive
+// its deletion.
+func TestDeletedAtAReplica(t *testing.T) {
+	c, s := cluster(t, fdfstest.Options{}), storetest.New(t)
+	files := map[string]fdfs.FileID{}
+	for name, created := range map[string]time.Time{"old": longAgo, "young": time.Now()} {
+		files[name] = put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: s.Bytes(3000), Ext: "jpg",
+			Created: created})
+	}
+	p := besideStorage(t, s, c, "[gateway]", "x_cache = true")
+	for name, id := range files {
+		t.Run(name, func(t *testing.T) {
+			p := p.in(t)
+			first := p.get(url(id))
+			require.Equal(t, 200, first.StatusCode)
+			from := func(xCache string) func() bool {
+				return func() bool { return p.get(url(id)).Header.Get("X-Cache") == xCache }
+			}
+			require.Eventually(t, from("HIT"), patience, time.Millisecond, "it is cached")
+			path := filepath.Join(s.Root(storetest.Group, 0), "data", id.DiskName())
+			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+			require.NoError(t, os.WriteFile(path, first.body, 0o644))
+			require.Eventually(t, from("LOCAL"), patience, 20*time.Millisecond)
+			require.NoError(t, os.Remove(path))
+			require.NoError(t, c.Remove(id))
+			p.requireGoneSoon(url(id))
+		})
+	}
+}
