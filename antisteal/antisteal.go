@@ -25,7 +25,8 @@ import (
 var (
 	// ErrMissing means that the token or the time is not there.
 	ErrMissing = errors.New("token or ts is missing")
-	// ErrMalformed means that the token does not have 32 characters, or ts is no plain decimal number.
+	// ErrMalformed means that the token does not have 32 characters, or ts is no plain decimal number: it has other
+	// characters or leading zeros.
 	ErrMalformed = errors.New("token or ts is malformed")
 	// ErrExpired means that ts lies more than the TTL back.
 	ErrExpired = errors.New("token has expired")
@@ -111,8 +112,11 @@ func digest(dst *[TokenLength]byte, secret, file string, ts int64) {
 	hex.Encode(dst[:], sum[:])
 }
 
-// parseTime reads unix seconds: decimal digits and nothing else.
+// parseTime reads unix seconds: decimal digits, as few as will do, and nothing else.
 func parseTime(ts []byte) (int64, bool) {
+	if len(ts) > 1 && ts[0] == '0' {
+		return 0, false
+	}
 	var n int64
 	for _, c := range ts {
 		if c < '0' || c > '9' || n > math.MaxInt64/10-1 {

@@ -79,6 +79,8 @@ func TestRefused(t *testing.T) {
 		{"letters behind the time", good, ts + "x", ErrMalformed},
 		{"no number", Token(secret, file, 0), "abc", ErrMalformed},
 		{"negative", good, "-5", ErrMalformed},
+		{"zero with a leading zero", Token(secret, file, 0), "00", ErrMalformed},
+		{"leading zero", good, "0" + ts, ErrMalformed},
 		{"plus sign", good, "+" + ts, ErrMalformed},
 		{"wraps 32 bits", good, fmt.Sprint(now.Unix() + 1<<32), ErrMismatch},
 		{"wraps 64 bits", good, "18446744075409551616", ErrMalformed},

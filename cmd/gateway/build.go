@@ -73,7 +73,7 @@ func handlerOptions(cfg *config.Config) (gateway.Options, error) {
 	g, anti := &cfg.Gateway, &cfg.AntiSteal
 	o := gateway.Options{
 		GroupInURL: cfg.URLHasGroupName, Group: cfg.GroupName, URLPrefix: g.URLPrefix,
-		Types: cfg.Types, DefaultType: cfg.DefaultType,
+		Types: cfg.Types, DefaultType: cfg.DefaultType, ActiveContent: gateway.ActiveContent(g.ActiveContent), LogTokens: g.LogTokens,
 		MaxRanges: g.MaxRanges, SingleRange: !cfg.MultiRange,
 		CacheControl: g.CacheControl, CORSOrigin: g.CORSOrigin, XCache: g.XCache, DropBehind: cfg.OpenFileCache.DropBehind,
 	}

@@ -60,7 +60,7 @@ func (l *logs) use(cfg *config.Config, metrics *gateway.Metrics) (*gateway.Acces
 		}
 	}
 	l.accessPath = g.AccessLog
-	return gateway.NewAccessLog(l.access, g.AccessLogFormat)
+	return gateway.NewAccessLog(l.access, g.AccessLogFormat, g.LogTokens)
 }
 
 // reopen opens the files in use anew: logrotate has moved them away.

@@ -144,6 +144,8 @@ type Gateway struct {
 	ShutdownTimeout     time.Duration
 	AccessLog           string // "" = off, "-" = standard output, else a path
 	AccessLogFormat     string // "combined" or "json"
+	LogTokens           bool   // log_tokens
+	ActiveContent       string // "inline", "sandbox" or "attachment"
 	User                string // the account to serve as; empty = the one that started
 	Landlock            bool   // open only what the configuration names
 }

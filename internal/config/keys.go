@@ -117,6 +117,8 @@ func gatewayKeys(g *Gateway) []setting {
 		{"shutdown_timeout", "30s", duration(&g.ShutdownTimeout, 0, day), "time for running responses to end when the gateway stops"},
 		{"access_log", "", pathOrDash(&g.AccessLog), "a file, - for standard output, or empty for none"},
 		{"access_log_format", "combined", choice(&g.AccessLogFormat, "combined", "json"), "combined or json"},
+		{"log_tokens", "false", flag(&g.LogTokens), "write the token of a request to the logs as it is"},
+		{"active_content", "sandbox", choice(&g.ActiveContent, "inline", "sandbox", "attachment"), "how HTML, SVG and XML are sent: inline, sandbox or attachment"},
 		{"user", "", text(&g.User), "account to serve as, once listen and tls_key have been opened as root; empty = no change"},
 		{"landlock", "true", flag(&g.Landlock), "let the kernel keep this process from files that the configuration does not name"},
 	}

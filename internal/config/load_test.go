@@ -74,7 +74,7 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, Gateway{
 		Listen: []string{":8888"}, AdminListen: "127.0.0.1:8889", AdminSocketMode: 0o600, Profiles: true, Upstream: "storage", TryReplicas: true, MaxRanges: 16,
 		ReadTimeout: 10 * time.Second, IdleTimeout: 75 * time.Second, MinSendRate: 1024, SlotMaxSize: 16 << 20,
-		MaxConnections: 100000, ShutdownTimeout: 30 * time.Second, AccessLogFormat: "combined", Landlock: true,
+		MaxConnections: 100000, ShutdownTimeout: 30 * time.Second, AccessLogFormat: "combined", ActiveContent: "sandbox", Landlock: true,
 	}, c.Gateway)
 	require.Equal(t, OpenFileCache{10000, time.Second, 64 << 10, 128 << 20, 0}, c.OpenFileCache)
 	require.Equal(t, Cache{MemoryMax: 256 << 20, DiskMax: 10 << 30, TTL: 10 * time.Minute, MutableTTL: time.Second, NegativeTTL: 5 * time.Second,
@@ -161,6 +161,8 @@ max_connections_per_ip = 6
 shutdown_timeout = 1h
 access_log = -
 access_log_format = json
+log_tokens = yes
+active_content = Inline
 user = fdfs
 landlock = false
 [open_file_cache]
@@ -267,7 +269,7 @@ func everyKeyConfig(dir string) *Config {
 			LocalIPs:  []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")},
 			MaxRanges: 3, CacheControl: "public, max-age=60", CORSOrigin: "*", XCache: true, Charset: "gbk",
 			ReadTimeout: 500 * time.Millisecond, IdleTimeout: 2 * time.Second, MinSendRate: 2048, SlotMaxSize: 32 << 20,
-			MaxConnections: 7, MaxConnectionsPerIP: 6, ShutdownTimeout: time.Hour, AccessLog: "-", AccessLogFormat: "json", User: "fdfs",
+			MaxConnections: 7, MaxConnectionsPerIP: 6, ShutdownTimeout: time.Hour, AccessLog: "-", AccessLogFormat: "json", LogTokens: true, ActiveContent: "inline", User: "fdfs",
 		},
 		OpenFileCache: OpenFileCache{1, 2 * time.Second, 3, 4 << 20, 1 << 30},
 		Cache:         Cache{1 << 30, "/d", 2 << 40, time.Second, 1500 * time.Millisecond, 2 * time.Second, 3 * time.Second, 4 * time.Second},

@@ -14,16 +14,23 @@ import (
 type AccessLog struct {
 	out    io.Writer // takes whole lines and does not block
 	asJSON bool
-	lines  sync.Pool // of *[]byte
+	tokens bool      // shown as they are
+	lines  sync.Pool // of *logLine
 }
 
-// NewAccessLog returns an access log in format "combined" or "json".
-func NewAccessLog(out io.Writer, format string) (*AccessLog, error) {
+// logLine is reused.
+type logLine struct {
+	text   []byte
+	masked []byte // parts of the entry without their tokens
+}
+
+// NewAccessLog returns an access log in format "combined" or "json". Without tokens, those in targets and referers are masked.
+func NewAccessLog(out io.Writer, format string, tokens bool) (*AccessLog, error) {
 	if format != "combined" && format != "json" {
 		return nil, fmt.Errorf("cannot write access log in format %q: want combined or json", format)
 	}
-	l := &AccessLog{out: out, asJSON: format == "json"}
-	l.lines.New = func() any { return new([]byte) }
+	l := &AccessLog{out: out, asJSON: format == "json", tokens: tokens}
+	l.lines.New = func() any { return new(logLine) }
 	return l, nil
 }
 
@@ -47,14 +54,25 @@ func entryOf(r *request, bytes int64, err error) entry {
 }
 
 func (l *AccessLog) write(e entry) {
-	line := l.lines.Get().(*[]byte)
-	if l.asJSON {
-		*line = e.appendJSON((*line)[:0])
-	} else {
-		*line = e.appendCombined((*line)[:0])
+	line := l.lines.Get().(*logLine)
+	if !l.tokens {
+		line.masked = e.mask(line.masked[:0])
 	}
-	_, _ = l.out.Write(*line) // never fails: lines that cannot be written are counted as lost
+	if l.asJSON {
+		line.text = e.appendJSON(line.text[:0])
+	} else {
+		line.text = e.appendCombined(line.text[:0])
+	}
+	_, _ = l.out.Write(line.text) // never fails: lines that cannot be written are counted as lost
 	l.lines.Put(line)
+}
+
+// mask takes the tokens out of what the client has sent; room is where the masked texts are.
+func (e *entry) mask(room []byte) []byte {
+	for _, text := range []*[]byte{&e.target, &e.line, &e.referer} {
+		room, *text = appendMasked(room, *text)
+	}
+	return room
 }
 
 // appendCombined appends: address - - [time] "request line" status bytes "referer" "user agent"

@@ -12,6 +12,7 @@ package gateway
 
 import (
 	"bytes"
+	"crypto/subtle"
 	"errors"
 	"log/slog"
 	"runtime/debug"
@@ -45,6 +46,8 @@ type Options struct {
 	Types       map[string]string // content type by extension, lower case, without dot
 	DefaultType string            // for other extensions; default application/octet-stream
 
+	ActiveContent ActiveContent // default ActiveSandbox
+
 	FLVExtension string // extension with pseudo-streaming by start= and end=; empty = none
 	MaxRanges    int    // more ranges in one request get the whole file; default 16
 	SingleRange  bool   // a request for several ranges gets the whole file
@@ -64,6 +67,8 @@ type Options struct {
 	Current func()
 
 	TLS bool // clients come by https
+
+	LogTokens bool // targets in the log show the tokens
 
 	Log     *slog.Logger // default: slog.Default()
 	Access  *AccessLog   // nil = none
@@ -297,7 +302,7 @@ func (r *request) checkToken() (served bool, err error) {
 	if h.o.Tokens == nil {
 		return false, nil
 	}
-	if h.o.BypassName != "" && string(r.ctx.Request.Header.Peek(h.o.BypassName)) == h.o.BypassValue {
+	if h.o.BypassName != "" && h.bypasses(r.ctx.Request.Header.Peek(h.o.BypassName)) {
 		return false, nil
 	}
 	q := &r.target.params
@@ -314,6 +319,11 @@ func (r *request) checkToken() (served bool, err error) {
 		return false, errTokenDenied
 	}
 	return false, errToken
+}
+
+// bypasses tells whether a value of the bypass header is the configured one. The time taken says no more than its length.
+func (h *Handler) bypasses(value []byte) bool {
+	return subtle.ConstantTimeCompare(value, stringBytes(h.o.BypassValue)) == 1
 }
 
 // find opens the file where it lies on this host, or leaves it to the hosts that may have it. It is answered when the client
@@ -401,8 +411,11 @@ func (r *request) aborted(result sendfile.Result) {
 
 // shortTarget is the target as far as a log needs it.
 func (r *request) shortTarget() string {
-	raw := r.ctx.RequestURI()
-	return string(raw[:min(len(raw), 256)])
+	shown := r.ctx.RequestURI()
+	if !r.h.o.LogTokens {
+		_, shown = appendMasked(nil, shown)
+	}
+	return string(shown[:min(len(shown), 256)])
 }
 
 // finish counts and logs the answer, and makes r ready for the next request. Where firstByte is zero it was the last one too.

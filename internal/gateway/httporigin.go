@@ -7,6 +7,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
 	"time"
 
@@ -132,6 +133,14 @@ func (o *HTTPOrigin) statAt(ctx context.Context, w Wanted, server storage.Server
 	return info, nil
 }
 
+// withoutURL takes the URL, which may hold a token, out of an error of net/http.
+func withoutURL(err error) error {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return e.Err
+	}
+	return err
+}
+
 // ask sends a request; rng is the value of Range, empty for none. The caller closes the body.
 func (o *HTTPOrigin) ask(ctx context.Context, method string, w Wanted, server storage.Server, rng string) (*http.Response, error) {
 	port := o.o.Port
@@ -141,7 +150,7 @@ func (o *HTTPOrigin) ask(ctx context.Context, method string, w Wanted, server st
 	host := net.JoinHostPort(server.Host, strconv.Itoa(port))
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+host+w.Target, nil)
 	if err != nil {
-		return nil, fmt.Errorf("cannot ask %s: %w", host, err)
+		return nil, fmt.Errorf("cannot ask %s: %w", host, withoutURL(err))
 	}
 	req.Header["User-Agent"] = nil
 	if rng != "" {
@@ -149,7 +158,7 @@ func (o *HTTPOrigin) ask(ctx context.Context, method string, w Wanted, server st
 	}
 	resp, err := o.client.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("cannot ask %s: %w", host, err)
+		return nil, fmt.Errorf("cannot ask %s: %w", host, withoutURL(err))
 	}
 	// The module answers 400 to a marked request for a file that it does not have.
 	if resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusBadRequest {

@@ -19,6 +19,7 @@ type prepared struct {
 	etag         string // the same without the mark of a weak one
 	lastModified []byte
 	contentType  string
+	active       bool // a browser runs scripts in files of the type
 }
 
 // prepare gives what is prepared for the file, or prepares it.
@@ -43,6 +44,7 @@ func (h *Handler) prepareEntry(e *cache.Entry, id fdfs.FileID) *prepared {
 
 func (h *Handler) prepareFound(f found, id fdfs.FileID) *prepared {
 	p := &prepared{by: h.mark, found: f, contentType: h.contentType(id)}
+	p.active = isActive(p.contentType)
 	p.tag = string(f.appendTag(nil, httprange.Span{Length: f.size}))
 	p.etag = strings.TrimPrefix(p.tag, "W/")
 	p.lastModified = f.modTime.UTC().AppendFormat(nil, http.TimeFormat)

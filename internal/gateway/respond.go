@@ -159,10 +159,14 @@ var (
 // setFileHeaders sets what belongs to answers with bytes of the file.
 func (r *request) setFileHeaders() {
 	h := &r.ctx.Response.Header
+	var active bool
 	if r.ready != nil {
 		h.SetContentType(r.ready.contentType)
+		active = r.ready.active
 	} else {
-		h.SetContentType(r.h.contentType(r.id))
+		contentType := r.h.contentType(r.id)
+		h.SetContentType(contentType)
+		active = isActive(contentType)
 	}
 	h.SetCanonical(headerAcceptRanges, valueBytes)
 	h.SetCanonical(headerContentTypeOpt, valueNosniff)
@@ -173,6 +177,9 @@ func (r *request) setFileHeaders() {
 	if name != nil {
 		r.text = appendDisposition(r.text[:0], name)
 		h.SetCanonical(headerDisposition, r.text)
+	}
+	if active {
+		r.setActive(name != nil)
 	}
 }
 
