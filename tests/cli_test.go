@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/stampede/lab"
 	"fastdfs-gateway/tests/storetest"
 
@@ -124,6 +126,34 @@ func TestInspect(t *testing.T) {
 	require.Equal(t, 0, code)
 	require.Contains(t, stdout, normal.Path)
 	require.Contains(t, stdout, "2024-02-29T12:30:45Z")
+}
+
+// TestInspectResolvesStorageIDs: by the list of the configuration, or by the trackers.
+func TestInspectResolvesStorageIDs(t *testing.T) {
+	c := cluster(t, fdfstest.Options{UseStorageIDs: true})
+	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(1), Content: []byte("hello"), Ext: "txt", Created: longAgo})
+	known, err := fdfs.IDSource(100002)
+	require.NoError(t, err)
+	require.Equal(t, known, id.Source)
+	unknown, err := fdfs.IDSource(999)
+	require.NoError(t, err)
+	ids := filepath.Join(t.TempDir(), "storage_ids.conf")
+	require.NoError(t, os.WriteFile(ids, []byte("100002 group1 192.0.2.77\n"), 0o600))
+	for conf, want := range map[string]string{
+		"load_fdfs_parameters_from_tracker = true\ntracker_server = " + c.Trackers()[0]: c.Storage(1).Addr(),
+		"use_storage_id = true\nstorage_ids_filename = " + ids:                          "192.0.2.77:23000",
+	} {
+		conf := writeConfig(t, "store_path_count = 0\nurl_have_group_name = true\n"+conf+"\n")
+		code, stdout, stderr := run(t, "inspect", "-c", conf, id.String())
+		require.Equal(t, 0, code, stderr)
+		require.Contains(t, stdout, "storage id 100002 ("+want+")")
+		code, stdout, _ = run(t, "inspect", "-json", "-c", conf, id.String(), idFrom(t, unknown, "group1"))
+		require.Equal(t, 0, code)
+		require.Contains(t, stdout, `"source_id":100002,"source_address":"`+want+`"`)
+		require.Contains(t, stdout, `"source_id":999,"created"`)
+	}
+	_, stdout, _ := run(t, "inspect", id.String())
+	require.Regexp(t, `storage id 100002\n`, stdout)
 }
 
 // TestTokenCommand: what it prints is let in.

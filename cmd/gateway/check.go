@@ -1,8 +1,10 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"fastdfs-gateway/internal/config"
@@ -19,7 +21,7 @@ func runCheck(c *call) error {
 	}
 	cfg, problems := config.Load(*path)
 	if cfg != nil {
-		problems = append(problems, append(cfg.Check(time.Now()), rootProblem(cfg)...)...)
+		problems = slices.Concat(problems, cfg.Check(time.Now()), cfg.CheckTrackers(context.Background()), rootProblem(cfg))
 	}
 	errors := printProblems(c.stdout, problems)
 	if cfg != nil {

@@ -3,12 +3,15 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
 	"time"
 
+	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/gateway"
 	"fastdfs-gateway/storage"
 )
@@ -16,12 +19,13 @@ import (
 // explainTime bounds what a command line waits for other hosts.
 const explainTime = time.Minute
 
-// runExplain tells what would happen to a request: by the configuration alone, so that no gateway needs to run, or with -admin by
-// a running gateway.
+// runExplain tells what would happen to a request: by the running gateway, the one of -admin or of the configuration's admin_listen.
+// Where none runs, and with -fresh, by a fresh look, which needs the configuration alone.
 func runExplain(c *call) error {
 	path := c.configFlag()
 	admin := c.adminFlags(path)
 	asJSON := c.flags.Bool("json", false, "print a JSON object")
+	fresh := c.flags.Bool("fresh", false, "do not ask the running gateway")
 	if err := c.parse(1, 1); err != nil {
 		return err
 	}
@@ -32,6 +36,21 @@ func runExplain(c *call) error {
 	if err != nil {
 		return err
 	}
+	if !*fresh && cfg.Gateway.AdminListen != "" {
+		err := explainByGateway(c, admin, *asJSON)
+		if err == nil {
+			return nil
+		}
+		var op *net.OpError
+		if !errors.As(err, &op) || op.Op != "dial" { // a gateway runs
+			fmt.Fprintf(c.stderr, "gateway: cannot ask the running gateway: %v\n", err)
+		}
+	}
+	return explainFresh(c, cfg, *asJSON)
+}
+
+// explainFresh looks by a configuration.
+func explainFresh(c *call, cfg *config.Config, asJSON bool) error {
 	log := slog.New(slog.NewTextHandler(c.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	settings, err := settingsOf(cfg)
 	if err != nil {
@@ -55,7 +74,8 @@ func runExplain(c *call) error {
 	defer cancel()
 	other.await()
 	e := gateway.NewHandler(o).Explain(ctx, c.flags.Arg(0), time.Now())
-	if *asJSON {
+	e.By = gateway.ByFreshLook
+	if asJSON {
 		return json.NewEncoder(c.stdout).Encode(e)
 	}
 	fmt.Fprint(c.stdout, e)

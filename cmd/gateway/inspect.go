@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
 	"text/tabwriter"
@@ -24,6 +25,7 @@ type inspection struct {
 	PathIndex *int        `json:"store_path_index,omitempty"`
 	SourceIP  string      `json:"source_ip,omitempty"`
 	SourceID  uint32      `json:"source_id,omitempty"`
+	Source    string      `json:"source_address,omitempty"` // of SourceID, host:port; absent: no list has it
 	Created   string      `json:"created,omitempty"`
 	Timestamp *int64      `json:"create_time,omitempty"`
 	Size      *int64      `json:"size,omitempty"` // absent: the id does not tell
@@ -60,12 +62,16 @@ func runInspect(c *call) error {
 			return err
 		}
 	}
-	failed := false
+	failed, ids := false, &storageIDs{cfg: cfg}
+	defer ids.close()
 	for i, arg := range c.flags.Args() {
 		if i > 0 && !*asJSON {
 			fmt.Fprintln(c.stdout)
 		}
 		found := inspect(cfg, arg)
+		if found.SourceID != 0 && cfg != nil {
+			found.Source = ids.address(found.SourceID)
+		}
 		if *content != "" && found.Error == "" {
 			if err := found.compare(*content); err != nil {
 				return err
@@ -157,6 +163,35 @@ func diskPath(cfg *config.Config, id fdfs.FileID) string {
 	return root + "/data/" + id.DiskName()
 }
 
+// storageIDs resolves storage ids by a configuration: its list, and the trackers, which are asked when the first id comes.
+type storageIDs struct {
+	cfg   *config.Config
+	other *remote
+}
+
+// address is where a storage is reached, host:port; empty where no list has its id.
+func (s *storageIDs) address(id uint32) string {
+	if s.other == nil {
+		settings, err := settingsOf(s.cfg)
+		if err != nil {
+			return ""
+		}
+		s.other = openRemote(settings, slog.New(slog.DiscardHandler))
+		s.other.await()
+	}
+	server, ok := s.other.options.Sources.ByID(id)
+	if !ok {
+		return ""
+	}
+	return server.Addr()
+}
+
+func (s *storageIDs) close() {
+	if s.other != nil {
+		s.other.close()
+	}
+}
+
 func (x inspection) print(c *call, asJSON bool) error {
 	if asJSON {
 		enc := json.NewEncoder(c.stdout)
@@ -178,6 +213,8 @@ func (x inspection) print(c *call, asJSON bool) error {
 	row("store path", "%d (M%02X)", *x.PathIndex, *x.PathIndex)
 	if x.SourceIP != "" {
 		row("source", "%s", x.SourceIP)
+	} else if x.Source != "" {
+		row("source", "storage id %d (%s)", x.SourceID, x.Source)
 	} else {
 		row("source", "storage id %d", x.SourceID)
 	}

@@ -348,7 +348,9 @@ func (i *instance) ready() error {
 
 // explain tells what would happen to a request.
 func (i *instance) explain(ctx context.Context, urlOrID string) gateway.Explanation {
-	return i.server.Handler().Explain(ctx, urlOrID, time.Now())
+	e := i.server.Handler().Explain(ctx, urlOrID, time.Now())
+	e.By = gateway.ByGateway
+	return e
 }
 
 // reload opens the logs anew and exchanges the configuration; a bad one is refused with its reasons and the old one stays.

@@ -51,7 +51,7 @@ var commands = map[string]command{
 	"check":    {"check -c FILE", "read a configuration and print each problem with file:line", runCheck},
 	"inspect":  {"inspect [-json] [-c FILE] [-file PATH] FILE_ID...", "decode file ids; -file compares a file's content with the CRC32 of one id", runInspect},
 	"token":    {"token -c FILE [-ts N|-ttl D] FILE_ID", "print the anti-steal query of a file, and its URL", runToken},
-	"explain":  {"explain -c FILE|-admin ADDR [-json] URL_OR_ID", "tell what would happen to a request, and why; asks trackers and storages, or a running gateway", runExplain},
+	"explain":  {"explain -c FILE|-admin ADDR [-fresh] [-json] URL_OR_ID", "tell what would happen to a request, and why: by the running gateway, else by a fresh look", runExplain},
 	"purge":    {"purge [-admin ADDR|-c FILE] -id ID|-prefix FOLDER|-all", "make a running gateway and all of its fleet forget files", runPurge},
 	"prefetch": {"prefetch [-admin ADDR|-c FILE] FILE_ID...|-", "make a running gateway fetch files; - reads the ids from standard input, one a line", runPrefetch},
 	"demo":     {"demo [-dir DIR] [-listen ADDR] [-token-listen ADDR] [-admin-listen ADDR]", "make a small store and serve it, without and with tokens", runDemo},

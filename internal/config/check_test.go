@@ -100,6 +100,12 @@ func TestRules(t *testing.T) {
 }
 
 // Settings that are well, though they look like the mistakes above.
+// A stock http.conf names the file and checks no tokens.
+func TestFailFileOfAStockConfiguration(t *testing.T) {
+	_, problems := load(t, "group_name = g\nstore_path0 = /a\nhttp.anti_steal.check_token = false\nhttp.anti_steal.token_check_fail = /home/fastdfs/anti-steal.jpg\n")
+	require.Empty(t, problems)
+}
+
 func TestRulesPass(t *testing.T) {
 	for _, text := range []string{
 		base + "http.anti_steal.secret_key = x\n",
@@ -239,6 +245,15 @@ func TestCheckPermissions(t *testing.T) {
 	require.NoError(t, os.Chmod(dir, 0o600))
 	require.Equal(t, 1, found(checked(t, "group_name=g\nstore_path0="+dir+"\n"), Error, 2, "cannot enter"))
 	require.NoError(t, os.Chmod(dir, 0o700))
+}
+
+func TestCheckTrackers(t *testing.T) {
+	c, problems := load(t, "url_have_group_name=true\nstore_path_count=0\ntracker_server=127.0.0.1:22122\ntracker_server=localhost:22122\ntracker_server=[::1]:22122\n"+
+		"tracker_server=10.0.0.1,tracker-of-nobody.invalid:22122\n")
+	require.NotNil(t, c, "%v", problems)
+	got := c.CheckTrackers(t.Context())
+	require.Len(t, got, 1, "%v", got)
+	require.Equal(t, 1, found(got, Warning, 6, "tracker-of-nobody.invalid", "does not resolve", "; "), "%v", got)
 }
 
 func TestCheckClock(t *testing.T) {

@@ -98,10 +98,10 @@ const stockSecret = "FastDFS1234567890"
 
 func (l *loader) lintToken() {
 	a := &l.c.AntiSteal
-	const secretKey, failKey = "http.anti_steal.secret_key", "http.anti_steal.token_check_fail"
+	const checkKey, secretKey, failKey = "http.anti_steal.check_token", "http.anti_steal.secret_key", "http.anti_steal.token_check_fail"
 	const bypassName, bypassValue = "anti_steal_bypass_header_name", "anti_steal_bypass_header_value"
 	if !a.CheckToken {
-		if a.FailFile != "" {
+		if a.FailFile != "" && l.c.at(checkKey).line == 0 { // the stock http.conf has both keys, and says false
 			l.warnf(l.c.at(failKey), failKey, "set http.anti_steal.check_token = true, or remove the line", "%s is set, but no tokens are checked", failKey)
 		}
 		return

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/storage"
 )
@@ -14,10 +15,17 @@ import (
 // Explanation is what would happen to a request, and why, step by step.
 type Explanation struct {
 	Asked  string            `json:"asked"`
+	By     string            `json:"by"` // ByGateway or ByFreshLook
 	Steps  []ExplanationStep `json:"steps"`
 	Status int               `json:"status"` // of the answer
 	Answer string            `json:"answer"`
 }
+
+// The values of Explanation.By, which the caller of Explain sets.
+const (
+	ByGateway   = "by the running gateway" // with its cache, and its experience of other hosts
+	ByFreshLook = "by a fresh look"        // by the configuration alone
+)
 
 // ExplanationStep is one step of a request's way.
 type ExplanationStep struct {
@@ -28,7 +36,7 @@ type ExplanationStep struct {
 // String writes it for people, one step a line.
 func (e Explanation) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-12s %s\n", "asked", e.Asked)
+	fmt.Fprintf(&b, "%-12s %s\n%-12s %s\n", "asked", e.Asked, "explained", e.By)
 	for _, s := range e.Steps {
 		fmt.Fprintf(&b, "%-12s %s\n", s.Name, s.Text)
 	}
@@ -117,38 +125,89 @@ func (a *away) explain(ctx context.Context, e Explanation, id fdfs.FileID, cause
 			e.step("replication", "should have brought the file here by now")
 		}
 	}
+	known, isKnown := a.explainCache(&e, id, client.marked())
 	source, standing := a.o.Sources.Of(id)
 	e.step("source", "%s %s", source.Addr(), standing)
 	p := a.decide(id, cause, client.marked(), now)
 	e.step("decision", "%s", p.reason())
-	if len(p.servers) == 0 {
+	isFresh := isKnown && known.Left > 0
+	switch {
+	case isFresh && known.Gone && !a.h.isYoung(id, now):
+		return e.end(errNotFound.status, "%s", errNotFound.reason)
+	case len(p.servers) == 0 && !isFresh:
 		return e.end(refusalOf(p.err).status, "%s", refusalOf(p.err).reason)
 	}
+	p.servers = a.o.Origin.Order(p.servers)
 	if a.o.Cache != nil {
 		client = nil
 	}
 	w := Wanted{ID: id, Target: a.h.webTarget(id, client, now), Port: a.o.Port}
-	var holder *storage.Server
+	holder, failure := a.explainHosts(ctx, &e, w, p.servers)
+	if isFresh && !known.Gone {
+		return e.end(200, "by what the cache knows; bytes that it does not hold are fetched")
+	}
+	return a.conclude(e, p, holder, failure)
+}
+
+// explainCache tells what the cache knows of a file. It is false where that plays no part in the answer.
+func (a *away) explainCache(e *Explanation, id fdfs.FileID, marked bool) (cache.Known, bool) {
+	if a.o.Cache == nil || a.o.Redirect || marked {
+		return cache.Known{}, false
+	}
+	known, ok := a.o.Cache.Known(id.String())
+	since, left := known.Age.Round(time.Millisecond), known.Left.Round(time.Millisecond)
+	switch {
+	case !ok:
+		e.step("cache", "knows nothing of it")
+	case known.Gone && left > 0:
+		e.step("cache", "no storage had it %v ago; that counts for another %v", since, left)
+	case known.Gone:
+		e.step("cache", "no storage had it %v ago; that has expired", since)
+	case left > 0:
+		e.step("cache", "knows it: %d bytes, checked %v ago, fresh for another %v", known.Version.Size, since, left)
+	default:
+		e.step("cache", "knows it: %d bytes, checked %v ago, expired", known.Version.Size, since)
+	}
+	return known, ok
+}
+
+// explainHosts asks each server for the file. It returns the first that has it, and the errors of those that could not be asked.
+func (a *away) explainHosts(ctx context.Context, e *Explanation, w Wanted, servers []storage.Server) (holder *storage.Server, failure error) {
 	var failures []error
-	for i := range p.servers {
-		info, err := a.stat(context.Background(), w, p.servers[i:i+1], explainPatience)
+	for i := range servers {
+		before := a.experience(servers[i])
+		info, err := a.stat(context.Background(), w, servers[i:i+1], explainPatience)
 		switch {
 		case err == nil:
-			e.step("host", "%s: has it, %d bytes", p.servers[i].Addr(), info.Size)
+			e.step("host", "%s: has it, %d bytes%s", servers[i].Addr(), info.Size, before)
 			if holder == nil {
-				holder = &p.servers[i]
+				holder = &servers[i]
 			}
 		case errors.Is(err, storage.ErrNotFound):
-			e.step("host", "%s: does not have it", p.servers[i].Addr())
+			e.step("host", "%s: does not have it%s", servers[i].Addr(), before)
 		default:
 			failures = append(failures, err)
-			e.step("host", "%s: %v", p.servers[i].Addr(), err)
+			e.step("host", "%s: %v%s", servers[i].Addr(), err, before)
 		}
 		if ctx.Err() != nil {
 			break
 		}
 	}
-	return a.conclude(e, p, holder, errors.Join(failures...))
+	return holder, errors.Join(failures...)
+}
+
+// experience says how a storage has answered until now; empty where it was not asked.
+func (a *away) experience(server storage.Server) string {
+	o, ok := a.o.Origin.(StorageOrigin)
+	if !ok {
+		return ""
+	}
+	for _, h := range o.Client.Health() {
+		if h.Server == server && h.Answers+h.Errors > 0 {
+			return fmt.Sprintf(" (%s until now: %d failures in a row, %d answers, %v to the first byte)", h.State, h.Errors, h.Answers, h.Latency.Round(10*time.Microsecond))
+		}
+	}
+	return ""
 }
 
 // explainPatience is how long each host is waited for.

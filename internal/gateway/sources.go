@@ -90,6 +90,12 @@ func (s *Sources) Of(id fdfs.FileID) (storage.Server, Standing) {
 	return s.server(member), SourceStranger
 }
 
+// ByID is where the storage with a storage id is reached; false where no list has it.
+func (s *Sources) ByID(id uint32) (storage.Server, bool) {
+	member, ok := s.o.Members.ByID(id)
+	return s.server(member), ok
+}
+
 // allowed tells whether the configuration vouches for an address that no list has.
 func (s *Sources) allowed(addr netip.Addr) bool {
 	return slices.ContainsFunc(s.o.Allow, func(p netip.Prefix) bool { return p.Contains(addr) })
