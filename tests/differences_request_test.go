@@ -78,6 +78,8 @@ func TestDifferencesPaths(t *testing.T) {
 		{name: "metadata of a file, escaped", url: file.URL() + "%2Dm", status: 400},
 		{name: "link out of the store", url: outside.URL(), status: 404},
 		{name: "size on disk that is not the one in the id", url: short.URL(), status: 404},
+		{name: "spare bits of a file", url: withSpareBit(file), status: 400},
+		{name: "spare bits of a packed file", url: withSpareBit(packed), status: 400},
 		{name: "unknown group", url: "/group9" + logic, status: 404},
 		{name: "group in capitals", url: "/GROUP1" + logic, status: 404},
 		{name: "longer than any id", url: file.URL() + strings.Repeat("A", 84), status: 400},
@@ -89,6 +91,13 @@ func TestDifferencesPaths(t *testing.T) {
 		wholeFileAt("query of 470 characters", file, "?x="+strings.Repeat("y", 470)),
 		wholeFileAt("query of 4200 characters", file, "?x="+strings.Repeat("y", 4200)),
 	})
+}
+
+// withSpareBit sets a bit in the 27th character of the name that belongs to no field: the character is one of A, E, I, ... 4, 8.
+func withSpareBit(o storetest.Object) string {
+	b := []byte(o.URL())
+	b[len(b)-len(o.ID.Name)+26]++
+	return string(b)
 }
 
 // wholeFileAt is a request with a query that gets the whole file.

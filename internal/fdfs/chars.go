@@ -31,6 +31,9 @@ var class = func() (t [256]byte) {
 // notBase64 is what sextet holds for bytes outside the alphabet.
 const notBase64 = 0x80
 
+// spareBits are those of a last character that belong to no byte where 3 characters hold the last 2.
+const spareBits = 3
+
 // sextet is the value of a base64 character, or notBase64.
 var sextet = func() (t [256]byte) {
 	for i := range t {
@@ -43,7 +46,7 @@ var sextet = func() (t [256]byte) {
 }()
 
 // decodeBase64 fills dst from s, which holds as many characters as dst needs
-// (4 for 3 bytes, 3 for a last 2). Bits left over at the end are not looked at.
+// (4 for 3 bytes, 3 for a last 2). Bits left over at the end, see spareBits, are not looked at.
 func decodeBase64(dst []byte, s string) bool {
 	var seen byte
 	for len(s) >= 4 {

@@ -201,15 +201,16 @@ var (
 	errShort     error = &idError{"name is shorter than 34 characters"}
 	errLong      error = &idError{"it is longer than any file id"}
 	errBase64    error = &idError{"name does not begin with 27 characters of base64"}
+	errSpareBits error = &idError{"name's base64 ends in bits that belong to no field"}
 	errSource    error = &idError{"source server is zero"}
 )
 
 // Parse reads an id of the form group/Mxx/HH/LL/name, or group/HH/LL/name as
 // FastDFS before 1.12 wrote it (path index 0). It allocates nothing.
 //
-// The last character before the padding carries two bits that belong to no
-// field. FastDFS writes them as zero; other values are accepted, as they
-// only spell the name of another file, which will not be there.
+// The 27th character of the name carries two bits that belong to no field. FastDFS writes them as
+// zero; other values are refused, so that the fields have one spelling (a trunk file is found by
+// its fields).
 func Parse(id string) (FileID, error) {
 	group, logic, found := strings.Cut(id, "/")
 	if !found {
@@ -260,6 +261,9 @@ func (id *FileID) decode() error {
 	var head [20]byte
 	if !decodeBase64(head[:], id.Name[:headLen]) {
 		return errBase64
+	}
+	if sextet[id.Name[headLen-1]]&spareBits != 0 {
+		return errSpareBits
 	}
 	id.Source = Source(head[:4])
 	if id.Source == (Source{}) {

@@ -79,7 +79,6 @@ func TestParseKinds(t *testing.T) {
 		{"appender", appenderID, KindAppender, -1, "txt"},
 		{"slave of an appender", strings.Replace(appenderID, ".txt", "_x.txt", 1), KindAppender, -1, "txt"},
 		{"trunk", trunkID, KindTrunk, 4096, "jpg"},
-		{"spare bits set", strings.Replace(normalID, "Edk537", "Edl537", 1), KindNormal, 4096, "jpg"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			id := mustParse(t, test.id)
@@ -148,6 +147,10 @@ func TestParseRefuses(t *testing.T) {
 		{"metadata", normalID + "-m", ErrMetadata},
 		{"metadata of a trunk file", trunkID + "-m", ErrMetadata},
 		{"metadata of a slave", slaveID + "-m", ErrMetadata},
+		{"lowest spare bit", strings.Replace(normalID, "Edk537", "Edl537", 1), errSpareBits},
+		{"second spare bit", strings.Replace(normalID, "Edk537", "Edm537", 1), errSpareBits},
+		{"both spare bits", strings.Replace(normalID, "Edk537", "Edn537", 1), errSpareBits},
+		{"spare bits of a trunk file", trunkID[:len(trunkID)-extLen-slotLen-1] + "_" + trunkID[len(trunkID)-extLen-slotLen:], errSpareBits},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			id, err := Parse(test.id)
@@ -216,10 +219,7 @@ func requireNameRebuilds(t *testing.T, id FileID) {
 		head = append(head, byte(id.SizeWord>>shift))
 	}
 	head = append(head, byte(id.CRC32>>24), byte(id.CRC32>>16), byte(id.CRC32>>8), byte(id.CRC32))
-	got := string(encoding.AppendEncode(nil, head))
-	require.Equal(t, id.Name[:headLen-1], got[:headLen-1])
-	last := sextet[id.Name[headLen-1]] &^ 3 // two bits belong to no field
-	require.Equal(t, last, sextet[got[headLen-1]])
+	require.Equal(t, id.Name[:headLen], string(encoding.AppendEncode(nil, head)))
 	if id.Kind == KindTrunk {
 		require.Equal(t, id.Name[headLen:headLen+slotLen], string(appendTrunk(nil, id.Trunk)))
 	}
