@@ -202,7 +202,7 @@ func baseURL(p *string) field {
 		if v != "" {
 			u, err := url.Parse(v)
 			if err != nil || u.Scheme != "https" || !isHost(u.Hostname()) ||
-				u.Port() != "" && !isPort(u.Port(), 1) || u.User != nil || u.Path != "" || u.RawQuery != "" || u.Fragment != "" {
+				u.Port() != "" && !isPort(u.Port(), 1) || u.User != nil || u.Path != "" || strings.ContainsAny(v, "?#") {
 				return bad("write an https URL with the port of [peer] listen, such as https://10.0.0.1:8887", "is not the URL of a peer")
 			}
 		}

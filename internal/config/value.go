@@ -297,11 +297,11 @@ func size(p *int64) field {
 }
 
 func parseSize(v string) (int64, bool) {
-	unit := strings.ToUpper(strings.TrimLeft(v, "0123456789"))
+	unit := strings.TrimLeft(v, "0123456789")
 	digits := v[:len(v)-len(unit)]
 	shift, known := map[string]uint{
 		"": 0, "B": 0, "K": 10, "KB": 10, "M": 20, "MB": 20, "G": 30, "GB": 30, "T": 40, "TB": 40,
-	}[strings.TrimLeft(unit, blanks)]
+	}[strings.ToUpper(strings.TrimLeft(unit, blanks))]
 	n, err := strconv.ParseInt(digits, 10, 64)
 	if err != nil || !known || n > math.MaxInt64>>shift {
 		return 0, false

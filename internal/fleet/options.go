@@ -119,7 +119,7 @@ func parsePeer(text string) (*url.URL, error) {
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("cannot parse the URL of a gateway: %w", err)
-	case u.Scheme != "https", u.Host == "", u.User != nil, u.RawQuery != "", u.Fragment != "", u.Path != "", u.ForceQuery:
+	case u.Scheme != "https", u.Host == "", u.User != nil, u.Path != "", strings.ContainsAny(text, "?#"):
 		return nil, fmt.Errorf("URL of a gateway %q is not https://host:port", text)
 	}
 	return u, nil

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httputil"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -81,6 +82,27 @@ func checkHead(t *testing.T, h string) {
 		fields++
 	}
 	require.Equal(t, len(lines)-1, fields, "%q", h)
+}
+
+// FuzzHost: a Host that is let through is the same authority for net/url, without a user.
+func FuzzHost(f *testing.F) {
+	for _, seed := range []string{"h", "h:80", "h:", "[::1]:8", "[::1%25eth0]", "u@h", "h,i", "h:80:80", "%c3%a4",
+		"a%41", "", ":80", "[::ffff:1.2.3.4]", "h:65536"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, host string) {
+		if validateHost([]byte(host)) != nil {
+			return
+		}
+		u, err := url.Parse("http://" + host + "/x")
+		require.NoError(t, err, "%q", host)
+		require.Nil(t, u.User)
+		require.NotEmpty(t, u.Hostname())
+		require.Equal(t, "/x", u.Path)
+		require.Empty(t, u.RawQuery)
+		require.Empty(t, u.Fragment)
+		require.NotContains(t, u.Hostname(), ",")
+	})
 }
 
 const g64k = 64 << 10

@@ -1,0 +1,40 @@
+package fleet
+
+import (
+	"net/url"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// FuzzParsePeer: the URL of a peer, which comes out of Redis, leads to its host and port and nowhere else, whatever is put behind it.
+func FuzzParsePeer(f *testing.F) {
+	for _, seed := range []string{"https://127.0.0.1:8887", "https://h", "http://h", "https://u@h", "https://h?",
+		"https://h#", "https://h/a", "https://h\\@i", "https://[::1%25x]:1", "https:h", "//h", "https://h:port"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		u, err := parsePeer(text)
+		if err != nil {
+			return
+		}
+		require.LessOrEqual(t, len(text), maxName)
+		again, err := url.Parse(text + "/_peer/segment?id=x")
+		require.NoError(t, err, "%q", text)
+		require.Equal(t, u.Host, again.Host)
+		require.Equal(t, "https", again.Scheme)
+		require.Equal(t, "/_peer/segment", again.Path, "%q", text)
+		require.Nil(t, again.User)
+	})
+}
+
+// FuzzFence: what is read is a number that Redis counts exactly, or none.
+func FuzzFence(f *testing.F) {
+	for _, seed := range []string{"0", "9007199254740991", "9007199254740992", "-1", "+1", "", "1e3", " 1", "00"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		n := parseFence(text)
+		require.True(t, -1 <= n && n < 1<<53)
+	})
+}

@@ -1,0 +1,78 @@
+package gateway
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/netip"
+	"net/url"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// FuzzFLV: a stretch lies within the file and is not empty.
+func FuzzFLV(f *testing.F) {
+	f.Add("10", "20", int64(100))
+	f.Add("99999999999999999999999", "-1", int64(1)<<62)
+	f.Add("0", "", int64(0))
+	f.Add("", "5", int64(5))
+	f.Fuzz(func(t *testing.T, start, end string, size int64) {
+		size = max(0, size)
+		span, use, err := flvSpan([]byte(start), []byte(end), size)
+		if !use || err != nil {
+			require.Zero(t, span)
+			return
+		}
+		require.Positive(t, span.Length)
+		require.GreaterOrEqual(t, span.Start, int64(0))
+		require.LessOrEqual(t, span.Length, size-span.Start)
+	})
+}
+
+// FuzzAccessLog: whatever a client sends, a line stays one line: of printable ASCII with its quotes, or of JSON.
+func FuzzAccessLog(f *testing.F) {
+	f.Add([]byte("GET"), []byte("/a"), []byte("agent"), []byte(""))
+	f.Add([]byte("G\" 200 0\n"), []byte("/\\\"\r\n"), []byte("\xff\xfe\u2028"), []byte("\x00\x7f"))
+	f.Fuzz(func(t *testing.T, method, target, agent, line []byte) {
+		e := entry{at: time.Unix(1700000000, 0).UTC(), remote: netip.MustParseAddr("192.0.2.1"), method: method,
+			target: target, proto: []byte("HTTP/1.1"),
+			agent: agent, referer: target, line: line, status: 200, bytes: 5, source: "local"}
+		object := e.appendJSON(nil)
+		require.Equal(t, 1, bytes.Count(object, []byte("\n")))
+		var fields map[string]any
+		require.NoError(t, json.Unmarshal(object, &fields), "%q", object)
+		require.EqualValues(t, 200, fields["status"])
+		require.Equal(t, "local", fields["source"])
+		combined := e.appendCombined(nil)
+		require.Equal(t, byte('\n'), combined[len(combined)-1])
+		for _, c := range combined[:len(combined)-1] {
+			require.True(t, ' ' <= c && c <= '~', "%q", combined)
+		}
+		require.Equal(t, 6, bytes.Count(combined, []byte(`"`)), "%q", combined)
+	})
+}
+
+// FuzzAdminHost: a Host field that is let in names no other site for a browser.
+func FuzzAdminHost(f *testing.F) {
+	for _, seed := range []string{"", "localhost:8889", "127.0.0.1", "[::1]:8889", "gateway.example.",
+		"evil.example", "[evil.example]", "127.0.0.1.evil.example", "localhost.evil:1", "[::1%25eth0]:1",
+		"1::evil"} {
+		f.Add(seed)
+	}
+	access := AdminAccess{Hosts: []string{"gateway.example"}}
+	f.Fuzz(func(t *testing.T, host string) {
+		if !access.allowsHost(host) {
+			return
+		}
+		u, err := url.Parse("http://" + host + "/")
+		if err != nil || u.User != nil || u.Host != host {
+			return // no browser sends it
+		}
+		name := bytes.TrimSuffix(bytes.ToLower([]byte(u.Hostname())), []byte("."))
+		if _, err := netip.ParseAddr(string(name)); err == nil {
+			return
+		}
+		require.Contains(t, []string{"", "localhost", "gateway.example"}, string(name), "%q", host)
+	})
+}
