@@ -52,6 +52,7 @@ type StorageSpec struct {
 	Listen    string // ip:port; port 0 is any; default: 127.0.0.11, .12 and so on, and the common port
 	Advertise string // ip:port that trackers name; default: where it listens
 	ID        uint32 // storage id; default: 100001 and so on
+	Remote    bool   // it runs elsewhere: trackers name Advertise, and nothing listens here
 }
 
 const (
@@ -102,6 +103,9 @@ func Start(o Options) (*Cluster, error) {
 		return nil, fmt.Errorf("cannot start cluster: %w", err)
 	}
 	for _, n := range c.nodes() {
+		if n.port.isRemote() {
+			continue
+		}
 		if err := n.Revive(); err != nil {
 			c.Close()
 			return nil, fmt.Errorf("cannot start cluster: %w", err)
@@ -186,7 +190,7 @@ func (g GroupSpec) list() []StorageSpec {
 }
 
 func (c *Cluster) newStorage(spec StorageSpec, o Options, common *commonPort) (*Storage, error) {
-	port, err := common.take(spec.Listen)
+	port, err := common.take(spec)
 	if err != nil {
 		return nil, err
 	}
@@ -197,6 +201,9 @@ func (c *Cluster) newStorage(spec StorageSpec, o Options, common *commonPort) (*
 		if s.advertise, err = netip.ParseAddrPort(spec.Advertise); err != nil {
 			return nil, fmt.Errorf("cannot advertise %q: want ip:port: %w", spec.Advertise, err)
 		}
+	}
+	if !s.advertise.IsValid() {
+		return nil, errors.New("nothing is advertised for a remote storage")
 	}
 	if text := s.advertise.Addr().String(); len(text) > c.addressSize {
 		return nil, fmt.Errorf("address %s is longer than %d bytes: set AddressSize", text, c.addressSize)

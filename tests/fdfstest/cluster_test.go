@@ -290,6 +290,19 @@ func TestFormsOfAnswers(t *testing.T) {
 	})
 }
 
+// A remote storage is named by the trackers, and nothing listens for it.
+func TestRemoteStorage(t *testing.T) {
+	c := start(t, Options{Groups: []GroupSpec{{Name: "group1", Storages: []StorageSpec{
+		{Advertise: "192.0.2.1:23000", Remote: true}, {Advertise: "192.0.2.2:23000", Remote: true},
+	}}}})
+	id, err := c.Put(FileSpec{Storage: c.Storage(1)})
+	require.NoError(t, err)
+	require.Equal(t, []string{"192.0.2.1:23000", "192.0.2.2:23000"}, servers(t, c, id))
+	require.ErrorIs(t, c.Storage(0).Revive(), ErrRemote)
+	require.ErrorIs(t, c.Storage(0).Silence(), ErrRemote)
+	c.Storage(0).Kill()
+}
+
 func TestOptionsRefused(t *testing.T) {
 	same := StorageSpec{Listen: "127.0.0.1:0"}
 	tests := map[string]struct {
@@ -301,6 +314,7 @@ func TestOptionsRefused(t *testing.T) {
 		"group twice":     {Options{Groups: []GroupSpec{{Name: "g"}, {Name: "g"}}}, "no other group's"},
 		"address size":    {Options{AddressSize: 16}, "address size 16"},
 		"listen":          {Options{TrackerListen: []string{"localhost:0"}}, `"localhost:0"`},
+		"remote":          {Options{Groups: []GroupSpec{{Name: "g", Storages: []StorageSpec{{Remote: true}}}}}, "nothing is advertised"},
 		"advertise":       {Options{Groups: []GroupSpec{{Name: "g", Storages: []StorageSpec{{Advertise: "x"}}}}}, `"x"`},
 		"IPv6, no ids":    {Options{Groups: []GroupSpec{{Name: "g", Storages: []StorageSpec{{Listen: "[::1]:0"}}}}}, "no IPv4 address"},
 		"too many":        {Options{Groups: []GroupSpec{{Name: "g", Count: 300}}}, "300 storages"},

@@ -80,8 +80,11 @@ func (n *Node) Silence() error {
 	defer n.life.Unlock()
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.ended {
+	switch {
+	case n.ended:
 		return fmt.Errorf("cannot silence %s: %w", n.name, ErrClosed)
+	case n.port.isRemote():
+		return fmt.Errorf("cannot silence %s: %w", n.name, ErrRemote)
 	}
 	n.closeListener()
 	quiet, err := newSilence(n.port.addr)
@@ -102,6 +105,9 @@ func (n *Node) Revive() error {
 	return n.start()
 }
 
+// ErrRemote is the error for reviving or silencing a storage that runs elsewhere.
+var ErrRemote = errors.New("the storage is remote")
+
 // ErrClosed is the error for reviving a node of a cluster that was closed.
 var ErrClosed = errors.New("the cluster is closed")
 
@@ -120,6 +126,9 @@ func (n *Node) end() {
 func (n *Node) start() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.port.isRemote() {
+		return fmt.Errorf("cannot revive %s: %w", n.name, ErrRemote)
+	}
 	if n.listener != nil {
 		return nil
 	}
