@@ -8,7 +8,7 @@ FUZZTIME ?= 20s
 # Fetched as a Go module when it is used; staticcheck.conf says what it looks for.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build run run-cluster stampede test test-race test-long lint fuzz attack bench bench-compare e2e check clean
+.PHONY: build run run-cluster stampede test test-race test-long lint fuzz attack bench bench-compare e2e check real real-selftest clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN) ./cmd/gateway
@@ -76,6 +76,17 @@ bench: build
 REF ?= HEAD
 bench-compare:
 	$(GO) run ./tests/bench/compare -ref $(REF) $(COMPARE)
+
+# Beside a real FastDFS, in network namespaces; needs root. tests/real/README.md says more:
+# make real FASTDFS_BIN=/opt/fastdfs/bin FASTDFS_MODULE_NGINX=/opt/nginx/sbin/nginx REAL='-trunk -ids -ipv6 -trackers 2 -soak 1m'
+real: build
+	cd tests/real && $(GO) build -o $(CURDIR)/bin/real .
+	@FASTDFS_BIN='$(abspath $(FASTDFS_BIN))' FASTDFS_MODULE_NGINX='$(abspath $(FASTDFS_MODULE_NGINX))' \
+		bin/real -gateway $(CURDIR)/$(BIN) $(REAL)
+
+# The same program on stand-ins for FastDFS: a test of the program itself, which is a module of its own. About a minute.
+real-selftest: build
+	cd tests/real && $(GO) vet ./... && GATEWAY_BINARY=$(CURDIR)/$(BIN) $(GO) test -count=1 -parallel 4 ./...
 
 check: lint test-race
 

@@ -1,0 +1,220 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// network is one namespace with a bridge, where this program runs, and one namespace a host, on the
+// bridge by a pair of virtual Ethernet devices: the bridge's end has the host's name, the host's is
+// eth0. Addresses are seen in there only.
+type network struct {
+	name  string // of the bridge's namespace; those of hosts add -NAME
+	ipv6  bool
+	hosts map[string]*host
+	order []*host
+}
+
+// host is one machine of the cluster.
+type host struct {
+	name  string
+	space string     // its namespace
+	addr  netip.Addr // of the family that is in use
+}
+
+// lastBytes are of the hosts' addresses.
+var lastBytes = []struct {
+	name string
+	last byte
+}{{"t1", 10}, {"t2", 9}, {"s1", 11}, {"s2", 12}, {"s3", 13}, {"edge", 21}}
+
+const (
+	bridge     = "hub"
+	bridgeByte = 1
+	ownBit4    = "/24"
+	ownBit6    = "/64"
+)
+
+func newNetwork(name string, s *settings) *network {
+	n := &network{name: name, ipv6: s.ipv6, hosts: map[string]*host{}}
+	for _, l := range lastBytes {
+		h := &host{name: l.name, space: name + "-" + l.name, addr: n.address(l.last)}
+		n.hosts[l.name] = h
+		n.order = append(n.order, h)
+	}
+	return n
+}
+
+// address is 10.77.0.x, or the same in fd77::/64 (RFC 1918, RFC 4193).
+func (n *network) address(last byte) netip.Addr {
+	if n.ipv6 {
+		return netip.AddrFrom16([16]byte{0: 0xfd, 1: 0x77, 15: last})
+	}
+	return netip.AddrFrom4([4]byte{10, 77, 0, last})
+}
+
+func (n *network) prefix(a netip.Addr) string {
+	if a.Is6() {
+		return a.String() + ownBit6
+	}
+	return a.String() + ownBit4
+}
+
+// open makes the network.
+func (n *network) open() error {
+	steps := [][]string{
+		{"netns", "add", n.name},
+		{"-n", n.name, "link", "set", "lo", "up"},
+		{"-n", n.name, "link", "add", bridge, "type", "bridge"},
+		n.addressStep(n.name, bridge, n.address(bridgeByte)),
+		{"-n", n.name, "link", "set", bridge, "up"},
+	}
+	for _, h := range n.order {
+		steps = append(steps, [][]string{
+			{"netns", "add", h.space},
+			{"-n", h.space, "link", "set", "lo", "up"},
+			{"-n", n.name, "link", "add", h.name, "type", "veth", "peer", "name", "eth0", "netns", h.space},
+			{"-n", n.name, "link", "set", h.name, "master", bridge, "up"},
+			n.addressStep(h.space, "eth0", h.addr),
+			{"-n", h.space, "link", "set", "eth0", "up"},
+		}...)
+	}
+	for _, step := range steps {
+		if err := ip(step...); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// addressStep gives a device an address, without waiting whether another host has it.
+func (n *network) addressStep(space, device string, a netip.Addr) []string {
+	step := []string{"-n", space, "address", "add", n.prefix(a), "dev", device}
+	if a.Is6() {
+		step = append(step, "nodad")
+	}
+	return step
+}
+
+// close ends all processes in the namespaces and removes these; devices go with them.
+func (n *network) close() error {
+	var errs []error
+	for _, space := range append(n.spaces(), n.name) {
+		if _, err := os.Stat("/run/netns/" + space); err != nil {
+			continue // it was not made
+		}
+		for _, pid := range pids(space) {
+			_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended by itself
+		}
+		errs = append(errs, ip("netns", "delete", space))
+	}
+	return errors.Join(errs...)
+}
+
+func (n *network) spaces() []string {
+	var list []string
+	for _, h := range n.order {
+		list = append(list, h.space)
+	}
+	return list
+}
+
+// pids are the processes in a namespace.
+func pids(space string) []int {
+	out, err := exec.Command("ip", "netns", "pids", space).Output()
+	if err != nil {
+		return nil
+	}
+	var list []int
+	for _, field := range strings.Fields(string(out)) {
+		if pid, err := strconv.Atoi(field); err == nil {
+			list = append(list, pid)
+		}
+	}
+	return list
+}
+
+// command is a program on this host.
+func (h *host) command(name string, args ...string) *exec.Cmd {
+	return exec.Command("ip", append([]string{"netns", "exec", h.space, name}, args...)...)
+}
+
+// pids are the processes of this host that have text among their arguments.
+func (h *host) pids(text string) []int {
+	var list []int
+	for _, pid := range pids(h.space) {
+		line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if err == nil && strings.Contains(string(line), text) {
+			list = append(list, pid)
+		}
+	}
+	return list
+}
+
+// cut takes the host off the network without telling anybody; mend brings it back.
+func (n *network) cut(h *host) error  { return ip("-n", n.name, "link", "set", h.name, "down") }
+func (n *network) mend(h *host) error { return ip("-n", n.name, "link", "set", h.name, "up") }
+
+// move gives the host another address. The old one is gone.
+func (n *network) move(h *host, last byte) error {
+	to := n.address(last)
+	if err := ip("-n", h.space, "address", "delete", n.prefix(h.addr), "dev", "eth0"); err != nil {
+		return err
+	}
+	h.addr = to
+	return ip(n.addressStep(h.space, "eth0", to)...)
+}
+
+// limit makes what the host sends slow: tc-tbf(8). unlimit ends it.
+func (h *host) limit(rate string) error {
+	return tool("tc", "-n", h.space, "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "64kb", "latency", "50ms")
+}
+
+func (h *host) unlimit() error {
+	return tool("tc", "-n", h.space, "qdisc", "delete", "dev", "eth0", "root")
+}
+
+// sent is how many bytes the host has sent.
+func (h *host) sent() int64 {
+	text, err := os.ReadFile("/sys/class/net/" + h.name + "/statistics/rx_bytes")
+	if err != nil {
+		return 0
+	}
+	v, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return v
+}
+
+// busiest is the one that sends most within a moment.
+func busiest(hosts ...*host) *host {
+	before := map[*host]int64{}
+	for _, h := range hosts {
+		before[h] = h.sent()
+	}
+	time.Sleep(50 * time.Millisecond)
+	best, most := hosts[0], int64(-1)
+	for _, h := range hosts {
+		if n := h.sent() - before[h]; n > most {
+			best, most = h, n
+		}
+	}
+	return best
+}
+
+func ip(args ...string) error { return tool("ip", args...) }
+
+func tool(name string, args ...string) error {
+	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %s: %w: %s", name, strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}

@@ -1,0 +1,254 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"fastdfs-gateway/tests/real/client"
+)
+
+// Limits of what is promised, with room for the clock of this program.
+const (
+	deletedLimit = 1100 * time.Millisecond // a deleted file at a gateway whose host has it no more
+	mutableLimit = 2500 * time.Millisecond // a changed appender through the cache: mutable_ttl is 1 s
+	extraReads   = 1.1                     // bytes read from storages for a file, of its size
+)
+
+// mediaTypes are what browsers need, by extension; some have more than one name.
+var mediaTypes = map[string][]string{
+	"webp": {"image/webp"}, "avif": {"image/avif"}, "mng": {"video/x-mng"}, "flv": {"video/x-flv"}, "webm": {"video/webm"},
+	"docx":  {"application/vnd.openxmlformats-officedocument.wordprocessingml.document"},
+	"xlsx":  {"application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"},
+	"pptx":  {"application/vnd.openxmlformats-officedocument.presentationml.presentation"},
+	"m3u8":  {"application/vnd.apple.mpegurl"},
+	"ts":    {"video/mp2t"},
+	"m4a":   {"audio/x-m4a", "audio/mp4"},
+	"m4v":   {"video/x-m4v", "video/mp4"},
+	"3gp":   {"video/3gpp"},
+	"7z":    {"application/x-7z-compressed"},
+	"woff":  {"font/woff"},
+	"woff2": {"font/woff2"},
+	"wasm":  {"application/wasm"},
+	"jpg":   {"image/jpeg"}, "png": {"image/png"}, "mp4": {"video/mp4"}, "pdf": {"application/pdf"}, "txt": {"text/plain"},
+}
+
+// typesPart looks at the media types, at the source and at the edge.
+func (w *world) typesPart() {
+	for ext, want := range mediaTypes {
+		f, err := w.upload(ext, w.storages[0], 0, ext, w.content(500))
+		if w.report.failed("types", err) {
+			continue
+		}
+		var wrong []string
+		for _, server := range []string{w.gatewayAt(f.from), w.edge.url} {
+			a := get(server + "/" + f.id)
+			media, _, _ := strings.Cut(a.header.Get("Content-Type"), ";")
+			if a.status != http.StatusOK || !containsText(want, media) {
+				wrong = append(wrong, fmt.Sprintf("%s: status %d, %q", server, a.status, media))
+			}
+		}
+		w.report.check("types", len(wrong) == 0, ".%s is %s %v", ext, want[0], wrong)
+	}
+}
+
+func containsText(list []string, text string) bool {
+	for _, t := range list {
+		if t == text {
+			return true
+		}
+	}
+	return false
+}
+
+// crcPart looks that a file is read once, whichever CRC32 its id holds.
+func (w *world) crcPart() {
+	f, err := w.upload("crc", w.storages[0], 0, "bin", w.content(5<<20))
+	if w.report.failed("crc", err) {
+		return
+	}
+	before := w.metric(w.edge, "fdfs_gateway_origin_bytes_total")
+	wrong := f.whole(get(w.edge.url + "/" + f.id))
+	read := w.metric(w.edge, "fdfs_gateway_origin_bytes_total") - before
+	w.report.check("crc", wrong == "" && read > 0 && read <= extraReads*float64(len(f.want)),
+		"the id's CRC32 is the %s one; %.0f bytes were read for %d %s", crcForm(f.id, f.want), read, len(f.want), wrong)
+}
+
+// metric reads one series of a gateway at the edge; -1 when it is not there.
+func (w *world) metric(s *server, series string) float64 {
+	a := get("http://" + join(w.network.hosts["edge"].addr, gatewayPort+adminAbove) + "/metrics")
+	for line := range strings.Lines(string(a.body)) {
+		if rest, ok := strings.CutPrefix(line, series+" "); ok {
+			v, err := strconv.ParseFloat(strings.TrimSpace(rest), 64)
+			if err == nil {
+				return v
+			}
+		}
+	}
+	return -1
+}
+
+// deletePart deletes files that are asked for all the time: a normal one, an appender, and with
+// -trunk a packed one.
+func (w *world) deletePart() {
+	s1 := w.storages[0]
+	normal := w.content(600 << 10) // more than goes into a trunk file
+	f, err := w.upload("normal", s1, 0, "bin", normal)
+	if !w.report.failed("delete", err) {
+		w.deleteHot(f)
+	}
+	if f, err = w.uploadAppender("appender", s1, "log", w.content(50000)); !w.report.failed("delete", err) {
+		w.deleteHot(f)
+	}
+	if !w.s.trunk {
+		return
+	}
+	if f, err = w.upload("packed", s1, 0, "jpg", w.content(30000)); !w.report.failed("delete", err) {
+		w.deleteHot(f)
+	}
+}
+
+const hotGets = 20 // requests that make a file hot
+
+// deleteHot deletes a file at its source, and waits for 404 there and at the replica's gateway.
+func (w *world) deleteHot(f *file) {
+	if w.report.failed("delete", w.waitReplicated(f.id)) {
+		return
+	}
+	replica := w.replicaOf(f)
+	for range hotGets {
+		for _, n := range []*node{f.from, replica} {
+			if wrong := f.whole(get(w.gatewayAt(n) + "/" + f.id)); wrong != "" {
+				w.report.check("delete", false, "%s before it was deleted: %s", f.kind, wrong)
+				return
+			}
+		}
+	}
+	if w.report.failed("delete", client.Delete(f.from.addr(), f.id)) {
+		return
+	}
+	deleted := time.Now()
+	var both sync.WaitGroup
+	both.Go(func() {
+		took, wrong := f.untilGone(w.gatewayAt(f.from), deleted)
+		w.report.check("delete", wrong == "" && took <= deletedLimit, "%s: 404 at its source after %v %s", f.kind, took, wrong)
+	})
+	both.Go(func() {
+		if w.report.failed("delete", w.waitGone(f.id)) {
+			return
+		}
+		there := time.Now()
+		took, wrong := f.untilGone(w.gatewayAt(replica), there)
+		w.report.check("delete", wrong == "" && took <= deletedLimit, "%s: 404 at its replica %v after the replica had deleted it, which took %v %s",
+			f.kind, took, there.Sub(deleted).Round(time.Millisecond), wrong)
+	})
+	both.Wait()
+}
+
+// goneLimit is when nobody waits any longer.
+const goneLimit = 8 * time.Second
+
+// untilGone asks until the answer is 404, and gives the time since deleted. Until then the bytes
+// must be right.
+func (f *file) untilGone(server string, deleted time.Time) (took time.Duration, wrong string) {
+	for {
+		a := get(server + "/" + f.id)
+		took = time.Since(deleted).Round(time.Millisecond)
+		switch {
+		case a.status == http.StatusNotFound:
+			return took, wrong
+		case took > goneLimit:
+			return took, "and it is still there"
+		}
+		cut := a.err != nil && bytes.HasPrefix(f.want, a.body) // it was deleted meanwhile
+		if text := f.whole(a); text != "" && !cut {
+			wrong = text
+		}
+		time.Sleep(poll)
+	}
+}
+
+// mutablePart changes an appender, and replaces a slave, while the edge has them in its cache.
+func (w *world) mutablePart() {
+	s1 := w.storages[0]
+	f, err := w.uploadAppender("appender", s1, "log", w.content(300<<10))
+	if w.report.failed("mutable", err) {
+		return
+	}
+	w.changeHot(f, "appended", func() ([]byte, error) {
+		more := w.content(100 << 10)
+		return append(bytes.Clone(f.want), more...), client.Append(s1.addr(), f.id, more)
+	})
+	w.changeHot(f, "modified", func() ([]byte, error) {
+		part := w.content(1 << 10)
+		want := bytes.Clone(f.want)
+		copy(want[2000:], part)
+		return want, client.Modify(s1.addr(), f.id, 2000, part)
+	})
+	w.changeHot(f, "truncated", func() ([]byte, error) {
+		return f.want[:5000], client.Truncate(s1.addr(), f.id, 5000)
+	})
+	master, err := w.upload("master", s1, 0, "jpg", w.content(2000))
+	if w.report.failed("mutable", err) {
+		return
+	}
+	slave, err := w.uploadSlave("slave", master, "_100x100", "jpg", w.content(900))
+	if w.report.failed("mutable", err) {
+		return
+	}
+	w.changeHot(slave, "replaced", func() ([]byte, error) {
+		content := w.content(1100)
+		if err := client.Delete(s1.addr(), slave.id); err != nil {
+			return nil, err
+		}
+		_, err := client.UploadSlave(s1.addr(), master.id, "_100x100", "jpg", content)
+		return content, err
+	})
+}
+
+// changeHot changes a file that the edge has in its cache. Each answer must be all of the old
+// version or all of the new one.
+func (w *world) changeHot(f *file, what string, change func() ([]byte, error)) {
+	name := "mutable"
+	if w.report.failed(name, w.waitSame(f)) {
+		return
+	}
+	url := w.edge.url + "/" + f.id
+	if err := await(goneLimit, "the edge has another version", func() error { return asError(f.whole(get(url))) }); w.report.failed(name, err) {
+		return
+	}
+	old := f.want
+	want, err := change()
+	if w.report.failed(name, err) {
+		return
+	}
+	f.want = want
+	changed := time.Now()
+	for {
+		a := get(url)
+		took := time.Since(changed).Round(time.Millisecond)
+		isNew := f.whole(a) == ""
+		isOld := a.err == nil && a.status == http.StatusOK && bytes.Equal(a.body, old)
+		between := a.status == http.StatusNotFound && what == "replaced" // it was deleted for a moment
+		switch {
+		case isNew || took > goneLimit:
+			w.report.check(name, isNew && took <= mutableLimit, "%s %s: new at the edge after %v", f.kind, what, took)
+			return
+		case !isOld && !between && a.err == nil: // a version that changes while it is sent is cut
+			w.report.check(name, false, "%s %s: neither the old version nor the new: %s", f.kind, what, f.whole(a))
+			return
+		}
+		time.Sleep(poll)
+	}
+}
+
+func asError(text string) error {
+	if text == "" {
+		return nil
+	}
+	return fmt.Errorf("%s", text)
+}

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"fastdfs-gateway/internal/fdfs"
+)
+
+// target is a way to a file. It says what is wrong with the answers, or nothing.
+type target struct {
+	name string
+	try  func(f *file) string
+}
+
+// targets are the columns of the table. "source" and so on are seen from the file.
+func (w *world) targets() []target {
+	list := []target{
+		{"source", func(f *file) string { return requests(f, w.gatewayAt(f.from)) }},
+		{"replica", func(f *file) string { return requests(f, w.gatewayAt(w.replicaOf(f))) }},
+		{"other group", func(f *file) string { return requests(f, w.gatewayAt(w.strangerTo(f))) }},
+		{"edge, cold and hot", func(f *file) string { return w.coldAndHot(f, w.edge) }},
+		{"edge by HTTP", func(f *file) string { return w.coldAndHot(f, w.byHTTP) }},
+		{"redirect", w.redirects},
+	}
+	if len(w.nginx) > 0 {
+		list = append(list, target{"as the module", w.asModule})
+	}
+	return list
+}
+
+// gatewayAt is the URL of the gateway on a storage host.
+func (w *world) gatewayAt(n *node) string {
+	return "http://" + join(n.host.addr, gatewayPort)
+}
+
+// replicaOf is another storage of the file's group, or the only one.
+func (w *world) replicaOf(f *file) *node {
+	for _, n := range w.group(f.id) {
+		if n != f.from {
+			return n
+		}
+	}
+	return f.from
+}
+
+// strangerTo is a storage of another group.
+func (w *world) strangerTo(f *file) *node {
+	for _, n := range w.storages {
+		if n.group != f.from.group {
+			return n
+		}
+	}
+	panic("BUG: there is one group only")
+}
+
+// requests tries GET, HEAD and Range at one server.
+func requests(f *file, server string) string {
+	url := server + "/" + f.id
+	if wrong := f.whole(get(url)); wrong != "" {
+		return wrong
+	}
+	if wrong := f.head(do(follow, http.MethodHead, url)); wrong != "" {
+		return wrong
+	}
+	return ranges(f, url)
+}
+
+// ranges tries a range in the middle and one at the end.
+func ranges(f *file, url string) string {
+	if len(f.want) < 3 {
+		return ""
+	}
+	first, last := len(f.want)/3, len(f.want)*2/3
+	if wrong := f.part(get(url, fmt.Sprintf("Range: bytes=%d-%d", first, last)), first, last); wrong != "" {
+		return wrong
+	}
+	end := len(f.want) - 1
+	return f.part(get(url, "Range: bytes=-2"), end-1, end)
+}
+
+// coldAndHot tries the requests on a file that the cache has not, then on one that it has, then a
+// range on one that it has not.
+func (w *world) coldAndHot(f *file, s *server) string {
+	for range 2 {
+		if wrong := requests(f, s.url); wrong != "" {
+			return wrong
+		}
+	}
+	if err := w.purge(s, "id="+f.id); err != nil {
+		return err.Error()
+	}
+	return ranges(f, s.url+"/"+f.id)
+}
+
+// purge makes a gateway's cache forget: "id=..." or "all=1".
+func (w *world) purge(s *server, what string) error {
+	host, port := w.network.hosts["edge"].addr, gatewayPort
+	switch s {
+	case w.byHTTP:
+		port = httpPort
+	case w.edge:
+	default:
+		panic("BUG: only caches of the edge are purged")
+	}
+	a := do(stay, http.MethodPost, "http://"+join(host, port+adminAbove)+"/purge?"+what)
+	if a.err == nil && a.status != http.StatusOK {
+		return fmt.Errorf("purge: status %d: %s", a.status, a.body)
+	}
+	return a.err
+}
+
+// redirects tries the gateway on s3 that sends clients to the source: a file of its own group it
+// serves itself.
+func (w *world) redirects(f *file) string {
+	url := w.redirecting.url + "/" + f.id
+	if a := do(stay, http.MethodGet, url); f.from.group != w.storages[2].group && !(f.gone && a.status == http.StatusNotFound) {
+		if a.err != nil || a.status != http.StatusFound {
+			return fmt.Sprintf("status %d, want a redirect (%v)", a.status, a.err)
+		}
+		if place := a.header.Get("Location"); !strings.Contains(place, "redirect=1") {
+			return fmt.Sprintf("redirected to %q", place)
+		}
+	}
+	return requests(f, w.redirecting.url)
+}
+
+// asModule compares answers of the module's nginx with those of the gateway on the same host:
+// source, replica, other group.
+func (w *world) asModule(f *file) string {
+	for _, n := range []*node{f.from, w.replicaOf(f), w.strangerTo(f)} {
+		module := "http://" + join(n.host.addr, nginxPort) + "/" + f.id
+		ours := w.gatewayAt(n) + "/" + f.id
+		for _, method := range []string{http.MethodGet, http.MethodHead} {
+			a, b := do(follow, method, module), do(follow, method, ours)
+			if wrong := difference(f, a, b); wrong != "" {
+				return fmt.Sprintf("%s at %s: %s", method, n.host.name, wrong)
+			}
+		}
+	}
+	return ""
+}
+
+// difference says how two answers differ: the module's, then ours.
+func difference(f *file, module, ours answer) string {
+	switch {
+	case module.err != nil || ours.err != nil:
+		return fmt.Sprintf("module %v, gateway %v", module.err, ours.err)
+	case module.status != ours.status:
+		return fmt.Sprintf("status: module %d, gateway %d", module.status, ours.status)
+	case module.status >= 300:
+		return "" // error pages differ
+	case string(module.body) != string(ours.body):
+		return fmt.Sprintf("body: module %d bytes, gateway %d, the first %d are equal",
+			len(module.body), len(ours.body), prefix(module.body, ours.body))
+	}
+	same := []string{"Content-Length"}
+	if id, err := fdfs.Parse(f.id); err == nil && id.Immutable() {
+		same = append(same, "Last-Modified") // of the others it is the time of the copy that was read
+	}
+	for _, name := range same {
+		if m, o := module.header.Get(name), ours.header.Get(name); m != o {
+			return fmt.Sprintf("%s: module %q, gateway %q", name, m, o)
+		}
+	}
+	return ""
+}
+
+// tablePart tries each kind of file at each target.
+func (w *world) tablePart() {
+	files := w.kinds()
+	for _, f := range files {
+		if !f.gone && w.report.failed("replication", w.waitSame(f)) {
+			return
+		}
+	}
+	targets := w.targets()
+	out := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprint(out, "kind")
+	for _, t := range targets {
+		fmt.Fprint(out, "\t", t.name)
+	}
+	fmt.Fprintln(out)
+	var wrong []string
+	for _, f := range files {
+		fmt.Fprint(out, f.kind)
+		for _, t := range targets {
+			cell := "ok"
+			if text := t.try(f); text != "" {
+				cell = "FAIL"
+				wrong = append(wrong, fmt.Sprintf("%s at %s: %s (%s)", f.kind, t.name, text, f.id))
+			}
+			fmt.Fprint(out, "\t", cell)
+		}
+		fmt.Fprintln(out)
+	}
+	out.Flush()
+	w.report.check("table", len(wrong) == 0, "%d kinds x %d targets, %d cells are wrong", len(files), len(targets), len(wrong))
+	for _, line := range wrong {
+		w.report.check("table", false, "%s", line)
+	}
+	w.metadataIsPrivate(files)
+}
+
+// metadataIsPrivate looks that the file beside a file with metadata is not given out.
+func (w *world) metadataIsPrivate(files []*file) {
+	for _, f := range files {
+		if f.kind == "with metadata" {
+			a := get(w.gatewayAt(f.from) + "/" + f.id + "-m")
+			w.report.check("metadata", a.err == nil && a.status >= 400 && a.status < 500, "asked for by its name: status %d %v", a.status, a.err)
+		}
+	}
+}

@@ -1,0 +1,212 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"fastdfs-gateway/tests/real/client"
+)
+
+const (
+	slowRate      = "80mbit" // of a storage whose download is to be disturbed: 50 MB take 5 s
+	gapLimit      = 4 * time.Second
+	redirectLimit = 700 * time.Millisecond
+	renewLimit    = 10 * time.Second // until a new address is known
+)
+
+// freezePart freezes and kills the storage that is sending, and cuts its host off, in the middle of
+// a download.
+func (w *world) freezePart() {
+	s1, s2 := w.storages[0], w.storages[1]
+	for _, n := range []*node{s1, s2} {
+		if err := n.host.limit(slowRate); err != nil {
+			w.report.skip("freeze", fmt.Sprintf("the kernel cannot slow a device down: %v", err))
+			return
+		}
+		defer func() { w.report.failed("freeze", n.host.unlimit()) }()
+	}
+	f, err := w.upload("large", s1, 0, "bin", w.content(w.s.largeMB<<20))
+	if w.report.failed("freeze", err) || w.report.failed("freeze", w.waitSame(f)) {
+		return
+	}
+	w.disturb(f, "frozen", func(n *node) error { return w.signal(n, syscall.SIGSTOP) },
+		func(n *node) error { return w.signal(n, syscall.SIGCONT) })
+	w.disturb(f, "host cut off", func(n *node) error { return w.network.cut(n.host) },
+		func(n *node) error { return w.network.mend(n.host) })
+	w.disturb(f, "killed", w.kill, w.startStorage)
+}
+
+// disturb downloads a file through the edge, and does something to the storage that is sending it.
+func (w *world) disturb(f *file, what string, strike, heal func(*node) error) {
+	if w.report.failed("freeze", w.purge(w.edge, "all=1")) {
+		return
+	}
+	done := make(chan answer, 1)
+	begin := time.Now()
+	go func() { done <- get(w.edge.url + "/" + f.id) }() // ends with the answer, which is awaited below
+	time.Sleep(300 * time.Millisecond)
+	s1, s2 := w.storages[0], w.storages[1]
+	victim := s1
+	if busiest(s1.host, s2.host) == s2.host {
+		victim = s2
+	}
+	select {
+	case a := <-done:
+		w.report.check("freeze", false, "the download was over after %v, before %s could be disturbed", a.took, victim.host.name)
+		return
+	default:
+	}
+	struck := time.Since(begin).Round(time.Millisecond)
+	w.report.failed("freeze", strike(victim))
+	a := <-done
+	w.report.failed("freeze", heal(victim))
+	wrong := f.whole(a)
+	w.report.check("freeze", wrong == "" && a.gap <= gapLimit, "%s %s after %v: longest gap %v, all took %v %s",
+		victim.host.name, what, struck, a.gap.Round(time.Millisecond), a.took.Round(time.Millisecond), wrong)
+	w.report.failed("freeze", w.settle())
+}
+
+// settle waits until storages that were disturbed take files and replicate again.
+func (w *world) settle() error { return w.waitReady() }
+
+// redirectPart asks for a redirect to a host that has just died.
+func (w *world) redirectPart() {
+	s1, s2 := w.storages[0], w.storages[1]
+	f, err := w.upload("redirected", s1, 0, "jpg", w.content(5000))
+	if w.report.failed("redirect", err) || w.report.failed("redirect", w.waitSame(f)) {
+		return
+	}
+	url := w.redirecting.url + "/" + f.id
+	err = await(goneLimit, "clients are not sent to the source", func() error { // which parts before this one have disturbed
+		if place := do(stay, http.MethodGet, url).header.Get("Location"); !strings.Contains(place, "//"+join(s1.host.addr, gatewayPort)+"/") {
+			return fmt.Errorf("Location is %q", place)
+		}
+		return nil
+	})
+	if w.report.failed("redirect", err) || w.report.failed("redirect", w.network.cut(s1.host)) {
+		return
+	}
+	a := do(stay, http.MethodGet, url)
+	place := a.header.Get("Location")
+	want := "//" + join(s2.host.addr, gatewayPort) + "/"
+	w.report.check("redirect", a.err == nil && strings.Contains(place, want) && a.took <= redirectLimit,
+		"source is dead: status %d after %v to %q, want the replica %s %v", a.status, a.took.Round(time.Millisecond), place, want, a.err)
+	w.report.failed("redirect", w.network.mend(s1.host))
+	w.report.failed("redirect", w.settle())
+}
+
+// addressPart moves s2 to another address, and leaves it as the only one that has a file.
+func (w *world) addressPart() {
+	const name = "address"
+	s1, s2 := w.storages[0], w.storages[1]
+	var files []*file
+	for _, n := range []*node{s1, s2} {
+		f, err := w.upload("of "+n.host.name, n, 0, "jpg", w.content(9000))
+		if w.report.failed(name, err) || w.report.failed(name, w.waitSame(f)) {
+			return
+		}
+		files = append(files, f)
+	}
+	warm := files[1].whole(get(w.edge.url + "/" + files[1].id)) // the edge knows the cluster
+	if w.report.failed(name, asError(warm)) || w.report.failed(name, w.moveStorage(s2)) || w.report.failed(name, w.kill(s1)) ||
+		w.report.failed(name, w.purge(w.edge, "all=1")) {
+		return
+	}
+	start := time.Now()
+	for _, f := range files {
+		err := await(startLimit, "the edge", func() error { return asError(f.whole(get(w.edge.url + "/" + f.id))) })
+		took := time.Since(start).Round(time.Millisecond)
+		w.report.check(name, err == nil && took <= renewLimit, "a file %s: right after %v (%v)", f.kind, took, err)
+	}
+	w.report.failed(name, w.startStorage(s1))
+	w.report.failed(name, w.settle())
+}
+
+// newByte is the last byte of the address that s2 moves to.
+const newByte = 32
+
+// moveStorage gives the host of a storage another address, tells storage ids, and waits until it
+// takes files there. Gateways and nginx of that host, which listen on the old address, are out of
+// use from here on.
+func (w *world) moveStorage(n *node) error {
+	if err := w.kill(n); err != nil {
+		return err
+	}
+	if err := w.network.move(n.host, newByte); err != nil {
+		return err
+	}
+	if w.s.ids {
+		if err := w.writeIDs(); err != nil {
+			return err
+		}
+		for _, t := range w.trackers {
+			if err := w.daemonRestart(t); err != nil {
+				return err
+			}
+		}
+	}
+	if err := w.startStorage(n); err != nil {
+		return err
+	}
+	return await(startLimit, n.host.name+" takes no file at its new address", func() error {
+		_, err := client.Upload(n.addr(), 0, "txt", []byte("moved"))
+		return err
+	})
+}
+
+// daemonRestart ends a tracker and starts it again.
+func (w *world) daemonRestart(t *host) error {
+	list := t.pids("tracker.conf")
+	for _, pid := range list {
+		if err := syscall.Kill(pid, syscall.SIGTERM); err != nil {
+			return err
+		}
+	}
+	if err := awaitEnd(list); err != nil {
+		return err
+	}
+	return w.startTracker(t)
+}
+
+// linksPart makes a link. It comes last, as FastDFS 6.16 stops replicating the files of the storage
+// that gets one.
+func (w *world) linksPart() {
+	s1 := w.storages[0]
+	target, err := w.upload("target", s1, 0, "jpg", w.content(600<<10))
+	if w.report.failed("links", err) {
+		return
+	}
+	id, err := client.CreateLink(s1.addr(), target.id, "jpg")
+	if err != nil {
+		w.report.skip("links", fmt.Sprintf("this version makes none by command 20: %v", err))
+		return
+	}
+	f := &file{kind: "link", id: id, want: target.want, from: s1}
+	for _, t := range []namedURL{{"source", w.gatewayAt(s1)}, {"other group", w.gatewayAt(w.storages[2])}, {"edge", w.edge.url}} {
+		wrong := requests(f, t.url)
+		w.report.check("links", wrong == "", "at %s %s", t.name, wrong)
+	}
+}
+
+type namedURL struct{ name, url string }
+
+// checkLogs looks for what no log may hold.
+func (w *world) checkLogs() {
+	for _, s := range w.gateways {
+		text, err := os.ReadFile(s.log)
+		bad := err != nil || bytes.Contains(text, []byte("BUG:")) || bytes.Contains(text, []byte("panic:"))
+		select {
+		case <-s.done:
+			bad = true // it has ended by itself
+		default:
+		}
+		if bad {
+			w.report.check("logs", false, "%s: %v, see %s", s.name, err, s.log)
+		}
+	}
+}
