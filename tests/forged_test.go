@@ -132,3 +132,39 @@ func TestSlotMaxSize(t *testing.T) {
 		})
 	}
 }
+
+// TestForgedSlotsOfOtherHosts: storages compare headers alone, and send what a forged id asks for. No byte of it reaches a client,
+// whatever its size, through a cache, a fleet, or none.
+func TestForgedSlotsOfOtherHosts(t *testing.T) {
+	for name, o := range map[string]fleetOptions{
+		"cache":    {gateways: 1},
+		"fleet":    {gateways: 2},
+		"no cache": {gateways: 1, cache: []string{"memory_max = 0"}, noRedis: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := startFleet(t, o)
+			for _, size := range []int{100, 5000, 1 << 20, 9 << 20} {
+				content := randomContent(size)
+				forged, err := fdfs.Encode(fdfs.Fields{Group: "group1", Kind: fdfs.KindTrunk, Source: fdfs.Source{127, 0, 0, 11},
+					Created: longAgo.Unix(), Size: int64(size), CRC32: 0x12345678,
+					Trunk: fdfs.Trunk{ID: 1, Offset: 4096, Alloc: uint32(size) + 256}, Ext: "txt"})
+				require.NoError(t, err)
+				put(t, f.cluster, fdfstest.FileSpec{ID: forged.String(), Content: content})
+				good := put(t, f.cluster, fdfstest.FileSpec{Group: "group1", Kind: fdfs.KindTrunk, Content: content, Ext: "bin", Created: longAgo})
+				for _, m := range f.gateways {
+					for _, header := range []string{"Accept: */*", "Range: bytes=0-9", "Range: bytes=-10"} {
+						a := m.get(url(forged), header)
+						require.Equal(t, 404, a.StatusCode, "%d bytes, %s", size, header)
+						require.Equal(t, "file not found\n", string(a.body))
+					}
+					require.Equal(t, content[:10], m.get(url(good), "Range: bytes=0-9").body)
+					require.Equal(t, content, m.get(url(good)).body)
+				}
+				if size <= segment && o.cache == nil {
+					require.Equal(t, 1, f.cluster.Downloads(good).Downloads, "checking costs no further download")
+				}
+			}
+			require.GreaterOrEqual(t, f.metric("fdfs_gateway_crc_errors_total"), 3.0)
+		})
+	}
+}

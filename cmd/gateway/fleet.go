@@ -69,7 +69,7 @@ func openCache(cfg *config.Config, f *fleet.Fleet, log *slog.Logger) (*cache.Cac
 		Memory: orNone(c.MemoryMax), DiskPath: cacheFolder(cfg), DiskMax: c.DiskMax,
 		TTL: orNone(c.TTL), MutableTTL: orNone(c.MutableTTL), NegativeTTL: orNone(c.NegativeTTL),
 		StaleWhileRevalidate: orNone(c.StaleWhileRevalidate), StaleIfError: orNone(c.StaleIfError),
-		Wait: cfg.Lock.Wait, Logger: gateway.LimitLog(log),
+		Wait: cfg.Lock.Wait, Logger: gateway.LimitLog(log), CheckFirst: gateway.CheckFirst,
 	}
 	if f != nil {
 		o.Fleet, o.DiskReady = f, f.Synced()

@@ -76,9 +76,12 @@ type Options struct {
 	StaleWhileRevalidate time.Duration // how long after that they are served at once while one request asks again; default 1 h
 	StaleIfError         time.Duration // the same while asking again fails; default 24 h
 
-	Fleet       Fleet         // the other gateways; default Alone
-	Wait        time.Duration // how long another gateway may take that cannot be read from; then this one fetches too; default 30 s
-	SourceLimit int           // fetches from one source at a time while the fleet is down; default 32
+	Fleet Fleet         // the other gateways; default Alone
+	Wait  time.Duration // how long another gateway may take that cannot be read from; then this one fetches too; default 30 s
+	// CheckFirst tells for which files the CRC32 of a segment's content is compared before its first byte is given out; these
+	// files are no links. A file of several segments is the Source's to check. Default: for none.
+	CheckFirst  func(file string) bool
+	SourceLimit int // fetches from one source at a time while the fleet is down; default 32
 
 	Logger *slog.Logger // default: none
 }
@@ -93,6 +96,9 @@ func (o *Options) setDefaults() {
 	orDefault(&o.StaleIfError, 24*time.Hour)
 	orDefault(&o.Wait, 30*time.Second)
 	orDefault(&o.SourceLimit, 32)
+	if o.CheckFirst == nil {
+		o.CheckFirst = func(string) bool { return false }
+	}
 	if o.Fleet == nil {
 		o.Fleet = Alone{}
 	}

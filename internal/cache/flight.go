@@ -25,9 +25,10 @@ const (
 // flight fetches one segment for all requests of the process that want it. Its bytes can be read as they arrive. When it has put them
 // into a tier it lets go of them, and its readers look there.
 type flight struct {
-	key   SegmentKey
-	young bool
-	over  chan struct{} // closed when the flight has ended, and made room for another one
+	key    SegmentKey
+	young  bool
+	sealed bool          // no byte is given out before the CRC32 was compared: see Options.CheckFirst
+	over   chan struct{} // closed when the flight has ended, and made room for another one
 
 	mu      sync.Mutex // guards what follows; the bytes of chunks before visible do not change any more
 	changed chan struct{}
@@ -255,7 +256,7 @@ func (f *flight) received(p []byte) {
 	defer f.mu.Unlock()
 	f.sum = sum
 	f.have += int64(len(p))
-	if f.have < f.length {
+	if f.have < f.length && !f.sealed {
 		f.visible = f.have
 		f.notify()
 	}
@@ -310,7 +311,7 @@ func (c *Cache) flightFor(key SegmentKey, v *Version, src Source, young bool, re
 		return f
 	}
 	f := newFlight(key, young)
-	f.readers, f.sum = readers, checksum.New(c.legacyGroups.Variants(groupOf(key.File)))
+	f.readers, f.sealed, f.sum = readers, c.o.CheckFirst(f.key.File), checksum.New(c.legacyGroups.Variants(groupOf(key.File)))
 	if v != nil {
 		f.version, f.known, f.length = *v, true, v.SegmentLength(key.Index)
 	}

@@ -68,9 +68,10 @@ func (h *Handler) isYoung(id fdfs.FileID, now time.Time) bool {
 
 // away looks on other hosts.
 type away struct {
-	h    *Handler
-	o    RemoteOptions
-	slow ailing // the servers that have not answered a redirect's question in time
+	h      *Handler
+	o      RemoteOptions
+	slow   ailing // the servers that have not answered a redirect's question in time
+	trunks *trunkChecks
 }
 
 var _ elsewhere = (*away)(nil)
@@ -252,7 +253,7 @@ func (a *away) count(err error) {
 // answer is the answer when nobody gave the file.
 func (a *away) answer(id fdfs.FileID, err error, now time.Time) error {
 	switch {
-	case errors.Is(err, storage.ErrNotFound):
+	case errors.Is(err, storage.ErrNotFound), id.Kind == fdfs.KindTrunk && isMismatch(err):
 		return a.h.missing(id, storage.ErrNotFound, now)
 	case errors.Is(err, context.DeadlineExceeded):
 		return &refusal{status: 504, reason: "the storage does not answer in time", cause: err}

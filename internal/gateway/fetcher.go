@@ -205,6 +205,11 @@ func (f *fetcher) open(ctx context.Context, v cache.Version, offset, length int6
 	if length = min(length, v.Size-offset); length <= 0 {
 		return io.NopCloser(eof{}), nil
 	}
+	if v.Size > cache.SegmentSize {
+		if err := f.a.checkTrunk(ctx, f.want(), infoOf(v), servers); err != nil {
+			return nil, err
+		}
+	}
 	f.a.o.Running.Add(1)
 	stream, err := f.a.o.Origin.Open(ctx, f.want(), infoOf(v), offset, length, servers)
 	if err != nil {

@@ -129,7 +129,7 @@ func NewHandler(o Options) *Handler {
 		h.o.SyncDelay = func() time.Duration { return 0 }
 	}
 	if o.Remote != nil {
-		remote := &away{h: h, o: *o.Remote}
+		remote := &away{h: h, o: *o.Remote, trunks: newTrunkChecks()}
 		if remote.o.StatTimeout == 0 {
 			remote.o.StatTimeout = 30 * time.Second
 		}

@@ -32,6 +32,8 @@ type Metrics struct {
 	refusedTokens  *prometheus.CounterVec // by reason
 	originFetches  *prometheus.CounterVec // by result
 	originBytes    prometheus.Counter
+
+	trunkMismatches atomic.Uint64 // trunk files of other hosts whose content was not that of their CRC32
 }
 
 // latencyBuckets reach from an answer out of memory to a large download over a slow line, in seconds.
@@ -124,7 +126,9 @@ func (m *Metrics) CountLostLines(log string, lost func() uint64) {
 // WatchStorages shows the counts of the client that fetches by the FastDFS protocol. They begin anew when a reload exchanges it.
 func (m *Metrics) WatchStorages(stats func() storage.Stats) {
 	m.Watch(
-		Counter("crc_errors_total", "Files whose content was not that of their CRC32.", nil, func() float64 { return float64(stats().CRCErrors) }),
+		Counter("crc_errors_total", "Files whose content was not that of their CRC32.", nil, func() float64 {
+			return float64(stats().CRCErrors + m.trunkMismatches.Load())
+		}),
 		Counter("origin_resumes_total", "Downloads that went on at another storage after theirs broke.", nil, func() float64 { return float64(stats().Resumes) }),
 		Counter("origin_hedges_total", "Second requests because the first storage was slow.", nil, func() float64 { return float64(stats().Hedges) }),
 		Counter("origin_wrong_answers_total", "Answers of another length, size or version than asked for.", nil, func() float64 { return float64(stats().WrongAnswers) }),

@@ -123,7 +123,11 @@ func (r *request) openRemote() error {
 	if r.remote.isKept() {
 		return r.openCached()
 	}
-	b := &r.body
+	b, a := &r.body, r.remote.away
+	if err := a.checkTrunk(r.remote.ctx, r.remote.wanted, r.remote.info, r.remote.servers); err != nil {
+		r.closeFile()
+		return a.failure(r.id, err, r.now)
+	}
 	b.Open = r.remote.open
 	for _, p := range b.Pieces {
 		if p.Length == 0 {
@@ -134,7 +138,6 @@ func (r *request) openRemote() error {
 			b.Stream, err = begun(countedStream{stream, r.h.o.Metrics}, p.Length)
 		}
 		if err != nil {
-			a := r.remote.away
 			r.closeFile()
 			return a.failure(r.id, err, r.now)
 		}

@@ -1,0 +1,98 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+
+	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/checksum"
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/storage"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+)
+
+// An uploader can write the header of a trunk slot into the content of a file, and make an id that
+// names this place. Storages compare the header alone, and send the bytes behind it, which are
+// files of others. The CRC32 in such an id does not match, so no byte of a trunk file is given out
+// before the CRC32 of its whole content was compared. Other content is not taken for that of a
+// link: links among trunk files have another size than their id says. The cache compares files of
+// one segment when they have arrived (cache.Options.CheckFirst); trunkChecks is for longer ones,
+// and for a gateway without a cache.
+
+// CheckFirst tells for which files the cache compares the CRC32 before it gives the first byte out.
+func CheckFirst(file string) bool {
+	id, err := fdfs.Parse(file)
+	return err == nil && id.Kind == fdfs.KindTrunk
+}
+
+// isMismatch tells whether an error is about content that does not match its CRC32.
+func isMismatch(err error) bool {
+	return errors.Is(err, storage.ErrCRC) || errors.Is(err, cache.ErrCorrupt)
+}
+
+const (
+	maxTrunkChecks = 4096        // files that are remembered, some 200 bytes each
+	trunkCheckTime = time.Minute // for which a file is remembered: its slot may be used anew
+)
+
+// trunkChecks knows trunk files whose content matched the CRC32 of their id a short time ago. It
+// is safe for concurrent use.
+type trunkChecks struct {
+	mu   sync.Mutex // guards when
+	when *simplelru.LRU[string, time.Time]
+}
+
+func newTrunkChecks() *trunkChecks {
+	when, err := simplelru.NewLRU[string, time.Time](maxTrunkChecks, nil)
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	return &trunkChecks{when: when}
+}
+
+func (t *trunkChecks) knows(id string, now time.Time) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	at, ok := t.when.Get(id)
+	return ok && now.Sub(at) < trunkCheckTime
+}
+
+func (t *trunkChecks) add(id string, now time.Time) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.when.Add(id, now)
+}
+
+// checkTrunk reads the whole content of a trunk file at a storage and compares its CRC32, unless it
+// has done so a short time ago. The error is storage.ErrCRC where it does not match. Other files,
+// and links, pass.
+func (a *away) checkTrunk(ctx context.Context, w Wanted, info storage.Info, servers []storage.Server) error {
+	if w.ID.Kind != fdfs.KindTrunk || info.Linked || info.Size == 0 {
+		return nil
+	}
+	id := w.ID.String()
+	if a.trunks.knows(id, time.Now()) {
+		return nil
+	}
+	w.Unchecked = true // a mismatch is no reason to read it once more
+	stream, err := a.o.Origin.Open(ctx, w, info, 0, info.Size, servers)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = stream.Close() }() // all that counts was read
+	var sum checksum.Sum
+	if _, err := io.Copy(&sum, countedStream{stream, a.h.o.Metrics}); err != nil {
+		return fmt.Errorf("cannot compare the CRC32 of %q: %w", id, err)
+	}
+	if !sum.Matches(w.ID.CRC32) {
+		a.h.o.Metrics.trunkMismatches.Add(1)
+		return fmt.Errorf("%w: trunk file %q has %08x", storage.ErrCRC, id, sum.Standard())
+	}
+	a.trunks.add(id, time.Now())
+	return nil
+}
