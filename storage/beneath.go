@@ -2,6 +2,7 @@ package storage
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"sync"
 
@@ -29,19 +30,41 @@ func openHow(flags uint64) unix.OpenHow {
 	}
 }
 
-// bestOpener is openat2 where the kernel has it (Linux 5.6) and lets it be
-// called (some sandboxes do not), else walk.
-var bestOpener = sync.OnceValue(func() opener {
-	how := openHow(unix.O_PATH | unix.O_CLOEXEC)
-	fd, err := unix.Openat2(unix.AT_FDCWD, ".", &how)
-	if err == unix.ENOSYS || err == unix.EPERM {
-		return walk
+// bestOpener is openat2 where it can be called, else walk and the reason.
+var bestOpener = sync.OnceValues(func() (opener, error) {
+	open, err := chooseOpener(unix.Openat2)
+	if err != nil {
+		noCachedLookUp.Store(true) // it is a call of openat2(2) too
 	}
-	if err == nil {
-		_ = unix.Close(fd)
-	}
-	return openat2
+	return open, err
 })
+
+// chooseOpener tries openat2(2) on the root folder. Linux has it since 5.6. Sandboxes that do not know
+// it answer ENOSYS, EPERM or EACCES, which later could not be told from an error of the file: whatever
+// goes wrong on the root folder, walk is used, which opens the same files in more steps.
+func chooseOpener(try func(dirfd int, name string, how *unix.OpenHow) (int, error)) (opener, error) {
+	root, err := ignoringEINTR(func() (int, error) {
+		return unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	})
+	if err != nil {
+		return walk, fmt.Errorf("cannot open the root folder: %w", err)
+	}
+	defer unix.Close(root)
+	how := openHow(unix.O_PATH | unix.O_CLOEXEC)
+	fd, err := ignoringEINTR(func() (int, error) { return try(root, ".", &how) })
+	if err != nil {
+		return walk, fmt.Errorf("openat2(2) cannot be used: %w", err)
+	}
+	_ = unix.Close(fd)
+	return openat2, nil
+}
+
+// OpenatOnly returns the reason why this process opens files folder by folder; nil where the kernel
+// does so in one call. Both follow no symbolic link; folder by folder takes longer.
+func OpenatOnly() error {
+	_, err := bestOpener()
+	return err
+}
 
 func openat2(dirfd int, name string, flags uint64) (int, error) {
 	if flags == readFlags {

@@ -132,7 +132,8 @@ func newGroup(opts GroupPaths) (*group, error) {
 	if n := len(opts.StorePaths); n < 1 || n > 256 {
 		return nil, fmt.Errorf("group %q has %d store paths, want 1 to 256", opts.Name, n)
 	}
-	g := &group{name: opts.Name, opener: bestOpener()}
+	open, _ := bestOpener() // OpenatOnly tells
+	g := &group{name: opts.Name, opener: open}
 	for i, root := range opts.StorePaths {
 		if root == "" {
 			return nil, fmt.Errorf("store path %d of group %q is empty", i, opts.Name)

@@ -76,6 +76,9 @@ func start(path string) (*instance, error) {
 	if err := i.bind(l.cfg); err != nil {
 		return nil, errors.Join(err, i.logs.close())
 	}
+	if err := storage.OpenatOnly(); err != nil {
+		i.log.Warn("files are opened folder by folder, which takes longer; perhaps a sandbox is too old", "err", err)
+	}
 	handler, err := i.useUnprivileged(l)
 	if err != nil {
 		return nil, errors.Join(err, i.closeBound(), i.logs.close())
