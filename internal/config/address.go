@@ -186,7 +186,7 @@ func prefix(p *string) field {
 			return bad(fix, "does not begin with a slash")
 		}
 		for _, segment := range strings.Split(strings.TrimPrefix(v, "/"), "/") {
-			if v != "" && (segment == "" || segment == "." || segment == "..") || strings.ContainsAny(segment, "?#%\\ ") || hasControl(segment) {
+			if v != "" && (segment == "" || segment == "." || segment == "..") || strings.ContainsAny(segment, "?#%\\ \t") || hasControl(segment) {
 				return bad(fix, "is not a plain path")
 			}
 		}
