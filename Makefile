@@ -8,7 +8,7 @@ FUZZTIME ?= 20s
 # Fetched as a Go module when it is used; staticcheck.conf says what it looks for.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 
-.PHONY: build run run-cluster stampede test test-race test-long lint fuzz attack bench bench-compare e2e check real real-selftest clean
+.PHONY: build need run run-cluster stampede test test-race test-long lint fuzz attack bench bench-compare e2e check real real-selftest clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN) ./cmd/gateway
@@ -26,26 +26,29 @@ run-cluster: build
 stampede: build
 	$(GO) run ./tests/stampede -gateway $(BIN) $(STAMPEDE)
 
-# The race detector needs a C compiler.
-RACE := $(shell command -v gcc >/dev/null && echo -race)
+# The race detector needs a C compiler. Looked for when a test begins: it may have been installed just then.
+RACE = $(shell command -v gcc >/dev/null && echo -race)
+
+# Installs what the tests need and this host does not have.
+need:
+	@tests/need
 
 # All tests: unit, fuzz seeds, end to end on the built binary, with the race detector. One package at a time: many of them fill two
 # cores by themselves, with servers, crowds and gateways that are killed.
-test: build
-	@test -n "$(RACE)" || echo "make test: no gcc, so the race detector is off (apt-get install gcc libc6-dev)"
+test: need build
 	GATEWAY_BINARY=$(CURDIR)/$(BIN) $(GO) test -p 1 $(RACE) -count=1 -timeout 30m ./...
 
 # The same, and a failure where the race detector cannot run.
-test-race:
+test-race: need
 	@test -n "$(RACE)" || { echo "make test-race: gcc is missing (apt-get install gcc libc6-dev)"; exit 1; }
 	$(MAKE) test
 
 # The same with thousands of histories of locks and folders, and the long lists of faults: hours, not minutes.
-test-long: build
+test-long: need build
 	GATEWAY_BINARY=$(CURDIR)/$(BIN) TEST_LONG=1 LOCK_SEEDS=5000 FOLDER_CHECKS=100000 $(GO) test -p 1 $(RACE) -count=1 -timeout 4h ./...
 
 # End to end alone.
-e2e: build
+e2e: need build
 	GATEWAY_BINARY=$(CURDIR)/$(BIN) $(GO) test -count=1 ./tests/...
 
 lint:

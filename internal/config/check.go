@@ -210,13 +210,11 @@ func (k *checker) adminToken() {
 	}
 	at := k.c.at(key)
 	token, err := ReadSecretFile(name)
-	switch info, _ := os.Stat(name); {
+	switch {
 	case err != nil:
 		k.errorf(at, key, "put the token into it, readable for the user of the gateway only", "%v", err)
 	case len(token) < shortToken:
 		k.warnf(at, key, "write a long random token", "the token in %q has fewer than %d characters and can be found by trying", clip(name), shortToken)
-	case info != nil && info.Mode().Perm()&0o007 != 0:
-		k.warnf(at, key, "chmod o= the file", "everybody on this host can read %q", clip(name))
 	}
 }
 

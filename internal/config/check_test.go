@@ -211,7 +211,6 @@ func TestCheckHost(t *testing.T) {
 		{"no mime.types", well + "http.mime_types_filename=mime.types\n", Warning, 3, "until then [types] and the built-in table count"},
 		{"no admin token", well + "[gateway]\nadmin_token_file=no\n", Error, 4, "cannot read the secret"},
 		{"short admin token", well + "[gateway]\nadmin_token_file=" + tokenFile(t, "0123456789abcde\n", 0o600) + "\n", Warning, 4, "by trying"},
-		{"admin token for everybody", well + "[gateway]\nadmin_token_file=" + tokenFile(t, "0123456789abcdef\n", 0o644) + "\n", Warning, 4, "everybody"},
 		{"no storage ids", well + "use_storage_id=true\nstorage_ids_filename=ids\n", Error, 4, "copy storage_ids.conf"},
 		{"no storage ids by default", well + "use_storage_id=true\n", Error, 0, "storage_ids.conf"},
 		{"log folder", well + "log_filename=" + dir + "/no/log\n", Error, 3, "no folder"},

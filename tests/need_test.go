@@ -1,0 +1,70 @@
+package tests
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestNeed: the script in front of make test installs what is missing, and where it cannot it says in one line what to do.
+func TestNeed(t *testing.T) {
+	const installs = "#!/bin/sh\necho apt-get $*\n"
+	for _, c := range []struct {
+		name  string
+		id    string
+		fakes map[string]string // programs instead of those of the host; empty = there is none
+		code  int
+		says  []string
+	}{
+		{"nothing is missing", "0", map[string]string{"apt-get": "#!/bin/sh\nexit 9\n", "redis-server": "#!/bin/sh\n"}, 0, nil},
+		{"as root", "0", map[string]string{"apt-get": installs, "redis-server": ""}, 0,
+			[]string{"installing redis-server\n", "apt-get update -qq\n", "apt-get install -y -qq --no-install-recommends redis-server\n"}},
+		{"with sudo", "1000", map[string]string{"apt-get": installs, "redis-server": "", "sudo": "#!/bin/sh\necho sudo $1\n"}, 0, []string{"sudo env\n"}},
+		{"sudo that asks for a password", "1000", map[string]string{"apt-get": installs, "redis-server": "", "sudo": "#!/bin/sh\nexit 1\n"}, 1,
+			[]string{"the tests need redis-server; as root: apt-get install --no-install-recommends redis-server\n"}},
+		{"without sudo", "1000", map[string]string{"apt-get": installs, "redis-server": "", "sudo": ""}, 1, []string{"as root: apt-get install"}},
+		{"no Debian", "0", map[string]string{"apt-get": "", "redis-server": ""}, 1, []string{"the tests need redis-server (names of Debian's packages)"}},
+		{"no Go", "0", map[string]string{"go": "", "redis-server": "#!/bin/sh\n"}, 1, []string{"Go is missing"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			c.fakes["id"] = "#!/bin/sh\necho " + c.id + "\n"
+			cmd := exec.Command("./need")
+			cmd.Env = []string{"PATH=" + pathOf(t, c.fakes), "POLICY_RC_D=" + filepath.Join(t.TempDir(), "policy")}
+			out, err := cmd.CombinedOutput()
+			require.Equal(t, c.code, cmd.ProcessState.ExitCode(), "%v\n%s", err, out)
+			for _, text := range c.says {
+				require.Contains(t, string(out), text)
+			}
+			if c.says == nil {
+				require.Empty(t, string(out))
+			}
+			if c.code != 0 {
+				require.Equal(t, 1, strings.Count(string(out), "\n"), "%s", out)
+			}
+		})
+	}
+}
+
+// pathOf makes a folder with the programs that the script uses and those of a test.
+func pathOf(t *testing.T, fakes map[string]string) string {
+	t.Helper()
+	dir := t.TempDir()
+	for _, name := range []string{"bash", "sh", "env", "make", "git", "gcc", "ip", "go", "tee", "chmod", "rm"} {
+		if _, faked := fakes[name]; faked {
+			continue
+		}
+		real, err := exec.LookPath(name)
+		require.NoError(t, err)
+		require.NoError(t, os.Symlink(real, filepath.Join(dir, name)))
+	}
+	for name, text := range fakes {
+		if text != "" {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o755))
+		}
+	}
+	return dir
+}
