@@ -155,10 +155,10 @@ func isIPv6Tail(v string) bool {
 	return err == nil && ip.Is6()
 }
 
-// isHost accepts an IP address or a host name of at most 253 characters.
+// isHost accepts an IP address, with a zone of the characters of a name, or a host name of at most 253 characters.
 func isHost(v string) bool {
-	if _, err := netip.ParseAddr(v); err == nil {
-		return true
+	if ip, err := netip.ParseAddr(v); err == nil {
+		return ip.Zone() == "" || isHost(ip.Zone())
 	}
 	if v == "" || len(v) > 253 || v[0] == '-' || v[0] == '.' {
 		return false
