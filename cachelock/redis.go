@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"fastdfs-gateway/internal/panics"
+
 	"github.com/redis/go-redis/v9"
 )
 
@@ -235,6 +237,7 @@ func (s *redisStore) listen(caller context.Context) error {
 
 // told passes on a message of release.lua: "waiter lock", or of folder_release.lua.
 func (s *redisStore) told(message string) {
+	defer panics.Contain("hearing of a release")
 	member, name, _ := strings.Cut(message, " ")
 	shard, _ := strings.CutPrefix(name, s.c.o.Prefix+":{")
 	_, name, _ = strings.Cut(shard, "}:")

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/panics"
 )
 
 // patience is how long a server must have been waited for before the caller's deadline counts against it.
@@ -25,6 +26,12 @@ type question[T any] struct {
 	seen func(s Server, err error)
 	// download tells that a good answer is the beginning of a download.
 	download bool
+}
+
+// askOne asks one server; a panic is a failure of that one.
+func (q *question[T]) askOne(ctx context.Context, m *member) (value T, err error) {
+	defer panics.ToError(&err, "asking a storage")
+	return q.ask(ctx, m)
 }
 
 // answer is a good answer. end is called when it is not used any more.
@@ -74,7 +81,7 @@ func try[T any](ctx context.Context, c *Client, s Server, q question[T], limit t
 	}
 	c.counts.requests.Add(1)
 	start := time.Now()
-	value, err := q.ask(ctx, m)
+	value, err := q.askOne(ctx, m)
 	if err != nil {
 		c.judge(ctx, m, err, time.Since(start), q.download)
 		end()

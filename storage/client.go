@@ -13,6 +13,7 @@ import (
 
 	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/panics"
 	"fastdfs-gateway/internal/stall"
 )
 
@@ -271,6 +272,7 @@ func (c *Client) probe(m *member, now time.Time) {
 		return
 	}
 	c.running.Go(func() { // the janitor is running, so Close is still waiting
+		defer panics.Contain("probing a storage")
 		defer func() { <-c.probing }()
 		ctx, cancel := context.WithTimeout(c.life, c.t.probe)
 		defer cancel()

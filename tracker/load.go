@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/panics"
 )
 
 // maxServers bounds what is kept of all groups together.
@@ -72,8 +73,9 @@ func (c *Client) revive(ctx context.Context) {
 		if retryAt := s.downUntil(); retryAt.IsZero() || now.Before(retryAt) {
 			continue
 		}
-		_ = c.ask(ctx, s, 1, func(ctx context.Context, p *fdfs.Pool) error {
-			_, err := p.Call(ctx, fdfs.CmdActiveTest, 0, nil, 0)
+		_ = c.ask(ctx, s, 1, func(ctx context.Context, p *fdfs.Pool) (err error) {
+			defer panics.ToError(&err, "trying a tracker")
+			_, err = p.Call(ctx, fdfs.CmdActiveTest, 0, nil, 0)
 			return err
 		})
 	}
@@ -120,7 +122,8 @@ func (l *loader) load(ctx context.Context) {
 }
 
 // loadParameters loads the settings, and the storage ids where these want them.
-func (l *loader) loadParameters(ctx context.Context) error {
+func (l *loader) loadParameters(ctx context.Context) (err error) {
+	defer panics.ToError(&err, "loading from a tracker")
 	c := l.client
 	if !c.o.UseParameters {
 		return nil
@@ -146,7 +149,8 @@ func (l *loader) loadParameters(ctx context.Context) error {
 }
 
 // loadGroups loads the members of every group.
-func (l *loader) loadGroups(ctx context.Context) error {
+func (l *loader) loadGroups(ctx context.Context) (err error) {
+	defer panics.ToError(&err, "loading from a tracker")
 	groups, err := l.client.Groups(ctx)
 	if err != nil {
 		return err

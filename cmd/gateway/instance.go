@@ -18,6 +18,7 @@ import (
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/fleet"
 	"fastdfs-gateway/internal/gateway"
+	"fastdfs-gateway/internal/panics"
 	"fastdfs-gateway/storage"
 )
 
@@ -68,6 +69,7 @@ func start(path string) (*instance, error) {
 		return nil, err
 	}
 	i.log = i.logs.log
+	panics.SetLog(i.log)
 	i.metrics.CountLostLines("main", i.logs.main.Lost)
 	l, err := i.read()
 	if err != nil {

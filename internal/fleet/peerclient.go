@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/panics"
 )
 
 const (
@@ -83,7 +84,8 @@ func (f *Fleet) OpenPeer(ctx context.Context, holder string, key cache.SegmentKe
 }
 
 // open sends a request and waits for the head of the answer, which tells the version.
-func (p *peers) open(ctx context.Context, holder string, r *segmentRequest) (cache.Version, *peerBody, error) {
+func (p *peers) open(ctx context.Context, holder string, r *segmentRequest) (v cache.Version, body *peerBody, err error) {
+	defer panics.ToError(&err, "asking a peer")
 	if _, err := parsePeer(holder); err != nil {
 		return cache.Version{}, nil, err
 	}
@@ -101,7 +103,7 @@ func (p *peers) open(ctx context.Context, holder string, r *segmentRequest) (cac
 	if err != nil {
 		return cache.Version{}, nil, p.failed(ctx, holder, err)
 	}
-	v, err := p.accept(holder, r, answer)
+	v, err = p.accept(holder, r, answer)
 	if err != nil {
 		_ = answer.Body.Close() // nothing of it is used
 		return cache.Version{}, nil, err

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/panics"
 )
 
 const (
@@ -155,6 +156,16 @@ func (s *peerServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.leave()
+	defer func() {
+		switch p := recover(); p {
+		case nil:
+		case http.ErrAbortHandler:
+			panic(p)
+		default:
+			panics.Report(p, "answering a peer")
+			panic(http.ErrAbortHandler)
+		}
+	}()
 	status, err := s.answer(w, r)
 	s.book.answered(status)
 	s.log.Debug("request of a peer", "peer", r.RemoteAddr, "target", r.URL.RequestURI(), "status", status, "error", err)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/panics"
 )
 
 // Local is what a Fleet does with the cache of its own gateway.
@@ -125,7 +126,8 @@ func (f *Fleet) poke() {
 }
 
 // sync says that this gateway lives, obeys what was purged, and confirms it.
-func (f *Fleet) sync() error {
+func (f *Fleet) sync() (err error) {
+	defer panics.ToError(&err, "reading the log of purges")
 	for {
 		began := f.reading.now()
 		missed, purges, err := f.exchange()

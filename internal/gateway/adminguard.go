@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/netip"
 	"strings"
+
+	"fastdfs-gateway/internal/panics"
 )
 
 // AdminAccess says who may use the admin listener.
@@ -27,6 +29,16 @@ func (o *AdminOptions) guard(next http.Handler) http.Handler {
 	crossOrigin := http.NewCrossOriginProtection() // browsers that do not send Sec-Fetch-Site
 	next = crossOrigin.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		defer func() {
+			switch p := recover(); p {
+			case nil:
+			case http.ErrAbortHandler:
+				panic(p)
+			default:
+				panics.Report(p, "answering an operator", "path", req.URL.Path)
+				panic(http.ErrAbortHandler) // the connection is cut, without another line
+			}
+		}()
 		access := o.access()
 		switch {
 		case !access.allowsHost(req.Host):

@@ -12,6 +12,8 @@ import (
 	"sync"
 	"time"
 	"unicode"
+
+	"fastdfs-gateway/internal/panics"
 )
 
 // PurgeTarget says which files a purge is about: exactly one of its fields is set.
@@ -111,7 +113,7 @@ func (a *CacheAdmin) prefetch(w http.ResponseWriter, req *http.Request) {
 		_ = control.Flush() // a client that left is noticed by its context
 	}
 	one := func(id string) {
-		size, where, err := a.Prefetch(req.Context(), id)
+		size, where, err := a.prefetchOne(req.Context(), id)
 		saying.Lock()
 		defer saying.Unlock()
 		done++
@@ -143,6 +145,12 @@ func (a *CacheAdmin) prefetch(w http.ResponseWriter, req *http.Request) {
 		told("error: cannot read the list: %v\n", err)
 	}
 	told("done: %d files, %d failed\n", done, failed)
+}
+
+// prefetchOne runs on a goroutine of its own.
+func (a *CacheAdmin) prefetchOne(ctx context.Context, id string) (size int64, where string, err error) {
+	defer panics.ToError(&err, "fetching for a prefetch")
+	return a.Prefetch(ctx, id)
 }
 
 // harmlessText is a text as a terminal can show it.

@@ -9,6 +9,7 @@ import (
 
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/panics"
 	"fastdfs-gateway/storage"
 )
 
@@ -222,7 +223,8 @@ func (a *away) find(r *request, cause error) (bool, error) {
 }
 
 // stat asks who has the file.
-func (a *away) stat(ctx context.Context, w Wanted, servers []storage.Server, timeout time.Duration) (storage.Info, error) {
+func (a *away) stat(ctx context.Context, w Wanted, servers []storage.Server, timeout time.Duration) (info storage.Info, err error) {
+	defer panics.ToError(&err, "asking for a file")
 	a.o.Running.Add(1)
 	defer a.o.Running.Add(-1)
 	ctx, cancel := context.WithTimeout(ctx, timeout)

@@ -12,6 +12,7 @@ import (
 
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/panics"
 	"fastdfs-gateway/storage"
 )
 
@@ -102,7 +103,8 @@ func (f *fetcher) Distrust(error) {
 }
 
 // Stat implements cache.Source.
-func (f *fetcher) Stat(ctx context.Context) (cache.Version, error) {
+func (f *fetcher) Stat(ctx context.Context) (v cache.Version, err error) {
+	defer panics.ToError(&err, "asking for a file")
 	servers, err := f.servers()
 	if err != nil {
 		return cache.Version{}, err
@@ -153,12 +155,13 @@ func (a *away) usesWeb() bool {
 }
 
 // Fetch implements cache.Source.
-func (f *fetcher) Fetch(ctx context.Context, want *cache.Version, offset, length int64) (cache.Version, io.ReadCloser, error) {
+func (f *fetcher) Fetch(ctx context.Context, want *cache.Version, offset, length int64) (v cache.Version, stream io.ReadCloser, err error) {
+	defer panics.ToError(&err, "fetching a file")
 	servers, err := f.servers()
 	if err != nil {
 		return cache.Version{}, nil, err
 	}
-	v, stream, err := f.fetch(ctx, want, offset, length, servers)
+	v, stream, err = f.fetch(ctx, want, offset, length, servers)
 	if f.moved(ctx, err) {
 		if servers, err = f.servers(); err == nil {
 			v, stream, err = f.fetch(ctx, want, offset, length, servers)
@@ -227,8 +230,9 @@ type fetch struct {
 	once sync.Once
 }
 
-func (f *fetch) Read(p []byte) (int, error) {
-	n, err := f.ReadCloser.Read(p)
+func (f *fetch) Read(p []byte) (n int, err error) {
+	defer panics.ToError(&err, "reading from another host")
+	n, err = f.ReadCloser.Read(p)
 	if err != nil && err != io.EOF {
 		err = asCacheError(err)
 	}

@@ -15,7 +15,6 @@ import (
 	"crypto/subtle"
 	"errors"
 	"log/slog"
-	"runtime/debug"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -25,6 +24,7 @@ import (
 	"fastdfs-gateway/antisteal"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/httprange"
+	"fastdfs-gateway/internal/panics"
 	"fastdfs-gateway/internal/sendfile"
 	"fastdfs-gateway/storage"
 
@@ -217,7 +217,7 @@ func (h *Handler) Serve(ctx *fasthttp.RequestCtx) {
 func (r *request) guarded() (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			r.h.log.Error("BUG: panic while answering", "target", r.shortTarget(), "panic", p, "stack", string(debug.Stack()))
+			panics.Report(p, "answering", "target", r.shortTarget())
 			err = errInternal
 		}
 	}()

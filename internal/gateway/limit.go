@@ -8,6 +8,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"fastdfs-gateway/internal/panics"
 )
 
 // limit is a bound on connections and the answer to one that breaks it.
@@ -92,6 +94,7 @@ func (r *refuser) refuse(c net.Conn, why *limit, expectsTLS bool) {
 		return
 	}
 	r.wg.Go(func() {
+		defer panics.Contain("refusing a connection")
 		defer r.busy.Add(-1)
 		defer c.Close()
 		_ = c.SetDeadline(time.Now().Add(refusalTime)) // on failure the calls below fail too

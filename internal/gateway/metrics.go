@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/antisteal"
+	"fastdfs-gateway/internal/panics"
 	"fastdfs-gateway/storage"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -84,6 +85,7 @@ func NewMetrics() *Metrics {
 			vector.WithLabelValues(value)
 		}
 	}
+	m.Watch(Counter("panics_total", "Panics that were contained: bugs.", nil, func() float64 { return float64(panics.Total()) }))
 	m.Registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }

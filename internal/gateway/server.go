@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/httpguard"
+	"fastdfs-gateway/internal/panics"
 	"fastdfs-gateway/internal/sendfile"
 
 	"github.com/valyala/fasthttp"
@@ -74,7 +75,7 @@ func NewServer(o ServerOptions, h *Handler) *Server {
 	s.guard = httpguard.New(httpguard.Options{ReadTimeout: o.ReadTimeout, IdleTimeout: o.IdleTimeout, MaxIdle: s.maxIdle, OnRefuse: s.refused})
 	s.fast = &fasthttp.Server{
 		Name:                         "fastdfs-gateway",
-		Handler:                      func(ctx *fasthttp.RequestCtx) { s.handler.Load().Serve(ctx) },
+		Handler:                      s.serve,
 		ErrorHandler:                 s.disagreed,
 		ReadBufferSize:               s.guard.ReadBufferSize(),
 		ReduceMemoryUsage:            true,                      // an idle connection holds no buffers
@@ -87,6 +88,19 @@ func NewServer(o ServerOptions, h *Handler) *Server {
 		MaxRequestBodySize:           1, // the guard lets no body through
 	}
 	return s
+}
+
+// serve answers a request. Handler.Serve contains the panics of a request's way; this is for what is around it.
+func (s *Server) serve(ctx *fasthttp.RequestCtx) {
+	defer func() {
+		if p := recover(); p != nil {
+			panics.Report(p, "serving")
+			ctx.Response.Reset()
+			ctx.Error(errInternal.reason+"\n", errInternal.status)
+			ctx.SetConnectionClose()
+		}
+	}()
+	s.handler.Load().Serve(ctx)
 }
 
 // SetHandler exchanges the handler for all requests to come; running ones end with the old one.

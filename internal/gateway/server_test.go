@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/antisteal"
+	"fastdfs-gateway/internal/panics"
 	"fastdfs-gateway/storage"
 	"fastdfs-gateway/tests/storetest"
 
@@ -238,6 +239,9 @@ func TestBugsAreContained(t *testing.T) {
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(10))
 	r := run(t, Options{Store: openLocal(t, s)}, ServerOptions{})
+	panics.SetLog(r.handler.o.Log)
+	defer panics.SetLog(nil)
+	before := panics.Total()
 	for _, away := range []brokenElsewhere{{panics: true}, {panics: false}} {
 		broken := NewHandler(r.handler.o)
 		broken.away = away
@@ -251,6 +255,25 @@ func TestBugsAreContained(t *testing.T) {
 		require.Equal(t, "internal error\n", string(body))
 		r.fetch(f)
 	}
+	broken := NewHandler(r.handler.o)
+	broken.o.Current = func() { panic("test") } // outside of a request's way
+	r.server.SetHandler(broken)
+	resp, err := http.Get("http://" + r.address + f.URL())
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, 500, resp.StatusCode)
+	r.server.SetHandler(r.handler)
+	r.fetch(f)
+	require.EqualValues(t, before+2, panics.Total())
+	families, err := r.handler.o.Metrics.Registry.Gather()
+	require.NoError(t, err)
+	for _, family := range families {
+		if family.GetName() == "fdfs_gateway_panics_total" {
+			require.EqualValues(t, panics.Total(), family.GetMetric()[0].GetCounter().GetValue())
+			before = -1
+		}
+	}
+	require.EqualValues(t, -1, before, "the metric is there")
 	require.Contains(t, r.log.String(), "BUG: panic")
 	require.Contains(t, r.log.String(), "secret detail", "the log tells")
 	http.DefaultClient.CloseIdleConnections()

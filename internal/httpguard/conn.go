@@ -9,6 +9,8 @@ import (
 	"sync/atomic"
 	"syscall"
 	"time"
+
+	"fastdfs-gateway/internal/panics"
 )
 
 // Conn is a net.Conn whose Read hands out canonical request heads; the
@@ -86,9 +88,16 @@ func (c *Conn) markBusy() bool {
 // and checks the next request first when there is none. It returns io.EOF when
 // the client has left, has been idle for too long, or was refused; the
 // refusal is written by then. Other errors do not occur.
-func (c *Conn) Read(p []byte) (int, error) {
+func (c *Conn) Read(p []byte) (n int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	defer func() {
+		if v := recover(); v != nil {
+			panics.Report(v, "reading a request")
+			c.done, c.pending = true, nil
+			n, err = 0, io.EOF
+		}
+	}()
 	if len(p) == 0 {
 		return 0, nil
 	}
@@ -96,7 +105,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 		c.release()
 		return 0, io.EOF
 	}
-	n := copy(p, c.pending)
+	n = copy(p, c.pending)
 	c.pending = c.pending[n:]
 	if len(c.pending) == 0 {
 		c.release()

@@ -2,10 +2,13 @@ package httpguard
 
 import (
 	"io"
+	"net"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"fastdfs-gateway/internal/panics"
 
 	"github.com/stretchr/testify/require"
 )
@@ -97,4 +100,20 @@ func TestMaxIdle(t *testing.T) {
 	c.send(get())
 	require.Equal(t, 200, c.receive("GET").StatusCode)
 	c.requireEOF()
+}
+
+// TestPanicWhileReading: a bug in the reader ends one connection, not the process.
+func TestPanicWhileReading(t *testing.T) {
+	before := panics.Total()
+	server, client := tcpPair(t)
+	c := New(Options{OnRefuse: func(net.Conn, *Error) { panic("test") }}).Wrap(server)
+	_, err := io.WriteString(client, "nonsense\r\n\r\n")
+	require.NoError(t, err)
+	n, err := c.Read(make([]byte, 100))
+	require.Zero(t, n)
+	require.ErrorIs(t, err, io.EOF)
+	require.EqualValues(t, before+1, panics.Total())
+	_, err = c.Read(make([]byte, 100))
+	require.ErrorIs(t, err, io.EOF, "nothing more is read")
+	require.NoError(t, c.Close())
 }

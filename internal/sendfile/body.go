@@ -5,10 +5,11 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"runtime/debug"
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"fastdfs-gateway/internal/panics"
 
 	"golang.org/x/sys/unix"
 )
@@ -87,7 +88,8 @@ func (b *Body) SupportsBodyWriteTo() bool { return true }
 func (b *Body) WriteTo(w io.Writer) (n int64, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("%w: %v\n%s", ErrPanic, p, debug.Stack())
+			panics.Report(p, "sending")
+			err = fmt.Errorf("%w: %v", ErrPanic, p)
 		}
 		n, b.result.Err = b.result.Sent, err
 	}()

@@ -1,0 +1,27 @@
+package gateway
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+
+	"fastdfs-gateway/internal/panics"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestAdminBugsAreContained: a panic is counted, the connection is cut, and the next request is served.
+func TestAdminBugsAreContained(t *testing.T) {
+	s := httptest.NewServer(NewAdmin(AdminOptions{Metrics: NewMetrics(), Cache: &CacheAdmin{},
+		Explain: func(context.Context, string) Explanation { panic("test") }}))
+	defer s.Close()
+	before := panics.Total()
+	_, err := s.Client().Get(s.URL + "/explain?url=x")
+	require.Error(t, err)
+	require.EqualValues(t, before+1, panics.Total())
+	resp, err := s.Client().Get(s.URL + "/healthz")
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+}
