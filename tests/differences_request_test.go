@@ -175,10 +175,13 @@ func TestDifferencesRedirectMark(t *testing.T) {
 func TestDifferencesRetryAfter(t *testing.T) {
 	s := storetest.New(t)
 	old, young := s.Missing("jpg", time.Now().Add(-2*time.Hour)), s.Missing("jpg", time.Now().Add(-30*time.Minute))
+	ahead, future := s.Missing("jpg", time.Now().Add(4*time.Minute)), s.Missing("jpg", time.Now().Add(time.Hour))
 	p := serve(t, s, "storage_sync_file_max_delay = 3600")
 	p.differ(t, []difference{
 		{name: "while the file may still come", url: young.URL(), status: 404, headers: []string{"Retry-After: 5"}},
+		{name: "while the file may still come, by a clock that is ahead", url: ahead.URL(), status: 404, headers: []string{"Retry-After: 5"}},
 		{name: "not when it should have come", url: old.URL(), status: 404, headers: []string{"Retry-After"}},
+		{name: "not when it claims to come from the future", url: future.URL(), status: 404, headers: []string{"Retry-After"}},
 	})
 }
 

@@ -37,6 +37,7 @@ type segmentOpener func(ctx context.Context, r *segmentRequest) (cache.Version, 
 // ServePeers answers other gateways on a listener, from a cache, until StopPeers.
 func (f *Fleet) ServePeers(ln net.Listener, c PeerOpener) error {
 	return f.servePeers(ln, func(ctx context.Context, r *segmentRequest) (cache.Version, io.ReadCloser, error) {
+		f.Current()
 		v, stream, err := c.PeerOpen(ctx, r.Key, r.Want, r.Offset)
 		if err != nil {
 			return v, nil, err // no Stream that is nil

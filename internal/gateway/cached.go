@@ -19,6 +19,7 @@ import (
 
 // findCached is find for a gateway that keeps what it fetches.
 func (a *away) findCached(r *request, cause error) error {
+	a.waitApplied()
 	if a.hit(r, cause) {
 		return nil
 	}
@@ -45,6 +46,13 @@ func (a *away) findCached(r *request, cause error) error {
 		r.source = sourceOrigin
 	}
 	return nil
+}
+
+// waitApplied returns when purges of the fleet are applied to the cache.
+func (a *away) waitApplied() {
+	if a.h.o.Current != nil {
+		a.h.o.Current()
+	}
 }
 
 // localMaxAge is how old the knowledge may be that another host has a file of a group whose store

@@ -62,9 +62,14 @@ func (h *Handler) missing(id fdfs.FileID, cause error, now time.Time) error {
 	return errNotFound
 }
 
-// isYoung tells whether a file may still be on its way to some storages of its group.
+// clockSlack is how far the clocks of storages may be ahead of this host's.
+const clockSlack = 5 * time.Minute
+
+// isYoung tells whether a file may still be on its way to some storages of its group. A file that claims to come from further in the
+// future than clocks differ is not: the claim is the client's.
 func (h *Handler) isYoung(id fdfs.FileID, now time.Time) bool {
-	return now.Sub(time.Unix(id.Created, 0)) < h.o.SyncDelay()
+	age := now.Sub(time.Unix(id.Created, 0))
+	return age >= -clockSlack && age < h.o.SyncDelay()
 }
 
 // away looks on other hosts.

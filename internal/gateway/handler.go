@@ -62,8 +62,8 @@ type Options struct {
 
 	Remote *RemoteOptions // nil = files that are not here are 404
 
-	// Current returns when the caches may be used: at once, except where this gateway was away and has to forget first what was
-	// purged meanwhile. Nil = always.
+	// Current returns when the cache of remote files may be used: at once, except where this gateway was away and has to forget
+	// first what was purged meanwhile. Nil = always. Requests for local files do not call it.
 	Current func()
 
 	TLS bool // clients come by https
@@ -192,9 +192,6 @@ func newRequest(h *Handler) *request {
 
 // Serve answers one request.
 func (h *Handler) Serve(ctx *fasthttp.RequestCtx) {
-	if h.o.Current != nil {
-		h.o.Current()
-	}
 	r := h.pool.Get().(*request)
 	r.ctx, r.now, r.source = ctx, ctx.Time(), sourceNone
 	if err := r.guarded(); err != nil {

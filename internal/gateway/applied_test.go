@@ -1,0 +1,42 @@
+package gateway
+
+import (
+	"net/netip"
+	"sync/atomic"
+	"testing"
+
+	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/storage"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestLocalFilesDoNotWait: a gateway that has to apply purges first answers for the files of this host meanwhile, and for those of
+// other hosts after that.
+func TestLocalFilesDoNotWait(t *testing.T) {
+	s := storetest.New(t)
+	local := s.Normal("jpg", []byte("local"))
+	c, err := cache.New(cache.Options{Memory: 16 << 20})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	files := storage.NewFileCache(openLocal(t, s), storage.FileCacheOptions{})
+	t.Cleanup(func() { require.NoError(t, files.Close()) })
+	waiting, applied := make(chan struct{}, 1), make(chan struct{})
+	r := run(t, Options{
+		Store: files, Current: func() { waiting <- struct{}{}; <-applied },
+		Remote: &RemoteOptions{Origin: &fakeOrigin{content: "hello"}, Cache: c, Running: &atomic.Int64{},
+			Sources: NewSources(SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})},
+	}, ServerOptions{MinSendRate: 1})
+	remote := make(chan string)
+	go func() { remote <- r.ask("GET", "/"+idFrom(t, "group2", "10.0.0.1", 0).String()) }()
+	<-waiting
+	require.Contains(t, r.ask("GET", local.URL()), "200 OK")
+	select {
+	case answer := <-remote:
+		t.Fatalf("the file of another host came before purges were applied: %s", answer)
+	default:
+	}
+	close(applied)
+	require.Contains(t, <-remote, "200 OK")
+}
