@@ -40,8 +40,8 @@ type File struct {
 	viaSlot bool                  // it was reached through a slot of type 'L'
 	checked atomic.Int64          // when it was last found unchanged
 	tried   atomic.Bool           // somebody puts the content in memory, or it cannot be
-	written atomic.Int64          // of a trunk slot: modification time of the trunk file when the content was checked
-	wrong   atomic.Pointer[error] // the content is not that of the id: the answer to Open as long as the file does not change
+	written atomic.Int64          // the trunk file's modification time when a slot's content was checked
+	wrong   atomic.Pointer[error] // the answer to Open where the content is not that of the id
 }
 
 var _ io.ReaderAt = (*File)(nil)

@@ -19,7 +19,9 @@ const settled = 2 * time.Second
 // wantsBody tells whether the content of f is to be in memory.
 func (c *FileCache) wantsBody(f *File) bool {
 	switch {
-	case f.body != nil || f.wrong.Load() != nil || f.tried.Load() || f.size > c.o.MaxBody || f.size+bookkeeping > c.shards[0].memory:
+	case f.body != nil || f.wrong.Load() != nil || f.tried.Load():
+		return false
+	case f.size > c.o.MaxBody || f.size+bookkeeping > c.shards[0].memory:
 		return false
 	case !f.mutable:
 		return true

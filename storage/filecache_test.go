@@ -331,7 +331,9 @@ func TestFileCacheSuspect(t *testing.T) {
 // of a slot is known before the first answer, that of a plain file when it is read to be put in memory.
 // It is served when it has been mended.
 func TestFileCacheCRC(t *testing.T) {
-	for name, o := range map[string]FileCacheOptions{"kept": {}, "on disk": noBodies, "in memory only": {MaxFiles: -1}, "not kept": {MaxFiles: -1, Memory: -1}} {
+	for name, o := range map[string]FileCacheOptions{
+		"kept": {}, "on disk": noBodies, "in memory only": {MaxFiles: -1}, "not kept": {MaxFiles: -1, Memory: -1},
+	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newTestStore(t)

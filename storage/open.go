@@ -42,8 +42,8 @@ func (l *Local) Open(id fdfs.FileID) (*File, error) {
 	return f, nil
 }
 
-// open is Open without the check of a slot's content. Descriptors of trunk files are taken from trunks and left there for others;
-// nil = each File has its own.
+// open is Open without the check of a slot's content. Descriptors of trunk files are taken from trunks
+// and left there for others; nil = each File has its own.
 func (l *Local) open(id fdfs.FileID, trunks *trunkFiles) (*File, error) {
 	g, p, err := l.find(id)
 	if err != nil {
@@ -93,8 +93,9 @@ func (l *Local) missing(id fdfs.FileID) bool {
 	return err == unix.ENOENT
 }
 
-// sameSlot reports whether the slot that f was read from still holds it, in the same trunk file. It costs a stat and the read of
-// the slot's header where another File has the trunk file open, else an open in addition.
+// sameSlot reports whether the slot that f was read from still holds it, in the same trunk file. It
+// costs a stat and the read of the slot's header where another File has the trunk file open, else an
+// open in addition.
 func (l *Local) sameSlot(f *File, trunks *trunkFiles) bool {
 	g, p, err := l.find(f.content)
 	if err != nil {

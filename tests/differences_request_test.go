@@ -93,7 +93,8 @@ func TestDifferencesPaths(t *testing.T) {
 	})
 }
 
-// withSpareBit sets a bit in the 27th character of the name that belongs to no field: the character is one of A, E, I, ... 4, 8.
+// withSpareBit sets a bit in the 27th character of the name that belongs to no field: the character
+// is one of A, E, I, ... 4, 8.
 func withSpareBit(o storetest.Object) string {
 	b := []byte(o.URL())
 	b[len(b)-len(o.ID.Name)+26]++

@@ -3,6 +3,7 @@ package tests
 import (
 	"bytes"
 	"fmt"
+	"net/http"
 	"os"
 	"testing"
 	"time"
@@ -33,7 +34,10 @@ func TestDifferencesForgedSlots(t *testing.T) {
 			p := serve(t, s, lines...)
 			for range 3 {
 				for _, forged := range []storetest.Object{small, large} {
-					for _, header := range []string{"Accept: */*", "Range: bytes=2000-2999", "Range: bytes=-10", "If-Modified-Since: " + storetest.Created.Format(time.RFC1123)} {
+					for _, header := range []string{
+						"Accept: */*", "Range: bytes=2000-2999", "Range: bytes=-10",
+						"If-Modified-Since: " + storetest.Created.Format(http.TimeFormat),
+					} {
 						a := p.get(forged.URL(), header)
 						require.Equal(t, 404, a.StatusCode, header)
 						require.Equal(t, "file not found\n", string(a.body))

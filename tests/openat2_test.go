@@ -43,7 +43,8 @@ func execWithout(call uint32, errno unix.Errno, command []string) error {
 		{Code: unix.BPF_RET | unix.BPF_K, K: unix.SECCOMP_RET_ALLOW},
 	}
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0); err != nil {
+	err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&program)), 0, 0)
+	if err != nil {
 		return fmt.Errorf("cannot filter system calls: %w", err)
 	}
 	return syscall.Exec(command[0], command, os.Environ())
@@ -56,9 +57,10 @@ func TestWithoutOpenat2(t *testing.T) {
 		t.Run(unix.ErrnoName(errno), func(t *testing.T) {
 			s := storetest.New(t)
 			file := s.Normal("jpg", s.Bytes(100_000))
-			served := []storetest.Object{file, s.Normal("txt", s.Bytes(10)), s.Slave(file, "_b", "jpg", s.Bytes(100)), s.Appender("log", s.Bytes(100)),
-				s.Trunk("txt", s.Bytes(100)), s.TrunkLink(file), linked(s, file)}
-			refused := []storetest.Object{s.Missing("jpg", storetest.Created), s.Link("txt", filepath.Join(s.Dir, "canary")), s.Link("txt", "/etc/passwd")}
+			served := []storetest.Object{file, s.Normal("txt", s.Bytes(10)),
+				s.Slave(file, "_b", "jpg", s.Bytes(100)), s.Appender("log", s.Bytes(100)), s.Trunk("txt", s.Bytes(100)), s.TrunkLink(file), linked(s, file)}
+			refused := []storetest.Object{s.Missing("jpg", storetest.Created),
+				s.Link("txt", filepath.Join(s.Dir, "canary")), s.Link("txt", "/etc/passwd")}
 			swapped := filepath.Join(s.Root(storetest.Group, 0), "data", "00", "0B")
 			require.NoError(t, os.Symlink(filepath.Dir(file.Path), swapped), "a folder is a link")
 			conf := writeConfig(t, s.Config(withListen(nil)...))

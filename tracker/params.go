@@ -48,7 +48,8 @@ func parseParameters(text string) (Parameters, error) {
 	if err != nil || slot < 0 {
 		slot = 0 // trackers before trunk files do not tell it
 	}
-	return Parameters{SyncMaxDelay: time.Duration(delay) * time.Second, UseStorageID: isTrue(raw["use_storage_id"]), SlotMaxSize: slot, Raw: raw}, nil
+	return Parameters{SyncMaxDelay: time.Duration(delay) * time.Second, UseStorageID: isTrue(raw["use_storage_id"]),
+		SlotMaxSize: slot, Raw: raw}, nil
 }
 
 // isTrue reads a boolean as FastDFS does.
