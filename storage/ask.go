@@ -65,6 +65,10 @@ var errImpatient = fmt.Errorf("other storages are asked: %w", context.DeadlineEx
 
 // try asks one server and notes how it did. It waits for limit at most, if that is not 0. Without an error the answer has an end.
 func try[T any](ctx context.Context, c *Client, s Server, q question[T], limit time.Duration) (answer[T], error) {
+	if err := c.strangers.Enter(s); err != nil {
+		return answer[T]{}, err
+	}
+	defer c.strangers.Leave(s)
 	m, err := c.acquire(s)
 	if err != nil {
 		return answer[T]{}, err
@@ -88,6 +92,7 @@ func try[T any](ctx context.Context, c *Client, s Server, q question[T], limit t
 		return answer[T]{}, err
 	}
 	m.health.answered(time.Since(start))
+	c.strangers.Prove(s)
 	return answer[T]{value, end}, nil
 }
 
@@ -105,6 +110,7 @@ func (c *Client) judge(ctx context.Context, m *member, err error, took time.Dura
 		// the caller's own affair
 	case errors.Is(err, ErrNotFound):
 		m.health.answered(took)
+		c.strangers.Prove(m.server)
 		c.completed(m, false)
 	case errors.Is(err, errWrong), errors.Is(err, ErrChanged):
 		// it answers, and what it has of other files may be right

@@ -35,8 +35,11 @@ var (
 	errNoServers    = errors.New("no server is left to ask")
 )
 
-// maxServers is how many servers a Client keeps connections and health of.
+// maxServers is how many known servers a Client keeps connections and health of, and how many strangers beside these.
 const maxServers = 1024
+
+// StrangerTimeout is the longest that a connection to a stranger may take to be made.
+const StrangerTimeout = 3 * time.Second
 
 // poolSize is the connections to a server where PoolOptions do not say.
 const poolSize = 64
@@ -48,6 +51,9 @@ const maxProbes = 16
 type Server struct {
 	Host string // a name or an address, without brackets
 	Port int
+	// Stranger: only a file id names it, and whoever makes a URL makes ids. It gets less time and room than a server that a tracker,
+	// the list of storage ids or the configuration names, and takes nothing from those.
+	Stranger bool
 }
 
 // Addr is host:port, as net.Dial wants it.
@@ -87,6 +93,7 @@ type Client struct {
 	counts       counters
 	budget       budget
 	links        linkMemory
+	strangers    Strangers
 	legacyGroups checksum.Groups // whose files may have a legacy CRC32
 	probing      chan struct{}   // one for each probe that runs
 	running      sync.WaitGroup  // the janitor, probes and second requests
@@ -171,10 +178,14 @@ func (c *Client) acquire(s Server) (*member, error) {
 	}
 	m := c.members[s]
 	if m == nil {
-		if len(c.members) >= maxServers && !c.forgetOne() {
-			return nil, fmt.Errorf("cannot ask %s: %d other storages are being asked", s.Addr(), len(c.members))
+		if !c.hasRoom(s.Stranger) {
+			return nil, fmt.Errorf("cannot ask %s: %d other storages are being asked: %w", s.Addr(), maxServers, fdfs.ErrFull)
 		}
-		m = &member{server: s, pool: fdfs.NewPool(s.Addr(), c.o.Pool), calls: fdfs.NewPool(s.Addr(), callsPool(c.o.Pool))}
+		o := c.o.Pool
+		if s.Stranger && (o.ConnectTimeout <= 0 || o.ConnectTimeout > StrangerTimeout) {
+			o.ConnectTimeout = StrangerTimeout
+		}
+		m = &member{server: s, pool: fdfs.NewPool(s.Addr(), o), calls: fdfs.NewPool(s.Addr(), callsPool(o))}
 		m.health.t = c.t
 		c.members[s] = m
 	}
@@ -197,16 +208,21 @@ func (c *Client) release(m *member) {
 	c.mu.Unlock()
 }
 
-// forgetOne makes room by forgetting the server that was not used for the longest time. It is called with mu held.
-func (c *Client) forgetOne() bool {
+// hasRoom tells whether there is room for one more stranger, or known server, and makes it where there is none by forgetting the one
+// that was not used for the longest time. It is called with mu held.
+func (c *Client) hasRoom(stranger bool) bool {
 	var oldest *member
+	count := 0
 	for _, m := range c.members {
-		if m.refs == 0 && (oldest == nil || m.used.Before(oldest.used)) {
+		if m.server.Stranger != stranger {
+			continue
+		}
+		if count++; m.refs == 0 && (oldest == nil || m.used.Before(oldest.used)) {
 			oldest = m
 		}
 	}
-	if oldest == nil {
-		return false
+	if count < maxServers || oldest == nil {
+		return count < maxServers
 	}
 	delete(c.members, oldest.server)
 	c.running.Go(oldest.close) // not under the lock: it says goodbye to the server

@@ -120,7 +120,7 @@ func TestOrder(t *testing.T) {
 	defer c.Close()
 	var servers []Server
 	for i := range 6 {
-		servers = append(servers, Server{"192.0.2.1", 23000 + i})
+		servers = append(servers, Server{Host: "192.0.2.1", Port: 23000 + i})
 	}
 	fail := func(i, times int) {
 		m, err := c.acquire(servers[i])

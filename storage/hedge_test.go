@@ -57,7 +57,7 @@ func TestHedge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(ClientOptions{}, unprobed)
 		defer c.Close()
-		servers := []Server{{"192.0.2.1", 1}, {"192.0.2.2", 1}}
+		servers := []Server{{Host: "192.0.2.1", Port: 1}, {Host: "192.0.2.2", Port: 1}}
 		const every, delay = 31, time.Second
 		const calls = 30 * every
 		rng := rand.New(rand.NewPCG(1, 2))
@@ -240,7 +240,7 @@ func TestHedgeCancel(t *testing.T) {
 
 // raceOnce runs a race between two servers whose answers are made here. Both have an end that is counted.
 func raceOnce(t *testing.T, c *Client, first, second func(ctx context.Context) error) (won string, dropped []string, errs [2]error) {
-	servers := []Server{{"192.0.2.1", 1}, {"192.0.2.2", 1}}
+	servers := []Server{{Host: "192.0.2.1", Port: 1}, {Host: "192.0.2.2", Port: 1}}
 	m, err := c.acquire(servers[0])
 	require.NoError(t, err)
 	for range historyMin {

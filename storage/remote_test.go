@@ -105,7 +105,7 @@ func serversOf(cluster *fdfstest.Cluster) []Server {
 	var servers []Server
 	for _, s := range cluster.Storages() {
 		a := s.AddrPort()
-		servers = append(servers, Server{a.Addr().String(), int(a.Port())})
+		servers = append(servers, Server{Host: a.Addr().String(), Port: int(a.Port())})
 	}
 	return servers
 }
@@ -305,7 +305,7 @@ func TestInfoOf(t *testing.T) {
 		"appender of year 1969": {id: appender, got: fdfs.FileInfo{Time: -1}, bad: true},
 		"appender of far away":  {id: appender, got: fdfs.FileInfo{Time: lastTime + 1}, bad: true},
 	} {
-		info, err := infoOf(test.id, test.got, Server{"h", 1})
+		info, err := infoOf(test.id, test.got, Server{Host: "h", Port: 1})
 		if test.bad {
 			require.ErrorIs(t, err, errWrong, name)
 			continue
@@ -388,7 +388,7 @@ func FuzzInfo(f *testing.F) {
 			return
 		}
 		for _, id := range []fdfs.FileID{normal, appender} {
-			info, err := infoOf(id, got, Server{"h", 1})
+			info, err := infoOf(id, got, Server{Host: "h", Port: 1})
 			if err == nil {
 				require.GreaterOrEqual(t, info.Size, int64(0))
 				require.True(t, info.Linked || !id.Immutable() || info.Size == id.Size)
@@ -399,9 +399,9 @@ func FuzzInfo(f *testing.F) {
 }
 
 func TestServerAddr(t *testing.T) {
-	require.Equal(t, "10.0.0.1:23000", Server{"10.0.0.1", 23000}.Addr())
-	require.Equal(t, "[fe80::1]:23000", Server{"fe80::1", 23000}.Addr())
-	require.Equal(t, "storage.example:1", Server{"storage.example", 1}.Addr())
+	require.Equal(t, "10.0.0.1:23000", Server{Host: "10.0.0.1", Port: 23000}.Addr())
+	require.Equal(t, "[fe80::1]:23000", Server{Host: "fe80::1", Port: 23000}.Addr())
+	require.Equal(t, "storage.example:1", Server{Host: "storage.example", Port: 1}.Addr())
 }
 
 func TestClosedClient(t *testing.T) {
@@ -427,7 +427,7 @@ func TestMembers(t *testing.T) {
 	s := r.open(id)
 	began := time.Now()
 	for i := range maxServers + 10 {
-		m, err := r.c.acquire(Server{"192.0.2.1", i + 1})
+		m, err := r.c.acquire(Server{Host: "192.0.2.1", Port: i + 1})
 		require.NoError(t, err)
 		r.c.release(m)
 	}
@@ -441,7 +441,7 @@ func TestMembers(t *testing.T) {
 	require.Empty(t, r.c.Health())
 
 	for i := range maxServers {
-		m, err := r.c.acquire(Server{"192.0.2.1", i + 1})
+		m, err := r.c.acquire(Server{Host: "192.0.2.1", Port: i + 1})
 		require.NoError(t, err)
 		defer r.c.release(m)
 	}

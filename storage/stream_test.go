@@ -264,7 +264,7 @@ func TestOpenFrom(t *testing.T) {
 	id := r.put(fdfstest.FileSpec{Content: content(100)})
 	info := r.stat(id)
 	for from, want := range map[Server]Server{
-		r.servers[2]: r.servers[2], r.servers[1]: r.servers[1], {}: r.servers[0], {"192.0.2.1", 1}: r.servers[0],
+		r.servers[2]: r.servers[2], r.servers[1]: r.servers[1], {}: r.servers[0], {Host: "192.0.2.1", Port: 1}: r.servers[0],
 	} {
 		info.From = from
 		s, err := r.c.Open(context.Background(), id, info, 0, 100, r.servers)

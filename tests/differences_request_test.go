@@ -146,7 +146,13 @@ func TestDifferencesSources(t *testing.T) {
 // idFrom is an id of a file uploaded to that source long ago.
 func idFrom(t testing.TB, source fdfs.Source, group string) string {
 	t.Helper()
-	id, err := fdfs.Encode(fdfs.Fields{Group: group, Source: source, Created: storetest.Created.Unix(), Size: 7, Random: 99, Ext: "jpg"})
+	return idOf(t, source, group, storetest.Created)
+}
+
+// idOf is an id of a file uploaded to that source at a time.
+func idOf(t testing.TB, source fdfs.Source, group string, created time.Time) string {
+	t.Helper()
+	id, err := fdfs.Encode(fdfs.Fields{Group: group, Source: source, Created: created.Unix(), Size: 7, Random: 99, Ext: "jpg"})
 	require.NoError(t, err)
 	return id.String()
 }

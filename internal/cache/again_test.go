@@ -126,7 +126,7 @@ func (m meanwhile) Done() <-chan struct{} {
 func TestQuickFlight(t *testing.T) {
 	o := newOrigin(testFile(1), 1000)
 	for range 50 { // where two things have happened a wait ends by either
-		f := newFlight(keyAt(o.file, 0), false)
+		f := newFlight(t.Context(), keyAt(o.file, 0), nil, false)
 		v, err := f.awaitTold(meanwhile{background, func() {
 			require.NoError(t, f.learn(o.v))
 			f.leave()
@@ -135,14 +135,14 @@ func TestQuickFlight(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, o.v, v)
 
-		f = newFlight(keyAt(o.file, 0), false)
+		f = newFlight(t.Context(), keyAt(o.file, 0), nil, false)
 		_, err = f.awaitTold(meanwhile{background, func() {
 			f.fail(ErrNotFound)
 			close(f.over)
 		}})
 		require.ErrorIs(t, err, ErrNotFound)
 
-		f = newFlight(keyAt(o.file, 0), false)
+		f = newFlight(t.Context(), keyAt(o.file, 0), nil, false)
 		_, err = f.awaitTold(meanwhile{background, func() {
 			require.NoError(t, f.learn(o.v))
 			f.fail(ErrChanged)
@@ -150,7 +150,7 @@ func TestQuickFlight(t *testing.T) {
 		}})
 		require.ErrorIs(t, err, errAgain, "what it was told is over")
 
-		f = newFlight(keyAt(o.file, 0), false)
+		f = newFlight(t.Context(), keyAt(o.file, 0), nil, false)
 		_, err = f.awaitTold(meanwhile{background, sync.OnceFunc(func() { close(f.over) })})
 		require.ErrorIs(t, err, errAgain, "it has found nothing out")
 	}
@@ -165,7 +165,7 @@ func TestIdle(t *testing.T) {
 		for i := range int64(10) {
 			c.join(SegmentKey{File: o.file, Index: i}, nil, o, false)
 			require.Equal(t, i+1, c.Stats().Flights)
-			c.question(testFile(int(2+i)), o, Ask{Hint: NoHint})
+			c.question(testFile(int(2+i)), o, Ask{Hint: NoHint}, false)
 			require.Equal(t, i+1, c.Stats().Questions)
 		}
 		time.Sleep(2 * second)

@@ -140,6 +140,7 @@ type Cache struct {
 	closed    bool
 	questions map[string]*question // by file
 	flights   map[SegmentKey]*flight
+	orphans   orphans
 }
 
 // The least that is set aside, in bytes, however little memory there is: for what is known about some 10,000 files, without which each
@@ -156,7 +157,7 @@ func New(o Options) (*Cache, error) {
 		o: o, records: newRecords(&o, max(o.Memory/8, minRecords)), memory: tier.NewMemory(o.Memory - o.Memory/8),
 		filling: semaphore.NewWeighted(max(o.Memory/2, SegmentSize)), overdraft: semaphore.NewWeighted(max(o.Memory, minOverdraft)),
 		limits:    limits{most: o.SourceLimit},
-		questions: make(map[string]*question), flights: make(map[SegmentKey]*flight),
+		questions: make(map[string]*question), flights: make(map[SegmentKey]*flight), orphans: make(orphans),
 	}
 	if err := c.memory.NoSendfile(); err != nil {
 		o.Logger.Warn("what the cache has in memory is copied for each answer", "err", err)
@@ -235,10 +236,10 @@ func (c *Cache) Lookup(ctx context.Context, file string, src Source, ask Ask) (E
 	case fresh:
 		return entryOf(file, m, Fresh, now), nil
 	case early:
-		c.question(file, src, ask)
+		c.question(file, src, ask, false)
 		return entryOf(file, m, Fresh, now), nil
 	case stale:
-		c.question(file, src, ask)
+		c.question(file, src, ask, false)
 		c.n.stale.Add(1)
 		return entryOf(file, m, Stale, now), nil
 	case staleUnasked:
@@ -249,7 +250,8 @@ func (c *Cache) Lookup(ctx context.Context, file string, src Source, ask Ask) (E
 			return Entry{}, ErrNotFound
 		}
 	}
-	q := c.question(file, src, ask)
+	q := c.question(file, src, ask, true)
+	defer c.leave(ctx, q)
 	asked, err := q.wait(ctx)
 	switch {
 	case err == nil && asked.Gone:

@@ -27,11 +27,7 @@ func (c *Cache) fill(f *flight, src Source) {
 		f.fail(err)
 	}
 	c.giveBack(f)
-	c.mu.Lock()
-	if c.flights[f.key] == f {
-		delete(c.flights, f.key)
-	}
-	c.mu.Unlock()
+	c.over(f)
 	close(f.over)
 }
 
@@ -61,8 +57,8 @@ func (c *Cache) fetch(f *flight, src Source) error {
 		switch progress := after - before; {
 		case err == nil:
 			return nil
-		case c.life.Err() != nil:
-			return ErrClosed
+		case f.ctx.Err() != nil:
+			return c.whyEnded()
 		case errors.Is(err, errAgain):
 			if progress > 0 {
 				patience = time.Now().Add(c.o.Wait)
@@ -76,7 +72,7 @@ func (c *Cache) fetch(f *flight, src Source) error {
 				return err
 			}
 		}
-		pause(c.life)
+		pause(f.ctx)
 	}
 }
 
@@ -96,7 +92,7 @@ func (c *Cache) inTiers(f *flight) bool {
 
 // step finds out who leads and gets bytes accordingly. patience is how long another gateway may still be waited for.
 func (c *Cache) step(f *flight, src Source, patience time.Duration) error {
-	lease, err := c.o.Fleet.Lead(c.life, f.key.String())
+	lease, err := c.o.Fleet.Lead(f.ctx, f.key.String())
 	var held *Held
 	switch {
 	case err == nil:
@@ -104,17 +100,17 @@ func (c *Cache) step(f *flight, src Source, patience time.Duration) error {
 		return c.lead(f, src, lease)
 	case errors.As(err, &held) && patience > 0:
 		return c.follow(f, src, held.Holder, patience)
-	case c.life.Err() != nil:
-		return ErrClosed
+	case f.ctx.Err() != nil:
+		return c.whyEnded()
 	}
 	return c.alone(f, src)
 }
 
 // alone fetches without a lease.
 func (c *Cache) alone(f *flight, src Source) error {
-	done, err := c.limits.acquire(c.life, src.Name())
+	done, err := c.limits.acquire(f.ctx, src.Name())
 	if err != nil {
-		return ErrClosed
+		return c.whyEnded()
 	}
 	defer done()
 	f.setRole(giving)
@@ -194,7 +190,7 @@ func (c *Cache) copyFromSource(f *flight, src Source, lease Lease) error {
 	if err := c.reserve(f); err != nil { // where the version is not known it is done below
 		return err
 	}
-	ctx, cancel := context.WithCancel(c.life)
+	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()
 	f.setFrom(FromOrigin)
 	f.peer = ""
@@ -202,7 +198,7 @@ func (c *Cache) copyFromSource(f *flight, src Source, lease Lease) error {
 	c.n.originFetches.Add(1)
 	got, body, err := src.Fetch(ctx, want, f.key.Index*SegmentSize+have, length-have)
 	if err != nil {
-		c.n.originFailures.Add(1)
+		c.sourceFailed(f)
 		return c.absent(f, err, lease)
 	}
 	defer func() { _ = body.Close() }() // all that counts was read
@@ -213,9 +209,16 @@ func (c *Cache) copyFromSource(f *flight, src Source, lease Lease) error {
 		err = f.copyFrom(body, func(n int) { c.n.originBytes.Add(uint64(n)) })
 	}
 	if err != nil {
-		c.n.originFailures.Add(1)
+		c.sourceFailed(f)
 	}
 	return err
+}
+
+// sourceFailed counts a failure of a source, if it is one.
+func (c *Cache) sourceFailed(f *flight) {
+	if f.ctx.Err() == nil {
+		c.n.originFailures.Add(1)
+	}
 }
 
 // reserve waits until there is memory for the segment. It does not wait for ever, since the flights that have it may wait for another
@@ -229,12 +232,12 @@ func (c *Cache) reserve(f *flight) error {
 		from     *semaphore.Weighted
 		patience time.Duration
 	}{{c.filling, memoryPatience}, {c.overdraft, c.o.Wait}} {
-		ctx, cancel := context.WithTimeout(c.life, try.patience)
+		ctx, cancel := context.WithTimeout(f.ctx, try.patience)
 		err := try.from.Acquire(ctx, length)
 		cancel()
 		switch {
-		case c.life.Err() != nil:
-			return ErrClosed
+		case f.ctx.Err() != nil:
+			return c.whyEnded()
 		case err == nil:
 			f.reserved, f.reservedOf = length, try.from
 			if try.from == c.filling { // what is overdrawn is not to drive out what others want

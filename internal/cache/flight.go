@@ -27,8 +27,11 @@ const (
 type flight struct {
 	key    SegmentKey
 	young  bool
-	sealed bool          // no byte is given out before the CRC32 was compared: see Options.CheckFirst
-	over   chan struct{} // closed when the flight has ended, and made room for another one
+	sealed bool            // no byte is given out before the CRC32 was compared: see Options.CheckFirst
+	over   chan struct{}   // closed when the flight has ended, and made room for another one
+	src    Source          // that it was begun with
+	ctx    context.Context // of its waiting; ends with end, and with the Cache
+	end    context.CancelCauseFunc
 
 	mu      sync.Mutex // guards what follows; the bytes of chunks before visible do not change any more
 	changed chan struct{}
@@ -44,9 +47,15 @@ type flight struct {
 	tail    []byte       // then: its last chunk, which who has kept pace needs, and need not fetch again if it is evicted at once
 	err     error        // why there will be no more
 	readers int
-	doomed  bool // what it brings is not to be stored
-	role    role
-	from    From
+	waiting int  // readers that have not left
+	ended   bool // it is over, or about to be since nobody waits for it
+
+	background bool   // it goes on although nobody waits
+	orphanOf   string // the name of its source, if it is counted as one that does
+
+	doomed bool // what it brings is not to be stored
+	role   role
+	from   From
 
 	// Used by the flight's goroutine only:
 	reserved   int64               // bytes of memory
@@ -55,9 +64,11 @@ type flight struct {
 	peer       string              // the other gateway that all bytes came from; empty = there is no such
 }
 
-func newFlight(key SegmentKey, young bool) *flight {
+func newFlight(ctx context.Context, key SegmentKey, src Source, young bool) *flight {
 	key.File = canonical(key.File)
-	return &flight{key: key, young: young, changed: make(chan struct{}), over: make(chan struct{})}
+	f := &flight{key: key, src: src, young: young, changed: make(chan struct{}), over: make(chan struct{})}
+	f.ctx, f.end = context.WithCancelCause(ctx)
+	return f
 }
 
 // notify wakes those who wait for a change. It is called with mu held.
@@ -297,21 +308,23 @@ func (f *flight) segment() *tier.Segment {
 	return &tier.Segment{Key: f.key, Version: f.version, Chunks: f.chunks, Sum: f.sum.Standard(), Hot: f.readers > 1}
 }
 
-// join makes the caller a reader of the flight for a segment, which it starts if there is none. v is the version that is wanted; nil
-// when it is not known.
+// join makes the caller a reader of the flight for a segment, which it starts if there is none; quit ends that. v is the version that is
+// wanted; nil when it is not known.
 func (c *Cache) join(key SegmentKey, v *Version, src Source, young bool) *flight {
 	return c.flightFor(key, v, src, young, 1)
 }
 
-// flightFor finds or starts a flight. One for another version goes on by itself for those who read from it.
+// flightFor finds or starts a flight, which the caller waits for until it calls quit; readers is 0 for one who may come to read it. One
+// for another version goes on by itself for those who read from it.
 func (c *Cache) flightFor(key SegmentKey, v *Version, src Source, young bool, readers int) *flight {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if f := c.flights[key]; f != nil && f.serves(v, readers) {
+	if f := c.flights[key]; f != nil && c.enter(f, v, readers) {
 		return f
 	}
-	f := newFlight(key, young)
-	f.readers, f.sealed, f.sum = readers, c.o.CheckFirst(f.key.File), checksum.New(c.legacyGroups.Variants(groupOf(key.File)))
+	f := newFlight(c.life, key, src, young)
+	f.readers, f.waiting = readers, 1
+	f.sealed, f.sum = c.o.CheckFirst(f.key.File), checksum.New(c.legacyGroups.Variants(groupOf(key.File)))
 	if v != nil {
 		f.version, f.known, f.length = *v, true, v.SegmentLength(key.Index)
 	}
@@ -321,15 +334,4 @@ func (c *Cache) flightFor(key SegmentKey, v *Version, src Source, young bool, re
 	}
 	c.flights[f.key] = f
 	return f
-}
-
-// serves tells whether a flight may bring this version, and counts its readers.
-func (f *flight) serves(v *Version, readers int) bool {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if f.err != nil || v != nil && f.known && f.version != *v {
-		return false
-	}
-	f.readers += readers
-	return true
 }

@@ -19,13 +19,13 @@ var errStalled = errors.New("the other gateway sends nothing")
 // located is another gateway that has the segment; empty when there is none. Where the version is not known yet the source is asked
 // for it: it decides whether the file is still there.
 func (c *Cache) located(f *flight, src Source, lease Lease) (string, error) {
-	l, ok, err := c.o.Fleet.Location(c.life, f.key.String())
+	l, ok, err := c.o.Fleet.Location(f.ctx, f.key.String())
 	if err != nil || !ok || l.Holder == "" {
 		return "", nil
 	}
 	_, _, v, known := f.progress()
 	if !known {
-		ctx, cancel := context.WithTimeout(c.life, askTimeout)
+		ctx, cancel := context.WithTimeout(f.ctx, askTimeout)
 		defer cancel()
 		began := time.Now()
 		c.n.stats.Add(1)
@@ -45,7 +45,7 @@ func (c *Cache) located(f *flight, src Source, lease Lease) (string, error) {
 // copyFromPeer fetches what is missing from another gateway. leased tells that it has the lease, which shows that it lives even while
 // it sends nothing.
 func (c *Cache) copyFromPeer(f *flight, holder string, leased bool) error {
-	ctx, cancel := context.WithCancelCause(c.life)
+	ctx, cancel := context.WithCancelCause(f.ctx)
 	var watch sync.WaitGroup
 	defer watch.Wait()
 	defer cancel(nil)
@@ -131,7 +131,7 @@ func (c *Cache) follow(f *flight, src Source, holder string, patience time.Durat
 		}
 		c.o.Logger.Info("cannot read from the gateway that fetches a segment", "segment", f.key.String(), "gateway", holder, "err", err)
 	}
-	ctx, cancel := context.WithTimeout(c.life, patience)
+	ctx, cancel := context.WithTimeout(f.ctx, patience)
 	defer cancel()
 	_ = c.o.Fleet.Wait(ctx, f.key.String()) // whatever comes of it, Lead tells
 	return errAgain

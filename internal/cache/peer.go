@@ -12,13 +12,22 @@ import (
 func (c *Cache) PeerOpen(ctx context.Context, key SegmentKey, want *Version, offset int64) (Version, *Stream, error) {
 	c.mu.Lock()
 	f := c.flights[key]
+	if f != nil && !c.enter(f, nil, 0) {
+		f = nil
+	}
 	c.mu.Unlock()
 	v, from, err := c.forPeer(ctx, f, key, want)
+	if f != nil && from != f {
+		c.quit(f)
+	}
 	if err != nil {
 		return Version{}, nil, fmt.Errorf("cannot give %q: %w", key.String(), err)
 	}
 	length := v.SegmentLength(key.Index)
 	if offset < 0 || offset > length {
+		if from != nil {
+			c.quit(from)
+		}
 		return Version{}, nil, fmt.Errorf("cannot give %q from %d on: it has %d bytes", key.String(), offset, length)
 	}
 	s := c.Open(ctx, Entry{File: key.File, Version: v}, nil, key.Index*SegmentSize+offset, length-offset)

@@ -21,6 +21,12 @@ type question struct {
 	err    error
 	by     *flight     // that has brought content with the answer, when meta and err are set; nil = none has
 	doomed atomic.Bool // the file was purged: the answer is for those who wait only
+
+	ctx context.Context // of its waiting; ends with end, and with the Cache
+	end context.CancelCauseFunc
+
+	waiting    int  // requests; guarded by Cache.mu
+	background bool // it is asked although nobody waits; guarded by Cache.mu
 }
 
 func (q *question) doom() { q.doomed.Store(true) }
@@ -35,14 +41,18 @@ func (q *question) wait(ctx context.Context) (Meta, error) {
 	}
 }
 
-// question joins the flight that finds out about a file, or starts it.
-func (c *Cache) question(file string, src Source, ask Ask) *question {
+// question joins the flight that finds out about a file, or starts it. One who waits for it calls leave.
+func (c *Cache) question(file string, src Source, ask Ask, waits bool) *question {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if q := c.questions[file]; q != nil {
+	q := c.questions[file]
+	if q != nil {
+		q.count(waits)
 		return q
 	}
-	q := &question{file: canonical(file), done: make(chan struct{})}
+	q = &question{file: canonical(file), done: make(chan struct{})}
+	q.ctx, q.end = context.WithCancelCause(c.life)
+	q.count(waits)
 	if !c.start(&c.n.questions, func() { c.answer(q, src, ask) }) {
 		q.err = ErrClosed
 		close(q.done)
@@ -52,11 +62,20 @@ func (c *Cache) question(file string, src Source, ask Ask) *question {
 	return q
 }
 
+// count counts who asks. It is called with Cache.mu held.
+func (q *question) count(waits bool) {
+	if waits {
+		q.waiting++
+	} else {
+		q.background = true
+	}
+}
+
 // answer is the goroutine of a question.
 func (c *Cache) answer(q *question, src Source, ask Ask) {
 	_, known := c.records.peek(q.file)
 	q.meta, q.err = c.findOut(q, src, ask)
-	if q.err != nil {
+	if q.err != nil && q.ctx.Err() == nil {
 		c.records.failed(q.file, time.Now())
 	}
 	if q.err == nil && q.meta.Gone && known && !q.doomed.Load() { // a walk over all that is kept, so not for each wrong name
@@ -68,6 +87,7 @@ func (c *Cache) answer(q *question, src Source, ask Ask) {
 	}
 	c.mu.Unlock()
 	close(q.done)
+	q.end(nil)
 }
 
 // findOut asks the other gateways, and then the source: by fetching content where that is wanted and nothing is known, else for the
@@ -126,7 +146,8 @@ func (c *Cache) keep(q *question, m Meta) {
 // somebody who believed in a version that is over.
 func (c *Cache) findByContent(q *question, key SegmentKey, src Source, ask Ask) (Meta, error) {
 	q.by = c.join(key, nil, src, ask.Young)
-	v, err := q.by.awaitTold(c.life)
+	defer c.quit(q.by)
+	v, err := q.by.awaitTold(q.ctx)
 	if err != nil {
 		q.by = nil
 		return Meta{}, err
@@ -139,17 +160,17 @@ func (c *Cache) findByContent(q *question, key SegmentKey, src Source, ask Ask) 
 
 // askLeading asks the source under the lease. It is errAgain when another gateway had it; then it is free now, or should be.
 func (c *Cache) askLeading(q *question, src Source, ask Ask) (Meta, error) {
-	lease, err := c.o.Fleet.Lead(c.life, q.file)
+	lease, err := c.o.Fleet.Lead(q.ctx, q.file)
 	var held *Held
 	switch {
 	case errors.As(err, &held):
-		ctx, cancel := context.WithTimeout(c.life, c.o.Wait)
+		ctx, cancel := context.WithTimeout(q.ctx, c.o.Wait)
 		defer cancel()
 		_ = c.o.Fleet.Wait(ctx, q.file) // whatever comes of it, Lead tells
-		pause(c.life)
+		pause(q.ctx)
 		return Meta{}, errAgain
-	case c.life.Err() != nil:
-		return Meta{}, ErrClosed
+	case q.ctx.Err() != nil:
+		return Meta{}, c.whyEnded()
 	case err != nil:
 		return c.askAlone(q, src, ask)
 	}
@@ -162,9 +183,9 @@ func (c *Cache) askLeading(q *question, src Source, ask Ask) (Meta, error) {
 
 // askAlone asks the source without a lease.
 func (c *Cache) askAlone(q *question, src Source, ask Ask) (Meta, error) {
-	done, err := c.limits.acquire(c.life, src.Name())
+	done, err := c.limits.acquire(q.ctx, src.Name())
 	if err != nil {
-		return Meta{}, ErrClosed
+		return Meta{}, c.whyEnded()
 	}
 	defer done()
 	return c.askSource(q, src, ask, nil)
@@ -172,7 +193,7 @@ func (c *Cache) askAlone(q *question, src Source, ask Ask) (Meta, error) {
 
 // askSource asks the source for the version.
 func (c *Cache) askSource(q *question, src Source, ask Ask, lease Lease) (Meta, error) {
-	ctx, cancel := context.WithTimeout(c.life, askTimeout)
+	ctx, cancel := context.WithTimeout(q.ctx, askTimeout)
 	defer cancel()
 	began := time.Now()
 	c.n.stats.Add(1)

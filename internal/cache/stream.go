@@ -110,7 +110,7 @@ func (s *Stream) next(limit int64) (Stretch, error) {
 	key := keyAt(s.file, s.offset)
 	in := s.offset - key.Index*SegmentSize
 	if s.f != nil && s.f.key.Index != key.Index {
-		s.f = nil
+		s.quit()
 	}
 	if s.f != nil {
 		return s.fromFlight(in, limit)
@@ -124,9 +124,11 @@ func (s *Stream) next(limit int64) (Stretch, error) {
 		return Stretch{}, ErrNotHere
 	}
 	f := s.c.join(key, &s.v, s.src, false)
+	s.f = f
 	if f == s.over { // it has brought the segment, which was evicted at once, and has not ended yet
 		select {
 		case <-f.over:
+			s.quit()
 			return Stretch{}, nil
 		case <-s.ctx.Done():
 			return Stretch{}, context.Cause(s.ctx)
@@ -137,8 +139,15 @@ func (s *Stream) next(limit int64) (Stretch, error) {
 	if err == nil && v != s.v {
 		err = fmt.Errorf("%w: %q", ErrChanged, s.file)
 	}
-	s.f = f
 	return Stretch{}, err
+}
+
+// quit ends the use of the flight that the current segment comes from.
+func (s *Stream) quit() {
+	if s.f != nil {
+		s.c.quitReading(s.ctx, s.f)
+		s.f = nil
+	}
 }
 
 // wasDamaged tells, before the last bytes are given out, whether some before them may have been wrong.
@@ -198,7 +207,8 @@ func (s *Stream) fromFlight(in, limit int64) (Stretch, error) {
 	switch {
 	case left:
 		s.cameFrom(s.f.origin())
-		s.f, s.over = nil, s.f
+		s.over = s.f
+		s.quit()
 		return Stretch{}, nil
 	case err != nil:
 		return Stretch{}, err
@@ -223,7 +233,8 @@ func (f *flight) origin() From {
 // failed decides about an error. Content that was found wrong before any of it was given out is fetched again once.
 func (s *Stream) failed(err error) error {
 	if errors.Is(err, ErrCorrupt) && !s.given && !s.again && s.src != nil {
-		s.again, s.f = true, nil
+		s.again = true
+		s.quit()
 		return nil
 	}
 	return err
@@ -243,7 +254,16 @@ func (s *Stream) lookAhead() {
 	s.ahead = next
 	key := SegmentKey{File: s.file, Index: next}
 	if v, held := s.c.tiers.Holds(key); !held || v != s.v {
+		s.quitAhead()
 		s.sent = s.c.flightFor(key, &s.v, s.src, false, 0)
+	}
+}
+
+// quitAhead ends the waiting for the segment that was looked for ahead of time.
+func (s *Stream) quitAhead() {
+	if s.sent != nil {
+		s.c.quitReading(s.ctx, s.sent)
+		s.sent = nil
 	}
 }
 
@@ -278,9 +298,11 @@ func (s *Stream) Read(p []byte) (int, error) {
 // errStreamClosed is the error of a Stream after Close.
 var errStreamClosed = errors.New("stream is closed")
 
-// Close ends the stream. What is being fetched is fetched to its end. Further calls do nothing.
+// Close ends the stream. What is being fetched is fetched to its end, if its source has begun to answer. Further calls do nothing.
 func (s *Stream) Close() error {
 	s.view.Release()
-	s.view, s.f, s.over, s.err = tier.View{}, nil, nil, errStreamClosed
+	s.quit()
+	s.quitAhead()
+	s.view, s.over, s.err = tier.View{}, nil, errStreamClosed
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 // PoolOptions bound the connections to one server. The zero value of each field is its documented default.
 type PoolOptions struct {
 	MaxOpen        int           // connections at a time; further requests wait; default 64
+	MaxWaiting     int           // requests that wait for a connection; further ones fail at once; default 1024
 	MaxIdle        int           // kept for the next request; default 8
 	IdleTimeout    time.Duration // how long they are kept; default 60 s
 	ConnectTimeout time.Duration // default 5 s
@@ -25,7 +26,7 @@ func (o PoolOptions) withDefaults() PoolOptions {
 	for _, d := range []struct {
 		value  *int
 		normal int
-	}{{&o.MaxOpen, 64}, {&o.MaxIdle, 8}} {
+	}{{&o.MaxOpen, 64}, {&o.MaxWaiting, 1024}, {&o.MaxIdle, 8}} {
 		if *d.value <= 0 {
 			*d.value = d.normal
 		}
@@ -53,12 +54,15 @@ type Pool struct {
 	o     PoolOptions
 	slots chan struct{} // one for each connection in use; with idle ones about there can be no more than these in all
 
+	waiting atomic.Int64 // for a slot
+
 	mu     sync.Mutex // guards what follows
 	idle   []*Conn    // the longest idle first
 	closed bool
 }
 
-// ErrFull is returned when all connections to a server are in use and none became free within the connect timeout.
+// ErrFull is returned when all connections to a server are in use, and too many requests wait for one already or none became free
+// within the connect timeout.
 var ErrFull = errors.New("all connections are in use")
 
 // ErrClosed is returned by a Pool that was closed.
@@ -150,14 +154,8 @@ func (p *Pool) get(ctx context.Context) (c *Conn, reused bool, err error) {
 	if ctx.Err() != nil {
 		return nil, false, fmt.Errorf("cannot ask %s: %w", p.addr, context.Cause(ctx))
 	}
-	wait := time.NewTimer(p.o.ConnectTimeout)
-	defer wait.Stop()
-	select {
-	case <-wait.C:
-		return nil, false, fmt.Errorf("cannot get a connection to %s: %w", p.addr, ErrFull)
-	case p.slots <- struct{}{}:
-	case <-ctx.Done():
-		return nil, false, fmt.Errorf("cannot get a connection to %s: %w", p.addr, context.Cause(ctx))
+	if err := p.takeSlot(ctx); err != nil {
+		return nil, false, fmt.Errorf("cannot get a connection to %s: %w", p.addr, err)
 	}
 	for {
 		c, err := p.takeIdle()
@@ -182,6 +180,29 @@ func (p *Pool) get(ctx context.Context) (c *Conn, reused bool, err error) {
 	c = &Conn{pool: p, conn: conn}
 	c.begin(ctx)
 	return c, false, nil
+}
+
+// takeSlot waits for the right to one more connection.
+func (p *Pool) takeSlot(ctx context.Context) error {
+	select {
+	case p.slots <- struct{}{}:
+		return nil
+	default:
+	}
+	defer p.waiting.Add(-1)
+	if p.waiting.Add(1) > int64(p.o.MaxWaiting) {
+		return ErrFull
+	}
+	wait := time.NewTimer(p.o.ConnectTimeout)
+	defer wait.Stop()
+	select {
+	case p.slots <- struct{}{}:
+		return nil
+	case <-wait.C:
+		return ErrFull
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // dial makes a connection. The net package calls its own timeout context.DeadlineExceeded, which must mean only that

@@ -495,3 +495,23 @@ func TestPoolUnderFaults(t *testing.T) {
 	f.Close()
 	require.Eventually(t, func() bool { return f.open.Load() == 0 && descriptors(t) <= before+1 }, patient, time.Millisecond)
 }
+
+// Beyond the requests that may wait for a connection, requests fail at once.
+func TestPoolBoundsWaiting(t *testing.T) {
+	f := newFake(t, func(f *fake, c net.Conn, _ int) { io.Copy(io.Discard, c) })
+	p := newPool(t, f, PoolOptions{MaxOpen: 1, MaxWaiting: 2, ConnectTimeout: patient, NetworkTimeout: patient})
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	for range 3 {
+		running.Go(func() {
+			_, err := p.Call(ctx, CmdActiveTest, 0, nil, 0)
+			require.ErrorIs(t, err, context.Canceled)
+		})
+	}
+	require.Eventually(t, func() bool { return p.waiting.Load() == 2 }, patient, time.Millisecond)
+	_, err := p.Call(t.Context(), CmdActiveTest, 0, nil, 0)
+	require.ErrorIs(t, err, ErrFull)
+	cancel()
+	running.Wait()
+	require.Zero(t, p.waiting.Load())
+}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"time"
 
+	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/storage"
 )
 
@@ -14,6 +15,8 @@ import (
 type ailing struct {
 	mu  sync.Mutex // guards bad
 	bad map[storage.Server]failing
+	// strangers is how many of them are strangers; these get no more than half of the room.
+	strangers int
 }
 
 type failing struct {
@@ -29,18 +32,26 @@ const (
 
 // note tells how a server has done. What is no fault of the server does not count.
 func (a *ailing) note(server storage.Server, err error) {
-	if errors.Is(err, context.Canceled) {
+	if errors.Is(err, context.Canceled) || errors.Is(err, fdfs.ErrFull) {
 		return
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	f, known := a.bad[server]
 	if err == nil || errors.Is(err, storage.ErrNotFound) {
-		delete(a.bad, server)
+		if known {
+			a.forget(server)
+		}
 		return
 	}
-	f, known := a.bad[server]
-	if !known && len(a.bad) >= maxAiling {
-		return
+	if !known {
+		if !a.hasRoom(server.Stranger) {
+			a.sweep(time.Now())
+		}
+		if !a.hasRoom(server.Stranger) {
+			return
+		}
+		a.strangers += btoi(server.Stranger)
 	}
 	f.pause = min(max(2*f.pause, firstPause), maxPause)
 	f.until = time.Now().Add(f.pause)
@@ -48,6 +59,29 @@ func (a *ailing) note(server storage.Server, err error) {
 		a.bad = map[storage.Server]failing{}
 	}
 	a.bad[server] = f
+}
+
+// hasRoom tells whether one more server can be remembered. It is called with mu held.
+func (a *ailing) hasRoom(stranger bool) bool {
+	if stranger {
+		return a.strangers < maxAiling/2
+	}
+	return len(a.bad)-a.strangers < maxAiling/2
+}
+
+// sweep forgets the servers whose pause is over for as long as it was. It is called with mu held.
+func (a *ailing) sweep(now time.Time) {
+	for server, f := range a.bad {
+		if now.After(f.until.Add(f.pause)) {
+			a.forget(server)
+		}
+	}
+}
+
+// forget is called with mu held, for a server that is remembered.
+func (a *ailing) forget(server storage.Server) {
+	delete(a.bad, server)
+	a.strangers -= btoi(server.Stranger)
 }
 
 // last puts the servers that have failed behind the others; the order stays the same otherwise.

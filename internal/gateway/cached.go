@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/sendfile"
 	"fastdfs-gateway/storage"
 
@@ -33,9 +34,7 @@ func (a *away) findCached(r *request, cause error) error {
 		}
 	}
 	source := a.fetcher(r, id, cause, p)
-	ctx, cancel := context.WithTimeout(context.Background(), a.o.StatTimeout)
-	defer cancel()
-	entry, err := c.Lookup(ctx, file, source, cache.Ask{Hint: r.hint(), Young: a.h.isYoung(r.id, r.now), MaxAge: maxAge(cause)})
+	entry, err := a.lookUp(r, file, cause, source, p)
 	if err != nil {
 		return a.cacheFailure(r, err)
 	}
@@ -66,6 +65,28 @@ func maxAge(cause error) time.Duration {
 		return localMaxAge
 	}
 	return 0
+}
+
+// lookUp finds out about a file for a request, as long as its client is there.
+func (a *away) lookUp(r *request, file string, cause error, source *fetcher, p *plan) (cache.Entry, error) {
+	ctx, gone := context.WithCancelCause(context.Background())
+	defer gone(nil)
+	ctx, cancel := context.WithTimeout(ctx, a.o.StatTimeout)
+	defer cancel()
+	done, err := r.wait(waitedFor(r.id, p), gone)
+	if err != nil {
+		return cache.Entry{}, err
+	}
+	defer done()
+	return a.o.Cache.Lookup(ctx, file, source, cache.Ask{Hint: r.hint(), Young: a.h.isYoung(r.id, r.now), MaxAge: maxAge(cause)})
+}
+
+// waitedFor names the source that a request waits for: the one that is asked first or, for a file that is known, its group.
+func waitedFor(id fdfs.FileID, p *plan) string {
+	if p == nil || len(p.servers) == 0 {
+		return id.Group
+	}
+	return p.servers[0].Addr()
 }
 
 // hit finds a file of which all is known that the answer says. What it takes to fetch bytes of it is made by whoever misses them.
@@ -140,11 +161,9 @@ func (r *request) openCached() error {
 		if p.Length == 0 {
 			continue
 		}
-		stream := r.remote.cached(p.Offset, p.Length)
-		first, err := stream.Next(p.Length)
+		stream, first, err := r.beginCached(p.Offset, p.Length)
 		if err != nil {
 			a := r.remote.away
-			err = errors.Join(err, stream.Close())
 			r.closeFile()
 			return a.cacheFailure(r, err)
 		}
@@ -158,6 +177,22 @@ func (r *request) openCached() error {
 		return nil
 	}
 	return nil
+}
+
+// beginCached opens a stretch of the file, and waits for its first bytes.
+func (r *request) beginCached(offset, length int64) (*cache.Stream, cache.Stretch, error) {
+	f := &r.remote
+	done, err := r.wait(waitedFor(f.wanted.ID, nil), f.cancel)
+	if err != nil {
+		return nil, cache.Stretch{}, err
+	}
+	defer done()
+	stream := f.cached(offset, length)
+	first, err := stream.Next(length)
+	if err != nil {
+		return nil, first, errors.Join(err, stream.Close())
+	}
+	return stream, first, nil
 }
 
 // openMemory makes the body one in memory, or of a file that is, if all of it is there in one piece.

@@ -214,17 +214,32 @@ func (a *away) find(r *request, cause error) (bool, error) {
 		return true, a.redirect(r, id, cause, p)
 	}
 	r.remote.begin(a, r.wanted(a, id), p.servers)
-	info, err := a.stat(r.remote.ctx, r.remote.wanted, p.servers, a.o.StatTimeout)
-	if fresh, ok := a.moved(id, cause, r.marked(), r.now, p.servers, err); ok {
-		r.remote.servers = fresh.servers
-		info, err = a.stat(r.remote.ctx, r.remote.wanted, fresh.servers, a.o.StatTimeout)
-	}
+	info, err := a.statFor(r, id, cause)
 	if err != nil {
 		r.remote.close()
 		return false, a.failure(id, err, r.now)
 	}
 	r.remote.info, r.source, r.found = info, sourceOrigin, foundRemote(id, info)
 	return false, nil
+}
+
+// statFor asks who has the file, of the servers of the request or of those that the lists name where these have moved.
+func (a *away) statFor(r *request, id fdfs.FileID, cause error) (storage.Info, error) {
+	f := &r.remote
+	done, err := r.wait(f.servers[0].Addr(), f.cancel)
+	if err != nil {
+		return storage.Info{}, err
+	}
+	defer done()
+	info, err := a.stat(f.ctx, f.wanted, f.servers, a.o.StatTimeout)
+	if f.ctx.Err() != nil {
+		return info, err
+	}
+	if fresh, ok := a.moved(id, cause, r.marked(), r.now, f.servers, err); ok {
+		f.servers = fresh.servers
+		info, err = a.stat(f.ctx, f.wanted, f.servers, a.o.StatTimeout)
+	}
+	return info, err
 }
 
 // stat asks who has the file.
@@ -239,7 +254,9 @@ func (a *away) stat(ctx context.Context, w Wanted, servers []storage.Server, tim
 
 // failure counts a fetch that has failed, and is the answer to who has asked for it.
 func (a *away) failure(id fdfs.FileID, err error, now time.Time) error {
-	a.count(err)
+	if !errors.Is(err, errClientGone) && err != errWaiting {
+		a.count(err)
+	}
 	return a.answer(id, err, now)
 }
 
@@ -259,7 +276,12 @@ func (a *away) count(err error) {
 
 // answer is the answer when nobody gave the file.
 func (a *away) answer(id fdfs.FileID, err error, now time.Time) error {
+	var answer *refusal
 	switch {
+	case errors.As(err, &answer):
+		return answer
+	case errors.Is(err, errClientGone):
+		return errGone
 	case errors.Is(err, storage.ErrNotFound), id.Kind == fdfs.KindTrunk && isMismatch(err):
 		return a.h.missing(id, storage.ErrNotFound, now)
 	case errors.Is(err, context.DeadlineExceeded):

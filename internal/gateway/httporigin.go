@@ -33,6 +33,8 @@ type HTTPOrigin struct {
 	o      HTTPOriginOptions
 	client *http.Client
 	ailing ailing
+
+	strangers storage.Strangers // that have not sent a head yet
 }
 
 var _ Origin = (*HTTPOrigin)(nil)
@@ -42,6 +44,11 @@ func NewHTTPOrigin(o HTTPOriginOptions) *HTTPOrigin {
 	dialer := &net.Dialer{Timeout: o.ConnectTimeout}
 	transport := &http.Transport{
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			if ctx.Value(toStranger{}) != nil {
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, storage.StrangerTimeout)
+				defer cancel()
+			}
 			c, err := dialer.DialContext(ctx, network, addr)
 			if err != nil {
 				return nil, err
@@ -55,6 +62,9 @@ func NewHTTPOrigin(o HTTPOriginOptions) *HTTPOrigin {
 	refuse := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &HTTPOrigin{o: o, client: &http.Client{Transport: transport, CheckRedirect: refuse}}
 }
+
+// toStranger is the key of a mark in the context of a request to a storage.Server that is a stranger.
+type toStranger struct{}
 
 // Close closes idle connections.
 func (o *HTTPOrigin) Close() { o.client.CloseIdleConnections() }
@@ -148,6 +158,13 @@ func (o *HTTPOrigin) ask(ctx context.Context, method string, w Wanted, server st
 		port = w.Port
 	}
 	host := net.JoinHostPort(server.Host, strconv.Itoa(port))
+	if err := o.strangers.Enter(server); err != nil {
+		return nil, err
+	}
+	defer o.strangers.Leave(server)
+	if server.Stranger {
+		ctx = context.WithValue(ctx, toStranger{}, true)
+	}
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+host+w.Target, nil)
 	if err != nil {
 		return nil, fmt.Errorf("cannot ask %s: %w", host, withoutURL(err))
@@ -160,6 +177,7 @@ func (o *HTTPOrigin) ask(ctx context.Context, method string, w Wanted, server st
 	if err != nil {
 		return nil, fmt.Errorf("cannot ask %s: %w", host, withoutURL(err))
 	}
+	o.strangers.Prove(server)
 	// The module answers 400 to a marked request for a file that it does not have.
 	if resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusBadRequest {
 		_ = resp.Body.Close() // what it says does not matter

@@ -76,7 +76,7 @@ type remoteFile struct {
 	info    storage.Info
 	servers []storage.Server
 	ctx     context.Context // of the fetches of this one request; ended by close
-	cancel  context.CancelFunc
+	cancel  context.CancelCauseFunc
 
 	entry   cache.Entry  // what the cache knows of the file, if it comes through that
 	fetcher *fetcher     // for the cache; nil until it may be needed
@@ -97,7 +97,7 @@ func (f *remoteFile) begin(a *away, w Wanted, servers []storage.Server) {
 	f.close()
 	a.o.Running.Add(1)
 	f.away, f.wanted, f.servers = a, w, servers
-	f.ctx, f.cancel = context.WithCancel(context.Background())
+	f.ctx, f.cancel = context.WithCancelCause(context.Background())
 }
 
 // open fetches a stretch.
@@ -108,7 +108,7 @@ func (f *remoteFile) open(offset, length int64) (io.ReadCloser, error) {
 // close ends all fetches.
 func (f *remoteFile) close() {
 	if f.cancel != nil {
-		f.cancel()
+		f.cancel(nil)
 		f.away.o.Running.Add(-1)
 	}
 	if f.away != nil {
@@ -124,7 +124,7 @@ func (r *request) openRemote() error {
 		return r.openCached()
 	}
 	b, a := &r.body, r.remote.away
-	if err := a.checkTrunk(r.remote.ctx, r.remote.wanted, r.remote.info, r.remote.servers); err != nil {
+	if err := r.checkRemote(); err != nil {
 		r.closeFile()
 		return a.failure(r.id, err, r.now)
 	}
@@ -133,11 +133,7 @@ func (r *request) openRemote() error {
 		if p.Length == 0 {
 			continue
 		}
-		stream, err := b.Open(p.Offset, p.Length)
-		if err == nil {
-			b.Stream, err = begun(countedStream{stream, r.h.o.Metrics}, p.Length)
-		}
-		if err != nil {
+		if err := r.beginRemote(p.Offset, p.Length); err != nil {
 			r.closeFile()
 			return a.failure(r.id, err, r.now)
 		}
@@ -145,6 +141,32 @@ func (r *request) openRemote() error {
 		break
 	}
 	return nil
+}
+
+// checkRemote checks the content of a trunk file, which is read whole for that.
+func (r *request) checkRemote() error {
+	f := &r.remote
+	done, err := r.wait(f.servers[0].Addr(), f.cancel)
+	if err != nil {
+		return err
+	}
+	defer done()
+	return f.away.checkTrunk(f.ctx, f.wanted, f.info, f.servers)
+}
+
+// beginRemote opens the stream of the body, and waits for its first bytes.
+func (r *request) beginRemote(offset, length int64) error {
+	done, err := r.wait(r.remote.servers[0].Addr(), r.remote.cancel)
+	if err != nil {
+		return err
+	}
+	defer done()
+	stream, err := r.body.Open(offset, length)
+	if err != nil {
+		return err
+	}
+	r.body.Stream, err = begun(countedStream{stream, r.h.o.Metrics}, length)
+	return err
 }
 
 // firstRead bounds the bytes that are waited for: small files come whole, and checked.

@@ -36,6 +36,9 @@ type ServerOptions struct {
 	Log *slog.Logger // default: slog.Default()
 }
 
+// idleWorker is how long a goroutine waits for the next connection: after a crowd has left it is not needed.
+const idleWorker = 2 * time.Second
+
 // sendWindow is the time over which MinSendRate is measured.
 const sendWindow = 30 * time.Second
 
@@ -50,6 +53,9 @@ type Server struct {
 	open    atomic.Int64 // connections that count for the limit: len(all.conns)
 	sockets atomic.Int64 // the same, until their sockets are closed
 	refuser *refuser
+
+	waits   *waits
+	hangups hangups
 
 	stopping chan struct{} // closed by Shutdown
 
@@ -69,7 +75,7 @@ func NewServer(o ServerOptions, h *Handler) *Server {
 	if o.IdleTimeout == 0 {
 		o.IdleTimeout = 75 * time.Second
 	}
-	s := &Server{o: o, log: o.Log, all: newConnSet(), perIP: map[netip.Addr]*connSet{}, stopping: make(chan struct{}),
+	s := &Server{o: o, log: o.Log, waits: newWaits(o.MaxConnections), hangups: hangups{log: o.Log}, all: newConnSet(), perIP: map[netip.Addr]*connSet{}, stopping: make(chan struct{}),
 		refuser: newRefuser(o.MaxConnections), limited: LimitLog(o.Log)}
 	s.handler.Store(h)
 	s.guard = httpguard.New(httpguard.Options{ReadTimeout: o.ReadTimeout, IdleTimeout: o.IdleTimeout, MaxIdle: s.maxIdle, OnRefuse: s.refused})
@@ -82,6 +88,7 @@ func NewServer(o ServerOptions, h *Handler) *Server {
 		Concurrency:                  2*o.MaxConnections + 1024, // those that have made room may not have ended yet
 		NoDefaultContentType:         true,
 		DisablePreParseMultipartForm: true,
+		MaxIdleWorkerDuration:        idleWorker,
 		CloseOnShutdown:              true,
 		SecureErrorLogMessage:        true,
 		Logger:                       debugLogger{o.Log},
@@ -131,6 +138,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	close(ended)
 	closer.Wait()
 	s.refuser.wait()
+	s.hangups.close()
 	if err != nil {
 		return fmt.Errorf("cannot end %d connections in time: %w", s.open.Load(), err)
 	}

@@ -81,13 +81,17 @@ func (s *Sources) Of(id fdfs.FileID) (storage.Server, Standing) {
 	if !listed {
 		member = tracker.Server{Group: id.Group, Host: addr.String()}
 	}
+	server := s.server(member)
 	switch {
 	case s.isSelf(member):
-		return s.server(member), SourceSelf
-	case listed || s.o.AddressMap[member.Host] != "" || s.allowed(addr):
-		return s.server(member), SourceAllowed
+		return server, SourceSelf
+	case listed || s.o.AddressMap[member.Host] != "":
+		return server, SourceAllowed
+	case s.allowed(addr):
+		server.Stranger = true // of all that is allowed, the id has chosen it
+		return server, SourceAllowed
 	}
-	return s.server(member), SourceStranger
+	return server, SourceStranger
 }
 
 // ByID is where the storage with a storage id is reached; false where no list has it.

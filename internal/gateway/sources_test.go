@@ -70,14 +70,14 @@ func TestSourceOf(t *testing.T) {
 		{"not listed, and trackers are down", SourcesOptions{Trackers: true}, nil, "10.0.0.99", 0, storage.Server{Host: "10.0.0.99", Port: 23000}, SourceStranger},
 		{"listed address", SourcesOptions{}, listed, "10.0.0.2", 0, storage.Server{Host: "10.0.0.2", Port: 24000}, SourceAllowed},
 		{"stranger beside a list", SourcesOptions{}, listed, "10.0.0.99", 0, storage.Server{Host: "10.0.0.99", Port: 23000}, SourceStranger},
-		{"allowed by the operator", SourcesOptions{Allow: prefix("10.0.0.99/32")}, listed, "10.0.0.99", 0, storage.Server{Host: "10.0.0.99", Port: 23000}, SourceAllowed},
+		{"allowed by the operator", SourcesOptions{Allow: prefix("10.0.0.99/32")}, listed, "10.0.0.99", 0, storage.Server{Host: "10.0.0.99", Port: 23000, Stranger: true}, SourceAllowed},
 		{"not allowed by the operator", SourcesOptions{Allow: prefix("10.0.0.98/32")}, nil, "10.0.0.99", 0, storage.Server{Host: "10.0.0.99", Port: 23000}, SourceStranger},
 		{"nothing is known", SourcesOptions{}, nil, "10.0.0.99", 0, storage.Server{Host: "10.0.0.99", Port: 23000}, SourceStranger},
 		{"this host, in an address", SourcesOptions{LocalIPs: self}, nil, "10.0.0.1", 0, storage.Server{Host: "10.0.0.1", Port: 23000}, SourceSelf},
 		{"mapped", SourcesOptions{AddressMap: map[string]string{"172.16.0.1": "10.9.9.9"}}, listed, "172.16.0.1", 0, storage.Server{Host: "10.9.9.9", Port: 23000}, SourceAllowed},
 		{"mapped with a port", SourcesOptions{AddressMap: map[string]string{"172.16.0.1": "10.9.9.9:99"}}, listed, "172.16.0.1", 0, storage.Server{Host: "10.9.9.9", Port: 99}, SourceAllowed},
 		{"storage id, mapped", SourcesOptions{AddressMap: map[string]string{"10.0.0.1": "10.9.9.9"}}, listed, "", 100001, storage.Server{Host: "10.9.9.9", Port: 23000}, SourceAllowed},
-		{"port of the group", SourcesOptions{Ports: map[string]int{"group1": 25000}, Allow: prefix("10.0.0.0/8")}, nil, "10.0.0.99", 0, storage.Server{Host: "10.0.0.99", Port: 25000}, SourceAllowed},
+		{"port of the group", SourcesOptions{Ports: map[string]int{"group1": 25000}, Allow: prefix("10.0.0.0/8")}, nil, "10.0.0.99", 0, storage.Server{Host: "10.0.0.99", Port: 25000, Stranger: true}, SourceAllowed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.o.HasStore = func(group string) bool { return group == "group1" }

@@ -1,0 +1,66 @@
+package cache
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestAbandoned: what the last client leaves behind ends before the source has begun to answer, and goes on after that; a client
+// that stays is enough for it to go on.
+func TestAbandoned(t *testing.T) {
+	leaveAfter := func(after time.Duration) context.Context {
+		ctx, cancel := context.WithCancel(background)
+		time.AfterFunc(after, cancel)
+		return ctx
+	}
+	running := func(c *Cache) int64 { return c.n.flights.Load() + c.n.questions.Load() }
+	for _, alone := range []bool{true, false} {
+		for name, hint := range map[string]int64{"content": 0, "version": NoHint} {
+			bubble(t, fmt.Sprintf("before the answer, %s, alone %v", name, alone), func(t *testing.T) {
+				o := newOrigin(testFile(1), 1000)
+				o.first = 10 * second
+				c := gateways(t, newFleet(), 1, Options{})[0]
+				if alone {
+					c = newCache(t, Options{})
+				}
+				for range 3 {
+					go c.Lookup(leaveAfter(second), o.file, o, Ask{Hint: hint})
+				}
+				time.Sleep(2 * second)
+				require.Zero(t, running(c), "it goes on for nobody")
+				go c.Lookup(leaveAfter(second), o.file, o, Ask{Hint: hint})
+				requireWhole(t, o, get(background, c, o))
+			})
+		}
+	}
+	bubble(t, "after the first byte", func(t *testing.T) {
+		o := newOrigin(testFile(1), SegmentSize)
+		o.whole = 10 * second
+		c := newCache(t, Options{})
+		require.Error(t, get(leaveAfter(second), c, o).err)
+		synctest.Wait()
+		require.EqualValues(t, 1, running(c))
+		time.Sleep(10 * second)
+		requireWhole(t, o, get(background, c, o))
+		require.EqualValues(t, 1, o.fetches.Load())
+		require.Empty(t, c.orphans)
+	})
+	bubble(t, "too many of a source", func(t *testing.T) {
+		c := newCache(t, Options{})
+		for i := range 2 * maxOrphans {
+			o := newOrigin(testFile(i), SegmentSize)
+			o.whole = 10 * second
+			require.Error(t, get(leaveAfter(second/10), c, o).err)
+		}
+		synctest.Wait() // the others end
+		require.EqualValues(t, maxOrphans, running(c))
+		time.Sleep(20 * second)
+		require.Zero(t, running(c))
+		require.Empty(t, c.orphans)
+	})
+}

@@ -1,0 +1,110 @@
+package gateway
+
+import (
+	"log/slog"
+	"net"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// pair is both ends of a TCP connection.
+func pair(t *testing.T) (client, server *net.TCPConn) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	c, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	s, err := ln.Accept()
+	require.NoError(t, err)
+	t.Cleanup(func() { _, _ = c.Close(), s.Close() })
+	return c.(*net.TCPConn), s.(*net.TCPConn)
+}
+
+func rawOf(t *testing.T, c syscall.Conn) syscall.RawConn {
+	t.Helper()
+	raw, err := c.SyscallConn()
+	require.NoError(t, err)
+	return raw
+}
+
+func TestHangups(t *testing.T) {
+	h := &hangups{log: slog.New(slog.DiscardHandler)}
+	defer h.close()
+	for name, leave := range map[string]func(c *net.TCPConn){
+		"close":       func(c *net.TCPConn) { _ = c.Close() },
+		"half closed": func(c *net.TCPConn) { _ = c.CloseWrite() },
+		"reset":       func(c *net.TCPConn) { _, _ = c.SetLinger(0), c.Close() },
+		"with a pipelined request": func(c *net.TCPConn) {
+			_, _ = c.Write([]byte("GET / HTTP/1.1\r\n"))
+			_ = c.Close()
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			client, server := pair(t)
+			gone := make(chan struct{}, 10)
+			for range 2 { // the second time after the first wait has ended well
+				h.watch(rawOf(t, server), func() { gone <- struct{}{} })()
+			}
+			stop := h.watch(rawOf(t, server), func() { gone <- struct{}{} })
+			defer stop()
+			_, err := client.Write([]byte("x")) // bytes are no leaving
+			require.NoError(t, err)
+			select {
+			case <-gone:
+				t.Fatal("the client has not left")
+			case <-time.After(20 * time.Millisecond):
+			}
+			leave(client)
+			select {
+			case <-gone:
+			case <-time.After(patience):
+				t.Fatal("nobody has noticed that the client has left")
+			}
+		})
+	}
+	t.Run("many", func(t *testing.T) {
+		const n = 500
+		gone := make(chan int, n)
+		for i := range n {
+			client, server := pair(t)
+			defer h.watch(rawOf(t, server), func() { gone <- i })()
+			_ = client.Close()
+		}
+		seen := map[int]bool{}
+		for range n {
+			seen[<-gone] = true
+		}
+		require.Len(t, seen, n)
+	})
+	require.Empty(t, h.waiting)
+}
+
+func TestHangupsClosed(t *testing.T) {
+	h := &hangups{log: slog.New(slog.DiscardHandler)}
+	_, server := pair(t)
+	stop := h.watch(rawOf(t, server), func() {})
+	h.close()
+	stop()
+	h.watch(rawOf(t, server), func() {})()
+}
+
+func TestWaits(t *testing.T) {
+	w := newWaits(8)
+	for range 4 {
+		require.True(t, w.enter("a"))
+	}
+	require.False(t, w.enter("a"), "half of all for one source")
+	require.True(t, w.enter("b"))
+	require.True(t, w.enter("b"))
+	require.False(t, w.enter("c"), "a quarter is left for others")
+	w.leave("a")
+	require.True(t, w.enter("c"))
+	for range 3 {
+		w.leave("a")
+	}
+	require.NotContains(t, w.of, "a")
+}

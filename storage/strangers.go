@@ -1,0 +1,91 @@
+package storage
+
+import (
+	"fmt"
+	"sync"
+
+	"fastdfs-gateway/internal/fdfs"
+)
+
+// What addresses can take that only file ids name, in all. Whoever makes up ids must not be able to fill what other files need.
+const (
+	maxStrangers        = 64  // addresses that are being asked and have not answered yet
+	maxStrangerRequests = 256 // requests to them
+	maxProven           = maxServers
+)
+
+// Strangers bounds the requests to servers that only file ids name, see Server.Stranger. One that has answered once is as good as a
+// known one, while it is among the last 1,024 that have. The zero value is ready, and it is safe for concurrent use.
+type Strangers struct {
+	mu     sync.Mutex // guards what follows
+	asked  map[Server]int
+	total  int // of asked
+	proven map[Server]struct{}
+}
+
+// Enter counts a request to a server, which Leave ends. The error is fdfs.ErrFull when too many are running. Servers that are no
+// strangers always get in.
+func (s *Strangers) Enter(server Server) error {
+	if !server.Stranger {
+		return nil
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.proven[server]; ok {
+		return nil
+	}
+	n := s.asked[server]
+	if s.total >= maxStrangerRequests || n == 0 && len(s.asked) >= maxStrangers {
+		return fmt.Errorf("cannot ask %s: %d requests to %d addresses from file ids wait for a first answer: %w", server.Addr(),
+			s.total, len(s.asked), fdfs.ErrFull)
+	}
+	if s.asked == nil {
+		s.asked = make(map[Server]int)
+	}
+	s.asked[server] = n + 1
+	s.total++
+	return nil
+}
+
+// Leave ends a request.
+func (s *Strangers) Leave(server Server) {
+	if !server.Stranger {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n, counted := s.asked[server]
+	if !counted { // it has answered meanwhile
+		return
+	}
+	s.total--
+	if n == 1 {
+		delete(s.asked, server)
+	} else {
+		s.asked[server] = n - 1
+	}
+}
+
+// Prove notes that a server has given an answer.
+func (s *Strangers) Prove(server Server) {
+	if !server.Stranger {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.proven[server]; ok {
+		return
+	}
+	s.total -= s.asked[server]
+	delete(s.asked, server)
+	for some := range s.proven {
+		if len(s.proven) < maxProven {
+			break
+		}
+		delete(s.proven, some)
+	}
+	if s.proven == nil {
+		s.proven = make(map[Server]struct{})
+	}
+	s.proven[server] = struct{}{}
+}
