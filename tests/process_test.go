@@ -116,6 +116,9 @@ func TestLandlock(t *testing.T) {
 			elsewhere := strings.ReplaceAll(lines(log, off), s.Root(storetest.Group, 0), outside)
 			if landlock == "false" {
 				require.Equal(t, "off: landlock = false", p.rights()["landlock"])
+				for _, value := range p.threads("NoNewPrivs") { // Landlock would set it, too
+					require.Equal(t, "1", value)
+				}
 				reload(lines(log, off, "#include "+include))
 				reload(lines(filepath.Join(outside, "access.log"), off))
 				reload(elsewhere)
