@@ -25,7 +25,7 @@ func (m *member) diskPath() string {
 func (m *member) segmentFiles(t *testing.T) (list []string) {
 	t.Helper()
 	require.NoError(t, filepath.WalkDir(m.diskPath(), func(path string, d fs.DirEntry, err error) error {
-		if err == nil && d.Type().IsRegular() && !strings.Contains(d.Name(), "purges") && !strings.Contains(path, "/tmp/"+d.Name()) {
+		if err == nil && d.Type().IsRegular() && strings.HasSuffix(d.Name(), ".seg") {
 			list = append(list, path)
 		}
 		if errors.Is(err, fs.ErrNotExist) { // one that was written, and has its own name now

@@ -21,7 +21,8 @@ func runCheck(c *call) error {
 	}
 	cfg, problems := config.Load(*path)
 	if cfg != nil {
-		problems = slices.Concat(problems, cfg.Check(time.Now()), cfg.CheckTrackers(context.Background()), rootProblem(cfg))
+		problems = slices.Concat(problems, cfg.Check(time.Now()), cfg.CheckTrackers(context.Background()),
+			rootProblem(cfg), diskProblem(cfg))
 	}
 	errors := printProblems(c.stdout, problems)
 	if cfg != nil {

@@ -7,7 +7,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"path/filepath"
 	"strconv"
 	"strings"
 	"time"
@@ -59,11 +58,28 @@ func cacheFolder(cfg *config.Config) string {
 	return cfg.Cache.DiskPath
 }
 
+// diskProblem tells of a folder for the cache that is something else's.
+func diskProblem(cfg *config.Config) []config.Problem {
+	folder := cacheFolder(cfg)
+	if folder == "" || cfg.CheckDiskPath() != nil { // Check tells of that
+		return nil
+	}
+	err := cache.CheckDisk(folder)
+	if err == nil || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.EACCES) { // Check tells of these too
+		return nil
+	}
+	return []config.Problem{{File: cfg.File, Severity: config.Error, Key: "cache.disk_path",
+		Text: fmt.Sprintf("cannot use %q for the cache: %v", folder, err), Fix: "name an empty folder as disk_path"}}
+}
+
 // openCache makes the cache of what comes from other hosts; nil when there is no room for one.
 func openCache(cfg *config.Config, f *fleet.Fleet, log *slog.Logger) (*cache.Cache, error) {
 	c := &cfg.Cache
 	if !keepsRemote(cfg) {
 		return nil, nil
+	}
+	if err := cfg.CheckDiskPath(); err != nil {
+		return nil, err
 	}
 	o := cache.Options{
 		Memory: orNone(c.MemoryMax), DiskPath: cacheFolder(cfg), DiskMax: c.DiskMax,
@@ -100,7 +116,7 @@ func isDiskTrouble(err error) bool {
 func (i *instance) joinFleet(diskPath string) error {
 	l := fleet.Local{Purge: func(m cache.Match) { i.forget(m) }}
 	if diskPath != "" {
-		obeyed := obeyedFile(filepath.Join(diskPath, "purges-obeyed"))
+		obeyed := obeyedFile{folder: diskPath, name: "purges-obeyed"}
 		l.Load, l.Store = obeyed.load, obeyed.store
 	}
 	if err := i.fleet.Start(l); err != nil {
@@ -115,22 +131,31 @@ func (i *instance) joinFleet(diskPath string) error {
 }
 
 // obeyedFile keeps the number of the last purge that was obeyed beside the files that it was about.
-type obeyedFile string
+// No symbolic link leads out of the folder.
+type obeyedFile struct{ folder, name string }
 
 func (p obeyedFile) load() (int64, error) {
-	text, err := os.ReadFile(string(p))
+	root, err := os.OpenRoot(p.folder)
 	if err != nil {
+		return 0, err
+	}
+	text, err := root.ReadFile(p.name)
+	if err = errors.Join(err, root.Close()); err != nil {
 		return 0, err
 	}
 	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
 }
 
 func (p obeyedFile) store(n int64) error {
-	next := string(p) + ".new"
-	if err := os.WriteFile(next, strconv.AppendInt(nil, n, 10), 0o600); err != nil {
+	root, err := os.OpenRoot(p.folder)
+	if err != nil {
 		return err
 	}
-	return os.Rename(next, string(p))
+	next := p.name + ".new"
+	if err = root.WriteFile(next, strconv.AppendInt(nil, n, 10), 0o600); err == nil {
+		err = root.Rename(next, p.name)
+	}
+	return errors.Join(err, root.Close())
 }
 
 // peerAddress is where other gateways are to be answered; empty when they have no URL for this one, or there is no fleet.

@@ -174,6 +174,10 @@ func New(o Options) (*Cache, error) {
 	return c, nil
 }
 
+// CheckDisk tells whether New would refuse a folder for content since it belongs to something else.
+// It changes nothing.
+func CheckDisk(path string) error { return tier.CheckFolder(path) }
+
 // Close ends all flights and waits for them. Streams end in errors.
 func (c *Cache) Close() error {
 	c.mu.Lock()

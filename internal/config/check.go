@@ -2,6 +2,7 @@ package config
 
 import (
 	"crypto/tls"
+	"fmt"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -292,11 +293,10 @@ func (k *checker) disk() {
 		return
 	}
 	at := k.c.at(key)
-	k.eachStorePath(func(_ string, _ position, store string) {
-		if inside(dir, store) {
-			k.errorf(at, key, "choose a folder outside of every store path", "disk_path %q lies in the store path %q", dir, store)
-		}
-	})
+	if err := k.c.CheckDiskPath(); err != nil {
+		k.errorf(at, key, "choose a folder outside of every store path", "%v", err)
+		return
+	}
 	switch {
 	case isMissing(dir) && canMake(dir):
 		k.warnf(at, key, "mount the disk first if the folder is to be on one of its own", "there is no folder %q yet: the gateway makes it when it starts", dir)
@@ -312,6 +312,38 @@ func (k *checker) disk() {
 	if err := unix.Statfs(dir, &fs); err == nil && uint64(k.c.Cache.DiskMax) > fs.Blocks*uint64(fs.Bsize) {
 		k.warnf(k.c.at("cache.disk_max"), "cache.disk_max", "lower disk_max or use a larger disk", "the disk of %q is smaller than disk_max", dir)
 	}
+}
+
+// CheckDiskPath is an error when the folder of the disk cache and a store path lie in one another,
+// links followed: the cache removes files.
+func (c *Config) CheckDiskPath() error {
+	dir := c.Cache.DiskPath
+	if dir == "" {
+		return nil
+	}
+	for _, g := range c.Groups {
+		for _, store := range g.StorePaths {
+			switch {
+			case inside(dir, store), inside(resolved(dir), resolved(store)):
+				return fmt.Errorf("disk_path %q lies in the store path %q", dir, store)
+			case inside(store, dir), inside(resolved(store), resolved(dir)):
+				return fmt.Errorf("the store path %q lies in disk_path %q", store, dir)
+			}
+		}
+	}
+	return nil
+}
+
+// resolved is a path without symbolic links, as far as it exists.
+func resolved(path string) string {
+	if to, err := filepath.EvalSymlinks(path); err == nil {
+		return to
+	}
+	parent := filepath.Dir(path)
+	if parent == path {
+		return path
+	}
+	return filepath.Join(resolved(parent), filepath.Base(path))
 }
 
 // canMake says whether this process may make the folder: it may write in the nearest one above that is there.

@@ -221,6 +221,10 @@ func TestCheckHost(t *testing.T) {
 		{"disk folder missing", well + "[cache]\ndisk_path=" + dir + "/../no/no\n", Warning, 4, "makes it when it starts"},
 		{"disk folder is a file", well + "[cache]\ndisk_path=" + filepath.Join(empty, "data") + "\n", Error, 4, "cannot write"},
 		{"disk folder in a store", well + "[cache]\ndisk_path=" + dir + "/data\ndisk_max=1\n", Error, 4, "lies in the store path"},
+		{"store in the disk folder", well + "[cache]\ndisk_path=" + filepath.Dir(dir) + "\ndisk_max=1\n",
+			Error, 4, "lies in disk_path"},
+		{"disk folder leads into a store", well + "[cache]\ndisk_path=" + linkTo(t, dir) + "/a/b\ndisk_max=1\n",
+			Error, 4, "lies in the store path"},
 		{"disk too small", well + "[cache]\ndisk_path=" + t.TempDir() + "\ndisk_max=8000000TB\n", Warning, 5, "smaller than disk_max"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -384,4 +388,12 @@ func tokenFile(t *testing.T, text string, mode os.FileMode) string {
 	name := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(name, []byte(text), mode))
 	return name
+}
+
+// linkTo makes a symbolic link to a folder.
+func linkTo(t *testing.T, dir string) string {
+	t.Helper()
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(dir, link))
+	return link
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"os"
 	"path/filepath"
 	"sync"
 	"time"
@@ -33,7 +32,8 @@ type DiskOptions struct {
 //   - Nothing is synced: after the host itself went down a file may be torn. The header's checksum covers all that it says, and each
 //     chunk is compared with its checksum before it is used for the first time in a process, whoever has written it. That is once for
 //     each chunk, some 50 microseconds, and finds damage that happened until then. Later readers get it by sendfile(2) unseen.
-//   - What is torn, foreign or of another format is removed when it is met.
+//   - What is torn or of another format is removed when it is met, if it has the name of a
+//     segment. Nothing else is ever removed.
 //
 // At start the list of what is there is made in the background, oldest first to go; until it is complete a segment that is not listed
 // is looked for by its name. An entry takes about 250 bytes of memory.
@@ -43,7 +43,7 @@ type DiskOptions struct {
 // in it is found by Get.
 type Disk struct {
 	o     DiskOptions
-	root  *os.File // locked, so that there is one process for one folder
+	root  *diskRoot
 	jobs  chan *job
 	life  context.Context // ends with Close
 	end   context.CancelFunc
@@ -85,7 +85,7 @@ func OpenDisk(o DiskOptions) (*Disk, error) {
 	if o.failure == nil {
 		o.failure = func(string) error { return nil }
 	}
-	root, err := prepare(o.Path)
+	root, err := openRoot(o.Path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot use %q for the cache: %w", o.Path, err)
 	}
@@ -99,34 +99,6 @@ func OpenDisk(o DiskOptions) (*Disk, error) {
 	return d, nil
 }
 
-// prepare makes the folders, and removes what writers have left behind.
-func prepare(path string) (*os.File, error) {
-	if err := os.MkdirAll(path, 0o755); err != nil {
-		return nil, err
-	}
-	root, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	err = unix.Flock(int(root.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		err = errors.New("another process uses it: each gateway needs a folder of its own")
-	}
-	if err == nil {
-		err = os.RemoveAll(filepath.Join(path, temporary))
-	}
-	for i := 0; i < folders && err == nil; i++ {
-		err = os.MkdirAll(filepath.Join(path, folderName(i)), 0o755)
-	}
-	if err == nil {
-		err = os.MkdirAll(filepath.Join(path, temporary), 0o755)
-	}
-	if err != nil {
-		return nil, errors.Join(err, root.Close())
-	}
-	return root, nil
-}
-
 // Close ends the background work. What is still to be written is not. Views that were given out stay usable.
 func (d *Disk) Close() error {
 	d.end()
@@ -134,13 +106,13 @@ func (d *Disk) Close() error {
 	return d.root.Close()
 }
 
-// path is where a segment is stored; empty when it cannot be.
+// path is where a segment is stored, below root; empty when it cannot be.
 func (d *Disk) path(key Key) string {
 	name, ok := encodeName(key)
 	if !ok {
 		return ""
 	}
-	return filepath.Join(d.o.Path, folderName(folderOf(key.File)), name)
+	return filepath.Join(folderName(folderOf(key.File)), name)
 }
 
 // Get implements Tier.
@@ -312,7 +284,7 @@ func (d *Disk) forget(key Key, only *entry) {
 func (d *Disk) unlink(path string) {
 	err := d.o.failure("remove")
 	if err == nil {
-		err = os.Remove(path)
+		err = d.root.Remove(path)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		d.failed(&d.writing, "cannot remove from the cache's disk", err)

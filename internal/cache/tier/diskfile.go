@@ -26,7 +26,7 @@ func openSegment(d *Disk, path string, key Key) (_ *openFile, err error) {
 	if err := d.o.failure("open"); err != nil {
 		return nil, err
 	}
-	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	file, err := d.root.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, err
 	}

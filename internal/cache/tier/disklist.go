@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -30,7 +31,7 @@ func (d *Disk) list() {
 			return
 		}
 		err := d.eachFile(i, func(key Key, path string) error {
-			f, err := examine(key, path)
+			f, err := d.examine(key, path)
 			if err == nil {
 				all = append(all, f)
 			}
@@ -58,35 +59,33 @@ func (d *Disk) list() {
 }
 
 // examine looks at size and time of a file. The access time, where the file system keeps it, is later than the modification.
-func examine(key Key, path string) (found, error) {
-	var stat unix.Stat_t
-	if err := unix.Lstat(path, &stat); err != nil {
+func (d *Disk) examine(key Key, path string) (found, error) {
+	info, err := d.root.Lstat(path)
+	if err != nil {
 		return found{}, err
+	}
+	stat, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		panic("BUG: Lstat without a Stat_t")
 	}
 	used := max(stat.Atim.Nano(), stat.Mtim.Nano())
 	return found{key: key, bytes: onDisk(stat.Size), used: time.Unix(0, used)}, nil
 }
 
-// eachFile calls do for the segments in a folder, by their names. What has no such name is removed. A file that is gone when do
-// looks at it is passed over.
+// eachFile calls do for the segments in a folder, by their names. What has no such name is left
+// alone. A file that is gone when do looks at it is passed over.
 func (d *Disk) eachFile(folder int, do func(key Key, path string) error) error {
-	dir := filepath.Join(d.o.Path, folderName(folder))
-	f, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	names, err := f.Readdirnames(-1)
-	if err = errors.Join(err, f.Close()); err != nil {
+	dir := folderName(folder)
+	var names []string // all of them, as do may remove some
+	if err := d.root.eachName(dir, func(name string) error { names = append(names, name); return nil }); err != nil {
 		return err
 	}
 	for _, name := range names {
-		path := filepath.Join(dir, name)
 		key, ok := decodeName(name)
 		if !ok || folderOf(key.File) != folder {
-			d.unlink(path)
 			continue
 		}
-		if err := do(key, path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := do(key, filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -147,7 +146,7 @@ func (d *Disk) dropIn(folder int, m Match) (n int) {
 			return nil
 		}
 		d.forget(key, nil)
-		err := os.Remove(path)
+		err := d.root.Remove(path)
 		if err == nil {
 			n++
 		}

@@ -161,12 +161,12 @@ func (d *Disk) writeFile(j *job) (inode uint64, err error) {
 	for _, key := range victims {
 		d.unlink(d.path(key))
 	}
-	path := filepath.Join(d.o.Path, temporary, strconv.FormatUint(serial, 10))
+	path := filepath.Join(temporary, strconv.FormatUint(serial, 10))
 	if inode, err = d.fillFile(path, j.segment); err == nil {
-		err = os.Rename(path, j.path)
+		err = d.root.Rename(path, j.path)
 	}
 	if err != nil {
-		_ = os.Remove(path) // the error that counts is the first
+		_ = d.root.Remove(path) // the error that counts is the first
 		return 0, fmt.Errorf("cannot write %q: %w", j.path, err)
 	}
 	return inode, nil
@@ -176,7 +176,7 @@ func (d *Disk) fillFile(path string, s *Segment) (inode uint64, err error) {
 	if err := d.o.failure("write"); err != nil {
 		return 0, err
 	}
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+	f, err := d.root.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
 		return 0, err
 	}

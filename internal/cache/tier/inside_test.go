@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -163,7 +164,7 @@ func whileRemoved(t *testing.T, do func(d *Disk, dropped *Segment, writes *atomi
 		require.False(t, found)
 		close(write)
 		synctest.Wait()
-		require.FileExists(t, d.path(s.Key))
+		require.FileExists(t, filepath.Join(path, d.path(s.Key)))
 		d.mu.Lock()
 		d.listed = false // so that files are looked for by their names
 		d.mu.Unlock()
@@ -202,7 +203,7 @@ func TestDroppedWhileWritten(t *testing.T) {
 		require.EqualValues(t, 1, writes.Load(), "it waits")
 		disk = d
 	})
-	require.FileExists(t, disk.path(newer.Key))
+	require.FileExists(t, filepath.Join(disk.o.Path, disk.path(newer.Key)))
 	require.Equal(t, 1, disk.Stats().Entries)
 	disk.activate(&job{segment: newer, dropped: true}) // a writer may come to it after the other one has written what is newer
 	require.Empty(t, disk.active)
@@ -336,7 +337,7 @@ func TestDiscardSparesNewer(t *testing.T) {
 	view.Release()
 	_, found = d.Get(Key{File: "a"}, Version{Size: 10, ModTime: 3}, true)
 	require.False(t, found)
-	require.NoFileExists(t, d.path(Key{File: "a"}), "the other version is removed")
+	require.NoFileExists(t, filepath.Join(d.o.Path, d.path(Key{File: "a"})), "the other version is removed")
 }
 
 func FuzzName(f *testing.F) {

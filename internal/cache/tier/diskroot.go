@@ -1,0 +1,227 @@
+package tier
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// The folder of a Disk:
+//
+//	fastdfs-gateway-cache   the marker: a folder without it, in which there is anything foreign, is refused
+//	00 ... ff               segments
+//	tmp                     files that are being written
+//	purges-obeyed           the program's own
+//
+// Folders have the mode 0700 and files 0600: what a token protects is in them.
+const (
+	marker     = "fastdfs-gateway-cache"
+	markerText = "Files of other hosts, kept by fastdfs-gateway. It may be removed while no gateway runs.\n"
+)
+
+// beside are further names that may be in the folder: the program's own files, and what a file
+// system has at its root.
+var beside = map[string]bool{"purges-obeyed": true, "purges-obeyed.new": true, "lost+found": true}
+
+// errForeign refuses a folder that is no cache.
+var errForeign = errors.New("it is neither empty nor a cache of a gateway")
+
+// diskRoot is the folder of a Disk. All work below it goes through its descriptor: no symbolic link
+// leads out of it.
+type diskRoot struct {
+	*os.Root
+	lock *os.File // held, so that there is one process for one folder
+}
+
+// openRoot makes the folder where it is missing, and everything in it; it removes what writers have
+// left behind. A folder that belongs to something else is refused as it is.
+func openRoot(path string) (*diskRoot, error) {
+	if err := os.MkdirAll(path, 0o700); err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(path)
+	if err != nil {
+		return nil, err
+	}
+	r := &diskRoot{Root: root}
+	if r.lock, err = root.Open("."); err == nil {
+		err = r.prepare()
+	}
+	if err != nil {
+		return nil, errors.Join(err, r.Close())
+	}
+	return r, nil
+}
+
+// CheckFolder tells whether OpenDisk would refuse a folder as belonging to something else. It
+// changes nothing.
+func CheckFolder(path string) error {
+	root, err := os.OpenRoot(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	_, err = (&diskRoot{Root: root}).isMarked()
+	return errors.Join(err, root.Close())
+}
+
+// Close gives the descriptors back, and with them the lock.
+func (r *diskRoot) Close() error {
+	err := r.Root.Close()
+	if r.lock != nil {
+		err = errors.Join(err, r.lock.Close())
+	}
+	return err
+}
+
+func (r *diskRoot) prepare() error {
+	err := unix.Flock(int(r.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	if errors.Is(err, unix.EWOULDBLOCK) {
+		return errors.New("another process uses it: each gateway needs a folder of its own")
+	}
+	if err != nil {
+		return err
+	}
+	marked, err := r.isMarked()
+	if err != nil {
+		return err
+	}
+	if !marked {
+		if err := r.mark(); err != nil {
+			return err
+		}
+	}
+	if err := r.makeFolder(temporary); err != nil {
+		return err
+	}
+	for i := range folders {
+		if err := r.makeFolder(folderName(i)); err != nil {
+			return err
+		}
+	}
+	return r.eachName(temporary, func(name string) error {
+		if !isTemporary(name) {
+			return nil
+		}
+		return r.Remove(filepath.Join(temporary, name))
+	})
+}
+
+// isMarked tells whether the folder has the marker. It is false for one that is empty or was a
+// cache before there were markers, and an error for any other.
+func (r *diskRoot) isMarked() (bool, error) {
+	info, err := r.Lstat(marker)
+	switch {
+	case err == nil && info.Mode().IsRegular():
+		return true, nil
+	case err == nil:
+		return false, fmt.Errorf("%w: %s is no file", errForeign, marker)
+	case !errors.Is(err, fs.ErrNotExist):
+		return false, err
+	}
+	return false, r.eachName(".", func(name string) error {
+		if beside[name] {
+			return nil
+		}
+		own := isTemporary
+		if name != temporary {
+			i, err := strconv.ParseUint(name, 16, 8)
+			if err != nil || folderName(int(i)) != name {
+				return fmt.Errorf("%w: %q is in it", errForeign, name)
+			}
+			own = func(name string) bool { return isSegment(name, int(i)) }
+		}
+		return r.onlyFiles(name, own)
+	})
+}
+
+// onlyFiles is an error unless there is a folder with regular files only, all of the cache's own
+// names.
+func (r *diskRoot) onlyFiles(folder string, own func(name string) bool) error {
+	if err := r.isFolder(folder); err != nil {
+		return err
+	}
+	return r.eachName(folder, func(name string) error {
+		path := filepath.Join(folder, name)
+		info, err := r.Lstat(path)
+		if err == nil && (!own(name) || !info.Mode().IsRegular()) {
+			err = fmt.Errorf("%w: %q is in it", errForeign, path)
+		}
+		return err
+	})
+}
+
+// mark makes the marker.
+func (r *diskRoot) mark() error {
+	f, err := r.OpenFile(marker, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString(markerText)
+	return errors.Join(err, f.Close())
+}
+
+// makeFolder makes a folder where it is missing, and keeps others out of one from before.
+func (r *diskRoot) makeFolder(name string) error {
+	if err := r.Mkdir(name, 0o700); err == nil || !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if err := r.isFolder(name); err != nil {
+		return err
+	}
+	f, err := r.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Chmod(0o700), f.Close())
+}
+
+// isFolder is an error for what is no folder, a symbolic link included.
+func (r *diskRoot) isFolder(name string) error {
+	info, err := r.Lstat(name)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%w: %q in it is no folder", errForeign, name)
+	}
+	return err
+}
+
+// eachName calls do for the names in a folder until that gives an error.
+func (r *diskRoot) eachName(folder string, do func(name string) error) (err error) {
+	f, err := r.Open(folder)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	for {
+		names, err := f.Readdirnames(listBatch)
+		for _, name := range names {
+			if err := do(name); err != nil {
+				return err
+			}
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// isTemporary tells whether a writer makes files of this name.
+func isTemporary(name string) bool { return name != "" && strings.Trim(name, "0123456789") == "" }
+
+// isSegment tells whether a name is that of a segment in a folder.
+func isSegment(name string, folder int) bool {
+	key, ok := decodeName(name)
+	return ok && folderOf(key.File) == folder
+}

@@ -1,0 +1,150 @@
+package tier_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"fastdfs-gateway/internal/cache/tier"
+)
+
+// tree lists what is below a folder, with modes.
+func tree(t *testing.T, path string) map[string]fs.FileMode {
+	t.Helper()
+	all := map[string]fs.FileMode{}
+	require.NoError(t, filepath.WalkDir(path, func(p string, e fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		all[p] = info.Mode()
+		return err
+	}))
+	return all
+}
+
+// plant makes files, folders (with a slash at the end) and links (name -> target) below a folder.
+func plant(t *testing.T, path string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		p := filepath.Join(path, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(p), 0o755))
+		if name[len(name)-1] == '/' {
+			require.NoError(t, os.MkdirAll(p, 0o755))
+			continue
+		}
+		require.NoError(t, os.WriteFile(p, []byte("mine"), 0o644))
+	}
+}
+
+// TestForeignFolder: a folder that is something else is refused, and nothing in it changes.
+func TestForeignFolder(t *testing.T) {
+	for name, names := range map[string][]string{
+		"store":          {"data/00/00/wKgABF5xyzmAAAAAAAAAAAAAAAA123.jpg", "data/storage_stat.dat"},
+		"data of store":  {"00/00/wKgABF5xyzmAAAAAAAAAAAAAAAA123.jpg", "01/02/", "0A/"},
+		"empty store":    {"00/00/", "00/0A/"},
+		"git":            {"00/2a7d15c8c3fd3b1fd1d5a5c0e3d5a2f3c1b0a9", "info/", "pack/"},
+		"git, packed":    {"info/", "pack/"},
+		"objects only":   {"00/2a7d15c8c3fd3b1fd1d5a5c0e3d5a2f3c1b0a9"},
+		"hidden file":    {".bashrc"},
+		"tmp of others":  {"tmp/report.txt"},
+		"folder in tmp":  {"tmp/17/"},
+		"other's folder": {"a7/group1+M00+00+00+a+0.seg"}, // the name belongs into another one
+		"name of a seg":  {"00/group1+M00+00+00+a+0.seg/"},
+		"no marker":      {"fastdfs-gateway-cache/"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			path := t.TempDir()
+			plant(t, path, names...)
+			before := tree(t, path)
+			_, err := tier.OpenDisk(tier.DiskOptions{Path: path})
+			require.ErrorContains(t, err, "neither empty nor a cache of a gateway")
+			require.Equal(t, before, tree(t, path))
+			require.ErrorContains(t, tier.CheckFolder(path), "neither empty nor a cache of a gateway")
+			require.Equal(t, before, tree(t, path))
+		})
+	}
+}
+
+// TestLinkOutOfTheFolder: a symbolic link in the folder is not followed, whether the folder has the
+// marker or not.
+func TestLinkOutOfTheFolder(t *testing.T) {
+	for _, name := range []string{"00", "tmp"} {
+		for _, marked := range []bool{false, true} {
+			path, outside := t.TempDir(), t.TempDir()
+			plant(t, outside, "17", "precious")
+			if marked {
+				require.NoError(t, openDisk(t, tier.DiskOptions{Path: path}).Close())
+				require.NoError(t, os.Remove(filepath.Join(path, name)))
+			}
+			require.NoError(t, os.Symlink(outside, filepath.Join(path, name)))
+			before := tree(t, outside)
+			_, err := tier.OpenDisk(tier.DiskOptions{Path: path})
+			require.ErrorContains(t, err, "is no folder")
+			require.Equal(t, before, tree(t, outside))
+		}
+	}
+}
+
+// TestLinkMadeLater: a link that takes the place of a folder while the gateway runs leads nowhere.
+func TestLinkMadeLater(t *testing.T) {
+	path, outside := t.TempDir(), t.TempDir()
+	d := listed(t, openDisk(t, tier.DiskOptions{Path: path}))
+	s := small(1, 1000)
+	require.True(t, d.Put(s))
+	d.Settle()
+	stored := files(t, path)
+	require.Len(t, stored, 1)
+	folder := filepath.Dir(stored[0])
+	victim := filepath.Join(outside, filepath.Base(stored[0]))
+	require.NoError(t, os.Rename(stored[0], victim))
+	require.NoError(t, os.Remove(folder))
+	require.NoError(t, os.Symlink(outside, folder))
+	d.Drop(tier.MatchAll())
+	d.Put(s)
+	d.Settle()
+	require.Equal(t, 2, len(tree(t, outside)))
+	require.FileExists(t, victim)
+}
+
+// TestAdoption: the cache of a version before the marker is taken over, and closed to others.
+func TestAdoption(t *testing.T) {
+	path := t.TempDir()
+	d := openDisk(t, tier.DiskOptions{Path: path})
+	s := small(1, 1000)
+	require.True(t, d.Put(s))
+	d.Settle()
+	require.NoError(t, d.Close())
+	require.NoError(t, os.Remove(filepath.Join(path, "fastdfs-gateway-cache")))
+	plant(t, path, "purges-obeyed", "lost+found/", "tmp/17")
+	for _, folder := range []string{"00", "ff", "tmp"} {
+		require.NoError(t, os.Chmod(filepath.Join(path, folder), 0o755))
+	}
+	require.NoError(t, tier.CheckFolder(path))
+	d = listed(t, openDisk(t, tier.DiskOptions{Path: path}))
+	view, ok := d.Get(s.Key, s.Version, true)
+	require.True(t, ok)
+	view.Release()
+	for p, mode := range tree(t, path) {
+		switch {
+		case p == path, filepath.Base(p) == "purges-obeyed", filepath.Base(p) == "lost+found":
+		case mode.IsDir():
+			require.Equal(t, fs.ModeDir|0o700, mode, p)
+		default:
+			require.Equal(t, fs.FileMode(0o600), mode, p)
+		}
+	}
+	require.FileExists(t, filepath.Join(path, "fastdfs-gateway-cache"))
+	require.NoFileExists(t, filepath.Join(path, "tmp", "17"))
+}
+
+// TestCheckFolder: a folder that is not there, and one that is empty, are free.
+func TestCheckFolder(t *testing.T) {
+	path := t.TempDir()
+	require.NoError(t, tier.CheckFolder(path))
+	require.NoError(t, tier.CheckFolder(filepath.Join(path, "no", "such")))
+	require.Empty(t, files(t, path))
+}
