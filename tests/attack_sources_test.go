@@ -127,6 +127,9 @@ func TestAttackSilentAddresses(t *testing.T) {
 		require.NoError(t, err)
 	}
 	abandon(t, ids, p.addrs[0])
+	for range 20 { // by then the gateway has begun with all that came before
+		require.Equal(t, 400, p.get("/no-file").StatusCode)
+	}
 	requireServed(t, other.served(healthy(1)), other.served(healthy(2)))
 	_, err := fmt.Fprintf(stays, "GET /%s HTTP/1.1\r\nHost: gw.test\r\n\r\n", ids[len(ids)-1])
 	require.NoError(t, err)
