@@ -61,6 +61,7 @@ var strangers = []adminRequest{
 	{"cross-site reload", "POST", "/reload", "", []string{"Sec-Fetch-Site: cross-site"}, 403},
 	{"cross-site explain", "GET", "/explain?url=x", "", []string{"Sec-Fetch-Site: cross-site"}, 403},
 	{"cross-site profile", "GET", "/debug/pprof/profile?seconds=1", "", []string{"Sec-Fetch-Site: cross-site"}, 403},
+	{"cross-site behind an empty field", "POST", "/reload", "", []string{"Sec-Fetch-Site: none", "Sec-Fetch-Site: cross-site"}, 403},
 	{"a page that is served on another port", "GET", "/explain?url=x", "", []string{"Sec-Fetch-Site: same-site"}, 403},
 	{"a browser without Fetch Metadata", "POST", "/reload", "", []string{"Origin: http://evil.example"}, 403},
 }

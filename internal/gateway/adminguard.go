@@ -85,11 +85,12 @@ func (a *AdminAccess) allowsHost(field string) bool {
 
 // ownPage tells whether a request comes from no page, or from one of the admin listener itself.
 func ownPage(req *http.Request) bool {
-	switch req.Header.Get("Sec-Fetch-Site") {
-	case "", "none", "same-origin":
-		return true
+	for _, site := range req.Header.Values("Sec-Fetch-Site") {
+		if site != "none" && site != "same-origin" {
+			return false
+		}
 	}
-	return false
+	return true
 }
 
 // allowsToken compares digests, so that the time taken tells neither content nor length.

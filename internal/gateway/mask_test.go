@@ -47,7 +47,7 @@ func FuzzMasked(f *testing.F) {
 		_, query, _ = strings.Cut(string(shown), "?")
 		is.query = []byte(query)
 		is.parseQuery()
-		if was.params.token != nil && len(was.params.token) > 0 {
+		if len(was.params.token) > 0 {
 			require.Equal(t, masked, string(is.params.token))
 		}
 		require.Equal(t, was.params.ts, is.params.ts)

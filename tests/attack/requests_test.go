@@ -77,11 +77,9 @@ func (m *message) pick(usual float64, choices ...string) string {
 
 func (m *message) first() string {
 	lines := []string{m.requestLine()}
-	for _, host := range strings.Split(m.pick(0.93, "Host: h", "host:h", "Host: a|Host: b", "Host: h|Host: h",
+	lines = append(lines, strings.Split(m.pick(0.93, "Host: h", "host:h", "Host: a|Host: b", "Host: h|Host: h",
 		"X-No: host", "Host:", "Host: h, i", "Host: u@h", "Host: h:80",
-		"Host: h:80:80", "Host : h", " Host: h", "Host: h\x00", "Host: [::1]", "Host: h/x", "Host:\th"), "|") {
-		lines = append(lines, host)
-	}
+		"Host: h:80:80", "Host : h", " Host: h", "Host: h\x00", "Host: [::1]", "Host: h/x", "Host:\th"), "|")...)
 	hiddenRequest := fmt.Sprintf("GET %s HTTP/1.1\r\nHost: h\r\n\r\n", marked(m.paths, m.number, hidden))
 	fields, body := m.framing(hiddenRequest)
 	lines = append(lines, fields...)
