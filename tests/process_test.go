@@ -179,6 +179,28 @@ func open(t *testing.T, dir string, id int) {
 
 const nobody = 65534 // Debian's account nobody
 
+// TestReloadOfAnotherUser: the start names each file that a reload will not be able to read, and the checks of a reload find the accounts
+// of the host in spite of Landlock.
+func TestReloadOfAnotherUser(t *testing.T) {
+	needRoot(t)
+	needLandlock(t)
+	s, dir := storetest.New(t), t.TempDir()
+	open(t, s.Dir, nobody)
+	token := filepath.Join(dir, "token")
+	require.NoError(t, os.WriteFile(token, []byte("0123456789abcdef"), 0o600))
+	conf := writeConfig(t, s.Config("[gateway]", "user = nobody", "admin_listen = 127.0.0.1:0", "admin_token_file = "+token))
+	open(t, filepath.Dir(conf), nobody)
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
+	p := serveConfig(t, conf)
+	require.Regexp(t, `a reload will be refused.*files=`+token+`\n`, p.logText())
+	require.NoError(t, os.Chown(token, 0, nobody))
+	require.NoError(t, os.Chmod(token, 0o640))
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGHUP))
+	require.Eventually(t, func() bool { return strings.Contains(p.logText(), "configuration loaded") }, patience, 10*time.Millisecond)
+	require.NotContains(t, p.logText(), "no account")
+	require.NotContains(t, p.logText(), "holds a secret")
+}
+
 // TestUser: a gateway that root has started listens on a port below 1024, reads a key that is root's, and serves as another user with
 // no way back.
 func TestUser(t *testing.T) {

@@ -76,11 +76,8 @@ func rootProblem(cfg *config.Config) []config.Problem {
 
 // warnOfReload names the files that a reload will not be able to read.
 func (i *instance) warnOfReload(cfg *config.Config) {
-	files := slices.Clone(cfg.Files)
-	if cfg.Gateway.TLSCert != "" {
-		files = append(files, cfg.Gateway.TLSCert, cfg.Gateway.TLSKey)
-	}
-	files = slices.DeleteFunc(files, func(name string) bool { return unix.Access(name, unix.R_OK) == nil })
+	files := append(slices.Clone(cfg.Files), cfg.Gateway.TLSCert, cfg.Gateway.TLSKey, cfg.Gateway.AdminTokenFile)
+	files = slices.DeleteFunc(files, func(name string) bool { return name == "" || unix.Access(name, unix.R_OK) == nil })
 	if len(files) > 0 {
 		i.log.Warn("a reload will be refused: the user of the gateway cannot read what was read at start", "user", i.confined.user, "files", strings.Join(files, ", "))
 	}
@@ -144,7 +141,7 @@ func (c *confined) replaced(cfg *config.Config) error {
 	return nil
 }
 
-// systemRules are what the Go runtime, the resolver of names and the metrics read.
+// systemRules are what the Go runtime, the resolver of names, the metrics and the checks of a reload read.
 var systemRules = []confine.Rule{
 	{Path: "/proc", Access: confine.Read}, // of other processes only what Landlock lets through: no memory, descriptors or environment
 	{Path: "/sys/kernel/mm", Access: confine.Read},
@@ -155,6 +152,8 @@ var systemRules = []confine.Rule{
 	{Path: "/etc/hosts", Access: confine.Read},
 	{Path: "/etc/nsswitch.conf", Access: confine.Read},
 	{Path: "/etc/services", Access: confine.Read},
+	{Path: "/etc/passwd", Access: confine.Read},
+	{Path: "/etc/group", Access: confine.Read},
 	{Path: "/etc/localtime", Access: confine.Read},
 	{Path: "/usr/share/zoneinfo", Access: confine.Read},
 }

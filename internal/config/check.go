@@ -252,9 +252,11 @@ func (k *checker) account() {
 	if name == "" {
 		return
 	}
-	if account, err := user.Lookup(name); err != nil {
+	account, err := user.Lookup(name)
+	switch {
+	case isUnknown(err):
 		k.errorf(k.c.at(key), key, fix, "this host has no account %q", name)
-	} else if account.Uid == "0" {
+	case err == nil && account.Uid == "0":
 		k.errorf(k.c.at(key), key, fix, "user = %s is root, so no rights are dropped", name)
 	}
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"errors"
 	"maps"
 	"os"
 	"os/user"
@@ -15,7 +16,7 @@ import (
 func (k *checker) secrets() {
 	keys, first := k.secretFiles()
 	for _, name := range slices.Sorted(maps.Keys(keys)) {
-		who := readers(name)
+		who := k.readers(name)
 		if who == "" {
 			continue
 		}
@@ -50,9 +51,9 @@ func (k *checker) secretFiles() (keys map[string][]string, first map[string]posi
 	return keys, first
 }
 
-// readers names those who can read a file besides its owner and an account that its group is made for; empty = nobody, or the file
-// cannot be looked at.
-func readers(name string) string {
+// readers names the accounts that can read a file besides its owner, the account of the gateway and one that its group is made for;
+// empty = none, or the file cannot be looked at.
+func (k *checker) readers(name string) string {
 	name, err := filepath.EvalSymlinks(name)
 	if err != nil {
 		return ""
@@ -69,7 +70,7 @@ func readers(name string) string {
 	switch {
 	case mode&0o004 != 0 && passable(name, func(uint32) bool { return false }):
 		return "every account of this host"
-	case mode&0o040 != 0 && !isPrivate(st) && passable(name, func(gid uint32) bool { return gid == st.Gid }):
+	case mode&0o040 != 0 && !k.isPrivate(st) && passable(name, func(gid uint32) bool { return gid == st.Gid }):
 		return "the group " + groupName(st.Gid)
 	}
 	return ""
@@ -93,14 +94,23 @@ func passable(name string, has func(gid uint32) bool) bool {
 	}
 }
 
-// isPrivate tells whether the group of a file is that of its owner, or the one that an account of the same name was made with.
-func isPrivate(st *syscall.Stat_t) bool {
+// isPrivate tells whether the group of a file is that of its owner, that of the gateway's account, or the one that an account of the
+// same name was made with. It is true as well where the accounts of this host cannot be read: Landlock keeps a running gateway from a
+// list that has been replaced.
+func (k *checker) isPrivate(st *syscall.Stat_t) bool {
 	gid := strconv.FormatUint(uint64(st.Gid), 10)
-	if owner, err := user.LookupId(strconv.FormatUint(uint64(st.Uid), 10)); err == nil && owner.Gid == gid {
-		return true
+	isGroupOf := func(account *user.User, err error) bool {
+		return err == nil && account.Gid == gid || err != nil && !isUnknown(err)
 	}
-	account, err := user.Lookup(groupName(st.Gid))
-	return err == nil && account.Gid == gid
+	return isGroupOf(user.LookupId(strconv.FormatUint(uint64(st.Uid), 10))) || isGroupOf(user.Lookup(groupName(st.Gid))) ||
+		k.c.Gateway.User != "" && isGroupOf(user.Lookup(k.c.Gateway.User))
+}
+
+// isUnknown tells whether a look-up has found that there is no such account.
+func isUnknown(err error) bool {
+	var name user.UnknownUserError
+	var id user.UnknownUserIdError
+	return errors.As(err, &name) || errors.As(err, &id)
 }
 
 // groupName is the name of a group, or its number where it has none.

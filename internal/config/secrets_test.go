@@ -30,6 +30,7 @@ func TestSecretsThatOthersRead(t *testing.T) {
 		{"owner", line, 0o600, -1, 0o755, ""},
 		{"group of the owner", line, 0o640, -1, 0o755, ""},
 		{"shared group", line, 0o640, shared, 0o755, "and the group"},
+		{"group of the gateway's account", line + "[gateway]\nuser = nobody\n", 0o640, shared, 0o755, ""},
 		{"shared group, but the folder is closed", line, 0o640, shared, 0o700, ""},
 		{"no secret", "", 0o644, -1, 0o755, ""},
 		{"empty secret", "http.anti_steal.secret_key =\n", 0o644, -1, 0o755, ""},
