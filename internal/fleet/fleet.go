@@ -38,12 +38,13 @@ type Fleet struct {
 	news    chan struct{}  // holds one value: something was purged
 	synced  chan struct{}  // closed when the log of purges was applied for the first time
 
-	mu         sync.Mutex // guards what follows
-	local      Local
-	started    bool
-	closed     bool
-	peerServer *http.Server // nil until ServePeers
-	last       int64        // fence of the last purge that was obeyed; -1 = not known
+	mu           sync.Mutex // guards what follows
+	local        Local
+	started      bool
+	closed       bool
+	peersStopped bool         // StopPeers was called
+	peerServer   *http.Server // nil until ServePeers
+	last         int64        // fence of the last purge that was obeyed; -1 = not known
 }
 
 var _ cache.Fleet = (*Fleet)(nil)

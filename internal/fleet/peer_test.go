@@ -303,6 +303,24 @@ func TestStrangersAreNotAnswered(t *testing.T) {
 
 const http2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 
+// TestStopBeforeServe: a gateway that is told to stop as soon as it has started does not begin to serve peers.
+func TestStopBeforeServe(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	f, err := New(Options{Addresses: []string{"127.0.0.1:1"}, Advertise: "https://" + ln.Addr().String(), Secret: "the secret of a test"})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	require.NoError(t, f.StopPeers(t.Context()))
+	served := make(chan error, 1)
+	go func() { served <- f.servePeers(ln, nil) }()
+	select {
+	case err := <-served:
+		require.NoError(t, err)
+	case <-time.After(2 * time.Second):
+		t.Error("it serves") // Close ends it
+	}
+}
+
 // Connections of strangers that say nothing take a bounded number of places, each for a short time only.
 func TestCappedListener(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")

@@ -34,7 +34,7 @@ var _ PeerOpener = (*cache.Cache)(nil)
 // segmentOpener gives a segment, as cache.Cache.PeerOpen does. Reads of the stream end with ctx.
 type segmentOpener func(ctx context.Context, r *segmentRequest) (cache.Version, io.ReadCloser, error)
 
-// ServePeers answers other gateways on a listener, from a cache, until StopPeers.
+// ServePeers answers other gateways on a listener, from a cache, until StopPeers; after that it closes the listener and returns.
 func (f *Fleet) ServePeers(ln net.Listener, c PeerOpener) error {
 	return f.servePeers(ln, func(ctx context.Context, r *segmentRequest) (cache.Version, io.ReadCloser, error) {
 		f.Current()
@@ -49,6 +49,10 @@ func (f *Fleet) ServePeers(ln net.Listener, c PeerOpener) error {
 func (f *Fleet) servePeers(ln net.Listener, open segmentOpener) error {
 	server := &peerServer{log: f.o.Log, warn: newLimitedWarning(f.o.Log), book: &f.book, open: open}
 	f.mu.Lock()
+	if f.peersStopped {
+		f.mu.Unlock()
+		return ln.Close()
+	}
 	if f.closed || f.peerServer != nil || f.peerTLS == nil {
 		f.mu.Unlock()
 		return errors.Join(errors.New("the fleet has no secret, is closed, or serves peers already"), ln.Close())
@@ -73,6 +77,7 @@ func (f *Fleet) servePeers(ln net.Listener, open segmentOpener) error {
 func (f *Fleet) StopPeers(ctx context.Context) (err error) {
 	f.mu.Lock()
 	server := f.peerServer
+	f.peersStopped = true
 	f.mu.Unlock()
 	if server == nil {
 		return nil
