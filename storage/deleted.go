@@ -17,11 +17,7 @@ var recoveryMarks = []string{".recovery.mark", ".recovery.flag", ".binlog.recove
 // is; FastDFS is not bringing the files of a lost disk back; and there is nothing under its name,
 // or its trunk slot is free or another file's. It costs a handful of calls to the kernel.
 func (l *Local) Deleted(id fdfs.FileID) bool {
-	g, p, err := l.find(id)
-	if err != nil {
-		return false
-	}
-	dir, err := p.acquire()
+	g, p, dir, err := l.locate(id)
 	if err != nil {
 		return false
 	}

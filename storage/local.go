@@ -181,6 +181,16 @@ func (l *Local) find(id fdfs.FileID) (*group, *storePath, error) {
 	return g, g.paths[id.PathIndex], nil
 }
 
+// locate is find with the data folder, which the caller releases.
+func (l *Local) locate(id fdfs.FileID) (*group, *storePath, *dataDir, error) {
+	g, p, err := l.find(id)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	dir, err := p.acquire()
+	return g, p, dir, err
+}
+
 // Ready looks at every store path and gives an error for those that cannot
 // be used (ErrUnavailable, joined). It also notices that a path leads to another folder
 // than before, because a disk was mounted or replaced: from then on Open uses the new

@@ -76,11 +76,7 @@ func (l *Local) open(id fdfs.FileID, trunks *trunkFiles) (*File, error) {
 
 // missing tells whether there is surely nothing under the name of a file: that costs one stat. Open tells the rest.
 func (l *Local) missing(id fdfs.FileID) bool {
-	_, p, err := l.find(id)
-	if err != nil {
-		return false
-	}
-	dir, err := p.acquire()
+	_, _, dir, err := l.locate(id)
 	if err != nil {
 		return false
 	}
@@ -97,11 +93,7 @@ func (l *Local) missing(id fdfs.FileID) bool {
 // costs a stat and the read of the slot's header where another File has the trunk file open, else an
 // open in addition.
 func (l *Local) sameSlot(f *File, trunks *trunkFiles) bool {
-	g, p, err := l.find(f.content)
-	if err != nil {
-		return false
-	}
-	dir, err := p.acquire()
+	g, p, dir, err := l.locate(f.content)
 	if err != nil {
 		return false
 	}
