@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"fastdfs-gateway/internal/cache/tier"
+	"fastdfs-gateway/internal/panics"
 )
 
 // memoryPatience is how long a flight waits for others to be done when they fill half of the memory, before it overdraws that.
@@ -45,14 +46,15 @@ func (c *Cache) afterFailure(f *flight, err error) {
 
 // fetch gets the bytes of a flight, from wherever they are. It is over when it is complete, when the source has failed, and when
 // the file has changed; what other gateways do wrong only makes it look elsewhere.
-func (c *Cache) fetch(f *flight, src Source) error {
+func (c *Cache) fetch(f *flight, src Source) (err error) {
+	defer panics.ToError(&err, "filling the cache")
 	broken, patience := 0, time.Now().Add(c.o.Wait)
 	for {
 		before, _, _, _ := f.progress()
 		if c.inTiers(f) {
 			return nil
 		}
-		err := c.step(f, src, time.Until(patience))
+		err = c.step(f, src, time.Until(patience))
 		after, _, _, _ := f.progress()
 		switch progress := after - before; {
 		case err == nil:

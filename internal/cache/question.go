@@ -5,6 +5,8 @@ import (
 	"errors"
 	"sync/atomic"
 	"time"
+
+	"fastdfs-gateway/internal/panics"
 )
 
 // askTimeout bounds a question to the Source.
@@ -92,7 +94,8 @@ func (c *Cache) answer(q *question, src Source, ask Ask) {
 
 // findOut asks the other gateways, and then the source: by fetching content where that is wanted and nothing is known, else for the
 // version.
-func (c *Cache) findOut(q *question, src Source, ask Ask) (Meta, error) {
+func (c *Cache) findOut(q *question, src Source, ask Ask) (m Meta, err error) {
+	defer panics.ToError(&err, "finding out about a file")
 	if m, ok := c.shared(q, ask); ok {
 		return m, nil
 	}

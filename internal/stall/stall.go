@@ -11,6 +11,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"fastdfs-gateway/internal/panics"
 )
 
 // Floor is the shortest wait after which another source is looked for.
@@ -125,7 +127,7 @@ func (w *Watch[S]) replace() {
 	w.search = s
 	w.mu.Unlock()
 	defer close(s.done)
-	source, err := w.o.Find(ctx)
+	source, err := w.find(ctx)
 	if err != nil {
 		return
 	}
@@ -138,4 +140,10 @@ func (w *Watch[S]) replace() {
 	}
 	s.found = Found[S]{source, true}
 	w.o.Stop()
+}
+
+// find is Options.Find; a panic in it is an error.
+func (w *Watch[S]) find(ctx context.Context) (source S, err error) {
+	defer panics.ToError(&err, "looking for another source")
+	return w.o.Find(ctx)
 }

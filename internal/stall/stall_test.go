@@ -129,3 +129,15 @@ func TestEnd(t *testing.T) {
 		require.False(t, next.OK)
 	})
 }
+
+// TestPanicInFind: a bug in the search does not end the process, and the source is waited for.
+func TestPanicInFind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, _ := (&fake{takes: []time.Duration{3 * time.Second}}).watch(t.Context(), 0, nil)
+		w.o.Find = func(context.Context) (int, error) { panic("bug") }
+		n, next, err := w.Read(make([]byte, 1))
+		require.NoError(t, err)
+		require.Equal(t, 1, n)
+		require.False(t, next.OK)
+	})
+}

@@ -1,0 +1,37 @@
+package cache
+
+import (
+	"context"
+	"io"
+	"testing"
+
+	"fastdfs-gateway/internal/panics"
+
+	"github.com/stretchr/testify/require"
+)
+
+// broken is a source with a bug.
+type broken struct{}
+
+func (broken) Name() string { panic("bug") }
+
+func (broken) Stat(context.Context) (Version, error) { panic("bug") }
+
+func (broken) Fetch(context.Context, *Version, int64, int64) (Version, io.ReadCloser, error) {
+	panic("bug")
+}
+
+// TestPanicIsAnError: a bug below a question or a flight is the error of those who wait for it, and does not end the process.
+func TestPanicIsAnError(t *testing.T) {
+	c, err := New(Options{Memory: 16 << 20})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	for _, hint := range []int64{NoHint, 0} { // by a question, by content
+		_, err = c.Lookup(t.Context(), "group1/file", broken{}, Ask{Hint: hint})
+		require.ErrorIs(t, err, panics.Err)
+	}
+	stream := c.Open(t.Context(), Entry{File: "group1/file", Version: Version{Size: 5, Immutable: true}}, broken{}, 0, 5)
+	_, err = stream.Next(5)
+	require.ErrorIs(t, err, panics.Err)
+	require.NoError(t, stream.Close())
+}
