@@ -179,6 +179,35 @@ func open(t *testing.T, dir string, id int) {
 
 const nobody = 65534 // Debian's account nobody
 
+// asNobody is a command of the gateway that the account nobody runs, from a copy in a folder that it may enter.
+func asNobody(t *testing.T, dir string, args ...string) *exec.Cmd {
+	t.Helper()
+	copied := filepath.Join(dir, "gateway")
+	text, err := os.ReadFile(binary)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(copied, text, 0o755))
+	cmd := exec.Command(copied, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	return cmd
+}
+
+// TestExplainWithoutPermission: a fresh look in place of the running gateway, whose socket another user may not connect to, says so.
+func TestExplainWithoutPermission(t *testing.T) {
+	needRoot(t)
+	s, dir := storetest.New(t), t.TempDir()
+	open(t, s.Dir, nobody)
+	open(t, dir, nobody)
+	conf := writeConfig(t, s.Config("[gateway]", "admin_listen = unix:"+dir+"/admin"))
+	open(t, filepath.Dir(conf), nobody)
+	p := serveConfig(t, conf)
+	cmd := asNobody(t, dir, "explain", "-c", conf, s.Normal("jpg", s.Bytes(100)).ID.String())
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "by a fresh look")
+	require.Contains(t, string(out), "cannot ask the running gateway")
+	p.stop()
+}
+
 // TestReloadOfAnotherUser: the start names each file that a reload will not be able to read, and the checks of a reload find the accounts
 // of the host in spite of Landlock.
 func TestReloadOfAnotherUser(t *testing.T) {
@@ -262,13 +291,7 @@ func TestUser(t *testing.T) {
 	t.Run("started by another user", func(t *testing.T) {
 		conf := writeConfig(t, strings.NewReplacer("user = nobody", "user = daemon", "127.0.0.97:81", "127.0.0.1:0").Replace(config()))
 		open(t, filepath.Dir(conf), nobody)
-		copied := filepath.Join(dir, "gateway") // where nobody may run it
-		text, err := os.ReadFile(binary)
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(copied, text, 0o755))
-		cmd := exec.Command(copied, "-c", conf)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
-		out, err := cmd.CombinedOutput()
+		out, err := asNobody(t, dir, "-c", conf).CombinedOutput()
 		require.Error(t, err)
 		require.Contains(t, string(out), "not root")
 	})

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"time"
 
 	"fastdfs-gateway/internal/config"
@@ -42,7 +43,7 @@ func runExplain(c *call) error {
 			return nil
 		}
 		var op *net.OpError
-		if !errors.As(err, &op) || op.Op != "dial" { // a gateway runs
+		if !errors.As(err, &op) || op.Op != "dial" || errors.Is(err, os.ErrPermission) { // a gateway runs
 			fmt.Fprintf(c.stderr, "gateway: cannot ask the running gateway: %v\n", err)
 		}
 	}
