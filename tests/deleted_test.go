@@ -106,3 +106,18 @@ func TestDeletedAtAReplica(t *testing.T) {
 		})
 	}
 }
+
+// TestMissingFileAsksEachStorageOnce: the answer "not found" to a download is that storage's answer to the question for the size too.
+func TestMissingFileAsksEachStorageOnce(t *testing.T) {
+	c := cluster(t, fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: "group1", Count: 4}}})
+	p := serveConfig(t, writeConfig(t, edgeConfig(c)))
+	id := put(t, c, fdfstest.FileSpec{Group: "group1", Content: randomContent(5000), Ext: "bin", Created: longAgo})
+	require.NoError(t, c.Remove(id))
+	for range 3 { // it is remembered
+		require.Equal(t, 404, p.get(url(id)).StatusCode)
+	}
+	for _, s := range c.Storages() {
+		n := s.Counts().Requests
+		require.Equal(t, 1, n[fdfstest.CmdDownload]+n[fdfstest.CmdFileInfo], "storage %s: %v", s.Addr(), n)
+	}
+}

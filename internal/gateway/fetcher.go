@@ -177,11 +177,11 @@ func (f *fetcher) Fetch(ctx context.Context, want *cache.Version, offset, length
 func (f *fetcher) fetch(ctx context.Context, want *cache.Version, offset, length int64, servers []storage.Server) (cache.Version, io.ReadCloser, error) {
 	id := f.wanted.ID
 	if want == nil && id.Immutable() && !storage.MayBeLink(id) && offset < id.Size {
-		// The id says it all: a download needs no question before it, and tells that the file is there. When it fails, the
-		// question tells why.
+		// The id tells size, time and CRC32: a download needs no request for them before it. Where all storages answer it with
+		// "not found" the file is not there; other failures are explained by the request for size and time.
 		v := versionOf(id, storage.Info{Size: id.Size, ModTime: time.Unix(id.Created, 0), CRC32: id.CRC32})
 		stream, err := f.open(ctx, v, offset, length, servers)
-		if err == nil || ctx.Err() != nil {
+		if err == nil || ctx.Err() != nil || errors.Is(err, storage.ErrNotFound) {
 			return v, stream, err
 		}
 	}
