@@ -37,6 +37,13 @@ const fileAccess Access = llsys.AccessFSReadFile | llsys.AccessFSWriteFile | lls
 // ErrUnsupported means that the kernel has no Landlock, or that it is switched off.
 var ErrUnsupported = errors.New("the kernel has no Landlock")
 
+// errMoves is the error of a kernel whose Landlock cannot allow what AccessFSRefer stands for: it keeps every process from moving
+// files between folders (landlock(7)).
+var errMoves = errors.New("Landlock of this kernel (ABI 1, before Linux 5.19) lets no file be moved between folders, as the cache on disk does")
+
+// movesFiles tells whether a rule is for moving files between folders.
+func movesFiles(r Rule) bool { return r.Access&llsys.AccessFSRefer != 0 }
+
 // Domain is what Restrict has left. Nil stands for everything.
 type Domain struct {
 	abi   int
@@ -45,11 +52,19 @@ type Domain struct {
 
 // Restrict leaves the process what the rules allow of the file system, by Landlock as far as the kernel knows it, and for good.
 // Descriptors that are open, sockets, the network, and looking at names and times are not touched. The error is ErrUnsupported on a
-// kernel without Landlock; then nothing has changed.
+// kernel without Landlock, and another one where its Landlock cannot allow what a rule does; then nothing has changed.
 func Restrict(rules []Rule) (*Domain, error) {
 	abi, err := llsys.LandlockGetABIVersion()
 	if err != nil || abi < 1 {
 		return nil, ErrUnsupported
+	}
+	return restrict(abi, rules)
+}
+
+// restrict is Restrict on a kernel with an ABI.
+func restrict(abi int, rules []Rule) (*Domain, error) {
+	if abi < 2 && slices.ContainsFunc(rules, movesFiles) {
+		return nil, errMoves
 	}
 	d := &Domain{abi: abi}
 	var paths []landlock.Rule
@@ -66,9 +81,6 @@ func Restrict(rules []Rule) (*Domain, error) {
 		access := r.Access
 		if !info.IsDir() {
 			access &= fileAccess
-		}
-		if abi < 2 { // else the library would apply nothing
-			access &^= llsys.AccessFSRefer
 		}
 		paths = append(paths, landlock.PathAccess(landlock.AccessFSSet(access), real).IgnoreIfMissing())
 	}
