@@ -8,14 +8,12 @@ import (
 	"net/http"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/tests/fdfstest"
-	"fastdfs-gateway/tests/stampede/lab"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/stretchr/testify/require"
@@ -310,33 +308,6 @@ func interfaceAddress(t *testing.T) netip.Addr {
 	return netip.Addr{}
 }
 
-// TestRedirect: to the storage that has the file, with the query kept and the mark added once.
-func TestRedirect(t *testing.T) {
-	c := cluster(t, fdfstest.Options{})
-	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("hello"), Ext: "txt", Created: longAgo})
-	host := func(i int) string { return c.Storage(i).AddrPort().Addr().String() }
-	p := serveConfig(t, writeConfig(t, "response_mode = redirect\n"+edgeConfig(c, "[gateway]", "redirect_port = 8080")))
-	location := func(query string) string {
-		a := p.get(url(id)+query, "Range: bytes=0-1")
-		require.Equal(t, 302, a.StatusCode, "%s", a.body)
-		require.Empty(t, a.body)
-		require.EqualValues(t, 0, a.ContentLength)
-		return a.Header.Get("Location")
-	}
-	// A client is sent elsewhere where the storages take too long to say who has the file, as on a machine that stands still.
-	for query, want := range map[string]string{"": "?redirect=1", "?filename=a%20b&token=x": "?filename=a%20b&token=x&redirect=1"} {
-		require.Eventually(t, func() bool { return location(query) == "http://"+host(0)+":8080"+url(id)+want }, patience, 10*time.Millisecond)
-	}
-	require.NoError(t, c.Remove(id, c.Storage(0)))
-	require.Eventually(t, func() bool {
-		return p.get(url(id)).Header.Get("Location") == "http://"+host(1)+":8080"+url(id)+"?redirect=1"
-	},
-		patience, 10*time.Millisecond, "the replica has it")
-	require.NoError(t, c.Remove(id))
-	require.Eventually(t, func() bool { return p.get(url(id)).StatusCode == 404 }, patience, 10*time.Millisecond)
-	require.Equal(t, 404, p.get(url(id)+"?redirect=1").StatusCode)
-}
-
 // TestTrackersDownAtStart: the gateway starts, says so, and recovers by itself.
 func TestTrackersDownAtStart(t *testing.T) {
 	c := cluster(t, fdfstest.Options{})
@@ -368,170 +339,6 @@ func TestClientLeavesFetchStops(t *testing.T) {
 	require.Eventually(t, func() bool { return c.Storage(0).Counts().Open <= 1 }, patience, 20*time.Millisecond)
 }
 
-// TestUpstreamHTTP: one gateway in front of another one's store, by HTTP.
-func TestUpstreamHTTP(t *testing.T) {
-	s := storetest.New(t)
-	content := s.Bytes(3 << 20)
-	source, err := fdfs.AddrSource(mustAddr("127.0.0.21"))
-	require.NoError(t, err)
-	file := s.From(source, "mp4", content)
-	slave := s.Slave(file, "_b", "txt", s.Bytes(500))
-	conf := strings.Replace(s.Config(withListen([]string{"[open_file_cache]", "valid = 0"})...), "listen = 127.0.0.1:0", "listen = 127.0.0.21:0", 1)
-	origin := serveConfig(t, writeConfig(t, conf))
-	_, port, err := net.SplitHostPort(origin.addrs[0])
-	require.NoError(t, err)
-	empty := storetest.New(t)
-	p := serveConfig(t, writeConfig(t, empty.Config(withListen([]string{"storage_sync_file_max_delay = 900000000", "[gateway]", "upstream = http", "upstream_http_port = " + port, "allow_sources = 127.0.0.21/32", "[cache]", "memory_max = 0"})...)))
-	for _, o := range []storetest.Object{file, slave} {
-		direct, through := origin.get(o.URL()), p.get(o.URL())
-		require.Equal(t, 200, through.StatusCode, "%s", through.body)
-		require.True(t, bytes.Equal(o.Content, through.body))
-		for _, h := range []string{"Content-Type", "Content-Length", "Last-Modified", "Accept-Ranges"} {
-			require.Equal(t, direct.Header.Get(h), through.Header.Get(h), h)
-		}
-		part := p.get(o.URL(), "Range: bytes=100-299")
-		require.Equal(t, 206, part.StatusCode)
-		require.Equal(t, o.Content[100:300], part.body)
-		require.Equal(t, 304, p.get(o.URL(), "If-None-Match: "+through.Header.Get("ETag")).StatusCode)
-	}
-	require.Equal(t, 404, p.get(s.Missing("jpg", longAgo).URL()).StatusCode)
-	require.NoError(t, os.Remove(file.Path))
-	require.Equal(t, 404, p.get(file.URL()).StatusCode)
-}
-
-// TestTargetOfTheID: other web servers are asked, and clients sent, to the path of the parsed id, whatever the client has written.
-func TestTargetOfTheID(t *testing.T) {
-	s := storetest.New(t)
-	source, err := fdfs.AddrSource(mustAddr("127.0.0.21"))
-	require.NoError(t, err)
-	file := s.From(source, "txt", []byte("hello"))
-	ln, err := net.Listen("tcp", "127.0.0.21:0")
-	require.NoError(t, err)
-	targets := make(chan string, 100)
-	upstream := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		targets <- r.RequestURI
-		http.ServeContent(w, r, "", storetest.Created, bytes.NewReader(file.Content))
-	})}
-	go func() { _ = upstream.Serve(ln) }() // ends by Close
-	defer upstream.Close()
-	_, port, err := net.SplitHostPort(ln.Addr().String())
-	require.NoError(t, err)
-	asked := func() (list []string) {
-		for len(targets) > 0 {
-			list = append(list, <-targets)
-		}
-		return list
-	}
-	edge := func(lines ...string) *process {
-		lines = append([]string{"base_path = /nowhere", "store_path_count = 0", "group_name = group1"}, withListen(lines)...)
-		return serveConfig(t, writeConfig(t, strings.Join(lines, "\n")+"\n"))
-	}
-	web := []string{"[gateway]", "allow_sources = 127.0.0.21", "upstream = http", "upstream_http_port = " + port}
-	const spelled = "/files/admin/%3fcmd=x%26a/..%2f..%2f"
-	ask := func(p *process, path, query string) {
-		require.Contains(t, p.raw(request("GET", spelled+path+query, "Connection: close")), "200 OK\r\n")
-	}
-	group := "url_have_group_name = true"
-	t.Run("without a cache", func(t *testing.T) {
-		p := edge(append(append([]string{group}, web...), "url_prefix = /files", "[cache]", "memory_max = 0")...)
-		ask(p, file.ID.String(), "?a=b&filename=x&redirect=0&token=a%26b&ts=7")
-		for _, target := range asked() {
-			require.Equal(t, "/files/"+file.ID.String()+"?token=a%26b&ts=7&redirect=1", target)
-		}
-		ask(p, file.ID.String(), "")
-		for _, target := range asked() {
-			require.Equal(t, "/files/"+file.ID.String()+"?redirect=1", target)
-		}
-	})
-	t.Run("with a cache", func(t *testing.T) {
-		p := edge(append(web, "url_prefix = /files")...)
-		ask(p, file.ID.Logic, "?token=a")
-		first := asked()
-		require.NotEmpty(t, first)
-		for _, target := range first {
-			require.Equal(t, "/files/"+file.ID.Logic+"?redirect=1", target)
-		}
-		for i := range 5 {
-			ask(p, file.ID.Logic, "?token="+itoa(i))
-		}
-		require.Empty(t, asked(), "a token does not lead around the cache")
-	})
-	t.Run("with tokens of its own", func(t *testing.T) {
-		p := edge(append(append([]string{group, "http.anti_steal.check_token = true", "http.anti_steal.secret_key = a-long-secret-of-ours",
-			"anti_steal_bypass_header_name = X-Pass", "anti_steal_bypass_header_value = yes"}, web...), "url_prefix = /files", "[cache]", "memory_max = 0")...)
-		require.Equal(t, 200, p.get("/files/"+file.ID.String()+"?token=the-client-s&ts=1", "X-Pass: yes").StatusCode)
-		for _, target := range asked() {
-			require.Regexp(t, "^/files/"+file.ID.String()+`\?token=[0-9a-f]{32}&ts=[0-9]+&redirect=1$`, target)
-		}
-	})
-	t.Run("redirect", func(t *testing.T) {
-		p := edge(append([]string{group, "response_mode = redirect", "[gateway]", "allow_sources = 127.0.0.21", "redirect_port = 81", "try_replicas = false"}, "url_prefix = /files")...)
-		a := p.raw(request("GET", spelled+file.ID.String()+"?filename=a%20b&redirect=0&token=x", "Connection: close"))
-		require.Contains(t, a, "302 Found\r\n")
-		require.Contains(t, a, "\r\nLocation: http://127.0.0.21:81/files/"+file.ID.String()+"?filename=a%20b&token=x&redirect=1\r\n")
-	})
-}
-
-// TestExplain: the command and its twin on the admin listener tell the whole way.
-func TestExplain(t *testing.T) {
-	c := cluster(t, fdfstest.Options{})
-	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("hello"), Ext: "txt", Created: longAgo})
-	p := edge(t, c)
-	p.get(url(id))
-	_, text := p.adminGet("/explain?url=" + url(id))
-	for _, want := range []string{id.String(), c.Storage(0).Addr() + ": has it, 5 bytes", c.Storage(1).Addr() + ": has it", "200: fetched from " + c.Storage(0).Addr()} {
-		require.Contains(t, text, want)
-	}
-	c.Storage(0).Kill()
-	code, stdout, stderr := run(t, "explain", "-c", p.conf, id.String())
-	require.Equal(t, 0, code, stderr)
-	require.Contains(t, stdout, "200: fetched from "+c.Storage(1).Addr())
-	require.Contains(t, stdout, c.Storage(0).Addr()+": ")
-	code, stdout, _ = run(t, "explain", "-c", p.conf, "http://gw.test/nonsense")
-	require.Equal(t, 0, code)
-	require.Contains(t, stdout, "400: ")
-}
-
-// TestExplainByTheRunningGateway: the command asks the gateway whose admin_listen the configuration has, and looks by itself where none
-// runs.
-func TestExplainByTheRunningGateway(t *testing.T) {
-	c := cluster(t, fdfstest.Options{})
-	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("hello"), Ext: "txt", Created: longAgo})
-	missing := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("gone"), Ext: "txt", Created: longAgo})
-	require.NoError(t, c.Remove(missing))
-	socket := filepath.Join(t.TempDir(), "admin")
-	for name, admin := range map[string]string{"tcp": lab.Address(lab.Port()), "unix": "unix:" + socket} {
-		t.Run(name, func(t *testing.T) {
-			conf := writeConfig(t, edgeConfig(c, "[gateway]", "admin_listen = "+admin))
-			explain := func(flags ...string) string {
-				code, stdout, stderr := run(t, append([]string{"explain", "-c", conf}, flags...)...)
-				require.Equal(t, 0, code, stderr)
-				require.Empty(t, stderr)
-				return stdout
-			}
-			require.Contains(t, explain(id.String()), "by a fresh look", "no gateway runs")
-			p := serveConfig(t, conf)
-			before := explain(id.String())
-			require.Contains(t, before, "by the running gateway")
-			require.Contains(t, before, "knows nothing of it")
-			require.Equal(t, 200, p.get(url(id)).StatusCode)
-			require.Equal(t, 404, p.get(url(missing)).StatusCode)
-			after := explain(id.String())
-			require.Contains(t, after, "knows it: 5 bytes")
-			require.Regexp(t, c.Storage(0).Addr()+`: has it, 5 bytes \(healthy until now: 0 failures in a row, [1-9]`, after)
-			require.Contains(t, after, "200: by what the cache knows")
-			require.Contains(t, explain(missing.String()), "no storage had it")
-			require.Contains(t, explain("-fresh", id.String()), "by a fresh look")
-			require.Contains(t, explain("-json", id.String()), `"by":"by the running gateway"`)
-			c.Storage(0).Kill()
-			other := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("other"), Ext: "txt", Created: longAgo})
-			require.Equal(t, 200, p.get(url(other)).StatusCode)
-			require.Regexp(t, c.Storage(0).Addr()+`: .*\((suspect|dead) until now`, explain(other.String()))
-			require.NoError(t, c.Storage(0).Revive())
-		})
-	}
-}
-
 // TestBrokenDisk: a store path that cannot be read is no reason to refuse what the other storages have.
 func TestBrokenDisk(t *testing.T) {
 	c := cluster(t, fdfstest.Options{})
@@ -553,50 +360,6 @@ func TestEdgeBesideAStorage(t *testing.T) {
 	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(2), Content: []byte("hello"), Ext: "txt", Created: longAgo})
 	p := edge(t, c, "[gateway]", "local_ips = "+c.Storage(2).AddrPort().Addr().String())
 	require.Equal(t, "hello", string(p.get(url(id)).body))
-}
-
-// TestRedirectToADeadHost: the host that comes first has just died, and nothing has told the gateway. The client is sent to the other
-// one, which has the file.
-func TestRedirectToADeadHost(t *testing.T) {
-	for name, die := range map[string]func(*fdfstest.Storage) error{
-		"connections are refused":  func(s *fdfstest.Storage) error { s.Kill(); return nil },
-		"connections hang":         func(s *fdfstest.Storage) error { return s.Silence() },
-		"it accepts and is silent": func(s *fdfstest.Storage) error { s.Partition(true); return nil },
-	} {
-		t.Run(name, func(t *testing.T) {
-			c := cluster(t, fdfstest.Options{})
-			id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("hello"), Ext: "txt", Created: longAgo})
-			p := serveConfig(t, writeConfig(t, "response_mode = redirect\n"+edgeConfig(c, "[gateway]", "redirect_port = 8080")))
-			to := func() string {
-				a := p.get(url(id))
-				require.Equal(t, 302, a.StatusCode, "%s", a.body)
-				return strings.TrimSuffix(strings.TrimPrefix(a.Header.Get("Location"), "http://"), ":8080"+url(id)+"?redirect=1")
-			}
-			host := func(i int) string { return c.Storage(i).AddrPort().Addr().String() }
-			require.Eventually(t, func() bool { return to() == host(0) }, patience, 10*time.Millisecond)
-			require.NoError(t, die(c.Storage(0)))
-			for range 3 {
-				began := time.Now()
-				require.Equal(t, host(1), to())
-				t.Logf("%v", time.Since(began))
-			}
-		})
-	}
-}
-
-// TestRedirectDoesNotWait: the storages cannot be asked who has the file; the client is sent to the source soon.
-func TestRedirectDoesNotWait(t *testing.T) {
-	c := cluster(t, fdfstest.Options{})
-	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("hello"), Ext: "txt", Created: longAgo})
-	p := serveConfig(t, writeConfig(t, "response_mode = redirect\n"+edgeConfig(c)))
-	for i := range 2 {
-		c.Storage(i).Partition(true)
-	}
-	began := time.Now()
-	require.Equal(t, 302, p.get(url(id)).StatusCode)
-	require.Less(t, time.Since(began), prompt)
-	_, text := p.adminGet("/explain?url=" + url(id))
-	require.Contains(t, text, "302: redirect to the web server of "+c.Storage(0).AddrPort().Addr().String())
 }
 
 // TestTrackersDownAreNoLicence: while no tracker has answered, an address in the host's networks is no source.

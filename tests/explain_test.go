@@ -1,0 +1,71 @@
+package tests
+
+import (
+	"path/filepath"
+	"testing"
+
+	"fastdfs-gateway/tests/fdfstest"
+	"fastdfs-gateway/tests/stampede/lab"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestExplain: the command and its twin on the admin listener tell the whole way.
+func TestExplain(t *testing.T) {
+	c := cluster(t, fdfstest.Options{})
+	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("hello"), Ext: "txt", Created: longAgo})
+	p := edge(t, c)
+	p.get(url(id))
+	_, text := p.adminGet("/explain?url=" + url(id))
+	for _, want := range []string{id.String(), c.Storage(0).Addr() + ": has it, 5 bytes", c.Storage(1).Addr() + ": has it", "200: fetched from " + c.Storage(0).Addr()} {
+		require.Contains(t, text, want)
+	}
+	c.Storage(0).Kill()
+	code, stdout, stderr := run(t, "explain", "-c", p.conf, id.String())
+	require.Equal(t, 0, code, stderr)
+	require.Contains(t, stdout, "200: fetched from "+c.Storage(1).Addr())
+	require.Contains(t, stdout, c.Storage(0).Addr()+": ")
+	code, stdout, _ = run(t, "explain", "-c", p.conf, "http://gw.test/nonsense")
+	require.Equal(t, 0, code)
+	require.Contains(t, stdout, "400: ")
+}
+
+// TestExplainByTheRunningGateway: the command asks the gateway whose admin_listen the configuration has, and looks by itself where none
+// runs.
+func TestExplainByTheRunningGateway(t *testing.T) {
+	c := cluster(t, fdfstest.Options{})
+	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("hello"), Ext: "txt", Created: longAgo})
+	missing := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("gone"), Ext: "txt", Created: longAgo})
+	require.NoError(t, c.Remove(missing))
+	socket := filepath.Join(t.TempDir(), "admin")
+	for name, admin := range map[string]string{"tcp": lab.Address(lab.Port()), "unix": "unix:" + socket} {
+		t.Run(name, func(t *testing.T) {
+			conf := writeConfig(t, edgeConfig(c, "[gateway]", "admin_listen = "+admin))
+			explain := func(flags ...string) string {
+				code, stdout, stderr := run(t, append([]string{"explain", "-c", conf}, flags...)...)
+				require.Equal(t, 0, code, stderr)
+				require.Empty(t, stderr)
+				return stdout
+			}
+			require.Contains(t, explain(id.String()), "by a fresh look", "no gateway runs")
+			p := serveConfig(t, conf)
+			before := explain(id.String())
+			require.Contains(t, before, "by the running gateway")
+			require.Contains(t, before, "knows nothing of it")
+			require.Equal(t, 200, p.get(url(id)).StatusCode)
+			require.Equal(t, 404, p.get(url(missing)).StatusCode)
+			after := explain(id.String())
+			require.Contains(t, after, "knows it: 5 bytes")
+			require.Regexp(t, c.Storage(0).Addr()+`: has it, 5 bytes \(healthy until now: 0 failures in a row, [1-9]`, after)
+			require.Contains(t, after, "200: by what the cache knows")
+			require.Contains(t, explain(missing.String()), "no storage had it")
+			require.Contains(t, explain("-fresh", id.String()), "by a fresh look")
+			require.Contains(t, explain("-json", id.String()), `"by":"by the running gateway"`)
+			c.Storage(0).Kill()
+			other := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("other"), Ext: "txt", Created: longAgo})
+			require.Equal(t, 200, p.get(url(other)).StatusCode)
+			require.Regexp(t, c.Storage(0).Addr()+`: .*\((suspect|dead) until now`, explain(other.String()))
+			require.NoError(t, c.Storage(0).Revive())
+		})
+	}
+}
