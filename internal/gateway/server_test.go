@@ -256,7 +256,7 @@ func TestBugsAreContained(t *testing.T) {
 		r.fetch(f)
 	}
 	broken := NewHandler(r.handler.o)
-	broken.o.Current = func() { panic("test") } // outside of a request's way
+	broken.pool.New = func() any { panic("test") } // outside of the request path
 	r.server.SetHandler(broken)
 	resp, err := http.Get("http://" + r.address + f.URL())
 	require.NoError(t, err)
