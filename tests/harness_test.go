@@ -149,10 +149,9 @@ func (p *process) readLog(out io.Reader, ready chan struct{}) {
 		if m := adminLine.FindStringSubmatch(line); m != nil {
 			p.admin = m[1]
 		}
-		if m := servingLine.FindStringSubmatch(line); m != nil {
-			if p.addrs = append(p.addrs, m[1]); len(p.addrs) == 1 {
-				close(ready)
-			}
+		if m := servingLine.FindStringSubmatch(line); m != nil && p.addrs == nil { // of several listeners the first
+			p.addrs = []string{m[1]}
+			close(ready)
 		}
 	}
 	_ = p.cmd.Wait() // the state says it all

@@ -48,6 +48,7 @@ func TestAbandoned(t *testing.T) {
 		time.Sleep(10 * second)
 		requireWhole(t, o, get(background, c, o))
 		require.EqualValues(t, 1, o.fetches.Load())
+		synctest.Wait()
 		require.Empty(t, c.orphans)
 	})
 	bubble(t, "too many of a source", func(t *testing.T) {
@@ -61,6 +62,7 @@ func TestAbandoned(t *testing.T) {
 		require.EqualValues(t, maxOrphans, running(c))
 		time.Sleep(20 * second)
 		require.Zero(t, running(c))
+		synctest.Wait()
 		require.Empty(t, c.orphans)
 	})
 }
