@@ -72,7 +72,7 @@ var (
 type Options struct {
 	Groups []GroupPaths
 	// MaxSlot gives the size of the largest trunk slot, bytes: slot_max_size of the trackers. A larger
-	// one is not found. It is only asked about slots of more than DefaultMaxSlot; nil = there are none.
+	// one is not found. nil = DefaultMaxSlot.
 	MaxSlot func() int64
 }
 

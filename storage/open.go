@@ -200,8 +200,11 @@ func (g *group) look(d *descriptor, seen identity, name string, at place) (*File
 // fitsSlot reports whether FastDFS packs content of so many bytes. The allocated size says nothing
 // more: a slot takes what would be too little for another one along.
 func (g *group) fitsSlot(size int64) bool {
-	slot := size + fdfs.SlotHeaderSize
-	return slot <= DefaultMaxSlot || g.maxSlot != nil && slot <= g.maxSlot()
+	largest := int64(DefaultMaxSlot)
+	if g.maxSlot != nil {
+		largest = g.maxSlot()
+	}
+	return size+fdfs.SlotHeaderSize <= largest
 }
 
 // readSlot reads and checks the header of a trunk file's slot.

@@ -122,16 +122,17 @@ func TestSlotMaxSize(t *testing.T) {
 	usual, large := s.Trunk("bin", s.Bytes(16<<20-fdfs.SlotHeaderSize)), s.Trunk("bin", s.Bytes(16<<20))
 	c := cluster(t, fdfstest.Options{Parameters: map[string]string{"slot_max_size": fmt.Sprint(32 << 20)}})
 	for name, test := range map[string]struct {
-		lines []string
-		want  int
+		lines       []string
+		usual, want int
 	}{
-		"default":       {nil, 404},
-		"configuration": {[]string{"[gateway]", "slot_max_size = 17MB"}, 200},
-		"trackers":      {[]string{"tracker_server = " + c.Trackers()[0], "load_fdfs_parameters_from_tracker = true"}, 200},
+		"default":          {nil, 200, 404},
+		"configuration":    {[]string{"[gateway]", "slot_max_size = 17MB"}, 200, 200},
+		"smaller than 16M": {[]string{"[gateway]", "slot_max_size = 1MB"}, 404, 404},
+		"trackers":         {[]string{"tracker_server = " + c.Trackers()[0], "load_fdfs_parameters_from_tracker = true"}, 200, 200},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := serve(t, s, test.lines...)
-			require.Equal(t, 200, p.do("HEAD", usual.URL()).StatusCode)
+			require.Equal(t, test.usual, p.do("HEAD", usual.URL()).StatusCode)
 			require.Equal(t, test.want, p.do("HEAD", large.URL()).StatusCode)
 		})
 	}
