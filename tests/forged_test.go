@@ -165,6 +165,9 @@ func TestForgedSlotsOfOtherHosts(t *testing.T) {
 					require.Equal(t, content[:10], m.get(url(good), "Range: bytes=0-9").body)
 					require.Equal(t, content, m.get(url(good)).body)
 				}
+				if size > segment || o.cache != nil {
+					require.LessOrEqual(t, f.cluster.Downloads(forged).Downloads, len(f.gateways), "a mismatch is remembered")
+				}
 				if size <= segment && o.cache == nil {
 					require.Equal(t, 1, f.cluster.Downloads(good).Downloads, "checking costs no further download")
 				}

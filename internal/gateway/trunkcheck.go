@@ -36,36 +36,48 @@ func isMismatch(err error) bool {
 }
 
 const (
-	maxTrunkChecks = 4096        // files that are remembered, some 200 bytes each
-	trunkCheckTime = time.Minute // for which a file is remembered: its slot may be used anew
+	maxTrunkChecks    = 4096             // files that are remembered, some 200 bytes each
+	trunkCheckTime    = time.Minute      // for which a match is remembered: the slot may be used anew
+	trunkMismatchTime = 10 * time.Second // the same for a mismatch: requests for a forged id cost no download each
 )
 
-// trunkChecks knows trunk files whose content matched the CRC32 of their id a short time ago. It
-// is safe for concurrent use.
+// trunkChecks remembers for a short time whether the content of trunk files matched the CRC32 of their ids. It is safe for
+// concurrent use.
 type trunkChecks struct {
-	mu   sync.Mutex // guards when
-	when *simplelru.LRU[string, time.Time]
+	mu      sync.Mutex // guards results
+	results *simplelru.LRU[string, trunkResult]
+}
+
+// trunkResult is that of one file.
+type trunkResult struct {
+	at  time.Time
+	err error // storage.ErrCRC, or nil for a match
 }
 
 func newTrunkChecks() *trunkChecks {
-	when, err := simplelru.NewLRU[string, time.Time](maxTrunkChecks, nil)
+	results, err := simplelru.NewLRU[string, trunkResult](maxTrunkChecks, nil)
 	if err != nil {
 		panic("BUG: " + err.Error())
 	}
-	return &trunkChecks{when: when}
+	return &trunkChecks{results: results}
 }
 
-func (t *trunkChecks) knows(id string, now time.Time) bool {
+// result tells whether there is one for a file, and gives it.
+func (t *trunkChecks) result(id string, now time.Time) (known bool, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	at, ok := t.when.Get(id)
-	return ok && now.Sub(at) < trunkCheckTime
+	r, ok := t.results.Get(id)
+	valid := trunkCheckTime
+	if r.err != nil {
+		valid = trunkMismatchTime
+	}
+	return ok && now.Sub(r.at) < valid, r.err
 }
 
-func (t *trunkChecks) add(id string, now time.Time) {
+func (t *trunkChecks) add(id string, r trunkResult) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.when.Add(id, now)
+	t.results.Add(id, r)
 }
 
 // checkTrunk reads the whole content of a trunk file at a storage and compares its CRC32, unless it
@@ -76,8 +88,8 @@ func (a *away) checkTrunk(ctx context.Context, w Wanted, info storage.Info, serv
 		return nil
 	}
 	id := w.ID.String()
-	if a.trunks.knows(id, time.Now()) {
-		return nil
+	if known, err := a.trunks.result(id, time.Now()); known {
+		return err
 	}
 	w.Unchecked = true // a mismatch is no reason to read it once more
 	stream, err := a.o.Origin.Open(ctx, w, info, 0, info.Size, servers)
@@ -89,10 +101,11 @@ func (a *away) checkTrunk(ctx context.Context, w Wanted, info storage.Info, serv
 	if _, err := io.Copy(&sum, countedStream{stream, a.h.o.Metrics}); err != nil {
 		return fmt.Errorf("cannot compare the CRC32 of %q: %w", id, err)
 	}
+	var wrong error
 	if !sum.Matches(w.ID.CRC32) {
 		a.h.o.Metrics.trunkMismatches.Add(1)
-		return fmt.Errorf("%w: trunk file %q has %08x", storage.ErrCRC, id, sum.Standard())
+		wrong = fmt.Errorf("%w: trunk file %q has %08x", storage.ErrCRC, id, sum.Standard())
 	}
-	a.trunks.add(id, time.Now())
-	return nil
+	a.trunks.add(id, trunkResult{time.Now(), wrong})
+	return wrong
 }
