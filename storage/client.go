@@ -51,8 +51,9 @@ const maxProbes = 16
 type Server struct {
 	Host string // a name or an address, without brackets
 	Port int
-	// Stranger: only a file id names it, and whoever makes a URL makes ids. It gets less time and room than a server that a tracker,
-	// the list of storage ids or the configuration names, and takes nothing from those.
+	// Stranger: only a file id names it, and whoever makes a URL makes ids. It gets less time and
+	// room than a server that a tracker, the list of storage ids or the configuration names, and
+	// takes nothing from those.
 	Stranger bool
 }
 
@@ -208,8 +209,9 @@ func (c *Client) release(m *member) {
 	c.mu.Unlock()
 }
 
-// hasRoom tells whether there is room for one more stranger, or known server, and makes it where there is none by forgetting the one
-// that was not used for the longest time. It is called with mu held.
+// hasRoom tells whether there is room for one more stranger, or known server, and makes it where
+// there is none by forgetting the one that was not used for the longest time. It is called with mu
+// held.
 func (c *Client) hasRoom(stranger bool) bool {
 	var oldest *member
 	count := 0

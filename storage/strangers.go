@@ -7,15 +7,17 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// What addresses can take that only file ids name, in all. Whoever makes up ids must not be able to fill what other files need.
+// What addresses can take that only file ids name, in all. Whoever makes up ids must not be able to
+// fill what other files need.
 const (
 	maxStrangers        = 64  // addresses that are being asked and have not answered yet
 	maxStrangerRequests = 256 // requests to them
 	maxProven           = maxServers
 )
 
-// Strangers bounds the requests to servers that only file ids name, see Server.Stranger. One that has answered once is as good as a
-// known one, while it is among the last 1,024 that have. The zero value is ready, and it is safe for concurrent use.
+// Strangers bounds the requests to servers that only file ids name, see Server.Stranger. One that
+// has answered once is as good as a known one, while it is among the last 1,024 that have. The zero
+// value is ready, and it is safe for concurrent use.
 type Strangers struct {
 	mu     sync.Mutex // guards what follows
 	asked  map[Server]int
@@ -23,8 +25,8 @@ type Strangers struct {
 	proven map[Server]struct{}
 }
 
-// Enter counts a request to a server, which Leave ends. The error is fdfs.ErrFull when too many are running. Servers that are no
-// strangers always get in.
+// Enter counts a request to a server, which Leave ends. The error is fdfs.ErrFull when too many are
+// running. Servers that are no strangers always get in.
 func (s *Strangers) Enter(server Server) error {
 	if !server.Stranger {
 		return nil

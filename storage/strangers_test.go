@@ -56,7 +56,8 @@ func TestStrangersTakeNoRoom(t *testing.T) {
 	r.requireContent(id, content(1000))
 }
 
-// A stranger that accepts and says nothing is given up with its request, and one that gives the file is as good as any other.
+// A stranger that accepts and says nothing is given up with its request, and one that gives the
+// file is as good as any other.
 func TestStranger(t *testing.T) {
 	r := newRig(t, 1, ClientOptions{})
 	id := r.put(fdfstest.FileSpec{Content: content(1000)})

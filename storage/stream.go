@@ -24,9 +24,11 @@ var (
 	errStalled      = errors.New("it sends nothing, and another storage does")
 )
 
-// Stream is content of a file, as it comes from a storage. When its source breaks, or sends nothing for 2 s while another one can, it
-// goes on from the next byte at another one that has the same version; each server is asked twice at most without giving 64 KiB. A source that has broken after the reader made a pause of 5 s or more does
-// not count: storages close connections that nobody reads from. Nothing is held in memory.
+// Stream is content of a file, as it comes from a storage. When its source breaks, or sends nothing
+// for 2 s while another one can, it goes on from the next byte at another one that has the same
+// version; each server is asked twice at most without giving 64 KiB. A source that has broken after
+// the reader made a pause of 5 s or more does not count: storages close connections that nobody
+// reads from. Nothing is held in memory.
 //
 // Only one goroutine may use it. To end a Read that waits, end the context that was given to Open.
 type Stream struct {

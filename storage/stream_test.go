@@ -430,7 +430,8 @@ func BenchmarkDownload(b *testing.B) {
 	}
 }
 
-// A source that sends nothing in the middle is replaced at the next byte, where there is another one that has the same version.
+// A source that sends nothing in the middle is replaced at the next byte, where there is another
+// one that has the same version.
 func TestFrozenSource(t *testing.T) {
 	const size = 300_000
 	at := 100_000

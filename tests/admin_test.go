@@ -77,7 +77,8 @@ var operators = []adminRequest{
 	{"profiles", "GET", "/debug/pprof/cmdline", "", nil, 200},
 }
 
-// TestAdminStrangers: pages of other sites cannot use the admin listener through an operator's browser, on any kind of listener.
+// TestAdminStrangers: pages of other sites cannot use the admin listener through an operator's
+// browser, on any kind of listener.
 func TestAdminStrangers(t *testing.T) {
 	s := storetest.New(t)
 	p := serve(t, s)
@@ -169,7 +170,8 @@ func TestAdminSocketMode(t *testing.T) {
 	}
 }
 
-// TestAdminCommands: purge, prefetch and explain reach a gateway by its socket, with the token out of a file or the configuration.
+// TestAdminCommands: purge, prefetch and explain reach a gateway by its socket, with the token out
+// of a file or the configuration.
 func TestAdminCommands(t *testing.T) {
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(100))

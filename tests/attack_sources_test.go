@@ -17,7 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// silence listens on each address at the same port, 0 for any that is free, and answers nobody: the kernel accepts, up to its backlog.
+// silence listens on each address at the same port, 0 for any that is free, and answers nobody: the
+// kernel accepts, up to its backlog.
 func silence(t *testing.T, port int, hosts ...string) int {
 	t.Helper()
 	for _, host := range hosts {
@@ -65,7 +66,8 @@ func abandon(t *testing.T, ids []string, gateways ...string) {
 	clients.Wait()
 }
 
-// bystander is a client with a connection of its own to a gateway: it is not the kernel's queue of connections that is tested.
+// bystander is a client with a connection of its own to a gateway: it is not the kernel's queue of
+// connections that is tested.
 type bystander struct {
 	http.Client
 	p *process
@@ -90,8 +92,8 @@ func (b *bystander) served(id fdfs.FileID) time.Duration {
 	return time.Since(began)
 }
 
-// requireServed holds the times of files of a healthy storage during an attack to what a user may expect: the machine is busy with the
-// attack, but nobody waits for a timeout.
+// requireServed holds the times of files of a healthy storage during an attack to what a user may
+// expect: the machine is busy with the attack, but nobody waits for a timeout.
 func requireServed(t *testing.T, times ...time.Duration) {
 	t.Helper()
 	t.Logf("other files took %v", times)
@@ -104,8 +106,8 @@ func attackedEdge(port int) []string {
 	return []string{"storage_server_port = " + strconv.Itoa(port), "[gateway]", "allow_sources = 127.77.0.0/16", "try_replicas = false"}
 }
 
-// TestAttackSilentAddresses: ids name more addresses than the gateway keeps servers, all of them silent, and each client leaves at once.
-// A file of a healthy storage is served as if nothing was.
+// TestAttackSilentAddresses: ids name more addresses than the gateway keeps servers, all of them
+// silent, and each client leaves at once. A file of a healthy storage is served as if nothing was.
 func TestAttackSilentAddresses(t *testing.T) {
 	var hosts, ids []string
 	for i := range 1100 {
@@ -139,8 +141,9 @@ func TestAttackSilentAddresses(t *testing.T) {
 	require.Equal(t, "HTTP/1.1 503", string(head), "there are as many addresses as may be asked at a time")
 }
 
-// TestAttackSilentSource: one source accepts and never answers, and thousands of clients ask for files of it and leave. What they have
-// taken is given back at once, and others are served meanwhile.
+// TestAttackSilentSource: one source accepts and never answers, and thousands of clients ask for
+// files of it and leave. What they have taken is given back at once, and others are served
+// meanwhile.
 func TestAttackSilentSource(t *testing.T) {
 	ids := idsAt(t, "127.77.0.1", 5000)
 	port := silence(t, 0, "127.77.0.1")

@@ -18,7 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// download begins one and reads its head only; the file is larger than all socket buffers, so the connection stays busy.
+// download begins one and reads its head only; the file is larger than all socket buffers, so the
+// connection stays busy.
 func (p *process) download(f storetest.Object) (*http.Response, net.Conn) {
 	p.t.Helper()
 	c := p.dial()
@@ -53,8 +54,8 @@ func TestConnectionLimits(t *testing.T) {
 	}
 }
 
-// TestIdleConnectionsMakeRoom: an attacker takes all connections and asks for nothing. Others are answered at once, and a
-// download that began before is not cut.
+// TestIdleConnectionsMakeRoom: an attacker takes all connections and asks for nothing. Others are
+// answered at once, and a download that began before is not cut.
 func TestIdleConnectionsMakeRoom(t *testing.T) {
 	s := storetest.New(t)
 	small, large := s.Normal("jpg", s.Bytes(1000)), s.Normal("mp4", s.Bytes(32<<20))
@@ -98,8 +99,9 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	}
 }
 
-// TestNoAnswerIsCutForRoom: many more clients than connections, each with a request after the other on one connection. A
-// connection may end between two answers, never within one, and each client gets on.
+// TestNoAnswerIsCutForRoom: many more clients than connections, each with a request after the other
+// on one connection. A connection may end between two answers, never within one, and each client
+// gets on.
 func TestNoAnswerIsCutForRoom(t *testing.T) {
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(200000))
@@ -128,8 +130,8 @@ func TestNoAnswerIsCutForRoom(t *testing.T) {
 	require.Positive(t, p.metric(`fdfs_gateway_connections_replaced_total{reason="overload"}`))
 }
 
-// keepAsking sends up to n requests on one connection and counts the answers. A connection that ends before the first byte of an
-// answer, or says that there is no room, is no error.
+// keepAsking sends up to n requests on one connection and counts the answers. A connection that
+// ends before the first byte of an answer, or says that there is no room, is no error.
 func keepAsking(address string, f storetest.Object, n int) (answers int, err error) {
 	c, err := net.DialTimeout("tcp", address, patience)
 	if err != nil {

@@ -107,7 +107,8 @@ func TestDeletedAtAReplica(t *testing.T) {
 	}
 }
 
-// TestMissingFileAsksEachStorageOnce: the answer "not found" to a download is that storage's answer to the question for the size too.
+// TestMissingFileAsksEachStorageOnce: the answer "not found" to a download is that storage's answer
+// to the question for the size too.
 func TestMissingFileAsksEachStorageOnce(t *testing.T) {
 	c := cluster(t, fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: "group1", Count: 4}}})
 	p := serveConfig(t, writeConfig(t, edgeConfig(c)))

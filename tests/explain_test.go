@@ -30,8 +30,8 @@ func TestExplain(t *testing.T) {
 	require.Contains(t, stdout, "400: ")
 }
 
-// TestExplainByTheRunningGateway: the command asks the gateway whose admin_listen the configuration has, and looks by itself where none
-// runs.
+// TestExplainByTheRunningGateway: the command asks the gateway whose admin_listen the configuration
+// has, and looks by itself where none runs.
 func TestExplainByTheRunningGateway(t *testing.T) {
 	c := cluster(t, fdfstest.Options{})
 	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("hello"), Ext: "txt", Created: longAgo})

@@ -138,8 +138,8 @@ func TestSlotMaxSize(t *testing.T) {
 	}
 }
 
-// TestForgedSlotsOfOtherHosts: storages compare headers alone, and send what a forged id asks for. No byte of it reaches a client,
-// whatever its size, through a cache, a fleet, or none.
+// TestForgedSlotsOfOtherHosts: storages compare headers alone, and send what a forged id asks for.
+// No byte of it reaches a client, whatever its size, through a cache, a fleet, or none.
 func TestForgedSlotsOfOtherHosts(t *testing.T) {
 	for name, o := range map[string]fleetOptions{
 		"cache":    {gateways: 1},

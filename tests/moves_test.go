@@ -20,8 +20,8 @@ const freshFor = 2 * time.Second
 // loads is how often the lists were loaded.
 func loads(c *fdfstest.Cluster) int { return c.Tracker(0).Counts().Requests[fdfstest.CmdListGroups] }
 
-// TestStorageMoves: the only storage of a group has gone to another address. The first request after that gets its file, with and
-// without storage ids, through the cache and without one.
+// TestStorageMoves: the only storage of a group has gone to another address. The first request
+// after that gets its file, with and without storage ids, through the cache and without one.
 func TestStorageMoves(t *testing.T) {
 	for _, useIDs := range []bool{false, true} {
 		for _, kept := range []bool{false, true} {
@@ -79,7 +79,8 @@ func TestReloadLoadsLists(t *testing.T) {
 	require.Eventually(t, func() bool { return loads(c) > before }, patience, 10*time.Millisecond)
 }
 
-// TestStrangersDoNotHammerTrackers: requests for groups and sources that nobody knows load the lists once in 2 s, and are not held.
+// TestStrangersDoNotHammerTrackers: requests for groups and sources that nobody knows load the
+// lists once in 2 s, and are not held.
 func TestStrangersDoNotHammerTrackers(t *testing.T) {
 	c := cluster(t, fdfstest.Options{})
 	p := edge(t, c)

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestNeed: the script in front of make test installs what is missing, and where it cannot it says in one line what to do.
+// TestNeed: the script in front of make test installs what is missing, and where it cannot it says
+// in one line what to do.
 func TestNeed(t *testing.T) {
 	const installs = "#!/bin/sh\necho apt-get $*\n"
 	for _, c := range []struct {

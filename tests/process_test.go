@@ -93,8 +93,8 @@ func TestRightsGivenUp(t *testing.T) {
 	require.Positive(t, p.metric("process_resident_memory_bytes"))
 }
 
-// TestLandlock: a running gateway opens nothing outside of what its configuration named when it started; a reload that needs more is
-// refused with that reason, and what it named goes on working.
+// TestLandlock: a running gateway opens nothing outside of what its configuration named when it
+// started; a reload that needs more is refused with that reason, and what it named goes on working.
 func TestLandlock(t *testing.T) {
 	needLandlock(t)
 	s, logs, outside := storetest.New(t), t.TempDir(), t.TempDir()
@@ -130,7 +130,8 @@ func TestLandlock(t *testing.T) {
 			require.Contains(t, p.refused(elsewhere), "needs a restart: outside of the Landlock rules: "+outside+"/data")
 			require.Equal(t, 200, p.get(f.URL()).StatusCode)
 
-			// What was named may change and be replaced: the configuration by another file, the log by logrotate, and its name.
+			// What was named may change and be replaced: the configuration by another file, the log
+			// by logrotate, and its name.
 			next := p.conf + ".new"
 			require.NoError(t, os.WriteFile(next, []byte(lines(filepath.Join(logs, "other.log"), off, "cache_control = no-cache")), 0o600))
 			require.NoError(t, os.Rename(next, p.conf))
@@ -144,8 +145,8 @@ func TestLandlock(t *testing.T) {
 	}
 }
 
-// TestLandlockWaitsForTheStore: rules belong to folders, so they are made when all store paths are there; a folder that takes the place
-// of another one later is told.
+// TestLandlockWaitsForTheStore: rules belong to folders, so they are made when all store paths are
+// there; a folder that takes the place of another one later is told.
 func TestLandlockWaitsForTheStore(t *testing.T) {
 	needLandlock(t)
 	s := storetest.New(t)
@@ -191,7 +192,8 @@ func asNobody(t *testing.T, dir string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// TestExplainWithoutPermission: a fresh look in place of the running gateway, whose socket another user may not connect to, says so.
+// TestExplainWithoutPermission: a fresh look in place of the running gateway, whose socket another
+// user may not connect to, says so.
 func TestExplainWithoutPermission(t *testing.T) {
 	needRoot(t)
 	s, dir := storetest.New(t), t.TempDir()
@@ -208,8 +210,8 @@ func TestExplainWithoutPermission(t *testing.T) {
 	p.stop()
 }
 
-// TestReloadOfAnotherUser: the start names each file that a reload will not be able to read, and the checks of a reload find the accounts
-// of the host in spite of Landlock.
+// TestReloadOfAnotherUser: the start names each file that a reload will not be able to read, and
+// the checks of a reload find the accounts of the host in spite of Landlock.
 func TestReloadOfAnotherUser(t *testing.T) {
 	needRoot(t)
 	needLandlock(t)
@@ -230,8 +232,8 @@ func TestReloadOfAnotherUser(t *testing.T) {
 	require.NotContains(t, p.logText(), "holds a secret")
 }
 
-// TestUser: a gateway that root has started listens on a port below 1024, reads a key that is root's, and serves as another user with
-// no way back.
+// TestUser: a gateway that root has started listens on a port below 1024, reads a key that is
+// root's, and serves as another user with no way back.
 func TestUser(t *testing.T) {
 	needRoot(t)
 	s, dir := storetest.New(t), t.TempDir()

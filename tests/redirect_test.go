@@ -23,7 +23,8 @@ func TestRedirect(t *testing.T) {
 		require.EqualValues(t, 0, a.ContentLength)
 		return a.Header.Get("Location")
 	}
-	// A client is sent elsewhere where the storages take too long to say who has the file, as on a machine that stands still.
+	// A client is sent elsewhere where the storages take too long to say who has the file, as on a
+	// machine that stands still.
 	for query, want := range map[string]string{"": "?redirect=1", "?filename=a%20b&token=x": "?filename=a%20b&token=x&redirect=1"} {
 		require.Eventually(t, func() bool { return location(query) == "http://"+host(0)+":8080"+url(id)+want }, patience, 10*time.Millisecond)
 	}
@@ -37,8 +38,8 @@ func TestRedirect(t *testing.T) {
 	require.Equal(t, 404, p.get(url(id)+"?redirect=1").StatusCode)
 }
 
-// TestRedirectToADeadHost: the host that comes first has just died, and nothing has told the gateway. The client is sent to the other
-// one, which has the file.
+// TestRedirectToADeadHost: the host that comes first has just died, and nothing has told the
+// gateway. The client is sent to the other one, which has the file.
 func TestRedirectToADeadHost(t *testing.T) {
 	for name, die := range map[string]func(*fdfstest.Storage) error{
 		"connections are refused":  func(s *fdfstest.Storage) error { s.Kill(); return nil },

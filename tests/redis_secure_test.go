@@ -14,8 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRedisSecured: a gateway reaches Redis by rediss://, with its own authority, a client certificate, a user and a password in a
-// file; with another authority it serves all the same and says what is wrong.
+// TestRedisSecured: a gateway reaches Redis by rediss://, with its own authority, a client
+// certificate, a user and a password in a file; with another authority it serves all the same and
+// says what is wrong.
 func TestRedisSecured(t *testing.T) {
 	s, a := storetest.New(t), redistest.NewAuthority(t)
 	f := s.Normal("jpg", s.Bytes(100))

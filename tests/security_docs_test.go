@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestHardening: check finds no problem in the lines of docs/hardening.md, all together, where the files that they name are there.
+// TestHardening: check finds no problem in the lines of docs/hardening.md, all together, where the
+// files that they name are there.
 func TestHardening(t *testing.T) {
 	text, err := os.ReadFile("../docs/hardening.md")
 	require.NoError(t, err)
@@ -57,7 +58,8 @@ func TestHardeningRedisRights(t *testing.T) {
 	require.Equal(t, string(rights[1]), strings.Join(strings.Fields(strings.NewReplacer(`"`, "", ",", " ").Replace(string(list[1]))), " "))
 }
 
-// TestDependencies: docs/dependencies.md has one line for each module that go.mod names as imported here, and no others.
+// TestDependencies: docs/dependencies.md has one line for each module that go.mod names as imported
+// here, and no others.
 func TestDependencies(t *testing.T) {
 	text, err := os.ReadFile("../go.mod")
 	require.NoError(t, err)

@@ -43,7 +43,8 @@ func longestGap(url string, want []byte) (longest time.Duration, err error) {
 // stallBound is what a client waits at most for a storage that sends nothing: 2 s, and what a slow machine adds.
 const stallBound = 5 * time.Second
 
-// TestSourceFreezesMidway: a storage that stops sending in the middle, and keeps its connection open, is replaced at the next byte.
+// TestSourceFreezesMidway: a storage that stops sending in the middle, and keeps its connection
+// open, is replaced at the next byte.
 func TestSourceFreezesMidway(t *testing.T) {
 	const size = 6 << 20
 	content := storetest.New(t).Bytes(size)

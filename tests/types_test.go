@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDifferencesContentType: [types], mime.types and the built-in table, in this order, in whole answers and in the parts of others.
+// TestDifferencesContentType: [types], mime.types and the built-in table, in this order, in whole
+// answers and in the parts of others.
 func TestDifferencesContentType(t *testing.T) {
 	s := storetest.New(t)
 	p := serve(t, s, "[gateway]", "charset = utf-8", "[types]", "mp4 = video/own", "log = text/plain; charset=gbk")

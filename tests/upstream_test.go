@@ -66,7 +66,8 @@ func webServer(t *testing.T, ip string, content []byte) (port string, asked func
 	}
 }
 
-// TestTargetOfTheID: other web servers are asked, and clients sent, to the path of the parsed id, whatever the client has written.
+// TestTargetOfTheID: other web servers are asked, and clients sent, to the path of the parsed id,
+// whatever the client has written.
 func TestTargetOfTheID(t *testing.T) {
 	s := storetest.New(t)
 	source, err := fdfs.AddrSource(mustAddr("127.0.0.21"))

@@ -135,15 +135,17 @@ func (c *Client) Current() Parameters { return *c.params.Load() }
 // Loaded is closed when the first attempt to load lists and settings has ended, well or not.
 func (c *Client) Loaded() <-chan struct{} { return c.loaded }
 
-// LoadSoon asks for lists and settings to be loaded before they are due. It does not wait. Loads that are asked for begin at least 2 s
-// after the end of the one before, however often they are asked for.
+// LoadSoon asks for lists and settings to be loaded before they are due. It does not wait. Loads
+// that are asked for begin at least 2 s after the end of the one before, however often they are
+// asked for.
 func (c *Client) LoadSoon() {
 	signal(c.wanted)
 }
 
-// Renew is LoadSoon for a caller that has met a group or a storage that Members does not know, or that cannot be reached: it returns
-// when lists and settings are loaded. It waits for 1 s at most, and not at all where that would bring nothing (the last load has ended
-// less than 2 s ago, or has failed) or where too many calls wait already.
+// Renew is LoadSoon for a caller that has met a group or a storage that Members does not know, or
+// that cannot be reached: it returns when lists and settings are loaded. It waits for 1 s at most,
+// and not at all where that would bring nothing (the last load has ended less than 2 s ago, or has
+// failed) or where too many calls wait already.
 func (c *Client) Renew() {
 	ended, ok := c.startWaiting()
 	if !ok {
@@ -161,7 +163,8 @@ func (c *Client) Renew() {
 	c.waiting--
 }
 
-// startWaiting asks for a load unless one is under way. ended is closed when it has ended; ok is false where it is not to be waited for.
+// startWaiting asks for a load unless one is under way. ended is closed when it has ended; ok is
+// false where it is not to be waited for.
 func (c *Client) startWaiting() (ended <-chan struct{}, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -20,8 +20,9 @@ import (
 // explainTime bounds what a command line waits for other hosts.
 const explainTime = time.Minute
 
-// runExplain tells what would happen to a request: by the running gateway, the one of -admin or of the configuration's admin_listen.
-// Where none runs, and with -fresh, by a fresh look, which needs the configuration alone.
+// runExplain tells what would happen to a request: by the running gateway, the one of -admin or of
+// the configuration's admin_listen. Where none runs, and with -fresh, by a fresh look, which needs
+// the configuration alone.
 func runExplain(c *call) error {
 	path := c.configFlag()
 	admin := c.adminFlags(path)

@@ -158,7 +158,8 @@ func (p obeyedFile) store(n int64) error {
 	return errors.Join(err, root.Close())
 }
 
-// peerAddress is where other gateways are to be answered; empty when they have no URL for this one, or there is no fleet.
+// peerAddress is where other gateways are to be answered; empty when they have no URL for this one,
+// or there is no fleet.
 func peerAddress(cfg *config.Config) string {
 	if cfg.Peer.Advertise == "" || len(cfg.Redis.Addresses) == 0 || !keepsRemote(cfg) {
 		return ""

@@ -163,7 +163,8 @@ func diskPath(cfg *config.Config, id fdfs.FileID) string {
 	return root + "/data/" + id.DiskName()
 }
 
-// storageIDs resolves storage ids by a configuration: its list, and the trackers, which are asked when the first id comes.
+// storageIDs resolves storage ids by a configuration: its list, and the trackers, which are asked
+// when the first id comes.
 type storageIDs struct {
 	cfg   *config.Config
 	other *remote

@@ -223,8 +223,8 @@ func (i *instance) filesFor(cfg *config.Config, store *storage.Local) *storage.F
 	return storage.NewFileCache(store, o)
 }
 
-// remoteFor makes clients of other hosts, or returns those in use where nothing about them has changed. These load the lists of the
-// trackers anew.
+// remoteFor makes clients of other hosts, or returns those in use where nothing about them has
+// changed. These load the lists of the trackers anew.
 func (i *instance) remoteFor(s remoteSettings) *remote {
 	if i.other != nil && reflect.DeepEqual(s, i.other.settings) {
 		i.other.trackers.LoadSoon()

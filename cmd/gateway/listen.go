@@ -10,7 +10,8 @@ import (
 	"syscall"
 )
 
-// filesSocketMode is that of a unix socket on which files are served: who may connect is up to the folder's permissions.
+// filesSocketMode is that of a unix socket on which files are served: who may connect is up to the
+// folder's permissions.
 const filesSocketMode = 0o666
 
 // listen opens a listener for "host:port" or "unix:/path"; mode is that of the socket file.

@@ -31,8 +31,9 @@ type confined struct {
 	told    bool   // that names cannot be looked up any more
 }
 
-// useUnprivileged gives up what only the start needs and puts the first configuration to use with what is left: so a store, log or
-// cache that the account of the gateway cannot use is found at once.
+// useUnprivileged gives up what only the start needs and puts the first configuration to use with
+// what is left: so a store, log or cache that the account of the gateway cannot use is found at
+// once.
 func (i *instance) useUnprivileged(l loaded) (*gateway.Handler, error) {
 	if err := confine.NoNewPrivileges(); err != nil {
 		return nil, err
@@ -83,8 +84,8 @@ func (i *instance) warnOfReload(cfg *config.Config) {
 	}
 }
 
-// restrict applies Landlock once every store path is there: its rules belong to folders, not to names. It tells whether something
-// has changed.
+// restrict applies Landlock once every store path is there: its rules belong to folders, not to
+// names. It tells whether something has changed.
 func (i *instance) restrict() bool {
 	i.loading.Lock()
 	defer i.loading.Unlock()
@@ -164,7 +165,8 @@ func rulesOf(cfg *config.Config, sockets []string) []confine.Rule {
 	add := func(path string, access confine.Access) {
 		rules = append(rules, confine.Rule{Path: path, Access: access})
 	}
-	// Files are often replaced by others of their name, so what counts is their folder: the one of the name, and the one that it leads to.
+	// Files are often replaced by others of their name, so what counts is their folder: the one of
+	// the name, and the one that it leads to.
 	addFolder := func(name string, access confine.Access) {
 		for _, file := range []string{name, target(name)} {
 			if dir := filepath.Dir(file); dir != "/" {

@@ -14,7 +14,8 @@ const maxOrphans = 16
 // orphans counts, by Source.Name, the flights that go on for nobody; guarded by Cache.mu.
 type orphans map[string]int
 
-// enter makes the caller one who waits for a flight, if that may bring this version; nil is any. It is called with Cache.mu held.
+// enter makes the caller one who waits for a flight, if that may bring this version; nil is any. It
+// is called with Cache.mu held.
 func (c *Cache) enter(f *flight, v *Version, readers int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -27,12 +28,13 @@ func (c *Cache) enter(f *flight, v *Version, readers int) bool {
 	return true
 }
 
-// quit ends the caller's waiting for a flight. A flight that nobody waits for goes on when its source has begun to answer: what it
-// brings is of use to the next one who asks. Before that it is ended.
+// quit ends the caller's waiting for a flight. A flight that nobody waits for goes on when its
+// source has begun to answer: what it brings is of use to the next one who asks. Before that it is
+// ended.
 func (c *Cache) quit(f *flight) { c.quitAs(f, "") }
 
-// quitReading is quit for a request with ctx that has come to read bytes: too many flights of one source do not go on for nobody. One
-// that had no more time leaves the flight to the next one.
+// quitReading is quit for a request with ctx that has come to read bytes: too many flights of one
+// source do not go on for nobody. One that had no more time leaves the flight to the next one.
 func (c *Cache) quitReading(ctx context.Context, f *flight) {
 	f.mu.Lock()
 	f.background = f.background || ctx.Err() == context.DeadlineExceeded
@@ -45,7 +47,8 @@ func (c *Cache) quitReading(ctx context.Context, f *flight) {
 	c.quitAs(f, name)
 }
 
-// quitAs ends the caller's waiting; source is the name of the source where the flight counts as an orphan from now on, or empty.
+// quitAs ends the caller's waiting; source is the name of the source where the flight counts as an
+// orphan from now on, or empty.
 func (c *Cache) quitAs(f *flight, source string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,8 +105,9 @@ func (c *Cache) whyEnded() error {
 	return errAbandoned
 }
 
-// leave ends the waiting of a request with ctx for a question. One that nobody waits for is ended, unless it was asked for nobody to
-// begin with, or the request had no more time: then the next one may be told at once.
+// leave ends the waiting of a request with ctx for a question. One that nobody waits for is ended,
+// unless it was asked for nobody to begin with, or the request had no more time: then the next one
+// may be told at once.
 func (c *Cache) leave(ctx context.Context, q *question) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -10,8 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAbandoned: what the last client leaves behind ends before the source has begun to answer, and goes on after that; a client
-// that stays is enough for it to go on.
+// TestAbandoned: what the last client leaves behind ends before the source has begun to answer, and
+// goes on after that; a client that stays is enough for it to go on.
 func TestAbandoned(t *testing.T) {
 	leaveAfter := func(after time.Duration) context.Context {
 		ctx, cancel := context.WithCancel(background)

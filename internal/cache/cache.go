@@ -78,8 +78,9 @@ type Options struct {
 
 	Fleet Fleet         // the other gateways; default Alone
 	Wait  time.Duration // how long another gateway may take that cannot be read from; then this one fetches too; default 30 s
-	// CheckFirst tells for which files the CRC32 of a segment's content is compared before its first byte is given out; these
-	// files are no links. A file of several segments is the Source's to check. Default: for none.
+	// CheckFirst tells for which files the CRC32 of a segment's content is compared before its
+	// first byte is given out; these files are no links. A file of several segments is the Source's
+	// to check. Default: for none.
 	CheckFirst  func(file string) bool
 	SourceLimit int // fetches from one source at a time while the fleet is down; default 32
 

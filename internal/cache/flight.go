@@ -308,14 +308,15 @@ func (f *flight) segment() *tier.Segment {
 	return &tier.Segment{Key: f.key, Version: f.version, Chunks: f.chunks, Sum: f.sum.Standard(), Hot: f.readers > 1}
 }
 
-// join makes the caller a reader of the flight for a segment, which it starts if there is none; quit ends that. v is the version that is
-// wanted; nil when it is not known.
+// join makes the caller a reader of the flight for a segment, which it starts if there is none;
+// quit ends that. v is the version that is wanted; nil when it is not known.
 func (c *Cache) join(key SegmentKey, v *Version, src Source, young bool) *flight {
 	return c.flightFor(key, v, src, young, 1)
 }
 
-// flightFor finds or starts a flight, which the caller waits for until it calls quit; readers is 0 for one who may come to read it. One
-// for another version goes on by itself for those who read from it.
+// flightFor finds or starts a flight, which the caller waits for until it calls quit; readers is 0
+// for one who may come to read it. One for another version goes on by itself for those who read
+// from it.
 func (c *Cache) flightFor(key SegmentKey, v *Version, src Source, young bool, readers int) *flight {
 	c.mu.Lock()
 	defer c.mu.Unlock()

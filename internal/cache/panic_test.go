@@ -21,7 +21,8 @@ func (broken) Fetch(context.Context, *Version, int64, int64) (Version, io.ReadCl
 	panic("bug")
 }
 
-// TestPanicIsAnError: a bug below a question or a flight is the error of those who wait for it, and does not end the process.
+// TestPanicIsAnError: a bug below a question or a flight is the error of those who wait for it, and
+// does not end the process.
 func TestPanicIsAnError(t *testing.T) {
 	c, err := New(Options{Memory: 16 << 20})
 	require.NoError(t, err)

@@ -298,7 +298,8 @@ func (s *Stream) Read(p []byte) (int, error) {
 // errStreamClosed is the error of a Stream after Close.
 var errStreamClosed = errors.New("stream is closed")
 
-// Close ends the stream. What is being fetched is fetched to its end, if its source has begun to answer. Further calls do nothing.
+// Close ends the stream. What is being fetched is fetched to its end, if its source has begun to
+// answer. Further calls do nothing.
 func (s *Stream) Close() error {
 	s.view.Release()
 	s.quit()

@@ -11,8 +11,9 @@ import (
 // resolveTime bounds the resolution of all names together.
 const resolveTime = 5 * time.Second
 
-// CheckTrackers resolves the names of the trackers, and gives a warning for each that does not resolve. It asks the system's resolver,
-// for 5 s at most, so it is for commands and not for the start of a gateway.
+// CheckTrackers resolves the names of the trackers, and gives a warning for each that does not
+// resolve. It asks the system's resolver, for 5 s at most, so it is for commands and not for the
+// start of a gateway.
 func (c *Config) CheckTrackers(ctx context.Context) []Problem {
 	const key = "tracker_server"
 	ctx, cancel := context.WithTimeout(ctx, resolveTime)

@@ -80,7 +80,8 @@ func requirePort(t *testing.T, address string, low int) {
 	require.True(t, low <= port && port <= 65535, "%q", address)
 }
 
-// FuzzValues: sizes and times are never negative by overflow, and mean the same when they are written in bytes and seconds.
+// FuzzValues: sizes and times are never negative by overflow, and mean the same when they are
+// written in bytes and seconds.
 func FuzzValues(f *testing.F) {
 	for _, seed := range []string{"", "0", "1", "256KB", "10 GB", "9223372036854775807", "8388608T", "-1", "1.5h",
 		"10s", "9223372036", "1e9h", "KB", "\u0250", "7\u0250", "1\u017f"} {

@@ -1,7 +1,7 @@
 package config
 
-// Paths returns the files and folders that the configuration names, by the full name of the key, such as "cache.disk_path": all but
-// the store paths, and those that are empty or "-".
+// Paths returns the files and folders that the configuration names, by the full name of the key,
+// such as "cache.disk_path": all but the store paths, and those that are empty or "-".
 func (c *Config) Paths() map[string]string {
 	paths := map[string]string{}
 	for section, settings := range newTables(c, &groupText{}, new(int)) {

@@ -69,8 +69,8 @@ func (l *loader) lintRedisExposure() {
 // maxSecretFile bounds a file that holds one secret, in bytes.
 const maxSecretFile = 4096
 
-// ReadSecretFile reads a file that holds one secret and at most a line end behind it. The secret has 1 to 4096 bytes and no other
-// line end in it. Errors name the file and never show its content.
+// ReadSecretFile reads a file that holds one secret and at most a line end behind it. The secret
+// has 1 to 4096 bytes and no other line end in it. Errors name the file and never show its content.
 func ReadSecretFile(name string) (string, error) {
 	data, _, err := readBounded(name, maxSecretFile)
 	if err != nil {
@@ -94,7 +94,8 @@ func (r *Redis) ReadPassword() (string, error) {
 	return ReadSecretFile(r.PasswordFile)
 }
 
-// TLSConfig returns how Redis is connected to; nil = by plain TCP. The name of the server is left to the one that dials.
+// TLSConfig returns how Redis is connected to; nil = by plain TCP. The name of the server is left
+// to the one that dials.
 func (r *Redis) TLSConfig() (*tls.Config, error) {
 	if !r.TLS {
 		return nil, nil

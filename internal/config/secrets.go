@@ -51,8 +51,8 @@ func (k *checker) secretFiles() (keys map[string][]string, first map[string]posi
 	return keys, first
 }
 
-// readers names the accounts that can read a file besides its owner, the account of the gateway and one that its group is made for;
-// empty = none, or the file cannot be looked at.
+// readers names the accounts that can read a file besides its owner, the account of the gateway and
+// one that its group is made for; empty = none, or the file cannot be looked at.
 func (k *checker) readers(name string) string {
 	name, err := filepath.EvalSymlinks(name)
 	if err != nil {
@@ -76,7 +76,8 @@ func (k *checker) readers(name string) string {
 	return ""
 }
 
-// passable tells whether all folders above a file let others pass, or the members of one of their groups that has says yes to.
+// passable tells whether all folders above a file let others pass, or the members of one of their
+// groups that has says yes to.
 func passable(name string, has func(gid uint32) bool) bool {
 	for dir := filepath.Dir(name); ; dir = filepath.Dir(dir) {
 		info, err := os.Stat(dir)
@@ -94,9 +95,9 @@ func passable(name string, has func(gid uint32) bool) bool {
 	}
 }
 
-// isPrivate tells whether the group of a file is that of its owner, that of the gateway's account, or the one that an account of the
-// same name was made with. It is true as well where the accounts of this host cannot be read: Landlock keeps a running gateway from a
-// list that has been replaced.
+// isPrivate tells whether the group of a file is that of its owner, that of the gateway's account,
+// or the one that an account of the same name was made with. It is true as well where the accounts
+// of this host cannot be read: Landlock keeps a running gateway from a list that has been replaced.
 func (k *checker) isPrivate(st *syscall.Stat_t) bool {
 	gid := strconv.FormatUint(uint64(st.Gid), 10)
 	isGroupOf := func(account *user.User, err error) bool {

@@ -9,8 +9,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// commonTypes are the media types that browsers and players expect, from the IANA registry, RFC 9239 and the documentation
-// of browsers: written down here by hand, so that a slip in the table shows.
+// commonTypes are the media types that browsers and players expect, from the IANA registry, RFC
+// 9239 and the documentation of browsers: written down here by hand, so that a slip in the table
+// shows.
 var commonTypes = map[string]string{
 	"html": "text/html", "htm": "text/html", "css": "text/css", "js": "text/javascript", "mjs": "text/javascript",
 	"json": "application/json", "xml": "text/xml", "wasm": "application/wasm", "txt": "text/plain", "csv": "text/csv", "md": "text/markdown",

@@ -1,5 +1,5 @@
-// Package confine takes rights away from the running process: the right to win new ones, those of root, and by Landlock the right to
-// open files that it has no use for.
+// Package confine takes rights away from the running process: the right to win new ones, those of
+// root, and by Landlock the right to open files that it has no use for.
 //
 //	if err := confine.NoNewPrivileges(); err != nil { ... }
 //	u, err := confine.LookupUser("fdfs")
@@ -21,7 +21,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// NoNewPrivileges makes the kernel ignore set-user-id bits and file capabilities from now on (PR_SET_NO_NEW_PRIVS, prctl(2)).
+// NoNewPrivileges makes the kernel ignore set-user-id bits and file capabilities from now on
+// (PR_SET_NO_NEW_PRIVS, prctl(2)).
 func NoNewPrivileges() error {
 	if err := landlock.AllThreadsPrctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("cannot set no_new_privs: %w", err)

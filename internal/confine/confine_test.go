@@ -106,7 +106,8 @@ func TestRestrict(t *testing.T) {
 	}
 }
 
-// TestFirstABI: on a kernel where Landlock keeps every process from moving files between folders, the cache on disk counts more.
+// TestFirstABI: on a kernel where Landlock keeps every process from moving files between folders,
+// the cache on disk counts more.
 func TestFirstABI(t *testing.T) {
 	d, err := restrict(1, []Rule{{t.TempDir(), Read}, {t.TempDir(), Write}})
 	require.Nil(t, d)

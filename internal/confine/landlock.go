@@ -24,8 +24,9 @@ const (
 	Write  Access = Append | llsys.AccessFSMakeDir | llsys.AccessFSRemoveFile | llsys.AccessFSRemoveDir | llsys.AccessFSRefer
 )
 
-// Rule allows an access to a file, or to a folder and everything below. A path that is not there is left out. The rule belongs to what
-// the path leads to now: not to what is put, or mounted, in its place later.
+// Rule allows an access to a file, or to a folder and everything below. A path that is not there is
+// left out. The rule belongs to what the path leads to now: not to what is put, or mounted, in its
+// place later.
 type Rule struct {
 	Path   string
 	Access Access
@@ -37,8 +38,8 @@ const fileAccess Access = llsys.AccessFSReadFile | llsys.AccessFSWriteFile | lls
 // ErrUnsupported means that the kernel has no Landlock, or that it is switched off.
 var ErrUnsupported = errors.New("the kernel has no Landlock")
 
-// errMoves is the error of a kernel whose Landlock cannot allow what AccessFSRefer stands for: it keeps every process from moving
-// files between folders (landlock(7)).
+// errMoves is the error of a kernel whose Landlock cannot allow what AccessFSRefer stands for: it
+// keeps every process from moving files between folders (landlock(7)).
 var errMoves = errors.New("Landlock of this kernel (ABI 1, before Linux 5.19) lets no file be moved between folders, as the cache on disk does")
 
 // movesFiles tells whether a rule is for moving files between folders.
@@ -50,9 +51,10 @@ type Domain struct {
 	rules []Rule // with symbolic links resolved
 }
 
-// Restrict leaves the process what the rules allow of the file system, by Landlock as far as the kernel knows it, and for good.
-// Descriptors that are open, sockets, the network, and looking at names and times are not touched. The error is ErrUnsupported on a
-// kernel without Landlock, and another one where its Landlock cannot allow what a rule does; then nothing has changed.
+// Restrict leaves the process what the rules allow of the file system, by Landlock as far as the
+// kernel knows it, and for good. Descriptors that are open, sockets, the network, and looking at
+// names and times are not touched. The error is ErrUnsupported on a kernel without Landlock, and
+// another one where its Landlock cannot allow what a rule does; then nothing has changed.
 func Restrict(rules []Rule) (*Domain, error) {
 	abi, err := llsys.LandlockGetABIVersion()
 	if err != nil || abi < 1 {
@@ -84,7 +86,8 @@ func restrict(abi int, rules []Rule) (*Domain, error) {
 		}
 		paths = append(paths, landlock.PathAccess(landlock.AccessFSSet(access), real).IgnoreIfMissing())
 	}
-	// V5 is the last version with rights on files alone; later ones also keep from sockets of the host, such as that of systemd.
+	// V5 is the last version with rights on files alone; later ones also keep from sockets of the
+	// host, such as that of systemd.
 	if err := landlock.V5.BestEffort().RestrictPaths(paths...); err != nil {
 		return nil, fmt.Errorf("cannot apply Landlock: %w", err)
 	}
@@ -113,7 +116,8 @@ func (d *Domain) allows(path string, access Access) bool {
 	})
 }
 
-// Keeps tells whether Landlock keeps the process from a file or folder that its account may read: something else was put in its place.
+// Keeps tells whether Landlock keeps the process from a file or folder that its account may read:
+// something else was put in its place.
 func (d *Domain) Keeps(path string) bool {
 	if d == nil || unix.Access(path, unix.R_OK) != nil { // access(2) asks for permissions alone
 		return false

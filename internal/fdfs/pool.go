@@ -61,8 +61,8 @@ type Pool struct {
 	closed bool
 }
 
-// ErrFull is returned when all connections to a server are in use, and too many requests wait for one already or none became free
-// within the connect timeout.
+// ErrFull is returned when all connections to a server are in use, and too many requests wait for
+// one already or none became free within the connect timeout.
 var ErrFull = errors.New("all connections are in use")
 
 // ErrClosed is returned by a Pool that was closed.

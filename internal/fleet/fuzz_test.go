@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzParsePeer: the URL of a peer, which comes out of Redis, leads to its host and port and nowhere else, whatever is put behind it.
+// FuzzParsePeer: the URL of a peer, which comes out of Redis, leads to its host and port and
+// nowhere else, whatever is put behind it.
 func FuzzParsePeer(f *testing.F) {
 	for _, seed := range []string{"https://127.0.0.1:8887", "https://h", "http://h", "https://u@h", "https://h?",
 		"https://h#", "https://h/a", "https://h\\@i", "https://[::1%25x]:1", "https:h", "//h", "https://h:port"} {

@@ -247,7 +247,8 @@ func TestPeerThatIsNotAsked(t *testing.T) {
 	}
 }
 
-// Who does not know the secret can neither ask nor answer; both sides say so once, and the asker does not try again at once.
+// Who does not know the secret can neither ask nor answer; both sides say so once, and the asker
+// does not try again at once.
 func TestPeerWithAnotherSecret(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	here, there := &lines{}, &lines{}

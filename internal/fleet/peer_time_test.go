@@ -162,8 +162,8 @@ func (s *slowStream) Read(p []byte) (int, error) {
 
 func (s *slowStream) Close() error { return nil }
 
-// A fill that waits for its source for much longer than a dead gateway is waited for stays connected, and its bytes arrive
-// when they come.
+// A fill that waits for its source for much longer than a dead gateway is waited for stays
+// connected, and its bytes arrive when they come.
 func TestSlowFillStaysConnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := bubbled(t, func(ctx context.Context, _ *segmentRequest) (cache.Version, io.ReadCloser, error) {

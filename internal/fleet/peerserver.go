@@ -34,7 +34,8 @@ var _ PeerOpener = (*cache.Cache)(nil)
 // segmentOpener gives a segment, as cache.Cache.PeerOpen does. Reads of the stream end with ctx.
 type segmentOpener func(ctx context.Context, r *segmentRequest) (cache.Version, io.ReadCloser, error)
 
-// ServePeers answers other gateways on a listener, from a cache, until StopPeers; after that it closes the listener and returns.
+// ServePeers answers other gateways on a listener, from a cache, until StopPeers; after that it
+// closes the listener and returns.
 func (f *Fleet) ServePeers(ln net.Listener, c PeerOpener) error {
 	return f.servePeers(ln, func(ctx context.Context, r *segmentRequest) (cache.Version, io.ReadCloser, error) {
 		f.Current()
@@ -139,8 +140,8 @@ type logger interface {
 	Debug(message string, about ...any)
 }
 
-// Write implements io.Writer: it takes the lines that net/http logs. Failed TLS handshakes are those of strangers, or of a
-// gateway with another secret.
+// Write implements io.Writer: it takes the lines that net/http logs. Failed TLS handshakes are
+// those of strangers, or of a gateway with another secret.
 func (s *peerServer) Write(line []byte) (int, error) {
 	text := strings.TrimSpace(string(line))
 	switch {

@@ -44,7 +44,8 @@ func secured(t *testing.T, a *redistest.Authority, address string) Options {
 	return o
 }
 
-// TestRedisByTLS: leases, locks and purges work by TLS with a client certificate, as a user who has no more rights than needed.
+// TestRedisByTLS: leases, locks and purges work by TLS with a client certificate, as a user who has
+// no more rights than needed.
 func TestRedisByTLS(t *testing.T) {
 	a := redistest.NewAuthority(t)
 	for _, c := range []struct {

@@ -24,7 +24,8 @@ type logLine struct {
 	masked []byte // parts of the entry without their tokens
 }
 
-// NewAccessLog returns an access log in format "combined" or "json". Without tokens, those in targets and referers are masked.
+// NewAccessLog returns an access log in format "combined" or "json". Without tokens, those in
+// targets and referers are masked.
 func NewAccessLog(out io.Writer, format string, tokens bool) (*AccessLog, error) {
 	if format != "combined" && format != "json" {
 		return nil, fmt.Errorf("cannot write access log in format %q: want combined or json", format)

@@ -33,7 +33,8 @@ func isActive(contentType string) bool {
 	return strings.HasSuffix(essence, "+xml")
 }
 
-// setActive says how a browser treats an active file. A name that the client asked for has made it an attachment already.
+// setActive says how a browser treats an active file. A name that the client asked for has made it
+// an attachment already.
 func (r *request) setActive(named bool) {
 	h := &r.ctx.Response.Header
 	switch r.h.o.ActiveContent {

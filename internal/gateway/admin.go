@@ -32,8 +32,9 @@ type AdminOptions struct {
 //	POST /purge, POST /prefetch, GET /locks, GET /status, GET /status.json: see CacheAdmin
 //	GET  /debug/pprof/  profiles
 //
-// Without a token it trusts whoever reaches it, so it belongs on a loopback address, a unix socket or a network of operators. Pages
-// of other sites that an operator's browser shows cannot use it: see guard.
+// Without a token it trusts whoever reaches it, so it belongs on a loopback address, a unix socket
+// or a network of operators. Pages of other sites that an operator's browser shows cannot use it:
+// see guard.
 func NewAdmin(o AdminOptions) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })

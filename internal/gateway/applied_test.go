@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestLocalFilesDoNotWait: a gateway that has to apply purges first answers for the files of this host meanwhile, and for those of
-// other hosts after that.
+// TestLocalFilesDoNotWait: a gateway that has to apply purges first answers for the files of this
+// host meanwhile, and for those of other hosts after that.
 func TestLocalFilesDoNotWait(t *testing.T) {
 	s := storetest.New(t)
 	local := s.Normal("jpg", []byte("local"))

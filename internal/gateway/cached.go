@@ -81,7 +81,8 @@ func (a *away) lookUp(r *request, file string, cause error, source *fetcher, p *
 	return a.o.Cache.Lookup(ctx, file, source, cache.Ask{Hint: r.hint(), Young: a.h.isYoung(r.id, r.now), MaxAge: maxAge(cause)})
 }
 
-// waitedFor names the source that a request waits for: the one that is asked first or, for a file that is known, its group.
+// waitedFor names the source that a request waits for: the one that is asked first or, for a file
+// that is known, its group.
 func waitedFor(id fdfs.FileID, p *plan) string {
 	if p == nil || len(p.servers) == 0 {
 		return id.Group

@@ -9,9 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// connSet is a set of open connections that gives up the one that has been idle longest. Looking for it costs a walk through
-// the set, so a walk keeps a list of the oldest for those who come next, and walks take a tenth of the time at most: while
-// connections are opened faster than that, the newest are refused.
+// connSet is a set of open connections that gives up the one that has been idle longest. Looking
+// for it costs a walk through the set, so a walk keeps a list of the oldest for those who come
+// next, and walks take a tenth of the time at most: while connections are opened faster than that,
+// the newest are refused.
 type connSet struct {
 	conns    map[*conn]struct{}
 	oldest   []idleConn // of the last walk, the longest idle last

@@ -65,8 +65,8 @@ func (h *Handler) missing(id fdfs.FileID, cause error, now time.Time) error {
 // clockSlack is how far the clocks of storages may be ahead of this host's.
 const clockSlack = 5 * time.Minute
 
-// isYoung tells whether a file may still be on its way to some storages of its group. A file that claims to come from further in the
-// future than clocks differ is not: the claim is the client's.
+// isYoung tells whether a file may still be on its way to some storages of its group. A file that
+// claims to come from further in the future than clocks differ is not: the claim is the client's.
 func (h *Handler) isYoung(id fdfs.FileID, now time.Time) bool {
 	age := now.Sub(time.Unix(id.Created, 0))
 	return age >= -clockSlack && age < h.o.SyncDelay()
@@ -93,8 +93,8 @@ type plan struct {
 // reason is why the plan is as it is.
 func (p *plan) reason() string { return p.why[0] + p.why[1] + p.why[2] }
 
-// decide makes the plan. marked is the loop guard: another gateway, or the module, has sent the request here already. Where the lists
-// do not know the group or the source they are renewed first.
+// decide makes the plan. marked is the loop guard: another gateway, or the module, has sent the
+// request here already. Where the lists do not know the group or the source they are renewed first.
 func (a *away) decide(id fdfs.FileID, cause error, marked bool, now time.Time) plan {
 	p := a.choose(id, cause, marked, now)
 	if p.unknown && a.o.Sources.renew() {
@@ -103,8 +103,8 @@ func (a *away) decide(id fdfs.FileID, cause error, marked bool, now time.Time) p
 	return p
 }
 
-// moved makes the plan anew when none of the servers that were asked could be reached: storages may have moved. It is false where the
-// lists name no others.
+// moved makes the plan anew when none of the servers that were asked could be reached: storages may
+// have moved. It is false where the lists name no others.
 func (a *away) moved(id fdfs.FileID, cause error, marked bool, now time.Time, asked []storage.Server, err error) (plan, bool) {
 	if !errors.Is(err, storage.ErrNoSource) || errors.Is(err, fdfs.ErrFull) || !a.o.Sources.renew() {
 		return plan{}, false

@@ -171,7 +171,8 @@ func (a *away) explainCache(e *Explanation, id fdfs.FileID, marked bool) (cache.
 	return known, ok
 }
 
-// explainHosts asks each server for the file. It returns the first that has it, and the errors of those that could not be asked.
+// explainHosts asks each server for the file. It returns the first that has it, and the errors of
+// those that could not be asked.
 func (a *away) explainHosts(ctx context.Context, e *Explanation, w Wanted, servers []storage.Server) (holder *storage.Server, failure error) {
 	var failures []error
 	for i := range servers {

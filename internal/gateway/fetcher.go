@@ -121,7 +121,8 @@ func (f *fetcher) Stat(ctx context.Context) (v cache.Version, err error) {
 	return versionOf(f.wanted.ID, info), nil
 }
 
-// moved tells whether other servers are to be asked, since none of those before could be reached and the lists have changed.
+// moved tells whether other servers are to be asked, since none of those before could be reached
+// and the lists have changed.
 func (f *fetcher) moved(ctx context.Context, err error) bool {
 	if err == nil || ctx.Err() != nil {
 		return false
@@ -177,8 +178,9 @@ func (f *fetcher) Fetch(ctx context.Context, want *cache.Version, offset, length
 func (f *fetcher) fetch(ctx context.Context, want *cache.Version, offset, length int64, servers []storage.Server) (cache.Version, io.ReadCloser, error) {
 	id := f.wanted.ID
 	if want == nil && id.Immutable() && !storage.MayBeLink(id) && offset < id.Size {
-		// The id tells size, time and CRC32: a download needs no request for them before it. Where all storages answer it with
-		// "not found" the file is not there; other failures are explained by the request for size and time.
+		// The id tells size, time and CRC32: a download needs no request for them before it. Where
+		// all storages answer it with "not found" the file is not there; other failures are
+		// explained by the request for size and time.
 		v := versionOf(id, storage.Info{Size: id.Size, ModTime: time.Unix(id.Created, 0), CRC32: id.CRC32})
 		stream, err := f.open(ctx, v, offset, length, servers)
 		if err == nil || ctx.Err() != nil || errors.Is(err, storage.ErrNotFound) {

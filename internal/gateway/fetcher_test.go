@@ -135,8 +135,9 @@ func TestTokensOfFetches(t *testing.T) {
 	}
 }
 
-// TestForeignTokens: where this gateway checks no tokens, the web servers of the storages may. What one client's token opens is not
-// for others, so nothing that is cached is fetched by it; nor does a token lead around the cache.
+// TestForeignTokens: where this gateway checks no tokens, the web servers of the storages may. What
+// one client's token opens is not for others, so nothing that is cached is fetched by it; nor does
+// a token lead around the cache.
 func TestForeignTokens(t *testing.T) {
 	var asked, tokens atomic.Int64
 	server := newWebServer(t, listen(t, "127.0.0.7")[0], func(w io.Writer, r *http.Request) {

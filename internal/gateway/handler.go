@@ -62,8 +62,9 @@ type Options struct {
 
 	Remote *RemoteOptions // nil = files that are not here are 404
 
-	// Current returns when the cache of remote files may be used: at once, except where this gateway was away and has to forget
-	// first what was purged meanwhile. Nil = always. Requests for local files do not call it.
+	// Current returns when the cache of remote files may be used: at once, except where this
+	// gateway was away and has to forget first what was purged meanwhile. Nil = always. Requests
+	// for local files do not call it.
 	Current func()
 
 	TLS bool // clients come by https
@@ -318,7 +319,8 @@ func (r *request) checkToken() (served bool, err error) {
 	return false, errToken
 }
 
-// bypasses tells whether a value of the bypass header is the configured one. The time taken says no more than its length.
+// bypasses tells whether a value of the bypass header is the configured one. The time taken says no
+// more than its length.
 func (h *Handler) bypasses(value []byte) bool {
 	return subtle.ConstantTimeCompare(value, stringBytes(h.o.BypassValue)) == 1
 }

@@ -9,10 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hangups notices clients that leave while their requests wait: one epoll(7) instance and one goroutine for all of them. A client has
-// left when it has closed its side of the connection, as for nginx: whether it still reads cannot be told before something is sent.
+// hangups notices clients that leave while their requests wait: one epoll(7) instance and one
+// goroutine for all of them. A client has left when it has closed its side of the connection, as
+// for nginx: whether it still reads cannot be told before something is sent.
 //
-// The goroutine begins with the first wait and ends with close. Where there is no epoll nobody is noticed, which is logged once.
+// The goroutine begins with the first wait and ends with close. Where there is no epoll nobody is
+// noticed, which is logged once.
 type hangups struct {
 	log     *slog.Logger
 	running sync.WaitGroup
@@ -25,8 +27,9 @@ type hangups struct {
 	waiting map[uint64]func() // what to call, by the number that the kernel gives back
 }
 
-// watch calls gone, once and not under a lock of the caller, when the client of a connection leaves before stop is called. When stop has
-// returned, gone is not called any more, though it may be running.
+// watch calls gone, once and not under a lock of the caller, when the client of a connection leaves
+// before stop is called. When stop has returned, gone is not called any more, though it may be
+// running.
 func (h *hangups) watch(conn syscall.RawConn, gone func()) (stop func()) {
 	h.mu.Lock()
 	epoll := h.open()
@@ -48,7 +51,8 @@ func (h *hangups) watch(conn syscall.RawConn, gone func()) (stop func()) {
 	}
 }
 
-// control changes what epoll knows of a connection. It fails for one that is closed, of which epoll knows nothing any more.
+// control changes what epoll knows of a connection. It fails for one that is closed, of which epoll
+// knows nothing any more.
 func control(epoll *os.File, conn syscall.RawConn, op int, event *unix.EpollEvent) {
 	raw, err := epoll.SyscallConn()
 	if err != nil {

@@ -5,8 +5,9 @@ import "bytes"
 // masked stands for the value of a token.
 const masked = "***"
 
-// appendMasked appends text, a request target, a request line or a URL, with the values of its query's token parameters
-// replaced, however their name is escaped. It returns text itself, and dst as it was, where there is nothing to replace.
+// appendMasked appends text, a request target, a request line or a URL, with the values of its
+// query's token parameters replaced, however their name is escaped. It returns text itself, and dst
+// as it was, where there is nothing to replace.
 func appendMasked(dst, text []byte) (grown, shown []byte) {
 	query := bytes.IndexByte(text, '?')
 	if query < 0 {

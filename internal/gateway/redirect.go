@@ -16,8 +16,9 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// redirect sends the client to the web server of a storage that has the file. With replicas to choose from the storages are asked for
-// it first; when none can be asked, the client is sent to the one that is most likely to have it.
+// redirect sends the client to the web server of a storage that has the file. With replicas to
+// choose from the storages are asked for it first; when none can be asked, the client is sent to
+// the one that is most likely to have it.
 func (a *away) redirect(r *request, id fdfs.FileID, cause error, p plan) error {
 	to := p.servers[0]
 	if len(p.servers) > 1 || a.o.TryReplicas {
@@ -43,13 +44,15 @@ func (a *away) redirect(r *request, id fdfs.FileID, cause error, p plan) error {
 const (
 	// redirectProbe is how long the first two storages are waited for.
 	redirectProbe = 200 * time.Millisecond
-	// redirectPatience is how long the others are waited for. Not longer: clients may reach hosts whose storage ports this host cannot.
+	// redirectPatience is how long the others are waited for. Not longer: clients may reach hosts
+	// whose storage ports this host cannot.
 	redirectPatience = 800 * time.Millisecond
 )
 
-// locate finds a server that has the file. Those that have failed lately are asked last; the first two of the others are asked at the
-// same time, so that one that has just died costs no more than redirectProbe. The error is storage.ErrNotFound when no server has
-// the file, and storage.ErrNoSource when it cannot be told; to is then the first server that may have it.
+// locate finds a server that has the file. Those that have failed lately are asked last; the first
+// two of the others are asked at the same time, so that one that has just died costs no more than
+// redirectProbe. The error is storage.ErrNotFound when no server has the file, and
+// storage.ErrNoSource when it cannot be told; to is then the first server that may have it.
 func (a *away) locate(w Wanted, servers []storage.Server) (to storage.Server, err error) {
 	servers = a.slow.last(a.o.Origin.Order(servers), time.Now())
 	first := servers[:min(2, len(servers))]
@@ -79,8 +82,8 @@ func (a *away) locate(w Wanted, servers []storage.Server) (to storage.Server, er
 // errUnheard is the failure of a server whose answer was not waited for, as a better one had the file.
 var errUnheard = errors.New("not waited for")
 
-// probe asks the servers at the same time. It returns as soon as the best one of those that have the file is known, with the error of
-// each server.
+// probe asks the servers at the same time. It returns as soon as the best one of those that have
+// the file is known, with the error of each server.
 func (a *away) probe(w Wanted, servers []storage.Server) []error {
 	ctx, cancel := context.WithTimeout(context.Background(), min(redirectProbe, a.o.StatTimeout))
 	defer cancel() // ends the goroutines that are still waiting for an answer
@@ -149,8 +152,9 @@ func localPort(a net.Addr) int {
 	return 0
 }
 
-// appendMarked appends the query as it came, with redirect=1 as its only parameter of that name: the mark by which the next server
-// knows not to send the request on. Bytes that no URL may have are escaped.
+// appendMarked appends the query as it came, with redirect=1 as its only parameter of that name:
+// the mark by which the next server knows not to send the request on. Bytes that no URL may have
+// are escaped.
 func appendMarked(dst, query []byte) []byte {
 	for more := len(query) > 0; more; {
 		var pair []byte

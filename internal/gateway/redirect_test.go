@@ -25,7 +25,8 @@ func TestMarkedQuery(t *testing.T) {
 	require.Equal(t, long+"&redirect=1", string(appendMarked(nil, []byte(long))))
 }
 
-// FuzzMarkedQuery: whatever comes, it is one URL in printable ASCII, marked once, and the mark is what the next server reads.
+// FuzzMarkedQuery: whatever comes, it is one URL in printable ASCII, marked once, and the mark is
+// what the next server reads.
 func FuzzMarkedQuery(f *testing.F) {
 	f.Add("/a?redirect=0&x=%zz")
 	f.Add("http://x/?redirect")

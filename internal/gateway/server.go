@@ -24,12 +24,12 @@ type ServerOptions struct {
 	ReadTimeout time.Duration // for a whole request, from its first byte; default 10 s
 	IdleTimeout time.Duration // between requests; default 75 s
 	MinSendRate int64         // bytes per second that a client must take; 0 = any
-	// MaxConnections bounds the connections; default 100,000. A further one takes the place of the one that has been idle
-	// longest, and gets 503 when all are busy.
+	// MaxConnections bounds the connections; default 100,000. A further one takes the place of the
+	// one that has been idle longest, and gets 503 when all are busy.
 	MaxConnections int
-	// MaxConnectionsPerIP bounds those of one address (of one /64 for IPv6) in the same way, with 429. 0 means an eighth of
-	// MaxConnections, which counts while half of them are in use, and never for loopback addresses, where a proxy of this
-	// host comes from. -1 = no limit.
+	// MaxConnectionsPerIP bounds those of one address (of one /64 for IPv6) in the same way, with
+	// 429. 0 means an eighth of MaxConnections, which counts while half of them are in use, and
+	// never for loopback addresses, where a proxy of this host comes from. -1 = no limit.
 	MaxConnectionsPerIP int
 
 	TLS *tls.Config  // nil = plain HTTP
@@ -281,7 +281,8 @@ func (s *Server) admit(inner net.Conn) net.Conn {
 	return counted.guarded
 }
 
-// enter counts a connection in, or says which limit it breaks. replaced is one that was idle and has to be closed for it.
+// enter counts a connection in, or says which limit it breaks. replaced is one that was idle and
+// has to be closed for it.
 func (s *Server) enter(c *conn) (replaced *conn, broken *limit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -26,8 +26,9 @@ type SourcesOptions struct {
 	Members    *tracker.Members  // what trackers and the list of storage ids say
 	// Trackers tells that there are some, which will say more.
 	Trackers bool
-	// Renew, when not nil, loads the lists anew, unless that was done a moment ago, and returns when they are loaded. It is called
-	// for a source or a group that they do not name, and for storages that cannot be reached; it must not block for long.
+	// Renew, when not nil, loads the lists anew, unless that was done a moment ago, and returns
+	// when they are loaded. It is called for a source or a group that they do not name, and for
+	// storages that cannot be reached; it must not block for long.
 	Renew func()
 }
 

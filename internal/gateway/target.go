@@ -215,9 +215,10 @@ func (h *Handler) appendPath(dst []byte, id fdfs.FileID) []byte {
 	return append(dst, id.Logic...)
 }
 
-// webTarget is the target of a file for web servers of other hosts: the path of the parsed id, a token, and the mark against loops.
-// The client's spelling of the path never goes on. A gateway that checks tokens adds one of its own, which is valid now. One that
-// does not check them passes on the token among client's parameters; what is fetched for a cache has no client: nil.
+// webTarget is the target of a file for web servers of other hosts: the path of the parsed id, a
+// token, and the mark against loops. The client's spelling of the path never goes on. A gateway
+// that checks tokens adds one of its own, which is valid now. One that does not check them passes
+// on the token among client's parameters; what is fetched for a cache has no client: nil.
 func (h *Handler) webTarget(id fdfs.FileID, client *params, now time.Time) string {
 	target := append(h.appendPath(nil, id), '?')
 	switch {

@@ -41,8 +41,8 @@ const (
 	trunkMismatchTime = 10 * time.Second // the same for a mismatch: requests for a forged id cost no download each
 )
 
-// trunkChecks remembers for a short time whether the content of trunk files matched the CRC32 of their ids. It is safe for
-// concurrent use.
+// trunkChecks remembers for a short time whether the content of trunk files matched the CRC32 of
+// their ids. It is safe for concurrent use.
 type trunkChecks struct {
 	mu      sync.Mutex // guards results
 	results *simplelru.LRU[string, trunkResult]

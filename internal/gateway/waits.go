@@ -15,8 +15,9 @@ var (
 	errWaiting = &refusal{status: 503, reason: "too many requests wait for files of other hosts", retryAfter: time.Second}
 )
 
-// waits bounds the requests that wait for the first bytes from other hosts, so that a source which does not answer cannot take all
-// connections: three quarters of them may wait, half of them for one source.
+// waits bounds the requests that wait for the first bytes from other hosts, so that a source which
+// does not answer cannot take all connections: three quarters of them may wait, half of them for
+// one source.
 type waits struct {
 	most, mostOfOne int
 
@@ -50,8 +51,9 @@ func (w *waits) leave(source string) {
 	}
 }
 
-// wait counts the request among those that wait for a source, and calls gone, perhaps more than once and from another goroutine, when
-// its client leaves. The error is the answer when too many wait. Without an error done ends this.
+// wait counts the request among those that wait for a source, and calls gone, perhaps more than
+// once and from another goroutine, when its client leaves. The error is the answer when too many
+// wait. Without an error done ends this.
 func (r *request) wait(source string, gone func(cause error)) (done func(), err error) {
 	c := connOf(r.ctx.Conn())
 	if c == nil { // it is not one of a Server

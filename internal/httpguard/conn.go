@@ -58,15 +58,17 @@ const (
 	taken = -1 // TakeIdle has claimed the connection
 )
 
-// IdleSince returns when the wait for a request began, or when the first byte of one that is not complete came. Times of
-// Conns of one Guard can be compared. ok is false while a request is answered.
+// IdleSince returns when the wait for a request began, or when the first byte of one that is not
+// complete came. Times of Conns of one Guard can be compared. ok is false while a request is
+// answered.
 func (c *Conn) IdleSince() (since time.Duration, ok bool) {
 	at := c.idle.Load()
 	return time.Duration(at), at > 0
 }
 
-// TakeIdle claims a connection that has been idle since then for its caller, who closes it: closing cuts no answer, and no
-// request is handed on any more. It is false when a request has come meanwhile.
+// TakeIdle claims a connection that has been idle since then for its caller, who closes it: closing
+// cuts no answer, and no request is handed on any more. It is false when a request has come
+// meanwhile.
 func (c *Conn) TakeIdle(since time.Duration) bool {
 	return since > 0 && c.idle.CompareAndSwap(int64(since), taken)
 }

@@ -217,7 +217,8 @@ func (h *head) finish(b []byte, o *Options) error {
 	if h.body.kind == bodyLength && h.body.length > o.MaxDiscard {
 		return errTooLarge()
 	}
-	// Behind CONNECT some servers see a body, as its fields say, and some a tunnel or the next request (RFC 9110 section 9.3.6).
+	// Behind CONNECT some servers see a body, as its fields say, and some a tunnel or the next
+	// request (RFC 9110 section 9.3.6).
 	h.last = h.close || h.bareLF || h.connect || (h.http10 && !h.keep)
 	if h.connect || h.connections > 1 || (h.connections == 1 && !h.plain) {
 		h.rewrite = true

@@ -60,7 +60,8 @@ func TestIdleSince(t *testing.T) {
 	require.False(t, open, "no request is handed on any more")
 }
 
-// TestTakeIdleOrRequest: a request that is handed on cannot be taken, and what is taken hands on no request, whoever is faster.
+// TestTakeIdleOrRequest: a request that is handed on cannot be taken, and what is taken hands on no
+// request, whoever is faster.
 func TestTakeIdleOrRequest(t *testing.T) {
 	took, handed := 0, 0
 	for i := range 2000 {

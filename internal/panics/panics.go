@@ -1,10 +1,12 @@
-// Package panics keeps a panic, which is a bug, from ending the process where input from outside is handled: one request,
-// one answer or one message fails, the bug is counted and logged with its stack.
+// Package panics keeps a panic, which is a bug, from ending the process where input from outside is
+// handled: one request, one answer or one message fails, the bug is counted and logged with its
+// stack.
 //
 //	func (f *fetcher) Stat(ctx context.Context) (v cache.Version, err error) {
 //		defer panics.ToError(&err, "asking a storage")
 //
-// A goroutine that others wait for turns a panic into the error that they get; Contain is for those that nobody waits for.
+// A goroutine that others wait for turns a panic into the error that they get; Contain is for those
+// that nobody waits for.
 package panics
 
 import (

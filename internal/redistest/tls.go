@@ -43,8 +43,8 @@ func NewAuthority(t testing.TB) *Authority {
 	return a
 }
 
-// Issue makes a certificate for servers at the hosts, which are names or addresses, and for clients. It returns the names of two
-// files in PEM.
+// Issue makes a certificate for servers at the hosts, which are names or addresses, and for
+// clients. It returns the names of two files in PEM.
 func (a *Authority) Issue(hosts ...string) (certFile, keyFile string) {
 	a.t.Helper()
 	key := newKey(a.t)
@@ -68,8 +68,8 @@ func (a *Authority) Issue(hosts ...string) (certFile, keyFile string) {
 	return writePEM(a.t, dir, "crt", "CERTIFICATE", der), writePEM(a.t, dir, "key", "PRIVATE KEY", keyDER)
 }
 
-// TLS is a server that is also reached by TLS, and wants a certificate of its clients there. Addr is that of its port without TLS,
-// which only this package uses.
+// TLS is a server that is also reached by TLS, and wants a certificate of its clients there. Addr
+// is that of its port without TLS, which only this package uses.
 type TLS struct {
 	*Server
 	port int
@@ -100,7 +100,8 @@ func (a *Authority) StartTLSCluster() *TLS {
 	return s
 }
 
-// StartTLSSentinel starts one Sentinel that watches a server by TLS, under MasterName and with the server's user and password.
+// StartTLSSentinel starts one Sentinel that watches a server by TLS, under MasterName and with the
+// server's user and password.
 func (a *Authority) StartTLSSentinel(master *TLS, user, password string) *TLS {
 	a.t.Helper()
 	port, settings := a.settings()
@@ -131,8 +132,8 @@ func (a *Authority) settings() (port int, list [][2]string) {
 	}
 }
 
-// Protect makes a user whose keys and channels begin with prefix and who may run the commands of rules, and takes every right but
-// that to look at the server from everybody else.
+// Protect makes a user whose keys and channels begin with prefix and who may run the commands of
+// rules, and takes every right but that to look at the server from everybody else.
 func (s *Server) Protect(user, password, prefix string, rules ...any) {
 	s.t.Helper()
 	ctx, client := context.Background(), s.Client()

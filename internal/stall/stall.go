@@ -3,8 +3,9 @@
 //	w := stall.New(ctx, stall.Options[*source]{Read: src.Read, Find: connectElsewhere, Stop: src.cancel, Drop: (*source).close})
 //	n, next, err := w.Read(p) // next.OK: nothing was read, and next.Source goes on in its place
 //
-// While a Read waits for longer than the limit, another source is looked for beside it. The first of the two to give something
-// counts: bytes of the watched source end the search, and a source that is found ends the Read.
+// While a Read waits for longer than the limit, another source is looked for beside it. The first
+// of the two to give something counts: bytes of the watched source end the search, and a source
+// that is found ends the Read.
 package stall
 
 import (
@@ -27,9 +28,9 @@ const (
 type Options[S any] struct {
 	Floor time.Duration             // the shortest limit; default Floor
 	Read  func([]byte) (int, error) // reads from the watched source
-	// Find looks for another source that goes on at the next byte. It runs while Read does, and Read has read nothing when Find
-	// returns without an error. Its context ends when the search has become pointless; the source that it found must not depend on
-	// that context.
+	// Find looks for another source that goes on at the next byte. It runs while Read does, and
+	// Read has read nothing when Find returns without an error. Its context ends when the search
+	// has become pointless; the source that it found must not depend on that context.
 	Find func(context.Context) (S, error)
 	Stop func()  // ends the running Read; it may be called when that has ended
 	Drop func(S) // gives back a source that was found too late
@@ -69,8 +70,9 @@ func New[S any](ctx context.Context, o Options[S]) *Watch[S] {
 	return &Watch[S]{ctx: ctx, o: o}
 }
 
-// Read reads into p. Where another source was found before a byte came, n is 0 and err is nil, and what the watched source has still
-// written to p does not count. Without another source it waits as long as Options.Read does.
+// Read reads into p. Where another source was found before a byte came, n is 0 and err is nil, and
+// what the watched source has still written to p does not count. Without another source it waits as
+// long as Options.Read does.
 func (w *Watch[S]) Read(p []byte) (n int, next Found[S], err error) {
 	began := time.Now()
 	limit := max(w.o.Floor, usualGaps*w.gap)
@@ -93,7 +95,8 @@ func (w *Watch[S]) Read(p []byte) (n int, next Found[S], err error) {
 	return n, next, err
 }
 
-// settle ends the wait of a Read that has given n bytes, and the search beside it. A Read that has failed waits for the search.
+// settle ends the wait of a Read that has given n bytes, and the search beside it. A Read that has
+// failed waits for the search.
 func (w *Watch[S]) settle(n int) Found[S] {
 	w.mu.Lock()
 	s := w.search

@@ -96,7 +96,8 @@ func TestRead(t *testing.T) {
 	}
 }
 
-// A source that is found at the moment when bytes come is given back, or replaces the other one; never both, never neither.
+// A source that is found at the moment when bytes come is given back, or replaces the other one;
+// never both, never neither.
 func TestBothAtOnce(t *testing.T) {
 	for range 100 {
 		synctest.Test(t, func(t *testing.T) {

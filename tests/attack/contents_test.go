@@ -39,9 +39,10 @@ func newContents(files []file) *contents {
 // largest is the longest answer to one request that there can be: a whole file, or ranges of one with their part heads.
 const largest = 8 << 20
 
-// check reads answers until the stream ends and returns what is wrong with them. f is the file that was asked for, nil where a mutated
-// request may have named any. Only the first answer is f's: garbage behind it may be a request. A body that was cut is no wrong
-// one: the end of the connection tells.
+// check reads answers until the stream ends and returns what is wrong with them. f is the file that
+// was asked for, nil where a mutated request may have named any. Only the first answer is f's:
+// garbage behind it may be a request. A body that was cut is no wrong one: the end of the
+// connection tells.
 func (c *contents) check(stream []byte, method string, f *file) error {
 	if bytes.Contains(stream, []byte(canary)) {
 		return fmt.Errorf("bytes from outside the store were sent: %.300q", stream)

@@ -4,7 +4,8 @@
 //	make attack ATTACK=1h SEED=7      # longer, and the bytes of another seed
 //	go test ./tests/attack            # the short version, which is part of make test
 //
-// TestFraming sends the same bytes to the gateway and to Debian's nginx and haproxy, and compares where each of them sees requests
-// begin. TestMutations and TestRemoteMutations send mutated requests and watch answers, memory, goroutines and descriptors.
-// Every run prints its seed; -attack.seed repeats it.
+// TestFraming sends the same bytes to the gateway and to Debian's nginx and haproxy, and compares
+// where each of them sees requests begin. TestMutations and TestRemoteMutations send mutated
+// requests and watch answers, memory, goroutines and descriptors. Every run prints its seed;
+// -attack.seed repeats it.
 package attack

@@ -29,7 +29,8 @@ type seen struct {
 	refused bool // no request for this server, or not a whole one
 }
 
-// beginsWith tells whether two servers mean the same place when they name a request. The gateway's log has no fragment of a target.
+// beginsWith tells whether two servers mean the same place when they name a request. The gateway's
+// log has no fragment of a target.
 func (s seen) beginsWith(o seen) bool {
 	mine, _, _ := strings.Cut(s.line, " ")
 	theirs, _, _ := strings.Cut(o.line, " ")
@@ -50,8 +51,9 @@ func (v *view) accepted() []seen {
 	return v.requests
 }
 
-// stopped tells whether the server gave the connection up by itself: it refused a request, or said that its answer is the last one. What
-// comes behind is nobody's request then. One that did not has taken all that came behind for a body, or waits for more of it.
+// stopped tells whether the server gave the connection up by itself: it refused a request, or said
+// that its answer is the last one. What comes behind is nobody's request then. One that did not has
+// taken all that came behind for a body, or waits for more of it.
 func (v *view) stopped() bool {
 	if len(v.accepted()) < len(v.requests) {
 		return true
@@ -191,9 +193,9 @@ func remoteOf(number int) net.IP {
 	return net.IPv4(127, byte(64+number>>16&63), byte(number>>8), byte(number))
 }
 
-// send sends bytes and reads until the server closes, which it does after the last request, or when its patience with an incomplete one
-// ends. Closing the sending side would be quicker, but makes haproxy forget requests that it has not looked at yet. A reset is an end as
-// well: the logs tell.
+// send sends bytes and reads until the server closes, which it does after the last request, or when
+// its patience with an incomplete one ends. Closing the sending side would be quicker, but makes
+// haproxy forget requests that it has not looked at yet. A reset is an end as well: the logs tell.
 func send(addr string, from net.IP, b string) []byte {
 	d := net.Dialer{Timeout: 30 * time.Second, LocalAddr: &net.TCPAddr{IP: from}}
 	c, err := d.Dial("tcp", addr)
@@ -260,8 +262,9 @@ func (a *arena) readLogs(cases []framingCase, views [][]view) (behind []map[stri
 	return behind
 }
 
-// difference names how another server's view of the same bytes differs from the gateway's in a way that could be used; empty where it
-// does not. A server that refuses a request or closes behind it has left nothing to be read in two ways.
+// difference names how another server's view of the same bytes differs from the gateway's in a way
+// that could be used; empty where it does not. A server that refuses a request or closes behind it
+// has left nothing to be read in two ways.
 func difference(gateway, other *view) string {
 	g, o := gateway.accepted(), other.accepted()
 	for i := range min(len(g), len(o)) {
@@ -278,7 +281,8 @@ func difference(gateway, other *view) string {
 	return ""
 }
 
-// misanswered names what is wrong with the order of contents in the answers: a response that belongs to another request.
+// misanswered names what is wrong with the order of contents in the answers: a response that
+// belongs to another request.
 func (a *arena) misanswered(v *view) string {
 	var want, got []string
 	for _, s := range v.requests {
@@ -300,8 +304,8 @@ func (a *arena) misanswered(v *view) string {
 	return ""
 }
 
-// TestFraming: bytes that the gateway takes for one request are not two for nginx or haproxy, nor the other way round, and no request
-// comes out behind one of them that it did not see itself.
+// TestFraming: bytes that the gateway takes for one request are not two for nginx or haproxy, nor
+// the other way round, and no request comes out behind one of them that it did not see itself.
 func TestFraming(t *testing.T) {
 	a := newArena(t)
 	t.Logf("-attack.seed=%d", *seedFlag)
@@ -351,8 +355,8 @@ func count(views []view, proxies []*proxy, kinds map[string]int) {
 	}
 }
 
-// judge compares the views of one case. Timeouts are short here, and on a machine that stands still one may end a connection between two
-// requests: what is no matter of bytes is not seen again.
+// judge compares the views of one case. Timeouts are short here, and on a machine that stands still
+// one may end a connection between two requests: what is no matter of bytes is not seen again.
 func (a *arena) judge(c framingCase, views []view, behind []map[string]int) {
 	faults := a.faults(c, views, behind)
 	for try := 0; len(faults) > 0 && try < 3; try++ {

@@ -60,8 +60,8 @@ type target struct {
 	access string // its access log, JSON lines
 }
 
-// start runs the gateway on a configuration that has a [gateway] section at its end, without addresses. It must end well, and its
-// log must name no bug.
+// start runs the gateway on a configuration that has a [gateway] section at its end, without
+// addresses. It must end well, and its log must name no bug.
 func start(t *testing.T, config string, lines ...string) *target {
 	t.Helper()
 	dir := t.TempDir()

@@ -88,7 +88,8 @@ func run(t *testing.T, g *target, c *contents, secure bool, maxMemory int, kinds
 	}
 }
 
-// TestMutations attacks a gateway with a store: no panic, no wrong byte, nothing from outside the store, and afterwards all is as before.
+// TestMutations attacks a gateway with a store: no panic, no wrong byte, nothing from outside the
+// store, and afterwards all is as before.
 func TestMutations(t *testing.T) {
 	s := storetest.New(t)
 	c := localFiles(t, s)
@@ -109,7 +110,8 @@ func TestTLSMutations(t *testing.T) {
 		(*attack).noHandshake)
 }
 
-// TestRemoteMutations attacks a gateway without a store, its cache, and through both the storages, whose answers break in many ways.
+// TestRemoteMutations attacks a gateway without a store, its cache, and through both the storages,
+// whose answers break in many ways.
 func TestRemoteMutations(t *testing.T) {
 	cluster, err := fdfstest.Start(fdfstest.Options{})
 	require.NoError(t, err)

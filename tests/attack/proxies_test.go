@@ -18,7 +18,8 @@ const (
 	haproxySource = "127.0.200.2"
 )
 
-// nginxConf has as arguments: its folder, what to listen on, the gateway, the source address. One worker, so that its log is in order.
+// nginxConf has as arguments: its folder, what to listen on, the gateway, the source address. One
+// worker, so that its log is in order.
 const nginxConf = `daemon off;
 worker_processes 1;
 error_log stderr crit;
@@ -45,8 +46,8 @@ http {
 }
 `
 
-// haproxyConf has as arguments: what to listen on, the gateway, the source address. One thread: threads that log at the same moment lose
-// lines.
+// haproxyConf has as arguments: what to listen on, the gateway, the source address. One thread:
+// threads that log at the same moment lose lines.
 const haproxyConf = `global
 	log stdout format raw local0
 	nbthread 1

@@ -8,8 +8,9 @@ import (
 	"strings"
 )
 
-// A framingCase is bytes for one connection: a request that may be malformed, with a request hidden in its body, and ordinary requests
-// behind it, the last one with Connection: close. Each request has a marker of its own in its target.
+// A framingCase is bytes for one connection: a request that may be malformed, with a request hidden
+// in its body, and ordinary requests behind it, the last one with Connection: close. Each request
+// has a marker of its own in its target.
 type framingCase struct {
 	number int
 	bytes  string

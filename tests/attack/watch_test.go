@@ -66,8 +66,8 @@ func (g *target) usage() (usage, error) {
 	return u, nil
 }
 
-// watch looks at the gateway until stop is closed, and returns the most that it held. Every look is an error that the gateway does not
-// answer.
+// watch looks at the gateway until stop is closed, and returns the most that it held. Every look is
+// an error that the gateway does not answer.
 func (g *target) watch(stop <-chan struct{}) (peak usage, err error) {
 	for tick := time.NewTicker(200 * time.Millisecond); ; {
 		select {
@@ -85,8 +85,8 @@ func (g *target) watch(stop <-chan struct{}) (peak usage, err error) {
 	}
 }
 
-// recovers waits until the gateway holds what it held before the attack, and a little for what happens beside. fasthttp keeps idle
-// goroutines for 10 s, for which only a long attack waits.
+// recovers waits until the gateway holds what it held before the attack, and a little for what
+// happens beside. fasthttp keeps idle goroutines for 10 s, for which only a long attack waits.
 func (g *target) recovers(t *testing.T, base usage) {
 	t.Helper()
 	spare := 10

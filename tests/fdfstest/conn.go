@@ -166,7 +166,8 @@ func (p *packet) ReadAt(b []byte, off int64) (int, error) {
 
 var errEnded = errors.New("the node was killed or the client has left")
 
-// copy sends the bytes of out between two offsets at the rate that is asked for before each piece; end is how many will be sent at all.
+// copy sends the bytes of out between two offsets at the rate that is asked for before each piece;
+// end is how many will be sent at all.
 func (c *conn) copy(out *io.SectionReader, from, to, end int64, rate func() int, d *download) error {
 	if c.buf == nil {
 		c.buf = make([]byte, sendBuffer)

@@ -18,8 +18,8 @@ type Faults struct {
 	// promised all. A negative number stops inside the header: -10 is before
 	// its first byte. Bodies that are not longer go out whole. ResetAt does the same by a reset (RST).
 	BreakAt, ResetAt *int
-	// FreezeAt stops sending when so many bytes of the body were sent, counted like BreakAt, and keeps the connection open until
-	// the faults are set anew; then the rest goes out.
+	// FreezeAt stops sending when so many bytes of the body were sent, counted like BreakAt, and
+	// keeps the connection open until the faults are set anew; then the rest goes out.
 	FreezeAt *int
 
 	WrongLength int64 // is added to the length in the header; the bytes of the body stay what they are

@@ -40,8 +40,8 @@ func (s *Storage) Advertised() string { return s.advertise.String() }
 // SetOnline(false), as a real tracker does for some minutes.
 func (s *Storage) SetOnline(online bool) { s.setOnline(online) }
 
-// SetListed says whether the trackers know the storage at all, as before it has joined or after it has moved away. A group without
-// such a storage does not exist for them.
+// SetListed says whether the trackers know the storage at all, as before it has joined or after it
+// has moved away. A group without such a storage does not exist for them.
 func (s *Storage) SetListed(listed bool) { s.unlisted.Store(!listed) }
 
 // command answers a request at this storage.
