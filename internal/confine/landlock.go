@@ -40,7 +40,8 @@ var ErrUnsupported = errors.New("the kernel has no Landlock")
 
 // errMoves is the error of a kernel whose Landlock cannot allow what AccessFSRefer stands for: it
 // keeps every process from moving files between folders (landlock(7)).
-var errMoves = errors.New("Landlock of this kernel (ABI 1, before Linux 5.19) lets no file be moved between folders, as the cache on disk does")
+var errMoves = errors.New(
+	"this kernel's Landlock (ABI 1, before Linux 5.19) lets no file be moved between folders, as the cache on disk does")
 
 // movesFiles tells whether a rule is for moving files between folders.
 func movesFiles(r Rule) bool { return r.Access&llsys.AccessFSRefer != 0 }
