@@ -71,14 +71,15 @@ func (c *Cluster) Put(spec FileSpec) (fdfs.FileID, error) {
 	if spec.Reader == nil {
 		f.content, f.size = bytesAt(spec.Content), int64(len(spec.Content))
 	}
-	var sum checksum.Sum
+	variants := checksum.OnlyStandard
+	if spec.LegacyCRC {
+		variants = checksum.OnlyLegacy
+	}
+	sum := checksum.New(variants)
 	if _, err := io.Copy(&sum, io.NewSectionReader(f.content, 0, f.size)); err != nil {
 		return fdfs.FileID{}, fmt.Errorf("cannot read content of a file to be put: %w", err)
 	}
-	f.crc = sum.Standard()
-	if spec.LegacyCRC {
-		f.crc = sum.Legacy()
-	}
+	f.crc = sum.Standard() | sum.Legacy() // one of them is 0
 	if spec.Created.IsZero() {
 		spec.Created = time.Now()
 	}
