@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log"
+	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
@@ -93,7 +94,7 @@ func (f *Fleet) StopPeers(ctx context.Context) (err error) {
 
 // peerServer answers requests of other gateways.
 type peerServer struct {
-	log  logger
+	log  *slog.Logger
 	warn *limitedWarning
 	book *book
 	open segmentOpener
@@ -132,12 +133,6 @@ func (s *peerServer) leave() {
 	if s.running--; s.running == 0 && s.draining != nil {
 		close(s.draining)
 	}
-}
-
-// logger is the part of slog.Logger that is used here.
-type logger interface {
-	Error(message string, about ...any)
-	Debug(message string, about ...any)
 }
 
 // Write implements io.Writer: it takes the lines that net/http logs. Failed TLS handshakes are
