@@ -1,0 +1,78 @@
+package fleet
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func namesOf(n int) (names []string) {
+	for i := range n {
+		names = append(names, fmt.Sprintf("https://10.0.0.%d:8887", i))
+	}
+	return names
+}
+
+const rankKeys = 20000
+
+func rankKey(i int) string {
+	return fmt.Sprintf("group1/M00/%02X/%02X/wKgABF5xyzmAAAAAAAAAAAAAAAA%05d.jpg#0", i%256, i/256%256, i)
+}
+
+func TestRankSpreadsKeys(t *testing.T) {
+	for _, n := range []int{1, 2, 3, 8, 100} {
+		members, owned := NewMembers(namesOf(n)), map[string]int{}
+		for i := range rankKeys {
+			owned[members.Rank(rankKey(i), 1)[0]]++
+		}
+		require.Len(t, owned, n)
+		for name, keys := range owned {
+			require.InDelta(t, float64(rankKeys)/float64(n), float64(keys), 6*float64(rankKeys)/float64(n)/10, name)
+			if n <= 8 {
+				require.InDelta(t, float64(rankKeys)/float64(n), float64(keys), 0.06*float64(rankKeys)/float64(n), name)
+			}
+		}
+	}
+}
+
+// A member that joins takes its keys from all others, and one that leaves gives them to the next in
+// rank: no other key changes its owner.
+func TestRankMovesFewKeys(t *testing.T) {
+	eight, nine := NewMembers(namesOf(8)), NewMembers(namesOf(9))
+	joined, moved := namesOf(9)[8], 0
+	for i := range rankKeys {
+		key := rankKey(i)
+		before, after := eight.Rank(key, 8), nine.Rank(key, 9)
+		if after[0] != before[0] {
+			moved++
+			require.Equal(t, joined, after[0])
+		}
+		require.Equal(t, before, slices.DeleteFunc(after, func(name string) bool { return name == joined }))
+	}
+	require.InDelta(t, rankKeys/9, moved, 0.06*rankKeys/9)
+}
+
+func TestRankIgnoresOrderAndRepeats(t *testing.T) {
+	names := namesOf(5)
+	want := NewMembers(names).Rank(rankKey(1), 5)
+	slices.Reverse(names)
+	require.Equal(t, want, NewMembers(append(names, names...)).Rank(rankKey(1), 5))
+	require.Equal(t, want[:2], NewMembers(names).Rank(rankKey(1), 2))
+	require.Equal(t, want, NewMembers(names).Rank(rankKey(1), 9))
+	require.Empty(t, Members{}.Rank(rankKey(1), 2))
+	require.Empty(t, NewMembers(names).Rank(rankKey(1), 0))
+}
+
+func BenchmarkRank(b *testing.B) {
+	for _, n := range []int{3, 100, 1000} {
+		b.Run(fmt.Sprint(n), func(b *testing.B) {
+			members, key := NewMembers(namesOf(n)), rankKey(1)
+			b.ReportAllocs()
+			for b.Loop() {
+				members.Rank(key, 3)
+			}
+		})
+	}
+}
