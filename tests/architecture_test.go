@@ -10,7 +10,8 @@ import (
 
 // floors are those of docs/architecture.md: a package imports only from floors below its own.
 var floors = map[string]int{
-	"cmd/gateway":              4,
+	"cmd/gateway":              5,
+	"internal/app":             4,
 	"internal/gateway":         3,
 	"internal/fleet":           3,
 	"cachelock/locktest":       3, // a suite for tests
@@ -39,7 +40,7 @@ var floors = map[string]int{
 // owners are the only packages that may know a library or package.
 var owners = map[string][]string{
 	"github.com/valyala/fasthttp":                  {"internal/gateway"},
-	"fastdfs-gateway/internal/config":              {"cmd/gateway"},
+	"fastdfs-gateway/internal/config":              {"cmd/gateway", "internal/app"},
 	"github.com/landlock-lsm/go-landlock/landlock": {"internal/confine"},
 	"gopkg.in/ini.v1":                              {"internal/config"},
 	"github.com/redis/go-redis/v9":                 {"cachelock", "internal/fleet", "internal/redistest", "cachelock/locktest"},

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"fastdfs-gateway/internal/app"
 	"fastdfs-gateway/internal/config"
 )
 
@@ -22,7 +23,7 @@ func runCheck(c *call) error {
 	cfg, problems := config.Load(*path)
 	if cfg != nil {
 		problems = slices.Concat(problems, cfg.Check(time.Now()), cfg.CheckTrackers(context.Background()),
-			rootProblem(cfg), diskProblem(cfg))
+			app.HostProblems(cfg))
 	}
 	errors := printProblems(c.stdout, problems)
 	if cfg != nil {
@@ -51,4 +52,17 @@ func printProblems(w io.Writer, problems []config.Problem) (errors int) {
 		}
 	}
 	return errors
+}
+
+// loadConfig reads a configuration that has to be usable. Its errors are printed; warnings are for "check" and the log.
+func loadConfig(path string, stderr io.Writer) (*config.Config, error) {
+	if path == "" {
+		return nil, usageError("-c is missing")
+	}
+	cfg, problems := config.Load(path)
+	if cfg == nil {
+		printProblems(stderr, problems)
+		return nil, fmt.Errorf("cannot use %s", path)
+	}
+	return cfg, nil
 }

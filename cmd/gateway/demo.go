@@ -3,12 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"time"
 
 	"fastdfs-gateway/antisteal"
-	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/internal/app"
 	"fastdfs-gateway/internal/demo"
 )
 
@@ -27,30 +26,31 @@ func runDemo(c *call) error {
 		return err
 	}
 	signals := watchSignals()
-	open, err := start(store.Config)
+	open, err := app.Start(store.Config, version)
 	if err != nil {
 		return fmt.Errorf("cannot start: %w", err)
 	}
-	guarded, err := start(store.TokenConfig)
+	guarded, err := app.Start(store.TokenConfig, version)
 	if err != nil {
-		return fmt.Errorf("cannot start the server with tokens: %w", errors.Join(err, open.stop()))
+		return fmt.Errorf("cannot start the server with tokens: %w", errors.Join(err, open.Stop()))
 	}
-	if err := printDemo(c.stdout, store, opts.AdminListen); err != nil {
-		return errors.Join(err, open.stop(), guarded.stop())
+	if err := printDemo(c, store, opts.AdminListen); err != nil {
+		return errors.Join(err, open.Stop(), guarded.Stop())
 	}
 	return runUntilStopped(signals, open, guarded)
 }
 
 // printDemo prints URLs that are ready to be used.
-func printDemo(w io.Writer, store demo.Store, admin string) error {
-	plain, problems := config.Load(store.Config)
-	if plain == nil {
-		return joinProblems(problems)
+func printDemo(c *call, store demo.Store, admin string) error {
+	plain, err := loadConfig(store.Config, c.stderr)
+	if err != nil {
+		return err
 	}
-	guarded, problems := config.Load(store.TokenConfig)
-	if guarded == nil {
-		return joinProblems(problems)
+	guarded, err := loadConfig(store.TokenConfig, c.stderr)
+	if err != nil {
+		return err
 	}
+	w := c.stdout
 	fmt.Fprintf(w, "A demonstration store is in %s\nIts configurations: %s\n                    %s (tokens)\n\nOpen in a browser, or use curl:\n\n", store.Dir, store.Config, store.TokenConfig)
 	for _, f := range store.Files {
 		fmt.Fprintf(w, "  %s (%d bytes, %s)\n    %s\n    %s\n", f.Title, f.Size, f.ContentType, f.Note, urlOf(plain, f.ID))

@@ -12,9 +12,8 @@ import (
 	"os"
 	"time"
 
+	"fastdfs-gateway/internal/app"
 	"fastdfs-gateway/internal/config"
-	"fastdfs-gateway/internal/gateway"
-	"fastdfs-gateway/storage"
 )
 
 // explainTime bounds what a command line waits for other hosts.
@@ -53,30 +52,12 @@ func runExplain(c *call) error {
 
 // explainFresh looks by a configuration.
 func explainFresh(c *call, cfg *config.Config, asJSON bool) error {
-	log := slog.New(slog.NewTextHandler(c.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
-	settings, err := settingsOf(cfg)
-	if err != nil {
-		return err
-	}
-	other := openRemote(settings, log)
-	defer other.close()
-	paths := storeOptions(cfg)
-	paths.MaxSlot = func() int64 { return maxSlot(cfg, other) }
-	store, err := storage.OpenLocal(paths)
-	if err != nil {
-		return err
-	}
-	defer store.Close()
-	o, err := handlerOptions(cfg)
-	if err != nil {
-		return err
-	}
-	o.Store, o.Log, o.Remote, o.SyncDelay = store, log, &other.options, other.syncDelay
 	ctx, cancel := context.WithTimeout(context.Background(), explainTime)
 	defer cancel()
-	other.await()
-	e := gateway.NewHandler(o).Explain(ctx, c.flags.Arg(0), time.Now())
-	e.By = gateway.ByFreshLook
+	e, err := app.Explain(ctx, cfg, c.flags.Arg(0), slog.New(slog.NewTextHandler(c.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	if err != nil {
+		return err
+	}
 	if asJSON {
 		return json.NewEncoder(c.stdout).Encode(e)
 	}

@@ -4,12 +4,12 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"strings"
 	"text/tabwriter"
 	"time"
 
+	"fastdfs-gateway/internal/app"
 	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/fdfs"
@@ -62,15 +62,15 @@ func runInspect(c *call) error {
 			return err
 		}
 	}
-	failed, ids := false, &storageIDs{cfg: cfg}
-	defer ids.close()
+	failed, ids := false, app.NewStorageIDs(cfg)
+	defer ids.Close()
 	for i, arg := range c.flags.Args() {
 		if i > 0 && !*asJSON {
 			fmt.Fprintln(c.stdout)
 		}
 		found := inspect(cfg, arg)
 		if found.SourceID != 0 && cfg != nil {
-			found.Source = ids.address(found.SourceID)
+			found.Source = ids.Address(found.SourceID)
 		}
 		if *content != "" && found.Error == "" {
 			if err := found.compare(*content); err != nil {
@@ -161,36 +161,6 @@ func diskPath(cfg *config.Config, id fdfs.FileID) string {
 		}
 	}
 	return root + "/data/" + id.DiskName()
-}
-
-// storageIDs resolves storage ids by a configuration: its list, and the trackers, which are asked
-// when the first id comes.
-type storageIDs struct {
-	cfg   *config.Config
-	other *remote
-}
-
-// address is where a storage is reached, host:port; empty where no list has its id.
-func (s *storageIDs) address(id uint32) string {
-	if s.other == nil {
-		settings, err := settingsOf(s.cfg)
-		if err != nil {
-			return ""
-		}
-		s.other = openRemote(settings, slog.New(slog.DiscardHandler))
-		s.other.await()
-	}
-	server, ok := s.other.options.Sources.ByID(id)
-	if !ok {
-		return ""
-	}
-	return server.Addr()
-}
-
-func (s *storageIDs) close() {
-	if s.other != nil {
-		s.other.close()
-	}
 }
 
 func (x inspection) print(c *call, asJSON bool) error {

@@ -5,6 +5,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+
+	"fastdfs-gateway/internal/app"
 )
 
 // runServe serves until it is told to stop.
@@ -17,7 +19,7 @@ func runServe(c *call) error {
 		return usageError("serve: -c is missing")
 	}
 	signals := watchSignals()
-	i, err := start(*path)
+	i, err := app.Start(*path, version)
 	if err != nil {
 		return fmt.Errorf("cannot start: %w", err)
 	}
@@ -33,10 +35,10 @@ func watchSignals() chan os.Signal {
 }
 
 // runUntilStopped waits for SIGTERM or SIGINT, obeys SIGHUP, and then stops the instances. A second signal does not wait.
-func runUntilStopped(signals chan os.Signal, instances ...*instance) error {
+func runUntilStopped(signals chan os.Signal, instances ...*app.App) error {
 	failed := make(chan error)
 	for _, i := range instances {
-		go func() { failed <- <-i.failed }() // ends with the process
+		go func() { failed <- <-i.Failed() }() // ends with the process
 	}
 	var broken error
 	for stopping := false; !stopping; {
@@ -48,15 +50,15 @@ func runUntilStopped(signals chan os.Signal, instances ...*instance) error {
 				break
 			}
 			for _, i := range instances {
-				if err := i.reload(); err != nil {
-					i.log.Error("configuration refused, the old one stays", "err", err)
+				if err := i.Reload(); err != nil {
+					i.Log().Error("configuration refused, the old one stays", "err", err)
 				}
 			}
 		}
 	}
 	signal.Reset(syscall.SIGTERM, syscall.SIGINT) // from here on they end the process at once
 	for _, i := range instances {
-		if err := i.stop(); err != nil && broken == nil {
+		if err := i.Stop(); err != nil && broken == nil {
 			broken = err
 		}
 	}

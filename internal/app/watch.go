@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -25,7 +25,7 @@ func newWaits() waits {
 func (w waits) Observe(d time.Duration) { w.histogram.Observe(d.Seconds()) }
 
 // watchCache shows the figures of the cache and the fleet.
-func (i *instance) watchCache() {
+func (i *App) watchCache() {
 	i.metrics.Registry.MustRegister(i.waits.histogram)
 	var figures []gateway.Figure
 	if i.cache != nil {
@@ -89,7 +89,7 @@ func fleetFigures(stats func() fleet.Stats) []gateway.Figure {
 }
 
 // cacheAdmin is what the admin listener does with the cache.
-func (i *instance) cacheAdmin() *gateway.CacheAdmin {
+func (i *App) cacheAdmin() *gateway.CacheAdmin {
 	return &gateway.CacheAdmin{
 		Purge: i.purge,
 		Prefetch: func(ctx context.Context, id string) (int64, string, error) {
@@ -106,9 +106,9 @@ func (i *instance) cacheAdmin() *gateway.CacheAdmin {
 }
 
 // status is what /status.json shows: objects of names and values.
-func (i *instance) status(ctx context.Context) any {
+func (i *App) status(ctx context.Context) any {
 	sections := map[string]any{
-		"gateway":  map[string]any{"version": version, "started": i.started.Format(time.RFC3339), "up_seconds": int64(time.Since(i.started).Seconds()), "configuration": i.path, "ready": readyText(i.ready())},
+		"gateway":  map[string]any{"version": i.version, "started": i.started.Format(time.RFC3339), "up_seconds": int64(time.Since(i.started).Seconds()), "configuration": i.path, "ready": readyText(i.ready())},
 		"process":  i.confined.status(),
 		"files":    i.fileStats(),
 		"storages": i.storageStats(),

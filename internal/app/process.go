@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"crypto/x509"
@@ -34,7 +34,7 @@ type confined struct {
 // useUnprivileged gives up what only the start needs and puts the first configuration to use with
 // what is left: so a store, log or cache that the account of the gateway cannot use is found at
 // once.
-func (i *instance) useUnprivileged(l loaded) (*gateway.Handler, error) {
+func (i *App) useUnprivileged(l loaded) (*gateway.Handler, error) {
 	if err := confine.NoNewPrivileges(); err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func rootProblem(cfg *config.Config) []config.Problem {
 }
 
 // warnOfReload names the files that a reload will not be able to read.
-func (i *instance) warnOfReload(cfg *config.Config) {
+func (i *App) warnOfReload(cfg *config.Config) {
 	files := append(slices.Clone(cfg.Files), cfg.Gateway.TLSCert, cfg.Gateway.TLSKey, cfg.Gateway.AdminTokenFile)
 	files = slices.DeleteFunc(files, func(name string) bool { return name == "" || unix.Access(name, unix.R_OK) == nil })
 	if len(files) > 0 {
@@ -86,7 +86,7 @@ func (i *instance) warnOfReload(cfg *config.Config) {
 
 // restrict applies Landlock once every store path is there: its rules belong to folders, not to
 // names. It tells whether something has changed.
-func (i *instance) restrict() bool {
+func (i *App) restrict() bool {
 	i.loading.Lock()
 	defer i.loading.Unlock()
 	c := &i.confined
@@ -114,12 +114,12 @@ func (i *instance) restrict() bool {
 	return true
 }
 
-func (i *instance) logRights() {
+func (i *App) logRights() {
 	i.log.Info("rights of this process", "account", i.confined.account(), "no_new_privs", true, "landlock", i.confined.state())
 }
 
 // warnOfNames says once that the files of the resolver were replaced: then names of hosts are looked up no more.
-func (i *instance) warnOfNames() {
+func (i *App) warnOfNames() {
 	c := &i.confined
 	for _, name := range []string{"/etc/resolv.conf", "/etc/hosts"} {
 		if !c.told && c.current().Keeps(name) {
@@ -213,7 +213,7 @@ func target(name string) string {
 }
 
 // reachable refuses a configuration that names what Landlock keeps from this process.
-func (i *instance) reachable(cfg *config.Config) error {
+func (i *App) reachable(cfg *config.Config) error {
 	var paths []string
 	next := *cfg
 	next.Cache, next.Redis = config.Cache{}, config.Redis{} // a reload leaves them as they are

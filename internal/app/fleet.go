@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -113,7 +113,7 @@ func isDiskTrouble(err error) bool {
 }
 
 // joinFleet makes this gateway one of the fleet: purges of the others arrive from now on.
-func (i *instance) joinFleet(diskPath string) error {
+func (i *App) joinFleet(diskPath string) error {
 	l := fleet.Local{Purge: func(m cache.Match) { i.forget(m) }}
 	if diskPath != "" {
 		obeyed := obeyedFile{folder: diskPath, name: "purges-obeyed"}
@@ -168,7 +168,7 @@ func peerAddress(cfg *config.Config) string {
 }
 
 // servePeers answers other gateways until the instance stops.
-func (i *instance) servePeers(ln net.Listener) {
+func (i *App) servePeers(ln net.Listener) {
 	i.log.Info("serving other gateways", "address", ln.Addr().String(), "advertise", i.config().Peer.Advertise)
 	i.running.Go(func() {
 		if err := i.fleet.ServePeers(ln, i.cache); err != nil {
@@ -178,7 +178,7 @@ func (i *instance) servePeers(ln net.Listener) {
 }
 
 // forget drops files from the caches of this gateway and returns how many entries that were.
-func (i *instance) forget(m cache.Match) int {
+func (i *App) forget(m cache.Match) int {
 	n := 0
 	if i.cache != nil {
 		n = i.cache.Purge(m)
@@ -196,7 +196,7 @@ func (i *instance) forget(m cache.Match) int {
 }
 
 // purge makes all gateways of the fleet forget files.
-func (i *instance) purge(ctx context.Context, what gateway.PurgeTarget) (gateway.Purged, error) {
+func (i *App) purge(ctx context.Context, what gateway.PurgeTarget) (gateway.Purged, error) {
 	match, err := matchOf(what)
 	if err != nil {
 		return gateway.Purged{}, fmt.Errorf("%w: %w", gateway.ErrPurgeTarget, err)

@@ -1,4 +1,12 @@
-package main
+// Package app is one running gateway: it builds the parts from a configuration file, serves, follows
+// reloads, and stops.
+//
+//	a, err := app.Start("/etc/fdfs/mod_fastdfs.conf", "1.0")
+//	...
+//	err = a.Reload() // a bad configuration is refused, and the old one stays
+//	...
+//	err = a.Stop()
+package app
 
 import (
 	"context"
@@ -22,9 +30,10 @@ import (
 	"fastdfs-gateway/storage"
 )
 
-// instance is one running gateway: a configuration with its listeners, store and logs.
-type instance struct {
+// App is one running gateway: a configuration with its listeners, store and logs.
+type App struct {
 	path      string
+	version   string
 	started   time.Time
 	logs      *logs
 	log       *slog.Logger
@@ -61,9 +70,9 @@ const storeCheckEvery = 10 * time.Second
 // began before may be about to use them. That is a matter of microseconds; clients that are still in use then are kept on.
 const retireAfter = time.Minute
 
-// start reads the configuration and begins to serve.
-func start(path string) (*instance, error) {
-	i := &instance{path: path, started: time.Now(), waits: newWaits(), metrics: gateway.NewMetrics(), failed: make(chan error, 8), stopLoop: make(chan struct{})}
+// Start reads the configuration and begins to serve. version is shown in the log and in the status.
+func Start(path, version string) (*App, error) {
+	i := &App{path: path, version: version, started: time.Now(), waits: newWaits(), metrics: gateway.NewMetrics(), failed: make(chan error, 8), stopLoop: make(chan struct{})}
 	var err error
 	if i.logs, err = openLogs(); err != nil {
 		return nil, err
@@ -103,7 +112,7 @@ func start(path string) (*instance, error) {
 }
 
 // moved is how many bytes the cache has moved out of the heap.
-func (i *instance) moved() uint64 {
+func (i *App) moved() uint64 {
 	if i.cache == nil {
 		return 0
 	}
@@ -111,7 +120,7 @@ func (i *instance) moved() uint64 {
 }
 
 // serverOptions are what of the configuration belongs to the listeners.
-func (i *instance) serverOptions() gateway.ServerOptions {
+func (i *App) serverOptions() gateway.ServerOptions {
 	g := &i.cfg.Gateway
 	o := gateway.ServerOptions{
 		ReadTimeout: g.ReadTimeout, IdleTimeout: g.IdleTimeout, MinSendRate: g.MinSendRate,
@@ -133,7 +142,7 @@ type loaded struct {
 }
 
 // read reads the configuration, and what the account of the gateway need not be able to read at start.
-func (i *instance) read() (l loaded, err error) {
+func (i *App) read() (l loaded, err error) {
 	if l.cfg, l.problems = config.Load(i.path); l.cfg == nil {
 		return l, joinProblems(l.problems)
 	}
@@ -145,7 +154,7 @@ func (i *instance) read() (l loaded, err error) {
 }
 
 // use puts a configuration to use and returns its handler. When it fails the old one stays in use.
-func (i *instance) use(l loaded) (*gateway.Handler, error) {
+func (i *App) use(l loaded) (*gateway.Handler, error) {
 	cfg := l.cfg
 	o, err := handlerOptions(cfg)
 	if err != nil {
@@ -185,7 +194,7 @@ func (i *instance) use(l loaded) (*gateway.Handler, error) {
 }
 
 // openCacheOnce makes the cache that the gateway has until it stops, and the client of the other gateways.
-func (i *instance) openCacheOnce(cfg *config.Config) (err error) {
+func (i *App) openCacheOnce(cfg *config.Config) (err error) {
 	if i.server != nil || i.cache != nil {
 		return nil
 	}
@@ -197,7 +206,7 @@ func (i *instance) openCacheOnce(cfg *config.Config) (err error) {
 }
 
 // storeFor opens the store of a configuration, or returns the open one where nothing about it has changed.
-func (i *instance) storeFor(cfg *config.Config) (*storage.Local, error) {
+func (i *App) storeFor(cfg *config.Config) (*storage.Local, error) {
 	o := storeOptions(cfg)
 	if i.store != nil && reflect.DeepEqual(o, storeOptions(i.cfg)) {
 		return i.store, nil
@@ -207,7 +216,7 @@ func (i *instance) storeFor(cfg *config.Config) (*storage.Local, error) {
 }
 
 // maxSlot is the size of the largest trunk slot by the configuration or by the trackers.
-func (i *instance) maxSlot() int64 {
+func (i *App) maxSlot() int64 {
 	i.mu.Lock()
 	cfg, other := i.cfg, i.other
 	i.mu.Unlock()
@@ -215,7 +224,7 @@ func (i *instance) maxSlot() int64 {
 }
 
 // filesFor makes a cache of open files, or returns the one in use where nothing about it has changed.
-func (i *instance) filesFor(cfg *config.Config, store *storage.Local) *storage.FileCache {
+func (i *App) filesFor(cfg *config.Config, store *storage.Local) *storage.FileCache {
 	o := fileCacheOptions(cfg)
 	if i.files != nil && store == i.store && o == fileCacheOptions(i.cfg) {
 		return i.files
@@ -225,7 +234,7 @@ func (i *instance) filesFor(cfg *config.Config, store *storage.Local) *storage.F
 
 // remoteFor makes clients of other hosts, or returns those in use where nothing about them has
 // changed. These load the lists of the trackers anew.
-func (i *instance) remoteFor(s remoteSettings) *remote {
+func (i *App) remoteFor(s remoteSettings) *remote {
 	if i.other != nil && reflect.DeepEqual(s, i.other.settings) {
 		i.other.trackers.LoadSoon()
 		return i.other
@@ -236,7 +245,7 @@ func (i *instance) remoteFor(s remoteSettings) *remote {
 }
 
 // exchange puts a configuration, its store and its clients in place.
-func (i *instance) exchange(cfg *config.Config, store *storage.Local, files *storage.FileCache, other *remote, access gateway.AdminAccess) {
+func (i *App) exchange(cfg *config.Config, store *storage.Local, files *storage.FileCache, other *remote, access gateway.AdminAccess) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if old := i.files; old != nil && old != files {
@@ -252,7 +261,7 @@ func (i *instance) exchange(cfg *config.Config, store *storage.Local, files *sto
 }
 
 // retire calls end after a while, when busy says that nobody is, or when the instance stops.
-func (i *instance) retire(end func(), busy func() int64) {
+func (i *App) retire(end func(), busy func() int64) {
 	end = sync.OnceFunc(end)
 	i.retired = append(i.retired, end)
 	var look func()
@@ -267,7 +276,7 @@ func (i *instance) retire(end func(), busy func() int64) {
 }
 
 // storageStats are the counts of the storage client in use.
-func (i *instance) storageStats() storage.Stats {
+func (i *App) storageStats() storage.Stats {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	stats := i.other.storages.Stats()
@@ -279,28 +288,34 @@ func (i *instance) storageStats() storage.Stats {
 }
 
 // fileStats are the counts of the cache of open files in use.
-func (i *instance) fileStats() storage.FileCacheStats {
+func (i *App) fileStats() storage.FileCacheStats {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.files.Stats()
 }
 
+// Failed yields the error of a listener that broke: the gateway is to be stopped then.
+func (i *App) Failed() <-chan error { return i.failed }
+
+// Log is the main log.
+func (i *App) Log() *slog.Logger { return i.log }
+
 // config returns the configuration in use.
-func (i *instance) config() *config.Config {
+func (i *App) config() *config.Config {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.cfg
 }
 
 // adminAccess is that of the configuration in use.
-func (i *instance) adminAccess() gateway.AdminAccess {
+func (i *App) adminAccess() gateway.AdminAccess {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.access
 }
 
 // watchStore notices disks that come and go.
-func (i *instance) watchStore() {
+func (i *App) watchStore() {
 	tick := time.NewTicker(storeCheckEvery)
 	defer tick.Stop()
 	last := ""
@@ -327,7 +342,7 @@ func (i *instance) watchStore() {
 	}
 }
 
-func (i *instance) storeReady() error {
+func (i *App) storeReady() error {
 	i.mu.Lock()
 	store, cfg := i.store, i.cfg
 	i.mu.Unlock()
@@ -338,7 +353,7 @@ func (i *instance) storeReady() error {
 }
 
 // ready says whether requests can be answered.
-func (i *instance) ready() error {
+func (i *App) ready() error {
 	if i.draining.Load() {
 		return errors.New("stopping")
 	}
@@ -352,14 +367,14 @@ func (i *instance) ready() error {
 }
 
 // explain tells what would happen to a request.
-func (i *instance) explain(ctx context.Context, urlOrID string) gateway.Explanation {
+func (i *App) explain(ctx context.Context, urlOrID string) gateway.Explanation {
 	e := i.server.Handler().Explain(ctx, urlOrID, time.Now())
 	e.By = gateway.ByGateway
 	return e
 }
 
-// reload opens the logs anew and exchanges the configuration; a bad one is refused with its reasons and the old one stays.
-func (i *instance) reload() error {
+// Reload opens the logs anew and exchanges the configuration; a bad one is refused with its reasons and the old one stays.
+func (i *App) Reload() error {
 	i.loading.Lock()
 	defer i.loading.Unlock()
 	i.logs.reopen() // whatever becomes of the configuration: logrotate waits for it
@@ -383,8 +398,8 @@ func (i *instance) reload() error {
 	return nil
 }
 
-// stop ends the instance: no new connections, running answers to their end within shutdown_timeout.
-func (i *instance) stop() error {
+// Stop ends the gateway: no new connections, running answers to their end within shutdown_timeout.
+func (i *App) Stop() error {
 	i.draining.Store(true)
 	timeout := i.config().Gateway.ShutdownTimeout
 	i.log.Info("stopping", "timeout", timeout.String())
@@ -409,7 +424,7 @@ func (i *instance) stop() error {
 }
 
 // release closes what load has opened.
-func (i *instance) release() error {
+func (i *App) release() error {
 	var err error
 	if i.cache != nil {
 		err = i.cache.Close() // before the clients that it fetches with

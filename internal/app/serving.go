@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"errors"
@@ -28,7 +28,7 @@ const (
 )
 
 // bind opens every listener, before the process gives up the rights that a port below 1024 needs.
-func (i *instance) bind(cfg *config.Config) error {
+func (i *App) bind(cfg *config.Config) error {
 	if address := cfg.Gateway.AdminListen; address != "" {
 		if err := i.open(address, forAdmin, cfg.Gateway.AdminSocketMode); err != nil {
 			return err
@@ -47,7 +47,7 @@ func (i *instance) bind(cfg *config.Config) error {
 	return nil
 }
 
-func (i *instance) open(address string, purpose purpose, mode os.FileMode) error {
+func (i *App) open(address string, purpose purpose, mode os.FileMode) error {
 	ln, err := listen(address, mode)
 	if err != nil {
 		return errors.Join(err, i.closeBound())
@@ -57,14 +57,14 @@ func (i *instance) open(address string, purpose purpose, mode os.FileMode) error
 }
 
 // closeBound closes what bind has opened, for a start that fails.
-func (i *instance) closeBound() error {
+func (i *App) closeBound() error {
 	list := i.bound
 	i.bound = nil
 	return closeAll(list)
 }
 
 // giveSockets gives the unix sockets to the account that the gateway serves as.
-func (i *instance) giveSockets(uid, gid int) error {
+func (i *App) giveSockets(uid, gid int) error {
 	for _, path := range i.sockets() {
 		if err := os.Lchown(path, uid, gid); err != nil {
 			return fmt.Errorf("cannot give a socket to the account of user in [gateway]: %w", err)
@@ -74,7 +74,7 @@ func (i *instance) giveSockets(uid, gid int) error {
 }
 
 // sockets are the paths of the unix sockets that are listened on.
-func (i *instance) sockets() []string {
+func (i *App) sockets() []string {
 	var paths []string
 	for _, ln := range i.bound {
 		if a, ok := ln.Addr().(*net.UnixAddr); ok {
@@ -85,7 +85,7 @@ func (i *instance) sockets() []string {
 }
 
 // serveAll begins to serve the listeners.
-func (i *instance) serveAll() {
+func (i *App) serveAll() {
 	for _, ln := range i.bound {
 		switch ln.purpose {
 		case forAdmin:
@@ -99,13 +99,13 @@ func (i *instance) serveAll() {
 					i.failed <- err
 				}
 			})
-			i.log.Info("serving", "address", ln.Addr().String(), "tls", i.cert.Load() != nil, "version", version)
+			i.log.Info("serving", "address", ln.Addr().String(), "tls", i.cert.Load() != nil, "version", i.version)
 		}
 	}
 }
 
-func (i *instance) serveAdmin(ln net.Listener) {
-	i.admin = gateway.NewAdminServer(gateway.NewAdmin(gateway.AdminOptions{Ready: i.ready, Reload: i.reload, Explain: i.explain, Metrics: i.metrics, Cache: i.cacheAdmin(), Access: i.adminAccess}))
+func (i *App) serveAdmin(ln net.Listener) {
+	i.admin = gateway.NewAdminServer(gateway.NewAdmin(gateway.AdminOptions{Ready: i.ready, Reload: i.Reload, Explain: i.explain, Metrics: i.metrics, Cache: i.cacheAdmin(), Access: i.adminAccess}))
 	i.running.Go(func() {
 		if err := i.admin.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
 			i.failed <- fmt.Errorf("admin listener: %w", err)

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"os"
@@ -17,7 +17,7 @@ func TestStopBeforeServing(t *testing.T) {
 	conf := filepath.Join(s.Dir, "mod_fastdfs.conf")
 	require.NoError(t, os.WriteFile(conf, []byte(s.Config("[gateway]", "listen = 127.0.0.1:0", "admin_listen = 127.0.0.1:0", "landlock = false")), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(s.Dir, "mime.types"), []byte(storetest.Types), 0o600))
-	i, err := start(conf)
+	i, err := Start(conf, "test")
 	require.NoError(t, err)
 	ln, err := listen("127.0.0.1:0", filesSocketMode)
 	require.NoError(t, err)
@@ -28,7 +28,7 @@ func TestStopBeforeServing(t *testing.T) {
 		served <- i.server.Serve(ln)
 	})
 	stopped := make(chan error, 1)
-	go func() { stopped <- i.stop() }()
+	go func() { stopped <- i.Stop() }()
 	select {
 	case err := <-stopped:
 		require.NoError(t, err)

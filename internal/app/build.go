@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"crypto/tls"
@@ -18,19 +18,6 @@ import (
 )
 
 // This file turns a configuration into the options of the packages, which know nothing of it.
-
-// loadConfig reads a configuration that has to be usable. Its errors are printed; warnings are for "check" and the log.
-func loadConfig(path string, stderr io.Writer) (*config.Config, error) {
-	if path == "" {
-		return nil, usageError("-c is missing")
-	}
-	cfg, problems := config.Load(path)
-	if cfg == nil {
-		printProblems(stderr, problems)
-		return nil, fmt.Errorf("cannot use %s", path)
-	}
-	return cfg, nil
-}
 
 // storeOptions are the store paths of the groups on this host.
 func storeOptions(cfg *config.Config) storage.Options {
@@ -142,6 +129,11 @@ func adminAccess(cfg *config.Config) (gateway.AdminAccess, error) {
 		return a, fmt.Errorf("%w; see admin_token_file in [gateway]", err)
 	}
 	return a, nil
+}
+
+// HostProblems are those of a configuration on this host that only a running gateway would find.
+func HostProblems(cfg *config.Config) []config.Problem {
+	return slices.Concat(rootProblem(cfg), diskProblem(cfg))
 }
 
 // restartKeys names what a reload cannot change: it belongs to the listeners.
