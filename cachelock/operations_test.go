@@ -193,3 +193,20 @@ func ask(t *testing.T, f *Folders, op Operation, paths [2]string, want verdict) 
 		require.NoError(t, l.Release(context.Background()))
 	}
 }
+
+// String returns the cell as the documentation shows it: "y", or "A n, B y" where it depends on which path of the running
+// operation is met, or "from A n, to A y" where it depends on the path of the wanted one too.
+func (c cell) String() string {
+	if all := c[roleSource][roleSource]; c == (cell{{all, all}, {all, all}}) {
+		return string(all)
+	}
+	var parts []string
+	for r, name := range [...]string{"A", "B"} {
+		if from, to := c[r][roleSource], c[r][roleTarget]; from == to {
+			parts = append(parts, name+" "+string(from))
+		} else {
+			parts = append(parts, "from "+name+" "+string(from), "to "+name+" "+string(to))
+		}
+	}
+	return strings.Join(parts, ", ")
+}

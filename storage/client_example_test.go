@@ -56,21 +56,6 @@ func ExampleClient() {
 	// hello, world
 }
 
-func ExampleClient_Metadata() {
-	cluster, id, servers := cluster()
-	defer cluster.Close()
-	client := storage.NewClient(storage.ClientOptions{})
-	defer client.Close()
-	items, err := client.Metadata(context.Background(), id, servers)
-	if err != nil {
-		log.Fatal(err)
-	}
-	for _, item := range items {
-		fmt.Println(item.Name, "=", item.Value)
-	}
-	// Output: language = en
-}
-
 func ExampleClient_Health() {
 	cluster, id, servers := cluster()
 	defer cluster.Close()

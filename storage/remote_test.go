@@ -230,9 +230,8 @@ func TestCompleteHeals(t *testing.T) {
 	ctx := context.Background()
 	info := r.stat(id)
 	for name, ask := range map[string]func() error{
-		"info":     func() error { _, err := r.c.Stat(ctx, id, r.servers); return err },
-		"no file":  func() error { _, err := r.c.Stat(ctx, gone, r.servers); return err },
-		"metadata": func() error { _, err := r.c.Metadata(ctx, id, r.servers); return err },
+		"info":    func() error { _, err := r.c.Stat(ctx, id, r.servers); return err },
+		"no file": func() error { _, err := r.c.Stat(ctx, gone, r.servers); return err },
 		"download": func() error {
 			s, err := r.c.Open(ctx, id, info, 0, 1000, r.servers)
 			if err != nil {
@@ -328,50 +327,6 @@ func TestWrongSize(t *testing.T) {
 	_, err = r.c.Stat(context.Background(), id, r.servers[:1])
 	require.ErrorIs(t, err, ErrNoSource)
 	require.Equal(t, Healthy, r.c.Health()[0].State, "other files there may be right")
-}
-
-func TestMetadata(t *testing.T) {
-	r := newRig(t, 2, ClientOptions{})
-	id := r.put(fdfstest.FileSpec{Content: content(10), Metadata: map[string]string{"width": "640", "height": "480", "note": ""}})
-	bare := r.put(fdfstest.FileSpec{Content: content(10)})
-	r.Storage(0).Kill()
-	list, err := r.c.Metadata(context.Background(), id, r.servers)
-	require.NoError(t, err)
-	require.Equal(t, []Meta{{"height", "480"}, {"note", ""}, {"width", "640"}}, list)
-	_, err = r.c.Metadata(context.Background(), bare, r.servers)
-	require.ErrorIs(t, err, ErrNoSource, "the one that is dead may have some")
-	require.NoError(t, r.Storage(0).Revive())
-	_, err = r.c.Metadata(context.Background(), bare, r.servers)
-	require.ErrorIs(t, err, ErrNotFound)
-}
-
-func TestParseMetadata(t *testing.T) {
-	for body, want := range map[string][]Meta{
-		"":                       nil,
-		"\x01\x01":               nil,
-		"a\x02b":                 {{"a", "b"}},
-		"a\x02b\x01c\x02d":       {{"a", "b"}, {"c", "d"}},
-		"a\x02b\x02c\x01d":       {{"a", "b\x02c"}, {"d", ""}},
-		"\x02nameless\x01a\x02b": {{"a", "b"}},
-	} {
-		require.Equal(t, want, parseMetadata([]byte(body)), "%q", body)
-	}
-}
-
-func FuzzMetadata(f *testing.F) {
-	f.Add([]byte("width\x02640\x01height\x02480"))
-	f.Add([]byte("\x02\x01\x02\x02\x01"))
-	f.Fuzz(func(t *testing.T, b []byte) {
-		list := parseMetadata(b)
-		var again []byte
-		for i, m := range list {
-			if i > 0 {
-				again = append(again, recordMark)
-			}
-			again = append(append(append(again, m.Name...), fieldMark), m.Value...)
-		}
-		require.Equal(t, list, parseMetadata(again))
-	})
 }
 
 // FuzzInfo reads answers to CmdFileInfo as Stat does.

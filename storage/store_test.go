@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"testing"
@@ -78,10 +77,8 @@ func (s *testStore) local() *Local {
 
 // id makes a new id in group1, store path 0.
 func (s *testStore) id(kind fdfs.Kind, content string, change func(f *fdfs.Fields)) fdfs.FileID {
-	source, err := fdfs.AddrSource(netip.MustParseAddr("10.0.0.1"))
-	require.NoError(s.t, err)
 	s.count++
-	f := fdfs.Fields{Group: "group1", High: 0x0A, Low: 1, Kind: kind, Source: source, Created: created.Unix(),
+	f := fdfs.Fields{Group: "group1", High: 0x0A, Low: 1, Kind: kind, Source: fdfs.Source{10, 0, 0, 1}, Created: created.Unix(),
 		Size: int64(len(content)), CRC32: crc32.ChecksumIEEE([]byte(content)), Random: s.count, Ext: "txt", Pad: s.count}
 	if kind == fdfs.KindAppender {
 		f.Size = 0

@@ -33,8 +33,7 @@ func silence(t *testing.T, port int, hosts ...string) int {
 // idsAt are ids of files of a source that nobody has.
 func idsAt(t *testing.T, address string, n int) (ids []string) {
 	t.Helper()
-	source, err := fdfs.AddrSource(mustAddr(address))
-	require.NoError(t, err)
+	source := fdfs.Source(mustAddr(address).As4())
 	for i := range n {
 		ids = append(ids, idOf(t, source, "group1", longAgo.Add(time.Duration(i)*time.Second)))
 	}

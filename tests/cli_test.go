@@ -16,7 +16,6 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/stampede/lab"
 	"fastdfs-gateway/tests/storetest"
@@ -132,11 +131,8 @@ func TestInspect(t *testing.T) {
 func TestInspectResolvesStorageIDs(t *testing.T) {
 	c := cluster(t, fdfstest.Options{UseStorageIDs: true})
 	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(1), Content: []byte("hello"), Ext: "txt", Created: longAgo})
-	known, err := fdfs.IDSource(100002)
-	require.NoError(t, err)
-	require.Equal(t, known, id.Source)
-	unknown, err := fdfs.IDSource(999)
-	require.NoError(t, err)
+	require.Equal(t, fdfstest.IDSource(100002), id.Source)
+	unknown := fdfstest.IDSource(999)
 	ids := filepath.Join(t.TempDir(), "storage_ids.conf")
 	require.NoError(t, os.WriteFile(ids, []byte("100002 group1 192.0.2.77\n"), 0o600))
 	for conf, want := range map[string]string{

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/stretchr/testify/require"
@@ -129,10 +130,7 @@ func TestDifferencesSources(t *testing.T) {
 	ln, err := net.Listen("tcp", net.JoinHostPort(stranger, port))
 	require.NoError(t, err)
 	defer ln.Close()
-	address, err := fdfs.AddrSource(netip.MustParseAddr(stranger))
-	require.NoError(t, err)
-	id, err := fdfs.IDSource(12345)
-	require.NoError(t, err)
+	address, id := fdfs.Source(netip.MustParseAddr(stranger).As4()), fdfstest.IDSource(12345)
 	p.differ(t, []difference{
 		{name: "address of a stranger", url: "/" + idFrom(t, address, "group1"), status: 404},
 		{name: "address of a stranger in an unknown group", url: "/" + idFrom(t, address, "group9"), status: 404},
@@ -160,9 +158,7 @@ func idOf(t testing.TB, source fdfs.Source, group string, created time.Time) str
 // idFromAddress is such an id with an IPv4 address as its source.
 func idFromAddress(t testing.TB, address, group string) string {
 	t.Helper()
-	source, err := fdfs.AddrSource(mustAddr(address))
-	require.NoError(t, err)
-	return idFrom(t, source, group)
+	return idFrom(t, mustAddr(address).As4(), group)
 }
 
 func mustAddr(text string) netip.Addr { return netip.MustParseAddr(text) }

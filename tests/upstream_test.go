@@ -18,8 +18,7 @@ import (
 func TestUpstreamHTTP(t *testing.T) {
 	s := storetest.New(t)
 	content := s.Bytes(3 << 20)
-	source, err := fdfs.AddrSource(mustAddr("127.0.0.21"))
-	require.NoError(t, err)
+	source := fdfs.Source{127, 0, 0, 21}
 	file := s.From(source, "mp4", content)
 	slave := s.Slave(file, "_b", "txt", s.Bytes(500))
 	conf := strings.Replace(s.Config(withListen([]string{"[open_file_cache]", "valid = 0"})...), "listen = 127.0.0.1:0", "listen = 127.0.0.21:0", 1)
@@ -70,8 +69,7 @@ func webServer(t *testing.T, ip string, content []byte) (port string, asked func
 // whatever the client has written.
 func TestTargetOfTheID(t *testing.T) {
 	s := storetest.New(t)
-	source, err := fdfs.AddrSource(mustAddr("127.0.0.21"))
-	require.NoError(t, err)
+	source := fdfs.Source{127, 0, 0, 21}
 	file := s.From(source, "txt", []byte("hello"))
 	port, asked := webServer(t, "127.0.0.21", file.Content)
 	edge := func(lines ...string) *process {

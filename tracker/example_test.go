@@ -18,25 +18,20 @@ func Example() {
 		return
 	}
 	defer cluster.Close()
-	id, err := cluster.Put(fdfstest.FileSpec{Group: "group1", Content: []byte("hello"), Ext: "txt"})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
 
 	c := tracker.New(tracker.Options{Trackers: [][]string{{cluster.Trackers()[0]}, {cluster.Trackers()[1]}}})
 	defer c.Close()
-	servers, err := c.FetchAll(context.Background(), id)
-	fmt.Println(len(servers), "storages should have the file:", err)
+	storages, err := c.Storages(context.Background(), "group1")
+	fmt.Println(len(storages), "storages:", err)
 
 	<-c.Loaded()
 	members := c.Members()
-	fmt.Println("a storage:", members.Allowed(servers[0].Addr()))
-	fmt.Println("a stranger:", members.Allowed(netip.MustParseAddr("192.0.2.1")))
+	fmt.Println("a storage:", members.Allowed(storages[0].Addr))
+	fmt.Println("another host:", members.Allowed(netip.MustParseAddr("192.0.2.1")))
 	// Output:
-	// 2 storages should have the file: <nil>
+	// 2 storages: <nil>
 	// a storage: true
-	// a stranger: false
+	// another host: false
 }
 
 // Without trackers the storage ids of the configuration are what is known.

@@ -24,11 +24,11 @@ type Members struct{ now atomic.Pointer[snapshot] }
 
 // snapshot is never changed once it is published.
 type snapshot struct {
-	known   bool
-	groups  map[string][]Server
-	byID    map[uint32]Server
-	byAddr  map[member]Server
-	groupOf map[netip.Addr]string
+	known  bool
+	groups map[string][]Server
+	byID   map[uint32]Server
+	byAddr map[member]Server
+	addrs  map[netip.Addr]struct{} // of all storages
 }
 
 type member struct {
@@ -57,14 +57,8 @@ func (m *Members) HasGroup(group string) bool {
 
 // Allowed tells whether an address belongs to a storage of any group.
 func (m *Members) Allowed(addr netip.Addr) bool {
-	_, ok := m.load().groupOf[addr.Unmap()]
+	_, ok := m.load().addrs[addr.Unmap()]
 	return ok
-}
-
-// GroupOf is the group of the storage with this address; where one host serves several, the first by name.
-func (m *Members) GroupOf(addr netip.Addr) (group string, ok bool) {
-	group, ok = m.load().groupOf[addr.Unmap()]
-	return group, ok
 }
 
 // ByAddr is the storage of a group with this address.
@@ -110,7 +104,7 @@ func (m *Members) set(l lists) { m.now.Store(l.snapshot()) }
 func (l lists) snapshot() *snapshot {
 	s := &snapshot{
 		known: l.listed || len(l.ids) > 0, groups: map[string][]Server{}, byID: map[uint32]Server{},
-		byAddr: map[member]Server{}, groupOf: map[netip.Addr]string{},
+		byAddr: map[member]Server{}, addrs: map[netip.Addr]struct{}{},
 	}
 	byID := make(map[uint32]fdfs.StorageID, len(l.ids))
 	for _, id := range l.ids {
@@ -213,7 +207,5 @@ func (s *snapshot) addAddr(addr netip.Addr, server Server) {
 	if old, taken := s.byAddr[key]; !taken || !old.Active && server.Active {
 		s.byAddr[key] = server
 	}
-	if old, taken := s.groupOf[addr]; !taken || server.Group < old {
-		s.groupOf[addr] = server.Group
-	}
+	s.addrs[addr] = struct{}{}
 }

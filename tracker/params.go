@@ -17,8 +17,6 @@ type Parameters struct {
 	UseStorageID bool
 	// SlotMaxSize is slot_max_size, bytes: the size of the largest trunk slot; 0 where it is not told.
 	SlotMaxSize int64
-	// Raw is every setting as a tracker sent it; nil for those of the configuration. It must not be changed.
-	Raw map[string]string
 }
 
 const (
@@ -49,7 +47,7 @@ func parseParameters(text string) (Parameters, error) {
 		slot = 0 // trackers before trunk files do not tell it
 	}
 	return Parameters{SyncMaxDelay: time.Duration(delay) * time.Second, UseStorageID: isTrue(raw["use_storage_id"]),
-		SlotMaxSize: slot, Raw: raw}, nil
+		SlotMaxSize: slot}, nil
 }
 
 // isTrue reads a boolean as FastDFS does.

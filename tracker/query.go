@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -14,45 +13,9 @@ import (
 
 // Limits of answers, bytes. A promise of more is not believed.
 const (
-	serverLimit = 64 << 10 // over 1200 storages of one file
-	listLimit   = 1 << 20  // about 2000 storages of a group, 9000 groups, a page of ids
-	paramLimit  = 64 << 10
+	listLimit  = 1 << 20 // about 2000 storages of a group, 9000 groups, a page of ids
+	paramLimit = 64 << 10
 )
-
-// FetchOne asks for a storage that should have the file.
-func (c *Client) FetchOne(ctx context.Context, id fdfs.FileID) (netip.AddrPort, error) {
-	servers, err := c.fetch(ctx, fdfs.CmdFetchOne, id)
-	if err != nil {
-		return netip.AddrPort{}, err
-	}
-	return servers[0], nil
-}
-
-// FetchAll asks for all storages that should have the file, at least one, each once. Trackers do not know whether the file
-// exists; an unknown group is fdfs.ErrNotFound.
-func (c *Client) FetchAll(ctx context.Context, id fdfs.FileID) ([]netip.AddrPort, error) {
-	return c.fetch(ctx, fdfs.CmdFetchAll, id)
-}
-
-func (c *Client) fetch(ctx context.Context, cmd fdfs.Command, id fdfs.FileID) (servers []netip.AddrPort, err error) {
-	err = c.query(ctx, cmd, fdfs.AppendFile(nil, id), serverLimit, func(answer []byte) error {
-		group, list, err := fdfs.ParseServers(answer)
-		if err == nil && group != id.Group {
-			err = fmt.Errorf("%w: asked for group %q, answered for %.20q", fdfs.ErrProtocol, id.Group, group)
-		}
-		servers = servers[:0]
-		for _, s := range list {
-			if !slices.Contains(servers, s) {
-				servers = append(servers, s)
-			}
-		}
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("cannot find the storages of %s: %w", id.Group, err)
-	}
-	return servers, nil
-}
 
 // errEmpty is the answer of a tracker that has just been set up: another one, or the same one later, knows more.
 var errEmpty = errors.New("the tracker's list is empty")
@@ -140,14 +103,6 @@ func (c *Client) Parameters(ctx context.Context) (p Parameters, err error) {
 		return Parameters{}, fmt.Errorf("cannot load the parameters: %w", err)
 	}
 	return p, nil
-}
-
-// Ping is the active test: nil when a tracker answers.
-func (c *Client) Ping(ctx context.Context) error {
-	if err := c.query(ctx, fdfs.CmdActiveTest, nil, 0, func([]byte) error { return nil }); err != nil {
-		return fmt.Errorf("cannot reach a tracker: %w", err)
-	}
-	return nil
 }
 
 // query asks the trackers one after the other until one gives an answer that parse takes. parse may be called again for the

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net/netip"
 	"strings"
 )
 
@@ -17,30 +16,6 @@ const (
 	maxWholeSize   = 1<<58 - 1 // beyond it the size would set the flags
 	maxSlavePrefix = 16        // bytes that the upload command has for it
 )
-
-// AddrSource is the Source for an IPv4 address. An address that would read
-// as a storage id (one that ends in .0) is refused.
-func AddrSource(addr netip.Addr) (Source, error) {
-	addr = addr.Unmap()
-	if !addr.Is4() {
-		return Source{}, fmt.Errorf("%w: source %q is no IPv4 address", ErrEncode, addr)
-	}
-	s := Source(addr.As4())
-	if _, isID := s.ID(); isID || s == (Source{}) {
-		return Source{}, fmt.Errorf("%w: source %q would read as a storage id", ErrEncode, addr)
-	}
-	return s, nil
-}
-
-// IDSource is the Source for a storage id, 1 to 16777215.
-func IDSource(id uint32) (Source, error) {
-	var s Source
-	binary.LittleEndian.PutUint32(s[:], id)
-	if _, ok := s.ID(); !ok {
-		return Source{}, fmt.Errorf("%w: storage id %d is not 1 to 16777215", ErrEncode, id)
-	}
-	return s, nil
-}
 
 // Fields is what a file id is made of. Random and Pad are there to make ids
 // unique; they are given by the caller, so that the same Fields make the same id.

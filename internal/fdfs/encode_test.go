@@ -28,9 +28,7 @@ func fieldsOf(t *testing.T, id FileID) Fields {
 }
 
 func TestEncode(t *testing.T) {
-	source, err := AddrSource(netip.MustParseAddr("10.77.0.11"))
-	require.NoError(t, err)
-	base := Fields{Group: "group1", PathIndex: 1, High: 0x0A, Low: 0xFF, Source: source, Created: 1795181354, CRC32: 0x697d11d9, Ext: "jpg", Pad: 537}
+	base := Fields{Group: "group1", PathIndex: 1, High: 0x0A, Low: 0xFF, Source: Source{10, 77, 0, 11}, Created: 1795181354, CRC32: 0x697d11d9, Ext: "jpg", Pad: 537}
 	for name, change := range map[string]func(f *Fields){
 		"normal":       func(f *Fields) { f.Size, f.Random = 4096, maxRandom },
 		"empty":        func(f *Fields) { f.Size = 0 },
@@ -56,10 +54,8 @@ func TestEncode(t *testing.T) {
 }
 
 func TestEncodeRefuses(t *testing.T) {
-	source, err := IDSource(100001)
-	require.NoError(t, err)
-	good := Fields{Group: "group1", Source: source}
-	_, err = Encode(good)
+	good := Fields{Group: "group1", Source: Source{1}}
+	_, err := Encode(good)
 	require.NoError(t, err)
 	for name, change := range map[string]func(f *Fields){
 		"group":            func(f *Fields) { f.Group = "a/b" },
@@ -93,28 +89,21 @@ func TestEncodeRefuses(t *testing.T) {
 }
 
 func TestSources(t *testing.T) {
-	for _, addr := range []string{"10.77.0.11", "255.255.255.255", "0.0.0.1", "::ffff:10.0.0.1"} {
-		s, err := AddrSource(netip.MustParseAddr(addr))
-		require.NoError(t, err)
-		got, ok := s.Addr()
+	for _, addr := range []string{"10.77.0.11", "255.255.255.255", "0.0.0.1"} {
+		want := netip.MustParseAddr(addr)
+		got, ok := Source(want.As4()).Addr()
 		require.True(t, ok)
-		require.Equal(t, netip.MustParseAddr(addr).Unmap(), got)
+		require.Equal(t, want, got)
 	}
-	for _, addr := range []string{"10.77.0.0", "0.0.0.0", "::1"} {
-		_, err := AddrSource(netip.MustParseAddr(addr))
-		require.ErrorIs(t, err, ErrEncode, addr)
-	}
-	for _, number := range []uint32{1, 1<<24 - 1} {
-		s, err := IDSource(number)
-		require.NoError(t, err)
-		got, ok := s.ID()
+	for source, want := range map[Source]uint32{{1}: 1, {255, 255, 255}: 1<<24 - 1, {10, 77}: 77<<8 | 10} {
+		got, ok := source.ID()
 		require.True(t, ok)
-		require.Equal(t, number, got)
+		require.Equal(t, want, got)
+		_, ok = source.Addr()
+		require.False(t, ok)
 	}
-	for _, number := range []uint32{0, 1 << 24} {
-		_, err := IDSource(number)
-		require.ErrorIs(t, err, ErrEncode)
-	}
+	_, ok := Source{}.ID()
+	require.False(t, ok)
 }
 
 func TestEncodeSlave(t *testing.T) {

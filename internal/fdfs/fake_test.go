@@ -139,7 +139,7 @@ func newPool(t *testing.T, f *fake, o PoolOptions) *Pool {
 }
 
 func call(p *Pool, text string) (string, error) {
-	b, err := p.Call(context.Background(), CmdFetchAll, 0, []byte(text), 1000)
+	b, err := p.Call(context.Background(), CmdListStorages, 0, []byte(text), 1000)
 	return string(b), err
 }
 

@@ -76,7 +76,6 @@ func parseGroup(record []byte) (GroupInfo, bool) {
 const (
 	StatusIPChanged = 3 // it has another address now
 	StatusDeleted   = 4 // it was taken out of the group
-	StatusOffline   = 5 // the tracker has not heard of it for some time
 	StatusActive    = 7 // it serves files
 )
 

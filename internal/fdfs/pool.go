@@ -44,7 +44,7 @@ func (o PoolOptions) withDefaults() PoolOptions {
 
 // Pool keeps connections to one tracker or storage. It is safe for concurrent use.
 //
-//	answer, err := pool.Call(ctx, fdfs.CmdFetchAll, 0, fdfs.AppendFile(nil, id), 4096)
+//	answer, err := pool.Call(ctx, fdfs.CmdFileInfo, 0, fdfs.AppendFile(nil, id), 128)
 //
 // A connection goes back to the pool only after a complete answer; after anything else it is closed. One that has been idle is
 // tested by a look at the socket before it is used, and a request that fails on it before a byte of an answer has come is sent

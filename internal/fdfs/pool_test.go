@@ -97,11 +97,11 @@ func TestPoolBounds(t *testing.T) {
 func TestPoolWaitsForASlot(t *testing.T) {
 	f := newFake(t, echo)
 	p := newPool(t, f, PoolOptions{MaxOpen: 1})
-	c, _, err := p.Request(t.Context(), CmdFetchAll, 0, []byte("held"))
+	c, _, err := p.Request(t.Context(), CmdListStorages, 0, []byte("held"))
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeoutCause(t.Context(), 20*time.Millisecond, errors.New("enough"))
 	defer cancel()
-	_, _, err = p.Request(ctx, CmdFetchAll, 0, nil)
+	_, _, err = p.Request(ctx, CmdListStorages, 0, nil)
 	require.ErrorContains(t, err, "enough")
 	done := make(chan error)
 	go func() {
@@ -129,7 +129,7 @@ func TestPoolStatus(t *testing.T) {
 	})
 	p := newPool(t, f, PoolOptions{})
 	for i, connections := range []int32{1, 1, 1, 1, 2} {
-		_, err := p.Call(t.Context(), CmdFetchAll, 0, []byte{byte(i)}, 1000)
+		_, err := p.Call(t.Context(), CmdListStorages, 0, []byte{byte(i)}, 1000)
 		require.ErrorIs(t, err, ErrNotFound)
 		require.Equal(t, connections, f.accepted.Load(), "request %d", i)
 	}
@@ -149,7 +149,7 @@ func TestPoolIncompleteAnswers(t *testing.T) {
 		require.EqualValues(t, i+1, f.accepted.Load())
 		require.Empty(t, p.idle)
 	}
-	_, err := p.Call(t.Context(), CmdFetchAll, 0, []byte("hello"), 4)
+	_, err := p.Call(t.Context(), CmdListStorages, 0, []byte("hello"), 4)
 	require.ErrorIs(t, err, ErrProtocol, "more than the caller expects")
 	require.Empty(t, p.idle)
 	c, _, err := p.Request(t.Context(), CmdDownload, 0, []byte("hello"))
@@ -169,7 +169,7 @@ func TestPoolNonsense(t *testing.T) {
 	}{
 		"another protocol":  {[]byte("HTTP/1.1 400 Bad Request\r\n\r\n"), ErrProtocol},
 		"a negative length": {Header{-1, CmdAnswer, 0}.AppendTo(nil), ErrProtocol},
-		"another command":   {Header{0, CmdFetchAll, 0}.AppendTo(nil), ErrProtocol},
+		"another command":   {Header{0, CmdListStorages, 0}.AppendTo(nil), ErrProtocol},
 		"2 GB":              {Header{2 << 30, CmdAnswer, 0}.AppendTo(nil), ErrProtocol},
 		"2^63-1":            {Header{1<<63 - 1, CmdAnswer, 0}.AppendTo(nil), ErrProtocol},
 		"half a header":     {Header{0, CmdAnswer, 0}.AppendTo(nil)[:5], io.ErrUnexpectedEOF},
@@ -325,7 +325,7 @@ func TestPoolTimeouts(t *testing.T) {
 	requireTimeout(began, err)
 
 	p.o.NetworkTimeout = patientTimeout
-	c, _, err := p.Request(t.Context(), CmdFetchAll, 0, []byte("body"))
+	c, _, err := p.Request(t.Context(), CmdListStorages, 0, []byte("body"))
 	require.NoError(t, err)
 	defer c.Release()
 	p.o.NetworkTimeout = 40 * time.Millisecond
@@ -474,7 +474,7 @@ func TestPoolUnderFaults(t *testing.T) {
 				if i%5 == 0 {
 					time.AfterFunc(time.Duration(i)*10*time.Microsecond, cancel)
 				}
-				got, err := p.Call(ctx, CmdFetchAll, 0, []byte(text), 100)
+				got, err := p.Call(ctx, CmdListStorages, 0, []byte(text), 100)
 				cancel()
 				if err == nil && string(got) != text {
 					t.Errorf("got %q, want %q", got, text)

@@ -24,15 +24,12 @@ type Command byte
 
 // The commands that a download gateway uses. A tracker answers the first group, a storage the second, both the third.
 const (
-	CmdStorageIDs   Command = 69  // storage ids, in pages
-	CmdParameters   Command = 75  // settings that storages share, as ini text
-	CmdListGroups   Command = 91  // all groups
-	CmdListStorages Command = 92  // the storages of a group
-	CmdFetchOne     Command = 102 // a storage to download a file from
-	CmdFetchAll     Command = 105 // all storages to download a file from
+	CmdStorageIDs   Command = 69 // storage ids, in pages
+	CmdParameters   Command = 75 // settings that storages share, as ini text
+	CmdListGroups   Command = 91 // all groups
+	CmdListStorages Command = 92 // the storages of a group
 
 	CmdDownload Command = 14 // bytes of a file
-	CmdMetadata Command = 15 // name and value pairs of a file
 	CmdFileInfo Command = 22 // size, time and CRC32 of a file
 
 	CmdQuit       Command = 82  // goodbye; no answer
@@ -54,8 +51,6 @@ var (
 	ErrInvalid = errors.New("invalid request")
 	// ErrNotSupported is errno 95: the server is not set up for this command.
 	ErrNotSupported = errors.New("not supported by the server")
-	// ErrBusy is errno 11 or 16: try again, or elsewhere.
-	ErrBusy = errors.New("server is busy")
 )
 
 // ErrProtocol is returned for an answer that is none of the protocol: the connection is of no use any more.
@@ -76,8 +71,6 @@ func (e StatusError) Is(target error) bool {
 		return target == ErrInvalid
 	case 95:
 		return target == ErrNotSupported
-	case 11, 16:
-		return target == ErrBusy
 	}
 	return false
 }
@@ -109,7 +102,6 @@ const (
 	groupSize    = 16 // of a group name in a body, NUL padded
 	ipv4TextSize = 15 // of an address in a body, NUL padded text
 	ipv6TextSize = 45
-	portSize     = 8
 )
 
 // AppendGroup appends a group name as bodies have it.
@@ -118,7 +110,7 @@ func AppendGroup(dst []byte, group string) []byte {
 	return append(dst, make([]byte, max(0, groupSize-len(group)))...)
 }
 
-// AppendFile appends a group and a logic filename: the body of CmdFetchOne, CmdFetchAll, CmdFileInfo and CmdMetadata.
+// AppendFile appends a group and a logic filename: the body of CmdFileInfo.
 func AppendFile(dst []byte, id FileID) []byte {
 	return append(AppendGroup(dst, id.Group), id.Logic...)
 }
@@ -133,61 +125,6 @@ func AppendDownload(dst []byte, id FileID, offset, length int64) []byte {
 // AppendStorageIDs appends the body of CmdStorageIDs: index of the first one wanted u32, and that none at all is no error u8.
 func AppendStorageIDs(dst []byte, first int) []byte {
 	return append(binary.BigEndian.AppendUint32(dst, uint32(first)), 1)
-}
-
-// ParseServers reads the answer to CmdFetchOne or CmdFetchAll:
-//
-//	offset  length    field
-//	0       16        group
-//	16      15 or 45  address
-//	+       8         port
-//	then, for each further server, address and port, or from trackers before 6.13 the address alone, with one port for all
-//
-// Which of the forms it is follows from the length; where two fit, the newer one counts if its ports are ports.
-func ParseServers(body []byte) (group string, servers []netip.AddrPort, err error) {
-	for _, address := range []int{ipv4TextSize, ipv6TextSize} {
-		rest := len(body) - groupSize - address - portSize
-		if rest < 0 {
-			continue
-		}
-		for _, entry := range []int{address + portSize, address} {
-			if rest%entry != 0 {
-				continue
-			}
-			if servers, ok := parseServerList(body[groupSize:], address, entry); ok {
-				return cutNUL(body[:groupSize]), servers, nil
-			}
-		}
-	}
-	return "", nil, fmt.Errorf("%w: %d bytes are no list of servers", ErrProtocol, len(body))
-}
-
-// parseServerList reads the servers of one form; entry is the size of each but the first.
-func parseServerList(b []byte, address, entry int) ([]netip.AddrPort, bool) {
-	first, ok := parseServer(b[:address], b[address:address+portSize])
-	if !ok {
-		return nil, false
-	}
-	shared := b[address : address+portSize]
-	servers := []netip.AddrPort{first}
-	for b = b[address+portSize:]; len(b) > 0; b = b[entry:] {
-		port := shared
-		if entry > address {
-			port = b[address:entry]
-		}
-		s, ok := parseServer(b[:address], port)
-		if !ok {
-			return nil, false
-		}
-		servers = append(servers, s)
-	}
-	return servers, true
-}
-
-func parseServer(address, port []byte) (netip.AddrPort, bool) {
-	addr, ok := parseAddr(cutNUL(address))
-	n := binary.BigEndian.Uint64(port)
-	return netip.AddrPortFrom(addr, uint16(n)), ok && n > 0 && n < 1<<16
 }
 
 // cutNUL is the text before the padding.

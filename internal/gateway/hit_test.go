@@ -38,8 +38,7 @@ func edge(t *testing.T, o Options, origin Origin, so ...ServerOptions) (*running
 // kinds are URLs of a file of each kind, all with one content.
 func kinds(t *testing.T, content string) map[string]string {
 	t.Helper()
-	source, err := fdfs.AddrSource(netip.MustParseAddr("10.0.0.1"))
-	require.NoError(t, err)
+	source := fdfs.Source{10, 0, 0, 1}
 	urls := map[string]string{}
 	for name, fields := range map[string]fdfs.Fields{
 		"normal": {Size: int64(len(content)), CRC32: crc32.ChecksumIEEE([]byte(content))}, "appender": {Kind: fdfs.KindAppender},

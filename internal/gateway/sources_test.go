@@ -9,6 +9,7 @@ import (
 
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/storage"
+	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tracker"
 
 	"github.com/stretchr/testify/require"
@@ -17,14 +18,10 @@ import (
 // idFrom is an id whose source is an address or a storage id.
 func idFrom(t *testing.T, group, address string, number uint32) fdfs.FileID {
 	t.Helper()
-	var source fdfs.Source
-	var err error
+	source := fdfstest.IDSource(number)
 	if address != "" {
-		source, err = fdfs.AddrSource(netip.MustParseAddr(address))
-	} else {
-		source, err = fdfs.IDSource(number)
+		source = netip.MustParseAddr(address).As4()
 	}
-	require.NoError(t, err)
 	id, err := fdfs.Encode(fdfs.Fields{Group: group, Source: source, Created: 1700000000, Size: 5, Random: 1, Ext: "jpg"})
 	require.NoError(t, err)
 	return id

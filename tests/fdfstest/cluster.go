@@ -1,6 +1,7 @@
 package fdfstest
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -209,14 +210,33 @@ func (c *Cluster) newStorage(spec StorageSpec, o Options, common *commonPort) (*
 		return nil, fmt.Errorf("address %s is longer than %d bytes: set AddressSize", text, c.addressSize)
 	}
 	if !c.useIDs {
-		s.source, err = fdfs.AddrSource(s.advertise.Addr())
+		s.source, err = addrSource(s.advertise.Addr())
 		return s, err
 	}
 	if s.id = spec.ID; s.id == 0 {
 		s.id = firstID + uint32(len(c.storages)) - 1
 	}
-	s.source, err = fdfs.IDSource(s.id)
-	return s, err
+	s.source = IDSource(s.id)
+	return s, nil
+}
+
+// addrSource is the source in the file ids of a storage without a storage id. An address that ends in .0 would read as an id.
+func addrSource(addr netip.Addr) (fdfs.Source, error) {
+	addr = addr.Unmap()
+	if !addr.Is4() {
+		return fdfs.Source{}, fmt.Errorf("source %q is no IPv4 address", addr)
+	}
+	s := fdfs.Source(addr.As4())
+	if _, ok := s.Addr(); !ok || s == (fdfs.Source{}) {
+		return fdfs.Source{}, fmt.Errorf("source %q would read as a storage id", addr)
+	}
+	return s, nil
+}
+
+// IDSource is the source in the file ids of the storage with this storage id, 1 to 16777215.
+func IDSource(id uint32) (s fdfs.Source) {
+	binary.LittleEndian.PutUint32(s[:], id)
+	return s
 }
 
 // Close stops all nodes and returns when their goroutines have ended. It may be called again.

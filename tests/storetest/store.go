@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"math/rand/v2"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -86,9 +85,7 @@ func (s *Store) Bytes(n int) []byte {
 // fields are those of a new file of Group.
 func (s *Store) fields(kind fdfs.Kind, ext string, content []byte) fdfs.Fields {
 	s.count++
-	source, err := fdfs.AddrSource(netip.MustParseAddr("127.0.0.1"))
-	require.NoError(s.t, err)
-	return fdfs.Fields{Group: Group, High: 0, Low: 10, Kind: kind, Source: source, Created: Created.Unix(), Size: int64(len(content)),
+	return fdfs.Fields{Group: Group, High: 0, Low: 10, Kind: kind, Source: fdfs.Source{127, 0, 0, 1}, Created: Created.Unix(), Size: int64(len(content)),
 		CRC32: crc32.ChecksumIEEE(content), Random: s.count, Ext: ext, Pad: s.count}
 }
 

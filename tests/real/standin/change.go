@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/real/client"
 )
 
@@ -45,11 +46,11 @@ var corrupt = os.Getenv("STANDIN_CORRUPT")
 func idAnswer(id fdfs.FileID) []byte { return append(fdfs.AppendGroup(nil, id.Group), id.Logic...) }
 
 // source is what ids made here begin with.
-func (s *storage) source() (fdfs.Source, error) {
+func (s *storage) source() fdfs.Source {
 	if s.me.ID != 0 {
-		return fdfs.IDSource(s.me.ID)
+		return fdfstest.IDSource(s.me.ID)
 	}
-	return fdfs.AddrSource(s.me.Addr.Addr())
+	return s.me.Addr.Addr().As4()
 }
 
 // newFields are those of a file that is stored now.
@@ -57,13 +58,9 @@ func (s *storage) newFields(pathIndex int, ext string, content []byte) (fdfs.Fie
 	if s.group.You.Group == "" {
 		return fdfs.Fields{}, fdfs.StatusError(16) // EBUSY: no tracker has answered yet
 	}
-	source, err := s.source()
-	if err != nil {
-		return fdfs.Fields{}, err
-	}
 	s.count++
 	dirs := s.store.subDirs
-	return fdfs.Fields{Group: s.me.Group, PathIndex: pathIndex, Source: source, Created: time.Now().Unix(),
+	return fdfs.Fields{Group: s.me.Group, PathIndex: pathIndex, Source: s.source(), Created: time.Now().Unix(),
 		High: byte(int(s.count) / dirs % dirs), Low: byte(int(s.count) % dirs), Size: int64(len(content)),
 		CRC32: crc32.ChecksumIEEE(content), Random: s.count * 2654435761 & maxRandom, Ext: ext, Pad: s.count}, nil
 }

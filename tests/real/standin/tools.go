@@ -1,8 +1,10 @@
 package main
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -101,10 +103,13 @@ func sourceOf(c conf, id string) (string, error) {
 	return firstServer(answer)
 }
 
+// firstServer reads an answer that names one server: group (16 bytes), address (15 or 45) and port (8).
 func firstServer(answer []byte) (string, error) {
-	_, servers, err := fdfs.ParseServers(answer)
-	if err != nil {
-		return "", err
+	const group, port = 16, 8
+	if len(answer) != group+15+port && len(answer) != group+45+port {
+		return "", fmt.Errorf("%w: %d bytes do not name a server", fdfs.ErrProtocol, len(answer))
 	}
-	return servers[0].String(), nil
+	end := len(answer) - port
+	host := strings.TrimRight(string(answer[group:end]), "\x00")
+	return net.JoinHostPort(host, strconv.FormatUint(binary.BigEndian.Uint64(answer[end:]), 10)), nil
 }
