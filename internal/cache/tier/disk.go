@@ -52,7 +52,7 @@ type Disk struct {
 	writing, reading breaker
 
 	mu      sync.Mutex // guards what follows, and the fields of entries that are not atomic
-	index   index
+	index   index[Key, *entry]
 	listed  bool         // the index is complete
 	pending map[Key]*job // to be written, and not dropped
 	active  map[Key]*job // being written; what was dropped meanwhile, until its file is gone again
@@ -89,7 +89,7 @@ func OpenDisk(o DiskOptions) (*Disk, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot use %q for the cache: %w", o.Path, err)
 	}
-	d := &Disk{o: o, root: root, jobs: make(chan *job, maxJobs), index: newIndex(), pending: make(map[Key]*job), active: make(map[Key]*job)}
+	d := &Disk{o: o, root: root, jobs: make(chan *job, maxJobs), index: newIndex[Key, *entry](), pending: make(map[Key]*job), active: make(map[Key]*job)}
 	d.life, d.end = context.WithCancel(context.Background())
 	d.writing, d.reading = breaker{retry: o.Retry}, breaker{retry: o.Retry}
 	for range writers {

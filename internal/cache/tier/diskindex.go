@@ -14,19 +14,23 @@ type entry struct {
 	checked atomic.Uint32 // bit i: chunk i is what was written; set without the lock
 }
 
+func (e *entry) takes() int64 { return e.bytes }
+
 // index lists what is on disk by use. What the process found there at start is in old, and goes first; what it has used or
 // written is in live.
-type index struct {
-	live, old *simplelru.LRU[Key, *entry]
+type index[K comparable, E sized] struct {
+	live, old *simplelru.LRU[K, E]
 	used      int64
 }
 
-func newIndex() index { return index{live: newLRU[*entry](), old: newLRU[*entry]()} }
+func newIndex[K comparable, E sized]() index[K, E] {
+	return index[K, E]{live: newLRU[K, E](), old: newLRU[K, E]()}
+}
 
-func (x *index) len() int { return x.live.Len() + x.old.Len() }
+func (x *index[K, E]) len() int { return x.live.Len() + x.old.Len() }
 
-// get finds an entry; touch counts as use.
-func (x *index) get(key Key, touch bool) *entry {
+// get finds an entry, or gives the zero one; touch counts as use.
+func (x *index[K, E]) get(key K, touch bool) E {
 	if e, ok := x.live.Peek(key); ok {
 		if touch {
 			x.live.Get(key)
@@ -34,10 +38,7 @@ func (x *index) get(key Key, touch bool) *entry {
 		return e
 	}
 	e, ok := x.old.Peek(key)
-	if !ok {
-		return nil
-	}
-	if touch {
+	if ok && touch {
 		x.old.Remove(key)
 		x.live.Add(key, e)
 	}
@@ -45,32 +46,31 @@ func (x *index) get(key Key, touch bool) *entry {
 }
 
 // add puts an entry in the place of the one that is there.
-func (x *index) add(key Key, e *entry) {
+func (x *index[K, E]) add(key K, e E) {
 	x.remove(key)
 	x.live.Add(key, e)
-	x.used += e.bytes
+	x.used += e.takes()
 }
 
 // addOld adds what was found at start, in the order of its last use, unless there is something newer.
-func (x *index) addOld(key Key, e *entry) {
-	if x.get(key, false) == nil {
+func (x *index[K, E]) addOld(key K, e E) {
+	if !x.has(key) {
 		x.old.Add(key, e)
-		x.used += e.bytes
+		x.used += e.takes()
 	}
 }
 
-func (x *index) remove(key Key) {
-	e := x.get(key, false)
-	if e == nil {
+func (x *index[K, E]) remove(key K) {
+	if !x.has(key) {
 		return
 	}
+	x.used -= x.get(key, false).takes()
 	x.live.Remove(key)
 	x.old.Remove(key)
-	x.used -= e.bytes
 }
 
 // oldest takes out the entry that was not used for the longest time.
-func (x *index) oldest() (Key, bool) {
+func (x *index[K, E]) oldest() (K, bool) {
 	key, _, ok := x.old.GetOldest()
 	if !ok {
 		key, _, ok = x.live.GetOldest()
@@ -81,12 +81,15 @@ func (x *index) oldest() (Key, bool) {
 	return key, ok
 }
 
+// has tells whether there is an entry.
+func (x *index[K, E]) has(key K) bool { return x.live.Contains(key) || x.old.Contains(key) }
+
 // keys lists what matches.
-func (x *index) keys(m Match) []Key {
-	var keys []Key
-	for _, list := range []*simplelru.LRU[Key, *entry]{x.old, x.live} {
+func (x *index[K, E]) keys(matches func(K) bool) []K {
+	var keys []K
+	for _, list := range []*simplelru.LRU[K, E]{x.old, x.live} {
 		for _, key := range list.Keys() {
-			if m.Matches(key.File) {
+			if matches(key) {
 				keys = append(keys, key)
 			}
 		}

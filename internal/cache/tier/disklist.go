@@ -118,7 +118,7 @@ func (d *Disk) Drop(m Match) int {
 			running = append(running, j)
 		}
 	}
-	for _, key := range d.index.keys(m) {
+	for _, key := range d.index.keys(func(key Key) bool { return m.Matches(key.File) }) {
 		d.index.remove(key)
 	}
 	d.mu.Unlock()

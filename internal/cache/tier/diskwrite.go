@@ -26,6 +26,15 @@ type job struct {
 // onDisk is what a file of this length takes.
 func onDisk(length int64) int64 { return (length + 4095) &^ 4095 }
 
+// fileRoom is what the file of a segment of so many bytes takes, whose file id has name bytes.
+func fileRoom(length int64, name int) int64 {
+	chunks := (length + ChunkSize - 1) / ChunkSize
+	return onDisk(length + fixedHeader + 4*chunks + int64(name))
+}
+
+// fitsDisk tells whether a segment of so many bytes can be in a budget.
+func fitsDisk(length, budget int64) bool { return length > 0 && onDisk(length+maxHeader) <= budget }
+
 // Put implements Tier. The segment is written in the background; when that fails it is not stored.
 func (d *Disk) Put(s *Segment) bool {
 	path, size := d.path(s.Key), s.Length()
@@ -33,7 +42,7 @@ func (d *Disk) Put(s *Segment) bool {
 	defer d.mu.Unlock()
 	before := d.pending[s.Key]
 	switch {
-	case path == "" || size == 0 || onDisk(size+maxHeader) > d.o.Max:
+	case path == "" || !fitsDisk(size, d.o.Max):
 		return false
 	case before != nil && before.segment.Version == s.Version:
 		return true
@@ -154,7 +163,7 @@ func (d *Disk) writeFile(j *job) (inode uint64, err error) {
 	}
 	d.serial++
 	serial := d.serial
-	j.room = onDisk(j.segment.Length() + int64(fixedHeader+4*len(j.segment.Chunks)+len(j.segment.File)))
+	j.room = fileRoom(j.segment.Length(), len(j.segment.File))
 	d.writes += j.room
 	victims := d.evict() // before there is one more, so that the budget is kept at any moment
 	d.mu.Unlock()

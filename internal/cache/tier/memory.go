@@ -1,7 +1,6 @@
 package tier
 
 import (
-	"math"
 	"sync"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -18,34 +17,20 @@ const (
 // them behind the answer's head.
 const leastPlaced = 16 << 10
 
-// recentShare is the part of the budget (one in so many) that segments asked for once may take when others need room.
-const recentShare = 4
-
 // Memory is a tier in the memory of the process, with a budget in bytes that includes keys and bookkeeping.
 //
-// It is a 2Q cache. A new segment is recent; when it is asked for again, or comes back soon after it was evicted, it is
-// frequent. Recent segments are evicted first as long as they take more than a quarter, so that a scan of cold files only drives
-// out other cold files. Ghosts, the keys of evicted recent segments, are how it knows what comes back.
+// It is a 2Q cache: twoQueue decides which segments stay.
 //
 // What is asked for again moves into an arena, unless it is small. Then it counts among the shared memory of the process, not in its
 // heap. What is evicted from there while somebody reads it lingers, and counts until then.
 type Memory struct {
-	budget  int64
 	arena   *arena // nil where there can be none
 	noArena error  // why
 
-	mu          sync.Mutex // guards what follows
-	recent      *simplelru.LRU[Key, *kept]
-	frequent    *simplelru.LRU[Key, *kept]
-	ghosts      *simplelru.LRU[Key, int64] // what the segment took
-	used        int64                      // by all in the lists
-	recentUsed  int64
-	reserved    int64
-	lingering   int64
-	moved       uint64
-	ghostsStood int64 // what the segments behind the ghosts took
-	evicted     uint64
-	given       []*place // that nobody uses any more, until unlock
+	mu sync.Mutex // guards what follows
+	twoQueue[Key, *kept]
+	moved uint64
+	given []*place // that nobody uses any more, until unlock
 }
 
 var _ Tier = (*Memory)(nil)
@@ -58,9 +43,12 @@ type kept struct {
 	cost     int64
 }
 
+func (k *kept) takes() int64 { return k.cost }
+
 // NewMemory returns a tier that takes budget bytes at most.
 func NewMemory(budget int64) *Memory {
-	m := &Memory{budget: budget, recent: newLRU[*kept](), frequent: newLRU[*kept](), ghosts: newLRU[int64]()}
+	m := &Memory{}
+	m.twoQueue = newTwoQueue(budget, func(key Key) int64 { return int64(ghostCost + len(key.File)) }, m.letGo)
 	if budget >= SegmentSize {
 		m.arena, m.noArena = newArena()
 	}
@@ -70,21 +58,12 @@ func NewMemory(budget int64) *Memory {
 // NoSendfile is why segments in this memory have to be copied to be sent; nil = they need not, or there is no room for them anyway.
 func (m *Memory) NoSendfile() error { return m.noArena }
 
-// newLRU returns a list without a limit of its own: what it may hold is counted in bytes by its user.
-func newLRU[V any]() *simplelru.LRU[Key, V] {
-	l, err := simplelru.NewLRU[Key, V](math.MaxInt, nil)
-	if err != nil {
-		panic("BUG: " + err.Error())
-	}
-	return l
-}
-
-// headCost is what a segment takes without its bytes.
-func headCost(s *Segment) int64 { return int64(segmentCost + len(s.File)) }
+// headCost is what a segment takes without its bytes, whose file id has name bytes.
+func headCost(name int) int64 { return int64(segmentCost + name) }
 
 // cost is what a segment takes in the heap.
 func cost(s *Segment) int64 {
-	n := headCost(s) + int64(24*cap(s.Chunks))
+	n := headCost(len(s.File)) + int64(24*cap(s.Chunks))
 	for _, c := range s.Chunks {
 		n += int64(cap(c))
 	}
@@ -116,9 +95,6 @@ func (m *Memory) lingers(p *place) {
 	m.lingering += arenaCost(p.length)
 }
 
-// total is what counts in the budget. m.mu is held.
-func (m *Memory) total() int64 { return m.used + m.reserved + m.lingering }
-
 // Get implements Tier.
 func (m *Memory) Get(key Key, v Version, touch bool) (View, bool) {
 	m.mu.Lock()
@@ -132,7 +108,7 @@ func (m *Memory) Get(key Key, v Version, touch bool) (View, bool) {
 		m.unlock()
 		return View{}, false
 	case touch:
-		m.touch(k)
+		m.touch(key, k)
 	}
 	if k.place != nil {
 		defer m.mu.Unlock()
@@ -146,24 +122,6 @@ func (m *Memory) Get(key Key, v Version, touch bool) (View, bool) {
 		}
 	}
 	return View{segment: segment}, true
-}
-
-// find finds a segment in either list. m.mu is held.
-func (m *Memory) find(key Key) (*kept, bool) {
-	if k, ok := m.frequent.Peek(key); ok {
-		return k, true
-	}
-	return m.recent.Peek(key)
-}
-
-// touch counts a use: it makes a recent segment a frequent one.
-func (m *Memory) touch(k *kept) {
-	if _, ok := m.frequent.Get(k.Key); ok {
-		return
-	}
-	m.recent.Remove(k.Key)
-	m.recentUsed -= k.cost
-	m.frequent.Add(k.Key, k)
 }
 
 // movesLocked tells whether the caller is to move a segment into the arena. m.mu is held.
@@ -191,7 +149,7 @@ func (m *Memory) move(k *kept, s *Segment) *place {
 	}
 	k.Segment, k.place = &Segment{Key: s.Key, Version: s.Version, Sum: s.Sum}, p.use()
 	m.used -= k.cost
-	k.cost = headCost(s) + arenaCost(p.length)
+	k.cost = headCost(len(s.File)) + arenaCost(p.length)
 	m.used += k.cost
 	m.shrink(m.budget) // the last page of it may be too much
 	return p
@@ -210,30 +168,10 @@ func (m *Memory) Holds(key Key) (Version, bool) {
 
 // Put implements Tier.
 func (m *Memory) Put(s *Segment) bool {
-	size := cost(s)
+	k := &kept{Segment: s, cost: cost(s)}
 	m.mu.Lock()
 	defer m.unlock()
-	m.remove(s.Key)
-	if size > m.budget {
-		return false
-	}
-	_, back := m.ghosts.Peek(s.Key)
-	if back {
-		m.forget(s.Key)
-	}
-	m.shrink(m.budget - size) // before it is there, so that it is not its own victim
-	if m.lingering > 0 && m.total() > m.budget-size {
-		return false // slow readers have the room
-	}
-	m.used += size
-	k := &kept{Segment: s, cost: size}
-	if back || s.Hot {
-		m.frequent.Add(s.Key, k)
-	} else {
-		m.recent.Add(s.Key, k)
-		m.recentUsed += size
-	}
-	return true
+	return m.put(s.Key, k, s.Hot)
 }
 
 // wanted tells whether a segment was evicted not long ago.
@@ -252,43 +190,8 @@ func (m *Memory) Reserve(bytes int64) {
 	m.shrink(m.budget)
 }
 
-// shrink evicts until no more than limit bytes are taken.
-func (m *Memory) shrink(limit int64) {
-	for m.total() > limit {
-		switch {
-		case m.recent.Len() > 0 && (m.recentUsed > m.budget/recentShare || m.frequent.Len() == 0):
-			m.evictRecent()
-		case m.frequent.Len() > 0:
-			_, k, _ := m.frequent.RemoveOldest()
-			m.gone(k)
-			m.evicted++
-		case m.ghosts.Len() > 0:
-			key, _, _ := m.ghosts.GetOldest()
-			m.forget(key)
-		default:
-			return
-		}
-	}
-}
-
-// evictRecent leaves a ghost of the segment, and forgets ghosts that are older than a budget's worth of segments.
-func (m *Memory) evictRecent() {
-	key, k, _ := m.recent.RemoveOldest()
-	m.gone(k)
-	m.recentUsed -= k.cost
-	m.evicted++
-	m.ghosts.Add(key, k.cost)
-	m.ghostsStood += k.cost
-	m.used += ghostCost + int64(len(key.File))
-	for m.ghostsStood > m.budget {
-		oldest, _, _ := m.ghosts.GetOldest()
-		m.forget(oldest)
-	}
-}
-
-// gone counts a segment out that is in no list any more.
-func (m *Memory) gone(k *kept) {
-	m.used -= k.cost
+// letGo gives up the place of a segment that has left the lists. m.mu is held.
+func (m *Memory) letGo(k *kept) {
 	switch {
 	case k.place == nil:
 	case k.place.users.Add(-1) == 0:
@@ -296,33 +199,6 @@ func (m *Memory) gone(k *kept) {
 	default:
 		m.lingers(k.place)
 	}
-}
-
-// forget drops a ghost.
-func (m *Memory) forget(key Key) {
-	stood, ok := m.ghosts.Peek(key)
-	if !ok {
-		return
-	}
-	m.ghosts.Remove(key)
-	m.ghostsStood -= stood
-	m.used -= ghostCost + int64(len(key.File))
-}
-
-// remove drops a segment.
-func (m *Memory) remove(key Key) bool {
-	if k, ok := m.frequent.Peek(key); ok {
-		m.frequent.Remove(key)
-		m.gone(k)
-		return true
-	}
-	if k, ok := m.recent.Peek(key); ok {
-		m.recent.Remove(key)
-		m.gone(k)
-		m.recentUsed -= k.cost
-		return true
-	}
-	return false
 }
 
 // Drop implements Tier.

@@ -26,8 +26,11 @@ func (s *Stack) Get(key Key, v Version, touch bool) (View, bool) {
 }
 
 func (s *Stack) deserves(f *openFile) bool {
-	return f.header.length <= ChunkSize || s.memory.wanted(f.header.key)
+	return promotesAlways(f.header.length) || s.memory.wanted(f.header.key)
 }
+
+// promotesAlways tells whether a segment of so many bytes goes into memory whenever it is found on disk.
+func promotesAlways(length int64) bool { return length <= ChunkSize }
 
 // promote copies a segment into memory. drops is how often Drop had been called before it was found.
 func (s *Stack) promote(view View, drops uint64) (View, bool) {
