@@ -7,8 +7,10 @@ BIN     := bin/gateway
 FUZZTIME ?= 20s
 # Fetched as a Go module when it is used; staticcheck.conf says what it looks for.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+# The modules below tests/: go.mod of the program does not name what only they need.
+NESTED := tests/bench tests/real
 
-.PHONY: build need run run-cluster stampede test test-race test-long lint fuzz attack bench bench-compare e2e check real real-selftest clean
+.PHONY: build need run run-cluster stampede test test-race test-long lint fuzz attack bench bench-compare bench-locks e2e check real real-selftest clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN) ./cmd/gateway
@@ -24,7 +26,8 @@ run-cluster: build
 # A crowd asks for one cold file at once: what that costs the storage and the crowd, with nginx and Varnish beside it where they are
 # installed. STAMPEDE takes other sizes and numbers: make stampede STAMPEDE='-clients 2000 -size 4096 -scenario expired'.
 stampede: build
-	$(GO) run ./tests/stampede -gateway $(BIN) $(STAMPEDE)
+	$(GO) build -C tests/bench -o $(CURDIR)/bin/stampede ./stampede
+	bin/stampede -gateway $(BIN) $(STAMPEDE)
 
 # The race detector needs a C compiler. Looked for when a test begins: it may have been installed just then.
 RACE = $(shell command -v gcc >/dev/null && echo -race)
@@ -36,7 +39,7 @@ need:
 # All tests: unit, fuzz seeds, end to end on the built binary, with the race detector. One package at a time: many of them fill two
 # cores by themselves, with servers, crowds and gateways that are killed.
 test: need build
-	GATEWAY_BINARY=$(CURDIR)/$(BIN) $(GO) test -p 1 $(RACE) -count=1 -timeout 30m ./...
+	@GO='$(GO)' GATEWAY_BINARY=$(CURDIR)/$(BIN) tests/run -p 1 $(RACE) -count=1 -timeout 30m
 
 # The same, and a failure where the race detector cannot run.
 test-race: need
@@ -45,7 +48,8 @@ test-race: need
 
 # The same with thousands of histories of locks and folders, and the long lists of faults: hours, not minutes.
 test-long: need build
-	GATEWAY_BINARY=$(CURDIR)/$(BIN) TEST_LONG=1 LOCK_SEEDS=5000 FOLDER_CHECKS=100000 $(GO) test -p 1 $(RACE) -count=1 -timeout 4h ./...
+	@GATEWAY_BINARY=$(CURDIR)/$(BIN) TEST_LONG=1 LOCK_SEEDS=5000 FOLDER_CHECKS=100000 \
+		GO='$(GO)' tests/run -p 1 $(RACE) -count=1 -timeout 4h
 
 # End to end alone.
 e2e: need build
@@ -55,14 +59,17 @@ lint:
 	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
+	@for module in $(NESTED); do \
+		echo "lint $$module"; (cd $$module && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...) || exit 1; \
+	done
 
 # Every fuzz target for FUZZTIME.
 fuzz:
-	@for pkg in $$($(GO) list ./...); do \
-		for target in $$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
-			echo "$$pkg $$target"; $(GO) test -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
+	@for module in . $(NESTED); do for pkg in $$($(GO) list -C $$module ./...); do \
+		for target in $$($(GO) test -C $$module -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
+			echo "$$pkg $$target"; $(GO) test -C $$module -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
 		done; \
-	done
+	done; done
 
 # The built gateway under attack on raw sockets: make attack ATTACK=1h SEED=7. tests/attack says what is done to it.
 ATTACK ?= 10m
@@ -73,12 +80,18 @@ attack: build
 # The gateway beside nginx on the same files, with wrk: writes docs/benchmarks.md. BENCH=-link puts wrk behind a virtual network link.
 # Other rounds go there too, and cases, which are only printed: make bench BENCH="-rounds 3 -time 2s -cases '^4 KiB|304'".
 bench: build
-	$(GO) run ./tests/bench -gateway $(BIN) -out docs/benchmarks.md $(BENCH)
+	$(GO) build -C tests/bench -o $(CURDIR)/bin/bench .
+	bin/bench -gateway $(BIN) -out docs/benchmarks.md $(BENCH)
 
 # The working tree beside another revision, judged by benchstat: make bench-compare REF=v1.0.0 COMPARE='-packages ./storage -cases mix'.
 REF ?= HEAD
 bench-compare:
-	$(GO) run ./tests/bench/compare -ref $(REF) $(COMPARE)
+	$(GO) build -C tests/bench -o $(CURDIR)/bin/compare ./compare
+	bin/compare -ref $(REF) $(COMPARE)
+
+# cachelock beside redsync and redislock on one Redis.
+bench-locks: need
+	$(GO) test -C tests/bench -run '^$$' -bench . ./locks
 
 # Beside a real FastDFS, in network namespaces; needs root. tests/real/README.md says more:
 # make real FASTDFS_BIN=/opt/fastdfs/bin FASTDFS_MODULE_NGINX=/opt/nginx/sbin/nginx REAL='-trunk -ids -ipv6 -trackers 2 -soak 1m'

@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/tests/crowd"
 	"fastdfs-gateway/tests/fdfstest"
-	"fastdfs-gateway/tests/stampede/crowd"
 
 	"github.com/stretchr/testify/require"
 )

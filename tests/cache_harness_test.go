@@ -10,9 +10,9 @@ import (
 
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/redistest"
+	"fastdfs-gateway/tests/crowd"
 	"fastdfs-gateway/tests/fdfstest"
-	"fastdfs-gateway/tests/stampede/crowd"
-	"fastdfs-gateway/tests/stampede/lab"
+	"fastdfs-gateway/tests/lab"
 
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/stretchr/testify/require"

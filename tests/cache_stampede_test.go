@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/tests/crowd"
 	"fastdfs-gateway/tests/fdfstest"
-	"fastdfs-gateway/tests/stampede/crowd"
 
 	"github.com/stretchr/testify/require"
 )

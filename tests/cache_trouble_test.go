@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/tests/crowd"
 	"fastdfs-gateway/tests/fdfstest"
-	"fastdfs-gateway/tests/stampede/crowd"
-	"fastdfs-gateway/tests/stampede/lab"
+	"fastdfs-gateway/tests/lab"
 
 	"github.com/stretchr/testify/require"
 )

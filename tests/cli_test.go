@@ -17,7 +17,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/tests/fdfstest"
-	"fastdfs-gateway/tests/stampede/lab"
+	"fastdfs-gateway/tests/lab"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/stretchr/testify/require"

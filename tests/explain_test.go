@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"fastdfs-gateway/tests/fdfstest"
-	"fastdfs-gateway/tests/stampede/lab"
+	"fastdfs-gateway/tests/lab"
 
 	"github.com/stretchr/testify/require"
 )

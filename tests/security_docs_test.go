@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -58,24 +59,39 @@ func TestHardeningRedisRights(t *testing.T) {
 	require.Equal(t, string(rights[1]), strings.Join(strings.Fields(strings.NewReplacer(`"`, "", ",", " ").Replace(string(list[1]))), " "))
 }
 
-// TestDependencies: docs/dependencies.md has one line for each module that go.mod names as imported
-// here, and no others.
+// TestDependencies: docs/dependencies.md has one line for each module that a go.mod names as imported
+// here, and no others; those used by benchmarks only are not in the go.mod of the program.
 func TestDependencies(t *testing.T) {
-	text, err := os.ReadFile("../go.mod")
+	program, benchmarks := direct(t, "../go.mod"), direct(t, "bench/go.mod")
+	text, err := os.ReadFile("../docs/dependencies.md")
 	require.NoError(t, err)
-	var direct []string
-	for _, m := range regexp.MustCompile(`(?m)^\t(\S+) v\S+$`).FindAllStringSubmatch(string(text), -1) { // indirect ones have a comment
-		direct = append(direct, m[1])
-	}
-	require.NotEmpty(t, direct)
-	text, err = os.ReadFile("../docs/dependencies.md")
-	require.NoError(t, err)
-	var listed []string
-	for _, m := range regexp.MustCompile("(?m)^\\| `(\\S+)` \\| ([^|]+) \\| ([^|]+) \\| ([^|]+) \\|$").FindAllStringSubmatch(string(text), -1) {
-		listed = append(listed, m[1])
+	var listed, only []string
+	row := regexp.MustCompile("(?m)^\\| `(\\S+)` \\| ([^|]+) \\| ([^|]+) \\| ([^|]+) \\|$")
+	for _, m := range row.FindAllStringSubmatch(string(text), -1) {
 		for _, cell := range m[2:] {
 			require.NotEmpty(t, strings.TrimSpace(cell), m[1])
 		}
+		if m[2] == "benchmarks" {
+			only = append(only, m[1])
+		} else {
+			listed = append(listed, m[1])
+		}
 	}
-	require.ElementsMatch(t, direct, listed)
+	require.ElementsMatch(t, program, listed)
+	isProgram := func(module string) bool { return module == "fastdfs-gateway" || slices.Contains(program, module) }
+	require.ElementsMatch(t, slices.DeleteFunc(benchmarks, isProgram), only)
+	require.Subset(t, append(program, "fastdfs-gateway"), direct(t, "real/go.mod"))
+}
+
+// direct are the modules that a go.mod names as imported by its own module.
+func direct(t *testing.T, file string) []string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var modules []string
+	for _, m := range regexp.MustCompile(`(?m)^\t(\S+) v\S+$`).FindAllStringSubmatch(string(text), -1) { // indirect ones have a comment
+		modules = append(modules, m[1])
+	}
+	require.NotEmpty(t, modules)
+	return modules
 }

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/tests/stampede/lab"
+	"fastdfs-gateway/tests/lab"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/stretchr/testify/require"

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"testing"
 
-	"fastdfs-gateway/tests/stampede/lab"
+	"fastdfs-gateway/tests/lab"
 
 	"github.com/stretchr/testify/require"
 )

@@ -8,7 +8,7 @@ import (
 	"os/exec"
 	"strconv"
 
-	"fastdfs-gateway/tests/stampede/lab"
+	"fastdfs-gateway/tests/lab"
 )
 
 // link is a network between the servers and wrk, which is then on a host of its own: a network namespace at the far end of a pair of

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/tests/stampede/lab"
+	"fastdfs-gateway/tests/lab"
 
 	"github.com/stretchr/testify/require"
 )

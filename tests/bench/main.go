@@ -19,7 +19,7 @@ import (
 	"regexp"
 	"time"
 
-	"fastdfs-gateway/tests/stampede/lab"
+	"fastdfs-gateway/tests/lab"
 )
 
 // settings are the flags.

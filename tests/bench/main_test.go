@@ -18,7 +18,7 @@ func TestMain(m *testing.M) {
 	dir, err := os.MkdirTemp("", "bench-test-")
 	if err == nil && binary == "" {
 		binary = filepath.Join(dir, "gateway")
-		build := exec.Command("go", "build", "-o", binary, "../../cmd/gateway")
+		build := exec.Command("go", "build", "-C", "../..", "-o", binary, "./cmd/gateway")
 		build.Env, build.Stderr = append(os.Environ(), "CGO_ENABLED=0"), os.Stderr
 		err = build.Run()
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"fastdfs-gateway/tests/stampede/lab"
+	"fastdfs-gateway/tests/lab"
 )
 
 // patience is how long a program may take to start or to stop.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"fastdfs-gateway/tests/stampede/lab"
+	"fastdfs-gateway/tests/lab"
 )
 
 // tableHead begins the table; the names of the sides are put in.

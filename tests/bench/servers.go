@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"fastdfs-gateway/tests/stampede/lab"
+	"fastdfs-gateway/tests/lab"
 )
 
 // flavour is what a server is set up for.

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"fastdfs-gateway/tests/stampede/lab"
+	"fastdfs-gateway/tests/lab"
 )
 
 // ask says what a server is asked for.

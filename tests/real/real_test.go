@@ -65,6 +65,9 @@ func TestSkippedWithoutBinaries(t *testing.T) {
 // TestStandIns runs every part, and every switch, on the stand-ins: this is about the harness, not
 // about FastDFS.
 func TestStandIns(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it takes a minute")
+	}
 	if reason := (&settings{bin: "/bin"}).missing(); os.Getuid() != 0 || reason == "ip(8) is missing (apt-get install iproute2)" {
 		t.Skip("SKIPPED: the stand-ins need root and iproute2 (apt-get install iproute2)")
 	}

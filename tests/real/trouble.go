@@ -84,7 +84,7 @@ func (w *world) redirectPart() {
 	url := w.redirecting.url + "/" + f.id
 	err = await(goneLimit, "clients are not sent to the source", func() error { // which parts before this one have disturbed
 		if place := do(stay, http.MethodGet, url).header.Get("Location"); !strings.Contains(place, "//"+join(s1.host.addr, gatewayPort)+"/") {
-			return fmt.Errorf("Location is %q", place)
+			return fmt.Errorf("the Location field is %q", place)
 		}
 		return nil
 	})

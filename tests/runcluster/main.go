@@ -19,7 +19,7 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/storage"
 	"fastdfs-gateway/tests/fdfstest"
-	"fastdfs-gateway/tests/stampede/lab"
+	"fastdfs-gateway/tests/lab"
 )
 
 func main() {

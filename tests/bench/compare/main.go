@@ -111,7 +111,8 @@ func (s *settings) benchmarks(before, now *revision) error {
 		}
 		program := "test" + strconv.Itoa(i)
 		for _, r := range []*revision{before, now} {
-			if err := command(r.dir, os.Stderr, "go", "test", "-c", "-o", filepath.Join(r.out, program), pkg); err != nil {
+			// Built in its own folder, since it may belong to another module.
+			if err := command(filepath.Join(r.dir, pkg), os.Stderr, "go", "test", "-c", "-o", filepath.Join(r.out, program), "."); err != nil {
 				return err
 			}
 		}
@@ -148,8 +149,11 @@ func (s *settings) served(before, now *revision) error {
 			return fmt.Errorf("cannot build the gateway of the %s revision: %w", r.name, err)
 		}
 	}
-	format := filepath.Join(now.out, "served")
-	err := command(now.dir, os.Stderr, "go", "run", "./tests/bench", "-gateway", filepath.Join(now.out, "gateway"),
+	bench, format := filepath.Join(now.out, "bench"), filepath.Join(now.out, "served")
+	if err := command(filepath.Join(now.dir, "tests/bench"), os.Stderr, "go", "build", "-o", bench, "."); err != nil {
+		return err
+	}
+	err := command(now.dir, os.Stderr, bench, "-gateway", filepath.Join(now.out, "gateway"),
 		"-against", filepath.Join(before.out, "gateway"), "-cases", s.cases, "-rounds", strconv.Itoa(s.rounds), "-format", format)
 	for _, r := range []*revision{before, now} {
 		if err == nil {

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"fastdfs-gateway/tests/stampede/crowd"
+	"fastdfs-gateway/tests/crowd"
 )
 
 const tableHead = `| front | origin GETs | questions | origin bytes / size | first byte p50 / p99 | whole body p50 / p99 | errors | wrong bodies |

@@ -17,7 +17,7 @@ import (
 	"strings"
 	"time"
 
-	"fastdfs-gateway/tests/stampede/lab"
+	"fastdfs-gateway/tests/lab"
 )
 
 // settings are the flags.

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/tests/stampede/crowd"
-	"fastdfs-gateway/tests/stampede/lab"
+	"fastdfs-gateway/tests/crowd"
+	"fastdfs-gateway/tests/lab"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"time"
 
-	"fastdfs-gateway/tests/stampede/crowd"
-	"fastdfs-gateway/tests/stampede/lab"
+	"fastdfs-gateway/tests/crowd"
+	"fastdfs-gateway/tests/lab"
 )
 
 // front is what stands between the crowd and the storage in one row of the table.

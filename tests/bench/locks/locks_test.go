@@ -1,11 +1,13 @@
-package cachelock_test
+// Package locks compares cachelock with redsync and redislock on one Redis server.
+//
+//	go test -C tests/bench -bench . ./locks
+package locks
 
 import (
 	"context"
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -69,12 +71,28 @@ func ours(name string, policy cachelock.Policy) contender {
 	}}
 }
 
+func TestMain(m *testing.M) { redistest.Main(m) }
+
+// TestContenders: each library takes a lock and releases it, so that its benchmark measures that.
+func TestContenders(t *testing.T) {
+	for _, lib := range contenders {
+		t.Run(lib.name, func(t *testing.T) {
+			take := lib.open(t, redistest.Shared(t).Client())
+			for range 2 {
+				release, err := take(t.Context(), "contenders-"+lib.name)
+				require.NoError(t, err)
+				require.NoError(t, release())
+			}
+		})
+	}
+}
+
 // BenchmarkCycle takes a free lock and releases it.
 func BenchmarkCycle(b *testing.B) {
 	for _, lib := range append([]contender{ours("cachelock-without-waiting", cachelock.GiveUp())}, contenders...) {
 		b.Run(lib.name, func(b *testing.B) {
-			server := redistest.Shared(b)
-			rdb, sent := counted(server.Client())
+			rdb := redistest.Shared(b).Client()
+			sent := redistest.Count(rdb)
 			take := lib.open(b, rdb)
 			key, ctx := "cycle-"+lib.name, context.Background()
 			b.ReportAllocs()
@@ -143,114 +161,4 @@ func benchmarkWake(b *testing.B, lib contender, waiters int) {
 	b.ReportMetric(float64(took[len(took)/2])/1e6, "ms-median")
 	b.ReportMetric(float64(took[len(took)*99/100])/1e6, "ms-p99")
 	b.ReportMetric(float64(took[len(took)-1])/1e6, "ms-worst")
-}
-
-// sentCounter counts the commands that a client sends.
-type sentCounter struct{ commands atomic.Int64 }
-
-var _ redis.Hook = (*sentCounter)(nil)
-
-// counted makes a client count what it sends.
-func counted(rdb *redis.Client) (*redis.Client, *atomic.Int64) {
-	c := &sentCounter{}
-	rdb.AddHook(c)
-	return rdb, &c.commands
-}
-
-// DialHook leaves dialing alone.
-func (c *sentCounter) DialHook(next redis.DialHook) redis.DialHook { return next }
-
-// ProcessHook counts one command.
-func (c *sentCounter) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
-	return func(ctx context.Context, cmd redis.Cmder) error {
-		c.commands.Add(1)
-		return next(ctx, cmd)
-	}
-}
-
-// ProcessPipelineHook counts several.
-func (c *sentCounter) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
-	return func(ctx context.Context, cmds []redis.Cmder) error {
-		c.commands.Add(int64(len(cmds)))
-		return next(ctx, cmds)
-	}
-}
-
-// A lock that nobody waits for costs two commands, of the client and by the count of the server, whatever the policy.
-func TestTwoCommandsACycle(t *testing.T) {
-	server := redistest.Start(t)
-	rdb, sent := counted(server.Client())
-	c := cachelock.New(rdb, cachelock.Options{})
-	defer c.Close()
-	cycle := func(o cachelock.LockOptions) {
-		lock, err := c.Acquire(t.Context(), "k", o)
-		require.NoError(t, err)
-		require.NoError(t, lock.Release(t.Context()))
-	}
-	for name, o := range map[string]cachelock.LockOptions{
-		"give up": {}, "wait": {Policy: cachelock.WaitFor(time.Minute)}, "renew": {Renew: true}, "owner": {Owner: "me"},
-	} {
-		cycle(o) // teaches the server the scripts
-		before, beforeServer := sent.Load(), server.Commands()
-		const cycles = 50
-		for range cycles {
-			cycle(o)
-		}
-		require.EqualValues(t, 2*cycles, sent.Load()-before, name)
-		after := server.Commands()
-		require.EqualValues(t, 2*cycles, after["evalsha"]-beforeServer["evalsha"], name)
-		for _, other := range []string{"eval", "script|load", "subscribe", "ping", "publish"} {
-			require.Equal(t, beforeServer[other], after[other], "%s: %s", name, other)
-		}
-	}
-}
-
-func TestAllocationsACycle(t *testing.T) {
-	c := cachelock.New(redistest.Shared(t).Client(), cachelock.Options{})
-	defer c.Close()
-	ctx := context.Background()
-	allocations := testing.AllocsPerRun(500, func() {
-		lock, err := c.Acquire(ctx, "allocations", cachelock.LockOptions{})
-		if err == nil {
-			err = lock.Release(ctx)
-		}
-		if err != nil {
-			t.Error(err)
-		}
-	})
-	t.Logf("%.0f allocations a cycle", allocations)
-	require.LessOrEqual(t, allocations, 25.0)
-}
-
-// A release wakes one of a thousand who wait in a process: Redis gets a few commands, and not one for each of them.
-func TestReleaseDoesNotThunder(t *testing.T) {
-	const waiters = 1000
-	rdb, sent := counted(redistest.Shared(t).Client())
-	c := cachelock.New(rdb, cachelock.Options{Poll: time.Hour})
-	defer c.Close()
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	o := cachelock.LockOptions{TTL: time.Hour, Policy: cachelock.WaitFor(time.Hour)}
-	lock, err := c.Acquire(ctx, "thunder", o)
-	require.NoError(t, err)
-	before := sent.Load()
-	got := make(chan *cachelock.Lock)
-	var all sync.WaitGroup
-	for range waiters {
-		all.Go(func() {
-			if lock, err := c.Acquire(ctx, "thunder", o); err == nil {
-				got <- lock
-			}
-		})
-	}
-	for range 20 {
-		require.NoError(t, lock.Release(ctx))
-		lock = <-got
-	}
-	time.Sleep(100 * time.Millisecond) // Whatever else the releases have set off has time to show.
-	// One command each of a release and of the next acquisition, which may have to look twice, and the first looks.
-	require.LessOrEqual(t, sent.Load()-before, int64(20*4+10))
-	cancel()
-	all.Wait()
-	require.NoError(t, lock.Release(context.Background()))
 }

@@ -1,0 +1,23 @@
+// The programs that measure: beside nginx and Varnish, against another revision, and beside other
+// lock libraries. A module of its own: the program needs nothing of it.
+module fastdfs-gateway/tests/bench
+
+go 1.26.0
+
+require (
+	fastdfs-gateway v0.0.0
+	github.com/bsm/redislock v0.9.4
+	github.com/go-redsync/redsync/v4 v4.18.1
+	github.com/redis/go-redis/v9 v9.23.0
+	github.com/stretchr/testify v1.12.1
+	go.uber.org/goleak v1.3.0
+	golang.org/x/sys v0.49.0
+)
+
+require (
+	github.com/cespare/xxhash/v2 v2.3.0 // indirect
+	go.uber.org/atomic v1.12.0 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
+)
+
+replace fastdfs-gateway => ../..
