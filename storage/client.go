@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"fastdfs-gateway/internal/backoff"
 	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/panics"
@@ -69,18 +70,17 @@ type ClientOptions struct {
 
 // timing is what tests make shorter.
 type timing struct {
-	tick       time.Duration // how often the janitor looks around
-	unused     time.Duration // after which a server is forgotten
-	probe      time.Duration // how long a probe may take
-	backoff    time.Duration // before the first probe of a server that has failed; doubled for each failed one
-	maxBackoff time.Duration
-	impatience time.Duration // for the beginning of an answer while other servers are left to ask
-	pause      time.Duration // between two Reads of a stream, after which it is no fault of a storage that it gives up
-	stall      time.Duration // without a byte, after which a stream looks for another storage
+	tick       time.Duration  // how often the janitor looks around
+	unused     time.Duration  // after which a server is forgotten
+	probe      time.Duration  // how long a probe may take
+	backoff    backoff.Policy // before a probe of a server that has failed
+	impatience time.Duration  // for the beginning of an answer while other servers are left to ask
+	pause      time.Duration  // between two Reads of a stream, after which it is no fault of a storage that it gives up
+	stall      time.Duration  // without a byte, after which a stream looks for another storage
 }
 
 var normalTiming = timing{
-	tick: time.Second, unused: 10 * time.Minute, probe: 5 * time.Second, backoff: time.Second, maxBackoff: time.Minute, impatience: 2 * time.Second,
+	tick: time.Second, unused: 10 * time.Minute, probe: 5 * time.Second, backoff: backoff.Policy{First: time.Second, Max: time.Minute}, impatience: 2 * time.Second,
 	pause: 5 * time.Second, stall: stall.Floor,
 }
 

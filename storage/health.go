@@ -1,10 +1,11 @@
 package storage
 
 import (
-	"math/rand/v2"
 	"slices"
 	"sync"
 	"time"
+
+	"fastdfs-gateway/internal/backoff"
 )
 
 // State says how a storage has answered lately.
@@ -53,8 +54,7 @@ type health struct {
 	errors  int        // failures in a row
 	halting bool       // one of them was a download's: short answers do not make up for it
 	lost    int        // hedges in a row that were lost
-	level   int        // probes since the last complete answer
-	probeAt time.Time  // zero while none is wanted or one is running
+	backoff backoff.State
 	mean    time.Duration
 	count   int                        // latencies ever seen
 	ring    [historySize]time.Duration // the newest ones
@@ -113,7 +113,8 @@ func (h *health) completed(download bool) (before State) {
 	if !download && h.halting {
 		return before
 	}
-	h.errors, h.lost, h.level, h.probeAt, h.halting = 0, 0, 0, time.Time{}, false
+	h.errors, h.lost, h.halting = 0, 0, false
+	h.backoff.Reset()
 	return before
 }
 
@@ -128,30 +129,19 @@ func (h *health) failed(now time.Time, download bool) (before State) {
 	return before
 }
 
-// planProbe is called with mu held when something bad has happened. Many requests that fail at once are one incident: only
-// the first one plans a probe.
+// planProbe begins a back-off, after which the server is probed, when it has just become unhealthy.
+// h.mu is held.
 func (h *health) planProbe(before State, now time.Time) {
 	if before == Healthy && h.stateLocked() != Healthy {
-		h.probeAt = now.Add(h.pause())
+		h.backoff.Fail(h.t.backoff, now)
 	}
-}
-
-// pause is called with mu held.
-func (h *health) pause() time.Duration {
-	d := min(h.t.backoff<<min(h.level, 16), h.t.maxBackoff)
-	return time.Duration(float64(d) * (0.75 + rand.Float64()/2))
 }
 
 // startProbe reports whether a probe is due. The caller then makes it and calls probed.
 func (h *health) startProbe(now time.Time) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.probeAt.IsZero() || now.Before(h.probeAt) {
-		return false
-	}
-	h.probeAt = time.Time{}
-	h.level++
-	return true
+	return h.backoff.Probe(now)
 }
 
 // probed notes the result of a probe.
@@ -159,12 +149,13 @@ func (h *health) probed(err error, now time.Time) (before State) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	before = h.stateLocked()
-	if err == nil {
-		h.errors, h.lost = 0, 0
+	if err != nil {
+		h.errors++
+		h.backoff.Fail(h.t.backoff, now)
 		return before
 	}
-	h.errors++
-	h.probeAt = now.Add(h.pause())
+	h.errors, h.lost = 0, 0
+	h.backoff.Revive(now)
 	return before
 }
 

@@ -43,35 +43,38 @@ func TestHealthStates(t *testing.T) {
 func TestHealthProbes(t *testing.T) {
 	now := time.Unix(1000, 0)
 	h := newHealth()
-	next := func() time.Duration { return h.probeAt.Sub(now) }
-	between := func(d time.Duration) {
+	requireDelay := func(nominal time.Duration) {
 		t.Helper()
-		require.GreaterOrEqual(t, next(), d*3/4)
-		require.LessOrEqual(t, next(), d*5/4)
+		delay := h.backoff.Until().Sub(now)
+		require.GreaterOrEqual(t, delay, nominal*3/4)
+		require.LessOrEqual(t, delay, nominal)
 	}
 	h.failed(now, false)
-	first := h.probeAt
-	between(time.Second)
+	first := h.backoff.Until()
+	requireDelay(time.Second)
 	for range 100 {
 		h.failed(now.Add(500*time.Millisecond), false)
 	}
-	require.Equal(t, first, h.probeAt, "failures at once are one incident")
+	require.Equal(t, first, h.backoff.Until(), "failures at once are one incident")
 	require.False(t, h.startProbe(now.Add(700*time.Millisecond)))
 	for _, want := range []time.Duration{2, 4, 8, 16, 32, 60, 60, 60} {
-		require.True(t, h.startProbe(now.Add(2*time.Minute)))
-		require.False(t, h.startProbe(now.Add(2*time.Minute)), "one at a time")
+		now = now.Add(2 * time.Minute)
+		require.True(t, h.startProbe(now))
+		require.False(t, h.startProbe(now), "one at a time")
 		h.probed(errTest, now)
-		between(want * time.Second)
+		requireDelay(want * time.Second)
 	}
 	// it answers probes, and nothing else
-	h.startProbe(now.Add(2 * time.Minute))
+	now = now.Add(2 * time.Minute)
+	require.True(t, h.startProbe(now))
 	h.probed(nil, now)
 	require.Equal(t, Healthy, h.state())
+	now = now.Add(time.Minute)
 	h.failed(now, false)
-	between(time.Minute)
+	requireDelay(time.Minute)
 	h.completed(false)
 	h.failed(now, false)
-	between(time.Second)
+	requireDelay(time.Second)
 }
 
 func TestP95(t *testing.T) {

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/backoff"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/tests/fdfstest"
 
@@ -24,12 +25,12 @@ const patient = 30 * time.Second
 
 // quick is a timing for tests in which probes heal what has failed.
 var quick = timing{
-	tick: 10 * time.Millisecond, unused: time.Hour, probe: 10 * time.Second, backoff: 20 * time.Millisecond, maxBackoff: 200 * time.Millisecond,
+	tick: 10 * time.Millisecond, unused: time.Hour, probe: 10 * time.Second, backoff: backoff.Policy{First: 20 * time.Millisecond, Max: 200 * time.Millisecond},
 	pause: time.Hour,
 }
 
 // unprobed is a timing for all other tests: a probe comes when it comes, and would change what they look at.
-var unprobed = timing{tick: time.Hour, unused: time.Hour, probe: time.Second, backoff: time.Hour, maxBackoff: time.Hour, pause: time.Hour}
+var unprobed = timing{tick: time.Hour, unused: time.Hour, probe: time.Second, backoff: backoff.Policy{First: time.Hour, Max: time.Hour}, pause: time.Hour}
 
 // rig is a group of storages and a Client.
 type rig struct {

@@ -24,6 +24,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fastdfs-gateway/internal/backoff"
 	"fastdfs-gateway/internal/fdfs"
 )
 
@@ -67,7 +68,7 @@ type Client struct {
 	o        Options
 	trackers []*server
 	turn     atomic.Uint32 // the tracker whose turn it is
-	retry    backoff
+	retry    backoff.Policy
 
 	members Members
 	params  atomic.Pointer[Parameters]
@@ -87,9 +88,11 @@ type Client struct {
 }
 
 // New returns a client and begins to load lists and settings in the background. It does not wait for them: see Loaded.
-func New(o Options) *Client { return start(o, backoff{time.Second, 30 * time.Second}) }
+func New(o Options) *Client {
+	return start(o, backoff.Policy{First: time.Second, Max: 30 * time.Second})
+}
 
-func start(o Options, retry backoff) *Client {
+func start(o Options, retry backoff.Policy) *Client {
 	if o.Timeout <= 0 {
 		o.Timeout = defaultTimeout
 	}

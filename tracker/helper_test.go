@@ -18,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"fastdfs-gateway/internal/backoff"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/lab"
@@ -34,7 +35,7 @@ func allocated() uint64 {
 const patient = time.Minute
 
 // quick is a backoff for tests.
-var quick = backoff{5 * time.Millisecond, 40 * time.Millisecond}
+var quick = backoff.Policy{First: 5 * time.Millisecond, Max: 40 * time.Millisecond}
 
 // aFile is a file id of group1.
 var aFile = mustParse("group1/M00/00/0C/wKgABF5xyzmAAAAAAAAAAAAAAAA123.jpg")

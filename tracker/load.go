@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -111,14 +112,14 @@ func (l *loader) load(ctx context.Context) {
 		if l.fails > 0 {
 			c.o.Log.Info("lists and settings are loaded from the trackers again")
 		}
-		l.fails, l.due = 0, l.last.Add(jitter(c.o.Refresh*11/10, 2.0/11))
+		l.fails, l.due = 0, l.last.Add(within10Percent(c.o.Refresh))
 		return
 	}
 	if ctx.Err() == nil && l.fails == 0 {
 		c.o.Log.Warn("cannot load lists and settings from the trackers; what is known stays in force, and it is tried again", "error", err)
 	}
 	l.fails++
-	l.due = l.last.Add(min(c.retry.delay(l.fails), c.o.Refresh))
+	l.due = l.last.Add(min(c.retry.Delay(l.fails), c.o.Refresh))
 }
 
 // loadParameters loads the settings, and the storage ids where these want them.
@@ -173,4 +174,9 @@ func (l *loader) loadGroups(ctx context.Context) (err error) {
 	}
 	l.lists.groups, l.lists.listed = fresh, l.lists.listed || len(failures) < len(groups)
 	return errors.Join(failures...)
+}
+
+// within10Percent is d, at random up to a tenth more or less, so that gateways do not load together.
+func within10Percent(d time.Duration) time.Duration {
+	return d + time.Duration((rand.Float64()-0.5)/5*float64(d))
 }

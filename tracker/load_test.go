@@ -17,6 +17,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"fastdfs-gateway/internal/backoff"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/tests/fdfstest"
 )
@@ -56,7 +57,7 @@ func TestRecovers(t *testing.T) {
 func TestQueryFindsTrackerBack(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{})
 	cluster.Tracker(0).Kill()
-	c := start(Options{Trackers: each(cluster.Trackers()...), Log: slog.New(slog.DiscardHandler)}, backoff{time.Minute, time.Minute})
+	c := start(Options{Trackers: each(cluster.Trackers()...), Log: slog.New(slog.DiscardHandler)}, backoff.Policy{First: time.Minute, Max: time.Minute})
 	defer c.Close()
 	<-c.Loaded()
 	require.NoError(t, cluster.Tracker(0).Revive())

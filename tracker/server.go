@@ -3,11 +3,11 @@ package tracker
 import (
 	"context"
 	"errors"
-	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"fastdfs-gateway/internal/backoff"
 	"fastdfs-gateway/internal/fdfs"
 )
 
@@ -17,10 +17,7 @@ type server struct {
 	preferred atomic.Int32 // the address that answered last
 
 	mu      sync.Mutex    // guards what follows
-	down    bool          // the last attempt failed
-	retryAt time.Time     // when the background work tries it again; zero while it is up
-	backAt  time.Time     // when it came back the last time
-	level   int           // failures in a row, for the backoff
+	backoff backoff.State // the tracker is down while Until is not zero, and tried again then
 	fails   int           // all failures there were
 	lastErr error         // of the last one
 	attempt chan struct{} // closed when the attempt at a dead tracker that is under way ends; nil when there is none
@@ -53,7 +50,7 @@ func (s *server) name() string { return s.pools[0].Addr() }
 func (s *server) downUntil() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.retryAt
+	return s.backoff.Until()
 }
 
 // enter is called before a tracker is asked. There is one attempt at a time at a dead one, so that an outage does not
@@ -62,7 +59,7 @@ func (s *server) downUntil() time.Time {
 func (s *server) enter(ctx context.Context) (fails int, leave func(), err error) {
 	for {
 		s.mu.Lock()
-		if !s.down {
+		if s.backoff.Until().IsZero() {
 			defer s.mu.Unlock()
 			return s.fails, func() {}, nil
 		}
@@ -98,30 +95,26 @@ func (s *server) enter(ctx context.Context) (fails int, leave func(), err error)
 func (s *server) answered() (wasDown bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.down {
+	if s.backoff.Until().IsZero() {
 		return false
 	}
-	s.down, s.retryAt, s.backAt = false, time.Time{}, time.Now()
+	s.backoff.Revive(time.Now())
 	return true
 }
 
 // failed notes a failure of an attempt that began after so many others: of those that run at the same time only the first one
 // counts. One that comes soon after the tracker came back goes on where the backoff was, since a tracker may answer the active
 // test and nothing else. It tells whether the tracker was up before.
-func (s *server) failed(before int, err error, retry backoff) (wasUp bool) {
+func (s *server) failed(before int, err error, retry backoff.Policy) (wasUp bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.fails != before {
 		return false
 	}
-	wasUp = !s.down
-	if wasUp && time.Since(s.backAt) > 2*retry.most {
-		s.level = 0
-	}
+	wasUp = s.backoff.Until().IsZero()
 	s.fails++
-	s.level++
-	s.down, s.lastErr = true, err
-	s.retryAt = time.Now().Add(retry.delay(s.level))
+	s.lastErr = err
+	s.backoff.Fail(retry, time.Now())
 	return wasUp
 }
 
@@ -134,21 +127,4 @@ func isAnswer(err error) bool {
 func isStatus(err error) bool {
 	_, ok := errors.AsType[fdfs.StatusError](err)
 	return ok
-}
-
-// backoff is how long to wait after failures: first after one, twice as long after each further one, up to most.
-type backoff struct{ first, most time.Duration }
-
-// delay is the time to wait after a number of failures in a row, between half and all of the nominal one.
-func (b backoff) delay(fails int) time.Duration {
-	d := b.first
-	for ; fails > 1 && d < b.most; fails-- {
-		d *= 2
-	}
-	return jitter(min(d, b.most), 0.5)
-}
-
-// jitter takes up to a share of d away, so that gateways which failed together do not come back together.
-func jitter(d time.Duration, share float64) time.Duration {
-	return d - time.Duration(share*rand.Float64()*float64(d))
 }

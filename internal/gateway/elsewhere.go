@@ -76,7 +76,7 @@ func (h *Handler) isYoung(id fdfs.FileID, now time.Time) bool {
 type away struct {
 	h      *Handler
 	o      RemoteOptions
-	slow   ailing // the servers that have not answered a redirect's question in time
+	slow   backoffs // servers that have not answered a redirect's request in time
 	trunks *trunkChecks
 }
 

@@ -130,7 +130,7 @@ func NewHandler(o Options) *Handler {
 		h.o.SyncDelay = func() time.Duration { return 0 }
 	}
 	if o.Remote != nil {
-		remote := &away{h: h, o: *o.Remote, trunks: newTrunkChecks()}
+		remote := &away{h: h, o: *o.Remote, slow: newBackoffs(), trunks: newTrunkChecks()}
 		if remote.o.StatTimeout == 0 {
 			remote.o.StatTimeout = 30 * time.Second
 		}

@@ -32,7 +32,7 @@ type HTTPOriginOptions struct {
 type HTTPOrigin struct {
 	o      HTTPOriginOptions
 	client *http.Client
-	ailing ailing
+	failed backoffs // servers that have failed lately
 
 	strangers storage.Strangers // that have not sent a head yet
 }
@@ -60,7 +60,7 @@ func NewHTTPOrigin(o HTTPOriginOptions) *HTTPOrigin {
 		ReadBufferSize: 64 << 10, Proxy: nil,
 	}
 	refuse := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &HTTPOrigin{o: o, client: &http.Client{Transport: transport, CheckRedirect: refuse}}
+	return &HTTPOrigin{o: o, failed: newBackoffs(), client: &http.Client{Transport: transport, CheckRedirect: refuse}}
 }
 
 // toStranger is the key of a mark in the context of a request to a storage.Server that is a stranger.
@@ -97,7 +97,7 @@ var (
 
 // Order implements Origin.
 func (o *HTTPOrigin) Order(servers []storage.Server) []storage.Server {
-	return o.ailing.last(servers, time.Now())
+	return o.failed.last(servers)
 }
 
 // Stat implements Origin by HEAD.
@@ -105,7 +105,7 @@ func (o *HTTPOrigin) Stat(ctx context.Context, w Wanted, servers []storage.Serve
 	var failures []error
 	for _, server := range o.Order(servers) {
 		info, err := o.statAt(ctx, w, server)
-		o.ailing.note(server, err)
+		o.failed.note(server, err)
 		if err == nil {
 			return info, nil
 		}
@@ -272,7 +272,7 @@ func (s *httpStream) next(search context.Context) (*httpSource, error) {
 		ctx, cancel := context.WithCancel(s.ctx)
 		unlink := context.AfterFunc(search, cancel)
 		body, err := s.connectTo(ctx, server)
-		s.o.ailing.note(server, err)
+		s.o.failed.note(server, err)
 		if err == nil {
 			unlink()
 			return &httpSource{body: body, at: server, cancel: cancel}, nil
@@ -334,7 +334,7 @@ func (s *httpStream) Read(p []byte) (int, error) {
 	for {
 		n, next, err := s.from.watch.Read(p[:min(int64(len(p)), s.left)])
 		if next.OK {
-			s.o.ailing.note(s.from.at, errStalled)
+			s.o.failed.note(s.from.at, errStalled)
 			_ = s.from.Close() // it was given up
 			s.use(next.Source)
 			continue
@@ -346,7 +346,7 @@ func (s *httpStream) Read(p []byte) (int, error) {
 		if s.ctx.Err() != nil {
 			return 0, context.Cause(s.ctx)
 		}
-		s.o.ailing.note(s.from.at, err)
+		s.o.failed.note(s.from.at, err)
 		broken := errors.Join(err, s.from.Close())
 		if err := s.connect(); err != nil {
 			return 0, fmt.Errorf("download broken off: %w; %w", broken, err)

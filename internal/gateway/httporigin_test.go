@@ -304,7 +304,7 @@ func TestHTTPOriginStall(t *testing.T) {
 	got, err := fetchAll(o, wanted(t, content), 0, 1000, frozen.server, good.server)
 	require.NoError(t, err)
 	require.Equal(t, content, got)
-	require.Equal(t, []storage.Server{good.server, frozen.server}, o.ailing.last([]storage.Server{frozen.server, good.server}, time.Now()))
+	require.Equal(t, []storage.Server{good.server, frozen.server}, o.failed.last([]storage.Server{frozen.server, good.server}))
 	good.mu.Lock()
 	defer good.mu.Unlock()
 	require.Equal(t, "bytes=300-999", good.requests[0].Header.Get("Range"))

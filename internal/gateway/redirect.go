@@ -54,7 +54,7 @@ const (
 // redirectProbe. The error is storage.ErrNotFound when no server has the file, and
 // storage.ErrNoSource when it cannot be told; to is then the first server that may have it.
 func (a *away) locate(w Wanted, servers []storage.Server) (to storage.Server, err error) {
-	servers = a.slow.last(a.o.Origin.Order(servers), time.Now())
+	servers = a.slow.last(a.o.Origin.Order(servers))
 	first := servers[:min(2, len(servers))]
 	errs := a.probe(w, first)
 	for i, err := range errs {

@@ -1,11 +1,8 @@
 package gateway
 
 import (
-	"context"
 	"net/netip"
 	"testing"
-	"testing/synctest"
-	"time"
 
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/storage"
@@ -118,22 +115,4 @@ func TestStorageOfThisHost(t *testing.T) {
 	require.Equal(t, SourceSelf, standing(o))
 	o.HasStore, o.Web = nil, true
 	require.Equal(t, SourceSelf, standing(o))
-}
-
-func TestAiling(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var a ailing
-		one, two := storage.Server{Host: "1"}, storage.Server{Host: "2"}
-		both, now := []storage.Server{one, two}, time.Now()
-		require.Equal(t, both, a.last(both, now))
-		a.note(one, errAnswer)
-		require.Equal(t, []storage.Server{two, one}, a.last(both, now))
-		require.Equal(t, both, a.last(both, now.Add(firstPause+time.Second)), "it is tried again")
-		a.note(one, errAnswer)
-		require.Equal(t, []storage.Server{two, one}, a.last(both, now.Add(firstPause+time.Second/2)), "after a longer pause")
-		a.note(one, storage.ErrNotFound)
-		require.Equal(t, both, a.last(both, now), "an answer")
-		a.note(one, context.Canceled)
-		require.Equal(t, both, a.last(both, now), "the client left")
-	})
 }

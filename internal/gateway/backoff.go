@@ -1,0 +1,58 @@
+package gateway
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"fastdfs-gateway/internal/backoff"
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/storage"
+)
+
+// webBackoff is how long a web server that failed is asked after the others.
+var webBackoff = backoff.Policy{First: time.Second, Max: 30 * time.Second}
+
+// maxInBackoff bounds how many web servers of each kind are remembered.
+const maxInBackoff = 512
+
+// backoffs remembers which web servers have failed lately, so that they are asked last. Servers
+// that only file ids name have a set of their own: made-up ids must not push out the others.
+type backoffs struct{ known, strangers *backoff.Set[storage.Server] }
+
+func newBackoffs() backoffs {
+	set := func() *backoff.Set[storage.Server] { return backoff.NewSet[storage.Server](webBackoff, maxInBackoff) }
+	return backoffs{known: set(), strangers: set()}
+}
+
+func (b backoffs) of(server storage.Server) *backoff.Set[storage.Server] {
+	if server.Stranger {
+		return b.strangers
+	}
+	return b.known
+}
+
+// note records the outcome of a request. A cancelled request and a lack of connections are not the
+// server's fault and do not count.
+func (b backoffs) note(server storage.Server, err error) {
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, fdfs.ErrFull):
+	case err == nil, errors.Is(err, storage.ErrNotFound):
+		b.of(server).Succeed(server)
+	default:
+		b.of(server).Fail(server)
+	}
+}
+
+// last returns the servers with those in back-off behind the others, otherwise in the same order.
+func (b backoffs) last(servers []storage.Server) []storage.Server {
+	var usable, failed []storage.Server
+	for _, s := range servers {
+		if b.of(s).InBackoff(s) {
+			failed = append(failed, s)
+		} else {
+			usable = append(usable, s)
+		}
+	}
+	return append(usable, failed...)
+}
