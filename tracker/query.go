@@ -83,7 +83,7 @@ func parsePage(answer []byte) (total int, page []fdfs.StorageID, err error) {
 		}
 		id, err := fdfs.ParseStorageIDLine(line)
 		if err != nil {
-			return 0, nil, err
+			return 0, nil, fmt.Errorf("%w: storage ids: %w", fdfs.ErrProtocol, err)
 		}
 		page = append(page, id)
 	}

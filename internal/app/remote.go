@@ -94,9 +94,7 @@ func trackerOptions(cfg *config.Config) tracker.Options {
 		o.Trackers = append(o.Trackers, t.Addresses)
 	}
 	if cfg.UseStorageID {
-		for _, id := range cfg.StorageIDs {
-			o.StorageIDs = append(o.StorageIDs, fdfs.StorageID{ID: id.ID, Group: id.Group, Hosts: id.Hosts, Port: id.Port})
-		}
+		o.StorageIDs = cfg.StorageIDs
 	}
 	return o
 }

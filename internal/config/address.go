@@ -1,9 +1,9 @@
 package config
 
 import (
+	"fastdfs-gateway/internal/fdfs"
 	"fmt"
 	"net"
-	"net/netip"
 	"net/url"
 	"strconv"
 	"strings"
@@ -55,7 +55,7 @@ func checkListener(v string) *refusal {
 		return nil
 	}
 	host, port, err := net.SplitHostPort(v)
-	if err != nil || !isPort(port, 0) || host != "" && host != "*" && !isHost(host) {
+	if err != nil || !isPort(port, 0) || host != "" && host != "*" && !fdfs.ValidHost(host) {
 		return bad(listenFix, "holds %s, which is no address to listen on", shown(v))
 	}
 	if host == "*" {
@@ -78,7 +78,7 @@ func redisEndpoints(r *Redis) field {
 			switch {
 			case strings.Contains(address, "@"):
 				return bad("write username and password, or password_file, on lines of their own", "holds an address with a user")
-			case err != nil || !isHost(host) || !isPort(port, 1):
+			case err != nil || !fdfs.ValidHost(host) || !isPort(port, 1):
 				return bad(fix, "holds %s, which is no host:port", shown(part))
 			case i > 0 && secure != r.rediss:
 				return bad("write rediss:// in front of every address or of none", "holds addresses with and without TLS")
@@ -95,7 +95,7 @@ func trackers(p *[]Tracker) field {
 		if v == "" {
 			return nil
 		}
-		hosts, port, ok := splitServer(v)
+		hosts, port, ok := fdfs.ParseHosts(v)
 		if !ok {
 			return bad("write host:port, [IPv6]:port, or two addresses of one tracker as a,b:port", "is no address of a tracker")
 		}
@@ -109,66 +109,6 @@ func trackers(p *[]Tracker) field {
 		*p = append(*p, t)
 		return nil
 	}}
-}
-
-// splitServer takes apart `host[:port]`, `a,b[:port]` and `[a,b]:port`, as
-// trackers and storage ids are written. Without a port it gives 0.
-func splitServer(v string) (hosts []string, port int, ok bool) {
-	list, portText := v, ""
-	if inner, found := strings.CutPrefix(v, "["); found {
-		list, portText, found = strings.Cut(inner, "]")
-		if !found || portText != "" && portText[0] != ':' {
-			return nil, 0, false
-		}
-		if portText = strings.TrimPrefix(portText, ":"); portText == "" && strings.HasSuffix(v, ":") {
-			return nil, 0, false
-		}
-	} else if i := strings.LastIndexByte(v, ':'); i >= 0 && !isIPv6Tail(v) {
-		list, portText = v[:i], v[i+1:]
-		if portText == "" {
-			return nil, 0, false
-		}
-	}
-	if portText != "" {
-		if !isPort(portText, 1) {
-			return nil, 0, false
-		}
-		port, _ = strconv.Atoi(portText)
-	}
-	hosts = splitList(list)
-	if len(hosts) == 0 || len(hosts) > 2 {
-		return nil, 0, false
-	}
-	for _, h := range hosts {
-		if !isHost(h) {
-			return nil, 0, false
-		}
-	}
-	return hosts, port, true
-}
-
-// isIPv6Tail says that what stands behind the last comma is an IPv6 address
-// without brackets, so that its last colon begins no port.
-func isIPv6Tail(v string) bool {
-	last := v[strings.LastIndexByte(v, ',')+1:]
-	ip, err := netip.ParseAddr(strings.Trim(last, blanks))
-	return err == nil && ip.Is6()
-}
-
-// isHost accepts an IP address, with a zone of the characters of a name, or a host name of at most 253 characters.
-func isHost(v string) bool {
-	if ip, err := netip.ParseAddr(v); err == nil {
-		return ip.Zone() == "" || isHost(ip.Zone())
-	}
-	if v == "" || len(v) > 253 || v[0] == '-' || v[0] == '.' {
-		return false
-	}
-	for _, c := range []byte(v) {
-		if !isAlnum(c) && c != '-' && c != '.' && c != '_' {
-			return false
-		}
-	}
-	return true
 }
 
 // isPort accepts low to 65535 in plain digits.
@@ -201,7 +141,7 @@ func baseURL(p *string) field {
 		v = strings.TrimRight(v, "/")
 		if v != "" {
 			u, err := url.Parse(v)
-			if err != nil || u.Scheme != "https" || !isHost(u.Hostname()) ||
+			if err != nil || u.Scheme != "https" || !fdfs.ValidHost(u.Hostname()) ||
 				u.Port() != "" && !isPort(u.Port(), 1) || u.User != nil || u.Path != "" || strings.ContainsAny(v, "?#") {
 				return bad("write an https URL with the port of [peer] listen, such as https://10.0.0.1:8887", "is not the URL of a peer")
 			}

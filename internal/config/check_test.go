@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
+	"fastdfs-gateway/internal/fdfs"
 	"math/big"
 	"os"
 	"path/filepath"
@@ -363,10 +364,10 @@ func TestGoldenLists(t *testing.T) {
 	require.NoError(t, err)
 	ids, bad := parseStorageIDs(string(data))
 	require.Empty(t, bad)
-	require.Equal(t, []StorageID{
-		{100001, "group1", []string{"10.77.0.21"}, 0, "both"},
-		{100002, "group1", []string{"10.77.0.22"}, 0, "both"},
-		{100003, "group2", []string{"10.77.0.23"}, 0, "both"},
+	require.Equal(t, []fdfs.StorageID{
+		{ID: 100001, Group: "group1", Hosts: []string{"10.77.0.21"}},
+		{ID: 100002, Group: "group1", Hosts: []string{"10.77.0.22"}},
+		{ID: 100003, Group: "group2", Hosts: []string{"10.77.0.23"}},
 	}, ids)
 }
 

@@ -30,6 +30,7 @@
 package config
 
 import (
+	"fastdfs-gateway/internal/fdfs"
 	"io/fs"
 	"log/slog"
 	"net/netip"
@@ -50,7 +51,7 @@ type Config struct {
 	SyncMaxDelay          time.Duration // storage_sync_file_max_delay
 	UseStorageID          bool
 	StorageIDsFile        string // path of storage_ids_filename
-	StorageIDs            []StorageID
+	StorageIDs            []fdfs.StorageID
 	GroupName             string  // group_name at the top; empty in multi-group mode if it is not written
 	StoragePort           int     // storage_server_port at the top
 	URLHasGroupName       bool    // url_have_group_name
@@ -89,15 +90,6 @@ type Group struct {
 	Name        string
 	StoragePort int      // storage_server_port
 	StorePaths  []string // by store path index: M00 is StorePaths[0]
-}
-
-// StorageID is one line of storage_ids.conf.
-type StorageID struct {
-	ID    uint32 // 1 to 16777215
-	Group string
-	Hosts []string // one or two addresses or host names
-	Port  int      // 0 = the storage_server_port of the group
-	Mode  string   // "both", "read", "write" or "none"
 }
 
 // AntiSteal holds http.anti_steal.*, the bypass header and [antisteal].

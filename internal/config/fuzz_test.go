@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fastdfs-gateway/internal/fdfs"
 	"net"
 	"net/netip"
 	"net/url"
@@ -29,7 +30,7 @@ func FuzzAddresses(f *testing.F) {
 				}
 			}
 		}
-		if hosts, port, ok := splitServer(v); ok {
+		if hosts, port, ok := fdfs.ParseHosts(v); ok {
 			require.True(t, len(hosts) == 1 || len(hosts) == 2)
 			for _, h := range hosts {
 				requirePort(t, net.JoinHostPort(h, strconv.Itoa(max(port, 1))), 1)

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fastdfs-gateway/internal/fdfs"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -66,16 +67,16 @@ func TestParseStorageIDs(t *testing.T) {
 	ids, bad := parseStorageIDs("\xef\xbb\xbf# <id> <group> <ip>\n\n100001 group1 10.0.0.1\r\n100002\tgroup1 10.0.0.2:23001 rw=read\n" +
 		"1 g 10.0.0.3,192.168.0.3 x=y rw=none\n16777215 g [10.0.0.4,fd00::4]:23002\n5 g [fd00::5]:1\n6 g [fd00::6]\n7 g fd00::7\n8 g host-8.example:99 rw=both\n9 g a,b:5 rw=write\n")
 	require.Empty(t, bad)
-	require.Equal(t, []StorageID{
-		{100001, "group1", []string{"10.0.0.1"}, 0, "both"},
-		{100002, "group1", []string{"10.0.0.2"}, 23001, "read"},
-		{1, "g", []string{"10.0.0.3", "192.168.0.3"}, 0, "none"},
-		{16777215, "g", []string{"10.0.0.4", "fd00::4"}, 23002, "both"},
-		{5, "g", []string{"fd00::5"}, 1, "both"},
-		{6, "g", []string{"fd00::6"}, 0, "both"},
-		{7, "g", []string{"fd00::7"}, 0, "both"},
-		{8, "g", []string{"host-8.example"}, 99, "both"},
-		{9, "g", []string{"a", "b"}, 5, "write"},
+	require.Equal(t, []fdfs.StorageID{
+		{ID: 100001, Group: "group1", Hosts: []string{"10.0.0.1"}},
+		{ID: 100002, Group: "group1", Hosts: []string{"10.0.0.2"}, Port: 23001},
+		{ID: 1, Group: "g", Hosts: []string{"10.0.0.3", "192.168.0.3"}},
+		{ID: 16777215, Group: "g", Hosts: []string{"10.0.0.4", "fd00::4"}, Port: 23002},
+		{ID: 5, Group: "g", Hosts: []string{"fd00::5"}, Port: 1},
+		{ID: 6, Group: "g", Hosts: []string{"fd00::6"}},
+		{ID: 7, Group: "g", Hosts: []string{"fd00::7"}},
+		{ID: 8, Group: "g", Hosts: []string{"host-8.example"}, Port: 99},
+		{ID: 9, Group: "g", Hosts: []string{"a", "b"}, Port: 5},
 	}, ids)
 }
 
@@ -90,11 +91,11 @@ func TestParseStorageIDsBad(t *testing.T) {
 		require.Equal(t, 2, bad[0].line)
 	}
 	var many strings.Builder
-	for i := range maxStorageIDs + 10 {
+	for i := range fdfs.MaxStorageIDs + 10 {
 		fmt.Fprintf(&many, "%d g h\n", i+1)
 	}
 	ids, bad := parseStorageIDs(many.String())
-	require.Len(t, ids, maxStorageIDs)
+	require.Len(t, ids, fdfs.MaxStorageIDs)
 	require.Len(t, bad, 1)
 }
 
@@ -131,12 +132,12 @@ func FuzzStorageIDs(f *testing.F) {
 		ids, _ := parseStorageIDs(data)
 		seen := map[uint32]bool{}
 		for _, id := range ids {
-			require.True(t, id.ID >= 1 && id.ID <= maxStorageID && !seen[id.ID])
+			require.True(t, id.ID >= 1 && id.ID < 1<<24 && !seen[id.ID])
 			seen[id.ID] = true
-			require.True(t, isGroupName(id.Group))
+			require.True(t, fdfs.ValidGroup(id.Group))
 			require.True(t, len(id.Hosts) == 1 || len(id.Hosts) == 2)
 			for _, h := range id.Hosts {
-				require.True(t, isHost(h), h)
+				require.True(t, fdfs.ValidHost(h), h)
 			}
 		}
 	})

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fastdfs-gateway/internal/fdfs"
 	"fmt"
 	"maps"
 	"slices"
@@ -219,8 +220,8 @@ func (l *loader) applyAddressMap() {
 		}
 		name := full(addressMap, e.key)
 		l.c.positions[name] = e.at
-		from, _, fromOK := splitServer(e.key)
-		to, _, toOK := splitServer(e.value)
+		from, _, fromOK := fdfs.ParseHosts(e.key)
+		to, _, toOK := fdfs.ParseHosts(e.value)
 		if !fromOK || !toOK || len(from) != 1 || len(to) != 1 || from[0] != e.key {
 			l.errorf(e.at, name, "write <address in the file id> = <address to use>, such as 10.0.0.1 = 192.168.0.1",
 				"%s = %s maps no address to an address", shown(e.key), shown(e.value))
@@ -261,7 +262,7 @@ func (l *loader) groupSection(section string) {
 	switch {
 	case g.name == "":
 		l.errorf(at, full(section, "group_name"), "add group_name = "+section, "[%s] has no group_name", section)
-	case !isGroupName(g.name):
+	case !fdfs.ValidGroup(g.name):
 		l.badGroupName(section, g.name)
 	}
 	l.c.Groups = append(l.c.Groups, Group{Name: g.name, StoragePort: g.port, StorePaths: l.storePaths(section, g.count, "")})
@@ -270,7 +271,7 @@ func (l *loader) groupSection(section string) {
 func (l *loader) singleGroup() {
 	l.c.GroupName, l.c.StoragePort = l.top.name, l.top.port
 	paths := l.storePaths("", l.top.count, l.c.BasePath)
-	if l.top.name != "" && !isGroupName(l.top.name) {
+	if l.top.name != "" && !fdfs.ValidGroup(l.top.name) {
 		l.badGroupName("", l.top.name)
 	}
 	if len(paths) > 0 {
@@ -336,9 +337,4 @@ func isGroupSection(name string) bool {
 	digits, found := strings.CutPrefix(name, "group")
 	n, err := strconv.Atoi(digits)
 	return found && err == nil && n > 0 && strconv.Itoa(n) == digits
-}
-
-// isGroupName accepts 1 to 16 letters and digits.
-func isGroupName(name string) bool {
-	return name != "" && len(name) <= 16 && !strings.ContainsFunc(name, func(c rune) bool { return c > 0x7f || !isAlnum(byte(c)) })
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fastdfs-gateway/internal/fdfs"
 	"fmt"
 	"log/slog"
 	"net/netip"
@@ -246,7 +247,7 @@ func everyKeyConfig(dir string) *Config {
 		SyncMaxDelay:          4 * time.Second,
 		UseStorageID:          true,
 		StorageIDsFile:        filepath.Join(dir, "ids.conf"),
-		StorageIDs:            []StorageID{{100001, "group1", []string{"10.0.0.1"}, 0, "both"}},
+		StorageIDs:            []fdfs.StorageID{{ID: 100001, Group: "group1", Hosts: []string{"10.0.0.1"}}},
 		GroupName:             "g1",
 		StoragePort:           23001,
 		URLHasGroupName:       true,

@@ -3,24 +3,15 @@ package config
 import (
 	"strconv"
 	"strings"
+
+	"fastdfs-gateway/internal/fdfs"
 )
 
-// maxStorageID is the largest id that fits into the three bytes which tell an
-// id from an address in a file id.
-const maxStorageID = 1<<24 - 1
-
-// maxStorageIDs bounds the list.
-const maxStorageIDs = 1 << 16
-
-// parseStorageIDs reads storage_ids.conf. A line is
-//
-//	<id> <group> <host>[:port] [options]     # begins a comment line
-//
-// with two addresses as a,b or [a,b]:port, IPv6 as [addr]:port, and the option
-// rw=both|read|write|none (both). Other options are left alone. Lines that are
-// wrong are left out and given as the second result.
-func parseStorageIDs(data string) ([]StorageID, []badLine) {
-	var ids []StorageID
+// parseStorageIDs reads storage_ids.conf: lines for fdfs.ParseStorageIDLine, where # begins a
+// comment line and the option rw=both|read|write|none is checked. Wrong lines are left out and
+// returned as the second result.
+func parseStorageIDs(data string) ([]fdfs.StorageID, []badLine) {
+	var ids []fdfs.StorageID
 	var wrong []badLine
 	seen := map[uint32]int{}
 	n := 0
@@ -34,8 +25,8 @@ func parseStorageIDs(data string) ([]StorageID, []badLine) {
 		if first, twice := seen[id.ID]; fault == "" && twice {
 			fault = "the id stands already in line " + strconv.Itoa(first)
 		}
-		if fault == "" && len(ids) >= maxStorageIDs {
-			return ids, append(wrong, badLine{n, "more than " + strconv.Itoa(maxStorageIDs) + " storage ids"})
+		if fault == "" && len(ids) >= fdfs.MaxStorageIDs {
+			return ids, append(wrong, badLine{n, "more than " + strconv.Itoa(fdfs.MaxStorageIDs) + " storage ids"})
 		}
 		if fault != "" {
 			wrong = append(wrong, badLine{n, fault})
@@ -48,34 +39,17 @@ func parseStorageIDs(data string) ([]StorageID, []badLine) {
 }
 
 // parseStorageID reads one line; fault says what is wrong with it.
-func parseStorageID(line string) (id StorageID, fault string) {
-	words := strings.FieldsFunc(line, func(c rune) bool { return strings.ContainsRune(blanks, c) })
-	if len(words) < 3 {
-		return id, "a line needs an id, a group and an address"
+func parseStorageID(line string) (id fdfs.StorageID, fault string) {
+	id, err := fdfs.ParseStorageIDLine(line)
+	if err != nil {
+		return id, err.Error()
 	}
-	n, err := strconv.ParseUint(words[0], 10, 32)
-	if err != nil || n < 1 || n > maxStorageID {
-		return id, shown(words[0]) + " is no storage id from 1 to " + strconv.Itoa(maxStorageID)
-	}
-	if !isGroupName(words[1]) {
-		return id, shown(words[1]) + " is no name of a group"
-	}
-	hosts, port, ok := splitServer(words[2])
-	if !ok {
-		return id, shown(words[2]) + " is no address of a storage"
-	}
-	mode := "both"
-	for _, option := range words[3:] {
-		value, isMode := strings.CutPrefix(option, "rw=")
-		if !isMode {
-			continue
-		}
-		switch value {
-		case "both", "read", "write", "none":
-			mode = value
+	for _, option := range strings.Fields(line)[3:] {
+		switch mode, isMode := strings.CutPrefix(option, "rw="); {
+		case !isMode, mode == "both", mode == "read", mode == "write", mode == "none":
 		default:
 			return id, shown(option) + " is not rw=both, rw=read, rw=write or rw=none"
 		}
 	}
-	return StorageID{ID: uint32(n), Group: words[1], Hosts: hosts, Port: port, Mode: mode}, ""
+	return id, ""
 }

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"fastdfs-gateway/internal/fdfs"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -104,7 +105,7 @@ func hosts(p *[]string) field {
 	return field{parse: func(v string, _ position) *refusal {
 		*p = nil
 		for _, part := range splitList(v) {
-			if !isHost(part) || strings.Contains(part, ":") {
+			if !fdfs.ValidHost(part) || strings.Contains(part, ":") {
 				return bad("write names such as gateway.example with commas between them", "holds %s, which is no name of a host", shown(part))
 			}
 			*p = append(*p, strings.ToLower(strings.TrimSuffix(part, ".")))

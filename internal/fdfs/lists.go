@@ -214,12 +214,3 @@ func cutPadded(b []byte) (string, bool) {
 	}
 	return string(text), true
 }
-
-// parseAddr reads an address as the protocol has it. One with a zone means nothing on another host.
-func parseAddr(text string) (netip.Addr, bool) {
-	addr, err := netip.ParseAddr(text)
-	if err != nil || addr.Zone() != "" {
-		return netip.Addr{}, false
-	}
-	return addr.Unmap(), true
-}
