@@ -9,18 +9,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// opener opens name, two directories and a file, beneath the folder dirfd,
-// without following any symbolic link. A link in place of the file is ELOOP, one
-// in place of a directory ELOOP or ENOTDIR. With O_PATH a link in place of the file is opened itself.
+// opener opens name, two directories and a file, beneath the folder dirfd without following
+// symbolic links. A link in place of the file gives ELOOP, one in place of a directory ELOOP or
+// ENOTDIR. With O_PATH it opens a link in place of the file itself.
 type opener func(dirfd int, name string, flags uint64) (fd int, err error)
 
-// readFlags open a file for reading. O_NONBLOCK: opening a FIFO must not wait for a writer.
+// readFlags open a file for reading. O_NONBLOCK: opening a FIFO does not wait for a writer.
 const readFlags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
 
 // linkFlags open a symbolic link itself.
 const linkFlags = unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW
 
-// How a file is opened for reading; a variable so that no call allocates one.
+// readHow is a variable so that opening a file for reading does not allocate it.
 var readHow = openHow(readFlags)
 
 func openHow(flags uint64) unix.OpenHow {
@@ -30,18 +30,19 @@ func openHow(flags uint64) unix.OpenHow {
 	}
 }
 
-// bestOpener is openat2 where it can be called, else walk and the reason.
+// bestOpener is openat2 if this process can call it, else walk and the reason.
 var bestOpener = sync.OnceValues(func() (opener, error) {
 	open, err := chooseOpener(unix.Openat2)
 	if err != nil {
-		noCachedLookUp.Store(true) // it is a call of openat2(2) too
+		noWaitDisabled.Store(true) // statNoWait calls openat2(2) too
 	}
 	return open, err
 })
 
-// chooseOpener tries openat2(2) on the root folder. Linux has it since 5.6. Sandboxes that do not know
-// it answer ENOSYS, EPERM or EACCES, which later could not be told from an error of the file: whatever
-// goes wrong on the root folder, walk is used, which opens the same files in more steps.
+// chooseOpener tries openat2(2), which Linux has since 5.6, on the root folder. A sandbox that does
+// not know the call returns ENOSYS, EPERM or EACCES, which could not be told from an error of a
+// file later. So after any error on the root folder walk is used, which opens the same files in
+// more steps.
 func chooseOpener(try func(dirfd int, name string, how *unix.OpenHow) (int, error)) (opener, error) {
 	root, err := ignoringEINTR(func() (int, error) {
 		return unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
@@ -59,8 +60,8 @@ func chooseOpener(try func(dirfd int, name string, how *unix.OpenHow) (int, erro
 	return openat2, nil
 }
 
-// OpenatOnly returns the reason why this process opens files folder by folder; nil where the kernel
-// does so in one call. Both follow no symbolic link; folder by folder takes longer.
+// OpenatOnly returns the reason why this process opens files folder by folder, which takes longer;
+// nil if the kernel opens them in one call. Neither way follows symbolic links.
 func OpenatOnly() error {
 	_, err := bestOpener()
 	return err
@@ -74,7 +75,7 @@ func openat2(dirfd int, name string, flags uint64) (int, error) {
 	return ignoringEINTR(func() (int, error) { return unix.Openat2(dirfd, name, &how) })
 }
 
-// walk does with one openat for each part of name what openat2 does in one call.
+// walk opens what openat2 does, with one openat(2) for each part of name.
 func walk(dirfd int, name string, flags uint64) (int, error) {
 	at := dirfd
 	for {
@@ -84,7 +85,7 @@ func walk(dirfd int, name string, flags uint64) (int, error) {
 			part = unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 		}
 		if dir == "" || dir == "." || dir == ".." {
-			return -1, unix.EXDEV // as openat2; no id makes such a name
+			return -1, unix.EXDEV // as openat2; no file id has such a name
 		}
 		fd, err := ignoringEINTR(func() (int, error) { return unix.Openat(at, dir, part, 0) })
 		if at != dirfd {
@@ -97,7 +98,7 @@ func walk(dirfd int, name string, flags uint64) (int, error) {
 	}
 }
 
-// readLink gives the target of the symbolic link name; false where it is none.
+// readLink returns the target of the symbolic link name; false if name is not a symbolic link.
 func readLink(open opener, dirfd int, name string) (string, bool) {
 	fd, err := open(dirfd, name, linkFlags)
 	if err != nil {
@@ -112,8 +113,8 @@ func readLink(open opener, dirfd int, name string) (string, bool) {
 	return string(buf[:n]), true
 }
 
-// isMissing reports whether an errno says that there is no file to serve, rather
-// than that it cannot be told. ENXIO and ENODEV: a socket, or a device without a driver.
+// isMissing reports whether an errno means that there is no file to serve, rather than that the
+// store cannot be read. ENXIO and ENODEV: a socket, or a device without a driver.
 func isMissing(err error) bool {
 	for _, e := range []unix.Errno{unix.ENOENT, unix.ENOTDIR, unix.ENAMETOOLONG, unix.EXDEV, unix.ENXIO, unix.ENODEV} {
 		if errors.Is(err, e) {

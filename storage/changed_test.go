@@ -18,7 +18,10 @@ import (
 func TestChangedMeanwhile(t *testing.T) {
 	body := content(300_000)
 	for name, change := range map[string]func(r *rig, id fdfs.FileID) error{
-		"appended":    func(r *rig, id fdfs.FileID) error { return r.Change(id, append(bytes.Clone(body), 'x'), time.Now()) },
+		"appended": func(r *rig, id fdfs.FileID) error {
+			return r.Change(id, append(bytes.Clone(body), 'x'),
+				time.Now())
+		},
 		"overwritten": func(r *rig, id fdfs.FileID) error { return r.Change(id, flipped(body, 5), time.Now()) },
 		"deleted":     func(r *rig, id fdfs.FileID) error { return r.Remove(id) },
 	} {

@@ -80,8 +80,8 @@ type chaos struct {
 	wrong, clean        int // faults of the Client: wrong bytes; a short body that ended well
 }
 
-// 1,000 downloads while storages fail in all ways: no wrong byte, no clean end of a short body, and all of them whole
-// as long as one storage is well. That nothing is left open is checked by newRig.
+// 1,000 downloads while storages fail in all ways: no wrong byte, no clean end of a short body, and
+// all of them whole as long as one storage is well. That nothing is left open is checked by newRig.
 func TestChaos(t *testing.T) {
 	for name, meddled := range map[string]int{"one is well": 2, "none is sure to be well": 3} {
 		t.Run(name, func(t *testing.T) {
@@ -123,7 +123,8 @@ func runChaos(r *rig, meddled, downloads int) (sum chaos) {
 				mu.Lock()
 				sum.count(got, body[from:min(from+len(got), size)], want, err)
 				mu.Unlock()
-				if err != nil && (meddled < len(r.servers) || !errors.Is(err, ErrNoSource) && !errors.Is(err, ErrNotFound)) {
+				if err != nil && (meddled < len(r.servers) || !errors.Is(err, ErrNoSource) &&
+					!errors.Is(err, ErrNotFound)) {
 					r.t.Error(err)
 				}
 			}
@@ -133,7 +134,8 @@ func runChaos(r *rig, meddled, downloads int) (sum chaos) {
 	close(stop)
 	meddler.Wait()
 	for _, id := range ids { // and all is well again
-		require.Eventually(r.t, func() bool { return r.c.Order(r.servers)[0] == r.servers[0] }, patient, time.Millisecond)
+		require.Eventually(r.t, func() bool { return r.c.Order(r.servers)[0] == r.servers[0] }, patient,
+			time.Millisecond)
 		r.requireContent(id, body)
 	}
 	return sum
@@ -154,7 +156,8 @@ func (c *chaos) count(got, part []byte, want int, err error) {
 	}
 }
 
-// chaoticDownload reads a part of a file, or half of the time all of it from there on. got is nil when nothing was opened.
+// chaoticDownload reads a part of a file, or half of the time all of it from there on. got is nil
+// when nothing was opened.
 func chaoticDownload(r *rig, id fdfs.FileID, from, length int) (got []byte, want int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()

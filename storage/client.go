@@ -18,15 +18,16 @@ import (
 	"fastdfs-gateway/internal/stall"
 )
 
-// Errors of a Client, by errors.Is, beside ErrNotFound.
+// Errors of a Client, by errors.Is, besides ErrNotFound.
 var (
-	// ErrNoSource: no storage could be asked, or none that could gave the file, and not all of them said that it does not
-	// exist. It wraps what each of them did; it is context.DeadlineExceeded too where one did not answer in time.
+	// ErrNoSource: no storage gave the file, and not all of them answered that it does not exist.
+	// It wraps the error of each storage, and is context.DeadlineExceeded too if one did not answer
+	// in time.
 	ErrNoSource = errors.New("no storage could be asked")
-	// ErrChanged: a storage has another version of a slave, appender or link than the one that was asked for. Stat
-	// tells the new one.
+	// ErrChanged: a storage has another version of a slave, an appender or a link than the
+	// requested one. Stat returns the new one.
 	ErrChanged = errors.New("storage has another version of the file")
-	// ErrCRC: the content of a whole file is not what its id says.
+	// ErrCRC: the content of a whole file does not have the CRC32 of its id.
 	ErrCRC = errors.New("content does not match the CRC32 of the file id")
 )
 
@@ -36,51 +37,56 @@ var (
 	errNoServers    = errors.New("no server is left to ask")
 )
 
-// maxServers is how many known servers a Client keeps connections and health of, and how many strangers beside these.
+// maxServers bounds the known servers whose connections and health a Client keeps, and the
+// strangers besides them.
 const maxServers = 1024
 
-// StrangerTimeout is the longest that a connection to a stranger may take to be made.
+// StrangerTimeout is the connect timeout for strangers.
 const StrangerTimeout = 3 * time.Second
 
-// poolSize is the connections to a server where PoolOptions do not say.
+// poolSize is the default of PoolOptions.MaxOpen here.
 const poolSize = 64
 
-// maxProbes is how many servers are probed at a time.
+// maxProbes bounds the servers that are probed at a time.
 const maxProbes = 16
 
-// Server is where a storage listens.
+// Server is the address of a storage.
 type Server struct {
 	Host string // a name or an address, without brackets
 	Port int
-	// Stranger: only a file id names it, and whoever makes a URL makes ids. It gets less time and
-	// room than a server that a tracker, the list of storage ids or the configuration names, and
-	// takes nothing from those.
+	// Stranger: only a file id names this server, and a client can make up ids. A stranger gets a
+	// shorter timeout and fewer connections than servers that a tracker, the list of storage ids or
+	// the configuration names, and takes none of theirs.
 	Stranger bool
 }
 
-// Addr is host:port, as net.Dial wants it.
+// Addr returns host:port, as net.Dial wants it.
 func (s Server) Addr() string { return net.JoinHostPort(s.Host, strconv.Itoa(s.Port)) }
 
-// ClientOptions are the settings of a Client. The zero value of each field is its documented default.
+// ClientOptions are the settings of a Client. The zero value of each field means its default.
 type ClientOptions struct {
-	Pool        fdfs.PoolOptions // of the connections to one server
-	HedgeBudget float64          // second requests for each first one, at most; default 0.05; negative = never
-	Log         *slog.Logger     // default: none
+	Pool        fdfs.PoolOptions // for each server
+	HedgeBudget float64          // hedged requests per request, at most; default 0.05; negative = none
+	Log         *slog.Logger     // default: discard
 }
 
-// timing is what tests make shorter.
+// timing holds durations that tests shorten.
 type timing struct {
-	tick       time.Duration  // how often the janitor looks around
-	unused     time.Duration  // after which a server is forgotten
-	probe      time.Duration  // how long a probe may take
-	backoff    backoff.Policy // before a probe of a server that has failed
-	impatience time.Duration  // for the beginning of an answer while other servers are left to ask
-	pause      time.Duration  // between two Reads of a stream, after which it is no fault of a storage that it gives up
-	stall      time.Duration  // without a byte, after which a stream looks for another storage
+	tick          time.Duration  // between two runs of the janitor
+	unused        time.Duration  // after which a server is forgotten
+	probe         time.Duration  // timeout of a probe
+	backoff       backoff.Policy // between failure and probe
+	answerTimeout time.Duration  // to wait for the begin of an answer while there are other servers to ask
+	// pause: when the reader waits so long between two Reads of a stream, the storage may close the
+	// connection, which does not count as a failure.
+	pause time.Duration
+	// stall is how long a stream waits for a byte before it looks for another storage.
+	stall time.Duration
 }
 
 var normalTiming = timing{
-	tick: time.Second, unused: 10 * time.Minute, probe: 5 * time.Second, backoff: backoff.Policy{First: time.Second, Max: time.Minute}, impatience: 2 * time.Second,
+	tick: time.Second, unused: 10 * time.Minute, probe: 5 * time.Second,
+	backoff: backoff.Policy{First: time.Second, Max: time.Minute}, answerTimeout: 2 * time.Second,
 	pause: 5 * time.Second, stall: stall.Floor,
 }
 
@@ -89,17 +95,17 @@ type Client struct {
 	o            ClientOptions
 	t            timing
 	log          *slog.Logger
-	life         context.Context // ends with Close
+	ctx          context.Context // cancelled by Close
 	end          context.CancelFunc
 	counts       counters
 	budget       budget
 	links        linkMemory
 	strangers    Strangers
-	legacyGroups checksum.Groups // whose files may have a legacy CRC32
-	probing      chan struct{}   // one for each probe that runs
-	running      sync.WaitGroup  // the janitor, probes and second requests
+	legacyGroups checksum.Groups // groups of files with legacy CRC32s
+	probing      chan struct{}   // holds one value for each running probe
+	running      sync.WaitGroup  // janitor, probes and hedged requests
 
-	mu      sync.Mutex // guards what follows, and refs and used of every member
+	mu      sync.Mutex // guards the fields below, and refs and used of every member
 	closed  bool
 	members map[Server]*member
 }
@@ -107,17 +113,19 @@ type Client struct {
 // member is a server that was asked lately.
 type member struct {
 	server Server
-	pool   *fdfs.Pool // for downloads, which hold a connection for as long as their client takes
-	calls  *fdfs.Pool // for short questions, so that they need not wait for these
+	// pool has the connections of downloads, which are busy for as long as the client takes.
+	pool *fdfs.Pool
+	// calls has the connections of short requests, which therefore do not wait for downloads.
+	calls  *fdfs.Pool
 	health health
 	refs   int       // requests and streams that use it
-	used   time.Time // when refs changed last
+	used   time.Time // time of the last change of refs
 }
 
-// maxCalls is how many short questions one server is asked at a time.
+// maxCalls bounds the connections for short requests to one server.
 const maxCalls = 64
 
-// callsPool are the options of the pool for short questions.
+// callsPool returns the options of the pool for short requests.
 func callsPool(o fdfs.PoolOptions) fdfs.PoolOptions {
 	if o.MaxOpen == 0 || o.MaxOpen > maxCalls {
 		o.MaxOpen = maxCalls
@@ -125,13 +133,13 @@ func callsPool(o fdfs.PoolOptions) fdfs.PoolOptions {
 	return o
 }
 
-// close closes what is idle; busy connections are closed when they are given back.
+// close closes the idle connections. Busy ones are closed when they are released.
 func (m *member) close() {
 	m.pool.Close()
 	m.calls.Close()
 }
 
-// NewClient returns a Client. No connection is made yet.
+// NewClient returns a Client. It makes no connection yet.
 func NewClient(o ClientOptions) *Client { return newClient(o, normalTiming) }
 
 func newClient(o ClientOptions, t timing) *Client {
@@ -140,7 +148,7 @@ func newClient(o ClientOptions, t timing) *Client {
 	}
 	c := &Client{
 		o: o, t: t, log: o.Log,
-		budget:  budget{rate: int64(min(max(o.HedgeBudget, 0), 1) * hedgePrice)},
+		budget:  budget{rate: int64(min(max(o.HedgeBudget, 0), 1) * hedgeCost)},
 		probing: make(chan struct{}, maxProbes),
 		members: make(map[Server]*member),
 	}
@@ -150,13 +158,13 @@ func newClient(o ClientOptions, t timing) *Client {
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
-	c.life, c.end = context.WithCancel(context.Background())
+	c.ctx, c.end = context.WithCancel(context.Background())
 	c.running.Go(c.janitor)
 	return c
 }
 
-// Close ends all requests and streams (they give ErrNoSource), closes the connections and waits for the Client's goroutines.
-// The caller still closes its streams.
+// Close cancels all requests and streams with ErrNoSource, closes the connections and waits for the
+// Client's goroutines. The caller still closes its streams.
 func (c *Client) Close() {
 	c.mu.Lock()
 	c.closed = true
@@ -170,7 +178,7 @@ func (c *Client) Close() {
 	c.running.Wait()
 }
 
-// acquire gives the member of a server, which the caller releases.
+// acquire returns the member of a server with a reference for the caller, who releases it.
 func (c *Client) acquire(s Server) (*member, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -180,7 +188,8 @@ func (c *Client) acquire(s Server) (*member, error) {
 	m := c.members[s]
 	if m == nil {
 		if !c.hasRoom(s.Stranger) {
-			return nil, fmt.Errorf("cannot ask %s: %d other storages are being asked: %w", s.Addr(), maxServers, fdfs.ErrFull)
+			return nil, fmt.Errorf("cannot ask %s: %d other storages are being asked: %w", s.Addr(), maxServers,
+				fdfs.ErrFull)
 		}
 		o := c.o.Pool
 		if s.Stranger && (o.ConnectTimeout <= 0 || o.ConnectTimeout > StrangerTimeout) {
@@ -195,7 +204,7 @@ func (c *Client) acquire(s Server) (*member, error) {
 	return m, nil
 }
 
-// hold is acquire for a member that the caller has already.
+// hold adds a reference to a member that the caller has acquired.
 func (c *Client) hold(m *member) {
 	c.mu.Lock()
 	m.refs++
@@ -209,9 +218,8 @@ func (c *Client) release(m *member) {
 	c.mu.Unlock()
 }
 
-// hasRoom tells whether there is room for one more stranger, or known server, and makes it where
-// there is none by forgetting the one that was not used for the longest time. It is called with mu
-// held.
+// hasRoom reports whether there is room for one more stranger or known server. If necessary it
+// forgets the one that was unused for the longest time. c.mu is held.
 func (c *Client) hasRoom(stranger bool) bool {
 	var oldest *member
 	count := 0
@@ -227,11 +235,11 @@ func (c *Client) hasRoom(stranger bool) bool {
 		return count < maxServers
 	}
 	delete(c.members, oldest.server)
-	c.running.Go(oldest.close) // not under the lock: it says goodbye to the server
+	c.running.Go(oldest.close) // without the lock: it sends CmdQuit to the server
 	return true
 }
 
-// enter counts a goroutine that Close will wait for; false when the Client is closed.
+// enter counts a goroutine that Close waits for; false if the Client is closed.
 func (c *Client) enter() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -241,13 +249,13 @@ func (c *Client) enter() bool {
 	return !c.closed
 }
 
-// janitor is the goroutine that looks after pools and unhealthy servers.
+// janitor maintains the pools and probes unhealthy servers until Close.
 func (c *Client) janitor() {
 	ticker := time.NewTicker(c.t.tick)
 	defer ticker.Stop()
 	for {
 		select {
-		case <-c.life.Done():
+		case <-c.ctx.Done():
 			return
 		case now := <-ticker.C:
 			c.sweep(now)
@@ -255,7 +263,8 @@ func (c *Client) janitor() {
 	}
 }
 
-// sweep forgets servers that were not used for long, closes idle connections of the others, and probes those that are due.
+// sweep forgets servers that were unused for long, closes idle connections of the others, and
+// probes the servers that are due.
 func (c *Client) sweep(now time.Time) {
 	var old, rest []*member
 	c.mu.Lock()
@@ -278,32 +287,32 @@ func (c *Client) sweep(now time.Time) {
 	}
 }
 
-// probe starts a probe of a server that is due for one.
+// probe starts a probe of a server if one is due.
 func (c *Client) probe(m *member, now time.Time) {
 	select {
 	case c.probing <- struct{}{}:
 	default:
-		return // the next round will do
+		return // too many probes are running: try again in the next round
 	}
 	if !m.health.startProbe(now) {
 		<-c.probing
 		return
 	}
-	c.running.Go(func() { // the janitor is running, so Close is still waiting
+	c.running.Go(func() { // Close waits for the janitor, which runs this
 		defer panics.Contain("probing a storage")
 		defer func() { <-c.probing }()
-		ctx, cancel := context.WithTimeout(c.life, c.t.probe)
+		ctx, cancel := context.WithTimeout(c.ctx, c.t.probe)
 		defer cancel()
 		_, err := m.calls.Call(ctx, fdfs.CmdActiveTest, 0, nil, 0)
-		if c.life.Err() == nil {
+		if c.ctx.Err() == nil {
 			c.logChange(m, m.health.probed(err, time.Now()), err)
 		}
 	})
 }
 
-// Order sorts servers by how well they have answered lately: healthy ones first, dead ones last, and each once. One whose connections
-// are all in use is no better than a suspect one. Among equals the caller's order counts. Servers that are not known are taken for
-// healthy.
+// Order sorts servers by health: healthy ones first, dead ones last, each once, and otherwise in
+// the caller's order. A server whose connections are all in use counts as suspect, an unknown one
+// as healthy.
 func (c *Client) Order(servers []Server) []Server {
 	type ranked struct {
 		Server
@@ -319,7 +328,7 @@ func (c *Client) Order(servers []Server) []Server {
 		r := ranked{Server: s}
 		if m := c.members[s]; m != nil {
 			r.State = m.health.state()
-			if m.refs >= c.o.Pool.MaxOpen { // one more request would have to wait for a connection
+			if m.refs >= c.o.Pool.MaxOpen { // one more request would wait for a connection
 				r.State = max(r.State, Suspect)
 			}
 		}
@@ -334,7 +343,7 @@ func (c *Client) Order(servers []Server) []Server {
 	return ordered
 }
 
-// logChange writes a line when a server's state is another one than before.
+// logChange logs a change of a server's state.
 func (c *Client) logChange(m *member, before State, err error) {
 	switch now := m.health.state(); {
 	case now == before:

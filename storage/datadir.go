@@ -14,25 +14,25 @@ import (
 
 var errClosed = fmt.Errorf("%w: it is closed", ErrUnavailable)
 
-// storePath is one store path. Its data folder may come and go with its disk.
+// storePath is one store path. Its data folder may appear and disappear with its disk.
 type storePath struct {
 	root string // absolute and clean
 
-	mu     sync.Mutex // mu guards closed, and changes of dir: one at a time
+	mu     sync.Mutex // mu guards closed and serializes changes of dir
 	closed bool
-	dir    atomic.Pointer[dataDir] // nil while there is none
+	dir    atomic.Pointer[dataDir] // nil while there is no data folder
 }
 
-// dataDir is a descriptor of <store path>/data. It is closed when it has been replaced
-// and the last opening that uses it is through.
+// dataDir is a descriptor of <store path>/data. It is closed when it has been replaced and no
+// opening uses it any more.
 type dataDir struct {
-	fd       int // O_PATH
-	dev, ino uint64
-	texts    []string     // absolute paths that lead here, with a closing slash
-	refs     atomic.Int64 // 1 for storePath.dir, 1 for each opening; at 0 fd is closed
+	fd           int // O_PATH
+	dev, ino     uint64
+	linkPrefixes []string     // absolute paths of this folder, with a trailing slash
+	refs         atomic.Int64 // one for storePath.dir and one for each opening that uses it; at 0 fd is closed
 }
 
-// retain is false when d has been closed.
+// retain adds a reference; false if d is closed.
 func (d *dataDir) retain() bool {
 	for {
 		n := d.refs.Load()
@@ -47,12 +47,12 @@ func (d *dataDir) retain() bool {
 
 func (d *dataDir) release() {
 	if d.refs.Add(-1) == 0 {
-		_ = unix.Close(d.fd) // O_PATH: nothing can be lost
+		_ = unix.Close(d.fd) // O_PATH: nothing is lost
 	}
 }
 
-// stat tells what is under a name beneath d, without opening it. Symbolic links on the way
-// are followed: the answer is compared with what was opened, and never used by itself.
+// stat returns the identity of the file name beneath d without opening it. It follows symbolic
+// links in the folders of name, so the result may only be compared with that of an opened file.
 func (d *dataDir) stat(name string) (identity, error) {
 	var st unix.Stat_t
 	for {
@@ -62,8 +62,8 @@ func (d *dataDir) stat(name string) (identity, error) {
 	}
 }
 
-// acquire gives the data folder, which the caller releases. One that
-// was missing is looked for again.
+// acquire returns the data folder with a reference for the caller. It looks again for a folder that
+// was missing.
 func (p *storePath) acquire() (*dataDir, error) {
 	for {
 		d := p.dir.Load()
@@ -77,7 +77,7 @@ func (p *storePath) acquire() (*dataDir, error) {
 	}
 }
 
-// check makes dir what <root>/data is now.
+// check opens <root>/data again and replaces dir if that is another folder now.
 func (p *storePath) check() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -88,7 +88,7 @@ func (p *storePath) check() error {
 	d, err := openDataDir(p.root)
 	switch {
 	case err != nil && !isGone(err):
-		// what is open may still be good: it is kept
+		// the folder that is open may still work: keep it
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case err != nil:
 		p.replace(nil)
@@ -97,12 +97,12 @@ func (p *storePath) check() error {
 		d.release()
 		return nil
 	}
-	d.texts = leadingHere(p.root)
+	d.linkPrefixes = linkPrefixesOf(p.root)
 	p.replace(d)
 	return nil
 }
 
-// replace is called with mu held. The new one is in place before the old one can be closed.
+// replace sets dir, and then releases the old one. p.mu is held.
 func (p *storePath) replace(d *dataDir) {
 	if old := p.dir.Swap(d); old != nil {
 		old.release()
@@ -116,7 +116,7 @@ func (p *storePath) close() {
 	p.replace(nil)
 }
 
-// openDataDir opens <root>/data. Symbolic links up to here are the operator's business.
+// openDataDir opens <root>/data. Symbolic links in this path are allowed: the operator sets it.
 func openDataDir(root string) (*dataDir, error) {
 	name := filepath.Join(root, "data")
 	fd, err := ignoringEINTR(func() (int, error) {
@@ -143,20 +143,20 @@ func isGone(err error) bool {
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR)
 }
 
-// leadingHere gives the texts under which FastDFS may know <root>/data: links
-// on the disk hold one of them.
-func leadingHere(root string) []string {
+// linkPrefixesOf returns the paths of <root>/data that the targets of FastDFS's symbolic links may
+// begin with.
+func linkPrefixesOf(root string) []string {
 	data := filepath.Join(root, "data")
-	texts := []string{data}
+	linkPrefixes := []string{data}
 	if real, err := filepath.EvalSymlinks(root); err == nil {
-		texts = append(texts, filepath.Join(real, "data"))
+		linkPrefixes = append(linkPrefixes, filepath.Join(real, "data"))
 	}
 	if real, err := filepath.EvalSymlinks(data); err == nil {
-		texts = append(texts, real)
+		linkPrefixes = append(linkPrefixes, real)
 	}
-	for i := range texts {
-		texts[i] = strings.TrimSuffix(texts[i], "/") + "/"
+	for i := range linkPrefixes {
+		linkPrefixes[i] = strings.TrimSuffix(linkPrefixes[i], "/") + "/"
 	}
-	slices.Sort(texts)
-	return slices.Compact(texts)
+	slices.Sort(linkPrefixes)
+	return slices.Compact(linkPrefixes)
 }

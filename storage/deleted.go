@@ -9,13 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// recoveryMarks are in the data folder while FastDFS brings the files of a disk back that was
-// replaced.
+// recoveryMarks are files in the data folder while FastDFS restores the files of a replaced disk.
 var recoveryMarks = []string{".recovery.mark", ".recovery.flag", ".binlog.recovery"}
 
-// Deleted tells whether a file that Open did not find was deleted: its folder is there, so the disk
-// is; FastDFS is not bringing the files of a lost disk back; and there is nothing under its name,
-// or its trunk slot is free or another file's. It costs a handful of calls to the kernel.
+// Deleted reports whether a file that Open did not find was deleted: its folder exists, so the disk
+// is mounted; FastDFS is not restoring the files of a lost disk; and there is no file of this name,
+// or the trunk slot is free or another file's. It costs a few system calls.
 func (l *Local) Deleted(id fdfs.FileID) bool {
 	g, p, dir, err := l.locate(id)
 	if err != nil {
@@ -34,12 +33,12 @@ func (l *Local) Deleted(id fdfs.FileID) bool {
 	if _, err := dir.stat(name); err == unix.ENOENT || id.Kind != fdfs.KindTrunk {
 		return err == unix.ENOENT
 	}
-	file, _, err := g.open(place{id: id, path: p})
+	file, _, err := g.open(location{id: id, path: p})
 	if file != nil {
-		_ = file.Close() // it was only read from: nothing can be lost
+		_ = file.Close() // read only: nothing is lost
 	}
 	return errors.Is(err, errSlot)
 }
 
-// Deleted is Local.Deleted.
+// Deleted calls Local.Deleted.
 func (c *FileCache) Deleted(id fdfs.FileID) bool { return c.local.Deleted(id) }

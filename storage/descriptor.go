@@ -8,37 +8,38 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// identity tells a file on disk from the others that were or will be under its name, and its
-// versions apart.
+// identity distinguishes a file on disk from earlier and later files of the same name, and its
+// versions from each other.
 type identity struct {
 	dev, ino     uint64
-	links        uint64 // names in the file system; 0 when it has been deleted
+	links        uint64 // hard links; 0 when the file has been deleted
 	mode         uint32
 	size         int64
 	mtime, ctime unix.Timespec
 }
 
 func identityOf(st *unix.Stat_t) identity {
-	return identity{dev: uint64(st.Dev), ino: st.Ino, links: uint64(st.Nlink), mode: st.Mode, size: st.Size, mtime: st.Mtim, ctime: st.Ctim}
+	return identity{dev: uint64(st.Dev), ino: st.Ino, links: uint64(st.Nlink), mode: st.Mode, size: st.Size,
+		mtime: st.Mtim, ctime: st.Ctim}
 }
 
 func (i *identity) regular() bool { return i.mode&unix.S_IFMT == unix.S_IFREG }
 
-// sameFile is true for two versions of one file.
+// sameFile reports whether i and other are versions of one file.
 func (i *identity) sameFile(other *identity) bool { return i.dev == other.dev && i.ino == other.ino }
 
 // descriptor is a file on disk, open for reading, that several Files may share.
 type descriptor struct {
 	fd    int
-	seen  identity      // when it was opened
-	count *atomic.Int64 // of all that are open
+	seen  identity      // at the time when it was opened
+	count *atomic.Int64 // of all open descriptors of the Local
 	refs  atomic.Int64  // one for each File and each opening that uses it; at 0 fd is closed
 
-	trunks *trunkFiles // where it is found by others; nil = nowhere
+	trunks *trunkFiles // set of descriptors that contains this one; nil = none
 	key    trunkKey
 }
 
-// newDescriptor takes fd over; it has one reference.
+// newDescriptor takes over fd and returns it with one reference.
 func newDescriptor(fd int, count *atomic.Int64) (*descriptor, error) {
 	d := &descriptor{fd: fd, count: count}
 	d.refs.Store(1)
@@ -57,7 +58,7 @@ func (d *descriptor) stat() (identity, error) {
 	return identityOf(&st), err
 }
 
-// retain is false when d has been closed.
+// retain adds a reference; false if d is closed.
 func (d *descriptor) retain() bool {
 	for {
 		n := d.refs.Load()
@@ -84,20 +85,20 @@ func (d *descriptor) release() error {
 	return nil
 }
 
-// trunkFiles are the trunk files that are open: thousands of slots share one descriptor. It
-// keeps none open by itself.
+// trunkFiles are the open trunk files: thousands of slots share one descriptor. It holds no
+// references.
 type trunkFiles struct {
 	mu   sync.Mutex // guards open
 	open map[trunkKey]*descriptor
 }
 
-// trunkKey is a trunk file: its store path and its name below data.
+// trunkKey identifies a trunk file by its store path and its name below data.
 type trunkKey struct {
 	path *storePath
 	name string
 }
 
-// get gives the open descriptor, which the caller releases, or nil.
+// get returns the open descriptor with a reference for the caller, or nil.
 func (t *trunkFiles) get(key trunkKey) *descriptor {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -107,7 +108,7 @@ func (t *trunkFiles) get(key trunkKey) *descriptor {
 	return nil
 }
 
-// offer lets others find d. It takes the place of another descriptor of that name.
+// offer adds d, so that get finds it, in place of another descriptor of the same key.
 func (t *trunkFiles) offer(key trunkKey, d *descriptor) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

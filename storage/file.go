@@ -12,19 +12,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// File is an open file of a store: all of a plain file, or the content of one
-// trunk slot. It is safe for concurrent use until Close. One that comes from a FileCache is
-// shared with other callers, and its content may be in memory.
+// File is an open file of a store: a plain file, or the content of one trunk slot. It is safe for
+// concurrent use until Close. A File of a FileCache is shared with other callers, and its content
+// may be in memory.
 //
-// A validator (ETag) for the bytes is made from CRC32, Size and Created of Content where
-// Content().Immutable(), else from Size and FileTime. The id that was asked for will not do: of a link it
-// describes the link.
+// Make a validator (ETag) from CRC32, Size and Created of Content if Content().Immutable(), else
+// from Size and FileTime. Do not use the requested id: that of a link describes the link.
 type File struct {
-	disk    *descriptor // nil when the content is in memory
-	body    []byte      // nil when it is not
-	path    *storePath  // with name: where it lies
+	disk    *descriptor // nil if the content is in memory
+	body    []byte      // nil if the content is not in memory
+	path    *storePath  // store path, with the file's name below data
 	name    string
-	seen    identity // of the file on disk, when base, size and mtime were taken
+	seen    identity // of the file on disk, when base, size and mtime were read
 	base    int64
 	size    int64
 	mtime   time.Time
@@ -35,19 +34,19 @@ type File struct {
 	memo    atomic.Pointer[any]
 	refs    atomic.Int64 // one for each Open, and one for the FileCache; at 0 disk is released
 
-	// What follows is the FileCache's.
+	// The fields below belong to the FileCache.
 	key     fileKey
-	viaSlot bool                  // it was reached through a slot of type 'L'
-	checked atomic.Int64          // when it was last found unchanged
-	tried   atomic.Bool           // somebody puts the content in memory, or it cannot be
-	written atomic.Int64          // the trunk file's modification time when a slot's content was checked
-	wrong   atomic.Pointer[error] // the answer to Open where the content is not that of the id
+	viaSlot bool                  // reached through a trunk slot of type 'L'
+	checked atomic.Int64          // time of the last successful check, by the cache's clock
+	tried   atomic.Bool           // reading the content into memory has begun or failed
+	written atomic.Int64          // modification time of the trunk file when the slot's content was checked
+	wrong   atomic.Pointer[error] // error of Open because the content is not that of the id
 }
 
 var _ io.ReaderAt = (*File)(nil)
 var _ io.Closer = (*File)(nil)
 
-// of finishes f as the answer to the question for id.
+// of completes f as the result of opening id.
 func (f *File) of(id fdfs.FileID, linked bool) *File {
 	f.key = fileKey{id.Group, id.Logic}
 	f.linked = linked
@@ -59,12 +58,12 @@ func (f *File) of(id fdfs.FileID, linked bool) *File {
 	return f
 }
 
-// own gives f strings of its own instead of those of id, for which it was opened.
-func (f *File) own(id fdfs.FileID) {
+// cloneStrings replaces the strings of f that belong to id, for which it was opened, by copies.
+func (f *File) cloneStrings(id fdfs.FileID) {
 	id = id.Clone()
 	f.key = fileKey{id.Group, id.Logic}
 	if f.linked {
-		return // the target's strings were read from the disk
+		return // the strings of the target belong to f already
 	}
 	f.content = id
 	if id.Kind != fdfs.KindTrunk {
@@ -72,11 +71,13 @@ func (f *File) own(id fdfs.FileID) {
 	}
 }
 
-// Bytes is the whole content where it is in memory, else nil. It must not be changed, and stays good after Close.
+// Bytes returns the whole content if it is in memory, else nil. It must not be changed, and stays
+// valid after Close.
 func (f *File) Bytes() []byte { return f.body }
 
-// Fd is the descriptor of the file on disk, open for reading; -1 where the content is in memory. Others may be reading from it: use
-// it with explicit offsets only (pread, sendfile), between Base and Base+Size, and not after Close.
+// Fd returns the descriptor of the file on disk, open for reading; -1 if the content is in memory.
+// Others may be reading from it: use it only with explicit offsets (pread, sendfile), between Base
+// and Base+Size, and not after Close.
 func (f *File) Fd() int {
 	if f.disk == nil {
 		return -1
@@ -84,38 +85,38 @@ func (f *File) Fd() int {
 	return f.disk.fd
 }
 
-// Base is where in Fd the content begins, in bytes: 0 for plain files,
-// behind the slot's header for trunk files.
+// Base returns the offset of the content in Fd, in bytes: 0 for plain files, after the slot's
+// header for trunk files.
 func (f *File) Base() int64 { return f.base }
 
-// Size is the length of the content in bytes, as it was at Open.
+// Size returns the length of the content in bytes at the time of Open.
 func (f *File) Size() int64 { return f.size }
 
-// ModTime is the Last-Modified of the file: the creation time in the id for normal and trunk
-// files and for links of these kinds, the time of the file on disk for slaves and appenders.
+// ModTime returns the time for Last-Modified: the creation time in the id for normal and trunk
+// files and for links of these kinds, the modification time on disk for slaves and appenders.
 func (f *File) ModTime() time.Time { return f.modTime }
 
-// FileTime is the modification time of the file on disk, with nanoseconds; of a
-// trunk file it is that of the whole trunk file and says nothing about the content.
+// FileTime returns the modification time of the file on disk, with nanoseconds. That of a trunk
+// file says nothing about the content of the slot.
 func (f *File) FileTime() time.Time { return f.mtime }
 
-// Content is the id of the file whose bytes these are: the one that Open was asked for,
-// or the one that it is a link to. Its strings are valid as long as those of the id given to Open,
-// and for a File of a FileCache until Close.
+// Content returns the id of the file that the content belongs to: the requested one, or the target
+// of the link. Its strings are valid as long as those of the id given to Open, and for a File of a
+// FileCache until Close.
 func (f *File) Content() fdfs.FileID { return f.content }
 
 // Linked reports whether the file was reached through a symbolic link or a trunk slot of type 'L'.
 func (f *File) Linked() bool { return f.linked }
 
-// Mutable reports whether the bytes under this id may change: those of slaves
-// (deleted and uploaded again) and appenders, and of links to such.
+// Mutable reports whether the content under this id may change: that of slaves, which may be
+// deleted and uploaded again, of appenders, and of links to either.
 func (f *File) Mutable() bool { return f.mutable }
 
-// Described reports whether size and CRC32 of the id that Open was asked for are those
-// of the content: true for normal and trunk files that are no links.
+// Described reports whether size and CRC32 in the requested id are those of the content: true for
+// normal and trunk files that are not links.
 func (f *File) Described() bool { return !f.mutable && !f.linked }
 
-// Memo is what SetMemo was given last, or nil. A FileCache keeps it for as long as the file does not change.
+// Memo returns the value of the last SetMemo, or nil. A FileCache keeps it until the file changes.
 func (f *File) Memo() any {
 	if p := f.memo.Load(); p != nil {
 		return *p
@@ -123,18 +124,19 @@ func (f *File) Memo() any {
 	return nil
 }
 
-// SetMemo keeps with the file what a user has worked out from it, for the next one. Several may do so at a time.
+// SetMemo stores a value that was computed from the file for later callers. It may be called
+// concurrently.
 func (f *File) SetMemo(v any) { f.memo.Store(&v) }
 
-// Suspect is called by a user who found that the bytes are not as they should be, because the file was cut or the disk fails: a
-// FileCache looks at the file again before it hands it out.
+// Suspect marks the file for a check before the FileCache returns it again. Call it when the
+// content could not be read completely, because the file was truncated or the disk fails.
 func (f *File) Suspect() { f.checked.Store(longAgo) }
 
-// longAgo is before any time on a FileCache's clock.
+// longAgo is before all times of a FileCache's clock.
 const longAgo = math.MinInt64 / 2
 
-// ReadAt reads content as io.ReaderAt does; offset 0 is the first byte of the content, and
-// nothing outside of it is read. A file that has become shorter since Open gives io.ErrUnexpectedEOF.
+// ReadAt implements io.ReaderAt for the content. It returns io.ErrUnexpectedEOF if the file has
+// become shorter since Open.
 func (f *File) ReadAt(p []byte, off int64) (int, error) {
 	if off < 0 {
 		return 0, fmt.Errorf("cannot read %q: negative offset %d", f.content, off)
@@ -175,13 +177,13 @@ func (f *File) readFull(p []byte, off int64) (n int, err error) {
 	return n, nil
 }
 
-// retain adds a reference; the caller has one, or makes sure that there is one.
+// retain adds a reference. The caller has one, or makes sure that there is one.
 func (f *File) retain() *File {
 	f.refs.Add(1)
 	return f
 }
 
-// Close gives the file back. It is called once for each Open.
+// Close releases the file. Call it once for each Open.
 func (f *File) Close() error {
 	if f.refs.Add(-1) != 0 || f.disk == nil {
 		return nil

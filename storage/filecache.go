@@ -12,12 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// FileCacheOptions say how much a FileCache keeps. Zero means the default of each field, a negative number none of it.
+// FileCacheOptions bound a FileCache. Zero means the default of a field, a negative number means
+// none.
 type FileCacheOptions struct {
-	MaxFiles int           // files with an open descriptor; default 10,000
-	Valid    time.Duration // after which a file is looked at again when it is used; default 1 s, negative = at each use
-	MaxBody  int64         // size of the largest file whose content is kept in memory; default 64 KiB
-	Memory   int64         // bytes for these, bookkeeping included; default 128 MiB
+	MaxFiles int // open descriptors; default 10,000
+	// time between two checks of a file that is in use; default 1 s, negative = check at each use
+	Valid   time.Duration
+	MaxBody int64 // size of the largest file whose content is kept in memory; default 64 KiB
+	Memory  int64 // bytes of these contents with their overhead; default 128 MiB
 }
 
 func (o FileCacheOptions) withDefaults() FileCacheOptions {
@@ -36,33 +38,33 @@ func orDefault[T comparable](value, def T) T {
 	return value
 }
 
-// FileCache keeps files of a Local open, and small ones in memory, so that a file that is asked for again costs no call to the
-// kernel before it is sent. It is safe for concurrent use.
+// FileCache keeps files of a Local open, and small ones in memory, so that a repeated request costs
+// no system call before the file is sent. It is safe for concurrent use.
 //
-// What it hands out is as fresh as the file needs:
+// A file is checked for changes as often as its kind needs:
 //
-//	kind, where the content is      looked at
+//	kind, where the content is      check
 //	normal file, slave in memory    after Valid: one stat of its name (same file, size and times)
 //	trunk slot on disk              at each use: the slot's header; after Valid also a stat of the trunk file
 //	trunk slot in memory            after Valid: a stat of the trunk file and the slot's header
 //	slave or appender on disk       at each use: fstat; after Valid also a stat of its name
-//	symbolic link                   after Valid: it is followed anew
+//	symbolic link                   after Valid: it is opened again
 //
-// The content of a trunk slot is compared with the CRC32 in the id when the slot is opened, before any
-// of it is handed out, and after Valid once more where the trunk file has been written to meanwhile.
-// Links in trunk slots are not kept at all. Content goes to memory when a file is asked for the second
-// time while it is kept; that of an appender never does. Where an id has a CRC32, the content must
-// have it. One that has another is kept as such, and is not found until it changes. Files that are
-// not there are not remembered: replication may bring them at any time.
+// The content of a trunk slot is compared with the CRC32 in the id when the slot is opened, before
+// any byte is returned, and after Valid once more if the trunk file has been written to. Links in
+// trunk slots are not cached. The content of a file is read into memory at the second request for a
+// cached file, unless it is an appender. If the id has a CRC32, the content must match. A file that
+// does not match stays cached as such, and is not found until it changes. Missing files are not
+// cached: replication may create them at any time.
 type FileCache struct {
 	local  *Local
 	o      FileCacheOptions
-	epoch  time.Time // of the clock that File.checked is read on
+	epoch  time.Time // start of the clock of File.checked
 	seed   maphash.Seed
 	shards []shard
 	trunks trunkFiles
 
-	purges    atomic.Uint64 // how often Forget was called, and Close: what was opened before is not kept after it
+	purges    atomic.Uint64 // calls of Forget and Close: a file whose opening began before is not kept
 	crcErrors atomic.Uint64
 
 	closing sync.Once
@@ -70,83 +72,86 @@ type FileCache struct {
 	sweeper sync.WaitGroup
 }
 
-// fileKey is a file id as it was asked for.
+// fileKey is a requested file id.
 type fileKey struct{ group, logic string }
 
-// NewFileCache returns an empty cache in front of l. The caller closes it, and l after it.
+// NewFileCache returns an empty cache in front of l. The caller closes the cache, then l.
 func NewFileCache(l *Local, o FileCacheOptions) *FileCache {
-	c := &FileCache{local: l, o: o.withDefaults(), epoch: time.Now(), seed: maphash.MakeSeed(), stop: make(chan struct{})}
+	c := &FileCache{local: l, o: o.withDefaults(), epoch: time.Now(), seed: maphash.MakeSeed(),
+		stop: make(chan struct{})}
 	c.shards = newShards(c.o)
 	c.sweeper.Go(c.sweep)
 	return c
 }
 
-// Path is that of the Local.
+// Path calls Local.Path.
 func (c *FileCache) Path(id fdfs.FileID) (string, error) { return c.local.Path(id) }
 
-// now reads the cache's clock.
+// now returns the time of the cache's clock.
 func (c *FileCache) now() int64 { return int64(time.Since(c.epoch)) }
 
 func (c *FileCache) shard(key fileKey) *shard {
 	return &c.shards[maphash.String(c.seed, key.logic)%uint64(len(c.shards))]
 }
 
-// Open opens a file as Local.Open does, with the same errors. For a file that is kept it allocates nothing.
+// Open opens a file as Local.Open does, with the same errors. For a cached file it allocates
+// nothing.
 func (c *FileCache) Open(id fdfs.FileID) (*File, error) {
 	f, err := c.find(id)
 	if err != nil {
 		return nil, err
 	}
 	if wrong := f.wrong.Load(); wrong != nil {
-		_ = f.Close() // it was only read from: nothing can be lost
+		_ = f.Close() // read only: nothing is lost
 		return nil, *wrong
 	}
 	return f, nil
 }
 
-// find gives the file that is kept, or opens it. Its content may have turned out to be wrong.
+// find returns the cached file or opens it. f.wrong may be set.
 func (c *FileCache) find(id fdfs.FileID) (*File, error) {
 	key := fileKey{id.Group, id.Logic}
 	s := c.shard(key)
-	if f := s.get(key); f != nil && c.stillGood(s, f) {
+	if f := s.get(key); f != nil && c.validOrDrop(s, f) {
 		s.hits.Add(1)
-		return c.withBody(s, f), nil
+		return c.bodyOrSelf(s, f), nil
 	}
 	s.misses.Add(1)
 	return c.load(s, id)
 }
 
-// stillGood gives f back where it is not current any more.
-func (c *FileCache) stillGood(s *shard, f *File) bool {
+// validOrDrop reports whether f is current. If it is not, it is removed from the cache and closed.
+func (c *FileCache) validOrDrop(s *shard, f *File) bool {
 	if c.current(f) {
 		return true
 	}
 	s.drop(f)
-	_ = f.Close() // it was only read from: nothing can be lost
+	_ = f.Close() // read only: nothing is lost
 	return false
 }
 
-// current tells whether f is still what is to be served under its id.
+// current reports whether f is still the file of its id.
 func (c *FileCache) current(f *File) bool {
 	now, checked := c.now(), f.checked.Load()
-	// One request looks; those beside it go on meanwhile, so that a slow disk holds up one of them only.
-	if now-checked >= int64(c.o.Valid) && f.checked.CompareAndSwap(checked, now) && !c.unmoved(f) {
+	// One request makes the check and the concurrent ones continue, so that a slow disk delays only
+	// one.
+	if now-checked >= int64(c.o.Valid) && f.checked.CompareAndSwap(checked, now) && !c.unchanged(f) {
 		return false
 	}
-	return f.body != nil || f.untouched()
+	return f.body != nil || f.contentUnchanged()
 }
 
-// unmoved reports whether the name of f still leads to the file as it was opened.
-func (c *FileCache) unmoved(f *File) bool {
+// unchanged reports whether the name of f still leads to the file that was opened.
+func (c *FileCache) unchanged(f *File) bool {
 	if f.linked {
-		return false // the name alone does not tell
+		return false // the target may have changed
 	}
 	if f.body != nil && f.content.Kind == fdfs.KindTrunk {
 		return c.local.sameSlot(f, &c.trunks)
 	}
 	dir, err := f.path.acquire()
 	if err != nil {
-		return false // opening it will say why
+		return false // opening the file will return the reason
 	}
 	defer dir.release()
 	seen, err := dir.stat(f.name)
@@ -161,7 +166,7 @@ func (c *FileCache) unmoved(f *File) bool {
 	return seen.sameFile(&f.seen) && f.wrong.Load() == nil && c.local.slots.check(f) == nil
 }
 
-// reject keeps f, whose content is not that of its id, from being served until the file changes.
+// reject marks f, whose content does not match its id. It is not found until the file changes.
 func (c *FileCache) reject(f *File) {
 	why := errCRC
 	if f.content.Kind == fdfs.KindTrunk {
@@ -171,8 +176,9 @@ func (c *FileCache) reject(f *File) {
 	f.wrong.Store(&why)
 }
 
-// untouched tells whether the open file still has the content: that of a trunk slot, an appender or a slave changes in place.
-func (f *File) untouched() bool {
+// contentUnchanged reports whether the open file still has the content: trunk slots, appenders and
+// slaves may change in place.
+func (f *File) contentUnchanged() bool {
 	switch f.content.Kind {
 	case fdfs.KindNormal:
 		return true
@@ -184,8 +190,8 @@ func (f *File) untouched() bool {
 	return err == nil && seen == f.seen
 }
 
-// load opens a file that is not kept: once, however many ask for it at the same time. Those who ask for one that is not there do
-// not wait for each other: that would cost more than to look.
+// load opens a file that is not cached, once for all concurrent requests. Requests for a missing
+// file do not wait for each other, since that would cost more than the look-up.
 func (c *FileCache) load(s *shard, id fdfs.FileID) (*File, error) {
 	if c.local.missing(id) {
 		return nil, ErrNotFound
@@ -201,41 +207,41 @@ func (c *FileCache) load(s *shard, id fdfs.FileID) (*File, error) {
 				return nil, ours.err
 			}
 		}
-		if c.stillGood(s, f) { // it was opened for another request
+		if c.validOrDrop(s, f) { // another request has opened it
 			return f, nil
 		}
 	}
 }
 
-// lead opens the file of a flight for all that wait for it.
+// lead opens the file of a flight for all requests that wait for it.
 func (c *FileCache) lead(s *shard, ours *flight, id fdfs.FileID) (*File, error) {
 	purges := c.purges.Load()
-	file, err := (*File)(nil), errBroken // unless what follows comes to an end
-	defer func() { s.land(c, ours, file, err, purges) }()
+	file, err := (*File)(nil), errBroken // result if c.open panics
+	defer func() { s.complete(c, ours, file, err, purges) }()
 	file, err = c.open(id)
 	return file, err
 }
 
 var errBroken = errors.New("BUG: opening a file panicked")
 
-// open opens a file on disk. When descriptors run out it gives up some of those that are kept.
+// open opens a file on disk. If descriptors run out, it closes some cached files and tries again.
 func (c *FileCache) open(id fdfs.FileID) (*File, error) {
-	now := c.now() // before the file is looked at
+	now := c.now() // before the file is opened
 	f, err := c.local.open(id, &c.trunks)
 	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
 		for i := range c.shards {
-			c.shards[i].shed()
+			c.shards[i].evictSome()
 		}
 		f, err = c.local.open(id, &c.trunks)
 	}
 	if err != nil {
 		return nil, err
 	}
-	f.own(id)
+	f.cloneStrings(id)
 	f.checked.Store(now)
 	if c.o.MaxFiles == 0 && c.wantsBody(f) {
 		if g := f.inMemory(c); g != nil {
-			_ = f.Close() // it was only read from: nothing can be lost
+			_ = f.Close() // read only: nothing is lost
 			return g, nil
 		}
 	}
@@ -246,19 +252,20 @@ func (c *FileCache) open(id fdfs.FileID) (*File, error) {
 	case err == ErrSlotContent:
 		c.reject(f)
 	case err != nil:
-		_ = f.Close() // it was only read from: nothing can be lost
+		_ = f.Close() // read only: nothing is lost
 		return nil, err
 	}
 	return f, nil
 }
 
-// keeps tells whether a file may be kept.
+// keeps reports whether a file may be cached.
 func (c *FileCache) keeps(f *File) bool {
 	return !f.viaSlot && (f.body != nil || c.o.MaxFiles > 0)
 }
 
-// Forget drops every file whose id is the prefix or lies below it: "group1/M00/0A", "group1", or a whole id, with or without a
-// slash at the end; "" is all. Requests that are opening such a file do not bring it back. It returns the number of files dropped.
+// Forget drops every file whose id is the prefix or lies below it: "group1/M00/0A", "group1", or a
+// whole id, with or without a trailing slash; "" means all. Files that are being opened meanwhile
+// are not cached. It returns the number of dropped files.
 func (c *FileCache) Forget(prefix string) int {
 	c.purges.Add(1)
 	n := 0
@@ -268,7 +275,8 @@ func (c *FileCache) Forget(prefix string) int {
 	return n
 }
 
-// Close drops all files, and keeps none from then on. Those in use stay open until their users are done.
+// Close drops all files and disables the cache. Files in use stay open until their users close
+// them.
 func (c *FileCache) Close() error {
 	c.closing.Do(func() { close(c.stop) })
 	c.sweeper.Wait()
@@ -278,7 +286,8 @@ func (c *FileCache) Close() error {
 	return nil
 }
 
-// sweep closes files that nobody has asked for lately, so that the space of deleted ones is given back to their disk.
+// sweep closes files that were not used lately, so that their disk can free the space of deleted
+// ones.
 func (c *FileCache) sweep() {
 	idle := max(2*c.o.Valid, 20*time.Second)
 	tick := time.NewTicker(idle / 2)
@@ -295,17 +304,17 @@ func (c *FileCache) sweep() {
 	}
 }
 
-// FileCacheStats are counts of a FileCache.
+// FileCacheStats are the counters of a FileCache.
 type FileCacheStats struct {
-	Hits, Misses uint64 // since it was made
-	CRCErrors    uint64 // files that did not have the CRC32 of their id when their content was read
-	Files        int    // kept open
-	Bodies       int    // in memory
-	Bytes        int64  // that these take
-	Descriptors  int64  // of files of the Local that are open, by whomever
+	Hits, Misses uint64 // since it was created
+	CRCErrors    uint64 // files whose content did not have the CRC32 of their id
+	Files        int    // open files in the cache
+	Bodies       int    // contents in memory
+	Bytes        int64  // memory used by Bodies
+	Descriptors  int64  // open descriptors of the Local, also by others
 }
 
-// Stats returns the counts.
+// Stats returns the counters.
 func (c *FileCache) Stats() FileCacheStats {
 	t := FileCacheStats{CRCErrors: c.crcErrors.Load(), Descriptors: c.local.opened.Load()}
 	for i := range c.shards {

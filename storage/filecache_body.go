@@ -6,17 +6,18 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// bookkeeping is about what a file in memory takes besides its content: the File, its id, what users keep with it, and its places
-// in the index.
+// bookkeeping is the approximate overhead of a file in memory in bytes: the File, its id, its memo,
+// and its entries in the index.
 const bookkeeping = 1200
 
-// cost is what a body takes of FileCacheOptions.Memory.
+// cost returns the memory that a body uses of FileCacheOptions.Memory.
 func (f *File) cost() int64 { return int64(cap(f.body)) + bookkeeping }
 
-// settled is how long ago a file that can change must have changed to be put in memory.
-const settled = 2 * time.Second
+// mutableAge is the minimum time since the last change of a file that can change, before its
+// content is kept in memory.
+const mutableAge = 2 * time.Second
 
-// wantsBody tells whether the content of f is to be in memory.
+// wantsBody reports whether the content of f should be in memory.
 func (c *FileCache) wantsBody(f *File) bool {
 	switch {
 	case f.body != nil || f.wrong.Load() != nil || f.tried.Load():
@@ -26,12 +27,12 @@ func (c *FileCache) wantsBody(f *File) bool {
 	case !f.mutable:
 		return true
 	}
-	return f.content.Kind == fdfs.KindSlave && time.Since(f.mtime) > settled
+	return f.content.Kind == fdfs.KindSlave && time.Since(f.mtime) > mutableAge
 }
 
-// withBody gives f with its content in memory where that is wanted and can be done, else f. Of several that ask at a time one reads
-// the file.
-func (c *FileCache) withBody(s *shard, f *File) *File {
+// bodyOrSelf returns f with its content in memory, if it should be and can be read, else f. Only
+// one of several concurrent requests reads the content.
+func (c *FileCache) bodyOrSelf(s *shard, f *File) *File {
 	if !c.wantsBody(f) || !f.tried.CompareAndSwap(false, true) {
 		return f
 	}
@@ -39,24 +40,26 @@ func (c *FileCache) withBody(s *shard, f *File) *File {
 	if g == nil || !s.exchange(f, g) {
 		return f
 	}
-	_ = f.Close() // it was only read from: nothing can be lost
+	_ = f.Close() // read only: nothing is lost
 	return g
 }
 
-// inMemory reads the whole content; nil where it cannot be read or is not what the id says. The caller has the one reference.
+// inMemory returns f with its content in memory and one reference; nil if the content cannot be
+// read or does not match the id.
 func (f *File) inMemory(c *FileCache) *File {
 	body := make([]byte, f.size)
 	if n, err := f.readFull(body, 0); err != nil || n < len(body) {
 		return nil
 	}
-	if !f.untouched() { // while it was read
+	if !f.contentUnchanged() { // changed while it was read
 		return nil
 	}
 	if f.content.Immutable() && !hasCRC(body, f.content.CRC32) {
 		c.reject(f)
 		return nil
 	}
-	g := &File{body: body, path: f.path, name: f.name, seen: f.seen, base: f.base, size: f.size, mtime: f.mtime, modTime: f.modTime,
+	g := &File{body: body, path: f.path, name: f.name, seen: f.seen, base: f.base, size: f.size, mtime: f.mtime,
+		modTime: f.modTime,
 		content: f.content, linked: f.linked, mutable: f.mutable, viaSlot: f.viaSlot, key: f.key}
 	g.memo.Store(f.memo.Load())
 	g.checked.Store(f.checked.Load())

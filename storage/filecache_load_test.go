@@ -61,7 +61,8 @@ func TestFileCacheMemory(t *testing.T) {
 	require.Zero(t, stats.Descriptors, "what is in memory holds no descriptor")
 }
 
-// Counted while the openings of a crowd are held up: there is one. A slot that is free is found out by opening.
+// Counted while the openings of a crowd are held up: there is one. A slot that is free is found out
+// by opening.
 func TestFileCacheCrowd(t *testing.T) {
 	s := newTestStore(t)
 	c := newTestCache(t, s, noBodies)
@@ -190,9 +191,12 @@ func TestFileCacheForget(t *testing.T) {
 		prefix string
 		want   int
 	}{
-		{"", 3}, {"/", 3}, {"group1", 2}, {"group1/", 2}, {"group", 0}, {"group11", 0}, {"group2", 1}, {"group1/M00", 2}, {"group1/M0", 0},
-		{"group1/M00/0A", 2}, {"group1/M00/0A/01", 1}, {"group1/M00/0A/01/", 1}, {"group1/M00/0A/0", 0}, {"group1/M01", 0},
-		{a.String(), 1}, {a.String() + "/", 1}, {a.String()[:len(a.String())-1], 0}, {a.String() + "x", 0}, {a.Logic, 0},
+		{"", 3}, {"/", 3}, {"group1", 2}, {"group1/", 2}, {"group", 0}, {"group11", 0}, {"group2", 1},
+		{"group1/M00", 2}, {"group1/M0", 0},
+		{"group1/M00/0A", 2}, {"group1/M00/0A/01", 1}, {"group1/M00/0A/01/", 1}, {"group1/M00/0A/0", 0},
+		{"group1/M01", 0},
+		{a.String(), 1}, {a.String() + "/", 1}, {a.String()[:len(a.String())-1], 0}, {a.String() + "x", 0},
+		{a.Logic, 0},
 	} {
 		for _, o := range []FileCacheOptions{noBodies, {}} {
 			o.Valid = time.Hour // what was removed is not noticed
@@ -291,7 +295,8 @@ func TestFileCacheAllocations(t *testing.T) {
 	s := newTestStore(t)
 	c := newTestCache(t, s, FileCacheOptions{MaxBody: 100})
 	for name, id := range map[string]fdfs.FileID{
-		"memory": s.normal("small"), "disk": s.normal(strings.Repeat("big", 100)), "slot": s.slot(256, fdfs.SlotFile, strings.Repeat("big", 100), nil), "appender": s.appender("x"),
+		"memory": s.normal("small"), "disk": s.normal(strings.Repeat("big", 100)),
+		"slot": s.slot(256, fdfs.SlotFile, strings.Repeat("big", 100), nil), "appender": s.appender("x"),
 	} {
 		read(t, c, id)
 		read(t, c, id)
@@ -306,8 +311,9 @@ func TestFileCacheAllocations(t *testing.T) {
 	}
 }
 
-// Everything at once: files come and go in place, slots are reused, the cache is far too small, and is told to forget. Nobody ever
-// gets other bytes than those of the id that was asked for, and no descriptor is left.
+// Everything at once: files come and go in place, slots are reused, the cache is far too small, and
+// is told to forget. Nobody ever gets other bytes than those of the id that was asked for, and no
+// descriptor is left.
 func TestFileCacheConcurrently(t *testing.T) {
 	s := newTestStore(t)
 	c := newTestCache(t, s, FileCacheOptions{MaxFiles: 8, Memory: 8 * 1300, MaxBody: 64, Valid: time.Millisecond})
@@ -383,10 +389,11 @@ func TestFileCacheConcurrently(t *testing.T) {
 	})
 	loop(func(int) {
 		c.Forget("group1/M00/0A/01")
-		c.shards[0].shed()
+		c.shards[0].evictSome()
 		time.Sleep(time.Millisecond)
 	})
-	require.Eventually(t, func() bool { return served.Load() >= 5000 && servedSlots.Load() >= 100 }, patient, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return served.Load() >= 5000 && servedSlots.Load() >= 100 }, patient,
+		10*time.Millisecond)
 	close(stop)
 	wg.Wait()
 }
@@ -396,7 +403,8 @@ func TestFileCacheKeepsItsOwnStrings(t *testing.T) {
 	s := newTestStore(t)
 	for _, o := range []FileCacheOptions{{}, noBodies} {
 		c := newTestCache(t, s, o)
-		for _, id := range []fdfs.FileID{s.normal("normal"), s.slave("slave"), s.slot(256, fdfs.SlotFile, "slot", nil)} {
+		for _, id := range []fdfs.FileID{s.normal("normal"), s.slave("slave"),
+			s.slot(256, fdfs.SlotFile, "slot", nil)} {
 			text := []byte(id.String())
 			borrowed, err := fdfs.Parse(unsafe.String(&text[0], len(text)))
 			require.NoError(t, err)
@@ -409,7 +417,7 @@ func TestFileCacheKeepsItsOwnStrings(t *testing.T) {
 				f, err := c.Open(id)
 				require.NoError(t, err)
 				require.Equal(t, id, f.Content())
-				require.True(t, c.unmoved(f))
+				require.True(t, c.unchanged(f))
 				require.NoError(t, f.Close())
 			}
 		}
@@ -422,7 +430,8 @@ func BenchmarkFileCache(b *testing.B) {
 	c := newTestCache(b, s, FileCacheOptions{MaxBody: 100})
 	missing := s.id(fdfs.KindNormal, "missing", nil)
 	for name, id := range map[string]fdfs.FileID{
-		"memory": s.normal("small"), "disk": s.normal(strings.Repeat("big", 100)), "slot": s.slot(256, fdfs.SlotFile, strings.Repeat("big", 100), nil),
+		"memory": s.normal("small"), "disk": s.normal(strings.Repeat("big", 100)),
+		"slot": s.slot(256, fdfs.SlotFile, strings.Repeat("big", 100), nil),
 	} {
 		read(b, c, id)
 		b.Run(name, func(b *testing.B) {

@@ -10,39 +10,41 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// shard is a part of a FileCache with a lock and limits of its own. An id is in files or in bodies, never in both.
+// shard is a part of a FileCache with its own lock and limits. An id is in files or in bodies,
+// never in both.
 type shard struct {
 	maxFiles int
-	memory   int64 // most bytes in bodies
+	memory   int64 // limit of bytes
 
 	hits, misses atomic.Uint64
 
-	mu      sync.Mutex                     // guards what follows
-	files   *simplelru.LRU[fileKey, *File] // kept open
-	bodies  *simplelru.LRU[fileKey, *File] // in memory
-	bytes   int64                          // that bodies take
-	closed  bool
-	flights map[fileKey]*flight // openings under way; their keys are the leaders' strings, which outlive the flights
-	spare   *flight             // to be used again
-	dropped []*File             // to be closed when mu is free: closing a deleted file may take its time
+	mu     sync.Mutex                     // guards the fields below
+	files  *simplelru.LRU[fileKey, *File] // open files
+	bodies *simplelru.LRU[fileKey, *File] // files in memory
+	bytes  int64                          // sum of the costs of bodies
+	closed bool
+	// running openings; the keys are the leaders' strings, which live longer than the flights
+	flights map[fileKey]*flight
+	spare   *flight // for reuse
+	dropped []*File // to be closed without mu: closing a deleted file may take long
 }
 
-// flight is the opening of a file for all that wait for it.
+// flight is one opening of a file, shared by all requests that wait for it.
 type flight struct {
 	key     fileKey
-	waiting int64         // how many besides the leader want file; guarded by shard.mu
-	done    chan struct{} // made by the first of them
-	// file and err are set before done is closed. Each of the waiting has a reference.
+	waiting int64         // requests besides the leader's; guarded by shard.mu
+	done    chan struct{} // made by the first waiting request
+	// file and err are set before done is closed. Each waiting request has a reference.
 	file *File
 	err  error
 }
 
 const (
 	maxShards  = 16
-	shardFiles = 64 // a shard has room for at least so many files and bodies of the largest size
+	shardFiles = 64 // minimum room of a shard: open files, and bodies of the largest size
 )
 
-// newShards divides the limits among up to maxShards shards; small limits are not divided at all.
+// newShards divides the limits among up to maxShards shards; small limits are not divided.
 func newShards(o FileCacheOptions) []shard {
 	n := maxShards
 	for n > 1 && (o.MaxFiles/n < shardFiles || o.Memory/int64(n) < shardFiles*o.MaxBody) {
@@ -59,31 +61,31 @@ func newShards(o FileCacheOptions) []shard {
 			}
 			s.dropped = append(s.dropped, f)
 		}
-		const unbounded = 1 << 30 // limits are kept by add: simplelru cannot be told of none, nor of bytes
+		const unbounded = 1 << 30 // add enforces the limits: simplelru requires a number of entries
 		s.files, _ = simplelru.NewLRU(unbounded, evicted)
 		s.bodies, _ = simplelru.NewLRU(unbounded, evicted)
 	}
 	return shards
 }
 
-// unlock releases mu and then what was dropped.
+// unlock releases mu and then closes the dropped files.
 func (s *shard) unlock() {
 	dropped := s.dropped
 	s.dropped = nil
 	s.mu.Unlock()
 	for _, f := range dropped {
-		_ = f.Close() // it was only read from: nothing can be lost
+		_ = f.Close() // read only: nothing is lost
 	}
 }
 
-// get gives the file that is kept under key, with a reference for the caller, or nil.
+// get returns the cached file with a reference for the caller, or nil.
 func (s *shard) get(key fileKey) *File {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.peek(key)
 }
 
-// peek is get with mu held.
+// peek is get with s.mu held.
 func (s *shard) peek(key fileKey) *File {
 	if f, ok := s.bodies.Get(key); ok {
 		return f.retain()
@@ -94,8 +96,8 @@ func (s *shard) peek(key fileKey) *File {
 	return nil
 }
 
-// join gives the file that has come to be kept since the caller looked, or the opening that is under way, or a new one of
-// which the caller is the leader.
+// join returns the file if it has been cached meanwhile, else the running flight, else a new flight
+// with the caller as the leader.
 func (s *shard) join(id fdfs.FileID) (f *File, ours *flight, lead bool) {
 	key := fileKey{id.Group, id.Logic}
 	s.mu.Lock()
@@ -117,19 +119,20 @@ func (s *shard) join(id fdfs.FileID) (f *File, ours *flight, lead bool) {
 	return nil, ours, true
 }
 
-// land ends a flight: everybody who waits gets a reference, and the file is kept unless something was forgotten since there were
-// so many purges.
-func (s *shard) land(c *FileCache, ours *flight, file *File, err error, purges uint64) {
+// complete ends a flight. Each waiting request gets a reference. The file is cached unless Forget
+// was called since the counter of purges had the given value.
+func (s *shard) complete(c *FileCache, ours *flight, file *File, err error, purges uint64) {
 	s.mu.Lock()
 	defer s.unlock()
 	delete(s.flights, ours.key)
 	if file != nil {
 		file.refs.Add(ours.waiting)
-		if !s.closed && c.keeps(file) && purges == c.purges.Load() { // with mu held: Forget counts first and looks then
+		// under mu: Forget increments the counter before it searches
+		if !s.closed && c.keeps(file) && purges == c.purges.Load() {
 			s.add(file.retain())
 		}
 	}
-	if ours.waiting == 0 { // nobody else knows of it
+	if ours.waiting == 0 { // no other request has this flight
 		*ours = flight{}
 		s.spare = ours
 		return
@@ -138,7 +141,8 @@ func (s *shard) land(c *FileCache, ours *flight, file *File, err error, purges u
 	close(ours.done)
 }
 
-// add keeps a file, whose reference it takes over, with mu held. The files that were not used for the longest time make room.
+// add caches a file, whose reference it takes over, and evicts the least recently used ones. s.mu
+// is held.
 func (s *shard) add(f *File) {
 	if f.body == nil {
 		s.files.Add(f.key, f)
@@ -153,7 +157,7 @@ func (s *shard) add(f *File) {
 	}
 }
 
-// exchange keeps g in place of f, with a reference of its own. It is false when f is not kept any more.
+// exchange replaces f by g, to which it adds a reference; false if f is not cached any more.
 func (s *shard) exchange(f, g *File) bool {
 	s.mu.Lock()
 	defer s.unlock()
@@ -165,7 +169,7 @@ func (s *shard) exchange(f, g *File) bool {
 	return true
 }
 
-// drop forgets f, unless another File has taken its place.
+// drop removes f unless another File has replaced it.
 func (s *shard) drop(f *File) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -178,8 +182,8 @@ func (s *shard) drop(f *File) {
 	}
 }
 
-// shed closes a quarter of the open files: those that were not used for the longest time.
-func (s *shard) shed() {
+// evictSome closes the least recently used quarter of the open files.
+func (s *shard) evictSome() {
 	s.mu.Lock()
 	defer s.unlock()
 	for n := (s.files.Len() + 3) / 4; n > 0; n-- {
@@ -187,8 +191,8 @@ func (s *shard) shed() {
 	}
 }
 
-// dropBefore closes the open files that were last looked at before a time on the cache's clock. In the order of their use, the
-// first that was looked at later ends it: those behind it were used later still.
+// dropBefore closes the open files whose last check was before limit, by the cache's clock. It
+// stops at the first file that was checked later: the following ones were used later still.
 func (s *shard) dropBefore(limit int64) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -201,7 +205,7 @@ func (s *shard) dropBefore(limit int64) {
 	}
 }
 
-// forget drops the files at or below a prefix and returns how many there were.
+// forget drops the files at or below a prefix and returns their number.
 func (s *shard) forget(prefix string) (n int) {
 	s.mu.Lock()
 	defer s.unlock()
@@ -216,7 +220,7 @@ func (s *shard) forget(prefix string) (n int) {
 	return n
 }
 
-// below tells whether prefix is the id, or some of its segments from the first one on.
+// below reports whether prefix is the id, or its first segments.
 func (k fileKey) below(prefix string) bool {
 	prefix = strings.TrimSuffix(prefix, "/")
 	group, logic, deeper := strings.Cut(prefix, "/")
@@ -232,7 +236,7 @@ func (k fileKey) below(prefix string) bool {
 	return ok && (rest == "" || rest[0] == '/')
 }
 
-// close drops everything, and what comes later is not kept.
+// close drops all files. Later ones are not cached.
 func (s *shard) close() {
 	s.mu.Lock()
 	defer s.unlock()

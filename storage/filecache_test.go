@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// newTestCache is a cache in front of l that is closed with the test; in the end no descriptor may be left.
+// newTestCache is a cache in front of l that is closed with the test; in the end no descriptor may
+// be left.
 func newTestCache(t testing.TB, s *testStore, o FileCacheOptions) *FileCache {
 	t.Helper()
 	before := descriptors(t)
@@ -82,8 +83,8 @@ func (s *testStore) age(id fdfs.FileID) {
 
 var noBodies = FileCacheOptions{Memory: -1}
 
-// Every kind of file is given as a Local gives it, whichever time it is asked for; small ones come from memory from the second
-// time on, where they may be there.
+// Every kind of file is given as a Local gives it, whichever time it is asked for; small ones come
+// from memory from the second time on, where they may be there.
 func TestFileCacheKinds(t *testing.T) {
 	s := newTestStore(t)
 	normal := s.normal("normal")
@@ -105,7 +106,8 @@ func TestFileCacheKinds(t *testing.T) {
 		"link in a slot":     {s.slot(512, fdfs.SlotLink, normal.Logic, nil), "normal", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, o := range []FileCacheOptions{{MaxBody: 1000}, {MaxBody: 1000, Valid: -1}, {MaxBody: -1}, noBodies, {MaxFiles: -1}, {MaxFiles: -1, Memory: -1}} {
+			for _, o := range []FileCacheOptions{{MaxBody: 1000}, {MaxBody: 1000, Valid: -1}, {MaxBody: -1}, noBodies,
+				{MaxFiles: -1}, {MaxFiles: -1, Memory: -1}} {
 				c := newTestCache(t, s, o)
 				uncached, err := c.local.Open(test.id)
 				require.NoError(t, err)
@@ -118,7 +120,8 @@ func TestFileCacheKinds(t *testing.T) {
 					require.Equal(t, uncached.ModTime(), f.ModTime())
 					require.Equal(t, uncached.FileTime(), f.FileTime())
 					require.Equal(t, uncached.Content(), f.Content())
-					require.Equal(t, []bool{uncached.Linked(), uncached.Mutable(), uncached.Described()}, []bool{f.Linked(), f.Mutable(), f.Described()})
+					require.Equal(t, []bool{uncached.Linked(), uncached.Mutable(), uncached.Described()},
+						[]bool{f.Linked(), f.Mutable(), f.Described()})
 					if o.MaxBody == 1000 && o.Valid == 0 {
 						require.Equal(t, test.memory && use > 0, f.Bytes() != nil, use)
 					}
@@ -133,8 +136,8 @@ func TestFileCacheKinds(t *testing.T) {
 	}
 }
 
-// A file that is kept needs no name on the disk any more: nothing is opened or looked at within Valid. After it, what is
-// gone is gone, and what has taken its place is served.
+// A file that is kept needs no name on the disk any more: nothing is opened or looked at within
+// Valid. After it, what is gone is gone, and what has taken its place is served.
 func TestFileCacheDeleted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTestStore(t)
@@ -211,7 +214,8 @@ func TestFileCacheReplaced(t *testing.T) {
 	})
 }
 
-// A slot that was freed, or freed and filled again, is never served under the old id: not even within Valid.
+// A slot that was freed, or freed and filled again, is never served under the old id: not even
+// within Valid.
 func TestFileCacheSlotReused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTestStore(t)
@@ -247,7 +251,8 @@ func TestFileCacheSlotReused(t *testing.T) {
 	})
 }
 
-// A trunk file that is exchanged as a whole is noticed after Valid, although the old one still has the slot.
+// A trunk file that is exchanged as a whole is noticed after Valid, although the old one still has
+// the slot.
 func TestFileCacheTrunkFileReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTestStore(t)
@@ -312,7 +317,8 @@ func TestFileCacheUnsettledSlave(t *testing.T) {
 	requireRead(t, c, id, "half and half", true)
 }
 
-// A user who finds a file shorter than it was says so, and the next one gets a right answer at once.
+// A user who finds a file shorter than it was says so, and the next one gets a right answer at
+// once.
 func TestFileCacheSuspect(t *testing.T) {
 	s := newTestStore(t)
 	c := newTestCache(t, s, noBodies)
@@ -327,9 +333,9 @@ func TestFileCacheSuspect(t *testing.T) {
 	requireGone(t, c, id)
 }
 
-// Content that does not have the CRC32 of its id is not served once it is known, and counted once. That
-// of a slot is known before the first answer, that of a plain file when it is read to be put in memory.
-// It is served when it has been mended.
+// Content that does not have the CRC32 of its id is not served once it is known, and counted once.
+// That of a slot is known before the first answer, that of a plain file when it is read to be put
+// in memory. It is served when it has been mended.
 func TestFileCacheCRC(t *testing.T) {
 	for name, o := range map[string]FileCacheOptions{
 		"kept": {}, "on disk": noBodies, "in memory only": {MaxFiles: -1}, "not kept": {MaxFiles: -1, Memory: -1},
@@ -341,9 +347,10 @@ func TestFileCacheCRC(t *testing.T) {
 				kept, bodies := o.MaxFiles == 0, o.Memory == 0
 				id := s.write(s.id(fdfs.KindNormal, "right", nil), "wrong")
 				large := strings.Repeat("right", checkChunk)
-				slot, legacy := s.slot(256, fdfs.SlotFile, large, nil), s.slot(1<<20, fdfs.SlotFile, large, func(f *fdfs.Fields) {
-					f.CRC32 = checksum.UpdateLegacy(0, []byte(large))
-				})
+				slot, legacy := s.slot(256, fdfs.SlotFile, large, nil),
+					s.slot(1<<20, fdfs.SlotFile, large, func(f *fdfs.Fields) {
+						f.CRC32 = checksum.UpdateLegacy(0, []byte(large))
+					})
 				s.writeAt(slot, 256+24+3*checkChunk, []byte("wrong"))
 				const uses = 5
 				for use := range uses {
@@ -377,8 +384,8 @@ func TestFileCacheCRC(t *testing.T) {
 	}
 }
 
-// A slot is read once for all that ask for it at the same time, and not again until the trunk file is
-// written to. Then what was in order may not be so any more, and the other way round.
+// A slot is read once for all that ask for it at the same time, and not again until the trunk file
+// is written to. Then what was in order may not be so any more, and the other way round.
 func TestFileCacheChecksSlotOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTestStore(t)

@@ -8,20 +8,21 @@ import (
 	"fastdfs-gateway/internal/backoff"
 )
 
-// State says how a storage has answered lately.
+// State is the health of a storage by its latest answers.
 type State uint8
 
-// The states of a storage. One that is not healthy is asked after those that are, and probed in the background.
+// The states of a storage. One that is not healthy is asked after the healthy ones, and probed in
+// the background.
 const (
-	// Healthy: the last answer was complete, or nothing is known.
+	// Healthy: the last answer was complete, or the storage has not been asked yet.
 	Healthy State = iota
-	// Suspect: one or two failures in a row, or three second requests in a row that were faster.
+	// Suspect: one or two failures in a row, or three lost hedges in a row.
 	Suspect
-	// Dead: at least three failures in a row.
+	// Dead: three or more failures in a row.
 	Dead
 )
 
-// String gives "healthy", "suspect" or "dead".
+// String returns "healthy", "suspect" or "dead".
 func (s State) String() string {
 	switch s {
 	case Healthy:
@@ -36,28 +37,30 @@ func (s State) String() string {
 
 const (
 	deadAfter   = 3   // failures in a row
-	slowAfter   = 3   // hedges in a row that were lost
+	slowAfter   = 3   // lost hedges in a row
 	smoothing   = 0.2 // weight of the newest latency in the mean
-	historySize = 128 // answers whose latency is kept
-	historyMin  = 20  // answers before a percentile means anything
+	historySize = 128 // latencies that are kept
+	historyMin  = 20  // latencies that a percentile needs
 )
 
-// health is what is known about one server. It is safe for concurrent use.
+// health is the health of one server. It is safe for concurrent use.
 //
-// A failure makes it suspect, and three in a row dead. Only a complete answer, or a probe that is answered, makes it healthy again:
-// a server that begins answers and never ends one stays unhealthy, and after a download that failed only a download counts. Probes come after 1 s, then 2 s, 4 s ... 1 min, each a quarter more or
-// less. Only a complete answer sets that back, so one that answers probes and nothing else comes back less and less often.
+// A failure makes the server suspect, three in a row make it dead. A complete answer or a
+// successful probe makes it healthy again; an answer that only began does not, and after a failed
+// download only a complete download counts. Probes come after a back-off. Only a complete answer
+// resets the back-off, so a server that answers probes and nothing else is tried less and less
+// often.
 type health struct {
-	t timing // does not change
+	t timing // constant
 
-	mu      sync.Mutex // guards what follows
-	errors  int        // failures in a row
-	halting bool       // one of them was a download's: short answers do not make up for it
-	lost    int        // hedges in a row that were lost
-	backoff backoff.State
-	mean    time.Duration
-	count   int                        // latencies ever seen
-	ring    [historySize]time.Duration // the newest ones
+	mu             sync.Mutex // guards the fields below
+	errors         int        // failures in a row
+	downloadFailed bool       // one of the failures was a download
+	lostHedges     int        // lost hedges in a row: another server answered a hedged request first
+	backoff        backoff.State
+	mean           time.Duration
+	count          int                        // number of latencies, also of those that were overwritten
+	ring           [historySize]time.Duration // the newest latencies
 }
 
 func (h *health) state() State {
@@ -70,27 +73,27 @@ func (h *health) stateLocked() State {
 	switch {
 	case h.errors >= deadAfter:
 		return Dead
-	case h.errors > 0 || h.lost >= slowAfter:
+	case h.errors > 0 || h.lostHedges >= slowAfter:
 		return Suspect
 	}
 	return Healthy
 }
 
-// answered notes that an answer has begun, and how long that took.
+// answered records that an answer has begun, and its latency.
 func (h *health) answered(latency time.Duration) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.lost = 0
+	h.lostHedges = 0
 	h.observe(latency)
 }
 
-// outrun notes that another server was faster; the latency is only how long this one was waited for.
-func (h *health) outrun(latency time.Duration, now time.Time) (before State) {
+// lostHedge records that another server answered first after this latency, which is a lower bound.
+func (h *health) lostHedge(latency time.Duration, now time.Time) (before State) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	before = h.stateLocked()
-	h.lost++
-	h.observe(latency) // else a server that has become slow would look as fast as ever
+	h.lostHedges++
+	h.observe(latency) // without it a server that became slow would keep its old mean
 	h.planProbe(before, now)
 	return before
 }
@@ -104,27 +107,27 @@ func (h *health) observe(latency time.Duration) {
 	h.count++
 }
 
-// completed notes a complete answer. A short one does not make up for a download that failed: some servers say what they have
-// and then cannot read it.
+// completed records a complete answer. A short answer does not clear a failed download: some
+// servers answer a stat and then cannot read the file.
 func (h *health) completed(download bool) (before State) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	before = h.stateLocked()
-	if !download && h.halting {
+	if !download && h.downloadFailed {
 		return before
 	}
-	h.errors, h.lost, h.halting = 0, 0, false
+	h.errors, h.lostHedges, h.downloadFailed = 0, 0, false
 	h.backoff.Reset()
 	return before
 }
 
-// failed notes a failure.
+// failed records a failure.
 func (h *health) failed(now time.Time, download bool) (before State) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	before = h.stateLocked()
 	h.errors++
-	h.halting = h.halting || download
+	h.downloadFailed = h.downloadFailed || download
 	h.planProbe(before, now)
 	return before
 }
@@ -144,7 +147,7 @@ func (h *health) startProbe(now time.Time) bool {
 	return h.backoff.Probe(now)
 }
 
-// probed notes the result of a probe.
+// probed records the result of a probe.
 func (h *health) probed(err error, now time.Time) (before State) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -154,12 +157,12 @@ func (h *health) probed(err error, now time.Time) (before State) {
 		h.backoff.Fail(h.t.backoff, now)
 		return before
 	}
-	h.errors, h.lost = 0, 0
+	h.errors, h.lostHedges = 0, 0
 	h.backoff.Revive(now)
 	return before
 }
 
-// p95 is the time to the first byte that 19 of 20 answers stay below; false while there are too few.
+// p95 returns the 95th percentile of the latencies; false if there are too few.
 func (h *health) p95() (time.Duration, bool) {
 	h.mu.Lock()
 	n := min(h.count, historySize)

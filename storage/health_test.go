@@ -30,10 +30,10 @@ func TestHealthStates(t *testing.T) {
 	require.False(t, h.startProbe(now.Add(time.Hour)))
 
 	for range slowAfter - 1 {
-		h.outrun(time.Second, now)
+		h.lostHedge(time.Second, now)
 	}
 	require.Equal(t, Healthy, h.state())
-	h.outrun(time.Second, now)
+	h.lostHedge(time.Second, now)
 	require.Equal(t, Suspect, h.state())
 	require.True(t, h.startProbe(now.Add(2*time.Second)))
 	h.probed(nil, now)
@@ -100,7 +100,7 @@ func TestP95(t *testing.T) {
 	p95, _ = h.p95()
 	require.Equal(t, 3*time.Millisecond, p95, "what is old is forgotten")
 	for range historySize / 10 {
-		h.outrun(time.Second, time.Now())
+		h.lostHedge(time.Second, time.Now())
 	}
 	p95, _ = h.p95()
 	require.Equal(t, time.Second, p95, "one that was not waited for is slow at least as long")
@@ -145,7 +145,8 @@ func TestOrder(t *testing.T) {
 		[]string{Healthy.String(), Suspect.String(), Dead.String(), State(9).String()})
 }
 
-// TestDownloadsCountApart: a server that answers questions and hangs on downloads is not healthy because of its answers.
+// TestDownloadsCountApart: a server that answers questions and hangs on downloads is not healthy
+// because of its answers.
 func TestDownloadsCountApart(t *testing.T) {
 	h, now := &health{t: normalTiming}, time.Now()
 	h.failed(now, true)

@@ -7,23 +7,23 @@ import (
 	"time"
 )
 
-// hedgeFloor is the shortest time after which a second server is asked.
+// hedgeFloor is the minimum delay of a hedged request.
 const hedgeFloor = 5 * time.Millisecond
 
 // Causes of a cancelled request.
 var (
-	errOutrun    = errors.New("another storage was faster")
-	errNotNeeded = errors.New("the answer is not needed any more")
+	errHedgeWon = errors.New("another storage was faster")
+	errUnneeded = errors.New("the answer is not needed any more")
 )
 
 const (
-	hedgePrice = 1_000_000       // of one second request, in the unit of the budget
-	hedgeMost  = 20 * hedgePrice // what can be saved up
+	hedgeCost = 1_000_000      // price of one hedged request, in the unit of the budget
+	maxSaved  = 20 * hedgeCost // limit of the savings
 )
 
-// budget lets a share of the requests be followed by a second one. It is safe for concurrent use.
+// budget allows hedged requests for a share of the requests. It is safe for concurrent use.
 type budget struct {
-	rate int64 // earned by each first request; hedgePrice = every request may have a second one
+	rate int64 // earned by each request; hedgeCost = every request may be hedged
 
 	mu    sync.Mutex // guards saved
 	saved int64
@@ -31,22 +31,22 @@ type budget struct {
 
 func (b *budget) earn() {
 	b.mu.Lock()
-	b.saved = min(b.saved+b.rate, hedgeMost)
+	b.saved = min(b.saved+b.rate, maxSaved)
 	b.mu.Unlock()
 }
 
 func (b *budget) spend() bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.saved < hedgePrice {
+	if b.saved < hedgeCost {
 		return false
 	}
-	b.saved -= hedgePrice
+	b.saved -= hedgeCost
 	return true
 }
 
-// hedgeDelay is how long the first server is waited for before the second is asked too; false when that is never done: there is no
-// second one, or it is dead, or too little is known about the first.
+// hedgeDelay returns the time after which the second server is asked as well; false if it is not
+// asked: there is none, it is dead, or the first one has too few latencies.
 func (c *Client) hedgeDelay(servers []Server) (time.Duration, bool) {
 	if c.budget.rate == 0 || len(servers) < 2 {
 		return 0, false
@@ -61,30 +61,32 @@ func (c *Client) hedgeDelay(servers []Server) (time.Duration, bool) {
 	return max(p95, hedgeFloor), ok
 }
 
-// limit is how long a server may take to begin an answer while others are left to ask; 0 = as long as the network timeout.
+// limit returns how long a server may take to begin its answer while left other servers can be
+// asked; 0 = the network timeout applies.
 func (c *Client) limit(left int) time.Duration {
 	if left > 0 {
-		return c.t.impatience
+		return c.t.answerTimeout
 	}
 	return 0
 }
 
-// contest is a question that two servers were asked.
-type contest[T any] struct {
-	done chan struct{} // closed when the second one is through
+// hedgedRequest is a request that may be sent to a second server.
+type hedgedRequest[T any] struct {
+	done chan struct{} // closed at the end of the request to the second server
 
-	mu      sync.Mutex // guards what follows
-	started bool       // the second one is being asked
-	settled bool       // nobody waits for the second one any more, or it has won
-	won     bool       // the second one has answered first
-	answer  answer[T]  // of the second one, when it has won
-	err     error      // of the second one
+	mu      sync.Mutex // guards the fields below
+	started bool       // the second server has been asked
+	decided bool       // the second server is not needed any more, or has won
+	won     bool       // the second server gave a good result first
+	result  result[T]  // that of the second server, if won
+	err     error      // that of the second server
 }
 
-// race asks the first server and, when it is slower than usual, the second one too. The first good answer counts, and the other
-// request is cancelled. It tells how many servers were asked and what went wrong with each; end of the answer is nil when
-// there is none.
-func race[T any](ctx context.Context, c *Client, servers []Server, q question[T]) (a answer[T], asked int, errs [2]error) {
+// race asks the first server and, if that is slower than usual, the second one too. The first good
+// result counts, and the other request is cancelled. It returns the number of servers that were
+// asked and their errors; end of the result is nil if there is none.
+func race[T any](ctx context.Context, c *Client, servers []Server, q request[T]) (a result[T], asked int,
+	errs [2]error) {
 	c.budget.earn()
 	limit1, limit2 := c.limit(len(servers)-1), c.limit(len(servers)-2)
 	delay, ok := c.hedgeDelay(servers)
@@ -94,7 +96,7 @@ func race[T any](ctx context.Context, c *Client, servers []Server, q question[T]
 	}
 	ctx1, cancel1 := context.WithCancelCause(ctx)
 	ctx2, cancel2 := context.WithCancelCause(ctx)
-	k := &contest[T]{done: make(chan struct{})}
+	k := &hedgedRequest[T]{done: make(chan struct{})}
 	timer := time.AfterFunc(delay, func() {
 		if c.enter() {
 			defer c.running.Done()
@@ -105,35 +107,36 @@ func race[T any](ctx context.Context, c *Client, servers []Server, q question[T]
 	timer.Stop()
 	a.addEnd(func() { cancel1(nil) })
 	if k.firstWins(errs[0]) {
-		cancel2(errNotNeeded)
+		cancel2(errUnneeded)
 		return a, k.asked(), errs
 	}
 	<-k.done
 	if !k.won {
 		cancel2(nil)
-		return answer[T]{}, 2, [2]error{errs[0], k.err}
+		return result[T]{}, 2, [2]error{errs[0], k.err}
 	}
-	if errs[0] == nil { // both have answered
+	if errs[0] == nil { // both gave a good result
 		a.drop(q)
 	}
 	c.counts.hedgeWins.Add(1)
-	a = k.answer
+	a = k.result
 	a.addEnd(func() { cancel2(nil) })
 	return a, 2, errs
 }
 
-// firstWins is told what the first server said. False: the second one's answer is there or must be waited for.
-func (k *contest[T]) firstWins(err error) bool {
+// firstWins takes the first server's error and reports whether its outcome decides; else the second
+// server's outcome is known or must be awaited.
+func (k *hedgedRequest[T]) firstWins(err error) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.won || err != nil && k.started {
 		return false
 	}
-	k.settled = true
+	k.decided = true
 	return true
 }
 
-func (k *contest[T]) asked() int {
+func (k *hedgedRequest[T]) asked() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.started {
@@ -142,10 +145,11 @@ func (k *contest[T]) asked() int {
 	return 1
 }
 
-// askSecond asks the second server, if that is still wanted and in the budget.
-func (k *contest[T]) askSecond(ctx context.Context, c *Client, s Server, q question[T], limit time.Duration, cancelFirst context.CancelCauseFunc) {
+// askSecond asks the second server, if it is still needed and the budget allows it.
+func (k *hedgedRequest[T]) askSecond(ctx context.Context, c *Client, s Server, q request[T], limit time.Duration,
+	cancelFirst context.CancelCauseFunc) {
 	k.mu.Lock()
-	k.started = !k.settled && c.budget.spend()
+	k.started = !k.decided && c.budget.spend()
 	started := k.started
 	k.mu.Unlock()
 	if !started {
@@ -155,14 +159,14 @@ func (k *contest[T]) askSecond(ctx context.Context, c *Client, s Server, q quest
 	c.counts.hedges.Add(1)
 	a, err := try(ctx, c, s, q, limit)
 	k.mu.Lock()
-	k.won = err == nil && !k.settled
-	k.settled = true
-	k.answer, k.err = a, err
+	k.won = err == nil && !k.decided
+	k.decided = true
+	k.result, k.err = a, err
 	won := k.won
 	k.mu.Unlock()
 	switch {
 	case won:
-		cancelFirst(errOutrun)
+		cancelFirst(errHedgeWon)
 	case err == nil:
 		a.drop(q)
 	}

@@ -18,7 +18,7 @@ import (
 )
 
 func TestBudget(t *testing.T) {
-	b := budget{rate: 0.05 * hedgePrice}
+	b := budget{rate: 0.05 * hedgeCost}
 	spent := 0
 	for range 1000 {
 		b.earn()
@@ -64,18 +64,20 @@ func TestHedge(t *testing.T) {
 		cut := 0
 		for i := range calls {
 			start := time.Now()
-			took := map[Server]time.Duration{servers[1]: 5 * time.Millisecond, servers[0]: time.Millisecond + time.Duration(rng.IntN(10_000_000))}
+			took := map[Server]time.Duration{servers[1]: 5 * time.Millisecond,
+				servers[0]: time.Millisecond + time.Duration(rng.IntN(10_000_000))}
 			if i%every == 0 {
 				took[servers[0]] = delay
 			}
-			a, err := askEach(context.Background(), c, servers, question[Server]{ask: func(ctx context.Context, m *member) (Server, error) {
-				select {
-				case <-time.After(took[m.server]):
-					return m.server, nil
-				case <-ctx.Done():
-					return Server{}, context.Cause(ctx)
-				}
-			}})
+			a, err := askEach(context.Background(), c, servers,
+				request[Server]{ask: func(ctx context.Context, m *member) (Server, error) {
+					select {
+					case <-time.After(took[m.server]):
+						return m.server, nil
+					case <-ctx.Done():
+						return Server{}, context.Cause(ctx)
+					}
+				}})
 			require.NoError(t, err)
 			a.end()
 			if i%every == 0 && time.Since(start) < delay/2 {
@@ -130,7 +132,8 @@ func TestNoHedge(t *testing.T) {
 	}
 }
 
-// hedged is the scene of TestHedgeOutcomes: both servers are asked, and neither answers before it is told to.
+// hedged is the scene of TestHedgeOutcomes: both servers are asked, and neither answers before it
+// is told to.
 type hedged struct {
 	*rig
 	before Stats
@@ -141,7 +144,8 @@ func (h *hedged) answer(i int, f ...fdfstest.Faults) { h.Storage(i).SetFaults(f.
 
 // failed waits until the client has noticed n failures.
 func (h *hedged) failed(n uint64) {
-	require.Eventually(h.t, func() bool { return h.c.Stats().Failures-h.before.Failures == n }, patient, time.Millisecond)
+	require.Eventually(h.t, func() bool { return h.c.Stats().Failures-h.before.Failures == n }, patient,
+		time.Millisecond)
 }
 
 // heard waits until the client has noticed an answer of the second server.
@@ -157,12 +161,14 @@ func TestHedgeOutcomes(t *testing.T) {
 		from int
 		wins uint64
 	}{
-		"second wins":            {play: func(h *hedged) { h.answer(1) }, from: 1, wins: 1},
-		"first after all":        {play: func(h *hedged) { h.answer(0) }, from: 0},
-		"second does not have":   {play: func(h *hedged) { h.answer(1, missing); h.heard(); h.answer(0) }, from: 0},
-		"second fails":           {play: func(h *hedged) { h.answer(1, broken); h.failed(1); h.answer(0) }, from: 0},
-		"first fails late":       {play: func(h *hedged) { h.answer(0, broken); h.failed(1); h.answer(1) }, from: 1, wins: 1},
-		"both fail, third saves": {play: func(h *hedged) { h.answer(1, broken); h.failed(1); h.answer(0, broken) }, from: 2},
+		"second wins":          {play: func(h *hedged) { h.answer(1) }, from: 1, wins: 1},
+		"first after all":      {play: func(h *hedged) { h.answer(0) }, from: 0},
+		"second does not have": {play: func(h *hedged) { h.answer(1, missing); h.heard(); h.answer(0) }, from: 0},
+		"second fails":         {play: func(h *hedged) { h.answer(1, broken); h.failed(1); h.answer(0) }, from: 0},
+		"first fails late": {play: func(h *hedged) { h.answer(0, broken); h.failed(1); h.answer(1) }, from: 1,
+			wins: 1},
+		"both fail, third saves": {play: func(h *hedged) { h.answer(1, broken); h.failed(1); h.answer(0, broken) },
+			from: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 3, ClientOptions{HedgeBudget: 1})
@@ -238,8 +244,10 @@ func TestHedgeCancel(t *testing.T) {
 	closed.Wait()
 }
 
-// raceOnce runs a race between two servers whose answers are made here. Both have an end that is counted.
-func raceOnce(t *testing.T, c *Client, first, second func(ctx context.Context) error) (won string, dropped []string, errs [2]error) {
+// raceOnce runs a race between two servers whose answers are made here. Both have an end that is
+// counted.
+func raceOnce(t *testing.T, c *Client, first, second func(ctx context.Context) error) (won string, dropped []string,
+	errs [2]error) {
 	servers := []Server{{Host: "192.0.2.1", Port: 1}, {Host: "192.0.2.2", Port: 1}}
 	m, err := c.acquire(servers[0])
 	require.NoError(t, err)
@@ -247,7 +255,7 @@ func raceOnce(t *testing.T, c *Client, first, second func(ctx context.Context) e
 		m.health.answered(time.Microsecond)
 	}
 	c.release(m)
-	a, asked, errs := race(context.Background(), c, servers, question[string]{
+	a, asked, errs := race(context.Background(), c, servers, request[string]{
 		ask: func(ctx context.Context, m *member) (string, error) {
 			if m.server == servers[0] {
 				return "first", first(ctx)
@@ -286,14 +294,18 @@ func TestRace(t *testing.T) {
 		cause         error
 		errs          [2]error
 	}{
-		"first is outrun":                  {first: lost(&cause), second: good, won: "second", cause: errOutrun, errs: [2]error{errOutrun, nil}},
-		"first answers as well":            {first: late, second: good, won: "second", dropped: []string{"first"}},
-		"second is not needed":             {first: slowly, second: lost(&cause), won: "first", cause: errNotNeeded},
-		"second answers as well":           {first: slowly, second: late, won: "first", dropped: []string{"second"}},
-		"second fails":                     {first: slowly, second: fails, won: "first"},
-		"first fails, second is there":     {first: failsSlowly, second: good, won: "second", errs: [2]error{errTest, nil}},
-		"both fail":                        {first: failsSlowly, second: fails, errs: [2]error{errTest, errTest}},
-		"first fails, second is waited on": {first: failsSlowly, second: func(context.Context) error { time.Sleep(400 * time.Millisecond); return nil }, won: "second", errs: [2]error{errTest, nil}},
+		"first is outrun": {first: lost(&cause), second: good, won: "second", cause: errHedgeWon,
+			errs: [2]error{errHedgeWon, nil}},
+		"first answers as well":  {first: late, second: good, won: "second", dropped: []string{"first"}},
+		"second is not needed":   {first: slowly, second: lost(&cause), won: "first", cause: errUnneeded},
+		"second answers as well": {first: slowly, second: late, won: "first", dropped: []string{"second"}},
+		"second fails":           {first: slowly, second: fails, won: "first"},
+		"first fails, second is there": {first: failsSlowly, second: good, won: "second",
+			errs: [2]error{errTest, nil}},
+		"both fail": {first: failsSlowly, second: fails, errs: [2]error{errTest, errTest}},
+		"first fails, second is waited on": {first: failsSlowly,
+			second: func(context.Context) error { time.Sleep(400 * time.Millisecond); return nil }, won: "second",
+			errs: [2]error{errTest, nil}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -309,10 +321,11 @@ func TestRace(t *testing.T) {
 	}
 }
 
-// TestHangingStorages: one live replica behind several that hang is reached soon, without any history to hedge by.
+// TestHangingStorages: one live replica behind several that hang is reached soon, without any
+// history to hedge by.
 func TestHangingStorages(t *testing.T) {
 	r := newRig(t, 5, ClientOptions{Pool: fdfs.PoolOptions{NetworkTimeout: time.Minute}})
-	r.c.t.impatience = 50 * time.Millisecond
+	r.c.t.answerTimeout = 50 * time.Millisecond
 	text := content(1000)
 	id, err := r.Put(fdfstest.FileSpec{Storage: r.Storage(0), Content: text, Ext: "jpg"})
 	require.NoError(t, err)
@@ -325,7 +338,7 @@ func TestHangingStorages(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, r.servers[4], info.From)
 	require.Equal(t, r.servers[4], r.c.Order(r.servers)[0], "those that hang are known")
-	r.c.t.impatience = time.Minute // no need of it from now on: the one that is well is known
+	r.c.t.answerTimeout = time.Minute // no need of it from now on: the one that is well is known
 	stream, err := r.c.Open(ctx, id, info, 0, 1000, r.servers)
 	require.NoError(t, err)
 	got, err := io.ReadAll(stream)
@@ -336,7 +349,8 @@ func TestHangingStorages(t *testing.T) {
 	}
 }
 
-// TestManyBreaks: a source that breaks again and again, and gives something each time, is good for the whole file.
+// TestManyBreaks: a source that breaks again and again, and gives something each time, is good for
+// the whole file.
 func TestManyBreaks(t *testing.T) {
 	r := newRig(t, 1, ClientOptions{})
 	text := content(4 << 20)

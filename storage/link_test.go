@@ -30,7 +30,8 @@ func TestOpenTrunkLink(t *testing.T) {
 		good := s.slot(1024, fdfs.SlotLink, slot.Logic, nil)
 		requireMissing(t, l, s.slot(2048, fdfs.SlotLink, good.Logic, nil), errHops) // a link to a link
 		for i, bad := range []string{
-			"", "../../../../etc/passwd", "/etc/passwd", strings.Repeat("A", 200), normal.Logic + "-m", normal.Logic + "\x00",
+			"", "../../../../etc/passwd", "/etc/passwd", strings.Repeat("A", 200), normal.Logic + "-m",
+			normal.Logic + "\x00",
 			normal.String(), "M07" + normal.Logic[3:],
 		} {
 			requireMissing(t, l, s.slot(uint32(3072+i*512), fdfs.SlotLink, bad, nil), errLink)
@@ -94,8 +95,10 @@ func TestOpenBadSymlink(t *testing.T) {
 		require.NoError(t, os.WriteFile(s.disk(target)+"-m", []byte("metadata"), 0o644))
 		other := s.write(s.id(fdfs.KindNormal, "group2", func(f *fdfs.Fields) { f.Group = "group2" }), "group2")
 		for _, bad := range []string{
-			"/etc/passwd", canary, "../../../../" + target.Name, "../../../" + target.Name, filepath.Join(beside, target.Name),
-			root + "/data/../database/0A/01/" + target.Name, root + "/data", root + "/data/", "/", ".", "..", "../../..",
+			"/etc/passwd", canary, "../../../../" + target.Name, "../../../" + target.Name,
+			filepath.Join(beside, target.Name),
+			root + "/data/../database/0A/01/" + target.Name, root + "/data", root + "/data/", "/", ".", "..",
+			"../../..",
 			s.disk(target) + "-m", s.disk(other), "/proc/self/fd/0", "/proc/self/root" + s.disk(target),
 			root + "/data/0A/01/../../../../../../../../etc/passwd", root + "/data/0A/01/000001", s.disk(target) + "/",
 		} {
@@ -162,8 +165,10 @@ func TestStorePathThroughSymlink(t *testing.T) {
 // FuzzLinkTarget: whatever a link says, the answer is a file in a data folder of the group.
 func FuzzLinkTarget(f *testing.F) {
 	const name = "Ck0AC2sASyqAcBY-AAAQAGl9Edk537.jpg"
-	for _, target := range []string{name, "../03/" + name, "/a/data/00/03/" + name, "/b/c/data/0A/01/" + name, "/etc/passwd",
-		"/a/data/../../etc/passwd", "../../../../etc/passwd", "/a/data/00/03/" + name + "-m", "/a/database/00/03/" + name, "", "/", "."} {
+	for _, target := range []string{name, "../03/" + name, "/a/data/00/03/" + name, "/b/c/data/0A/01/" + name,
+		"/etc/passwd",
+		"/a/data/../../etc/passwd", "../../../../etc/passwd", "/a/data/00/03/" + name + "-m",
+		"/a/database/00/03/" + name, "", "/", "."} {
 		f.Add(target)
 	}
 	g := &group{name: "group1", paths: []*storePath{{root: "/a"}, {root: "/b/c"}}}

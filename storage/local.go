@@ -1,4 +1,6 @@
-// Package storage gives access to the files of FastDFS groups, on this host and on others.
+// Package storage reads the files of FastDFS groups, from the store paths of this host and from
+// storage servers. It is a part of this program, not a library for others: its API has types of
+// internal/fdfs.
 //
 // Local serves the store paths that are mounted on this host. It only reads:
 //
@@ -12,16 +14,16 @@
 //	defer file.Close()
 //	_, err = io.Copy(w, io.NewSectionReader(file, 0, file.Size()))
 //
-// FileCache keeps its files open, and small ones in memory, for those who ask again:
+// FileCache keeps its files open, and small ones in memory, for repeated requests:
 //
 //	cache := storage.NewFileCache(local, storage.FileCacheOptions{})
 //	defer cache.Close()
-//	file, err := cache.Open(id) // from the second time on without a call to the kernel
+//	file, err := cache.Open(id) // without a system call from the second time on
 //
-// Whatever lies on the disks, nothing outside <store path>/data is ever opened: the
-// kernel resolves every name beneath a descriptor of that folder and follows no symbolic
-// link on the way. A symbolic link in place of a file, as FastDFS makes them, is read, and
-// followed only when it names another file of the same group. Only regular files are served.
+// No file outside <store path>/data is ever opened: the kernel resolves every name beneath a
+// descriptor of that folder and follows no symbolic link on the way. A symbolic link in place of a
+// file, as FastDFS makes them, is read, and followed only if its target is another file of the same
+// group. Only regular files are served.
 //
 // Client reads from storage servers by their own protocol:
 //
@@ -35,8 +37,9 @@
 //	defer stream.Close()
 //	_, err = io.Copy(w, stream)
 //
-// It connects to the servers that it is given and to no others. Healthy ones are asked first, a slow one is helped out by a second
-// request, and a stream whose source breaks goes on at another: the reader gets every byte, or an error.
+// It connects only to the servers that it is given. Healthy servers are asked first, a request to a
+// slow one is sent to a second one too (hedged), and a stream whose source fails continues at
+// another one: the reader gets every byte, or an error.
 package storage
 
 import (
@@ -48,61 +51,60 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// Errors of Local.Open, by errors.Is. The first three say that there is
-// no such file here; their text may say more. ErrNotFound is one of Client's too.
+// Errors of Local.Open, by errors.Is. The first three mean that this host does not have the file;
+// their text may say more. Client returns ErrNotFound too.
 var (
-	// ErrNotFound: the store has no such file, or has something else under its name: a
-	// trunk slot that is free or another file's, a file of another size than
-	// the id says (still being written by a replication, or cut), a directory.
+	// ErrNotFound: the store does not have the file, or has something else under its name: a trunk
+	// slot that is free or another file's, a file of another size than the id says (truncated, or
+	// not yet replicated completely), a directory.
 	ErrNotFound = errors.New("no such file in the store")
 	// ErrNoGroup: no store path of this group is on this host.
 	ErrNoGroup = errors.New("group is not on this host")
 	// ErrPathIndex: the group has no store path of this number.
 	ErrPathIndex = errors.New("group has no store path of this number")
-	// ErrSlotContent: a trunk slot's header is the one of the id, but its content does not have the
-	// CRC32. Either the disk has damaged it, or somebody has uploaded a header within a file to read
-	// the slots behind it. Replicas have the same trunk file: they should not be asked.
+	// ErrSlotContent: a trunk slot has the header of the id, but its content does not have the
+	// CRC32. Either the disk damaged it, or a client uploaded a header within a file to read the
+	// slots behind it. Do not ask replicas: they have the same trunk file.
 	ErrSlotContent = errors.New("trunk slot's content does not have the CRC32 of its id")
-	// ErrUnavailable: it cannot be told whether the file is there, or it cannot be read: the
-	// store path is not mounted, the disk fails, permission is missing, descriptors ran out.
+	// ErrUnavailable: the store cannot be read: the store path is not mounted, the disk fails,
+	// permission is missing, descriptors ran out.
 	ErrUnavailable = errors.New("store cannot be read")
 )
 
-// Options say what is mounted where.
+// Options are the groups of this host.
 type Options struct {
 	Groups []GroupPaths
-	// MaxSlot gives the size of the largest trunk slot, bytes: slot_max_size of the trackers. A larger
-	// one is not found. nil = DefaultMaxSlot.
+	// MaxSlot returns the size of the largest trunk slot in bytes, slot_max_size of the trackers.
+	// Larger slots are not found. nil = DefaultMaxSlot.
 	MaxSlot func() int64
 }
 
-// GroupPaths are the store paths of a group: M00 is the first one.
+// GroupPaths are the store paths of a group in order, M00 first.
 type GroupPaths struct {
 	Name       string
-	StorePaths []string // 1 to 256 folders that hold data/
+	StorePaths []string // 1 to 256 folders that contain data/
 }
 
-// Local reads files of the groups that have their store paths on this host. It
-// is safe for concurrent use.
+// Local reads files of the groups that have store paths on this host. It is safe for concurrent
+// use.
 type Local struct {
 	groups map[string]*group
 	list   []*group     // in the order of Options
-	opened atomic.Int64 // descriptors of files that are open
+	opened atomic.Int64 // descriptors of open files
 	slots  *slotChecker
 }
 
-// group is a group's name and its store paths; it does not change.
+// group is a group's name and store paths. It does not change.
 type group struct {
 	name    string
 	paths   []*storePath
 	opener  opener
-	opened  *atomic.Int64 // that of Local
-	maxSlot func() int64  // that of Options
+	opened  *atomic.Int64 // points to Local.opened
+	maxSlot func() int64  // Options.MaxSlot
 }
 
-// OpenLocal makes a Local. A store path that is not there yet is no error: Ready
-// reports it, and Open tries it again. What cannot be meant is an error: a group
-// twice or with a name that no group can have, and an empty path.
+// OpenLocal returns a Local. A missing store path is not an error: Ready reports it, and Open tries
+// it again. A group that is given twice or has an invalid name, and an empty path are errors.
 func OpenLocal(opts Options) (*Local, error) {
 	l := &Local{groups: make(map[string]*group), slots: newSlotChecker()}
 	for _, g := range opts.Groups {
@@ -119,7 +121,7 @@ func OpenLocal(opts Options) (*Local, error) {
 	}
 	for _, g := range l.list {
 		for _, p := range g.paths {
-			_ = p.check() // Ready tells
+			_ = p.check() // Ready returns the error
 		}
 	}
 	return l, nil
@@ -132,7 +134,7 @@ func newGroup(opts GroupPaths) (*group, error) {
 	if n := len(opts.StorePaths); n < 1 || n > 256 {
 		return nil, fmt.Errorf("group %q has %d store paths, want 1 to 256", opts.Name, n)
 	}
-	open, _ := bestOpener() // OpenatOnly tells
+	open, _ := bestOpener() // OpenatOnly returns the reason
 	g := &group{name: opts.Name, opener: open}
 	for i, root := range opts.StorePaths {
 		if root == "" {
@@ -152,7 +154,7 @@ func (l *Local) HasGroup(name string) bool {
 	return l.groups[name] != nil
 }
 
-// StorePaths is the number of store paths of a group, 0 where it is not on this host.
+// StorePaths returns the number of store paths of a group, 0 if it is not on this host.
 func (l *Local) StorePaths(group string) int {
 	if g := l.groups[group]; g != nil {
 		return len(g.paths)
@@ -160,8 +162,8 @@ func (l *Local) StorePaths(group string) int {
 	return 0
 }
 
-// Path is the file that Open would look into, for people to read: that of the
-// trunk file for a trunk file. The errors are ErrNoGroup and ErrPathIndex.
+// Path returns the path of the file that Open would read, for people: for a trunk file, that of the
+// file that contains its slot. The errors are ErrNoGroup and ErrPathIndex.
 func (l *Local) Path(id fdfs.FileID) (string, error) {
 	_, p, err := l.find(id)
 	if err != nil {
@@ -191,11 +193,10 @@ func (l *Local) locate(id fdfs.FileID) (*group, *storePath, *dataDir, error) {
 	return g, p, dir, err
 }
 
-// Ready looks at every store path and gives an error for those that cannot
-// be used (ErrUnavailable, joined). It also notices that a path leads to another folder
-// than before, because a disk was mounted or replaced: from then on Open uses the new
-// one. Until Ready is called Open stays with the old one, so call it every few
-// seconds. A disk that hangs makes it hang.
+// Ready checks every store path and returns the errors of those that cannot be read
+// (ErrUnavailable, joined). If a path leads to another folder than before, because a disk was
+// mounted or replaced, Open uses the new one from then on, not earlier: call Ready every few
+// seconds. It blocks while a disk hangs.
 func (l *Local) Ready() error {
 	var errs []error
 	for _, g := range l.list {
@@ -208,8 +209,7 @@ func (l *Local) Ready() error {
 	return errors.Join(errs...)
 }
 
-// Close gives the descriptors of the store paths back. Files that are open stay so; Open
-// gives ErrUnavailable from then on.
+// Close closes the store paths. Open files stay open; Open returns ErrUnavailable from then on.
 func (l *Local) Close() error {
 	for _, g := range l.list {
 		for _, p := range g.paths {

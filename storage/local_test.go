@@ -52,7 +52,8 @@ func TestOpenPlain(t *testing.T) {
 func TestOpenMissing(t *testing.T) {
 	eachOpener(t, func(t *testing.T, s *testStore, l *Local) {
 		requireMissing(t, l, s.id(fdfs.KindNormal, "never written", nil), ErrNotFound)
-		requireMissing(t, l, s.id(fdfs.KindNormal, "no such folder", func(f *fdfs.Fields) { f.High = 0xFF }), ErrNotFound)
+		requireMissing(t, l, s.id(fdfs.KindNormal, "no such folder", func(f *fdfs.Fields) { f.High = 0xFF }),
+			ErrNotFound)
 		requireMissing(t, l, s.write(s.id(fdfs.KindNormal, "whole", nil), "who"), errSize)
 		requireMissing(t, l, s.write(s.id(fdfs.KindNormal, "whole", nil), "whole and more"), errSize)
 
@@ -131,7 +132,8 @@ func TestOpenTrunk(t *testing.T) {
 		cut := s.slot(768, fdfs.SlotFile, "cut short", nil)
 		require.NoError(t, os.Truncate(s.disk(cut), 768+24+8))
 		requireMissing(t, l, cut, errSlot)
-		requireMissing(t, l, s.id(fdfs.KindTrunk, "x", func(f *fdfs.Fields) { f.Trunk = fdfs.Trunk{ID: 99, Alloc: 256} }), ErrNotFound)
+		requireMissing(t, l, s.id(fdfs.KindTrunk, "x",
+			func(f *fdfs.Fields) { f.Trunk = fdfs.Trunk{ID: 99, Alloc: 256} }), ErrNotFound)
 	})
 }
 
@@ -246,8 +248,8 @@ func TestDiskReplaced(t *testing.T) {
 	require.False(t, d.retain(), "used after it was closed")
 }
 
-// Disks are swapped again and again while files are opened: every opening gives
-// a right answer, and no descriptor is left.
+// Disks are swapped again and again while files are opened: every opening gives a right answer, and
+// no descriptor is left.
 func TestSwapWhileOpening(t *testing.T) {
 	before := descriptors(t)
 	s := newTestStore(t)
@@ -306,7 +308,8 @@ func TestReadAt(t *testing.T) {
 		want string
 		err  error
 	}{
-		{0, 10, "0123456789", nil}, {0, 11, "0123456789", io.EOF}, {9, 1, "9", nil}, {9, 2, "9", io.EOF}, {3, 4, "3456", nil},
+		{0, 10, "0123456789", nil}, {0, 11, "0123456789", io.EOF}, {9, 1, "9", nil}, {9, 2, "9", io.EOF},
+		{3, 4, "3456", nil},
 		{10, 1, "", io.EOF}, {1 << 62, 1, "", io.EOF}, {5, 100, "56789", io.EOF}, {2, 0, "", nil},
 	} {
 		n, err := f.ReadAt(buf[:test.len], test.off)

@@ -12,10 +12,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxHops is how many symbolic links are followed from one file to the next.
+// maxHops bounds the links that are followed from one file to the next.
 const maxHops = 4
 
-// Reasons for ErrNotFound. They are made once: a file that is not there costs nothing.
+// Reasons for ErrNotFound, made once: a missing file allocates no error.
 var (
 	errSlot       = fmt.Errorf("%w: its trunk slot is free or another file's", ErrNotFound)
 	errSize       = fmt.Errorf("%w: the file on disk has another size than the id says", ErrNotFound)
@@ -24,32 +24,32 @@ var (
 	errHops       = fmt.Errorf("%w: too many links", ErrNotFound)
 )
 
-// Open opens a file for reading. It costs openat2 and fstat. The caller closes the File.
+// Open opens a file for reading, by openat2(2) and fstat(2). The caller closes the File.
 //
-// The header of a trunk slot and the CRC32 of its content are checked once, here. When the file is deleted and
-// its slot given to another file while the File is open, its bytes are the new file's from then on.
-// FastDFS frees slots in place, so no reader of its trunk files can exclude that. For the
-// same reason keep no trunk File open for longer than a request takes.
+// The header of a trunk slot and the CRC32 of its content are checked once, here. If the file is
+// deleted while the File is open, and FastDFS gives its slot to another file, the File reads that
+// file's bytes. FastDFS reuses slots in place, so no reader of trunk files can exclude that: keep a
+// trunk File open only for one request.
 func (l *Local) Open(id fdfs.FileID) (*File, error) {
 	f, err := l.open(id, nil)
 	if err != nil {
 		return nil, err
 	}
 	if err := l.slots.check(f); err != nil {
-		_ = f.Close() // it was only read from: nothing can be lost
+		_ = f.Close() // read only: nothing is lost
 		return nil, err
 	}
 	return f, nil
 }
 
-// open is Open without the check of a slot's content. Descriptors of trunk files are taken from trunks
-// and left there for others; nil = each File has its own.
+// open is Open without the check of a slot's content. It takes open trunk files from trunks and
+// adds to them; nil = each File has its own descriptor.
 func (l *Local) open(id fdfs.FileID, trunks *trunkFiles) (*File, error) {
 	g, p, err := l.find(id)
 	if err != nil {
 		return nil, err
 	}
-	at := place{id: id, path: p, trunks: trunks}
+	at := location{id: id, path: p, trunks: trunks}
 	slotLinks := 0
 	for hop := 0; hop <= maxHops; hop++ {
 		file, target, err := g.open(at)
@@ -74,7 +74,8 @@ func (l *Local) open(id fdfs.FileID, trunks *trunkFiles) (*File, error) {
 	return nil, errHops
 }
 
-// missing tells whether there is surely nothing under the name of a file: that costs one stat. Open tells the rest.
+// missing reports whether the file certainly does not exist, at the cost of one stat. false decides
+// nothing.
 func (l *Local) missing(id fdfs.FileID) bool {
 	_, _, dir, err := l.locate(id)
 	if err != nil {
@@ -82,23 +83,22 @@ func (l *Local) missing(id fdfs.FileID) bool {
 	}
 	defer dir.release()
 	name := id.DiskName()
-	if there, sure := dir.glance(name); sure {
+	if there, sure := dir.statNoWait(name); sure {
 		return !there
 	}
 	_, err = dir.stat(name)
 	return err == unix.ENOENT
 }
 
-// sameSlot reports whether the slot that f was read from still holds it, in the same trunk file. It
-// costs a stat and the read of the slot's header where another File has the trunk file open, else an
-// open in addition.
+// sameSlot reports whether the slot of f still holds its file, in the same trunk file. It stats the
+// trunk file and reads the slot's header; if no other File has the trunk file open, it opens it.
 func (l *Local) sameSlot(f *File, trunks *trunkFiles) bool {
 	g, p, dir, err := l.locate(f.content)
 	if err != nil {
 		return false
 	}
 	defer dir.release()
-	d, seen, err := g.descriptor(dir, f.name, place{id: f.content, path: p, trunks: trunks})
+	d, seen, err := g.descriptor(dir, f.name, location{id: f.content, path: p, trunks: trunks})
 	if err != nil {
 		return false
 	}
@@ -110,15 +110,15 @@ func (l *Local) sameSlot(f *File, trunks *trunkFiles) bool {
 	return err == nil && typ == fdfs.SlotFile
 }
 
-// place is a file id, the store path that its index means, and where open trunk files are found.
-type place struct {
+// location is a file id with its store path, and the set of open trunk files.
+type location struct {
 	id     fdfs.FileID
 	path   *storePath
 	trunks *trunkFiles
 }
 
-// open gives the file, or the id of the file that it is a link to.
-func (g *group) open(at place) (*File, fdfs.FileID, error) {
+// open returns the file, or the id of the target if it is a link.
+func (g *group) open(at location) (*File, fdfs.FileID, error) {
 	dir, err := at.path.acquire()
 	if err != nil {
 		return nil, fdfs.FileID{}, err
@@ -133,16 +133,16 @@ func (g *group) open(at place) (*File, fdfs.FileID, error) {
 	if err != nil {
 		return nil, fdfs.FileID{}, openError(name, err)
 	}
-	file, target, err := g.look(d, seen, name, at)
+	file, target, err := g.newFile(d, seen, name, at)
 	if file == nil {
-		_ = d.release() // it was only read from: nothing can be lost
+		_ = d.release() // read only: nothing is lost
 	}
 	return file, target, err
 }
 
-// descriptor opens the file, or gives that of a trunk file that is open; seen is how the
-// file is now. Errors are those of the calls to the kernel.
-func (g *group) descriptor(dir *dataDir, name string, at place) (d *descriptor, seen identity, err error) {
+// descriptor opens the file, or returns the descriptor of an open trunk file; seen is the current
+// identity of the file. Errors are those of the system calls.
+func (g *group) descriptor(dir *dataDir, name string, at location) (d *descriptor, seen identity, err error) {
 	shared := at.trunks != nil && at.id.Kind == fdfs.KindTrunk
 	key := trunkKey{at.path, name}
 	if shared {
@@ -168,8 +168,9 @@ func (g *group) descriptor(dir *dataDir, name string, at place) (d *descriptor, 
 	return d, d.seen, nil
 }
 
-// look makes a File of d, which stays the caller's otherwise.
-func (g *group) look(d *descriptor, seen identity, name string, at place) (*File, fdfs.FileID, error) {
+// newFile returns a File that takes over d, or the target of a link. In that case, and after an
+// error, d stays the caller's.
+func (g *group) newFile(d *descriptor, seen identity, name string, at location) (*File, fdfs.FileID, error) {
 	id := at.id
 	if !seen.regular() {
 		return nil, fdfs.FileID{}, errNotRegular
@@ -192,13 +193,14 @@ func (g *group) look(d *descriptor, seen identity, name string, at place) (*File
 	if id.Kind == fdfs.KindNormal && size != id.Size {
 		return nil, fdfs.FileID{}, errSize
 	}
-	f := &File{disk: d, path: at.path, name: name, seen: seen, base: base, size: size, mtime: time.Unix(seen.mtime.Unix()), content: id}
+	f := &File{disk: d, path: at.path, name: name, seen: seen, base: base, size: size,
+		mtime: time.Unix(seen.mtime.Unix()), content: id}
 	f.refs.Store(1)
 	return f, fdfs.FileID{}, nil
 }
 
-// fitsSlot reports whether FastDFS packs content of so many bytes. The allocated size says nothing
-// more: a slot takes what would be too little for another one along.
+// fitsSlot reports whether FastDFS packs content of this size. The allocated size does not tell: a
+// slot includes a remainder that is too small for a slot of its own.
 func (g *group) fitsSlot(size int64) bool {
 	largest := int64(DefaultMaxSlot)
 	if g.maxSlot != nil {
@@ -207,10 +209,10 @@ func (g *group) fitsSlot(size int64) bool {
 	return size+fdfs.SlotHeaderSize <= largest
 }
 
-// readSlot reads and checks the header of a trunk file's slot.
+// readSlot reads the header of a trunk slot and compares it with the id.
 func readSlot(fd int, id fdfs.FileID) (byte, error) {
 	var hdr [fdfs.SlotHeaderSize]byte
-	if !readCached(fd, hdr[:], int64(id.Trunk.Offset)) {
+	if !preadNoWait(fd, hdr[:], int64(id.Trunk.Offset)) {
 		if err := preadFull(fd, hdr[:], int64(id.Trunk.Offset)); err != nil {
 			return 0, err
 		}
@@ -222,7 +224,7 @@ func readSlot(fd int, id fdfs.FileID) (byte, error) {
 	return typ, nil
 }
 
-// slotLink reads the logic filename that a slot of type 'L' holds.
+// slotLink reads the target of a slot of type 'L'.
 func (g *group) slotLink(fd int, base, size int64) (fdfs.FileID, error) {
 	if size > fdfs.MaxLogic {
 		return fdfs.FileID{}, errLink
@@ -242,26 +244,26 @@ func (g *group) target(logic string) (fdfs.FileID, error) {
 	return id, nil
 }
 
-// symlink reads a symbolic link and finds which file of the group it leads to.
+// symlink reads a symbolic link and returns the file of the group that it leads to.
 func (g *group) symlink(dir *dataDir, index int, name string) (fdfs.FileID, error) {
 	target, ok := readLink(g.opener, dir.fd, name)
 	if !ok {
-		return fdfs.FileID{}, errLink // a directory on the way is the link
+		return fdfs.FileID{}, errLink // the link is a directory on the way
 	}
 	return g.linkTarget(index, name, target)
 }
 
-// linkTarget gives the file that the link name in store path index means by target. FastDFS
-// writes absolute targets: <store path>/data/HH/LL/name, with the path as its own
-// configuration has it. Relative ones count from the link's folder. Nothing but a file id
-// is accepted, so no target can lead out of a data folder or to a -m file.
+// linkTarget returns the file that the link name in store path index leads to. FastDFS writes
+// absolute targets, <store path>/data/HH/LL/name with the path of its own configuration. Relative
+// targets are resolved from the link's folder. Only file ids are accepted, so no target can lead
+// out of a data folder or to a -m file.
 func (g *group) linkTarget(index int, name, target string) (fdfs.FileID, error) {
 	if !strings.HasPrefix(target, "/") {
 		return g.target(logicName(index, path.Join(path.Dir(name), target)))
 	}
 	target = path.Clean(target)
 	for i, p := range g.paths {
-		for _, text := range p.texts() {
+		for _, text := range p.linkPrefixes() {
 			if below, found := strings.CutPrefix(target, text); found {
 				return g.target(logicName(i, below))
 			}
@@ -270,19 +272,19 @@ func (g *group) linkTarget(index int, name, target string) (fdfs.FileID, error) 
 	return fdfs.FileID{}, errLink
 }
 
-// texts gives the absolute paths that lead to the data folder, with a closing slash.
-func (p *storePath) texts() []string {
+// linkPrefixes returns the absolute paths of the data folder, with a trailing slash.
+func (p *storePath) linkPrefixes() []string {
 	if d := p.dir.Load(); d != nil {
-		return d.texts
+		return d.linkPrefixes
 	}
-	return []string{filepath.Join(p.root, "data") + "/"} // Open will say that it is missing
+	return []string{filepath.Join(p.root, "data") + "/"} // Open will return the error
 }
 
 func logicName(index int, trueName string) string {
 	return fmt.Sprintf("M%02X/%s", index, trueName)
 }
 
-// preadFull fills b. A file that ends before that has no such slot.
+// preadFull fills b. If the file ends before that, it does not have the slot.
 func preadFull(fd int, b []byte, off int64) error {
 	for len(b) > 0 {
 		n, err := unix.Pread(fd, b, off)

@@ -20,17 +20,21 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patient is how long a test waits for what should come at once: a machine may be slow, and may stand still for a while.
+// patient is how long a test waits for what should come at once: a machine may be slow, and may
+// stand still for a while.
 const patient = 30 * time.Second
 
 // quick is a timing for tests in which probes heal what has failed.
 var quick = timing{
-	tick: 10 * time.Millisecond, unused: time.Hour, probe: 10 * time.Second, backoff: backoff.Policy{First: 20 * time.Millisecond, Max: 200 * time.Millisecond},
-	pause: time.Hour,
+	tick: 10 * time.Millisecond, unused: time.Hour, probe: 10 * time.Second,
+	backoff: backoff.Policy{First: 20 * time.Millisecond, Max: 200 * time.Millisecond},
+	pause:   time.Hour,
 }
 
-// unprobed is a timing for all other tests: a probe comes when it comes, and would change what they look at.
-var unprobed = timing{tick: time.Hour, unused: time.Hour, probe: time.Second, backoff: backoff.Policy{First: time.Hour, Max: time.Hour}, pause: time.Hour}
+// unprobed is a timing for all other tests: a probe comes when it comes, and would change what they
+// look at.
+var unprobed = timing{tick: time.Hour, unused: time.Hour, probe: time.Second,
+	backoff: backoff.Policy{First: time.Hour, Max: time.Hour}, pause: time.Hour}
 
 // rig is a group of storages and a Client.
 type rig struct {
@@ -40,8 +44,8 @@ type rig struct {
 	servers []Server
 }
 
-// newRig starts n storages. In the end no connection may be open and no goroutine be left, and no pool may miss one of
-// the connections that it may make.
+// newRig starts n storages. In the end no connection may be open and no goroutine be left, and no
+// pool may miss one of the connections that it may make.
 func newRig(t testing.TB, n int, o ClientOptions) *rig { return newRigWith(t, n, o, unprobed) }
 
 func newRigWith(t testing.TB, n int, o ClientOptions, pace timing) *rig {
@@ -62,7 +66,8 @@ func newRigWith(t testing.TB, n int, o ClientOptions, pace timing) *rig {
 		r.requireFreePools()
 		r.c.Close()
 		for _, s := range cluster.Storages() {
-			require.Eventually(t, func() bool { return s.Counts().Open == 0 }, patient, 5*time.Millisecond, "connections left open")
+			require.Eventually(t, func() bool { return s.Counts().Open == 0 }, patient, 5*time.Millisecond,
+				"connections left open")
 		}
 	})
 	return r
@@ -168,7 +173,8 @@ func TestStat(t *testing.T) {
 	trunk := r.put(spec)
 	spec.Kind = fdfs.KindAppender
 	appender := r.put(spec)
-	slave := r.put(fdfstest.FileSpec{Kind: fdfs.KindSlave, Master: normal, Prefix: "_x", Ext: "jpg", Content: []byte("small"), Modified: changed})
+	slave := r.put(fdfstest.FileSpec{Kind: fdfs.KindSlave, Master: normal, Prefix: "_x", Ext: "jpg",
+		Content: []byte("small"), Modified: changed})
 	for _, test := range []struct {
 		id   fdfs.FileID
 		want Info
@@ -334,7 +340,8 @@ func TestWrongSize(t *testing.T) {
 func FuzzInfo(f *testing.F) {
 	normal, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: fdfs.Source{10, 0, 0, 1}, Size: 4096})
 	require.NoError(f, err)
-	appender, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: fdfs.Source{10, 0, 0, 1}, Kind: fdfs.KindAppender})
+	appender, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: fdfs.Source{10, 0, 0, 1},
+		Kind: fdfs.KindAppender})
 	require.NoError(f, err)
 	f.Add(make([]byte, 40))
 	f.Add(append([]byte{0, 0, 0, 0, 0, 0, 0x10, 0}, make([]byte, 62)...))
@@ -415,7 +422,8 @@ func TestProbe(t *testing.T) {
 	}
 	require.NotEqual(t, Healthy, r.c.Health()[0].State)
 	require.Equal(t, []Server{r.servers[1], r.servers[0]}, r.c.Order(r.servers))
-	require.Eventually(t, func() bool { return r.c.Health()[0].State == Dead }, patient, 5*time.Millisecond, "probes that fail count")
+	require.Eventually(t, func() bool { return r.c.Health()[0].State == Dead }, patient, 5*time.Millisecond,
+		"probes that fail count")
 	require.NoError(t, r.Storage(0).Revive())
 	require.Eventually(t, func() bool { return r.c.Health()[0].State == Healthy }, patient, 5*time.Millisecond)
 	require.Equal(t, r.servers, r.c.Order(r.servers))

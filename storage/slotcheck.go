@@ -9,25 +9,26 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// A trunk slot is found by an offset that the file id brings along. An uploader who puts a slot's
-// header into the content of a file can make an id for that place, whose size reaches into the slots
-// behind it: header and id agree. The header's CRC32 gives it away, because it would have to be that
-// of other people's content. So the content of a slot is read and compared before its first byte is
-// served: once for each File, and again when the trunk file has been written to since.
+// The file id gives the offset of a trunk slot. A client that uploads a file which contains a slot
+// header can make an id for that offset, with a size that reaches into the slots behind it: header
+// and id agree. Such a header cannot have the right CRC32, since the client does not know the
+// content of the other slots. So the content of a slot is read and compared with the CRC32 before
+// its first byte is served: once for each File, and again when the trunk file has been written to.
 
-// errCRC is ErrNotFound because another host may have a good copy of a plain file.
+// errCRC is an ErrNotFound, because another host may have a good copy of a plain file.
 var errCRC = fmt.Errorf("%w: the content does not have the CRC32 of its id", ErrNotFound)
 
-// DefaultMaxSlot is slot_max_size of FastDFS: the largest trunk slot, bytes.
+// DefaultMaxSlot is the default of slot_max_size in FastDFS: the size of the largest trunk slot in
+// bytes.
 const DefaultMaxSlot = 16 << 20
 
-// checkChunk is how much of a slot is read at a time, bytes.
+// checkChunk is the size in bytes of one read of a slot.
 const checkChunk = 32 << 10
 
 // slotChecker compares the content of slots with their CRC32. It is safe for concurrent use.
 type slotChecker struct {
 	chunks sync.Pool     // of *[checkChunk]byte
-	large  chan struct{} // one for each slot of more than a chunk that is being read
+	large  chan struct{} // holds one value for each slot of more than a chunk that is being read
 }
 
 func newSlotChecker() *slotChecker {
@@ -36,9 +37,9 @@ func newSlotChecker() *slotChecker {
 	return s
 }
 
-// check reads the content of f and compares it with the CRC32 of its id, in either variant. Nothing
-// is compared unless f is a trunk slot. The error is ErrSlotContent for other content, ErrNotFound
-// where the slot was freed meanwhile, and ErrUnavailable where it cannot be read.
+// check compares the content of f with the CRC32 of its id, in either variant, if f is a trunk
+// slot. The error is ErrSlotContent if it differs, ErrNotFound if the slot was freed meanwhile, and
+// ErrUnavailable if it cannot be read.
 func (s *slotChecker) check(f *File) error {
 	if f.content.Kind != fdfs.KindTrunk {
 		return nil
@@ -47,14 +48,15 @@ func (s *slotChecker) check(f *File) error {
 		s.large <- struct{}{}
 		defer func() { <-s.large }()
 	}
-	seen, err := f.disk.stat() // before the content: what is written later is noticed
+	seen, err := f.disk.stat() // before the content is read, so that a later write is noticed
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	f.written.Store(seen.mtime.Nano())
 	chunk := s.chunks.Get().(*[checkChunk]byte)
 	defer s.chunks.Put(chunk)
-	// The standard variant takes an eighth of the legacy one's time, and nearly all files have it.
+	// The standard variant takes an eighth of the time of the legacy one, and nearly all files have
+	// it.
 	for _, v := range [...]checksum.Variants{checksum.OnlyStandard, checksum.OnlyLegacy} {
 		sum := checksum.New(v)
 		if err := f.addTo(&sum, chunk[:]); err != nil {
@@ -64,7 +66,7 @@ func (s *slotChecker) check(f *File) error {
 			return nil
 		}
 	}
-	if !f.untouched() {
+	if !f.contentUnchanged() {
 		return errSlot
 	}
 	return ErrSlotContent
@@ -78,7 +80,7 @@ func (f *File) addTo(sum *checksum.Sum, chunk []byte) error {
 		case err != nil:
 			return fmt.Errorf("%w: %w", ErrUnavailable, err)
 		case n == 0:
-			return errSlot // the trunk file was cut
+			return errSlot // the trunk file was truncated
 		}
 		_, _ = sum.Write(chunk[:n]) // never fails
 		off += int64(n)
@@ -86,7 +88,7 @@ func (f *File) addTo(sum *checksum.Sum, chunk []byte) error {
 	return nil
 }
 
-// hasCRC reports whether body is the content that the id describes, by either variant.
+// hasCRC reports whether body has the CRC32, in either variant.
 func hasCRC(body []byte, crc uint32) bool {
 	return checksum.UpdateStandard(0, body) == crc || checksum.UpdateLegacy(0, body) == crc
 }

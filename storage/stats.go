@@ -8,44 +8,45 @@ import (
 	"time"
 )
 
-// Stats are counts of a Client since it was made.
+// Stats are counters of a Client since it was created.
 type Stats struct {
-	Requests     uint64 // asked of storages, second ones included, probes not
-	Failures     uint64 // of these: no answer, a broken one, or an error other than that the file is not there
-	Resumes      uint64 // streams that went on after their source broke
-	Hedges       uint64 // second requests because the first was slow
-	HedgeWins    uint64 // of these: how many were answered first
-	WrongAnswers uint64 // answers of another length, size or version than asked for
-	Rechecks     uint64 // files read once more because their CRC32 was not that of the id
-	CRCErrors    uint64 // of these: files that were wrong; the others are links
-	Bytes        uint64 // of file content received
+	Requests     uint64 // sent to storages, hedged ones included, probes not
+	Failures     uint64 // of these: no answer, a broken one, or an error other than a missing file
+	Resumes      uint64 // streams that continued after a failure of their source
+	Hedges       uint64 // hedged requests
+	HedgeWins    uint64 // of these: answered before the first request
+	WrongAnswers uint64 // answers of another length, size or version than requested
+	Rechecks     uint64 // files read again because their CRC32 differed from the one in the id
+	CRCErrors    uint64 // of these: damaged files; the others are links
+	Bytes        uint64 // received content
 }
 
 type counters struct {
 	requests, failures, resumes, hedges, hedgeWins, wrong, rechecks, crcErrors, bytes atomic.Uint64
 }
 
-// Stats gives the counts. They are read one after the other, not at one moment.
+// Stats returns the counters. They are not read at one moment.
 func (c *Client) Stats() Stats {
 	n := &c.counts
 	return Stats{
 		Requests: n.requests.Load(), Failures: n.failures.Load(), Resumes: n.resumes.Load(), Hedges: n.hedges.Load(),
-		HedgeWins: n.hedgeWins.Load(), WrongAnswers: n.wrong.Load(), Rechecks: n.rechecks.Load(), CRCErrors: n.crcErrors.Load(),
-		Bytes: n.bytes.Load(),
+		HedgeWins: n.hedgeWins.Load(), WrongAnswers: n.wrong.Load(), Rechecks: n.rechecks.Load(),
+		CRCErrors: n.crcErrors.Load(),
+		Bytes:     n.bytes.Load(),
 	}
 }
 
-// ServerHealth is what a Client knows about one storage.
+// ServerHealth is the health of one storage.
 type ServerHealth struct {
 	Server  Server
 	State   State
 	Errors  int           // failures in a row
-	Answers int           // ever seen
-	Latency time.Duration // to the first byte, a mean in which newer answers weigh more
-	P95     time.Duration // to the first byte, of the newest 128 answers; 0 while there are fewer than 20
+	Answers int           // number of answers
+	Latency time.Duration // to the first byte, exponentially weighted mean
+	P95     time.Duration // to the first byte, of the newest 128 answers; 0 if there are fewer than 20
 }
 
-// Health lists the servers that were asked in the last ten minutes, by host and port.
+// Health returns the servers that were asked in the last ten minutes, sorted by host and port.
 func (c *Client) Health() []ServerHealth {
 	c.mu.Lock()
 	members := make([]*member, 0, len(c.members))

@@ -31,8 +31,8 @@ type testStore struct {
 // openers are the ways to open beneath a folder, each of which must pass all tests.
 var openers = map[string]opener{"openat2": openat2, "walk": walk}
 
-// eachOpener runs test with a store and with a Local that opens in either way. No descriptor
-// may be left open in the end.
+// eachOpener runs test with a store and with a Local that opens in either way. No descriptor may be
+// left open in the end.
 func eachOpener(t *testing.T, test func(t *testing.T, s *testStore, l *Local)) {
 	for name, open := range openers {
 		t.Run(name, func(t *testing.T) {
@@ -78,8 +78,10 @@ func (s *testStore) local() *Local {
 // id makes a new id in group1, store path 0.
 func (s *testStore) id(kind fdfs.Kind, content string, change func(f *fdfs.Fields)) fdfs.FileID {
 	s.count++
-	f := fdfs.Fields{Group: "group1", High: 0x0A, Low: 1, Kind: kind, Source: fdfs.Source{10, 0, 0, 1}, Created: created.Unix(),
-		Size: int64(len(content)), CRC32: crc32.ChecksumIEEE([]byte(content)), Random: s.count, Ext: "txt", Pad: s.count}
+	f := fdfs.Fields{Group: "group1", High: 0x0A, Low: 1, Kind: kind, Source: fdfs.Source{10, 0, 0, 1},
+		Created: created.Unix(),
+		Size:    int64(len(content)), CRC32: crc32.ChecksumIEEE([]byte(content)), Random: s.count, Ext: "txt",
+		Pad: s.count}
 	if kind == fdfs.KindAppender {
 		f.Size = 0
 	}
@@ -162,7 +164,8 @@ func requireMissing(t testing.TB, l *Local, id fdfs.FileID, why error) {
 	require.Nil(t, f)
 }
 
-// descriptors counts what this process has open. The runtime has descriptors of its own from the first pipe, socket or timer on.
+// descriptors counts what this process has open. The runtime has descriptors of its own from the
+// first pipe, socket or timer on.
 func descriptors(t testing.TB) int {
 	r, w, err := os.Pipe()
 	require.NoError(t, err)

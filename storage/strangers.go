@@ -7,26 +7,26 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// What addresses can take that only file ids name, in all. Whoever makes up ids must not be able to
-// fill what other files need.
+// Limits for all addresses together that only file ids name, so that made-up ids cannot take the
+// connections that other files need.
 const (
 	maxStrangers        = 64  // addresses that are being asked and have not answered yet
-	maxStrangerRequests = 256 // requests to them
+	maxStrangerRequests = 256 // requests to these addresses
 	maxProven           = maxServers
 )
 
-// Strangers bounds the requests to servers that only file ids name, see Server.Stranger. One that
-// has answered once is as good as a known one, while it is among the last 1,024 that have. The zero
-// value is ready, and it is safe for concurrent use.
+// Strangers bounds the requests to servers that only file ids name, see Server.Stranger. A server
+// that has answered once counts as known, while it is among the last 1,024 such servers. The zero
+// value is ready for use. It is safe for concurrent use.
 type Strangers struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	asked  map[Server]int
-	total  int // of asked
+	total  int // sum of asked
 	proven map[Server]struct{}
 }
 
-// Enter counts a request to a server, which Leave ends. The error is fdfs.ErrFull when too many are
-// running. Servers that are no strangers always get in.
+// Enter counts a request to a server until Leave. The error is fdfs.ErrFull if too many are
+// running. A server that is not a stranger is always admitted.
 func (s *Strangers) Enter(server Server) error {
 	if !server.Stranger {
 		return nil
@@ -38,7 +38,8 @@ func (s *Strangers) Enter(server Server) error {
 	}
 	n := s.asked[server]
 	if s.total >= maxStrangerRequests || n == 0 && len(s.asked) >= maxStrangers {
-		return fmt.Errorf("cannot ask %s: %d requests to %d addresses from file ids wait for a first answer: %w", server.Addr(),
+		return fmt.Errorf("cannot ask %s: %d requests to %d addresses from file ids wait for a first answer: %w",
+			server.Addr(),
 			s.total, len(s.asked), fdfs.ErrFull)
 	}
 	if s.asked == nil {
@@ -49,7 +50,7 @@ func (s *Strangers) Enter(server Server) error {
 	return nil
 }
 
-// Leave ends a request.
+// Leave ends the count of a request.
 func (s *Strangers) Leave(server Server) {
 	if !server.Stranger {
 		return
@@ -68,7 +69,7 @@ func (s *Strangers) Leave(server Server) {
 	}
 }
 
-// Prove notes that a server has given an answer.
+// Prove records that a server has answered.
 func (s *Strangers) Prove(server Server) {
 	if !server.Stranger {
 		return

@@ -13,42 +13,43 @@ import (
 	"fastdfs-gateway/internal/stall"
 )
 
-// triesPerServer is how often a Stream asks a server for bytes.
+// triesPerServer is how often a Stream asks one server for bytes.
 const triesPerServer = 2
 
-// progress is how many bytes a source must have given before it broke to be asked as if it never had.
-const progress = 64 << 10
+// minProgress is the number of bytes after which a failure of the source does not count as a try.
+const minProgress = 64 << 10
 
 var (
 	errStreamClosed = errors.New("stream is closed")
 	errStalled      = errors.New("it sends nothing, and another storage does")
 )
 
-// Stream is content of a file, as it comes from a storage. When its source breaks, or sends nothing
-// for 2 s while another one can, it goes on from the next byte at another one that has the same
-// version; each server is asked twice at most without giving 64 KiB. A source that has broken after
-// the reader made a pause of 5 s or more does not count: storages close connections that nobody
-// reads from. Nothing is held in memory.
+// Stream is the content of a file that a storage sends. If its source fails, or sends nothing for 2
+// s while another one can, it continues with the next byte at another source that has the same
+// version. Each server is asked at most twice without giving 64 KiB. A failure of a source after
+// the reader paused for 5 s or more does not count: storages close connections that are not read
+// from. A Stream holds no content in memory.
 //
-// Only one goroutine may use it. To end a Read that waits, end the context that was given to Open.
+// Only one goroutine may use it. To end a blocked Read, cancel the context that was given to Open.
 type Stream struct {
-	c       *Client
-	ctx     context.Context // of Open: a Read may have to ask another server, and has no context of its own
+	c *Client
+	// ctx is that of Open. Read has no context of its own, and may have to ask another server.
+	ctx     context.Context
 	id      fdfs.FileID
 	info    Info
-	offset  int64 // of the first byte, in the file
-	length  int64 // how many bytes were asked for
+	offset  int64 // of the first byte in the file
+	length  int64 // requested bytes
 	servers []Server
-	tries   []int // for each of servers
+	tries   []int // of each of servers
 
-	whole   bool         // sum is to be compared with the id's CRC32
-	src     *source      // nil before the first byte, between two sources and after the end
-	from    Server       // of the newest source
-	got     int64        // bytes received
-	sum     checksum.Sum // of these, in the variants that files of the group have
-	broken  error        // why the last source was given up
-	err     error        // what Read returns from now on
-	version bool         // every source must be asked for its version
+	checkCRC     bool         // compare sum with the CRC32 of the id
+	src          *source      // nil before the first byte, between two sources and at the end
+	from         Server       // the newest source
+	got          int64        // bytes received
+	sum          checksum.Sum // of these bytes, in the variants that files of the group have
+	sourceErr    error        // failure of the last source
+	err          error        // result of further Reads
+	checkVersion bool         // ask each source for its version first
 }
 
 var _ io.ReadCloser = (*Stream)(nil)
@@ -58,16 +59,16 @@ type source struct {
 	c    *Client
 	m    *member
 	conn *fdfs.Conn
-	end  func() // of its answer; nil before it is known to be used
+	end  func() // end of its result; nil until it is used
 
-	watch *stall.Watch[*source] // of the reads; nil before it is known to be used
+	watch *stall.Watch[*source] // of the reads; nil until it is used
 
-	began  int64     // bytes of the stream that were there before
-	read   time.Time // when the last Read ended
-	paused bool      // the reader has let it wait
+	began  int64     // position in the stream where it began
+	read   time.Time // end of the last Read
+	paused bool      // the reader has paused for timing.pause
 }
 
-// close gives the connection back. One whose answer was not read to its end is closed.
+// close releases the connection, which is closed unless the answer was read completely.
 func (s *source) close() {
 	s.conn.Release()
 	if s.end != nil {
@@ -76,46 +77,52 @@ func (s *source) close() {
 	s.c.release(s.m)
 }
 
-// Open asks for bytes of a file, offset to offset+length of the Info that Stat gave, and returns when an answer has begun: errors before
-// that can still become a status of HTTP. The server that Info is from comes first, when it is among servers and as healthy as the
-// others; the others follow as in Stat. An answer of any other length than the one asked for is wrong, and so is one of another
-// version of a slave, appender or link; then the next server is asked. The errors are those of Stat, and ErrChanged. An empty range cannot
-// be asked for: whoever wants no bytes needs no storage.
+// Open requests length bytes from offset on of the file that Stat described by info, and returns
+// when an answer has begun: until then an error can still become an HTTP status. The server of info
+// is asked first if it is among servers and not less healthy than the others, which follow as in
+// Stat. An answer of another length is wrong, and so is another version of a slave, an appender or
+// a link: then the next server is asked. The errors are those of Stat, and ErrChanged. length must
+// be positive.
 //
-// The Stream lives no longer than ctx. The caller closes it.
+// The Stream ends with ctx. The caller closes it.
 //
-// Of a file that can change, the version is asked for once more before Read gives out the last
-// bytes, and Read returns ErrChanged when it is another one. Storages tell times in whole seconds:
-// a change that keeps the size, within the second of the change before, stays unseen.
+// For a file that can change, the version is requested again before Read returns the last bytes; if
+// it has changed, Read returns ErrChanged. Storages report times in whole seconds, so a change that
+// keeps the size, within one second of the change before, is not detected.
 //
-// A Stream over all of a normal or trunk file compares the content with the CRC32 in the id before
-// Read gives out the last bytes. When it is another one the file may be a symbolic link, which
-// storages do not tell of, or be damaged, so it is read once more, from another server where there
-// is one. The same content again is that of a link, and it is remembered. Anything else makes Read
-// return ErrCRC, and the body stays incomplete. A file that fits into the first Read is then taken
-// from another server instead. The CRC32 may be that of either variant; of a group without known
-// files of the legacy one, the first longer file that has it is read twice as well.
-func (c *Client) Open(ctx context.Context, id fdfs.FileID, info Info, offset, length int64, servers []Server) (*Stream, error) {
-	return c.open(ctx, id, info, offset, length, servers, id.Immutable() && !info.Linked && info.Size == id.Size && length == info.Size)
+// A Stream of a whole normal or trunk file compares the content with the CRC32 in the id before
+// Read returns the last bytes. If it differs, the file is a symbolic link, which storages do not
+// report, or damaged. So it is read again, from another server if possible. If the content is the
+// same again, the file is a link, and its CRC32 is remembered. Otherwise Read returns ErrCRC, and
+// the body stays incomplete; if the file fits into the first Read, another server is asked instead.
+// The CRC32 may be of either variant: the first long file of a group that turns out to have the
+// legacy one is read twice as well.
+func (c *Client) Open(ctx context.Context, id fdfs.FileID, info Info, offset, length int64, servers []Server) (*Stream,
+	error) {
+	return c.open(ctx, id, info, offset, length, servers, id.Immutable() && !info.Linked && info.Size == id.Size &&
+		length == info.Size)
 }
 
-// OpenUnchecked is Open for a caller that compares the content with the CRC32 in the id itself: it
-// is read once.
-func (c *Client) OpenUnchecked(ctx context.Context, id fdfs.FileID, info Info, offset, length int64, servers []Server) (*Stream, error) {
+// OpenUnchecked is Open for a caller that compares the content with the CRC32 in the id itself. It
+// reads the content once.
+func (c *Client) OpenUnchecked(ctx context.Context, id fdfs.FileID, info Info, offset, length int64,
+	servers []Server) (*Stream, error) {
 	return c.open(ctx, id, info, offset, length, servers, false)
 }
 
-// open is Open; check tells that the content is compared with the CRC32 in the id.
-func (c *Client) open(ctx context.Context, id fdfs.FileID, info Info, offset, length int64, servers []Server, check bool) (*Stream, error) {
+// open is Open; check: compare the content with the CRC32 in the id.
+func (c *Client) open(ctx context.Context, id fdfs.FileID, info Info, offset, length int64, servers []Server,
+	check bool) (*Stream, error) {
 	if offset < 0 || length <= 0 || offset > info.Size-length {
-		return nil, fmt.Errorf("cannot open %q: %d bytes from %d on are not inside of its %d", id, length, offset, info.Size)
+		return nil, fmt.Errorf("cannot open %q: %d bytes from %d on are not inside of its %d", id, length, offset,
+			info.Size)
 	}
 	s := &Stream{
 		c: c, ctx: ctx, id: id.Clone(), info: info, offset: offset, length: length,
-		servers: slices.Clone(servers),
-		whole:   check,
-		sum:     checksum.New(c.legacyGroups.Variants(id.Group)),
-		version: !id.Immutable() || info.Linked,
+		servers:      slices.Clone(servers),
+		checkCRC:     check,
+		sum:          checksum.New(c.legacyGroups.Variants(id.Group)),
+		checkVersion: !id.Immutable() || info.Linked,
 	}
 	if i := slices.Index(servers, info.From); i > 0 {
 		s.servers = slices.Insert(slices.Delete(s.servers, i, i+1), 0, info.From)
@@ -127,12 +134,12 @@ func (c *Client) open(ctx context.Context, id fdfs.FileID, info Info, offset, le
 	return s, nil
 }
 
-// From is the server that the newest bytes came from.
+// From returns the server that sent the newest bytes.
 func (s *Stream) From() Server { return s.from }
 
-// connect asks for the bytes that are missing.
+// connect requests the missing bytes.
 func (s *Stream) connect() error {
-	again := s.broken != nil
+	again := s.sourceErr != nil
 	src, err := s.ask(s.ctx, s.candidates(), again)
 	if err != nil {
 		return err
@@ -141,7 +148,7 @@ func (s *Stream) connect() error {
 	return nil
 }
 
-// candidates are the servers that may still be asked, in this order.
+// candidates returns the servers that may still be asked, in order.
 func (s *Stream) candidates() []Server {
 	var list []Server
 	for try := range triesPerServer {
@@ -154,20 +161,20 @@ func (s *Stream) candidates() []Server {
 	return s.c.Order(list)
 }
 
-// ask asks servers for the bytes that are missing; again tells that others have come from another source.
+// ask requests the missing bytes from servers; again: earlier bytes came from another source.
 func (s *Stream) ask(ctx context.Context, servers []Server, again bool) (*source, error) {
 	body, left := fdfs.AppendDownload(nil, s.id, s.offset+s.got, s.length-s.got), s.length-s.got
-	a, err := askEach(ctx, s.c, servers, question[*source]{
+	a, err := askEach(ctx, s.c, servers, request[*source]{
 		ask: func(ctx context.Context, m *member) (*source, error) {
-			if s.version && (again || m.server != s.info.From) {
+			if s.checkVersion && (again || m.server != s.info.From) {
 				if err := s.sameVersion(ctx, m); err != nil {
 					return nil, err
 				}
 			}
 			return s.c.download(ctx, m, body, left)
 		},
-		drop: (*source).close,
-		seen: s.seen, download: true,
+		drop:     (*source).close,
+		onResult: s.onResult, download: true,
 	})
 	if err != nil {
 		return nil, err
@@ -176,7 +183,7 @@ func (s *Stream) ask(ctx context.Context, servers []Server, again bool) (*source
 	return a.value, nil
 }
 
-// use makes a source the one that is read from.
+// use sets the source of the following reads.
 func (s *Stream) use(src *source, again bool) {
 	s.src, s.from = src, src.m.server
 	src.watch = stall.New(s.ctx, stall.Options[*source]{
@@ -184,23 +191,24 @@ func (s *Stream) use(src *source, again bool) {
 	})
 	if again {
 		s.c.counts.resumes.Add(1)
-		s.c.log.Info("download goes on", "file", s.id.String(), "byte", s.offset+s.got, "storage", s.from.Addr(), "after", s.broken)
+		s.c.log.Info("download goes on", "file", s.id.String(), "byte", s.offset+s.got, "storage", s.from.Addr(),
+			"after", s.sourceErr)
 	}
 }
 
-// findOther looks for another source while the present one sends nothing. Fetch waits for it.
+// findOther looks for another source while the current one sends nothing. fetch waits for it.
 func (s *Stream) findOther(search context.Context) (*source, error) {
 	if !s.c.enter() {
 		return nil, errClientClosed
 	}
 	defer s.c.running.Done()
-	ctx, cancel := context.WithCancel(s.ctx) // that of the source, which outlives the search
+	ctx, cancel := context.WithCancel(s.ctx) // context of the source, which outlives the search
 	unlink := context.AfterFunc(search, cancel)
 	tries := slices.Clone(s.tries)
 	others := slices.DeleteFunc(s.candidates(), func(o Server) bool { return o == s.from })
 	src, err := s.ask(ctx, others, true)
 	if err != nil {
-		if search.Err() != nil { // nobody was waited for to the end
+		if search.Err() != nil { // the search was ended early
 			s.tries = tries
 		}
 		cancel()
@@ -215,14 +223,15 @@ func (s *Stream) findOther(search context.Context) (*source, error) {
 	return src, nil
 }
 
-// dropOther gives back a source that was found too late.
+// dropOther closes a source that was found too late.
 func (s *Stream) dropOther(src *source) {
 	s.count(src.m.server, -1)
 	src.close()
 }
 
-// seen counts the tries of a server. One that does not have what is wanted is not asked again.
-func (s *Stream) seen(server Server, err error) {
+// onResult counts a try of a server. One that does not have the file, or another version, is not
+// asked again.
+func (s *Stream) onResult(server Server, err error) {
 	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrChanged) || errors.Is(err, errWrong) {
 		s.count(server, triesPerServer)
 		return
@@ -230,16 +239,17 @@ func (s *Stream) seen(server Server, err error) {
 	s.count(server, 1)
 }
 
-// count adds tries of a server.
+// count adds n tries of a server.
 func (s *Stream) count(server Server, n int) {
-	for i := range s.servers { // it may be there twice
+	for i := range s.servers { // it may be listed twice
 		if s.servers[i] == server {
 			s.tries[i] += n
 		}
 	}
 }
 
-// sameVersion asks a server whether it has the version of the file that is wanted. It may run for two servers at a time.
+// sameVersion asks a server for the version of the file and returns ErrChanged if it is not that of
+// info. It may run for two servers concurrently.
 func (s *Stream) sameVersion(ctx context.Context, m *member) error {
 	got, err := s.c.stat(ctx, m, s.id, fdfs.AppendFile(nil, s.id))
 	if err != nil {
@@ -252,7 +262,7 @@ func (s *Stream) sameVersion(ctx context.Context, m *member) error {
 	return nil
 }
 
-// download asks one server for bytes, of which there must be length.
+// download requests bytes from one server, whose answer must have the given length.
 func (c *Client) download(ctx context.Context, m *member, body []byte, length int64) (*source, error) {
 	conn, h, err := m.pool.Request(ctx, fdfs.CmdDownload, 0, body)
 	switch {
@@ -262,25 +272,28 @@ func (c *Client) download(ctx context.Context, m *member, body []byte, length in
 		return nil, absent(m, err)
 	case h.Length != length:
 		conn.Release()
-		return nil, fmt.Errorf("%w: storage %s sends %d bytes, asked for were %d", errWrong, m.server.Addr(), h.Length, length)
+		return nil, fmt.Errorf("%w: storage %s sends %d bytes, asked for were %d", errWrong, m.server.Addr(), h.Length,
+			length)
 	}
 	c.hold(m)
 	return &source{c: c, m: m, conn: conn, read: time.Now()}, nil
 }
 
-// Read reads bytes of the file as they come. io.EOF comes after the last byte that was asked for and never before. An end that
-// comes too early is io.ErrUnexpectedEOF and ErrNoSource, with the reasons; wrong content is ErrCRC.
+// Read implements io.Reader. It returns io.EOF only after the last requested byte. If the stream
+// ends before, the error is io.ErrUnexpectedEOF and ErrNoSource, with the reasons; wrong content is
+// ErrCRC.
 func (s *Stream) Read(p []byte) (int, error) {
 	if len(p) == 0 && s.err == nil {
 		return 0, nil
 	}
-	// What fits into p is read into it whole: nobody has seen any of it when it turns out to be damaged.
-	atOnce := s.whole && s.got == 0 && s.length <= int64(len(p))
+	// A stream that fits into p is read completely before Read returns, so that damaged content can
+	// be replaced.
+	atOnce := s.checkCRC && s.got == 0 && s.length <= int64(len(p))
 	n := 0
 	for s.err == nil {
 		if s.src == nil {
 			if err := s.connect(); err != nil {
-				s.err = s.cut(err)
+				s.err = s.incomplete(err)
 				break
 			}
 		}
@@ -300,7 +313,7 @@ func (s *Stream) Read(p []byte) (int, error) {
 				s.err = fmt.Errorf("cannot read %q: %w", s.id, err)
 				break
 			}
-			s.startAgain(err)
+			s.restart(err)
 			n = 0
 		case n > 0 && !atOnce:
 			return n, nil
@@ -309,48 +322,48 @@ func (s *Stream) Read(p []byte) (int, error) {
 	return 0, s.err
 }
 
-// fetch reads from the source, and gives it up when that fails.
+// fetch reads from the source, and drops it after an error.
 func (s *Stream) fetch(p []byte) int {
 	src := s.src
 	src.paused = src.paused || time.Since(src.read) >= s.c.t.pause
 	n, next, err := src.watch.Read(p)
 	if next.OK {
-		s.lose(errStalled)
+		s.dropSource(errStalled)
 		s.use(next.Source, true)
 		return 0
 	}
 	src.read = time.Now()
 	s.c.counts.bytes.Add(uint64(n))
 	s.got += int64(n)
-	if s.whole {
+	if s.checkCRC {
 		_, _ = s.sum.Write(p[:n])
 	}
 	if err != nil && s.got < s.length {
-		s.lose(err)
+		s.dropSource(err)
 	}
 	return n
 }
 
-// lose gives the source up.
-func (s *Stream) lose(err error) {
+// dropSource closes the source and records its failure.
+func (s *Stream) dropSource(err error) {
 	switch {
-	case s.ctx.Err() != nil || s.c.life.Err() != nil:
-		// the caller's own affair
+	case s.ctx.Err() != nil || s.c.ctx.Err() != nil:
+		// the caller ended the stream
 	case s.src.paused:
 		s.count(s.from, -1)
 	default:
-		if s.got-s.src.began >= progress {
+		if s.got-s.src.began >= minProgress {
 			s.count(s.from, -1)
 		}
 		s.c.failed(s.src.m, err, true)
 	}
-	s.broken = fmt.Errorf("storage %s broke off: %w", s.from.Addr(), timedOut(err))
+	s.sourceErr = fmt.Errorf("storage %s broke off: %w", s.from.Addr(), timedOut(err))
 	s.src.close()
 	s.src = nil
 }
 
-// complete is called when all bytes are there, before the last of them are given out; all is nil,
-// or all of them.
+// complete is called when all bytes have been received, before Read returns the last of them; all
+// is the whole content if it is in memory, else nil.
 func (s *Stream) complete(all []byte) error {
 	m := s.src.m
 	s.c.hold(m)
@@ -358,22 +371,21 @@ func (s *Stream) complete(all []byte) error {
 	s.c.completed(m, true)
 	s.src.close()
 	s.src = nil
-	if s.version {
+	if s.checkVersion {
 		return s.confirm(m)
 	}
-	if s.whole && !s.sum.Matches(s.id.CRC32) {
+	if s.checkCRC && !s.sum.Matches(s.id.CRC32) {
 		return s.recheck(all)
 	}
 	return nil
 }
 
-// confirmTimeout is how long the server that bytes came from may take to confirm their version.
+// confirmTimeout bounds the request for the version to the server that sent the bytes.
 const confirmTimeout = 2 * time.Second
 
-// confirm asks for the version of a file that can change once more, when all bytes are there: a
-// download does not tell which version its bytes are of, so they are of the wanted one for sure
-// when it was there before and afterwards. The server that they came from is asked, and where that
-// does not answer any more, the others.
+// confirm requests the version of a file that can change again, after all bytes. A download does
+// not tell the version of its bytes: they are of the requested version if the server had it before
+// and after the download. If the server does not answer any more, the others are asked.
 func (s *Stream) confirm(m *member) error {
 	ctx, cancel := context.WithTimeout(s.ctx, confirmTimeout)
 	err := s.sameVersion(ctx, m)
@@ -382,9 +394,10 @@ func (s *Stream) confirm(m *member) error {
 		return err
 	}
 	others := slices.DeleteFunc(s.c.Order(s.servers), func(other Server) bool { return other == m.server })
-	a, otherErr := askEach(s.ctx, s.c, others, question[struct{}]{ask: func(ctx context.Context, m *member) (struct{}, error) {
-		return struct{}{}, s.sameVersion(ctx, m)
-	}})
+	a, otherErr := askEach(s.ctx, s.c, others,
+		request[struct{}]{ask: func(ctx context.Context, m *member) (struct{}, error) {
+			return struct{}{}, s.sameVersion(ctx, m)
+		}})
 	if otherErr != nil {
 		return errors.Join(err, otherErr)
 	}
@@ -392,24 +405,24 @@ func (s *Stream) confirm(m *member) error {
 	return nil
 }
 
-// startAgain is called when all bytes were damaged and none was given out.
-func (s *Stream) startAgain(why error) {
-	s.seen(s.from, errWrong)
-	s.got, s.broken = 0, why
+// restart begins again after damaged content of which no byte was returned.
+func (s *Stream) restart(why error) {
+	s.onResult(s.from, errWrong)
+	s.got, s.sourceErr = 0, why
 	s.sum.Reset()
 }
 
-// cut is the error for a body that stays incomplete.
-func (s *Stream) cut(err error) error {
+// incomplete returns the error for a body that stays incomplete.
+func (s *Stream) incomplete(err error) error {
 	why := causes{err}
-	if s.broken != nil {
-		why = append(why, s.broken)
+	if s.sourceErr != nil {
+		why = append(why, s.sourceErr)
 	}
 	return fmt.Errorf("cannot read %q beyond byte %d of %d: %w: %w: %w", s.id, s.offset+s.got, s.info.Size,
 		io.ErrUnexpectedEOF, ErrNoSource, why)
 }
 
-// Close ends the stream. When there are bytes left to read the connection is closed. Further calls do nothing.
+// Close ends the stream. If bytes are left, the connection is closed. Further calls do nothing.
 func (s *Stream) Close() error {
 	if s.src != nil {
 		s.src.close()

@@ -33,12 +33,14 @@ func TestOpenRanges(t *testing.T) {
 		require.NoError(t, s.Close())
 		require.NoError(t, s.Close())
 	}
-	for _, test := range []struct{ offset, length int64 }{{0, 0}, {0, -1}, {-1, 5}, {0, 100_001}, {100_000, 1}, {1, 1<<63 - 1}} {
+	for _, test := range []struct{ offset, length int64 }{{0, 0}, {0, -1}, {-1, 5}, {0, 100_001}, {100_000, 1},
+		{1, 1<<63 - 1}} {
 		_, err := r.c.Open(context.Background(), id, info, test.offset, test.length, r.servers)
 		require.ErrorContains(t, err, "not inside", test)
 		require.NotErrorIs(t, err, ErrNoSource)
 	}
-	require.Equal(t, 2, r.Storage(0).Counts().Accepted, "one connection for questions and one for downloads did for all")
+	require.Equal(t, 2, r.Storage(0).Counts().Accepted,
+		"one connection for questions and one for downloads did for all")
 	require.Equal(t, uint64(160_002), r.c.Stats().Bytes)
 }
 
@@ -154,7 +156,8 @@ func TestResumeBounds(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// A storage that gives up because the reader makes pauses is not unhealthy, and is asked as often as it takes.
+// A storage that gives up because the reader makes pauses is not unhealthy, and is asked as often
+// as it takes.
 func TestPauses(t *testing.T) {
 	r := newRig(t, 1, ClientOptions{})
 	r.c.t.pause = 20 * time.Millisecond
@@ -175,7 +178,8 @@ func TestPauses(t *testing.T) {
 	require.Equal(t, Healthy, r.c.Health()[0].State)
 }
 
-// hasten makes requests to one storage fail after d, until restore is called; the others have as much time as before.
+// hasten makes requests to one storage fail after d, until restore is called; the others have as
+// much time as before.
 func (r *rig) hasten(i int, d time.Duration) (restore func()) {
 	m, err := r.c.acquire(r.servers[i])
 	require.NoError(r.t, err)
@@ -264,7 +268,8 @@ func TestOpenFrom(t *testing.T) {
 	id := r.put(fdfstest.FileSpec{Content: content(100)})
 	info := r.stat(id)
 	for from, want := range map[Server]Server{
-		r.servers[2]: r.servers[2], r.servers[1]: r.servers[1], {}: r.servers[0], {Host: "192.0.2.1", Port: 1}: r.servers[0],
+		r.servers[2]: r.servers[2], r.servers[1]: r.servers[1], {}: r.servers[0],
+		{Host: "192.0.2.1", Port: 1}: r.servers[0],
 	} {
 		info.From = from
 		s, err := r.c.Open(context.Background(), id, info, 0, 100, r.servers)
@@ -326,7 +331,8 @@ func TestStreamClose(t *testing.T) {
 	require.Equal(t, 3, r.Storage(0).Counts().Accepted)
 }
 
-// What a source holds is given back when it is read to its end, when it breaks and when it is closed before.
+// What a source holds is given back when it is read to its end, when it breaks and when it is
+// closed before.
 func TestSourceEnds(t *testing.T) {
 	r := newRig(t, 2, ClientOptions{})
 	id := r.put(fdfstest.FileSpec{Content: content(1000)})

@@ -10,11 +10,11 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// maxLinks is how many links are remembered, some 150 bytes each.
+// maxLinks bounds the remembered links, which take about 150 bytes each.
 const maxLinks = 8192
 
-// linkMemory knows the CRC32 of files whose ids have another one because they are links. The zero value is ready, and it is safe
-// for concurrent use.
+// linkMemory remembers the CRC32 of the content of links, which differs from the one in their ids.
+// The zero value is ready for use. It is safe for concurrent use.
 type linkMemory struct {
 	mu   sync.Mutex // guards sums
 	sums map[string]uint32
@@ -42,9 +42,9 @@ func (l *linkMemory) add(id fdfs.FileID, sum uint32) {
 	l.sums[id.String()] = sum
 }
 
-// recheck finds out whether content whose CRC32 is not that of the id is a link's, one that was
-// summed up in the standard variant alone while its id has the legacy one, or damaged. all is the
-// whole content; nil when it is not at hand any more.
+// recheck decides why content does not have the CRC32 of the id: the file is a link, or its id has
+// the legacy CRC32 and only the standard one was computed, or it is damaged. all is the whole
+// content if it is in memory, else nil.
 func (s *Stream) recheck(all []byte) error {
 	if s.sum.Variants() == checksum.OnlyStandard && all != nil && checksum.UpdateLegacy(0, all) == s.id.CRC32 {
 		s.c.legacyGroups.Learn(s.id.Group)
@@ -65,7 +65,8 @@ func (s *Stream) recheck(all []byte) error {
 		if sure {
 			s.c.links.add(s.id, had)
 		}
-		s.c.log.Info("file is taken for a link: it was read twice and has another CRC32 than its id", "file", s.id.String(),
+		s.c.log.Info("file is taken for a link: it was read twice and has another CRC32 than its id", "file",
+			s.id.String(),
 			"storage", s.from.Addr(), "again", from.Addr())
 		return nil
 	}
@@ -73,15 +74,16 @@ func (s *Stream) recheck(all []byte) error {
 	if err != nil {
 		err = fmt.Errorf("%w: storage %s gave %08x, and it cannot be read again: %w", ErrCRC, s.from.Addr(), had, err)
 	} else {
-		err = fmt.Errorf("%w: storage %s gave %08x, storage %s gave %08x", ErrCRC, s.from.Addr(), had, from.Addr(), sum.Standard())
+		err = fmt.Errorf("%w: storage %s gave %08x, storage %s gave %08x", ErrCRC, s.from.Addr(), had, from.Addr(),
+			sum.Standard())
 	}
 	s.c.log.Warn("content of a file is damaged", "file", s.id.String(), "error", err)
 	return err
 }
 
-// readAgain is the sum of the whole file at the first server that has it; the one that the content
-// came from is asked last. It is not sure when it is that one's again while others that may have
-// the file cannot be asked.
+// readAgain returns the sum of the whole file at the first server that has it. The server that sent
+// the content is asked last; if it is the one, and others that may have the file could not be
+// asked, sure is false.
 func (s *Stream) readAgain() (sum checksum.Sum, from Server, sure bool, err error) {
 	var others []Server
 	for _, server := range s.c.Order(s.servers) {
@@ -97,14 +99,15 @@ func (s *Stream) readAgain() (sum checksum.Sum, from Server, sure bool, err erro
 		}
 		t.add(err)
 	}
-	return checksum.Sum{}, Server{}, false, t.verdict(s.ctx)
+	return checksum.Sum{}, Server{}, false, t.err(s.ctx)
 }
 
-// checksum is the sum of a file at one server.
+// checksum returns the sum of the file at one server.
 func (c *Client) checksum(ctx context.Context, id fdfs.FileID, info Info, server Server) (sum checksum.Sum, err error) {
-	s := &Stream{c: c, ctx: ctx, id: id, info: info, length: info.Size, servers: []Server{server}, tries: make([]int, 1)}
+	s := &Stream{c: c, ctx: ctx, id: id, info: info, length: info.Size, servers: []Server{server},
+		tries: make([]int, 1)}
 	defer s.Close()
-	if err := s.connect(); err != nil { // before Read does: its errors do not tell that there is no such file
+	if err := s.connect(); err != nil { // before Read does, whose errors are not ErrNotFound
 		return sum, err
 	}
 	_, err = io.Copy(&sum, s)

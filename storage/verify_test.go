@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// twins are storages of two clusters: the first server has other bytes under the same id than the others.
+// twins are storages of two clusters: the first server has other bytes under the same id than the
+// others.
 func twins(t *testing.T, good, bad []byte) (r *rig, id fdfs.FileID, damaged *fdfstest.Cluster) {
 	r = newRig(t, 2, ClientOptions{})
 	id = r.put(fdfstest.FileSpec{Content: good})
@@ -95,12 +96,14 @@ func TestDamagedOnTheWay(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
-// A symbolic link has an id with the size of its target and another CRC32, and is served: from several servers and from one.
+// A symbolic link has an id with the size of its target and another CRC32, and is served: from
+// several servers and from one.
 func TestLink(t *testing.T) {
 	body := content(300_000)
 	for _, servers := range []int{1, 2} {
 		r := newRig(t, 2, ClientOptions{})
-		link, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: fdfs.Source{127, 0, 0, 11}, Size: int64(len(body)), CRC32: 12345})
+		link, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: fdfs.Source{127, 0, 0, 11},
+			Size: int64(len(body)), CRC32: 12345})
 		require.NoError(t, err)
 		r.put(fdfstest.FileSpec{ID: link.String(), Content: body})
 		r.servers = r.servers[:servers]
@@ -199,7 +202,8 @@ func TestRecheckFails(t *testing.T) {
 func TestTrunkLink(t *testing.T) {
 	r := newRig(t, 1, ClientOptions{})
 	body := content(4096)
-	link, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: fdfs.Source{127, 0, 0, 11}, Kind: fdfs.KindTrunk, Size: 60,
+	link, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: fdfs.Source{127, 0, 0, 11}, Kind: fdfs.KindTrunk,
+		Size:  60,
 		CRC32: 12345, Trunk: fdfs.Trunk{ID: 1, Offset: 256, Alloc: 256}})
 	require.NoError(t, err)
 	r.put(fdfstest.FileSpec{ID: link.String(), Content: body})

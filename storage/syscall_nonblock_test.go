@@ -21,22 +21,25 @@ func TestGlance(t *testing.T) {
 	d, err := openDataDir(root)
 	require.NoError(t, err)
 	defer unix.Close(d.fd)
-	for name, want := range map[string]bool{"00/0A/file": true, "00/0A/link": true, "00/0A/none": false, "00/0B/none": false} {
+	for name, want := range map[string]bool{"00/0A/file": true, "00/0A/link": true, "00/0A/none": false,
+		"00/0B/none": false} {
 		skipUnlessCached(t, d.fd, name)
 		require.Eventually(t, func() bool { // the kernel may forget a name, or be in the middle of a mount
 			_, _ = d.stat(name) // now it knows the name
-			there, sure := d.glance(name)
+			there, sure := d.statNoWait(name)
 			return sure && there == want
 		}, patient, time.Millisecond, name)
 	}
-	for _, name := range []string{"01/etc/passwd", "../data/00/0A/none/", strings.Repeat("x", longestName), "00/0A/file/none"} {
-		there, sure := d.glance(name)
+	for _, name := range []string{"01/etc/passwd", "../data/00/0A/none/", strings.Repeat("x", longestName),
+		"00/0A/file/none"} {
+		there, sure := d.statNoWait(name)
 		require.False(t, there, name)
 		require.False(t, sure, "only the disk can tell of %q", name)
 	}
 }
 
-// skipUnlessCached skips the test where the kernel or the file system cannot look up a name in memory.
+// skipUnlessCached skips the test where the kernel or the file system cannot look up a name in
+// memory.
 func skipUnlessCached(t *testing.T, dirfd int, name string) {
 	t.Helper()
 	var st unix.Stat_t
@@ -44,7 +47,7 @@ func skipUnlessCached(t *testing.T, dirfd int, name string) {
 	for began := time.Now(); err == unix.EAGAIN && time.Since(began) < patient; {
 		_ = unix.Fstatat(dirfd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
 		var fd int
-		if fd, err = unix.Openat2(dirfd, name, &cachedHow); err == nil {
+		if fd, err = unix.Openat2(dirfd, name, &noWaitHow); err == nil {
 			require.NoError(t, unix.Close(fd))
 		}
 	}
@@ -65,9 +68,9 @@ func TestReadCached(t *testing.T) {
 	var p [4]byte
 	require.Eventually(t, func() bool { // a machine that is short of memory may take the page away again
 		_, err := os.ReadFile(name)
-		return err == nil && readCached(int(f.Fd()), p[:], 3)
+		return err == nil && preadNoWait(int(f.Fd()), p[:], 3)
 	}, patient, time.Millisecond)
 	require.Equal(t, "3456", string(p[:]))
-	require.False(t, readCached(int(f.Fd()), p[:], 7), "fewer bytes than asked for")
-	require.False(t, readCached(-1, p[:], 0))
+	require.False(t, preadNoWait(int(f.Fd()), p[:], 7), "fewer bytes than asked for")
+	require.False(t, preadNoWait(-1, p[:], 0))
 }
