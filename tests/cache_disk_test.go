@@ -13,6 +13,7 @@ import (
 	"fastdfs-gateway/tests/fdfstest"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // diskPath is the folder of a gateway's disk tier.
@@ -130,4 +131,53 @@ func TestCacheBudgets(t *testing.T) {
 	last := all[len(all)-1]
 	requireWhole(t, f.crowd(2, last.id, last.content))
 	f.fault()
+}
+
+// damage changes a byte in the middle of a file on its disk, and takes the file out of the page cache.
+func damage(t *testing.T, path string) {
+	t.Helper()
+	file, err := os.OpenFile(path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer file.Close()
+	info, err := file.Stat()
+	require.NoError(t, err)
+	var b [1]byte
+	_, err = file.ReadAt(b[:], info.Size()/2)
+	require.NoError(t, err)
+	_, err = file.WriteAt([]byte{^b[0]}, info.Size()/2)
+	require.NoError(t, err)
+	require.NoError(t, file.Sync())
+	require.NoError(t, unix.Fadvise(int(file.Fd()), 0, 0, unix.FADV_DONTNEED))
+	if n, _ := unix.Preadv2(int(file.Fd()), [][]byte{b[:]}, 0, unix.RWF_NOWAIT); n > 0 {
+		t.Skip("SKIPPED: the file system of the temporary folder evicts nothing")
+	}
+}
+
+// TestCacheDamagedWhileUsed: what changes on the disk under a running gateway is noticed when it comes
+// from the disk again: the clients get right bytes, which come from a storage, and what is stored then
+// is used.
+func TestCacheDamagedWhileUsed(t *testing.T) {
+	t.Parallel() // some of the time goes by while nothing happens
+	f := startFleet(t, fleetOptions{gateways: 1, noRedis: true, disk: true, cache: []string{"memory_max = 0"}})
+	m := f.gateways[0]
+	id, content := f.put(6 << 20)
+	f.warm(id, content)
+	m.onDisk(t, 2)
+	f.settled()
+	f.warm(id, content)
+	require.NotZero(t, m.metric(`fdfs_gateway_cache_hits_total{tier="disk"}`))
+	f.forgetCounts()
+	time.Sleep(1100 * time.Millisecond) // the kernel is asked once a second what it has evicted
+	for _, path := range m.segmentFiles(t) {
+		damage(t, path)
+	}
+	requireWhole(t, f.crowd(20, id, content))
+	require.NotZero(t, f.cluster.Downloads(id).Downloads, "it came from a storage")
+	require.EqualValues(t, 2, m.metric("fdfs_gateway_cache_disk_damaged_total"))
+	m.onDisk(t, 2)
+	f.settled()
+	f.forgetCounts()
+	requireWhole(t, f.crowd(20, id, content))
+	require.Zero(t, f.cluster.Downloads(id).Downloads, "it is on the disk again")
+	require.EqualValues(t, 2, m.metric("fdfs_gateway_cache_disk_damaged_total"))
 }

@@ -30,13 +30,16 @@ type DiskOptions struct {
 //
 //   - A file is written under a name for this time only and then renamed, so a name stands for a whole file.
 //   - Nothing is synced: after the host itself went down a file may be torn. The header's checksum covers all that it says, and each
-//     chunk is compared with its checksum before it is used for the first time in a process, whoever has written it. That is once for
-//     each chunk, some 50 microseconds, and finds damage that happened until then. Later readers get it by sendfile(2) unseen.
+//     chunk is compared with its checksum before it is used for the first time in a process, whoever has written it. That takes some
+//     50 microseconds; later readers get the chunk by sendfile(2) unread.
+//   - A disk may change what it stores. So a chunk is compared again before it is used when it comes from the disk again, and after a
+//     day: checks tells more.
 //   - What is torn or of another format is removed when it is met, if it has the name of a
 //     segment. Nothing else is ever removed.
 //
 // At start the list of what is there is made in the background, oldest first to go; until it is complete a segment that is not listed
-// is looked for by its name. An entry takes about 250 bytes of memory.
+// is looked for by its name. An entry takes about 250 bytes of memory, and 80 more
+// when it was used.
 //
 // A disk that cannot be written to gets no writes, and one that cannot be read no reads, for DiskOptions.Retry; then the next one is
 // the test whether it works again. Nobody waits for writes: they are made in the background from a bounded queue, and what waits
@@ -50,6 +53,8 @@ type Disk struct {
 	tasks sync.WaitGroup // the goroutines
 
 	writing, reading breaker
+	inPageCache      pageCache
+	rechecks         allowance
 
 	mu      sync.Mutex // guards what follows, and the fields of entries that are not atomic
 	index   index[Key, *entry]
@@ -92,6 +97,7 @@ func OpenDisk(o DiskOptions) (*Disk, error) {
 	d := &Disk{o: o, root: root, jobs: make(chan *job, maxJobs), index: newIndex[Key, *entry](), pending: make(map[Key]*job), active: make(map[Key]*job)}
 	d.life, d.end = context.WithCancel(context.Background())
 	d.writing, d.reading = breaker{retry: o.Retry}, breaker{retry: o.Retry}
+	d.inPageCache = d.findPageCache()
 	for range writers {
 		d.tasks.Go(d.write)
 	}
@@ -166,7 +172,7 @@ func (d *Disk) open(key Key, was *entry) *openFile {
 	if path == "" {
 		return nil
 	}
-	f, err := openSegment(d, path, key)
+	f, err := openSegment(d, path, key, was)
 	switch {
 	case err == nil:
 		return f
@@ -205,11 +211,12 @@ func (d *Disk) admit(f *openFile, drops uint64, touch bool) (View, bool) {
 		e.file.users++
 		return View{file: e.file}, true
 	}
-	if e.inode != f.inode {
-		e.inode = f.inode
-		e.checked.Store(0)
+	c := e.checks.Load()
+	if c == nil || c.inode != f.inode {
+		c = &checks{inode: f.inode}
+		e.checks.Store(c)
 	}
-	e.file, f.entry, f.users = f, e, 1
+	e.file, f.entry, f.checks, f.users = f, e, c, 1
 	return View{file: f}, true
 }
 

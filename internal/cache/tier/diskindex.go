@@ -8,10 +8,9 @@ import (
 
 // entry is what is known of a segment on disk. Its fields are guarded by Disk.mu.
 type entry struct {
-	bytes   int64         // that it takes of the budget
-	file    *openFile     // while somebody uses it
-	inode   uint64        // of the file that checked is about
-	checked atomic.Uint32 // bit i: chunk i is what was written; set without the lock
+	bytes  int64                  // that it takes of the budget
+	file   *openFile              // while somebody uses it
+	checks atomic.Pointer[checks] // of the file that was opened last; nil before; read without the lock
 }
 
 func (e *entry) takes() int64 { return e.bytes }

@@ -4,13 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"syscall"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 // found is a file that was there at start.
@@ -90,13 +87,6 @@ func (d *Disk) eachFile(folder int, do func(key Key, path string) error) error {
 		}
 	}
 	return nil
-}
-
-// inodeOf is the number of an open file.
-func inodeOf(f *os.File) (uint64, error) {
-	var stat unix.Stat_t
-	err := unix.Fstat(int(f.Fd()), &stat)
-	return stat.Ino, err
 }
 
 // Drop implements Tier. It goes by the names in the folders, not by the index, which need not be complete, and waits for what is

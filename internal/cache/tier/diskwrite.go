@@ -81,11 +81,11 @@ func (d *Disk) write() {
 func (d *Disk) store(j *job) {
 	defer close(j.done)
 	d.activate(j)
-	inode, err := d.writeFile(j)
+	err := d.writeFile(j)
 	if err != nil && !errors.Is(err, errDropped) { // before it leaves the queue, so that nothing comes in between
 		d.failed(&d.writing, "cannot write to the cache's disk", err)
 	}
-	if d.stored(j, inode, err) {
+	if d.stored(j, err) {
 		return
 	}
 	d.unlink(j.path)
@@ -113,7 +113,7 @@ func (d *Disk) activate(j *job) {
 }
 
 // stored takes a job out of the queue and lists its segment; false when there is a file now that was dropped.
-func (d *Disk) stored(j *job, inode uint64, err error) bool {
+func (d *Disk) stored(j *job, err error) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	key := j.segment.Key
@@ -126,7 +126,7 @@ func (d *Disk) stored(j *job, inode uint64, err error) bool {
 	case err == nil && j.dropped:
 		return false
 	case err == nil:
-		d.index.add(key, &entry{bytes: j.room, inode: inode})
+		d.index.add(key, &entry{bytes: j.room})
 	case !j.dropped:
 		d.stats.Skipped++
 	}
@@ -154,12 +154,12 @@ func (d *Disk) evict() []Key {
 // errDropped: a segment was dropped before it was written.
 var errDropped = errors.New("dropped")
 
-// writeFile writes a segment's file, and returns its inode.
-func (d *Disk) writeFile(j *job) (inode uint64, err error) {
+// writeFile writes a segment's file.
+func (d *Disk) writeFile(j *job) error {
 	d.mu.Lock()
 	if j.dropped || d.writing.off() {
 		d.mu.Unlock()
-		return 0, errDropped
+		return errDropped
 	}
 	d.serial++
 	serial := d.serial
@@ -171,35 +171,33 @@ func (d *Disk) writeFile(j *job) (inode uint64, err error) {
 		d.unlink(d.path(key))
 	}
 	path := filepath.Join(temporary, strconv.FormatUint(serial, 10))
-	if inode, err = d.fillFile(path, j.segment); err == nil {
+	err := d.fillFile(path, j.segment)
+	if err == nil {
 		err = d.root.Rename(path, j.path)
 	}
 	if err != nil {
 		_ = d.root.Remove(path) // the error that counts is the first
-		return 0, fmt.Errorf("cannot write %q: %w", j.path, err)
+		return fmt.Errorf("cannot write %q: %w", j.path, err)
 	}
-	return inode, nil
+	return nil
 }
 
-func (d *Disk) fillFile(path string, s *Segment) (inode uint64, err error) {
+func (d *Disk) fillFile(path string, s *Segment) (err error) {
 	if err := d.o.failure("write"); err != nil {
-		return 0, err
+		return err
 	}
 	f, err := d.root.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
-		return 0, err
+		return err
 	}
 	defer func() { err = errors.Join(err, f.Close()) }()
-	if inode, err = inodeOf(f); err != nil {
-		return 0, err
-	}
 	if _, err = f.Write(appendHeader(nil, s)); err != nil {
-		return 0, err
+		return err
 	}
 	for _, c := range s.Chunks {
 		if _, err = f.Write(c); err != nil {
-			return 0, err
+			return err
 		}
 	}
-	return inode, nil
+	return nil
 }

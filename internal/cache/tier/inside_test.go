@@ -88,7 +88,7 @@ func TestFailingDisk(t *testing.T) {
 	require.False(t, d.Stats().Off)
 	for i, op := range []string{"read", "open"} {
 		d.mu.Lock()
-		d.index.get(s.Key, false).checked.Store(0)
+		d.index.get(s.Key, false).checks.Store(nil)
 		d.mu.Unlock()
 		failing.Store(op)
 		require.False(t, found(), op)

@@ -1,0 +1,188 @@
+package tier
+
+import (
+	"fmt"
+	"hash/crc32"
+	"io"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+const (
+	// recheckAfter is the longest time for which a chunk that was checked is used unread.
+	recheckAfter = 24 * time.Hour
+	// recheckRate is how many bytes a second the checks may read beyond those that are asked for.
+	recheckRate = 16 << 20
+	// recheckBurst is how many of these bytes may be read at once.
+	recheckBurst = 64 << 20
+)
+
+// checks is the result of the checks of one file of a segment. A chunk is compared with its checksum
+// before its first use in the process. From then on it is sent unread, until
+//
+//   - the page cache has evicted a page of it, so that its bytes would come from the disk again. The
+//     kernel is asked for that before a file is used, and once a second at most.
+//   - recheckAfter has passed since the oldest of the checks in this file.
+//
+// Then it is compared again before its next use. That reads the chunk into the page cache, from where
+// it is sent: a download reads nothing twice from the disk, and never gets such a chunk unchecked. For
+// a short range more is read than is sent. In the whole tier these bytes are bounded by allowance.
+// Above that the chunk is used unread, as it was before, and is still to be checked at its next use.
+//
+// Not noticed: pages that are evicted and read again within a second, by another program, or while a
+// stretch of them is being sent, which is what a client takes of 4 MiB at most.
+type checks struct {
+	inode uint64 // of the file
+
+	reading sync.Mutex // held while a chunk is checked: those who wait for it need not read it too
+
+	mu     sync.Mutex // guards what follows
+	once   chunkSet   // were right at least once
+	right  chunkSet   // need no check
+	since  time.Time  // of the oldest check of those in right
+	looked int64      // second since 1970 in which the kernel was asked
+}
+
+// chunkSet is a set of chunks of a segment: bit i is chunk i.
+type chunkSet uint16
+
+func (s chunkSet) has(i int64) bool { return s&(1<<i) != 0 }
+
+// review gives the chunks that need no check, without those that need one again. It comes before
+// anything is read of a file, as the kernel reads ahead. size is that of the file.
+func (c *checks) review(inPageCache pageCache, fd int, size int64) chunkSet {
+	now := time.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if now.Sub(c.since) >= recheckAfter {
+		c.right = 0
+	}
+	if c.right == 0 || c.looked == now.Unix() {
+		return c.right
+	}
+	c.looked = now.Unix()
+	if inPageCache(fd, 0, size) {
+		return c.right
+	}
+	for i := range int64(maxChunks) {
+		from := i * ChunkSize // the header takes less than a page, so the chunk ends in the page behind
+		if c.right.has(i) && !inPageCache(fd, from, min(ChunkSize+1, size-from)) {
+			c.right &^= 1 << i
+		}
+	}
+	return c.right
+}
+
+// chunk is the place of a chunk in the file.
+func (f *openFile) chunk(i int64) (offset, length int64) {
+	return f.header.size + i*ChunkSize, min(ChunkSize, f.header.length-i*ChunkSize)
+}
+
+// buffers are for chunks that are checked.
+var buffers = sync.Pool{New: func() any { return new([ChunkSize]byte) }}
+
+// check makes sure that a chunk may be used, of which so many bytes are wanted.
+func (f *openFile) check(i, wanted int64) error {
+	c := f.checks
+	_, length := f.chunk(i)
+	c.reading.Lock()
+	defer c.reading.Unlock()
+	c.mu.Lock()
+	right, once := c.right.has(i), c.once.has(i)
+	c.mu.Unlock()
+	if right || once && !f.disk.rechecks.take(length-wanted) {
+		return nil
+	}
+	buf := buffers.Get().(*[ChunkSize]byte)
+	defer buffers.Put(buf)
+	return f.read(i, buf[:length])
+}
+
+// read reads a chunk and checks it.
+func (f *openFile) read(i int64, p []byte) error {
+	err := f.disk.o.failure("read")
+	if err == nil {
+		offset, _ := f.chunk(i)
+		_, err = f.file.ReadAt(p, offset)
+	}
+	switch {
+	case err == io.EOF:
+		return f.damaged("it has become shorter")
+	case err != nil:
+		f.disk.failed(&f.disk.reading, "cannot read from the cache's disk", err)
+		return fmt.Errorf("cannot read %q: %w", f.path, err)
+	case crc32.Checksum(p, castagnoli) != f.header.chunks[i]:
+		return f.damaged(fmt.Sprintf("chunk %d has another checksum", i))
+	}
+	f.checks.passed(i)
+	return nil
+}
+
+// passed notes that a chunk is right.
+func (c *checks) passed(i int64) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.right == 0 {
+		c.since = time.Now()
+	}
+	c.once |= 1 << i
+	c.right |= 1 << i
+}
+
+// forget makes every chunk one that was never checked.
+func (c *checks) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.once, c.right = 0, 0
+}
+
+// damaged drops the segment. Those who still have its file open get none of it unread.
+func (f *openFile) damaged(why string) error {
+	f.checks.forget()
+	d := f.disk
+	d.mu.Lock()
+	e := d.index.get(f.header.key, false)
+	mine := e == f.entry
+	if mine {
+		d.index.remove(f.header.key)
+		d.stats.Damaged++
+	}
+	if f.entry.file == f {
+		f.entry.file = nil
+	}
+	d.mu.Unlock()
+	if mine {
+		d.unlink(f.path)
+		d.o.Logger.Warn("removed a file from the cache", "path", f.path, "err", why)
+	}
+	return fmt.Errorf("%w: %q: %s", ErrDamaged, f.path, why)
+}
+
+// allowance bounds the bytes that checks read beyond those that are asked for: recheckRate a second,
+// and as many as readers were given without a check, since what is left of a chunk is often asked for
+// next. So short ranges of cold files at most double what is read, above recheckRate.
+type allowance struct {
+	earned atomic.Int64
+
+	mu   sync.Mutex // guards what follows
+	left int64
+	at   time.Time // left is for that time
+}
+
+// earn adds bytes that were given without a check.
+func (a *allowance) earn(n int64) { a.earned.Add(n) }
+
+// take takes n bytes, or none where fewer are left.
+func (a *allowance) take(n int64) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	now := time.Now()
+	a.left += int64(now.Sub(a.at).Seconds()*recheckRate) + a.earned.Swap(0)
+	a.left, a.at = min(a.left, recheckBurst), now
+	if n > a.left {
+		return false
+	}
+	a.left -= n
+	return true
+}
