@@ -124,7 +124,7 @@ func TestFolderCutOff(t *testing.T) {
 	o := cachelock.Options{Prefix: t.Name(), Poll: time.Hour}
 	cut, other := foldersOf(t, far, o), foldersOf(t, cachelock.PatientClient(t, server), o)
 	ctx := context.Background()
-	lock, err := cut.Acquire(ctx, "a/b", cachelock.Exclusive, cachelock.LockOptions{TTL: 4 * time.Second, Renew: true})
+	lock, err := cut.Acquire(ctx, "a/b", cachelock.Exclusive, cachelock.LockOptions{TTL: renewed, Renew: true})
 	require.NoError(t, err)
 	ended := lock.Context()
 	relay.Cut()
