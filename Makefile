@@ -36,10 +36,10 @@ RACE = $(shell command -v gcc >/dev/null && echo -race)
 need:
 	@tests/need
 
-# All tests: unit, fuzz seeds, end to end on the built binary, with the race detector. One package at a time: many of them fill two
-# cores by themselves, with servers, crowds and gateways that are killed.
+# All tests: unit, fuzz seeds, end to end on the built binary, with the race detector. Three packages at a time, on two cores too:
+# many of them wait for servers, timeouts and leases most of the time.
 test: need build
-	@GO='$(GO)' GATEWAY_BINARY=$(CURDIR)/$(BIN) tests/run -p 1 $(RACE) -count=1 -timeout 30m
+	@GO='$(GO)' GATEWAY_BINARY=$(CURDIR)/$(BIN) tests/run -p 3 $(RACE) -count=1 -timeout 30m
 
 # The same, and a failure where the race detector cannot run.
 test-race: need

@@ -14,6 +14,7 @@ import (
 
 // TestDifferencesActiveContent: uploaded pages and pictures with scripts do not run in the name of the site.
 func TestDifferencesActiveContent(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	page, picture, text := s.Normal("html", s.Bytes(100)), s.Trunk("svg", s.Bytes(100)), s.Normal("txt", s.Bytes(100))
 	own := s.Normal("xht", s.Bytes(100))
@@ -48,6 +49,7 @@ func TestDifferencesActiveContent(t *testing.T) {
 
 // TestTokensAreMasked: no log shows a token, whatever the request is like, unless the configuration says so.
 func TestTokensAreMasked(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(100))
 	const token = "0123456789abcdef0123456789abcdef"

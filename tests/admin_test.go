@@ -80,6 +80,7 @@ var operators = []adminRequest{
 // TestAdminStrangers: pages of other sites cannot use the admin listener through an operator's
 // browser, on any kind of listener.
 func TestAdminStrangers(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	p := serve(t, s)
 	t.Run("loopback", func(t *testing.T) { askAdmin(t, dialTo("tcp", p.admin), append(strangers, operators...)) })
@@ -99,6 +100,7 @@ func TestAdminStrangers(t *testing.T) {
 
 // TestAdminProbe: an old health check sends no Host field at all.
 func TestAdminProbe(t *testing.T) {
+	t.Parallel()
 	p := serve(t, storetest.New(t))
 	c, err := net.DialTimeout("tcp", p.admin, patience)
 	require.NoError(t, err)
@@ -126,6 +128,7 @@ func tokenConfig(t *testing.T, s *storetest.Store, lines ...string) (conf, socke
 
 // TestAdminToken: what needs it, and what is no token; a reload changes it.
 func TestAdminToken(t *testing.T) {
+	t.Parallel()
 	conf, socket, token := tokenConfig(t, storetest.New(t), "pprof = false")
 	serveConfig(t, conf)
 	bearer := func(token string) []string { return []string{"Authorization: Bearer " + token} }
@@ -160,6 +163,7 @@ func TestAdminToken(t *testing.T) {
 
 // TestAdminSocketMode: nobody else may connect, unless the configuration says so.
 func TestAdminSocketMode(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	for want, line := range map[os.FileMode]string{0o600: "", 0o660: "admin_socket_mode = 0660"} {
 		socket := filepath.Join(t.TempDir(), "admin")
@@ -173,6 +177,7 @@ func TestAdminSocketMode(t *testing.T) {
 // TestAdminCommands: purge, prefetch and explain reach a gateway by its socket, with the token out
 // of a file or the configuration.
 func TestAdminCommands(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(100))
 	conf, socket, token := tokenConfig(t, s)

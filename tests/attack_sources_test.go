@@ -108,6 +108,7 @@ func attackedEdge(port int) []string {
 // TestAttackSilentAddresses: ids name more addresses than the gateway keeps servers, all of them
 // silent, and each client leaves at once. A file of a healthy storage is served as if nothing was.
 func TestAttackSilentAddresses(t *testing.T) {
+	t.Parallel()
 	var hosts, ids []string
 	for i := range 1100 {
 		hosts = append(hosts, fmt.Sprintf("127.77.%d.%d", i/250, 1+i%250))
@@ -115,7 +116,7 @@ func TestAttackSilentAddresses(t *testing.T) {
 	}
 	port := silence(t, 0, hosts...)
 	c := cluster(t, fdfstest.Options{})
-	p := serveConfig(t, writeConfig(t, edgeConfig(c, attackedEdge(port)...)))
+	p := serveConfig(t, writeConfig(t, edgeConfig(c, append(attackedEdge(port), "read_timeout = 5m")...)))
 	healthy := func(i int) fdfs.FileID { // the gateway has to ask another storage for each
 		return put(t, c, fdfstest.FileSpec{Storage: c.Storage(i), Content: []byte("x"), Ext: "bin", Created: longAgo.Add(time.Duration(i) * time.Second)})
 	}
@@ -144,6 +145,7 @@ func TestAttackSilentAddresses(t *testing.T) {
 // files of it and leave. What they have taken is given back at once, and others are served
 // meanwhile.
 func TestAttackSilentSource(t *testing.T) {
+	t.Parallel()
 	ids := idsAt(t, "127.77.0.1", 5000)
 	port := silence(t, 0, "127.77.0.1")
 	c := cluster(t, fdfstest.Options{})
@@ -170,6 +172,7 @@ func TestAttackSilentSource(t *testing.T) {
 
 // TestAttackSilentSourceOnAFleet: the same against three gateways with a Redis.
 func TestAttackSilentSourceOnAFleet(t *testing.T) {
+	t.Parallel()
 	ids := idsAt(t, "127.77.0.2", 1500)
 	silence(t, 23000, "127.77.0.2")
 	f := startFleet(t, fleetOptions{gateways: 3, lines: []string{"allow_sources = 127.77.0.0/16"}})

@@ -78,6 +78,7 @@ func reachedAll(well bool, text string) error {
 
 // TestCachePurge: a file, a folder or all files are forgotten by every gateway before the purge returns.
 func TestCachePurge(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 3})
 	cli := func(args ...string) error {
 		code, stdout, stderr := run(t, append([]string{"purge", "-admin", f.gateways[1].admin}, args...)...)
@@ -109,7 +110,7 @@ func TestCachePurge(t *testing.T) {
 
 // TestCachePurgeWithOneAway: a gateway that is stopped is named after 5 s, and obeys before it serves again.
 func TestCachePurgeWithOneAway(t *testing.T) {
-	t.Parallel() // most of the time goes by while nothing happens
+	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 3})
 	require.NoError(t, f.punctually(func() error { return f.purgeWithout(f.gateways[1]) }))
 }
@@ -144,6 +145,7 @@ func (f *fleet) purgeWithout(away *member) error {
 
 // TestCachePrefetch: a list of files is fetched, with a line for each.
 func TestCachePrefetch(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 1})
 	var ids []string
 	for _, size := range []int{1, 4 << 10, 5 << 20} {
@@ -177,6 +179,7 @@ func TestCachePrefetch(t *testing.T) {
 
 // TestCachePrefetchTellsAsItGoes: the line of a file comes when it is there, not when all are.
 func TestCachePrefetchTellsAsItGoes(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 1})
 	first, _ := f.put(1000)
 	list, lines := io.Pipe()
@@ -236,7 +239,7 @@ func (f *fleet) showsLocks() error {
 // TestCacheLocksAndStatus: during a fill the admin listeners show who has its lock and who waits; the status is there for people and
 // for programs.
 func TestCacheLocksAndStatus(t *testing.T) {
-	t.Parallel() // most of the time goes by while nothing happens
+	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 2, storages: 1})
 	require.NoError(t, f.punctually(f.showsLocks))
 	status, text := f.gateways[0].adminGet("/status")

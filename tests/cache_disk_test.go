@@ -46,6 +46,7 @@ func (m *member) onDisk(t *testing.T, segments int) {
 // TestCacheSurvives: after kill -9 a gateway serves from its disk what it had, without asking a storage for content, and what was
 // torn meanwhile is fetched again: no wrong byte comes out.
 func TestCacheSurvives(t *testing.T) {
+	t.Parallel()
 	const size = 6 << 20
 	f := startFleet(t, fleetOptions{gateways: 1, disk: true, cache: []string{"memory_max = 16MB"}})
 	m := f.gateways[0]
@@ -87,7 +88,7 @@ func TestCacheSurvives(t *testing.T) {
 
 // TestCachePurgedWhileDown: what was purged while a gateway was down does not come back from its disk.
 func TestCachePurgedWhileDown(t *testing.T) {
-	t.Parallel() // most of the time goes by while nothing happens
+	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 2, disk: true})
 	c := f.putChanging()
 	f.warm(c.id, c.content)
@@ -105,6 +106,7 @@ func TestCachePurgedWhileDown(t *testing.T) {
 
 // TestCacheBudgets: memory and disk stay within what they are given, and go on serving.
 func TestCacheBudgets(t *testing.T) {
+	t.Parallel()
 	memory, disk, files := 8<<20, 20<<20, 60
 	f := startFleet(t, fleetOptions{gateways: 1, noRedis: true, disk: true, cache: []string{"memory_max = 8MB", "disk_max = 20MB"}})
 	m := f.gateways[0]

@@ -122,7 +122,7 @@ func disturbedCases() (list []disturbedCase) {
 // TestCacheDisturbed: whatever fails while an expired file is refreshed, whether its storages live or not, every client of a gateway
 // that lives gets it at once; and one that was deleted is served or refused, and known to be gone in the end. Nobody downloads it.
 func TestCacheDisturbed(t *testing.T) {
-	t.Parallel() // most of the time goes by while nothing happens
+	t.Parallel()
 	atOnce := 8
 	if long {
 		atOnce = 2

@@ -57,6 +57,7 @@ func requireRefused(t *testing.T, conf, why string) {
 // TestWrongDiskPath: a disk_path that names a store, a folder of something else, or a way out of
 // the cache by a link, is refused, and nothing is removed or added.
 func TestWrongDiskPath(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	s.Normal("jpg", s.Bytes(100))
 	s.Trunk("jpg", s.Bytes(100))
@@ -98,6 +99,7 @@ func TestWrongDiskPath(t *testing.T) {
 
 // TestDiskModes: other users of the host cannot read what is cached.
 func TestDiskModes(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 1, disk: true, noRedis: true})
 	id, content := f.put(5000)
 	f.warm(id, content)

@@ -36,6 +36,7 @@ type sample struct {
 // takes half a second to answer, and now and then the storage is away and it expires. None of the requests waits for that. How the
 // times compare is told, with TEST_LONG=1 over a minute and a half; they are the machine's.
 func TestCacheExpiresUnderLoad(t *testing.T) {
+	t.Parallel()
 	if !long {
 		t.Skip("TestCacheRefreshWaitsForNobody says the same in less time")
 	}

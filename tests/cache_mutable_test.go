@@ -16,6 +16,7 @@ import (
 // mutable_ttl at most, at every gateway of a fleet. As long as they stay as they are, they are
 // asked for and not downloaded again.
 func TestMutableThroughTheCache(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 2, storages: 1, mutable: "1s"})
 	c := f.putChanging()
 	master, _ := f.put(10)
@@ -41,6 +42,7 @@ func TestMutableThroughTheCache(t *testing.T) {
 
 // TestMutableStorageDead: when the version cannot be asked for, what is known is served.
 func TestMutableStorageDead(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 1, storages: 1, mutable: "1s", noRedis: true})
 	c := f.putChanging()
 	f.warm(c.id, c.content)
@@ -53,6 +55,7 @@ func TestMutableStorageDead(t *testing.T) {
 // download of its second segment. The answer, which began with the old one, is cut; the next one is
 // the new one.
 func TestVersionsAreNotMixed(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 1, storages: 1, noRedis: true})
 	m, content := f.gateways[0], randomContent(segment+2<<20)
 	id := put(t, f.cluster, fdfstest.FileSpec{Group: "group1", Content: content, Kind: fdfs.KindAppender,

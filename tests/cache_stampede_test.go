@@ -99,7 +99,7 @@ func expiredFleets() []int {
 // TestCacheExpired: an expired file is served at once, and one gateway asks whether it is still there; while the storages are dead
 // it is served too; and when it was deleted all gateways know after that one question.
 func TestCacheExpired(t *testing.T) {
-	t.Parallel() // most of the time goes by while nothing happens
+	t.Parallel()
 	for _, gateways := range expiredFleets() {
 		for _, size := range expiredSizes() {
 			f := startFleet(t, fleetOptions{gateways: gateways, cache: []string{"memory_max = 512MB", "ttl = 1s", "stale_if_error = 1h"}})
@@ -162,6 +162,7 @@ func TestCacheExpired(t *testing.T) {
 // TestCacheRefreshWaitsForNobody: while the storages take their time to say that an expired file is still there, no request waits
 // for them.
 func TestCacheRefreshWaitsForNobody(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 2, cache: []string{"ttl = 2s"}})
 	id, content := f.put(100 << 10)
 	f.warm(id, content)
@@ -180,7 +181,7 @@ func TestCacheRefreshWaitsForNobody(t *testing.T) {
 // TestCacheStaleIfError: beyond the time for which an expired file is served at once, it is served when the storages fail, and only
 // for as long as that is allowed.
 func TestCacheStaleIfError(t *testing.T) {
-	t.Parallel() // most of the time goes by while nothing happens
+	t.Parallel()
 	for allowed, status := range map[string]int{"1h": 200, "0": 502} {
 		t.Run(allowed, func(t *testing.T) {
 			f := startFleet(t, fleetOptions{gateways: 1, cache: []string{"ttl = 1s", "stale_while_revalidate = 0", "stale_if_error = " + allowed}})
@@ -202,6 +203,7 @@ func TestCacheStaleIfError(t *testing.T) {
 
 // TestCacheRanges: random ranges of a large file fetch the segments that they touch, once, and every byte is right.
 func TestCacheRanges(t *testing.T) {
+	t.Parallel()
 	size, clients, rounds := 24<<20, 100, 1
 	if long {
 		size, rounds = 100<<20, 5
@@ -243,6 +245,7 @@ func (f *fleet) readRanges(t *testing.T, size, clients, rounds int) error {
 // TestCacheSaysWhere: X-Cache and the metrics tell who fetched a file, who got it from another gateway, and who had it; for small
 // files too, which are there before anybody has looked.
 func TestCacheSaysWhere(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 2, storages: 1})
 	for _, size := range []int{100, 100 << 10, 5 << 20} {
 		require.NoError(t, f.punctually(func() error { return f.saysWhere(size) }), "%d bytes", size)
@@ -287,6 +290,7 @@ func (f *fleet) saysWhere(size int) error {
 
 // TestCacheSaysWhereAlone: the same where nobody else is asked, and a small file is there at once.
 func TestCacheSaysWhereAlone(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 1, noRedis: true})
 	for range 20 {
 		id, _ := f.put(100)
@@ -301,6 +305,7 @@ func TestCacheSaysWhereAlone(t *testing.T) {
 // TestCacheMarked: what another server has sent here, by the loop guard, is sent for the files of this host: it is never answered
 // out of the cache.
 func TestCacheMarked(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 1})
 	id, content := f.put(1000)
 	f.warm(id, content)

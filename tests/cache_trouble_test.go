@@ -87,7 +87,7 @@ func troublesAtOnce() int {
 // TestCacheTrouble: whatever fails in the middle of a fill, every client gets the exact content or an error that it can see, those of
 // gateways that live get the content, and each segment is downloaded at most twice.
 func TestCacheTrouble(t *testing.T) {
-	t.Parallel() // most of the time goes by while nothing happens
+	t.Parallel()
 	together(t, troublesAtOnce(), troubleCases(3<<20), troubleCase.String, func(c troubleCase, t *testing.T) {
 		require.NoError(t, punctually(t, nil, func() error { return c.run(t, c.gateways, c.clients, c.size) }))
 	})
@@ -129,6 +129,7 @@ func (x *trouble) run(t *testing.T, gateways, clients, size int) error {
 
 // TestCacheBreaksOff: a download that breaks off at half is resumed where it ended, and clients notice nothing.
 func TestCacheBreaksOff(t *testing.T) {
+	t.Parallel()
 	size := 3 << 20
 	f := startFleet(t, fleetOptions{gateways: 2})
 	half := size / 2
@@ -145,6 +146,7 @@ func TestCacheBreaksOff(t *testing.T) {
 
 // TestCacheBreaksForGood: a download that always breaks off after a few bytes is an error that every client can see.
 func TestCacheBreaksForGood(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 2})
 	id, content := f.put(3 << 20)
 	few := 1000
@@ -158,7 +160,7 @@ func TestCacheBreaksForGood(t *testing.T) {
 
 // TestCacheRedisAway: without Redis the gateways go on, and when it is back they share again, by themselves.
 func TestCacheRedisAway(t *testing.T) {
-	t.Parallel() // most of the time goes by while nothing happens
+	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 2, storages: 1})
 	get := func() {
 		t.Helper()
@@ -193,7 +195,7 @@ func TestCacheRedisAway(t *testing.T) {
 
 // TestCacheStartsWithoutRedis: a gateway whose Redis is away starts and serves.
 func TestCacheStartsWithoutRedis(t *testing.T) {
-	t.Parallel() // most of the time goes by while nothing happens
+	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 1, storages: 1})
 	f.redis.Kill()
 	m := f.gateways[0]
@@ -206,6 +208,7 @@ func TestCacheStartsWithoutRedis(t *testing.T) {
 
 // TestCacheWarmCostsNothing: for what is warm Redis is not asked at all, and many who wait for one cold file cost one lock call.
 func TestCacheWarmCostsNothing(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 1})
 	var ids []fdfs.FileID
 	locks := func() float64 {
@@ -254,6 +257,7 @@ func TestCacheWarmCostsNothing(t *testing.T) {
 
 // TestCachePeersAreChecked: another gateway is answered on its own listener, strangers are answered nowhere.
 func TestCachePeersAreChecked(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 1})
 	id, content := f.put(1000)
 	f.warm(id, content)
@@ -280,6 +284,7 @@ func TestCachePeersAreChecked(t *testing.T) {
 
 // TestCachePeersWithAnotherSecret: each gateway goes on alone, and both say why.
 func TestCachePeersWithAnotherSecret(t *testing.T) {
+	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 2})
 	one, two := f.gateways[0], f.gateways[1]
 	two.Stop()
@@ -302,6 +307,7 @@ func TestCachePeersWithAnotherSecret(t *testing.T) {
 
 // TestPeerListenerThatCannotBeBound: the gateway does not start, and says which key is at fault.
 func TestPeerListenerThatCannotBeBound(t *testing.T) {
+	t.Parallel()
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer taken.Close()

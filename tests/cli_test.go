@@ -38,6 +38,7 @@ func run(t *testing.T, args ...string) (code int, stdout, stderr string) {
 }
 
 func TestExitCodes(t *testing.T) {
+	t.Parallel()
 	missing := filepath.Join(t.TempDir(), "missing.conf")
 	for _, tt := range []struct {
 		name string
@@ -70,6 +71,7 @@ func TestExitCodes(t *testing.T) {
 
 // TestCheck: the classic mistakes, each with file, line and what to do.
 func TestCheck(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	good := writeConfig(t, s.Config("http.anti_steal.check_token = false", "[gateway]", "allow_sources = local-networks", "user = nobody"))
 	code, stdout, _ := run(t, "check", "-c", good)
@@ -102,6 +104,7 @@ func TestCheck(t *testing.T) {
 }
 
 func TestInspect(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	normal, packed := s.Normal("jpg", s.Bytes(1234)), s.Trunk("txt", []byte("packed"))
 	code, stdout, _ := run(t, "inspect", "-json", normal.ID.String(), packed.ID.String(), "group1/nonsense")
@@ -129,6 +132,7 @@ func TestInspect(t *testing.T) {
 
 // TestInspectResolvesStorageIDs: by the list of the configuration, or by the trackers.
 func TestInspectResolvesStorageIDs(t *testing.T) {
+	t.Parallel()
 	c := cluster(t, fdfstest.Options{UseStorageIDs: true})
 	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(1), Content: []byte("hello"), Ext: "txt", Created: longAgo})
 	require.Equal(t, fdfstest.IDSource(100002), id.Source)
@@ -154,6 +158,7 @@ func TestInspectResolvesStorageIDs(t *testing.T) {
 
 // TestTokenCommand: what it prints is let in.
 func TestTokenCommand(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(100))
 	p := serve(t, s, "http.anti_steal.check_token = true", "http.anti_steal.secret_key = a%(b)s;#\"x\\", "http.anti_steal.token_ttl = 60")
@@ -172,6 +177,7 @@ func TestTokenCommand(t *testing.T) {
 
 // TestDemo: the program makes a store, prints URLs, and every one of them works.
 func TestDemo(t *testing.T) {
+	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")
 	guarded := lab.Address(lab.Port())
 	args := []string{"demo", "-dir", dir, "-listen", lab.Address(lab.Port()), "-token-listen", guarded, "-admin-listen", lab.Address(lab.Port())}

@@ -36,6 +36,7 @@ func besideStorage(t *testing.T, s *storetest.Store, c *fdfstest.Cluster, lines 
 // TestDeletedAtItsSource: a hot file that is deleted at its source is not there any more, though
 // replicas still have it.
 func TestDeletedAtItsSource(t *testing.T) {
+	t.Parallel()
 	c, s := cluster(t, fdfstest.Options{}), storetest.New(t)
 	normal, packed, young := s.Normal("jpg", s.Bytes(3000)), s.Trunk("jpg", s.Bytes(3000)), s.Future("jpg")
 	young.Created, young.Size, young.CRC32 = time.Now().Unix(), 5, 0x3610a686
@@ -64,6 +65,7 @@ func TestDeletedAtItsSource(t *testing.T) {
 
 // TestLostAtItsSource: what a source has not deleted, but lost or damaged, comes from a replica.
 func TestLostAtItsSource(t *testing.T) {
+	t.Parallel()
 	c, s := cluster(t, fdfstest.Options{}), storetest.New(t)
 	cut, lost := s.Normal("jpg", s.Bytes(3000)), s.Normal("jpg", s.Bytes(3000))
 	for _, o := range []storetest.Object{cut, lost} {
@@ -80,6 +82,7 @@ func TestLostAtItsSource(t *testing.T) {
 // TestDeletedAtAReplica: what the cache has of the time before a file came here does not outlive
 // its deletion.
 func TestDeletedAtAReplica(t *testing.T) {
+	t.Parallel()
 	c, s := cluster(t, fdfstest.Options{}), storetest.New(t)
 	files := map[string]fdfs.FileID{}
 	for name, created := range map[string]time.Time{"old": longAgo, "young": time.Now()} {
@@ -110,6 +113,7 @@ func TestDeletedAtAReplica(t *testing.T) {
 // TestMissingFileAsksEachStorageOnce: the answer "not found" to a download is that storage's answer
 // to the question for the size too.
 func TestMissingFileAsksEachStorageOnce(t *testing.T) {
+	t.Parallel()
 	c := cluster(t, fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: "group1", Count: 4}}})
 	p := serveConfig(t, writeConfig(t, edgeConfig(c)))
 	id := put(t, c, fdfstest.FileSpec{Group: "group1", Content: randomContent(5000), Ext: "bin", Created: longAgo})

@@ -18,6 +18,7 @@ var (
 
 // TestDocumentedDifferences keeps docs/differences.md and the tests that it names together.
 func TestDocumentedDifferences(t *testing.T) {
+	t.Parallel()
 	source := testSource(t)
 	written, documented := map[string]bool{}, map[string]bool{}
 	for _, m := range testFunc.FindAllStringSubmatch(source, -1) {

@@ -17,6 +17,7 @@ import (
 )
 
 func TestDifferencesRanges(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	file, empty := s.Normal("bin", s.Bytes(1000)), s.Normal("txt", nil)
 	p := serve(t, s)
@@ -47,6 +48,7 @@ func TestDifferencesRanges(t *testing.T) {
 
 // TestDifferencesRangesIgnored has Range fields that the module refuses or misreads; they say nothing, and the file is sent.
 func TestDifferencesRangesIgnored(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	file := s.Normal("bin", s.Bytes(1000))
 	p := serve(t, s)
@@ -88,6 +90,7 @@ func wholeFile(name string, o storetest.Object, send ...string) difference {
 }
 
 func TestDifferencesMultipart(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	file := s.Normal("jpg", s.Bytes(1000))
 	p := serve(t, s)
@@ -139,6 +142,7 @@ func readParts(t *testing.T, a answer, file storetest.Object) (boundary string, 
 }
 
 func TestDifferencesMultiRangeOff(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	file := s.Normal("jpg", s.Bytes(1000))
 	p := serve(t, s, "http.multi_range.enabled = false")
@@ -146,6 +150,7 @@ func TestDifferencesMultiRangeOff(t *testing.T) {
 }
 
 func TestDifferencesHead(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	file := s.Normal("jpg", s.Bytes(1000))
 	p := serve(t, s)
@@ -162,6 +167,7 @@ func TestDifferencesHead(t *testing.T) {
 }
 
 func TestDifferencesConditions(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	file := s.Normal("jpg", s.Bytes(1000))
 	p := serve(t, s)
@@ -198,6 +204,7 @@ func TestDifferencesConditions(t *testing.T) {
 }
 
 func TestDifferencesIfRange(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	file, fresh := s.Normal("jpg", s.Bytes(1000)), s.Appender("log", s.Bytes(1000))
 	p := serve(t, s)

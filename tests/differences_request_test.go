@@ -28,6 +28,7 @@ func scan(t testing.TB, text, format string, into ...any) {
 }
 
 func TestDifferencesFileNames(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	file := s.Normal("jpg", s.Bytes(100))
 	p := serve(t, s)
@@ -63,6 +64,7 @@ func TestDifferencesFileNames(t *testing.T) {
 }
 
 func TestDifferencesPaths(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	file, packed := s.Normal("jpg", s.Bytes(100)), s.Trunk("jpg", s.Bytes(100))
 	for _, o := range []storetest.Object{file, packed} {
@@ -110,6 +112,7 @@ func wholeFileAt(name string, o storetest.Object, query string) difference {
 }
 
 func TestDifferencesGroupOfTheHost(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	file, other := s.Normal("jpg", s.Bytes(100)), s.In(storetest.Other, 0, "jpg", s.Bytes(100))
 	p := serve(t, s, "url_have_group_name = false", "group_count = 0", "store_path_count = 2",
@@ -122,6 +125,7 @@ func TestDifferencesGroupOfTheHost(t *testing.T) {
 
 // TestDifferencesSources asks for files that are not here. The address in an id is a claim of whoever made the URL.
 func TestDifferencesSources(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	p := serve(t, s)
 	_, port, err := net.SplitHostPort(p.addrs[0])
@@ -164,6 +168,7 @@ func idFromAddress(t testing.TB, address, group string) string {
 func mustAddr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
 func TestDifferencesRedirectMark(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	old, young := s.Missing("jpg", storetest.Created), s.Missing("jpg", time.Now())
 	p := serve(t, s)
@@ -176,6 +181,7 @@ func TestDifferencesRedirectMark(t *testing.T) {
 }
 
 func TestDifferencesRetryAfter(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	old, young := s.Missing("jpg", time.Now().Add(-2*time.Hour)), s.Missing("jpg", time.Now().Add(-30*time.Minute))
 	ahead, future := s.Missing("jpg", time.Now().Add(4*time.Minute)), s.Missing("jpg", time.Now().Add(time.Hour))
@@ -189,6 +195,7 @@ func TestDifferencesRetryAfter(t *testing.T) {
 }
 
 func TestDifferencesFLV(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	film := s.Normal("flv", s.Bytes(1000))
 	p := serve(t, s)

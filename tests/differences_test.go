@@ -106,6 +106,7 @@ func (p *process) talk(requests ...string) []answer {
 func httpDate(t time.Time) string { return t.UTC().Format(http.TimeFormat) }
 
 func TestDifferencesHeaders(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	file, appender := s.Normal("jpg", s.Bytes(100)), s.Appender("log", s.Bytes(50))
 	p := serve(t, s)
@@ -156,6 +157,7 @@ func TestDifferencesHeaders(t *testing.T) {
 }
 
 func TestDifferencesConfiguredHeaders(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	file := s.Normal("jpg", s.Bytes(100))
 	p := serve(t, s, "[gateway]", "cache_control = public, max-age=60", "cors_origin = https://a.example", "x_cache = true")
@@ -175,6 +177,7 @@ func TestDifferencesConfiguredHeaders(t *testing.T) {
 }
 
 func TestDifferencesMethods(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	file := s.Normal("jpg", s.Bytes(100))
 	p := serve(t, s)
@@ -191,6 +194,7 @@ func TestDifferencesMethods(t *testing.T) {
 
 // TestDifferencesFraming sends what nginx takes for a request, or takes for another one.
 func TestDifferencesFraming(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	file := s.Normal("txt", []byte("hello"))
 	p := serve(t, s)
@@ -226,6 +230,7 @@ func TestDifferencesFraming(t *testing.T) {
 
 // TestDifferencesConnectionStaysUsable shows that an answer without the file leaves nothing behind it on the connection.
 func TestDifferencesConnectionStaysUsable(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	file := s.Normal("jpg", s.Bytes(4096))
 	date, rfc850 := httpDate(storetest.Created), storetest.Created.Format("Monday, 02-Jan-06 15:04:05 GMT")

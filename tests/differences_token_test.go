@@ -30,6 +30,7 @@ func tokenAt(o storetest.Object, ts int64) string {
 }
 
 func TestDifferencesTokens(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	file, now := s.Normal("jpg", s.Bytes(100)), time.Now().Unix()
 	p := serve(t, s, tokenKeys()...)
@@ -52,6 +53,7 @@ func TestDifferencesTokens(t *testing.T) {
 }
 
 func TestDifferencesTokenSettings(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	file, now := s.Normal("jpg", s.Bytes(100)), time.Now().Unix()
 	p := serve(t, s, tokenKeys("[antisteal]", "fail_status = 403", "extra_secrets = "+oldSecret)...)
@@ -63,6 +65,7 @@ func TestDifferencesTokenSettings(t *testing.T) {
 }
 
 func TestDifferencesTokenCheckFail(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	file, missing, now := s.Normal("jpg", s.Bytes(100)), s.Missing("jpg", storetest.Created), time.Now().Unix()
 	page := s.Bytes(777)

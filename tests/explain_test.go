@@ -12,6 +12,7 @@ import (
 
 // TestExplain: the command and its twin on the admin listener tell the whole way.
 func TestExplain(t *testing.T) {
+	t.Parallel()
 	c := cluster(t, fdfstest.Options{})
 	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("hello"), Ext: "txt", Created: longAgo})
 	p := edge(t, c)
@@ -33,6 +34,7 @@ func TestExplain(t *testing.T) {
 // TestExplainByTheRunningGateway: the command asks the gateway whose admin_listen the configuration
 // has, and looks by itself where none runs.
 func TestExplainByTheRunningGateway(t *testing.T) {
+	t.Parallel()
 	c := cluster(t, fdfstest.Options{})
 	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("hello"), Ext: "txt", Created: longAgo})
 	missing := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("gone"), Ext: "txt", Created: longAgo})

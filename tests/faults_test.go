@@ -33,6 +33,7 @@ func (zeros) ReadAt(p []byte, _ int64) (int, error) {
 
 // TestMemoryOfManyDownloads: 50 clients, each pulling a large file through the gateway, at under 100 MB resident.
 func TestMemoryOfManyDownloads(t *testing.T) {
+	t.Parallel()
 	size := int64(16 << 20)
 	if long {
 		size = 200 << 20
@@ -76,6 +77,7 @@ func (p *process) memory(name string) int {
 // TestRandomFaults: many downloads while the storages fail in every way in turn. Each client gets the exact bytes, an error, or
 // a visibly short body.
 func TestRandomFaults(t *testing.T) {
+	t.Parallel()
 	downloads := 300
 	if long {
 		downloads = 5000

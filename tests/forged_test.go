@@ -18,6 +18,7 @@ import (
 // TestDifferencesForgedSlots uploads slot headers within the content of files and asks for the ids
 // that find them: each claims bytes of the slots behind its own.
 func TestDifferencesForgedSlots(t *testing.T) {
+	t.Parallel()
 	for name, lines := range map[string][]string{
 		"by default":           nil,
 		"nothing is kept open": {"[open_file_cache]", "max_files = 0", "memory = 0"},
@@ -57,6 +58,7 @@ func TestDifferencesForgedSlots(t *testing.T) {
 // TestDifferencesForgedSlotIsNotFetched: the replicas have the same trunk file, and are not asked
 // for what it does not hold.
 func TestDifferencesForgedSlotIsNotFetched(t *testing.T) {
+	t.Parallel()
 	c := cluster(t, fdfstest.Options{})
 	s := storetest.New(t)
 	_, forged := s.Forge(5000, 0x12345678)
@@ -79,6 +81,7 @@ func TestDifferencesForgedSlotIsNotFetched(t *testing.T) {
 // A forged header is in order as long as the bytes behind it are the uploader's own, and it stays in
 // place when these have been deleted and a smaller slot of somebody else lies there.
 func TestSlotWrittenTo(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	content := s.Bytes(20_000)
 	own := s.Trunk("jpg", content)
@@ -93,12 +96,13 @@ func TestSlotWrittenTo(t *testing.T) {
 	require.NoError(t, err)
 	written := time.Now()
 	for p.get(own.URL()).StatusCode != 404 {
-		require.Less(t, time.Since(written), 3*time.Second, "1 s, and what a busy machine adds")
+		require.Less(t, time.Since(written), 10*time.Second, "1 s, and what a busy machine adds")
 	}
 }
 
 // TestLegacyCRC32: files of FastDFS 5.x are served like others.
 func TestLegacyCRC32(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	var files []storetest.Object
 	for _, size := range []int{1, 5000, 300_000} {
@@ -118,6 +122,7 @@ func TestLegacyCRC32(t *testing.T) {
 
 // TestSlotMaxSize: slots are as large as the configuration or the trackers say, by default 16 MB.
 func TestSlotMaxSize(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	usual, large := s.Trunk("bin", s.Bytes(16<<20-fdfs.SlotHeaderSize)), s.Trunk("bin", s.Bytes(16<<20))
 	c := cluster(t, fdfstest.Options{Parameters: map[string]string{"slot_max_size": fmt.Sprint(32 << 20)}})
@@ -141,6 +146,7 @@ func TestSlotMaxSize(t *testing.T) {
 // TestForgedSlotsOfOtherHosts: storages compare headers alone, and send what a forged id asks for.
 // No byte of it reaches a client, whatever its size, through a cache, a fleet, or none.
 func TestForgedSlotsOfOtherHosts(t *testing.T) {
+	t.Parallel()
 	for name, o := range map[string]fleetOptions{
 		"cache":    {gateways: 1},
 		"fleet":    {gateways: 2},

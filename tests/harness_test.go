@@ -7,6 +7,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"flag"
 	"fmt"
 	"io"
 	"net"
@@ -32,7 +33,19 @@ const patience = time.Minute
 // binary is the program under test.
 var binary = os.Getenv("GATEWAY_BINARY")
 
+// atOnce is how many tests run at the same time: each has gateways, storages and ports of its own,
+// and waits for them more than it works.
+const atOnce = "6"
+
 func TestMain(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		if err := flag.Set("test.parallel", atOnce); err != nil {
+			panic("BUG: " + err.Error())
+		}
+	}
 	if binary != "" {
 		os.Exit(m.Run())
 	}

@@ -23,6 +23,7 @@ func oneStorage(t *testing.T) *fdfstest.Cluster {
 // each. Of files that are too long to be kept until they are checked, the first one of the group
 // costs two.
 func TestLegacyCRC(t *testing.T) {
+	t.Parallel()
 	const long = 6 << 20 // two segments of the cache
 	for name, lines := range map[string][]string{"with a cache": nil, "without": noCache} {
 		t.Run(name, func(t *testing.T) {
@@ -52,6 +53,7 @@ func TestLegacyCRC(t *testing.T) {
 // TestLinksAreReadTwice: a cold link, whose CRC32 is of neither variant, costs two downloads, and
 // one that is known costs none.
 func TestLinksAreReadTwice(t *testing.T) {
+	t.Parallel()
 	for name, lines := range map[string][]string{"with a cache": nil, "without": noCache} {
 		t.Run(name, func(t *testing.T) {
 			c := oneStorage(t)
@@ -74,6 +76,7 @@ func TestLinksAreReadTwice(t *testing.T) {
 
 // TestInspectFile says which variant of CRC32 an id has.
 func TestInspectFile(t *testing.T) {
+	t.Parallel()
 	c := oneStorage(t)
 	content := []byte("hello")
 	path := filepath.Join(t.TempDir(), "file")

@@ -23,6 +23,7 @@ func loads(c *fdfstest.Cluster) int { return c.Tracker(0).Counts().Requests[fdfs
 // TestStorageMoves: the only storage of a group has gone to another address. The first request
 // after that gets its file, with and without storage ids, through the cache and without one.
 func TestStorageMoves(t *testing.T) {
+	t.Parallel()
 	for _, useIDs := range []bool{false, true} {
 		for _, kept := range []bool{false, true} {
 			for _, young := range []bool{false, true} {
@@ -59,6 +60,7 @@ func TestStorageMoves(t *testing.T) {
 
 // TestNewGroup: the first request for a file of a new group gets it.
 func TestNewGroup(t *testing.T) {
+	t.Parallel()
 	c := cluster(t, fdfstest.Options{})
 	c.Storage(2).SetListed(false)
 	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(2), Content: []byte("hello"), Ext: "txt", Created: longAgo})
@@ -72,6 +74,7 @@ func TestNewGroup(t *testing.T) {
 
 // TestReloadLoadsLists: SIGHUP makes the gateway ask the trackers again, also where the configuration has not changed.
 func TestReloadLoadsLists(t *testing.T) {
+	t.Parallel()
 	c := cluster(t, fdfstest.Options{})
 	p := edge(t, c)
 	before := loads(c)
@@ -82,6 +85,7 @@ func TestReloadLoadsLists(t *testing.T) {
 // TestStrangersDoNotHammerTrackers: requests for groups and sources that nobody knows load the
 // lists once in 2 s, and are not held.
 func TestStrangersDoNotHammerTrackers(t *testing.T) {
+	t.Parallel()
 	c := cluster(t, fdfstest.Options{})
 	p := edge(t, c)
 	id := put(t, c, fdfstest.FileSpec{Group: "group1", Content: []byte("hello"), Ext: "txt", Created: longAgo})

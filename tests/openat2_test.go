@@ -53,6 +53,7 @@ func execWithout(call uint32, errno unix.Errno, command []string) error {
 // TestWithoutOpenat2: where a sandbox forbids openat2(2), whatever its answer, every file is served all
 // the same, nothing else is, and the log says so once.
 func TestWithoutOpenat2(t *testing.T) {
+	t.Parallel()
 	for _, errno := range []unix.Errno{unix.EACCES, unix.EPERM, unix.ENOSYS} {
 		t.Run(unix.ErrnoName(errno), func(t *testing.T) {
 			s := storetest.New(t)

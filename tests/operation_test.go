@@ -32,6 +32,7 @@ import (
 // TestStopLetsAnswersEnd: SIGTERM in the middle of a download; it goes on to its last byte, nothing new is accepted, /readyz
 // turns 503, and the exit code is 0.
 func TestStopLetsAnswersEnd(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	f := s.Normal("mp4", s.Bytes(32<<20))
 	p := serve(t, s, "[gateway]", "read_timeout = 5m", "shutdown_timeout = 5m")
@@ -63,6 +64,7 @@ func TestStopLetsAnswersEnd(t *testing.T) {
 
 // TestStopDoesNotWaitForEver: a client that never reads is left behind after shutdown_timeout.
 func TestStopDoesNotWaitForEver(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	f := s.Normal("mp4", s.Bytes(32<<20))
 	p := serve(t, s, "[gateway]", "shutdown_timeout = 1s")
@@ -76,6 +78,7 @@ func TestStopDoesNotWaitForEver(t *testing.T) {
 
 // TestReload: SIGHUP and POST /reload exchange the configuration; a bad one is refused with its reasons and the old one stays.
 func TestReload(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(100))
 	lines := func(cacheControl string) string {
@@ -115,6 +118,7 @@ func TestReload(t *testing.T) {
 
 // TestReadyFollowsTheStore: a store path that goes away and comes back.
 func TestReadyFollowsTheStore(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	f := s.In(storetest.Group, 1, "jpg", s.Bytes(100))
 	p := serve(t, s)
@@ -157,6 +161,7 @@ func certificate(t *testing.T, dir string) *x509.CertPool {
 
 // TestTLSAndUnixSocket: files of every kind where sendfile cannot be used.
 func TestTLSAndUnixSocket(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	files := []storetest.Object{s.Normal("mp4", s.Bytes(3<<20)), s.Trunk("txt", s.Bytes(5000)), s.Normal("txt", nil)}
 	dir := t.TempDir()
@@ -197,6 +202,7 @@ func TestTLSAndUnixSocket(t *testing.T) {
 
 // TestStaleSocketIsReplaced: a gateway that was killed leaves its socket behind.
 func TestStaleSocketIsReplaced(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	socket := filepath.Join(t.TempDir(), "socket")
 	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
@@ -217,7 +223,7 @@ func TestStaleSocketIsReplaced(t *testing.T) {
 
 // TestTimeouts: a head that does not come to its end is 408; an idle connection is closed without a word.
 func TestTimeouts(t *testing.T) {
-	t.Parallel() // most of the time goes by while nothing happens
+	t.Parallel()
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(100))
 	const idle = 3 * time.Second // enough for a client that stands still between its connection and its request
@@ -237,6 +243,7 @@ func TestTimeouts(t *testing.T) {
 
 // TestAccessLog: both forms, one line a request, nothing forged; and a log that was moved away is opened anew.
 func TestAccessLog(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(1234))
 	path := filepath.Join(t.TempDir(), "access.log")

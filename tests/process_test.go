@@ -76,6 +76,7 @@ func needRoot(t *testing.T) {
 
 // TestRightsGivenUp: no thread can win rights, and the state is in the log, on the page and in its data.
 func TestRightsGivenUp(t *testing.T) {
+	t.Parallel()
 	needLandlock(t)
 	s := storetest.New(t)
 	p := serve(t, s)
@@ -96,6 +97,7 @@ func TestRightsGivenUp(t *testing.T) {
 // TestLandlock: a running gateway opens nothing outside of what its configuration named when it
 // started; a reload that needs more is refused with that reason, and what it named goes on working.
 func TestLandlock(t *testing.T) {
+	t.Parallel()
 	needLandlock(t)
 	s, logs, outside := storetest.New(t), t.TempDir(), t.TempDir()
 	f := s.Normal("jpg", s.Bytes(100))
@@ -148,6 +150,7 @@ func TestLandlock(t *testing.T) {
 // TestLandlockWaitsForTheStore: rules belong to folders, so they are made when all store paths are
 // there; a folder that takes the place of another one later is told.
 func TestLandlockWaitsForTheStore(t *testing.T) {
+	t.Parallel()
 	needLandlock(t)
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(100))
@@ -195,6 +198,7 @@ func asNobody(t *testing.T, dir string, args ...string) *exec.Cmd {
 // TestExplainWithoutPermission: a fresh look in place of the running gateway, whose socket another
 // user may not connect to, says so.
 func TestExplainWithoutPermission(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	s, dir := storetest.New(t), t.TempDir()
 	open(t, s.Dir, nobody)
@@ -213,13 +217,15 @@ func TestExplainWithoutPermission(t *testing.T) {
 // TestReloadOfAnotherUser: the start names each file that a reload will not be able to read, and
 // the checks of a reload find the accounts of the host in spite of Landlock.
 func TestReloadOfAnotherUser(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	needLandlock(t)
 	s, dir := storetest.New(t), t.TempDir()
 	open(t, s.Dir, nobody)
 	token := filepath.Join(dir, "token")
 	require.NoError(t, os.WriteFile(token, []byte("0123456789abcdef"), 0o600))
-	conf := writeConfig(t, s.Config("[gateway]", "user = nobody", "admin_listen = 127.0.0.1:0", "admin_token_file = "+token))
+	conf := writeConfig(t, s.Config("[gateway]", "user = nobody", "listen = 127.0.0.1:0",
+		"admin_listen = 127.0.0.1:0", "admin_token_file = "+token))
 	open(t, filepath.Dir(conf), nobody)
 	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
 	p := serveConfig(t, conf)
@@ -235,6 +241,7 @@ func TestReloadOfAnotherUser(t *testing.T) {
 // TestUser: a gateway that root has started listens on a port below 1024, reads a key that is
 // root's, and serves as another user with no way back.
 func TestUser(t *testing.T) {
+	t.Parallel()
 	needRoot(t)
 	s, dir := storetest.New(t), t.TempDir()
 	f := s.Normal("jpg", s.Bytes(100))

@@ -12,6 +12,7 @@ import (
 
 // TestRedirect: to the storage that has the file, with the query kept and the mark added once.
 func TestRedirect(t *testing.T) {
+	t.Parallel()
 	c := cluster(t, fdfstest.Options{})
 	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("hello"), Ext: "txt", Created: longAgo})
 	host := func(i int) string { return c.Storage(i).AddrPort().Addr().String() }
@@ -41,6 +42,7 @@ func TestRedirect(t *testing.T) {
 // TestRedirectToADeadHost: the host that comes first has just died, and nothing has told the
 // gateway. The client is sent to the other one, which has the file.
 func TestRedirectToADeadHost(t *testing.T) {
+	t.Parallel()
 	for name, die := range map[string]func(*fdfstest.Storage) error{
 		"connections are refused":  func(s *fdfstest.Storage) error { s.Kill(); return nil },
 		"connections hang":         func(s *fdfstest.Storage) error { return s.Silence() },
@@ -69,6 +71,7 @@ func TestRedirectToADeadHost(t *testing.T) {
 
 // TestRedirectDoesNotWait: the storages cannot be asked who has the file; the client is sent to the source soon.
 func TestRedirectDoesNotWait(t *testing.T) {
+	t.Parallel()
 	c := cluster(t, fdfstest.Options{})
 	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("hello"), Ext: "txt", Created: longAgo})
 	p := serveConfig(t, writeConfig(t, "response_mode = redirect\n"+edgeConfig(c)))

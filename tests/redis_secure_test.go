@@ -18,6 +18,7 @@ import (
 // certificate, a user and a password in a file; with another authority it serves all the same and
 // says what is wrong.
 func TestRedisSecured(t *testing.T) {
+	t.Parallel()
 	s, a := storetest.New(t), redistest.NewAuthority(t)
 	f := s.Normal("jpg", s.Bytes(100))
 	server := a.StartTLS()

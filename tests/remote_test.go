@@ -66,6 +66,7 @@ var longAgo = time.Date(2024, 2, 29, 12, 30, 45, 0, time.UTC)
 // TestEdge serves every kind of file from other hosts: whole, to HEAD, in ranges, and 304 without a download. Each group has one storage,
 // as where there are two a slow one is helped out by the other, which would count as a second download.
 func TestEdge(t *testing.T) {
+	t.Parallel()
 	c := cluster(t, fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: "group1", Count: 1}, {Name: "group2", Count: 1}}})
 	s := storetest.New(t) // for bytes
 	normal := put(t, c, fdfstest.FileSpec{Group: "group1", Content: s.Bytes(300000), Ext: "jpg", Created: longAgo})
@@ -116,6 +117,7 @@ func TestEdge(t *testing.T) {
 
 // TestSourceDown: the storage in the id is dead, and a replica has the file.
 func TestSourceDown(t *testing.T) {
+	t.Parallel()
 	c := cluster(t, fdfstest.Options{})
 	content := storetest.New(t).Bytes(100000)
 	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: content, Ext: "jpg", Created: longAgo})
@@ -137,6 +139,7 @@ func TestSourceDown(t *testing.T) {
 
 // TestSourceDiesMidway: at every tenth of a large body; the client never notices.
 func TestSourceDiesMidway(t *testing.T) {
+	t.Parallel()
 	c := cluster(t, fdfstest.Options{})
 	const size = 6 << 20
 	content := storetest.New(t).Bytes(size)
@@ -156,6 +159,7 @@ func TestSourceDiesMidway(t *testing.T) {
 
 // TestNoCleanEndOfAShortBody: all sources die in the middle; the client must see that the body is short.
 func TestNoCleanEndOfAShortBody(t *testing.T) {
+	t.Parallel()
 	c := cluster(t, fdfstest.Options{})
 	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: storetest.New(t).Bytes(5 << 20), Ext: "mp4", Created: longAgo})
 	p := edge(t, c)
@@ -173,6 +177,7 @@ func TestNoCleanEndOfAShortBody(t *testing.T) {
 
 // TestLyingStorages: garbage, wrong lengths and errors of one storage are made good by the other.
 func TestLyingStorages(t *testing.T) {
+	t.Parallel()
 	c := cluster(t, fdfstest.Options{})
 	content := storetest.New(t).Bytes(70000)
 	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: content, Ext: "jpg", Created: longAgo})
@@ -201,6 +206,7 @@ func TestLyingStorages(t *testing.T) {
 
 // TestReplicationLag: a gateway beside a storage whose replication is behind.
 func TestReplicationLag(t *testing.T) {
+	t.Parallel()
 	c := cluster(t, fdfstest.Options{})
 	s := storetest.New(t)
 	content := s.Bytes(1000)
@@ -226,6 +232,7 @@ func TestReplicationLag(t *testing.T) {
 
 // TestStrangers: an id is a claim of whoever made the URL; nobody is connected to who does not belong to the cluster.
 func TestStrangers(t *testing.T) {
+	t.Parallel()
 	c := cluster(t, fdfstest.Options{})
 	_, port, err := net.SplitHostPort(c.Storage(0).Addr())
 	require.NoError(t, err)
@@ -263,6 +270,7 @@ func TestStrangers(t *testing.T) {
 // TestNobodyIsASourceUnsaid: where nothing names the storages, hosts in the networks of this host
 // are asked only if the operator says so.
 func TestNobodyIsASourceUnsaid(t *testing.T) {
+	t.Parallel()
 	host := interfaceAddress(t)
 	ln, err := net.Listen("tcp", net.JoinHostPort(host.String(), "0"))
 	require.NoError(t, err)
@@ -311,6 +319,7 @@ func interfaceAddress(t *testing.T) netip.Addr {
 
 // TestTrackersDownAtStart: the gateway starts, says so, and recovers by itself.
 func TestTrackersDownAtStart(t *testing.T) {
+	t.Parallel()
 	c := cluster(t, fdfstest.Options{})
 	content := []byte("hello")
 	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: content, Ext: "txt", Created: longAgo})
@@ -326,6 +335,7 @@ func TestTrackersDownAtStart(t *testing.T) {
 
 // TestClientLeavesFetchStops: the storage does not go on sending to nobody.
 func TestClientLeavesFetchStops(t *testing.T) {
+	t.Parallel()
 	c := cluster(t, fdfstest.Options{})
 	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: make([]byte, 64<<20), Ext: "mp4", Created: longAgo})
 	p := edge(t, c)
@@ -342,6 +352,7 @@ func TestClientLeavesFetchStops(t *testing.T) {
 
 // TestBrokenDisk: a store path that cannot be read is no reason to refuse what the other storages have.
 func TestBrokenDisk(t *testing.T) {
+	t.Parallel()
 	c := cluster(t, fdfstest.Options{})
 	s := storetest.New(t)
 	content := []byte("hello")
@@ -357,6 +368,7 @@ func TestBrokenDisk(t *testing.T) {
 
 // TestEdgeBesideAStorage: the gateway has no store, and the storage runs on the same host.
 func TestEdgeBesideAStorage(t *testing.T) {
+	t.Parallel()
 	c := cluster(t, fdfstest.Options{})
 	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(2), Content: []byte("hello"), Ext: "txt", Created: longAgo})
 	p := edge(t, c, "[gateway]", "local_ips = "+c.Storage(2).AddrPort().Addr().String())
@@ -365,6 +377,7 @@ func TestEdgeBesideAStorage(t *testing.T) {
 
 // TestTrackersDownAreNoLicence: while no tracker has answered, an address in the host's networks is no source.
 func TestTrackersDownAreNoLicence(t *testing.T) {
+	t.Parallel()
 	c := cluster(t, fdfstest.Options{})
 	c.Tracker(0).Kill()
 	p := edge(t, c)

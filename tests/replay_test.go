@@ -22,6 +22,7 @@ type verdict struct {
 // TestRecordedAnswers asks the gateway everything that a real FastDFS with the nginx module was asked, where the recordings
 // and the tool that judges the answers lie beside the repository (or GOLDEN_DIR and REPLAY_TOOLS name them).
 func TestRecordedAnswers(t *testing.T) {
+	t.Parallel()
 	golden, tools := beside("GOLDEN_DIR", "golden"), beside("REPLAY_TOOLS", "tools")
 	if golden == "" || tools == "" {
 		t.Skip("SKIPPED: no recorded answers: GOLDEN_DIR and REPLAY_TOOLS are not set and ../shared is not there")
@@ -32,6 +33,7 @@ func TestRecordedAnswers(t *testing.T) {
 	replay, fake := buildTool(t, tools, "replay"), buildTool(t, tools, "fakefdfs")
 	for _, upstream := range []string{"http", "storage"} {
 		t.Run(upstream, func(t *testing.T) {
+			t.Parallel()
 			out := filepath.Join(t.TempDir(), "verdicts")
 			cmd := exec.Command(replay, "-golden", golden, "-gateway", binary, "-fakefdfs", fake, "-upstream", upstream, "-json", out)
 			text, err := cmd.CombinedOutput()

@@ -18,6 +18,7 @@ import (
 // TestHardening: check finds no problem in the lines of docs/hardening.md, all together, where the
 // files that they name are there.
 func TestHardening(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../docs/hardening.md")
 	require.NoError(t, err)
 	blocks := regexp.MustCompile("(?s)```ini\n(.*?)```").FindAllStringSubmatch(string(text), -1)
@@ -48,6 +49,7 @@ func TestHardening(t *testing.T) {
 
 // TestHardeningRedisRights: the rights in docs/hardening.md are those that the tests of Redis run with.
 func TestHardeningRedisRights(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile("../docs/hardening.md")
 	require.NoError(t, err)
 	rights := regexp.MustCompile(`(?m)^    ACL SETUSER gateway on >PASSWORD ~fdfs:\* &fdfs:\* (.*)$`).FindSubmatch(text)
@@ -62,6 +64,7 @@ func TestHardeningRedisRights(t *testing.T) {
 // TestDependencies: docs/dependencies.md has one line for each module that a go.mod names as imported
 // here, and no others; those used by benchmarks only are not in the go.mod of the program.
 func TestDependencies(t *testing.T) {
+	t.Parallel()
 	program, benchmarks := direct(t, "../go.mod"), direct(t, "bench/go.mod")
 	text, err := os.ReadFile("../docs/dependencies.md")
 	require.NoError(t, err)

@@ -46,6 +46,7 @@ const stallBound = 5 * time.Second
 // TestSourceFreezesMidway: a storage that stops sending in the middle, and keeps its connection
 // open, is replaced at the next byte.
 func TestSourceFreezesMidway(t *testing.T) {
+	t.Parallel()
 	const size = 6 << 20
 	content := storetest.New(t).Bytes(size)
 	at := 1 << 20

@@ -26,6 +26,7 @@ import (
 
 // TestFewDescriptors: more clients than the limit on open files allows. The gateway refuses what is too much and lives.
 func TestFewDescriptors(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(1000))
 	conf := writeConfig(t, s.Config(withListen(nil)...))
@@ -47,6 +48,7 @@ func TestFewDescriptors(t *testing.T) {
 
 // TestReloadUnderLoad: no request sees anything of many reloads, nor of one that changes the store paths.
 func TestReloadUnderLoad(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(1000))
 	p := serve(t, s)
@@ -95,6 +97,7 @@ func TestReloadUnderLoad(t *testing.T) {
 
 // TestReloadKeepsTLS: taking the certificate out of the configuration needs a restart; until then the old one serves.
 func TestReloadKeepsTLS(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(1000))
 	dir := t.TempDir()
@@ -130,6 +133,7 @@ func (p *process) reload(status int) {
 
 // TestLogsAreReopenedWithABadConfiguration: logrotate must not depend on it.
 func TestLogsAreReopenedWithABadConfiguration(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(10))
 	path := filepath.Join(t.TempDir(), "access.log")
@@ -154,6 +158,7 @@ func TestLogsAreReopenedWithABadConfiguration(t *testing.T) {
 
 // TestFullDiskUnderTheAccessLog: lines are lost and counted, downloads go on.
 func TestFullDiskUnderTheAccessLog(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(10))
 	p := serve(t, s, "[gateway]", "access_log = /dev/full")
@@ -165,6 +170,7 @@ func TestFullDiskUnderTheAccessLog(t *testing.T) {
 
 // TestReaderOfTheLogLeaves: the other end of the pipe is closed; the gateway lives and serves.
 func TestReaderOfTheLogLeaves(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(10))
 	p := serve(t, s, "[gateway]", "access_log = -") // standard output is a pipe that the harness does not read
@@ -185,6 +191,7 @@ func TestReaderOfTheLogLeaves(t *testing.T) {
 
 // TestFileBreaksWhileItIsSent: the client gets a visibly short answer, and the log, the metrics and the access log tell.
 func TestFileBreaksWhileItIsSent(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	f := s.Normal("mp4", s.Bytes(32<<20))
 	p := serve(t, s)
@@ -203,6 +210,7 @@ func TestFileBreaksWhileItIsSent(t *testing.T) {
 
 // TestClientsThatLeaveAreCounted: that is no error of ours.
 func TestClientsThatLeaveAreCounted(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	f := s.Normal("mp4", s.Bytes(32<<20))
 	p := serve(t, s)
@@ -218,6 +226,7 @@ func TestClientsThatLeaveAreCounted(t *testing.T) {
 
 // TestStopWithSilentConnections: a connection that never sent anything, and one with half a head, are no reason to wait.
 func TestStopWithSilentConnections(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	p := serve(t, s, "[gateway]", "read_timeout = 5m", "idle_timeout = 5m", "shutdown_timeout = 5m")
 	p.dial()
@@ -233,6 +242,7 @@ func TestStopWithSilentConnections(t *testing.T) {
 // TestLateBytesDoNotCutAnAnswer: the last answer of a connection is still on its way when the client sends something that nobody
 // wants. A reset would take the rest of the answer away (RFC 9112 section 9.6).
 func TestLateBytesDoNotCutAnAnswer(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	f := s.Normal("mp4", s.Bytes(9<<20))
 	p := serve(t, s)

@@ -11,6 +11,7 @@ import (
 // TestDifferencesContentType: [types], mime.types and the built-in table, in this order, in whole
 // answers and in the parts of others.
 func TestDifferencesContentType(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	p := serve(t, s, "[gateway]", "charset = utf-8", "[types]", "mp4 = video/own", "log = text/plain; charset=gbk")
 	for _, tt := range []struct{ name, ext, want string }{

@@ -16,6 +16,7 @@ import (
 
 // TestUpstreamHTTP: one gateway in front of another one's store, by HTTP.
 func TestUpstreamHTTP(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	content := s.Bytes(3 << 20)
 	source := fdfs.Source{127, 0, 0, 21}
@@ -68,6 +69,7 @@ func webServer(t *testing.T, ip string, content []byte) (port string, asked func
 // TestTargetOfTheID: other web servers are asked, and clients sent, to the path of the parsed id,
 // whatever the client has written.
 func TestTargetOfTheID(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	source := fdfs.Source{127, 0, 0, 21}
 	file := s.From(source, "txt", []byte("hello"))
