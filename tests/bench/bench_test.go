@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/tests/docs"
 	"fastdfs-gateway/tests/lab"
 
 	"github.com/stretchr/testify/require"
@@ -60,26 +61,13 @@ func TestTableTellsWhereTheOtherSideIsAhead(t *testing.T) {
 	require.Contains(t, table(sides, []*result{{c: &testCase{name: "won"}, a: samples{fast}, b: samples{slow}}}), "ahead nowhere")
 }
 
-func TestReplaceSection(t *testing.T) {
-	const document = "# Head\n<!-- figures: written by make bench -->\nold\n<!-- end of figures -->\ntail\n"
-	got, err := replaceSection([]byte(document), "figures", "new")
-	require.NoError(t, err)
-	require.Equal(t, "# Head\n<!-- figures: written by make bench -->\n\nnew\n<!-- end of figures -->\ntail\n", string(got))
-	again, err := replaceSection(got, "figures", "new")
-	require.NoError(t, err)
-	require.Equal(t, string(got), string(again))
-	for _, broken := range []string{"", strings.Replace(document, "end of", "", 1), strings.Replace(document, "written", "", 1)} {
-		_, err := replaceSection([]byte(broken), "figures", "new")
-		require.Error(t, err)
-	}
-	require.NoError(t, checkDocument("../../docs/benchmarks.md"))
-}
+func TestDocument(t *testing.T) { require.NoError(t, checkDocument("../../docs/benchmarks.md")) }
 
 // checkDocument finds the marks in the document that make bench writes.
 func checkDocument(path string) error {
 	document, err := os.ReadFile(path)
 	for _, section := range []string{"figures", "link", "crowds"} {
-		_, bad := replaceSection(document, section, "")
+		_, bad := docs.ReplaceSection(document, "make bench", section, "")
 		err = errors.Join(err, bad)
 	}
 	return err

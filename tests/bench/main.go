@@ -19,6 +19,7 @@ import (
 	"regexp"
 	"time"
 
+	"fastdfs-gateway/tests/docs"
 	"fastdfs-gateway/tests/lab"
 )
 
@@ -170,10 +171,10 @@ func (s *settings) write(sides [2]side, results []*result, rows []string) error 
 		return nil
 	}
 	if s.link {
-		return writeSection(s.out, "link", machine(s)+"\n"+table(sides, results))
+		return docs.WriteSection(s.out, "make bench", "link", machine(s)+"\n"+table(sides, results))
 	}
-	if err := writeSection(s.out, "figures", machine(s)+"\n"+table(sides, results)); err != nil {
+	if err := docs.WriteSection(s.out, "make bench", "figures", machine(s)+"\n"+table(sides, results)); err != nil {
 		return err
 	}
-	return writeSection(s.out, "crowds", crowdTable(sides, rows))
+	return docs.WriteSection(s.out, "make bench", "crowds", crowdTable(sides, rows))
 }

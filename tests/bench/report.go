@@ -122,26 +122,3 @@ func firstLine(name, flag string) string {
 	line, _, _ = strings.Cut(line, " Copyright")
 	return strings.TrimPrefix(strings.TrimSpace(line), "nginx version: ")
 }
-
-// replaceSection puts text between the two marks of a section of a document.
-func replaceSection(document []byte, section, text string) ([]byte, error) {
-	begin, end := fmt.Sprintf("<!-- %s: written by make bench -->\n", section), fmt.Sprintf("<!-- end of %s -->\n", section)
-	before, rest, found := bytes.Cut(document, []byte(begin))
-	_, after, closed := bytes.Cut(rest, []byte(end))
-	if !found || !closed {
-		return nil, fmt.Errorf("cannot write section %q: its marks %q and %q are missing", section, begin, end)
-	}
-	return bytes.Join([][]byte{before, []byte(begin), []byte("\n" + text + "\n"), []byte(end), after}, nil), nil
-}
-
-// writeSection changes a section of a file.
-func writeSection(path, section, text string) error {
-	document, err := os.ReadFile(path)
-	if err != nil {
-		return err
-	}
-	if document, err = replaceSection(document, section, text); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
-	}
-	return os.WriteFile(path, document, 0o644)
-}

@@ -1,8 +1,8 @@
 package tier
 
-// Sizes is a Stack without bytes, for simulations: it decides by the code of Memory and Disk which segments stay, and knows only
-// their keys and lengths. Nothing in it fails or takes time, and there is one version of each file. It is not safe for concurrent
-// use.
+// Sizes is a Stack without bytes, for simulations: it decides by the code of Memory and Disk which
+// segments stay, and knows only their keys and lengths. Nothing in it fails or takes time, and
+// there is one version of each file. It is not safe for concurrent use.
 //
 //	s := tier.NewSizes[int](tier.SizesOptions{Memory: 1 << 30, Disk: 10 << 30, Name: 60})
 //	if !s.Get(7, 4096) {
@@ -77,7 +77,8 @@ func (s *Sizes[K]) remember(key K, length int64) {
 	s.memory.put(key, &remembered{headCost(s.o.Name) + 24*chunks + length}, false)
 }
 
-// Put stores a segment of length bytes that is not held: in memory, and on disk as well where onDisk.
+// Put stores a segment of length bytes that is not held: in memory, and on disk as well where
+// onDisk.
 func (s *Sizes[K]) Put(key K, length int64, onDisk bool) {
 	s.remember(key, length)
 	if !onDisk || !fitsDisk(length, s.o.Disk) {
@@ -99,7 +100,8 @@ func (s *Sizes[K]) Holds(key K) bool {
 // Used is the bytes that are taken of the budgets.
 func (s *Sizes[K]) Used() (memory, disk int64) { return s.memory.total(), s.disk.used }
 
-// Restart does what a new start of the process does: memory is empty, and all that is on disk was found there.
+// Restart does what a new start of the process does: memory is empty, and all that is on disk was
+// found there.
 func (s *Sizes[K]) Restart() {
 	s.emptyMemory()
 	found := newIndex[K, fileSize]()

@@ -13,7 +13,8 @@ import (
 	"fastdfs-gateway/internal/cache/tier"
 )
 
-// TestSizesAsStack: Sizes and a real Stack with the same requests have the same hits, and take nearly the same bytes.
+// TestSizesAsStack: Sizes and a real Stack with the same requests have the same hits, and take
+// nearly the same bytes.
 func TestSizesAsStack(t *testing.T) {
 	const files, requests, memory, disk, name = 400, 3000, 8 << 20, 24 << 20, 60
 	m := tier.NewMemory(memory)
@@ -60,7 +61,8 @@ func TestSizesAsStack(t *testing.T) {
 		require.InEpsilon(t, d.Stats().Bytes, inFiles, 0.05, "request %d", i)
 	}
 	require.LessOrEqual(t, differ, requests/500, "segments from disk have some spare bytes in memory, no more")
-	t.Logf("%d of %d were hits, %d differ, memory evicted %d, the disk %d", hits, requests, differ, m.Stats().Evicted, d.Stats().Evicted)
+	t.Logf("%d of %d were hits, %d differ, memory evicted %d, the disk %d", hits, requests, differ,
+		m.Stats().Evicted, d.Stats().Evicted)
 	require.Greater(t, hits, requests/4)
 	require.NotZero(t, m.Stats().Evicted)
 	require.NotZero(t, d.Stats().Evicted)

@@ -6,16 +6,18 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// recentShare is the part of the budget (one in so many) that entries asked for once may take when others need room.
+// recentShare is the part of the budget (one in so many) that entries asked for once may take when
+// others need room.
 const recentShare = 4
 
 // sized is an entry of a list: it takes so many bytes of the budget.
 type sized interface{ takes() int64 }
 
-// twoQueue decides which entries stay within a budget of bytes: a 2Q cache (Johnson and Shasha, 1994). A new entry is recent; when
-// it is asked for again, or comes back soon after it was evicted, it is frequent. Recent entries are evicted first as long as they
-// take more than a quarter, so that a scan of cold files only drives out other cold files. Ghosts, the keys of evicted recent
-// entries, tell which entries come back. It is not safe for concurrent use.
+// twoQueue decides which entries stay within a budget of bytes: a 2Q cache (Johnson and Shasha,
+// 1994). A new entry is recent; when it is asked for again, or comes back soon after it was
+// evicted, it is frequent. Recent entries are evicted first as long as they take more than a
+// quarter, so that a scan of cold files only drives out other cold files. Ghosts, the keys of
+// evicted recent entries, tell which entries come back. It is not safe for concurrent use.
 type twoQueue[K comparable, E sized] struct {
 	budget    int64
 	ghostCost func(K) int64 // bytes that a ghost takes
@@ -69,7 +71,8 @@ func (q *twoQueue[K, E]) touch(key K, e E) {
 	q.frequent.Add(key, e)
 }
 
-// put adds an entry in the place of one with the same key; hot makes it frequent at once. It is false when there is no room.
+// put adds an entry in the place of one with the same key; hot makes it frequent at once. It is
+// false when there is no room.
 func (q *twoQueue[K, E]) put(key K, e E, hot bool) bool {
 	size := e.takes()
 	q.remove(key)
@@ -113,7 +116,8 @@ func (q *twoQueue[K, E]) shrink(limit int64) {
 	}
 }
 
-// evictRecent leaves a ghost of the entry, and forgets ghosts that are older than a budget's worth of entries.
+// evictRecent leaves a ghost of the entry, and forgets ghosts that are older than a budget's worth
+// of entries.
 func (q *twoQueue[K, E]) evictRecent() {
 	key, e, _ := q.recent.RemoveOldest()
 	q.gone(e)
