@@ -16,22 +16,26 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Options of a client. The zero value means the defaults.
+// Options of a client. The zero value of each field means its default.
 type Options struct {
-	// Prefix begins every key and channel in Redis; default "cachelock". With "{}" in it nothing works in a Cluster.
+	// Prefix begins every key and channel in Redis; default "cachelock". It must not contain "{}"
+	// in a Cluster.
 	Prefix string
-	// Holder tells others who has a lock: an address, a host name; default "host:pid". It stands in the tokens.
+	// Holder identifies the holder of a lock to others: an address, a host name; default
+	// "host:pid". It is a part of the tokens.
 	Holder string
-	// TTL of locks that name none; default 30 s.
+	// TTL is the default of LockOptions.TTL; default 30 s.
 	TTL time.Duration
-	// Shards is how many slots of a Redis Cluster the locks are spread over, and how many fence counters there are, which are the
-	// only keys without expiry; default 16. All programs that share locks must agree on it.
+	// Shards is the number of slots of a Redis Cluster that the locks are spread over, and of fence
+	// counters, which are the only keys without expiry; default 16. All programs that share locks
+	// must use the same number.
 	Shards int
-	// Poll is how often somebody who waits looks whether the lock is free without having been told, up to half more at random;
-	// default 1 s.
+	// Poll is the interval in which a waiting process checks the lock without having been notified,
+	// up to half longer at random; default 1 s.
 	Poll time.Duration
-	// NodeTimeout is how long a Redlock waits for a node when the other nodes have not decided; default a tenth of the ttl, at most
-	// 50 ms. It has to be longer than the way to the nodes, and far shorter than the ttl.
+	// NodeTimeout is how long a Redlock waits for a node while the other nodes have not decided;
+	// default a tenth of the ttl, at most 50 ms. It must be longer than the round trip to the
+	// nodes, and far shorter than the ttl.
 	NodeTimeout time.Duration
 }
 
@@ -40,7 +44,7 @@ func (o *Options) setDefaults() {
 		o.Prefix = "cachelock"
 	}
 	if o.Holder == "" {
-		host, _ := os.Hostname() // without one, the pid has to do
+		host, _ := os.Hostname() // on failure the pid has to suffice
 		o.Holder = fmt.Sprintf("%s:%d", host, os.Getpid())
 	}
 	if o.TTL <= 0 {
@@ -54,25 +58,29 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// LockOptions of one lock. The zero value means the defaults.
+// LockOptions of one lock. The zero value of each field means its default.
 type LockOptions struct {
-	// TTL is how long the lock lasts when nobody extends it; default Options.TTL. At least 10 ms.
+	// TTL is the time to live of the lock unless it is extended; default Options.TTL, at least
+	// MinTTL.
 	TTL time.Duration
-	// Policy says what to do while another has it; default: give up at once.
+	// Policy says whether and how to wait while another holder has the lock; default: do not wait.
 	Policy Policy
-	// Renew extends the lock by itself, at a third of its TTL, until it is released, or MaxHold is over.
+	// Renew extends the lock automatically, at a third of its TTL, until it is released or MaxHold
+	// has passed.
 	Renew bool
-	// MaxHold ends the renewal of a lock that was forgotten; default 1 h.
+	// MaxHold ends the renewal of a lock that is never released; default 1 h.
 	MaxHold time.Duration
-	// Owner makes the lock reentrant: whoever names the same owner, in a client with the same Holder, takes it again, and it is
-	// free when each has released it, those who have lost it as well. A process that starts again under the same Holder, and asks
-	// before the lock has expired, goes on with it.
+	// Owner makes the lock reentrant: it can be acquired again with the same Owner by a client with
+	// the same Holder. It is free when each acquisition has been released, including those that
+	// were lost. A process that restarts with the same Holder, and acquires the lock before it has
+	// expired, continues to hold it.
 	Owner string
-	// Fair serves those who wait in the order in which they came, over all processes. Everybody who takes the lock must say so.
+	// Fair serves waiters in the order of their arrival, over all processes. All users of the lock
+	// must set it.
 	Fair bool
 }
 
-// MinTTL is the shortest time to live. Below that, a lock has expired before its holder knows that he has it.
+// MinTTL is the shortest time to live. A shorter lock expires before its holder has the answer.
 const MinTTL = 10 * time.Millisecond
 
 // maxKey bounds the length of a key in bytes.
@@ -94,68 +102,72 @@ func (o *LockOptions) check(c *Client) error {
 	return nil
 }
 
-// Locker takes locks. The clients of this package are Lockers, whatever keeps their locks: Redis, several Redis, this process.
+// Locker acquires locks. All clients of this package implement it: on one Redis, on several, and in
+// this process.
 type Locker interface {
-	// Acquire takes the lock, or says by its error why not.
+	// Acquire acquires the lock or returns the reason as an error.
 	Acquire(ctx context.Context, key string, o LockOptions) (*Lock, error)
 }
 
-// Client takes locks. It is safe for use by many goroutines; a process needs one.
+// Client acquires locks. It is safe for concurrent use; a process needs one.
 type Client struct {
-	o       Options
-	store   store
-	process string // in queues and on channels
-	seq     atomic.Uint64
-	fences  []string // names of the counters, by shard
-	lines   lines
+	o          Options
+	store      store
+	process    string // name of this process in queues and channels
+	seq        atomic.Uint64
+	fences     []string // keys of the fence counters by shard
+	waitQueues waitQueues
 
-	folderLines folderLines
+	folderWaiters folderWaiters
 
-	ctx    context.Context // of work that nobody waits for; ended by Close
+	ctx    context.Context // of background work; cancelled by Close
 	cancel context.CancelFunc
 	mu     sync.Mutex // guards closed, and running against Add after Wait
 	closed bool
-	// running counts goroutines: renewals, and locks that are given back because their request failed.
+	// running counts goroutines: renewals, and releases in the background.
 	running sync.WaitGroup
-	// returning bounds how many locks are being given back.
-	returning chan struct{}
+	// releasing bounds the releases in the background.
+	releasing chan struct{}
 }
 
 var _ Locker = (*Client)(nil)
 
 // store keeps locks.
 type store interface {
-	// acquire takes all keys or none. It is a *HeldError when one is held; then, if w.waiter is not empty, the client will be
-	// told of its release. A request that failed is given back in the background, so its token is not to be used again.
-	acquire(ctx context.Context, w wanted) (holding, int64, error)
-	// leave takes a waiter out of the queue of the key, and tells the next when the lock is free.
+	// acquire acquires all keys or none. The error is a *HeldError if one is held; then, if
+	// w.waiter is not empty, the client is notified of its release. A failed request is released in
+	// the background, so its token must not be used again.
+	acquire(ctx context.Context, w lockRequest) (holding, int64, error)
+	// leave removes a waiter from the lock's queue, and notifies the next one if the lock is free.
 	leave(ctx context.Context, key, waiter string) error
-	// listen makes sure that releases are told, before anybody waits for them.
+	// listen subscribes to notifications of releases. It is called before waiting.
 	listen(ctx context.Context) error
-	// close ends listening.
+	// close ends the subscription.
 	close() error
 }
 
-// holding is what was acquired, as its store knows it.
+// holding is what a store keeps about acquired locks.
 type holding interface {
-	// extend is ErrLost when it is not ours any more. Only when sooner is true does it ever end sooner than it would have.
+	// extend sets a new expiry. It returns ErrLost if the lock is not held with this token any
+	// more. The lock may expire sooner than before only if sooner is true.
 	extend(ctx context.Context, ttl time.Duration, sooner bool) error
-	// release is ErrLost when it was not ours any more.
+	// release releases the locks. It returns ErrLost if one was not held with this token any more.
 	release(ctx context.Context) error
 }
 
-// wanted is a request for locks.
-type wanted struct {
+// lockRequest is a request for locks.
+type lockRequest struct {
 	keys     []string
 	token    string
-	hold     string // not empty: reentrant, token is the owner
+	hold     string // not empty: a reentrant lock, token names the owner
 	ttl      time.Duration
-	waiter   string // name in the queue, empty: does not wait
-	patience time.Duration
+	waiter   string // name in the queue; empty = does not wait
+	queueTTL time.Duration
 	fair     bool
 }
 
-// New returns a client for one Redis: standalone, behind Sentinel, or a Cluster. The Redis client stays the caller's.
+// New returns a client for one Redis: standalone, behind Sentinel, or a Cluster. The caller closes
+// rdb, after the client.
 func New(rdb redis.UniversalClient, o Options) *Client {
 	c := newClient(o)
 	c.store = newRedisStore(rdb, c)
@@ -165,7 +177,7 @@ func New(rdb redis.UniversalClient, o Options) *Client {
 // newClient returns a client without a store.
 func newClient(o Options) *Client {
 	o.setDefaults()
-	c := &Client{o: o, process: randomHex(), returning: make(chan struct{}, maxReturning)}
+	c := &Client{o: o, process: randomHex(), releasing: make(chan struct{}, maxReleasing)}
 	for n := range o.Shards {
 		c.fences = append(c.fences, o.Prefix+":{"+strconv.Itoa(n)+"}"+fenceName)
 	}
@@ -173,9 +185,9 @@ func newClient(o Options) *Client {
 	return c
 }
 
-// Close ends what runs in the background, those who wait included, and waits for what is on its way. Locks that are still held are
-// not released: they expire, unless their holder releases them, which those of a Redlock cannot be any more. Closing again does
-// nothing.
+// Close cancels background work and waiting calls, and waits for running requests. Locks that are
+// held are not released: they expire unless their holders release them, which those of a Redlock
+// cannot do any more. Further calls do nothing.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	was := c.closed
@@ -190,7 +202,7 @@ func (c *Client) Close() error {
 	return err
 }
 
-// begin counts a goroutine in; it is false when the client has been closed.
+// begin counts a goroutine that Close waits for; false if the client is closed.
 func (c *Client) begin() bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -200,12 +212,12 @@ func (c *Client) begin() bool {
 	return !c.closed
 }
 
-// Acquire takes one lock.
+// Acquire acquires one lock.
 func (c *Client) Acquire(ctx context.Context, key string, o LockOptions) (*Lock, error) {
 	return c.acquire(ctx, []string{key}, o)
 }
 
-// acquire takes locks of one shard.
+// acquire acquires locks of one shard.
 func (c *Client) acquire(ctx context.Context, keys []string, o LockOptions) (*Lock, error) {
 	if err := o.check(c); err != nil {
 		return nil, err
@@ -213,21 +225,21 @@ func (c *Client) acquire(ctx context.Context, keys []string, o LockOptions) (*Lo
 	if err := checkKeys(keys); err != nil {
 		return nil, err
 	}
-	w := c.wanted(keys, &o)
+	w := c.lockRequest(keys, &o)
 	if !o.Policy.waits() {
 		if err := c.usable(ctx); err != nil {
 			return nil, err
 		}
 		return c.attempt(ctx, w, "", o)
 	}
-	return c.take(ctx, keys[0], o, func(ctx context.Context, waiter string) (*Lock, error) {
+	return c.acquireOrWait(ctx, keys[0], o, func(ctx context.Context, waiter string) (*Lock, error) {
 		return c.attempt(ctx, w, waiter, o)
 	})
 }
 
-// wanted is the request for keys.
-func (c *Client) wanted(keys []string, o *LockOptions) wanted {
-	w := wanted{keys: keys, ttl: o.TTL, fair: o.Fair, patience: c.patience()}
+// lockRequest returns the request for keys.
+func (c *Client) lockRequest(keys []string, o *LockOptions) lockRequest {
+	w := lockRequest{keys: keys, ttl: o.TTL, fair: o.Fair, queueTTL: c.queueTTL()}
 	if o.Owner != "" {
 		w.token, w.hold = "owner "+url.QueryEscape(o.Owner)+":"+c.o.Holder, randomHex()
 	} else {
@@ -236,8 +248,8 @@ func (c *Client) wanted(keys []string, o *LockOptions) wanted {
 	return w
 }
 
-// attempt makes one attempt.
-func (c *Client) attempt(ctx context.Context, w wanted, waiter string, o LockOptions) (*Lock, error) {
+// attempt sends one request.
+func (c *Client) attempt(ctx context.Context, w lockRequest, waiter string, o LockOptions) (*Lock, error) {
 	w.waiter = waiter
 	start := time.Now()
 	h, fence, err := c.store.acquire(ctx, w)
@@ -247,7 +259,7 @@ func (c *Client) attempt(ctx context.Context, w wanted, waiter string, o LockOpt
 	return c.granted(ctx, w.keys, w.token, h, fence, start, o)
 }
 
-// usable is the error of a request that need not be made.
+// usable returns an error if the request need not be sent.
 func (c *Client) usable(ctx context.Context) error {
 	if ctx.Err() != nil {
 		return cancelled(ctx)
@@ -258,17 +270,20 @@ func (c *Client) usable(ctx context.Context) error {
 	return nil
 }
 
-// granted makes a lock of what a request that began at start has acquired, unless it is over already.
-func (c *Client) granted(ctx context.Context, keys []string, token string, h holding, fence int64, start time.Time, o LockOptions) (*Lock, error) {
+// granted returns the lock that a request sent at start has acquired, unless it has expired
+// already.
+func (c *Client) granted(ctx context.Context, keys []string, token string, h holding, fence int64, start time.Time,
+	o LockOptions) (*Lock, error) {
 	if time.Since(start) >= validity(o.TTL) {
-		c.giveBack(h)
+		c.releaseInBackground(h)
 		return nil, fmt.Errorf("%w: %w of %s", ErrUnreachable, errLate, o.TTL)
 	}
 	return c.newLock(ctx, keys, token, h, fence, start, o), nil
 }
 
-// patience is how long somebody who waits stays in a queue without coming again: longer than the longest poll.
-func (c *Client) patience() time.Duration { return 4 * c.o.Poll }
+// queueTTL is how long a name stays in a lock's queue without another attempt: longer than the
+// longest poll interval.
+func (c *Client) queueTTL() time.Duration { return 4 * c.o.Poll }
 
 func checkKeys(keys []string) error {
 	for _, key := range keys {
@@ -279,22 +294,23 @@ func checkKeys(keys []string) error {
 	return nil
 }
 
-// maxReturning bounds how many locks are given back at the same time; what comes on top expires.
-const maxReturning = 256
+// maxReleasing bounds the concurrent releases in the background; further locks expire.
+const maxReleasing = 256
 
-// giveBack releases in the background what nobody wants any more, as soon as Redis serves. After some seconds it is left to expire.
-func (c *Client) giveBack(h holding) {
+// releaseInBackground releases a lock that is not needed. It retries for some seconds while Redis
+// is unavailable; after that the lock expires.
+func (c *Client) releaseInBackground(h holding) {
 	if !c.begin() {
 		return
 	}
 	select {
-	case c.returning <- struct{}{}:
+	case c.releasing <- struct{}{}:
 	default:
 		c.running.Done()
 		return
 	}
 	go func() {
-		defer func() { <-c.returning; c.running.Done() }()
+		defer func() { <-c.releasing; c.running.Done() }()
 		for pause := 50 * time.Millisecond; pause < 5*time.Second; pause *= 2 {
 			if released(h) {
 				return
@@ -308,7 +324,7 @@ func (c *Client) giveBack(h holding) {
 	}()
 }
 
-// released tries to release, and tells whether there is an answer. Close waits for it.
+// released sends a release, and reports whether Redis has answered. Close waits for it.
 func released(h holding) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
@@ -335,7 +351,8 @@ func random() (text [32]byte) {
 	return text
 }
 
-// member is the name of a waiter in a queue: the process, and for a fair lock the number of the waiter.
+// member returns the name of a waiter in a queue: that of the process, for a fair lock with the
+// number of the waiter.
 func (c *Client) member(fair bool) string {
 	if !fair {
 		return c.process

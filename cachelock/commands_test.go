@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A lock that nobody waits for costs two commands, of the client and by the count of the server, whatever the policy.
+// A lock that nobody waits for costs two commands, of the client and by the count of the server,
+// whatever the policy.
 func TestTwoCommandsACycle(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client()
@@ -59,7 +60,8 @@ func TestAllocationsACycle(t *testing.T) {
 	require.LessOrEqual(t, allocations, 25.0)
 }
 
-// A release wakes one of a thousand who wait in a process: Redis gets a few commands, and not one for each of them.
+// A release wakes one of a thousand who wait in a process: Redis gets a few commands, and not one
+// for each of them.
 func TestReleaseDoesNotThunder(t *testing.T) {
 	const waiters = 1000
 	rdb := redistest.Shared(t).Client()
@@ -86,7 +88,8 @@ func TestReleaseDoesNotThunder(t *testing.T) {
 		lock = <-got
 	}
 	time.Sleep(100 * time.Millisecond) // Whatever else the releases have set off has time to show.
-	// One command each of a release and of the next acquisition, which may have to look twice, and the first looks.
+	// One command each of a release and of the next acquisition, which may have to look twice, and
+	// the first looks.
 	require.LessOrEqual(t, sent.Load()-before, int64(20*4+10))
 	cancel()
 	all.Wait()

@@ -22,7 +22,8 @@ func committed(t *testing.T, rdb redis.UniversalClient, key string) map[string]s
 	return all
 }
 
-// A later fence writes, the same fence may write again, and an older one is refused and changes nothing.
+// A later fence writes, the same fence may write again, and an older one is refused and changes
+// nothing.
 func TestCommit(t *testing.T) {
 	t.Parallel()
 	rdb, ctx, key := cachelock.PatientClient(t, redistest.Shared(t)), t.Context(), t.Name()
@@ -33,8 +34,10 @@ func TestCommit(t *testing.T) {
 		value string
 		lost  bool
 	}{
-		{5, "five", false}, {5, "five again", false}, {4, "four", true}, {1, "one", true}, {40, "forty", false}, {5, "five", true},
-		{last - 1, "", false}, {last - 2, "late", true}, {last, "bin\x00\xff\r\n", false}, {last - 1, "late", true}, {last, "end", false},
+		{5, "five", false}, {5, "five again", false}, {4, "four", true}, {1, "one", true}, {40, "forty", false},
+		{5, "five", true},
+		{last - 1, "", false}, {last - 2, "late", true}, {last, "bin\x00\xff\r\n", false}, {last - 1, "late", true},
+		{last, "end", false},
 	} {
 		before := committed(t, rdb, key)
 		err := cachelock.Commit(ctx, rdb, key, step.fence, []byte(step.value), time.Minute)
@@ -44,11 +47,13 @@ func TestCommit(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err, step)
-		require.Equal(t, map[string]string{"fence": fmt.Sprint(step.fence), "value": step.value}, committed(t, rdb, key), step)
+		require.Equal(t, map[string]string{"fence": fmt.Sprint(step.fence), "value": step.value},
+			committed(t, rdb, key), step)
 	}
 }
 
-// A value lasts as long as its last write says; a refused write changes nothing about that, and what has expired is forgotten.
+// A value lasts as long as its last write says; a refused write changes nothing about that, and
+// what has expired is forgotten.
 func TestCommitExpires(t *testing.T) {
 	t.Parallel()
 	rdb, ctx, key := cachelock.PatientClient(t, redistest.Shared(t)), t.Context(), t.Name()
@@ -70,10 +75,12 @@ func TestCommitRefuses(t *testing.T) {
 		fence int64
 		ttl   time.Duration
 	}{
-		{"", 1, time.Minute}, {strings.Repeat("k", 4097), 1, time.Minute}, {"k", 0, time.Minute}, {"k", -1, time.Minute},
+		{"", 1, time.Minute}, {strings.Repeat("k", 4097), 1, time.Minute}, {"k", 0, time.Minute},
+		{"k", -1, time.Minute},
 		{"k", 1 << 53, time.Minute}, {"k", 1, 0}, {"k", 1, -time.Second}, {"k", 1, time.Millisecond - 1},
 	} {
-		require.ErrorIs(t, cachelock.Commit(t.Context(), nobody, bad.key, bad.fence, nil, bad.ttl), cachelock.ErrInvalid, bad)
+		require.ErrorIs(t, cachelock.Commit(t.Context(), nobody, bad.key, bad.fence, nil, bad.ttl),
+			cachelock.ErrInvalid, bad)
 	}
 	require.ErrorIs(t, cachelock.Commit(t.Context(), nobody, "k", 1, nil, time.Minute), cachelock.ErrUnreachable)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -95,7 +102,8 @@ func TestCommitFencesSleeper(t *testing.T) {
 	next, err := c.Acquire(ctx, "k", cachelock.LockOptions{Policy: cachelock.WaitFor(soon)})
 	require.NoError(t, err)
 	require.NoError(t, cachelock.Commit(ctx, rdb, key+":value", next.Fence(), []byte("next"), time.Minute))
-	require.ErrorIs(t, cachelock.Commit(ctx, rdb, key+":value", sleeper.Fence(), []byte("sleeper"), time.Minute), cachelock.ErrLost)
+	require.ErrorIs(t, cachelock.Commit(ctx, rdb, key+":value", sleeper.Fence(), []byte("sleeper"), time.Minute),
+		cachelock.ErrLost)
 	require.Equal(t, "next", rdb.HGet(ctx, key+":value", "value").Val())
 	require.NoError(t, next.Release(ctx))
 }

@@ -8,38 +8,42 @@ import (
 	"time"
 )
 
-// The kinds of failure. Every error of this package is one of them, by errors.Is; what Redis or the network said is wrapped.
+// The kinds of errors. Every error of this package is one of them, by errors.Is, and wraps the
+// error of Redis or the network.
 var (
-	// ErrHeld: another has the lock. The error is a *HeldError.
+	// ErrHeld: another holder has the lock. The error is a *HeldError.
 	ErrHeld = errors.New("the lock is held by another")
-	// ErrUnreachable: Redis cannot be reached, or does not serve. The lock may have been taken or released nevertheless; a lock
-	// that was taken so is given back as soon as Redis is there again, or expires.
+	// ErrUnreachable: Redis cannot be reached or returned an error. The lock may have been acquired
+	// or released nevertheless; a lock that was acquired so is released as soon as Redis is
+	// available, or expires.
 	ErrUnreachable = errors.New("redis does not serve")
-	// ErrLost: it was ours, and has expired or been taken since. It is the cause of a lost lock's Context too.
+	// ErrLost: the lock expired or was acquired by another holder. It is also the cause of a lost
+	// lock's Context.
 	ErrLost = errors.New("the lock was lost")
-	// ErrNotHeld: it has been released already, by ourselves.
+	// ErrNotHeld: this Lock has been released already.
 	ErrNotHeld = errors.New("the lock is not held")
-	// ErrCancelled: the caller's context ended first. errors.Is finds context.Canceled or context.DeadlineExceeded as well.
+	// ErrCancelled: the caller's context ended first. The error is context.Canceled or
+	// context.DeadlineExceeded too.
 	ErrCancelled = errors.New("cancelled")
-	// ErrInvalid: a key, path or option that can never work.
+	// ErrInvalid: a key, a path or an option is invalid.
 	ErrInvalid = errors.New("invalid lock request")
 	// ErrClosed: the client has been closed.
 	ErrClosed = errors.New("the lock client is closed")
 )
 
-// HeldError says who is in the way.
+// HeldError describes the lock that is in the way.
 type HeldError struct {
-	Key    string        // the one that is held
-	Holder string        // Options.Holder of whoever has it; "" when it is free and others wait in a fair queue
-	TTL    time.Duration // it is free after that, unless it is extended; 0 = not known
+	Key    string        // of the lock that is held
+	Holder string        // Options.Holder of its holder; "" if it is free and other waiters of a fair lock come first
+	TTL    time.Duration // remaining time unless it is extended; 0 = not known
 
-	line string // where to wait for it; "" = the line of Key
+	queue string // wait queue to join; "" = that of Key
 }
 
-// lineKey is where to wait.
-func (e *HeldError) lineKey() string {
-	if e.line != "" {
-		return e.line
+// queueName returns the name of the wait queue to join.
+func (e *HeldError) queueName() string {
+	if e.queue != "" {
+		return e.queue
 	}
 	return e.Key
 }
@@ -49,16 +53,16 @@ func (e *HeldError) Error() string {
 	return fmt.Sprintf("the lock %q is held by %q for %s", e.Key, e.Holder, e.TTL)
 }
 
-// Is makes errors.Is(err, ErrHeld) true.
+// Is reports whether target is ErrHeld.
 func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 
-// heldBy makes the error from a holder's token.
+// heldBy returns the error for the token of another holder.
 func heldBy(key, token string, ttl time.Duration) error {
 	_, holder, _ := strings.Cut(token, ":")
 	return &HeldError{Key: key, Holder: holder, TTL: max(ttl, 0)}
 }
 
-// failed gives an error of Redis or the network its kind.
+// failed wraps an error of Redis or the network in its kind.
 func failed(ctx context.Context, what string, err error) error {
 	if ctx.Err() != nil {
 		return cancelled(ctx)
@@ -66,10 +70,11 @@ func failed(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("cannot %s: %w: %w", what, ErrUnreachable, err)
 }
 
-// errLate is for an answer that says yes, but so late that the lock has expired.
+// errLate: the lock was acquired, but the answer came after its expiry.
 var errLate = errors.New("the answer came after the lock's ttl")
 
-// cancelled is the error of a context that has ended. Its cause is said, but not wrapped: it may be that another lock was lost.
+// cancelled returns the error for a context that has ended. Its cause is printed but not wrapped:
+// it may be the loss of another lock.
 func cancelled(ctx context.Context) error {
 	if cause := context.Cause(ctx); cause != ctx.Err() {
 		return fmt.Errorf("%w: %w: %v", ErrCancelled, ctx.Err(), cause)

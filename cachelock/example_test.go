@@ -42,7 +42,8 @@ func ExampleLock_Context() {
 	ctx := context.Background()
 	locks := cachelock.NewLocal(cachelock.Options{})
 	defer locks.Close()
-	lock, err := locks.Acquire(ctx, "export", cachelock.LockOptions{TTL: 30 * time.Second, Renew: true, MaxHold: time.Hour})
+	lock, err := locks.Acquire(ctx, "export",
+		cachelock.LockOptions{TTL: 30 * time.Second, Renew: true, MaxHold: time.Hour})
 	if err != nil {
 		return
 	}
@@ -88,7 +89,8 @@ func ExampleGuard() {
 	}
 	locks := cachelock.NewLocal(cachelock.Options{})
 	defer locks.Close()
-	thumbnail, err := cachelock.Guard(locks, "thumbnail:{{.File}}:{{.Width}}", cachelock.LockOptions{Policy: cachelock.DefaultRetry()},
+	thumbnail, err := cachelock.Guard(locks, "thumbnail:{{.File}}:{{.Width}}",
+		cachelock.LockOptions{Policy: cachelock.DefaultRetry()},
 		func(_ context.Context, s size) (string, error) { return fmt.Sprintf("%s-%d.jpg", s.File, s.Width), nil })
 	if err != nil {
 		return
@@ -175,7 +177,8 @@ func ExampleLockOptions_fair() {
 	locks := cachelock.NewLocal(cachelock.Options{})
 	defer locks.Close()
 	// Everybody who takes the lock has to ask for it.
-	lock, err := locks.Acquire(ctx, "printer", cachelock.LockOptions{Fair: true, Policy: cachelock.WaitFor(time.Minute)})
+	lock, err := locks.Acquire(ctx, "printer",
+		cachelock.LockOptions{Fair: true, Policy: cachelock.WaitFor(time.Minute)})
 	if err != nil {
 		return
 	}

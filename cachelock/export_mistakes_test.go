@@ -11,7 +11,7 @@ func GetThenDelete(c *Client) { c.store = getThenDelete{c.store.(*redisStore)} }
 
 type getThenDelete struct{ *redisStore }
 
-func (s getThenDelete) acquire(ctx context.Context, w wanted) (holding, int64, error) {
+func (s getThenDelete) acquire(ctx context.Context, w lockRequest) (holding, int64, error) {
 	h, fence, err := s.redisStore.acquire(ctx, w)
 	if err != nil {
 		return nil, 0, err
@@ -28,7 +28,8 @@ func (h twoSteps) release(ctx context.Context) error {
 	return h.s.rdb.Del(ctx, h.names[1]).Err()
 }
 
-// GetSetClock makes a client keep the time when a lock ends as its value, by its own clock, and take over by GETSET what has ended.
+// GetSetClock makes a client keep the time when a lock ends as its value, by its own clock, and
+// take over by GETSET what has ended.
 func GetSetClock(c *Client, clock func() time.Time) {
 	c.store = getSetClock{c.store.(*redisStore), clock}
 }
@@ -38,7 +39,7 @@ type getSetClock struct {
 	clock func() time.Time
 }
 
-func (s getSetClock) acquire(ctx context.Context, w wanted) (holding, int64, error) {
+func (s getSetClock) acquire(ctx context.Context, w lockRequest) (holding, int64, error) {
 	h := s.newHold(w)
 	now := s.clock()
 	h.token = strconv.FormatInt(now.Add(w.ttl).UnixMilli(), 10)
@@ -57,7 +58,8 @@ func (s getSetClock) acquire(ctx context.Context, w wanted) (holding, int64, err
 
 // Attempt makes one attempt as a waiter of that name, and returns the fence.
 func Attempt(ctx context.Context, c *Client, key, token, waiter string, ttl time.Duration, fair bool) (int64, error) {
-	_, fence, err := c.store.acquire(ctx, wanted{keys: []string{key}, token: token, ttl: ttl, waiter: waiter, patience: c.patience(), fair: fair})
+	_, fence, err := c.store.acquire(ctx,
+		lockRequest{keys: []string{key}, token: token, ttl: ttl, waiter: waiter, queueTTL: c.queueTTL(), fair: fair})
 	return fence, err
 }
 
@@ -65,8 +67,9 @@ func Attempt(ctx context.Context, c *Client, key, token, waiter string, ttl time
 type Hold struct{ h holding }
 
 // AttemptHold makes one attempt of an owner, as a waiter of that name.
-func AttemptHold(ctx context.Context, c *Client, key, owner, hold, waiter string, ttl time.Duration) (Hold, int64, error) {
-	w := wanted{keys: []string{key}, token: owner, hold: hold, ttl: ttl, waiter: waiter, patience: c.patience()}
+func AttemptHold(ctx context.Context, c *Client, key, owner, hold, waiter string, ttl time.Duration) (Hold, int64,
+	error) {
+	w := lockRequest{keys: []string{key}, token: owner, hold: hold, ttl: ttl, waiter: waiter, queueTTL: c.queueTTL()}
 	h, fence, err := c.store.acquire(ctx, w)
 	return Hold{h}, fence, err
 }

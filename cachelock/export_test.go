@@ -12,18 +12,22 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// PatientClient returns a client of a server, which is closed when the test ends. Where a machine stands still for a while, it does not
-// give up a request and send it again: whether that is right is not what these tests are about.
+// PatientClient returns a client of a server, which is closed when the test ends. Where a machine
+// stands still for a while, it does not give up a request and send it again: whether that is right
+// is not what these tests are about.
 func PatientClient(t testing.TB, s *redistest.Server) *redis.Client {
-	rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), DialerRetries: 1, ReadTimeout: time.Minute, DialTimeout: time.Minute})
+	rdb := redis.NewClient(&redis.Options{Addr: s.Addr(), DialerRetries: 1, ReadTimeout: time.Minute,
+		DialTimeout: time.Minute})
 	t.Cleanup(func() { rdb.Close() })
 	return rdb
 }
 
-// BePatient makes all clients wait for the confirmation of a subscription for as long as for anything else: see PatientClient.
+// BePatient makes all clients wait for the confirmation of a subscription for as long as for
+// anything else: see PatientClient.
 func BePatient() { subscribeTimeout = time.Minute }
 
-// ReplaceScripts gives a client other scripts, for tests that must notice. change gets the name and the text of each.
+// ReplaceScripts gives a client other scripts, for tests that must notice. change gets the name and
+// the text of each.
 func ReplaceScripts(c *Client, change func(name, text string) string) {
 	s := c.store.(*redisStore)
 	s.scripts = &lockScripts{
@@ -36,12 +40,13 @@ func ReplaceScripts(c *Client, change func(name, text string) string) {
 	}
 }
 
-// SetExpiryLate makes a client give its locks their expiry in a second command. Its acquire script must set none.
+// SetExpiryLate makes a client give its locks their expiry in a second command. Its acquire script
+// must set none.
 func SetExpiryLate(c *Client) { c.store = lateExpiry{c.store.(*redisStore)} }
 
 type lateExpiry struct{ *redisStore }
 
-func (s lateExpiry) acquire(ctx context.Context, w wanted) (holding, int64, error) {
+func (s lateExpiry) acquire(ctx context.Context, w lockRequest) (holding, int64, error) {
 	h, fence, err := s.redisStore.acquire(ctx, w)
 	if err != nil {
 		return nil, 0, err
@@ -52,12 +57,13 @@ func (s lateExpiry) acquire(ctx context.Context, w wanted) (holding, int64, erro
 	return h, fence, nil
 }
 
-// QueueLate makes a client look at the lock first, and enter its queue afterwards without looking once more.
+// QueueLate makes a client look at the lock first, and enter its queue afterwards without looking
+// once more.
 func QueueLate(c *Client) { c.store = lateQueue{c.store.(*redisStore)} }
 
 type lateQueue struct{ *redisStore }
 
-func (s lateQueue) acquire(ctx context.Context, w wanted) (holding, int64, error) {
+func (s lateQueue) acquire(ctx context.Context, w lockRequest) (holding, int64, error) {
 	waiter := w.waiter
 	w.waiter = ""
 	h, fence, err := s.redisStore.acquire(ctx, w)
@@ -67,8 +73,8 @@ func (s lateQueue) acquire(ctx context.Context, w wanted) (holding, int64, error
 	time.Sleep(5 * time.Millisecond) // makes sure that somebody releases the lock in between
 	names, now := s.newHold(w).names, time.Now()
 	s.rdb.ZAdd(ctx, names[2], redis.Z{Score: float64(now.UnixMicro()), Member: waiter})
-	s.rdb.ZAdd(ctx, names[3], redis.Z{Score: float64(now.Add(w.patience).UnixMilli()), Member: waiter})
-	s.rdb.PExpire(ctx, names[2], 2*w.patience)
-	s.rdb.PExpire(ctx, names[3], 2*w.patience)
+	s.rdb.ZAdd(ctx, names[3], redis.Z{Score: float64(now.Add(w.queueTTL).UnixMilli()), Member: waiter})
+	s.rdb.PExpire(ctx, names[2], 2*w.queueTTL)
+	s.rdb.PExpire(ctx, names[3], 2*w.queueTTL)
 	return nil, 0, err
 }

@@ -18,7 +18,8 @@ const (
 	soon = time.Minute
 	// farOff is a time that no test waits for.
 	farOff = 5 * time.Minute
-	// renewed is the ttl of locks that are renewed: a machine has to stand still for two thirds of it before one is lost.
+	// renewed is the ttl of locks that are renewed: a machine has to stand still for two thirds of
+	// it before one is lost.
 	renewed = 12 * time.Second
 )
 
@@ -36,7 +37,8 @@ func newRelayed(t *testing.T, retries int, o cachelock.Options, more ...func(*re
 	server := redistest.Shared(t)
 	r := &relayed{T: t, relay: redistest.NewRelay(t, server.Addr()), admin: cachelock.PatientClient(t, server)}
 	o.Prefix, o.Shards = t.Name(), 1
-	ro := &redis.Options{Addr: r.relay.Addr(), MaxRetries: retries, DialerRetries: 1, DialTimeout: soon, ReadTimeout: soon}
+	ro := &redis.Options{Addr: r.relay.Addr(), MaxRetries: retries, DialerRetries: 1, DialTimeout: soon,
+		ReadTimeout: soon}
 	for _, set := range more {
 		set(ro)
 	}
@@ -117,7 +119,8 @@ func TestReleaseFails(t *testing.T) {
 	r.freeSoon("k")
 }
 
-// The usual defer with a context that has ended releases nevertheless, and says that it could not wait for it.
+// The usual defer with a context that has ended releases nevertheless, and says that it could not
+// wait for it.
 func TestReleaseCancelled(t *testing.T) {
 	t.Parallel()
 	r := newRelayed(t, -1, cachelock.Options{})
@@ -138,7 +141,8 @@ func TestAnswerLostAndRepeated(t *testing.T) {
 		r.relay.Mute()
 		got := acquireAsync(t.Context(), r.c, "k", o)
 		r.isSet("k")
-		other := acquireAsync(t.Context(), r.direct, "k", cachelock.LockOptions{TTL: farOff, Fair: o.Fair, Policy: cachelock.WaitFor(farOff)})
+		other := acquireAsync(t.Context(), r.direct, "k",
+			cachelock.LockOptions{TTL: farOff, Fair: o.Fair, Policy: cachelock.WaitFor(farOff)})
 		require.Eventually(t, func() bool {
 			return r.admin.ZCard(t.Context(), t.Name()+":{0}:queue:k").Val() == 1
 		}, soon, 2*time.Millisecond)
@@ -181,7 +185,8 @@ func TestAnswerTooLate(t *testing.T) {
 	require.NoError(t, lock.Release(t.Context()))
 }
 
-// While Redis does not answer, a lock that is renewed ends when its time is over, not when the request does.
+// While Redis does not answer, a lock that is renewed ends when its time is over, not when the
+// request does.
 func TestRenewalHangs(t *testing.T) {
 	t.Parallel()
 	r := newRelayed(t, -1, cachelock.Options{}, func(o *redis.Options) { o.ReadTimeout = farOff })
@@ -239,7 +244,8 @@ func TestRenewalOutlivesRestart(t *testing.T) {
 	require.NoError(t, lock.Release(t.Context()))
 }
 
-// A Redis that comes back without its data has lost the locks: the holder is told at the next renewal, long before the ttl is over.
+// A Redis that comes back without its data has lost the locks: the holder is told at the next
+// renewal, long before the ttl is over.
 func TestRenewalAfterDataLoss(t *testing.T) {
 	t.Parallel()
 	r := newRelayed(t, 3, cachelock.Options{})
@@ -285,7 +291,8 @@ func locksOf(t *testing.T, server *redistest.Server) []string {
 func TestUnreachableForAll(t *testing.T) {
 	t.Parallel()
 	const fails = 3 * time.Second // a request that hangs
-	r := newRelayed(t, -1, cachelock.Options{Poll: 50 * time.Millisecond}, func(o *redis.Options) { o.ReadTimeout = fails })
+	r := newRelayed(t, -1, cachelock.Options{Poll: 50 * time.Millisecond},
+		func(o *redis.Options) { o.ReadTimeout = fails })
 	lock, err := r.direct.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: farOff})
 	require.NoError(t, err)
 	var all []<-chan result

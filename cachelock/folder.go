@@ -8,31 +8,32 @@ import (
 	"time"
 )
 
-// Mode says who may hold overlapping paths at the same time.
+// Mode says whether a lock on a path can be shared.
 type Mode uint8
 
 const (
-	// Exclusive: whoever holds it is alone.
+	// Exclusive: no other lock on an overlapping path.
 	Exclusive Mode = iota + 1
-	// Shared: others that hold it shared may be there too.
+	// Shared: other shared locks on overlapping paths are allowed.
 	Shared
 )
 
-// The bounds of a path.
+// Limits of a path.
 const (
 	maxPath  = 4096 // bytes
 	maxDepth = 128  // segments
 )
 
-// Folders takes locks on paths of a tree. Two paths overlap when they are the same or one lies below the other: holding a/b is in
-// the way of a, a/b and a/b/c, but not of a/c or a/bc.
+// Folders acquires locks on the paths of a tree. Two paths overlap if they are equal or one lies
+// below the other: a lock on a/b excludes locks on a, a/b and a/b/c, but not on a/c or a/bc.
 //
-// A path is segments with "/" between them; one "/" at its beginning and one at its end mean nothing, and "/" alone is the root,
-// with everything below it. Every byte but "/" and NUL is an ordinary one. The empty path is refused, since it is more often a
-// forgotten variable than the wish to lock everything; so are ".", "..", empty segments, more than 4,096 bytes or 128 segments.
+// A path has segments separated by "/"; one leading and one trailing "/" are ignored, and "/" alone
+// is the root with everything below it. All bytes except "/" and NUL are ordinary. The empty path
+// is refused, since it is rather an unset variable than the root; so are ".", "..", empty segments,
+// more than 4,096 bytes and more than 128 segments.
 //
-// Taking a lock costs O(depth + log n) when n are held, whatever they are. Nobody is served in turn: under a stream of shared
-// holders that overlap each other, whoever wants the path exclusive may wait for long.
+// Acquiring a lock costs O(depth + log n) with n locks in the namespace. Waiters are not queued: a
+// continuous stream of overlapping shared holders can delay an exclusive one for long.
 type Folders struct {
 	c         *Client
 	namespace string
@@ -41,33 +42,33 @@ type Folders struct {
 
 // folderStore keeps the locks of one namespace.
 type folderStore interface {
-	// acquire takes all claims or none. It is a *HeldError when one is in the way; then, if w.waiter is not empty, the client
-	// will be told of every release in the namespace.
-	acquire(ctx context.Context, w folderWanted) (holding, int64, error)
+	// acquire acquires all claims or none. The error is a *HeldError if another lock is in the way;
+	// then, if w.waiter is not empty, the client is notified of every release in the namespace.
+	acquire(ctx context.Context, w folderRequest) (holding, int64, error)
 }
 
-// folderKeeper is a store that can keep folder locks.
+// folderKeeper is a store that supports folder locks.
 type folderKeeper interface {
 	folders(namespace string) folderStore
 }
 
-// claim is a path that is wanted for something.
+// claim is a requested path with its kind.
 type claim struct {
 	kind kind
-	path string // "" is the root, else "/" stands before each segment
+	path string // "" is the root, else each segment follows a "/"
 }
 
-// folderWanted is a request for paths.
-type folderWanted struct {
+// folderRequest is a request for paths.
+type folderRequest struct {
 	claims   []claim
 	token    string
 	ttl      time.Duration
-	waiter   string // name of the process, empty: does not wait
-	patience time.Duration
+	waiter   string // name of the process; empty = does not wait
+	queueTTL time.Duration
 }
 
-// Folders returns the locks of a namespace: a project, a group, a store. Paths of different namespaces have nothing to do with
-// each other. A client of several Redis (Redlock) has none.
+// Folders returns the locks of a namespace: a project, a group, a store. Paths of different
+// namespaces do not overlap. A Redlock does not support folders.
 func (c *Client) Folders(namespace string) (*Folders, error) {
 	if namespace == "" || len(namespace) > maxKey || strings.Contains(namespace, "\x00") {
 		return nil, invalid("a namespace has 1 to %d bytes and no NUL", maxKey)
@@ -79,8 +80,8 @@ func (c *Client) Folders(namespace string) (*Folders, error) {
 	return &Folders{c: c, namespace: namespace, store: keeper.folders(namespace)}, nil
 }
 
-// Acquire takes a lock on a path. A lock that is in the way is a *HeldError with its own path as the Key. Folder locks are neither
-// reentrant nor fair.
+// Acquire acquires a lock on a path. If another lock is in the way, the error is a *HeldError with
+// the path of that lock as its Key. Folder locks are neither reentrant nor fair.
 func (f *Folders) Acquire(ctx context.Context, path string, mode Mode, o LockOptions) (*Lock, error) {
 	switch mode {
 	case Exclusive:
@@ -91,8 +92,9 @@ func (f *Folders) Acquire(ctx context.Context, path string, mode Mode, o LockOpt
 	return nil, invalid("unknown mode %d", mode)
 }
 
-// Begin takes the lock for an operation on the source, and on the target where there is one: else it is empty. Whether others are
-// in the way is what the operation table says. Locks of Acquire exclude operations on overlapping paths, and the other way round.
+// Begin acquires the lock for an operation on source and target; target is empty if the operation
+// has none. The table of operations says which operations exclude each other. Operations and locks
+// of Acquire on overlapping paths exclude each other.
 func (f *Folders) Begin(ctx context.Context, op Operation, source, target string, o LockOptions) (*Lock, error) {
 	switch {
 	case op >= operations:
@@ -105,7 +107,7 @@ func (f *Folders) Begin(ctx context.Context, op Operation, source, target string
 	return f.acquire(ctx, []kind{kindOf(op, roleSource), kindOf(op, roleTarget)}, []string{source, target}, o)
 }
 
-// acquire claims paths, each for its kind.
+// acquire claims each path for its kind.
 func (f *Folders) acquire(ctx context.Context, kinds []kind, paths []string, o LockOptions) (*Lock, error) {
 	if o.Owner != "" || o.Fair {
 		return nil, invalid("a folder lock is neither reentrant nor fair")
@@ -113,7 +115,7 @@ func (f *Folders) acquire(ctx context.Context, kinds []kind, paths []string, o L
 	if err := o.check(f.c); err != nil {
 		return nil, err
 	}
-	w := folderWanted{token: randomHex() + ":" + f.c.o.Holder, ttl: o.TTL, patience: f.c.patience()}
+	w := folderRequest{token: randomHex() + ":" + f.c.o.Holder, ttl: o.TTL, queueTTL: f.c.queueTTL()}
 	keys := make([]string, len(paths))
 	for i, given := range paths {
 		path, err := canonical(given)
@@ -121,31 +123,33 @@ func (f *Folders) acquire(ctx context.Context, kinds []kind, paths []string, o L
 			return nil, err
 		}
 		w.claims = append(w.claims, claim{kinds[i], path})
-		keys[i] = shown(path)
+		keys[i] = displayPath(path)
 	}
 	if len(paths) > 1 && within(w.claims[0].path, w.claims[1].path) {
 		return nil, invalid("the target %q is the source %q or lies in it", keys[1], keys[0])
 	}
-	q := &folderQueue{lines: &f.c.folderLines, namespace: f.namespace, line: f.line(w.claims), claims: w.claims}
+	q := &folderWaiter{waiters: &f.c.folderWaiters, namespace: f.namespace, queue: f.queueName(w.claims),
+		claims: w.claims}
 	defer q.leave()
-	lock, err := f.c.take(ctx, q.line, o, func(ctx context.Context, waiter string) (*Lock, error) {
+	lock, err := f.c.acquireOrWait(ctx, q.queue, o, func(ctx context.Context, waiter string) (*Lock, error) {
 		return f.try(ctx, w, keys, q, waiter, o)
 	})
-	if held := (*HeldError)(nil); errors.As(err, &held) && held.Key == q.line { // nobody has told who it is
+	if held := (*HeldError)(nil); errors.As(err, &held) && held.Key == q.queue { // no attempt has named the holder
 		err = &HeldError{Key: keys[0]}
 	}
 	return lock, err
 }
 
-// try makes one attempt.
-func (f *Folders) try(ctx context.Context, w folderWanted, keys []string, q *folderQueue, waiter string, o LockOptions) (*Lock, error) {
+// try sends one request.
+func (f *Folders) try(ctx context.Context, w folderRequest, keys []string, q *folderWaiter, waiter string,
+	o LockOptions) (*Lock, error) {
 	if w.waiter = waiter; waiter != "" {
 		q.enter()
 	}
 	start := time.Now()
 	h, fence, err := f.store.acquire(ctx, w)
 	if held := (*HeldError)(nil); errors.As(err, &held) {
-		held.line = q.line
+		held.queue = q.queue
 	}
 	if err != nil {
 		return nil, err
@@ -153,87 +157,88 @@ func (f *Folders) try(ctx context.Context, w folderWanted, keys []string, q *fol
 	return f.c.granted(ctx, keys, w.token, h, fence, start, o)
 }
 
-// folderLine begins the names of the lines where one waits for folders.
-const folderLine = "\x00folder\x00"
+// folderQueuePrefix begins the names of the wait queues for folders.
+const folderQueuePrefix = "\x00folder\x00"
 
-// line is where to wait: with those that want the same.
-func (f *Folders) line(claims []claim) string {
-	name := folderLine + f.namespace
+// queueName returns the wait queue of all requests for the same claims.
+func (f *Folders) queueName(claims []claim) string {
+	name := folderQueuePrefix + f.namespace
 	for _, c := range claims {
 		name += "\x00" + string(letter(c.kind)) + c.path
 	}
 	return name
 }
 
-// folderLines knows which lines of this process wait in which namespace for which paths. A release tells all whose paths overlap:
-// each of them may be the one that can go on, and the head of each line asks.
-type folderLines struct {
+// folderWaiters are the wait queues of this process, by namespace, with their claims. A release
+// notifies the queues with overlapping paths: any of them may be able to continue, so the head of
+// each tries.
+type folderWaiters struct {
 	mu sync.Mutex // guards all
-	m  map[string]map[string]*folderLineEntry
+	m  map[string]map[string]*folderWaitQueue
 }
 
-// folderLineEntry is a line that waits.
-type folderLineEntry struct {
+// folderWaitQueue is the claims of a wait queue, and the number of its waiters.
+type folderWaitQueue struct {
 	claims []claim
 	users  int
 }
 
-// folderQueue is one request's place in a line, once it has entered it.
-type folderQueue struct {
-	lines           *folderLines
-	namespace, line string
-	claims          []claim
-	entered         bool
+// folderWaiter is one request in a wait queue, once it has entered it.
+type folderWaiter struct {
+	waiters          *folderWaiters
+	namespace, queue string
+	claims           []claim
+	entered          bool
 }
 
-func (q *folderQueue) enter() {
+func (q *folderWaiter) enter() {
 	if q.entered {
 		return
 	}
 	q.entered = true
-	q.lines.mu.Lock()
-	defer q.lines.mu.Unlock()
-	if q.lines.m == nil {
-		q.lines.m = map[string]map[string]*folderLineEntry{}
+	q.waiters.mu.Lock()
+	defer q.waiters.mu.Unlock()
+	if q.waiters.m == nil {
+		q.waiters.m = map[string]map[string]*folderWaitQueue{}
 	}
-	if q.lines.m[q.namespace] == nil {
-		q.lines.m[q.namespace] = map[string]*folderLineEntry{}
+	if q.waiters.m[q.namespace] == nil {
+		q.waiters.m[q.namespace] = map[string]*folderWaitQueue{}
 	}
-	entry := q.lines.m[q.namespace][q.line]
+	entry := q.waiters.m[q.namespace][q.queue]
 	if entry == nil {
-		entry = &folderLineEntry{claims: q.claims}
-		q.lines.m[q.namespace][q.line] = entry
+		entry = &folderWaitQueue{claims: q.claims}
+		q.waiters.m[q.namespace][q.queue] = entry
 	}
 	entry.users++
 }
 
-func (q *folderQueue) leave() {
+func (q *folderWaiter) leave() {
 	if !q.entered {
 		return
 	}
-	q.lines.mu.Lock()
-	defer q.lines.mu.Unlock()
-	namespace := q.lines.m[q.namespace]
-	if namespace[q.line].users--; namespace[q.line].users > 0 {
+	q.waiters.mu.Lock()
+	defer q.waiters.mu.Unlock()
+	namespace := q.waiters.m[q.namespace]
+	if namespace[q.queue].users--; namespace[q.queue].users > 0 {
 		return
 	}
-	if delete(namespace, q.line); len(namespace) == 0 {
-		delete(q.lines.m, q.namespace)
+	if delete(namespace, q.queue); len(namespace) == 0 {
+		delete(q.waiters.m, q.namespace)
 	}
 }
 
-// foldersReleased wakes those who wait for paths that overlap what was released.
+// foldersReleased notifies the wait queues whose paths overlap the released ones.
 func (c *Client) foldersReleased(namespace string, paths []string) {
-	c.folderLines.mu.Lock()
-	defer c.folderLines.mu.Unlock()
-	for line, entry := range c.folderLines.m[namespace] {
+	c.folderWaiters.mu.Lock()
+	defer c.folderWaiters.mu.Unlock()
+	for queue, entry := range c.folderWaiters.m[namespace] {
 		if entry.overlaps(paths) {
-			c.lines.wake(lineOf(c.process, line))
+			c.waitQueues.wake(queueKeyOf(c.process, queue))
 		}
 	}
 }
 
-func (e *folderLineEntry) overlaps(paths []string) bool {
+func (e *folderWaitQueue) overlaps(paths []string) bool {
 	for _, c := range e.claims {
 		for _, path := range paths {
 			if within(c.path, path) || within(path, c.path) {
@@ -270,21 +275,21 @@ func canonical(given string) (string, error) {
 	return path, nil
 }
 
-// shown is the path as callers see it.
-func shown(path string) string {
+// displayPath returns the path as callers write it.
+func displayPath(path string) string {
 	if path == "" {
 		return "/"
 	}
 	return path[1:]
 }
 
-// within tells whether path is the folder or lies below it.
+// within reports whether path is folder or lies below it.
 func within(folder, path string) bool {
 	return strings.HasPrefix(path, folder) && (len(path) == len(folder) || path[len(folder)] == '/')
 }
 
-// upwards returns the path's ancestors, from the root, and the path.
-func upwards(path string) []string {
+// ancestors returns the path's ancestors, from the root, and the path.
+func ancestors(path string) []string {
 	var all []string
 	for i := range len(path) {
 		if path[i] == '/' {

@@ -26,8 +26,9 @@ func foldersOf(t *testing.T, rdb redis.UniversalClient, o cachelock.Options) *ca
 	return f
 }
 
-// folderBefore holds a folder before a failover, with somebody who waits for it. What it returns is for afterwards: the holder has
-// kept it, nobody else got it, and whoever waits is served when it is released.
+// folderBefore holds a folder before a failover, with somebody who waits for it. What it returns is
+// for afterwards: the holder has kept it, nobody else got it, and whoever waits is served when it
+// is released.
 func folderBefore(t *testing.T, rdb func() redis.UniversalClient) (after func()) {
 	t.Helper()
 	o := cachelock.Options{Prefix: "folders over a failover", Shards: 1, Poll: 50 * time.Millisecond}
@@ -46,7 +47,8 @@ func folderBefore(t *testing.T, rdb func() redis.UniversalClient) (after func())
 	}()
 	return func() {
 		t.Helper()
-		require.Eventually(t, func() bool { return lock.Extend(ctx, 5*time.Minute) == nil }, patience, 20*time.Millisecond)
+		require.Eventually(t, func() bool { return lock.Extend(ctx, 5*time.Minute) == nil }, patience,
+			20*time.Millisecond)
 		require.Eventually(t, func() bool { // the other client has to learn of the new master too
 			_, err := other.Begin(ctx, cachelock.OpUpload, "c/x", "", minutes)
 			require.Error(t, err)
@@ -63,8 +65,8 @@ func folderBefore(t *testing.T, rdb func() redis.UniversalClient) (after func())
 	}
 }
 
-// TestFolderKilledProcess kills a process that holds a folder and renews it: nobody hears of it any more, and the folder is free
-// when its time is over.
+// TestFolderKilledProcess kills a process that holds a folder and renews it: nobody hears of it any
+// more, and the folder is free when its time is over.
 func TestFolderKilledProcess(t *testing.T) {
 	if addr := os.Getenv("FOLDER_HOLDER_REDIS"); addr != "" {
 		holdUntilKilled(t, addr)
@@ -77,9 +79,9 @@ func TestFolderKilledProcess(t *testing.T) {
 	out, err := victim.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, victim.Start())
-	lines := bufio.NewScanner(out)
-	for lines.Scan() && lines.Text() != "held" {
-		t.Log(lines.Text())
+	waitQueues := bufio.NewScanner(out)
+	for waitQueues.Scan() && waitQueues.Text() != "held" {
+		t.Log(waitQueues.Text())
 	}
 	f := foldersOf(t, cachelock.PatientClient(t, server), cachelock.Options{Prefix: "killed", Poll: time.Hour})
 	for left, start := killedTTL, time.Now(); ; time.Sleep(20 * time.Millisecond) { // it is renewed
@@ -94,7 +96,8 @@ func TestFolderKilledProcess(t *testing.T) {
 	}
 	require.NoError(t, victim.Process.Kill())
 	require.Error(t, victim.Wait())
-	lock, err := f.Acquire(t.Context(), "a", cachelock.Shared, cachelock.LockOptions{Policy: cachelock.WaitFor(patience)})
+	lock, err := f.Acquire(t.Context(), "a", cachelock.Shared,
+		cachelock.LockOptions{Policy: cachelock.WaitFor(patience)})
 	require.NoError(t, err)
 	require.NoError(t, lock.Release(t.Context()))
 }
@@ -113,8 +116,8 @@ func holdUntilKilled(t *testing.T, addr string) {
 	<-lock.Context().Done()
 }
 
-// TestFolderCutOff cuts the network of a holder: he learns that he has lost the folder, another gets it, and what he does when the
-// network is back changes nothing.
+// TestFolderCutOff cuts the network of a holder: he learns that he has lost the folder, another
+// gets it, and what he does when the network is back changes nothing.
 func TestFolderCutOff(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
@@ -128,12 +131,14 @@ func TestFolderCutOff(t *testing.T) {
 	require.NoError(t, err)
 	ended := lock.Context()
 	relay.Cut()
-	next, err := other.Acquire(ctx, "a", cachelock.Exclusive, cachelock.LockOptions{TTL: time.Minute, Policy: cachelock.WaitFor(patience)})
+	next, err := other.Acquire(ctx, "a", cachelock.Exclusive,
+		cachelock.LockOptions{TTL: time.Minute, Policy: cachelock.WaitFor(patience)})
 	require.NoError(t, err)
 	require.False(t, time.Now().Before(lock.Until()), "the one who was cut off relies on it still")
 	<-ended.Done()
 	require.ErrorIs(t, context.Cause(ended), cachelock.ErrLost)
-	require.NoError(t, cachelock.Commit(ctx, cachelock.PatientClient(t, server), t.Name()+":value", next.Fence(), nil, time.Minute))
+	require.NoError(t, cachelock.Commit(ctx, cachelock.PatientClient(t, server), t.Name()+":value", next.Fence(), nil,
+		time.Minute))
 
 	relay.Restore()
 	require.Eventually(t, func() bool { return far.Ping(ctx).Err() == nil }, soon, 10*time.Millisecond)

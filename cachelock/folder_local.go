@@ -16,35 +16,36 @@ type localFolders struct {
 	fence int64
 }
 
-// localTree is the claims of one namespace. Like in Redis, what has expired is thrown out before anything is looked at, and each
-// path knows by class what lies on it and what lies on or below it, so that nothing is searched for.
+// localTree has the claims of one namespace. As in Redis, expired claims are removed before each
+// request, and each path has the claims on it and those on or below it by class, so that no request
+// searches.
 type localTree struct {
 	tokens map[string]*localToken
 	order  tokenHeap
 	paths  map[string]*localPath
 }
 
-// localPath is a path on or below which there are claims: tokens in the lists of their classes.
+// localPath is a path on or below which there are claims, in lists by class.
 type localPath struct{ on, below map[byte]*list.List }
 
-// localToken is who holds claims.
+// localToken is the holder of claims.
 type localToken struct {
 	token  string
 	until  time.Time
 	claims []claim
-	places []place
+	places []listEntry
 	index  int // in the heap
 }
 
-// place is one entry of a token in a list.
-type place struct {
+// listEntry is one entry of a token in a list.
+type listEntry struct {
 	lists map[byte]*list.List
 	class byte
 	at    *list.Element
 	path  string
 }
 
-// localEntry is what stands in the lists.
+// localEntry is the value of a list entry.
 type localEntry struct {
 	t    *localToken
 	path string
@@ -57,7 +58,7 @@ type localFolderStore struct {
 	namespace string
 }
 
-// localFolderHold is a localFolderStore's holding.
+// localFolderHold implements holding for a localFolderStore.
 type localFolderHold struct {
 	s     *localFolderStore
 	token string
@@ -73,7 +74,7 @@ func (s *localStore) folders(namespace string) folderStore {
 	return &localFolderStore{c: s.c, all: &s.folderTrees, namespace: namespace}
 }
 
-func (s *localFolderStore) acquire(ctx context.Context, w folderWanted) (holding, int64, error) {
+func (s *localFolderStore) acquire(ctx context.Context, w folderRequest) (holding, int64, error) {
 	if ctx.Err() != nil {
 		return nil, 0, cancelled(ctx)
 	}
@@ -83,8 +84,8 @@ func (s *localFolderStore) acquire(ctx context.Context, w folderWanted) (holding
 	s.all.sweepOthers(now)
 	tree := s.all.tree(s.namespace, now)
 	for _, c := range w.claims {
-		if e := tree.inTheWay(c); e != nil {
-			return nil, 0, heldBy(shown(e.path), e.t.token, e.t.until.Sub(now))
+		if e := tree.conflict(c); e != nil {
+			return nil, 0, heldBy(displayPath(e.path), e.t.token, e.t.until.Sub(now))
 		}
 	}
 	t := &localToken{token: w.token, until: now.Add(w.ttl), claims: w.claims}
@@ -101,7 +102,7 @@ func (s *localFolderStore) acquire(ctx context.Context, w folderWanted) (holding
 	return &localFolderHold{s: s, token: w.token}, s.all.fence, nil
 }
 
-// tree is the namespace's, with nothing expired in it. The mutex is held.
+// tree returns the tree of the namespace without expired claims. l.mu is held.
 func (l *localFolders) tree(namespace string, now time.Time) *localTree {
 	tree := l.trees[namespace]
 	if tree == nil {
@@ -111,17 +112,18 @@ func (l *localFolders) tree(namespace string, now time.Time) *localTree {
 	return tree
 }
 
-// sweep forgets what has expired in one namespace. The mutex is held.
+// sweep removes the expired claims of one namespace. l.mu is held.
 func (l *localFolders) sweep(namespace string, tree *localTree, now time.Time) {
 	for len(tree.order) > 0 && !now.Before(tree.order[0].until) {
 		l.drop(namespace, tree, tree.order[0])
 	}
 }
 
-// sweepOthers looks after a few namespaces, more than are made, so that those that were abandoned do not pile up. The mutex is held.
+// sweepOthers sweeps two namespaces at each call, more than a call can add, so that abandoned ones
+// do not accumulate. l.mu is held.
 func (l *localFolders) sweepOthers(now time.Time) {
 	looked := 0
-	for namespace, tree := range l.trees { // in no order
+	for namespace, tree := range l.trees { // in random order
 		l.sweep(namespace, tree, now)
 		if looked++; looked == 2 {
 			return
@@ -129,13 +131,13 @@ func (l *localFolders) sweepOthers(now time.Time) {
 	}
 }
 
-// drop forgets a token, and with the last one the namespace. The mutex is held.
+// drop removes a token, and the namespace if it was the last one. l.mu is held.
 func (l *localFolders) drop(namespace string, tree *localTree, t *localToken) {
 	for _, p := range t.places {
 		if p.lists[p.class].Remove(p.at); p.lists[p.class].Len() == 0 {
 			delete(p.lists, p.class)
 		}
-		if len(tree.paths[p.path].below) == 0 { // and none on it: those are in both
+		if len(tree.paths[p.path].below) == 0 { // below contains the claims on the path too
 			delete(tree.paths, p.path)
 		}
 	}
@@ -145,12 +147,12 @@ func (l *localFolders) drop(namespace string, tree *localTree, t *localToken) {
 	}
 }
 
-// inTheWay returns somebody beside whom the claim must not start, or nil.
-func (t *localTree) inTheWay(c claim) *localEntry {
-	for _, above := range upwards(c.path) {
+// conflict returns an entry that excludes the claim, or nil.
+func (t *localTree) conflict(c claim) *localEntry {
+	for _, above := range ancestors(c.path) {
 		p := t.paths[above]
 		if p == nil {
-			return nil // and nothing below it
+			return nil // then there are none below it either
 		}
 		lists := p.on
 		if above == c.path {
@@ -165,28 +167,28 @@ func (t *localTree) inTheWay(c claim) *localEntry {
 	return nil
 }
 
-// add enters a claim on its path and above.
+// add adds a claim to its path and its ancestors.
 func (t *localTree) add(token *localToken, c claim) {
 	entry := &localEntry{token, c.path}
 	class := classOf[c.kind]
-	for _, path := range upwards(c.path) {
+	for _, path := range ancestors(c.path) {
 		p := t.paths[path]
 		if p == nil {
 			p = &localPath{on: map[byte]*list.List{}, below: map[byte]*list.List{}}
 			t.paths[path] = p
 		}
 		if path == c.path {
-			token.places = append(token.places, enter(p.on, class, entry, path))
+			token.places = append(token.places, insert(p.on, class, entry, path))
 		}
-		token.places = append(token.places, enter(p.below, class, entry, path))
+		token.places = append(token.places, insert(p.below, class, entry, path))
 	}
 }
 
-func enter(lists map[byte]*list.List, class byte, entry *localEntry, path string) place {
+func insert(lists map[byte]*list.List, class byte, entry *localEntry, path string) listEntry {
 	if lists[class] == nil {
 		lists[class] = list.New()
 	}
-	return place{lists, class, lists[class].PushBack(entry), path}
+	return listEntry{lists, class, lists[class].PushBack(entry), path}
 }
 
 func (h *localFolderHold) extend(ctx context.Context, ttl time.Duration, _ bool) error {
@@ -214,7 +216,7 @@ func (h *localFolderHold) release(context.Context) error {
 	return err
 }
 
-// drop gives the claims back and returns their paths.
+// drop releases the claims and returns their paths.
 func (h *localFolderHold) drop() ([]string, error) {
 	h.s.all.mu.Lock()
 	defer h.s.all.mu.Unlock()
@@ -231,7 +233,7 @@ func (h *localFolderHold) drop() ([]string, error) {
 	return paths, nil
 }
 
-// tokenHeap has the token that expires first in front.
+// tokenHeap has the token that expires first at its root.
 type tokenHeap []*localToken
 
 var _ heap.Interface = (*tokenHeap)(nil)

@@ -20,8 +20,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// The model is a list of everything that is held, and compares segment by segment. A sequence is made beside the model, which
-// says what must come of each step; then a store plays it.
+// The model is a list of everything that is held, and compares segment by segment. A sequence is
+// made beside the model, which says what must come of each step; then a store plays it.
 
 // modelLock is a token of the model.
 type modelLock struct {
@@ -52,7 +52,8 @@ func (m *folderModel) acquire(claims ...claim) {
 	for _, l := range m.held {
 		for _, held := range l.claims {
 			for _, wanted := range claims {
-				if overlap(segmentsOf(held.path), segmentsOf(wanted.path)) && !mayStart(held.kind, wanted.kind) {
+				if overlap(segmentsOf(held.path), segmentsOf(wanted.path)) &&
+					!mayStart(held.kind, wanted.kind) {
 					s.inWay[l.token+held.path] = true
 				}
 			}
@@ -78,7 +79,8 @@ func (m *folderModel) touch(what, token string, held bool) {
 }
 
 // segmentNames are hard to tell apart, or have a meaning in patterns.
-var segmentNames = []string{"A", "AB", "A0", "a.b", "a-b", "a%b", "[x]", "x", "é", ".*", "%a", "A\xff", "A b", "(", "A\x01"}
+var segmentNames = []string{"A", "AB", "A0", "a.b", "a-b", "a%b", "[x]", "x", "é", ".*", "%a", "A\xff", "A b", "(",
+	"A\x01"}
 
 // randomSequence makes a sequence; draw returns a number below its argument.
 func randomSequence(draw func(n int) int) []step {
@@ -133,8 +135,8 @@ func randomClaims(draw func(n int) int, names []string) []claim {
 	return claims
 }
 
-// crowd is a sequence in which many that do not matter lie before one that does: they may be there too, or have expired. They are
-// less than one call sweeps away.
+// crowd is a sequence in which many that do not matter lie before one that does: they may be there
+// too, or have expired. They are less than one call sweeps away.
 func crowd() []step {
 	m := &folderModel{}
 	m.acquire(claim{kindExclusive, "/p/z"})
@@ -195,7 +197,8 @@ func playLocal(steps []step) error {
 		switch step.what {
 		case "acquire":
 			var fence int64
-			_, fence, err = s.acquire(context.Background(), folderWanted{claims: step.claims, token: step.token, ttl: time.Hour})
+			_, fence, err = s.acquire(context.Background(),
+				folderRequest{claims: step.claims, token: step.token, ttl: time.Hour})
 			err = step.check(fence, err, &last)
 		case "release":
 			err = step.checkEnd(h.release(context.Background()))
@@ -245,7 +248,7 @@ func (p *redisPlayer) play(steps []step) error {
 	for _, step := range steps {
 		switch step.what {
 		case "acquire":
-			w := folderWanted{claims: step.claims, token: step.token, ttl: time.Hour}
+			w := folderRequest{claims: step.claims, token: step.token, ttl: time.Hour}
 			p.scripts.acquire.EvalSha(ctx, pipe, names, folderArgs(w)...)
 		case "release":
 			p.scripts.release.EvalSha(ctx, pipe, names, classes, step.token, "nobody:")
@@ -279,11 +282,11 @@ func checkReplies(steps []step, replies []redis.Cmder) error {
 		switch step.what {
 		case "acquire":
 			answer, _ := reply.Slice() // what is no list is not understood
-			fence, wrong := understand(answer)
+			fence, wrong := parseAcquired(answer)
 			err = step.check(fence, wrong, &last)
 		case "release", "extend":
 			n, wrong := reply.Int()
-			err = step.checkEnd(verdictOf(context.Background(), step.what, n, wrong))
+			err = step.checkEnd(holdError(context.Background(), step.what, n, wrong))
 		}
 		if err != nil {
 			return err
@@ -308,7 +311,8 @@ func rapidSequence(t *rapid.T) []step {
 	return randomSequence(func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "n") })
 }
 
-// TestFolderModelCatches makes the well-known mistakes of this kind of lock, one at a time: the model must find each.
+// TestFolderModelCatches makes the well-known mistakes of this kind of lock, one at a time: the
+// model must find each.
 func TestFolderModelCatches(t *testing.T) {
 	t.Parallel()
 	const below = `redis.call('ZRANGEBYLEX', trees[class], '[' .. path .. '/', '(' .. path .. '0', 'LIMIT', 0, 1)`
@@ -323,11 +327,13 @@ func TestFolderModelCatches(t *testing.T) {
 			end`}},
 		"looks at the parent alone": {acquire: []string{
 			`above[#above + 1] = string.sub(path, 1, slash - 1)`, `above = {string.sub(path, 1, slash - 1)}`}},
-		"does not look above": {acquire: []string{`for slash in string.gmatch(path, '()/') do`, `for slash in string.gmatch('', '()/') do`}},
+		"does not look above": {acquire: []string{`for slash in string.gmatch(path, '()/') do`,
+			`for slash in string.gmatch('', '()/') do`}},
 		"does not look below": {acquire: []string{`if first[1] then`, `if false then`}},
 		"does not sweep":      {acquire: []string{`'LIMIT', 0, sweep)`, `'LIMIT', 0, 0)`}},
 		"stops after the first hundred": {acquire: []string{`'LIMIT', 0, sweep)`, `'LIMIT', 0, 0)`,
-			`'\1', 'LIMIT', 0, 1)`, `'\1', 'LIMIT', 0, 100)`, `return found(first[1])`, `if alive(first) then return found(first[1]) end`,
+			`'\1', 'LIMIT', 0, 1)`, `'\1', 'LIMIT', 0, 100)`, `return found(first[1])`,
+			`if alive(first) then return found(first[1]) end`,
 			below, strings.Replace(below, "0, 1)", "0, 100)", 1), `if first[1] then`, `if alive(first) then`,
 			`local function inTheWay`, `local function alive(list)
 				for _, m in ipairs(list) do
@@ -335,11 +341,13 @@ func TestFolderModelCatches(t *testing.T) {
 				end
 			end
 			local function inTheWay`}},
-		"takes a part":               {acquire: []string{"for i = 6, #ARGV, 3 do\n\tlocal holder", "for i = 6, 6, 3 do\n\tlocal holder"}},
+		"takes a part": {acquire: []string{"for i = 6, #ARGV, 3 do\n\tlocal holder",
+			"for i = 6, 6, 3 do\n\tlocal holder"}},
 		"compares text with numbers": {release: []string{`if tonumber(n) > 0 then`, `if n ~= '0' then`}},
-		"a fence that stands still":  {acquire: []string{`redis.call('INCR', KEYS[1])`, `redis.call('INCR', KEYS[1]) * 0`, `if fence < clock then`, `if false then`}},
-		"forgets to count out":       {release: []string{`count(claims[i + 1], claims[i], -1)`, ``}},
-		"releases what has expired":  {release: []string{`if tonumber(till) <= now then`, `if false then`}},
+		"a fence that stands still": {acquire: []string{`redis.call('INCR', KEYS[1])`,
+			`redis.call('INCR', KEYS[1]) * 0`, `if fence < clock then`, `if false then`}},
+		"forgets to count out":      {release: []string{`count(claims[i + 1], claims[i], -1)`, ``}},
+		"releases what has expired": {release: []string{`if tonumber(till) <= now then`, `if false then`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := newRedisPlayer(t, &folderScripts{

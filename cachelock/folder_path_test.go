@@ -22,7 +22,8 @@ func TestCanonical(t *testing.T) {
 }
 
 func TestCanonicalRefuses(t *testing.T) {
-	for _, given := range []string{"", "//", "///", "a//b", "//a", "a//", ".", "..", "/.", "a/./b", "a/..", "../a", "a\x00b", "\x00",
+	for _, given := range []string{"", "//", "///", "a//b", "//a", "a//", ".", "..", "/.", "a/./b", "a/..", "../a",
+		"a\x00b", "\x00",
 		strings.Repeat("a", maxPath+1), strings.Repeat("a/", maxDepth+1)} {
 		_, err := canonical(given)
 		require.ErrorIs(t, err, ErrInvalid, "%q", given)
@@ -35,8 +36,8 @@ func TestDeepestPath(t *testing.T) {
 		deep := strings.Repeat(strings.Repeat("x", 31)+"/", maxDepth)
 		l, err := f.Acquire(t.Context(), deep, Exclusive, LockOptions{})
 		require.NoError(t, err)
-		for _, above := range upwards("/" + strings.TrimSuffix(deep, "/")) {
-			_, err := f.Acquire(t.Context(), shown(above), Shared, LockOptions{})
+		for _, above := range ancestors("/" + strings.TrimSuffix(deep, "/")) {
+			_, err := f.Acquire(t.Context(), displayPath(above), Shared, LockOptions{})
 			require.ErrorIs(t, err, ErrHeld)
 		}
 		require.NoError(t, l.Release(t.Context()))
@@ -48,7 +49,8 @@ func TestDeepestPath(t *testing.T) {
 	})
 }
 
-// segmentsOf splits a path that callers have given: the plain way to compare paths that the tests hold against the clever one.
+// segmentsOf splits a path that callers have given: the plain way to compare paths that the tests
+// hold against the clever one.
 func segmentsOf(given string) []string {
 	return slices.DeleteFunc(strings.Split(given, "/"), func(s string) bool { return s == "" })
 }
@@ -70,11 +72,11 @@ func FuzzCanonical(f *testing.F) {
 			require.ErrorIs(t, err, ErrInvalid)
 			return
 		}
-		again, err := canonical(shown(pathA))
+		again, err := canonical(displayPath(pathA))
 		require.NoError(t, err)
 		require.Equal(t, pathA, again)
 		require.Equal(t, segmentsOf(a), segmentsOf(pathA))
-		all := upwards(pathA)
+		all := ancestors(pathA)
 		require.Equal(t, len(segmentsOf(a))+1, len(all))
 		for _, folder := range all {
 			require.True(t, within(folder, pathA))

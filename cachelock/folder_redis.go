@@ -12,22 +12,22 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// redisFolders keeps the folder locks of one namespace in Redis. Keys of the namespace N, all in the slot of its shard n of the
-// prefix p; what is in them is told in lua/folder_common.lua:
+// redisFolders keeps the folder locks of one namespace in Redis. The keys of the namespace N are
+// all in the slot of its shard n, with the prefix p; lua/folder_common.lua describes their values:
 //
-//	p:{n}:fence             counter of fences, the shard's
-//	p:{n}:folder-until:N    tokens by the time when they expire
-//	p:{n}:folder-claims:N   what each token has claimed
-//	p:{n}:folder-paths:N    how many claims lie on each path
+//	p:{n}:fence             fence counter of the shard
+//	p:{n}:folder-until:N    tokens by expiry
+//	p:{n}:folder-claims:N   claims of each token
+//	p:{n}:folder-paths:N    number of claims on each path
 //	p:{n}:folder-waiting:N  processes that wait for a release
-//	p:{n}:folder-tree-C:N   for each class C the paths and their tokens, in order
+//	p:{n}:folder-tree-C:N   for each class C the paths and their tokens, sorted
 type redisFolders struct {
 	s       *redisStore
 	names   []string
 	scripts *folderScripts
 }
 
-// folderScripts are the scripts that keep it.
+// folderScripts are the scripts of the folder locks.
 type folderScripts struct{ acquire, extend, release *redis.Script }
 
 var defaultFolderScripts = &folderScripts{
@@ -53,40 +53,41 @@ func (s *redisStore) folders(namespace string) folderStore {
 	return &redisFolders{s: s, names: names, scripts: defaultFolderScripts}
 }
 
-func (f *redisFolders) acquire(ctx context.Context, w folderWanted) (holding, int64, error) {
+func (f *redisFolders) acquire(ctx context.Context, w folderRequest) (holding, int64, error) {
 	h := &redisFolderHold{f: f, token: w.token}
 	args := folderArgs(w)
 	for {
 		reply := f.scripts.acquire.Run(ctx, f.s.rdb, f.names, args...)
 		if err := reply.Err(); err != nil {
-			f.s.c.giveBack(h) // it may have been taken nevertheless
+			f.s.c.releaseInBackground(h) // it may have been acquired nevertheless
 			return nil, 0, failed(ctx, "acquire a folder lock", err)
 		}
 		answer, _ := reply.Val().([]any)
-		if fence, err := understand(answer); !errors.Is(err, errAgain) {
+		if fence, err := parseAcquired(answer); !errors.Is(err, errAgain) {
 			if err != nil {
 				return nil, 0, err
 			}
 			return h, fence, nil
 		}
-		// The script has thrown out as much as one call may: it makes headway each time, and comes to an end.
+		// The script has removed as many expired claims as one call may. Each call makes progress,
+		// so the loop ends.
 	}
 }
 
-// folderArgs are the arguments of folder_acquire.lua.
-func folderArgs(w folderWanted) []any {
-	args := []any{classes, w.token, millis(w.ttl), w.waiter, millis(w.patience)}
+// folderArgs returns the arguments of folder_acquire.lua.
+func folderArgs(w folderRequest) []any {
+	args := []any{classes, w.token, millis(w.ttl), w.waiter, millis(w.queueTTL)}
 	for _, c := range w.claims {
 		args = append(args, string(classOf[c.kind]), c.path, stops[c.kind])
 	}
 	return args
 }
 
-// errAgain is the answer of folder_acquire.lua that it is not done.
+// errAgain: folder_acquire.lua has to be called again.
 var errAgain = errors.New("ask again")
 
-// understand returns the fence that folder_acquire.lua answers, or the error that it tells.
-func understand(answer []any) (int64, error) {
+// parseAcquired parses the reply of folder_acquire.lua to a fence or an error.
+func parseAcquired(answer []any) (int64, error) {
 	switch {
 	case len(answer) == 1 && answer[0] == int64(2):
 		return 0, errAgain
@@ -97,12 +98,12 @@ func understand(answer []any) (int64, error) {
 		ttl, _ := answer[1].(int64)
 		token, _ := answer[2].(string)
 		path, _ := answer[3].(string)
-		return 0, heldBy(shown(path), token, time.Duration(ttl)*time.Millisecond)
+		return 0, heldBy(displayPath(path), token, time.Duration(ttl)*time.Millisecond)
 	}
 	return 0, fmt.Errorf("%w: cannot understand the answer %v to a folder lock's request", ErrUnreachable, answer)
 }
 
-// redisFolderHold is a redisFolders' holding.
+// redisFolderHold implements holding for redisFolders.
 type redisFolderHold struct {
 	f     *redisFolders
 	token string
@@ -112,16 +113,16 @@ var _ holding = (*redisFolderHold)(nil)
 
 func (h *redisFolderHold) extend(ctx context.Context, ttl time.Duration, sooner bool) error {
 	n, err := h.f.scripts.extend.Run(ctx, h.f.s.rdb, h.f.names, classes, h.token, millis(ttl), *flag(sooner)).Int()
-	return verdictOf(ctx, "extend a folder lock", n, err)
+	return holdError(ctx, "extend a folder lock", n, err)
 }
 
 func (h *redisFolderHold) release(ctx context.Context) error {
 	n, err := h.f.scripts.release.Run(ctx, h.f.s.rdb, h.f.names, classes, h.token, h.f.s.c.channels()).Int()
-	return verdictOf(ctx, "release a folder lock", n, err)
+	return holdError(ctx, "release a folder lock", n, err)
 }
 
-// verdictOf is the error of a script that answers 1 when the lock was held.
-func verdictOf(ctx context.Context, what string, n int, err error) error {
+// holdError returns the error for a script that returns 1 if the lock was held.
+func holdError(ctx context.Context, what string, n int, err error) error {
 	switch {
 	case err != nil:
 		return failed(ctx, what, err)
@@ -131,8 +132,9 @@ func verdictOf(ctx context.Context, what string, n int, err error) error {
 	return nil
 }
 
-// toldFolders passes on a message of folder_release.lua: what follows "folder-waiting:", the namespace and the paths.
-func (c *Client) toldFolders(message string) {
+// onFolderMessage handles a message of folder_release.lua, from "folder-waiting:" on: the namespace
+// and the paths.
+func (c *Client) onFolderMessage(message string) {
 	parts := strings.Split(message, "\x00")
 	c.foldersReleased(parts[0], parts[1:])
 }

@@ -112,7 +112,7 @@ func holdMany(t testing.TB, rdb *redis.Client, f *Folders, n int, claims func(i 
 	for from := 0; from < n; from += 1000 {
 		pipe := rdb.Pipeline()
 		for i := from; i < min(n, from+1000); i++ {
-			w := folderWanted{claims: claims(i), token: "held:" + strconv.Itoa(i), ttl: time.Hour}
+			w := folderRequest{claims: claims(i), token: "held:" + strconv.Itoa(i), ttl: time.Hour}
 			store.scripts.acquire.EvalSha(t.Context(), pipe, store.names, folderArgs(w)...)
 		}
 		replies, err := pipe.Exec(t.Context())
@@ -129,7 +129,7 @@ func holdMany(t testing.TB, rdb *redis.Client, f *Folders, n int, claims func(i 
 func TestFolderRetriedRequest(t *testing.T) {
 	t.Parallel()
 	_, rdb, f := ownRedis(t)
-	w := folderWanted{claims: []claim{{kindExclusive, "/a"}}, token: "me:1", ttl: time.Minute}
+	w := folderRequest{claims: []claim{{kindExclusive, "/a"}}, token: "me:1", ttl: time.Minute}
 	_, first, err := f.store.acquire(t.Context(), w)
 	require.NoError(t, err)
 	h, second, err := f.store.acquire(t.Context(), w)
@@ -198,7 +198,7 @@ func TestFolderFence(t *testing.T) {
 func TestFolderClock(t *testing.T) {
 	t.Parallel()
 	number := regexp.MustCompile(`^\d{9,}$`)
-	w := folderWanted{claims: []claim{{kindExclusive, "/a"}}, token: "t", ttl: 24 * time.Hour, patience: time.Hour}
+	w := folderRequest{claims: []claim{{kindExclusive, "/a"}}, token: "t", ttl: 24 * time.Hour, queueTTL: time.Hour}
 	for _, arg := range folderArgs(w) {
 		require.False(t, number.MatchString(fmt.Sprint(arg)), "%v looks like a time", arg)
 	}
@@ -218,7 +218,8 @@ func TestFolderCluster(t *testing.T) {
 	t.Parallel()
 	server, rdb, _ := ownRedis(t, "--cluster-enabled", "yes")
 	require.NoError(t, rdb.ClusterAddSlotsRange(t.Context(), 0, 16383).Err())
-	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr()}, DialTimeout: time.Minute, ReadTimeout: time.Minute})
+	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr()}, DialTimeout: time.Minute,
+		ReadTimeout: time.Minute})
 	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
 	require.Eventually(t, func() bool {
 		info, err := rdb.ClusterInfo(context.Background()).Result()
@@ -303,7 +304,8 @@ func TestFolderCost(t *testing.T) {
 // cycle takes the lock and gives it back.
 func cycle(t testing.TB, store folderStore, wanted kind) {
 	t.Helper()
-	h, _, err := store.acquire(t.Context(), folderWanted{claims: []claim{{wanted, "/p/q/r"}}, token: "me:me", ttl: time.Minute})
+	h, _, err := store.acquire(t.Context(),
+		folderRequest{claims: []claim{{wanted, "/p/q/r"}}, token: "me:me", ttl: time.Minute})
 	require.NoError(t, err)
 	require.NoError(t, h.release(t.Context()))
 }
@@ -314,12 +316,14 @@ func spent(before, after map[string]int64) map[string]int64 {
 		after[name] -= calls
 	}
 	maps.DeleteFunc(after, func(name string, calls int64) bool {
-		return calls == 0 || slices.Contains([]string{"info", "hello", "client|setinfo", "client|setname", "client"}, name)
+		return calls == 0 || slices.Contains([]string{"info", "hello", "client|setinfo", "client|setname", "client"},
+			name)
 	})
 	return after
 }
 
-// scriptTimes are the medians of the time that Redis spends in a cycle's scripts, in microseconds: rounds of 50 cycles, in turns.
+// scriptTimes are the medians of the time that Redis spends in a cycle's scripts, in microseconds:
+// rounds of 50 cycles, in turns.
 func scriptTimes(t testing.TB, rdb *redis.Client, stores []folderStore, wanted kind) []float64 {
 	rounds := make([][]float64, len(stores))
 	for range 7 {
@@ -378,7 +382,7 @@ func BenchmarkFolders(b *testing.B) {
 			f, err := c.Folders("project")
 			require.NoError(b, err)
 			for i := range held {
-				w := folderWanted{claims: shape.held(i), token: strconv.Itoa(i), ttl: time.Hour}
+				w := folderRequest{claims: shape.held(i), token: strconv.Itoa(i), ttl: time.Hour}
 				_, _, err := f.store.acquire(b.Context(), w)
 				require.NoError(b, err)
 			}

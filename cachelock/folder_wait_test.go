@@ -21,7 +21,8 @@ var seldom = Options{Poll: time.Hour, TTL: time.Hour}
 // patient waits as long as a test may take.
 var patient = LockOptions{Policy: WaitFor(5 * time.Minute)}
 
-// twoFolders runs a test on two clients' folders of one namespace in Redis, and on the one client that a process has locally.
+// twoFolders runs a test on two clients' folders of one namespace in Redis, and on the one client
+// that a process has locally.
 func twoFolders(t *testing.T, test func(t *testing.T, a, b *Folders)) {
 	t.Run("redis", func(t *testing.T) {
 		o := seldom
@@ -37,16 +38,16 @@ func twoFolders(t *testing.T, test func(t *testing.T, a, b *Folders)) {
 
 // waiting is the number of lines that wait for folders in this process.
 func waiting(f *Folders) int {
-	f.c.folderLines.mu.Lock()
-	defer f.c.folderLines.mu.Unlock()
-	return len(f.c.folderLines.m[f.namespace])
+	f.c.folderWaiters.mu.Lock()
+	defer f.c.folderWaiters.mu.Unlock()
+	return len(f.c.folderWaiters.m[f.namespace])
 }
 
-// untilWaiting returns when so many lines wait. The request that registers them may still be on its way: then it finds what has
-// become free meanwhile.
-func untilWaiting(t *testing.T, f *Folders, lines int) {
+// untilWaiting returns when so many lines wait. The request that registers them may still be on its
+// way: then it finds what has become free meanwhile.
+func untilWaiting(t *testing.T, f *Folders, waitQueues int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return waiting(f) == lines }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return waiting(f) == waitQueues }, time.Minute, time.Millisecond)
 }
 
 func mustAcquire(t *testing.T, f *Folders, path string, mode Mode, o LockOptions) *Lock {
@@ -56,7 +57,8 @@ func mustAcquire(t *testing.T, f *Folders, path string, mode Mode, o LockOptions
 	return l
 }
 
-// TestFolderWoken: somebody waits for a path, and is told when what was in his way is released, above him, below or there.
+// TestFolderWoken: somebody waits for a path, and is told when what was in his way is released,
+// above him, below or there.
 func TestFolderWoken(t *testing.T) {
 	t.Parallel()
 	twoFolders(t, func(t *testing.T, a, b *Folders) {
@@ -102,7 +104,8 @@ func TestFolderWokenByOperations(t *testing.T) {
 	})
 }
 
-// TestFolderNotDisturbed: what is released elsewhere, even in the same namespace, costs those who wait nothing.
+// TestFolderNotDisturbed: what is released elsewhere, even in the same namespace, costs those who
+// wait nothing.
 func TestFolderNotDisturbed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -158,7 +161,8 @@ func TestFolderHerd(t *testing.T) {
 	require.NoError(t, l.Release(t.Context()))
 	all.Wait()
 	require.EqualValues(t, 1, most.Load())
-	require.Less(t, server.Commands()["evalsha"]-before, int64(herd*5), "about a try, another one when told, and a release for each")
+	require.Less(t, server.Commands()["evalsha"]-before, int64(herd*5),
+		"about a try, another one when told, and a release for each")
 }
 
 // TestFolderExpires: nobody tells when a holder is dead; whoever waits knows when to look.
@@ -181,7 +185,8 @@ func TestFolderGivesUp(t *testing.T) {
 	t.Parallel()
 	twoFolders(t, func(t *testing.T, a, b *Folders) {
 		l := mustAcquire(t, a, "p/q", Exclusive, LockOptions{})
-		for _, policy := range []Policy{GiveUp(), WaitFor(30 * time.Millisecond), {Retries: 2, Sleep: time.Millisecond, MaxSleep: time.Millisecond}} {
+		for _, policy := range []Policy{GiveUp(), WaitFor(30 * time.Millisecond),
+			{Retries: 2, Sleep: time.Millisecond, MaxSleep: time.Millisecond}} {
 			var all sync.WaitGroup
 			for range 5 { // not all of them are heads
 				all.Go(func() {
@@ -285,7 +290,8 @@ func TestFolderTimes(t *testing.T) {
 	})
 }
 
-// TestFolderGuards has goroutines of two processes write into what they have locked: nobody may be there beside an exclusive one.
+// TestFolderGuards has goroutines of two processes write into what they have locked: nobody may be
+// there beside an exclusive one.
 func TestFolderGuards(t *testing.T) {
 	t.Parallel()
 	twoFolders(t, func(t *testing.T, a, b *Folders) {

@@ -9,17 +9,18 @@ import (
 	"time"
 )
 
-// releaseTimeout bounds how long a guarded call waits for its lock to be released; after that it expires.
+// releaseTimeout bounds the release at the end of a guarded call; after that the lock expires.
 const releaseTimeout = 5 * time.Second
 
-// Guard returns fn such that each call runs under a lock. The key is a text/template over the call's argument, like
-// "thumbnail:{{.FileID}}:{{.Width}}"; a field that is not there is an error, at the latest in the call. LockOptions say how long
-// the lock lasts, whether it is renewed, and what to do while another has it: a call that does not get the lock returns that
-// error and does not run.
+// Guard returns a function that calls fn under a lock. The key is a text/template over the
+// argument, such as "thumbnail:{{.FileID}}:{{.Width}}"; a missing field is an error, at the latest
+// in the call. LockOptions set the time to live, the renewal, and the waiting. A call that does not
+// acquire the lock returns the error without calling fn.
 //
-// The context that fn gets ends with the caller's, and when the lock is lost; then the call's error has ErrLost besides fn's own. LockFrom
-// gives fn its lock, whose fence a Commit needs.
-func Guard[A, R any](locker Locker, key string, o LockOptions, fn func(context.Context, A) (R, error)) (func(context.Context, A) (R, error), error) {
+// The context of fn ends with the caller's and when the lock is lost; then the error of the call
+// has ErrLost besides that of fn. LockFrom returns the lock to fn, whose fence a Commit needs.
+func Guard[A, R any](locker Locker, key string, o LockOptions,
+	fn func(context.Context, A) (R, error)) (func(context.Context, A) (R, error), error) {
 	keyOf, err := template.New("key").Option("missingkey=error").Parse(key)
 	if err != nil {
 		return nil, fmt.Errorf("%w: key template: %w", ErrInvalid, err)
@@ -37,7 +38,7 @@ func Guard[A, R any](locker Locker, key string, o LockOptions, fn func(context.C
 	}, nil
 }
 
-// guarded runs fn under the lock and releases it, also when fn panics.
+// guarded calls fn under the lock and releases it, also if fn panics.
 func guarded[R any](ctx context.Context, lock *Lock, fn func(context.Context) (R, error)) (result R, err error) {
 	defer func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), releaseTimeout)
@@ -53,11 +54,11 @@ func guarded[R any](ctx context.Context, lock *Lock, fn func(context.Context) (R
 	return fn(context.WithValue(ctx, lockKey{}, lock))
 }
 
-// lockKey is the key of a guarded function's lock in its context.
+// lockKey is the context key of a guarded function's lock.
 type lockKey struct{}
 
-// LockFrom gives the lock that a guarded function runs under, by the context that it was given: the innermost, where one calls another. It is
-// nil elsewhere.
+// LockFrom returns the innermost lock of a guarded function from its context; nil outside of
+// guarded functions.
 func LockFrom(ctx context.Context) *Lock {
 	lock, _ := ctx.Value(lockKey{}).(*Lock)
 	return lock

@@ -17,7 +17,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Requests that come late: held up on their way and sent again meanwhile, they are carried out after those that were made later.
+// Requests that come late: held up on their way and sent again meanwhile, they are carried out
+// after those that were made later.
 
 // An acquisition that comes twice does not take back what the lock was extended by.
 func TestLateAcquisition(t *testing.T) {
@@ -25,7 +26,7 @@ func TestLateAcquisition(t *testing.T) {
 	rdb := PatientClient(t, redistest.Shared(t))
 	c := New(rdb, Options{Prefix: t.Name(), Shards: 1})
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	for name, w := range map[string]wanted{
+	for name, w := range map[string]lockRequest{
 		"one": {keys: []string{"a"}}, "several": {keys: []string{"b", "c"}}, "fair": {keys: []string{"d"}, fair: true},
 		"owner": {keys: []string{"e"}, hold: "hold"},
 	} {
@@ -48,7 +49,7 @@ func TestLateExtension(t *testing.T) {
 	rdb := PatientClient(t, redistest.Shared(t))
 	c := New(rdb, Options{Prefix: t.Name(), Shards: 1})
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	h, _, err := c.store.acquire(t.Context(), wanted{keys: []string{"a", "b"}, token: "token:", ttl: time.Hour})
+	h, _, err := c.store.acquire(t.Context(), lockRequest{keys: []string{"a", "b"}, token: "token:", ttl: time.Hour})
 	require.NoError(t, err)
 	left := func(key string) time.Duration { return rdb.PTTL(t.Context(), t.Name()+":{0}:lock:"+key).Val() }
 	for _, test := range []struct {
@@ -67,7 +68,7 @@ func TestLateExtension(t *testing.T) {
 func TestLateFolder(t *testing.T) {
 	t.Parallel()
 	_, rdb, f := ownRedis(t)
-	w := folderWanted{claims: []claim{{kindExclusive, "/a"}}, token: "token:", ttl: time.Minute}
+	w := folderRequest{claims: []claim{{kindExclusive, "/a"}}, token: "token:", ttl: time.Minute}
 	h, _, err := f.store.acquire(t.Context(), w)
 	require.NoError(t, err)
 	ends := func() time.Duration {
@@ -84,17 +85,18 @@ func TestLateFolder(t *testing.T) {
 	require.LessOrEqual(t, ends(), time.Minute, "one that asks for it")
 }
 
-// When it is not known whether a lock was made to end sooner, it ends then: whoever relied on a later extension would be alone
-// with that as soon as the request arrives.
+// When it is not known whether a lock was made to end sooner, it ends then: whoever relied on a
+// later extension would be alone with that as soon as the request arrives.
 func TestUnknownEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64
-		_, lock := extending(t, LockOptions{TTL: 90 * time.Second, Renew: true}, func(context.Context, time.Duration) error {
-			if asked.Add(1) == 1 {
-				return failed(context.Background(), "extend", errors.New("gone"))
-			}
-			return nil
-		})
+		_, lock := extending(t, LockOptions{TTL: 90 * time.Second, Renew: true},
+			func(context.Context, time.Duration) error {
+				if asked.Add(1) == 1 {
+					return failed(context.Background(), "extend", errors.New("gone"))
+				}
+				return nil
+			})
 		begin := time.Now()
 		require.ErrorIs(t, lock.Extend(t.Context(), time.Minute), ErrUnreachable)
 		require.ErrorIs(t, lock.Extend(t.Context(), 2*time.Hour), ErrUnreachable)
@@ -121,10 +123,11 @@ func TestUnknownEnd(t *testing.T) {
 func TestRenewalAfterExtension(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ttls []time.Duration
-		_, lock := extending(t, LockOptions{TTL: time.Minute, Renew: true}, func(_ context.Context, ttl time.Duration) error {
-			ttls = append(ttls, ttl)
-			return nil
-		})
+		_, lock := extending(t, LockOptions{TTL: time.Minute, Renew: true},
+			func(_ context.Context, ttl time.Duration) error {
+				ttls = append(ttls, ttl)
+				return nil
+			})
 		left := time.Until(lock.Until()) // what a tick has seen
 		require.NoError(t, lock.Extend(t.Context(), time.Hour))
 		lock.renew(left)
@@ -170,23 +173,27 @@ func FuzzTold(f *testing.F) {
 	c.store = s
 	require.NoError(f, c.Close())
 	for _, seed := range []string{
-		"", " ", "p:{0}:lock:k", "me p:{0}:lock:k", "me p:{0}:lock:", "me/7 p:{15}:lock:a b}:lock:c", "me q:{0}:lock:k", "me p:{}:lock:k",
-		"me p:{0}:folder-waiting:n\x00/a\x00", "me p:{0}:folder-waiting:", "me p:{0}:folder-waiting:n\x00\x00/", "\x00 p:{", "me p:{0}:queue:k",
+		"", " ", "p:{0}:lock:k", "me p:{0}:lock:k", "me p:{0}:lock:", "me/7 p:{15}:lock:a b}:lock:c",
+		"me q:{0}:lock:k", "me p:{}:lock:k",
+		"me p:{0}:folder-waiting:n\x00/a\x00", "me p:{0}:folder-waiting:", "me p:{0}:folder-waiting:n\x00\x00/",
+		"\x00 p:{", "me p:{0}:queue:k",
 	} {
 		f.Add(seed, "k", "/a")
 	}
 	f.Fuzz(func(t *testing.T, message, key, path string) {
-		s.told(message) // must not panic
-		line, folder := c.lines.join(lineOf("me", key), false, false), c.lines.join(lineOf(c.process, "folders"), false, false)
-		c.folderLines.m = map[string]map[string]*folderLineEntry{key: {"folders": {claims: []claim{{kindShared, path}}}}}
-		s.told("me p:{3}:lock:" + key)
+		s.onMessage(message) // must not panic
+		line, folder := c.waitQueues.join(queueKeyOf("me", key), false, false),
+			c.waitQueues.join(queueKeyOf(c.process, "folders"), false, false)
+		c.folderWaiters.m = map[string]map[string]*folderWaitQueue{key: {"folders": {claims: []claim{{kindShared,
+			path}}}}}
+		s.onMessage("me p:{3}:lock:" + key)
 		require.Len(t, line.wake, 1, "told by the name of the lock, whatever bytes it has")
 		if key != "" && !strings.Contains(key+path, "\x00") {
-			s.told("me p:{3}:folder-waiting:" + key + "\x00" + path)
+			s.onMessage("me p:{3}:folder-waiting:" + key + "\x00" + path)
 			require.Len(t, folder.wake, 1, "told by the path")
 		}
-		c.lines.leave(line)
-		c.lines.leave(folder)
+		c.waitQueues.leave(line)
+		c.waitQueues.leave(folder)
 	})
 }
 
@@ -194,18 +201,20 @@ func FuzzTold(f *testing.F) {
 func TestRedlockClosedMeanwhile(t *testing.T) {
 	s := &redlockStore{c: newClient(Options{}), nodes: make([]*redisStore, 3)}
 	gone := failed(context.Background(), "ask", errors.New("gone"))
-	for _, errs := range [][]error{{gone, nil, gone}, {errSilent, nil, gone}, {ErrLost, gone, gone}, {ErrCancelled, ErrCancelled, nil}} {
-		err := s.verdict("release a lock", errs)
+	for _, errs := range [][]error{{gone, nil, gone}, {errSilent, nil, gone}, {ErrLost, gone, gone},
+		{ErrCancelled, ErrCancelled, nil}} {
+		err := s.quorumError("release a lock", errs)
 		require.ErrorIs(t, err, ErrUnreachable)
 		require.NotErrorIs(t, err, ErrLost)
 		require.NotErrorIs(t, err, ErrCancelled)
 		require.NotContains(t, err.Error(), "%!")
 	}
 	s.c.cancel()
-	stopped := fmt.Errorf("%w: %w", ErrCancelled, context.Canceled) // a request that the end of the client has cancelled
+	// a request that the end of the client has cancelled
+	stopped := fmt.Errorf("%w: %w", ErrCancelled, context.Canceled)
 	for _, errs := range [][]error{{ErrClosed, nil, ErrClosed}, {stopped, nil, stopped}, {ErrClosed, stopped, gone}} {
-		require.ErrorIs(t, s.verdict("subscribe", errs), ErrClosed)
-		require.NotErrorIs(t, s.verdict("subscribe", errs), ErrUnreachable)
-		require.ErrorIs(t, s.refusal(time.Second, errs), ErrClosed)
+		require.ErrorIs(t, s.quorumError("subscribe", errs), ErrClosed)
+		require.NotErrorIs(t, s.quorumError("subscribe", errs), ErrUnreachable)
+		require.ErrorIs(t, s.heldError(time.Second, errs), ErrClosed)
 	}
 }

@@ -14,8 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A process that dies at any step of anything that the library does leaves nothing that stays: every lock, queue and helper has
-// an expiry, but for one counter of fences a shard. The steps are what passes between the process and Redis, in both directions.
+// A process that dies at any step of anything that the library does leaves nothing that stays:
+// every lock, queue and helper has an expiry, but for one counter of fences a shard. The steps are
+// what passes between the process and Redis, in both directions.
 func TestCrashAtEveryStep(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
@@ -45,13 +46,14 @@ func TestCrashAtEveryStep(t *testing.T) {
 	require.Greater(t, steps, 30)
 }
 
-// converse does all that there is to do with locks, over a network that is cut after some steps, and then dies with what it holds.
-// It is true when the network has lasted to the end.
+// converse does all that there is to do with locks, over a network that is cut after some steps,
+// and then dies with what it holds. It is true when the network has lasted to the end.
 func converse(t *testing.T, relay *redistest.Relay, steps int) (whole bool) {
 	relay.CutAfter(steps)
 	defer relay.Restore()
 	defer relay.CutAfter(0)
-	rdb := redis.NewClient(&redis.Options{Addr: relay.Addr(), DialerRetries: 1, MaxRetries: -1, ReadTimeout: time.Second})
+	rdb := redis.NewClient(&redis.Options{Addr: relay.Addr(), DialerRetries: 1, MaxRetries: -1,
+		ReadTimeout: time.Second})
 	defer rdb.Close()
 	c := cachelock.New(rdb, cachelock.Options{Prefix: "crash"})
 	defer c.Close()
@@ -70,10 +72,12 @@ func converse(t *testing.T, relay *redistest.Relay, steps int) (whole bool) {
 		},
 		func() (*cachelock.Lock, error) { return folders.Acquire(ctx, "a/b", cachelock.Exclusive, minute) },
 		func() (*cachelock.Lock, error) {
-			return c.Acquire(ctx, "held", cachelock.LockOptions{TTL: time.Minute, Policy: cachelock.WaitFor(5 * time.Millisecond)})
+			return c.Acquire(ctx, "held",
+				cachelock.LockOptions{TTL: time.Minute, Policy: cachelock.WaitFor(5 * time.Millisecond)})
 		},
 		func() (*cachelock.Lock, error) {
-			return c.Acquire(ctx, "held", cachelock.LockOptions{TTL: time.Minute, Fair: true, Policy: cachelock.WaitFor(5 * time.Millisecond)})
+			return c.Acquire(ctx, "held",
+				cachelock.LockOptions{TTL: time.Minute, Fair: true, Policy: cachelock.WaitFor(5 * time.Millisecond)})
 		},
 	} {
 		lock, err := acquire()
@@ -81,7 +85,8 @@ func converse(t *testing.T, relay *redistest.Relay, steps int) (whole bool) {
 			continue
 		}
 		_ = lock.Extend(ctx, time.Minute)
-		_ = cachelock.Commit(ctx, rdb, fmt.Sprint("crash:value ", round), max(lock.Fence(), 1), []byte("x"), time.Minute)
+		_ = cachelock.Commit(ctx, rdb, fmt.Sprint("crash:value ", round), max(lock.Fence(), 1), []byte("x"),
+			time.Minute)
 		if again, err := acquire(); err == nil { // reentrant
 			_ = again.Release(ctx)
 		}
@@ -93,7 +98,8 @@ func converse(t *testing.T, relay *redistest.Relay, steps int) (whole bool) {
 
 var counter = regexp.MustCompile(`^crash:\{[0-9]+\}:fence$`)
 
-// eternal returns the keys that have no expiry and are no counters of fences, of which there is one a shard.
+// eternal returns the keys that have no expiry and are no counters of fences, of which there is one
+// a shard.
 func eternal(t *testing.T, admin *redis.Client) (keys []string) {
 	t.Helper()
 	all, err := admin.Keys(t.Context(), "*").Result()

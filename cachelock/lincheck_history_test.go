@@ -12,8 +12,8 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// tenure is one acquisition, from its request to its end, as the process that asked for it saw it. Times count from the
-// beginning of the history.
+// tenure is one acquisition, from its request to its end, as the process that asked for it saw it.
+// Times count from the beginning of the history.
 type tenure struct {
 	id        int // 1, 2, ...
 	process   int
@@ -104,16 +104,16 @@ func (h *history) String() string {
 		at   time.Duration
 		text string
 	}
-	var lines []line
+	var waitQueues []line
 	for _, t := range h.tenures {
-		lines = append(lines, line{t.call, t.String()})
+		waitQueues = append(waitQueues, line{t.call, t.String()})
 	}
 	for _, d := range h.deeds {
-		lines = append(lines, line{d.call, d.String()})
+		waitQueues = append(waitQueues, line{d.call, d.String()})
 	}
-	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(a.at, b.at) })
+	slices.SortStableFunc(waitQueues, func(a, b line) int { return cmp.Compare(a.at, b.at) })
 	var b strings.Builder
-	for _, l := range lines {
+	for _, l := range waitQueues {
 		fmt.Fprintln(&b, l.text)
 	}
 	return b.String()
@@ -149,7 +149,8 @@ func (h *history) checkHolders() (wrongs []string) {
 	return wrongs
 }
 
-// checkFences looks for an acquisition whose fence is not above that of one that was over before it began.
+// checkFences looks for an acquisition whose fence is not above that of one that was over before it
+// began.
 func (h *history) checkFences() (wrongs []string) {
 	for _, a := range h.tenures {
 		for _, b := range h.tenures {
@@ -200,8 +201,9 @@ type state struct {
 	seen   int64 // the highest fence of a commit
 }
 
-// lockModel is an ideal lock: it is acquired when it is free, with a fence above all before; it ends once, for its holder; it is
-// extended by its holder only; and the register takes what is not older than what it has seen.
+// lockModel is an ideal lock: it is acquired when it is free, with a fence above all before; it
+// ends once, for its holder; it is extended by its holder only; and the register takes what is not
+// older than what it has seen.
 var lockModel = porcupine.Model{
 	Partition: partition,
 	Init:      func() any { return state{} },
@@ -218,7 +220,8 @@ var lockModel = porcupine.Model{
 			if r.refused {
 				return s.seen > r.fence, s
 			}
-			return r.unanswered || s.seen <= r.fence, state{holder: s.holder, fence: s.fence, seen: max(s.seen, r.fence)}
+			return r.unanswered || s.seen <= r.fence,
+				state{holder: s.holder, fence: s.fence, seen: max(s.seen, r.fence)}
 		}
 	},
 }
@@ -236,9 +239,10 @@ func partition(all []porcupine.Operation) [][]porcupine.Operation {
 	return [][]porcupine.Operation{lock, register}
 }
 
-// operations makes of the history what porcupine checks. A tenure ends when its release says so; else some time after its
-// validity, or after a release that Redis did not answer. A commit that was not answered may come at any time after it was sent:
-// one that never came is the same as one at the very end.
+// operations makes of the history what porcupine checks. A tenure ends when its release says so;
+// else some time after its validity, or after a release that Redis did not answer. A commit that
+// was not answered may come at any time after it was sent: one that never came is the same as one
+// at the very end.
 func (h *history) operations() (all []porcupine.Operation) {
 	add := func(process int, r request, call, ret time.Duration) {
 		all = append(all, porcupine.Operation{ClientId: process, Input: r, Call: int64(call), Return: int64(ret)})

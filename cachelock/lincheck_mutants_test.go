@@ -30,7 +30,8 @@ func replace(t *testing.T, script, old, by string) func(*cachelock.Client) {
 	}
 }
 
-// The mistakes that locks are known for are made on purpose: each has to show in the history of one of the first seeds.
+// The mistakes that locks are known for are made on purpose: each has to show in the history of one
+// of the first seeds.
 func TestMutantsAreCaught(t *testing.T) {
 	late := replace(t, "acquire", "'NX', 'PX', ARGV[2])", "'NX')")
 	for _, test := range []struct {
@@ -39,7 +40,8 @@ func TestMutantsAreCaught(t *testing.T) {
 	}{
 		{"release by plain DEL", replace(t, "release", "redis.call('GET', KEYS[i]) == ARGV[1]", "true")},
 		{"take what another holds", replace(t, "acquire", "if holder == ARGV[1] then", "if true then")},
-		{"the fence is the clock in seconds", replace(t, "acquire", "return {1, fence}", "return {1, tonumber(time[1])}")},
+		{"the fence is the clock in seconds",
+			replace(t, "acquire", "return {1, fence}", "return {1, tonumber(time[1])}")},
 		{"expiry in a second command", func(c *cachelock.Client) {
 			late(c)
 			cachelock.SetExpiryLate(c)
@@ -67,8 +69,8 @@ func TestMutantsAreCaught(t *testing.T) {
 	}
 }
 
-// A request to extend a lock that arrives when another has it takes nothing from him. Where it is carried out nevertheless, it shows
-// in the history.
+// A request to extend a lock that arrives when another has it takes nothing from him. Where it is
+// carried out nevertheless, it shows in the history.
 func TestOvertakenExtension(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, newRun(t, 1).overtaken())
@@ -79,8 +81,9 @@ func TestOvertakenExtension(t *testing.T) {
 	t.Logf("%.300s", strings.Join(wrongs, "\n"))
 }
 
-// overtaken makes that history, and returns what is wrong with it. A holder asks for a little more time over a network that stands
-// still; his lock ends, a second process gets it, the request arrives, and a third process tries.
+// overtaken makes that history, and returns what is wrong with it. A holder asks for a little more
+// time over a network that stands still; his lock ends, a second process gets it, the request
+// arrives, and a third process tries.
 func (r *run) overtaken() []string {
 	relay, direct := redistest.NewRelay(r.t, r.server.Addr()), cachelock.PatientClient(r.t, r.server)
 	far := redis.NewClient(&redis.Options{Addr: relay.Addr(), DialerRetries: 1, MaxRetries: -1, ReadTimeout: patience})
@@ -132,8 +135,8 @@ func (r *run) tenure(process int, c *cachelock.Client, policy cachelock.Policy) 
 	return t, lock
 }
 
-// Whoever looks first and enters the queue afterwards misses the release in between, and sleeps until the lock would have
-// expired. Those who look again when they are in the queue never do.
+// Whoever looks first and enters the queue afterwards misses the release in between, and sleeps
+// until the lock would have expired. Those who look again when they are in the queue never do.
 func TestMissingRecheckIsCaught(t *testing.T) {
 	t.Parallel()
 	require.True(t, allServed(t, nil, patience), "a waiter has missed a release")
@@ -145,8 +148,8 @@ func TestMissingRecheckIsCaught(t *testing.T) {
 	t.Fatal("nobody has noticed that the second look is missing")
 }
 
-// allServed lets processes pass a lock among them, and tells whether all are served within the limit. Neither the expiry of the
-// lock nor the poll helps them.
+// allServed lets processes pass a lock among them, and tells whether all are served within the
+// limit. Neither the expiry of the lock nor the poll helps them.
 func allServed(t *testing.T, change func(*cachelock.Client), limit time.Duration) bool {
 	const processes, rounds = 8, 5
 	ctx, cancel := context.WithTimeout(t.Context(), limit)
@@ -163,7 +166,8 @@ func allServed(t *testing.T, change func(*cachelock.Client), limit time.Duration
 		}
 		all.Go(func() {
 			for range rounds {
-				lock, err := c.Acquire(ctx, "k", cachelock.LockOptions{TTL: time.Hour, Policy: cachelock.WaitFor(time.Hour)})
+				lock, err := c.Acquire(ctx, "k",
+					cachelock.LockOptions{TTL: time.Hour, Policy: cachelock.WaitFor(time.Hour)})
 				if err != nil {
 					missed.Add(1)
 					return

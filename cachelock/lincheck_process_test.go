@@ -17,7 +17,8 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 )
 
-// run is one history in the making: processes that want one lock, each over a network of its own, which breaks.
+// run is one history in the making: processes that want one lock, each over a network of its own,
+// which breaks.
 type run struct {
 	t       *testing.T
 	seed    uint64
@@ -32,7 +33,8 @@ type run struct {
 const (
 	// length is how long the processes of a run want the lock.
 	length = 400 * time.Millisecond
-	// few is how many of them have to get it: a run goes on, on a slow machine, until they have, but not for longer than longest.
+	// few is how many of them have to get it: a run goes on, on a slow machine, until they have,
+	// but not for longer than longest.
 	few, longest = 4, 5 * time.Second
 )
 
@@ -156,7 +158,8 @@ func (r *run) eternal() (wrongs []string) {
 	return wrongs
 }
 
-// process is one that wants the lock again and again. When it is killed, the next life begins with a new client.
+// process is one that wants the lock again and again. When it is killed, the next life begins with
+// a new client.
 type process struct {
 	run   *run
 	id    int
@@ -170,7 +173,8 @@ type process struct {
 
 func (p *process) live(ctx context.Context) {
 	defer p.end()
-	for p.sleep(ctx, draw(p.rng, 15*time.Millisecond)); ctx.Err() == nil; p.sleep(ctx, draw(p.rng, 15*time.Millisecond)) {
+	for p.sleep(ctx, draw(p.rng, 15*time.Millisecond)); ctx.Err() == nil; p.sleep(ctx,
+		draw(p.rng, 15*time.Millisecond)) {
 		p.once(ctx)
 	}
 }
@@ -181,7 +185,8 @@ func (p *process) begin() {
 		Addr: p.relay.Addr(), PoolSize: 4, MaxRetries: p.retries, DialerRetries: 1, DialTimeout: 100 * time.Millisecond,
 		ReadTimeout: 80 * time.Millisecond, ContextTimeoutEnabled: p.rng.IntN(2) == 0,
 		// A connection says no more than it has to: there are thousands.
-		DisableIdentity: true, Protocol: 2, MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
+		DisableIdentity: true, Protocol: 2,
+		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	})
 	p.client = cachelock.New(p.rdb, cachelock.Options{
 		Prefix: p.run.prefix, Holder: fmt.Sprint("process ", p.id), Shards: 1, Poll: 100 * time.Millisecond,
@@ -231,7 +236,7 @@ func (p *process) once(ctx context.Context) {
 	lived := lock.Context()
 	p.hold(ctx, lock, t, o)
 	t.until = h.at(lock.Until())
-	p.told(lived, lock, t)
+	p.onMessage(lived, lock, t)
 }
 
 // known tells whether an error has one of the kinds that an acquisition may fail with here.
@@ -316,8 +321,8 @@ func (p *process) release(lock *cachelock.Lock, t *tenure) {
 	}
 }
 
-// told checks that the holder learns what has become of the lock.
-func (p *process) told(lived context.Context, lock *cachelock.Lock, t *tenure) {
+// onMessage checks that the holder learns what has become of the lock.
+func (p *process) onMessage(lived context.Context, lock *cachelock.Lock, t *tenure) {
 	select {
 	case <-lived.Done():
 	case <-time.After(patience):

@@ -45,7 +45,8 @@ func TestLinearizable(t *testing.T) {
 		}
 		return true
 	})
-	t.Logf("%d histories: %d acquisitions, %d of them lost or abandoned, %d extensions and commits", last-first+1, taken.Load(), lost.Load(), commits.Load())
+	t.Logf("%d histories: %d acquisitions, %d of them lost or abandoned, %d extensions and commits", last-first+1,
+		taken.Load(), lost.Load(), commits.Load())
 	if first == last {
 		return // One says little by itself.
 	}
@@ -53,7 +54,8 @@ func TestLinearizable(t *testing.T) {
 	require.Greater(t, taken.Load(), int64(last-first)/4, "hardly anybody got the lock: this has shown little")
 }
 
-// A holder that asks for less time has only that, from the moment when the server may have heard of it: not from its answer.
+// A holder that asks for less time has only that, from the moment when the server may have heard of
+// it: not from its answer.
 func TestShorterAtOnce(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
@@ -79,8 +81,8 @@ func TestShorterAtOnce(t *testing.T) {
 	require.ErrorIs(t, <-answered, cachelock.ErrLost)
 }
 
-// Whoever takes several locks together takes the name of his process out of all their queues: others of the process who wait for
-// one of them have to be told all the same.
+// Whoever takes several locks together takes the name of his process out of all their queues:
+// others of the process who wait for one of them have to be told all the same.
 func TestTakenTogether(t *testing.T) {
 	t.Parallel()
 	rdb := cachelock.PatientClient(t, redistest.Shared(t))
@@ -100,7 +102,8 @@ func TestTakenTogether(t *testing.T) {
 	require.NoError(t, err)
 
 	queued := func(key string) {
-		require.Eventually(t, func() bool { return rdb.ZCard(ctx, t.Name()+":{0}:queue:"+key).Val() == 1 }, patience, time.Millisecond)
+		require.Eventually(t, func() bool { return rdb.ZCard(ctx, t.Name()+":{0}:queue:"+key).Val() == 1 }, patience,
+			time.Millisecond)
 	}
 	both, one := make(chan *cachelock.Lock, 1), make(chan error, 1)
 	go func() {

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// NewLocal returns a client whose locks are kept in this process: for programs that run without Redis. They mean the same, by
-// the suite in locktest, except that nobody outside sees them.
+// NewLocal returns a client that keeps its locks in this process, for programs without Redis. They
+// pass the same suite, locktest, but other processes do not see them.
 func NewLocal(o Options) *Client {
 	c := newClient(o)
 	c.store = &localStore{c: c, locks: map[string]*localLock{}}
@@ -18,25 +18,25 @@ func NewLocal(o Options) *Client {
 // localStore keeps locks in memory.
 type localStore struct {
 	c     *Client
-	mu    sync.Mutex // guards all below
+	mu    sync.Mutex // guards the fields below
 	locks map[string]*localLock
 	fence int64
 
-	folderTrees localFolders // has a mutex of its own
+	folderTrees localFolders // has its own mutex
 }
 
-// localLock is a lock that is held, or waited for.
+// localLock is a lock that is held or waited for.
 type localLock struct {
 	token string
 	until time.Time
-	holds map[string]bool // of the owner, when it is reentrant
+	holds map[string]bool // of the owner, if it is reentrant
 	fence int64
-	queue []string // names of those who wait, by time of arrival
+	queue []string // waiters by time of arrival
 }
 
 var _ store = (*localStore)(nil)
 
-// localHold is a localStore's holding.
+// localHold implements holding for a localStore.
 type localHold struct {
 	s     *localStore
 	keys  []string
@@ -46,7 +46,7 @@ type localHold struct {
 
 var _ holding = (*localHold)(nil)
 
-func (s *localStore) acquire(ctx context.Context, w wanted) (holding, int64, error) {
+func (s *localStore) acquire(ctx context.Context, w lockRequest) (holding, int64, error) {
 	if ctx.Err() != nil {
 		return nil, 0, cancelled(ctx)
 	}
@@ -55,7 +55,7 @@ func (s *localStore) acquire(ctx context.Context, w wanted) (holding, int64, err
 	now := time.Now()
 	s.sweep(now)
 	for _, key := range w.keys {
-		if err := s.inTheWay(key, w, now); err != nil {
+		if err := s.conflict(key, w, now); err != nil {
 			return nil, 0, err
 		}
 	}
@@ -67,8 +67,8 @@ func (s *localStore) acquire(ctx context.Context, w wanted) (holding, int64, err
 	return &localHold{s: s, keys: w.keys, token: w.token, name: w.hold}, fence, nil
 }
 
-// inTheWay is the error when a lock cannot be taken, and enters its queue.
-func (s *localStore) inTheWay(key string, w wanted, now time.Time) error {
+// conflict returns an error if a lock cannot be acquired, and adds the waiter to its queue.
+func (s *localStore) conflict(key string, w lockRequest, now time.Time) error {
 	l := s.locks[key]
 	if l == nil {
 		return nil
@@ -88,14 +88,15 @@ func (s *localStore) inTheWay(key string, w wanted, now time.Time) error {
 	return err
 }
 
-// take takes one lock that nobody is in the way of, and returns its fence: a reentrant one keeps that of its first hold.
-func (s *localStore) take(key string, w wanted, fence int64, now time.Time) int64 {
+// take acquires one lock without conflict and returns its fence: that of the first hold for a
+// reentrant lock.
+func (s *localStore) take(key string, w lockRequest, fence int64, now time.Time) int64 {
 	l := s.locks[key]
 	if l == nil {
 		l = &localLock{}
 		s.locks[key] = l
 	}
-	l.queue = without(l.queue, w.waiter)
+	l.queue = remove(l.queue, w.waiter)
 	until := now.Add(w.ttl)
 	if w.hold == "" {
 		l.token, l.until, l.holds, l.fence = w.token, until, nil, fence
@@ -113,10 +114,10 @@ func (s *localStore) take(key string, w wanted, fence int64, now time.Time) int6
 
 func (l *localLock) held(now time.Time) bool { return l.token != "" && now.Before(l.until) }
 
-// sweep forgets a few locks that have expired: more than are made, so that they do not pile up.
+// sweep removes some expired locks, more than a call can add, so that they do not accumulate.
 func (s *localStore) sweep(now time.Time) {
 	looked := 0
-	for key, l := range s.locks { // in no order
+	for key, l := range s.locks { // in random order
 		if !l.held(now) && len(l.queue) == 0 {
 			delete(s.locks, key)
 		}
@@ -162,24 +163,24 @@ func (h *localHold) release(context.Context) error {
 			continue
 		}
 		l.token = ""
-		h.s.freed(key, l)
+		h.s.wakeFirst(key, l)
 	}
 	return err
 }
 
-// has tells whether a lock is still this holding's.
+// has reports whether a lock is still held by h.
 func (h *localHold) has(key string, now time.Time) bool {
 	l := h.s.locks[key]
 	return l != nil && l.held(now) && l.token == h.token && (h.name == "" || l.holds[h.name])
 }
 
-// freed tells the first who waits.
-func (s *localStore) freed(key string, l *localLock) {
+// wakeFirst notifies the first waiter.
+func (s *localStore) wakeFirst(key string, l *localLock) {
 	if len(l.queue) == 0 {
 		delete(s.locks, key)
 		return
 	}
-	s.c.lines.wake(lineOf(l.queue[0], key))
+	s.c.waitQueues.wake(queueKeyOf(l.queue[0], key))
 }
 
 func (s *localStore) leave(_ context.Context, key, waiter string) error {
@@ -189,9 +190,9 @@ func (s *localStore) leave(_ context.Context, key, waiter string) error {
 	if l == nil {
 		return nil
 	}
-	l.queue = without(l.queue, waiter)
+	l.queue = remove(l.queue, waiter)
 	if !l.held(time.Now()) {
-		s.freed(key, l)
+		s.wakeFirst(key, l)
 	}
 	return nil
 }
@@ -200,8 +201,8 @@ func (s *localStore) listen(context.Context) error { return nil }
 
 func (s *localStore) close() error { return nil }
 
-// without removes a name.
-func without(list []string, name string) []string {
+// remove removes a name.
+func remove(list []string, name string) []string {
 	if i := slices.Index(list, name); i >= 0 {
 		return slices.Delete(list, i, i+1)
 	}

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Lock is a lock that is held, until it is released or lost. It is safe for use by many goroutines.
+// Lock is a lock that is held until it is released or lost. It is safe for concurrent use.
 type Lock struct {
 	c       *Client
 	keys    []string
@@ -16,36 +16,39 @@ type Lock struct {
 	holding holding
 	fence   int64
 	taken   time.Time
-	base    context.Context // the values of the caller's, without its end
+	base    context.Context // the caller's context, for its values
 
-	// extending holds a value during an extension: in Redis they come in the same order as here, so until is never later than there.
-	extending chan struct{} // made when it is used, see turn
+	// extending holds a value during an extension: extensions reach Redis in the order in which
+	// they change until, so until is never later than the expiry in Redis.
+	extending chan struct{} // made on first use, see extendTurn
 
-	mu     sync.Mutex // guards all below
+	mu     sync.Mutex // guards the fields below
 	o      LockOptions
 	until  time.Time
-	final  bool  // until stays: a request that makes the lock end sooner may be on its way
-	state  error // nil while it is held, then ErrNotHeld or ErrLost
+	final  bool  // until cannot be extended: a request that makes the lock end sooner may still arrive
+	state  error // nil while the lock is held, then ErrNotHeld or ErrLost
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	timer  *time.Timer // stands at until, or at the next renewal when that is sooner; nil while nobody is to be told of the end
+	// timer fires at until, or at the next renewal if that is sooner; nil if neither is needed.
+	timer *time.Timer
 }
 
-// newLock describes what was acquired by a request that began at start.
-func (c *Client) newLock(ctx context.Context, keys []string, token string, h holding, fence int64, start time.Time, o LockOptions) *Lock {
+// newLock returns the Lock of a request that was sent at start.
+func (c *Client) newLock(ctx context.Context, keys []string, token string, h holding, fence int64, start time.Time,
+	o LockOptions) *Lock {
 	l := &Lock{c: c, keys: keys, token: token, holding: h, fence: fence, taken: start, o: o, base: ctx}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.until = start.Add(validity(o.TTL))
 	if o.Renew {
-		l.lookLocked(l.nextLocked())
+		l.setTimerLocked(l.timerDelayLocked())
 	}
 	return l
 }
 
-// lookLocked makes tick look at the lock after a while. It is not needed where the lock is not renewed and nobody has asked for its
-// context: whoever asks for its state then finds that it has ended. l.mu is held.
-func (l *Lock) lookLocked(after time.Duration) {
+// setTimerLocked makes the timer call tick. A lock without renewal whose context was not requested
+// needs no timer: its state is computed when it is used. l.mu is held.
+func (l *Lock) setTimerLocked(after time.Duration) {
 	switch {
 	case l.timer != nil:
 		l.timer.Reset(after)
@@ -54,28 +57,29 @@ func (l *Lock) lookLocked(after time.Duration) {
 	}
 }
 
-// validity is how long the holder may rely on a lock of this ttl: clocks run at different speeds.
+// validity returns how long a holder relies on a lock with this ttl, less 1 % and 2 ms for clock
+// drift.
 func validity(ttl time.Duration) time.Duration { return ttl - ttl/100 - 2*time.Millisecond }
 
-// Key returns the key, or the first of several.
+// Key returns the key; the first one of several.
 func (l *Lock) Key() string { return l.keys[0] }
 
-// Token returns the random bits and the holder's name that are the lock's value in Redis.
+// Token returns the lock's value in Redis: random bits and the holder's name.
 func (l *Lock) Token() string { return l.token }
 
-// Fence returns a number that rises with every acquisition of the lock. What the lock protects can refuse a holder with a
-// smaller number than it has seen. It is 0 for a Redlock, which has none.
+// Fence returns a number that rises with every acquisition of the lock. A resource that the lock
+// protects can refuse a smaller number than it has seen. It is 0 for a Redlock, which has none.
 func (l *Lock) Fence() int64 { return l.fence }
 
-// Until returns when the lock ends by this process's clock, unless it is extended.
+// Until returns the end of the lock by this process's clock, unless it is extended.
 func (l *Lock) Until() time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.until
 }
 
-// Context returns a context that ends when the lock does: its cause is ErrLost when it was lost, ErrNotHeld when it was released.
-// It has the values of the context that the lock was acquired with, but not its end.
+// Context returns a context that ends with the lock, with the cause ErrLost or ErrNotHeld. It has
+// the values of the context given to Acquire, but does not end with it.
 func (l *Lock) Context() context.Context {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,23 +88,25 @@ func (l *Lock) Context() context.Context {
 		if state := l.stateLocked(); state != nil {
 			l.cancel(state)
 		} else {
-			l.lookLocked(l.nextLocked())
+			l.setTimerLocked(l.timerDelayLocked())
 		}
 	}
 	return l.ctx
 }
 
-// Extend makes the lock last ttl from now, also when that is sooner than before; renewals go on with this ttl. It is ErrLost when
-// the lock is not ours any more, ErrNotHeld after Release. After any other error the lock ends at the sooner of the two times; when
-// that is the new one, it can be neither extended nor renewed any more, since the request may arrive at any time.
-// Where the Redis client repeats requests, do not extend for longer after a success either: the first may be on its way yet.
+// Extend makes the lock end ttl from now, also if that is sooner than before; renewals use this
+// ttl. It returns ErrLost if the lock is not held any more, ErrNotHeld after Release. After any
+// other error the lock ends at the earlier of the two times; if that is the new one, it can be
+// neither extended nor renewed any more, since the request may still arrive. If the Redis client
+// repeats requests, do not extend for longer after a success either: the first request may still
+// arrive.
 func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	if ttl < MinTTL {
 		return invalid("ttl %s is below %s", ttl, MinTTL)
 	}
 	select {
-	case l.turn() <- struct{}{}:
-		defer func() { <-l.turn() }()
+	case l.extendTurn() <- struct{}{}:
+		defer func() { <-l.extendTurn() }()
 	case <-ctx.Done():
 		return cancelled(ctx)
 	}
@@ -112,33 +118,34 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 	return l.extended(start, ttl, sooner, l.holding.extend(ctx, ttl, sooner))
 }
 
-// Release gives the lock back. It is ErrLost when it was not ours any more, ErrNotHeld when it has been released already. When
-// Redis does not serve, or ctx ends, the lock is given back in the background as soon as Redis is there, and else expires by
-// itself. An answer that is lost on its way may make ErrLost of a release that was one: never the other way round.
+// Release releases the lock. It returns ErrLost if the lock was not held any more, ErrNotHeld if it
+// has been released already. If Redis is unavailable, or ctx ends, the lock is released in the
+// background as soon as Redis is available, or expires. If an answer is lost, Release may return
+// ErrLost although it released the lock, but never nil if it did not.
 func (l *Lock) Release(ctx context.Context) error {
 	was := l.end(ErrNotHeld)
 	if errors.Is(was, ErrNotHeld) {
 		return was
 	}
 	err := l.holding.release(ctx)
-	if was != nil { // lost before: what is left of it, if anything, is gone now
+	if was != nil { // lost before: the rest of it, if any, is released now
 		return was
 	}
 	if errors.Is(err, ErrUnreachable) || errors.Is(err, ErrCancelled) {
-		l.c.giveBack(l.holding)
+		l.c.releaseInBackground(l.holding)
 	}
 	return err
 }
 
-// end ends the lock for this process and returns what state it had.
+// end ends the lock for this process and returns its state before.
 func (l *Lock) end(state error) (was error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	_ = l.stateLocked() // it may have been lost without anybody looking
+	_ = l.stateLocked() // it may have expired
 	return l.endLocked(state)
 }
 
-// stateLocked is the state, which is ErrLost when the time is over. l.mu is held.
+// stateLocked returns the state, which becomes ErrLost at until. l.mu is held.
 func (l *Lock) stateLocked() error {
 	if l.state == nil && !time.Now().Before(l.until) {
 		l.endLocked(ErrLost)
@@ -160,7 +167,8 @@ func (l *Lock) endLocked(state error) (was error) {
 	return was
 }
 
-// extended notes what came of an extension that began at start. A lock that has ended meanwhile stays so.
+// extended records the result of an extension that was sent at start. A lock that has ended
+// meanwhile stays ended.
 func (l *Lock) extended(start time.Time, ttl time.Duration, sooner bool, err error) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,18 +179,18 @@ func (l *Lock) extended(start time.Time, ttl time.Duration, sooner bool, err err
 	case errors.Is(err, ErrLost):
 		l.endLocked(ErrLost)
 		return err
-	case err != nil: // it may have happened nevertheless, or happen later
+	case err != nil: // the request may have been executed, or arrive later
 		l.final = l.final || sooner
-		l.lookLocked(min(l.nextLocked(), max(ttl/20, time.Millisecond)))
+		l.setTimerLocked(min(l.timerDelayLocked(), max(ttl/20, time.Millisecond)))
 		return err
 	}
 	l.o.TTL, l.until = ttl, until
-	l.lookLocked(l.nextLocked())
+	l.setTimerLocked(l.timerDelayLocked())
 	return nil
 }
 
-// shorten makes the lock end no later than until, before the server can have heard of it, and tells whether that is sooner. The
-// error is what has become of the lock meanwhile.
+// shorten makes the lock end at until if that is sooner, before the request is sent. The error is
+// the lock's state if it has ended.
 func (l *Lock) shorten(until time.Time) (sooner bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -191,18 +199,18 @@ func (l *Lock) shorten(until time.Time) (sooner bool, err error) {
 		return false, l.state
 	case sooner:
 		l.until = until
-		l.lookLocked(l.nextLocked())
+		l.setTimerLocked(l.timerDelayLocked())
 	case l.final:
 		return false, errFinal
 	}
 	return sooner, nil
 }
 
-// errFinal is the error of an extension after one that may yet make the lock end sooner.
+// errFinal is the error of an extension after one that may still make the lock end sooner.
 var errFinal = fmt.Errorf("cannot extend a lock: %w: a request to end it sooner may be on its way", ErrUnreachable)
 
-// turn is what those who extend wait for.
-func (l *Lock) turn() chan struct{} {
+// extendTurn returns a channel that admits one extension at a time.
+func (l *Lock) extendTurn() chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.extending == nil {
@@ -211,20 +219,20 @@ func (l *Lock) turn() chan struct{} {
 	return l.extending
 }
 
-// ttl is what the lock is renewed by.
+// ttl returns the ttl of renewals.
 func (l *Lock) ttl() time.Duration {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.o.TTL
 }
 
-// renewsLocked tells whether the lock is to be renewed yet. l.mu is held.
+// renewsLocked reports whether the lock is still to be renewed. l.mu is held.
 func (l *Lock) renewsLocked() bool {
 	return l.o.Renew && !l.final && time.Since(l.taken) < l.o.MaxHold
 }
 
-// nextLocked is when the lock has to be looked at: to renew it, or because it ends. l.mu is held.
-func (l *Lock) nextLocked() time.Duration {
+// timerDelayLocked returns the time until the next renewal or the end. l.mu is held.
+func (l *Lock) timerDelayLocked() time.Duration {
 	left := time.Until(l.until)
 	if l.renewsLocked() {
 		return min(left, l.o.TTL/3)
@@ -232,7 +240,8 @@ func (l *Lock) nextLocked() time.Duration {
 	return left
 }
 
-// tick ends the lock when its time is over, and else renews it. The timer is set before Redis is asked, which may hang.
+// tick ends the lock at until, and renews it before. It sets the timer before it sends a request,
+// which may hang.
 func (l *Lock) tick() {
 	l.mu.Lock()
 	left := time.Until(l.until)
@@ -242,7 +251,7 @@ func (l *Lock) tick() {
 	case left <= 0:
 		l.endLocked(ErrLost)
 	default:
-		l.lookLocked(l.nextLocked())
+		l.setTimerLocked(l.timerDelayLocked())
 	}
 	l.mu.Unlock()
 	if renew && l.c.begin() {
@@ -251,16 +260,16 @@ func (l *Lock) tick() {
 	}
 }
 
-// renew extends the lock, unless somebody is doing it. When Redis does not serve, it is tried again soon.
+// renew extends the lock unless an extension is running. tick retries soon after a failure.
 func (l *Lock) renew(left time.Duration) {
 	select {
-	case l.turn() <- struct{}{}:
-		defer func() { <-l.turn() }()
+	case l.extendTurn() <- struct{}{}:
+		defer func() { <-l.extendTurn() }()
 	default:
 		return
 	}
 	ctx, cancel := context.WithTimeout(l.c.ctx, left)
 	defer cancel()
-	start, ttl := time.Now(), l.ttl()                                    // of now: an extension may just have changed it
-	_ = l.extended(start, ttl, false, l.holding.extend(ctx, ttl, false)) // whoever waits for it waits for the lock's context
+	start, ttl := time.Now(), l.ttl()                                    // read now: an extension may have changed it
+	_ = l.extended(start, ttl, false, l.holding.extend(ctx, ttl, false)) // callers see a failure in the lock's context
 }

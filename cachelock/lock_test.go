@@ -13,7 +13,8 @@ import (
 )
 
 // extending returns a lock whose extensions are the test's.
-func extending(t *testing.T, o LockOptions, extend func(ctx context.Context, ttl time.Duration) error) (*Client, *Lock) {
+func extending(t *testing.T, o LockOptions, extend func(ctx context.Context, ttl time.Duration) error) (*Client,
+	*Lock) {
 	t.Helper()
 	c, s := newScripted(t, Options{})
 	s.extend = extend

@@ -18,9 +18,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each well-known mistake has a check. The package passes it; the same check notices a package in which the mistake was made.
+// Each well-known mistake has a check. The package passes it; the same check notices a package in
+// which the mistake was made.
 
-// bench is what a check works on: one server, and a client that may be broken, whose every command can be watched.
+// bench is what a check works on: one server, and a client that may be broken, whose every command
+// can be watched.
 type bench struct {
 	server *redistest.Server
 	admin  *redis.Client
@@ -123,7 +125,8 @@ var mistakes = []struct {
 	}},
 	{"the client's clock in a queue", checkNoClientClock, cachelock.QueueLate},
 	{"a number compared with a string, in the release", checkSuccessIsSeen, func(c *cachelock.Client) {
-		swap(c, "release", "released = released + 1", "if redis.call('EXISTS', KEYS[i]) == '0' then released = released + 1 end")
+		swap(c, "release", "released = released + 1",
+			"if redis.call('EXISTS', KEYS[i]) == '0' then released = released + 1 end")
 	}},
 	{"a number compared with a string, in the extension", checkSuccessIsSeen, func(c *cachelock.Client) {
 		swap(c, "extend", "return 1", "if redis.call('EXISTS', KEYS[1]) == '1' then return 1 end return 0")
@@ -132,7 +135,8 @@ var mistakes = []struct {
 		swap(c, "acquire", "local now =", "redis.call('KEYS', '*') local now =")
 	}},
 	{"a look at each lock", checkCostIsConstant, func(c *cachelock.Client) {
-		swap(c, "acquire", "local now =", `for _, k in ipairs(redis.call('SCAN', 0, 'COUNT', 10000)[2]) do redis.call('PTTL', k) end
+		swap(c, "acquire", "local now =",
+			`for _, k in ipairs(redis.call('SCAN', 0, 'COUNT', 10000)[2]) do redis.call('PTTL', k) end
 			local now =`)
 	}},
 	{"refused by one's own token", checkRepeatedRequest, func(c *cachelock.Client) {
@@ -254,7 +258,8 @@ func checkRefusalChangesNothing(t require.TestingT, b *bench) {
 	require.NoError(t, lock.Release(everyDay))
 }
 
-// No command carries a time of day: whatever the clocks of the clients say, only the server's counts.
+// No command carries a time of day: whatever the clocks of the clients say, only the server's
+// counts.
 func checkNoClientClock(t require.TestingT, b *bench) {
 	var mu sync.Mutex
 	var times []string
@@ -348,7 +353,8 @@ func less(after, before map[string]int64) map[string]int64 {
 	return diff
 }
 
-// A request that is sent again, since its answer was lost, gets the lock that it has: also when others wait in line for it.
+// A request that is sent again, since its answer was lost, gets the lock that it has: also when
+// others wait in line for it.
 func checkRepeatedRequest(t require.TestingT, b *bench) {
 	for _, fair := range []bool{false, true} {
 		key := strconv.FormatBool(fair)
@@ -362,7 +368,8 @@ func checkRepeatedRequest(t require.TestingT, b *bench) {
 	}
 }
 
-// A release between a look at the lock and the entry into its queue is not missed: there is nothing between the two.
+// A release between a look at the lock and the entry into its queue is not missed: there is nothing
+// between the two.
 func checkQueueEntersAtOnce(t require.TestingT, b *bench) {
 	_, err := cachelock.Attempt(everyDay, b.c, "k", "token", "", time.Minute, false)
 	require.NoError(t, err)

@@ -9,12 +9,13 @@ import (
 	"time"
 )
 
-// maxKeys bounds how many locks are taken together.
+// maxKeys bounds the locks of one request.
 const maxKeys = 1024
 
-// AcquireAll takes several locks, all or none. Keys of one shard are taken by one script. Those of several shards are taken shard
-// by shard, in the same order by everybody, and all are given back when one is held: nobody waits while he holds a part.
-// Options.Shards 1 makes every such request one script. The key of the error is the one that was in the way.
+// AcquireAll acquires several locks, all or none. Keys of one shard are acquired by one script,
+// several shards one after the other, in the same order by all clients. If one is held, the others
+// are released, so no waiter holds a part. With Options.Shards 1 every request is one script. The
+// key of the error is the one that is held.
 func (c *Client) AcquireAll(ctx context.Context, keys []string, o LockOptions) (*Lock, error) {
 	keys = slices.Compact(slices.Sorted(slices.Values(keys)))
 	switch {
@@ -33,9 +34,10 @@ func (c *Client) AcquireAll(ctx context.Context, keys []string, o LockOptions) (
 	if err := o.check(c); err != nil {
 		return nil, err
 	}
-	return c.take(ctx, keys[0], o, func(ctx context.Context, waiter string) (*Lock, error) {
-		// A token of its own for each attempt: a part of the one before may be on its way back.
-		w := wanted{ttl: o.TTL, patience: c.patience(), token: c.newToken(), waiter: waiter}
+	return c.acquireOrWait(ctx, keys[0], o, func(ctx context.Context, waiter string) (*Lock, error) {
+		// A new token for each attempt: a part of the attempt before may still be released in the
+		// background.
+		w := lockRequest{ttl: o.TTL, queueTTL: c.queueTTL(), token: c.newToken(), waiter: waiter}
 		start := time.Now()
 		h, err := c.acquireGroups(ctx, groups, w)
 		if err != nil {
@@ -45,7 +47,7 @@ func (c *Client) AcquireAll(ctx context.Context, keys []string, o LockOptions) (
 	})
 }
 
-// byShard sorts keys into the groups that one script can take.
+// byShard sorts keys into groups of one shard each.
 func (c *Client) byShard(keys []string) [][]string {
 	slices.SortStableFunc(keys, func(a, b string) int { return strings.Compare(c.shardOf(a), c.shardOf(b)) })
 	var groups [][]string
@@ -59,15 +61,15 @@ func (c *Client) byShard(keys []string) [][]string {
 	return groups
 }
 
-// acquireGroups takes one group after the other.
-func (c *Client) acquireGroups(ctx context.Context, groups [][]string, w wanted) (*several, error) {
+// acquireGroups acquires one group after the other.
+func (c *Client) acquireGroups(ctx context.Context, groups [][]string, w lockRequest) (*several, error) {
 	all := &several{fences: map[string]int64{}}
 	for _, keys := range groups {
 		w.keys = keys
 		h, fence, err := c.store.acquire(ctx, w)
 		if err != nil {
 			if len(all.holdings) > 0 && all.release(ctx) != nil {
-				c.giveBack(all)
+				c.releaseInBackground(all)
 			}
 			return nil, err
 		}
@@ -79,7 +81,7 @@ func (c *Client) acquireGroups(ctx context.Context, groups [][]string, w wanted)
 	return all, nil
 }
 
-// several are holdings of several shards.
+// several implements holding for several shards.
 type several struct {
 	holdings []holding
 	fences   map[string]int64
@@ -104,7 +106,7 @@ func (s *several) release(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// FenceOf returns the fence of one of several locks: each shard counts for itself.
+// FenceOf returns the fence of one of several locks: each shard has its own counter.
 func (l *Lock) FenceOf(key string) (int64, error) {
 	if !slices.Contains(l.keys, key) {
 		return 0, fmt.Errorf("%w: %q is none of the locks", ErrInvalid, key)

@@ -2,33 +2,34 @@ package cachelock
 
 import "strings"
 
-// Operation is something that a user does to folders and files. Which operations may run beside each other on overlapping paths
-// is the table below; docs/locks.md shows it.
+// Operation is an operation of a user on folders and files. The table below, also in docs/locks.md,
+// says which operations may run concurrently on overlapping paths.
 type Operation uint8
 
-// The operations. A folder that is worked in, or taken from, is the source of Folders.Begin; the folder that a move or a copy adds
-// to, and the path that a renaming leads to, is its target.
+// The operations. source and target are those of Folders.Begin: source is the folder that is
+// changed or read, target the folder that a move or a copy adds to, or the new path of a renaming.
 const (
-	OpCreate     Operation = iota // something new in the source folder
-	OpUpload                      // a file into the source folder
-	OpMoveDir                     // the source folder into the target folder
-	OpMoveFile                    // the source file into the target folder
-	OpCopyDir                     // the source folder into the target folder
-	OpCopyFile                    // the source file into the target folder
-	OpRenameDir                   // the source folder becomes the target path
-	OpRenameFile                  // the source file becomes the target path
-	OpDeleteDir                   // the source folder, to the trash
-	OpDeleteFile                  // the source file, to the trash
-	OpPurgeTrash                  // the source, a folder or a file of the trash, for good
+	OpCreate     Operation = iota // create a file or a folder in source
+	OpUpload                      // upload a file into source
+	OpMoveDir                     // folder source into folder target
+	OpMoveFile                    // file source into folder target
+	OpCopyDir                     // folder source into folder target
+	OpCopyFile                    // file source into folder target
+	OpRenameDir                   // folder source becomes target
+	OpRenameFile                  // file source becomes target
+	OpDeleteDir                   // folder source to the trash
+	OpDeleteFile                  // file source to the trash
+	OpPurgeTrash                  // folder or file source in the trash, for good
 )
 
-var operationNames = [...]string{"create", "upload", "move dir", "move file", "copy dir", "copy file", "rename dir", "rename file",
+var operationNames = [...]string{"create", "upload", "move dir", "move file", "copy dir", "copy file", "rename dir",
+	"rename file",
 	"delete dir", "delete file", "purge trash"}
 
-// operations is how many there are.
+// operations is the number of operations.
 const operations = Operation(len(operationNames))
 
-// String returns the name as it stands in the table.
+// String returns the name in the table.
 func (op Operation) String() string {
 	if op >= operations {
 		return "unknown operation"
@@ -36,10 +37,10 @@ func (op Operation) String() string {
 	return operationNames[op]
 }
 
-// hasTarget tells whether the operation works in two places.
+// hasTarget reports whether the operation has two paths.
 func (op Operation) hasTarget() bool { return op >= OpMoveDir && op <= OpRenameFile }
 
-// role is which of the paths of an operation a claim is for.
+// role is one of the paths of an operation.
 type role uint8
 
 const (
@@ -47,47 +48,49 @@ const (
 	roleTarget             // B
 )
 
-// verdict says whether one operation may start beside another.
+// verdict says whether an operation may start while another one runs.
 type verdict byte
 
 const (
 	verdictYes   verdict = 'y'
 	verdictNo    verdict = 'n'
-	verdictApart verdict = '-' // they never meet
+	verdictApart verdict = '-' // never on the same paths
 )
 
-// cell is what the table says about a running and a wanted operation whose paths overlap: by the path of the running one, and
-// then by the path of the wanted one, source first.
+// cell has the verdicts for a running and a requested operation on overlapping paths: by the path
+// of the running one, then by the path of the requested one, source first.
 type cell [2][2]verdict
 
-// operationTable has a row for each running operation and a column for each that is wanted.
+// operationTable has a row for each running operation and a column for each requested one.
 var operationTable = makeOperationTable()
 
-// makeOperationTable writes the table down. The rows of create, upload, move dir, delete dir, delete file and purge trash come
-// from the services whose lock this is. The others follow from them:
+// makeOperationTable returns the table. The rows of create, upload, move dir, delete dir, delete
+// file and purge trash are given by the services that the lock was made for. The others follow from
+// them:
 //
-//   - a file that is moved or renamed leaves its place as one that is deleted does, and nothing starts there meanwhile;
-//   - a folder that is renamed takes everything inside it along, and so does nothing else;
-//   - what is copied is read: other reading goes on, what would change it does not start, and in a folder that is being copied
-//     nothing is added;
-//   - an addition to a folder is treated as an upload is, and additions go together: that of a copied folder too, but a folder
-//     that is being added to is not copied.
+//   - a file that is moved or renamed is treated like a deleted one at its old path, and nothing
+//     starts there meanwhile;
+//   - a renaming of a folder moves everything in it, so nothing starts beside it;
+//   - a copy reads its source: other reads may start, changes may not, and nothing may be added to
+//     a folder that is being copied;
+//   - an addition to a folder is treated like an upload, and additions may run together, also that
+//     of a copied folder; but a folder that is being added to is not copied.
 func makeOperationTable() [operations][operations]cell {
 	const yes, no = verdictYes, verdictNo
 	var (
 		y  = cell{{yes, yes}, {yes, yes}}
 		n  = cell{{no, no}, {no, no}}
 		x  = cell{{verdictApart, verdictApart}, {verdictApart, verdictApart}}
-		ab = cell{{no, no}, {yes, yes}} // A n, B y: not where the running one takes from, but where it adds to
+		ab = cell{{no, no}, {yes, yes}} // A n, B y: not where the running operation takes from, but where it adds to
 
-		fileDir  = cell{{no, no}, {no, yes}}   // a file is moved, a folder shall be copied
-		dirDir   = cell{{yes, no}, {no, yes}}  // a folder is copied, another shall be
-		dirFile  = cell{{yes, no}, {yes, yes}} // a folder is copied, a file shall be
-		copyMove = cell{{no, yes}, {yes, yes}} // a file is copied, one shall be moved
-		copyDir  = cell{{yes, yes}, {no, yes}} // a file is copied, a folder shall be
+		fileDir  = cell{{no, no}, {no, yes}}   // a file is moved, copying a folder is requested
+		dirDir   = cell{{yes, no}, {no, yes}}  // a folder is copied, copying another is requested
+		dirFile  = cell{{yes, no}, {yes, yes}} // a folder is copied, copying a file is requested
+		copyMove = cell{{no, yes}, {yes, yes}} // a file is copied, moving one is requested
+		copyDir  = cell{{yes, yes}, {no, yes}} // a file is copied, copying a folder is requested
 	)
 	return [operations][operations]cell{
-		//             create, upload, move dir, file, copy dir, file, rename dir, file, delete dir, file, purge trash
+		// create, upload, move dir, file, copy dir, file, rename dir, file, delete dir, file, purge trash
 		OpCreate:     {y, y, n, y, n, y, n, y, n, y, x},
 		OpUpload:     {y, y, n, y, n, y, n, y, n, y, x},
 		OpMoveDir:    {n, n, n, n, y, y, n, ab, n, ab, x},
@@ -102,7 +105,7 @@ func makeOperationTable() [operations][operations]cell {
 	}
 }
 
-// kind is what a claim on a path is for: a mode, or an operation and which of its paths.
+// kind is the kind of a claim: a mode, or an operation with one of its paths.
 type kind uint8
 
 const (
@@ -114,12 +117,12 @@ const (
 
 func kindOf(op Operation, r role) kind { return firstOpKind + 2*kind(op) + kind(r) }
 
-// operation is the operation and the role of a kind that is no mode.
+// operation returns the operation and the role of a kind that is not a mode.
 func (k kind) operation() (Operation, role) {
 	return Operation((k - firstOpKind) / 2), role((k - firstOpKind) % 2)
 }
 
-// exists is false for the target of an operation that has none.
+// exists is false for the target of an operation without a target.
 func (k kind) exists() bool {
 	if k < firstOpKind {
 		return true
@@ -128,8 +131,8 @@ func (k kind) exists() bool {
 	return r == roleSource || op.hasTarget()
 }
 
-// mayStart tells whether a claim may be taken beside one that is held, on overlapping paths. Modes and operations exclude each
-// other.
+// mayStart reports whether a claim may be acquired while another is held, on overlapping paths.
+// Modes and operations exclude each other.
 func mayStart(running, wanted kind) bool {
 	if running < firstOpKind || wanted < firstOpKind {
 		return running == kindShared && wanted == kindShared
@@ -139,12 +142,12 @@ func mayStart(running, wanted kind) bool {
 	return operationTable[runningOp][wantedOp][runningRole][wantedRole] != verdictNo
 }
 
-// Kinds beside which the same others may start are one class, so that there is little to look through. A class has the letter of
-// its first kind.
+// Kinds that admit the same kinds are one class, which keeps look-ups short. The letter of a class
+// is that of its first kind.
 var (
 	classOf [kinds]byte   // of each kind
 	classes string        // all letters
-	stops   [kinds]string // the classes beside which a kind must not start
+	stops   [kinds]string // classes that exclude a kind
 )
 
 func init() {

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// given are the rows of the table that come from the source of the operations, columns in the order of the operations.
+// given are the rows of the table that come from the source of the operations, columns in the order
+// of the operations.
 var given = map[Operation]string{
 	OpCreate:     "y | y | n | y | n | y | n | y | n | y | -",
 	OpUpload:     "y | y | n | y | n | y | n | y | n | y | -",
@@ -34,7 +35,8 @@ func TestTableHasTheGivenRows(t *testing.T) {
 
 // rows are the first cells of the rows of the documentation.
 var rows = [operations]string{"create in A", "upload to A", "move dir A to B", "move file a to B", "copy dir A to B",
-	"copy file a to B", "rename dir A to B", "rename file a to B", "delete dir A", "delete file a", "purge trash A or a"}
+	"copy file a to B", "rename dir A to B", "rename file a to B", "delete dir A", "delete file a",
+	"purge trash A or a"}
 
 func TestDocsShowTheTable(t *testing.T) {
 	var want strings.Builder
@@ -59,7 +61,8 @@ func TestKindsOfOneClassStopTheSame(t *testing.T) {
 	for held := range kinds {
 		for wanted := range kinds {
 			if held.exists() && wanted.exists() {
-				require.Equal(t, !mayStart(held, wanted), strings.IndexByte(stops[wanted], classOf[held]) >= 0,
+				require.Equal(t, !mayStart(held, wanted),
+					strings.IndexByte(stops[wanted], classOf[held]) >= 0,
 					"held %d, wanted %d", held, wanted)
 			}
 		}
@@ -84,8 +87,8 @@ func testFolders(t *testing.T, c *Client) *Folders {
 	return f
 }
 
-// TestOperationsCellByCell meets each path of each running operation with each path of each wanted one, on the path itself, above
-// and below.
+// TestOperationsCellByCell meets each path of each running operation with each path of each wanted
+// one, on the path itself, above and below.
 func TestOperationsCellByCell(t *testing.T) {
 	eachStore(t, func(t *testing.T, f *Folders) {
 		for running := range operations {
@@ -143,7 +146,8 @@ func TestBeginRefuses(t *testing.T) {
 		op             Operation
 		source, target string
 	}{
-		{OpCreate, "a", "b"}, {OpMoveDir, "a", ""}, {OpMoveDir, "a", "a"}, {OpMoveDir, "a", "a/b"}, {OpRenameFile, "a", "a/"},
+		{OpCreate, "a", "b"}, {OpMoveDir, "a", ""}, {OpMoveDir, "a", "a"}, {OpMoveDir, "a", "a/b"},
+		{OpRenameFile, "a", "a/"},
 		{OpCopyDir, "/", "a"}, {OpCopyFile, "a", ".."}, {OpDeleteDir, "", ""}, {operations, "a", ""},
 	} {
 		_, err := f.Begin(t.Context(), c.op, c.source, c.target, LockOptions{})
@@ -194,8 +198,9 @@ func ask(t *testing.T, f *Folders, op Operation, paths [2]string, want verdict) 
 	}
 }
 
-// String returns the cell as the documentation shows it: "y", or "A n, B y" where it depends on which path of the running
-// operation is met, or "from A n, to A y" where it depends on the path of the wanted one too.
+// String returns the cell as the documentation shows it: "y", or "A n, B y" where it depends on
+// which path of the running operation is met, or "from A n, to A y" where it depends on the path of
+// the wanted one too.
 func (c cell) String() string {
 	if all := c[roleSource][roleSource]; c == (cell{{all, all}, {all, all}}) {
 		return string(all)

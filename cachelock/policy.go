@@ -5,33 +5,35 @@ import (
 	"time"
 )
 
-// Policy says what to do while another has the lock. The zero Policy gives up at once. Whatever the policy, somebody who waits is
-// woken by the release; sleeping is the backstop for messages that get lost.
+// Policy says how to wait while another holder has the lock. The zero Policy does not wait. A
+// waiting call is notified of the release under every policy; sleeps are the fallback for lost
+// messages.
 type Policy struct {
-	// Retries is how many sleeps there are at most; after the last one ErrHeld is the answer. A wake-up by a release uses up none.
+	// Retries bounds the sleeps; after the last one the error is ErrHeld. A notification uses up
+	// none.
 	Retries int
-	// Sleep and MaxSleep bound each sleep, which is drawn at random between them; defaults 200 ms and 500 ms.
+	// Sleep and MaxSleep bound each sleep, whose duration is random; defaults 200 ms and 500 ms.
 	Sleep, MaxSleep time.Duration
-	// Wait is how long to wait, instead of a number of retries.
+	// Wait is the time to wait, instead of a number of retries.
 	Wait time.Duration
 }
 
-// GiveUp is the policy that answers at once.
+// GiveUp returns the policy that does not wait.
 func GiveUp() Policy { return Policy{} }
 
-// Retry sleeps n times, each time between 200 and 500 ms.
+// Retry returns the policy that sleeps n times, each time between 200 and 500 ms.
 func Retry(n int) Policy { return Policy{Retries: n} }
 
-// DefaultRetry is what the Java services do whose place this library takes: five retries.
+// DefaultRetry returns Retry(5).
 func DefaultRetry() Policy { return Retry(5) }
 
-// WaitFor waits as long as d.
+// WaitFor returns the policy that waits for d.
 func WaitFor(d time.Duration) Policy { return Policy{Wait: d} }
 
-// waits tells whether the policy does.
+// waits reports whether the policy waits.
 func (p Policy) waits() bool { return p.Retries > 0 || p.Wait > 0 }
 
-// sleep draws the next sleep.
+// sleep returns a random duration of the next sleep.
 func (p Policy) sleep() time.Duration {
 	from, to := p.Sleep, p.MaxSleep
 	if from <= 0 {
@@ -43,7 +45,7 @@ func (p Policy) sleep() time.Duration {
 	return between(from, to)
 }
 
-// between draws a duration.
+// between returns a random duration.
 func between(from, to time.Duration) time.Duration {
 	if to <= from {
 		return from

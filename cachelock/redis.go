@@ -17,36 +17,39 @@ import (
 type redisStore struct {
 	rdb redis.UniversalClient
 	c   *Client
-	// wake is the beginning of the channels.
+	// wake begins the names of the channels.
 	wake string
 
 	scripts *lockScripts
 
-	listening chan struct{} // holds one value; guards all below, for waiting with a context
+	// holds one value while the fields below are in use: a mutex that can be awaited with a context
+	listening chan struct{}
 	pubsub    *redis.PubSub
 	closed    bool
-	ended     sync.WaitGroup // the goroutine that receives
+	ended     sync.WaitGroup // of the receiving goroutine
 }
 
 var _ store = (*redisStore)(nil)
 
 func newRedisStore(rdb redis.UniversalClient, c *Client) *redisStore {
-	return &redisStore{rdb: rdb, c: c, wake: c.channels(), scripts: defaultLockScripts, listening: make(chan struct{}, 1)}
+	return &redisStore{rdb: rdb, c: c, wake: c.channels(), scripts: defaultLockScripts,
+		listening: make(chan struct{}, 1)}
 }
 
-// Keys of a shard n of the prefix p, which all are in one slot of a Cluster:
+// shardOf returns the beginning of the keys of a key's shard. The keys of a shard n with the prefix
+// p are in one slot of a Cluster:
 //
-//	p:{n}:fence     counter of fences
+//	p:{n}:fence     fence counter
 //	p:{n}:lock:K    token of the holder of K
-//	p:{n}:queue:K   names of those who wait for K, by time of arrival
-//	p:{n}:living:K  the same names, by the time until which they count
-//	p:{n}:holds:K   holds of the owner of K, when it is reentrant
+//	p:{n}:queue:K   waiters for K by time of arrival
+//	p:{n}:living:K  the same names by the time when they expire
+//	p:{n}:holds:K   holds of the owner of K, if it is reentrant
 func (c *Client) shardOf(key string) string { return strings.TrimSuffix(c.fenceOf(key), fenceName) }
 
-// fenceName is the end of the name of a counter of fences.
+// fenceName ends the key of a fence counter.
 const fenceName = ":fence"
 
-// fenceOf is the counter of a key's shard.
+// fenceOf returns the fence counter of a key's shard.
 func (c *Client) fenceOf(key string) string {
 	hash := uint32(2166136261) // FNV-1a
 	for i := range len(key) {
@@ -55,24 +58,24 @@ func (c *Client) fenceOf(key string) string {
 	return c.fences[hash%uint32(len(c.fences))]
 }
 
-// channels is the beginning of the channels that releases are told on; a process's name follows.
+// channels begins the names of the channels for notifications; the name of a process follows.
 func (c *Client) channels() string { return c.o.Prefix + ":wake:" }
 
-// hold is a redisStore's holding.
+// hold implements holding for a redisStore.
 type hold struct {
 	s     *redisStore
-	names []string // fence, then lock, queue and living of each key; then holds
+	names []string // fence; lock, queue and living of each key; holds
 	keys  int
 	token string
 	name  string // of a reentrant hold
 
-	few                   [5]string // holds names when they are few
-	ttl, waiter, patience string    // of the request
+	few                   [5]string // array of names if they fit
+	ttl, waiter, queueTTL string    // of the request
 }
 
 var _ holding = (*hold)(nil)
 
-func (s *redisStore) newHold(w wanted) *hold {
+func (s *redisStore) newHold(w lockRequest) *hold {
 	h := &hold{s: s, keys: len(w.keys), token: w.token, name: w.hold}
 	shard := s.c.shardOf(w.keys[0])
 	if h.names = h.few[:0]; len(w.keys) > 1 {
@@ -88,7 +91,7 @@ func (s *redisStore) newHold(w wanted) *hold {
 	return h
 }
 
-// appendNames appends the names of lock, queue and living of a key, which are pieces of one string.
+// appendNames appends lock, queue and living of a key, as substrings of one string.
 func appendNames(names []string, shard, key string) []string {
 	all := shard + ":lock:" + key + shard + ":queue:" + key + shard + ":living:" + key
 	lock := len(shard) + len(":lock:") + len(key)
@@ -96,35 +99,36 @@ func appendNames(names []string, shard, key string) []string {
 	return append(names, all[:lock], all[lock:queue], all[queue:])
 }
 
-func (s *redisStore) acquire(ctx context.Context, w wanted) (holding, int64, error) {
+func (s *redisStore) acquire(ctx context.Context, w lockRequest) (holding, int64, error) {
 	h := s.newHold(w)
-	h.ttl, h.waiter, h.patience = millis(w.ttl), w.waiter, "0"
+	h.ttl, h.waiter, h.queueTTL = millis(w.ttl), w.waiter, "0"
 	if w.waiter != "" {
-		h.patience = millis(w.patience)
+		h.queueTTL = millis(w.queueTTL)
 	}
 	var reply *redis.Cmd
 	if w.hold != "" {
-		reply = run(ctx, s.rdb, s.scripts.reenter, h.names, &h.token, &h.ttl, &h.waiter, &h.patience, &h.name, flag(false))
+		reply = run(ctx, s.rdb, s.scripts.reenter, h.names, &h.token, &h.ttl, &h.waiter, &h.queueTTL, &h.name,
+			flag(false))
 	} else {
-		reply = run(ctx, s.rdb, s.scripts.acquire, h.names, &h.token, &h.ttl, &h.waiter, &h.patience, flag(w.fair))
+		reply = run(ctx, s.rdb, s.scripts.acquire, h.names, &h.token, &h.ttl, &h.waiter, &h.queueTTL, flag(w.fair))
 	}
 	if err := reply.Err(); err != nil {
-		s.c.giveBack(h) // it may have been taken nevertheless
+		s.c.releaseInBackground(h) // it may have been acquired nevertheless
 		return nil, 0, failed(ctx, "acquire a lock", err)
 	}
 	answer, _ := reply.Val().([]any)
 	switch {
 	case len(answer) == 2 && answer[0] == int64(1):
 		fence, _ := answer[1].(int64)
-		s.outOfQueues(w)
+		s.wakeOwnQueues(w)
 		return h, fence, nil
 	case len(answer) == 4:
 		n, _ := answer[1].(int64)
-		ttl, _ := answer[2].(int64) // -1 = without expiry: none of ours
+		ttl, _ := answer[2].(int64) // -1 = no expiry: not set by this package
 		token, _ := answer[3].(string)
 		if n >= 1 && int(n) <= len(w.keys) {
 			if ttl == 0 && token != "" {
-				ttl = 1 // its last millisecond
+				ttl = 1 // less than a millisecond is left
 			}
 			return nil, 0, heldBy(w.keys[n-1], token, time.Duration(ttl)*time.Millisecond)
 		}
@@ -132,14 +136,15 @@ func (s *redisStore) acquire(ctx context.Context, w wanted) (holding, int64, err
 	return nil, 0, fmt.Errorf("%w: cannot understand the answer %v to a lock's request", ErrUnreachable, reply.Val())
 }
 
-// outOfQueues is for those who wait in this process for one of several locks that it has just taken together: its name has gone out
-// of the queue of each, so that the heads of those lines have to enter them again.
-func (s *redisStore) outOfQueues(w wanted) {
+// wakeOwnQueues notifies the wait queues of this process after it has acquired several locks
+// together: the script removed the name of the process from the queue of each lock, so the heads
+// have to enter them again.
+func (s *redisStore) wakeOwnQueues(w lockRequest) {
 	if w.waiter == "" {
 		return
 	}
 	for _, key := range w.keys {
-		s.c.lines.wake(lineOf(w.waiter, key))
+		s.c.waitQueues.wake(queueKeyOf(w.waiter, key))
 	}
 }
 
@@ -162,10 +167,11 @@ func (h *hold) extend(ctx context.Context, ttl time.Duration, sooner bool) error
 	return nil
 }
 
-// extendOwner extends a hold of the owner's, and with it the lock, which never ends sooner for that.
+// extendOwner extends a hold of the owner and its lock, which never ends sooner because of it.
 func (h *hold) extendOwner(ctx context.Context, ttl time.Duration) error {
 	ms, nobody, none := millis(ttl), "", "0"
-	answer, err := run(ctx, h.s.rdb, h.s.scripts.reenter, h.names, &h.token, &ms, &nobody, &none, &h.name, flag(true)).Slice()
+	answer, err := run(ctx, h.s.rdb, h.s.scripts.reenter, h.names, &h.token, &ms, &nobody, &none, &h.name,
+		flag(true)).Slice()
 	switch {
 	case err != nil:
 		return failed(ctx, "extend a lock", err)
@@ -201,7 +207,8 @@ func (s *redisStore) leave(ctx context.Context, key, waiter string) error {
 	return nil
 }
 
-// subscribeTimeout bounds how long the confirmation of a subscription is waited for. Only tests change it, before they begin.
+// subscribeTimeout bounds the wait for the confirmation of a subscription. Only tests change it,
+// before they begin.
 var subscribeTimeout = 3 * time.Second
 
 // listen subscribes to the channel of this process, once.
@@ -218,36 +225,36 @@ func (s *redisStore) listen(caller context.Context) error {
 	case s.pubsub != nil:
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(caller, subscribeTimeout) // the confirmation is waited for without any other limit
+	ctx, cancel := context.WithTimeout(caller, subscribeTimeout) // Receive has no timeout of its own
 	defer cancel()
 	pubsub := s.rdb.Subscribe(ctx, s.c.channels()+s.c.process)
 	if _, err := pubsub.Receive(ctx); err != nil { // the confirmation
-		_ = pubsub.Close() // it is no use
+		_ = pubsub.Close() // nothing to lose
 		return failed(caller, "subscribe to releases", err)
 	}
 	s.pubsub = pubsub
 	messages := pubsub.Channel()
 	s.ended.Go(func() {
 		for m := range messages {
-			s.told(m.Payload)
+			s.onMessage(m.Payload)
 		}
 	})
 	return nil
 }
 
-// told passes on a message of release.lua: "waiter lock", or of folder_release.lua.
-func (s *redisStore) told(message string) {
+// onMessage handles a message: "waiter lock" from wake.lua, or one of folder_release.lua.
+func (s *redisStore) onMessage(message string) {
 	defer panics.Contain("hearing of a release")
 	member, name, _ := strings.Cut(message, " ")
 	shard, _ := strings.CutPrefix(name, s.c.o.Prefix+":{")
 	_, name, _ = strings.Cut(shard, "}:")
 	if key, ok := strings.CutPrefix(name, "lock:"); ok {
-		if name := lineOf(member, key); !s.c.lines.wake(name) {
-			s.c.quit(name) // nobody waits here any more: the next in the queue is told
+		if name := queueKeyOf(member, key); !s.c.waitQueues.wake(name) {
+			s.c.leaveQueue(name) // no call waits here any more: the next in the queue is notified
 		}
 	}
 	if released, ok := strings.CutPrefix(name, "folder-waiting:"); ok {
-		s.c.toldFolders(released)
+		s.c.onFolderMessage(released)
 	}
 }
 

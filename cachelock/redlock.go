@@ -15,14 +15,16 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// NewRedlock returns a client whose locks are kept by most of several independent Redis masters (the Redlock algorithm): it goes
-// on while less than half of them are down, hang, or answer slowly. An odd number is best, of servers that do not fail together.
-// The Redis clients stay the caller's; ContextTimeoutEnabled in their options lets go of a node that hangs at once.
+// NewRedlock returns a client that keeps each lock on a majority of several independent Redis
+// masters (the Redlock algorithm). It works while less than half of them are down, hang, or answer
+// slowly. Use an odd number of servers that do not fail together. The caller closes the Redis
+// clients; set ContextTimeoutEnabled in their options to abandon hanging nodes at once.
 //
-// What it promises is what the clocks of the nodes allow: a node whose clock jumps, or that comes back without its data before
-// the locks that it had have expired, may give its vote twice. The fence of such a lock is 0, since the counters of independent
-// masters are no sequence: what must never be written by two holders needs a lock on one Redis and its fence. Fair locks are
-// refused: each node would have a queue of its own, with a head of its own, and none of them would ever get most of the votes.
+// Its guarantee depends on the clocks of the nodes: a node whose clock jumps, or that restarts
+// without its data before its locks have expired, may grant a lock twice. The fence of such a lock
+// is 0, since counters of independent masters are not one sequence: data that two holders must
+// never write needs a lock on one Redis with its fence. Fair locks are refused: each node would
+// have its own queue with its own head, and no waiter would get a majority.
 func NewRedlock(nodes []redis.UniversalClient, o Options) *Client {
 	c := newClient(o)
 	s := &redlockStore{c: c, timeout: o.NodeTimeout}
@@ -33,23 +35,24 @@ func NewRedlock(nodes []redis.UniversalClient, o Options) *Client {
 	return c
 }
 
-// maxNodeTimeout bounds how long a node is waited for by default, see Options.NodeTimeout.
+// maxNodeTimeout bounds the default of Options.NodeTimeout.
 const maxNodeTimeout = 50 * time.Millisecond
 
-// redlockStore keeps each lock in most of several Redis.
+// redlockStore keeps each lock on a majority of the nodes.
 type redlockStore struct {
 	c       *Client
 	nodes   []*redisStore
-	timeout time.Duration // 0 = by the ttl of the lock
-	seq     atomic.Uint64 // of attempts
+	timeout time.Duration // 0 = depends on the ttl of the lock
+	seq     atomic.Uint64 // counts attempts
 }
 
 var _ store = (*redlockStore)(nil)
 
-// quorum is how many nodes are most of them.
+// quorum returns the number of nodes in a majority.
 func (s *redlockStore) quorum() int { return len(s.nodes)/2 + 1 }
 
-// limit is how long a node is waited for. It is far below the ttl, so that a node that hangs costs little of the validity.
+// limit returns how long to wait for a node. It is far below the ttl, so that a node that hangs
+// costs little of the validity.
 func (s *redlockStore) limit(ttl time.Duration) time.Duration {
 	if s.timeout > 0 {
 		return s.timeout
@@ -57,15 +60,17 @@ func (s *redlockStore) limit(ttl time.Duration) time.Duration {
 	return max(min(ttl/10, maxNodeTimeout), time.Millisecond)
 }
 
-// errSilent is the answer of a node that has not answered in time, errPending of one that was not waited for to the end.
+// errSilent: a node has not answered in time. errPending: a node was not waited for.
 var (
 	errSilent  = fmt.Errorf("%w: a node has not answered in time", ErrUnreachable)
 	errPending = errors.New("the other nodes have decided")
 )
 
-// poll asks every node at the same time and returns their answers as soon as most of them said yes, or so many said no, or do not
-// serve, that most of them never will. A node that is not waited for goes on being asked, until it answers or the client is closed.
-func (s *redlockStore) poll(ctx context.Context, limit time.Duration, ask func(ctx context.Context, node int) error) ([]error, error) {
+// poll asks every node concurrently. It returns their errors as soon as a majority agreed, or so
+// many refused or failed that no majority can agree. Requests to the other nodes continue until
+// they are answered or the client is closed.
+func (s *redlockStore) poll(ctx context.Context, limit time.Duration,
+	ask func(ctx context.Context, node int) error) ([]error, error) {
 	type answer struct {
 		node int
 		err  error
@@ -77,7 +82,7 @@ func (s *redlockStore) poll(ctx context.Context, limit time.Duration, ask func(c
 		}
 		go func() {
 			defer s.c.running.Done()
-			// Whoever asked may be gone before the last node has answered.
+			// The caller may return before the last node has answered.
 			own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 			defer cancel()
 			defer context.AfterFunc(s.c.ctx, cancel)()
@@ -107,14 +112,14 @@ func (s *redlockStore) poll(ctx context.Context, limit time.Duration, ask func(c
 	return errs, nil
 }
 
-// decided tells whether the nodes that have not answered yet can change the result.
+// decided reports whether the missing answers cannot change the result.
 func (s *redlockStore) decided(errs []error) bool {
 	yes, no, down := tally(errs)
 	blocks := len(s.nodes) - s.quorum()
 	return yes >= s.quorum() || no > blocks || down > blocks || yes+no+down == len(s.nodes)
 }
 
-// tally counts the nodes that said yes, that said no, and that do not serve.
+// tally counts the nodes that agreed, refused, and failed.
 func tally(errs []error) (yes, no, down int) {
 	for _, err := range errs {
 		switch {
@@ -129,9 +134,9 @@ func tally(errs []error) (yes, no, down int) {
 	return yes, no, down
 }
 
-// verdict is nil when most nodes said yes, ErrLost when so many said that they do not have the lock that most cannot have it, and
-// else ErrUnreachable.
-func (s *redlockStore) verdict(what string, errs []error) error {
+// quorumError returns nil if a majority agreed, ErrLost if so many nodes do not have the lock that
+// no majority can, else ErrUnreachable.
+func (s *redlockStore) quorumError(what string, errs []error) error {
 	yes, no, _ := tally(errs)
 	switch {
 	case yes >= s.quorum():
@@ -139,15 +144,15 @@ func (s *redlockStore) verdict(what string, errs []error) error {
 	case no > len(s.nodes)-s.quorum():
 		return ErrLost
 	}
-	return s.tooFew(what, errs)
+	return s.unreachable(what, errs)
 }
 
-// tooFew is the error when too few nodes serve.
-func (s *redlockStore) tooFew(what string, errs []error) error {
+// unreachable returns the error if too few nodes are available.
+func (s *redlockStore) unreachable(what string, errs []error) error {
 	if s.c.ctx.Err() != nil {
-		return ErrClosed // meanwhile, which has cancelled what was on its way
+		return ErrClosed // Close has cancelled the requests
 	}
-	var why []error // without those that said no, whose kind would be taken for the whole's
+	var why []error // without the refusals, whose kind would become that of the whole error
 	for _, err := range errs {
 		if errors.Is(err, ErrUnreachable) {
 			why = append(why, err)
@@ -157,30 +162,31 @@ func (s *redlockStore) tooFew(what string, errs []error) error {
 		why = []error{errSilent}
 	}
 	_, _, down := tally(errs)
-	return fmt.Errorf("cannot %s: %w: %d of %d nodes do not serve: %w", what, ErrUnreachable, down, len(s.nodes), errors.Join(why...))
+	return fmt.Errorf("cannot %s: %w: %d of %d nodes do not serve: %w", what, ErrUnreachable, down, len(s.nodes),
+		errors.Join(why...))
 }
 
-// redlockHold is a redlockStore's holding: the votes of the nodes.
+// redlockHold implements holding for a redlockStore.
 type redlockHold struct {
 	s     *redlockStore
-	holds []*hold         // one a node
-	asked []chan struct{} // one a node, closed when its vote has been asked for: what it has given can be taken back then
+	holds []*hold         // one for each node
+	asked []chan struct{} // one for each node, closed when the request has ended: only then can its lock be released
 
-	mu    sync.Mutex // guards all below
+	mu    sync.Mutex // guards the fields below
 	ttl   time.Duration
-	until time.Time // no node has it after that
+	until time.Time // no node keeps the lock longer
 }
 
 var _ holding = (*redlockHold)(nil)
 
-func (s *redlockStore) acquire(ctx context.Context, w wanted) (holding, int64, error) {
+func (s *redlockStore) acquire(ctx context.Context, w lockRequest) (holding, int64, error) {
 	switch {
 	case len(s.nodes) == 0:
 		return nil, 0, invalid("a redlock needs nodes")
 	case w.fair:
 		return nil, 0, invalid("a redlock cannot be fair")
 	}
-	w = s.another(w)
+	w = s.withUniqueName(w)
 	h := &redlockHold{s: s, ttl: w.ttl, until: time.Now().Add(w.ttl)}
 	for _, node := range s.nodes {
 		h.holds = append(h.holds, node.newHold(w))
@@ -195,19 +201,19 @@ func (s *redlockStore) acquire(ctx context.Context, w wanted) (holding, int64, e
 		return err
 	})
 	if yes, _, _ := tally(errs); err == nil && yes >= s.quorum() {
-		s.leaveHeld(w, errs)
+		s.leaveOthers(w, errs)
 		return h, 0, nil
 	}
-	s.c.giveBack(h)
+	s.c.releaseInBackground(h)
 	if err == nil {
-		err = s.refusal(limit, errs)
+		err = s.heldError(limit, errs)
 	}
 	return nil, 0, err
 }
 
-// another makes an attempt differ from those before it, whose votes may be on their way back: giving them back must not take the
-// votes of this one.
-func (s *redlockStore) another(w wanted) wanted {
+// withUniqueName gives an attempt a token of its own: locks of earlier attempts may still be
+// released in the background, which must not release those of this one.
+func (s *redlockStore) withUniqueName(w lockRequest) lockRequest {
 	n := strconv.FormatUint(s.seq.Add(1), 36)
 	if w.hold != "" {
 		w.hold += "." + n
@@ -218,9 +224,9 @@ func (s *redlockStore) another(w wanted) wanted {
 	return w
 }
 
-// refusal is the error of a request that did not get most of the votes. When the nodes that serve are most of them, the lock is
-// held, until so many of the others' votes expire that the rest are most.
-func (s *redlockStore) refusal(limit time.Duration, errs []error) error {
+// heldError returns the error of a request that a majority did not grant. If a majority is
+// available, the lock is held until so many locks expire on the nodes that the rest is a majority.
+func (s *redlockStore) heldError(limit time.Duration, errs []error) error {
 	var held []*HeldError
 	votes := make(map[string]int)
 	for _, err := range errs {
@@ -231,35 +237,35 @@ func (s *redlockStore) refusal(limit time.Duration, errs []error) error {
 	}
 	_, no, down := tally(errs)
 	if down > len(s.nodes)-s.quorum() || no == 0 {
-		return s.tooFew("acquire a lock", errs)
+		return s.unreachable("acquire a lock", errs)
 	}
 	slices.SortFunc(held, func(a, b *HeldError) int { return cmp.Compare(a.TTL, b.TTL) })
-	// A node that was not waited for may have given its vote.
+	// A node that was not waited for may have granted the lock.
 	missing := s.quorum() - (len(s.nodes) - no - down)
 	result := *held[max(missing, 1)-1]
-	for _, h := range held { // sorted: of those with as many votes the one that lasts, and is not about to be given back
+	for _, h := range held { // sorted by TTL: of holders with equally many nodes, the one that lasts longest
 		if votes[h.Holder] >= votes[result.Holder] {
 			result.Holder = h.Holder
 		}
 	}
 	if votes[result.Holder] <= len(s.nodes)-s.quorum() {
-		// Nobody has so many that the others are too few: all give theirs back at once, and at random one comes first next time.
+		// No holder has a majority: all release their nodes, and retry after random times.
 		result.TTL = min(result.TTL, between(limit/2, limit*3/2))
 	}
 	return &result
 }
 
-// leaveHeld takes the waiter, who has got the lock, out of the queues of the nodes that did not give their vote, where he would
-// be told in the place of others. Whoever waits behind him in this process under the same name enters again.
-func (s *redlockStore) leaveHeld(w wanted, errs []error) {
+// leaveOthers removes the new holder's name from the queues of the nodes that did not grant the
+// lock, where it would be notified instead of others. Other waiters with the same name enter again.
+func (s *redlockStore) leaveOthers(w lockRequest, errs []error) {
 	if w.waiter == "" || !slices.ContainsFunc(errs, func(err error) bool { return err != nil }) || !s.c.begin() {
 		return
 	}
 	go func() {
 		defer s.c.running.Done()
 		for _, key := range w.keys {
-			_ = s.leave(s.c.ctx, key, w.waiter) // else his name expires
-			s.c.lines.wake(lineOf(w.waiter, key))
+			_ = s.leave(s.c.ctx, key, w.waiter) // on failure the name expires
+			s.c.waitQueues.wake(queueKeyOf(w.waiter, key))
 		}
 	}()
 }
@@ -280,7 +286,7 @@ func (h *redlockHold) extend(ctx context.Context, ttl time.Duration, sooner bool
 	if err != nil {
 		return err
 	}
-	return h.s.verdict("extend a lock", errs)
+	return h.s.quorumError("extend a lock", errs)
 }
 
 func (h *redlockHold) release(ctx context.Context) error {
@@ -288,16 +294,17 @@ func (h *redlockHold) release(ctx context.Context) error {
 	limit, until := h.s.limit(h.ttl), h.until
 	h.mu.Unlock()
 	errs, err := h.s.poll(ctx, limit, func(ctx context.Context, node int) error {
-		return h.free(ctx, node, limit, until)
+		return h.releaseNode(ctx, node, limit, until)
 	})
 	if err != nil {
 		return err
 	}
-	return h.s.verdict("release a lock", errs)
+	return h.s.quorumError("release a lock", errs)
 }
 
-// free takes back the vote of a node, after the request for it is over, and again until the node answers or the vote has expired.
-func (h *redlockHold) free(ctx context.Context, node int, limit time.Duration, until time.Time) error {
+// releaseNode releases the lock on a node after the request for it has ended, and retries until the
+// node answers or the lock has expired.
+func (h *redlockHold) releaseNode(ctx context.Context, node int, limit time.Duration, until time.Time) error {
 	select {
 	case <-h.asked[node]:
 	case <-ctx.Done():
@@ -328,10 +335,10 @@ func (s *redlockStore) leave(ctx context.Context, key, waiter string) error {
 	if err != nil {
 		return err
 	}
-	return s.verdict("leave a queue", errs)
+	return s.quorumError("leave a queue", errs)
 }
 
-// listen subscribes to most of the nodes at least.
+// listen subscribes on a majority of the nodes.
 func (s *redlockStore) listen(ctx context.Context) error {
 	limit := s.limit(s.c.o.TTL)
 	errs, err := s.poll(ctx, limit, func(ctx context.Context, node int) error {
@@ -342,7 +349,7 @@ func (s *redlockStore) listen(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return s.verdict("subscribe to releases", errs)
+	return s.quorumError("subscribe to releases", errs)
 }
 
 func (s *redlockStore) close() error {

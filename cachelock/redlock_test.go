@@ -41,8 +41,8 @@ func newMasters(t *testing.T, n int) *masters {
 	return m
 }
 
-// redlock returns a new client of all masters. Its node timeout is generous, for slow machines; what does not depend on it has to
-// be much faster.
+// redlock returns a new client of all masters. Its node timeout is generous, for slow machines;
+// what does not depend on it has to be much faster.
 func (m *masters) redlock(o cachelock.Options) *cachelock.Client {
 	m.t.Helper()
 	if o.NodeTimeout == 0 {
@@ -51,7 +51,8 @@ func (m *masters) redlock(o cachelock.Options) *cachelock.Client {
 	var nodes []redis.UniversalClient
 	var clients []*redis.Client
 	for _, r := range m.relays {
-		rdb := redis.NewClient(&redis.Options{Addr: r.Addr(), ContextTimeoutEnabled: true, DialerRetries: 1, ReadTimeout: patience})
+		rdb := redis.NewClient(&redis.Options{Addr: r.Addr(), ContextTimeoutEnabled: true, DialerRetries: 1,
+			ReadTimeout: patience})
 		m.t.Cleanup(func() { rdb.Close() })
 		nodes, clients = append(nodes, rdb), append(clients, rdb)
 	}
@@ -94,12 +95,14 @@ func (m *masters) takes(c *cachelock.Client, key string) (lock *cachelock.Lock) 
 	return lock
 }
 
-// warm makes every node know the scripts, and have a connection to the client that nobody uses at the moment.
+// warm makes every node know the scripts, and have a connection to the client that nobody uses at
+// the moment.
 func (m *masters) warm(c *cachelock.Client) {
 	m.t.Helper()
 	for range 2 {
 		lock := m.takes(c, "warm")
-		require.Eventually(m.t, func() bool { return len(m.votes("warm")) == len(m.servers) }, patience, time.Millisecond)
+		require.Eventually(m.t, func() bool { return len(m.votes("warm")) == len(m.servers) }, patience,
+			time.Millisecond)
 		_ = lock.Release(m.t.Context()) // where nodes are too late for an answer, it is released in the background
 		m.eventuallyFree("warm")
 	}
@@ -122,7 +125,8 @@ var long = cachelock.LockOptions{TTL: time.Minute}
 func TestRedlockCycle(t *testing.T) {
 	t.Parallel()
 	m := newMasters(t, 3)
-	one, two := m.redlock(cachelock.Options{Shards: 1, Holder: "one"}), m.redlock(cachelock.Options{Shards: 1, Holder: "two"})
+	one, two := m.redlock(cachelock.Options{Shards: 1, Holder: "one"}),
+		m.redlock(cachelock.Options{Shards: 1, Holder: "two"})
 	lock, err := one.Acquire(t.Context(), "k", long)
 	require.NoError(t, err)
 	require.Zero(t, lock.Fence(), "there is no fence over independent masters")
@@ -157,7 +161,8 @@ func TestRedlockRefuses(t *testing.T) {
 	require.ErrorIs(t, err, cachelock.ErrInvalid)
 }
 
-// The validity is counted from before the first request, and is shorter than the ttl by what clocks may differ.
+// The validity is counted from before the first request, and is shorter than the ttl by what clocks
+// may differ.
 func TestRedlockValidity(t *testing.T) {
 	t.Parallel()
 	m := newMasters(t, 3)
@@ -191,7 +196,8 @@ func TestRedlockOneNodeDown(t *testing.T) {
 	m.eventuallyFree("k")
 }
 
-// A node that hangs, and clients that do not let go of it, make nobody wait while the others decide.
+// A node that hangs, and clients that do not let go of it, make nobody wait while the others
+// decide.
 func TestRedlockOneNodeHangs(t *testing.T) {
 	m := newMasters(t, 3)
 	var nodes []redis.UniversalClient
@@ -290,10 +296,12 @@ func TestRedlockMajorityIsHeld(t *testing.T) {
 	require.Equal(t, "somebody", held.Holder)
 	require.Greater(t, held.TTL, time.Second)
 	require.LessOrEqual(t, held.TTL, 30*time.Second, "with the first of the two it would be most")
-	require.Eventually(t, func() bool { return len(m.votes("k")) == 2 }, patience, time.Millisecond, "the third one's vote is given back")
+	require.Eventually(t, func() bool { return len(m.votes("k")) == 2 }, patience, time.Millisecond,
+		"the third one's vote is given back")
 }
 
-// One node holds for somebody and one is down: the nodes that serve are most of them, so the lock is held, not unreachable.
+// One node holds for somebody and one is down: the nodes that serve are most of them, so the lock
+// is held, not unreachable.
 func TestRedlockHeldAndDown(t *testing.T) {
 	t.Parallel()
 	m := newMasters(t, 3)
@@ -304,7 +312,8 @@ func TestRedlockHeldAndDown(t *testing.T) {
 	require.ErrorIs(t, err, cachelock.ErrHeld)
 }
 
-// A node that was too slow for the request, and took the lock when nobody waited for it any more, gives it back.
+// A node that was too slow for the request, and took the lock when nobody waited for it any more,
+// gives it back.
 func TestRedlockReleaseReachesSlowNode(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {
@@ -325,7 +334,8 @@ func TestRedlockReleaseReachesSlowNode(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, lock.Release(t.Context()))
 			time.AfterFunc(200*time.Millisecond, m.relays[2].Restore)
-			require.Eventually(t, func() bool { return m.servers[2].Commands()["set"] > before }, patience, 5*time.Millisecond, "it was taken")
+			require.Eventually(t, func() bool { return m.servers[2].Commands()["set"] > before }, patience,
+				5*time.Millisecond, "it was taken")
 			m.eventuallyFree("k")
 		})
 	}
@@ -341,7 +351,8 @@ func TestRedlockFailureReachesSlowNodes(t *testing.T) {
 	m.relays[1].Mute()
 	_, err := c.Acquire(t.Context(), "k", long)
 	require.ErrorIs(t, err, cachelock.ErrUnreachable)
-	require.Eventually(t, func() bool { return m.servers[0].Commands()["set"] > before }, patience, 5*time.Millisecond, "it was taken")
+	require.Eventually(t, func() bool { return m.servers[0].Commands()["set"] > before }, patience, 5*time.Millisecond,
+		"it was taken")
 	m.relays[0].Restore()
 	m.relays[1].Restore()
 	m.eventuallyFree("k")
@@ -422,13 +433,15 @@ func TestRedlockReentrant(t *testing.T) {
 func TestRedlockWake(t *testing.T) {
 	t.Parallel()
 	m := newMasters(t, 3)
-	one, two := m.redlock(cachelock.Options{Shards: 1, Poll: time.Hour}), m.redlock(cachelock.Options{Shards: 1, Poll: time.Hour})
+	one, two := m.redlock(cachelock.Options{Shards: 1, Poll: time.Hour}),
+		m.redlock(cachelock.Options{Shards: 1, Poll: time.Hour})
 	for i := range 5 {
 		lock, err := one.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: time.Hour})
 		require.NoError(t, err, i)
 		got := make(chan error, 1)
 		go func() {
-			lock, err := two.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: time.Hour, Policy: cachelock.WaitFor(patience)})
+			lock, err := two.Acquire(t.Context(), "k",
+				cachelock.LockOptions{TTL: time.Hour, Policy: cachelock.WaitFor(patience)})
 			if err == nil {
 				err = lock.Release(context.WithoutCancel(t.Context()))
 			}
@@ -451,7 +464,8 @@ func (m *masters) queued(key string) (n int) {
 	return n
 }
 
-// Clients that contend for one lock, over ways of changing length, never have it together, and all get it.
+// Clients that contend for one lock, over ways of changing length, never have it together, and all
+// get it.
 func TestRedlockContention(t *testing.T) {
 	t.Parallel()
 	m := newMasters(t, 3)
@@ -464,7 +478,8 @@ func TestRedlockContention(t *testing.T) {
 		c := m.redlock(cachelock.Options{Holder: fmt.Sprint("client ", i), Poll: 100 * time.Millisecond})
 		all.Go(func() {
 			for done := 0; done < rounds; {
-				lock, err := c.Acquire(ctx, "k", cachelock.LockOptions{TTL: time.Minute, Policy: cachelock.WaitFor(5 * patience)})
+				lock, err := c.Acquire(ctx, "k",
+					cachelock.LockOptions{TTL: time.Minute, Policy: cachelock.WaitFor(5 * patience)})
 				if errors.Is(err, cachelock.ErrUnreachable) && ctx.Err() == nil {
 					continue // most nodes stood still for longer than one is waited for
 				}

@@ -10,24 +10,32 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// reenterMistakes are mistakes that can be made in the scripts of a reentrant lock, each with a check that has to notice it.
+// reenterMistakes are mistakes that can be made in the scripts of a reentrant lock, each with a
+// check that has to notice it.
 var reenterMistakes = []struct {
 	name, script, right, wrong string
 	check                      func(t require.TestingT, b *bench)
 }{
 	{"takes what another has", "reenter", "if holder and holder ~= ARGV[1] then", "if false then", checkOwnersExclude},
-	{"ends with the shortest hold", "reenter", "math.max(ttl, tonumber(ARGV[2]))", "tonumber(ARGV[2])", checkLongestHoldCounts},
+	{"ends with the shortest hold", "reenter", "math.max(ttl, tonumber(ARGV[2]))", "tonumber(ARGV[2])",
+		checkLongestHoldCounts},
 	{"begins anew each time", "reenter", "if not holder or fence == 0 then", "if true then", checkEachHoldCounts},
-	{"counts a repeated request twice", "reenter", "KEYS[5], ARGV[5], '1', 'fence'", "KEYS[5], ARGV[5], '1', time[2], '1', 'fence'", checkRepeatedHold},
+	{"counts a repeated request twice", "reenter", "KEYS[5], ARGV[5], '1', 'fence'",
+		"KEYS[5], ARGV[5], '1', time[2], '1', 'fence'", checkRepeatedHold},
 	{"keeps the holds of a lock that was lost", "reenter", "redis.call('DEL', KEYS[5])", "", checkLostHoldsAreGone},
 	{"extends a hold that was lost", "reenter", "ARGV[6] == '1' and", "false and", checkLostHoldStaysLost},
 	{"keeps holds for ever", "reenter", "redis.call('PEXPIRE', KEYS[5], till)", "", checkHoldsExpire},
 	{"enters no queue", "reenter", "		enqueue()\n", "", checkOwnersQueue},
-	{"stays in the queue", "reenter", "redis.call('ZREM', KEYS[3], ARGV[3])\n	redis.call('ZREM', KEYS[4], ARGV[3])\nend", "end", checkOwnersQueue},
-	{"releases what another has", "reenter_release", "redis.call('GET', KEYS[1]) ~= ARGV[1] or", "", checkAnothersStays},
-	{"releases by a hold that was lost", "reenter_release", "redis.call('HDEL', KEYS[4], ARGV[3]) == 0", "redis.call('HDEL', KEYS[4], ARGV[3]) < 0", checkLostHoldStaysLost},
-	{"is free after the first release", "reenter_release", "redis.call('HLEN', KEYS[4]) > 1", "redis.call('HLEN', KEYS[4]) > 2", checkEachHoldCounts},
-	{"is never free", "reenter_release", "redis.call('HLEN', KEYS[4]) > 1", "redis.call('HLEN', KEYS[4]) > 0", checkEachHoldCounts},
+	{"stays in the queue", "reenter",
+		"redis.call('ZREM', KEYS[3], ARGV[3])\n	redis.call('ZREM', KEYS[4], ARGV[3])\nend", "end", checkOwnersQueue},
+	{"releases what another has", "reenter_release", "redis.call('GET', KEYS[1]) ~= ARGV[1] or", "",
+		checkAnothersStays},
+	{"releases by a hold that was lost", "reenter_release", "redis.call('HDEL', KEYS[4], ARGV[3]) == 0",
+		"redis.call('HDEL', KEYS[4], ARGV[3]) < 0", checkLostHoldStaysLost},
+	{"is free after the first release", "reenter_release", "redis.call('HLEN', KEYS[4]) > 1",
+		"redis.call('HLEN', KEYS[4]) > 2", checkEachHoldCounts},
+	{"is never free", "reenter_release", "redis.call('HLEN', KEYS[4]) > 1", "redis.call('HLEN', KEYS[4]) > 0",
+		checkEachHoldCounts},
 	{"tells nobody", "reenter_release", "wake(KEYS[1], KEYS[2], KEYS[3])", "", checkOwnersQueue},
 }
 
@@ -121,11 +129,12 @@ func checkHoldsExpire(t require.TestingT, b *bench) {
 	}
 }
 
-// Whoever is refused enters the queue, is told of the last release, and leaves the queue when he has the lock.
+// Whoever is refused enters the queue, is told of the last release, and leaves the queue when he
+// has the lock.
 func checkOwnersQueue(t require.TestingT, b *bench) {
-	told := b.admin.Subscribe(everyDay, "cachelock:wake:waiter")
-	defer told.Close()
-	_, err := told.Receive(everyDay)
+	onMessage := b.admin.Subscribe(everyDay, "cachelock:wake:waiter")
+	defer onMessage.Close()
+	_, err := onMessage.Receive(everyDay)
 	require.NoError(t, err)
 	hold, _, err := b.owner("a:", "1", "", time.Minute)
 	require.NoError(t, err)
@@ -135,7 +144,7 @@ func checkOwnersQueue(t require.TestingT, b *bench) {
 	require.Equal(t, []string{"waiter"}, queue())
 	require.NoError(t, hold.Release(everyDay))
 	require.NoError(t, b.admin.Publish(everyDay, "cachelock:wake:waiter", "nobody has told").Err())
-	message, err := told.ReceiveMessage(everyDay)
+	message, err := onMessage.ReceiveMessage(everyDay)
 	require.NoError(t, err)
 	require.Equal(t, "waiter "+nameOf("k"), message.Payload)
 	_, _, err = b.owner("b:", "1", "waiter", time.Minute)

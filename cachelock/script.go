@@ -8,7 +8,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// script is a script with its digest as an interface, so that no request has to allocate one.
+// script is a script with its digest as an interface value, which no request has to allocate.
 type script struct {
 	*redis.Script
 	digest any
@@ -19,7 +19,7 @@ func newScript(text string) *script {
 	return &script{s, s.Hash()}
 }
 
-// lockScripts are the scripts that keep locks in Redis.
+// lockScripts are the scripts of the locks.
 type lockScripts struct{ acquire, release, extend, leave, reenter, reenterRelease *script }
 
 var defaultLockScripts = &lockScripts{
@@ -31,8 +31,8 @@ var defaultLockScripts = &lockScripts{
 	reenterRelease: newScript(lua.ReenterRelease),
 }
 
-// run runs a script by its digest, and by its text when the server does not know it. redis.Script does the same; here nothing is
-// allocated for a key or an argument, which go-redis takes as pointers too.
+// run runs a script by its digest, or by its text if the server does not know it. Unlike
+// redis.Script it allocates nothing for keys and arguments, which go-redis accepts as pointers.
 func run(ctx context.Context, rdb redis.UniversalClient, s *script, names []string, args ...*string) *redis.Cmd {
 	all := make([]any, 0, 3+len(names)+len(args))
 	all = append(all, "evalsha", s.digest, len(names))
@@ -44,7 +44,7 @@ func run(ctx context.Context, rdb redis.UniversalClient, s *script, names []stri
 	}
 	cmd := redis.NewCmd(ctx, all...)
 	cmd.SetFirstKeyPos(3)
-	_ = rdb.Process(ctx, cmd) // cmd has it as well
+	_ = rdb.Process(ctx, cmd) // cmd has the error too
 	if !redis.HasErrorPrefix(cmd.Err(), "NOSCRIPT") {
 		return cmd
 	}

@@ -62,9 +62,11 @@ func TestSentinel(t *testing.T) {
 	t.Run("failover", func(t *testing.T) { sentinelFailover(t, s) })
 }
 
-// A failover loses no lock that the replica has; one that waits is served by the new master; fences go on.
+// A failover loses no lock that the replica has; one that waits is served by the new master; fences
+// go on.
 func sentinelFailover(t *testing.T, s *redistest.Sentinel) {
-	holder, other := cachelock.New(s.Client(), cachelock.Options{}), cachelock.New(s.Client(), cachelock.Options{Poll: 50 * time.Millisecond})
+	holder, other := cachelock.New(s.Client(), cachelock.Options{}),
+		cachelock.New(s.Client(), cachelock.Options{Poll: 50 * time.Millisecond})
 	defer holder.Close()
 	defer other.Close()
 	lock := takes(t, holder, "k")
@@ -76,7 +78,8 @@ func sentinelFailover(t *testing.T, s *redistest.Sentinel) {
 	go func() {
 		waited <- func() (err error) {
 			for end := time.Now().Add(farOff); time.Now().Before(end); {
-				second, err = other.Acquire(context.Background(), "k", cachelock.LockOptions{TTL: farOff, Policy: cachelock.WaitFor(farOff)})
+				second, err = other.Acquire(context.Background(), "k",
+					cachelock.LockOptions{TTL: farOff, Policy: cachelock.WaitFor(farOff)})
 				if !errors.Is(err, cachelock.ErrUnreachable) { // as it is while there is no master
 					return err
 				}
@@ -184,11 +187,13 @@ func clusterFailover(t *testing.T, c *redistest.Cluster) {
 	takes(t, client, "before")
 }
 
-// A server that comes back with its data keeps the locks, and the subscription of those who wait is renewed.
+// A server that comes back with its data keeps the locks, and the subscription of those who wait is
+// renewed.
 func TestServerRestarts(t *testing.T) {
 	t.Parallel()
 	s := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
-	holder, other := cachelock.New(s.Client(), cachelock.Options{}), cachelock.New(s.Client(), cachelock.Options{Poll: time.Hour, Shards: 16})
+	holder, other := cachelock.New(s.Client(), cachelock.Options{}),
+		cachelock.New(s.Client(), cachelock.Options{Poll: time.Hour, Shards: 16})
 	defer holder.Close()
 	defer other.Close()
 	lock := takes(t, holder, "k")
@@ -196,7 +201,8 @@ func TestServerRestarts(t *testing.T) {
 	served := make(chan error, 1)
 	go func() {
 		close(queued)
-		next, err := other.Acquire(context.Background(), "k", cachelock.LockOptions{TTL: farOff, Policy: cachelock.WaitFor(farOff)})
+		next, err := other.Acquire(context.Background(), "k",
+			cachelock.LockOptions{TTL: farOff, Policy: cachelock.WaitFor(farOff)})
 		if err == nil {
 			err = next.Release(context.Background())
 		}
@@ -207,7 +213,8 @@ func TestServerRestarts(t *testing.T) {
 	s.Restart()
 	refused(t, holder, "k")
 	require.NoError(t, lock.Extend(t.Context(), time.Minute))
-	require.Eventually(t, func() bool { return s.Client().PubSubNumPat(t.Context()).Err() == nil && subscribed(t, s) }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return s.Client().PubSubNumPat(t.Context()).Err() == nil && subscribed(t, s) },
+		patience, 10*time.Millisecond)
 	require.NoError(t, lock.Release(t.Context()))
 	require.NoError(t, <-served)
 }
@@ -230,12 +237,18 @@ func TestScriptFlush(t *testing.T) {
 	require.NoError(t, err)
 	minute := cachelock.LockOptions{TTL: time.Minute}
 	for what, acquire := range map[string]func() (*cachelock.Lock, error){
-		"one":     func() (*cachelock.Lock, error) { return c.Acquire(t.Context(), "k", minute) },
-		"several": func() (*cachelock.Lock, error) { return c.AcquireAll(t.Context(), []string{"a", "b", "c"}, minute) },
+		"one": func() (*cachelock.Lock, error) { return c.Acquire(t.Context(), "k", minute) },
+		"several": func() (*cachelock.Lock,
+			error) {
+			return c.AcquireAll(t.Context(), []string{"a", "b", "c"}, minute)
+		},
 		"reentrant": func() (*cachelock.Lock, error) {
 			return c.Acquire(t.Context(), "r", cachelock.LockOptions{Owner: "me"})
 		},
-		"folder": func() (*cachelock.Lock, error) { return folders.Acquire(t.Context(), "a/b", cachelock.Shared, minute) },
+		"folder": func() (*cachelock.Lock,
+			error) {
+			return folders.Acquire(t.Context(), "a/b", cachelock.Shared, minute)
+		},
 		"waiting": func() (*cachelock.Lock, error) {
 			return c.Acquire(t.Context(), "w", cachelock.LockOptions{Policy: cachelock.WaitFor(patience)})
 		},
@@ -247,7 +260,8 @@ func TestScriptFlush(t *testing.T) {
 		require.NoError(t, lock.Extend(t.Context(), time.Minute), what)
 		if what != "several" {
 			flush()
-			require.NoError(t, cachelock.Commit(t.Context(), rdb, "value:"+what, lock.Fence(), []byte("x"), time.Minute), what)
+			require.NoError(t, cachelock.Commit(t.Context(), rdb, "value:"+what, lock.Fence(), []byte("x"),
+				time.Minute), what)
 		}
 		flush()
 		require.NoError(t, lock.Release(t.Context()), what)

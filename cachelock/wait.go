@@ -7,60 +7,64 @@ import (
 	"time"
 )
 
-// How one waits. All who wait in this process for the same lock stand in one line, and only its head talks to Redis: it puts the
-// process into the lock's queue there, by the same script that looks at the lock once more, so that no release falls between the
-// two. A release tells one process, which wakes its head. So a thousand waiters cost Redis no more than one. In a fair lock each
-// waiter is in the queue by himself, and is the head of a line of his own.
+// All calls of this process that wait for the same lock are in one wait queue, and only its head
+// sends requests to Redis. The script that checks the lock again also adds the name of the process
+// to the lock's queue in Redis, so no release is missed in between. A release notifies one process,
+// which wakes its head. So a thousand waiters cost Redis no more than one. For a fair lock each
+// waiter has its own name in Redis and its own wait queue.
 //
-// Nobody is forgotten, because each who was told, or may have been, either tries or passes the word on: a head that leaves wakes
-// the next in line, the last in line leaves the queue by a script that tells the next process when the lock is free, and so does
-// the process itself for a word that nobody here waits for. What is lost on the way nevertheless, the poll finds.
+// Every notification is used or passed on: a head that leaves wakes the next waiter, the last
+// waiter leaves the queue in Redis by a script that notifies the next process if the lock is free,
+// and so does a process that is notified without having waiters. Lost messages are compensated by
+// polling.
 
-// attempt tries to take a lock; with a waiter's name it also enters the queue when the lock is held.
+// attempt tries to acquire a lock; with a waiter's name it also enters the queue in Redis if the
+// lock is held.
 type attempt func(ctx context.Context, waiter string) (*Lock, error)
 
-// take tries, and waits as the policy says. key is where to wait at first: a failed attempt may tell another place.
-func (c *Client) take(ctx context.Context, key string, o LockOptions, try attempt) (*Lock, error) {
+// acquireOrWait tries, and waits as the policy says. It begins to wait in the queue of key; a
+// failed attempt may name another one.
+func (c *Client) acquireOrWait(ctx context.Context, key string, o LockOptions, try attempt) (*Lock, error) {
 	if err := c.usable(ctx); err != nil {
 		return nil, err
 	}
 	if !o.Policy.waits() {
 		return try(ctx, "")
 	}
-	p := &patience{p: o.Policy, retries: o.Policy.Retries, began: time.Now()}
+	p := &waitBudget{p: o.Policy, retries: o.Policy.Retries, began: time.Now()}
 	defer p.stop()
-	name, known, entered := lineOf(c.member(o.Fair), key), o.Fair, false
+	name, attempted, entered := queueKeyOf(c.member(o.Fair), key), o.Fair, false
 	for {
-		w := c.lines.join(name, known, entered)
+		w := c.waitQueues.join(name, attempted, entered)
 		lock, err := c.wait(ctx, w, p, try)
-		if c.lines.leave(w) {
-			c.quit(name)
+		if c.waitQueues.leave(w) {
+			c.leaveQueue(name)
 		}
-		to := lineOf(name.member, queueOf(err, name.key))
+		to := queueKeyOf(name.member, queueOf(err, name.key))
 		if to == name {
 			return lock, err
 		}
-		if p.over { // and the last attempt has entered the queue there
-			c.quit(to)
+		if p.over { // the last attempt has entered that queue
+			c.leaveQueue(to)
 			return lock, err
 		}
-		name, known, entered = to, true, w.named
+		name, attempted, entered = to, true, w.registered
 	}
 }
 
-// queueOf is where to wait after a failed attempt.
+// queueOf returns the wait queue to join after a failed attempt.
 func queueOf(err error, key string) string {
 	if h := (*HeldError)(nil); errors.As(err, &h) {
-		return h.lineKey()
+		return h.queueName()
 	}
 	return key
 }
 
-// wait returns when the lock was taken, when it has to be waited for in another line, or when the policy, the caller or Redis say
-// no.
-func (c *Client) wait(ctx context.Context, w *waiter, p *patience, try attempt) (*Lock, error) {
+// wait returns when the lock was acquired, when another wait queue must be joined, or when the
+// policy, the caller or Redis end it.
+func (c *Client) wait(ctx context.Context, w *waiter, p *waitBudget, try attempt) (*Lock, error) {
 	for {
-		head, err := c.lines.look(w)
+		head, err := c.waitQueues.status(w)
 		if err != nil {
 			return nil, err
 		}
@@ -69,7 +73,7 @@ func (c *Client) wait(ctx context.Context, w *waiter, p *patience, try attempt) 
 			if !errors.Is(err, ErrHeld) || queueOf(err, w.name.key) != w.name.key {
 				return lock, err
 			}
-			p.poll.set(c.nextLook(err))
+			p.poll.set(c.pollDelay(err))
 		}
 		p.start()
 		select {
@@ -90,51 +94,53 @@ func (c *Client) wait(ctx context.Context, w *waiter, p *patience, try attempt) 
 	}
 }
 
-// lastTry is for a head whose time is over: the release may be telling him just now.
+// lastTry makes a last attempt at the end of the budget if w is the head, which may just have been
+// notified.
 func (c *Client) lastTry(ctx context.Context, w *waiter, try attempt) (*Lock, error) {
-	head, err := c.lines.look(w)
+	head, err := c.waitQueues.status(w)
 	switch {
 	case err != nil:
 		return nil, err
 	case !head:
-		return nil, c.lines.lastSeen(w)
+		return nil, c.waitQueues.lastHeld(w)
 	}
 	return c.tryAsHead(ctx, w, try)
 }
 
-// tryAsHead tries and enters the queue, listening already. The first try of a line does neither: the lock may be free, or another
-// one may be in the way. What comes of it counts for all who stand in the line.
+// tryAsHead subscribes, tries, and enters the queue in Redis. The first attempt of a wait queue
+// does none of these but try: the lock may be free, or another lock may be in the way. The result
+// counts for all waiters in the queue.
 func (c *Client) tryAsHead(ctx context.Context, w *waiter, try attempt) (*Lock, error) {
-	if c.lines.first(w) {
+	if c.waitQueues.firstAttempt(w) {
 		lock, err := try(ctx, "")
-		c.lines.tried(w, err)
+		c.waitQueues.recordAttempt(w, err)
 		if !errors.Is(err, ErrHeld) || queueOf(err, w.name.key) != w.name.key {
 			return lock, err
 		}
 	}
 	if err := c.store.listen(ctx); err != nil {
-		c.lines.tried(w, err)
+		c.waitQueues.recordAttempt(w, err)
 		return nil, err
 	}
-	w.named = true
+	w.registered = true
 	lock, err := try(ctx, w.name.member)
-	c.lines.tried(w, err)
+	c.waitQueues.recordAttempt(w, err)
 	return lock, err
 }
 
-// patience is what is left of a policy.
-type patience struct {
+// waitBudget is the rest of a policy.
+type waitBudget struct {
 	p       Policy
 	began   time.Time
 	retries int
 	over    bool
 	end     alarm // of Policy.Wait
-	pause   alarm // of the sleep, where there is no Policy.Wait
+	pause   alarm // of a sleep, if there is no Policy.Wait
 	poll    alarm
 }
 
-// start sets the alarm of the policy, unless it is set.
-func (p *patience) start() {
+// start sets the alarm of the policy unless it is set.
+func (p *waitBudget) start() {
 	switch {
 	case p.end.t != nil || p.pause.t != nil:
 	case p.p.Wait > 0:
@@ -144,8 +150,8 @@ func (p *patience) start() {
 	}
 }
 
-// paused notes the end of a sleep, and tells whether it was the last.
-func (p *patience) paused() bool {
+// paused records the end of a sleep, and reports whether it was the last one.
+func (p *waitBudget) paused() bool {
 	p.retries--
 	p.over = p.retries <= 0
 	if !p.over {
@@ -154,40 +160,41 @@ func (p *patience) paused() bool {
 	return p.over
 }
 
-func (p *patience) stop() {
+func (p *waitBudget) stop() {
 	p.end.stop()
 	p.pause.stop()
 	p.poll.stop()
 }
 
-// nextLook is when to look without having been told: when the lock expires, or the poll is due.
-func (c *Client) nextLook(held error) time.Duration {
-	look := between(c.o.Poll, c.o.Poll*3/2)
+// pollDelay returns the time until the next attempt without a notification: until the lock expires,
+// or the poll interval has passed.
+func (c *Client) pollDelay(held error) time.Duration {
+	delay := between(c.o.Poll, c.o.Poll*3/2)
 	if h := (*HeldError)(nil); errors.As(held, &h) && h.TTL > 0 {
-		look = min(look, h.TTL+between(time.Millisecond, max(2*time.Millisecond, h.TTL/50)))
+		delay = min(delay, h.TTL+between(time.Millisecond, max(2*time.Millisecond, h.TTL/50)))
 	}
-	return look
+	return delay
 }
 
-// quit takes the waiter of a line that has ended out of the queue. The caller has been told already, so nobody waits for it. A new
-// line may have begun meanwhile, and have entered the queue by the same name: its head enters again.
-func (c *Client) quit(name lineName) {
-	if strings.HasPrefix(name.key, folderLine) {
-		return // folders have no queues: a process that does not come again is forgotten
+// leaveQueue removes the name of an ended wait queue from the queue in Redis, in the background. A
+// new wait queue with the same name may have begun meanwhile: its head enters again.
+func (c *Client) leaveQueue(name queueKey) {
+	if strings.HasPrefix(name.key, folderQueuePrefix) {
+		return // folders have no queue in Redis: the name of the process expires
 	}
 	if !c.begin() {
 		return
 	}
 	go func() {
 		defer c.running.Done()
-		ctx, cancel := context.WithTimeout(c.ctx, c.patience())
+		ctx, cancel := context.WithTimeout(c.ctx, c.queueTTL())
 		defer cancel()
-		_ = c.store.leave(ctx, name.key, name.member) // else it is thrown out when it does not come again
-		c.lines.wake(name)
+		_ = c.store.leave(ctx, name.key, name.member) // on failure the name expires
+		c.waitQueues.wake(name)
 	}()
 }
 
-// alarm is a timer that is off until it is set.
+// alarm is a timer that can be off.
 type alarm struct{ t *time.Timer }
 
 func (a *alarm) set(d time.Duration) {

@@ -15,8 +15,8 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// office is a server of one test, whose commands can be counted, with clients that have one shard and hardly ever look by
-// themselves.
+// office is a server of one test, whose commands can be counted, with clients that have one shard
+// and hardly ever look by themselves.
 type office struct {
 	*testing.T
 	server *redistest.Server
@@ -82,7 +82,8 @@ func (o *office) served(got <-chan result) {
 	require.NoError(o, r.lock.Release(o.Context()))
 }
 
-// A cycle is two commands, and nobody subscribes, as long as nobody waits: with a policy that waits as well.
+// A cycle is two commands, and nobody subscribes, as long as nobody waits: with a policy that waits
+// as well.
 func TestCostOfCycle(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -115,7 +116,8 @@ func TestScriptsForgotten(t *testing.T) {
 	}
 }
 
-// Many who wait in one process cost Redis as much as one; however many locks they wait for, there is one subscription.
+// Many who wait in one process cost Redis as much as one; however many locks they wait for, there
+// is one subscription.
 func TestCostOfWaiting(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -151,7 +153,8 @@ func TestCostOfWaiting(t *testing.T) {
 		require.NoError(t, lock.Release(t.Context()))
 	}
 	require.NoError(t, all.Wait())
-	// Each is served by an attempt that succeeds and a release; the head behind him enters the queue again in between.
+	// Each is served by an attempt that succeeds and a release; the head behind him enters the
+	// queue again in between.
 	require.LessOrEqual(t, o.server.Commands()["evalsha"]-before, int64(3*many+4*keys))
 	o.subscribed(1)
 }
@@ -167,13 +170,15 @@ func TestRetriesAreCounted(t *testing.T) {
 	policy := cachelock.Policy{Retries: retries, Sleep: 10 * time.Millisecond, MaxSleep: 20 * time.Millisecond}
 	_, err := c.Acquire(t.Context(), "k", cachelock.LockOptions{Policy: policy})
 	require.ErrorIs(t, err, cachelock.ErrHeld)
-	// The first, the one that enters the queue, and one after each sleep; leaving may be counted already.
+	// The first, the one that enters the queue, and one after each sleep; leaving may be counted
+	// already.
 	require.InDelta(t, 2+retries, o.server.Commands()["evalsha"]-before, 1)
 	o.queued("k", 0)
 	require.NoError(t, lock.Release(t.Context()))
 }
 
-// A subscription that breaks is made again: what was missed is found by the poll, and later releases are told.
+// A subscription that breaks is made again: what was missed is found by the poll, and later
+// releases are told.
 func TestSubscriptionBreaks(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -223,8 +228,8 @@ func TestWaiterDies(t *testing.T) {
 	o.served(got)
 }
 
-// In a fair lock one who died keeps those behind him waiting for no longer than a process may be silent, and others are not
-// before them.
+// In a fair lock one who died keeps those behind him waiting for no longer than a process may be
+// silent, and others are not before them.
 func TestFairWaiterDies(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -271,7 +276,8 @@ func TestWordForNobody(t *testing.T) {
 func TestPatienceDiffers(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
-	holder, hasty, patient := o.client(cachelock.Options{}), o.client(cachelock.Options{Poll: 10 * time.Millisecond}), o.client(cachelock.Options{})
+	holder, hasty, patient := o.client(cachelock.Options{}), o.client(cachelock.Options{Poll: 10 * time.Millisecond}),
+		o.client(cachelock.Options{})
 	lock := o.acquire(holder, "k")
 	got := o.waits(patient, "k", 1)
 	_, err := hasty.Acquire(t.Context(), "k", cachelock.LockOptions{Policy: cachelock.WaitFor(100 * time.Millisecond)})
@@ -281,7 +287,8 @@ func TestPatienceDiffers(t *testing.T) {
 	o.served(got)
 }
 
-// What is left in Redis of any number of locks is a handful of counters; all else has an expiry while it is there.
+// What is left in Redis of any number of locks is a handful of counters; all else has an expiry
+// while it is there.
 func TestKeysLeft(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -297,7 +304,8 @@ func TestKeysLeft(t *testing.T) {
 		lock, err := c.Acquire(t.Context(), key, cachelock.LockOptions{Owner: owner})
 		require.NoError(t, err)
 		if i%20 < 2 {
-			_, err := c.Acquire(t.Context(), key, cachelock.LockOptions{Policy: cachelock.WaitFor(5 * time.Millisecond)})
+			_, err := c.Acquire(t.Context(), key,
+				cachelock.LockOptions{Policy: cachelock.WaitFor(5 * time.Millisecond)})
 			require.ErrorIs(t, err, cachelock.ErrHeld)
 		}
 		for _, name := range admin.Keys(t.Context(), "*").Val() {

@@ -1,27 +1,28 @@
--- Takes one lock, or several together, or says who is in the way.
+-- Acquires one lock or several together, or returns the lock that is in the way.
 --
--- KEYS[1]    fence counter of the slot
--- KEYS[2]    first lock; KEYS[3] its queue; KEYS[4] until when those in the queue live
--- KEYS[5..]  the same three of each further lock
--- ARGV[1]    token of whoever wants it
+-- KEYS[1]    fence counter of the shard
+-- KEYS[2]    first lock; KEYS[3] its queue; KEYS[4] the queue's names by expiry
+-- KEYS[5..]  the same three for each further lock
+-- ARGV[1]    token of the requester
 -- ARGV[2]    ttl in milliseconds
 -- ARGV[3]    name in the queue, "" = does not wait
--- ARGV[4]    how long, in milliseconds, the name counts as waiting unless it comes again
--- ARGV[5]    "1" = first come, first served: not before those that are in the queue already
+-- ARGV[4]    milliseconds after which the name expires unless it enters the queue again
+-- ARGV[5]    "1" = fair: not before the names in the queue
 --
--- Result: {1, fence} when taken; {0, n, milliseconds that it may last, token of the holder} when the n-th lock is held. With
--- a queue before a free lock the token is "".
+-- Result: {1, fence} if acquired; {0, n, remaining milliseconds, token of the holder} if the n-th
+-- lock is held. If the lock is free but others are first in its queue, the token is "".
 --
--- The lock and its expiry are one SET. The clock is the server's. A lock that has this token already is taken: the answer to
--- the first request was lost on its way, or the request comes twice; it has been extended since, perhaps, so it does not end
--- sooner for that. The fence is a count that never falls behind the clock in microseconds, so it rises
--- even when the server has lost its data.
+-- The lock and its expiry are set by one SET. Time is the server's. A lock that has this token
+-- already counts as acquired: the answer to an earlier request was lost, or the request arrived
+-- twice. It may have been extended since, so its expiry is never made sooner. The fence is a
+-- counter that is never less than the clock in microseconds, so it rises even if the server has
+-- lost its data.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local waits = ARGV[3] ~= ''
 
--- One lock that is free and not fair, which is the usual case, costs one command.
+-- The usual case, one free lock that is not fair, costs one command.
 local taken = #KEYS == 4 and ARGV[5] ~= '1' and redis.call('SET', KEYS[2], ARGV[1], 'NX', 'PX', ARGV[2])
 
 if not taken then
@@ -33,12 +34,12 @@ if not taken then
 		local arrival = string.format('%.0f', time[1] * 1000000 + time[2])
 		redis.call('ZADD', queue, 'NX', arrival, ARGV[3])
 		redis.call('ZADD', living, string.format('%.0f', now + ARGV[4]), ARGV[3])
-		local keep = math.max(ARGV[4] * 2, redis.call('PTTL', queue)) -- others may be more patient
+		local keep = math.max(ARGV[4] * 2, redis.call('PTTL', queue)) -- others may have set a longer one
 		redis.call('PEXPIRE', queue, keep)
 		redis.call('PEXPIRE', living, keep)
 	end
 
-	-- The first in the queue that lives, or false.
+	-- Returns the first name in the queue that has not expired, or false.
 	local function first(queue, living)
 		while true do
 			local name = redis.call('ZRANGE', queue, 0, 0)[1]
@@ -54,7 +55,7 @@ if not taken then
 		end
 	end
 
-	-- Who is in the way, with the milliseconds that he may last, or nothing.
+	-- Returns the token in the way and its remaining milliseconds, or false.
 	local function inTheWay(lock, queue, living)
 		local holder = redis.call('GET', lock)
 		if holder == ARGV[1] then
@@ -78,7 +79,7 @@ if not taken then
 		end
 	end
 	for i = 2, #KEYS, 3 do
-		-- It is free, or has this token.
+		-- The lock is free, or has this token.
 		redis.call('SET', KEYS[i], ARGV[1], 'PX', math.max(ARGV[2], redis.call('PTTL', KEYS[i])))
 	end
 end

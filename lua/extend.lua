@@ -1,14 +1,14 @@
--- Gives locks a new time to live, all of them or none.
+-- Sets a new time to live, on all locks or on none.
 --
 -- KEYS     the locks
 -- ARGV[1]  token of the holder
 -- ARGV[2]  ttl in milliseconds from now
--- ARGV[3]  "1" = they may end sooner than they would have
+-- ARGV[3]  "1" = the locks may expire sooner than before
 --
--- Result: 1 when all were held with this token and live on, 0 when one was not: nothing has changed then.
+-- Result: 1 if all locks had this token, 0 and no change if one had not.
 --
--- A request that was held up on its way, and sent again meanwhile, may come after those that were made later. So it makes no lock
--- end sooner unless that is what was asked for.
+-- A delayed request that was sent again may arrive after later ones. So it makes no lock expire
+-- sooner unless ARGV[3] says so.
 
 for i = 1, #KEYS do
 	if redis.call('GET', KEYS[i]) ~= ARGV[1] then

@@ -1,19 +1,19 @@
--- Claims one path, or several, all or none, or says who is in the way.
+-- Claims one path or several, all or none, or returns the claim that is in the way.
 --
--- KEYS, ARGV[1..2]  as folder_common.lua says
+-- KEYS, ARGV[1..2]  see folder_common.lua
 -- ARGV[3]   ttl in milliseconds
--- ARGV[4]   name of the process, "" = it does not wait
--- ARGV[5]   how long, in milliseconds, the process counts as waiting unless it comes again
--- ARGV[6..] for each claim: its class, its path, the letters of the classes beside which it must not start
+-- ARGV[4]   name of the process, "" = does not wait
+-- ARGV[5]   milliseconds after which the name expires unless the process waits again
+-- ARGV[6..] for each claim: its class, its path, the letters of the classes that exclude it
 --
--- Result: {1, fence} when all are claimed; {0, milliseconds that it may last, token, path} of one that is in the way; {2} when so
--- many claims have expired that this call only swept a part of them away: ask again.
+-- Result: {1, fence} if all are claimed; {0, remaining milliseconds, token, path} of a claim in the
+-- way; {2} if so many claims have expired that this call only removed a part of them: call again.
 --
--- Everything that has expired is swept away before anything is looked at. So whatever is found is alive, and one look into each
--- set that matters is the answer: ancestors by one HMGET, and below the path the first of each class that must not be there. It
--- costs O(depth + log n) however many claims there are, and whatever has expired is paid for by whoever made it. A token that has
--- its claims already gets them again: the answer to the first request was lost on its way. The fence is a count that never falls
--- behind the clock in microseconds.
+-- Expired claims are removed first. So every claim that is found is valid, and one look-up in each
+-- set suffices: one HMGET for the ancestors, and below the path the first entry of each excluding
+-- class. The cost is O(depth + log n) for n claims; expired claims are removed at the cost of O(log
+-- n) each. A token that has its claims already gets them again: the answer to an earlier request
+-- was lost. The fence is a counter that is never less than the clock in microseconds.
 
 local sweep = 200
 
@@ -30,7 +30,7 @@ local function found(member)
 	return string.sub(member, nul + 1), string.sub(member, 1, nul - 2)
 end
 
--- The token and the path of somebody in the way, or nothing.
+-- Returns the token and the path of a claim in the way, or nothing.
 local function inTheWay(path, stops)
 	local above = {}
 	for slash in string.gmatch(path, '()/') do

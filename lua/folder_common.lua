@@ -1,17 +1,18 @@
--- Functions of the folder lock. Every script of it begins with them, and has these keys and first arguments, all of one
--- namespace and in one slot:
+-- Functions of the folder locks. Each of their scripts begins with them and has these keys and
+-- first arguments, all of one namespace and in one slot:
 --
--- KEYS[1]    fence counter of the slot
--- KEYS[2]    until: sorted set of tokens by the time, in milliseconds, when they expire
+-- KEYS[1]    fence counter of the shard
+-- KEYS[2]    until: sorted set of tokens by expiry in milliseconds
 -- KEYS[3]    claims: hash of token -> {fence, class, path, class, path, ...}, packed
--- KEYS[4]    paths: hash of path -> how many claims of which class lie on it, like "a2c1"
--- KEYS[5]    waiting: sorted set of processes that want to hear of releases, by the time until which they count
--- KEYS[6..]  trees: for each class a sorted set of path, "/", NUL, token; all scores are 0, so that it is sorted by bytes
+-- KEYS[4]    paths: hash of path -> number of claims on it by class, such as "a2c1"
+-- KEYS[5]    waiting: sorted set of processes that wait for a release, by expiry
+-- KEYS[6..]  trees: for each class a sorted set of path, "/", NUL, token; all scores are 0
 -- ARGV[1]    letters of the classes, in the order of the trees
 -- ARGV[2]    token
 --
--- A path is "" for the root, or "/" before each segment. So all that lies on or below a path begins with the path and "/", the
--- path's own claims first, and "0" is the byte after "/". The keys expire when the last of the claims does.
+-- A path is "" for the root, or has "/" before each segment. A tree is sorted by bytes: the claims
+-- on or below a path begin with the path and "/", those on the path itself first, and "0" is the
+-- byte after "/". The keys expire with the last of the claims.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -22,7 +23,7 @@ for i = 1, #ARGV[1] do
 	trees[string.sub(ARGV[1], i, i)] = KEYS[5 + i]
 end
 
--- Counts a claim of a class in or out.
+-- Adds by to the number of claims of a class on a path.
 local function count(path, class, by)
 	local text, found = '', false
 	for c, n in string.gmatch(redis.call('HGET', KEYS[4], path) or '', '(%a)(%d+)') do
@@ -43,7 +44,7 @@ local function count(path, class, by)
 	end
 end
 
--- Forgets a token and returns what it had claimed.
+-- Removes a token and returns its claims.
 local function drop(gone)
 	local packed = redis.call('HGET', KEYS[3], gone)
 	local claims = packed and cmsgpack.unpack(packed) or {}
@@ -56,7 +57,7 @@ local function drop(gone)
 	return claims
 end
 
--- Makes the keys last as long as the last of the claims.
+-- Makes the keys expire with the last of the claims.
 local function keep(claims)
 	local last = redis.call('ZRANGE', KEYS[2], -1, -1, 'WITHSCORES')[2]
 	for i = 2, 4 do

@@ -1,10 +1,10 @@
--- Gives a token's claims a new time to live.
+-- Sets a new time to live on a token's claims.
 --
--- KEYS, ARGV[1..2]  as folder_common.lua says
+-- KEYS, ARGV[1..2]  see folder_common.lua
 -- ARGV[3]  ttl in milliseconds from now
--- ARGV[4]  "1" = they may end sooner than they would have, see extend.lua
+-- ARGV[4]  "1" = they may expire sooner than before, see extend.lua
 --
--- Result: 1 when the token has its claims and they live on, else 0.
+-- Result: 1 if the token had its claims, else 0.
 
 local till = redis.call('ZSCORE', KEYS[2], token)
 if not till or tonumber(till) <= now then

@@ -1,12 +1,12 @@
--- Gives a token's claims back and tells every process that waits in the namespace.
+-- Releases a token's claims and notifies every process that waits in the namespace.
 --
--- KEYS, ARGV[1..2]  as folder_common.lua says
--- ARGV[3]  what stands in front of a process's name in the name of its channel
+-- KEYS, ARGV[1..2]  see folder_common.lua
+-- ARGV[3]  beginning of the channels' names; the name of a process follows
 --
--- Result: 1 when the token had its claims, 0 when they had expired.
+-- Result: 1 if the token had its claims, 0 if they had expired.
 --
--- The message is the process, " ", the name of KEYS[5], and NUL before each path that was released: the process knows which of
--- its waiters that is for.
+-- The message is the process, " ", the name of KEYS[5], and for each released path NUL and the
+-- path. The process finds the waiters with overlapping paths.
 
 local till = redis.call('ZSCORE', KEYS[2], token)
 if not till then

@@ -1,11 +1,11 @@
--- Takes somebody who no longer waits out of a lock's queue. When the lock is free, the next is told: the message of the release
--- may have gone to the one who leaves.
+-- Removes a waiter from a lock's queue. If the lock is free, the next one is notified, because the
+-- message of the release may have gone to this waiter.
 --
--- KEYS[1..3]  lock, its queue, until when those in the queue live
+-- KEYS[1..3]  lock, its queue, the queue's names by expiry
 -- ARGV[1]     name in the queue
--- ARGV[2]     what stands in front of a process's name in the name of its channel
+-- ARGV[2]     beginning of the channels' names; the name of a process follows
 --
--- Result: 1 when it was in the queue, else 0.
+-- Result: 1 if it was in the queue, else 0.
 
 local was = redis.call('ZREM', KEYS[2], ARGV[1])
 redis.call('ZREM', KEYS[3], ARGV[1])

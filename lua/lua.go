@@ -1,11 +1,12 @@
-// Package lua holds the scripts that run inside Redis, one file a script. Each file says at its head what its keys and arguments
-// are and what it answers. All of them take time from the server, name every key that they touch, and give each key that they
-// make an expiry, but for a handful of counters. What several scripts share stands in front of them: wake.lua, folder_common.lua.
+// Package lua has the scripts that run in Redis, one file each. The head of a file describes its
+// keys, arguments and result. All scripts use the server's clock, name every key that they touch,
+// and set an expiry on every key that they create, except for a few counters. Functions that
+// several scripts share precede them: wake.lua, folder_common.lua.
 package lua
 
 import _ "embed" // for the scripts
 
-// Acquire takes locks, all or none.
+// Acquire acquires locks, all or none.
 //
 //go:embed acquire.lua
 var Acquire string
@@ -13,12 +14,12 @@ var Acquire string
 //go:embed release.lua
 var release string
 
-// Extend gives locks a new time to live.
+// Extend sets a new time to live on locks.
 //
 //go:embed extend.lua
 var Extend string
 
-// Leave takes somebody who no longer waits out of a lock's queue.
+// Leave removes a waiter from a lock's queue.
 //
 //go:embed leave.lua
 var Leave string
@@ -28,7 +29,7 @@ var Leave string
 //go:embed commit.lua
 var Commit string
 
-// Reenter takes a lock that its owner may take again.
+// Reenter acquires a lock that its owner may acquire again.
 //
 //go:embed reenter.lua
 var Reenter string
@@ -39,10 +40,11 @@ var reenterRelease string
 //go:embed wake.lua
 var wake string
 
-// Release gives locks back and tells the first that waits for each, by wake.lua.
+// Release releases locks and notifies the first waiter of each, by wake.lua.
 var Release = wake + release
 
-// ReenterRelease gives back one hold of a lock that Reenter has taken, and tells the first that waits after the last, by wake.lua.
+// ReenterRelease releases one hold of a lock that Reenter has acquired. The last hold notifies the
+// first waiter, by wake.lua.
 var ReenterRelease = wake + reenterRelease
 
 //go:embed folder_common.lua
@@ -57,13 +59,13 @@ var folderExtend string
 //go:embed folder_release.lua
 var folderRelease string
 
-// FolderAcquire claims paths of a tree, all or none. The scripts of the folder lock share what folder_common.lua has.
+// FolderAcquire claims paths of a tree, all or none.
 var FolderAcquire = folderCommon + folderAcquire
 
-// FolderExtend gives such claims a new time to live.
+// FolderExtend sets a new time to live on such claims.
 var FolderExtend = folderCommon + folderExtend
 
-// FolderRelease gives such claims back and tells those that wait.
+// FolderRelease releases such claims and notifies the waiters.
 var FolderRelease = folderCommon + folderRelease
 
 // FleetPublish writes an entry on behalf of the holder of a lease.

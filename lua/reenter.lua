@@ -1,17 +1,18 @@
--- Takes a lock that its owner may take again while holding it.
+-- Acquires a lock that its owner may acquire again while holding it.
 --
--- KEYS[1]  fence counter of the slot
--- KEYS[2]  lock; KEYS[3] its queue; KEYS[4] until when those in the queue live
+-- KEYS[1]  fence counter of the shard
+-- KEYS[2]  lock; KEYS[3] its queue; KEYS[4] the queue's names by expiry
 -- KEYS[5]  holds of the owner: a hash of hold -> 1, and "fence" -> fence of the first
 -- ARGV[1]  token of the owner
 -- ARGV[2]  ttl in milliseconds
 -- ARGV[3]  name in the queue, "" = does not wait
--- ARGV[4]  how long, in milliseconds, the name counts as waiting unless it comes again
--- ARGV[5]  name of this hold, so that a request that is sent twice counts once
--- ARGV[6]  "1" = only when the owner has this hold already: extend it
+-- ARGV[4]  milliseconds after which the name expires unless it enters the queue again
+-- ARGV[5]  name of this hold, so that a repeated request counts once
+-- ARGV[6]  "1" = extend: only if the owner has this hold already
 --
--- Result: {1, fence} when taken, all holds of one owner have the fence of the first; {0, 1, milliseconds, token of the holder}
--- when another has it. Lock and holds expire together, at the latest time that any of the holds asked for.
+-- Result: {1, fence} if acquired, with the same fence for all holds of an owner; {0, 1, remaining
+-- milliseconds, token of the holder} if another owner has it. Lock and holds expire together, at
+-- the latest time that any of the holds requested.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -26,7 +27,7 @@ local function enqueue() -- as in acquire.lua
 	local arrival = string.format('%.0f', time[1] * 1000000 + time[2])
 	redis.call('ZADD', KEYS[3], 'NX', arrival, ARGV[3])
 	redis.call('ZADD', KEYS[4], string.format('%.0f', now + ARGV[4]), ARGV[3])
-	local keep = math.max(ARGV[4] * 2, redis.call('PTTL', KEYS[3])) -- others may be more patient
+	local keep = math.max(ARGV[4] * 2, redis.call('PTTL', KEYS[3])) -- others may have set a longer one
 	redis.call('PEXPIRE', KEYS[3], keep)
 	redis.call('PEXPIRE', KEYS[4], keep)
 end

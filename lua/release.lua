@@ -1,10 +1,11 @@
--- Gives locks back and tells the first that waits for each.
+-- Releases locks and notifies the first waiter of each.
 --
--- KEYS[1..3]  lock, its queue, until when those in the queue live; and the same three of each further lock
+-- KEYS[1..3]  lock, its queue, the queue's names by expiry; the same for each further lock
 -- ARGV[1]     token of the holder
--- ARGV[2]     what stands in front of a process's name in the name of its channel
+-- ARGV[2]     beginning of the channels' names; the name of a process follows
 --
--- Result: how many of the locks were held with this token. The others are left alone: they belong to somebody else.
+-- Result: the number of locks that had this token. The others belong to other holders and stay
+-- unchanged.
 
 local released = 0
 for i = 1, #KEYS, 3 do

@@ -1,8 +1,9 @@
--- Tells the first in a lock's queue that it is free. It stands in front of the scripts that give locks back. ARGV[2] there is what
--- stands in front of a process's name in the name of its channel.
+-- Notifies the first waiter in a lock's queue that the lock is free. This function begins the
+-- scripts that release locks, whose ARGV[2] is the beginning of the channels' names.
 --
--- A name in the queue is "process" or "process/number"; the message is "name lock". The next in the queue is told as well
--- when nobody listens for the first. In a cluster the server cannot see who listens on other nodes: then up to eight are told.
+-- A name in the queue is "process" or "process/number"; the message is "name lock". If no client
+-- listens for the first name, the next one is notified. A server in a Cluster does not see
+-- listeners on other nodes, so up to eight names are notified there.
 
 local function wake(lock, queue, living)
 	local names = redis.call('ZRANGE', queue, 0, 7)

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A lock that is held is refused to others, who learn who has it and for how long.
+// A held lock is refused to others, who learn its holder and the remaining time.
 func testRefused(s *suite) {
 	a := s.with(cachelock.Options{Holder: "host-a:8080"})
 	b := s.with(cachelock.Options{Holder: "host-a:8080"})
@@ -31,7 +31,7 @@ func testRefused(s *suite) {
 	s.free(b)
 }
 
-// Whoever lost a lock does not take it from the next.
+// The former holder of a lost lock cannot release that of the next one.
 func testOwnerReleases(s *suite) {
 	a, b := s.client(), s.client()
 	old, _ := s.brief(a, cachelock.LockOptions{})
@@ -45,7 +45,7 @@ func testOwnerReleases(s *suite) {
 	s.release(next)
 }
 
-// A lock that is not extended ends by itself, first for its holder, then for the others.
+// A lock that is not extended expires, first for its holder, then for the others.
 func testExpiry(s *suite) {
 	c := s.client()
 	lock, asked := s.brief(c, cachelock.LockOptions{})
@@ -61,7 +61,7 @@ func testExtend(s *suite) {
 	lock, asked := s.brief(a, cachelock.LockOptions{})
 	until := lock.Until()
 	err := lock.Extend(s.ctx, long)
-	for err != nil { // only because the machine stood still until the lock was over
+	for err != nil { // only if the machine stalled until the lock had expired
 		require.ErrorIs(s, err, cachelock.ErrLost)
 		require.GreaterOrEqual(s, time.Since(asked), short-short/10)
 		require.ErrorIs(s, lock.Release(s.ctx), cachelock.ErrLost) // it may have been extended after all
@@ -76,7 +76,7 @@ func testExtend(s *suite) {
 	s.release(lock)
 }
 
-// An extension that is shorter than what is left counts too: the holder and the others agree on the end.
+// An extension may be shorter than the remaining time: holder and others agree on the end.
 func testExtendShorter(s *suite) {
 	a, b := s.client(), s.client()
 	lock := s.acquire(a, cachelock.LockOptions{TTL: time.Minute})
@@ -85,8 +85,8 @@ func testExtendShorter(s *suite) {
 	s.release(s.acquire(b, cachelock.LockOptions{Policy: cachelock.WaitFor(soon)}))
 }
 
-// A lock that is renewed lasts longer for its holder and for the others, and no longer than until it is released. Simulated, it
-// lasts many times its ttl; else one renewal has to do.
+// A renewed lock lasts longer for its holder and for the others, but not beyond its release. Under
+// simulated time it lasts many times its ttl, else one renewal.
 func testRenew(s *suite) {
 	a, b := s.client(), s.client()
 	lock := s.acquire(a, cachelock.LockOptions{TTL: renewed, Renew: true})
@@ -100,7 +100,7 @@ func testRenew(s *suite) {
 			require.NoError(s, lock.Context().Err())
 		}
 		until = lock.Until()
-		s.lasts(b, renewed-time.Since(acquired)) // which would be left without renewal
+		s.lasts(b, renewed-time.Since(acquired)) // the time that would be left without renewal
 	}
 	s.release(lock)
 	s.free(b)
@@ -110,8 +110,7 @@ func testRenew(s *suite) {
 	}
 }
 
-// A lock that is renewed ends when its MaxHold is over. How long exactly is the holder's affair, and looked at where no machine can
-// be late.
+// A renewed lock ends after MaxHold. The exact time is checked only under simulated time.
 func testRenewMaxHold(s *suite) {
 	lock, asked := s.brief(s.client(), cachelock.LockOptions{Renew: true, MaxHold: 2 * short})
 	s.ended(lock)
@@ -122,7 +121,7 @@ func testRenewMaxHold(s *suite) {
 	require.ErrorIs(s, lock.Release(s.ctx), cachelock.ErrLost)
 }
 
-// A lost lock says so in every way.
+// A lost lock reports ErrLost everywhere.
 func testLost(s *suite) {
 	lock, _ := s.brief(s.client(), cachelock.LockOptions{})
 	s.ended(lock)
@@ -143,7 +142,7 @@ func testReleasedTwice(s *suite) {
 	s.release(next)
 }
 
-// The lock's context has the caller's values, not its end, and ends with the lock.
+// The lock's context has the caller's values and ends with the lock, not with the caller's context.
 func testContext(s *suite) {
 	type name struct{}
 	ctx, cancel := context.WithCancel(context.WithValue(s.ctx, name{}, "value"))
@@ -157,7 +156,7 @@ func testContext(s *suite) {
 	require.ErrorIs(s, context.Cause(lock.Context()), cachelock.ErrNotHeld)
 }
 
-// Fences rise with every acquisition, whoever it is by and however the one before ended.
+// Fences rise with every acquisition, by any client and after any end of the lock before.
 func testFenceRises(s *suite) {
 	a, b := s.client(), s.client()
 	last := int64(0)
@@ -181,11 +180,12 @@ func testFenceRises(s *suite) {
 	s.release(next)
 }
 
-// Every byte in a key is an ordinary one.
+// All bytes are allowed in a key.
 func testKeys(s *suite) {
 	a, b := s.client(), s.client()
 	keys := []string{
-		"a", "A", "a ", " a", "a b", "a\nb", "a\r\nb", "a\x00b", "{}", "{a}", "}{", "a}:lock:b", ":lock:", "x:lock:y:queue:z", "a/b",
+		"a", "A", "a ", " a", "a b", "a\nb", "a\r\nb", "a\x00b", "{}", "{a}", "}{", "a}:lock:b", ":lock:",
+		"x:lock:y:queue:z", "a/b",
 		"a*", "a?", "[a]", "a%b", "a.b", "ключ", "锁🔒", "\xff\xfe", strings.Repeat("k", 4096),
 	}
 	var locks []*cachelock.Lock
@@ -198,7 +198,7 @@ func testKeys(s *suite) {
 		require.NoError(s, err, "%q", key)
 		locks = append(locks, lock)
 	}
-	for _, lock := range locks { // and each is told when it is released
+	for _, lock := range locks { // and each release is notified
 		s.key = lock.Key()
 		got := s.waits(b, cachelock.LockOptions{Policy: cachelock.WaitFor(long)})
 		require.NoError(s, lock.Release(s.ctx), "%q", lock.Key())
@@ -239,7 +239,7 @@ func testInvalid(s *suite) {
 	s.release(lock)
 }
 
-// A closed client takes no locks, and those who wait are told.
+// A closed client acquires no locks, and its waiters get an error.
 func testClosed(s *suite) {
 	c := s.client()
 	holder := s.acquire(c, cachelock.LockOptions{})
@@ -254,7 +254,7 @@ func testClosed(s *suite) {
 	}
 }
 
-// A lock that a closed client no longer renews is lost when its time is over.
+// A lock that a closed client does not renew any more expires.
 func testClosedWhileHeld(s *suite) {
 	c := s.client()
 	lock, _ := s.brief(c, cachelock.LockOptions{Renew: true})

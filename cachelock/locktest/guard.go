@@ -16,7 +16,7 @@ type thumbnail struct {
 	Width int
 }
 
-// A guarded function runs under the lock of its argument, and passes its result on.
+// A guarded function runs under the lock of its argument, and its result is returned.
 func testGuard(s *suite) {
 	c := s.client()
 	calls := 0
@@ -46,7 +46,7 @@ func testGuard(s *suite) {
 	s.release(lock)
 }
 
-// A function whose lock is lost is told by its context, and its caller by the error.
+// If the lock is lost, the function's context ends, and the caller gets the error.
 func testGuardLost(s *suite) {
 	o := cachelock.LockOptions{TTL: short, Policy: cachelock.WaitFor(soon)}
 	fn, err := cachelock.Guard(s.client(), s.key, o,
@@ -70,7 +70,7 @@ func testGuardLost(s *suite) {
 	require.ErrorIs(s, err, context.Canceled)
 }
 
-// A function that panics leaves no lock behind, nor does one whose caller has gone.
+// A function that panics, or whose caller has left, releases its lock.
 func testGuardPanics(s *suite) {
 	c := s.client()
 	ctx, cancel := context.WithCancel(s.ctx)
@@ -83,7 +83,8 @@ func testGuardPanics(s *suite) {
 	s.free(c)
 }
 
-// A template that cannot work is refused when it is made or, where that depends on the argument, when it is used.
+// An invalid template is refused when the guard is made or, if that depends on the argument, in the
+// call.
 func testGuardKeyTemplates(s *suite) {
 	c := s.client()
 	nothing := func(context.Context, map[string]string) (int, error) { return 1, nil }

@@ -13,7 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// An owner takes his lock again, others do not get it, and it is free when each hold has been released.
+// An owner acquires its lock again, others do not, and it is free when each hold has been released.
 func testReentrant(s *suite) {
 	a, b := s.with(cachelock.Options{Holder: "a:1"}), s.client()
 	me := cachelock.LockOptions{Owner: "job:7", TTL: time.Minute}
@@ -25,7 +25,7 @@ func testReentrant(s *suite) {
 	require.True(s, ok, err)
 	require.Equal(s, "a:1", held.Holder)
 	s.held(b)
-	s.held(a) // who names no owner is another
+	s.held(a) // without Owner it is another holder
 	s.release(first)
 	require.ErrorIs(s, first.Release(s.ctx), cachelock.ErrNotHeld)
 	s.held(b)
@@ -41,7 +41,7 @@ func testReentrant(s *suite) {
 	s.release(again)
 }
 
-// Each hold extends the lock; it lasts as long as the one that lasts longest.
+// Each hold extends the lock, which lasts as long as the longest hold.
 func testReentrantExtend(s *suite) {
 	a, b := s.client(), s.client()
 	first := s.acquire(a, cachelock.LockOptions{Owner: "me", TTL: time.Minute})
@@ -51,11 +51,11 @@ func testReentrantExtend(s *suite) {
 	s.lasts(b, time.Minute)
 	require.NoError(s, first.Context().Err())
 	s.release(first)
-	require.ErrorIs(s, second.Release(s.ctx), cachelock.ErrLost) // which frees what is left of it
+	require.ErrorIs(s, second.Release(s.ctx), cachelock.ErrLost) // which releases the rest of it
 	s.free(b)
 }
 
-// A hold of a lock that has expired since is lost, also when the owner has taken the lock again.
+// A hold of an expired lock is lost, also if the owner has acquired the lock again.
 func testReentrantExpiry(s *suite) {
 	c := s.client()
 	old, _ := s.brief(c, cachelock.LockOptions{Owner: "me"})
@@ -84,7 +84,7 @@ func testReentrantWaited(s *suite) {
 	s.release(s.got(got))
 }
 
-// queued waits until so many wait for the lock.
+// queued waits until n names are in the lock's queue.
 func (s *suite) queued(n int) {
 	s.Helper()
 	if s.impl.Queued == nil {
@@ -96,7 +96,7 @@ func (s *suite) queued(n int) {
 	}
 }
 
-// A fair lock is taken in the order in which they came, whatever process they are in.
+// A fair lock is acquired in the order of arrival, over all processes.
 func testFairOrder(s *suite) {
 	one := cachelock.Options{Poll: long, Shards: 1}
 	clients := []*cachelock.Client{s.with(one), s.with(one)}
@@ -128,7 +128,7 @@ func testFairOrder(s *suite) {
 	}
 }
 
-// Whoever stops waiting for a fair lock does not stand in the way of those behind him.
+// A waiter of a fair lock that gives up does not block those behind it.
 func testFairGivenUp(s *suite) {
 	one := cachelock.Options{Poll: long, Shards: 1}
 	a, b := s.with(one), s.with(one)
@@ -141,7 +141,7 @@ func testFairGivenUp(s *suite) {
 	s.release(s.got(got))
 }
 
-// keys are names of locks beside the test's own.
+// keys returns names of further locks of the test.
 func (s *suite) keys(names ...string) []string {
 	keys := make([]string, len(names))
 	for i, name := range names {
@@ -150,7 +150,7 @@ func (s *suite) keys(names ...string) []string {
 	return keys
 }
 
-// Several locks are taken all or none, by one script or by several.
+// Several locks are acquired all or none, by one script or by several.
 func testAllOrNothing(s *suite) {
 	a, b := s.client(), s.client()
 	all := s.keys("1", "2", "3", "4", "5", "6", "7", "8", "3", "1")
@@ -184,7 +184,7 @@ func testAllOrNothing(s *suite) {
 	s.release(lock)
 }
 
-// Sets that cross each other are never held by two, and never stop each other for good.
+// Overlapping sets are never held by two clients, and never deadlock.
 func testAllCrossing(s *suite) {
 	const workers, rounds, locks = 6, 10, 6
 	clients := []*cachelock.Client{s.client(), s.client()}
@@ -207,15 +207,17 @@ func testAllCrossing(s *suite) {
 	}
 }
 
-// takeSome takes three of the locks, in any order.
+// takeSome acquires three of the locks in random order.
 func (s *suite) takeSome(c *cachelock.Client, inside []atomic.Int64) error {
 	mine := rand.Perm(len(inside))[:3]
 	var names []string
 	for _, n := range mine {
 		names = append(names, strconv.Itoa(n))
 	}
-	// Nobody looks by himself, and no lock expires before the limit is over: a word that is lost shows.
-	lock, err := c.AcquireAll(s.ctx, s.keys(names...), cachelock.LockOptions{TTL: 2 * long, Policy: cachelock.WaitFor(2 * soon)})
+	// No client polls, and no lock expires before the test's limit: a lost notification fails the
+	// test.
+	lock, err := c.AcquireAll(s.ctx, s.keys(names...),
+		cachelock.LockOptions{TTL: 2 * long, Policy: cachelock.WaitFor(2 * soon)})
 	if err != nil {
 		return err
 	}
@@ -230,7 +232,7 @@ func (s *suite) takeSome(c *cachelock.Client, inside []atomic.Int64) error {
 	return errors.Join(err, lock.Release(s.ctx))
 }
 
-// Whoever wants several locks is told when the one in the way is released, one after the other.
+// A waiter for several locks is notified when the one in the way is released, one after the other.
 func testAllWaits(s *suite) {
 	a, b := s.client(), s.client()
 	keys := s.keys("1", "2", "3", "4", "5")

@@ -1,4 +1,4 @@
-// Package locktest is the conformance suite of cachelock: what every implementation of its locks does, whatever keeps them.
+// Package locktest is the conformance suite of cachelock for all implementations of its locks.
 //
 //	func TestLocal(t *testing.T) {
 //		locktest.Run(t, locktest.Implementation{
@@ -24,23 +24,25 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Open returns a further client of the same locks, as another process would have it. The suite closes it. Where locks are seen by
-// one client alone, it is the same client each time.
+// Open returns another client of the same locks, as another process would have it. The suite closes
+// it. If only one client sees the locks, it is the same client each time.
 type Open func(o cachelock.Options) *cachelock.Client
 
-// Implementation is what the suite is run on.
+// Implementation is an implementation to test.
 type Implementation struct {
-	// New is called by each test for locks that nobody holds.
+	// New is called by each test and returns locks that are free.
 	New func(t *testing.T) Open
 	// NoFences says that the fence is always 0.
 	NoFences bool
-	// Afterwards says that some of the nodes learn afterwards of what was given back: a lock that is free may be refused for a moment.
+	// Afterwards says that some nodes execute a release after it has returned: a free lock may be
+	// refused for a moment.
 	Afterwards bool
 	// NoFair says that fair locks are refused.
 	NoFair bool
-	// Simulated runs each test on the clock of testing/synctest. Such an implementation has no sockets.
+	// Simulated runs each test under testing/synctest. Such an implementation has no sockets.
 	Simulated bool
-	// Queued returns how many names wait for a fair lock; nil when Simulated. Clients that it is asked about have one shard.
+	// Queued returns the number of names in the queue of a fair lock; nil if Simulated. The clients
+	// that it is called for have one shard.
 	Queued func(t *testing.T, key string) int
 }
 
@@ -61,7 +63,7 @@ func Run(t *testing.T, impl Implementation) {
 	}
 }
 
-// tests by name.
+// tests of the suite by name.
 var tests = map[string]func(s *suite){
 	"Refused":           testRefused,
 	"OwnerReleases":     testOwnerReleases,
@@ -103,24 +105,26 @@ var tests = map[string]func(s *suite){
 }
 
 const (
-	// short is the ttl of locks that are to expire. Nothing relies on being done while they last: a machine may be late.
+	// short is the ttl of locks that expire in a test. No test relies on doing something before.
 	short = 400 * time.Millisecond
-	// renewed is the ttl of locks that are renewed: a machine has to stand still for two thirds of it before one is lost.
+	// renewed is the ttl of renewed locks: one is lost only if the machine stalls for two thirds of
+	// it.
 	renewed = 18 * time.Second
-	// long is a time that no test waits for.
+	// long is a time that no test reaches.
 	long = 5 * time.Minute
-	// soon is far below long, and more than a slow machine needs for anything.
+	// soon is far below long, and enough for any step on a slow machine.
 	soon = time.Minute
 )
 
-// suite is one test's locks.
+// suite is the state of one test.
 type suite struct {
 	*testing.T
 	impl Implementation
 	open Open
 	ctx  context.Context
 	key  string
-	// returning says that a lock is being given back in the background, so that it is free a moment later.
+	// returning says that a lock may be free only a moment later, because it is released in the
+	// background.
 	returning bool
 }
 
@@ -130,7 +134,7 @@ func newSuite(t *testing.T, impl Implementation) *suite {
 	}
 }
 
-// client opens a client that hardly ever looks by itself: who waits has to be told.
+// client opens a client that hardly ever polls: its waiters rely on notifications.
 func (s *suite) client() *cachelock.Client {
 	s.Helper()
 	return s.with(cachelock.Options{Poll: long})
@@ -154,8 +158,8 @@ func (s *suite) acquire(c cachelock.Locker, o cachelock.LockOptions) *cachelock.
 	return lock
 }
 
-// brief acquires a lock that expires after a short time, and tells when it was asked for. A machine may stand still until such a
-// lock is over before its holder knows of it, which is an error: then it is asked for again.
+// brief acquires a lock with a short ttl, and returns the time of the request. If the machine
+// stalls until the lock has expired, it tries again.
 func (s *suite) brief(c cachelock.Locker, o cachelock.LockOptions) (lock *cachelock.Lock, asked time.Time) {
 	s.Helper()
 	o.TTL, o.Policy = short, cachelock.WaitFor(soon)
@@ -169,7 +173,7 @@ func (s *suite) brief(c cachelock.Locker, o cachelock.LockOptions) (lock *cachel
 	}
 }
 
-// late tells whether an acquisition of a short lock failed because the machine stood still meanwhile.
+// late reports whether an acquisition of a short lock failed because the machine stalled.
 func (s *suite) late(err error, asked time.Time) bool {
 	if !errors.Is(err, cachelock.ErrUnreachable) || time.Since(asked) < short/2 {
 		return false
@@ -178,7 +182,8 @@ func (s *suite) late(err error, asked time.Time) bool {
 	return true
 }
 
-// expires makes a lock end after a short time. When the machine stands still that long, the holder learns of the end at once.
+// expires makes a lock end after a short time. If the machine stalls that long, the holder learns
+// of the end at once.
 func (s *suite) expires(lock *cachelock.Lock) {
 	s.Helper()
 	if err := lock.Extend(s.ctx, short); err != nil {
@@ -191,7 +196,7 @@ func (s *suite) release(lock *cachelock.Lock) {
 	require.NoError(s, lock.Release(s.ctx))
 }
 
-// held requires that the lock cannot be taken, and returns the error that says why.
+// held requires that the lock cannot be acquired, and returns the error.
 func (s *suite) held(c cachelock.Locker) *cachelock.HeldError {
 	s.Helper()
 	_, err := c.Acquire(s.ctx, s.key, cachelock.LockOptions{})
@@ -201,7 +206,7 @@ func (s *suite) held(c cachelock.Locker) *cachelock.HeldError {
 	return held
 }
 
-// lasts requires that others are told that the lock lasts longer than that. Where a node learns of it afterwards, they are soon.
+// lasts requires that others see a longer remaining time than least, soon if Afterwards.
 func (s *suite) lasts(c cachelock.Locker, least time.Duration) {
 	s.Helper()
 	left := s.held(c).TTL
@@ -211,13 +216,13 @@ func (s *suite) lasts(c cachelock.Locker, least time.Duration) {
 	require.Greater(s, left, least)
 }
 
-// free requires that the lock can be taken.
+// free requires that the lock can be acquired.
 func (s *suite) free(c cachelock.Locker) {
 	s.Helper()
 	s.release(s.acquire(c, cachelock.LockOptions{}))
 }
 
-// ended requires that the lock ends by itself, and that its context says so.
+// ended requires that the lock expires and its context ends.
 func (s *suite) ended(lock *cachelock.Lock) {
 	s.Helper()
 	select {
@@ -228,7 +233,7 @@ func (s *suite) ended(lock *cachelock.Lock) {
 	require.ErrorIs(s, context.Cause(lock.Context()), cachelock.ErrLost)
 }
 
-// waits starts somebody who waits for the lock, and returns when he is bound to be told of its release.
+// waits starts a waiter for the lock, and returns when a release would notify it.
 func (s *suite) waits(c cachelock.Locker, o cachelock.LockOptions) <-chan taken {
 	s.Helper()
 	got := make(chan taken, 1)
@@ -241,22 +246,22 @@ func (s *suite) waits(c cachelock.Locker, o cachelock.LockOptions) <-chan taken 
 	return got
 }
 
-// settle lets what runs in the background come to rest.
+// settle lets background work finish.
 func (s *suite) settle() {
 	if s.impl.Simulated {
 		synctest.Wait()
 		return
 	}
-	time.Sleep(50 * time.Millisecond) // what is asserted is true as well when this is not enough
+	time.Sleep(50 * time.Millisecond) // the assertions hold if this is not enough, too
 }
 
-// taken is what came of an Acquire.
+// taken is the result of an Acquire.
 type taken struct {
 	lock *cachelock.Lock
 	err  error
 }
 
-// within returns what came of an Acquire, which has to happen soon.
+// within returns the result of an Acquire, which must come soon.
 func (s *suite) within(got <-chan taken) taken {
 	s.Helper()
 	select {
@@ -268,7 +273,7 @@ func (s *suite) within(got <-chan taken) taken {
 	}
 }
 
-// got returns the lock that somebody got, soon.
+// got returns the lock of a successful Acquire.
 func (s *suite) got(got <-chan taken) *cachelock.Lock {
 	s.Helper()
 	one := s.within(got)
@@ -276,7 +281,7 @@ func (s *suite) got(got <-chan taken) *cachelock.Lock {
 	return one.lock
 }
 
-// heldError tells whether err is one.
+// heldError returns err as a *HeldError if it is one.
 func heldError(err error) (*cachelock.HeldError, bool) {
 	var held *cachelock.HeldError
 	ok := errors.As(err, &held)

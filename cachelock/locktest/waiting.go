@@ -21,7 +21,7 @@ func testGiveUp(s *suite) {
 	s.release(lock)
 }
 
-// A policy of retries sleeps so often, and then says who has the lock.
+// A policy of retries sleeps as often, and then returns the holder of the lock.
 func testRetry(s *suite) {
 	c := s.with(cachelock.Options{Poll: long, Holder: "somebody"})
 	lock := s.acquire(c, cachelock.LockOptions{TTL: time.Minute})
@@ -36,12 +36,13 @@ func testRetry(s *suite) {
 	s.release(lock)
 }
 
-// A policy of time is over when the time is, for the first who waits and for those behind him, who learn as much as he does.
+// A policy with a time ends after it, for the head and for the waiters behind it, with the same
+// information.
 func testWaitFor(s *suite) {
 	c := s.with(cachelock.Options{Poll: long, Holder: "somebody"})
 	lock := s.acquire(c, cachelock.LockOptions{TTL: time.Minute})
 	b, start := s.client(), time.Now()
-	// The first has heard who has the lock before the time of the second is over.
+	// The head has learned the holder before the time of the second waiter ends.
 	const patience = 4 * time.Second
 	first := s.waits(b, cachelock.LockOptions{Policy: cachelock.WaitFor(patience + short)})
 	second := s.waits(b, cachelock.LockOptions{Policy: cachelock.WaitFor(patience)})
@@ -56,14 +57,14 @@ func testWaitFor(s *suite) {
 	s.release(lock)
 }
 
-// Whoever waits stops when his context ends, and learns that this is why.
+// A waiter stops when its context ends, and gets that as the error.
 func testCancelled(s *suite) {
 	c := s.client()
 	lock := s.acquire(c, cachelock.LockOptions{})
 	ctx, cancel := context.WithCancelCause(s.ctx)
 	s.ctx = ctx
 	got := s.waits(c, cachelock.LockOptions{Policy: cachelock.WaitFor(long)})
-	cancel(cachelock.ErrLost) // of some other lock
+	cancel(cachelock.ErrLost) // of another lock
 	err := s.within(got).err
 	require.ErrorIs(s, err, cachelock.ErrCancelled)
 	require.ErrorIs(s, err, context.Canceled)
@@ -81,7 +82,7 @@ func testCancelled(s *suite) {
 	s.release(lock)
 }
 
-// A release is told: nobody here looks by himself, or sleeps for less than minutes.
+// A release is notified: no client here polls, and sleeps take minutes.
 func testWokenByRelease(s *suite) {
 	a, b := s.client(), s.client()
 	sleepy := cachelock.Policy{Retries: 3, Sleep: long, MaxSleep: 2 * long}
@@ -93,7 +94,7 @@ func testWokenByRelease(s *suite) {
 	}
 }
 
-// A lock that nobody releases is taken when it expires.
+// A lock that is never released is acquired when it expires.
 func testWokenByExpiry(s *suite) {
 	a, b := s.client(), s.client()
 	lock, _ := s.brief(a, cachelock.LockOptions{})
@@ -102,7 +103,7 @@ func testWokenByExpiry(s *suite) {
 	s.ended(lock)
 }
 
-// Many who wait in two processes get the lock one after the other, each once.
+// Many waiters in two processes get the lock one after the other, each once.
 func testCrowd(s *suite) {
 	const crowd = 200
 	clients := []*cachelock.Client{s.client(), s.client()}
@@ -112,7 +113,8 @@ func testCrowd(s *suite) {
 	errs := make(chan error, crowd)
 	for i := range crowd {
 		all.Go(func() {
-			lock, err := clients[i%2].Acquire(s.ctx, s.key, cachelock.LockOptions{TTL: long, Policy: cachelock.WaitFor(long)})
+			lock, err := clients[i%2].Acquire(s.ctx, s.key,
+				cachelock.LockOptions{TTL: long, Policy: cachelock.WaitFor(long)})
 			if err != nil {
 				errs <- err
 				return
@@ -137,7 +139,7 @@ func testCrowd(s *suite) {
 	require.EqualValues(s, crowd, served.Load())
 }
 
-// A word that reaches somebody who gives up at that moment reaches the next.
+// A notification that reaches a waiter which is giving up is passed on to the next.
 func testPassedOn(s *suite) {
 	a, b, other := s.client(), s.client(), s.client()
 	for range 8 {

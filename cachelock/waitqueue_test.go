@@ -15,7 +15,7 @@ import (
 // scripted is a store whose answers a test writes. It notes who asks and who leaves.
 type scripted struct {
 	mu     sync.Mutex // guards all below
-	answer func(w wanted) error
+	answer func(w lockRequest) error
 	asked  []string // names of waiters
 	left   []string
 	slow   time.Duration // how long a request takes
@@ -27,7 +27,7 @@ var (
 	_ holding = (*scriptedHold)(nil)
 )
 
-func (s *scripted) acquire(_ context.Context, w wanted) (holding, int64, error) {
+func (s *scripted) acquire(_ context.Context, w lockRequest) (holding, int64, error) {
 	s.mu.Lock()
 	s.asked = append(s.asked, w.waiter)
 	answer, slow := s.answer, s.slow
@@ -57,7 +57,7 @@ func (s *scripted) listen(context.Context) error  { return nil }
 func (s *scripted) close() error                  { return nil }
 func (s *scripted) release(context.Context) error { return nil }
 
-func (s *scripted) answers(answer func(w wanted) error) {
+func (s *scripted) answers(answer func(w lockRequest) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.answer = answer
@@ -72,11 +72,11 @@ func (s *scripted) requests() int {
 	return n
 }
 
-func heldAlways(key string) func(wanted) error {
-	return func(wanted) error { return heldBy(key, ":somebody", time.Hour) }
+func heldAlways(key string) func(lockRequest) error {
+	return func(lockRequest) error { return heldBy(key, ":somebody", time.Hour) }
 }
 
-func free(wanted) error { return nil }
+func free(lockRequest) error { return nil }
 
 func newScripted(t *testing.T, o Options) (*Client, *scripted) {
 	t.Helper()
@@ -110,7 +110,7 @@ func TestManyAskOnce(t *testing.T) {
 		}
 		time.Sleep(time.Second)
 		require.Equal(t, 2, s.requests()) // the first, and the one that enters the queue
-		c.lines.wake(lineOf(c.process, "k"))
+		c.waitQueues.wake(queueKeyOf(c.process, "k"))
 		time.Sleep(time.Second)
 		require.Equal(t, 1, s.requests())
 		for _, done := range all {
@@ -118,7 +118,7 @@ func TestManyAskOnce(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Equal(t, []string{"k"}, s.left)
-		require.Empty(t, c.lines.m)
+		require.Empty(t, c.waitQueues.m)
 	})
 }
 
@@ -132,15 +132,15 @@ func TestHeadGivesUp(t *testing.T) {
 		next := start(t.Context(), c, "k", WaitFor(time.Hour))
 		s.requests()
 		s.answers(free)
-		told := time.Now()
-		require.True(t, c.lines.wake(lineOf(c.process, "k"))) // both happen at once
+		onMessage := time.Now()
+		require.True(t, c.waitQueues.wake(queueKeyOf(c.process, "k"))) // both happen at once
 		cancel()
 		err := <-head
 		require.True(t, err == nil || errors.Is(err, ErrCancelled), err)
 		require.NoError(t, <-next)
-		require.Zero(t, time.Since(told))
+		require.Zero(t, time.Since(onMessage))
 		synctest.Wait()
-		require.Empty(t, c.lines.m)
+		require.Empty(t, c.waitQueues.m)
 	})
 }
 
@@ -173,32 +173,34 @@ func (s *slowLeave) leave(ctx context.Context, key, waiter string) error {
 	return s.scripted.leave(ctx, key, waiter)
 }
 
-// Whoever has to wait for another lock than at first moves to its line, and leaves each queue that he has entered.
+// Whoever has to wait for another lock than at first moves to its line, and leaves each queue that
+// he has entered.
 func TestMovesBetweenLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := newScripted(t, Options{Poll: time.Hour, Shards: 1})
 		s.answers(heldAlways("b"))
 		done := make(chan error, 1)
 		go func() {
-			_, err := c.AcquireAll(t.Context(), []string{"a", "b", "c"}, LockOptions{TTL: time.Hour, Policy: WaitFor(time.Minute)})
+			_, err := c.AcquireAll(t.Context(), []string{"a", "b", "c"},
+				LockOptions{TTL: time.Hour, Policy: WaitFor(time.Minute)})
 			done <- err
 		}()
 		synctest.Wait()
 		require.Equal(t, 2, s.requests())
-		require.False(t, c.lines.wake(lineOf(c.process, "a")))
+		require.False(t, c.waitQueues.wake(queueKeyOf(c.process, "a")))
 		s.answers(heldAlways("c"))
-		require.True(t, c.lines.wake(lineOf(c.process, "b")))
+		require.True(t, c.waitQueues.wake(queueKeyOf(c.process, "b")))
 		synctest.Wait()
 		require.Equal(t, 2, s.requests()) // one that told, and one in the other line
 		require.Equal(t, []string{"b"}, s.left)
-		require.True(t, c.lines.wake(lineOf(c.process, "c")))
+		require.True(t, c.waitQueues.wake(queueKeyOf(c.process, "c")))
 		synctest.Wait()
 		s.answers(heldAlways("a")) // as the time is over
 		require.ErrorIs(t, <-done, ErrHeld)
 		synctest.Wait()
 		slices.Sort(s.left)
 		require.Equal(t, []string{"a", "b", "c"}, s.left)
-		require.Empty(t, c.lines.m)
+		require.Empty(t, c.waitQueues.m)
 	})
 }
 
@@ -212,8 +214,8 @@ func TestFailureIsShared(t *testing.T) {
 			all = append(all, start(t.Context(), c, "k", WaitFor(time.Hour)))
 		}
 		s.requests()
-		s.answers(func(wanted) error { return failed(t.Context(), "acquire", errors.New("gone")) })
-		c.lines.wake(lineOf(c.process, "k"))
+		s.answers(func(lockRequest) error { return failed(t.Context(), "acquire", errors.New("gone")) })
+		c.waitQueues.wake(queueKeyOf(c.process, "k"))
 		for _, done := range all {
 			require.ErrorIs(t, <-done, ErrUnreachable)
 		}
@@ -222,8 +224,8 @@ func TestFailureIsShared(t *testing.T) {
 		s.answers(heldAlways("k"))
 		late := start(t.Context(), c, "k", WaitFor(time.Hour))
 		next := start(t.Context(), c, "k", WaitFor(time.Hour))
-		s.answers(func(wanted) error { time.Sleep(2 * time.Hour); return nil })
-		c.lines.wake(lineOf(c.process, "k"))
+		s.answers(func(lockRequest) error { time.Sleep(2 * time.Hour); return nil })
+		c.waitQueues.wake(queueKeyOf(c.process, "k"))
 		synctest.Wait()
 		s.answers(free)
 		require.ErrorIs(t, <-late, errLate)
@@ -231,7 +233,8 @@ func TestFailureIsShared(t *testing.T) {
 	})
 }
 
-// A lock that ends is looked at when it does, however rare the polls are; one that may last long, at the poll.
+// A lock that ends is looked at when it does, however rare the polls are; one that may last long,
+// at the poll.
 func TestLooksAtExpiry(t *testing.T) {
 	c := newClient(Options{Poll: time.Second})
 	for ttl, want := range map[time.Duration][2]time.Duration{
@@ -243,7 +246,7 @@ func TestLooksAtExpiry(t *testing.T) {
 		-time.Millisecond:      {time.Second, 1500 * time.Millisecond},
 	} {
 		for range 100 {
-			look := c.nextLook(heldBy("k", ":somebody", ttl))
+			look := c.pollDelay(heldBy("k", ":somebody", ttl))
 			require.GreaterOrEqual(t, look, want[0], ttl)
 			require.LessOrEqual(t, look, want[1], ttl)
 		}

@@ -1,0 +1,156 @@
+package cachelock
+
+import (
+	"container/list"
+	"errors"
+	"sync"
+	"time"
+)
+
+// queueKey identifies a wait queue by the name of its waiter in Redis and the lock. The message of
+// a release has both.
+type queueKey struct{ member, key string }
+
+func queueKeyOf(member, key string) queueKey { return queueKey{member, key} }
+
+// waitQueues are the waiters of this process.
+type waitQueues struct {
+	mu sync.Mutex // guards m and the fields of queues and waiters
+	m  map[queueKey]*waitQueue
+}
+
+// waitQueue has the waiters with the same queueKey. Only the first one, the head, sends requests.
+type waitQueue struct {
+	waiters   list.List
+	attempted bool       // a waiter has sent a request
+	entered   bool       // the name may be in the queue in Redis
+	held      *HeldError // last refusal
+	heldAt    time.Time  // time of the last refusal
+}
+
+// waiter is one waiting call.
+type waiter struct {
+	name       queueKey
+	queue      *waitQueue
+	element    *list.Element
+	wake       chan struct{} // holds one notification
+	registered bool          // has sent a request that enters the queue in Redis
+	failed     error         // error of an earlier head that holds for all
+}
+
+// join adds a waiter. attempted: the lock is known to be held; entered: the name may be in the
+// queue in Redis.
+func (l *waitQueues) join(name queueKey, attempted, entered bool) *waiter {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.m == nil {
+		l.m = map[queueKey]*waitQueue{}
+	}
+	if l.m[name] == nil {
+		l.m[name] = &waitQueue{}
+	}
+	w := &waiter{name: name, queue: l.m[name], wake: make(chan struct{}, 1)}
+	w.queue.attempted = w.queue.attempted || attempted
+	w.queue.entered = w.queue.entered || entered
+	w.element = w.queue.waiters.PushBack(w)
+	return w
+}
+
+// leave removes w and notifies the new head. last: no waiter is left, and the name may be in the
+// queue in Redis.
+func (l *waitQueues) leave(w *waiter) (last bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	wasHead := w.isHead()
+	w.queue.waiters.Remove(w.element)
+	if w.queue.waiters.Len() == 0 {
+		delete(l.m, w.name)
+		return w.queue.entered
+	}
+	if wasHead {
+		w.queue.head().notify()
+	}
+	return false
+}
+
+// wake notifies the head of a queue; false if there is none.
+func (l *waitQueues) wake(name queueKey) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	queue := l.m[name]
+	if queue != nil {
+		queue.head().notify()
+	}
+	return queue != nil
+}
+
+// status reports whether w is the head; failed is not nil if waiting is pointless.
+func (l *waitQueues) status(w *waiter) (head bool, failed error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return w.isHead(), w.failed
+}
+
+// firstAttempt reports, once for each queue, that no waiter has sent a request.
+func (l *waitQueues) firstAttempt(w *waiter) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first := !w.queue.attempted
+	w.queue.attempted = true
+	return first
+}
+
+// recordAttempt records the result of a head's request. If Redis is unavailable, all waiters fail,
+// so that they need not try one after the other.
+func (l *waitQueues) recordAttempt(w *waiter, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	h := (*HeldError)(nil)
+	switch {
+	case err == nil:
+		w.queue.entered = false // the script removes the new holder's name from the queue
+	case errors.As(err, &h):
+		if h.queueName() == w.name.key {
+			w.queue.held, w.queue.heldAt = h, time.Now()
+			w.queue.entered = w.queue.entered || w.registered
+		}
+	default:
+		w.queue.entered = w.queue.entered || w.registered
+		if errors.Is(err, ErrUnreachable) && !errors.Is(err, errLate) {
+			w.queue.fail(w, err)
+		}
+	}
+}
+
+// lastHeld returns the error for a waiter that gives up without having been the head.
+func (l *waitQueues) lastHeld(w *waiter) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if w.queue.held == nil {
+		return &HeldError{Key: w.name.key, queue: w.name.key}
+	}
+	held := *w.queue.held
+	held.TTL = max(held.TTL-time.Since(w.queue.heldAt), 0)
+	return &held
+}
+
+func (l *waitQueue) head() *waiter { return l.waiters.Front().Value.(*waiter) }
+
+// fail fails all waiters but w.
+func (l *waitQueue) fail(w *waiter, err error) {
+	for e := l.waiters.Front(); e != nil; e = e.Next() {
+		if other := e.Value.(*waiter); other != w {
+			other.failed = err
+			other.notify()
+		}
+	}
+}
+
+func (w *waiter) isHead() bool { return w.queue.waiters.Front() == w.element }
+
+func (w *waiter) notify() {
+	select {
+	case w.wake <- struct{}{}:
+	default: // a notification is pending already
+	}
+}
