@@ -8,11 +8,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// floors are those of docs/architecture.md: a package imports only from floors below its own.
-var floors = map[string]int{
-	"cmd/gateway":              5,
-	"internal/app":             4,
-	"internal/gateway":         3,
+// layers are those of docs/architecture.md: a package imports only from layers below its own.
+var layers = map[string]int{
+	"cmd/gateway":              6,
+	"internal/app":             5,
+	"internal/gateway":         4,
 	"internal/fleet":           3,
 	"cachelock/locktest":       3, // a suite for tests
 	"storage":                  2,
@@ -47,8 +47,8 @@ var owners = map[string][]string{
 	"github.com/redis/go-redis/v9":                 {"cachelock", "internal/fleet", "internal/redistest", "cachelock/locktest"},
 }
 
-// TestFloors holds the imports of every package to the table.
-func TestFloors(t *testing.T) {
+// TestLayers holds the imports of every package to the table.
+func TestLayers(t *testing.T) {
 	t.Parallel()
 	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "fastdfs-gateway/...").Output()
 	require.NoError(t, err)
@@ -59,17 +59,17 @@ func TestFloors(t *testing.T) {
 		if strings.HasPrefix(name, "tests") {
 			continue
 		}
-		floor, known := floors[name]
-		require.True(t, known, "%s stands on no floor: put it into docs/architecture.md and this test", name)
+		layer, known := layers[name]
+		require.True(t, known, "%s is in no layer: put it into docs/architecture.md and this test", name)
 		seen[name] = true
 		for _, imported := range fields[1:] {
 			if below, ours := strings.CutPrefix(imported, "fastdfs-gateway/"); ours {
-				require.Less(t, floors[below], floor, "%s imports %s, which is not below it", name, below)
+				require.Less(t, layers[below], layer, "%s imports %s, which is not below it", name, below)
 			}
 			if allowed, owned := owners[imported]; owned {
 				require.Contains(t, allowed, name, "%s must not know %s", name, imported)
 			}
 		}
 	}
-	require.Len(t, seen, len(floors), "the table names packages that are not there")
+	require.Len(t, seen, len(layers), "the table names packages that are not there")
 }
