@@ -28,12 +28,14 @@ var withCache = regexp.MustCompile(`^\w+ fdfs_gateway_(cache_|stale_served_|peer
 // TestMetricsList compares the series that a gateway with everything shows with the checked-in list,
 // and those of a gateway without a cache with a part of it.
 func TestMetricsList(t *testing.T) {
+	t.Parallel()
 	s := storetest.New(t)
 	file := s.Normal("txt", []byte("hello"))
 	logs := filepath.Join(t.TempDir(), "access.log")
 	peers := lab.Address(lab.Port())
 	full := serve(t, s, "[gateway]", "access_log = "+logs, "[cache]", "disk_path = "+t.TempDir(),
-		"[redis]", "addresses = "+redistest.Start(t).Addr(), "[peer]", "listen = "+peers, "advertise = https://"+peers, "secret = "+lab.Secret)
+		"[redis]", "addresses = "+redistest.Start(t).Addr(),
+		"[peer]", "listen = "+peers, "advertise = https://"+peers, "secret = "+lab.Secret)
 	plain := serve(t, s, "[gateway]", "access_log = "+logs, "[cache]", "memory_max = 0")
 
 	got := askedSeries(full, s, file)
@@ -49,12 +51,14 @@ func TestMetricsList(t *testing.T) {
 
 // TestMetricsDocumented finds each metric of the list, with its type, in docs/metrics.md.
 func TestMetricsDocumented(t *testing.T) {
+	t.Parallel()
 	text, err := os.ReadFile(metricsList)
 	require.NoError(t, err)
 	docs, err := os.ReadFile("../docs/metrics.md")
 	require.NoError(t, err)
 	rows := map[string]string{} // type by name
-	for _, row := range regexp.MustCompile(`(?m)^\| (.*?) \| (counter|gauge|histogram)`).FindAllStringSubmatch(string(docs), -1) {
+	tableRow := regexp.MustCompile(`(?m)^\| (.*?) \| (counter|gauge|histogram)`)
+	for _, row := range tableRow.FindAllStringSubmatch(string(docs), -1) {
 		for _, name := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(row[1], -1) {
 			rows[name[1]] = row[2]
 		}

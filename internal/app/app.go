@@ -28,6 +28,8 @@ import (
 	"fastdfs-gateway/internal/gateway"
 	"fastdfs-gateway/internal/panics"
 	"fastdfs-gateway/storage"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // App is one running gateway: a configuration with its listeners, store and logs.
@@ -48,9 +50,9 @@ type App struct {
 	stopLoop  chan struct{}
 	cache     *cache.Cache // of what comes from other hosts; made by the first load, nil = there is none
 	fleet     *fleet.Fleet // the other gateways, likewise
-	waits     waits        // for locks of others
-	bound     []bound      // listeners that are open and not served yet
-	confined  confined     // what the process has given up
+	lockWait  prometheus.Histogram
+	bound     []bound  // listeners that are open and not served yet
+	confined  confined // what the process has given up
 
 	loading sync.Mutex // held while a configuration is loaded and put to use: one at a time
 	retired []func()   // close what reloads have replaced; calling one again does nothing
@@ -72,14 +74,13 @@ const retireAfter = time.Minute
 
 // Start reads the configuration and begins to serve. version is shown in the log and in the status.
 func Start(path, version string) (*App, error) {
-	i := &App{path: path, version: version, started: time.Now(), waits: newWaits(), metrics: gateway.NewMetrics(), failed: make(chan error, 8), stopLoop: make(chan struct{})}
+	i := &App{path: path, version: version, started: time.Now(), lockWait: newLockWait(), metrics: gateway.NewMetrics(), failed: make(chan error, 8), stopLoop: make(chan struct{})}
 	var err error
 	if i.logs, err = openLogs(); err != nil {
 		return nil, err
 	}
 	i.log = i.logs.log
 	panics.SetLog(i.log)
-	i.metrics.CountLostLines("main", i.logs.main.Lost)
 	l, err := i.read()
 	if err != nil {
 		return nil, errors.Join(err, i.logs.close())
@@ -94,9 +95,7 @@ func Start(path, version string) (*App, error) {
 	if err != nil {
 		return nil, errors.Join(err, i.closeBound(), i.logs.close())
 	}
-	i.metrics.WatchStorages(i.storageStats)
-	i.metrics.WatchFiles(i.fileStats)
-	i.watchCache()
+	i.metrics.Registry.MustRegister(i.lockWait, collector(i.counts))
 	if i.fleet != nil {
 		if err := i.joinFleet(cacheFolder(i.cfg)); err != nil {
 			return nil, errors.Join(err, i.closeBound(), i.release())
@@ -171,7 +170,7 @@ func (i *App) use(l loaded) (*gateway.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	if o.Access, err = i.logs.use(cfg, i.metrics); err != nil {
+	if o.Access, err = i.logs.use(cfg); err != nil {
 		if store != i.store {
 			err = errors.Join(err, store.Close())
 		}
@@ -198,12 +197,15 @@ func (i *App) openCacheOnce(cfg *config.Config) (err error) {
 	if i.server != nil || i.cache != nil {
 		return nil
 	}
-	if i.fleet, err = openFleet(cfg, i.waits.Observe, i.log); err != nil {
+	if i.fleet, err = openFleet(cfg, i.waited, i.log); err != nil {
 		return err
 	}
 	i.cache, err = openCache(cfg, i.fleet, i.log)
 	return err
 }
+
+// waited counts a wait for the lock of another gateway.
+func (i *App) waited(d time.Duration) { i.lockWait.Observe(d.Seconds()) }
 
 // storeFor opens the store of a configuration, or returns the open one where nothing about it has changed.
 func (i *App) storeFor(cfg *config.Config) (*storage.Local, error) {
@@ -273,25 +275,6 @@ func (i *App) retire(end func(), busy func() int64) {
 		end()
 	}
 	time.AfterFunc(retireAfter, look)
-}
-
-// storageStats are the counts of the storage client in use.
-func (i *App) storageStats() storage.Stats {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	stats := i.other.storages.Stats()
-	stats.CRCErrors += i.files.Stats().CRCErrors
-	if i.cache != nil {
-		stats.CRCErrors += i.cache.Stats().CRCErrors
-	}
-	return stats
-}
-
-// fileStats are the counts of the cache of open files in use.
-func (i *App) fileStats() storage.FileCacheStats {
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	return i.files.Stats()
 }
 
 // Failed yields the error of a listener that broke: the gateway is to be stopped then.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"fastdfs-gateway/internal/config"
@@ -17,8 +18,8 @@ type logs struct {
 	main  *logfile.Writer
 	log   *slog.Logger
 
-	accessPath string
-	access     *logfile.Writer // nil = off
+	accessPath string                         // empty = off
+	access     atomic.Pointer[logfile.Writer] // nil = it has always been off
 }
 
 // accessDelay is how long lines of the access log are gathered.
@@ -37,7 +38,7 @@ func openLogs() (*logs, error) {
 
 // use sends the logs where the configuration says, opening every file anew, and returns the access log; nil = off. When a file
 // cannot be opened its log stays where it was.
-func (l *logs) use(cfg *config.Config, metrics *gateway.Metrics) (*gateway.AccessLog, error) {
+func (l *logs) use(cfg *config.Config) (*gateway.AccessLog, error) {
 	g := &cfg.Gateway
 	if err := l.main.Use(cfg.LogFile); err != nil {
 		return nil, err
@@ -47,37 +48,45 @@ func (l *logs) use(cfg *config.Config, metrics *gateway.Metrics) (*gateway.Acces
 	case g.AccessLog == "":
 		l.accessPath = "" // lines of running requests still go to the file
 		return nil, nil
-	case l.access == nil:
+	case l.access.Load() == nil:
 		access, err := logfile.Open(g.AccessLog, logfile.Options{Delay: accessDelay})
 		if err != nil {
 			return nil, err
 		}
-		l.access = access
-		metrics.CountLostLines("access", access.Lost)
+		l.access.Store(access)
 	default:
-		if err := l.access.Use(g.AccessLog); err != nil {
+		if err := l.access.Load().Use(g.AccessLog); err != nil {
 			return nil, err
 		}
 	}
 	l.accessPath = g.AccessLog
-	return gateway.NewAccessLog(l.access, g.AccessLogFormat, g.LogTokens)
+	return gateway.NewAccessLog(l.access.Load(), g.AccessLogFormat, g.LogTokens)
 }
 
 // reopen opens the files in use anew: logrotate has moved them away.
 func (l *logs) reopen() {
 	err := l.main.Reopen()
 	if l.accessPath != "" {
-		err = errors.Join(err, l.access.Reopen())
+		err = errors.Join(err, l.access.Load().Reopen())
 	}
 	if err != nil {
 		l.log.Error("cannot open a log anew, it goes on in the old file", "err", err)
 	}
 }
 
+// lost counts the lines that could not be written, by the name of their log.
+func (l *logs) lost() map[string]uint64 {
+	lines := map[string]uint64{"main": l.main.Lost()}
+	if access := l.access.Load(); access != nil {
+		lines["access"] = access.Lost()
+	}
+	return lines
+}
+
 func (l *logs) close() error {
 	var err error
-	if l.access != nil {
-		err = l.access.Close()
+	if access := l.access.Load(); access != nil {
+		err = access.Close()
 	}
 	return errors.Join(err, l.main.Close())
 }

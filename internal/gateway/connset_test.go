@@ -90,8 +90,8 @@ func TestShareWhileOthersCome(t *testing.T) {
 	require.EqualValues(t, 16, s.open.Load(), "half, and then one for one")
 	require.NoError(t, others.(interface{ SetReadDeadline(time.Time) error }).SetReadDeadline(time.Now().Add(time.Minute)), "still open")
 	m := s.handler.Load().o.Metrics
-	require.EqualValues(t, 85, testutil.ToFloat64(m.replacedConns.WithLabelValues("per_ip")))
-	require.Zero(t, testutil.ToFloat64(m.replacedConns.WithLabelValues("overload")))
+	require.EqualValues(t, 85, testutil.ToFloat64(replacedConns.of(m).WithLabelValues("per_ip")))
+	require.Zero(t, testutil.ToFloat64(replacedConns.of(m).WithLabelValues("overload")))
 }
 
 // TestIdleTimeShrinks: from the whole time, while half of the connections are free, down to a few seconds.

@@ -271,7 +271,7 @@ func (a *away) count(err error) {
 	case errors.Is(err, context.DeadlineExceeded):
 		result = "timeout"
 	}
-	a.h.o.Metrics.originFetches.WithLabelValues(result).Inc()
+	originFetches.of(a.h.o.Metrics).WithLabelValues(result).Inc()
 }
 
 // answer is the answer when nobody gave the file.

@@ -355,7 +355,7 @@ func (r *request) foundHere(file *storage.File) {
 	r.found = r.ready.found
 	r.found.base = file.Base()
 	r.open = true
-	r.h.o.Metrics.openFiles.Inc()
+	openFiles.of(r.h.o.Metrics).Inc()
 	if r.memory = file.Bytes(); r.memory != nil {
 		r.source, r.found.base = sourceMemory, 0
 		r.closeFile()
@@ -369,7 +369,7 @@ func (r *request) closeFile() {
 		return
 	}
 	r.open = false
-	r.h.o.Metrics.openFiles.Dec()
+	openFiles.of(r.h.o.Metrics).Dec()
 	if err := r.file.Close(); err != nil {
 		r.h.log.Error("cannot close file", "id", r.id.String(), "err", err)
 	}
@@ -380,9 +380,9 @@ func (r *request) sent(result sendfile.Result) {
 	r.remote.close()
 	if r.open {
 		r.open = false
-		r.h.o.Metrics.openFiles.Dec()
+		openFiles.of(r.h.o.Metrics).Dec()
 	}
-	r.h.o.Metrics.sendfileBytes.Add(float64(result.BySendfile))
+	sendfileBytes.of(r.h.o.Metrics).Add(float64(result.BySendfile))
 	if result.Err != nil {
 		r.aborted(result)
 	}
@@ -405,7 +405,7 @@ func (r *request) aborted(result sendfile.Result) {
 		reason = "bug"
 		r.h.log.Error("answer cut short", "target", r.shortTarget(), "sent", result.Sent, "err", result.Err)
 	}
-	r.h.o.Metrics.aborted.WithLabelValues(reason).Inc()
+	abortedTotal.of(r.h.o.Metrics).WithLabelValues(reason).Inc()
 }
 
 // shortTarget is the target as far as a log needs it.

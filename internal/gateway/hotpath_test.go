@@ -97,10 +97,10 @@ func TestAnswersDoNotDependOnTheCache(t *testing.T) {
 		}
 	}
 	m := cached.handler.o.Metrics
-	require.Positive(t, testutil.ToFloat64(m.requests.WithLabelValues("200", sourceMemory)))
-	require.Positive(t, testutil.ToFloat64(m.requests.WithLabelValues("206", sourceMemory)))
-	require.Positive(t, testutil.ToFloat64(m.requests.WithLabelValues("200", sourceLocal)))
-	require.Zero(t, testutil.ToFloat64(plain.handler.o.Metrics.requests.WithLabelValues("200", sourceMemory)))
+	require.Positive(t, testutil.ToFloat64(requestsTotal.of(m).WithLabelValues("200", sourceMemory)))
+	require.Positive(t, testutil.ToFloat64(requestsTotal.of(m).WithLabelValues("206", sourceMemory)))
+	require.Positive(t, testutil.ToFloat64(requestsTotal.of(m).WithLabelValues("200", sourceLocal)))
+	require.Zero(t, testutil.ToFloat64(requestsTotal.of(plain.handler.o.Metrics).WithLabelValues("200", sourceMemory)))
 }
 
 // A file that is cut while it is sent ends the answer, and the next request sees the file as it is.
@@ -118,10 +118,12 @@ func TestFileCutWhileSending(t *testing.T) {
 	n, err := io.Copy(io.Discard, resp.Body)
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	require.Less(t, n, int64(32<<20))
-	eventually(t, "it is counted", func() bool { return testutil.ToFloat64(r.handler.o.Metrics.aborted.WithLabelValues("file")) == 1 })
+	eventually(t, "it is counted", func() bool {
+		return testutil.ToFloat64(abortedTotal.of(r.handler.o.Metrics).WithLabelValues("file")) == 1
+	})
 	require.NoError(t, c.Close())
 	require.Equal(t, "HTTP/1.1 404", r.ask("GET", object.URL())[:12])
-	eventually(t, "connections end", func() bool { return testutil.ToFloat64(r.handler.o.Metrics.connections) == 0 })
+	eventually(t, "connections end", func() bool { return testutil.ToFloat64(openConns.of(r.handler.o.Metrics)) == 0 })
 }
 
 // After a reload the files that are kept are described by the new configuration.
@@ -232,7 +234,7 @@ func TestCountedOutcomes(t *testing.T) {
 		}
 	}
 	for status := 200; status < 220; status++ {
-		require.EqualValues(t, 3, testutil.ToFloat64(m.requests.WithLabelValues(fmt.Sprint(status), sourceLocal)))
-		require.EqualValues(t, 3, testutil.ToFloat64(m.requests.WithLabelValues(fmt.Sprint(status), sourceNone)))
+		require.EqualValues(t, 3, testutil.ToFloat64(requestsTotal.of(m).WithLabelValues(fmt.Sprint(status), sourceLocal)))
+		require.EqualValues(t, 3, testutil.ToFloat64(requestsTotal.of(m).WithLabelValues(fmt.Sprint(status), sourceNone)))
 	}
 }

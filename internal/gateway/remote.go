@@ -137,7 +137,7 @@ func (r *request) openRemote() error {
 			r.closeFile()
 			return a.failure(r.id, err, r.now)
 		}
-		r.h.o.Metrics.originFetches.WithLabelValues("ok").Inc()
+		originFetches.of(r.h.o.Metrics).WithLabelValues("ok").Inc()
 		break
 	}
 	return nil
@@ -214,6 +214,6 @@ type countedStream struct {
 
 func (s countedStream) Read(p []byte) (int, error) {
 	n, err := s.ReadCloser.Read(p)
-	s.m.originBytes.Add(float64(n))
+	originBytes.of(s.m).Add(float64(n))
 	return n, err
 }

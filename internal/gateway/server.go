@@ -268,7 +268,7 @@ func (s *Server) admit(inner net.Conn) net.Conn {
 	replaced, reason := s.enter(counted)
 	if reason != nil {
 		s.sockets.Add(-1)
-		s.handler.Load().o.Metrics.refusedConns.WithLabelValues(reason.label).Inc()
+		refusedConns.of(s.handler.Load().o.Metrics).WithLabelValues(reason.label).Inc()
 		if reason == tooManyPerIP {
 			s.limited.Warn("an address has too many connections; for a proxy or load balancer set max_connections_per_ip", "address", counted.block.String())
 		}
@@ -292,12 +292,12 @@ func (s *Server) enter(c *conn) (replaced *conn, broken *limit) {
 		if replaced = own.takeIdle(); replaced == nil {
 			return nil, tooManyPerIP
 		}
-		m.replacedConns.WithLabelValues(tooManyPerIP.label).Inc()
+		replacedConns.of(m).WithLabelValues(tooManyPerIP.label).Inc()
 	} else if full {
 		if replaced = s.all.takeIdle(); replaced == nil {
 			return nil, overloaded
 		}
-		m.replacedConns.WithLabelValues(overloaded.label).Inc()
+		replacedConns.of(m).WithLabelValues(overloaded.label).Inc()
 	}
 	if replaced != nil {
 		s.forget(replaced)
@@ -311,7 +311,7 @@ func (s *Server) enter(c *conn) (replaced *conn, broken *limit) {
 		own.add(c)
 	}
 	s.open.Store(int64(len(s.all.conns)))
-	m.connections.Inc()
+	openConns.of(m).Inc()
 	return replaced, nil
 }
 
@@ -334,7 +334,7 @@ func (s *Server) forget(c *conn) {
 		}
 	}
 	s.open.Store(int64(len(s.all.conns)))
-	s.handler.Load().o.Metrics.connections.Dec()
+	openConns.of(s.handler.Load().o.Metrics).Dec()
 }
 
 // conn counts itself out when it is closed.

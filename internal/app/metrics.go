@@ -1,0 +1,164 @@
+package app
+
+import (
+	"strconv"
+
+	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/fleet"
+	"fastdfs-gateway/internal/gateway"
+	"fastdfs-gateway/internal/panics"
+	"fastdfs-gateway/storage"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// counts are what the parts of a gateway have counted until now. Those of the parts that a reload
+// replaces begin anew then.
+type counts struct {
+	storages        storage.Stats // CRCErrors includes those of files and cache
+	files           storage.FileCacheStats
+	cache           *cache.Stats // nil = there is no cache
+	fleet           fleet.Stats  // zero without Redis
+	lostLines       map[string]uint64
+	trunkMismatches uint64
+}
+
+// counts takes them from every part once.
+func (i *App) counts() counts {
+	i.mu.Lock()
+	n := counts{storages: i.other.storages.Stats(), files: i.files.Stats()}
+	i.mu.Unlock()
+	n.storages.CRCErrors += n.files.CRCErrors
+	if i.cache != nil {
+		stats := i.cache.Stats()
+		n.cache = &stats
+		n.storages.CRCErrors += stats.CRCErrors
+	}
+	if i.fleet != nil {
+		n.fleet = i.fleet.Stats()
+	}
+	n.lostLines, n.trunkMismatches = i.logs.lost(), i.metrics.TrunkMismatches()
+	return n
+}
+
+// collector shows counts as metrics: one snapshot a scrape. A new metric is a line in Collect, and
+// the line that counts it in its part.
+type collector func() counts
+
+var _ prometheus.Collector = collector(nil)
+
+// Describe implements prometheus.Collector.
+func (c collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
+
+// Collect implements prometheus.Collector.
+func (c collector) Collect(ch chan<- prometheus.Metric) {
+	n, p := c(), page(ch)
+	counter(p, "panics_total", "Panics that were contained: bugs.", panics.Total())
+	for log, lost := range n.lostLines {
+		counter(p, "log_lines_lost_total", "Log lines that could not be written.", lost, "log", log)
+	}
+
+	f := &n.files
+	counter(p, "file_cache_hits_total",
+		"Files of this host that were kept open or in memory when they were asked for.", f.Hits)
+	counter(p, "file_cache_misses_total", "Files of this host that were looked for on disk.", f.Misses)
+	gauge(p, "file_cache_files", "Files that are kept open.", f.Files)
+	gauge(p, "file_cache_bodies", "Files that are kept in memory.", f.Bodies)
+	gauge(p, "file_cache_bytes", "Memory that these take.", f.Bytes)
+	gauge(p, "store_descriptors", "Descriptors of this host's files that are open, kept or in use.", f.Descriptors)
+
+	s := &n.storages
+	counter(p, "crc_errors_total", "Files whose content was not that of their CRC32.", s.CRCErrors+n.trunkMismatches)
+	counter(p, "origin_resumes_total", "Downloads that went on at another storage after theirs broke.", s.Resumes)
+	counter(p, "origin_hedges_total", "Second requests because the first storage was slow.", s.Hedges)
+	counter(p, "origin_wrong_answers_total",
+		"Answers of another length, size or version than asked for.", s.WrongAnswers)
+
+	if n.cache != nil {
+		p.cache(n.cache)
+	}
+	p.fleet(&n.fleet)
+}
+
+// cache shows the counts of the cache of files of other hosts.
+func (p page) cache(n *cache.Stats) {
+	const bytes = "Bytes in the cache, bookkeeping included."
+	gauge(p, "cache_bytes", bytes, n.Memory.Bytes, "tier", "memory")
+	gauge(p, "cache_bytes", bytes, n.Disk.Bytes, "tier", "disk")
+	gauge(p, "cache_bytes", bytes, n.RecordBytes, "tier", "records")
+	const evictions = "Segments that had to make room for others."
+	counter(p, "cache_evictions_total", evictions, n.Memory.Evicted, "tier", "memory")
+	counter(p, "cache_evictions_total", evictions, n.Disk.Evicted, "tier", "disk")
+	const hits = "Segments of answers that were in the cache."
+	counter(p, "cache_hits_total", hits, n.MemoryHits, "tier", "memory")
+	counter(p, "cache_hits_total", hits, n.DiskHits, "tier", "disk")
+	counter(p, "cache_misses_total",
+		"Segments of answers that were not in the cache, or just on their way.", n.Misses)
+	counter(p, "cache_disk_failures_total",
+		"Times that the disk of the cache failed and was left alone for a while.", n.Disk.Failed)
+	counter(p, "cache_disk_skipped_total",
+		"Segments that were not stored on disk, because it failed or was too slow.", n.Disk.Skipped)
+	counter(p, "cache_disk_damaged_total", "Segments on disk that were not what was written.", n.Disk.Damaged)
+	gauge(p, "cache_flights", "Segments that are being fetched.", n.Flights)
+	counter(p, "stale_served_total", "Answers from expired entries.", n.StaleServed)
+	counter(p, "peer_bytes_total", "Bytes from other gateways.", n.PeerBytes)
+	counter(p, "peer_served_total", "Segments that other gateways have asked for and got.", n.PeerServed)
+}
+
+// fleet shows the counts of what concerns the other gateways.
+func (p page) fleet(n *fleet.Stats) {
+	const acquire = "Locks that were asked for, to refresh an entry for the whole fleet."
+	counter(p, "lock_acquire_total", acquire, n.Acquired, "result", "ok")
+	counter(p, "lock_acquire_total", acquire, n.Held, "result", "held")
+	counter(p, "lock_acquire_total", acquire, n.Failed, "result", "error")
+	counter(p, "lock_lost_total", "Locks that were lost before they were given back.", n.Lost)
+	up := 0
+	if n.Up {
+		up = 1
+	}
+	gauge(p, "redis_up", "1 while Redis serves; 0 also where none is configured.", up)
+	for _, result := range []string{"ok", "not_here", "changed", "broken", "unreachable", "refused"} {
+		counter(p, "peer_fetches_total",
+			"Segments read from other gateways, by how it went.", n.PeerFetches[result], "result", result)
+	}
+	for _, code := range []int{200, 400, 404, 405, 409, 503} {
+		counter(p, "peer_requests_total",
+			"Requests of other gateways, by status.", n.PeerRequests[code], "code", strconv.Itoa(code))
+	}
+}
+
+// newLockWait measures how long locks of other gateways were waited for.
+func newLockWait() prometheus.Histogram {
+	return prometheus.NewHistogram(prometheus.HistogramOpts{
+		Name:    gateway.MetricPrefix + "lock_wait_seconds",
+		Help:    "How long locks of other gateways were waited for.",
+		Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
+	})
+}
+
+// page takes the metrics of one scrape.
+type page chan<- prometheus.Metric
+
+// number is the type of a count.
+type number interface {
+	int | int64 | uint64
+}
+
+// counter shows a count that only rises. labels are names, each with its value behind it.
+func counter[N number](p page, name, help string, value N, labels ...string) {
+	p.add(prometheus.CounterValue, name, help, float64(value), labels)
+}
+
+// gauge shows a value that rises and falls.
+func gauge[N number](p page, name, help string, value N, labels ...string) {
+	p.add(prometheus.GaugeValue, name, help, float64(value), labels)
+}
+
+func (p page) add(kind prometheus.ValueType, name, help string, value float64, labels []string) {
+	var names, values []string
+	for n := 0; n+1 < len(labels); n += 2 {
+		names, values = append(names, labels[n]), append(values, labels[n+1])
+	}
+	desc := prometheus.NewDesc(gateway.MetricPrefix+name, help, names, nil)
+	p <- prometheus.MustNewConstMetric(desc, kind, value, values...)
+}
