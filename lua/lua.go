@@ -68,27 +68,12 @@ var FolderExtend = folderCommon + folderExtend
 // FolderRelease releases such claims and notifies the waiters.
 var FolderRelease = folderCommon + folderRelease
 
-// FleetPublish writes an entry on behalf of the holder of a lease.
-//
-//go:embed fleet_publish.lua
-var FleetPublish string
-
-// FleetRead reads an entry that was not purged since.
-//
-//go:embed fleet_read.lua
-var FleetRead string
-
-// FleetDrop deletes an entry if it is still the one that somebody wrote.
-//
-//go:embed fleet_drop.lua
-var FleetDrop string
-
 // FleetPurge purges files and says which gateways have to obey.
 //
 //go:embed fleet_purge.lua
 var FleetPurge string
 
-// FleetSync says that a gateway lives and tells it what was purged.
+// FleetSync says that a gateway lives, and tells it what was purged and which others live.
 //
 //go:embed fleet_sync.lua
 var FleetSync string

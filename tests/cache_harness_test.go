@@ -3,6 +3,7 @@ package tests
 import (
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -115,6 +116,25 @@ func (f *fleet) put(size int) (fdfs.FileID, []byte) {
 	content := randomContent(size)
 	return put(f.t, f.cluster, fdfstest.FileSpec{Group: "group1", Content: content, Ext: "bin", Created: longAgo}), content
 }
+
+// putOwnedBy stores files until one is owned by a gateway, as all gateways say.
+func (f *fleet) putOwnedBy(size int, owner *member) (id fdfs.FileID) {
+	f.t.Helper()
+	require.Eventually(f.t, func() bool {
+		id, _ = f.put(size)
+		for _, m := range f.gateways {
+			_, text := m.adminGet("/explain?url=" + id.String())
+			if owners := ownersStep.FindStringSubmatch(text); owners == nil || owners[1] != owner.name() {
+				return false
+			}
+		}
+		return true
+	}, patience, time.Millisecond)
+	return id
+}
+
+// ownersStep is the step of an explanation that names the owners of a file.
+var ownersStep = regexp.MustCompile(`(?m)^owners +(\S+?)(,|$)`)
 
 func randomContent(size int) []byte {
 	content := make([]byte, size)

@@ -242,20 +242,27 @@ func (f *fleet) readRanges(t *testing.T, size, clients, rounds int) error {
 	return nil
 }
 
-// TestCacheSaysWhere: X-Cache and the metrics tell who fetched a file, who got it from another gateway, and who had it; for small
-// files too, which are there before anybody has looked.
+// TestCacheSaysWhere: X-Cache and the metrics tell which gateway fetched a file, which got it from
+// another one, and which had it; for small files too, which are there before anything has looked.
+// Either gateway may own the file.
 func TestCacheSaysWhere(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 2, storages: 1})
 	for _, size := range []int{100, 100 << 10, 5 << 20} {
-		require.NoError(t, f.punctually(func() error { return f.saysWhere(size) }), "%d bytes", size)
+		for _, owner := range f.gateways {
+			require.NoError(t, f.punctually(func() error { return f.saysWhere(size, owner) }), "%d bytes", size)
+		}
 	}
 }
 
-// saysWhere asks each of two gateways twice for a new file. Its error says that one has told something else than expected.
-func (f *fleet) saysWhere(size int) error {
-	id, _ := f.put(size)
-	sources := map[string]float64{"origin": 1, "peer": 1, "memory": 2}
+// saysWhere asks each of two gateways twice for a new file of an owner. Its error says that one has told something else than
+// expected.
+func (f *fleet) saysWhere(size int, owner *member) error {
+	id := f.putOwnedBy(size, owner)
+	sources, want := map[string]float64{"origin": 1, "peer": 1, "memory": 2}, []string{"MISS", "HIT", "PEER", "HIT"}
+	if owner != f.gateways[0] {
+		sources, want = map[string]float64{"origin": 0, "peer": 1, "memory": 3}, []string{"PEER", "HIT", "HIT", "HIT"}
+	}
 	count := func(source string) float64 {
 		return f.metric(`fdfs_gateway_requests_total{code="200",source="` + source + `"}`)
 	}
@@ -279,8 +286,8 @@ func (f *fleet) saysWhere(size int) error {
 		f.settled()
 	}
 	require.Eventually(f.t, func() bool { return all() == asked }, patience, 5*time.Millisecond, "an answer is counted when it is out")
-	if !slices.Equal(said, []string{"MISS", "HIT", "PEER", "HIT"}) {
-		return fmt.Errorf("X-Cache was %q", said)
+	if !slices.Equal(said, want) {
+		return fmt.Errorf("X-Cache was %q, want %q", said, want)
 	}
 	for source, n := range sources {
 		require.Equal(f.t, before[source]+n, count(source), source)

@@ -186,7 +186,10 @@ func (i *App) use(l loaded) (*gateway.Handler, error) {
 		i.cert.Store(l.cert)
 	}
 	if i.fleet != nil {
-		o.Current = i.fleet.Current
+		o.WaitApplied = i.fleet.WaitApplied
+		other.options.Owners = func(file string) []string {
+			return i.fleet.Owners(cache.RankKey(cache.SegmentKey{File: file}), max(cfg.Cache.Copies, 1)+1)
+		}
 	}
 	o.Store, o.Log, o.Metrics, o.TLS = files, i.log, i.metrics, i.cert.Load() != nil
 	return gateway.NewHandler(o), nil
@@ -200,12 +203,18 @@ func (i *App) openCacheOnce(cfg *config.Config) (err error) {
 	if i.fleet, err = openFleet(cfg, i.waited, i.log); err != nil {
 		return err
 	}
-	i.cache, err = openCache(cfg, i.fleet, i.log)
+	i.cache, err = openCache(cfg, i.fleet, i.sourceForPeer, i.log)
 	return err
 }
 
 // waited counts a wait for the lock of another gateway.
 func (i *App) waited(d time.Duration) { i.lockWait.Observe(d.Seconds()) }
+
+// sourceForPeer makes what fetches a file for another gateway; peers are served after the first
+// handler was made.
+func (i *App) sourceForPeer(file string) (cache.Source, error) {
+	return i.server.Handler().SourceForPeer(file)
+}
 
 // storeFor opens the store of a configuration, or returns the open one where nothing about it has changed.
 func (i *App) storeFor(cfg *config.Config) (*storage.Local, error) {

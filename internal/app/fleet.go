@@ -73,7 +73,8 @@ func diskProblem(cfg *config.Config) []config.Problem {
 }
 
 // openCache makes the cache of what comes from other hosts; nil when there is no room for one.
-func openCache(cfg *config.Config, f *fleet.Fleet, log *slog.Logger) (*cache.Cache, error) {
+// source makes what fetches a file for another gateway.
+func openCache(cfg *config.Config, f *fleet.Fleet, source func(string) (cache.Source, error), log *slog.Logger) (*cache.Cache, error) {
 	c := &cfg.Cache
 	if !keepsRemote(cfg) {
 		return nil, nil
@@ -85,7 +86,7 @@ func openCache(cfg *config.Config, f *fleet.Fleet, log *slog.Logger) (*cache.Cac
 		Memory: orNone(c.MemoryMax), DiskPath: cacheFolder(cfg), DiskMax: c.DiskMax,
 		TTL: orNone(c.TTL), MutableTTL: orNone(c.MutableTTL), NegativeTTL: orNone(c.NegativeTTL),
 		StaleWhileRevalidate: orNone(c.StaleWhileRevalidate), StaleIfError: orNone(c.StaleIfError),
-		Wait: cfg.Lock.Wait, Logger: gateway.LimitLog(log), CheckFirst: gateway.CheckFirst,
+		Wait: cfg.Lock.Wait, Logger: gateway.LimitLog(log), CheckFirst: gateway.CheckFirst, Copies: c.Copies, Source: source,
 	}
 	if f != nil {
 		o.Fleet, o.DiskReady = f, f.Synced()

@@ -99,7 +99,7 @@ func (p page) cache(n *cache.Stats) {
 	counter(p, "cache_disk_skipped_total",
 		"Segments that were not stored on disk, because it failed or was too slow.", n.Disk.Skipped)
 	counter(p, "cache_disk_damaged_total", "Segments on disk that were not what was written.", n.Disk.Damaged)
-	gauge(p, "cache_flights", "Segments that are being fetched.", n.Flights)
+	gauge(p, "cache_flights", "Segments that are being fetched.", n.Fills)
 	counter(p, "stale_served_total", "Answers from expired entries.", n.StaleServed)
 	counter(p, "peer_bytes_total", "Bytes from other gateways.", n.PeerBytes)
 	counter(p, "peer_served_total", "Segments that other gateways have asked for and got.", n.PeerServed)
@@ -117,11 +117,11 @@ func (p page) fleet(n *fleet.Stats) {
 		up = 1
 	}
 	gauge(p, "redis_up", "1 while Redis serves; 0 also where none is configured.", up)
-	for _, result := range []string{"ok", "not_here", "changed", "broken", "unreachable", "refused"} {
+	for _, result := range []string{"ok", "not_here", "not_found", "changed", "broken", "unreachable", "refused"} {
 		counter(p, "peer_fetches_total",
 			"Segments read from other gateways, by how it went.", n.PeerFetches[result], "result", result)
 	}
-	for _, code := range []int{200, 400, 404, 405, 409, 503} {
+	for _, code := range []int{200, 400, 404, 405, 409, 421, 503} {
 		counter(p, "peer_requests_total",
 			"Requests of other gateways, by status.", n.PeerRequests[code], "code", strconv.Itoa(code))
 	}

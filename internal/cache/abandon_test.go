@@ -18,7 +18,7 @@ func TestAbandoned(t *testing.T) {
 		time.AfterFunc(after, cancel)
 		return ctx
 	}
-	running := func(c *Cache) int64 { return c.n.flights.Load() + c.n.questions.Load() }
+	running := func(c *Cache) int64 { return c.n.fills.Load() }
 	for _, alone := range []bool{true, false} {
 		for name, hint := range map[string]int64{"content": 0, "version": NoHint} {
 			bubble(t, fmt.Sprintf("before the answer, %s, alone %v", name, alone), func(t *testing.T) {
@@ -29,11 +29,11 @@ func TestAbandoned(t *testing.T) {
 					c = newCache(t, Options{})
 				}
 				for range 3 {
-					go c.Lookup(leaveAfter(second), o.file, o, Ask{Hint: hint})
+					go c.Get(leaveAfter(second), o.file, o, GetOptions{Hint: hint})
 				}
 				time.Sleep(2 * second)
 				require.Zero(t, running(c), "it goes on for nobody")
-				go c.Lookup(leaveAfter(second), o.file, o, Ask{Hint: hint})
+				go c.Get(leaveAfter(second), o.file, o, GetOptions{Hint: hint})
 				requireWhole(t, o, get(background, c, o))
 			})
 		}

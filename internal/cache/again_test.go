@@ -22,7 +22,7 @@ func TestAgain(t *testing.T) {
 		o.v.Immutable = false
 		o.first = time.Duration(round%3) * 200 * time.Microsecond
 		c := newCache(t, Options{})
-		_, err := c.Lookup(background, o.file, o, Ask{Hint: NoHint})
+		_, err := c.Get(background, o.file, o, GetOptions{Hint: NoHint})
 		require.NoError(t, err)
 		o.set(func() {
 			o.content = cachetest.Content("new", 60_000)
@@ -59,25 +59,16 @@ type slowRelease struct {
 }
 
 // Lead implements Fleet.
-func (f slowRelease) Lead(context.Context, string) (Lease, error) {
-	return slowLease{held: f.held}, nil
+func (f slowRelease) Lead(context.Context, string) (context.Context, func(), error) {
+	return context.Background(), func() { <-f.held }, nil
 }
-
-// slowLease is one of its leases.
-type slowLease struct {
-	aloneLease
-	held chan struct{}
-}
-
-// Release implements Lease.
-func (l slowLease) Release() { <-l.held }
 
 // TestEvictedBehind: a reader whose segment is evicted before its flight is over does not turn in a circle.
 func TestEvictedBehind(t *testing.T) {
 	o := newOrigin(testFile(1), SegmentSize)
 	fleet := slowRelease{held: make(chan struct{})}
 	c := newCache(t, Options{Fleet: fleet})
-	e, err := c.Lookup(background, o.file, o, Ask{Hint: 0})
+	e, err := c.Get(background, o.file, o, GetOptions{Hint: 0})
 	require.NoError(t, err)
 	s := c.Open(background, e, o, 0, e.Version.Size)
 	defer func() { _ = s.Close() }()
@@ -98,7 +89,7 @@ func TestBehindTheEnd(t *testing.T) {
 		o := newOrigin(testFile(1), size)
 		c := newCache(t, Options{})
 		for behind := o.v.Segments(); behind < 2*o.v.Segments()+1; behind++ {
-			_, err := c.Lookup(background, o.file, o, Ask{Hint: behind * SegmentSize})
+			_, err := c.Get(background, o.file, o, GetOptions{Hint: behind * SegmentSize})
 			require.NoError(t, err)
 			idle(t, c)
 			require.Zero(t, o.distrusted.Load())
@@ -122,37 +113,30 @@ func (m meanwhile) Done() <-chan struct{} {
 	return m.Context.Done()
 }
 
-// TestQuickFlight: what a flight finds out counts, too, when it has ended before somebody begins to wait for it.
-func TestQuickFlight(t *testing.T) {
+// TestQuickFill: what a fill finds out counts, too, when it has ended before something begins to
+// wait for it.
+func TestQuickFill(t *testing.T) {
 	o := newOrigin(testFile(1), 1000)
+	c := newCache(t, Options{})
 	for range 50 { // where two things have happened a wait ends by either
-		f := newFlight(t.Context(), keyAt(o.file, 0), nil, false)
-		v, err := f.awaitTold(meanwhile{background, func() {
-			require.NoError(t, f.learn(o.v))
+		f := c.newFill(keyAt(o.file, 0), o, fillOptions{finding: true})
+		m, err := f.awaitMeta(meanwhile{background, func() {
+			require.NoError(t, f.learn(Meta{Version: o.v}))
 			f.leave()
-			close(f.over)
 		}})
 		require.NoError(t, err)
-		require.Equal(t, o.v, v)
+		require.Equal(t, o.v, m.Version)
 
-		f = newFlight(t.Context(), keyAt(o.file, 0), nil, false)
-		_, err = f.awaitTold(meanwhile{background, func() {
-			f.fail(ErrNotFound)
-			close(f.over)
-		}})
+		f = c.newFill(keyAt(o.file, 0), o, fillOptions{finding: true})
+		_, err = f.awaitMeta(meanwhile{background, func() { f.fail(ErrNotFound) }})
 		require.ErrorIs(t, err, ErrNotFound)
 
-		f = newFlight(t.Context(), keyAt(o.file, 0), nil, false)
-		_, err = f.awaitTold(meanwhile{background, func() {
-			require.NoError(t, f.learn(o.v))
+		f = c.newFill(keyAt(o.file, 0), o, fillOptions{finding: true})
+		_, err = f.awaitMeta(meanwhile{background, func() {
+			require.NoError(t, f.learn(Meta{Version: o.v}))
 			f.fail(ErrChanged)
-			close(f.over)
 		}})
 		require.ErrorIs(t, err, errAgain, "what it was told is over")
-
-		f = newFlight(t.Context(), keyAt(o.file, 0), nil, false)
-		_, err = f.awaitTold(meanwhile{background, sync.OnceFunc(func() { close(f.over) })})
-		require.ErrorIs(t, err, errAgain, "it has found nothing out")
 	}
 }
 
@@ -163,13 +147,12 @@ func TestIdle(t *testing.T) {
 		o.first = second
 		c := newCache(t, Options{})
 		for i := range int64(10) {
-			c.join(SegmentKey{File: o.file, Index: i}, nil, o, false)
-			require.Equal(t, i+1, c.Stats().Flights)
-			c.question(testFile(int(2+i)), o, Ask{Hint: NoHint}, false)
-			require.Equal(t, i+1, c.Stats().Questions)
+			c.join(SegmentKey{File: o.file, Index: i}, o, fillOptions{}, 1)
+			require.Equal(t, 2*i+1, c.Stats().Fills)
+			c.find(testFile(int(2+i)), o, GetOptions{Hint: NoHint}, unknown)
+			require.Equal(t, 2*i+2, c.Stats().Fills)
 		}
 		time.Sleep(2 * second)
-		require.Zero(t, c.Stats().Flights)
-		require.Zero(t, c.Stats().Questions)
+		require.Zero(t, c.Stats().Fills)
 	})
 }

@@ -43,7 +43,7 @@ func TestManyFlights(t *testing.T) {
 		}
 		running.Wait()
 		synctest.Wait()
-		require.Zero(t, c.Stats().Flights)
+		require.Zero(t, c.Stats().Fills)
 		require.EqualValues(t, files*SegmentSize, c.Stats().OriginBytes, "nothing was fetched twice")
 		require.True(t, c.filling.TryAcquire(8<<20), "all was given back")
 		require.True(t, c.overdraft.TryAcquire(minOverdraft), "all was given back")
@@ -52,7 +52,7 @@ func TestManyFlights(t *testing.T) {
 		c := newCache(t, Options{Memory: 16 << 20, Wait: 3 * second})
 		o := newOrigin(testFile(0), 100*SegmentSize)
 		o.whole = time.Hour
-		e, err := c.Lookup(context.Background(), o.file, o, Ask{Hint: NoHint})
+		e, err := c.Get(context.Background(), o.file, o, GetOptions{Hint: NoHint})
 		require.NoError(t, err)
 		busy := 0
 		var mu sync.Mutex // guards busy

@@ -6,6 +6,7 @@ import (
 	"hash/crc32"
 	"io"
 	"math/rand/v2"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -91,13 +92,10 @@ func TestChanged(t *testing.T) {
 		o := newOrigin(testFile(1), 2*SegmentSize)
 		o.v.Immutable = false
 		o.whole = second // the second segment is not looked for before the file has changed
-		f := newFleet()
-		c := gateways(t, f, 1, Options{})[0]
+		c := gateways(t, newFleet(), 1, Options{})[0]
 		e, err := lookup(c, o)
 		require.NoError(t, err)
-		time.Sleep(second)
-		f.metas[o.file] = Meta{Version: o.v, Checked: time.Now()} // another gateway has learned the same later
-		time.Sleep(second)
+		time.Sleep(2 * second)
 		old := o.content
 		s := c.Open(background, e, o, 0, e.Version.Size)
 		defer func() { _ = s.Close() }()
@@ -137,39 +135,42 @@ func TestChanged(t *testing.T) {
 	})
 }
 
-// slowPublish is a fleet that learns where a segment is as late as held is closed.
-type slowPublish struct {
+// slowStore is a fleet under whose leases segment 0 is stored as late as held is closed.
+type slowStore struct {
 	Alone
 	held chan struct{}
 }
 
 // Lead implements Fleet.
-func (f slowPublish) Lead(context.Context, string) (Lease, error) {
-	return slowPublishLease{held: f.held}, nil
+func (f slowStore) Lead(_ context.Context, key string) (context.Context, func(), error) {
+	if strings.HasSuffix(key, "#0") {
+		return slowLease{background, f.held}, func() {}, nil
+	}
+	return background, func() {}, nil
 }
 
-// slowPublishLease is one of its leases.
-type slowPublishLease struct {
-	aloneLease
+// slowLease takes its time to tell whether it was lost, which is asked before the segment is stored.
+type slowLease struct {
+	context.Context
 	held chan struct{}
 }
 
-// PublishLocation implements Lease.
-func (l slowPublishLease) PublishLocation(context.Context, string, Location) error {
+// Err implements context.Context.
+func (l slowLease) Err() error {
 	<-l.held
 	return nil
 }
 
-// TestChangedBefore: who asks again because a file has changed is not told of the old version by a flight that brought a part of it
-// before, and has not ended yet.
+// TestChangedBefore: a request that asks again because a file has changed is not told the old version by a fill that brought a
+// part of it before, and has not ended yet.
 func TestChangedBefore(t *testing.T) {
 	bubble(t, "first segment is not stored yet", func(t *testing.T) {
 		o := newOrigin(testFile(1), 2*SegmentSize)
 		o.v.Immutable = false
-		fleet := slowPublish{held: make(chan struct{})}
+		fleet := slowStore{held: make(chan struct{})}
 		c := newCache(t, Options{Fleet: fleet})
-		publish := sync.OnceFunc(func() { close(fleet.held) })
-		t.Cleanup(publish)
+		release := sync.OnceFunc(func() { close(fleet.held) })
+		t.Cleanup(release)
 		e, err := lookup(c, o)
 		require.NoError(t, err)
 		s := c.Open(background, e, o, 0, SegmentSize)
@@ -186,7 +187,7 @@ func TestChangedBefore(t *testing.T) {
 		_, err = rest.Next(1)
 		require.ErrorIs(t, err, ErrChanged)
 		requireWhole(t, o, get(background, c, o))
-		publish()
+		release()
 		synctest.Wait()
 		v, held := c.tiers.Holds(keyAt(o.file, 0))
 		require.True(t, held)
@@ -207,7 +208,7 @@ func TestChecksum(t *testing.T) {
 			o.content = bad
 			o.v.CRC32 = crc32.ChecksumIEEE(good)
 			src := &distrusting{origin: o, good: good}
-			e, err := c.Lookup(background, o.file, src, Ask{})
+			e, err := c.Get(background, o.file, src, GetOptions{})
 			require.NoError(t, err)
 			read := func() ([]byte, error) {
 				s := c.Open(background, e, src, 0, size)
@@ -251,7 +252,7 @@ func TestChecksum(t *testing.T) {
 			o.content[0] ^= 1
 			c := newCache(t, Options{})
 			src := &distrusting{origin: o, good: good}
-			e, err := c.Lookup(background, o.file, src, Ask{})
+			e, err := c.Get(background, o.file, src, GetOptions{})
 			require.NoError(t, err)
 			s := c.Open(background, e, src, 0, size)
 			got, err := io.ReadAll(s)
@@ -291,23 +292,20 @@ func TestPurgeWhileFetching(t *testing.T) {
 	bubble(t, "content", func(t *testing.T) {
 		o := newOrigin(testFile(1), SegmentSize)
 		o.whole = 2 * second
-		f := newFleet()
-		c := gateways(t, f, 1, Options{})[0]
+		c := gateways(t, newFleet(), 1, Options{})[0]
 		done := make(chan result)
 		go func() { done <- get(background, c, o) }()
 		time.Sleep(second)
 		c.Purge(tier.MatchFile(o.file))
 		requireWhole(t, o, <-done)
 		synctest.Wait()
-		require.Empty(t, f.places)
 		require.Zero(t, c.Stats().Memory.Entries)
 		require.Zero(t, c.Stats().Records)
 	})
 	bubble(t, "question", func(t *testing.T) {
 		o := newOrigin(testFile(1), 100)
 		o.first = 2 * second
-		f := newFleet()
-		c := gateways(t, f, 1, Options{})[0]
+		c := gateways(t, newFleet(), 1, Options{})[0]
 		done := make(chan error)
 		go func() {
 			_, err := lookup(c, o)
@@ -316,7 +314,6 @@ func TestPurgeWhileFetching(t *testing.T) {
 		time.Sleep(second)
 		c.Purge(tier.MatchAll())
 		require.NoError(t, <-done)
-		require.Empty(t, f.metas)
 		require.Zero(t, c.Stats().Records)
 	})
 }
@@ -327,7 +324,7 @@ func TestSlowReader(t *testing.T) {
 		o := newOrigin(testFile(1), SegmentSize)
 		o.whole = second
 		c := newCache(t, Options{})
-		e, err := c.Lookup(background, o.file, o, Ask{})
+		e, err := c.Get(background, o.file, o, GetOptions{})
 		require.NoError(t, err)
 		s := c.Open(background, e, o, 0, e.Version.Size)
 		defer func() { _ = s.Close() }()
@@ -376,7 +373,7 @@ func TestHint(t *testing.T) {
 		require.EqualValues(t, 1, o.fetches.Load())
 		require.Zero(t, o.stats.Load())
 		beyond := newOrigin(testFile(2), 100)
-		e, err := c.Lookup(background, beyond.file, beyond, Ask{Hint: 7 * SegmentSize})
+		e, err := c.Get(background, beyond.file, beyond, GetOptions{Hint: 7 * SegmentSize})
 		require.NoError(t, err)
 		require.Equal(t, beyond.v, e.Version)
 		_, err = c.Open(background, e, beyond, 50, 51).Next(100)
@@ -434,7 +431,7 @@ func TestDamagedBehind(t *testing.T) {
 		o.content[5] ^= 1
 		src := &distrusting{origin: o, good: good}
 		c := newCache(t, Options{})
-		e, err := c.Lookup(background, o.file, src, Ask{})
+		e, err := c.Get(background, o.file, src, GetOptions{})
 		require.NoError(t, err)
 		s := c.Open(background, e, src, 0, e.Version.Size)
 		defer func() { _ = s.Close() }()

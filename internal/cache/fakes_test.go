@@ -20,9 +20,10 @@ var errOrigin = errors.New("the storage is broken")
 
 // origin is the storages. Its behaviour is set before use, or by way of its mutex.
 type origin struct {
-	first time.Duration // before the first byte of an answer
-	whole time.Duration // for all bytes of a segment
-	file  string
+	first    time.Duration // before the first byte of an answer
+	whole    time.Duration // for all bytes of a segment
+	file     string
+	negative time.Duration
 
 	mu      sync.Mutex
 	content []byte // nil = no such file
@@ -35,9 +36,25 @@ type origin struct {
 }
 
 func newOrigin(file string, size int64) *origin {
-	o := &origin{file: file, content: cachetest.Content(file, size)}
+	o := noFile(file)
+	o.content = cachetest.Content(file, size)
 	o.v = cachetest.Version(o.content)
 	return o
+}
+
+// noFile is the storages without the file.
+func noFile(file string) *origin {
+	o := &origin{file: file}
+	origins.Store(file, o)
+	return o
+}
+
+// origins has the newest origin of each file, for gateways that others ask for it.
+var origins sync.Map
+
+func originOf(file string) *origin {
+	o, _ := origins.Load(file)
+	return o.(*origin)
 }
 
 var (
@@ -45,7 +62,11 @@ var (
 	_ Distruster = (*origin)(nil)
 )
 
-func (o *origin) Name() string   { return "storage" }
+func (o *origin) Name() string { return "storage" }
+
+// NegativeTTL implements Source.
+func (o *origin) NegativeTTL() time.Duration { return o.negative }
+
 func (o *origin) Distrust(error) { o.distrusted.Add(1) }
 
 func (o *origin) set(f func()) {
@@ -146,23 +167,23 @@ type fleet struct {
 	ttl time.Duration
 
 	mu        sync.Mutex
+	names     []string // in rank, for every key
 	caches    map[string]*Cache
 	leases    map[string]*lease
-	metas     map[string]Meta
-	places    map[string]Location
 	down      bool
 	cut       map[string]bool // gateways that no other one reaches
 	dead      map[string]bool
 	stopped   map[string]bool // they are silent
 	noPeers   bool
-	purged    bool // the file was purged: what is published under leases from before is refused
-	calls     int64
+	behind    map[string]Match // purges that a gateway applies before it answers the next request of a peer
+	calls     int64            // of Lead and Wait
 	leadCalls int64
+	opens     int64
 }
 
 func newFleet() *fleet {
-	return &fleet{ttl: 10 * time.Second, caches: map[string]*Cache{}, leases: map[string]*lease{}, metas: map[string]Meta{},
-		places: map[string]Location{}, cut: map[string]bool{}, dead: map[string]bool{}, stopped: map[string]bool{}}
+	return &fleet{ttl: 10 * time.Second, caches: map[string]*Cache{}, leases: map[string]*lease{},
+		cut: map[string]bool{}, dead: map[string]bool{}, stopped: map[string]bool{}}
 }
 
 func (f *fleet) do(work func()) {
@@ -176,6 +197,8 @@ type member struct {
 	f    *fleet
 	name string
 }
+
+var _ Fleet = (*member)(nil)
 
 type lease struct {
 	m      *member
@@ -194,23 +217,38 @@ func (m *member) enter() error {
 	return nil
 }
 
-func (m *member) Lead(_ context.Context, key string) (Lease, error) {
+func (m *member) Rank(_ string, n int) (ranked []string) {
+	m.f.mu.Lock()
+	defer m.f.mu.Unlock()
+	if m.f.noPeers {
+		return nil
+	}
+	for _, name := range m.f.names[:min(n, len(m.f.names))] {
+		if name == m.name {
+			name = ""
+		}
+		ranked = append(ranked, name)
+	}
+	return ranked
+}
+
+func (m *member) Lead(_ context.Context, key string) (context.Context, func(), error) {
 	m.f.mu.Lock()
 	defer m.f.mu.Unlock()
 	m.f.leadCalls++
 	if err := m.enter(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if l := m.f.leases[key]; l != nil {
 		if m.f.noPeers {
-			return nil, &Held{}
+			return nil, nil, &Held{}
 		}
-		return nil, &Held{Holder: l.m.name}
+		return nil, nil, &Held{Holder: l.m.name}
 	}
 	l := &lease{m: m, key: key, free: make(chan struct{})}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
 	m.f.leases[key] = l
-	return l, nil
+	return l.ctx, func() { m.f.do(func() { m.f.end(l) }) }, nil
 }
 
 func (m *member) Wait(ctx context.Context, key string) error {
@@ -228,49 +266,40 @@ func (m *member) Wait(ctx context.Context, key string) error {
 	}
 }
 
-func (m *member) Meta(_ context.Context, file string) (Meta, bool, error) {
+// reach tells whether a peer can be reached.
+func (m *member) reach(peer string) error {
 	m.f.mu.Lock()
 	defer m.f.mu.Unlock()
-	if err := m.enter(); err != nil {
-		return Meta{}, false, err
+	if m.f.dead[peer] || m.f.cut[peer] || m.f.cut[m.name] {
+		return fmt.Errorf("%w: connection refused", ErrNotHere)
 	}
-	meta, ok := m.f.metas[file]
-	return meta, ok, nil
+	return nil
 }
 
-func (m *member) Location(_ context.Context, key string) (Location, bool, error) {
-	m.f.mu.Lock()
-	defer m.f.mu.Unlock()
-	if err := m.enter(); err != nil {
-		return Location{}, false, err
-	}
-	l, ok := m.f.places[key]
-	return l, ok, nil
-}
+// pingTimeout is when the connection to a silent gateway ends.
+const pingTimeout = 2 * time.Second
 
-func (m *member) OpenPeer(ctx context.Context, holder string, key SegmentKey, want *Version, offset int64) (Version, io.ReadCloser, error) {
-	reach := func() error {
-		m.f.mu.Lock()
-		defer m.f.mu.Unlock()
-		if m.f.dead[holder] || m.f.cut[holder] || m.f.cut[m.name] {
-			return errors.New("connection refused")
-		}
-		return nil
-	}
-	if err := reach(); err != nil {
-		return Version{}, nil, err
+func (m *member) Open(ctx context.Context, peer string, r PeerRequest) (Meta, io.ReadCloser, error) {
+	if err := m.reach(peer); err != nil {
+		return Meta{}, nil, err
 	}
 	m.f.mu.Lock()
-	c := m.f.caches[holder]
+	m.f.opens++
+	c := m.f.caches[peer]
+	match, behind := m.f.behind[peer]
+	delete(m.f.behind, peer)
 	m.f.mu.Unlock()
-	v, s, err := c.PeerOpen(ctx, key, want, offset)
-	if err != nil {
-		return v, nil, err
+	if behind {
+		c.Purge(match)
 	}
-	return v, &wire{Stream: s, ctx: ctx, reach: reach, silent: func() bool {
+	meta, s, err := c.PeerOpen(ctx, r)
+	if err != nil || s == nil {
+		return meta, nil, err
+	}
+	return meta, &wire{Stream: s, ctx: ctx, reach: func() error { return m.reach(peer) }, silent: func() bool {
 		m.f.mu.Lock()
 		defer m.f.mu.Unlock()
-		return m.f.stopped[holder]
+		return m.f.stopped[peer]
 	}}, nil
 }
 
@@ -288,50 +317,9 @@ func (w *wire) Read(p []byte) (int, error) {
 		return 0, reached
 	}
 	if w.silent() {
-		<-w.ctx.Done()
-		return 0, w.ctx.Err()
+		return 0, errors.Join(sleep(w.ctx, pingTimeout), errors.New("no answer to a ping"))
 	}
 	return n, err
-}
-
-func (l *lease) Context() context.Context { return l.ctx }
-
-// mine is called with mu held.
-func (l *lease) mine() error {
-	if err := l.m.enter(); err != nil {
-		return err
-	}
-	if l.m.f.leases[l.key] != l || l.m.f.purged {
-		return ErrLost
-	}
-	return nil
-}
-
-func (l *lease) PublishMeta(_ context.Context, file string, meta Meta) error {
-	l.m.f.mu.Lock()
-	defer l.m.f.mu.Unlock()
-	if err := l.mine(); err != nil {
-		return err
-	}
-	l.m.f.metas[file] = meta
-	return nil
-}
-
-func (l *lease) PublishLocation(_ context.Context, key string, place Location) error {
-	l.m.f.mu.Lock()
-	defer l.m.f.mu.Unlock()
-	if err := l.mine(); err != nil {
-		return err
-	}
-	place.Holder = l.m.name
-	l.m.f.places[key] = place
-	return nil
-}
-
-func (l *lease) Release() {
-	l.m.f.mu.Lock()
-	defer l.m.f.mu.Unlock()
-	l.m.f.end(l)
 }
 
 // end is called with mu held.
@@ -343,17 +331,15 @@ func (f *fleet) end(l *lease) {
 	l.cancel()
 }
 
-// expire ends the leases of a gateway; silently, unless it learns of it.
-func (f *fleet) expire(name string, learns bool) {
+// expire ends the leases of a gateway.
+func (f *fleet) expire(name string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for key, l := range f.leases {
 		if l.m.name == name {
 			delete(f.leases, key)
 			close(l.free)
-			if learns {
-				l.cancel()
-			}
+			l.cancel()
 		}
 	}
 }
@@ -365,7 +351,7 @@ func (f *fleet) kill(name string) {
 	c := f.caches[name]
 	f.mu.Unlock()
 	_ = c.Close()
-	time.AfterFunc(f.ttl, func() { f.expire(name, false) })
+	time.AfterFunc(f.ttl, func() { f.expire(name) })
 }
 
 // gateways makes n caches that know each other.
@@ -374,8 +360,9 @@ func gateways(t *testing.T, f *fleet, n int, o Options) (list []*Cache) {
 		m := &member{f: f, name: string(rune('a' + i))}
 		own := o
 		own.Fleet = m
+		own.Source = func(file string) (Source, error) { return originOf(file), nil }
 		c := newCache(t, own)
-		f.do(func() { f.caches[m.name] = c })
+		f.do(func() { f.caches[m.name], f.names = c, append(f.names, m.name) })
 		list = append(list, c)
 	}
 	return list
@@ -389,10 +376,10 @@ func newCache(t *testing.T, o Options) *Cache {
 	return c
 }
 
-// idle waits until the flights and questions of a cache have ended. In a bubble synctest.Wait does more.
+// idle waits until the fills of a cache have ended. In a bubble synctest.Wait does more.
 func idle(t *testing.T, c *Cache) {
 	t.Helper()
-	require.Eventually(t, func() bool { s := c.Stats(); return s.Flights == 0 && s.Questions == 0 }, patient, time.Millisecond)
+	require.Eventually(t, func() bool { s := c.Stats(); return s.Fills == 0 }, patient, time.Millisecond)
 }
 
 // patient is how long a test waits for what has to come: only one that hangs waits so long.
@@ -413,7 +400,7 @@ func get(ctx context.Context, c *Cache, o *origin) result { return getRange(ctx,
 // getRange is one of length bytes; -1 is the rest. What it gives may be there before the flight has stored and published it: see idle.
 func getRange(ctx context.Context, c *Cache, o *origin, offset, length int64) (r result) {
 	began := time.Now()
-	e, err := c.Lookup(ctx, o.file, o, Ask{Hint: offset})
+	e, err := c.Get(ctx, o.file, o, GetOptions{Hint: offset})
 	if err != nil {
 		return result{err: err}
 	}

@@ -4,299 +4,324 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/semaphore"
 
 	"fastdfs-gateway/internal/cache/tier"
-	"fastdfs-gateway/internal/panics"
+	"fastdfs-gateway/internal/checksum"
 )
 
-// memoryPatience is how long a flight waits for others to be done when they fill half of the memory, before it overdraws that.
-const memoryPatience = 500 * time.Millisecond
+// role says where a fill gets its bytes from, and so whether other gateways may read from it.
+type role int
 
-// A source that has given this many bytes before it broke is asked again as if it never had; else fetches are maxBroken at most.
 const (
-	goodProgress = 1 << 20
-	maxBroken    = 3
+	undecided role = iota
+	leading        // from the source, or as the holder of the lease: other gateways may read
+	following      // from another gateway: if others followed it in turn, they could go in a circle
 )
 
-// fill is the goroutine of a flight.
-func (c *Cache) fill(f *flight, src Source) {
-	if err := c.fetch(f, src); err != nil {
-		c.afterFailure(f, err) // first: who is told of it may ask again at once
-		f.fail(err)
-	}
-	c.giveBack(f)
-	c.over(f)
-	close(f.over)
+// fill fetches one segment of a file, or the facts about it alone, for all requests of the process
+// that want it. Its bytes can be read while they arrive. When they are in a tier the fill lets go
+// of them, and its readers look there.
+type fill struct {
+	key     SegmentKey
+	src     Source
+	maxAge  time.Duration   // as in GetOptions
+	forPeer bool            // another gateway has asked for it: no owner is asked
+	finding bool            // it was started to find out the facts
+	sealed  bool            // no byte is given out before the CRC32 was compared: see Options.CheckFirst
+	done    chan struct{}   // closed when the fill has ended, and made room for another one
+	ctx     context.Context // of its waiting; ends with end, and with the Cache
+	end     context.CancelCauseFunc
+
+	mu      sync.Mutex // guards what follows; the bytes of chunks before visible do not change
+	changed chan struct{}
+	version Version
+	known   bool // version is: confirmed by meta, or what the first reader expects
+	meta    Meta // from the source or a peer
+	found   bool // meta is
+	length  int64
+	chunks  [][]byte
+	have    int64        // bytes received
+	visible int64        // of these, what may be read: the last ones wait until all are checked
+	sum     checksum.Sum // of the bytes received, in the variants that files of the group have
+	left    bool         // the segment is in a tier
+	tail    []byte       // then: its last chunk, for readers that keep pace, should it be evicted at once
+	err     error        // why there will be no more bytes
+
+	readers     int    // streams
+	waiting     int    // streams and requests that have not left
+	ended       bool   // it is over, or was ended since nothing waits for it
+	background  bool   // it goes on although nothing waits
+	orphanOf    string // the name of its source, if it is counted as one that does
+	invalidated bool   // what it brings is not to be kept
+	role        role
+	from        From
+	peer        string // that all bytes came from; empty: there is no such
+
+	// Used by the fill's goroutine only:
+	reserved   int64 // bytes of memory
+	reservedOf *semaphore.Weighted
 }
 
-// afterFailure draws the conclusions from why a flight has failed.
-func (c *Cache) afterFailure(f *flight, err error) {
-	_, _, v, known := f.progress()
-	if !known {
-		return
-	}
-	if errors.Is(err, ErrChanged) || errors.Is(err, ErrNotFound) {
-		c.doomFlights(matchFile(f.key.File), &v) // so that nobody is told of it by them any more
-		c.records.distrust(f.key.File, v)        // the next request asks again
-	}
+// fillOptions say more about a fill that is started.
+type fillOptions struct {
+	want    *Version // nil: not known
+	maxAge  time.Duration
+	forPeer bool
+	finding bool
 }
 
-// fetch gets the bytes of a flight, from wherever they are. It is over when it is complete, when the source has failed, and when
-// the file has changed; what other gateways do wrong only makes it look elsewhere.
-func (c *Cache) fetch(f *flight, src Source) (err error) {
-	defer panics.ToError(&err, "filling the cache")
-	broken, patience := 0, time.Now().Add(c.o.Wait)
+func (c *Cache) newFill(key SegmentKey, src Source, o fillOptions) *fill {
+	key.File = canonical(key.File)
+	f := &fill{
+		key: key, src: src, maxAge: o.maxAge, forPeer: o.forPeer, finding: o.finding,
+		sealed: c.o.CheckFirst(key.File), sum: checksum.New(c.legacyGroups.Variants(groupOf(key.File))),
+		changed: make(chan struct{}), done: make(chan struct{}),
+	}
+	if o.want != nil {
+		f.version, f.known, f.length = *o.want, true, o.want.SegmentLength(key.Index)
+	}
+	f.ctx, f.end = context.WithCancelCause(c.life)
+	return f
+}
+
+// leaseKey is the key of the lease for a segment, or for the facts about the file.
+func (f *fill) leaseKey() string {
+	if f.key.Index == Facts {
+		return f.key.File
+	}
+	return f.key.String()
+}
+
+// rankKey is the key that the gateways are ranked for.
+func (f *fill) rankKey() string { return RankKey(f.key) }
+
+// RankKey is the key that gateways are ranked for, given the key of an entry.
+func RankKey(key SegmentKey) string {
+	key.Index = max(0, key.Index)
+	return key.String()
+}
+
+// notifyLocked wakes those that wait for a change. mu is held.
+func (f *fill) notifyLocked() {
+	close(f.changed)
+	f.changed = make(chan struct{})
+}
+
+// update changes the state under mu and tells those that wait.
+func (f *fill) update(change func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change()
+	f.notifyLocked()
+}
+
+// until waits until ready, which is called with mu held, is true, or ctx ends.
+func (f *fill) until(ctx context.Context, ready func() bool) error {
 	for {
-		before, _, _, _ := f.progress()
-		if c.inTiers(f) {
+		f.mu.Lock()
+		ok, changed := ready(), f.changed
+		f.mu.Unlock()
+		if ok {
 			return nil
 		}
-		err = c.step(f, src, time.Until(patience))
-		after, _, _, _ := f.progress()
-		switch progress := after - before; {
-		case err == nil:
-			return nil
-		case f.ctx.Err() != nil:
-			return c.whyEnded()
-		case errors.Is(err, errAgain):
-			if progress > 0 {
-				patience = time.Now().Add(c.o.Wait)
-			}
-		case progress == 0, errors.Is(err, ErrNotFound), errors.Is(err, ErrChanged), errors.Is(err, ErrCorrupt):
-			return err
-		case progress >= goodProgress:
-			broken = 1
-		default:
-			if broken++; broken == maxBroken {
-				return err
-			}
-		}
-		pause(f.ctx)
-	}
-}
-
-// inTiers ends a flight whose segment is here already.
-func (c *Cache) inTiers(f *flight) bool {
-	_, _, v, known := f.progress()
-	if !known {
-		return false
-	}
-	view, ok := c.tiers.Get(f.key, v, false)
-	if ok {
-		view.Release()
-		f.leave()
-	}
-	return ok
-}
-
-// step finds out who leads and gets bytes accordingly. patience is how long another gateway may still be waited for.
-func (c *Cache) step(f *flight, src Source, patience time.Duration) error {
-	lease, err := c.o.Fleet.Lead(f.ctx, f.key.String())
-	var held *Held
-	switch {
-	case err == nil:
-		defer lease.Release()
-		return c.lead(f, src, lease)
-	case errors.As(err, &held) && patience > 0:
-		return c.follow(f, src, held.Holder, patience)
-	case f.ctx.Err() != nil:
-		return c.whyEnded()
-	}
-	return c.alone(f, src)
-}
-
-// alone fetches without a lease.
-func (c *Cache) alone(f *flight, src Source) error {
-	done, err := c.limits.acquire(f.ctx, src.Name())
-	if err != nil {
-		return c.whyEnded()
-	}
-	defer done()
-	f.setRole(giving)
-	if err := c.copyFromSource(f, src, nil); err != nil {
-		return err
-	}
-	return c.finish(f, src, nil)
-}
-
-// lead fetches under the lease: from another gateway that has the segment, or from the source.
-func (c *Cache) lead(f *flight, src Source, lease Lease) error {
-	if c.inTiers(f) { // while the lease was being taken
-		return nil
-	}
-	f.setRole(giving)
-	stop := context.AfterFunc(lease.Context(), func() { f.setRole(following) })
-	defer stop()
-	holder, err := c.located(f, src, lease)
-	if err != nil {
-		return err
-	}
-	if holder == "" || c.copyFromPeer(f, holder, false) != nil {
-		if err := c.copyFromSource(f, src, lease); err != nil {
-			return err
+		select {
+		case <-changed:
+		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
 	}
-	return c.finish(f, src, lease)
 }
 
-// absent notes that there is no such file, if that is the error, and returns the error.
-func (c *Cache) absent(f *flight, err error, lease Lease) error {
-	if !errors.Is(err, ErrNotFound) || f.young {
-		return err
-	}
-	m := Meta{Gone: true, Checked: time.Now()}
-	if c.publishMeta(f.key.File, m, lease) {
-		c.keepOf(f, m)
-	}
-	return err
-}
-
-// keepOf records what a flight has learned, unless the file was purged meanwhile.
-func (c *Cache) keepOf(f *flight, m Meta) {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if !f.doomed {
-		c.records.put(f.key.File, m)
-	}
-}
-
-// learned notes the version that the source has told, and tells the others when it is news.
-func (c *Cache) learned(f *flight, v Version, took time.Duration, lease Lease) error {
-	_, _, _, known := f.progress()
-	if known && !f.hearsay {
-		return f.learn(v)
-	}
-	m := Meta{Version: v, Checked: time.Now(), Took: took}
-	c.keepOf(f, m)
-	if err := f.learn(v); err != nil {
-		return err
-	}
-	f.hearsay = false
-	c.publishMeta(f.key.File, m, lease) // if that fails, so does publishing the segment
-	return nil
-}
-
-// copyFromSource fetches what is missing from the source.
-func (c *Cache) copyFromSource(f *flight, src Source, lease Lease) error {
-	have, length, v, known := f.progress()
-	want := &v
-	if !known {
-		want, length = nil, SegmentSize
-	}
-	if have >= length {
-		return nil
-	}
-	if err := c.reserve(f); err != nil { // where the version is not known it is done below
-		return err
-	}
-	ctx, cancel := context.WithCancel(f.ctx)
-	defer cancel()
-	f.setFrom(FromOrigin)
-	f.peer = ""
-	began := time.Now()
-	c.n.originFetches.Add(1)
-	got, body, err := src.Fetch(ctx, want, f.key.Index*SegmentSize+have, length-have)
-	if err != nil {
-		c.sourceFailed(f)
-		return c.absent(f, err, lease)
-	}
-	defer func() { _ = body.Close() }() // all that counts was read
-	if err = c.learned(f, got, time.Since(began), lease); err == nil {
-		err = c.reserve(f)
-	}
-	if err == nil {
-		err = f.copyFrom(body, func(n int) { c.n.originBytes.Add(uint64(n)) })
-	}
-	if err != nil {
-		c.sourceFailed(f)
-	}
-	return err
-}
-
-// sourceFailed counts a failure of a source, if it is one.
-func (c *Cache) sourceFailed(f *flight) {
-	if f.ctx.Err() == nil {
-		c.n.originFailures.Add(1)
-	}
-}
-
-// reserve waits until there is memory for the segment. It does not wait for ever, since the flights that have it may wait for another
-// gateway whose flights wait for this one, or for a storage that is slow.
-func (c *Cache) reserve(f *flight) error {
-	_, length, _, known := f.progress()
-	if f.reserved > 0 || !known || length == 0 {
-		return nil
-	}
-	for _, try := range []struct {
-		from     *semaphore.Weighted
-		patience time.Duration
-	}{{c.filling, memoryPatience}, {c.overdraft, c.o.Wait}} {
-		ctx, cancel := context.WithTimeout(f.ctx, try.patience)
-		err := try.from.Acquire(ctx, length)
-		cancel()
+// awaitMeta waits for the facts, from the source or a peer. It is errAgain when these have changed.
+func (f *fill) awaitMeta(ctx context.Context) (m Meta, err error) {
+	waiting := f.until(ctx, func() bool {
 		switch {
-		case f.ctx.Err() != nil:
-			return c.whyEnded()
-		case err == nil:
-			f.reserved, f.reservedOf = length, try.from
-			if try.from == c.filling { // what is overdrawn is not to drive out what others want
-				c.memory.Reserve(length)
-			}
-			return nil
+		case errors.Is(f.err, ErrChanged):
+			err = errAgain
+		case f.found:
+			m = f.meta
+		default:
+			err = f.err
 		}
+		return f.found || f.err != nil
+	})
+	if waiting != nil {
+		err = waiting
 	}
-	return fmt.Errorf("%w: no memory for %q", ErrBusy, f.key.String())
+	return m, err
 }
 
-// giveBack ends the reservation.
-func (c *Cache) giveBack(f *flight) {
-	if f.reserved > 0 {
-		if f.reservedOf == c.filling {
-			c.memory.Reserve(-f.reserved)
+// awaitVersion waits until the version is known.
+func (f *fill) awaitVersion(ctx context.Context) (v Version, err error) {
+	waiting := f.until(ctx, func() bool {
+		v = f.version
+		if !f.known {
+			err = f.err
 		}
-		f.reservedOf.Release(f.reserved)
-		f.reserved, f.reservedOf = 0, nil
+		return f.known || f.err != nil
+	})
+	if waiting != nil {
+		err = waiting
 	}
+	return v, err
 }
 
-// finish checks a complete segment, gives its last bytes out, and publishes and stores it.
-func (c *Cache) finish(f *flight, src Source, lease Lease) error {
-	c.confirm(f)
-	if err := c.verify(f, src); err != nil {
-		return err
-	}
-	f.reveal()
-	if !c.publish(f, lease) {
-		c.n.lost.Add(1)
-		return nil
-	}
-	c.giveBack(f)
+// awaitRole waits until it is decided where the bytes come from.
+func (f *fill) awaitRole(ctx context.Context) (r role, err error) {
+	err = f.until(ctx, func() bool {
+		r = f.role
+		return r != undecided || f.left || f.err != nil
+	})
+	return r, err
+}
+
+// at gives bytes from an offset in the segment on. Where there are none yet, changed tells when to
+// look again; left means that they are in a tier.
+func (f *fill) at(offset, limit int64) (s Stretch, changed <-chan struct{}, left bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if !f.doomed && f.length > 0 && c.tiers.Put(f.segment()) {
-		f.release()
+	switch {
+	case f.left && f.tail != nil && offset >= f.length-int64(len(f.tail)):
+		chunk := f.tail[offset-(f.length-int64(len(f.tail))):]
+		n := min(limit, int64(len(chunk)))
+		return Stretch{Bytes: chunk[:n:n], Length: n}, nil, false, nil
+	case f.left:
+		return s, nil, true, nil
+	case offset < f.visible:
+		chunk := f.chunks[offset/tier.ChunkSize][offset%tier.ChunkSize:]
+		n := min(limit, f.visible-offset, int64(len(chunk)))
+		return Stretch{Bytes: chunk[:n:n], Length: n}, nil, false, nil
+	case f.err != nil:
+		return s, nil, false, f.err
 	}
+	return s, f.changed, false, nil
+}
+
+func (f *fill) received() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.have
+}
+
+func (f *fill) segmentLength() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.length
+}
+
+func (f *fill) knownVersion() (v Version, known bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.version, f.known
+}
+
+// origin tells where the bytes come from.
+func (f *fill) origin() From {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.from
+}
+
+// learn takes the facts; ErrChanged when the version is not the known one.
+func (f *fill) learn(m Meta) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.known && m.Version != f.version {
+		return fmt.Errorf("%w: %q", ErrChanged, f.key.File)
+	}
+	f.version, f.known, f.length = m.Version, true, m.Version.SegmentLength(f.key.Index)
+	f.meta, f.found = m, true
+	f.notifyLocked()
 	return nil
 }
 
-// publish tells the other gateways that the segment is here. It is false when the lease was lost: then the segment may be older than
-// what others have.
-func (c *Cache) publish(f *flight, lease Lease) bool {
-	if lease == nil {
-		return true
-	}
+func (f *fill) setRole(r role) { f.update(func() { f.role = r }) }
+func (f *fill) fail(err error) { f.update(func() { f.err = err }) }
+func (f *fill) reveal()        { f.update(func() { f.visible = f.have }) }
+func (f *fill) leave()         { f.update(f.leaveLocked) }
+
+// cameFrom notes where the next bytes come from; peer is empty for the source.
+func (f *fill) cameFrom(from From, peer string) {
 	f.mu.Lock()
-	nothing, v := f.doomed || f.length == 0, f.version
-	f.mu.Unlock()
-	if lease.Context().Err() != nil {
-		return false
+	defer f.mu.Unlock()
+	f.from = from
+	if f.have > 0 {
+		peer = ""
 	}
-	return nothing || !errors.Is(lease.PublishLocation(c.life, f.key.String(), Location{Version: v}), ErrLost)
+	f.peer = peer
 }
 
-// matchFile and keyAt save the callers the name of the package.
-func matchFile(file string) Match                { return tier.MatchFile(file) }
-func keyAt(file string, offset int64) SegmentKey { return tier.KeyAt(file, offset) }
+// leaveLocked lets go of the bytes, which are in a tier. mu is held, and the caller notifies.
+func (f *fill) leaveLocked() {
+	if n := len(f.chunks); n > 0 && f.have == f.length {
+		f.tail = f.chunks[n-1]
+	}
+	f.chunks, f.left = nil, true
+}
+
+// room is where the next bytes go. The bytes behind visible are the goroutine's own.
+func (f *fill) room() []byte {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.have >= f.length {
+		return nil
+	}
+	i := f.have / tier.ChunkSize
+	if i == int64(len(f.chunks)) {
+		f.chunks = append(f.chunks, make([]byte, min(tier.ChunkSize, f.length-f.have)))
+	}
+	return f.chunks[i][f.have%tier.ChunkSize:]
+}
+
+// take takes bytes that were written to room.
+func (f *fill) take(p []byte) {
+	sum := f.sum // only this goroutine changes it
+	_, _ = sum.Write(p)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.sum = sum
+	f.have += int64(len(p))
+	if f.have < f.length && !f.sealed {
+		f.visible = f.have
+		f.notifyLocked()
+	}
+}
+
+// maxEmptyReads is how often a body may give nothing and no error.
+const maxEmptyReads = 100
+
+// copyFrom receives bytes until the segment is complete.
+func (f *fill) copyFrom(r io.Reader, count func(int)) error {
+	for empty := 0; ; {
+		room := f.room()
+		if len(room) == 0 {
+			return nil
+		}
+		n, err := r.Read(room)
+		if n > 0 {
+			count(n)
+			f.take(room[:n])
+			empty = 0
+			continue // an error that came with bytes comes again
+		}
+		if empty++; err == nil && empty == maxEmptyReads {
+			err = io.ErrNoProgress
+		}
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF
+		}
+		if err != nil {
+			return fmt.Errorf("cannot fetch %q beyond byte %d: %w", f.key.String(), f.received(), err)
+		}
+	}
+}
+
+// segmentLocked is the complete segment. mu is held.
+func (f *fill) segmentLocked() *tier.Segment {
+	return &tier.Segment{Key: f.key, Version: f.version, Chunks: f.chunks, Sum: f.sum.Standard(), Hot: f.readers > 1}
+}

@@ -7,99 +7,74 @@ import (
 	"time"
 )
 
-// Errors that a Fleet gives.
-var (
-	// ErrFleetDown: the fleet cannot be asked now. The cache goes on by itself.
-	ErrFleetDown = errors.New("the other gateways cannot be asked")
-	// ErrLost: a lease was lost before something was published under it, and it was not published.
-	ErrLost = errors.New("lease was lost")
-)
+// ErrFleetDown is the error of a Fleet that cannot ask for a lease now. The cache goes on alone.
+var ErrFleetDown = errors.New("leases of the fleet cannot be asked for")
 
 // Held is the error for a lease that another gateway has.
 type Held struct {
-	Holder string // where OpenPeer reaches it; empty when it cannot be reached
+	Holder string // the peer, as Open takes it; empty when it cannot be reached
 }
 
 // Error implements error.
 func (h *Held) Error() string { return "lease is held by " + h.Holder }
 
-// Meta is what is known of a file.
+// Meta is what a storage has said about a file.
 type Meta struct {
 	Version Version
-	Gone    bool          // there is no such file; Version says nothing
-	Checked time.Time     // when a storage has said so, by the clock of the gateway that asked it
-	Took    time.Duration // until it had said so
+	Gone    bool          // there is no such file; Version means nothing
+	Checked time.Time     // when a storage was asked; zero: not known
+	Took    time.Duration // until it had answered
+	TTL     time.Duration // of Gone: how long that holds; 0: as Options say; negative: not at all
 }
 
-// Location says which gateway has a segment.
-type Location struct {
-	Holder  string  // as in Held; the Fleet sets it to this gateway when it publishes
-	Version Version // of the file
+// Facts is the index, in the key of an entry, for the facts about a file without bytes. They are
+// ranked with segment 0.
+const Facts = -1
+
+// PeerRequest asks a gateway for an entry.
+type PeerRequest struct {
+	Key    SegmentKey
+	Want   *Version      // nil: the version is not known
+	Offset int64         // of the first byte that is missing, in the segment
+	MaxAge time.Duration // as in GetOptions
+	// Copy: the gateway gives what it has stored. Otherwise it fetches what it lacks.
+	Copy bool
 }
 
-// Fleet is what the cache asks of the other gateways. Keys of leases and locations are those of SegmentKey.String for a segment and
-// the file itself for its Meta.
-//
-// Every method may be called from many goroutines. Errors other than *Held and those of the context mean that the fleet is in
-// trouble, and the cache goes on without it, so they should come fast: a Fleet has a circuit breaker.
+// Fleet is what the cache asks of the other gateways. Its methods may be called from many
+// goroutines.
 type Fleet interface {
-	// Lead takes the lease of a key without waiting for it. It is a *Held error when another gateway has it. The lease is renewed
-	// until Release.
-	Lead(ctx context.Context, key string) (Lease, error)
-	// Wait waits until the lease of a key is free: released or expired. It returns at once when it is.
+	// Rank names the first n gateways for a key, the owner first. This gateway is "". Without peers
+	// the list is empty.
+	Rank(key string, n int) []string
+	// Open asks a peer, as its PeerOpen answers. The body is nil for Facts. With ErrNotFound the
+	// Meta tells how long that holds. The body ends in an error other than io.EOF when it ends
+	// early, and with ctx; the caller closes it.
+	Open(ctx context.Context, peer string, r PeerRequest) (Meta, io.ReadCloser, error)
+	// Lead takes the lease of a key without waiting; *Held when another gateway has it. It is
+	// renewed until release is called; lease ends when it was lost. Other errors come soon.
+	Lead(ctx context.Context, key string) (lease context.Context, release func(), err error)
+	// Wait waits until the lease of a key is released or has expired.
 	Wait(ctx context.Context, key string) error
-	// Meta is what a gateway has published about a file; false when there is nothing.
-	Meta(ctx context.Context, file string) (Meta, bool, error)
-	// Location is what a gateway has published about a segment; false when there is nothing.
-	Location(ctx context.Context, key string) (Location, bool, error)
-	// OpenPeer reads a segment from an offset in it on to its end, at another gateway that has it or is filling it, as PeerOpen there
-	// gives it. want is the version; nil when it is not known. A stream that breaks ends in an error other than io.EOF. The end of
-	// ctx ends OpenPeer and the reads. The caller closes the stream.
-	OpenPeer(ctx context.Context, holder string, key SegmentKey, want *Version, offset int64) (Version, io.ReadCloser, error)
 }
 
-// Lease is the right to fetch something for the whole fleet. What is published under one is compared with its fencing number, and
-// is ErrLost when another gateway has had the lease since.
-type Lease interface {
-	// Context ends when the lease was lost.
-	Context() context.Context
-	// PublishMeta tells the other gateways about a file.
-	PublishMeta(ctx context.Context, file string, m Meta) error
-	// PublishLocation tells them that this one has a segment.
-	PublishLocation(ctx context.Context, key string, l Location) error
-	// Release gives the lease back. It does not wait long.
-	Release()
-}
-
-// Alone is the Fleet of a gateway that is alone: it always leads, and nobody knows more.
+// Alone is the Fleet of a gateway without others.
 type Alone struct{}
 
 var _ Fleet = Alone{}
 
+// Rank implements Fleet.
+func (Alone) Rank(string, int) []string { return nil }
+
+// Open implements Fleet.
+func (Alone) Open(context.Context, string, PeerRequest) (Meta, io.ReadCloser, error) {
+	return Meta{}, nil, ErrNotHere
+}
+
 // Lead implements Fleet.
-func (Alone) Lead(context.Context, string) (Lease, error) { return aloneLease{}, nil }
+func (Alone) Lead(context.Context, string) (context.Context, func(), error) {
+	return context.Background(), func() {}, nil
+}
 
 // Wait implements Fleet.
 func (Alone) Wait(context.Context, string) error { return nil }
-
-// Meta implements Fleet.
-func (Alone) Meta(context.Context, string) (Meta, bool, error) { return Meta{}, false, nil }
-
-// Location implements Fleet.
-func (Alone) Location(context.Context, string) (Location, bool, error) {
-	return Location{}, false, nil
-}
-
-// OpenPeer implements Fleet.
-func (Alone) OpenPeer(context.Context, string, SegmentKey, *Version, int64) (Version, io.ReadCloser, error) {
-	return Version{}, nil, ErrFleetDown
-}
-
-type aloneLease struct{}
-
-var _ Lease = aloneLease{}
-
-func (aloneLease) Context() context.Context                                { return context.Background() }
-func (aloneLease) PublishMeta(context.Context, string, Meta) error         { return nil }
-func (aloneLease) PublishLocation(context.Context, string, Location) error { return nil }
-func (aloneLease) Release()                                                {}

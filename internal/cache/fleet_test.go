@@ -3,6 +3,8 @@ package cache
 import (
 	"context"
 	"fmt"
+	"io"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -88,33 +90,26 @@ func TestOneCall(t *testing.T) {
 		}
 		synctest.Wait()
 		require.EqualValues(t, 1, f.leadCalls)
-		require.LessOrEqual(t, f.calls, int64(6))
+		require.LessOrEqual(t, f.calls, int64(1))
 	})
 }
 
-// TestLater: a gateway that comes later gets the segment from one that has it, and nothing from the origin.
+// TestLater: a gateway that comes later gets the segment from the owner, and nothing from the origin.
 func TestLater(t *testing.T) {
-	bubble(t, "located", func(t *testing.T) {
-		o := newOrigin(testFile(1), 2*SegmentSize)
-		list := gateways(t, newFleet(), 2, Options{})
-		requireWhole(t, o, get(context.Background(), list[0], o))
-		r := get(context.Background(), list[1], o)
-		requireWhole(t, o, r)
-		require.Equal(t, FromPeer, r.from)
-		require.EqualValues(t, 2, o.fetches.Load())
-		require.Zero(t, o.stats.Load(), "the other gateway knows the version")
-	})
-	bubble(t, "located, version forgotten", func(t *testing.T) {
-		o := newOrigin(testFile(1), SegmentSize)
-		f := newFleet()
-		list := gateways(t, f, 2, Options{})
-		requireWhole(t, o, get(context.Background(), list[0], o))
-		synctest.Wait()
-		f.do(func() { clear(f.metas) })
-		requireWhole(t, o, get(context.Background(), list[1], o))
-		require.EqualValues(t, 1, o.fetches.Load())
-		require.EqualValues(t, 1, o.stats.Load(), "whether it still exists is asked")
-	})
+	for name, first := range map[string]int{"from the owner": 0, "from the second": 1} {
+		bubble(t, name, func(t *testing.T) {
+			o := newOrigin(testFile(1), 2*SegmentSize)
+			f := newFleet()
+			list := gateways(t, f, 3, Options{})
+			requireWhole(t, o, get(context.Background(), list[first], o))
+			r := get(context.Background(), list[2], o)
+			requireWhole(t, o, r)
+			require.Equal(t, FromPeer, r.from)
+			require.EqualValues(t, 2, o.fetches.Load())
+			require.Zero(t, o.stats.Load(), "the owner knows the version")
+			require.EqualValues(t, 2, f.leadCalls, "the owner alone asks for leases")
+		})
+	}
 	bubble(t, "evicted there", func(t *testing.T) {
 		o := newOrigin(testFile(1), SegmentSize)
 		list := gateways(t, newFleet(), 2, Options{})
@@ -124,6 +119,133 @@ func TestLater(t *testing.T) {
 		requireWhole(t, o, get(context.Background(), list[1], o))
 		require.EqualValues(t, 2, o.fetches.Load())
 	})
+}
+
+// TestTakeOver: a gateway that has become the owner asks the next in rank, which was it before.
+func TestTakeOver(t *testing.T) {
+	for name, age := range map[string]time.Duration{"fresh": 0, "expired": time.Hour} {
+		bubble(t, name, func(t *testing.T) {
+			o := newOrigin(testFile(1), SegmentSize+5)
+			f := newFleet()
+			list := gateways(t, f, 3, Options{})
+			f.do(func() { f.names = []string{"b", "c"} })
+			requireWhole(t, o, get(context.Background(), list[1], o))
+			synctest.Wait()
+			time.Sleep(age)
+			f.do(func() { f.names = []string{"a", "b", "c"} })
+			r := get(context.Background(), list[2], o)
+			requireWhole(t, o, r)
+			require.EqualValues(t, 2, o.fetches.Load(), "no download of what a gateway has")
+			require.Equal(t, age > 0, o.stats.Load() > 0, "what has expired is confirmed")
+			synctest.Wait()
+			require.EqualValues(t, 2, list[0].Stats().Memory.Entries, "the new owner has it")
+		})
+	}
+	bubble(t, "another version", func(t *testing.T) {
+		o := newOrigin(testFile(1), 1000)
+		o.v.Immutable = false
+		f := newFleet()
+		list := gateways(t, f, 2, Options{})
+		f.do(func() { f.names = []string{"b"} })
+		requireWhole(t, o, get(context.Background(), list[1], o))
+		o.set(func() {
+			o.content = cachetest.Content("new", 1500)
+			o.v.Size, o.v.ModTime = 1500, o.v.ModTime+1e9
+		})
+		time.Sleep(5 * second)
+		f.do(func() { f.names = []string{"a", "b"} })
+		requireWhole(t, o, get(context.Background(), list[0], o))
+		require.EqualValues(t, 2, o.fetches.Load())
+	})
+	bubble(t, "the next one hangs", func(t *testing.T) {
+		o := newOrigin(testFile(1), 1000)
+		f := newFleet()
+		hanging := &hangingPeers{member: &member{f: f, name: "a"}}
+		f.names = []string{"a", "b"}
+		c := newCache(t, Options{Fleet: hanging})
+		began := time.Now()
+		requireWhole(t, o, get(context.Background(), c, o))
+		require.Equal(t, copyTimeout, time.Since(began))
+	})
+}
+
+// hangingPeers is a fleet whose gateways do not answer.
+type hangingPeers struct{ *member }
+
+func (hangingPeers) Open(ctx context.Context, _ string, _ PeerRequest) (Meta, io.ReadCloser, error) {
+	<-ctx.Done()
+	return Meta{}, nil, ctx.Err()
+}
+
+// TestOwnerAway: when the owner cannot be reached the next in rank fetches for all; when it has
+// failed each gateway finds out for itself.
+func TestOwnerAway(t *testing.T) {
+	bubble(t, "cut off", func(t *testing.T) {
+		o := newOrigin(testFile(1), 1<<20)
+		o.first, o.whole = second/2, second
+		f := newFleet()
+		list := gateways(t, f, 4, Options{})
+		f.cut["a"] = true
+		for _, r := range crowd(list[1:], o, 30) {
+			requireWhole(t, o, r)
+		}
+		require.EqualValues(t, 1, o.fetches.Load())
+	})
+	bubble(t, "without leases", func(t *testing.T) {
+		o := newOrigin(testFile(1), 2<<20)
+		o.first, o.whole = second/2, second
+		f := newFleet()
+		list := gateways(t, f, 3, Options{})
+		f.down = true
+		for _, r := range crowd(list, o, 150) {
+			requireWhole(t, o, r)
+			require.LessOrEqual(t, r.first, o.first+o.whole/64+200*time.Millisecond)
+		}
+		require.EqualValues(t, 1, o.fetches.Load(), "the owner's fill is enough")
+	})
+}
+
+// otherRank is a fleet whose list of gateways is another one.
+type otherRank struct {
+	*member
+	names []string
+}
+
+func (r *otherRank) Rank(string, int) []string { return r.names }
+
+// TestDifferentRanks: gateways whose lists differ do not wait for each other in a circle, and the
+// lease still makes one download.
+func TestDifferentRanks(t *testing.T) {
+	for _, hint := range []int64{0, NoHint} {
+		bubble(t, fmt.Sprint(hint), func(t *testing.T) {
+			o := newOrigin(testFile(1), 1<<20)
+			o.first, o.whole = second/2, second
+			f := newFleet()
+			var list []*Cache
+			for name, names := range map[string][]string{"a": {"b", "c", ""}, "b": {"c", "a", ""}, "c": {"a", "b", ""}} {
+				c := newCache(t, Options{Fleet: &otherRank{&member{f: f, name: name}, names},
+					Source: func(string) (Source, error) { return o, nil }})
+				f.caches[name] = c
+				list = append(list, c)
+			}
+			var wg sync.WaitGroup
+			for i := range 30 {
+				wg.Go(func() {
+					_, err := list[i%3].Get(context.Background(), o.file, o, GetOptions{Hint: hint})
+					if err != nil {
+						t.Error(err)
+					}
+				})
+			}
+			wg.Wait()
+			for _, r := range crowd(list, o, 30) {
+				requireWhole(t, o, r)
+				require.Less(t, r.total, 10*second)
+			}
+			require.EqualValues(t, 1, o.fetches.Load())
+			require.LessOrEqual(t, o.stats.Load(), int64(1))
+		})
+	}
 }
 
 // TestNoPeers: gateways that cannot reach each other fill one after the other.
@@ -177,37 +299,34 @@ func TestLeaderDies(t *testing.T) {
 		go func() { leader <- get(context.Background(), list[0], o) }()
 		synctest.Wait()
 		time.AfterFunc(2*second, func() { f.do(func() { f.stopped["a"] = true }) })
-		time.AfterFunc(2*second+f.ttl, func() { f.expire("a", true) })
+		time.AfterFunc(2*second+f.ttl, func() { f.expire("a") })
 		for _, r := range crowd(list[1:], o, 10) {
 			requireWhole(t, o, r)
-			require.Less(t, r.total, 2*second+f.ttl+freeStall*2+5*second)
+			require.Less(t, r.total, 2*second+f.ttl+pingTimeout+5*second)
 		}
 		requireWhole(t, o, <-leader)
 		require.EqualValues(t, 2, o.fetches.Load())
 	})
 }
 
-// TestLostLease: what was fetched under a lease that was lost is served to those who wait, and neither stored nor published.
+// TestLostLease: what was fetched under a lease that was lost is served to those that wait, and not
+// stored.
 func TestLostLease(t *testing.T) {
-	for name, learns := range map[string]bool{"told": true, "found out when publishing": false} {
-		bubble(t, name, func(t *testing.T) {
-			o := newOrigin(testFile(1), 1<<20)
-			o.first, o.whole = second, 4*second
-			f := newFleet()
-			c := gateways(t, f, 1, Options{})[0]
-			time.AfterFunc(3*second/2, func() { f.expire("a", learns) })
-			r := get(context.Background(), c, o)
-			requireWhole(t, o, r)
-			synctest.Wait()
-			require.Empty(t, f.places)
-			require.Zero(t, c.Stats().Memory.Entries)
-			require.EqualValues(t, 1, c.Stats().LeasesLost)
-			requireWhole(t, o, get(context.Background(), c, o))
-			synctest.Wait()
-			require.EqualValues(t, 2, o.fetches.Load())
-			require.Len(t, f.places, 1)
-		})
-	}
+	bubble(t, "told", func(t *testing.T) {
+		o := newOrigin(testFile(1), 1<<20)
+		o.first, o.whole = second, 4*second
+		f := newFleet()
+		c := gateways(t, f, 1, Options{})[0]
+		time.AfterFunc(3*second/2, func() { f.expire("a") })
+		requireWhole(t, o, get(context.Background(), c, o))
+		synctest.Wait()
+		require.Zero(t, c.Stats().Memory.Entries)
+		require.EqualValues(t, 1, c.Stats().LeasesLost)
+		requireWhole(t, o, get(context.Background(), c, o))
+		synctest.Wait()
+		require.EqualValues(t, 2, o.fetches.Load())
+		require.NotZero(t, c.Stats().Memory.Entries)
+	})
 }
 
 // TestPartition: gateways that do not reach each other, but the leases: each fetches once, one after the other.
@@ -226,7 +345,7 @@ func TestPartition(t *testing.T) {
 	})
 }
 
-// TestFleetDown: each gateway fetches by itself, with a limit on what one source gets, and no client sees an error.
+// TestFleetDown: without leases the owner fetches, with a limit on what one source gets, and no client sees an error.
 func TestFleetDown(t *testing.T) {
 	bubble(t, "from the beginning", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1<<20)
@@ -237,7 +356,7 @@ func TestFleetDown(t *testing.T) {
 		for _, r := range crowd(list, o, 40) {
 			requireWhole(t, o, r)
 		}
-		require.EqualValues(t, 2, o.fetches.Load())
+		require.EqualValues(t, 1, o.fetches.Load(), "the owner's")
 		f.do(func() { f.down = false })
 		other := newOrigin(testFile(2), 1<<20)
 		for _, r := range crowd(list, other, 40) {
@@ -285,24 +404,25 @@ func TestWait(t *testing.T) {
 		other := &member{f: f, name: "gone"}
 		f.dead["gone"] = false
 		f.cut["gone"] = true
-		l, err := other.Lead(context.Background(), keyAt(o.file, 0).String())
+		_, release, err := other.Lead(context.Background(), keyAt(o.file, 0).String())
 		require.NoError(t, err)
 		r := get(context.Background(), c, o)
 		requireWhole(t, o, r)
 		require.InDelta(t, 20, r.total.Seconds(), 1)
-		l.Release()
+		release()
 	})
 	bubble(t, "question", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1000)
 		f := newFleet()
 		c := gateways(t, f, 1, Options{Wait: 20 * second})[0]
-		l, err := (&member{f: f, name: "gone"}).Lead(context.Background(), o.file)
+		f.cut["gone"] = true
+		_, release, err := (&member{f: f, name: "gone"}).Lead(context.Background(), o.file)
 		require.NoError(t, err)
 		began := time.Now()
-		_, err = c.Lookup(context.Background(), o.file, o, Ask{Hint: NoHint})
+		_, err = c.Get(context.Background(), o.file, o, GetOptions{Hint: NoHint})
 		require.NoError(t, err)
 		require.InDelta(t, 20, time.Since(began).Seconds(), 1)
-		l.Release()
+		release()
 	})
 }
 
@@ -315,7 +435,7 @@ func TestHeads(t *testing.T) {
 		errs := make(chan error)
 		for i := range 60 {
 			go func() {
-				e, err := list[i%3].Lookup(context.Background(), o.file, o, Ask{Hint: NoHint})
+				e, err := list[i%3].Get(context.Background(), o.file, o, GetOptions{Hint: NoHint})
 				if err == nil && e.Version != o.v {
 					err = fmt.Errorf("version %v", e.Version)
 				}
@@ -336,7 +456,7 @@ type slowLead struct {
 	meanwhile func(key string)
 }
 
-func (s *slowLead) Lead(ctx context.Context, key string) (Lease, error) {
+func (s *slowLead) Lead(ctx context.Context, key string) (context.Context, func(), error) {
 	s.meanwhile(key)
 	return s.member.Lead(ctx, key)
 }
@@ -347,22 +467,10 @@ func TestLookAgain(t *testing.T) {
 		o := newOrigin(testFile(1), 1000)
 		fleet := &slowLead{member: &member{f: newFleet(), name: "a"}, meanwhile: func(string) {}}
 		c := newCache(t, Options{Fleet: fleet})
-		_, err := c.Lookup(context.Background(), o.file, o, Ask{Hint: NoHint})
+		_, err := c.Get(context.Background(), o.file, o, GetOptions{Hint: NoHint})
 		require.NoError(t, err)
 		fleet.meanwhile = func(string) { require.True(t, c.tiers.Put(cachetest.Segment(o.file, 0, o.content))) }
 		requireWhole(t, o, get(context.Background(), c, o))
 		require.Zero(t, o.fetches.Load())
-	})
-	bubble(t, "question", func(t *testing.T) {
-		o := newOrigin(testFile(1), 1000)
-		f := newFleet()
-		fleet := &slowLead{member: &member{f: f, name: "a"}, meanwhile: func(string) {
-			f.do(func() { f.metas[o.file] = Meta{Version: o.v, Checked: time.Now()} })
-		}}
-		c := newCache(t, Options{Fleet: fleet})
-		e, err := c.Lookup(context.Background(), o.file, o, Ask{Hint: NoHint})
-		require.NoError(t, err)
-		require.Equal(t, o.v, e.Version)
-		require.Zero(t, o.stats.Load())
 	})
 }

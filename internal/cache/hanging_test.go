@@ -22,7 +22,7 @@ func TestOriginHangs(t *testing.T) {
 			ctx, cancel := context.WithTimeout(background, patience)
 			defer cancel()
 			began := time.Now()
-			e, err := c.Lookup(ctx, o.file, o, Ask{})
+			e, err := c.Get(ctx, o.file, o, GetOptions{})
 			if err == nil {
 				require.Equal(t, Stale, e.State)
 			}
@@ -43,11 +43,11 @@ func TestOriginHangs(t *testing.T) {
 		}
 		require.Greater(t, o.stats.Load(), before+2, "it is asked again all the time")
 		o.set(func() { o.down = false })
-		time.Sleep(30 * second)                         // what has been asked before is answered, well or not
-		_, err = c.Lookup(background, o.file, o, Ask{}) // asks again unless it was well
+		time.Sleep(30 * second)                             // what has been asked before is answered, well or not
+		_, err = c.Get(background, o.file, o, GetOptions{}) // asks again unless it was well
 		require.NoError(t, err)
 		time.Sleep(30 * second)
-		e, err := c.Lookup(background, o.file, o, Ask{})
+		e, err := c.Get(background, o.file, o, GetOptions{})
 		require.NoError(t, err)
 		require.Equal(t, Fresh, e.State)
 	})

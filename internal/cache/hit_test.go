@@ -12,43 +12,48 @@ import (
 	"fastdfs-gateway/internal/cache/tier"
 )
 
-// TestHit: a hit says what Lookup says, and only while Lookup would ask nobody.
+// hit is a Get that asks nothing.
+func hit(c *Cache, o *origin) (Entry, bool) {
+	e, err := c.Get(background, o.file, nil, GetOptions{})
+	return e, err == nil
+}
+
+// TestHit: without a source Get tells what it tells with one, and only while it would ask nothing.
 func TestHit(t *testing.T) {
 	bubble(t, "hit", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1000)
 		o.first = second
 		c := newCache(t, Options{})
-		_, ok := c.Hit(o.file)
+		_, ok := hit(c, o)
 		require.False(t, ok, "nothing is known")
 		requireWhole(t, o, get(background, c, o))
 		time.Sleep(time.Minute)
-		hit, ok := c.Hit(o.file)
+		found, ok := hit(c, o)
 		require.True(t, ok)
 		known, err := lookup(c, o)
 		require.NoError(t, err)
-		expires := hit.rec.expires
-		hit.rec = nil
-		require.Equal(t, known, hit)
+		expires := found.rec.expires
+		require.Equal(t, known, found)
 		time.Sleep(time.Until(expires) - 20*second) // from 40 times the second that it took on: Lookup draws lots then, once for each request
-		_, ok = c.Hit(o.file)
+		_, ok = hit(c, o)
 		require.False(t, ok, "soon it is to be asked for early")
 		require.Zero(t, o.stats.Load())
 		time.Sleep(time.Hour)
-		_, ok = c.Hit(o.file)
+		_, ok = hit(c, o)
 		require.False(t, ok, "expired")
 		requireWhole(t, o, get(background, c, o))
 		time.Sleep(2 * second)
-		_, ok = c.Hit(o.file)
+		_, ok = hit(c, o)
 		require.True(t, ok, "asked again")
 		require.Zero(t, c.Purge(tier.MatchFile("another")))
 		require.Positive(t, c.Purge(tier.MatchFile(o.file)))
-		_, ok = c.Hit(o.file)
+		_, ok = hit(c, o)
 		require.False(t, ok, "purged")
 		o.first = 0
 		o.set(func() { o.content = nil })
 		_, err = lookup(c, o)
 		require.ErrorIs(t, err, ErrNotFound)
-		_, ok = c.Hit(o.file)
+		_, ok = hit(c, o)
 		require.False(t, ok, "gone")
 	})
 }
@@ -58,10 +63,10 @@ func TestHitIsDistrusted(t *testing.T) {
 	o := newOrigin(testFile(1), 1000)
 	c := newCache(t, Options{})
 	requireWhole(t, o, get(background, c, o))
-	e, ok := c.Hit(o.file)
+	e, ok := hit(c, o)
 	require.True(t, ok)
-	c.records.distrust(o.file, e.Version)
-	_, ok = c.Hit(o.file)
+	c.metas.distrust(o.file, e.Version)
+	_, ok = hit(c, o)
 	require.False(t, ok)
 }
 
@@ -71,21 +76,20 @@ func TestMemo(t *testing.T) {
 		o := newOrigin(testFile(1), 1000)
 		c := newCache(t, Options{})
 		requireWhole(t, o, get(background, c, o))
-		e, ok := c.Hit(o.file)
+		e, ok := hit(c, o)
 		require.True(t, ok)
 		require.Nil(t, e.Memo())
 		e.SetMemo("mine")
-		e, ok = c.Hit(o.file)
+		e, ok = hit(c, o)
 		require.True(t, ok)
 		require.Equal(t, "mine", e.Memo())
 		e, err := lookup(c, o)
 		require.NoError(t, err)
-		require.Nil(t, e.Memo(), "not of a hit")
-		e.SetMemo("lost")
+		require.Equal(t, "mine", e.Memo())
 		time.Sleep(11 * time.Minute)
 		requireWhole(t, o, get(background, c, o))
 		time.Sleep(2 * second)
-		e, ok = c.Hit(o.file)
+		e, ok = hit(c, o)
 		require.True(t, ok)
 		require.Nil(t, e.Memo(), "the file may be another one by now")
 	})
@@ -98,7 +102,7 @@ func TestPin(t *testing.T) {
 	c := newCache(t, Options{})
 	requireWhole(t, o, get(background, c, o))
 	idle(t, c)
-	e, ok := c.Hit(o.file)
+	e, ok := hit(c, o)
 	require.True(t, ok)
 	before := c.Stats().MemoryHits
 	given := uint64(0)
@@ -160,7 +164,7 @@ func TestFirstUse(t *testing.T) {
 					t.Skip(err)
 				}
 				for use := range 3 {
-					e, err := c.Lookup(background, o.file, o, Ask{})
+					e, err := c.Get(background, o.file, o, GetOptions{})
 					require.NoError(t, err)
 					s := c.Open(background, e, o, 0, size)
 					for err == nil {

@@ -16,32 +16,35 @@ const (
 	sumCost    = 32
 )
 
-// holdOff is how long a question that has failed is not asked again while there is something stale to serve.
-const holdOff = 2 * time.Second
-
-// failsFor is how long after a question has failed nobody waits for the next one while there is something stale to serve: a storage that
-// says nothing would let each of them wait for as long as it may take.
-const failsFor = time.Minute
-
-// standing says what a record is good for.
-type standing int
-
 const (
-	unknown      standing = iota // ask and wait
-	fresh                        // serve
-	early                        // serve, and ask already: it expires soon
-	stale                        // serve, and ask
-	staleUnasked                 // serve: asking has just failed
-	onlyIfError                  // ask and wait, and serve when that fails
-	gone                         // there is no such file
+	// holdOff is how long nothing is asked after that has failed, while there is something stale to
+	// serve.
+	holdOff = 2 * time.Second
+	// failsFor is how long after that nothing waits for the next attempt, while there is something
+	// stale to serve: a storage that hangs would let each request wait for its whole timeout.
+	failsFor = time.Minute
 )
 
-// record is what this process knows about a file.
-type record struct {
+// freshness says what the facts about a file are good for.
+type freshness int
+
+const (
+	unknown      freshness = iota // ask and wait
+	fresh                         // serve
+	early                         // serve, and ask already: they expire soon
+	stale                         // serve, and ask
+	staleFailing                  // serve, and ask: that has failed before
+	staleHoldoff                  // serve: asking has just failed
+	staleIfError                  // ask and wait, and serve when that fails
+	gone                          // there is no such file
+)
+
+// metaRecord is what this process knows about a file.
+type metaRecord struct {
 	file    string
 	meta    Meta
 	expires time.Time // it is fresh until then
-	retry   time.Time // no question before, when one has failed
+	retry   time.Time // nothing is asked before, when that has failed
 	sums    sums
 	useless bool // a storage has said otherwise
 	bytes   int64
@@ -49,36 +52,42 @@ type record struct {
 	memo atomic.Pointer[any] // see Entry.Memo
 }
 
-// records are the records of a process, with a budget in bytes.
-type records struct {
+// metaCache holds the facts about files, with a budget in bytes.
+type metaCache struct {
 	o   Options
 	max int64
 
 	mu   sync.Mutex // guards what follows and the records
-	list *simplelru.LRU[string, *record]
+	list *simplelru.LRU[string, *metaRecord]
 	used int64
 }
 
-func newRecords(o *Options, most int64) *records {
-	list, err := simplelru.NewLRU[string, *record](math.MaxInt, nil)
+func newMetaCache(o *Options, most int64) *metaCache {
+	list, err := simplelru.NewLRU[string, *metaRecord](math.MaxInt, nil)
 	if err != nil {
 		panic("BUG: " + err.Error())
 	}
-	return &records{o: *o, max: most, list: list}
+	return &metaCache{o: *o, max: most, list: list}
 }
 
-// look finds a record and says what it is good for; maxAge is that of Ask.
-func (r *records) look(file string, now time.Time, maxAge time.Duration) (Meta, standing) {
+// look finds the record of a file and says what it is good for. maxAge is that of GetOptions. With
+// asks the caller asks again when the record is early, which is decided by chance; without, what
+// may be early is.
+func (r *metaCache) look(file string, now time.Time, maxAge time.Duration, asks bool) (*metaRecord, Meta, freshness) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rec, ok := r.list.Get(file)
-	if !ok {
-		return Meta{}, unknown
+	if !ok || rec.useless {
+		return nil, Meta{}, unknown
 	}
-	return rec.meta, r.standing(rec, now, maxAge)
+	f := r.freshness(rec, now, maxAge, asks)
+	if f == unknown || f == gone {
+		return nil, Meta{}, f
+	}
+	return rec, rec.meta, f
 }
 
-func (r *records) standing(rec *record, now time.Time, maxAge time.Duration) standing {
+func (r *metaCache) freshness(rec *metaRecord, now time.Time, maxAge time.Duration, asks bool) freshness {
 	left := rec.expires.Sub(now)
 	expired := rec.meta.Checked.Add(r.ttl(rec.meta))
 	strict := !rec.meta.Version.Immutable // what has expired is served only when asking fails
@@ -86,29 +95,31 @@ func (r *records) standing(rec *record, now time.Time, maxAge time.Duration) sta
 		left, strict = min(left, rec.meta.Checked.Add(maxAge).Sub(now)), true
 	}
 	switch {
-	case rec.useless:
-		return unknown
 	case rec.meta.Gone && left > 0:
 		return gone
 	case rec.meta.Gone:
 		return unknown
-	case left > 0 && !strict && isEarly(left, rec.meta.Took) && !now.Before(rec.retry):
+	case left > 0 && !strict && !isFar(left, rec.meta.Took) && !now.Before(rec.retry) &&
+		(!asks || isEarly(left, rec.meta.Took)):
 		return early
 	case left > 0:
 		return fresh
 	case !strict && now.Before(expired.Add(r.o.StaleWhileRevalidate)):
-		if now.Before(rec.retry) {
-			return staleUnasked
-		}
-		return stale
-	case now.Before(expired.Add(r.o.StaleIfError)):
-		if now.Before(rec.retry) {
-			return staleUnasked
-		}
-		if now.Before(rec.retry.Add(failsFor)) {
+		switch {
+		case now.Before(rec.retry):
+			return staleHoldoff
+		case rec.retry.IsZero():
 			return stale
 		}
-		return onlyIfError
+		return staleFailing
+	case now.Before(expired.Add(r.o.StaleIfError)):
+		if now.Before(rec.retry) {
+			return staleHoldoff
+		}
+		if now.Before(rec.retry.Add(failsFor)) {
+			return staleFailing
+		}
+		return staleIfError
 	}
 	return unknown
 }
@@ -122,23 +133,8 @@ func isEarly(left, took time.Duration) bool {
 // isFar tells that a record has not expired, and is not asked for early yet: by chance that is once in e^40 times.
 func isFar(left, took time.Duration) bool { return left > 0 && left/40 > took }
 
-// hit finds a record that is fresh, and nothing has to be asked.
-func (r *records) hit(file string, now time.Time) (*record, Meta, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	rec, ok := r.list.Get(file)
-	if !ok || rec.useless || rec.meta.Gone {
-		return nil, Meta{}, false
-	}
-	left := rec.expires.Sub(now)
-	if left <= 0 || rec.meta.Version.Immutable && !isFar(left, rec.meta.Took) {
-		return nil, Meta{}, false
-	}
-	return rec, rec.meta, true
-}
-
-// peek is what is known about a file, however old.
-func (r *records) peek(file string) (Meta, bool) {
+// peek gives the facts about a file that is there, however old.
+func (r *metaCache) peek(file string) (Meta, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rec, ok := r.list.Peek(file)
@@ -149,8 +145,10 @@ func (r *records) peek(file string) (Meta, bool) {
 }
 
 // ttl is how long something that was learned is fresh.
-func (r *records) ttl(m Meta) time.Duration {
+func (r *metaCache) ttl(m Meta) time.Duration {
 	switch {
+	case m.Gone && m.TTL != 0:
+		return max(0, min(m.TTL, r.o.NegativeTTL))
 	case m.Gone:
 		return r.o.NegativeTTL
 	case !m.Version.Immutable:
@@ -160,14 +158,13 @@ func (r *records) ttl(m Meta) time.Duration {
 }
 
 // expiry is when something learned at a moment expires. Not all that was learned at one moment expires at one.
-func (r *records) expiry(m Meta) time.Time {
+func (r *metaCache) expiry(m Meta) time.Time {
 	ttl := r.ttl(m)
 	return m.Checked.Add(ttl - rand.N(ttl/10+1))
 }
 
-// isFresh tells whether something that another gateway has learned is still good; maxAge is that of
-// Ask.
-func (r *records) isFresh(m Meta, now time.Time, maxAge time.Duration) bool {
+// isFresh tells whether what another gateway knows is still good; maxAge is that of GetOptions.
+func (r *metaCache) isFresh(m Meta, now time.Time, maxAge time.Duration) bool {
 	ttl := r.ttl(m)
 	if maxAge > 0 && !m.Gone {
 		ttl = min(ttl, maxAge)
@@ -175,20 +172,24 @@ func (r *records) isFresh(m Meta, now time.Time, maxAge time.Duration) bool {
 	return now.Sub(m.Checked) < ttl
 }
 
-// put records what was learned. Sums of the segments stay when the version does.
-func (r *records) put(file string, m Meta) {
+// put keeps the facts about a file, and tells whether it was known as one that is there. Sums of
+// the segments stay when the version does.
+func (r *metaCache) put(file string, m Meta) (wasThere bool) {
 	if now := time.Now(); m.Checked.After(now) {
-		m.Checked = now // another gateway's clock is ahead
+		m.Checked = now
 	}
-	rec := &record{file: file, meta: m, expires: r.expiry(m), bytes: int64(recordCost + len(file))}
+	rec := &metaRecord{file: file, meta: m, expires: r.expiry(m), bytes: int64(recordCost + len(file))}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if before, ok := r.list.Peek(file); ok {
+		wasThere = !before.meta.Gone
 		if before.meta.Version == m.Version {
 			rec.sums = before.sums
 		}
-		r.used -= before.bytes
-		r.list.Remove(file)
+		r.remove(before)
+	}
+	if m.Gone && r.ttl(m) == 0 {
+		return wasThere
 	}
 	if rec.sums.bySegment == nil && !m.Gone {
 		rec.sums.expect(m.Version)
@@ -200,10 +201,17 @@ func (r *records) put(file string, m Meta) {
 		_, oldest, _ := r.list.RemoveOldest()
 		r.used -= oldest.bytes
 	}
+	return wasThere
 }
 
-// failed notes that a question has failed.
-func (r *records) failed(file string, now time.Time) {
+// remove drops a record. mu is held.
+func (r *metaCache) remove(rec *metaRecord) {
+	r.used -= rec.bytes
+	r.list.Remove(rec.file)
+}
+
+// failed notes that asking for the facts has failed.
+func (r *metaCache) failed(file string, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if rec, ok := r.list.Peek(file); ok {
@@ -211,27 +219,45 @@ func (r *records) failed(file string, now time.Time) {
 	}
 }
 
-// distrust makes the record of a file useless if it is of a version. It is kept, so that what other gateways have learned before
-// now is not believed either.
-func (r *records) distrust(file string, v Version) {
+// distrust makes the record of a file useless if it is of a version.
+func (r *metaCache) distrust(file string, v Version) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if rec, ok := r.list.Peek(file); ok && rec.meta.Version == v && !rec.meta.Gone {
-		rec.meta.Checked, rec.useless = time.Now(), true
+		rec.useless = true
 	}
 }
 
 // drop drops the records that are meant.
-func (r *records) drop(m Match) (n int) {
+func (r *metaCache) drop(m Match) (n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, file := range r.list.Keys() {
 		if m.Matches(file) {
 			rec, _ := r.list.Peek(file)
-			r.used -= rec.bytes
-			r.list.Remove(file)
+			r.remove(rec)
 			n++
 		}
 	}
 	return n
+}
+
+// known is what Known tells.
+func (r *metaCache) known(file string, now time.Time) (Known, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	rec, ok := r.list.Peek(file)
+	if !ok || rec.useless {
+		return Known{}, false
+	}
+	return Known{Gone: rec.meta.Gone, Version: rec.meta.Version, Age: max(0, now.Sub(rec.meta.Checked)), Left: rec.expires.Sub(now)}, true
+}
+
+// goneMeta tells, of a file that is not there, how long that holds.
+func (r *metaCache) goneMeta(file string, now time.Time) Meta {
+	m := Meta{Gone: true, Checked: now, TTL: -1}
+	if known, ok := r.known(file, now); ok && known.Gone && known.Left > 0 {
+		m.TTL = known.Left
+	}
+	return m
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"testing"
+	"time"
 
 	"fastdfs-gateway/internal/panics"
 
@@ -14,6 +15,8 @@ import (
 type broken struct{}
 
 func (broken) Name() string { panic("bug") }
+
+func (broken) NegativeTTL() time.Duration { panic("bug") }
 
 func (broken) Stat(context.Context) (Version, error) { panic("bug") }
 
@@ -28,7 +31,7 @@ func TestPanicIsAnError(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	for _, hint := range []int64{NoHint, 0} { // by a question, by content
-		_, err = c.Lookup(t.Context(), "group1/file", broken{}, Ask{Hint: hint})
+		_, err = c.Get(t.Context(), "group1/file", broken{}, GetOptions{Hint: hint})
 		require.ErrorIs(t, err, panics.Err)
 	}
 	stream := c.Open(t.Context(), Entry{File: "group1/file", Version: Version{Size: 5, Immutable: true}}, broken{}, 0, 5)

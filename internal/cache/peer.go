@@ -2,58 +2,113 @@ package cache
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 )
 
-// PeerOpen gives another gateway a segment, from an offset in it on, that is here or is on its way: what comes of a flight can be read
-// as it arrives. It never starts a fetch, and never gives what this gateway itself reads from another one. want is the version; nil
-// when it is not known. It is ErrNotHere when there is nothing to give; the stream ends in that error when the segment was evicted
-// meanwhile.
-func (c *Cache) PeerOpen(ctx context.Context, key SegmentKey, want *Version, offset int64) (Version, *Stream, error) {
-	c.mu.Lock()
-	f := c.flights[key]
-	if f != nil && !c.enter(f, nil, 0) {
-		f = nil
+// PeerOpen answers another gateway: with the facts about a file, and a segment of it from an offset
+// on, which can be read while it arrives. The Stream is nil for Facts.
+//
+// What is not here is fetched, unless a copy alone is wanted; for that Options.Source makes the
+// source. It is never asked of other gateways, and what this gateway reads from another one is not
+// given: so requests cannot go in a circle. The error is ErrNotHere when this gateway cannot give
+// the entry, ErrChanged when it knows another version, ErrNotFound, for as long as Meta.TTL says,
+// or one of the source. The stream may end in ErrNotHere too.
+func (c *Cache) PeerOpen(ctx context.Context, r PeerRequest) (m Meta, s *Stream, err error) {
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("cannot give %q: %w", r.Key.String(), err)
+		}
+	}()
+	var e Entry
+	switch {
+	case r.Copy:
+		e, err = c.storedForPeer(r)
+	default:
+		e, err = c.getForPeer(ctx, r)
 	}
-	c.mu.Unlock()
-	v, from, err := c.forPeer(ctx, f, key, want)
-	if f != nil && from != f {
-		c.quit(f)
+	if errors.Is(err, ErrNotFound) {
+		return c.metas.goneMeta(r.Key.File, time.Now()), nil, err
+	}
+	if err != nil || r.Key.Index == Facts {
+		return e.meta, nil, err
+	}
+	length := e.Version.SegmentLength(r.Key.Index)
+	if r.Offset < 0 || r.Offset > length {
+		return Meta{}, nil, fmt.Errorf("it has %d bytes, not %d", length, r.Offset)
+	}
+	var src Source
+	if !r.Copy {
+		src, err = c.o.Source(r.Key.File)
 	}
 	if err != nil {
-		return Version{}, nil, fmt.Errorf("cannot give %q: %w", key.String(), err)
+		return Meta{}, nil, err
 	}
-	length := v.SegmentLength(key.Index)
-	if offset < 0 || offset > length {
-		if from != nil {
-			c.quit(from)
-		}
-		return Version{}, nil, fmt.Errorf("cannot give %q from %d on: it has %d bytes", key.String(), offset, length)
+	s = c.Open(ctx, e, src, r.Key.Index*SegmentSize+r.Offset, length-r.Offset)
+	s.forPeer = true
+	if err := s.lead(r.Key); err != nil {
+		return Meta{}, nil, errors.Join(err, s.Close())
 	}
-	s := c.Open(ctx, Entry{File: key.File, Version: v}, nil, key.Index*SegmentSize+offset, length-offset)
-	s.f = from
 	c.n.peerServed.Add(1)
-	return v, s, nil
+	return e.meta, s, nil
 }
 
-// forPeer finds the version that can be given, and the flight if it comes from that.
-func (c *Cache) forPeer(ctx context.Context, f *flight, key SegmentKey, want *Version) (Version, *flight, error) {
-	if f != nil {
-		r, err := f.awaitRole(ctx)
-		if err != nil {
-			return Version{}, nil, err
-		}
-		if r == giving {
-			v, err := f.await(ctx)
-			if err != nil || want != nil && v != *want {
-				return Version{}, nil, ErrNotHere
-			}
-			return v, f, nil
-		}
+// storedForPeer tells which version of a segment is stored. The facts may have expired.
+func (c *Cache) storedForPeer(r PeerRequest) (Entry, error) {
+	v, held := c.tiers.Holds(r.Key)
+	if !held || r.Want != nil && *r.Want != v {
+		return Entry{}, ErrNotHere
 	}
-	v, held := c.tiers.Holds(key)
-	if m, known := c.records.peek(key.File); want == nil && (!known || m.Version != v) || want != nil && v != *want || !held {
-		return Version{}, nil, ErrNotHere
+	m, _ := c.metas.peek(r.Key.File)
+	if m.Version != v {
+		m = Meta{Version: v}
 	}
-	return v, nil, nil
+	return Entry{File: r.Key.File, Version: v, meta: m}, nil
+}
+
+// getForPeer is Get for another gateway. One that knows the version is told nothing about the file.
+func (c *Cache) getForPeer(ctx context.Context, r PeerRequest) (Entry, error) {
+	if r.Want != nil {
+		_, m, freshness := c.metas.look(r.Key.File, time.Now(), r.MaxAge, false)
+		switch {
+		case freshness == gone:
+			return Entry{}, ErrNotFound
+		case (freshness == fresh || freshness == early) && m.Version != *r.Want:
+			return Entry{}, ErrChanged
+		case m.Version != *r.Want:
+			m = Meta{Version: *r.Want}
+		}
+		return Entry{File: r.Key.File, Version: *r.Want, meta: m}, nil
+	}
+	src, err := c.o.Source(r.Key.File)
+	if err != nil {
+		return Entry{}, err
+	}
+	o := GetOptions{Hint: NoHint, MaxAge: r.MaxAge, forPeer: true}
+	if r.Key.Index != Facts {
+		o.Hint = r.Key.Index * SegmentSize
+	}
+	return c.Get(ctx, r.Key.File, src, o)
+}
+
+// lead makes sure that the first segment is stored, or is fetched by this gateway itself.
+func (s *Stream) lead(key SegmentKey) error {
+	if v, held := s.c.tiers.Holds(key); held && v == s.v || s.left == 0 {
+		return nil
+	}
+	if s.src == nil {
+		return ErrNotHere
+	}
+	s.index = key.Index
+	s.f = s.c.join(key, s.src, fillOptions{want: &s.v, forPeer: true}, 0)
+	s.c.n.misses.Add(1)
+	if r, err := s.f.awaitRole(s.ctx); err != nil || r == following {
+		return errors.Join(err, ErrNotHere)
+	}
+	v, err := s.f.awaitVersion(s.ctx)
+	if err == nil && v != s.v {
+		err = ErrChanged
+	}
+	return err
 }

@@ -13,8 +13,8 @@ import (
 	"fastdfs-gateway/internal/cache/tier"
 )
 
-// TestPurgeReachesTheFollowerFirst: a purge has reached one gateway and not yet the one that leads with what is older. What the first
-// reads from the leader now is for who waits for it only.
+// TestPurgeReachesTheFollowerFirst: a purge has reached one gateway and not yet the one that leads
+// with what is older. That catches up before it answers the first one.
 func TestPurgeReachesTheFollowerFirst(t *testing.T) {
 	bubble(t, "changed file", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1<<20)
@@ -31,16 +31,16 @@ func TestPurgeReachesTheFollowerFirst(t *testing.T) {
 			o.v = cachetest.Version(o.content)
 			o.v.Immutable, o.v.ModTime = false, before.ModTime+1
 		})
-		f.do(func() { clear(f.metas); f.purged = true })
+		f.do(func() { f.behind = map[string]Match{"a": matchFile(o.file)} })
 		list[1].Purge(matchFile(o.file))
 		following := make(chan result, 1)
 		go func() { following <- get(context.Background(), list[1], o) }()
 		time.Sleep(second / 4)
 		list[0].Purge(matchFile(o.file)) // now it has reached all
 		require.NoError(t, (<-leading).err)
-		<-following
+		r := <-following
+		requireWhole(t, o, r)
 		synctest.Wait()
-		f.do(func() { f.purged = false })
 		for i, c := range list {
 			r := get(context.Background(), c, o)
 			requireWhole(t, o, r)
@@ -65,15 +65,15 @@ func TestNotFoundIsCheap(t *testing.T) {
 	for i := range 10 {
 		o := newOrigin(testFile(i), 1)
 		o.content = nil
-		_, err := c.Lookup(context.Background(), o.file, o, Ask{Hint: NoHint})
+		_, err := c.Get(context.Background(), o.file, o, GetOptions{Hint: NoHint})
 		require.ErrorIs(t, err, ErrNotFound)
 	}
 	require.Zero(t, counting.drops)
 	o := newOrigin(testFile(100), 1<<10)
 	requireWhole(t, o, get(context.Background(), c, o))
 	o.set(func() { o.content = nil })
-	c.records.distrust(o.file, o.v)
-	_, err := c.Lookup(context.Background(), o.file, o, Ask{Hint: NoHint})
+	c.metas.distrust(o.file, o.v)
+	_, err := c.Get(context.Background(), o.file, o, GetOptions{Hint: NoHint})
 	require.ErrorIs(t, err, ErrNotFound)
 	require.Equal(t, 1, counting.drops, "what is kept of a file that was there goes with it")
 }
@@ -95,7 +95,7 @@ func BenchmarkNotFound(b *testing.B) {
 	defer c.Close()
 	for i := range 100_000 {
 		o := newOrigin(fmt.Sprintf("group1/M00/%02X/%02X/f%d", i%256, i/256%256, i), 1)
-		e, err := c.Lookup(context.Background(), o.file, o, Ask{Hint: 0})
+		e, err := c.Get(context.Background(), o.file, o, GetOptions{Hint: 0})
 		require.NoError(b, err)
 		s := c.Open(context.Background(), e, o, 0, 1)
 		_, err = s.Next(1)
@@ -106,7 +106,7 @@ func BenchmarkNotFound(b *testing.B) {
 	for b.Loop() {
 		i++
 		o := &origin{file: fmt.Sprintf("group1/M00/00/00/g%d", i)}
-		_, err := c.Lookup(context.Background(), o.file, o, Ask{Hint: NoHint})
+		_, err := c.Get(context.Background(), o.file, o, GetOptions{Hint: NoHint})
 		require.ErrorIs(b, err, ErrNotFound)
 	}
 }

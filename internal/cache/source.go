@@ -4,6 +4,7 @@ import (
 	"context"
 	"io"
 	"sync"
+	"time"
 )
 
 // Source fetches one file from where it is. It is used by several goroutines, and longer than the request that it was given with.
@@ -17,6 +18,9 @@ type Source interface {
 	// that they have to be of; nil when it is not known. The version that they are of comes with them. The stream ends in an error
 	// other than io.EOF when it ends early, and with ctx. The caller closes it.
 	Fetch(ctx context.Context, want *Version, offset, length int64) (Version, io.ReadCloser, error)
+	// NegativeTTL is how long ErrNotFound holds: 0 as long as Options say; negative: it may be over
+	// at any moment, and is not kept.
+	NegativeTTL() time.Duration
 }
 
 // Distruster is a Source that can be told that it gave wrong content, so that it asks another storage from now on.

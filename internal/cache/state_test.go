@@ -18,7 +18,7 @@ var background = context.Background()
 
 // lookup is a HEAD.
 func lookup(c *Cache, o *origin) (Entry, error) {
-	return c.Lookup(background, o.file, o, Ask{Hint: NoHint})
+	return c.Get(background, o.file, o, GetOptions{Hint: NoHint})
 }
 
 // TestExpired: an expired entry is served at once while one request asks again.
@@ -172,7 +172,7 @@ func TestEarlyByChance(t *testing.T) {
 
 // TestJitter: what is learned at one moment does not expire at one moment, and at most a tenth early.
 func TestJitter(t *testing.T) {
-	r := newRecords(&Options{TTL: 10 * time.Minute, NegativeTTL: 5 * second}, 1<<20)
+	r := newMetaCache(&Options{TTL: 10 * time.Minute, NegativeTTL: 5 * second}, 1<<20)
 	now := time.Now()
 	least, most := time.Hour, time.Duration(0)
 	for range 1000 {
@@ -220,10 +220,10 @@ func TestMutable(t *testing.T) {
 		c := newCache(t, Options{})
 		requireWhole(t, o, get(background, c, o))
 		time.Sleep(800 * time.Millisecond)
-		_, ok := c.Hit(o.file)
+		_, ok := hit(c, o)
 		require.True(t, ok)
 		time.Sleep(200 * time.Millisecond)
-		_, ok = c.Hit(o.file)
+		_, ok = hit(c, o)
 		require.False(t, ok)
 	})
 	bubble(t, "origin dead", func(t *testing.T) {
@@ -248,11 +248,11 @@ func TestMaxAge(t *testing.T) {
 		o := newOrigin(testFile(1), 1000)
 		c := newCache(t, Options{})
 		requireWhole(t, o, get(background, c, o))
-		ask := Ask{Hint: NoHint, MaxAge: second}
+		ask := GetOptions{Hint: NoHint, MaxAge: second}
 		for range 3 {
 			time.Sleep(2 * second)
 			for range 10 {
-				e, err := c.Lookup(background, o.file, o, ask)
+				e, err := c.Get(background, o.file, o, ask)
 				require.NoError(t, err)
 				require.Less(t, e.Age, second)
 			}
@@ -260,19 +260,19 @@ func TestMaxAge(t *testing.T) {
 		require.EqualValues(t, 3, o.stats.Load())
 		o.set(func() { o.down = true })
 		time.Sleep(2 * second)
-		e, err := c.Lookup(background, o.file, o, ask)
+		e, err := c.Get(background, o.file, o, ask)
 		require.NoError(t, err)
 		require.Equal(t, Stale, e.State, "while nobody can tell")
 		o.set(func() { o.down, o.content = false, nil })
 		time.Sleep(2 * time.Minute)
-		_, err = c.Lookup(background, o.file, o, ask)
+		_, err = c.Get(background, o.file, o, ask)
 		require.ErrorIs(t, err, ErrNotFound)
 	})
 }
 
 func TestNegative(t *testing.T) {
 	bubble(t, "old file", func(t *testing.T) {
-		o := &origin{file: testFile(1)}
+		o := noFile(testFile(1))
 		f := newFleet()
 		list := gateways(t, f, 2, Options{})
 		for i := range 20 {
@@ -285,26 +285,28 @@ func TestNegative(t *testing.T) {
 		requireWhole(t, o, get(background, list[0], o))
 	})
 	bubble(t, "young file", func(t *testing.T) {
-		o := &origin{file: testFile(1)}
-		f := newFleet()
-		c := gateways(t, f, 1, Options{})[0]
-		for _, hint := range []int64{0, NoHint} {
+		o := noFile(testFile(1))
+		o.negative = -1
+		list := gateways(t, newFleet(), 2, Options{})
+		for i, hint := range []int64{0, NoHint} {
 			for range 3 {
-				_, err := c.Lookup(background, o.file, o, Ask{Hint: hint, Young: true})
+				_, err := list[i].Get(background, o.file, o, GetOptions{Hint: hint})
 				require.ErrorIs(t, err, ErrNotFound)
 			}
 		}
-		require.EqualValues(t, 6, o.fetches.Load()+o.stats.Load())
-		require.Empty(t, f.metas)
-		_, err := c.Lookup(background, o.file, o, Ask{}) // somebody with another clock takes it for old
-		require.ErrorIs(t, err, ErrNotFound)
+		require.EqualValues(t, 6, o.fetches.Load()+o.stats.Load(), "it may be over at any moment")
+		o.negative = second
+		require.ErrorIs(t, get(background, list[1], o).err, ErrNotFound)
 		o.content = []byte("x")
 		o.v = cachetest.Version(o.content)
-		_, err = c.Lookup(background, o.file, o, Ask{Young: true})
-		require.NoError(t, err, "a negative entry is not believed")
+		require.ErrorIs(t, get(background, list[0], o).err, ErrNotFound, "for a second")
+		require.ErrorIs(t, get(background, list[1], o).err, ErrNotFound, "for a second")
+		time.Sleep(second)
+		requireWhole(t, o, get(background, list[0], o))
+		requireWhole(t, o, get(background, list[1], o))
 	})
 	bubble(t, "purge", func(t *testing.T) {
-		o := &origin{file: testFile(1)}
+		o := noFile(testFile(1))
 		c := newCache(t, Options{})
 		require.ErrorIs(t, get(background, c, o).err, ErrNotFound)
 		o.content = []byte("x")
@@ -328,11 +330,9 @@ func TestRestartWithDisk(t *testing.T) {
 	_, held := c.tiers.Holds(keyAt(o.file, 0))
 	require.False(t, held, "it may not be used yet")
 	close(ready)
-	require.False(t, c.Knows(o.file))
 	r := get(background, c, o)
 	requireWhole(t, o, r)
 	require.Equal(t, FromDisk, r.from)
-	require.True(t, c.Knows(o.file))
 	require.EqualValues(t, 3, o.fetches.Load())
 	require.EqualValues(t, 1, o.stats.Load())
 	require.Eventually(t, c.disk.Listed, patient, time.Millisecond)
@@ -344,7 +344,7 @@ func TestRestartWithDisk(t *testing.T) {
 
 // TestRecordsBudget: facts about files stay in their part of the memory.
 func TestRecordsBudget(t *testing.T) {
-	r := newRecords(&Options{TTL: time.Minute}, 100<<10)
+	r := newMetaCache(&Options{TTL: time.Minute}, 100<<10)
 	for i := range 5000 {
 		r.put(testFile(i), Meta{Version: Version{Size: int64(i) << 8, Immutable: true}, Checked: time.Now()})
 		require.LessOrEqual(t, r.used, r.max)
@@ -365,7 +365,7 @@ func TestWarmIsCheap(t *testing.T) {
 }
 
 func warm(c *Cache, o *origin) {
-	e, err := c.Lookup(background, o.file, o, Ask{})
+	e, err := c.Get(background, o.file, o, GetOptions{})
 	if err != nil {
 		panic(err)
 	}
@@ -414,13 +414,14 @@ var errTest = errors.New("test")
 
 // TestSourceError: the source's own errors reach the caller.
 func TestSourceError(t *testing.T) {
-	_, err := newCache(t, Options{}).Lookup(background, "x", failing{}, Ask{Hint: NoHint})
+	_, err := newCache(t, Options{}).Get(background, "x", failing{}, GetOptions{Hint: NoHint})
 	require.ErrorIs(t, err, errTest)
 }
 
 type failing struct{}
 
 func (failing) Name() string                          { return "" }
+func (failing) NegativeTTL() time.Duration            { return 0 }
 func (failing) Stat(context.Context) (Version, error) { return Version{}, errTest }
 func (failing) Fetch(context.Context, *Version, int64, int64) (Version, io.ReadCloser, error) {
 	return Version{}, nil, errTest

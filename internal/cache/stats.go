@@ -9,16 +9,16 @@ import (
 // Stats are figures of a Cache since it was made, and of its tiers as they are.
 type Stats struct {
 	Memory, Disk tier.Stats
-	Records      int   // files about which something is known
+	Records      int   // files whose facts are known
 	RecordBytes  int64 // that these take
 
-	Questions, Flights int64 // running
+	Fills int64 // running
 
-	StaleServed    uint64 // answers of Lookup from expired entries
+	StaleServed    uint64 // answers of Get from expired entries
 	MemoryHits     uint64 // segments of streams that were in memory
 	DiskHits       uint64 // on disk
 	Misses         uint64 // and those that were not here, or just on their way
-	OriginStats    uint64 // questions for versions to sources
+	OriginStats    uint64 // requests for facts to sources
 	OriginFetches  uint64 // fetches from sources
 	OriginFailures uint64 // of these: that failed or broke off
 	OriginBytes    uint64
@@ -30,7 +30,7 @@ type Stats struct {
 }
 
 type counters struct {
-	questions, flights                                                             atomic.Int64
+	fills                                                                          atomic.Int64
 	stale, memoryHits, diskHits, misses, stats                                     atomic.Uint64
 	originFetches, originFailures, originBytes, peerFetches, peerBytes, peerServed atomic.Uint64
 	lost, corrupt, dropped                                                         atomic.Uint64 // dropped: damaged files, since when that was done
@@ -40,8 +40,8 @@ type counters struct {
 func (c *Cache) Stats() Stats {
 	n := &c.n
 	s := Stats{
-		Memory:    c.memory.Stats(),
-		Questions: n.questions.Load(), Flights: n.flights.Load(),
+		Memory:      c.memory.Stats(),
+		Fills:       n.fills.Load(),
 		StaleServed: n.stale.Load(), MemoryHits: n.memoryHits.Load(), DiskHits: n.diskHits.Load(), Misses: n.misses.Load(),
 		OriginStats: n.stats.Load(), OriginFetches: n.originFetches.Load(), OriginFailures: n.originFailures.Load(),
 		OriginBytes: n.originBytes.Load(), PeerFetches: n.peerFetches.Load(), PeerBytes: n.peerBytes.Load(),
@@ -50,8 +50,8 @@ func (c *Cache) Stats() Stats {
 	if c.disk != nil {
 		s.Disk = c.disk.Stats()
 	}
-	c.records.mu.Lock()
-	s.Records, s.RecordBytes = c.records.list.Len(), c.records.used
-	c.records.mu.Unlock()
+	c.metas.mu.Lock()
+	s.Records, s.RecordBytes = c.metas.list.Len(), c.metas.used
+	c.metas.mu.Unlock()
 	return s
 }

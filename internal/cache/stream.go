@@ -37,22 +37,23 @@ type Stream struct {
 	ctx    context.Context // of the request whose part the stream is
 	file   string
 	v      Version
-	src    Source // nil for other gateways, for whom nothing is fetched
+	src    Source // nil: nothing is fetched
 	offset int64
 	left   int64
 
-	by    *flight   // that has brought content while the request waited: it was not in a tier before, wherever it is by now
-	f     *flight   // that the current segment comes from
-	over  *flight   // that it came from until it was in a tier
-	view  tier.View // that the last stretch is in
-	index int64     // of the segment that was touched last; -1 before the first
-	ahead int64     // of the newest segment that was looked for ahead of time
-	sent  *flight   // for that one, if it was not in a tier
-	from  From
-	given bool   // some bytes were given out
-	seen  uint64 // damaged files that had been dropped before the first bytes were looked for
-	again bool   // wrong content was fetched again already
-	err   error
+	by      *fill     // that has brought content while the request waited: it was not in a tier before, wherever it is by now
+	f       *fill     // that the current segment comes from
+	over    *fill     // that it came from until it was in a tier
+	view    tier.View // that the last stretch is in
+	forPeer bool      // another gateway reads
+	index   int64     // of the segment that was touched last; -1 before the first
+	ahead   int64     // of the newest segment that was looked for ahead of time
+	sent    *fill     // for that one, if it was not in a tier
+	from    From
+	given   bool   // some bytes were given out
+	seen    uint64 // damaged files that had been dropped before the first bytes were looked for
+	again   bool   // wrong content was fetched again already
+	err     error
 }
 
 var _ io.ReadCloser = (*Stream)(nil)
@@ -113,7 +114,7 @@ func (s *Stream) next(limit int64) (Stretch, error) {
 		s.quit()
 	}
 	if s.f != nil {
-		return s.fromFlight(in, limit)
+		return s.fromFill(in, limit)
 	}
 	first := s.touches(key.Index)
 	if view, ok := s.c.tiers.Get(key, s.v, first && s.broughtBy() == FromNowhere); ok {
@@ -123,11 +124,11 @@ func (s *Stream) next(limit int64) (Stretch, error) {
 	if s.src == nil {
 		return Stretch{}, ErrNotHere
 	}
-	f := s.c.join(key, &s.v, s.src, false)
+	f := s.c.join(key, s.src, fillOptions{want: &s.v, forPeer: s.forPeer}, s.readers())
 	s.f = f
 	if f == s.over { // it has brought the segment, which was evicted at once, and has not ended yet
 		select {
-		case <-f.over:
+		case <-f.done:
 			s.quit()
 			return Stretch{}, nil
 		case <-s.ctx.Done():
@@ -135,14 +136,23 @@ func (s *Stream) next(limit int64) (Stretch, error) {
 		}
 	}
 	s.c.n.misses.Add(1)
-	v, err := f.await(s.ctx)
+	v, err := f.awaitVersion(s.ctx)
 	if err == nil && v != s.v {
 		err = fmt.Errorf("%w: %q", ErrChanged, s.file)
 	}
 	return Stretch{}, err
 }
 
-// quit ends the use of the flight that the current segment comes from.
+// readers is what the stream counts for among the readers of a fill: another gateway is none of
+// the clients that make a segment hot.
+func (s *Stream) readers() int {
+	if s.forPeer {
+		return 0
+	}
+	return 1
+}
+
+// quit ends the use of the fill that the current segment comes from.
 func (s *Stream) quit() {
 	if s.f != nil {
 		s.c.quitReading(s.ctx, s.f)
@@ -152,13 +162,13 @@ func (s *Stream) quit() {
 
 // wasDamaged tells, before the last bytes are given out, whether some before them may have been wrong.
 func (s *Stream) wasDamaged() bool {
-	return s.c.records.isDamaged(s.file, s.v, s.seen)
+	return s.c.metas.isDamaged(s.file, s.v, s.seen)
 }
 
 // broughtBy is where the current segment was brought from for this request, before it came to it. That the segment is in a tier by now is
 // then no second use of it.
 func (s *Stream) broughtBy() From {
-	for _, f := range [...]*flight{s.by, s.sent} {
+	for _, f := range [...]*fill{s.by, s.sent} {
 		if f != nil && f.key.Index == s.index && f.origin() != FromNowhere {
 			return f.origin()
 		}
@@ -202,7 +212,7 @@ func (s *Stream) cameFrom(from From) {
 	}
 }
 
-func (s *Stream) fromFlight(in, limit int64) (Stretch, error) {
+func (s *Stream) fromFill(in, limit int64) (Stretch, error) {
 	stretch, changed, left, err := s.f.at(in, limit)
 	switch {
 	case left:
@@ -224,12 +234,6 @@ func (s *Stream) fromFlight(in, limit int64) (Stretch, error) {
 	}
 }
 
-func (f *flight) origin() From {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.from
-}
-
 // failed decides about an error. Content that was found wrong before any of it was given out is fetched again once.
 func (s *Stream) failed(err error) error {
 	if errors.Is(err, ErrCorrupt) && !s.given && !s.again && s.src != nil {
@@ -247,7 +251,7 @@ func (s *Stream) lookAhead() {
 		return
 	}
 	if s.f != nil {
-		if have, length, _, _ := s.f.progress(); have < length/2 {
+		if s.f.received() < s.f.segmentLength()/2 {
 			return
 		}
 	}
@@ -255,7 +259,7 @@ func (s *Stream) lookAhead() {
 	key := SegmentKey{File: s.file, Index: next}
 	if v, held := s.c.tiers.Holds(key); !held || v != s.v {
 		s.quitAhead()
-		s.sent = s.c.flightFor(key, &s.v, s.src, false, 0)
+		s.sent = s.c.join(key, s.src, fillOptions{want: &s.v, forPeer: s.forPeer}, 0)
 	}
 }
 

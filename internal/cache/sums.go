@@ -48,7 +48,7 @@ func (s *sums) whole(v Version) (checksum.Sum, bool) {
 
 // addSum records the sum of a segment. When those of all segments are known it gives that of the
 // file and whether it is right. What was asked for behind the file's end is no segment of it.
-func (r *records) addSum(key SegmentKey, v Version, sum checksum.Sum) (whole checksum.Sum, right, complete bool) {
+func (r *metaCache) addSum(key SegmentKey, v Version, sum checksum.Sum) (whole checksum.Sum, right, complete bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rec, ok := r.list.Peek(key.File)
@@ -61,7 +61,7 @@ func (r *records) addSum(key SegmentKey, v Version, sum checksum.Sum) (whole che
 }
 
 // setLink records that the content of a file has another CRC32 because it is a link.
-func (r *records) setLink(file string, v Version, sum uint32) {
+func (r *metaCache) setLink(file string, v Version, sum uint32) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if rec, ok := r.list.Peek(file); ok && rec.meta.Version == v {
@@ -71,7 +71,7 @@ func (r *records) setLink(file string, v Version, sum uint32) {
 
 // damaged forgets the sums of a file whose segments are being dropped because they were wrong. Streams that have read some of them
 // find out by isDamaged, and those that begin before dropped is called may have.
-func (r *records) damaged(file string, v Version) {
+func (r *metaCache) damaged(file string, v Version) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if rec, ok := r.list.Peek(file); ok && rec.meta.Version == v && rec.sums.bySegment != nil {
@@ -81,7 +81,7 @@ func (r *records) damaged(file string, v Version) {
 }
 
 // dropped notes that the segments of a damaged file are gone, and counts that.
-func (r *records) dropped(file string, v Version, count *atomic.Uint64) {
+func (r *metaCache) dropped(file string, v Version, count *atomic.Uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	n := count.Add(1)
@@ -91,7 +91,7 @@ func (r *records) dropped(file string, v Version, count *atomic.Uint64) {
 }
 
 // isDamaged tells whether segments of a file were dropped as damaged after as many counts as since.
-func (r *records) isDamaged(file string, v Version, since uint64) bool {
+func (r *metaCache) isDamaged(file string, v Version, since uint64) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rec, ok := r.list.Peek(file)

@@ -15,11 +15,11 @@ import (
 // not that of its content; anything else is damage, and all segments of the file are dropped.
 //
 // This is the only check of files that go through the cache: sources leave it to the cache.
-func (c *Cache) verify(f *flight, src Source) error {
+func (c *Cache) verify(f *fill, src Source) error {
 	f.mu.Lock()
 	v, sum, chunks := f.version, f.sum, f.chunks
 	f.mu.Unlock()
-	whole, right, complete := c.records.addSum(f.key, v, sum)
+	whole, right, complete := c.metas.addSum(f.key, v, sum)
 	if f.sealed && v.Immutable && !v.Linked && v.Segments() == 1 { // also where nothing is recorded of the file any more
 		whole, right, complete = sum, sum.Matches(v.CRC32), true
 	}
@@ -39,10 +39,10 @@ func (c *Cache) verify(f *flight, src Source) error {
 		return nil
 	}
 	c.n.corrupt.Add(1)
-	c.records.damaged(f.key.File, v)
-	c.doomFlights(matchFile(f.key.File), nil) // one of them may be about to store what is wrong
+	c.metas.damaged(f.key.File, v)
+	c.invalidate(matchFile(f.key.File), nil) // one of them may be about to store what is wrong
 	c.tiers.Drop(matchFile(f.key.File))
-	c.records.dropped(f.key.File, v, &c.n.dropped)
+	c.metas.dropped(f.key.File, v, &c.n.dropped)
 	return errors.Join(err, againErr)
 }
 
@@ -57,10 +57,10 @@ func legacySum(chunks [][]byte) (sum uint32) {
 // isSame reads a file once more whose sum is whole, and tells whether it has the same content
 // again. If so it records why its CRC32 is another one than that of the version. Content that a
 // gateway has given was checked there, so it is read from there again.
-func (c *Cache) isSame(f *flight, src Source, v Version, whole checksum.Sum, why error) (bool, error) {
+func (c *Cache) isSame(f *fill, src Source, v Version, whole checksum.Sum, why error) (bool, error) {
 	if f.peer != "" && v.Segments() == 1 {
 		if again, err := c.sumAtPeer(f, v); err == nil && again.Standard() == whole.Standard() {
-			c.records.setLink(f.key.File, v, whole.Standard())
+			c.metas.setLink(f.key.File, v, whole.Standard())
 			return true, nil
 		}
 	}
@@ -72,7 +72,7 @@ func (c *Cache) isSame(f *flight, src Source, v Version, whole checksum.Sum, why
 	case again.Matches(v.CRC32): // so its legacy one does, which was not computed the first time
 		c.legacyGroups.Learn(groupOf(f.key.File))
 	default:
-		c.records.setLink(f.key.File, v, whole.Standard())
+		c.metas.setLink(f.key.File, v, whole.Standard())
 	}
 	return true, nil
 }
@@ -99,15 +99,15 @@ func (c *Cache) sumAtSource(src Source, v Version) (checksum.Sum, error) {
 }
 
 // sumAtPeer is that of a file of one segment at the gateway that it came from.
-func (c *Cache) sumAtPeer(f *flight, v Version) (checksum.Sum, error) {
-	ctx, cancel := context.WithTimeout(c.life, askTimeout)
+func (c *Cache) sumAtPeer(f *fill, v Version) (checksum.Sum, error) {
+	ctx, cancel := context.WithTimeout(c.life, statTimeout)
 	defer cancel()
 	c.n.peerFetches.Add(1)
-	got, body, err := c.o.Fleet.OpenPeer(ctx, f.peer, f.key, &v, 0)
+	m, body, err := c.o.Fleet.Open(ctx, f.peer, PeerRequest{Key: f.key, Want: &v})
 	if err != nil {
 		return checksum.Sum{}, err
 	}
-	sum, n, err := sumOf(body, got, v)
+	sum, n, err := sumOf(body, m.Version, v)
 	c.n.peerBytes.Add(uint64(n))
 	return sum, err
 }

@@ -156,6 +156,7 @@ type Cache struct {
 	MemoryMax            int64  // bytes
 	DiskPath             string // empty = no disk tier
 	DiskMax              int64  // bytes
+	Copies               int    // gateways that keep a segment on disk; 0 = all
 	TTL                  time.Duration
 	MutableTTL           time.Duration
 	NegativeTTL          time.Duration

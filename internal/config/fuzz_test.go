@@ -53,11 +53,11 @@ func FuzzAddresses(f *testing.F) {
 		}
 		var peer string
 		if baseURL(&peer).parse(v, position{}) == nil && peer != "" {
-			u, err := url.Parse(peer + "/_peer/segment?id=x")
+			u, err := url.Parse(peer + "/entry?id=x")
 			require.NoError(t, err)
 			require.Equal(t, "https", u.Scheme)
 			require.Nil(t, u.User)
-			require.Equal(t, "/_peer/segment", u.Path, "%q leads elsewhere", peer)
+			require.Equal(t, "/entry", u.Path, "%q leads elsewhere", peer)
 		}
 		var path string
 		if prefix(&path).parse(v, position{}) == nil {

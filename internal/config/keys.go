@@ -154,6 +154,7 @@ func cacheKeys(c *Cache) []setting {
 		{"disk_max", "10GB", size(&c.DiskMax), "disk space for them"},
 		{"ttl", "10m", duration(&c.TTL, second, year), "time for which an entry is fresh"},
 		{"mutable_ttl", "1s", duration(&c.MutableTTL, 0, year), "the same for appender and slave files, which can change"},
+		{"copies", "2", number(&c.Copies, 0, 1024), "gateways of a fleet that keep a segment on disk; 0 = all"},
 		{"negative_ttl", "5s", duration(&c.NegativeTTL, 0, year), "time for which a missing file is remembered"},
 		{"stale_while_revalidate", "1h", duration(&c.StaleWhileRevalidate, 0, year), "time beyond ttl for which an entry is served while it is refreshed"},
 		{"stale_if_error", "24h", duration(&c.StaleIfError, 0, year), "time beyond ttl for which an entry is served while its source fails"},

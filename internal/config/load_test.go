@@ -78,7 +78,7 @@ func TestDefaults(t *testing.T) {
 		MaxConnections: 100000, ShutdownTimeout: 30 * time.Second, AccessLogFormat: "combined", ActiveContent: "sandbox", Landlock: true,
 	}, c.Gateway)
 	require.Equal(t, OpenFileCache{10000, time.Second, 64 << 10, 128 << 20, 0}, c.OpenFileCache)
-	require.Equal(t, Cache{MemoryMax: 256 << 20, DiskMax: 10 << 30, TTL: 10 * time.Minute, MutableTTL: time.Second, NegativeTTL: 5 * time.Second,
+	require.Equal(t, Cache{MemoryMax: 256 << 20, DiskMax: 10 << 30, Copies: 2, TTL: 10 * time.Minute, MutableTTL: time.Second, NegativeTTL: 5 * time.Second,
 		StaleWhileRevalidate: time.Hour, StaleIfError: 24 * time.Hour}, c.Cache)
 	require.Equal(t, Redis{Mode: "single", KeyPrefix: "fdfs:"}, c.Redis)
 	require.Equal(t, Lock{10 * time.Second, 30 * time.Second}, c.Lock)
@@ -176,6 +176,7 @@ drop_behind = 1GB
 memory_max = 1GB
 disk_path = /d
 disk_max = 2TB
+copies = 7
 ttl = 1s
 mutable_ttl = 1500ms
 negative_ttl = 2s
@@ -273,7 +274,7 @@ func everyKeyConfig(dir string) *Config {
 			MaxConnections: 7, MaxConnectionsPerIP: 6, ShutdownTimeout: time.Hour, AccessLog: "-", AccessLogFormat: "json", LogTokens: true, ActiveContent: "inline", User: "fdfs",
 		},
 		OpenFileCache: OpenFileCache{1, 2 * time.Second, 3, 4 << 20, 1 << 30},
-		Cache:         Cache{1 << 30, "/d", 2 << 40, time.Second, 1500 * time.Millisecond, 2 * time.Second, 3 * time.Second, 4 * time.Second},
+		Cache:         Cache{1 << 30, "/d", 2 << 40, 7, time.Second, 1500 * time.Millisecond, 2 * time.Second, 3 * time.Second, 4 * time.Second},
 		Redis: Redis{Addresses: []string{"a:1", "b:2"}, Mode: "sentinel", MasterName: "m", Username: "u", Password: "p", PasswordFile: dir + "/pw",
 			SentinelAuth: true, DB: 3, TLS: true, CAFile: dir + "/ca", CertFile: dir + "/crt", KeyFile: dir + "/key", KeyPrefix: "k"},
 		Lock:       Lock{time.Second, 2 * time.Second},

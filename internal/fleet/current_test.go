@@ -26,7 +26,7 @@ func TestCurrentWaitsForPurges(t *testing.T) {
 	start(t, b, mb.local())
 	for _, f := range []*Fleet{a, b} {
 		require.NoError(t, f.Ready(t.Context()))
-		f.Current() // at once
+		f.WaitApplied() // at once
 	}
 	mb.take()
 
@@ -41,7 +41,7 @@ func TestCurrentWaitsForPurges(t *testing.T) {
 			relay.Restore()
 		})
 		began := time.Now()
-		b.Current()
+		b.WaitApplied()
 		waited := time.Since(began)
 		<-restored
 		if waited < catchUpTime {
@@ -70,14 +70,14 @@ func TestCurrentGivesUp(t *testing.T) {
 	o.Addresses, o.Timeout = []string{relay.Addr()}, patience
 	f := member(t, o, 1)
 	f.purges.confirm = shortConfirm
-	f.Current() // it was never started: there is nothing that is old
+	f.WaitApplied() // it was never started: there is nothing that is old
 	var m memory
 	start(t, f, m.local())
 	require.NoError(t, f.Ready(t.Context()))
 	relay.Hang()
 	eventually(t, "it cannot be sure any more", func() bool { return !f.isCurrent() })
 	began := time.Now()
-	f.Current()
+	f.WaitApplied()
 	require.GreaterOrEqual(t, time.Since(began), catchUpTime)
 	for range maxFailures {
 		f.breaker.note(errStarted)

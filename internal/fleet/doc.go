@@ -1,45 +1,51 @@
-// Package fleet is what a cache needs from the other gateways: who refreshes an entry, who has the bytes, and what was purged. It
-// talks to them over Redis, and for the bytes over HTTP/2 with TLS (peer.go).
+// Package fleet is what a cache needs from the other gateways: which of them own an entry, their
+// bytes, leases, and purges. It talks to them over Redis, and for entries over HTTP/2 with TLS
+// (peer.go).
 //
 //	f, err := fleet.New(fleet.Options{Addresses: []string{"redis:6379"}, Advertise: "https://10.0.0.7:8887", Secret: secret})
 //	defer f.Close()
 //	go f.ServePeers(listener, cache)
-//	f.Start(fleet.Local{Purge: drop}) // from now on purges of others arrive, and this gateway is registered
+//	f.Start(fleet.Local{Purge: drop}) // from now on this gateway is a member, and purges of others arrive
 //
-//	lease, err := f.Lead(ctx, key)    // one in the fleet; *cache.Held tells who else has it
-//	err = lease.PublishMeta(ctx, file, meta)
-//	lease.Release()
+//	peers := f.Rank(key, 3)                // the owner first; "" is this gateway
+//	lease, release, err := f.Lead(ctx, key) // one in the fleet; *cache.Held tells which other has it
+//	defer release()
 //
-// New connects to nobody: a gateway starts, and serves, while Redis is down.
+// New connects to nothing: a gateway starts, and serves, while Redis is down.
 //
-// # Order
+// # Members
 //
-// All keys of a fleet are in one slot of a Redis Cluster, and one counter gives every lease and every purge its number, its fence.
-// So of a lease and a purge everybody knows which was first. What was fetched under a lease is published by a script that looks
-// whether the lease is still held, whether a later lease has published already, and whether the file, a folder above it, or
-// everything was purged since the lease was taken; if so nothing is written. What was published before a purge is not read after it.
-// One slot is no loss: Redis is asked once for an entry that is cold or has expired, never for a warm one.
+// A gateway says once a second that it lives, and learns which others do. The list is kept while
+// Redis is away. Each member has a record that is authenticated by the secret (members.go), and so
+// has the holder in the value of a lease: nothing in Redis can name an address that is connected to,
+// and nothing in it decides which bytes a client gets.
 //
-// With the prefix p these are the keys. Each has an expiry except the counter:
+// # Keys
+//
+// All keys of a fleet are in one slot of a Redis Cluster, and one counter gives every lease and
+// every purge its number, its fence. With the prefix p these are the keys. Each has an expiry except
+// the counter, and their number does not grow with that of the files:
 //
 //	p:{0}:fence         counter
-//	p:{0}:lock:K        lease of K, a lock of package cachelock
-//	p:{0}:meta:FILE     facts about a file: hash of fence, value, by
-//	p:{0}:location:K    which gateway has a segment: hash of fence, value, by
-//	p:{0}:purged:PATH   fence of the last purge of a file, a folder (with a slash at its end), or all (empty)
+//	p:{0}:lock:K        lease of K, a lock of package cachelock, while the entry is fetched
 //	p:{0}:purges        log of purges, by fence
 //	p:{0}:purges:base   the highest fence that the log no longer holds
 //	p:{0}:gateways      names of gateways by the time when they were last seen
-//	p:{0}:obeyed        fence of the last purge that each has obeyed
+//	p:{0}:obeyed        fence of the last purge that each has applied
+//	p:{0}:members       record of each
 //
-// # Trouble
+// # Failures of Redis
 //
-// Whatever is wrong with Redis (away, slow, full, a replica, loading, another password), after a few failures every method answers
-// cache.ErrFleetDown at once. One goroutine looks in the background whether it has become better; no request pays for that.
+// Whatever is wrong with Redis (away, slow, full, a replica, loading, another password), after a few
+// failures every method answers cache.ErrFleetDown at once. One goroutine looks in the background
+// whether it serves again; no request pays for that.
 //
 // # Purges
 //
-// A purge is an entry in the log. A gateway reads the log when it is told so by a message, and once a second in any case; it drops
-// what is meant, notes the number beside its disk tier, and confirms it. A gateway that was away reads on from the number that it
-// has noted; when the log does not reach back that far, it drops everything.
+// A purge is an entry in the log. A gateway reads the log when a message tells it to, and once a
+// second in any case; it drops what is meant, invalidates its fills, notes the number beside its
+// disk tier, and confirms it. A gateway that was away reads on from the number that it has noted;
+// when the log does not reach back that far, it drops everything. A request to a peer carries the
+// number of the last purge that the asking gateway has applied, and a peer that is behind applies
+// the missing ones before it answers: so what was fetched before a purge is never taken for newer.
 package fleet

@@ -28,9 +28,13 @@ type Fleet struct {
 	breaker *breaker
 	peers   *peers
 	peerTLS *tls.Config // nil = this gateway has no peers
-	book    book
-	reading *reading
+	records records
+	members *memberList
+	leases  leases
+	cursor  *purgeCursor
 	purges  purgeLimits
+
+	leadTimeout time.Duration // for taking a lease
 
 	life    context.Context // of the background work; ends with Close
 	end     context.CancelFunc
@@ -44,18 +48,16 @@ type Fleet struct {
 	closed       bool
 	peersStopped bool         // StopPeers was called
 	peerServer   *http.Server // nil until ServePeers
-	last         int64        // fence of the last purge that was obeyed; -1 = not known
+	last         int64        // fence of the last purge that was applied; -1 = not known
+	seen         int64        // fence of the last purge that was read; it is being applied while last is less
 }
 
 var _ cache.Fleet = (*Fleet)(nil)
 
 // The scripts.
 var (
-	publishScript = redis.NewScript(lua.FleetPublish)
-	readScript    = redis.NewScript(lua.FleetRead)
-	dropScript    = redis.NewScript(lua.FleetDrop)
-	purgeScript   = redis.NewScript(lua.FleetPurge)
-	syncScript    = redis.NewScript(lua.FleetSync)
+	purgeScript = redis.NewScript(lua.FleetPurge)
+	syncScript  = redis.NewScript(lua.FleetSync)
 )
 
 // New returns a Fleet, which connects to nobody yet. The caller closes it.
@@ -71,19 +73,23 @@ func New(o Options) (*Fleet, error) {
 			return nil, err
 		}
 	}
-	f := &Fleet{
-		o: o, keys: keys(o.KeyPrefix + ":{0}:"), rdb: o.client(), breaker: newBreaker(o.Log.With("redis", strings.Join(o.Addresses, ", "))), purges: defaultPurgeLimits,
-		news: make(chan struct{}, 1), synced: make(chan struct{}), reading: newReading(), last: -1,
+	records, err := newRecords(&o)
+	if err != nil {
+		return nil, err
 	}
-	holder := o.Advertise
+	f := &Fleet{
+		o: o, keys: keys(o.KeyPrefix + ":{0}:"), rdb: o.client(), breaker: newBreaker(o.Log.With("redis", strings.Join(o.Addresses, ", "))), purges: defaultPurgeLimits, leadTimeout: defaultLeadTimeout,
+		news: make(chan struct{}, 1), synced: make(chan struct{}), cursor: newPurgeCursor(), last: -1,
+	}
+	f.records, f.members = records, newMemberList(o.Advertise)
+	holder := records.make(o.Advertise)
 	if holder == "" {
 		holder = o.Name
 	}
 	f.locks = cachelock.New(f.rdb, cachelock.Options{Prefix: o.KeyPrefix, Holder: holder, TTL: o.LockTTL, Shards: 1})
 	f.waiting = cachelock.New(f.rdb, cachelock.Options{Prefix: o.KeyPrefix, Holder: "waiting", TTL: o.LockTTL, Shards: 1})
 	f.life, f.end = context.WithCancel(context.Background())
-	f.peers, f.peerTLS = newPeers(&f.o, &f.book, config), config
-	var err error
+	f.peers, f.peerTLS = newPeers(&f.o, &f.leases, config), config
 	if f.folders, err = f.locks.Folders("files"); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot lock folders: %w", err), f.Close())
 	}
@@ -123,6 +129,7 @@ func (f *Fleet) unregister() {
 	_, _ = f.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // else it is forgotten after a while
 		p.ZRem(ctx, f.keys.gateways(), f.o.Name)
 		p.HDel(ctx, f.keys.obeyed(), f.o.Name)
+		p.HDel(ctx, f.keys.members(), f.o.Name)
 		return nil
 	})
 }
@@ -171,15 +178,13 @@ func ended(ctx context.Context) error {
 // keys makes the names of keys; it is what they begin with.
 type keys string
 
-func (k keys) fence() string              { return string(k) + "fence" }
-func (k keys) lock(key string) string     { return string(k) + "lock:" + key } // as package cachelock names it
-func (k keys) meta(file string) string    { return string(k) + "meta:" + file }
-func (k keys) location(key string) string { return string(k) + "location:" + key }
-func (k keys) purged(path string) string  { return string(k) + "purged:" + path }
-func (k keys) purges() string             { return string(k) + "purges" }
-func (k keys) base() string               { return string(k) + "purges:base" }
-func (k keys) gateways() string           { return string(k) + "gateways" }
-func (k keys) obeyed() string             { return string(k) + "obeyed" }
+func (k keys) fence() string          { return string(k) + "fence" }
+func (k keys) lock(key string) string { return string(k) + "lock:" + key } // as package cachelock names it
+func (k keys) purges() string         { return string(k) + "purges" }
+func (k keys) base() string           { return string(k) + "purges:base" }
+func (k keys) gateways() string       { return string(k) + "gateways" }
+func (k keys) obeyed() string         { return string(k) + "obeyed" }
+func (k keys) members() string        { return string(k) + "members" }
 
 // channel tells of purges.
 func (k keys) channel() string { return string(k) + "purged" }

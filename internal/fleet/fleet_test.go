@@ -26,13 +26,13 @@ func TestOneLeaseInTheFleet(t *testing.T) {
 	for round := range 20 {
 		var leads atomic.Int32
 		var wg sync.WaitGroup
-		leases := make(chan cache.Lease, 40)
+		leases := make(chan func(), 40)
 		for i := range 40 {
 			wg.Go(func() {
-				lease, err := fleets[i%len(fleets)].Lead(t.Context(), "key")
+				_, release, err := fleets[i%len(fleets)].Lead(t.Context(), "key")
 				if err == nil {
 					leads.Add(1)
-					leases <- lease
+					leases <- release
 					return
 				}
 				var held *cache.Held
@@ -43,7 +43,7 @@ func TestOneLeaseInTheFleet(t *testing.T) {
 		}
 		wg.Wait()
 		require.EqualValues(t, 1, leads.Load())
-		(<-leases).Release()
+		(<-leases)()
 	}
 	require.EqualValues(t, 20, fleets[0].Stats().Acquired+fleets[1].Stats().Acquired+fleets[2].Stats().Acquired+fleets[3].Stats().Acquired)
 }
@@ -51,29 +51,25 @@ func TestOneLeaseInTheFleet(t *testing.T) {
 func TestHeldNamesTheHolder(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	a, b := member(t, o, 1), member(t, o, 2)
-	lease, err := a.Lead(t.Context(), "key")
-	require.NoError(t, err)
-	_, err = b.Lead(t.Context(), "key")
-	heldBy(t, err, "https://10.0.0.1:8887")
-	_, err = a.Lead(t.Context(), "key") // our own, as from before a restart
-	heldBy(t, err, "")
+	lease := lead(t, a, "key")
+	heldBy(t, leadRefused(t, b, "key"), "") // no member that b knows
+	know(a, b)
+	heldBy(t, leadRefused(t, b, "key"), "https://10.0.0.1:8887")
+	heldBy(t, leadRefused(t, a, "key"), "") // its own, as from before a restart
 
 	o.Secret = ""
 	stranger, err := New(o) // has no way to ask anybody
 	require.NoError(t, err)
 	defer stranger.Close()
-	_, err = stranger.Lead(t.Context(), "key")
-	heldBy(t, err, "")
+	heldBy(t, leadRefused(t, stranger, "key"), "")
 
 	require.Len(t, a.Locks(t.Context()), 1)
 	require.Equal(t, 1, a.Stats().LocksHeld)
-	lease.Release()
+	lease.release()
 	require.Empty(t, a.Locks(t.Context()))
-	lease, err = stranger.Lead(t.Context(), "key")
-	require.NoError(t, err)
-	_, err = b.Lead(t.Context(), "key")
-	heldBy(t, err, "") // he gave no address
-	lease.Release()
+	lease = lead(t, stranger, "key")
+	heldBy(t, leadRefused(t, b, "key"), "") // it gave no address
+	lease.release()
 }
 
 func TestWaitEndsWithTheLease(t *testing.T) {
@@ -81,8 +77,7 @@ func TestWaitEndsWithTheLease(t *testing.T) {
 	var waited atomic.Int32
 	o.Waited = func(time.Duration) { waited.Add(1) }
 	a := member(t, o, 1)
-	lease, err := a.Lead(t.Context(), "key")
-	require.NoError(t, err)
+	lease := lead(t, a, "key")
 	others := []*Fleet{member(t, o, 2), member(t, o, 3), member(t, o, 4)}
 	done := make(chan error)
 	for _, f := range others {
@@ -101,16 +96,15 @@ func TestWaitEndsWithTheLease(t *testing.T) {
 		t.Fatalf("nobody has released it: %v", err)
 	case <-time.After(50 * time.Millisecond):
 	}
-	lease.Release()
+	lease.release()
 	for range others {
 		require.NoError(t, <-done)
 	}
 	require.EqualValues(t, 3, waited.Load())
 	require.NoError(t, a.Wait(t.Context(), "key")) // at once
 
-	lease, err = a.Lead(t.Context(), "key")
-	require.NoError(t, err)
-	defer lease.Release()
+	lease = lead(t, a, "key")
+	defer lease.release()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, others[0].Wait(ctx, "key"), context.DeadlineExceeded)
@@ -121,29 +115,28 @@ func TestWaitIsBounded(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	o.LockWait = 50 * time.Millisecond
 	a, b := member(t, o, 1), member(t, o, 2)
-	lease, err := a.Lead(t.Context(), "key")
-	require.NoError(t, err)
-	defer lease.Release()
+	lease := lead(t, a, "key")
+	defer lease.release()
 	require.Error(t, b.Wait(t.Context(), "key"))
 	require.True(t, b.Stats().Up)
 }
 
 // leadInTime takes the lease of some file. A machine that has no time for it before the lease is over gets another try.
-func leadInTime(t testing.TB, f *Fleet) (file string, l cache.Lease) {
+func leadInTime(t testing.TB, f *Fleet) (file string, l leaseOf) {
 	t.Helper()
 	for n := 0; ; n++ {
 		file = fmt.Sprintf("group1/M00/0A/FF/%d", n)
 		began := time.Now()
-		l, err := f.Lead(t.Context(), file)
+		lease, release, err := f.Lead(t.Context(), file)
 		if err == nil {
-			return file, l
+			return file, leaseOf{lease, release}
 		}
 		require.Greater(t, time.Since(began), f.o.LockTTL*9/10, "%v", err)
 	}
 }
 
-// A gateway that is cut off for longer than its lease learns it, and publishes nothing under it.
-func TestLostLeaseIsNotPublished(t *testing.T) {
+// A gateway that is cut off for longer than its lease learns it.
+func TestLostLease(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
 	o := fleetOf(server.Addr())
@@ -151,211 +144,63 @@ func TestLostLeaseIsNotPublished(t *testing.T) {
 	cutOff := o
 	cutOff.Addresses, cutOff.LockTTL = []string{relay.Addr()}, time.Second
 	a, b := member(t, cutOff, 1), member(t, o, 2)
+	know(a, b)
 
 	testFile, old := leadInTime(t, a)
 	relay.Hang()
 	require.NoError(t, b.Wait(t.Context(), testFile))
-	lease, err := b.Lead(t.Context(), testFile)
-	require.NoError(t, err)
-	defer lease.Release()
-	<-old.Context().Done()
+	lease := lead(t, b, testFile)
+	defer lease.release()
+	<-old.Done()
 	relay.Restore()
-
-	meta := cache.Meta{Version: testVersion, Checked: time.UnixMilli(1767225600123), Took: time.Second}
-	require.ErrorIs(t, old.PublishMeta(t.Context(), testFile, meta), cache.ErrLost)
-	_, found, err := b.Meta(t.Context(), testFile)
-	require.NoError(t, err)
-	require.False(t, found)
-	require.NoError(t, lease.PublishMeta(t.Context(), testFile, meta))
-	got, found, err := b.Meta(t.Context(), testFile)
-	require.NoError(t, err)
-	require.True(t, found)
-	require.Equal(t, meta, got)
-	old.Release()
+	old.release()
 	eventually(t, "the loss is counted", func() bool { return a.Stats().Lost == 1 })
-	_, err = a.Lead(t.Context(), testFile)
-	heldBy(t, err, "https://10.0.0.2:8887")
+	heldBy(t, leadRefused(t, a, testFile), "https://10.0.0.2:8887")
+	noKeyWithoutExpiry(t, server.Client(), o)
 }
 
-// The script refuses a holder that does not know yet that his lease has gone, by each of its looks.
-func TestPublishLooksForItself(t *testing.T) {
-	server := redistest.Shared(t)
-	client := server.Client()
-	location := cache.Location{Version: testVersion}
-	key := cache.SegmentKey{File: testFile, Index: 2}.String()
-	for name, spoil := range map[string]func(*Fleet, *lease){
-		"the lease is where it is looked for": nil,
-		"the lease has expired": func(f *Fleet, _ *lease) {
-			require.NoError(t, client.Del(t.Context(), f.keys.lock(key)).Err())
-		},
-		"another has the lease": func(f *Fleet, _ *lease) {
-			require.NoError(t, client.Set(t.Context(), f.keys.lock(key), "another:holder", time.Minute).Err())
-		},
-		"a later holder has published": func(f *Fleet, l *lease) {
-			require.NoError(t, client.HSet(t.Context(), f.keys.location(key), "fence", l.lock.Fence()+1, "value", "{}").Err())
-			require.NoError(t, client.Expire(t.Context(), f.keys.location(key), time.Minute).Err())
-		},
-		"the file was purged": func(f *Fleet, l *lease) {
-			require.NoError(t, client.Set(t.Context(), f.keys.purged(testFile), l.lock.Fence()+1, time.Minute).Err())
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			o := fleetOf(server.Addr())
-			a, b := member(t, o, 1), member(t, o, 2)
-			l, err := a.Lead(t.Context(), key)
-			require.NoError(t, err)
-			defer l.Release()
-			if spoil != nil {
-				spoil(a, l.(*lease))
-				require.ErrorIs(t, l.PublishLocation(t.Context(), key, location), cache.ErrLost)
-				return
-			}
-			require.NoError(t, l.PublishLocation(t.Context(), key, location))
-			require.NoError(t, l.PublishLocation(t.Context(), key, location)) // the same holder once more
-			got, found, err := b.Location(t.Context(), key)
-			require.NoError(t, err)
-			require.True(t, found)
-			require.Equal(t, cache.Location{Holder: "https://10.0.0.1:8887", Version: testVersion}, got)
-			_, found, err = a.Location(t.Context(), key) // our own is of no use to us
-			require.NoError(t, err)
-			require.False(t, found)
-
-			require.NoError(t, b.dropLocation(t.Context(), key, "https://10.0.0.9:8887"))
-			_, found, err = b.Location(t.Context(), key)
-			require.NoError(t, err)
-			require.True(t, found, "it was another's")
-			require.NoError(t, b.dropLocation(t.Context(), key, "https://10.0.0.1:8887"))
-			_, found, err = b.Location(t.Context(), key)
-			require.NoError(t, err)
-			require.False(t, found)
-			noKeyWithoutExpiry(t, client, o)
-		})
-	}
-}
-
-func TestEntriesThatCannotBeRead(t *testing.T) {
-	server := redistest.Shared(t)
-	client := server.Client()
-	f := member(t, fleetOf(server.Addr()), 1)
-	for _, value := range []string{"", "{", "[]", `{"v":{"size":"x"}}`, `{"took":"` + strings.Repeat("a", maxValue) + `"}`} {
-		require.NoError(t, client.HSet(t.Context(), f.keys.meta(testFile), "fence", 1, "value", value).Err())
-		_, found, err := f.Meta(t.Context(), testFile)
-		require.NoError(t, err)
-		require.False(t, found, "value %.20q", value)
-	}
-	require.NoError(t, client.Del(t.Context(), f.keys.meta(testFile)).Err())
-	for _, file := range []string{"", strings.Repeat("a", maxFile+1)} {
-		_, _, err := f.Meta(t.Context(), file)
-		require.Error(t, err)
-	}
-	require.True(t, f.Stats().Up)
-}
-
-// A purge and a fill, in all orders, for every scope.
-func TestPurgeAgainstFill(t *testing.T) {
-	o := fleetOf(redistest.Shared(t).Addr())
-	a, b := member(t, o, 1), member(t, o, 2)
-	start(t, a, (&memory{}).local())
-	start(t, b, (&memory{}).local())
-	meta := cache.Meta{Version: testVersion, Checked: time.UnixMilli(1)}
-	for n, c := range []struct {
-		match cache.Match
-		hits  bool
-	}{
-		{tier.MatchAll(), true},
-		{tier.MatchFolder("group1"), true},
-		{tier.MatchFolder("group1/M00"), true},
-		{tier.MatchFolder("group1/M00/0A"), true},
-		{tier.MatchFolder("group1/M00/0A/FF"), true},
-		{tier.MatchFile("FILE"), true},
-		{tier.MatchFolder("group"), false},
-		{tier.MatchFolder("group1/M00/0A/F"), false},
-		{tier.MatchFolder("group1/M01"), false},
-		{tier.MatchFolder("group10"), false},
-		{tier.MatchFile("FILE2"), false},
-	} {
-		file := fmt.Sprintf("group1/M00/0A/FF/%d", n)
-		if s := c.match.String(); strings.HasPrefix(s, "FILE") {
-			c.match = tier.MatchFile(file + s[len("FILE"):])
-		}
-		t.Run(c.match.String(), func(t *testing.T) {
-			purge := func() {
-				gateways, missing, err := b.Purge(t.Context(), c.match)
-				require.NoError(t, err)
-				require.Empty(t, missing)
-				require.Equal(t, 2, gateways)
-			}
-			found := func() bool {
-				_, found, err := b.Meta(t.Context(), file)
-				require.NoError(t, err)
-				return found
-			}
-			// Lead, purge, publish.
-			lease, err := a.Lead(t.Context(), file)
-			require.NoError(t, err)
-			purge()
-			err = lease.PublishMeta(t.Context(), file, meta)
-			if c.hits {
-				require.ErrorIs(t, err, cache.ErrLost)
-			} else {
-				require.NoError(t, err)
-			}
-			require.Equal(t, !c.hits, found())
-			lease.Release()
-			// Purge, lead, publish.
-			lease, err = a.Lead(t.Context(), file)
-			require.NoError(t, err)
-			require.NoError(t, lease.PublishMeta(t.Context(), file, meta))
-			require.True(t, found())
-			// Lead, publish, purge; and the same lease again.
-			purge()
-			require.Equal(t, !c.hits, found())
-			if c.hits {
-				require.ErrorIs(t, lease.PublishMeta(t.Context(), file, meta), cache.ErrLost)
-			}
-			lease.Release()
-		})
-	}
-}
-
-// Fills that run on all sides while purges do: whatever was published before the last purge began is not read after it.
+// Fills and purges at the same time, on all gateways: what was fetched before a purge began is not
+// read after it has returned.
 func TestPurgeAgainstManyFills(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
-	fleets := []*Fleet{member(t, o, 1), member(t, o, 2), member(t, o, 3)}
-	for _, f := range fleets {
-		start(t, f, (&memory{}).local())
+	storage := &origin{data: []byte("0000")}
+	fleets := []*gateway{serveAs(t, o, nil), serveAs(t, o, nil), serveAs(t, o, nil)}
+	for _, g := range fleets {
+		g.storage = storage
 	}
-	var origin atomic.Int64 // the file's content: a number that rises
+	eventually(t, "they know each other", func() bool {
+		return len(fleets[0].Owners("a", 9)) == 3 && len(fleets[1].Owners("a", 9)) == 3 && len(fleets[2].Owners("a", 9)) == 3
+	})
+	var content atomic.Int64
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup
-	for _, f := range fleets {
+	for _, g := range fleets {
 		wg.Go(func() {
 			for ctx.Err() == nil {
-				lease, err := f.Lead(ctx, testFile)
-				if err != nil {
-					_ = f.Wait(ctx, testFile)
-					continue
-				}
-				v := cache.Version{Size: origin.Load()}
-				time.Sleep(time.Millisecond) // the transfer
-				_ = lease.PublishMeta(ctx, testFile, cache.Meta{Version: v})
-				lease.Release()
+				_, _ = g.read(testFile, storage) // it may change while it is read
 			}
 		})
 	}
-	for range 100 {
-		want := origin.Add(1)
-		_, missing, err := fleets[0].Purge(t.Context(), tier.MatchFolder("group1/M00"))
+	rounds, met := 25, 0
+	for round := range rounds {
+		want := content.Add(1)
+		storage.set(fmt.Appendf(nil, "%04d", want))
+		_, missing, err := fleets[round%3].Purge(t.Context(), tier.MatchFolder("group1/M00"))
 		require.NoError(t, err)
 		require.Empty(t, missing)
-		m, found, err := fleets[1].Meta(t.Context(), testFile)
-		require.NoError(t, err)
-		if found {
-			require.GreaterOrEqual(t, m.Version.Size, want)
+		for i, g := range fleets {
+			got, err := g.read(testFile, storage)
+			require.NoError(t, err, "gateway %d", i)
+			require.Equal(t, fmt.Sprintf("%04d", want), string(got), "gateway %d after purge %d", i, round)
 		}
+		met++
 	}
 	cancel()
 	wg.Wait()
+	require.Equal(t, rounds, met)
+	for _, g := range fleets[1:] {
+		require.Positive(t, g.Stats().PeerFetches["ok"]+fleets[0].Stats().PeerFetches["ok"], "they have asked each other")
+	}
 }
 
 func TestOptions(t *testing.T) {
@@ -388,6 +233,5 @@ func TestOptions(t *testing.T) {
 	require.NoError(t, f.Close())
 	require.NoError(t, f.Close())
 	require.ErrorIs(t, f.Start(Local{}), errStarted)
-	_, err = f.Lead(t.Context(), "key")
-	require.ErrorIs(t, err, cache.ErrFleetDown)
+	require.ErrorIs(t, leadRefused(t, f, "key"), cache.ErrFleetDown)
 }

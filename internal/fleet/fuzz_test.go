@@ -20,11 +20,11 @@ func FuzzParsePeer(f *testing.F) {
 			return
 		}
 		require.LessOrEqual(t, len(text), maxName)
-		again, err := url.Parse(text + "/_peer/segment?id=x")
+		again, err := url.Parse(text + "/entry?id=x")
 		require.NoError(t, err, "%q", text)
 		require.Equal(t, u.Host, again.Host)
 		require.Equal(t, "https", again.Scheme)
-		require.Equal(t, "/_peer/segment", again.Path, "%q", text)
+		require.Equal(t, "/entry", again.Path, "%q", text)
 		require.Nil(t, again.User)
 	})
 }
@@ -37,5 +37,23 @@ func FuzzFence(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		n := parseFence(text)
 		require.True(t, -1 <= n && n < 1<<53)
+	})
+}
+
+// FuzzRecord: what is believed of a record is what the secret was used for.
+func FuzzRecord(f *testing.F) {
+	mine, err := newRecords(&Options{Advertise: "https://h:1", Secret: "the secret of a test", KeyPrefix: "fdfs"})
+	require.NoError(f, err)
+	other, err := newRecords(&Options{Advertise: "https://h:1", Secret: "the secret of a test", KeyPrefix: "other"})
+	require.NoError(f, err)
+	f.Add(mine.make("https://10.0.0.1:8887"))
+	f.Add(other.make("https://10.0.0.1:8887"))
+	f.Add("https://10.0.0.1:8887 ")
+	f.Add(mine.make("http://10.0.0.1:8887"))
+	f.Fuzz(func(t *testing.T, record string) {
+		url, ok := mine.parse(record)
+		require.Equal(t, ok, url != "" && record == mine.make(url) && url[:8] == "https://")
+		_, ok = records{}.parse(record)
+		require.False(t, ok)
 	})
 }

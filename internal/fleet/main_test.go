@@ -35,7 +35,7 @@ func fleetOf(addresses ...string) Options {
 
 // unhurried gives a gateway much time for what must happen. It is called before the gateway starts.
 func unhurried(f *Fleet) *Fleet {
-	f.purges.confirm, f.purges.live = patience, time.Hour
+	f.purges.confirm, f.purges.live, f.leadTimeout = patience, time.Hour, patience/2
 	if f.peers.client != nil {
 		transport := f.peers.client.Transport.(*http.Transport)
 		transport.DialContext, transport.TLSHandshakeTimeout = (&net.Dialer{Timeout: patience}).DialContext, patience
@@ -111,6 +111,39 @@ func start(t testing.TB, f *Fleet, l Local) {
 func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	require.Eventually(t, ok, patience, 5*time.Millisecond, what)
+}
+
+// leaseOf is a lease that was taken.
+type leaseOf struct {
+	context.Context // ends when it was lost
+	release         func()
+}
+
+// lead takes a lease that must be free.
+func lead(t testing.TB, f *Fleet, key string) leaseOf {
+	t.Helper()
+	lease, release, err := f.Lead(t.Context(), key)
+	require.NoError(t, err)
+	return leaseOf{lease, release}
+}
+
+// leadRefused is the error of Lead for a lease that another gateway has.
+func leadRefused(t testing.TB, f *Fleet, key string) error {
+	t.Helper()
+	_, _, err := f.Lead(t.Context(), key)
+	require.Error(t, err)
+	return err
+}
+
+// know makes gateways members of each other's fleet, without a heartbeat.
+func know(list ...*Fleet) {
+	var urls []string
+	for _, f := range list {
+		urls = append(urls, f.o.Advertise)
+	}
+	for _, f := range list {
+		f.members.set("", urls)
+	}
 }
 
 // heldBy requires that a lease is held.

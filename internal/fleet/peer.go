@@ -18,20 +18,24 @@ import (
 	"fastdfs-gateway/internal/cache"
 )
 
-// The peer connection: gateways ask each other for segments by HTTP/2 over TLS 1.3 (RFC 9113, RFC
+// The peer connection: gateways ask each other for entries by HTTP/2 over TLS 1.3 (RFC 9113, RFC
 // 8446), on a listener of its own ([peer] listen).
 //
-//	GET /segment?file=F&index=I&offset=O[&size=S&mtime=M&crc=C&flags=0..3]
+//	GET /entry?file=F&index=I&offset=O&maxage=A&copy=0..1&purge=P[&size=S&mtime=M&crc=C&flags=0..3]
 //
-// asks for segment I of a file from byte O of the segment on; the numbers are decimal, the version
-// is left out where it is not known (flags: 1 immutable, 2 link). The answers:
+// asks for segment I of a file from byte O of the segment on; I is -1 for the facts alone. Numbers
+// are decimal, times in milliseconds; the version is left out where it is not known (flags: 1
+// immutable, 2 link). A bounds the age of the facts (0: no bound), copy=1 asks for what is stored
+// alone, and P is the last purge that the asking gateway has applied. The answers:
 //
 //	200  Fdfs-Version: size=S&mtime=M&crc=C&flags=0..3
+//	     Fdfs-Age: milliseconds since a storage has confirmed that; missing where it is not known
 //	     Content-Length: bytes from O to the end of the segment; the body is sent as it arrives
-//	404  this gateway neither has the segment nor fetches it
-//	409  it has another version
+//	404  there is no such file; Fdfs-Lifetime: milliseconds for which that holds
+//	409  the file has another version
+//	421  this gateway neither has the entry nor fetches it
 //	400  no request that a gateway sends
-//	503  it failed, or stops
+//	503  it failed
 //
 // A body that cannot be completed ends with RST_STREAM, so a short body never looks complete.
 //
@@ -40,8 +44,10 @@ import (
 // own. A stranger can neither ask nor answer, and what it records is of no use: TLS 1.3 has fresh
 // session keys for each connection. Dead and frozen peers are noticed by HTTP/2 pings.
 const (
-	segmentPath   = "/segment"
-	versionHeader = "Fdfs-Version"
+	entryPath      = "/entry"
+	versionHeader  = "Fdfs-Version"
+	ageHeader      = "Fdfs-Age"
+	lifetimeHeader = "Fdfs-Lifetime"
 
 	peerKeyInfo = "fdfs-gateway peer key v1" // HKDF info: other uses of the secret get other keys
 	peerName    = "fdfs-gateway"             // in the certificate, and the TLS server name
@@ -109,21 +115,28 @@ func onlyHTTP2() *http.Protocols {
 	return p
 }
 
-// segmentRequest is a request for a segment to another gateway.
-type segmentRequest struct {
-	Key    cache.SegmentKey
-	Want   *cache.Version // nil = any
-	Offset int64          // in the segment
+// entryRequest is a request for an entry to another gateway.
+type entryRequest struct {
+	cache.PeerRequest
+	Purge int64 // fence of the last purge that the asking gateway has applied; 0 = none
 }
 
 // uri is path and query of the request.
-func (r *segmentRequest) uri() string {
+func (r *entryRequest) uri() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s?file=%s&index=%d&offset=%d", segmentPath, url.QueryEscape(r.Key.File), r.Key.Index, r.Offset)
+	fmt.Fprintf(&b, "%s?file=%s&index=%d&offset=%d&maxage=%d&copy=%d&purge=%d", entryPath, url.QueryEscape(r.Key.File),
+		r.Key.Index, r.Offset, r.MaxAge.Milliseconds(), btoi(r.Copy), r.Purge)
 	if r.Want != nil {
 		b.WriteString("&" + formatVersion(*r.Want))
 	}
 	return b.String()
+}
+
+func btoi(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
 }
 
 // The flags of a version.
@@ -147,12 +160,15 @@ func formatVersion(v cache.Version) string {
 // errRequest is the error for a request or a version that no gateway sends.
 var errRequest = errors.New("not written as gateways write it")
 
-// maxURI bounds path and query of a request, in bytes.
-const maxURI = 2048
+const (
+	maxURI  = 2048                      // bytes of path and query of a request
+	maxFile = 256                       // bytes of a file's name; those of FastDFS have 144 at most
+	maxAge  = 10 * 365 * 24 * time.Hour // any time of a request or answer
+)
 
-// parseSegmentRequest reads path and query of a request. It accepts only what uri gives.
-func parseSegmentRequest(uri string) (*segmentRequest, error) {
-	query, ok := strings.CutPrefix(uri, segmentPath+"?")
+// parseEntryRequest reads path and query of a request. It accepts only what uri gives.
+func parseEntryRequest(uri string) (*entryRequest, error) {
+	query, ok := strings.CutPrefix(uri, entryPath+"?")
 	if !ok || len(uri) > maxURI {
 		return nil, fmt.Errorf("%w: another path, or more than %d bytes", errRequest, maxURI)
 	}
@@ -160,10 +176,13 @@ func parseSegmentRequest(uri string) (*segmentRequest, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", errRequest, err)
 	}
-	r := &segmentRequest{Key: cache.SegmentKey{File: q.Get("file")}}
+	r := &entryRequest{}
 	var bad error
-	r.Key.Index = number(q, "index", 1<<63-1, &bad)
-	r.Offset = number(q, "offset", cache.SegmentSize, &bad)
+	r.Key = cache.SegmentKey{File: q.Get("file"), Index: number(q, "index", cache.Facts, 1<<63-1, &bad)}
+	r.Offset = number(q, "offset", 0, cache.SegmentSize, &bad)
+	r.MaxAge = time.Duration(number(q, "maxage", 0, maxAge.Milliseconds(), &bad)) * time.Millisecond
+	r.Copy = number(q, "copy", 0, 1, &bad) == 1
+	r.Purge = number(q, "purge", 0, 1<<53-1, &bad)
 	if q.Has("size") {
 		v := versionOf(q, &bad)
 		r.Want = &v
@@ -175,6 +194,12 @@ func parseSegmentRequest(uri string) (*segmentRequest, error) {
 		return nil, errRequest
 	}
 	return r, nil
+}
+
+// parseMillis reads a time of an answer's head; false when it is none.
+func parseMillis(text string) (time.Duration, bool) {
+	n, err := strconv.ParseInt(text, 10, 64)
+	return time.Duration(min(n, maxAge.Milliseconds())) * time.Millisecond, err == nil && n >= 0
 }
 
 // parseVersion reads what formatVersion writes.
@@ -195,9 +220,9 @@ func parseVersion(text string) (cache.Version, error) {
 }
 
 func versionOf(q url.Values, bad *error) cache.Version {
-	flags := number(q, "flags", flagImmutable|flagLinked, bad)
+	flags := number(q, "flags", 0, flagImmutable|flagLinked, bad)
 	v := cache.Version{
-		Size: number(q, "size", 1<<63-1, bad), CRC32: uint32(number(q, "crc", 1<<32-1, bad)),
+		Size: number(q, "size", 0, 1<<63-1, bad), CRC32: uint32(number(q, "crc", 0, 1<<32-1, bad)),
 		Immutable: flags&flagImmutable != 0, Linked: flags&flagLinked != 0,
 	}
 	var err error
@@ -207,11 +232,11 @@ func versionOf(q url.Values, bad *error) cache.Version {
 	return v
 }
 
-// number reads a parameter from 0 to most.
-func number(q url.Values, name string, most int64, bad *error) int64 {
+// number reads a parameter between two bounds.
+func number(q url.Values, name string, least, most int64, bad *error) int64 {
 	n, err := strconv.ParseInt(q.Get(name), 10, 64)
-	if err != nil || n < 0 || n > most {
-		*bad = fmt.Errorf("%w: %s is no number from 0 to %d", errRequest, name, most)
+	if err != nil || n < least || n > most {
+		*bad = fmt.Errorf("%w: %s is no number from %d to %d", errRequest, name, least, most)
 	}
 	return n
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/backoff"
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/redistest"
 
@@ -31,11 +32,12 @@ var testVersion = cache.Version{Size: 3 << 20, ModTime: 1767225600e9, CRC32: 0xd
 // gateway is a Fleet that serves peers, and perhaps has a cache.
 type gateway struct {
 	*Fleet
-	cache *cache.Cache
+	cache   *cache.Cache
+	storage cache.Source // for what the others ask of it
 }
 
 // serveAs starts a gateway that others reach on loopback. open gives the segments; nil = those of a cache.
-func serveAs(t testing.TB, o Options, open segmentOpener) *gateway {
+func serveAs(t testing.TB, o Options, open entryOpener) *gateway {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -47,7 +49,8 @@ func serveAs(t testing.TB, o Options, open segmentOpener) *gateway {
 	t.Cleanup(func() { require.NoError(t, g.Fleet.Close()) })
 	served := make(chan error, 1)
 	if open == nil {
-		g.cache, err = cache.New(cache.Options{Memory: 64 << 20, Fleet: g.Fleet})
+		g.cache, err = cache.New(cache.Options{Memory: 64 << 20, Fleet: g.Fleet,
+			Source: func(string) (cache.Source, error) { return g.storage, nil }})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, g.cache.Close()) })
 		go func() { served <- g.ServePeers(ln, g.cache) }()
@@ -65,80 +68,108 @@ func serveAs(t testing.TB, o Options, open segmentOpener) *gateway {
 }
 
 // gives serves one stream to each request.
-func gives(v cache.Version, stream func(ctx context.Context, r *segmentRequest) io.Reader) segmentOpener {
-	return func(ctx context.Context, r *segmentRequest) (cache.Version, io.ReadCloser, error) {
-		return v, io.NopCloser(stream(ctx, r)), nil
+func gives(v cache.Version, stream func(ctx context.Context, r *entryRequest) io.Reader) entryOpener {
+	return func(ctx context.Context, r *entryRequest) (cache.Meta, io.ReadCloser, error) {
+		return cache.Meta{Version: v, Checked: time.Now()}, io.NopCloser(stream(ctx, r)), nil
 	}
 }
 
 // refuses serves an error to each request.
-func refuses(err error) segmentOpener {
-	return func(context.Context, *segmentRequest) (cache.Version, io.ReadCloser, error) {
-		return cache.Version{}, nil, err
+func refuses(err error) entryOpener {
+	return func(context.Context, *entryRequest) (cache.Meta, io.ReadCloser, error) {
+		return cache.Meta{}, nil, err
 	}
 }
 
 func TestPeerGivesASegment(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	data := random(int(testVersion.Size))
-	var asked []segmentRequest
-	b := serveAs(t, o, gives(testVersion, func(_ context.Context, r *segmentRequest) io.Reader {
+	var asked []entryRequest
+	b := serveAs(t, o, gives(testVersion, func(_ context.Context, r *entryRequest) io.Reader {
 		asked = append(asked, *r)
 		return bytes.NewReader(data[r.Offset:])
 	}))
 	a := member(t, o, 1)
 	for _, offset := range []int64{0, 1, 1 << 20, testVersion.Size} {
-		v, body, err := a.OpenPeer(t.Context(), b.o.Advertise, testKey, &testVersion, offset)
+		m, body, err := a.Open(t.Context(), b.o.Advertise, cache.PeerRequest{Key: testKey, Want: &testVersion, Offset: offset})
 		require.NoError(t, err)
-		require.Equal(t, testVersion, v)
+		require.Equal(t, testVersion, m.Version)
 		got, err := io.ReadAll(body)
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(data[offset:], got))
 		require.NoError(t, body.Close())
 	}
-	v, body, err := a.OpenPeer(t.Context(), b.o.Advertise, testKey, nil, 0)
+	m, body, err := a.Open(t.Context(), b.o.Advertise, cache.PeerRequest{Key: testKey, MaxAge: time.Second, Copy: true})
 	require.NoError(t, err)
-	require.Equal(t, testVersion, v)
+	require.Equal(t, testVersion, m.Version)
+	require.WithinDuration(t, time.Now(), m.Checked, patience)
 	require.NoError(t, body.Close())
 	require.Len(t, asked, 5)
-	require.Nil(t, asked[4].Want)
-	require.Equal(t, segmentRequest{Key: testKey, Want: &testVersion, Offset: 1 << 20}, asked[2])
+	require.Equal(t, cache.PeerRequest{Key: testKey, MaxAge: time.Second, Copy: true}, asked[4].PeerRequest)
+	require.Equal(t, cache.PeerRequest{Key: testKey, Want: &testVersion, Offset: 1 << 20}, asked[2].PeerRequest)
 	require.Equal(t, map[string]int64{"ok": 4, "abandoned": 1}, a.Stats().PeerFetches)
 	eventually(t, "requests are counted", func() bool { return b.Stats().PeerRequests[http.StatusOK] == 5 })
 }
 
+// Each answer without a body is the error that the cache of the other gateway has given.
 func TestPeerThatHasItNot(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
-	var answer atomic.Value
-	answer.Store(cache.ErrNotHere)
-	b := serveAs(t, o, func(context.Context, *segmentRequest) (cache.Version, io.ReadCloser, error) {
-		return cache.Version{}, nil, answer.Load().(error)
-	})
+	var given error
+	var meta cache.Meta
+	b := serveAs(t, o, func(context.Context, *entryRequest) (cache.Meta, io.ReadCloser, error) { return meta, nil, given })
 	a := member(t, o, 1)
-	publish := func() {
-		lease, err := b.Lead(t.Context(), testKey.String())
-		require.NoError(t, err)
-		require.NoError(t, lease.PublishLocation(t.Context(), testKey.String(), cache.Location{Version: testVersion}))
-		lease.Release()
+	for _, c := range []struct{ given, want error }{
+		{cache.ErrNotHere, cache.ErrNotHere}, {cache.ErrChanged, cache.ErrChanged}, {cache.ErrBusy, errRefused}, {cache.ErrNotFound, cache.ErrNotFound},
+	} {
+		given = c.given
+		for ttl, want := range map[time.Duration]time.Duration{-1: -1, 1500 * time.Millisecond: 1500 * time.Millisecond} {
+			meta.TTL = ttl
+			m, _, err := a.Open(t.Context(), b.o.Advertise, cache.PeerRequest{Key: testKey})
+			require.ErrorIs(t, err, c.want)
+			require.Equal(t, given == cache.ErrNotFound, m.Gone)
+			if m.Gone {
+				require.Equal(t, want, m.TTL)
+			}
+		}
 	}
-	found := func() bool {
-		_, found, err := a.Location(t.Context(), testKey.String())
-		require.NoError(t, err)
-		return found
+	require.Equal(t, map[string]int64{"not_here": 2, "changed": 2, "refused": 2, "not_found": 2}, a.Stats().PeerFetches)
+	given, meta = nil, cache.Meta{Version: testVersion}
+	m, body, err := a.Open(t.Context(), b.o.Advertise, cache.PeerRequest{Key: cache.SegmentKey{File: testFile, Index: cache.Facts}})
+	require.NoError(t, err)
+	require.Nil(t, body)
+	require.Equal(t, testVersion, m.Version)
+	require.True(t, m.Checked.IsZero(), "it is not known when")
+}
+
+// A peer that has not applied the purges that the asking gateway has applies them before it
+// answers, or does not answer.
+func TestPeerThatIsBehind(t *testing.T) {
+	server := redistest.Shared(t)
+	o := fleetOf(server.Addr())
+	relay := redistest.NewRelay(t, server.Addr())
+	behind := o
+	behind.Addresses = []string{relay.Addr()}
+	storage := &origin{data: random(100)}
+	a, b := serveAs(t, o, nil), serveAs(t, behind, nil)
+	a.storage, b.storage = storage, storage
+	_, err := b.read(testFile, storage)
+	require.NoError(t, err)
+	open := func() error {
+		_, _, err := a.Open(t.Context(), b.o.Advertise, cache.PeerRequest{Key: testKey, Copy: true, Offset: 100})
+		return err
 	}
-	publish()
-	_, _, err := a.OpenPeer(t.Context(), b.o.Advertise, testKey, nil, 0)
-	require.ErrorIs(t, err, cache.ErrNotHere)
-	require.False(t, found(), "its location is dropped")
-	publish()
-	for want, given := range map[error]error{cache.ErrChanged: cache.ErrChanged, errRefused: cache.ErrBusy} {
-		answer = atomic.Value{}
-		answer.Store(given)
-		_, _, err = a.OpenPeer(t.Context(), b.o.Advertise, testKey, nil, 0)
-		require.ErrorIs(t, err, want)
-		require.True(t, found())
-	}
-	require.Equal(t, map[string]int64{"not_here": 1, "changed": 1, "refused": 1}, a.Stats().PeerFetches)
+	require.NoError(t, open())
+	relay.Hang()
+	require.Equal(t, b.appliedUpTo(), a.appliedUpTo())
+	a.purges.confirm = time.Second
+	_, missing, err := a.Purge(t.Context(), MatchAll())
+	require.NoError(t, err)
+	require.Equal(t, []string{b.o.Name}, missing)
+	require.ErrorIs(t, open(), cache.ErrNotHere)
+	require.Less(t, b.appliedUpTo(), a.appliedUpTo())
+	relay.Restore()
+	require.Error(t, open(), "it was purged")
+	eventually(t, "it catches up", func() bool { return b.appliedUpTo() == a.appliedUpTo() })
 }
 
 // However a body goes wrong, its reader gets an error other than io.EOF.
@@ -149,24 +180,24 @@ func TestPeerThatBreaks(t *testing.T) {
 	small.Size = int64(len(data))
 	broken := errors.New("the source broke")
 	for name, c := range map[string]struct {
-		open  segmentOpener
+		open  entryOpener
 		want  error // of open; nil = of the body
 		bytes int   // that may be read
 	}{
-		"ends early": {gives(small, func(context.Context, *segmentRequest) io.Reader { return bytes.NewReader(data[:300_000]) }), nil, 300_000},
-		"fails in the middle": {gives(small, func(context.Context, *segmentRequest) io.Reader {
+		"ends early": {gives(small, func(context.Context, *entryRequest) io.Reader { return bytes.NewReader(data[:300_000]) }), nil, 300_000},
+		"fails in the middle": {gives(small, func(context.Context, *entryRequest) io.Reader {
 			return io.MultiReader(bytes.NewReader(data[:300_000]), &failing{broken})
 		}), nil, 300_000},
-		"fails at the last byte": {gives(small, func(context.Context, *segmentRequest) io.Reader {
+		"fails at the last byte": {gives(small, func(context.Context, *entryRequest) io.Reader {
 			return io.MultiReader(bytes.NewReader(data[:len(data)-1]), &failing{broken})
 		}), nil, len(data) - 1},
-		"panics": {func(context.Context, *segmentRequest) (cache.Version, io.ReadCloser, error) { panic("a bug") }, errUnreachable, 0},
-		"gives another version": {gives(testVersion, func(context.Context, *segmentRequest) io.Reader { return bytes.NewReader(data) }),
+		"panics": {func(context.Context, *entryRequest) (cache.Meta, io.ReadCloser, error) { panic("a bug") }, errUnreachable, 0},
+		"gives another version": {gives(testVersion, func(context.Context, *entryRequest) io.Reader { return bytes.NewReader(data) }),
 			cache.ErrChanged, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b, a := serveAs(t, o, c.open), member(t, o, 1)
-			_, body, err := a.OpenPeer(t.Context(), b.o.Advertise, testKey, &small, 0)
+			_, body, err := a.Open(t.Context(), b.o.Advertise, cache.PeerRequest{Key: testKey, Want: &small})
 			if c.want != nil {
 				require.ErrorIs(t, err, c.want)
 				return
@@ -212,7 +243,7 @@ func TestPeerWithAWrongHead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			url := serveHandler(t, o.Secret, answer)
-			_, _, err := a.OpenPeer(t.Context(), url, testKey, &testVersion, 0)
+			_, _, err := a.Open(t.Context(), url, cache.PeerRequest{Key: testKey, Want: &testVersion})
 			require.Error(t, err)
 			require.True(t, errors.Is(err, errAnswer) || errors.Is(err, errRefused), "%v", err)
 		})
@@ -242,7 +273,7 @@ func TestPeerThatIsNotAsked(t *testing.T) {
 		"", a.o.Advertise, "10.0.0.2:8888", "ftp://10.0.0.2", "file:///etc/passwd", "https://", "https://u:p@10.0.0.2", "https://10.0.0.2/x",
 		"https://10.0.0.2?x", "https://10.0.0.2#x", "https://10.0.0.2\r\nX: y", "gopher://10.0.0.2:1", "https://10.0.0.2:port", "http://127.0.0.1:1",
 	} {
-		_, _, err := a.OpenPeer(t.Context(), holder, testKey, nil, 0)
+		_, _, err := a.Open(t.Context(), holder, cache.PeerRequest{Key: testKey})
 		require.Error(t, err, "holder %q", holder)
 	}
 }
@@ -257,16 +288,16 @@ func TestPeerWithAnotherSecret(t *testing.T) {
 	o.Secret, o.Log = "another secret than the others have", slog.New(slog.NewTextHandler(here, nil))
 	a := member(t, o, 1)
 	for range 3 {
-		_, _, err := a.OpenPeer(t.Context(), b.o.Advertise, testKey, nil, 0)
+		_, _, err := a.Open(t.Context(), b.o.Advertise, cache.PeerRequest{Key: testKey})
 		require.Error(t, err)
-		a.peers.backoff = map[string]time.Time{}
+		a.peers.backoff = backoff.NewSet[string](peerBackoff, maxPeers)
 	}
 	require.Equal(t, map[string]int64{"refused": 3}, a.Stats().PeerFetches)
 	require.Equal(t, 1, here.count("gateway="+b.o.Advertise), here)
 	require.Equal(t, 1, here.count("give all gateways the same secret in [peer]"), here)
 	eventually(t, "the other side says so", func() bool { return there.count("a connection to [peer] listen was refused") == 1 })
 	require.Empty(t, b.Stats().PeerRequests)
-	_, _, err := a.OpenPeer(t.Context(), "https://127.0.0.1:1", testKey, nil, 0)
+	_, _, err := a.Open(t.Context(), "https://127.0.0.1:1", cache.PeerRequest{Key: testKey})
 	require.ErrorIs(t, err, errUnreachable)
 	require.Equal(t, 1, here.count("gateway=https://127.0.0.1:1 error="), here)
 }
@@ -295,7 +326,7 @@ func TestStrangersAreNotAnswered(t *testing.T) {
 	conn, err := net.Dial("tcp", address)
 	require.NoError(t, err)
 	defer conn.Close()
-	_, err = io.WriteString(conn, "GET /segment?file=f&index=0&offset=0 HTTP/1.1\r\nHost: a\r\n\r\n")
+	_, err = io.WriteString(conn, "GET /entry?file=f&index=0&offset=0&maxage=0&copy=0&purge=0 HTTP/1.1\r\nHost: a\r\n\r\n")
 	require.NoError(t, err)
 	answer, _ := io.ReadAll(conn)
 	require.NotContains(t, string(answer), "200")
@@ -352,17 +383,22 @@ func TestCappedListener(t *testing.T) {
 }
 
 // A request or a version is read as it was written, and nothing else is accepted.
-func FuzzSegmentRequest(f *testing.F) {
-	for _, r := range []segmentRequest{{Key: testKey}, {Key: testKey, Want: &testVersion, Offset: 5}, {Key: cache.SegmentKey{File: "a b&c", Index: 7}}} {
-		f.Add(r.uri())
+func FuzzEntryRequest(f *testing.F) {
+	for _, r := range []cache.PeerRequest{
+		{Key: testKey}, {Key: testKey, Want: &testVersion, Offset: 5}, {Key: cache.SegmentKey{File: "a b&c", Index: 7}, Copy: true},
+		{Key: cache.SegmentKey{File: "f", Index: cache.Facts}, MaxAge: time.Second},
+	} {
+		request := entryRequest{r, 77}
+		f.Add(request.uri())
 	}
-	f.Add(segmentPath + "?file=f&index=9223372036854775808&offset=0")
-	f.Add(segmentPath + "?file=f&index=0&offset=-1")
+	f.Add(entryPath + "?file=f&index=9223372036854775808&offset=0&maxage=0&copy=0&purge=0")
+	f.Add(entryPath + "?file=f&index=0&offset=-1&maxage=0&copy=0&purge=0")
+	f.Add(entryPath + "?file=f&index=-2&offset=0&maxage=-1&copy=2&purge=9007199254740992")
 	f.Fuzz(func(t *testing.T, uri string) {
-		r, err := parseSegmentRequest(uri)
+		r, err := parseEntryRequest(uri)
 		if err == nil {
 			require.Equal(t, uri, r.uri())
-			require.True(t, r.Key.Index >= 0 && r.Offset >= 0 && r.Offset <= cache.SegmentSize)
+			require.True(t, r.Key.Index >= cache.Facts && r.Offset >= 0 && r.Offset <= cache.SegmentSize && r.MaxAge >= 0 && r.Purge >= 0)
 			require.True(t, r.Want == nil || r.Want.Size >= 0)
 			return
 		}
@@ -370,33 +406,59 @@ func FuzzSegmentRequest(f *testing.F) {
 		if v, err := parseVersion(uri); err == nil {
 			require.Equal(t, uri, formatVersion(v))
 		}
+		if d, ok := parseMillis(uri); ok {
+			require.True(t, d >= 0 && d <= maxAge)
+		}
 	})
 }
 
-// origin is a storage that counts.
+// origin is a storage that counts. Each content that it has is another version.
 type origin struct {
-	data    []byte
 	delay   time.Duration // before the first byte
 	fetches atomic.Int32
 	bytes   atomic.Int64
+
+	mu      sync.Mutex // guards what follows
+	data    []byte
+	changes int64
 }
 
 func (o *origin) Name() string { return "storage" }
 
-func (o *origin) version() cache.Version { return cache.Version{Size: int64(len(o.data)), ModTime: 1} }
+func (o *origin) NegativeTTL() time.Duration { return 0 }
 
-func (o *origin) Stat(context.Context) (cache.Version, error) { return o.version(), nil }
+func (o *origin) set(data []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.data = data
+	o.changes++
+}
 
-func (o *origin) Fetch(ctx context.Context, _ *cache.Version, offset, length int64) (cache.Version, io.ReadCloser, error) {
+func (o *origin) now() ([]byte, cache.Version) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.data, cache.Version{Size: int64(len(o.data)), ModTime: 1 + o.changes}
+}
+
+func (o *origin) Stat(context.Context) (cache.Version, error) {
+	_, v := o.now()
+	return v, nil
+}
+
+func (o *origin) Fetch(ctx context.Context, want *cache.Version, offset, length int64) (cache.Version, io.ReadCloser, error) {
 	o.fetches.Add(1)
 	select {
 	case <-time.After(o.delay):
 	case <-ctx.Done():
 		return cache.Version{}, nil, context.Cause(ctx)
 	}
-	part := o.data[offset:min(offset+length, int64(len(o.data)))]
+	data, v := o.now()
+	if want != nil && *want != v {
+		return cache.Version{}, nil, cache.ErrChanged
+	}
+	part := data[offset:min(offset+length, int64(len(data)))]
 	o.bytes.Add(int64(len(part)))
-	return o.version(), io.NopCloser(&dribble{bytes.NewReader(part)}), nil
+	return v, io.NopCloser(&dribble{bytes.NewReader(part)}), nil
 }
 
 // dribble gives a little at a time.
@@ -409,7 +471,7 @@ func (d *dribble) Read(p []byte) (int, error) {
 
 // read reads a whole file through a gateway's cache.
 func (g *gateway) read(file string, o *origin) ([]byte, error) {
-	entry, err := g.cache.Lookup(context.Background(), file, o, cache.Ask{})
+	entry, err := g.cache.Get(context.Background(), file, o, cache.GetOptions{})
 	if err != nil {
 		return nil, fmt.Errorf("lookup: %w", err)
 	}
@@ -422,9 +484,13 @@ func (g *gateway) read(file string, o *origin) ([]byte, error) {
 func TestStampedeCostsOneFetch(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	gateways := []*gateway{serveAs(t, o, nil), serveAs(t, o, nil), serveAs(t, o, nil)}
+	know(gateways[0].Fleet, gateways[1].Fleet, gateways[2].Fleet)
 	for round := range 3 {
 		file := fmt.Sprintf("group1/M00/00/00/%d", round)
 		storage := &origin{data: random(300 << 10), delay: 100 * time.Millisecond}
+		for _, g := range gateways {
+			g.storage = storage
+		}
 		var wg sync.WaitGroup
 		for i := range 30 {
 			wg.Go(func() {
@@ -443,9 +509,12 @@ func TestStampedeCostsOneFetch(t *testing.T) {
 		fetches += g.Stats().PeerFetches["ok"]
 		require.Zero(t, g.Stats().PeerFetches["broken"])
 	}
-	require.EqualValues(t, 2*3, fetches, "each of the others has read it from the leader")
+	require.EqualValues(t, 2*3, fetches, "each of the others has read it from the owner")
 	// After a purge it is fetched again, once.
 	storage := &origin{data: random(100 << 10)}
+	for _, g := range gateways {
+		g.storage = storage
+	}
 	for n := range int32(3) {
 		for _, g := range gateways {
 			got, err := g.read(testFile, storage)
@@ -456,7 +525,7 @@ func TestStampedeCostsOneFetch(t *testing.T) {
 		_, missing, err := gateways[n%3].Purge(t.Context(), MatchAll())
 		require.NoError(t, err)
 		require.Empty(t, missing)
-		storage.data = random(100 << 10)
+		storage.set(random(100 << 10))
 	}
 }
 

@@ -68,12 +68,12 @@ func (c *freezable) Write(b []byte) (int, error) {
 }
 
 // bubbled is a client with the default times, in a bubble, and the network to a gateway that gives segments.
-func bubbled(t *testing.T, open segmentOpener) (*peers, *pipes) {
+func bubbled(t *testing.T, open entryOpener) (*peers, *pipes) {
 	o := &Options{Secret: "the secret of a test", Advertise: "https://10.0.0.1:8887"}
 	o.setDefaults()
 	config, err := peerTLS(o.Secret)
 	require.NoError(t, err)
-	p := newPeers(o, &book{}, config)
+	p := newPeers(o, &leases{}, config)
 	network := &pipes{dialled: make(chan net.Conn), closed: make(chan struct{})}
 	p.client.Transport.(*http.Transport).DialContext = network.dial
 	served := make(chan error, 1)
@@ -100,12 +100,12 @@ func TestPeerThatFreezes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := make(chan struct{})
-				p, network := bubbled(t, func(ctx context.Context, _ *segmentRequest) (cache.Version, io.ReadCloser, error) {
+				p, network := bubbled(t, func(ctx context.Context, _ *entryRequest) (cache.Meta, io.ReadCloser, error) {
 					close(began)
 					if err := rest(ctx, c.head); err != nil {
-						return small, nil, err
+						return cache.Meta{}, nil, err
 					}
-					return small, &slowStream{ctx, time.Hour, [][]byte{make([]byte, 1000)}, 0}, nil
+					return cache.Meta{Version: small}, &slowStream{ctx, time.Hour, [][]byte{make([]byte, 1000)}, 0}, nil
 				})
 				var frozen time.Time
 				go func() {
@@ -114,7 +114,7 @@ func TestPeerThatFreezes(t *testing.T) {
 					frozen = time.Now()
 					network.frozen.Store(true)
 				}()
-				_, body, err := p.open(t.Context(), otherGateway, &segmentRequest{Key: testKey, Want: &small})
+				_, body, err := p.open(t.Context(), otherGateway, &entryRequest{PeerRequest: cache.PeerRequest{Key: testKey, Want: &small}})
 				if c.head == 0 {
 					require.NoError(t, err)
 					var got []byte
@@ -166,14 +166,14 @@ func (s *slowStream) Close() error { return nil }
 // connected, and its bytes arrive when they come.
 func TestSlowFillStaysConnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, _ := bubbled(t, func(ctx context.Context, _ *segmentRequest) (cache.Version, io.ReadCloser, error) {
+		p, _ := bubbled(t, func(ctx context.Context, _ *entryRequest) (cache.Meta, io.ReadCloser, error) {
 			if err := rest(ctx, time.Hour); err != nil {
-				return cache.Version{}, nil, err
+				return cache.Meta{}, nil, err
 			}
-			return cache.Version{Size: 10}, &slowStream{ctx, time.Hour, [][]byte{[]byte("01234"), []byte("56789")}, 0}, nil
+			return cache.Meta{Version: cache.Version{Size: 10}}, &slowStream{ctx, time.Hour, [][]byte{[]byte("01234"), []byte("56789")}, 0}, nil
 		})
 		began := time.Now()
-		_, body, err := p.open(t.Context(), otherGateway, &segmentRequest{Key: testKey})
+		_, body, err := p.open(t.Context(), otherGateway, &entryRequest{PeerRequest: cache.PeerRequest{Key: testKey}})
 		require.NoError(t, err)
 		defer body.Close()
 		first := make([]byte, 10)
@@ -192,19 +192,19 @@ func TestCancelledRequestEndsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ended sync.WaitGroup
 		ended.Add(2)
-		p, network := bubbled(t, func(ctx context.Context, r *segmentRequest) (cache.Version, io.ReadCloser, error) {
+		p, network := bubbled(t, func(ctx context.Context, r *entryRequest) (cache.Meta, io.ReadCloser, error) {
 			context.AfterFunc(ctx, ended.Done)
-			return cache.Version{Size: 1}, &slowStream{ctx, 0, [][]byte{[]byte("x")}, int(r.Offset)}, rest(ctx, time.Second)
+			return cache.Meta{Version: cache.Version{Size: 1}}, &slowStream{ctx, 0, [][]byte{[]byte("x")}, int(r.Offset)}, rest(ctx, time.Second)
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Millisecond, cancel)
-		_, _, err := p.open(ctx, otherGateway, &segmentRequest{Key: testKey})
+		_, _, err := p.open(ctx, otherGateway, &entryRequest{PeerRequest: cache.PeerRequest{Key: testKey}})
 		require.ErrorIs(t, err, context.Canceled)
-		require.False(t, p.inBackoff(otherGateway), "the caller's leaving says nothing about the peer")
+		require.True(t, p.backoff.Allow(otherGateway), "the caller's leaving says nothing about the peer")
 		p.client.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) {
 			return nil, errors.New("a second connection")
 		}
-		_, body, err := p.open(t.Context(), otherGateway, &segmentRequest{Key: testKey})
+		_, body, err := p.open(t.Context(), otherGateway, &entryRequest{PeerRequest: cache.PeerRequest{Key: testKey}})
 		require.NoError(t, err)
 		require.NoError(t, body.Close())
 		ended.Wait()
@@ -222,19 +222,23 @@ func TestPeerInBackoff(t *testing.T) {
 			return nil, errors.New("no route")
 		}
 		open := func(ctx context.Context, holder string) error {
-			_, _, err := p.open(ctx, holder, &segmentRequest{Key: testKey})
+			_, _, err := p.open(ctx, holder, &entryRequest{PeerRequest: cache.PeerRequest{Key: testKey}})
 			return err
 		}
 		for range 10 {
 			require.ErrorIs(t, open(t.Context(), otherGateway), errUnreachable)
 		}
 		require.EqualValues(t, 1, dials.Load())
-		time.Sleep(peerBackoff + time.Millisecond)
-		require.ErrorIs(t, open(t.Context(), otherGateway), errUnreachable)
-		require.EqualValues(t, 2, dials.Load())
+		time.Sleep(peerBackoff.First)
+		var probes sync.WaitGroup
+		for range 10 {
+			probes.Go(func() { _ = open(t.Context(), otherGateway) })
+		}
+		probes.Wait()
+		require.EqualValues(t, 2, dials.Load(), "one request probes")
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		require.ErrorIs(t, open(ctx, "https://10.0.0.3:8887"), context.Canceled)
-		require.False(t, p.inBackoff("https://10.0.0.3:8887"))
+		require.True(t, p.backoff.Allow("https://10.0.0.3:8887"))
 	})
 }

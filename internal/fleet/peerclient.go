@@ -12,30 +12,32 @@ import (
 	"sync"
 	"time"
 
+	"fastdfs-gateway/internal/backoff"
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/panics"
 )
 
 const (
-	peerDial    = time.Second     // for a connection to a peer, and again for its TLS handshake
-	peerBackoff = 2 * time.Second // in which a peer that could not be reached is not asked
-	maxPeers    = 1024            // in back-off at a time
+	peerDial = time.Second // for a connection to a peer, and again for its TLS handshake
+	maxPeers = 1024        // in back-off at a time
 )
 
-// peers reads segments from other gateways.
-type peers struct {
-	o      *Options
-	leases *book
-	client *http.Client // nil = this gateway has no peers
-	warn   *limitedWarning
+// peerBackoff is for how long a peer that could not be reached is not asked. Then one request
+// probes it, and the others go elsewhere until that has reached it.
+var peerBackoff = backoff.Policy{First: 2 * time.Second, Max: 30 * time.Second}
 
-	mu      sync.Mutex           // guards backoff
-	backoff map[string]time.Time // peers that could not be reached, and when they are asked again
+// peers reads entries from other gateways.
+type peers struct {
+	o       *Options
+	leases  *leases
+	client  *http.Client // nil = this gateway has no peers
+	warn    *limitedWarning
+	backoff *backoff.Set[string] // peers that could not be reached
 }
 
 // newPeers makes the client; config is nil where there are no peers.
-func newPeers(o *Options, b *book, config *tls.Config) *peers {
-	p := &peers{o: o, leases: b, warn: newLimitedWarning(o.Log), backoff: make(map[string]time.Time)}
+func newPeers(o *Options, b *leases, config *tls.Config) *peers {
+	p := &peers{o: o, leases: b, warn: newLimitedWarning(o.Log), backoff: backoff.NewSet[string](peerBackoff, maxPeers)}
 	if config == nil {
 		return p
 	}
@@ -63,114 +65,106 @@ func (p *peers) close() {
 
 // Errors of reading from a peer, besides cache.ErrNotHere and cache.ErrChanged.
 var (
-	errUnreachable = errors.New("peer cannot be reached")
+	errUnreachable = fmt.Errorf("%w: peer cannot be reached", cache.ErrNotHere)
 	errRefused     = errors.New("peer refuses")
 	errAnswer      = errors.New("peer gives a wrong answer")
 )
 
-// OpenPeer implements cache.Fleet. When the holder answers that it does not have the segment, its location is dropped.
-func (f *Fleet) OpenPeer(ctx context.Context, holder string, key cache.SegmentKey, want *cache.Version, offset int64) (cache.Version, io.ReadCloser, error) {
-	v, body, err := f.peers.open(ctx, holder, &segmentRequest{Key: key, Want: want, Offset: offset})
+// Open implements cache.Fleet. A peer that cannot be reached is cache.ErrNotHere too.
+func (f *Fleet) Open(ctx context.Context, peer string, r cache.PeerRequest) (cache.Meta, io.ReadCloser, error) {
+	m, body, err := f.peers.open(ctx, peer, &entryRequest{PeerRequest: r, Purge: max(0, f.seenUpTo())})
 	if err != nil {
-		f.book.fetched(resultOf(err))
+		f.leases.fetched(resultOf(err))
+		return m, nil, fmt.Errorf("cannot read %q from %q: %w", r.Key, peer, err)
 	}
-	if errors.Is(err, cache.ErrNotHere) {
-		err = errors.Join(err, f.dropLocation(ctx, key.String(), holder))
+	if body == nil {
+		f.leases.fetched("ok")
+		return m, nil, nil // no body that is a nil pointer
 	}
-	if err != nil {
-		return cache.Version{}, nil, fmt.Errorf("cannot read %q from %q: %w", key, holder, err)
-	}
-	return v, body, nil
+	return m, body, nil
 }
 
-// open sends a request and waits for the head of the answer, which tells the version.
-func (p *peers) open(ctx context.Context, holder string, r *segmentRequest) (v cache.Version, body *peerBody, err error) {
+// open sends a request and waits for the head of the answer.
+func (p *peers) open(ctx context.Context, peer string, r *entryRequest) (m cache.Meta, body *peerBody, err error) {
 	defer panics.ToError(&err, "asking a peer")
-	if _, err := parsePeer(holder); err != nil {
-		return cache.Version{}, nil, err
+	if _, err := parsePeer(peer); err != nil {
+		return m, nil, err
 	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, peer+r.uri(), nil)
 	switch {
-	case p.client == nil || holder == p.o.Advertise:
-		return cache.Version{}, nil, fmt.Errorf("%w: it is this gateway, or no secret is set", errUnreachable)
-	case p.inBackoff(holder):
-		return cache.Version{}, nil, fmt.Errorf("%w: it failed less than %s ago", errUnreachable, peerBackoff)
+	case err != nil:
+		return m, nil, fmt.Errorf("cannot make a request: %w", err)
+	case p.client == nil || peer == p.o.Advertise:
+		return m, nil, fmt.Errorf("%w: it is this gateway, or no secret is set", errUnreachable)
+	case !p.backoff.Allow(peer):
+		return m, nil, fmt.Errorf("%w: it has failed a moment ago", errUnreachable)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, holder+r.uri(), nil)
-	if err != nil {
-		return cache.Version{}, nil, fmt.Errorf("cannot make a request: %w", err)
-	}
+	defer p.backoff.Abandon(peer) // where the answer is none of those below
 	answer, err := p.client.Do(req)
 	if err != nil {
-		return cache.Version{}, nil, p.failed(ctx, holder, err)
+		return m, nil, p.failed(ctx, peer, err)
 	}
-	v, err = p.accept(holder, r, answer)
-	if err != nil {
-		_ = answer.Body.Close() // nothing of it is used
-		return cache.Version{}, nil, err
+	p.backoff.Succeed(peer)
+	m, err = p.accept(peer, r, answer)
+	if err != nil || r.Key.Index == cache.Facts {
+		_ = answer.Body.Close() // it is not used
+		return m, nil, err
 	}
-	return v, &peerBody{p: p, ctx: ctx, body: answer.Body, left: v.SegmentLength(r.Key.Index) - r.Offset}, nil
+	left := m.Version.SegmentLength(r.Key.Index) - r.Offset
+	return m, &peerBody{p: p, ctx: ctx, body: answer.Body, left: left}, nil
 }
 
 // failed is the error for a peer that did not answer; the others need not wait for it meanwhile.
-func (p *peers) failed(ctx context.Context, holder string, err error) error {
+func (p *peers) failed(ctx context.Context, peer string, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", errUnreachable, context.Cause(ctx))
 	case errors.Is(err, errSecret):
-		p.backOff(holder)
-		p.warn.log(holder, "a peer is not trusted", "gateway", holder, "error", errSecret,
+		p.backoff.Fail(peer)
+		p.warn.log(peer, "a peer is not trusted", "gateway", peer, "error", errSecret,
 			"advice", "give all gateways the same secret in [peer], and see that advertise leads to [peer] listen of that gateway")
 		return fmt.Errorf("%w: %w", errRefused, err)
 	}
-	p.backOff(holder)
-	p.warn.log(holder, "a peer cannot be reached", "gateway", holder, "error", err,
+	p.backoff.Fail(peer)
+	p.warn.log(peer, "a peer cannot be reached", "gateway", peer, "error", err,
 		"advice", "see that it runs, and that advertise in its [peer] leads to its [peer] listen from this host")
 	return fmt.Errorf("%w: %w", errUnreachable, err)
 }
 
 // accept reads the head of an answer.
-func (p *peers) accept(holder string, r *segmentRequest, answer *http.Response) (v cache.Version, err error) {
+func (p *peers) accept(peer string, r *entryRequest, answer *http.Response) (m cache.Meta, err error) {
+	now := time.Now()
 	switch answer.StatusCode {
 	case http.StatusOK:
 	case http.StatusNotFound:
-		return v, cache.ErrNotHere
+		m = cache.Meta{Gone: true, Checked: now, TTL: -1}
+		if ttl, ok := parseMillis(answer.Header.Get(lifetimeHeader)); ok && ttl > 0 {
+			m.TTL = ttl
+		}
+		return m, cache.ErrNotFound
+	case http.StatusMisdirectedRequest:
+		return m, cache.ErrNotHere
 	case http.StatusConflict:
-		return v, fmt.Errorf("%w: the peer has another version", cache.ErrChanged)
+		return m, fmt.Errorf("%w: the peer knows another version", cache.ErrChanged)
 	default:
-		p.warn.log(holder, "a peer does not send a segment", "gateway", holder, "error", answer.Status)
-		return v, fmt.Errorf("%w with status %d", errRefused, answer.StatusCode)
+		p.warn.log(peer, "a peer does not send an entry", "gateway", peer, "error", answer.Status)
+		return m, fmt.Errorf("%w with status %d", errRefused, answer.StatusCode)
 	}
-	v, err = parseVersion(answer.Header.Get(versionHeader))
+	v, err := parseVersion(answer.Header.Get(versionHeader))
+	length := v.SegmentLength(r.Key.Index) - r.Offset
 	switch {
 	case err != nil:
-		return v, fmt.Errorf("%w: version: %w", errAnswer, err)
+		return m, fmt.Errorf("%w: version: %w", errAnswer, err)
 	case r.Want != nil && v != *r.Want:
-		return v, fmt.Errorf("%w: the peer has another version", cache.ErrChanged)
-	case answer.ContentLength != v.SegmentLength(r.Key.Index)-r.Offset:
-		return v, fmt.Errorf("%w: %d bytes from byte %d of segment %d", errAnswer, answer.ContentLength, r.Offset, r.Key.Index)
+		return m, fmt.Errorf("%w: the peer has another version", cache.ErrChanged)
+	case r.Key.Index != cache.Facts && answer.ContentLength != length:
+		return m, fmt.Errorf("%w: %d bytes from byte %d of segment %d", errAnswer, answer.ContentLength, r.Offset, r.Key.Index)
 	}
-	return v, nil
-}
-
-// inBackoff tells whether a peer could not be reached a moment ago.
-func (p *peers) inBackoff(holder string) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	until, ok := p.backoff[holder]
-	if ok && time.Now().After(until) {
-		delete(p.backoff, holder)
-		ok = false
+	m.Version = v
+	if age, ok := parseMillis(answer.Header.Get(ageHeader)); ok {
+		m.Checked = now.Add(-age)
 	}
-	return ok
-}
-
-func (p *peers) backOff(holder string) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.backoff) >= maxPeers {
-		clear(p.backoff)
-	}
-	p.backoff[holder] = time.Now().Add(peerBackoff)
+	return m, nil
 }
 
 // resultOf names how a read has gone, for the counters.
@@ -178,7 +172,10 @@ func resultOf(err error) string {
 	for _, r := range []struct {
 		err  error
 		name string
-	}{{cache.ErrNotHere, "not_here"}, {cache.ErrChanged, "changed"}, {errUnreachable, "unreachable"}, {errRefused, "refused"}} {
+	}{
+		{errUnreachable, "unreachable"}, {cache.ErrNotHere, "not_here"}, {cache.ErrChanged, "changed"}, {cache.ErrNotFound, "not_found"},
+		{errRefused, "refused"},
+	} {
 		if errors.Is(err, r.err) {
 			return r.name
 		}

@@ -27,29 +27,32 @@ const (
 
 // PeerOpener is the cache of this gateway.
 type PeerOpener interface {
-	PeerOpen(ctx context.Context, key cache.SegmentKey, want *cache.Version, offset int64) (cache.Version, *cache.Stream, error)
+	PeerOpen(ctx context.Context, r cache.PeerRequest) (cache.Meta, *cache.Stream, error)
 }
 
 var _ PeerOpener = (*cache.Cache)(nil)
 
-// segmentOpener gives a segment, as cache.Cache.PeerOpen does. Reads of the stream end with ctx.
-type segmentOpener func(ctx context.Context, r *segmentRequest) (cache.Version, io.ReadCloser, error)
+// entryOpener gives an entry, as cache.Cache.PeerOpen does; the body is nil for facts. Reads of it
+// end with ctx.
+type entryOpener func(ctx context.Context, r *entryRequest) (cache.Meta, io.ReadCloser, error)
 
 // ServePeers answers other gateways on a listener, from a cache, until StopPeers; after that it
 // closes the listener and returns.
 func (f *Fleet) ServePeers(ln net.Listener, c PeerOpener) error {
-	return f.servePeers(ln, func(ctx context.Context, r *segmentRequest) (cache.Version, io.ReadCloser, error) {
-		f.Current()
-		v, stream, err := c.PeerOpen(ctx, r.Key, r.Want, r.Offset)
-		if err != nil {
-			return v, nil, err // no Stream that is nil
+	return f.servePeers(ln, func(ctx context.Context, r *entryRequest) (cache.Meta, io.ReadCloser, error) {
+		if err := f.waitFor(r.Purge); err != nil {
+			return cache.Meta{}, nil, fmt.Errorf("%w: %w", cache.ErrNotHere, err)
 		}
-		return v, stream, nil
+		m, stream, err := c.PeerOpen(ctx, r.PeerRequest)
+		if err != nil || stream == nil {
+			return m, nil, err // no Stream that is nil
+		}
+		return m, stream, nil
 	})
 }
 
-func (f *Fleet) servePeers(ln net.Listener, open segmentOpener) error {
-	server := &peerServer{log: f.o.Log, warn: newLimitedWarning(f.o.Log), book: &f.book, open: open}
+func (f *Fleet) servePeers(ln net.Listener, open entryOpener) error {
+	server := &peerServer{log: f.o.Log, warn: newLimitedWarning(f.o.Log), leases: &f.leases, open: open}
 	f.mu.Lock()
 	if f.peersStopped {
 		f.mu.Unlock()
@@ -94,10 +97,10 @@ func (f *Fleet) StopPeers(ctx context.Context) (err error) {
 
 // peerServer answers requests of other gateways.
 type peerServer struct {
-	log  *slog.Logger
-	warn *limitedWarning
-	book *book
-	open segmentOpener
+	log    *slog.Logger
+	warn   *limitedWarning
+	leases *leases
+	open   entryOpener
 
 	mu       sync.Mutex    // guards what follows
 	running  int           // requests
@@ -154,7 +157,7 @@ func (s *peerServer) Write(line []byte) (int, error) {
 // ServeHTTP implements http.Handler.
 func (s *peerServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !s.enter() {
-		w.WriteHeader(http.StatusServiceUnavailable)
+		w.WriteHeader(http.StatusMisdirectedRequest)
 		return
 	}
 	defer s.leave()
@@ -169,14 +172,14 @@ func (s *peerServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}()
 	status, err := s.answer(w, r)
-	s.book.answered(status)
+	s.leases.answered(status)
 	s.log.Debug("request of a peer", "peer", r.RemoteAddr, "target", r.URL.RequestURI(), "status", status, "error", err)
 	if status == http.StatusOK && err != nil {
 		panic(http.ErrAbortHandler) // RST_STREAM: the peer sees that the body is cut
 	}
 }
 
-// answer sends a segment as it arrives. With status 200, an error is one of the body.
+// answer sends an entry, and a segment as it arrives. With status 200, an error is one of the body.
 func (s *peerServer) answer(w http.ResponseWriter, r *http.Request) (status int, err error) {
 	refuse := func(status int, err error) (int, error) {
 		w.WriteHeader(status)
@@ -185,26 +188,36 @@ func (s *peerServer) answer(w http.ResponseWriter, r *http.Request) (status int,
 	if r.Method != http.MethodGet {
 		return refuse(http.StatusMethodNotAllowed, errRequest)
 	}
-	request, err := parseSegmentRequest(r.URL.RequestURI())
+	request, err := parseEntryRequest(r.URL.RequestURI())
 	if err != nil {
 		return refuse(http.StatusBadRequest, err)
 	}
-	v, stream, err := s.open(r.Context(), request)
+	m, body, err := s.open(r.Context(), request)
 	switch {
-	case errors.Is(err, cache.ErrNotHere):
+	case errors.Is(err, cache.ErrNotFound):
+		w.Header().Set(lifetimeHeader, strconv.FormatInt(max(0, m.TTL).Milliseconds(), 10))
 		return refuse(http.StatusNotFound, err)
+	case errors.Is(err, cache.ErrNotHere):
+		return refuse(http.StatusMisdirectedRequest, err)
 	case errors.Is(err, cache.ErrChanged):
 		return refuse(http.StatusConflict, err)
 	case err != nil:
 		return refuse(http.StatusServiceUnavailable, err)
 	}
-	defer stream.Close()
-	left := v.SegmentLength(request.Key.Index) - request.Offset
-	w.Header().Set(versionHeader, formatVersion(v))
+	w.Header().Set(versionHeader, formatVersion(m.Version))
+	if !m.Checked.IsZero() {
+		w.Header().Set(ageHeader, strconv.FormatInt(max(0, time.Since(m.Checked)).Milliseconds(), 10))
+	}
+	if body == nil {
+		w.WriteHeader(http.StatusOK)
+		return http.StatusOK, nil
+	}
+	defer body.Close()
+	left := m.Version.SegmentLength(request.Key.Index) - request.Offset
 	w.Header().Set("Content-Type", "application/octet-stream")
 	w.Header().Set("Content-Length", strconv.FormatInt(left, 10))
 	w.WriteHeader(http.StatusOK)
-	return http.StatusOK, sendAsItArrives(w, stream, left)
+	return http.StatusOK, sendAsItArrives(w, body, left)
 }
 
 // buffers hold what is on its way from a stream to a peer.

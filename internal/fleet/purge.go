@@ -16,7 +16,7 @@ import (
 // before they use what they have kept over a restart.
 //
 // The folder lock on the path makes purges of overlapping paths one after the other, and keeps purges out of a folder that another
-// program has locked. It is held only while the purge is written down, since from then on the scripts refuse what is older.
+// program has locked. It is held only while the purge is written down: each gateway invalidates its fills when it applies the purge.
 //
 // An error that is cache.ErrFleetDown means that only this gateway has obeyed.
 func (f *Fleet) Purge(ctx context.Context, m cache.Match) (gateways int, missing []string, err error) {
@@ -27,7 +27,7 @@ func (f *Fleet) Purge(ctx context.Context, m cache.Match) (gateways int, missing
 		f.purgeHere(m)
 		return 1, nil, fmt.Errorf("cannot purge %s everywhere: %w", m, err)
 	}
-	f.poke()
+	f.wake()
 	missing, err = f.confirmed(deadline, fence, names)
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
@@ -56,9 +56,9 @@ func (f *Fleet) writePurge(ctx context.Context, path string) (fence int64, names
 	}
 	defer f.release(lock)
 	err = f.ask(ctx, "write a purge down", func(ctx context.Context) (err error) {
-		script := []string{f.keys.fence(), f.keys.purged(path), f.keys.purges(), f.keys.base(), f.keys.gateways()}
-		names, err = purgeScript.Run(ctx, f.rdb, script, path, millis(purgedTTL), f.purges.log, millis(f.purges.age),
-			millis(f.purges.live), f.keys.channel(), millis(f.purges.keep)).StringSlice()
+		script := []string{f.keys.fence(), f.keys.purges(), f.keys.base(), f.keys.gateways()}
+		names, err = purgeScript.Run(ctx, f.rdb, script, path, f.purges.log, millis(f.purges.age), millis(f.purges.live),
+			f.keys.channel(), millis(f.purges.keep)).StringSlice()
 		return err
 	})
 	if err != nil {
@@ -92,7 +92,7 @@ func (f *Fleet) confirmed(ctx context.Context, fence int64, names []string) (mis
 	for pause := firstLook; ; pause = min(2*pause, lastLook) {
 		if len(missing) > 0 {
 			var left []string
-			if left, err = f.disobedient(ctx, fence, missing); err == nil {
+			if left, err = f.unacknowledged(ctx, fence, missing); err == nil {
 				missing = left
 			}
 		}
@@ -107,8 +107,8 @@ func (f *Fleet) confirmed(ctx context.Context, fence int64, names []string) (mis
 	}
 }
 
-// disobedient returns those of the names that have not confirmed a purge yet.
-func (f *Fleet) disobedient(ctx context.Context, fence int64, names []string) (left []string, err error) {
+// unacknowledged returns those of the names that have not confirmed a purge yet.
+func (f *Fleet) unacknowledged(ctx context.Context, fence int64, names []string) (left []string, err error) {
 	var answer []any
 	err = f.ask(ctx, "see who has obeyed", func(ctx context.Context) (err error) {
 		answer, err = f.rdb.HMGet(ctx, f.keys.obeyed(), names...).Result()

@@ -82,11 +82,10 @@ func TestRedisByTLS(t *testing.T) {
 // works tries what a gateway does with Redis.
 func works(t *testing.T, first, second *Fleet) {
 	t.Helper()
-	lease, err := first.Lead(t.Context(), "key")
-	require.NoError(t, err)
-	_, err = second.Lead(t.Context(), "key")
-	heldBy(t, err, "https://10.0.0.1:8887")
-	lease.Release()
+	know(first, second)
+	lease := lead(t, first, "key")
+	heldBy(t, leadRefused(t, second, "key"), "https://10.0.0.1:8887")
+	lease.release()
 	require.NoError(t, second.Wait(t.Context(), "key"))
 	var caches [2]memory
 	for i, f := range []*Fleet{first, second} {

@@ -50,8 +50,8 @@ type Gateway struct {
 	Obeyed   int64     // fence of the last purge that it has obeyed; -1 = none
 }
 
-// book counts what happens and knows the locks of now.
-type book struct {
+// leases counts what happens and lists the leases of now.
+type leases struct {
 	acquired, held, failed, lost, missed atomic.Int64
 
 	mu    sync.Mutex // guards what follows
@@ -62,48 +62,48 @@ type book struct {
 }
 
 // add notes a lock and returns the number under which it can be removed.
-func (b *book) add(l LockInfo) int64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.locks == nil {
-		b.locks = make(map[int64]LockInfo)
+func (l *leases) add(info LockInfo) int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.locks == nil {
+		l.locks = make(map[int64]LockInfo)
 	}
-	b.next++
-	b.locks[b.next] = l
-	return b.next
+	l.next++
+	l.locks[l.next] = info
+	return l.next
 }
 
-func (b *book) remove(id int64) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	delete(b.locks, id)
+func (l *leases) remove(id int64) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.locks, id)
 }
 
 // fetched counts a read from another gateway.
-func (b *book) fetched(result string) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.peers == nil {
-		b.peers = make(map[string]int64)
+func (l *leases) fetched(result string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.peers == nil {
+		l.peers = make(map[string]int64)
 	}
-	b.peers[result]++
+	l.peers[result]++
 }
 
 // answered counts a request of another gateway.
-func (b *book) answered(status int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.asked == nil {
-		b.asked = make(map[int]int64)
+func (l *leases) answered(status int) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.asked == nil {
+		l.asked = make(map[int]int64)
 	}
-	b.asked[status]++
+	l.asked[status]++
 }
 
 // list copies the locks.
-func (b *book) list() []LockInfo {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	list := slices.AppendSeq(make([]LockInfo, 0, len(b.locks)), maps.Values(b.locks)) // none is an empty list, not null, in JSON
+func (l *leases) list() []LockInfo {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	list := slices.AppendSeq(make([]LockInfo, 0, len(l.locks)), maps.Values(l.locks)) // none is an empty list, not null, in JSON
 	slices.SortFunc(list, func(x, y LockInfo) int {
 		return cmp.Or(x.Since.Compare(y.Since), cmp.Compare(x.Key, y.Key))
 	})
@@ -113,13 +113,13 @@ func (b *book) list() []LockInfo {
 // Stats gives the figures. Redis is not asked.
 func (f *Fleet) Stats() Stats {
 	s := Stats{
-		Up: f.breaker.retryAfter() == 0, Opened: f.breaker.times(), Acquired: f.book.acquired.Load(), Held: f.book.held.Load(),
-		Failed: f.book.failed.Load(), Lost: f.book.lost.Load(), Obeyed: f.obeyedUpTo(), LogsMissed: f.book.missed.Load(),
+		Up: f.breaker.retryAfter() == 0, Opened: f.breaker.times(), Acquired: f.leases.acquired.Load(), Held: f.leases.held.Load(),
+		Failed: f.leases.failed.Load(), Lost: f.leases.lost.Load(), Obeyed: f.appliedUpTo(), LogsMissed: f.leases.missed.Load(),
 	}
-	f.book.mu.Lock()
-	defer f.book.mu.Unlock()
-	s.PeerFetches, s.PeerRequests = maps.Clone(f.book.peers), maps.Clone(f.book.asked)
-	for _, l := range f.book.locks {
+	f.leases.mu.Lock()
+	defer f.leases.mu.Unlock()
+	s.PeerFetches, s.PeerRequests = maps.Clone(f.leases.peers), maps.Clone(f.leases.asked)
+	for _, l := range f.leases.locks {
 		if l.Waiting {
 			s.LocksWaiting++
 		} else {
@@ -132,7 +132,7 @@ func (f *Fleet) Stats() Stats {
 // Locks lists the leases that this gateway holds and those that it waits for, the oldest first. Of those that it waits for, Redis
 // is asked who has them, as long as it serves and for no more than maxAsked.
 func (f *Fleet) Locks(ctx context.Context) []LockInfo {
-	list := f.book.list()
+	list := f.leases.list()
 	asked := 0
 	for i := range list {
 		if !list[i].Waiting || asked == maxAsked {
@@ -169,10 +169,11 @@ func (f *Fleet) lookUp(ctx context.Context, l *LockInfo) error {
 	})
 }
 
-// holderOf is the part of a lock's token behind the random one.
+// holderOf is the name of the holder in a lock's token.
 func holderOf(token string) string {
-	_, holder, _ := strings.Cut(token, ":")
-	return holder
+	_, record, _ := strings.Cut(token, ":")
+	name, _, _ := strings.Cut(record, " ")
+	return name
 }
 
 // Gateways lists those that are registered, by name.

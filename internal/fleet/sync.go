@@ -113,73 +113,120 @@ func (f *Fleet) listen() {
 	pubsub := f.rdb.Subscribe(f.life, f.keys.channel())
 	defer context.AfterFunc(f.life, func() { _ = pubsub.Close() })()
 	for range pubsub.Channel() {
-		f.poke()
+		f.wake()
 	}
 }
 
-// poke makes the loop look at once.
-func (f *Fleet) poke() {
+// wake makes the loop look at once.
+func (f *Fleet) wake() {
 	select {
 	case f.news <- struct{}{}:
 	default: // it will
 	}
 }
 
-// sync says that this gateway lives, obeys what was purged, and confirms it.
+// sync says that this gateway lives, applies what was purged, and confirms it.
 func (f *Fleet) sync() (err error) {
 	defer panics.ToError(&err, "reading the log of purges")
 	for {
-		began := f.reading.now()
-		missed, purges, err := f.exchange()
+		began := f.cursor.now()
+		news, err := f.exchange()
 		if err != nil {
 			return err
 		}
 		switch {
-		case missed >= 0:
-			if f.obeyedUpTo() >= 0 {
-				f.book.missed.Add(1)
+		case news.missed >= 0:
+			if f.appliedUpTo() >= 0 {
+				f.leases.missed.Add(1)
 			}
-			f.obey(missed, "")
+			f.apply(news.missed, "")
 			continue
-		case len(purges) == 0:
+		case len(news.purges) == 0:
 			f.isSynced()
-			f.reading.done(began)
+			f.cursor.read(began)
 			return nil
 		}
-		for _, p := range purges {
+		for _, p := range news.purges {
 			fence, path, ok := strings.Cut(p, " ")
 			n := parseFence(fence)
-			if !ok || n <= f.obeyedUpTo() {
+			if !ok || n <= f.appliedUpTo() {
 				return fmt.Errorf("cannot understand %q in the log of purges", p)
 			}
-			f.obey(n, path)
+			f.apply(n, path)
 		}
 	}
 }
 
-// exchange runs the script: it confirms what was obeyed and returns what to obey next, or in missed the fence up to which purges
-// were missed, else -1.
-func (f *Fleet) exchange() (missed int64, purges []string, err error) {
-	ctx, cancel := context.WithTimeout(f.life, f.o.Timeout)
-	defer cancel()
-	names := []string{f.keys.fence(), f.keys.purges(), f.keys.base(), f.keys.gateways(), f.keys.obeyed(), f.keys.purged("")}
-	answer, err := syncScript.Run(ctx, f.rdb, names, f.o.Name, f.obeyedUpTo(), f.purges.page, millis(f.purges.keep),
-		millis(f.purges.forget), f.keys.channel(), millis(purgedTTL)).Slice()
-	if err != nil {
-		return -1, nil, fmt.Errorf("cannot read the log of purges: %w", err)
-	}
-	for _, a := range answer[min(1, len(answer)):] {
-		text, _ := a.(string)
-		purges = append(purges, text)
-	}
-	if len(answer) == 2 && answer[0] == int64(1) {
-		return max(0, parseFence(purges[0])), nil, nil
-	}
-	return -1, purges, nil
+// news is what Redis tells a gateway.
+type news struct {
+	missed int64    // fence up to which purges were missed; -1 = none were
+	purges []string // "fence path", in order
 }
 
-// obey drops what was purged and notes it.
-func (f *Fleet) obey(fence int64, path string) {
+// errSync is the error for an answer that is not one of the script.
+var errSync = errors.New("cannot understand the answer about purges and members")
+
+// exchange runs the script: it confirms what was applied and returns what to apply next. It takes
+// the list of members.
+func (f *Fleet) exchange() (news, error) {
+	ctx, cancel := context.WithTimeout(f.life, f.o.Timeout)
+	defer cancel()
+	names := []string{f.keys.fence(), f.keys.purges(), f.keys.base(), f.keys.gateways(), f.keys.obeyed(), f.keys.members()}
+	revision, _ := f.members.get()
+	answer, err := syncScript.Run(ctx, f.rdb, names, f.o.Name, f.appliedUpTo(), f.purges.page, millis(f.purges.keep),
+		millis(f.purges.forget), f.keys.channel(), f.records.make(f.o.Advertise), millis(f.purges.live), revision, maxMembers).Slice()
+	if err != nil {
+		return news{}, fmt.Errorf("cannot read the log of purges: %w", err)
+	}
+	if len(answer) != 4 {
+		return news{}, errSync
+	}
+	n := news{missed: -1, purges: texts(answer[1])}
+	if missed, _ := answer[0].(string); missed != "" {
+		n.missed = max(0, parseFence(missed))
+	}
+	revision, _ = answer[2].(string)
+	if records, changed := answer[3].([]any); changed {
+		f.setMembers(revision, texts(records))
+	}
+	return n, nil
+}
+
+// texts gives the strings of a list.
+func texts(list any) (texts []string) {
+	items, _ := list.([]any)
+	for _, item := range items {
+		text, _ := item.(string)
+		texts = append(texts, text)
+	}
+	return texts
+}
+
+// setMembers takes the members whose records were made with the secret.
+func (f *Fleet) setMembers(revision string, records []string) {
+	var urls []string
+	for _, record := range records {
+		url, ok := f.records.parse(record)
+		switch {
+		case ok:
+			urls = append(urls, url)
+		case record != "" && f.peerTLS != nil:
+			f.peers.warn.log("record", "a gateway is no member of this fleet: its record was not made with the secret",
+				"record", shown(record), "advice", "give all gateways the same secret in [peer]")
+		}
+	}
+	f.members.set(revision, urls)
+}
+
+// shown is the beginning of a record of a stranger, for the log.
+func shown(record string) string { return record[:min(len(record), maxName)] }
+
+// apply drops what was purged and notes it. Requests to peers carry the purge from before that on:
+// what is asked for from now on is to be newer.
+func (f *Fleet) apply(fence int64, path string) {
+	f.mu.Lock()
+	f.seen = fence
+	f.mu.Unlock()
 	f.local.Purge(matchOf(path))
 	f.mu.Lock()
 	f.last = fence
@@ -188,12 +235,19 @@ func (f *Fleet) obey(fence int64, path string) {
 		return
 	}
 	if err := f.local.Store(fence); err != nil {
-		f.o.Log.Warn("cannot note beside the disk cache which purges it has obeyed", "error", err)
+		f.o.Log.Warn("cannot note beside the disk cache which purges it has applied", "error", err)
 	}
 }
 
-// obeyedUpTo is the fence of the last purge that was obeyed.
-func (f *Fleet) obeyedUpTo() int64 {
+// seenUpTo is the fence of the last purge that was applied or is about to be.
+func (f *Fleet) seenUpTo() int64 {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return max(f.seen, f.last)
+}
+
+// appliedUpTo is the fence of the last purge that was obeyed.
+func (f *Fleet) appliedUpTo() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.last

@@ -124,20 +124,15 @@ func configure(key, value string) func(*testing.T, *redistest.Server, *redistest
 func tryAll(f *Fleet) error {
 	ctx := context.Background()
 	var errs []error
-	lease, err := f.Lead(ctx, testFile)
+	_, release, err := f.Lead(ctx, testFile)
 	errs = append(errs, err)
 	if err == nil {
-		errs = append(errs, lease.PublishMeta(ctx, testFile, cache.Meta{Version: testVersion}))
-		lease.Release()
+		release()
 	}
-	_, _, err = f.Meta(ctx, testFile)
-	errs = append(errs, err)
-	_, _, err = f.Location(ctx, testFile+"#0")
-	errs = append(errs, err)
 	errs = append(errs, f.Wait(ctx, testFile))
 	for _, err := range errs {
 		var held *cache.Held
-		if err != nil && !errors.Is(err, cache.ErrFleetDown) && !errors.Is(err, cache.ErrLost) && !errors.As(err, &held) {
+		if err != nil && !errors.Is(err, cache.ErrFleetDown) && !errors.As(err, &held) {
 			panic(err)
 		}
 	}
@@ -149,9 +144,8 @@ func TestWaitEndsWithTheBreaker(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	o.LockWait = 2 * patience
 	a, b := member(t, o, 1), member(t, o, 2)
-	lease, err := a.Lead(t.Context(), "key")
-	require.NoError(t, err)
-	defer lease.Release()
+	lease := lead(t, a, "key")
+	defer lease.release()
 	done := make(chan error)
 	go func() { done <- b.Wait(t.Context(), "key") }()
 	eventually(t, "it waits", func() bool { return b.Stats().LocksWaiting == 1 })
@@ -167,9 +161,8 @@ func TestCancelledRequestsAreNoTrouble(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 10 {
-		_, err := f.Lead(ctx, "key")
-		require.ErrorIs(t, err, context.Canceled)
-		_, _, err = f.Meta(ctx, testFile)
+		require.ErrorIs(t, f.Wait(ctx, "key"), context.Canceled)
+		_, _, err := f.Lead(ctx, "key")
 		require.ErrorIs(t, err, context.Canceled)
 	}
 	require.True(t, f.Stats().Up)
@@ -194,8 +187,7 @@ func TestWaitEndsWhenRedisStops(t *testing.T) {
 	o := fleetOf(server.Addr())
 	a, b := member(t, o, 1), member(t, o, 2)
 	start(t, b, (&memory{}).local())
-	_, err := a.Lead(t.Context(), "key")
-	require.NoError(t, err)
+	lead(t, a, "key")
 	done := make(chan error)
 	go func() { done <- b.Wait(t.Context(), "key") }()
 	eventually(t, "it waits", func() bool { return b.Stats().LocksWaiting == 1 })
@@ -257,25 +249,16 @@ func TestClusterAndSentinel(t *testing.T) {
 		start(t, a, (&memory{}).local())
 		start(t, b, m.local())
 		m.take()
-		lease, err := a.Lead(t.Context(), testFile)
-		require.NoError(t, err)
-		_, err = b.Lead(t.Context(), testFile)
-		heldBy(t, err, "https://10.0.0.1:8887")
+		know(a, b)
+		lease := lead(t, a, testFile)
+		heldBy(t, leadRefused(t, b, testFile), "https://10.0.0.1:8887")
 		waited := make(chan error)
 		go func() { waited <- b.Wait(t.Context(), testFile) }()
-		require.NoError(t, lease.PublishMeta(t.Context(), testFile, cache.Meta{Version: testVersion}))
-		require.NoError(t, lease.PublishLocation(t.Context(), testFile+"#0", cache.Location{Version: testVersion}))
-		_, found, err := b.Meta(t.Context(), testFile)
-		require.NoError(t, err)
-		require.True(t, found)
 		purge(t, b, tier.MatchFolder("group1"), 2)
 		require.Equal(t, []string{"group1/"}, m.take())
-		_, found, err = b.Location(t.Context(), testFile+"#0")
-		require.NoError(t, err)
-		require.False(t, found)
-		require.ErrorIs(t, lease.PublishMeta(t.Context(), testFile, cache.Meta{}), cache.ErrLost)
-		lease.Release()
+		lease.release()
 		require.NoError(t, <-waited)
+		eventually(t, "they are members", func() bool { return len(a.Owners("a", 9)) == 2 && len(b.Owners("a", 9)) == 2 })
 		list, err := a.Gateways(t.Context())
 		require.NoError(t, err)
 		require.Len(t, list, 2)

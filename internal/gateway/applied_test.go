@@ -24,7 +24,7 @@ func TestLocalFilesDoNotWait(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, files.Close()) })
 	waiting, applied := make(chan struct{}, 1), make(chan struct{})
 	r := run(t, Options{
-		Store: files, Current: func() { waiting <- struct{}{}; <-applied },
+		Store: files, WaitApplied: func() { waiting <- struct{}{}; <-applied },
 		Remote: &RemoteOptions{Origin: &fakeOrigin{content: "hello"}, Cache: c, Running: &atomic.Int64{},
 			Sources: NewSources(SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})},
 	}, ServerOptions{MinSendRate: 1})

@@ -21,20 +21,20 @@ import (
 // findCached is find for a gateway that keeps what it fetches.
 func (a *away) findCached(r *request, cause error) error {
 	a.waitApplied()
-	if a.hit(r, cause) {
-		return nil
+	known, err := a.getFresh(r, cause)
+	if !errors.Is(err, cache.ErrMiss) {
+		return err
 	}
-	c := a.o.Cache
 	id, file := r.id.CloneText()
 	var p *plan
-	if r.marked() || !c.Knows(file) { // what is sent here is sent for the files of this host
+	if known.File == "" {
 		now := a.decide(id, cause, r.marked(), r.now)
 		if p = &now; len(p.servers) == 0 {
 			return p.err
 		}
 	}
 	source := a.fetcher(r, id, cause, p)
-	entry, err := a.lookUp(r, file, cause, source, p)
+	entry, err := a.get(r, file, cause, source, p)
 	if err != nil {
 		return a.cacheFailure(r, err)
 	}
@@ -49,9 +49,32 @@ func (a *away) findCached(r *request, cause error) error {
 
 // waitApplied returns when purges of the fleet are applied to the cache.
 func (a *away) waitApplied() {
-	if a.h.o.Current != nil {
-		a.h.o.Current()
+	if a.h.o.WaitApplied != nil {
+		a.h.o.WaitApplied()
 	}
+}
+
+// getFresh answers with what the cache knows, where nothing has to be asked: else it is
+// cache.ErrMiss, with what is known all the same. It allocates nothing for a file that is asked for
+// again. The source is made when bytes are missing.
+func (a *away) getFresh(r *request, cause error) (cache.Entry, error) {
+	if r.marked() { // it was sent here for the files of this host
+		return cache.Entry{}, cache.ErrMiss
+	}
+	r.text = r.id.AppendTo(r.text[:0])
+	o := cache.GetOptions{Hint: cache.NoHint, MaxAge: maxAge(cause)}
+	entry, err := a.o.Cache.Get(context.Background(), bytesString(r.text), nil, o)
+	switch {
+	case errors.Is(err, cache.ErrMiss):
+		return entry, err
+	case err != nil:
+		return entry, a.cacheFailure(r, err)
+	}
+	r.remote.away, r.remote.cause, r.remote.entry = a, cause, entry
+	r.stale = entry.State == cache.Stale
+	r.source, r.ready = sourceMemory, a.h.prepareEntry(&entry, r.id)
+	r.found = r.ready.found
+	return entry, nil
 }
 
 // localMaxAge is how old the knowledge may be that another host has a file of a group whose store
@@ -67,8 +90,8 @@ func maxAge(cause error) time.Duration {
 	return 0
 }
 
-// lookUp finds out about a file for a request, as long as its client is there.
-func (a *away) lookUp(r *request, file string, cause error, source *fetcher, p *plan) (cache.Entry, error) {
+// get asks the cache for a request, as long as its client is there.
+func (a *away) get(r *request, file string, cause error, source *fetcher, p *plan) (cache.Entry, error) {
 	ctx, gone := context.WithCancelCause(context.Background())
 	defer gone(nil)
 	ctx, cancel := context.WithTimeout(ctx, a.o.StatTimeout)
@@ -78,7 +101,7 @@ func (a *away) lookUp(r *request, file string, cause error, source *fetcher, p *
 		return cache.Entry{}, err
 	}
 	defer done()
-	return a.o.Cache.Lookup(ctx, file, source, cache.Ask{Hint: r.hint(), Young: a.h.isYoung(r.id, r.now), MaxAge: maxAge(cause)})
+	return a.o.Cache.Get(ctx, file, source, cache.GetOptions{Hint: r.hint(), MaxAge: maxAge(cause)})
 }
 
 // waitedFor names the source that a request waits for: the one that is asked first or, for a file
@@ -88,22 +111,6 @@ func waitedFor(id fdfs.FileID, p *plan) string {
 		return id.Group
 	}
 	return p.servers[0].Addr()
-}
-
-// hit finds a file of which all is known that the answer says. What it takes to fetch bytes of it is made by whoever misses them.
-func (a *away) hit(r *request, cause error) bool {
-	if r.marked() {
-		return false
-	}
-	r.text = r.id.AppendTo(r.text[:0])
-	entry, ok := a.o.Cache.Hit(bytesString(r.text))
-	if most := maxAge(cause); !ok || most > 0 && entry.Age >= most {
-		return false
-	}
-	r.remote.away, r.remote.cause, r.remote.entry = a, cause, entry
-	r.source, r.ready = sourceMemory, a.h.prepareEntry(&entry, r.id)
-	r.found = r.ready.found
-	return true
 }
 
 // cacheFailure is the answer when the cache does not give the file.

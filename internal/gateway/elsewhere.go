@@ -22,10 +22,13 @@ type elsewhere interface {
 
 // RemoteOptions say what becomes of files that are on other hosts.
 type RemoteOptions struct {
-	Origin      Origin       // fetches them
-	Cache       *cache.Cache // keeps what was fetched, and sees to it that it is fetched once; nil = each request fetches for itself
-	Sources     *Sources     // knows the other hosts
-	TryReplicas bool         // ask the other storages of the group before 404
+	Origin Origin       // fetches them
+	Cache  *cache.Cache // keeps what was fetched, and sees to it that it is fetched once; nil = each request fetches for itself
+	// Owners names the gateways of the fleet that own a file, the first in rank first; nil = there is
+	// no fleet.
+	Owners      func(file string) []string
+	Sources     *Sources // knows the other hosts
+	TryReplicas bool     // ask the other storages of the group before 404
 
 	Redirect       bool   // send the client to the source instead of fetching
 	RedirectScheme string // of the source's web server; empty = as the request came

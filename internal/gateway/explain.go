@@ -125,6 +125,9 @@ func (a *away) explain(ctx context.Context, e Explanation, id fdfs.FileID, cause
 			e.step("replication", "should have brought the file here by now")
 		}
 	}
+	if owners := a.owners(id); len(owners) > 0 {
+		e.step("owners", "%s", strings.Join(owners, ", then "))
+	}
 	known, isKnown := a.explainCache(&e, id, client.marked())
 	source, standing := a.o.Sources.Of(id)
 	e.step("source", "%s %s", source.Addr(), standing)
@@ -147,6 +150,14 @@ func (a *away) explain(ctx context.Context, e Explanation, id fdfs.FileID, cause
 		return e.end(200, "by what the cache knows; bytes that it does not hold are fetched")
 	}
 	return a.conclude(e, p, holder, failure)
+}
+
+// owners names the gateways of the fleet that own a file that comes through the cache.
+func (a *away) owners(id fdfs.FileID) []string {
+	if a.o.Owners == nil || a.o.Redirect {
+		return nil
+	}
+	return a.o.Owners(id.String())
 }
 
 // explainCache tells what the cache knows of a file. It is false where that plays no part in the answer.

@@ -68,6 +68,40 @@ func (f *fetcher) Name() string {
 	return f.wanted.ID.Group
 }
 
+// SourceForPeer makes what fetches a file for another gateway. It is cache.ErrNotHere for the groups
+// of this host: that gateway asks their storages itself.
+func (h *Handler) SourceForPeer(file string) (cache.Source, error) {
+	id, err := fdfs.Parse(file)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", cache.ErrNotHere, err)
+	}
+	a, ok := h.away.(*away)
+	if _, err := h.o.Store.Path(id); !ok || a.o.Redirect || !errors.Is(err, storage.ErrNoGroup) {
+		return nil, fmt.Errorf("%w: it is not fetched by this gateway", cache.ErrNotHere)
+	}
+	f := &fetcher{a: a, wanted: Wanted{ID: id, Port: a.o.Port, Unchecked: true}, cause: storage.ErrNoGroup, now: time.Now()}
+	if p := f.decided(); len(p.servers) == 0 {
+		return nil, fmt.Errorf("%w: %w", cache.ErrNotHere, p.err)
+	}
+	return f, nil
+}
+
+// youngNegativeTTL is how long "no such file" of a storage holds while replication may still bring
+// the file.
+const youngNegativeTTL = time.Second
+
+// NegativeTTL implements cache.Source. Web servers may be gateways, whose answers change at any
+// moment.
+func (f *fetcher) NegativeTTL() time.Duration {
+	switch {
+	case !f.a.h.isYoung(f.wanted.ID, time.Now()):
+		return 0
+	case f.a.usesWeb():
+		return -1
+	}
+	return youngNegativeTTL
+}
+
 // servers are those to ask, those that gave wrong content last. That there are none says nothing about the file: the next request
 // for it may be allowed to ask somebody.
 func (f *fetcher) servers() ([]storage.Server, error) {

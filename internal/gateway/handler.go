@@ -62,10 +62,10 @@ type Options struct {
 
 	Remote *RemoteOptions // nil = files that are not here are 404
 
-	// Current returns when the cache of remote files may be used: at once, except where this
+	// WaitApplied returns when the cache of remote files may be used: at once, except where this
 	// gateway was away and has to forget first what was purged meanwhile. Nil = always. Requests
 	// for local files do not call it.
-	Current func()
+	WaitApplied func()
 
 	TLS bool // clients come by https
 

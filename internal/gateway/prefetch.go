@@ -45,7 +45,7 @@ func (a *away) prefetch(ctx context.Context, f *fetcher) (size int64, where stri
 	defer a.o.Running.Add(-1)
 	defer func() { err = a.prefetchFailure(f, err) }()
 	a.waitApplied()
-	entry, err := a.o.Cache.Lookup(ctx, f.wanted.ID.String(), f, cache.Ask{Young: a.h.isYoung(f.wanted.ID, f.now)})
+	entry, err := a.o.Cache.Get(ctx, f.wanted.ID.String(), f, cache.GetOptions{})
 	if err != nil {
 		return 0, "", err
 	}

@@ -1,0 +1,192 @@
+package cache
+
+import (
+	"context"
+	"errors"
+)
+
+// errAbandoned ends a fill that nothing waits for any more.
+var errAbandoned = errors.New("nothing waits for it")
+
+// maxOrphans is how many fills of one source may go on at a time with nothing waiting for them.
+const maxOrphans = 16
+
+// join makes the caller a reader of the fill for a segment, which it starts if there is none; quit
+// ends that. A fill for another version goes on for its readers.
+func (c *Cache) join(key SegmentKey, src Source, o fillOptions, readers int) *fill {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f := c.fills[key]; f != nil && c.enter(f, o.want, readers) {
+		return f
+	}
+	return c.start(key, src, o, readers)
+}
+
+// find makes the caller wait for the fill that finds out the facts about a file; quit ends that.
+// Where nothing is known about the file, the segment that the request needs brings them along.
+func (c *Cache) find(file string, src Source, o GetOptions, freshness freshness) *fill {
+	key := SegmentKey{File: file, Index: Facts}
+	if at := keyAt(file, max(0, o.Hint)); freshness == unknown && o.Hint >= 0 {
+		if _, held := c.tiers.Holds(at); !held {
+			key = at
+		}
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f := c.finding[file]; f != nil && c.enter(f, nil, 0) {
+		return f
+	}
+	if c.fills[key] != nil { // for an expected version
+		key.Index = Facts
+	}
+	f := c.start(key, src, fillOptions{maxAge: o.MaxAge, forPeer: o.forPeer, finding: true}, 0)
+	c.finding[f.key.File] = f
+	return f
+}
+
+// start starts a fill. mu is held.
+func (c *Cache) start(key SegmentKey, src Source, o fillOptions, readers int) *fill {
+	f := c.newFill(key, src, o)
+	f.readers, f.waiting = readers, 1
+	if c.closed {
+		f.err, f.ended = ErrClosed, true
+		return f
+	}
+	c.fills[f.key] = f
+	c.n.fills.Add(1) // here: when none is counted, none is about to begin
+	c.tasks.Go(func() {
+		defer c.n.fills.Add(-1)
+		c.load(f)
+	})
+	return f
+}
+
+// found tells that the facts are known: who asks from now on is told by what was kept of them.
+func (c *Cache) found(f *fill) {
+	if !f.finding {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.finding[f.key.File] == f {
+		delete(c.finding, f.key.File)
+	}
+}
+
+// remove takes a fill that has ended out of the maps.
+func (c *Cache) remove(f *fill) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	c.removeLocked(f)
+	f.ended = true
+	c.adopt(f)
+	f.end(nil)
+}
+
+// removeLocked is called with mu held.
+func (c *Cache) removeLocked(f *fill) {
+	if c.fills[f.key] == f {
+		delete(c.fills, f.key)
+	}
+	if c.finding[f.key.File] == f {
+		delete(c.finding, f.key.File)
+	}
+}
+
+// invalidate lets the fills for the files that are meant go on for their readers, and nothing else.
+// v is the version that they are for; nil for any.
+func (c *Cache) invalidate(m Match, v *Version) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range c.fills {
+		if !m.Matches(f.key.File) {
+			continue
+		}
+		f.mu.Lock()
+		if v == nil || f.known && f.version == *v {
+			f.invalidated = true
+			c.removeLocked(f)
+		}
+		f.mu.Unlock()
+	}
+}
+
+// enter makes the caller wait for a fill, if that may bring this version; nil is any. mu is held.
+func (c *Cache) enter(f *fill, v *Version, readers int) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil || f.ended || v != nil && f.known && f.version != *v {
+		return false
+	}
+	f.readers += readers
+	f.waiting++
+	c.adopt(f)
+	return true
+}
+
+// quit ends the waiting of a request with ctx for the facts. When nothing waits for a fill it ends,
+// unless the source has begun to answer, or the request had no more time: then the next request
+// finds what it brings.
+func (c *Cache) quit(ctx context.Context, f *fill) { c.quitAs(ctx, f, "") }
+
+// quitReading is quit for a stream. Too many fills of one source do not go on without readers.
+func (c *Cache) quitReading(ctx context.Context, f *fill) {
+	f.mu.Lock()
+	last := f.waiting == 1 && !f.ended && !f.left && f.err == nil
+	f.mu.Unlock()
+	name := ""
+	if last {
+		name = f.src.Name() // not under the mutexes: it may have to be found out
+	}
+	c.quitAs(ctx, f, name)
+}
+
+// quitAs ends the caller's waiting; source is the name of the source where the fill counts as an
+// orphan from now on, or empty.
+func (c *Cache) quitAs(ctx context.Context, f *fill, source string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.background = f.background || ctx.Err() == context.DeadlineExceeded
+	f.waiting--
+	if f.waiting > 0 || f.ended || f.left || f.err != nil || f.background {
+		return
+	}
+	if f.found || f.have > 0 {
+		if source == "" {
+			return
+		}
+		f.orphanOf = source
+		if c.orphans[f.orphanOf]++; c.orphans[f.orphanOf] <= maxOrphans {
+			return
+		}
+		c.adopt(f)
+	}
+	f.ended = true
+	if f.finding {
+		c.removeLocked(f) // who asks from now on asks anew
+	}
+	f.end(errAbandoned)
+}
+
+// adopt ends the counting of a fill as an orphan. Both mutexes are held.
+func (c *Cache) adopt(f *fill) {
+	if f.orphanOf == "" {
+		return
+	}
+	if c.orphans[f.orphanOf]--; c.orphans[f.orphanOf] == 0 {
+		delete(c.orphans, f.orphanOf)
+	}
+	f.orphanOf = ""
+}
+
+// whyEnded is the error of a fill whose context has ended.
+func (c *Cache) whyEnded() error {
+	if c.life.Err() != nil {
+		return ErrClosed
+	}
+	return errAbandoned
+}
