@@ -16,6 +16,7 @@ import (
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/fleet"
 	"fastdfs-gateway/internal/gateway"
+	"fastdfs-gateway/internal/logfile"
 
 	"github.com/redis/go-redis/v9/logging"
 	"golang.org/x/sys/unix"
@@ -43,7 +44,7 @@ func openFleet(cfg *config.Config, waited func(time.Duration), log *slog.Logger)
 		Addresses: r.Addresses, Mode: r.Mode, MasterName: r.MasterName, SentinelAuth: r.SentinelAuth,
 		Username: r.Username, Password: password, DB: r.DB, TLS: secure,
 		KeyPrefix: r.KeyPrefix, LockTTL: cfg.Lock.TTL, LockWait: cfg.Lock.Wait, Advertise: cfg.Peer.Advertise, Secret: cfg.Peer.Secret,
-		Listen: strings.Join(cfg.Gateway.Listen, ","), Log: gateway.LimitLog(log), Waited: waited,
+		Listen: strings.Join(cfg.Gateway.Listen, ","), Log: logfile.Limit(log), Waited: waited,
 	})
 }
 
@@ -86,7 +87,7 @@ func openCache(cfg *config.Config, f *fleet.Fleet, source func(string) (cache.So
 		Memory: orNone(c.MemoryMax), DiskPath: cacheFolder(cfg), DiskMax: c.DiskMax,
 		TTL: orNone(c.TTL), MutableTTL: orNone(c.MutableTTL), NegativeTTL: orNone(c.NegativeTTL),
 		StaleWhileRevalidate: orNone(c.StaleWhileRevalidate), StaleIfError: orNone(c.StaleIfError),
-		Wait: cfg.Lock.Wait, Logger: gateway.LimitLog(log), CheckFirst: gateway.CheckFirst, Copies: c.Copies, Source: source,
+		Wait: cfg.Lock.Wait, Logger: logfile.Limit(log), CheckFirst: gateway.CheckFirst, Copies: c.Copies, Source: source,
 	}
 	if f != nil {
 		o.Fleet, o.DiskReady = f, f.Synced()

@@ -14,6 +14,7 @@ import (
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/gateway"
+	"fastdfs-gateway/internal/logfile"
 	"fastdfs-gateway/storage"
 	"fastdfs-gateway/tracker"
 )
@@ -76,7 +77,7 @@ func openRemote(s remoteSettings, log *slog.Logger) *remote {
 	pool := fdfs.PoolOptions{MaxOpen: poolMax, MaxIdle: poolIdle, ConnectTimeout: s.connectTimeout, NetworkTimeout: s.networkTimeout}
 	asked, sources := s.trackers, s.sources
 	asked.Pool, asked.Log = pool, log
-	r := &remote{settings: s, options: s.options, running: &atomic.Int64{}, trackers: tracker.New(asked), storages: storage.NewClient(storage.ClientOptions{Pool: pool, Log: gateway.LimitLog(log)})}
+	r := &remote{settings: s, options: s.options, running: &atomic.Int64{}, trackers: tracker.New(asked), storages: storage.NewClient(storage.ClientOptions{Pool: pool, Log: logfile.Limit(log)})}
 	sources.HasStore = func(group string) bool { return slices.Contains(s.local, group) }
 	sources.Members, sources.Renew, r.options.Running = r.trackers.Members(), r.trackers.Renew, r.running
 	r.options.Sources, r.options.Origin = gateway.NewSources(sources), gateway.StorageOrigin{Client: r.storages}

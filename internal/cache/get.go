@@ -81,7 +81,7 @@ func (c *Cache) Get(ctx context.Context, file string, src Source, o GetOptions) 
 	switch {
 	case err == nil:
 		return Entry{File: f.key.File, Version: m.Version, State: Asked, Age: max(0, time.Since(m.Checked)), meta: m, by: f}, nil
-	case known.File != "" && !errors.Is(err, ErrNotFound) && !errors.Is(ctx.Err(), context.Canceled):
+	case known.File != "" && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrNotHere) && !errors.Is(ctx.Err(), context.Canceled):
 		return c.stale(known), nil
 	}
 	return Entry{}, err

@@ -6,14 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"fastdfs-gateway/internal/backoff"
 	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/logfile"
 	"fastdfs-gateway/internal/panics"
 )
 
@@ -31,13 +30,13 @@ type peers struct {
 	o       *Options
 	leases  *leases
 	client  *http.Client // nil = this gateway has no peers
-	warn    *limitedWarning
+	warn    *logfile.Warner
 	backoff *backoff.Set[string] // peers that could not be reached
 }
 
 // newPeers makes the client; config is nil where there are no peers.
 func newPeers(o *Options, b *leases, config *tls.Config) *peers {
-	p := &peers{o: o, leases: b, warn: newLimitedWarning(o.Log), backoff: backoff.NewSet[string](peerBackoff, maxPeers)}
+	p := &peers{o: o, leases: b, warn: logfile.NewWarner(o.Log), backoff: backoff.NewSet[string](peerBackoff, maxPeers)}
 	if config == nil {
 		return p
 	}
@@ -121,12 +120,12 @@ func (p *peers) failed(ctx context.Context, peer string, err error) error {
 		return fmt.Errorf("%w: %w", errUnreachable, context.Cause(ctx))
 	case errors.Is(err, errSecret):
 		p.backoff.Fail(peer)
-		p.warn.log(peer, "a peer is not trusted", "gateway", peer, "error", errSecret,
+		p.warn.Warn(peer, "a peer is not trusted", "gateway", peer, "error", errSecret,
 			"advice", "give all gateways the same secret in [peer], and see that advertise leads to [peer] listen of that gateway")
 		return fmt.Errorf("%w: %w", errRefused, err)
 	}
 	p.backoff.Fail(peer)
-	p.warn.log(peer, "a peer cannot be reached", "gateway", peer, "error", err,
+	p.warn.Warn(peer, "a peer cannot be reached", "gateway", peer, "error", err,
 		"advice", "see that it runs, and that advertise in its [peer] leads to its [peer] listen from this host")
 	return fmt.Errorf("%w: %w", errUnreachable, err)
 }
@@ -147,7 +146,7 @@ func (p *peers) accept(peer string, r *entryRequest, answer *http.Response) (m c
 	case http.StatusConflict:
 		return m, fmt.Errorf("%w: the peer knows another version", cache.ErrChanged)
 	default:
-		p.warn.log(peer, "a peer does not send an entry", "gateway", peer, "error", answer.Status)
+		p.warn.Warn(peer, "a peer does not send an entry", "gateway", peer, "error", answer.Status)
 		return m, fmt.Errorf("%w with status %d", errRefused, answer.StatusCode)
 	}
 	v, err := parseVersion(answer.Header.Get(versionHeader))
@@ -224,32 +223,4 @@ func (b *peerBody) count(result string) {
 func (b *peerBody) Close() error {
 	b.count("abandoned")
 	return b.body.Close()
-}
-
-// warnEvery is the time in which one line is logged about the same peer.
-const warnEvery = time.Minute
-
-// limitedWarning logs at most one warning a minute for each subject.
-type limitedWarning struct {
-	to *slog.Logger
-
-	mu   sync.Mutex // guards last
-	last map[string]time.Time
-}
-
-func newLimitedWarning(to *slog.Logger) *limitedWarning {
-	return &limitedWarning{to: to, last: make(map[string]time.Time)}
-}
-
-func (w *limitedWarning) log(subject, message string, about ...any) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if at, ok := w.last[subject]; ok && time.Since(at) < warnEvery {
-		return
-	}
-	if len(w.last) >= maxPeers {
-		clear(w.last)
-	}
-	w.last[subject] = time.Now()
-	w.to.Warn(message, about...)
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/logfile"
 	"fastdfs-gateway/internal/panics"
 )
 
@@ -52,7 +53,7 @@ func (f *Fleet) ServePeers(ln net.Listener, c PeerOpener) error {
 }
 
 func (f *Fleet) servePeers(ln net.Listener, open entryOpener) error {
-	server := &peerServer{log: f.o.Log, warn: newLimitedWarning(f.o.Log), leases: &f.leases, open: open}
+	server := &peerServer{log: f.o.Log, warn: logfile.NewWarner(f.o.Log), leases: &f.leases, open: open}
 	f.mu.Lock()
 	if f.peersStopped {
 		f.mu.Unlock()
@@ -98,7 +99,7 @@ func (f *Fleet) StopPeers(ctx context.Context) (err error) {
 // peerServer answers requests of other gateways.
 type peerServer struct {
 	log    *slog.Logger
-	warn   *limitedWarning
+	warn   *logfile.Warner
 	leases *leases
 	open   entryOpener
 
@@ -146,10 +147,10 @@ func (s *peerServer) Write(line []byte) (int, error) {
 	case strings.Contains(text, "panic"):
 		s.log.Error("BUG: panic while answering a peer", "error", text)
 	case strings.Contains(text, "TLS handshake"):
-		s.warn.log("handshake", "a connection to [peer] listen was refused", "error", text,
+		s.warn.Warn("handshake", "a connection to [peer] listen was refused", "error", text,
 			"advice", "if it came from a gateway: give all gateways the same secret in [peer]")
 	default:
-		s.warn.log("connection", "a connection of a peer failed", "error", text)
+		s.warn.Warn("connection", "a connection of a peer failed", "error", text)
 	}
 	return len(line), nil
 }

@@ -211,7 +211,7 @@ func (f *Fleet) setMembers(revision string, records []string) {
 		case ok:
 			urls = append(urls, url)
 		case record != "" && f.peerTLS != nil:
-			f.peers.warn.log("record", "a gateway is no member of this fleet: its record was not made with the secret",
+			f.peers.warn.Warn("record", "a gateway is no member of this fleet: its record was not made with the secret",
 				"record", shown(record), "advice", "give all gateways the same secret in [peer]")
 		}
 	}

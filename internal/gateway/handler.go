@@ -24,6 +24,7 @@ import (
 	"fastdfs-gateway/antisteal"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/httprange"
+	"fastdfs-gateway/internal/logfile"
 	"fastdfs-gateway/internal/panics"
 	"fastdfs-gateway/internal/sendfile"
 	"fastdfs-gateway/storage"
@@ -125,7 +126,7 @@ func NewHandler(o Options) *Handler {
 		o.Metrics = NewMetrics()
 	}
 	o.URLPrefix = strings.TrimRight(o.URLPrefix, "/")
-	h := &Handler{o: o, log: LimitLog(o.Log), allow: "GET, HEAD", away: notHere{}, mark: new(byte)}
+	h := &Handler{o: o, log: logfile.Limit(o.Log), allow: "GET, HEAD", away: notHere{}, mark: new(byte)}
 	if o.SyncDelay == nil {
 		h.o.SyncDelay = func() time.Duration { return 0 }
 	}

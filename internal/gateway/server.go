@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/httpguard"
+	"fastdfs-gateway/internal/logfile"
 	"fastdfs-gateway/internal/panics"
 	"fastdfs-gateway/internal/sendfile"
 
@@ -76,7 +77,7 @@ func NewServer(o ServerOptions, h *Handler) *Server {
 		o.IdleTimeout = 75 * time.Second
 	}
 	s := &Server{o: o, log: o.Log, waits: newWaits(o.MaxConnections), hangups: hangups{log: o.Log}, all: newConnSet(), perIP: map[netip.Addr]*connSet{}, stopping: make(chan struct{}),
-		refuser: newRefuser(o.MaxConnections), limited: LimitLog(o.Log)}
+		refuser: newRefuser(o.MaxConnections), limited: logfile.Limit(o.Log)}
 	s.handler.Store(h)
 	s.guard = httpguard.New(httpguard.Options{ReadTimeout: o.ReadTimeout, IdleTimeout: o.IdleTimeout, MaxIdle: s.maxIdle, OnRefuse: s.refused})
 	s.fast = &fasthttp.Server{

@@ -1,0 +1,81 @@
+package logfile
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/time/rate"
+)
+
+// Limit returns a logger that writes to the same place, but no more than a few lines a second; the
+// next line tells how many were left out. It is for what each request may have to say: without it,
+// one file that cannot be read, or one host that fails, lets any client fill the log.
+func Limit(log *slog.Logger) *slog.Logger {
+	return slog.New(limitedHandler{log.Handler(), rate.NewLimiter(5, 20), &atomic.Int64{}})
+}
+
+// limitedHandler drops records that are too many.
+type limitedHandler struct {
+	slog.Handler
+	limiter *rate.Limiter
+	dropped *atomic.Int64
+}
+
+// Handle implements slog.Handler.
+func (h limitedHandler) Handle(ctx context.Context, r slog.Record) error {
+	if !h.limiter.Allow() {
+		h.dropped.Add(1)
+		return nil
+	}
+	if n := h.dropped.Swap(0); n > 0 {
+		r = r.Clone()
+		r.AddAttrs(slog.Int64("left_out_before", n))
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler; the limit is shared.
+func (h limitedHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return limitedHandler{h.Handler.WithAttrs(attrs), h.limiter, h.dropped}
+}
+
+// WithGroup implements slog.Handler; the limit is shared.
+func (h limitedHandler) WithGroup(name string) slog.Handler {
+	return limitedHandler{h.Handler.WithGroup(name), h.limiter, h.dropped}
+}
+
+// A subject is warned about once in warnEvery. Not more than maxSubjects are remembered.
+const (
+	warnEvery   = time.Minute
+	maxSubjects = 1024
+)
+
+// Warner logs warnings, at most one a minute about each subject. It is safe for concurrent use.
+type Warner struct {
+	log *slog.Logger
+
+	mu   sync.Mutex // guards last
+	last map[string]time.Time
+}
+
+// NewWarner returns a Warner that writes to a logger.
+func NewWarner(log *slog.Logger) *Warner {
+	return &Warner{log: log, last: make(map[string]time.Time)}
+}
+
+// Warn logs a warning about a subject, which need not stand in the message.
+func (w *Warner) Warn(subject, message string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if at, ok := w.last[subject]; ok && time.Since(at) < warnEvery {
+		return
+	}
+	if len(w.last) >= maxSubjects {
+		clear(w.last)
+	}
+	w.last[subject] = time.Now()
+	w.log.Warn(message, args...)
+}
