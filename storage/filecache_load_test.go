@@ -311,39 +311,51 @@ func TestFileCacheAllocations(t *testing.T) {
 	}
 }
 
+// filesAndSlots makes 24 files, which come first in ids, and 16 slots, two for each place.
+func filesAndSlots(s *testStore) (ids, slots []fdfs.FileID, want map[fdfs.FileID]string) {
+	want = make(map[fdfs.FileID]string)
+	for i := range 24 {
+		content := fmt.Sprintf("content %d %s", i, strings.Repeat("x", 4*i))
+		ids = append(ids, s.normal(content))
+		want[ids[i]] = content
+	}
+	for i := range 16 { // two ids for each place
+		content := fmt.Sprintf("slot %d %s", i, strings.Repeat("y", 6*i))
+		id := s.slot(uint32(i/2)*256, fdfs.SlotFile, content, nil)
+		slots, want[id] = append(slots, id), content
+	}
+	return append(ids, slots...), slots, want
+}
+
+// repeat calls f with 0, 1, 2 ... until stop is closed.
+func repeat(stop <-chan struct{}, f func(n int)) {
+	for n := 0; ; n++ {
+		select {
+		case <-stop:
+			return
+		default:
+			f(n)
+		}
+	}
+}
+
+// writeSlot writes a slot of a trunk file in place. It frees the slot first, as a storage does.
+func writeSlot(file *os.File, id fdfs.FileID, content string) {
+	_, _ = file.WriteAt(make([]byte, 24), int64(id.Trunk.Offset))
+	_, _ = file.WriteAt([]byte(content), int64(id.Trunk.Offset)+24)
+	_, _ = file.WriteAt(id.SlotHeader().AppendTo(nil), int64(id.Trunk.Offset))
+}
+
 // Everything at once: files come and go in place, slots are reused, the cache is far too small, and
 // is told to forget. Nobody ever gets other bytes than those of the id that was asked for, and no
 // descriptor is left.
 func TestFileCacheConcurrently(t *testing.T) {
 	s := newTestStore(t)
 	c := newTestCache(t, s, FileCacheOptions{MaxFiles: 8, Memory: 8 * 1300, MaxBody: 64, Valid: time.Millisecond})
-	want := make(map[fdfs.FileID]string)
-	var ids, slots []fdfs.FileID
-	for i := range 24 {
-		content := fmt.Sprintf("content %d %s", i, strings.Repeat("x", 4*i))
-		ids = append(ids, s.normal(content))
-		want[ids[i]] = content
-	}
-	for i := range 16 { // by twos in one place
-		content := fmt.Sprintf("slot %d %s", i, strings.Repeat("y", 6*i))
-		id := s.slot(uint32(i/2)*256, fdfs.SlotFile, content, nil)
-		slots, want[id] = append(slots, id), content
-	}
-	ids = append(ids, slots...)
+	ids, slots, want := filesAndSlots(s)
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
-	loop := func(f func(n int)) {
-		wg.Go(func() {
-			for n := 0; ; n++ {
-				select {
-				case <-stop:
-					return
-				default:
-					f(n)
-				}
-			}
-		})
-	}
+	loop := func(f func(n int)) { wg.Go(func() { repeat(stop, f) }) }
 	var served, servedSlots atomic.Int64
 	var changes [8]atomic.Int64 // of the places of slots: what is read while they change may be anything, as Open says
 	for k := range 6 {
@@ -380,12 +392,9 @@ func TestFileCacheConcurrently(t *testing.T) {
 	defer file.Close()
 	loop(func(n int) {
 		id := slots[n%len(slots)]
-		header := id.SlotHeader()
 		changes[id.Trunk.Offset/256].Add(1)
 		defer changes[id.Trunk.Offset/256].Add(1)
-		_, _ = file.WriteAt(make([]byte, 24), int64(id.Trunk.Offset)) // freed first, as the storage does
-		_, _ = file.WriteAt([]byte(want[id]), int64(id.Trunk.Offset)+24)
-		_, _ = file.WriteAt(header.AppendTo(nil), int64(id.Trunk.Offset))
+		writeSlot(file, id, want[id])
 	})
 	loop(func(int) {
 		c.Forget("group1/M00/0A/01")

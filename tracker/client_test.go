@@ -36,7 +36,8 @@ func TestQueries(t *testing.T) {
 			groups, err := c.Groups(ctx)
 			require.NoError(t, err)
 			port := int(cluster.Storage(0).AddrPort().Port())
-			require.Equal(t, []fdfs.GroupInfo{{Name: "group1", Storages: 2, Port: port}, {Name: "group2", Storages: 1, Port: port}}, groups)
+			require.Equal(t, []fdfs.GroupInfo{{Name: "group1", Storages: 2, Port: port},
+				{Name: "group2", Storages: 1, Port: port}}, groups)
 			list, err := c.Storages(ctx, "group1")
 			require.NoError(t, err)
 			require.Len(t, list, 2)
@@ -54,7 +55,8 @@ func TestQueries(t *testing.T) {
 			require.NoError(t, err)
 			if o.UseStorageIDs {
 				require.Len(t, ids, 3)
-				require.Equal(t, fdfs.StorageID{ID: 100001, Group: "group1", Hosts: []string{"127.0.0.11"}, Port: port}, ids[0])
+				require.Equal(t, fdfs.StorageID{ID: 100001, Group: "group1", Hosts: []string{"127.0.0.11"},
+					Port: port}, ids[0])
 			} else {
 				require.Empty(t, ids)
 			}
@@ -104,7 +106,8 @@ func TestTurns(t *testing.T) {
 	}
 }
 
-// A dead tracker costs at most one query something, is left alone from then on, and is used again when it is back.
+// A dead tracker costs at most one query something, is left alone from then on, and is used again
+// when it is back.
 func TestDeadTracker(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{Trackers: 2})
 	c, log := newClient(t, Options{Trackers: each(cluster.Trackers()...)})
@@ -147,7 +150,8 @@ func TestHangingTracker(t *testing.T) {
 					slow++
 				}
 			}
-			require.True(t, slow >= 1 && slow <= 3, "%d of 20 queries were slow; one has to be, a busy machine may add some", slow)
+			require.True(t, slow >= 1 && slow <= 3,
+				"%d of 20 queries were slow; one has to be, a busy machine may add some", slow)
 			require.Equal(t, 1, log.count(cluster.Tracker(0).Addr()+" gave no answer within 2s"))
 		})
 	}
@@ -214,8 +218,10 @@ func TestLyingTracker(t *testing.T) {
 		return binary.BigEndian.AppendUint64(b, 23000)
 	}
 	for name, lie := range map[string][]byte{
-		"wrong group": packet(0, rightServers("group2")), "empty": packet(0, nil), "cut": packet(0, rightServers("group1")[:30]),
-		"short": packet(0, rightServers("group1"))[:40], "noise": bytes.Repeat([]byte{0xa5}, 100), "2 GB": fdfs.Header{Length: 2 << 30, Command: fdfs.CmdAnswer}.AppendTo(nil),
+		"wrong group": packet(0, rightServers("group2")), "empty": packet(0, nil),
+		"cut":   packet(0, rightServers("group1")[:30]),
+		"short": packet(0, rightServers("group1"))[:40], "noise": bytes.Repeat([]byte{0xa5}, 100),
+		"2 GB":             fdfs.Header{Length: 2 << 30, Command: fdfs.CmdAnswer}.AppendTo(nil),
 		"another protocol": []byte("HTTP/1.1 400 Bad Request\r\n\r\n"), "nothing": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -245,8 +251,10 @@ func TestLyingTracker(t *testing.T) {
 }
 
 func TestAllDown(t *testing.T) {
-	c, log := newClient(t, Options{Trackers: each(deadAddress(), deadAddress()), UseParameters: true, Refresh: 20 * time.Millisecond,
-		Parameters: Parameters{SyncMaxDelay: time.Hour, UseStorageID: true}, StorageIDs: []fdfs.StorageID{{ID: 7, Group: "group1", Hosts: []string{"10.0.0.1"}}}})
+	c, log := newClient(t, Options{Trackers: each(deadAddress(), deadAddress()), UseParameters: true,
+		Refresh:    20 * time.Millisecond,
+		Parameters: Parameters{SyncMaxDelay: time.Hour, UseStorageID: true},
+		StorageIDs: []fdfs.StorageID{{ID: 7, Group: "group1", Hosts: []string{"10.0.0.1"}}}})
 	began := time.Now()
 	err := ask(t.Context(), c, aFile)
 	require.ErrorIs(t, err, ErrUnavailable)
@@ -254,12 +262,14 @@ func TestAllDown(t *testing.T) {
 	require.Equal(t, Parameters{SyncMaxDelay: time.Hour, UseStorageID: true}, c.Current(), "those of the configuration")
 	_, ok := c.Members().ByID(7)
 	require.True(t, ok)
-	require.Eventually(t, func() bool { return c.trackers[0].failures() > 5 && c.trackers[1].failures() > 5 }, patient, time.Millisecond)
+	require.Eventually(t, func() bool { return c.trackers[0].failures() > 5 && c.trackers[1].failures() > 5 }, patient,
+		time.Millisecond)
 	require.Equal(t, 1, log.count("cannot load lists and settings"), "said once, however often it is tried")
 	require.Equal(t, 2, log.count("does not answer"))
 }
 
-// An outage does not gather requests at dead trackers: one attempt at a time, and the others share its end.
+// An outage does not gather requests at dead trackers: one attempt at a time, and the others share
+// its end.
 func TestOutageIsShared(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{})
 	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...), Timeout: time.Second})
@@ -278,10 +288,12 @@ func TestOutageIsShared(t *testing.T) {
 	}
 	wg.Wait()
 	require.Less(t, time.Since(began), 20*time.Second)
-	require.LessOrEqual(t, cluster.Tracker(0).Counts().Requests[fdfstest.CmdFetchAll], 5, "one; a few where the machine stands still meanwhile")
+	require.LessOrEqual(t, cluster.Tracker(0).Counts().Requests[fdfstest.CmdFetchAll], 5,
+		"one; a few where the machine stands still meanwhile")
 }
 
-// A waiting request takes over where the one that tried was given up, and sees the tracker come back.
+// A waiting request takes over where the one that tried was given up, and sees the tracker come
+// back.
 func TestOutageTakeover(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{})
 	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...)})
@@ -296,7 +308,8 @@ func TestOutageTakeover(t *testing.T) {
 		err := ask(first, c, aFile)
 		gaveUp <- err
 	}()
-	require.Eventually(t, func() bool { return cluster.Tracker(0).Counts().Requests[fdfstest.CmdFetchAll] == 1 }, patient, time.Millisecond)
+	require.Eventually(t, func() bool { return cluster.Tracker(0).Counts().Requests[fdfstest.CmdFetchAll] == 1 },
+		patient, time.Millisecond)
 	go func() {
 		err := ask(t.Context(), c, aFile)
 		done <- err
@@ -332,21 +345,25 @@ func TestClose(t *testing.T) {
 	cluster.Tracker(0).ResetCounts()
 	c = New(Options{Trackers: each(cluster.Trackers()...), Timeout: 2 * patient, Log: slog.New(slog.DiscardHandler)})
 	// The tracker may see a last question of the first client only now.
-	require.Eventually(t, func() bool { return cluster.Tracker(0).Counts().Requests[fdfstest.CmdListGroups] >= 1 }, patient, time.Millisecond)
+	require.Eventually(t, func() bool { return cluster.Tracker(0).Counts().Requests[fdfstest.CmdListGroups] >= 1 },
+		patient, time.Millisecond)
 	began := time.Now()
 	c.Close()
 	require.Less(t, time.Since(began), patient/2)
 }
 
-// Many queries while trackers come and go: every answer is right, and only when all are down there is none.
+// Many queries while trackers come and go: every answer is right, and only when all are down there
+// is none.
 func TestUnderFaults(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{Trackers: 3})
-	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...), Timeout: 500 * time.Millisecond, Refresh: 20 * time.Millisecond})
+	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...), Timeout: 500 * time.Millisecond,
+		Refresh: 20 * time.Millisecond})
 	still := watchStalls(t)
 	stop := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		faults := []fdfstest.Faults{{Hang: true, Times: 1}, {Garbage: true}, {HugeLength: true}, {BreakAt: new(3)}, {ResetAt: new(-5)}, {WrongLength: -1}, {Status: 5}}
+		faults := []fdfstest.Faults{{Hang: true, Times: 1}, {Garbage: true}, {HugeLength: true}, {BreakAt: new(3)},
+			{ResetAt: new(-5)}, {WrongLength: -1}, {Status: 5}}
 		for i := 0; ; i++ {
 			select {
 			case <-stop:
@@ -380,7 +397,8 @@ func TestUnderFaults(t *testing.T) {
 	require.Len(t, c.Members().StoragesOf("group1"), 2)
 }
 
-// Attempts that fail together count once: the backoff is about how often a tracker failed, not about how many requests saw it.
+// Attempts that fail together count once: the backoff is about how often a tracker failed, not
+// about how many requests saw it.
 func TestFailuresAtOneTime(t *testing.T) { synctest.Test(t, testFailuresAtOneTime) }
 
 func testFailuresAtOneTime(t *testing.T) {

@@ -36,7 +36,8 @@ func Example() {
 
 // Without trackers the storage ids of the configuration are what is known.
 func ExampleMembers() {
-	c := tracker.New(tracker.Options{StorageIDs: []fdfs.StorageID{{ID: 100001, Group: "group1", Hosts: []string{"10.0.0.1"}, Port: 23000}}})
+	c := tracker.New(tracker.Options{StorageIDs: []fdfs.StorageID{{ID: 100001, Group: "group1",
+		Hosts: []string{"10.0.0.1"}, Port: 23000}}})
 	defer c.Close()
 	server, ok := c.Members().ByID(100001)
 	fmt.Println(server.Host, server.Port, ok)

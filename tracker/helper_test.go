@@ -85,8 +85,8 @@ func each(addresses ...string) (trackers [][]string) {
 	return trackers
 }
 
-// newClient starts a client whose lists have been loaded once. Its timeout, where the test names none, is such that a tracker which
-// answers is never too late.
+// newClient starts a client whose lists have been loaded once. Its timeout, where the test names
+// none, is such that a tracker which answers is never too late.
 func newClient(t *testing.T, o Options) (*Client, *logged) {
 	if o.Timeout == 0 {
 		o.Timeout = patient
@@ -103,8 +103,8 @@ func newClient(t *testing.T, o Options) (*Client, *logged) {
 	return c, log
 }
 
-// withoutBackground ends the background work of a client and gives it trackers that are up: from then on all that happens is what
-// the test asks for.
+// withoutBackground ends the background work of a client and gives it trackers that are up: from
+// then on all that happens is what the test asks for.
 func withoutBackground(t *testing.T, c *Client) {
 	c.Close()
 	for i, addresses := range c.o.Trackers {
@@ -120,7 +120,8 @@ func (s *server) failures() int {
 	return s.fails
 }
 
-// stalls counts how often the machine stood still, or was late with this process: an answer that came too late then says nothing.
+// stalls counts how often the machine stood still, or was late with this process: an answer that
+// came too late then says nothing.
 type stalls struct{ n atomic.Int64 }
 
 func watchStalls(t *testing.T) *stalls {
@@ -154,9 +155,11 @@ func (s *stalls) asked(ctx context.Context, c *Client) (err error) {
 	return err
 }
 
-// ask sends a query that the client never sends by itself, so that the requests that the fakes count are those of the test.
+// ask sends a query that the client never sends by itself, so that the requests that the fakes
+// count are those of the test.
 func ask(ctx context.Context, c *Client, id fdfs.FileID) error {
-	return c.query(ctx, fdfs.Command(fdfstest.CmdFetchAll), fdfs.AppendFile(nil, id), 64<<10, func([]byte) error { return nil })
+	return c.query(ctx, fdfs.Command(fdfstest.CmdFetchAll), fdfs.AppendFile(nil, id), 64<<10,
+		func([]byte) error { return nil })
 }
 
 // addresses are those of a list of storages.

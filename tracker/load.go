@@ -12,10 +12,11 @@ import (
 	"fastdfs-gateway/internal/panics"
 )
 
-// maxServers bounds what is kept of all groups together.
+// maxServers bounds the storages of all groups together.
 const maxServers = fdfs.MaxStorageIDs
 
-// run is the background work: loads when they are due or asked for, tries dead trackers, and closes idle connections.
+// run does the background work: loads that are due or requested, probes of trackers that are down,
+// and closing idle connections.
 func (c *Client) run(ctx context.Context) {
 	defer close(c.done)
 	l := loader{client: c, lists: lists{ids: c.o.StorageIDs}}
@@ -31,15 +32,15 @@ func (c *Client) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-c.wanted:
-			l.asked()
+		case <-c.loadRequest:
+			l.loadSoon()
 		case <-c.health:
 			if l.fails > 0 && c.anyUp() {
 				l.due = time.Now()
 			}
 		case <-timer.C:
 		}
-		c.revive(ctx)
+		c.maintain(ctx)
 		if !time.Now().Before(l.due) {
 			l.load(ctx)
 		}
@@ -47,9 +48,9 @@ func (c *Client) run(ctx context.Context) {
 	}
 }
 
-// nextWake is when there is something to do again.
+// nextWake returns when run has work again.
 func (c *Client) nextWake(due time.Time) time.Time {
-	wake := time.Now().Add(housekeeping)
+	wake := time.Now().Add(maintenanceInterval)
 	if due.Before(wake) {
 		wake = due
 	}
@@ -61,13 +62,14 @@ func (c *Client) nextWake(due time.Time) time.Time {
 	return wake
 }
 
-// anyUp tells whether a tracker is up.
+// anyUp reports whether a tracker is up.
 func (c *Client) anyUp() bool {
 	return slices.ContainsFunc(c.trackers, func(s *server) bool { return s.downUntil().IsZero() })
 }
 
-// revive closes idle connections and tries the dead trackers that are due. What comes of it is noted where they are asked.
-func (c *Client) revive(ctx context.Context) {
+// maintain closes idle connections and probes the trackers whose back-off is over. ask records the
+// results.
+func (c *Client) maintain(ctx context.Context) {
 	now := time.Now()
 	for _, s := range c.trackers {
 		s.sweep(now)
@@ -86,19 +88,19 @@ func (c *Client) revive(ctx context.Context) {
 type loader struct {
 	client *Client
 	lists  lists
-	fails  int       // loads that failed, since the last good one
-	last   time.Time // of the last load
-	due    time.Time // of the next
+	fails  int       // failed loads in a row
+	last   time.Time // end of the last load
+	due    time.Time // time of the next load
 }
 
-// asked makes the next load come as soon as it may.
-func (l *loader) asked() {
-	if early := l.last.Add(soonest); early.Before(l.due) {
+// loadSoon moves the next load to the earliest allowed time.
+func (l *loader) loadSoon() {
+	if early := l.last.Add(minLoadInterval); early.Before(l.due) {
 		l.due = early
 	}
 }
 
-// load asks for everything. What cannot be had stays as it was; a load that failed is tried again soon.
+// load loads everything. Parts that fail keep their old values; a failed load is retried soon.
 func (l *loader) load(ctx context.Context) {
 	c := l.client
 	c.loadBegins()
@@ -116,13 +118,14 @@ func (l *loader) load(ctx context.Context) {
 		return
 	}
 	if ctx.Err() == nil && l.fails == 0 {
-		c.o.Log.Warn("cannot load lists and settings from the trackers; what is known stays in force, and it is tried again", "error", err)
+		c.o.Log.Warn("cannot load lists and settings from the trackers: the old ones stay in force, and it is retried",
+			"error", err)
 	}
 	l.fails++
 	l.due = l.last.Add(min(c.retry.Delay(l.fails), c.o.Refresh))
 }
 
-// loadParameters loads the settings, and the storage ids where these want them.
+// loadParameters loads the settings, and the storage ids if the settings use them.
 func (l *loader) loadParameters(ctx context.Context) (err error) {
 	defer panics.ToError(&err, "loading from a tracker")
 	c := l.client
@@ -134,7 +137,8 @@ func (l *loader) loadParameters(ctx context.Context) (err error) {
 		return err
 	}
 	if old := c.params.Swap(&p); old.SyncMaxDelay != p.SyncMaxDelay || old.UseStorageID != p.UseStorageID {
-		c.o.Log.Info("settings of the trackers are in force", "storage_sync_file_max_delay", p.SyncMaxDelay, "use_storage_id", p.UseStorageID)
+		c.o.Log.Info("settings of the trackers are in force", "storage_sync_file_max_delay", p.SyncMaxDelay,
+			"use_storage_id", p.UseStorageID)
 	}
 	if !p.UseStorageID {
 		return nil
@@ -149,7 +153,7 @@ func (l *loader) loadParameters(ctx context.Context) (err error) {
 	return nil
 }
 
-// loadGroups loads the members of every group.
+// loadGroups loads the storages of every group.
 func (l *loader) loadGroups(ctx context.Context) (err error) {
 	defer panics.ToError(&err, "loading from a tracker")
 	groups, err := l.client.Groups(ctx)
@@ -162,7 +166,7 @@ func (l *loader) loadGroups(ctx context.Context) (err error) {
 		storages, err := l.client.Storages(ctx, info.Name)
 		if err != nil {
 			failures = append(failures, err)
-			storages = l.lists.storagesOf(info.Name) // as they were
+			storages = l.lists.storagesOf(info.Name) // keep the old ones
 		}
 		if total += len(storages); total > maxServers {
 			return errors.Join(append(failures, fmt.Errorf("the groups have more than %d storages", maxServers))...)
@@ -176,7 +180,8 @@ func (l *loader) loadGroups(ctx context.Context) (err error) {
 	return errors.Join(failures...)
 }
 
-// within10Percent is d, at random up to a tenth more or less, so that gateways do not load together.
+// within10Percent returns d plus or minus up to a tenth at random, so that gateways do not load at
+// the same time.
 func within10Percent(d time.Duration) time.Duration {
 	return d + time.Duration((rand.Float64()-0.5)/5*float64(d))
 }

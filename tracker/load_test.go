@@ -24,15 +24,18 @@ import (
 
 // The client starts while all trackers are down, and finds everything by itself when one comes up.
 func TestRecovers(t *testing.T) {
-	cluster := newCluster(t, fdfstest.Options{Trackers: 2, UseStorageIDs: true, Parameters: map[string]string{"storage_sync_file_max_delay": "77"}})
+	cluster := newCluster(t, fdfstest.Options{Trackers: 2, UseStorageIDs: true,
+		Parameters: map[string]string{"storage_sync_file_max_delay": "77"}})
 	for n := range 2 {
 		cluster.Tracker(n).Kill()
 	}
-	c, log := newClient(t, Options{Trackers: each(cluster.Trackers()...), UseParameters: true, Parameters: Parameters{SyncMaxDelay: time.Hour}})
+	c, log := newClient(t, Options{Trackers: each(cluster.Trackers()...), UseParameters: true,
+		Parameters: Parameters{SyncMaxDelay: time.Hour}})
 	require.False(t, c.Members().Known())
 	require.False(t, c.Members().HasGroup("group1"))
 	require.NoError(t, cluster.Tracker(1).Revive())
-	require.Eventually(t, func() bool { return log.count("loaded from the trackers again") == 1 }, patient, time.Millisecond)
+	require.Eventually(t, func() bool { return log.count("loaded from the trackers again") == 1 }, patient,
+		time.Millisecond)
 	require.True(t, c.Members().Known())
 	require.Equal(t, 77*time.Second, c.Current().SyncMaxDelay)
 	require.True(t, c.Current().UseStorageID)
@@ -53,11 +56,13 @@ func TestRecovers(t *testing.T) {
 	require.Equal(t, 77*time.Second, c.Current().SyncMaxDelay)
 }
 
-// A query that finds a tracker up again makes the lists be loaded at once, however long the backoff has become.
+// A query that finds a tracker up again makes the lists be loaded at once, however long the backoff
+// has become.
 func TestQueryFindsTrackerBack(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{})
 	cluster.Tracker(0).Kill()
-	c := start(Options{Trackers: each(cluster.Trackers()...), Log: slog.New(slog.DiscardHandler)}, backoff.Policy{First: time.Minute, Max: time.Minute})
+	c := start(Options{Trackers: each(cluster.Trackers()...), Log: slog.New(slog.DiscardHandler)},
+		backoff.Policy{First: time.Minute, Max: time.Minute})
 	defer c.Close()
 	<-c.Loaded()
 	require.NoError(t, cluster.Tracker(0).Revive())
@@ -66,10 +71,12 @@ func TestQueryFindsTrackerBack(t *testing.T) {
 	require.Eventually(t, c.Members().Known, patient, time.Millisecond)
 }
 
-// Settings of the configuration stay in force unless those of the trackers are asked for; the members are loaded in any case.
+// Settings of the configuration stay in force unless those of the trackers are asked for; the
+// members are loaded in any case.
 func TestParametersOfTheConfiguration(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{UseStorageIDs: true})
-	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...), Parameters: Parameters{SyncMaxDelay: time.Hour}})
+	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...),
+		Parameters: Parameters{SyncMaxDelay: time.Hour}})
 	require.Equal(t, Parameters{SyncMaxDelay: time.Hour}, c.Current())
 	require.Zero(t, cluster.Tracker(0).Counts().Requests[fdfstest.CmdParameters])
 	require.Zero(t, cluster.Tracker(0).Counts().Requests[fdfstest.CmdStorageIDs])
@@ -105,7 +112,7 @@ func TestLoadSoon(t *testing.T) {
 	require.Equal(t, 1, cluster.Tracker(0).Counts().Requests[fdfstest.CmdListGroups], "the first load was a moment ago")
 
 	l := loader{client: c, last: time.Now().Add(-time.Minute), due: time.Now().Add(time.Hour)}
-	l.asked()
+	l.loadSoon()
 	require.False(t, time.Now().Before(l.due))
 }
 
@@ -119,13 +126,14 @@ func TestRenew(t *testing.T) {
 	cluster.Storage(2).SetListed(true)
 	began := time.Now()
 	c.Renew()
-	require.Less(t, time.Since(began), soonest, "lists that are fresh are not waited for")
-	require.Eventually(t, func() bool { return loads() == 2 }, patient, time.Millisecond, "but loaded as soon as they may")
-	require.GreaterOrEqual(t, time.Since(began), soonest-time.Second)
+	require.Less(t, time.Since(began), minLoadInterval, "lists that are fresh are not waited for")
+	require.Eventually(t, func() bool { return loads() == 2 }, patient, time.Millisecond,
+		"but loaded as soon as they may")
+	require.GreaterOrEqual(t, time.Since(began), minLoadInterval-time.Second)
 	require.Eventually(t, func() bool { return c.Members().HasGroup("group2") }, patient, time.Millisecond)
 
 	cluster.Storage(2).SetListed(false)
-	time.Sleep(soonest)
+	time.Sleep(minLoadInterval)
 	var all sync.WaitGroup
 	for range 200 {
 		all.Go(c.Renew)
@@ -135,7 +143,8 @@ func TestRenew(t *testing.T) {
 	require.Eventually(t, func() bool { return !c.Members().HasGroup("group2") }, patient, time.Millisecond)
 }
 
-// A tracker that hangs holds a call of Renew for a second, 64 calls at most, and none once a load has failed.
+// A tracker that hangs holds a call of Renew for a second, 64 calls at most, and none once a load
+// has failed.
 func TestRenewIsBounded(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{})
 	c, log := newClient(t, Options{Trackers: each(cluster.Trackers()...), Timeout: 10 * time.Second})
@@ -149,7 +158,7 @@ func TestRenewIsBounded(t *testing.T) {
 		all.Go(func() {
 			began := time.Now()
 			c.Renew()
-			if time.Since(began) < renewLimit/2 {
+			if time.Since(began) < renewTimeout/2 {
 				let.Add(1)
 			} else {
 				held.Add(1)
@@ -162,12 +171,13 @@ func TestRenewIsBounded(t *testing.T) {
 	require.EqualValues(t, maxWaiting, held.Load())
 	require.EqualValues(t, 200-maxWaiting, let.Load())
 	cluster.Tracker(0).Kill()
-	require.Eventually(t, func() bool { return log.count("cannot load lists and settings") == 1 }, patient, time.Millisecond)
+	require.Eventually(t, func() bool { return log.count("cannot load lists and settings") == 1 }, patient,
+		time.Millisecond)
 	began = time.Now()
 	for range 50 {
 		c.Renew()
 	}
-	require.Less(t, time.Since(began), renewLimit)
+	require.Less(t, time.Since(began), renewTimeout)
 }
 
 // One group that cannot be loaded keeps its members, while others change.
@@ -206,11 +216,11 @@ func TestPartialLoad(t *testing.T) {
 // A tracker that has lost its lists does not make the gateway forget its own.
 func TestEmptyLists(t *testing.T) {
 	var empty atomic.Bool
-	var asked atomic.Int32
+	var loadSoon atomic.Int32
 	tracker := fake(t, func(cmd fdfs.Command, _ []byte) []byte {
 		switch {
 		case cmd == fdfs.CmdListGroups && empty.Load():
-			asked.Add(1)
+			loadSoon.Add(1)
 			return packet(0, nil)
 		case cmd == fdfs.CmdListGroups:
 			return packet(0, groupRecord("a", 1))
@@ -221,7 +231,7 @@ func TestEmptyLists(t *testing.T) {
 	})
 	c, log := newClient(t, Options{Trackers: each(tracker), Refresh: 10 * time.Millisecond})
 	empty.Store(true)
-	require.Eventually(t, func() bool { return asked.Load() > 3 }, patient, time.Millisecond)
+	require.Eventually(t, func() bool { return loadSoon.Load() > 3 }, patient, time.Millisecond)
 	require.True(t, c.Members().HasGroup("a"))
 	_, ok := c.Members().ByID(5)
 	require.True(t, ok)
@@ -229,7 +239,8 @@ func TestEmptyLists(t *testing.T) {
 	require.Equal(t, 1, log.count("cannot load lists and settings"))
 }
 
-// A tracker that passes the active test and fails all else is left alone for longer and longer, and does not fill the log.
+// A tracker that passes the active test and fails all else is left alone for longer and longer, and
+// does not fill the log.
 func TestHalfDeadTracker(t *testing.T) {
 	tracker := fake(t, func(cmd fdfs.Command, _ []byte) []byte {
 		if cmd == fdfs.CmdActiveTest {
@@ -267,14 +278,14 @@ func TestStorageIDPages(t *testing.T) {
 		"eight bytes too many": {[]string{"0 0 1 g h\n"}, -1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var asked []uint32
+			var loadSoon []uint32
 			tracker := fake(t, func(cmd fdfs.Command, body []byte) []byte {
 				if cmd != fdfs.CmdStorageIDs {
 					return packet(2, nil)
 				}
-				asked = append(asked, binary.BigEndian.Uint32(body))
+				loadSoon = append(loadSoon, binary.BigEndian.Uint32(body))
 				var total, count uint32
-				text := c.pages[min(len(asked), len(c.pages))-1]
+				text := c.pages[min(len(loadSoon), len(c.pages))-1]
 				_, err := fmt.Sscan(text, &total, &count)
 				if err != nil {
 					t.Error(err)
@@ -291,20 +302,23 @@ func TestStorageIDPages(t *testing.T) {
 			}
 			require.NoError(t, err)
 			require.Len(t, ids, c.want)
-			require.EqualValues(t, 0, asked[0])
-			for i := range len(asked) - 1 {
-				require.Less(t, asked[i], asked[i+1])
+			require.EqualValues(t, 0, loadSoon[0])
+			for i := range len(loadSoon) - 1 {
+				require.Less(t, loadSoon[i], loadSoon[i+1])
 			}
 		})
 	}
 }
 
 func TestParseParameters(t *testing.T) {
-	p, err := parseParameters("use_storage_id = Yes\r\nstorage_sync_file_max_delay=86400\n\nno value\n=x\na=b=c\nuse_trunk_file=1\x00")
+	p, err := parseParameters("use_storage_id = Yes\r\nstorage_sync_file_max_delay=86400\n\n" +
+		"no value\n=x\na=b=c\nuse_trunk_file=1\x00")
 	require.NoError(t, err)
 	require.Equal(t, Parameters{24 * time.Hour, true, 0}, p)
-	for _, bad := range []string{"", "use_storage_id=1", "storage_sync_file_max_delay=", "storage_sync_file_max_delay=-1", "storage_sync_file_max_delay=1d",
-		"storage_sync_file_max_delay=2147483648", "storage_sync_file_max_delay=99999999999999999999", strings.Repeat("x", 1<<16)} {
+	for _, bad := range []string{"", "use_storage_id=1", "storage_sync_file_max_delay=",
+		"storage_sync_file_max_delay=-1", "storage_sync_file_max_delay=1d",
+		"storage_sync_file_max_delay=2147483648", "storage_sync_file_max_delay=99999999999999999999",
+		strings.Repeat("x", 1<<16)} {
 		_, err := parseParameters(bad)
 		require.ErrorIs(t, err, fdfs.ErrProtocol, "%.50s", bad)
 	}
@@ -316,7 +330,8 @@ func TestParseParameters(t *testing.T) {
 	require.ErrorIs(t, err, fdfs.ErrProtocol)
 }
 
-// Recorded parameters. Their text is longer than what is recorded of an answer, so it is put together from the decoded fields.
+// Recorded parameters. Their text is longer than what is recorded of an answer, so it is put
+// together from the decoded fields.
 func TestGoldenParameters(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(goldenDir(t), "protocol.json"))
 	require.NoError(t, err)

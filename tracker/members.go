@@ -11,18 +11,18 @@ import (
 // Server is a storage of a group.
 type Server struct {
 	Group  string
-	ID     uint32       // its storage id; 0 where it has none
-	Host   string       // an address, or a host name where the list of storage ids has one
-	Others []netip.Addr // further addresses of the same storage; must not be changed
-	Port   int          // 0 where it is not known: then it is the usual one
-	Active bool         // a tracker counts it as serving files; also where no tracker has been heard yet
+	ID     uint32       // storage id; 0 = none
+	Host   string       // an address, or a host name from the list of storage ids
+	Others []netip.Addr // further addresses of the storage; must not be changed
+	Port   int          // 0 = unknown: the default port
+	Active bool         // active by a tracker, or unknown because no tracker has answered yet
 }
 
-// Members is what is known of the groups of a cluster: it may be used by any number of goroutines, costs no lock and asks
-// nobody. What was known stays while the trackers are down. The zero value knows nothing.
-type Members struct{ now atomic.Pointer[snapshot] }
+// Members are the groups of a cluster and their storages, as last loaded. It is safe for concurrent
+// use, without locks, and sends no requests. The zero value is empty.
+type Members struct{ current atomic.Pointer[snapshot] }
 
-// snapshot is never changed once it is published.
+// snapshot is immutable once it is published.
 type snapshot struct {
 	known  bool
 	groups map[string][]Server
@@ -36,47 +36,47 @@ type member struct {
 	addr  netip.Addr
 }
 
-// none is what is known before the first snapshot; reading its nil maps is fine.
-var none snapshot
+// emptySnapshot is used before the first snapshot; its nil maps are only read.
+var emptySnapshot snapshot
 
 func (m *Members) load() *snapshot {
-	if s := m.now.Load(); s != nil {
+	if s := m.current.Load(); s != nil {
 		return s
 	}
-	return &none
+	return &emptySnapshot
 }
 
-// Known tells whether there is any list at all: from a tracker, or of storage ids.
+// Known reports whether a list has been loaded: from a tracker, or of storage ids.
 func (m *Members) Known() bool { return m.load().known }
 
-// HasGroup tells whether there is such a group.
+// HasGroup reports whether the group exists.
 func (m *Members) HasGroup(group string) bool {
 	_, ok := m.load().groups[group]
 	return ok
 }
 
-// Allowed tells whether an address belongs to a storage of any group.
+// Allowed reports whether addr is an address of a storage of any group.
 func (m *Members) Allowed(addr netip.Addr) bool {
 	_, ok := m.load().addrs[addr.Unmap()]
 	return ok
 }
 
-// ByAddr is the storage of a group with this address.
+// ByAddr returns the storage of a group with this address.
 func (m *Members) ByAddr(group string, addr netip.Addr) (Server, bool) {
 	s, ok := m.load().byAddr[member{group, addr.Unmap()}]
 	return s, ok
 }
 
-// ByID is the storage with this storage id.
+// ByID returns the storage with this storage id.
 func (m *Members) ByID(id uint32) (Server, bool) {
 	s, ok := m.load().byID[id]
 	return s, ok
 }
 
-// StoragesOf is the storages of a group, those first that serve files. The list must not be changed.
+// StoragesOf returns the storages of a group, active ones first. The list must not be changed.
 func (m *Members) StoragesOf(group string) []Server { return m.load().groups[group] }
 
-// lists is what a snapshot is made of.
+// lists are the sources of a snapshot.
 type lists struct {
 	groups []group
 	ids    []fdfs.StorageID
@@ -97,10 +97,10 @@ func (l lists) storagesOf(name string) []fdfs.StorageInfo {
 	return nil
 }
 
-func (m *Members) set(l lists) { m.now.Store(l.snapshot()) }
+func (m *Members) set(l lists) { m.current.Store(l.snapshot()) }
 
-// snapshot puts the lists together: storages as trackers see them now, with what the storage ids add, then the storages that
-// only the storage ids name.
+// snapshot merges the lists: storages that trackers list, with additions from the storage ids, then
+// storages that only the storage ids have.
 func (l lists) snapshot() *snapshot {
 	s := &snapshot{
 		known: l.listed || len(l.ids) > 0, groups: map[string][]Server{}, byID: map[uint32]Server{},
@@ -137,13 +137,14 @@ func rank(s Server) int {
 	return 1
 }
 
-// merge is a storage as a tracker lists it. One that has left its address, or the group, is none: someone else may have that
-// address now.
+// merge returns a storage that a tracker lists; false if it has left its address or the group,
+// since another host may have the address now.
 func merge(g fdfs.GroupInfo, info fdfs.StorageInfo, byID map[uint32]fdfs.StorageID) (Server, bool) {
 	if info.Status == fdfs.StatusDeleted || info.Status == fdfs.StatusIPChanged || !usable(info.Addr) {
 		return Server{}, false
 	}
-	s := Server{Group: g.Name, ID: info.ID, Host: info.Addr.String(), Port: info.Port, Active: info.Status == fdfs.StatusActive}
+	s := Server{Group: g.Name, ID: info.ID, Host: info.Addr.String(), Port: info.Port,
+		Active: info.Status == fdfs.StatusActive}
 	id, named := byID[info.ID]
 	if named && id.Group == g.Name {
 		for _, host := range id.Hosts {
@@ -157,7 +158,7 @@ func merge(g fdfs.GroupInfo, info fdfs.StorageInfo, byID map[uint32]fdfs.Storage
 	return s, true
 }
 
-// fromID is a storage that only the list of storage ids names.
+// fromID returns a storage that only the list of storage ids has.
 func fromID(id fdfs.StorageID, groupPort int, active bool) Server {
 	s := Server{Group: id.Group, ID: id.ID, Host: id.Hosts[0], Port: firstPort(id.Port, groupPort), Active: active}
 	if addr, err := netip.ParseAddr(s.Host); err == nil {
@@ -171,7 +172,7 @@ func fromID(id fdfs.StorageID, groupPort int, active bool) Server {
 	return s
 }
 
-// usable tells whether an address may be that of a host.
+// usable reports whether addr can be the address of a host.
 func usable(addr netip.Addr) bool {
 	return addr.IsValid() && !addr.IsUnspecified() && !addr.IsMulticast()
 }
@@ -185,7 +186,7 @@ func firstPort(ports ...int) int {
 	return 0
 }
 
-// add enters a storage everywhere.
+// add adds a storage to all indexes.
 func (s *snapshot) add(server Server) {
 	s.groups[server.Group] = append(s.groups[server.Group], server)
 	if server.ID != 0 {

@@ -40,23 +40,28 @@ func TestMembers(t *testing.T) {
 				{Status: fdfs.StatusActive, ID: 100008},
 			}},
 			{fdfs.GroupInfo{Name: "empty"}, nil},
-			{fdfs.GroupInfo{Name: "another"}, []fdfs.StorageInfo{infoOf(fdfs.StatusActive, 0, "10.0.0.2", 23009)}}, // on the same host
+			// on the same host
+			{fdfs.GroupInfo{Name: "another"}, []fdfs.StorageInfo{infoOf(fdfs.StatusActive, 0, "10.0.0.2", 23009)}},
 		},
 		ids: []fdfs.StorageID{
 			{ID: 100001, Group: "group1", Hosts: []string{"192.168.0.1", "10.0.0.1"}, Port: 23000},
-			{ID: 100002, Group: "elsewhere", Hosts: []string{"10.6.6.6"}, Port: 6}, // contradicts the tracker, which counts
+			// contradicts the tracker, which counts
+			{ID: 100002, Group: "elsewhere", Hosts: []string{"10.6.6.6"}, Port: 6},
 			{ID: 100003, Group: "group1", Hosts: []string{"storage-3.example", "fd00::3"}},
 			{ID: 100004, Group: "group3", Hosts: []string{"::ffff:10.0.0.4"}, Port: 23004},
 		}})
 
-	first := Server{Group: "group1", ID: 100001, Host: "10.0.0.1", Others: []netip.Addr{addr("192.168.0.1")}, Port: 23001}
+	first := Server{Group: "group1", ID: 100001, Host: "10.0.0.1", Others: []netip.Addr{addr("192.168.0.1")},
+		Port: 23001}
 	second := Server{Group: "group1", ID: 100002, Host: "10.0.0.2", Port: 23000, Active: true}
-	third := Server{Group: "group1", ID: 100003, Host: "storage-3.example", Others: []netip.Addr{addr("fd00::3")}, Port: 23000}
+	third := Server{Group: "group1", ID: 100003, Host: "storage-3.example", Others: []netip.Addr{addr("fd00::3")},
+		Port: 23000}
 	fourth := Server{Group: "group3", ID: 100004, Host: "10.0.0.4", Port: 23004}
 	require.True(t, m.Known())
 	require.Equal(t, []Server{second, first, third}, m.StoragesOf("group1"), "the active ones first")
 	require.Equal(t, []Server{fourth}, m.StoragesOf("group3"))
-	for id, want := range map[uint32]Server{100001: first, 100002: second, 100003: third, 100004: fourth, 100009: {}, 100008: {}, 0: {}} {
+	for id, want := range map[uint32]Server{100001: first, 100002: second, 100003: third, 100004: fourth, 100009: {},
+		100008: {}, 0: {}} {
 		got, ok := m.ByID(id)
 		require.Equal(t, want, got)
 		require.Equal(t, want.ID != 0, ok, id)
@@ -86,7 +91,8 @@ func TestMembers(t *testing.T) {
 // Without a tracker's lists the storage ids are all there is.
 func TestMembersOfStorageIDs(t *testing.T) {
 	var m Members
-	m.set(lists{ids: []fdfs.StorageID{{ID: 1, Group: "g", Hosts: []string{"10.0.0.1", "fd00::1"}, Port: 5}, {ID: 2, Group: "g", Hosts: []string{"name"}}}})
+	m.set(lists{ids: []fdfs.StorageID{{ID: 1, Group: "g", Hosts: []string{"10.0.0.1", "fd00::1"}, Port: 5},
+		{ID: 2, Group: "g", Hosts: []string{"name"}}}})
 	require.True(t, m.Known())
 	require.Equal(t, []Server{
 		{Group: "g", ID: 1, Host: "10.0.0.1", Others: []netip.Addr{addr("fd00::1")}, Port: 5, Active: true},
@@ -102,7 +108,8 @@ func TestMembersAllocateNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(1000, func() {
 		_, ok := m.ByID(105)
 		_, ok2 := m.ByAddr("g5", a)
-		if !m.Allowed(a) || m.Allowed(gone) || !ok || !ok2 || !m.HasGroup("g5") || !m.Known() || len(m.StoragesOf("g5")) != 1 {
+		if !m.Allowed(a) || m.Allowed(gone) || !ok || !ok2 || !m.HasGroup("g5") || !m.Known() ||
+			len(m.StoragesOf("g5")) != 1 {
 			t.Error("wrong answers")
 		}
 	}))
@@ -112,7 +119,8 @@ func manyMembers(n int) lists {
 	l := lists{listed: true}
 	for i := range n {
 		l.groups = append(l.groups, group{fdfs.GroupInfo{Name: fmt.Sprintf("g%d", i)},
-			[]fdfs.StorageInfo{{Status: fdfs.StatusActive, ID: uint32(100 + i), Addr: netip.AddrFrom4([4]byte{10, 0, byte(i), 1})}}})
+			[]fdfs.StorageInfo{{Status: fdfs.StatusActive, ID: uint32(100 + i),
+				Addr: netip.AddrFrom4([4]byte{10, 0, byte(i), 1})}}})
 	}
 	return l
 }

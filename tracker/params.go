@@ -9,22 +9,24 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// Parameters are the settings that the storages of a cluster share.
+// Parameters are the settings that all storages of a cluster share.
 type Parameters struct {
-	// SyncMaxDelay is storage_sync_file_max_delay, whole seconds: a file that is older is on every storage of its group.
+	// SyncMaxDelay is storage_sync_file_max_delay in whole seconds: an older file is on every
+	// storage of its group.
 	SyncMaxDelay time.Duration
-	// UseStorageID is use_storage_id: file ids may name storages by their ids.
+	// UseStorageID is use_storage_id: file ids may contain storage ids instead of addresses.
 	UseStorageID bool
-	// SlotMaxSize is slot_max_size, bytes: the size of the largest trunk slot; 0 where it is not told.
+	// SlotMaxSize is slot_max_size, the size of the largest trunk slot in bytes; 0 = unknown.
 	SlotMaxSize int64
 }
 
 const (
 	maxParameters = 1000
-	maxSyncDelay  = 1 << 31 // seconds; FastDFS keeps it in 32 bits
+	maxSyncDelay  = 1 << 31 // seconds; FastDFS has 32 bits for it
 )
 
-// parseParameters reads the answer to fdfs.CmdParameters: lines of the form key=value. Keys that are not known are kept in Raw.
+// parseParameters reads the answer to fdfs.CmdParameters, lines of the form key=value. Unknown keys
+// are ignored.
 func parseParameters(text string) (Parameters, error) {
 	raw := make(map[string]string)
 	for line := range strings.Lines(text) {
@@ -39,18 +41,18 @@ func parseParameters(text string) (Parameters, error) {
 	}
 	delay, err := strconv.ParseInt(raw["storage_sync_file_max_delay"], 10, 64)
 	if err != nil || delay < 0 || delay >= maxSyncDelay {
-		return Parameters{}, fmt.Errorf("%w: parameters with storage_sync_file_max_delay = %.40q, a number of seconds is wanted",
+		return Parameters{}, fmt.Errorf("%w: storage_sync_file_max_delay is %.40q, want a number of seconds",
 			fdfs.ErrProtocol, raw["storage_sync_file_max_delay"])
 	}
 	slot, err := strconv.ParseInt(raw["slot_max_size"], 10, 64)
 	if err != nil || slot < 0 {
-		slot = 0 // trackers before trunk files do not tell it
+		slot = 0 // trackers without support for trunk files do not send it
 	}
 	return Parameters{SyncMaxDelay: time.Duration(delay) * time.Second, UseStorageID: isTrue(raw["use_storage_id"]),
 		SlotMaxSize: slot}, nil
 }
 
-// isTrue reads a boolean as FastDFS does.
+// isTrue parses a boolean as FastDFS does.
 func isTrue(value string) bool {
 	switch strings.ToLower(value) {
 	case "true", "yes", "on", "1":

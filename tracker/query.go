@@ -11,16 +11,16 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// Limits of answers, bytes. A promise of more is not believed.
+// Limits of answers in bytes.
 const (
-	listLimit  = 1 << 20 // about 2000 storages of a group, 9000 groups, a page of ids
+	listLimit  = 1 << 20 // about 2000 storages of a group, 9000 groups, or a page of storage ids
 	paramLimit = 64 << 10
 )
 
-// errEmpty is the answer of a tracker that has just been set up: another one, or the same one later, knows more.
+// errEmpty: the tracker has just been set up. Another tracker, or the same one later, has a list.
 var errEmpty = errors.New("the tracker's list is empty")
 
-// Groups asks for all groups, of which there is at least one.
+// Groups requests all groups, at least one.
 func (c *Client) Groups(ctx context.Context) (groups []fdfs.GroupInfo, err error) {
 	err = c.query(ctx, fdfs.CmdListGroups, nil, listLimit, func(answer []byte) error {
 		groups, err = fdfs.ParseGroups(answer)
@@ -35,7 +35,7 @@ func (c *Client) Groups(ctx context.Context) (groups []fdfs.GroupInfo, err error
 	return groups, nil
 }
 
-// Storages asks for the storages of a group, at least one, whatever their status.
+// Storages requests the storages of a group, at least one, with any status.
 func (c *Client) Storages(ctx context.Context, group string) (storages []fdfs.StorageInfo, err error) {
 	err = c.query(ctx, fdfs.CmdListStorages, fdfs.AppendGroup(nil, group), listLimit, func(answer []byte) error {
 		storages, err = fdfs.ParseStorages(answer)
@@ -50,14 +50,16 @@ func (c *Client) Storages(ctx context.Context, group string) (storages []fdfs.St
 	return storages, nil
 }
 
-// StorageIDs asks for the list of storage ids, at most fdfs.MaxStorageIDs, page by page. It is empty where the cluster has none.
+// StorageIDs requests the list of storage ids, at most fdfs.MaxStorageIDs, page by page. It is
+// empty if the cluster has none.
 func (c *Client) StorageIDs(ctx context.Context) ([]fdfs.StorageID, error) {
 	var ids []fdfs.StorageID
 	for next, total := 0, 1; next < total; {
 		err := c.query(ctx, fdfs.CmdStorageIDs, fdfs.AppendStorageIDs(nil, next), listLimit, func(answer []byte) error {
 			all, page, err := parsePage(answer)
 			if err == nil && (next+len(page) > all || len(page) == 0 && next < all) {
-				err = fmt.Errorf("%w: a page of %d storage ids from %d on, of %d in all", fdfs.ErrProtocol, len(page), next, all)
+				err = fmt.Errorf("%w: a page of %d storage ids from %d on, of %d in all", fdfs.ErrProtocol, len(page),
+					next, all)
 			}
 			if err == nil {
 				ids, next, total = append(ids, page...), next+len(page), all
@@ -88,12 +90,14 @@ func parsePage(answer []byte) (total int, page []fdfs.StorageID, err error) {
 		page = append(page, id)
 	}
 	if len(page) != count {
-		return 0, nil, fmt.Errorf("%w: %d lines of storage ids where %d were promised", fdfs.ErrProtocol, len(page), count)
+		return 0, nil, fmt.Errorf("%w: %d lines of storage ids where %d were promised", fdfs.ErrProtocol, len(page),
+			count)
 	}
 	return total, page, nil
 }
 
-// Parameters asks for the settings that the storages share. Current gives those of the last load without asking.
+// Parameters requests the shared settings. Current returns those of the last load without a
+// request.
 func (c *Client) Parameters(ctx context.Context) (p Parameters, err error) {
 	err = c.query(ctx, fdfs.CmdParameters, nil, paramLimit, func(answer []byte) error {
 		p, err = parseParameters(string(answer))
@@ -105,9 +109,10 @@ func (c *Client) Parameters(ctx context.Context) (p Parameters, err error) {
 	return p, nil
 }
 
-// query asks the trackers one after the other until one gives an answer that parse takes. parse may be called again for the
-// next one when it does not.
-func (c *Client) query(ctx context.Context, cmd fdfs.Command, body []byte, limit int64, parse func(answer []byte) error) error {
+// query asks one tracker after the other until parse accepts an answer. parse may be called several
+// times.
+func (c *Client) query(ctx context.Context, cmd fdfs.Command, body []byte, limit int64,
+	parse func(answer []byte) error) error {
 	order := c.order()
 	if len(order) == 0 {
 		return fmt.Errorf("%w: none is configured", ErrUnavailable)
@@ -124,7 +129,7 @@ func (c *Client) query(ctx context.Context, cmd fdfs.Command, body []byte, limit
 			}
 			return nil
 		})
-		if isAnswer(err) {
+		if isDecisive(err) {
 			return err
 		}
 		if ctx.Err() != nil {
@@ -135,17 +140,18 @@ func (c *Client) query(ctx context.Context, cmd fdfs.Command, body []byte, limit
 	return fmt.Errorf("%w: %w", ErrUnavailable, errors.Join(failures...))
 }
 
-// candidate is a tracker and when it is due to be tried again; the zero time if it is up.
+// candidate is a tracker with the end of its back-off; zero = it is up.
 type candidate struct {
 	*server
 	retryAt time.Time
 }
 
-// order is the trackers in turn, those that are up first. Of the others the one that is due first comes first.
+// order returns the trackers in turn: those that are up, then the others by the end of their
+// back-off.
 func (c *Client) order() []candidate {
 	n := uint32(len(c.trackers))
 	order := make([]candidate, n)
-	first := c.turn.Add(1)
+	first := c.next.Add(1)
 	for i := range n {
 		s := c.trackers[(first+i)%n]
 		order[i] = candidate{s, s.downUntil()}
@@ -154,7 +160,8 @@ func (c *Client) order() []candidate {
 	return order
 }
 
-// ask tries the addresses of one tracker; left is the number of trackers that have not been asked yet, this one included.
+// ask tries the addresses of one tracker; left is the number of trackers that have not been asked
+// yet, including this one.
 func (c *Client) ask(ctx context.Context, s *server, left int, call func(context.Context, *fdfs.Pool) error) error {
 	before, leave, err := s.enter(ctx)
 	if err != nil {
@@ -175,7 +182,7 @@ func (c *Client) ask(ctx context.Context, s *server, left int, call func(context
 			return err
 		}
 		if ctx.Err() != nil || errors.Is(err, fdfs.ErrClosed) {
-			return err // it says nothing about the tracker
+			return err // this says nothing about the tracker
 		}
 	}
 	if s.failed(before, err, c.retry) {
@@ -185,8 +192,10 @@ func (c *Client) ask(ctx context.Context, s *server, left int, call func(context
 	return err
 }
 
-// attempt gives one address its share of the time: left is how many are still to be asked.
-func (c *Client) attempt(ctx context.Context, p *fdfs.Pool, left int, call func(context.Context, *fdfs.Pool) error) error {
+// attempt gives one address its share of the time; left is the number of addresses that have not
+// been asked.
+func (c *Client) attempt(ctx context.Context, p *fdfs.Pool, left int,
+	call func(context.Context, *fdfs.Pool) error) error {
 	limit := c.o.Timeout
 	if deadline, ok := ctx.Deadline(); ok {
 		limit = min(limit, time.Until(deadline)/time.Duration(max(left, 1)))

@@ -11,16 +11,16 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// server is one tracker with its addresses and what is known of its health.
+// server is one tracker with its addresses and its health.
 type server struct {
-	pools     []*fdfs.Pool // one an address
-	preferred atomic.Int32 // the address that answered last
+	pools     []*fdfs.Pool // one for each address
+	preferred atomic.Int32 // index of the address that answered last
 
-	mu      sync.Mutex    // guards what follows
-	backoff backoff.State // the tracker is down while Until is not zero, and tried again then
-	fails   int           // all failures there were
-	lastErr error         // of the last one
-	attempt chan struct{} // closed when the attempt at a dead tracker that is under way ends; nil when there is none
+	mu      sync.Mutex    // guards the fields below
+	backoff backoff.State // the tracker is down unless Until is zero
+	fails   int           // number of failures
+	lastErr error         // last failure
+	attempt chan struct{} // closed at the end of a running attempt while the tracker is down; nil = none is running
 }
 
 func newServer(addresses []string, o fdfs.PoolOptions) *server {
@@ -43,19 +43,20 @@ func (s *server) sweep(now time.Time) {
 	}
 }
 
-// name is the first address.
+// name returns the first address.
 func (s *server) name() string { return s.pools[0].Addr() }
 
-// downUntil is when a dead tracker is due to be tried again; the zero time if it is up.
+// downUntil returns the end of the back-off; zero = the tracker is up.
 func (s *server) downUntil() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.backoff.Until()
 }
 
-// enter is called before a tracker is asked. There is one attempt at a time at a dead one, so that an outage does not
-// gather requests that all wait for the same timeout; the others wait for how it ends, and get its error where it fails.
-// fails is for failed; leave must be called after the attempt.
+// enter is called before a tracker is asked. While the tracker is down, only one attempt runs at a
+// time, so that an outage does not collect requests that all wait for the same timeout; the others
+// wait for its result, and share its error. fails is the argument for failed; leave must be called
+// after the attempt.
 func (s *server) enter(ctx context.Context) (fails int, leave func(), err error) {
 	for {
 		s.mu.Lock()
@@ -87,11 +88,11 @@ func (s *server) enter(ctx context.Context) (fails int, leave func(), err error)
 		if fails > before {
 			return 0, nil, err
 		}
-		// It is up, or the attempt was given up by its caller: then it is this one's turn.
+		// The tracker is up, or the caller of the attempt gave up: try next.
 	}
 }
 
-// answered notes that the tracker is up. It tells whether it was down.
+// answered records that the tracker is up, and reports whether it was down.
 func (s *server) answered() (wasDown bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -102,9 +103,8 @@ func (s *server) answered() (wasDown bool) {
 	return true
 }
 
-// failed notes a failure of an attempt that began after so many others: of those that run at the same time only the first one
-// counts. One that comes soon after the tracker came back goes on where the backoff was, since a tracker may answer the active
-// test and nothing else. It tells whether the tracker was up before.
+// failed records a failure of an attempt that began after so many failures: of concurrent attempts
+// only the first failure counts. It reports whether the tracker was up before.
 func (s *server) failed(before int, err error, retry backoff.Policy) (wasUp bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,12 +118,13 @@ func (s *server) failed(before int, err error, retry backoff.Policy) (wasUp bool
 	return wasUp
 }
 
-// isAnswer tells whether an error is what the cluster has to say, which another tracker would repeat.
-func isAnswer(err error) bool {
-	return err == nil || errors.Is(err, fdfs.ErrNotFound) || errors.Is(err, fdfs.ErrInvalid) || errors.Is(err, fdfs.ErrNotSupported)
+// isDecisive reports whether err is an answer that other trackers would repeat.
+func isDecisive(err error) bool {
+	return err == nil || errors.Is(err, fdfs.ErrNotFound) || errors.Is(err, fdfs.ErrInvalid) ||
+		errors.Is(err, fdfs.ErrNotSupported)
 }
 
-// isStatus tells whether an error is a well-formed answer of a tracker.
+// isStatus reports whether err is a well-formed answer of a tracker.
 func isStatus(err error) bool {
 	_, ok := errors.AsType[fdfs.StatusError](err)
 	return ok

@@ -14,7 +14,8 @@ var policy = Policy{First: 2 * time.Second, Max: 30 * time.Second}
 
 func TestDelay(t *testing.T) {
 	for n, nominal := range map[int]time.Duration{
-		1: 2 * time.Second, 2: 4 * time.Second, 3: 8 * time.Second, 4: 16 * time.Second, 5: 30 * time.Second, 1 << 30: 30 * time.Second,
+		1: 2 * time.Second, 2: 4 * time.Second, 3: 8 * time.Second, 4: 16 * time.Second, 5: 30 * time.Second,
+		1 << 30: 30 * time.Second,
 	} {
 		seen := map[time.Duration]bool{}
 		for range 100 {

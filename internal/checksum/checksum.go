@@ -1,35 +1,35 @@
-// Package checksum computes the CRC32 of file ids, in the two variants that ids have.
+// Package checksum computes the CRC32 of file ids in its two variants.
 //
 //	var sum checksum.Sum
 //	_, err := io.Copy(&sum, file)
-//	ok := sum.Matches(id.CRC32) // by either variant
+//	ok := sum.Matches(id.CRC32) // in either variant
 //
 // The standard variant is that of IEEE 802.3. The legacy variant is that of FastDFS up to 5.11 with
-// libfastcommon up to 1.0.37 (2018): its state is a signed number, so each step shifts copies of
-// the sign bit in:
+// libfastcommon up to 1.0.37 (2018): its state is a signed number, so each step shifts in copies of
+// the sign bit:
 //
 //	standard: state = uint32(state)>>8 ^ table[byte(state)^b]
 //	legacy:   state =  int32(state)>>8 ^ table[byte(state)^b]
 //
-// Both begin with all bits set and end with all bits inverted. Ids keep their CRC32 for ever, so an
-// upgraded storage has files of both. The checksum of the byte A7 is 9ab0d9c6 and 65b0d9c6, that of
-// "hello" is 3610a686 and 1bedb6f4.
+// Both begin with all bits set and end with all bits inverted. Ids keep their CRC32, so an upgraded
+// storage has files of both variants. The checksums of the byte A7 are 9ab0d9c6 and 65b0d9c6, those
+// of "hello" are 3610a686 and 1bedb6f4.
 package checksum
 
 import "hash/crc32"
 
-// Variants says which checksums a Sum computes.
+// Variants selects the checksums that a Sum computes.
 type Variants uint8
 
 // The values of Variants.
 const (
 	Both         Variants = iota
-	OnlyStandard          // the legacy one stays 0 and matches nothing
-	OnlyLegacy            // the standard one stays 0 and matches nothing
+	OnlyStandard          // the legacy checksum stays 0 and matches nothing
+	OnlyLegacy            // the standard checksum stays 0 and matches nothing
 )
 
-// Sum computes the checksums of the bytes that are written to it. The zero value is ready and
-// computes both variants; its value may be copied to remember a position.
+// Sum computes the checksums of the bytes written to it. The zero value computes both variants. A
+// copy keeps the state at a position.
 type Sum struct {
 	standard, legacy uint32
 	variants         Variants
@@ -38,11 +38,10 @@ type Sum struct {
 // New returns a Sum of no bytes that computes the given variants.
 func New(v Variants) Sum { return Sum{variants: v} }
 
-// blockSize is how many bytes are read once for both checksums while they are in the nearest
-// processor cache.
+// blockSize is the size of a block that both checksums read while it is in the L1 cache.
 const blockSize = 8 << 10
 
-// Write adds bytes. It takes all of them and gives no error.
+// Write implements io.Writer. It never fails.
 func (s *Sum) Write(p []byte) (int, error) {
 	n := len(p)
 	switch s.variants {
@@ -60,24 +59,24 @@ func (s *Sum) Write(p []byte) (int, error) {
 	return n, nil
 }
 
-// Reset makes it a Sum of no bytes.
+// Reset makes s a Sum of no bytes.
 func (s *Sum) Reset() { s.standard, s.legacy = 0, 0 }
 
-// Variants says which checksums it computes.
+// Variants returns the checksums that s computes.
 func (s *Sum) Variants() Variants { return s.variants }
 
-// Standard is the standard checksum; 0 where only the legacy one is computed.
+// Standard returns the standard checksum; 0 if it is not computed.
 func (s *Sum) Standard() uint32 { return s.standard }
 
-// Legacy is the legacy checksum; 0 where only the standard one is computed.
+// Legacy returns the legacy checksum; 0 if it is not computed.
 func (s *Sum) Legacy() uint32 { return s.legacy }
 
-// Matches tells whether crc is one of the checksums that are computed.
+// Matches reports whether crc is one of the computed checksums.
 func (s *Sum) Matches(crc uint32) bool {
 	return s.variants != OnlyLegacy && s.standard == crc || s.variants != OnlyStandard && s.legacy == crc
 }
 
-// Concat adds n bytes whose checksums are in next, which computes the same variants or more.
+// Concat appends n bytes with the checksums next, which has at least the variants of s.
 func (s *Sum) Concat(next Sum, n int64) {
 	if s.variants != OnlyLegacy {
 		s.standard = ConcatStandard(s.standard, next.standard, n)
@@ -87,6 +86,6 @@ func (s *Sum) Concat(next Sum, n int64) {
 	}
 }
 
-// UpdateStandard is the standard checksum of bytes with checksum crc followed by p; that of no
-// bytes is 0.
+// UpdateStandard returns the standard checksum of bytes with checksum crc followed by p; crc is 0
+// for no bytes.
 func UpdateStandard(crc uint32, p []byte) uint32 { return crc32.Update(crc, crc32.IEEETable, p) }

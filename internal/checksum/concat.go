@@ -9,7 +9,7 @@ import (
 // polynomials here.
 const poly = 0xedb88320
 
-// times multiplies two polynomials modulo poly.
+// times returns the product of two polynomials modulo poly.
 func times(a, b uint32) (product uint32) {
 	for ; a != 0; a <<= 1 {
 		if a>>31 != 0 {
@@ -20,7 +20,8 @@ func times(a, b uint32) (product uint32) {
 	return product
 }
 
-// shift is x to the power of 8*n: what multiplies a checksum when n zero bytes follow.
+// shift returns x to the power of 8*n modulo poly, the factor of a checksum that n zero bytes
+// follow.
 func shift(n int64) uint32 {
 	power, square := uint32(1)<<31, uint32(1)<<23 // x^0 and x^8
 	for ; n > 0; n >>= 1 {
@@ -32,11 +33,11 @@ func shift(n int64) uint32 {
 	return power
 }
 
-// ConcatStandard is the standard checksum of bytes with checksum a followed by n bytes with
+// ConcatStandard returns the standard checksum of bytes with checksum a followed by n bytes with
 // checksum b.
 func ConcatStandard(a, b uint32, n int64) uint32 { return times(shift(n), a) ^ b }
 
-// matrix is a linear map of states: the images of the 32 bits, the lowest first.
+// matrix is a linear map of states: the images of the 32 bits, lowest first.
 type matrix [32]uint32
 
 func (m *matrix) apply(v uint32) (image uint32) {
@@ -46,8 +47,8 @@ func (m *matrix) apply(v uint32) (image uint32) {
 	return image
 }
 
-// legacyPowers are the maps that shift 2^i zero bytes through a state of the legacy checksum: no
-// polynomial multiplies by it, for the copies of the sign bit are no multiple of the state.
+// legacyPowers are the maps that shift 2^i zero bytes through a state of the legacy checksum. They
+// are not multiplications by polynomials, because of the copies of the sign bit.
 var legacyPowers = sync.OnceValue(func() *[63]matrix {
 	p := new([63]matrix)
 	for bit := range 32 {
@@ -61,7 +62,8 @@ var legacyPowers = sync.OnceValue(func() *[63]matrix {
 	return p
 })
 
-// ConcatLegacy is the legacy checksum of bytes with checksum a followed by n bytes with checksum b.
+// ConcatLegacy returns the legacy checksum of bytes with checksum a followed by n bytes with
+// checksum b.
 func ConcatLegacy(a, b uint32, n int64) uint32 {
 	for i := 0; n > 0; i, n = i+1, n>>1 {
 		if n&1 != 0 {

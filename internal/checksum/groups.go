@@ -5,19 +5,18 @@ import (
 	"sync"
 )
 
-// maxGroups bounds a Groups; a cluster has far fewer.
+// maxGroups bounds a Groups. No cluster has so many.
 const maxGroups = 4096
 
-// Groups remembers the groups that have files with a legacy checksum, so that only their readers
-// pay for it: who streams the content of a file cannot compute another checksum afterwards. The
-// zero value is ready, and it is safe for concurrent use.
+// Groups remembers the groups that have files with legacy checksums, so that only their readers
+// compute them. The zero value is ready for use. It is safe for concurrent use.
 type Groups struct {
 	mu     sync.RWMutex // guards legacy
 	legacy map[string]struct{}
 }
 
-// Variants says what to compute for a file of a group: Both where Learn was called for the group,
-// else OnlyStandard.
+// Variants returns the checksums to compute for a file of the group: Both if Learn was called for
+// it, else OnlyStandard.
 func (g *Groups) Variants(group string) Variants {
 	g.mu.RLock()
 	defer g.mu.RUnlock()

@@ -6,25 +6,25 @@ import (
 	"sync"
 )
 
-// slices is how many bytes a step of UpdateLegacy takes, with one table look-up a byte and without
-// waiting for one another.
+// slices is the number of bytes in one step of UpdateLegacy, with an independent table look-up for
+// each.
 const slices = 16
 
-// legacyTables are the tables of the legacy checksum. table[k][b] is what a byte b of the state
-// becomes when k+1 bytes are shifted through; the byte with the sign is the exception, for it is
-// followed by copies of its sign.
+// legacyTables are the tables of the legacy checksum. low[k][b] is the state of a byte b after k+1
+// bytes have been shifted through. The highest byte of the state has its own table, since copies of
+// its sign follow it.
 type legacyTables struct {
-	low  [slices][256]uint32 // for bytes that are not the highest of the state
-	sign [256]uint32         // for the highest byte of the state, when slices bytes are shifted through
+	low  [slices][256]uint32 // for all bytes but the highest of the state
+	sign [256]uint32         // for the highest byte of the state, after slices bytes
 }
 
-// The step of the legacy checksum is linear over GF(2), sign included: the copies of the sign bit
-// are one more term that depends on the state only. So a step over 16 bytes is the sum of one table
+// legacy makes the tables. A step of the legacy checksum is linear over GF(2), including the copies
+// of the sign bit, which depend only on the state. So a step over 16 bytes is the sum of one table
 // value for each byte.
 var legacy = sync.OnceValue(func() *legacyTables {
 	t := new(legacyTables)
 	for b := range uint32(256) {
-		state := crc32.IEEETable[b] // the state after a byte b and a state of zeros
+		state := crc32.IEEETable[b] // state after a byte b, from a state of zeros
 		for k := range slices {
 			t.low[k][b] = state
 			state = legacyStep(state)
@@ -43,8 +43,8 @@ func legacyStep(state uint32) uint32 {
 	return uint32(int32(state)>>8) ^ crc32.IEEETable[byte(state)]
 }
 
-// UpdateLegacy is the legacy checksum of bytes with checksum crc followed by p; that of no bytes is
-// 0.
+// UpdateLegacy returns the legacy checksum of bytes with checksum crc followed by p; crc is 0 for
+// no bytes.
 func UpdateLegacy(crc uint32, p []byte) uint32 {
 	state := ^crc
 	if len(p) >= slices {
@@ -56,7 +56,7 @@ func UpdateLegacy(crc uint32, p []byte) uint32 {
 	return ^state
 }
 
-// legacyBlocks takes all of p but less than 16 bytes.
+// legacyBlocks processes p except for the last bytes, less than 16, which it returns.
 func legacyBlocks(t *legacyTables, state uint32, p []byte) (uint32, []byte) {
 	for len(p) >= slices {
 		a, b := binary.LittleEndian.Uint64(p), binary.LittleEndian.Uint64(p[8:])

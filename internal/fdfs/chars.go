@@ -1,6 +1,6 @@
 package fdfs
 
-// alphabet is FastDFS's base64: the standard one with - for + and _ for /.
+// alphabet is that of FastDFS's base64: the standard one with - for + and _ for /.
 const alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
 // Bits of class.
@@ -10,7 +10,7 @@ const (
 	isHex                  // [0-9A-F]: path index and sub directories
 )
 
-// class tells what a byte may be part of.
+// class has the classes of each byte.
 var class = func() (t [256]byte) {
 	for i := range 256 {
 		c := byte(i)
@@ -28,13 +28,13 @@ var class = func() (t [256]byte) {
 	return t
 }()
 
-// notBase64 is what sextet holds for bytes outside the alphabet.
+// notBase64 marks bytes outside the alphabet in sextet.
 const notBase64 = 0x80
 
-// spareBits are those of a last character that belong to no byte where 3 characters hold the last 2.
+// spareBits are the bits of a third character that belong to no byte.
 const spareBits = 3
 
-// sextet is the value of a base64 character, or notBase64.
+// sextet has the value of each base64 character, or notBase64.
 var sextet = func() (t [256]byte) {
 	for i := range t {
 		t[i] = notBase64
@@ -45,8 +45,8 @@ var sextet = func() (t [256]byte) {
 	return t
 }()
 
-// decodeBase64 fills dst from s, which holds as many characters as dst needs
-// (4 for 3 bytes, 3 for a last 2). Bits left over at the end, see spareBits, are not looked at.
+// decodeBase64 fills dst from s, which has exactly the needed characters (4 for 3 bytes, 3 for a
+// last 2). It ignores spareBits.
 func decodeBase64(dst []byte, s string) bool {
 	var seen byte
 	for len(s) >= 4 {
@@ -68,7 +68,7 @@ func isHexPair(s string) bool {
 	return len(s) >= 2 && class[s[0]]&class[s[1]]&isHex != 0
 }
 
-// hexPair is the value of the first two characters of s, which isHexPair.
+// hexPair returns the value of the first two characters of s, an isHexPair.
 func hexPair(s string) byte {
 	return hexDigit(s[0])<<4 | hexDigit(s[1])
 }

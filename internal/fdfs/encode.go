@@ -8,33 +8,33 @@ import (
 	"strings"
 )
 
-// ErrEncode is what errors of Encode and EncodeSlave are, by errors.Is.
+// ErrEncode is the kind of all errors of Encode and EncodeSlave, by errors.Is.
 var ErrEncode = errors.New("cannot make a file id")
 
 const (
 	maxRandom      = 1<<23 - 1 // bits 32-54 of the size word
-	maxWholeSize   = 1<<58 - 1 // beyond it the size would set the flags
-	maxSlavePrefix = 16        // bytes that the upload command has for it
+	maxWholeSize   = 1<<58 - 1 // a larger size would set the flags
+	maxSlavePrefix = 16        // bytes for it in an upload request
 )
 
-// Fields is what a file id is made of. Random and Pad are there to make ids
-// unique; they are given by the caller, so that the same Fields make the same id.
+// Fields are the parts of a file id. Random and Pad make ids unique; the caller chooses them, so
+// that equal Fields make equal ids.
 type Fields struct {
 	Group     string
 	PathIndex int  // 0 to 255
 	High, Low byte // the two sub directories
-	Kind      Kind // KindNormal, KindTrunk or KindAppender; slaves are made by EncodeSlave
+	Kind      Kind // KindNormal, KindTrunk or KindAppender; see EncodeSlave
 	Source    Source
 	Created   int64  // unix seconds
 	Size      int64  // bytes; 0 for appenders
 	CRC32     uint32 // IEEE, of the content
-	Random    uint32 // 23 bits; 0 for normal files of 4 GiB and more, which have no room for it
+	Random    uint32 // 23 bits; 0 for normal files of 4 GiB and more
 	Trunk     Trunk  // zero unless KindTrunk
 	Ext       string // up to 6 characters, without the dot; may be empty
 	Pad       uint32 // its last digits fill the extension field up to 7 characters
 }
 
-// Encode makes a file id. Parse gives the same fields back.
+// Encode makes a file id. Parse returns the same fields.
 func Encode(f Fields) (FileID, error) {
 	word, err := f.sizeWord()
 	if err != nil {
@@ -113,7 +113,7 @@ func appendTrunk(b []byte, t Trunk) []byte {
 	return encoding.AppendEncode(b, raw[:])
 }
 
-// appendExtField adds 7 characters: the last digits of pad, then .ext if there is one.
+// appendExtField appends 7 characters: the last digits of pad, then .ext if ext is not empty.
 func appendExtField(b []byte, ext string, pad uint32) []byte {
 	if ext != "" {
 		ext = "." + ext
@@ -123,11 +123,10 @@ func appendExtField(b []byte, ext string, pad uint32) []byte {
 	return append(b, ext...)
 }
 
-// EncodeSlave makes the id of a slave file: the master's name without its
-// extension, then prefix (1 to 16 characters, as _150x150), then ext (up to
-// 6 characters without the dot; may be empty). Two kinds of slaves cannot be told from
-// other files by their ids, and are refused: those of appenders, and
-// those whose names are as long as a normal one's with only digits before the extension.
+// EncodeSlave makes the id of a slave file: the master's name without its extension, then prefix (1
+// to 16 characters, such as _150x150), then ext (up to 6 characters without the dot; may be empty).
+// It refuses two kinds of slaves whose ids look like other files: those of appenders, and those
+// whose names are as long as a normal one with only digits before the extension.
 func EncodeSlave(master FileID, prefix, ext string) (FileID, error) {
 	if prefix == "" || len(prefix) > maxSlavePrefix {
 		return FileID{}, fmt.Errorf("%w: slave prefix %q is not 1 to %d characters", ErrEncode, prefix, maxSlavePrefix)

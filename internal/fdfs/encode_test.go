@@ -28,7 +28,8 @@ func fieldsOf(t *testing.T, id FileID) Fields {
 }
 
 func TestEncode(t *testing.T) {
-	base := Fields{Group: "group1", PathIndex: 1, High: 0x0A, Low: 0xFF, Source: Source{10, 77, 0, 11}, Created: 1795181354, CRC32: 0x697d11d9, Ext: "jpg", Pad: 537}
+	base := Fields{Group: "group1", PathIndex: 1, High: 0x0A, Low: 0xFF, Source: Source{10, 77, 0, 11},
+		Created: 1795181354, CRC32: 0x697d11d9, Ext: "jpg", Pad: 537}
 	for name, change := range map[string]func(f *Fields){
 		"normal":       func(f *Fields) { f.Size, f.Random = 4096, maxRandom },
 		"empty":        func(f *Fields) { f.Size = 0 },
@@ -134,12 +135,17 @@ func TestEncodeSlave(t *testing.T) {
 }
 
 func FuzzEncode(f *testing.F) {
-	f.Add("group1", 0, byte(0), byte(12), byte(0), uint32(0x0b004d0a), int64(1795181354), int64(4096), uint32(7), uint32(9), uint32(0), uint32(0), uint32(0), "jpg", uint32(537))
-	f.Add("g", 255, byte(255), byte(0), byte(1), uint32(1), int64(0), int64(100), uint32(0), uint32(0), uint32(1), uint32(256), uint32(256), "", uint32(1))
-	f.Add("g", 1, byte(2), byte(3), byte(3), uint32(1), int64(0), int64(0), uint32(0), uint32(0), uint32(0), uint32(0), uint32(0), "tar.gz", uint32(1))
-	f.Fuzz(func(t *testing.T, group string, index int, high, low, kind byte, source uint32, created, size int64, crc, random, trunk, offset, alloc uint32, ext string, pad uint32) {
+	f.Add("group1", 0, byte(0), byte(12), byte(0), uint32(0x0b004d0a), int64(1795181354), int64(4096), uint32(7),
+		uint32(9), uint32(0), uint32(0), uint32(0), "jpg", uint32(537))
+	f.Add("g", 255, byte(255), byte(0), byte(1), uint32(1), int64(0), int64(100), uint32(0), uint32(0), uint32(1),
+		uint32(256), uint32(256), "", uint32(1))
+	f.Add("g", 1, byte(2), byte(3), byte(3), uint32(1), int64(0), int64(0), uint32(0), uint32(0), uint32(0), uint32(0),
+		uint32(0), "tar.gz", uint32(1))
+	f.Fuzz(func(t *testing.T, group string, index int, high, low, kind byte, source uint32, created, size int64, crc,
+		random, trunk, offset, alloc uint32, ext string, pad uint32) {
 		in := Fields{Group: group, PathIndex: index, High: high, Low: low, Kind: Kind(kind),
-			Source: Source{byte(source), byte(source >> 8), byte(source >> 16), byte(source >> 24)}, Created: created, Size: size,
+			Source: Source{byte(source), byte(source >> 8), byte(source >> 16), byte(source >> 24)}, Created: created,
+			Size:  size,
 			CRC32: crc, Random: random, Trunk: Trunk{trunk, offset, alloc}, Ext: ext, Pad: pad}
 		id, err := Encode(in)
 		if err != nil {

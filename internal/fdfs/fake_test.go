@@ -15,14 +15,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patient is how long a test waits for what has to come: only one that hangs waits so long. It is less than patientTimeout, the
-// network timeout of pools under test that are not to run out of it.
+// patient is how long a test waits for what has to come: only one that hangs waits so long. It is
+// less than patientTimeout, the network timeout of pools under test that are not to run out of it.
 const (
 	patient        = 30 * time.Second
 	patientTimeout = time.Minute
 )
 
-// fake is a server whose every connection is handled by a function that gets the connection's number, from 1.
+// fake is a server whose every connection is handled by a function that gets the connection's
+// number, from 1.
 type fake struct {
 	net.Listener
 	accepted, open  atomic.Int32 // connections
@@ -73,7 +74,8 @@ func (f *fake) conn(n int) net.Conn {
 	return f.conns[n]
 }
 
-// acceptedSoFar is how many connections had been made by now: one more is made, and counts are complete when that was accepted.
+// acceptedSoFar is how many connections had been made by now: one more is made, and counts are
+// complete when that was accepted.
 func (f *fake) acceptedSoFar(t *testing.T) int {
 	t.Helper()
 	c, err := net.Dial("tcp", f.Addr().String())
@@ -122,7 +124,8 @@ func echo(f *fake, c net.Conn, _ int) {
 	}
 }
 
-// newPool makes a pool; its timeouts, where the test names none, are such that only a test that hangs runs into them.
+// newPool makes a pool; its timeouts, where the test names none, are such that only a test that
+// hangs runs into them.
 func newPool(t *testing.T, f *fake, o PoolOptions) *Pool {
 	if o.ConnectTimeout == 0 {
 		o.ConnectTimeout = patientTimeout

@@ -1,17 +1,17 @@
-// Package fdfs holds the formats of FastDFS: file ids, the slots of trunk files,
-// and what travels between FastDFS programs.
+// Package fdfs has the formats of FastDFS: file ids, slots of trunk files, the packets of the
+// protocol, and a connection pool.
 //
-// A file id says where a file lies and, for most files, what is in it:
+// A file id has the location of a file and, for most files, describes its content:
 //
 //	id, err := fdfs.Parse("group1/M00/00/0C/wKgABF5xyzmAAAAAAAAAAAAAAAA123.jpg")
 //	id.Group      // "group1"
 //	id.Logic      // "M00/00/0C/wKgABF5xyzmAAAAAAAAAAAAAAAA123.jpg"
 //	id.TrueName() // "00/0C/wKgABF5xyzmAAAAAAAAAAAAAAAA123.jpg", below <store path>/data
 //	id.Kind       // fdfs.KindNormal
-//	id.Size       // 0, in bytes; -1 where the id does not tell
+//	id.Size       // 0, in bytes; -1 = not in the id
 //
-// Parse accepts nothing that could lead out of a data folder: the path it gives
-// out is always two directories of two hexadecimal digits and one plain name.
+// No id that Parse accepts leads out of a data folder: its path is always two directories of two
+// hexadecimal digits and one plain name.
 package fdfs
 
 import (
@@ -25,16 +25,16 @@ import (
 const (
 	// MaxGroup is the longest group name.
 	MaxGroup = 16
-	// MaxLogic is the longest logic filename: FastDFS itself keeps it in buffers
-	// of 128 bytes with a closing NUL. The longest that an upload makes is 83: 10 for
-	// Mxx/HH/LL/, 50 of a trunk file without extension, a slave prefix of 16 and 7 of extension.
+	// MaxLogic is the longest logic filename: FastDFS has buffers of 128 bytes with a terminating
+	// NUL. The longest one that an upload makes has 83 characters: 10 for Mxx/HH/LL/, 50 of a trunk
+	// file without extension, a slave prefix of 16 and 7 of extension.
 	MaxLogic = 127
 
-	headLen  = 27                 // base64 of the 20 bytes that every name begins with
+	headLen  = 27                 // base64 of the first 20 bytes of every name
 	slotLen  = 16                 // base64 of a trunk file's 12 bytes
 	extLen   = 7                  // padding digits, dot and extension
-	plainLen = headLen + extLen   // a normal file's name
-	trunkLen = plainLen + slotLen // a trunk file's name
+	plainLen = headLen + extLen   // name of a normal file
+	trunkLen = plainLen + slotLen // name of a trunk file
 	dirsLen  = len("HH/LL/")
 )
 
@@ -45,24 +45,24 @@ const (
 	flagAppender = 1 << 58
 )
 
-// Kind says how a file is stored and whether its id describes its content.
+// Kind says how a file is stored, and whether its id describes its content.
 type Kind uint8
 
-// The kinds of files. A regenerated file (an appender made final) is a normal one.
+// The kinds of files. An appender that was made final (regenerated) is a normal file.
 const (
-	// KindNormal is a file of its own. Its size and CRC32 are in the id.
+	// KindNormal is stored as a file. Its size and CRC32 are in the id.
 	KindNormal Kind = iota
-	// KindTrunk is packed in a slot of a trunk file. Its size and CRC32 are in the id.
+	// KindTrunk is stored in a slot of a trunk file. Its size and CRC32 are in the id.
 	KindTrunk
-	// KindSlave is a file of its own that belongs to a master file, as a thumbnail
-	// does: time, CRC32 and size word of the id are the master's.
+	// KindSlave is stored as a file that belongs to a master file, such as a thumbnail: time, CRC32
+	// and size word of its id are the master's.
 	KindSlave
-	// KindAppender is a file of its own that may grow and change. A slave
-	// of an appender carries the appender's flag and counts as an appender, as in FastDFS.
+	// KindAppender is stored as a file that may grow and change. A slave of an appender has the
+	// appender's flag and counts as an appender, as in FastDFS.
 	KindAppender
 )
 
-// String gives "normal", "trunk", "slave" or "appender".
+// String returns "normal", "trunk", "slave" or "appender".
 func (k Kind) String() string {
 	switch k {
 	case KindNormal:
@@ -77,17 +77,17 @@ func (k Kind) String() string {
 	return "unknown"
 }
 
-// Trunk is the place of a trunk file's slot.
+// Trunk is the location of a slot.
 type Trunk struct {
 	ID     uint32 // number of the trunk file
-	Offset uint32 // of the slot's header in the trunk file, bytes
-	Alloc  uint32 // size of the slot with its header, bytes
+	Offset uint32 // of the slot's header in the trunk file, in bytes
+	Alloc  uint32 // size of the slot with its header, in bytes
 }
 
-// Source is the storage server that took an upload: an IPv4 address or a storage id.
+// Source is the storage that received the upload: an IPv4 address or a storage id.
 type Source [4]byte
 
-// Addr is the source's IPv4 address; false where the source is a storage id.
+// Addr returns the source's IPv4 address; false if the source is a storage id.
 func (s Source) Addr() (netip.Addr, bool) {
 	if _, ok := s.ID(); ok {
 		return netip.Addr{}, false
@@ -95,43 +95,42 @@ func (s Source) Addr() (netip.Addr, bool) {
 	return netip.AddrFrom4(s), true
 }
 
-// ID is the source's storage id, 1 to 16777215, to be looked up in the storage
-// ids; false where the source is an address.
+// ID returns the source's storage id, 1 to 16777215; false if the source is an address.
 func (s Source) ID() (uint32, bool) {
 	v := binary.LittleEndian.Uint32(s[:])
 	return v, v >= 1 && v < 1<<24
 }
 
-// FileID is a decoded file id. Its strings are parts of the string that was
-// parsed: take a Clone of it when that string's bytes will be used again.
+// FileID is a parsed file id. Its strings are substrings of the parsed string: Clone it if the
+// bytes of that string will be reused.
 type FileID struct {
 	Group     string // 1 to 16 characters of [A-Za-z0-9]
-	Logic     string // Mxx/HH/LL/name as it stands in the id: what a token covers
+	Logic     string // Mxx/HH/LL/name as in the id: the part that a token covers
 	Name      string // the last part of Logic
-	PathIndex int    // which store path: 12 for M0C
+	PathIndex int    // number of the store path: 12 for M0C
 	Kind      Kind
 	Source    Source
 	Created   int64  // unix seconds
-	Size      int64  // bytes; -1 for slaves and appenders, whose ids do not tell
-	CRC32     uint32 // IEEE; of the content where Immutable, else of something older
+	Size      int64  // bytes; -1 for slaves and appenders, whose ids do not have it
+	CRC32     uint32 // IEEE; of the content if Immutable, else of older content
 	Trunk     Trunk  // zero unless Kind is KindTrunk
-	SizeWord  uint64 // bytes 8-15 as they are, flags and random bits included
+	SizeWord  uint64 // bytes 8-15, including flags and random bits
 }
 
-// TrueName is the path below <store path>/data: HH/LL/name. A trunk file has no
-// file of this name, see DiskName.
+// TrueName returns the path below <store path>/data: HH/LL/name. A trunk file has no file of this
+// name, see DiskName.
 func (id FileID) TrueName() string {
 	return id.Logic[len(id.Logic)-len(id.Name)-dirsLen:]
 }
 
-// ExtField is the last 7 characters of the name: padding digits, dot and
-// extension in normal and trunk files. Trunk slots repeat it.
+// ExtField returns the last 7 characters of the name: padding digits, dot and extension in normal
+// and trunk files. Headers of trunk slots repeat it.
 func (id FileID) ExtField() string {
 	return id.Name[len(id.Name)-extLen:]
 }
 
-// Ext is the extension without its dot, as a list of MIME types is asked for it.
-// It is empty when there is no dot in the last 7 characters of the name.
+// Ext returns the extension without its dot, as lists of MIME types have it; empty if there is no
+// dot in the last 7 characters of the name.
 func (id FileID) Ext() string {
 	field := id.ExtField()
 	dot := strings.LastIndexByte(field, '.')
@@ -141,35 +140,34 @@ func (id FileID) Ext() string {
 	return field[dot+1:]
 }
 
-// Immutable reports whether Size and CRC32 describe the content: so for
-// normal and trunk files. There is one exception that an id cannot show: a link
-// (a symbolic link, or a trunk slot of type 'L') has an id of one of these kinds, but
-// other content. Only the storage that holds it knows.
+// Immutable reports whether Size and CRC32 describe the content: true for normal and trunk files.
+// The exception are links (symbolic links, and trunk slots of type 'L'): their ids are of these
+// kinds, but describe other content. Only the storage that has a link knows.
 func (id FileID) Immutable() bool {
 	return id.Kind == KindNormal || id.Kind == KindTrunk
 }
 
-// SourceAddr is the IPv4 address of the source server, if the id has one.
+// SourceAddr returns the IPv4 address of the source, if the id has one.
 func (id FileID) SourceAddr() (netip.Addr, bool) { return id.Source.Addr() }
 
-// SourceID is the storage id of the source server, if the id has one.
+// SourceID returns the storage id of the source, if the id has one.
 func (id FileID) SourceID() (uint32, bool) { return id.Source.ID() }
 
-// String is the id as it was parsed: Group/Logic.
+// String returns the id as it was parsed: Group/Logic.
 func (id FileID) String() string { return id.Group + "/" + id.Logic }
 
-// AppendTo appends what String gives.
+// AppendTo appends String to b.
 func (id FileID) AppendTo(b []byte) []byte {
 	return append(append(append(b, id.Group...), '/'), id.Logic...)
 }
 
-// Clone is id with strings of its own (one allocation), fit to be kept.
+// Clone returns a copy of id with its own strings, in one allocation.
 func (id FileID) Clone() FileID {
 	id, _ = id.CloneText()
 	return id
 }
 
-// CloneText is Clone and String with one allocation for both.
+// CloneText returns Clone and String, in one allocation.
 func (id FileID) CloneText() (clone FileID, text string) {
 	s := id.String()
 	id.Group = s[:len(id.Group)]
@@ -178,15 +176,15 @@ func (id FileID) CloneText() (clone FileID, text string) {
 	return id, s
 }
 
-// ErrFileID is what every error of Parse and ParseLogic is, by errors.Is. Their
-// text is one plain line without any part of the id, fit to be shown to a client.
+// ErrFileID is the kind of all errors of Parse and ParseLogic, by errors.Is. Their text is one line
+// without any part of the id, so it can be shown to clients.
 var ErrFileID = errors.New("bad file id")
 
-// ErrMetadata is the error for names that end in -m: FastDFS keeps a file's
-// metadata under such a name beside the file. It is an ErrFileID.
+// ErrMetadata is the error for names that end in -m, under which FastDFS stores a file's metadata.
+// It is an ErrFileID.
 var ErrMetadata error = &idError{"metadata is not served"}
 
-// idError is a reason why an id is refused. All are made once: a refusal allocates nothing.
+// idError is a reason why an id is refused. All are made once, so that a refusal allocates nothing.
 type idError struct{ reason string }
 
 func (e *idError) Error() string     { return "bad file id: " + e.reason }
@@ -205,12 +203,12 @@ var (
 	errSource    error = &idError{"source server is zero"}
 )
 
-// Parse reads an id of the form group/Mxx/HH/LL/name, or group/HH/LL/name as
-// FastDFS before 1.12 wrote it (path index 0). It allocates nothing.
+// Parse parses an id of the form group/Mxx/HH/LL/name, or group/HH/LL/name as FastDFS before 1.12
+// wrote it (path index 0). It allocates nothing.
 //
-// The 27th character of the name carries two bits that belong to no field. FastDFS writes them as
-// zero; other values are refused, so that the fields have one spelling (a trunk file is found by
-// its fields).
+// The 27th character of the name has two bits that belong to no field. FastDFS writes them as zero.
+// Other values are refused, so that equal fields have equal ids, since a trunk file is found by its
+// fields.
 func Parse(id string) (FileID, error) {
 	group, logic, found := strings.Cut(id, "/")
 	if !found {
@@ -219,7 +217,7 @@ func Parse(id string) (FileID, error) {
 	return ParseLogic(group, logic)
 }
 
-// ParseLogic is Parse for a group and a logic filename that are held apart.
+// ParseLogic is Parse for a group and a logic filename.
 func ParseLogic(group, logic string) (FileID, error) {
 	if !ValidGroup(group) {
 		return FileID{}, errGroup
@@ -235,7 +233,7 @@ func ParseLogic(group, logic string) (FileID, error) {
 		}
 		index, rest = int(hexPair(logic[1:])), logic[4:]
 	case len(group) == 3 && group[0] == 'M' && isHexPair(group[1:]):
-		return FileID{}, errNoGroup // Mxx/HH/LL/name: the group was left out
+		return FileID{}, errNoGroup // Mxx/HH/LL/name without a group
 	}
 	if len(rest) < dirsLen || !isHexPair(rest) || rest[2] != '/' || !isHexPair(rest[3:]) || rest[5] != '/' {
 		return FileID{}, errDirs
@@ -250,10 +248,10 @@ func ParseLogic(group, logic string) (FileID, error) {
 	return id, nil
 }
 
-// decode reads the fields out of the name.
+// decode reads the fields of the name.
 //
 //	offset  length  field (before base64; big-endian)
-//	     0       4  source server: see Source
+//	     0       4  source: see Source
 //	     4       4  creation time, unix seconds
 //	     8       8  size word: see classify
 //	    16       4  CRC32 of the content
@@ -276,7 +274,7 @@ func (id *FileID) decode() error {
 	return nil
 }
 
-// classify finds kind and size from the size word and the name's length.
+// classify sets kind and size by the size word and the name's length.
 //
 //	bit 58                            appender: the size is not in the id
 //	bit 59 and a slot in the name     trunk file: the low 32 bits are the size
@@ -284,9 +282,9 @@ func (id *FileID) decode() error {
 //	bit 63                            the low 32 bits are the size, 32-54 are random
 //	none                              the word is the size
 //
-// A slave with a short prefix and a short extension (11_x.js for
-// the master's 11.html) may be just as long as a normal or a trunk file. The underscore tells:
-// in front of a normal file's extension there are only digits.
+// A slave with a short prefix and extension (11_x.js for the master's 11.html) may be as long as a
+// normal or a trunk file. It has an underscore where a normal file has only digits before the
+// extension.
 func (id *FileID) classify() {
 	plainTail := padded(id.ExtField())
 	switch {
@@ -303,7 +301,7 @@ func (id *FileID) classify() {
 	}
 }
 
-// decodeSlot reads the 16 characters behind the first 27 of a trunk file's name.
+// decodeSlot reads the 16 characters after the first 27 of a trunk file's name.
 //
 //	offset  length  field (before base64; big-endian)
 //	     0       4  number of the trunk file
@@ -322,7 +320,7 @@ func (id *FileID) decodeSlot() bool {
 	return true
 }
 
-// padded reports whether field is digits, and perhaps a dot with an extension behind them.
+// padded reports whether field has only digits, or digits before a dot with an extension.
 func padded(field string) bool {
 	for i := range len(field) {
 		if c := field[i]; c == '.' {

@@ -49,8 +49,8 @@ func TestParse(t *testing.T) {
 }
 
 func TestParseKinds(t *testing.T) {
-	// an id of FastDFS 2 whose random bits reach over the trunk flag, but not over
-	// the appender flag: a file of its own all the same, by its length
+	// an id of FastDFS 2 whose random bits reach over the trunk flag, but not over the appender
+	// flag: a file of its own all the same, by its length
 	old := mustParse(t, normalID)
 	head := encoding.AppendEncode(nil, append(append(old.Source[:], 0x6b, 0, 0x4b, 0x2a),
 		0xfb, 0x3f, 0xce, 0x91, 0, 0, 0, 10, 1, 2, 3, 4))
@@ -75,7 +75,8 @@ func TestParseKinds(t *testing.T) {
 		{"slave of a trunk file", strings.Replace(trunkID, ".jpg", "_150x150.jpg", 1), KindSlave, -1, "jpg"},
 		{"slave as long as a trunk file", strings.Replace(trunkID, "496.jpg", "49_x.js", 1), KindSlave, -1, "js"},
 		{"slave of a trunk file, shorter than that", strings.Replace(trunkID, "496.jpg", "4_x", 1), KindSlave, -1, ""},
-		{"slave of a normal file, as long as a trunk file", strings.Replace(normalID, ".jpg", "_150x150_abcdefg.jpg", 1), KindSlave, -1, "jpg"},
+		{"slave of a normal file, as long as a trunk file",
+			strings.Replace(normalID, ".jpg", "_150x150_abcdefg.jpg", 1), KindSlave, -1, "jpg"},
 		{"appender", appenderID, KindAppender, -1, "txt"},
 		{"slave of an appender", strings.Replace(appenderID, ".txt", "_x.txt", 1), KindAppender, -1, "txt"},
 		{"trunk", trunkID, KindTrunk, 4096, "jpg"},
@@ -98,16 +99,19 @@ func TestParseOldIDWithoutPathIndex(t *testing.T) {
 	require.Equal(t, id.Logic, id.TrueName())
 }
 
-func TestParseRefuses(t *testing.T) {
+// refusedID is an id that Parse refuses.
+type refusedID struct {
+	name, id string
+	want     error
+}
+
+func refusedIDs(t *testing.T) []refusedID {
 	edit := func(old, new string) string {
 		s := strings.Replace(normalID, old, new, 1)
 		require.NotEqual(t, normalID, s)
 		return s
 	}
-	for _, test := range []struct {
-		name, id string
-		want     error
-	}{
+	return []refusedID{
 		{"empty", "", errNoGroup},
 		{"no slash", "group1", errNoGroup},
 		{"group left out", strings.TrimPrefix(normalID, "group1/"), errNoGroup},
@@ -150,8 +154,13 @@ func TestParseRefuses(t *testing.T) {
 		{"lowest spare bit", strings.Replace(normalID, "Edk537", "Edl537", 1), errSpareBits},
 		{"second spare bit", strings.Replace(normalID, "Edk537", "Edm537", 1), errSpareBits},
 		{"both spare bits", strings.Replace(normalID, "Edk537", "Edn537", 1), errSpareBits},
-		{"spare bits of a trunk file", trunkID[:len(trunkID)-extLen-slotLen-1] + "_" + trunkID[len(trunkID)-extLen-slotLen:], errSpareBits},
-	} {
+		{"spare bits of a trunk file", trunkID[:len(trunkID)-extLen-slotLen-1] + "_" +
+			trunkID[len(trunkID)-extLen-slotLen:], errSpareBits},
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for _, test := range refusedIDs(t) {
 		t.Run(test.name, func(t *testing.T) {
 			id, err := Parse(test.id)
 			require.Equal(t, test.want, err)
@@ -189,7 +198,8 @@ func TestParseAllocatesNothing(t *testing.T) {
 }
 
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{normalID, noExtID, htmlID, slaveID, appenderID, trunkID, numericID, "", "group1/M00/00/00/../x",
+	for _, s := range []string{normalID, noExtID, htmlID, slaveID, appenderID, trunkID, numericID, "",
+		"group1/M00/00/00/../x",
 		normalID + "-m", "M00/" + normalID, strings.Replace(normalID, "M00/", "", 1)} {
 		f.Add(s)
 	}

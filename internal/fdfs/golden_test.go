@@ -148,8 +148,8 @@ func TestGoldenSlaves(t *testing.T) {
 	}
 }
 
-// Headers that the manifest records: those of the objects stored somewhere
-// match their ids, those where something was deleted do not.
+// Headers that the manifest records: those of the objects stored somewhere match their ids, those
+// where something was deleted do not.
 func TestGoldenSlots(t *testing.T) {
 	matched, refused := 0, 0
 	for _, o := range goldenObjects(t) {

@@ -9,11 +9,11 @@ import (
 // maxHost bounds the length of a host name in characters.
 const maxHost = 253
 
-// ParseHosts reads the address of a tracker or storage, which may have two interfaces: host[:port],
-// a,b[:port] or [a,b]:port, where each host is a name or an IP address, and an IPv6 address with a
-// port stands in brackets. The port is 0 where there is none.
+// ParseHosts parses the address of a tracker or a storage, which may have two interfaces:
+// host[:port], a,b[:port] or [a,b]:port. A host is a name or an IP address; an IPv6 address with a
+// port is in brackets. The port is 0 if there is none.
 func ParseHosts(s string) (hosts []string, port int, ok bool) {
-	list, text := s, "" // text: the port with its colon
+	list, text := s, "" // text is the port with its colon
 	if inner, bracketed := strings.CutPrefix(s, "["); bracketed {
 		end := strings.IndexByte(inner, ']')
 		if end < 0 || end+1 < len(inner) && inner[end+1] != ':' {
@@ -21,7 +21,7 @@ func ParseHosts(s string) (hosts []string, port int, ok bool) {
 		}
 		list, text = inner[:end], inner[end+1:]
 	} else if _, err := netip.ParseAddr(strings.TrimSpace(s[strings.LastIndexByte(s, ',')+1:])); err != nil {
-		// Only an IPv6 address without brackets has colons but no port.
+		// Without brackets, only an IPv6 address has colons without a port.
 		if colon := strings.LastIndexByte(s, ':'); colon >= 0 {
 			list, text = s[:colon], s[colon:]
 		}
@@ -62,8 +62,8 @@ func ValidHost(s string) bool {
 	return true
 }
 
-// parseAddr reads an address of a server in an answer. One with a zone means nothing on another
-// host and is refused.
+// parseAddr parses the address of a server in an answer. It refuses zones, which are valid on one
+// host only.
 func parseAddr(text string) (netip.Addr, bool) {
 	addr, err := netip.ParseAddr(text)
 	if err != nil || addr.Zone() != "" {

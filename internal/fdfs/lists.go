@@ -8,15 +8,16 @@ import (
 	"strconv"
 )
 
-// The lists of a tracker are records of one size each, one after the other. The sizes grew with the versions of FastDFS, and
-// nothing in an answer names the version. Those of the current one are read in full; for other sizes the fields at the
-// beginning, which have kept their places, are looked for, and no port is known.
+// The lists of a tracker are sequences of records of one size. The sizes have grown with the
+// versions of FastDFS, and an answer does not contain the version. Records of the current version
+// are read completely; for other sizes only the fields at the beginning, which have kept their
+// offsets, so the port is unknown.
 
-// GroupInfo is a group as a tracker lists it.
+// GroupInfo is a group in a tracker's list.
 type GroupInfo struct {
 	Name     string
-	Storages int // how many storages it has; 0 where it is not known
-	Port     int // of its storages; 0 where it is not known
+	Storages int // number of storages; 0 = unknown
+	Port     int // of its storages; 0 = unknown
 }
 
 // A record of the answer to CmdListGroups (6.13 and later, 113 bytes):
@@ -26,17 +27,18 @@ type GroupInfo struct {
 //	17      8 each  total MB, free MB, reserved MB, free MB in trunk files
 //	49      8       number of storages
 //	57      8       port of the storages
-//	65      8 each  readable and writable storages, current write server, store paths, sub directories, current trunk file
+//	65      8 each  readable and writable storages, current write server, store paths,
+//	                sub directories, current trunk file
 const (
 	groupRecord    = 113
 	groupNameField = 17
 	groupCountAt   = 49
 	groupPortAt    = 57
-	smallestGroup  = 65  // other versions' are between these
-	largestGroup   = 256 // and have numbers of 8 bytes behind the name as well
+	smallestGroup  = 65  // bounds for other versions
+	largestGroup   = 256 // whose records have numbers of 8 bytes after the name, too
 )
 
-// ParseGroups reads the answer to CmdListGroups. An empty one is a tracker without groups.
+// ParseGroups parses the answer to CmdListGroups. It is empty if the tracker has no groups.
 func ParseGroups(body []byte) ([]GroupInfo, error) {
 	valid := func(record []byte) bool {
 		_, ok := parseGroup(record)
@@ -72,32 +74,33 @@ func parseGroup(record []byte) (GroupInfo, bool) {
 	return g, count < 1<<16 && port < 1<<16
 }
 
-// What StorageInfo.Status may be, among others.
+// Values of StorageInfo.Status, among others.
 const (
-	StatusIPChanged = 3 // it has another address now
-	StatusDeleted   = 4 // it was taken out of the group
-	StatusActive    = 7 // it serves files
+	StatusIPChanged = 3 // the storage has another address now
+	StatusDeleted   = 4 // removed from the group
+	StatusActive    = 7 // serves files
 )
 
-// StorageInfo is a storage as a tracker lists it.
+// StorageInfo is a storage in a tracker's list.
 type StorageInfo struct {
-	Status byte       // StatusActive and others
-	ID     uint32     // its storage id; 0 where the cluster has none
-	Addr   netip.Addr // invalid where the tracker does not know it yet
-	Port   int        // 0 where it is not known: then it is the group's
+	Status byte       // StatusActive or another one
+	ID     uint32     // storage id; 0 = the cluster has none
+	Addr   netip.Addr // invalid if the tracker does not know it yet
+	Port   int        // 0 = unknown: that of the group
 }
 
-// A record of the answer to CmdListStorages (6.13 and later, 487 bytes, or 517 with long addresses):
+// A record of the answer to CmdListStorages (6.13 and later, 487 bytes, or 517 with long
+// addresses):
 //
 //	offset  length    field
 //	0       1         status
 //	1       1         read and write mode; older trackers do not send it
-//	2       16        storage id, or the address where there are none, NUL padded text
+//	2       16        storage id, or the address if there are none, NUL padded text
 //	18      16 or 46  address, NUL padded text
 //	+       16        id or address of the storage that this one was filled from
 //	+       8         version
-//	+       8 each    time of joining and of starting, total MB, free MB, reserved MB, upload priority, store paths,
-//	                  sub directories, current write path
+//	+       8 each    time of joining and of starting, total MB, free MB, reserved MB,
+//	                  upload priority, store paths, sub directories, current write path
 //	130     8         port (160 with long addresses)
 //	+       ...       counters
 var storageForms = []storageForm{
@@ -109,19 +112,19 @@ var storageForms = []storageForm{
 
 const (
 	storageIDField  = 16
-	smallestStorage = 256 // other versions' are between these
+	smallestStorage = 256 // bounds for other versions
 	largestStorage  = 800
 )
 
-// storageForm says where the fields of a record are.
+// storageForm has the offsets of the fields in a record.
 type storageForm struct {
 	size    int // of the record; 0 = any other
-	id      int // offset of the id; the address stands behind it
+	id      int // offset of the id, which the address follows
 	address int // size of the address
-	port    int // offset of the port; 0 = it is not known
+	port    int // offset of the port; 0 = unknown
 }
 
-// ParseStorages reads the answer to CmdListStorages. An empty one is a group without storages.
+// ParseStorages parses the answer to CmdListStorages. It is empty if the group has no storages.
 func ParseStorages(body []byte) ([]StorageInfo, error) {
 	if len(body) == 0 {
 		return nil, nil
@@ -150,7 +153,7 @@ func ParseStorages(body []byte) ([]StorageInfo, error) {
 	return nil, fmt.Errorf("%w: %d bytes are no list of storages", ErrProtocol, len(body))
 }
 
-// parse reads one record. Where the form is a guess, an address must be there to confirm it.
+// parse parses one record. In a form without a size, an address is required.
 func (f storageForm) parse(record []byte) (StorageInfo, bool) {
 	s := StorageInfo{Status: record[0]}
 	id, ok := cutPadded(record[f.id : f.id+storageIDField])
@@ -176,7 +179,7 @@ func (f storageForm) parse(record []byte) (StorageInfo, bool) {
 	return s, port < 1<<16
 }
 
-// recordsFit tells whether body is made of valid records of that size.
+// recordsFit reports whether body consists of valid records of this size.
 func recordsFit(body []byte, size int, valid func(record []byte) bool) bool {
 	if len(body) == 0 || len(body)%size != 0 {
 		return false
@@ -189,7 +192,7 @@ func recordsFit(body []byte, size int, valid func(record []byte) bool) bool {
 	return true
 }
 
-// guessSize is the smallest size from one to another that makes all records valid, 0 when there is none.
+// guessSize returns the smallest size for which all records are valid; 0 if there is none.
 func guessSize(body []byte, smallest, largest int, valid func(record []byte) bool) int {
 	for size := smallest; size <= min(largest, len(body)); size++ {
 		if recordsFit(body, size, valid) {
@@ -199,7 +202,8 @@ func guessSize(body []byte, smallest, largest int, valid func(record []byte) boo
 	return 0
 }
 
-// cutPadded is the text before the padding; false when there is more than padding behind it, or a control character in it.
+// cutPadded returns the text before the padding; false if the padding has other bytes, or the text
+// has control characters.
 func cutPadded(b []byte) (string, bool) {
 	text, padding, _ := bytes.Cut(b, []byte{0})
 	for _, c := range padding {

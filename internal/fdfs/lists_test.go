@@ -26,7 +26,8 @@ func groupRecordOf(name string, count, port uint64) []byte {
 	return b
 }
 
-// storageRecordOf makes a record with addresses of 16 or 46 bytes; mode and tail are what other versions have differently.
+// storageRecordOf makes a record with addresses of 16 or 46 bytes; mode and tail are what other
+// versions have differently.
 func storageRecordOf(status byte, mode []byte, id, addr string, address int, port uint64, tail int) []byte {
 	b := append([]byte{status}, mode...)
 	b = append(append(b, padded16(id, 16)...), padded16(addr, address)...)
@@ -61,9 +62,11 @@ func TestParseGroups(t *testing.T) {
 func TestParseGroupsBad(t *testing.T) {
 	good := groupRecordOf("group1", 2, 23000)
 	for name, body := range map[string][]byte{
-		"short": good[:60], "no name": edit(good, 0, make([]byte, 17)), "a name of 17": edit(good, 0, bytes.Repeat([]byte("a"), 17)),
+		"short": good[:60], "no name": edit(good, 0, make([]byte, 17)),
+		"a name of 17":        edit(good, 0, bytes.Repeat([]byte("a"), 17)),
 		"a name with a blank": edit(good, 5, []byte(" ")), "more behind the name": edit(good, 16, []byte("x")),
-		"2^40 storages": groupRecordOf("g", 1<<40, 1), "port 65536": groupRecordOf("g", 1, 1<<16), "half a second record": append(bytes.Clone(good), make([]byte, 50)...),
+		"2^40 storages": groupRecordOf("g", 1<<40, 1), "port 65536": groupRecordOf("g", 1, 1<<16),
+		"half a second record": append(bytes.Clone(good), make([]byte, 50)...),
 	} {
 		_, err := ParseGroups(body)
 		require.ErrorIs(t, err, ErrProtocol, name)
@@ -72,7 +75,8 @@ func TestParseGroupsBad(t *testing.T) {
 
 func TestParseStorages(t *testing.T) {
 	both := []byte{6}
-	four := append(storageRecordOf(7, both, "100001", "10.0.0.1", 16, 23000, 349), storageRecordOf(5, both, "10.0.0.2", "10.0.0.2", 16, 65535, 349)...)
+	four := append(storageRecordOf(7, both, "100001", "10.0.0.1", 16, 23000, 349),
+		storageRecordOf(5, both, "10.0.0.2", "10.0.0.2", 16, 65535, 349)...)
 	require.Len(t, four, 2*487)
 	got, err := ParseStorages(four)
 	require.NoError(t, err)
@@ -81,7 +85,8 @@ func TestParseStorages(t *testing.T) {
 		{5, 0, netip.MustParseAddr("10.0.0.2"), 65535},
 	}, got)
 
-	six := append(storageRecordOf(7, both, "1", "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff", 46, 23000, 349), storageRecordOf(7, both, "2", "", 46, 1, 349)...)
+	six := append(storageRecordOf(7, both, "1", "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff", 46, 23000, 349),
+		storageRecordOf(7, both, "2", "", 46, 1, 349)...)
 	require.Len(t, six, 2*517)
 	got, err = ParseStorages(six)
 	require.NoError(t, err)
@@ -95,7 +100,8 @@ func TestParseStorages(t *testing.T) {
 	require.Empty(t, got)
 }
 
-// Records of other sizes are those of other versions: without the mode, with more or fewer counters. Their ports are not known.
+// Records of other sizes are those of other versions: without the mode, with more or fewer
+// counters. Their ports are not known.
 func TestParseStoragesOfOtherVersions(t *testing.T) {
 	for _, mode := range [][]byte{nil, {6}} {
 		for _, address := range []int{16, 46} {
@@ -106,7 +112,8 @@ func TestParseStoragesOfOtherVersions(t *testing.T) {
 					for i := range n {
 						addr := fmt.Sprintf("10.0.%d.1", i)
 						body = append(body, storageRecordOf(7, mode, fmt.Sprint(100+i), addr, address, 23000, tail)...)
-						want = append(want, StorageInfo{Status: 7, ID: uint32(100 + i), Addr: netip.MustParseAddr(addr)})
+						want = append(want,
+							StorageInfo{Status: 7, ID: uint32(100 + i), Addr: netip.MustParseAddr(addr)})
 					}
 					got, err := ParseStorages(body)
 					require.NoError(t, err)
@@ -120,9 +127,12 @@ func TestParseStoragesOfOtherVersions(t *testing.T) {
 func TestParseStoragesBad(t *testing.T) {
 	good := storageRecordOf(7, []byte{6}, "100001", "10.0.0.1", 16, 23000, 349)
 	for name, body := range map[string][]byte{
-		"short": good[:100], "status 100": edit(good, 0, []byte{100}), "no id": edit(good, 2, make([]byte, 16)), "a binary id": edit(good, 2, []byte{1, 2, 3}),
-		"a bad address": edit(good, 18, []byte("300")), "port 65536": edit(good, 130, binary.BigEndian.AppendUint64(nil, 1<<16)),
-		"cut": append(bytes.Clone(good), good[:480]...), "noise": bytes.Repeat([]byte{0xa5}, 487), "zeros": make([]byte, 487),
+		"short": good[:100], "status 100": edit(good, 0, []byte{100}), "no id": edit(good, 2, make([]byte, 16)),
+		"a binary id":   edit(good, 2, []byte{1, 2, 3}),
+		"a bad address": edit(good, 18, []byte("300")),
+		"port 65536":    edit(good, 130, binary.BigEndian.AppendUint64(nil, 1<<16)),
+		"cut":           append(bytes.Clone(good), good[:480]...), "noise": bytes.Repeat([]byte{0xa5}, 487),
+		"zeros": make([]byte, 487),
 	} {
 		got, err := ParseStorages(body)
 		if name == "port 65536" { // read as another version's, whose ports are elsewhere

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isQuiet tells whether a connection is open and has nothing to read, without waiting.
-func isQuiet(c net.Conn) bool {
+// isIdle reports whether a connection is open and has nothing to read, without waiting.
+func isIdle(c net.Conn) bool {
 	sc, ok := c.(syscall.Conn)
 	if !ok {
 		return false

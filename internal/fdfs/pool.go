@@ -12,12 +12,12 @@ import (
 	"time"
 )
 
-// PoolOptions bound the connections to one server. The zero value of each field is its documented default.
+// PoolOptions bound the connections to one server. The zero value of each field means its default.
 type PoolOptions struct {
-	MaxOpen        int           // connections at a time; further requests wait; default 64
-	MaxWaiting     int           // requests that wait for a connection; further ones fail at once; default 1024
-	MaxIdle        int           // kept for the next request; default 8
-	IdleTimeout    time.Duration // how long they are kept; default 60 s
+	MaxOpen        int           // connections in use; further requests wait; default 64
+	MaxWaiting     int           // requests that wait for a connection; further ones fail; default 1024
+	MaxIdle        int           // idle connections that are kept; default 8
+	IdleTimeout    time.Duration // after which an idle connection is closed; default 60 s
 	ConnectTimeout time.Duration // default 5 s
 	NetworkTimeout time.Duration // for each read and write; default 30 s
 }
@@ -42,45 +42,45 @@ func (o PoolOptions) withDefaults() PoolOptions {
 	return o
 }
 
-// Pool keeps connections to one tracker or storage. It is safe for concurrent use.
+// Pool has the connections to one tracker or storage. It is safe for concurrent use.
 //
 //	answer, err := pool.Call(ctx, fdfs.CmdFileInfo, 0, fdfs.AppendFile(nil, id), 128)
 //
-// A connection goes back to the pool only after a complete answer; after anything else it is closed. One that has been idle is
-// tested by a look at the socket before it is used, and a request that fails on it before a byte of an answer has come is sent
-// again on a new one.
+// A connection returns to the pool only after a complete answer, else it is closed. An idle
+// connection is tested by peeking at the socket before it is used; a request that fails on it
+// before the first byte of the answer is repeated on a new one.
 type Pool struct {
 	addr  string
 	o     PoolOptions
-	slots chan struct{} // one for each connection in use; with idle ones about there can be no more than these in all
+	slots chan struct{} // holds one value for each connection in use
 
-	waiting atomic.Int64 // for a slot
+	waiting atomic.Int64 // requests waiting for a slot
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	idle   []*Conn    // the longest idle first
 	closed bool
 }
 
-// ErrFull is returned when all connections to a server are in use, and too many requests wait for
-// one already or none became free within the connect timeout.
+// ErrFull means that all connections to a server are in use, and either too many requests wait or
+// none became free within the connect timeout.
 var ErrFull = errors.New("all connections are in use")
 
-// ErrClosed is returned by a Pool that was closed.
+// ErrClosed means that the Pool is closed.
 var ErrClosed = errors.New("connection pool is closed")
 
-// maxRefusal is the longest body of an answer with a status that is read to keep the connection.
+// maxRefusal bounds the body of an answer with a status that is read to keep the connection.
 const maxRefusal = 4096
 
-// NewPool returns a pool for the server at addr, host:port. No connection is made yet.
+// NewPool returns a pool for the server at addr, host:port. It makes no connection yet.
 func NewPool(addr string, o PoolOptions) *Pool {
 	o = o.withDefaults()
 	return &Pool{addr: addr, o: o, slots: make(chan struct{}, o.MaxOpen)}
 }
 
-// Addr is the server's address.
+// Addr returns the server's address.
 func (p *Pool) Addr() string { return p.addr }
 
-// Close closes idle connections, and busy ones when they are given back.
+// Close closes idle connections. Busy ones are closed when they are released.
 func (p *Pool) Close() {
 	p.mu.Lock()
 	idle := p.idle
@@ -91,7 +91,7 @@ func (p *Pool) Close() {
 	}
 }
 
-// Sweep closes connections that have been idle for too long. Its owner calls it now and then.
+// Sweep closes connections that have been idle for too long. The owner calls it from time to time.
 func (p *Pool) Sweep(now time.Time) {
 	var old []*Conn
 	p.mu.Lock()
@@ -104,8 +104,8 @@ func (p *Pool) Sweep(now time.Time) {
 	}
 }
 
-// Call sends a request and returns the body of the answer. A status other than 0 is a StatusError; a body of more than limit
-// bytes is ErrProtocol.
+// Call sends a request and returns the body of the answer. A status other than 0 is a StatusError,
+// a body of more than limit bytes ErrProtocol.
 func (p *Pool) Call(ctx context.Context, cmd Command, flags byte, body []byte, limit int64) ([]byte, error) {
 	c, h, err := p.Request(ctx, cmd, flags, body)
 	if err != nil {
@@ -113,7 +113,8 @@ func (p *Pool) Call(ctx context.Context, cmd Command, flags byte, body []byte, l
 	}
 	defer c.Release()
 	if h.Length > limit {
-		return nil, fmt.Errorf("%w: %s promises %d bytes for command %d, at most %d are expected", ErrProtocol, p.addr, h.Length, cmd, limit)
+		return nil, fmt.Errorf("%w: %s promises %d bytes for command %d, at most %d are expected", ErrProtocol, p.addr,
+			h.Length, cmd, limit)
 	}
 	answer := make([]byte, h.Length)
 	if _, err := io.ReadFull(c, answer); err != nil {
@@ -122,8 +123,9 @@ func (p *Pool) Call(ctx context.Context, cmd Command, flags byte, body []byte, l
 	return answer, nil
 }
 
-// Request sends a request and reads the header of the answer, whose body is then read from the connection; it is given back by
-// Release. A status other than 0 is a StatusError, without a connection.
+// Request sends a request and reads the header of the answer. The caller reads the body from the
+// connection and then calls Release. With a status other than 0 the error is a StatusError, and
+// there is no connection.
 func (p *Pool) Request(ctx context.Context, cmd Command, flags byte, body []byte) (*Conn, Header, error) {
 	for {
 		c, reused, err := p.get(ctx)
@@ -149,7 +151,7 @@ func (p *Pool) Request(ctx context.Context, cmd Command, flags byte, body []byte
 	}
 }
 
-// get returns an idle connection, or a new one when there is none.
+// get returns an idle connection, or a new one if there is none.
 func (p *Pool) get(ctx context.Context) (c *Conn, reused bool, err error) {
 	if ctx.Err() != nil {
 		return nil, false, fmt.Errorf("cannot ask %s: %w", p.addr, context.Cause(ctx))
@@ -182,7 +184,7 @@ func (p *Pool) get(ctx context.Context) (c *Conn, reused bool, err error) {
 	return c, false, nil
 }
 
-// takeSlot waits for the right to one more connection.
+// takeSlot waits until one more connection may be used.
 func (p *Pool) takeSlot(ctx context.Context) error {
 	select {
 	case p.slots <- struct{}{}:
@@ -205,8 +207,8 @@ func (p *Pool) takeSlot(ctx context.Context) error {
 	}
 }
 
-// dial makes a connection. The net package calls its own timeout context.DeadlineExceeded, which must mean only that
-// the caller's time is up.
+// dial makes a connection. The timeout of the net package is context.DeadlineExceeded, which here
+// must mean that the caller's context has ended.
 func (p *Pool) dial(ctx context.Context) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: p.o.ConnectTimeout}
 	conn, err := dialer.DialContext(ctx, "tcp", p.addr)
@@ -219,10 +221,10 @@ func (p *Pool) dial(ctx context.Context) (net.Conn, error) {
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return nil, fmt.Errorf("cannot connect to %s within %v: %w", p.addr, p.o.ConnectTimeout, os.ErrDeadlineExceeded)
 	}
-	return nil, fmt.Errorf("cannot connect: %w", err) // which names the address
+	return nil, fmt.Errorf("cannot connect: %w", err) // err contains the address
 }
 
-// takeIdle returns the connection that was used last, nil when there is none.
+// takeIdle returns the most recently used connection, nil if there is none.
 func (p *Pool) takeIdle() (*Conn, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -241,15 +243,15 @@ func (p *Pool) takeIdle() (*Conn, error) {
 type Conn struct {
 	pool     *Pool
 	conn     net.Conn
-	since    time.Time // idle since
-	left     int64     // bytes of the answer that were not read yet
-	answered bool      // at least one byte of the answer has come
+	since    time.Time // begin of the idle time
+	left     int64     // unread bytes of the answer
+	answered bool      // a byte of the answer has been received
 	broken   bool
-	stop     func() bool           // ends the watch over the context
-	ended    atomic.Pointer[error] // why the context ended; set before the connection is closed for it
+	stop     func() bool           // ends the watch of the context
+	ended    atomic.Pointer[error] // cause of the context; set before the connection is closed because of it
 }
 
-// begin ties the connection to a context: when that ends the connection is closed, and reads and writes fail at once.
+// begin closes the connection when ctx ends, so that reads and writes fail at once.
 func (c *Conn) begin(ctx context.Context) {
 	c.left, c.answered, c.broken = 0, false, false
 	c.stop = context.AfterFunc(ctx, func() {
@@ -261,7 +263,8 @@ func (c *Conn) begin(ctx context.Context) {
 
 // exchange sends a request and reads the header of the answer.
 func (c *Conn) exchange(cmd Command, flags byte, body []byte) (Header, error) {
-	packet := Header{Length: int64(len(body)), Command: cmd, Status: flags}.AppendTo(make([]byte, 0, HeaderSize+len(body)))
+	packet := Header{Length: int64(len(body)), Command: cmd,
+		Status: flags}.AppendTo(make([]byte, 0, HeaderSize+len(body)))
 	if err := c.conn.SetWriteDeadline(time.Now().Add(c.pool.o.NetworkTimeout)); err != nil {
 		return Header{}, err
 	}
@@ -282,7 +285,7 @@ func (c *Conn) exchange(cmd Command, flags byte, body []byte) (Header, error) {
 	return h, nil
 }
 
-// refused reads over the body of an answer with a status; these are short.
+// refused skips the body of an answer with a status, which is short.
 func (c *Conn) refused(h Header) error {
 	if h.Length > 0 && h.Length <= maxRefusal {
 		_, _ = io.CopyN(io.Discard, c, h.Length) // on failure Release closes the connection
@@ -290,8 +293,9 @@ func (c *Conn) refused(h Header) error {
 	return StatusError(h.Status)
 }
 
-// Read reads from the body of the answer; io.EOF at its end, io.ErrUnexpectedEOF when the server ends before, the context's
-// cause when that has ended, os.ErrDeadlineExceeded when nothing has come for the network timeout.
+// Read reads from the body of the answer. It returns io.EOF at the end, io.ErrUnexpectedEOF if the
+// server closes the connection before, the cause of the context if that has ended, and
+// os.ErrDeadlineExceeded if nothing was received for the network timeout.
 func (c *Conn) Read(b []byte) (int, error) {
 	if c.left == 0 {
 		return 0, io.EOF
@@ -308,7 +312,7 @@ func (c *Conn) Read(b []byte) (int, error) {
 	return n, nil
 }
 
-// fail marks the connection as broken, and says why it is.
+// fail marks the connection as broken and returns the cause.
 func (c *Conn) fail(err error) error {
 	c.broken = true
 	if cause := c.ended.Load(); cause != nil {
@@ -320,7 +324,8 @@ func (c *Conn) fail(err error) error {
 	return err
 }
 
-// Release gives the connection back, once; it must not be used any more. One whose answer was not read to its end is closed.
+// Release gives the connection back to the pool. Call it once; the connection must not be used
+// afterwards. If the answer was not read completely, the connection is closed.
 func (c *Conn) Release() {
 	canceled := !c.stop()
 	if c.broken || canceled || c.left > 0 {
@@ -341,29 +346,29 @@ func (c *Conn) Release() {
 	}
 }
 
-// discard closes a connection that is of no use any more.
+// discard closes a connection that cannot be used any more.
 func (c *Conn) discard() {
 	c.stop()
 	c.close()
 }
 
 func (c *Conn) close() {
-	_ = c.conn.Close() // nothing is lost: its answer is not wanted
+	_ = c.conn.Close() // its answer is not needed
 	<-c.pool.slots
 }
 
-// quit says goodbye, as FastDFS clients do.
+// quit sends CmdQuit, as FastDFS clients do, and closes the connection.
 func (c *Conn) quit() {
 	_ = c.conn.SetWriteDeadline(time.Now().Add(time.Second))
-	_, _ = c.conn.Write(Header{Command: CmdQuit}.AppendTo(nil)) // it is a courtesy
+	_, _ = c.conn.Write(Header{Command: CmdQuit}.AppendTo(nil)) // optional
 	_ = c.conn.Close()
 }
 
-// usable looks whether an idle connection is still good: it is young enough, and nothing has come on it, neither its end nor
-// bytes that nobody asked for.
+// usable reports whether an idle connection can be used: it is not too old, the server has not
+// closed it, and there are no unexpected bytes to read.
 func (c *Conn) usable() bool {
 	if time.Since(c.since) > c.pool.o.IdleTimeout || c.conn.SetDeadline(time.Time{}) != nil {
 		return false
 	}
-	return isQuiet(c.conn)
+	return isIdle(c.conn)
 }

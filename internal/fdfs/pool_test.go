@@ -1,15 +1,12 @@
 package fdfs
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"io"
 	"net"
-	"os"
 	"sync"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"time"
 
@@ -50,7 +47,8 @@ func TestPoolRequestSends(t *testing.T) {
 // No more connections than MaxOpen at a time, and no more than MaxIdle stay.
 func TestPoolBounds(t *testing.T) {
 	var asked, most atomic.Int32
-	together, all := make(chan struct{}), sync.Once{} // the first requests are answered when as many as may be have come
+	// the first requests are answered when as many as may be have come
+	together, all := make(chan struct{}), sync.Once{}
 	f := newFake(t, func(f *fake, c net.Conn, n int) {
 		for {
 			_, body, err := f.next(c)
@@ -115,9 +113,11 @@ func TestPoolWaitsForASlot(t *testing.T) {
 	require.EqualValues(t, 1, f.accepted.Load())
 }
 
-// A status is an error that leaves the connection usable, with a short body or none; with a long one it is closed.
+// A status is an error that leaves the connection usable, with a short body or none; with a long
+// one it is closed.
 func TestPoolStatus(t *testing.T) {
-	bodies := []string{"", "why it is not there", string(make([]byte, maxRefusal)), string(make([]byte, maxRefusal+1)), ""}
+	bodies := []string{"", "why it is not there", string(make([]byte, maxRefusal)), string(make([]byte, maxRefusal+1)),
+		""}
 	f := newFake(t, func(f *fake, c net.Conn, _ int) {
 		for {
 			_, b, err := f.next(c)
@@ -161,7 +161,8 @@ func TestPoolIncompleteAnswers(t *testing.T) {
 	require.Len(t, p.idle, 1)
 }
 
-// What is no answer is an error, not repeated, and its connection is closed. A promise of 2 GB is not allocated.
+// What is no answer is an error, not repeated, and its connection is closed. A promise of 2 GB is
+// not allocated.
 func TestPoolNonsense(t *testing.T) {
 	for name, c := range map[string]struct {
 		bytes []byte
@@ -236,7 +237,8 @@ func TestPoolAgesIdleConnections(t *testing.T) {
 	require.Len(t, p.idle, 1)
 }
 
-// A server may close idle connections in the moment of a request: it is sent again, once for each such connection.
+// A server may close idle connections in the moment of a request: it is sent again, once for each
+// such connection.
 func TestPoolRetriesStaleConnections(t *testing.T) {
 	const stale = 3
 	f := newFake(t, func(f *fake, c net.Conn, n int) {
@@ -301,217 +303,7 @@ func TestPoolDoesNotRepeatAnswered(t *testing.T) {
 		_, err = call(p, "x")
 		require.Error(t, err, name)
 		require.Equal(t, 1, f.acceptedSoFar(t), name)
-		require.LessOrEqual(t, f.requests.Load(), int32(2), "%s: where the machine stands still the time may be up before it is sent", name)
+		require.LessOrEqual(t, f.requests.Load(), int32(2),
+			"%s: where the machine stands still the time may be up before it is sent", name)
 	}
-}
-
-func TestPoolTimeouts(t *testing.T) {
-	f := newFake(t, func(f *fake, c net.Conn, n int) {
-		f.next(c)
-		if n == 2 {
-			c.Write(answer(0, "hello")[:12])
-		}
-		c.Read(make([]byte, 1))
-	})
-	p := newPool(t, f, PoolOptions{NetworkTimeout: 40 * time.Millisecond})
-	requireTimeout := func(began time.Time, err error) {
-		t.Helper()
-		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-		require.NotErrorIs(t, err, context.DeadlineExceeded, "the caller's time is not up")
-		require.Less(t, time.Since(began), patient)
-	}
-	began := time.Now()
-	_, err := call(p, "header")
-	requireTimeout(began, err)
-
-	p.o.NetworkTimeout = patientTimeout
-	c, _, err := p.Request(t.Context(), CmdListStorages, 0, []byte("body"))
-	require.NoError(t, err)
-	defer c.Release()
-	p.o.NetworkTimeout = 40 * time.Millisecond
-	began = time.Now()
-	_, err = io.ReadAll(c)
-	requireTimeout(began, err)
-}
-
-func TestPoolConnectTimeout(t *testing.T) {
-	p := NewPool(fullListener(t), PoolOptions{ConnectTimeout: 50 * time.Millisecond})
-	defer p.Close()
-	_, err := call(p, "x")
-	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-	require.NotErrorIs(t, err, context.DeadlineExceeded)
-	require.Zero(t, len(p.slots))
-
-	cause := errors.New("gone")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	time.AfterFunc(20*time.Millisecond, func() { cancel(cause) })
-	p = NewPool(p.Addr(), PoolOptions{ConnectTimeout: time.Minute})
-	defer p.Close()
-	_, err = p.Call(ctx, CmdActiveTest, 0, nil, 0)
-	require.ErrorIs(t, err, cause)
-}
-
-func TestPoolRefused(t *testing.T) {
-	p := NewPool(refusing(t), PoolOptions{MaxOpen: 1})
-	defer p.Close()
-	for range 3 {
-		_, err := call(p, "x")
-		require.ErrorIs(t, err, syscall.ECONNREFUSED)
-		require.Contains(t, err.Error(), p.Addr())
-	}
-	require.Zero(t, len(p.slots))
-}
-
-// When the context ends, whatever is under way ends at once with its cause, and nothing is kept.
-func TestPoolContext(t *testing.T) {
-	cause := errors.New("the client is gone")
-	for _, stage := range []string{"before", "header", "body", "released"} {
-		ctx, cancel := context.WithCancelCause(t.Context())
-		f := newFake(t, func(f *fake, c net.Conn, n int) {
-			f.next(c)
-			if stage == "header" {
-				time.AfterFunc(20*time.Millisecond, func() { cancel(cause) })
-			} else {
-				c.Write(answer(0, "hello")[:12])
-			}
-			c.Read(make([]byte, 1))
-		})
-		p := newPool(t, f, PoolOptions{})
-		if stage == "before" {
-			cancel(cause)
-		}
-		began := time.Now()
-		c, _, err := p.Request(ctx, CmdDownload, 0, []byte("x"))
-		switch stage {
-		case "before", "header":
-			require.ErrorIs(t, err, cause, stage)
-			require.Nil(t, c)
-		case "body":
-			require.NoError(t, err)
-			time.AfterFunc(20*time.Millisecond, func() { cancel(cause) }) // while it is read, or before on a slow machine
-			_, err = io.ReadAll(c)
-			require.ErrorIs(t, err, cause, stage)
-			_, err = c.Read(make([]byte, 1))
-			require.ErrorIs(t, err, cause, stage)
-			c.Release()
-		case "released":
-			require.NoError(t, err)
-			cancel(cause)
-			c.Release()
-		}
-		require.Less(t, time.Since(began), patient)
-		require.Empty(t, p.idle)
-		require.Eventually(t, func() bool { return f.open.Load() == 0 }, patient, time.Millisecond, stage)
-		require.Equal(t, stage == "before", f.accepted.Load() == 0)
-	}
-}
-
-// A context that ends after the answer was read and given back does the connection no harm.
-func TestPoolContextAfterwards(t *testing.T) {
-	f := newFake(t, echo)
-	p := newPool(t, f, PoolOptions{})
-	for range 50 {
-		ctx, cancel := context.WithCancel(t.Context())
-		_, err := p.Call(ctx, CmdActiveTest, 0, nil, 0)
-		require.NoError(t, err)
-		cancel()
-	}
-	require.EqualValues(t, 1, f.accepted.Load())
-}
-
-// Closing a pool closes the connections that are in use when they are given back.
-func TestPoolCloseWhileInUse(t *testing.T) {
-	f := newFake(t, echo)
-	p := newPool(t, f, PoolOptions{})
-	c, _, err := p.Request(t.Context(), CmdDownload, 0, []byte("hello"))
-	require.NoError(t, err)
-	p.Close()
-	b, err := io.ReadAll(c)
-	require.NoError(t, err)
-	require.Equal(t, "hello", string(b))
-	c.Release()
-	require.Eventually(t, func() bool { return f.open.Load() == 0 }, patient, time.Millisecond)
-}
-
-// Under any mixture of faults every answer is the right one, and no slot, descriptor or connection is left.
-func TestPoolUnderFaults(t *testing.T) {
-	before := descriptors(t)
-	f := newFake(t, func(f *fake, c net.Conn, n int) {
-		for i := 0; ; i++ {
-			_, body, err := f.next(c)
-			if err != nil {
-				return
-			}
-			whole := answer(0, string(body))
-			switch (n + i) % 7 {
-			case 0:
-				return
-			case 1:
-				c.Write(whole[:len(whole)-1])
-				return
-			case 2:
-				c.Write(bytes.Repeat([]byte{0xa5}, 20))
-				return
-			case 3:
-				c.Write(answer(22, "no"))
-			case 4:
-				for _, b := range whole {
-					c.Write([]byte{b})
-				}
-			default:
-				c.Write(whole)
-			}
-		}
-	})
-	p := newPool(t, f, PoolOptions{MaxOpen: 8, MaxIdle: 4, NetworkTimeout: time.Second})
-	var good, bad atomic.Int32
-	var wg sync.WaitGroup
-	for worker := range 16 {
-		wg.Go(func() {
-			for i := range 40 {
-				text := string([]byte{byte(worker), byte(i), 'x'})
-				ctx, cancel := context.WithCancel(context.Background())
-				if i%5 == 0 {
-					time.AfterFunc(time.Duration(i)*10*time.Microsecond, cancel)
-				}
-				got, err := p.Call(ctx, CmdListStorages, 0, []byte(text), 100)
-				cancel()
-				if err == nil && string(got) != text {
-					t.Errorf("got %q, want %q", got, text)
-				}
-				if err == nil {
-					good.Add(1)
-				} else {
-					bad.Add(1)
-				}
-			}
-		})
-	}
-	wg.Wait()
-	require.NotZero(t, good.Load())
-	require.NotZero(t, bad.Load())
-	require.Zero(t, len(p.slots))
-	p.Close()
-	f.Close()
-	require.Eventually(t, func() bool { return f.open.Load() == 0 && descriptors(t) <= before+1 }, patient, time.Millisecond)
-}
-
-// Beyond the requests that may wait for a connection, requests fail at once.
-func TestPoolBoundsWaiting(t *testing.T) {
-	f := newFake(t, func(f *fake, c net.Conn, _ int) { io.Copy(io.Discard, c) })
-	p := newPool(t, f, PoolOptions{MaxOpen: 1, MaxWaiting: 2, ConnectTimeout: patient, NetworkTimeout: patient})
-	ctx, cancel := context.WithCancel(t.Context())
-	var running sync.WaitGroup
-	for range 3 {
-		running.Go(func() {
-			_, err := p.Call(ctx, CmdActiveTest, 0, nil, 0)
-			require.ErrorIs(t, err, context.Canceled)
-		})
-	}
-	require.Eventually(t, func() bool { return p.waiting.Load() == 2 }, patient, time.Millisecond)
-	_, err := p.Call(t.Context(), CmdActiveTest, 0, nil, 0)
-	require.ErrorIs(t, err, ErrFull)
-	cancel()
-	running.Wait()
-	require.Zero(t, p.waiting.Load())
 }

@@ -11,7 +11,8 @@ import (
 // MaxStorageIDs bounds the list of storage ids.
 const MaxStorageIDs = 1 << 16
 
-// StorageID is one line of the list of storage ids, which the storages of a cluster may be named by instead of their addresses.
+// StorageID is one line of the list of storage ids, which may stand for the addresses of storages
+// in file ids.
 type StorageID struct {
 	ID    uint32 // 1 to 16777215
 	Group string
@@ -19,29 +20,30 @@ type StorageID struct {
 	Port  int      // 0 = not given: the port of the group's storages
 }
 
-// ParseStorageIDs reads one page of the answer to CmdStorageIDs:
+// ParseStorageIDs parses one page of the answer to CmdStorageIDs:
 //
 //	offset  length  field
-//	0       4       how many there are in all
-//	4       4       how many follow
-//	8       ...     that many lines, see ParseStorageIDLine
+//	0       4       number of all lines
+//	4       4       number of lines in this page
+//	8       ...     lines, see ParseStorageIDLine
 func ParseStorageIDs(body []byte) (total, count int, lines string, err error) {
 	if len(body) < 8 {
 		return 0, 0, "", fmt.Errorf("%w: a page of storage ids of %d bytes", ErrProtocol, len(body))
 	}
 	t, n := binary.BigEndian.Uint32(body), binary.BigEndian.Uint32(body[4:])
 	if t > MaxStorageIDs || n > t || int(n) > len(body) {
-		return 0, 0, "", fmt.Errorf("%w: %d of %d storage ids in %d bytes, at most %d are expected", ErrProtocol, n, t, len(body), MaxStorageIDs)
+		return 0, 0, "", fmt.Errorf("%w: %d of %d storage ids in %d bytes, at most %d are expected", ErrProtocol, n, t,
+			len(body), MaxStorageIDs)
 	}
 	return int(t), int(n), string(body[8:]), nil
 }
 
-// ParseStorageIDLine reads a line in the form of storage_ids.conf:
+// ParseStorageIDLine parses a line in the form of storage_ids.conf:
 //
 //	<id> <group> <host>[:port] [options]
 //
-// with two addresses as a,b[:port] or [a,b]:port and IPv6 as [addr]:port. Options are ignored, and
-// an address with a zone is refused: it means nothing on another host.
+// See ParseHosts for two addresses and for IPv6. Options are ignored. An address with a zone is
+// refused, since it is valid on one host only.
 func ParseStorageIDLine(line string) (StorageID, error) {
 	words := strings.Fields(line)
 	if len(words) < 3 {

@@ -7,19 +7,19 @@ import (
 	"strconv"
 )
 
-// A trunk file packs many small files. Each lies in a slot that begins with a
-// header of 24 bytes, big-endian:
+// A trunk file contains many small files in slots. A slot begins with a header of 24 bytes,
+// big-endian:
 //
 //	offset  length  field
 //	     0       1  type: 'F' file, 'L' link, 0 free
-//	     1       4  allocated size: header, content and what is left over
+//	     1       4  allocated size: header, content and remainder
 //	     5       4  size of the content
 //	     9       4  CRC32 of the content
 //	    13       4  creation time, unix seconds
 //	    17       7  extension field: the last 7 characters of the file's name
-//	    24    size  content; of a link: the logic filename of the file it stands for
+//	    24    size  content; of a link: the logic filename of its target
 
-// SlotHeaderSize is the length of a slot's header in bytes.
+// SlotHeaderSize is the size of a slot's header in bytes.
 const SlotHeaderSize = 24
 
 // Types of slots.
@@ -29,8 +29,8 @@ const (
 	SlotFree byte = 0
 )
 
-// ErrSlot is the error for a slot that does not hold the file asked for: it is free, or
-// another file's. The file is not there (any more).
+// ErrSlot means that the slot is free or belongs to another file, so the file does not exist (any
+// more).
 var ErrSlot = errors.New("trunk slot does not hold this file")
 
 // SlotHeader is the header of a slot in a trunk file.
@@ -43,7 +43,7 @@ type SlotHeader struct {
 	Ext     [extLen]byte
 }
 
-// ParseSlot reads a header from the first SlotHeaderSize bytes of b.
+// ParseSlot parses the header in the first SlotHeaderSize bytes of b.
 func ParseSlot(b []byte) (SlotHeader, error) {
 	if len(b) < SlotHeaderSize {
 		return SlotHeader{}, fmt.Errorf("cannot read slot header: got %d bytes, want %d", len(b), SlotHeaderSize)
@@ -58,7 +58,7 @@ func ParseSlot(b []byte) (SlotHeader, error) {
 	}, nil
 }
 
-// AppendTo adds the header's 24 bytes to dst.
+// AppendTo appends the header's 24 bytes to dst.
 func (h SlotHeader) AppendTo(dst []byte) []byte {
 	dst = append(dst, h.Type)
 	dst = binary.BigEndian.AppendUint32(dst, h.Alloc)
@@ -68,7 +68,7 @@ func (h SlotHeader) AppendTo(dst []byte) []byte {
 	return append(dst, h.Ext[:]...)
 }
 
-// SlotHeader is the header that the slot of a trunk file must have, of type 'F'.
+// SlotHeader returns the header of type 'F' that the slot of a trunk file must have.
 func (id FileID) SlotHeader() SlotHeader {
 	return SlotHeader{
 		Type:    SlotFile,
@@ -80,9 +80,9 @@ func (id FileID) SlotHeader() SlotHeader {
 	}
 }
 
-// MatchSlot checks that a slot whose first 24 bytes are hdr holds the trunk
-// file id, and gives the slot's type, SlotFile or SlotLink. Everything but the type
-// must be as the id says, and the slot large enough; otherwise the error is ErrSlot. It allocates nothing.
+// MatchSlot compares a slot's header with a file id and returns the type of the slot, SlotFile or
+// SlotLink. All other fields must match, and the slot must be large enough, else the error is
+// ErrSlot. It allocates nothing.
 func MatchSlot(id FileID, hdr []byte) (byte, error) {
 	h, err := ParseSlot(hdr)
 	if err != nil {
@@ -101,8 +101,8 @@ func MatchSlot(id FileID, hdr []byte) (byte, error) {
 	return typ, nil
 }
 
-// DiskName is the file below <store path>/data that holds the content: TrueName,
-// or for a trunk file the trunk file's own name, as 01/02/000001.
+// DiskName returns the file below <store path>/data that has the content: TrueName, or the name of
+// the trunk file, such as 01/02/000001.
 func (id FileID) DiskName() string {
 	name := id.TrueName()
 	if id.Kind != KindTrunk {

@@ -8,7 +8,7 @@ import (
 	"net/netip"
 )
 
-// Every packet of the protocol is a header and a body:
+// A packet of the protocol has a header and a body:
 //
 //	offset  length  field
 //	0       8       length of the body, big-endian
@@ -16,53 +16,54 @@ import (
 //	9       1       status: 0, or an errno of Linux; in a request 0 or flags
 //	10      ...     body
 
-// HeaderSize is the length of a packet's header in bytes.
+// HeaderSize is the size of a packet's header in bytes.
 const HeaderSize = 10
 
-// Command is what a request asks for.
+// Command is the command of a request.
 type Command byte
 
-// The commands that a download gateway uses. A tracker answers the first group, a storage the second, both the third.
+// The commands that the gateway sends. A tracker answers the first group, a storage the second,
+// both the third.
 const (
 	CmdStorageIDs   Command = 69 // storage ids, in pages
-	CmdParameters   Command = 75 // settings that storages share, as ini text
+	CmdParameters   Command = 75 // shared settings of the storages as ini text
 	CmdListGroups   Command = 91 // all groups
 	CmdListStorages Command = 92 // the storages of a group
 
 	CmdDownload Command = 14 // bytes of a file
-	CmdFileInfo Command = 22 // size, time and CRC32 of a file
+	CmdFileInfo Command = 22 // size and time of a file
 
-	CmdQuit       Command = 82  // goodbye; no answer
+	CmdQuit       Command = 82  // end of the connection; has no answer
 	CmdAnswer     Command = 100 // in every answer
-	CmdActiveTest Command = 111 // are you there
+	CmdActiveTest Command = 111 // ping
 )
 
 // Flags in the status byte of CmdFileInfo.
 const (
-	FlagNoCRC  = 1 // do not read the whole file of a slave or appender to work out its CRC32
-	FlagSilent = 2 // do not log when the file is missing
+	FlagNoCRC  = 1 // do not compute the CRC32 of a slave or an appender, which requires reading it
+	FlagSilent = 2 // do not log a missing file
 )
 
-// Errors of an answer's status, by errors.Is.
+// Errors for the status of an answer, by errors.Is.
 var (
-	// ErrNotFound is errno 2: no such file, group or metadata.
+	// ErrNotFound is errno 2: no such file or group.
 	ErrNotFound = errors.New("not found")
-	// ErrInvalid is errno 22: the server did not like the request, or the offset is beyond the file.
+	// ErrInvalid is errno 22: an invalid request, or an offset beyond the end of the file.
 	ErrInvalid = errors.New("invalid request")
-	// ErrNotSupported is errno 95: the server is not set up for this command.
+	// ErrNotSupported is errno 95: the server is not configured for this command.
 	ErrNotSupported = errors.New("not supported by the server")
 )
 
-// ErrProtocol is returned for an answer that is none of the protocol: the connection is of no use any more.
+// ErrProtocol means that the answer violates the protocol. The connection cannot be used any more.
 var ErrProtocol = errors.New("not an answer of FastDFS")
 
 // StatusError is a non-zero status of an answer, an errno of Linux.
 type StatusError byte
 
-// Error names the errno.
+// Error implements error.
 func (e StatusError) Error() string { return fmt.Sprintf("server answered status %d", byte(e)) }
 
-// Is makes errors.Is work with the errors above.
+// Is matches the errors above.
 func (e StatusError) Is(target error) bool {
 	switch e {
 	case 2:
@@ -82,14 +83,15 @@ type Header struct {
 	Status  byte
 }
 
-// AppendTo appends the ten bytes.
+// AppendTo appends the header's ten bytes to dst.
 func (h Header) AppendTo(dst []byte) []byte {
 	dst = binary.BigEndian.AppendUint64(dst, uint64(h.Length))
 	return append(dst, byte(h.Command), h.Status)
 }
 
-// ParseAnswer reads the header of an answer. It is ErrProtocol when the length is negative or the command is another one. A
-// status other than 0 is left to the caller: such an answer may have a body too.
+// ParseAnswer parses the header of an answer. It returns ErrProtocol if the length is negative or
+// the command is not CmdAnswer. The caller handles the status: an answer with a status other than 0
+// may have a body.
 func ParseAnswer(b [HeaderSize]byte) (Header, error) {
 	h := Header{Length: int64(binary.BigEndian.Uint64(b[:])), Command: Command(b[8]), Status: b[9]}
 	if h.Length < 0 || h.Command != CmdAnswer {
@@ -104,7 +106,7 @@ const (
 	ipv6TextSize = 45
 )
 
-// AppendGroup appends a group name as bodies have it.
+// AppendGroup appends a group name, NUL padded to 16 bytes.
 func AppendGroup(dst []byte, group string) []byte {
 	dst = append(dst, group[:min(len(group), groupSize)]...)
 	return append(dst, make([]byte, max(0, groupSize-len(group)))...)
@@ -115,19 +117,21 @@ func AppendFile(dst []byte, id FileID) []byte {
 	return append(AppendGroup(dst, id.Group), id.Logic...)
 }
 
-// AppendDownload appends the body of CmdDownload: offset u64, length u64 (0 = to the end), group, logic filename.
+// AppendDownload appends the body of CmdDownload: offset u64, length u64 (0 = to the end), group,
+// logic filename.
 func AppendDownload(dst []byte, id FileID, offset, length int64) []byte {
 	dst = binary.BigEndian.AppendUint64(dst, uint64(offset))
 	dst = binary.BigEndian.AppendUint64(dst, uint64(length))
 	return AppendFile(dst, id)
 }
 
-// AppendStorageIDs appends the body of CmdStorageIDs: index of the first one wanted u32, and that none at all is no error u8.
+// AppendStorageIDs appends the body of CmdStorageIDs: index of the first line u32, and a u8 that
+// says that an empty list is not an error.
 func AppendStorageIDs(dst []byte, first int) []byte {
 	return append(binary.BigEndian.AppendUint32(dst, uint32(first)), 1)
 }
 
-// cutNUL is the text before the padding.
+// cutNUL returns the text before the padding.
 func cutNUL(b []byte) string {
 	text, _, _ := bytes.Cut(b, []byte{0})
 	return string(text)
@@ -135,14 +139,16 @@ func cutNUL(b []byte) string {
 
 // FileInfo is the answer to CmdFileInfo.
 type FileInfo struct {
-	Size   int64
-	Time   int64      // unix seconds: creation time for normal and trunk files, mtime for slaves, appenders and regenerated ones
-	CRC32  uint32     // 0 where it was not worked out, see FlagNoCRC
-	Source netip.Addr // the server that took the upload; invalid when it is not known
+	Size int64
+	// Time is in unix seconds: the creation time of normal and trunk files, the modification time
+	// of slaves, appenders and regenerated files.
+	Time   int64
+	CRC32  uint32     // 0 with FlagNoCRC for slaves and appenders
+	Source netip.Addr // source of the upload; invalid if unknown
 }
 
-// ParseFileInfo reads the answer to CmdFileInfo: size u64, time u64, CRC32 as a sign-extended int32 in 8 bytes, and the source
-// as text of 16 or 46 bytes.
+// ParseFileInfo parses the answer to CmdFileInfo: size u64, time u64, CRC32 as a sign-extended
+// int32 in 8 bytes, and the source as text of 16 or 46 bytes.
 func ParseFileInfo(body []byte) (FileInfo, error) {
 	if len(body) != 24+ipv4TextSize+1 && len(body) != 24+ipv6TextSize+1 {
 		return FileInfo{}, fmt.Errorf("%w: a file info of %d bytes", ErrProtocol, len(body))

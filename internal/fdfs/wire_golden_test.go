@@ -79,8 +79,9 @@ func unhex(t testing.TB, s string) []byte {
 	return b
 }
 
-// remake produces the body of a request from what it means: the file id where one is recorded, else the names in the recorded body, which may be
-// wrong on purpose. It is false for bodies that are too short to mean anything.
+// remake produces the body of a request from what it means: the file id where one is recorded, else
+// the names in the recorded body, which may be wrong on purpose. It is false for bodies that are
+// too short to mean anything.
 func remake(p goldenPacket, body []byte) ([]byte, bool) {
 	kind, variant, _ := strings.Cut(p.Name, ":")
 	switch kind {

@@ -18,7 +18,8 @@ func padded16(text string, size int) []byte {
 }
 
 func TestHeader(t *testing.T) {
-	for _, h := range []Header{{}, {1, CmdAnswer, 2}, {math.MaxInt64, CmdAnswer, 255}, {math.MaxUint32 + 7, CmdAnswer, 0}} {
+	for _, h := range []Header{{}, {1, CmdAnswer, 2}, {math.MaxInt64, CmdAnswer, 255},
+		{math.MaxUint32 + 7, CmdAnswer, 0}} {
 		b := h.AppendTo([]byte("x"))
 		require.Len(t, b, 1+HeaderSize)
 		got, err := ParseAnswer([HeaderSize]byte(b[1:]))
@@ -35,7 +36,8 @@ func TestHeader(t *testing.T) {
 
 func TestStatusError(t *testing.T) {
 	all := []error{ErrNotFound, ErrInvalid, ErrNotSupported, ErrProtocol}
-	for status, want := range map[byte]error{2: ErrNotFound, 22: ErrInvalid, 95: ErrNotSupported, 16: nil, 5: nil, 255: nil} {
+	for status, want := range map[byte]error{2: ErrNotFound, 22: ErrInvalid, 95: ErrNotSupported, 16: nil, 5: nil,
+		255: nil} {
 		err := fmt.Errorf("wrapped: %w", StatusError(status))
 		for _, e := range all {
 			require.Equal(t, e == want, errors.Is(err, e), "%d %v", status, e)
@@ -70,9 +72,12 @@ func TestParseFileInfo(t *testing.T) {
 		body []byte
 		want FileInfo
 	}{
-		{info(4096, uint64(int64(int32(crc))), "10.77.0.11", 16), FileInfo{4096, 1795181354, 0xdeadbeef, netip.MustParseAddr("10.77.0.11")}},
-		{info(4096, uint64(crc), "10.77.0.11", 16), FileInfo{4096, 1795181354, 0xdeadbeef, netip.MustParseAddr("10.77.0.11")}},
-		{info(0, 0x12345678, "2001:db8::1", 46), FileInfo{0, 1795181354, 0x12345678, netip.MustParseAddr("2001:db8::1")}},
+		{info(4096, uint64(int64(int32(crc))), "10.77.0.11", 16),
+			FileInfo{4096, 1795181354, 0xdeadbeef, netip.MustParseAddr("10.77.0.11")}},
+		{info(4096, uint64(crc), "10.77.0.11", 16),
+			FileInfo{4096, 1795181354, 0xdeadbeef, netip.MustParseAddr("10.77.0.11")}},
+		{info(0, 0x12345678, "2001:db8::1", 46),
+			FileInfo{0, 1795181354, 0x12345678, netip.MustParseAddr("2001:db8::1")}},
 		{info(math.MaxInt64, 0, "", 16), FileInfo{Size: math.MaxInt64, Time: 1795181354}},
 		{info(1, 0, "a name", 16), FileInfo{Size: 1, Time: 1795181354}},
 	} {
@@ -96,7 +101,8 @@ func TestParseStorageIDs(t *testing.T) {
 	require.Equal(t, []any{3, 1, "1 g h\n"}, []any{total, count, text})
 	_, _, _, err = ParseStorageIDs(page(0, 0, ""))
 	require.NoError(t, err)
-	for _, bad := range [][]byte{nil, page(1, 1, "")[:7], page(1, 2, "1 g h\n1 g h\n"), page(MaxStorageIDs+1, 1, "1 g h\n"),
+	for _, bad := range [][]byte{nil, page(1, 1, "")[:7], page(1, 2, "1 g h\n1 g h\n"),
+		page(MaxStorageIDs+1, 1, "1 g h\n"),
 		page(1<<31, 1<<31, "x"), page(math.MaxUint32, math.MaxUint32, ""), page(500, 500, "1 g h\n")} {
 		_, _, _, err := ParseStorageIDs(bad)
 		require.ErrorIs(t, err, ErrProtocol)
@@ -121,8 +127,10 @@ func TestParseStorageIDLine(t *testing.T) {
 		require.Equal(t, want, got, line)
 	}
 	for _, bad := range []string{
-		"", "1 g", "0 g h", "16777216 g h", "-1 g h", "+1 g h", "x g h", "99999999999 g h", "1 group_1 h", "1 g h:0", "1 g h:x", "1 g h:65536", "1 g [fd00::1", "1 g [a]b",
-		"1 g [a]:", "1 g a,b,c", "1 g a,", "1 g ,", "1 g :", "1 g :1", "1 g -h", "1 g a/b", "1 g []", "1 g []:1", "1 g a\x00b", "1 g fe80::1%eth0", "1 g " + strings.Repeat("h", 254),
+		"", "1 g", "0 g h", "16777216 g h", "-1 g h", "+1 g h", "x g h", "99999999999 g h", "1 group_1 h", "1 g h:0",
+		"1 g h:x", "1 g h:65536", "1 g [fd00::1", "1 g [a]b",
+		"1 g [a]:", "1 g a,b,c", "1 g a,", "1 g ,", "1 g :", "1 g :1", "1 g -h", "1 g a/b", "1 g []", "1 g []:1",
+		"1 g a\x00b", "1 g fe80::1%eth0", "1 g " + strings.Repeat("h", 254),
 	} {
 		_, err := ParseStorageIDLine(bad)
 		require.Error(t, err, bad)

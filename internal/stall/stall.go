@@ -1,11 +1,12 @@
-// Package stall replaces the source of a download that sends nothing in the middle of a body.
+// Package stall replaces the source of a download that stops sending.
 //
-//	w := stall.New(ctx, stall.Options[*source]{Read: src.Read, Find: connectElsewhere, Stop: src.cancel, Drop: (*source).close})
-//	n, next, err := w.Read(p) // next.OK: nothing was read, and next.Source goes on in its place
+//	w := stall.New(ctx, stall.Options[*source]{
+//		Read: src.Read, Find: findOther, Stop: src.cancel, Drop: (*source).close,
+//	})
+//	n, next, err := w.Read(p) // next.OK: nothing was read, continue with next.Source
 //
-// While a Read waits for longer than the limit, another source is looked for beside it. The first
-// of the two to give something counts: bytes of the watched source end the search, and a source
-// that is found ends the Read.
+// If a Read takes longer than a limit, another source is searched concurrently. The first success
+// counts: bytes of the current source end the search, and a source that was found ends the Read.
 package stall
 
 import (
@@ -16,24 +17,24 @@ import (
 	"fastdfs-gateway/internal/panics"
 )
 
-// Floor is the shortest wait after which another source is looked for.
+// Floor is the default of Options.Floor.
 const Floor = 2 * time.Second
 
 const (
-	usualGaps = 4   // a source may take this many times its usual gap
+	usualGaps = 4   // limit of a Read, in usual gaps
 	smoothing = 0.2 // weight of the newest gap in the mean
 )
 
-// Options say what is watched, and what replaces it.
+// Options are the functions of the current source.
 type Options[S any] struct {
-	Floor time.Duration             // the shortest limit; default Floor
-	Read  func([]byte) (int, error) // reads from the watched source
-	// Find looks for another source that goes on at the next byte. It runs while Read does, and
-	// Read has read nothing when Find returns without an error. Its context ends when the search
-	// has become pointless; the source that it found must not depend on that context.
+	Floor time.Duration             // shortest limit; default Floor
+	Read  func([]byte) (int, error) // reads from the current source
+	// Find finds another source that continues with the next byte. It runs concurrently with Read,
+	// which has read nothing if Find's source is used. Its context is cancelled when the search is
+	// not needed any more; the source must not depend on it.
 	Find func(context.Context) (S, error)
-	Stop func()  // ends the running Read; it may be called when that has ended
-	Drop func(S) // gives back a source that was found too late
+	Stop func()  // ends the running Read; may be called after it
+	Drop func(S) // closes a source that was found too late
 }
 
 // Found is another source, if OK.
@@ -44,25 +45,25 @@ type Found[S any] struct {
 
 // Watch watches the reads of one source. Only one goroutine may use it.
 type Watch[S any] struct {
-	ctx   context.Context // of the download, whose part the Watch is
+	ctx   context.Context // of the download
 	o     Options[S]
-	gap   time.Duration // usual time until a read gives something
+	gap   time.Duration // mean time until a read returns bytes
 	timer *time.Timer   // nil before the first Read
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	waiting bool       // a Read waits for its first byte
-	due     time.Time  // when another source is looked for
-	search  *search[S] // nil while none runs
+	due     time.Time  // begin of the search
+	search  *search[S] // nil = not running
 }
 
-// search is a run of Find.
+// search is one run of Find.
 type search[S any] struct {
 	cancel context.CancelFunc
-	done   chan struct{} // closed at its end
+	done   chan struct{} // closed at the end
 	found  Found[S]      // set before done is closed
 }
 
-// New returns a Watch for the downloads of ctx. It holds nothing that has to be given back.
+// New returns a Watch for downloads with ctx. It needs no closing.
 func New[S any](ctx context.Context, o Options[S]) *Watch[S] {
 	if o.Floor <= 0 {
 		o.Floor = Floor
@@ -70,9 +71,8 @@ func New[S any](ctx context.Context, o Options[S]) *Watch[S] {
 	return &Watch[S]{ctx: ctx, o: o}
 }
 
-// Read reads into p. Where another source was found before a byte came, n is 0 and err is nil, and
-// what the watched source has still written to p does not count. Without another source it waits as
-// long as Options.Read does.
+// Read reads into p. If another source was found before a byte came, n is 0 and err is nil, and the
+// content of p is undefined. Otherwise Read takes as long as Options.Read.
 func (w *Watch[S]) Read(p []byte) (n int, next Found[S], err error) {
 	began := time.Now()
 	limit := max(w.o.Floor, usualGaps*w.gap)
@@ -95,8 +95,8 @@ func (w *Watch[S]) Read(p []byte) (n int, next Found[S], err error) {
 	return n, next, err
 }
 
-// settle ends the wait of a Read that has given n bytes, and the search beside it. A Read that has
-// failed waits for the search.
+// settle ends the wait of a Read that has read n bytes, and the search. A Read that has failed
+// waits for the search.
 func (w *Watch[S]) settle(n int) Found[S] {
 	w.mu.Lock()
 	s := w.search
@@ -118,10 +118,11 @@ func (w *Watch[S]) settle(n int) Found[S] {
 	return s.found
 }
 
-// replace looks for another source. It is the timer's, in a goroutine that the running Read waits for.
+// replace searches another source. The timer runs it in a goroutine that the running Read waits
+// for.
 func (w *Watch[S]) replace() {
 	w.mu.Lock()
-	if !w.waiting || w.search != nil || time.Now().Before(w.due) { // the timer was that of an earlier Read
+	if !w.waiting || w.search != nil || time.Now().Before(w.due) { // the timer belongs to an earlier Read
 		w.mu.Unlock()
 		return
 	}
@@ -145,7 +146,7 @@ func (w *Watch[S]) replace() {
 	w.o.Stop()
 }
 
-// find is Options.Find; a panic in it is an error.
+// find calls Options.Find and turns a panic into an error.
 func (w *Watch[S]) find(ctx context.Context) (source S, err error) {
 	defer panics.ToError(&err, "looking for another source")
 	return w.o.Find(ctx)

@@ -63,15 +63,21 @@ func TestRead(t *testing.T) {
 		failed error
 		after  time.Duration // of the last read
 	}{
-		"fast":                         {takes: []time.Duration{0, time.Second}, search: 0, after: time.Second},
-		"frozen":                       {takes: []time.Duration{0, never}, search: time.Second, want: Found[int]{7, true}, after: 3 * time.Second},
-		"at the first byte":            {takes: []time.Duration{never}, want: Found[int]{7, true}, after: 2 * time.Second},
-		"slow, and nobody else":        {takes: []time.Duration{time.Minute}, err: errGone, after: time.Minute},
-		"slow, and faster than others": {takes: []time.Duration{3 * time.Second}, search: time.Minute, after: 3 * time.Second},
-		"always slow":                  {takes: []time.Duration{time.Second, time.Second, time.Second, time.Second, 3 * time.Second}, search: 0, want: Found[int]{7, true}, after: 2361600 * time.Microsecond},
+		"fast": {takes: []time.Duration{0, time.Second}, search: 0, after: time.Second},
+		"frozen": {takes: []time.Duration{0, never}, search: time.Second,
+			want: Found[int]{7, true}, after: 3 * time.Second},
+		"at the first byte": {takes: []time.Duration{never}, want: Found[int]{7, true},
+			after: 2 * time.Second},
+		"slow, and nobody else": {takes: []time.Duration{time.Minute}, err: errGone, after: time.Minute},
+		"slow, and faster than others": {takes: []time.Duration{3 * time.Second}, search: time.Minute,
+			after: 3 * time.Second},
+		"always slow": {takes: []time.Duration{time.Second, time.Second, time.Second, time.Second,
+			3 * time.Second}, search: 0, want: Found[int]{7, true}, after: 2361600 * time.Microsecond},
 		"breaks while others are looked for": {
-			takes: []time.Duration{3 * time.Second}, broken: errGone, search: 4 * time.Second, want: Found[int]{7, true}, after: 6 * time.Second},
-		"breaks, and nobody else": {takes: []time.Duration{3 * time.Second}, broken: errGone, search: 4 * time.Second, err: errGone, failed: errGone, after: 6 * time.Second},
+			takes: []time.Duration{3 * time.Second}, broken: errGone, search: 4 * time.Second,
+			want: Found[int]{7, true}, after: 6 * time.Second},
+		"breaks, and nobody else": {takes: []time.Duration{3 * time.Second}, broken: errGone, search: 4 * time.Second,
+			err: errGone, failed: errGone, after: 6 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

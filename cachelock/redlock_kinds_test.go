@@ -1,0 +1,132 @@
+package cachelock_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/cachelock"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A lock that cannot be renewed ends for its holder by his own clock.
+func TestRedlockRenewal(t *testing.T) {
+	t.Parallel()
+	m := newMasters(t, 3)
+	c := m.redlock(cachelock.Options{})
+	lock, err := c.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: renewed, Renew: true})
+	require.NoError(t, err)
+	m.servers[0].Kill()
+	first := lock.Until()
+	require.Eventually(t, func() bool { return lock.Until().After(first) }, patience, 5*time.Millisecond)
+	m.relays[1].Hang()
+	<-lock.Context().Done()
+	require.ErrorIs(t, context.Cause(lock.Context()), cachelock.ErrLost)
+	require.False(t, time.Now().Before(lock.Until()))
+}
+
+func TestRedlockReentrant(t *testing.T) {
+	t.Parallel()
+	m := newMasters(t, 3)
+	c := m.redlock(cachelock.Options{Shards: 1})
+	o := cachelock.LockOptions{TTL: time.Minute, Owner: "job"}
+	outer, err := c.Acquire(t.Context(), "k", o)
+	require.NoError(t, err)
+	inner, err := c.Acquire(t.Context(), "k", o)
+	require.NoError(t, err)
+	require.NoError(t, inner.Release(t.Context()))
+	_, err = c.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: time.Minute, Owner: "other job"})
+	require.ErrorIs(t, err, cachelock.ErrHeld)
+	require.NoError(t, outer.Release(t.Context()))
+	m.eventuallyFree("k")
+}
+
+// Somebody who waits is told of the release; nothing else would wake him in time.
+func TestRedlockWake(t *testing.T) {
+	t.Parallel()
+	m := newMasters(t, 3)
+	one, two := m.redlock(cachelock.Options{Shards: 1, Poll: time.Hour}),
+		m.redlock(cachelock.Options{Shards: 1, Poll: time.Hour})
+	for i := range 5 {
+		lock, err := one.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: time.Hour})
+		require.NoError(t, err, i)
+		got := make(chan error, 1)
+		go func() {
+			lock, err := two.Acquire(t.Context(), "k",
+				cachelock.LockOptions{TTL: time.Hour, Policy: cachelock.WaitFor(patience)})
+			if err == nil {
+				err = lock.Release(context.WithoutCancel(t.Context()))
+			}
+			got <- err
+		}()
+		require.Eventually(t, func() bool { return m.queued("k") >= 2 }, patience, time.Millisecond)
+		require.NoError(t, lock.Release(t.Context()))
+		require.NoError(t, <-got)
+		m.eventuallyFree("k")
+	}
+}
+
+// queued returns on how many nodes somebody waits for a lock.
+func (m *masters) queued(key string) (n int) {
+	for _, rdb := range m.direct {
+		if rdb.ZCard(m.t.Context(), "cachelock:{0}:queue:"+key).Val() > 0 {
+			n++
+		}
+	}
+	return n
+}
+
+// Clients that contend for one lock, over ways of changing length, never have it together, and all
+// get it.
+func TestRedlockContention(t *testing.T) {
+	t.Parallel()
+	m := newMasters(t, 3)
+	var inside, entered atomic.Int32
+	var all sync.WaitGroup
+	ctx, cancel := context.WithTimeout(t.Context(), 5*patience)
+	defer cancel()
+	const clients, rounds = 6, 6
+	for i := range clients {
+		c := m.redlock(cachelock.Options{Holder: fmt.Sprint("client ", i), Poll: 100 * time.Millisecond})
+		all.Go(func() {
+			for done := 0; done < rounds; {
+				lock, err := c.Acquire(ctx, "k",
+					cachelock.LockOptions{TTL: time.Minute, Policy: cachelock.WaitFor(5 * patience)})
+				if errors.Is(err, cachelock.ErrUnreachable) && ctx.Err() == nil {
+					continue // most nodes stood still for longer than one is waited for
+				}
+				if err != nil {
+					t.Errorf("client %d: %v", i, err)
+					return
+				}
+				if n := inside.Add(1); n != 1 {
+					t.Errorf("%d clients hold the lock", n)
+				}
+				entered.Add(1)
+				done++
+				time.Sleep(rand.N(2 * time.Millisecond))
+				inside.Add(-1)
+				if err := lock.Release(ctx); err != nil {
+					t.Errorf("client %d: %v", i, err)
+				}
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { all.Wait(); close(done) }()
+	for {
+		select {
+		case <-done:
+			require.EqualValues(t, clients*rounds, entered.Load())
+			return
+		case <-time.After(20 * time.Millisecond):
+			m.relays[rand.IntN(3)].Delay(rand.N(10 * time.Millisecond))
+		}
+	}
+}
