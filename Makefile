@@ -10,7 +10,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # The modules below tests/: go.mod of the program does not name what only they need.
 NESTED := tests/bench tests/real
 
-.PHONY: build need run run-cluster stampede test test-race test-long lint fuzz attack bench bench-compare bench-locks e2e check real real-selftest clean
+.PHONY: build need run run-cluster stampede test test-race test-long lint fuzz attack bench bench-compare simulate bench-locks e2e check real real-selftest clean
 
 build:
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN) ./cmd/gateway
@@ -82,6 +82,10 @@ attack: build
 bench: build
 	$(GO) build -C tests/bench -o $(CURDIR)/bin/bench .
 	bin/bench -gateway $(BIN) -out docs/benchmarks.md $(BENCH)
+
+# A fleet of up to 1,000 gateways, computed, and one Redis, measured: writes docs/scale.md. Two minutes.
+simulate:
+	$(GO) run ./tests/simulate -out docs/scale.md
 
 # The working tree beside another revision, judged by benchstat: make bench-compare REF=v1.0.0 COMPARE='-packages ./storage -cases mix'.
 REF ?= HEAD
