@@ -14,7 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestAgain: many readers learn at once that a file has changed, and each looks it up once more. It has changed once.
+// TestAgain: many readers learn at once that a file has changed, and each looks it up once more. It
+// has changed once.
 func TestAgain(t *testing.T) {
 	var second, first atomic.Int64
 	for round := range 150 {
@@ -63,7 +64,8 @@ func (f slowRelease) Lead(context.Context, string) (context.Context, func(), err
 	return context.Background(), func() { <-f.held }, nil
 }
 
-// TestEvictedBehind: a reader whose segment is evicted before its flight is over does not turn in a circle.
+// TestEvictedBehind: a reader whose segment is evicted before its flight is over does not turn in a
+// circle.
 func TestEvictedBehind(t *testing.T) {
 	o := newOrigin(testFile(1), SegmentSize)
 	fleet := slowRelease{held: make(chan struct{})}
@@ -83,7 +85,8 @@ func TestEvictedBehind(t *testing.T) {
 	require.Less(t, c.Stats().Misses-before, uint64(20))
 }
 
-// TestBehindTheEnd: a cold file whose end somebody has asked beyond is not taken for damaged: its first reader gets all of it.
+// TestBehindTheEnd: a cold file whose end somebody has asked beyond is not taken for damaged: its
+// first reader gets all of it.
 func TestBehindTheEnd(t *testing.T) {
 	for _, size := range []int64{1000, SegmentSize, SegmentSize + 1, 3*SegmentSize - 5} {
 		o := newOrigin(testFile(1), size)
@@ -140,7 +143,8 @@ func TestQuickFill(t *testing.T) {
 	}
 }
 
-// TestIdle: what was begun counts as running from then on, not only when its goroutine has come to it.
+// TestIdle: what was begun counts as running from then on, not only when its goroutine has come to
+// it.
 func TestIdle(t *testing.T) {
 	bubble(t, "begun", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1000)

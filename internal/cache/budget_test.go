@@ -10,8 +10,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestManyFlights: what is being fetched at a time is bounded, however many large files are asked for, and all get their turn. Who
-// keeps pace with a flight does not fetch again what was evicted as soon as it was complete.
+// TestManyFlights: what is being fetched at a time is bounded, however many large files are asked
+// for, and all get their turn. Who keeps pace with a flight does not fetch again what was evicted
+// as soon as it was complete.
 func TestManyFlights(t *testing.T) {
 	bubble(t, "slow origin", func(t *testing.T) {
 		const files = 50

@@ -50,9 +50,11 @@ const SegmentSize = tier.SegmentSize
 var (
 	// ErrNotFound: there is no such file. A Source gives it too.
 	ErrNotFound = errors.New("no such file")
-	// ErrChanged: the file is not of the version any more that was looked up. Look it up again. A Source may give it too.
+	// ErrChanged: the file is not of the version any more that was looked up. Look it up again. A
+	// Source may give it too.
 	ErrChanged = errors.New("file has changed")
-	// ErrCorrupt: the content of the file is not the one that its CRC32 says. A Source may give it too.
+	// ErrCorrupt: the content of the file is not the one that its CRC32 says. A Source may give it
+	// too.
 	ErrCorrupt = errors.New("content does not match its CRC32")
 	// ErrNotHere: a gateway cannot give another one what it asks for.
 	ErrNotHere = errors.New("this gateway does not have the entry")
@@ -66,24 +68,24 @@ var (
 
 // Options say how much is kept and for how long. For times, a negative value means none.
 type Options struct {
-	Memory   int64  // bytes; one eighth of it, or minMetas, for what is known about files, the rest for content; default 256 MiB
+	Memory   int64  // bytes; one eighth of it, or minMetas, for facts, the rest for content; default 256 MiB
 	DiskPath string // folder for content; empty = none on disk
 	DiskMax  int64  // bytes; default 10 GiB
-	// DiskReady is closed when what an earlier process has left on disk may be used: when purges that came meanwhile have been
-	// obeyed. Nil: at once.
+	// DiskReady is closed when what an earlier process has left on disk may be used: when purges
+	// that came meanwhile have been applied. Nil: at once.
 	DiskReady <-chan struct{}
 
 	TTL                  time.Duration // how long facts are fresh, less up to a tenth by chance; default 10 min
-	MutableTTL           time.Duration // the same for files that can change, TTL at most; expired, they are asked for first; default 1 s
+	MutableTTL           time.Duration // of files that can change, TTL at most; they are not served stale; default 1 s
 	NegativeTTL          time.Duration // the same for files that are not there; default 5 s
-	StaleWhileRevalidate time.Duration // how long after that they are served at once while one request asks again; default 1 h
+	StaleWhileRevalidate time.Duration // how long then they are served while one request asks again; default 1 h
 	StaleIfError         time.Duration // the same while asking again fails; default 24 h
 
 	Fleet  Fleet         // the other gateways; default Alone
 	Copies int           // gateways that keep a segment on disk, the first in rank; 0 = all
 	Wait   time.Duration // how long the lease of a gateway is waited for that cannot be read from; default 30 s
-	// Source makes what fetches a file for another gateway; ErrNotHere where this gateway is not to.
-	// Default: for none.
+	// Source makes what fetches a file for another gateway; ErrNotHere where this gateway is not
+	// to. Default: for none.
 	Source func(file string) (Source, error)
 	// CheckFirst tells for which files the CRC32 of a segment's content is compared before its
 	// first byte is given out; these files are no links. A file of several segments is the Source's
@@ -154,8 +156,9 @@ type Cache struct {
 	orphans map[string]int   // fills that go on with nothing waiting for them, by Source.Name
 }
 
-// The least that is set aside, in bytes, however little memory there is: for what is known about some 10,000 files, without which each
-// request would ask a storage, and for large files of slow storages, which are not to keep each other waiting.
+// The least that is set aside, in bytes, however little memory there is: for what is known about
+// some 10,000 files, without which each request would ask a storage, and for large files of slow
+// storages, which are not to keep each other waiting.
 const (
 	minMetas     = 8 << 20
 	minOverdraft = 128 << 20
@@ -166,9 +169,10 @@ func New(o Options) (*Cache, error) {
 	o.setDefaults()
 	c := &Cache{
 		o: o, metas: newMetaCache(&o, max(o.Memory/8, minMetas)), memory: tier.NewMemory(o.Memory - o.Memory/8),
-		filling: semaphore.NewWeighted(max(o.Memory/2, SegmentSize)), overdraft: semaphore.NewWeighted(max(o.Memory, minOverdraft)),
-		limits: limits{most: o.SourceLimit},
-		fills:  make(map[SegmentKey]*fill), finding: make(map[string]*fill), orphans: make(map[string]int),
+		filling:   semaphore.NewWeighted(max(o.Memory/2, SegmentSize)),
+		overdraft: semaphore.NewWeighted(max(o.Memory, minOverdraft)),
+		limits:    limits{most: o.SourceLimit},
+		fills:     make(map[SegmentKey]*fill), finding: make(map[string]*fill), orphans: make(map[string]int),
 	}
 	if err := c.memory.NoSendfile(); err != nil {
 		o.Logger.Warn("what the cache has in memory is copied for each answer", "err", err)

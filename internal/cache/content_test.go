@@ -149,7 +149,8 @@ func (f slowStore) Lead(_ context.Context, key string) (context.Context, func(),
 	return background, func() {}, nil
 }
 
-// slowLease takes its time to tell whether it was lost, which is asked before the segment is stored.
+// slowLease takes its time to tell whether it was lost, which is asked before the segment is
+// stored.
 type slowLease struct {
 	context.Context
 	held chan struct{}
@@ -161,8 +162,8 @@ func (l slowLease) Err() error {
 	return nil
 }
 
-// TestChangedBefore: a request that asks again because a file has changed is not told the old version by a fill that brought a
-// part of it before, and has not ended yet.
+// TestChangedBefore: a request that asks again because a file has changed is not told the old
+// version by a fill that brought a part of it before, and has not ended yet.
 func TestChangedBefore(t *testing.T) {
 	bubble(t, "first segment is not stored yet", func(t *testing.T) {
 		o := newOrigin(testFile(1), 2*SegmentSize)
@@ -287,7 +288,8 @@ func (d *distrusting) Distrust(err error) {
 	d.set(func() { d.content = d.good })
 }
 
-// TestPurgeWhileFetching: those who wait are served; what they got is not kept, and the next one asks again.
+// TestPurgeWhileFetching: those who wait are served; what they got is not kept, and the next one
+// asks again.
 func TestPurgeWhileFetching(t *testing.T) {
 	bubble(t, "content", func(t *testing.T) {
 		o := newOrigin(testFile(1), SegmentSize)
@@ -318,7 +320,8 @@ func TestPurgeWhileFetching(t *testing.T) {
 	})
 }
 
-// TestSlowReader: when the fetch is over the reader does not hold the segment; evicted, it is fetched again.
+// TestSlowReader: when the fetch is over the reader does not hold the segment; evicted, it is
+// fetched again.
 func TestSlowReader(t *testing.T) {
 	bubble(t, "holds a chunk", func(t *testing.T) {
 		o := newOrigin(testFile(1), SegmentSize)
@@ -381,8 +384,8 @@ func TestHint(t *testing.T) {
 	})
 }
 
-// TestRandomRanges: many readers of parts of a large file, with memory for a part of it and a disk for the rest. However slow the disk
-// is, all of the file fits into what waits to be written to it.
+// TestRandomRanges: many readers of parts of a large file, with memory for a part of it and a disk
+// for the rest. However slow the disk is, all of the file fits into what waits to be written to it.
 func TestRandomRanges(t *testing.T) {
 	const size, memory = 28<<20 + 321, 16 << 20
 	o := newOrigin(testFile(1), size)
@@ -422,7 +425,8 @@ func TestRandomRanges(t *testing.T) {
 	require.LessOrEqual(t, float64(s.Memory.Bytes), 1.05*memory)
 }
 
-// TestDamagedBehind: a reader that has read wrong content before that was found out does not come to a clean end.
+// TestDamagedBehind: a reader that has read wrong content before that was found out does not come
+// to a clean end.
 func TestDamagedBehind(t *testing.T) {
 	bubble(t, "first segment", func(t *testing.T) {
 		o := newOrigin(testFile(1), 3*SegmentSize)

@@ -25,8 +25,8 @@ func (d *dropHook) Drop(m Match) int {
 	return d.Tier.Drop(m)
 }
 
-// TestReadWhileDamageIsDropped: who begins to read a file when its content has been found wrong, and is not dropped yet, does not get
-// that as a whole file.
+// TestReadWhileDamageIsDropped: who begins to read a file when its content has been found wrong,
+// and is not dropped yet, does not get that as a whole file.
 func TestReadWhileDamageIsDropped(t *testing.T) {
 	o := newOrigin(testFile(1), 2*SegmentSize)
 	good := o.content

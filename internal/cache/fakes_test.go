@@ -397,7 +397,8 @@ type result struct {
 // get is a client's GET of a whole file.
 func get(ctx context.Context, c *Cache, o *origin) result { return getRange(ctx, c, o, 0, -1) }
 
-// getRange is one of length bytes; -1 is the rest. What it gives may be there before the flight has stored and published it: see idle.
+// getRange is one of length bytes; -1 is the rest. What it gives may be there before the flight has
+// stored and published it: see idle.
 func getRange(ctx context.Context, c *Cache, o *origin, offset, length int64) (r result) {
 	began := time.Now()
 	e, err := c.Get(ctx, o.file, o, GetOptions{Hint: offset})

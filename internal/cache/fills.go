@@ -61,7 +61,7 @@ func (c *Cache) start(key SegmentKey, src Source, o fillOptions, readers int) *f
 	return f
 }
 
-// found tells that the facts are known: who asks from now on is told by what was kept of them.
+// found tells that the facts are known: from now on requests find them in the metaCache.
 func (c *Cache) found(f *fill) {
 	if !f.finding {
 		return
@@ -167,7 +167,7 @@ func (c *Cache) quitAs(ctx context.Context, f *fill, source string) {
 	}
 	f.ended = true
 	if f.finding {
-		c.removeLocked(f) // who asks from now on asks anew
+		c.removeLocked(f) // the next request asks anew
 	}
 	f.end(errAbandoned)
 }

@@ -22,8 +22,8 @@ func bubble(t *testing.T, name string, test func(t *testing.T)) {
 	t.Run(name, func(t *testing.T) { synctest.Test(t, test) })
 }
 
-// TestStampede: many clients at many gateways want a cold file at once. Each segment is fetched once, everybody reads it as it
-// arrives: the first byte comes when the origin's does.
+// TestStampede: many clients at many gateways want a cold file at once. Each segment is fetched
+// once, everybody reads it as it arrives: the first byte comes when the origin's does.
 func TestStampede(t *testing.T) {
 	for _, n := range []int{1, 2, 3} {
 		for _, size := range []int64{0, 1, 4 << 10, 1 << 20, SegmentSize, 2*SegmentSize + 12345} {
@@ -94,7 +94,8 @@ func TestOneCall(t *testing.T) {
 	})
 }
 
-// TestLater: a gateway that comes later gets the segment from the owner, and nothing from the origin.
+// TestLater: a gateway that comes later gets the segment from the owner, and nothing from the
+// origin.
 func TestLater(t *testing.T) {
 	for name, first := range map[string]int{"from the owner": 0, "from the second": 1} {
 		bubble(t, name, func(t *testing.T) {
@@ -265,7 +266,8 @@ func TestNoPeers(t *testing.T) {
 	})
 }
 
-// TestLeaderDies: another one goes on at the first missing byte before the lease's time is over, and no client notices more than a pause.
+// TestLeaderDies: another one goes on at the first missing byte before the lease's time is over,
+// and no client notices more than a pause.
 func TestLeaderDies(t *testing.T) {
 	bubble(t, "kill -9", func(t *testing.T) {
 		o := newOrigin(testFile(1), SegmentSize)
@@ -329,7 +331,8 @@ func TestLostLease(t *testing.T) {
 	})
 }
 
-// TestPartition: gateways that do not reach each other, but the leases: each fetches once, one after the other.
+// TestPartition: gateways that do not reach each other, but the leases: each fetches once, one
+// after the other.
 func TestPartition(t *testing.T) {
 	bubble(t, "in the middle", func(t *testing.T) {
 		o := newOrigin(testFile(1), SegmentSize)
@@ -345,7 +348,8 @@ func TestPartition(t *testing.T) {
 	})
 }
 
-// TestFleetDown: without leases the owner fetches, with a limit on what one source gets, and no client sees an error.
+// TestFleetDown: without leases the owner fetches, with a limit on what one source gets, and no
+// client sees an error.
 func TestFleetDown(t *testing.T) {
 	bubble(t, "from the beginning", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1<<20)
@@ -395,7 +399,8 @@ func TestFleetDown(t *testing.T) {
 	})
 }
 
-// TestWait: a holder that cannot be reached and does not end is not waited for longer than Options.Wait.
+// TestWait: a holder that cannot be reached and does not end is not waited for longer than
+// Options.Wait.
 func TestWait(t *testing.T) {
 	bubble(t, "segment", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1000)

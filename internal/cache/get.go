@@ -80,8 +80,11 @@ func (c *Cache) Get(ctx context.Context, file string, src Source, o GetOptions) 
 	m, f, err := c.findOut(ctx, file, src, o, freshness)
 	switch {
 	case err == nil:
-		return Entry{File: f.key.File, Version: m.Version, State: Asked, Age: max(0, time.Since(m.Checked)), meta: m, by: f}, nil
-	case known.File != "" && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrNotHere) && !errors.Is(ctx.Err(), context.Canceled):
+		age := max(0, time.Since(m.Checked))
+		return Entry{File: f.key.File, Version: m.Version, State: Asked, Age: age, meta: m, by: f}, nil
+	case errors.Is(err, ErrNotFound), errors.Is(err, ErrNotHere), errors.Is(ctx.Err(), context.Canceled):
+		return Entry{}, err
+	case known.File != "":
 		return c.stale(known), nil
 	}
 	return Entry{}, err
@@ -102,7 +105,9 @@ func (c *Cache) refresh(file string, src Source, o GetOptions, freshness freshne
 }
 
 // findOut waits for the fill that finds the facts out.
-func (c *Cache) findOut(ctx context.Context, file string, src Source, o GetOptions, freshness freshness) (m Meta, f *fill, err error) {
+func (c *Cache) findOut(ctx context.Context, file string, src Source, o GetOptions, freshness freshness) (
+	m Meta, f *fill, err error,
+) {
 	for err = errAgain; errors.Is(err, errAgain); {
 		f = c.find(file, src, o, freshness)
 		if o.forPeer {

@@ -8,8 +8,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestOriginHangs: what is stale is served when the origin says nothing, too: to the first one after the time that the request has,
-// which is over before the question is, and then to all at once while one asks again and again.
+// TestOriginHangs: what is stale is served when the origin says nothing, too: to the first one
+// after the time that the request has, which is over before the question is, and then to all at
+// once while one asks again and again.
 func TestOriginHangs(t *testing.T) {
 	bubble(t, "origin hangs", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1000)

@@ -151,8 +151,8 @@ func bytesOf(t *testing.T, s Stretch) []byte {
 	return b[:n]
 }
 
-// TestFirstUse: what a request has brought itself, ahead of time or not, is used for the first time when it reads it, and for the second
-// time when another one does.
+// TestFirstUse: what a request has brought itself, ahead of time or not, is used for the first time
+// when it reads it, and for the second time when another one does.
 func TestFirstUse(t *testing.T) {
 	for name, pause := range map[string]time.Duration{"quick client": 0, "slow client": 10 * second} {
 		for _, size := range []int64{1 << 20, 4 * SegmentSize} {

@@ -10,7 +10,8 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// What the bookkeeping of a record takes, in bytes, a memo of the user's included, and what the sum of a segment does.
+// What the bookkeeping of a record takes, in bytes, a memo of the user's included, and what the sum
+// of a segment does.
 const (
 	recordCost = 832
 	sumCost    = 32
@@ -124,13 +125,16 @@ func (r *metaCache) freshness(rec *metaRecord, now time.Time, maxAge time.Durati
 	return unknown
 }
 
-// isEarly decides by chance whether to ask again before a record expires (Vattani, Chierichetti, Lowenstein: Optimal Probabilistic
-// Cache Stampede Prevention, 2015; beta is 1): the more likely the sooner it expires and the longer the last answer took.
+// isEarly decides by chance whether to ask again before a record expires (Vattani, Chierichetti,
+// Lowenstein: Optimal Probabilistic Cache Stampede Prevention, 2015; beta is 1): the more likely
+// the sooner it expires and the longer the last answer took.
 func isEarly(left, took time.Duration) bool {
-	return !isFar(left, took) && float64(took)*rand.ExpFloat64() >= float64(left) // -ln of a random number is exponentially distributed
+	// -ln of a random number is exponentially distributed.
+	return !isFar(left, took) && float64(took)*rand.ExpFloat64() >= float64(left)
 }
 
-// isFar tells that a record has not expired, and is not asked for early yet: by chance that is once in e^40 times.
+// isFar tells that a record has not expired, and is not asked for early yet: by chance that is once
+// in e^40 times.
 func isFar(left, took time.Duration) bool { return left > 0 && left/40 > took }
 
 // peek gives the facts about a file that is there, however old.
@@ -157,7 +161,8 @@ func (r *metaCache) ttl(m Meta) time.Duration {
 	return r.o.TTL
 }
 
-// expiry is when something learned at a moment expires. Not all that was learned at one moment expires at one.
+// expiry is when something learned at a moment expires. Not all that was learned at one moment
+// expires at one.
 func (r *metaCache) expiry(m Meta) time.Time {
 	ttl := r.ttl(m)
 	return m.Checked.Add(ttl - rand.N(ttl/10+1))
@@ -250,7 +255,8 @@ func (r *metaCache) known(file string, now time.Time) (Known, bool) {
 	if !ok || rec.useless {
 		return Known{}, false
 	}
-	return Known{Gone: rec.meta.Gone, Version: rec.meta.Version, Age: max(0, now.Sub(rec.meta.Checked)), Left: rec.expires.Sub(now)}, true
+	age, left := max(0, now.Sub(rec.meta.Checked)), rec.expires.Sub(now)
+	return Known{Gone: rec.meta.Gone, Version: rec.meta.Version, Age: age, Left: left}, true
 }
 
 // goneMeta tells, of a file that is not there, how long that holds.

@@ -57,7 +57,8 @@ func (o *origin) now2(t *testing.T) *Version {
 	return &v
 }
 
-// TestNotFoundIsCheap: that a file of which nothing is known is not there does not cost a walk over all that is kept.
+// TestNotFoundIsCheap: that a file of which nothing is known is not there does not cost a walk over
+// all that is kept.
 func TestNotFoundIsCheap(t *testing.T) {
 	c := newCache(t, Options{DiskPath: t.TempDir()})
 	counting := &countingTier{Tier: c.tiers}

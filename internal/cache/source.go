@@ -7,23 +7,26 @@ import (
 	"time"
 )
 
-// Source fetches one file from where it is. It is used by several goroutines, and longer than the request that it was given with.
-// It bounds its own waiting: a storage that says nothing becomes an error.
+// Source fetches one file from where it is. It is used by several goroutines, and longer than the
+// request that it was given with. It bounds its own waiting: a storage that says nothing becomes an
+// error.
 type Source interface {
 	// Name says whose load it is, for the limit on fetches: a storage, or a group.
 	Name() string
 	// Stat asks for the version. It is ErrNotFound when there is no such file.
 	Stat(ctx context.Context) (Version, error)
-	// Fetch gets bytes of the file, length of them from offset on or as many as there are: none behind its end. want is the version
-	// that they have to be of; nil when it is not known. The version that they are of comes with them. The stream ends in an error
-	// other than io.EOF when it ends early, and with ctx. The caller closes it.
+	// Fetch gets bytes of the file, length of them from offset on or as many as there are: none
+	// behind its end. want is the version that they have to be of; nil when it is not known. The
+	// version that they are of comes with them. The stream ends in an error other than io.EOF when
+	// it ends early, and with ctx. The caller closes it.
 	Fetch(ctx context.Context, want *Version, offset, length int64) (Version, io.ReadCloser, error)
 	// NegativeTTL is how long ErrNotFound holds: 0 as long as Options say; negative: it may be over
 	// at any moment, and is not kept.
 	NegativeTTL() time.Duration
 }
 
-// Distruster is a Source that can be told that it gave wrong content, so that it asks another storage from now on.
+// Distruster is a Source that can be told that it gave wrong content, so that it asks another
+// storage from now on.
 type Distruster interface{ Distrust(err error) }
 
 // limits bound what is fetched from each source at a time.

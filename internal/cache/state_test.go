@@ -54,7 +54,8 @@ func TestExpired(t *testing.T) {
 	})
 }
 
-// TestOriginDead: an expired entry is served for as long as it may be, and asking again holds nobody up but the first.
+// TestOriginDead: an expired entry is served for as long as it may be, and asking again holds
+// nobody up but the first.
 func TestOriginDead(t *testing.T) {
 	bubble(t, "origin dead", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1000)
@@ -130,7 +131,8 @@ func TestOneRefresher(t *testing.T) {
 	})
 }
 
-// TestEarly: the more often a file is asked for, the surer it is refreshed before it expires, and never long before.
+// TestEarly: the more often a file is asked for, the surer it is refreshed before it expires, and
+// never long before.
 func TestEarly(t *testing.T) {
 	bubble(t, "busy", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1000)
@@ -170,7 +172,8 @@ func TestEarlyByChance(t *testing.T) {
 	require.Zero(t, count(second, 0))
 }
 
-// TestJitter: what is learned at one moment does not expire at one moment, and at most a tenth early.
+// TestJitter: what is learned at one moment does not expire at one moment, and at most a tenth
+// early.
 func TestJitter(t *testing.T) {
 	r := newMetaCache(&Options{TTL: 10 * time.Minute, NegativeTTL: 5 * second}, 1<<20)
 	now := time.Now()
@@ -316,7 +319,8 @@ func TestNegative(t *testing.T) {
 	})
 }
 
-// TestRestartWithDisk: the next process asks whether the file is still there, and downloads nothing.
+// TestRestartWithDisk: the next process asks whether the file is still there, and downloads
+// nothing.
 func TestRestartWithDisk(t *testing.T) {
 	path := t.TempDir()
 	o := newOrigin(testFile(1), 2*SegmentSize+77)

@@ -30,10 +30,12 @@ type Stats struct {
 }
 
 type counters struct {
-	fills                                                                          atomic.Int64
-	stale, memoryHits, diskHits, misses, stats                                     atomic.Uint64
-	originFetches, originFailures, originBytes, peerFetches, peerBytes, peerServed atomic.Uint64
-	lost, corrupt, dropped                                                         atomic.Uint64 // dropped: damaged files, since when that was done
+	fills                                      atomic.Int64
+	stale, memoryHits, diskHits, misses, stats atomic.Uint64
+	originFetches, originFailures, originBytes atomic.Uint64
+	peerFetches, peerBytes, peerServed         atomic.Uint64
+	lost, corrupt                              atomic.Uint64
+	dropped                                    atomic.Uint64 // damaged files whose segments are gone
 }
 
 // Stats gives the figures. They are read one after the other, not at one moment.

@@ -28,8 +28,8 @@ func (f From) String() string {
 	return [...]string{"nowhere", "memory", "disk", "peer", "origin"}[f]
 }
 
-// Stream is a range of a file's content. Where it is not in a tier it comes as it is fetched. Between two calls a Stream holds on to a
-// segment in memory, or to an open file.
+// Stream is a range of a file's content. Where it is not in a tier it comes as it is fetched.
+// Between two calls a Stream holds on to a segment in memory, or to an open file.
 //
 // Only one goroutine may use it. Its reads end with the context that was given to Open.
 type Stream struct {
@@ -41,7 +41,7 @@ type Stream struct {
 	offset int64
 	left   int64
 
-	by      *fill     // that has brought content while the request waited: it was not in a tier before, wherever it is by now
+	by      *fill     // that has brought content while the request waited: it was in no tier before
 	f       *fill     // that the current segment comes from
 	over    *fill     // that it came from until it was in a tier
 	view    tier.View // that the last stretch is in
@@ -58,12 +58,14 @@ type Stream struct {
 
 var _ io.ReadCloser = (*Stream)(nil)
 
-// Open gives length bytes of a file from offset on, of the version of the entry. Nothing is fetched before the first call of Next or
-// Read, so its error can still become a status. The caller closes the stream.
+// Open gives length bytes of a file from offset on, of the version of the entry. Nothing is fetched
+// before the first call of Next or Read, so its error can still become a status. The caller closes
+// the stream.
 func (c *Cache) Open(ctx context.Context, e Entry, src Source, offset, length int64) *Stream {
 	s := &Stream{c: c, ctx: ctx, file: e.File, v: e.Version, src: src, by: e.by, offset: offset, left: length, index: -1}
 	if offset < 0 || length < 0 || offset > e.Version.Size-length {
-		s.err = fmt.Errorf("cannot read %q: %d bytes from %d on are not inside of its %d", e.File, length, offset, e.Version.Size)
+		s.err = fmt.Errorf("cannot read %q: %d bytes from %d on are not inside of its %d",
+			e.File, length, offset, e.Version.Size)
 	}
 	s.ahead = offset / SegmentSize
 	return s
@@ -72,9 +74,10 @@ func (c *Cache) Open(ctx context.Context, e Entry, src Source, offset, length in
 // From tells where the first bytes came from.
 func (s *Stream) From() From { return s.from }
 
-// Next waits for the next bytes and gives up to limit (more than 0) of them, without a copy: in memory, or the place in a file where
-// they are. A stretch is good until the next call of any method; bytes in memory stay good for as long as they are referred to.
-// io.EOF comes after the last byte and never before. ErrChanged means that the rest cannot be had any more.
+// Next waits for the next bytes and gives up to limit (more than 0) of them, without a copy: in
+// memory, or the place in a file where they are. A stretch is good until the next call of any
+// method; bytes in memory stay good for as long as they are referred to. io.EOF comes after the
+// last byte and never before. ErrChanged means that the rest cannot be had any more.
 func (s *Stream) Next(limit int64) (Stretch, error) {
 	s.view.Release()
 	s.view = tier.View{}
@@ -160,13 +163,14 @@ func (s *Stream) quit() {
 	}
 }
 
-// wasDamaged tells, before the last bytes are given out, whether some before them may have been wrong.
+// wasDamaged tells, before the last bytes are given out, whether some before them may have been
+// wrong.
 func (s *Stream) wasDamaged() bool {
 	return s.c.metas.isDamaged(s.file, s.v, s.seen)
 }
 
-// broughtBy is where the current segment was brought from for this request, before it came to it. That the segment is in a tier by now is
-// then no second use of it.
+// broughtBy is where the current segment was brought from for this request, before it came to it.
+// That the segment is in a tier by now is then no second use of it.
 func (s *Stream) broughtBy() From {
 	for _, f := range [...]*fill{s.by, s.sent} {
 		if f != nil && f.key.Index == s.index && f.origin() != FromNowhere {
@@ -183,7 +187,8 @@ func (s *Stream) touches(index int64) bool {
 	return first
 }
 
-// fromTier gives bytes that were found. first tells that it is the stream's first look at the segment, which is counted.
+// fromTier gives bytes that were found. first tells that it is the stream's first look at the
+// segment, which is counted.
 func (s *Stream) fromTier(view tier.View, in, limit int64, first bool) (Stretch, error) {
 	stretch, err := view.At(in, limit)
 	if err != nil {
@@ -234,7 +239,8 @@ func (s *Stream) fromFill(in, limit int64) (Stretch, error) {
 	}
 }
 
-// failed decides about an error. Content that was found wrong before any of it was given out is fetched again once.
+// failed decides about an error. Content that was found wrong before any of it was given out is
+// fetched again once.
 func (s *Stream) failed(err error) error {
 	if errors.Is(err, ErrCorrupt) && !s.given && !s.again && s.src != nil {
 		s.again = true
@@ -244,7 +250,8 @@ func (s *Stream) failed(err error) error {
 	return err
 }
 
-// lookAhead lets the next segment be fetched when the current one is there for the better half, if the range goes on into it.
+// lookAhead lets the next segment be fetched when the current one is there for the better half, if
+// the range goes on into it.
 func (s *Stream) lookAhead() {
 	next := s.index + 1
 	if s.src == nil || next <= s.ahead || next*SegmentSize >= s.offset+s.left {

@@ -7,16 +7,18 @@ import (
 	"fastdfs-gateway/internal/checksum"
 )
 
-// maxSums bounds the number of segments whose sums are kept for one file: files of more than 64 GiB are not checked as a whole.
+// maxSums bounds the number of segments whose sums are kept for one file: files of more than 64 GiB
+// are not checked as a whole.
 const maxSums = 1 << 14
 
-// sums are the CRC32 of a file's segments, from which that of the file is made, in whatever order they come.
+// sums are the CRC32 of a file's segments, from which that of the file is made, in whatever order
+// they come.
 type sums struct {
 	expected  int64 // number of segments; 0 = nothing is to be checked
 	bySegment map[int64]checksum.Sum
 	link      uint32 // standard CRC32 of the content where the file was found to be a link
 	isLink    bool
-	damaged   uint64 // the count of damaged files when this one was dropped last; while it is being dropped, the highest number
+	damaged   uint64 // count of damaged files when this one was dropped last; highest number while it is being dropped
 }
 
 // expect begins to collect the sums of a file, where it can be checked.
@@ -69,8 +71,9 @@ func (r *metaCache) setLink(file string, v Version, sum uint32) {
 	}
 }
 
-// damaged forgets the sums of a file whose segments are being dropped because they were wrong. Streams that have read some of them
-// find out by isDamaged, and those that begin before dropped is called may have.
+// damaged forgets the sums of a file whose segments are being dropped because they were wrong.
+// Streams that have read some of them find out by isDamaged, and those that begin before dropped is
+// called may have.
 func (r *metaCache) damaged(file string, v Version) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -19,9 +19,10 @@ const (
 	maxPause    = 15 * time.Second // before a later one
 )
 
-// breaker decides whether Redis is asked at all. It is closed in good times. It opens after three failures in a row, or one answer
-// that says that Redis cannot serve: one failing server answers some requests well, a full one those that only read. Then nobody
-// asks any more, except the background loop after a pause, which closes the breaker when that goes well.
+// breaker decides whether Redis is asked at all. Normally it is closed. It opens after three
+// failures in a row, or one answer that says that Redis cannot serve: one failing server answers
+// some requests well, a full one those that only read. Then nothing is asked, except by the background
+// loop after a pause, which closes the breaker when that succeeds.
 type breaker struct {
 	log *slog.Logger
 
@@ -99,7 +100,8 @@ func (b *breaker) probed(err error) {
 	}
 }
 
-// refused tells whether Redis has answered that it cannot: it is full, a replica, loading, or wants another password.
+// refused tells whether Redis has answered that it cannot: it is full, a replica, loading, or wants
+// another password.
 func refused(err error) bool {
 	var answer redis.Error
 	return errors.As(err, &answer) && !errors.Is(err, redis.Nil)

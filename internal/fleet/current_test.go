@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCurrentWaitsForPurges: after a purge was given up on a gateway, that gateway obeys before it answers out of its caches.
+// TestCurrentWaitsForPurges: after a purge was given up on a gateway, that gateway obeys before it
+// answers out of its caches.
 func TestCurrentWaitsForPurges(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
@@ -58,10 +59,12 @@ func TestCurrentWaitsForPurges(t *testing.T) {
 	t.Fatal("it never became current")
 }
 
-// shortConfirm makes a gateway unsure of itself as soon as it has not read the log for somewhat longer than it should.
+// shortConfirm makes a gateway unsure of itself as soon as it has not read the log for somewhat
+// longer than it should.
 var shortConfirm = defaultPurgeLimits.beat + time.Second
 
-// TestCurrentGivesUp: nobody waits for a Redis that is away, nor for one that is silent for longer than the promised time.
+// TestCurrentGivesUp: nobody waits for a Redis that is away, nor for one that is silent for longer
+// than the promised time.
 func TestCurrentGivesUp(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)

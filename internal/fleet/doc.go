@@ -2,7 +2,8 @@
 // bytes, leases, and purges. It talks to them over Redis, and for entries over HTTP/2 with TLS
 // (peer.go).
 //
-//	f, err := fleet.New(fleet.Options{Addresses: []string{"redis:6379"}, Advertise: "https://10.0.0.7:8887", Secret: secret})
+//	f, err := fleet.New(fleet.Options{Addresses: []string{"redis:6379"}, Advertise: "https://10.0.0.7:8887",
+//		Secret: secret})
 //	defer f.Close()
 //	go f.ServePeers(listener, cache)
 //	f.Start(fleet.Local{Purge: drop}) // from now on this gateway is a member, and purges of others arrive
@@ -17,14 +18,14 @@
 //
 // A gateway says once a second that it lives, and learns which others do. The list is kept while
 // Redis is away. Each member has a record that is authenticated by the secret (members.go), and so
-// has the holder in the value of a lease: nothing in Redis can name an address that is connected to,
-// and nothing in it decides which bytes a client gets.
+// has the holder in the value of a lease: nothing in Redis can name an address that is connected
+// to, and nothing in it decides which bytes a client gets.
 //
 // # Keys
 //
 // All keys of a fleet are in one slot of a Redis Cluster, and one counter gives every lease and
-// every purge its number, its fence. With the prefix p these are the keys. Each has an expiry except
-// the counter, and their number does not grow with that of the files:
+// every purge its number, its fence. With the prefix p these are the keys. Each has an expiry
+// except the counter, and their number does not grow with that of the files:
 //
 //	p:{0}:fence         counter
 //	p:{0}:lock:K        lease of K, a lock of package cachelock, while the entry is fetched
@@ -36,9 +37,9 @@
 //
 // # Failures of Redis
 //
-// Whatever is wrong with Redis (away, slow, full, a replica, loading, another password), after a few
-// failures every method answers cache.ErrFleetDown at once. One goroutine looks in the background
-// whether it serves again; no request pays for that.
+// Whatever is wrong with Redis (away, slow, full, a replica, loading, another password), after a
+// few failures every method answers cache.ErrFleetDown at once. One goroutine looks in the
+// background whether it serves again; no request pays for that.
 //
 // # Purges
 //

@@ -17,13 +17,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Fleet is this gateway's view of all gateways that share a Redis. It is safe for use by many goroutines; a process needs one.
+// Fleet is this gateway's view of all gateways that share a Redis. It is safe for use by many
+// goroutines; a process needs one.
 type Fleet struct {
 	o       Options
 	keys    keys
 	rdb     redis.UniversalClient
 	locks   *cachelock.Client // leases
-	waiting *cachelock.Client // looks whether a lease is free by taking it: under a name that nobody asks for bytes
+	waiting *cachelock.Client // looks whether a lease is free by taking it: under a name that is not asked for bytes
 	folders *cachelock.Folders
 	breaker *breaker
 	peers   *peers
@@ -60,7 +61,7 @@ var (
 	syncScript  = redis.NewScript(lua.FleetSync)
 )
 
-// New returns a Fleet, which connects to nobody yet. The caller closes it.
+// New returns a Fleet, which connects to nothing yet. The caller closes it.
 func New(o Options) (*Fleet, error) {
 	o.setDefaults()
 	if err := o.check(); err != nil {
@@ -78,7 +79,9 @@ func New(o Options) (*Fleet, error) {
 		return nil, err
 	}
 	f := &Fleet{
-		o: o, keys: keys(o.KeyPrefix + ":{0}:"), rdb: o.client(), breaker: newBreaker(o.Log.With("redis", strings.Join(o.Addresses, ", "))), purges: defaultPurgeLimits, leadTimeout: defaultLeadTimeout,
+		o: o, keys: keys(o.KeyPrefix + ":{0}:"), rdb: o.client(),
+		breaker: newBreaker(o.Log.With("redis", strings.Join(o.Addresses, ", "))),
+		purges:  defaultPurgeLimits, leadTimeout: defaultLeadTimeout,
 		news: make(chan struct{}, 1), synced: make(chan struct{}), cursor: newPurgeCursor(), last: -1,
 	}
 	f.records, f.members = records, newMemberList(o.Advertise)
@@ -96,8 +99,8 @@ func New(o Options) (*Fleet, error) {
 	return f, nil
 }
 
-// Close takes this gateway out of the list of those that are registered, ends what runs in the background and waits for it. Leases
-// that are still held expire.
+// Close takes this gateway out of the list of those that are registered, ends what runs in the
+// background and waits for it. Leases that are still held expire.
 func (f *Fleet) Close() error {
 	f.mu.Lock()
 	was := f.closed
@@ -144,8 +147,8 @@ func (f *Fleet) ask(ctx context.Context, what string, request func(context.Conte
 	return f.judge(ctx, what, request(limited))
 }
 
-// judge tells the breaker how a request has ended, and gives the error its kind. One that was cancelled by its caller says nothing
-// about Redis.
+// judge tells the breaker how a request has ended, and gives the error its kind. One that was
+// cancelled by its caller says nothing about Redis.
 func (f *Fleet) judge(ctx context.Context, what string, err error) error {
 	var held *cachelock.HeldError
 	switch {
@@ -163,8 +166,8 @@ func (f *Fleet) judge(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("cannot %s: %w: %w", what, cache.ErrFleetDown, err)
 }
 
-// ended is why a caller's context has ended; nil = it has not. A connection may notice the context's deadline a moment before the
-// context does: that is no fault of Redis either.
+// ended is why a caller's context has ended; nil = it has not. A connection may notice the
+// context's deadline a moment before the context does: that is no fault of Redis either.
 func ended(ctx context.Context) error {
 	if err := context.Cause(ctx); err != nil {
 		return err

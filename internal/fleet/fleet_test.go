@@ -121,7 +121,8 @@ func TestWaitIsBounded(t *testing.T) {
 	require.True(t, b.Stats().Up)
 }
 
-// leadInTime takes the lease of some file. A machine that has no time for it before the lease is over gets another try.
+// leadInTime takes the lease of some file. A machine that has no time for it before the lease is
+// over gets another try.
 func leadInTime(t testing.TB, f *Fleet) (file string, l leaseOf) {
 	t.Helper()
 	for n := 0; ; n++ {

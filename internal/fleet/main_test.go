@@ -27,8 +27,8 @@ const (
 	testFile = "group1/M00/0A/FF/wKgABF5xyzmAAAAAAAAAAAAAAAA123.jpg"
 )
 
-// fleetOf makes the options of a fleet of its own in one Redis. Requests and leases have much time, so that a busy machine is no
-// trouble.
+// fleetOf makes the options of a fleet of its own in one Redis. Requests and leases have much time,
+// so that a busy machine is no trouble.
 func fleetOf(addresses ...string) Options {
 	return Options{Addresses: addresses, KeyPrefix: fmt.Sprintf("t%x", rand.Uint64()), Timeout: patience / 2, LockTTL: time.Minute, Secret: "the secret of a test"}
 }

@@ -17,8 +17,8 @@ import (
 //	https://10.0.0.7:8887 <hex of 16 bytes>
 //
 // The second field is the beginning of the HMAC-SHA256 (RFC 2104) of key prefix, line feed and URL,
-// under a key derived from the fleet's secret. So whoever can write to Redis cannot name an address
-// that gateways connect to.
+// under a key derived from the fleet's secret. So a writer of Redis cannot name an address that
+// gateways connect to.
 const (
 	recordKeyInfo = "fdfs-gateway member record v1" // HKDF info
 	recordMAC     = 16                              // bytes

@@ -31,13 +31,13 @@ type Options struct {
 	LockWait time.Duration // longest Wait; default 30 s
 
 	Advertise string // https URL under which other gateways reach this one; empty = no bytes move between gateways
-	Secret    string // of the fleet, MinSecret bytes or more: the key of peer connections is derived from it; needed with Advertise
+	Secret    string // of the fleet, MinSecret bytes or more, for peer connections and records; needed with Advertise
 	Name      string // of this gateway among those that are registered; default Advertise, else the host's name and Listen
 	Listen    string // address that this gateway listens on, for the default of Name
 
 	Timeout time.Duration                 // of one request to Redis; default 500 ms
 	Log     *slog.Logger                  // default: none
-	Waited  func(time.Duration)           // called with how long each Wait took; default: nobody
+	Waited  func(time.Duration)           // called with how long each Wait took; default: not called
 	dial    func(*redis.UniversalOptions) // tests change how Redis is reached
 }
 
@@ -110,7 +110,8 @@ func (o *Options) check() error {
 // minTTL is the shortest ttl of a lease: a renewal is due after a third of it.
 const minTTL = 100 * time.Millisecond
 
-// parsePeer checks the URL of a peer: https, a host, and nothing else that could lead a request away.
+// parsePeer checks the URL of a peer: https, a host, and nothing else that could lead a request
+// away.
 func parsePeer(text string) (*url.URL, error) {
 	if len(text) > maxName {
 		return nil, fmt.Errorf("URL of a gateway has %d bytes, %d are allowed", len(text), maxName)
@@ -125,14 +126,15 @@ func parsePeer(text string) (*url.URL, error) {
 	return u, nil
 }
 
-// client returns a client of Redis, which connects when it is used. Its limits are those of a request that has no time to lose:
-// whoever waits for Redis is a client who waits for a file.
+// client returns a client of Redis, which connects when it is used. Its limits are those of a
+// request that has no time to lose: behind it a client waits for a file.
 func (o *Options) client() redis.UniversalClient {
 	u := &redis.UniversalOptions{
 		Addrs: o.Addresses, MasterName: o.MasterName, DB: o.DB, IsClusterMode: o.Mode == modeCluster,
 		Username: o.Username, Password: o.Password, TLSConfig: o.TLS,
-		DialTimeout: o.Timeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout, PoolTimeout: o.Timeout, ContextTimeoutEnabled: true,
-		DialerRetries: 1, MaxRetries: 1, MinRetryBackoff: 5 * time.Millisecond, MaxRetryBackoff: 20 * time.Millisecond,
+		DialTimeout: o.Timeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout, PoolTimeout: o.Timeout,
+		ContextTimeoutEnabled: true,
+		DialerRetries:         1, MaxRetries: 1, MinRetryBackoff: 5 * time.Millisecond, MaxRetryBackoff: 20 * time.Millisecond,
 		PoolSize: 64, MaxIdleConns: 16, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}

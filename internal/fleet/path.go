@@ -28,8 +28,8 @@ func MatchFile(id string) (cache.Match, error) {
 	return tier.MatchFile(strings.Clone(file.Group + "/" + file.Logic)), nil
 }
 
-// MatchFolder is the purge of a folder: the beginning of a file id up to any of its slashes, with or without that slash. Digits of
-// folders are upper case, as they are in file ids.
+// MatchFolder is the purge of a folder: the beginning of a file id up to any of its slashes, with
+// or without that slash. Digits of folders are upper case, as they are in file ids.
 func MatchFolder(prefix string) (cache.Match, error) {
 	segments := strings.Split(strings.TrimSuffix(prefix, "/"), "/")
 	if len(segments) > 4 || !isGroup(segments[0]) {

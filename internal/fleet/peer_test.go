@@ -36,7 +36,8 @@ type gateway struct {
 	storage cache.Source // for what the others ask of it
 }
 
-// serveAs starts a gateway that others reach on loopback. open gives the segments; nil = those of a cache.
+// serveAs starts a gateway that others reach on loopback. open gives the segments; nil = those of a
+// cache.
 func serveAs(t testing.TB, o Options, open entryOpener) *gateway {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -302,7 +303,8 @@ func TestPeerWithAnotherSecret(t *testing.T) {
 	require.Equal(t, 1, here.count("gateway=https://127.0.0.1:1 error="), here)
 }
 
-// Strangers get no byte from the listener of peers: without TLS 1.3, without a certificate, or with one of their own.
+// Strangers get no byte from the listener of peers: without TLS 1.3, without a certificate, or with
+// one of their own.
 func TestStrangersAreNotAnswered(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	b := serveAs(t, o, refuses(errors.New("BUG: a stranger is answered")))
@@ -335,7 +337,8 @@ func TestStrangersAreNotAnswered(t *testing.T) {
 
 const http2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
 
-// TestStopBeforeServe: a gateway that is told to stop as soon as it has started does not begin to serve peers.
+// TestStopBeforeServe: a gateway that is told to stop as soon as it has started does not begin to
+// serve peers.
 func TestStopBeforeServe(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -353,7 +356,8 @@ func TestStopBeforeServe(t *testing.T) {
 	}
 }
 
-// Connections of strangers that say nothing take a bounded number of places, each for a short time only.
+// Connections of strangers that say nothing take a bounded number of places, each for a short time
+// only.
 func TestCappedListener(t *testing.T) {
 	inner, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -480,7 +484,8 @@ func (g *gateway) read(file string, o *origin) ([]byte, error) {
 	return io.ReadAll(stream)
 }
 
-// Three gateways with caches, Redis and HTTP between them: one cold file that all clients want costs the storage one fetch.
+// Three gateways with caches, Redis and HTTP between them: one cold file that all clients want
+// costs the storage one fetch.
 func TestStampedeCostsOneFetch(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	gateways := []*gateway{serveAs(t, o, nil), serveAs(t, o, nil), serveAs(t, o, nil)}

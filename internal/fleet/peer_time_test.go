@@ -19,7 +19,8 @@ import (
 
 const otherGateway = "https://10.0.0.2:8887"
 
-// pipes are a network inside of a bubble of synctest, whose clock stands still while a goroutine can run.
+// pipes are a network inside of a bubble of synctest, whose clock stands still while a goroutine
+// can run.
 type pipes struct {
 	dialled chan net.Conn
 	closed  chan struct{}
@@ -54,7 +55,8 @@ func (p *pipes) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	}
 }
 
-// freezable is an end of a connection whose other end may freeze: writes succeed, as into the buffer of a socket.
+// freezable is an end of a connection whose other end may freeze: writes succeed, as into the
+// buffer of a socket.
 type freezable struct {
 	net.Conn
 	p *pipes
@@ -67,7 +69,8 @@ func (c *freezable) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// bubbled is a client with the default times, in a bubble, and the network to a gateway that gives segments.
+// bubbled is a client with the default times, in a bubble, and the network to a gateway that gives
+// segments.
 func bubbled(t *testing.T, open entryOpener) (*peers, *pipes) {
 	o := &Options{Secret: "the secret of a test", Advertise: "https://10.0.0.1:8887"}
 	o.setDefaults()
@@ -88,7 +91,8 @@ func bubbled(t *testing.T, open entryOpener) (*peers, *pipes) {
 	return p, network
 }
 
-// A gateway that freezes is noticed after a quarter of the TTL of a lease, in the middle of a body and before its head.
+// A gateway that freezes is noticed after a quarter of the TTL of a lease, in the middle of a body
+// and before its head.
 func TestPeerThatFreezes(t *testing.T) {
 	small := cache.Version{Size: 1 << 20}
 	for name, c := range map[string]struct {
@@ -187,7 +191,8 @@ func TestSlowFillStaysConnected(t *testing.T) {
 	})
 }
 
-// A request that ends takes its stream on the other gateway with it, and the connection stays for the next one.
+// A request that ends takes its stream on the other gateway with it, and the connection stays for
+// the next one.
 func TestCancelledRequestEndsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ended sync.WaitGroup
@@ -212,7 +217,8 @@ func TestCancelledRequestEndsThere(t *testing.T) {
 	})
 }
 
-// A gateway that cannot be reached costs one dial; further requests fail at once during the back-off.
+// A gateway that cannot be reached costs one dial; further requests fail at once during the
+// back-off.
 func TestPeerInBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := bubbled(t, nil)

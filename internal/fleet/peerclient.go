@@ -121,7 +121,7 @@ func (p *peers) failed(ctx context.Context, peer string, err error) error {
 	case errors.Is(err, errSecret):
 		p.backoff.Fail(peer)
 		p.warn.Warn(peer, "a peer is not trusted", "gateway", peer, "error", errSecret,
-			"advice", "give all gateways the same secret in [peer], and see that advertise leads to [peer] listen of that gateway")
+			"advice", "give all gateways the same secret in [peer], and see that advertise leads to their [peer] listen")
 		return fmt.Errorf("%w: %w", errRefused, err)
 	}
 	p.backoff.Fail(peer)
@@ -157,7 +157,7 @@ func (p *peers) accept(peer string, r *entryRequest, answer *http.Response) (m c
 	case r.Want != nil && v != *r.Want:
 		return m, fmt.Errorf("%w: the peer has another version", cache.ErrChanged)
 	case r.Key.Index != cache.Facts && answer.ContentLength != length:
-		return m, fmt.Errorf("%w: %d bytes from byte %d of segment %d", errAnswer, answer.ContentLength, r.Offset, r.Key.Index)
+		return m, fmt.Errorf("%w: %d bytes of %q from byte %d on", errAnswer, answer.ContentLength, r.Key, r.Offset)
 	}
 	m.Version = v
 	if age, ok := parseMillis(answer.Header.Get(ageHeader)); ok {
@@ -172,8 +172,8 @@ func resultOf(err error) string {
 		err  error
 		name string
 	}{
-		{errUnreachable, "unreachable"}, {cache.ErrNotHere, "not_here"}, {cache.ErrChanged, "changed"}, {cache.ErrNotFound, "not_found"},
-		{errRefused, "refused"},
+		{errUnreachable, "unreachable"}, {cache.ErrNotHere, "not_here"}, {cache.ErrNotFound, "not_found"},
+		{cache.ErrChanged, "changed"}, {errRefused, "refused"},
 	} {
 		if errors.Is(err, r.err) {
 			return r.name
@@ -219,7 +219,8 @@ func (b *peerBody) count(result string) {
 	}
 }
 
-// Close implements io.Closer. An answer that was not read to its end is cancelled; the connection stays.
+// Close implements io.Closer. An answer that was not read to its end is cancelled; the connection
+// stays.
 func (b *peerBody) Close() error {
 	b.count("abandoned")
 	return b.body.Close()

@@ -253,7 +253,8 @@ func sendAsItArrives(w http.ResponseWriter, stream io.Reader, n int64) error {
 	return nil
 }
 
-// cappedListener closes connections beyond its room at once: strangers cannot take all descriptors of the process.
+// cappedListener closes connections beyond its room at once: strangers cannot take all descriptors
+// of the process.
 type cappedListener struct {
 	net.Listener
 	room chan struct{} // holds one value for each open connection

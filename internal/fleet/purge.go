@@ -11,14 +11,16 @@ import (
 	"fastdfs-gateway/internal/cache"
 )
 
-// Purge makes all gateways forget the files that are meant, and returns how many have: this one and the others that are registered
-// and were seen within 15 s. Those that have not confirmed it within 5 s are named; they obey when they can be reached again, and
-// before they use what they have kept over a restart.
+// Purge makes all gateways forget the files that are meant, and returns how many have: this one and
+// the others that are registered and were seen within 15 s. Those that have not confirmed it within
+// 5 s are named; they apply it when they can be reached again, and before they use what they have kept
+// over a restart.
 //
-// The folder lock on the path makes purges of overlapping paths one after the other, and keeps purges out of a folder that another
-// program has locked. It is held only while the purge is written down: each gateway invalidates its fills when it applies the purge.
+// The folder lock on the path makes purges of overlapping paths one after the other, and keeps
+// purges out of a folder that another program has locked. It is held only while the purge is
+// written down: each gateway invalidates its fills when it applies the purge.
 //
-// An error that is cache.ErrFleetDown means that only this gateway has obeyed.
+// An error that is cache.ErrFleetDown means that only this gateway has applied.
 func (f *Fleet) Purge(ctx context.Context, m cache.Match) (gateways int, missing []string, err error) {
 	deadline, cancel := context.WithTimeout(ctx, f.purges.confirm)
 	defer cancel()
@@ -45,12 +47,14 @@ func (f *Fleet) purgeHere(m cache.Match) {
 	}
 }
 
-// writePurge writes the purge down under the folder lock, and returns its fence and who has to obey.
+// writePurge writes the purge down under the folder lock, and returns its fence and the names
+// of the gateways that have to apply it.
 func (f *Fleet) writePurge(ctx context.Context, path string) (fence int64, names []string, err error) {
 	if _, err := f.breaker.allow(); err != nil {
 		return 0, nil, err
 	}
-	lock, err := f.folders.Acquire(ctx, "/"+path, cachelock.Exclusive, cachelock.LockOptions{Policy: cachelock.WaitFor(f.purges.confirm / 2)})
+	wait := cachelock.LockOptions{Policy: cachelock.WaitFor(f.purges.confirm / 2)}
+	lock, err := f.folders.Acquire(ctx, "/"+path, cachelock.Exclusive, wait)
 	if err != nil {
 		return 0, nil, f.lockFailed(ctx, path, err)
 	}
@@ -85,8 +89,8 @@ const (
 	lastLook  = 250 * time.Millisecond
 )
 
-// confirmed waits until all have obeyed, and names those that have not when the time is over. A gateway that has left meanwhile has
-// nothing to obey.
+// confirmed waits until all have applied it, and names those that have not in time. A
+// gateway that has left meanwhile has nothing to apply.
 func (f *Fleet) confirmed(ctx context.Context, fence int64, names []string) (missing []string, err error) {
 	missing = names
 	for pause := firstLook; ; pause = min(2*pause, lastLook) {
@@ -110,7 +114,7 @@ func (f *Fleet) confirmed(ctx context.Context, fence int64, names []string) (mis
 // unacknowledged returns those of the names that have not confirmed a purge yet.
 func (f *Fleet) unacknowledged(ctx context.Context, fence int64, names []string) (left []string, err error) {
 	var answer []any
-	err = f.ask(ctx, "see who has obeyed", func(ctx context.Context) (err error) {
+	err = f.ask(ctx, "see which gateways have applied a purge", func(ctx context.Context) (err error) {
 		answer, err = f.rdb.HMGet(ctx, f.keys.obeyed(), names...).Result()
 		return err
 	})

@@ -25,8 +25,9 @@ func purge(t testing.TB, f *Fleet, m cache.Match, gateways int, names ...string)
 	require.Equal(t, gateways, n)
 }
 
-// purgeWithout purges while one gateway cannot obey, so that the purge ends with its time. When the machine was too slow for the
-// others within that time, the same is done once more with twice of it: so a purge may be obeyed several times.
+// purgeWithout purges while one gateway cannot obey, so that the purge ends with its time. When the
+// machine was too slow for the others within that time, the same is done once more with twice of
+// it: so a purge may be obeyed several times.
 func purgeWithout(t testing.TB, f *Fleet, m cache.Match, gateways int, missing string) {
 	t.Helper()
 	defer func() { f.purges.confirm = patience }()
@@ -174,7 +175,8 @@ func TestManyPurgesAtATime(t *testing.T) {
 	require.Equal(t, first, second, "all obey in the same order")
 }
 
-// A gateway that was away reads on where it was; when the log does not reach back so far it drops everything.
+// A gateway that was away reads on where it was; when the log does not reach back so far it drops
+// everything.
 func TestGatewayThatWasAway(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	a := member(t, o, 1)
@@ -217,7 +219,8 @@ func TestGatewayThatWasAway(t *testing.T) {
 	require.Equal(t, []string{""}, again())
 }
 
-// While a gateway is not registered any more nobody waits for it, but it obeys before it may use what it has kept.
+// While a gateway is not registered any more nobody waits for it, but it obeys before it may use
+// what it has kept.
 func TestSyncedComesAfterObeying(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
@@ -245,7 +248,8 @@ func TestSyncedComesAfterObeying(t *testing.T) {
 	require.NotEmpty(t, m.take())
 }
 
-// Redis loses its data. Nobody drops anything who has obeyed what the others have; who missed something drops everything.
+// Redis loses its data. Nobody drops anything who has obeyed what the others have; who missed
+// something drops everything.
 func TestRedisLosesItsData(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -285,7 +289,8 @@ func TestRedisLosesItsData(t *testing.T) {
 	require.EqualValues(t, 1, c.Stats().LogsMissed)
 }
 
-// Redis loses its data, and there is a purge before the one who has obeyed most comes back: nobody can tell who missed what.
+// Redis loses its data, and there is a purge before the one who has obeyed most comes back: nobody
+// can tell who missed what.
 func TestRedisLosesItsDataAndGoesOn(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	a, b := member(t, o, 1), member(t, o, 2)

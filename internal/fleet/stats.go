@@ -17,7 +17,7 @@ import (
 // LockInfo is a lease that this gateway holds, or waits for.
 type LockInfo struct {
 	Key     string
-	Holder  string        // who has it; "" = unknown
+	Holder  string        // name of the gateway that has it; "" = unknown
 	Since   time.Time     // when it was taken, or the waiting began
 	TTL     time.Duration // after which it ends unless it is renewed; 0 = unknown
 	Fence   int64         // 0 = unknown
@@ -32,11 +32,11 @@ type Stats struct {
 	Held     int64 // leases that another gateway had
 	Failed   int64 // leases that could not be asked for
 	Lost     int64 // leases lost
-	// PeerFetches are reads from other gateways by how they went: ok, not_here, changed, broken, unreachable, refused, abandoned (by
-	// the reader).
+	// PeerFetches are reads from other gateways by how they went: ok, not_here, changed, broken,
+	// unreachable, refused, abandoned (by the reader).
 	PeerFetches  map[string]int64
 	PeerRequests map[int]int64 // answered requests of other gateways, by status
-	Obeyed       int64         // fence of the last purge that was obeyed; -1 = none yet
+	Obeyed       int64         // fence of the last purge that was applied; -1 = none yet
 	LogsMissed   int64         // times that the log of purges did not reach back far enough, and everything was dropped
 	LocksHeld    int           // now
 	LocksWaiting int           // now
@@ -47,7 +47,7 @@ type Gateway struct {
 	Name     string
 	LastSeen time.Time // by the clock of Redis
 	Live     bool      // purges wait for it
-	Obeyed   int64     // fence of the last purge that it has obeyed; -1 = none
+	Obeyed   int64     // fence of the last purge that it has applied; -1 = none
 }
 
 // leases counts what happens and lists the leases of now.
@@ -103,7 +103,7 @@ func (l *leases) answered(status int) {
 func (l *leases) list() []LockInfo {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	list := slices.AppendSeq(make([]LockInfo, 0, len(l.locks)), maps.Values(l.locks)) // none is an empty list, not null, in JSON
+	list := slices.AppendSeq(make([]LockInfo, 0, len(l.locks)), maps.Values(l.locks)) // in JSON not null, but []
 	slices.SortFunc(list, func(x, y LockInfo) int {
 		return cmp.Or(x.Since.Compare(y.Since), cmp.Compare(x.Key, y.Key))
 	})
@@ -113,8 +113,9 @@ func (l *leases) list() []LockInfo {
 // Stats gives the figures. Redis is not asked.
 func (f *Fleet) Stats() Stats {
 	s := Stats{
-		Up: f.breaker.retryAfter() == 0, Opened: f.breaker.times(), Acquired: f.leases.acquired.Load(), Held: f.leases.held.Load(),
-		Failed: f.leases.failed.Load(), Lost: f.leases.lost.Load(), Obeyed: f.appliedUpTo(), LogsMissed: f.leases.missed.Load(),
+		Up: f.breaker.retryAfter() == 0, Opened: f.breaker.times(), Obeyed: f.appliedUpTo(),
+		Acquired: f.leases.acquired.Load(), Held: f.leases.held.Load(), Failed: f.leases.failed.Load(),
+		Lost: f.leases.lost.Load(), LogsMissed: f.leases.missed.Load(),
 	}
 	f.leases.mu.Lock()
 	defer f.leases.mu.Unlock()
@@ -129,8 +130,9 @@ func (f *Fleet) Stats() Stats {
 	return s
 }
 
-// Locks lists the leases that this gateway holds and those that it waits for, the oldest first. Of those that it waits for, Redis
-// is asked who has them, as long as it serves and for no more than maxAsked.
+// Locks lists the leases that this gateway holds and those that it waits for, the oldest first. Of
+// those that it waits for, Redis is asked who has them, as long as it serves and for no more than
+// maxAsked.
 func (f *Fleet) Locks(ctx context.Context) []LockInfo {
 	list := f.leases.list()
 	asked := 0
@@ -195,7 +197,8 @@ func (f *Fleet) Gateways(ctx context.Context) ([]Gateway, error) {
 	for _, z := range seen.Val() {
 		name, _ := z.Member.(string)
 		at := time.UnixMilli(int64(z.Score))
-		list = append(list, Gateway{Name: name, LastSeen: at, Live: now.Val().Sub(at) <= f.purges.live, Obeyed: parseFence(obeyed.Val()[name])})
+		live := now.Val().Sub(at) <= f.purges.live
+		list = append(list, Gateway{Name: name, LastSeen: at, Live: live, Obeyed: parseFence(obeyed.Val()[name])})
 	}
 	slices.SortFunc(list, func(a, b Gateway) int { return cmp.Compare(a.Name, b.Name) })
 	return list, nil

@@ -14,11 +14,12 @@ import (
 
 // Local is what a Fleet does with the cache of its own gateway.
 type Local struct {
-	// Purge drops what is meant. When it returns nothing of that is served any more to requests that begin. It may be called by
-	// several goroutines; the others are called by one.
+	// Purge drops what is meant. When it returns nothing of that is served any more to requests
+	// that begin. It may be called by several goroutines; the others are called by one.
 	Purge func(cache.Match)
-	// Load and Store keep the number of the last purge that was obeyed beside a disk tier, where there is one: so that a
-	// gateway which starts again need not drop it all. Load is an error when no number was stored. Both nil: there is no disk tier.
+	// Load and Store keep the number of the last purge that was applied beside a disk tier, where
+	// there is one: so that a gateway which starts again need not drop it all. Load is an error
+	// when no number was stored. Both nil: there is no disk tier.
 	Load  func() (int64, error)
 	Store func(int64) error
 }
@@ -27,7 +28,7 @@ type Local struct {
 type purgeLimits struct {
 	log     int           // purges that the log keeps
 	age     time.Duration // how long it keeps them
-	keep    time.Duration // how long all that is about purges and gateways is kept when nobody comes
+	keep    time.Duration // how long all that is about purges and gateways is kept when no gateway comes
 	page    int           // that are read at a time
 	beat    time.Duration // how often a gateway says that it lives, and looks for purges
 	live    time.Duration // how long it counts as living after that
@@ -36,13 +37,15 @@ type purgeLimits struct {
 }
 
 var defaultPurgeLimits = purgeLimits{
-	log: 10000, age: 7 * 24 * time.Hour, keep: 14 * 24 * time.Hour, page: 100, beat: time.Second, live: 15 * time.Second, forget: 24 * time.Hour, confirm: 5 * time.Second,
+	log: 10000, age: 7 * 24 * time.Hour, keep: 14 * 24 * time.Hour, page: 100,
+	beat: time.Second, live: 15 * time.Second, forget: 24 * time.Hour, confirm: 5 * time.Second,
 }
 
 // errStarted is the error for a second Start.
 var errStarted = errors.New("the fleet was started or closed before")
 
-// Start registers this gateway, and begins to obey purges and to look after Redis. It does not wait for Redis: see Ready.
+// Start registers this gateway, and begins to apply purges and to look after Redis. It does not wait
+// for Redis: see Ready.
 func (f *Fleet) Start(l Local) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -54,7 +57,7 @@ func (f *Fleet) Start(l Local) error {
 		if last, err := l.Load(); err == nil && last >= 0 {
 			f.last = last
 		} else if err != nil {
-			f.o.Log.Warn("cannot tell which purges the disk cache has obeyed: it will be dropped", "error", err)
+			f.o.Log.Warn("cannot tell which purges the disk cache has applied: it will be dropped", "error", err)
 		}
 	}
 	f.running.Go(f.loop)
@@ -62,8 +65,8 @@ func (f *Fleet) Start(l Local) error {
 	return nil
 }
 
-// Synced returns a channel that is closed when this gateway has obeyed all purges that it missed while it was away. Until then
-// nothing that it has kept from before may be used.
+// Synced returns a channel that is closed when this gateway has applied all purges that it missed
+// while it was away. Until then nothing that it has kept from before may be used.
 func (f *Fleet) Synced() <-chan struct{} { return f.synced }
 
 // Ready waits for Synced as long as ctx lasts.
@@ -76,7 +79,8 @@ func (f *Fleet) Ready(ctx context.Context) error {
 	}
 }
 
-// loop is the goroutine that says that this gateway lives, obeys purges, and finds out when Redis serves again.
+// loop is the goroutine that says that this gateway lives, applies purges, and finds out when Redis
+// serves again.
 func (f *Fleet) loop() {
 	for f.life.Err() == nil {
 		pause := f.breaker.retryAfter()
@@ -108,7 +112,8 @@ func (f *Fleet) rest() {
 	}
 }
 
-// listen is the goroutine that hears of purges. Messages that get lost are no harm, since loop looks anyway.
+// listen is the goroutine that hears of purges. Messages that get lost are no harm, since loop
+// looks anyway.
 func (f *Fleet) listen() {
 	pubsub := f.rdb.Subscribe(f.life, f.keys.channel())
 	defer context.AfterFunc(f.life, func() { _ = pubsub.Close() })()
@@ -174,7 +179,8 @@ func (f *Fleet) exchange() (news, error) {
 	names := []string{f.keys.fence(), f.keys.purges(), f.keys.base(), f.keys.gateways(), f.keys.obeyed(), f.keys.members()}
 	revision, _ := f.members.get()
 	answer, err := syncScript.Run(ctx, f.rdb, names, f.o.Name, f.appliedUpTo(), f.purges.page, millis(f.purges.keep),
-		millis(f.purges.forget), f.keys.channel(), f.records.make(f.o.Advertise), millis(f.purges.live), revision, maxMembers).Slice()
+		millis(f.purges.forget), f.keys.channel(), f.records.make(f.o.Advertise), millis(f.purges.live), revision,
+		maxMembers).Slice()
 	if err != nil {
 		return news{}, fmt.Errorf("cannot read the log of purges: %w", err)
 	}
@@ -246,14 +252,14 @@ func (f *Fleet) seenUpTo() int64 {
 	return max(f.seen, f.last)
 }
 
-// appliedUpTo is the fence of the last purge that was obeyed.
+// appliedUpTo is the fence of the last purge that was applied.
 func (f *Fleet) appliedUpTo() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.last
 }
 
-// isSynced notes that all purges were obeyed; it is called by the loop alone.
+// isSynced notes that all purges were applied; it is called by the loop alone.
 func (f *Fleet) isSynced() {
 	select {
 	case <-f.synced:

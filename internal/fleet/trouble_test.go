@@ -39,7 +39,8 @@ func (l *lines) count(s string) int {
 	return strings.Count(l.text.String(), s)
 }
 
-// Whatever is wrong with Redis: every method fails within bounded time, soon at once, and all is well again by itself.
+// Whatever is wrong with Redis: every method fails within bounded time, soon at once, and all is
+// well again by itself.
 func TestTrouble(t *testing.T) {
 	for name, c := range map[string]struct {
 		args         []string
@@ -120,7 +121,8 @@ func configure(key, value string) func(*testing.T, *redistest.Server, *redistest
 	}
 }
 
-// tryAll calls every method and returns the first error; all must be of the kind that the cache goes on alone with.
+// tryAll calls every method and returns the first error; all must be of the kind that the cache
+// goes on alone with.
 func tryAll(f *Fleet) error {
 	ctx := context.Background()
 	var errs []error
@@ -286,7 +288,8 @@ func TestClusterAndSentinel(t *testing.T) {
 	})
 }
 
-// TestAdvice: what a real Redis says to a client that was set up wrongly comes with what to do about it.
+// TestAdvice: what a real Redis says to a client that was set up wrongly comes with what to do
+// about it.
 func TestAdvice(t *testing.T) {
 	server := redistest.Start(t)
 	admin := redis.NewClient(&redis.Options{Addr: server.Addr()})
