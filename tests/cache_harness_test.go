@@ -118,10 +118,10 @@ func (f *fleet) put(size int) (fdfs.FileID, []byte) {
 }
 
 // putOwnedBy stores files until one is owned by a gateway, as all gateways say.
-func (f *fleet) putOwnedBy(size int, owner *member) (id fdfs.FileID) {
+func (f *fleet) putOwnedBy(size int, owner *member) (id fdfs.FileID, content []byte) {
 	f.t.Helper()
 	require.Eventually(f.t, func() bool {
-		id, _ = f.put(size)
+		id, content = f.put(size)
 		for _, m := range f.gateways {
 			_, text := m.adminGet("/explain?url=" + id.String())
 			if owners := ownersStep.FindStringSubmatch(text); owners == nil || owners[1] != owner.name() {
@@ -130,7 +130,7 @@ func (f *fleet) putOwnedBy(size int, owner *member) (id fdfs.FileID) {
 		}
 		return true
 	}, patience, time.Millisecond)
-	return id
+	return id, content
 }
 
 // ownersStep is the step of an explanation that names the owners of a file.

@@ -258,7 +258,7 @@ func TestCacheSaysWhere(t *testing.T) {
 // saysWhere asks each of two gateways twice for a new file of an owner. Its error says that one has told something else than
 // expected.
 func (f *fleet) saysWhere(size int, owner *member) error {
-	id := f.putOwnedBy(size, owner)
+	id, _ := f.putOwnedBy(size, owner)
 	sources, want := map[string]float64{"origin": 1, "peer": 1, "memory": 2}, []string{"MISS", "HIT", "PEER", "HIT"}
 	if owner != f.gateways[0] {
 		sources, want = map[string]float64{"origin": 0, "peer": 1, "memory": 3}, []string{"PEER", "HIT", "HIT", "HIT"}
