@@ -146,7 +146,7 @@ func call(p *Pool, text string) (string, error) {
 	return string(b), err
 }
 
-// refusing is an address that refuses connections, and that nobody else gets.
+// refusing is an address that refuses connections and is used by no other test.
 func refusing(t *testing.T) string {
 	_, addr := bound(t)
 	return addr

@@ -5,7 +5,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"net/netip"
 )
 
 // A packet of the protocol has a header and a body:
@@ -137,30 +136,28 @@ func cutNUL(b []byte) string {
 	return string(text)
 }
 
-// FileInfo is the answer to CmdFileInfo.
+// FileInfo has the parts of the answer to CmdFileInfo that the gateway uses.
 type FileInfo struct {
-	Size int64
+	Size int64 // bytes
 	// Time is in unix seconds: the creation time of normal and trunk files, the modification time
 	// of slaves, appenders and regenerated files.
-	Time   int64
-	CRC32  uint32     // 0 with FlagNoCRC for slaves and appenders
-	Source netip.Addr // source of the upload; invalid if unknown
+	Time int64
 }
 
-// ParseFileInfo parses the answer to CmdFileInfo: size u64, time u64, CRC32 as a sign-extended
-// int32 in 8 bytes, and the source as text of 16 or 46 bytes.
+// ParseFileInfo parses the answer to CmdFileInfo:
+//
+//	offset  length    field
+//	0       8         size
+//	8       8         time, see FileInfo
+//	16      8         CRC32 as a sign-extended int32; 0 with FlagNoCRC for slaves and appenders
+//	24      16 or 46  address of the source of the upload, NUL padded text
 func ParseFileInfo(body []byte) (FileInfo, error) {
 	if len(body) != 24+ipv4TextSize+1 && len(body) != 24+ipv6TextSize+1 {
 		return FileInfo{}, fmt.Errorf("%w: a file info of %d bytes", ErrProtocol, len(body))
 	}
-	info := FileInfo{
-		Size:  int64(binary.BigEndian.Uint64(body)),
-		Time:  int64(binary.BigEndian.Uint64(body[8:])),
-		CRC32: uint32(binary.BigEndian.Uint64(body[16:])),
-	}
+	info := FileInfo{Size: int64(binary.BigEndian.Uint64(body)), Time: int64(binary.BigEndian.Uint64(body[8:]))}
 	if info.Size < 0 {
 		return FileInfo{}, fmt.Errorf("%w: a file of %d bytes", ErrProtocol, info.Size)
 	}
-	info.Source, _ = parseAddr(cutNUL(body[24:]))
 	return info, nil
 }
