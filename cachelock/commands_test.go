@@ -12,8 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A lock that nobody waits for costs two commands, of the client and by the count of the server,
-// whatever the policy.
+// A lock without waiters costs two commands, by the count of the client and of the server, with any
+// policy.
 func TestTwoCommandsACycle(t *testing.T) {
 	server := redistest.Start(t)
 	rdb := server.Client()
@@ -60,8 +60,8 @@ func TestAllocationsACycle(t *testing.T) {
 	require.LessOrEqual(t, allocations, 25.0)
 }
 
-// A release wakes one of a thousand who wait in a process: Redis gets a few commands, and not one
-// for each of them.
+// A release wakes one of a thousand waiters of a process: Redis gets a few commands, not one for
+// each waiter.
 func TestReleaseDoesNotThunder(t *testing.T) {
 	const waiters = 1000
 	rdb := redistest.Shared(t).Client()

@@ -176,7 +176,7 @@ func ExampleLockOptions_fair() {
 	ctx := context.Background()
 	locks := cachelock.NewLocal(cachelock.Options{})
 	defer locks.Close()
-	// Everybody who takes the lock has to ask for it.
+	// All users of the lock have to set Fair.
 	lock, err := locks.Acquire(ctx, "printer",
 		cachelock.LockOptions{Fair: true, Policy: cachelock.WaitFor(time.Minute)})
 	if err != nil {

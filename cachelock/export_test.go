@@ -70,7 +70,7 @@ func (s lateQueue) acquire(ctx context.Context, w lockRequest) (holding, int64, 
 	if waiter == "" || !errors.Is(err, ErrHeld) {
 		return h, fence, err
 	}
-	time.Sleep(5 * time.Millisecond) // makes sure that somebody releases the lock in between
+	time.Sleep(5 * time.Millisecond) // makes sure that the lock is released in between
 	names, now := s.newHold(w).names, time.Now()
 	s.rdb.ZAdd(ctx, names[2], redis.Z{Score: float64(now.UnixMicro()), Member: waiter})
 	s.rdb.ZAdd(ctx, names[3], redis.Z{Score: float64(now.Add(w.queueTTL).UnixMilli()), Member: waiter})

@@ -67,7 +67,7 @@ func (r *relayed) isSet(key string) {
 	}, soon, 2*time.Millisecond)
 }
 
-// freeSoon requires that nobody has the lock, long before it expires.
+// freeSoon requires that the lock becomes free long before it expires.
 func (r *relayed) freeSoon(key string) {
 	r.Helper()
 	start := time.Now()
@@ -119,8 +119,8 @@ func TestReleaseFails(t *testing.T) {
 	r.freeSoon("k")
 }
 
-// The usual defer with a context that has ended releases nevertheless, and says that it could not
-// wait for it.
+// The usual defer with a context that has ended releases nevertheless, and returns that it could
+// not wait.
 func TestReleaseCancelled(t *testing.T) {
 	t.Parallel()
 	r := newRelayed(t, -1, cachelock.Options{})
@@ -287,7 +287,7 @@ func locksOf(t *testing.T, server *redistest.Server) []string {
 	return keys
 }
 
-// When Redis goes away, all who wait learn it at once, not one after the other.
+// When Redis becomes unavailable, all waiters fail at once, not one after the other.
 func TestUnreachableForAll(t *testing.T) {
 	t.Parallel()
 	const fails = 3 * time.Second // a request that hangs
@@ -313,7 +313,7 @@ func TestUnreachableForAll(t *testing.T) {
 	require.NoError(t, lock.Release(t.Context()))
 }
 
-// Answers that nobody understands are failures, not locks.
+// Malformed answers are failures, not locks.
 func TestForeignKeys(t *testing.T) {
 	t.Parallel()
 	r := newRelayed(t, -1, cachelock.Options{Poll: 50 * time.Millisecond})
@@ -323,7 +323,8 @@ func TestForeignKeys(t *testing.T) {
 	require.ErrorIs(t, err, cachelock.ErrUnreachable)
 	require.True(t, strings.Contains(err.Error(), "WRONGTYPE"), err)
 
-	require.NoError(t, r.admin.Set(t.Context(), name+"eternal", "x", 0).Err()) // somebody's lock without expiry
+	// a lock without expiry from another program
+	require.NoError(t, r.admin.Set(t.Context(), name+"eternal", "x", 0).Err())
 	got := acquireAsync(t.Context(), r.c, "eternal", cachelock.LockOptions{Policy: cachelock.WaitFor(farOff)})
 	time.Sleep(100 * time.Millisecond)
 	require.NoError(t, r.admin.Del(t.Context(), name+"eternal").Err())

@@ -26,9 +26,9 @@ func foldersOf(t *testing.T, rdb redis.UniversalClient, o cachelock.Options) *ca
 	return f
 }
 
-// folderBefore holds a folder before a failover, with somebody who waits for it. What it returns is
-// for afterwards: the holder has kept it, nobody else got it, and whoever waits is served when it
-// is released.
+// folderBefore holds a folder before a failover, with a waiter for it. It returns the checks for
+// afterwards: the holder has kept the folder, no other client got it, and the waiter is served
+// after the release.
 func folderBefore(t *testing.T, rdb func() redis.UniversalClient) (after func()) {
 	t.Helper()
 	o := cachelock.Options{Prefix: "folders over a failover", Shards: 1, Poll: 50 * time.Millisecond}
@@ -65,8 +65,8 @@ func folderBefore(t *testing.T, rdb func() redis.UniversalClient) (after func())
 	}
 }
 
-// TestFolderKilledProcess kills a process that holds a folder and renews it: nobody hears of it any
-// more, and the folder is free when its time is over.
+// TestFolderKilledProcess kills a process that holds and renews a folder: the folder is free when
+// the lock has expired.
 func TestFolderKilledProcess(t *testing.T) {
 	if addr := os.Getenv("FOLDER_HOLDER_REDIS"); addr != "" {
 		holdUntilKilled(t, addr)
@@ -116,8 +116,8 @@ func holdUntilKilled(t *testing.T, addr string) {
 	<-lock.Context().Done()
 }
 
-// TestFolderCutOff cuts the network of a holder: he learns that he has lost the folder, another
-// gets it, and what he does when the network is back changes nothing.
+// TestFolderCutOff cuts the network of a holder: it learns that it has lost the folder, another
+// gets it, and the former holder's requests change nothing when the network is back.
 func TestFolderCutOff(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)

@@ -38,7 +38,7 @@ type step struct {
 	inWay  map[string]bool // token and path of all that are in the way
 }
 
-// folderModel is who holds what.
+// folderModel has all held claims.
 type folderModel struct {
 	held  []modelLock
 	gone  []string // tokens that are held no more
@@ -335,12 +335,12 @@ func TestFolderModelCatches(t *testing.T) {
 			`'\1', 'LIMIT', 0, 1)`, `'\1', 'LIMIT', 0, 100)`, `return found(first[1])`,
 			`if alive(first) then return found(first[1]) end`,
 			below, strings.Replace(below, "0, 1)", "0, 100)", 1), `if first[1] then`, `if alive(first) then`,
-			`local function inTheWay`, `local function alive(list)
+			`local function conflict`, `local function alive(list)
 				for _, m in ipairs(list) do
 					if tonumber(redis.call('ZSCORE', KEYS[2], (found(m)))) > now then list[1] = m return true end
 				end
 			end
-			local function inTheWay`}},
+			local function conflict`}},
 		"takes a part": {acquire: []string{"for i = 6, #ARGV, 3 do\n\tlocal holder",
 			"for i = 6, 6, 3 do\n\tlocal holder"}},
 		"compares text with numbers": {release: []string{`if tonumber(n) > 0 then`, `if n ~= '0' then`}},

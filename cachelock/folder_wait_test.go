@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// seldom is a client whose polls come too late for any test: whoever is woken was told.
+// seldom is a client whose polls come too late for any test: its waiters rely on notifications.
 var seldom = Options{Poll: time.Hour, TTL: time.Hour}
 
 // patient waits as long as a test may take.
@@ -43,8 +43,8 @@ func waiting(f *Folders) int {
 	return len(f.c.folderWaiters.m[f.namespace])
 }
 
-// untilWaiting returns when so many lines wait. The request that registers them may still be on its
-// way: then it finds what has become free meanwhile.
+// untilWaiting returns when so many wait queues are registered. The request of a head may still be
+// running: then it finds what was released meanwhile.
 func untilWaiting(t *testing.T, f *Folders, waitQueues int) {
 	t.Helper()
 	require.Eventually(t, func() bool { return waiting(f) == waitQueues }, time.Minute, time.Millisecond)
@@ -57,8 +57,8 @@ func mustAcquire(t *testing.T, f *Folders, path string, mode Mode, o LockOptions
 	return l
 }
 
-// TestFolderWoken: somebody waits for a path, and is told when what was in his way is released,
-// above him, below or there.
+// TestFolderWoken: a waiter for a path is notified when the lock in its way is released, above it,
+// below it or on it.
 func TestFolderWoken(t *testing.T) {
 	t.Parallel()
 	twoFolders(t, func(t *testing.T, a, b *Folders) {
@@ -80,7 +80,7 @@ func TestFolderWoken(t *testing.T) {
 	})
 }
 
-// TestFolderWokenByOperations: each of two paths wakes those who wait for it.
+// TestFolderWokenByOperations: each of two paths wakes its waiters.
 func TestFolderWokenByOperations(t *testing.T) {
 	t.Parallel()
 	twoFolders(t, func(t *testing.T, a, b *Folders) {
@@ -104,8 +104,7 @@ func TestFolderWokenByOperations(t *testing.T) {
 	})
 }
 
-// TestFolderNotDisturbed: what is released elsewhere, even in the same namespace, costs those who
-// wait nothing.
+// TestFolderNotDisturbed: a release elsewhere in the same namespace costs the waiters nothing.
 func TestFolderNotDisturbed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
@@ -132,7 +131,7 @@ func TestFolderNotDisturbed(t *testing.T) {
 	require.EqualValues(t, 20*2+1+1, after["evalsha"]-before["evalsha"], "and nobody asks but for the last release")
 }
 
-// TestFolderHerd: many who wait for the same path ask one after the other.
+// TestFolderHerd: many waiters for the same path send one request after the other.
 func TestFolderHerd(t *testing.T) {
 	t.Parallel()
 	const herd = 200
@@ -165,7 +164,7 @@ func TestFolderHerd(t *testing.T) {
 		"about a try, another one when told, and a release for each")
 }
 
-// TestFolderExpires: nobody tells when a holder is dead; whoever waits knows when to look.
+// TestFolderExpires: a crashed holder sends no notification; a waiter checks when the lock expires.
 func TestFolderExpires(t *testing.T) {
 	t.Parallel()
 	twoFolders(t, func(t *testing.T, a, b *Folders) {
@@ -290,8 +289,8 @@ func TestFolderTimes(t *testing.T) {
 	})
 }
 
-// TestFolderGuards has goroutines of two processes write into what they have locked: nobody may be
-// there beside an exclusive one.
+// TestFolderGuards has goroutines of two processes write into locked folders: an exclusive holder
+// must be alone.
 func TestFolderGuards(t *testing.T) {
 	t.Parallel()
 	twoFolders(t, func(t *testing.T, a, b *Folders) {

@@ -85,8 +85,8 @@ func TestLateFolder(t *testing.T) {
 	require.LessOrEqual(t, ends(), time.Minute, "one that asks for it")
 }
 
-// When it is not known whether a lock was made to end sooner, it ends then: whoever relied on a
-// later extension would be alone with that as soon as the request arrives.
+// If it is unknown whether a lock was made to end sooner, it ends then: a holder that relied on a
+// later extension would be wrong as soon as the request arrives.
 func TestUnknownEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var asked atomic.Int64

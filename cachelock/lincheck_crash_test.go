@@ -14,9 +14,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A process that dies at any step of anything that the library does leaves nothing that stays:
-// every lock, queue and helper has an expiry, but for one counter of fences a shard. The steps are
-// what passes between the process and Redis, in both directions.
+// A process that crashes at any step of any operation leaves nothing behind for ever: every lock,
+// queue and helper key has an expiry, except for one fence counter a shard. The steps are the
+// packets between the process and Redis, in both directions.
 func TestCrashAtEveryStep(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
@@ -57,7 +57,7 @@ func converse(t *testing.T, relay *redistest.Relay, steps int) (whole bool) {
 	defer rdb.Close()
 	c := cachelock.New(rdb, cachelock.Options{Prefix: "crash"})
 	defer c.Close()
-	defer relay.Cut() // The dead say nothing any more.
+	defer relay.Cut() // A crashed process sends nothing any more.
 	ctx := t.Context()
 	minute := cachelock.LockOptions{TTL: time.Minute}
 	folders, err := c.Folders("project")
@@ -116,7 +116,7 @@ func eternal(t *testing.T, admin *redis.Client) (keys []string) {
 	return keys
 }
 
-// The mistake is made on purpose: the same look at the keys notices it.
+// The mistake is made on purpose: the same check of the keys detects it.
 func TestCrashIsNoticed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

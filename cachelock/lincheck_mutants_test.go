@@ -30,8 +30,8 @@ func replace(t *testing.T, script, old, by string) func(*cachelock.Client) {
 	}
 }
 
-// The mistakes that locks are known for are made on purpose: each has to show in the history of one
-// of the first seeds.
+// The well-known mistakes are made on purpose: each has to show in the history of one of the first
+// seeds.
 func TestMutantsAreCaught(t *testing.T) {
 	late := replace(t, "acquire", "'NX', 'PX', ARGV[2])", "'NX')")
 	for _, test := range []struct {
@@ -69,8 +69,8 @@ func TestMutantsAreCaught(t *testing.T) {
 	}
 }
 
-// A request to extend a lock that arrives when another has it takes nothing from him. Where it is
-// carried out nevertheless, it shows in the history.
+// A request to extend a lock that arrives when another process has it changes nothing. If it is
+// executed nevertheless, the history shows it.
 func TestOvertakenExtension(t *testing.T) {
 	t.Parallel()
 	require.Empty(t, newRun(t, 1).overtaken())
@@ -81,9 +81,9 @@ func TestOvertakenExtension(t *testing.T) {
 	t.Logf("%.300s", strings.Join(wrongs, "\n"))
 }
 
-// overtaken makes that history, and returns what is wrong with it. A holder asks for a little more
-// time over a network that stands still; his lock ends, a second process gets it, the request
-// arrives, and a third process tries.
+// overtaken makes that history, and returns what is wrong with it. A holder extends its lock over a
+// network that stalls; the lock expires, a second process gets it, the request arrives, and a third
+// process tries.
 func (r *run) overtaken() []string {
 	relay, direct := redistest.NewRelay(r.t, r.server.Addr()), cachelock.PatientClient(r.t, r.server)
 	far := redis.NewClient(&redis.Options{Addr: relay.Addr(), DialerRetries: 1, MaxRetries: -1, ReadTimeout: patience})
@@ -135,8 +135,8 @@ func (r *run) tenure(process int, c *cachelock.Client, policy cachelock.Policy) 
 	return t, lock
 }
 
-// Whoever looks first and enters the queue afterwards misses the release in between, and sleeps
-// until the lock would have expired. Those who look again when they are in the queue never do.
+// A waiter that checks the lock first and enters the queue afterwards misses a release in between,
+// and sleeps until the lock would have expired. One that checks again in the queue never does.
 func TestMissingRecheckIsCaught(t *testing.T) {
 	t.Parallel()
 	require.True(t, allServed(t, nil, patience), "a waiter has missed a release")

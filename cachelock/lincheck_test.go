@@ -81,8 +81,8 @@ func TestShorterAtOnce(t *testing.T) {
 	require.ErrorIs(t, <-answered, cachelock.ErrLost)
 }
 
-// Whoever takes several locks together takes the name of his process out of all their queues:
-// others of the process who wait for one of them have to be told all the same.
+// A process that acquires several locks together leaves all their queues: its other waiters for one
+// of them must be woken all the same.
 func TestTakenTogether(t *testing.T) {
 	t.Parallel()
 	rdb := cachelock.PatientClient(t, redistest.Shared(t))
@@ -119,7 +119,7 @@ func TestTakenTogether(t *testing.T) {
 		both <- lock
 	}()
 	queued("a")
-	require.NoError(t, rdb.Del(ctx, t.Name()+":{0}:lock:b").Err()) // It has ended, and nobody was told.
+	require.NoError(t, rdb.Del(ctx, t.Name()+":{0}:lock:b").Err()) // It has expired, without a notification.
 	require.NoError(t, first.Release(ctx))
 	lock := <-both
 	require.NotNil(t, lock)

@@ -18,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Each well-known mistake has a check. The package passes it; the same check notices a package in
-// which the mistake was made.
+// Each well-known mistake has a check. The package passes it, and the same check fails for a
+// package with the mistake.
 
 // bench is what a check works on: one server, and a client that may be broken, whose every command
 // can be watched.
@@ -187,7 +187,7 @@ var everyDay = context.Background()
 
 // A process that dies after any of its commands leaves no lock without an expiry.
 func checkExpiryAtEachStep(t require.TestingT, b *bench) {
-	var mu sync.Mutex // guards without: whoever gives up leaves the queue in the background
+	var mu sync.Mutex // guards without: a waiter that gives up leaves the queue in the background
 	var without []string
 	b.watch.set(nil, func(redis.Cmder) {
 		mu.Lock()
@@ -247,7 +247,7 @@ func checkOthersLockIsNotExtended(t require.TestingT, b *bench) {
 	require.LessOrEqual(t, b.admin.PTTL(everyDay, nameOf("k")).Val(), time.Minute)
 }
 
-// Somebody who does not get the lock changes neither its value nor its end.
+// A refused request changes neither the value nor the expiry of the lock.
 func checkRefusalChangesNothing(t require.TestingT, b *bench) {
 	lock, err := b.c.Acquire(everyDay, "k", cachelock.LockOptions{TTL: time.Minute})
 	require.NoError(t, err)
@@ -302,7 +302,7 @@ func timeOfDay(arg any) bool {
 	return false
 }
 
-// A lock is held for everybody, also for somebody whose clock is ahead.
+// A lock is held for all clients, also for one whose clock is ahead.
 func checkHeldForAll(t require.TestingT, b *bench) {
 	honest := cachelock.New(b.admin, cachelock.Options{Shards: 1})
 	defer honest.Close()

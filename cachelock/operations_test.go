@@ -163,7 +163,7 @@ func rolesOf(op Operation) role {
 	return 1
 }
 
-// paths puts a path into a role; the other role, if any, has a path that is met by nobody.
+// paths puts a path into a role; the other role, if any, has a path that overlaps no other.
 func paths(op Operation, path, apart string, r role) (all [2]string) {
 	all[roleSource] = "apart/" + apart + "/source"
 	if op.hasTarget() {

@@ -15,7 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A lock that cannot be renewed ends for its holder by his own clock.
+// A lock that cannot be renewed ends for its holder by the holder's clock.
 func TestRedlockRenewal(t *testing.T) {
 	t.Parallel()
 	m := newMasters(t, 3)
@@ -47,7 +47,7 @@ func TestRedlockReentrant(t *testing.T) {
 	m.eventuallyFree("k")
 }
 
-// Somebody who waits is told of the release; nothing else would wake him in time.
+// A waiter is notified of the release; nothing else would wake it in time.
 func TestRedlockWake(t *testing.T) {
 	t.Parallel()
 	m := newMasters(t, 3)
@@ -72,7 +72,7 @@ func TestRedlockWake(t *testing.T) {
 	}
 }
 
-// queued returns on how many nodes somebody waits for a lock.
+// queued returns on how many nodes a waiter for a lock is queued.
 func (m *masters) queued(key string) (n int) {
 	for _, rdb := range m.direct {
 		if rdb.ZCard(m.t.Context(), "cachelock:{0}:queue:"+key).Val() > 0 {

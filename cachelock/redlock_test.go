@@ -72,7 +72,7 @@ func (m *masters) votes(key string) (values []string) {
 	return values
 }
 
-// foreign puts somebody else's lock on a node.
+// foreign puts another holder's lock on a node.
 func (m *masters) foreign(key string, ttl time.Duration, nodes ...int) {
 	m.t.Helper()
 	for _, i := range nodes {
@@ -91,8 +91,7 @@ func (m *masters) takes(c *cachelock.Client, key string) (lock *cachelock.Lock) 
 	return lock
 }
 
-// warm makes every node know the scripts, and have a connection to the client that nobody uses at
-// the moment.
+// warm makes every node know the scripts, and have an idle connection to the client.
 func (m *masters) warm(c *cachelock.Client) {
 	m.t.Helper()
 	for range 2 {
@@ -157,8 +156,8 @@ func TestRedlockRefuses(t *testing.T) {
 	require.ErrorIs(t, err, cachelock.ErrInvalid)
 }
 
-// The validity is counted from before the first request, and is shorter than the ttl by what clocks
-// may differ.
+// The validity is counted from before the first request, and is shorter than the ttl by the clock
+// drift.
 func TestRedlockValidity(t *testing.T) {
 	t.Parallel()
 	m := newMasters(t, 3)
@@ -192,7 +191,7 @@ func TestRedlockOneNodeDown(t *testing.T) {
 	m.eventuallyFree("k")
 }
 
-// A node that hangs, and clients that do not let go of it, make nobody wait while the others
+// A node that hangs, with clients that do not abandon it, delays no request while the others
 // decide.
 func TestRedlockOneNodeHangs(t *testing.T) {
 	m := newMasters(t, 3)
@@ -296,8 +295,8 @@ func TestRedlockMajorityIsHeld(t *testing.T) {
 		"the third one's vote is given back")
 }
 
-// One node holds for somebody and one is down: the nodes that serve are most of them, so the lock
-// is held, not unreachable.
+// One node has another holder and one is down: a majority is available, so the lock is held, not
+// unreachable.
 func TestRedlockHeldAndDown(t *testing.T) {
 	t.Parallel()
 	m := newMasters(t, 3)
@@ -308,8 +307,8 @@ func TestRedlockHeldAndDown(t *testing.T) {
 	require.ErrorIs(t, err, cachelock.ErrHeld)
 }
 
-// A node that was too slow for the request, and took the lock when nobody waited for it any more,
-// gives it back.
+// A node that was too slow for the request, and granted the lock when it was not waited for any
+// more, releases it.
 func TestRedlockReleaseReachesSlowNode(t *testing.T) {
 	t.Parallel()
 	for _, test := range []struct {

@@ -96,7 +96,7 @@ func checkRepeatedHold(t require.TestingT, b *bench) {
 	require.ErrorIs(t, hold.Release(everyDay), cachelock.ErrLost)
 }
 
-// A hold from before the lock was lost keeps nobody out.
+// A hold from before the lock was lost blocks no other holder.
 func checkLostHoldsAreGone(t require.TestingT, b *bench) {
 	_, _, err := b.owner("a:", "1", "", time.Minute)
 	require.NoError(t, err)
@@ -129,7 +129,7 @@ func checkHoldsExpire(t require.TestingT, b *bench) {
 	}
 }
 
-// Whoever is refused enters the queue, is told of the last release, and leaves the queue when he
+// A refused owner enters the queue, is notified of the last release, and leaves the queue when it
 // has the lock.
 func checkOwnersQueue(t require.TestingT, b *bench) {
 	onMessage := b.admin.Subscribe(everyDay, "cachelock:wake:waiter")

@@ -187,7 +187,7 @@ func clusterFailover(t *testing.T, c *redistest.Cluster) {
 	takes(t, client, "before")
 }
 
-// A server that comes back with its data keeps the locks, and the subscription of those who wait is
+// A server that restarts with its data keeps the locks, and the subscriptions of waiters are
 // renewed.
 func TestServerRestarts(t *testing.T) {
 	t.Parallel()
@@ -219,7 +219,7 @@ func TestServerRestarts(t *testing.T) {
 	require.NoError(t, <-served)
 }
 
-// subscribed tells whether anybody listens for releases.
+// subscribed reports whether a client is subscribed to releases.
 func subscribed(t *testing.T, s *redistest.Server) bool {
 	channels, err := s.Client().PubSubChannels(t.Context(), "*").Result()
 	return err == nil && len(channels) > 0

@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// scripted is a store whose answers a test writes. It notes who asks and who leaves.
+// scripted is a store whose answers a test writes. It records requests and departures.
 type scripted struct {
 	mu     sync.Mutex // guards all below
 	answer func(w lockRequest) error
@@ -173,8 +173,8 @@ func (s *slowLeave) leave(ctx context.Context, key, waiter string) error {
 	return s.scripted.leave(ctx, key, waiter)
 }
 
-// Whoever has to wait for another lock than at first moves to its line, and leaves each queue that
-// he has entered.
+// A waiter that has to wait for another lock than at first moves to its wait queue, and leaves each
+// queue that it has entered.
 func TestMovesBetweenLines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := newScripted(t, Options{Poll: time.Hour, Shards: 1})
@@ -204,7 +204,7 @@ func TestMovesBetweenLines(t *testing.T) {
 	})
 }
 
-// A failure of Redis is everybody's; one that concerns a single request is not.
+// A failure of Redis fails all waiters; one of a single request does not.
 func TestFailureIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := newScripted(t, Options{Poll: time.Hour})
@@ -229,7 +229,7 @@ func TestFailureIsShared(t *testing.T) {
 		synctest.Wait()
 		s.answers(free)
 		require.ErrorIs(t, <-late, errLate)
-		require.ErrorIs(t, <-next, ErrHeld) // his own time is over
+		require.ErrorIs(t, <-next, ErrHeld) // its own time is over
 	})
 }
 

@@ -47,7 +47,7 @@ func (o *office) acquire(c *cachelock.Client, key string) *cachelock.Lock {
 	return lock
 }
 
-// waits starts somebody who waits, and returns when so many processes are in the queue.
+// waits starts a waiter, and returns when so many processes are in the queue.
 func (o *office) waits(c *cachelock.Client, key string, inQueue int) <-chan result {
 	o.Helper()
 	return o.waitsWith(c, key, inQueue, cachelock.LockOptions{TTL: 2 * farOff, Policy: cachelock.WaitFor(farOff)})
@@ -82,8 +82,8 @@ func (o *office) served(got <-chan result) {
 	require.NoError(o, r.lock.Release(o.Context()))
 }
 
-// A cycle is two commands, and nobody subscribes, as long as nobody waits: with a policy that waits
-// as well.
+// A cycle is two commands, without a subscription, as long as there are no waiters, also with a
+// policy that waits.
 func TestCostOfCycle(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -116,8 +116,8 @@ func TestScriptsForgotten(t *testing.T) {
 	}
 }
 
-// Many who wait in one process cost Redis as much as one; however many locks they wait for, there
-// is one subscription.
+// Many waiters in one process cost Redis as much as one; for any number of locks there is one
+// subscription.
 func TestCostOfWaiting(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -153,8 +153,8 @@ func TestCostOfWaiting(t *testing.T) {
 		require.NoError(t, lock.Release(t.Context()))
 	}
 	require.NoError(t, all.Wait())
-	// Each is served by an attempt that succeeds and a release; the head behind him enters the
-	// queue again in between.
+	// Each is served by an attempt that succeeds and a release; the next head enters the queue
+	// again in between.
 	require.LessOrEqual(t, o.server.Commands()["evalsha"]-before, int64(3*many+4*keys))
 	o.subscribed(1)
 }
@@ -200,7 +200,7 @@ func TestSubscriptionBreaks(t *testing.T) {
 	o.served(got)
 }
 
-// Somebody whose word has been taken from the queue behind his back is served by his poll.
+// A waiter whose name was removed from the queue is served by its poll.
 func TestPollIsTheBackstop(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -212,7 +212,8 @@ func TestPollIsTheBackstop(t *testing.T) {
 	require.ErrorIs(t, lock.Release(t.Context()), cachelock.ErrLost)
 }
 
-// A process that dies while it waits stays in the queue for a while. The next is told in its place.
+// A process that crashes while it waits stays in the queue for a while. The next one is notified in
+// its place.
 func TestWaiterDies(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
@@ -228,12 +229,12 @@ func TestWaiterDies(t *testing.T) {
 	o.served(got)
 }
 
-// In a fair lock one who died keeps those behind him waiting for no longer than a process may be
-// silent, and others are not before them.
+// In a fair lock a crashed waiter blocks those behind it no longer than a process may be silent,
+// and others are not served before them.
 func TestFairWaiterDies(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
-	const poll = time.Second // whoever has not looked for four of them is forgotten
+	const poll = time.Second // a name that has not tried for four polls is removed
 	holder, dies := o.client(cachelock.Options{}), o.client(cachelock.Options{Poll: poll})
 	c := o.client(cachelock.Options{Poll: poll})
 	fair := cachelock.LockOptions{Fair: true, TTL: 2 * farOff, Policy: cachelock.WaitFor(farOff)}
@@ -250,8 +251,9 @@ func TestFairWaiterDies(t *testing.T) {
 	o.queued("k", 0)
 }
 
-// A word that comes when nobody waits any more is passed on to the next process.
-func TestWordForNobody(t *testing.T) {
+// A notification that comes when the process has no waiters any more is passed on to the next
+// process.
+func TestNotificationWithoutWaiter(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
 	holder, first, next := o.client(cachelock.Options{}), o.client(cachelock.Options{}), o.client(cachelock.Options{})
@@ -272,8 +274,8 @@ func TestWordForNobody(t *testing.T) {
 	o.served(got)
 }
 
-// Somebody impatient does not make the queue forget those who are patient.
-func TestPatienceDiffers(t *testing.T) {
+// A waiter with a short poll does not make the queue forget those with longer ones.
+func TestPollsDiffer(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
 	holder, hasty, patient := o.client(cachelock.Options{}), o.client(cachelock.Options{Poll: 10 * time.Millisecond}),

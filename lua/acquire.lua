@@ -56,7 +56,7 @@ if not taken then
 	end
 
 	-- Returns the token in the way and its remaining milliseconds, or false.
-	local function inTheWay(lock, queue, living)
+	local function conflict(lock, queue, living)
 		local holder = redis.call('GET', lock)
 		if holder == ARGV[1] then
 			return false
@@ -70,7 +70,7 @@ if not taken then
 	end
 
 	for i = 2, #KEYS, 3 do
-		local holder, ttl = inTheWay(KEYS[i], KEYS[i + 1], KEYS[i + 2])
+		local holder, ttl = conflict(KEYS[i], KEYS[i + 1], KEYS[i + 2])
 		if holder then
 			if waits then
 				enqueue(KEYS[i + 1], KEYS[i + 2])

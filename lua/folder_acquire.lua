@@ -31,7 +31,7 @@ local function found(member)
 end
 
 -- Returns the token and the path of a claim in the way, or nothing.
-local function inTheWay(path, stops)
+local function conflict(path, stops)
 	local above = {}
 	for slash in string.gmatch(path, '()/') do
 		above[#above + 1] = string.sub(path, 1, slash - 1)
@@ -69,7 +69,7 @@ if mine then
 end
 
 for i = 6, #ARGV, 3 do
-	local holder, path = inTheWay(ARGV[i + 1], ARGV[i + 2])
+	local holder, path = conflict(ARGV[i + 1], ARGV[i + 2])
 	if holder then
 		if ARGV[4] ~= '' then
 			wait()

@@ -12,9 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// A download does not tell which version its bytes are of: when the file changes between the
-// question for its version and the download, and when it changes meanwhile, the stream does not
-// come to a clean end.
+// A download does not tell the version of its bytes. If the file changes between the request for
+// its version and the download, or during the download, the stream does not end with io.EOF.
 func TestChangedMeanwhile(t *testing.T) {
 	body := content(300_000)
 	for name, change := range map[string]func(r *rig, id fdfs.FileID) error{

@@ -113,7 +113,7 @@ func TestFileCacheCrowd(t *testing.T) {
 	require.EqualValues(t, 1, c.Stats().Descriptors)
 }
 
-// An opening that panics, which is a bug, keeps nobody waiting.
+// An opening that panics, which is a bug, does not block other requests.
 func TestFileCachePanic(t *testing.T) {
 	s := newTestStore(t)
 	c := newTestCache(t, s, noBodies)
@@ -238,7 +238,7 @@ func TestFileCacheForgetWhileOpening(t *testing.T) {
 	require.Equal(t, 1, c.Stats().Files)
 }
 
-// What nobody asks for is closed, so that a deleted file gives its space back.
+// Unused files are closed, so that the disk can free the space of deleted ones.
 func TestFileCacheSweep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTestStore(t)

@@ -317,7 +317,7 @@ func TestFileCacheUnsettledSlave(t *testing.T) {
 	requireRead(t, c, id, "half and half", true)
 }
 
-// A user who finds a file shorter than it was says so, and the next one gets a right answer at
+// A caller that finds a file truncated calls Suspect, and the next request gets the right answer at
 // once.
 func TestFileCacheSuspect(t *testing.T) {
 	s := newTestStore(t)

@@ -145,7 +145,7 @@ func TestOrder(t *testing.T) {
 		[]string{Healthy.String(), Suspect.String(), Dead.String(), State(9).String()})
 }
 
-// TestDownloadsCountApart: a server that answers questions and hangs on downloads is not healthy
+// TestDownloadsCountApart: a server that answers stats and hangs on downloads is not healthy
 // because of its answers.
 func TestDownloadsCountApart(t *testing.T) {
 	h, now := &health{t: normalTiming}, time.Now()

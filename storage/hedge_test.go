@@ -42,7 +42,7 @@ func (r *rig) warm(id fdfs.FileID) {
 	}
 }
 
-// await waits until a storage has got n questions for a file's info.
+// await waits until a storage has received n requests for a file's info.
 func (r *rig) await(i, n int) {
 	require.Eventually(r.t, func() bool { return r.requests(i, fdfs.CmdFileInfo) >= n }, patient, time.Millisecond)
 }
@@ -153,7 +153,8 @@ func (h *hedged) heard() {
 	require.Eventually(h.t, func() bool { return h.c.Health()[1].Answers == 1 }, patient, time.Millisecond)
 }
 
-// The first server is slow. The second one's failure or ignorance is not taken for the answer.
+// The first server is slow. A failure of the second one, or its lack of the file, does not count as
+// the answer.
 func TestHedgeOutcomes(t *testing.T) {
 	missing, broken := fdfstest.Faults{Status: 2}, fdfstest.Faults{Status: 5}
 	for name, test := range map[string]struct {
@@ -281,7 +282,7 @@ func TestRace(t *testing.T) {
 			return *cause
 		}
 	}
-	// late answers well although nobody waits any more
+	// late gives a good result that is not needed any more
 	late := func(ctx context.Context) error { <-ctx.Done(); return nil }
 	slowly := func(ctx context.Context) error { time.Sleep(200 * time.Millisecond); return nil }
 	fails := func(context.Context) error { return errTest }

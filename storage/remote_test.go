@@ -431,7 +431,7 @@ func TestProbe(t *testing.T) {
 	require.Zero(t, r.requests(0, fdfs.CmdFileInfo))
 }
 
-// Every recorded answer to a question for a file's info, against its id.
+// Every recorded answer to CmdFileInfo, compared with its id.
 func TestGoldenInfos(t *testing.T) {
 	seen := map[string]int{}
 	for _, rec := range goldenRecords(t, "22") {

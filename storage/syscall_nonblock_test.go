@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-func TestGlance(t *testing.T) {
+func TestStatNoWait(t *testing.T) {
 	root := t.TempDir()
 	folder := filepath.Join(root, "data", "00", "0A")
 	require.NoError(t, os.MkdirAll(folder, 0o755))

@@ -173,7 +173,7 @@ func TestDeadlineIsShared(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{Trackers: 2})
 	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...), Timeout: time.Minute})
 	cluster.Tracker(0).SetFaults(fdfstest.Faults{Hang: true})
-	for range 2 { // whoever's turn it is
+	for range 2 { // with either tracker first
 		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
 		err := ask(ctx, c, aFile)
 		cancel()
@@ -236,7 +236,7 @@ func TestLyingTracker(t *testing.T) {
 			c, _ := newClient(t, Options{Trackers: each(liar, cluster.Tracker(0).Addr()), Timeout: 2 * time.Second})
 			withoutBackground(t, c) // the first load has found it out already
 			before := allocated()
-			for range 2 { // whoever's turn it is
+			for range 2 { // with either tracker first
 				list, err := c.Storages(t.Context(), "group1")
 				require.NoError(t, err)
 				require.ElementsMatch(t, storages(cluster, "group1"), addresses(list))
@@ -344,7 +344,7 @@ func TestClose(t *testing.T) {
 	cluster.Tracker(0).SetFaults(fdfstest.Faults{Hang: true}) // in the middle of the first load
 	cluster.Tracker(0).ResetCounts()
 	c = New(Options{Trackers: each(cluster.Trackers()...), Timeout: 2 * patient, Log: slog.New(slog.DiscardHandler)})
-	// The tracker may see a last question of the first client only now.
+	// The tracker may see the last request of the first client only now.
 	require.Eventually(t, func() bool { return cluster.Tracker(0).Counts().Requests[fdfstest.CmdListGroups] >= 1 },
 		patient, time.Millisecond)
 	began := time.Now()

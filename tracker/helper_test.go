@@ -216,7 +216,7 @@ func packet(status byte, body []byte) []byte {
 	return append(fdfs.Header{Length: int64(len(body)), Command: fdfs.CmdAnswer, Status: status}.AppendTo(nil), body...)
 }
 
-// deadAddress refuses connections, and nobody else gets it.
+// deadAddress refuses connections and is used by no other test.
 func deadAddress() string { return lab.Address(lab.Port()) }
 
 func storages(cluster *fdfstest.Cluster, group string) (list []netip.AddrPort) {
