@@ -14,7 +14,7 @@ const (
 	maxHold = time.Hour // of a lease: it is not renewed for longer
 	// defaultLeadTimeout bounds the wait for a lease. A request waits for it before its first byte,
 	// and the owner of an entry fetches it once without a lease too.
-	defaultLeadTimeout = 150 * time.Millisecond
+	defaultLeadTimeout = 100 * time.Millisecond
 )
 
 // Lead implements cache.Fleet.

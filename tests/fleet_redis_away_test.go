@@ -1,0 +1,70 @@
+package tests
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// formed waits until all gateways know each other, so that they agree on the owners.
+func (f *fleet) formed() {
+	f.t.Helper()
+	for _, owner := range f.gateways {
+		for range 3 {
+			f.putOwnedBy(100, owner)
+		}
+	}
+}
+
+// TestFleetWithoutRedis: a crowd that asks for a cold file, while Redis is killed or frozen, costs
+// one download, and its first byte comes 200 ms later than that of the storage at most: in the
+// moment of the failure, when gateways have noticed it, and after that.
+func TestFleetWithoutRedis(t *testing.T) {
+	t.Parallel()
+	for name, away := range map[string]struct{ begin, end func(f *fleet) }{
+		"killed": {func(f *fleet) { f.redis.Kill() }, func(f *fleet) { f.redis.Restart() }},
+		"frozen": {func(f *fleet) { f.redis.Pause() }, func(f *fleet) { f.redis.Resume() }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := startFleet(t, fleetOptions{gateways: 3, storages: 1})
+			f.formed()
+			// The storage says nothing about the machine's load while it waits, so the figure is judged
+			// where goroutines wake up in time.
+			require.NoError(t, punctually(t, nil, func() error {
+				f.sharing()
+				away.begin(f)
+				defer away.end(f)
+				for i := range 5 {
+					if err := f.crowdWithoutRedis(i); err != nil {
+						return err
+					}
+				}
+				return nil
+			}))
+			f.sharing()
+		})
+	}
+}
+
+// storageTime is how long the storage takes to begin an answer.
+const storageTime = 300 * time.Millisecond
+
+// crowdWithoutRedis sends a crowd for a cold file. Its error says that it has cost too much.
+func (f *fleet) crowdWithoutRedis(round int) error {
+	const clients, size = 150, 1 << 20
+	id, content := f.put(size)
+	f.slow(storageTime, 200*time.Millisecond, size)
+	r := f.crowd(clients, id, content)
+	requireWhole(f.t, r)
+	n, late := f.cluster.Downloads(id).Downloads, r.FirstByte(0.99)-storageTime
+	f.t.Logf("crowd %d: %d downloads, first byte p99 %v after that of the storage", round, n, late.Round(time.Millisecond))
+	switch {
+	case n != 1:
+		return fmt.Errorf("crowd %d: %d downloads", round, n)
+	case late > 200*time.Millisecond:
+		return fmt.Errorf("crowd %d: the first byte comes %v after that of the storage", round, late)
+	}
+	return nil
+}
