@@ -90,7 +90,7 @@ func makeOperationTable() [operations][operations]cell {
 		copyDir  = cell{{yes, yes}, {no, yes}} // a file is copied, copying a folder is requested
 	)
 	return [operations][operations]cell{
-		// create, upload, move dir, file, copy dir, file, rename dir, file, delete dir, file, purge trash
+		// create, upload, move dir, file, copy dir, file, rename dir, file, delete dir, file, purge
 		OpCreate:     {y, y, n, y, n, y, n, y, n, y, x},
 		OpUpload:     {y, y, n, y, n, y, n, y, n, y, x},
 		OpMoveDir:    {n, n, n, n, y, y, n, ab, n, ab, x},

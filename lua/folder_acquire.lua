@@ -41,7 +41,8 @@ local function conflict(path, stops)
 		for class in string.gmatch(counts or '', '%a') do
 			if string.find(stops, class, 1, true) then
 				local here = above[i] .. '/'
-				local first = redis.call('ZRANGEBYLEX', trees[class], '[' .. here .. '\0', '(' .. here .. '\1', 'LIMIT', 0, 1)
+				local first = redis.call('ZRANGEBYLEX', trees[class],
+					'[' .. here .. '\0', '(' .. here .. '\1', 'LIMIT', 0, 1)
 				return found(first[1])
 			end
 		end

@@ -28,25 +28,12 @@ type storePath struct {
 type dataDir struct {
 	fd           int // O_PATH
 	dev, ino     uint64
-	linkPrefixes []string     // absolute paths of this folder, with a trailing slash
-	refs         atomic.Int64 // one for storePath.dir and one for each opening that uses it; at 0 fd is closed
-}
-
-// retain adds a reference; false if d is closed.
-func (d *dataDir) retain() bool {
-	for {
-		n := d.refs.Load()
-		if n == 0 {
-			return false
-		}
-		if d.refs.CompareAndSwap(n, n+1) {
-			return true
-		}
-	}
+	linkPrefixes []string // absolute paths of this folder, with a trailing slash
+	refs         refCount // one for storePath.dir and one for each opening that uses it; at 0 fd is closed
 }
 
 func (d *dataDir) release() {
-	if d.refs.Add(-1) == 0 {
+	if d.refs.release() {
 		_ = unix.Close(d.fd) // O_PATH: nothing is lost
 	}
 }
@@ -55,11 +42,8 @@ func (d *dataDir) release() {
 // links in the folders of name, so the result may only be compared with that of an opened file.
 func (d *dataDir) stat(name string) (identity, error) {
 	var st unix.Stat_t
-	for {
-		if err := unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW); err != unix.EINTR {
-			return identityOf(&st), err
-		}
-	}
+	_, err := ignoringEINTR(func() (int, error) { return 0, unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	return identityOf(&st), err
 }
 
 // acquire returns the data folder with a reference for the caller. It looks again for a folder that
@@ -71,7 +55,7 @@ func (p *storePath) acquire() (*dataDir, error) {
 			if err := p.check(); err != nil {
 				return nil, err
 			}
-		} else if d.retain() {
+		} else if d.refs.retain() {
 			return d, nil
 		}
 	}
@@ -126,7 +110,7 @@ func openDataDir(root string) (*dataDir, error) {
 		return nil, fmt.Errorf("cannot open folder %q: %w", name, err)
 	}
 	d := &dataDir{fd: fd}
-	d.refs.Store(1)
+	d.refs.n.Store(1)
 	var st unix.Stat_t
 	if err = unix.Fstat(fd, &st); err == nil {
 		err = unix.Faccessat(fd, ".", unix.X_OK, 0)

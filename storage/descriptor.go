@@ -28,12 +28,31 @@ func (i *identity) regular() bool { return i.mode&unix.S_IFMT == unix.S_IFREG }
 // sameFile reports whether i and other are versions of one file.
 func (i *identity) sameFile(other *identity) bool { return i.dev == other.dev && i.ino == other.ino }
 
+// refCount counts the references to something that is closed with the last one.
+type refCount struct{ n atomic.Int64 }
+
+// retain adds a reference; false if there are none left.
+func (r *refCount) retain() bool {
+	for {
+		n := r.n.Load()
+		if n == 0 {
+			return false
+		}
+		if r.n.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+// release removes a reference, and reports whether it was the last one.
+func (r *refCount) release() (last bool) { return r.n.Add(-1) == 0 }
+
 // descriptor is a file on disk, open for reading, that several Files may share.
 type descriptor struct {
 	fd    int
 	seen  identity      // at the time when it was opened
 	count *atomic.Int64 // of all open descriptors of the Local
-	refs  atomic.Int64  // one for each File and each opening that uses it; at 0 fd is closed
+	refs  refCount      // one for each File and each opening that uses it; at 0 fd is closed
 
 	trunks *trunkFiles // set of descriptors that contains this one; nil = none
 	key    trunkKey
@@ -42,7 +61,7 @@ type descriptor struct {
 // newDescriptor takes over fd and returns it with one reference.
 func newDescriptor(fd int, count *atomic.Int64) (*descriptor, error) {
 	d := &descriptor{fd: fd, count: count}
-	d.refs.Store(1)
+	d.refs.n.Store(1)
 	count.Add(1)
 	var err error
 	if d.seen, err = d.stat(); err != nil {
@@ -58,21 +77,8 @@ func (d *descriptor) stat() (identity, error) {
 	return identityOf(&st), err
 }
 
-// retain adds a reference; false if d is closed.
-func (d *descriptor) retain() bool {
-	for {
-		n := d.refs.Load()
-		if n == 0 {
-			return false
-		}
-		if d.refs.CompareAndSwap(n, n+1) {
-			return true
-		}
-	}
-}
-
 func (d *descriptor) release() error {
-	if d.refs.Add(-1) > 0 {
+	if !d.refs.release() {
 		return nil
 	}
 	if d.trunks != nil {
@@ -102,7 +108,7 @@ type trunkKey struct {
 func (t *trunkFiles) get(key trunkKey) *descriptor {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if d := t.open[key]; d != nil && d.retain() {
+	if d := t.open[key]; d != nil && d.refs.retain() {
 		return d
 	}
 	return nil

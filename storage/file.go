@@ -8,8 +8,6 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
-
-	"golang.org/x/sys/unix"
 )
 
 // File is an open file of a store: a plain file, or the content of one trunk slot. It is safe for
@@ -162,17 +160,8 @@ func (f *File) readFull(p []byte, off int64) (n int, err error) {
 	if f.body != nil {
 		return copy(p, f.body[off:]), nil
 	}
-	for n < len(p) {
-		m, err := unix.Pread(f.disk.fd, p[n:], f.base+off+int64(n))
-		switch {
-		case err == unix.EINTR:
-		case err != nil:
-			return n, fmt.Errorf("cannot read %q: %w", f.content, err)
-		case m == 0:
-			return n, nil
-		default:
-			n += m
-		}
+	if n, err = pread(f.disk.fd, p, f.base+off); err != nil {
+		return n, fmt.Errorf("cannot read %q: %w", f.content, err)
 	}
 	return n, nil
 }

@@ -44,10 +44,10 @@ func orDefault[T comparable](value, def T) T {
 // A file is checked for changes as often as its kind needs:
 //
 //	kind, where the content is      check
-//	normal file, slave in memory    after Valid: one stat of its name (same file, size and times)
-//	trunk slot on disk              at each use: the slot's header; after Valid also a stat of the trunk file
-//	trunk slot in memory            after Valid: a stat of the trunk file and the slot's header
-//	slave or appender on disk       at each use: fstat; after Valid also a stat of its name
+//	normal file, slave in memory    after Valid: stat of its name (same file, size and times)
+//	trunk slot on disk              always: the slot's header; after Valid: stat of the trunk file
+//	trunk slot in memory            after Valid: stat of the trunk file, and the slot's header
+//	slave or appender on disk       always: fstat; after Valid: stat of its name
 //	symbolic link                   after Valid: it is opened again
 //
 // The content of a trunk slot is compared with the CRC32 in the id when the slot is opened, before

@@ -245,7 +245,7 @@ func TestDiskReplaced(t *testing.T) {
 	require.NoError(t, unix.Fstat(d.fd, &st), "closed although an opening uses it")
 	d.release()
 	require.ErrorIs(t, unix.Fstat(d.fd, &st), unix.EBADF)
-	require.False(t, d.retain(), "used after it was closed")
+	require.False(t, d.refs.retain(), "used after it was closed")
 }
 
 // Disks are swapped again and again while files are opened: every opening gives a right answer, and

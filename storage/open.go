@@ -213,7 +213,7 @@ func (g *group) fitsSlot(size int64) bool {
 func readSlot(fd int, id fdfs.FileID) (byte, error) {
 	var hdr [fdfs.SlotHeaderSize]byte
 	if !preadNoWait(fd, hdr[:], int64(id.Trunk.Offset)) {
-		if err := preadFull(fd, hdr[:], int64(id.Trunk.Offset)); err != nil {
+		if err := readFromSlot(fd, hdr[:], int64(id.Trunk.Offset)); err != nil {
 			return 0, err
 		}
 	}
@@ -230,7 +230,7 @@ func (g *group) slotLink(fd int, base, size int64) (fdfs.FileID, error) {
 		return fdfs.FileID{}, errLink
 	}
 	name := make([]byte, size)
-	if err := preadFull(fd, name, base); err != nil {
+	if err := readFromSlot(fd, name, base); err != nil {
 		return fdfs.FileID{}, err
 	}
 	return g.target(string(name))
@@ -284,21 +284,27 @@ func logicName(index int, trueName string) string {
 	return fmt.Sprintf("M%02X/%s", index, trueName)
 }
 
-// preadFull fills b. If the file ends before that, it does not have the slot.
-func preadFull(fd int, b []byte, off int64) error {
-	for len(b) > 0 {
-		n, err := unix.Pread(fd, b, off)
-		switch {
-		case err == unix.EINTR:
-			continue
-		case err != nil:
-			return fmt.Errorf("%w: cannot read trunk file at %d: %w", ErrUnavailable, off, err)
-		case n == 0:
-			return errSlot
-		}
-		b, off = b[n:], off+int64(n)
+// readFromSlot fills b from a trunk file. If the file ends before that, it does not have the slot.
+func readFromSlot(fd int, b []byte, off int64) error {
+	switch n, err := pread(fd, b, off); {
+	case err != nil:
+		return fmt.Errorf("%w: cannot read trunk file at %d: %w", ErrUnavailable, off+int64(n), err)
+	case n < len(b):
+		return errSlot
 	}
 	return nil
+}
+
+// pread fills b from off, or as much of it as the file has.
+func pread(fd int, b []byte, off int64) (n int, err error) {
+	for n < len(b) {
+		m, err := ignoringEINTR(func() (int, error) { return unix.Pread(fd, b[n:], off+int64(n)) })
+		if err != nil || m == 0 {
+			return n, err
+		}
+		n += m
+	}
+	return n, nil
 }
 
 func openError(name string, err error) error {

@@ -150,7 +150,7 @@ func requireContent(t testing.TB, l *Local, id fdfs.FileID, want string) *File {
 	}
 	require.Equal(t, want, string(buf))
 	raw := make([]byte, len(want))
-	require.NoError(t, preadFull(f.Fd(), raw, f.Base()))
+	require.NoError(t, readFromSlot(f.Fd(), raw, f.Base()))
 	require.Equal(t, want, string(raw))
 	require.NoError(t, f.Close())
 	require.NoError(t, f.Close())
