@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/cachelock"
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/redistest"
 
 	"github.com/redis/go-redis/v9"
@@ -62,9 +63,9 @@ func newRelayed(t *testing.T, retries int, o cachelock.Options, more ...func(*re
 // isSet waits until the lock is in Redis.
 func (r *relayed) isSet(key string) {
 	r.Helper()
-	require.Eventually(r, func() bool {
+	eventually.True(r, func() bool {
 		return r.admin.Exists(context.Background(), r.Name()+":{0}:lock:"+key).Val() == 1
-	}, soon, 2*time.Millisecond)
+	})
 }
 
 // freeSoon requires that the lock becomes free long before it expires.
@@ -143,9 +144,9 @@ func TestAnswerLostAndRepeated(t *testing.T) {
 		r.isSet("k")
 		other := acquireAsync(t.Context(), r.direct, "k",
 			cachelock.LockOptions{TTL: farOff, Fair: o.Fair, Policy: cachelock.WaitFor(farOff)})
-		require.Eventually(t, func() bool {
+		eventually.True(t, func() bool {
 			return r.admin.ZCard(t.Context(), t.Name()+":{0}:queue:k").Val() == 1
-		}, soon, 2*time.Millisecond)
+		})
 		r.relay.Drop()
 		r.relay.Restore()
 		mine := await(t, got)
@@ -237,7 +238,7 @@ func TestRenewalOutlivesRestart(t *testing.T) {
 	server.Kill()
 	server.Restart()
 	until := lock.Until()
-	require.Eventually(t, func() bool { return lock.Until().After(until) }, soon, 10*time.Millisecond, "it is renewed")
+	eventually.True(t, func() bool { return lock.Until().After(until) }, "it is renewed")
 	require.NoError(t, lock.Context().Err())
 	_, err = c.Acquire(t.Context(), "k", cachelock.LockOptions{})
 	require.ErrorIs(t, err, cachelock.ErrHeld)
@@ -276,7 +277,7 @@ func TestRenewalEnds(t *testing.T) {
 	before := server.Commands()["evalsha"]
 	time.Sleep(ttl / 2)
 	require.Equal(t, before, server.Commands()["evalsha"])
-	require.Eventually(t, func() bool { return len(locksOf(t, server)) == 0 }, soon, 50*time.Millisecond)
+	eventually.True(t, func() bool { return len(locksOf(t, server)) == 0 })
 }
 
 // locksOf returns the names of all locks.
@@ -299,9 +300,9 @@ func TestUnreachableForAll(t *testing.T) {
 	for range 50 {
 		all = append(all, acquireAsync(t.Context(), r.c, "k", cachelock.LockOptions{Policy: cachelock.WaitFor(farOff)}))
 	}
-	require.Eventually(t, func() bool {
+	eventually.True(t, func() bool {
 		return r.admin.ZCard(t.Context(), t.Name()+":{0}:queue:k").Val() == 1
-	}, soon, 2*time.Millisecond)
+	})
 	time.Sleep(100 * time.Millisecond)
 	r.relay.Hang()
 	start := time.Now()

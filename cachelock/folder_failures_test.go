@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/cachelock"
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/redistest"
 
 	"github.com/redis/go-redis/v9"
@@ -47,13 +48,12 @@ func folderBefore(t *testing.T, rdb func() redis.UniversalClient) (after func())
 	}()
 	return func() {
 		t.Helper()
-		require.Eventually(t, func() bool { return lock.Extend(ctx, 5*time.Minute) == nil }, patience,
-			20*time.Millisecond)
-		require.Eventually(t, func() bool { // the other client has to learn of the new master too
+		eventually.True(t, func() bool { return lock.Extend(ctx, 5*time.Minute) == nil })
+		eventually.True(t, func() bool { // the other client has to learn of the new master too
 			_, err := other.Begin(ctx, cachelock.OpUpload, "c/x", "", minutes)
 			require.Error(t, err)
 			return errors.Is(err, cachelock.ErrHeld)
-		}, patience, 20*time.Millisecond)
+		})
 		beside, err := other.Begin(ctx, cachelock.OpUpload, "a/bc", "", minutes)
 		require.NoError(t, err)
 		require.NoError(t, beside.Release(ctx))
@@ -141,7 +141,7 @@ func TestFolderCutOff(t *testing.T) {
 		time.Minute))
 
 	relay.Restore()
-	require.Eventually(t, func() bool { return far.Ping(ctx).Err() == nil }, soon, 10*time.Millisecond)
+	eventually.True(t, func() bool { return far.Ping(ctx).Err() == nil })
 	require.ErrorIs(t, cachelock.Commit(ctx, far, t.Name()+":value", lock.Fence(), nil, time.Minute), cachelock.ErrLost)
 	require.ErrorIs(t, lock.Extend(ctx, time.Minute), cachelock.ErrLost)
 	require.ErrorIs(t, lock.Release(ctx), cachelock.ErrLost)

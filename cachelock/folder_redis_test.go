@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/redistest"
 	"fastdfs-gateway/lua"
 
@@ -79,10 +80,10 @@ func TestFolderAbandoned(t *testing.T) {
 		_, err := f.Acquire(t.Context(), "p/"+strconv.Itoa(i), Exclusive, LockOptions{TTL: 5 * time.Second})
 		require.NoError(t, err)
 	}
-	require.Eventually(t, func() bool {
+	eventually.True(t, func() bool {
 		keys, err := rdb.Keys(context.Background(), "*").Result()
 		return err == nil && len(keys) == 1
-	}, time.Minute, 10*time.Millisecond)
+	})
 }
 
 // TestFolderSweep lets more expire than one call throws away.
@@ -221,10 +222,10 @@ func TestFolderCluster(t *testing.T) {
 	cluster := redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr()}, DialTimeout: time.Minute,
 		ReadTimeout: time.Minute})
 	t.Cleanup(func() { require.NoError(t, cluster.Close()) })
-	require.Eventually(t, func() bool {
+	eventually.True(t, func() bool {
 		info, err := rdb.ClusterInfo(context.Background()).Result()
 		return err == nil && strings.Contains(info, "cluster_state:ok")
-	}, time.Minute, 10*time.Millisecond)
+	})
 	c := New(cluster, Options{TTL: time.Hour})
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	for i := range 40 {

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/redistest"
 
 	"github.com/stretchr/testify/require"
@@ -47,7 +48,7 @@ func waiting(f *Folders) int {
 // running: then it finds what was released meanwhile.
 func untilWaiting(t *testing.T, f *Folders, waitQueues int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return waiting(f) == waitQueues }, time.Minute, time.Millisecond)
+	eventually.True(t, func() bool { return waiting(f) == waitQueues })
 }
 
 func mustAcquire(t *testing.T, f *Folders, path string, mode Mode, o LockOptions) *Lock {
@@ -232,7 +233,7 @@ func TestFolderRenews(t *testing.T) {
 		l := mustAcquire(t, f, "/a/b/", Exclusive, LockOptions{TTL: 15 * time.Second, Renew: true})
 		require.Equal(t, "a/b", l.Key())
 		first := l.Until()
-		require.Eventually(t, func() bool { return l.Until().After(first) }, time.Minute, 10*time.Millisecond)
+		eventually.True(t, func() bool { return l.Until().After(first) })
 		_, err := f.Acquire(t.Context(), "a", Shared, LockOptions{})
 		require.ErrorIs(t, err, ErrHeld)
 		require.NoError(t, l.Release(t.Context()))

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/cachelock"
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/redistest"
 
 	"github.com/redis/go-redis/v9"
@@ -71,9 +72,9 @@ func TestShorterAtOnce(t *testing.T) {
 	relay.Mute()
 	answered := make(chan error, 1)
 	go func() { answered <- lock.Extend(t.Context(), 50*time.Millisecond) }()
-	require.Eventually(t, func() bool {
+	eventually.True(t, func() bool {
 		return direct.Exists(t.Context(), t.Name()+":{0}:lock:k").Val() == 0
-	}, patience, time.Millisecond, "it has expired")
+	}, "it has expired")
 	require.False(t, time.Now().Before(lock.Until()), "the holder relies on a lock that is free")
 	<-lock.Context().Done()
 	require.ErrorIs(t, context.Cause(lock.Context()), cachelock.ErrLost)
@@ -102,8 +103,7 @@ func TestTakenTogether(t *testing.T) {
 	require.NoError(t, err)
 
 	queued := func(key string) {
-		require.Eventually(t, func() bool { return rdb.ZCard(ctx, t.Name()+":{0}:queue:"+key).Val() == 1 }, patience,
-			time.Millisecond)
+		eventually.True(t, func() bool { return rdb.ZCard(ctx, t.Name()+":{0}:queue:"+key).Val() == 1 })
 	}
 	both, one := make(chan *cachelock.Lock, 1), make(chan error, 1)
 	go func() {

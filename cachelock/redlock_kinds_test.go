@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/cachelock"
+	"fastdfs-gateway/internal/eventually"
 
 	"github.com/stretchr/testify/require"
 )
@@ -24,7 +25,7 @@ func TestRedlockRenewal(t *testing.T) {
 	require.NoError(t, err)
 	m.servers[0].Kill()
 	first := lock.Until()
-	require.Eventually(t, func() bool { return lock.Until().After(first) }, patience, 5*time.Millisecond)
+	eventually.True(t, func() bool { return lock.Until().After(first) })
 	m.relays[1].Hang()
 	<-lock.Context().Done()
 	require.ErrorIs(t, context.Cause(lock.Context()), cachelock.ErrLost)
@@ -65,7 +66,7 @@ func TestRedlockWake(t *testing.T) {
 			}
 			got <- err
 		}()
-		require.Eventually(t, func() bool { return m.queued("k") >= 2 }, patience, time.Millisecond)
+		eventually.True(t, func() bool { return m.queued("k") >= 2 })
 		require.NoError(t, lock.Release(t.Context()))
 		require.NoError(t, <-got)
 		m.eventuallyFree("k")

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/cachelock"
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/redistest"
 
 	"github.com/redis/go-redis/v9"
@@ -83,11 +84,11 @@ func (m *masters) foreign(key string, ttl time.Duration, nodes ...int) {
 // takes waits until the lock can be taken, over nodes that are late.
 func (m *masters) takes(c *cachelock.Client, key string) (lock *cachelock.Lock) {
 	m.t.Helper()
-	require.Eventually(m.t, func() bool {
+	eventually.True(m.t, func() bool {
 		var err error
 		lock, err = c.Acquire(m.t.Context(), key, long)
 		return err == nil
-	}, patience, 20*time.Millisecond)
+	})
 	return lock
 }
 
@@ -96,22 +97,21 @@ func (m *masters) warm(c *cachelock.Client) {
 	m.t.Helper()
 	for range 2 {
 		lock := m.takes(c, "warm")
-		require.Eventually(m.t, func() bool { return len(m.votes("warm")) == len(m.servers) }, patience,
-			time.Millisecond)
+		eventually.True(m.t, func() bool { return len(m.votes("warm")) == len(m.servers) })
 		_ = lock.Release(m.t.Context()) // where nodes are too late for an answer, it is released in the background
 		m.eventuallyFree("warm")
 	}
 	for _, rdb := range m.clients[c] {
-		require.Eventually(m.t, func() bool {
+		eventually.True(m.t, func() bool {
 			pool := rdb.PoolStats()
 			return pool.IdleConns > 0 && pool.IdleConns == pool.TotalConns
-		}, patience, time.Millisecond)
+		})
 	}
 }
 
 func (m *masters) eventuallyFree(key string) {
 	m.t.Helper()
-	require.Eventually(m.t, func() bool { return len(m.votes(key)) == 0 }, patience, 5*time.Millisecond)
+	eventually.True(m.t, func() bool { return len(m.votes(key)) == 0 })
 }
 
 // long is a ttl that no test lives to see the end of.
@@ -125,7 +125,7 @@ func TestRedlockCycle(t *testing.T) {
 	lock, err := one.Acquire(t.Context(), "k", long)
 	require.NoError(t, err)
 	require.Zero(t, lock.Fence(), "there is no fence over independent masters")
-	require.Eventually(t, func() bool { return len(m.votes("k")) == 3 }, patience, time.Millisecond)
+	eventually.True(t, func() bool { return len(m.votes("k")) == 3 })
 	values := m.votes("k")
 	require.Equal(t, []string{values[0], values[0], values[0]}, values, "the same token everywhere")
 
@@ -259,7 +259,7 @@ func TestRedlockCancelled(t *testing.T) {
 		_, err := c.Acquire(ctx, "k", long)
 		failed <- err
 	}()
-	require.Eventually(t, func() bool { return len(m.votes("k")) == 2 }, patience, time.Millisecond)
+	eventually.True(t, func() bool { return len(m.votes("k")) == 2 })
 	cancel()
 	require.ErrorIs(t, <-failed, cachelock.ErrCancelled)
 	m.relays[0].Restore()
@@ -275,7 +275,7 @@ func TestRedlockMinorityIsHeld(t *testing.T) {
 	lock, err := c.Acquire(t.Context(), "k", long)
 	require.NoError(t, err)
 	require.NoError(t, lock.Release(t.Context()))
-	require.Eventually(t, func() bool { return len(m.votes("k")) == 1 }, patience, time.Millisecond)
+	eventually.True(t, func() bool { return len(m.votes("k")) == 1 })
 	require.Equal(t, []string{"0123:somebody"}, m.votes("k"), "what is not ours stays")
 }
 
@@ -291,7 +291,7 @@ func TestRedlockMajorityIsHeld(t *testing.T) {
 	require.Equal(t, "somebody", held.Holder)
 	require.Greater(t, held.TTL, time.Second)
 	require.LessOrEqual(t, held.TTL, 30*time.Second, "with the first of the two it would be most")
-	require.Eventually(t, func() bool { return len(m.votes("k")) == 2 }, patience, time.Millisecond,
+	eventually.True(t, func() bool { return len(m.votes("k")) == 2 },
 		"the third one's vote is given back")
 }
 
@@ -329,8 +329,7 @@ func TestRedlockReleaseReachesSlowNode(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, lock.Release(t.Context()))
 			time.AfterFunc(200*time.Millisecond, m.relays[2].Restore)
-			require.Eventually(t, func() bool { return m.servers[2].Commands()["set"] > before }, patience,
-				5*time.Millisecond, "it was taken")
+			eventually.True(t, func() bool { return m.servers[2].Commands()["set"] > before }, "it was taken")
 			m.eventuallyFree("k")
 		})
 	}
@@ -346,7 +345,7 @@ func TestRedlockFailureReachesSlowNodes(t *testing.T) {
 	m.relays[1].Mute()
 	_, err := c.Acquire(t.Context(), "k", long)
 	require.ErrorIs(t, err, cachelock.ErrUnreachable)
-	require.Eventually(t, func() bool { return m.servers[0].Commands()["set"] > before }, patience, 5*time.Millisecond,
+	eventually.True(t, func() bool { return m.servers[0].Commands()["set"] > before },
 		"it was taken")
 	m.relays[0].Restore()
 	m.relays[1].Restore()
@@ -359,14 +358,14 @@ func TestRedlockLost(t *testing.T) {
 	c := m.redlock(cachelock.Options{Shards: 1})
 	lock, err := c.Acquire(t.Context(), "k", long)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return len(m.votes("k")) == 3 }, patience, time.Millisecond)
+	eventually.True(t, func() bool { return len(m.votes("k")) == 3 })
 	m.foreign("k", time.Minute, 0)
 	require.NoError(t, lock.Extend(t.Context(), time.Minute), "two nodes are enough")
 	m.foreign("k", time.Minute, 1)
 	require.ErrorIs(t, lock.Extend(t.Context(), time.Minute), cachelock.ErrLost)
 	require.ErrorIs(t, context.Cause(lock.Context()), cachelock.ErrLost)
 	require.ErrorIs(t, lock.Release(t.Context()), cachelock.ErrLost)
-	require.Eventually(t, func() bool { return len(m.votes("k")) == 2 }, patience, time.Millisecond)
+	eventually.True(t, func() bool { return len(m.votes("k")) == 2 })
 }
 
 // One node has lost the lock and one is down: with the one that is down it may still be most.
@@ -377,17 +376,17 @@ func TestRedlockMayBeLost(t *testing.T) {
 	m.warm(c)
 	lock, err := c.Acquire(t.Context(), "k", long)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return len(m.votes("k")) == 3 }, patience, time.Millisecond)
+	eventually.True(t, func() bool { return len(m.votes("k")) == 3 })
 	m.foreign("k", time.Minute, 0)
 	m.servers[1].Kill()
 	err = lock.Extend(t.Context(), time.Minute)
 	require.ErrorIs(t, err, cachelock.ErrUnreachable)
 	require.NotErrorIs(t, err, cachelock.ErrLost)
 	require.NoError(t, lock.Context().Err())
-	m.servers[1].Restart()              // without its data
-	require.Eventually(t, func() bool { // where it is known by then that the node serves again
+	m.servers[1].Restart()           // without its data
+	eventually.True(t, func() bool { // where it is known by then that the node serves again
 		err = lock.Extend(t.Context(), time.Minute)
 		return !errors.Is(err, cachelock.ErrUnreachable)
-	}, patience, 20*time.Millisecond)
+	})
 	require.ErrorIs(t, err, cachelock.ErrLost)
 }

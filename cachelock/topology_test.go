@@ -9,6 +9,7 @@ import (
 
 	"fastdfs-gateway/cachelock"
 	"fastdfs-gateway/cachelock/locktest"
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/redistest"
 
 	"github.com/redis/go-redis/v9"
@@ -34,24 +35,24 @@ func conformance(t *testing.T, rdb func() redis.UniversalClient) {
 func takes(t *testing.T, c cachelock.Locker, key string) *cachelock.Lock {
 	t.Helper()
 	var lock *cachelock.Lock
-	require.Eventually(t, func() bool {
+	eventually.True(t, func() bool {
 		var err error
 		lock, err = c.Acquire(t.Context(), key, cachelock.LockOptions{TTL: farOff})
 		return err == nil
-	}, patience, 20*time.Millisecond)
+	})
 	return lock
 }
 
 // refused waits until Redis says, over whatever is being repaired, that another has the lock.
 func refused(t *testing.T, c cachelock.Locker, key string) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	eventually.True(t, func() bool {
 		lock, err := c.Acquire(t.Context(), key, cachelock.LockOptions{TTL: farOff})
 		if err == nil {
 			t.Errorf("%s was given twice, with the fence %d", key, lock.Fence())
 		}
 		return err == nil || errors.Is(err, cachelock.ErrHeld)
-	}, patience, 20*time.Millisecond)
+	})
 }
 
 func TestSentinel(t *testing.T) {
@@ -88,7 +89,7 @@ func sentinelFailover(t *testing.T, s *redistest.Sentinel) {
 		}()
 	}()
 	s.KillMaster()
-	require.Eventually(t, func() bool { return lock.Extend(t.Context(), farOff) == nil }, patience, 20*time.Millisecond)
+	eventually.True(t, func() bool { return lock.Extend(t.Context(), farOff) == nil })
 	require.NoError(t, lock.Context().Err())
 	refused(t, holder, "k")
 
@@ -209,12 +210,11 @@ func TestServerRestarts(t *testing.T) {
 		served <- err
 	}()
 	<-queued
-	require.Eventually(t, func() bool { return s.Commands()["zadd"] > 0 }, patience, time.Millisecond)
+	eventually.True(t, func() bool { return s.Commands()["zadd"] > 0 })
 	s.Restart()
 	refused(t, holder, "k")
 	require.NoError(t, lock.Extend(t.Context(), time.Minute))
-	require.Eventually(t, func() bool { return s.Client().PubSubNumPat(t.Context()).Err() == nil && subscribed(t, s) },
-		patience, 10*time.Millisecond)
+	eventually.True(t, func() bool { return s.Client().PubSubNumPat(t.Context()).Err() == nil && subscribed(t, s) })
 	require.NoError(t, lock.Release(t.Context()))
 	require.NoError(t, <-served)
 }

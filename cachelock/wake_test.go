@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/cachelock"
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/redistest"
 
 	"github.com/redis/go-redis/v9"
@@ -62,17 +63,17 @@ func (o *office) waitsWith(c *cachelock.Client, key string, inQueue int, options
 
 func (o *office) queued(key string, n int) {
 	o.Helper()
-	require.Eventually(o, func() bool {
+	eventually.True(o, func() bool {
 		return o.admin.ZCard(context.Background(), "cachelock:{0}:queue:"+key).Val() == int64(n)
-	}, soon, 2*time.Millisecond)
+	})
 }
 
 // subscribed waits until so many clients listen.
 func (o *office) subscribed(n int) {
 	o.Helper()
-	require.Eventually(o, func() bool {
+	eventually.True(o, func() bool {
 		return strings.Count(o.admin.Do(context.Background(), "CLIENT", "LIST", "TYPE", "pubsub").String(), "id=") == n
-	}, soon, 2*time.Millisecond)
+	})
 }
 
 func (o *office) served(got <-chan result) {
@@ -317,9 +318,9 @@ func TestKeysLeft(t *testing.T) {
 		}
 		require.NoError(t, lock.Release(t.Context()))
 	}
-	require.Eventually(t, func() bool {
+	eventually.True(t, func() bool {
 		return len(admin.Keys(context.Background(), "*").Val()) == 4
-	}, soon, 5*time.Millisecond)
+	})
 	for _, name := range admin.Keys(t.Context(), "*").Val() {
 		require.True(t, strings.HasSuffix(name, ":fence"), name)
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/tests/fdfstest"
 
@@ -134,8 +135,7 @@ func runChaos(r *rig, meddled, downloads int) (sum chaos) {
 	close(stop)
 	meddler.Wait()
 	for _, id := range ids { // and all is well again
-		require.Eventually(r.t, func() bool { return r.c.Order(r.servers)[0] == r.servers[0] }, patient,
-			time.Millisecond)
+		eventually.True(r.t, func() bool { return r.c.Order(r.servers)[0] == r.servers[0] })
 		r.requireContent(id, body)
 	}
 	return sum

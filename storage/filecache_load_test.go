@@ -11,6 +11,7 @@ import (
 	"time"
 	"unsafe"
 
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
 
 	"github.com/stretchr/testify/require"
@@ -106,7 +107,7 @@ func TestFileCacheCrowd(t *testing.T) {
 		}
 		return n
 	}
-	require.Eventually(t, func() bool { return waiting() == 2*(crowd-1) }, 30*time.Second, time.Millisecond)
+	eventually.True(t, func() bool { return waiting() == 2*(crowd-1) })
 	close(gate)
 	wg.Wait()
 	require.EqualValues(t, 2, opens.Load())
@@ -139,7 +140,7 @@ func TestFileCachePanic(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	require.Eventually(t, func() bool {
+	eventually.True(t, func() bool {
 		sh := c.shard(fileKey{id.Group, id.Logic})
 		sh.mu.Lock()
 		defer sh.mu.Unlock()
@@ -147,7 +148,7 @@ func TestFileCachePanic(t *testing.T) {
 			return f.waiting == 1
 		}
 		return false
-	}, 30*time.Second, time.Millisecond)
+	})
 	close(gate)
 	wg.Wait()
 	g.opener = open
@@ -401,8 +402,7 @@ func TestFileCacheConcurrently(t *testing.T) {
 		c.shards[0].evictSome()
 		time.Sleep(time.Millisecond)
 	})
-	require.Eventually(t, func() bool { return served.Load() >= 5000 && servedSlots.Load() >= 100 }, patient,
-		10*time.Millisecond)
+	eventually.True(t, func() bool { return served.Load() >= 5000 && servedSlots.Load() >= 100 })
 	close(stop)
 	wg.Wait()
 }

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/tests/fdfstest"
 
@@ -44,7 +45,7 @@ func (r *rig) warm(id fdfs.FileID) {
 
 // await waits until a storage has received n requests for a file's info.
 func (r *rig) await(i, n int) {
-	require.Eventually(r.t, func() bool { return r.requests(i, fdfs.CmdFileInfo) >= n }, patient, time.Millisecond)
+	eventually.True(r.t, func() bool { return r.requests(i, fdfs.CmdFileInfo) >= n })
 }
 
 // slow makes the next answer of the first storage late.
@@ -144,13 +145,12 @@ func (h *hedged) answer(i int, f ...fdfstest.Faults) { h.Storage(i).SetFaults(f.
 
 // failed waits until the client has noticed n failures.
 func (h *hedged) failed(n uint64) {
-	require.Eventually(h.t, func() bool { return h.c.Stats().Failures-h.before.Failures == n }, patient,
-		time.Millisecond)
+	eventually.True(h.t, func() bool { return h.c.Stats().Failures-h.before.Failures == n })
 }
 
 // heard waits until the client has noticed an answer of the second server.
 func (h *hedged) heard() {
-	require.Eventually(h.t, func() bool { return h.c.Health()[1].Answers == 1 }, patient, time.Millisecond)
+	eventually.True(h.t, func() bool { return h.c.Health()[1].Answers == 1 })
 }
 
 // The first server is slow. A failure of the second one, or its lack of the file, does not count as

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/backoff"
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/tests/fdfstest"
 
@@ -66,7 +67,7 @@ func newRigWith(t testing.TB, n int, o ClientOptions, pace timing) *rig {
 		r.requireFreePools()
 		r.c.Close()
 		for _, s := range cluster.Storages() {
-			require.Eventually(t, func() bool { return s.Counts().Open == 0 }, patient, 5*time.Millisecond,
+			eventually.True(t, func() bool { return s.Counts().Open == 0 },
 				"connections left open")
 		}
 	})
@@ -83,11 +84,11 @@ func (r *rig) requireFreePools() {
 			require.ErrorIs(r.t, err, errClientClosed)
 			return
 		}
-		require.Eventually(r.t, func() bool { // a second request that has lost may be about to end
+		eventually.True(r.t, func() bool { // a second request that has lost may be about to end
 			r.c.mu.Lock()
 			defer r.c.mu.Unlock()
 			return m.refs == 1
-		}, patient, time.Millisecond, "%s is still used", s.Addr())
+		}, "%s is still used", s.Addr())
 		for range r.c.o.Pool.MaxOpen {
 			conn, _, err := m.pool.Request(ctx, fdfs.CmdActiveTest, 0, nil)
 			require.NoError(r.t, err)
@@ -422,10 +423,10 @@ func TestProbe(t *testing.T) {
 	}
 	require.NotEqual(t, Healthy, r.c.Health()[0].State)
 	require.Equal(t, []Server{r.servers[1], r.servers[0]}, r.c.Order(r.servers))
-	require.Eventually(t, func() bool { return r.c.Health()[0].State == Dead }, patient, 5*time.Millisecond,
+	eventually.True(t, func() bool { return r.c.Health()[0].State == Dead },
 		"probes that fail count")
 	require.NoError(t, r.Storage(0).Revive())
-	require.Eventually(t, func() bool { return r.c.Health()[0].State == Healthy }, patient, 5*time.Millisecond)
+	eventually.True(t, func() bool { return r.c.Health()[0].State == Healthy })
 	require.Equal(t, r.servers, r.c.Order(r.servers))
 	require.Positive(t, r.requests(0, fdfs.CmdActiveTest))
 	require.Zero(t, r.requests(0, fdfs.CmdFileInfo))

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/tests/fdfstest"
 
@@ -128,7 +129,7 @@ func TestResume(t *testing.T) {
 			s.SetFaults()
 		}
 		r.Storage(0).SetFaults(fault)
-		require.Eventually(t, func() bool { return r.c.Order(r.servers)[0] == r.servers[0] }, patient, time.Millisecond)
+		eventually.True(t, func() bool { return r.c.Order(r.servers)[0] == r.servers[0] })
 		r.requireContent(id, body)
 		require.Equal(t, uint64(tenth+1), r.c.Stats().Resumes)
 	}
@@ -322,7 +323,7 @@ func TestStreamClose(t *testing.T) {
 	require.NoError(t, s.Close())
 	_, err = s.Read(make([]byte, 1))
 	require.ErrorIs(t, err, errStreamClosed)
-	require.Eventually(t, func() bool { return r.Storage(0).Counts().Open == 1 }, patient, time.Millisecond)
+	eventually.True(t, func() bool { return r.Storage(0).Counts().Open == 1 })
 	s = r.open(id)
 	_, err = io.Copy(io.Discard, s)
 	require.NoError(t, err)

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
+
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -24,11 +26,11 @@ func TestStatNoWait(t *testing.T) {
 	for name, want := range map[string]bool{"00/0A/file": true, "00/0A/link": true, "00/0A/none": false,
 		"00/0B/none": false} {
 		skipUnlessCached(t, d.fd, name)
-		require.Eventually(t, func() bool { // the kernel may forget a name, or be in the middle of a mount
+		eventually.True(t, func() bool { // the kernel may forget a name, or be in the middle of a mount
 			_, _ = d.stat(name) // now it knows the name
 			there, sure := d.statNoWait(name)
 			return sure && there == want
-		}, patient, time.Millisecond, name)
+		}, name)
 	}
 	for _, name := range []string{"01/etc/passwd", "../data/00/0A/none/", strings.Repeat("x", longestName),
 		"00/0A/file/none"} {
@@ -66,10 +68,10 @@ func TestReadCached(t *testing.T) {
 		t.Skip("this file system cannot tell")
 	}
 	var p [4]byte
-	require.Eventually(t, func() bool { // a machine that is short of memory may take the page away again
+	eventually.True(t, func() bool { // a machine that is short of memory may take the page away again
 		_, err := os.ReadFile(name)
 		return err == nil && preadNoWait(int(f.Fd()), p[:], 3)
-	}, patient, time.Millisecond)
+	})
 	require.Equal(t, "3456", string(p[:]))
 	require.False(t, preadNoWait(int(f.Fd()), p[:], 7), "fewer bytes than asked for")
 	require.False(t, preadNoWait(-1, p[:], 0))

@@ -34,6 +34,7 @@ var layers = map[string]int{
 	"internal/cache/tier":      1,
 	"internal/cache/cachetest": 2, // a suite for tests
 	"internal/redistest":       1, // servers for tests
+	"internal/eventually":      0, // for tests
 	"antisteal":                1,
 	"lua":                      1,
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/tests/fdfstest"
 
@@ -165,9 +166,9 @@ func TestAttackSilentSource(t *testing.T) {
 	attack.Wait()
 	t.Logf("before: %v goroutines, %v descriptors; after: %v, %v; peak of memory: %d KB", goroutines, fds,
 		p.metric("go_goroutines"), p.metric("process_open_fds"), p.memory("VmHWM"))
-	require.Eventually(t, func() bool {
+	eventually.True(t, func() bool {
 		return p.metric("go_goroutines") < goroutines+100 && p.metric("process_open_fds") < fds+100
-	}, patience, 50*time.Millisecond, "what clients that have left had taken is still taken")
+	}, "what clients that have left had taken is still taken")
 }
 
 // TestAttackSilentSourceOnAFleet: the same against three gateways with a Redis.

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/tests/crowd"
 	"fastdfs-gateway/tests/fdfstest"
@@ -220,19 +221,19 @@ func (f *fleet) showsLocks() error {
 	}
 	both := ""
 	seen := func() bool { return strings.Contains(both, id.String()) && strings.Contains(both, `"Fence"`) }
-	require.Eventually(f.t, func() bool {
+	eventually.True(f.t, func() bool {
 		both = locks(f.gateways[0]) + locks(f.gateways[1])
 		return seen() || f.waitedInVain() > vain
-	}, patience, 10*time.Millisecond)
+	})
 	f.fault()
 	requireWhole(f.t, <-done)
 	if n := f.cluster.Downloads(id).Downloads; n != 1 || !seen() {
 		return fmt.Errorf("%d downloads, and these locks: %s", n, both)
 	}
-	require.Eventually(f.t, func() bool { return strings.TrimSpace(locks(f.gateways[0])) == "[]" }, patience, 10*time.Millisecond)
-	require.Eventually(f.t, func() bool {
+	eventually.True(f.t, func() bool { return strings.TrimSpace(locks(f.gateways[0])) == "[]" })
+	eventually.True(f.t, func() bool {
 		return !strings.Contains(locks(f.gateways[0])+locks(f.gateways[1]), id.String())
-	}, patience, 10*time.Millisecond, "it was given back")
+	}, "it was given back")
 	return nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/tests/fdfstest"
 
@@ -40,7 +41,7 @@ func (m *member) segmentFiles(t *testing.T) (list []string) {
 // onDisk waits until so many segments are stored.
 func (m *member) onDisk(t *testing.T, segments int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return len(m.segmentFiles(t)) == segments }, patience, 20*time.Millisecond)
+	eventually.True(t, func() bool { return len(m.segmentFiles(t)) == segments })
 }
 
 // TestCacheSurvives: after kill -9 a gateway serves from its disk what it had, without asking a storage for content, and what was
@@ -96,10 +97,10 @@ func TestCachePurgedWhileDown(t *testing.T) {
 	down.onDisk(t, 1)
 	down.Kill()
 	f.change(c)
-	require.Eventually(t, func() bool { // where Redis is too slow to take it, nobody else obeys
+	eventually.True(t, func() bool { // where Redis is too slow to take it, nobody else obeys
 		status, text := f.gateways[0].adminPost("/purge?id="+c.id.String(), "")
 		return status == 200 || strings.Contains(text, down.name())
-	}, patience, 10*time.Millisecond)
+	})
 	down.start(t)
 	requireWhole(t, f.crowd(10, c.id, c.content))
 }
@@ -128,7 +129,7 @@ func TestCacheBudgets(t *testing.T) {
 		}
 	}
 	require.NotZero(t, m.metric(`fdfs_gateway_cache_evictions_total{tier="memory"}`))
-	require.Eventually(t, func() bool { return m.metric(`fdfs_gateway_cache_evictions_total{tier="disk"}`) > 0 }, patience, 20*time.Millisecond)
+	eventually.True(t, func() bool { return m.metric(`fdfs_gateway_cache_evictions_total{tier="disk"}`) > 0 })
 	f.fault(fdfstest.Faults{Hang: true})
 	last := all[len(all)-1]
 	requireWhole(t, f.crowd(2, last.id, last.content))

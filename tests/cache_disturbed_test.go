@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/tests/crowd"
 	"fastdfs-gateway/tests/fdfstest"
@@ -55,7 +56,7 @@ func breaksOff(s *warmState) *trouble {
 func isFreshAgain(f *fleet, id fdfs.FileID) {
 	f.slow(0, 0, 0)
 	for _, m := range f.living() {
-		require.Eventually(f.t, func() bool { return m.get(url(id)).Header.Get("X-Cache") == "HIT" }, patience, 50*time.Millisecond, "it is refreshed")
+		eventually.True(f.t, func() bool { return m.get(url(id)).Header.Get("X-Cache") == "HIT" }, "it is refreshed")
 	}
 }
 
@@ -69,10 +70,10 @@ func revived(f *fleet, id fdfs.FileID) {
 func isGone(f *fleet, id fdfs.FileID) {
 	f.slow(0, 0, 0)
 	for _, m := range f.living() {
-		require.Eventually(f.t, func() bool {
+		eventually.True(f.t, func() bool {
 			r := crowd.Run(crowd.Options{Clients: 1, URLs: urlsOf([]*member{m}, id), Timeout: crowdTime})
 			return r.Status(404) == 1 // an answer may be cut when the content goes
-		}, patience, 50*time.Millisecond, "it is known to be gone")
+		}, "it is known to be gone")
 	}
 }
 
@@ -167,7 +168,7 @@ func (c disturbedCase) disturb(f *fleet, id fdfs.FileID, content []byte) (crowd.
 	lone := crowd.Run(crowd.Options{Clients: 1, URLs: urlsOf(f.gateways[:1], id), Want: content, Timeout: crowdTime})
 	requireHonest(f.t, lone)
 	if c.state.name != warmStates[1].name {
-		require.Eventually(f.t, func() bool { return f.questions() > 0 }, patience, time.Millisecond, "nobody asks")
+		eventually.True(f.t, func() bool { return f.questions() > 0 }, "nobody asks")
 	}
 	c.begin(f)
 	done := make(chan crowd.Report)

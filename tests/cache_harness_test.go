@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/redistest"
 	"fastdfs-gateway/tests/crowd"
@@ -120,7 +121,7 @@ func (f *fleet) put(size int) (fdfs.FileID, []byte) {
 // putOwnedBy stores files until one is owned by a gateway, as all gateways say.
 func (f *fleet) putOwnedBy(size int, owner *member) (id fdfs.FileID, content []byte) {
 	f.t.Helper()
-	require.Eventually(f.t, func() bool {
+	eventually.True(f.t, func() bool {
 		id, content = f.put(size)
 		for _, m := range f.gateways {
 			_, text := m.adminGet("/explain?url=" + id.String())
@@ -129,7 +130,7 @@ func (f *fleet) putOwnedBy(size int, owner *member) (id fdfs.FileID, content []b
 			}
 		}
 		return true
-	}, patience, time.Millisecond)
+	})
 	return id, content
 }
 
@@ -205,7 +206,7 @@ func (f *fleet) forgetCounts() {
 // begun waits until a storage sends a file.
 func (f *fleet) begun(id fdfs.FileID, bytes int64) {
 	f.t.Helper()
-	require.Eventually(f.t, func() bool { return f.cluster.Downloads(id).Bytes >= bytes }, patience, 5*time.Millisecond, "nobody fetches")
+	eventually.True(f.t, func() bool { return f.cluster.Downloads(id).Bytes >= bytes }, "nobody fetches")
 }
 
 // metric sums up a series over all gateways.
@@ -220,7 +221,7 @@ func (f *fleet) metric(series string) (sum float64) {
 // settled waits until no gateway is fetching or storing anything: a request that comes before is told of what goes on.
 func (f *fleet) settled() {
 	f.t.Helper()
-	require.Eventually(f.t, func() bool { return f.metric("fdfs_gateway_cache_flights") == 0 }, patience, 5*time.Millisecond)
+	eventually.True(f.t, func() bool { return f.metric("fdfs_gateway_cache_flights") == 0 })
 }
 
 // segmentsOf is how many segments a file has.

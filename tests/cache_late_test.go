@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
+	"fastdfs-gateway/internal/eventually"
 )
 
 // Gateways do not wait for ever: for Redis half a second, for each other and for storages a few. What they do then is right and costs more,
@@ -46,7 +46,7 @@ func watchTime() func() bool {
 func (f *fleet) sharing() {
 	f.t.Helper()
 	if f.redis != nil {
-		require.Eventually(f.t, func() bool { return f.metric("fdfs_gateway_redis_up") == float64(len(f.gateways)) }, patience, 20*time.Millisecond)
+		eventually.True(f.t, func() bool { return f.metric("fdfs_gateway_redis_up") == float64(len(f.gateways)) })
 	}
 }
 

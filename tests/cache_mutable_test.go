@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/tests/fdfstest"
 
@@ -75,8 +76,7 @@ func TestVersionsAreNotMixed(t *testing.T) {
 		}
 		done <- err
 	}()
-	require.Eventually(t, func() bool { return storage.Counts().Requests[fdfstest.CmdDownload] > downloads },
-		patience, time.Millisecond)
+	eventually.True(t, func() bool { return storage.Counts().Requests[fdfstest.CmdDownload] > downloads })
 	changed := randomContent(len(content) + 1) // other bytes, and longer
 	require.NoError(t, f.cluster.Change(id, changed, time.Now()))
 	require.Error(t, <-done, "the answer began with the old version")

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/tests/crowd"
 	"fastdfs-gateway/tests/fdfstest"
 
@@ -149,10 +150,10 @@ func TestCacheExpired(t *testing.T) {
 				r := f.crowd(clients, id, content)
 				requireHonest(t, r)
 				require.Equal(t, len(r), r.Count(crowd.Whole)+r.Status(404)+r.Count(crowd.Cut), r.String())
-				require.Eventually(t, func() bool {
+				eventually.True(t, func() bool {
 					r := f.crowd(3*gateways, id, content)
 					return r.Status(404) == len(r)
-				}, patience, 50*time.Millisecond, "it is gone")
+				}, "it is gone")
 				require.Zero(t, f.cluster.Downloads(id).Downloads)
 			})
 		}
@@ -172,7 +173,7 @@ func TestCacheRefreshWaitsForNobody(t *testing.T) {
 	r := crowd.Run(crowd.Options{Clients: 200, URLs: f.urls(id), Want: content, Pause: 5 * time.Millisecond, Timeout: crowdTime})
 	requireWhole(t, r)
 	require.NotZero(t, xCaches(r)["STALE"], xCaches(r))
-	require.Eventually(t, func() bool { return f.questions() > 0 }, patience, 5*time.Millisecond, "somebody asks")
+	eventually.True(t, func() bool { return f.questions() > 0 }, "somebody asks")
 	require.Less(t, r.Whole(1), 20*time.Second, "nobody waited")
 	require.Zero(t, f.cluster.Downloads(id).Downloads)
 	f.fault()
@@ -285,7 +286,7 @@ func (f *fleet) saysWhere(size int, owner *member) error {
 		said = append(said, got.Header.Get("X-Cache"))
 		f.settled()
 	}
-	require.Eventually(f.t, func() bool { return all() == asked }, patience, 5*time.Millisecond, "an answer is counted when it is out")
+	eventually.True(f.t, func() bool { return all() == asked }, "an answer is counted when it is out")
 	if !slices.Equal(said, want) {
 		return fmt.Errorf("X-Cache was %q, want %q", said, want)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/tests/crowd"
 	"fastdfs-gateway/tests/fdfstest"
@@ -173,7 +174,7 @@ func TestCacheRedisAway(t *testing.T) {
 	for range 20 {
 		get()
 	}
-	require.Eventually(t, func() bool { return f.metric("fdfs_gateway_redis_up") == 0 }, patience, 50*time.Millisecond)
+	eventually.True(t, func() bool { return f.metric("fdfs_gateway_redis_up") == 0 })
 	f.redis.Restart()
 	f.sharing()
 	require.NoError(t, f.punctually(func() error {
@@ -295,7 +296,7 @@ func TestCachePeersWithAnotherSecret(t *testing.T) {
 	requireWhole(t, f.crowd(20, id, content))
 	require.Equal(t, 2, f.cluster.Downloads(id).Downloads, "one for each")
 	says := func(m *member, text string) {
-		require.Eventually(t, func() bool { return strings.Contains(m.Log(), text) }, patience, 5*time.Millisecond, m.Log())
+		eventually.True(t, func() bool { return strings.Contains(m.Log(), text) }, m.Log())
 	}
 	says(one, "a gateway is no member of this fleet")
 	says(two, "a gateway is no member of this fleet")

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/storetest"
@@ -21,7 +22,7 @@ func (p *process) requireGoneSoon(url string) {
 	p.t.Helper()
 	began := time.Now()
 	gone := func() bool { return p.get(url).StatusCode == 404 }
-	require.Eventually(p.t, gone, patience, 20*time.Millisecond, "it is still served")
+	eventually.True(p.t, gone, "it is still served")
 	require.Less(p.t, time.Since(began), soon)
 	require.Equal(p.t, 404, p.get(url).StatusCode)
 }
@@ -58,7 +59,7 @@ func TestDeletedAtItsSource(t *testing.T) {
 
 	require.NoError(t, os.Remove(fresh.Path))
 	asked := func() bool { p.get(fresh.URL()); return c.Downloads(fresh.ID).Downloads > 0 }
-	require.Eventually(t, asked, patience, 20*time.Millisecond, "inside of the sync window replicas are asked")
+	eventually.True(t, asked, "inside of the sync window replicas are asked")
 	require.NoError(t, c.Remove(fresh.ID))
 	require.Equal(t, 404, p.get(fresh.URL()).StatusCode, "what they say is not kept")
 }
@@ -98,11 +99,11 @@ func TestDeletedAtAReplica(t *testing.T) {
 			from := func(xCache string) func() bool {
 				return func() bool { return p.get(url(id)).Header.Get("X-Cache") == xCache }
 			}
-			require.Eventually(t, from("HIT"), patience, time.Millisecond, "it is cached")
+			eventually.True(t, from("HIT"), "it is cached")
 			path := filepath.Join(s.Root(storetest.Group, 0), "data", id.DiskName())
 			require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
 			require.NoError(t, os.WriteFile(path, first.body, 0o644))
-			require.Eventually(t, from("LOCAL"), patience, 20*time.Millisecond)
+			eventually.True(t, from("LOCAL"))
 			require.NoError(t, os.Remove(path))
 			require.NoError(t, c.Remove(id))
 			p.requireGoneSoon(url(id))

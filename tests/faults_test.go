@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/storetest"
@@ -136,7 +137,7 @@ func TestRandomFaults(t *testing.T) {
 	for i := range 2 {
 		c.Storage(i).SetFaults(fdfstest.Faults{})
 	}
-	require.Eventually(t, func() bool { return bytes.Equal(p.get(url(ids[5])).body, contents[ids[5]]) }, patience, 100*time.Millisecond)
+	eventually.True(t, func() bool { return bytes.Equal(p.get(url(ids[5])).body, contents[ids[5]]) })
 }
 
 func randomFault(random *rand.Rand) fdfstest.Faults {

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/redistest"
 	"fastdfs-gateway/tests/crowd"
@@ -91,11 +92,11 @@ func (m *redisMonitor) take() (commands []redisCommand) {
 	m.t.Helper()
 	mark := strconv.FormatInt(time.Now().UnixNano(), 10)
 	require.NoError(m.t, m.rdb.Echo(m.t.Context(), mark).Err())
-	require.Eventually(m.t, func() bool {
+	eventually.True(m.t, func() bool {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		return slices.ContainsFunc(m.marks, func(s string) bool { return strings.Contains(s, mark) })
-	}, patience, time.Millisecond)
+	})
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	commands, m.commands = m.commands, nil

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/stretchr/testify/require"
@@ -178,11 +179,11 @@ func TestSendfile(t *testing.T) {
 		a := p.get(tt.url, tt.header)
 		require.Contains(t, []int{200, 206}, a.StatusCode)
 		sent += float64(tt.fromFile)
-		require.Eventually(t, func() bool { return p.metric("fdfs_gateway_sendfile_bytes_total") == sent }, patience, 10*time.Millisecond,
+		eventually.True(t, func() bool { return p.metric("fdfs_gateway_sendfile_bytes_total") == sent },
 			"%s %s: want %v, is %v", tt.url, tt.header, sent, p.metric("fdfs_gateway_sendfile_bytes_total"))
 	}
-	require.Eventually(t, func() bool { return p.metric(`fdfs_gateway_requests_total{code="206",source="local"}`) == 3 }, patience, 10*time.Millisecond)
-	require.Eventually(t, func() bool { return p.metric("fdfs_gateway_open_files") == 0 }, patience, 10*time.Millisecond, "all files are given back")
+	eventually.True(t, func() bool { return p.metric(`fdfs_gateway_requests_total{code="206",source="local"}`) == 3 })
+	eventually.True(t, func() bool { return p.metric("fdfs_gateway_open_files") == 0 }, "all files are given back")
 }
 
 // TestManyClients: 64 clients at once, kept connections, every byte right.

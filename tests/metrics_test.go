@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/redistest"
 	"fastdfs-gateway/tests/lab"
 	"fastdfs-gateway/tests/storetest"
@@ -83,7 +83,7 @@ func askedSeries(p *process, s *storetest.Store, file storetest.Object) []string
 	require.Equal(p.t, http.StatusOK, p.get(file.URL()).StatusCode)
 	require.Equal(p.t, http.StatusNotFound, p.get(s.Missing("txt", longAgo).URL()).StatusCode)
 	var list []string
-	require.Eventually(p.t, func() bool { // a request is counted after its last byte
+	eventually.True(p.t, func() bool { // a request is counted after its last byte
 		list = series(p)
 		counted := 0
 		for _, line := range list {
@@ -92,7 +92,7 @@ func askedSeries(p *process, s *storetest.Store, file storetest.Object) []string
 			}
 		}
 		return counted == 2
-	}, patience, 10*time.Millisecond)
+	})
 	return list
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/storetest"
 
@@ -79,7 +80,7 @@ func TestReloadLoadsLists(t *testing.T) {
 	p := edge(t, c)
 	before := loads(c)
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGHUP))
-	require.Eventually(t, func() bool { return loads(c) > before }, patience, 10*time.Millisecond)
+	eventually.True(t, func() bool { return loads(c) > before })
 }
 
 // TestStrangersDoNotHammerTrackers: requests for groups and sources that nobody knows load the

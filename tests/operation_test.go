@@ -24,6 +24,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/stretchr/testify/require"
@@ -43,13 +44,13 @@ func TestStopLetsAnswersEnd(t *testing.T) {
 	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
 	require.NoError(t, err)
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
-	require.Eventually(t, func() bool {
+	eventually.True(t, func() bool {
 		probe, err := net.Dial("tcp", p.addrs[0])
 		if err == nil {
 			_ = probe.Close()
 		}
 		return err != nil
-	}, patience, 10*time.Millisecond, "still accepting")
+	}, "still accepting")
 	status, text := p.adminGet("/readyz")
 	require.Equal(t, 503, status)
 	require.Contains(t, text, "stopping")
@@ -70,7 +71,7 @@ func TestStopDoesNotWaitForEver(t *testing.T) {
 	p := serve(t, s, "[gateway]", "shutdown_timeout = 1s")
 	_, err := io.WriteString(p.dial(), "GET "+f.URL()+" HTTP/1.1\r\nHost: gw.test\r\n\r\n")
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return p.metric("fdfs_gateway_open_files") == 1 }, patience, 10*time.Millisecond)
+	eventually.True(t, func() bool { return p.metric("fdfs_gateway_open_files") == 1 })
 	began := time.Now()
 	p.stop()
 	require.Less(t, time.Since(began), 25*time.Second, "after half a minute it is not worth waiting for as a slow client")
@@ -108,7 +109,7 @@ func TestReload(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(p.conf, []byte(lines("max-age=4")), 0o600))
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGHUP))
-	require.Eventually(t, func() bool { return p.get(f.URL()).Header.Get("Cache-Control") == "max-age=4" }, patience, 10*time.Millisecond)
+	eventually.True(t, func() bool { return p.get(f.URL()).Header.Get("Cache-Control") == "max-age=4" })
 	for range 5 { // stores that were exchanged do not pile up
 		status, text = reload()
 		require.Equal(t, 200, status, text)
@@ -238,7 +239,7 @@ func TestTimeouts(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, strings.HasSuffix(string(all), "\r\n\r\n"), "nothing behind the answer: %q", all)
 	require.Greater(t, time.Since(began), idle*3/4, "a deadline that is nearly the same is not set anew")
-	require.Eventually(t, func() bool { return p.metric(`fdfs_gateway_requests_total{code="408",source="none"}`) == 1 }, patience, 10*time.Millisecond)
+	eventually.True(t, func() bool { return p.metric(`fdfs_gateway_requests_total{code="408",source="none"}`) == 1 })
 }
 
 // TestAccessLog: both forms, one line a request, nothing forged; and a log that was moved away is opened anew.
@@ -258,7 +259,7 @@ func TestAccessLog(t *testing.T) {
 
 	require.NoError(t, os.Rename(path, path+".1"))
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGHUP))
-	require.Eventually(t, func() bool { _, err := os.Stat(path); return err == nil }, patience, 10*time.Millisecond)
+	eventually.True(t, func() bool { _, err := os.Stat(path); return err == nil })
 	p.do("HEAD", f.URL())
 	require.Contains(t, readLines(t, path, 1)[0], `"HEAD `)
 
@@ -281,10 +282,10 @@ func TestAccessLog(t *testing.T) {
 func readLines(t *testing.T, path string, n int) []string {
 	t.Helper()
 	var lines []string
-	require.Eventually(t, func() bool {
+	eventually.True(t, func() bool {
 		b, err := os.ReadFile(path)
 		lines = strings.Split(strings.TrimSuffix(string(b), "\n"), "\n")
 		return err == nil && len(b) > 0 && len(lines) == n
-	}, patience, 20*time.Millisecond, "want %d lines in %s", n, path)
+	}, "want %d lines in %s", n, path)
 	return lines
 }

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/stretchr/testify/require"
@@ -139,10 +139,10 @@ func TestLandlock(t *testing.T) {
 			require.NoError(t, os.Rename(next, p.conf))
 			p.reload(200)
 			require.Equal(t, "no-cache", p.get(f.URL()).Header.Get("Cache-Control"))
-			require.Eventually(t, func() bool {
+			eventually.True(t, func() bool {
 				text, _ := os.ReadFile(filepath.Join(logs, "other.log"))
 				return strings.Contains(string(text), f.URL())
-			}, patience, 10*time.Millisecond)
+			})
 		})
 	}
 }
@@ -159,7 +159,7 @@ func TestLandlockWaitsForTheStore(t *testing.T) {
 	p := serve(t, s)
 	require.Equal(t, "off: a store path is not there yet", p.rights()["landlock"])
 	require.NoError(t, os.Rename(root+"-away", root))
-	require.Eventually(t, func() bool { return strings.HasPrefix(p.rights()["landlock"].(string), "on") }, patience, 50*time.Millisecond)
+	eventually.True(t, func() bool { return strings.HasPrefix(p.rights()["landlock"].(string), "on") })
 	code, _ := p.adminGet("/readyz")
 	require.Equal(t, 200, code)
 	require.Equal(t, 200, p.get(f.URL()).StatusCode)
@@ -233,7 +233,7 @@ func TestReloadOfAnotherUser(t *testing.T) {
 	require.NoError(t, os.Chown(token, 0, nobody))
 	require.NoError(t, os.Chmod(token, 0o640))
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGHUP))
-	require.Eventually(t, func() bool { return strings.Contains(p.logText(), "configuration loaded") }, patience, 10*time.Millisecond)
+	eventually.True(t, func() bool { return strings.Contains(p.logText(), "configuration loaded") })
 	require.NotContains(t, p.logText(), "no account")
 	require.NotContains(t, p.logText(), "holds a secret")
 }

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/tests/fdfstest"
 
 	"github.com/stretchr/testify/require"
@@ -27,15 +28,14 @@ func TestRedirect(t *testing.T) {
 	// A client is sent elsewhere where the storages take too long to say who has the file, as on a
 	// machine that stands still.
 	for query, want := range map[string]string{"": "?redirect=1", "?filename=a%20b&token=x": "?filename=a%20b&token=x&redirect=1"} {
-		require.Eventually(t, func() bool { return location(query) == "http://"+host(0)+":8080"+url(id)+want }, patience, 10*time.Millisecond)
+		eventually.True(t, func() bool { return location(query) == "http://"+host(0)+":8080"+url(id)+want })
 	}
 	require.NoError(t, c.Remove(id, c.Storage(0)))
-	require.Eventually(t, func() bool {
+	eventually.True(t, func() bool {
 		return p.get(url(id)).Header.Get("Location") == "http://"+host(1)+":8080"+url(id)+"?redirect=1"
-	},
-		patience, 10*time.Millisecond, "the replica has it")
+	}, "the replica has it")
 	require.NoError(t, c.Remove(id))
-	require.Eventually(t, func() bool { return p.get(url(id)).StatusCode == 404 }, patience, 10*time.Millisecond)
+	eventually.True(t, func() bool { return p.get(url(id)).StatusCode == 404 })
 	require.Equal(t, 404, p.get(url(id)+"?redirect=1").StatusCode)
 }
 
@@ -58,7 +58,7 @@ func TestRedirectToADeadHost(t *testing.T) {
 				return strings.TrimSuffix(strings.TrimPrefix(a.Header.Get("Location"), "http://"), ":8080"+url(id)+"?redirect=1")
 			}
 			host := func(i int) string { return c.Storage(i).AddrPort().Addr().String() }
-			require.Eventually(t, func() bool { return to() == host(0) }, patience, 10*time.Millisecond)
+			eventually.True(t, func() bool { return to() == host(0) })
 			require.NoError(t, die(c.Storage(0)))
 			for range 3 {
 				began := time.Now()

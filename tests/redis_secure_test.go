@@ -6,8 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/redistest"
 	"fastdfs-gateway/tests/storetest"
 
@@ -31,13 +31,13 @@ func TestRedisSecured(t *testing.T) {
 			"ca_file = " + ca, "cert_file = " + cert, "key_file = " + key}
 	}
 	p := serve(t, s, lines(a.File)...)
-	require.Eventually(t, func() bool { return p.metric("fdfs_gateway_redis_up") == 1 }, patience, 10*time.Millisecond)
+	eventually.True(t, func() bool { return p.metric("fdfs_gateway_redis_up") == 1 })
 	require.NotContains(t, p.logText(), "a-long-random-secret")
 	p.stop()
 
 	p = serve(t, s, lines(redistest.NewAuthority(t).File)...)
 	require.Equal(t, f.Content, p.get(f.URL()).body)
-	require.Eventually(t, func() bool { return strings.Contains(p.logText(), "set ca_file in [redis]") }, patience, 10*time.Millisecond)
+	eventually.True(t, func() bool { return strings.Contains(p.logText(), "set ca_file in [redis]") })
 	require.Contains(t, p.logText(), "signed by unknown authority")
 	require.Zero(t, p.metric("fdfs_gateway_redis_up"))
 	p.stop()

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/storetest"
@@ -134,7 +135,7 @@ func TestSourceDown(t *testing.T) {
 	require.Equal(t, 502, p.get(url(id)).StatusCode)
 	require.Less(t, time.Since(began), prompt)
 	require.NoError(t, c.Storage(0).Revive())
-	require.Eventually(t, func() bool { return p.get(url(id)).StatusCode == 200 }, patience, 100*time.Millisecond, "back by itself")
+	eventually.True(t, func() bool { return p.get(url(id)).StatusCode == 200 }, "back by itself")
 }
 
 // TestSourceDiesMidway: at every tenth of a large body; the client never notices.
@@ -326,9 +327,9 @@ func TestTrackersDownAtStart(t *testing.T) {
 	c.Tracker(0).Kill()
 	p := edge(t, c)
 	require.NotEqual(t, 200, p.get(url(id)).StatusCode)
-	require.Eventually(t, func() bool { return strings.Contains(p.logText(), "tracker") }, patience, 10*time.Millisecond)
+	eventually.True(t, func() bool { return strings.Contains(p.logText(), "tracker") })
 	require.NoError(t, c.Tracker(0).Revive())
-	require.Eventually(t, func() bool { return p.get(url(id)).StatusCode == 200 }, patience, 200*time.Millisecond)
+	eventually.True(t, func() bool { return p.get(url(id)).StatusCode == 200 })
 	c.Tracker(0).Kill()
 	require.Equal(t, 200, p.get(url(id)).StatusCode, "what was learned stays")
 }
@@ -345,9 +346,9 @@ func TestClientLeavesFetchStops(t *testing.T) {
 	_, err = io.CopyN(io.Discard, conn, 1<<20)
 	require.NoError(t, err)
 	require.NoError(t, conn.Close())
-	require.Eventually(t, func() bool { return p.metric(`fdfs_gateway_aborted_total{reason="client"}`) == 1 }, patience, 20*time.Millisecond)
+	eventually.True(t, func() bool { return p.metric(`fdfs_gateway_aborted_total{reason="client"}`) == 1 })
 	require.Less(t, c.Downloads(id).Bytes, int64(64<<20))
-	require.Eventually(t, func() bool { return c.Storage(0).Counts().Open <= 1 }, patience, 20*time.Millisecond)
+	eventually.True(t, func() bool { return c.Storage(0).Counts().Open <= 1 })
 }
 
 // TestBrokenDisk: a store path that cannot be read is no reason to refuse what the other storages have.

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/stretchr/testify/require"
@@ -42,8 +43,8 @@ func TestFewDescriptors(t *testing.T) {
 	for _, c := range open {
 		require.NoError(t, c.Close())
 	}
-	require.Eventually(t, func() bool { return p.metric("fdfs_gateway_connections") == 0 }, patience, 20*time.Millisecond)
-	require.Eventually(t, func() bool { return p.sends(f.URL()) }, patience, 20*time.Millisecond, "clients that left may wait to be accepted")
+	eventually.True(t, func() bool { return p.metric("fdfs_gateway_connections") == 0 })
+	eventually.True(t, func() bool { return p.sends(f.URL()) }, "clients that left may wait to be accepted")
 }
 
 // TestReloadUnderLoad: no request sees anything of many reloads, nor of one that changes the store paths.
@@ -120,7 +121,7 @@ func TestReloadKeepsTLS(t *testing.T) {
 	require.NoError(t, os.WriteFile(p.conf, []byte(s.Config(withListen(nil)...)), 0o600))
 	p.reload(200)
 	require.NoError(t, fetch(renewed))
-	require.Eventually(t, func() bool { return strings.Contains(p.logText(), "only a restart applies it") }, patience, 10*time.Millisecond)
+	eventually.True(t, func() bool { return strings.Contains(p.logText(), "only a restart applies it") })
 }
 
 func (p *process) reload(status int) {
@@ -150,10 +151,10 @@ func TestLogsAreReopenedWithABadConfiguration(t *testing.T) {
 	for range 10 {
 		p.reload(422)
 	}
-	require.Eventually(t, func() bool { // a file that was left is closed by the goroutine that writes
+	eventually.True(t, func() bool { // a file that was left is closed by the goroutine that writes
 		after, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.cmd.Process.Pid))
 		return err == nil && len(after) <= len(files)+4
-	}, patience, 10*time.Millisecond, "descriptors pile up")
+	}, "descriptors pile up")
 }
 
 // TestFullDiskUnderTheAccessLog: lines are lost and counted, downloads go on.
@@ -165,7 +166,7 @@ func TestFullDiskUnderTheAccessLog(t *testing.T) {
 	for range 3 {
 		require.Equal(t, 200, p.get(f.URL()).StatusCode)
 	}
-	require.Eventually(t, func() bool { return p.metric(`fdfs_gateway_log_lines_lost_total{log="access"}`) == 3 }, patience, 20*time.Millisecond)
+	eventually.True(t, func() bool { return p.metric(`fdfs_gateway_log_lines_lost_total{log="access"}`) == 3 })
 }
 
 // TestReaderOfTheLogLeaves: the other end of the pipe is closed; the gateway lives and serves.
@@ -198,14 +199,14 @@ func TestFileBreaksWhileItIsSent(t *testing.T) {
 	c := p.dial()
 	_, err := io.WriteString(c, "GET "+f.URL()+" HTTP/1.1\r\nHost: gw.test\r\n\r\n")
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return p.metric("fdfs_gateway_open_files") == 1 }, patience, 10*time.Millisecond)
+	eventually.True(t, func() bool { return p.metric("fdfs_gateway_open_files") == 1 })
 	require.NoError(t, os.Truncate(f.Path, 31<<20))
 	got, err := io.ReadAll(c)
 	require.NoError(t, err)
 	_, body, _ := bytes.Cut(got, []byte("\r\n\r\n"))
 	require.True(t, bytes.Equal(f.Content[:31<<20], body), "%d bytes", len(body))
-	require.Eventually(t, func() bool { return p.metric(`fdfs_gateway_aborted_total{reason="file"}`) == 1 }, patience, 10*time.Millisecond)
-	require.Eventually(t, func() bool { return strings.Contains(p.logText(), "answer cut short") }, patience, 10*time.Millisecond)
+	eventually.True(t, func() bool { return p.metric(`fdfs_gateway_aborted_total{reason="file"}`) == 1 })
+	eventually.True(t, func() bool { return strings.Contains(p.logText(), "answer cut short") })
 }
 
 // TestClientsThatLeaveAreCounted: that is no error of ours.
@@ -220,7 +221,7 @@ func TestClientsThatLeaveAreCounted(t *testing.T) {
 	_, err = io.CopyN(io.Discard, c, 1000)
 	require.NoError(t, err)
 	require.NoError(t, c.Close())
-	require.Eventually(t, func() bool { return p.metric(`fdfs_gateway_aborted_total{reason="client"}`) == 1 }, patience, 10*time.Millisecond)
+	eventually.True(t, func() bool { return p.metric(`fdfs_gateway_aborted_total{reason="client"}`) == 1 })
 	require.NotContains(t, p.logText(), "level=ERROR")
 }
 
@@ -232,7 +233,7 @@ func TestStopWithSilentConnections(t *testing.T) {
 	p.dial()
 	_, err := io.WriteString(p.dial(), "GET / HT")
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return p.metric("fdfs_gateway_connections") == 2 }, patience, 10*time.Millisecond)
+	eventually.True(t, func() bool { return p.metric("fdfs_gateway_connections") == 2 })
 	began := time.Now()
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	p.awaitEnd()
@@ -267,5 +268,5 @@ func TestLateBytesDoNotCutAnAnswer(t *testing.T) {
 			})
 		}
 	}
-	require.Eventually(t, func() bool { return p.metric("fdfs_gateway_connections") == 0 }, patience, 20*time.Millisecond, "and then they are closed")
+	eventually.True(t, func() bool { return p.metric("fdfs_gateway_connections") == 0 }, "and then they are closed")
 }

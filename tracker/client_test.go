@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"fastdfs-gateway/internal/backoff"
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/tests/fdfstest"
 )
@@ -119,7 +120,7 @@ func TestDeadTracker(t *testing.T) {
 	require.Equal(t, 1, log.count("does not answer"))
 	require.Equal(t, 1, log.count(cluster.Tracker(0).Addr()+" error="))
 	require.NoError(t, cluster.Tracker(0).Revive())
-	require.Eventually(t, func() bool { return log.count("is back") == 1 }, patient, time.Millisecond)
+	eventually.True(t, func() bool { return log.count("is back") == 1 })
 	cluster.Tracker(0).ResetCounts()
 	for range 10 {
 		err := ask(t.Context(), c, aFile)
@@ -262,8 +263,7 @@ func TestAllDown(t *testing.T) {
 	require.Equal(t, Parameters{SyncMaxDelay: time.Hour, UseStorageID: true}, c.Current(), "those of the configuration")
 	_, ok := c.Members().ByID(7)
 	require.True(t, ok)
-	require.Eventually(t, func() bool { return c.trackers[0].failures() > 5 && c.trackers[1].failures() > 5 }, patient,
-		time.Millisecond)
+	eventually.True(t, func() bool { return c.trackers[0].failures() > 5 && c.trackers[1].failures() > 5 })
 	require.Equal(t, 1, log.count("cannot load lists and settings"), "said once, however often it is tried")
 	require.Equal(t, 2, log.count("does not answer"))
 }
@@ -308,8 +308,7 @@ func TestOutageTakeover(t *testing.T) {
 		err := ask(first, c, aFile)
 		gaveUp <- err
 	}()
-	require.Eventually(t, func() bool { return cluster.Tracker(0).Counts().Requests[fdfstest.CmdFetchAll] == 1 },
-		patient, time.Millisecond)
+	eventually.True(t, func() bool { return cluster.Tracker(0).Counts().Requests[fdfstest.CmdFetchAll] == 1 })
 	go func() {
 		err := ask(t.Context(), c, aFile)
 		done <- err
@@ -339,14 +338,13 @@ func TestClose(t *testing.T) {
 	c.Close()
 	err := ask(t.Context(), c, aFile)
 	require.ErrorIs(t, err, fdfs.ErrClosed)
-	require.Eventually(t, func() bool { return cluster.Tracker(0).Counts().Open == 0 }, patient, time.Millisecond)
+	eventually.True(t, func() bool { return cluster.Tracker(0).Counts().Open == 0 })
 
 	cluster.Tracker(0).SetFaults(fdfstest.Faults{Hang: true}) // in the middle of the first load
 	cluster.Tracker(0).ResetCounts()
 	c = New(Options{Trackers: each(cluster.Trackers()...), Timeout: 2 * patient, Log: slog.New(slog.DiscardHandler)})
 	// The tracker may see the last request of the first client only now.
-	require.Eventually(t, func() bool { return cluster.Tracker(0).Counts().Requests[fdfstest.CmdListGroups] >= 1 },
-		patient, time.Millisecond)
+	eventually.True(t, func() bool { return cluster.Tracker(0).Counts().Requests[fdfstest.CmdListGroups] >= 1 })
 	began := time.Now()
 	c.Close()
 	require.Less(t, time.Since(began), patient/2)

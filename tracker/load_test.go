@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fastdfs-gateway/internal/backoff"
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/tests/fdfstest"
 )
@@ -34,8 +35,7 @@ func TestRecovers(t *testing.T) {
 	require.False(t, c.Members().Known())
 	require.False(t, c.Members().HasGroup("group1"))
 	require.NoError(t, cluster.Tracker(1).Revive())
-	require.Eventually(t, func() bool { return log.count("loaded from the trackers again") == 1 }, patient,
-		time.Millisecond)
+	eventually.True(t, func() bool { return log.count("loaded from the trackers again") == 1 })
 	require.True(t, c.Members().Known())
 	require.Equal(t, 77*time.Second, c.Current().SyncMaxDelay)
 	require.True(t, c.Current().UseStorageID)
@@ -68,7 +68,7 @@ func TestQueryFindsTrackerBack(t *testing.T) {
 	require.NoError(t, cluster.Tracker(0).Revive())
 	err := ask(t.Context(), c, aFile)
 	require.NoError(t, err)
-	require.Eventually(t, c.Members().Known, patient, time.Millisecond)
+	eventually.True(t, c.Members().Known)
 }
 
 // Settings of the configuration stay in force unless those of the trackers are asked for; the
@@ -93,10 +93,10 @@ func TestRefresh(t *testing.T) {
 	require.Len(t, list, 2)
 	require.True(t, list[0].Active && list[1].Active)
 	cluster.Storage(0).SetOnline(false)
-	require.Eventually(t, func() bool {
+	eventually.True(t, func() bool {
 		now := c.Members().StoragesOf("group1")
 		return now[0].Active && !now[1].Active && now[1].Host == "127.0.0.11"
-	}, patient, time.Millisecond, "it stands last now, and still belongs to the group")
+	}, "it stands last now, and still belongs to the group")
 	require.True(t, c.Members().Allowed(netip.MustParseAddr("127.0.0.11")))
 	require.True(t, list[0].Active, "a list that was given out does not change")
 }
@@ -127,10 +127,10 @@ func TestRenew(t *testing.T) {
 	began := time.Now()
 	c.Renew()
 	require.Less(t, time.Since(began), minLoadInterval, "lists that are fresh are not waited for")
-	require.Eventually(t, func() bool { return loads() == 2 }, patient, time.Millisecond,
+	eventually.True(t, func() bool { return loads() == 2 },
 		"but loaded as soon as they may")
 	require.GreaterOrEqual(t, time.Since(began), minLoadInterval-time.Second)
-	require.Eventually(t, func() bool { return c.Members().HasGroup("group2") }, patient, time.Millisecond)
+	eventually.True(t, func() bool { return c.Members().HasGroup("group2") })
 
 	cluster.Storage(2).SetListed(false)
 	time.Sleep(minLoadInterval)
@@ -140,7 +140,7 @@ func TestRenew(t *testing.T) {
 	}
 	all.Wait()
 	require.Equal(t, 3, loads(), "one load for all")
-	require.Eventually(t, func() bool { return !c.Members().HasGroup("group2") }, patient, time.Millisecond)
+	eventually.True(t, func() bool { return !c.Members().HasGroup("group2") })
 }
 
 // A tracker that hangs holds a call of Renew for a second, 64 calls at most, and none once a load
@@ -171,8 +171,7 @@ func TestRenewIsBounded(t *testing.T) {
 	require.EqualValues(t, maxWaiting, held.Load())
 	require.EqualValues(t, 200-maxWaiting, let.Load())
 	cluster.Tracker(0).Kill()
-	require.Eventually(t, func() bool { return log.count("cannot load lists and settings") == 1 }, patient,
-		time.Millisecond)
+	eventually.True(t, func() bool { return log.count("cannot load lists and settings") == 1 })
 	began = time.Now()
 	for range 50 {
 		c.Renew()
@@ -206,11 +205,11 @@ func TestPartialLoad(t *testing.T) {
 	}
 	require.True(t, in("a", 1) && in("b", 1))
 	broken.Store(true)
-	require.Eventually(t, func() bool { return in("b", 2) }, patient, time.Millisecond)
+	eventually.True(t, func() bool { return in("b", 2) })
 	require.True(t, in("a", 1))
 	require.False(t, in("b", 1))
 	broken.Store(false)
-	require.Eventually(t, func() bool { return in("b", 1) }, patient, time.Millisecond)
+	eventually.True(t, func() bool { return in("b", 1) })
 }
 
 // A tracker that has lost its lists does not make the gateway forget its own.
@@ -231,7 +230,7 @@ func TestEmptyLists(t *testing.T) {
 	})
 	c, log := newClient(t, Options{Trackers: each(tracker), Refresh: 10 * time.Millisecond})
 	empty.Store(true)
-	require.Eventually(t, func() bool { return loadSoon.Load() > 3 }, patient, time.Millisecond)
+	eventually.True(t, func() bool { return loadSoon.Load() > 3 })
 	require.True(t, c.Members().HasGroup("a"))
 	_, ok := c.Members().ByID(5)
 	require.True(t, ok)
@@ -254,7 +253,7 @@ func TestHalfDeadTracker(t *testing.T) {
 	downs := log.count("does not answer")
 	most := int(time.Since(began) / (20 * time.Millisecond)) // the longest backoff is 20 to 40 ms
 	require.Less(t, downs, most+8)
-	require.Eventually(t, func() bool { return log.count("is back") > 0 }, patient, time.Millisecond)
+	eventually.True(t, func() bool { return log.count("is back") > 0 })
 }
 
 func TestStorageIDPages(t *testing.T) {

@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -83,12 +85,12 @@ func (f *fake) acceptedSoFar(t *testing.T) int {
 	defer c.Close()
 	mine := c.LocalAddr().String()
 	at := -1
-	require.Eventually(t, func() bool {
+	eventually.True(t, func() bool {
 		f.mu.Lock()
 		defer f.mu.Unlock()
 		at = slices.IndexFunc(f.conns, func(c net.Conn) bool { return c.RemoteAddr().String() == mine })
 		return at >= 0
-	}, patient, time.Millisecond)
+	})
 	return at
 }
 

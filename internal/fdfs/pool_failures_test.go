@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -113,7 +115,7 @@ func TestPoolContext(t *testing.T) {
 		}
 		require.Less(t, time.Since(began), patient)
 		require.Empty(t, p.idle)
-		require.Eventually(t, func() bool { return f.open.Load() == 0 }, patient, time.Millisecond, stage)
+		eventually.True(t, func() bool { return f.open.Load() == 0 }, stage)
 		require.Equal(t, stage == "before", f.accepted.Load() == 0)
 	}
 }
@@ -142,7 +144,7 @@ func TestPoolCloseWhileInUse(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "hello", string(b))
 	c.Release()
-	require.Eventually(t, func() bool { return f.open.Load() == 0 }, patient, time.Millisecond)
+	eventually.True(t, func() bool { return f.open.Load() == 0 })
 }
 
 // Under any mixture of faults every answer is the right one, and no slot, descriptor or connection
@@ -206,8 +208,7 @@ func TestPoolUnderFaults(t *testing.T) {
 	require.Zero(t, len(p.slots))
 	p.Close()
 	f.Close()
-	require.Eventually(t, func() bool { return f.open.Load() == 0 && descriptors(t) <= before+1 }, patient,
-		time.Millisecond)
+	eventually.True(t, func() bool { return f.open.Load() == 0 && descriptors(t) <= before+1 })
 }
 
 // Beyond the requests that may wait for a connection, requests fail at once.
@@ -222,7 +223,7 @@ func TestPoolBoundsWaiting(t *testing.T) {
 			require.ErrorIs(t, err, context.Canceled)
 		})
 	}
-	require.Eventually(t, func() bool { return p.waiting.Load() == 2 }, patient, time.Millisecond)
+	eventually.True(t, func() bool { return p.waiting.Load() == 2 })
 	_, err := p.Call(t.Context(), CmdActiveTest, 0, nil, 0)
 	require.ErrorIs(t, err, ErrFull)
 	cancel()

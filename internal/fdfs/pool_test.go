@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -24,7 +26,7 @@ func TestPoolReuses(t *testing.T) {
 	}
 	require.EqualValues(t, 1, f.accepted.Load())
 	p.Close()
-	require.Eventually(t, func() bool { return f.quits.Load() == 1 && f.open.Load() == 0 }, patient, time.Millisecond)
+	eventually.True(t, func() bool { return f.quits.Load() == 1 && f.open.Load() == 0 })
 	_, err := call(p, "x")
 	require.ErrorIs(t, err, ErrClosed)
 }
@@ -88,7 +90,7 @@ func TestPoolBounds(t *testing.T) {
 	wg.Wait()
 	require.EqualValues(t, 160, f.requests.Load())
 	require.EqualValues(t, 4, most.Load(), "requests at a time")
-	require.Eventually(t, func() bool { return f.open.Load() <= 2 }, patient, time.Millisecond)
+	eventually.True(t, func() bool { return f.open.Load() <= 2 })
 	require.LessOrEqual(t, len(p.idle), 2)
 }
 
@@ -202,7 +204,7 @@ func TestPoolTestsIdleConnections(t *testing.T) {
 		_, err := call(p, "x")
 		require.NoError(t, err)
 		spoil(f.conn(0))
-		require.Eventually(t, func() bool { return !p.idle[0].usable() }, patient, time.Millisecond, name)
+		eventually.True(t, func() bool { return !p.idle[0].usable() }, name)
 		got, err := call(p, "y")
 		require.NoError(t, err, name)
 		require.Equal(t, "y", got)
@@ -227,7 +229,7 @@ func TestPoolAgesIdleConnections(t *testing.T) {
 	p.idle[0].since = p.idle[0].since.Add(-2 * time.Hour)
 	p.Sweep(time.Now())
 	require.Len(t, p.idle, 2)
-	require.Eventually(t, func() bool { return f.quits.Load() == 1 }, patient, time.Millisecond)
+	eventually.True(t, func() bool { return f.quits.Load() == 1 })
 	for _, c := range p.idle {
 		c.since = c.since.Add(-2 * time.Hour)
 	}

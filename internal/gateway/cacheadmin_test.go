@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/storage"
 
 	"github.com/stretchr/testify/require"
@@ -77,7 +78,7 @@ func TestPrefetchTellsWhy(t *testing.T) {
 			want = id + " fetched 5\ndone: 1 files, 0 failed\n"
 		}
 		require.Equal(t, want, w.Body.String())
-		eventually(t, "nothing is fetched any more", func() bool { return h.away.(*away).o.Running.Load() == 0 })
+		eventually.True(t, func() bool { return h.away.(*away).o.Running.Load() == 0 }, "nothing is fetched any more")
 	}
 }
 

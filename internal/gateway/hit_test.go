@@ -13,6 +13,7 @@ import (
 
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/cache/tier"
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/storage"
 
@@ -229,7 +230,7 @@ func TestPinsAreGivenBack(t *testing.T) {
 		require.NoError(t, c.Close())
 	}
 	o.Remote.Cache.Purge(tier.MatchAll())
-	eventually(t, "nothing is in use", func() bool { return o.Remote.Cache.Stats().Memory.Bytes == 0 })
+	eventually.True(t, func() bool { return o.Remote.Cache.Stats().Memory.Bytes == 0 }, "nothing is in use")
 }
 
 // TestConnectionsInSequence: a client that waits for the end of one connection before it opens the next one has one at a time.

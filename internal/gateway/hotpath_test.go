@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/antisteal"
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/storage"
 	"fastdfs-gateway/tests/storetest"
 
@@ -118,12 +119,12 @@ func TestFileCutWhileSending(t *testing.T) {
 	n, err := io.Copy(io.Discard, resp.Body)
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	require.Less(t, n, int64(32<<20))
-	eventually(t, "it is counted", func() bool {
+	eventually.True(t, func() bool {
 		return testutil.ToFloat64(abortedTotal.of(r.handler.o.Metrics).WithLabelValues("file")) == 1
-	})
+	}, "it is counted")
 	require.NoError(t, c.Close())
 	require.Equal(t, "HTTP/1.1 404", r.ask("GET", object.URL())[:12])
-	eventually(t, "connections end", func() bool { return testutil.ToFloat64(openConns.of(r.handler.o.Metrics)) == 0 })
+	eventually.True(t, func() bool { return testutil.ToFloat64(openConns.of(r.handler.o.Metrics)) == 0 }, "connections end")
 }
 
 // After a reload the files that are kept are described by the new configuration.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/antisteal"
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/panics"
 	"fastdfs-gateway/storage"
 	"fastdfs-gateway/tests/storetest"
@@ -103,7 +104,7 @@ func run(t *testing.T, o Options, so ServerOptions) *running {
 		now := r.left()
 		now.buffers = 0 // the last one goes just after its connection
 		require.Equal(t, left{}, now)
-		eventually(t, "no buffer is left", func() bool { return r.left() == left{} })
+		eventually.True(t, func() bool { return r.left() == left{} }, "no buffer is left")
 	})
 	return r
 }
@@ -121,11 +122,6 @@ func (r *running) left() left {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return left{testutil.ToFloat64(openFiles.of(m)), testutil.ToFloat64(openConns.of(m)), s.open.Load(), len(s.perIP), len(s.all.conns), s.guard.Buffers()}
-}
-
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	require.Eventually(t, ok, patience, 5*time.Millisecond, what)
 }
 
 func (r *running) dial() net.Conn {

@@ -13,6 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
+
 	"github.com/stretchr/testify/require"
 	"github.com/valyala/fasthttp"
 )
@@ -164,14 +166,14 @@ func (s *testServer) requireNothingRefused() {
 // the client has its answer.
 func (s *testServer) waitRefused(t *testing.T) (e *Error) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	eventually.True(t, func() bool {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if len(s.refused) > 0 {
 			e = s.refused[0]
 		}
 		return e != nil
-	}, patience, time.Millisecond)
+	})
 	return e
 }
 
@@ -439,9 +441,9 @@ func TestIdleConnectionsHoldNoBuffers(t *testing.T) {
 		}
 		require.Equal(t, 200, c.receive("GET").StatusCode)
 	}
-	require.Eventually(t, func() bool { return s.guard.Buffers() == 0 }, patience, time.Millisecond)
+	eventually.True(t, func() bool { return s.guard.Buffers() == 0 })
 	clients[1].send("GET ")
-	require.Eventually(t, func() bool { return s.guard.Buffers() == 1 }, patience, time.Millisecond)
+	eventually.True(t, func() bool { return s.guard.Buffers() == 1 })
 	for _, c := range clients {
 		require.NoError(t, c.Close())
 	}

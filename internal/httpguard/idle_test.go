@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/panics"
 
 	"github.com/stretchr/testify/require"
@@ -32,7 +33,7 @@ func TestIdleSince(t *testing.T) {
 	}()
 	_, err := io.WriteString(client, "GET / HTTP/1.1\r\n")
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { since, idle := c.IdleSince(); return idle && since > first }, time.Minute, time.Millisecond, "since the first byte")
+	eventually.True(t, func() bool { since, idle := c.IdleSince(); return idle && since > first }, "since the first byte")
 	time.Sleep(20 * time.Millisecond) // the Read itself may have begun after first was taken, and its byte come later
 	half, _ := c.IdleSince()
 	for range 3 { // further bytes gain nothing
@@ -46,7 +47,7 @@ func TestIdleSince(t *testing.T) {
 	_, err = io.WriteString(client, "Host: h\r\n\r\n")
 	require.NoError(t, err)
 	require.Positive(t, <-read) // the next Read is called now
-	require.Eventually(t, func() bool { since, idle := c.IdleSince(); return idle && since > half }, time.Minute, time.Millisecond)
+	eventually.True(t, func() bool { since, idle := c.IdleSince(); return idle && since > half })
 
 	require.False(t, c.TakeIdle(half), "a request has come since")
 	since, _ = c.IdleSince()

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
+
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
@@ -41,7 +43,7 @@ func TestLinesArrive(t *testing.T) {
 		}
 		wg.Wait()
 		if delay < time.Hour {
-			require.Eventually(t, func() bool { return strings.Count(content(t, path), "\n") == 800 }, patience, time.Millisecond)
+			eventually.True(t, func() bool { return strings.Count(content(t, path), "\n") == 800 })
 		}
 		require.NoError(t, w.Close())
 		require.Equal(t, 800, strings.Count(content(t, path), "\n"), "Close writes what is waiting")
@@ -54,7 +56,7 @@ func TestRotation(t *testing.T) {
 	w, err := Open(path, Options{})
 	require.NoError(t, err)
 	fmt.Fprintln(w, "one")
-	require.Eventually(t, func() bool { return content(t, path) == "one\n" }, patience, time.Millisecond)
+	eventually.True(t, func() bool { return content(t, path) == "one\n" })
 	require.NoError(t, os.Rename(path, path+".1"))
 	require.NoError(t, w.Reopen())
 	fmt.Fprintln(w, "two")
@@ -71,7 +73,7 @@ func TestFullDisk(t *testing.T) {
 	w, err := Open("/dev/full", Options{})
 	require.NoError(t, err)
 	fmt.Fprint(w, "lost 1\nlost 2\n")
-	require.Eventually(t, func() bool { return w.Lost() == 2 }, patience, time.Millisecond)
+	eventually.True(t, func() bool { return w.Lost() == 2 })
 	require.NoError(t, w.Use(path))
 	fmt.Fprintln(w, "kept")
 	require.NoError(t, w.Close())
@@ -99,7 +101,7 @@ func TestStuckPipe(t *testing.T) {
 	require.Error(t, w.Close())
 	require.NoError(t, unix.SetNonblock(fd, true))
 	buf := make([]byte, 1<<20)
-	require.Eventually(t, func() bool { // let the writer end
+	eventually.True(t, func() bool { // let the writer end
 		_, _ = unix.Read(fd, buf)
 		select {
 		case <-w.done:
@@ -107,7 +109,7 @@ func TestStuckPipe(t *testing.T) {
 		default:
 			return false
 		}
-	}, patience, time.Millisecond)
+	})
 	require.NoError(t, unix.Close(fd))
 }
 

@@ -48,7 +48,7 @@ func StartCluster(t testing.TB) *Cluster {
 			c.do(node, "config", "set", "cluster-node-timeout", timeout)
 		}
 		for _, node := range c.nodes {
-			eventually(t, "the cluster is whole", func(ctx context.Context) bool { return c.whole(ctx, node) })
+			await(t, "the cluster is whole", func(ctx context.Context) bool { return c.whole(ctx, node) })
 		}
 	}
 	c.admin = c.Client()
@@ -62,7 +62,7 @@ func (c *Cluster) meet() {
 		c.do(node, "cluster", "set-config-epoch", i+1)
 	}
 	for _, node := range c.nodes {
-		eventually(c.t, "the nodes know each other", func(ctx context.Context) bool {
+		await(c.t, "the nodes know each other", func(ctx context.Context) bool {
 			nodes, err := node.admin().ClusterNodes(ctx).Result()
 			if err != nil {
 				return false
@@ -135,7 +135,7 @@ func (c *Cluster) MasterOf(key string) *Server {
 	c.t.Helper()
 	c.admin.ReloadState(context.Background())
 	var master *Server
-	eventually(c.t, "the key has a master", func(ctx context.Context) bool {
+	await(c.t, "the key has a master", func(ctx context.Context) bool {
 		client, err := c.admin.MasterForKey(ctx, key)
 		if err != nil {
 			return false
@@ -169,7 +169,7 @@ func (c *Cluster) KillMasterOf(key string) *Server {
 		if node.proc == nil {
 			continue
 		}
-		eventually(c.t, "the replica is the master", func(ctx context.Context) bool {
+		await(c.t, "the replica is the master", func(ctx context.Context) bool {
 			nodes, err := node.admin().ClusterNodes(ctx).Result()
 			return err == nil && !ownsSlots(nodes, id) && c.info(ctx, node, "cluster_state:ok")
 		})

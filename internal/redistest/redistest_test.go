@@ -139,7 +139,7 @@ func TestOrphansDie(t *testing.T) {
 	require.NoError(t, syscall.Kill(pid, 0), "the server runs")
 	require.NoError(t, cmd.Process.Kill())
 	_ = cmd.Wait()
-	eventually(t, "the server is gone", func(context.Context) bool { return !running(pid) })
+	await(t, "the server is gone", func(context.Context) bool { return !running(pid) })
 }
 
 // orphan is the process of TestOrphansDie: it starts a server, lets many threads of its own come and go, says the server's
@@ -171,7 +171,7 @@ func TestSentinelFailover(t *testing.T) {
 	require.Equal(t, int64(2), client.Wait(t.Context(), 2, patience).Val(), "the replicas have it")
 	dead := s.KillMaster()
 	require.NotEqual(t, dead.Addr(), s.Master().Addr())
-	eventually(t, "the client follows", func(ctx context.Context) bool { return client.Set(ctx, "k2", "v", 0).Err() == nil })
+	await(t, "the client follows", func(ctx context.Context) bool { return client.Set(ctx, "k2", "v", 0).Err() == nil })
 	require.Equal(t, "v", client.Get(t.Context(), "k").Val())
 }
 
@@ -199,7 +199,7 @@ func TestCluster(t *testing.T) {
 
 	dead := c.KillMasterOf("key1")
 	require.NotEqual(t, dead.Addr(), c.MasterOf("key1").Addr())
-	eventually(t, "the client follows", func(ctx context.Context) bool { return client.Set(ctx, "key1", "new", 0).Err() == nil })
+	await(t, "the client follows", func(ctx context.Context) bool { return client.Set(ctx, "key1", "new", 0).Err() == nil })
 }
 
 // echo answers each line with itself.
@@ -360,7 +360,7 @@ func TestRelayMute(t *testing.T) {
 	answered := make(chan error, 1)
 	go func() { answered <- behind.Set(t.Context(), "mute", "after", 0).Err() }()
 	direct := s.Client()
-	eventually(t, "the command runs", func(ctx context.Context) bool { return direct.Get(ctx, "mute").Val() == "after" })
+	await(t, "the command runs", func(ctx context.Context) bool { return direct.Get(ctx, "mute").Val() == "after" })
 	select {
 	case err := <-answered:
 		t.Fatalf("an answer came through: %v", err)

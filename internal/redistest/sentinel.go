@@ -9,7 +9,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"time"
+
+	"fastdfs-gateway/internal/eventually"
 
 	"github.com/redis/go-redis/v9"
 )
@@ -40,7 +41,7 @@ func StartSentinel(t testing.TB) *Sentinel {
 	}
 	// The Sentinels learn of replicas from the master, so these come first.
 	for _, replica := range s.servers[1:] {
-		eventually(t, "a replica follows its master", func(ctx context.Context) bool {
+		await(t, "a replica follows its master", func(ctx context.Context) bool {
 			return infoHas(ctx, replica.Addr(), "replication", "master_link_status:up")
 		})
 	}
@@ -48,7 +49,7 @@ func StartSentinel(t testing.TB) *Sentinel {
 		s.sentinels = append(s.sentinels, startSentinel(t, s.servers[0].port))
 	}
 	for _, one := range s.sentinels {
-		eventually(t, "the Sentinels know each other", func(ctx context.Context) bool {
+		await(t, "the Sentinels know each other", func(ctx context.Context) bool {
 			return infoHas(ctx, one.Addr(), "sentinel", "status=ok", "slaves=2,sentinels=3")
 		})
 	}
@@ -90,7 +91,7 @@ func (s *Sentinel) Client() *redis.Client {
 func (s *Sentinel) Master() *Server {
 	s.t.Helper()
 	var master *Server
-	eventually(s.t, "there is a master", func(ctx context.Context) bool {
+	await(s.t, "there is a master", func(ctx context.Context) bool {
 		master = s.named(ctx, s.sentinels[0])
 		return master != nil && infoHas(ctx, master.Addr(), "replication", "role:master")
 	})
@@ -118,7 +119,7 @@ func (s *Sentinel) KillMaster() *Server {
 	s.t.Helper()
 	dead := s.Master()
 	dead.Kill()
-	eventually(s.t, "the Sentinels name the same new master", func(ctx context.Context) bool {
+	await(s.t, "the Sentinels name the same new master", func(ctx context.Context) bool {
 		first := s.named(ctx, s.sentinels[0])
 		if first == nil { // none yet; an order that comes twice is refused
 			s.sentinels[0].admin().Do(ctx, "sentinel", "failover", s.MasterName)
@@ -148,17 +149,12 @@ func infoHas(ctx context.Context, addr, section string, texts ...string) bool {
 	return err == nil
 }
 
-// eventually waits until ok says so and fails the test when it does not.
-func eventually(t testing.TB, what string, ok func(ctx context.Context) bool) {
+// await waits until ok returns true. Requests of ok by ctx end when it has waited for long enough.
+func await(t testing.TB, what string, ok func(ctx context.Context) bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), eventually.Limit)
 	defer cancel()
-	for !ok(ctx) {
-		if ctx.Err() != nil {
-			t.Fatalf("not within %v: %s", patience, what)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+	eventually.True(t, func() bool { return ok(ctx) }, what)
 }
 
 func addrs(servers []*Server) []string {

@@ -93,7 +93,7 @@ func (a *Authority) StartTLSCluster() *TLS {
 	a.t.Helper()
 	s := a.StartTLS("--cluster-enabled", "yes", "--tls-cluster", "yes", "--cluster-announce-ip", "127.0.0.1")
 	check(a.t, s.admin().Do(context.Background(), "cluster", "addslotsrange", 0, slots-1).Err())
-	eventually(a.t, "the cluster is whole", func(ctx context.Context) bool {
+	await(a.t, "the cluster is whole", func(ctx context.Context) bool {
 		state, err := s.admin().ClusterInfo(ctx).Result()
 		return err == nil && len(state) > 0 && state[:len("cluster_state:ok")] == "cluster_state:ok"
 	})
@@ -114,7 +114,7 @@ func (a *Authority) StartTLSSentinel(master *TLS, user, password string) *TLS {
 	path := filepath.Join(dir, "sentinel.conf")
 	check(a.t, os.WriteFile(path, []byte(conf), 0o600))
 	s := &TLS{adopt(a.t, &Server{dir: dir, config: path}), port}
-	eventually(a.t, "the Sentinel sees the master", func(ctx context.Context) bool {
+	await(a.t, "the Sentinel sees the master", func(ctx context.Context) bool {
 		return infoHas(ctx, s.Addr(), "sentinel", "status=ok")
 	})
 	return s

@@ -9,6 +9,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
+
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -53,10 +55,10 @@ func TestCachedPage(t *testing.T) {
 	if _, err := unix.Preadv2(int(f.Fd()), [][]byte{make([]byte, 1)}, 0, unix.RWF_NOWAIT); err == unix.EOPNOTSUPP {
 		t.Skip("this file system cannot tell")
 	}
-	require.Eventually(t, func() bool { // a machine that is short of memory may take the page away again
+	eventually.True(t, func() bool { // a machine that is short of memory may take the page away again
 		_, err := os.ReadFile(name)
 		return err == nil && cachedPage(int(f.Fd()), 9999)
-	}, patience, time.Millisecond, "it has just been read")
+	}, "it has just been read")
 	require.False(t, cachedPage(int(f.Fd()), 10_000), "behind its end")
 	require.False(t, cachedPage(-1, 0))
 }

@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -99,7 +101,7 @@ func TestProgressIsWhatTheClientTook(t *testing.T) {
 	conn := paced(t, server, Pace{})
 	_, err := conn.Write(make([]byte, 64<<10))
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return conn.clientTook() == 64<<10 }, patience, time.Millisecond, "the client's host takes it")
+	eventually.True(t, func() bool { return conn.clientTook() == 64<<10 }, "the client's host takes it")
 	require.NoError(t, client.(*net.TCPConn).SetReadBuffer(4<<10))
 	full := func() bool { // both buffers are, and stay so
 		before := conn.clientTook()
@@ -116,7 +118,7 @@ func TestProgressIsWhatTheClientTook(t *testing.T) {
 	require.Less(t, before, conn.written)
 	_, err = io.CopyN(io.Discard, client, before)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { return conn.clientTook() > before }, patience, time.Millisecond)
+	eventually.True(t, func() bool { return conn.clientTook() > before })
 }
 
 // TestConnectionIsUsableAfterAWait: the deadline of a window must be gone when the answer is.

@@ -10,6 +10,8 @@ import (
 	"time"
 	"unsafe"
 
+	"fastdfs-gateway/internal/eventually"
+
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -66,7 +68,7 @@ func TestColdFileIsReadAhead(t *testing.T) {
 		_, err := conn.SendFile(src.Fd(), 0, 32<<20)
 		done <- err
 	}()
-	require.Eventually(t, func() bool { return residentPart(t, src.File, 2*window-256<<10, 256<<10) > 0.5 }, patience, 10*time.Millisecond)
+	eventually.True(t, func() bool { return residentPart(t, src.File, 2*window-256<<10, 256<<10) > 0.5 })
 	time.Sleep(50 * time.Millisecond) // whatever else is asked of the disk is there by then, most likely
 	require.False(t, resident(t, src.File, 24<<20), "the client takes nothing: there is no need for more")
 	require.NoError(t, client.Close())

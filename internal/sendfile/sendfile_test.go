@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
+
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
@@ -352,12 +354,12 @@ func TestStuckCopiesHoldNoBuffers(t *testing.T) {
 		}
 		return total, all
 	}
-	require.Eventually(t, func() bool { // the sockets' buffers are full
+	eventually.True(t, func() bool { // the sockets' buffers are full
 		before, all := arrived()
 		time.Sleep(100 * time.Millisecond)
 		after, _ := arrived()
 		return all && before == after && held.Load() == 0
-	}, patience, time.Millisecond)
+	})
 }
 
 type wrapper struct{ inner net.Conn }

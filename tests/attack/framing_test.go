@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/stretchr/testify/require"
@@ -134,7 +135,7 @@ type logReader struct {
 func (l *logReader) until(t *testing.T, marker string) map[string][]seen {
 	t.Helper()
 	by := map[string][]seen{}
-	require.Eventually(t, func() bool {
+	eventually.True(t, func() bool {
 		text, err := os.ReadFile(l.path)
 		require.NoError(t, err)
 		text = text[l.read:]
@@ -148,7 +149,7 @@ func (l *logReader) until(t *testing.T, marker string) map[string][]seen {
 			}
 		}
 		return found
-	}, time.Minute, 10*time.Millisecond, "%s has no line with %s", l.path, marker)
+	}, "%s has no line with %s", l.path, marker)
 	return by
 }
 

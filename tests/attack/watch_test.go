@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/require"
+	"fastdfs-gateway/internal/eventually"
 )
 
 // usage is what a process holds.
@@ -94,11 +94,11 @@ func (g *target) recovers(t *testing.T, base usage) {
 		spare += attackers
 	}
 	var now usage
-	require.Eventually(t, func() bool {
+	eventually.True(t, func() bool {
 		var err error
 		now, err = g.usage()
 		return err == nil && now.goroutines <= base.goroutines+spare && now.descriptors <= base.descriptors+10 &&
 			now.connections == base.connections
-	}, 2*time.Minute, 100*time.Millisecond, "before: %v, long after: %v", base, &now)
+	}, "before: %v, long after: %v", base, &now)
 	t.Logf("after: %v", now)
 }

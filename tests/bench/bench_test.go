@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/tests/docs"
 	"fastdfs-gateway/tests/lab"
 
@@ -79,13 +80,13 @@ func TestUsageCountsProcessorTime(t *testing.T) {
 	require.Positive(t, before.rss)
 	require.Positive(t, before.threads)
 	n := 0
-	require.Eventually(t, func() bool {
+	eventually.True(t, func() bool {
 		for i := range 10_000_000 {
 			n += i
 		}
 		now, err := usageOf(os.Getpid())
 		return err == nil && now.cpu >= before.cpu+5*tick
-	}, patience, time.Millisecond)
+	})
 	_, err = usageOf(1 << 30)
 	require.Error(t, err)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
 )
 
@@ -358,7 +359,7 @@ func TestCountsAndLog(t *testing.T) {
 	require.Equal(t, StatusInvalid, status)
 	require.Equal(t, "s1", <-unknown)
 
-	require.Eventually(t, func() bool { return s.Counts().Open == 0 }, patience, time.Millisecond)
+	eventually.True(t, func() bool { return s.Counts().Open == 0 })
 	counts := s.Counts()
 	require.Equal(t, 5, counts.Accepted)
 	require.Equal(t, map[byte]int{CmdDownload: 4, 250: 1}, counts.Requests)
@@ -400,7 +401,7 @@ func TestAtOnce(t *testing.T) {
 	var conns []net.Conn
 	for i := range 3 {
 		conns = append(conns, send(t, s.Addr(), downloadRequest(id, 0, 0)))
-		require.Eventually(t, func() bool { return s.Counts().Files[id.String()].AtOnce == i+1 }, patience, time.Millisecond)
+		eventually.True(t, func() bool { return s.Counts().Files[id.String()].AtOnce == i+1 })
 	}
 	s.SetFaults()
 	for _, conn := range conns { // whoever has the last byte finds the books complete
@@ -421,7 +422,7 @@ func TestCountWhatWasSent(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 		return before > 0 && before == c.Downloads(id).Bytes
 	}
-	require.Eventually(t, stuck, patience, time.Millisecond)
+	eventually.True(t, stuck)
 	c.Storage(0).Kill()
 	received, err := io.Copy(io.Discard, conn)
 	require.NoError(t, err)

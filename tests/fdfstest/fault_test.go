@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
 )
 
@@ -209,11 +210,11 @@ func TestSlowAnswers(t *testing.T) {
 	t.Run("hang", func(t *testing.T) {
 		s.SetFaults(Faults{Hang: true, Times: 1})
 		c := send(t, s.Addr(), downloadRequest(id, 0, 0))
-		require.Eventually(t, func() bool {
+		eventually.True(t, func() bool {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			return s.rules.list[0].left == 0
-		}, patience, time.Millisecond, "it was struck")
+		}, "it was struck")
 		quiet(t, c)
 		fine(t, s, id, content) // only one request was struck
 		s.SetFaults(Faults{Status: 5})
@@ -316,7 +317,7 @@ func TestNobodyWaits(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s, id, _ := oneFile(t)
 			c := dial(t, s.Addr())
-			require.Eventually(t, func() bool { return s.Counts().Open == 1 }, patience, time.Millisecond)
+			eventually.True(t, func() bool { return s.Counts().Open == 1 })
 			set(s)
 			_, err := c.Write(downloadRequest(id, 0, 0))
 			require.NoError(t, err)
@@ -348,9 +349,9 @@ func TestClientLeaves(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			set()
 			c := send(t, s.Addr(), downloadRequest(id, 0, 0))
-			require.Eventually(t, func() bool { return s.Counts().Open == 1 }, patience, time.Millisecond)
+			eventually.True(t, func() bool { return s.Counts().Open == 1 })
 			c.Close()
-			require.Eventually(t, func() bool { return s.Counts().Open == 0 }, patience, time.Millisecond)
+			eventually.True(t, func() bool { return s.Counts().Open == 0 })
 			s.Partition(false)
 		})
 	}

@@ -1,0 +1,32 @@
+// Package eventually lets a test wait for an event that it can only look for.
+//
+//	eventually.True(t, func() bool { return server.Open() == 0 }, "connections are left open")
+package eventually
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Limit is how long True waits. It is there to end a test that would hang: a slow machine under
+// load is no failure.
+const Limit = time.Minute
+
+// longest is the longest pause between two looks.
+const longest = 20 * time.Millisecond
+
+// True waits until ok returns true, and stops the test when that does not happen within Limit. The
+// message is that of testify. Unlike require.Eventually it calls ok on the goroutine of the test, so
+// ok may stop the test too, and it looks at once.
+func True(t testing.TB, ok func() bool, message ...any) {
+	t.Helper()
+	end := time.Now().Add(Limit)
+	for pause := time.Millisecond; !ok(); pause = min(2*pause, longest) {
+		if time.Now().After(end) {
+			require.FailNow(t, "it has not become true within "+Limit.String(), message...)
+		}
+		time.Sleep(pause)
+	}
+}
