@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"html"
 	"io"
 	"net/http"
 	"os"
@@ -190,6 +191,7 @@ func TestDemo(t *testing.T) {
 		text := readUntil(t, out, "Stop with Ctrl-C.")
 		urls := regexp.MustCompile(`http://\S+`).FindAllString(text, -1)
 		require.Greater(t, len(urls), 12)
+		index := ""
 		for _, url := range urls {
 			resp, err := http.Get(url)
 			require.NoError(t, err)
@@ -198,10 +200,31 @@ func TestDemo(t *testing.T) {
 			require.NoError(t, resp.Body.Close())
 			require.Equal(t, 200, resp.StatusCode, url)
 			require.NotEmpty(t, body)
+			if strings.HasSuffix(url, "/") {
+				index = string(body)
+			}
 			if strings.Contains(url, guarded) {
 				require.Equal(t, !strings.Contains(url, "token="), strings.Contains(string(body), "token"), "the page for refused tokens: %s", url)
 			}
 		}
+		require.Contains(t, index, "<video controls")
+		for _, link := range regexp.MustCompile(`(?:href|src)="([^"]+)"`).FindAllStringSubmatch(index, -1) {
+			url := html.UnescapeString(link[1])
+			switch {
+			case strings.HasPrefix(url, "data:"):
+				continue
+			case strings.HasPrefix(url, "/"):
+				url = "http://" + args[4] + url
+			}
+			resp, err := http.Get(url)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			require.Equal(t, 200, resp.StatusCode, url)
+		}
+		resp, err := http.Get("http://" + guarded + "/")
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, 400, resp.StatusCode, "there is one index page")
 		require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
 		require.NoError(t, cmd.Wait())
 	}

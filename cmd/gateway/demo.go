@@ -3,7 +3,9 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"strings"
 	"time"
 
 	"fastdfs-gateway/antisteal"
@@ -25,45 +27,76 @@ func runDemo(c *call) error {
 	if err != nil {
 		return err
 	}
+	urls, err := demoURLs(c, store, opts)
+	if err != nil {
+		return err
+	}
+	index, err := store.Index(urls.links)
+	if err != nil {
+		return err
+	}
 	signals := watchSignals()
-	open, err := app.Start(store.Config, version)
+	open, err := app.Start(store.Config, app.Options{Version: version, Index: index})
 	if err != nil {
 		return fmt.Errorf("cannot start: %w", err)
 	}
-	guarded, err := app.Start(store.TokenConfig, version)
+	guarded, err := app.Start(store.TokenConfig, app.Options{Version: version})
 	if err != nil {
 		return fmt.Errorf("cannot start the server with tokens: %w", errors.Join(err, open.Stop()))
 	}
-	if err := printDemo(c, store, opts.AdminListen); err != nil {
-		return errors.Join(err, open.Stop(), guarded.Stop())
-	}
+	printDemo(c.stdout, store, urls)
 	return runUntilStopped(signals, open, guarded)
 }
 
-// printDemo prints URLs that are ready to be used.
-func printDemo(c *call, store demo.Store, admin string) error {
+// urls of the demonstration are ready to be used.
+type urls struct {
+	index string
+	files []string // by the file's place in the store
+	links demo.Links
+	never string        // with a token that never expires
+	ttl   time.Duration // of the token of links
+	admin string        // empty = there is no admin listener
+}
+
+func demoURLs(c *call, store demo.Store, opts demo.Options) (u urls, err error) {
 	plain, err := loadConfig(store.Config, c.stderr)
 	if err != nil {
-		return err
+		return u, err
 	}
 	guarded, err := loadConfig(store.TokenConfig, c.stderr)
 	if err != nil {
-		return err
+		return u, err
 	}
-	w := c.stdout
-	fmt.Fprintf(w, "A demonstration store is in %s\nIts configurations: %s\n                    %s (tokens)\n\nOpen in a browser, or use curl:\n\n", store.Dir, store.Config, store.TokenConfig)
 	for _, f := range store.Files {
-		fmt.Fprintf(w, "  %s (%d bytes, %s)\n    %s\n    %s\n", f.Title, f.Size, f.ContentType, f.Note, urlOf(plain, f.ID))
+		u.files = append(u.files, urlOf(plain, f.ID))
 	}
 	first := store.Files[0].ID
-	address := urlOf(guarded, first)
-	fmt.Fprintf(w, "\nThe same store where every download needs a token:\n\n  refused:             %s\n  good for %s:     %s?%s\n  never expires:       %s?%s\n",
-		address, guarded.AntiSteal.TTL, address, antisteal.Query(store.Secret, first.Logic, time.Now().Unix()),
-		address, antisteal.Query(store.Secret, first.Logic, 0))
+	u.index = strings.TrimSuffix(u.files[0], first.String())
+	u.ttl = guarded.AntiSteal.TTL
+	u.links.Refused = urlOf(guarded, first)
+	u.links.Token = u.links.Refused + "?" + antisteal.Query(store.Secret, first.Logic, time.Now().Unix())
+	u.never = u.links.Refused + "?" + antisteal.Query(store.Secret, first.Logic, 0)
+	if _, port, err := net.SplitHostPort(opts.AdminListen); err == nil {
+		u.admin = "http://localhost:" + port
+		u.links.Status = u.admin + "/status"
+	}
+	return u, nil
+}
+
+// printDemo prints the URLs.
+func printDemo(w io.Writer, store demo.Store, u urls) {
+	fmt.Fprintf(w, "A demonstration store is in %s\nIts configurations: %s\n                    %s (tokens)\n\n",
+		store.Dir, store.Config, store.TokenConfig)
+	fmt.Fprintf(w, "Open in a browser:\n\n  %s\n\nor use curl:\n\n", u.index)
+	for i, f := range store.Files {
+		fmt.Fprintf(w, "  %s (%d bytes, %s)\n    %s\n    %s\n", f.Title, f.Size, f.ContentType, f.Note, u.files[i])
+	}
+	fmt.Fprintf(w, "\nThe same store where each download needs a token:\n\n")
+	fmt.Fprintf(w, "  refused:             %s\n  good for %s:     %s\n  never expires:       %s\n",
+		u.links.Refused, u.ttl, u.links.Token, u.never)
 	fmt.Fprintf(w, "  for any other file:  gateway token -c %s FILE_ID\n", store.TokenConfig)
-	if _, port, err := net.SplitHostPort(admin); err == nil {
-		fmt.Fprintf(w, "\nHealth and metrics: http://localhost:%s/readyz and /metrics\n", port)
+	if u.admin != "" {
+		fmt.Fprintf(w, "\nHealth and metrics: %s/readyz and /metrics\n", u.admin)
 	}
 	fmt.Fprintln(w, "Stop with Ctrl-C.")
-	return nil
 }

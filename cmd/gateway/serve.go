@@ -19,7 +19,7 @@ func runServe(c *call) error {
 		return usageError("serve: -c is missing")
 	}
 	signals := watchSignals()
-	i, err := app.Start(*path, version)
+	i, err := app.Start(*path, app.Options{Version: version})
 	if err != nil {
 		return fmt.Errorf("cannot start: %w", err)
 	}

@@ -1,7 +1,7 @@
 // Package app is one running gateway: it builds the parts from a configuration file, serves, follows
 // reloads, and stops.
 //
-//	a, err := app.Start("/etc/fdfs/mod_fastdfs.conf", "1.0")
+//	a, err := app.Start("/etc/fdfs/mod_fastdfs.conf", app.Options{Version: "1.0"})
 //	...
 //	err = a.Reload() // a bad configuration is refused, and the old one stays
 //	...
@@ -36,6 +36,7 @@ import (
 type App struct {
 	path      string
 	version   string
+	index     []byte // see Options
 	started   time.Time
 	logs      *logs
 	log       *slog.Logger
@@ -72,9 +73,18 @@ const storeCheckEvery = 10 * time.Second
 // began before may be about to use them. That is a matter of microseconds; clients that are still in use then are kept on.
 const retireAfter = time.Minute
 
-// Start reads the configuration and begins to serve. version is shown in the log and in the status.
-func Start(path, version string) (*App, error) {
-	i := &App{path: path, version: version, started: time.Now(), lockWait: newLockWait(), metrics: gateway.NewMetrics(), failed: make(chan error, 8), stopLoop: make(chan struct{})}
+// Options say more about a gateway than its configuration.
+type Options struct {
+	Version string // shown in the log and in the status
+	Index   []byte // page in HTML for the path "/"; nil = none
+}
+
+// Start reads the configuration and begins to serve.
+func Start(path string, o Options) (*App, error) {
+	i := &App{
+		path: path, version: o.Version, index: o.Index, started: time.Now(), lockWait: newLockWait(),
+		metrics: gateway.NewMetrics(), failed: make(chan error, 8), stopLoop: make(chan struct{}),
+	}
 	var err error
 	if i.logs, err = openLogs(); err != nil {
 		return nil, err
@@ -191,7 +201,7 @@ func (i *App) use(l loaded) (*gateway.Handler, error) {
 			return i.fleet.Owners(cache.RankKey(cache.SegmentKey{File: file}), max(cfg.Cache.Copies, 1)+1)
 		}
 	}
-	o.Store, o.Log, o.Metrics, o.TLS = files, i.log, i.metrics, i.cert.Load() != nil
+	o.Store, o.Log, o.Metrics, o.TLS, o.Index = files, i.log, i.metrics, i.cert.Load() != nil, i.index
 	return gateway.NewHandler(o), nil
 }
 

@@ -17,7 +17,7 @@ func TestStopBeforeServing(t *testing.T) {
 	conf := filepath.Join(s.Dir, "mod_fastdfs.conf")
 	require.NoError(t, os.WriteFile(conf, []byte(s.Config("[gateway]", "listen = 127.0.0.1:0", "admin_listen = 127.0.0.1:0", "landlock = false")), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(s.Dir, "mime.types"), []byte(storetest.Types), 0o600))
-	i, err := Start(conf, "test")
+	i, err := Start(conf, Options{Version: "test"})
 	require.NoError(t, err)
 	ln, err := listen("127.0.0.1:0", filesSocketMode)
 	require.NoError(t, err)

@@ -83,11 +83,12 @@ http.anti_steal.secret_key = %s
 http.anti_steal.token_check_fail = %s
 `
 
-const mimeTypes = `text/html html
-text/plain txt log
+const mimeTypes = `text/plain txt log
+image/jpeg jpg
 image/png png
 image/svg+xml svg
-audio/wav wav
+audio/ogg ogg
+video/webm webm
 video/x-flv flv
 application/json json
 `

@@ -1,7 +1,6 @@
-// Package demo writes a small store to try the gateway on: a picture and its
-// thumbnail, texts, a page that shows them, a sound, 9 MiB that seek like a flv film, a log that
-// grows, and small files packed in a trunk file; and two configurations for it, one
-// without and one with the check of tokens.
+// Package demo writes a small store to try the gateway on: a picture and its thumbnail, a film that
+// seeks, a sound, 8 MiB of text, a log that grows, and small files packed in a trunk file; two
+// configurations for it, one without and one with the check of tokens; and an index page.
 //
 //	store, err := demo.Write("demo", time.Now(), demo.Options{})
 //	...
@@ -9,7 +8,7 @@
 //		fmt.Println(f.Title, "http://127.0.0.1:8888/"+f.ID.String())
 //	}
 //
-// Everything is made by this package: nothing is fetched, and no FastDFS is needed.
+// Nothing is fetched, and no FastDFS is needed.
 package demo
 
 import (

@@ -61,6 +61,8 @@ type Options struct {
 	// SyncDelay says how long after its creation a file may still be on its way to this host; nil = never.
 	SyncDelay func() time.Duration
 
+	Index []byte // a page in HTML for the path "/"; nil = that is 400 like any path that is no file id
+
 	Remote *RemoteOptions // nil = files that are not here are 404
 
 	// WaitApplied returns when the cache of remote files may be used: at once, except where this
@@ -228,6 +230,10 @@ func (r *request) serve() error {
 	if done, err := r.method(); done || err != nil {
 		return err
 	}
+	if r.h.o.Index != nil && string(r.ctx.Path()) == "/" {
+		r.sendPage("text/html; charset=utf-8", r.h.o.Index)
+		return nil
+	}
 	if err := r.parse(); err != nil {
 		return err
 	}
@@ -312,7 +318,7 @@ func (r *request) checkToken() (served bool, err error) {
 	h.o.Metrics.tokenRefused(err)
 	switch {
 	case h.o.FailFile != nil:
-		r.sendFailFile()
+		r.sendPage(h.o.FailFile.Type, h.o.FailFile.Body)
 		return true, nil
 	case h.o.FailStatus == errTokenDenied.status:
 		return false, errTokenDenied

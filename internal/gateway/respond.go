@@ -296,19 +296,19 @@ func appendContentRange(dst []byte, s httprange.Span, size int64) []byte {
 	return strconv.AppendInt(append(dst, '/'), size, 10)
 }
 
-// sendFailFile answers with the operator's file for refused tokens; no cache may keep it under the file's URL.
-func (r *request) sendFailFile() {
+// sendPage answers with a page that is no file of a store; no cache may keep it under the URL.
+func (r *request) sendPage(contentType string, body []byte) {
 	h := &r.ctx.Response.Header
-	h.SetContentType(r.h.o.FailFile.Type)
+	h.SetContentType(contentType)
 	h.SetCanonical(headerContentTypeOpt, valueNosniff)
 	h.SetCanonical(headerCacheControl, []byte("no-store"))
 	r.setCORS()
 	if r.ctx.IsHead() {
 		r.ctx.Response.SkipBody = true
-		h.SetContentLength(len(r.h.o.FailFile.Body))
+		h.SetContentLength(len(body))
 		return
 	}
-	r.body.Pieces = append(r.body.Pieces[:0], sendfile.Piece{Head: r.h.o.FailFile.Body})
+	r.body.Pieces = append(r.body.Pieces[:0], sendfile.Piece{Head: body})
 	r.streamed = true
 }
 

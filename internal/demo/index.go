@@ -1,0 +1,49 @@
+package demo
+
+import (
+	"bytes"
+	_ "embed" // for the page
+	"fmt"
+	"html/template"
+	"strings"
+)
+
+// Links are shown on the index page beside the files.
+type Links struct {
+	Status  string // URL of the status page; empty = none
+	Refused string // URL of a file whose token is missing
+	Token   string // URL of the same file with a good token
+}
+
+//go:embed index.html
+var indexText string
+
+var indexTemplate = template.Must(template.New("index").Funcs(template.FuncMap{
+	"is":   func(f File, kind string) bool { return strings.HasPrefix(f.ContentType, kind+"/") },
+	"size": humanSize,
+	"name": func(f File) string { return strings.ReplaceAll(f.Title, " ", "-") + "." + f.ID.Ext() },
+}).Parse(indexText))
+
+// Index is a page in HTML that shows the files of the store. It needs no scripts.
+func (s Store) Index(l Links) ([]byte, error) {
+	var b bytes.Buffer
+	err := indexTemplate.Execute(&b, struct {
+		Links
+		Files []File
+	}{l, s.Files})
+	if err != nil {
+		return nil, fmt.Errorf("cannot write the index page: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// humanSize writes a number of bytes for people.
+func humanSize(n int64) string {
+	switch {
+	case n >= 1<<20:
+		return fmt.Sprintf("%.1f MB", float64(n)/(1<<20))
+	case n >= 1<<10:
+		return fmt.Sprintf("%.1f KB", float64(n)/(1<<10))
+	}
+	return fmt.Sprintf("%d bytes", n)
+}
