@@ -33,22 +33,42 @@ func TestNeed(t *testing.T) {
 		{"no Go", "0", map[string]string{"go": "", "redis-server": "#!/bin/sh\n"}, 1, []string{"Go is missing"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			c.fakes["id"] = "#!/bin/sh\necho " + c.id + "\n"
-			cmd := exec.Command("./need")
-			cmd.Env = []string{"PATH=" + pathOf(t, c.fakes), "POLICY_RC_D=" + filepath.Join(t.TempDir(), "policy")}
-			out, err := cmd.CombinedOutput()
-			require.Equal(t, c.code, cmd.ProcessState.ExitCode(), "%v\n%s", err, out)
+			code, out := need(t, c.id, c.fakes)
+			require.Equal(t, c.code, code, out)
 			for _, text := range c.says {
-				require.Contains(t, string(out), text)
+				require.Contains(t, out, text)
 			}
 			if c.says == nil {
-				require.Empty(t, string(out))
+				require.Empty(t, out)
 			}
 			if c.code != 0 {
-				require.Equal(t, 1, strings.Count(string(out), "\n"), "%s", out)
+				require.Equal(t, 1, strings.Count(out, "\n"), out)
 			}
 		})
 	}
+}
+
+// TestNeedFails: where apt-get fails, the last line says what is missing.
+func TestNeedFails(t *testing.T) {
+	t.Parallel()
+	for _, command := range []string{"update", "install"} {
+		fails := "#!/bin/sh\n[ $1 != " + command + " ] || { echo E: no network; exit 100; }\n"
+		code, out := need(t, "0", map[string]string{"apt-get": fails, "redis-server": ""})
+		require.Equal(t, 1, code, out)
+		require.Equal(t, "installing redis-server\nE: no network\napt-get could not install redis-server, "+
+			"which the tests need; see above, install them and try again\n", out)
+	}
+}
+
+// need runs the script as an account, with programs instead of those of the host.
+func need(t *testing.T, id string, fakes map[string]string) (code int, out string) {
+	t.Helper()
+	fakes["id"] = "#!/bin/sh\necho " + id + "\n"
+	cmd := exec.Command("./need")
+	cmd.Env = []string{"PATH=" + pathOf(t, fakes), "POLICY_RC_D=" + filepath.Join(t.TempDir(), "policy")}
+	text, err := cmd.CombinedOutput()
+	require.NotNil(t, cmd.ProcessState, "%v", err)
+	return cmd.ProcessState.ExitCode(), string(text)
 }
 
 // pathOf makes a folder with the programs that the script uses and those of a test.
