@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache/cachetest"
+	"fastdfs-gateway/internal/eventually"
 
 	"github.com/stretchr/testify/require"
 )
@@ -76,7 +77,7 @@ func TestEvictedBehind(t *testing.T) {
 	defer func() { _ = s.Close() }()
 	_, err = s.Next(1000)
 	require.NoError(t, err)
-	require.Eventually(t, func() bool { v, ok := c.tiers.Holds(keyAt(o.file, 0)); return ok && v == o.v }, patient, time.Millisecond)
+	eventually.True(t, func() bool { v, ok := c.tiers.Holds(keyAt(o.file, 0)); return ok && v == o.v })
 	c.tiers.Drop(matchFile(o.file)) // as an eviction would
 	before := c.Stats().Misses
 	time.AfterFunc(200*time.Millisecond, func() { close(fleet.held) })

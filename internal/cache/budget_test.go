@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -87,7 +89,7 @@ func TestManyFlights(t *testing.T) {
 // TestNoMemoryForContent: what is known about files has a place where there is none for content.
 func TestNoMemoryForContent(t *testing.T) {
 	c := newCache(t, Options{Memory: -1, DiskPath: t.TempDir()})
-	require.Eventually(t, c.disk.Listed, patient, time.Millisecond)
+	eventually.True(t, c.disk.Listed)
 	for range 2 {
 		for i := range 50 {
 			o := newOrigin(testFile(i), 1000)

@@ -17,6 +17,7 @@ import (
 	"fastdfs-gateway/internal/cache/cachetest"
 	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/checksum"
+	"fastdfs-gateway/internal/eventually"
 )
 
 // TestBroken: an origin that breaks off.
@@ -390,7 +391,7 @@ func TestRandomRanges(t *testing.T) {
 	const size, memory = 28<<20 + 321, 16 << 20
 	o := newOrigin(testFile(1), size)
 	c := newCache(t, Options{Memory: memory, DiskPath: t.TempDir()})
-	require.Eventually(t, c.disk.Listed, patient, time.Millisecond)
+	eventually.True(t, c.disk.Listed)
 	touched := make([]bool, size/SegmentSize+1)
 	var mu sync.Mutex // guards touched
 	var wg sync.WaitGroup

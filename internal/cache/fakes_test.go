@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fastdfs-gateway/internal/cache/cachetest"
+	"fastdfs-gateway/internal/eventually"
 )
 
 var errOrigin = errors.New("the storage is broken")
@@ -379,11 +380,8 @@ func newCache(t *testing.T, o Options) *Cache {
 // idle waits until the fills of a cache have ended. In a bubble synctest.Wait does more.
 func idle(t *testing.T, c *Cache) {
 	t.Helper()
-	require.Eventually(t, func() bool { s := c.Stats(); return s.Fills == 0 }, patient, time.Millisecond)
+	eventually.True(t, func() bool { s := c.Stats(); return s.Fills == 0 })
 }
-
-// patient is how long a test waits for what has to come: only one that hangs waits so long.
-const patient = time.Minute
 
 // result is what a client saw.
 type result struct {

@@ -12,6 +12,7 @@ import (
 
 	"fastdfs-gateway/internal/cache/cachetest"
 	"fastdfs-gateway/internal/cache/tier"
+	"fastdfs-gateway/internal/eventually"
 )
 
 var background = context.Background()
@@ -325,9 +326,9 @@ func TestRestartWithDisk(t *testing.T) {
 	path := t.TempDir()
 	o := newOrigin(testFile(1), 2*SegmentSize+77)
 	c := newCache(t, Options{DiskPath: path})
-	require.Eventually(t, c.disk.Listed, patient, time.Millisecond)
+	eventually.True(t, c.disk.Listed)
 	requireWhole(t, o, get(background, c, o))
-	require.Eventually(t, func() bool { return c.Stats().Disk.Entries == 3 }, patient, time.Millisecond)
+	eventually.True(t, func() bool { return c.Stats().Disk.Entries == 3 })
 	require.NoError(t, c.Close())
 	ready := make(chan struct{})
 	c = newCache(t, Options{DiskPath: path, DiskReady: ready})
@@ -339,7 +340,7 @@ func TestRestartWithDisk(t *testing.T) {
 	require.Equal(t, FromDisk, r.from)
 	require.EqualValues(t, 3, o.fetches.Load())
 	require.EqualValues(t, 1, o.stats.Load())
-	require.Eventually(t, c.disk.Listed, patient, time.Millisecond)
+	eventually.True(t, c.disk.Listed)
 	require.Positive(t, c.Purge(tier.MatchAll()))
 	require.Zero(t, c.Stats().Disk.Entries)
 	requireWhole(t, o, get(background, c, o))

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache/tier"
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/redistest"
 
 	"github.com/stretchr/testify/require"
@@ -34,7 +35,7 @@ func TestCurrentWaitsForPurges(t *testing.T) {
 	for try := range 10 {
 		relay.Hang()
 		purgeWithout(t, a, tier.MatchFile(testFile), 1, "https://10.0.0.2:8887")
-		eventually(t, "it cannot be sure any more", func() bool { return !b.isCurrent() })
+		eventually.True(t, func() bool { return !b.isCurrent() }, "it cannot be sure any more")
 		require.Empty(t, mb.take())
 		restored := make(chan struct{})
 		time.AfterFunc(300*time.Millisecond, func() {
@@ -51,10 +52,10 @@ func TestCurrentWaitsForPurges(t *testing.T) {
 		}
 		t.Logf("try %d: the machine was too slow for a gateway that does not wait for longer than %s", try, catchUpTime)
 		var obeyed []string
-		eventually(t, "it obeys after all", func() bool {
+		eventually.True(t, func() bool {
 			obeyed = append(obeyed, mb.take()...)
 			return slices.Contains(obeyed, testFile) && b.isCurrent()
-		})
+		}, "it obeys after all")
 	}
 	t.Fatal("it never became current")
 }
@@ -78,7 +79,7 @@ func TestCurrentGivesUp(t *testing.T) {
 	start(t, f, m.local())
 	require.NoError(t, f.Ready(t.Context()))
 	relay.Hang()
-	eventually(t, "it cannot be sure any more", func() bool { return !f.isCurrent() })
+	eventually.True(t, func() bool { return !f.isCurrent() }, "it cannot be sure any more")
 	began := time.Now()
 	f.WaitApplied()
 	require.GreaterOrEqual(t, time.Since(began), catchUpTime)

@@ -12,6 +12,7 @@ import (
 
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/cache/tier"
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/redistest"
 
 	"github.com/stretchr/testify/require"
@@ -83,9 +84,9 @@ func TestWaitEndsWithTheLease(t *testing.T) {
 	for _, f := range others {
 		go func() { done <- f.Wait(t.Context(), "key") }()
 	}
-	eventually(t, "all wait", func() bool {
+	eventually.True(t, func() bool {
 		return others[0].Stats().LocksWaiting+others[1].Stats().LocksWaiting+others[2].Stats().LocksWaiting == 3
-	})
+	}, "all wait")
 	list := others[0].Locks(t.Context())
 	require.Len(t, list, 1)
 	require.True(t, list[0].Waiting)
@@ -155,7 +156,7 @@ func TestLostLease(t *testing.T) {
 	<-old.Done()
 	relay.Restore()
 	old.release()
-	eventually(t, "the loss is counted", func() bool { return a.Stats().Lost == 1 })
+	eventually.True(t, func() bool { return a.Stats().Lost == 1 }, "the loss is counted")
 	heldBy(t, leadRefused(t, a, testFile), "https://10.0.0.2:8887")
 	noKeyWithoutExpiry(t, server.Client(), o)
 }
@@ -169,9 +170,9 @@ func TestPurgeAgainstManyFills(t *testing.T) {
 	for _, g := range fleets {
 		g.storage = storage
 	}
-	eventually(t, "they know each other", func() bool {
+	eventually.True(t, func() bool {
 		return len(fleets[0].Owners("a", 9)) == 3 && len(fleets[1].Owners("a", 9)) == 3 && len(fleets[2].Owners("a", 9)) == 3
-	})
+	}, "they know each other")
 	var content atomic.Int64
 	ctx, cancel := context.WithCancel(t.Context())
 	var wg sync.WaitGroup

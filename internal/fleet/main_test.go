@@ -108,11 +108,6 @@ func start(t testing.TB, f *Fleet, l Local) {
 	require.NoError(t, f.Ready(ctx))
 }
 
-func eventually(t testing.TB, what string, ok func() bool) {
-	t.Helper()
-	require.Eventually(t, ok, patience, 5*time.Millisecond, what)
-}
-
 // leaseOf is a lease that was taken.
 type leaseOf struct {
 	context.Context // ends when it was lost

@@ -19,6 +19,7 @@ import (
 
 	"fastdfs-gateway/internal/backoff"
 	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/redistest"
 
 	"github.com/stretchr/testify/require"
@@ -109,7 +110,7 @@ func TestPeerGivesASegment(t *testing.T) {
 	require.Equal(t, cache.PeerRequest{Key: testKey, MaxAge: time.Second, Copy: true}, asked[4].PeerRequest)
 	require.Equal(t, cache.PeerRequest{Key: testKey, Want: &testVersion, Offset: 1 << 20}, asked[2].PeerRequest)
 	require.Equal(t, map[string]int64{"ok": 4, "abandoned": 1}, a.Stats().PeerFetches)
-	eventually(t, "requests are counted", func() bool { return b.Stats().PeerRequests[http.StatusOK] == 5 })
+	eventually.True(t, func() bool { return b.Stats().PeerRequests[http.StatusOK] == 5 }, "requests are counted")
 }
 
 // Each answer without a body is the error that the cache of the other gateway has given.
@@ -170,7 +171,7 @@ func TestPeerThatIsBehind(t *testing.T) {
 	require.Less(t, b.appliedUpTo(), a.appliedUpTo())
 	relay.Restore()
 	require.Error(t, open(), "it was purged")
-	eventually(t, "it catches up", func() bool { return b.appliedUpTo() == a.appliedUpTo() })
+	eventually.True(t, func() bool { return b.appliedUpTo() == a.appliedUpTo() }, "it catches up")
 }
 
 // However a body goes wrong, its reader gets an error other than io.EOF.
@@ -296,7 +297,7 @@ func TestPeerWithAnotherSecret(t *testing.T) {
 	require.Equal(t, map[string]int64{"refused": 3}, a.Stats().PeerFetches)
 	require.Equal(t, 1, here.count("gateway="+b.o.Advertise), here)
 	require.Equal(t, 1, here.count("give all gateways the same secret in [peer]"), here)
-	eventually(t, "the other side says so", func() bool { return there.count("a connection to [peer] listen was refused") == 1 })
+	eventually.True(t, func() bool { return there.count("a connection to [peer] listen was refused") == 1 }, "the other side says so")
 	require.Empty(t, b.Stats().PeerRequests)
 	_, _, err := a.Open(t.Context(), "https://127.0.0.1:1", cache.PeerRequest{Key: testKey})
 	require.ErrorIs(t, err, errUnreachable)

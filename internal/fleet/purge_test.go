@@ -11,6 +11,7 @@ import (
 	"fastdfs-gateway/cachelock"
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/cache/tier"
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/redistest"
 
 	"github.com/stretchr/testify/require"
@@ -75,7 +76,7 @@ func TestPurgeReachesAllAndNamesWhoIsMissing(t *testing.T) {
 	purgeWithout(t, a, tier.MatchFolder("group2"), 2, "https://10.0.0.3:8887")
 	relay.Restore()
 	var got []string
-	eventually(t, "it obeys when it can", func() bool { got = slices.Compact(append(got, mc.take()...)); return len(got) == 2 })
+	eventually.True(t, func() bool { got = slices.Compact(append(got, mc.take()...)); return len(got) == 2 }, "it obeys when it can")
 	require.Equal(t, []string{testFile, "group2/"}, got)
 
 	list, err := a.Gateways(t.Context())
@@ -84,12 +85,12 @@ func TestPurgeReachesAllAndNamesWhoIsMissing(t *testing.T) {
 	for _, g := range list {
 		require.True(t, g.Live, g.Name)
 	}
-	eventually(t, "it serves again", func() bool { return c.Stats().Up })
-	eventually(t, "it has confirmed", func() bool {
+	eventually.True(t, func() bool { return c.Stats().Up }, "it serves again")
+	eventually.True(t, func() bool {
 		list, err := a.Gateways(t.Context())
 		require.NoError(t, err)
 		return list[2].Obeyed == a.Stats().Obeyed
-	})
+	}, "it has confirmed")
 	require.NoError(t, c.Close())
 	purge(t, a, tier.MatchAll(), 2) // one that has left in good order is not waited for
 	noKeyWithoutExpiry(t, server.Client(), o)
@@ -266,10 +267,10 @@ func TestRedisLosesItsData(t *testing.T) {
 	forget := func() { ma.take(); mb.take(); mc.take() }
 	forget()
 	registered := func(n int) {
-		eventually(t, "they register again", func() bool {
+		eventually.True(t, func() bool {
 			list, err := a.Gateways(t.Context())
 			return err == nil && len(list) == n
-		})
+		}, "they register again")
 	}
 	require.NoError(t, server.Client().FlushAll(t.Context()).Err())
 	registered(3)
@@ -284,7 +285,7 @@ func TestRedisLosesItsData(t *testing.T) {
 	registered(2)
 	relay.Restore()
 	registered(3)
-	eventually(t, "it drops all", func() bool { return len(mc.take()) == 1 })
+	eventually.True(t, func() bool { return len(mc.take()) == 1 }, "it drops all")
 	require.Empty(t, append(ma.take(), mb.take()...))
 	require.EqualValues(t, 1, c.Stats().LogsMissed)
 }
@@ -301,9 +302,9 @@ func TestRedisLosesItsDataAndGoesOn(t *testing.T) {
 	require.NoError(t, redistest.Shared(t).Client().Del(t.Context(), a.keys.base()).Err())
 	ma.take()
 	start(t, b, mb.withDisk())
-	eventually(t, "all is dropped", func() bool { return slices.Contains(ma.take(), "") })
+	eventually.True(t, func() bool { return slices.Contains(ma.take(), "") }, "all is dropped")
 	require.Contains(t, mb.take(), "")
-	eventually(t, "both have obeyed", func() bool { return a.Stats().Obeyed == b.Stats().Obeyed })
+	eventually.True(t, func() bool { return a.Stats().Obeyed == b.Stats().Obeyed }, "both have obeyed")
 }
 
 func TestLogThatCannotBeUnderstood(t *testing.T) {
@@ -327,9 +328,9 @@ func TestPurgesAreHeardOf(t *testing.T) {
 	start(t, a, (&memory{}).local())
 	start(t, b, (&memory{}).local())
 	client := server.Client()
-	eventually(t, "both listen", func() bool {
+	eventually.True(t, func() bool {
 		channel := a.keys.channel()
 		return client.PubSubNumSub(t.Context(), channel).Val()[channel] == 2
-	})
+	}, "both listen")
 	purge(t, a, tier.MatchFolder("group1"), 2)
 }

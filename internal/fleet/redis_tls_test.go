@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/redistest"
 
 	"github.com/stretchr/testify/require"
@@ -125,7 +126,7 @@ func TestRedisRefuses(t *testing.T) {
 			o.Log = slog.New(slog.NewTextHandler(&log, nil))
 			f := member(t, o, 1)
 			require.NoError(t, f.Start((&memory{}).local()))
-			eventually(t, "the fault is in the log", func() bool { return log.count("redis cannot be used") == 1 })
+			eventually.True(t, func() bool { return log.count("redis cannot be used") == 1 }, "the fault is in the log")
 			require.Equal(t, 1, log.count(c.said), "%s", log.text.String())
 			require.Equal(t, 1, log.count(c.advice), "%s", log.text.String())
 			require.Zero(t, log.count("guessed-by-somebody"))

@@ -12,6 +12,7 @@ import (
 
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/cache/tier"
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/redistest"
 
 	"github.com/redis/go-redis/v9"
@@ -91,13 +92,13 @@ func TestTrouble(t *testing.T) {
 			o.Log = slog.New(slog.NewTextHandler(log, nil))
 			f := member(t, o, 1)
 			start(t, f, (&memory{}).local())
-			eventually(t, "it works", func() bool { return tryAll(f) == nil })
+			eventually.True(t, func() bool { return tryAll(f) == nil }, "it works")
 
 			c.break_(t, server, relay)
-			eventually(t, "the breaker opens", func() bool {
+			eventually.True(t, func() bool {
 				_ = tryAll(f) // a few may still go well
 				return !f.Stats().Up
-			})
+			}, "the breaker opens")
 			begin := time.Now()
 			for range 1000 {
 				require.ErrorIs(t, tryAll(f), cache.ErrFleetDown)
@@ -105,12 +106,12 @@ func TestTrouble(t *testing.T) {
 			require.Less(t, time.Since(begin), patience/2, "nobody waits for Redis")
 
 			c.mend(t, server, relay)
-			eventually(t, "it works again", func() bool { return f.Stats().Up && tryAll(f) == nil })
+			eventually.True(t, func() bool { return f.Stats().Up && tryAll(f) == nil }, "it works again")
 			require.GreaterOrEqual(t, log.count("goes on alone"), 1)
-			eventually(t, "a line is logged for each change, and no more", func() bool {
+			eventually.True(t, func() bool {
 				opened := int(f.Stats().Opened)
 				return log.count("goes on alone") == opened && log.count("redis serves again") == opened
-			})
+			}, "a line is logged for each change, and no more")
 		})
 	}
 }
@@ -150,7 +151,7 @@ func TestWaitEndsWithTheBreaker(t *testing.T) {
 	defer lease.release()
 	done := make(chan error)
 	go func() { done <- b.Wait(t.Context(), "key") }()
-	eventually(t, "it waits", func() bool { return b.Stats().LocksWaiting == 1 })
+	eventually.True(t, func() bool { return b.Stats().LocksWaiting == 1 }, "it waits")
 	b.breaker.note(redisError("OOM command not allowed"))
 	begin := time.Now()
 	require.Equal(t, cache.ErrFleetDown, <-done)
@@ -192,7 +193,7 @@ func TestWaitEndsWhenRedisStops(t *testing.T) {
 	lead(t, a, "key")
 	done := make(chan error)
 	go func() { done <- b.Wait(t.Context(), "key") }()
-	eventually(t, "it waits", func() bool { return b.Stats().LocksWaiting == 1 })
+	eventually.True(t, func() bool { return b.Stats().LocksWaiting == 1 }, "it waits")
 	server.Kill()
 	require.ErrorIs(t, <-done, cache.ErrFleetDown)
 	_, missing, err := b.Purge(t.Context(), tier.MatchAll())
@@ -260,7 +261,7 @@ func TestClusterAndSentinel(t *testing.T) {
 		require.Equal(t, []string{"group1/"}, m.take())
 		lease.release()
 		require.NoError(t, <-waited)
-		eventually(t, "they are members", func() bool { return len(a.Owners("a", 9)) == 2 && len(b.Owners("a", 9)) == 2 })
+		eventually.True(t, func() bool { return len(a.Owners("a", 9)) == 2 && len(b.Owners("a", 9)) == 2 }, "they are members")
 		list, err := a.Gateways(t.Context())
 		require.NoError(t, err)
 		require.Len(t, list, 2)
@@ -284,7 +285,7 @@ func TestClusterAndSentinel(t *testing.T) {
 		f := member(t, o, 3)
 		start(t, f, (&memory{}).local())
 		sentinel.KillMaster()
-		eventually(t, "the next master is found", func() bool { return tryAll(f) == nil })
+		eventually.True(t, func() bool { return tryAll(f) == nil }, "the next master is found")
 	})
 }
 
@@ -315,7 +316,7 @@ func TestAdvice(t *testing.T) {
 			require.NoError(t, err)
 			defer func() { require.NoError(t, f.Close()) }()
 			require.NoError(t, f.Start(Local{Purge: func(cache.Match) {}}))
-			eventually(t, "it says so", func() bool { return log.count(c.advice) == 1 && log.count("redis="+o.Addresses[0]) == 1 })
+			eventually.True(t, func() bool { return log.count(c.advice) == 1 && log.count("redis="+o.Addresses[0]) == 1 }, "it says so")
 		})
 	}
 }

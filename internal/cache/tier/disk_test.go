@@ -16,10 +16,8 @@ import (
 
 	"fastdfs-gateway/internal/cache/cachetest"
 	"fastdfs-gateway/internal/cache/tier"
+	"fastdfs-gateway/internal/eventually"
 )
-
-// patient is how long a test waits for what has to come: only one that hangs waits so long.
-const patient = time.Minute
 
 // openDisk opens a tier that the test closes at its end, if it was not closed before.
 func openDisk(t *testing.T, o tier.DiskOptions) *tier.Disk {
@@ -33,14 +31,14 @@ func openDisk(t *testing.T, o tier.DiskOptions) *tier.Disk {
 // listed waits for the list of what was there.
 func listed(t *testing.T, d *tier.Disk) *tier.Disk {
 	t.Helper()
-	require.Eventually(t, d.Listed, patient, time.Millisecond)
+	eventually.True(t, d.Listed)
 	return d
 }
 
 // written waits until n segments are on disk.
 func written(t *testing.T, d *tier.Disk, n int) {
 	t.Helper()
-	require.Eventually(t, func() bool { return d.Stats().Entries == n }, patient, time.Millisecond, "%d segments", n)
+	eventually.True(t, func() bool { return d.Stats().Entries == n }, "%d segments", n)
 }
 
 func TestDisk(t *testing.T) {
@@ -230,7 +228,7 @@ func TestDiskBudget(t *testing.T) {
 	require.NoError(t, d.Close())
 	d = listed(t, openDisk(t, tier.DiskOptions{Path: path, Max: budget / 2}))
 	require.Equal(t, budget/2/8192, d.Stats().Entries, "the new budget is kept")
-	require.Eventually(t, func() bool { return len(files(t, path)) == budget/2/8192 }, patient, time.Millisecond)
+	eventually.True(t, func() bool { return len(files(t, path)) == budget/2/8192 })
 }
 
 // TestFullDisk: a file system that is full switches writing off, and back on when there is room.
@@ -311,10 +309,10 @@ func TestKilled(t *testing.T) {
 		t.Cleanup(func() { _ = cmd.Process.Kill() }) // it may have ended
 		_, err = io.ReadFull(out, make([]byte, len("ready")))
 		require.NoError(t, err)
-		require.Eventually(t, func() bool {
+		eventually.True(t, func() bool {
 			stored, err := filepath.Glob(filepath.Join(path, "*", "*.seg"))
 			return err == nil && len(stored) > 2
-		}, patient, 2*time.Millisecond)
+		})
 		time.Sleep(time.Duration(round*7) * time.Millisecond)
 		require.NoError(t, cmd.Process.Kill())
 		_ = cmd.Wait() // it was killed
