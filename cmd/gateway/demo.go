@@ -36,12 +36,12 @@ func runDemo(c *call) error {
 		return err
 	}
 	signals := watchSignals()
-	open, err := app.Start(store.Config, app.Options{Version: version, Index: index})
-	if err != nil {
+	open := app.New(app.Options{Config: store.Config, Version: version, Index: index})
+	if err := open.Start(); err != nil {
 		return fmt.Errorf("cannot start: %w", err)
 	}
-	guarded, err := app.Start(store.TokenConfig, app.Options{Version: version})
-	if err != nil {
+	guarded := app.New(app.Options{Config: store.TokenConfig, Version: version})
+	if err := guarded.Start(); err != nil {
 		return fmt.Errorf("cannot start the server with tokens: %w", errors.Join(err, open.Stop()))
 	}
 	printDemo(c.stdout, store, urls)

@@ -19,14 +19,15 @@ func runServe(c *call) error {
 		return usageError("serve: -c is missing")
 	}
 	signals := watchSignals()
-	i, err := app.Start(*path, app.Options{Version: version})
-	if err != nil {
+	a := app.New(app.Options{Config: *path, Version: version})
+	if err := a.Start(); err != nil {
 		return fmt.Errorf("cannot start: %w", err)
 	}
-	return runUntilStopped(signals, i)
+	return runUntilStopped(signals, a)
 }
 
-// watchSignals begins to catch the signals that the gateway obeys. A reader of its output that leaves is no reason to end.
+// watchSignals begins to catch the signals that the program handles. A reader of its output that
+// leaves does not end it.
 func watchSignals() chan os.Signal {
 	signal.Ignore(syscall.SIGPIPE)
 	signals := make(chan os.Signal, 4)
@@ -34,11 +35,12 @@ func watchSignals() chan os.Signal {
 	return signals
 }
 
-// runUntilStopped waits for SIGTERM or SIGINT, obeys SIGHUP, and then stops the instances. A second signal does not wait.
-func runUntilStopped(signals chan os.Signal, instances ...*app.App) error {
+// runUntilStopped waits for SIGTERM, SIGINT or a listener that breaks, reloads on SIGHUP, and then
+// stops the gateways. A second signal does not wait.
+func runUntilStopped(signals chan os.Signal, gateways ...*app.App) error {
 	failed := make(chan error)
-	for _, i := range instances {
-		go func() { failed <- <-i.Failed() }() // ends with the process
+	for _, a := range gateways {
+		go func() { failed <- <-a.Failed() }() // ends with the process
 	}
 	var broken error
 	for stopping := false; !stopping; {
@@ -49,16 +51,16 @@ func runUntilStopped(signals chan os.Signal, instances ...*app.App) error {
 			if stopping = s != syscall.SIGHUP; stopping {
 				break
 			}
-			for _, i := range instances {
-				if err := i.Reload(); err != nil {
-					i.Log().Error("configuration refused, the old one stays", "err", err)
+			for _, a := range gateways {
+				if err := a.Reload(); err != nil {
+					a.Log().Error("configuration refused, the old one stays", "err", err)
 				}
 			}
 		}
 	}
 	signal.Reset(syscall.SIGTERM, syscall.SIGINT) // from here on they end the process at once
-	for _, i := range instances {
-		if err := i.Stop(); err != nil && broken == nil {
+	for _, a := range gateways {
+		if err := a.Stop(); err != nil && broken == nil {
 			broken = err
 		}
 	}

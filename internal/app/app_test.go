@@ -1,34 +1,384 @@
 package app
 
 import (
+	"context"
+	"io"
+	"net"
+	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/eventually"
+	"fastdfs-gateway/internal/gateway"
+	"fastdfs-gateway/internal/redistest"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 )
 
-// A gateway that is told to stop as soon as it has started may not have come to serve its listeners yet: it ends all the same.
-func TestStopBeforeServing(t *testing.T) {
+// ofLibraries are goroutines of fasthttp that outlive a server: the clock of its Date headers, which
+// never ends, and the cleaner of idle workers, which looks every 2 s whether it is to end.
+var ofLibraries = []goleak.Option{
+	goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
+	goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"),
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m, ofLibraries...) }
+
+// verifyNoLeak fails when goroutines that the test has started are left at its end.
+func verifyNoLeak(t *testing.T) {
+	before := append([]goleak.Option{goleak.IgnoreCurrent()}, ofLibraries...)
+	t.Cleanup(func() { goleak.VerifyNone(t, before...) })
+}
+
+// running is a gateway of a test: its configuration file, which the test may change, and its log.
+type running struct {
+	*App
+	t     *testing.T
+	store *storetest.Store
+	conf  string
+	log   string
+}
+
+// write writes the configuration: keys of the module, then sections. The [gateway] section gets what
+// a test needs.
+func (r *running) write(lines ...string) {
+	r.t.Helper()
+	own := []string{"listen = 127.0.0.1:0", "admin_listen = 127.0.0.1:0", "landlock = false"}
+	out := []string{"log_filename = " + r.log}
+	found := false
+	for _, line := range lines {
+		out = append(out, line)
+		if line == "[gateway]" {
+			found = true
+			out = append(out, own...)
+		}
+	}
+	if !found {
+		out = append(append(out, "[gateway]"), own...)
+	}
+	require.NoError(r.t, os.WriteFile(r.conf, []byte(r.store.Config(out...)), 0o600))
+}
+
+// prepare makes a store and a configuration with these lines.
+func prepare(t *testing.T, lines ...string) *running {
+	t.Helper()
 	s := storetest.New(t)
-	conf := filepath.Join(s.Dir, "mod_fastdfs.conf")
-	require.NoError(t, os.WriteFile(conf, []byte(s.Config("[gateway]", "listen = 127.0.0.1:0", "admin_listen = 127.0.0.1:0", "landlock = false")), 0o600))
 	require.NoError(t, os.WriteFile(filepath.Join(s.Dir, "mime.types"), []byte(storetest.Types), 0o600))
-	i, err := Start(conf, Options{Version: "test"})
+	r := &running{t: t, store: s, conf: filepath.Join(s.Dir, "mod_fastdfs.conf"), log: filepath.Join(s.Dir, "log")}
+	r.write(lines...)
+	r.App = New(Options{Config: r.conf, Version: "test"})
+	return r
+}
+
+// start starts a gateway, which is stopped at the end of the test.
+func start(t *testing.T, lines ...string) *running {
+	t.Helper()
+	r := prepare(t, lines...)
+	require.NoError(t, r.Start())
+	t.Cleanup(func() { require.NoError(t, r.Stop()) })
+	return r
+}
+
+// address is where the first listener of a purpose listens.
+func (r *running) address(p purpose) string {
+	for _, ln := range r.bound {
+		if ln.purpose == p {
+			return ln.Addr().String()
+		}
+	}
+	r.t.Fatal("there is no such listener")
+	return ""
+}
+
+// get asks a listener and returns the status and the body.
+func (r *running) get(p purpose, path string) (*http.Response, string) {
+	r.t.Helper()
+	transport := &http.Transport{DisableKeepAlives: true}
+	resp, err := (&http.Client{Transport: transport, Timeout: time.Minute}).Get("http://" + r.address(p) + path)
+	require.NoError(r.t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(r.t, err)
+	return resp, string(body)
+}
+
+func (r *running) requireServed(o storetest.Object, content string) *http.Response {
+	r.t.Helper()
+	resp, body := r.get(forFiles, o.URL())
+	require.Equal(r.t, http.StatusOK, resp.StatusCode)
+	require.Equal(r.t, content, body)
+	return resp
+}
+
+// logText waits until the log contains text, and returns it.
+func (r *running) logText(text string) string {
+	r.t.Helper()
+	var log []byte
+	eventually.True(r.t, func() bool {
+		log, _ = os.ReadFile(r.log) // there may be none yet
+		return strings.Contains(string(log), text)
+	}, text)
+	return string(log)
+}
+
+// fleetLines are the sections of one gateway of a fleet.
+func fleetLines(t *testing.T, redis string) []string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0") // for a port that is free
 	require.NoError(t, err)
+	require.NoError(t, ln.Close())
+	return []string{
+		"[redis]", "addresses = " + redis, "[cache]", "disk_path = " + t.TempDir(), "[peer]", "listen = " + ln.Addr().String(),
+		"advertise = https://" + ln.Addr().String(), "secret = the secret of a fleet of one process",
+	}
+}
+
+// TestParts: a configuration decides which parts there are; each gateway serves and stops, and leaves
+// no goroutine.
+func TestParts(t *testing.T) {
+	redis := redistest.Start(t).Addr()
+	for _, tt := range []struct {
+		name         string
+		lines        []string
+		cache, fleet bool
+		listeners    int
+	}{
+		{"a store alone", []string{"[cache]", "memory_max = 0"}, false, false, 2},
+		{"with a cache", nil, true, false, 2},
+		{"redis without a cache", []string{"[redis]", "addresses = " + redis, "[cache]", "memory_max = 0"}, false, false, 2},
+		{"a fleet", fleetLines(t, redis), true, true, 3},
+		{"redis cannot be reached", fleetLines(t, "127.0.0.1:1"), true, true, 3},
+		{"web servers as sources", []string{"[gateway]", "upstream = http"}, true, false, 2},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			verifyNoLeak(t)
+			r := prepare(t, tt.lines...)
+			require.NoError(t, r.Start())
+			require.Equal(t, tt.cache, r.cache != nil, "cache")
+			require.Equal(t, tt.fleet, r.fleet != nil, "fleet")
+			require.Len(t, r.bound, tt.listeners)
+			require.Equal(t, slicesContain(tt.lines, "upstream = http"), r.parts.Load().remote.web != nil)
+			r.requireServed(r.store.Normal("txt", []byte("hello")), "hello")
+			resp, _ := r.get(forAdmin, "/readyz")
+			require.Equal(t, http.StatusOK, resp.StatusCode)
+			_, status := r.get(forAdmin, "/status.json")
+			require.Contains(t, status, `"version": "test"`)
+			require.Equal(t, tt.fleet, strings.Contains(status, `"fleet": {`))
+			require.NoError(t, r.Stop())
+			require.EqualError(t, r.ready(), "stopping")
+			_, err := net.Dial("tcp", r.address(forFiles))
+			require.Error(t, err, "nobody listens")
+		})
+	}
+}
+
+func slicesContain(lines []string, line string) bool {
+	return strings.Contains(strings.Join(lines, "\n"), line)
+}
+
+// TestStartFails: after a start that failed, at whatever step, nothing is open and nothing runs.
+func TestStartFails(t *testing.T) {
+	redis := redistest.Start(t).Addr()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	for _, tt := range []struct {
+		name  string
+		lines []string
+		want  string
+	}{
+		{"configuration", []string{"[gateway]", "no_such_key = 1"}, "no_such_key"},
+		{"certificate", []string{"[gateway]", "tls_cert = /no/cert", "tls_key = /no/key"}, "/no/cert"},
+		{"listener", []string{"[gateway]", "listen = " + taken.Addr().String()}, "address already in use"},
+		{"user", []string{"[gateway]", "user = no-such-account"}, "no-such-account"},
+		{"cache", []string{"[cache]", "disk_path = DIR/file"}, "disk_path"},
+		{"access log", append(fleetLines(t, redis), "[gateway]", "access_log = DIR/no/such/folder/log"), "no/such/folder"},
+		{"fail file", append(fleetLines(t, redis), "[gateway]"), "token_check_fail"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			verifyNoLeak(t)
+			r := prepare(t)
+			require.NoError(t, os.WriteFile(filepath.Join(r.store.Dir, "file"), nil, 0o600))
+			for i := range tt.lines {
+				tt.lines[i] = strings.ReplaceAll(tt.lines[i], "DIR", r.store.Dir)
+			}
+			if tt.name == "fail file" {
+				tt.lines = append([]string{"http.anti_steal.check_token = true", "http.anti_steal.secret_key = k",
+					"http.anti_steal.token_check_fail = " + r.store.Dir}, tt.lines...)
+			}
+			socket := filepath.Join(r.store.Dir, "socket")
+			r.write(tt.lines...)
+			text, err := os.ReadFile(r.conf)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(r.conf, []byte(strings.Replace(string(text), "admin_listen = 127.0.0.1:0",
+				"admin_listen = unix:"+socket, 1)), 0o600))
+			require.ErrorContains(t, r.Start(), tt.want)
+			require.NoFileExists(t, socket)
+			for _, ln := range r.bound {
+				_, err := ln.Accept()
+				require.ErrorIs(t, err, net.ErrClosed)
+			}
+		})
+	}
+}
+
+// TestReloadRefused: a configuration that cannot be used changes nothing, and the old one stays.
+func TestReloadRefused(t *testing.T) {
+	r := start(t, "[gateway]", "cache_control = max-age=1")
+	file := r.store.Normal("txt", []byte("hello"))
+	before := r.parts.Load()
+	for _, tt := range []struct {
+		name  string
+		lines []string
+		want  string
+	}{
+		{"unknown key", []string{"[gateway]", "no_such_key = 1"}, "no_such_key"},
+		{"no certificate", []string{"[gateway]", "tls_cert = /no/cert", "tls_key = /no/key"}, "/no/cert"},
+		{"no token file", []string{"[gateway]", "admin_token_file = /no/token"}, "admin_token_file"},
+		{"access log", []string{"[gateway]", "cache_control = no-cache", "access_log = /no/such/folder/log"}, "/no/such/folder"},
+		{"fail file", []string{"http.anti_steal.check_token = true", "http.anti_steal.secret_key = k",
+			"http.anti_steal.token_check_fail = " + r.store.Dir}, "token_check_fail"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r.t = t
+			r.write(tt.lines...)
+			require.ErrorContains(t, r.Reload(), tt.want)
+			require.Same(t, before, r.parts.Load())
+			resp := r.requireServed(file, "hello")
+			require.Equal(t, "max-age=1", resp.Header.Get("Cache-Control"))
+		})
+	}
+}
+
+// TestReloadRefusedLate: the store of a configuration that is refused at its last step is closed.
+func TestReloadRefusedLate(t *testing.T) {
+	r := start(t)
+	r.write("[gateway]", "access_log = /no/such/folder/log")
+	text, err := os.ReadFile(r.conf)
+	require.NoError(t, err)
+	one, _, _ := strings.Cut(strings.Replace(string(text), "group_count = 2", "group_count = 1", 1), "[group2]")
+	_, rest, _ := strings.Cut(string(text), "[gateway]")
+	require.NoError(t, os.WriteFile(r.conf, []byte(one+"[gateway]"+rest), 0o600))
+	before := descriptors(t)
+	for range 3 {
+		require.ErrorContains(t, r.Reload(), "/no/such/folder")
+	}
+	eventually.True(t, func() bool { return descriptors(t) <= before }, "the log closes its old files a little later")
+}
+
+// descriptors counts those of this process.
+func descriptors(t *testing.T) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	return len(list)
+}
+
+// TestReload: a configuration is put to use; parts that it does not concern stay.
+func TestReload(t *testing.T) {
+	r := start(t)
+	file := r.store.Normal("txt", []byte("hello"))
+	require.Empty(t, r.requireServed(file, "hello").Header.Get("Cache-Control"))
+	before := r.parts.Load()
+
+	r.write("[gateway]", "cache_control = max-age=2")
+	require.NoError(t, r.Reload())
+	require.Equal(t, "max-age=2", r.requireServed(file, "hello").Header.Get("Cache-Control"))
+	now := r.parts.Load()
+	require.Same(t, before.store, now.store)
+	require.Same(t, before.files, now.files)
+	require.Same(t, before.remote, now.remote)
+	require.Empty(t, r.retired)
+
+	r.write("connect_timeout = 7", "[open_file_cache]", "max_files = 3")
+	require.NoError(t, r.Reload())
+	require.Same(t, now.store, r.parts.Load().store)
+	require.NotSame(t, now.files, r.parts.Load().files)
+	require.NotSame(t, now.remote, r.parts.Load().remote)
+	require.Len(t, r.retired, 2)
+	r.requireServed(file, "hello")
+	require.NotContains(t, r.logText("configuration loaded"), "only a restart")
+}
+
+// TestReloadNamesRestartKeys: the log names the keys that were changed in vain.
+func TestReloadNamesRestartKeys(t *testing.T) {
+	r := start(t)
+	r.write("[gateway]", "admin_socket_mode = 0660", "user = nobody", "read_timeout = 3s", "idle_timeout = 4s",
+		"min_send_rate = 2KB", "max_connections = 50", "max_connections_per_ip = 5", "cache_control = no-cache",
+		"[cache]", "memory_max = 1MB", "[redis]", "addresses = 127.0.0.1:1", "[lock]", "ttl = 7s",
+		"[peer]", "secret = another secret, which is long enough")
+	text, err := os.ReadFile(r.conf)
+	require.NoError(t, err)
+	changed := strings.NewReplacer("admin_listen = 127.0.0.1:0", "admin_listen = 127.0.0.2:0",
+		"\nlisten = 127.0.0.1:0", "\nlisten = 127.0.0.2:0", "landlock = false", "landlock = true")
+	require.NoError(t, os.WriteFile(r.conf, []byte(changed.Replace(string(text))), 0o600))
+	require.NoError(t, r.Reload())
+	require.Contains(t, r.logText("only a restart applies it"), `keys="listen, admin_listen, admin_socket_mode, user, landlock, `+
+		`read_timeout, idle_timeout, min_send_rate, max_connections, max_connections_per_ip, [cache], [redis], [lock], [peer]"`)
+	resp := r.requireServed(r.store.Normal("txt", []byte("hello")), "hello")
+	require.Equal(t, "no-cache", resp.Header.Get("Cache-Control"), "the other keys are applied")
+}
+
+// TestPurgeWithoutFleet: a gateway on its own forgets files itself.
+func TestPurgeWithoutFleet(t *testing.T) {
+	for _, cache := range []string{"memory_max = 1MB", "memory_max = 0"} {
+		r := start(t, "[cache]", cache)
+		file := r.store.Normal("txt", []byte("hello"))
+		r.requireServed(file, "hello")
+		_, err := r.purge(context.Background(), gateway.PurgeTarget{ID: "no file id"})
+		require.ErrorIs(t, err, gateway.ErrPurgeTarget)
+		require.Equal(t, 1, r.counts().files.Files+r.counts().files.Bodies)
+		purged, err := r.purge(context.Background(), gateway.PurgeTarget{ID: file.ID.String()})
+		require.NoError(t, err)
+		require.Equal(t, gateway.Purged{Gateways: 1, Dropped: 1}, purged)
+		require.Zero(t, r.counts().files.Files+r.counts().files.Bodies)
+		r.requireServed(file, "hello")
+		purged, err = r.purge(context.Background(), gateway.PurgeTarget{All: true})
+		require.NoError(t, err)
+		require.Equal(t, gateway.Purged{Gateways: 1, Dropped: 1}, purged)
+	}
+}
+
+// TestPurgeByFleet: all gateways of a fleet forget a file.
+func TestPurgeByFleet(t *testing.T) {
+	redis := redistest.Start(t).Addr()
+	one, other := start(t, fleetLines(t, redis)...), start(t, fleetLines(t, redis)...)
+	file := other.store.Normal("txt", []byte("hello"))
+	other.requireServed(file, "hello")
+	purged, err := one.purge(context.Background(), gateway.PurgeTarget{ID: file.ID.String()})
+	require.NoError(t, err)
+	require.Equal(t, gateway.Purged{Gateways: 2}, purged)
+	require.Zero(t, other.counts().files.Files+other.counts().files.Bodies)
+	_, status := one.get(forAdmin, "/status.json")
+	require.Equal(t, 2, strings.Count(status, `": "live"`), status)
+}
+
+// TestFailedListener: the error of a listener that breaks reaches the owner of the gateway.
+func TestFailedListener(t *testing.T) {
+	r := start(t)
+	r.serve(func() error { return adminError(io.ErrUnexpectedEOF) })
+	require.ErrorContains(t, <-r.Failed(), "admin listener: unexpected EOF")
+}
+
+// TestStopBeforeServing: a gateway that is stopped before it has come to serve its listeners ends.
+func TestStopBeforeServing(t *testing.T) {
+	r := prepare(t)
+	require.NoError(t, r.Start())
 	ln, err := listen("127.0.0.1:0", filesSocketMode)
 	require.NoError(t, err)
-	i.listeners = append(i.listeners, ln)
+	r.bound = append(r.bound, bound{ln, forFiles})
 	served := make(chan error, 1)
-	i.running.Go(func() {
-		<-i.stopLoop // late
-		served <- i.server.Serve(ln)
+	r.running.Go(func() {
+		<-r.stopping // late
+		served <- r.server.Serve(ln)
 	})
 	stopped := make(chan error, 1)
-	go func() { stopped <- i.Stop() }()
+	go func() { stopped <- r.Stop() }()
 	select {
 	case err := <-stopped:
 		require.NoError(t, err)

@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -134,33 +133,6 @@ func adminAccess(cfg *config.Config) (gateway.AdminAccess, error) {
 // HostProblems are those of a configuration on this host that only a running gateway would find.
 func HostProblems(cfg *config.Config) []config.Problem {
 	return slices.Concat(rootProblem(cfg), diskProblem(cfg))
-}
-
-// restartKeys names what a reload cannot change: it belongs to the listeners.
-func restartKeys(before, after *config.Config) []string {
-	old, now := &before.Gateway, &after.Gateway
-	var keys []string
-	changed := func(key string, same bool) {
-		if !same {
-			keys = append(keys, key)
-		}
-	}
-	changed("listen", strings.Join(old.Listen, ",") == strings.Join(now.Listen, ","))
-	changed("admin_listen", old.AdminListen == now.AdminListen)
-	changed("admin_socket_mode", old.AdminSocketMode == now.AdminSocketMode)
-	changed("tls_cert", (old.TLSCert == "") == (now.TLSCert == ""))
-	changed("user", old.User == now.User)
-	changed("landlock", old.Landlock == now.Landlock)
-	changed("read_timeout", old.ReadTimeout == now.ReadTimeout)
-	changed("idle_timeout", old.IdleTimeout == now.IdleTimeout)
-	changed("min_send_rate", old.MinSendRate == now.MinSendRate)
-	changed("max_connections", old.MaxConnections == now.MaxConnections)
-	changed("max_connections_per_ip", old.MaxConnectionsPerIP == now.MaxConnectionsPerIP)
-	changed("[cache]", before.Cache == after.Cache)
-	changed("[redis]", reflect.DeepEqual(before.Redis, after.Redis))
-	changed("[lock]", before.Lock == after.Lock)
-	changed("[peer]", before.Peer == after.Peer)
-	return keys
 }
 
 // joinProblems makes one error of the problems that are errors.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"os"
 	"strconv"
 	"strings"
@@ -115,19 +114,19 @@ func isDiskTrouble(err error) bool {
 }
 
 // joinFleet makes this gateway one of the fleet: purges of the others arrive from now on.
-func (i *App) joinFleet(diskPath string) error {
-	l := fleet.Local{Purge: func(m cache.Match) { i.forget(m) }}
+func (a *App) joinFleet(diskPath string) error {
+	l := fleet.Local{Purge: func(m cache.Match) { a.forget(m) }}
 	if diskPath != "" {
 		obeyed := obeyedFile{folder: diskPath, name: "purges-obeyed"}
 		l.Load, l.Store = obeyed.load, obeyed.store
 	}
-	if err := i.fleet.Start(l); err != nil {
+	if err := a.fleet.Start(l); err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), fleetPatience)
 	defer cancel()
-	if err := i.fleet.Ready(ctx); err != nil {
-		i.log.Warn("serving begins without redis: this gateway fetches for itself, and what is on disk is used when the log of purges can be read", "err", err)
+	if err := a.fleet.Ready(ctx); err != nil {
+		a.log.Warn("serving begins without redis: this gateway fetches for itself, and what is on disk is used when the log of purges can be read", "err", err)
 	}
 	return nil
 }
@@ -169,44 +168,32 @@ func peerAddress(cfg *config.Config) string {
 	return cfg.Peer.Listen
 }
 
-// servePeers answers other gateways until the instance stops.
-func (i *App) servePeers(ln net.Listener) {
-	i.log.Info("serving other gateways", "address", ln.Addr().String(), "advertise", i.config().Peer.Advertise)
-	i.running.Go(func() {
-		if err := i.fleet.ServePeers(ln, i.cache); err != nil {
-			i.failed <- err
-		}
-	})
-}
-
 // forget drops files from the caches of this gateway and returns how many entries that were.
-func (i *App) forget(m cache.Match) int {
+func (a *App) forget(m cache.Match) int {
 	n := 0
-	if i.cache != nil {
-		n = i.cache.Purge(m)
+	if a.cache != nil {
+		n = a.cache.Purge(m)
 	}
 	prefix := m.String()
 	if m == (cache.Match{}) { // all
 		prefix = ""
 	}
-	i.mu.Lock()
-	defer i.mu.Unlock()
-	if i.files != nil {
-		n += i.files.Forget(prefix)
+	if p := a.parts.Load(); p != nil {
+		n += p.files.Forget(prefix)
 	}
 	return n
 }
 
 // purge makes all gateways of the fleet forget files.
-func (i *App) purge(ctx context.Context, what gateway.PurgeTarget) (gateway.Purged, error) {
+func (a *App) purge(ctx context.Context, what gateway.PurgeTarget) (gateway.Purged, error) {
 	match, err := matchOf(what)
 	if err != nil {
 		return gateway.Purged{}, fmt.Errorf("%w: %w", gateway.ErrPurgeTarget, err)
 	}
-	if i.fleet == nil {
-		return gateway.Purged{Gateways: 1, Dropped: i.forget(match)}, nil
+	if a.fleet == nil {
+		return gateway.Purged{Gateways: 1, Dropped: a.forget(match)}, nil
 	}
-	gateways, missing, err := i.fleet.Purge(ctx, match)
+	gateways, missing, err := a.fleet.Purge(ctx, match)
 	if errors.Is(err, cachelock.ErrHeld) {
 		return gateway.Purged{Missing: []string{"none has begun: " + err.Error()}}, nil
 	}

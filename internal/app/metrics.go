@@ -24,20 +24,19 @@ type counts struct {
 }
 
 // counts takes them from every part once.
-func (i *App) counts() counts {
-	i.mu.Lock()
-	n := counts{storages: i.other.storages.Stats(), files: i.files.Stats()}
-	i.mu.Unlock()
+func (a *App) counts() counts {
+	p := a.parts.Load()
+	n := counts{storages: p.remote.storages.Stats(), files: p.files.Stats()}
 	n.storages.CRCErrors += n.files.CRCErrors
-	if i.cache != nil {
-		stats := i.cache.Stats()
+	if a.cache != nil {
+		stats := a.cache.Stats()
 		n.cache = &stats
 		n.storages.CRCErrors += stats.CRCErrors
 	}
-	if i.fleet != nil {
-		n.fleet = i.fleet.Stats()
+	if a.fleet != nil {
+		n.fleet = a.fleet.Stats()
 	}
-	n.lostLines, n.trunkMismatches = i.logs.lost(), i.metrics.TrunkMismatches()
+	n.lostLines, n.trunkMismatches = a.logs.lost(), a.metrics.TrunkMismatches()
 	return n
 }
 

@@ -1,23 +1,27 @@
 package app
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"net"
 	"net/http"
 	"os"
+	"slices"
+	"time"
 
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/gateway"
 )
 
-// bound is a listener that nobody serves yet: connections wait in it.
+// bound is an open listener. Until it is served, connections wait in it.
 type bound struct {
 	net.Listener
 	purpose purpose
 }
 
-// purpose is what a listener is for.
+// purpose says who connects to a listener.
 type purpose int
 
 // They are served in this order.
@@ -27,45 +31,48 @@ const (
 	forFiles
 )
 
-// bind opens every listener, before the process gives up the rights that a port below 1024 needs.
-func (i *App) bind(cfg *config.Config) error {
+// bind opens every listener.
+func (a *App) bind(cfg *config.Config) error {
 	if address := cfg.Gateway.AdminListen; address != "" {
-		if err := i.open(address, forAdmin, cfg.Gateway.AdminSocketMode); err != nil {
+		if err := a.bindOne(address, forAdmin, cfg.Gateway.AdminSocketMode); err != nil {
 			return err
 		}
 	}
 	if address := peerAddress(cfg); address != "" {
-		if err := i.open(address, forPeers, filesSocketMode); err != nil {
+		if err := a.bindOne(address, forPeers, filesSocketMode); err != nil {
 			return fmt.Errorf("%w; see listen in [peer]", err)
 		}
 	}
 	for _, address := range cfg.Gateway.Listen {
-		if err := i.open(address, forFiles, filesSocketMode); err != nil {
+		if err := a.bindOne(address, forFiles, filesSocketMode); err != nil {
 			return err
 		}
 	}
+	a.failed = make(chan error, len(a.bound))
 	return nil
 }
 
-func (i *App) open(address string, purpose purpose, mode os.FileMode) error {
+func (a *App) bindOne(address string, purpose purpose, mode os.FileMode) error {
 	ln, err := listen(address, mode)
 	if err != nil {
-		return errors.Join(err, i.closeBound())
+		return err
 	}
-	i.bound = append(i.bound, bound{ln, purpose})
+	a.bound = append(a.bound, bound{ln, purpose})
 	return nil
 }
 
-// closeBound closes what bind has opened, for a start that fails.
-func (i *App) closeBound() error {
-	list := i.bound
-	i.bound = nil
-	return closeAll(list)
+// closeBound closes the listeners of these purposes. Those that a server has closed stay so.
+func (a *App) closeBound(purposes ...purpose) {
+	for _, ln := range a.bound {
+		if slices.Contains(purposes, ln.purpose) {
+			_ = ln.Close()
+		}
+	}
 }
 
 // giveSockets gives the unix sockets to the account that the gateway serves as.
-func (i *App) giveSockets(uid, gid int) error {
-	for _, path := range i.sockets() {
+func (a *App) giveSockets(uid, gid int) error {
+	for _, path := range a.sockets() {
 		if err := os.Lchown(path, uid, gid); err != nil {
 			return fmt.Errorf("cannot give a socket to the account of user in [gateway]: %w", err)
 		}
@@ -73,43 +80,79 @@ func (i *App) giveSockets(uid, gid int) error {
 	return nil
 }
 
-// sockets are the paths of the unix sockets that are listened on.
-func (i *App) sockets() []string {
+// sockets are the paths of the unix sockets that are open.
+func (a *App) sockets() []string {
 	var paths []string
-	for _, ln := range i.bound {
-		if a, ok := ln.Addr().(*net.UnixAddr); ok {
-			paths = append(paths, a.Name)
+	for _, ln := range a.bound {
+		if address, ok := ln.Addr().(*net.UnixAddr); ok {
+			paths = append(paths, address.Name)
 		}
 	}
 	return paths
 }
 
+// serverOptions are the settings of the listeners for files.
+func (a *App) serverOptions(cfg *config.Config) gateway.ServerOptions {
+	g := &cfg.Gateway
+	o := gateway.ServerOptions{
+		ReadTimeout: g.ReadTimeout, IdleTimeout: g.IdleTimeout, MinSendRate: g.MinSendRate,
+		MaxConnections:      affordable(g.MaxConnections, cfg.OpenFileCache.MaxFiles, a.log),
+		MaxConnectionsPerIP: g.MaxConnectionsPerIP, Log: a.log,
+	}
+	if a.cert.Load() != nil {
+		o.TLS = &tls.Config{
+			MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
+			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.cert.Load(), nil },
+		}
+	}
+	return o
+}
+
 // serveAll begins to serve the listeners.
-func (i *App) serveAll() {
-	for _, ln := range i.bound {
+func (a *App) serveAll() {
+	for _, ln := range a.bound {
+		address := ln.Addr().String()
 		switch ln.purpose {
 		case forAdmin:
-			i.serveAdmin(ln)
+			a.admin = gateway.NewAdminServer(gateway.NewAdmin(a.adminOptions()))
+			a.serve(func() error { return adminError(a.admin.Serve(ln)) })
+			a.log.Info("admin listener", "address", address)
 		case forPeers:
-			i.servePeers(ln)
+			a.log.Info("serving other gateways", "address", address, "advertise", a.config().Peer.Advertise)
+			a.serve(func() error { return a.fleet.ServePeers(ln, a.cache) })
 		case forFiles:
-			i.listeners = append(i.listeners, ln.Listener)
-			i.running.Go(func() {
-				if err := i.server.Serve(ln.Listener); err != nil {
-					i.failed <- err
-				}
-			})
-			i.log.Info("serving", "address", ln.Addr().String(), "tls", i.cert.Load() != nil, "version", i.version)
+			a.serve(func() error { return a.server.Serve(ln.Listener) })
+			a.log.Info("serving", "address", address, "tls", a.cert.Load() != nil, "version", a.o.Version)
 		}
 	}
 }
 
-func (i *App) serveAdmin(ln net.Listener) {
-	i.admin = gateway.NewAdminServer(gateway.NewAdmin(gateway.AdminOptions{Ready: i.ready, Reload: i.Reload, Explain: i.explain, Metrics: i.metrics, Cache: i.cacheAdmin(), Access: i.adminAccess}))
-	i.running.Go(func() {
-		if err := i.admin.Serve(ln); !errors.Is(err, http.ErrServerClosed) {
-			i.failed <- fmt.Errorf("admin listener: %w", err)
+// serve runs a server until Stop. Its error ends the gateway.
+func (a *App) serve(server func() error) {
+	a.running.Go(func() {
+		if err := server(); err != nil {
+			a.failed <- err
 		}
 	})
-	i.log.Info("admin listener", "address", ln.Addr().String())
+}
+
+func adminError(err error) error {
+	if errors.Is(err, http.ErrServerClosed) {
+		return nil
+	}
+	return fmt.Errorf("admin listener: %w", err)
+}
+
+func (a *App) adminOptions() gateway.AdminOptions {
+	return gateway.AdminOptions{
+		Ready: a.ready, Reload: a.Reload, Explain: a.explain, Metrics: a.metrics, Cache: a.cacheAdmin(),
+		Access: func() gateway.AdminAccess { return a.parts.Load().access },
+	}
+}
+
+// explain tells what would happen to a request.
+func (a *App) explain(ctx context.Context, urlOrID string) gateway.Explanation {
+	e := a.server.Handler().Explain(ctx, urlOrID, time.Now())
+	e.By = gateway.ByGateway
+	return e
 }

@@ -9,41 +9,41 @@ import (
 )
 
 // cacheAdmin is what the admin listener does with the cache.
-func (i *App) cacheAdmin() *gateway.CacheAdmin {
+func (a *App) cacheAdmin() *gateway.CacheAdmin {
 	return &gateway.CacheAdmin{
-		Purge: i.purge,
+		Purge: a.purge,
 		Prefetch: func(ctx context.Context, id string) (int64, string, error) {
-			return i.server.Handler().Prefetch(ctx, id, time.Now())
+			return a.server.Handler().Prefetch(ctx, id, time.Now())
 		},
 		Locks: func(ctx context.Context) any {
-			if i.fleet == nil {
+			if a.fleet == nil {
 				return []fleet.LockInfo{}
 			}
-			return i.fleet.Locks(ctx)
+			return a.fleet.Locks(ctx)
 		},
-		Status: i.status,
+		Status: a.status,
 	}
 }
 
 // status is what /status.json shows: objects of names and values.
-func (i *App) status(ctx context.Context) any {
-	n := i.counts()
+func (a *App) status(ctx context.Context) any {
+	n := a.counts()
 	sections := map[string]any{
 		"gateway": map[string]any{
-			"version": i.version, "started": i.started.Format(time.RFC3339),
-			"up_seconds":    int64(time.Since(i.started).Seconds()),
-			"configuration": i.path, "ready": readyText(i.ready()),
+			"version": a.o.Version, "started": a.started.Format(time.RFC3339),
+			"up_seconds":    int64(time.Since(a.started).Seconds()),
+			"configuration": a.o.Config, "ready": readyText(a.ready()),
 		},
-		"process":  i.confined.status(),
+		"process":  a.rights.status(),
 		"files":    n.files,
 		"storages": n.storages,
 	}
 	if n.cache != nil {
 		sections["cache"] = n.cache
 	}
-	if i.fleet != nil {
+	if a.fleet != nil {
 		sections["fleet"] = n.fleet
-		if list, err := i.fleet.Gateways(ctx); err == nil {
+		if list, err := a.fleet.Gateways(ctx); err == nil {
 			names := map[string]string{}
 			for _, g := range list {
 				names[g.Name] = "away since " + g.LastSeen.Format(time.RFC3339)

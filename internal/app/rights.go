@@ -12,15 +12,14 @@ import (
 
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/confine"
-	"fastdfs-gateway/internal/gateway"
 
 	"golang.org/x/sys/unix"
 )
 
 // This file is about the rights that the process gives up: docs/hardening.md.
 
-// confined is what the process has given up.
-type confined struct {
+// rights are those that the process has given up.
+type rights struct {
 	user    string   // that it has become; empty = none
 	sockets []string // unix sockets that it removes at the end
 
@@ -31,39 +30,48 @@ type confined struct {
 	told    bool   // that names cannot be looked up any more
 }
 
-// useUnprivileged gives up what only the start needs and puts the first configuration to use with
-// what is left: so a store, log or cache that the account of the gateway cannot use is found at
-// once.
-func (i *App) useUnprivileged(l loaded) (*gateway.Handler, error) {
+// dropRights gives up the rights that only opening the listeners needs.
+func (a *App) dropRights(cfg *config.Config) error {
 	if err := confine.NoNewPrivileges(); err != nil {
-		return nil, err
+		return err
 	}
-	i.confined.off, i.confined.sockets = "a store path is not there yet", i.sockets()
-	name := l.cfg.Gateway.User
+	a.rights.off, a.rights.sockets = "a store path is not there yet", a.sockets()
+	name := cfg.Gateway.User
 	if name == "" {
-		handler, err := i.use(l)
-		logProblems(i.log, rootProblem(l.cfg))
-		return handler, err
+		return nil
 	}
 	u, err := confine.LookupUser(name)
 	if err != nil {
-		return nil, fmt.Errorf("user in [gateway]: %w", err)
+		return fmt.Errorf("user in [gateway]: %w", err)
 	}
 	if confine.IsRoot() {
-		if err := i.giveSockets(u.UID, u.GID); err != nil {
-			return nil, err
+		if err := a.giveSockets(u.UID, u.GID); err != nil {
+			return err
 		}
 	}
 	if err := u.Become(); err != nil {
-		return nil, fmt.Errorf("user in [gateway]: %w", err)
+		return fmt.Errorf("user in [gateway]: %w", err)
 	}
-	i.confined.user = name
-	handler, err := i.use(l)
-	if err != nil {
-		return nil, fmt.Errorf("as user %q: %w", name, err)
+	a.rights.user = name
+	return nil
+}
+
+// asUser adds to an error that the process runs as another user now.
+func (r *rights) asUser(err error) error {
+	if r.user == "" {
+		return err
 	}
-	i.warnOfReload(l.cfg)
-	return handler, nil
+	return fmt.Errorf("as user %q: %w", r.user, err)
+}
+
+// warnOfRights warns of a process that has kept all rights, and of one that has too few for a
+// reload.
+func (a *App) warnOfRights(cfg *config.Config) {
+	if a.rights.user == "" {
+		logProblems(a.log, rootProblem(cfg))
+	} else {
+		a.warnOfReload(cfg)
+	}
 }
 
 // rootProblem is the warning that a gateway started by this account has all rights.
@@ -76,35 +84,35 @@ func rootProblem(cfg *config.Config) []config.Problem {
 }
 
 // warnOfReload names the files that a reload will not be able to read.
-func (i *App) warnOfReload(cfg *config.Config) {
+func (a *App) warnOfReload(cfg *config.Config) {
 	files := append(slices.Clone(cfg.Files), cfg.Gateway.TLSCert, cfg.Gateway.TLSKey, cfg.Gateway.AdminTokenFile)
 	files = slices.DeleteFunc(files, func(name string) bool { return name == "" || unix.Access(name, unix.R_OK) == nil })
 	if len(files) > 0 {
-		i.log.Warn("a reload will be refused: the user of the gateway cannot read what was read at start", "user", i.confined.user, "files", strings.Join(files, ", "))
+		a.log.Warn("a reload will be refused: the user of the gateway cannot read what was read at start", "user", a.rights.user, "files", strings.Join(files, ", "))
 	}
 }
 
 // restrict applies Landlock once every store path is there: its rules belong to folders, not to
 // names. It tells whether something has changed.
-func (i *App) restrict() bool {
-	i.loading.Lock()
-	defer i.loading.Unlock()
-	c := &i.confined
+func (a *App) restrict() bool {
+	a.loading.Lock()
+	defer a.loading.Unlock()
+	c := &a.rights
 	if c.settled {
-		i.warnOfNames()
+		a.warnOfNames()
 		return false
 	}
-	cfg := i.config()
+	cfg := a.config()
 	domain, off := (*confine.Domain)(nil), "landlock = false"
 	if cfg.Gateway.Landlock {
-		if i.storeReady() != nil {
+		if a.storeReady() != nil {
 			return false
 		}
 		_, _ = x509.SystemCertPool() // is read once in a process; without one, each handshake says so
 		var err error
 		domain, err = confine.Restrict(append(rulesOf(cfg, c.sockets), systemRules...))
 		if err != nil && !errors.Is(err, confine.ErrUnsupported) {
-			i.log.Warn("this process is not kept from other files", "err", err)
+			a.log.Warn("this process is not kept from other files", "err", err)
 		}
 		if off = ""; err != nil {
 			off = err.Error()
@@ -114,24 +122,24 @@ func (i *App) restrict() bool {
 	return true
 }
 
-func (i *App) logRights() {
-	i.log.Info("rights of this process", "account", i.confined.account(), "no_new_privs", true, "landlock", i.confined.state())
+func (a *App) logRights() {
+	a.log.Info("rights of this process", "account", a.rights.account(), "no_new_privs", true, "landlock", a.rights.state())
 }
 
 // warnOfNames says once that the files of the resolver were replaced: then names of hosts are looked up no more.
-func (i *App) warnOfNames() {
-	c := &i.confined
+func (a *App) warnOfNames() {
+	c := &a.rights
 	for _, name := range []string{"/etc/resolv.conf", "/etc/hosts"} {
 		if !c.told && c.current().Keeps(name) {
 			c.told = true
-			i.log.Error("a file was replaced, and Landlock keeps this process from the new one: names of hosts may not be found until a restart", "file", name)
+			a.log.Error("a file was replaced, and Landlock keeps this process from the new one: names of hosts may not be found until a restart", "file", name)
 		}
 	}
 }
 
 // replaced is the error for a store path in whose place another folder was put, or a disk mounted.
-func (c *confined) replaced(cfg *config.Config) error {
-	domain := c.current()
+func (r *rights) replaced(cfg *config.Config) error {
+	domain := r.current()
 	for _, g := range cfg.Groups {
 		for n, store := range g.StorePaths {
 			if domain.Keeps(filepath.Join(store, "data")) {
@@ -213,11 +221,11 @@ func target(name string) string {
 }
 
 // reachable refuses a configuration that names what Landlock keeps from this process.
-func (i *App) reachable(cfg *config.Config) error {
+func (a *App) reachable(cfg *config.Config) error {
 	var paths []string
 	next := *cfg
 	next.Cache, next.Redis = config.Cache{}, config.Redis{} // a reload leaves them as they are
-	for _, r := range i.confined.current().Outside(rulesOf(&next, nil)) {
+	for _, r := range a.rights.current().Outside(rulesOf(&next, nil)) {
 		paths = append(paths, r.Path)
 	}
 	if len(paths) == 0 {
@@ -227,52 +235,52 @@ func (i *App) reachable(cfg *config.Config) error {
 	return fmt.Errorf("needs a restart: outside of the Landlock rules: %s", strings.Join(slices.Compact(paths), ", "))
 }
 
-func (c *confined) current() *confine.Domain {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.domain
+func (r *rights) current() *confine.Domain {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.domain
 }
 
-func (c *confined) set(domain *confine.Domain, off string) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.domain, c.off, c.settled = domain, off, true
+func (r *rights) set(domain *confine.Domain, off string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.domain, r.off, r.settled = domain, off, true
 }
 
 // state says whether Landlock is on, or why not.
-func (c *confined) state() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.domain == nil {
-		return "off: " + c.off
+func (r *rights) state() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.domain == nil {
+		return "off: " + r.off
 	}
-	return c.domain.String()
+	return r.domain.String()
 }
 
 // explain adds to a refused permission that the process has given some up.
-func (c *confined) explain(err error) error {
+func (r *rights) explain(err error) error {
 	if !errors.Is(err, os.ErrPermission) && !strings.Contains(err.Error(), unix.EACCES.Error()) {
 		return err
 	}
-	if c.current() != nil {
+	if r.current() != nil {
 		return fmt.Errorf("%w; this process runs as %s, and may read only what its configuration named at the start (Landlock): let it read the file, or restart it",
-			err, c.account())
+			err, r.account())
 	}
-	if c.user != "" {
-		return fmt.Errorf("%w; this process runs as %s: let it read the file, or restart it", err, c.account())
+	if r.user != "" {
+		return fmt.Errorf("%w; this process runs as %s: let it read the file, or restart it", err, r.account())
 	}
 	return err
 }
 
 // status is what /status shows.
-func (c *confined) status() map[string]any {
-	return map[string]any{"account": c.account(), "no_new_privs": true, "landlock": c.state()}
+func (r *rights) status() map[string]any {
+	return map[string]any{"account": r.account(), "no_new_privs": true, "landlock": r.state()}
 }
 
 // account names the user of the process.
-func (c *confined) account() string {
-	if c.user != "" {
-		return "user " + c.user
+func (r *rights) account() string {
+	if r.user != "" {
+		return "user " + r.user
 	}
 	return fmt.Sprintf("uid %d", os.Getuid())
 }

@@ -1,0 +1,59 @@
+package app
+
+import (
+	"errors"
+	"time"
+)
+
+// storeCheckEvery is how often the store paths are checked, for disks that are mounted late or
+// replaced.
+const storeCheckEvery = 10 * time.Second
+
+// ready returns why requests cannot be answered; nil when they can.
+func (a *App) ready() error {
+	if a.draining.Load() {
+		return errors.New("stopping")
+	}
+	p := a.parts.Load()
+	if len(p.cfg.Groups) == 0 && len(p.cfg.TrackerServers) > 0 && !p.remote.trackers.Members().Known() {
+		return errors.New("no tracker has answered yet, and there is no store here")
+	}
+	return a.storeReady()
+}
+
+// storeReady returns why store paths cannot be read; nil when they can.
+func (a *App) storeReady() error {
+	p := a.parts.Load()
+	if err := p.store.Ready(); err != nil {
+		return err
+	}
+	return a.rights.replaced(p.cfg)
+}
+
+// watchStore logs when disks come and go, and applies Landlock when all have come.
+func (a *App) watchStore() {
+	tick := time.NewTicker(storeCheckEvery)
+	defer tick.Stop()
+	last := ""
+	for {
+		text := ""
+		if err := a.storeReady(); err != nil {
+			text = err.Error()
+		}
+		if text != last {
+			if last = text; text != "" {
+				a.log.Error("store is not ready", "err", text)
+			} else {
+				a.log.Info("store is ready")
+			}
+		}
+		select {
+		case <-a.stopping:
+			return
+		case <-tick.C:
+			if a.restrict() {
+				a.logRights()
+			}
+		}
+	}
+}

@@ -1,0 +1,219 @@
+package app
+
+import (
+	"crypto/tls"
+	"errors"
+	"reflect"
+	"strings"
+	"sync"
+	"time"
+
+	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/internal/gateway"
+	"fastdfs-gateway/storage"
+)
+
+// retireAfter is how long a store, and the clients of other hosts, are kept after a reload has
+// replaced them: a request that began before may be about to use them. That is a matter of
+// microseconds; clients that are still in use then are kept on.
+const retireAfter = time.Minute
+
+// Reload opens the logs anew and replaces the configuration. A bad one is refused with its reasons,
+// and the old one stays. Keys that only a restart applies are named in the log.
+func (a *App) Reload() error {
+	a.loading.Lock()
+	defer a.loading.Unlock()
+	a.logs.reopen() // whatever becomes of the configuration: logrotate waits for it
+	old := a.config()
+	c, err := readConfig(a.o.Config)
+	if err == nil {
+		err = a.reachable(c.cfg)
+	}
+	if err != nil {
+		return a.rights.explain(err)
+	}
+	handler, err := a.use(c)
+	if err != nil {
+		return a.rights.explain(err)
+	}
+	a.server.SetHandler(handler)
+	if keys := restartKeys(old, c.cfg); len(keys) > 0 {
+		a.log.Warn("changed, but only a restart applies it", "keys", strings.Join(keys, ", "))
+	}
+	a.log.Info("configuration loaded", "file", a.o.Config)
+	return nil
+}
+
+// loaded is a configuration that was read, with the files that it names.
+type loaded struct {
+	cfg      *config.Config
+	problems []config.Problem // warnings
+	cert     *tls.Certificate // nil = no TLS
+	access   gateway.AdminAccess
+}
+
+// readConfig reads a configuration, and the files that only the account of the start may be able to
+// read.
+func readConfig(file string) (c loaded, err error) {
+	if c.cfg, c.problems = config.Load(file); c.cfg == nil {
+		return c, joinProblems(c.problems)
+	}
+	if c.access, err = adminAccess(c.cfg); err != nil {
+		return c, err
+	}
+	c.cert, err = loadCertificate(c.cfg)
+	return c, err
+}
+
+// parts are made from one configuration. They are replaced as a whole, and never changed.
+type parts struct {
+	cfg    *config.Config
+	access gateway.AdminAccess
+	store  *storage.Local
+	files  *storage.FileCache // in front of store
+	remote *remote            // the clients of other hosts
+}
+
+// use puts a configuration to use and returns its handler. Parts whose settings are the same are
+// used on. After an error the old parts, the log files and everything else are as they were.
+func (a *App) use(c loaded) (*gateway.Handler, error) {
+	old := a.parts.Load()
+	if old == nil {
+		old = &parts{}
+	}
+	o, err := handlerOptions(c.cfg)
+	if err != nil {
+		return nil, err
+	}
+	settings, err := settingsOf(c.cfg)
+	if err != nil {
+		return nil, err
+	}
+	p := &parts{cfg: c.cfg, access: c.access}
+	if p.store, err = a.storeFor(c.cfg, old); err != nil {
+		return nil, err
+	}
+	if o.Access, err = a.logs.use(c.cfg); err != nil {
+		if p.store != old.store {
+			err = errors.Join(err, p.store.Close())
+		}
+		return nil, err
+	}
+	logProblems(a.log, append(c.problems, c.cfg.Check(time.Now())...))
+	p.files = filesFor(p, old)
+	p.remote = a.remoteFor(settings, old)
+	a.parts.Store(p)
+	if c.cert != nil {
+		a.cert.Store(c.cert)
+	}
+	a.retireReplaced(old, p)
+
+	remote := p.remote.options
+	remote.Cache = a.cache
+	o.Remote, o.SyncDelay = &remote, p.remote.syncDelay
+	if a.fleet != nil {
+		o.WaitApplied = a.fleet.WaitApplied
+		remote.Owners = func(file string) []string {
+			segment := cache.RankKey(cache.SegmentKey{File: file})
+			return a.fleet.Owners(segment, max(c.cfg.Cache.Copies, 1)+1)
+		}
+	}
+	o.Store, o.Log, o.Metrics, o.TLS, o.Index = p.files, a.log, a.metrics, a.cert.Load() != nil, a.o.Index
+	return gateway.NewHandler(o), nil
+}
+
+// storeFor opens the store of a configuration, or returns the old one where its paths are the same.
+func (a *App) storeFor(cfg *config.Config, old *parts) (*storage.Local, error) {
+	o := storeOptions(cfg)
+	if old.store != nil && reflect.DeepEqual(o, storeOptions(old.cfg)) {
+		return old.store, nil
+	}
+	o.MaxSlot = func() int64 {
+		p := a.parts.Load()
+		return maxSlot(p.cfg, p.remote)
+	}
+	return storage.OpenLocal(o)
+}
+
+// filesFor makes the cache of open files in front of p.store, or returns the old one where its
+// settings are the same.
+func filesFor(p, old *parts) *storage.FileCache {
+	o := fileCacheOptions(p.cfg)
+	if old.files != nil && p.store == old.store && o == fileCacheOptions(old.cfg) {
+		return old.files
+	}
+	return storage.NewFileCache(p.store, o)
+}
+
+// remoteFor makes clients of other hosts, or returns the old ones where their settings are the same.
+// These load the lists of the trackers anew.
+func (a *App) remoteFor(s remoteSettings, old *parts) *remote {
+	if old.remote != nil && reflect.DeepEqual(s, old.remote.settings) {
+		old.remote.trackers.LoadSoon()
+		return old.remote
+	}
+	r := openRemote(s, a.log)
+	r.await()
+	return r
+}
+
+// retireReplaced closes the parts of old that now does not use, when no request does either.
+func (a *App) retireReplaced(old, now *parts) {
+	if old.files != nil && old.files != now.files {
+		a.retire(func() { _ = old.files.Close() }, nil) // never fails
+	}
+	if old.store != nil && old.store != now.store {
+		a.retire(func() { _ = old.store.Close() }, nil) // never fails
+	}
+	if old.remote != nil && old.remote != now.remote {
+		a.retire(old.remote.close, old.remote.running.Load)
+	}
+}
+
+// retire calls end after retireAfter, or later when busy returns 0 (nil = always), or when the
+// gateway stops.
+func (a *App) retire(end func(), busy func() int64) {
+	end = sync.OnceFunc(end)
+	a.retired = append(a.retired, end)
+	var check func()
+	check = func() {
+		if busy != nil && busy() > 0 {
+			time.AfterFunc(retireAfter, check)
+			return
+		}
+		end()
+	}
+	time.AfterFunc(retireAfter, check)
+}
+
+// restartKeys names the keys whose new values a reload does not apply.
+func restartKeys(before, after *config.Config) []string {
+	old, now := &before.Gateway, &after.Gateway
+	var keys []string
+	for _, key := range []struct {
+		name string
+		same bool
+	}{
+		{"listen", strings.Join(old.Listen, ",") == strings.Join(now.Listen, ",")},
+		{"admin_listen", old.AdminListen == now.AdminListen},
+		{"admin_socket_mode", old.AdminSocketMode == now.AdminSocketMode},
+		{"tls_cert", (old.TLSCert == "") == (now.TLSCert == "")},
+		{"user", old.User == now.User},
+		{"landlock", old.Landlock == now.Landlock},
+		{"read_timeout", old.ReadTimeout == now.ReadTimeout},
+		{"idle_timeout", old.IdleTimeout == now.IdleTimeout},
+		{"min_send_rate", old.MinSendRate == now.MinSendRate},
+		{"max_connections", old.MaxConnections == now.MaxConnections},
+		{"max_connections_per_ip", old.MaxConnectionsPerIP == now.MaxConnectionsPerIP},
+		{"[cache]", before.Cache == after.Cache},
+		{"[redis]", reflect.DeepEqual(before.Redis, after.Redis)},
+		{"[lock]", before.Lock == after.Lock},
+		{"[peer]", before.Peer == after.Peer},
+	} {
+		if !key.same {
+			keys = append(keys, key.name)
+		}
+	}
+	return keys
+}
