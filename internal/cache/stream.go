@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -56,7 +57,10 @@ type Stream struct {
 	err     error
 }
 
-var _ io.ReadCloser = (*Stream)(nil)
+var (
+	_ io.ReadCloser = (*Stream)(nil)
+	_ io.WriterTo   = (*Stream)(nil)
+)
 
 // Open gives length bytes of a file from offset on, of the version of the entry. Nothing is fetched
 // before the first call of Next or Read, so its error can still become a status. The caller closes
@@ -120,7 +124,7 @@ func (s *Stream) next(limit int64) (Stretch, error) {
 		return s.fromFill(in, limit)
 	}
 	first := s.touches(key.Index)
-	if view, ok := s.c.tiers.Get(key, s.v, first && s.broughtBy() == FromNowhere); ok {
+	if view, ok := s.stored(key, first && s.broughtBy() == FromNowhere); ok {
 		s.over = nil
 		return s.fromTier(view, in, limit, first)
 	}
@@ -144,6 +148,17 @@ func (s *Stream) next(limit int64) (Stretch, error) {
 		err = fmt.Errorf("%w: %q", ErrChanged, s.file)
 	}
 	return Stretch{}, err
+}
+
+// stored looks for a segment in the tiers. What another gateway reads is encrypted, not sent by
+// sendfile, so it stays where it is.
+func (s *Stream) stored(key SegmentKey, touch bool) (tier.View, bool) {
+	if touch && s.forPeer {
+		if view, ok := s.c.memory.GetToCopy(key, s.v); ok {
+			return view, true
+		}
+	}
+	return s.c.tiers.Get(key, s.v, touch)
 }
 
 // readers is what the stream counts for among the readers of a fill: another gateway is none of
@@ -290,6 +305,44 @@ func (s *Stream) Read(p []byte) (int, error) {
 	case stretch.Bytes != nil:
 		return copy(p, stretch.Bytes), nil
 	}
+	return s.load(stretch, p)
+}
+
+// WriteTo implements io.WriterTo: a chunk at a time at most, as it arrives. What is in memory is
+// not copied; the writer must not change it.
+func (s *Stream) WriteTo(w io.Writer) (n int64, err error) {
+	for {
+		stretch, err := s.Next(tier.ChunkSize)
+		switch {
+		case err == io.EOF:
+			return n, nil
+		case err != nil:
+			return n, err
+		}
+		written, err := s.writeStretch(w, stretch)
+		if n += int64(written); err != nil {
+			return n, err
+		}
+	}
+}
+
+// chunks are buffers for what is not in memory.
+var chunks = sync.Pool{New: func() any { return new([tier.ChunkSize]byte) }}
+
+func (s *Stream) writeStretch(w io.Writer, stretch Stretch) (int, error) {
+	if stretch.Bytes != nil {
+		return w.Write(stretch.Bytes)
+	}
+	chunk := chunks.Get().(*[tier.ChunkSize]byte)
+	defer chunks.Put(chunk)
+	if _, err := s.load(stretch, chunk[:]); err != nil {
+		return 0, err
+	}
+	return w.Write(chunk[:stretch.Length])
+}
+
+// load reads a stretch of a file into p.
+func (s *Stream) load(stretch Stretch, p []byte) (int, error) {
 	for n := 0; n < int(stretch.Length); {
 		m, err := unix.Pread(stretch.Fd, p[n:stretch.Length], stretch.Offset+int64(n))
 		switch {

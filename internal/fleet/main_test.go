@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net"
 	"net/http"
 	"strings"
 	"sync"
@@ -38,7 +37,7 @@ func unhurried(f *Fleet) *Fleet {
 	f.purges.confirm, f.purges.live, f.leadTimeout = patience, time.Hour, patience/2
 	if f.peers.client != nil {
 		transport := f.peers.client.Transport.(*http.Transport)
-		transport.DialContext, transport.TLSHandshakeTimeout = (&net.Dialer{Timeout: patience}).DialContext, patience
+		transport.DialContext, transport.TLSHandshakeTimeout = dialPeer(patience), patience
 	}
 	return f
 }

@@ -42,7 +42,7 @@ func newPeers(o *Options, b *leases, config *tls.Config) *peers {
 	}
 	p.client = &http.Client{
 		Transport: &http.Transport{
-			DialContext:            (&net.Dialer{Timeout: peerDial}).DialContext,
+			DialContext:            dialPeer(peerDial),
 			TLSClientConfig:        config,
 			TLSHandshakeTimeout:    peerDial,
 			Protocols:              onlyHTTP2(),
@@ -54,6 +54,18 @@ func newPeers(o *Options, b *leases, config *tls.Config) *peers {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 	return p
+}
+
+// dialPeer makes connections to peers.
+func dialPeer(timeout time.Duration) func(ctx context.Context, network, addr string) (net.Conn, error) {
+	dialer := &net.Dialer{Timeout: timeout}
+	return func(ctx context.Context, network, addr string) (net.Conn, error) {
+		conn, err := dialer.DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		return newBufferedConn(conn), nil
+	}
 }
 
 func (p *peers) close() {

@@ -221,36 +221,33 @@ func (s *peerServer) answer(w http.ResponseWriter, r *http.Request) (status int,
 	return http.StatusOK, sendAsItArrives(w, body, left)
 }
 
-// buffers hold what is on its way from a stream to a peer.
-var buffers = sync.Pool{New: func() any { return new([maxFrame]byte) }}
-
-// sendAsItArrives copies n bytes, each piece as soon as it is there.
-func sendAsItArrives(w http.ResponseWriter, stream io.Reader, n int64) error {
-	buf := buffers.Get().(*[maxFrame]byte)
-	defer buffers.Put(buf)
-	flush := http.NewResponseController(w).Flush
-	if err := flush(); err != nil { // the head, which tells the version
+// sendAsItArrives copies n bytes, each piece as soon as it is there. Nothing is held for a stream
+// out of the cache: its pieces are written from where they are.
+func sendAsItArrives(w http.ResponseWriter, body io.Reader, n int64) error {
+	to := flushWriter{w, http.NewResponseController(w)}
+	if err := to.flush.Flush(); err != nil { // the head, which tells the version
 		return err
 	}
-	for n > 0 {
-		got, err := stream.Read(buf[:min(n, maxFrame)])
-		if got > 0 {
-			n -= int64(got)
-			if _, err := w.Write(buf[:got]); err != nil {
-				return err
-			}
-			if err := flush(); err != nil {
-				return err
-			}
-		}
-		switch {
-		case n > 0 && errors.Is(err, io.EOF):
-			return io.ErrUnexpectedEOF
-		case n > 0 && err != nil:
-			return err
-		}
+	sent, err := io.Copy(to, body)
+	if err == nil && sent < n {
+		err = io.ErrUnexpectedEOF
 	}
-	return nil
+	return err
+}
+
+// flushWriter sends what is written to it at once.
+type flushWriter struct {
+	io.Writer
+	flush *http.ResponseController
+}
+
+// Write implements io.Writer.
+func (w flushWriter) Write(p []byte) (int, error) {
+	n, err := w.Writer.Write(p)
+	if err != nil {
+		return n, err
+	}
+	return n, w.flush.Flush()
 }
 
 // cappedListener closes connections beyond its room at once: strangers cannot take all descriptors
@@ -269,7 +266,7 @@ func (l *cappedListener) Accept() (net.Conn, error) {
 		}
 		select {
 		case l.room <- struct{}{}:
-			return &cappedConn{Conn: conn, leave: sync.OnceFunc(func() { <-l.room })}, nil
+			return &cappedConn{Conn: &batchConn{Conn: conn}, leave: sync.OnceFunc(func() { <-l.room })}, nil
 		default:
 			_ = conn.Close() // it was not used
 		}

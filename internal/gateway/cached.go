@@ -177,7 +177,7 @@ func (r *request) openCached() error {
 		}
 		r.source = sourcesOf[stream.From()]
 		r.setXCache()
-		b.Stream = &begunStretches{Stream: stream, first: first}
+		b.Stream = &begunStretches{stream: stream, first: first}
 		if first.Bytes != nil && first.Length == p.Length && len(b.Pieces) == 1 {
 			b.Memory, p.Offset, b.Open, b.Stream = first.Bytes, 0, nil, nil
 			return stream.Close()
@@ -247,13 +247,13 @@ func (f *remoteFile) cached(offset, length int64) *cache.Stream {
 
 // openCached is cached as a body takes it.
 func (f *remoteFile) openCached(offset, length int64) (io.ReadCloser, error) {
-	return &begunStretches{Stream: f.cached(offset, length)}, nil
+	return &begunStretches{stream: f.cached(offset, length)}, nil
 }
 
 // begunStretches is a stream out of the cache whose first bytes were asked for already.
 type begunStretches struct {
-	*cache.Stream
-	first cache.Stretch // not given yet, if it has a length
+	stream *cache.Stream
+	first  cache.Stretch // not given yet, if it has a length
 }
 
 var _ sendfile.Stretcher = (*begunStretches)(nil)
@@ -262,7 +262,7 @@ var _ sendfile.Stretcher = (*begunStretches)(nil)
 func (s *begunStretches) Next(limit int64) (sendfile.Stretch, error) {
 	next, err := s.first, error(nil)
 	if s.first = (cache.Stretch{}); next.Length == 0 {
-		next, err = s.Stream.Next(limit)
+		next, err = s.stream.Next(limit)
 	}
 	return sendfile.Stretch{Bytes: next.Bytes, Fd: next.Fd, Resident: next.Resident, Offset: next.Offset, Length: next.Length}, err
 }
@@ -271,7 +271,7 @@ func (s *begunStretches) Next(limit int64) (sendfile.Stretch, error) {
 func (s *begunStretches) Read(p []byte) (int, error) {
 	first := &s.first
 	if first.Length == 0 {
-		return s.Stream.Read(p)
+		return s.stream.Read(p)
 	}
 	n := 0
 	if first.Bytes != nil {
@@ -289,3 +289,6 @@ func (s *begunStretches) Read(p []byte) (int, error) {
 	first.Offset, first.Length = first.Offset+int64(n), first.Length-int64(n)
 	return n, nil
 }
+
+// Close implements io.Closer.
+func (s *begunStretches) Close() error { return s.stream.Close() }

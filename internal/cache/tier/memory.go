@@ -96,7 +96,12 @@ func (m *Memory) lingers(p *place) {
 }
 
 // Get implements Tier.
-func (m *Memory) Get(key Key, v Version, touch bool) (View, bool) {
+func (m *Memory) Get(key Key, v Version, touch bool) (View, bool) { return m.get(key, v, touch, touch) }
+
+// GetToCopy is Get with touch for a reader that copies the bytes: the segment does not move.
+func (m *Memory) GetToCopy(key Key, v Version) (View, bool) { return m.get(key, v, true, false) }
+
+func (m *Memory) get(key Key, v Version, touch, moves bool) (View, bool) {
 	m.mu.Lock()
 	k, ok := m.find(key)
 	switch {
@@ -114,7 +119,8 @@ func (m *Memory) Get(key Key, v Version, touch bool) (View, bool) {
 		defer m.mu.Unlock()
 		return View{place: k.place.use()}, true
 	}
-	segment, moves := k.Segment, touch && m.movesLocked(k)
+	segment := k.Segment
+	moves = moves && m.movesLocked(k)
 	m.mu.Unlock()
 	if moves {
 		if p := m.move(k, segment); p != nil {

@@ -1,0 +1,81 @@
+package cache
+
+import (
+	"bytes"
+	"runtime"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"fastdfs-gateway/internal/cache/cachetest"
+	"fastdfs-gateway/internal/cache/tier"
+)
+
+// A segment that another gateway reads stays where it is, and its bytes are not copied on the way.
+func TestPeerReadsInPlace(t *testing.T) {
+	c := newCache(t, Options{Memory: 64 << 20, Source: func(file string) (Source, error) { return originOf(file), nil }})
+	o := newOrigin(testFile(1), SegmentSize)
+	requireWhole(t, o, get(background, c, o))
+	read := func(w *bytes.Buffer) {
+		_, s, err := c.PeerOpen(background, PeerRequest{Key: SegmentKey{File: o.file}, Want: &o.v})
+		require.NoError(t, err)
+		n, err := s.WriteTo(w)
+		require.NoError(t, err)
+		require.EqualValues(t, SegmentSize, n)
+		require.NoError(t, s.Close())
+	}
+	var got bytes.Buffer
+	got.Grow(SegmentSize)
+	for range 3 {
+		got.Reset()
+		read(&got)
+		require.True(t, bytes.Equal(o.content, got.Bytes()))
+	}
+	require.Zero(t, c.memory.Stats().Moved)
+	require.Equal(t, uint64(3), c.n.memoryHits.Load())
+	before := allocated()
+	got.Reset()
+	read(&got)
+	require.Less(t, allocated()-before, uint64(tier.ChunkSize/2))
+}
+
+// allocated is what the process has allocated so far, in bytes.
+func allocated() uint64 {
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.TotalAlloc
+}
+
+// WriteTo gives the same bytes out of memory, where sendfile takes them from, and from the disk.
+func TestWriteTo(t *testing.T) {
+	for name, options := range map[string]Options{
+		"memory": {Memory: 64 << 20},
+		"disk":   {Memory: 1 << 20, DiskPath: t.TempDir()},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCache(t, options)
+			o := newOrigin(testFile(1), 2*SegmentSize+3*tier.ChunkSize+17)
+			for range 3 {
+				e, err := lookup(c, o)
+				require.NoError(t, err)
+				s := c.Open(background, e, o, 5, e.Version.Size-5)
+				var got bytes.Buffer
+				_, err = s.WriteTo(&got)
+				require.NoError(t, err)
+				require.True(t, bytes.Equal(o.content[5:], got.Bytes()))
+				_, err = s.WriteTo(failingWriter{})
+				require.NoError(t, err, "nothing is left")
+				require.NoError(t, s.Close())
+			}
+			s := c.Open(background, Entry{File: o.file, Version: cachetest.Version(o.content)}, o, 0, 10)
+			_, err := s.WriteTo(failingWriter{})
+			require.ErrorIs(t, err, errOrigin)
+			require.NoError(t, s.Close())
+		})
+	}
+}
+
+// failingWriter is a writer that fails.
+type failingWriter struct{}
+
+func (failingWriter) Write([]byte) (int, error) { return 0, errOrigin }
