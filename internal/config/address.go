@@ -77,11 +77,13 @@ func redisEndpoints(r *Redis) field {
 			host, port, err := net.SplitHostPort(address)
 			switch {
 			case strings.Contains(address, "@"):
-				return bad("write username and password, or password_file, on lines of their own", "holds an address with a user")
+				return bad("write username and password, or password_file, on lines of their own",
+					"holds an address with a user")
 			case err != nil || !fdfs.ValidHost(host) || !isPort(port, 1):
 				return bad(fix, "holds %s, which is no host:port", shown(part))
 			case i > 0 && secure != r.rediss:
-				return bad("write rediss:// in front of every address or of none", "holds addresses with and without TLS")
+				return bad("write rediss:// in front of every address or of none",
+					"holds addresses with and without TLS")
 			}
 			r.Addresses, r.rediss = append(r.Addresses, address), secure
 		}
@@ -97,7 +99,8 @@ func trackers(p *[]Tracker) field {
 		}
 		hosts, port, ok := fdfs.ParseHosts(v)
 		if !ok {
-			return bad("write host:port, [IPv6]:port, or two addresses of one tracker as a,b:port", "is no address of a tracker")
+			return bad("write host:port, [IPv6]:port, or two addresses of one tracker as a,b:port",
+				"is no address of a tracker")
 		}
 		if port == 0 {
 			port = 22122
@@ -126,7 +129,8 @@ func prefix(p *string) field {
 			return bad(fix, "does not begin with a slash")
 		}
 		for _, segment := range strings.Split(strings.TrimPrefix(v, "/"), "/") {
-			if v != "" && (segment == "" || segment == "." || segment == "..") || strings.ContainsAny(segment, "?#%\\ \t") || hasControl(segment) {
+			if v != "" && (segment == "" || segment == "." || segment == "..") ||
+				strings.ContainsAny(segment, "?#%\\ \t") || hasControl(segment) {
 				return bad(fix, "is not a plain path")
 			}
 		}
@@ -142,8 +146,10 @@ func baseURL(p *string) field {
 		if v != "" {
 			u, err := url.Parse(v)
 			if err != nil || u.Scheme != "https" || !fdfs.ValidHost(u.Hostname()) ||
-				u.Port() != "" && !isPort(u.Port(), 1) || u.User != nil || u.Path != "" || strings.ContainsAny(v, "?#") {
-				return bad("write an https URL with the port of [peer] listen, such as https://10.0.0.1:8887", "is not the URL of a peer")
+				u.Port() != "" && !isPort(u.Port(), 1) || u.User != nil || u.Path != "" ||
+				strings.ContainsAny(v, "?#") {
+				return bad("write an https URL with the port of [peer] listen, such as https://10.0.0.1:8887",
+					"is not the URL of a peer")
 			}
 		}
 		*p = v

@@ -107,17 +107,22 @@ func (k *checker) stores() {
 		case !filepath.IsAbs(dir):
 			k.errorf(at, key, "write the path from the root: /...", "store path %q is not absolute", clip(dir))
 		case isMissing(dir):
-			k.errorf(at, key, "mount the disk, or correct the path: the same as in storage.conf", "store path %q is not there", clip(dir))
+			k.errorf(at, key, "mount the disk, or correct the path: the same as in storage.conf",
+				"store path %q is not there", clip(dir))
 		case !may(dir, unix.X_OK):
-			k.errorf(at, key, "run the gateway as the user of the storage server, or let its user enter the folder", "cannot enter %q", clip(dir))
+			k.errorf(at, key, "run the gateway as the user of the storage server, or let its user enter the folder",
+				"cannot enter %q", clip(dir))
 		case isMissing(data) && filepath.Base(dir) == "data":
-			k.errorf(at, key, "leave out the /data at the end, as in storage.conf", "store path %q has no folder data in it", clip(dir))
+			k.errorf(at, key, "leave out the /data at the end, as in storage.conf",
+				"store path %q has no folder data in it", clip(dir))
 		case isMissing(data):
-			k.errorf(at, key, "mount the disk, or correct the path: the storage server makes this folder", "store path %q has no folder data in it", clip(dir))
+			k.errorf(at, key, "mount the disk, or correct the path: the storage server makes this folder",
+				"store path %q has no folder data in it", clip(dir))
 		case !isDir(data):
 			k.errorf(at, key, "correct the path: the same as in storage.conf", "%q is no folder", clip(data))
 		case !may(data, unix.R_OK|unix.X_OK):
-			k.errorf(at, key, "run the gateway as the user of the storage server, or let its user read the folder", "cannot read %q", clip(data))
+			k.errorf(at, key, "run the gateway as the user of the storage server, or let its user read the folder",
+				"cannot read %q", clip(data))
 		default:
 			k.storeClock(key, at, data)
 		}
@@ -132,7 +137,8 @@ const maxLooks = 4096
 func (k *checker) storeClock(key string, at position, data string) {
 	newest, name := newestFolder(data)
 	if newest.After(k.now.Add(clockSlack)) {
-		k.warnf(at, key, "set the clock of this host and of the storages, best by NTP", "the clock is off: it reads %s, but %q was written at %s",
+		k.warnf(at, key, "set the clock of this host and of the storages, best by NTP",
+			"the clock is off: it reads %s, but %q was written at %s",
 			k.now.UTC().Format(time.RFC3339), clip(name), newest.UTC().Format(time.RFC3339))
 	}
 }
@@ -180,22 +186,27 @@ func subfolders(dir string, n int) []string {
 func (k *checker) lists() {
 	const types, ids = "http.mime_types_filename", "storage_ids_filename"
 	if name := k.c.TypesFile; name != "" && isMissing(name) {
-		k.warnf(k.c.at(types), types, "put the file there or correct the name; until then [types] and the built-in table count", "there is no file %q", name)
+		k.warnf(k.c.at(types), types, "put the file there or correct the name; until then [types] and the built-in "+
+			"table count", "there is no file %q", name)
 	}
 	if k.c.UseStorageID && !k.c.ParametersFromTracker && (k.c.StorageIDsFile == "" || isMissing(k.c.StorageIDsFile)) {
-		k.errorf(k.c.at(ids), ids, "copy storage_ids.conf from a tracker, or set load_fdfs_parameters_from_tracker = true",
+		k.errorf(k.c.at(ids), ids, "copy storage_ids.conf from a tracker, or set "+
+			"load_fdfs_parameters_from_tracker = true",
 			"use_storage_id = true, but there is no file %q", k.c.StorageIDsFile)
 	}
 }
 
-// sources finds a configuration that names no host to fetch from: the address in a file id is a claim of the client.
+// sources finds a configuration that names no host to fetch from: the address in a file id is a
+// claim of the client.
 func (k *checker) sources() {
 	const key = "gateway.allow_sources"
 	c := k.c
-	if len(c.TrackerServers) > 0 || c.UseStorageID && len(c.StorageIDs) > 0 || len(c.Gateway.AllowSources) > 0 || c.Gateway.AllowLocalNetworks || len(c.AddressMap) > 0 {
+	if len(c.TrackerServers) > 0 || c.UseStorageID && len(c.StorageIDs) > 0 || len(c.Gateway.AllowSources) > 0 ||
+		c.Gateway.AllowLocalNetworks || len(c.AddressMap) > 0 {
 		return
 	}
-	k.warnf(k.c.at(key), key, "add tracker_server = HOST:22122, or set allow_sources to the networks of the storages (local-networks: those of this host)",
+	k.warnf(k.c.at(key), key, "add tracker_server = HOST:22122, or set allow_sources to the networks of the storages "+
+		"(local-networks: those of this host)",
 		"no tracker_server, storage ids or allow_sources name the storages: a file that is not on this host is 404")
 }
 
@@ -215,7 +226,8 @@ func (k *checker) adminToken() {
 	case err != nil:
 		k.errorf(at, key, "put the token into it, readable for the user of the gateway only", "%v", err)
 	case len(token) < shortToken:
-		k.warnf(at, key, "write a long random token", "the token in %q has fewer than %d characters and can be found by trying", clip(name), shortToken)
+		k.warnf(at, key, "write a long random token",
+			"the token in %q has fewer than %d characters and can be found by trying", clip(name), shortToken)
 	}
 }
 
@@ -226,7 +238,8 @@ func (k *checker) failFile() {
 		return
 	}
 	if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() || !may(name, unix.R_OK) {
-		k.errorf(k.c.at(key), key, "put a readable file there, correct the name, or remove the line to answer with a status", "cannot read the file %q", name)
+		k.errorf(k.c.at(key), key, "put a readable file there, correct the name, or remove the line to answer "+
+			"with a status", "cannot read the file %q", name)
 	}
 }
 
@@ -239,7 +252,8 @@ func (k *checker) tls() {
 	}
 	pair, err := tls.LoadX509KeyPair(g.TLSCert, g.TLSKey)
 	if err != nil {
-		k.errorf(k.c.at(key), key, "name a readable certificate and its key, both in PEM", "cannot use %q with %q: %v", g.TLSCert, g.TLSKey, err)
+		k.errorf(k.c.at(key), key, "name a readable certificate and its key, both in PEM", "cannot use %q with %q: %v",
+			g.TLSCert, g.TLSKey, err)
 		return
 	}
 	k.expiry(key, g.TLSCert, pair)
@@ -301,10 +315,12 @@ func (k *checker) disk() {
 	}
 	switch {
 	case isMissing(dir) && canMake(dir):
-		k.warnf(at, key, "mount the disk first if the folder is to be on one of its own", "there is no folder %q yet: the gateway makes it when it starts", dir)
+		k.warnf(at, key, "mount the disk first if the folder is to be on one of its own",
+			"there is no folder %q yet: the gateway makes it when it starts", dir)
 		return
 	case isMissing(dir):
-		k.errorf(at, key, "make the folder, owned by the user of the gateway", "there is no folder %q, and no right to make it", dir)
+		k.errorf(at, key, "make the folder, owned by the user of the gateway",
+			"there is no folder %q, and no right to make it", dir)
 		return
 	case !isDir(dir) || !may(dir, unix.R_OK|unix.W_OK|unix.X_OK):
 		k.errorf(at, key, "name a folder that the user of the gateway may write", "cannot write to %q", dir)
@@ -312,7 +328,8 @@ func (k *checker) disk() {
 	}
 	var fs unix.Statfs_t
 	if err := unix.Statfs(dir, &fs); err == nil && uint64(k.c.Cache.DiskMax) > fs.Blocks*uint64(fs.Bsize) {
-		k.warnf(k.c.at("cache.disk_max"), "cache.disk_max", "lower disk_max or use a larger disk", "the disk of %q is smaller than disk_max", dir)
+		k.warnf(k.c.at("cache.disk_max"), "cache.disk_max", "lower disk_max or use a larger disk",
+			"the disk of %q is smaller than disk_max", dir)
 	}
 }
 
@@ -348,7 +365,8 @@ func resolved(path string) string {
 	return filepath.Join(resolved(parent), filepath.Base(path))
 }
 
-// canMake says whether this process may make the folder: it may write in the nearest one above that is there.
+// canMake says whether this process may make the folder: it may write in the nearest one above that
+// is there.
 func canMake(dir string) bool {
 	for isMissing(dir) && filepath.Dir(dir) != dir {
 		dir = filepath.Dir(dir)

@@ -30,37 +30,60 @@ func TestRules(t *testing.T) {
 		line       int
 		want       string
 	}{
-		{"groups without group in the URL", "group_count = 1\nurl_have_group_name = false\n[group1]\ngroup_name=g\nstore_path0=/a\n", Error, 2, "does not say which group it means; set url_have_group_name = true"},
-		{"no group name, no group in the URL", "base_path=/a\nurl_have_group_name = no\n", Error, 2, "there is no group_name"},
+		{"groups without group in the URL",
+			"group_count = 1\nurl_have_group_name = false\n[group1]\ngroup_name=g\nstore_path0=/a\n", Error, 2,
+			"does not say which group it means; set url_have_group_name = true"},
+		{"no group name, no group in the URL", "base_path=/a\nurl_have_group_name = no\n", Error, 2,
+			"there is no group_name"},
 		{"store paths of no group", multi + "base_path=/a\nstore_path_count = 1\n", Error, 3, "but no group_name"},
 		{"no store path", multi + "group_name = g\nstore_path_count=1\n", Error, 3, "store_path_count = 0"},
 		{"too few store paths", base + "store_path_count = 3\nstore_path1 = /b\n", Error, 3, "there is no store_path2"},
-		{"too many store paths", base + "store_path_count = 1\nstore_path1 = /b\n", Warning, 4, "set store_path_count = 2"},
+		{"too many store paths", base + "store_path_count = 1\nstore_path1 = /b\n", Warning, 4,
+			"set store_path_count = 2"},
 		{"store path without count", base + "store_path1 = /b\n", Warning, 3, "store_path1 is ignored"},
-		{"store path twice", base + "store_path_count = 2\nstore_path0 = /b\nstore_path1 = /b/\n", Warning, 5, "same folder"},
-		{"group section missing", multi + "group_count = 2\n[group1]\ngroup_name=g\nstore_path0=/a\n", Error, 2, "there is no section [group2]"},
-		{"group section too many", multi + "group_count = 1\n[group1]\ngroup_name=g\nstore_path0=/a\n[group2]\n", Warning, 6, "group_count is 1"},
-		{"group without a name", multi + "group_count = 1\n[group1]\nstore_path0=/a\n", Error, 3, "[group1] has no group_name"},
-		{"group without a path", multi + "base_path=/b\ngroup_count = 1\n[group1]\ngroup_name=g\n", Error, 4, "no store_path0"},
-		{"group with too few paths", multi + "group_count = 1\n[group1]\ngroup_name=g\nstore_path_count=2\nstore_path0=/a\n", Error, 5, "no store_path1"},
-		{"one group twice", multi + "group_count = 2\n[group1]\ngroup_name=g\nstore_path0=/a\n[group2]\ngroup_name=g\nstore_path0=/b\n", Error, 7, "[group1] and [group2] are both"},
-		{"group key misspelled", multi + "group_count = 1\n[group1]\ngroup_name=g\nstore_path0=/a\nstorage_server_prot=1\n", Warning, 6, "did you mean storage_server_port"},
+		{"store path twice", base + "store_path_count = 2\nstore_path0 = /b\nstore_path1 = /b/\n", Warning, 5,
+			"same folder"},
+		{"group section missing", multi + "group_count = 2\n[group1]\ngroup_name=g\nstore_path0=/a\n", Error, 2,
+			"there is no section [group2]"},
+		{"group section too many", multi + "group_count = 1\n[group1]\ngroup_name=g\nstore_path0=/a\n[group2]\n",
+			Warning, 6, "group_count is 1"},
+		{"group without a name", multi + "group_count = 1\n[group1]\nstore_path0=/a\n", Error, 3,
+			"[group1] has no group_name"},
+		{"group without a path", multi + "base_path=/b\ngroup_count = 1\n[group1]\ngroup_name=g\n", Error, 4,
+			"no store_path0"},
+		{"group with too few paths", multi +
+			"group_count = 1\n[group1]\ngroup_name=g\nstore_path_count=2\nstore_path0=/a\n", Error, 5,
+			"no store_path1"},
+		{"one group twice", multi + "group_count = 2\n[group1]\ngroup_name=g\nstore_path0=/a\n[group2]\n" +
+			"group_name=g\nstore_path0=/b\n", Error, 7, "[group1] and [group2] are both"},
+		{"group key misspelled", multi +
+			"group_count = 1\n[group1]\ngroup_name=g\nstore_path0=/a\nstorage_server_prot=1\n", Warning, 6,
+			"did you mean storage_server_port"},
 		{"empty secret", token + "http.anti_steal.secret_key =\n", Error, 4, "anyone can make a token"},
 		{"no secret", token, Error, 0, "anyone can make a token"},
 		{"stock secret", token + "http.anti_steal.secret_key = FastDFS1234567890\n", Warning, 4, "shipped with"},
 		{"short secret", token + "http.anti_steal.secret_key = 0123456789abcde\n", Warning, 4, "by trying"},
-		{"short extra secret", token + "http.anti_steal.secret_key = GoldenSecret-2024\n[antisteal]\nextra_secrets = GoldenSecret-2023, x\n", Warning, 6, "member 2"},
-		{"bypass without value", token + "http.anti_steal.secret_key = GoldenSecret-2024\nanti_steal_bypass_header_name = X\n", Error, 5, "is empty"},
-		{"bypass without name", token + "http.anti_steal.secret_key = GoldenSecret-2024\nanti_steal_bypass_header_value = X\n", Warning, 5, "is empty"},
-		{"fail file without tokens", base + "http.anti_steal.token_check_fail = /x\n", Warning, 3, "no tokens are checked"},
-		{"parameters without trackers", base + "load_fdfs_parameters_from_tracker = true\n", Error, 3, "no tracker_server"},
+		{"short extra secret", token +
+			"http.anti_steal.secret_key = GoldenSecret-2024\n[antisteal]\nextra_secrets = GoldenSecret-2023, x\n",
+			Warning, 6, "member 2"},
+		{"bypass without value", token +
+			"http.anti_steal.secret_key = GoldenSecret-2024\nanti_steal_bypass_header_name = X\n", Error, 5,
+			"is empty"},
+		{"bypass without name", token +
+			"http.anti_steal.secret_key = GoldenSecret-2024\nanti_steal_bypass_header_value = X\n", Warning, 5,
+			"is empty"},
+		{"fail file without tokens", base + "http.anti_steal.token_check_fail = /x\n", Warning, 3,
+			"no tokens are checked"},
+		{"parameters without trackers", base + "load_fdfs_parameters_from_tracker = true\n", Error, 3,
+			"no tracker_server"},
 		{"port twice", base + "[gateway]\nlisten = :80, 127.0.0.1:81, :80\n", Error, 4, "same port"},
 		{"port of every address", base + "[gateway]\nlisten = 127.0.0.1:80,0.0.0.0:80\n", Error, 4, "same port"},
 		{"address twice", base + "[gateway]\nlisten = Host:80, host:080\n", Error, 4, "same port"},
 		{"socket twice", base + "[gateway]\nlisten = unix:/a,unix:/a\n", Error, 4, "same port"},
 		{"admin port", base + "[gateway]\nlisten = :80\nadmin_listen = 127.0.0.1:80\n", Error, 5, "same port"},
 		{"default admin port", base + "[gateway]\nlisten = :8889\n", Error, 4, "same port"},
-		{"limit of one address", base + "[gateway]\nmax_connections = 5\nmax_connections_per_ip = 5\n", Warning, 5, "never counts"},
+		{"limit of one address", base + "[gateway]\nmax_connections = 5\nmax_connections_per_ip = 5\n", Warning, 5,
+			"never counts"},
 		{"open admin port", base + "[gateway]\nadmin_listen = :81\n", Warning, 4, "lets other hosts"},
 		{"certificate without key", base + "[gateway]\ntls_cert = c\n", Error, 4, "only one is set"},
 		{"key without certificate", base + "[gateway]\ntls_key = c\n", Error, 4, "only one is set"},
@@ -71,22 +94,34 @@ func TestRules(t *testing.T) {
 		{"client certificate without key", base + "[redis]\ntls = true\ncert_file = c\n", Error, 5, "only one is set"},
 		{"key without client certificate", base + "[redis]\ntls = true\nkey_file = k\n", Error, 5, "only one is set"},
 		{"authority without TLS", base + "[redis]\nca_file = c\n", Error, 4, "not connected to by TLS"},
-		{"client certificate without TLS", base + "[redis]\ncert_file = c\nkey_file = k\n", Error, 4, "not connected to by TLS"},
+		{"client certificate without TLS", base + "[redis]\ncert_file = c\nkey_file = k\n", Error, 4,
+			"not connected to by TLS"},
 		{"some of Redis with TLS", base + "[redis]\naddresses = rediss://a:1, b:1\n", Error, 4, "with and without TLS"},
-		{"user in an address of Redis", base + "[redis]\naddresses = rediss://u:p@a:1\n", Error, 4, "lines of their own"},
-		{"remote Redis without password", base + "[redis]\ntls = true\naddresses = 127.0.0.1:1, 10.0.0.1:1\n", Warning, 5, "no password"},
+		{"user in an address of Redis", base + "[redis]\naddresses = rediss://u:p@a:1\n", Error, 4,
+			"lines of their own"},
+		{"remote Redis without password", base + "[redis]\ntls = true\naddresses = 127.0.0.1:1, 10.0.0.1:1\n", Warning,
+			5, "no password"},
 		{"remote Redis without TLS", base + "[redis]\npassword = p\naddresses = redis:1\n", Warning, 5, "no TLS"},
 		{"peer without secret", base + "[peer]\nadvertise = https://a\n", Error, 4, "no secret"},
 		{"short peer secret", fleet + "advertise = https://a\nsecret = 0123456789abcde\n", Error, 7, "by trying"},
 		{"peer secret alone", fleet + "secret = 0123456789abcdef\n", Warning, 6, "no advertise"},
-		{"peer without Redis", base + "[peer]\nsecret = 0123456789abcdef\nadvertise = https://a\n", Warning, 5, "by Redis"},
-		{"peer on loopback", fleet + "advertise = https://127.0.0.1:8888\nsecret = 0123456789abcdef\n", Warning, 6, "ask themselves"},
-		{"peer on every address", fleet + "advertise = https://0.0.0.0:8888\nsecret = 0123456789abcdef\n", Warning, 6, "ask themselves"},
-		{"peer on loopback by name", fleet + "listen = 10.0.0.1:8887\nadvertise = https://localhost:8887\nsecret = 0123456789abcdef\n", Warning, 7, "ask themselves"},
-		{"peer without TLS", fleet + "advertise = http" + "://a\nsecret = 0123456789abcdef\n", Error, 6, "not the URL of a peer"},
-		{"peers served nowhere", fleet + "listen =\nadvertise = https://a\nsecret = 0123456789abcdef\n", Error, 6, "served nowhere"},
-		{"port of peers", fleet + "listen = :8888\nadvertise = https://a\nsecret = 0123456789abcdef\n", Error, 6, "same port"},
-		{"admin port of peers", fleet + "listen = :8889\nadvertise = https://a\nsecret = 0123456789abcdef\n", Error, 6, "same port"},
+		{"peer without Redis", base + "[peer]\nsecret = 0123456789abcdef\nadvertise = https://a\n", Warning, 5,
+			"by Redis"},
+		{"peer on loopback", fleet + "advertise = https://127.0.0.1:8888\nsecret = 0123456789abcdef\n", Warning, 6,
+			"ask themselves"},
+		{"peer on every address", fleet + "advertise = https://0.0.0.0:8888\nsecret = 0123456789abcdef\n", Warning, 6,
+			"ask themselves"},
+		{"peer on loopback by name", fleet +
+			"listen = 10.0.0.1:8887\nadvertise = https://localhost:8887\nsecret = 0123456789abcdef\n", Warning, 7,
+			"ask themselves"},
+		{"peer without TLS", fleet + "advertise = http" + "://a\nsecret = 0123456789abcdef\n", Error, 6,
+			"not the URL of a peer"},
+		{"peers served nowhere", fleet + "listen =\nadvertise = https://a\nsecret = 0123456789abcdef\n", Error, 6,
+			"served nowhere"},
+		{"port of peers", fleet + "listen = :8888\nadvertise = https://a\nsecret = 0123456789abcdef\n", Error, 6,
+			"same port"},
+		{"admin port of peers", fleet + "listen = :8889\nadvertise = https://a\nsecret = 0123456789abcdef\n", Error, 6,
+			"same port"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			config, problems := load(t, c.text)
@@ -103,7 +138,8 @@ func TestRules(t *testing.T) {
 // Settings that are well, though they look like the mistakes above.
 // A stock http.conf names the file and checks no tokens.
 func TestFailFileOfAStockConfiguration(t *testing.T) {
-	_, problems := load(t, "group_name = g\nstore_path0 = /a\nhttp.anti_steal.check_token = false\nhttp.anti_steal.token_check_fail = /home/fastdfs/anti-steal.jpg\n")
+	_, problems := load(t, "group_name = g\nstore_path0 = /a\nhttp.anti_steal.check_token = false\n"+
+		"http.anti_steal.token_check_fail = /home/fastdfs/anti-steal.jpg\n")
 	require.Empty(t, problems)
 }
 
@@ -113,8 +149,10 @@ func TestRulesPass(t *testing.T) {
 		base + "http.anti_steal.check_token = true\nhttp.anti_steal.secret_key = GoldenSecret-2024\n",
 		"url_have_group_name = true\nstore_path_count = 0\n",
 		"group_name = group1\nstore_path_count = 0\n",
-		"url_have_group_name=true\ngroup_count=2\n[group1]\ngroup_name=b\nstore_path0=/a\n[group2]\ngroup_name=a\nstore_path_count=0\n[group1]\nstorage_server_port=1\n",
-		base + "[gateway]\nlisten = 127.0.0.1:80, 127.0.0.2:80, [::1]:80, unix:/a, unix:/b, 127.0.0.1:0, :0\nadmin_listen = localhost:81\n",
+		"url_have_group_name=true\ngroup_count=2\n[group1]\ngroup_name=b\nstore_path0=/a\n[group2]\ngroup_name=a\n" +
+			"store_path_count=0\n[group1]\nstorage_server_port=1\n",
+		base + "[gateway]\nlisten = 127.0.0.1:80, 127.0.0.2:80, [::1]:80, unix:/a, unix:/b, 127.0.0.1:0, :0\n" +
+			"admin_listen = localhost:81\n",
 		base + "[gateway]\n\n[cache]\n[address_map]\n",
 		base + "[redis]\naddresses = localhost:1, [::1]:1, 127.0.0.2:1\n",
 		base + "[redis]\naddresses = rediss://redis:1\npassword_file = p\nca_file = c\ntls = false\n",
@@ -128,7 +166,9 @@ func TestRulesPass(t *testing.T) {
 }
 
 func TestGroups(t *testing.T) {
-	c := clean(t, "base_path=/b\nurl_have_group_name=true\ngroup_count=2\nstore_path0=/top\n[group2]\ngroup_name=a\nstore_path_count=2\nstore_path1=/y\nstore_path0=/x\n[group1]\ngroup_name=b\nstore_path0=/a\nstorage_server_port=1\n")
+	c := clean(t, "base_path=/b\nurl_have_group_name=true\ngroup_count=2\nstore_path0=/top\n[group2]\ngroup_name=a\n"+
+		"store_path_count=2\nstore_path1=/y\nstore_path0=/x\n[group1]\ngroup_name=b\nstore_path0=/a\n"+
+		"storage_server_port=1\n")
 	require.Equal(t, []Group{{"b", 1, []string{"/a"}}, {"a", 23000, []string{"/x", "/y"}}}, c.Groups)
 	require.Equal(t, []string{"/b/M00/HH/LL/NAME", "/a/M00/HH/LL/NAME"}, c.URLForms())
 
@@ -162,14 +202,16 @@ func TestCheckSources(t *testing.T) {
 	ids := filepath.Join(t.TempDir(), "storage_ids.conf")
 	require.NoError(t, os.WriteFile(ids, []byte("100001 g 10.0.0.1\n"), 0o644))
 	host := "group_name=g\nstore_path0=" + store(t) + "\n"
-	for _, text := range []string{"", "tracker_server=10.0.0.1:22122\n", "use_storage_id=true\nstorage_ids_filename=" + ids + "\n", "storage_ids_filename=" + ids + "\n",
+	for _, text := range []string{"", "tracker_server=10.0.0.1:22122\n",
+		"use_storage_id=true\nstorage_ids_filename=" + ids + "\n", "storage_ids_filename=" + ids + "\n",
 		"[gateway]\nallow_sources=10.0.0.1\n", vouched, "[address_map]\n10.0.0.1=10.0.0.2\n"} {
 		c, problems := load(t, host+text)
 		require.NotNil(t, c, "%v", problems)
 		got := c.Check(time.Now())
 		if text == "" || text == "storage_ids_filename="+ids+"\n" { // the list is not used without use_storage_id
 			require.Len(t, got, 1, text)
-			require.Equal(t, 1, found(got, Warning, 0, "name the storages", "; ", "tracker_server", "allow_sources", "local-networks"), "%v", got)
+			require.Equal(t, 1, found(got, Warning, 0, "name the storages", "; ", "tracker_server", "allow_sources",
+				"local-networks"), "%v", got)
 			continue
 		}
 		require.Empty(t, got, text)
@@ -180,9 +222,12 @@ func TestCheckWell(t *testing.T) {
 	dir := store(t)
 	cert, key := pair(t, time.Now().Add(time.Hour))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "fail.jpg"), nil, 0o644))
-	require.Empty(t, checked(t, "group_name=g\nstore_path0="+dir+"\nhttp.anti_steal.check_token=true\nhttp.anti_steal.secret_key=GoldenSecret-2024\nhttp.anti_steal.token_check_fail="+dir+"/fail.jpg\n"+
-		"http.mime_types_filename="+dir+"/fail.jpg\nlog_filename="+dir+"/log\nuse_storage_id=true\nstorage_ids_filename="+dir+"/fail.jpg\n"+
-		"[gateway]\naccess_log=-\ntls_cert="+cert+"\ntls_key="+key+"\n[cache]\ndisk_path="+t.TempDir()+"\ndisk_max=1KB\n"))
+	require.Empty(t, checked(t, "group_name=g\nstore_path0="+dir+"\nhttp.anti_steal.check_token=true\n"+
+		"http.anti_steal.secret_key=GoldenSecret-2024\nhttp.anti_steal.token_check_fail="+dir+"/fail.jpg\n"+
+		"http.mime_types_filename="+dir+"/fail.jpg\nlog_filename="+dir+"/log\n"+
+		"use_storage_id=true\nstorage_ids_filename="+dir+"/fail.jpg\n"+
+		"[gateway]\naccess_log=-\ntls_cert="+cert+"\ntls_key="+key+"\n"+
+		"[cache]\ndisk_path="+t.TempDir()+"\ndisk_max=1KB\n"))
 	require.Empty(t, checked(t, "url_have_group_name=true\nstore_path_count=0\n"))
 }
 
@@ -203,15 +248,19 @@ func TestCheckHost(t *testing.T) {
 		{"relative store path", "group_name=g\nstore_path0=STORE_S1_0\n", Error, 2, "not absolute"},
 		{"no store path", "group_name=g\nstore_path0=" + dir + "/no\n", Error, 2, "is not there"},
 		{"no store path by base_path", "group_name=g\nbase_path=" + dir + "/no\n", Error, 2, "is not there"},
-		{"no data", "group_name=g\nstore_path_count=2\nstore_path0=" + dir + "\nstore_path1=" + t.TempDir() + "\n", Error, 4, "has no folder data"},
+		{"no data", "group_name=g\nstore_path_count=2\nstore_path0=" + dir + "\nstore_path1=" + t.TempDir() + "\n",
+			Error, 4, "has no folder data"},
 		{"data at the end", "group_name=g\nstore_path0=" + dir + "/data\n", Error, 2, "leave out the /data"},
 		{"data is a file", "group_name=g\nstore_path0=" + empty + "\n", Error, 2, "is no folder"},
-		{"group section", "url_have_group_name=1\ngroup_count=2\n[group1]\ngroup_name=a\nstore_path0=" + dir + "\n[group2]\ngroup_name=b\nstore_path0=/no/such\n", Error, 8, "is not there"},
+		{"group section", "url_have_group_name=1\ngroup_count=2\n[group1]\ngroup_name=a\nstore_path0=" + dir +
+			"\n[group2]\ngroup_name=b\nstore_path0=/no/such\n", Error, 8, "is not there"},
 		{"no fail file", token + "http.anti_steal.token_check_fail=fail.jpg\n", Error, 5, "fail.jpg"},
 		{"fail file is a folder", token + "http.anti_steal.token_check_fail=" + dir + "\n", Error, 5, "cannot read"},
-		{"no mime.types", well + "http.mime_types_filename=mime.types\n", Warning, 3, "until then [types] and the built-in table count"},
+		{"no mime.types", well + "http.mime_types_filename=mime.types\n", Warning, 3,
+			"until then [types] and the built-in table count"},
 		{"no admin token", well + "[gateway]\nadmin_token_file=no\n", Error, 4, "cannot read the secret"},
-		{"short admin token", well + "[gateway]\nadmin_token_file=" + tokenFile(t, "0123456789abcde\n", 0o600) + "\n", Warning, 4, "by trying"},
+		{"short admin token", well + "[gateway]\nadmin_token_file=" + tokenFile(t, "0123456789abcde\n", 0o600) + "\n",
+			Warning, 4, "by trying"},
 		{"no storage ids", well + "use_storage_id=true\nstorage_ids_filename=ids\n", Error, 4, "copy storage_ids.conf"},
 		{"no storage ids by default", well + "use_storage_id=true\n", Error, 0, "storage_ids.conf"},
 		{"log folder", well + "log_filename=" + dir + "/no/log\n", Error, 3, "no folder"},
@@ -219,14 +268,18 @@ func TestCheckHost(t *testing.T) {
 		{"access log folder", well + "[gateway]\naccess_log=" + dir + "/no/log\n", Error, 4, "no folder"},
 		{"certificate missing", well + "[gateway]\ntls_cert=c\ntls_key=k\n", Error, 4, "cannot use"},
 		{"certificate ended", well + "[gateway]\ntls_cert=" + cert + "\ntls_key=" + key + "\n", Error, 4, "ended at"},
-		{"disk folder missing", well + "[cache]\ndisk_path=" + dir + "/../no/no\n", Warning, 4, "makes it when it starts"},
-		{"disk folder is a file", well + "[cache]\ndisk_path=" + filepath.Join(empty, "data") + "\n", Error, 4, "cannot write"},
-		{"disk folder in a store", well + "[cache]\ndisk_path=" + dir + "/data\ndisk_max=1\n", Error, 4, "lies in the store path"},
+		{"disk folder missing", well + "[cache]\ndisk_path=" + dir + "/../no/no\n", Warning, 4,
+			"makes it when it starts"},
+		{"disk folder is a file", well + "[cache]\ndisk_path=" + filepath.Join(empty, "data") + "\n", Error, 4,
+			"cannot write"},
+		{"disk folder in a store", well + "[cache]\ndisk_path=" + dir + "/data\ndisk_max=1\n", Error, 4,
+			"lies in the store path"},
 		{"store in the disk folder", well + "[cache]\ndisk_path=" + filepath.Dir(dir) + "\ndisk_max=1\n",
 			Error, 4, "lies in disk_path"},
 		{"disk folder leads into a store", well + "[cache]\ndisk_path=" + linkTo(t, dir) + "/a/b\ndisk_max=1\n",
 			Error, 4, "lies in the store path"},
-		{"disk too small", well + "[cache]\ndisk_path=" + t.TempDir() + "\ndisk_max=8000000TB\n", Warning, 5, "smaller than disk_max"},
+		{"disk too small", well + "[cache]\ndisk_path=" + t.TempDir() + "\ndisk_max=8000000TB\n", Warning, 5,
+			"smaller than disk_max"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			problems := checked(t, c.text)
@@ -245,14 +298,16 @@ func TestCheckPermissions(t *testing.T) {
 	require.Equal(t, 1, found(checked(t, "group_name=g\nstore_path0="+dir+"\n"), Error, 2, "cannot read"))
 	require.NoError(t, os.Chmod(filepath.Join(dir, "data"), 0o700))
 	require.NoError(t, os.Chmod(dir, 0o500))
-	require.Equal(t, 1, found(checked(t, "group_name=g\nstore_path0="+dir+"\nlog_filename="+dir+"/log\n"), Error, 3, "cannot write the log"))
+	require.Equal(t, 1, found(checked(t, "group_name=g\nstore_path0="+dir+"\nlog_filename="+dir+"/log\n"), Error, 3,
+		"cannot write the log"))
 	require.NoError(t, os.Chmod(dir, 0o600))
 	require.Equal(t, 1, found(checked(t, "group_name=g\nstore_path0="+dir+"\n"), Error, 2, "cannot enter"))
 	require.NoError(t, os.Chmod(dir, 0o700))
 }
 
 func TestCheckTrackers(t *testing.T) {
-	c, problems := load(t, "url_have_group_name=true\nstore_path_count=0\ntracker_server=127.0.0.1:22122\ntracker_server=localhost:22122\ntracker_server=[::1]:22122\n"+
+	c, problems := load(t, "url_have_group_name=true\nstore_path_count=0\ntracker_server=127.0.0.1:22122\n"+
+		"tracker_server=localhost:22122\ntracker_server=[::1]:22122\n"+
 		"tracker_server=10.0.0.1,tracker-of-nobody.invalid:22122\n")
 	require.NotNil(t, c, "%v", problems)
 	got := c.CheckTrackers(t.Context())
@@ -378,7 +433,7 @@ func TestCanMake(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "file"), nil, 0o600))
 	require.False(t, canMake(filepath.Join(dir, "file", "a")))
 	if os.Geteuid() == 0 {
-		return // who may write everywhere
+		return // root may write everywhere
 	}
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "locked"), 0o500))
 	require.False(t, canMake(filepath.Join(dir, "locked", "a")))

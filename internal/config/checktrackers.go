@@ -31,7 +31,8 @@ func (c *Config) CheckTrackers(ctx context.Context) []Problem {
 				if _, err := net.DefaultResolver.LookupHost(ctx, host); err != nil {
 					mu.Lock()
 					defer mu.Unlock()
-					k.warnf(c.at(key), key, "correct the name, or make it known to DNS or /etc/hosts of this host", "the tracker's name %s does not resolve: %v", shown(host), err)
+					k.warnf(c.at(key), key, "correct the name, or make it known to DNS or /etc/hosts of this host",
+						"the tracker's name %s does not resolve: %v", shown(host), err)
 				}
 			})
 		}

@@ -69,7 +69,8 @@ type preparer struct {
 // file reads one file; from is the line that asked for it.
 func (p *preparer) file(path string, from position) {
 	if len(p.open) >= maxIncludeDepth {
-		p.report.errorf(from, "", "include less deeply", "cannot include %q: more than %d files deep", path, maxIncludeDepth)
+		p.report.errorf(from, "", "include less deeply", "cannot include %q: more than %d files deep", path,
+			maxIncludeDepth)
 		return
 	}
 	if len(p.files) >= maxConfigFiles {
@@ -83,7 +84,8 @@ func (p *preparer) file(path string, from position) {
 	}
 	for _, outer := range p.open {
 		if os.SameFile(outer, info) {
-			p.report.errorf(from, "", "remove this #include", "cannot include %q: it is being read already, the files include each other in a circle", path)
+			p.report.errorf(from, "", "remove this #include",
+				"cannot include %q: it is being read already, the files include each other in a circle", path)
 			return
 		}
 	}
@@ -96,7 +98,8 @@ func (p *preparer) file(path string, from position) {
 
 // refuse reports a file that could not be read.
 func (p *preparer) refuse(path string, from position, err error) {
-	verb, fix := "include", "correct the name (it is relative to the folder of this file, without quotes) or the permissions, or remove the line"
+	verb, fix := "include", "correct the name (it is relative to the folder of this file, without quotes) or the "+
+		"permissions, or remove the line"
 	if len(p.open) == 0 {
 		verb, fix = "read", "give the path of a mod_fastdfs.conf that this user may read"
 	}
@@ -116,7 +119,8 @@ func (p *preparer) stop(at position, text string) {
 
 func (p *preparer) lines(path string, data []byte) {
 	if bytes.IndexByte(data, 0) >= 0 {
-		p.report.errorf(position{file: path}, "", "save it as UTF-8 or plain ASCII text", "%q holds NUL bytes, it is no text (or UTF-16)", path)
+		p.report.errorf(position{file: path}, "", "save it as UTF-8 or plain ASCII text",
+			"%q holds NUL bytes, it is no text (or UTF-16)", path)
 		return
 	}
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
@@ -159,7 +163,8 @@ func (p *preparer) named(name string, at position) {
 
 func (p *preparer) include(name string, at position) {
 	if name == "" {
-		p.report.warnf(at, "", "write `#include FILE`, or a blank behind the # if it is a comment", "#include names no file and is ignored")
+		p.report.warnf(at, "", "write `#include FILE`, or a blank behind the # if it is a comment",
+			"#include names no file and is ignored")
 		return
 	}
 	was := p.section
@@ -172,19 +177,23 @@ func (p *preparer) include(name string, at position) {
 	p.cutBy, p.cutOut = at, was
 }
 
-// strictSections are the gateway's own: the module's dialect ignores lines without =, which hides mistakes.
-var strictSections = []string{"gateway", "open_file_cache", "cache", "redis", "lock", "peer", "antisteal", addressMap, typesSection}
+// strictSections are the gateway's own: the module's dialect ignores lines without =, which hides
+// mistakes.
+var strictSections = []string{"gateway", "open_file_cache", "cache", "redis", "lock", "peer", "antisteal", addressMap,
+	typesSection}
 
 func (p *preparer) entry(line string, at position) {
 	key, value, found := strings.Cut(line, "=")
 	key = strings.Trim(key, blanks)
 	if !found || key == "" {
 		if slices.Contains(strictSections, p.section) {
-			p.report.errorf(at, "", "write key = value, or # in front of a comment", "a line without = is no setting of [%s]", p.section)
+			p.report.errorf(at, "", "write key = value, or # in front of a comment",
+				"a line without = is no setting of [%s]", p.section)
 			return
 		}
 		if line[0] == '[' {
-			p.report.warnf(at, "", "write the name in brackets and nothing behind it", "a line that begins with [ but does not end with ] opens no section and is ignored")
+			p.report.warnf(at, "", "write the name in brackets and nothing behind it",
+				"a line that begins with [ but does not end with ] opens no section and is ignored")
 		}
 		return
 	}

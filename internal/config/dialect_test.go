@@ -28,8 +28,10 @@ func values(entries []entry) [][3]string {
 
 // hostile are values that INI parsers like to interpret.
 var hostile = []string{
-	`a%(b)s;#"x\`, `a\`, `\`, "`", "`a`", "`a", `"""`, `"""a"""`, `"""a`, `"a"`, `'a'`, `"`, `[a]`, `[`, `]`, `a]`, `=`, `==a`, `a=b`, `a:b`, `:a`, `:`,
-	`;a`, `#a`, `a ; b`, `a # b`, `a;b#c`, `%(a)s`, `%(k)s`, `${k}`, `$k`, `-`, `|`, `1:|`, `0:x|`, "a\tb", "\u00a0a\u00a0", "\u0085", "é", "\xff\xfe", "a\rb", `\n`, `\x41`, `a\;b`,
+	`a%(b)s;#"x\`, `a\`, `\`, "`", "`a`", "`a", `"""`, `"""a"""`, `"""a`, `"a"`, `'a'`, `"`, `[a]`, `[`, `]`, `a]`, `=`,
+	`==a`, `a=b`, `a:b`, `:a`, `:`,
+	`;a`, `#a`, `a ; b`, `a # b`, `a;b#c`, `%(a)s`, `%(k)s`, `${k}`, `$k`, `-`, `|`, `1:|`, `0:x|`, "a\tb",
+	"\u00a0a\u00a0", "\u0085", "é", "\xff\xfe", "a\rb", `\n`, `\x41`, `a\;b`,
 	`<<EOF`, `true`, strings.Repeat("x", 200_000), strings.Repeat(`"`, 5000), "  inner  blanks  here", "",
 }
 
@@ -39,17 +41,20 @@ func TestHostileValues(t *testing.T) {
 		for _, line := range []string{"k=" + v, "  k =\t" + v + "  ", "k = " + v + "\r"} {
 			entries, problems := read(t, "a = 1\n"+line+"\nb = 2\n[s]\n"+line+"\nz = 3")
 			require.Empty(t, problems)
-			require.Equal(t, [][3]string{{"", "a", "1"}, {"", "k", written}, {"", "b", "2"}, {"s", "k", written}, {"s", "z", "3"}}, values(entries), "%.60q", line)
+			require.Equal(t, [][3]string{{"", "a", "1"}, {"", "k", written}, {"", "b", "2"}, {"s", "k", written},
+				{"s", "z", "3"}}, values(entries), "%.60q", line)
 		}
 	}
 }
 
 func TestHostileKeysAndSections(t *testing.T) {
-	for _, k := range []string{`"k"`, `"""k"""`, `"k`, "`k`", "`", `'k'`, `-`, `k:l`, `k|`, `;k`, `k[0]`, `%(a)s`, `DEFAULT`, `k"`, "k l", "\u00a0k\u00a0", "K", `k.l`, `[k`, "g", "s"} {
+	for _, k := range []string{`"k"`, `"""k"""`, `"k`, "`k`", "`", `'k'`, `-`, `k:l`, `k|`, `;k`,
+		`k[0]`, `%(a)s`, `DEFAULT`, `k"`, "k l", "\u00a0k\u00a0", "K", `k.l`, `[k`, "g", "s"} {
 		entries, _ := read(t, k+" = 1\n"+k+"=1\n"+k+" = \nk=9\n")
 		require.Equal(t, [][3]string{{"", k, "1"}, {"", k, "1"}, {"", k, ""}, {"", "k", "9"}}, values(entries))
 	}
-	for _, s := range []string{"DEFAULT", "default", "g", "s", "a]b", "[a]", "a.b", `"a"`, "#a", ";a", "a=b", "é", "a b"} {
+	for _, s := range []string{"DEFAULT", "default", "g", "s", "a]b", "[a]", "a.b", `"a"`, "#a", ";a", "a=b", "é",
+		"a b"} {
 		entries, problems := read(t, "k=0\n["+s+"]\nk=1\n[]\nl=2\n[ "+s+" ]\nm=3\n")
 		require.Empty(t, problems)
 		require.Equal(t, [][3]string{{"", "k", "0"}, {s, "k", "1"}, {"", "l", "2"}, {s, "m", "3"}}, values(entries))
@@ -68,10 +73,13 @@ func TestDialectLines(t *testing.T) {
 		{"crlf", "a = 1\r\n[s]\r\nb = 2\r\n", [][3]string{{"", "a", "1"}, {"s", "b", "2"}}},
 		{"byte order mark", "\xef\xbb\xbfa=1\nb=2", [][3]string{{"", "a", "1"}, {"", "b", "2"}}},
 		{"byte order mark, section", "\xef\xbb\xbf[s]\nb=2", [][3]string{{"s", "b", "2"}}},
-		{"leading blanks", "   a = 1\n\tb = 2\n  [s]\n c=3", [][3]string{{"", "a", "1"}, {"", "b", "2"}, {"s", "c", "3"}}},
-		{"merged sections, repeated keys in order", "[s]\nt=1\n[u]\nt=2\n[s]\nt=3\nt=1\n", [][3]string{{"s", "t", "1"}, {"u", "t", "2"}, {"s", "t", "3"}, {"s", "t", "1"}}},
+		{"leading blanks", "   a = 1\n\tb = 2\n  [s]\n c=3",
+			[][3]string{{"", "a", "1"}, {"", "b", "2"}, {"s", "c", "3"}}},
+		{"merged sections, repeated keys in order", "[s]\nt=1\n[u]\nt=2\n[s]\nt=3\nt=1\n",
+			[][3]string{{"s", "t", "1"}, {"u", "t", "2"}, {"s", "t", "3"}, {"s", "t", "1"}}},
 		{"global again", "[s]\na=1\n[]\nb=2\n[  ]\nc=3", [][3]string{{"s", "a", "1"}, {"", "b", "2"}, {"", "c", "3"}}},
-		{"case", "a=1\nA=2\n[S]\na=3\n[s]\na=4", [][3]string{{"", "a", "1"}, {"", "A", "2"}, {"S", "a", "3"}, {"s", "a", "4"}}},
+		{"case", "a=1\nA=2\n[S]\na=3\n[s]\na=4",
+			[][3]string{{"", "a", "1"}, {"", "A", "2"}, {"S", "a", "3"}, {"s", "a", "4"}}},
 		{"continuation", "a = 1\\\nb = 2\n  c = 3", [][3]string{{"", "a", `1\`}, {"", "b", "2"}, {"", "c", "3"}}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -86,7 +94,11 @@ func TestDialectLines(t *testing.T) {
 }
 
 func TestPositions(t *testing.T) {
-	dir := put(t, map[string]string{"m.conf": "# c\r\na=1\n\n#include sub/i.conf\nb=2\n[s]\nc=3", "sub/i.conf": "x=1\n[s]\n#include j.conf\ny=2", "sub/j.conf": "\nz=1"})
+	dir := put(t, map[string]string{
+		"m.conf":     "# c\r\na=1\n\n#include sub/i.conf\nb=2\n[s]\nc=3",
+		"sub/i.conf": "x=1\n[s]\n#include j.conf\ny=2",
+		"sub/j.conf": "\nz=1",
+	})
 	m, i, j := filepath.Join(dir, "m.conf"), filepath.Join(dir, "sub/i.conf"), filepath.Join(dir, "sub/j.conf")
 	r := &report{}
 	doc := readDocument(m, r)
@@ -102,10 +114,14 @@ func TestPositions(t *testing.T) {
 
 // After an include, and inside it, the section is the global one.
 func TestIncludeSection(t *testing.T) {
-	dir := put(t, map[string]string{"m.conf": "[s]\na=1\n  #include\ti.conf  \nb=2\n[s]\n#include i.conf\n[u]\nc=3\n", "i.conf": "i=1\n[t]\nj=2\n"})
+	dir := put(t, map[string]string{
+		"m.conf": "[s]\na=1\n  #include\ti.conf  \nb=2\n[s]\n#include i.conf\n[u]\nc=3\n",
+		"i.conf": "i=1\n[t]\nj=2\n",
+	})
 	r := &report{}
 	doc := readDocument(filepath.Join(dir, "m.conf"), r)
-	require.Equal(t, [][3]string{{"s", "a", "1"}, {"", "i", "1"}, {"t", "j", "2"}, {"", "b", "2"}, {"", "i", "1"}, {"t", "j", "2"}, {"u", "c", "3"}}, values(doc.entries))
+	require.Equal(t, [][3]string{{"s", "a", "1"}, {"", "i", "1"}, {"t", "j", "2"}, {"", "b", "2"}, {"", "i", "1"},
+		{"t", "j", "2"}, {"u", "c", "3"}}, values(doc.entries))
 	require.Len(t, r.problems, 1, "a section line behind the include is no reason to warn")
 	require.Equal(t, 1, found(r.problems, Warning, 4, "ended [s]"))
 }
@@ -130,13 +146,17 @@ func TestIncludeRefused(t *testing.T) {
 		{"quoted", map[string]string{"m.conf": "#include \"m.conf\"\n"}, "m.conf", "without quotes"},
 		{"folder", map[string]string{"m.conf": "#include d\n", "d/x": ""}, "m.conf", "is a directory"},
 		{"itself", map[string]string{"m.conf": "#include ./m.conf\n"}, "m.conf", "in a circle"},
-		{"circle of two", map[string]string{"m.conf": "#include d/n.conf\n", "d/n.conf": "#include ../m.conf\n"}, "m.conf", "in a circle"},
+		{"circle of two",
+			map[string]string{"m.conf": "#include d/n.conf\n", "d/n.conf": "#include ../m.conf\n"},
+			"m.conf", "in a circle"},
 		{"too deep", deep, "d0.conf", "more than 8 files deep"},
 		{"too many", many, "m.conf", "more than 64 files"},
-		{"too large", map[string]string{"m.conf": "#include b.conf\n#include b.conf\n", "b.conf": strings.Repeat("#"+strings.Repeat("x", 1023)+"\n", 600)}, "m.conf", "too large"},
+		{"too large", map[string]string{"m.conf": "#include b.conf\n#include b.conf\n",
+			"b.conf": strings.Repeat("#"+strings.Repeat("x", 1023)+"\n", 600)}, "m.conf", "too large"},
 		{"nul", map[string]string{"m.conf": "a\x00=1\n"}, "m.conf", "NUL"},
 		{"utf-16", map[string]string{"m.conf": "\xff\xfea\x00=\x001\x00"}, "m.conf", "UTF-16"},
-		{"too many settings", map[string]string{"m.conf": strings.Repeat("a=1\n", maxEntries+5)}, "m.conf", "more than 10000 settings"},
+		{"too many settings", map[string]string{"m.conf": strings.Repeat("a=1\n", maxEntries+5)},
+			"m.conf", "more than 10000 settings"},
 		{"too many sections", map[string]string{"m.conf": sections.String()}, "m.conf", "more than 2000 sections"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -211,13 +231,15 @@ func FuzzRoundTrip(f *testing.F) {
 		require.NoError(t, os.WriteFile(name, []byte(text), 0o644))
 		r := &report{}
 		doc := readDocument(name, r)
-		require.Equal(t, [][3]string{{section, key, value}, {section, key, value}, {"", "last", "1"}}, values(doc.entries))
+		want := [][3]string{{section, key, value}, {section, key, value}, {"", "last", "1"}}
+		require.Equal(t, want, values(doc.entries))
 		require.Equal(t, 2, doc.entries[0].at.line)
 		require.Equal(t, 3, doc.entries[1].at.line)
 	})
 }
 
-// A line without = is an error in the gateway's own sections, and nothing elsewhere, as for the module.
+// A line without = is an error in the gateway's own sections. The module ignores it, so in its
+// sections the gateway does, too.
 func TestLinesWithoutEquals(t *testing.T) {
 	_, problems := load(t, base+"some words\n[gateway]\nlisten: 80\nx_cache\n# a comment\n[other]\nwords\n")
 	require.Equal(t, 1, found(problems, Error, 5, "a line without = is no setting of [gateway]"), "%v", problems)

@@ -13,7 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzAddresses: what is taken for an address, a network or a URL is one for those who use it.
+// FuzzAddresses: a value accepted as an address, a network or a URL is one for the packages that
+// use it.
 func FuzzAddresses(f *testing.F) {
 	for _, seed := range []string{"", ":8888", "127.0.0.1:80, [::1]:81", "unix:/run/gateway", "*:80", "a,b:22122",
 		"[a,::1]:22122", "::1", "[]:1", "a:", "a:0", "a,,b",

@@ -2,12 +2,13 @@ package config
 
 import (
 	"math"
+	"slices"
 	"time"
 )
 
-// setting describes one key. The tables of settings are the one place that
-// knows the keys: defaults, parsing, the check for unknown keys and the test of
-// the sample file all come from them.
+// setting describes one key: name, default and field on the first line of a row, its description on
+// the second. The tables of settings are the only list of keys: defaults, parsing, the check for
+// unknown keys and the test of the sample file all come from them.
 type setting struct {
 	key  string
 	def  string // the default, as one would write it
@@ -31,7 +32,7 @@ func newTables(c *Config, top *groupText, groupCount *int) tables {
 	global = append(global, httpKeys(c)...)
 	return tables{
 		"":                global,
-		"gateway":         append(gatewayKeys(&c.Gateway), gatewaySourceKeys(&c.Gateway)...),
+		"gateway":         gatewayKeys(&c.Gateway),
 		"open_file_cache": openFileCacheKeys(&c.OpenFileCache),
 		"cache":           cacheKeys(&c.Cache),
 		"redis":           redisKeys(&c.Redis),
@@ -48,24 +49,43 @@ const maxSeconds = 1 << 31 // of the module's own keys
 
 func moduleKeys(c *Config, groupCount *int) []setting {
 	return []setting{
-		{"base_path", "", text(&c.BasePath), "folder of FastDFS on this host; store_path0 where that is not set"},
-		{"tracker_server", "", trackers(&c.TrackerServers), "host:port of a tracker, one line each"},
-		{"load_fdfs_parameters_from_tracker", "false", flag(&c.ParametersFromTracker), "ask the trackers for storage_sync_file_max_delay and the storage ids"},
-		{"connect_timeout", "30", moduleSeconds(&c.ConnectTimeout, 1, maxSeconds, Warning), "seconds to connect to a tracker or storage"},
-		{"network_timeout", "30", moduleSeconds(&c.NetworkTimeout, 1, maxSeconds, Warning), "seconds for one read or write to a tracker or storage"},
-		{"storage_sync_file_max_delay", "86400", moduleSeconds(&c.SyncMaxDelay, 1, maxSeconds, Warning), "seconds after which a file must have reached every storage of its group"},
-		{"use_storage_id", "false", flag(&c.UseStorageID), "file ids hold storage ids, not addresses"},
-		{"storage_ids_filename", "storage_ids.conf", path(&c.StorageIDsFile), "the list of storage ids"},
-		{"url_have_group_name", "false", flag(&c.URLHasGroupName), "URLs begin with the group: /group1/M00/..."},
-		{"group_count", "0", moduleNumber(groupCount, 0, maxGroups, Error), "groups with files on this host, each in a section [groupN]; 0 = one group, described in the global section"},
-		{"response_mode", "proxy", moduleChoice(&c.ResponseMode, "proxy", "redirect"), "what to do with a file that is on another host"},
-		{"if_alias_prefix", "", text(&c.AliasPrefix), "prefix of the network interfaces whose addresses are this host's"},
-		{"flv_support", "true", flag(&c.FLV), "serve parts of flv files by start= and end="},
-		{"flv_extension", "flv", text(&c.FLVExtension), "extension of flv files"},
-		{"anti_steal_bypass_header_name", "", headerName(&c.AntiSteal.BypassHeader), "a request with this header needs no token"},
-		{"anti_steal_bypass_header_value", "", hidden(&c.AntiSteal.BypassValue), "the value that the header must have"},
-		{"log_level", "info", logLevel(&c.LogLevel), "emerg, alert, crit, error, warn, notice, info or debug"},
-		{"log_filename", "", path(&c.LogFile), "the log; empty = standard error"},
+		{"base_path", "", text(&c.BasePath),
+			"folder of FastDFS on this host; store_path0 where that is not set"},
+		{"tracker_server", "", trackers(&c.TrackerServers),
+			"host:port of a tracker, one line each"},
+		{"load_fdfs_parameters_from_tracker", "false", flag(&c.ParametersFromTracker),
+			"ask the trackers for storage_sync_file_max_delay and the storage ids"},
+		{"connect_timeout", "30", moduleSeconds(&c.ConnectTimeout, 1, maxSeconds, Warning),
+			"seconds to connect to a tracker or storage"},
+		{"network_timeout", "30", moduleSeconds(&c.NetworkTimeout, 1, maxSeconds, Warning),
+			"seconds for one read or write to a tracker or storage"},
+		{"storage_sync_file_max_delay", "86400", moduleSeconds(&c.SyncMaxDelay, 1, maxSeconds, Warning),
+			"seconds after which a file must have reached every storage of its group"},
+		{"use_storage_id", "false", flag(&c.UseStorageID),
+			"file ids hold storage ids, not addresses"},
+		{"storage_ids_filename", "storage_ids.conf", path(&c.StorageIDsFile),
+			"the list of storage ids"},
+		{"url_have_group_name", "false", flag(&c.URLHasGroupName),
+			"URLs begin with the group: /group1/M00/..."},
+		{"group_count", "0", moduleNumber(groupCount, 0, maxGroups, Error),
+			"groups with files on this host, each in a section [groupN]; 0 = one group, described in the " +
+				"global section"},
+		{"response_mode", "proxy", moduleChoice(&c.ResponseMode, "proxy", "redirect"),
+			"what to do with a file that is on another host"},
+		{"if_alias_prefix", "", text(&c.AliasPrefix),
+			"prefix of the network interfaces whose addresses are this host's"},
+		{"flv_support", "true", flag(&c.FLV),
+			"serve parts of flv files by start= and end="},
+		{"flv_extension", "flv", text(&c.FLVExtension),
+			"extension of flv files"},
+		{"anti_steal_bypass_header_name", "", headerName(&c.AntiSteal.BypassHeader),
+			"a request with this header needs no token"},
+		{"anti_steal_bypass_header_value", "", hidden(&c.AntiSteal.BypassValue),
+			"the value that the header must have"},
+		{"log_level", "info", logLevel(&c.LogLevel),
+			"emerg, alert, crit, error, warn, notice, info or debug"},
+		{"log_filename", "", path(&c.LogFile),
+			"the log; empty = standard error"},
 	}
 }
 
@@ -73,135 +93,238 @@ func moduleKeys(c *Config, groupCount *int) []setting {
 // global one. store_path1 and on are read by storePathIndex.
 func groupKeys(g *groupText) []setting {
 	return []setting{
-		{"group_name", "", text(&g.name), "the group of the store paths"},
-		{"storage_server_port", "23000", moduleNumber(&g.port, 1, math.MaxUint16, Warning), "port of the storage servers of the group"},
-		{"store_path_count", "1", moduleNumber(&g.count, 0, maxStorePaths, Error), "store paths of the group on this host; 0 = none"},
+		{"group_name", "", text(&g.name),
+			"the group of the store paths"},
+		{"storage_server_port", "23000", moduleNumber(&g.port, 1, math.MaxUint16, Warning),
+			"port of the storage servers of the group"},
+		{"store_path_count", "1", moduleNumber(&g.count, 0, maxStorePaths, Error),
+			"store paths of the group on this host; 0 = none"},
 	}
 }
 
 func httpKeys(c *Config) []setting {
 	return []setting{
-		{"http.default_content_type", "application/octet-stream", header(&c.DefaultType), "Content-Type of files with an unknown extension"},
-		{"http.mime_types_filename", "", path(&c.TypesFile), "list of media types by extension"},
-		{"http.multi_range.enabled", "true", flag(&c.MultiRange), "answer several ranges in one response"},
-		{"http.anti_steal.check_token", "false", flag(&c.AntiSteal.CheckToken), "serve only requests with a valid token"},
-		{"http.anti_steal.token_ttl", "600", moduleSeconds(&c.AntiSteal.TTL, 1, maxSeconds, Error), "seconds for which a token is valid"},
-		{"http.anti_steal.secret_key", "", hidden(&c.AntiSteal.Secret), "the secret of the tokens"},
-		{"http.anti_steal.token_check_fail", "", path(&c.AntiSteal.FailFile), "file sent instead of an error to a request with a bad token"},
+		{"http.default_content_type", "application/octet-stream", header(&c.DefaultType),
+			"Content-Type of files with an unknown extension"},
+		{"http.mime_types_filename", "", path(&c.TypesFile),
+			"list of media types by extension"},
+		{"http.multi_range.enabled", "true", flag(&c.MultiRange),
+			"answer several ranges in one response"},
+		{"http.anti_steal.check_token", "false", flag(&c.AntiSteal.CheckToken),
+			"serve only requests with a valid token"},
+		{"http.anti_steal.token_ttl", "600", moduleSeconds(&c.AntiSteal.TTL, 1, maxSeconds, Error),
+			"seconds for which a token is valid"},
+		{"http.anti_steal.secret_key", "", hidden(&c.AntiSteal.Secret),
+			"the secret of the tokens"},
+		{"http.anti_steal.token_check_fail", "", path(&c.AntiSteal.FailFile),
+			"file sent instead of an error to a request with a bad token"},
 	}
 }
 
 func gatewayKeys(g *Gateway) []setting {
+	return slices.Concat(gatewayListenKeys(g), gatewayAnswerKeys(g), gatewayLimitKeys(g), gatewayLogKeys(g),
+		gatewayProcessKeys(g), gatewaySourceKeys(g))
+}
+
+func gatewayListenKeys(g *Gateway) []setting {
+	return []setting{
+		{"listen", ":8888", listeners(&g.Listen),
+			"where to serve files: host:port or unix:/path, with commas between them"},
+		{"admin_listen", "127.0.0.1:8889", listener(&g.AdminListen),
+			"where to serve health, metrics and admin; empty = nowhere"},
+		{"admin_hosts", "", hosts(&g.AdminHosts),
+			"names under which admin_listen is asked, besides addresses and localhost"},
+		{"admin_token_file", "", secretPath(&g.AdminTokenFile),
+			"file with the token that admin_listen wants; empty = none"},
+		{"admin_socket_mode", "0600", fileMode(&g.AdminSocketMode),
+			"permissions of admin_listen = unix:/path"},
+		{"pprof", "true", flag(&g.Profiles),
+			"serve profiles on admin_listen"},
+		{"tls_cert", "", path(&g.TLSCert),
+			"certificate chain in PEM, to serve TLS on listen"},
+		{"tls_key", "", secretPath(&g.TLSKey),
+			"private key in PEM of tls_cert"},
+		{"url_prefix", "", prefix(&g.URLPrefix),
+			"path in front of every file id"},
+	}
+}
+
+func gatewayAnswerKeys(g *Gateway) []setting {
+	return []setting{
+		{"max_ranges", "16", number(&g.MaxRanges, 1, 1000),
+			"most ranges in one request, over that the whole file is sent"},
+		{"cache_control", "", header(&g.CacheControl),
+			"Cache-Control of files"},
+		{"cors_origin", "", header(&g.CORSOrigin),
+			"Access-Control-Allow-Origin of files"},
+		{"charset", "", charset(&g.Charset),
+			"charset of text types; empty = none is sent"},
+		{"x_cache", "false", flag(&g.XCache),
+			"send X-Cache, which says where a file came from"},
+		{"active_content", "sandbox", choice(&g.ActiveContent, "inline", "sandbox", "attachment"),
+			"how HTML, SVG and XML are sent: inline, sandbox or attachment"},
+	}
+}
+
+func gatewayLimitKeys(g *Gateway) []setting {
 	const ms, day = time.Millisecond, 24 * time.Hour
 	return []setting{
-		{"listen", ":8888", listeners(&g.Listen), "where to serve files: host:port or unix:/path, with commas between them"},
-		{"admin_listen", "127.0.0.1:8889", listener(&g.AdminListen), "where to serve health, metrics and admin; empty = nowhere"},
-		{"admin_hosts", "", hosts(&g.AdminHosts), "names under which admin_listen is asked, besides addresses and localhost"},
-		{"admin_token_file", "", secretPath(&g.AdminTokenFile), "file with the token that admin_listen wants; empty = none"},
-		{"admin_socket_mode", "0600", fileMode(&g.AdminSocketMode), "permissions of admin_listen = unix:/path"},
-		{"pprof", "true", flag(&g.Profiles), "serve profiles on admin_listen"},
-		{"tls_cert", "", path(&g.TLSCert), "certificate chain in PEM, to serve TLS on listen"},
-		{"tls_key", "", secretPath(&g.TLSKey), "private key in PEM of tls_cert"},
-		{"url_prefix", "", prefix(&g.URLPrefix), "path in front of every file id"},
-		{"max_ranges", "16", number(&g.MaxRanges, 1, 1000), "most ranges in one request, over that the whole file is sent"},
-		{"cache_control", "", header(&g.CacheControl), "Cache-Control of files"},
-		{"cors_origin", "", header(&g.CORSOrigin), "Access-Control-Allow-Origin of files"},
-		{"charset", "", charset(&g.Charset), "charset of text types; empty = none is sent"},
-		{"x_cache", "false", flag(&g.XCache), "send X-Cache, which says where a file came from"},
-		{"read_timeout", "10s", duration(&g.ReadTimeout, ms, day), "time for a client to send its request"},
-		{"idle_timeout", "75s", duration(&g.IdleTimeout, ms, day), "time for which a connection without requests is kept"},
-		{"slot_max_size", "16MB", size(&g.SlotMaxSize), "largest trunk slot that is served; a larger slot_max_size of the trackers counts instead"},
-		{"min_send_rate", "1KB", size(&g.MinSendRate), "bytes a second that a client must take over 30 seconds; 0 = any rate will do"},
-		{"max_connections", "100000", number(&g.MaxConnections, 1, 10_000_000), "most connections at a time"},
-		{"max_connections_per_ip", "0", numberOr(&g.MaxConnectionsPerIP, "unlimited", 0, 10_000_000), "most connections at a time from one address; 0 = an eighth of all; unlimited"},
-		{"shutdown_timeout", "30s", duration(&g.ShutdownTimeout, 0, day), "time for running responses to end when the gateway stops"},
-		{"access_log", "", pathOrDash(&g.AccessLog), "a file, - for standard output, or empty for none"},
-		{"access_log_format", "combined", choice(&g.AccessLogFormat, "combined", "json"), "combined or json"},
-		{"log_tokens", "false", flag(&g.LogTokens), "write the token of a request to the logs as it is"},
-		{"active_content", "sandbox", choice(&g.ActiveContent, "inline", "sandbox", "attachment"), "how HTML, SVG and XML are sent: inline, sandbox or attachment"},
-		{"user", "", text(&g.User), "account to serve as, once listen and tls_key have been opened as root; empty = no change"},
-		{"landlock", "true", flag(&g.Landlock), "let the kernel keep this process from files that the configuration does not name"},
+		{"read_timeout", "10s", duration(&g.ReadTimeout, ms, day),
+			"time for a client to send its request"},
+		{"idle_timeout", "75s", duration(&g.IdleTimeout, ms, day),
+			"time for which a connection without requests is kept"},
+		{"slot_max_size", "16MB", size(&g.SlotMaxSize),
+			"largest trunk slot that is served; a larger slot_max_size of the trackers counts instead"},
+		{"min_send_rate", "1KB", size(&g.MinSendRate),
+			"bytes a second that a client must take over 30 seconds; 0 = any rate will do"},
+		{"max_connections", "100000", number(&g.MaxConnections, 1, 10_000_000),
+			"most connections at a time"},
+		{"max_connections_per_ip", "0", numberOr(&g.MaxConnectionsPerIP, "unlimited", 0, 10_000_000),
+			"most connections at a time from one address; 0 = an eighth of all; unlimited"},
+		{"shutdown_timeout", "30s", duration(&g.ShutdownTimeout, 0, day),
+			"time for running responses to end when the gateway stops"},
+	}
+}
+
+func gatewayLogKeys(g *Gateway) []setting {
+	return []setting{
+		{"access_log", "", pathOrDash(&g.AccessLog),
+			"a file, - for standard output, or empty for none"},
+		{"access_log_format", "combined", choice(&g.AccessLogFormat, "combined", "json"),
+			"combined or json"},
+		{"log_tokens", "false", flag(&g.LogTokens),
+			"write the token of a request to the logs as it is"},
+	}
+}
+
+func gatewayProcessKeys(g *Gateway) []setting {
+	return []setting{
+		{"user", "", text(&g.User),
+			"account to serve as, once listen and tls_key have been opened as root; empty = no change"},
+		{"landlock", "true", flag(&g.Landlock),
+			"let the kernel keep this process from files that the configuration does not name"},
 	}
 }
 
 func gatewaySourceKeys(g *Gateway) []setting {
 	return []setting{
-		{"upstream", "storage", choice(&g.Upstream, "storage", "http"), "how remote files are fetched: storage (FastDFS protocol) or http (the source's web server)"},
-		{"upstream_http_port", "", number(&g.UpstreamHTTPPort, 1, math.MaxUint16), "port of upstream = http; empty = the one that the request came in on"},
-		{"redirect_scheme", "", choice(&g.RedirectScheme, "http", "https"), "http or https; empty = as the request came"},
-		{"redirect_port", "", number(&g.RedirectPort, 1, math.MaxUint16), "empty = as the request came"},
-		{"try_replicas", "true", flag(&g.TryReplicas), "ask the other storages of a group before a file counts as missing"},
-		{"allow_sources", "", sources(&g.AllowSources, &g.AllowLocalNetworks), "networks, or local-networks, allowed as sources besides the known storages"},
-		{"local_ips", "", addresses(&g.LocalIPs), "addresses that count as this host; empty = those of its interfaces"},
+		{"upstream", "storage", choice(&g.Upstream, "storage", "http"),
+			"how remote files are fetched: storage (FastDFS protocol) or http (the source's web server)"},
+		{"upstream_http_port", "", number(&g.UpstreamHTTPPort, 1, math.MaxUint16),
+			"port of upstream = http; empty = the one that the request came in on"},
+		{"redirect_scheme", "", choice(&g.RedirectScheme, "http", "https"),
+			"http or https; empty = as the request came"},
+		{"redirect_port", "", number(&g.RedirectPort, 1, math.MaxUint16),
+			"empty = as the request came"},
+		{"try_replicas", "true", flag(&g.TryReplicas),
+			"ask the other storages of a group before a file counts as missing"},
+		{"allow_sources", "", sources(&g.AllowSources, &g.AllowLocalNetworks),
+			"networks, or local-networks, allowed as sources besides the known storages"},
+		{"local_ips", "", addresses(&g.LocalIPs),
+			"addresses that count as this host; empty = those of its interfaces"},
 	}
 }
 
 func openFileCacheKeys(o *OpenFileCache) []setting {
 	return []setting{
-		{"max_files", "10000", number(&o.MaxFiles, 0, 10_000_000), "open files kept; 0 = none"},
-		{"valid", "1s", duration(&o.Valid, 0, 24*time.Hour), "time after which an open file is looked at again"},
-		{"max_body", "64KB", size(&o.MaxBody), "largest local file kept in memory"},
-		{"memory", "128MB", size(&o.Memory), "memory for such files; 0 = none"},
-		{"drop_behind", "0", size(&o.DropBehind), "answers of at least this size leave nothing in the page cache; 0 = never"},
+		{"max_files", "10000", number(&o.MaxFiles, 0, 10_000_000),
+			"open files kept; 0 = none"},
+		{"valid", "1s", duration(&o.Valid, 0, 24*time.Hour),
+			"time after which an open file is looked at again"},
+		{"max_body", "64KB", size(&o.MaxBody),
+			"largest local file kept in memory"},
+		{"memory", "128MB", size(&o.Memory),
+			"memory for such files; 0 = none"},
+		{"drop_behind", "0", size(&o.DropBehind),
+			"answers of at least this size leave nothing in the page cache; 0 = never"},
 	}
 }
 
 func cacheKeys(c *Cache) []setting {
 	const second, year = time.Second, 365 * 24 * time.Hour
 	return []setting{
-		{"memory_max", "256MB", size(&c.MemoryMax), "memory for files of other hosts"},
-		{"disk_path", "", path(&c.DiskPath), "folder for files of other hosts; empty = none on disk"},
-		{"disk_max", "10GB", size(&c.DiskMax), "disk space for them"},
-		{"ttl", "10m", duration(&c.TTL, second, year), "time for which an entry is fresh"},
-		{"mutable_ttl", "1s", duration(&c.MutableTTL, 0, year), "the same for appender and slave files, which can change"},
-		{"copies", "2", number(&c.Copies, 0, 1024), "gateways of a fleet that keep a segment on disk; 0 = all"},
-		{"negative_ttl", "5s", duration(&c.NegativeTTL, 0, year), "time for which a missing file is remembered"},
-		{"stale_while_revalidate", "1h", duration(&c.StaleWhileRevalidate, 0, year), "time beyond ttl for which an entry is served while it is refreshed"},
-		{"stale_if_error", "24h", duration(&c.StaleIfError, 0, year), "time beyond ttl for which an entry is served while its source fails"},
+		{"memory_max", "256MB", size(&c.MemoryMax),
+			"memory for files of other hosts"},
+		{"disk_path", "", path(&c.DiskPath),
+			"folder for files of other hosts; empty = none on disk"},
+		{"disk_max", "10GB", size(&c.DiskMax),
+			"disk space for them"},
+		{"ttl", "10m", duration(&c.TTL, second, year),
+			"time for which an entry is fresh"},
+		{"mutable_ttl", "1s", duration(&c.MutableTTL, 0, year),
+			"the same for appender and slave files, which can change"},
+		{"copies", "2", number(&c.Copies, 0, 1024),
+			"gateways of a fleet that keep a segment on disk; 0 = all"},
+		{"negative_ttl", "5s", duration(&c.NegativeTTL, 0, year),
+			"time for which a missing file is remembered"},
+		{"stale_while_revalidate", "1h", duration(&c.StaleWhileRevalidate, 0, year),
+			"time beyond ttl for which an entry is served while it is refreshed"},
+		{"stale_if_error", "24h", duration(&c.StaleIfError, 0, year),
+			"time beyond ttl for which an entry is served while its source fails"},
 	}
 }
 
 func redisKeys(r *Redis) []setting {
 	return []setting{
-		{"addresses", "", redisEndpoints(r), "host:port, or rediss://host:port for TLS, with commas between them; empty = no Redis"},
-		{"mode", "single", choice(&r.Mode, "single", "sentinel", "cluster"), "single, sentinel or cluster"},
-		{"master_name", "", text(&r.MasterName), "name of the master, for sentinel"},
-		{"username", "", text(&r.Username), "user name"},
-		{"password", "", hidden(&r.Password), "password"},
-		{"password_file", "", secretPath(&r.PasswordFile), "file with the password, read at start"},
-		{"sentinel_auth", "false", flag(&r.SentinelAuth), "the sentinels ask for the same user name and password"},
-		{"db", "0", number(&r.DB, 0, 65535), "number of the database"},
-		{"tls", "false", flag(&r.TLS), "connect by TLS"},
-		{"ca_file", "", path(&r.CAFile), "authorities in PEM that may sign the certificate of Redis; empty = those of the system"},
-		{"cert_file", "", path(&r.CertFile), "certificate chain in PEM of this gateway, for Redis"},
-		{"key_file", "", secretPath(&r.KeyFile), "private key in PEM of cert_file"},
-		{"key_prefix", "fdfs:", text(&r.KeyPrefix), "beginning of every key"},
+		{"addresses", "", redisEndpoints(r),
+			"host:port, or rediss://host:port for TLS, with commas between them; empty = no Redis"},
+		{"mode", "single", choice(&r.Mode, "single", "sentinel", "cluster"),
+			"single, sentinel or cluster"},
+		{"master_name", "", text(&r.MasterName),
+			"name of the master, for sentinel"},
+		{"username", "", text(&r.Username),
+			"user name"},
+		{"password", "", hidden(&r.Password),
+			"password"},
+		{"password_file", "", secretPath(&r.PasswordFile),
+			"file with the password, read at start"},
+		{"sentinel_auth", "false", flag(&r.SentinelAuth),
+			"the sentinels ask for the same user name and password"},
+		{"db", "0", number(&r.DB, 0, 65535),
+			"number of the database"},
+		{"tls", "false", flag(&r.TLS),
+			"connect by TLS"},
+		{"ca_file", "", path(&r.CAFile),
+			"authorities in PEM that may sign the certificate of Redis; empty = those of the system"},
+		{"cert_file", "", path(&r.CertFile),
+			"certificate chain in PEM of this gateway, for Redis"},
+		{"key_file", "", secretPath(&r.KeyFile),
+			"private key in PEM of cert_file"},
+		{"key_prefix", "fdfs:", text(&r.KeyPrefix),
+			"beginning of every key"},
 	}
 }
 
 func lockKeys(l *Lock) []setting {
 	return []setting{
-		{"ttl", "10s", duration(&l.TTL, time.Second, time.Hour), "time after which the lock of a dead gateway is free"},
-		{"wait", "30s", duration(&l.Wait, 0, time.Hour), "longest wait for a lock"},
+		{"ttl", "10s", duration(&l.TTL, time.Second, time.Hour),
+			"time after which the lock of a dead gateway is free"},
+		{"wait", "30s", duration(&l.Wait, 0, time.Hour),
+			"longest wait for a lock"},
 	}
 }
 
 func peerKeys(p *Peer) []setting {
 	return []setting{
-		{"listen", ":8887", listener(&p.Listen), "where other gateways are served, by TLS"},
-		{"advertise", "", baseURL(&p.Advertise), "https URL under which other gateways reach this one; empty = they do not"},
-		{"secret", "", hidden(&p.Secret), "secret of the fleet, the same on all gateways: the key of their connections is made from it"},
+		{"listen", ":8887", listener(&p.Listen),
+			"where other gateways are served, by TLS"},
+		{"advertise", "", baseURL(&p.Advertise),
+			"https URL under which other gateways reach this one; empty = they do not"},
+		{"secret", "", hidden(&p.Secret),
+			"secret of the fleet, the same on all gateways: the key of their connections is made from it"},
 	}
 }
 
 func antiStealKeys(a *AntiSteal) []setting {
 	return []setting{
-		{"extra_secrets", "", hiddenList(&a.ExtraSecrets), "secrets accepted besides http.anti_steal.secret_key, with commas between them"},
+		{"extra_secrets", "", hiddenList(&a.ExtraSecrets),
+			"secrets accepted besides http.anti_steal.secret_key, with commas between them"},
 		{"fail_status", "400", field{parse: func(v string, at position) *refusal {
 			if v != "" && v != "400" && v != "403" {
 				return bad("write 400 or 403", "is no status for a refused token")
 			}
 			return number(&a.FailStatus, 400, 403).parse(v, at)
-		}}, "status of a refused token: 400 or 403"},
+		}},
+			"status of a refused token: 400 or 403"},
 	}
 }

@@ -33,7 +33,8 @@ func (l *loader) checkSections() {
 		}
 		if isGroupSection(name) {
 			if n, _ := strconv.Atoi(name[len("group"):]); n > l.groupCount {
-				l.warnf(at, name, fmt.Sprintf("set group_count = %d, or remove the section", n), "[%s] is ignored: group_count is %d", name, l.groupCount)
+				l.warnf(at, name, fmt.Sprintf("set group_count = %d, or remove the section", n),
+					"[%s] is ignored: group_count is %d", name, l.groupCount)
 			}
 			continue
 		}
@@ -41,7 +42,8 @@ func (l *loader) checkSections() {
 			l.errorf(at, name, fmt.Sprintf("did you mean [%s]?", near), "[%s] is no known section", clip(name))
 			continue
 		}
-		l.warnf(at, name, "remove it if it was meant for the gateway, which has "+strings.Join(own, ", "), "[%s] is no known section and is ignored", clip(name))
+		l.warnf(at, name, "remove it if it was meant for the gateway, which has "+strings.Join(own, ", "),
+			"[%s] is no known section and is ignored", clip(name))
 	}
 }
 
@@ -52,12 +54,17 @@ func (l *loader) lintURLForm() {
 	switch {
 	case l.c.URLHasGroupName:
 	case l.groupCount > 0:
-		l.errorf(at, key, "set url_have_group_name = true", "group_count = %d, but with url_have_group_name = false a URL does not say which group it means", l.groupCount)
+		l.errorf(at, key, "set url_have_group_name = true",
+			"group_count = %d, but with url_have_group_name = false a URL does not say which group it means",
+			l.groupCount)
 	case l.c.GroupName == "":
-		l.errorf(at, "group_name", "set group_name, or url_have_group_name = true if the URLs begin with the group", "url_have_group_name = false, but there is no group_name")
+		l.errorf(at, "group_name", "set group_name, or url_have_group_name = true if the URLs begin with the group",
+			"url_have_group_name = false, but there is no group_name")
 	}
 	if l.groupCount == 0 && l.c.URLHasGroupName && l.c.GroupName == "" && len(l.c.Groups) > 0 {
-		l.errorf(l.c.at("store_path_count"), "group_name", "set group_name to the group of the store paths, or store_path_count = 0 on a host without a store", "there are store paths, but no group_name")
+		l.errorf(l.c.at("store_path_count"), "group_name",
+			"set group_name to the group of the store paths, or store_path_count = 0 on a host without a store",
+			"there are store paths, but no group_name")
 	}
 }
 
@@ -68,14 +75,16 @@ func (l *loader) lintGroups() {
 		section := l.sectionOf(i)
 		key := full(section, "group_name")
 		if first, twice := groups[g.Name]; twice && g.Name != "" {
-			l.errorf(l.c.at(key), key, "give each section a group of its own", "[%s] and [%s] are both group_name = %s", first, section, shown(g.Name))
+			l.errorf(l.c.at(key), key, "give each section a group of its own", "[%s] and [%s] are both group_name = %s",
+				first, section, shown(g.Name))
 		}
 		groups[g.Name] = section
 		for n, p := range g.StorePaths {
 			key := full(section, "store_path"+strconv.Itoa(n))
 			clean := filepath.Clean(p)
 			if first, twice := paths[clean]; twice && p != "" {
-				l.warnf(l.c.at(key), key, "give each store path a folder of its own", "%s and %s are the same folder %s", first, key, shown(p))
+				l.warnf(l.c.at(key), key, "give each store path a folder of its own",
+					"%s and %s are the same folder %s", first, key, shown(p))
 			}
 			paths[clean] = key
 		}
@@ -98,33 +107,41 @@ const stockSecret = "FastDFS1234567890"
 
 func (l *loader) lintToken() {
 	a := &l.c.AntiSteal
-	const checkKey, secretKey, failKey = "http.anti_steal.check_token", "http.anti_steal.secret_key", "http.anti_steal.token_check_fail"
+	const checkKey, secretKey, failKey = "http.anti_steal.check_token", "http.anti_steal.secret_key",
+		"http.anti_steal.token_check_fail"
 	const bypassName, bypassValue = "anti_steal_bypass_header_name", "anti_steal_bypass_header_value"
 	if !a.CheckToken {
 		if a.FailFile != "" && l.c.at(checkKey).line == 0 { // the stock http.conf has both keys, and says false
-			l.warnf(l.c.at(failKey), failKey, "set http.anti_steal.check_token = true, or remove the line", "%s is set, but no tokens are checked", failKey)
+			l.warnf(l.c.at(failKey), failKey, "set http.anti_steal.check_token = true, or remove the line",
+				"%s is set, but no tokens are checked", failKey)
 		}
 		return
 	}
 	switch at := l.c.at(secretKey); {
 	case a.Secret == "":
-		l.errorf(at, secretKey, "set a long random secret", "tokens are checked, but %s is empty: anyone can make a token", secretKey)
+		l.errorf(at, secretKey, "set a long random secret",
+			"tokens are checked, but %s is empty: anyone can make a token", secretKey)
 	case a.Secret == stockSecret:
-		l.warnf(at, secretKey, "set a long random secret", "%s is the one that FastDFS is shipped with: anyone can make a token", secretKey)
+		l.warnf(at, secretKey, "set a long random secret",
+			"%s is the one that FastDFS is shipped with: anyone can make a token", secretKey)
 	case len(a.Secret) < shortSecret:
-		l.warnf(at, secretKey, "set a long random secret", "%s has fewer than %d characters and can be found by trying", secretKey, shortSecret)
+		l.warnf(at, secretKey, "set a long random secret", "%s has fewer than %d characters and can be found by trying",
+			secretKey, shortSecret)
 	}
 	for i, s := range a.ExtraSecrets {
 		if len(s) < shortSecret || s == stockSecret {
 			const key = "antisteal.extra_secrets"
-			l.warnf(l.c.at(key), key, "set long random secrets", "member %d of extra_secrets is short or well known and can be found by trying", i+1)
+			l.warnf(l.c.at(key), key, "set long random secrets",
+				"member %d of extra_secrets is short or well known and can be found by trying", i+1)
 		}
 	}
 	if a.BypassHeader != "" && a.BypassValue == "" {
-		l.errorf(l.c.at(bypassName), bypassValue, "set the value that the header must have", "%s is set, but %s is empty", bypassName, bypassValue)
+		l.errorf(l.c.at(bypassName), bypassValue, "set the value that the header must have",
+			"%s is set, but %s is empty", bypassName, bypassValue)
 	}
 	if a.BypassHeader == "" && a.BypassValue != "" {
-		l.warnf(l.c.at(bypassValue), bypassName, "set the name of the header, or remove the value", "%s is set, but %s is empty", bypassValue, bypassName)
+		l.warnf(l.c.at(bypassValue), bypassName, "set the name of the header, or remove the value",
+			"%s is set, but %s is empty", bypassValue, bypassName)
 	}
 }
 
@@ -136,7 +153,8 @@ func (l *loader) lintListeners() {
 	for i, a := range g.Listen {
 		for _, b := range g.Listen[:i] {
 			if clash(a, b) {
-				l.errorf(l.c.at(listen), listen, "use each port once", "listen holds %s and %s, which are the same port", shown(b), shown(a))
+				l.errorf(l.c.at(listen), listen, "use each port once",
+					"listen holds %s and %s, which are the same port", shown(b), shown(a))
 			}
 		}
 		if g.AdminListen != "" && clash(a, g.AdminListen) {
@@ -144,15 +162,19 @@ func (l *loader) lintListeners() {
 			if at.line == 0 {
 				at = l.c.at(listen)
 			}
-			l.errorf(at, admin, "use another port for one of them", "listen %s and admin_listen %s are the same port", shown(a), shown(g.AdminListen))
+			l.errorf(at, admin, "use another port for one of them", "listen %s and admin_listen %s are the same port",
+				shown(a), shown(g.AdminListen))
 		}
 	}
-	if host, _, err := net.SplitHostPort(g.AdminListen); err == nil && !strings.HasPrefix(g.AdminListen, "unix:") && !isLoopback(host) && g.AdminTokenFile == "" {
-		l.warnf(l.c.at(admin), admin, "listen on 127.0.0.1 or a unix socket, or set admin_token_file", "admin_listen = %s lets other hosts reload and take profiles", shown(g.AdminListen))
+	if host, _, err := net.SplitHostPort(g.AdminListen); err == nil && !strings.HasPrefix(g.AdminListen, "unix:") &&
+		!isLoopback(host) && g.AdminTokenFile == "" {
+		l.warnf(l.c.at(admin), admin, "listen on 127.0.0.1 or a unix socket, or set admin_token_file",
+			"admin_listen = %s lets other hosts reload and take profiles", shown(g.AdminListen))
 	}
 	if g.MaxConnectionsPerIP >= g.MaxConnections {
 		const key = "gateway.max_connections_per_ip"
-		l.warnf(l.c.at(key), key, "write a smaller number, or unlimited", "max_connections_per_ip = %d never counts: max_connections is %d", g.MaxConnectionsPerIP, g.MaxConnections)
+		l.warnf(l.c.at(key), key, "write a smaller number, or unlimited",
+			"max_connections_per_ip = %d never counts: max_connections is %d", g.MaxConnectionsPerIP, g.MaxConnections)
 	}
 	if (g.TLSCert == "") != (g.TLSKey == "") {
 		key := "gateway.tls_cert"
@@ -192,7 +214,8 @@ func isLoopback(host string) bool {
 func (l *loader) lintServices() {
 	if l.c.ParametersFromTracker && len(l.c.TrackerServers) == 0 {
 		const key = "load_fdfs_parameters_from_tracker"
-		l.errorf(l.c.at(key), key, "add tracker_server = HOST:22122, or set it to false", "%s = true, but there is no tracker_server", key)
+		l.errorf(l.c.at(key), key, "add tracker_server = HOST:22122, or set it to false",
+			"%s = true, but there is no tracker_server", key)
 	}
 	l.lintRedis()
 	l.lintPeer()
@@ -215,11 +238,13 @@ func (l *loader) lintPeer() {
 			"advertise is set, but there is no secret to make the key of peer connections from")
 	case len(p.Secret) < shortSecret:
 		l.errorf(secretAt, secretKey, "set a long random secret, the same on every gateway",
-			"secret has fewer than %d characters and can be found by trying: a stranger with it reads every cached file", shortSecret)
+			"secret has fewer than %d characters and can be found by trying: a stranger with it reads every "+
+				"cached file", shortSecret)
 	}
 	l.lintPeerListener(at, listenKey)
 	if len(l.c.Redis.Addresses) == 0 {
-		l.warnf(at, key, "set addresses in [redis]", "gateways find each other by Redis; without it advertise has no effect")
+		l.warnf(at, key, "set addresses in [redis]",
+			"gateways find each other by Redis; without it advertise has no effect")
 	}
 	u, err := url.Parse(p.Advertise)
 	if err != nil {
@@ -228,7 +253,8 @@ func (l *loader) lintPeer() {
 	peerHost, _, _ := net.SplitHostPort(p.Listen)
 	if host := u.Hostname(); !isLoopback(peerHost) && (isLoopback(host) || isEvery(host)) {
 		l.warnf(at, key, "write the address of this host, unless all gateways are on it",
-			"advertise = %s is another host's own address there: gateways on other hosts would ask themselves", shown(p.Advertise))
+			"advertise = %s is another host's own address there: gateways on other hosts would ask themselves",
+			shown(p.Advertise))
 	}
 }
 
@@ -239,12 +265,14 @@ func (l *loader) lintPeerListener(advertised position, key string) {
 		at = advertised
 	}
 	if peer == "" {
-		l.errorf(at, key, "write an address such as :8887, or remove advertise", "advertise is set, but other gateways are served nowhere")
+		l.errorf(at, key, "write an address such as :8887, or remove advertise",
+			"advertise is set, but other gateways are served nowhere")
 		return
 	}
 	for _, other := range append([]string{l.c.Gateway.AdminListen}, l.c.Gateway.Listen...) {
 		if other != "" && clash(peer, other) {
-			l.errorf(at, key, "use another port for one of them", "[peer] listen %s and %s are the same port", shown(peer), shown(other))
+			l.errorf(at, key, "use another port for one of them", "[peer] listen %s and %s are the same port",
+				shown(peer), shown(other))
 		}
 	}
 }

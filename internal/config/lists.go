@@ -19,7 +19,8 @@ func (l *loader) readLists() {
 		ids, wrong := parseStorageIDs(data)
 		l.c.StorageIDs = ids
 		for _, b := range wrong {
-			l.errorf(position{l.c.StorageIDsFile, b.line}, "storage_ids_filename", "write `100001 group1 10.0.0.1`, as in the file of the trackers", "%s", b.text)
+			l.errorf(position{l.c.StorageIDsFile, b.line}, "storage_ids_filename",
+				"write `100001 group1 10.0.0.1`, as in the file of the trackers", "%s", b.text)
 		}
 	}
 }

@@ -11,8 +11,10 @@ import (
 )
 
 func TestParseTypes(t *testing.T) {
-	plain := "# list\nimage/jpeg jpg JPEG .jpe\ntext/plain\n\ntext/html\thtml  htm # pages\r\ntext/x;charset=utf-8 x;\nimage/jpeg jfif"
-	want := map[string]string{"jpg": "image/jpeg", "jpeg": "image/jpeg", "jpe": "image/jpeg", "html": "text/html", "htm": "text/html", "x": "text/x;charset=utf-8", "jfif": "image/jpeg"}
+	plain := "# list\nimage/jpeg jpg JPEG .jpe\ntext/plain\n\ntext/html\thtml  htm # pages\r\n" +
+		"text/x;charset=utf-8 x;\nimage/jpeg jfif"
+	want := map[string]string{"jpg": "image/jpeg", "jpeg": "image/jpeg", "jpe": "image/jpeg", "html": "text/html",
+		"htm": "text/html", "x": "text/x;charset=utf-8", "jfif": "image/jpeg"}
 	types, bad := parseTypes(plain)
 	require.Empty(t, bad)
 	require.Equal(t, want, types)
@@ -52,7 +54,8 @@ func TestParseTypesBad(t *testing.T) {
 }
 
 func TestTypesProblem(t *testing.T) {
-	dir := put(t, map[string]string{"m.conf": base + "#include c/http.conf\n", "c/http.conf": "http.mime_types_filename=t\n", "c/t": "a/b c\nnonsense\n"})
+	dir := put(t, map[string]string{"m.conf": base + "#include c/http.conf\n",
+		"c/http.conf": "http.mime_types_filename=t\n", "c/t": "a/b c\nnonsense\n"})
 	c, problems := Load(filepath.Join(dir, "m.conf"))
 	require.Equal(t, "a/b", c.Types["c"], "found beside the file that names it")
 	require.Len(t, problems, 1)
@@ -64,8 +67,10 @@ func TestTypesProblem(t *testing.T) {
 }
 
 func TestParseStorageIDs(t *testing.T) {
-	ids, bad := parseStorageIDs("\xef\xbb\xbf# <id> <group> <ip>\n\n100001 group1 10.0.0.1\r\n100002\tgroup1 10.0.0.2:23001 rw=read\n" +
-		"1 g 10.0.0.3,192.168.0.3 x=y rw=none\n16777215 g [10.0.0.4,fd00::4]:23002\n5 g [fd00::5]:1\n6 g [fd00::6]\n7 g fd00::7\n8 g host-8.example:99 rw=both\n9 g a,b:5 rw=write\n")
+	ids, bad := parseStorageIDs("\xef\xbb\xbf# <id> <group> <ip>\n\n100001 group1 10.0.0.1\r\n" +
+		"100002\tgroup1 10.0.0.2:23001 rw=read\n" +
+		"1 g 10.0.0.3,192.168.0.3 x=y rw=none\n16777215 g [10.0.0.4,fd00::4]:23002\n5 g [fd00::5]:1\n6 g [fd00::6]\n" +
+		"7 g fd00::7\n8 g host-8.example:99 rw=both\n9 g a,b:5 rw=write\n")
 	require.Empty(t, bad)
 	require.Equal(t, []fdfs.StorageID{
 		{ID: 100001, Group: "group1", Hosts: []string{"10.0.0.1"}},
@@ -82,7 +87,8 @@ func TestParseStorageIDs(t *testing.T) {
 
 func TestParseStorageIDsBad(t *testing.T) {
 	for _, line := range []string{
-		"1 g", "0 g h", "16777216 g h", "-1 g h", "x g h", "99999999999 g h", "1 group_1 h", "1 g h:0", "1 g h:x", "1 g h:65536", "1 g [fd00::1", "1 g [a]b", "1 g [a]:",
+		"1 g", "0 g h", "16777216 g h", "-1 g h", "x g h", "99999999999 g h", "1 group_1 h", "1 g h:0", "1 g h:x",
+		"1 g h:65536", "1 g [fd00::1", "1 g [a]b", "1 g [a]:",
 		"1 g a,b,c", "1 g a,", "1 g ,", "1 g h rw=maybe", "1 g -h", "1 g a/b", "100 g other",
 	} {
 		ids, bad := parseStorageIDs("100 g first\n" + line)

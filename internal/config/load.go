@@ -164,7 +164,8 @@ func (l *loader) unknownKey(e entry, settings []setting) {
 		names[i] = s.key
 	}
 	if near, ok := nearest(e.key, names); ok {
-		l.add(severity, e.at, full(e.section, e.key), text, fmt.Sprintf("did you mean %s (%s)?", near, docOf(settings, near)))
+		l.add(severity, e.at, full(e.section, e.key), text,
+			fmt.Sprintf("did you mean %s (%s)?", near, docOf(settings, near)))
 		return
 	}
 	if home, ok := l.homeOf(e.key); ok {
@@ -242,7 +243,9 @@ func (l *loader) groups() {
 	for i := 1; i <= l.groupCount; i++ {
 		section := "group" + strconv.Itoa(i)
 		if _, ok := l.doc.sections[section]; !ok {
-			l.errorf(l.c.at("group_count"), "group_count", fmt.Sprintf("add [%s] with group_name, store_path_count and store_path0, or lower group_count", section),
+			l.errorf(l.c.at("group_count"), "group_count",
+				fmt.Sprintf("add [%s] with group_name, store_path_count and store_path0, or lower group_count",
+					section),
 				"group_count = %d, but there is no section [%s]", l.groupCount, section)
 			if i > len(l.doc.sections) {
 				return // the rest is missing as well
@@ -265,7 +268,8 @@ func (l *loader) groupSection(section string) {
 	case !fdfs.ValidGroup(g.name):
 		l.badGroupName(section, g.name)
 	}
-	l.c.Groups = append(l.c.Groups, Group{Name: g.name, StoragePort: g.port, StorePaths: l.storePaths(section, g.count, "")})
+	l.c.Groups = append(l.c.Groups,
+		Group{Name: g.name, StoragePort: g.port, StorePaths: l.storePaths(section, g.count, "")})
 }
 
 func (l *loader) singleGroup() {
@@ -281,7 +285,8 @@ func (l *loader) singleGroup() {
 
 func (l *loader) badGroupName(section, name string) {
 	key := full(section, "group_name")
-	l.errorf(l.c.at(key), key, "write 1 to 16 letters and digits, such as group1", "group_name = %s is no name of a group", shown(name))
+	l.errorf(l.c.at(key), key, "write 1 to 16 letters and digits, such as group1",
+		"group_name = %s is no name of a group", shown(name))
 }
 
 // storePaths reads store_path0 and on; fallback stands in for store_path0.

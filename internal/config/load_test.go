@@ -73,12 +73,15 @@ func TestDefaults(t *testing.T) {
 	require.Equal(t, filepath.Join(filepath.Dir(c.File), "storage_ids.conf"), c.StorageIDsFile)
 	require.Equal(t, AntiSteal{TTL: 10 * time.Minute, FailStatus: 400}, c.AntiSteal)
 	require.Equal(t, Gateway{
-		Listen: []string{":8888"}, AdminListen: "127.0.0.1:8889", AdminSocketMode: 0o600, Profiles: true, Upstream: "storage", TryReplicas: true, MaxRanges: 16,
+		Listen: []string{":8888"}, AdminListen: "127.0.0.1:8889", AdminSocketMode: 0o600, Profiles: true,
+		Upstream: "storage", TryReplicas: true, MaxRanges: 16,
 		ReadTimeout: 10 * time.Second, IdleTimeout: 75 * time.Second, MinSendRate: 1024, SlotMaxSize: 16 << 20,
-		MaxConnections: 100000, ShutdownTimeout: 30 * time.Second, AccessLogFormat: "combined", ActiveContent: "sandbox", Landlock: true,
+		MaxConnections: 100000, ShutdownTimeout: 30 * time.Second, AccessLogFormat: "combined",
+		ActiveContent: "sandbox", Landlock: true,
 	}, c.Gateway)
 	require.Equal(t, OpenFileCache{10000, time.Second, 64 << 10, 128 << 20, 0}, c.OpenFileCache)
-	require.Equal(t, Cache{MemoryMax: 256 << 20, DiskMax: 10 << 30, Copies: 2, TTL: 10 * time.Minute, MutableTTL: time.Second, NegativeTTL: 5 * time.Second,
+	require.Equal(t, Cache{MemoryMax: 256 << 20, DiskMax: 10 << 30, Copies: 2, TTL: 10 * time.Minute,
+		MutableTTL: time.Second, NegativeTTL: 5 * time.Second,
 		StaleWhileRevalidate: time.Hour, StaleIfError: 24 * time.Hour}, c.Cache)
 	require.Equal(t, Redis{Mode: "single", KeyPrefix: "fdfs:"}, c.Redis)
 	require.Equal(t, Lock{10 * time.Second, 30 * time.Second}, c.Lock)
@@ -221,7 +224,8 @@ func TestNumberOrWord(t *testing.T) {
 
 // Every key of every section is read into its field.
 func TestEveryKey(t *testing.T) {
-	dir := put(t, map[string]string{"mime.types": "image/jpeg jpg JPEG\n", "ids.conf": "100001 group1 10.0.0.1\n", "m.conf": everyKey})
+	dir := put(t, map[string]string{"mime.types": "image/jpeg jpg JPEG\n", "ids.conf": "100001 group1 10.0.0.1\n",
+		"m.conf": everyKey})
 	c, problems := Load(filepath.Join(dir, "m.conf"))
 	for _, p := range problems {
 		require.Contains(t, p.Text, "password and password_file are both set", p)
@@ -238,12 +242,14 @@ func TestEveryKey(t *testing.T) {
 // everyKeyConfig is everyKey as read in dir.
 func everyKeyConfig(dir string) *Config {
 	return &Config{
-		File:                  filepath.Join(dir, "m.conf"),
-		Files:                 []string{filepath.Join(dir, "m.conf"), filepath.Join(dir, "mime.types"), filepath.Join(dir, "ids.conf")},
-		BasePath:              "/b",
-		ConnectTimeout:        2 * time.Second,
-		NetworkTimeout:        3 * time.Second,
-		TrackerServers:        []Tracker{{[]string{"10.0.0.1:22122"}}, {[]string{"10.0.0.2:22123", "192.168.0.2:22123"}}, {[]string{"[fd00::1]:22124"}}},
+		File: filepath.Join(dir, "m.conf"),
+		Files: []string{filepath.Join(dir, "m.conf"), filepath.Join(dir, "mime.types"),
+			filepath.Join(dir, "ids.conf")},
+		BasePath:       "/b",
+		ConnectTimeout: 2 * time.Second,
+		NetworkTimeout: 3 * time.Second,
+		TrackerServers: []Tracker{{[]string{"10.0.0.1:22122"}},
+			{[]string{"10.0.0.2:22123", "192.168.0.2:22123"}}, {[]string{"[fd00::1]:22124"}}},
 		ParametersFromTracker: true,
 		SyncMaxDelay:          4 * time.Second,
 		UseStorageID:          true,
@@ -264,19 +270,27 @@ func everyKeyConfig(dir string) *Config {
 			[]string{"GoldenSecret-2023", "GoldenSecret-2022"}, 403},
 		Gateway: Gateway{
 			Listen: []string{":80", "[::1]:81", "unix:/run/g.sock"}, AdminListen: "unix:/run/a.sock",
-			AdminHosts: []string{"ops.example", "b"}, AdminTokenFile: filepath.Join(dir, "admin.token"), AdminSocketMode: 0o660,
-			TLSCert: filepath.Join(dir, "c.pem"), TLSKey: filepath.Join(dir, "k.pem"), URLPrefix: "/files",
+			AdminHosts: []string{"ops.example", "b"}, AdminTokenFile: filepath.Join(dir, "admin.token"),
+			AdminSocketMode: 0o660,
+			TLSCert:         filepath.Join(dir, "c.pem"), TLSKey: filepath.Join(dir, "k.pem"), URLPrefix: "/files",
 			Upstream: "http", UpstreamHTTPPort: 8080, RedirectScheme: "https", RedirectPort: 443,
-			AllowSources: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::1/128")}, AllowLocalNetworks: true,
-			LocalIPs:  []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")},
-			MaxRanges: 3, CacheControl: "public, max-age=60", CORSOrigin: "*", XCache: true, Charset: "gbk",
+			AllowSources: []netip.Prefix{
+				netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::1/128"),
+			},
+			AllowLocalNetworks: true,
+			LocalIPs:           []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")},
+			MaxRanges:          3, CacheControl: "public, max-age=60", CORSOrigin: "*", XCache: true, Charset: "gbk",
 			ReadTimeout: 500 * time.Millisecond, IdleTimeout: 2 * time.Second, MinSendRate: 2048, SlotMaxSize: 32 << 20,
-			MaxConnections: 7, MaxConnectionsPerIP: 6, ShutdownTimeout: time.Hour, AccessLog: "-", AccessLogFormat: "json", LogTokens: true, ActiveContent: "inline", User: "fdfs",
+			MaxConnections: 7, MaxConnectionsPerIP: 6, ShutdownTimeout: time.Hour, AccessLog: "-",
+			AccessLogFormat: "json", LogTokens: true, ActiveContent: "inline", User: "fdfs",
 		},
 		OpenFileCache: OpenFileCache{1, 2 * time.Second, 3, 4 << 20, 1 << 30},
-		Cache:         Cache{1 << 30, "/d", 2 << 40, 7, time.Second, 1500 * time.Millisecond, 2 * time.Second, 3 * time.Second, 4 * time.Second},
-		Redis: Redis{Addresses: []string{"a:1", "b:2"}, Mode: "sentinel", MasterName: "m", Username: "u", Password: "p", PasswordFile: dir + "/pw",
-			SentinelAuth: true, DB: 3, TLS: true, CAFile: dir + "/ca", CertFile: dir + "/crt", KeyFile: dir + "/key", KeyPrefix: "k"},
+		Cache: Cache{1 << 30, "/d", 2 << 40, 7, time.Second, 1500 * time.Millisecond, 2 * time.Second,
+			3 * time.Second, 4 * time.Second},
+		Redis: Redis{Addresses: []string{"a:1", "b:2"}, Mode: "sentinel", MasterName: "m", Username: "u", Password: "p",
+			PasswordFile: dir + "/pw",
+			SentinelAuth: true, DB: 3, TLS: true, CAFile: dir + "/ca", CertFile: dir + "/crt", KeyFile: dir + "/key",
+			KeyPrefix: "k"},
 		Lock:       Lock{time.Second, 2 * time.Second},
 		Peer:       Peer{"10.0.0.1:8886", "https://10.0.0.1:8888", "GoldenPeers-2024"},
 		AddressMap: map[string]string{"10.0.0.1": "192.168.0.1", "10.0.0.2": "host.example:23000"},
@@ -286,17 +300,29 @@ func everyKeyConfig(dir string) *Config {
 // Each value that cannot be taken is an error at its line, with advice.
 func TestBadValues(t *testing.T) {
 	for _, line := range []string{
-		"connect_timeout = soon", "group_count = 5000", "group_count = x", "store_path_count = 300", "store_path_count = -1",
-		"tracker_server = a b", "tracker_server = [fd00::1", "tracker_server = a:0", "tracker_server = a,b,c:22122", "tracker_server = a:",
-		"http.anti_steal.token_ttl = 0", "http.default_content_type = a\x01b", "anti_steal_bypass_header_name = a b", "group_name = group_1", "group_name = a2345678901234567",
-		"[gateway]\nlisten = ", "[gateway]\nlisten = 8888", "[gateway]\nlisten = :70000", "[gateway]\nlisten = *:80", "[gateway]\nlisten = unix:g", "[gateway]\nlisten = a b:80",
-		"[gateway]\nlisten = :0" + strings.Repeat(",:0", 64), "[gateway]\nadmin_listen = nowhere", "[gateway]\nurl_prefix = files", "[gateway]\nurl_prefix = /a/../b", "[gateway]\nurl_prefix = /a?b",
-		"[gateway]\nmax_ranges = 0", "[gateway]\nmax_ranges = 1.5", "[gateway]\nread_timeout = 10 parsecs", "[gateway]\nread_timeout = 0",
-		"[gateway]\nread_timeout = -5s", "[gateway]\nread_timeout = 99999999999999999999", "[gateway]\nread_timeout = 9223372037", "[gateway]\nmin_send_rate = fast", "[gateway]\nmin_send_rate = -1",
-		"[gateway]\nmin_send_rate = 9999999999GB", "[gateway]\nmin_send_rate = KB", "[gateway]\naccess_log_format = xml", "[gateway]\nupstream = ftp", "[gateway]\nredirect_scheme = gopher",
-		"[gateway]\nadmin_hosts = a:80", "[gateway]\nadmin_socket_mode = 0888", "[gateway]\nadmin_socket_mode = 1777", "[gateway]\ncharset = utf 8", "[types]\nwebp = image", "[types]\nwebp =", "[types]\na/b = c/d", "[types]\nimage/webp webp",
-		"[gateway]\nallow_sources = 10.0.0.0/33", "[gateway]\nallow_sources = networks", "[gateway]\nlocal_ips = here", "[redis]\naddresses = a", "[redis]\naddresses = a:1,,b:2", "[redis]\ndb = x",
-		"[peer]\nadvertise = ftp://x", "[peer]\nadvertise = http://x/path", "[antisteal]\nfail_status = 401", "[antisteal]\nextra_secrets = aaaaaaaaaaaaaaaaaaa,,b",
+		"connect_timeout = soon", "group_count = 5000", "group_count = x", "store_path_count = 300",
+		"store_path_count = -1",
+		"tracker_server = a b", "tracker_server = [fd00::1", "tracker_server = a:0", "tracker_server = a,b,c:22122",
+		"tracker_server = a:",
+		"http.anti_steal.token_ttl = 0", "http.default_content_type = a\x01b", "anti_steal_bypass_header_name = a b",
+		"group_name = group_1", "group_name = a2345678901234567",
+		"[gateway]\nlisten = ", "[gateway]\nlisten = 8888", "[gateway]\nlisten = :70000", "[gateway]\nlisten = *:80",
+		"[gateway]\nlisten = unix:g", "[gateway]\nlisten = a b:80",
+		"[gateway]\nlisten = :0" + strings.Repeat(",:0", 64), "[gateway]\nadmin_listen = nowhere",
+		"[gateway]\nurl_prefix = files", "[gateway]\nurl_prefix = /a/../b", "[gateway]\nurl_prefix = /a?b",
+		"[gateway]\nmax_ranges = 0", "[gateway]\nmax_ranges = 1.5", "[gateway]\nread_timeout = 10 parsecs",
+		"[gateway]\nread_timeout = 0",
+		"[gateway]\nread_timeout = -5s", "[gateway]\nread_timeout = 99999999999999999999",
+		"[gateway]\nread_timeout = 9223372037", "[gateway]\nmin_send_rate = fast", "[gateway]\nmin_send_rate = -1",
+		"[gateway]\nmin_send_rate = 9999999999GB", "[gateway]\nmin_send_rate = KB",
+		"[gateway]\naccess_log_format = xml", "[gateway]\nupstream = ftp", "[gateway]\nredirect_scheme = gopher",
+		"[gateway]\nadmin_hosts = a:80", "[gateway]\nadmin_socket_mode = 0888", "[gateway]\nadmin_socket_mode = 1777",
+		"[gateway]\ncharset = utf 8", "[types]\nwebp = image", "[types]\nwebp =", "[types]\na/b = c/d",
+		"[types]\nimage/webp webp",
+		"[gateway]\nallow_sources = 10.0.0.0/33", "[gateway]\nallow_sources = networks", "[gateway]\nlocal_ips = here",
+		"[redis]\naddresses = a", "[redis]\naddresses = a:1,,b:2", "[redis]\ndb = x",
+		"[peer]\nadvertise = ftp://x", "[peer]\nadvertise = http://x/path", "[antisteal]\nfail_status = 401",
+		"[antisteal]\nextra_secrets = aaaaaaaaaaaaaaaaaaa,,b",
 		"[address_map]\n10.0.0.1 =", "[address_map]\na b = c", "[address_map]\n10.0.0.1:80 = c",
 	} {
 		c, problems := load(t, base+line)
@@ -308,7 +334,8 @@ func TestBadValues(t *testing.T) {
 
 // The module goes on with these; so does the gateway, and says so.
 func TestOddValues(t *testing.T) {
-	c, problems := load(t, base+"connect_timeout = 5s\nnetwork_timeout = 0\nuse_storage_id = ture\nlog_level = loud\nresponse_mode = both\nstorage_server_port = 99999\n")
+	c, problems := load(t, base+"connect_timeout = 5s\nnetwork_timeout = 0\nuse_storage_id = ture\nlog_level = loud\n"+
+		"response_mode = both\nstorage_server_port = 99999\n")
 	require.NotNil(t, c)
 	require.Equal(t, 1, found(problems, Warning, 3, "is read as 5"))
 	require.Equal(t, 1, found(problems, Warning, 4, "out of range, 30 is used"))
@@ -323,7 +350,8 @@ func TestOddValues(t *testing.T) {
 }
 
 func TestRepeatedScalarLastCounts(t *testing.T) {
-	c, problems := load(t, base+"connect_timeout = bad\nconnect_timeout = 7\nstore_path0 = /a\nstore_path0 = /b\n[gateway]\nx_cache=true\n[gateway]\nx_cache=false\n")
+	c, problems := load(t, base+"connect_timeout = bad\nconnect_timeout = 7\nstore_path0 = /a\nstore_path0 = /b\n"+
+		"[gateway]\nx_cache=true\n[gateway]\nx_cache=false\n")
 	require.NotNil(t, c)
 	require.Equal(t, 7*time.Second, c.ConnectTimeout)
 	require.Equal(t, []string{"/b"}, c.Groups[0].StorePaths)
@@ -335,7 +363,8 @@ func TestRepeatedScalarLastCounts(t *testing.T) {
 }
 
 func TestUnknownKeysAndSections(t *testing.T) {
-	c, problems := load(t, base+"conect_timeout = 1\nhttp.disabled = false\nlisten = :80\n[gateway]\nlistn = :80\nMax_Ranges=3\nttl = 1s\nnonsense = 1\n[gatway]\nx = 1\n[other]\n[group1]\nstore_paht0=/x\n")
+	c, problems := load(t, base+"conect_timeout = 1\nhttp.disabled = false\nlisten = :80\n[gateway]\nlistn = :80\n"+
+		"Max_Ranges=3\nttl = 1s\nnonsense = 1\n[gatway]\nx = 1\n[other]\n[group1]\nstore_paht0=/x\n")
 	require.Nil(t, c)
 	require.Equal(t, 1, found(problems, Warning, 3, "conect_timeout", "did you mean connect_timeout ("))
 	require.Zero(t, found(problems, Warning, 4), "the module's other keys are ignored")
@@ -357,8 +386,10 @@ func TestUnknownKeysAndSections(t *testing.T) {
 func TestNearest(t *testing.T) {
 	names := []string{"lock", "redis", "cache", "gateway", "open_file_cache", "http.multi_range.enabled"}
 	for name, want := range map[string]string{
-		"lcok": "lock", "lok": "lock", "lockk": "lock", "LOCK": "lock", "gatway": "gateway", "gatewya": "gateway", "getaway": "gateway", "open-file-cache": "open_file_cache",
-		"opne_flie_cache": "open_file_cache", "lo": "", "rapid": "", "": "", "unrelated": "", "http_multi_range_enabled": "http.multi_range.enabled",
+		"lcok": "lock", "lok": "lock", "lockk": "lock", "LOCK": "lock", "gatway": "gateway", "gatewya": "gateway",
+		"getaway": "gateway", "open-file-cache": "open_file_cache",
+		"opne_flie_cache": "open_file_cache", "lo": "", "rapid": "", "": "", "unrelated": "",
+		"http_multi_range_enabled": "http.multi_range.enabled",
 	} {
 		got, ok := nearest(name, names)
 		require.Equal(t, want, got, name)
@@ -390,9 +421,12 @@ func TestProblemsAreBounded(t *testing.T) {
 // No problem shows a secret, whatever is wrong with it.
 func TestSecretsAreNotShown(t *testing.T) {
 	const secret = "hush"
-	_, problems := load(t, base+"http.anti_steal.check_token=true\nhttp.anti_steal.secret_key = "+secret+"\nhttp.anti_steal.secret_key = "+secret+
-		"\nhttp.anti_steal.secret_kay = "+secret+"\nanti_steal_bypass_header_value = "+secret+"\n[redis]\npassword = "+secret+"\naddresses = redis://u:"+secret+
-		"@h:1\npasword = "+secret+"\n[peer]\nsecret = "+secret+"\nadvertise = http://u:"+secret+"@h\n[antisteal]\nextra_secrets = "+secret+",,"+secret+"\n")
+	_, problems := load(t, base+"http.anti_steal.check_token=true\n"+
+		"http.anti_steal.secret_key = "+secret+"\nhttp.anti_steal.secret_key = "+secret+
+		"\nhttp.anti_steal.secret_kay = "+secret+"\nanti_steal_bypass_header_value = "+secret+
+		"\n[redis]\npassword = "+secret+"\naddresses = redis://u:"+secret+
+		"@h:1\npasword = "+secret+"\n[peer]\nsecret = "+secret+"\nadvertise = http://u:"+secret+
+		"@h\n[antisteal]\nextra_secrets = "+secret+",,"+secret+"\n")
 	require.NotEmpty(t, problems)
 	for _, p := range problems {
 		require.NotContains(t, p.String(), secret)

@@ -30,8 +30,8 @@ type Problem struct {
 	Line     int    // from 1; 0 = the file as a whole, or a key left at its default
 	Severity Severity
 	Key      string // section.key, or the key alone in the global section; may be empty
-	Text     string // what is wrong
-	Fix      string // what to do
+	Text     string // the fault
+	Fix      string // the remedy
 }
 
 // String is "file:line: severity: text; fix".

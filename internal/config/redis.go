@@ -15,32 +15,38 @@ func (l *loader) lintRedis() {
 	r.TLS = r.TLS || r.rediss
 	at := func(key string) position { return l.c.at("redis." + key) }
 	if r.Mode == "sentinel" && r.MasterName == "" {
-		l.errorf(at("mode"), "redis.master_name", "set the master_name that the sentinels know", "mode = sentinel needs a master_name")
+		l.errorf(at("mode"), "redis.master_name", "set the master_name that the sentinels know",
+			"mode = sentinel needs a master_name")
 	}
 	if r.Mode == "cluster" && r.DB != 0 {
 		l.errorf(at("db"), "redis.db", "set db = 0", "mode = cluster knows db 0 only")
 	}
 	if r.Mode != "sentinel" && r.SentinelAuth {
-		l.errorf(at("sentinel_auth"), "redis.sentinel_auth", "set mode = sentinel, or remove the line", "sentinel_auth is for mode = sentinel")
+		l.errorf(at("sentinel_auth"), "redis.sentinel_auth", "set mode = sentinel, or remove the line",
+			"sentinel_auth is for mode = sentinel")
 	}
 	if r.Password != "" && r.PasswordFile != "" {
-		l.warnf(at("password_file"), "redis.password", "keep one of the two", "password and password_file are both set: the one in the file is used")
+		l.warnf(at("password_file"), "redis.password", "keep one of the two",
+			"password and password_file are both set: the one in the file is used")
 	}
 	if (r.CertFile == "") != (r.KeyFile == "") {
 		key := "cert_file"
 		if r.CertFile == "" {
 			key = "key_file"
 		}
-		l.errorf(at(key), "redis."+key, "set both or none", "a client certificate needs both cert_file and key_file, only one is set")
+		l.errorf(at(key), "redis."+key, "set both or none",
+			"a client certificate needs both cert_file and key_file, only one is set")
 	}
 	for _, file := range [][2]string{{"ca_file", r.CAFile}, {"cert_file", r.CertFile}} {
 		if file[1] != "" && !r.TLS {
-			l.errorf(at(file[0]), "redis."+file[0], "set tls = true, or remove the line", "%s is set, but Redis is not connected to by TLS", file[0])
+			l.errorf(at(file[0]), "redis."+file[0], "set tls = true, or remove the line",
+				"%s is set, but Redis is not connected to by TLS", file[0])
 		}
 	}
 	l.lintRedisExposure()
 	if len(r.Addresses) > 0 && l.c.Cache.MemoryMax == 0 && l.c.Cache.DiskPath == "" {
-		l.warnf(at("addresses"), "redis.addresses", "give [cache] memory_max or disk_path", "without a cache there is nothing to share by Redis")
+		l.warnf(at("addresses"), "redis.addresses", "give [cache] memory_max or disk_path",
+			"without a cache there is nothing to share by Redis")
 	}
 }
 
@@ -57,7 +63,8 @@ func (l *loader) lintRedisExposure() {
 	}
 	at := l.c.at(key)
 	if r.Password == "" && r.PasswordFile == "" && r.CertFile == "" {
-		l.warnf(at, "redis.password_file", "set password_file, and a user in Redis that may use the keys under key_prefix only",
+		l.warnf(at, "redis.password_file",
+			"set password_file, and a user in Redis that may use the keys under key_prefix only",
 			"Redis is on another host, and there is no password: whoever reaches it can purge and block every gateway")
 	}
 	if !r.TLS {
@@ -144,7 +151,8 @@ func (k *checker) redis() {
 	r := &k.c.Redis
 	const password, ca, cert = "redis.password_file", "redis.ca_file", "redis.cert_file"
 	if _, err := r.ReadPassword(); err != nil {
-		k.errorf(k.c.at(password), password, "put the password into it, readable for the user of the gateway only", "%v", err)
+		k.errorf(k.c.at(password), password, "put the password into it, readable for the user of the gateway only",
+			"%v", err)
 	}
 	if _, err := r.authorities(); err != nil {
 		k.errorf(k.c.at(ca), ca, "name a readable file in PEM", "%v", err)

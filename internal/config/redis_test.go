@@ -57,13 +57,16 @@ func TestRedisFiles(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "password"), []byte("s3cret\n"), 0o600))
 	head := "group_name=g\nstore_path0=" + dir + "\n[redis]\naddresses = rediss://127.0.0.1:1\n"
 	for _, c := range []struct{ name, text, want string }{
-		{"well", "ca_file = " + cert + "\ncert_file = " + cert + "\nkey_file = " + key + "\npassword_file = " + dir + "/password\n", ""},
+		{"well", "ca_file = " + cert + "\ncert_file = " + cert + "\nkey_file = " + key + "\npassword_file = " + dir +
+			"/password\n", ""},
 		{"no password", "password_file = " + dir + "/missing\n", "no such file"},
 		{"empty password", "password_file = " + dir + "/empty\n", "empty"},
 		{"no authority", "ca_file = " + dir + "/missing\n", "cannot read ca_file"},
 		{"authority that is none", "ca_file = " + dir + "/password\n", "no certificate in PEM"},
-		{"no certificate", "cert_file = " + dir + "/missing\nkey_file = " + key + "\n", "cannot use cert_file and key_file"},
-		{"key of another", "cert_file = " + cert + "\nkey_file = " + endedKey + "\n", "cannot use cert_file and key_file"},
+		{"no certificate", "cert_file = " + dir + "/missing\nkey_file = " + key + "\n",
+			"cannot use cert_file and key_file"},
+		{"key of another", "cert_file = " + cert + "\nkey_file = " + endedKey + "\n",
+			"cannot use cert_file and key_file"},
 		{"certificate that ended", "cert_file = " + ended + "\nkey_file = " + endedKey + "\n", "ended at"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

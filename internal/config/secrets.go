@@ -21,12 +21,14 @@ func (k *checker) secrets() {
 			continue
 		}
 		slices.Sort(keys[name])
-		k.warnf(first[name], "", "chmod 0640, with the group of the gateway's account as its group, or 0600 with that account as its owner",
+		k.warnf(first[name], "", "chmod 0640, with the group of the gateway's account as its group, or 0600 with "+
+			"that account as its owner",
 			"%q holds a secret (%s), and %s can read it", name, strings.Join(keys[name], ", "), who)
 	}
 }
 
-// secretFiles are the files in which secrets were found, with their keys, and where to tell of each.
+// secretFiles are the files in which secrets were found, with their keys, and where to tell of
+// each.
 func (k *checker) secretFiles() (keys map[string][]string, first map[string]position) {
 	keys, first = map[string][]string{}, map[string]position{}
 	for section, settings := range newTables(k.c, &groupText{}, new(int)) {
@@ -103,7 +105,8 @@ func (k *checker) isPrivate(st *syscall.Stat_t) bool {
 	isGroupOf := func(account *user.User, err error) bool {
 		return err == nil && account.Gid == gid || err != nil && !isUnknown(err)
 	}
-	return isGroupOf(user.LookupId(strconv.FormatUint(uint64(st.Uid), 10))) || isGroupOf(user.Lookup(groupName(st.Gid))) ||
+	return isGroupOf(user.LookupId(strconv.FormatUint(uint64(st.Uid), 10))) ||
+		isGroupOf(user.Lookup(groupName(st.Gid))) ||
 		k.c.Gateway.User != "" && isGroupOf(user.Lookup(k.c.Gateway.User))
 }
 

@@ -11,7 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSecretsThatOthersRead: who may read a file with a secret depends on its mode, its group and the folders above it.
+// TestSecretsThatOthersRead: the accounts that may read a file with a secret depend on its mode,
+// its group and the folders above it.
 func TestSecretsThatOthersRead(t *testing.T) {
 	const line = "http.anti_steal.check_token = true\nhttp.anti_steal.secret_key = GoldenSecret-2024\n"
 	dir := store(t)
@@ -25,7 +26,8 @@ func TestSecretsThatOthersRead(t *testing.T) {
 		folder os.FileMode
 		want   string
 	}{
-		{"everybody", line, 0o644, -1, 0o755, "holds a secret (http.anti_steal.secret_key), and every account of this host can read it"},
+		{"everybody", line, 0o644, -1, 0o755,
+			"holds a secret (http.anti_steal.secret_key), and every account of this host can read it"},
 		{"everybody, but the folder is closed", line, 0o644, -1, 0o700, ""},
 		{"owner", line, 0o600, -1, 0o755, ""},
 		{"group of the owner", line, 0o640, -1, 0o755, ""},
@@ -36,14 +38,16 @@ func TestSecretsThatOthersRead(t *testing.T) {
 		{"empty secret", "http.anti_steal.secret_key =\n", 0o644, -1, 0o755, ""},
 		{"several", line + "[antisteal]\nextra_secrets = GoldenSecret-2023\n[redis]\npassword = p\n", 0o644, -1, 0o755,
 			"(antisteal.extra_secrets, http.anti_steal.secret_key, redis.password)"},
-		{"secret of the peers", "[redis]\naddresses = 127.0.0.1:1\n[peer]\nadvertise = https://10.0.0.1\nsecret = 0123456789abcdef0123456789abcdef\n", 0o644, -1, 0o755, "(peer.secret)"},
+		{"secret of the peers", "[redis]\naddresses = 127.0.0.1:1\n[peer]\nadvertise = https://10.0.0.1\n" +
+			"secret = 0123456789abcdef0123456789abcdef\n", 0o644, -1, 0o755, "(peer.secret)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			if c.group == 0 {
 				t.Skip("skipped: only root can give a file to another group")
 			}
 			name := filepath.Join(put(t, map[string]string{"m.conf": head + c.text}), "m.conf")
-			require.NoError(t, os.Chmod(filepath.Dir(filepath.Dir(name)), 0o755)) // made by testing for its own user alone
+			// made by testing for its own user alone
+			require.NoError(t, os.Chmod(filepath.Dir(filepath.Dir(name)), 0o755))
 			require.NoError(t, os.Chmod(filepath.Dir(name), c.folder))
 			require.NoError(t, os.Chown(name, -1, c.group))
 			require.NoError(t, os.Chmod(name, c.mode))
@@ -62,7 +66,8 @@ func TestSecretsThatOthersRead(t *testing.T) {
 	}
 }
 
-// sharedGroup is a group that belongs to no account, with which only root can do something; 0 = there is none.
+// sharedGroup is a group that belongs to no account, with which only root can do something; 0 =
+// there is none.
 func sharedGroup(t *testing.T) int {
 	t.Helper()
 	group, err := user.LookupGroup("nogroup")
@@ -74,14 +79,16 @@ func sharedGroup(t *testing.T) int {
 	return id
 }
 
-// TestKeysThatOthersRead: files that hold nothing but a secret are looked at as well, where an include names them too.
+// TestKeysThatOthersRead: files that hold nothing but a secret are looked at as well, where an
+// include names them too.
 func TestKeysThatOthersRead(t *testing.T) {
 	cert, key := pair(t, time.Now().Add(time.Hour))
 	password := filepath.Join(filepath.Dir(key), "password")
 	require.NoError(t, os.WriteFile(password, []byte("p"), 0o600))
 	token := filepath.Join(filepath.Dir(key), "token")
 	require.NoError(t, os.WriteFile(token, []byte("0123456789abcdef\n"), 0o600))
-	text := "tracker_server = 10.0.0.1\ngroup_name=g\nstore_path0=" + store(t) + "\n[gateway]\ntls_cert=" + cert + "\ntls_key=" + key + "\nadmin_token_file=" + token + "\n[redis]\npassword_file=" + password + "\n"
+	text := "tracker_server = 10.0.0.1\ngroup_name=g\nstore_path0=" + store(t) + "\n[gateway]\ntls_cert=" + cert +
+		"\ntls_key=" + key + "\nadmin_token_file=" + token + "\n[redis]\npassword_file=" + password + "\n"
 	require.NoError(t, os.Chmod(filepath.Dir(filepath.Dir(key)), 0o755))
 	require.NoError(t, os.Chmod(key, 0o600))
 	require.Empty(t, checked(t, text))

@@ -13,8 +13,8 @@ const typesSection = "types"
 //go:embed mime.types
 var builtInTypes string
 
-// readTypes gathers the media types, the later ones over the earlier: the built-in table, http.mime_types_filename,
-// [types]. The charset key is added to all of them.
+// readTypes gathers the media types, the later ones over the earlier: the built-in table,
+// http.mime_types_filename, [types]. The charset key is added to all of them.
 func (l *loader) readTypes() {
 	types, wrong := parseTypes(builtInTypes)
 	if len(wrong) > 0 {
@@ -46,7 +46,8 @@ func (l *loader) applyTypes(types map[string]string) {
 		}
 		name := full(typesSection, e.key)
 		ext := strings.ToLower(strings.TrimPrefix(e.key, "."))
-		if ext == "" || strings.ContainsFunc(ext, func(c rune) bool { return c > 0x7f || !isAlnum(byte(c)) && c != '_' && c != '-' }) {
+		if ext == "" || strings.ContainsFunc(ext,
+			func(c rune) bool { return c > 0x7f || !isAlnum(byte(c)) && c != '_' && c != '-' }) {
 			l.errorf(e.at, name, "write an extension such as webp", "%q is no extension of a file", clip(e.key))
 			continue
 		}
@@ -69,7 +70,8 @@ func isMediaType(v string) bool {
 	return ok && top != "" && sub != "" && !strings.Contains(sub, "/")
 }
 
-// withCharset adds the charset to a text type that has no parameter yet; an empty charset adds nothing.
+// withCharset adds the charset to a text type that has no parameter yet; an empty charset adds
+// nothing.
 func withCharset(mediaType, charset string) string {
 	text := strings.HasPrefix(strings.ToLower(mediaType), "text/") || mediaType == "application/javascript"
 	if charset == "" || !text || strings.Contains(mediaType, ";") {

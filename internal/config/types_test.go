@@ -14,23 +14,30 @@ import (
 // shows.
 var commonTypes = map[string]string{
 	"html": "text/html", "htm": "text/html", "css": "text/css", "js": "text/javascript", "mjs": "text/javascript",
-	"json": "application/json", "xml": "text/xml", "wasm": "application/wasm", "txt": "text/plain", "csv": "text/csv", "md": "text/markdown",
+	"json": "application/json", "xml": "text/xml", "wasm": "application/wasm", "txt": "text/plain", "csv": "text/csv",
+	"md":  "text/markdown",
 	"vtt": "text/vtt", "yaml": "application/yaml",
-	"jpg": "image/jpeg", "jpeg": "image/jpeg", "png": "image/png", "gif": "image/gif", "webp": "image/webp", "avif": "image/avif",
-	"svg": "image/svg+xml", "ico": "image/x-icon", "bmp": "image/bmp", "tiff": "image/tiff", "heic": "image/heic", "jxl": "image/jxl",
+	"jpg": "image/jpeg", "jpeg": "image/jpeg", "png": "image/png", "gif": "image/gif", "webp": "image/webp",
+	"avif": "image/avif",
+	"svg":  "image/svg+xml", "ico": "image/x-icon", "bmp": "image/bmp", "tiff": "image/tiff", "heic": "image/heic",
+	"jxl":  "image/jxl",
 	"apng": "image/apng", "mng": "video/x-mng",
-	"mp3": "audio/mpeg", "m4a": "audio/x-m4a", "aac": "audio/aac", "flac": "audio/flac", "ogg": "audio/ogg", "opus": "audio/ogg",
-	"wav": "audio/wav", "amr": "audio/amr", "mid": "audio/midi",
+	"mp3": "audio/mpeg", "m4a": "audio/x-m4a", "aac": "audio/aac", "flac": "audio/flac", "ogg": "audio/ogg",
+	"opus": "audio/ogg",
+	"wav":  "audio/wav", "amr": "audio/amr", "mid": "audio/midi",
 	"mp4": "video/mp4", "m4v": "video/x-m4v", "webm": "video/webm", "mov": "video/quicktime", "mkv": "video/x-matroska",
-	"avi": "video/x-msvideo", "wmv": "video/x-ms-wmv", "flv": "video/x-flv", "3gp": "video/3gpp", "ts": "video/mp2t", "mpg": "video/mpeg",
+	"avi": "video/x-msvideo", "wmv": "video/x-ms-wmv", "flv": "video/x-flv", "3gp": "video/3gpp", "ts": "video/mp2t",
+	"mpg":  "video/mpeg",
 	"m3u8": "application/vnd.apple.mpegurl", "mpd": "application/dash+xml",
 	"woff": "font/woff", "woff2": "font/woff2", "ttf": "font/ttf", "otf": "font/otf",
-	"pdf": "application/pdf", "doc": "application/msword", "xls": "application/vnd.ms-excel", "ppt": "application/vnd.ms-powerpoint",
+	"pdf": "application/pdf", "doc": "application/msword", "xls": "application/vnd.ms-excel",
+	"ppt":  "application/vnd.ms-powerpoint",
 	"docx": "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
 	"xlsx": "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet",
 	"pptx": "application/vnd.openxmlformats-officedocument.presentationml.presentation",
 	"odt":  "application/vnd.oasis.opendocument.text", "rtf": "application/rtf", "epub": "application/epub+zip",
-	"zip": "application/zip", "rar": "application/vnd.rar", "7z": "application/x-7z-compressed", "gz": "application/gzip",
+	"zip": "application/zip", "rar": "application/vnd.rar", "7z": "application/x-7z-compressed",
+	"gz":  "application/gzip",
 	"tar": "application/x-tar", "apk": "application/vnd.android.package-archive", "jar": "application/java-archive",
 	"bin": "application/octet-stream", "exe": "application/octet-stream",
 }
@@ -80,7 +87,8 @@ func TestBuiltInTypesBesideNginx(t *testing.T) {
 
 // [types] beats the file, the file beats the built-in table; the default type is for the rest.
 func TestTypesOrder(t *testing.T) {
-	text := base + "http.mime_types_filename=t\nhttp.default_content_type=a/default\n[types]\nwebp = image/own\n.LOG = text/plain; charset=gbk\n" +
+	text := base + "http.mime_types_filename=t\nhttp.default_content_type=a/default\n[types]\nwebp = image/own\n" +
+		".LOG = text/plain; charset=gbk\n" +
 		"md = text/x-web-markdown\n"
 	dir := put(t, map[string]string{"m.conf": text, "t": "a/file webp png\n"})
 	c, problems := Load(filepath.Join(dir, "m.conf"))
@@ -91,14 +99,17 @@ func TestTypesOrder(t *testing.T) {
 	require.Equal(t, "a/file", c.Types["png"])
 	require.Equal(t, "image/gif", c.Types["gif"])
 	require.Equal(t, "a/default", c.DefaultType)
-	require.Equal(t, "image/webp", clean(t, base).Types["webp"], "one configuration does not change the table of another")
+	require.Equal(t, "image/webp", clean(t, base).Types["webp"],
+		"one configuration does not change the table of another")
 }
 
 // The charset is for text types without one, wherever they come from.
 func TestCharset(t *testing.T) {
-	c := clean(t, base+"http.default_content_type=text/plain\n[gateway]\ncharset = utf-8\n[types]\nlog = text/plain; charset=gbk\nx = TEXT/x\njs = application/javascript\n")
+	c := clean(t, base+"http.default_content_type=text/plain\n[gateway]\ncharset = utf-8\n[types]\n"+
+		"log = text/plain; charset=gbk\nx = TEXT/x\njs = application/javascript\n")
 	for ext, want := range map[string]string{
-		"txt": "text/plain; charset=utf-8", "html": "text/html; charset=utf-8", "js": "application/javascript; charset=utf-8", "x": "TEXT/x; charset=utf-8",
+		"txt": "text/plain; charset=utf-8", "html": "text/html; charset=utf-8",
+		"js": "application/javascript; charset=utf-8", "x": "TEXT/x; charset=utf-8",
 		"log": "text/plain; charset=gbk", "json": "application/json", "svg": "image/svg+xml", "jpg": "image/jpeg",
 	} {
 		require.Equal(t, want, c.Types[ext], ext)

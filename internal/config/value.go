@@ -106,7 +106,8 @@ func hosts(p *[]string) field {
 		*p = nil
 		for _, part := range splitList(v) {
 			if !fdfs.ValidHost(part) || strings.Contains(part, ":") {
-				return bad("write names such as gateway.example with commas between them", "holds %s, which is no name of a host", shown(part))
+				return bad("write names such as gateway.example with commas between them",
+					"holds %s, which is no name of a host", shown(part))
 			}
 			*p = append(*p, strings.ToLower(strings.TrimSuffix(part, ".")))
 		}
@@ -267,7 +268,8 @@ func duration(p *time.Duration, low, high time.Duration) field {
 		}
 		d, ok := parseDuration(v)
 		if !ok || d < low || d > high {
-			return bad(fmt.Sprintf("write a duration from %v to %v, such as 500ms, 10s, 1h or plain seconds", low, high), "is not a duration in range")
+			return bad(fmt.Sprintf("write a duration from %v to %v, such as 500ms, 10s, 1h or plain seconds", low,
+				high), "is not a duration in range")
 		}
 		*p = d
 		return nil
@@ -350,7 +352,8 @@ func logLevel(p *slog.Level) field {
 		if known {
 			*p = level
 		} else if v != "" {
-			return odd("write emerg, alert, crit, error, warn, notice, info or debug", "is not a log level, %v is used", *p)
+			return odd("write emerg, alert, crit, error, warn, notice, info or debug", "is not a log level, %v is used",
+				*p)
 		}
 		return nil
 	}}
@@ -359,7 +362,8 @@ func logLevel(p *slog.Level) field {
 // localNetworks stands for the networks that the interfaces of this host are directly in.
 const localNetworks = "local-networks"
 
-// sources is a comma list of networks, where an address alone is a network of one, and the word local-networks.
+// sources is a comma list of networks, where an address alone is a network of one, and the word
+// local-networks.
 func sources(p *[]netip.Prefix, local *bool) field {
 	return field{parse: func(v string, _ position) *refusal {
 		*p, *local = nil, false
@@ -373,7 +377,8 @@ func sources(p *[]netip.Prefix, local *bool) field {
 				network, err = ip.Prefix(ip.BitLen())
 			}
 			if err != nil {
-				return bad("write networks such as 10.0.0.0/8, or local-networks, with commas between them", "holds %s, which is no network", shown(part))
+				return bad("write networks such as 10.0.0.0/8, or local-networks, with commas between them",
+					"holds %s, which is no network", shown(part))
 			}
 			*p = append(*p, network.Masked())
 		}
@@ -388,7 +393,8 @@ func addresses(p *[]netip.Addr) field {
 		for _, part := range splitList(v) {
 			ip, err := netip.ParseAddr(part)
 			if err != nil {
-				return bad("write addresses such as 10.0.0.1 with commas between them", "holds %s, which is no IP address", shown(part))
+				return bad("write addresses such as 10.0.0.1 with commas between them",
+					"holds %s, which is no IP address", shown(part))
 			}
 			*p = append(*p, ip.Unmap())
 		}
