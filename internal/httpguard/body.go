@@ -21,7 +21,7 @@ const (
 	bodyChunked                 // by chunked framing
 )
 
-// framing is what the fields of a head say about the body.
+// framing is the framing of the body by the fields of the head.
 type framing struct {
 	kind   bodyKind
 	length int64 // of bodyLength; math.MaxInt64 stands for all that is larger
@@ -32,9 +32,8 @@ type framing struct {
 	other                bool // a coding besides chunked
 }
 
-// contentLength takes in one Content-Length field (RFC 9110 section 8.6).
-// A second one is refused even if it says the same: whoever merged two
-// messages into one might have done so.
+// contentLength parses one Content-Length field (RFC 9110 section 8.6). A second one is refused
+// even if it says the same: a proxy that merged two messages into one may have added it.
 func (f *framing) contentLength(value []byte) error {
 	if f.hasLength {
 		return badRequest("more than one Content-Length field")
@@ -57,7 +56,7 @@ func (f *framing) contentLength(value []byte) error {
 	return nil
 }
 
-// transferEncoding takes in one Transfer-Encoding field (RFC 9112 section
+// transferEncoding parses one Transfer-Encoding field (RFC 9112 section
 // 6.1). Several fields are one list. Members are bare tokens here: chunked has
 // no parameters, and nothing else is understood.
 func (f *framing) transferEncoding(value []byte) error {
@@ -81,7 +80,7 @@ func (f *framing) transferEncoding(value []byte) error {
 	return nil
 }
 
-// finish decides how the body is framed, if it can be told without doubt.
+// finish decides how the body is framed, or refuses what is ambiguous.
 func (f *framing) finish(http10 bool) error {
 	switch {
 	case f.hasCoding && f.hasLength:

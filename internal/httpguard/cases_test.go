@@ -116,7 +116,8 @@ func targetCases() []requestCase {
 		okTarget("9112-3.2.1 percent", line("GET /a%20b%00%2F HTTP/1.1"), "/a%20b%00%2F"),
 		okTarget("9112-3.2.1 bad percent is not ours", line("GET /a%zz HTTP/1.1"), "/a%zz"),
 		okTarget("9112-3.2.1 dots are not ours", line("GET /a/../b HTTP/1.1"), "/a/../b"),
-		okTarget("nginx raw UTF-8 in the query", line("GET /a?filename=\xe4\xb8\xad.jpg HTTP/1.1"), "/a?filename=\xe4\xb8\xad.jpg"),
+		okTarget("nginx raw UTF-8 in the query", line("GET /a?filename=\xe4\xb8\xad.jpg HTTP/1.1"),
+			"/a?filename=\xe4\xb8\xad.jpg"),
 		okTarget("nginx raw bytes in the path", line("GET /a\xff HTTP/1.1"), "/a\xff"),
 		okTarget("nginx odd characters", line("GET /a\"<>^`{|}\\ HTTP/1.1"), "/a\"<>^`{|}\\"),
 		okTarget("nginx fragment", line("GET /a#frag HTTP/1.1"), "/a"),
@@ -172,7 +173,8 @@ func otherFormCases() []requestCase {
 		c.kept = !strings.HasPrefix(method, "CONNECT")
 		cases = append(cases, c)
 	}
-	body := last("9110-9.3.6 CONNECT with a body", "CONNECT x:443 HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello")
+	body := last("9110-9.3.6 CONNECT with a body",
+		"CONNECT x:443 HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello")
 	body.status = []int{405}
 	return append(cases, body)
 }
@@ -191,9 +193,12 @@ func versionCases() []requestCase {
 		cases = append(cases, refused("9110-15.6.6 "+v, line("GET /f "+v), 505))
 	}
 	for _, v := range []string{
-		"http/1.1", "Http/1.1", "HTTP/1.10", "HTTP/01.1", "HTTP/1.01", "HTTP/10.0", "HTTP/1", "HTTP/2", "HTTP/1.", "HTTP/.1",
-		"HTTP/", "HTTP", "HTTP/1.1.1", "HTTP 1.1", "HTTP/1,1", "HTTP/-1.1", "HTTP/+1.1", "HTTP/1.1x", "xHTTP/1.1", "HTTPS/1.1", "HTT/1.1",
-		"HTTP/1.x", "HTTP/x.1", "HTTP//1.1", "HTTP/1.1\x00", "HTTP/1.1\r", "HTTP/\xb9.1", "ICY/1.1", "HTTP/1.1;x", "1.1", "HTTP\\1.1",
+		"http/1.1", "Http/1.1", "HTTP/1.10", "HTTP/01.1", "HTTP/1.01", "HTTP/10.0", "HTTP/1", "HTTP/2", "HTTP/1.",
+		"HTTP/.1",
+		"HTTP/", "HTTP", "HTTP/1.1.1", "HTTP 1.1", "HTTP/1,1", "HTTP/-1.1", "HTTP/+1.1", "HTTP/1.1x", "xHTTP/1.1",
+		"HTTPS/1.1", "HTT/1.1",
+		"HTTP/1.x", "HTTP/x.1", "HTTP//1.1", "HTTP/1.1\x00", "HTTP/1.1\r", "HTTP/\xb9.1", "ICY/1.1", "HTTP/1.1;x",
+		"1.1", "HTTP\\1.1",
 	} {
 		cases = append(cases, refused(fmt.Sprintf("9112-2.3 %q", v), line("GET /f "+v), 400))
 	}
@@ -211,16 +216,22 @@ func hostCases() []requestCase {
 		refused("Go: bad Host in 1.0", "GET /f HTTP/1.0\r\nHost: \xff\r\n\r\n", 400),
 	}
 	for _, v := range []string{
-		" h", "h", "\th\t", " h:80", " h:", " h:65535", " 127.0.0.1", " 127.0.0.1:8080", " a-b_c.d~e", " h.", " [::1]", " [::1]:80",
-		" [2001:db8::1]", " [::ffff:1.2.3.4]", " [fe80::1%25en0]:80", " xn--bcher-kva.example", " EXAMPLE.com", " a!$&'()*+;=b", " b%C3%BCcher",
+		" h", "h", "\th\t", " h:80", " h:", " h:65535", " 127.0.0.1", " 127.0.0.1:8080", " a-b_c.d~e", " h.", " [::1]",
+		" [::1]:80",
+		" [2001:db8::1]", " [::ffff:1.2.3.4]", " [fe80::1%25en0]:80", " xn--bcher-kva.example", " EXAMPLE.com",
+		" a!$&'()*+;=b", " b%C3%BCcher",
 	} {
 		cases = append(cases, ok(fmt.Sprintf("9110-7.2 Host %q", v), host(v)))
 	}
 	for _, v := range []string{
-		"", " ", " :80", " a b", " a,b", " a, b", " a/b", " /", " http://h", " u@h", " u:p@h", " h:x", " h:80x", " h:-1", " h:+80", " h:65536",
-		" h:99999999999999999999", " h:80:80", " h::80", " ::1", " [::1", " ::1]", " [::1]x", " [::1]:x", " [h]", " []", " [1.2.3.4]", " [::1::2]",
-		" [12345::]", " [::1%en0]", " [::1%25]", " [::1%25a/b]", " h?x", " h#x", " h\\x", " {h}", " <h>", " h\"", " h|x", " h^x", " h`x", " \x06",
-		" h\x00", " h\x7f", " \xff", " b\xc3\xbccher", " %", " %4", " %41", " %zz", " h%00", " h\tx", " [v1.x]", " ;,", " [::1]]", " [[::1]]",
+		"", " ", " :80", " a b", " a,b", " a, b", " a/b", " /", " http://h", " u@h", " u:p@h", " h:x", " h:80x",
+		" h:-1", " h:+80", " h:65536",
+		" h:99999999999999999999", " h:80:80", " h::80", " ::1", " [::1", " ::1]", " [::1]x", " [::1]:x", " [h]", " []",
+		" [1.2.3.4]", " [::1::2]",
+		" [12345::]", " [::1%en0]", " [::1%25]", " [::1%25a/b]", " h?x", " h#x", " h\\x", " {h}", " <h>", " h\"",
+		" h|x", " h^x", " h`x", " \x06",
+		" h\x00", " h\x7f", " \xff", " b\xc3\xbccher", " %", " %4", " %41", " %zz",
+		" h%00", " h\tx", " [v1.x]", " ;,", " [::1]]", " [[::1]]",
 		" h:80 x", " h:80, h:81", " h: 80", " *,*",
 	} {
 		cases = append(cases, refused(fmt.Sprintf("9110-7.2 Host %q", v), host(v), 400))
@@ -266,7 +277,8 @@ func fieldCases() []requestCase {
 	}
 	for ch := range 0x20 {
 		if ch != '\t' && ch != '\n' && ch != '\r' {
-			cases = append(cases, refused(fmt.Sprintf("9110-5.5 %#02x in value", ch), get("Abcdefgh: 12345678"+string(rune(ch))+"12"), 400))
+			cases = append(cases, refused(fmt.Sprintf("9110-5.5 %#02x in value", ch),
+				get("Abcdefgh: 12345678"+string(rune(ch))+"12"), 400))
 		}
 	}
 	cases = append(cases, refused("9110-5.5 DEL in value", get("Abcdefgh: 1234567\x7f"), 400))
@@ -295,7 +307,9 @@ func limitCases() []requestCase {
 		ok("100 fields", many(99)),
 		refused("6585-5 101 fields", many(100), 431),
 		refused("6585-5 5000 fields", many(5000), 431),
-		refused("LF lines near the limit", "GET /f HTTP/1.1\nHost: h\n"+strings.Repeat("A:\n", 98)+"B: "+strings.Repeat("b", 16<<10)+"\n\n", 431),
-		last("LF lines below the limit", "GET /f HTTP/1.1\nHost: h\n"+strings.Repeat("A:\n", 98)+"B: "+strings.Repeat("b", 15<<10)+"\n\n"),
+		refused("LF lines near the limit",
+			"GET /f HTTP/1.1\nHost: h\n"+strings.Repeat("A:\n", 98)+"B: "+strings.Repeat("b", 16<<10)+"\n\n", 431),
+		last("LF lines below the limit",
+			"GET /f HTTP/1.1\nHost: h\n"+strings.Repeat("A:\n", 98)+"B: "+strings.Repeat("b", 15<<10)+"\n\n"),
 	}
 }

@@ -2,8 +2,8 @@ package httpguard
 
 import "math"
 
-// chunkDecoder finds the end of a chunked body (RFC 9112 section 7.1). It
-// takes what has arrived in pieces of any size and keeps none of it.
+// chunkDecoder finds the end of a chunked body (RFC 9112 section 7.1). It accepts pieces of any
+// size and keeps none of them.
 //
 // A chunked body:
 //

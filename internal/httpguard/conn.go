@@ -159,8 +159,8 @@ func (c *Conn) next() bool {
 	return false
 }
 
-// readHead reads until c.head is complete at in.b[r:]. Errors other than
-// *Error mean that there is nobody to answer.
+// readHead reads until c.head is complete at in.b[r:]. After an error other than *Error there is no
+// client to answer.
 func (c *Conn) readHead() error {
 	for {
 		if c.r < c.w {
@@ -214,8 +214,9 @@ func (c *Conn) takeHead() error {
 	b := c.in.b[c.r : c.r+h.end]
 	c.r += h.end
 	if h.expect100 && h.body.kind != bodyNone && c.r == c.w {
-		// The client waits for a word before it sends the body. Nobody wants the body, so the word is the final answer (RFC 9110
-		// section 10.1.1); the connection ends with it, for the client may send the body all the same.
+		// The client waits for 100 (Continue) before it sends the body. The body is not needed, so
+		// it gets the final answer instead (RFC 9110 section 10.1.1); the connection ends with it,
+		// for the client may send the body all the same.
 		h.last, h.rewrite, h.body.kind, c.unread = true, true, bodyNone, true
 	}
 	if h.last {
@@ -276,9 +277,8 @@ func (c *Conn) makeRoom() {
 	c.in = in
 }
 
-// setDeadline sets the read deadline for what is waited for now. While a
-// request is under way its deadline stays as it was at its first byte: a
-// client that sends a byte now and then gains nothing by it.
+// setDeadline sets the read deadline of the current wait. While a request is under way its deadline
+// stays as it was at its first byte: a client that sends single bytes cannot extend it.
 func (c *Conn) setDeadline() error {
 	if c.timing {
 		return nil
@@ -342,7 +342,7 @@ func (c *Conn) readFD(fd uintptr) bool {
 		c.in = c.g.take(&c.g.small)
 	}
 	for {
-		n, err := readNow(fd, c.in.b[c.w:])
+		n, err := readNonblock(fd, c.in.b[c.w:])
 		switch err {
 		case 0:
 			c.n = n

@@ -123,8 +123,8 @@ func TestIdleTimeout(t *testing.T) {
 	})
 }
 
-// A kept connection may be idle for longer than ReadTimeout, which then begins with the first byte of a request. The scene is
-// played again when the machine was too late for it.
+// A kept connection may be idle for longer than ReadTimeout, which then begins with the first byte
+// of a request. The scene is played again when the machine was too late for it.
 func TestKeptConnectionOutlivesReadTimeout(t *testing.T) {
 	const limit = 4 * short
 	s := startServer(t, Options{ReadTimeout: limit, IdleTimeout: time.Hour})
@@ -139,7 +139,8 @@ func TestKeptConnectionOutlivesReadTimeout(t *testing.T) {
 	t.Fatal("the machine was always late")
 }
 
-// slowHead is idle for longer than limit, and then sends a request in two parts well within it. False: the machine was late.
+// slowHead is idle for longer than limit, and then sends a request in two parts well within it.
+// False: the machine was late.
 func (c *client) slowHead(limit time.Duration) bool {
 	c.t.Helper()
 	time.Sleep(limit + short)
@@ -218,8 +219,8 @@ func TestHalfClosed(t *testing.T) {
 	}
 }
 
-// A client that waits for 100 (Continue) gets its answer at once (RFC 9110 section 10.1.1), and the connection ends: it cannot be
-// told whether the body comes all the same.
+// A client that waits for 100 (Continue) gets its answer at once (RFC 9110 section 10.1.1), and the
+// connection ends: it cannot be told whether the body comes all the same.
 func TestContinue(t *testing.T) {
 	s := startServer(t, Options{})
 	for name, tc := range map[string]struct {
@@ -338,14 +339,15 @@ func TestLingerIsBounded(t *testing.T) {
 			}()
 			start := time.Now()
 			require.NoError(t, c.Close())
-			require.Less(t, time.Since(start), patience)
+			require.Less(t, time.Since(start), waitBudget)
 			<-done
 			require.Zero(t, g.Buffers())
 		})
 	}
 }
 
-// A connection that is done without anything unread is closed at once. The machine may be late now and then, but not each time.
+// A connection that is done without anything unread is closed at once. The machine may be late now
+// and then, but not each time.
 func TestOrdinaryCloseDoesNotLinger(t *testing.T) {
 	g := New(Options{})
 	quickest := time.Hour

@@ -1,11 +1,10 @@
 // Package httpguard is the strict reader of HTTP/1 requests between a socket
 // and a lenient HTTP server.
 //
-// A Conn wraps a net.Conn. Whoever reads from it is handed exactly one
-// well-formed, canonical request head at a time, never a byte of a body and
-// never anything that two parsers could understand in two ways (RFC 9112).
-// What is not a request is answered by the guard itself, with a plain text
-// line and the status that the RFC asks for, and the reader sees io.EOF:
+// A Conn wraps a net.Conn. Its reader gets exactly one well-formed, canonical request head at a
+// time, never a byte of a body and never anything that two parsers could understand in two ways
+// (RFC 9112). The guard itself answers anything that is not a request, with a plain text line and
+// the status of the RFC, and the reader sees io.EOF:
 //
 //	g := httpguard.New(httpguard.Options{OnRefuse: logRefusal})
 //	server := &fasthttp.Server{
@@ -30,7 +29,7 @@
 //     request may have none. The authority of an absolute-form target takes
 //     the place of Host (RFC 9112 section 3.2.2).
 //   - Content-Length, Transfer-Encoding, Expect, Trailer, TE and Upgrade are
-//     never there: the guard has dealt with them. There is at most one
+//     never there: the guard has applied them. There is at most one
 //     Connection field, and its value is "close" or "keep-alive".
 //   - Method names are tokens, passed on as they came, known or not.
 //
@@ -45,11 +44,10 @@
 //
 // # Line ends
 //
-// A lone LF is taken as the end of a line of the head, as RFC 9112 section
-// 2.2 allows and other servers do. Such a request must have no body and is
-// always the last one on its connection: whatever a sender in front of us
-// thought that the bytes behind it were, they are not read as a request.
-// Inside chunked framing only CR LF is accepted.
+// A lone LF is taken as the end of a line of the head, as RFC 9112 section 2.2 allows and other
+// servers do. Such a request must have no body and is always the last one on its connection: the
+// bytes behind it are not read as a request, whatever a proxy in front took them for. Inside
+// chunked framing only CR LF is accepted.
 //
 // # Time
 //

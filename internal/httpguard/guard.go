@@ -7,8 +7,7 @@ import (
 	"time"
 )
 
-// Sizes and limits that have no option: none of them is worth a decision by
-// an operator.
+// Sizes and limits that have no option: operators do not need to change them.
 const (
 	smallBuffer = 4 << 10 // first buffer of a request; nearly every head fits
 	headSlack   = 64      // what a canonical head may be longer than its original, besides line ends
@@ -46,14 +45,12 @@ type Options struct {
 	IdleTimeout time.Duration
 
 	// MaxIdle, when not nil, bounds both times for which a connection may be
-	// idle, between requests and before the first one; it is asked when such
-	// a time begins.
+	// idle, between requests and before the first one; it is called when such a time begins.
 	MaxIdle func() time.Duration
 
-	// OnRefuse, when not nil, is told of each refused request after the
-	// answer was written: for the access log and metrics. It runs on the
-	// goroutine that reads the connection and must not use it otherwise than
-	// for its addresses.
+	// OnRefuse, when not nil, is called for each refused request after the answer was written, for
+	// the access log and metrics. It runs on the goroutine that reads the connection and must not
+	// use it otherwise than for its addresses.
 	OnRefuse func(conn net.Conn, e *Error)
 }
 

@@ -5,9 +5,9 @@ import (
 	"encoding/binary"
 )
 
-// head is what is known of a request head while it arrives. It is fed line by
-// line, so that a request is judged the same way whether it comes in one
-// piece or byte by byte, and refused at its first bad line.
+// head is the state of a request head that arrives. It is parsed line by line, so that the result
+// is the same whether a request comes in one piece or byte by byte, and a bad line is refused at
+// once.
 //
 // A head (RFC 9112 section 2.1); offsets count from its first byte:
 //
@@ -44,8 +44,8 @@ type head struct {
 	body framing
 }
 
-// feed looks at b, all that has come of the head, and reports whether the
-// head is complete. It never looks at a line twice.
+// feed parses b, the part of the head that has arrived, and reports whether the
+// head is complete. It parses no line twice.
 func (h *head) feed(b []byte, o *Options) (bool, error) {
 	if len(b) == 1 && b[0] == '\r' {
 		return false, nil // perhaps half of an empty line
@@ -96,7 +96,7 @@ func (h *head) checkLength(n int, o *Options) error {
 	return nil
 }
 
-// feedLine judges one line, given without its line end. b is the head so far,
+// feedLine parses one line, given without its line end. b is the head so far,
 // which line is a part of.
 func (h *head) feedLine(b, line []byte, o *Options) error {
 	if h.targetEnd == 0 {
@@ -111,8 +111,7 @@ func (h *head) feedLine(b, line []byte, o *Options) error {
 	return h.fieldLine(line)
 }
 
-// fieldLine judges one field line (RFC 9112 section 5) and takes in what
-// concerns the framing.
+// fieldLine checks one field line (RFC 9112 section 5) and records fields that concern the framing.
 func (h *head) fieldLine(line []byte) error {
 	n, err := fieldName(line)
 	if err != nil {
@@ -166,7 +165,7 @@ func fieldName(line []byte) (int, error) {
 	return 0, badRequest("header line without a colon")
 }
 
-// connection takes in one Connection field (RFC 9110 section 7.6.1).
+// connection parses one Connection field (RFC 9110 section 7.6.1).
 func (h *head) connection(value []byte) {
 	h.connections++
 	h.plain = string(value) == "close" || string(value) == "keep-alive"
@@ -181,7 +180,7 @@ func (h *head) connection(value []byte) {
 	}
 }
 
-// expect takes in one Expect field (RFC 9110 section 10.1.1).
+// expect parses one Expect field (RFC 9110 section 10.1.1).
 func (h *head) expect(value []byte) {
 	for len(value) > 0 {
 		var member []byte
@@ -194,7 +193,7 @@ func (h *head) expect(value []byte) {
 	}
 }
 
-// finish judges the head as a whole once its empty line has come.
+// finish checks the head as a whole once its empty line has come.
 func (h *head) finish(b []byte, o *Options) error {
 	if h.hosts == 0 && !h.http10 {
 		return badRequest("HTTP/1.1 request without Host")

@@ -62,7 +62,7 @@ func TestIdleSince(t *testing.T) {
 }
 
 // TestTakeIdleOrRequest: a request that is handed on cannot be taken, and what is taken hands on no
-// request, whoever is faster.
+// request, in either order.
 func TestTakeIdleOrRequest(t *testing.T) {
 	took, handed := 0, 0
 	for i := range 2000 {
@@ -97,7 +97,8 @@ func TestTakeIdleOrRequest(t *testing.T) {
 
 // TestMaxIdle bounds both idle times.
 func TestMaxIdle(t *testing.T) {
-	s := startServer(t, Options{ReadTimeout: time.Hour, IdleTimeout: time.Hour, MaxIdle: func() time.Duration { return short }})
+	s := startServer(t, Options{ReadTimeout: time.Hour, IdleTimeout: time.Hour,
+		MaxIdle: func() time.Duration { return short }})
 	s.dialFor(t).requireEOF()
 	c := s.dialFor(t)
 	c.send(get())

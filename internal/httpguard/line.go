@@ -17,7 +17,7 @@ const (
 	asteriskForm                    // "*", OPTIONS only
 )
 
-// requestLine judges the request line (RFC 9112 section 3), which is the
+// requestLine parses the request line (RFC 9112 section 3), which is the
 // first line of the head, so that offsets in it are those in the head:
 //
 //	method SP target SP "HTTP/" DIGIT "." DIGIT
@@ -55,7 +55,7 @@ func (h *head) requestLine(line []byte, o *Options) error {
 	return h.target(line[:m], target)
 }
 
-// version judges the last part of a request line (RFC 9112 section 2.3). A
+// version checks the last part of a request line (RFC 9112 section 2.3). A
 // minor version that is higher than ours is treated as ours (RFC 9110 section
 // 2.5).
 func (h *head) version(v []byte) error {
@@ -70,7 +70,7 @@ func (h *head) version(v []byte) error {
 	return nil
 }
 
-// checkTarget refuses what cannot be in any target. Bytes of 0x80 and above
+// checkTarget refuses bytes that no target can have. Bytes of 0x80 and above
 // are no more allowed in a URI than blanks are, but clients do send file
 // names in queries unescaped, and there is no second way to read them.
 func checkTarget(target []byte) error {
@@ -168,7 +168,7 @@ func hasSchemeHTTP(target []byte) bool {
 		(equalFold(scheme, "http") || equalFold(scheme, "https"))
 }
 
-// validateAuthority judges the target of CONNECT, which must name a port
+// validateAuthority checks the target of CONNECT, which must name a port
 // (RFC 9112 section 3.2.3).
 func validateAuthority(b []byte) error {
 	if n := len(b); !isDigit(b[n-1]) || bytes.IndexByte(b, ':') < 0 {
@@ -177,7 +177,7 @@ func validateAuthority(b []byte) error {
 	return validateHost(b)
 }
 
-// validateHost judges host [":" port] (RFC 9110 section 7.2). An empty host
+// validateHost checks host [":" port] (RFC 9110 section 7.2). An empty host
 // is refused: no http URI has one (RFC 9110 section 4.2.1).
 func validateHost(b []byte) error {
 	var host, port []byte
@@ -206,7 +206,7 @@ func validateHost(b []byte) error {
 	return nil
 }
 
-// validName judges a registered name (RFC 3986 section 3.2.2). Commas are
+// validName checks a registered name (RFC 3986 section 3.2.2). Commas are
 // left out, because a list of hosts looks like one name with a comma. Of
 // percent-encoded characters only those outside of ASCII are taken: the
 // others would be a second spelling of a name.
@@ -227,7 +227,7 @@ func validName(b []byte) bool {
 // isName marks the characters that validName takes as they are.
 var isName = charSet("-._~!$&'()*+;=")
 
-// validPort judges what follows a host: nothing, or a colon and a number of at
+// validPort checks the part behind a host: nothing, or a colon and a number of at
 // most 65535, which may be left out (RFC 3986 section 3.2.3).
 func validPort(b []byte) bool {
 	if len(b) == 0 {
@@ -248,7 +248,7 @@ func validPort(b []byte) bool {
 	return true
 }
 
-// validIPv6 judges the inside of an IPv6 literal. A zone is set off by "%25"
+// validIPv6 checks the inside of an IPv6 literal. A zone is set off by "%25"
 // (RFC 6874).
 func validIPv6(b []byte) bool {
 	const longest = len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255")

@@ -103,7 +103,8 @@ func TestCanonicalHead(t *testing.T) {
 			"GET /a HTTP/1.1\r\nHost: h\r\nConnection: keep-alive\r\nA: b\r\n\r\n",
 			"GET /a HTTP/1.1\r\nHost: h\r\nConnection: keep-alive\r\nA: b\r\n\r\n"},
 		"framing": {
-			"GET /a HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nTE: x\r\nTrailer: A\r\nUpgrade: x\r\nExpect: 100-continue\r\nA: b\r\n\r\nx",
+			"GET /a HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nTE: x\r\nTrailer: A\r\nUpgrade: x\r\n" +
+				"Expect: 100-continue\r\nA: b\r\n\r\nx",
 			"GET /a HTTP/1.1\r\nHost: h\r\nA: b\r\n\r\n"},
 		"connection": {
 			"GET /a HTTP/1.1\r\nConnection: x\r\nHost: h\r\nconnection: CLOSE\r\n\r\n",
@@ -136,7 +137,8 @@ func TestReadBufferSizeIsEnough(t *testing.T) {
 	for _, o := range []Options{{}, {MaxHead: 300, MaxTarget: 50}, {MaxHead: 100, MaxTarget: 9000}, {MaxFields: 6000}} {
 		g := New(o)
 		lines := min(g.opts.MaxFields-4, (g.opts.MaxHead-100)/3)
-		head := "GET http://h/ HTTP/1.0\nConnection:keep-alive\nConnection:x\n" + strings.Repeat("A:\n", max(lines, 0)) + "\n"
+		head := "GET http://h/ HTTP/1.0\nConnection:keep-alive\nConnection:x\n" +
+			strings.Repeat("A:\n", max(lines, 0)) + "\n"
 		if len(head) > g.opts.MaxHead {
 			continue
 		}
@@ -223,7 +225,8 @@ func TestErrorText(t *testing.T) {
 func TestRefusalText(t *testing.T) {
 	now := time.Date(2026, 11, 20, 13, 34, 1, 0, time.FixedZone("", 3600))
 	e := &Error{Status: 400, Reason: "bad"}
-	const headText = "HTTP/1.1 400 Bad Request\r\nDate: Fri, 20 Nov 2026 12:34:01 GMT\r\nContent-Type: text/plain; charset=utf-8\r\n" +
+	const headText = "HTTP/1.1 400 Bad Request\r\nDate: Fri, 20 Nov 2026 12:34:01 GMT\r\n" +
+		"Content-Type: text/plain; charset=utf-8\r\n" +
 		"Content-Length: 4\r\nConnection: close\r\nX-Content-Type-Options: nosniff\r\n\r\n"
 	require.Equal(t, headText+"bad\n", string(appendRefusal(nil, e, false, now)))
 	require.Equal(t, headText, string(appendRefusal(nil, e, true, now)))

@@ -38,7 +38,7 @@ type Error struct {
 // maxErrorLine bounds Error.Line.
 const maxErrorLine = 256
 
-// firstLine copies what is there of the first line of b.
+// firstLine copies the first line of b as far as it has arrived.
 func firstLine(b []byte) []byte {
 	b = b[:min(len(b), maxErrorLine)]
 	if end := bytes.IndexAny(b, "\r\n"); end >= 0 {
@@ -55,7 +55,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 func badRequest(reason string) *Error { return &Error{Status: 400, Reason: reason} }
 
-// statusText holds the reason phrases of RFC 9110 for what the guard answers.
+// statusText holds the reason phrases (RFC 9110) of the statuses that the guard sends.
 var statusText = map[int]string{
 	400: "Bad Request",
 	408: "Request Timeout",
@@ -88,7 +88,7 @@ func (c *Conn) refuse(e *Error) {
 }
 
 // isHead reports whether the request is a HEAD request, whose answer has no
-// body. Before the request line is complete, b is what has come of it.
+// body. Before the request line is complete, b is the part that has arrived.
 func (h *head) isHead(b []byte) bool {
 	return h.headMethod || (h.targetEnd == 0 && (bytes.HasPrefix(b, []byte("HEAD ")) || string(firstLine(b)) == "HEAD"))
 }
@@ -111,12 +111,11 @@ func appendRefusal(dst []byte, e *Error, headOnly bool, now time.Time) []byte {
 	return append(dst, '\n')
 }
 
-// Close closes the connection. Where the client may still be sending, it
-// lingers first: the kernel answers bytes that arrive after a close with a
-// reset, and a reset makes the client's kernel drop an answer that it has not
-// read yet (RFC 9112 section 9.6). So the sending side is closed, and what
-// arrives is thrown away until the client closes too, for at most half a
-// second or 256 KiB after the client's host has the whole answer. Close while another goroutine is in Read does not
+// Close closes the connection. Where the client may still be sending, it lingers first: the kernel
+// answers bytes that arrive after a close with a reset, and a reset makes the client's kernel drop
+// an answer that it has not read yet (RFC 9112 section 9.6). So the sending side is closed, and
+// what arrives is thrown away until the client closes too, for at most half a second or 256 KiB
+// after the client's host has the whole answer. Close while another goroutine is in Read does not
 // linger and wakes that Read. A second Close does nothing.
 func (c *Conn) Close() error {
 	again := c.closed.Swap(true)
@@ -138,7 +137,7 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// inputWaiting reports whether the socket holds bytes that nobody will read.
+// inputWaiting reports whether the socket holds bytes that will not be read.
 func (c *Conn) inputWaiting() bool {
 	if c.raw == nil {
 		return false
@@ -146,7 +145,7 @@ func (c *Conn) inputWaiting() bool {
 	n := 0
 	err := c.raw.Read(func(fd uintptr) bool {
 		var b [1]byte
-		n, _ = readNow(fd, b[:]) // the byte is not wanted either
+		n, _ = readNonblock(fd, b[:]) // the byte is not wanted either
 		return true
 	})
 	return err == nil && n > 0

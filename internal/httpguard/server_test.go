@@ -20,8 +20,9 @@ func TestMain(m *testing.M) {
 		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"))
 }
 
-// patience is how long a test waits for what should come at once: a machine may be slow, and may stand still for a while.
-const patience = 30 * time.Second
+// waitBudget bounds the wait for an event that normally comes at once: the machine may be under
+// load.
+const waitBudget = 30 * time.Second
 
 // A testServer is a real fasthttp server on a real socket behind a Guard.
 type testServer struct {
@@ -116,7 +117,7 @@ func (s *testServer) dialFor(t *testing.T) *client {
 	t.Helper()
 	conn, err := net.Dial("tcp", s.addr)
 	require.NoError(t, err)
-	require.NoError(t, conn.SetDeadline(time.Now().Add(2*patience)))
+	require.NoError(t, conn.SetDeadline(time.Now().Add(2*waitBudget)))
 	c := &client{Conn: conn, br: bufio.NewReader(conn), t: t}
 	t.Cleanup(func() { _ = conn.Close() })
 	return c
