@@ -12,17 +12,19 @@ type Validators struct {
 	ETag    string    // an entity-tag with its quotes, without W/
 	WeakTag bool      // it is a weak one: never equal by strong comparison (RFC 9110 section 8.8.3.2)
 	ModTime time.Time // Last-Modified; only its whole seconds count
-	// StrongDate says that ModTime alone identifies the bytes: the representation cannot have changed twice within that second
-	// (RFC 9110 section 8.8.2.2). It is false for a file that was changed just now and may be again.
+	// StrongDate says that ModTime alone identifies the bytes: the representation cannot have
+	// changed twice within that second (RFC 9110 section 8.8.2.2). It is false for a file that was
+	// changed just now and may be again.
 	StrongDate bool
 }
 
-// Conditions are the condition fields of a request as they came, one element a field line; empty when absent.
+// Conditions are the condition fields of a request as they came, one element a field line; empty
+// when absent.
 type Conditions struct {
 	IfMatch, IfNoneMatch, IfModifiedSince, IfUnmodifiedSince, IfRange [][]byte
 }
 
-// Outcome is what the preconditions demand.
+// Outcome is the answer that the preconditions demand.
 type Outcome int
 
 const (
@@ -34,8 +36,8 @@ const (
 	Failed
 )
 
-// Evaluate works through the preconditions of a GET or HEAD in the order of RFC 9110 section 13.2.2. Dates that cannot be
-// read, and date fields that came more than once, are ignored.
+// Evaluate works through the preconditions of a GET or HEAD in the order of RFC 9110 section
+// 13.2.2. Dates that cannot be read, and date fields that came more than once, are ignored.
 func Evaluate(c *Conditions, v *Validators, now time.Time) Outcome {
 	switch {
 	case len(c.IfMatch) > 0: // 13.1.1
@@ -60,8 +62,9 @@ func Evaluate(c *Conditions, v *Validators, now time.Time) Outcome {
 	return Proceed
 }
 
-// RangeApplies tells whether a Range may be honoured in the presence of If-Range (RFC 9110 section 13.1.5): true without that
-// field; else only when it holds exactly one validator and that is the current one by strong comparison.
+// RangeApplies tells whether a Range may be honoured in the presence of If-Range (RFC 9110 section
+// 13.1.5): true without that field; else only when it holds exactly one validator and that is the
+// current one by strong comparison.
 func RangeApplies(c *Conditions, v *Validators, now time.Time) bool {
 	switch len(c.IfRange) {
 	case 0:
@@ -78,8 +81,8 @@ func RangeApplies(c *Conditions, v *Validators, now time.Time) bool {
 	return ok && v.StrongDate && v.ModTime.Unix() == t
 }
 
-// matchTags tells whether a list of entity-tags, spread over any number of field lines, names the tag, or is "*" alone. Reading a
-// line stops at its first malformed member.
+// matchTags tells whether a list of entity-tags, spread over any number of field lines, names the
+// tag, or is "*" alone. Reading a line stops at its first malformed member.
 func matchTags(lines [][]byte, v *Validators, weakCompare bool) bool {
 	if len(lines) == 1 && string(trimBlanks(lines[0])) == "*" {
 		return true
@@ -101,7 +104,8 @@ func matchTags(lines [][]byte, v *Validators, weakCompare bool) bool {
 	return false
 }
 
-// cutTag reads one entity-tag (RFC 9110 section 8.8.3) from the front of b; tag keeps its quotes and has no W/.
+// cutTag reads one entity-tag (RFC 9110 section 8.8.3) from the front of b; tag keeps its quotes
+// and has no W/.
 func cutTag(b []byte) (tag []byte, weak bool, rest []byte, ok bool) {
 	if bytes.HasPrefix(b, []byte("W/")) {
 		weak, b = true, b[2:]
@@ -129,10 +133,12 @@ func singleDate(lines [][]byte, now time.Time) (int64, bool) {
 	return ParseDate(trimBlanks(lines[0]), now)
 }
 
-// ParseDate reads an HTTP-date in any of its three forms (RFC 9110 section 5.6.7) and returns unix seconds. A two-digit year
-// that seems more than 50 years ahead of now is taken from the century before.
+// ParseDate reads an HTTP-date in any of its three forms (RFC 9110 section 5.6.7) and returns unix
+// seconds. A two-digit year that seems more than 50 years ahead of now is taken from the century
+// before.
 func ParseDate(value []byte, now time.Time) (int64, bool) {
-	if len(value) < 24 || len(value) > 40 || bytes.IndexByte(value, '.') >= 0 { // package time would read fractions of seconds
+	// package time would read fractions of seconds
+	if len(value) < 24 || len(value) > 40 || bytes.IndexByte(value, '.') >= 0 {
 		return 0, false
 	}
 	s := string(value)

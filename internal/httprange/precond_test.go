@@ -26,7 +26,8 @@ func conditions(lines ...string) *Conditions {
 	c := &Conditions{}
 	for _, line := range lines {
 		name, value, _ := strings.Cut(line, ": ")
-		field := map[string]*[][]byte{"If-Match": &c.IfMatch, "If-None-Match": &c.IfNoneMatch, "If-Modified-Since": &c.IfModifiedSince,
+		field := map[string]*[][]byte{"If-Match": &c.IfMatch, "If-None-Match": &c.IfNoneMatch,
+			"If-Modified-Since":   &c.IfModifiedSince,
 			"If-Unmodified-Since": &c.IfUnmodifiedSince, "If-Range": &c.IfRange}[name]
 		*field = append(*field, []byte(value))
 	}
@@ -86,7 +87,8 @@ func TestEvaluate(t *testing.T) {
 		{"IUS no date", []string{"If-Unmodified-Since: yesterday"}, Proceed},
 		// 13.2.2
 		{"INM decides over IMS", []string{`If-None-Match: "x"`, "If-Modified-Since: " + same}, Proceed},
-		{"INM decides over an old IMS", []string{`If-None-Match: "abc-1"`, "If-Modified-Since: " + earlier}, NotModified},
+		{"INM decides over an old IMS", []string{`If-None-Match: "abc-1"`, "If-Modified-Since: " + earlier},
+			NotModified},
 		{"IM decides over IUS", []string{`If-Match: "abc-1"`, "If-Unmodified-Since: " + earlier}, Proceed},
 		{"IM fails before INM", []string{`If-Match: "x"`, `If-None-Match: "abc-1"`}, Failed},
 		{"IUS fails before IMS", []string{"If-Unmodified-Since: " + earlier, "If-Modified-Since: " + same}, Failed},
@@ -126,7 +128,8 @@ func TestRangeApplies(t *testing.T) { // RFC 9110 section 13.1.5
 	}
 	fresh := current
 	fresh.StrongDate = false
-	require.False(t, RangeApplies(conditions("If-Range: "+same), &fresh, now), "a file that may have changed twice in this second")
+	require.False(t, RangeApplies(conditions("If-Range: "+same), &fresh, now),
+		"a file that may have changed twice in this second")
 	require.True(t, RangeApplies(conditions(`If-Range: "abc-1"`), &fresh, now))
 }
 
@@ -142,7 +145,8 @@ func TestWeakTag(t *testing.T) { // RFC 9110 section 8.8.3.2
 }
 
 func TestParseDateTwoDigitYear(t *testing.T) { // RFC 9110 section 5.6.7
-	for year, want := range map[string]int{"26": 2026, "75": 2075, "76": 2076, "77": 1977, "99": 1999, "00": 2000, "70": 2070} {
+	for year, want := range map[string]int{"26": 2026, "75": 2075, "76": 2076, "77": 1977, "99": 1999, "00": 2000,
+		"70": 2070} {
 		at := time.Date(want, 3, 1, 8, 49, 37, 0, time.UTC)
 		got, ok := ParseDate([]byte(at.Weekday().String()+", 01-Mar-"+year+" 08:49:37 GMT"), now)
 		require.True(t, ok, year)

@@ -1,11 +1,11 @@
-// Package httprange decides what a GET or HEAD with Range and condition fields gets, as RFC 9110 sections 13 and 14 say. It
-// is pure: it knows neither files nor HTTP libraries.
+// Package httprange decides how a GET or HEAD with Range and condition fields is answered (RFC 9110
+// sections 13 and 14). It uses neither files nor HTTP libraries.
 //
 //	spans, verdict := httprange.Parse(nil, []byte("bytes=0-99,-1"), 5000, 16)
 //	// Partial, spans = {0 100} {4999 1}
 //
-// A Range field is either usable (Partial), impossible for this size (Unsatisfiable: 416), or to be ignored (Whole: 200):
-// nothing that a client writes into it is an error.
+// A Range field is either usable (Partial), impossible for this size (Unsatisfiable: 416), or to be
+// ignored (Whole: 200): no value of it is an error.
 package httprange
 
 import (
@@ -27,7 +27,8 @@ func (s Span) Last() int64 { return s.Start + s.Length - 1 }
 type Verdict int
 
 const (
-	// Whole: send the whole representation with 200. The field is absent, malformed, in another unit, or abusive.
+	// Whole: send the whole representation with 200. The field is absent, malformed, in another
+	// unit, or abusive.
 	Whole Verdict = iota
 	// Partial: send the spans with 206, in the order they were asked for.
 	Partial
@@ -35,17 +36,18 @@ const (
 	Unsatisfiable
 )
 
-// maxOverlaps is how many spans may share bytes with an earlier one before the field counts as an attack (RFC 9110 section
-// 14.2 names "more than two overlapping ranges").
+// maxOverlaps is how many spans may share bytes with an earlier one before the field counts as an
+// attack (RFC 9110 section 14.2 names "more than two overlapping ranges").
 const maxOverlaps = 1
 
-// Parse reads the value of a Range field (RFC 9110 section 14.1.2) for a representation of size bytes and appends the
-// satisfiable spans to dst, which may be nil or a buffer to reuse.
+// Parse reads the value of a Range field (RFC 9110 section 14.1.2) for a representation of size
+// bytes and appends the satisfiable spans to dst, which may be nil or a buffer to reuse.
 //
-// A field is ignored (Whole) when its unit is not bytes, when any part of it is malformed or has its last byte before its
-// first, when it names more than limit ranges, when three or more ranges overlap, or when several ranges together ask for more
-// bytes than the representation has. Numbers of any length are read; they are just far past the end. Empty list members are
-// skipped (section 5.6.1.2). Unsatisfiable ranges beside satisfiable ones are left out.
+// A field is ignored (Whole) when its unit is not bytes, when any part of it is malformed or has
+// its last byte before its first, when it names more than limit ranges, when three or more ranges
+// overlap, or when several ranges together ask for more bytes than the representation has. Numbers
+// of any length are read; they are just far past the end. Empty list members are skipped (section
+// 5.6.1.2). Unsatisfiable ranges beside satisfiable ones are left out.
 func Parse(dst []Span, value []byte, size int64, limit int) ([]Span, Verdict) {
 	set, ok := cutUnit(value)
 	if !ok {
@@ -79,7 +81,8 @@ func Parse(dst []Span, value []byte, size int64, limit int) ([]Span, Verdict) {
 	return spans, Partial
 }
 
-// Count returns how many ranges the value names, without judging them: more than one means a multipart answer was asked for.
+// Count returns how many ranges the value names, without checking them: more than one means a
+// multipart answer was asked for.
 func Count(value []byte) int {
 	set, ok := cutUnit(value)
 	if !ok {
@@ -100,13 +103,15 @@ var (
 	unitBytes = []byte("bytes")
 )
 
-// cutUnit splits off "bytes=": unit names are case-insensitive (RFC 9110 section 14.1), and no blank may stand beside "=".
+// cutUnit splits off "bytes=": unit names are case-insensitive (RFC 9110 section 14.1), and no
+// blank may stand beside "=".
 func cutUnit(value []byte) (set []byte, ok bool) {
 	unit, set, ok := bytes.Cut(trimBlanks(value), []byte{'='})
 	return set, ok && bytes.EqualFold(unit, unitBytes)
 }
 
-// parseSpec reads one range-spec. A span of length 0 stands for a well-formed one that is unsatisfiable.
+// parseSpec reads one range-spec. A span of length 0 stands for a well-formed one that is
+// unsatisfiable.
 func parseSpec(spec []byte, size int64) (Span, bool) {
 	dash := bytes.IndexByte(spec, '-')
 	if dash < 0 {
@@ -158,7 +163,8 @@ func lessNumber(a, b []byte) bool {
 	return bytes.Compare(a, b) < 0
 }
 
-// abusive tells whether several spans would multiply the work of the server (RFC 9110 sections 14.2 and 17.15).
+// abusive tells whether several spans would multiply the work of the server (RFC 9110 sections 14.2
+// and 17.15).
 func abusive(spans []Span, size int64) bool {
 	if len(spans) < 2 {
 		return false

@@ -128,7 +128,8 @@ func TestParseAppendsAndKeeps(t *testing.T) {
 }
 
 func TestCount(t *testing.T) {
-	for value, want := range map[string]int{"bytes=0-1": 1, "bytes=0-1,2-3": 2, "bytes=,0-1,": 1, "items=0-1,2-3": 0, "": 0, "bytes=": 0} {
+	for value, want := range map[string]int{"bytes=0-1": 1, "bytes=0-1,2-3": 2, "bytes=,0-1,": 1, "items=0-1,2-3": 0,
+		"": 0, "bytes=": 0} {
 		require.Equal(t, want, Count([]byte(value)), value)
 	}
 }
@@ -138,9 +139,11 @@ func TestParseAllocatesNothing(t *testing.T) {
 	require.Zero(t, testing.AllocsPerRun(100, func() { Parse(room, value, 1000, 16) }))
 }
 
-// FuzzParse holds every accepted span to the file's bounds, and single ranges to a second reading with big numbers.
+// FuzzParse holds every accepted span to the file's bounds, and single ranges to a second reading
+// with big numbers.
 func FuzzParse(f *testing.F) {
-	for _, s := range []string{"bytes=0-0", "bytes=-0", "bytes=0-,5-9,-1", "bytes=99999999999999999999-", "bytes=1-0", "items=1-2", ",", "bytes=00000000000000000000001-2"} {
+	for _, s := range []string{"bytes=0-0", "bytes=-0", "bytes=0-,5-9,-1", "bytes=99999999999999999999-", "bytes=1-0",
+		"items=1-2", ",", "bytes=00000000000000000000001-2"} {
 		f.Add(s, int64(100))
 	}
 	f.Fuzz(func(t *testing.T, value string, size int64) {
@@ -163,7 +166,8 @@ func FuzzParse(f *testing.F) {
 		first, last, ok := strings.Cut(strings.TrimPrefix(value, "bytes="), "-")
 		a, okA := new(big.Int).SetString(first, 10)
 		b, okB := new(big.Int).SetString(last, 10)
-		if !ok || !okA || !okB || strings.ContainsAny(value, "+_ \t") || !strings.HasPrefix(value, "bytes=") || a.Sign() < 0 || b.Sign() < 0 || strings.Contains(last, "-") {
+		if !ok || !okA || !okB || strings.ContainsAny(value, "+_ \t") || !strings.HasPrefix(value, "bytes=") ||
+			a.Sign() < 0 || b.Sign() < 0 || strings.Contains(last, "-") {
 			return
 		}
 		switch {
