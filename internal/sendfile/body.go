@@ -16,43 +16,50 @@ import (
 
 // Source is an open file. Any number of bodies may send from one descriptor at the same time.
 type Source interface {
-	// Fd returns the file descriptor, which stays open until Close and is used with explicit offsets only.
+	// Fd returns the file descriptor, which stays open until Close and is used with explicit
+	// offsets only.
 	Fd() int
 	// Close is called once, when the body is done with it.
 	Close() error
 }
 
-// ErrSource is the error of a body whose file could not be read to its end; other errors are those of the client's connection.
+// ErrSource is the error of a body whose file could not be read to its end; other errors are those
+// of the client's connection.
 var ErrSource = errors.New("cannot read what is to be sent")
 
 // ErrPanic is the error of a body whose sending panicked.
 var ErrPanic = errors.New("BUG: panic while sending")
 
-// Piece is a stretch of the source with some bytes in front of it: the head of a multipart part, or nothing.
+// Piece is a stretch of the source with some bytes in front of it: the head of a multipart part, or
+// nothing.
 type Piece struct {
 	Head   []byte
 	Offset int64 // in the descriptor
 	Length int64
 }
 
-// Body is an answer's body made of pieces of one file. It is an io.Reader, an io.WriterTo and an io.Closer; fasthttp uses
-// WriteTo and then Close. What is sent never goes beyond the pieces, so a neighbour in a trunk file stays unseen.
+// Body is an answer's body made of pieces of one file. It is an io.Reader, an io.WriterTo and an
+// io.Closer; fasthttp uses WriteTo and then Close. No byte beyond the pieces is sent, so other
+// slots of a trunk file stay private.
 type Body struct {
-	Conn   *Conn  // where the bytes end up; nil = only the writer is known
+	Conn   *Conn  // destination of the bytes; nil = only the writer is known
 	Direct bool   // Conn may be written to directly, see Of
 	Source Source // nil when the pieces have heads only, are in Memory, or come from Open
-	// Memory is the file where it is in memory: pieces are stretches of it. It is not changed, and may be other bodies' too.
+	// Memory is the file where it is in memory: pieces are stretches of it. It is not changed, and
+	// may be shared with other bodies.
 	Memory []byte
-	// Open gives a stretch of a file that is not here. The stream must end in an error when it ends early. It is used where
-	// there is no Source; Stream may hold the one for the first piece, opened before.
+	// Open gives a stretch of a remote file. The stream must end in an error when it ends
+	// early. It is used where there is no Source; Stream may hold the one for the first piece,
+	// opened before.
 	Open   func(offset, length int64) (io.ReadCloser, error)
 	Stream io.ReadCloser
 	Pieces []Piece
 	Tail   []byte // behind the last piece
-	// Resident says that the Source is a file in memory (memfd_create(2)): reading never waits for a disk.
+	// Resident says that the Source is a file in memory (memfd_create(2)): reading never waits for
+	// a disk.
 	Resident bool
-	// DropBehind lets the kernel forget the file's pages when they are sent, so that a huge transfer that comes once does not push
-	// out what is asked for often. It is for Source.
+	// DropBehind lets the kernel forget the file's pages when they are sent, so that a huge
+	// transfer does not push out pages that are used often. It is for Source.
 	DropBehind bool
 	// Done is called once, by Close.
 	Done func(Result)
@@ -62,12 +69,12 @@ type Body struct {
 	result Result
 }
 
-// Result tells how the sending of a body went.
+// Result describes how a body was sent.
 type Result struct {
 	Sent       int64     // bytes of the body that went to the socket
 	BySendfile int64     // of these, how many by sendfile(2)
 	FirstByte  time.Time // when the answer's head and first bytes left; zero if they never did
-	Err        error     // why it ended early
+	Err        error     // cause of an early end
 }
 
 // Length returns the body's size in bytes.
@@ -82,9 +89,9 @@ func (b *Body) Length() int64 {
 // SupportsBodyWriteTo tells fasthttp to call WriteTo.
 func (b *Body) SupportsBodyWriteTo() bool { return true }
 
-// WriteTo sends the body. When w buffers (fasthttp's does, and holds the answer's head by now), it is flushed together with the
-// first bytes of the file, in one packet where they fit. A panic, which is a bug, becomes an error: whoever is told by Done can
-// say for which request.
+// WriteTo sends the body. When w buffers (fasthttp's does, and holds the answer's head by now), it
+// is flushed together with the first bytes of the file, in one packet where they fit. A panic,
+// which is a bug, becomes an error: Done gets it and can log the request.
 func (b *Body) WriteTo(w io.Writer) (n int64, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -108,7 +115,8 @@ func (b *Body) WriteTo(w io.Writer) (n int64, err error) {
 	return 0, b.copyChunks(w)
 }
 
-// sendPieces sends by sendfile. It keeps Read's position, so that copying can take over where the kernel cannot go on.
+// sendPieces sends by sendfile. It keeps Read's position, so that copying can take over where the
+// kernel cannot go on.
 func (b *Body) sendPieces(w io.Writer, flusher interface{ Flush() error }) error {
 	for ; b.piece < len(b.Pieces); b.piece, b.pos = b.piece+1, 0 {
 		p := &b.Pieces[b.piece]
@@ -125,8 +133,8 @@ func (b *Body) sendPieces(w io.Writer, flusher interface{ Flush() error }) error
 	return b.write(w, b.Tail)
 }
 
-// writeMemory sends what is in memory. One piece, which is the usual case, goes out together with the answer's head without being
-// copied into w's buffer.
+// writeMemory sends what is in memory. One piece, which is the usual case, goes out together with
+// the answer's head without being copied into w's buffer.
 func (b *Body) writeMemory(w io.Writer, flusher interface{ Flush() error }) error {
 	for ; b.piece < len(b.Pieces); b.piece, b.pos = b.piece+1, 0 {
 		p := &b.Pieces[b.piece]
@@ -167,7 +175,8 @@ func (b *Body) sendBytes(flusher interface{ Flush() error }, data []byte) error 
 	return b.write(b.Conn, data[n:]) // there was nothing to flush
 }
 
-// sendFile sends a stretch of a file behind what is buffered, by sendfile, and returns how much of it.
+// sendFile sends a stretch of a file behind what is buffered, by sendfile, and returns how much of
+// it.
 func (b *Body) sendFile(flusher interface{ Flush() error }, fd int, offset, length int64) (int64, error) {
 	b.Conn.more = true
 	err := flusher.Flush()
@@ -197,7 +206,8 @@ func (b *Body) write(w io.Writer, p []byte) error {
 	return err
 }
 
-// Read copies the next bytes of the body out; io.EOF at its end, io.ErrUnexpectedEOF when the file is shorter than promised.
+// Read copies the next bytes of the body out; io.EOF at its end, io.ErrUnexpectedEOF when the file
+// is shorter than promised.
 func (b *Body) Read(p []byte) (int, error) {
 	for b.piece < len(b.Pieces) {
 		piece := &b.Pieces[b.piece]
@@ -264,7 +274,8 @@ func (b *Body) closeStream() error {
 	return stream.Close()
 }
 
-// pread reads at least one byte at an offset of the descriptor; at the file's end that is io.ErrUnexpectedEOF.
+// pread reads at least one byte at an offset of the descriptor; at the file's end that is
+// io.ErrUnexpectedEOF.
 func pread(fd int, p []byte, offset int64) (int, error) {
 	for {
 		n, err := unix.Pread(fd, p, offset)

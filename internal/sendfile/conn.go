@@ -1,14 +1,19 @@
-// Package sendfile sends answers: bytes from memory and stretches of shared files, without copying them through the process
-// where the kernel can do it (sendfile(2)), and without letting a client that does not read hold a connection for ever.
+// Package sendfile sends answers: bytes from memory and stretches of shared files, without copying
+// them through the process where the kernel can do it (sendfile(2)), and without letting a client
+// that does not read hold a connection for ever.
 //
 //	conn := sendfile.NewConn(tcp, sendfile.Pace{MinRate: 1024, Window: 30 * time.Second})
 //	under, direct := sendfile.Of(ctx.Conn()) // conn, whatever wraps it
-//	body := &sendfile.Body{Conn: under, Direct: direct, Source: file, Pieces: []sendfile.Piece{{Offset: 24, Length: 4096}}}
+//	body := &sendfile.Body{
+//		Conn: under, Direct: direct, Source: file,
+//		Pieces: []sendfile.Piece{{Offset: 24, Length: 4096}},
+//	}
 //	ctx.Response.SetBodyStream(body, int(body.Length()))
 //
-// There is no limit on the time of a whole answer. A client is dropped when it took less than MinRate bytes per second over a
-// Window in which the gateway had bytes for it. "Took" means acknowledged by the client's host, not put into this host's
-// socket buffer: that buffer holds megabytes, and a slow but healthy client empties it only every few minutes.
+// There is no limit on the time of a whole answer. A client is dropped when it took less than
+// MinRate bytes per second over a Window in which the gateway had bytes for it. "Took" means
+// acknowledged by the client's host, not put into this host's socket buffer: that buffer holds
+// megabytes, and a slow but healthy client empties it only every few minutes.
 package sendfile
 
 import (
@@ -32,32 +37,33 @@ var ErrSlowClient = errors.New("client reads too slowly")
 // errNoSendfile means that the kernel cannot send from this file; its bytes have to be copied.
 var errNoSendfile = errors.New("sendfile is not supported for this file")
 
-// chunk is the most that one sendfile(2) call may move, and that is copied at a time where sendfile cannot be used: a fast
-// client does not keep a thread in the kernel for long.
+// chunk is the most that one sendfile(2) call may move, and that is copied at a time where sendfile
+// cannot be used: a fast client does not keep a thread in the kernel for long.
 const chunk = 256 << 10
 
-// Pace says how slow a client may be. The zero value never drops anybody.
+// Pace says how slow a client may be. The zero value never drops a client.
 type Pace struct {
 	MinRate int64         // bytes per second
 	Window  time.Duration // over which the rate is measured
 }
 
-// Conn is a stream socket whose writes are paced. Reads go straight to the inner connection. One goroutine may write at a time.
+// Conn is a stream socket whose writes are paced. Reads go straight to the inner connection. One
+// goroutine may write at a time.
 type Conn struct {
 	net.Conn
 	raw  syscall.RawConn
 	pace Pace
 	tcp  bool // only then sendfile(2) is used
 
-	// What the current write is about; kept here so that the callbacks below need no closures.
+	// State of the current write; kept here so that the callbacks below need no closures.
 	buf      []byte
 	behind   []byte // goes out right behind buf, by the same call where the socket takes it
 	more     bool   // the next Write is followed by more at once (MSG_MORE)
 	file     int
 	offset   int64
 	left     int64
-	burst    int64 // sent by SendFile since others had their turn
-	pages    pages // what the kernel is told about the file
+	burst    int64 // sent by SendFile since the last yield
+	pages    pages // advice to the kernel about the file
 	err      error
 	inWindow bool         // a deadline of ours is set
 	deadline atomic.Int64 // that of the caller, unix nanoseconds; 0 = none
@@ -87,8 +93,9 @@ func NewConn(inner net.Conn, pace Pace) (*Conn, error) {
 	return c, nil
 }
 
-// Of finds the Conn beneath connections that wrap it and show it by NetConn. direct is false when there is a TLS connection in
-// between, whose bytes must not bypass the cipher. It returns nil when there is no Conn.
+// Of finds the Conn beneath connections that wrap it and show it by NetConn. direct is false when
+// there is a TLS connection in between, whose bytes must not bypass the cipher. It returns nil when
+// there is no Conn.
 func Of(c net.Conn) (found *Conn, direct bool) {
 	for direct = true; c != nil; {
 		if found, ok := c.(*Conn); ok {
@@ -157,9 +164,10 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// SendFile sends length bytes of the open file fd from offset, by sendfile(2). It does not use or move the descriptor's own
-// offset, so one descriptor can serve many connections. It returns how many bytes went out; fewer come with an error
-// (ErrSource and io.ErrUnexpectedEOF when the file ends before).
+// SendFile sends length bytes of the open file fd from offset, by sendfile(2). It does not use or
+// move the descriptor's own offset, so one descriptor can serve many connections. It returns how
+// many bytes went out; fewer come with an error (ErrSource and io.ErrUnexpectedEOF when the file
+// ends before).
 func (c *Conn) SendFile(fd int, offset, length int64) (int64, error) {
 	if !c.tcp {
 		return 0, errNoSendfile
@@ -171,14 +179,16 @@ func (c *Conn) SendFile(fd int, offset, length int64) (int64, error) {
 	return length - c.left, err
 }
 
-// waitRoom waits until the client takes bytes, and returns how many the socket has room for, at least leastRoom and at most
-// chunk. Whoever copies waits first and takes a buffer then, so a client that does not read holds none.
+// waitRoom waits until the client takes bytes, and returns how many the socket has room for, at
+// least leastRoom and at most chunk. The copy takes its buffer after this wait, so a client that
+// does not read holds none.
 func (c *Conn) waitRoom() (int, error) {
 	err := c.send(c.roomStep)
 	return c.room, err
 }
 
-// leastRoom is what is written at a time when the room cannot be told or is small: one record of TLS.
+// leastRoom is what is written at a time when the room cannot be told or is small: one record of
+// TLS.
 const leastRoom = 16 << 10
 
 // tryRoom is a step of waitRoom.
@@ -190,7 +200,7 @@ func (c *Conn) tryRoom(fd uintptr) bool {
 	c.room = leastRoom
 	size, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF)
 	if err != nil {
-		return true // the write will tell what is wrong
+		return true // the write will return the error
 	}
 	queued, err := unix.IoctlGetInt(int(fd), unix.TIOCOUTQ)
 	if err == nil { // the kernel counts its own structures too: about half of the buffer is for bytes
@@ -199,7 +209,7 @@ func (c *Conn) tryRoom(fd uintptr) bool {
 	return true
 }
 
-// send repeats step until it is done, measuring the client's pace while it waits.
+// send repeats step until it is done, measuring the rate of the client while it waits.
 func (c *Conn) send(step func(fd uintptr) bool) error {
 	for {
 		c.err = nil
@@ -225,7 +235,8 @@ func (c *Conn) send(step func(fd uintptr) bool) error {
 	}
 }
 
-// abandon makes the coming Close throw away what the client has not taken, instead of keeping it in the kernel for minutes.
+// abandon makes the coming Close throw away what the client has not taken, instead of keeping it in
+// the kernel for minutes.
 func (c *Conn) abandon() {
 	c.abandoned.Store(true)
 	if tcp, ok := c.Conn.(*net.TCPConn); ok {
@@ -233,7 +244,8 @@ func (c *Conn) abandon() {
 	}
 }
 
-// Abandoned reports whether the client was given up: whoever closes the connection then need not wait for it.
+// Abandoned reports whether the client was given up: closing the connection then need not wait for
+// it.
 func (c *Conn) Abandoned() bool { return c.abandoned.Load() }
 
 // tryWrite is a step of Write: false means wait until the socket takes more.
@@ -243,7 +255,7 @@ func (c *Conn) tryWrite(fd uintptr) bool {
 		flags |= unix.MSG_MORE
 	}
 	for len(c.buf)+len(c.behind) > 0 {
-		n, err := sendNow(fd, c.buf, c.behind, flags)
+		n, err := sendNonblock(fd, c.buf, c.behind, flags)
 		if n > 0 {
 			c.written += int64(n)
 			first := min(n, len(c.buf))
@@ -256,7 +268,8 @@ func (c *Conn) tryWrite(fd uintptr) bool {
 	return true
 }
 
-// turn is how many bytes one connection sends before others have theirs, even when its client takes them at once.
+// turn bounds the bytes that one connection sends before other goroutines run, even when its client
+// takes them at once.
 const turn = 1 << 20
 
 // trySendfile is a step of SendFile.
@@ -291,7 +304,8 @@ func (c *Conn) trySendfile(fd uintptr) bool {
 	return true
 }
 
-// sendfileOnce sends up to length bytes. Where they may have to come from the disk first, the runtime is told that this may take time.
+// sendfileOnce sends up to length bytes. Where they may have to come from the disk first, the
+// runtime is told that this may take time.
 func (c *Conn) sendfileOnce(fd uintptr, length int) (int, error) {
 	if !c.pages.resident && !seen.lately(c.file, c.offset) {
 		if !cachedPage(c.file, c.offset+int64(length)-1) {
@@ -299,7 +313,7 @@ func (c *Conn) sendfileOnce(fd uintptr, length int) (int, error) {
 		}
 		seen.note(c.file, c.offset)
 	}
-	return sendfileNow(fd, c.file, &c.offset, length)
+	return sendfileNonblock(fd, c.file, &c.offset, length)
 }
 
 // failed ends a step: by waiting when the socket is full, else with the error.
@@ -331,7 +345,8 @@ func (c *Conn) endWindow() {
 	}
 }
 
-// clientTook returns how many bytes have left for good: written and not waiting in this host's socket buffer any more.
+// clientTook returns how many bytes have left for good: written and not waiting in this host's
+// socket buffer any more.
 func (c *Conn) clientTook() int64 {
 	queued := 0
 	_ = c.raw.Control(func(fd uintptr) { // on failure: count what was written

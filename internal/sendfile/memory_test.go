@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// One call sends an answer's head and what is in memory behind it, however little the socket takes at a time.
+// One call sends an answer's head and what is in memory behind it, however little the socket takes
+// at a time.
 func TestMemoryGoesOutWithTheHead(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789abcdef"), 1<<16)
 	for _, size := range []int{1, 4096, 60_000, len(content)} {
@@ -35,7 +36,8 @@ func TestMemoryGoesOutWithTheHead(t *testing.T) {
 	}
 }
 
-// A client that leaves in the middle of what is in memory is an error, and what was sent is counted.
+// A client that leaves in the middle of what is in memory is an error, and what was sent is
+// counted.
 func TestMemoryClientGone(t *testing.T) {
 	server, client := pair(t, "tcp")
 	conn := paced(t, server, Pace{})
@@ -44,7 +46,8 @@ func TestMemoryClientGone(t *testing.T) {
 		_ = client.Close()
 	}()
 	var result Result
-	body := &Body{Conn: conn, Direct: true, Memory: make([]byte, 64<<20), Pieces: []Piece{{Length: 64 << 20}}, Done: func(r Result) { result = r }}
+	body := &Body{Conn: conn, Direct: true, Memory: make([]byte, 64<<20), Pieces: []Piece{{Length: 64 << 20}},
+		Done: func(r Result) { result = r }}
 	w := bufio.NewWriter(conn)
 	_, _ = w.WriteString("head")
 	_, err := body.WriteTo(w)

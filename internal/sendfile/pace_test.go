@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSlowClientIsDropped: a client that does not read at all is given up after about one window, by sendfile and by writes.
+// TestSlowClientIsDropped: a client that does not read at all is given up after about one window,
+// by sendfile and by writes.
 func TestSlowClientIsDropped(t *testing.T) {
 	src, _ := newSource(t, 32<<20)
 	for _, network := range []string{"tcp", "unix"} {
@@ -26,7 +27,7 @@ func TestSlowClientIsDropped(t *testing.T) {
 			began := time.Now()
 			_, err := body.WriteTo(bufio.NewWriter(conn))
 			require.ErrorIs(t, err, ErrSlowClient)
-			require.Less(t, time.Since(began), patience)
+			require.Less(t, time.Since(began), waitBudget)
 		})
 	}
 }
@@ -61,8 +62,9 @@ func drivenPair(t *testing.T, pace Pace) (conn *Conn, d *driven, client *net.TCP
 	return conn, d, peer.(*net.TCPConn)
 }
 
-// TestSlowHealthyClientIsKept: a client that reads slowly, but fast enough, in a socket whose buffers hide its progress from
-// anybody who only looks at what can be written: it takes 256 KiB in a window, and the socket is writable again after megabytes.
+// TestSlowHealthyClientIsKept: a client that reads slowly, but fast enough, in a socket whose
+// buffers hide its progress from a check of what can be written: it takes 256 KiB in
+// a window, and the socket is writable again after megabytes.
 func TestSlowHealthyClientIsKept(t *testing.T) {
 	src, content := newSource(t, 12<<20)
 	conn, d, client := drivenPair(t, Pace{MinRate: 100 << 10, Window: time.Second})
@@ -94,8 +96,8 @@ func TestSlowHealthyClientIsKept(t *testing.T) {
 	require.Greater(t, windows, 3)
 }
 
-// TestProgressIsWhatTheClientTook fills a large send buffer and lets the client read slowly: the window must be judged
-// by what left the buffer, else either nobody or everybody is dropped.
+// TestProgressIsWhatTheClientTook fills a large send buffer and lets the client read slowly: the
+// window must be judged by what left the buffer, else either no client or every client is dropped.
 func TestProgressIsWhatTheClientTook(t *testing.T) {
 	server, client := pair(t, "tcp")
 	conn := paced(t, server, Pace{})
@@ -108,7 +110,7 @@ func TestProgressIsWhatTheClientTook(t *testing.T) {
 		time.Sleep(20 * time.Millisecond)
 		return before == conn.clientTook() && before < conn.written
 	}
-	for began := time.Now(); !full() && time.Since(began) < patience; {
+	for began := time.Now(); !full() && time.Since(began) < waitBudget; {
 		require.NoError(t, conn.SetWriteDeadline(time.Now().Add(100*time.Millisecond)))
 		for err = nil; err == nil; {
 			_, err = conn.Write(make([]byte, 256<<10))
@@ -141,7 +143,8 @@ func TestConnectionIsUsableAfterAWait(t *testing.T) {
 	require.EqualValues(t, 16<<20+len("next answer"), <-read)
 }
 
-// TestDeadlineOfOthers: the pace does not stretch a deadline that somebody else has set, and leaves it as it was.
+// TestDeadlineOfOthers: the pace does not stretch a deadline that its caller has set, and leaves
+// it as it was.
 func TestDeadlineOfOthers(t *testing.T) {
 	server, _ := pair(t, "tcp")
 	conn := paced(t, server, Pace{MinRate: 1, Window: time.Minute})
@@ -150,7 +153,7 @@ func TestDeadlineOfOthers(t *testing.T) {
 		began := time.Now()
 		_, err := conn.Write(make([]byte, 32<<20))
 		require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-		require.Less(t, time.Since(began), patience)
+		require.Less(t, time.Since(began), waitBudget)
 	}
 	_, err := conn.Write([]byte("x"))
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "it stays")

@@ -6,9 +6,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pages tells the kernel what will be read of a file, and what will not be read again. Many connections may send from one
-// descriptor, each at a place of its own: the kernel, which guesses by descriptor, cannot see that each of them goes straight
-// ahead, and would read a cold file in small pieces.
+// pages advises the kernel which part of a file will be read next, and which will not be read
+// again. Many connections may send from one descriptor, each at a place of its own: the kernel,
+// which guesses by descriptor, cannot see that each of them goes straight ahead, and would read a
+// cold file in small pieces.
 type pages struct {
 	drop     bool // forget what is sent
 	resident bool // the file has no disk
@@ -21,9 +22,11 @@ type pages struct {
 }
 
 const (
-	// window is how far ahead of the sending the file is read from its disk; transfers that are not longer need no advice.
+	// window is how far ahead of the sending the file is read from its disk; transfers that are not
+	// longer need no advice.
 	window = 2 << 20
-	// inFlight is how far behind the sending pages are still in use: a socket holds them until its client has taken them.
+	// inFlight is how far behind the sending pages are still in use: a socket holds them until its
+	// client has taken them.
 	inFlight = 8 << 20
 )
 
@@ -34,7 +37,7 @@ func (p *pages) begin(offset, length int64) {
 	}
 }
 
-// about is told where the sending is, and how much is left.
+// about records the position of the sending and the bytes left.
 func (p *pages) about(fd int, offset, left int64) {
 	if offset < p.mark {
 		return
@@ -48,8 +51,8 @@ func (p *pages) about(fd int, offset, left int64) {
 	}
 }
 
-// read has a stretch read unless its end is in memory already: then all of it is, most likely. Advice that is not taken does no
-// harm, so errors do not matter.
+// read has a stretch read unless its end is in memory already: then all of it is, most likely.
+// Advice that is not taken does no harm, so errors do not matter.
 func (p *pages) read(fd int, from, to int64) {
 	if from >= to {
 		return
@@ -59,7 +62,8 @@ func (p *pages) read(fd int, from, to int64) {
 	}
 }
 
-// end is told how far the sending came. A client on this host may have held more than inFlight, so all is forgotten once more.
+// end records how far the sending came. A client on this host may have held more than inFlight, so
+// all is forgotten once more.
 func (p *pages) end(fd int, offset int64) {
 	if p.drop && p.mark != math.MaxInt64 {
 		p.first = p.start
@@ -68,7 +72,8 @@ func (p *pages) end(fd int, offset int64) {
 	p.drop = false
 }
 
-// forget gives up what was sent before offset; pages that are half of something else, or in use, stay.
+// forget gives up what was sent before offset; pages that are half of something else, or in use,
+// stay.
 func (p *pages) forget(fd int, offset int64) {
 	_ = unix.Fadvise(fd, p.first, offset-p.first, unix.FADV_DONTNEED)
 	p.first = offset

@@ -16,8 +16,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// residentPart is the part of a stretch of the file that is in the page cache, from 0 to 1. It asks by mincore(2), which only looks:
-// a read that does not wait would tell too, but makes the kernel fetch what is missing.
+// residentPart is the part of a stretch of the file that is in the page cache, from 0 to 1. It asks
+// by mincore(2), which only looks: a read that does not wait would tell too, but makes the kernel
+// fetch what is missing.
 func residentPart(t *testing.T, f *os.File, offset int64, length int) float64 {
 	t.Helper()
 	stretch, err := unix.Mmap(int(f.Fd()), offset, length, unix.PROT_READ, unix.MAP_SHARED)
@@ -27,7 +28,8 @@ func residentPart(t *testing.T, f *os.File, offset int64, length int) float64 {
 	require.NoError(t, err)
 	size := os.Getpagesize()
 	pages := make([]byte, (length+size-1)/size)
-	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&stretch[0])), uintptr(length), uintptr(unsafe.Pointer(&pages[0])))
+	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&stretch[0])), uintptr(length),
+		uintptr(unsafe.Pointer(&pages[0])))
 	require.NoError(t, unix.Munmap(stretch))
 	require.Zero(t, errno)
 	there := 0
@@ -75,8 +77,9 @@ func TestColdFileIsReadAhead(t *testing.T) {
 	require.Error(t, <-done)
 }
 
-// With DropBehind a transfer leaves next to nothing behind: the kernel keeps what a socket may still hold. What lies beside it in
-// the file stays. The kernel may give up a page at any time, and the scene is played again when it has.
+// With DropBehind a transfer leaves next to nothing behind: the kernel keeps what a socket may
+// still hold. What lies beside it in the file stays. The kernel may give up a page at any time, and
+// the scene is played again when it has.
 func TestDropBehind(t *testing.T) {
 	for _, drop := range []bool{false, true} {
 		kept := false
@@ -91,8 +94,9 @@ func TestDropBehind(t *testing.T) {
 	}
 }
 
-// transferBetween sends all of a cold file but its ends. It tells how much of what was sent is in memory then, without the end that
-// may be in the socket, and whether the first page is, which was read before.
+// transferBetween sends all of a cold file but its ends. It tells how much of what was sent is in
+// memory then, without the end that may be in the socket, and whether the first page is, which was
+// read before.
 func transferBetween(t *testing.T, drop bool) (left float64, neighbour bool) {
 	t.Helper()
 	src, _ := newSource(t, 32<<20)
@@ -107,7 +111,8 @@ func transferBetween(t *testing.T, drop bool) (left float64, neighbour bool) {
 		received <- n
 	}()
 	conn := paced(t, server, Pace{})
-	body := &Body{Conn: conn, Direct: true, Source: src, DropBehind: drop, Pieces: []Piece{{Offset: 2 << 20, Length: 29 << 20}}}
+	body := &Body{Conn: conn, Direct: true, Source: src, DropBehind: drop,
+		Pieces: []Piece{{Offset: 2 << 20, Length: 29 << 20}}}
 	_, err = body.WriteTo(bufio.NewWriter(conn))
 	require.NoError(t, err)
 	require.NoError(t, conn.Close())

@@ -25,8 +25,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a test waits for what should come at once: a machine may be slow, and may stand still for a while.
-const patience = 30 * time.Second
+// waitBudget bounds the wait for an event that normally comes at once: the machine may be under
+// load.
+const waitBudget = 30 * time.Second
 
 // source is a file on disk that counts how often it is closed.
 type source struct {
@@ -106,13 +107,16 @@ func TestBodyOverEveryTransport(t *testing.T) {
 		tail   string
 		want   []byte
 	}{
-		"whole":          {[]Piece{{Length: int64(len(content))}}, "", content},
-		"trunk slot":     {[]Piece{{Offset: 1000, Length: 4096}}, "", content[1000:5096]},
-		"one byte":       {[]Piece{{Offset: 77, Length: 1}}, "", content[77:78]},
-		"large stretch":  {[]Piece{{Offset: 5, Length: 2 * mb}}, "", content[5 : 5+2*mb]},
-		"head and piece": {[]Piece{{Head: []byte("FLV"), Offset: 9, Length: 100}}, "", append([]byte("FLV"), content[9:109]...)},
-		"parts": {[]Piece{{Head: []byte("--a\r\n"), Length: 10}, {Head: []byte("\r\n--a\r\n"), Offset: mb, Length: mb}}, "\r\n--a--",
-			bytes.Join([][]byte{[]byte("--a\r\n"), content[:10], []byte("\r\n--a\r\n"), content[mb : 2*mb], []byte("\r\n--a--")}, nil)},
+		"whole":         {[]Piece{{Length: int64(len(content))}}, "", content},
+		"trunk slot":    {[]Piece{{Offset: 1000, Length: 4096}}, "", content[1000:5096]},
+		"one byte":      {[]Piece{{Offset: 77, Length: 1}}, "", content[77:78]},
+		"large stretch": {[]Piece{{Offset: 5, Length: 2 * mb}}, "", content[5 : 5+2*mb]},
+		"head and piece": {[]Piece{{Head: []byte("FLV"), Offset: 9, Length: 100}}, "",
+			append([]byte("FLV"), content[9:109]...)},
+		"parts": {[]Piece{{Head: []byte("--a\r\n"), Length: 10}, {Head: []byte("\r\n--a\r\n"), Offset: mb, Length: mb}},
+			"\r\n--a--",
+			bytes.Join([][]byte{[]byte("--a\r\n"), content[:10], []byte("\r\n--a\r\n"), content[mb : 2*mb],
+				[]byte("\r\n--a--")}, nil)},
 	}
 	transports := map[string]func(t *testing.T) (conn *Conn, direct bool, client net.Conn){
 		"tcp": func(t *testing.T) (*Conn, bool, net.Conn) {
@@ -134,10 +138,12 @@ func TestBodyOverEveryTransport(t *testing.T) {
 				conn, direct, client := connect(t)
 				var result Result
 				own := &source{File: src.File}
-				body := &Body{Conn: conn, Direct: direct, Source: own, Pieces: tt.pieces, Tail: []byte(tt.tail), Done: func(r Result) { result = r }}
+				body := &Body{Conn: conn, Direct: direct, Source: own, Pieces: tt.pieces, Tail: []byte(tt.tail),
+					Done: func(r Result) { result = r }}
 				require.EqualValues(t, len(tt.want), body.Length())
 				got := exchange(t, conn, client, "HTTP/1.1 200 OK\r\n\r\n", body)
-				require.Equal(t, sha256.Sum256(append([]byte("HTTP/1.1 200 OK\r\n\r\n"), tt.want...)), sha256.Sum256(got), "%d bytes", len(got))
+				require.Equal(t, sha256.Sum256(append([]byte("HTTP/1.1 200 OK\r\n\r\n"), tt.want...)),
+					sha256.Sum256(got), "%d bytes", len(got))
 				require.Equal(t, 1, own.closed)
 				require.EqualValues(t, len(tt.want), result.Sent)
 				require.False(t, result.FirstByte.IsZero())
@@ -151,9 +157,11 @@ func TestBodyOverEveryTransport(t *testing.T) {
 				require.Equal(t, inFile, result.BySendfile)
 
 				conn, direct, client = connect(t)
-				body = &Body{Conn: conn, Direct: direct, Memory: content, Pieces: tt.pieces, Tail: []byte(tt.tail), Done: func(r Result) { result = r }}
+				body = &Body{Conn: conn, Direct: direct, Memory: content, Pieces: tt.pieces, Tail: []byte(tt.tail),
+					Done: func(r Result) { result = r }}
 				got = exchange(t, conn, client, "HTTP/1.1 200 OK\r\n\r\n", body)
-				require.Equal(t, sha256.Sum256(append([]byte("HTTP/1.1 200 OK\r\n\r\n"), tt.want...)), sha256.Sum256(got), "%d bytes from memory", len(got))
+				require.Equal(t, sha256.Sum256(append([]byte("HTTP/1.1 200 OK\r\n\r\n"), tt.want...)),
+					sha256.Sum256(got), "%d bytes from memory", len(got))
 				require.EqualValues(t, len(tt.want), result.Sent)
 				require.Zero(t, result.BySendfile)
 				require.False(t, result.FirstByte.IsZero())
@@ -164,7 +172,8 @@ func TestBodyOverEveryTransport(t *testing.T) {
 
 func TestReadGivesTheSameBytes(t *testing.T) {
 	src, content := newSource(t, 10000)
-	body := &Body{Source: src, Pieces: []Piece{{Head: []byte("ab"), Offset: 10, Length: 100}, {Offset: 500, Length: 0}, {Head: []byte("c"), Offset: 9000, Length: 1000}}, Tail: []byte("xyz")}
+	body := &Body{Source: src, Pieces: []Piece{{Head: []byte("ab"), Offset: 10, Length: 100}, {Offset: 500, Length: 0},
+		{Head: []byte("c"), Offset: 9000, Length: 1000}}, Tail: []byte("xyz")}
 	want := bytes.Join([][]byte{[]byte("ab"), content[10:110], []byte("c"), content[9000:], []byte("xyz")}, nil)
 	var got []byte
 	buf := make([]byte, 7)
@@ -229,7 +238,8 @@ func TestClientGone(t *testing.T) {
 	conn := paced(t, server, Pace{MinRate: 1, Window: time.Minute})
 	require.NoError(t, client.Close())
 	var result Result
-	body := &Body{Conn: conn, Direct: true, Source: src, Pieces: []Piece{{Length: 8 << 20}}, Done: func(r Result) { result = r }}
+	body := &Body{Conn: conn, Direct: true, Source: src, Pieces: []Piece{{Length: 8 << 20}},
+		Done: func(r Result) { result = r }}
 	_, err := body.WriteTo(bufio.NewWriter(conn))
 	require.Error(t, err)
 	require.NoError(t, body.Close())
@@ -237,7 +247,8 @@ func TestClientGone(t *testing.T) {
 	require.Equal(t, 1, src.closed)
 }
 
-// The kernel waits a fifth of a second for what follows a head, so the scene is played again when it took longer than half of that.
+// The kernel waits a fifth of a second for what follows a head, so the scene is played again when
+// it took longer than half of that.
 func TestHeadAndFileInOnePacket(t *testing.T) {
 	src, _ := newSource(t, 1000)
 	for plays, late := 0, true; late && plays < 100; plays++ {
@@ -280,7 +291,8 @@ func TestMemoryStaysConstant(t *testing.T) {
 	_, err := body.WriteTo(bufio.NewWriter(server))
 	require.NoError(t, err)
 	runtime.ReadMemStats(&after)
-	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(32<<20)) // the race detector makes the pool forget buffers
+	// the race detector makes the pool forget buffers
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(32<<20))
 	require.NoError(t, server.Close())
 }
 
@@ -334,7 +346,8 @@ func TestStuckCopiesHoldNoBuffers(t *testing.T) {
 		clients = append(clients, client)
 		conn := paced(t, server, Pace{MinRate: 1, Window: time.Hour})
 		go func() {
-			_, err := (&Body{Conn: conn, Source: src, Pieces: []Piece{{Length: 16 << 20}}}).WriteTo(bufio.NewWriter(conn))
+			_, err := (&Body{Conn: conn, Source: src,
+				Pieces: []Piece{{Length: 16 << 20}}}).WriteTo(bufio.NewWriter(conn))
 			ended <- err
 		}()
 		defer func() {
@@ -386,7 +399,9 @@ func TestStreams(t *testing.T) {
 	go func() { _, _ = io.Copy(io.Discard, client) }()
 	send := func(open func(offset, length int64) (io.ReadCloser, error)) Result {
 		var result Result
-		body := &Body{Conn: conn, Direct: true, Open: open, Pieces: []Piece{{Head: []byte("ab"), Offset: 5, Length: 3}, {Offset: 9, Length: 1}}, Done: func(r Result) { result = r }}
+		body := &Body{Conn: conn, Direct: true, Open: open,
+			Pieces: []Piece{{Head: []byte("ab"), Offset: 5, Length: 3}, {Offset: 9, Length: 1}},
+			Done:   func(r Result) { result = r }}
 		_, err := body.WriteTo(bufio.NewWriter(conn))
 		require.ErrorIs(t, body.Close(), nil)
 		require.Equal(t, err, result.Err)

@@ -6,7 +6,8 @@ import (
 	"io"
 )
 
-// Stretch is what comes next of a stream: Bytes, or where Bytes is nil, Length bytes from Offset on in the file open as Fd.
+// Stretch is the next part of a stream: Bytes, or where Bytes is nil, Length bytes from Offset on
+// in the file open as Fd.
 type Stretch struct {
 	Bytes    []byte
 	Fd       int
@@ -15,11 +16,12 @@ type Stretch struct {
 	Length   int64
 }
 
-// Stretcher is a stream that can give its bytes without copying them. A Body uses it where it can write to the connection itself.
+// Stretcher is a stream that can give its bytes without copying them. A Body uses it where it can
+// write to the connection itself.
 type Stretcher interface {
 	io.ReadCloser
-	// Next waits for the next bytes and gives up to limit of them, which are good until the next call of any method. It is io.EOF
-	// only behind the last byte.
+	// Next waits for the next bytes and gives up to limit of them, which are good until the next
+	// call of any method. It is io.EOF only behind the last byte.
 	Next(limit int64) (Stretch, error)
 }
 

@@ -38,7 +38,8 @@ func sendAll(t *testing.T, s *stretches, length int64) (got []byte, result Resul
 	t.Helper()
 	server, client := pair(t, "tcp")
 	conn := paced(t, server, Pace{})
-	body := &Body{Conn: conn, Direct: true, Stream: s, Pieces: []Piece{{Head: []byte("head "), Length: length}}, Tail: []byte(" tail"),
+	body := &Body{Conn: conn, Direct: true, Stream: s, Pieces: []Piece{{Head: []byte("head "), Length: length}},
+		Tail: []byte(" tail"),
 		Open: noOpen, Done: func(r Result) { result = r }}
 	got = exchange(t, conn, client, "HTTP ", body)
 	require.Equal(t, 1, s.closed)
@@ -48,7 +49,8 @@ func sendAll(t *testing.T, s *stretches, length int64) (got []byte, result Resul
 func TestStretches(t *testing.T) {
 	src, content := newSource(t, 3<<20)
 	got, result := sendAll(t, &stretches{list: []Stretch{
-		inMemory(content[:10]), {Fd: src.Fd(), Offset: 10, Length: 1 << 20}, inMemory(content[10+1<<20 : 2<<20]), {Fd: src.Fd(), Offset: 2 << 20, Length: 1 << 20},
+		inMemory(content[:10]), {Fd: src.Fd(), Offset: 10, Length: 1 << 20}, inMemory(content[10+1<<20 : 2<<20]),
+		{Fd: src.Fd(), Offset: 2 << 20, Length: 1 << 20},
 	}}, 3<<20)
 	require.True(t, bytes.Equal([]byte("HTTP head "+string(content)+" tail"), got))
 	require.EqualValues(t, 3<<20+10, result.Sent)
@@ -56,7 +58,8 @@ func TestStretches(t *testing.T) {
 	require.False(t, result.FirstByte.IsZero())
 }
 
-// TestStretchesWithoutSendfile: where the kernel cannot send from a file system, as from some in user space, bytes are copied.
+// TestStretchesWithoutSendfile: where the kernel cannot send from a file system, as from some in
+// user space, bytes are copied.
 func TestStretchesWithoutSendfile(t *testing.T) {
 	const path = "/proc/self/cmdline"
 	want, err := os.ReadFile(path)
@@ -68,7 +71,8 @@ func TestStretchesWithoutSendfile(t *testing.T) {
 	if _, err := paced(t, server, Pace{}).SendFile(int(f.Fd()), 0, 1); !errors.Is(err, errNoSendfile) {
 		t.Skipf("this kernel sends from %s: %v", path, err)
 	}
-	got, result := sendAll(t, &stretches{list: []Stretch{inMemory(want[:1]), {Fd: int(f.Fd()), Offset: 1, Length: int64(len(want)) - 1}}}, int64(len(want)))
+	got, result := sendAll(t, &stretches{list: []Stretch{inMemory(want[:1]),
+		{Fd: int(f.Fd()), Offset: 1, Length: int64(len(want)) - 1}}}, int64(len(want)))
 	require.Equal(t, "HTTP head "+string(want)+" tail", string(got))
 	require.EqualValues(t, len(want)+10, result.Sent)
 	require.Zero(t, result.BySendfile)
@@ -78,9 +82,11 @@ func TestStretchesWithoutSendfile(t *testing.T) {
 // TestStretchesThatEndEarly: a file that is shorter than it was, and a stream that is, are errors.
 func TestStretchesThatEndEarly(t *testing.T) {
 	src, _ := newSource(t, 1000)
-	for name, list := range map[string][]Stretch{"file": {{Fd: src.Fd(), Offset: 500, Length: 1000}}, "stream": {inMemory(make([]byte, 999))}} {
+	for name, list := range map[string][]Stretch{"file": {{Fd: src.Fd(), Offset: 500, Length: 1000}},
+		"stream": {inMemory(make([]byte, 999))}} {
 		server, _ := pair(t, "tcp")
-		body := &Body{Conn: paced(t, server, Pace{}), Direct: true, Stream: &stretches{list: list}, Open: noOpen, Pieces: []Piece{{Length: 1000}}}
+		body := &Body{Conn: paced(t, server, Pace{}), Direct: true, Stream: &stretches{list: list}, Open: noOpen,
+			Pieces: []Piece{{Length: 1000}}}
 		w := flushes{server}
 		_, err := body.WriteTo(w)
 		require.ErrorIs(t, err, ErrSource, name)

@@ -63,11 +63,11 @@ func TestCachedPage(t *testing.T) {
 	require.False(t, cachedPage(-1, 0))
 }
 
-func TestSendNow(t *testing.T) {
+func TestSendNonblock(t *testing.T) {
 	for _, parts := range [][2]string{{"head", "body"}, {"head", ""}, {"", "body"}} {
 		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 		require.NoError(t, err)
-		n, err := sendNow(uintptr(pair[0]), []byte(parts[0]), []byte(parts[1]), unix.MSG_NOSIGNAL)
+		n, err := sendNonblock(uintptr(pair[0]), []byte(parts[0]), []byte(parts[1]), unix.MSG_NOSIGNAL)
 		require.NoError(t, err)
 		require.NoError(t, unix.Close(pair[0]))
 		peer := os.NewFile(uintptr(pair[1]), "peer")
@@ -79,17 +79,17 @@ func TestSendNow(t *testing.T) {
 	}
 }
 
-func TestSendNowTellsWhatIsWrong(t *testing.T) {
+func TestSendNonblockTellsWhatIsWrong(t *testing.T) {
 	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	require.NoError(t, err)
 	defer unix.Close(pair[0])
 	big := bytes.Repeat([]byte("x"), 4<<20)
-	n, err := sendNow(uintptr(pair[0]), big, big, unix.MSG_NOSIGNAL)
+	n, err := sendNonblock(uintptr(pair[0]), big, big, unix.MSG_NOSIGNAL)
 	require.NoError(t, err)
 	require.Less(t, n, len(big), "it takes what there is room for, and does not wait although the socket would")
-	_, err = sendNow(uintptr(pair[0]), big, nil, unix.MSG_NOSIGNAL)
+	_, err = sendNonblock(uintptr(pair[0]), big, nil, unix.MSG_NOSIGNAL)
 	require.Equal(t, unix.EAGAIN, err)
 	require.NoError(t, unix.Close(pair[1]))
-	_, err = sendNow(uintptr(pair[0]), big, nil, unix.MSG_NOSIGNAL)
+	_, err = sendNonblock(uintptr(pair[0]), big, nil, unix.MSG_NOSIGNAL)
 	require.ErrorIs(t, err, unix.EPIPE)
 }
