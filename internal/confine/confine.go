@@ -1,13 +1,16 @@
-// Package confine takes rights away from the running process: the right to win new ones, those of
-// root, and by Landlock the right to open files that it has no use for.
+// Package confine takes rights away from the running process: the right to gain new ones, those of
+// root, and, by Landlock, the right to open files that it does not use.
 //
 //	if err := confine.NoNewPrivileges(); err != nil { ... }
 //	u, err := confine.LookupUser("fdfs")
 //	err = u.Become()                                  // after listening on ports below 1024
-//	domain, err := confine.Restrict([]confine.Rule{{"/srv/store/data", confine.Read}, {"/var/log/gateway", confine.Append}})
+//	domain, err := confine.Restrict([]confine.Rule{
+//		{"/srv/store/data", confine.Read},
+//		{"/var/log/gateway", confine.Append},
+//	})
 //	fmt.Println(domain, err)                          // on (Landlock ABI 7)
 //
-// Nothing of this can be undone, and all of it holds for every thread of the process and for what it starts.
+// None of this can be undone. It applies to every thread of the process and to its children.
 package confine
 
 import (
@@ -44,7 +47,8 @@ type User struct {
 // ErrUser is the error for an account that cannot be used.
 var ErrUser = errors.New("unusable account")
 
-// LookupUser finds an account by its name. The account of root is an error: there is nothing to drop.
+// LookupUser finds an account by its name. The account of root is an error: there is nothing to
+// drop.
 func LookupUser(name string) (User, error) {
 	found, err := user.Lookup(name)
 	if err != nil {
@@ -69,7 +73,8 @@ func LookupUser(name string) (User, error) {
 	return u, nil
 }
 
-// Become gives up the user and groups of the process for those of u. The process must be root, or u already.
+// Become gives up the user and groups of the process for those of u. The process must be root, or u
+// already.
 func (u User) Become() error {
 	if syscall.Getuid() == u.UID && syscall.Geteuid() == u.UID {
 		return nil

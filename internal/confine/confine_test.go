@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestMain runs the tests or, in a process of its own, what they restrict: CONFINE_DIR names its folder.
+// TestMain runs the tests or, in a process of its own, what they restrict: CONFINE_DIR names its
+// folder.
 func TestMain(m *testing.M) {
 	if dir := os.Getenv("CONFINE_DIR"); dir != "" {
 		if err := restricted(dir); err != nil {
@@ -26,7 +27,8 @@ func TestMain(m *testing.M) {
 
 // Names in the folder of a test.
 const (
-	readable, appendable, writable, removable, outside, link = "readable", "appendable", "writable", "removable", "outside", "link"
+	readable, appendable, writable, removable, outside, link = "readable", "appendable", "writable", "removable",
+		"outside", "link"
 )
 
 // restricted tries every access in folders with a rule for each kind.
@@ -42,7 +44,8 @@ func restricted(dir string) error {
 	if err != nil {
 		return err
 	}
-	d, err := Restrict([]Rule{{at(readable), Read}, {at(appendable), Append}, {at(writable), Write}, {at(removable), Remove},
+	d, err := Restrict([]Rule{{at(readable), Read}, {at(appendable), Append}, {at(writable), Write},
+		{at(removable), Remove},
 		{at("file"), Write}, {at(link), Read}, {at("missing"), Write}})
 	if errors.Is(err, ErrUnsupported) {
 		fmt.Println("skip")
@@ -51,7 +54,8 @@ func restricted(dir string) error {
 	if err != nil {
 		return err
 	}
-	if !strings.HasPrefix(d.String(), "on (Landlock ABI ") || !d.Keeps(at(outside, "f")) || d.Keeps(at(readable, "f")) || d.Keeps(at("missing")) {
+	if !strings.HasPrefix(d.String(), "on (Landlock ABI ") || !d.Keeps(at(outside, "f")) ||
+		d.Keeps(at(readable, "f")) || d.Keeps(at("missing")) {
 		return fmt.Errorf("wrong state: %s", d)
 	}
 	read := func(names ...string) error { _, err := os.ReadFile(at(names...)); return err }

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Access is what may be done beneath a path.
+// Access is a set of operations that are allowed beneath a path.
 type Access uint64
 
 // The kinds of access.
@@ -21,12 +21,13 @@ const (
 	Read   Access = llsys.AccessFSReadFile | llsys.AccessFSReadDir
 	Append Access = Read | llsys.AccessFSWriteFile | llsys.AccessFSMakeReg | llsys.AccessFSTruncate
 	Remove Access = llsys.AccessFSRemoveFile
-	Write  Access = Append | llsys.AccessFSMakeDir | llsys.AccessFSRemoveFile | llsys.AccessFSRemoveDir | llsys.AccessFSRefer
+	Write  Access = Append | llsys.AccessFSMakeDir | llsys.AccessFSRemoveFile | llsys.AccessFSRemoveDir |
+		llsys.AccessFSRefer
 )
 
 // Rule allows an access to a file, or to a folder and everything below. A path that is not there is
-// left out. The rule belongs to what the path leads to now: not to what is put, or mounted, in its
-// place later.
+// left out. The rule belongs to the file or folder that the path names now, not to another one that
+// is moved or mounted there later.
 type Rule struct {
 	Path   string
 	Access Access
@@ -38,24 +39,25 @@ const fileAccess Access = llsys.AccessFSReadFile | llsys.AccessFSWriteFile | lls
 // ErrUnsupported means that the kernel has no Landlock, or that it is switched off.
 var ErrUnsupported = errors.New("the kernel has no Landlock")
 
-// errMoves is the error of a kernel whose Landlock cannot allow what AccessFSRefer stands for: it
-// keeps every process from moving files between folders (landlock(7)).
+// errMoves is the error of a kernel whose Landlock lacks AccessFSRefer: there no confined process
+// can move files between folders (landlock(7)).
 var errMoves = errors.New(
-	"this kernel's Landlock (ABI 1, before Linux 5.19) lets no file be moved between folders, as the cache on disk does")
+	"this kernel's Landlock (ABI 1, before Linux 5.19) lets no file be moved between folders, as the cache on " +
+		"disk does")
 
 // movesFiles tells whether a rule is for moving files between folders.
 func movesFiles(r Rule) bool { return r.Access&llsys.AccessFSRefer != 0 }
 
-// Domain is what Restrict has left. Nil stands for everything.
+// Domain is the access that Restrict has left. Nil allows everything.
 type Domain struct {
 	abi   int
 	rules []Rule // with symbolic links resolved
 }
 
-// Restrict leaves the process what the rules allow of the file system, by Landlock as far as the
-// kernel knows it, and for good. Descriptors that are open, sockets, the network, and looking at
-// names and times are not touched. The error is ErrUnsupported on a kernel without Landlock, and
-// another one where its Landlock cannot allow what a rule does; then nothing has changed.
+// Restrict limits the process, by Landlock and for its whole life, to the files that the rules
+// allow. Descriptors that are open, sockets, the network, and looking at names and times are not
+// touched. The error is ErrUnsupported on a kernel without Landlock, and another one where its
+// Landlock cannot allow what a rule does; then nothing has changed.
 func Restrict(rules []Rule) (*Domain, error) {
 	abi, err := llsys.LandlockGetABIVersion()
 	if err != nil || abi < 1 {
@@ -95,7 +97,7 @@ func restrict(abi int, rules []Rule) (*Domain, error) {
 	return d, nil
 }
 
-// Outside returns the rules whose path exists, but is beyond what d allows.
+// Outside returns the rules whose path exists, but is not allowed by d.
 func (d *Domain) Outside(rules []Rule) []Rule {
 	if d == nil {
 		return nil
@@ -113,12 +115,13 @@ func (d *Domain) Outside(rules []Rule) []Rule {
 // allows compares paths without symbolic links.
 func (d *Domain) allows(path string, access Access) bool {
 	return slices.ContainsFunc(d.rules, func(r Rule) bool {
-		return r.Access&access == access && (path == r.Path || strings.HasPrefix(path, strings.TrimSuffix(r.Path, "/")+"/"))
+		return r.Access&access == access &&
+			(path == r.Path || strings.HasPrefix(path, strings.TrimSuffix(r.Path, "/")+"/"))
 	})
 }
 
 // Keeps tells whether Landlock keeps the process from a file or folder that its account may read:
-// something else was put in its place.
+// another one was put in its place.
 func (d *Domain) Keeps(path string) bool {
 	if d == nil || unix.Access(path, unix.R_OK) != nil { // access(2) asks for permissions alone
 		return false
@@ -145,7 +148,7 @@ func resolve(path string) (string, error) {
 	}
 }
 
-// String says what is in force.
+// String describes the domain for the log.
 func (d *Domain) String() string {
 	if d == nil {
 		return "off"
