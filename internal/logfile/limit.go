@@ -11,8 +11,8 @@ import (
 )
 
 // Limit returns a logger that writes to the same place, but no more than a few lines a second; the
-// next line tells how many were left out. It is for what each request may have to say: without it,
-// one file that cannot be read, or one host that fails, lets any client fill the log.
+// next line counts those left out. It is for messages that any request can cause: without it, one
+// file that cannot be read, or one host that fails, lets any client fill the log.
 func Limit(log *slog.Logger) *slog.Logger {
 	return slog.New(limitedHandler{log.Handler(), rate.NewLimiter(5, 20), &atomic.Int64{}})
 }

@@ -4,8 +4,9 @@
 //	fmt.Fprintln(w, "one line a call")
 //	err = w.Use("/var/log/gateway/access.log") // after logrotate has moved it away
 //
-// Lines go into a bounded buffer and a goroutine writes them out. A disk that is full, a pipe that nobody reads, lose lines,
-// which are counted; when there is room again the log goes on, at the beginning of a line.
+// Lines go into a bounded buffer and a goroutine writes them out. While a disk is full or a pipe
+// has no reader, lines are lost and counted; when there is room again the log goes on, at the
+// beginning of a line.
 package logfile
 
 import (
@@ -21,7 +22,7 @@ import (
 // maxPending bounds the lines that wait to be written.
 const maxPending = 1 << 20
 
-// eager is how much may wait for the end of Options.Delay.
+// eager is the size of the pending lines that ends Options.Delay early.
 const eager = 64 << 10
 
 // closeWait is how long Close waits for a writer that is stuck.
@@ -40,14 +41,15 @@ type Writer struct {
 	stop  chan struct{}
 	done  chan struct{}
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	path    string
 	file    *os.File   // only run writes to it
 	retired []*os.File // to be closed by run
 	pending []byte     // whole lines
 }
 
-// Open opens a log at path, which is created where it is missing and appended to: "-" is standard output and "" standard error.
+// Open opens a log at path, which is created where it is missing and appended to: "-" is standard
+// output and "" standard error.
 func Open(path string, o Options) (*Writer, error) {
 	w := &Writer{delay: o.Delay, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 	if err := w.Use(path); err != nil {
@@ -95,7 +97,8 @@ func openFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Write takes whole lines. It never blocks and never fails: lines for which there is no room are lost, see Lost.
+// Write takes whole lines. It never blocks and never fails: lines for which there is no room are
+// lost, see Lost.
 func (w *Writer) Write(lines []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -122,7 +125,8 @@ func (w *Writer) nudge() {
 // Lost is the number of lines that could not be written.
 func (w *Writer) Lost() uint64 { return w.lost.Load() }
 
-// Close writes what is waiting and closes the file. It does not wait long for one that takes nothing.
+// Close writes what is waiting and closes the file. It does not wait long for one that takes
+// nothing.
 func (w *Writer) Close() error {
 	close(w.stop)
 	select {
@@ -156,7 +160,7 @@ func (w *Writer) run() {
 	}
 }
 
-// output is what only run knows.
+// output is the state of run.
 type output struct {
 	w      *Writer
 	spare  []byte // the other buffer

@@ -18,8 +18,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a test waits for what should come at once: a machine may be slow, and may stand still for a while.
-const patience = 30 * time.Second
+// waitBudget bounds the wait for an event that normally comes at once: the machine may be under
+// load.
+const waitBudget = 30 * time.Second
 
 func content(t *testing.T, path string) string {
 	t.Helper()
@@ -80,7 +81,7 @@ func TestFullDisk(t *testing.T) {
 	require.Equal(t, "kept\n", content(t, path))
 }
 
-// TestStuckPipe: nobody reads; writers do not wait, memory is bounded, and Close gives up.
+// TestStuckPipe: without a reader, writers do not wait, memory is bounded, and Close gives up.
 func TestStuckPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "pipe")
 	require.NoError(t, unix.Mkfifo(path, 0o600))
@@ -93,7 +94,7 @@ func TestStuckPipe(t *testing.T) {
 	for range 1000 {
 		fmt.Fprint(w, line)
 	}
-	require.Less(t, time.Since(began), patience, "it would have been for ever")
+	require.Less(t, time.Since(began), waitBudget, "it would have been for ever")
 	require.Positive(t, w.Lost())
 	w.mu.Lock()
 	require.LessOrEqual(t, len(w.pending), maxPending)
