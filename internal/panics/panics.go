@@ -5,8 +5,8 @@
 //	func (f *fetcher) Stat(ctx context.Context) (v cache.Version, err error) {
 //		defer panics.ToError(&err, "asking a storage")
 //
-// A goroutine that others wait for turns a panic into the error that they get; Contain is for those
-// that nobody waits for.
+// A goroutine with a waiter turns a panic into the error that the waiter gets; Contain is for
+// goroutines without one.
 package panics
 
 import (
@@ -17,7 +17,7 @@ import (
 	"sync/atomic"
 )
 
-// Err is what a panic has become.
+// Err is the error that a panic becomes.
 var Err = errors.New("internal error")
 
 var (
@@ -25,13 +25,14 @@ var (
 	logger atomic.Pointer[slog.Logger] // nil = slog.Default()
 )
 
-// Total is how many panics there have been in this process.
+// Total is the number of panics in this process.
 func Total() int64 { return total.Load() }
 
-// SetLog names the log of the process.
+// SetLog sets the log of the process.
 func SetLog(l *slog.Logger) { logger.Store(l) }
 
-// Report counts and logs what recover has returned. while says what was done, about are further attributes of the line.
+// Report counts and logs a value that recover has returned. while names the failed operation, about
+// holds further attributes of the line.
 func Report(p any, while string, about ...any) {
 	total.Add(1)
 	l := logger.Load()
@@ -41,7 +42,7 @@ func Report(p any, while string, about ...any) {
 	l.Error("BUG: panic while "+while, append(about, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))...)
 }
 
-// Contain is deferred by a function that nobody waits for.
+// Contain is deferred by a function without a waiter.
 func Contain(while string) {
 	if p := recover(); p != nil {
 		Report(p, while)
