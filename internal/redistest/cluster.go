@@ -23,16 +23,17 @@ type Cluster struct {
 	admin *redis.ClusterClient
 }
 
-// The time of silence after which nodes take another one for dead. They speak to each other at least twice in it, so it is short
-// while they have much to tell. After that it is long: a node that a slow machine has no time for is not dead.
+// The time of silence after which nodes take another one for dead. They speak to each other at
+// least twice in it, so it is short while they have much to tell. After that it is long: a node
+// that a slow machine has no time for is not dead.
 const (
 	talkative = 1000 // milliseconds
 	patient   = 600_000
 )
 
-// StartCluster starts six nodes, makes them a cluster, and returns when every node says that it is whole. A dead master is
-// replaced by its replica when KillMasterOf tells that one to: by itself only after minutes. The nodes are stopped when the test
-// ends.
+// StartCluster starts six nodes, makes them a cluster, and returns when every node says that it is
+// whole. A dead master is replaced by its replica when KillMasterOf tells that one to: by itself
+// only after minutes. The nodes are stopped when the test ends.
 func StartCluster(t testing.TB) *Cluster {
 	t.Helper()
 	c := &Cluster{t: t}
@@ -119,11 +120,12 @@ func (c *Cluster) do(node *Server, args ...any) {
 // Addrs returns the addresses of all nodes.
 func (c *Cluster) Addrs() []string { return addrs(c.nodes) }
 
-// Client returns a new client of the cluster, which is closed when the test ends. It learns of a failover within a second or
-// so; by default a client takes more than ten when a dead node refuses connections.
+// Client returns a new client of the cluster, which is closed when the test ends. It learns of a
+// failover within a second or so; by default a client takes more than ten when a dead node refuses
+// connections.
 func (c *Cluster) Client() *redis.ClusterClient {
 	client := redis.NewClusterClient(&redis.ClusterOptions{
-		Addrs: c.Addrs(), DialerRetries: 1, DialTimeout: patience, ReadTimeout: patience,
+		Addrs: c.Addrs(), DialerRetries: 1, DialTimeout: waitBudget, ReadTimeout: waitBudget,
 		ClusterStateReloadInterval: 200 * time.Millisecond,
 	})
 	c.t.Cleanup(func() { client.Close() })
@@ -153,8 +155,8 @@ func (c *Cluster) MasterOf(key string) *Server {
 	return master
 }
 
-// KillMasterOf kills the master of a key's slot and returns it when its replica has taken the place and every living node
-// says that the cluster is whole again.
+// KillMasterOf kills the master of a key's slot and returns it when its replica has taken the place
+// and every living node says that the cluster is whole again.
 func (c *Cluster) KillMasterOf(key string) *Server {
 	c.t.Helper()
 	dead := c.MasterOf(key)
@@ -198,8 +200,8 @@ func (c *Cluster) replicaOf(id string) *Server {
 	return nil
 }
 
-// ownsSlots reports whether a node still has slots by the text of CLUSTER NODES: a line of it has eight fields and then the
-// ranges.
+// ownsSlots reports whether a node still has slots by the text of CLUSTER NODES: a line of it has
+// eight fields and then the ranges.
 func ownsSlots(nodes, id string) bool {
 	for line := range strings.Lines(nodes) {
 		fields := strings.Fields(line)

@@ -13,8 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The ports of servers and relays. They lie below those that the kernel gives to outgoing connections, and so do the bus ports of
-// cluster nodes, busOffset above them: so a server which is down for a while finds its port free.
+// The ports of servers and relays. They lie below those that the kernel gives to outgoing
+// connections, and so do the bus ports of cluster nodes, busOffset above them: so a server which is
+// down for a while finds its port free.
 const (
 	firstPort = 10000
 	lastPort  = 19999
@@ -27,8 +28,9 @@ var ports struct {
 	taken map[int]*os.File // the lock that keeps other processes away
 }
 
-// takePort returns a port of loopback that nobody listens on, and that no other caller gets until it is given back: be it in this
-// process, or in one that tests another package at the same time.
+// takePort returns a port of loopback that no process listens on, and that no other caller gets
+// until it is given back: be it in this process, or in one that tests another package at the same
+// time.
 func takePort() (int, error) {
 	ports.mu.Lock()
 	defer ports.mu.Unlock()
@@ -56,7 +58,8 @@ func takePort() (int, error) {
 	return 0, errors.New("no free port was found")
 }
 
-// lockPort keeps other processes from a port. The kernel gives the lock back when this process ends, whatever ends it.
+// lockPort keeps other processes from a port. The kernel gives the lock back when this process
+// ends, whatever ends it.
 func lockPort(port int) (*os.File, error) {
 	dir := filepath.Join(os.TempDir(), "redistest-ports-"+strconv.Itoa(os.Getuid()))
 	if err := os.MkdirAll(dir, 0o700); err != nil {

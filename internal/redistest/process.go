@@ -13,8 +13,9 @@ type process struct {
 	done chan struct{} // closed when the child is gone and reaped
 }
 
-// startProcess starts a program. The kernel sends a child its death signal when the *thread* that made it ends, so one
-// goroutine keeps its thread from the start of the child to its end: the signal comes when the whole process ends, not before.
+// startProcess starts a program. The kernel sends a child its death signal when the *thread* that
+// made it ends, so one goroutine keeps its thread from the start of the child to its end: the
+// signal comes when the whole process ends, not before.
 func startProcess(path string, args ...string) (*process, error) {
 	p := &process{done: make(chan struct{})}
 	started := make(chan error, 1)
@@ -30,7 +31,7 @@ func startProcess(path string, args ...string) (*process, error) {
 		}
 		p.pid = cmd.Process.Pid
 		started <- nil
-		_ = cmd.Wait() // How the child ended says its log.
+		_ = cmd.Wait() // The log of the child tells how it ended.
 	}()
 	if err := <-started; err != nil {
 		<-p.done
@@ -51,12 +52,12 @@ func (p *process) stop() {
 	p.signal(syscall.SIGCONT)
 	select {
 	case <-p.done:
-	case <-time.After(patience):
+	case <-time.After(waitBudget):
 		p.kill()
 	}
 }
 
-// signal sends a signal unless the child is gone: its number may be somebody else's by then.
+// signal sends a signal unless the child is gone: its number may belong to another process by then.
 func (p *process) signal(sig syscall.Signal) {
 	select {
 	case <-p.done:

@@ -40,7 +40,7 @@ func TestStartStops(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ECONNREFUSED, "the end of the test stops its server")
 }
 
-// A port that somebody else has taken is not used, even where an answer could come from the other's server.
+// A port that another process has taken is not used, even where its server could answer.
 func TestPortTaken(t *testing.T) {
 	first := Start(t)
 	second := &Server{dir: t.TempDir(), port: first.port}
@@ -126,7 +126,8 @@ func TestSharedIsOne(t *testing.T) {
 	require.NoError(t, a.Client().Ping(t.Context()).Err())
 }
 
-// A server dies with the process that started it, even when that one is killed and can clean nothing up.
+// A server dies with the process that started it, even when that one is killed and can clean
+// nothing up.
 func TestOrphansDie(t *testing.T) {
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "REDISTEST_ORPHAN="+t.TempDir())
@@ -142,18 +143,18 @@ func TestOrphansDie(t *testing.T) {
 	await(t, "the server is gone", func(context.Context) bool { return !running(pid) })
 }
 
-// orphan is the process of TestOrphansDie: it starts a server, lets many threads of its own come and go, says the server's
-// number, and waits to be killed.
+// orphan is the process of TestOrphansDie: it starts a server, lets many threads of its own come
+// and go, says the server's number, and waits to be killed.
 func orphan() {
 	s := &Server{dir: os.Getenv("REDISTEST_ORPHAN")}
 	if err := s.launch(); err != nil {
 		panic(err)
 	}
 	fmt.Println(s.proc.pid)
-	time.Sleep(patience)
+	time.Sleep(waitBudget)
 }
 
-// running reports whether a process exists and is more than an entry that nobody has collected.
+// running reports whether a process exists and is more than a zombie.
 func running(pid int) bool {
 	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
 	if err != nil {
@@ -168,7 +169,7 @@ func TestSentinelFailover(t *testing.T) {
 	require.Len(t, s.Addrs(), 3)
 	client := s.Client()
 	require.NoError(t, client.Set(t.Context(), "k", "v", 0).Err())
-	require.Equal(t, int64(2), client.Wait(t.Context(), 2, patience).Val(), "the replicas have it")
+	require.Equal(t, int64(2), client.Wait(t.Context(), 2, waitBudget).Val(), "the replicas have it")
 	dead := s.KillMaster()
 	require.NotEqual(t, dead.Addr(), s.Master().Addr())
 	await(t, "the client follows", func(ctx context.Context) bool { return client.Set(ctx, "k2", "v", 0).Err() == nil })
@@ -187,7 +188,7 @@ func TestCluster(t *testing.T) {
 	}
 	require.Len(t, masters, clusterMasters)
 
-	// A node that does not serve a key says who does.
+	// A node that does not serve a key names the one that does.
 	for _, node := range c.nodes[:clusterMasters] {
 		if node == c.MasterOf("key1") {
 			continue
@@ -251,25 +252,26 @@ func dial(t *testing.T, addr string) net.Conn {
 func TestRelayCut(t *testing.T) {
 	r := NewRelay(t, echo(t))
 	c := dial(t, r.Addr())
-	got, err := exchange(c, "one", patience)
+	got, err := exchange(c, "one", waitBudget)
 	require.NoError(t, err)
 	require.Equal(t, "one", got)
 
 	r.Cut()
-	_, err = read(c, 1, patience)
+	_, err = read(c, 1, waitBudget)
 	require.Error(t, err)
 	require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
 	_, err = net.Dial("tcp", r.Addr())
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 
 	r.Restore()
-	got, err = exchange(dial(t, r.Addr()), "two", patience)
+	got, err = exchange(dial(t, r.Addr()), "two", waitBudget)
 	require.NoError(t, err)
 	require.Equal(t, "two", got)
 	r.Restore() // The second time changes nothing.
 }
 
-// A connection that was accepted before a cut, and is passed on after it, is no connection of the restored relay.
+// A connection that was accepted before a cut, and is passed on after it, is no connection of the
+// restored relay.
 func TestRelayCutWhileConnecting(t *testing.T) {
 	r := NewRelay(t, echo(t))
 	before := r.listener
@@ -287,15 +289,15 @@ func TestRelayCutAfter(t *testing.T) {
 	r := NewRelay(t, echo(t))
 	c := dial(t, r.Addr())
 	r.CutAfter(3) // there, back, there
-	got, err := exchange(c, "one", patience)
+	got, err := exchange(c, "one", waitBudget)
 	require.NoError(t, err)
 	require.Equal(t, "one", got)
-	_, err = exchange(c, "two", patience)
+	_, err = exchange(c, "two", waitBudget)
 	require.False(t, err == nil || errors.Is(err, os.ErrDeadlineExceeded), "%v", err)
 	_, err = net.Dial("tcp", r.Addr())
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
 	r.Restore()
-	got, err = exchange(dial(t, r.Addr()), "three", patience)
+	got, err = exchange(dial(t, r.Addr()), "three", waitBudget)
 	require.NoError(t, err)
 	require.Equal(t, "three", got)
 }
@@ -303,12 +305,12 @@ func TestRelayCutAfter(t *testing.T) {
 func TestRelayDrop(t *testing.T) {
 	r := NewRelay(t, echo(t))
 	c := dial(t, r.Addr())
-	_, err := exchange(c, "one", patience)
+	_, err := exchange(c, "one", waitBudget)
 	require.NoError(t, err)
 	r.Drop()
-	_, err = read(c, 1, patience)
+	_, err = read(c, 1, waitBudget)
 	require.False(t, err == nil || errors.Is(err, os.ErrDeadlineExceeded), "%v", err)
-	got, err := exchange(dial(t, r.Addr()), "two", patience)
+	got, err := exchange(dial(t, r.Addr()), "two", waitBudget)
 	require.NoError(t, err)
 	require.Equal(t, "two", got)
 }
@@ -325,7 +327,7 @@ func TestRelayHang(t *testing.T) {
 
 	r.Restore()
 	for _, c := range []net.Conn{c, fresh} {
-		got, err := read(c, 3, patience)
+		got, err := read(c, 3, waitBudget)
 		require.NoError(t, err)
 		require.Len(t, got, 3, "what waited arrives")
 	}
@@ -344,7 +346,7 @@ func TestRelayCutCalledOff(t *testing.T) {
 	_, err := exchange(c, "one", 50*time.Millisecond)
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
 	r.CutAfter(0)
-	got, err := read(c, 3, patience)
+	got, err := read(c, 3, waitBudget)
 	require.NoError(t, err)
 	require.Equal(t, "one", got)
 }
@@ -353,7 +355,7 @@ func TestRelayCutCalledOff(t *testing.T) {
 func TestRelayMute(t *testing.T) {
 	s := Shared(t)
 	r := NewRelay(t, s.Addr())
-	behind := redis.NewClient(&redis.Options{Addr: r.Addr(), ReadTimeout: patience, MaxRetries: -1})
+	behind := redis.NewClient(&redis.Options{Addr: r.Addr(), ReadTimeout: waitBudget, MaxRetries: -1})
 	defer behind.Close()
 	require.NoError(t, behind.Set(t.Context(), "mute", "before", 0).Err())
 	r.Mute()
@@ -376,7 +378,7 @@ func TestRelayDelay(t *testing.T) {
 	const d = 50 * time.Millisecond
 	r.Delay(d)
 	start := time.Now()
-	_, err := exchange(c, "one", patience)
+	_, err := exchange(c, "one", waitBudget)
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, time.Since(start), d)
 }

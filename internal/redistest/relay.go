@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Relay passes TCP connections on to a target and breaks them on demand. Its address stays the same all the time. Its methods
-// may be called from any goroutine.
+// Relay passes TCP connections on to a target and breaks them on demand. Its address stays the same
+// all the time. Its methods may be called from any goroutine.
 type Relay struct {
 	t      testing.TB
 	target string
@@ -92,19 +92,20 @@ func (r *Relay) drop() {
 	}
 }
 
-// Drop drops the connections that are open now and accepts new ones, as a restarted middle box does. Those that are just being
-// connected stay.
+// Drop drops the connections that are open now and accepts new ones, as a restarted middle box
+// does. Those that are just being connected stay.
 func (r *Relay) Drop() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.drop()
 }
 
-// Hang accepts connections and passes nothing until Restore, which then delivers what has waited: a network that loses every
-// packet for a while.
+// Hang accepts connections and passes nothing until Restore, which then delivers what has waited: a
+// network that loses every packet for a while.
 func (r *Relay) Hang() { r.set(true, false) }
 
-// Mute passes what clients send and withholds the answers until Restore: commands run and nobody learns of it.
+// Mute passes what clients send and withholds the answers until Restore: commands run and their
+// clients do not learn of it.
 func (r *Relay) Mute() { r.set(false, true) }
 
 func (r *Relay) set(hung, mute bool) {
@@ -114,8 +115,8 @@ func (r *Relay) set(hung, mute bool) {
 	r.changed.Broadcast()
 }
 
-// CutAfter cuts the relay when n more pieces have passed, in either direction: a crash at a chosen step of a conversation. 0
-// takes it back.
+// CutAfter cuts the relay when n more pieces have passed, in either direction: a crash at a chosen
+// step of a conversation. 0 takes it back.
 func (r *Relay) CutAfter(n int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -171,10 +172,11 @@ func (r *Relay) accept(l net.Listener) {
 	}
 }
 
-// connect passes bytes between a client, which the listener has accepted, and the target until one of them ends.
+// connect passes bytes between a client, which the listener has accepted, and the target until one
+// of them ends.
 func (r *Relay) connect(l net.Listener, client net.Conn) {
 	defer client.Close()
-	server, err := net.DialTimeout("tcp4", r.target, patience)
+	server, err := net.DialTimeout("tcp4", r.target, waitBudget)
 	if err != nil {
 		return
 	}
@@ -192,7 +194,8 @@ func (r *Relay) connect(l net.Listener, client net.Conn) {
 	<-done
 }
 
-// add notes a pair, unless the relay was cut since the listener has accepted it, be it restored again or not.
+// add notes a pair, unless the relay was cut since the listener has accepted it, be it restored
+// again or not.
 func (r *Relay) add(l net.Listener, conns ...net.Conn) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -213,7 +216,8 @@ func (r *Relay) remove(conns ...net.Conn) {
 	}
 }
 
-// pass copies one direction and closes both ends when it is over, which ends the other direction as well.
+// pass copies one direction and closes both ends when it is over, which ends the other direction as
+// well.
 func (r *Relay) pass(from, to net.Conn, request bool) {
 	defer from.Close()
 	defer to.Close()
@@ -241,8 +245,9 @@ func (r *Relay) passed() {
 	}
 }
 
-// gate holds a piece for as long as the relay's state wants it; false means that the relay is closed. Pieces are counted before they
-// pass, and behind the last one all others wait for the cut: so nobody gets an answer to it.
+// gate holds a piece for as long as the relay's state wants it; false means that the relay is
+// closed. Pieces are counted before they pass, and behind the last one all others wait for the cut:
+// so no client gets an answer to it.
 func (r *Relay) gate(request bool) bool {
 	r.mu.Lock()
 	d := r.delay

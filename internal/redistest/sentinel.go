@@ -27,9 +27,10 @@ type Sentinel struct {
 	sentinels []*Server
 }
 
-// StartSentinel starts a master, two replicas and three Sentinels, and returns when all know of each other. They replace a dead
-// master when KillMaster tells them to: by themselves only after minutes, as they cannot tell a dead server from one that a slow
-// machine has no time for. They are stopped when the test ends.
+// StartSentinel starts a master, two replicas and three Sentinels, and returns when all know of
+// each other. They replace a dead master when KillMaster tells them to: by themselves only after
+// minutes, as they cannot tell a dead server from one that a slow machine has no time for. They are
+// stopped when the test ends.
 func StartSentinel(t testing.TB) *Sentinel {
 	t.Helper()
 	s := &Sentinel{MasterName: MasterName, t: t}
@@ -61,7 +62,8 @@ func startSentinel(t testing.TB, master int) *Server {
 	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, "sentinel.conf")
-	conf := fmt.Sprintf("sentinel monitor %[1]s 127.0.0.1 %[2]d 2\nsentinel down-after-milliseconds %[1]s 600000\n", MasterName, master)
+	conf := fmt.Sprintf("sentinel monitor %[1]s 127.0.0.1 %[2]d 2\nsentinel down-after-milliseconds %[1]s 600000\n",
+		MasterName, master)
 	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -81,13 +83,15 @@ func (s *Sentinel) Addrs() []string { return addrs(s.sentinels) }
 // Client returns a new client which follows the master, and is closed when the test ends.
 func (s *Sentinel) Client() *redis.Client {
 	client := redis.NewFailoverClient(&redis.FailoverOptions{
-		MasterName: s.MasterName, SentinelAddrs: s.Addrs(), DialerRetries: 1, DialTimeout: patience, ReadTimeout: patience,
+		MasterName: s.MasterName, SentinelAddrs: s.Addrs(), DialerRetries: 1, DialTimeout: waitBudget,
+		ReadTimeout: waitBudget,
 	})
 	s.t.Cleanup(func() { client.Close() })
 	return client
 }
 
-// Master returns the server that the Sentinels take for the master now, and which takes itself for it.
+// Master returns the server that the Sentinels take for the master now, and which takes itself for
+// it.
 func (s *Sentinel) Master() *Server {
 	s.t.Helper()
 	var master *Server
@@ -98,7 +102,8 @@ func (s *Sentinel) Master() *Server {
 	return master
 }
 
-// named returns the running server that a Sentinel names as the master; nil = none, or one that is dead.
+// named returns the running server that a Sentinel names as the master; nil = none, or one that is
+// dead.
 func (s *Sentinel) named(ctx context.Context, sentinel *Server) *Server {
 	client := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr()})
 	defer client.Close()
@@ -114,7 +119,8 @@ func (s *Sentinel) named(ctx context.Context, sentinel *Server) *Server {
 	return nil
 }
 
-// KillMaster kills the master and returns it when the Sentinels have made another server the master.
+// KillMaster kills the master and returns it when the Sentinels have made another server the
+// master.
 func (s *Sentinel) KillMaster() *Server {
 	s.t.Helper()
 	dead := s.Master()

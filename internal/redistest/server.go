@@ -1,16 +1,19 @@
-// Package redistest starts real Redis servers on loopback for tests: one server, a Sentinel set, a Cluster, and a TCP relay
-// that stands between a client and a server and breaks on demand. Only tests import it.
+// Package redistest starts real Redis servers on loopback for tests: one server, a Sentinel set, a
+// Cluster, and a TCP relay that stands between a client and a server and breaks on demand. Only
+// tests import it.
 //
 //	func TestMain(m *testing.M) { redistest.Main(m) }
 //
 //	func TestSomething(t *testing.T) {
-//		client := redistest.Shared(t).Client() // one server for the whole package; use keys of your own
+//		// one server for the whole package; use keys of your own
+//		client := redistest.Shared(t).Client()
 //		...
 //	}
 //
-// Every server lives in a folder of its own, saves nothing unless told to, dies with the test process (a killed one included)
-// and is stopped by the cleanup of the test that started it. The methods report what goes wrong through testing.TB and stop
-// the test, so they belong on the test's own goroutine.
+// Every server lives in a folder of its own, saves nothing unless told to, dies with the test
+// process (a killed one included) and is stopped by the cleanup of the test that started it. The
+// methods report what goes wrong through testing.TB and stop the test, so they belong on the test's
+// own goroutine.
 package redistest
 
 import (
@@ -30,8 +33,9 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// patience is how long anything may take that normally takes a fraction of a second: a slow machine under load is no failure.
-const patience = time.Minute
+// waitBudget bounds operations that normally take a fraction of a second: the machine may be under
+// load.
+const waitBudget = time.Minute
 
 // portTries is how many ports are tried before giving up.
 const portTries = 20
@@ -44,11 +48,11 @@ type Server struct {
 	config string // the file of a Sentinel; "" = a server
 	port   int
 	proc   *process      // the running server; nil = stopped
-	direct *redis.Client // what this package itself asks with, made on first use
+	direct *redis.Client // the client of this package itself, made on first use
 }
 
-// Start starts a redis-server with further arguments of its command line, such as "--appendonly", "yes". It answers when
-// Start returns, and is stopped when the test ends.
+// Start starts a redis-server with further arguments of its command line, such as "--appendonly",
+// "yes". It answers when Start returns, and is stopped when the test ends.
 func Start(t testing.TB, args ...string) *Server {
 	t.Helper()
 	return adopt(t, &Server{args: args, dir: t.TempDir()})
@@ -83,7 +87,7 @@ func (s *Server) launch() error {
 	return err
 }
 
-// errPortTaken means that somebody else was faster with the port.
+// errPortTaken means that another process has taken the port.
 var errPortTaken = errors.New("the port is taken")
 
 // start runs the server's process and returns when it answers.
@@ -101,7 +105,7 @@ func (s *Server) start() error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), waitBudget)
 	defer cancel()
 	if err := s.await(ctx, proc); err != nil {
 		proc.kill()
@@ -111,7 +115,8 @@ func (s *Server) start() error {
 	return nil
 }
 
-// await waits until the server that listens on the port is the process that was started, and is done loading its data.
+// await waits until the server that listens on the port is the process that was started, and is
+// done loading its data.
 func (s *Server) await(ctx context.Context, proc *process) error {
 	client := redis.NewClient(&redis.Options{Addr: s.Addr(), MaxRetries: -1, DialerRetries: 1})
 	defer client.Close()
@@ -148,9 +153,10 @@ func (s *Server) explain() error {
 // Addr returns the server's address, such as 127.0.0.1:12345.
 func (s *Server) Addr() string { return "127.0.0.1:" + strconv.Itoa(s.port) }
 
-// Client returns a new client of the server, which is closed when the test ends. It dials once where a client by default dials
-// five times in half a second, since nothing on loopback gets better by that. Where a machine stands still for a while, it waits:
-// it does not give up a request and send it again. The clients of Sentinel and Cluster do the same.
+// Client returns a new client of the server, which is closed when the test ends. It dials once
+// where a client by default dials five times in half a second, since nothing on loopback gets
+// better by that. Where a machine stands still for a while, it waits: it does not give up a request
+// and send it again. The clients of Sentinel and Cluster do the same.
 func (s *Server) Client() *redis.Client {
 	client := s.client()
 	s.t.Cleanup(func() { client.Close() })
@@ -158,7 +164,8 @@ func (s *Server) Client() *redis.Client {
 }
 
 func (s *Server) client() *redis.Client {
-	return redis.NewClient(&redis.Options{Addr: s.Addr(), DialerRetries: 1, DialTimeout: patience, ReadTimeout: patience})
+	return redis.NewClient(&redis.Options{Addr: s.Addr(), DialerRetries: 1, DialTimeout: waitBudget,
+		ReadTimeout: waitBudget})
 }
 
 // admin returns the client for this package's own questions.
@@ -177,7 +184,8 @@ func (s *Server) Kill() {
 	}
 }
 
-// Stop ends the server in order, a paused one too, and returns when it is gone. One that does not run is fine.
+// Stop ends the server in order, a paused one too, and returns when it is gone. One that does not
+// run is fine.
 func (s *Server) Stop() {
 	if s.proc != nil {
 		s.proc.stop()
@@ -185,14 +193,15 @@ func (s *Server) Stop() {
 	}
 }
 
-// finish ends the server for good. Nobody reads what it could still write.
+// finish ends the server for good. Nothing reads its further output.
 func (s *Server) finish() {
 	s.Kill()
 	givePort(s.port)
 }
 
-// Restart starts the server again on its port and in its folder, after killing it when it still runs. Data is kept when the
-// server was started with "--appendonly", "yes", "--appendfsync", "always".
+// Restart starts the server again on its port and in its folder, after killing it when it still
+// runs. Data is kept when the server was started with "--appendonly", "yes", "--appendfsync",
+// "always".
 func (s *Server) Restart() {
 	s.t.Helper()
 	s.Kill()
@@ -208,7 +217,7 @@ func (s *Server) Restart() {
 	}
 }
 
-// Pause stops the server's process (SIGSTOP): connections stay open and are answered by nobody.
+// Pause stops the server's process (SIGSTOP): connections stay open and get no answers.
 func (s *Server) Pause() { s.signal(syscall.SIGSTOP) }
 
 // Resume lets a paused server go on.
@@ -224,9 +233,10 @@ func (s *Server) signal(sig syscall.Signal) {
 	}
 }
 
-// Commands returns how often each command has run since the server started, by its name in lower case. What a script calls
-// is counted as well, beside the EVALSHA that ran it. INFO itself and what connections do at their start (HELLO, CLIENT) are
-// in the map too: compare the names that matter, before and after.
+// Commands returns how often each command has run since the server started, by its name in lower
+// case. What a script calls is counted as well, beside the EVALSHA that ran it. INFO itself and
+// what connections do at their start (HELLO, CLIENT) are in the map too: compare the names that
+// matter, before and after.
 func (s *Server) Commands() map[string]int64 {
 	s.t.Helper()
 	client := s.client()

@@ -15,11 +15,11 @@ import (
 var shared struct {
 	mu     sync.Mutex // guards what follows
 	server *Server
-	err    error // why there is none
+	err    error // cause when there is none
 }
 
-// Shared returns the server that all tests of the process share. It starts on first use and Main stops it. Each test uses
-// keys of its own, and neither stops, pauses, flushes nor reconfigures it.
+// Shared returns the server that all tests of the process share. It starts on first use and Main
+// stops it. Each test uses keys of its own, and neither stops, pauses, flushes nor reconfigures it.
 func Shared(t testing.TB) *Server {
 	t.Helper()
 	shared.mu.Lock()
@@ -48,17 +48,21 @@ func startShared() (*Server, error) {
 	return s, nil
 }
 
-// Main is the TestMain of a package that uses Shared: it runs the tests, stops the shared server, and fails when a goroutine
-// is left behind. The client's own log is off: servers that go away are what these tests are about.
+// Main is the TestMain of a package that uses Shared: it runs the tests, stops the shared server,
+// and fails when a goroutine is left behind. The client's own log is off: servers that go away are
+// what these tests are about.
 func Main(m *testing.M, options ...goleak.Option) {
 	logging.Disable()
-	// A closed client whose server is away looks for it once a second, and notices then that it is closed.
-	options = append(options, goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
+	// A closed client tries to reach a stopped server once a second, and notices then that it is
+	// closed.
+	options = append(options,
+		goleak.IgnoreAnyFunction("github.com/redis/go-redis/v9/internal/pool.(*ConnPool).tryDial"))
 	goleak.VerifyTestMain(stopper{m, options}, options...)
 }
 
-// stopper runs the tests and then stops the shared server, whose goroutine would look like a leak. It waits for goroutines that are
-// about to end: goleak itself waits for less than half a second, which is little for a slow machine.
+// stopper runs the tests and then stops the shared server, whose goroutine would look like a leak.
+// It waits for goroutines that are about to end: goleak itself waits for less than half a second,
+// which is little for a slow machine.
 type stopper struct {
 	m       *testing.M
 	options []goleak.Option
@@ -71,7 +75,7 @@ func (s stopper) Run() int {
 	code := s.m.Run()
 	stopShared()
 	if code == 0 {
-		for end := time.Now().Add(patience); goleak.Find(s.options...) != nil && time.Now().Before(end); {
+		for end := time.Now().Add(waitBudget); goleak.Find(s.options...) != nil && time.Now().Before(end); {
 			time.Sleep(10 * time.Millisecond)
 		}
 	}

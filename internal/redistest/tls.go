@@ -27,13 +27,16 @@ type Authority struct {
 	key  *ecdsa.PrivateKey
 }
 
-// NewAuthority makes an authority that nobody else trusts.
+// NewAuthority makes an authority that only its own pool trusts.
 func NewAuthority(t testing.TB) *Authority {
 	t.Helper()
 	a := &Authority{t: t, key: newKey(t)}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority of a test"}, IsCA: true, BasicConstraintsValid: true,
-		KeyUsage: x509.KeyUsageCertSign, NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "authority of a test"}, IsCA: true,
+		BasicConstraintsValid: true,
+		KeyUsage:              x509.KeyUsageCertSign,
+		NotBefore:             time.Now().Add(-time.Hour),
+		NotAfter:              time.Now().Add(time.Hour),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &a.key.PublicKey, a.key)
 	check(t, err)
@@ -105,7 +108,8 @@ func (a *Authority) StartTLSCluster() *TLS {
 func (a *Authority) StartTLSSentinel(master *TLS, user, password string) *TLS {
 	a.t.Helper()
 	port, settings := a.settings()
-	conf := fmt.Sprintf("tls-replication yes\nsentinel monitor %[1]s 127.0.0.1 %[2]d 1\nsentinel auth-user %[1]s %[3]s\nsentinel auth-pass %[1]s %[4]s\n",
+	conf := fmt.Sprintf("tls-replication yes\nsentinel monitor %[1]s 127.0.0.1 %[2]d 1\n"+
+		"sentinel auth-user %[1]s %[3]s\nsentinel auth-pass %[1]s %[4]s\n",
 		MasterName, master.port, user, password)
 	for _, s := range settings {
 		conf += s[0] + " " + s[1] + "\n"
@@ -132,7 +136,7 @@ func (a *Authority) settings() (port int, list [][2]string) {
 	}
 }
 
-// Protect makes a user whose keys and channels begin with prefix and who may run the commands of
+// Protect makes a user whose keys and channels begin with prefix and that may run the commands of
 // rules, and takes every right but that to look at the server from everybody else.
 func (s *Server) Protect(user, password, prefix string, rules ...any) {
 	s.t.Helper()
