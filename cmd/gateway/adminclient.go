@@ -28,10 +28,12 @@ type adminFlags struct {
 // adminFlags adds -admin, -admin-token-file and -c.
 func (c *call) adminFlags(config *string) adminFlags {
 	return adminFlags{
-		address: c.flags.String("admin", "", "the admin listener of a running gateway: host:port, http(s)://host:port or unix:/path; "+
-			"by default the one of -c, or "+defaultAdmin),
-		tokenFile: c.flags.String("admin-token-file", "", "file with the token that the admin listener wants; by default the one of -c"),
-		config:    config,
+		address: c.flags.String("admin", "",
+			"the admin listener of a running gateway: host:port, http(s)://host:port or unix:/path; "+
+				"by default the one of -c, or "+defaultAdmin),
+		tokenFile: c.flags.String("admin-token-file", "",
+			"file with the token that the admin listener wants; by default the one of -c"),
+		config: config,
 	}
 }
 
@@ -42,7 +44,8 @@ type adminClient struct {
 	token string
 }
 
-// client returns a client for the listener that the flags name. timeout bounds a whole operation; 0 = none.
+// client returns a client for the listener that the flags name. timeout bounds a whole operation; 0
+// = none.
 func (f adminFlags) client(timeout time.Duration, stderr io.Writer) (*adminClient, error) {
 	address, tokenFile := *f.address, *f.tokenFile
 	if *f.config != "" {
@@ -99,7 +102,9 @@ func adminAddress(cfg *config.Config) (string, error) {
 }
 
 // do sends a request. The caller closes the body.
-func (a *adminClient) do(ctx context.Context, method, path string, query url.Values, body io.Reader) (*http.Response, error) {
+func (a *adminClient) do(
+	ctx context.Context, method, path string, query url.Values, body io.Reader,
+) (*http.Response, error) {
 	target := a.base + path
 	if len(query) > 0 {
 		target += "?" + query.Encode()

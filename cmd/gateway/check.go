@@ -11,7 +11,8 @@ import (
 	"fastdfs-gateway/internal/config"
 )
 
-// runCheck reads a configuration, looks at the host, and prints each problem. It fails when one of them is an error.
+// runCheck reads a configuration, looks at the host, and prints each problem. It fails when one of
+// them is an error.
 func runCheck(c *call) error {
 	path := c.configFlag()
 	if err := c.parse(0, 0); err != nil {
@@ -54,7 +55,8 @@ func printProblems(w io.Writer, problems []config.Problem) (errors int) {
 	return errors
 }
 
-// loadConfig reads a configuration that has to be usable. Its errors are printed; warnings are for "check" and the log.
+// loadConfig reads a configuration that has to be usable. Its errors are printed; warnings are for
+// "check" and the log.
 func loadConfig(path string, stderr io.Writer) (*config.Config, error) {
 	if path == "" {
 		return nil, usageError("-c is missing")

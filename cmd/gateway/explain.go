@@ -54,7 +54,8 @@ func runExplain(c *call) error {
 func explainFresh(c *call, cfg *config.Config, asJSON bool) error {
 	ctx, cancel := context.WithTimeout(context.Background(), explainTime)
 	defer cancel()
-	e, err := app.Explain(ctx, cfg, c.flags.Arg(0), slog.New(slog.NewTextHandler(c.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	e, err := app.Explain(ctx, cfg, c.flags.Arg(0),
+		slog.New(slog.NewTextHandler(c.stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	if err != nil {
 		return err
 	}

@@ -25,16 +25,16 @@ type inspection struct {
 	PathIndex *int        `json:"store_path_index,omitempty"`
 	SourceIP  string      `json:"source_ip,omitempty"`
 	SourceID  uint32      `json:"source_id,omitempty"`
-	Source    string      `json:"source_address,omitempty"` // of SourceID, host:port; absent: no list has it
+	Source    string      `json:"source_address,omitempty"` // of SourceID, host:port; absent: in no list
 	Created   string      `json:"created,omitempty"`
 	Timestamp *int64      `json:"create_time,omitempty"`
-	Size      *int64      `json:"size,omitempty"` // absent: the id does not tell
+	Size      *int64      `json:"size,omitempty"` // absent: not in the id
 	CRC32     string      `json:"crc32,omitempty"`
 	Trunk     *trunkPlace `json:"trunk,omitempty"`
 	Disk      string      `json:"path_on_disk,omitempty"`
 
 	// Variant of CRC32 that a given file has: standard, legacy or none; empty: no file was given,
-	// or the id says nothing of its content.
+	// or the id has no CRC32.
 	Variant string `json:"crc32_variant,omitempty"`
 }
 
@@ -44,7 +44,8 @@ type trunkPlace struct {
 	Alloc  uint32 `json:"alloc_size"`
 }
 
-// runInspect prints every field of each id. Bad ids are reported among the others, and make it fail at the end.
+// runInspect prints every field of each id. Bad ids are reported among the others, and make it fail
+// at the end.
 func runInspect(c *call) error {
 	asJSON := c.flags.Bool("json", false, "print one JSON object a line")
 	content := c.flags.String("file", "", "a `PATH` to compare with the CRC32 of the id, in both variants")
@@ -95,8 +96,10 @@ func inspect(cfg *config.Config, arg string) inspection {
 		return inspection{FileID: arg, Error: err.Error()}
 	}
 	out := inspection{
-		FileID: arg, Group: id.Group, Logic: id.Logic, Kind: id.Kind.String(), PathIndex: &id.PathIndex, Timestamp: &id.Created,
-		Created: time.Unix(id.Created, 0).UTC().Format(time.RFC3339), CRC32: fmt.Sprintf("%08x", id.CRC32), Disk: diskPath(cfg, id),
+		FileID: arg, Group: id.Group, Logic: id.Logic, Kind: id.Kind.String(), PathIndex: &id.PathIndex,
+		Timestamp: &id.Created,
+		Created:   time.Unix(id.Created, 0).UTC().Format(time.RFC3339), CRC32: fmt.Sprintf("%08x", id.CRC32),
+		Disk: diskPath(cfg, id),
 	}
 	if addr, ok := id.SourceAddr(); ok {
 		out.SourceIP = addr.String()

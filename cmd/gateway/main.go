@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 )
 
@@ -47,15 +48,24 @@ var errShown = errors.New("failed")
 var commandOrder = []string{"serve", "check", "inspect", "token", "explain", "purge", "prefetch", "demo", "version"}
 
 var commands = map[string]command{
-	"serve":    {"[serve] -c FILE", "run the server", runServe},
-	"check":    {"check -c FILE", "read a configuration and print each problem with file:line", runCheck},
-	"inspect":  {"inspect [-json] [-c FILE] [-file PATH] FILE_ID...", "decode file ids; -file compares a file's content with the CRC32 of one id", runInspect},
-	"token":    {"token -c FILE [-ts N|-ttl D] FILE_ID", "print the anti-steal query of a file, and its URL", runToken},
-	"explain":  {"explain -c FILE|-admin ADDR [-fresh] [-json] URL_OR_ID", "tell what would happen to a request, and why: by the running gateway, else by a fresh look", runExplain},
-	"purge":    {"purge [-admin ADDR|-c FILE] -id ID|-prefix FOLDER|-all", "make a running gateway and all of its fleet forget files", runPurge},
-	"prefetch": {"prefetch [-admin ADDR|-c FILE] FILE_ID...|-", "make a running gateway fetch files; - reads the ids from standard input, one a line", runPrefetch},
-	"demo":     {"demo [-dir DIR] [-listen ADDR] [-token-listen ADDR] [-admin-listen ADDR]", "make a small store and serve it, without and with tokens", runDemo},
-	"version":  {"version", "print the version", runVersion},
+	"serve": {"[serve] -c FILE",
+		"run the server", runServe},
+	"check": {"check -c FILE",
+		"read a configuration and print each problem with file:line", runCheck},
+	"inspect": {"inspect [-json] [-c FILE] [-file PATH] FILE_ID...",
+		"decode file ids; -file compares a file's content with the CRC32 of one id", runInspect},
+	"token": {"token -c FILE [-ts N|-ttl D] FILE_ID",
+		"print the anti-steal query of a file, and its URL", runToken},
+	"explain": {"explain -c FILE|-admin ADDR [-fresh] [-json] URL_OR_ID",
+		"tell what would happen to a request, and why: by the running gateway, else by a fresh look", runExplain},
+	"purge": {"purge [-admin ADDR|-c FILE] -id ID|-prefix FOLDER|-all",
+		"make a running gateway and all of its fleet forget files", runPurge},
+	"prefetch": {"prefetch [-admin ADDR|-c FILE] FILE_ID...|-",
+		"make a running gateway fetch files; - reads the ids from standard input, one a line", runPrefetch},
+	"demo": {"demo [-dir DIR] [-listen ADDR] [-token-listen ADDR] [-admin-listen ADDR]",
+		"make a small store and serve it, without and with tokens", runDemo},
+	"version": {"version",
+		"print the version", runVersion},
 }
 
 func main() {
@@ -68,7 +78,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		name, args = args[0], args[1:]
 	}
-	if name == "help" || name == "serve" && len(args) > 0 && (args[0] == "-h" || args[0] == "-help" || args[0] == "--help") {
+	wantsHelp := len(args) > 0 && slices.Contains([]string{"-h", "-help", "--help"}, args[0])
+	if name == "help" || name == "serve" && wantsHelp {
 		printUsage(stdout)
 		return exitOK
 	}

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// purgeTime is more than a gateway waits for the others to obey.
+// purgeTime is longer than a gateway waits for the others to apply a purge.
 const purgeTime = 30 * time.Second
 
 // runPurge makes a running gateway, and with it all of its fleet, forget files.

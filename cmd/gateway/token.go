@@ -45,7 +45,8 @@ func runToken(c *call) error {
 	return nil
 }
 
-// tokenTime is the ts of a token that is to be good for wanted, where the server adds ttl to any ts.
+// tokenTime is the ts of a token that is to be good for wanted, where the server adds ttl to any
+// ts.
 func tokenTime(ts int64, wanted, ttl time.Duration, now time.Time) int64 {
 	switch {
 	case ts >= 0:
