@@ -33,7 +33,8 @@ func TestIdleSince(t *testing.T) {
 	}()
 	_, err := io.WriteString(client, "GET / HTTP/1.1\r\n")
 	require.NoError(t, err)
-	eventually.True(t, func() bool { since, idle := c.IdleSince(); return idle && since > first }, "since the first byte")
+	eventually.True(t, func() bool { since, idle := c.IdleSince(); return idle && since > first },
+		"since the first byte")
 	time.Sleep(20 * time.Millisecond) // the Read itself may have begun after first was taken, and its byte come later
 	half, _ := c.IdleSince()
 	for range 3 { // further bytes gain nothing
