@@ -200,7 +200,8 @@ func TestCluster(t *testing.T) {
 
 	dead := c.KillMasterOf("key1")
 	require.NotEqual(t, dead.Addr(), c.MasterOf("key1").Addr())
-	await(t, "the client follows", func(ctx context.Context) bool { return client.Set(ctx, "key1", "new", 0).Err() == nil })
+	await(t, "the client follows",
+		func(ctx context.Context) bool { return client.Set(ctx, "key1", "new", 0).Err() == nil })
 }
 
 // echo answers each line with itself.
