@@ -32,10 +32,12 @@ const Secret = "demo-only-secret-key"
 // Group is the group name of the store.
 const Group = "group1"
 
-// ErrNotOurs is returned for a folder that holds something else than a demonstration store; nothing was written.
+// ErrNotOurs is returned for a folder that holds something else than a demonstration store; nothing
+// was written.
 var ErrNotOurs = errors.New("folder is not empty and no demonstration store")
 
-// Options are the addresses that go into the configurations, as host:port. The zero value means the defaults.
+// Options are the addresses that go into the configurations, as host:port. The zero value means the
+// defaults.
 type Options struct {
 	Listen      string // without tokens; default :8888
 	TokenListen string // with tokens; default :8890
@@ -115,7 +117,8 @@ func claim(dir string, now time.Time) (int64, error) {
 	case err == nil:
 		created, err := strconv.ParseInt(strings.TrimSpace(string(b)), 10, 64)
 		if err != nil {
-			return 0, fmt.Errorf("cannot read %q: got %.20q, want a unix time; remove the folder to start again", mark, b)
+			return 0, fmt.Errorf("cannot read %q: got %.20q, want a unix time; remove the folder to start again",
+				mark, b)
 		}
 		return created, nil
 	case !errors.Is(err, fs.ErrNotExist):
@@ -217,7 +220,8 @@ func (w *writer) pack(ext string, content []byte, about File) (fdfs.FileID, erro
 	}
 	slot := append(id.SlotHeader().AppendTo(nil), content...)
 	if int(w.used)+len(slot) > len(w.trunk) {
-		return fdfs.FileID{}, fmt.Errorf("cannot pack %d bytes: the trunk file of %d bytes is full", len(content), len(w.trunk))
+		return fdfs.FileID{}, fmt.Errorf("cannot pack %d bytes: the trunk file of %d bytes is full",
+			len(content), len(w.trunk))
 	}
 	copy(w.trunk[w.used:], slot)
 	w.used += f.Trunk.Alloc

@@ -61,7 +61,8 @@ func TestWrite(t *testing.T) {
 		}
 		require.NotEmpty(t, f.ContentType)
 	}
-	require.Equal(t, map[fdfs.Kind]int{fdfs.KindNormal: 5, fdfs.KindSlave: 1, fdfs.KindAppender: 1, fdfs.KindTrunk: 4}, kinds)
+	wanted := map[fdfs.Kind]int{fdfs.KindNormal: 5, fdfs.KindSlave: 1, fdfs.KindAppender: 1, fdfs.KindTrunk: 4}
+	require.Equal(t, wanted, kinds)
 	require.Equal(t, map[int]int{0: 9, 1: 2}, paths)
 	t.Run("again", func(t *testing.T) { requireWrittenAgain(t, s) })
 }
@@ -104,7 +105,8 @@ func requireWrittenAgain(t *testing.T, first Store) {
 func TestIndex(t *testing.T) {
 	s, err := Write(t.TempDir()+"/demo", now, Options{})
 	require.NoError(t, err)
-	page, err := s.Index(Links{Status: "http://localhost:1/status", Refused: "http://h/a", Token: `http://h/a?token="><script>`})
+	page, err := s.Index(Links{Status: "http://localhost:1/status", Refused: "http://h/a",
+		Token: `http://h/a?token="><script>`})
 	require.NoError(t, err)
 	for _, f := range s.Files {
 		require.Contains(t, string(page), `href="/`+f.ID.String()+`"`)

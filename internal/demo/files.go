@@ -35,8 +35,10 @@ func (w *writer) media() error {
 		ext, path string
 		about     File
 	}{
-		{"webm", "film.webm", File{Title: "film", ContentType: "video/webm", Note: "seek in it: the player asks for ranges"}},
-		{"flv", "film.flv", File{Title: "flv film", ContentType: "video/x-flv", Note: "for players that ask by ?start=100000"}},
+		{"webm", "film.webm", File{Title: "film", ContentType: "video/webm",
+			Note: "seek in it: the player asks for ranges"}},
+		{"flv", "film.flv", File{Title: "flv film", ContentType: "video/x-flv",
+			Note: "for players that ask by ?start=100000"}},
 		{"ogg", "sound.ogg", File{Title: "sound", ContentType: "audio/ogg", Note: "in the second store path"}},
 	} {
 		index := 0
