@@ -13,9 +13,11 @@ import (
 	"fastdfs-gateway/internal/demo"
 )
 
-// runDemo makes a small store and serves it twice: as it is, and with tokens. It stays in the foreground.
+// runDemo makes a small store and serves it twice: as it is, and with tokens. It stays in the
+// foreground.
 func runDemo(c *call) error {
-	dir := c.flags.String("dir", "demo-store", "folder for the store; made when it is missing, used again when it is one of ours")
+	dir := c.flags.String("dir", "demo-store",
+		"folder for the store; made when it is missing, used again when it is one of ours")
 	var opts demo.Options
 	c.flags.StringVar(&opts.Listen, "listen", ":8888", "address of the server without tokens")
 	c.flags.StringVar(&opts.TokenListen, "token-listen", ":8890", "address of the server with tokens")
