@@ -75,7 +75,7 @@ func need(t *testing.T, id string, fakes map[string]string) (code int, out strin
 func pathOf(t *testing.T, fakes map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"bash", "sh", "env", "make", "git", "gcc", "ip", "go", "tee", "chmod", "rm"} {
+	for _, name := range []string{"bash", "sh", "env", "make", "git", "gcc", "ip", "go", "tee", "chmod", "rm", "promtool"} {
 		if _, faked := fakes[name]; faked {
 			continue
 		}
