@@ -14,6 +14,7 @@ var layers = map[string]int{
 	"internal/app":             5,
 	"internal/gateway":         4,
 	"internal/fleet":           3,
+	"internal/origin":          3,
 	"cachelock/locktest":       3, // a suite for tests
 	"storage":                  2,
 	"internal/demo":            2,

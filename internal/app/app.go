@@ -26,6 +26,7 @@ import (
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/fleet"
 	"fastdfs-gateway/internal/gateway"
+	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/panics"
 	"fastdfs-gateway/storage"
 
@@ -47,10 +48,11 @@ type App struct {
 	log      *slog.Logger
 	metrics  *gateway.Metrics
 	lockWait prometheus.Histogram
-	bound    []bound     // open listeners
-	failed   chan error  // a listener broke; has room for each of them
-	rights   rights      // that the process has given up
-	draining atomic.Bool // Stop has begun
+	fetched  origin.Counters // from other hosts
+	bound    []bound         // open listeners
+	failed   chan error      // a listener broke; has room for each of them
+	rights   rights          // that the process has given up
+	draining atomic.Bool     // Stop has begun
 
 	// These are made by Start and stay until Stop.
 	cache  *cache.Cache // of files of other hosts; nil = there is none
@@ -138,7 +140,7 @@ func (a *App) waited(d time.Duration) { a.lockWait.Observe(d.Seconds()) }
 // sourceForPeer makes what fetches a file for another gateway; peers are served after the first
 // handler was made.
 func (a *App) sourceForPeer(file string) (cache.Source, error) {
-	return a.server.Handler().SourceForPeer(file)
+	return a.parts.Load().origin.SourceForPeer(file)
 }
 
 // moved counts the bytes that the cache has moved out of the heap.

@@ -13,6 +13,7 @@ import (
 	"fastdfs-gateway/antisteal"
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/gateway"
+	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/storage"
 )
 
@@ -63,6 +64,7 @@ func handlerOptions(cfg *config.Config) (gateway.Options, error) {
 		MaxRanges: g.MaxRanges, SingleRange: !cfg.MultiRange,
 		CacheControl: g.CacheControl, CORSOrigin: g.CORSOrigin, XCache: g.XCache, DropBehind: cfg.OpenFileCache.DropBehind,
 	}
+	o.RedirectScheme, o.RedirectPort = g.RedirectScheme, g.RedirectPort
 	if cfg.FLV {
 		o.FLVExtension = cfg.FLVExtension
 	}
@@ -79,6 +81,14 @@ func handlerOptions(cfg *config.Config) (gateway.Options, error) {
 		o.FailFile = page
 	}
 	return o, nil
+}
+
+// originOptions are what finds the files of other hosts for a handler with the options o.
+func originOptions(o *gateway.Options, other *remote, store origin.Store) origin.Options {
+	options := other.options
+	options.Store = store
+	options.Targets = origin.Targets{Prefix: o.URLPrefix, Group: o.GroupInURL, Tokens: o.Tokens}
+	return options
 }
 
 // maxFailFile bounds token_check_fail, which is kept in memory.

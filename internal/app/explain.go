@@ -7,6 +7,7 @@ import (
 
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/gateway"
+	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/storage"
 )
 
@@ -29,7 +30,7 @@ func Explain(ctx context.Context, cfg *config.Config, urlOrID string, log *slog.
 	if err != nil {
 		return gateway.Explanation{}, err
 	}
-	o.Store, o.Log, o.Remote, o.SyncDelay = store, log, &other.options, other.syncDelay
+	o.Store, o.Log, o.Origin = store, log, origin.NewResolver(originOptions(&o, other, store))
 	other.await()
 	e := gateway.NewHandler(o).Explain(ctx, urlOrID, time.Now())
 	e.By = gateway.ByFreshLook

@@ -16,6 +16,7 @@ import (
 	"fastdfs-gateway/internal/fleet"
 	"fastdfs-gateway/internal/gateway"
 	"fastdfs-gateway/internal/logfile"
+	"fastdfs-gateway/internal/origin"
 
 	"github.com/redis/go-redis/v9/logging"
 	"golang.org/x/sys/unix"
@@ -86,7 +87,7 @@ func openCache(cfg *config.Config, f *fleet.Fleet, source func(string) (cache.So
 		Memory: orNone(c.MemoryMax), DiskPath: cacheFolder(cfg), DiskMax: c.DiskMax,
 		TTL: orNone(c.TTL), MutableTTL: orNone(c.MutableTTL), NegativeTTL: orNone(c.NegativeTTL),
 		StaleWhileRevalidate: orNone(c.StaleWhileRevalidate), StaleIfError: orNone(c.StaleIfError),
-		Wait: cfg.Lock.Wait, Logger: logfile.Limit(log), CheckFirst: gateway.CheckFirst, Copies: c.Copies, Source: source,
+		Wait: cfg.Lock.Wait, Logger: logfile.Limit(log), CheckFirst: origin.CheckFirst, Copies: c.Copies, Source: source,
 	}
 	if f != nil {
 		o.Fleet, o.DiskReady = f, f.Synced()

@@ -6,6 +6,7 @@ import (
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/fleet"
 	"fastdfs-gateway/internal/gateway"
+	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/panics"
 	"fastdfs-gateway/storage"
 
@@ -15,12 +16,12 @@ import (
 // counts are what the parts of a gateway have counted until now. Those of the parts that a reload
 // replaces begin anew then.
 type counts struct {
-	storages        storage.Stats // CRCErrors includes those of files and cache
-	files           storage.FileCacheStats
-	cache           *cache.Stats // nil = there is no cache
-	fleet           fleet.Stats  // zero without Redis
-	lostLines       map[string]uint64
-	trunkMismatches uint64
+	storages  storage.Stats // CRCErrors includes those of files and cache
+	files     storage.FileCacheStats
+	cache     *cache.Stats // nil = there is no cache
+	fleet     fleet.Stats  // zero without Redis
+	lostLines map[string]uint64
+	origin    origin.Stats
 }
 
 // counts takes them from every part once.
@@ -36,7 +37,7 @@ func (a *App) counts() counts {
 	if a.fleet != nil {
 		n.fleet = a.fleet.Stats()
 	}
-	n.lostLines, n.trunkMismatches = a.logs.lost(), a.metrics.TrunkMismatches()
+	n.lostLines, n.origin = a.logs.lost(), a.fetched.Stats()
 	return n
 }
 
@@ -66,8 +67,15 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	gauge(p, "file_cache_bytes", "Memory that these take.", f.Bytes)
 	gauge(p, "store_descriptors", "Descriptors of this host's files that are open, kept or in use.", f.Descriptors)
 
+	o := &n.origin
+	const fetches = "Files asked for on other hosts."
+	counter(p, "origin_fetches_total", fetches, o.Fetched, "result", "ok")
+	counter(p, "origin_fetches_total", fetches, o.NotFound, "result", "not_found")
+	counter(p, "origin_fetches_total", fetches, o.Timeouts, "result", "timeout")
+	counter(p, "origin_fetches_total", fetches, o.Failed, "result", "error")
+	counter(p, "origin_bytes_total", "Bytes of files that came from other hosts.", o.Bytes)
 	s := &n.storages
-	counter(p, "crc_errors_total", "Files whose content was not that of their CRC32.", s.CRCErrors+n.trunkMismatches)
+	counter(p, "crc_errors_total", "Files whose content was not that of their CRC32.", s.CRCErrors+o.TrunkMismatches)
 	counter(p, "origin_resumes_total", "Downloads that went on at another storage after theirs broke.", s.Resumes)
 	counter(p, "origin_hedges_total", "Second requests because the first storage was slow.", s.Hedges)
 	counter(p, "origin_wrong_answers_total",

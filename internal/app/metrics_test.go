@@ -8,6 +8,7 @@ import (
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/fleet"
+	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/panics"
 	"fastdfs-gateway/storage"
 
@@ -29,8 +30,8 @@ var everyCount = counts{
 		Up: true, Acquired: 26, Held: 27, Failed: 28, Lost: 29,
 		PeerFetches: map[string]int64{"ok": 30, "changed": 31}, PeerRequests: map[int]int64{200: 32, 503: 33},
 	},
-	lostLines:       map[string]uint64{"main": 34, "access": 35},
-	trunkMismatches: 1000,
+	lostLines: map[string]uint64{"main": 34, "access": 35},
+	origin:    origin.Stats{Fetched: 36, NotFound: 37, Timeouts: 38, Failed: 39, Bytes: 40, TrunkMismatches: 1000},
 }
 
 // everyMetric is what the page shows of it, without the peer metrics that are 0.
@@ -59,6 +60,11 @@ lock_acquire_total{result=ok} 26
 lock_lost_total 29
 log_lines_lost_total{log=access} 35
 log_lines_lost_total{log=main} 34
+origin_bytes_total 40
+origin_fetches_total{result=error} 39
+origin_fetches_total{result=not_found} 37
+origin_fetches_total{result=ok} 36
+origin_fetches_total{result=timeout} 38
 origin_hedges_total 2
 origin_resumes_total 1
 origin_wrong_answers_total 3

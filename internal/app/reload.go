@@ -11,6 +11,7 @@ import (
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/gateway"
+	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/storage"
 )
 
@@ -73,6 +74,7 @@ type parts struct {
 	store  *storage.Local
 	files  *storage.FileCache // in front of store
 	remote *remote            // the clients of other hosts
+	origin *origin.Resolver   // finds files with them
 }
 
 // use puts a configuration to use and returns its handler. Parts whose settings are the same are
@@ -103,24 +105,30 @@ func (a *App) use(c loaded) (*gateway.Handler, error) {
 	logProblems(a.log, append(c.problems, c.cfg.Check(time.Now())...))
 	p.files = filesFor(p, old)
 	p.remote = a.remoteFor(settings, old)
+	p.origin = a.originOf(p, &o)
 	a.parts.Store(p)
 	if c.cert != nil {
 		a.cert.Store(c.cert)
 	}
 	a.retireReplaced(old, p)
 
-	remote := p.remote.options
-	remote.Cache = a.cache
-	o.Remote, o.SyncDelay = &remote, p.remote.syncDelay
+	o.Store, o.Origin, o.Index = p.files, p.origin, a.o.Index
+	o.Log, o.Metrics, o.TLS = a.log, a.metrics, a.cert.Load() != nil
+	return gateway.NewHandler(o), nil
+}
+
+// originOf makes what finds the files of other hosts for a handler with the options o.
+func (a *App) originOf(p *parts, o *gateway.Options) *origin.Resolver {
+	options := originOptions(o, p.remote, p.files)
+	options.Cache, options.Counters = a.cache, &a.fetched
 	if a.fleet != nil {
-		o.WaitApplied = a.fleet.WaitApplied
-		remote.Owners = func(file string) []string {
+		options.WaitApplied = a.fleet.WaitApplied
+		options.Owners = func(file string) []string {
 			segment := cache.RankKey(cache.SegmentKey{File: file})
-			return a.fleet.Owners(segment, max(c.cfg.Cache.Copies, 1)+1)
+			return a.fleet.Owners(segment, max(p.cfg.Cache.Copies, 1)+1)
 		}
 	}
-	o.Store, o.Log, o.Metrics, o.TLS, o.Index = p.files, a.log, a.metrics, a.cert.Load() != nil, a.o.Index
-	return gateway.NewHandler(o), nil
+	return origin.NewResolver(options)
 }
 
 // storeFor opens the store of a configuration, or returns the old one where its paths are the same.

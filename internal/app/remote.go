@@ -13,8 +13,8 @@ import (
 
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/gateway"
 	"fastdfs-gateway/internal/logfile"
+	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/storage"
 	"fastdfs-gateway/tracker"
 )
@@ -23,9 +23,9 @@ import (
 // connections and what they have learned.
 type remoteSettings struct {
 	trackers                       tracker.Options
-	sources                        gateway.SourcesOptions // Members apart
-	options                        gateway.RemoteOptions  // Origin and Sources apart
-	local                          []string               // groups with store paths here
+	sources                        origin.SourcesOptions // Members apart
+	options                        origin.Options        // Protocol and Sources apart
+	local                          []string              // groups with store paths here
 	web                            bool
 	webPort                        int
 	connectTimeout, networkTimeout time.Duration
@@ -37,10 +37,10 @@ func settingsOf(cfg *config.Config) (remoteSettings, error) {
 	g := &cfg.Gateway
 	s := remoteSettings{
 		trackers: trackerOptions(cfg),
-		sources: gateway.SourcesOptions{LocalIPs: locals, Allow: g.AllowSources, AddressMap: cfg.AddressMap,
+		sources: origin.SourcesOptions{LocalIPs: locals, Allow: g.AllowSources, AddressMap: cfg.AddressMap,
 			Trackers: len(cfg.TrackerServers) > 0, Ports: map[string]int{}, Port: cfg.StoragePort},
-		options: gateway.RemoteOptions{TryReplicas: g.TryReplicas, Redirect: cfg.ResponseMode == "redirect", RedirectScheme: g.RedirectScheme,
-			RedirectPort: g.RedirectPort, StatTimeout: 2 * (cfg.ConnectTimeout + cfg.NetworkTimeout), Port: listenPort(g.Listen)},
+		options: origin.Options{TryReplicas: g.TryReplicas, Redirect: cfg.ResponseMode == "redirect",
+			StatTimeout: 2 * (cfg.ConnectTimeout + cfg.NetworkTimeout), Port: listenPort(g.Listen)},
 		web: g.Upstream == "http", webPort: g.UpstreamHTTPPort, connectTimeout: cfg.ConnectTimeout, networkTimeout: cfg.NetworkTimeout,
 	}
 	if g.AllowLocalNetworks {
@@ -61,8 +61,8 @@ type remote struct {
 	settings remoteSettings
 	trackers *tracker.Client
 	storages *storage.Client
-	web      *gateway.HTTPOrigin // nil unless upstream = http
-	options  gateway.RemoteOptions
+	web      *origin.HTTP // nil unless upstream = http
+	options  origin.Options
 	running  *atomic.Int64 // requests that use the clients
 }
 
@@ -78,12 +78,13 @@ func openRemote(s remoteSettings, log *slog.Logger) *remote {
 	asked, sources := s.trackers, s.sources
 	asked.Pool, asked.Log = pool, log
 	r := &remote{settings: s, options: s.options, running: &atomic.Int64{}, trackers: tracker.New(asked), storages: storage.NewClient(storage.ClientOptions{Pool: pool, Log: logfile.Limit(log)})}
+	r.options.SyncDelay = r.syncDelay
 	sources.HasStore = func(group string) bool { return slices.Contains(s.local, group) }
 	sources.Members, sources.Renew, r.options.Running = r.trackers.Members(), r.trackers.Renew, r.running
-	r.options.Sources, r.options.Origin = gateway.NewSources(sources), gateway.StorageOrigin{Client: r.storages}
+	r.options.Sources, r.options.Protocol = origin.NewSources(sources), origin.FastDFS{Client: r.storages}
 	if s.web {
-		r.web = gateway.NewHTTPOrigin(gateway.HTTPOriginOptions{Port: s.webPort, ConnectTimeout: s.connectTimeout, NetworkTimeout: s.networkTimeout})
-		r.options.Origin = r.web
+		r.web = origin.NewHTTP(origin.HTTPOptions{Port: s.webPort, ConnectTimeout: s.connectTimeout, NetworkTimeout: s.networkTimeout})
+		r.options.Protocol = r.web
 	}
 	return r
 }

@@ -2,11 +2,12 @@ package gateway
 
 import (
 	"net/netip"
-	"sync/atomic"
 	"testing"
 
 	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/storage"
+	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/stretchr/testify/require"
@@ -24,12 +25,15 @@ func TestLocalFilesDoNotWait(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, files.Close()) })
 	waiting, applied := make(chan struct{}, 1), make(chan struct{})
 	r := run(t, Options{
-		Store: files, WaitApplied: func() { waiting <- struct{}{}; <-applied },
-		Remote: &RemoteOptions{Origin: &fakeOrigin{content: "hello"}, Cache: c, Running: &atomic.Int64{},
-			Sources: NewSources(SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})},
+		Store: files,
+		Origin: origin.NewResolver(origin.Options{
+			Protocol: &fakeProtocol{content: "hello"}, Cache: c, Store: files,
+			WaitApplied: func() { waiting <- struct{}{}; <-applied },
+			Sources:     origin.NewSources(origin.SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}),
+		}),
 	}, ServerOptions{MinSendRate: 1})
 	remote := make(chan string)
-	go func() { remote <- r.ask("GET", "/"+idFrom(t, "group2", "10.0.0.1", 0).String()) }()
+	go func() { remote <- r.ask("GET", "/"+fdfstest.IDFrom(t, "group2", "10.0.0.1", 0).String()) }()
 	<-waiting
 	require.Contains(t, r.ask("GET", local.URL()), "200 OK")
 	select {

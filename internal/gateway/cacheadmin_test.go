@@ -7,12 +7,15 @@ import (
 	"net/netip"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/eventually"
+	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/storage"
+	"fastdfs-gateway/tests/fdfstest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -38,16 +41,16 @@ func TestPurgeTarget(t *testing.T) {
 	}
 }
 
-// brokenOrigin is storages that cannot be reached.
-type brokenOrigin struct{}
+// brokenProtocol is storages that cannot be reached.
+type brokenProtocol struct{}
 
-func (*brokenOrigin) Order(servers []storage.Server) []storage.Server { return servers }
+func (*brokenProtocol) Order(servers []storage.Server) []storage.Server { return servers }
 
-func (*brokenOrigin) Stat(context.Context, Wanted, []storage.Server) (storage.Info, error) {
+func (*brokenProtocol) Stat(context.Context, origin.Wanted, []storage.Server) (storage.Info, error) {
 	return storage.Info{}, storage.ErrNoSource
 }
 
-func (*brokenOrigin) Open(context.Context, Wanted, storage.Info, int64, int64, []storage.Server) (io.ReadCloser, error) {
+func (*brokenProtocol) Open(context.Context, origin.Wanted, storage.Info, int64, int64, []storage.Server) (io.ReadCloser, error) {
 	return nil, storage.ErrNoSource
 }
 
@@ -61,15 +64,19 @@ func TestPrefetchTellsWhy(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
 	for _, test := range []struct {
 		group, want string
-		origin      Origin
+		protocol    origin.Protocol
 	}{
-		{"group1", "the storage cannot be reached", &brokenOrigin{}},
-		{"group2", "file not found", &fakeOrigin{}},
-		{"group3", "", &fakeOrigin{content: "hello"}},
+		{"group1", "the storage cannot be reached", &brokenProtocol{}},
+		{"group2", "file not found", &fakeProtocol{}},
+		{"group3", "", &fakeProtocol{content: "hello"}},
 	} {
-		o := &RemoteOptions{Origin: test.origin, Cache: c, Sources: NewSources(SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}})}
-		h := NewHandler(Options{Store: store, GroupInURL: true, Remote: o})
-		id := idFrom(t, test.group, "10.0.0.1", 0).String()
+		running := &atomic.Int64{}
+		o := origin.Options{
+			Protocol: test.protocol, Cache: c, Store: store, Running: running,
+			Sources: origin.NewSources(origin.SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}),
+		}
+		h := NewHandler(Options{Store: store, GroupInURL: true, Origin: origin.NewResolver(o)})
+		id := fdfstest.IDFrom(t, test.group, "10.0.0.1", 0).String()
 		admin := &CacheAdmin{Prefetch: func(ctx context.Context, id string) (int64, string, error) { return h.Prefetch(ctx, id, time.Now()) }}
 		w := httptest.NewRecorder()
 		admin.prefetch(w, httptest.NewRequestWithContext(t.Context(), "POST", "/prefetch", strings.NewReader(id)))
@@ -78,7 +85,7 @@ func TestPrefetchTellsWhy(t *testing.T) {
 			want = id + " fetched 5\ndone: 1 files, 0 failed\n"
 		}
 		require.Equal(t, want, w.Body.String())
-		eventually.True(t, func() bool { return h.away.(*away).o.Running.Load() == 0 }, "nothing is fetched any more")
+		eventually.True(t, func() bool { return running.Load() == 0 }, "nothing is fetched any more")
 	}
 }
 

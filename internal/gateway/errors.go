@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/storage"
 
 	"github.com/valyala/fasthttp"
@@ -35,6 +36,12 @@ var (
 	errCondition   = &refusal{status: 412, reason: "precondition failed"}
 	errRange       = &refusal{status: 416, reason: "range not satisfiable"}
 	errInternal    = &refusal{status: 500, reason: "internal error"}
+
+	// Files of other hosts:
+	errNotYet  = &refusal{status: 404, reason: "file not found", retryAfter: 5 * time.Second} // still being replicated
+	errGone    = &refusal{status: 499, reason: "client has left"}                             // for the access log
+	errWaiting = &refusal{status: 503, reason: origin.ErrTooManyWaiting.Error(), retryAfter: time.Second}
+	errNoLists = &refusal{status: 503, reason: origin.ErrNoLists.Error(), retryAfter: 5 * time.Second}
 )
 
 // refusalOf turns any error of the request's way into the answer to it. This is the one place that maps errors to statuses.
@@ -43,6 +50,22 @@ func refusalOf(err error) *refusal {
 	switch {
 	case errors.As(err, &r):
 		return r
+	case errors.Is(err, origin.ErrClientGone):
+		return errGone
+	case errors.Is(err, origin.ErrTooManyWaiting):
+		return errWaiting
+	case errors.Is(err, origin.ErrNotFound):
+		return errNotFound
+	case errors.Is(err, origin.ErrNotYet):
+		return errNotYet
+	case errors.Is(err, origin.ErrNoLists):
+		return errNoLists
+	case errors.Is(err, origin.ErrTimeout):
+		return &refusal{status: 504, reason: origin.ErrTimeout.Error(), cause: err}
+	case errors.Is(err, origin.ErrBusy):
+		return &refusal{status: 503, reason: origin.ErrBusy.Error(), retryAfter: 5 * time.Second, cause: err}
+	case errors.Is(err, origin.ErrUnreachable):
+		return &refusal{status: 502, reason: origin.ErrUnreachable.Error(), cause: err}
 	case errors.Is(err, fdfs.ErrFileID):
 		return &refusal{status: 400, reason: err.Error()}
 	case errors.Is(err, storage.ErrPathIndex):

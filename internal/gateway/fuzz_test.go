@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/origin"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -74,5 +77,31 @@ func FuzzAdminHost(f *testing.F) {
 			return
 		}
 		require.Contains(t, []string{"", "localhost", "gateway.example"}, string(name), "%q", host)
+	})
+}
+
+// FuzzRedirectTarget: whatever comes, it is one URL in printable ASCII, redirected once, and redirect=1 is
+// what the next server reads.
+func FuzzRedirectTarget(f *testing.F) {
+	f.Add("/a?redirect=0&x=%zz")
+	f.Add("http://x/?redirect")
+	f.Fuzz(func(t *testing.T, raw string) {
+		var first target
+		if first.parse([]byte(raw)) != nil {
+			return
+		}
+		targets := origin.Targets{Prefix: "/a"}
+		redirected := string(targets.AppendRedirect(nil, fdfs.FileID{Logic: "b"}, first.query))
+		for i := range len(redirected) {
+			require.True(t, redirected[i] > ' ' && redirected[i] < 0x7f, "byte %#x", redirected[i])
+		}
+		var next target
+		require.NoError(t, next.parse([]byte(redirected)), redirected)
+		require.Equal(t, "/a/b", string(next.path))
+		require.Equal(t, "1", string(next.params.redirect))
+		require.Equal(t, string(first.params.filename), string(next.params.filename))
+		if u, err := url.Parse("http://h" + redirected); err == nil {
+			require.Empty(t, u.Fragment)
+		}
 	})
 }

@@ -17,7 +17,6 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 	"unsafe"
 
@@ -25,6 +24,7 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/httprange"
 	"fastdfs-gateway/internal/logfile"
+	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/panics"
 	"fastdfs-gateway/internal/sendfile"
 	"fastdfs-gateway/storage"
@@ -58,17 +58,11 @@ type Options struct {
 	DropBehind   int64  // answers of at least so many bytes leave nothing in the page cache; 0 = none do
 	XCache       bool   // send X-Cache
 
-	// SyncDelay says how long after its creation a file may still be on its way to this host; nil = never.
-	SyncDelay func() time.Duration
-
 	Index []byte // a page in HTML for the path "/"; nil = that is 400 like any path that is no file id
 
-	Remote *RemoteOptions // nil = files that are not here are 404
-
-	// WaitApplied returns when the cache of remote files may be used: at once, except where this
-	// gateway was away and has to forget first what was purged meanwhile. Nil = always. Requests
-	// for local files do not call it.
-	WaitApplied func()
+	Origin         Origin // finds files that are not here; nil = they are 404
+	RedirectScheme string // of the web server that clients are sent to; empty = as the request came
+	RedirectPort   int    // 0 = the port that the request came in on
 
 	TLS bool // clients come by https
 
@@ -85,8 +79,6 @@ type Store interface {
 	Open(id fdfs.FileID) (*storage.File, error)
 	// Path is where the file would be, for people to read.
 	Path(id fdfs.FileID) (string, error)
-	// Deleted tells whether a file that Open did not find was deleted, and not lost with a disk.
-	Deleted(id fdfs.FileID) bool
 }
 
 var (
@@ -105,9 +97,8 @@ type Handler struct {
 	o     Options
 	log   *slog.Logger // limited: what it is told may come with every request
 	allow string       // value of Allow
-	away  elsewhere
-	pool  sync.Pool // of *request
-	mark  *byte     // tells what was prepared by this handler from what was by others
+	pool  sync.Pool    // of *request
+	mark  *byte        // tells what was prepared by this handler from what was by others
 }
 
 // NewHandler returns a handler for the options.
@@ -127,21 +118,11 @@ func NewHandler(o Options) *Handler {
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics()
 	}
+	if o.Origin == nil {
+		o.Origin = origin.NewResolver(origin.Options{})
+	}
 	o.URLPrefix = strings.TrimRight(o.URLPrefix, "/")
-	h := &Handler{o: o, log: logfile.Limit(o.Log), allow: "GET, HEAD", away: notHere{}, mark: new(byte)}
-	if o.SyncDelay == nil {
-		h.o.SyncDelay = func() time.Duration { return 0 }
-	}
-	if o.Remote != nil {
-		remote := &away{h: h, o: *o.Remote, slow: newBackoffs(), trunks: newTrunkChecks()}
-		if remote.o.StatTimeout == 0 {
-			remote.o.StatTimeout = 30 * time.Second
-		}
-		if remote.o.Running == nil {
-			remote.o.Running = &atomic.Int64{}
-		}
-		h.away = remote
-	}
+	h := &Handler{o: o, log: logfile.Limit(o.Log), allow: "GET, HEAD", mark: new(byte)}
 	if o.CORSOrigin != "" {
 		h.allow += ", OPTIONS"
 	}
@@ -161,10 +142,10 @@ type request struct {
 	memory []byte    // the file's content where it is in memory; the file is closed then
 	ready  *prepared // what is known of a file that was asked for before, else nil
 	rep    representation
-	found  found      // what is known of the file, wherever it is
-	remote remoteFile // where it comes from when it is not here
-	source string     // where the answer comes from, for metrics and logs
-	stale  bool       // it is about a file whose facts have expired
+	found  found          // what is known of the file, wherever it is
+	remote origin.Request // for the file where it is not here
+	source string         // where the answer comes from, for metrics and logs
+	stale  bool           // it is about a file whose facts have expired
 
 	conditions httprange.Conditions
 	ranges     [][]byte // lines of the Range field
@@ -189,6 +170,7 @@ const (
 
 func newRequest(h *Handler) *request {
 	r := &request{h: h}
+	r.remote.Client = r
 	r.done = r.sent
 	r.body.Done = r.done
 	return r
@@ -341,13 +323,13 @@ func (r *request) find() (answered bool, err error) {
 		r.foundHere(file)
 		return false, nil
 	case errors.Is(err, storage.ErrNotFound), errors.Is(err, storage.ErrNoGroup):
-		return r.h.away.find(r, err)
+		return r.findRemote(err)
 	case errors.Is(err, storage.ErrSlotContent): // the replicas have the same bytes in that place
 		r.h.log.Warn("trunk slot is not served", "target", r.shortTarget(), "err", err)
 		return false, errNotFound
 	case errors.Is(err, storage.ErrUnavailable):
-		answered, awayErr := r.h.away.find(r, err)
-		if awayErr != nil {
+		answered, remoteErr := r.findRemote(err)
+		if remoteErr != nil {
 			return false, err // that is the reason, not that nobody else has the file
 		}
 		r.h.log.Error("cannot read the store, the file came from another host", "target", r.shortTarget(), "err", err)
@@ -371,7 +353,7 @@ func (r *request) foundHere(file *storage.File) {
 
 // closeFile gives the file back when the answer does not need it.
 func (r *request) closeFile() {
-	r.remote.close()
+	r.remote.File.Close()
 	if !r.open {
 		return
 	}
@@ -384,7 +366,7 @@ func (r *request) closeFile() {
 
 // sent is told by the body that the last byte is out, or that none will follow. The body has closed the file.
 func (r *request) sent(result sendfile.Result) {
-	r.remote.close()
+	r.remote.File.Close()
 	if r.open {
 		r.open = false
 		openFiles.of(r.h.o.Metrics).Dec()
@@ -433,6 +415,7 @@ func (r *request) finish(bytes int64, firstByte time.Time, err error) {
 	h := r.h
 	r.ctx, r.id, r.file, r.memory, r.ready = nil, fdfs.FileID{}, nil, nil, nil
 	r.stale = false
+	r.remote.Reset()
 	r.target = target{scratch: r.target.scratch[:0]}
 	r.body, r.streamed = sendfile.Body{Done: r.done, Pieces: r.body.Pieces[:0]}, false
 	r.spans, r.text = r.spans[:0], r.text[:0]

@@ -15,13 +15,14 @@ import (
 	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/storage"
 
 	"github.com/stretchr/testify/require"
 )
 
 // edge runs a gateway without a store in front of an origin that has one content for every file.
-func edge(t *testing.T, o Options, origin Origin, so ...ServerOptions) (*running, Options) {
+func edge(t *testing.T, o Options, protocol origin.Protocol, so ...ServerOptions) (*running, Options, origin.Options) {
 	t.Helper()
 	c, err := cache.New(cache.Options{Memory: 16 << 20})
 	require.NoError(t, err)
@@ -31,9 +32,12 @@ func edge(t *testing.T, o Options, origin Origin, so ...ServerOptions) (*running
 	files := storage.NewFileCache(store, storage.FileCacheOptions{})
 	t.Cleanup(func() { require.NoError(t, files.Close()) })
 	o.Store, o.GroupInURL, o.XCache = files, true, true
-	o.Remote = &RemoteOptions{Origin: origin, Cache: c, TryReplicas: true, Port: 80, Running: &atomic.Int64{},
-		Sources: NewSources(SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}})}
-	return run(t, o, append(so, ServerOptions{MinSendRate: 1})[0]), o
+	remote := origin.Options{
+		Protocol: protocol, Cache: c, TryReplicas: true, Port: 80, Running: &atomic.Int64{}, Store: files, Targets: origin.Targets{Group: true},
+		Sources: origin.NewSources(origin.SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}}),
+	}
+	o.Origin = origin.NewResolver(remote)
+	return run(t, o, append(so, ServerOptions{MinSendRate: 1})[0]), o, remote
 }
 
 // kinds are URLs of a file of each kind, all with one content.
@@ -65,11 +69,11 @@ func TestHitsSayTheSame(t *testing.T) {
 			}
 			cold := map[string]string{}
 			for name, request := range asked {
-				r, _ := edge(t, Options{CacheControl: "max-age=60"}, &fakeOrigin{content: content})
+				r, _, _ := edge(t, Options{CacheControl: "max-age=60"}, &fakeProtocol{content: content})
 				cold[name] = r.ask(request[0], url, request[1:]...)
 			}
-			origin := &fakeOrigin{content: content}
-			warm, _ := edge(t, Options{CacheControl: "max-age=60"}, origin)
+			protocol := &fakeProtocol{content: content}
+			warm, _, remote := edge(t, Options{CacheControl: "max-age=60"}, protocol)
 			require.Contains(t, warm.ask("GET", url), "X-Cache: MISS")
 			warm.untilHit(url)
 			for name, request := range asked {
@@ -78,8 +82,8 @@ func TestHitsSayTheSame(t *testing.T) {
 				}
 			}
 			require.Contains(t, warm.ask("GET", url), "X-Cache: HIT")
-			require.Equal(t, 1, origin.fetches(), "content was fetched once")
-			require.Zero(t, warm.handler.o.Remote.Running.Load(), "nothing is being fetched")
+			require.Equal(t, 1, protocol.fetches(), "content was fetched once")
+			require.Zero(t, remote.Running.Load(), "nothing is being fetched")
 		})
 	}
 }
@@ -101,7 +105,7 @@ func plainCache(answer string) string {
 // TestReloadChangesHits: what was prepared by the configuration before is not used any more.
 func TestReloadChangesHits(t *testing.T) {
 	url := kinds(t, "hello")["normal"]
-	r, o := edge(t, Options{Types: map[string]string{"jpg": "image/jpeg"}}, &fakeOrigin{content: "hello"})
+	r, o, _ := edge(t, Options{Types: map[string]string{"jpg": "image/jpeg"}}, &fakeProtocol{content: "hello"})
 	r.untilHit(url)
 	require.Contains(t, r.ask("GET", url), "Content-Type: image/jpeg")
 	o.Types, o.Log, o.Metrics = map[string]string{"jpg": "image/other"}, r.handler.o.Log, r.handler.o.Metrics
@@ -117,7 +121,7 @@ func TestHitsAllocateNothing(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	content := strings.Repeat("x", 4096)
-	r, _ := edge(t, Options{CacheControl: "max-age=60"}, &fakeOrigin{content: content})
+	r, _, _ := edge(t, Options{CacheControl: "max-age=60"}, &fakeProtocol{content: content})
 	url := kinds(t, content)["normal"]
 	r.untilHit(url)
 	tag := regexp.MustCompile(`ETag: ([^\r]*)`).FindStringSubmatch(r.ask("GET", url))[1]
@@ -138,13 +142,13 @@ func TestHitsAllocateNothing(t *testing.T) {
 	}
 }
 
-// changingOrigin is storages with an appender that changes, as a request sees it that comes just in time to be disturbed by it.
-type changingOrigin struct {
-	fakeOrigin
+// changingProtocol is storages with an appender that changes, as a request sees it that comes just in time to be disturbed by it.
+type changingProtocol struct {
+	fakeProtocol
 	before func() // is called once, before content is given
 }
 
-func (o *changingOrigin) Open(ctx context.Context, w Wanted, info storage.Info, offset, length int64, servers []storage.Server) (io.ReadCloser, error) {
+func (o *changingProtocol) Open(ctx context.Context, w origin.Wanted, info storage.Info, offset, length int64, servers []storage.Server) (io.ReadCloser, error) {
 	o.mu.Lock()
 	before := o.before
 	o.before = nil
@@ -153,7 +157,7 @@ func (o *changingOrigin) Open(ctx context.Context, w Wanted, info storage.Info, 
 		before()
 		return nil, storage.ErrChanged
 	}
-	return o.fakeOrigin.Open(ctx, w, info, offset, length, servers)
+	return o.fakeProtocol.Open(ctx, w, info, offset, length, servers)
 }
 
 // hookedStore has no files, and tells when it is asked.
@@ -179,24 +183,24 @@ func TestSecondAttemptHits(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			content, field, url := c.content, c.field, kinds(t, c.content)["appender"]
-			plain, _ := edge(t, Options{}, &fakeOrigin{content: content})
+			plain, _, _ := edge(t, Options{}, &fakeProtocol{content: content})
 			for range 2 {
 				plain.ask("GET", url)
 			}
 			want := plain.ask("GET", url, field)
-			origin := &changingOrigin{fakeOrigin: fakeOrigin{content: strings.ToUpper(content)}}
-			r, o := edge(t, Options{}, origin)
+			protocol := &changingProtocol{fakeProtocol: fakeProtocol{content: strings.ToUpper(content)}}
+			r, o, remote := edge(t, Options{}, protocol)
 			store := &hookedStore{Store: o.Store}
 			o.Store, o.Log, o.Metrics = store, r.handler.o.Log, r.handler.o.Metrics
 			r.server.SetHandler(NewHandler(o))
 			require.Contains(t, r.ask("HEAD", url), "200 OK") // its size is known now, and no byte
-			origin.before = func() {
-				o.Remote.Cache.Purge(tier.MatchAll())
+			protocol.before = func() {
+				remote.Cache.Purge(tier.MatchAll())
 				store.asked = func() { // the second attempt begins
 					store.asked = nil
-					origin.mu.Lock()
-					origin.content = content
-					origin.mu.Unlock()
+					protocol.mu.Lock()
+					protocol.content = content
+					protocol.mu.Unlock()
 					r.untilHit(url)
 				}
 			}
@@ -211,10 +215,10 @@ func TestSecondAttemptHits(t *testing.T) {
 // TestPinsAreGivenBack: however an answer ends, nothing in memory stays in use by it.
 func TestPinsAreGivenBack(t *testing.T) {
 	content := strings.Repeat("x", 3<<20)
-	r, o := edge(t, Options{}, &fakeOrigin{content: content})
+	r, _, remote := edge(t, Options{}, &fakeProtocol{content: content})
 	url := kinds(t, content)["normal"]
 	r.untilHit(url)
-	require.NotZero(t, o.Remote.Cache.Stats().Memory.Moved)
+	require.NotZero(t, remote.Cache.Stats().Memory.Moved)
 	for _, request := range [][]string{
 		{"GET"}, {"HEAD"}, {"GET", "Range: bytes=100-2000000"}, {"GET", "Range: bytes=0-9,100-200"}, {"GET", "Range: bytes=9999999-"}, {"GET", `If-Match: "no"`},
 		{"GET", "If-Modified-Since: Tue, 14 Nov 2023 22:13:20 GMT"},
@@ -229,14 +233,14 @@ func TestPinsAreGivenBack(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, c.Close())
 	}
-	o.Remote.Cache.Purge(tier.MatchAll())
-	eventually.True(t, func() bool { return o.Remote.Cache.Stats().Memory.Bytes == 0 }, "nothing is in use")
+	remote.Cache.Purge(tier.MatchAll())
+	eventually.True(t, func() bool { return remote.Cache.Stats().Memory.Bytes == 0 }, "nothing is in use")
 }
 
 // TestConnectionsInSequence: a client that waits for the end of one connection before it opens the next one has one at a time.
 func TestConnectionsInSequence(t *testing.T) {
 	content := "hello"
-	r, _ := edge(t, Options{}, &fakeOrigin{content: content}, ServerOptions{MaxConnectionsPerIP: 1})
+	r, _, _ := edge(t, Options{}, &fakeProtocol{content: content}, ServerOptions{MaxConnectionsPerIP: 1})
 	url := kinds(t, content)["normal"]
 	for range 3000 {
 		require.Contains(t, r.ask("GET", url), "200 OK")
@@ -246,15 +250,15 @@ func TestConnectionsInSequence(t *testing.T) {
 // TestFileThatKeepsChanging: a file that has changed again at the second attempt is no error of this host, and may be there in a moment.
 func TestFileThatKeepsChanging(t *testing.T) {
 	content := strings.Repeat("x", 1000)
-	origin := &changingOrigin{fakeOrigin: fakeOrigin{content: content}}
+	protocol := &changingProtocol{fakeProtocol: fakeProtocol{content: content}}
 	var again func()
 	again = func() {
-		origin.mu.Lock()
-		defer origin.mu.Unlock()
-		origin.before = again
+		protocol.mu.Lock()
+		defer protocol.mu.Unlock()
+		protocol.before = again
 	}
 	again()
-	r, _ := edge(t, Options{}, origin)
+	r, _, _ := edge(t, Options{}, protocol)
 	url := kinds(t, content)["appender"]
 	require.Contains(t, r.ask("HEAD", url), "200 OK") // its size is known, so that what is fetched is of a version
 	got := r.ask("GET", url)

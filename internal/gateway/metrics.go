@@ -32,9 +32,6 @@ var (
 		[]string{"reason"}, "client", "slow", "file", "bug")
 	refusedTokens = vector("token_refused_total", "Requests whose anti-steal token was refused.",
 		[]string{"reason"}, "missing", "malformed", "expired", "mismatch")
-	originFetches = vector("origin_fetches_total", "Files asked for on other hosts.",
-		[]string{"result"}, "ok", "not_found", "timeout", "error")
-	originBytes = counter("origin_bytes_total", "Bytes of files that came from other hosts.")
 )
 
 // MetricPrefix begins the name of every metric.
@@ -91,8 +88,7 @@ type Metrics struct {
 	Registry   *prometheus.Registry
 	collectors []prometheus.Collector // by the index of their metric
 
-	byOutcome       atomic.Pointer[map[outcome]prometheus.Counter] // of requestsTotal; replaced, never changed
-	trunkMismatches atomic.Uint64
+	byOutcome atomic.Pointer[map[outcome]prometheus.Counter] // of requestsTotal; replaced, never changed
 }
 
 // NewMetrics returns counters at zero in a registry of their own, with those of the Go runtime and
@@ -108,9 +104,6 @@ func NewMetrics() *Metrics {
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
-
-// TrunkMismatches counts trunk files of other hosts whose content did not have their CRC32.
-func (m *Metrics) TrunkMismatches() uint64 { return m.trunkMismatches.Load() }
 
 // answered counts a request whose answer is out.
 func (m *Metrics) answered(r *request, bytes int64, firstByte time.Time) {

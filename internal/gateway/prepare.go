@@ -4,9 +4,9 @@ import (
 	"net/http"
 	"strings"
 
-	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/httprange"
+	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/storage"
 )
 
@@ -32,13 +32,13 @@ func (h *Handler) prepare(file *storage.File, id fdfs.FileID) *prepared {
 	return p
 }
 
-// prepareEntry is prepare for a file of other hosts that the cache knows.
-func (h *Handler) prepareEntry(e *cache.Entry, id fdfs.FileID) *prepared {
-	if p, ok := e.Memo().(*prepared); ok && p.by == h.mark {
+// prepareRemote is prepare for a file of other hosts.
+func (h *Handler) prepareRemote(f *origin.File, id fdfs.FileID) *prepared {
+	if p, ok := f.Memo().(*prepared); ok && p.by == h.mark {
 		return p
 	}
-	p := h.prepareFound(foundRemote(id, infoOf(e.Version)), id)
-	e.SetMemo(p)
+	p := h.prepareFound(foundRemote(id, f.Info()), id)
+	f.SetMemo(p)
 	return p
 }
 
@@ -59,6 +59,19 @@ func foundLocal(file *storage.File) found {
 	} else {
 		f.identifyVersion(file.FileTime().UnixNano())
 	}
+	return f
+}
+
+// foundRemote describes a file by what its storage says. Times of files that can change have whole
+// seconds there, so their tag is a weak one.
+func foundRemote(id fdfs.FileID, info storage.Info) found {
+	f := found{size: info.Size, modTime: info.ModTime, mutable: !id.Immutable()}
+	if id.Immutable() && !info.Linked {
+		f.identify(id.CRC32, id.Created)
+		return f
+	}
+	f.weak = true
+	f.identifyVersion(info.ModTime.UnixNano())
 	return f
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"fastdfs-gateway/antisteal"
 	"fastdfs-gateway/internal/eventually"
+	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/panics"
 	"fastdfs-gateway/storage"
 	"fastdfs-gateway/tests/storetest"
@@ -220,14 +221,17 @@ func TestPipelinedWithoutReading(t *testing.T) {
 	}
 }
 
-// brokenElsewhere fails in the ways that a bug could.
-type brokenElsewhere struct{ panics bool }
+// brokenOrigin fails in the ways that a bug could.
+type brokenOrigin struct {
+	Origin
+	panics bool
+}
 
-func (b brokenElsewhere) find(*request, error) (bool, error) {
+func (b brokenOrigin) Find(*origin.Request, error) (string, error) {
 	if b.panics {
 		panic("test")
 	}
-	return false, errors.New("secret detail")
+	return "", errors.New("secret detail")
 }
 
 // TestBugsAreContained: a panic or an unknown error is a 500 without internals, and the next request is served.
@@ -238,9 +242,10 @@ func TestBugsAreContained(t *testing.T) {
 	panics.SetLog(r.handler.o.Log)
 	defer panics.SetLog(nil)
 	before := panics.Total()
-	for _, away := range []brokenElsewhere{{panics: true}, {panics: false}} {
-		broken := NewHandler(r.handler.o)
-		broken.away = away
+	for _, bug := range []brokenOrigin{{panics: true}, {panics: false}} {
+		o := r.handler.o
+		o.Origin = bug
+		broken := NewHandler(o)
 		r.server.SetHandler(broken)
 		resp, err := http.Get("http://" + r.address + s.Missing("jpg", time.Now()).URL())
 		require.NoError(t, err)

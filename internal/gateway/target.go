@@ -1,12 +1,6 @@
 package gateway
 
-import (
-	"bytes"
-	"net/url"
-	"time"
-
-	"fastdfs-gateway/internal/fdfs"
-)
+import "bytes"
 
 // target is a request target taken apart: a cleaned path and the query parameters that the gateway knows. Its slices point
 // into the request or into scratch and are good until the answer is out.
@@ -43,8 +37,8 @@ func (p *params) field(name []byte) *[]byte {
 	return nil
 }
 
-// marked tells whether another server has sent the request here.
-func (p *params) marked() bool { return string(p.redirect) == "1" }
+// redirected tells whether another server has sent the request here.
+func (p *params) redirected() bool { return string(p.redirect) == "1" }
 
 // parse takes a request target in origin-form or absolute-form apart (RFC 9112 section 3.2).
 func (t *target) parse(raw []byte) error {
@@ -205,28 +199,3 @@ var hexValue = func() (table [256]int8) {
 	}
 	return table
 }()
-
-// appendPath appends the path of a file, here and at the web servers of other hosts.
-func (h *Handler) appendPath(dst []byte, id fdfs.FileID) []byte {
-	dst = append(appendEscaped(dst, []byte(h.o.URLPrefix)), '/')
-	if h.o.GroupInURL {
-		return id.AppendTo(dst)
-	}
-	return append(dst, id.Logic...)
-}
-
-// webTarget is the target of a file for web servers of other hosts: the path of the parsed id, a
-// token, and the mark against loops. The client's spelling of the path never goes on. A gateway
-// that checks tokens adds one of its own, which is valid now. One that does not check them passes
-// on the token among client's parameters; what is fetched for a cache has no client: nil.
-func (h *Handler) webTarget(id fdfs.FileID, client *params, now time.Time) string {
-	target := append(h.appendPath(nil, id), '?')
-	switch {
-	case h.o.Tokens != nil:
-		target = append(append(target, h.o.Tokens.Query(id.Logic, now)...), '&')
-	case client != nil && len(client.token) > 0:
-		target = append(append(target, "token="...), url.QueryEscape(string(client.token))...)
-		target = append(append(append(target, "&ts="...), url.QueryEscape(string(client.ts))...), '&')
-	}
-	return string(append(target, "redirect=1"...))
-}

@@ -1,18 +1,10 @@
 package gateway
 
 import (
-	"errors"
 	"net"
 	"sync"
-	"time"
-)
 
-var (
-	// errClientGone ends the fetches of a request whose client has left while it waited.
-	errClientGone = errors.New("client has left")
-
-	errGone    = &refusal{status: 499, reason: "client has left"} // for the access log: nobody reads it
-	errWaiting = &refusal{status: 503, reason: "too many requests wait for files of other hosts", retryAfter: time.Second}
+	"fastdfs-gateway/internal/origin"
 )
 
 // waits bounds the requests that wait for the first bytes from other hosts, so that a source which
@@ -51,20 +43,18 @@ func (w *waits) leave(source string) {
 	}
 }
 
-// wait counts the request among those that wait for a source, and calls gone, perhaps more than
-// once and from another goroutine, when its client leaves. The error is the answer when too many
-// wait. Without an error done ends this.
-func (r *request) wait(source string, gone func(cause error)) (done func(), err error) {
+// Wait implements origin.Client.
+func (r *request) Wait(source string, gone func()) (done func(), err error) {
 	c := connOf(r.ctx.Conn())
 	if c == nil { // it is not one of a Server
 		return func() {}, nil
 	}
 	if !c.s.waits.enter(source) {
-		return nil, errWaiting
+		return nil, origin.ErrTooManyWaiting
 	}
 	stop := func() {}
 	if raw, err := c.SyscallConn(); err == nil {
-		stop = c.s.hangups.watch(raw, func() { gone(errClientGone) })
+		stop = c.s.hangups.watch(raw, gone)
 	}
 	return func() {
 		stop()

@@ -2,9 +2,13 @@ package fdfstest
 
 import (
 	"encoding/base64"
+	"net/netip"
 	"strings"
+	"testing"
 
 	"fastdfs-gateway/internal/fdfs"
+
+	"github.com/stretchr/testify/require"
 )
 
 // nameFields is what a tracker reads out of a logic filename.
@@ -36,3 +40,16 @@ func decodeName(logic string) (nameFields, bool) {
 }
 
 const nameAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
+
+// IDFrom is an id of a file of 5 bytes whose source is an address or, where that is empty, a storage
+// id.
+func IDFrom(t testing.TB, group, address string, number uint32) fdfs.FileID {
+	t.Helper()
+	source := IDSource(number)
+	if address != "" {
+		source = netip.MustParseAddr(address).As4()
+	}
+	id, err := fdfs.Encode(fdfs.Fields{Group: group, Source: source, Created: 1700000000, Size: 5, Random: 1, Ext: "jpg"})
+	require.NoError(t, err)
+	return id
+}

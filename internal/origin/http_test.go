@@ -1,4 +1,4 @@
-package gateway
+package origin
 
 import (
 	"bufio"
@@ -125,15 +125,15 @@ func wanted(t *testing.T, content []byte) Wanted {
 	return Wanted{ID: o.ID, Target: o.URL() + "?redirect=1"}
 }
 
-func newOrigin(t *testing.T, s *webServer) *HTTPOrigin {
+func newOrigin(t *testing.T, s *webServer) *HTTP {
 	t.Helper()
-	o := NewHTTPOrigin(HTTPOriginOptions{Port: s.port, ConnectTimeout: patience, NetworkTimeout: patience})
+	o := NewHTTP(HTTPOptions{Port: s.port, ConnectTimeout: patience, NetworkTimeout: patience})
 	t.Cleanup(o.Close)
 	return o
 }
 
 // fetchAll gets a stretch by HEAD and GET.
-func fetchAll(o *HTTPOrigin, w Wanted, offset, length int64, servers ...storage.Server) ([]byte, error) {
+func fetchAll(o *HTTP, w Wanted, offset, length int64, servers ...storage.Server) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	info, err := o.Stat(ctx, w, servers)
@@ -148,7 +148,7 @@ func fetchAll(o *HTTPOrigin, w Wanted, offset, length int64, servers ...storage.
 	return io.ReadAll(stream)
 }
 
-func TestHTTPOriginAsksForNoMoreThanItNeeds(t *testing.T) {
+func TestHTTPAsksForNoMoreThanItNeeds(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789"), 1000)
 	s := newWebServer(t, listen(t, "127.0.0.31")[0], serveFile(content, nil))
 	w := wanted(t, content)
@@ -167,8 +167,8 @@ func TestHTTPOriginAsksForNoMoreThanItNeeds(t *testing.T) {
 	require.Len(t, s.requests, 2)
 }
 
-// TestHTTPOriginDistrusts: answers that are no file, another part, without a length, or short.
-func TestHTTPOriginDistrusts(t *testing.T) {
+// TestHTTPDistrusts: answers that are no file, another part, without a length, or short.
+func TestHTTPDistrusts(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789"), 1000)
 	onGet := func(change func(head http.Header, body []byte) (string, []byte)) func(*http.Request, http.Header, []byte) (string, []byte) {
 		return func(r *http.Request, head http.Header, body []byte) (string, []byte) {
@@ -229,7 +229,7 @@ func TestHTTPOriginDistrusts(t *testing.T) {
 	}
 }
 
-func TestHTTPOriginNotFound(t *testing.T) {
+func TestHTTPNotFound(t *testing.T) {
 	content := []byte(strings.Repeat("x", 1000))
 	missing := func(*http.Request, http.Header, []byte) (string, []byte) { return "404 Not Found", []byte{} }
 	s := newWebServer(t, listen(t, "127.0.0.31")[0], serveFile(content, missing))
@@ -241,8 +241,8 @@ func TestHTTPOriginNotFound(t *testing.T) {
 	require.NotErrorIs(t, err, storage.ErrNotFound, "one could not be asked")
 }
 
-// TestHTTPOriginMutable: a file that can change is one version throughout.
-func TestHTTPOriginMutable(t *testing.T) {
+// TestHTTPMutable: a file that can change is one version throughout.
+func TestHTTPMutable(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789"), 100)
 	later := longAgo.Add(time.Second).Format(http.TimeFormat)
 	changed := func(r *http.Request, h http.Header, b []byte) (string, []byte) {
@@ -271,7 +271,7 @@ func TestHTTPOriginMutable(t *testing.T) {
 	}
 }
 
-func TestHTTPOriginEndsWithItsContext(t *testing.T) {
+func TestHTTPEndsWithItsContext(t *testing.T) {
 	content := []byte(strings.Repeat("x", 1000))
 	stuck := make(chan struct{})
 	defer close(stuck)
@@ -287,7 +287,7 @@ func TestHTTPOriginEndsWithItsContext(t *testing.T) {
 }
 
 // A web server that sends nothing in the middle is replaced at the next byte, where there is another one.
-func TestHTTPOriginStall(t *testing.T) {
+func TestHTTPStall(t *testing.T) {
 	content := []byte(strings.Repeat("0123456789", 100))
 	freeze := func(r *http.Request, head http.Header, body []byte) (string, []byte) {
 		head.Set("X-Connection", "keep")
@@ -299,7 +299,7 @@ func TestHTTPOriginStall(t *testing.T) {
 	lns := listen(t, "127.0.0.32", "127.0.0.33")
 	frozen := newWebServer(t, lns[0], serveFile(content, freeze))
 	good := newWebServer(t, lns[1], serveFile(content, nil))
-	o := NewHTTPOrigin(HTTPOriginOptions{Port: good.port, ConnectTimeout: patience, NetworkTimeout: patience, StallTimeout: 50 * time.Millisecond})
+	o := NewHTTP(HTTPOptions{Port: good.port, ConnectTimeout: patience, NetworkTimeout: patience, StallTimeout: 50 * time.Millisecond})
 	t.Cleanup(o.Close)
 	got, err := fetchAll(o, wanted(t, content), 0, 1000, frozen.server, good.server)
 	require.NoError(t, err)

@@ -5,31 +5,34 @@ import (
 	"crypto/rand"
 	"hash/crc32"
 	"io"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"fastdfs-gateway/antisteal"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/storage"
+	"fastdfs-gateway/tests/fdfstest"
 
 	"github.com/stretchr/testify/require"
 )
 
-// fakeOrigin is storages that have one content for every file, or nothing.
-type fakeOrigin struct {
+// fakeProtocol is storages that have one content for every file, or nothing.
+type fakeProtocol struct {
 	mu      sync.Mutex // guards what follows
 	content string     // "" = no such file
 	targets []string   // that were asked for
 	opened  int
 }
 
-func (o *fakeOrigin) Order(servers []storage.Server) []storage.Server { return servers }
+func (o *fakeProtocol) Order(servers []storage.Server) []storage.Server { return servers }
 
-func (o *fakeOrigin) Stat(_ context.Context, w Wanted, _ []storage.Server) (storage.Info, error) {
+func (o *fakeProtocol) Stat(_ context.Context, w origin.Wanted, _ []storage.Server) (storage.Info, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.targets = append(o.targets, w.Target)
@@ -39,7 +42,7 @@ func (o *fakeOrigin) Stat(_ context.Context, w Wanted, _ []storage.Server) (stor
 	return storage.Info{Size: int64(len(o.content)), ModTime: time.Unix(w.ID.Created, 0), CRC32: w.ID.CRC32}, nil
 }
 
-func (o *fakeOrigin) Open(_ context.Context, w Wanted, _ storage.Info, offset, length int64, _ []storage.Server) (io.ReadCloser, error) {
+func (o *fakeProtocol) Open(_ context.Context, w origin.Wanted, _ storage.Info, offset, length int64, _ []storage.Server) (io.ReadCloser, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.targets = append(o.targets, w.Target)
@@ -51,16 +54,16 @@ func (o *fakeOrigin) Open(_ context.Context, w Wanted, _ storage.Info, offset, l
 }
 
 // fetches is how often content was fetched.
-func (o *fakeOrigin) fetches() int {
+func (o *fakeProtocol) fetches() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.opened
 }
 
 // cachedGateway serves what the origin has through a cache, and returns a function that asks it.
-func cachedGateway(t *testing.T, o Options, origin Origin) func(method, target string, headers ...string) (status int, body string) {
+func cachedGateway(t *testing.T, o Options, protocol origin.Protocol) func(method, target string, headers ...string) (status int, body string) {
 	t.Helper()
-	r, _ := edge(t, o, origin)
+	r, _, _ := edge(t, o, protocol)
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
 	return func(method, target string, headers ...string) (int, string) {
 		t.Helper()
@@ -89,8 +92,8 @@ func TestRangeBehindTheEnd(t *testing.T) {
 		require.NoError(t, err)
 		return id.String()
 	}
-	origin := &fakeOrigin{}
-	ask := cachedGateway(t, Options{}, origin)
+	protocol := &fakeProtocol{}
+	ask := cachedGateway(t, Options{}, protocol)
 	for i, first := range []string{"5999", "6000", "99999999999"} {
 		id := "/" + idOf(uint32(i))
 		status, _ := ask("GET", id, "Range", "bytes="+first+"-")
@@ -98,9 +101,9 @@ func TestRangeBehindTheEnd(t *testing.T) {
 		status, _ = ask("HEAD", id)
 		require.Equal(t, 404, status, "after a range from %s", first)
 	}
-	origin.mu.Lock() // a fetch that nobody waits for may still look
-	origin.content = content
-	origin.mu.Unlock()
+	protocol.mu.Lock() // a fetch that nobody waits for may still look
+	protocol.content = content
+	protocol.mu.Unlock()
 	for i, first := range []string{"6000", "99999999999"} {
 		id := "/" + idOf(uint32(10+i))
 		status, _ := ask("GET", id, "Range", "bytes="+first+"-")
@@ -110,43 +113,28 @@ func TestRangeBehindTheEnd(t *testing.T) {
 	}
 }
 
-// TestTokensOfFetches: web servers of storages check tokens too. A fetch for the cache may begin long after the request that it was
-// made for, so it has a token of its own.
-func TestTokensOfFetches(t *testing.T) {
-	id := idFrom(t, "group1", "10.0.0.1", 0)
-	origin := &fakeOrigin{content: "hello"}
-	tokens := antisteal.NewChecker(antisteal.Options{Secrets: []string{"secret"}, TTL: time.Minute})
-	h := NewHandler(Options{Tokens: tokens, GroupInURL: true, Remote: &RemoteOptions{Origin: origin}})
-	f := &fetcher{a: h.away.(*away), wanted: Wanted{ID: id, Target: "/old?token=expired&ts=1&redirect=1"}}
-	f.once.Do(func() { f.plan = plan{servers: []storage.Server{{Host: "10.0.0.1", Port: 80}}} })
-	_, err := f.Stat(t.Context())
-	require.NoError(t, err)
-	_, body, err := f.Fetch(t.Context(), nil, 0, 5)
-	require.NoError(t, err)
-	require.NoError(t, body.Close())
-	require.Len(t, origin.targets, 3, "this id may be that of a link, so it is asked for first")
-	for _, text := range origin.targets {
-		var target target
-		require.NoError(t, target.parse([]byte(text)))
-		require.NoError(t, tokens.Check(id.Logic, target.params.token, target.params.ts, time.Now()), text)
-		require.Equal(t, "1", string(target.params.redirect))
-	}
-}
-
 // TestForeignTokens: where this gateway checks no tokens, the web servers of the storages may. What
 // one client's token opens is not for others, so nothing that is cached is fetched by it; nor does
 // a token lead around the cache.
 func TestForeignTokens(t *testing.T) {
 	var asked, tokens atomic.Int64
-	server := newWebServer(t, listen(t, "127.0.0.7")[0], func(w io.Writer, r *http.Request) {
+	ln, err := net.Listen("tcp", "127.0.0.7:0")
+	require.NoError(t, err)
+	server := &httptest.Server{Listener: ln, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked.Add(1)
 		if r.URL.Query().Has("token") {
 			tokens.Add(1)
 		}
-		serveFile([]byte("hello"), nil)(w, r)
+		http.ServeContent(w, r, "", time.Unix(1700000000, 0), strings.NewReader("hello"))
+	})}}
+	server.Start()
+	t.Cleanup(server.Close)
+	web := origin.NewHTTP(origin.HTTPOptions{
+		Port: ln.Addr().(*net.TCPAddr).Port, ConnectTimeout: patience, NetworkTimeout: patience,
 	})
-	id := idFrom(t, "group1", "127.0.0.7", 0)
-	ask := cachedGateway(t, Options{}, newOrigin(t, server))
+	t.Cleanup(web.Close)
+	id := fdfstest.IDFrom(t, "group1", "127.0.0.7", 0)
+	ask := cachedGateway(t, Options{}, web)
 	_, body := ask("GET", "/"+id.String()+"?token=x&ts=1")
 	require.Equal(t, "hello", body)
 	first := asked.Load()

@@ -1,4 +1,4 @@
-package gateway
+package origin
 
 import (
 	"context"
@@ -16,52 +16,52 @@ import (
 	"fastdfs-gateway/storage"
 )
 
-// fetcher gets one file from other hosts for the cache. It outlives the request that it was made for, because what is fetched is for
-// everybody: so it keeps copies of what it needs of it. Where to look is decided when the first question comes, as most files are in
-// the cache.
-type fetcher struct {
-	a      *away
-	wanted Wanted
-	cause  error // why the file is not here
-	marked bool  // by the loop guard
-	now    time.Time
+// cacheSource fetches one file from other hosts for the cache. It outlives the request that it was
+// made for, because what is fetched is for every client: so it keeps copies of what it needs of it.
+// Where to look is decided when it is asked for the first time, as most files are in the cache.
+type cacheSource struct {
+	a          *Resolver
+	wanted     Wanted
+	localErr   error // why the file is not here
+	redirected bool  // another server has sent the request here
+	now        time.Time
 
-	once sync.Once            // guards plan
-	plan plan                 // the first one
-	anew atomic.Pointer[plan] // the one after storages have moved; nil = they have not
+	once  sync.Once                  // guards first
+	first candidates                 // the first ones
+	anew  atomic.Pointer[candidates] // those after storages have moved; nil = they have not
 
 	mu       sync.Mutex       // guards distrust
 	distrust []storage.Server // that gave wrong content: asked last from now on
 }
 
 var (
-	_ cache.Source     = (*fetcher)(nil)
-	_ cache.Distruster = (*fetcher)(nil)
+	_ cache.Source     = (*cacheSource)(nil)
+	_ cache.Distruster = (*cacheSource)(nil)
 )
 
-// fetcher makes one for the request; id is a copy of its own. p is nil when nothing is decided yet.
-func (a *away) fetcher(r *request, id fdfs.FileID, cause error, p *plan) *fetcher {
-	f := &fetcher{a: a, wanted: Wanted{ID: id, Port: localPort(r.ctx.LocalAddr()), Unchecked: true}, cause: cause, marked: r.marked(), now: r.now}
-	if p != nil {
-		f.once.Do(func() { f.plan = *p })
+// cacheSource makes one for the request; id is a copy of its own. c is nil when nothing is decided
+// yet.
+func (a *Resolver) cacheSource(r *Request, id fdfs.FileID, localErr error, c *candidates) *cacheSource {
+	f := &cacheSource{
+		a: a, wanted: Wanted{ID: id, Port: r.Port, Unchecked: true}, localErr: localErr, redirected: r.Redirected, now: r.Now,
+	}
+	if c != nil {
+		f.once.Do(func() { f.first = *c })
 	}
 	return f
 }
 
-// marked tells whether another server has sent the request here, believing that the file is on this host.
-func (r *request) marked() bool { return r.target.params.marked() }
-
-// decided is where to look for the file.
-func (f *fetcher) decided() *plan {
-	if p := f.anew.Load(); p != nil {
-		return p
+// decided are the candidates for the file.
+func (f *cacheSource) decided() *candidates {
+	if c := f.anew.Load(); c != nil {
+		return c
 	}
-	f.once.Do(func() { f.plan = f.a.decide(f.wanted.ID, f.cause, f.marked, f.now) })
-	return &f.plan
+	f.once.Do(func() { f.first = f.a.decide(f.wanted.ID, f.localErr, f.redirected, f.now) })
+	return &f.first
 }
 
 // Name implements cache.Source: a storage's load is that of the first one which is asked.
-func (f *fetcher) Name() string {
+func (f *cacheSource) Name() string {
 	if servers := f.decided().servers; len(servers) > 0 {
 		return servers[0].Addr()
 	}
@@ -70,18 +70,18 @@ func (f *fetcher) Name() string {
 
 // SourceForPeer makes what fetches a file for another gateway. It is cache.ErrNotHere for the groups
 // of this host: that gateway asks their storages itself.
-func (h *Handler) SourceForPeer(file string) (cache.Source, error) {
+func (a *Resolver) SourceForPeer(file string) (cache.Source, error) {
 	id, err := fdfs.Parse(file)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", cache.ErrNotHere, err)
 	}
-	a, ok := h.away.(*away)
-	if _, err := h.o.Store.Path(id); !ok || a.o.Redirect || !errors.Is(err, storage.ErrNoGroup) {
+	if _, err := a.o.Store.Path(id); a.o.Redirect || !errors.Is(err, storage.ErrNoGroup) {
 		return nil, fmt.Errorf("%w: it is not fetched by this gateway", cache.ErrNotHere)
 	}
-	f := &fetcher{a: a, wanted: Wanted{ID: id, Port: a.o.Port, Unchecked: true}, cause: storage.ErrNoGroup, now: time.Now()}
-	if p := f.decided(); len(p.servers) == 0 {
-		return nil, fmt.Errorf("%w: %w", cache.ErrNotHere, p.err)
+	r := Request{ID: id, Now: time.Now(), Port: a.o.Port}
+	f := a.cacheSource(&r, id, storage.ErrNoGroup, nil)
+	if c := f.decided(); len(c.servers) == 0 {
+		return nil, fmt.Errorf("%w: %w", cache.ErrNotHere, c.err)
 	}
 	return f, nil
 }
@@ -92,9 +92,9 @@ const youngNegativeTTL = time.Second
 
 // NegativeTTL implements cache.Source. Web servers may be gateways, whose answers change at any
 // moment.
-func (f *fetcher) NegativeTTL() time.Duration {
+func (f *cacheSource) NegativeTTL() time.Duration {
 	switch {
-	case !f.a.h.isYoung(f.wanted.ID, time.Now()):
+	case !f.a.isYoung(f.wanted.ID, time.Now()):
 		return 0
 	case f.a.usesWeb():
 		return -1
@@ -104,14 +104,14 @@ func (f *fetcher) NegativeTTL() time.Duration {
 
 // servers are those to ask, those that gave wrong content last. That there are none says nothing about the file: the next request
 // for it may be allowed to ask somebody.
-func (f *fetcher) servers() ([]storage.Server, error) {
-	p := f.decided()
-	if len(p.servers) == 0 {
-		return nil, fmt.Errorf("nobody to ask: %w", p.err)
+func (f *cacheSource) servers() ([]storage.Server, error) {
+	c := f.decided()
+	if len(c.servers) == 0 {
+		return nil, fmt.Errorf("nobody to ask: %w", c.err)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	servers := slices.Clone(p.servers)
+	servers := slices.Clone(c.servers)
 	slices.SortStableFunc(servers, func(x, y storage.Server) int {
 		return btoi(slices.Contains(f.distrust, x)) - btoi(slices.Contains(f.distrust, y))
 	})
@@ -126,7 +126,7 @@ func btoi(b bool) int {
 }
 
 // Distrust implements cache.Distruster: whoever is asked first gave what was wrong.
-func (f *fetcher) Distrust(error) {
+func (f *cacheSource) Distrust(error) {
 	servers, err := f.servers()
 	if err != nil {
 		return
@@ -137,7 +137,7 @@ func (f *fetcher) Distrust(error) {
 }
 
 // Stat implements cache.Source.
-func (f *fetcher) Stat(ctx context.Context) (v cache.Version, err error) {
+func (f *cacheSource) Stat(ctx context.Context) (v cache.Version, err error) {
 	defer panics.ToError(&err, "asking for a file")
 	servers, err := f.servers()
 	if err != nil {
@@ -157,40 +157,34 @@ func (f *fetcher) Stat(ctx context.Context) (v cache.Version, err error) {
 
 // moved tells whether other servers are to be asked, since none of those before could be reached
 // and the lists have changed.
-func (f *fetcher) moved(ctx context.Context, err error) bool {
+func (f *cacheSource) moved(ctx context.Context, err error) bool {
 	if err == nil || ctx.Err() != nil {
 		return false
 	}
-	p, ok := f.a.moved(f.wanted.ID, f.cause, f.marked, f.now, f.decided().servers, err)
+	c, ok := f.a.moved(f.wanted.ID, f.localErr, f.redirected, f.now, f.decided().servers, err)
 	if ok {
-		f.anew.Store(&p)
+		f.anew.Store(&c)
 	}
 	return ok
 }
 
 // stat asks for the file within the time that it may take.
-func (f *fetcher) stat(ctx context.Context, servers []storage.Server) (storage.Info, error) {
+func (f *cacheSource) stat(ctx context.Context, servers []storage.Server) (storage.Info, error) {
 	return f.a.stat(ctx, f.want(), servers, f.a.o.StatTimeout)
 }
 
 // want is the file with its target for web servers, and with a token that is good now: they check tokens too, and this may be long
 // after the request.
-func (f *fetcher) want() Wanted {
+func (f *cacheSource) want() Wanted {
 	w := f.wanted
 	if f.a.usesWeb() {
-		w.Target = f.a.h.webTarget(w.ID, nil, time.Now())
+		w.Target = f.a.o.Targets.Fetch(w.ID, nil, nil, time.Now())
 	}
 	return w
 }
 
-// usesWeb tells whether files are fetched from web servers, which are asked for targets: storages are asked for ids.
-func (a *away) usesWeb() bool {
-	_, storages := a.o.Origin.(StorageOrigin)
-	return !storages
-}
-
 // Fetch implements cache.Source.
-func (f *fetcher) Fetch(ctx context.Context, want *cache.Version, offset, length int64) (v cache.Version, stream io.ReadCloser, err error) {
+func (f *cacheSource) Fetch(ctx context.Context, want *cache.Version, offset, length int64) (v cache.Version, stream io.ReadCloser, err error) {
 	defer panics.ToError(&err, "fetching a file")
 	servers, err := f.servers()
 	if err != nil {
@@ -209,7 +203,7 @@ func (f *fetcher) Fetch(ctx context.Context, want *cache.Version, offset, length
 }
 
 // fetch asks the servers for bytes.
-func (f *fetcher) fetch(ctx context.Context, want *cache.Version, offset, length int64, servers []storage.Server) (cache.Version, io.ReadCloser, error) {
+func (f *cacheSource) fetch(ctx context.Context, want *cache.Version, offset, length int64, servers []storage.Server) (cache.Version, io.ReadCloser, error) {
 	id := f.wanted.ID
 	if want == nil && id.Immutable() && !storage.MayBeLink(id) && offset < id.Size {
 		// The id tells size, time and CRC32: a download needs no request for them before it. Where
@@ -234,13 +228,13 @@ func (f *fetcher) fetch(ctx context.Context, want *cache.Version, offset, length
 }
 
 // failed counts a failure and says to the cache what it means.
-func (f *fetcher) failed(err error) error {
-	f.a.count(err)
+func (f *cacheSource) failed(err error) error {
+	f.a.o.Counters.count(err)
 	return asCacheError(err)
 }
 
 // open fetches bytes of a version.
-func (f *fetcher) open(ctx context.Context, v cache.Version, offset, length int64, servers []storage.Server) (io.ReadCloser, error) {
+func (f *cacheSource) open(ctx context.Context, v cache.Version, offset, length int64, servers []storage.Server) (io.ReadCloser, error) {
 	if length = min(length, v.Size-offset); length <= 0 {
 		return io.NopCloser(eof{}), nil
 	}
@@ -250,19 +244,19 @@ func (f *fetcher) open(ctx context.Context, v cache.Version, offset, length int6
 		}
 	}
 	f.a.o.Running.Add(1)
-	stream, err := f.a.o.Origin.Open(ctx, f.want(), infoOf(v), offset, length, servers)
+	stream, err := f.a.o.Protocol.Open(ctx, f.want(), infoOf(v), offset, length, servers)
 	if err != nil {
 		f.a.o.Running.Add(-1)
 		return nil, err
 	}
-	f.a.count(nil)
-	return &fetch{ReadCloser: countedStream{stream, f.a.h.o.Metrics}, a: f.a}, nil
+	f.a.o.Counters.count(nil)
+	return &fetch{ReadCloser: countedStream{stream, f.a.o.Counters}, a: f.a}, nil
 }
 
 // fetch is a download for the cache.
 type fetch struct {
 	io.ReadCloser
-	a    *away
+	a    *Resolver
 	once sync.Once
 }
 

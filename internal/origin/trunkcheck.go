@@ -1,4 +1,4 @@
-package gateway
+package origin
 
 import (
 	"context"
@@ -83,7 +83,7 @@ func (t *trunkChecks) add(id string, r trunkResult) {
 // checkTrunk reads the whole content of a trunk file at a storage and compares its CRC32, unless it
 // has done so a short time ago. The error is storage.ErrCRC where it does not match. Other files,
 // and links, pass.
-func (a *away) checkTrunk(ctx context.Context, w Wanted, info storage.Info, servers []storage.Server) error {
+func (a *Resolver) checkTrunk(ctx context.Context, w Wanted, info storage.Info, servers []storage.Server) error {
 	if w.ID.Kind != fdfs.KindTrunk || info.Linked || info.Size == 0 {
 		return nil
 	}
@@ -92,18 +92,18 @@ func (a *away) checkTrunk(ctx context.Context, w Wanted, info storage.Info, serv
 		return err
 	}
 	w.Unchecked = true // a mismatch is no reason to read it once more
-	stream, err := a.o.Origin.Open(ctx, w, info, 0, info.Size, servers)
+	stream, err := a.o.Protocol.Open(ctx, w, info, 0, info.Size, servers)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = stream.Close() }() // all that counts was read
 	var sum checksum.Sum
-	if _, err := io.Copy(&sum, countedStream{stream, a.h.o.Metrics}); err != nil {
+	if _, err := io.Copy(&sum, countedStream{stream, a.o.Counters}); err != nil {
 		return fmt.Errorf("cannot compare the CRC32 of %q: %w", id, err)
 	}
 	var wrong error
 	if !sum.Matches(w.ID.CRC32) {
-		a.h.o.Metrics.trunkMismatches.Add(1)
+		a.o.Counters.trunkMismatches.Add(1)
 		wrong = fmt.Errorf("%w: trunk file %q has %08x", storage.ErrCRC, id, sum.Standard())
 	}
 	a.trunks.add(id, trunkResult{time.Now(), wrong})

@@ -1,4 +1,4 @@
-package gateway
+package origin
 
 import (
 	"context"
@@ -15,32 +15,32 @@ import (
 	"fastdfs-gateway/storage"
 )
 
-// HTTPOriginOptions bound the requests to web servers of other hosts.
-type HTTPOriginOptions struct {
+// HTTPOptions bound the requests to web servers of other hosts.
+type HTTPOptions struct {
 	Port           int // of the web servers; 0 = the port that the client's request came in on
 	ConnectTimeout time.Duration
 	NetworkTimeout time.Duration // for the head of an answer, and between two reads of its body
 	StallTimeout   time.Duration // between two reads, after which another server is asked for the rest; default 2 s
 }
 
-// HTTPOrigin fetches from the web servers of the storages, which may be this gateway or nginx with its module. A source is
+// HTTP fetches from the web servers of the storages, which may be this gateway or nginx with its module. A source is
 // told no more than the download needs: method, target, its own host name and a range. It is believed no more than that either: of
 // its answer the status, the length, the range and the date count, and an answer without a length, with another range, or that
 // ends early is an error.
 //
 // The client is that of net/http: it ends a fetch with its context, and tells a short body from a whole one.
-type HTTPOrigin struct {
-	o      HTTPOriginOptions
+type HTTP struct {
+	o      HTTPOptions
 	client *http.Client
 	failed backoffs // servers that have failed lately
 
 	strangers storage.Strangers // that have not sent a head yet
 }
 
-var _ Origin = (*HTTPOrigin)(nil)
+var _ Protocol = (*HTTP)(nil)
 
-// NewHTTPOrigin returns an origin with connections of its own; Close gives them back.
-func NewHTTPOrigin(o HTTPOriginOptions) *HTTPOrigin {
+// NewHTTP returns an origin with connections of its own; Close gives them back.
+func NewHTTP(o HTTPOptions) *HTTP {
 	dialer := &net.Dialer{Timeout: o.ConnectTimeout}
 	transport := &http.Transport{
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -60,14 +60,14 @@ func NewHTTPOrigin(o HTTPOriginOptions) *HTTPOrigin {
 		ReadBufferSize: 64 << 10, Proxy: nil,
 	}
 	refuse := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
-	return &HTTPOrigin{o: o, failed: newBackoffs(), client: &http.Client{Transport: transport, CheckRedirect: refuse}}
+	return &HTTP{o: o, failed: newBackoffs(), client: &http.Client{Transport: transport, CheckRedirect: refuse}}
 }
 
 // toStranger is the key of a mark in the context of a request to a storage.Server that is a stranger.
 type toStranger struct{}
 
 // Close closes idle connections.
-func (o *HTTPOrigin) Close() { o.client.CloseIdleConnections() }
+func (o *HTTP) Close() { o.client.CloseIdleConnections() }
 
 // patientConn gives every read and write its own time.
 type patientConn struct {
@@ -95,13 +95,13 @@ var (
 	errStalled = errors.New("web server sends nothing, and another one does")
 )
 
-// Order implements Origin.
-func (o *HTTPOrigin) Order(servers []storage.Server) []storage.Server {
+// Order implements Protocol.
+func (o *HTTP) Order(servers []storage.Server) []storage.Server {
 	return o.failed.last(servers)
 }
 
-// Stat implements Origin by HEAD.
-func (o *HTTPOrigin) Stat(ctx context.Context, w Wanted, servers []storage.Server) (storage.Info, error) {
+// Stat implements Protocol by HEAD.
+func (o *HTTP) Stat(ctx context.Context, w Wanted, servers []storage.Server) (storage.Info, error) {
 	var failures []error
 	for _, server := range o.Order(servers) {
 		info, err := o.statAt(ctx, w, server)
@@ -119,7 +119,7 @@ func (o *HTTPOrigin) Stat(ctx context.Context, w Wanted, servers []storage.Serve
 	return storage.Info{}, errors.Join(append(failures, storage.ErrNoSource)...)
 }
 
-func (o *HTTPOrigin) statAt(ctx context.Context, w Wanted, server storage.Server) (storage.Info, error) {
+func (o *HTTP) statAt(ctx context.Context, w Wanted, server storage.Server) (storage.Info, error) {
 	resp, err := o.ask(ctx, http.MethodHead, w, server, "")
 	if err != nil {
 		return storage.Info{}, err
@@ -152,7 +152,7 @@ func withoutURL(err error) error {
 }
 
 // ask sends a request; rng is the value of Range, empty for none. The caller closes the body.
-func (o *HTTPOrigin) ask(ctx context.Context, method string, w Wanted, server storage.Server, rng string) (*http.Response, error) {
+func (o *HTTP) ask(ctx context.Context, method string, w Wanted, server storage.Server, rng string) (*http.Response, error) {
 	port := o.o.Port
 	if port == 0 {
 		port = w.Port
@@ -186,8 +186,8 @@ func (o *HTTPOrigin) ask(ctx context.Context, method string, w Wanted, server st
 	return resp, nil
 }
 
-// Open implements Origin by GET.
-func (o *HTTPOrigin) Open(ctx context.Context, w Wanted, info storage.Info, offset, length int64, servers []storage.Server) (io.ReadCloser, error) {
+// Open implements Protocol by GET.
+func (o *HTTP) Open(ctx context.Context, w Wanted, info storage.Info, offset, length int64, servers []storage.Server) (io.ReadCloser, error) {
 	s := &httpStream{o: o, ctx: ctx, w: w, info: info, offset: offset, left: length, servers: fromFirst(info.From, o.Order(servers))}
 	if err := s.connect(); err != nil {
 		return nil, err
@@ -205,7 +205,7 @@ func fromFirst(from storage.Server, servers []storage.Server) []storage.Server {
 
 // httpStream reads a stretch of a file, going on at the next server when one breaks or stalls.
 type httpStream struct {
-	o            *HTTPOrigin
+	o            *HTTP
 	ctx          context.Context // of the request, whose part this stream is
 	w            Wanted
 	info         storage.Info

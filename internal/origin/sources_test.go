@@ -1,4 +1,4 @@
-package gateway
+package origin
 
 import (
 	"net/netip"
@@ -11,18 +11,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 )
-
-// idFrom is an id whose source is an address or a storage id.
-func idFrom(t *testing.T, group, address string, number uint32) fdfs.FileID {
-	t.Helper()
-	source := fdfstest.IDSource(number)
-	if address != "" {
-		source = netip.MustParseAddr(address).As4()
-	}
-	id, err := fdfs.Encode(fdfs.Fields{Group: group, Source: source, Created: 1700000000, Size: 5, Random: 1, Ext: "jpg"})
-	require.NoError(t, err)
-	return id
-}
 
 // members are those of a list of storage ids, without any tracker.
 func members(t *testing.T, lines ...string) *tracker.Members {
@@ -78,7 +66,7 @@ func TestSourceOf(t *testing.T) {
 			if tt.ids != nil {
 				tt.o.Members = members(t, tt.ids...)
 			}
-			got, standing := NewSources(tt.o).Of(idFrom(t, "group1", tt.address, tt.number))
+			got, standing := NewSources(tt.o).Of(fdfstest.IDFrom(t, "group1", tt.address, tt.number))
 			require.Equal(t, tt.standing, standing)
 			require.Equal(t, tt.want, got)
 		})
@@ -104,7 +92,7 @@ func TestStorageOfThisHost(t *testing.T) {
 	o := SourcesOptions{Members: members(t, "100001 group1 10.0.0.1"), LocalIPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
 	standing := func(o SourcesOptions) Standing {
 		s := NewSources(o)
-		_, standing := s.Of(idFrom(t, "group1", "10.0.0.1", 0))
+		_, standing := s.Of(fdfstest.IDFrom(t, "group1", "10.0.0.1", 0))
 		require.Equal(t, standing == SourceAllowed, len(s.Replicas("group1")) == 1)
 		return standing
 	}

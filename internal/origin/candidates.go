@@ -1,0 +1,117 @@
+package origin
+
+import (
+	"errors"
+	"slices"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/storage"
+)
+
+// candidates are the hosts to ask for a file that is not here.
+type candidates struct {
+	servers []storage.Server // where to look, in this order; none: err is the answer
+	err     error
+	unknown bool      // the group or the source in the id is in no list
+	why     [3]string // for people, in pieces: most are never shown
+}
+
+// reason says why the candidates are these.
+func (c *candidates) reason() string { return c.why[0] + c.why[1] + c.why[2] }
+
+// decide chooses the candidates. redirected: another gateway, or the module, has sent the request
+// here already. Where the lists do not know the group or the source they are renewed first.
+func (a *Resolver) decide(id fdfs.FileID, localErr error, redirected bool, now time.Time) candidates {
+	c := a.choose(id, localErr, redirected, now)
+	if c.unknown && a.o.Sources.renew() {
+		c = a.choose(id, localErr, redirected, now)
+	}
+	return c
+}
+
+// moved chooses candidates anew when none of the servers that were asked could be reached: storages may
+// have moved. It is false where the lists name no others.
+func (a *Resolver) moved(id fdfs.FileID, localErr error, redirected bool, now time.Time, asked []storage.Server,
+	err error) (candidates, bool) {
+	if !errors.Is(err, storage.ErrNoSource) || errors.Is(err, fdfs.ErrFull) || !a.o.Sources.renew() {
+		return candidates{}, false
+	}
+	c := a.choose(id, localErr, redirected, now)
+	return c, slices.ContainsFunc(c.servers, func(s storage.Server) bool { return !slices.Contains(asked, s) })
+}
+
+// choose chooses the candidates by the lists as they are.
+func (a *Resolver) choose(id fdfs.FileID, localErr error, redirected bool, now time.Time) candidates {
+	nothing := func(why ...string) candidates {
+		c := candidates{err: a.missing(id, localErr, now)}
+		copy(c.why[:], why)
+		return c
+	}
+	broken := errors.Is(localErr, storage.ErrUnavailable) // a disk: what was on it is on the others
+	local := broken || errors.Is(localErr, storage.ErrNotFound)
+	if redirected {
+		return nothing("redirect=1: it was sent here by another server, and is never sent on")
+	}
+	if !local && !a.o.Sources.mayKnow(id.Group) {
+		c := nothing("the cluster has no such group")
+		c.unknown = true
+		return c
+	}
+	const others = "the other storages of the group: "
+	source, standing := a.o.Sources.Of(id)
+	servers, why, detail, unknown := a.replicas(id.Group), "", "", false
+	switch {
+	case standing == SourceSelf && a.isDeleted(id, localErr, now):
+		return nothing("the source is this host, which has deleted it")
+	case standing == SourceSelf:
+		why = others + "the source is this host"
+	case broken:
+		why = others + "the disk cannot be read"
+	case local && !a.isYoung(id, now):
+		why = others + "it should have been replicated here by now"
+	case standing == SourceAllowed:
+		servers, why = prepend(source, servers), "the source in the id"
+	default:
+		why, detail, unknown = others+"the source in the id ", standing.String(), true
+	}
+	c := candidates{servers: servers, why: [3]string{why, detail}}
+	switch {
+	case len(servers) > 0:
+	case standing != SourceSelf && a.o.Sources.learning():
+		c = candidates{err: ErrNoLists, why: [3]string{"nobody to ask: no tracker has answered yet"}}
+	default:
+		c = nothing("nobody to ask; would be: ", why, detail)
+	}
+	c.unknown = unknown
+	return c
+}
+
+// deletionDelay is how long after the sync window replicas are still asked for a file of this host,
+// for clocks that differ.
+const deletionDelay = time.Second
+
+// isDeleted tells whether a file whose source is this host was deleted, so that a replica that
+// still has it does not count: it is past its sync window, and the store paths are sound.
+func (a *Resolver) isDeleted(id fdfs.FileID, localErr error, now time.Time) bool {
+	return errors.Is(localErr, storage.ErrNotFound) && !a.isYoung(id, now.Add(-deletionDelay)) && a.o.Store.Deleted(id)
+}
+
+// replicas are the other storages of the group that may be asked.
+func (a *Resolver) replicas(group string) []storage.Server {
+	if !a.o.TryReplicas {
+		return nil
+	}
+	return a.o.Sources.Replicas(group)
+}
+
+// prepend puts a server in front, wherever it was.
+func prepend(first storage.Server, others []storage.Server) []storage.Server {
+	list := []storage.Server{first}
+	for _, s := range others {
+		if s != first {
+			list = append(list, s)
+		}
+	}
+	return list
+}

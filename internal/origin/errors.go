@@ -1,0 +1,87 @@
+package origin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/storage"
+)
+
+// Errors of a Resolver: each is an answer to the client.
+var (
+	// ErrNotFound: no host has the file, or none may be asked for it. Another request may be allowed
+	// to ask, so the error says nothing about the file.
+	ErrNotFound = errors.New("no host that may be asked has the file")
+	// ErrNotYet is ErrNotFound while replication may still bring the file.
+	ErrNotYet = errors.New("no host has the file yet")
+	// ErrNoLists: it cannot be told which hosts may be asked, as no tracker has answered yet.
+	ErrNoLists = errors.New("the storages of the cluster are not known yet")
+	// ErrTimeout: a host has not answered in time.
+	ErrTimeout = errors.New("the storage does not answer in time")
+	// ErrBusy: too much is being fetched already.
+	ErrBusy = errors.New("too many downloads from the storage")
+	// ErrUnreachable: no host that may have the file could be asked.
+	ErrUnreachable = errors.New("the storage cannot be reached")
+	// ErrTooManyWaiting: too many requests wait for files of other hosts.
+	ErrTooManyWaiting = errors.New("too many requests wait for files of other hosts")
+	// ErrClientGone: the client has left while it waited.
+	ErrClientGone = errors.New("client has left")
+	// ErrNotCached: files of other hosts are not kept by this gateway.
+	ErrNotCached = errors.New("files of other hosts are not kept by this gateway")
+)
+
+// final are the errors that are an answer already.
+var final = []error{
+	ErrNotFound, ErrNotYet, ErrNoLists, ErrTimeout, ErrBusy, ErrUnreachable, ErrTooManyWaiting, ErrClientGone, storage.ErrChanged,
+}
+
+// failure counts a request that has failed, and gives the answer to its client.
+func (a *Resolver) failure(id fdfs.FileID, err error, now time.Time) error {
+	if !errors.Is(err, ErrClientGone) && !errors.Is(err, ErrTooManyWaiting) {
+		a.o.Counters.count(err)
+	}
+	return a.answer(id, err, now)
+}
+
+// answer is the answer when no host has given the file.
+func (a *Resolver) answer(id fdfs.FileID, err error, now time.Time) error {
+	for _, known := range final {
+		if errors.Is(err, known) {
+			return err
+		}
+	}
+	switch {
+	case errors.Is(err, cache.ErrChanged):
+		return errors.Join(storage.ErrChanged, err)
+	case errors.Is(err, storage.ErrNotFound), errors.Is(err, cache.ErrNotFound), id.Kind == fdfs.KindTrunk && isMismatch(err):
+		return a.missing(id, storage.ErrNotFound, now)
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%w: %w", ErrTimeout, err)
+	case errors.Is(err, fdfs.ErrFull), errors.Is(err, cache.ErrBusy):
+		return fmt.Errorf("%w: %w", ErrBusy, err)
+	}
+	return fmt.Errorf("%w: %w", ErrUnreachable, err)
+}
+
+// missing is the answer for a file that no host has. A client may come back while replication may
+// still bring the file.
+func (a *Resolver) missing(id fdfs.FileID, localErr error, now time.Time) error {
+	if errors.Is(localErr, storage.ErrNotFound) && a.isYoung(id, now) {
+		return ErrNotYet
+	}
+	return ErrNotFound
+}
+
+// clockSlack is how far the clocks of storages may be ahead of this host's.
+const clockSlack = 5 * time.Minute
+
+// isYoung tells whether a file may still be on its way to some storages of its group. A file that
+// claims to come from further in the future than clocks differ is not: the claim is the client's.
+func (a *Resolver) isYoung(id fdfs.FileID, now time.Time) bool {
+	age := now.Sub(time.Unix(id.Created, 0))
+	return age >= -clockSlack && age < a.o.SyncDelay()
+}

@@ -1,0 +1,157 @@
+package origin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/storage"
+)
+
+// Outcome is what would become of a request for a file that is not here.
+type Outcome struct {
+	Err      error // the error that Find would give; nil = none
+	Redirect bool  // the client would be sent to another host
+	Text     string
+}
+
+// Explain goes the path of Find without a client, and asks every host that the request might ask,
+// also those that come after one that has the file. It tells each step, and fetches nothing.
+func (a *Resolver) Explain(ctx context.Context, r *Request, localErr error, step func(name, format string, args ...any)) Outcome {
+	if a.o.Sources == nil {
+		return Outcome{Err: ErrNotFound}
+	}
+	id, now := r.ID, r.Now
+	if errors.Is(localErr, storage.ErrNotFound) {
+		if a.isYoung(id, now) {
+			step("replication", "may still bring the file here")
+		} else {
+			step("replication", "should have brought the file here by now")
+		}
+	}
+	if owners := a.owners(id); len(owners) > 0 {
+		step("owners", "%s", strings.Join(owners, ", then "))
+	}
+	known, isKnown := a.explainCache(step, id, r.Redirected)
+	source, standing := a.o.Sources.Of(id)
+	step("source", "%s %s", source.Addr(), standing)
+	c := a.decide(id, localErr, r.Redirected, now)
+	step("decision", "%s", c.reason())
+	isFresh := isKnown && known.Left > 0
+	switch {
+	case isFresh && known.Gone && !a.isYoung(id, now):
+		return Outcome{Err: ErrNotFound}
+	case len(c.servers) == 0 && !isFresh:
+		return Outcome{Err: c.err}
+	}
+	c.servers = a.o.Protocol.Order(c.servers)
+	w := Wanted{ID: id, Port: a.o.Port}
+	if a.o.Cache != nil {
+		w.Target = a.o.Targets.Fetch(id, nil, nil, now)
+	} else {
+		w.Target = a.o.Targets.Fetch(id, r.Token, r.Timestamp, now)
+	}
+	holder, failure := a.explainHosts(ctx, step, w, c.servers)
+	if isFresh && !known.Gone {
+		return Outcome{Text: "by what the cache knows; bytes that it does not hold are fetched"}
+	}
+	return a.conclude(c, holder, failure)
+}
+
+// owners names the gateways of the fleet that own a file that comes through the cache.
+func (a *Resolver) owners(id fdfs.FileID) []string {
+	if a.o.Owners == nil || a.o.Redirect {
+		return nil
+	}
+	return a.o.Owners(id.String())
+}
+
+// explainCache tells what the cache knows of a file. It is false where that plays no part in the answer.
+func (a *Resolver) explainCache(step func(name, format string, args ...any), id fdfs.FileID, redirected bool) (cache.Known, bool) {
+	if a.o.Cache == nil || a.o.Redirect || redirected {
+		return cache.Known{}, false
+	}
+	known, ok := a.o.Cache.Known(id.String())
+	since, left := known.Age.Round(time.Millisecond), known.Left.Round(time.Millisecond)
+	switch {
+	case !ok:
+		step("cache", "knows nothing of it")
+	case known.Gone && left > 0:
+		step("cache", "no storage had it %v ago; that counts for another %v", since, left)
+	case known.Gone:
+		step("cache", "no storage had it %v ago; that has expired", since)
+	case left > 0:
+		step("cache", "knows it: %d bytes, checked %v ago, fresh for another %v", known.Version.Size, since, left)
+	default:
+		step("cache", "knows it: %d bytes, checked %v ago, expired", known.Version.Size, since)
+	}
+	return known, ok
+}
+
+// explainHosts asks each server for the file. It returns the first that has it, and the errors of
+// those that could not be asked.
+func (a *Resolver) explainHosts(ctx context.Context, step func(name, format string, args ...any), w Wanted, servers []storage.Server) (holder *storage.Server, failure error) {
+	var failures []error
+	for i := range servers {
+		before := a.experience(servers[i])
+		info, err := a.stat(context.Background(), w, servers[i:i+1], explainTimeout)
+		switch {
+		case err == nil:
+			step("host", "%s: has it, %d bytes%s", servers[i].Addr(), info.Size, before)
+			if holder == nil {
+				holder = &servers[i]
+			}
+		case errors.Is(err, storage.ErrNotFound):
+			step("host", "%s: does not have it%s", servers[i].Addr(), before)
+		default:
+			failures = append(failures, err)
+			step("host", "%s: %v%s", servers[i].Addr(), err, before)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return holder, errors.Join(failures...)
+}
+
+// experience says how a storage has answered until now; empty where it was not asked.
+func (a *Resolver) experience(server storage.Server) string {
+	o, ok := a.o.Protocol.(FastDFS)
+	if !ok {
+		return ""
+	}
+	for _, h := range o.Client.Health() {
+		if h.Server == server && h.Answers+h.Errors > 0 {
+			return fmt.Sprintf(" (%s until now: %d failures in a row, %d answers, %v to the first byte)", h.State, h.Errors, h.Answers, h.Latency.Round(10*time.Microsecond))
+		}
+	}
+	return ""
+}
+
+// explainTimeout is how long each host is waited for.
+const explainTimeout = 5 * time.Second
+
+// conclude tells the outcome: holder is the first that has the file, failure what went wrong with
+// those that could not be asked.
+func (a *Resolver) conclude(c candidates, holder *storage.Server, failure error) Outcome {
+	const unasked = "those that could not be asked may have it"
+	switch {
+	case a.o.Redirect && !a.o.TryReplicas:
+		return Outcome{Redirect: true, Text: fmt.Sprintf("redirect to the web server of %s, without asking", c.servers[0].Host)}
+	case holder != nil && a.o.Redirect:
+		return Outcome{Redirect: true, Text: "redirect to the web server of " + holder.Host}
+	case holder != nil:
+		return Outcome{Text: fmt.Sprintf("fetched from %s, or from another one that has it", holder.Addr())}
+	case failure != nil && a.o.Redirect:
+		return Outcome{Redirect: true, Text: fmt.Sprintf("redirect to the web server of %s, which may have it", c.servers[0].Host)}
+	case errors.Is(failure, context.DeadlineExceeded):
+		return Outcome{Err: ErrTimeout, Text: unasked}
+	case failure != nil:
+		return Outcome{Err: ErrUnreachable, Text: unasked}
+	}
+	return Outcome{Err: ErrNotFound}
+}

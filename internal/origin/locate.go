@@ -1,0 +1,106 @@
+package origin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/storage"
+)
+
+// redirect chooses the host that a client is sent to, which runs a web server beside its storage.
+// With replicas to choose from the storages are asked for the file first; when none can be asked,
+// it is the one that is most likely to have it.
+func (a *Resolver) redirect(r *Request, id fdfs.FileID, localErr error, c candidates) (host string, err error) {
+	to := c.servers[0]
+	if len(c.servers) > 1 || a.o.TryReplicas {
+		w := a.wanted(r, id)
+		holder, err := a.locate(w, c.servers)
+		if fresh, ok := a.moved(id, localErr, r.Redirected, r.Now, c.servers, err); ok {
+			holder, err = a.locate(w, fresh.servers)
+		}
+		if to = holder; err != nil {
+			if err := a.failure(id, err, r.Now); errors.Is(err, ErrNotFound) || errors.Is(err, ErrNotYet) {
+				return "", err
+			}
+		}
+	}
+	return to.Host, nil
+}
+
+const (
+	// redirectProbe is how long the first two storages are waited for.
+	redirectProbe = 200 * time.Millisecond
+	// redirectTimeout is how long the others are waited for. Not longer: clients may reach hosts
+	// whose storage ports this host cannot.
+	redirectTimeout = 800 * time.Millisecond
+)
+
+// locate finds a server that has the file. Those that have failed lately are asked last; the first
+// two of the others are asked at the same time, so that one that has just died costs no more than
+// redirectProbe. The error is storage.ErrNotFound when no server has the file, and
+// storage.ErrNoSource when it cannot be told; to is then the first server that may have it.
+func (a *Resolver) locate(w Wanted, servers []storage.Server) (to storage.Server, err error) {
+	servers = a.slow.last(a.o.Protocol.Order(servers))
+	first := servers[:min(2, len(servers))]
+	errs := a.probe(w, first)
+	for i, err := range errs {
+		if err == nil {
+			return first[i], nil
+		}
+	}
+	if rest := servers[len(first):]; len(rest) > 0 {
+		info, err := a.stat(context.Background(), w, rest, min(redirectTimeout, a.o.StatTimeout))
+		if err == nil {
+			return info.From, nil
+		}
+		for range rest {
+			errs = append(errs, err)
+		}
+	}
+	for i, err := range errs {
+		if !errors.Is(err, storage.ErrNotFound) {
+			return servers[i], fmt.Errorf("cannot find a storage with the file: %w: %w", storage.ErrNoSource, errors.Join(errs...))
+		}
+	}
+	return servers[0], storage.ErrNotFound
+}
+
+// errUnheard is the failure of a server whose answer was not waited for, as a better one had the file.
+var errUnheard = errors.New("not waited for")
+
+// probe asks the servers at the same time. It returns as soon as the best one of those that have
+// the file is known, with the error of each server.
+func (a *Resolver) probe(w Wanted, servers []storage.Server) []error {
+	ctx, cancel := context.WithTimeout(context.Background(), min(redirectProbe, a.o.StatTimeout))
+	defer cancel() // ends the goroutines that are still waiting for an answer
+	type reply struct {
+		at  int
+		err error
+	}
+	replies := make(chan reply, len(servers))
+	for i := range servers {
+		go func() {
+			_, err := a.stat(ctx, w, servers[i:i+1], redirectProbe)
+			a.slow.note(servers[i], err)
+			replies <- reply{i, err}
+		}()
+	}
+	errs, heard := make([]error, len(servers)), make([]bool, len(servers))
+	for i := range errs {
+		errs[i] = errUnheard
+	}
+	for best := 0; best < len(servers); {
+		r := <-replies
+		errs[r.at], heard[r.at] = r.err, true
+		for best < len(servers) && heard[best] {
+			if errs[best] == nil {
+				return errs
+			}
+			best++
+		}
+	}
+	return errs
+}

@@ -1,0 +1,56 @@
+package origin
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/fdfs"
+)
+
+// Prefetch brings a file that is not on this host into the cache, whole; localErr says why it is not
+// here. It returns its size, and where it was: "cached" when it was in the cache already, else
+// "fetched". The errors are those of Find, and ErrNotCached.
+func (a *Resolver) Prefetch(ctx context.Context, id fdfs.FileID, localErr error, now time.Time) (size int64, where string, err error) {
+	if a.o.Sources == nil || a.o.Cache == nil || a.o.Redirect {
+		return 0, "", ErrNotCached
+	}
+	f := a.cacheSource(&Request{ID: id, Now: now, Port: a.o.Port}, id, localErr, nil)
+	if c := f.decided(); len(c.servers) == 0 {
+		return 0, "", c.err
+	}
+	size, where, err = a.prefetch(ctx, f)
+	if err != nil {
+		err = a.answer(id, err, now)
+	}
+	return size, where, err
+}
+
+// prefetch reads a file through the cache.
+func (a *Resolver) prefetch(ctx context.Context, f *cacheSource) (size int64, where string, err error) {
+	a.o.Running.Add(1)
+	defer a.o.Running.Add(-1)
+	a.o.WaitApplied()
+	entry, err := a.o.Cache.Get(ctx, f.wanted.ID.String(), f, cache.GetOptions{})
+	if err != nil {
+		return 0, "", err
+	}
+	stream := a.o.Cache.Open(ctx, entry, f, 0, entry.Version.Size)
+	defer func() { err = errors.Join(err, stream.Close()) }()
+	where = "cached"
+	for {
+		stretch, err := stream.Next(cache.SegmentSize)
+		if from := stream.From(); from == cache.FromOrigin || from == cache.FromPeer {
+			where = "fetched"
+		}
+		switch {
+		case err == io.EOF:
+			return size, where, nil
+		case err != nil:
+			return size, "", err
+		}
+		size += stretch.Length
+	}
+}

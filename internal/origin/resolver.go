@@ -1,0 +1,205 @@
+// Package origin finds and fetches files that are not on this host.
+//
+//	r := origin.NewResolver(origin.Options{Protocol: origin.FastDFS{Client: client}, Sources: sources, Cache: c})
+//	err := r.Find(req, storage.ErrNoGroup) // fills in req.File
+//	stream, err := req.File.Open(0, size)  // its first bytes are there: no status can go wrong any more
+//	req.File.Close()
+//
+// Find is the path of a request: candidates.go decides which hosts may be asked, in which order;
+// locate.go finds the one to send the client to; file.go and cached.go give the content, the latter
+// through the cache, for which cachesource.go fetches. protocol.go and http.go are the two ways to
+// ask another host. sources.go holds the allow-list: no other host is ever asked.
+package origin
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/panics"
+	"fastdfs-gateway/storage"
+)
+
+// Options say what becomes of files that are on other hosts.
+type Options struct {
+	Protocol Protocol     // fetches them
+	Sources  *Sources     // the hosts that may be asked; nil = none, so no file is found
+	Cache    *cache.Cache // nil = each request fetches for itself
+	Store    Store        // of this host; nil = it has none
+	Targets  Targets      // of requests to web servers
+	// Owners names the gateways of the fleet that own a file, the first in rank first; nil = there is
+	// no fleet.
+	Owners      func(file string) []string
+	TryReplicas bool // ask the other storages of the group before 404
+	Redirect    bool // send the client to the source instead of fetching
+
+	// SyncDelay says how long after its creation a file may still be on its way to this host; nil = never.
+	SyncDelay func() time.Duration
+	// WaitApplied returns when the cache may be used: at once, except where this gateway was away and
+	// has to apply first what was purged meanwhile. Nil = always.
+	WaitApplied func()
+
+	// Running counts the requests whose file is coming from another host: as long as there are some,
+	// the Protocol is in use. Several resolvers may share it; default: one of its own.
+	Running *atomic.Int64
+	// Counters may be shared too; default: some of its own.
+	Counters *Counters
+
+	StatTimeout time.Duration // of a request for size and time; default 30 s
+	Port        int           // of this gateway, for requests without a connection
+}
+
+// Store is what is asked about the store of this host.
+type Store interface {
+	// Path is where the file would be; storage.ErrNoGroup where its group has no store path here.
+	Path(id fdfs.FileID) (string, error)
+	// Deleted tells whether a file that is not there was deleted, and not lost with a disk.
+	Deleted(id fdfs.FileID) bool
+}
+
+// Resolver finds files on other hosts by one set of Options. It is safe for concurrent use.
+type Resolver struct {
+	o      Options
+	slow   backoffs // servers that have not answered a redirect's request in time
+	trunks *trunkChecks
+}
+
+// NewResolver returns a resolver for the options.
+func NewResolver(o Options) *Resolver {
+	if o.StatTimeout == 0 {
+		o.StatTimeout = 30 * time.Second
+	}
+	if o.Running == nil {
+		o.Running = &atomic.Int64{}
+	}
+	if o.Counters == nil {
+		o.Counters = &Counters{}
+	}
+	if o.SyncDelay == nil {
+		o.SyncDelay = func() time.Duration { return 0 }
+	}
+	if o.WaitApplied == nil {
+		o.WaitApplied = func() {}
+	}
+	return &Resolver{o: o, slow: newBackoffs(), trunks: newTrunkChecks()}
+}
+
+// Client is the client that a request comes from.
+type Client interface {
+	// Wait counts the request among those that wait for a source, until done is called. It calls
+	// gone, perhaps more than once and from another goroutine, when the client leaves. The error is
+	// ErrTooManyWaiting.
+	Wait(source string, gone func()) (done func(), err error)
+	// Hint is the offset of the first byte that will be read, or cache.NoHint.
+	Hint() int64
+}
+
+// Request is a client's request for a file that is not on this host. It is reused with the request
+// that it is a part of.
+type Request struct {
+	ID               fdfs.FileID // its strings are good while the request is
+	Now              time.Time
+	Redirected       bool   // another server has sent the request here: it is never sent on
+	Port             int    // that it came in on; 0 = none
+	Token, Timestamp []byte // of the client; nil = none
+	Client           Client
+
+	File File // that Find has found
+
+	name []byte // scratch
+}
+
+// Reset forgets all but the Client. The File must be closed.
+func (r *Request) Reset() { *r = Request{Client: r.Client, name: r.name[:0]} }
+
+// Find finds a file; localErr says why it is not here: storage.ErrNotFound in a group of this host,
+// storage.ErrNoGroup for another group's file, storage.ErrUnavailable where a disk cannot be read.
+// Either r.File is the file, which the caller closes, or the client is to be sent to the web server
+// of the host redirect. The error is one of this package, or storage.ErrChanged: then Find may be
+// called again.
+func (a *Resolver) Find(r *Request, localErr error) (redirect string, err error) {
+	if a.o.Sources == nil {
+		return "", a.missing(r.ID, localErr, r.Now)
+	}
+	if a.isCached(r, localErr) {
+		return "", a.findCached(r, localErr)
+	}
+	id := r.ID.Clone() // fetches may go on when the request's bytes are gone
+	c := a.decide(id, localErr, r.Redirected, r.Now)
+	if len(c.servers) == 0 {
+		return "", c.err
+	}
+	if a.o.Redirect {
+		return a.redirect(r, id, localErr, c)
+	}
+	r.File.begin(a, r, a.wanted(r, id), c.servers)
+	info, err := a.statFor(r, id, localErr)
+	if err != nil {
+		r.File.Close()
+		return "", a.failure(id, err, r.Now)
+	}
+	r.File.info = info
+	return "", nil
+}
+
+// isCached tells whether the cache may answer for a file. What is known of a file of this host that
+// is not here any more is not kept: it is either deleted, or will be here in a moment.
+func (a *Resolver) isCached(r *Request, localErr error) bool {
+	if a.o.Cache == nil || a.o.Redirect {
+		return false
+	}
+	if !errors.Is(localErr, storage.ErrNotFound) {
+		return true
+	}
+	_, standing := a.o.Sources.Of(r.ID)
+	return standing != SourceSelf || !a.isYoung(r.ID, r.Now.Add(-deletionDelay)) && !a.o.Store.Deleted(r.ID)
+}
+
+// wanted is the file as this request, alone, asks other hosts for it.
+func (a *Resolver) wanted(r *Request, id fdfs.FileID) Wanted {
+	w := Wanted{ID: id, Port: r.Port}
+	if a.usesWeb() {
+		w.Target = a.o.Targets.Fetch(id, r.Token, r.Timestamp, r.Now)
+	}
+	return w
+}
+
+// usesWeb tells whether files are fetched from web servers, which are asked for targets: storages
+// are asked for ids.
+func (a *Resolver) usesWeb() bool {
+	_, storages := a.o.Protocol.(FastDFS)
+	return !storages
+}
+
+// statFor asks which server has the file: one of the request or, where these have moved, one of
+// those that the lists name.
+func (a *Resolver) statFor(r *Request, id fdfs.FileID, localErr error) (storage.Info, error) {
+	f := &r.File
+	done, err := f.wait(f.servers[0].Addr())
+	if err != nil {
+		return storage.Info{}, err
+	}
+	defer done()
+	info, err := a.stat(f.ctx, f.wanted, f.servers, a.o.StatTimeout)
+	if f.ctx.Err() != nil {
+		return info, err
+	}
+	if fresh, ok := a.moved(id, localErr, r.Redirected, r.Now, f.servers, err); ok {
+		f.servers = fresh.servers
+		info, err = a.stat(f.ctx, f.wanted, f.servers, a.o.StatTimeout)
+	}
+	return info, err
+}
+
+// stat asks which server has the file.
+func (a *Resolver) stat(ctx context.Context, w Wanted, servers []storage.Server, timeout time.Duration) (info storage.Info, err error) {
+	defer panics.ToError(&err, "asking for a file")
+	a.o.Running.Add(1)
+	defer a.o.Running.Add(-1)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return a.o.Protocol.Stat(ctx, w, servers)
+}
