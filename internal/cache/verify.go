@@ -20,7 +20,8 @@ func (c *Cache) verify(f *fill, src Source) error {
 	v, sum, chunks := f.version, f.sum, f.chunks
 	f.mu.Unlock()
 	whole, right, complete := c.metas.addSum(f.key, v, sum)
-	if f.sealed && v.Immutable && !v.Linked && v.Segments() == 1 { // also where nothing is recorded of the file any more
+	isWhole := f.key.Index == 0 && v.Segments() == 1
+	if f.sealed && v.Immutable && !v.Linked && isWhole { // also where nothing is recorded of the file any more
 		whole, right, complete = sum, sum.Matches(v.CRC32), true
 	}
 	if !complete || right {
