@@ -97,8 +97,8 @@ func (c *Cache) loadOnce(f *fill, waitBudget time.Duration) error {
 		return c.whyEnded()
 	case err != nil: // without leases, the load on the source is bounded here
 		lease = context.Background()
-		if release, err = c.limits.acquire(f.ctx, f.src.Name()); err != nil {
-			return c.whyEnded()
+		if release, err = c.awaitSlot(f); err != nil {
+			return err
 		}
 	}
 	defer release()
@@ -111,13 +111,28 @@ func (c *Cache) loadOnce(f *fill, waitBudget time.Duration) error {
 	if next != "" {
 		err = c.loadFromPeer(f, next, true)
 	}
-	if err != nil && !errors.Is(err, ErrNotFound) {
+	if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrBusy) {
 		err = c.loadFromSource(f, lease)
 	}
 	if err != nil {
 		return err
 	}
 	return c.complete(f, lease, true)
+}
+
+// awaitSlot waits until the source may be asked without a lease; for a bounded time, since fills
+// that nothing waits for any more wait here too.
+func (c *Cache) awaitSlot(f *fill) (release func(), err error) {
+	ctx, cancel := context.WithTimeout(f.ctx, c.o.Wait)
+	defer cancel()
+	release, err = c.limits.acquire(ctx, f.src.Name())
+	switch {
+	case f.ctx.Err() != nil && err != nil:
+		err = c.whyEnded()
+	case err != nil:
+		err = fmt.Errorf("%w: too many other fetches from %q", ErrBusy, f.src.Name())
+	}
+	return release, err
 }
 
 // rank tells the gateways that own an entry rather than this one, the one behind this one, which
@@ -164,7 +179,7 @@ func (c *Cache) loadFromOwners(f *fill, owners []string, keep bool) error {
 		switch {
 		case err == nil:
 			return c.complete(f, context.Background(), keep)
-		case f.ctx.Err() != nil, errors.Is(err, ErrNotFound):
+		case f.ctx.Err() != nil, errors.Is(err, ErrNotFound), errors.Is(err, ErrBusy):
 			return err
 		case f.received() > before:
 			return errAgain
@@ -185,7 +200,7 @@ func (c *Cache) loadFromHolder(f *fill, holder string, keep bool, waitBudget tim
 		switch {
 		case err == nil:
 			return c.complete(f, context.Background(), keep)
-		case errors.Is(err, ErrNotFound):
+		case errors.Is(err, ErrNotFound), errors.Is(err, ErrBusy):
 			return err
 		case f.received() > before:
 			return errAgain // perhaps another gateway leads by now
@@ -206,6 +221,9 @@ func (c *Cache) loadFromPeer(f *fill, peer string, copied bool) error {
 	r := PeerRequest{Key: f.key, Offset: f.received(), MaxAge: f.maxAge, Copy: copied}
 	if known {
 		r.Want = &v
+		if err := c.reserve(f); err != nil { // before: what is not read fills the connection to the peer
+			return err
+		}
 	}
 	c.n.peerFetches.Add(1)
 	answered := func() bool { return true }
@@ -223,13 +241,43 @@ func (c *Cache) loadFromPeer(f *fill, peer string, copied bool) error {
 	if body != nil {
 		defer func() { _ = body.Close() }() // all that counts was read
 	}
-	if copied && !known && !c.metas.isFresh(m, time.Now(), f.maxAge) {
-		if m, err = c.stat(f, f.ctx, m.Version); err != nil {
+	f.cameFrom(FromPeer, peer)
+	isFresh := known || c.metas.isFresh(m, time.Now(), f.maxAge)
+	if f.key.Index != Facts && (!isFresh || !c.reserveNow(f, m.Version.SegmentLength(f.key.Index))) {
+		_ = body.Close() // for the same reason; it is asked for again when it can be read
+		if err := c.accept(f, m, isFresh); err != nil {
 			return err
 		}
+		return c.loadFromPeer(f, peer, copied)
 	}
-	f.cameFrom(FromPeer, peer)
+	if !isFresh {
+		return c.accept(f, m, false)
+	}
 	return c.receive(f, m, body, func(n int) { c.n.peerBytes.Add(uint64(n)) })
+}
+
+// accept takes facts that a peer knows. Those that have expired are confirmed by the source; while
+// that fails they are used for as long as stale ones are.
+func (c *Cache) accept(f *fill, m Meta, isFresh bool) error {
+	if isFresh {
+		c.keep(f, m)
+		return f.learn(m)
+	}
+	confirmed, err := c.stat(f, f.ctx, m.Version)
+	switch {
+	case err == nil:
+		c.keep(f, confirmed)
+		err = f.learn(confirmed)
+	case f.ctx.Err() == nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrChanged) &&
+		c.metas.isUsable(m, time.Now()):
+		c.keep(f, m)
+		c.metas.failed(f.key.File, time.Now())
+		err = f.learn(m)
+	}
+	if err == nil {
+		c.found(f)
+	}
+	return err
 }
 
 // loadFromSource gets what is missing from the source. What is found out under a lease that was
@@ -398,6 +446,19 @@ func (c *Cache) reserve(f *fill) error {
 		}
 	}
 	return fmt.Errorf("%w: no memory for %q", ErrBusy, f.key.String())
+}
+
+// reserveNow is reserve where that needs no wait.
+func (c *Cache) reserveNow(f *fill, length int64) bool {
+	if f.reserved > 0 || length == 0 {
+		return true
+	}
+	if !c.filling.TryAcquire(length) {
+		return false
+	}
+	f.reserved, f.reservedOf = length, c.filling
+	c.memory.Reserve(length)
+	return true
 }
 
 // unreserve ends the reservation.

@@ -177,6 +177,11 @@ func (r *metaCache) isFresh(m Meta, now time.Time, maxAge time.Duration) bool {
 	return now.Sub(m.Checked) < ttl
 }
 
+// isUsable tells whether what another gateway knows may be served while no source answers.
+func (r *metaCache) isUsable(m Meta, now time.Time) bool {
+	return now.Sub(m.Checked) < r.ttl(m)+r.o.StaleIfError
+}
+
 // put keeps the facts about a file, and tells whether it was known as one that is there. Sums of
 // the segments stay when the version does.
 func (r *metaCache) put(file string, m Meta) (wasThere bool) {

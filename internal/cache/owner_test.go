@@ -1,0 +1,160 @@
+package cache
+
+import (
+	"context"
+	"io"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"fastdfs-gateway/internal/cache/cachetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// cutOff is the source of a gateway that reaches no storage.
+type cutOff struct{ *origin }
+
+func (cutOff) Stat(context.Context) (Version, error) { return Version{}, errOrigin }
+
+func (cutOff) Fetch(context.Context, *Version, int64, int64) (Version, io.ReadCloser, error) {
+	return Version{}, nil, errOrigin
+}
+
+// TestOwnerCutOff: the owner of a file reaches no storage, and answers out of what has expired.
+// Another gateway that reaches one serves what that has.
+func TestOwnerCutOff(t *testing.T) {
+	for _, name := range []string{"changed", "deleted", "the same", "no storage at all"} {
+		bubble(t, name, func(t *testing.T) {
+			o := newOrigin(testFile(1), 1000)
+			o.v.Immutable = false
+			list := gateways(t, newFleet(), 2, Options{})
+			requireWhole(t, o, get(background, list[0], o))
+			list[0].o.Source = func(string) (Source, error) { return cutOff{o}, nil }
+			before := o.stats.Load()
+			switch name {
+			case "changed":
+				o.set(func() {
+					o.content = cachetest.Content("new", 1500)
+					o.v.Size, o.v.ModTime = 1500, o.v.ModTime+1e9
+				})
+			case "deleted":
+				o.set(func() { o.content = nil })
+			case "no storage at all":
+				o.set(func() { o.down = true })
+			}
+			for range 3 {
+				time.Sleep(time.Minute)
+				if r := get(background, list[1], o); name == "deleted" {
+					require.ErrorIs(t, r.err, ErrNotFound)
+				} else {
+					requireWhole(t, o, r)
+				}
+			}
+			if name == "the same" {
+				require.EqualValues(t, 3, o.stats.Load()-before, "it is confirmed each time")
+				require.EqualValues(t, 1, o.fetches.Load(), "the owner gives the bytes")
+			}
+		})
+	}
+}
+
+// TestStaleCopy: what the former owner has kept is served while no storage answers, though it has
+// expired.
+func TestStaleCopy(t *testing.T) {
+	bubble(t, "storages down", func(t *testing.T) {
+		o := newOrigin(testFile(1), 1000)
+		f := newFleet()
+		list := gateways(t, f, 2, Options{})
+		f.do(func() { f.names = []string{"b"} })
+		requireWhole(t, o, get(background, list[1], o))
+		o.set(func() { o.down = true })
+		time.Sleep(2 * time.Hour)
+		f.do(func() { f.names = []string{"a", "b"} }) // it has just joined
+		requireWhole(t, o, get(background, list[0], o))
+		time.Sleep(48 * time.Hour)
+		require.Error(t, get(background, list[0], o).err, "not for ever")
+	})
+}
+
+// TestRangeBehindSealed: a range behind the end of a file says nothing about its content.
+func TestRangeBehindSealed(t *testing.T) {
+	bubble(t, "range", func(t *testing.T) {
+		o := newOrigin(testFile(1), 1000)
+		c := newCache(t, Options{CheckFirst: func(string) bool { return true }})
+		e, err := c.Get(background, o.file, o, GetOptions{Hint: 3 * SegmentSize})
+		require.NoError(t, err)
+		require.EqualValues(t, 1000, e.Version.Size)
+		synctest.Wait()
+		require.Zero(t, c.Stats().CRCErrors)
+		require.Zero(t, o.distrusted.Load())
+		requireWhole(t, o, get(background, c, o))
+	})
+}
+
+// openBodies is a Fleet that counts the answers of peers that are open.
+type openBodies struct {
+	Fleet
+	open *int
+}
+
+func (f openBodies) Open(ctx context.Context, peer string, r PeerRequest) (Meta, io.ReadCloser, error) {
+	m, body, err := f.Fleet.Open(ctx, peer, r)
+	if body == nil {
+		return m, body, err
+	}
+	*f.open++
+	return m, closeFunc{body, func() { *f.open-- }}, err
+}
+
+type closeFunc struct {
+	io.ReadCloser
+	close func()
+}
+
+func (c closeFunc) Close() error {
+	c.close()
+	return c.ReadCloser.Close()
+}
+
+// TestNoBodyWhileMemoryIsFull: an answer of a peer is not kept open while there is no memory for
+// it: answers that are not read fill the connection, on which others would bring what ends the
+// wait.
+func TestNoBodyWhileMemoryIsFull(t *testing.T) {
+	bubble(t, "full", func(t *testing.T) {
+		o := newOrigin(testFile(1), SegmentSize)
+		list := gateways(t, newFleet(), 2, Options{Memory: 16 << 20})
+		c, open := list[1], 0
+		c.o.Fleet = openBodies{c.o.Fleet, &open}
+		require.NoError(t, c.filling.Acquire(background, 8<<20))
+		require.NoError(t, c.overdraft.Acquire(background, minOverdraft))
+		done := make(chan result, 1)
+		go func() { done <- get(background, c, o) }()
+		time.Sleep(5 * second)
+		synctest.Wait()
+		require.Zero(t, open)
+		c.overdraft.Release(minOverdraft)
+		requireWhole(t, o, <-done)
+		require.EqualValues(t, 1, o.fetches.Load())
+		c.filling.Release(8 << 20)
+	})
+}
+
+// TestQueueOfOrphans: while the fleet is down, fills that nothing waits for do not queue up without
+// bound before a source that hangs.
+func TestQueueOfOrphans(t *testing.T) {
+	bubble(t, "source hangs", func(t *testing.T) {
+		f := newFleet()
+		f.down = true
+		c := gateways(t, f, 1, Options{SourceLimit: 2})[0]
+		for i := range 200 {
+			o := noFile(testFile(i))
+			o.first = time.Hour
+			ctx, cancel := context.WithTimeout(background, second)
+			_, err := c.Get(ctx, o.file, o, GetOptions{})
+			cancel()
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+		}
+		require.LessOrEqual(t, c.Stats().Fills, int64(2+70))
+	})
+}
