@@ -101,8 +101,8 @@ func (a *App) Start() (err error) {
 	if err := a.dropRights(c.cfg); err != nil {
 		return err
 	}
-	// With the rights that are left, so that a store, log or cache that the account cannot use is
-	// found at once.
+	// With the rights that are left, so that a store, log or cache that the account cannot use
+	// is found at once.
 	handler, err := a.open(c)
 	if err != nil {
 		return a.rights.asUser(err)

@@ -20,8 +20,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// ofLibraries are goroutines of fasthttp that outlive a server: the clock of its Date headers, which
-// never ends, and the cleaner of idle workers, which looks every 2 s whether it is to end.
+// ofLibraries are goroutines of fasthttp that outlive a server: the clock of its Date headers,
+// which never ends, and the cleaner of idle workers, which looks every 2 s whether it is to end.
 var ofLibraries = []goleak.Option{
 	goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
 	goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"),
@@ -44,8 +44,8 @@ type running struct {
 	log   string
 }
 
-// write writes the configuration: keys of the module, then sections. The [gateway] section gets what
-// a test needs.
+// write writes the configuration: keys of the module, then sections. The [gateway] section gets
+// what a test needs.
 func (r *running) write(lines ...string) {
 	r.t.Helper()
 	own := []string{"listen = 127.0.0.1:0", "admin_listen = 127.0.0.1:0", "landlock = false"}
@@ -138,8 +138,8 @@ func fleetLines(t *testing.T, redis string) []string {
 	}
 }
 
-// TestParts: a configuration decides which parts there are; each gateway serves and stops, and leaves
-// no goroutine.
+// TestParts: a configuration decides which parts there are; each gateway serves and stops, and
+// leaves no goroutine.
 func TestParts(t *testing.T) {
 	redis := redistest.Start(t).Addr()
 	for _, tt := range []struct {

@@ -30,11 +30,13 @@ func storeOptions(cfg *config.Config) storage.Options {
 	return opts
 }
 
-// worthCopying is the largest content that costs no more to send from memory than by sendfile(2), which copies nothing: both take
-// the same time at about 10 KB, and at 64 KB sending from memory takes a fifth more.
+// worthCopying is the largest content that costs no more to send from memory than by sendfile(2),
+// which copies nothing: both take the same time at about 10 KB, and at 64 KB sending from memory
+// takes a fifth more.
 const worthCopying = 8 << 10
 
-// fileCacheOptions say how much of the local files is kept at hand. In a configuration 0 means none, in options the default.
+// fileCacheOptions say how much of the local files is kept at hand. In a configuration 0 means
+// none, in options the default.
 func fileCacheOptions(cfg *config.Config) storage.FileCacheOptions {
 	c := &cfg.OpenFileCache
 	body := c.MaxBody
@@ -42,7 +44,8 @@ func fileCacheOptions(cfg *config.Config) storage.FileCacheOptions {
 		body = min(body, worthCopying)
 	}
 	return storage.FileCacheOptions{
-		MaxFiles: orNone(min(c.MaxFiles, keptFiles())), Valid: orNone(c.Valid), MaxBody: orNone(body), Memory: orNone(c.Memory),
+		MaxFiles: orNone(min(c.MaxFiles, keptFiles())), Valid: orNone(c.Valid),
+		MaxBody: orNone(body), Memory: orNone(c.Memory),
 	}
 }
 
@@ -60,7 +63,8 @@ func handlerOptions(cfg *config.Config) (gateway.Options, error) {
 	g, anti := &cfg.Gateway, &cfg.AntiSteal
 	o := gateway.Options{
 		GroupInURL: cfg.URLHasGroupName, Group: cfg.GroupName, URLPrefix: g.URLPrefix,
-		Types: cfg.Types, DefaultType: cfg.DefaultType, ActiveContent: gateway.ActiveContent(g.ActiveContent), LogTokens: g.LogTokens,
+		Types: cfg.Types, DefaultType: cfg.DefaultType,
+		ActiveContent: gateway.ActiveContent(g.ActiveContent), LogTokens: g.LogTokens,
 		MaxRanges: g.MaxRanges, SingleRange: !cfg.MultiRange,
 		CacheControl: g.CacheControl, CORSOrigin: g.CORSOrigin, XCache: g.XCache, DropBehind: cfg.OpenFileCache.DropBehind,
 	}
@@ -71,7 +75,9 @@ func handlerOptions(cfg *config.Config) (gateway.Options, error) {
 	if !anti.CheckToken {
 		return o, nil
 	}
-	o.Tokens = antisteal.NewChecker(antisteal.Options{Secrets: append([]string{anti.Secret}, anti.ExtraSecrets...), TTL: anti.TTL})
+	o.Tokens = antisteal.NewChecker(antisteal.Options{
+		Secrets: append([]string{anti.Secret}, anti.ExtraSecrets...), TTL: anti.TTL,
+	})
 	o.BypassName, o.BypassValue, o.FailStatus = anti.BypassHeader, anti.BypassValue, anti.FailStatus
 	if anti.FailFile != "" {
 		page, err := readFailFile(anti.FailFile, cfg)

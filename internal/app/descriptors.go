@@ -6,8 +6,8 @@ import (
 	"syscall"
 )
 
-// The limit on open files (RLIMIT_NOFILE) is shared out among connections and files that are kept open. The Go runtime has raised
-// the soft limit to the hard one before main begins.
+// The limit on open files (RLIMIT_NOFILE) is shared out among connections and files that are kept
+// open. The Go runtime has raised the soft limit to the hard one before main begins.
 
 // reserved descriptors are for listeners, logs, store paths, admin connections and other hosts.
 const reserved = 64
@@ -33,8 +33,9 @@ func keptFiles() int {
 // defaultConnections is max_connections where nobody has chosen a number.
 const defaultConnections = 100_000
 
-// affordable lowers the number of connections to what the limit on open files allows besides the kept ones: each may be sending a
-// file that is not kept, and a quarter as many more may be there to be refused.
+// affordable lowers the number of connections to what the limit on open files allows besides the
+// kept ones: each may be sending a file that is not kept, and a quarter as many more may be there
+// to be refused.
 func affordable(connections, kept int, log *slog.Logger) int {
 	spare, err := spareFiles()
 	if err != nil {
@@ -50,7 +51,8 @@ func affordable(connections, kept int, log *slog.Logger) int {
 	if connections == defaultConnections {
 		level = slog.LevelInfo
 	}
-	log.Log(context.Background(), level, "max_connections is more than the limit on open files allows; raise it (ulimit -n, LimitNOFILE=)",
+	log.Log(context.Background(), level,
+		"max_connections is more than the limit on open files allows; raise it (ulimit -n, LimitNOFILE=)",
 		"max_connections", connections, "open_files_limit", spare+reserved, "used_instead", room)
 	return room
 }

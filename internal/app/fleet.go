@@ -22,10 +22,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fleetPatience is how long a start waits for Redis, to obey purges that it has missed before it serves.
-const fleetPatience = 2 * time.Second
+// fleetTimeout is how long a start waits for Redis, to obey purges that it has missed before it
+// serves.
+const fleetTimeout = 2 * time.Second
 
-// openFleet makes the client of the other gateways; nil when the configuration names no Redis, or there is no cache to share.
+// openFleet makes the client of the other gateways; nil when the configuration names no Redis, or
+// there is no cache to share.
 func openFleet(cfg *config.Config, waited func(time.Duration), log *slog.Logger) (*fleet.Fleet, error) {
 	r := &cfg.Redis
 	if len(r.Addresses) == 0 || !keepsRemote(cfg) {
@@ -43,7 +45,8 @@ func openFleet(cfg *config.Config, waited func(time.Duration), log *slog.Logger)
 	return fleet.New(fleet.Options{
 		Addresses: r.Addresses, Mode: r.Mode, MasterName: r.MasterName, SentinelAuth: r.SentinelAuth,
 		Username: r.Username, Password: password, DB: r.DB, TLS: secure,
-		KeyPrefix: r.KeyPrefix, LockTTL: cfg.Lock.TTL, LockWait: cfg.Lock.Wait, Advertise: cfg.Peer.Advertise, Secret: cfg.Peer.Secret,
+		KeyPrefix: r.KeyPrefix, LockTTL: cfg.Lock.TTL, LockWait: cfg.Lock.Wait,
+		Advertise: cfg.Peer.Advertise, Secret: cfg.Peer.Secret,
 		Listen: strings.Join(cfg.Gateway.Listen, ","), Log: logfile.Limit(log), Waited: waited,
 	})
 }
@@ -75,7 +78,9 @@ func diskProblem(cfg *config.Config) []config.Problem {
 
 // openCache makes the cache of what comes from other hosts; nil when there is no room for one.
 // source makes what fetches a file for another gateway.
-func openCache(cfg *config.Config, f *fleet.Fleet, source func(string) (cache.Source, error), log *slog.Logger) (*cache.Cache, error) {
+func openCache(
+	cfg *config.Config, f *fleet.Fleet, source func(string) (cache.Source, error), log *slog.Logger,
+) (*cache.Cache, error) {
 	c := &cfg.Cache
 	if !keepsRemote(cfg) {
 		return nil, nil
@@ -124,10 +129,11 @@ func (a *App) joinFleet(diskPath string) error {
 	if err := a.fleet.Start(l); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), fleetPatience)
+	ctx, cancel := context.WithTimeout(context.Background(), fleetTimeout)
 	defer cancel()
 	if err := a.fleet.Ready(ctx); err != nil {
-		a.log.Warn("serving begins without redis: this gateway fetches for itself, and what is on disk is used when the log of purges can be read", "err", err)
+		a.log.Warn("serving begins without redis: this gateway fetches for itself, "+
+			"and what is on disk is used when the log of purges can be read", "err", err)
 	}
 	return nil
 }

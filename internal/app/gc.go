@@ -7,15 +7,16 @@ import (
 	"time"
 )
 
-// A gateway whose files are read by the kernel has a heap of a few MB. With Go's usual 100 % it would be collected many times a second
-// under load, and every collection shows in the slowest answers. Memory that costs nothing worth mentioning makes that rare. A large
-// heap (many connections, a full cache) is collected as usual: there the memory would be worth mentioning.
+// A gateway whose files are read by the kernel has a heap of a few MB. With Go's usual 100 % it
+// would be collected many times a second under load, and every collection shows in the slowest
+// answers. Memory that costs nothing worth mentioning makes that rare. A large heap (many
+// connections, a full cache) is collected as usual: there the memory would be worth mentioning.
 //
-// What the cache moves out of the heap is garbage from then on, and nothing is allocated for that: the collector would not come, and the
-// memory would be taken twice.
+// What the cache moves out of the heap is garbage from then on, and nothing is allocated for that:
+// the collector would not come, and the memory would be taken twice.
 
-// collectEvery gives the growth after which a heap is collected, as GOGC does, for what lives in it and in stacks: growth stays below
-// 100 MB until 100 % are that much.
+// collectEvery gives the growth after which a heap is collected, as GOGC does, for what lives in it
+// and in stacks: growth stays below 100 MB until 100 % are that much.
 func collectEvery(live uint64) int {
 	switch {
 	case live <= 16<<20:
@@ -29,11 +30,12 @@ func collectEvery(live uint64) int {
 // gcLookEvery is how often the size of the heap is looked at.
 const gcLookEvery = time.Second
 
-// gcMoved is how many bytes are moved out of the heap until it is collected for that, and given back to the system.
+// gcMoved is how many bytes are moved out of the heap until it is collected for that, and given
+// back to the system.
 const gcMoved = 32 << 20
 
-// tuneGC adapts the collector to the heap until stop is closed. What the operator has chosen by GOGC counts more. moved is how many bytes
-// were moved out of the heap so far.
+// tuneGC adapts the collector to the heap until stop is closed. What the operator has chosen by
+// GOGC counts more. moved is how many bytes were moved out of the heap so far.
 func tuneGC(stop <-chan struct{}, moved func() uint64) {
 	own := os.Getenv("GOGC") == ""
 	tick := time.NewTicker(gcLookEvery)

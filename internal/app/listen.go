@@ -43,8 +43,8 @@ func listen(address string, mode os.FileMode) (net.Listener, error) {
 	return ln, nil
 }
 
-// Keep-alive probes find out about clients that vanished. Each accepted connection inherits them from its listener, so that it needs
-// no calls of its own.
+// Keep-alive probes find out about clients that vanished. Each accepted connection inherits them
+// from its listener, so that it needs no calls of its own.
 const (
 	keepAliveIdle     = 15 // seconds without traffic before the first one
 	keepAliveInterval = 15 // seconds between them
@@ -67,8 +67,8 @@ func keepAlive(_, _ string, raw syscall.RawConn) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// removeStale removes the socket of a gateway that did not end well. One that somebody listens on stays, and so does anything
-// that is no socket.
+// removeStale removes the socket of a gateway that did not end well. One that somebody listens on
+// stays, and so does anything that is no socket.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {

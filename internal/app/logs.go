@@ -36,8 +36,8 @@ func openLogs() (*logs, error) {
 	return l, nil
 }
 
-// use sends the logs where the configuration says, opening every file anew, and returns the access log; nil = off. When a file
-// cannot be opened its log stays where it was.
+// use sends the logs where the configuration says, opening every file anew, and returns the access
+// log; nil = off. When a file cannot be opened its log stays where it was.
 func (l *logs) use(cfg *config.Config) (*gateway.AccessLog, error) {
 	g := &cfg.Gateway
 	if err := l.main.Use(cfg.LogFile); err != nil {

@@ -154,8 +154,8 @@ func filesFor(p, old *parts) *storage.FileCache {
 	return storage.NewFileCache(p.store, o)
 }
 
-// remoteFor makes clients of other hosts, or returns the old ones where their settings are the same.
-// These load the lists of the trackers anew.
+// remoteFor makes clients of other hosts, or returns the old ones where their settings are the
+// same. These load the lists of the trackers anew.
 func (a *App) remoteFor(s remoteSettings, old *parts) *remote {
 	if old.remote != nil && reflect.DeepEqual(s, old.remote.settings) {
 		old.remote.trackers.LoadSoon()

@@ -79,8 +79,9 @@ func rootProblem(cfg *config.Config) []config.Problem {
 	if !confine.IsRoot() || cfg.Gateway.User != "" {
 		return nil
 	}
-	return []config.Problem{{File: cfg.File, Severity: config.Warning, Key: "gateway.user", Text: "started by root, the gateway serves as root",
-		Fix: "set user in [gateway], or start it as the user of the storage server"}}
+	return []config.Problem{{File: cfg.File, Severity: config.Warning, Key: "gateway.user",
+		Text: "started by root, the gateway serves as root",
+		Fix:  "set user in [gateway], or start it as the user of the storage server"}}
 }
 
 // warnOfReload names the files that a reload will not be able to read.
@@ -88,7 +89,8 @@ func (a *App) warnOfReload(cfg *config.Config) {
 	files := append(slices.Clone(cfg.Files), cfg.Gateway.TLSCert, cfg.Gateway.TLSKey, cfg.Gateway.AdminTokenFile)
 	files = slices.DeleteFunc(files, func(name string) bool { return name == "" || unix.Access(name, unix.R_OK) == nil })
 	if len(files) > 0 {
-		a.log.Warn("a reload will be refused: the user of the gateway cannot read what was read at start", "user", a.rights.user, "files", strings.Join(files, ", "))
+		a.log.Warn("a reload will be refused: the user of the gateway cannot read what was read at start",
+			"user", a.rights.user, "files", strings.Join(files, ", "))
 	}
 }
 
@@ -126,13 +128,15 @@ func (a *App) logRights() {
 	a.log.Info("rights of this process", "account", a.rights.account(), "no_new_privs", true, "landlock", a.rights.state())
 }
 
-// warnOfNames says once that the files of the resolver were replaced: then names of hosts are looked up no more.
+// warnOfNames says once that the files of the resolver were replaced: then names of hosts are
+// looked up no more.
 func (a *App) warnOfNames() {
 	c := &a.rights
 	for _, name := range []string{"/etc/resolv.conf", "/etc/hosts"} {
 		if !c.told && c.current().Keeps(name) {
 			c.told = true
-			a.log.Error("a file was replaced, and Landlock keeps this process from the new one: names of hosts may not be found until a restart", "file", name)
+			a.log.Error("a file was replaced, and Landlock keeps this process from the new one: "+
+				"names of hosts may not be found until a restart", "file", name)
 		}
 	}
 }
@@ -143,16 +147,18 @@ func (r *rights) replaced(cfg *config.Config) error {
 	for _, g := range cfg.Groups {
 		for n, store := range g.StorePaths {
 			if domain.Keeps(filepath.Join(store, "data")) {
-				return fmt.Errorf("store path %d of group %s was put in place after the start, and Landlock keeps this process from it: restart, or set landlock = false", n, g.Name)
+				return fmt.Errorf("store path %d of group %s was put in place after the start, "+
+					"and Landlock keeps this process from it: restart, or set landlock = false", n, g.Name)
 			}
 		}
 	}
 	return nil
 }
 
-// systemRules are what the Go runtime, the resolver of names, the metrics and the checks of a reload read.
+// systemRules are what the Go runtime, the resolver of names, the metrics and the checks of a
+// reload read.
 var systemRules = []confine.Rule{
-	{Path: "/proc", Access: confine.Read}, // of other processes only what Landlock lets through: no memory, descriptors or environment
+	{Path: "/proc", Access: confine.Read}, // Landlock hides memory, descriptors and environment of other processes
 	{Path: "/sys/kernel/mm", Access: confine.Read},
 	{Path: "/sys/fs/cgroup", Access: confine.Read},
 	{Path: "/etc/resolv.conf", Access: confine.Read},
@@ -173,8 +179,8 @@ func rulesOf(cfg *config.Config, sockets []string) []confine.Rule {
 	add := func(path string, access confine.Access) {
 		rules = append(rules, confine.Rule{Path: path, Access: access})
 	}
-	// Files are often replaced by others of their name, so what counts is their folder: the one of
-	// the name, and the one that it leads to.
+	// Files are often replaced by others of their name, so what counts is their folder: the one
+	// of the name, and the one that it leads to.
 	addFolder := func(name string, access confine.Access) {
 		for _, file := range []string{name, target(name)} {
 			if dir := filepath.Dir(file); dir != "/" {
@@ -263,7 +269,8 @@ func (r *rights) explain(err error) error {
 		return err
 	}
 	if r.current() != nil {
-		return fmt.Errorf("%w; this process runs as %s, and may read only what its configuration named at the start (Landlock): let it read the file, or restart it",
+		return fmt.Errorf("%w; this process runs as %s, and may read only what its configuration named at the start "+
+			"(Landlock): let it read the file, or restart it",
 			err, r.account())
 	}
 	if r.user != "" {
