@@ -40,6 +40,7 @@ type member struct {
 	*lab.Gateway
 	o     lab.GatewayOptions
 	relay *redistest.Relay // that the others reach it by; nil = directly
+	disk  string           // folder of its cache on disk; empty = none
 }
 
 // fleetOptions say what a fleet is like.
@@ -61,30 +62,40 @@ func startFleet(t *testing.T, o fleetOptions) *fleet {
 		o.storages = 2
 	}
 	f := &fleet{t: t, cluster: cluster(t, fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: "group1", Count: o.storages}}})}
-	redis := ""
 	if !o.noRedis {
 		f.redis = redistest.Start(t)
-		redis = f.redis.Addr()
 	}
 	if o.mutable == "" {
 		o.mutable = "10m"
 	}
 	o.cache = append(slices.Clone(o.cache), "mutable_ttl = "+o.mutable)
 	for range o.gateways {
-		m := &member{o: lab.GatewayOptions{Binary: binary, Dir: t.TempDir(), Trackers: f.cluster.Trackers(), Redis: redis, Cache: o.cache, Lines: o.lines,
-			Port: lab.Port(), Admin: lab.Port(), Peers: lab.Port()}}
-		if o.relayed {
-			m.relay = redistest.NewRelay(t, lab.Address(m.o.Peers))
-			m.o.Reached = m.relay.Addr()
-		}
-		if o.disk {
-			m.o.Cache = append([]string{"disk_path = " + t.TempDir()}, o.cache...)
-		}
-		m.process = &process{t: t, addrs: []string{lab.Address(m.o.Port)}, admin: lab.Address(m.o.Admin)}
-		m.start(t)
-		f.gateways = append(f.gateways, m)
+		f.join(o)
 	}
 	return f
+}
+
+// join adds a gateway.
+func (f *fleet) join(o fleetOptions) *member {
+	f.t.Helper()
+	t := f.t
+	m := &member{o: lab.GatewayOptions{Binary: binary, Dir: t.TempDir(), Trackers: f.cluster.Trackers(), Cache: o.cache, Lines: o.lines,
+		Port: lab.Port(), Admin: lab.Port(), Peers: lab.Port()}}
+	if f.redis != nil {
+		m.o.Redis = f.redis.Addr()
+	}
+	if o.relayed {
+		m.relay = redistest.NewRelay(t, lab.Address(m.o.Peers))
+		m.o.Reached = m.relay.Addr()
+	}
+	if o.disk {
+		m.disk = t.TempDir()
+		m.o.Cache = append([]string{"disk_path = " + m.disk}, o.cache...)
+	}
+	m.process = &process{t: t, addrs: []string{lab.Address(m.o.Port)}, admin: lab.Address(m.o.Admin)}
+	m.start(t)
+	f.gateways = append(f.gateways, m)
+	return m
 }
 
 // name is the name of the gateway in the fleet.
