@@ -13,6 +13,7 @@ var layers = map[string]int{
 	"cmd/gateway":              6,
 	"internal/app":             5,
 	"internal/gateway":         4,
+	"internal/admin":           4,
 	"internal/fleet":           3,
 	"internal/origin":          3,
 	"cachelock/locktest":       3, // a suite for tests
@@ -25,6 +26,7 @@ var layers = map[string]int{
 	"internal/backoff":         1,
 	"internal/config":          2,
 	"internal/httprange":       1,
+	"internal/hangup":          1,
 	"internal/httpguard":       1,
 	"internal/sendfile":        1,
 	"internal/logfile":         1,

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/admin"
 	"fastdfs-gateway/internal/eventually"
-	"fastdfs-gateway/internal/gateway"
 	"fastdfs-gateway/internal/redistest"
 	"fastdfs-gateway/tests/storetest"
 
@@ -330,17 +330,17 @@ func TestPurgeWithoutFleet(t *testing.T) {
 		r := start(t, "[cache]", cache)
 		file := r.store.Normal("txt", []byte("hello"))
 		r.requireServed(file, "hello")
-		_, err := r.purge(context.Background(), gateway.PurgeTarget{ID: "no file id"})
-		require.ErrorIs(t, err, gateway.ErrPurgeTarget)
+		_, err := r.purge(context.Background(), admin.PurgeTarget{ID: "no file id"})
+		require.ErrorIs(t, err, admin.ErrPurgeTarget)
 		require.Equal(t, 1, r.counts().files.Files+r.counts().files.Bodies)
-		purged, err := r.purge(context.Background(), gateway.PurgeTarget{ID: file.ID.String()})
+		purged, err := r.purge(context.Background(), admin.PurgeTarget{ID: file.ID.String()})
 		require.NoError(t, err)
-		require.Equal(t, gateway.Purged{Gateways: 1, Dropped: 1}, purged)
+		require.Equal(t, admin.Purged{Gateways: 1, Dropped: 1}, purged)
 		require.Zero(t, r.counts().files.Files+r.counts().files.Bodies)
 		r.requireServed(file, "hello")
-		purged, err = r.purge(context.Background(), gateway.PurgeTarget{All: true})
+		purged, err = r.purge(context.Background(), admin.PurgeTarget{All: true})
 		require.NoError(t, err)
-		require.Equal(t, gateway.Purged{Gateways: 1, Dropped: 1}, purged)
+		require.Equal(t, admin.Purged{Gateways: 1, Dropped: 1}, purged)
 	}
 }
 
@@ -350,9 +350,9 @@ func TestPurgeByFleet(t *testing.T) {
 	one, other := start(t, fleetLines(t, redis)...), start(t, fleetLines(t, redis)...)
 	file := other.store.Normal("txt", []byte("hello"))
 	other.requireServed(file, "hello")
-	purged, err := one.purge(context.Background(), gateway.PurgeTarget{ID: file.ID.String()})
+	purged, err := one.purge(context.Background(), admin.PurgeTarget{ID: file.ID.String()})
 	require.NoError(t, err)
-	require.Equal(t, gateway.Purged{Gateways: 2}, purged)
+	require.Equal(t, admin.Purged{Gateways: 2}, purged)
 	require.Zero(t, other.counts().files.Files+other.counts().files.Bodies)
 	_, status := one.get(forAdmin, "/status.json")
 	require.Equal(t, 2, strings.Count(status, `": "live"`), status)

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"fastdfs-gateway/antisteal"
+	"fastdfs-gateway/internal/admin"
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/gateway"
 	"fastdfs-gateway/internal/origin"
@@ -133,9 +134,9 @@ func loadCertificate(cfg *config.Config) (*tls.Certificate, error) {
 }
 
 // adminAccess says who may use the admin listener.
-func adminAccess(cfg *config.Config) (gateway.AdminAccess, error) {
+func adminAccess(cfg *config.Config) (admin.Access, error) {
 	g := &cfg.Gateway
-	a := gateway.AdminAccess{Hosts: g.AdminHosts, NoProfiles: !g.Profiles}
+	a := admin.Access{Hosts: g.AdminHosts, NoProfiles: !g.Profiles}
 	if g.AdminTokenFile == "" {
 		return a, nil
 	}

@@ -11,10 +11,10 @@ import (
 	"time"
 
 	"fastdfs-gateway/cachelock"
+	"fastdfs-gateway/internal/admin"
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/fleet"
-	"fastdfs-gateway/internal/gateway"
 	"fastdfs-gateway/internal/logfile"
 	"fastdfs-gateway/internal/origin"
 
@@ -192,25 +192,25 @@ func (a *App) forget(m cache.Match) int {
 }
 
 // purge makes all gateways of the fleet forget files.
-func (a *App) purge(ctx context.Context, what gateway.PurgeTarget) (gateway.Purged, error) {
+func (a *App) purge(ctx context.Context, what admin.PurgeTarget) (admin.Purged, error) {
 	match, err := matchOf(what)
 	if err != nil {
-		return gateway.Purged{}, fmt.Errorf("%w: %w", gateway.ErrPurgeTarget, err)
+		return admin.Purged{}, fmt.Errorf("%w: %w", admin.ErrPurgeTarget, err)
 	}
 	if a.fleet == nil {
-		return gateway.Purged{Gateways: 1, Dropped: a.forget(match)}, nil
+		return admin.Purged{Gateways: 1, Dropped: a.forget(match)}, nil
 	}
 	gateways, missing, err := a.fleet.Purge(ctx, match)
 	if errors.Is(err, cachelock.ErrHeld) {
-		return gateway.Purged{Missing: []string{"none has begun: " + err.Error()}}, nil
+		return admin.Purged{Missing: []string{"none has begun: " + err.Error()}}, nil
 	}
 	if errors.Is(err, cache.ErrFleetDown) {
-		return gateway.Purged{Gateways: 1, Missing: []string{"all others: redis cannot be reached"}}, nil
+		return admin.Purged{Gateways: 1, Missing: []string{"all others: redis cannot be reached"}}, nil
 	}
-	return gateway.Purged{Gateways: gateways, Missing: missing}, err
+	return admin.Purged{Gateways: gateways, Missing: missing}, err
 }
 
-func matchOf(what gateway.PurgeTarget) (cache.Match, error) {
+func matchOf(what admin.PurgeTarget) (cache.Match, error) {
 	switch {
 	case what.All:
 		return fleet.MatchAll(), nil

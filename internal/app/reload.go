@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"fastdfs-gateway/internal/admin"
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/gateway"
@@ -51,7 +52,7 @@ type loaded struct {
 	cfg      *config.Config
 	problems []config.Problem // warnings
 	cert     *tls.Certificate // nil = no TLS
-	access   gateway.AdminAccess
+	access   admin.Access
 }
 
 // readConfig reads a configuration, and the files that only the account of the start may be able to
@@ -70,7 +71,7 @@ func readConfig(file string) (c loaded, err error) {
 // parts are made from one configuration. They are replaced as a whole, and never changed.
 type parts struct {
 	cfg    *config.Config
-	access gateway.AdminAccess
+	access admin.Access
 	store  *storage.Local
 	files  *storage.FileCache // in front of store
 	remote *remote            // the clients of other hosts

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"time"
 
+	"fastdfs-gateway/internal/admin"
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/gateway"
 )
@@ -114,7 +115,7 @@ func (a *App) serveAll() {
 		address := ln.Addr().String()
 		switch ln.purpose {
 		case forAdmin:
-			a.admin = gateway.NewAdminServer(gateway.NewAdmin(a.adminOptions()))
+			a.admin = admin.NewServer(admin.New(a.adminOptions()))
 			a.serve(func() error { return adminError(a.admin.Serve(ln)) })
 			a.log.Info("admin listener", "address", address)
 		case forPeers:
@@ -143,15 +144,15 @@ func adminError(err error) error {
 	return fmt.Errorf("admin listener: %w", err)
 }
 
-func (a *App) adminOptions() gateway.AdminOptions {
-	return gateway.AdminOptions{
-		Ready: a.ready, Reload: a.Reload, Explain: a.explain, Metrics: a.metrics, Cache: a.cacheAdmin(),
-		Access: func() gateway.AdminAccess { return a.parts.Load().access },
+func (a *App) adminOptions() admin.Options {
+	return admin.Options{
+		Ready: a.ready, Reload: a.Reload, Explain: a.explain, Metrics: a.metrics.Registry, Cache: a.cacheAdmin(),
+		Access: func() admin.Access { return a.parts.Load().access },
 	}
 }
 
 // explain tells what would happen to a request.
-func (a *App) explain(ctx context.Context, urlOrID string) gateway.Explanation {
+func (a *App) explain(ctx context.Context, urlOrID string) fmt.Stringer {
 	e := a.server.Handler().Explain(ctx, urlOrID, time.Now())
 	e.By = gateway.ByGateway
 	return e

@@ -4,13 +4,13 @@ import (
 	"context"
 	"time"
 
+	"fastdfs-gateway/internal/admin"
 	"fastdfs-gateway/internal/fleet"
-	"fastdfs-gateway/internal/gateway"
 )
 
 // cacheAdmin is what the admin listener does with the cache.
-func (a *App) cacheAdmin() *gateway.CacheAdmin {
-	return &gateway.CacheAdmin{
+func (a *App) cacheAdmin() *admin.Cache {
+	return &admin.Cache{
 		Purge: a.purge,
 		Prefetch: func(ctx context.Context, id string) (int64, string, error) {
 			return a.server.Handler().Prefetch(ctx, id, time.Now())

@@ -125,8 +125,16 @@ func (h *Handler) explainLocal(e *Explanation, id fdfs.FileID) error {
 }
 
 // Prefetch brings a file into the cache, whole. It returns its size, and where it was: "local" when
-// it is a file of this host, "cached" when it was in the cache already, else "fetched".
+// it is a file of this host, "cached" when it was in the cache already, else "fetched". The error
+// says as little as the answer to a request.
 func (h *Handler) Prefetch(ctx context.Context, idText string, now time.Time) (size int64, where string, err error) {
+	if size, where, err = h.prefetch(ctx, idText, now); err != nil {
+		err = refusalOf(err)
+	}
+	return size, where, err
+}
+
+func (h *Handler) prefetch(ctx context.Context, idText string, now time.Time) (size int64, where string, err error) {
 	id, err := fdfs.Parse(idText)
 	if err != nil {
 		return 0, "", err

@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fastdfs-gateway/internal/hangup"
 	"fastdfs-gateway/internal/httpguard"
 	"fastdfs-gateway/internal/logfile"
 	"fastdfs-gateway/internal/panics"
@@ -56,7 +57,7 @@ type Server struct {
 	refuser *refuser
 
 	waits   *waits
-	hangups hangups
+	hangups *hangup.Watcher
 
 	stopping chan struct{} // closed by Shutdown
 
@@ -76,7 +77,7 @@ func NewServer(o ServerOptions, h *Handler) *Server {
 	if o.IdleTimeout == 0 {
 		o.IdleTimeout = 75 * time.Second
 	}
-	s := &Server{o: o, log: o.Log, waits: newWaits(o.MaxConnections), hangups: hangups{log: o.Log}, all: newConnSet(), perIP: map[netip.Addr]*connSet{}, stopping: make(chan struct{}),
+	s := &Server{o: o, log: o.Log, waits: newWaits(o.MaxConnections), hangups: hangup.New(o.Log), all: newConnSet(), perIP: map[netip.Addr]*connSet{}, stopping: make(chan struct{}),
 		refuser: newRefuser(o.MaxConnections), limited: logfile.Limit(o.Log)}
 	s.handler.Store(h)
 	s.guard = httpguard.New(httpguard.Options{ReadTimeout: o.ReadTimeout, IdleTimeout: o.IdleTimeout, MaxIdle: s.maxIdle, OnRefuse: s.refused})
@@ -139,7 +140,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	close(ended)
 	closer.Wait()
 	s.refuser.wait()
-	s.hangups.close()
+	s.hangups.Close()
 	if err != nil {
 		return fmt.Errorf("cannot end %d connections in time: %w", s.open.Load(), err)
 	}

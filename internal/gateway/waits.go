@@ -54,7 +54,7 @@ func (r *request) Wait(source string, gone func()) (done func(), err error) {
 	}
 	stop := func() {}
 	if raw, err := c.SyscallConn(); err == nil {
-		stop = c.s.hangups.watch(raw, gone)
+		stop = c.s.hangups.Watch(raw, gone)
 	}
 	return func() {
 		stop()

@@ -1,4 +1,4 @@
-package gateway
+package hangup
 
 import (
 	"log/slog"
@@ -8,7 +8,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 )
+
+// patience is how long a test waits before it calls something stuck.
+const patience = time.Minute
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // pair is both ends of a TCP connection.
 func pair(t *testing.T) (client, server *net.TCPConn) {
@@ -31,9 +37,9 @@ func rawOf(t *testing.T, c syscall.Conn) syscall.RawConn {
 	return raw
 }
 
-func TestHangups(t *testing.T) {
-	h := &hangups{log: slog.New(slog.DiscardHandler)}
-	defer h.close()
+func TestWatch(t *testing.T) {
+	h := New(slog.New(slog.DiscardHandler))
+	defer h.Close()
 	for name, leave := range map[string]func(c *net.TCPConn){
 		"close":       func(c *net.TCPConn) { _ = c.Close() },
 		"half closed": func(c *net.TCPConn) { _ = c.CloseWrite() },
@@ -47,9 +53,9 @@ func TestHangups(t *testing.T) {
 			client, server := pair(t)
 			gone := make(chan struct{}, 10)
 			for range 2 { // the second time after the first wait has ended well
-				h.watch(rawOf(t, server), func() { gone <- struct{}{} })()
+				h.Watch(rawOf(t, server), func() { gone <- struct{}{} })()
 			}
-			stop := h.watch(rawOf(t, server), func() { gone <- struct{}{} })
+			stop := h.Watch(rawOf(t, server), func() { gone <- struct{}{} })
 			defer stop()
 			_, err := client.Write([]byte("x")) // bytes are no leaving
 			require.NoError(t, err)
@@ -71,7 +77,7 @@ func TestHangups(t *testing.T) {
 		gone := make(chan int, n)
 		for i := range n {
 			client, server := pair(t)
-			defer h.watch(rawOf(t, server), func() { gone <- i })()
+			defer h.Watch(rawOf(t, server), func() { gone <- i })()
 			_ = client.Close()
 		}
 		seen := map[int]bool{}
@@ -83,28 +89,11 @@ func TestHangups(t *testing.T) {
 	require.Empty(t, h.waiting)
 }
 
-func TestHangupsClosed(t *testing.T) {
-	h := &hangups{log: slog.New(slog.DiscardHandler)}
+func TestClosed(t *testing.T) {
+	h := New(slog.New(slog.DiscardHandler))
 	_, server := pair(t)
-	stop := h.watch(rawOf(t, server), func() {})
-	h.close()
+	stop := h.Watch(rawOf(t, server), func() {})
+	h.Close()
 	stop()
-	h.watch(rawOf(t, server), func() {})()
-}
-
-func TestWaits(t *testing.T) {
-	w := newWaits(8)
-	for range 4 {
-		require.True(t, w.enter("a"))
-	}
-	require.False(t, w.enter("a"), "half of all for one source")
-	require.True(t, w.enter("b"))
-	require.True(t, w.enter("b"))
-	require.False(t, w.enter("c"), "a quarter is left for others")
-	w.leave("a")
-	require.True(t, w.enter("c"))
-	for range 3 {
-		w.leave("a")
-	}
-	require.NotContains(t, w.of, "a")
+	h.Watch(rawOf(t, server), func() {})()
 }

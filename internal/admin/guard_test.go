@@ -1,20 +1,22 @@
-package gateway
+package admin
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"testing"
 
 	"fastdfs-gateway/internal/panics"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
 )
 
-// TestAdminBugsAreContained: a panic is counted, the connection is cut, and the next request is served.
-func TestAdminBugsAreContained(t *testing.T) {
-	s := httptest.NewServer(NewAdmin(AdminOptions{Metrics: NewMetrics(), Cache: &CacheAdmin{},
-		Explain: func(context.Context, string) Explanation { panic("test") }}))
+// TestBugsAreContained: a panic is counted, the connection is cut, and the next request is served.
+func TestBugsAreContained(t *testing.T) {
+	s := httptest.NewServer(New(Options{Metrics: prometheus.NewRegistry(), Cache: &Cache{},
+		Explain: func(context.Context, string) fmt.Stringer { panic("test") }}))
 	defer s.Close()
 	before := panics.Total()
 	_, err := s.Client().Get(s.URL + "/explain?url=x")

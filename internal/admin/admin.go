@@ -1,4 +1,11 @@
-package gateway
+// Package admin is the HTTP listener for operators: state, metrics, profiles, reload, and what can be
+// done with the cache.
+//
+//	s := admin.NewServer(admin.New(admin.Options{Ready: ready, Reload: reload, Metrics: registry, Cache: cache}))
+//	err := s.Serve(listener)
+//
+// It knows nothing of the gateway: Options are functions.
+package admin
 
 import (
 	"context"
@@ -9,46 +16,47 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// AdminOptions are what the admin listener shows and does.
-type AdminOptions struct {
-	Ready   func() error // nil = requests can be answered; else why not
-	Reload  func() error // loads the configuration anew; the error says why the old one stays
-	Explain func(ctx context.Context, urlOrID string) Explanation
-	Metrics *Metrics
-	Cache   *CacheAdmin
-	Access  func() AdminAccess // nil = the zero value
+// Options are what the listener shows and does.
+type Options struct {
+	Ready   func() error                                           // nil = requests can be answered; else why not
+	Reload  func() error                                           // loads the configuration anew; the error says why the old one stays
+	Explain func(ctx context.Context, urlOrID string) fmt.Stringer // JSON for programs
+	Metrics prometheus.Gatherer
+	Cache   *Cache
+	Access  func() Access // nil = the zero value
 }
 
-// NewAdmin returns the handler of the admin listener:
+// New returns the handler of the listener:
 //
 //	GET  /healthz       200 while the process lives
 //	GET  /readyz        200, or 503 and the reason: a store path cannot be read, the gateway is stopping
 //	GET  /metrics       Prometheus
 //	GET  /explain?url=  what would happen to a request for a URL or file id, and why; &json=1 for programs
 //	POST /reload        200, or 422 with what is wrong in the configuration
-//	POST /purge, POST /prefetch, GET /locks, GET /status, GET /status.json: see CacheAdmin
+//	POST /purge, POST /prefetch, GET /locks, GET /status, GET /status.json: see Cache
 //	GET  /debug/pprof/  profiles
 //
 // Without a token it trusts whoever reaches it, so it belongs on a loopback address, a unix socket
 // or a network of operators. Pages of other sites that an operator's browser shows cannot use it:
 // see guard.
-func NewAdmin(o AdminOptions) http.Handler {
+func New(o Options) http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { say(w, http.StatusOK, "ok") })
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
 		if err := o.Ready(); err != nil {
-			say(w, http.StatusServiceUnavailable, err.Error())
+			write(w, http.StatusServiceUnavailable, err.Error())
 			return
 		}
-		say(w, http.StatusOK, "ready")
+		write(w, http.StatusOK, "ready")
 	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics.Registry, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(o.Metrics, promhttp.HandlerOpts{}))
 	mux.HandleFunc("GET /explain", func(w http.ResponseWriter, req *http.Request) {
 		if !req.URL.Query().Has("url") {
-			say(w, http.StatusBadRequest, "url= is missing")
+			write(w, http.StatusBadRequest, "url= is missing")
 			return
 		}
 		e := o.Explain(req.Context(), req.URL.Query().Get("url"))
@@ -57,38 +65,38 @@ func NewAdmin(o AdminOptions) http.Handler {
 			_ = json.NewEncoder(w).Encode(e) // a client that left needs no answer
 			return
 		}
-		say(w, http.StatusOK, strings.TrimSuffix(e.String(), "\n"))
+		write(w, http.StatusOK, strings.TrimSuffix(e.String(), "\n"))
 	})
 	mux.HandleFunc("POST /reload", func(w http.ResponseWriter, _ *http.Request) {
 		if err := o.Reload(); err != nil {
-			say(w, http.StatusUnprocessableEntity, err.Error())
+			write(w, http.StatusUnprocessableEntity, err.Error())
 			return
 		}
-		say(w, http.StatusOK, "reloaded")
+		write(w, http.StatusOK, "reloaded")
 	})
 	o.Cache.register(mux)
 	for path, profile := range map[string]http.HandlerFunc{"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile,
 		"symbol": pprof.Symbol, "trace": pprof.Trace} {
 		mux.HandleFunc("GET /debug/pprof/"+path, func(w http.ResponseWriter, req *http.Request) {
 			if o.access().NoProfiles {
-				say(w, http.StatusNotFound, "pprof = false")
+				write(w, http.StatusNotFound, "pprof = false")
 				return
 			}
 			profile(w, req)
 		})
 	}
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		say(w, http.StatusOK, "fastdfs-gateway admin: /healthz /readyz /metrics /status /status.json /locks /explain?url= /debug/pprof/ and POST /reload /purge?id=|prefix=|all=1 /prefetch")
+		write(w, http.StatusOK, "fastdfs-gateway admin: /healthz /readyz /metrics /status /status.json /locks /explain?url= /debug/pprof/ and POST /reload /purge?id=|prefix=|all=1 /prefetch")
 	})
 	return o.guard(mux)
 }
 
-// NewAdminServer returns a server for that handler with timeouts that fit it; profiles may take half a minute.
-func NewAdminServer(h http.Handler) *http.Server {
+// NewServer returns a server for that handler with timeouts that fit it; profiles may take half a minute.
+func NewServer(h http.Handler) *http.Server {
 	return &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 2 * time.Minute, IdleTimeout: time.Minute}
 }
 
-func say(w http.ResponseWriter, status int, text string) {
+func write(w http.ResponseWriter, status int, text string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)

@@ -1,21 +1,12 @@
-package gateway
+package admin
 
 import (
 	"context"
-	"io"
+	"errors"
 	"net/http/httptest"
-	"net/netip"
 	"net/url"
 	"strings"
-	"sync/atomic"
 	"testing"
-	"time"
-
-	"fastdfs-gateway/internal/cache"
-	"fastdfs-gateway/internal/eventually"
-	"fastdfs-gateway/internal/origin"
-	"fastdfs-gateway/storage"
-	"fastdfs-gateway/tests/fdfstest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -41,57 +32,9 @@ func TestPurgeTarget(t *testing.T) {
 	}
 }
 
-// brokenProtocol is storages that cannot be reached.
-type brokenProtocol struct{}
-
-func (*brokenProtocol) Order(servers []storage.Server) []storage.Server { return servers }
-
-func (*brokenProtocol) Stat(context.Context, origin.Wanted, []storage.Server) (storage.Info, error) {
-	return storage.Info{}, storage.ErrNoSource
-}
-
-func (*brokenProtocol) Open(context.Context, origin.Wanted, storage.Info, int64, int64, []storage.Server) (io.ReadCloser, error) {
-	return nil, storage.ErrNoSource
-}
-
-// TestPrefetchTellsWhy: people see why a file was not fetched, and nothing uses the clients of other hosts any more.
-func TestPrefetchTellsWhy(t *testing.T) {
-	c, err := cache.New(cache.Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	store, err := storage.OpenLocal(storage.Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, store.Close()) })
-	for _, test := range []struct {
-		group, want string
-		protocol    origin.Protocol
-	}{
-		{"group1", "the storage cannot be reached", &brokenProtocol{}},
-		{"group2", "file not found", &fakeProtocol{}},
-		{"group3", "", &fakeProtocol{content: "hello"}},
-	} {
-		running := &atomic.Int64{}
-		o := origin.Options{
-			Protocol: test.protocol, Cache: c, Store: store, Running: running,
-			Sources: origin.NewSources(origin.SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}),
-		}
-		h := NewHandler(Options{Store: store, GroupInURL: true, Origin: origin.NewResolver(o)})
-		id := fdfstest.IDFrom(t, test.group, "10.0.0.1", 0).String()
-		admin := &CacheAdmin{Prefetch: func(ctx context.Context, id string) (int64, string, error) { return h.Prefetch(ctx, id, time.Now()) }}
-		w := httptest.NewRecorder()
-		admin.prefetch(w, httptest.NewRequestWithContext(t.Context(), "POST", "/prefetch", strings.NewReader(id)))
-		want := id + " error: " + test.want + "\ndone: 1 files, 1 failed\n"
-		if test.want == "" {
-			want = id + " fetched 5\ndone: 1 files, 0 failed\n"
-		}
-		require.Equal(t, want, w.Body.String())
-		eventually.True(t, func() bool { return running.Load() == 0 }, "nothing is fetched any more")
-	}
-}
-
 // TestPrefetchOfABadList: a list that cannot be read to its end is a failure, and what stands in it does nothing to a terminal.
 func TestPrefetchOfABadList(t *testing.T) {
-	admin := &CacheAdmin{Prefetch: func(context.Context, string) (int64, string, error) { return 0, "", errNotFound }}
+	admin := &Cache{Prefetch: func(context.Context, string) (int64, string, error) { return 0, "", errors.New("file not found") }}
 	for list, want := range map[string]string{
 		strings.Repeat("a", maxPrefetchLine+1):         "error: cannot read the list: bufio.Scanner: token too long\ndone: 0 files, 1 failed\n",
 		"\x1b[31mred\x07\n\n":                          "?[31mred? error: file not found\ndone: 1 files, 1 failed\n",
@@ -105,7 +48,7 @@ func TestPrefetchOfABadList(t *testing.T) {
 
 // TestStatusPage: what is inside of a value has a row of its own, what is not there is said to be, and names are no markup.
 func TestStatusPage(t *testing.T) {
-	admin := &CacheAdmin{Status: func(context.Context) any {
+	admin := &Cache{Status: func(context.Context) any {
 		return map[string]any{"cache": map[string]any{"Memory": map[string]any{"Bytes": 5, "Off": false}, "Peers": nil, "Records": 1}, "gateways": map[string]string{"<b>": "live"}}
 	}}
 	w := httptest.NewRecorder()

@@ -1,4 +1,4 @@
-package gateway
+package admin
 
 import (
 	"crypto/sha256"
@@ -11,8 +11,8 @@ import (
 	"fastdfs-gateway/internal/panics"
 )
 
-// AdminAccess says who may use the admin listener.
-type AdminAccess struct {
+// Access says who may use the admin listener.
+type Access struct {
 	Hosts      []string // names that a Host field may have besides IP addresses and localhost, in small letters
 	Token      string   // wanted as "Authorization: Bearer TOKEN", except for /healthz and /readyz; empty = none
 	NoProfiles bool     // /debug/pprof/ is 404
@@ -25,7 +25,7 @@ type AdminAccess struct {
 //   - 403 where a browser says that a page of another origin asks (Fetch Metadata), whatever the method: /explain and
 //     profiles cost something too. Another port of this host is another origin: uploaded pages are served there.
 //   - 401 without the token, where one is configured.
-func (o *AdminOptions) guard(next http.Handler) http.Handler {
+func (o *Options) guard(next http.Handler) http.Handler {
 	crossOrigin := http.NewCrossOriginProtection() // browsers that do not send Sec-Fetch-Site
 	next = crossOrigin.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
@@ -42,12 +42,12 @@ func (o *AdminOptions) guard(next http.Handler) http.Handler {
 		access := o.access()
 		switch {
 		case !access.allowsHost(req.Host):
-			say(w, http.StatusMisdirectedRequest, "use an address, localhost, or a name of admin_hosts")
+			write(w, http.StatusMisdirectedRequest, "use an address, localhost, or a name of admin_hosts")
 		case !ownPage(req):
-			say(w, http.StatusForbidden, "pages of other origins may not ask")
+			write(w, http.StatusForbidden, "pages of other origins may not ask")
 		case !access.allowsToken(req):
 			w.Header().Set("WWW-Authenticate", "Bearer")
-			say(w, http.StatusUnauthorized, "the token of admin_token_file is wanted")
+			write(w, http.StatusUnauthorized, "the token of admin_token_file is wanted")
 		default:
 			next.ServeHTTP(w, req)
 		}
@@ -55,15 +55,15 @@ func (o *AdminOptions) guard(next http.Handler) http.Handler {
 }
 
 // access is who may use the listener now.
-func (o *AdminOptions) access() AdminAccess {
+func (o *Options) access() Access {
 	if o.Access == nil {
-		return AdminAccess{}
+		return Access{}
 	}
 	return o.Access()
 }
 
 // allowsHost looks at a Host field. Without one it is no browser that asks: HTTP/1.0 probes send none.
-func (a *AdminAccess) allowsHost(field string) bool {
+func (a *Access) allowsHost(field string) bool {
 	host := field
 	if name, _, err := net.SplitHostPort(field); err == nil {
 		host = name
@@ -94,7 +94,7 @@ func ownPage(req *http.Request) bool {
 }
 
 // allowsToken compares digests, so that the time taken tells neither content nor length.
-func (a *AdminAccess) allowsToken(req *http.Request) bool {
+func (a *Access) allowsToken(req *http.Request) bool {
 	if a.Token == "" || req.URL.Path == "/healthz" || req.URL.Path == "/readyz" {
 		return true
 	}

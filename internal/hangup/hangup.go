@@ -1,4 +1,11 @@
-package gateway
+// Package hangup notices clients that leave while their requests wait.
+//
+//	w := hangup.New(slog.Default())
+//	stop := w.Watch(rawConn, func() { cancel(errClientGone) })
+//	...
+//	stop()
+//	w.Close()
+package hangup
 
 import (
 	"log/slog"
@@ -9,13 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// hangups notices clients that leave while their requests wait: one epoll(7) instance and one
-// goroutine for all of them. A client has left when it has closed its side of the connection, as
-// for nginx: whether it still reads cannot be told before something is sent.
+// Watcher is one epoll(7) instance and one goroutine for all connections. A client has left when it
+// has closed its side of the connection, as for nginx: whether it still reads cannot be told before
+// something is sent.
 //
-// The goroutine begins with the first wait and ends with close. Where there is no epoll nobody is
+// The goroutine begins with the first Watch and ends with Close. Where there is no epoll no client is
 // noticed, which is logged once.
-type hangups struct {
+type Watcher struct {
 	log     *slog.Logger
 	running sync.WaitGroup
 
@@ -27,27 +34,30 @@ type hangups struct {
 	waiting map[uint64]func() // what to call, by the number that the kernel gives back
 }
 
-// watch calls gone, once and not under a lock of the caller, when the client of a connection leaves
+// New returns a Watcher, which the caller closes.
+func New(log *slog.Logger) *Watcher { return &Watcher{log: log} }
+
+// Watch calls gone, once and not under a lock of the caller, when the client of a connection leaves
 // before stop is called. When stop has returned, gone is not called any more, though it may be
 // running.
-func (h *hangups) watch(conn syscall.RawConn, gone func()) (stop func()) {
-	h.mu.Lock()
-	epoll := h.open()
+func (w *Watcher) Watch(conn syscall.RawConn, gone func()) (stop func()) {
+	w.mu.Lock()
+	epoll := w.open()
 	if epoll == nil {
-		h.mu.Unlock()
+		w.mu.Unlock()
 		return func() {}
 	}
-	h.next++
-	number := h.next
-	h.waiting[number] = gone
-	h.mu.Unlock()
+	w.next++
+	number := w.next
+	w.waiting[number] = gone
+	w.mu.Unlock()
 	event := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLONESHOT, Fd: int32(uint32(number)), Pad: int32(uint32(number >> 32))}
 	control(epoll, conn, unix.EPOLL_CTL_ADD, &event)
 	return func() {
 		control(epoll, conn, unix.EPOLL_CTL_DEL, nil)
-		h.mu.Lock()
-		delete(h.waiting, number)
-		h.mu.Unlock()
+		w.mu.Lock()
+		delete(w.waiting, number)
+		w.mu.Unlock()
 	}
 }
 
@@ -64,31 +74,31 @@ func control(epoll *os.File, conn syscall.RawConn, op int, event *unix.EpollEven
 }
 
 // open makes the epoll instance, the first time. It is called with mu held.
-func (h *hangups) open() *os.File {
-	if h.begun || h.closed {
-		return h.epoll
+func (w *Watcher) open() *os.File {
+	if w.begun || w.closed {
+		return w.epoll
 	}
-	h.begun = true
+	w.begun = true
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err == nil {
 		err = unix.SetNonblock(fd, true) // then the runtime waits for it, as for a socket
 	}
 	if err != nil {
-		h.log.Warn("clients that leave while they wait are not noticed", "err", err)
+		w.log.Warn("clients that leave while they wait are not noticed", "err", err)
 		return nil
 	}
-	h.epoll, h.waiting = os.NewFile(uintptr(fd), "epoll"), make(map[uint64]func())
-	raw, err := h.epoll.SyscallConn()
+	w.epoll, w.waiting = os.NewFile(uintptr(fd), "epoll"), make(map[uint64]func())
+	raw, err := w.epoll.SyscallConn()
 	if err != nil {
-		h.log.Warn("clients that leave while they wait are not noticed", "err", err)
+		w.log.Warn("clients that leave while they wait are not noticed", "err", err)
 		return nil
 	}
-	h.running.Go(func() { h.run(raw) })
-	return h.epoll
+	w.running.Go(func() { w.run(raw) })
+	return w.epoll
 }
 
 // run calls what is to be called, until close.
-func (h *hangups) run(raw syscall.RawConn) {
+func (w *Watcher) run(raw syscall.RawConn) {
 	events := make([]unix.EpollEvent, 128)
 	for {
 		n := 0
@@ -104,10 +114,10 @@ func (h *hangups) run(raw syscall.RawConn) {
 		}
 		for _, e := range events[:n] {
 			number := uint64(uint32(e.Fd)) | uint64(uint32(e.Pad))<<32
-			h.mu.Lock()
-			gone := h.waiting[number]
-			delete(h.waiting, number)
-			h.mu.Unlock()
+			w.mu.Lock()
+			gone := w.waiting[number]
+			delete(w.waiting, number)
+			w.mu.Unlock()
 			if gone != nil {
 				gone()
 			}
@@ -115,15 +125,15 @@ func (h *hangups) run(raw syscall.RawConn) {
 	}
 }
 
-// close ends the goroutine and waits for it. Nobody is noticed from then on.
-func (h *hangups) close() {
-	h.mu.Lock()
-	h.closed = true
-	epoll := h.epoll
-	h.epoll = nil
-	h.mu.Unlock()
+// Close ends the goroutine and waits for it. Nobody is noticed from then on.
+func (w *Watcher) Close() {
+	w.mu.Lock()
+	w.closed = true
+	epoll := w.epoll
+	w.epoll = nil
+	w.mu.Unlock()
 	if epoll != nil {
 		_ = epoll.Close()
 	}
-	h.running.Wait()
+	w.running.Wait()
 }

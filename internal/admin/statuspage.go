@@ -1,4 +1,4 @@
-package gateway
+package admin
 
 import (
 	"encoding/json"
@@ -19,10 +19,10 @@ th{width:40%;font-weight:normal;color:#555}h2{font-size:1.1em}pre{margin:0;white
 {{end}}</table>{{end}}</body></html>
 `))
 
-func (a *CacheAdmin) statusPage(w http.ResponseWriter, req *http.Request) {
+func (a *Cache) statusPage(w http.ResponseWriter, req *http.Request) {
 	sections, err := sectionsOf(a.Status(req.Context()))
 	if err != nil {
-		say(w, http.StatusInternalServerError, err.Error())
+		write(w, http.StatusInternalServerError, err.Error())
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")

@@ -1,4 +1,4 @@
-package gateway
+package admin
 
 import (
 	"bufio"
@@ -33,9 +33,10 @@ type Purged struct {
 // ErrPurgeTarget is the error for a purge of something that is no file and no folder.
 var ErrPurgeTarget = errors.New("cannot tell what to purge")
 
-// CacheAdmin are the operations on the cache that the admin listener offers.
-type CacheAdmin struct {
-	Purge    func(ctx context.Context, what PurgeTarget) (Purged, error)
+// Cache are the operations on the cache that the admin listener offers.
+type Cache struct {
+	Purge func(ctx context.Context, what PurgeTarget) (Purged, error)
+	// Prefetch fetches one file. The text of its error is for the operator.
 	Prefetch func(ctx context.Context, id string) (size int64, where string, err error)
 	Locks    func(ctx context.Context) any // a list for JSON
 	Status   func(ctx context.Context) any // an object for JSON
@@ -47,30 +48,30 @@ type CacheAdmin struct {
 //	POST /prefetch                 file ids, one a line; answers a line for each: its id, how it went and its size
 //	GET  /locks                    the locks that this gateway holds, and those that it waits for
 //	GET  /status.json              what the caches hold, and how the fleet is; /status is a page of the same
-func (a *CacheAdmin) register(mux *http.ServeMux) {
+func (a *Cache) register(mux *http.ServeMux) {
 	mux.HandleFunc("POST /purge", a.purge)
 	mux.HandleFunc("POST /prefetch", a.prefetch)
-	mux.HandleFunc("GET /locks", func(w http.ResponseWriter, req *http.Request) { sayJSON(w, http.StatusOK, a.Locks(req.Context())) })
-	mux.HandleFunc("GET /status.json", func(w http.ResponseWriter, req *http.Request) { sayJSON(w, http.StatusOK, a.Status(req.Context())) })
+	mux.HandleFunc("GET /locks", func(w http.ResponseWriter, req *http.Request) { writeJSON(w, http.StatusOK, a.Locks(req.Context())) })
+	mux.HandleFunc("GET /status.json", func(w http.ResponseWriter, req *http.Request) { writeJSON(w, http.StatusOK, a.Status(req.Context())) })
 	mux.HandleFunc("GET /status", a.statusPage)
 }
 
-func (a *CacheAdmin) purge(w http.ResponseWriter, req *http.Request) {
+func (a *Cache) purge(w http.ResponseWriter, req *http.Request) {
 	what, err := purgeTarget(req.URL.Query())
 	if err != nil {
-		say(w, http.StatusBadRequest, err.Error())
+		write(w, http.StatusBadRequest, err.Error())
 		return
 	}
 	purged, err := a.Purge(req.Context(), what)
 	switch {
 	case errors.Is(err, ErrPurgeTarget):
-		say(w, http.StatusBadRequest, err.Error())
+		write(w, http.StatusBadRequest, err.Error())
 	case err != nil:
-		say(w, http.StatusInternalServerError, err.Error())
+		write(w, http.StatusInternalServerError, err.Error())
 	case len(purged.Missing) > 0:
-		sayJSON(w, http.StatusGatewayTimeout, purged)
+		writeJSON(w, http.StatusGatewayTimeout, purged)
 	default:
-		sayJSON(w, http.StatusOK, purged)
+		writeJSON(w, http.StatusOK, purged)
 	}
 }
 
@@ -102,7 +103,7 @@ const (
 )
 
 // prefetch fetches files, a few at a time, and tells of each as it is done.
-func (a *CacheAdmin) prefetch(w http.ResponseWriter, req *http.Request) {
+func (a *Cache) prefetch(w http.ResponseWriter, req *http.Request) {
 	control := http.NewResponseController(w)
 	_ = errors.Join(control.EnableFullDuplex(), control.SetWriteDeadline(time.Time{})) // it takes as long as it takes
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
@@ -119,7 +120,7 @@ func (a *CacheAdmin) prefetch(w http.ResponseWriter, req *http.Request) {
 		done++
 		if err != nil {
 			failed++
-			told("%s error: %s\n", harmlessText(id), refusalOf(err).reason)
+			told("%s error: %s\n", harmlessText(id), err.Error())
 			return
 		}
 		told("%s %s %d\n", id, where, size)
@@ -148,7 +149,7 @@ func (a *CacheAdmin) prefetch(w http.ResponseWriter, req *http.Request) {
 }
 
 // prefetchOne runs on a goroutine of its own.
-func (a *CacheAdmin) prefetchOne(ctx context.Context, id string) (size int64, where string, err error) {
+func (a *Cache) prefetchOne(ctx context.Context, id string) (size int64, where string, err error) {
 	defer panics.ToError(&err, "fetching for a prefetch")
 	return a.Prefetch(ctx, id)
 }
@@ -163,7 +164,7 @@ func harmlessText(text string) string {
 	}, text)
 }
 
-func sayJSON(w http.ResponseWriter, status int, value any) {
+func writeJSON(w http.ResponseWriter, status int, value any) {
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)

@@ -1,0 +1,66 @@
+package gateway
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/netip"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/eventually"
+	"fastdfs-gateway/internal/origin"
+	"fastdfs-gateway/storage"
+	"fastdfs-gateway/tests/fdfstest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// brokenProtocol is storages that cannot be reached.
+type brokenProtocol struct{}
+
+func (*brokenProtocol) Order(servers []storage.Server) []storage.Server { return servers }
+
+func (*brokenProtocol) Stat(context.Context, origin.Wanted, []storage.Server) (storage.Info, error) {
+	return storage.Info{}, storage.ErrNoSource
+}
+
+func (*brokenProtocol) Open(context.Context, origin.Wanted, storage.Info, int64, int64, []storage.Server) (io.ReadCloser, error) {
+	return nil, storage.ErrNoSource
+}
+
+// TestPrefetchTellsWhy: people see why a file was not fetched, and nothing uses the clients of other hosts any more.
+func TestPrefetchTellsWhy(t *testing.T) {
+	c, err := cache.New(cache.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	store, err := storage.OpenLocal(storage.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, store.Close()) })
+	for _, test := range []struct {
+		group, want string
+		protocol    origin.Protocol
+	}{
+		{"group1", "the storage cannot be reached", &brokenProtocol{}},
+		{"group2", "file not found", &fakeProtocol{}},
+		{"group3", "", &fakeProtocol{content: "hello"}},
+	} {
+		running := &atomic.Int64{}
+		o := origin.Options{
+			Protocol: test.protocol, Cache: c, Store: store, Running: running,
+			Sources: origin.NewSources(origin.SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}),
+		}
+		h := NewHandler(Options{Store: store, GroupInURL: true, Origin: origin.NewResolver(o)})
+		id := fdfstest.IDFrom(t, test.group, "10.0.0.1", 0).String()
+		size, where, err := h.Prefetch(t.Context(), id, time.Now())
+		if test.want == "" {
+			require.NoError(t, err)
+			require.Equal(t, "fetched 5", fmt.Sprint(where, " ", size))
+		} else {
+			require.EqualError(t, err, test.want)
+		}
+		eventually.True(t, func() bool { return running.Load() == 0 }, "nothing is fetched any more")
+	}
+}
