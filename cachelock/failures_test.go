@@ -2,7 +2,6 @@ package cachelock_test
 
 import (
 	"context"
-	"strings"
 	"testing"
 	"time"
 
@@ -314,15 +313,29 @@ func TestUnreachableForAll(t *testing.T) {
 	require.NoError(t, lock.Release(t.Context()))
 }
 
-// Malformed answers are failures, not locks.
+// Keys that other programs have written are locks of somebody else.
 func TestForeignKeys(t *testing.T) {
 	t.Parallel()
 	r := newRelayed(t, -1, cachelock.Options{Poll: 50 * time.Millisecond})
 	name := t.Name() + ":{0}:lock:"
 	require.NoError(t, r.admin.LPush(t.Context(), name+"list", "x").Err())
 	_, err := r.c.Acquire(t.Context(), "list", cachelock.LockOptions{})
-	require.ErrorIs(t, err, cachelock.ErrUnreachable)
-	require.True(t, strings.Contains(err.Error(), "WRONGTYPE"), err)
+	require.ErrorIs(t, err, cachelock.ErrHeld)
+	for _, kind := range []string{"queue", "living"} {
+		require.NoError(t, r.admin.LPush(t.Context(), t.Name()+":{0}:"+kind+":k", "x").Err())
+	}
+	lock, err := r.direct.Acquire(t.Context(), "k", cachelock.LockOptions{})
+	require.NoError(t, err)
+	waiting := acquireAsync(t.Context(), r.c, "k", cachelock.LockOptions{Policy: cachelock.WaitFor(farOff)})
+	require.NoError(t, lock.Release(t.Context()))
+	require.NoError(t, await(t, waiting).err)
+
+	require.NoError(t, r.admin.Set(t.Context(), t.Name()+":{0}:folder-claims:files", "x", 0).Err())
+	folders, err := r.c.Folders("files")
+	require.NoError(t, err)
+	lock, err = folders.Acquire(t.Context(), "/a", cachelock.Exclusive, cachelock.LockOptions{})
+	require.NoError(t, err)
+	require.NoError(t, lock.Release(t.Context()))
 
 	// a lock without expiry from another program
 	require.NoError(t, r.admin.Set(t.Context(), name+"eternal", "x", 0).Err())

@@ -55,10 +55,14 @@ func (s *redisStore) folders(namespace string) folderStore {
 
 func (f *redisFolders) acquire(ctx context.Context, w folderRequest) (holding, int64, error) {
 	h := &redisFolderHold{f: f, token: w.token}
-	args := folderArgs(w)
+	args, repaired := folderArgs(w), false
 	for {
 		reply := f.scripts.acquire.Run(ctx, f.s.rdb, f.names, args...)
 		if err := reply.Err(); err != nil {
+			if isCorrupt(err) && !repaired && f.clear(ctx) == nil {
+				repaired = true
+				continue
+			}
 			f.s.c.releaseInBackground(h) // it may have been acquired nevertheless
 			return nil, 0, failed(ctx, "acquire a folder lock", err)
 		}
@@ -72,6 +76,17 @@ func (f *redisFolders) acquire(ctx context.Context, w folderRequest) (holding, i
 		// The script has removed as many expired claims as one call may. Each call makes progress,
 		// so the loop ends.
 	}
+}
+
+// isCorrupt reports whether a script has found values that the scripts do not write.
+func isCorrupt(err error) bool {
+	return redis.HasErrorPrefix(err, "WRONGTYPE") || redis.HasErrorPrefix(err, "ERR user_script")
+}
+
+// clear removes the locks of the namespace, where another program has overwritten them: no call
+// would succeed any more. The holders of locks lose them.
+func (f *redisFolders) clear(ctx context.Context) error {
+	return f.s.rdb.Del(ctx, f.names[1:]...).Err()
 }
 
 // folderArgs returns the arguments of folder_acquire.lua.

@@ -115,7 +115,7 @@ var mistakes = []struct {
 		swap(c, "extend", "redis.call('GET', KEYS[i]) ~= ARGV[1]", "false")
 	}},
 	{"getSet", checkRefusalChangesNothing, func(c *cachelock.Client) {
-		swap(c, "acquire", "redis.call('GET', lock)", "redis.call('GETSET', lock, ARGV[1])")
+		swap(c, "acquire", "redis.pcall('GET', lock)", "redis.call('GETSET', lock, ARGV[1])")
 	}},
 	{"getSet with the client's clock", checkNoClientClock, func(c *cachelock.Client) {
 		cachelock.GetSetClock(c, time.Now)

@@ -27,6 +27,12 @@ local taken = #KEYS == 4 and ARGV[5] ~= '1' and redis.call('SET', KEYS[2], ARGV[
 
 if not taken then
 	local function enqueue(queue, living)
+		for _, key in ipairs({queue, living}) do
+			local kind = redis.call('TYPE', key).ok
+			if kind ~= 'zset' and kind ~= 'none' then -- somebody else's, which would stay for ever
+				redis.call('DEL', key)
+			end
+		end
 		for _, dead in ipairs(redis.call('ZRANGEBYSCORE', living, '-inf', now, 'LIMIT', 0, 16)) do
 			redis.call('ZREM', queue, dead)
 			redis.call('ZREM', living, dead)
@@ -57,9 +63,11 @@ if not taken then
 
 	-- Returns the token in the way and its remaining milliseconds, or false.
 	local function conflict(lock, queue, living)
-		local holder = redis.call('GET', lock)
+		local holder = redis.pcall('GET', lock)
 		if holder == ARGV[1] then
 			return false
+		elseif type(holder) == 'table' then -- of another type: somebody else's
+			return '?', redis.call('PTTL', lock)
 		elseif holder then
 			return holder, redis.call('PTTL', lock)
 		elseif ARGV[5] == '1' then
@@ -92,7 +100,7 @@ if waits then
 end
 
 local fence = time[1] * 1000000 + time[2]
-local last = tonumber(redis.call('SET', KEYS[1], string.format('%.0f', fence), 'GET') or 0)
+local last = tonumber(redis.call('SET', KEYS[1], string.format('%.0f', fence), 'GET') or 0) or 0
 if last >= fence then
 	fence = last + 1
 	redis.call('SET', KEYS[1], string.format('%.0f', fence))

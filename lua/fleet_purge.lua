@@ -15,20 +15,20 @@
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
-local fence = redis.call('INCR', KEYS[1])
 local clock = time[1] * 1000000 + time[2]
-if fence < clock then
-	fence = clock
-	redis.call('SET', KEYS[1], string.format('%.0f', fence))
-end
+local newest = tonumber(redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2] or 0)
+local base = tonumber(redis.call('GET', KEYS[3]) or 0)
+-- More than all that gateways have applied, also where the counter was lost or somebody wrote a purge.
+local fence = math.max(redis.call('INCR', KEYS[1]), clock, newest + 1, base + 1)
 local text = string.format('%.0f', fence)
+redis.call('SET', KEYS[1], text)
 redis.call('ZADD', KEYS[2], text, text .. ' ' .. ARGV[1])
 
 -- Fences follow the clock in microseconds, so they tell the age as well.
 local function trim(command, from, to)
-	local last = redis.call(command, KEYS[2], from, to)
+	local last = redis.call(command, KEYS[2], from, to, 'WITHSCORES')
 	if #last > 0 then
-		local base = string.match(last[#last], '^%d+')
+		local base = string.format('%.0f', math.max(0, last[#last]))
 		redis.call('ZREMRANGEBYSCORE', KEYS[2], '-inf', base)
 		redis.call('SET', KEYS[3], base, 'PX', ARGV[6])
 	end

@@ -6,7 +6,7 @@
 -- KEYS[3]  base of the log: the highest fence that is no longer in it
 -- KEYS[4]  gateways by the time, in milliseconds, at which they were last seen
 -- KEYS[5]  fence of the last purge that each of them has applied, by name
--- KEYS[6]  record of each of them by name; in "#joins" how often one has joined
+-- KEYS[6]  record of each of them by name; in "#joins" the time, in microseconds, of the last change
 -- ARGV[1]  name of the gateway
 -- ARGV[2]  fence of the last purge that it has applied, 0 = none
 -- ARGV[3]  how many purges to tell
@@ -23,6 +23,10 @@
 -- applied all purges when it drops everything; else "". records are those of the gateways that
 -- live; false when the revision is the one that it knows.
 --
+-- Others may have written to these keys. A key of another type, a number that is none or more than a
+-- year ahead of the clock, a gateway seen in the future, and an entry of the log that is not written
+-- as purges are, are removed: so the fleet recovers from garbage by itself.
+--
 -- When a gateway has applied a purge that the log knows nothing of, the server has lost data. If
 -- nothing was purged since, the purge becomes the base, so that those that missed it drop
 -- everything. Else it is unknown who missed what, and all is purged.
@@ -30,11 +34,24 @@
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
 local living = string.format('%.0f', now - ARGV[8])
+local clock = time[1] * 1000000 + time[2]
+local latest = clock + 366 * 86400 * 1000000
+
+local function isFence(text)
+	return text and #text <= 16 and string.find(text, '^%d+$') and tonumber(text) <= latest
+end
+for i, kind in ipairs({'string', 'zset', 'string', 'zset', 'hash', 'hash'}) do
+	local is = redis.call('TYPE', KEYS[i]).ok
+	if is ~= 'none' and (is ~= kind or kind == 'string' and not isFence(redis.call('GETRANGE', KEYS[i], 0, 16))) then
+		redis.call('DEL', KEYS[i])
+	end
+end
+redis.call('ZREMRANGEBYSCORE', KEYS[2], string.format('(%.0f', latest), '+inf')
+redis.call('ZREMRANGEBYSCORE', KEYS[4], string.format('(%.0f', now + ARGV[8]), '+inf')
 
 local seen = redis.call('ZSCORE', KEYS[4], ARGV[1])
 if not seen or tonumber(seen) < tonumber(living) or redis.call('HGET', KEYS[6], ARGV[1]) ~= ARGV[7] then
-	redis.call('HINCRBY', KEYS[6], '#joins', 1)
-	redis.call('HSET', KEYS[6], ARGV[1], ARGV[7])
+	redis.call('HSET', KEYS[6], '#joins', string.format('%.0f', clock), ARGV[1], ARGV[7])
 	redis.call('PUBLISH', ARGV[6], ARGV[1])
 end
 redis.call('ZADD', KEYS[4], string.format('%.0f', now), ARGV[1])
@@ -44,23 +61,24 @@ for _, gone in ipairs(redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', string.format
 	redis.call('HDEL', KEYS[5], gone)
 	redis.call('HDEL', KEYS[6], gone)
 end
-local revision = redis.call('HGET', KEYS[6], '#joins') .. '.' .. redis.call('ZCOUNT', KEYS[4], living, '+inf')
+local revision = (redis.call('HGET', KEYS[6], '#joins') or '') .. '.' .. redis.call('ZCOUNT', KEYS[4], living, '+inf')
 local records = false
 if revision ~= ARGV[9] then
 	records = redis.call('HMGET', KEYS[6], unpack(redis.call('ZRANGEBYSCORE', KEYS[4], living, '+inf', 'LIMIT', 0, ARGV[10])))
 	for i = 1, #records do
-		records[i] = records[i] or ''
+		records[i] = records[i] and #records[i] <= 512 and records[i] or ''
 	end
 end
 
 local last = tonumber(ARGV[2])
 local base = tonumber(redis.call('GET', KEYS[3]) or 0)
 local newest = tonumber(redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2] or 0)
-if last > math.max(base, newest) then
+if last > latest then
+	last = -1 -- the clock was set back
+elseif last > math.max(base, newest) then
 	redis.call('SET', KEYS[3], ARGV[2])
 elseif last > base and redis.call('ZCOUNT', KEYS[2], ARGV[2], ARGV[2]) == 0 then
-	local clock = time[1] * 1000000 + time[2]
-	local fence = math.max(redis.call('INCR', KEYS[1]), clock)
+	local fence = math.max(redis.call('INCR', KEYS[1]), clock, newest + 1)
 	local text = string.format('%.0f', fence)
 	redis.call('SET', KEYS[1], text)
 	redis.call('ZADD', KEYS[2], text, text .. ' ')
@@ -73,5 +91,16 @@ end
 if last < base then
 	return {string.format('%.0f', math.max(base, newest)), {}, revision, records}
 end
-local purges = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. ARGV[2], '+inf', 'LIMIT', 0, ARGV[3])
+local purges, read = {}, nil
+repeat
+	read = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. ARGV[2], '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[3])
+	for i = 1, #read, 2 do
+		local fence = string.match(read[i], '^(%d+) ')
+		if isFence(fence) and tonumber(fence) == tonumber(read[i + 1]) and #read[i] <= 1024 then
+			purges[#purges + 1] = read[i]
+		else
+			redis.call('ZREM', KEYS[2], read[i])
+		end
+	end
+until #purges > 0 or #read == 0
 return {'', purges, revision, records}

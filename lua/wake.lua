@@ -6,15 +6,15 @@
 -- listeners on other nodes, so up to eight names are notified there.
 
 local function wake(lock, queue, living)
-	local names = redis.call('ZRANGE', queue, 0, 7)
-	if #names == 0 then
+	local names = redis.pcall('ZRANGE', queue, 0, 7)
+	if #names == 0 then -- or the queue is of another type: nobody waits
 		return
 	end
 	local time = redis.call('TIME')
 	local now = time[1] * 1000 + math.floor(time[2] / 1000)
 	for _, name in ipairs(names) do
-		local till = redis.call('ZSCORE', living, name)
-		if till and tonumber(till) > now then
+		local till = redis.pcall('ZSCORE', living, name)
+		if type(till) == 'string' and tonumber(till) > now then
 			local slash = string.find(name, '/', 1, true)
 			local process = slash and string.sub(name, 1, slash - 1) or name
 			if redis.call('PUBLISH', ARGV[2] .. process, name .. ' ' .. lock) > 0 then

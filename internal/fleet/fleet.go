@@ -85,12 +85,12 @@ func New(o Options) (*Fleet, error) {
 		news: make(chan struct{}, 1), synced: make(chan struct{}), cursor: newPurgeCursor(), last: -1,
 	}
 	f.records, f.members = records, newMemberList(o.Advertise)
-	holder := records.make(o.Advertise)
+	holder, waiting := records.make(o.Advertise), records.make(waitingName)
 	if holder == "" {
-		holder = o.Name
+		holder, waiting = o.Name, waitingName
 	}
 	f.locks = cachelock.New(f.rdb, cachelock.Options{Prefix: o.KeyPrefix, Holder: holder, TTL: o.LockTTL, Shards: 1})
-	f.waiting = cachelock.New(f.rdb, cachelock.Options{Prefix: o.KeyPrefix, Holder: "waiting", TTL: o.LockTTL, Shards: 1})
+	f.waiting = cachelock.New(f.rdb, cachelock.Options{Prefix: o.KeyPrefix, Holder: waiting, TTL: o.LockTTL, Shards: 1})
 	f.life, f.end = context.WithCancel(context.Background())
 	f.peers, f.peerTLS = newPeers(&f.o, &f.leases, config), config
 	if f.folders, err = f.locks.Folders("files"); err != nil {

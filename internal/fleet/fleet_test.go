@@ -69,8 +69,14 @@ func TestHeldNamesTheHolder(t *testing.T) {
 	lease.release()
 	require.Empty(t, a.Locks(t.Context()))
 	lease = lead(t, stranger, "key")
-	heldBy(t, leadRefused(t, b, "key"), "") // it gave no address
+	require.ErrorIs(t, leadRefused(t, b, "key"), cache.ErrFleetDown, "it does not prove that it knows the secret")
 	lease.release()
+	client := redistest.Shared(t).Client()
+	forged := "00:" + a.records.make(a.o.Advertise)
+	require.NoError(t, client.Set(t.Context(), a.keys.lock("key"), forged, time.Minute).Err())
+	heldBy(t, leadRefused(t, b, "key"), "https://10.0.0.1:8887") // which is asked, and does not have it
+	require.NoError(t, client.Persist(t.Context(), a.keys.lock("key")).Err())
+	require.ErrorIs(t, leadRefused(t, b, "key"), cache.ErrFleetDown, "no lease lasts for ever")
 }
 
 func TestWaitEndsWithTheLease(t *testing.T) {

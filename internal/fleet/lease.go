@@ -35,6 +35,11 @@ func (f *Fleet) Lead(ctx context.Context, key string) (context.Context, func(), 
 		f.leases.acquired.Add(1)
 		release := f.hold(key, lock)
 		return lock.Context(), release, nil
+	case errors.As(err, &held) && f.isForeign(held):
+		f.leases.failed.Add(1)
+		f.peers.warn.Warn("lease", "a lease in redis is not one of this fleet: entries are fetched without it",
+			"key", held.Key, "holder", shown(held.Holder), "advice", "give all gateways the same secret in [peer]")
+		return nil, nil, fmt.Errorf("%w: another program has written the lease of %q", cache.ErrFleetDown, key)
 	case errors.As(err, &held):
 		f.leases.held.Add(1)
 		return nil, nil, &cache.Held{Holder: f.memberOf(held.Holder)}
@@ -45,6 +50,16 @@ func (f *Fleet) Lead(ctx context.Context, key string) (context.Context, func(), 
 	}
 	return nil, nil, err
 }
+
+// isForeign tells whether no gateway of the fleet has taken a lease: its holder is not named by a
+// record made with the secret, or it does not expire. Nobody need wait for it.
+func (f *Fleet) isForeign(held *cachelock.HeldError) bool {
+	_, ok := f.records.authentic(held.Holder)
+	return f.peerTLS != nil && (!ok || held.TTL == 0)
+}
+
+// waitingName is the name under which a gateway looks whether a lease is free: it leads to no peer.
+const waitingName = "waiting"
 
 // hold lists a lease until it ends.
 func (f *Fleet) hold(key string, lock *cachelock.Lock) (release func()) {

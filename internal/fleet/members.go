@@ -59,13 +59,19 @@ func (r records) mac(url string) []byte {
 
 // parse gives the URL of a record; false when it was not made with the secret.
 func (r records) parse(record string) (url string, ok bool) {
-	url, text, _ := strings.Cut(record, " ")
-	mac, err := hex.DecodeString(text)
-	if r.key == nil || len(record) > maxRecord || err != nil || !hmac.Equal(mac, r.mac(url)) {
+	url, ok = r.authentic(record)
+	if !ok {
 		return "", false
 	}
-	_, err = parsePeer(url)
+	_, err := parsePeer(url)
 	return url, err == nil
+}
+
+// authentic gives what a record names; false when it was not made with the secret.
+func (r records) authentic(record string) (name string, ok bool) {
+	name, text, _ := strings.Cut(record, " ")
+	mac, err := hex.DecodeString(text)
+	return name, r.key != nil && len(record) <= maxRecord && err == nil && hmac.Equal(mac, r.mac(name))
 }
 
 // joinTimeout bounds the wait for a gateway to appear in the list that has joined just now.

@@ -307,16 +307,20 @@ func TestRedisLosesItsDataAndGoesOn(t *testing.T) {
 	eventually.True(t, func() bool { return a.Stats().Obeyed == b.Stats().Obeyed }, "both have obeyed")
 }
 
+// Entries that no purge has written are removed, and the others are applied.
 func TestLogThatCannotBeUnderstood(t *testing.T) {
 	server := redistest.Shared(t)
 	o := fleetOf(server.Addr())
 	f := member(t, o, 1)
-	require.NoError(t, server.Client().ZAdd(t.Context(), f.keys.purges(), z(7, "seven")).Err())
+	require.NoError(t, server.Client().ZAdd(t.Context(), f.keys.purges(), z(7, "seven"), z(8, "10 group1/"), z(9, "9 group1/"), z(1e18, "1000000000000000000 ")).Err())
 	require.NoError(t, server.Client().Set(t.Context(), f.keys.base(), 1, time.Minute).Err())
 	f.last = 1
-	err := f.sync()
-	require.ErrorContains(t, err, "cannot understand")
-	require.False(t, errors.Is(err, cache.ErrFleetDown))
+	var m memory
+	f.local = m.local()
+	require.NoError(t, f.sync())
+	require.Equal(t, []string{"group1/"}, m.take())
+	require.EqualValues(t, 9, f.appliedUpTo())
+	require.EqualValues(t, 1, server.Client().ZCard(t.Context(), f.keys.purges()).Val())
 }
 
 // A purge is obeyed when the message about it comes, long before a gateway would look by itself.
