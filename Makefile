@@ -1,114 +1,131 @@
-# make run and make test are all a newcomer needs. Everything else is for those who change the program.
+# make run and make test are all a newcomer needs. Everything else is for those who change the
+# program.
 
 SHELL   := /bin/bash
 GO      ?= go
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
 BIN     := bin/gateway
+.DEFAULT_GOAL := build
 FUZZTIME ?= 20s
 # Fetched as a Go module when it is used; staticcheck.conf says what it looks for.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 # The modules below tests/: go.mod of the program does not name what only they need.
 NESTED := tests/bench tests/real
 
-.PHONY: build need run run-cluster stampede test test-race test-long lint fuzz attack bench bench-compare simulate bench-locks e2e check real real-selftest clean
+.PHONY: help build need run run-cluster stampede test test-race test-long lint fuzz attack bench \
+	bench-compare simulate bench-locks e2e check real real-selftest clean
 
-build:
+help: ## this list
+	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 16
+
+build: ## build bin/gateway
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o $(BIN) ./cmd/gateway
 
 # Serves a small store that the program makes itself, and prints URLs to try.
-run: build
+run: build ## make a demonstration store and serve it
 	$(BIN) demo -dir demo-store
 
-# A tracker, three storages in two groups and three gateways without a store that share a Redis, all on loopback.
-run-cluster: build
+# A tracker, three storages in two groups and three gateways without a store that share a Redis, all
+# on loopback.
+run-cluster: build ## a tracker, three storages, three gateways and a Redis, on loopback
 	$(GO) run ./tests/runcluster -gateway $(BIN)
 
-# A crowd asks for one cold file at once: what that costs the storage and the crowd, with nginx and Varnish beside it where they are
-# installed. STAMPEDE takes other sizes and numbers: make stampede STAMPEDE='-clients 2000 -size 4096 -scenario expired'.
-stampede: build
+# Many clients ask for one cold file at once: the load of the storage and the waits of the clients, with nginx and
+# Varnish beside it where they are installed. STAMPEDE takes other sizes and numbers:
+# make stampede STAMPEDE='-clients 2000 -size 4096 -scenario expired'
+stampede: build ## many clients ask for one cold file at once: STAMPEDE="-clients 2000"
 	$(GO) build -C tests/bench -o $(CURDIR)/bin/stampede ./stampede
 	bin/stampede -gateway $(BIN) $(STAMPEDE)
 
-# The race detector needs a C compiler. Looked for when a test begins: it may have been installed just then.
+# The race detector needs a C compiler. Looked for when a test begins: it may have been installed
+# just then.
 RACE = $(shell command -v gcc >/dev/null && echo -race)
 
 # Installs what the tests need and this host does not have.
-need:
+need: ## install what the tests need
 	@tests/need
 
-# All tests: unit, fuzz seeds, end to end on the built binary, with the race detector. Three packages at a time, on two cores too:
-# many of them wait for servers, timeouts and leases most of the time.
-test: need build
+# All tests: unit, fuzz seeds, end to end on the built binary, with the race detector. Three
+# packages at a time, on two cores too: many of them wait for servers, timeouts and leases most of
+# the time.
+test: need build ## all tests
 	@GO='$(GO)' GATEWAY_BINARY=$(CURDIR)/$(BIN) tests/run -p 3 $(RACE) -count=1 -timeout 30m
 
 # The same, and a failure where the race detector cannot run.
-test-race: need
+test-race: need ## all tests; fails without the race detector
 	@test -n "$(RACE)" || { echo "make test-race: gcc is missing (apt-get install gcc libc6-dev)"; exit 1; }
 	$(MAKE) test
 
-# The same with thousands of histories of locks and folders, and the long lists of faults: hours, not minutes.
-test-long: need build
+# The same with thousands of histories of locks and folders, and the long lists of faults: hours,
+# not minutes.
+test-long: need build ## all tests, with thousands of random histories: hours
 	@GATEWAY_BINARY=$(CURDIR)/$(BIN) TEST_LONG=1 LOCK_SEEDS=5000 FOLDER_CHECKS=100000 \
 		GO='$(GO)' tests/run -p 1 $(RACE) -count=1 -timeout 4h
 
 # End to end alone.
-e2e: need build
+e2e: need build ## end-to-end tests only
 	GATEWAY_BINARY=$(CURDIR)/$(BIN) $(GO) test -count=1 ./tests/...
 
-lint:
+lint: ## gofmt, vet, staticcheck, line lengths and words
 	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
+	$(GO) test ./tests/style
 	@for module in $(NESTED); do \
 		echo "lint $$module"; (cd $$module && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...) || exit 1; \
 	done
 
 # Every fuzz target for FUZZTIME.
-fuzz:
+fuzz: ## every fuzz target for FUZZTIME=20s each
 	@for module in . $(NESTED); do for pkg in $$($(GO) list -C $$module ./...); do \
 		for target in $$($(GO) test -C $$module -list '^Fuzz' $$pkg | grep '^Fuzz'); do \
 			echo "$$pkg $$target"; $(GO) test -C $$module -run '^$$' -fuzz "^$$target$$" -fuzztime $(FUZZTIME) $$pkg || exit 1; \
 		done; \
 	done; done
 
-# The built gateway under attack on raw sockets: make attack ATTACK=1h SEED=7. tests/attack says what is done to it.
+# The built gateway under attack on raw sockets: make attack ATTACK=1h SEED=7. tests/attack says
+# what is done to it.
 ATTACK ?= 10m
 SEED   ?= 1
-attack: build
+attack: build ## mutated requests for ATTACK=10m with SEED=1
 	GATEWAY_BINARY=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 0 -v ./tests/attack -args -attack.for=$(ATTACK) -attack.seed=$(SEED)
 
-# The gateway beside nginx on the same files, with wrk: writes docs/benchmarks.md. BENCH=-link puts wrk behind a virtual network link.
-# Other rounds go there too, and cases, which are only printed: make bench BENCH="-rounds 3 -time 2s -cases '^4 KiB|304'".
-bench: build
+# The gateway beside nginx on the same files, with wrk: writes docs/benchmarks.md. BENCH=-link puts
+# wrk behind a virtual network link. Other rounds go there too, and cases, which are only printed:
+# make bench BENCH="-rounds 3 -time 2s -cases '^4 KiB|304'".
+bench: build ## compare with nginx and write docs/benchmarks.md
 	$(GO) build -C tests/bench -o $(CURDIR)/bin/bench .
 	bin/bench -gateway $(BIN) -out docs/benchmarks.md $(BENCH)
 
-# A fleet of up to 1,000 gateways, computed, and one Redis, measured: writes docs/scale.md. Two minutes.
-simulate:
+# A fleet of up to 1,000 gateways, computed, and one Redis, measured: writes docs/scale.md. Two
+# minutes.
+simulate: ## compute fleets and write docs/scale.md
 	$(GO) run ./tests/simulate -out docs/scale.md
 
-# The working tree beside another revision, judged by benchstat: make bench-compare REF=v1.0.0 COMPARE='-packages ./storage -cases mix'.
+# The working tree beside another revision, judged by benchstat:
+# make bench-compare REF=v1.0.0 COMPARE='-packages ./storage -cases mix'
 REF ?= HEAD
-bench-compare:
+bench-compare: ## compare with revision REF=HEAD: COMPARE="-packages ./storage"
 	$(GO) build -C tests/bench -o $(CURDIR)/bin/compare ./compare
 	bin/compare -ref $(REF) $(COMPARE)
 
 # cachelock beside redsync and redislock on one Redis.
-bench-locks: need
+bench-locks: need ## compare cachelock with other lock libraries
 	$(GO) test -C tests/bench -run '^$$' -bench . ./locks
 
 # Beside a real FastDFS, in network namespaces; needs root. tests/real/README.md says more:
-# make real FASTDFS_BIN=/opt/fastdfs/bin FASTDFS_MODULE_NGINX=/opt/nginx/sbin/nginx REAL='-trunk -ids -ipv6 -trackers 2 -soak 1m'
-real: build
+# make real FASTDFS_BIN=/opt/fastdfs/bin FASTDFS_MODULE_NGINX=/opt/nginx/sbin/nginx REAL='-trunk -ids'
+real: build ## tests beside a real FastDFS: FASTDFS_BIN=/opt/fastdfs/bin
 	cd tests/real && $(GO) build -o $(CURDIR)/bin/real .
 	@FASTDFS_BIN='$(abspath $(FASTDFS_BIN))' FASTDFS_MODULE_NGINX='$(abspath $(FASTDFS_MODULE_NGINX))' \
 		bin/real -gateway $(CURDIR)/$(BIN) $(REAL)
 
-# The same program on stand-ins for FastDFS: a test of the program itself, which is a module of its own. About a minute.
-real-selftest: build
+# The same program on stand-ins for FastDFS: a test of the program itself, which is a module of its
+# own. About a minute.
+real-selftest: build ## tests of the program behind "make real"
 	cd tests/real && $(GO) vet ./... && GATEWAY_BINARY=$(CURDIR)/$(BIN) $(GO) test -count=1 -parallel 4 ./...
 
-check: lint test-race
+check: lint test-race ## lint and all tests
 
-clean:
+clean: ## remove what make has built
 	rm -rf bin demo-store

@@ -70,7 +70,7 @@ func ExamplePolicy() {
 		return
 	}
 	go lock.Release(ctx)
-	// Whoever waits is woken by the release.
+	// The release wakes the waiters.
 	next, err := locks.Acquire(ctx, "report", cachelock.LockOptions{Policy: cachelock.WaitFor(time.Minute)})
 	if err != nil {
 		return

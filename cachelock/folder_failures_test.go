@@ -97,7 +97,7 @@ func TestFolderKilledProcess(t *testing.T) {
 	require.NoError(t, victim.Process.Kill())
 	require.Error(t, victim.Wait())
 	lock, err := f.Acquire(t.Context(), "a", cachelock.Shared,
-		cachelock.LockOptions{Policy: cachelock.WaitFor(patience)})
+		cachelock.LockOptions{Policy: cachelock.WaitFor(waitBudget)})
 	require.NoError(t, err)
 	require.NoError(t, lock.Release(t.Context()))
 }
@@ -132,7 +132,7 @@ func TestFolderCutOff(t *testing.T) {
 	ended := lock.Context()
 	relay.Cut()
 	next, err := other.Acquire(ctx, "a", cachelock.Exclusive,
-		cachelock.LockOptions{TTL: time.Minute, Policy: cachelock.WaitFor(patience)})
+		cachelock.LockOptions{TTL: time.Minute, Policy: cachelock.WaitFor(waitBudget)})
 	require.NoError(t, err)
 	require.False(t, time.Now().Before(lock.Until()), "the one who was cut off relies on it still")
 	<-ended.Done()

@@ -105,7 +105,7 @@ func TestFolderWokenByOperations(t *testing.T) {
 	})
 }
 
-// TestFolderNotDisturbed: a release elsewhere in the same namespace costs the waiters nothing.
+// TestFolderNotDisturbed: a release of another path of the namespace costs the waiters nothing.
 func TestFolderNotDisturbed(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)

@@ -86,7 +86,8 @@ func TestOvertakenExtension(t *testing.T) {
 // process tries.
 func (r *run) overtaken() []string {
 	relay, direct := redistest.NewRelay(r.t, r.server.Addr()), cachelock.PatientClient(r.t, r.server)
-	far := redis.NewClient(&redis.Options{Addr: relay.Addr(), DialerRetries: 1, MaxRetries: -1, ReadTimeout: patience})
+	o := &redis.Options{Addr: relay.Addr(), DialerRetries: 1, MaxRetries: -1, ReadTimeout: waitBudget}
+	far := redis.NewClient(o)
 	defer far.Close()
 	first, others := r.client(far), r.client(direct)
 	defer first.Close()
@@ -139,7 +140,7 @@ func (r *run) tenure(process int, c *cachelock.Client, policy cachelock.Policy) 
 // and sleeps until the lock would have expired. One that checks again in the queue never does.
 func TestMissingRecheckIsCaught(t *testing.T) {
 	t.Parallel()
-	require.True(t, allServed(t, nil, patience), "a waiter has missed a release")
+	require.True(t, allServed(t, nil, waitBudget), "a waiter has missed a release")
 	for range 100 { // the first or second does it, where the processes run side by side
 		if !allServed(t, cachelock.QueueLate, time.Second) {
 			return

@@ -325,7 +325,7 @@ func (p *process) release(lock *cachelock.Lock, t *tenure) {
 func (p *process) onMessage(lived context.Context, lock *cachelock.Lock, t *tenure) {
 	select {
 	case <-lived.Done():
-	case <-time.After(patience):
+	case <-time.After(waitBudget):
 		p.run.history.wrong("the context of a lock that is over goes on: %v", t)
 		return
 	}

@@ -62,7 +62,7 @@ func TestShorterAtOnce(t *testing.T) {
 	server := redistest.Shared(t)
 	direct := cachelock.PatientClient(t, server)
 	relay := redistest.NewRelay(t, server.Addr())
-	rdb := redis.NewClient(&redis.Options{Addr: relay.Addr(), ReadTimeout: patience, MaxRetries: -1})
+	rdb := redis.NewClient(&redis.Options{Addr: relay.Addr(), ReadTimeout: waitBudget, MaxRetries: -1})
 	defer rdb.Close()
 	c := cachelock.New(rdb, cachelock.Options{Prefix: t.Name(), Shards: 1})
 	defer c.Close()
@@ -94,7 +94,7 @@ func TestTakenTogether(t *testing.T) {
 	}
 	hour := cachelock.LockOptions{TTL: time.Hour}
 	waiting := cachelock.LockOptions{TTL: time.Hour, Policy: cachelock.WaitFor(time.Hour)}
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), waitBudget)
 	defer cancel()
 	other, mine := open(), open()
 	_, err := other.Acquire(ctx, "b", hour)

@@ -60,7 +60,7 @@ func TestRedlockWake(t *testing.T) {
 		got := make(chan error, 1)
 		go func() {
 			lock, err := two.Acquire(t.Context(), "k",
-				cachelock.LockOptions{TTL: time.Hour, Policy: cachelock.WaitFor(patience)})
+				cachelock.LockOptions{TTL: time.Hour, Policy: cachelock.WaitFor(waitBudget)})
 			if err == nil {
 				err = lock.Release(context.WithoutCancel(t.Context()))
 			}
@@ -90,7 +90,7 @@ func TestRedlockContention(t *testing.T) {
 	m := newMasters(t, 3)
 	var inside, entered atomic.Int32
 	var all sync.WaitGroup
-	ctx, cancel := context.WithTimeout(t.Context(), 5*patience)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*waitBudget)
 	defer cancel()
 	const clients, rounds = 6, 6
 	for i := range clients {
@@ -98,7 +98,7 @@ func TestRedlockContention(t *testing.T) {
 		all.Go(func() {
 			for done := 0; done < rounds; {
 				lock, err := c.Acquire(ctx, "k",
-					cachelock.LockOptions{TTL: time.Minute, Policy: cachelock.WaitFor(5 * patience)})
+					cachelock.LockOptions{TTL: time.Minute, Policy: cachelock.WaitFor(5 * waitBudget)})
 				if errors.Is(err, cachelock.ErrUnreachable) && ctx.Err() == nil {
 					continue // most nodes stood still for longer than one is waited for
 				}

@@ -14,8 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patience is how long a test waits for what normally takes milliseconds.
-const patience = time.Minute
+// waitBudget bounds the wait for an event that normally takes milliseconds.
+const waitBudget = time.Minute
 
 // masters are independent Redis, each behind a relay.
 type masters struct {
@@ -49,7 +49,7 @@ func (m *masters) redlock(o cachelock.Options) *cachelock.Client {
 	var clients []*redis.Client
 	for _, r := range m.relays {
 		rdb := redis.NewClient(&redis.Options{Addr: r.Addr(), ContextTimeoutEnabled: true, DialerRetries: 1,
-			ReadTimeout: patience})
+			ReadTimeout: waitBudget})
 		m.t.Cleanup(func() { rdb.Close() })
 		nodes, clients = append(nodes, rdb), append(clients, rdb)
 	}
@@ -197,11 +197,11 @@ func TestRedlockOneNodeHangs(t *testing.T) {
 	m := newMasters(t, 3)
 	var nodes []redis.UniversalClient
 	for _, r := range m.relays {
-		rdb := redis.NewClient(&redis.Options{Addr: r.Addr(), ReadTimeout: patience})
+		rdb := redis.NewClient(&redis.Options{Addr: r.Addr(), ReadTimeout: waitBudget})
 		defer rdb.Close()
 		nodes = append(nodes, rdb)
 	}
-	c := cachelock.NewRedlock(nodes, cachelock.Options{Shards: 1, NodeTimeout: patience})
+	c := cachelock.NewRedlock(nodes, cachelock.Options{Shards: 1, NodeTimeout: waitBudget})
 	defer c.Close()
 	m.relays[1].Hang()
 	start := time.Now()
@@ -211,7 +211,7 @@ func TestRedlockOneNodeHangs(t *testing.T) {
 		require.NoError(t, lock.Extend(t.Context(), time.Minute))
 		require.NoError(t, lock.Release(t.Context()))
 	}
-	require.Less(t, time.Since(start), patience, "nobody has waited for the node timeout")
+	require.Less(t, time.Since(start), waitBudget, "nobody has waited for the node timeout")
 	m.relays[1].Restore()
 }
 
@@ -246,10 +246,10 @@ func TestRedlockTwoNodesHang(t *testing.T) {
 	require.ErrorIs(t, err, cachelock.ErrCancelled)
 }
 
-// Whoever cancels is answered, and what nodes may have given meanwhile is taken back.
+// A caller that cancels gets its answer, and locks that nodes have granted meanwhile are released.
 func TestRedlockCancelled(t *testing.T) {
 	m := newMasters(t, 3)
-	c := m.redlock(cachelock.Options{Shards: 1, NodeTimeout: patience})
+	c := m.redlock(cachelock.Options{Shards: 1, NodeTimeout: waitBudget})
 	m.warm(c)
 	m.relays[0].Hang()
 	m.relays[1].Mute() // takes the lock and cannot say so

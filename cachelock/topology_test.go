@@ -106,7 +106,7 @@ func replicated(t *testing.T, master *redis.Client, replicas int) {
 	conn := master.Conn() // what is waited for is what this connection has written, and all before that
 	defer conn.Close()
 	require.NoError(t, conn.Set(t.Context(), "replicated:{0}", "1", time.Minute).Err())
-	require.EqualValues(t, replicas, conn.Wait(t.Context(), replicas, patience).Val(), "the replicas have it")
+	require.EqualValues(t, replicas, conn.Wait(t.Context(), replicas, waitBudget).Val(), "the replicas have it")
 }
 
 func TestCluster(t *testing.T) {
@@ -250,7 +250,7 @@ func TestScriptFlush(t *testing.T) {
 			return folders.Acquire(t.Context(), "a/b", cachelock.Shared, minute)
 		},
 		"waiting": func() (*cachelock.Lock, error) {
-			return c.Acquire(t.Context(), "w", cachelock.LockOptions{Policy: cachelock.WaitFor(patience)})
+			return c.Acquire(t.Context(), "w", cachelock.LockOptions{Policy: cachelock.WaitFor(waitBudget)})
 		},
 	} {
 		flush()

@@ -144,7 +144,7 @@ func TestHeadGivesUp(t *testing.T) {
 	})
 }
 
-// Whoever comes while the last one leaves the queue, which takes its name away, enters it again.
+// A waiter that arrives while the last one leaves, which removes the queue, enters a new one.
 func TestComesWhileLeaving(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := newScripted(t, Options{Poll: time.Hour})

@@ -68,7 +68,7 @@ var FolderExtend = folderCommon + folderExtend
 // FolderRelease releases such claims and notifies the waiters.
 var FolderRelease = folderCommon + folderRelease
 
-// FleetPurge purges files and says which gateways have to obey.
+// FleetPurge purges files and returns the gateways that have to apply it.
 //
 //go:embed fleet_purge.lua
 var FleetPurge string

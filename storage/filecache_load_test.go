@@ -348,7 +348,7 @@ func writeSlot(file *os.File, id fdfs.FileID, content string) {
 }
 
 // Everything at once: files come and go in place, slots are reused, the cache is far too small, and
-// is told to forget. Nobody ever gets other bytes than those of the id that was asked for, and no
+// is told to forget. No reader ever gets bytes of another id, and no
 // descriptor is left.
 func TestFileCacheConcurrently(t *testing.T) {
 	s := newTestStore(t)

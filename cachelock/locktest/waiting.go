@@ -43,9 +43,9 @@ func testWaitFor(s *suite) {
 	lock := s.acquire(c, cachelock.LockOptions{TTL: time.Minute})
 	b, start := s.client(), time.Now()
 	// The head has learned the holder before the time of the second waiter ends.
-	const patience = 4 * time.Second
-	first := s.waits(b, cachelock.LockOptions{Policy: cachelock.WaitFor(patience + short)})
-	second := s.waits(b, cachelock.LockOptions{Policy: cachelock.WaitFor(patience)})
+	const waitBudget = 4 * time.Second
+	first := s.waits(b, cachelock.LockOptions{Policy: cachelock.WaitFor(waitBudget + short)})
+	second := s.waits(b, cachelock.LockOptions{Policy: cachelock.WaitFor(waitBudget)})
 	for _, got := range []<-chan taken{second, first} {
 		held, ok := heldError(s.within(got).err)
 		require.True(s, ok)
@@ -53,7 +53,7 @@ func testWaitFor(s *suite) {
 		require.Equal(s, "somebody", held.Holder)
 		require.Greater(s, held.TTL, time.Duration(0))
 	}
-	require.GreaterOrEqual(s, time.Since(start), patience+short)
+	require.GreaterOrEqual(s, time.Since(start), waitBudget+short)
 	s.release(lock)
 }
 

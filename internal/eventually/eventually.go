@@ -18,8 +18,8 @@ const Limit = time.Minute
 const longest = 20 * time.Millisecond
 
 // True waits until ok returns true, and stops the test when that does not happen within Limit. The
-// message is that of testify. Unlike require.Eventually it calls ok on the goroutine of the test, so
-// ok may stop the test too, and it looks at once.
+// message is that of testify. Unlike require.Eventually it calls ok on the goroutine of the test,
+// so ok may stop the test too, and it looks at once.
 func True(t testing.TB, ok func() bool, message ...any) {
 	t.Helper()
 	end := time.Now().Add(Limit)

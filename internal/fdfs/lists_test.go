@@ -135,7 +135,7 @@ func TestParseStoragesBad(t *testing.T) {
 		"zeros": make([]byte, 487),
 	} {
 		got, err := ParseStorages(body)
-		if name == "port 65536" { // read as another version's, whose ports are elsewhere
+		if name == "port 65536" { // read as another version's, with ports at another offset
 			require.NoError(t, err)
 			require.Zero(t, got[0].Port)
 			continue

@@ -1,0 +1,92 @@
+// Package style checks what gofmt, vet and staticcheck do not: the length of lines, words that this
+// project does not use, and that documents name files that exist. `make lint` runs it.
+package style
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	codeWidth = 120 // columns; a tab is four
+	textWidth = 100 // comments and documents
+)
+
+// unconverted are the files that are not checked yet, and the folders, without those below. The
+// list may only become shorter.
+var unconverted = []string{
+	"CHANGELOG.md", "docs/architecture.md", "docs/benchmarks.md", "docs/scale.md", "docs/stampede.md",
+	"internal/app", "internal/cache", "internal/cache/cachetest", "internal/cache/tier", "internal/fleet",
+	"internal/gateway", "internal/origin",
+	"tests", "tests/attack", "tests/bench", "tests/bench/compare", "tests/bench/locks", "tests/bench/stampede",
+	"tests/crowd", "tests/fdfstest", "tests/lab", "tests/real", "tests/real/standin", "tests/runcluster",
+	"tests/simulate", "tests/storetest",
+}
+
+// words have no place in comments and documents: behind each group stands what is written instead.
+var words = regexp.MustCompile(`(?i)\b(` + strings.Join([]string{
+	"elsewhere", "ailing", "hearsay", "doom", "doomed", // other hosts, in back-off, unconfirmed, invalidated
+	"obeys?", "obeyed", "disobedient", "patience", // applies, applied, unacknowledged, timeout
+	"floors", "house", "in good times", "mood", "trouble", // layers, packages, normally, load, failure
+	"he", "his", "him", "she", "nobody", "somebody", "anybody", "whoever", // it, no process, a client
+	"request's way", "way of a request", // request path
+}, "|") + `)\b`)
+
+var (
+	inCode  = regexp.MustCompile("`[^`]*`")
+	comment = regexp.MustCompile(`(^|\s)//( .*)`)
+)
+
+func TestStyle(t *testing.T) {
+	t.Parallel()
+	for _, file := range files(t) {
+		if ext := path.Ext(file); ext != ".go" && ext != ".md" ||
+			slices.Contains(unconverted, file) || slices.Contains(unconverted, path.Dir(file)) {
+			continue
+		}
+		text, err := os.ReadFile("../../" + file)
+		require.NoError(t, err)
+		for _, problem := range check(file, string(text)) {
+			t.Error(problem)
+		}
+	}
+}
+
+// check returns the problems of one file, each with file:line.
+func check(file, text string) (problems []string) {
+	document, fenced := strings.HasSuffix(file, ".md"), false
+	for n, line := range strings.Split(text, "\n") {
+		prose, limit := "", codeWidth
+		if document {
+			fence := strings.HasPrefix(strings.TrimSpace(line), "```")
+			fenced = fenced != fence
+			if fenced || fence || strings.HasPrefix(line, "    ") {
+				continue // a picture, commands or output
+			}
+			prose = inCode.ReplaceAllString(line, "")
+			if limit = textWidth; strings.HasPrefix(line, "|") {
+				limit = len(line) // a row of a table is one line
+			}
+		} else if m := comment.FindStringSubmatchIndex(line); m != nil {
+			prose = inCode.ReplaceAllString(line[m[4]:], "")
+			if strings.TrimSpace(line[:m[2]]) == "" {
+				limit = textWidth
+			}
+		}
+		if width := utf8.RuneCountInString(line) + 3*strings.Count(line, "\t"); width > limit {
+			problems = append(problems, fmt.Sprintf("%s:%d: %d columns, %d are allowed", file, n+1, width, limit))
+		}
+		for _, word := range words.FindAllString(prose, -1) {
+			problems = append(problems, fmt.Sprintf("%s:%d: %q is not a word of this project", file, n+1, word))
+		}
+	}
+	return problems
+}
