@@ -313,7 +313,7 @@ func TestUnreachableForAll(t *testing.T) {
 	require.NoError(t, lock.Release(t.Context()))
 }
 
-// Keys that other programs have written are locks of somebody else.
+// Keys that other programs have written are locks of other holders.
 func TestForeignKeys(t *testing.T) {
 	t.Parallel()
 	r := newRelayed(t, -1, cachelock.Options{Poll: 50 * time.Millisecond})

