@@ -29,7 +29,8 @@
 --
 -- When a gateway has applied a purge that the log knows nothing of, the server has lost data. If
 -- nothing was purged since, the purge becomes the base, so that those that missed it drop
--- everything. Else it is unknown who missed what, and all is purged.
+-- everything, and later purges get higher fences, even if the clock went back. Else it is unknown
+-- who missed what, and all is purged.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -77,6 +78,9 @@ if last > latest then
 	last = -1 -- the clock was set back
 elseif last > math.max(base, newest) then
 	redis.call('SET', KEYS[3], ARGV[2])
+	if tonumber(redis.call('GET', KEYS[1]) or 0) < last then
+		redis.call('SET', KEYS[1], ARGV[2])
+	end
 elseif last > base and redis.call('ZCOUNT', KEYS[2], ARGV[2], ARGV[2]) == 0 then
 	local fence = math.max(redis.call('INCR', KEYS[1]), clock, newest + 1)
 	local text = string.format('%.0f', fence)

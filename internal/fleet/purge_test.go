@@ -338,3 +338,33 @@ func TestPurgesAreHeardOf(t *testing.T) {
 	}, "both listen")
 	purge(t, a, tier.MatchFolder("group1"), 2)
 }
+
+// Redis loses its data, and its clock goes back: a purge that comes then is newer than all that
+// gateways have applied.
+func TestRedisLosesItsDataAndItsClock(t *testing.T) {
+	server := redistest.Shared(t)
+	f := member(t, fleetOf(server.Addr()), 1)
+	m := memory{last: time.Now().Add(time.Hour).UnixMicro(), noted: true}
+	start(t, f, m.withDisk())
+	purge(t, f, tier.MatchFolder("group1"), 1)
+	require.Equal(t, []string{"group1/"}, m.take())
+}
+
+// Redis loses its data: a list of members of the same length as before is another one.
+func TestMembersAfterRedisLostItsData(t *testing.T) {
+	server := redistest.Start(t)
+	o := fleetOf(server.Addr())
+	a, b, c := member(t, o, 1), member(t, o, 2), member(t, o, 3)
+	for _, f := range []*Fleet{a, b, c} {
+		f.local = (&memory{}).local()
+	}
+	require.NoError(t, a.sync())
+	require.NoError(t, b.sync())
+	require.NoError(t, a.sync())
+	require.True(t, a.members.has(b.o.Advertise))
+	require.NoError(t, server.Client().FlushAll(t.Context()).Err())
+	require.NoError(t, c.sync())
+	require.NoError(t, a.sync())
+	require.True(t, a.members.has(c.o.Advertise))
+	require.False(t, a.members.has(b.o.Advertise))
+}

@@ -54,7 +54,7 @@ func (f *Fleet) Start(l Local) error {
 	}
 	f.started, f.local = true, l
 	if l.Load != nil {
-		if last, err := l.Load(); err == nil && last >= 0 {
+		if last, err := l.Load(); err == nil && last >= 0 && last <= maxFence {
 			f.last = last
 		} else if err != nil {
 			f.o.Log.Warn("cannot tell which purges the disk cache has applied: it will be dropped", "error", err)
@@ -189,7 +189,10 @@ func (f *Fleet) exchange() (news, error) {
 	}
 	n := news{missed: -1, purges: texts(answer[1])}
 	if missed, _ := answer[0].(string); missed != "" {
-		n.missed = max(0, parseFence(missed))
+		n.missed = parseFence(missed)
+		if n.missed < 0 { // taken, it would come again and again
+			return news{}, fmt.Errorf("%w: %.32q is no fence", errSync, missed)
+		}
 	}
 	revision, _ = answer[2].(string)
 	if records, changed := answer[3].([]any); changed {
@@ -268,10 +271,13 @@ func (f *Fleet) isSynced() {
 	}
 }
 
+// maxFence is the highest fence: numbers of Lua scripts are exact up to it.
+const maxFence = 1<<53 - 1
+
 // parseFence reads a fence; -1 = it is none.
 func parseFence(text string) int64 {
 	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < 0 || n >= 1<<53 {
+	if err != nil || n < 0 || n > maxFence {
 		return -1
 	}
 	return n
