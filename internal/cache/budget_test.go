@@ -10,6 +10,7 @@ import (
 	"fastdfs-gateway/internal/eventually"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/semaphore"
 )
 
 // TestManyFlights: what is being fetched at a time is bounded, however many large files are asked
@@ -99,4 +100,15 @@ func TestNoMemoryForContent(t *testing.T) {
 	require.Equal(t, 50, c.Stats().Records)
 	require.EqualValues(t, 50, c.Stats().OriginFetches)
 	require.Zero(t, c.Stats().OriginStats)
+}
+
+// Memory that is free is reserved without a timer.
+func TestReserveAllocatesNothing(t *testing.T) {
+	room := semaphore.NewWeighted(2)
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		require.NoError(t, acquireWithin(background, room, 2, time.Hour))
+		room.Release(2)
+	}))
+	require.NoError(t, acquireWithin(background, room, 1, time.Hour))
+	require.ErrorIs(t, acquireWithin(background, room, 2, time.Millisecond), context.DeadlineExceeded)
 }

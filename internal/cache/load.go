@@ -431,18 +431,16 @@ func (c *Cache) reserve(f *fill) error {
 		from    *semaphore.Weighted
 		timeout time.Duration
 	}{{c.filling, reserveTimeout}, {c.overdraft, c.o.Wait}} {
-		ctx, cancel := context.WithTimeout(f.ctx, try.timeout)
-		err := try.from.Acquire(ctx, length)
-		cancel()
+		err := acquireWithin(f.ctx, try.from, length, try.timeout)
 		switch {
-		case f.ctx.Err() != nil:
-			return c.whyEnded()
 		case err == nil:
 			f.reserved, f.reservedOf = length, try.from
 			if try.from == c.filling { // the overdraft evicts nothing
 				c.memory.Reserve(length)
 			}
 			return nil
+		case f.ctx.Err() != nil:
+			return c.whyEnded()
 		}
 	}
 	return fmt.Errorf("%w: no memory for %q", ErrBusy, f.key.String())
@@ -459,6 +457,16 @@ func (c *Cache) reserveNow(f *fill, length int64) bool {
 	f.reserved, f.reservedOf = length, c.filling
 	c.memory.Reserve(length)
 	return true
+}
+
+// acquireWithin waits for room until a timeout. Where there is room it allocates nothing.
+func acquireWithin(ctx context.Context, from *semaphore.Weighted, n int64, timeout time.Duration) error {
+	if from.TryAcquire(n) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, timeout)
+	defer cancel()
+	return from.Acquire(ctx, n)
 }
 
 // unreserve ends the reservation.
