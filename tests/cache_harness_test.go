@@ -50,6 +50,7 @@ type fleetOptions struct {
 	lines    []string // further lines
 	relayed  bool     // the gateways reach each other by way of relays
 	noRedis  bool
+	redisAt  string // value of addresses in [redis], and further lines of it; default: a server of its own
 	disk     bool
 	mutable  string // mutable_ttl; default: so long that only a purge shows a change
 	storages int    // default: 2; where there is one, nobody helps out when it is slow, and a file has one download
@@ -62,7 +63,7 @@ func startFleet(t *testing.T, o fleetOptions) *fleet {
 		o.storages = 2
 	}
 	f := &fleet{t: t, cluster: cluster(t, fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: "group1", Count: o.storages}}})}
-	if !o.noRedis {
+	if !o.noRedis && o.redisAt == "" {
 		f.redis = redistest.Start(t)
 	}
 	if o.mutable == "" {
@@ -80,7 +81,7 @@ func (f *fleet) join(o fleetOptions) *member {
 	f.t.Helper()
 	t := f.t
 	m := &member{o: lab.GatewayOptions{Binary: binary, Dir: t.TempDir(), Trackers: f.cluster.Trackers(), Cache: o.cache, Lines: o.lines,
-		Port: lab.Port(), Admin: lab.Port(), Peers: lab.Port()}}
+		Redis: o.redisAt, Port: lab.Port(), Admin: lab.Port(), Peers: lab.Port()}}
 	if f.redis != nil {
 		m.o.Redis = f.redis.Addr()
 	}

@@ -126,6 +126,10 @@ func parsePeer(text string) (*url.URL, error) {
 	return u, nil
 }
 
+// clusterReload is how often a client of a Cluster looks which nodes are masters. go-redis does so
+// so rarely that a gateway missed a failover for a minute.
+const clusterReload = 2 * time.Second
+
 // client returns a client of Redis, which connects when it is used. Its limits are those of a
 // request that has no time to lose: behind it a client waits for a file.
 func (o *Options) client() redis.UniversalClient {
@@ -148,7 +152,9 @@ func (o *Options) client() redis.UniversalClient {
 	case modeSentinel:
 		return redis.NewFailoverClient(u.Failover())
 	case modeCluster:
-		return redis.NewClusterClient(u.Cluster())
+		cluster := u.Cluster()
+		cluster.ClusterStateReloadInterval = clusterReload
+		return redis.NewClusterClient(cluster)
 	}
 	return redis.NewClient(u.Simple())
 }
