@@ -17,7 +17,7 @@ func (r *request) flvPiece() error {
 	if r.h.o.FLVExtension == "" || q.start == nil || r.id.Ext() != r.h.o.FLVExtension {
 		return nil
 	}
-	span, use, err := flvSpan(q.start, q.end, r.found.size)
+	span, use, err := flvSpan(q.start, q.end, r.info.size)
 	if err != nil || !use {
 		return err
 	}

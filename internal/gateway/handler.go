@@ -98,7 +98,7 @@ type Handler struct {
 	log   *slog.Logger // limited: what it is told may come with every request
 	allow string       // value of Allow
 	pool  sync.Pool    // of *request
-	mark  *byte        // tells what was prepared by this handler from what was by others
+	mark  *byte        // tells the fileInfos that this handler has made from those of others
 }
 
 // NewHandler returns a handler for the options.
@@ -140,9 +140,9 @@ type request struct {
 	file   *storage.File
 	open   bool      // file is open: from find until the answer is out
 	memory []byte    // the file's content where it is in memory; the file is closed then
-	ready  *prepared // what is known of a file that was asked for before, else nil
+	info   *fileInfo // of the file, wherever it is
+	base   int64     // offset of its first byte in the descriptor
 	rep    representation
-	found  found          // what is known of the file, wherever it is
 	remote origin.Request // for the file where it is not here
 	source string         // where the answer comes from, for metrics and logs
 	stale  bool           // it is about a file whose facts have expired
@@ -231,7 +231,7 @@ func (r *request) serve() error {
 }
 
 func (r *request) findAndRespond() error {
-	r.ready, r.stale = nil, false // an attempt before this one has left them, and a body
+	r.info, r.stale = nil, false // an attempt before this one has left them, and a body
 	r.body = sendfile.Body{Done: r.done, Pieces: r.body.Pieces[:0]}
 	if answered, err := r.find(); answered || err != nil {
 		return err
@@ -340,13 +340,12 @@ func (r *request) find() (answered bool, err error) {
 
 // foundHere takes over a file of this host.
 func (r *request) foundHere(file *storage.File) {
-	r.file, r.source, r.ready = file, sourceLocal, r.h.prepare(file, r.id)
-	r.found = r.ready.found
-	r.found.base = file.Base()
+	r.file, r.source, r.info = file, sourceLocal, r.h.localInfo(file, r.id)
+	r.base = file.Base()
 	r.open = true
 	openFiles.of(r.h.o.Metrics).Inc()
 	if r.memory = file.Bytes(); r.memory != nil {
-		r.source, r.found.base = sourceMemory, 0
+		r.source, r.base = sourceMemory, 0
 		r.closeFile()
 	}
 }
@@ -413,7 +412,7 @@ func (r *request) finish(bytes int64, firstByte time.Time, err error) {
 		r.h.o.Access.write(entryOf(r, bytes, err))
 	}
 	h := r.h
-	r.ctx, r.id, r.file, r.memory, r.ready = nil, fdfs.FileID{}, nil, nil, nil
+	r.ctx, r.id, r.file, r.memory, r.info = nil, fdfs.FileID{}, nil, nil, nil
 	r.stale = false
 	r.remote.Reset()
 	r.target = target{scratch: r.target.scratch[:0]}

@@ -46,8 +46,7 @@ func (r *request) findRemote(localErr error) (answered bool, err error) {
 	if f.Asked() {
 		r.source = sourceOrigin
 	}
-	r.ready = r.h.prepareRemote(f, r.id)
-	r.found = r.ready.found
+	r.info, r.base = r.h.remoteInfo(f, r.id), 0
 	return false, nil
 }
 

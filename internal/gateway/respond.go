@@ -4,7 +4,6 @@ import (
 	"crypto/rand"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"fastdfs-gateway/internal/httprange"
@@ -29,33 +28,9 @@ func (p *representation) cut(s httprange.Span, base int64) sendfile.Piece {
 	return sendfile.Piece{Head: p.head[first:end], Offset: base + p.body.Start + s.Start - first, Length: s.Length - (end - first)}
 }
 
-// found is what is known of the file that a request asks for, wherever it is.
-type found struct {
-	size    int64
-	modTime time.Time
-	mutable bool  // its bytes may change under the same id
-	weak    bool  // tag does not tell all versions apart
-	base    int64 // offset of its first byte in the descriptor
-	tag     [64]byte
-	tagLen  int
-}
-
-// identify makes the entity-tag: from CRC32, size and time of the content where that cannot change.
-func (f *found) identify(crc uint32, created int64) {
-	b := strconv.AppendUint(f.tag[:0], uint64(crc), 16)
-	b = strconv.AppendInt(append(b, '-'), f.size, 16)
-	f.tagLen = len(strconv.AppendInt(append(b, '-'), created, 16))
-}
-
-// identifyVersion makes it from the file's own size and time of change.
-func (f *found) identifyVersion(changed int64) {
-	b := strconv.AppendInt(append(f.tag[:0], 'm'), f.size, 16)
-	f.tagLen = len(strconv.AppendInt(append(b, '-'), changed, 16))
-}
-
 // respond answers with the file that was found: its headers, then as much of it as range and conditions ask for.
 func (r *request) respond() error {
-	r.rep = representation{body: httprange.Span{Length: r.found.size}}
+	r.rep = representation{body: httprange.Span{Length: r.info.size}}
 	if err := r.flvPiece(); err != nil {
 		return err
 	}
@@ -78,7 +53,7 @@ const recently = 2 * time.Second
 
 // describe sets the validators of the file and the headers that a 304 carries too.
 func (r *request) describe() {
-	f := &r.found
+	f := r.info
 	r.validators = httprange.Validators{
 		ModTime:    f.modTime,
 		StrongDate: !f.mutable || r.now.Sub(f.modTime) > recently,
@@ -89,17 +64,20 @@ func (r *request) describe() {
 		r.validators.ModTime, r.validators.StrongDate = r.now.Add(-recently), false
 	}
 	h := &r.ctx.Response.Header
-	if r.ready != nil && r.rep.body.Length == f.size && r.validators.ModTime.Equal(f.modTime) {
-		h.SetCanonical(headerETag, stringBytes(r.ready.tag))
-		r.validators.ETag = r.ready.etag
-		h.SetCanonical(headerLastModified, r.ready.lastModified)
-	} else {
-		tag := r.appendTag(r.text[:0])
-		h.SetCanonical(headerETag, tag)
-		r.validators.ETag = strings.TrimPrefix(string(tag), "W/")
-		r.text = r.validators.ModTime.UTC().AppendFormat(tag[:0], http.TimeFormat)
-		h.SetCanonical(headerLastModified, r.text)
+	r.validators.ETag = f.tagOf(r.rep.body)
+	etag := f.etag
+	if r.rep.body.Length != f.size {
+		if etag = r.validators.ETag; f.weak {
+			etag = "W/" + etag
+		}
 	}
+	h.SetCanonical(headerETag, stringBytes(etag))
+	lastModified := f.lastModified
+	if !r.validators.ModTime.Equal(f.modTime) {
+		r.text = r.validators.ModTime.UTC().AppendFormat(r.text[:0], http.TimeFormat)
+		lastModified = r.text
+	}
+	h.SetCanonical(headerLastModified, lastModified)
 	if r.h.o.CacheControl != "" {
 		h.SetCanonical(headerCacheControl, stringBytes(r.h.o.CacheControl))
 	}
@@ -125,22 +103,6 @@ func (r *request) setXCache() {
 // xCache are the values of X-Cache for files of other hosts.
 var xCache = map[string]string{sourceMemory: "HIT", sourceDisk: "HIT", sourcePeer: "PEER", sourceOrigin: "MISS"}
 
-// appendTag appends the entity-tag of the representation.
-func (r *request) appendTag(b []byte) []byte { return r.found.appendTag(b, r.rep.body) }
-
-// appendTag appends the entity-tag of the file, or of a part of it.
-func (f *found) appendTag(b []byte, part httprange.Span) []byte {
-	if f.weak {
-		b = append(b, "W/"...)
-	}
-	b = append(append(b, '"'), f.tag[:f.tagLen]...)
-	if part.Length != f.size { // a stretch of it
-		b = strconv.AppendInt(append(b, '-', 's'), part.Start, 16)
-		b = strconv.AppendInt(append(b, '-'), part.Length, 16)
-	}
-	return append(b, '"')
-}
-
 var (
 	headerETag           = []byte(fasthttp.HeaderETag)
 	headerLastModified   = []byte(fasthttp.HeaderLastModified)
@@ -159,15 +121,7 @@ var (
 // setFileHeaders sets what belongs to answers with bytes of the file.
 func (r *request) setFileHeaders() {
 	h := &r.ctx.Response.Header
-	var active bool
-	if r.ready != nil {
-		h.SetContentType(r.ready.contentType)
-		active = r.ready.active
-	} else {
-		contentType := r.h.contentType(r.id)
-		h.SetContentType(contentType)
-		active = isActive(contentType)
-	}
+	h.SetContentType(r.info.contentType)
 	h.SetCanonical(headerAcceptRanges, valueBytes)
 	h.SetCanonical(headerContentTypeOpt, valueNosniff)
 	name := r.target.params.filename
@@ -178,7 +132,7 @@ func (r *request) setFileHeaders() {
 		r.text = appendDisposition(r.text[:0], name)
 		h.SetCanonical(headerDisposition, r.text)
 	}
-	if active {
+	if r.info.active {
 		r.setActive(name != nil)
 	}
 }
@@ -221,9 +175,9 @@ func (r *request) choosePieces() error {
 		}
 		r.text = appendContentRange(r.text[:0], r.spans[0], r.rep.size())
 		r.ctx.Response.Header.SetCanonical(headerContentRange, r.text)
-		return r.send(r.rep.cut(r.spans[0], r.found.base))
+		return r.send(r.rep.cut(r.spans[0], r.base))
 	}
-	return r.send(r.rep.cut(httprange.Span{Length: r.rep.size()}, r.found.base))
+	return r.send(r.rep.cut(httprange.Span{Length: r.rep.size()}, r.base))
 }
 
 // readRange reads the Range field, which only counts for GET (RFC 9110 section 14.2), into spans.
@@ -280,7 +234,7 @@ func (r *request) multipart() error {
 		head = append(head, contentType...)
 		head = append(head, "\r\nContent-Range: "...)
 		head = append(appendContentRange(head, s, r.rep.size()), "\r\n\r\n"...)
-		piece := r.rep.cut(s, r.found.base)
+		piece := r.rep.cut(s, r.base)
 		piece.Head = append(head, piece.Head...)
 		pieces = append(pieces, piece)
 	}
