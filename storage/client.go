@@ -26,9 +26,9 @@ var (
 	ErrNoSource = errors.New("no storage could be asked")
 	// ErrChanged: a storage has another version of a slave, an appender or a link than the
 	// requested one. Stat returns the new one.
-	ErrChanged = errors.New("storage has another version of the file")
+	ErrChanged = fdfs.ErrFileChanged
 	// ErrCRC: the content of a whole file does not have the CRC32 of its id.
-	ErrCRC = errors.New("content does not match the CRC32 of the file id")
+	ErrCRC = fdfs.ErrFileCRC
 )
 
 var (

@@ -57,7 +57,7 @@ var (
 	// ErrNotFound: the store does not have the file, or has something else under its name: a trunk
 	// slot that is free or another file's, a file of another size than the id says (truncated, or
 	// not yet replicated completely), a directory.
-	ErrNotFound = errors.New("no such file in the store")
+	ErrNotFound = fdfs.ErrNoFile
 	// ErrNoGroup: no store path of this group is on this host.
 	ErrNoGroup = errors.New("group is not on this host")
 	// ErrPathIndex: the group has no store path of this number.

@@ -29,6 +29,7 @@ import (
 
 	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/checksum"
+	"fastdfs-gateway/internal/fdfs"
 )
 
 // Names of package tier that are part of the interface of this one.
@@ -49,13 +50,13 @@ const SegmentSize = tier.SegmentSize
 // Errors of the cache.
 var (
 	// ErrNotFound: there is no such file. A Source gives it too.
-	ErrNotFound = errors.New("no such file")
+	ErrNotFound = fdfs.ErrNoFile
 	// ErrChanged: the file is not of the version any more that was looked up. Look it up again. A
 	// Source may give it too.
-	ErrChanged = errors.New("file has changed")
+	ErrChanged = fdfs.ErrFileChanged
 	// ErrCorrupt: the content of the file is not the one that its CRC32 says. A Source may give it
 	// too.
-	ErrCorrupt = errors.New("content does not match its CRC32")
+	ErrCorrupt = fdfs.ErrFileCRC
 	// ErrNotHere: a gateway cannot give another one what it asks for.
 	ErrNotHere = errors.New("this gateway does not have the entry")
 	// ErrMiss: without a Source nothing can be told. See Get.

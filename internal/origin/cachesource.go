@@ -150,7 +150,8 @@ func (f *cacheSource) Stat(ctx context.Context) (v cache.Version, err error) {
 		}
 	}
 	if err != nil {
-		return cache.Version{}, f.failed(err)
+		f.a.o.Counters.count(err)
+		return cache.Version{}, err
 	}
 	return versionOf(f.wanted.ID, info), nil
 }
@@ -197,7 +198,7 @@ func (f *cacheSource) Fetch(ctx context.Context, want *cache.Version, offset, le
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		err = f.failed(err)
+		f.a.o.Counters.count(err)
 	}
 	return v, stream, err
 }
@@ -225,12 +226,6 @@ func (f *cacheSource) fetch(ctx context.Context, want *cache.Version, offset, le
 	}
 	stream, err := f.open(ctx, *want, offset, length, servers)
 	return *want, stream, err
-}
-
-// failed counts a failure and says to the cache what it means.
-func (f *cacheSource) failed(err error) error {
-	f.a.o.Counters.count(err)
-	return asCacheError(err)
 }
 
 // open fetches bytes of a version.
@@ -262,11 +257,7 @@ type fetch struct {
 
 func (f *fetch) Read(p []byte) (n int, err error) {
 	defer panics.ToError(&err, "reading from another host")
-	n, err = f.ReadCloser.Read(p)
-	if err != nil && err != io.EOF {
-		err = asCacheError(err)
-	}
-	return n, err
+	return f.ReadCloser.Read(p)
 }
 
 func (f *fetch) Close() error {
@@ -278,21 +269,6 @@ func (f *fetch) Close() error {
 type eof struct{}
 
 func (eof) Read([]byte) (int, error) { return 0, io.EOF }
-
-// asCacheError says to the cache what an error means; the error stays what it was.
-func asCacheError(err error) error {
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, storage.ErrNotFound):
-		return fmt.Errorf("%w: %w", cache.ErrNotFound, err)
-	case errors.Is(err, storage.ErrChanged):
-		return fmt.Errorf("%w: %w", cache.ErrChanged, err)
-	case errors.Is(err, storage.ErrCRC):
-		return fmt.Errorf("%w: %w", cache.ErrCorrupt, err)
-	}
-	return err
-}
 
 // versionOf is what the cache knows a file's content by.
 func versionOf(id fdfs.FileID, info storage.Info) cache.Version {

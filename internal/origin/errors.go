@@ -36,7 +36,7 @@ var (
 
 // final are the errors that are an answer already.
 var final = []error{
-	ErrNotFound, ErrNotYet, ErrNoLists, ErrTimeout, ErrBusy, ErrUnreachable, ErrTooManyWaiting, ErrClientGone, storage.ErrChanged,
+	ErrNotFound, ErrNotYet, ErrNoLists, ErrTimeout, ErrBusy, ErrUnreachable, ErrTooManyWaiting, ErrClientGone, fdfs.ErrFileChanged,
 }
 
 // failure counts a request that has failed, and gives the answer to its client.
@@ -55,9 +55,7 @@ func (a *Resolver) answer(id fdfs.FileID, err error, now time.Time) error {
 		}
 	}
 	switch {
-	case errors.Is(err, cache.ErrChanged):
-		return errors.Join(storage.ErrChanged, err)
-	case errors.Is(err, storage.ErrNotFound), errors.Is(err, cache.ErrNotFound), id.Kind == fdfs.KindTrunk && isMismatch(err):
+	case errors.Is(err, fdfs.ErrNoFile), id.Kind == fdfs.KindTrunk && errors.Is(err, fdfs.ErrFileCRC):
 		return a.missing(id, storage.ErrNotFound, now)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%w: %w", ErrTimeout, err)

@@ -2,13 +2,11 @@ package origin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"sync"
 	"time"
 
-	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/storage"
@@ -28,11 +26,6 @@ import (
 func CheckFirst(file string) bool {
 	id, err := fdfs.Parse(file)
 	return err == nil && id.Kind == fdfs.KindTrunk
-}
-
-// isMismatch tells whether an error is about content that does not match its CRC32.
-func isMismatch(err error) bool {
-	return errors.Is(err, storage.ErrCRC) || errors.Is(err, cache.ErrCorrupt)
 }
 
 const (
