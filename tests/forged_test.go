@@ -151,9 +151,9 @@ const mismatchTime = 10 * time.Second
 func TestForgedSlotsOfOtherHosts(t *testing.T) {
 	t.Parallel()
 	for name, o := range map[string]fleetOptions{
-		"cache":    {gateways: 1},
-		"fleet":    {gateways: 2},
-		"no cache": {gateways: 1, cache: []string{"memory_max = 0"}, noRedis: true},
+		"cache":    {gateways: 1, storages: 1}, // a second one would be asked when the first is slow
+		"fleet":    {gateways: 2, storages: 1},
+		"no cache": {gateways: 1, storages: 1, cache: []string{"memory_max = 0"}, noRedis: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := startFleet(t, o)

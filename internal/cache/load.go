@@ -117,6 +117,7 @@ func (c *Cache) loadOnce(f *fill, waitBudget time.Duration) error {
 	if err != nil {
 		return err
 	}
+	// Also outside of the first Copies: none of these gave it, so that perhaps none keeps it.
 	return c.complete(f, lease, true)
 }
 

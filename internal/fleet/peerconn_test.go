@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,14 +16,24 @@ import (
 // sink is a connection that keeps what each Write was given.
 type sink struct {
 	net.Conn
+	err error
+
+	mu     sync.Mutex // guards writes
 	writes [][]byte
-	err    error
+}
+
+func (s *sink) written() [][]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.writes)
 }
 
 func (s *sink) Write(p []byte) (int, error) {
 	if s.err != nil {
 		return 0, s.err
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.writes = append(s.writes, bytes.Clone(p))
 	return len(p), nil
 }
@@ -37,7 +49,7 @@ func TestRecordsAreWrittenTogether(t *testing.T) {
 			got, err := c.Write(record)
 			require.NoError(t, err)
 			require.Equal(t, n, got)
-			require.Equal(t, writes, len(to.writes))
+			require.Equal(t, writes, len(to.written()))
 		}
 		write(100, 1) // a short record does not wait
 		for range 16 {
@@ -48,7 +60,7 @@ func TestRecordsAreWrittenTogether(t *testing.T) {
 			write(fullRecord+22, 2+i/17)
 		}
 		write(fullRecord-1, 5)
-		require.True(t, bytes.Equal(want, bytes.Join(to.writes, nil)))
+		require.True(t, bytes.Equal(want, bytes.Join(to.written(), nil)))
 	})
 }
 
@@ -59,10 +71,10 @@ func TestFullRecordIsNotHeldForLong(t *testing.T) {
 		for n := range 3 {
 			_, err := c.Write(random(fullRecord))
 			require.NoError(t, err)
-			require.Len(t, to.writes, n)
+			require.Len(t, to.written(), n)
 			time.Sleep(holdTime)
 			synctest.Wait()
-			require.Len(t, to.writes, n+1)
+			require.Len(t, to.written(), n+1)
 		}
 	})
 }
@@ -81,6 +93,6 @@ func TestHeldRecordThatFails(t *testing.T) {
 			_, err = c.Write(random(n))
 			require.ErrorIs(t, err, io.ErrClosedPipe)
 		}
-		require.Empty(t, to.writes, "nothing follows a gap")
+		require.Empty(t, to.written(), "nothing follows a gap")
 	})
 }
