@@ -258,10 +258,17 @@ func TestFileThatKeepsChanging(t *testing.T) {
 		protocol.before = again
 	}
 	again()
-	r, _, _ := edge(t, Options{}, protocol)
+	r, o, remote := edge(t, Options{}, protocol)
 	url := kinds(t, content)["appender"]
-	require.Contains(t, r.ask("HEAD", url), "200 OK") // its size is known, so that what is fetched is of a version
-	got := r.ask("GET", url)
-	require.Contains(t, got, "503 ")
-	require.Contains(t, got, "Retry-After: 1\r\n")
+	for _, uncached := range []bool{false, true} {
+		if uncached {
+			remote.Cache = nil
+			o.Origin, o.Log, o.Metrics = origin.NewResolver(remote), r.handler.o.Log, r.handler.o.Metrics
+			r.server.SetHandler(NewHandler(o))
+		}
+		require.Contains(t, r.ask("HEAD", url), "200 OK") // its size is known, so that what is fetched is of a version
+		got := r.ask("GET", url)
+		require.Contains(t, got, "503 ", "uncached: %v", uncached)
+		require.Contains(t, got, "Retry-After: 1\r\n")
+	}
 }

@@ -75,7 +75,8 @@ func maxAge(localErr error) time.Duration {
 }
 
 // get asks the cache for a request, as long as its client is there.
-func (a *Resolver) get(r *Request, file string, localErr error, source *cacheSource, c *candidates) (cache.Entry, error) {
+func (a *Resolver) get(r *Request, file string, localErr error, source *cacheSource,
+	c *candidates) (cache.Entry, error) {
 	ctx, cancelCause := context.WithCancelCause(context.Background())
 	defer cancelCause(nil)
 	ctx, cancel := context.WithTimeout(ctx, a.o.StatTimeout)
@@ -97,8 +98,8 @@ func waitedFor(id fdfs.FileID, c *candidates) string {
 	return c.servers[0].Addr()
 }
 
-// Pinned is a range of a file in memory: Bytes, or, where these are nil, Length bytes from Offset on
-// of a file that is in memory.
+// Pinned is a range of a file in memory: Bytes, or, where these are nil, Length bytes from Offset
+// on of a file that is in memory.
 type Pinned struct{ cache.Pinned }
 
 var _ sendfile.Source = (*Pinned)(nil)
@@ -112,8 +113,8 @@ func (p *Pinned) Close() error {
 	return nil
 }
 
-// Pin gives length bytes (more than 0) from offset on where they are in memory in one piece; else it
-// is nil, and Open brings them. Closing the File releases them.
+// Pin gives length bytes (more than 0) from offset on where they are in memory in one piece; else
+// it is nil, and Open brings them. Closing the File releases them.
 func (f *File) Pin(offset, length int64) *Pinned {
 	if !f.isCached() {
 		return nil

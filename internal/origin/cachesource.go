@@ -68,8 +68,8 @@ func (f *cacheSource) Name() string {
 	return f.wanted.ID.Group
 }
 
-// SourceForPeer makes what fetches a file for another gateway. It is cache.ErrNotHere for the groups
-// of this host: that gateway asks their storages itself.
+// SourceForPeer makes what fetches a file for another gateway. It is cache.ErrNotHere for the
+// groups of this host: that gateway asks their storages itself.
 func (a *Resolver) SourceForPeer(file string) (cache.Source, error) {
 	id, err := fdfs.Parse(file)
 	if err != nil {
@@ -102,8 +102,8 @@ func (f *cacheSource) NegativeTTL() time.Duration {
 	return youngNegativeTTL
 }
 
-// servers are those to ask, those that gave wrong content last. That there are none says nothing about the file: the next request
-// for it may be allowed to ask somebody.
+// servers are those to ask, those that gave wrong content last. That there are none says nothing
+// about the file: the next request for it may be allowed to ask somebody.
 func (f *cacheSource) servers() ([]storage.Server, error) {
 	c := f.decided()
 	if len(c.servers) == 0 {
@@ -125,7 +125,7 @@ func btoi(b bool) int {
 	return 0
 }
 
-// Distrust implements cache.Distruster: whoever is asked first gave what was wrong.
+// Distrust implements cache.Distruster: the server that is asked first gave wrong content.
 func (f *cacheSource) Distrust(error) {
 	servers, err := f.servers()
 	if err != nil {
@@ -174,8 +174,8 @@ func (f *cacheSource) stat(ctx context.Context, servers []storage.Server) (stora
 	return f.a.stat(ctx, f.want(), servers, f.a.o.StatTimeout)
 }
 
-// want is the file with its target for web servers, and with a token that is good now: they check tokens too, and this may be long
-// after the request.
+// want is the file with its target for web servers, and with a token that is good now: they check
+// tokens too, and this may be long after the request.
 func (f *cacheSource) want() Wanted {
 	w := f.wanted
 	if f.a.usesWeb() {
@@ -185,7 +185,8 @@ func (f *cacheSource) want() Wanted {
 }
 
 // Fetch implements cache.Source.
-func (f *cacheSource) Fetch(ctx context.Context, want *cache.Version, offset, length int64) (v cache.Version, stream io.ReadCloser, err error) {
+func (f *cacheSource) Fetch(ctx context.Context, want *cache.Version, offset, length int64) (v cache.Version,
+	stream io.ReadCloser, err error) {
 	defer panics.ToError(&err, "fetching a file")
 	servers, err := f.servers()
 	if err != nil {
@@ -204,7 +205,8 @@ func (f *cacheSource) Fetch(ctx context.Context, want *cache.Version, offset, le
 }
 
 // fetch asks the servers for bytes.
-func (f *cacheSource) fetch(ctx context.Context, want *cache.Version, offset, length int64, servers []storage.Server) (cache.Version, io.ReadCloser, error) {
+func (f *cacheSource) fetch(ctx context.Context, want *cache.Version, offset, length int64,
+	servers []storage.Server) (cache.Version, io.ReadCloser, error) {
 	id := f.wanted.ID
 	if want == nil && id.Immutable() && !storage.MayBeLink(id) && offset < id.Size {
 		// The id tells size, time and CRC32: a download needs no request for them before it. Where
@@ -229,7 +231,8 @@ func (f *cacheSource) fetch(ctx context.Context, want *cache.Version, offset, le
 }
 
 // open fetches bytes of a version.
-func (f *cacheSource) open(ctx context.Context, v cache.Version, offset, length int64, servers []storage.Server) (io.ReadCloser, error) {
+func (f *cacheSource) open(ctx context.Context, v cache.Version, offset, length int64,
+	servers []storage.Server) (io.ReadCloser, error) {
 	if length = min(length, v.Size-offset); length <= 0 {
 		return io.NopCloser(eof{}), nil
 	}

@@ -30,8 +30,8 @@ func (a *Resolver) decide(id fdfs.FileID, localErr error, redirected bool, now t
 	return c
 }
 
-// moved chooses candidates anew when none of the servers that were asked could be reached: storages may
-// have moved. It is false where the lists name no others.
+// moved chooses candidates anew when none of the servers that were asked could be reached: storages
+// may have moved. It is false where the lists name no others.
 func (a *Resolver) moved(id fdfs.FileID, localErr error, redirected bool, now time.Time, asked []storage.Server,
 	err error) (candidates, bool) {
 	if !errors.Is(err, storage.ErrNoSource) || errors.Is(err, fdfs.ErrFull) || !a.o.Sources.renew() {

@@ -13,8 +13,8 @@ import (
 
 // Errors of a Resolver: each is an answer to the client.
 var (
-	// ErrNotFound: no host has the file, or none may be asked for it. Another request may be allowed
-	// to ask, so the error says nothing about the file.
+	// ErrNotFound: no host has the file, or none may be asked for it. Another request may be
+	// allowed to ask, so the error says nothing about the file.
 	ErrNotFound = errors.New("no host that may be asked has the file")
 	// ErrNotYet is ErrNotFound while replication may still bring the file.
 	ErrNotYet = errors.New("no host has the file yet")
@@ -36,7 +36,8 @@ var (
 
 // final are the errors that are an answer already.
 var final = []error{
-	ErrNotFound, ErrNotYet, ErrNoLists, ErrTimeout, ErrBusy, ErrUnreachable, ErrTooManyWaiting, ErrClientGone, fdfs.ErrFileChanged,
+	ErrNotFound, ErrNotYet, ErrNoLists, ErrTimeout, ErrBusy, ErrUnreachable, ErrTooManyWaiting, ErrClientGone,
+	fdfs.ErrFileChanged,
 }
 
 // failure counts a request that has failed, and gives the answer to its client.

@@ -19,9 +19,12 @@ type Outcome struct {
 	Text     string
 }
 
+// Step takes one step of an explanation: its name, and a text as for fmt.Sprintf.
+type Step = func(name, format string, args ...any)
+
 // Explain goes the path of Find without a client, and asks every host that the request might ask,
 // also those that come after one that has the file. It tells each step, and fetches nothing.
-func (a *Resolver) Explain(ctx context.Context, r *Request, localErr error, step func(name, format string, args ...any)) Outcome {
+func (a *Resolver) Explain(ctx context.Context, r *Request, localErr error, step Step) Outcome {
 	if a.o.Sources == nil {
 		return Outcome{Err: ErrNotFound}
 	}
@@ -70,8 +73,9 @@ func (a *Resolver) owners(id fdfs.FileID) []string {
 	return a.o.Owners(id.String())
 }
 
-// explainCache tells what the cache knows of a file. It is false where that plays no part in the answer.
-func (a *Resolver) explainCache(step func(name, format string, args ...any), id fdfs.FileID, redirected bool) (cache.Known, bool) {
+// explainCache tells what the cache knows of a file. It is false where that plays no part in the
+// answer.
+func (a *Resolver) explainCache(step Step, id fdfs.FileID, redirected bool) (cache.Known, bool) {
 	if a.o.Cache == nil || a.o.Redirect || redirected {
 		return cache.Known{}, false
 	}
@@ -94,7 +98,8 @@ func (a *Resolver) explainCache(step func(name, format string, args ...any), id 
 
 // explainHosts asks each server for the file. It returns the first that has it, and the errors of
 // those that could not be asked.
-func (a *Resolver) explainHosts(ctx context.Context, step func(name, format string, args ...any), w Wanted, servers []storage.Server) (holder *storage.Server, failure error) {
+func (a *Resolver) explainHosts(ctx context.Context, step Step, w Wanted,
+	servers []storage.Server) (holder *storage.Server, failure error) {
 	var failures []error
 	for i := range servers {
 		before := a.experience(servers[i])
@@ -126,7 +131,8 @@ func (a *Resolver) experience(server storage.Server) string {
 	}
 	for _, h := range o.Client.Health() {
 		if h.Server == server && h.Answers+h.Errors > 0 {
-			return fmt.Sprintf(" (%s until now: %d failures in a row, %d answers, %v to the first byte)", h.State, h.Errors, h.Answers, h.Latency.Round(10*time.Microsecond))
+			return fmt.Sprintf(" (%s until now: %d failures in a row, %d answers, %v to the first byte)",
+				h.State, h.Errors, h.Answers, h.Latency.Round(10*time.Microsecond))
 		}
 	}
 	return ""
@@ -138,16 +144,20 @@ const explainTimeout = 5 * time.Second
 // conclude tells the outcome: holder is the first that has the file, failure what went wrong with
 // those that could not be asked.
 func (a *Resolver) conclude(c candidates, holder *storage.Server, failure error) Outcome {
+	var first string
+	if len(c.servers) > 0 {
+		first = c.servers[0].Host
+	}
 	const unasked = "those that could not be asked may have it"
 	switch {
 	case a.o.Redirect && !a.o.TryReplicas:
-		return Outcome{Redirect: true, Text: fmt.Sprintf("redirect to the web server of %s, without asking", c.servers[0].Host)}
+		return Outcome{Redirect: true, Text: "redirect to the web server of " + first + ", without asking"}
 	case holder != nil && a.o.Redirect:
 		return Outcome{Redirect: true, Text: "redirect to the web server of " + holder.Host}
 	case holder != nil:
 		return Outcome{Text: fmt.Sprintf("fetched from %s, or from another one that has it", holder.Addr())}
 	case failure != nil && a.o.Redirect:
-		return Outcome{Redirect: true, Text: fmt.Sprintf("redirect to the web server of %s, which may have it", c.servers[0].Host)}
+		return Outcome{Redirect: true, Text: "redirect to the web server of " + first + ", which may have it"}
 	case errors.Is(failure, context.DeadlineExceeded):
 		return Outcome{Err: ErrTimeout, Text: unasked}
 	case failure != nil:

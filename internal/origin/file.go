@@ -32,8 +32,8 @@ type File struct {
 // Stream is the content of a file from an offset on. Its first bytes are there already.
 type Stream interface {
 	io.ReadCloser
-	// Whole is all of it where it is in memory in one piece, else nil. It stays good when the stream
-	// is closed.
+	// Whole is all of it where it is in memory in one piece, else nil. It stays good when the
+	// stream is closed.
 	Whole() []byte
 	// From tells where the first bytes came from.
 	From() cache.From
@@ -89,8 +89,8 @@ func (f *File) Memo() any { return f.entry.Memo() }
 // a cache it is not kept.
 func (f *File) SetMemo(memo any) { f.entry.SetMemo(memo) }
 
-// Open gives length bytes (more than 0) of the file from offset on, and waits for the first of them:
-// until these are here, a failure can be told by a status. The errors are those of Find.
+// Open gives length bytes (more than 0) of the file from offset on, and waits for the first of
+// them: until these are here, a failure can be told by a status. The errors are those of Find.
 func (f *File) Open(offset, length int64) (Stream, error) {
 	if f.isCached() {
 		return f.openCached(offset, length)
@@ -150,7 +150,8 @@ func (s *begunStream) Whole() []byte { return nil }
 // From implements Stream.
 func (s *begunStream) From() cache.From { return cache.FromOrigin }
 
-// begun reads the first bytes of a stream that has length bytes. It closes the stream when there are none.
+// begun reads the first bytes of a stream that has length bytes. It closes the stream when there
+// are none.
 func begun(stream io.ReadCloser, length int64) (Stream, error) {
 	first := make([]byte, min(length, firstRead))
 	for {

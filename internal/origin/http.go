@@ -53,7 +53,7 @@ func NewHTTP(o HTTPOptions) *HTTP {
 			if err != nil {
 				return nil, err
 			}
-			return &patientConn{Conn: c, patience: o.NetworkTimeout}, nil
+			return &timeoutConn{Conn: c, timeout: o.NetworkTimeout}, nil
 		},
 		MaxIdleConnsPerHost: 32, MaxConnsPerHost: 256, IdleConnTimeout: time.Minute,
 		DisableCompression: true, MaxResponseHeaderBytes: 16 << 10, ResponseHeaderTimeout: o.NetworkTimeout,
@@ -63,27 +63,28 @@ func NewHTTP(o HTTPOptions) *HTTP {
 	return &HTTP{o: o, failed: newBackoffs(), client: &http.Client{Transport: transport, CheckRedirect: refuse}}
 }
 
-// toStranger is the key of a mark in the context of a request to a storage.Server that is a stranger.
+// toStranger is the key of a mark in the context of a request to a storage.Server that is a
+// stranger.
 type toStranger struct{}
 
 // Close closes idle connections.
 func (o *HTTP) Close() { o.client.CloseIdleConnections() }
 
-// patientConn gives every read and write its own time.
-type patientConn struct {
+// timeoutConn gives every read and write its own time.
+type timeoutConn struct {
 	net.Conn
-	patience time.Duration
+	timeout time.Duration
 }
 
-func (c *patientConn) Read(p []byte) (int, error) {
-	if err := c.SetReadDeadline(time.Now().Add(c.patience)); err != nil {
+func (c *timeoutConn) Read(p []byte) (int, error) {
+	if err := c.SetReadDeadline(time.Now().Add(c.timeout)); err != nil {
 		return 0, err
 	}
 	return c.Conn.Read(p)
 }
 
-func (c *patientConn) Write(p []byte) (int, error) {
-	if err := c.SetWriteDeadline(time.Now().Add(c.patience)); err != nil {
+func (c *timeoutConn) Write(p []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(c.timeout)); err != nil {
 		return 0, err
 	}
 	return c.Conn.Write(p)
@@ -128,7 +129,8 @@ func (o *HTTP) statAt(ctx context.Context, w Wanted, server storage.Server) (sto
 		return storage.Info{}, err
 	}
 	if resp.StatusCode != http.StatusOK || resp.ContentLength < 0 {
-		return storage.Info{}, fmt.Errorf("%w of %s: status %d, length %d", errAnswer, server.Host, resp.StatusCode, resp.ContentLength)
+		return storage.Info{}, fmt.Errorf("%w of %s: status %d, length %d",
+			errAnswer, server.Host, resp.StatusCode, resp.ContentLength)
 	}
 	info := storage.Info{Size: resp.ContentLength, From: server, ModTime: time.Unix(w.ID.Created, 0)}
 	if w.ID.Immutable() {
@@ -152,7 +154,8 @@ func withoutURL(err error) error {
 }
 
 // ask sends a request; rng is the value of Range, empty for none. The caller closes the body.
-func (o *HTTP) ask(ctx context.Context, method string, w Wanted, server storage.Server, rng string) (*http.Response, error) {
+func (o *HTTP) ask(ctx context.Context, method string, w Wanted, server storage.Server,
+	rng string) (*http.Response, error) {
 	port := o.o.Port
 	if port == 0 {
 		port = w.Port
@@ -178,7 +181,7 @@ func (o *HTTP) ask(ctx context.Context, method string, w Wanted, server storage.
 		return nil, fmt.Errorf("cannot ask %s: %w", host, withoutURL(err))
 	}
 	o.strangers.Prove(server)
-	// The module answers 400 to a marked request for a file that it does not have.
+	// The module answers 400 to a request with redirect=1 for a file that it does not have.
 	if resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusBadRequest {
 		_ = resp.Body.Close() // what it says does not matter
 		return nil, fmt.Errorf("%s: %w", host, storage.ErrNotFound)
@@ -187,8 +190,11 @@ func (o *HTTP) ask(ctx context.Context, method string, w Wanted, server storage.
 }
 
 // Open implements Protocol by GET.
-func (o *HTTP) Open(ctx context.Context, w Wanted, info storage.Info, offset, length int64, servers []storage.Server) (io.ReadCloser, error) {
-	s := &httpStream{o: o, ctx: ctx, w: w, info: info, offset: offset, left: length, servers: fromFirst(info.From, o.Order(servers))}
+func (o *HTTP) Open(ctx context.Context, w Wanted, info storage.Info, offset, length int64,
+	servers []storage.Server) (io.ReadCloser, error) {
+	s := &httpStream{
+		o: o, ctx: ctx, w: w, info: info, offset: offset, left: length, servers: fromFirst(info.From, o.Order(servers)),
+	}
 	if err := s.connect(); err != nil {
 		return nil, err
 	}

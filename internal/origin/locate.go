@@ -62,13 +62,15 @@ func (a *Resolver) locate(w Wanted, servers []storage.Server) (to storage.Server
 	}
 	for i, err := range errs {
 		if !errors.Is(err, storage.ErrNotFound) {
-			return servers[i], fmt.Errorf("cannot find a storage with the file: %w: %w", storage.ErrNoSource, errors.Join(errs...))
+			return servers[i], fmt.Errorf("cannot find a storage with the file: %w: %w",
+				storage.ErrNoSource, errors.Join(errs...))
 		}
 	}
 	return servers[0], storage.ErrNotFound
 }
 
-// errUnheard is the failure of a server whose answer was not waited for, as a better one had the file.
+// errUnheard is the failure of a server whose answer was not waited for, as a better one had the
+// file.
 var errUnheard = errors.New("not waited for")
 
 // probe asks the servers at the same time. It returns as soon as the best one of those that have

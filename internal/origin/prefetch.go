@@ -10,10 +10,11 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// Prefetch brings a file that is not on this host into the cache, whole; localErr says why it is not
-// here. It returns its size, and where it was: "cached" when it was in the cache already, else
+// Prefetch brings a file that is not on this host into the cache, whole; localErr says why it is
+// not here. It returns its size, and where it was: "cached" when it was in the cache already, else
 // "fetched". The errors are those of Find, and ErrNotCached.
-func (a *Resolver) Prefetch(ctx context.Context, id fdfs.FileID, localErr error, now time.Time) (size int64, where string, err error) {
+func (a *Resolver) Prefetch(ctx context.Context, id fdfs.FileID, localErr error,
+	now time.Time) (size int64, where string, err error) {
 	if a.o.Sources == nil || a.o.Cache == nil || a.o.Redirect {
 		return 0, "", ErrNotCached
 	}

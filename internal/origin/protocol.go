@@ -23,12 +23,13 @@ type Wanted struct {
 type Protocol interface {
 	// Order puts the servers that have failed lately behind the others, without asking them.
 	Order(servers []storage.Server) []storage.Server
-	// Stat asks for size and time. It is storage.ErrNotFound when no server has the file, and another
-	// error when it cannot be told.
+	// Stat asks for size and time. It is storage.ErrNotFound when no server has the file, and
+	// another error when it cannot be told.
 	Stat(ctx context.Context, w Wanted, servers []storage.Server) (storage.Info, error)
 	// Open fetches length bytes (more than 0) from offset, of the version that info describes. A
 	// stream that ends before that ends in an error.
-	Open(ctx context.Context, w Wanted, info storage.Info, offset, length int64, servers []storage.Server) (io.ReadCloser, error)
+	Open(ctx context.Context, w Wanted, info storage.Info, offset, length int64,
+		servers []storage.Server) (io.ReadCloser, error)
 }
 
 // FastDFS fetches by the FastDFS protocol.
@@ -47,7 +48,8 @@ func (o FastDFS) Stat(ctx context.Context, w Wanted, servers []storage.Server) (
 }
 
 // Open implements Protocol.
-func (o FastDFS) Open(ctx context.Context, w Wanted, info storage.Info, offset, length int64, servers []storage.Server) (io.ReadCloser, error) {
+func (o FastDFS) Open(ctx context.Context, w Wanted, info storage.Info, offset, length int64,
+	servers []storage.Server) (io.ReadCloser, error) {
 	open := o.Client.Open
 	if w.Unchecked {
 		open = o.Client.OpenUnchecked

@@ -30,20 +30,21 @@ type Options struct {
 	Cache    *cache.Cache // nil = each request fetches for itself
 	Store    Store        // of this host; nil = it has none
 	Targets  Targets      // of requests to web servers
-	// Owners names the gateways of the fleet that own a file, the first in rank first; nil = there is
-	// no fleet.
+	// Owners names the gateways of the fleet that own a file, the first in rank first; nil = there
+	// is no fleet.
 	Owners      func(file string) []string
 	TryReplicas bool // ask the other storages of the group before 404
 	Redirect    bool // send the client to the source instead of fetching
 
-	// SyncDelay says how long after its creation a file may still be on its way to this host; nil = never.
+	// SyncDelay says how long after its creation a file may still be on its way to this host; nil =
+	// never.
 	SyncDelay func() time.Duration
-	// WaitApplied returns when the cache may be used: at once, except where this gateway was away and
-	// has to apply first what was purged meanwhile. Nil = always.
+	// WaitApplied returns when the cache may be used: at once, except where this gateway was away
+	// and has to apply first what was purged meanwhile. Nil = always.
 	WaitApplied func()
 
-	// Running counts the requests whose file is coming from another host: as long as there are some,
-	// the Protocol is in use. Several resolvers may share it; default: one of its own.
+	// Running counts the requests whose file is coming from another host: as long as there are
+	// some, the Protocol is in use. Several resolvers may share it; default: one of its own.
 	Running *atomic.Int64
 	// Counters may be shared too; default: some of its own.
 	Counters *Counters
@@ -195,7 +196,8 @@ func (a *Resolver) statFor(r *Request, id fdfs.FileID, localErr error) (storage.
 }
 
 // stat asks which server has the file.
-func (a *Resolver) stat(ctx context.Context, w Wanted, servers []storage.Server, timeout time.Duration) (info storage.Info, err error) {
+func (a *Resolver) stat(ctx context.Context, w Wanted, servers []storage.Server,
+	timeout time.Duration) (info storage.Info, err error) {
 	defer panics.ToError(&err, "asking for a file")
 	a.o.Running.Add(1)
 	defer a.o.Running.Add(-1)

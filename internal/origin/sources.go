@@ -14,10 +14,11 @@ import (
 // SourcesOptions are what is known of other hosts.
 type SourcesOptions struct {
 	LocalIPs []netip.Addr // addresses of this host
-	// HasStore tells whether the store paths of a group are on this host: then its storage here has nothing that is not in them.
-	// nil = none are.
+	// HasStore tells whether the store paths of a group are on this host: then its storage here has
+	// nothing that is not in them. nil = none are.
 	HasStore func(group string) bool
-	// Web tells that sources are asked, or clients sent, to their web servers: on this host that is this gateway.
+	// Web tells that sources are asked, or clients sent, to their web servers: on this host that is
+	// this gateway.
 	Web        bool
 	Allow      []netip.Prefix    // further addresses that may be sources
 	AddressMap map[string]string // address in an id or from a tracker -> address, or address:port, to use
@@ -32,8 +33,8 @@ type SourcesOptions struct {
 	Renew func()
 }
 
-// Sources knows which hosts may be asked for a file. The address in a file id is a claim of whoever made the URL: no connection is
-// made to a host that nothing else vouches for.
+// Sources knows which hosts may be asked for a file. The address in a file id is a claim of whoever
+// made the URL: no connection is made to a host that nothing else vouches for.
 type Sources struct{ o SourcesOptions }
 
 // NewSources returns sources for the options.
@@ -114,7 +115,8 @@ func (s *Sources) mayKnow(group string) bool {
 // learning tells whether nothing is known yet of the cluster, but will be.
 func (s *Sources) learning() bool { return s.o.Trackers && !s.o.Members.Known() }
 
-// Replicas returns the storages of a group, but this host; behind them the further addresses of those that have several.
+// Replicas returns the storages of a group, but this host; behind them the further addresses of
+// those that have several.
 func (s *Sources) Replicas(group string) []storage.Server {
 	var list, further []storage.Server
 	for _, member := range s.o.Members.StoragesOf(group) {
@@ -139,7 +141,8 @@ func (s *Sources) renew() bool {
 	return true
 }
 
-// isSelf tells whether a storage runs on this host and would say no more than the store here has said.
+// isSelf tells whether a storage runs on this host and would say no more than the store here has
+// said.
 func (s *Sources) isSelf(member tracker.Server) bool {
 	if !s.o.Web && (s.o.HasStore == nil || !s.o.HasStore(member.Group)) {
 		return false
@@ -149,7 +152,8 @@ func (s *Sources) isSelf(member tracker.Server) bool {
 		slices.ContainsFunc(member.Others, func(a netip.Addr) bool { return slices.Contains(s.o.LocalIPs, a) })
 }
 
-// server is where a storage is reached: by the address map, and at the usual port where none is known.
+// server is where a storage is reached: by the address map, and at the usual port where none is
+// known.
 func (s *Sources) server(member tracker.Server) storage.Server {
 	server := storage.Server{Host: member.Host, Port: member.Port}
 	if server.Port == 0 {

@@ -63,8 +63,8 @@ func appendRedirected(dst, query []byte) []byte {
 	return append(dst, "redirect=1"...)
 }
 
-// appendEscaped appends text with everything escaped that may not stand in a URL (RFC 3986 section 2);
-// escapes stay.
+// appendEscaped appends text with everything escaped that may not stand in a URL (RFC 3986 section
+// 2); escapes stay.
 func appendEscaped(dst, text []byte) []byte {
 	const upperHex = "0123456789ABCDEF"
 	for _, c := range text {
