@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDifferencesActiveContent: uploaded pages and pictures with scripts do not run in the name of the site.
+// TestDifferencesActiveContent: uploaded pages and pictures with scripts do not run in the name of
+// the site.
 func TestDifferencesActiveContent(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -47,7 +48,8 @@ func TestDifferencesActiveContent(t *testing.T) {
 	}
 }
 
-// TestTokensAreMasked: no log shows a token, whatever the request is like, unless the configuration says so.
+// TestTokensAreMasked: no log shows a token, whatever the request is like, unless the configuration
+// says so.
 func TestTokensAreMasked(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)

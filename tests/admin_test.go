@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// adminRequest is a request to an admin listener as somebody sends it who is no operator, and the status that it gets.
+// adminRequest is a request to an admin listener as somebody sends it who is no operator, and the
+// status that it gets.
 type adminRequest struct {
 	name, method, path, host string
 	headers                  []string // "Name: value"

@@ -69,7 +69,8 @@ func (f *fleet) requirePurged(purge func(id string) error) {
 	}))
 }
 
-// reachedAll is nil where the answer to a purge is that three gateways have obeyed: one that waits in vain for Redis does not reach them.
+// reachedAll is nil where the answer to a purge is that three gateways have obeyed: one that waits
+// in vain for Redis does not reach them.
 func reachedAll(well bool, text string) error {
 	if !well || strings.Join(strings.Fields(text), "") != `{"gateways":3}` {
 		return fmt.Errorf("the answer to a purge is %q", text)
@@ -77,7 +78,8 @@ func reachedAll(well bool, text string) error {
 	return nil
 }
 
-// TestCachePurge: a file, a folder or all files are forgotten by every gateway before the purge returns.
+// TestCachePurge: a file, a folder or all files are forgotten by every gateway before the purge
+// returns.
 func TestCachePurge(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 3})
@@ -109,7 +111,8 @@ func TestCachePurge(t *testing.T) {
 	}
 }
 
-// TestCachePurgeWithOneAway: a gateway that is stopped is named after 5 s, and obeys before it serves again.
+// TestCachePurgeWithOneAway: a gateway that is stopped is named after 5 s, and obeys before it
+// serves again.
 func TestCachePurgeWithOneAway(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 3})
@@ -207,7 +210,8 @@ func TestCachePrefetchTellsAsItGoes(t *testing.T) {
 	require.Equal(t, "done: 1 files, 0 failed\n", string(rest))
 }
 
-// showsLocks looks at the locks of two gateways during a fill and after it. Its error says that they do not share it.
+// showsLocks looks at the locks of two gateways during a fill and after it. Its error says that
+// they do not share it.
 func (f *fleet) showsLocks() error {
 	id, content := f.put(10 << 10)
 	vain := f.waitedInVain()
@@ -237,8 +241,8 @@ func (f *fleet) showsLocks() error {
 	return nil
 }
 
-// TestCacheLocksAndStatus: during a fill the admin listeners show who has its lock and who waits; the status is there for people and
-// for programs.
+// TestCacheLocksAndStatus: during a fill the admin listeners show who has its lock and who waits;
+// the status is there for people and for programs.
 func TestCacheLocksAndStatus(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 2, storages: 1})

@@ -44,8 +44,8 @@ func (m *member) onDisk(t *testing.T, segments int) {
 	eventually.True(t, func() bool { return len(m.segmentFiles(t)) == segments })
 }
 
-// TestCacheSurvives: after kill -9 a gateway serves from its disk what it had, without asking a storage for content, and what was
-// torn meanwhile is fetched again: no wrong byte comes out.
+// TestCacheSurvives: after kill -9 a gateway serves from its disk what it had, without asking a
+// storage for content, and what was torn meanwhile is fetched again: no wrong byte comes out.
 func TestCacheSurvives(t *testing.T) {
 	t.Parallel()
 	const size = 6 << 20
@@ -87,7 +87,8 @@ func TestCacheSurvives(t *testing.T) {
 	require.NotZero(t, f.cluster.Downloads(id).Downloads, "what was torn came from a storage")
 }
 
-// TestCachePurgedWhileDown: what was purged while a gateway was down does not come back from its disk.
+// TestCachePurgedWhileDown: what was purged while a gateway was down does not come back from its
+// disk.
 func TestCachePurgedWhileDown(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 2, disk: true})
@@ -136,7 +137,8 @@ func TestCacheBudgets(t *testing.T) {
 	f.fault()
 }
 
-// damage changes a byte in the middle of a file on its disk, and takes the file out of the page cache.
+// damage changes a byte in the middle of a file on its disk, and takes the file out of the page
+// cache.
 func damage(t *testing.T, path string) {
 	t.Helper()
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
@@ -156,9 +158,9 @@ func damage(t *testing.T, path string) {
 	}
 }
 
-// TestCacheDamagedWhileUsed: what changes on the disk under a running gateway is noticed when it comes
-// from the disk again: the clients get right bytes, which come from a storage, and what is stored then
-// is used.
+// TestCacheDamagedWhileUsed: what changes on the disk under a running gateway is noticed when it
+// comes from the disk again: the clients get right bytes, which come from a storage, and what is
+// stored then is used.
 func TestCacheDamagedWhileUsed(t *testing.T) {
 	t.Parallel() // some of the time goes by while nothing happens
 	f := startFleet(t, fleetOptions{gateways: 1, noRedis: true, disk: true, cache: []string{"memory_max = 0"}})

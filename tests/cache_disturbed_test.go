@@ -22,7 +22,8 @@ type warmState struct {
 	settled func(f *fleet, id fdfs.FileID) // what is so when the trouble is over, sooner or later
 }
 
-// warmTTL is how long an entry is fresh, and questionTime how long a storage takes to say that the file is still there.
+// warmTTL is how long an entry is fresh, and questionTime how long a storage takes to say that the
+// file is still there.
 const (
 	warmTTL      = 2 * time.Second
 	questionTime = time.Second
@@ -43,7 +44,8 @@ func (f *fleet) eachStorage(do func(*fdfstest.Storage)) {
 	}
 }
 
-// breaksOff is the trouble that the storages make: all that they say about files ends in the middle.
+// breaksOff is the trouble that the storages make: all that they say about files ends in the
+// middle.
 func breaksOff(s *warmState) *trouble {
 	return &trouble{
 		name:  "answers break off",
@@ -120,8 +122,9 @@ func disturbedCases() (list []disturbedCase) {
 	return list
 }
 
-// TestCacheDisturbed: whatever fails while an expired file is refreshed, whether its storages live or not, every client of a gateway
-// that lives gets it at once; and one that was deleted is served or refused, and known to be gone in the end. Nobody downloads it.
+// TestCacheDisturbed: whatever fails while an expired file is refreshed, whether its storages live
+// or not, every client of a gateway that lives gets it at once; and one that was deleted is served
+// or refused, and known to be gone in the end. Nobody downloads it.
 func TestCacheDisturbed(t *testing.T) {
 	t.Parallel()
 	atOnce := 8
@@ -162,7 +165,8 @@ func (c disturbedCase) run(t *testing.T) error {
 	return nil
 }
 
-// disturb lets the crowd come, one client after the other, from before the trouble until after it. The first gateway leads.
+// disturb lets the crowd come, one client after the other, from before the trouble until after it.
+// The first gateway leads.
 func (c disturbedCase) disturb(f *fleet, id fdfs.FileID, content []byte) (crowd.Report, time.Duration) {
 	began := time.Now()
 	lone := crowd.Run(crowd.Options{Clients: 1, URLs: urlsOf(f.gateways[:1], id), Want: content, Timeout: crowdTime})
@@ -183,8 +187,9 @@ func (c disturbedCase) disturb(f *fleet, id fdfs.FileID, content []byte) (crowd.
 	return <-done, time.Since(began)
 }
 
-// mostQuestions is how many there may be in some time: two for as long as one takes, as an entry whose last answer took long is asked
-// about again early; or one by each gateway, as these have nobody to agree by while there is no Redis.
+// mostQuestions is how many there may be in some time: two for as long as one takes, as an entry
+// whose last answer took long is asked about again early; or one by each gateway, as these have
+// nobody to agree by while there is no Redis.
 func (c disturbedCase) mostQuestions(took time.Duration) int {
 	return max(2, c.gateways) * (1 + int(took/questionTime))
 }

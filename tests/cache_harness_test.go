@@ -26,7 +26,8 @@ func init() { logging.Disable() } // servers that go away are what some of these
 // segment is what is fetched at a time.
 const segment = 4 << 20
 
-// fleet is gateways without a store of their own, the storages behind them, and the Redis that they share.
+// fleet is gateways without a store of their own, the storages behind them, and the Redis that they
+// share.
 type fleet struct {
 	t        *testing.T
 	cluster  *fdfstest.Cluster
@@ -230,7 +231,8 @@ func (f *fleet) metric(series string) (sum float64) {
 	return sum
 }
 
-// settled waits until no gateway is fetching or storing anything: a request that comes before is told of what goes on.
+// settled waits until no gateway is fetching or storing anything: a request that comes before is
+// told of what goes on.
 func (f *fleet) settled() {
 	f.t.Helper()
 	eventually.True(f.t, func() bool { return f.metric("fdfs_gateway_cache_flights") == 0 })
@@ -244,7 +246,8 @@ func requireWhole(t *testing.T, r crowd.Report) {
 	require.Equal(t, len(r), r.Count(crowd.Whole), r.String())
 }
 
-// requireHonest holds the answers to what every client is promised: the exact content, or an error that it can see.
+// requireHonest holds the answers to what every client is promised: the exact content, or an error
+// that it can see.
 func requireHonest(t *testing.T, r crowd.Report) {
 	t.Helper()
 	require.Zero(t, r.Count(crowd.Wrong), r.String())
@@ -267,8 +270,8 @@ func gatewayCommand(t *testing.T, args ...string) string {
 	return stdout
 }
 
-// together runs subtests at the same time, at most so many as atOnce says. They wait more than they work, so it is not the number of
-// processors that decides how many are right.
+// together runs subtests at the same time, at most so many as atOnce says. They wait more than they
+// work, so it is not the number of processors that decides how many are right.
 func together[C any](t *testing.T, atOnce int, cases []C, name func(C) string, run func(C, *testing.T)) {
 	t.Helper()
 	var running errgroup.Group

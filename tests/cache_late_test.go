@@ -8,16 +8,19 @@ import (
 	"fastdfs-gateway/internal/eventually"
 )
 
-// Gateways do not wait for ever: for Redis half a second, for each other and for storages a few. What they do then is right and costs more,
-// so a test that counts costs has to know whether the machine stood still.
+// Gateways do not wait for ever: for Redis half a second, for each other and for storages a few.
+// What they do then is right and costs more, so a test that counts costs has to know whether the
+// machine stood still.
 
 // lateBy is how late a goroutine may wake up on a machine of which times may be expected.
 const lateBy = 250 * time.Millisecond
 
-// scenes is how often a scene is played where the machine is late; the last time counts, whatever the machine does.
+// scenes is how often a scene is played where the machine is late; the last time counts, whatever
+// the machine does.
 const scenes = 8
 
-// watchTime begins to look how late goroutines wake up. The function that it returns ends that, and tells whether one was too late.
+// watchTime begins to look how late goroutines wake up. The function that it returns ends that, and
+// tells whether one was too late.
 func watchTime() func() bool {
 	stop, worst := make(chan struct{}), time.Duration(0)
 	var watching sync.WaitGroup
@@ -42,7 +45,8 @@ func watchTime() func() bool {
 	}
 }
 
-// sharing waits until all gateways have their Redis: one that has waited for it in vain leaves it alone for a while.
+// sharing waits until all gateways have their Redis: one that has waited for it in vain leaves it
+// alone for a while.
 func (f *fleet) sharing() {
 	f.t.Helper()
 	if f.redis != nil {
@@ -60,8 +64,9 @@ func (f *fleet) waitedInVain() (sum float64) {
 	return sum
 }
 
-// punctually plays a scene that prepares what it needs anew each time, and gives what was not as expected of a machine that keeps the time.
-// Where that was not kept, by the machine or because a gateway has waited in vain, the scene is played again.
+// punctually plays a scene that prepares what it needs anew each time, and gives what was not as
+// expected of a machine that keeps the time. Where that was not kept, by the machine or because a
+// gateway has waited in vain, the scene is played again.
 func (f *fleet) punctually(play func() error) error {
 	f.t.Helper()
 	return punctually(f.t, f.waitedInVain, func() error {
@@ -70,7 +75,8 @@ func (f *fleet) punctually(play func() error) error {
 	})
 }
 
-// punctually does so for a scene that has its own fleet: vain, which may be nil, is what was waited for in vain.
+// punctually does so for a scene that has its own fleet: vain, which may be nil, is what was waited
+// for in vain.
 func punctually(t *testing.T, vain func() float64, play func() error) error {
 	t.Helper()
 	if vain == nil {

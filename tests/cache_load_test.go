@@ -32,9 +32,10 @@ type sample struct {
 	asking bool // the storage was thinking about the file at that time
 }
 
-// TestCacheExpiresUnderLoad: while 2,000 requests a second ask for one file, its entry is refreshed again and again by a storage that
-// takes half a second to answer, and now and then the storage is away and it expires. None of the requests waits for that. How the
-// times compare is told, with TEST_LONG=1 over a minute and a half; they are the machine's.
+// TestCacheExpiresUnderLoad: while 2,000 requests a second ask for one file, its entry is refreshed
+// again and again by a storage that takes half a second to answer, and now and then the storage is
+// away and it expires. None of the requests waits for that. How the times compare is told, with
+// TEST_LONG=1 over a minute and a half; they are the machine's.
 func TestCacheExpiresUnderLoad(t *testing.T) {
 	t.Parallel()
 	if !long {
@@ -74,7 +75,8 @@ func TestCacheExpiresUnderLoad(t *testing.T) {
 	require.Zero(t, f.cluster.Downloads(id).Downloads)
 }
 
-// load starts the requests. The function that it returns waits for the last ones and gives all of them.
+// load starts the requests. The function that it returns waits for the last ones and gives all of
+// them.
 func (f *fleet) load(id fdfs.FileID, size int, delay time.Duration, stop *atomic.Bool, round *atomic.Int32) func() []sample {
 	var running sync.WaitGroup
 	var mu sync.Mutex // guards all
@@ -135,8 +137,8 @@ func (m *member) askAgain(id fdfs.FileID, size int, stop *atomic.Bool, round *at
 	return list, nil
 }
 
-// medians are those over all rounds of the median and the 99th percentile of a round: what else a machine does for a moment spoils
-// one of them.
+// medians are those over all rounds of the median and the 99th percentile of a round: what else a
+// machine does for a moment spoils one of them.
 func medians(samples []sample, rounds int, which func(sample) bool) (n int, p50, p99 time.Duration) {
 	times := make([][]time.Duration, rounds)
 	for _, s := range samples {

@@ -29,8 +29,8 @@ type library struct {
 	requests     int
 }
 
-// TestCacheRatios sends workloads through a memory and a disk that are too small for them: budgets are kept, popular files are found,
-// and a scan of cold files does not push them out of the memory.
+// TestCacheRatios sends workloads through a memory and a disk that are too small for them: budgets
+// are kept, popular files are found, and a scan of cold files does not push them out of the memory.
 func TestCacheRatios(t *testing.T) {
 	if !long {
 		t.Parallel() // others wait most of the time
@@ -63,7 +63,8 @@ type book struct {
 	content []byte
 }
 
-// put stores the files. Many have the same content, and every one its own id. Large ones are among the popular and the others alike.
+// put stores the files. Many have the same content, and every one its own id. Large ones are among
+// the popular and the others alike.
 func (l *library) put(f *fleet) []book {
 	large := randomContent(l.largeSize)
 	var contents [][]byte
@@ -184,7 +185,8 @@ func ask(client *http.Client, base string, b *book) error {
 	return err
 }
 
-// zipf draws numbers from 0 on, number i as often as 1/(i+1)^s says. math/rand has it for s over 1 only.
+// zipf draws numbers from 0 on, number i as often as 1/(i+1)^s says. math/rand has it for s over 1
+// only.
 type zipf struct{ sums []float64 }
 
 func newZipf(n int, s float64) *zipf {

@@ -37,8 +37,8 @@ func fleets() []int {
 	return []int{1, 3}
 }
 
-// TestCacheStampede: a crowd that asks for a cold file costs the storages one download of each segment, whatever the number of
-// gateways.
+// TestCacheStampede: a crowd that asks for a cold file costs the storages one download of each
+// segment, whatever the number of gateways.
 func TestCacheStampede(t *testing.T) {
 	if !long {
 		t.Parallel() // others wait most of the time
@@ -55,7 +55,8 @@ func TestCacheStampede(t *testing.T) {
 	}
 }
 
-// stampede sends a crowd for a cold file, and again when everybody has it. Its error says what costs too much.
+// stampede sends a crowd for a cold file, and again when everybody has it. Its error says what
+// costs too much.
 func (f *fleet) stampede(t *testing.T, clients, size int) error {
 	id, content := f.put(size)
 	f.slow(200*time.Millisecond, 500*time.Millisecond, size)
@@ -97,8 +98,9 @@ func expiredFleets() []int {
 	return []int{3} // time goes by while files expire
 }
 
-// TestCacheExpired: an expired file is served at once, and one gateway asks whether it is still there; while the storages are dead
-// it is served too; and when it was deleted all gateways know after that one question.
+// TestCacheExpired: an expired file is served at once, and one gateway asks whether it is still
+// there; while the storages are dead it is served too; and when it was deleted all gateways know
+// after that one question.
 func TestCacheExpired(t *testing.T) {
 	t.Parallel()
 	for _, gateways := range expiredFleets() {
@@ -124,7 +126,8 @@ func TestCacheExpired(t *testing.T) {
 					if xCaches(r)["STALE"] == 0 {
 						return fmt.Errorf("X-Cache was %v", xCaches(r))
 					}
-					// There is one question, and one more each time that the crowd takes so long that the answer has expired.
+					// There is one question, and one more each time that the crowd takes so long
+					// that the answer has expired.
 					if n, most := f.questions(), 2+int(time.Since(began)/time.Second); n > most {
 						return fmt.Errorf("%d questions, want %d at most", n, most)
 					}
@@ -160,8 +163,8 @@ func TestCacheExpired(t *testing.T) {
 	}
 }
 
-// TestCacheRefreshWaitsForNobody: while the storages take their time to say that an expired file is still there, no request waits
-// for them.
+// TestCacheRefreshWaitsForNobody: while the storages take their time to say that an expired file is
+// still there, no request waits for them.
 func TestCacheRefreshWaitsForNobody(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 2, cache: []string{"ttl = 2s"}})
@@ -179,8 +182,8 @@ func TestCacheRefreshWaitsForNobody(t *testing.T) {
 	f.fault()
 }
 
-// TestCacheStaleIfError: beyond the time for which an expired file is served at once, it is served when the storages fail, and only
-// for as long as that is allowed.
+// TestCacheStaleIfError: beyond the time for which an expired file is served at once, it is served
+// when the storages fail, and only for as long as that is allowed.
 func TestCacheStaleIfError(t *testing.T) {
 	t.Parallel()
 	for allowed, status := range map[string]int{"1h": 200, "0": 502} {
@@ -202,7 +205,8 @@ func TestCacheStaleIfError(t *testing.T) {
 	}
 }
 
-// TestCacheRanges: random ranges of a large file fetch the segments that they touch, once, and every byte is right.
+// TestCacheRanges: random ranges of a large file fetch the segments that they touch, once, and
+// every byte is right.
 func TestCacheRanges(t *testing.T) {
 	t.Parallel()
 	size, clients, rounds := 24<<20, 100, 1
@@ -256,8 +260,8 @@ func TestCacheSaysWhere(t *testing.T) {
 	}
 }
 
-// saysWhere asks each of two gateways twice for a new file of an owner. Its error says that one has told something else than
-// expected.
+// saysWhere asks each of two gateways twice for a new file of an owner. Its error says that one has
+// told something else than expected.
 func (f *fleet) saysWhere(size int, owner *member) error {
 	id, _ := f.putOwnedBy(size, owner)
 	sources, want := map[string]float64{"origin": 1, "peer": 1, "memory": 2}, []string{"MISS", "HIT", "PEER", "HIT"}
@@ -310,8 +314,8 @@ func TestCacheSaysWhereAlone(t *testing.T) {
 	require.Equal(t, 20.0, f.metric(`fdfs_gateway_cache_hits_total{tier="memory"}`))
 }
 
-// TestCacheMarked: what another server has sent here, by the loop guard, is sent for the files of this host: it is never answered
-// out of the cache.
+// TestCacheMarked: what another server has sent here, by the loop guard, is sent for the files of
+// this host: it is never answered out of the cache.
 func TestCacheMarked(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 1})

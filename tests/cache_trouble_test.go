@@ -85,8 +85,9 @@ func troublesAtOnce() int {
 	return len(troubles)
 }
 
-// TestCacheTrouble: whatever fails in the middle of a fill, every client gets the exact content or an error that it can see, those of
-// gateways that live get the content, and each segment is downloaded at most twice.
+// TestCacheTrouble: whatever fails in the middle of a fill, every client gets the exact content or
+// an error that it can see, those of gateways that live get the content, and each segment is
+// downloaded at most twice.
 func TestCacheTrouble(t *testing.T) {
 	t.Parallel()
 	together(t, troublesAtOnce(), troubleCases(3<<20), troubleCase.String, func(c troubleCase, t *testing.T) {
@@ -128,7 +129,8 @@ func (x *trouble) run(t *testing.T, gateways, clients, size int) error {
 	return nil
 }
 
-// TestCacheBreaksOff: a download that breaks off at half is resumed where it ended, and clients notice nothing.
+// TestCacheBreaksOff: a download that breaks off at half is resumed where it ended, and clients
+// notice nothing.
 func TestCacheBreaksOff(t *testing.T) {
 	t.Parallel()
 	size := 3 << 20
@@ -145,7 +147,8 @@ func TestCacheBreaksOff(t *testing.T) {
 	}))
 }
 
-// TestCacheBreaksForGood: a download that always breaks off after a few bytes is an error that every client can see.
+// TestCacheBreaksForGood: a download that always breaks off after a few bytes is an error that
+// every client can see.
 func TestCacheBreaksForGood(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 2})
@@ -159,7 +162,8 @@ func TestCacheBreaksForGood(t *testing.T) {
 	requireWhole(t, f.crowd(60, id, content))
 }
 
-// TestCacheRedisAway: without Redis the gateways go on, and when it is back they share again, by themselves.
+// TestCacheRedisAway: without Redis the gateways go on, and when it is back they share again, by
+// themselves.
 func TestCacheRedisAway(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 2, storages: 1})
@@ -207,7 +211,8 @@ func TestCacheStartsWithoutRedis(t *testing.T) {
 	require.Equal(t, 1, f.cluster.Downloads(id).Downloads)
 }
 
-// TestCacheWarmCostsNothing: for what is warm Redis is not asked at all, and many who wait for one cold file cost one lock call.
+// TestCacheWarmCostsNothing: for what is warm Redis is not asked at all, and many who wait for one
+// cold file cost one lock call.
 func TestCacheWarmCostsNothing(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 1})
@@ -256,7 +261,8 @@ func TestCacheWarmCostsNothing(t *testing.T) {
 	require.Less(t, asked, heartbeats+clients/2)
 }
 
-// TestCachePeersAreChecked: another gateway is answered on its own listener, strangers are answered nowhere.
+// TestCachePeersAreChecked: another gateway is answered on its own listener, strangers are answered
+// nowhere.
 func TestCachePeersAreChecked(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 1})

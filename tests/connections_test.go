@@ -32,7 +32,8 @@ func (p *process) download(f storetest.Object) (*http.Response, net.Conn) {
 	return resp, c
 }
 
-// TestConnectionLimits: when all connections are busy, one too many is told so, and room comes back.
+// TestConnectionLimits: when all connections are busy, one too many is told so, and room comes
+// back.
 func TestConnectionLimits(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)

@@ -46,7 +46,8 @@ func TestDifferencesRanges(t *testing.T) {
 	})
 }
 
-// TestDifferencesRangesIgnored has Range fields that the module refuses or misreads; they say nothing, and the file is sent.
+// TestDifferencesRangesIgnored has Range fields that the module refuses or misreads; they say
+// nothing, and the file is sent.
 func TestDifferencesRangesIgnored(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)

@@ -123,7 +123,8 @@ func TestDifferencesGroupOfTheHost(t *testing.T) {
 	})
 }
 
-// TestDifferencesSources asks for files that are not here. The address in an id is a claim of whoever made the URL.
+// TestDifferencesSources asks for files that are not here. The address in an id is a claim of
+// whoever made the URL.
 func TestDifferencesSources(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)

@@ -1,7 +1,8 @@
 package tests
 
-// The tests named TestDifferences... pin every deliberate difference between the gateway and the nginx module, as
-// docs/differences.md lists them. This file has what they share, headers, methods and framing.
+// The tests named TestDifferences... pin every deliberate difference between the gateway and the
+// nginx module, as docs/differences.md lists them. This file has what they share, headers, methods
+// and framing.
 
 import (
 	"bufio"
@@ -80,8 +81,8 @@ func request(method, url string, lines ...string) string {
 	return method + " " + url + " HTTP/1.1\r\n" + strings.Join(append([]string{"Host: h"}, lines...), "\r\n") + "\r\n\r\n"
 }
 
-// talk sends requests one after the other on one connection and reads the answer to each. An answer with bytes behind its
-// end spoils the next one; behind the last one the connection must be closed.
+// talk sends requests one after the other on one connection and reads the answer to each. An answer
+// with bytes behind its end spoils the next one; behind the last one the connection must be closed.
 func (p *process) talk(requests ...string) []answer {
 	p.t.Helper()
 	c := p.dial()
@@ -228,7 +229,8 @@ func TestDifferencesFraming(t *testing.T) {
 	})
 }
 
-// TestDifferencesConnectionStaysUsable shows that an answer without the file leaves nothing behind it on the connection.
+// TestDifferencesConnectionStaysUsable shows that an answer without the file leaves nothing behind
+// it on the connection.
 func TestDifferencesConnectionStaysUsable(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)

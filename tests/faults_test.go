@@ -32,7 +32,8 @@ func (zeros) ReadAt(p []byte, _ int64) (int, error) {
 	return len(p), nil
 }
 
-// TestMemoryOfManyDownloads: 50 clients, each pulling a large file through the gateway, at under 100 MB resident.
+// TestMemoryOfManyDownloads: 50 clients, each pulling a large file through the gateway, at under
+// 100 MB resident.
 func TestMemoryOfManyDownloads(t *testing.T) {
 	t.Parallel()
 	size := int64(16 << 20)
@@ -75,8 +76,8 @@ func (p *process) memory(name string) int {
 	return kb
 }
 
-// TestRandomFaults: many downloads while the storages fail in every way in turn. Each client gets the exact bytes, an error, or
-// a visibly short body.
+// TestRandomFaults: many downloads while the storages fail in every way in turn. Each client gets
+// the exact bytes, an error, or a visibly short body.
 func TestRandomFaults(t *testing.T) {
 	t.Parallel()
 	downloads := 300

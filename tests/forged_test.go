@@ -77,9 +77,9 @@ func TestDifferencesForgedSlotIsNotFetched(t *testing.T) {
 	require.Greater(t, asked(), before, "they are asked for a file that is not here")
 }
 
-// TestSlotWrittenTo: content that was checked is checked again when the trunk file has been written to.
-// A forged header is in order as long as the bytes behind it are the uploader's own, and it stays in
-// place when these have been deleted and a smaller slot of somebody else lies there.
+// TestSlotWrittenTo: content that was checked is checked again when the trunk file has been written
+// to. A forged header is in order as long as the bytes behind it are the uploader's own, and it
+// stays in place when these have been deleted and a smaller slot of somebody else lies there.
 func TestSlotWrittenTo(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)

@@ -1,4 +1,5 @@
-// Package tests holds the built gateway to its promises: over real sockets, on real files, as its users meet it.
+// Package tests holds the built gateway to its promises: over real sockets, on real files, as its
+// users meet it.
 //
 // The binary is named by GATEWAY_BINARY (the Makefile does so); without it the tests build one.
 package tests
@@ -27,7 +28,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patience is how long anything may take that takes a moment: it is to find what hangs, and a slow machine under load is no failure.
+// patience is how long anything may take that takes a moment: it is to find what hangs, and a slow
+// machine under load is no failure.
 const patience = time.Minute
 
 // binary is the program under test.
@@ -89,8 +91,8 @@ func writeConfig(t testing.TB, text string) string {
 	return path
 }
 
-// serve starts a gateway on the store. Lines are keys of the module, then sections; without a [gateway] among them it listens
-// on a free port of loopback.
+// serve starts a gateway on the store. Lines are keys of the module, then sections; without a
+// [gateway] among them it listens on a free port of loopback.
 func serve(t testing.TB, s *storetest.Store, lines ...string) *process {
 	t.Helper()
 	return serveConfig(t, writeConfig(t, s.Config(withListen(lines)...)))
@@ -118,7 +120,8 @@ var (
 	adminLine   = regexp.MustCompile(`msg="admin listener" address=(\S+)`)
 )
 
-// serveConfig starts a gateway and waits until it serves. It is stopped at the end of the test and must end well.
+// serveConfig starts a gateway and waits until it serves. It is stopped at the end of the test and
+// must end well.
 func serveConfig(t testing.TB, conf string) *process {
 	t.Helper()
 	return startCommand(t, conf, exec.Command(binary, "serve", "-c", conf))
@@ -262,7 +265,8 @@ func (p *process) dial() net.Conn {
 	return c
 }
 
-// sends tells whether a file is sent. Anything else that becomes of the connection means no: there may be no room for it yet.
+// sends tells whether a file is sent. Anything else that becomes of the connection means no: there
+// may be no room for it yet.
 func (p *process) sends(url string) bool {
 	c, err := net.DialTimeout("tcp", p.addrs[0], patience)
 	if err != nil {

@@ -92,7 +92,8 @@ func randomRange(t *testing.T, p *process, f storetest.Object, random *rand.Rand
 	require.Equal(t, fmt.Sprintf("bytes %d-%d/%d", first, last, size), a.Header.Get("Content-Range"))
 }
 
-// TestWhatIsNotServed: freed and reused slots, files that are not there or not whole, and everything outside the store.
+// TestWhatIsNotServed: freed and reused slots, files that are not there or not whole, and
+// everything outside the store.
 func TestWhatIsNotServed(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -128,7 +129,8 @@ func TestWhatIsNotServed(t *testing.T) {
 	require.Equal(t, "neighbour", string(p.get(kept.URL()).body))
 }
 
-// TestNothingOutsideTheStore sends what attackers send; the canary beside the store must not be seen, and nothing else either.
+// TestNothingOutsideTheStore sends what attackers send; the canary beside the store must not be
+// seen, and nothing else either.
 func TestNothingOutsideTheStore(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -255,7 +257,8 @@ func TestFileChangesBetweenRequests(t *testing.T) {
 	require.Equal(t, 404, p.get(log.URL()).StatusCode)
 }
 
-// TestDeletedFileIsGone: a hot file is 404 at most a second after its deletion, wherever its content was served from.
+// TestDeletedFileIsGone: a hot file is 404 at most a second after its deletion, wherever its
+// content was served from.
 func TestDeletedFileIsGone(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)

@@ -25,8 +25,8 @@ const metricsList = "testdata/metrics.txt"
 // withCache are the names that only a gateway with a cache shows.
 var withCache = regexp.MustCompile(`^\w+ fdfs_gateway_(cache_|stale_served_|peer_bytes_|peer_served_)`)
 
-// TestMetricsList compares the series that a gateway with everything shows with the checked-in list,
-// and those of a gateway without a cache with a part of it.
+// TestMetricsList compares the series that a gateway with everything shows with the checked-in
+// list, and those of a gateway without a cache with a part of it.
 func TestMetricsList(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)

@@ -82,8 +82,8 @@ func TestMonitoredMetrics(t *testing.T) {
 	}
 }
 
-// TestAlerts: promtool accepts the rules and their tests; each rule has one in which it fires. A rule
-// that does not fire makes it fail.
+// TestAlerts: promtool accepts the rules and their tests; each rule has one in which it fires. A
+// rule that does not fire makes it fail.
 func TestAlerts(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -15,7 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// freshFor is how long lists of the trackers count as fresh: nothing makes the gateway load them twice within it.
+// freshFor is how long lists of the trackers count as fresh: nothing makes the gateway load them
+// twice within it.
 const freshFor = 2 * time.Second
 
 // loads is how often the lists were loaded.
@@ -73,7 +74,8 @@ func TestNewGroup(t *testing.T) {
 	require.Equal(t, "hello", string(a.body))
 }
 
-// TestReloadLoadsLists: SIGHUP makes the gateway ask the trackers again, also where the configuration has not changed.
+// TestReloadLoadsLists: SIGHUP makes the gateway ask the trackers again, also where the
+// configuration has not changed.
 func TestReloadLoadsLists(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, fdfstest.Options{})

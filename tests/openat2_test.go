@@ -18,7 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// denyOpenat2 is the variable by which this program, started anew, becomes a command without openat2(2).
+// denyOpenat2 is the variable by which this program, started anew, becomes a command without
+// openat2(2).
 const denyOpenat2 = "TEST_DENY_OPENAT2"
 
 func init() {
@@ -29,8 +30,8 @@ func init() {
 	}
 }
 
-// execWithout replaces this process by a command in which a system call is answered with an errno, as
-// container runtimes do by seccomp(2) with calls that they do not know.
+// execWithout replaces this process by a command in which a system call is answered with an errno,
+// as container runtimes do by seccomp(2) with calls that they do not know.
 func execWithout(call uint32, errno unix.Errno, command []string) error {
 	runtime.LockOSThread() // the filter is this thread's
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
@@ -50,8 +51,8 @@ func execWithout(call uint32, errno unix.Errno, command []string) error {
 	return syscall.Exec(command[0], command, os.Environ())
 }
 
-// TestWithoutOpenat2: where a sandbox forbids openat2(2), whatever its answer, every file is served all
-// the same, nothing else is, and the log says so once.
+// TestWithoutOpenat2: where a sandbox forbids openat2(2), whatever its answer, every file is served
+// all the same, nothing else is, and the log says so once.
 func TestWithoutOpenat2(t *testing.T) {
 	t.Parallel()
 	for _, errno := range []unix.Errno{unix.EACCES, unix.EPERM, unix.ENOSYS} {

@@ -30,8 +30,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStopLetsAnswersEnd: SIGTERM in the middle of a download; it goes on to its last byte, nothing new is accepted, /readyz
-// turns 503, and the exit code is 0.
+// TestStopLetsAnswersEnd: SIGTERM in the middle of a download; it goes on to its last byte, nothing
+// new is accepted, /readyz turns 503, and the exit code is 0.
 func TestStopLetsAnswersEnd(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -77,7 +77,8 @@ func TestStopDoesNotWaitForEver(t *testing.T) {
 	require.Less(t, time.Since(began), 25*time.Second, "after half a minute it is not worth waiting for as a slow client")
 }
 
-// TestReload: SIGHUP and POST /reload exchange the configuration; a bad one is refused with its reasons and the old one stays.
+// TestReload: SIGHUP and POST /reload exchange the configuration; a bad one is refused with its
+// reasons and the old one stays.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -222,7 +223,8 @@ func TestStaleSocketIsReplaced(t *testing.T) {
 	require.Contains(t, string(out), "there is a file of that name")
 }
 
-// TestTimeouts: a head that does not come to its end is 408; an idle connection is closed without a word.
+// TestTimeouts: a head that does not come to its end is 408; an idle connection is closed without a
+// word.
 func TestTimeouts(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -242,7 +244,8 @@ func TestTimeouts(t *testing.T) {
 	eventually.True(t, func() bool { return p.metric(`fdfs_gateway_requests_total{code="408",source="none"}`) == 1 })
 }
 
-// TestAccessLog: both forms, one line a request, nothing forged; and a log that was moved away is opened anew.
+// TestAccessLog: both forms, one line a request, nothing forged; and a log that was moved away is
+// opened anew.
 func TestAccessLog(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)

@@ -74,7 +74,8 @@ func needRoot(t *testing.T) {
 	}
 }
 
-// TestRightsGivenUp: no thread can win rights, and the state is in the log, on the page and in its data.
+// TestRightsGivenUp: no thread can win rights, and the state is in the log, on the page and in its
+// data.
 func TestRightsGivenUp(t *testing.T) {
 	t.Parallel()
 	needLandlock(t)
@@ -183,7 +184,8 @@ func open(t *testing.T, dir string, id int) {
 
 const nobody = 65534 // Debian's account nobody
 
-// asNobody is a command of the gateway that the account nobody runs, from a copy in a folder that it may enter.
+// asNobody is a command of the gateway that the account nobody runs, from a copy in a folder that
+// it may enter.
 func asNobody(t *testing.T, dir string, args ...string) *exec.Cmd {
 	t.Helper()
 	copied := filepath.Join(dir, "gateway")

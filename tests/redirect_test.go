@@ -69,7 +69,8 @@ func TestRedirectToADeadHost(t *testing.T) {
 	}
 }
 
-// TestRedirectDoesNotWait: the storages cannot be asked who has the file; the client is sent to the source soon.
+// TestRedirectDoesNotWait: the storages cannot be asked who has the file; the client is sent to the
+// source soon.
 func TestRedirectDoesNotWait(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, fdfstest.Options{})

@@ -37,8 +37,8 @@ func put(t *testing.T, c *fdfstest.Cluster, spec fdfstest.FileSpec) fdfs.FileID 
 	return id
 }
 
-// edgeConfig is the configuration of a host without a store. Its timeouts are so long that nothing on loopback runs into them; what waits
-// for one takes longer than prompt.
+// edgeConfig is the configuration of a host without a store. Its timeouts are so long that nothing
+// on loopback runs into them; what waits for one takes longer than prompt.
 func edgeConfig(c *fdfstest.Cluster, lines ...string) string {
 	text := "base_path = /nowhere\nstore_path_count = 0\nurl_have_group_name = true\ngroup_name = group1\nconnect_timeout = 60\nnetwork_timeout = 60\n" +
 		"http.default_content_type = application/octet-stream\nhttp.mime_types_filename = mime.types\n"
@@ -51,7 +51,8 @@ func edgeConfig(c *fdfstest.Cluster, lines ...string) string {
 // prompt is more than an answer takes that waits for no timeout, on a slow machine too.
 const prompt = 30 * time.Second
 
-// edge starts a gateway without a store in front of the cluster. It keeps nothing, so that every request shows what becomes of it.
+// edge starts a gateway without a store in front of the cluster. It keeps nothing, so that every
+// request shows what becomes of it.
 func edge(t *testing.T, c *fdfstest.Cluster, lines ...string) *process {
 	t.Helper()
 	return serveConfig(t, writeConfig(t, edgeConfig(c, append(lines, noCache...)...)))
@@ -64,8 +65,9 @@ func url(id fdfs.FileID) string { return "/" + id.String() }
 
 var longAgo = time.Date(2024, 2, 29, 12, 30, 45, 0, time.UTC)
 
-// TestEdge serves every kind of file from other hosts: whole, to HEAD, in ranges, and 304 without a download. Each group has one storage,
-// as where there are two a slow one is helped out by the other, which would count as a second download.
+// TestEdge serves every kind of file from other hosts: whole, to HEAD, in ranges, and 304 without a
+// download. Each group has one storage, as where there are two a slow one is helped out by the
+// other, which would count as a second download.
 func TestEdge(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: "group1", Count: 1}, {Name: "group2", Count: 1}}})
@@ -158,7 +160,8 @@ func TestSourceDiesMidway(t *testing.T) {
 	}
 }
 
-// TestNoCleanEndOfAShortBody: all sources die in the middle; the client must see that the body is short.
+// TestNoCleanEndOfAShortBody: all sources die in the middle; the client must see that the body is
+// short.
 func TestNoCleanEndOfAShortBody(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, fdfstest.Options{})
@@ -231,7 +234,8 @@ func TestReplicationLag(t *testing.T) {
 	require.Equal(t, 404, p.get(url(old)).StatusCode, "it should be here by now")
 }
 
-// TestStrangers: an id is a claim of whoever made the URL; nobody is connected to who does not belong to the cluster.
+// TestStrangers: an id is a claim of whoever made the URL; nobody is connected to who does not
+// belong to the cluster.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, fdfstest.Options{})
@@ -351,7 +355,8 @@ func TestClientLeavesFetchStops(t *testing.T) {
 	eventually.True(t, func() bool { return c.Storage(0).Counts().Open <= 1 })
 }
 
-// TestBrokenDisk: a store path that cannot be read is no reason to refuse what the other storages have.
+// TestBrokenDisk: a store path that cannot be read is no reason to refuse what the other storages
+// have.
 func TestBrokenDisk(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, fdfstest.Options{})
@@ -376,7 +381,8 @@ func TestEdgeBesideAStorage(t *testing.T) {
 	require.Equal(t, "hello", string(p.get(url(id)).body))
 }
 
-// TestTrackersDownAreNoLicence: while no tracker has answered, an address in the host's networks is no source.
+// TestTrackersDownAreNoLicence: while no tracker has answered, an address in the host's networks is
+// no source.
 func TestTrackersDownAreNoLicence(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, fdfstest.Options{})

@@ -47,7 +47,8 @@ func TestHardening(t *testing.T) {
 	require.Contains(t, stdout, "no problems", stdout)
 }
 
-// TestHardeningRedisRights: the rights in docs/hardening.md are those that the tests of Redis run with.
+// TestHardeningRedisRights: the rights in docs/hardening.md are those that the tests of Redis run
+// with.
 func TestHardeningRedisRights(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../docs/hardening.md")
@@ -61,8 +62,8 @@ func TestHardeningRedisRights(t *testing.T) {
 	require.Equal(t, string(rights[1]), strings.Join(strings.Fields(strings.NewReplacer(`"`, "", ",", " ").Replace(string(list[1]))), " "))
 }
 
-// TestDependencies: docs/dependencies.md has one line for each module that a go.mod names as imported
-// here, and no others; those used by benchmarks only are not in the go.mod of the program.
+// TestDependencies: docs/dependencies.md has one line for each module that a go.mod names as
+// imported here, and no others; those used by benchmarks only are not in the go.mod of the program.
 func TestDependencies(t *testing.T) {
 	t.Parallel()
 	program, benchmarks := direct(t, "../go.mod"), direct(t, "bench/go.mod")

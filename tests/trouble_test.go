@@ -23,9 +23,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The tests of this file make things go wrong around the gateway: descriptors, disks, pipes, certificates, configurations.
+// The tests of this file make things go wrong around the gateway: descriptors, disks, pipes,
+// certificates, configurations.
 
-// TestFewDescriptors: more clients than the limit on open files allows. The gateway refuses what is too much and lives.
+// TestFewDescriptors: more clients than the limit on open files allows. The gateway refuses what is
+// too much and lives.
 func TestFewDescriptors(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -47,7 +49,8 @@ func TestFewDescriptors(t *testing.T) {
 	eventually.True(t, func() bool { return p.sends(f.URL()) }, "clients that left may wait to be accepted")
 }
 
-// TestReloadUnderLoad: no request sees anything of many reloads, nor of one that changes the store paths.
+// TestReloadUnderLoad: no request sees anything of many reloads, nor of one that changes the store
+// paths.
 func TestReloadUnderLoad(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -96,7 +99,8 @@ func TestReloadUnderLoad(t *testing.T) {
 	load.Wait()
 }
 
-// TestReloadKeepsTLS: taking the certificate out of the configuration needs a restart; until then the old one serves.
+// TestReloadKeepsTLS: taking the certificate out of the configuration needs a restart; until then
+// the old one serves.
 func TestReloadKeepsTLS(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -190,7 +194,8 @@ func TestReaderOfTheLogLeaves(t *testing.T) {
 	}
 }
 
-// TestFileBreaksWhileItIsSent: the client gets a visibly short answer, and the log, the metrics and the access log tell.
+// TestFileBreaksWhileItIsSent: the client gets a visibly short answer, and the log, the metrics and
+// the access log tell.
 func TestFileBreaksWhileItIsSent(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -225,7 +230,8 @@ func TestClientsThatLeaveAreCounted(t *testing.T) {
 	require.NotContains(t, p.logText(), "level=ERROR")
 }
 
-// TestStopWithSilentConnections: a connection that never sent anything, and one with half a head, are no reason to wait.
+// TestStopWithSilentConnections: a connection that never sent anything, and one with half a head,
+// are no reason to wait.
 func TestStopWithSilentConnections(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -240,8 +246,9 @@ func TestStopWithSilentConnections(t *testing.T) {
 	require.Less(t, time.Since(began), prompt)
 }
 
-// TestLateBytesDoNotCutAnAnswer: the last answer of a connection is still on its way when the client sends something that nobody
-// wants. A reset would take the rest of the answer away (RFC 9112 section 9.6).
+// TestLateBytesDoNotCutAnAnswer: the last answer of a connection is still on its way when the
+// client sends something that nobody wants. A reset would take the rest of the answer away (RFC
+// 9112 section 9.6).
 func TestLateBytesDoNotCutAnAnswer(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)

@@ -45,7 +45,8 @@ func TestUpstreamHTTP(t *testing.T) {
 	require.Equal(t, 404, p.get(file.URL()).StatusCode)
 }
 
-// webServer answers every request with the content. asked returns the targets of the requests since the last call.
+// webServer answers every request with the content. asked returns the targets of the requests since
+// the last call.
 func webServer(t *testing.T, ip string, content []byte) (port string, asked func() []string) {
 	ln, err := net.Listen("tcp", ip+":0")
 	require.NoError(t, err)

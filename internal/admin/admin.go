@@ -1,5 +1,5 @@
-// Package admin is the HTTP listener for operators: state, metrics, profiles, reload, and what can be
-// done with the cache.
+// Package admin is the HTTP listener for operators: state, metrics, profiles, reload, and what can
+// be done with the cache.
 //
 //	s := admin.NewServer(admin.New(admin.Options{Ready: ready, Reload: reload, Metrics: registry, Cache: cache}))
 //	err := s.Serve(listener)
@@ -22,8 +22,9 @@ import (
 
 // Options are what the listener shows and does.
 type Options struct {
-	Ready   func() error                                           // nil = requests can be answered; else why not
-	Reload  func() error                                           // loads the configuration anew; the error says why the old one stays
+	Ready func() error // nil = requests can be answered; else why not
+	// Loads the configuration anew; the error says why the old one stays.
+	Reload  func() error
 	Explain func(ctx context.Context, urlOrID string) fmt.Stringer // JSON for programs
 	Metrics prometheus.Gatherer
 	Cache   *Cache
@@ -40,9 +41,9 @@ type Options struct {
 //	POST /purge, POST /prefetch, GET /locks, GET /status, GET /status.json: see Cache
 //	GET  /debug/pprof/  profiles
 //
-// Without a token it trusts whoever reaches it, so it belongs on a loopback address, a unix socket
-// or a network of operators. Pages of other sites that an operator's browser shows cannot use it:
-// see guard.
+// Without a token it trusts everything that reaches it, so it belongs on a loopback address, a unix
+// socket or a network of operators. Pages of other sites that an operator's browser shows cannot
+// use it: see guard.
 func New(o Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, "ok") })
@@ -91,7 +92,8 @@ func New(o Options) http.Handler {
 	return o.guard(mux)
 }
 
-// NewServer returns a server for that handler with timeouts that fit it; profiles may take half a minute.
+// NewServer returns a server for that handler with timeouts that fit it; profiles may take half a
+// minute.
 func NewServer(h http.Handler) *http.Server {
 	return &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 2 * time.Minute, IdleTimeout: time.Minute}
 }

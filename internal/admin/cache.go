@@ -25,8 +25,8 @@ type PurgeTarget struct {
 
 // Purged tells how a purge went.
 type Purged struct {
-	Gateways int      `json:"gateways"`          // that have obeyed
-	Missing  []string `json:"missing,omitempty"` // that have not: they obey when they can be reached again
+	Gateways int      `json:"gateways"`          // that have applied it
+	Missing  []string `json:"missing,omitempty"` // that have not: they apply it when they can be reached again
 	Dropped  int      `json:"dropped,omitempty"` // entries of this gateway, when it is alone
 }
 

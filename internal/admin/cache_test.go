@@ -21,7 +21,8 @@ func TestPurgeTarget(t *testing.T) {
 		require.NoError(t, err, query)
 		require.Equal(t, want, got, query)
 	}
-	// What is not understood as a whole is not obeyed in part, and least of all taken for everything.
+	// What is not understood as a whole is not applied in part, and least of all taken for
+	// everything.
 	for _, query := range []string{
 		"", "id=", "id=/", "prefix=", "prefix=/", "all=", "all=0", "all=true", "id=a&id=b", "id=a&id=", "prefix=a&prefix=b", "id=a&all=1", "all=1&all=1", "all=1&x=1", "ID=a",
 	} {
@@ -32,7 +33,8 @@ func TestPurgeTarget(t *testing.T) {
 	}
 }
 
-// TestPrefetchOfABadList: a list that cannot be read to its end is a failure, and what stands in it does nothing to a terminal.
+// TestPrefetchOfABadList: a list that cannot be read to its end is a failure, and what stands in it
+// does nothing to a terminal.
 func TestPrefetchOfABadList(t *testing.T) {
 	admin := &Cache{Prefetch: func(context.Context, string) (int64, string, error) { return 0, "", errors.New("file not found") }}
 	for list, want := range map[string]string{
@@ -46,7 +48,8 @@ func TestPrefetchOfABadList(t *testing.T) {
 	}
 }
 
-// TestStatusPage: what is inside of a value has a row of its own, what is not there is said to be, and names are no markup.
+// TestStatusPage: what is inside of a value has a row of its own, what is not there is said to be,
+// and names are no markup.
 func TestStatusPage(t *testing.T) {
 	admin := &Cache{Status: func(context.Context) any {
 		return map[string]any{"cache": map[string]any{"Memory": map[string]any{"Bytes": 5, "Off": false}, "Peers": nil, "Records": 1}, "gateways": map[string]string{"<b>": "live"}}

@@ -62,7 +62,8 @@ func (o *Options) access() Access {
 	return o.Access()
 }
 
-// allowsHost looks at a Host field. Without one it is no browser that asks: HTTP/1.0 probes send none.
+// allowsHost looks at a Host field. Without one it is no browser that asks: HTTP/1.0 probes send
+// none.
 func (a *Access) allowsHost(field string) bool {
 	host := field
 	if name, _, err := net.SplitHostPort(field); err == nil {

@@ -6,7 +6,8 @@ import (
 	"net/http"
 )
 
-// statusPage shows the same as /status.json to people: a table of names and values, made anew every five seconds.
+// statusPage shows the same as /status.json to people: a table of names and values, made anew every
+// five seconds.
 var statusTemplate = template.Must(template.New("status").Parse(`<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="5"><title>fastdfs-gateway</title>
 <style>body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:60em;padding:0 1em;color:#222;background:#fff}

@@ -30,7 +30,7 @@ func keptFiles() int {
 	return spare / 4
 }
 
-// defaultConnections is max_connections where nobody has chosen a number.
+// defaultConnections is max_connections where no number is configured.
 const defaultConnections = 100_000
 
 // affordable lowers the number of connections to what the limit on open files allows besides the

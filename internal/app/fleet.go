@@ -22,7 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fleetTimeout is how long a start waits for Redis, to obey purges that it has missed before it
+// fleetTimeout is how long a start waits for Redis, to apply purges that it has missed before it
 // serves.
 const fleetTimeout = 2 * time.Second
 
@@ -41,7 +41,9 @@ func openFleet(cfg *config.Config, waited func(time.Duration), log *slog.Logger)
 	if err != nil {
 		return nil, err
 	}
-	logging.Disable() // the client of Redis would write a line for each failure; the fleet tells once, and how it goes on
+	// The client of Redis would write a line for each failure; the fleet tells once, and how it
+	// goes on.
+	logging.Disable()
 	return fleet.New(fleet.Options{
 		Addresses: r.Addresses, Mode: r.Mode, MasterName: r.MasterName, SentinelAuth: r.SentinelAuth,
 		Username: r.Username, Password: password, DB: r.DB, TLS: secure,
@@ -138,8 +140,8 @@ func (a *App) joinFleet(diskPath string) error {
 	return nil
 }
 
-// obeyedFile keeps the number of the last purge that was obeyed beside the files that it was about.
-// No symbolic link leads out of the folder.
+// obeyedFile keeps the number of the last purge that was applied beside the files that it was
+// about. No symbolic link leads out of the folder.
 type obeyedFile struct{ folder, name string }
 
 func (p obeyedFile) load() (int64, error) {

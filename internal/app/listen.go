@@ -29,7 +29,9 @@ func listen(address string, mode os.FileMode) (net.Listener, error) {
 		return nil, err
 	}
 	o := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
-		var errMode error // the file is made with the mode of the socket: it is never open to more than it is meant to be
+		// The file is made with the mode of the socket: it is never open to more than it is meant
+		// to be.
+		var errMode error
 		err := raw.Control(func(fd uintptr) { errMode = os.NewSyscallError("fchmod", syscall.Fchmod(int(fd), uint32(mode))) })
 		return errors.Join(err, errMode)
 	}}
@@ -67,7 +69,7 @@ func keepAlive(_, _ string, raw syscall.RawConn) error {
 	return errors.Join(append(errs, err)...)
 }
 
-// removeStale removes the socket of a gateway that did not end well. One that somebody listens on
+// removeStale removes the socket of a gateway that did not end well. One with a listener
 // stays, and so does anything that is no socket.
 func removeStale(path string) error {
 	info, err := os.Lstat(path)

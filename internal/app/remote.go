@@ -19,8 +19,8 @@ import (
 	"fastdfs-gateway/tracker"
 )
 
-// remoteSettings are what of a configuration concerns other hosts. While they stay the same, a reload keeps the clients with their
-// connections and what they have learned.
+// remoteSettings are what of a configuration concerns other hosts. While they stay the same, a
+// reload keeps the clients with their connections and what they have learned.
 type remoteSettings struct {
 	trackers                       tracker.Options
 	sources                        origin.SourcesOptions // Members apart
@@ -66,13 +66,15 @@ type remote struct {
 	running  *atomic.Int64 // requests that use the clients
 }
 
-// Connections to one server: a download holds one for as long as its client takes, and a storage takes 1,024 by default.
+// Connections to one server: a download holds one for as long as its client takes, and a storage
+// takes 1,024 by default.
 const (
 	poolMax  = 512
 	poolIdle = 32
 )
 
-// openRemote makes the clients. It connects to nobody yet: a gateway starts when everything else is down.
+// openRemote makes the clients. It connects to nothing yet: a gateway starts when everything else
+// is down.
 func openRemote(s remoteSettings, log *slog.Logger) *remote {
 	pool := fdfs.PoolOptions{MaxOpen: poolMax, MaxIdle: poolIdle, ConnectTimeout: s.connectTimeout, NetworkTimeout: s.networkTimeout}
 	asked, sources := s.trackers, s.sources
@@ -116,7 +118,8 @@ func listenPort(listen []string) int {
 // trackerPatience is how long a start waits for the trackers.
 const trackerPatience = 2 * time.Second
 
-// await waits until the trackers have been asked once, but not for long: what they know comes later then.
+// await waits until the trackers have been asked once, but not for long: what they know comes later
+// then.
 func (r *remote) await() {
 	select {
 	case <-r.trackers.Loaded():
@@ -127,7 +130,8 @@ func (r *remote) await() {
 // syncDelay is how long a file may be on its way: the trackers may say so.
 func (r *remote) syncDelay() time.Duration { return r.trackers.Current().SyncMaxDelay }
 
-// maxSlot is the size of the largest trunk slot: the trackers may know of larger ones than the configuration.
+// maxSlot is the size of the largest trunk slot: the trackers may know of larger ones than the
+// configuration.
 func maxSlot(cfg *config.Config, other *remote) int64 {
 	return max(cfg.Gateway.SlotMaxSize, other.trackers.Current().SlotMaxSize)
 }
@@ -141,7 +145,8 @@ func (r *remote) close() {
 	}
 }
 
-// ownAddresses are the addresses that count as this host, and the networks that it is directly in, loopback apart.
+// ownAddresses are the addresses that count as this host, and the networks that it is directly in,
+// loopback apart.
 func ownAddresses(cfg *config.Config) (addresses []netip.Addr, networks []netip.Prefix, err error) {
 	list, err := net.InterfaceAddrs()
 	if err != nil {

@@ -13,7 +13,7 @@ type StorageIDs struct {
 	other *remote
 }
 
-// NewStorageIDs asks nobody yet. cfg may be nil when Address is not called.
+// NewStorageIDs asks nothing yet. cfg may be nil when Address is not called.
 func NewStorageIDs(cfg *config.Config) *StorageIDs { return &StorageIDs{cfg: cfg} }
 
 // Address is where a storage is reached, host:port; empty where no list has its id.

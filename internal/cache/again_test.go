@@ -86,7 +86,7 @@ func TestEvictedBehind(t *testing.T) {
 	require.Less(t, c.Stats().Misses-before, uint64(20))
 }
 
-// TestBehindTheEnd: a cold file whose end somebody has asked beyond is not taken for damaged: its
+// TestBehindTheEnd: a cold file whose end something has asked beyond is not taken for damaged: its
 // first reader gets all of it.
 func TestBehindTheEnd(t *testing.T) {
 	for _, size := range []int64{1000, SegmentSize, SegmentSize + 1, 3*SegmentSize - 5} {
@@ -105,7 +105,7 @@ func TestBehindTheEnd(t *testing.T) {
 	}
 }
 
-// meanwhile is a context that does something when somebody is about to wait for its end.
+// meanwhile is a context that does something when something is about to wait for its end.
 type meanwhile struct {
 	context.Context
 	do func()

@@ -19,8 +19,8 @@ func TestOriginHangs(t *testing.T) {
 		o.set(func() { o.down = true })
 		o.first = 20 * second
 		time.Sleep(3 * time.Hour) // past stale while revalidate
-		ask := func(patience time.Duration) (time.Duration, error) {
-			ctx, cancel := context.WithTimeout(background, patience)
+		ask := func(testTimeout time.Duration) (time.Duration, error) {
+			ctx, cancel := context.WithTimeout(background, testTimeout)
 			defer cancel()
 			began := time.Now()
 			e, err := c.Get(ctx, o.file, o, GetOptions{})

@@ -34,7 +34,8 @@ func TestHit(t *testing.T) {
 		require.NoError(t, err)
 		expires := found.rec.expires
 		require.Equal(t, known, found)
-		time.Sleep(time.Until(expires) - 20*second) // from 40 times the second that it took on: Lookup draws lots then, once for each request
+		// From 40 times the second that it took on: Lookup draws lots then, once for each request.
+		time.Sleep(time.Until(expires) - 20*second)
 		_, ok = hit(c, o)
 		require.False(t, ok, "soon it is to be asked for early")
 		require.Zero(t, o.stats.Load())

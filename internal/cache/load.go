@@ -48,7 +48,8 @@ func (c *Cache) load(f *fill) {
 }
 
 // loadAndRetry ends when the entry is complete, the source has failed, or the file has changed.
-// Failures of peers only make it look elsewhere. Bytes that have arrived are not fetched again.
+// Failures of peers only make it look at other places. Bytes that have arrived are not fetched
+// again.
 func (c *Cache) loadAndRetry(f *fill) (err error) {
 	defer panics.ToError(&err, "filling the cache")
 	broken, waitUntil := 0, time.Now().Add(c.o.Wait)

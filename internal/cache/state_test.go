@@ -56,7 +56,7 @@ func TestExpired(t *testing.T) {
 }
 
 // TestOriginDead: an expired entry is served for as long as it may be, and asking again holds
-// nobody up but the first.
+// nothing up but the first.
 func TestOriginDead(t *testing.T) {
 	bubble(t, "origin dead", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1000)

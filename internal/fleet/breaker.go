@@ -21,8 +21,8 @@ const (
 
 // breaker decides whether Redis is asked at all. Normally it is closed. It opens after three
 // failures in a row, or one answer that says that Redis cannot serve: one failing server answers
-// some requests well, a full one those that only read. Then nothing is asked, except by the background
-// loop after a pause, which closes the breaker when that succeeds.
+// some requests well, a full one those that only read. Then nothing is asked, except by the
+// background loop after a pause, which closes the breaker when that succeeds.
 type breaker struct {
 	log *slog.Logger
 

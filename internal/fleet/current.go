@@ -17,8 +17,10 @@ var errBehind = errors.New("this gateway has not applied the latest purges")
 
 // purgeCursor knows when the log of purges was read to its end.
 type purgeCursor struct {
-	born time.Time    // zero of at
-	at   atomic.Int64 // nanoseconds since born, when the last exchange that left nothing to apply began; 0 = there was none
+	born time.Time // zero of at
+	// Nanoseconds since born, when the last exchange that left nothing to apply began; 0 = there
+	// was none.
+	at atomic.Int64
 
 	mu   sync.Mutex    // guards next
 	next chan struct{} // closed when the log is read the next time

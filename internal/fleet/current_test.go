@@ -12,15 +12,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestCurrentWaitsForPurges: after a purge was given up on a gateway, that gateway obeys before it
-// answers out of its caches.
+// TestCurrentWaitsForPurges: after a purge was given up on a gateway, that gateway applies before
+// it answers out of its caches.
 func TestCurrentWaitsForPurges(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
 	o := fleetOf(server.Addr())
 	relay := redistest.NewRelay(t, server.Addr())
 	cutOff := o
-	cutOff.Addresses, cutOff.Timeout = []string{relay.Addr()}, patience // it does not notice
+	cutOff.Addresses, cutOff.Timeout = []string{relay.Addr()}, testTimeout // it does not notice
 	a, b := member(t, o, 1), member(t, cutOff, 2)
 	b.purges.confirm = shortConfirm
 	var ma, mb memory
@@ -64,14 +64,14 @@ func TestCurrentWaitsForPurges(t *testing.T) {
 // longer than it should.
 var shortConfirm = defaultPurgeLimits.beat + time.Second
 
-// TestCurrentGivesUp: nobody waits for a Redis that is away, nor for one that is silent for longer
+// TestCurrentGivesUp: nothing waits for a Redis that is away, nor for one that is silent for longer
 // than the promised time.
 func TestCurrentGivesUp(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
 	o := fleetOf(server.Addr())
 	relay := redistest.NewRelay(t, server.Addr())
-	o.Addresses, o.Timeout = []string{relay.Addr()}, patience
+	o.Addresses, o.Timeout = []string{relay.Addr()}, testTimeout
 	f := member(t, o, 1)
 	f.purges.confirm = shortConfirm
 	f.WaitApplied() // it was never started: there is nothing that is old

@@ -59,7 +59,7 @@ func TestHeldNamesTheHolder(t *testing.T) {
 	heldBy(t, leadRefused(t, a, "key"), "") // its own, as from before a restart
 
 	o.Secret = ""
-	stranger, err := New(o) // has no way to ask anybody
+	stranger, err := New(o) // has no way to ask anything
 	require.NoError(t, err)
 	defer stranger.Close()
 	heldBy(t, leadRefused(t, stranger, "key"), "")

@@ -52,7 +52,7 @@ func (f *Fleet) Lead(ctx context.Context, key string) (context.Context, func(), 
 }
 
 // isForeign tells whether no gateway of the fleet has taken a lease: its holder is not named by a
-// record made with the secret, or it does not expire. Nobody need wait for it.
+// record made with the secret, or it does not expire. It is not waited for.
 func (f *Fleet) isForeign(held *cachelock.HeldError) bool {
 	_, ok := f.records.authentic(held.Holder)
 	return f.peerTLS != nil && (!ok || held.TTL == 0)

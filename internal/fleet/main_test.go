@@ -21,23 +21,23 @@ import (
 func TestMain(m *testing.M) { redistest.Main(m) }
 
 const (
-	// patience is how long anything may take that normally takes a fraction of a second.
-	patience = time.Minute
-	testFile = "group1/M00/0A/FF/wKgABF5xyzmAAAAAAAAAAAAAAAA123.jpg"
+	// testTimeout is how long anything may take that normally takes a fraction of a second.
+	testTimeout = time.Minute
+	testFile    = "group1/M00/0A/FF/wKgABF5xyzmAAAAAAAAAAAAAAAA123.jpg"
 )
 
 // fleetOf makes the options of a fleet of its own in one Redis. Requests and leases have much time,
-// so that a busy machine is no trouble.
+// so that a busy machine is no failure.
 func fleetOf(addresses ...string) Options {
-	return Options{Addresses: addresses, KeyPrefix: fmt.Sprintf("t%x", rand.Uint64()), Timeout: patience / 2, LockTTL: time.Minute, Secret: "the secret of a test"}
+	return Options{Addresses: addresses, KeyPrefix: fmt.Sprintf("t%x", rand.Uint64()), Timeout: testTimeout / 2, LockTTL: time.Minute, Secret: "the secret of a test"}
 }
 
 // unhurried gives a gateway much time for what must happen. It is called before the gateway starts.
 func unhurried(f *Fleet) *Fleet {
-	f.purges.confirm, f.purges.live, f.leadTimeout = patience, time.Hour, patience/2
+	f.purges.confirm, f.purges.live, f.leadTimeout = testTimeout, time.Hour, testTimeout/2
 	if f.peers.client != nil {
 		transport := f.peers.client.Transport.(*http.Transport)
-		transport.DialContext, transport.TLSHandshakeTimeout = dialPeer(patience), patience
+		transport.DialContext, transport.TLSHandshakeTimeout = dialPeer(testTimeout), testTimeout
 	}
 	return f
 }
@@ -98,11 +98,11 @@ func (m *memory) take() []string {
 	return list
 }
 
-// start starts a gateway and waits until it has obeyed what there is.
+// start starts a gateway and waits until it has applied what there is.
 func start(t testing.TB, f *Fleet, l Local) {
 	t.Helper()
 	require.NoError(t, f.Start(l))
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	require.NoError(t, f.Ready(ctx))
 }

@@ -32,8 +32,10 @@ type Options struct {
 
 	Advertise string // https URL under which other gateways reach this one; empty = no bytes move between gateways
 	Secret    string // of the fleet, MinSecret bytes or more, for peer connections and records; needed with Advertise
-	Name      string // of this gateway among those that are registered; default Advertise, else the host's name and Listen
-	Listen    string // address that this gateway listens on, for the default of Name
+	// Of this gateway among those that are registered; default Advertise, else the host's name and
+	// Listen.
+	Name   string
+	Listen string // address that this gateway listens on, for the default of Name
 
 	Timeout time.Duration                 // of one request to Redis; default 500 ms
 	Log     *slog.Logger                  // default: none

@@ -104,7 +104,7 @@ func TestPeerGivesASegment(t *testing.T) {
 	m, body, err := a.Open(t.Context(), b.o.Advertise, cache.PeerRequest{Key: testKey, MaxAge: time.Second, Copy: true})
 	require.NoError(t, err)
 	require.Equal(t, testVersion, m.Version)
-	require.WithinDuration(t, time.Now(), m.Checked, patience)
+	require.WithinDuration(t, time.Now(), m.Checked, testTimeout)
 	require.NoError(t, body.Close())
 	require.Len(t, asked, 5)
 	require.Equal(t, cache.PeerRequest{Key: testKey, MaxAge: time.Second, Copy: true}, asked[4].PeerRequest)

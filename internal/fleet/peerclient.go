@@ -22,7 +22,7 @@ const (
 )
 
 // peerBackoff is for how long a peer that could not be reached is not asked. Then one request
-// probes it, and the others go elsewhere until that has reached it.
+// probes it, and the others ask other gateways until that has reached it.
 var peerBackoff = backoff.Policy{First: 2 * time.Second, Max: 30 * time.Second}
 
 // peers reads entries from other gateways.

@@ -13,8 +13,8 @@ import (
 
 // Purge makes all gateways forget the files that are meant, and returns how many have: this one and
 // the others that are registered and were seen within 15 s. Those that have not confirmed it within
-// 5 s are named; they apply it when they can be reached again, and before they use what they have kept
-// over a restart.
+// 5 s are named; they apply it when they can be reached again, and before they use what they have
+// kept over a restart.
 //
 // The folder lock on the path makes purges of overlapping paths one after the other, and keeps
 // purges out of a folder that another program has locked. It is held only while the purge is

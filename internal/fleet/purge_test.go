@@ -17,7 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// purge purges and requires that so many gateways obey and those are missing.
+// purge purges and requires that so many gateways apply and those are missing.
 func purge(t testing.TB, f *Fleet, m cache.Match, gateways int, names ...string) {
 	t.Helper()
 	n, missing, err := f.Purge(t.Context(), m)
@@ -26,13 +26,13 @@ func purge(t testing.TB, f *Fleet, m cache.Match, gateways int, names ...string)
 	require.Equal(t, gateways, n)
 }
 
-// purgeWithout purges while one gateway cannot obey, so that the purge ends with its time. When the
-// machine was too slow for the others within that time, the same is done once more with twice of
-// it: so a purge may be obeyed several times.
+// purgeWithout purges while one gateway cannot apply, so that the purge ends with its time. When
+// the machine was too slow for the others within that time, the same is done once more with twice
+// of it: so a purge may be applied several times.
 func purgeWithout(t testing.TB, f *Fleet, m cache.Match, gateways int, missing string) {
 	t.Helper()
-	defer func() { f.purges.confirm = patience }()
-	for f.purges.confirm = time.Second; f.purges.confirm < patience; f.purges.confirm *= 2 {
+	defer func() { f.purges.confirm = testTimeout }()
+	for f.purges.confirm = time.Second; f.purges.confirm < testTimeout; f.purges.confirm *= 2 {
 		n, names, err := f.Purge(t.Context(), m)
 		if errors.Is(err, context.DeadlineExceeded) {
 			continue
@@ -128,7 +128,7 @@ func TestPurgeTakesTheFolderLock(t *testing.T) {
 	matches := []cache.Match{tier.MatchAll(), tier.MatchFolder("group1"), tier.MatchFolder("group1/M00"), tier.MatchFile(testFile)}
 	f.purges.confirm = time.Second
 	for late := true; late; f.purges.confirm *= 2 {
-		require.Less(t, f.purges.confirm, patience)
+		require.Less(t, f.purges.confirm, testTimeout)
 		var wg sync.WaitGroup
 		errs := make([]error, len(matches))
 		for i, m := range matches {
@@ -145,7 +145,7 @@ func TestPurgeTakesTheFolderLock(t *testing.T) {
 			require.ErrorContains(t, err, "operator")
 		}
 	}
-	f.purges.confirm = patience
+	f.purges.confirm = testTimeout
 	purge(t, f, tier.MatchFolder("group1/M01"), 1)
 	require.NoError(t, lock.Release(t.Context()))
 	purge(t, f, tier.MatchAll(), 1)
@@ -220,7 +220,7 @@ func TestGatewayThatWasAway(t *testing.T) {
 	require.Equal(t, []string{""}, again())
 }
 
-// While a gateway is not registered any more nobody waits for it, but it obeys before it may use
+// While a gateway is not registered any more nothing waits for it, but it applies before it may use
 // what it has kept.
 func TestSyncedComesAfterObeying(t *testing.T) {
 	t.Parallel()
@@ -232,7 +232,7 @@ func TestSyncedComesAfterObeying(t *testing.T) {
 	relay.Cut()
 	cutOff := o
 	cutOff.Addresses = []string{relay.Addr()}
-	m := memory{last: 1, noted: true} // it has obeyed a purge long ago
+	m := memory{last: 1, noted: true} // it has applied a purge long ago
 	b := member(t, cutOff, 2)
 	require.NoError(t, b.Start(m.withDisk()))
 	purge(t, a, tier.MatchFolder("group1"), 1)
@@ -243,13 +243,13 @@ func TestSyncedComesAfterObeying(t *testing.T) {
 	}
 	require.Empty(t, m.take())
 	relay.Restore()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	require.NoError(t, b.Ready(ctx))
 	require.NotEmpty(t, m.take())
 }
 
-// Redis loses its data. Nobody drops anything who has obeyed what the others have; who missed
+// Redis loses its data. Nothing drops anything who has applied what the others have; who missed
 // something drops everything.
 func TestRedisLosesItsData(t *testing.T) {
 	t.Parallel()
@@ -290,8 +290,8 @@ func TestRedisLosesItsData(t *testing.T) {
 	require.EqualValues(t, 1, c.Stats().LogsMissed)
 }
 
-// Redis loses its data, and there is a purge before the one who has obeyed most comes back: nobody
-// can tell who missed what.
+// Redis loses its data, and there is a purge before the one who has applied most comes back:
+// nothing can tell who missed what.
 func TestRedisLosesItsDataAndGoesOn(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	a, b := member(t, o, 1), member(t, o, 2)
@@ -323,7 +323,7 @@ func TestLogThatCannotBeUnderstood(t *testing.T) {
 	require.EqualValues(t, 1, server.Client().ZCard(t.Context(), f.keys.purges()).Val())
 }
 
-// A purge is obeyed when the message about it comes, long before a gateway would look by itself.
+// A purge is applied when the message about it comes, long before a gateway would look by itself.
 func TestPurgesAreHeardOf(t *testing.T) {
 	server := redistest.Shared(t)
 	o := fleetOf(server.Addr())

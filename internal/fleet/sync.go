@@ -44,8 +44,8 @@ var defaultPurgeLimits = purgeLimits{
 // errStarted is the error for a second Start.
 var errStarted = errors.New("the fleet was started or closed before")
 
-// Start registers this gateway, and begins to apply purges and to look after Redis. It does not wait
-// for Redis: see Ready.
+// Start registers this gateway, and begins to apply purges and to look after Redis. It does not
+// wait for Redis: see Ready.
 func (f *Fleet) Start(l Local) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

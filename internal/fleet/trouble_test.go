@@ -103,7 +103,7 @@ func TestTrouble(t *testing.T) {
 			for range 1000 {
 				require.ErrorIs(t, tryAll(f), cache.ErrFleetDown)
 			}
-			require.Less(t, time.Since(begin), patience/2, "nobody waits for Redis")
+			require.Less(t, time.Since(begin), testTimeout/2, "nobody waits for Redis")
 
 			c.mend(t, server, relay)
 			eventually.True(t, func() bool { return f.Stats().Up && tryAll(f) == nil }, "it works again")
@@ -145,7 +145,7 @@ func tryAll(f *Fleet) error {
 // A wait ends when others find out that Redis does not serve, whatever it has heard itself.
 func TestWaitEndsWithTheBreaker(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
-	o.LockWait = 2 * patience
+	o.LockWait = 2 * testTimeout
 	a, b := member(t, o, 1), member(t, o, 2)
 	lease := lead(t, a, "key")
 	defer lease.release()
@@ -170,7 +170,7 @@ func TestCancelledRequestsAreNoTrouble(t *testing.T) {
 	}
 	require.True(t, f.Stats().Up)
 
-	// A connection may notice the deadline of a caller before his context does.
+	// A connection may notice the deadline of a caller before its context does.
 	for range 2 * maxFailures {
 		err := f.judge(dueContext{t.Context()}, "ask", os.ErrDeadlineExceeded)
 		require.ErrorIs(t, err, context.DeadlineExceeded)

@@ -10,7 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// AccessLog writes one line a request: in the combined form of Apache and nginx, or as one JSON object.
+// AccessLog writes one line a request: in the combined form of Apache and nginx, or as one JSON
+// object.
 type AccessLog struct {
 	out    io.Writer // takes whole lines and does not block
 	asJSON bool
@@ -98,8 +99,9 @@ func (e *entry) appendCombined(b []byte) []byte {
 	return append(b, "\"\n"...)
 }
 
-// appendJSON appends an object with: time, remote, method, target, protocol, status, bytes, seconds, source, referer,
-// user_agent, refused_line for what was no request, and error where the body ended early.
+// appendJSON appends an object with: time, remote, method, target, protocol, status, bytes,
+// seconds, source, referer, user_agent, refused_line for what was no request, and error where the
+// body ended early.
 func (e *entry) appendJSON(b []byte) []byte {
 	b = e.at.AppendFormat(append(b, `{"time":"`...), time.RFC3339Nano)
 	b = append(b, `","remote":"`...)
@@ -154,8 +156,8 @@ func dash(b []byte) []byte {
 	return b
 }
 
-// appendLogSafe appends text with quotes, backslashes and bytes outside printable ASCII as \xHH, as nginx does: a client
-// cannot forge lines or fields.
+// appendLogSafe appends text with quotes, backslashes and bytes outside printable ASCII as \xHH, as
+// nginx does: a client cannot forge lines or fields.
 func appendLogSafe(dst, text []byte) []byte {
 	for _, c := range text {
 		if c < ' ' || c > '~' || c == '"' || c == '\\' {

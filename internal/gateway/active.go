@@ -6,7 +6,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// ActiveContent says how files of types are sent in which a browser runs scripts: they come from whoever may upload.
+// ActiveContent says how files of types are sent in which a browser runs scripts: they come from
+// whoever may upload.
 type ActiveContent string
 
 // The ways of sending them.
@@ -22,7 +23,8 @@ var (
 	valueAttachment      = []byte("attachment")
 )
 
-// isActive tells whether documents of the type can hold scripts: HTML, and all that is XML, SVG above all.
+// isActive tells whether documents of the type can hold scripts: HTML, and all that is XML, SVG
+// above all.
 func isActive(contentType string) bool {
 	essence, _, _ := strings.Cut(contentType, ";")
 	essence = strings.ToLower(strings.TrimSpace(essence))

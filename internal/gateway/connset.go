@@ -37,7 +37,8 @@ func newConnSet() *connSet { return &connSet{conns: map[*conn]struct{}{}} }
 func (s *connSet) add(c *conn)    { s.conns[c] = struct{}{} }
 func (s *connSet) remove(c *conn) { delete(s.conns, c) }
 
-// takeIdle claims the connection that has been idle longest, for its caller to close; nil when all are busy.
+// takeIdle claims the connection that has been idle longest, for its caller to close; nil when all
+// are busy.
 func (s *connSet) takeIdle() *conn {
 	if c := s.takeOldest(); c != nil {
 		return c
@@ -78,7 +79,8 @@ func (s *connSet) walk() {
 	}
 }
 
-// hasInput reports whether bytes of a request wait in the socket: its reader only needs to get its turn.
+// hasInput reports whether bytes of a request wait in the socket: its reader only needs to get its
+// turn.
 func (c *conn) hasInput() bool {
 	raw, err := c.SyscallConn()
 	if err != nil {

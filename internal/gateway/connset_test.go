@@ -19,7 +19,8 @@ type claimed struct {
 
 func (c claimed) RemoteAddr() net.Addr { return c.from }
 
-// visit lets a client from an address in, nil when it is refused. A busy one has sent a request that is not answered.
+// visit lets a client from an address in, nil when it is refused. A busy one has sent a request
+// that is not answered.
 func visit(t *testing.T, s *Server, ln net.Listener, from string, busy bool) net.Conn {
 	t.Helper()
 	client, err := net.Dial("tcp", ln.Addr().String())
@@ -76,7 +77,8 @@ func TestShareOfOneAddress(t *testing.T) {
 	}
 }
 
-// TestShareWhileOthersCome: an address over its share gives up its own idle connections, not those of others.
+// TestShareWhileOthersCome: an address over its share gives up its own idle connections, not those
+// of others.
 func TestShareWhileOthersCome(t *testing.T) {
 	s := NewServer(ServerOptions{MaxConnections: 32}, NewHandler(Options{}))
 	defer s.refuser.wait()
@@ -94,7 +96,8 @@ func TestShareWhileOthersCome(t *testing.T) {
 	require.Zero(t, testutil.ToFloat64(replacedConns.of(m).WithLabelValues("overload")))
 }
 
-// TestIdleTimeShrinks: from the whole time, while half of the connections are free, down to a few seconds.
+// TestIdleTimeShrinks: from the whole time, while half of the connections are free, down to a few
+// seconds.
 func TestIdleTimeShrinks(t *testing.T) {
 	s := NewServer(ServerOptions{MaxConnections: 100, IdleTimeout: 50 * time.Second}, NewHandler(Options{}))
 	for used, want := range map[int64]time.Duration{0: 50, 50: 50, 60: 40, 75: 25, 99: 5, 100: 5, 120: 5} {
@@ -113,7 +116,8 @@ func TestBlockOf(t *testing.T) {
 	require.False(t, blockOf(netip.Addr{}).IsValid())
 }
 
-// BenchmarkAdmit is what a connection costs besides the kernel: in, and out again, beside 10,000 others.
+// BenchmarkAdmit is what a connection costs besides the kernel: in, and out again, beside 10,000
+// others.
 func BenchmarkAdmit(b *testing.B) {
 	s := NewServer(ServerOptions{}, NewHandler(Options{}))
 	for range 10_000 {

@@ -6,12 +6,14 @@ import (
 	"unicode/utf8"
 )
 
-// maxFilename is the longest file name that is offered to a browser, in bytes of UTF-8; file systems stop at 255.
+// maxFilename is the longest file name that is offered to a browser, in bytes of UTF-8; file
+// systems stop at 255.
 const maxFilename = 512
 
-// appendDisposition appends a Content-Disposition value that offers the file under that name (RFC 6266): a quoted ASCII form
-// for everyone, and where that does not say it all an extended one in UTF-8 (RFC 8187). Whatever could end a header, a quoted
-// string or a folder name is dropped or becomes "_". An empty name gives plain "attachment".
+// appendDisposition appends a Content-Disposition value that offers the file under that name (RFC
+// 6266): a quoted ASCII form for everyone, and where that does not say it all an extended one in
+// UTF-8 (RFC 8187). Whatever could end a header, a quoted string or a folder name is dropped or
+// becomes "_". An empty name gives plain "attachment".
 func appendDisposition(dst, name []byte) []byte {
 	dst = append(dst, "attachment"...)
 	var room [maxFilename]byte
@@ -46,7 +48,8 @@ func appendDisposition(dst, name []byte) []byte {
 	return dst
 }
 
-// cleanFilename appends valid UTF-8 without control characters and path separators, cut at maxFilename.
+// cleanFilename appends valid UTF-8 without control characters and path separators, cut at
+// maxFilename.
 func cleanFilename(dst, name []byte) []byte {
 	for len(name) > 0 {
 		r, n := utf8.DecodeRune(name)

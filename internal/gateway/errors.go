@@ -12,7 +12,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// refusal is an error that is itself the answer: a status and one line for the client, without internals.
+// refusal is an error that is itself the answer: a status and one line for the client, without
+// internals.
 type refusal struct {
 	status     int
 	reason     string
@@ -44,7 +45,8 @@ var (
 	errNoLists = &refusal{status: 503, reason: origin.ErrNoLists.Error(), retryAfter: 5 * time.Second}
 )
 
-// refusalOf turns any error of the request's way into the answer to it. This is the one place that maps errors to statuses.
+// refusalOf turns any error of the request's way into the answer to it. This is the one place that
+// maps errors to statuses.
 func refusalOf(err error) *refusal {
 	var r *refusal
 	switch {

@@ -53,7 +53,8 @@ func (e *Explanation) end(status int, format string, args ...any) Explanation {
 	return *e
 }
 
-// Explain goes the way of a GET for a URL or a file id, and asks every host that the request might ask. It sends nothing.
+// Explain goes the way of a GET for a URL or a file id, and asks every host that the request might
+// ask. It sends nothing.
 func (h *Handler) Explain(ctx context.Context, urlOrID string, now time.Time) Explanation {
 	e := Explanation{Asked: urlOrID}
 	var t target

@@ -11,9 +11,9 @@ import (
 	"fastdfs-gateway/storage"
 )
 
-// fileInfo is what answers say about a file, here or on another host. It is made once and kept beside
-// the file: in the storage.FileCache, or beside the facts in the cache of remote files. It does not
-// change.
+// fileInfo is what answers say about a file, here or on another host. It is made once and kept
+// beside the file: in the storage.FileCache, or beside the facts in the cache of remote files. It
+// does not change.
 type fileInfo struct {
 	by           *byte // the mark of the handler by whose configuration it is
 	size         int64

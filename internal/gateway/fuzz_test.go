@@ -33,7 +33,8 @@ func FuzzFLV(f *testing.F) {
 	})
 }
 
-// FuzzAccessLog: whatever a client sends, a line stays one line: of printable ASCII with its quotes, or of JSON.
+// FuzzAccessLog: whatever a client sends, a line stays one line: of printable ASCII with its
+// quotes, or of JSON.
 func FuzzAccessLog(f *testing.F) {
 	f.Add([]byte("GET"), []byte("/a"), []byte("agent"), []byte(""))
 	f.Add([]byte("G\" 200 0\n"), []byte("/\\\"\r\n"), []byte("\xff\xfe\u2028"), []byte("\x00\x7f"))
@@ -56,8 +57,8 @@ func FuzzAccessLog(f *testing.F) {
 	})
 }
 
-// FuzzRedirectTarget: whatever comes, it is one URL in printable ASCII, redirected once, and redirect=1 is
-// what the next server reads.
+// FuzzRedirectTarget: whatever comes, it is one URL in printable ASCII, redirected once, and
+// redirect=1 is what the next server reads.
 func FuzzRedirectTarget(f *testing.F) {
 	f.Add("/a?redirect=0&x=%zz")
 	f.Add("http://x/?redirect")

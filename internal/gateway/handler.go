@@ -1,13 +1,15 @@
 // Package gateway answers HTTP requests for files of a FastDFS store.
 //
-// A Handler is one configuration at work; it never changes and may serve any number of requests at once:
+// A Handler is one configuration at work; it never changes and may serve any number of requests at
+// once:
 //
 //	h := gateway.NewHandler(gateway.Options{Store: local, GroupInURL: true, Types: types})
 //	s := gateway.NewServer(gateway.ServerOptions{ReadTimeout: 10 * time.Second}, h)
 //	err := s.Serve(listener)
 //
-// One request's way stands in this file, top to bottom: parse the target, check the token, find the file, send it. Each step
-// may end it with an error; refusalOf in errors.go is the only place that turns errors into statuses.
+// One request's way stands in this file, top to bottom: parse the target, check the token, find the
+// file, send it. Each step may end it with an error; refusalOf in errors.go is the only place that
+// turns errors into statuses.
 package gateway
 
 import (
@@ -32,7 +34,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// Options say what a Handler serves and how. The zero value of each field is its documented default.
+// Options say what a Handler serves and how. The zero value of each field is its documented
+// default.
 type Options struct {
 	Store      Store
 	GroupInURL bool   // URLs are /group/Mxx/HH/LL/name, else /Mxx/HH/LL/name
@@ -282,8 +285,8 @@ func (h *Handler) parse(t *target, raw []byte) (fdfs.FileID, error) {
 	return fdfs.Parse(name)
 }
 
-// checkToken refuses a request without a good token where tokens are wanted. It is served when the operator's page for such
-// requests was the answer.
+// checkToken refuses a request without a good token where tokens are wanted. It is served when the
+// operator's page for such requests was the answer.
 func (r *request) checkToken() (served bool, err error) {
 	h := r.h
 	if h.o.Tokens == nil {
@@ -314,8 +317,8 @@ func (h *Handler) bypasses(value []byte) bool {
 	return subtle.ConstantTimeCompare(value, stringBytes(h.o.BypassValue)) == 1
 }
 
-// find opens the file where it lies on this host, or leaves it to the hosts that may have it. It is answered when the client
-// was sent there.
+// find opens the file where it lies on this host, or leaves it to the hosts that may have it. It is
+// answered when the client was sent there.
 func (r *request) find() (answered bool, err error) {
 	file, err := r.h.o.Store.Open(r.id)
 	switch {
@@ -363,7 +366,8 @@ func (r *request) closeFile() {
 	}
 }
 
-// sent is told by the body that the last byte is out, or that none will follow. The body has closed the file.
+// sent is told by the body that the last byte is out, or that none will follow. The body has closed
+// the file.
 func (r *request) sent(result sendfile.Result) {
 	r.remote.File.Close()
 	if r.open {
@@ -377,7 +381,8 @@ func (r *request) sent(result sendfile.Result) {
 	r.finish(result.Sent, result.FirstByte, result.Err)
 }
 
-// aborted counts an answer that ended early. When it was not the client that ended it, somebody has to know.
+// aborted counts an answer that ended early. When it was not the client that ended it, somebody has
+// to know.
 func (r *request) aborted(result sendfile.Result) {
 	reason := "client"
 	switch {
@@ -405,7 +410,8 @@ func (r *request) shortTarget() string {
 	return string(shown[:min(len(shown), 256)])
 }
 
-// finish counts and logs the answer, and makes r ready for the next request. Where firstByte is zero it was the last one too.
+// finish counts and logs the answer, and makes r ready for the next request. Where firstByte is
+// zero it was the last one too.
 func (r *request) finish(bytes int64, firstByte time.Time, err error) {
 	r.h.o.Metrics.answered(r, bytes, firstByte)
 	if r.h.o.Access != nil {

@@ -56,8 +56,9 @@ func kinds(t *testing.T, content string) map[string]string {
 	return urls
 }
 
-// TestHitsSayTheSame: an answer out of what the cache knows is, byte by byte, the one of the request that has asked the storages, but
-// for X-Cache; and so are the ones after it, whatever is asked for.
+// TestHitsSayTheSame: an answer out of what the cache knows is, byte by byte, the one of the
+// request that has asked the storages, but for X-Cache; and so are the ones after it, whatever is
+// asked for.
 func TestHitsSayTheSame(t *testing.T) {
 	content := strings.Repeat("0123456789", 60_000) // more than one chunk
 	for kind, url := range kinds(t, content) {
@@ -88,8 +89,8 @@ func TestHitsSayTheSame(t *testing.T) {
 	}
 }
 
-// untilHit asks for a file until it comes out of the cache. The first answers may not: whoever fetches a file gives its last bytes out
-// before it stores them.
+// untilHit asks for a file until it comes out of the cache. The first answers may not: whoever
+// fetches a file gives its last bytes out before it stores them.
 func (r *running) untilHit(url string) {
 	r.t.Helper()
 	for end := time.Now().Add(patience); !strings.Contains(r.ask("GET", url), "X-Cache: HIT"); {
@@ -115,7 +116,8 @@ func TestReloadChangesHits(t *testing.T) {
 	}
 }
 
-// TestHitsAllocateNothing is TestHotPathAllocatesNothing for files of other hosts that are in memory.
+// TestHitsAllocateNothing is TestHotPathAllocatesNothing for files of other hosts that are in
+// memory.
 func TestHitsAllocateNothing(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector allocates")
@@ -142,7 +144,8 @@ func TestHitsAllocateNothing(t *testing.T) {
 	}
 }
 
-// changingProtocol is storages with an appender that changes, as a request sees it that comes just in time to be disturbed by it.
+// changingProtocol is storages with an appender that changes, as a request sees it that comes just
+// in time to be disturbed by it.
 type changingProtocol struct {
 	fakeProtocol
 	before func() // is called once, before content is given
@@ -173,8 +176,9 @@ func (s *hookedStore) Open(id fdfs.FileID) (*storage.File, error) {
 	return s.Store.Open(id)
 }
 
-// TestSecondAttemptHits: a request whose file has changed under it tries again. When it is a hit then, because others have fetched the new
-// content meanwhile, nothing of the first attempt is left.
+// TestSecondAttemptHits: a request whose file has changed under it tries again. When it is a hit
+// then, because others have fetched the new content meanwhile, nothing of the first attempt is
+// left.
 func TestSecondAttemptHits(t *testing.T) {
 	small := strings.Repeat("0123456789abcdefghij", 205)
 	for _, c := range []struct{ name, content, field string }{
@@ -237,7 +241,8 @@ func TestPinsAreGivenBack(t *testing.T) {
 	eventually.True(t, func() bool { return remote.Cache.Stats().Memory.Bytes == 0 }, "nothing is in use")
 }
 
-// TestConnectionsInSequence: a client that waits for the end of one connection before it opens the next one has one at a time.
+// TestConnectionsInSequence: a client that waits for the end of one connection before it opens the
+// next one has one at a time.
 func TestConnectionsInSequence(t *testing.T) {
 	content := "hello"
 	r, _, _ := edge(t, Options{}, &fakeProtocol{content: content}, ServerOptions{MaxConnectionsPerIP: 1})
@@ -247,7 +252,8 @@ func TestConnectionsInSequence(t *testing.T) {
 	}
 }
 
-// TestFileThatKeepsChanging: a file that has changed again at the second attempt is no error of this host, and may be there in a moment.
+// TestFileThatKeepsChanging: a file that has changed again at the second attempt is no error of
+// this host, and may be there in a moment.
 func TestFileThatKeepsChanging(t *testing.T) {
 	content := strings.Repeat("x", 1000)
 	protocol := &changingProtocol{fakeProtocol: fakeProtocol{content: content}}

@@ -56,8 +56,8 @@ var (
 	boundaryParameter = regexp.MustCompile(`boundary=([A-Z2-7]{26})`)
 )
 
-// With a cache every answer is, byte by byte, the one without it: the first time, the second (when small files go to memory), and
-// from then on.
+// With a cache every answer is, byte by byte, the one without it: the first time, the second (when
+// small files go to memory), and from then on.
 func TestAnswersDoNotDependOnTheCache(t *testing.T) {
 	s := storetest.New(t)
 	small, big := s.Bytes(5000), s.Bytes(300_000)
@@ -167,8 +167,9 @@ func hotOptions(t *testing.T, s *storetest.Store, secret string) Options {
 		Tokens: antisteal.NewChecker(antisteal.Options{Secrets: []string{"other", secret}})}
 }
 
-// From the request's head to the last byte of the answer nothing is allocated for a file that is kept, but the one byte into which
-// fasthttp reads the first of a request. The client of this test allocates nothing.
+// From the request's head to the last byte of the answer nothing is allocated for a file that is
+// kept, but the one byte into which fasthttp reads the first of a request. The client of this test
+// allocates nothing.
 func TestHotPathAllocatesNothing(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector allocates")

@@ -53,7 +53,8 @@ func (s *Server) limitsEach(block netip.Addr) bool {
 // leastIdle is an idle time that is granted also when there is hardly any room.
 const leastIdle = 5 * time.Second
 
-// maxIdle is how long a connection may be idle: the less the more of the connections beyond half of all are in use.
+// maxIdle is how long a connection may be idle: the less the more of the connections beyond half of
+// all are in use.
 func (s *Server) maxIdle() time.Duration {
 	half := int64(s.o.MaxConnections) / 2
 	used := s.open.Load() - half
@@ -64,8 +65,9 @@ func (s *Server) maxIdle() time.Duration {
 	return max(time.Duration(float64(s.o.IdleTimeout)*float64(free)/float64(free+used)), leastIdle)
 }
 
-// refuser tells connections that there is no room for them. It costs a goroutine for a moment, since a close at once would
-// take the answer away from a client that is still sending (RFC 9112 section 9.6); beyond max at a time it does close at once.
+// refuser tells connections that there is no room for them. It costs a goroutine for a moment,
+// since a close at once would take the answer away from a client that is still sending (RFC 9112
+// section 9.6); beyond max at a time it does close at once.
 type refuser struct {
 	max  int64
 	busy atomic.Int64

@@ -29,7 +29,8 @@ func appendMasked(dst, text []byte) (grown, shown []byte) {
 	return dst, dst[start:]
 }
 
-// pairLength is how long the first name=value of a query is; a blank ends the target of a request line.
+// pairLength is how long the first name=value of a query is; a blank ends the target of a request
+// line.
 func pairLength(query []byte) int {
 	if end := bytes.IndexAny(query, "&# "); end >= 0 {
 		return end

@@ -37,7 +37,8 @@ var (
 // MetricPrefix begins the name of every metric.
 const MetricPrefix = "fdfs_gateway_"
 
-// latencyBuckets reach from an answer out of memory to a large download over a slow line, in seconds.
+// latencyBuckets reach from an answer out of memory to a large download over a slow line, in
+// seconds.
 var latencyBuckets = []float64{
 	.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300,
 }
@@ -123,7 +124,8 @@ type outcome struct {
 	source string
 }
 
-// count adds to requests. Finding a counter by its labels costs more than counting, so those in use are kept in a map.
+// count adds to requests. Finding a counter by its labels costs more than counting, so those in use
+// are kept in a map.
 func (m *Metrics) count(o outcome) {
 	known := m.byOutcome.Load()
 	counter, ok := (*known)[o]

@@ -31,7 +31,8 @@ func (*brokenProtocol) Open(context.Context, origin.Wanted, storage.Info, int64,
 	return nil, storage.ErrNoSource
 }
 
-// TestPrefetchTellsWhy: people see why a file was not fetched, and nothing uses the clients of other hosts any more.
+// TestPrefetchTellsWhy: people see why a file was not fetched, and nothing uses the clients of
+// other hosts any more.
 func TestPrefetchTellsWhy(t *testing.T) {
 	c, err := cache.New(cache.Options{})
 	require.NoError(t, err)

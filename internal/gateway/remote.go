@@ -97,9 +97,9 @@ var sourcesOf = map[cache.From]string{
 	cache.FromMemory: sourceMemory, cache.FromDisk: sourceDisk, cache.FromPeer: sourcePeer, cache.FromOrigin: sourceOrigin,
 }
 
-// openRemote makes the body one of a file on other hosts, and waits for its first bytes: until these
-// are here, a failure can be told by a status. What is in memory becomes a body in memory, or of a
-// file that is.
+// openRemote makes the body one of a file on other hosts, and waits for its first bytes: until
+// these are here, a failure can be told by a status. What is in memory becomes a body in memory, or
+// of a file that is.
 func (r *request) openRemote() error {
 	f, b := &r.remote.File, &r.body
 	if len(b.Pieces) == 1 {

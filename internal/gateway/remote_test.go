@@ -81,8 +81,8 @@ func cachedGateway(t *testing.T, o Options, protocol origin.Protocol) func(metho
 	}
 }
 
-// TestRangeBehindTheEnd: a range that begins behind the end of a file needs no byte of it, but whether there is such a file has to be
-// asked all the same.
+// TestRangeBehindTheEnd: a range that begins behind the end of a file needs no byte of it, but
+// whether there is such a file has to be asked all the same.
 func TestRangeBehindTheEnd(t *testing.T) {
 	content := strings.Repeat("hello ", 1000)
 	idOf := func(random uint32) string {

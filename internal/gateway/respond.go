@@ -12,8 +12,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// representation is what the URL stands for: the whole file, or a stretch of it with a header in front. Conditions and ranges
-// are about these bytes.
+// representation is what the URL stands for: the whole file, or a stretch of it with a header in
+// front. Conditions and ranges are about these bytes.
 type representation struct {
 	head []byte
 	body httprange.Span // of the file
@@ -21,14 +21,16 @@ type representation struct {
 
 func (p *representation) size() int64 { return int64(len(p.head)) + p.body.Length }
 
-// cut returns a stretch of the representation as a piece of the descriptor, in which the file begins at base.
+// cut returns a stretch of the representation as a piece of the descriptor, in which the file
+// begins at base.
 func (p *representation) cut(s httprange.Span, base int64) sendfile.Piece {
 	head := int64(len(p.head))
 	first, end := min(s.Start, head), min(s.Start+s.Length, head)
 	return sendfile.Piece{Head: p.head[first:end], Offset: base + p.body.Start + s.Start - first, Length: s.Length - (end - first)}
 }
 
-// respond answers with the file that was found: its headers, then as much of it as range and conditions ask for.
+// respond answers with the file that was found: its headers, then as much of it as range and
+// conditions ask for.
 func (r *request) respond() error {
 	r.rep = representation{body: httprange.Span{Length: r.info.size}}
 	if err := r.flvPiece(); err != nil {
@@ -48,7 +50,8 @@ func (r *request) respond() error {
 	return r.choosePieces()
 }
 
-// recently is how long ago a file must have changed for its date to tell its versions apart: dates have whole seconds.
+// recently is how long ago a file must have changed for its date to tell its versions apart: dates
+// have whole seconds.
 const recently = 2 * time.Second
 
 // describe sets the validators of the file and the headers that a 304 carries too.
@@ -59,7 +62,8 @@ func (r *request) describe() {
 		StrongDate: !f.mutable || r.now.Sub(f.modTime) > recently,
 		WeakTag:    f.weak,
 	}
-	// A clock is off. An answer must not claim a change later than its Date (RFC 9110 section 8.8.2.1), which may be a second old.
+	// A clock is off. An answer must not claim a change later than its Date (RFC 9110 section
+	// 8.8.2.1), which may be a second old.
 	if f.modTime.After(r.now) {
 		r.validators.ModTime, r.validators.StrongDate = r.now.Add(-recently), false
 	}
@@ -137,7 +141,8 @@ func (r *request) setFileHeaders() {
 	}
 }
 
-// readConditions collects the Range and condition fields. Each may come on several lines, which count as one list.
+// readConditions collects the Range and condition fields. Each may come on several lines, which
+// count as one list.
 func (r *request) readConditions() {
 	c := &r.conditions
 	c.IfMatch, c.IfNoneMatch, c.IfRange, r.ranges = c.IfMatch[:0], c.IfNoneMatch[:0], c.IfRange[:0], r.ranges[:0]
@@ -196,8 +201,8 @@ func (r *request) readRange() httprange.Verdict {
 	return verdict
 }
 
-// send makes the pieces the body of the answer. A file that is not here is asked for its first bytes now, so that a failure can
-// still be told by a status.
+// send makes the pieces the body of the answer. A file that is not here is asked for its first
+// bytes now, so that a failure can still be told by a status.
 func (r *request) send(pieces ...sendfile.Piece) error {
 	b := &r.body
 	b.Pieces = append(b.Pieces[:0], pieces...)
@@ -223,7 +228,8 @@ func (r *request) send(pieces ...sendfile.Piece) error {
 	return nil
 }
 
-// multipart answers with several spans as multipart/byteranges (RFC 9110 section 14.6), in the order asked for.
+// multipart answers with several spans as multipart/byteranges (RFC 9110 section 14.6), in the
+// order asked for.
 func (r *request) multipart() error {
 	boundary := rand.Text()
 	contentType := string(r.ctx.Response.Header.ContentType())

@@ -21,7 +21,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// ServerOptions are what belongs to connections, not to requests: they stay while a Handler may be exchanged.
+// ServerOptions are what belongs to connections, not to requests: they stay while a Handler may be
+// exchanged.
 type ServerOptions struct {
 	ReadTimeout time.Duration // for a whole request, from its first byte; default 10 s
 	IdleTimeout time.Duration // between requests; default 75 s
@@ -38,7 +39,8 @@ type ServerOptions struct {
 	Log *slog.Logger // default: slog.Default()
 }
 
-// idleWorker is how long a goroutine waits for the next connection: after a crowd has left it is not needed.
+// idleWorker is how long a goroutine waits for the next connection: after a crowd has left it is
+// not needed.
 const idleWorker = 2 * time.Second
 
 // sendWindow is the time over which MinSendRate is measured.
@@ -99,7 +101,8 @@ func NewServer(o ServerOptions, h *Handler) *Server {
 	return s
 }
 
-// serve answers a request. Handler.Serve contains the panics of a request's way; this is for what is around it.
+// serve answers a request. Handler.Serve contains the panics of a request's way; this is for what
+// is around it.
 func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -118,7 +121,8 @@ func (s *Server) SetHandler(h *Handler) { s.handler.Store(h) }
 // Handler returns the handler in use.
 func (s *Server) Handler() *Handler { return s.handler.Load() }
 
-// Serve accepts connections from ln until Shutdown, and returns nil then. It may run for several listeners at once.
+// Serve accepts connections from ln until Shutdown, and returns nil then. It may run for several
+// listeners at once.
 func (s *Server) Serve(ln net.Listener) error {
 	if err := s.fast.Serve(&listener{Listener: ln, s: s}); err != nil && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("cannot serve on %s: %w", ln.Addr(), err)
@@ -126,8 +130,9 @@ func (s *Server) Serve(ln net.Listener) error {
 	return nil
 }
 
-// Shutdown stops accepting, lets running answers end, and closes connections without a request. When ctx ends first, its error
-// is returned and connections are left to the end of the process. It is called once.
+// Shutdown stops accepting, lets running answers end, and closes connections without a request.
+// When ctx ends first, its error is returned and connections are left to the end of the process. It
+// is called once.
 func (s *Server) Shutdown(ctx context.Context) error {
 	close(s.stopping)
 	ended := make(chan struct{})
@@ -147,7 +152,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// allClosed waits until every socket is closed: for fasthttp a connection has ended just before that.
+// allClosed waits until every socket is closed: for fasthttp a connection has ended just before
+// that.
 func (s *Server) allClosed(ctx context.Context) error {
 	tick := time.NewTicker(time.Millisecond)
 	defer tick.Stop()
@@ -161,8 +167,8 @@ func (s *Server) allClosed(ctx context.Context) error {
 	return nil
 }
 
-// closeIdle closes connections on which no request is being answered, until all are ended. fasthttp does so too, but gives new
-// connections 5 s to send something.
+// closeIdle closes connections on which no request is being answered, until all are ended. fasthttp
+// does so too, but gives new connections 5 s to send something.
 func (s *Server) closeIdle(ended chan struct{}) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -195,7 +201,8 @@ func (s *Server) refused(conn net.Conn, e *httpguard.Error) {
 	}
 }
 
-// disagreed answers what the guard has let through and fasthttp's own parser refuses. That is not meant to happen.
+// disagreed answers what the guard has let through and fasthttp's own parser refuses. That is not
+// meant to happen.
 func (s *Server) disagreed(ctx *fasthttp.RequestCtx, err error) {
 	s.log.Warn("request passed the guard but cannot be parsed", "remote", ctx.RemoteAddr().String(), "err", err)
 	s.handler.Load().o.Metrics.malformed(fasthttp.StatusBadRequest)
@@ -217,8 +224,9 @@ type listener struct {
 	s *Server
 }
 
-// Accept returns the next connection that is within the limits. Errors are passed on at shutdown only: a process without free
-// descriptors, or a client that is gone already, must not end the server.
+// Accept returns the next connection that is within the limits. Errors are passed on at shutdown
+// only: a process without free descriptors, or a client that is gone already, must not end the
+// server.
 func (l *listener) Accept() (net.Conn, error) {
 	for pause := acceptPause; ; {
 		inner, err := l.Listener.Accept()
@@ -351,7 +359,8 @@ type conn struct {
 // NetConn returns the sending side, for sendfile.Of.
 func (c *conn) NetConn() net.Conn { return c.Conn }
 
-// Close closes the connection and counts it out, once: before its client can see that it is closed, and come again.
+// Close closes the connection and counts it out, once: before its client can see that it is closed,
+// and come again.
 func (c *conn) Close() error {
 	if c.closed.CompareAndSwap(false, true) {
 		c.s.leave(c)

@@ -26,11 +26,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-// patience is how long anything may take that normally takes a fraction of a second: a slow machine under load is no failure.
+// patience is how long anything may take that normally takes a fraction of a second: a slow machine
+// under load is no failure.
 const patience = time.Minute
 
-// fasthttpsOwn are two goroutines of fasthttp that outlive every server: its clock, and one that sleeps for 10 s before it sees that
-// its pool has stopped.
+// fasthttpsOwn are two goroutines of fasthttp that outlive every server: its clock, and one that
+// sleeps for 10 s before it sees that its pool has stopped.
 var fasthttpsOwn = []goleak.Option{
 	goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"),
 	goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.(*workerPool).Start.func2"),
@@ -38,7 +39,8 @@ var fasthttpsOwn = []goleak.Option{
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(settled{m}, fasthttpsOwn...) }
 
-// settled runs the tests and waits for goroutines that are about to end: goleak itself waits for less than half a second.
+// settled runs the tests and waits for goroutines that are about to end: goleak itself waits for
+// less than half a second.
 type settled struct{ m *testing.M }
 
 func (s settled) Run() int {
@@ -84,7 +86,8 @@ func openLocal(t *testing.T, s *storetest.Store) *storage.Local {
 	return local
 }
 
-// run serves the options until the test ends, and then expects that nothing is left: no file, no connection, no goroutine.
+// run serves the options until the test ends, and then expects that nothing is left: no file, no
+// connection, no goroutine.
 func run(t *testing.T, o Options, so ServerOptions) *running {
 	t.Helper()
 	r := &running{t: t, log: &lockedBuffer{}}
@@ -134,8 +137,8 @@ func (r *running) dial() net.Conn {
 	return c
 }
 
-// TestClientsThatLeave: clients go away at every stage of an answer, by FIN and by RST, while the handler is exchanged; others
-// must get the right bytes meanwhile.
+// TestClientsThatLeave: clients go away at every stage of an answer, by FIN and by RST, while the
+// handler is exchanged; others must get the right bytes meanwhile.
 func TestClientsThatLeave(t *testing.T) {
 	s := storetest.New(t)
 	files := []storetest.Object{s.Normal("mp4", s.Bytes(1<<20)), s.Trunk("jpg", s.Bytes(5000)), s.Trunk("jpg", s.Bytes(5001)), s.Normal("jpg", nil)}
@@ -200,7 +203,8 @@ func (r *running) fetch(f storetest.Object) {
 	}
 }
 
-// TestPipelinedWithoutReading: 2,000 requests at once on one connection; the answers come in order and whole.
+// TestPipelinedWithoutReading: 2,000 requests at once on one connection; the answers come in order
+// and whole.
 func TestPipelinedWithoutReading(t *testing.T) {
 	s := storetest.New(t)
 	f := s.Trunk("jpg", s.Bytes(3000))
@@ -234,7 +238,8 @@ func (b brokenOrigin) Find(*origin.Request, error) (string, error) {
 	return "", errors.New("secret detail")
 }
 
-// TestBugsAreContained: a panic or an unknown error is a 500 without internals, and the next request is served.
+// TestBugsAreContained: a panic or an unknown error is a 500 without internals, and the next
+// request is served.
 func TestBugsAreContained(t *testing.T) {
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(10))

@@ -2,8 +2,8 @@ package gateway
 
 import "bytes"
 
-// target is a request target taken apart: a cleaned path and the query parameters that the gateway knows. Its slices point
-// into the request or into scratch and are good until the answer is out.
+// target is a request target taken apart: a cleaned path and the query parameters that the gateway
+// knows. Its slices point into the request or into scratch and are good until the answer is out.
 type target struct {
 	path    []byte // decoded once, "//" merged, "." and ".." resolved; begins with "/"
 	query   []byte // as it came, without "?"
@@ -11,7 +11,8 @@ type target struct {
 	scratch []byte // reused for decoded text
 }
 
-// params are the query parameters that mean something, decoded; nil = absent. Of two with one name the first counts.
+// params are the query parameters that mean something, decoded; nil = absent. Of two with one name
+// the first counts.
 type params struct {
 	token, ts, filename, attname, start, end, redirect []byte
 }
@@ -106,8 +107,8 @@ func harmless(path []byte) error {
 	return nil
 }
 
-// appendResolved appends the absolute path without empty, "." and ".." segments (RFC 3986 section 5.2.4). It is false for a
-// path that climbs above its root. A slash at the end stays.
+// appendResolved appends the absolute path without empty, "." and ".." segments (RFC 3986 section
+// 5.2.4). It is false for a path that climbs above its root. A slash at the end stays.
 func appendResolved(dst, path []byte) ([]byte, bool) {
 	root := len(dst)
 	for len(path) > 0 {
@@ -164,8 +165,8 @@ func (t *target) decoded(raw []byte) []byte {
 	return t.scratch[start:]
 }
 
-// appendDecoded appends src with its percent-escapes decoded, once, and "+" read as a blank where plus says so. A bad escape
-// stays as it is and makes ok false.
+// appendDecoded appends src with its percent-escapes decoded, once, and "+" read as a blank where
+// plus says so. A bad escape stays as it is and makes ok false.
 func appendDecoded(dst, src []byte, plus bool) (out []byte, ok bool) {
 	ok = true
 	for i := 0; i < len(src); i++ {

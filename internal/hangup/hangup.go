@@ -20,8 +20,8 @@ import (
 // has closed its side of the connection, as for nginx: whether it still reads cannot be told before
 // something is sent.
 //
-// The goroutine begins with the first Watch and ends with Close. Where there is no epoll no client is
-// noticed, which is logged once.
+// The goroutine begins with the first Watch and ends with Close. Where there is no epoll no client
+// is noticed, which is logged once.
 type Watcher struct {
 	log     *slog.Logger
 	running sync.WaitGroup
@@ -125,7 +125,7 @@ func (w *Watcher) run(raw syscall.RawConn) {
 	}
 }
 
-// Close ends the goroutine and waits for it. Nobody is noticed from then on.
+// Close ends the goroutine and waits for it. Nothing is noticed from then on.
 func (w *Watcher) Close() {
 	w.mu.Lock()
 	w.closed = true

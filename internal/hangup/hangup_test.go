@@ -11,8 +11,8 @@ import (
 	"go.uber.org/goleak"
 )
 
-// patience is how long a test waits before it calls something stuck.
-const patience = time.Minute
+// testTimeout is how long a test waits before it calls something stuck.
+const testTimeout = time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
@@ -67,7 +67,7 @@ func TestWatch(t *testing.T) {
 			leave(client)
 			select {
 			case <-gone:
-			case <-time.After(patience):
+			case <-time.After(testTimeout):
 				t.Fatal("nobody has noticed that the client has left")
 			}
 		})

@@ -47,8 +47,8 @@ func (o *fakeProtocol) Open(_ context.Context, w Wanted, _ storage.Info, offset,
 	return io.NopCloser(strings.NewReader(o.content[offset : offset+length])), nil
 }
 
-// TestTokensOfFetches: web servers of storages check tokens too. A fetch for the cache may begin long after the request that it was
-// made for, so it has a token of its own.
+// TestTokensOfFetches: web servers of storages check tokens too. A fetch for the cache may begin
+// long after the request that it was made for, so it has a token of its own.
 func TestTokensOfFetches(t *testing.T) {
 	id := fdfstest.IDFrom(t, "group1", "10.0.0.1", 0)
 	protocol := &fakeProtocol{content: "hello"}

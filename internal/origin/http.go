@@ -23,12 +23,14 @@ type HTTPOptions struct {
 	StallTimeout   time.Duration // between two reads, after which another server is asked for the rest; default 2 s
 }
 
-// HTTP fetches from the web servers of the storages, which may be this gateway or nginx with its module. A source is
-// told no more than the download needs: method, target, its own host name and a range. It is believed no more than that either: of
-// its answer the status, the length, the range and the date count, and an answer without a length, with another range, or that
-// ends early is an error.
+// HTTP fetches from the web servers of the storages, which may be this gateway or nginx with its
+// module. A source is told no more than the download needs: method, target, its own host name and a
+// range. It is believed no more than that either: of its answer the status, the length, the range
+// and the date count, and an answer without a length, with another range, or that ends early is an
+// error.
 //
-// The client is that of net/http: it ends a fetch with its context, and tells a short body from a whole one.
+// The client is that of net/http: it ends a fetch with its context, and tells a short body from a
+// whole one.
 type HTTP struct {
 	o      HTTPOptions
 	client *http.Client

@@ -20,7 +20,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// webServer answers each request by a function that writes raw bytes, on an address of loopback of its own.
+// webServer answers each request by a function that writes raw bytes, on an address of loopback of
+// its own.
 type webServer struct {
 	server storage.Server
 	port   int
@@ -286,7 +287,8 @@ func TestHTTPEndsWithItsContext(t *testing.T) {
 	require.Less(t, time.Since(began), patience/2, "the server is waited for until "+patience.String())
 }
 
-// A web server that sends nothing in the middle is replaced at the next byte, where there is another one.
+// A web server that sends nothing in the middle is replaced at the next byte, where there is
+// another one.
 func TestHTTPStall(t *testing.T) {
 	content := []byte(strings.Repeat("0123456789", 100))
 	freeze := func(r *http.Request, head http.Header, body []byte) (string, []byte) {

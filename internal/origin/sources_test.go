@@ -86,8 +86,8 @@ func TestReplicas(t *testing.T) {
 	require.True(t, NewSources(SourcesOptions{}).mayKnow("group9"), "nobody can say no")
 }
 
-// TestStorageOfThisHost: a storage beside the gateway is a source like any other, unless the gateway has its store paths itself or
-// would ask its own web server.
+// TestStorageOfThisHost: a storage beside the gateway is a source like any other, unless the
+// gateway has its store paths itself or would ask its own web server.
 func TestStorageOfThisHost(t *testing.T) {
 	o := SourcesOptions{Members: members(t, "100001 group1 10.0.0.1"), LocalIPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
 	standing := func(o SourcesOptions) Standing {

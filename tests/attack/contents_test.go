@@ -36,7 +36,8 @@ func newContents(files []file) *contents {
 	return c
 }
 
-// largest is the longest answer to one request that there can be: a whole file, or ranges of one with their part heads.
+// largest is the longest answer to one request that there can be: a whole file, or ranges of one
+// with their part heads.
 const largest = 8 << 20
 
 // check reads answers until the stream ends and returns what is wrong with them. f is the file that

@@ -53,8 +53,8 @@ func (v *view) accepted() []seen {
 }
 
 // stopped tells whether the server gave the connection up by itself: it refused a request, or said
-// that its answer is the last one. What comes behind is nobody's request then. One that did not has
-// taken all that came behind for a body, or waits for more of it.
+// that its answer is the last one. What comes behind is nothing's request then. One that did not
+// has taken all that came behind for a body, or waits for more of it.
 func (v *view) stopped() bool {
 	if len(v.accepted()) < len(v.requests) {
 		return true
@@ -189,13 +189,14 @@ func (a *arena) addrs() []string {
 	return addrs
 }
 
-// remoteOf is the address that a case is sent from, so that logs tell cases apart whatever became of their bytes.
+// remoteOf is the address that a case is sent from, so that logs tell cases apart whatever became
+// of their bytes.
 func remoteOf(number int) net.IP {
 	return net.IPv4(127, byte(64+number>>16&63), byte(number>>8), byte(number))
 }
 
 // send sends bytes and reads until the server closes, which it does after the last request, or when
-// its patience with an incomplete one ends. Closing the sending side would be quicker, but makes
+// its testTimeout with an incomplete one ends. Closing the sending side would be quicker, but makes
 // haproxy forget requests that it has not looked at yet. A reset is an end as well: the logs tell.
 func send(addr string, from net.IP, b string) []byte {
 	d := net.Dialer{Timeout: 30 * time.Second, LocalAddr: &net.TCPAddr{IP: from}}
@@ -210,7 +211,8 @@ func send(addr string, from net.IP, b string) []byte {
 	return answer
 }
 
-// play sends cases to all servers and returns the views, by case and server, and what came out behind each proxy.
+// play sends cases to all servers and returns the views, by case and server, and what came out
+// behind each proxy.
 func (a *arena) play(cases []framingCase) (views [][]view, behind []map[string]int) {
 	addrs := a.addrs()
 	views = make([][]view, len(cases))

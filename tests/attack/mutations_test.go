@@ -239,7 +239,8 @@ func (a *attack) exchange(addr, b string) ([]byte, error) {
 	return stream, nil
 }
 
-// whole gets one file as an ordinary client does. A storage that was just in trouble is given a moment.
+// whole gets one file as an ordinary client does. A storage that was just in failure is given a
+// moment.
 func (a *attack) whole(f *file) error {
 	var stream []byte
 	for range 100 {
@@ -307,7 +308,7 @@ func (a *attack) sendAny(b string) error {
 	if err != nil {
 		return err
 	}
-	if strings.Contains(b, "HEAD") { // where bodies are is anybody's guess
+	if strings.Contains(b, "HEAD") { // where bodies are is anything's guess
 		if bytes.Contains(stream, []byte(canary)) {
 			return fmt.Errorf("bytes from outside the store were sent for %q", b)
 		}
@@ -329,12 +330,12 @@ func (a *attack) slow() error {
 	b := a.one()
 	for i := range a.r.IntN(min(60, len(b))) {
 		if _, err := io.WriteString(c, b[i:i+1]); err != nil {
-			return nil // it has lost its patience
+			return nil // it has lost its testTimeout
 		}
 		time.Sleep(time.Duration(a.r.IntN(20)) * time.Millisecond)
 	}
 	if a.r.IntN(2) == 0 {
-		_, _ = io.Copy(io.Discard, c) // until it loses its patience
+		_, _ = io.Copy(io.Discard, c) // until it loses its testTimeout
 	}
 	return nil
 }
@@ -403,7 +404,7 @@ func (a *attack) noHandshake() error {
 	return nil
 }
 
-// certificate writes one for nobody.
+// certificate writes one for nothing.
 func certificate(t *testing.T, dir string) {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)

@@ -12,7 +12,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Addresses from which the proxies speak to the gateway, so that its access log tells them from clients.
+// Addresses from which the proxies speak to the gateway, so that its access log tells them from
+// clients.
 const (
 	nginxSource   = "127.0.200.1"
 	haproxySource = "127.0.200.2"
@@ -76,7 +77,8 @@ type proxy struct {
 	parse             func(line string) (remote string, s seen, ok bool)
 }
 
-// startProxies starts nginx and haproxy in front of the gateway. Without one of them the test is skipped, loudly.
+// startProxies starts nginx and haproxy in front of the gateway. Without one of them the test is
+// skipped, loudly.
 func startProxies(t *testing.T, g *target) []*proxy {
 	t.Helper()
 	var proxies []*proxy

@@ -17,7 +17,7 @@ type framingCase struct {
 	shape  string // which parts it was made from, for people
 }
 
-// marker names a request. It has the number twice, so that a mutated one is nobody's.
+// marker names a request. It has the number twice, so that a mutated one is nothing's.
 func marker(number, k int) string { return fmt.Sprintf("n=%d.%d.%d", number, k, number) }
 
 // markerIn finds a marker in a request line; empty where there is none.

@@ -44,7 +44,8 @@ func TestRatioComparesRunsThatWereBesideEachOther(t *testing.T) {
 		}
 		return s
 	}
-	r := &result{c: &testCase{name: "x"}, a: cpu(10, 100, 30), b: cpu(10, 200, 20)} // the machine was slow in the second
+	// The machine was slow in the second.
+	r := &result{c: &testCase{name: "x"}, a: cpu(10, 100, 30), b: cpu(10, 200, 20)}
 	require.Equal(t, ratio{middle: 1, least: .5, most: 1.5}, r.ratioOf(cpuOf))
 	require.Equal(t, 30.0, r.a.of(cpuOf))
 	require.Equal(t, 2.5, median([]float64{4, 1, 2, 3}))
@@ -132,7 +133,8 @@ func TestCasesEndToEnd(t *testing.T) {
 	}
 }
 
-// measureEnough measures for longer where a machine that stands still has left no time for a request, or for a tick of processor time.
+// measureEnough measures for longer where a machine that stands still has left no time for a
+// request, or for a tick of processor time.
 func (w *world) measureEnough(t *testing.T, c *testCase, sides [2]side, s settings) *result {
 	t.Helper()
 	for ; ; s.time *= 4 {

@@ -26,7 +26,8 @@ type testCase struct {
 	tagged  bool   // ask with the entity-tag and date of a first answer
 }
 
-// world is what all cases share: the files, the storages of other hosts, and the folder for everything.
+// world is what all cases share: the files, the storages of other hosts, and the folder for
+// everything.
 type world struct {
 	dir     string
 	store   *store
@@ -66,7 +67,8 @@ const (
 // mixFiles is how many files the mix has, and mixAsked how many requests until it begins again.
 const mixFiles, mixAsked = 10_000, 100_000
 
-// cases makes the files and says what is to be asked for. wanted tells which cases will be run: others need no files.
+// cases makes the files and says what is to be asked for. wanted tells which cases will be run:
+// others need no files.
 func (w *world) cases(wanted func(name string) bool, coldFiles int) ([]testCase, error) {
 	var list []testCase
 	for _, make := range []struct {
@@ -214,7 +216,8 @@ func (w *world) proxied(size int, f flavour, note string) func(*testCase) error 
 	}
 }
 
-// fetched is as many files of the storages as are asked for: each request is the first one for its file.
+// fetched is as many files of the storages as are asked for: each request is the first one for its
+// file.
 func (w *world) fetched(count int) func(*testCase) error {
 	return func(c *testCase) error {
 		objects, plain, err := w.remote(count, 64*kib)

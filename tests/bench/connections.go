@@ -98,7 +98,8 @@ func measureCrowd(c *crowd, side side, asked *testCase, d time.Duration) (effect
 	return c.gather(p, a.paths[0], asked.want.size, d)
 }
 
-// gather sends the crowd for a while. The server has answered once before, so that what it needs for the first request is not counted.
+// gather sends the crowd for a while. The server has answered once before, so that what it needs
+// for the first request is not counted.
 func (c *crowd) gather(p *process, path string, size int64, d time.Duration) (e effect, err error) {
 	once := crowd{clients: 1, idle: true, header: "Range: bytes=0-0\r\n"}
 	if c.idle {
@@ -128,7 +129,7 @@ func (c *crowd) gather(p *process, path string, size int64, d time.Duration) (e 
 // enter makes the connections and their requests.
 func (c *crowd) enter(addr, path string) (conns []net.Conn, err error) {
 	request := "GET " + path + " HTTP/1.1\r\nHost: bench\r\n" + c.header + "\r\n"
-	dialer := net.Dialer{Timeout: patience, Control: smallBuffer}
+	dialer := net.Dialer{Timeout: testTimeout, Control: smallBuffer}
 	for range c.clients {
 		conn, err := dialer.Dial("tcp", addr)
 		if err != nil {
@@ -155,7 +156,7 @@ func smallBuffer(_, _ string, raw syscall.RawConn) error {
 }
 
 func readAnswer(conn net.Conn) error {
-	if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+	if err := conn.SetReadDeadline(time.Now().Add(testTimeout)); err != nil {
 		return err
 	}
 	resp, err := http.ReadResponse(bufio.NewReaderSize(conn, 512), nil)
@@ -188,12 +189,13 @@ func (c *crowd) take(conns []net.Conn, d time.Duration) (total int64, err error)
 	return total, errors.Join(errs...)
 }
 
-// sip reads so slowly that it comes to the rate. A connection that ends is an error: the file is larger than that.
+// sip reads so slowly that it comes to the rate. A connection that ends is an error: the file is
+// larger than that.
 func (c *crowd) sip(conn net.Conn, d time.Duration) (total int64, err error) {
 	const steps = 2 // in a second
 	buf := make([]byte, c.rate/steps)
 	end := time.Now().Add(d)
-	if err := conn.SetReadDeadline(end.Add(patience)); err != nil {
+	if err := conn.SetReadDeadline(end.Add(testTimeout)); err != nil {
 		return 0, err
 	}
 	for time.Now().Before(end) {
@@ -207,7 +209,8 @@ func (c *crowd) sip(conn net.Conn, d time.Duration) (total int64, err error) {
 	return total, nil
 }
 
-// affordable is the most connections of one crowd: a server needs descriptors for them and for files, within its limit on open files.
+// affordable is the most connections of one crowd: a server needs descriptors for them and for
+// files, within its limit on open files.
 func affordable(wanted int) int {
 	var limit syscall.Rlimit
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {

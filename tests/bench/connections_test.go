@@ -7,7 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// The bounds are a few times what was measured: they are to find a buffer or a thread for each client, not a bad day.
+// The bounds are a few times what was measured: they are to find a buffer or a thread for each
+// client, not a bad day.
 
 // gatherAt sends a crowd to a gateway.
 func gatherAt(t *testing.T, w *world, s *settings, c crowd, o object, d time.Duration) effect {

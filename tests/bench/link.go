@@ -11,8 +11,9 @@ import (
 	"fastdfs-gateway/tests/lab"
 )
 
-// link is a network between the servers and wrk, which is then on a host of its own: a network namespace at the far end of a pair of
-// virtual Ethernet devices (veth(4), ip-netns(8)). It needs root.
+// link is a network between the servers and wrk, which is then on a host of its own: a network
+// namespace at the far end of a pair of virtual Ethernet devices (veth(4), ip-netns(8)). It needs
+// root.
 type link struct {
 	program         string // ip(8)
 	space, device   string
@@ -22,8 +23,8 @@ type link struct {
 // linkBits is the network of the two ends.
 const linkBits = "/30"
 
-// linkAddresses are the ends for a process: those of others that measure at the same time are others. 198.18.0.0/15 is kept for
-// measurements between devices (RFC 2544, appendix C.2.2).
+// linkAddresses are the ends for a process: those of others that measure at the same time are
+// others. 198.18.0.0/15 is kept for measurements between devices (RFC 2544, appendix C.2.2).
 func linkAddresses(pid int) (servers, client netip.Addr) {
 	n := uint32(198<<24|18<<16) + uint32(pid%(1<<15))*4
 	at := func(n uint32) netip.Addr {

@@ -1,13 +1,15 @@
-// Command bench measures the gateway beside nginx on the same files: processor time for a request, requests per second, latency and
-// memory, in runs that take turns (A B A B), so that what else the machine does falls on both.
+// Command bench measures the gateway beside nginx on the same files: processor time for a request,
+// requests per second, latency and memory, in runs that take turns (A B A B), so that what else the
+// machine does falls on both.
 //
 //	bench -gateway bin/gateway -rounds 5 -time 3s -cases 'KiB|304' -out docs/benchmarks.md
 //	bench -gateway bin/gateway -against /tmp/older/gateway -format /tmp/figures
 //	bench -link -cases '4 KiB'
 //
-// Everything runs on one machine, wrk and the storages of other hosts too; wrk asks by loopback, or across a virtual link. So requests
-// per second are what the machine gives to both the server and wrk, and processor time is the steadier figure. It is that of all
-// processes and threads of the server, in user and kernel mode, divided by the number of requests.
+// Everything runs on one machine, wrk and the storages of other hosts too; wrk asks by loopback, or
+// across a virtual link. So requests per second are what the machine gives to both the server and
+// wrk, and processor time is the steadier figure. It is that of all processes and threads of the
+// server, in user and kernel mode, divided by the number of requests.
 package main
 
 import (

@@ -109,8 +109,8 @@ func (w *world) measure(c *testCase, sides [2]side, s *settings) (r *result, err
 // errWrong means that a server did not answer as it has to.
 var errWrong = errors.New("wrong answers")
 
-// prepare asks once without wrk and looks closely at the answer. Where the case wants it, the entity-tag and date of the answer become
-// those of all requests, as a browser would ask.
+// prepare asks once without wrk and looks closely at the answer. Where the case wants it, the
+// entity-tag and date of the answer become those of all requests, as a browser would ask.
 func (c *testCase) prepare(a *ask, addr string) error {
 	header := maps.Clone(a.header)
 	if header == nil {

@@ -12,8 +12,8 @@ import (
 	"fastdfs-gateway/tests/lab"
 )
 
-// patience is how long a program may take to start or to stop.
-const patience = 30 * time.Second
+// testTimeout is how long a program may take to start or to stop.
+const testTimeout = 30 * time.Second
 
 // process is a running server with its worker processes.
 type process struct {
@@ -59,7 +59,8 @@ func children(pid int) (list []int) {
 // tick is the unit of processor time in /proc (USER_HZ), the same on every Linux that Go runs on.
 const tick = 10 * time.Millisecond
 
-// The fields of /proc/PID/stat behind the name of the program, which may have blanks in it (proc(5)).
+// The fields of /proc/PID/stat behind the name of the program, which may have blanks in it
+// (proc(5)).
 const (
 	statUser    = 14 - 3
 	statSystem  = 15 - 3

@@ -19,7 +19,8 @@ func tableHead(sides [2]side) string {
 		"| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |", a, b)
 }
 
-// row gives the row of the table. Figures are those of the run in the middle, pairs are the two sides.
+// row gives the row of the table. Figures are those of the run in the middle, pairs are the two
+// sides.
 func (r *result) row() string {
 	pair := func(figure func(s sample) float64, unit float64) string {
 		return fmt.Sprintf("%s / %s", short(r.a.of(figure)/unit), short(r.b.of(figure)/unit))
@@ -48,7 +49,8 @@ func microseconds(ns float64) string { return short(ns/1000) + " us" }
 
 func megabytes(bytes float64) string { return fmt.Sprintf("%.1f MB", bytes/1e6) }
 
-// table gives the rows, and below them in words where the second side is ahead and how the sides differ.
+// table gives the rows, and below them in words where the second side is ahead and how the sides
+// differ.
 func table(sides [2]side, results []*result) string {
 	var b, behind, notes strings.Builder
 	b.WriteString(tableHead(sides) + "\n")

@@ -27,8 +27,8 @@ func (f flavour) remote() bool { return f == warm || f == relayed || f == cold }
 // secret is the key of tokens.
 const secret = "a key for benchmarks only"
 
-// gatewayConf has as arguments: base path, number of store paths, store path, path of mime.types, trackers, check_token, secret, listen,
-// admin_listen, memory of the cache, files kept open.
+// gatewayConf has as arguments: base path, number of store paths, store path, path of mime.types,
+// trackers, check_token, secret, listen, admin_listen, memory of the cache, files kept open.
 const gatewayConf = `base_path = %s
 store_path_count = %d
 store_path0 = %s
@@ -87,7 +87,8 @@ func (w *world) startGateway(binary string, f flavour) (*process, error) {
 	return &process{p, admin}, nil
 }
 
-// nginxConf has as arguments: its folder, user, listen, and the location. It is what a guide to fast static files with nginx says.
+// nginxConf has as arguments: its folder, user, listen, and the location. It is what a guide to
+// fast static files with nginx says.
 const nginxConf = `daemon off;
 %[2]s
 worker_processes auto;

@@ -118,8 +118,8 @@ func (o *object) check(body io.Reader) error {
 	return nil
 }
 
-// popular draws count indexes below n as they are asked for where a few files are very popular: by Zipf's law with exponent 1.1. It
-// draws the same in every run.
+// popular draws count indexes below n as they are asked for where a few files are very popular: by
+// Zipf's law with exponent 1.1. It draws the same in every run.
 func popular(n, count int) []int {
 	z := rand.NewZipf(rand.New(rand.NewPCG(1, 2)), 1.1, 1, uint64(n-1))
 	drawn := make([]int, count)
@@ -129,7 +129,8 @@ func popular(n, count int) []int {
 	return drawn
 }
 
-// mixSize is the size of the i-th most popular file of the mix: from 256 bytes to 120 KiB, 21 KiB on average, whatever its place.
+// mixSize is the size of the i-th most popular file of the mix: from 256 bytes to 120 KiB, 21 KiB
+// on average, whatever its place.
 func mixSize(i int) int {
 	r := rand.New(rand.NewPCG(uint64(i), 3))
 	return 1 << 10 << r.IntN(6) * (1 + r.IntN(15)) / 4

@@ -1,11 +1,12 @@
-// Package crowd is many clients that ask for one file at the same moment, and check every byte that they get.
+// Package crowd is many clients that ask for one file at the same moment, and check every byte that
+// they get.
 //
 //	report := crowd.Run(crowd.Options{Clients: 500, URLs: []string{"http://127.0.0.1:8881/x", "http://127.0.0.1:8882/x"}, Want: content})
 //	report.Count(crowd.Whole)                   // clients that got exactly the content
 //	report.FirstByte(0.99), report.Whole(0.5)   // how long that took
 //
-// A client is a goroutine, a connection and a buffer, and knows of HTTP only what it takes to tell a whole answer from a cut one:
-// thousands of them cost less than what they measure.
+// A client is a goroutine, a connection and a buffer, and knows of HTTP only what it takes to tell
+// a whole answer from a cut one: thousands of them cost less than what they measure.
 package crowd
 
 import (
@@ -149,7 +150,8 @@ func (r Report) First(o Outcome) *Result {
 	return nil
 }
 
-// FirstByte is the time that the share p of the clients had their first byte in, of those that got the whole file.
+// FirstByte is the time that the share p of the clients had their first byte in, of those that got
+// the whole file.
 func (r Report) FirstByte(p float64) time.Duration {
 	return r.quantile(p, func(x *Result) time.Duration { return x.FirstByte })
 }

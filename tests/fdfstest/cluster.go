@@ -13,19 +13,22 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// Options says what cluster to start. The zero value is one tracker, group1 with two storages and group2 with one.
+// Options says what cluster to start. The zero value is one tracker, group1 with two storages and
+// group2 with one.
 type Options struct {
 	Groups []GroupSpec
 
 	// Trackers is how many equal trackers there are; default 1, on free ports of 127.0.0.1.
-	// TrackerListen are the addresses (ip:port) of the first ones, or of all where there are more than Trackers.
+	// TrackerListen are the addresses (ip:port) of the first ones, or of all where there are more
+	// than Trackers.
 	Trackers      int
 	TrackerListen []string
 
 	// Port is the storages' common port; default: one that is free on all their addresses.
 	Port int
 
-	// UseStorageIDs gives the storages ids from 100001 on, which file ids name in place of addresses.
+	// UseStorageIDs gives the storages ids from 100001 on, which file ids name in place of
+	// addresses.
 	UseStorageIDs bool
 	StorageIDs    []string // lines that CmdStorageIDs answers; default: one "id group host:port" a storage
 	IDsPerAnswer  int      // most lines in one answer of CmdStorageIDs; default: all
@@ -53,7 +56,7 @@ type StorageSpec struct {
 	Listen    string // ip:port; port 0 is any; default: 127.0.0.11, .12 and so on, and the common port
 	Advertise string // ip:port that trackers name; default: where it listens
 	ID        uint32 // storage id; default: 100001 and so on
-	Remote    bool   // it runs elsewhere: trackers name Advertise, and nothing listens here
+	Remote    bool   // it runs on another host: trackers name Advertise, and nothing listens here
 }
 
 const (
@@ -65,7 +68,8 @@ const (
 	portTries    = 50
 )
 
-// Cluster is trackers and storages that run until Close. Its methods may be called from any goroutine.
+// Cluster is trackers and storages that run until Close. Its methods may be called from any
+// goroutine.
 type Cluster struct {
 	trackers []*Node
 	storages []*Storage
@@ -220,7 +224,8 @@ func (c *Cluster) newStorage(spec StorageSpec, o Options, common *commonPort) (*
 	return s, nil
 }
 
-// addrSource is the source in the file ids of a storage without a storage id. An address that ends in .0 would read as an id.
+// addrSource is the source in the file ids of a storage without a storage id. An address that ends
+// in .0 would read as an id.
 func addrSource(addr netip.Addr) (fdfs.Source, error) {
 	addr = addr.Unmap()
 	if !addr.Is4() {
@@ -293,7 +298,7 @@ func (c *Cluster) group(name string) *group {
 	return nil
 }
 
-// sourceAddr is the address of a file's source as text; empty when nobody knows it.
+// sourceAddr is the address of a file's source as text; empty when it is unknown.
 func (c *Cluster) sourceAddr(id fdfs.FileID) string {
 	if addr, ok := id.SourceAddr(); ok {
 		return addr.String()

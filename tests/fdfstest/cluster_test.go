@@ -404,7 +404,7 @@ func TestAtOnce(t *testing.T) {
 		eventually.True(t, func() bool { return s.Counts().Files[id.String()].AtOnce == i+1 })
 	}
 	s.SetFaults()
-	for _, conn := range conns { // whoever has the last byte finds the books complete
+	for _, conn := range conns { // what has the last byte finds the books complete
 		readAnswer(t, conn)
 	}
 	get(t, s, id)

@@ -16,9 +16,12 @@ import (
 )
 
 const (
-	sendBuffer  = 128 << 10
-	stallPoll   = 5 * time.Millisecond // how soon a connection that waits sees that it may go on, or that its client left
-	drainPolls  = 1000                 // how often a reset looks, once a millisecond, whether the bytes before it have reached the client
+	sendBuffer = 128 << 10
+	// How soon a connection that waits sees that it may go on, or that its client left.
+	stallPoll = 5 * time.Millisecond
+	// How often a reset looks, once a millisecond, whether the bytes before it have reached the
+	// client.
+	drainPolls  = 1000
 	garbageLen  = 512
 	garbageSeed = 20
 )
@@ -195,8 +198,8 @@ func (c *conn) copy(out *io.SectionReader, from, to, end int64, rate func() int,
 	return nil
 }
 
-// write sends one piece, which begins at byte at of the end that there are. It is counted before it is sent: a client that
-// has the last byte must find the books complete.
+// write sends one piece, which begins at byte at of the end that there are. It is counted before it
+// is sent: a client that has the last byte must find the books complete.
 func (c *conn) write(piece []byte, at, end int64, d *download) error {
 	body := func(upTo int64) int64 { return max(0, upTo-headerLen) }
 	after := at + int64(len(piece))

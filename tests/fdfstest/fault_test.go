@@ -60,7 +60,7 @@ func quiet(t *testing.T, c *net.TCPConn) {
 	n, err := c.Read(make([]byte, 1))
 	require.Zero(t, n)
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
-	require.NoError(t, c.SetReadDeadline(time.Now().Add(patience)))
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(testTimeout)))
 }
 
 // untilQuiet reads what comes until nothing does for a while, and tells how much it was.
@@ -75,7 +75,7 @@ func untilQuiet(t *testing.T, c *net.TCPConn) (total int) {
 			break
 		}
 	}
-	require.NoError(t, c.SetReadDeadline(time.Now().Add(patience)))
+	require.NoError(t, c.SetReadDeadline(time.Now().Add(testTimeout)))
 	return total
 }
 
@@ -324,7 +324,7 @@ func TestNobodyWaits(t *testing.T) {
 			quietOrByte(t, c)
 			began := time.Now()
 			s.cluster.Close()
-			require.Less(t, time.Since(began), patience/2)
+			require.Less(t, time.Since(began), testTimeout/2)
 			require.ErrorIs(t, s.Revive(), ErrClosed)
 			require.ErrorIs(t, s.Silence(), ErrClosed)
 			s.cluster.Close()
@@ -339,7 +339,8 @@ func quietOrByte(t *testing.T, c *net.TCPConn) {
 	c.Read(make([]byte, 1))
 }
 
-// TestClientLeaves requires that a node does not keep connections whose clients left while they were held up.
+// TestClientLeaves requires that a node does not keep connections whose clients left while they
+// were held up.
 func TestClientLeaves(t *testing.T) {
 	s, id, _ := oneFile(t)
 	for name, set := range map[string]func(){

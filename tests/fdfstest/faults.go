@@ -15,8 +15,8 @@ type Faults struct {
 	Rate  int           // bytes a second, header included; 0: as fast as it goes
 
 	// BreakAt closes the connection when so many bytes of the body were sent, though the header
-	// promised all. A negative number stops inside the header: -10 is before
-	// its first byte. Bodies that are not longer go out whole. ResetAt does the same by a reset (RST).
+	// promised all. A negative number stops inside the header: -10 is before its first byte. Bodies
+	// that are not longer go out whole. ResetAt does the same by a reset (RST).
 	BreakAt, ResetAt *int
 	// FreezeAt stops sending when so many bytes of the body were sent, counted like BreakAt, and
 	// keeps the connection open until the faults are set anew; then the rest goes out.
@@ -62,9 +62,9 @@ type rules struct{ list []rule }
 
 var noFaults Faults
 
-// SetFaults puts rules in force in place of those before it: for each request the
-// first that names its command and is not spent counts. Without any, all
-// is well again. Answers under way obey the new Rate at once; everything else counts from the next request on.
+// SetFaults puts rules in force in place of those before it: for each request the first that names
+// its command and is not spent counts. Without any, all is well again. Answers under way follow the
+// new Rate at once; everything else counts from the next request on.
 func (n *Node) SetFaults(faults ...Faults) {
 	set := &rules{}
 	for _, f := range faults {

@@ -40,8 +40,8 @@ type FileSpec struct {
 	On     []*Storage // which storages hold the file; default: all of the group
 	Listed []*Storage // which the trackers name; default: the source and On, of slaves and appenders the source alone
 
-	// ID puts the file under this very id, whatever size and CRC32 it speaks of: a link is such a file.
-	// The fields that make an id count for nothing then.
+	// ID puts the file under this very id, whatever size and CRC32 it speaks of: a link is such a
+	// file. The fields that make an id count for nothing then.
 	ID string
 }
 
@@ -64,8 +64,8 @@ func bytesAt(b []byte) io.ReaderAt { return bytes.NewReader(b) }
 // ErrUnknownFile is the error for a file id that was not put, or was removed.
 var ErrUnknownFile = errors.New("unknown file")
 
-// Put stores a file in the cluster and gives its id. The same calls after the same Start, with Created
-// given, make the same ids when the addresses are the same.
+// Put stores a file in the cluster and gives its id. The same calls after the same Start, with
+// Created given, make the same ids when the addresses are the same.
 func (c *Cluster) Put(spec FileSpec) (fdfs.FileID, error) {
 	f := &file{content: spec.Reader, size: spec.Size, metadata: joinMetadata(spec.Metadata)}
 	if spec.Reader == nil {
@@ -197,7 +197,8 @@ func (c *Cluster) placeFile(f *file, spec FileSpec) error {
 	return nil
 }
 
-// Change gives a file other content and another time, as appending to an appender does. Its id stays.
+// Change gives a file other content and another time, as appending to an appender does. Its id
+// stays.
 func (c *Cluster) Change(id fdfs.FileID, content []byte, modified time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -14,8 +14,9 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long a test waits for what should come at once: a machine may be slow, and may stand still for a while.
-const patience = 30 * time.Second
+// testTimeout is how long a test waits for what should come at once: a machine may be slow, and may
+// stand still for a while.
+const testTimeout = 30 * time.Second
 
 // requireIPv6 skips a test on machines where ::1 is switched off.
 func requireIPv6(t *testing.T) {
@@ -40,11 +41,12 @@ func dial(t *testing.T, addr string) *net.TCPConn {
 	c, err := net.Dial("tcp", addr)
 	require.NoError(t, err)
 	t.Cleanup(func() { c.Close() })
-	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+	require.NoError(t, c.SetDeadline(time.Now().Add(testTimeout)))
 	return c.(*net.TCPConn)
 }
 
-// exchange sends raw bytes and gives the one answer to them; empty when the connection was closed without one.
+// exchange sends raw bytes and gives the one answer to them; empty when the connection was closed
+// without one.
 func exchange(t *testing.T, addr string, request []byte) []byte {
 	t.Helper()
 	c := dial(t, addr)

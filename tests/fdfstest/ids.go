@@ -41,8 +41,8 @@ func decodeName(logic string) (nameFields, bool) {
 
 const nameAlphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_"
 
-// IDFrom is an id of a file of 5 bytes whose source is an address or, where that is empty, a storage
-// id.
+// IDFrom is an id of a file of 5 bytes whose source is an address or, where that is empty, a
+// storage id.
 func IDFrom(t testing.TB, group, address string, number uint32) fdfs.FileID {
 	t.Helper()
 	source := IDSource(number)

@@ -73,8 +73,8 @@ func (n *Node) Kill() {
 }
 
 // Silence makes the node like a host that is switched off: there is no answer to an attempt to
-// connect, not even a refusal, so that only the client's own time limit ends it, and connections that are open
-// stall as under Partition. Revive ends it, Kill too. A dead node can be made silent.
+// connect, not even a refusal, so that only the client's own time limit ends it, and connections
+// that are open stall as under Partition. Revive ends it, Kill too. A dead node can be made silent.
 func (n *Node) Silence() error {
 	n.life.Lock()
 	defer n.life.Unlock()
@@ -105,7 +105,7 @@ func (n *Node) Revive() error {
 	return n.start()
 }
 
-// ErrRemote is the error for reviving or silencing a storage that runs elsewhere.
+// ErrRemote is the error for reviving or silencing a storage that runs on another host.
 var ErrRemote = errors.New("the storage is remote")
 
 // ErrClosed is the error for reviving a node of a cluster that was closed.

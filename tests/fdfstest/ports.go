@@ -52,7 +52,8 @@ func (p *commonPort) reserve(n int, port uint16) error {
 	return nil
 }
 
-// take is the next of the reserved addresses, or the one that spec names. A remote storage has none here.
+// take is the next of the reserved addresses, or the one that spec names. A remote storage has none
+// here.
 func (p *commonPort) take(spec StorageSpec) (*reservation, error) {
 	switch {
 	case spec.Remote:

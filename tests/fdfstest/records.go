@@ -69,7 +69,8 @@ func appendGroup(b []byte, g *group) []byte {
 	return b
 }
 
-// listServers answers the records of a group's storages, or of the one whose id is named behind the group.
+// listServers answers the records of a group's storages, or of the one whose id is named behind the
+// group.
 func (c *Cluster) listServers(r Request) answer {
 	if len(r.Body) < groupLen || len(r.Body) > groupLen+idLen {
 		return refuse(StatusInvalid)

@@ -11,7 +11,7 @@ import (
 )
 
 // reservation holds a port without listening: connections to it are refused, and
-// nobody else gets it. With it a node that was killed comes back on its old address,
+// no other program gets it. With it a node that was killed comes back on its old address,
 // which a mere free port may have lost to some outgoing connection by then.
 type reservation struct {
 	fd   int // noDescriptor for a remote storage, which has no port here
@@ -79,7 +79,8 @@ type silence struct {
 	filler net.Conn // nil when a client was there first
 }
 
-// fillTime is how long the one connection that fills the queue may take: it is there at once, except on a machine that stands still.
+// fillTime is how long the one connection that fills the queue may take: it is there at once,
+// except on a machine that stands still.
 const fillTime = 5 * time.Second
 
 func newSilence(addr netip.AddrPort) (*silence, error) {

@@ -24,7 +24,8 @@ type Storage struct {
 // Group is the name of the storage's group.
 func (s *Storage) Group() string { return s.group.name }
 
-// ID is the storage id as decimal text; without storage ids it is the advertised address, as in FastDFS.
+// ID is the storage id as decimal text; without storage ids it is the advertised address, as in
+// FastDFS.
 func (s *Storage) ID() string {
 	if s.id == 0 {
 		return s.advertise.Addr().String()
@@ -74,7 +75,8 @@ func (s *Storage) find(body []byte) (*file, byte) {
 	return nil, StatusNotFound
 }
 
-// validPath reports whether a logic filename begins with Mxx/HH/LL/ and xx is a store path that exists.
+// validPath reports whether a logic filename begins with Mxx/HH/LL/ and xx is a store path that
+// exists.
 func (s *Storage) validPath(logic string) bool {
 	parts := strings.Split(logic, "/")
 	if len(parts) != 4 || len(parts[0]) != 3 || parts[0][0] != 'M' {
@@ -115,11 +117,12 @@ func (s *Storage) download(r Request) answer {
 	return answer{body: f.content, from: from, size: size, file: f.id.String()}
 }
 
-// flagNoCRC in the status byte of CmdFileInfo: do not read the file for its CRC32. The other flag, 2
-// (no line in the log when the file is missing), changes nothing that a client sees.
+// flagNoCRC in the status byte of CmdFileInfo: do not read the file for its CRC32. The other flag,
+// 2 (no line in the log when the file is missing), changes nothing that a client sees.
 const flagNoCRC = 1
 
-// info answers size, time, CRC32 and source of a file. The request's body is group and logic filename.
+// info answers size, time, CRC32 and source of a file. The request's body is group and logic
+// filename.
 //
 //	offset  length  field of the answer's body
 //	     0       8  size
@@ -150,8 +153,8 @@ func (s *Storage) info(r Request) answer {
 	return reply(appendPadded(b, s.cluster.sourceAddr(f.id), s.cluster.addressSize+1))
 }
 
-// metadata answers what was set for a file: records split by 0x01, name and value by 0x02. The request's body
-// is group and logic filename.
+// metadata answers what was set for a file: records split by 0x01, name and value by 0x02. The
+// request's body is group and logic filename.
 func (s *Storage) metadata(r Request) answer {
 	f, status := s.find(r.Body)
 	switch {

@@ -111,8 +111,8 @@ func online(storages []*Storage) []*Storage {
 	return list
 }
 
-// listed are the storages that should have a file. Of a file that was never put the trackers know as much as real
-// ones do: its name.
+// listed are the storages that should have a file. Of a file that was never put the trackers know
+// as much as real ones do: its name.
 func (c *Cluster) listed(g *group, logic string, command byte) []*Storage {
 	name, ok := decodeName(logic)
 	source := g.storages[0]

@@ -8,7 +8,8 @@ import (
 	"strings"
 )
 
-// StartRedis starts a redis-server that keeps everything in memory. The error is ErrMissing when there is none to start.
+// StartRedis starts a redis-server that keeps everything in memory. The error is ErrMissing when
+// there is none to start.
 func StartRedis(dir string) (*Process, error) {
 	port := Port()
 	return Start(Address(port), filepath.Join(dir, "redis.log"), Listens(Address(port)), "redis-server",

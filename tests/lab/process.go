@@ -1,4 +1,5 @@
-// Package lab starts the programs of an experiment on loopback: Redis, gateways, and the proxies that they are compared with.
+// Package lab starts the programs of an experiment on loopback: Redis, gateways, and the proxies
+// that they are compared with.
 //
 //	redis, err := lab.StartRedis(dir)
 //	defer redis.Stop()
@@ -25,8 +26,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience is how long a program may take to start or to stop: a slow machine under load is no failure.
-const patience = time.Minute
+// testTimeout is how long a program may take to start or to stop: a slow machine under load is no
+// failure.
+const testTimeout = time.Minute
 
 // ErrMissing is the error for a program that is not installed.
 var ErrMissing = errors.New("not installed")
@@ -40,9 +42,9 @@ type Process struct {
 	pid int
 }
 
-// Start runs a program that writes to a log file, and waits until ready says that it serves. The kernel kills a child when the
-// thread that has made it ends, so one goroutine keeps its thread until the child has ended. The error is ErrMissing when there is no such
-// program.
+// Start runs a program that writes to a log file, and waits until ready says that it serves. The
+// kernel kills a child when the thread that has made it ends, so one goroutine keeps its thread
+// until the child has ended. The error is ErrMissing when there is no such program.
 func Start(addr, log string, ready func() error, name string, args ...string) (*Process, error) {
 	path, err := LookUp(name)
 	if err != nil {
@@ -94,7 +96,7 @@ func LookUp(name string) (string, error) {
 }
 
 func (p *Process) await(ready func() error) error {
-	deadline := time.Now().Add(patience)
+	deadline := time.Now().Add(testTimeout)
 	for {
 		err := ready()
 		if err == nil {
@@ -111,13 +113,14 @@ func (p *Process) await(ready func() error) error {
 	}
 }
 
-// Stop asks the program to end, kills it when it does not, and waits for it. One that is paused goes on to end.
+// Stop asks the program to end, kills it when it does not, and waits for it. One that is paused
+// goes on to end.
 func (p *Process) Stop() {
 	p.signal(syscall.SIGTERM)
 	p.signal(syscall.SIGCONT)
 	select {
 	case <-p.Done:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		p.signal(syscall.SIGKILL)
 		<-p.Done
 	}
@@ -129,11 +132,11 @@ func (p *Process) Kill() {
 	<-p.Done
 }
 
-// Pause stops the program without ending it, and returns when all of its threads stand still: its connections stay and are answered
-// by nobody.
+// Pause stops the program without ending it, and returns when all of its threads stand still: its
+// connections stay and are not answered.
 func (p *Process) Pause() {
 	p.signal(syscall.SIGSTOP)
-	for deadline := time.Now().Add(patience); !p.paused() && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(testTimeout); !p.paused() && time.Now().Before(deadline); {
 		time.Sleep(time.Millisecond)
 	}
 }
@@ -169,7 +172,7 @@ func (p *Process) Log() string {
 	return string(text)
 }
 
-// signal sends a signal unless the program has ended: its number may be somebody else's by then.
+// signal sends a signal unless the program has ended: its number may be another program's by then.
 func (p *Process) signal(sig syscall.Signal) {
 	select {
 	case <-p.Done:
@@ -184,8 +187,9 @@ func (p *Process) LogEnd() string {
 	return strings.TrimSpace(text[max(0, len(text)-1000):])
 }
 
-// Port is a port of loopback that nobody listens on, and that nobody else gets as long as this process lives: a socket that never
-// listens holds it. Linux lets a program listen on it all the same, as both sockets allow the reuse of their address.
+// Port is a port of loopback without a listener, which no other program gets as long as this
+// process lives: a socket that never listens holds it. Linux lets a program listen on it all the
+// same, as both sockets allow the reuse of their address.
 func Port() int {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err == nil {
@@ -207,7 +211,7 @@ func Port() int {
 // Address is a port of loopback as host:port.
 func Address(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }
 
-// Listens waits for nothing but somebody who accepts connections.
+// Listens waits for nothing but a listener.
 func Listens(addr string) func() error {
 	return func() error {
 		c, err := net.DialTimeout("tcp", addr, time.Second)

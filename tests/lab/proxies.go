@@ -9,9 +9,11 @@ import (
 	"strconv"
 )
 
-// The proxies get as many connections and threads as the largest crowd needs, and the settings of their manuals for stampedes.
+// The proxies get as many connections and threads as the largest crowd needs, and the settings of
+// their manuals for stampedes.
 
-// nginxConf has as arguments: where its files are, what to listen on, the origin, what the location says about a cache, and the dir again.
+// nginxConf has as arguments: where its files are, what to listen on, the origin, what the location
+// says about a cache, and the dir again.
 const nginxConf = `daemon off;
 worker_processes auto;
 error_log stderr error;
@@ -35,13 +37,15 @@ http {
 }
 `
 
-// nginxCache makes nginx keep what it fetches, let one request fetch it, and serve old entries while one request asks again.
+// nginxCache makes nginx keep what it fetches, let one request fetch it, and serve old entries
+// while one request asks again.
 const nginxCache = `proxy_cache files;
 			proxy_cache_lock on; proxy_cache_lock_timeout 60s; proxy_cache_lock_age 60s;
 			proxy_cache_revalidate on; proxy_cache_background_update on;
 			proxy_cache_use_stale updating error timeout http_500 http_502 http_503 http_504;`
 
-// StartNginx starts nginx in front of an HTTP origin, with a cache or without one. The error is ErrMissing when it is not installed.
+// StartNginx starts nginx in front of an HTTP origin, with a cache or without one. The error is
+// ErrMissing when it is not installed.
 func StartNginx(dir, origin string, cache bool) (*Process, error) {
 	port := Port()
 	dir = filepath.Join(dir, "nginx-"+strconv.Itoa(port))
@@ -62,7 +66,8 @@ func StartNginx(dir, origin string, cache bool) (*Process, error) {
 	return Start(Address(port), filepath.Join(dir, "log"), Listens(Address(port)), "nginx", "-p", dir, "-c", conf)
 }
 
-// StartVarnish starts Varnish in front of an HTTP origin. The error is ErrMissing when it is not installed.
+// StartVarnish starts Varnish in front of an HTTP origin. The error is ErrMissing when it is not
+// installed.
 func StartVarnish(dir, origin string) (*Process, error) {
 	if _, err := exec.LookPath("gcc"); err != nil {
 		return nil, fmt.Errorf("varnishd needs gcc, which is %w", ErrMissing)

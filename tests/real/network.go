@@ -158,7 +158,7 @@ func (h *host) pids(text string) []int {
 	return list
 }
 
-// cut takes the host off the network without telling anybody; mend brings it back.
+// cut takes the host off the network without a notice; mend brings it back.
 func (n *network) cut(h *host) error  { return ip("-n", n.name, "link", "set", h.name, "down") }
 func (n *network) mend(h *host) error { return ip("-n", n.name, "link", "set", h.name, "up") }
 

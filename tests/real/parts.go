@@ -149,7 +149,7 @@ func (w *world) deleteHot(f *file) {
 	both.Wait()
 }
 
-// goneLimit is when nobody waits any longer.
+// goneLimit is when nothing waits any longer.
 const goneLimit = 8 * time.Second
 
 // untilGone asks until the answer is 404, and gives the time since deleted. Until then the bytes

@@ -82,7 +82,8 @@ func (w *world) redirectPart() {
 		return
 	}
 	url := w.redirecting.url + "/" + f.id
-	err = await(goneLimit, "clients are not sent to the source", func() error { // which parts before this one have disturbed
+	// Which parts before this one have disturbed.
+	err = await(goneLimit, "clients are not sent to the source", func() error {
 		if place := do(stay, http.MethodGet, url).header.Get("Location"); !strings.Contains(place, "//"+join(s1.host.addr, gatewayPort)+"/") {
 			return fmt.Errorf("the Location field is %q", place)
 		}

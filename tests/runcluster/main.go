@@ -1,5 +1,6 @@
-// Command runcluster shows gateways in front of a FastDFS cluster, all on loopback: a tracker, three storages in two groups, and
-// three gateways without a store of their own, which share a Redis where redis-server is installed. It needs the built gateway:
+// Command runcluster shows gateways in front of a FastDFS cluster, all on loopback: a tracker,
+// three storages in two groups, and three gateways without a store of their own, which share a
+// Redis where redis-server is installed. It needs the built gateway:
 //
 //	runcluster -gateway bin/gateway
 package main

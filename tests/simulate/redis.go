@@ -77,7 +77,7 @@ func measureRedis(each time.Duration) (_ []redisFigure, err error) {
 	return figures, nil
 }
 
-// lockLoad takes the lock of a file that nobody else wants, as a fill does, and gives it back.
+// lockLoad takes the lock of a file that is wanted once, as a fill does, and gives it back.
 func lockLoad(locks *cachelock.Client) load {
 	return load{"lock of a download: acquire, release", 2, func(ctx context.Context) error {
 		key := fileName(rand.IntN(1e9)) + "#0"

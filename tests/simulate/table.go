@@ -84,7 +84,7 @@ func (r result) hitsRow() string {
 		count(r.perSecond(c.downloads, c.requests)), count(commands))
 }
 
-const changesHead = "| gateways | die | owner changes | copies | load balancer | held by nobody " +
+const changesHead = "| gateways | die | owner changes | copies | load balancer | held by none " +
 	"| before | after the deaths | of these still held | after they are back | after one more joins |\n" +
 	"| ---: | ---: | ---: | ---: | --- | ---: | ---: | ---: | ---: | ---: | ---: |\n"
 

@@ -1,4 +1,5 @@
-// Package storetest makes small FastDFS stores for tests: files of every kind, trunk files with their slots, links.
+// Package storetest makes small FastDFS stores for tests: files of every kind, trunk files with
+// their slots, links.
 //
 //	s := storetest.New(t)
 //	picture := s.Normal("jpg", content)
@@ -24,7 +25,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Created is the creation time of all files: long enough ago that no file is still being replicated.
+// Created is the creation time of all files: long enough ago that no file is still being
+// replicated.
 var Created = time.Date(2024, 2, 29, 12, 30, 45, 0, time.UTC)
 
 // Changed is the modification time on disk of all files.
@@ -234,8 +236,8 @@ func (s *Store) writeAt(path string, b []byte, offset int64) {
 	require.NoError(s.t, f.Close())
 }
 
-// Forge packs an upload whose content begins with a slot's header, and gives the file whose id finds
-// that header. It claims n bytes behind the header, and crc for their CRC32.
+// Forge packs an upload whose content begins with a slot's header, and gives the file whose id
+// finds that header. It claims n bytes behind the header, and crc for their CRC32.
 func (s *Store) Forge(n int, crc uint32) (upload, forged Object) {
 	s.t.Helper()
 	f := s.fields(fdfs.KindTrunk, "txt", nil)
@@ -260,8 +262,8 @@ func (s *Store) Link(ext, target string) Object {
 	return o
 }
 
-// Config is a mod_fastdfs.conf for the store with both groups and the group's name in URLs. Lines are put behind its own keys:
-// further keys of the module, then sections.
+// Config is a mod_fastdfs.conf for the store with both groups and the group's name in URLs. Lines
+// are put behind its own keys: further keys of the module, then sections.
 func (s *Store) Config(lines ...string) string {
 	return fmt.Sprintf("base_path = %s\ngroup_name = %s\nurl_have_group_name = true\ngroup_count = 2\nload_fdfs_parameters_from_tracker = false\n"+
 		"flv_support = true\nflv_extension = flv\nhttp.default_content_type = application/octet-stream\nhttp.mime_types_filename = mime.types\n%s\n"+

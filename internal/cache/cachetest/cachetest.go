@@ -82,7 +82,8 @@ func readFile(s tier.Stretch) ([]byte, error) {
 	return io.ReadAll(io.NewSectionReader(f, s.Offset, s.Length))
 }
 
-// Run runs the suite. make returns an empty tier with a budget of at least Room, and sees to its end by t.Cleanup.
+// Run runs the suite. make returns an empty tier with a budget of at least Room, and sees to its
+// end by t.Cleanup.
 func Run(t *testing.T, create func(t *testing.T) tier.Tier) {
 	for name, test := range map[string]func(*testing.T, tier.Tier){
 		"put and get": putAndGet, "sizes": sizes, "versions": versions, "replace": replace, "holds": holds,
@@ -157,7 +158,7 @@ func versions(t *testing.T, c tier.Tier) {
 	require.True(t, c.Put(s))
 	find(t, c, s)
 	requireMiss(t, c, s.Key, other)
-	requireMiss(t, c, s.Key, s.Version) // an old version is of no use to anybody: Get for another one has dropped it
+	requireMiss(t, c, s.Key, s.Version) // an old version is of no use: Get for another one has dropped it
 }
 
 func replace(t *testing.T, c tier.Tier) {
@@ -213,7 +214,7 @@ func contains(list []string, name string) bool {
 	return false
 }
 
-// dropInUse: whoever has a view reads on.
+// dropInUse: a reader that has a view reads on.
 func dropInUse(t *testing.T, c tier.Tier) {
 	content := Content(file, 3*tier.ChunkSize)
 	s := Segment(file, 0, content)

@@ -8,14 +8,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// arena is a file without a name in memory (memfd_create(2)), for segments that are asked for again and again: from there sendfile(2)
-// sends them without a copy, and the garbage collector has nothing to do with them.
+// arena is a file without a name in memory (memfd_create(2)), for segments that are asked for again
+// and again: from there sendfile(2) sends them without a copy, and the garbage collector has
+// nothing to do with them.
 //
-// A place in it is written once, before anybody reads it. When it is given up it becomes a hole, whose memory goes back to the system,
-// and its offsets are never used again: pages that a socket still holds belong to nobody else. There are 2^63 offsets. That a hole leaves
-// such pages alone is not so on every system, see proveHoles.
+// A place in it is written once, before anything reads it. When it is given up it becomes a hole,
+// whose memory goes back to the system, and its offsets are never used again: pages that a socket
+// still holds belong to nothing else. There are 2^63 offsets. That a hole leaves such pages alone
+// is not so on every system, see proveHoles.
 //
-// The file is closed when nothing refers to it any more, so that its descriptor is good for as long as somebody holds a place.
+// The file is closed when nothing refers to it any more, so that its descriptor is good for as long
+// as a place is held.
 type arena struct {
 	file   *os.File
 	system settings
@@ -84,7 +87,7 @@ type place struct {
 	lingering bool    // guarded by memory.mu: it is counted, though it is in no list
 }
 
-// use adds a user; somebody else is one.
+// use adds a user; there is one already.
 func (p *place) use() *place {
 	p.users.Add(1)
 	return p
@@ -101,7 +104,7 @@ func (p *place) release() {
 // free makes the place a hole. That works, for proveHoles has seen it.
 func (p *place) free() {
 	_ = punch(p.arena.file, p.offset, arenaCost(p.length))
-	runtime.KeepAlive(p.arena) // the descriptor must not become somebody else's before that
+	runtime.KeepAlive(p.arena) // the descriptor must not be used for something else before that
 }
 
 // at is View.At.

@@ -59,7 +59,8 @@ func withArena(t *testing.T, budget int64) *Memory {
 	return m
 }
 
-// TestArena: what is asked for again is given as one stretch of a file in memory from then on, unless it is small.
+// TestArena: what is asked for again is given as one stretch of a file in memory from then on,
+// unless it is small.
 func TestArena(t *testing.T) {
 	m := withArena(t, 64<<20)
 	for i, size := range []int{1, leastPlaced - 1, leastPlaced, ChunkSize, ChunkSize + 1, SegmentSize - 1, SegmentSize} {
@@ -83,8 +84,8 @@ func TestArena(t *testing.T) {
 	require.LessOrEqual(t, m.arena.resident(t), m.Stats().Bytes)
 }
 
-// TestArenaGivesBack: what is evicted or dropped gives its memory back, but not while somebody reads it, and nobody ever reads bytes
-// of another segment.
+// TestArenaGivesBack: what is evicted or dropped gives its memory back, but not while something
+// reads it, and nothing ever reads bytes of another segment.
 func TestArenaGivesBack(t *testing.T) {
 	m := withArena(t, 4<<20)
 	first := numbered(0, 1<<20)
@@ -164,7 +165,8 @@ func TestNoArena(t *testing.T) {
 	}
 }
 
-// TestArenaFull: where there is no memory for it, a segment stays where it is, and what was written is given back.
+// TestArenaFull: where there is no memory for it, a segment stays where it is, and what was written
+// is given back.
 func TestArenaFull(t *testing.T) {
 	m := withArena(t, 64<<20)
 	require.NoError(t, m.arena.file.Close())
@@ -178,7 +180,8 @@ func TestArenaFull(t *testing.T) {
 	}
 }
 
-// TestSlowReadersCount: what they hold counts in the budget, and nothing more is taken than that allows.
+// TestSlowReadersCount: what they hold counts in the budget, and nothing more is taken than that
+// allows.
 func TestSlowReadersCount(t *testing.T) {
 	m := withArena(t, 8<<20)
 	var held []View
@@ -204,7 +207,8 @@ func TestSlowReadersCount(t *testing.T) {
 	view.Release()
 }
 
-// TestMovedMeanwhile: a segment that was put again while it was moved is not the one that was moved.
+// TestMovedMeanwhile: a segment that was put again while it was moved is not the one that was
+// moved.
 func TestMovedMeanwhile(t *testing.T) {
 	m := withArena(t, 8<<20)
 	before, after := numbered(1, ChunkSize), numbered(2, ChunkSize)

@@ -20,30 +20,33 @@ type DiskOptions struct {
 	Queue  int64         // bytes in memory that wait to be written; what does not fit is not stored; default 32 MiB
 	Retry  time.Duration // how long a disk that failed is left alone; default 1 min
 	Logger *slog.Logger  // default: none
-	// Ready is closed when what is on disk may be used; nil = at once. Until then everything is a miss.
+	// Ready is closed when what is on disk may be used; nil = at once. Until then everything is a
+	// miss.
 	Ready <-chan struct{}
 
 	failure func(op string) error // for tests: the error of an operation
 }
 
-// Disk is a tier of files, one a segment. It survives a restart and the death of the process at any moment:
+// Disk is a tier of files, one a segment. It survives a restart and the death of the process at any
+// moment:
 //
 //   - A file is written under a name for this time only and then renamed, so a name stands for a whole file.
 //   - Nothing is synced: after the host itself went down a file may be torn. The header's checksum covers all that it says, and each
-//     chunk is compared with its checksum before it is used for the first time in a process, whoever has written it. That takes some
+//     chunk is compared with its checksum before it is used for the first time in a process, also after a restart. That takes some
 //     50 microseconds; later readers get the chunk by sendfile(2) unread.
 //   - A disk may change what it stores. So a chunk is compared again before it is used when it comes from the disk again, and after a
 //     day: checks tells more.
 //   - What is torn or of another format is removed when it is met, if it has the name of a
 //     segment. Nothing else is ever removed.
 //
-// At start the list of what is there is made in the background, oldest first to go; until it is complete a segment that is not listed
-// is looked for by its name. An entry takes about 250 bytes of memory, and 80 more
-// when it was used.
+// At start the list of what is there is made in the background, oldest first to go; until it is
+// complete a segment that is not listed is looked for by its name. An entry takes about 250 bytes
+// of memory, and 80 more when it was used.
 //
-// A disk that cannot be written to gets no writes, and one that cannot be read no reads, for DiskOptions.Retry; then the next one is
-// the test whether it works again. Nobody waits for writes: they are made in the background from a bounded queue, and what waits
-// in it is found by Get.
+// A disk that cannot be written to gets no writes, and one that cannot be read no reads, for
+// DiskOptions.Retry; then the next one is the test whether it works again. Nothing waits for
+// writes: they are made in the background from a bounded queue, and what waits in it is found by
+// Get.
 type Disk struct {
 	o     DiskOptions
 	root  *diskRoot
@@ -105,7 +108,8 @@ func OpenDisk(o DiskOptions) (*Disk, error) {
 	return d, nil
 }
 
-// Close ends the background work. What is still to be written is not. Views that were given out stay usable.
+// Close ends the background work. What is still to be written is not. Views that were given out
+// stay usable.
 func (d *Disk) Close() error {
 	d.end()
 	d.tasks.Wait()
@@ -141,8 +145,8 @@ func (d *Disk) Get(key Key, v Version, touch bool) (View, bool) {
 	return d.admit(f, drops, touch)
 }
 
-// look finds out what can be told without looking at the disk. What it does not know may be in a file; was, the entry that there is
-// now, is for open, and drops for admit.
+// look finds out what can be told without looking at the disk. What it does not know may be in a
+// file; was, the entry that there is now, is for open, and drops for admit.
 func (d *Disk) look(key Key, v Version, touch bool) (view View, was *entry, drops uint64, known bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -165,8 +169,9 @@ func (d *Disk) look(key Key, v Version, touch bool) (view View, was *entry, drop
 	return View{}, e, d.drops, false
 }
 
-// open opens the file of a segment and reads its header; nil when there is none that is good. was is the entry that it had before: where
-// there is no file, that one is over, and not one that a writer has made since.
+// open opens the file of a segment and reads its header; nil when there is none that is good. was
+// is the entry that it had before: where there is no file, that one is over, and not one that a
+// writer has made since.
 func (d *Disk) open(key Key, was *entry) *openFile {
 	path := d.path(key)
 	if path == "" {
@@ -206,7 +211,7 @@ func (d *Disk) admit(f *openFile, drops uint64, touch bool) (View, bool) {
 		e = &entry{bytes: onDisk(f.header.size + f.header.length)}
 		d.index.add(f.header.key, e)
 	}
-	if e.file != nil && e.file.header.version == f.header.version { // somebody was quicker
+	if e.file != nil && e.file.header.version == f.header.version { // another reader was quicker
 		f.close()
 		e.file.users++
 		return View{file: e.file}, true
@@ -220,8 +225,8 @@ func (d *Disk) admit(f *openFile, drops uint64, touch bool) (View, bool) {
 	return View{file: f}, true
 }
 
-// discard removes an opened file of another version than the one that is wanted, unless there is something newer in its place by now:
-// another entry than was, or one that is being written.
+// discard removes an opened file of another version than the one that is wanted, unless there is
+// something newer in its place by now: another entry than was, or one that is being written.
 func (d *Disk) discard(f *openFile, was *entry) {
 	key := f.header.key
 	d.mu.Lock()

@@ -119,7 +119,8 @@ func TestRestart(t *testing.T) {
 	require.FileExists(t, filepath.Join(path, "00", "foreign"))
 }
 
-// TestDropBeforeListed: a purge reaches what the list does not have yet, and what it had would not come back.
+// TestDropBeforeListed: a purge reaches what the list does not have yet, and what it had would not
+// come back.
 func TestDropBeforeListed(t *testing.T) {
 	path := t.TempDir()
 	d := openDisk(t, tier.DiskOptions{Path: path})
@@ -151,7 +152,8 @@ func TestDropWhileWriting(t *testing.T) {
 	require.Zero(t, d.Stats().Bytes)
 }
 
-// TestDamage changes every part of a stored file: no wrong byte may come out, and the file is removed.
+// TestDamage changes every part of a stored file: no wrong byte may come out, and the file is
+// removed.
 func TestDamage(t *testing.T) {
 	path := t.TempDir()
 	content := cachetest.Content("group1/M00/00/00/a", 2*tier.ChunkSize+100)
@@ -261,7 +263,8 @@ func TestFullDisk(t *testing.T) {
 // writerEnv names the folder that a helper process writes to until it is killed.
 const writerEnv = "CACHE_TEST_WRITER"
 
-// The helper writes so many files in turn, of several sizes, into so many bytes, which is half of what they take.
+// The helper writes so many files in turn, of several sizes, into so many bytes, which is half of
+// what they take.
 const (
 	killedFiles = 40
 	killedMax   = 5 << 20
@@ -294,7 +297,8 @@ func writeForEver(path string) {
 	}
 }
 
-// TestKilled kills a process that writes, again and again, and looks at every byte that comes out afterwards.
+// TestKilled kills a process that writes, again and again, and looks at every byte that comes out
+// afterwards.
 func TestKilled(t *testing.T) {
 	path := t.TempDir()
 	found := 0
@@ -317,7 +321,8 @@ func TestKilled(t *testing.T) {
 		require.NoError(t, cmd.Process.Kill())
 		_ = cmd.Wait() // it was killed
 		d := listed(t, openDisk(t, tier.DiskOptions{Path: path}))
-		// Two files may have been about to go, and not counted any more: one that made room for another, and one that was dropped.
+		// Two files may have been about to go, and not counted any more: one that made room for
+		// another, and one that was dropped.
 		require.LessOrEqual(t, d.Stats().Bytes, int64(killedMax+2*killedFiles*killedFiles*500))
 		for i := range killedFiles {
 			name, content := killedContent(i)

@@ -18,20 +18,21 @@ const (
 	recheckBurst = 64 << 20
 )
 
-// checks is the result of the checks of one file of a segment. A chunk is compared with its checksum
-// before its first use in the process. From then on it is sent unread, until
+// checks is the result of the checks of one file of a segment. A chunk is compared with its
+// checksum before its first use in the process. From then on it is sent unread, until
 //
 //   - the page cache has evicted a page of it, so that its bytes would come from the disk again. The
 //     kernel is asked for that before a file is used, and once a second at most.
 //   - recheckAfter has passed since the oldest of the checks in this file.
 //
-// Then it is compared again before its next use. That reads the chunk into the page cache, from where
-// it is sent: a download reads nothing twice from the disk, and never gets such a chunk unchecked. For
-// a short range more is read than is sent. In the whole tier these bytes are bounded by allowance.
-// Above that the chunk is used unread, as it was before, and is still to be checked at its next use.
+// Then it is compared again before its next use. That reads the chunk into the page cache, from
+// where it is sent: a download reads nothing twice from the disk, and never gets such a chunk
+// unchecked. For a short range more is read than is sent. In the whole tier these bytes are bounded
+// by allowance. Above that the chunk is used unread, as it was before, and is still to be checked
+// at its next use.
 //
-// Not noticed: pages that are evicted and read again within a second, by another program, or while a
-// stretch of them is being sent, which is what a client takes of 4 MiB at most.
+// Not noticed: pages that are evicted and read again within a second, by another program, or while
+// a stretch of them is being sent, which is what a client takes of 4 MiB at most.
 type checks struct {
 	inode uint64 // of the file
 
@@ -159,9 +160,9 @@ func (f *openFile) damaged(why string) error {
 	return fmt.Errorf("%w: %q: %s", ErrDamaged, f.path, why)
 }
 
-// allowance bounds the bytes that checks read beyond those that are asked for: recheckRate a second,
-// and as many as readers were given without a check, since what is left of a chunk is often asked for
-// next. So short ranges of cold files at most double what is read, above recheckRate.
+// allowance bounds the bytes that checks read beyond those that are asked for: recheckRate a
+// second, and as many as readers were given without a check, since what is left of a chunk is often
+// asked for next. So short ranges of cold files at most double what is read, above recheckRate.
 type allowance struct {
 	earned atomic.Int64
 

@@ -30,8 +30,8 @@ type checked struct {
 	log     bytes.Buffer
 }
 
-// onChecked runs a test with a segment of three and a half chunks, in a bubble: the time that it waits
-// does not pass.
+// onChecked runs a test with a segment of three and a half chunks, in a bubble: the time that it
+// waits does not pass.
 func onChecked(t *testing.T, lacking []string, test func(t *testing.T, d *checked)) {
 	t.Helper()
 	path := t.TempDir()
@@ -128,7 +128,8 @@ func (d *checked) requireRead(t *testing.T, offset, length int) {
 	require.True(t, bytes.Equal(d.content[offset:offset+length], d.get(t, offset, length)))
 }
 
-// requireDamaged requires that bytes are found to be damaged, and the segment is dropped and counted.
+// requireDamaged requires that bytes are found to be damaged, and the segment is dropped and
+// counted.
 func (d *checked) requireDamaged(t *testing.T, offset, length int) {
 	t.Helper()
 	require.True(t, d.get(t, offset, length) == nil, "wrong bytes")
@@ -158,8 +159,8 @@ func (d *checked) warm(t *testing.T) {
 // logged counts the lines of the log with a text.
 func (d *checked) logged(text string) int { return strings.Count(d.log.String(), text) }
 
-// TestRecheckEvicted: chunks whose pages were evicted are checked before they are used again, once; one
-// that was damaged on the disk is found by that.
+// TestRecheckEvicted: chunks whose pages were evicted are checked before they are used again, once;
+// one that was damaged on the disk is found by that.
 func TestRecheckEvicted(t *testing.T) {
 	for _, lacking := range [][]string{nil, {"cachestat"}} {
 		onChecked(t, lacking, func(t *testing.T, d *checked) {
@@ -176,8 +177,8 @@ func TestRecheckEvicted(t *testing.T) {
 	}
 }
 
-// TestRecheckBehindTheHeader: to read the header of an evicted file brings what is in the same page into
-// the page cache. It is checked nevertheless.
+// TestRecheckBehindTheHeader: to read the header of an evicted file brings what is in the same page
+// into the page cache. It is checked nevertheless.
 func TestRecheckBehindTheHeader(t *testing.T) {
 	onChecked(t, nil, func(t *testing.T, d *checked) {
 		d.store(t, 1000)
@@ -254,8 +255,8 @@ func (d *checked) scan(t *testing.T) (checks int) {
 	return checks - 1
 }
 
-// TestRecheckRate: for short ranges of evicted chunks as much is read as is allowed, and no more. Whole
-// chunks are always checked.
+// TestRecheckRate: for short ranges of evicted chunks as much is read as is allowed, and no more.
+// Whole chunks are always checked.
 func TestRecheckRate(t *testing.T) {
 	onChecked(t, nil, func(t *testing.T, d *checked) {
 		const excess = ChunkSize - 100 // for one check
@@ -282,8 +283,8 @@ func TestRecheckRate(t *testing.T) {
 	})
 }
 
-// TestRecheckLater: a chunk that was used unread is still to be checked, though it is in the page cache
-// again; and when it is damaged nobody who has it open uses it.
+// TestRecheckLater: a chunk that was used unread is still to be checked, though it is in the page
+// cache again; and when it is damaged nothing who has it open uses it.
 func TestRecheckLater(t *testing.T) {
 	onChecked(t, nil, func(t *testing.T, d *checked) {
 		d.warm(t)

@@ -20,8 +20,8 @@ type openFile struct {
 	users  int     // guarded by Disk.mu
 }
 
-// openSegment opens a file and checks its header. It must hold the segment that its name says. was is
-// the entry that there is, or nil.
+// openSegment opens a file and checks its header. It must hold the segment that its name says. was
+// is the entry that there is, or nil.
 func openSegment(d *Disk, path string, key Key, was *entry) (_ *openFile, err error) {
 	if err := d.o.failure("open"); err != nil {
 		return nil, err
@@ -78,7 +78,8 @@ func (f *openFile) release() {
 	}
 }
 
-// at is View.At. It stops before the first chunk that has to be checked, unless that is the one at the offset.
+// at is View.At. It stops before the first chunk that has to be checked, unless that is the one at
+// the offset.
 func (f *openFile) at(offset, limit int64) (Stretch, error) {
 	first, end := offset/ChunkSize, min(f.header.length, offset+limit)
 	right := f.checks.review(f.disk.inPageCache, int(f.file.Fd()), f.header.size+f.header.length)

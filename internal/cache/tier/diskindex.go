@@ -9,14 +9,14 @@ import (
 // entry is what is known of a segment on disk. Its fields are guarded by Disk.mu.
 type entry struct {
 	bytes  int64                  // that it takes of the budget
-	file   *openFile              // while somebody uses it
+	file   *openFile              // while it is used
 	checks atomic.Pointer[checks] // of the file that was opened last; nil before; read without the lock
 }
 
 func (e *entry) takes() int64 { return e.bytes }
 
-// index lists what is on disk by use. What the process found there at start is in old, and goes first; what it has used or
-// written is in live.
+// index lists what is on disk by use. What the process found there at start is in old, and goes
+// first; what it has used or written is in live.
 type index[K comparable, E sized] struct {
 	live, old *simplelru.LRU[K, E]
 	used      int64
@@ -51,7 +51,8 @@ func (x *index[K, E]) add(key K, e E) {
 	x.used += e.takes()
 }
 
-// addOld adds what was found at start, in the order of its last use, unless there is something newer.
+// addOld adds what was found at start, in the order of its last use, unless there is something
+// newer.
 func (x *index[K, E]) addOld(key K, e E) {
 	if !x.has(key) {
 		x.old.Add(key, e)

@@ -20,7 +20,8 @@ type found struct {
 // listBatch is how many files are listed under the lock at a time.
 const listBatch = 1024
 
-// list is the goroutine that lists what is on the disk at start. It looks at names, sizes and times only.
+// list is the goroutine that lists what is on the disk at start. It looks at names, sizes and times
+// only.
 func (d *Disk) list() {
 	var all []found
 	for i := range folders {
@@ -55,7 +56,8 @@ func (d *Disk) list() {
 	}
 }
 
-// examine looks at size and time of a file. The access time, where the file system keeps it, is later than the modification.
+// examine looks at size and time of a file. The access time, where the file system keeps it, is
+// later than the modification.
 func (d *Disk) examine(key Key, path string) (found, error) {
 	info, err := d.root.Lstat(path)
 	if err != nil {
@@ -89,8 +91,9 @@ func (d *Disk) eachFile(folder int, do func(key Key, path string) error) error {
 	return nil
 }
 
-// Drop implements Tier. It goes by the names in the folders, not by the index, which need not be complete, and waits for what is
-// being written. A disk that cannot be read or written may keep some; that is logged, and none of it is found by this process.
+// Drop implements Tier. It goes by the names in the folders, not by the index, which need not be
+// complete, and waits for what is being written. A disk that cannot be read or written may keep
+// some; that is logged, and none of it is found by this process.
 func (d *Disk) Drop(m Match) int {
 	d.mu.Lock()
 	d.drops++

@@ -7,12 +7,13 @@ import (
 	"strings"
 )
 
-// Files of a disk tier are named after what they hold, so that the folders alone tell what is there:
+// Files of a disk tier are named after what they hold, so that the folders alone tell what is
+// there:
 //
 //	ab/group1+M00+00+0C+name.ext+0.seg
 //
-// ab is one of 256 folders, by a hash of the file id, so that all segments of a file are in one. Characters other than letters,
-// digits, dot, hyphen and underscore are written as %xx.
+// ab is one of 256 folders, by a hash of the file id, so that all segments of a file are in one.
+// Characters other than letters, digits, dot, hyphen and underscore are written as %xx.
 const (
 	suffix  = ".seg"
 	maxName = 255

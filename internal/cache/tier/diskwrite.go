@@ -77,7 +77,8 @@ func (d *Disk) write() {
 	}
 }
 
-// store writes a segment and lists it. One that was dropped meanwhile is removed again before anybody who waits for that goes on.
+// store writes a segment and lists it. One that was dropped meanwhile is removed again before
+// what waits for that goes on.
 func (d *Disk) store(j *job) {
 	defer close(j.done)
 	d.activate(j)
@@ -94,8 +95,9 @@ func (d *Disk) store(j *job) {
 	delete(d.active, j.segment.Key)
 }
 
-// activate waits until no other job of the same segment is being written, which may remove the file that this one makes. One that was
-// dropped makes none: it may be late, and must not hide what came after it.
+// activate waits until no other job of the same segment is being written, which may remove the file
+// that this one makes. One that was dropped makes none: it may be late, and must not hide what came
+// after it.
 func (d *Disk) activate(j *job) {
 	for {
 		d.mu.Lock()
@@ -112,7 +114,8 @@ func (d *Disk) activate(j *job) {
 	}
 }
 
-// stored takes a job out of the queue and lists its segment; false when there is a file now that was dropped.
+// stored takes a job out of the queue and lists its segment; false when there is a file now that
+// was dropped.
 func (d *Disk) stored(j *job, err error) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -136,8 +139,8 @@ func (d *Disk) stored(j *job, err error) bool {
 	return true
 }
 
-// evict takes the oldest entries out of the index until the budget is kept. It is called with mu held; the caller removes the
-// files.
+// evict takes the oldest entries out of the index until the budget is kept. It is called with mu
+// held; the caller removes the files.
 func (d *Disk) evict() []Key {
 	var victims []Key
 	for d.index.used+d.writes > d.o.Max {

@@ -7,7 +7,8 @@ import (
 	"hash/crc32"
 )
 
-// A segment on disk is one file: this header, all numbers little endian, and then the bytes of the segment.
+// A segment on disk is one file: this header, all numbers little endian, and then the bytes of the
+// segment.
 //
 //	offset  length  field
 //	 0       8      magic "FDFS-SEG"
@@ -83,8 +84,8 @@ func appendHeader(b []byte, s *Segment) []byte {
 	return b
 }
 
-// parseHeader decodes the header at the beginning of b, which may be longer. fileSize is that of the whole file on disk: one that
-// was cut, or has grown, is refused.
+// parseHeader decodes the header at the beginning of b, which may be longer. fileSize is that of
+// the whole file on disk: one that was cut, or has grown, is refused.
 func parseHeader(b []byte, fileSize int64) (*header, error) {
 	if len(b) < fixedHeader || string(b[:len(magic)]) != magic {
 		return nil, errFormat

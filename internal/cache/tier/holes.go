@@ -11,8 +11,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shmemFiles say whether files in memory are made of huge pages: the first one in general, the others for each size of page (the kernel's
-// Documentation/admin-guide/mm/transhuge.rst). Where there are none, the kernel knows no such pages.
+// shmemFiles say whether files in memory are made of huge pages: the first one in general, the
+// others for each size of page (the kernel's Documentation/admin-guide/mm/transhuge.rst). Where
+// there are none, the kernel knows no such pages.
 var shmemFiles = []string{"/sys/kernel/mm/transparent_hugepage/shmem_enabled", "/sys/kernel/mm/transparent_hugepage/hugepages-*/shmem_enabled"}
 
 // errHuge means that a file in memory may be made of huge pages.
@@ -44,8 +45,9 @@ func (s settings) close() {
 	}
 }
 
-// noHugePages tells that no file in memory gets huge pages unless its user asks for them. In a huge page a hole is made by writing zeros to
-// a part of it, and a socket may still hold that page. A few bytes would also take 2 MiB.
+// noHugePages tells that no file in memory gets huge pages unless its user asks for them. In a huge
+// page a hole is made by writing zeros to a part of it, and a socket may still hold that page. A
+// few bytes would also take 2 MiB.
 func (s settings) noHugePages() error {
 	for _, file := range s {
 		var room [256]byte
@@ -67,8 +69,9 @@ func (s settings) noHugePages() error {
 // errHoles means that a hole does not do what an arena relies on.
 var errHoles = errors.New("a hole in a file in memory changes bytes that are on their way, or gives nothing back")
 
-// proveHoles makes a hole in an empty file and looks: bytes that were spliced out of the file before must stay what they were, as those in a
-// socket have to, and the memory must go back to the system. The file is left with a hole of SegmentSize.
+// proveHoles makes a hole in an empty file and looks: bytes that were spliced out of the file
+// before must stay what they were, as those in a socket have to, and the memory must go back to the
+// system. The file is left with a hole of SegmentSize.
 func proveHoles(file *os.File) error {
 	content := bytes.Repeat([]byte("pages that are on their way."), ChunkSize/28+1)[:ChunkSize]
 	for offset := int64(0); offset < SegmentSize; offset += ChunkSize {

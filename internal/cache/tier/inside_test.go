@@ -116,8 +116,8 @@ func (h onRecord) Handle(context.Context, slog.Record) error {
 	return nil
 }
 
-// TestOffBeforeItLeavesTheQueue: when a segment that could not be written is not waiting any more, the disk is off already: nothing is
-// taken into the queue in between.
+// TestOffBeforeItLeavesTheQueue: when a segment that could not be written is not waiting any more,
+// the disk is off already: nothing is taken into the queue in between.
 func TestOffBeforeItLeavesTheQueue(t *testing.T) {
 	s := &Segment{Key: Key{File: "a"}, Version: Version{Size: 10}, Chunks: [][]byte{make([]byte, 10)}}
 	var d *Disk
@@ -141,8 +141,8 @@ func TestOffBeforeItLeavesTheQueue(t *testing.T) {
 	require.True(t, waiting.Load())
 }
 
-// whileRemoved calls do when a segment that was dropped while it was written has a file, which is about to be removed. It returns when
-// the file is gone.
+// whileRemoved calls do when a segment that was dropped while it was written has a file, which is
+// about to be removed. It returns when the file is gone.
 func whileRemoved(t *testing.T, do func(d *Disk, dropped *Segment, writes *atomic.Int64)) {
 	t.Helper()
 	path := t.TempDir()
@@ -178,8 +178,8 @@ func whileRemoved(t *testing.T, do func(d *Disk, dropped *Segment, writes *atomi
 	})
 }
 
-// TestDroppedWhileWritten: what was dropped while it was written is not found by its name, Drop waits until it is gone, and what comes in
-// its place is not removed instead of it.
+// TestDroppedWhileWritten: what was dropped while it was written is not found by its name, Drop
+// waits until it is gone, and what comes in its place is not removed instead of it.
 func TestDroppedWhileWritten(t *testing.T) {
 	whileRemoved(t, func(d *Disk, dropped *Segment, _ *atomic.Int64) {
 		_, found := d.Get(dropped.Key, dropped.Version, true)
@@ -207,11 +207,12 @@ func TestDroppedWhileWritten(t *testing.T) {
 	})
 	require.FileExists(t, filepath.Join(disk.o.Path, disk.path(newer.Key)))
 	require.Equal(t, 1, disk.Stats().Entries)
-	disk.activate(&job{segment: newer, dropped: true}) // a writer may come to it after the other one has written what is newer
+	// A writer may come to it after the other one has written what is newer.
+	disk.activate(&job{segment: newer, dropped: true})
 	require.Empty(t, disk.active)
 }
 
-// TestSlowDisk: what does not fit into the queue is not stored, and nobody waits for it.
+// TestSlowDisk: what does not fit into the queue is not stored, and nothing waits for it.
 func TestSlowDisk(t *testing.T) {
 	stuck := make(chan struct{})
 	d, err := OpenDisk(DiskOptions{Path: t.TempDir(), Queue: 10000, failure: func(op string) error {
@@ -296,7 +297,8 @@ func TestHeader(t *testing.T) {
 	require.ErrorContains(t, err, "version 2 of the format")
 }
 
-// TestMissForgetsNoNewerEntry: who finds no file forgets the entry that there was before, not one that a writer has made since.
+// TestMissForgetsNoNewerEntry: who finds no file forgets the entry that there was before, not one
+// that a writer has made since.
 func TestMissForgetsNoNewerEntry(t *testing.T) {
 	d, err := OpenDisk(DiskOptions{Path: t.TempDir()})
 	require.NoError(t, err)
@@ -312,7 +314,8 @@ func TestMissForgetsNoNewerEntry(t *testing.T) {
 	require.Zero(t, d.Stats().Entries)
 }
 
-// TestDiscardSparesNewer: who has found another version removes that one, not one that a writer has put in its place since.
+// TestDiscardSparesNewer: who has found another version removes that one, not one that a writer has
+// put in its place since.
 func TestDiscardSparesNewer(t *testing.T) {
 	d, err := OpenDisk(DiskOptions{Path: t.TempDir()})
 	require.NoError(t, err)

@@ -6,23 +6,25 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// What the bookkeeping of an entry takes, in bytes: the list element, the map's slot, the kept and the Segment; a test compares it with
-// what the process really takes.
+// What the bookkeeping of an entry takes, in bytes: the list element, the map's slot, the kept and
+// the Segment; a test compares it with what the process really takes.
 const (
 	segmentCost = 288
 	ghostCost   = 144
 )
 
-// leastPlaced is how many bytes a segment has at least that is moved to where sendfile can take it: fewer are sent sooner by copying
-// them behind the answer's head.
+// leastPlaced is how many bytes a segment has at least that is moved to where sendfile can take it:
+// fewer are sent sooner by copying them behind the answer's head.
 const leastPlaced = 16 << 10
 
-// Memory is a tier in the memory of the process, with a budget in bytes that includes keys and bookkeeping.
+// Memory is a tier in the memory of the process, with a budget in bytes that includes keys and
+// bookkeeping.
 //
 // It is a 2Q cache: twoQueue decides which segments stay.
 //
-// What is asked for again moves into an arena, unless it is small. Then it counts among the shared memory of the process, not in its
-// heap. What is evicted from there while somebody reads it lingers, and counts until then.
+// What is asked for again moves into an arena, unless it is small. Then it counts among the shared
+// memory of the process, not in its heap. What is evicted from there while it is read
+// lingers, and counts until then.
 type Memory struct {
 	arena   *arena // nil where there can be none
 	noArena error  // why
@@ -30,7 +32,7 @@ type Memory struct {
 	mu sync.Mutex // guards what follows
 	twoQueue[Key, *kept]
 	moved uint64
-	given []*place // that nobody uses any more, until unlock
+	given []*place // that are not used any more, until unlock
 }
 
 var _ Tier = (*Memory)(nil)
@@ -39,7 +41,7 @@ var _ Tier = (*Memory)(nil)
 type kept struct {
 	*Segment        // without its chunks where it has a place
 	place    *place // nil until it is moved
-	moving   bool   // somebody does that
+	moving   bool   // that is going on
 	cost     int64
 }
 
@@ -55,7 +57,8 @@ func NewMemory(budget int64) *Memory {
 	return m
 }
 
-// NoSendfile is why segments in this memory have to be copied to be sent; nil = they need not, or there is no room for them anyway.
+// NoSendfile is why segments in this memory have to be copied to be sent; nil = they need not, or
+// there is no room for them anyway.
 func (m *Memory) NoSendfile() error { return m.noArena }
 
 // headCost is what a segment takes without its bytes, whose file id has name bytes.
@@ -70,7 +73,7 @@ func cost(s *Segment) int64 {
 	return n
 }
 
-// unlock unlocks mu, and makes holes of the places that nobody uses any more: that takes a while.
+// unlock unlocks mu, and makes holes of the places that are not used any more: that takes a while.
 func (m *Memory) unlock() {
 	given := m.given
 	m.given = nil
@@ -80,7 +83,7 @@ func (m *Memory) unlock() {
 	}
 }
 
-// freed is told of a place that somebody else was the last to use.
+// freed is told of a place whose last user was another one.
 func (m *Memory) freed(p *place) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -139,11 +142,12 @@ func (m *Memory) movesLocked(k *kept) bool {
 	return true
 }
 
-// move copies a segment into the arena, and gives its place to whoever has asked for it, or nil where there is no memory for it.
+// move copies a segment into the arena, and gives its place to the caller, or nil
+// where there is no memory for it.
 func (m *Memory) move(k *kept, s *Segment) *place {
 	p, err := m.arena.put(s.Chunks, s.Length())
 	if err != nil {
-		return nil // nobody tries again
+		return nil // it is not tried again
 	}
 	m.mu.Lock()
 	defer m.unlock()
@@ -187,8 +191,8 @@ func (m *Memory) wanted(key Key) bool {
 	return m.ghosts.Contains(key)
 }
 
-// Reserve makes room for bytes that are being fetched and will be Put, or forgotten; a negative number gives it back. What is
-// reserved counts as used.
+// Reserve makes room for bytes that are being fetched and will be Put, or forgotten; a negative
+// number gives it back. What is reserved counts as used.
 func (m *Memory) Reserve(bytes int64) {
 	m.mu.Lock()
 	defer m.unlock()

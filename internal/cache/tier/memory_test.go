@@ -96,7 +96,8 @@ func TestMemoryBudget(t *testing.T) {
 	require.Zero(t, m.Stats().Bytes, "nothing is left, not even a ghost")
 }
 
-// TestMemoryIsCounted compares what is counted with what the process takes, for small files, where bookkeeping is much of it.
+// TestMemoryIsCounted compares what is counted with what the process takes, for small files, where
+// bookkeeping is much of it.
 func TestMemoryIsCounted(t *testing.T) {
 	var before, after runtime.MemStats
 	runtime.GC()

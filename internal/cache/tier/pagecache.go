@@ -29,8 +29,8 @@ func (d *Disk) findPageCache() pageCache {
 	return func(int, int64, int64) bool { return true }
 }
 
-// seesPages tells whether a call works on the file system: it must find a page that was just read. On
-// ZFS, which has a cache of its own, none does, and some sandboxes refuse them.
+// seesPages tells whether a call works on the file system: it must find a page that was just read.
+// On ZFS, which has a cache of its own, none does, and some sandboxes refuse them.
 func (d *Disk) seesPages(call func(fd int, offset, length int64) (bool, error)) bool {
 	f, err := d.root.Open(marker)
 	if err != nil {

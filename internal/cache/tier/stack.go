@@ -1,7 +1,8 @@
 package tier
 
-// Stack is memory above a disk. Segments are put into both. Small ones, of one chunk, that are found on disk are copied up, as
-// are larger ones that memory had to give up not long ago; other large ones are sent from the disk's cache in the kernel.
+// Stack is memory above a disk. Segments are put into both. Small ones, of one chunk, that are
+// found on disk are copied up, as are larger ones that memory had to give up not long ago; other
+// large ones are sent from the disk's cache in the kernel.
 type Stack struct {
 	memory *Memory
 	disk   *Disk
@@ -29,10 +30,12 @@ func (s *Stack) deserves(f *openFile) bool {
 	return promotesAlways(f.header.length) || s.memory.wanted(f.header.key)
 }
 
-// promotesAlways tells whether a segment of so many bytes goes into memory whenever it is found on disk.
+// promotesAlways tells whether a segment of so many bytes goes into memory whenever it is found on
+// disk.
 func promotesAlways(length int64) bool { return length <= ChunkSize }
 
-// promote copies a segment into memory. drops is how often Drop had been called before it was found.
+// promote copies a segment into memory. drops is how often Drop had been called before it was
+// found.
 func (s *Stack) promote(view View, drops uint64) (View, bool) {
 	defer view.Release()
 	segment, err := view.file.load()
@@ -66,7 +69,8 @@ func (s *Stack) Put(segment *Segment) bool {
 	return above || below
 }
 
-// Drop implements Tier. The disk comes first, so that nothing is copied up after memory was emptied.
+// Drop implements Tier. The disk comes first, so that nothing is copied up after memory was
+// emptied.
 func (s *Stack) Drop(m Match) int {
 	n := s.disk.Drop(m)
 	return max(n, s.memory.Drop(m))

@@ -9,7 +9,8 @@ import (
 	"fastdfs-gateway/internal/cache/tier"
 )
 
-// TestPromotion: small segments go up when they are found below, large ones when memory had to give them up not long ago.
+// TestPromotion: small segments go up when they are found below, large ones when memory had to give
+// them up not long ago.
 func TestPromotion(t *testing.T) {
 	d := openDisk(t, tier.DiskOptions{Path: t.TempDir()})
 	little, large := cachetest.Segment("little", 0, cachetest.Content("little", 1000)), cachetest.Segment("large", 0, cachetest.Content("large", 2*tier.ChunkSize))
@@ -29,7 +30,8 @@ func TestPromotion(t *testing.T) {
 	require.Equal(t, 1, memory.Stats().Entries)
 	require.False(t, inMemory(large, true))
 	require.True(t, memory.Put(large))
-	require.True(t, memory.Put(cachetest.Segment("other", 0, cachetest.Content("other", 3*tier.ChunkSize)))) // evicts it
+	// Evicts it.
+	require.True(t, memory.Put(cachetest.Segment("other", 0, cachetest.Content("other", 3*tier.ChunkSize))))
 	require.True(t, inMemory(large, true))
 }
 

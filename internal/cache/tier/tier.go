@@ -1,7 +1,9 @@
-// Package tier stores segments of files: Memory in the process, Disk in files that survive a restart, Stack one above the other.
+// Package tier stores segments of files: Memory in the process, Disk in files that survive a
+// restart, Stack one above the other.
 //
-// A file is cut into segments of 4 MiB; the last one, and all of a smaller file, is what is left. A segment is stored whole, with
-// the version of the file that it belongs to, and is found again by key and version:
+// A file is cut into segments of 4 MiB; the last one, and all of a smaller file, is what is left. A
+// segment is stored whole, with the version of the file that it belongs to, and is found again by
+// key and version:
 //
 //	memory := tier.NewMemory(256 << 20)
 //	memory.Put(&tier.Segment{Key: tier.Key{File: id, Index: 0}, Version: v, Chunks: chunks, Sum: sum})
@@ -63,7 +65,7 @@ func KeyAt(file string, offset int64) Key { return Key{File: file, Index: offset
 // String is the file, `#` and the index; `#` is in no file id.
 func (k Key) String() string { return k.File + "#" + strconv.FormatInt(k.Index, 10) }
 
-// Segment is a whole segment in memory. Nobody changes it once it was given to a tier.
+// Segment is a whole segment in memory. Nothing changes it once it was given to a tier.
 type Segment struct {
 	Key
 	Version Version
@@ -88,7 +90,8 @@ func (s *Segment) at(offset, limit int64) Stretch {
 	return Stretch{Bytes: b, Length: int64(len(b))}
 }
 
-// Stretch is a piece of a segment: Bytes, or where Bytes is nil, Length bytes from Offset on in the file open as Fd.
+// Stretch is a piece of a segment: Bytes, or where Bytes is nil, Length bytes from Offset on in the
+// file open as Fd.
 type Stretch struct {
 	Bytes    []byte // not to be changed
 	Fd       int
@@ -109,8 +112,8 @@ func MatchAll() Match { return Match{} }
 // MatchFile means one file.
 func MatchFile(file string) Match { return Match{file: file} }
 
-// MatchFolder means the files below a folder: group/M00/00 for one, with or without a slash at the end. Whole names count:
-// group/M0 means nothing in group/M00.
+// MatchFolder means the files below a folder: group/M00/00 for one, with or without a slash at the
+// end. Whole names count: group/M0 means nothing in group/M00.
 func MatchFolder(folder string) Match { return Match{folder: strings.TrimRight(folder, "/") + "/"} }
 
 // Matches tells whether a file is meant.
@@ -135,18 +138,20 @@ func (m Match) String() string {
 	return "all files"
 }
 
-// Tier stores segments. It is safe for concurrent use. cachetest.Run holds every one to this contract.
+// Tier stores segments. It is safe for concurrent use. cachetest.Run holds every one to this
+// contract.
 type Tier interface {
-	// Get finds a segment of a version; one of another version is dropped. touch is true for the first look of a reader, which
-	// counts as use, and false for its further ones. The caller releases the view.
+	// Get finds a segment of a version; one of another version is dropped. touch is true for the
+	// first look of a reader, which counts as use, and false for its further ones. The caller
+	// releases the view.
 	Get(key Key, v Version, touch bool) (View, bool)
 	// Holds tells whether a segment is there, and of which version.
 	Holds(key Key) (Version, bool)
-	// Put stores a segment, in the place of one with the same key. It is false when there is no room for it, or the tier is out of
-	// order.
+	// Put stores a segment, in the place of one with the same key. It is false when there is no
+	// room for it, or the tier is out of order.
 	Put(s *Segment) bool
-	// Drop drops the segments of the files that are meant, and returns their number. When it returns none of those is found again,
-	// after a restart either.
+	// Drop drops the segments of the files that are meant, and returns their number. When it
+	// returns none of those is found again, after a restart either.
 	Drop(m Match) int
 }
 
@@ -158,14 +163,15 @@ type View struct {
 	copied  bool // segment was on disk until now
 }
 
-// FromDisk tells whether the segment was found on disk, even where it has been copied into memory for that.
+// FromDisk tells whether the segment was found on disk, even where it has been copied into memory
+// for that.
 func (v View) FromDisk() bool { return v.file != nil || v.copied }
 
 // InMemory tells whether the bytes are in memory.
 func (v View) InMemory() bool { return v.segment != nil || v.place != nil }
 
-// At is a piece of the segment from an offset on, at most max bytes (more than 0) and at least one. It is ErrDamaged when what is on
-// disk is not what was written.
+// At is a piece of the segment from an offset on, at most max bytes (more than 0) and at least one.
+// It is ErrDamaged when what is on disk is not what was written.
 func (v View) At(offset, limit int64) (Stretch, error) {
 	switch {
 	case v.segment != nil:
@@ -176,7 +182,8 @@ func (v View) At(offset, limit int64) (Stretch, error) {
 	return v.file.at(offset, limit)
 }
 
-// Release ends the use of the view and of its stretches in files. Bytes stay good for as long as they are referred to.
+// Release ends the use of the view and of its stretches in files. Bytes stay good for as long as
+// they are referred to.
 func (v View) Release() {
 	switch {
 	case v.file != nil:

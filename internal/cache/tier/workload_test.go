@@ -27,8 +27,8 @@ func (z zipf) draw(r *rand.Rand) int {
 	return sort.SearchFloat64s(z, r.Float64()*z[len(z)-1])
 }
 
-// TestHitRatio: a tenth of the files fits; the popular ones are found, and go on to be found while every second request is for a
-// file that nobody wants again.
+// TestHitRatio: a tenth of the files fits; the popular ones are found, and go on to be found while
+// every second request is for a file that nothing wants again.
 func TestHitRatio(t *testing.T) {
 	const files, size, budget, requests = 5000, 1000, 5000 * 1000 / 10, 50000
 	z := newZipf(files, 0.9)

@@ -1,5 +1,6 @@
-// Command compare measures the working tree against another revision of this repository, in runs that take turns, and lets benchstat
-// judge: Go benchmarks first, then cases of tests/bench with wrk.
+// Command compare measures the working tree against another revision of this repository, in runs
+// that take turns, and lets benchstat judge: Go benchmarks first, then cases of tests/bench with
+// wrk.
 //
 //	compare -ref v1.0.0 -count 8 -packages ./storage,./internal/httpguard -cases '^4 KiB'
 //

@@ -21,14 +21,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// contender is a lock library in the benchmarks. take waits until it has the lock and returns how to release it.
+// contender is a lock library in the benchmarks. take waits until it has the lock and returns how
+// to release it.
 type contender struct {
 	name string
 	open func(tb testing.TB, rdb *redis.Client) (take func(ctx context.Context, key string) (release func() error, err error))
 }
 
-// contenders are this library and the two that it is measured against, each with the retries that it recommends itself: a random
-// 50 to 250 ms in redsync, and 100 ms in the examples of redislock.
+// contenders are this library and the two that it is measured against, each with the retries that
+// it recommends itself: a random 50 to 250 ms in redsync, and 100 ms in the examples of redislock.
 var contenders = []contender{
 	ours("cachelock", cachelock.WaitFor(time.Hour)),
 	{"redsync", func(tb testing.TB, rdb *redis.Client) func(context.Context, string) (func() error, error) {
@@ -111,7 +112,8 @@ func BenchmarkCycle(b *testing.B) {
 	}
 }
 
-// BenchmarkWake measures the time from the release of a lock until the next of those who wait has it.
+// BenchmarkWake measures the time from the release of a lock until the next of those who wait has
+// it.
 func BenchmarkWake(b *testing.B) {
 	for _, waiters := range []int{1, 1000} {
 		for _, lib := range contenders {

@@ -133,7 +133,7 @@ func serveProxies(w *world, s *settings, n int, dir string, start func(dir, orig
 	return nil
 }
 
-// errWarm means that a front did not give the file to somebody who came alone.
+// errWarm means that a front did not give the file to a single client.
 var errWarm = errors.New("it cannot be warmed")
 
 // measure makes the row.

@@ -1,9 +1,11 @@
-// Command stampede lets a crowd ask gateways for one file at once, whose storage is slow, and prints what that costs the storage and
-// the crowd; then the same for nginx and Varnish in front of a web server that is just as slow, where these are installed.
+// Command stampede lets a crowd ask gateways for one file at once, whose storage is slow, and
+// prints what that costs the storage and the crowd; then the same for nginx and Varnish in front of
+// a web server that is just as slow, where these are installed.
 //
 //	stampede -gateway bin/gateway -clients 500 -size 1048576 -delay 500ms -spread 1s -scenario cold
 //
-// Everything runs on loopback of this machine, the crowd too, so figures compare the rows of one table and nothing else.
+// Everything runs on loopback of this machine, the crowd too, so figures compare the rows of one
+// table and nothing else.
 package main
 
 import (
@@ -35,7 +37,7 @@ type settings struct {
 
 // The scenarios.
 const (
-	cold    = "cold"    // nobody has the file
+	cold    = "cold"    // no front has the file
 	expired = "expired" // all have it, and it has just expired
 	dead    = "dead"    // the same, and the storage is gone
 )
@@ -102,7 +104,8 @@ func run(s *settings) error {
 	return judge(s, rows)
 }
 
-// measure makes the rows. Rounds go over all fronts in turn, so that what else the machine does strikes all of them.
+// measure makes the rows. Rounds go over all fronts in turn, so that what else the machine does
+// strikes all of them.
 func measure(s *settings, list []front) ([]row, error) {
 	var rows []row
 	found := make([][]row, len(list))

@@ -71,8 +71,8 @@ func (o *origin) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// send sends the content as a slow storage of package fdfstest does: a hundred pieces a second, each followed by a pause, so that both
-// are late by the same amount on a busy machine.
+// send sends the content as a slow storage of package fdfstest does: a hundred pieces a second,
+// each followed by a pause, so that both are late by the same amount on a busy machine.
 func (o *origin) send(w http.ResponseWriter) error {
 	flush := http.NewResponseController(w)
 	pieces := max(1, int(o.spread/pieceTime))

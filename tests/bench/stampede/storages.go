@@ -54,7 +54,7 @@ func (s *storages) kill() {
 // revive brings killed storages back for the next row.
 func (s *storages) revive() {
 	for _, one := range s.cluster.Storages() {
-		_ = one.Revive() // nobody has taken its port: it is below no other program's
+		_ = one.Revive() // no program has taken its port: it is below no other program's
 	}
 }
 

@@ -22,8 +22,8 @@ type row struct {
 	report crowd.Report
 }
 
-// median is the row with the median of the times, and with the worst of the counts. One in which somebody did not get the file comes
-// before all others.
+// median is the row with the median of the times, and with the worst of the counts. One in which
+// a client did not get the file comes before all others.
 func median(rows []row) row {
 	slices.SortFunc(rows, func(a, b row) int { return cmp.Compare(a.report.Whole(.99), b.report.Whole(.99)) })
 	m := rows[len(rows)/2]
@@ -57,7 +57,8 @@ func text(d time.Duration) string {
 // errMissed is the error for an experiment that did not show what it is to show.
 var errMissed = errors.New("not as wanted")
 
-// judge holds the gateways to what is wanted of them. Times are told and are no failure: they are this machine's.
+// judge holds the gateways to what is wanted of them. Times are told and are no failure: they are
+// this machine's.
 func judge(s *settings, rows []row) error {
 	most := int64(0) // content of a file that is only expired is never downloaded again
 	if s.scenario == cold {

@@ -4,7 +4,7 @@
 // its terminal as they do. It stores files on disk in the layout of FastDFS, packed ones too, and
 // gives them to the other storages of the group; the tracker's answers are those of package
 // fdfstest. It is no FastDFS: it loses what was not yet replicated when it is killed, and it trusts
-// whoever talks to it.
+// its clients.
 package main
 
 import (

@@ -263,6 +263,6 @@ func (s *storage) info(body []byte) ([]byte, error) {
 	if s.conf.wantsIPv6() {
 		width = 46
 	}
-	source := s.me.Addr.Addr().String() // of the storage that is asked: nobody here looks at it
+	source := s.me.Addr.Addr().String() // of the storage that is asked: nothing here looks at it
 	return append(append(b, source...), make([]byte, width-len(source))...), nil
 }

@@ -103,7 +103,8 @@ func sourceOf(c conf, id string) (string, error) {
 	return firstServer(answer)
 }
 
-// firstServer reads an answer that names one server: group (16 bytes), address (15 or 45) and port (8).
+// firstServer reads an answer that names one server: group (16 bytes), address (15 or 45) and port
+// (8).
 func firstServer(answer []byte) (string, error) {
 	const group, port = 16, 8
 	if len(answer) != group+15+port && len(answer) != group+45+port {
