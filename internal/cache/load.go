@@ -436,10 +436,7 @@ func (c *Cache) reserve(f *fill) error {
 		err := acquireWithin(f.ctx, try.from, length, try.timeout)
 		switch {
 		case err == nil:
-			f.reserved, f.reservedOf = length, try.from
-			if try.from == c.filling { // the overdraft evicts nothing
-				c.memory.Reserve(length)
-			}
+			c.reserved(f, length, try.from)
 			return nil
 		case f.ctx.Err() != nil:
 			return c.whyEnded()
@@ -456,9 +453,16 @@ func (c *Cache) reserveNow(f *fill, length int64) bool {
 	if !c.filling.TryAcquire(length) {
 		return false
 	}
-	f.reserved, f.reservedOf = length, c.filling
-	c.memory.Reserve(length)
+	c.reserved(f, length, c.filling)
 	return true
+}
+
+// reserved notes what a fill has got.
+func (c *Cache) reserved(f *fill, length int64, from *semaphore.Weighted) {
+	f.reserved, f.reservedOf = length, from
+	if from == c.filling { // the overdraft evicts nothing
+		c.memory.Reserve(length)
+	}
 }
 
 // acquireWithin waits for room until a timeout. Where there is room it allocates nothing.

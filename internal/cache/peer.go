@@ -22,11 +22,11 @@ func (c *Cache) PeerOpen(ctx context.Context, r PeerRequest) (m Meta, s *Stream,
 		}
 	}()
 	var e Entry
-	switch {
-	case r.Copy:
+	var src Source // nil: nothing is fetched
+	if r.Copy {
 		e, err = c.storedForPeer(r)
-	default:
-		e, err = c.getForPeer(ctx, r)
+	} else {
+		e, src, err = c.getForPeer(ctx, r)
 	}
 	if errors.Is(err, ErrNotFound) {
 		return c.metas.goneMeta(r.Key.File, time.Now()), nil, err
@@ -37,13 +37,6 @@ func (c *Cache) PeerOpen(ctx context.Context, r PeerRequest) (m Meta, s *Stream,
 	length := e.Version.SegmentLength(r.Key.Index)
 	if r.Offset < 0 || r.Offset > length {
 		return Meta{}, nil, fmt.Errorf("it has %d bytes, not %d", length, r.Offset)
-	}
-	var src Source
-	if !r.Copy {
-		src, err = c.o.Source(r.Key.File)
-	}
-	if err != nil {
-		return Meta{}, nil, err
 	}
 	s = c.Open(ctx, e, src, r.Key.Index*SegmentSize+r.Offset, length-r.Offset)
 	s.forPeer = true
@@ -67,29 +60,30 @@ func (c *Cache) storedForPeer(r PeerRequest) (Entry, error) {
 	return Entry{File: r.Key.File, Version: v, meta: m}, nil
 }
 
-// getForPeer is Get for another gateway. One that knows the version is told nothing about the file.
-func (c *Cache) getForPeer(ctx context.Context, r PeerRequest) (Entry, error) {
+// getForPeer is Get for another gateway, with the source that it made. One that knows the version is told nothing about the file.
+func (c *Cache) getForPeer(ctx context.Context, r PeerRequest) (e Entry, src Source, err error) {
 	if r.Want != nil {
 		_, m, freshness := c.metas.look(r.Key.File, time.Now(), r.MaxAge, false)
 		switch {
 		case freshness == gone:
-			return Entry{}, ErrNotFound
+			return Entry{}, nil, ErrNotFound
 		case (freshness == fresh || freshness == early) && m.Version != *r.Want:
-			return Entry{}, ErrChanged
+			return Entry{}, nil, ErrChanged
 		case m.Version != *r.Want:
 			m = Meta{Version: *r.Want}
 		}
-		return Entry{File: r.Key.File, Version: *r.Want, meta: m}, nil
+		src, err = c.o.Source(r.Key.File)
+		return Entry{File: r.Key.File, Version: *r.Want, meta: m}, src, err
 	}
-	src, err := c.o.Source(r.Key.File)
-	if err != nil {
-		return Entry{}, err
+	if src, err = c.o.Source(r.Key.File); err != nil {
+		return Entry{}, nil, err
 	}
 	o := GetOptions{Hint: NoHint, MaxAge: r.MaxAge, forPeer: true}
 	if r.Key.Index != Facts {
 		o.Hint = r.Key.Index * SegmentSize
 	}
-	return c.Get(ctx, r.Key.File, src, o)
+	e, err = c.Get(ctx, r.Key.File, src, o)
+	return e, src, err
 }
 
 // lead makes sure that the first segment is stored, or is fetched by this gateway itself.

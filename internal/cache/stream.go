@@ -7,8 +7,6 @@ import (
 	"io"
 	"sync"
 
-	"golang.org/x/sys/unix"
-
 	"fastdfs-gateway/internal/cache/tier"
 )
 
@@ -299,11 +297,8 @@ func (s *Stream) Read(p []byte) (int, error) {
 		return 0, nil
 	}
 	stretch, err := s.Next(int64(len(p)))
-	switch {
-	case err != nil:
+	if err != nil {
 		return 0, err
-	case stretch.Bytes != nil:
-		return copy(p, stretch.Bytes), nil
 	}
 	return s.load(stretch, p)
 }
@@ -341,22 +336,14 @@ func (s *Stream) writeStretch(w io.Writer, stretch Stretch) (int, error) {
 	return w.Write(chunk[:stretch.Length])
 }
 
-// load reads a stretch of a file into p.
+// load reads a stretch into p.
 func (s *Stream) load(stretch Stretch, p []byte) (int, error) {
-	for n := 0; n < int(stretch.Length); {
-		m, err := unix.Pread(stretch.Fd, p[n:stretch.Length], stretch.Offset+int64(n))
-		switch {
-		case err == unix.EINTR:
-		case err != nil:
-			s.err = fmt.Errorf("cannot read %q: %w", s.file, err)
-			return n, s.err
-		case m == 0:
-			s.err = fmt.Errorf("cannot read %q: %w", s.file, io.ErrUnexpectedEOF)
-			return n, s.err
-		}
-		n += m
+	n, err := stretch.Load(p)
+	if err != nil {
+		s.err = fmt.Errorf("cannot read %q: %w", s.file, err)
+		return n, s.err
 	}
-	return int(stretch.Length), nil
+	return n, nil
 }
 
 // errStreamClosed is the error of a Stream after Close.

@@ -146,10 +146,7 @@ func (f *Fleet) memberOf(record string) string {
 	if !ok || url == f.o.Advertise {
 		return ""
 	}
-	if !f.members.has(url) {
-		f.catchUpWithin(joinTimeout, func() bool { return f.members.has(url) })
-	}
-	if !f.members.has(url) {
+	if !f.catchUpWithin(joinTimeout, func() bool { return f.members.has(url) }) {
 		return ""
 	}
 	return url

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 	"unsafe"
 
@@ -12,8 +11,6 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/sendfile"
 	"fastdfs-gateway/storage"
-
-	"golang.org/x/sys/unix"
 )
 
 // findCached is Find for a gateway that keeps what it fetches.
@@ -196,18 +193,14 @@ func (s *cachedStream) Read(p []byte) (int, error) {
 	if first.Length == 0 {
 		return s.stream.Read(p)
 	}
-	n := 0
+	part := *first
+	part.Length = min(part.Length, int64(len(p)))
+	n, err := part.Load(p)
+	if err != nil {
+		return n, fmt.Errorf("cannot read a segment: %w", err)
+	}
 	if first.Bytes != nil {
-		n = copy(p, first.Bytes)
 		first.Bytes = first.Bytes[n:]
-	} else {
-		var err error = unix.EINTR
-		for err == unix.EINTR {
-			n, err = unix.Pread(first.Fd, p[:min(int64(len(p)), first.Length)], first.Offset)
-		}
-		if err != nil || n == 0 {
-			return 0, fmt.Errorf("cannot read a segment: %w", errors.Join(err, io.ErrUnexpectedEOF))
-		}
 	}
 	first.Offset, first.Length = first.Offset+int64(n), first.Length-int64(n)
 	return n, nil

@@ -16,8 +16,11 @@ package tier
 
 import (
 	"errors"
+	"io"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 // Sizes in bytes.
@@ -98,6 +101,27 @@ type Stretch struct {
 	Resident bool  // the file is in memory: to read it never takes time
 	Offset   int64 // in Fd
 	Length   int64
+}
+
+// Load copies the stretch into p, which has room for it, and returns its length. It is
+// io.ErrUnexpectedEOF where the file has ended before.
+func (s Stretch) Load(p []byte) (n int, err error) {
+	if s.Bytes != nil {
+		return copy(p, s.Bytes), nil
+	}
+	for n < int(s.Length) {
+		m, err := unix.Pread(s.Fd, p[n:s.Length], s.Offset+int64(n))
+		switch {
+		case err == unix.EINTR:
+			continue // m is -1 then
+		case err != nil:
+			return n, err
+		case m == 0:
+			return n, io.ErrUnexpectedEOF
+		}
+		n += m
+	}
+	return n, nil
 }
 
 // Match says which files are meant: one, all in a folder, or all.
