@@ -58,8 +58,8 @@ type checker struct {
 	now time.Time
 }
 
-// clockSlack is how far a time may lie in the future: other hosts write to
-// shared folders by clocks of their own.
+// clockSlack is how far a time may lie in the future: a configuration may come from a host with
+// another clock.
 const clockSlack = 5 * time.Minute
 
 // clock compares now with times that must lie in the past.
@@ -71,15 +71,11 @@ func (k *checker) clock() {
 		return
 	}
 	for _, name := range k.c.Files {
-		if info, err := os.Stat(name); err == nil && k.future(info) {
+		if info, err := os.Stat(name); err == nil && info.ModTime().After(k.now.Add(clockSlack)) {
 			k.warnf(position{file: name}, "", fix, "the clock is off: it reads %s, but this file was written at %s",
 				k.now.UTC().Format(time.RFC3339), info.ModTime().UTC().Format(time.RFC3339))
 		}
 	}
-}
-
-func (k *checker) future(info os.FileInfo) bool {
-	return info.ModTime().After(k.now.Add(clockSlack))
 }
 
 // eachStorePath calls f with every store path and its key.
@@ -123,63 +119,8 @@ func (k *checker) stores() {
 		case !may(data, unix.R_OK|unix.X_OK):
 			k.errorf(at, key, "run the gateway as the user of the storage server, or let its user read the folder",
 				"cannot read %q", clip(data))
-		default:
-			k.storeClock(key, at, data)
 		}
 	})
-}
-
-// maxLooks bounds how many folders of a store are looked at for the clock.
-const maxLooks = 4096
-
-// storeClock compares now with the newest folders of a store: their times are
-// those of the last file written.
-func (k *checker) storeClock(key string, at position, data string) {
-	newest, name := newestFolder(data)
-	if newest.After(k.now.Add(clockSlack)) {
-		k.warnf(at, key, "set the clock of this host and of the storages, best by NTP",
-			"the clock is off: it reads %s, but %q was written at %s",
-			k.now.UTC().Format(time.RFC3339), clip(name), newest.UTC().Format(time.RFC3339))
-	}
-}
-
-// newestFolder finds the newest time of data, its HH and its HH/LL folders.
-func newestFolder(data string) (newest time.Time, name string) {
-	level, looks := []string{data}, 0
-	for depth := 0; depth <= 2 && len(level) > 0; depth++ {
-		var next []string
-		for _, dir := range level {
-			info, err := os.Lstat(dir)
-			if looks++; err != nil || looks > maxLooks {
-				continue
-			}
-			if info.ModTime().After(newest) {
-				newest, name = info.ModTime(), dir
-			}
-			if depth < 2 && len(next) < maxLooks {
-				next = append(next, subfolders(dir, maxLooks-len(next))...)
-			}
-		}
-		level = next
-	}
-	return newest, name
-}
-
-// subfolders lists at most n folders in dir; what cannot be read has none.
-func subfolders(dir string, n int) []string {
-	f, err := os.Open(dir)
-	if err != nil {
-		return nil
-	}
-	defer func() { _ = f.Close() }()
-	entries, _ := f.ReadDir(n)
-	var names []string
-	for _, e := range entries {
-		if e.IsDir() {
-			names = append(names, filepath.Join(dir, e.Name()))
-		}
-	}
-	return names
 }
 
 // lists looks for mime.types and the storage ids.
