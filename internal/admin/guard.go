@@ -29,16 +29,7 @@ func (o *Options) guard(next http.Handler) http.Handler {
 	crossOrigin := http.NewCrossOriginProtection() // browsers that do not send Sec-Fetch-Site
 	next = crossOrigin.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		defer func() {
-			switch p := recover(); p {
-			case nil:
-			case http.ErrAbortHandler:
-				panic(p)
-			default:
-				panics.Report(p, "answering an operator", "path", req.URL.Path)
-				panic(http.ErrAbortHandler) // the connection is cut, without another line
-			}
-		}()
+		defer panics.Abort("answering an operator", "path", req.URL.Path)
 		access := o.access()
 		switch {
 		case !access.allowsHost(req.Host):

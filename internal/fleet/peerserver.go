@@ -162,16 +162,7 @@ func (s *peerServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer s.leave()
-	defer func() {
-		switch p := recover(); p {
-		case nil:
-		case http.ErrAbortHandler:
-			panic(p)
-		default:
-			panics.Report(p, "answering a peer")
-			panic(http.ErrAbortHandler)
-		}
-	}()
+	defer panics.Abort("answering a peer")
 	status, err := s.answer(w, r)
 	s.leases.answered(status)
 	s.log.Debug("request of a peer", "peer", r.RemoteAddr, "target", r.URL.RequestURI(), "status", status, "error", err)

@@ -13,6 +13,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"runtime/debug"
 	"sync/atomic"
 )
@@ -46,6 +47,19 @@ func Report(p any, while string, about ...any) {
 func Contain(while string) {
 	if p := recover(); p != nil {
 		Report(p, while)
+	}
+}
+
+// Abort is deferred by a handler of net/http: the connection, or the stream of HTTP/2, is cut, and
+// net/http logs nothing. about is as in Report.
+func Abort(while string, about ...any) {
+	switch p := recover(); p {
+	case nil:
+	case http.ErrAbortHandler:
+		panic(p)
+	default:
+		Report(p, while, about...)
+		panic(http.ErrAbortHandler)
 	}
 }
 

@@ -3,6 +3,7 @@ package panics
 import (
 	"bytes"
 	"log/slog"
+	"net/http"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -37,4 +38,17 @@ func TestPanicsAreContained(t *testing.T) {
 		return nil
 	}())
 	require.EqualValues(t, before+2, Total())
+
+	require.PanicsWithValue(t, http.ErrAbortHandler, func() {
+		defer Abort("answering", "path", "/x")
+		panic("third")
+	})
+	require.EqualValues(t, before+3, Total())
+	require.Contains(t, log.String(), "path=/x")
+	require.PanicsWithValue(t, http.ErrAbortHandler, func() {
+		defer Abort("answering")
+		panic(http.ErrAbortHandler)
+	})
+	require.NotPanics(t, func() { defer Abort("answering") })
+	require.EqualValues(t, before+3, Total(), "an answer that is cut on purpose is no bug")
 }
