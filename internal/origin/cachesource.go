@@ -111,18 +111,15 @@ func (f *cacheSource) servers() ([]storage.Server, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	servers := slices.Clone(c.servers)
-	slices.SortStableFunc(servers, func(x, y storage.Server) int {
-		return btoi(slices.Contains(f.distrust, x)) - btoi(slices.Contains(f.distrust, y))
-	})
-	return servers, nil
-}
-
-func btoi(b bool) int {
-	if b {
-		return 1
+	var trusted, last []storage.Server
+	for _, server := range c.servers {
+		if slices.Contains(f.distrust, server) {
+			last = append(last, server)
+		} else {
+			trusted = append(trusted, server)
+		}
 	}
-	return 0
+	return append(trusted, last...), nil
 }
 
 // Distrust implements cache.Distruster: the server that is asked first gave wrong content.
