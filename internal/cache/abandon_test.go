@@ -49,9 +49,9 @@ func TestAbandoned(t *testing.T) {
 		requireWhole(t, o, get(background, c, o))
 		require.EqualValues(t, 1, o.fetches.Load())
 		synctest.Wait()
-		require.Empty(t, c.orphans)
+		require.Zero(t, c.orphans)
 	})
-	bubble(t, "too many of a source", func(t *testing.T) {
+	bubble(t, "too many", func(t *testing.T) {
 		c := newCache(t, Options{})
 		for i := range 2 * maxOrphans {
 			o := newOrigin(testFile(i), SegmentSize)
@@ -63,6 +63,6 @@ func TestAbandoned(t *testing.T) {
 		time.Sleep(20 * second)
 		require.Zero(t, running(c))
 		synctest.Wait()
-		require.Empty(t, c.orphans)
+		require.Zero(t, c.orphans)
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache/cachetest"
+	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/eventually"
 
 	"github.com/stretchr/testify/require"
@@ -77,8 +78,8 @@ func TestEvictedBehind(t *testing.T) {
 	defer func() { _ = s.Close() }()
 	_, err = s.Next(1000)
 	require.NoError(t, err)
-	eventually.True(t, func() bool { v, ok := c.tiers.Holds(keyAt(o.file, 0)); return ok && v == o.v })
-	c.tiers.Drop(matchFile(o.file)) // as an eviction would
+	eventually.True(t, func() bool { v, ok := c.tiers.Holds(tier.KeyAt(o.file, 0)); return ok && v == o.v })
+	c.tiers.Drop(tier.MatchFile(o.file)) // as an eviction would
 	before := c.Stats().Misses
 	time.AfterFunc(200*time.Millisecond, func() { close(fleet.held) })
 	_, err = s.Next(1000)
@@ -100,7 +101,7 @@ func TestBehindTheEnd(t *testing.T) {
 			requireWhole(t, o, get(background, c, o))
 			idle(t, c)
 			require.Zero(t, c.Stats().CRCErrors)
-			c.Purge(matchFile(o.file))
+			c.Purge(tier.MatchFile(o.file))
 		}
 	}
 }
@@ -123,7 +124,7 @@ func TestQuickFill(t *testing.T) {
 	o := newOrigin(testFile(1), 1000)
 	c := newCache(t, Options{})
 	for range 50 { // where two things have happened a wait ends by either
-		f := c.newFill(keyAt(o.file, 0), o, fillOptions{finding: true})
+		f := c.newFill(tier.KeyAt(o.file, 0), o, fillOptions{finding: true})
 		m, err := f.awaitMeta(meanwhile{background, func() {
 			require.NoError(t, f.learn(Meta{Version: o.v}))
 			f.leave()
@@ -131,11 +132,11 @@ func TestQuickFill(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, o.v, m.Version)
 
-		f = c.newFill(keyAt(o.file, 0), o, fillOptions{finding: true})
+		f = c.newFill(tier.KeyAt(o.file, 0), o, fillOptions{finding: true})
 		_, err = f.awaitMeta(meanwhile{background, func() { f.fail(ErrNotFound) }})
 		require.ErrorIs(t, err, ErrNotFound)
 
-		f = c.newFill(keyAt(o.file, 0), o, fillOptions{finding: true})
+		f = c.newFill(tier.KeyAt(o.file, 0), o, fillOptions{finding: true})
 		_, err = f.awaitMeta(meanwhile{background, func() {
 			require.NoError(t, f.learn(Meta{Version: o.v}))
 			f.fail(ErrChanged)

@@ -7,10 +7,10 @@ import (
 	"testing/synctest"
 	"time"
 
+	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/eventually"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/semaphore"
 )
 
 // TestManyFlights: what is being fetched at a time is bounded, however many large files are asked
@@ -43,14 +43,13 @@ func TestManyFlights(t *testing.T) {
 					fetching++
 				}
 			}
-			require.LessOrEqual(t, fetching, (8<<20+minOverdraft)/SegmentSize)
+			require.LessOrEqual(t, fetching, minRoom/SegmentSize)
 		}
 		running.Wait()
 		synctest.Wait()
 		require.Zero(t, c.Stats().Fills)
 		require.EqualValues(t, files*SegmentSize, c.Stats().OriginBytes, "nothing was fetched twice")
-		require.True(t, c.filling.TryAcquire(8<<20), "all was given back")
-		require.True(t, c.overdraft.TryAcquire(minOverdraft), "all was given back")
+		require.True(t, c.leadRoom.TryAcquire(minRoom), "all was given back")
 	})
 	bubble(t, "hanging origin", func(t *testing.T) {
 		c := newCache(t, Options{Memory: 16 << 20, Wait: 3 * second})
@@ -83,7 +82,7 @@ func TestManyFlights(t *testing.T) {
 			})
 		}
 		running.Wait()
-		require.Equal(t, 100-2-minOverdraft/SegmentSize, busy)
+		require.Equal(t, 100-minRoom/SegmentSize, busy)
 	})
 }
 
@@ -102,13 +101,17 @@ func TestNoMemoryForContent(t *testing.T) {
 	require.Zero(t, c.Stats().OriginStats)
 }
 
-// Memory that is free is reserved without a timer.
+// TestReserveAllocatesNothing: memory that is free is reserved without a timer.
 func TestReserveAllocatesNothing(t *testing.T) {
-	room := semaphore.NewWeighted(2)
+	c := newCache(t, Options{})
+	f := c.newFill(tier.KeyAt(testFile(1), 0), nil, fillOptions{})
+	v := Version{Size: SegmentSize}
 	require.Zero(t, testing.AllocsPerRun(100, func() {
-		require.NoError(t, acquireWithin(background, room, 2, time.Hour))
-		room.Release(2)
+		require.NoError(t, c.reserve(f, c.leadRoom, v, time.Hour))
+		c.unreserve(f)
 	}))
-	require.NoError(t, acquireWithin(background, room, 1, time.Hour))
-	require.ErrorIs(t, acquireWithin(background, room, 2, time.Millisecond), context.DeadlineExceeded)
+	require.NoError(t, c.leadRoom.Acquire(background, max(c.o.Memory, minRoom)))
+	require.ErrorIs(t, c.reserve(f, c.leadRoom, v, time.Millisecond), ErrBusy)
+	require.NoError(t, c.reserve(f, c.followRoom, v, 0), "a room of its own")
+	c.unreserve(f)
 }

@@ -25,6 +25,7 @@ import (
 	"sync"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/semaphore"
 
 	"fastdfs-gateway/internal/cache/tier"
@@ -134,15 +135,13 @@ type Cache struct {
 	o       Options
 	metas   *metaCache
 	memory  *tier.Memory
-	disk    *tier.Disk          // nil when there is none
-	tiers   tier.Tier           // memory, or memory above disk
-	filling *semaphore.Weighted // bytes of what is being fetched
+	disk    *tier.Disk // nil when there is none
+	tiers   tier.Tier  // memory, or memory above disk
+	damages damages
+	n       counters
 
-	// overdraft is for what is fetched beyond that, when the fills in filling take too long.
-	overdraft *semaphore.Weighted
-
-	limits limits
-	n      counters
+	leadRoom, followRoom *semaphore.Weighted                     // bytes of what is being fetched, see reserve
+	sourceSlots          *lru.Cache[string, *semaphore.Weighted] // by Source.Name, see awaitSlot
 
 	legacyGroups checksum.Groups // whose files may have a legacy CRC32
 
@@ -154,26 +153,28 @@ type Cache struct {
 	closed  bool
 	fills   map[SegmentKey]*fill
 	finding map[string]*fill // those of them that find out the facts about a file
-	orphans map[string]int   // fills that go on with nothing waiting for them, by Source.Name
+	orphans int              // fills that go on with nothing waiting for them
 }
 
 // The least that is set aside, in bytes, however little memory there is: for what is known about
 // some 10,000 files, without which each request would ask a storage, and for large files of slow
 // storages, which are not to keep each other waiting.
 const (
-	minMetas     = 8 << 20
-	minOverdraft = 128 << 20
+	minMetas = 8 << 20
+	minRoom  = 128 << 20
 )
+
+// maxKnown bounds what is remembered about sources, and about damaged files.
+const maxKnown = 1024
 
 // New returns a cache, which the caller closes.
 func New(o Options) (*Cache, error) {
 	o.setDefaults()
+	room := max(o.Memory, minRoom)
 	c := &Cache{
 		o: o, metas: newMetaCache(&o, max(o.Memory/8, minMetas)), memory: tier.NewMemory(o.Memory - o.Memory/8),
-		filling:   semaphore.NewWeighted(max(o.Memory/2, SegmentSize)),
-		overdraft: semaphore.NewWeighted(max(o.Memory, minOverdraft)),
-		limits:    limits{most: o.SourceLimit},
-		fills:     make(map[SegmentKey]*fill), finding: make(map[string]*fill), orphans: make(map[string]int),
+		leadRoom: semaphore.NewWeighted(room), followRoom: semaphore.NewWeighted(room),
+		fills: make(map[SegmentKey]*fill), finding: make(map[string]*fill),
 	}
 	if err := c.memory.NoSendfile(); err != nil {
 		o.Logger.Warn("what the cache has in memory is copied for each answer", "err", err)
@@ -188,6 +189,13 @@ func New(o Options) (*Cache, error) {
 			return nil, err
 		}
 		c.tiers = tier.NewStack(c.memory, c.disk)
+	}
+	var err error
+	if c.sourceSlots, err = lru.New[string, *semaphore.Weighted](maxKnown); err != nil {
+		return nil, err
+	}
+	if c.damages.files, err = lru.New[string, uint64](maxKnown); err != nil {
+		return nil, err
 	}
 	c.life, c.end = context.WithCancel(context.Background())
 	return c, nil
@@ -217,9 +225,6 @@ func (c *Cache) Purge(m Match) int {
 	c.invalidate(m, nil)
 	return c.metas.drop(m) + c.tiers.Drop(m)
 }
-
-// canonical is a copy of a file's name that may be kept.
-func canonical(file string) string { return strings.Clone(file) }
 
 // groupOf is the group of a file.
 func groupOf(file string) string {

@@ -191,7 +191,7 @@ func TestChangedBefore(t *testing.T) {
 		requireWhole(t, o, get(background, c, o))
 		release()
 		synctest.Wait()
-		v, held := c.tiers.Holds(keyAt(o.file, 0))
+		v, held := c.tiers.Holds(tier.KeyAt(o.file, 0))
 		require.True(t, held)
 		require.Equal(t, o.v, v, "what is old is not stored after what is new")
 	})
@@ -284,8 +284,8 @@ type distrusting struct {
 	good []byte
 }
 
-func (d *distrusting) Distrust(err error) {
-	d.origin.Distrust(err)
+func (d *distrusting) Distrust() {
+	d.origin.Distrust()
 	d.set(func() { d.content = d.good })
 }
 

@@ -58,17 +58,15 @@ func originOf(file string) *origin {
 	return o.(*origin)
 }
 
-var (
-	_ Source     = (*origin)(nil)
-	_ Distruster = (*origin)(nil)
-)
+var _ Source = (*origin)(nil)
 
 func (o *origin) Name() string { return "storage" }
 
 // NegativeTTL implements Source.
 func (o *origin) NegativeTTL() time.Duration { return o.negative }
 
-func (o *origin) Distrust(error) { o.distrusted.Add(1) }
+// Distrust implements Source.
+func (o *origin) Distrust() { o.distrusted.Add(1) }
 
 func (o *origin) set(f func()) {
 	o.mu.Lock()

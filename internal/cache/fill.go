@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -33,7 +35,6 @@ type fill struct {
 	forPeer bool            // another gateway has asked for it: no owner is asked
 	finding bool            // it was started to find out the facts
 	sealed  bool            // no byte is given out before the CRC32 was compared: see Options.CheckFirst
-	done    chan struct{}   // closed when the fill has ended, and made room for another one
 	ctx     context.Context // of its waiting; ends with end, and with the Cache
 	end     context.CancelCauseFunc
 
@@ -52,19 +53,19 @@ type fill struct {
 	tail    []byte       // then: its last chunk, for readers that keep pace, should it be evicted at once
 	err     error        // why there will be no more bytes
 
-	readers     int    // streams
-	waiting     int    // streams and requests that have not left
-	ended       bool   // it is over, or was ended since nothing waits for it
-	background  bool   // it goes on although nothing waits
-	orphanOf    string // the name of its source, if it is counted as one that does
-	invalidated bool   // what it brings is not to be kept
+	readers     int  // streams
+	waiting     int  // streams and requests that have not left
+	ended       bool // it is over, or was ended since nothing waits for it
+	background  bool // it goes on although nothing waits
+	orphan      bool // it is counted as one that does
+	invalidated bool // what it brings is not to be kept
 	role        role
 	from        From
 	peer        string // that all bytes came from; empty: there is no such
 
 	// Used by the fill's goroutine only:
-	reserved   int64 // bytes of memory
-	reservedOf *semaphore.Weighted
+	reserved int64               // bytes of memory
+	room     *semaphore.Weighted // that they are of
 }
 
 // fillOptions say more about a fill that is started.
@@ -76,11 +77,11 @@ type fillOptions struct {
 }
 
 func (c *Cache) newFill(key SegmentKey, src Source, o fillOptions) *fill {
-	key.File = canonical(key.File)
+	key.File = strings.Clone(key.File)
 	f := &fill{
 		key: key, src: src, maxAge: o.maxAge, forPeer: o.forPeer, finding: o.finding,
 		sealed: c.o.CheckFirst(key.File), sum: checksum.New(c.legacyGroups.Variants(groupOf(key.File))),
-		changed: make(chan struct{}), done: make(chan struct{}),
+		changed: make(chan struct{}),
 	}
 	if o.want != nil {
 		f.version, f.known, f.length = *o.want, true, o.want.SegmentLength(key.Index)
@@ -96,9 +97,6 @@ func (f *fill) leaseKey() string {
 	}
 	return f.key.String()
 }
-
-// rankKey is the key that the gateways are ranked for.
-func (f *fill) rankKey() string { return RankKey(f.key) }
 
 // RankKey is the key that gateways are ranked for, given the key of an entry.
 func RankKey(key SegmentKey) string {
@@ -120,14 +118,16 @@ func (f *fill) update(change func()) {
 	f.notifyLocked()
 }
 
-// until waits until ready, which is called with mu held, is true, or ctx ends.
-func (f *fill) until(ctx context.Context, ready func() bool) error {
+// await waits until ready, which is called with mu held, says so, and gives its error; or until ctx
+// ends.
+func (f *fill) await(ctx context.Context, ready func() (bool, error)) error {
 	for {
 		f.mu.Lock()
-		ok, changed := ready(), f.changed
+		ok, err := ready()
+		changed := f.changed
 		f.mu.Unlock()
 		if ok {
-			return nil
+			return err
 		}
 		select {
 		case <-changed:
@@ -139,53 +139,43 @@ func (f *fill) until(ctx context.Context, ready func() bool) error {
 
 // awaitMeta waits for the facts, from the source or a peer. It is errAgain when these have changed.
 func (f *fill) awaitMeta(ctx context.Context) (m Meta, err error) {
-	waiting := f.until(ctx, func() bool {
+	err = f.await(ctx, func() (bool, error) {
+		m = f.meta
 		switch {
 		case errors.Is(f.err, ErrChanged):
-			err = errAgain
+			return true, errAgain
 		case f.found:
-			m = f.meta
-		default:
-			err = f.err
+			return true, nil
 		}
-		return f.found || f.err != nil
+		return f.err != nil, f.err
 	})
-	if waiting != nil {
-		err = waiting
-	}
 	return m, err
 }
 
-// awaitVersion waits until the version is known.
-func (f *fill) awaitVersion(ctx context.Context) (v Version, err error) {
-	waiting := f.until(ctx, func() bool {
-		v = f.version
-		if !f.known {
-			err = f.err
+// awaitLeading waits until this gateway fetches the entry itself, of a version unless want is nil.
+// It is ErrNotHere when another one does.
+func (f *fill) awaitLeading(ctx context.Context, want *Version) error {
+	return f.await(ctx, func() (bool, error) {
+		switch {
+		case f.role == following:
+			return true, ErrNotHere
+		case want != nil && f.known && f.version != *want:
+			return true, ErrChanged
+		case want != nil && !f.known && f.err != nil:
+			return true, f.err
 		}
-		return f.known || f.err != nil
+		return f.left || f.err != nil || f.role == leading && (want == nil || f.known), nil
 	})
-	if waiting != nil {
-		err = waiting
-	}
-	return v, err
 }
 
-// awaitRole waits until it is decided where the bytes come from.
-func (f *fill) awaitRole(ctx context.Context) (r role, err error) {
-	err = f.until(ctx, func() bool {
-		r = f.role
-		return r != undecided || f.left || f.err != nil
-	})
-	return r, err
-}
-
-// at gives bytes from an offset in the segment on. Where there are none yet, changed tells when to
-// look again; left means that they are in a tier.
-func (f *fill) at(offset, limit int64) (s Stretch, changed <-chan struct{}, left bool, err error) {
+// at gives bytes of a version from an offset in the segment on. Where there are none yet, changed
+// tells when to look again; left means that they are in a tier.
+func (f *fill) at(v Version, offset, limit int64) (s Stretch, changed <-chan struct{}, left bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
+	case f.known && f.version != v:
+		return s, nil, false, fmt.Errorf("%w: %q", ErrChanged, f.key.File)
 	case f.left && f.tail != nil && offset >= f.length-int64(len(f.tail)):
 		chunk := f.tail[offset-(f.length-int64(len(f.tail))):]
 		n := min(limit, int64(len(chunk)))
@@ -206,12 +196,6 @@ func (f *fill) received() int64 {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.have
-}
-
-func (f *fill) segmentLength() int64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.length
 }
 
 func (f *fill) knownVersion() (v Version, known bool) {
@@ -243,7 +227,6 @@ func (f *fill) learn(m Meta) error {
 func (f *fill) setRole(r role) { f.update(func() { f.role = r }) }
 func (f *fill) fail(err error) { f.update(func() { f.err = err }) }
 func (f *fill) reveal()        { f.update(func() { f.visible = f.have }) }
-func (f *fill) leave()         { f.update(f.leaveLocked) }
 
 // cameFrom notes where the next bytes come from; peer is empty for the source.
 func (f *fill) cameFrom(from From, peer string) {
@@ -256,16 +239,18 @@ func (f *fill) cameFrom(from From, peer string) {
 	f.peer = peer
 }
 
-// leaveLocked lets go of the bytes, which are in a tier. mu is held, and the caller notifies.
-func (f *fill) leaveLocked() {
-	if n := len(f.chunks); n > 0 && f.have == f.length {
-		f.tail = f.chunks[n-1]
-	}
-	f.chunks, f.left = nil, true
+// leave lets go of the bytes, which are in a tier.
+func (f *fill) leave() {
+	f.update(func() {
+		if n := len(f.chunks); n > 0 && f.have == f.length {
+			f.tail = f.chunks[n-1]
+		}
+		f.chunks, f.left = nil, true
+	})
 }
 
-// room is where the next bytes go. The bytes behind visible are the goroutine's own.
-func (f *fill) room() []byte {
+// space is where the next bytes go. The bytes behind visible are the goroutine's own.
+func (f *fill) space() []byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.have >= f.length {
@@ -278,7 +263,7 @@ func (f *fill) room() []byte {
 	return f.chunks[i][f.have%tier.ChunkSize:]
 }
 
-// take takes bytes that were written to room.
+// take takes bytes that were written to space.
 func (f *fill) take(p []byte) {
 	sum := f.sum // only this goroutine changes it
 	_, _ = sum.Write(p)
@@ -296,16 +281,16 @@ func (f *fill) take(p []byte) {
 const maxEmptyReads = 100
 
 // copyFrom receives bytes until the segment is complete.
-func (f *fill) copyFrom(r io.Reader, count func(int)) error {
+func (f *fill) copyFrom(r io.Reader, count *atomic.Uint64) error {
 	for empty := 0; ; {
-		room := f.room()
-		if len(room) == 0 {
+		space := f.space()
+		if len(space) == 0 {
 			return nil
 		}
-		n, err := r.Read(room)
+		n, err := r.Read(space)
 		if n > 0 {
-			count(n)
-			f.take(room[:n])
+			count.Add(uint64(n))
+			f.take(space[:n])
 			empty = 0
 			continue // an error that came with bytes comes again
 		}
@@ -319,9 +304,4 @@ func (f *fill) copyFrom(r io.Reader, count func(int)) error {
 			return fmt.Errorf("cannot fetch %q beyond byte %d: %w", f.key.String(), f.received(), err)
 		}
 	}
-}
-
-// segmentLocked is the complete segment. mu is held.
-func (f *fill) segmentLocked() *tier.Segment {
-	return &tier.Segment{Key: f.key, Version: f.version, Chunks: f.chunks, Sum: f.sum.Standard(), Hot: f.readers > 1}
 }

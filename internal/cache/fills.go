@@ -3,13 +3,15 @@ package cache
 import (
 	"context"
 	"errors"
+
+	"fastdfs-gateway/internal/cache/tier"
 )
 
 // errAbandoned ends a fill that nothing waits for any more.
 var errAbandoned = errors.New("nothing waits for it")
 
-// maxOrphans is how many fills of one source may go on at a time with nothing waiting for them.
-const maxOrphans = 16
+// maxOrphans is how many fills may go on at a time with nothing waiting for them.
+const maxOrphans = 32
 
 // join makes the caller a reader of the fill for a segment, which it starts if there is none; quit
 // ends that. A fill for another version goes on for its readers.
@@ -26,7 +28,7 @@ func (c *Cache) join(key SegmentKey, src Source, o fillOptions, readers int) *fi
 // Where nothing is known about the file, the segment that the request needs brings them along.
 func (c *Cache) find(file string, src Source, o GetOptions, freshness freshness) *fill {
 	key := SegmentKey{File: file, Index: Facts}
-	if at := keyAt(file, max(0, o.Hint)); freshness == unknown && o.Hint >= 0 {
+	if at := tier.KeyAt(file, max(0, o.Hint)); freshness == unknown && o.Hint >= 0 {
 		if _, held := c.tiers.Holds(at); !held {
 			key = at
 		}
@@ -51,6 +53,9 @@ func (c *Cache) start(key SegmentKey, src Source, o fillOptions, readers int) *f
 	if c.closed {
 		f.err, f.ended = ErrClosed, true
 		return f
+	}
+	if other := c.fills[f.key]; other != nil { // invalidate does not reach it any more
+		other.update(func() { other.invalidated = true })
 	}
 	c.fills[f.key] = f
 	c.n.fills.Add(1) // here: when none is counted, none is about to begin
@@ -126,44 +131,24 @@ func (c *Cache) enter(f *fill, v *Version, readers int) bool {
 	return true
 }
 
-// quit ends the waiting of a request with ctx for the facts. When nothing waits for a fill it ends,
-// unless the source has begun to answer, or the request had no more time: then the next request
-// finds what it brings.
-func (c *Cache) quit(ctx context.Context, f *fill) { c.quitAs(ctx, f, "") }
-
-// quitReading is quit for a stream. Too many fills of one source do not go on without readers.
-func (c *Cache) quitReading(ctx context.Context, f *fill) {
-	f.mu.Lock()
-	last := f.waiting == 1 && !f.ended && !f.left && f.err == nil
-	f.mu.Unlock()
-	name := ""
-	if last {
-		name = f.src.Name() // not under the mutexes: it may have to be found out
-	}
-	c.quitAs(ctx, f, name)
-}
-
-// quitAs ends the caller's waiting; source is the name of the source where the fill counts as an
-// orphan from now on, or empty.
-func (c *Cache) quitAs(ctx context.Context, f *fill, source string) {
+// quit ends the waiting of a request with ctx. When nothing waits for a fill it ends, unless the
+// source has begun to answer, or the request had no more time: then the next request finds what it
+// brings. What a stream leaves behind is counted, and bounded.
+func (c *Cache) quit(ctx context.Context, f *fill, isStream bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.background = f.background || ctx.Err() == context.DeadlineExceeded
 	f.waiting--
-	if f.waiting > 0 || f.ended || f.left || f.err != nil || f.background {
+	switch {
+	case f.waiting > 0 || f.ended || f.left || f.err != nil || f.background:
 		return
-	}
-	if f.found || f.have > 0 {
-		if source == "" {
-			return
+	case (f.found || f.have > 0) && (!isStream || c.orphans < maxOrphans):
+		if f.orphan = isStream; isStream {
+			c.orphans++
 		}
-		f.orphanOf = source
-		if c.orphans[f.orphanOf]++; c.orphans[f.orphanOf] <= maxOrphans {
-			return
-		}
-		c.adopt(f)
+		return
 	}
 	f.ended = true
 	if f.finding {
@@ -174,13 +159,10 @@ func (c *Cache) quitAs(ctx context.Context, f *fill, source string) {
 
 // adopt ends the counting of a fill as an orphan. Both mutexes are held.
 func (c *Cache) adopt(f *fill) {
-	if f.orphanOf == "" {
-		return
+	if f.orphan {
+		f.orphan = false
+		c.orphans--
 	}
-	if c.orphans[f.orphanOf]--; c.orphans[f.orphanOf] == 0 {
-		delete(c.orphans, f.orphanOf)
-	}
-	f.orphanOf = ""
 }
 
 // whyEnded is the error of a fill whose context has ended.

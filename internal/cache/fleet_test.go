@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fastdfs-gateway/internal/cache/cachetest"
+	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/checksum"
 )
 
@@ -116,7 +117,7 @@ func TestLater(t *testing.T) {
 		list := gateways(t, newFleet(), 2, Options{})
 		requireWhole(t, o, get(context.Background(), list[0], o))
 		synctest.Wait()
-		list[0].tiers.Drop(matchFile(o.file))
+		list[0].tiers.Drop(tier.MatchFile(o.file))
 		requireWhole(t, o, get(context.Background(), list[1], o))
 		require.EqualValues(t, 2, o.fetches.Load())
 	})
@@ -395,7 +396,8 @@ func TestFleetDown(t *testing.T) {
 		}
 		require.GreaterOrEqual(t, time.Since(began), 7*2*second, "three at a time")
 		synctest.Wait()
-		require.Empty(t, c.limits.slots)
+		slots, _ := c.sourceSlots.Peek("storage")
+		require.True(t, slots.TryAcquire(3), "all were given back")
 	})
 }
 
@@ -409,7 +411,7 @@ func TestWait(t *testing.T) {
 		other := &member{f: f, name: "gone"}
 		f.dead["gone"] = false
 		f.cut["gone"] = true
-		_, release, err := other.Lead(context.Background(), keyAt(o.file, 0).String())
+		_, release, err := other.Lead(context.Background(), tier.KeyAt(o.file, 0).String())
 		require.NoError(t, err)
 		r := get(context.Background(), c, o)
 		requireWhole(t, o, r)

@@ -101,7 +101,7 @@ func (c *Cache) stale(e Entry) Entry {
 func (c *Cache) refresh(file string, src Source, o GetOptions, freshness freshness) {
 	f := c.find(file, src, o, freshness)
 	f.update(func() { f.background = true })
-	c.quit(context.Background(), f)
+	c.quit(context.Background(), f, false)
 }
 
 // findOut waits for the fill that finds the facts out.
@@ -110,16 +110,13 @@ func (c *Cache) findOut(ctx context.Context, file string, src Source, o GetOptio
 ) {
 	for err = errAgain; errors.Is(err, errAgain); {
 		f = c.find(file, src, o, freshness)
-		if o.forPeer {
-			var r role
-			if r, err = f.awaitRole(ctx); err == nil && r == following {
-				err = ErrNotHere // another gateway gives it to this one
-			}
+		if err = nil; o.forPeer {
+			err = f.awaitLeading(ctx, nil) // what another gateway fetches that one gives
 		}
-		if err == nil || !o.forPeer {
+		if err == nil {
 			m, err = f.awaitMeta(ctx)
 		}
-		c.quit(ctx, f)
+		c.quit(ctx, f, false)
 	}
 	return m, f, err
 }
@@ -175,7 +172,7 @@ func (c *Cache) Pin(e *Entry, offset, length int64) (Pinned, bool) {
 	if e.by != nil || offset < 0 || length <= 0 || length > SegmentSize-in || offset > e.Version.Size-length {
 		return Pinned{}, false
 	}
-	view, ok := c.memory.Get(keyAt(e.File, offset), e.Version, true)
+	view, ok := c.memory.Get(tier.KeyAt(e.File, offset), e.Version, true)
 	if !ok {
 		return Pinned{}, false
 	}

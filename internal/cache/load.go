@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -15,10 +16,9 @@ import (
 )
 
 const (
-	statTimeout    = 30 * time.Second       // of a request for size and time
-	copyTimeout    = 100 * time.Millisecond // until a peer begins to give a copy
-	maxOwners      = 2                      // gateways that are asked to fetch before this one does
-	reserveTimeout = 500 * time.Millisecond // until a fill that finds half of the memory in use overdraws it
+	statTimeout = 30 * time.Second       // of a request for size and time
+	copyTimeout = 100 * time.Millisecond // until a peer begins to give a copy
+	maxOwners   = 2                      // gateways that are asked to fetch before this one does
 )
 
 // A source that breaks after at least goodProgress bytes is asked again as if it never had; after
@@ -44,7 +44,6 @@ func (c *Cache) load(f *fill) {
 	}
 	c.unreserve(f)
 	c.remove(f)
-	close(f.done)
 }
 
 // loadAndRetry ends when the entry is complete, the source has failed, or the file has changed.
@@ -75,7 +74,10 @@ func (c *Cache) loadAndRetry(f *fill) (err error) {
 				return err
 			}
 		}
-		pause(f.ctx)
+		select { // so that it does not spin
+		case <-time.After(5 * time.Millisecond):
+		case <-f.ctx.Done():
+		}
 	}
 }
 
@@ -86,14 +88,16 @@ func (c *Cache) loadOnce(f *fill, waitBudget time.Duration) error {
 		return nil
 	}
 	owners, next, keep := c.rank(f)
-	if err := c.loadFromOwners(f, owners, keep); !errors.Is(err, ErrNotHere) {
-		return err
+	if !f.forPeer { // or else requests could go in a circle
+		if err := c.loadFromPeers(f, owners, keep); !errors.Is(err, ErrNotHere) {
+			return err
+		}
 	}
 	lease, release, err := c.o.Fleet.Lead(f.ctx, f.leaseKey())
 	var held *Held
 	switch {
 	case errors.As(err, &held) && waitBudget > 0:
-		return c.loadFromHolder(f, held.Holder, keep, waitBudget)
+		return c.awaitHolder(f, held.Holder, keep, waitBudget)
 	case f.ctx.Err() != nil:
 		return c.whyEnded()
 	case err != nil: // without leases, the load on the source is bounded here
@@ -125,23 +129,26 @@ func (c *Cache) loadOnce(f *fill, waitBudget time.Duration) error {
 // awaitSlot waits until the source may be asked without a lease; for a bounded time, since fills
 // that nothing waits for any more wait here too.
 func (c *Cache) awaitSlot(f *fill) (release func(), err error) {
+	name, slots := f.src.Name(), semaphore.NewWeighted(int64(c.o.SourceLimit))
+	if known, ok, _ := c.sourceSlots.PeekOrAdd(name, slots); ok {
+		slots = known
+	}
 	ctx, cancel := context.WithTimeout(f.ctx, c.o.Wait)
 	defer cancel()
-	release, err = c.limits.acquire(ctx, f.src.Name())
-	switch {
-	case f.ctx.Err() != nil && err != nil:
-		err = c.whyEnded()
-	case err != nil:
-		err = fmt.Errorf("%w: too many other fetches from %q", ErrBusy, f.src.Name())
+	switch err := slots.Acquire(ctx, 1); {
+	case err == nil:
+		return func() { slots.Release(1) }, nil
+	case f.ctx.Err() != nil:
+		return nil, c.whyEnded()
 	}
-	return release, err
+	return nil, fmt.Errorf("%w: too many other fetches from %q", ErrBusy, name)
 }
 
 // rank tells the gateways that own an entry rather than this one, the one behind this one, which
 // may have been the owner, and whether this one is to keep the entry on disk.
 func (c *Cache) rank(f *fill) (owners []string, next string, keep bool) {
 	n := max(c.o.Copies, maxOwners) + 1
-	ranked := c.o.Fleet.Rank(f.rankKey(), n)
+	ranked := c.o.Fleet.Rank(RankKey(f.key), n)
 	self := slices.Index(ranked, "")
 	switch {
 	case len(ranked) == 0:
@@ -163,51 +170,41 @@ func (c *Cache) isStored(f *fill) bool {
 	view, ok := c.tiers.Get(f.key, v, false)
 	if ok {
 		view.Release()
-		f.leave()
+		c.leave(f)
 	}
 	return ok
 }
 
-// loadFromOwners asks the owners one after the other; ErrNotHere when none of them gives the entry.
-// A fill that another gateway has asked for asks none, so that requests cannot go in a circle.
-func (c *Cache) loadFromOwners(f *fill, owners []string, keep bool) error {
-	if f.forPeer {
-		return ErrNotHere
-	}
-	for _, owner := range owners {
+// loadFromPeers asks other gateways one after the other; ErrNotHere when none of them gives the
+// entry.
+func (c *Cache) loadFromPeers(f *fill, peers []string, keep bool) error {
+	for _, peer := range peers {
 		f.setRole(following)
 		before := f.received()
-		err := c.loadFromPeer(f, owner, false)
+		err := c.loadFromPeer(f, peer, false)
 		switch {
 		case err == nil:
 			return c.complete(f, context.Background(), keep)
 		case f.ctx.Err() != nil, errors.Is(err, ErrNotFound), errors.Is(err, ErrBusy):
 			return err
 		case f.received() > before:
-			return errAgain
+			return errAgain // perhaps another gateway leads by now
 		case !errors.Is(err, ErrNotHere): // it has failed, and its source may fail for others too
+			c.o.Logger.Info("cannot read from another gateway", "entry", f.leaseKey(), "gateway", peer, "err", err)
 			return ErrNotHere
 		}
 	}
 	return ErrNotHere
 }
 
-// loadFromHolder asks the gateway that has the lease, and where that gives nothing waits until the
-// lease is free.
-func (c *Cache) loadFromHolder(f *fill, holder string, keep bool, waitBudget time.Duration) error {
+// awaitHolder asks the gateway that has the lease, if it can be reached, and where that gives
+// nothing waits until the lease is free.
+func (c *Cache) awaitHolder(f *fill, holder string, keep bool, waitBudget time.Duration) error {
 	f.setRole(following)
 	if holder != "" {
-		before := f.received()
-		err := c.loadFromPeer(f, holder, false)
-		switch {
-		case err == nil:
-			return c.complete(f, context.Background(), keep)
-		case errors.Is(err, ErrNotFound), errors.Is(err, ErrBusy):
+		if err := c.loadFromPeers(f, []string{holder}, keep); !errors.Is(err, ErrNotHere) {
 			return err
-		case f.received() > before:
-			return errAgain // perhaps another gateway leads by now
 		}
-		c.o.Logger.Info("cannot read from the gateway that fetches", "entry", f.leaseKey(), "gateway", holder, "err", err)
 	}
 	ctx, cancel := context.WithTimeout(f.ctx, waitBudget)
 	defer cancel()
@@ -215,18 +212,22 @@ func (c *Cache) loadFromHolder(f *fill, holder string, keep bool, waitBudget tim
 	return errAgain
 }
 
-// loadFromPeer gets what is missing from another gateway.
+// loadFromPeer gets what is missing from another gateway; copied, what that has stored.
 func (c *Cache) loadFromPeer(f *fill, peer string, copied bool) error {
-	ctx, cancel := context.WithCancel(f.ctx)
-	defer cancel()
-	v, known := f.knownVersion()
 	r := PeerRequest{Key: f.key, Offset: f.received(), MaxAge: f.maxAge, Copy: copied}
+	room := c.followRoom
+	if copied {
+		room = c.leadRoom
+	}
+	v, known := f.knownVersion()
 	if known {
 		r.Want = &v
-		if err := c.reserve(f); err != nil { // before: what is not read fills the connection to the peer
+		if err := c.reserve(f, room, v, c.o.Wait); err != nil {
 			return err
 		}
 	}
+	ctx, cancel := context.WithCancel(f.ctx)
+	defer cancel()
 	c.n.peerFetches.Add(1)
 	answered := func() bool { return true }
 	if copied { // the source can be asked as well, so the peer is not waited for
@@ -240,44 +241,40 @@ func (c *Cache) loadFromPeer(f *fill, peer string, copied bool) error {
 		}
 		return err
 	}
-	if body != nil {
-		defer func() { _ = body.Close() }() // all that counts was read
+	closeBody := func() {
+		if body != nil {
+			_ = body.Close() // all that counts was read
+		}
 	}
 	f.cameFrom(FromPeer, peer)
 	isFresh := known || c.metas.isFresh(m, time.Now(), f.maxAge)
-	if f.key.Index != Facts && (!isFresh || !c.reserveNow(f, m.Version.SegmentLength(f.key.Index))) {
-		_ = body.Close() // for the same reason; it is asked for again when it can be read
-		if err := c.accept(f, m, isFresh); err != nil {
-			return err
-		}
-		return c.loadFromPeer(f, peer, copied)
+	if isFresh && c.reserve(f, room, m.Version, 0) == nil {
+		defer closeBody()
+		return c.receive(f, m, body, &c.n.peerBytes)
 	}
-	if !isFresh {
-		return c.accept(f, m, false)
+	closeBody() // a body that is not read fills the connection to the peer, so it is asked for again
+	if isFresh {
+		err = c.learn(f, m)
+	} else {
+		err = c.confirm(f, m)
 	}
-	return c.receive(f, m, body, func(n int) { c.n.peerBytes.Add(uint64(n)) })
+	if err != nil || f.key.Index == Facts {
+		return err
+	}
+	return c.loadFromPeer(f, peer, copied)
 }
 
-// accept takes facts that a peer knows. Those that have expired are confirmed by the source; while
-// that fails they are used for as long as stale ones are.
-func (c *Cache) accept(f *fill, m Meta, isFresh bool) error {
-	if isFresh {
-		c.keep(f, m)
-		return f.learn(m)
-	}
-	confirmed, err := c.stat(f, f.ctx, m.Version)
+// confirm asks the source for facts that a peer knows and that have expired. While that fails they
+// are used for as long as stale ones are.
+func (c *Cache) confirm(f *fill, m Meta) error {
+	confirmed, err := c.stat(f, m.Version)
 	switch {
 	case err == nil:
-		c.keep(f, confirmed)
-		err = f.learn(confirmed)
+		return c.learn(f, confirmed)
 	case f.ctx.Err() == nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrChanged) &&
 		c.metas.isUsable(m, time.Now()):
-		c.keep(f, m)
+		err = c.learn(f, m)
 		c.metas.failed(f.key.File, time.Now())
-		err = f.learn(m)
-	}
-	if err == nil {
-		c.found(f)
 	}
 	return err
 }
@@ -286,7 +283,7 @@ func (c *Cache) accept(f *fill, m Meta, isFresh bool) error {
 // lost is not kept.
 func (c *Cache) loadFromSource(f *fill, lease context.Context) error {
 	if f.key.Index == Facts {
-		m, err := c.stat(f, f.ctx, Version{})
+		m, err := c.stat(f, Version{})
 		switch {
 		case err != nil:
 			return err
@@ -294,38 +291,44 @@ func (c *Cache) loadFromSource(f *fill, lease context.Context) error {
 			c.n.lost.Add(1)
 			return f.learn(m)
 		}
-		return c.receive(f, m, nil, nil)
+		return c.learn(f, m)
 	}
-	if err := c.reserve(f); err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(f.ctx)
-	defer cancel()
 	v, known := f.knownVersion()
 	have, length := f.received(), int64(SegmentSize)
 	var want *Version
 	if known {
 		want, length = &v, v.SegmentLength(f.key.Index)
+		if err := c.reserve(f, c.leadRoom, v, c.o.Wait); err != nil {
+			return err
+		}
 	}
 	if have >= length {
 		return nil
 	}
 	f.cameFrom(FromOrigin, "")
+	ctx, cancel := context.WithCancel(f.ctx)
+	defer cancel()
 	began := time.Now()
 	c.n.originFetches.Add(1)
 	got, body, err := f.src.Fetch(ctx, want, f.key.Index*SegmentSize+have, length-have)
 	if err == nil {
 		defer func() { _ = body.Close() }() // all that counts was read
 		m := Meta{Version: got, Checked: time.Now(), Took: time.Since(began)}
-		err = c.receive(f, m, body, func(n int) { c.n.originBytes.Add(uint64(n)) })
+		err = c.receive(f, m, body, &c.n.originBytes)
 	}
-	return c.sourceFailed(f, err)
+	if errors.Is(err, ErrNotFound) {
+		c.keepGone(f)
+	}
+	if err != nil && f.ctx.Err() == nil {
+		c.n.originFailures.Add(1)
+	}
+	return err
 }
 
 // stat asks the source for the facts; ErrChanged when these are not of the version that is wanted,
 // unless that is the zero one.
-func (c *Cache) stat(f *fill, ctx context.Context, want Version) (Meta, error) {
-	ctx, cancel := context.WithTimeout(ctx, statTimeout)
+func (c *Cache) stat(f *fill, want Version) (Meta, error) {
+	ctx, cancel := context.WithTimeout(f.ctx, statTimeout)
 	defer cancel()
 	began := time.Now()
 	c.n.stats.Add(1)
@@ -339,33 +342,29 @@ func (c *Cache) stat(f *fill, ctx context.Context, want Version) (Meta, error) {
 	return Meta{Version: v, Checked: time.Now(), Took: time.Since(began)}, err
 }
 
-// sourceFailed counts a failed fetch, and keeps what it tells.
-func (c *Cache) sourceFailed(f *fill, err error) error {
-	if err != nil && f.ctx.Err() == nil {
-		c.n.originFailures.Add(1)
+// receive takes the facts, and reads the body of a segment to its end.
+func (c *Cache) receive(f *fill, m Meta, body io.Reader, bytes *atomic.Uint64) error {
+	if err := c.learn(f, m); err != nil || f.key.Index == Facts {
+		return err
 	}
-	if errors.Is(err, ErrNotFound) {
-		c.keepGone(f)
+	if f.reserved == 0 { // the source has told the version just now
+		if err := c.reserve(f, c.leadRoom, m.Version, c.o.Wait); err != nil {
+			return err
+		}
 	}
-	return err
+	return f.copyFrom(body, bytes)
 }
 
-// receive takes the facts, and reads the body of a segment to its end.
-func (c *Cache) receive(f *fill, m Meta, body io.Reader, count func(int)) error {
+// learn takes and keeps the facts; requests find them from now on.
+func (c *Cache) learn(f *fill, m Meta) error {
 	if _, known := f.knownVersion(); !known {
 		c.keep(f, m)
 	}
-	if err := f.learn(m); err != nil {
-		return err
+	err := f.learn(m)
+	if err == nil {
+		c.found(f)
 	}
-	c.found(f)
-	if f.key.Index == Facts {
-		return nil
-	}
-	if err := c.reserve(f); err != nil {
-		return err
-	}
-	return f.copyFrom(body, count)
+	return err
 }
 
 // keepGone keeps that there is no such file.
@@ -379,7 +378,7 @@ func (c *Cache) keep(f *fill, m Meta) {
 	wasThere := !f.invalidated && c.metas.put(f.key.File, m)
 	f.mu.Unlock()
 	if wasThere && m.Gone { // a walk over all that is stored: not for each unknown name
-		c.tiers.Drop(matchFile(f.key.File))
+		c.tiers.Drop(tier.MatchFile(f.key.File))
 	}
 }
 
@@ -389,7 +388,7 @@ func (c *Cache) complete(f *fill, lease context.Context, onDisk bool) error {
 	if f.key.Index == Facts {
 		return nil
 	}
-	if err := c.verify(f, f.src); err != nil {
+	if err := c.verify(f); err != nil {
 		return err
 	}
 	f.reveal()
@@ -398,16 +397,28 @@ func (c *Cache) complete(f *fill, lease context.Context, onDisk bool) error {
 		return nil
 	}
 	c.unreserve(f)
+	if c.store(f, onDisk) {
+		c.leave(f)
+	}
+	return nil
+}
+
+// store puts a complete segment into the tiers.
+func (c *Cache) store(f *fill, onDisk bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.invalidated || f.length == 0 {
-		return nil
+		return false
 	}
-	s := f.segmentLocked()
-	if stored := c.memory.Put(s); onDisk && c.disk != nil && c.disk.Put(s) || stored {
-		f.leaveLocked()
-	}
-	return nil
+	s := &tier.Segment{Key: f.key, Version: f.version, Chunks: f.chunks, Sum: f.sum.Standard(), Hot: f.readers > 1}
+	stored := c.memory.Put(s)
+	return onDisk && c.disk != nil && c.disk.Put(s) || stored
+}
+
+// leave lets go of a segment that is in a tier; first, requests look there.
+func (c *Cache) leave(f *fill) {
+	c.remove(f)
+	f.leave()
 }
 
 // loadFailed invalidates the facts and the fills of a version that the file does not have any more,
@@ -417,85 +428,40 @@ func (c *Cache) loadFailed(f *fill, err error) {
 		c.metas.failed(f.key.File, time.Now())
 	}
 	if v, known := f.knownVersion(); known && (errors.Is(err, ErrChanged) || errors.Is(err, ErrNotFound)) {
-		c.invalidate(matchFile(f.key.File), &v)
+		c.invalidate(tier.MatchFile(f.key.File), &v)
 		c.metas.distrust(f.key.File, v)
 	}
 }
 
-// reserve waits until there is memory for the segment; for a bounded time, since the fills that
-// have it may wait for another gateway whose fills wait for this one.
-func (c *Cache) reserve(f *fill) error {
-	length := f.segmentLength()
-	if f.reserved > 0 || length == 0 {
+// reserve waits until there is memory for the segment, for a bounded time. Fills that follow have a
+// room of their own: those that lead wait for no other gateway, so gateways do not wait for each
+// other in a circle.
+func (c *Cache) reserve(f *fill, room *semaphore.Weighted, v Version, wait time.Duration) error {
+	length := v.SegmentLength(f.key.Index)
+	if f.key.Index == Facts || length == 0 || f.reserved > 0 && (f.room == room || f.room == c.leadRoom) {
 		return nil
 	}
-	for _, try := range []struct {
-		from    *semaphore.Weighted
-		timeout time.Duration
-	}{{c.filling, reserveTimeout}, {c.overdraft, c.o.Wait}} {
-		err := acquireWithin(f.ctx, try.from, length, try.timeout)
-		switch {
-		case err == nil:
-			c.reserved(f, length, try.from)
-			return nil
-		case f.ctx.Err() != nil:
-			return c.whyEnded()
+	if !room.TryAcquire(length) { // without a timer where there is memory
+		ctx, cancel := context.WithTimeout(f.ctx, wait)
+		defer cancel()
+		if room.Acquire(ctx, length) != nil {
+			if f.ctx.Err() != nil {
+				return c.whyEnded()
+			}
+			return fmt.Errorf("%w: no memory for %q", ErrBusy, f.key.String())
 		}
 	}
-	return fmt.Errorf("%w: no memory for %q", ErrBusy, f.key.String())
-}
-
-// reserveNow is reserve where that needs no wait.
-func (c *Cache) reserveNow(f *fill, length int64) bool {
-	if f.reserved > 0 || length == 0 {
-		return true
-	}
-	if !c.filling.TryAcquire(length) {
-		return false
-	}
-	c.reserved(f, length, c.filling)
-	return true
-}
-
-// reserved notes what a fill has got.
-func (c *Cache) reserved(f *fill, length int64, from *semaphore.Weighted) {
-	f.reserved, f.reservedOf = length, from
-	if from == c.filling { // the overdraft evicts nothing
-		c.memory.Reserve(length)
-	}
-}
-
-// acquireWithin waits for room until a timeout. Where there is room it allocates nothing.
-func acquireWithin(ctx context.Context, from *semaphore.Weighted, n int64, timeout time.Duration) error {
-	if from.TryAcquire(n) {
-		return nil
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
-	return from.Acquire(ctx, n)
+	c.unreserve(f)
+	c.memory.Reserve(length)
+	f.reserved, f.room = length, room
+	return nil
 }
 
 // unreserve ends the reservation.
 func (c *Cache) unreserve(f *fill) {
 	if f.reserved > 0 {
-		if f.reservedOf == c.filling {
-			c.memory.Reserve(-f.reserved)
-		}
-		f.reservedOf.Release(f.reserved)
-		f.reserved, f.reservedOf = 0, nil
+		c.memory.Reserve(-f.reserved)
+		f.room.Release(f.reserved)
+		f.reserved, f.room = 0, nil
 	}
 }
-
-// pause keeps a fill that looks again from spinning.
-func pause(ctx context.Context) {
-	timer := time.NewTimer(5 * time.Millisecond)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-ctx.Done():
-	}
-}
-
-// matchFile and keyAt save the callers the name of the package.
-func matchFile(file string) Match                { return tier.MatchFile(file) }
-func keyAt(file string, offset int64) SegmentKey { return tier.KeyAt(file, offset) }

@@ -95,6 +95,7 @@ func (r *metaCache) freshness(rec *metaRecord, now time.Time, maxAge time.Durati
 	if maxAge > 0 && !rec.meta.Gone {
 		left, strict = min(left, rec.meta.Checked.Add(maxAge).Sub(now)), true
 	}
+	swr := !strict && now.Before(expired.Add(r.o.StaleWhileRevalidate))
 	switch {
 	case rec.meta.Gone && left > 0:
 		return gone
@@ -105,24 +106,16 @@ func (r *metaCache) freshness(rec *metaRecord, now time.Time, maxAge time.Durati
 		return early
 	case left > 0:
 		return fresh
-	case !strict && now.Before(expired.Add(r.o.StaleWhileRevalidate)):
-		switch {
-		case now.Before(rec.retry):
-			return staleHoldoff
-		case rec.retry.IsZero():
-			return stale
-		}
+	case !swr && !now.Before(expired.Add(r.o.StaleIfError)):
+		return unknown
+	case now.Before(rec.retry):
+		return staleHoldoff
+	case now.Before(rec.retry.Add(failsFor)):
 		return staleFailing
-	case now.Before(expired.Add(r.o.StaleIfError)):
-		if now.Before(rec.retry) {
-			return staleHoldoff
-		}
-		if now.Before(rec.retry.Add(failsFor)) {
-			return staleFailing
-		}
-		return staleIfError
+	case swr:
+		return stale
 	}
-	return unknown
+	return staleIfError
 }
 
 // isEarly decides by chance whether to ask again before a record expires (Vattani, Chierichetti,
@@ -136,17 +129,6 @@ func isEarly(left, took time.Duration) bool {
 // isFar tells that a record has not expired, and is not asked for early yet: by chance that is once
 // in e^40 times.
 func isFar(left, took time.Duration) bool { return left > 0 && left/40 > took }
-
-// peek gives the facts about a file that is there, however old.
-func (r *metaCache) peek(file string) (Meta, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	rec, ok := r.list.Peek(file)
-	if !ok || rec.meta.Gone {
-		return Meta{}, false
-	}
-	return rec.meta, true
-}
 
 // ttl is how long something that was learned is fresh.
 func (r *metaCache) ttl(m Meta) time.Duration {

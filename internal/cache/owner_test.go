@@ -3,6 +3,9 @@ package cache
 import (
 	"context"
 	"io"
+	"slices"
+	"strings"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -10,6 +13,7 @@ import (
 	"fastdfs-gateway/internal/cache/cachetest"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/semaphore"
 )
 
 // cutOff is the source of a gateway that reaches no storage.
@@ -126,17 +130,17 @@ func TestNoBodyWhileMemoryIsFull(t *testing.T) {
 		list := gateways(t, newFleet(), 2, Options{Memory: 16 << 20})
 		c, open := list[1], 0
 		c.o.Fleet = openBodies{c.o.Fleet, &open}
-		require.NoError(t, c.filling.Acquire(background, 8<<20))
-		require.NoError(t, c.overdraft.Acquire(background, minOverdraft))
+		require.NoError(t, c.leadRoom.Acquire(background, minRoom))
+		require.NoError(t, c.followRoom.Acquire(background, minRoom))
 		done := make(chan result, 1)
 		go func() { done <- get(background, c, o) }()
 		time.Sleep(5 * second)
 		synctest.Wait()
 		require.Zero(t, open)
-		c.overdraft.Release(minOverdraft)
+		c.followRoom.Release(minRoom)
 		requireWhole(t, o, <-done)
 		require.EqualValues(t, 1, o.fetches.Load())
-		c.filling.Release(8 << 20)
+		c.leadRoom.Release(minRoom)
 	})
 }
 
@@ -156,5 +160,59 @@ func TestQueueOfOrphans(t *testing.T) {
 			require.ErrorIs(t, err, context.DeadlineExceeded)
 		}
 		require.LessOrEqual(t, c.Stats().Fills, int64(2+70))
+	})
+}
+
+// splitRank is a Fleet of two gateways that own every other file each.
+type splitRank struct {
+	*member
+	own func(key string) bool
+}
+
+func (s splitRank) Rank(key string, _ int) []string {
+	other := "a"
+	if s.name == "a" {
+		other = "b"
+	}
+	if s.own(key) {
+		return []string{"", other}
+	}
+	return []string{other, ""}
+}
+
+// TestNoWaitInACircle: gateways whose memory is full of what they want of each other still get it.
+func TestNoWaitInACircle(t *testing.T) {
+	bubble(t, "two gateways", func(t *testing.T) {
+		f := newFleet()
+		list := gateways(t, f, 2, Options{Wait: 20 * second})
+		var files []*origin
+		for i := range 12 {
+			o := newOrigin(testFile(i), SegmentSize)
+			o.first = second
+			files = append(files, o)
+		}
+		for i, c := range list {
+			c.o.Fleet = splitRank{c.o.Fleet.(*member), func(key string) bool {
+				n := slices.IndexFunc(files, func(o *origin) bool { return strings.HasPrefix(key, o.file) })
+				return n%2 == i
+			}}
+			c.leadRoom, c.followRoom = semaphore.NewWeighted(2*SegmentSize), semaphore.NewWeighted(2*SegmentSize)
+			for _, o := range files { // the version is known, so room is taken before a peer is asked
+				_, err := c.Get(background, o.file, o, GetOptions{Hint: NoHint})
+				require.NoError(t, err)
+			}
+		}
+		var running sync.WaitGroup
+		for i, o := range files {
+			running.Go(func() {
+				if r := get(background, list[(i+1)%2], o); r.err != nil || len(r.body) != SegmentSize {
+					t.Errorf("file %d: %d bytes, %v", i, len(r.body), r.err)
+				}
+			})
+		}
+		running.Wait()
+		for _, o := range files {
+			require.EqualValues(t, 1, o.fetches.Load())
+		}
 	})
 }

@@ -18,6 +18,8 @@ func (broken) Name() string { panic("bug") }
 
 func (broken) NegativeTTL() time.Duration { panic("bug") }
 
+func (broken) Distrust() {}
+
 func (broken) Stat(context.Context) (Version, error) { panic("bug") }
 
 func (broken) Fetch(context.Context, *Version, int64, int64) (Version, io.ReadCloser, error) {

@@ -53,14 +53,15 @@ func (c *Cache) storedForPeer(r PeerRequest) (Entry, error) {
 	if !held || r.Want != nil && *r.Want != v {
 		return Entry{}, ErrNotHere
 	}
-	m, _ := c.metas.peek(r.Key.File)
+	_, m, _ := c.metas.look(r.Key.File, time.Now(), 0, false)
 	if m.Version != v {
 		m = Meta{Version: v}
 	}
 	return Entry{File: r.Key.File, Version: v, meta: m}, nil
 }
 
-// getForPeer is Get for another gateway, with the source that it made. One that knows the version is told nothing about the file.
+// getForPeer is Get for another gateway, and makes the source. A gateway that knows the version is
+// told nothing about the file.
 func (c *Cache) getForPeer(ctx context.Context, r PeerRequest) (e Entry, src Source, err error) {
 	if r.Want != nil {
 		_, m, freshness := c.metas.look(r.Key.File, time.Now(), r.MaxAge, false)
@@ -97,12 +98,5 @@ func (s *Stream) lead(key SegmentKey) error {
 	s.index = key.Index
 	s.f = s.c.join(key, s.src, fillOptions{want: &s.v, forPeer: true}, 0)
 	s.c.n.misses.Add(1)
-	if r, err := s.f.awaitRole(s.ctx); err != nil || r == following {
-		return errors.Join(err, ErrNotHere)
-	}
-	v, err := s.f.awaitVersion(s.ctx)
-	if err == nil && v != s.v {
-		err = ErrChanged
-	}
-	return err
+	return s.f.awaitLeading(s.ctx, &s.v)
 }

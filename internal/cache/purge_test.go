@@ -31,12 +31,12 @@ func TestPurgeReachesTheFollowerFirst(t *testing.T) {
 			o.v = cachetest.Version(o.content)
 			o.v.Immutable, o.v.ModTime = false, before.ModTime+1
 		})
-		f.do(func() { f.behind = map[string]Match{"a": matchFile(o.file)} })
-		list[1].Purge(matchFile(o.file))
+		f.do(func() { f.behind = map[string]Match{"a": tier.MatchFile(o.file)} })
+		list[1].Purge(tier.MatchFile(o.file))
 		following := make(chan result, 1)
 		go func() { following <- get(context.Background(), list[1], o) }()
 		time.Sleep(second / 4)
-		list[0].Purge(matchFile(o.file)) // now it has reached all
+		list[0].Purge(tier.MatchFile(o.file)) // now it has reached all
 		require.NoError(t, (<-leading).err)
 		r := <-following
 		requireWhole(t, o, r)

@@ -3,7 +3,6 @@ package cache
 import (
 	"context"
 	"io"
-	"sync"
 	"time"
 )
 
@@ -23,51 +22,6 @@ type Source interface {
 	// NegativeTTL is how long ErrNotFound holds: 0 as long as Options say; negative: it may be over
 	// at any moment, and is not kept.
 	NegativeTTL() time.Duration
-}
-
-// Distruster is a Source that can be told that it gave wrong content, so that it asks another
-// storage from now on.
-type Distruster interface{ Distrust(err error) }
-
-// limits bound what is fetched from each source at a time.
-type limits struct {
-	most int
-
-	mu    sync.Mutex // guards slots
-	slots map[string]*slot
-}
-
-// slot is one source's share.
-type slot struct {
-	room  chan struct{}
-	users int // that have it or wait for it; guarded by limits.mu
-}
-
-// acquire waits for room. The caller calls done.
-func (l *limits) acquire(ctx context.Context, name string) (done func(), err error) {
-	l.mu.Lock()
-	s := l.slots[name]
-	if s == nil {
-		if l.slots == nil {
-			l.slots = make(map[string]*slot)
-		}
-		s = &slot{room: make(chan struct{}, max(1, l.most))}
-		l.slots[name] = s
-	}
-	s.users++
-	l.mu.Unlock()
-	leave := func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if s.users--; s.users == 0 {
-			delete(l.slots, name)
-		}
-	}
-	select {
-	case s.room <- struct{}{}:
-		return func() { <-s.room; leave() }, nil
-	case <-ctx.Done():
-		leave()
-		return nil, context.Cause(ctx)
-	}
+	// Distrust tells that what was fetched last is wrong: another storage is asked from now on.
+	Distrust()
 }

@@ -332,7 +332,7 @@ func TestRestartWithDisk(t *testing.T) {
 	require.NoError(t, c.Close())
 	ready := make(chan struct{})
 	c = newCache(t, Options{DiskPath: path, DiskReady: ready})
-	_, held := c.tiers.Holds(keyAt(o.file, 0))
+	_, held := c.tiers.Holds(tier.KeyAt(o.file, 0))
 	require.False(t, held, "it may not be used yet")
 	close(ready)
 	r := get(background, c, o)
@@ -425,8 +425,10 @@ func TestSourceError(t *testing.T) {
 
 type failing struct{}
 
-func (failing) Name() string                          { return "" }
-func (failing) NegativeTTL() time.Duration            { return 0 }
+func (failing) Name() string               { return "" }
+func (failing) NegativeTTL() time.Duration { return 0 }
+
+func (failing) Distrust()                             {}
 func (failing) Stat(context.Context) (Version, error) { return Version{}, errTest }
 func (failing) Fetch(context.Context, *Version, int64, int64) (Version, io.ReadCloser, error) {
 	return Version{}, nil, errTest

@@ -35,7 +35,6 @@ type counters struct {
 	originFetches, originFailures, originBytes atomic.Uint64
 	peerFetches, peerBytes, peerServed         atomic.Uint64
 	lost, corrupt                              atomic.Uint64
-	dropped                                    atomic.Uint64 // damaged files whose segments are gone
 }
 
 // Stats gives the figures. They are read one after the other, not at one moment.

@@ -42,7 +42,6 @@ type Stream struct {
 
 	by      *fill     // that has brought content while the request waited: it was in no tier before
 	f       *fill     // that the current segment comes from
-	over    *fill     // that it came from until it was in a tier
 	view    tier.View // that the last stretch is in
 	forPeer bool      // another gateway reads
 	index   int64     // of the segment that was touched last; -1 before the first
@@ -89,14 +88,14 @@ func (s *Stream) Next(limit int64) (Stretch, error) {
 			break
 		}
 		if !s.given && s.f == nil {
-			s.seen = s.c.n.dropped.Load()
+			s.seen = s.c.damages.count.Load()
 		}
 		stretch, err := s.next(min(limit, s.left))
 		if err != nil {
 			s.err = s.failed(err)
 			continue
 		}
-		if stretch.Length == s.left && s.given && s.wasDamaged() {
+		if stretch.Length == s.left && s.given && s.c.damages.since(s.file, s.seen) {
 			s.err = fmt.Errorf("%w: %q", ErrCorrupt, s.file)
 			break
 		}
@@ -113,7 +112,7 @@ func (s *Stream) Next(limit int64) (Stretch, error) {
 
 // next gives bytes of the current segment, or none when it has to be looked for again.
 func (s *Stream) next(limit int64) (Stretch, error) {
-	key := keyAt(s.file, s.offset)
+	key := tier.KeyAt(s.file, s.offset)
 	in := s.offset - key.Index*SegmentSize
 	if s.f != nil && s.f.key.Index != key.Index {
 		s.quit()
@@ -123,29 +122,14 @@ func (s *Stream) next(limit int64) (Stretch, error) {
 	}
 	first := s.touches(key.Index)
 	if view, ok := s.stored(key, first && s.broughtBy() == FromNowhere); ok {
-		s.over = nil
 		return s.fromTier(view, in, limit, first)
 	}
 	if s.src == nil {
 		return Stretch{}, ErrNotHere
 	}
-	f := s.c.join(key, s.src, fillOptions{want: &s.v, forPeer: s.forPeer}, s.readers())
-	s.f = f
-	if f == s.over { // it has brought the segment, which was evicted at once, and has not ended yet
-		select {
-		case <-f.done:
-			s.quit()
-			return Stretch{}, nil
-		case <-s.ctx.Done():
-			return Stretch{}, context.Cause(s.ctx)
-		}
-	}
+	s.f = s.c.join(key, s.src, fillOptions{want: &s.v, forPeer: s.forPeer}, s.readers())
 	s.c.n.misses.Add(1)
-	v, err := f.awaitVersion(s.ctx)
-	if err == nil && v != s.v {
-		err = fmt.Errorf("%w: %q", ErrChanged, s.file)
-	}
-	return Stretch{}, err
+	return Stretch{}, nil
 }
 
 // stored looks for a segment in the tiers. What another gateway reads is encrypted, not sent by
@@ -171,15 +155,9 @@ func (s *Stream) readers() int {
 // quit ends the use of the fill that the current segment comes from.
 func (s *Stream) quit() {
 	if s.f != nil {
-		s.c.quitReading(s.ctx, s.f)
+		s.c.quit(s.ctx, s.f, true)
 		s.f = nil
 	}
-}
-
-// wasDamaged tells, before the last bytes are given out, whether some before them may have been
-// wrong.
-func (s *Stream) wasDamaged() bool {
-	return s.c.metas.isDamaged(s.file, s.v, s.seen)
 }
 
 // broughtBy is where the current segment was brought from for this request, before it came to it.
@@ -231,11 +209,10 @@ func (s *Stream) cameFrom(from From) {
 }
 
 func (s *Stream) fromFill(in, limit int64) (Stretch, error) {
-	stretch, changed, left, err := s.f.at(in, limit)
+	stretch, changed, left, err := s.f.at(s.v, in, limit)
 	switch {
 	case left:
 		s.cameFrom(s.f.origin())
-		s.over = s.f
 		s.quit()
 		return Stretch{}, nil
 	case err != nil:
@@ -270,10 +247,8 @@ func (s *Stream) lookAhead() {
 	if s.src == nil || next <= s.ahead || next*SegmentSize >= s.offset+s.left {
 		return
 	}
-	if s.f != nil {
-		if s.f.received() < s.f.segmentLength()/2 {
-			return
-		}
+	if s.f != nil && s.f.received() < s.v.SegmentLength(s.index)/2 {
+		return
 	}
 	s.ahead = next
 	key := SegmentKey{File: s.file, Index: next}
@@ -286,7 +261,7 @@ func (s *Stream) lookAhead() {
 // quitAhead ends the waiting for the segment that was looked for ahead of time.
 func (s *Stream) quitAhead() {
 	if s.sent != nil {
-		s.c.quitReading(s.ctx, s.sent)
+		s.c.quit(s.ctx, s.sent, true)
 		s.sent = nil
 	}
 }
@@ -355,6 +330,6 @@ func (s *Stream) Close() error {
 	s.view.Release()
 	s.quit()
 	s.quitAhead()
-	s.view, s.over, s.err = tier.View{}, nil, errStreamClosed
+	s.view, s.err = tier.View{}, errStreamClosed
 	return nil
 }

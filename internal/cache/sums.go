@@ -4,6 +4,8 @@ import (
 	"math"
 	"sync/atomic"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"fastdfs-gateway/internal/checksum"
 )
 
@@ -18,7 +20,6 @@ type sums struct {
 	bySegment map[int64]checksum.Sum
 	link      uint32 // standard CRC32 of the content where the file was found to be a link
 	isLink    bool
-	damaged   uint64 // count of damaged files when this one was dropped last; highest number while it is being dropped
 }
 
 // expect begins to collect the sums of a file, where it can be checked.
@@ -71,32 +72,27 @@ func (r *metaCache) setLink(file string, v Version, sum uint32) {
 	}
 }
 
-// damaged forgets the sums of a file whose segments are being dropped because they were wrong.
-// Streams that have read some of them find out by isDamaged, and those that begin before dropped is
-// called may have.
-func (r *metaCache) damaged(file string, v Version) {
+// forgetSums forgets the sums of a file's segments, which are about to be dropped.
+func (r *metaCache) forgetSums(file string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if rec, ok := r.list.Peek(file); ok && rec.meta.Version == v && rec.sums.bySegment != nil {
+	if rec, ok := r.list.Peek(file); ok {
 		clear(rec.sums.bySegment)
-		rec.sums.damaged = math.MaxUint64
 	}
 }
 
-// dropped notes that the segments of a damaged file are gone, and counts that.
-func (r *metaCache) dropped(file string, v Version, count *atomic.Uint64) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	n := count.Add(1)
-	if rec, ok := r.list.Peek(file); ok && rec.meta.Version == v && rec.sums.damaged > 0 {
-		rec.sums.damaged = n
-	}
+// damages are the files that were dropped lately since their content was wrong, so that streams
+// that have read some of it do not end as if it were right.
+type damages struct {
+	count atomic.Uint64
+	files *lru.Cache[string, uint64] // with count when they were gone; the highest number until then
 }
 
-// isDamaged tells whether segments of a file were dropped as damaged after as many counts as since.
-func (r *metaCache) isDamaged(file string, v Version, since uint64) bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	rec, ok := r.list.Peek(file)
-	return ok && rec.meta.Version == v && rec.sums.damaged > since
+func (d *damages) begin(file string) { d.files.Add(file, math.MaxUint64) }
+func (d *damages) end(file string)   { d.files.Add(file, d.count.Add(1)) }
+
+// since tells whether a file was dropped after as many counts.
+func (d *damages) since(file string, count uint64) bool {
+	at, _ := d.files.Peek(file)
+	return at > count
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/checksum"
 )
 
@@ -15,7 +16,7 @@ import (
 // not that of its content; anything else is damage, and all segments of the file are dropped.
 //
 // This is the only check of files that go through the cache: sources leave it to the cache.
-func (c *Cache) verify(f *fill, src Source) error {
+func (c *Cache) verify(f *fill) error {
 	f.mu.Lock()
 	v, sum, chunks := f.version, f.sum, f.chunks
 	f.mu.Unlock()
@@ -35,15 +36,16 @@ func (c *Cache) verify(f *fill, src Source) error {
 	var same bool
 	var againErr error
 	if f.sealed {
-		distrust(src, err)
-	} else if same, againErr = c.isSame(f, src, v, whole, err); same {
+		f.src.Distrust()
+	} else if same, againErr = c.isSame(f, v, whole); same {
 		return nil
 	}
 	c.n.corrupt.Add(1)
-	c.metas.damaged(f.key.File, v)
-	c.invalidate(matchFile(f.key.File), nil) // one of them may be about to store what is wrong
-	c.tiers.Drop(matchFile(f.key.File))
-	c.metas.dropped(f.key.File, v, &c.n.dropped)
+	c.damages.begin(f.key.File)
+	c.metas.forgetSums(f.key.File)
+	c.invalidate(tier.MatchFile(f.key.File), nil) // one of them may be about to store what is wrong
+	c.tiers.Drop(tier.MatchFile(f.key.File))
+	c.damages.end(f.key.File)
 	return errors.Join(err, againErr)
 }
 
@@ -58,15 +60,15 @@ func legacySum(chunks [][]byte) (sum uint32) {
 // isSame reads a file once more whose sum is whole, and tells whether it has the same content
 // again. If so it records why its CRC32 is another one than that of the version. Content that a
 // gateway has given was checked there, so it is read from there again.
-func (c *Cache) isSame(f *fill, src Source, v Version, whole checksum.Sum, why error) (bool, error) {
+func (c *Cache) isSame(f *fill, v Version, whole checksum.Sum) (bool, error) {
 	if f.peer != "" && v.Segments() == 1 {
 		if again, err := c.sumAtPeer(f, v); err == nil && again.Standard() == whole.Standard() {
 			c.metas.setLink(f.key.File, v, whole.Standard())
 			return true, nil
 		}
 	}
-	distrust(src, why)
-	again, err := c.sumAtSource(src, v)
+	f.src.Distrust()
+	again, err := c.sumAtSource(f.src, v)
 	switch {
 	case err != nil || again.Standard() != whole.Standard():
 		return false, err
@@ -76,13 +78,6 @@ func (c *Cache) isSame(f *fill, src Source, v Version, whole checksum.Sum, why e
 		c.metas.setLink(f.key.File, v, whole.Standard())
 	}
 	return true, nil
-}
-
-// distrust tells a source, where it wants to know, that it gave wrong content.
-func distrust(src Source, why error) {
-	if d, ok := src.(Distruster); ok {
-		d.Distrust(why)
-	}
 }
 
 // sumAtSource reads a whole file for its CRC32.

@@ -432,6 +432,9 @@ func (o *origin) Name() string { return "storage" }
 
 func (o *origin) NegativeTTL() time.Duration { return 0 }
 
+// Distrust implements cache.Source.
+func (o *origin) Distrust() {}
+
 func (o *origin) set(data []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()

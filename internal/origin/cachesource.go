@@ -34,10 +34,7 @@ type cacheSource struct {
 	distrust []storage.Server // that gave wrong content: asked last from now on
 }
 
-var (
-	_ cache.Source     = (*cacheSource)(nil)
-	_ cache.Distruster = (*cacheSource)(nil)
-)
+var _ cache.Source = (*cacheSource)(nil)
 
 // cacheSource makes one for the request; id is a copy of its own. c is nil when nothing is decided
 // yet.
@@ -122,8 +119,8 @@ func (f *cacheSource) servers() ([]storage.Server, error) {
 	return append(trusted, last...), nil
 }
 
-// Distrust implements cache.Distruster: the server that is asked first gave wrong content.
-func (f *cacheSource) Distrust(error) {
+// Distrust implements cache.Source: the server that is asked first gave wrong content.
+func (f *cacheSource) Distrust() {
 	servers, err := f.servers()
 	if err != nil {
 		return

@@ -192,7 +192,7 @@ func (m *Memory) wanted(key Key) bool {
 }
 
 // Reserve makes room for bytes that are being fetched and will be Put, or forgotten; a negative
-// number gives it back. What is reserved counts as used.
+// number gives it back. What is reserved counts as used, up to half of the budget.
 func (m *Memory) Reserve(bytes int64) {
 	m.mu.Lock()
 	defer m.unlock()

@@ -50,8 +50,8 @@ func newLRU[K comparable, V any]() *simplelru.LRU[K, V] {
 	return l
 }
 
-// total is the bytes that count in the budget.
-func (q *twoQueue[K, E]) total() int64 { return q.used + q.reserved + q.lingering }
+// total is the bytes that count in the budget; what is reserved evicts half of it at most.
+func (q *twoQueue[K, E]) total() int64 { return q.used + min(q.reserved, q.budget/2) + q.lingering }
 
 // find finds an entry in either list.
 func (q *twoQueue[K, E]) find(key K) (E, bool) {
