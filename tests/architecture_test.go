@@ -47,6 +47,7 @@ var owners = map[string][]string{
 	"github.com/valyala/fasthttp":                  {"internal/gateway"},
 	"fastdfs-gateway/internal/config":              {"cmd/gateway", "internal/app"},
 	"github.com/landlock-lsm/go-landlock/landlock": {"internal/confine"},
+	"gopkg.in/ini.v1":                              {"internal/config"},
 	"github.com/redis/go-redis/v9":                 {"cachelock", "internal/fleet", "internal/redistest", "cachelock/locktest"},
 }
 

@@ -41,19 +41,23 @@ type document struct {
 // readDocument reads the file at path and everything that it includes. What
 // cannot be read is reported.
 func readDocument(path string, r *report) document {
-	p := &parser{report: r, left: maxConfigBytes, document: document{sections: map[string]position{}}}
+	p := &preparer{report: r, left: maxConfigBytes, sections: map[string]position{}}
 	p.file(path, position{file: path})
-	return p.document
+	return document{entries: p.parse(), sections: p.sections, files: p.files}
 }
 
-// parser reads files of the dialect. Libraries for INI files give quotes, backslashes, ; and
-// [DEFAULT] a meaning, which the module does not.
-type parser struct {
-	document
-	report *report
-	open   []os.FileInfo // the files being read, outermost first
-	left   int           // bytes that may still be read
-	full   bool          // a limit was reported, the rest is skipped
+// preparer turns files of the dialect into text that the INI parser reads
+// without interpreting anything (see ini.go), and remembers where each entry
+// was written.
+type preparer struct {
+	report   *report
+	out      bytes.Buffer
+	origins  []position
+	sections map[string]position
+	files    []string
+	open     []os.FileInfo // the files being read, outermost first
+	left     int           // bytes that may still be read
+	full     bool          // a limit was reported, the rest is skipped
 
 	section string
 	// cutBy is the position of an #include that ended a named section, until
@@ -63,7 +67,7 @@ type parser struct {
 }
 
 // file reads one file; from is the line that asked for it.
-func (p *parser) file(path string, from position) {
+func (p *preparer) file(path string, from position) {
 	if len(p.open) >= maxIncludeDepth {
 		p.report.errorf(from, "", "include less deeply", "cannot include %q: more than %d files deep", path,
 			maxIncludeDepth)
@@ -93,7 +97,7 @@ func (p *parser) file(path string, from position) {
 }
 
 // refuse reports a file that could not be read.
-func (p *parser) refuse(path string, from position, err error) {
+func (p *preparer) refuse(path string, from position, err error) {
 	verb, fix := "include", "correct the name (it is relative to the folder of this file, without quotes) or the "+
 		"permissions, or remove the line"
 	if len(p.open) == 0 {
@@ -106,21 +110,21 @@ func (p *parser) refuse(path string, from position, err error) {
 }
 
 // stop reports a limit once and skips everything after it.
-func (p *parser) stop(at position, text string) {
+func (p *preparer) stop(at position, text string) {
 	if !p.full {
 		p.report.errorf(at, "", "make sure that this is a configuration, and shorten it", "%s", text)
 	}
 	p.full = true
 }
 
-func (p *parser) lines(path string, data []byte) {
+func (p *preparer) lines(path string, data []byte) {
 	if bytes.IndexByte(data, 0) >= 0 {
 		p.report.errorf(position{file: path}, "", "save it as UTF-8 or plain ASCII text",
 			"%q holds NUL bytes, it is no text (or UTF-16)", path)
 		return
 	}
 	data = bytes.TrimPrefix(data, []byte("\xef\xbb\xbf"))
-	p.section = ""
+	p.enter("")
 	p.cutOut = ""
 	for n := 1; len(data) > 0 && !p.full; n++ {
 		line, rest, _ := bytes.Cut(data, []byte("\n"))
@@ -129,7 +133,7 @@ func (p *parser) lines(path string, data []byte) {
 	}
 }
 
-func (p *parser) line(line string, at position) {
+func (p *preparer) line(line string, at position) {
 	switch {
 	case line == "":
 	case line[0] == '#':
@@ -145,7 +149,7 @@ func (p *parser) line(line string, at position) {
 }
 
 // named makes a section current that a [line] opens.
-func (p *parser) named(name string, at position) {
+func (p *preparer) named(name string, at position) {
 	_, seen := p.sections[name]
 	if name != "" && !seen {
 		if len(p.sections) >= maxSections {
@@ -154,10 +158,10 @@ func (p *parser) named(name string, at position) {
 		}
 		p.sections[name] = at
 	}
-	p.section = name
+	p.enter(name)
 }
 
-func (p *parser) include(name string, at position) {
+func (p *preparer) include(name string, at position) {
 	if name == "" {
 		p.report.warnf(at, "", "write `#include FILE`, or a blank behind the # if it is a comment",
 			"#include names no file and is ignored")
@@ -169,7 +173,7 @@ func (p *parser) include(name string, at position) {
 		path = filepath.Join(filepath.Dir(at.file), path)
 	}
 	p.file(path, at)
-	p.section = ""
+	p.enter("")
 	p.cutBy, p.cutOut = at, was
 }
 
@@ -178,7 +182,7 @@ func (p *parser) include(name string, at position) {
 var strictSections = []string{"gateway", "open_file_cache", "cache", "redis", "lock", "peer", "antisteal", addressMap,
 	typesSection}
 
-func (p *parser) entry(line string, at position) {
+func (p *preparer) entry(line string, at position) {
 	key, value, found := strings.Cut(line, "=")
 	key = strings.Trim(key, blanks)
 	if !found || key == "" {
@@ -193,7 +197,7 @@ func (p *parser) entry(line string, at position) {
 		}
 		return
 	}
-	if len(p.entries) >= maxEntries {
+	if len(p.origins) >= maxEntries {
 		p.stop(at, fmt.Sprintf("more than %d settings", maxEntries))
 		return
 	}
@@ -202,7 +206,7 @@ func (p *parser) entry(line string, at position) {
 			"this key is in the global section: the #include in line %d ended [%s]", p.cutBy.line, p.cutOut)
 		p.cutOut = ""
 	}
-	p.entries = append(p.entries, entry{p.section, key, strings.Trim(value, blanks), at})
+	p.write(key, strings.Trim(value, blanks), at)
 }
 
 var errTooLarge = errors.New("too large")
