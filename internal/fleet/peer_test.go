@@ -216,6 +216,48 @@ func TestPeerThatBreaks(t *testing.T) {
 	}
 }
 
+// A connection that ends while a request waits for its answer says nothing about the gateway: the
+// request is sent once more, over a new connection.
+func TestPeerWhoseConnectionEnds(t *testing.T) {
+	o := fleetOf(redistest.Shared(t).Addr())
+	for name, c := range map[string]struct {
+		end  func(*redistest.Relay)
+		ends int // of connections
+		want error
+	}{
+		"reset":                          {(*redistest.Relay).Drop, 1, nil},
+		"half-closed towards the client": {func(r *redistest.Relay) { r.HalfClose(redistest.Client) }, 1, nil},
+		"half-closed towards the peer":   {func(r *redistest.Relay) { r.HalfClose(redistest.Target) }, 1, nil},
+		"known to the client alone":      {func(r *redistest.Relay) { r.Strand(redistest.Client) }, 1, nil},
+		"the second one too":             {(*redistest.Relay).Drop, 2, errUnreachable},
+		"and the peer is gone":           {(*redistest.Relay).Cut, 1, errUnreachable},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var relay *redistest.Relay
+			var asked atomic.Int32
+			b := serveAs(t, o, func(ctx context.Context, _ *entryRequest) (cache.Meta, io.ReadCloser, error) {
+				if int(asked.Add(1)) <= c.ends {
+					c.end(relay)
+					<-ctx.Done()
+				}
+				return cache.Meta{}, nil, cache.ErrNotHere
+			})
+			relay = redistest.NewRelay(t, strings.TrimPrefix(b.o.Advertise, "https://"))
+			a, peer := member(t, o, 1), "https://"+relay.Addr()
+			_, _, err := a.Open(t.Context(), peer, cache.PeerRequest{Key: testKey})
+			if c.want == nil {
+				require.ErrorIs(t, err, cache.ErrNotHere)
+				require.NotErrorIs(t, err, errUnreachable)
+				require.EqualValues(t, 2, asked.Load())
+				return
+			}
+			require.ErrorIs(t, err, c.want)
+			require.EqualValues(t, c.ends, asked.Load())
+			require.False(t, a.peers.backoff.Allow(peer), "others do not wait for it")
+		})
+	}
+}
+
 // failing is a reader that fails.
 type failing struct{ err error }
 

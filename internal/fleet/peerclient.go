@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"syscall"
 	"time"
 
 	"fastdfs-gateway/internal/backoff"
@@ -112,6 +113,9 @@ func (p *peers) open(ctx context.Context, peer string, r *entryRequest) (m cache
 	}
 	defer p.backoff.Abandon(peer) // where the answer is none of those below
 	answer, err := p.client.Do(req)
+	if isCut(err) { // a new connection tells whether the peer is dead; net/http does so for HTTP/1 alone
+		answer, err = p.client.Do(req)
+	}
 	if err != nil {
 		return m, nil, p.failed(ctx, peer, err)
 	}
@@ -123,6 +127,11 @@ func (p *peers) open(ctx context.Context, peer string, r *entryRequest) (m cache
 	}
 	left := m.Version.SegmentLength(r.Key.Index) - r.Offset
 	return m, &peerBody{p: p, ctx: ctx, body: answer.Body, left: left}, nil
+}
+
+// isCut tells whether a connection ended while a request on it was waiting for its answer.
+func isCut(err error) bool {
+	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
 // failed is the error for a peer that did not answer; the others need not wait for it meanwhile.
