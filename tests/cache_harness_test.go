@@ -41,6 +41,7 @@ type member struct {
 	*lab.Gateway
 	o     lab.GatewayOptions
 	relay *redistest.Relay // that the others reach it by; nil = directly
+	redis *redistest.Relay // that it reaches Redis by; nil = directly
 	disk  string           // folder of its cache on disk; empty = none
 }
 
@@ -49,7 +50,7 @@ type fleetOptions struct {
 	gateways int
 	cache    []string // lines of [cache]
 	lines    []string // further lines
-	relayed  bool     // the gateways reach each other by way of relays
+	relayed  bool     // the gateways reach each other, and Redis, by way of relays
 	noRedis  bool
 	redisAt  string // value of addresses in [redis], and further lines of it; default: a server of its own
 	disk     bool
@@ -89,6 +90,8 @@ func (f *fleet) join(o fleetOptions) *member {
 	if o.relayed {
 		m.relay = redistest.NewRelay(t, lab.Address(m.o.Peers))
 		m.o.Reached = m.relay.Addr()
+		m.redis = redistest.NewRelay(t, m.o.Redis)
+		m.o.Redis = m.redis.Addr()
 	}
 	if o.disk {
 		m.disk = t.TempDir()

@@ -34,7 +34,7 @@ type trouble struct {
 // leaseTTL is short, so that a test does not wait long for the lease of a dead gateway.
 const leaseTTL = 2 * time.Second
 
-var troubles = []trouble{
+var troubles = append([]trouble{
 	{name: "redis killed", begin: func(f *fleet) { f.redis.Kill() }, end: func(f *fleet) { f.redis.Restart() }, after: time.Second},
 	{name: "redis stopped", begin: func(f *fleet) { f.redis.Pause() }, end: func(f *fleet) { f.redis.Resume() }, after: 2 * time.Second},
 	{name: "leader killed", begin: func(f *fleet) { f.gateways[0].Kill() }, harmed: isLeader},
@@ -44,7 +44,7 @@ var troubles = []trouble{
 		after: 3 * time.Second},
 	{name: "leader not answering the others", begin: func(f *fleet) { f.gateways[0].relay.Hang() }, end: func(f *fleet) { f.gateways[0].relay.Restore() },
 		after: 3 * leaseTTL},
-}
+}, linkTroubles()...)
 
 // harms tells whether the clients of a gateway may get an error.
 func (x *trouble) harms(gateway int) bool { return x.harmed != nil && x.harmed(gateway) }
@@ -82,7 +82,7 @@ func troublesAtOnce() int {
 	if long {
 		return 1
 	}
-	return len(troubles)
+	return 6
 }
 
 // TestCacheTrouble: whatever fails in the middle of a fill, every client gets the exact content or

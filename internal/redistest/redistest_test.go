@@ -280,10 +280,11 @@ func TestRelayCutWhileConnecting(t *testing.T) {
 	client, server := net.Pipe()
 	defer client.Close()
 	defer server.Close()
-	require.False(t, r.add(before, client, server))
+	p := &pair{conns: [2]net.Conn{client, server}}
+	require.False(t, r.add(before, p))
 	r.Restore()
-	require.False(t, r.add(before, client, server))
-	require.True(t, r.add(r.listener, client, server))
+	require.False(t, r.add(before, p))
+	require.True(t, r.add(r.listener, p))
 }
 
 func TestRelayCutAfter(t *testing.T) {
@@ -382,4 +383,95 @@ func TestRelayDelay(t *testing.T) {
 	_, err := exchange(c, "one", waitBudget)
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, time.Since(start), d)
+}
+
+// accepted is both ends of a connection by way of a relay.
+func accepted(t *testing.T) (r *Relay, client, target net.Conn) {
+	t.Helper()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	require.NoError(t, err)
+	t.Cleanup(func() { l.Close() })
+	r = NewRelay(t, l.Addr().String())
+	client = dial(t, r.Addr())
+	target, err = l.Accept()
+	require.NoError(t, err)
+	t.Cleanup(func() { target.Close() })
+	sends(t, client, target)
+	sends(t, target, client)
+	return r, client, target
+}
+
+// sends has bytes go from one end to the other.
+func sends(t *testing.T, from, to net.Conn) {
+	t.Helper()
+	_, err := from.Write([]byte("text"))
+	require.NoError(t, err)
+	got, err := read(to, 4, waitBudget)
+	require.NoError(t, err)
+	require.Equal(t, "text", got)
+}
+
+// loses: what one end sends does not arrive, and that end does not notice.
+func loses(t *testing.T, from net.Conn) {
+	t.Helper()
+	for range 20 {
+		_, err := from.Write(make([]byte, 64<<10))
+		require.NoError(t, err)
+	}
+	_, err := read(from, 1, 20*time.Millisecond)
+	require.ErrorIs(t, err, os.ErrDeadlineExceeded)
+}
+
+func TestRelayHalfClose(t *testing.T) {
+	for _, to := range []End{Client, Target} {
+		r, client, target := accepted(t)
+		told, other := client, target
+		if to == Target {
+			told, other = target, client
+		}
+		r.HalfClose(to)
+		_, err := read(told, 1, waitBudget)
+		require.ErrorIs(t, err, io.EOF)
+		loses(t, other)
+		sends(t, told, other)
+		require.NoError(t, told.Close())
+		_, err = io.Copy(io.Discard, other)
+		require.NotErrorIs(t, err, os.ErrDeadlineExceeded, "an end that is closed is one for both")
+	}
+}
+
+func TestRelayStrand(t *testing.T) {
+	for _, gone := range []End{Client, Target} {
+		r, client, target := accepted(t)
+		told, other := client, target
+		if gone == Target {
+			told, other = target, client
+		}
+		r.Strand(gone)
+		_, err := read(told, 1, waitBudget)
+		require.ErrorIs(t, err, syscall.ECONNRESET)
+		loses(t, other)
+	}
+}
+
+// On a long line the order stays, and one piece does not wait until another one has arrived.
+func TestRelayDelayBoth(t *testing.T) {
+	r, client, target := accepted(t)
+	const least, pieces = 100 * time.Millisecond, 50
+	r.DelayBoth(least, 2*least)
+	for _, way := range [][2]net.Conn{{client, target}, {target, client}} {
+		start, want := time.Now(), ""
+		for i := range pieces {
+			text := fmt.Sprintf("%02d", i)
+			_, err := way[0].Write([]byte(text))
+			require.NoError(t, err)
+			want += text
+			time.Sleep(time.Millisecond) // so that these are pieces
+		}
+		got, err := read(way[1], 2*pieces, waitBudget)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+		require.GreaterOrEqual(t, time.Since(start), least)
+		require.Less(t, time.Since(start), pieces*least/2)
+	}
 }

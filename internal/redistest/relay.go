@@ -1,12 +1,25 @@
 package redistest
 
 import (
+	"bytes"
+	"math/rand/v2"
 	"net"
 	"strconv"
 	"sync"
 	"testing"
 	"time"
 )
+
+// End is one of the two ends of a relayed connection.
+type End int
+
+// The ends.
+const (
+	Client End = iota // that has connected to the relay
+	Target            // that the relay has connected to
+)
+
+func (e End) other() End { return Target - e }
 
 // Relay passes TCP connections on to a target and breaks them on demand. Its address stays the same
 // all the time. Its methods may be called from any goroutine.
@@ -17,21 +30,30 @@ type Relay struct {
 	wg     sync.WaitGroup // every goroutine of the relay
 
 	mu       sync.Mutex // guards what follows
-	changed  *sync.Cond // on mu: hung, mute, blown or closed has changed
+	changed  *sync.Cond // on mu: hung, mute, blown, closed or what gets lost has changed
 	listener net.Listener
-	conns    map[net.Conn]struct{} // both ends of every pair
-	hung     bool                  // nothing passes
-	mute     bool                  // requests pass, answers do not
+	pairs    map[*pair]struct{}
+	hung     bool // nothing passes
+	mute     bool // requests pass, answers do not
 	closed   bool
-	delay    time.Duration
-	fuse     int  // pieces until the relay cuts itself; 0 = it does not
-	blown    bool // the last of these is on its way: no other passes before the cut
+	delays   [2]delay // of what goes to each end
+	fuse     int      // pieces until the relay cuts itself; 0 = it does not
+	blown    bool     // the last of these is on its way: no other passes before the cut
+}
+
+// delay is how long a piece is held: between least and most.
+type delay struct{ least, most time.Duration }
+
+// pair is a relayed connection.
+type pair struct {
+	conns [2]net.Conn // of each end
+	lost  [2]bool     // guarded by Relay.mu: bytes to that end, and their end, get lost
 }
 
 // NewRelay starts a relay to an address of TCP. It is closed when the test ends.
 func NewRelay(t testing.TB, target string) *Relay {
 	t.Helper()
-	r := &Relay{t: t, target: target, conns: make(map[net.Conn]struct{})}
+	r := &Relay{t: t, target: target, pairs: make(map[*pair]struct{})}
 	r.changed = sync.NewCond(&r.mu)
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -83,13 +105,45 @@ func (r *Relay) cut() {
 
 // drop closes all connections; the caller holds mu.
 func (r *Relay) drop() {
-	for c := range r.conns {
-		// Without lingering the other side sees a reset, not an orderly end.
-		if tcp, ok := c.(*net.TCPConn); ok {
-			_ = tcp.SetLinger(0)
-		}
-		c.Close()
+	for p := range r.pairs {
+		reset(p.conns[Client])
+		reset(p.conns[Target])
 	}
+}
+
+// reset closes a connection. Without lingering the other side sees a reset, not an orderly end.
+func reset(c net.Conn) {
+	if tcp, ok := c.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0)
+	}
+	c.Close()
+}
+
+// HalfClose ends one direction of all connections that are open now: an end sees an orderly end of
+// what it receives, and what it sends still arrives. The other end is not told, and what it sends
+// from now on gets lost.
+func (r *Relay) HalfClose(to End) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for p := range r.pairs {
+		p.lost[to] = true
+		if tcp, ok := p.conns[to].(*net.TCPConn); ok {
+			_ = tcp.CloseWrite() // it may be closed already
+		}
+	}
+	r.changed.Broadcast()
+}
+
+// Strand resets all connections that are open now at one end. The other end is not told: it goes on
+// believing that they are open, gets nothing, and what it sends gets lost.
+func (r *Relay) Strand(gone End) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for p := range r.pairs {
+		p.lost = [2]bool{true, true}
+		reset(p.conns[gone])
+	}
+	r.changed.Broadcast()
 }
 
 // Drop drops the connections that are open now and accepts new ones, as a restarted middle box
@@ -124,7 +178,7 @@ func (r *Relay) CutAfter(n int) {
 	r.changed.Broadcast()
 }
 
-// Restore ends Cut, Hang and Mute; the delay stays.
+// Restore ends Cut, Hang and Mute; delays stay.
 func (r *Relay) Restore() {
 	r.set(false, false)
 	r.mu.Lock()
@@ -142,11 +196,19 @@ func (r *Relay) Restore() {
 	r.t.Errorf("cannot listen on the relay's port again: %v", err)
 }
 
-// Delay holds each piece that a client sends for d; 0 = not at all.
-func (r *Relay) Delay(d time.Duration) {
+// Delay holds what clients send for d; 0 = not at all.
+func (r *Relay) Delay(d time.Duration) { r.setDelays(delay{}, delay{d, d}) }
+
+// DelayBoth holds each piece, in either direction, for a time from least to most. As on a long
+// line, the order stays and many pieces are on their way at a time.
+func (r *Relay) DelayBoth(least, most time.Duration) {
+	r.setDelays(delay{least, most}, delay{least, most})
+}
+
+func (r *Relay) setDelays(toClient, toTarget delay) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.delay = d
+	r.delays = [2]delay{Client: toClient, Target: toTarget}
 }
 
 // Close ends the relay and waits for its goroutines. The end of the test does it too.
@@ -181,59 +243,106 @@ func (r *Relay) connect(l net.Listener, client net.Conn) {
 		return
 	}
 	defer server.Close()
-	if !r.add(l, client, server) {
+	p := &pair{conns: [2]net.Conn{Client: client, Target: server}}
+	if !r.add(l, p) {
 		return
 	}
-	defer r.remove(client, server)
+	defer r.remove(p)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		r.pass(server, client, false)
+		r.pass(p, Target)
 	}()
-	r.pass(client, server, true)
+	r.pass(p, Client)
 	<-done
 }
 
 // add notes a pair, unless the relay was cut since the listener has accepted it, be it restored
 // again or not.
-func (r *Relay) add(l net.Listener, conns ...net.Conn) bool {
+func (r *Relay) add(l net.Listener, p *pair) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.listener != l {
 		return false
 	}
-	for _, c := range conns {
-		r.conns[c] = struct{}{}
-	}
+	r.pairs[p] = struct{}{}
 	return true
 }
 
-func (r *Relay) remove(conns ...net.Conn) {
+func (r *Relay) remove(p *pair) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, c := range conns {
-		delete(r.conns, c)
+	delete(r.pairs, p)
+}
+
+// piece is what was read at once, and when it is to arrive.
+type piece struct {
+	bytes []byte
+	due   time.Time
+}
+
+const (
+	maxPiece  = 32 << 10 // bytes
+	maxPieces = 1024     // of one direction that are on their way
+)
+
+// pass copies what goes to one end, and closes both when it is over, which ends the other direction
+// as well; unless that direction is lost.
+func (r *Relay) pass(p *pair, to End) {
+	pieces, done := make(chan piece, maxPieces), make(chan struct{})
+	go func() {
+		defer close(done)
+		r.deliver(p, to, pieces)
+	}()
+	buf := make([]byte, maxPiece)
+	for due := (time.Time{}); ; {
+		n, err := p.conns[to.other()].Read(buf)
+		if n > 0 {
+			if next := time.Now().Add(r.delayOf(to)); next.After(due) {
+				due = next
+			}
+			pieces <- piece{bytes.Clone(buf[:n]), due}
+		}
+		if err != nil {
+			break
+		}
+	}
+	close(pieces)
+	<-done
+	r.end(p, to)
+}
+
+// deliver writes pieces to one end when they are due. After a failure it takes those that are left.
+func (r *Relay) deliver(p *pair, to End, pieces <-chan piece) {
+	for piece := range pieces {
+		time.Sleep(time.Until(piece.due))
+		if !r.gate(p, to) {
+			continue
+		}
+		if _, err := p.conns[to].Write(piece.bytes); err != nil {
+			r.end(p, to)
+			continue
+		}
+		r.passed()
 	}
 }
 
-// pass copies one direction and closes both ends when it is over, which ends the other direction as
-// well.
-func (r *Relay) pass(from, to net.Conn, request bool) {
-	defer from.Close()
-	defer to.Close()
-	buf := make([]byte, 32<<10)
-	for {
-		n, err := from.Read(buf)
-		if n > 0 && r.gate(request) {
-			if _, err := to.Write(buf[:n]); err != nil {
-				return
-			}
-			r.passed()
-		}
-		if err != nil {
-			return
-		}
+// end closes both ends after the last piece to one of them, unless that gets lost.
+func (r *Relay) end(p *pair, to End) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !p.lost[to] {
+		p.conns[Client].Close()
+		p.conns[Target].Close()
 	}
+}
+
+// delayOf is how long to hold the next piece to an end.
+func (r *Relay) delayOf(to End) time.Duration {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	d := r.delays[to]
+	return d.least + rand.N(d.most-d.least+1)
 }
 
 // passed cuts the relay after its last piece.
@@ -245,24 +354,21 @@ func (r *Relay) passed() {
 	}
 }
 
-// gate holds a piece for as long as the relay's state wants it; false means that the relay is
-// closed. Pieces are counted before they pass, and behind the last one all others wait for the cut:
-// so no client gets an answer to it.
-func (r *Relay) gate(request bool) bool {
-	r.mu.Lock()
-	d := r.delay
-	r.mu.Unlock()
-	if request && d > 0 {
-		time.Sleep(d)
-	}
+// gate holds a piece for as long as the relay's state wants it; false means that the piece gets
+// lost, or the relay is closed. Pieces are counted before they pass, and behind the last one all
+// others wait for the cut: so no client gets an answer to it.
+func (r *Relay) gate(p *pair, to End) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for !r.closed && (r.hung || r.blown || r.mute && !request) {
+	for !r.closed && !p.lost[to] && (r.hung || r.blown || r.mute && to == Client) {
 		r.changed.Wait()
 	}
-	if r.fuse > 0 && !r.closed {
+	if r.closed || p.lost[to] {
+		return false
+	}
+	if r.fuse > 0 {
 		r.fuse--
 		r.blown = r.fuse == 0
 	}
-	return !r.closed
+	return true
 }

@@ -1,0 +1,252 @@
+package tests
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/redistest"
+	"fastdfs-gateway/tests/crowd"
+
+	"github.com/stretchr/testify/require"
+)
+
+// link is a set of connections of a fleet, each of which goes by way of a relay. The first gateway
+// owns the file.
+type link struct {
+	name   string
+	peers  bool // between gateways too; otherwise to Redis alone
+	relays func(f *fleet) []*redistest.Relay
+}
+
+var (
+	redisLinks = link{"redis links", false, func(f *fleet) (list []*redistest.Relay) {
+		for _, m := range f.gateways {
+			list = append(list, m.redis)
+		}
+		return list
+	}}
+	peerLinks = link{"peer links", true, func(f *fleet) (list []*redistest.Relay) {
+		for _, m := range f.gateways {
+			list = append(list, m.relay)
+		}
+		return list
+	}}
+	everyLink = link{"every link", true, func(f *fleet) []*redistest.Relay {
+		return append(redisLinks.relays(f), peerLinks.relays(f)...)
+	}}
+	ownersRedisLink = link{"the owner's redis link", false, func(f *fleet) []*redistest.Relay {
+		return []*redistest.Relay{f.gateways[0].redis}
+	}}
+	linksToTheOwner = link{"peer links to the owner", true, func(f *fleet) []*redistest.Relay {
+		return []*redistest.Relay{f.gateways[0].relay}
+	}}
+)
+
+// links are those for which there is time.
+func links() []link {
+	if long {
+		return []link{redisLinks, peerLinks, everyLink, ownersRedisLink, linksToTheOwner}
+	}
+	return []link{redisLinks, peerLinks}
+}
+
+// linkFault is what happens to the connections of a relay. The client of a connection is the
+// gateway that asks, its target is Redis or the gateway that is asked.
+type linkFault struct {
+	name    string
+	begin   func(r *redistest.Relay)
+	end     func(r *redistest.Relay) // nil: the connections that were open are what it is about
+	unknown bool                     // the client is not told: it finds out by a timeout
+}
+
+func late(least, most time.Duration) linkFault {
+	return linkFault{
+		name:  fmt.Sprintf("late by %v to %v each way", least, most),
+		begin: func(r *redistest.Relay) { r.DelayBoth(least, most) },
+		end:   func(r *redistest.Relay) { r.DelayBoth(0, 0) },
+	}
+}
+
+var linkFaults = []linkFault{
+	{name: "half-closed towards the client", begin: func(r *redistest.Relay) { r.HalfClose(redistest.Client) }},
+	{name: "half-closed towards the target", begin: func(r *redistest.Relay) { r.HalfClose(redistest.Target) }},
+	{name: "dead for the client alone", begin: func(r *redistest.Relay) { r.Strand(redistest.Client) }},
+	{name: "dead for the target alone", begin: func(r *redistest.Relay) { r.Strand(redistest.Target) }, unknown: true},
+	late(50*time.Millisecond, 50*time.Millisecond),
+	late(300*time.Millisecond, 300*time.Millisecond),
+	late(10*time.Millisecond, 300*time.Millisecond),
+}
+
+// linkCase is a fault of a link.
+type linkCase struct {
+	link
+	linkFault
+	inTheFill bool // it begins in the middle of the fill; otherwise before it
+}
+
+func (c linkCase) String() string {
+	when := "before the fill"
+	if c.inTheFill {
+		when = "in the fill"
+	}
+	return c.link.name + ", " + c.linkFault.name + ", " + when
+}
+
+func (c linkCase) begins(f *fleet) {
+	for _, r := range c.relays(f) {
+		c.begin(r)
+	}
+}
+
+func (c linkCase) ends(f *fleet) {
+	for _, r := range c.relays(f) {
+		if c.end != nil {
+			c.end(r)
+		}
+	}
+}
+
+// linkTroubles are the faults of every link, for the tests of troubles.
+func linkTroubles() (list []trouble) {
+	for _, fault := range linkFaults {
+		c := linkCase{link: everyLink, linkFault: fault}
+		list = append(list, trouble{name: c.link.name + " " + fault.name, begin: c.begins, end: c.ends, after: leaseTTL})
+	}
+	return list
+}
+
+func linkCases() (list []linkCase) {
+	for _, l := range links() {
+		for _, fault := range linkFaults {
+			for _, inTheFill := range []bool{false, true} {
+				list = append(list, linkCase{l, fault, inTheFill})
+			}
+		}
+	}
+	return list
+}
+
+// linksAtOnce is how many fleets run at a time: they wait most of the time.
+const linksAtOnce = 4
+
+// linkFleet starts three gateways that have connections to each other.
+func linkFleet(t *testing.T) *fleet {
+	t.Helper()
+	f := startFleet(t, fleetOptions{gateways: 3, storages: 1, relayed: true,
+		lines: []string{"[lock]", "ttl = " + linkTTL.String()}})
+	f.formed()
+	for _, owner := range f.gateways {
+		id, content := f.putOwnedBy(1000, owner)
+		f.warm(id, content)
+	}
+	return f
+}
+
+// linkTTL is the ttl of leases: a quarter of it is more than two ways on the slowest link.
+const linkTTL = 5 * time.Second
+
+// TestFleetLinks: whatever becomes of the connections to Redis or between gateways, all of which
+// live, every client gets the exact bytes. There is one download; where a gateway takes the owner
+// for dead there may be another one, and where all take all others for dead, one for each.
+func TestFleetLinks(t *testing.T) {
+	t.Parallel()
+	together(t, linksAtOnce, linkCases(), linkCase.String, func(c linkCase, t *testing.T) {
+		require.NoError(t, punctually(t, nil, func() error { return c.run(t) }))
+	})
+}
+
+// run plays it. Its error says that it has cost too much.
+func (c linkCase) run(t *testing.T) error {
+	const size = 3 << 20
+	const fetchTime = time.Second
+	f := linkFleet(t)
+	id, content := f.putOwnedBy(size, f.gateways[0])
+	f.slow(storageTime, fetchTime, size)
+	if !c.inTheFill {
+		c.begins(f)
+	}
+	asked := make(chan crowd.Report)
+	go func() { asked <- f.crowd(60, id, content) }()
+	f.begun(id, size/3)
+	if c.inTheFill {
+		c.begins(f)
+	}
+	r := <-asked
+	requireWhole(t, r)
+	c.ends(f)
+	n := f.cluster.Downloads(id)
+	t.Logf("%d downloads of %.2f of the bytes, first byte after %v at most, whole after %v at most",
+		n.Downloads, float64(n.Bytes)/size, r.FirstByte(1).Round(time.Millisecond), r.Whole(1).Round(time.Millisecond))
+	most := 1
+	switch {
+	case c.unknown && c.link.name == everyLink.name:
+		most = len(f.gateways) // each is alone
+	case c.unknown && c.peers:
+		most = 2
+	}
+	switch {
+	case n.Downloads > most:
+		return fmt.Errorf("%d downloads, want %d at most", n.Downloads, most)
+	case r.Whole(1) > linkTTL+2*fetchTime:
+		return fmt.Errorf("the file was whole after %v", r.Whole(1))
+	}
+	return nil
+}
+
+// TestFleetLinksPurge: whatever becomes of the connections, a purge that returns well was applied
+// by all gateways, and one that names those that have not was applied by the others; it returns
+// after 5 s at most. When all is well again, purges reach all.
+func TestFleetLinksPurge(t *testing.T) {
+	t.Parallel()
+	cases := slices.DeleteFunc(linkCases(), func(c linkCase) bool { return c.inTheFill })
+	together(t, linksAtOnce, cases, func(c linkCase) string { return c.link.name + ", " + c.linkFault.name }, func(c linkCase, t *testing.T) {
+		f := linkFleet(t)
+		for i := range f.gateways {
+			c.purge(f, i)
+		}
+		c.ends(f)
+		f.sharing()
+		f.requirePurged(func(id string) error {
+			status, text := f.gateways[0].adminPost("/purge?id="+id, "")
+			return reachedAll(status == http.StatusOK, text)
+		})
+	})
+}
+
+// purge changes a file that all gateways have, and purges it by one of them.
+func (c linkCase) purge(f *fleet, by int) {
+	t := f.t
+	t.Helper()
+	file := f.putChanging()
+	f.warm(file.id, file.content)
+	old := file.content
+	f.change(file)
+	c.begins(f)
+	began := time.Now()
+	status, text := f.gateways[by].adminPost("/purge?id="+file.id.String(), "")
+	took := time.Since(began)
+	t.Logf("the purge took %v: %d %s", took.Round(time.Millisecond), status, text)
+	require.Less(t, took, 6*time.Second)
+	var answer struct{ Missing []string }
+	require.NoError(t, json.Unmarshal([]byte(text), &answer), text)
+	require.Equal(t, map[bool]int{true: http.StatusOK, false: http.StatusGatewayTimeout}[answer.Missing == nil], status, text)
+	for _, m := range f.gateways {
+		get := func(content []byte) crowd.Report {
+			return crowd.Run(crowd.Options{Clients: 3, URLs: urlsOf([]*member{m}, file.id), Want: content, Timeout: crowdTime})
+		}
+		r := get(file.content)
+		mayBeOld := slices.Contains(answer.Missing, m.name()) || slices.Contains(answer.Missing, allOthers)
+		if mayBeOld && r.Count(crowd.Whole) < len(r) {
+			r = get(old)
+		}
+		requireWhole(t, r)
+	}
+}
+
+// allOthers is missing in the answer to a purge where Redis cannot be reached. Then the gateway that
+// has purged gets the file from its owner, which has not.
+const allOthers = "all others: redis cannot be reached"
