@@ -61,7 +61,7 @@ type fill struct {
 	invalidated bool // what it brings is not to be kept
 	role        role
 	from        From
-	peer        string // that all bytes came from; empty: there is no such
+	fromPeer    bool // all bytes came from one other gateway
 
 	// Used by the fill's goroutine only:
 	reserved int64               // bytes of memory
@@ -228,15 +228,11 @@ func (f *fill) setRole(r role) { f.update(func() { f.role = r }) }
 func (f *fill) fail(err error) { f.update(func() { f.err = err }) }
 func (f *fill) reveal()        { f.update(func() { f.visible = f.have }) }
 
-// cameFrom notes where the next bytes come from; peer is empty for the source.
-func (f *fill) cameFrom(from From, peer string) {
+// cameFrom notes where the next bytes come from.
+func (f *fill) cameFrom(from From) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	f.from = from
-	if f.have > 0 {
-		peer = ""
-	}
-	f.peer = peer
+	f.from, f.fromPeer = from, from == FromPeer && f.have == 0
 }
 
 // leave lets go of the bytes, which are in a tier.

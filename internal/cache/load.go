@@ -246,7 +246,7 @@ func (c *Cache) loadFromPeer(f *fill, peer string, copied bool) error {
 			_ = body.Close() // all that counts was read
 		}
 	}
-	f.cameFrom(FromPeer, peer)
+	f.cameFrom(FromPeer)
 	isFresh := known || c.metas.isFresh(m, time.Now(), f.maxAge)
 	if isFresh && c.reserve(f, room, m.Version, 0) == nil {
 		defer closeBody()
@@ -305,7 +305,7 @@ func (c *Cache) loadFromSource(f *fill, lease context.Context) error {
 	if have >= length {
 		return nil
 	}
-	f.cameFrom(FromOrigin, "")
+	f.cameFrom(FromOrigin)
 	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()
 	began := time.Now()

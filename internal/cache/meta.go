@@ -183,7 +183,7 @@ func (r *metaCache) put(file string, m Meta) (wasThere bool) {
 	if m.Gone && r.ttl(m) == 0 {
 		return wasThere
 	}
-	if rec.sums.bySegment == nil && !m.Gone {
+	if !m.Gone {
 		rec.sums.expect(m.Version)
 	}
 	rec.bytes += sumCost * rec.sums.expected

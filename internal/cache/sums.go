@@ -13,27 +13,32 @@ import (
 // are not checked as a whole.
 const maxSums = 1 << 14
 
-// sums are the CRC32 of a file's segments, from which that of the file is made, in whatever order
-// they come.
+// sums are the CRC32 of the segments of a file that has several, from which that of the file is
+// made, in whatever order they come.
 type sums struct {
-	expected  int64 // number of segments; 0 = nothing is to be checked
+	expected  int64 // number of segments; 0 = one, or nothing is to be checked
 	bySegment map[int64]checksum.Sum
 	link      uint32 // standard CRC32 of the content where the file was found to be a link
 	isLink    bool
 }
 
-// expect begins to collect the sums of a file, where it can be checked.
+// expect begins to collect the sums of a file, where that is necessary.
 func (s *sums) expect(v Version) {
-	*s = sums{}
-	if n := v.Segments(); v.Immutable && !v.Linked && n > 0 && n <= maxSums {
+	if n := v.Segments(); hasSum(v) && n > 1 && s.bySegment == nil {
 		s.expected, s.bySegment = n, make(map[int64]checksum.Sum)
 	}
+}
+
+// hasSum tells whether the content of a version can be checked by its CRC32.
+func hasSum(v Version) bool {
+	n := v.Segments()
+	return v.Immutable && !v.Linked && n > 0 && n <= maxSums
 }
 
 // whole is the sum of the file, of both variants where that of each segment is; false while some
 // segment's is not known.
 func (s *sums) whole(v Version) (checksum.Sum, bool) {
-	if s.expected == 0 || int64(len(s.bySegment)) < s.expected {
+	if int64(len(s.bySegment)) < s.expected {
 		return checksum.Sum{}, false
 	}
 	variants := checksum.Both
@@ -52,15 +57,23 @@ func (s *sums) whole(v Version) (checksum.Sum, bool) {
 // addSum records the sum of a segment. When those of all segments are known it gives that of the
 // file and whether it is right. What was asked for behind the file's end is no segment of it.
 func (r *metaCache) addSum(key SegmentKey, v Version, sum checksum.Sum) (whole checksum.Sum, right, complete bool) {
+	if !hasSum(v) || key.Index >= v.Segments() {
+		return whole, false, false
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	rec, ok := r.list.Peek(key.File)
-	if !ok || rec.meta.Version != v || key.Index >= rec.sums.expected {
-		return checksum.Sum{}, false, false
+	var known sums
+	if rec, ok := r.list.Peek(key.File); ok && rec.meta.Version == v {
+		known = rec.sums
 	}
-	rec.sums.bySegment[key.Index] = sum
-	whole, complete = rec.sums.whole(v)
-	return whole, whole.Matches(v.CRC32) || rec.sums.isLink && whole.Standard() == rec.sums.link, complete
+	switch {
+	case v.Segments() == 1:
+		whole, complete = sum, true
+	case known.bySegment != nil:
+		known.bySegment[key.Index] = sum
+		whole, complete = known.whole(v)
+	}
+	return whole, whole.Matches(v.CRC32) || known.isLink && whole.Standard() == known.link, complete
 }
 
 // setLink records that the content of a file has another CRC32 because it is a link.
