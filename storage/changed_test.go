@@ -15,7 +15,7 @@ import (
 // A download does not tell the version of its bytes. If the file changes between the request for
 // its version and the download, or during the download, the stream does not end with io.EOF.
 func TestChangedMeanwhile(t *testing.T) {
-	body := content(300_000)
+	body := someBytes(300_000)
 	for name, change := range map[string]func(r *rig, id fdfs.FileID) error{
 		"appended": func(r *rig, id fdfs.FileID) error {
 			return r.Change(id, append(bytes.Clone(body), 'x'),

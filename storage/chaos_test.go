@@ -105,7 +105,7 @@ func TestChaos(t *testing.T) {
 // runChaos makes downloads of files of three kinds, all with the same content.
 func runChaos(r *rig, meddled, downloads int) (sum chaos) {
 	const size, workers = 300_000, 8
-	body := content(size)
+	body := someBytes(size)
 	ids := []fdfs.FileID{
 		r.put(fdfstest.FileSpec{Content: body}),
 		r.put(fdfstest.FileSpec{Content: body, Kind: fdfs.KindTrunk}),

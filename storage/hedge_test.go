@@ -112,7 +112,7 @@ func TestNoHedge(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 2, ClientOptions{HedgeBudget: test.budget})
 			r.servers = r.servers[:test.servers]
-			id := r.put(fdfstest.FileSpec{Content: content(3000)})
+			id := r.put(fdfstest.FileSpec{Content: someBytes(3000)})
 			if !test.cold {
 				r.warm(id)
 			}
@@ -173,7 +173,7 @@ func TestHedgeOutcomes(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 3, ClientOptions{HedgeBudget: 1})
-			id := r.put(fdfstest.FileSpec{Content: content(3000)})
+			id := r.put(fdfstest.FileSpec{Content: someBytes(3000)})
 			r.warm(id)
 			h := &hedged{rig: r, before: r.c.Stats()}
 			first := r.requests(0, fdfs.CmdFileInfo)
@@ -197,7 +197,7 @@ func TestHedgeOutcomes(t *testing.T) {
 // A server that always loses is asked after the others.
 func TestAlwaysOutrun(t *testing.T) {
 	r := newRig(t, 2, ClientOptions{HedgeBudget: 1})
-	id := r.put(fdfstest.FileSpec{Content: content(3000)})
+	id := r.put(fdfstest.FileSpec{Content: someBytes(3000)})
 	r.warm(id)
 	r.Storage(0).SetFaults(fdfstest.Faults{Hang: true, Commands: []byte{fdfstest.CmdFileInfo}})
 	for range slowAfter {
@@ -210,14 +210,14 @@ func TestAlwaysOutrun(t *testing.T) {
 // Both servers are asked for their version of a file that may change.
 func TestHedgeVersion(t *testing.T) {
 	r := newRig(t, 2, ClientOptions{HedgeBudget: 1})
-	id := r.put(fdfstest.FileSpec{Kind: fdfs.KindAppender, Content: content(3000)})
+	id := r.put(fdfstest.FileSpec{Kind: fdfs.KindAppender, Content: someBytes(3000)})
 	r.warm(id)
 	r.Storage(0).SetFaults(fdfstest.Faults{Hang: true, Commands: []byte{fdfstest.CmdDownload}})
 	s := r.open(id)
 	require.Equal(t, r.servers[1], s.From())
 	got, err := io.ReadAll(s)
 	require.NoError(t, err)
-	require.True(t, bytes.Equal(content(3000), got))
+	require.True(t, bytes.Equal(someBytes(3000), got))
 	require.NoError(t, s.Close())
 	require.Positive(t, r.requests(1, fdfs.CmdFileInfo))
 }
@@ -225,7 +225,7 @@ func TestHedgeVersion(t *testing.T) {
 // Close waits for second requests, and none is left behind when the caller goes.
 func TestHedgeCancel(t *testing.T) {
 	r := newRig(t, 2, ClientOptions{HedgeBudget: 1, Pool: fdfs.PoolOptions{NetworkTimeout: time.Hour}})
-	id := r.put(fdfstest.FileSpec{Content: content(3000)})
+	id := r.put(fdfstest.FileSpec{Content: someBytes(3000)})
 	r.warm(id)
 	for _, s := range r.Storages() {
 		s.SetFaults(fdfstest.Faults{Hang: true})
@@ -327,7 +327,7 @@ func TestRace(t *testing.T) {
 func TestHangingStorages(t *testing.T) {
 	r := newRig(t, 5, ClientOptions{Pool: fdfs.PoolOptions{NetworkTimeout: time.Minute}})
 	r.c.t.answerTimeout = 50 * time.Millisecond
-	text := content(1000)
+	text := someBytes(1000)
 	id, err := r.Put(fdfstest.FileSpec{Storage: r.Storage(0), Content: text, Ext: "jpg"})
 	require.NoError(t, err)
 	for i := range 4 {
@@ -354,7 +354,7 @@ func TestHangingStorages(t *testing.T) {
 // the whole file.
 func TestManyBreaks(t *testing.T) {
 	r := newRig(t, 1, ClientOptions{})
-	text := content(4 << 20)
+	text := someBytes(4 << 20)
 	id, err := r.Put(fdfstest.FileSpec{Storage: r.Storage(0), Content: text, Ext: "jpg"})
 	require.NoError(t, err)
 	at := 300 << 10

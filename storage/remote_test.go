@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/backoff"
+	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/tests/fdfstest"
@@ -117,8 +118,8 @@ func serversOf(cluster *fdfstest.Cluster) []Server {
 	return servers
 }
 
-// content is n bytes that look random and differ from offset to offset.
-func content(n int) []byte {
+// someBytes is n bytes that look random and differ from offset to offset.
+func someBytes(n int) []byte {
 	b := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(b)
 	return b
@@ -168,7 +169,7 @@ func (r *rig) requests(i int, cmd fdfs.Command) int {
 func TestStat(t *testing.T) {
 	r := newRig(t, 2, ClientOptions{})
 	made, changed := time.Unix(1795181354, 0), time.Unix(1795181999, 0)
-	spec := fdfstest.FileSpec{Content: content(4096), Ext: "jpg", Created: made, Modified: changed}
+	spec := fdfstest.FileSpec{Content: someBytes(4096), Ext: "jpg", Created: made, Modified: changed}
 	normal := r.put(spec)
 	spec.Kind = fdfs.KindTrunk
 	trunk := r.put(spec)
@@ -178,15 +179,14 @@ func TestStat(t *testing.T) {
 		Content: []byte("small"), Modified: changed})
 	for _, test := range []struct {
 		id   fdfs.FileID
-		want Info
+		want content.Version
 	}{
-		{normal, Info{Size: 4096, ModTime: made, CRC32: normal.CRC32}},
-		{trunk, Info{Size: 4096, ModTime: made, CRC32: trunk.CRC32}},
-		{appender, Info{Size: 4096, ModTime: changed}},
-		{slave, Info{Size: 5, ModTime: changed}},
+		{normal, content.Version{Size: 4096, ModTime: made.UnixNano(), CRC32: normal.CRC32, Immutable: true}},
+		{trunk, content.Version{Size: 4096, ModTime: made.UnixNano(), CRC32: trunk.CRC32, Immutable: true}},
+		{appender, content.Version{Size: 4096, ModTime: changed.UnixNano()}},
+		{slave, content.Version{Size: 5, ModTime: changed.UnixNano()}},
 	} {
-		test.want.From = r.servers[0]
-		require.Equal(t, test.want, r.stat(test.id), test.id.Kind)
+		require.Equal(t, Info{test.want, r.servers[0]}, r.stat(test.id), test.id.Kind)
 	}
 	requests := r.Storage(0).Requests()
 	require.Equal(t, byte(3), requests[0].Status, "neither read the file for a CRC32 nor log that it is missing")
@@ -196,7 +196,7 @@ func TestStat(t *testing.T) {
 
 func TestStatGoesOn(t *testing.T) {
 	r := newRig(t, 3, ClientOptions{HedgeBudget: -1})
-	id := r.put(fdfstest.FileSpec{Content: content(1000)})
+	id := r.put(fdfstest.FileSpec{Content: someBytes(1000)})
 	ctx := context.Background()
 
 	require.NoError(t, r.Remove(id, r.Storage(0)))
@@ -232,8 +232,8 @@ func TestStatGoesOn(t *testing.T) {
 // Whatever is complete makes a storage healthy again, without a probe.
 func TestCompleteHeals(t *testing.T) {
 	r := newRig(t, 1, ClientOptions{})
-	id := r.put(fdfstest.FileSpec{Content: content(1000)})
-	gone := r.put(fdfstest.FileSpec{Content: content(1000)})
+	id := r.put(fdfstest.FileSpec{Content: someBytes(1000)})
+	gone := r.put(fdfstest.FileSpec{Content: someBytes(1000)})
 	require.NoError(t, r.Remove(gone))
 	ctx := context.Background()
 	info := r.stat(id)
@@ -263,7 +263,7 @@ func TestCompleteHeals(t *testing.T) {
 
 func TestStatTimeouts(t *testing.T) {
 	r := newRig(t, 2, ClientOptions{HedgeBudget: -1})
-	id := r.put(fdfstest.FileSpec{Content: content(1000)})
+	id := r.put(fdfstest.FileSpec{Content: someBytes(1000)})
 	restore := r.hasten(0, 100*time.Millisecond)
 	r.Storage(0).Partition(true)
 	r.Storage(1).Kill()
@@ -300,34 +300,34 @@ func TestInfoOf(t *testing.T) {
 	appender, err := fdfs.Encode(fields)
 	require.NoError(t, err)
 	for name, test := range map[string]struct {
-		id     fdfs.FileID
-		got    fdfs.FileInfo
-		linked bool
-		bad    bool
+		id            fdfs.FileID
+		size, changed int64
+		linked        bool
+		bad           bool
 	}{
-		"as the id says":        {id: small, got: fdfs.FileInfo{Size: 60}},
-		"a link":                {id: small, got: fdfs.FileInfo{Size: 4096}, linked: true},
-		"another size":          {id: large, got: fdfs.FileInfo{Size: 4095}, bad: true},
-		"appender":              {id: appender, got: fdfs.FileInfo{Size: 1 << 40, Time: lastTime}},
-		"appender of year 1969": {id: appender, got: fdfs.FileInfo{Time: -1}, bad: true},
-		"appender of far away":  {id: appender, got: fdfs.FileInfo{Time: lastTime + 1}, bad: true},
+		"as the id says":        {id: small, size: 60},
+		"a link":                {id: small, size: 4096, linked: true},
+		"another size":          {id: large, size: 4095, bad: true},
+		"appender":              {id: appender, size: 1 << 40, changed: lastTime},
+		"appender of year 1969": {id: appender, changed: -1, bad: true},
+		"appender of far away":  {id: appender, changed: lastTime + 1, bad: true},
 	} {
-		info, err := infoOf(test.id, test.got, Server{Host: "h", Port: 1})
+		v, err := versionOf(test.id, test.size, test.changed)
 		if test.bad {
 			require.ErrorIs(t, err, errWrong, name)
 			continue
 		}
 		require.NoError(t, err, name)
-		require.Equal(t, test.got.Size, info.Size, name)
-		require.Equal(t, test.linked, info.Linked, name)
+		require.Equal(t, test.size, v.Size, name)
+		require.Equal(t, test.linked, v.Linked, name)
 	}
 }
 
 func TestWrongSize(t *testing.T) {
 	r := newRig(t, 2, ClientOptions{})
 	other := newCluster(t, 1)
-	id := r.put(fdfstest.FileSpec{Content: content(1000)})
-	_, err := other.Put(fdfstest.FileSpec{ID: id.String(), Content: content(999)})
+	id := r.put(fdfstest.FileSpec{Content: someBytes(1000)})
+	_, err := other.Put(fdfstest.FileSpec{ID: id.String(), Content: someBytes(999)})
 	require.NoError(t, err)
 	r.servers[0] = serversOf(other)[0]
 	require.Equal(t, r.servers[1], r.stat(id).From)
@@ -347,16 +347,16 @@ func FuzzInfo(f *testing.F) {
 	f.Add(make([]byte, 40))
 	f.Add(append([]byte{0, 0, 0, 0, 0, 0, 0x10, 0}, make([]byte, 62)...))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		got, err := fdfs.ParseFileInfo(b)
+		size, changed, err := fdfs.ParseFileInfo(b)
 		if err != nil {
 			return
 		}
 		for _, id := range []fdfs.FileID{normal, appender} {
-			info, err := infoOf(id, got, Server{Host: "h", Port: 1})
+			v, err := versionOf(id, size, changed)
 			if err == nil {
-				require.GreaterOrEqual(t, info.Size, int64(0))
-				require.True(t, info.Linked || !id.Immutable() || info.Size == id.Size)
-				require.Len(t, info.ModTime.UTC().Format(time.RFC3339), len("2006-01-02T15:04:05Z"))
+				require.GreaterOrEqual(t, v.Size, int64(0))
+				require.True(t, v.Linked || !id.Immutable() || v.Size == id.Size)
+				require.Len(t, v.Time().UTC().Format(time.RFC3339), len("2006-01-02T15:04:05Z"))
 			}
 		}
 	})
@@ -370,7 +370,7 @@ func TestServerAddr(t *testing.T) {
 
 func TestClosedClient(t *testing.T) {
 	r := newRig(t, 1, ClientOptions{})
-	id := r.put(fdfstest.FileSpec{Content: content(20 << 20)})
+	id := r.put(fdfstest.FileSpec{Content: someBytes(20 << 20)})
 	s := r.open(id)
 	_, err := io.ReadFull(s, make([]byte, 1000))
 	require.NoError(t, err)
@@ -387,7 +387,7 @@ func TestClosedClient(t *testing.T) {
 // What is not used is forgotten, and there are never more servers than the limit.
 func TestMembers(t *testing.T) {
 	r := newRig(t, 1, ClientOptions{})
-	id := r.put(fdfstest.FileSpec{Content: content(3 << 20)})
+	id := r.put(fdfstest.FileSpec{Content: someBytes(3 << 20)})
 	s := r.open(id)
 	began := time.Now()
 	for i := range maxServers + 10 {
@@ -416,7 +416,7 @@ func TestMembers(t *testing.T) {
 // A storage that comes back is found by a probe, not by a request.
 func TestProbe(t *testing.T) {
 	r := newRigWith(t, 2, ClientOptions{}, quick)
-	id := r.put(fdfstest.FileSpec{Content: content(10)})
+	id := r.put(fdfstest.FileSpec{Content: someBytes(10)})
 	r.Storage(0).Kill()
 	for range 5 { // probes may have failed meanwhile
 		r.stat(id)
@@ -440,14 +440,14 @@ func TestGoldenInfos(t *testing.T) {
 		if err != nil || len(rec.response) < fdfs.HeaderSize+24 {
 			continue
 		}
-		got, err := fdfs.ParseFileInfo(rec.response[fdfs.HeaderSize:])
+		size, changed, err := fdfs.ParseFileInfo(rec.response[fdfs.HeaderSize:])
 		require.NoError(t, err)
-		info, err := infoOf(id, got, Server{})
+		v, err := versionOf(id, size, changed)
 		require.NoError(t, err, rec.Name)
 		if id.Immutable() {
-			require.Equal(t, id.Created, info.ModTime.Unix())
+			require.Equal(t, id.Created, v.Time().Unix())
 		}
-		seen[fmt.Sprint(id.Kind, info.Linked)]++
+		seen[fmt.Sprint(id.Kind, v.Linked)]++
 	}
 	require.Positive(t, seen["normal false"])
 	require.Positive(t, seen["trunk true"], "a link in a trunk file shows by its size")

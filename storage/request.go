@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/panics"
 )
@@ -208,19 +209,10 @@ func (c causes) Error() string {
 
 func (c causes) Unwrap() []error { return c }
 
-// Info is a storage's answer about a file.
+// Info is a storage's answer about a file: its version, by VersionOf.
 type Info struct {
-	Size int64 // bytes
-	// ModTime is in whole seconds: the creation time in the id of a normal or trunk file, the
-	// modification time on disk of other files.
-	ModTime time.Time
-	// CRC32 is that of the id of a normal or trunk file that is not known to be a link, else 0.
-	CRC32 uint32
-	// Linked: the file is known to be a link, because its size differs from the one in the id. Only
-	// links in trunk files are detected so: the id of a symbolic link has the size of the target,
-	// and a CRC32 that describes nothing.
-	Linked bool
-	From   Server // the storage that answered
+	content.Version
+	From Server // the storage that answered; none where the version is known otherwise
 }
 
 // Stat returns size and time of a file. It asks the healthiest server first, and the next one when
@@ -251,12 +243,16 @@ func (c *Client) stat(ctx context.Context, m *member, id fdfs.FileID, body []byt
 	if err != nil {
 		return Info{}, absent(m, err)
 	}
-	got, err := fdfs.ParseFileInfo(b)
+	size, changed, err := fdfs.ParseFileInfo(b)
 	if err != nil {
 		return Info{}, fmt.Errorf("storage %s: %w", m.server.Addr(), err)
 	}
 	c.completed(m, false)
-	return infoOf(id, got, m.server)
+	v, err := versionOf(id, size, changed)
+	if err != nil {
+		return Info{}, fmt.Errorf("storage %s: %w", m.server.Addr(), err)
+	}
+	return Info{v, m.server}, nil
 }
 
 // absent translates an error of a storage: status 2, and status 22, which a storage returns for a
@@ -275,24 +271,34 @@ func absent(m *member, err error) error {
 // lastTime is the last second of the year 9999, the latest time that HTTP can express.
 const lastTime = 253402300799
 
-// infoOf checks a storage's answer against the id.
-func infoOf(id fdfs.FileID, got fdfs.FileInfo, from Server) (Info, error) {
-	info := Info{Size: got.Size, From: from}
-	switch {
-	case !id.Immutable() && (got.Time < 0 || got.Time > lastTime):
-		return Info{}, fmt.Errorf("%w: storage %s says that %q is of the second %d", errWrong, from.Addr(), id,
-			got.Time)
-	case !id.Immutable():
-		info.ModTime = time.Unix(got.Time, 0)
-	case got.Size == id.Size:
-		info.ModTime, info.CRC32 = time.Unix(id.Created, 0), id.CRC32
-	case MayBeLink(id):
-		info.ModTime, info.Linked = time.Unix(id.Created, 0), true
-	default:
-		return Info{}, fmt.Errorf("%w: storage %s says that %q has %d bytes, its id says %d", errWrong, from.Addr(),
-			id, got.Size, id.Size)
+// versionOf is VersionOf for an answer by the protocol, whose times are bounded.
+func versionOf(id fdfs.FileID, size, changed int64) (content.Version, error) {
+	if !id.Immutable() && (changed < 0 || changed > lastTime) {
+		return content.Version{}, fmt.Errorf("%w: %q is of the second %d", errWrong, id, changed)
 	}
-	return info, nil
+	return VersionOf(id, size, changed)
+}
+
+// VersionOf is the version of a file that has size bytes and was changed in a second since 1970, as
+// a server says. Of a normal or trunk file the time and the CRC32 are those of its id.
+//
+// A size that differs from the one in the id is a wrong answer, or that of a link. Only links in
+// trunk files are found so: the id of a symbolic link has the size of the target, and a CRC32 that
+// describes nothing.
+func VersionOf(id fdfs.FileID, size, changed int64) (content.Version, error) {
+	v := content.Version{Size: size, ModTime: content.Nanoseconds(changed), Immutable: id.Immutable()}
+	switch {
+	case !v.Immutable:
+		return v, nil
+	case size == id.Size:
+		v.CRC32 = id.CRC32
+	case MayBeLink(id):
+		v.Linked = true
+	default:
+		return v, fmt.Errorf("%w: %q has %d bytes, its id says %d", errWrong, id, size, id.Size)
+	}
+	v.ModTime = content.Nanoseconds(id.Created)
+	return v, nil
 }
 
 // MayBeLink reports whether a normal or trunk file whose size differs from the one in its id can be

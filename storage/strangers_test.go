@@ -45,7 +45,7 @@ func TestStrangersBounds(t *testing.T) {
 // Strangers in use, as many as there may be, leave the room of known servers alone.
 func TestStrangersTakeNoRoom(t *testing.T) {
 	r := newRig(t, 1, ClientOptions{})
-	id := r.put(fdfstest.FileSpec{Content: content(1000)})
+	id := r.put(fdfstest.FileSpec{Content: someBytes(1000)})
 	for i := range maxServers {
 		m, err := r.c.acquire(stranger(i))
 		require.NoError(t, err)
@@ -53,14 +53,14 @@ func TestStrangersTakeNoRoom(t *testing.T) {
 	}
 	_, err := r.c.acquire(stranger(maxServers))
 	require.ErrorIs(t, err, fdfs.ErrFull)
-	r.requireContent(id, content(1000))
+	r.requireContent(id, someBytes(1000))
 }
 
 // A stranger that accepts and says nothing is given up with its request, and one that gives the
 // file is as good as any other.
 func TestStranger(t *testing.T) {
 	r := newRig(t, 1, ClientOptions{})
-	id := r.put(fdfstest.FileSpec{Content: content(1000)})
+	id := r.put(fdfstest.FileSpec{Content: someBytes(1000)})
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer ln.Close()

@@ -255,9 +255,9 @@ func (s *Stream) sameVersion(ctx context.Context, m *member) error {
 	if err != nil {
 		return err
 	}
-	if got.Size != s.info.Size || got.ModTime.Unix() != s.info.ModTime.Unix() {
+	if got.Size != s.info.Size || got.ModTime != s.info.ModTime {
 		return fmt.Errorf("%w: storage %s has %d bytes of %s, wanted are %d of %s", ErrChanged, m.server.Addr(),
-			got.Size, got.ModTime.UTC(), s.info.Size, s.info.ModTime.UTC())
+			got.Size, got.Time().UTC(), s.info.Size, s.info.Time().UTC())
 	}
 	return nil
 }

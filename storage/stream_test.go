@@ -18,7 +18,7 @@ import (
 
 func TestOpenRanges(t *testing.T) {
 	r := newRig(t, 1, ClientOptions{})
-	body := content(100_000)
+	body := someBytes(100_000)
 	id := r.put(fdfstest.FileSpec{Content: body})
 	info := r.stat(id)
 	for _, test := range []struct{ offset, length int64 }{{0, 100_000}, {0, 1}, {99_999, 1}, {5000, 60_000}} {
@@ -66,7 +66,7 @@ func TestOpenFaults(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRig(t, 2, ClientOptions{HedgeBudget: -1})
-			body := content(1000)
+			body := someBytes(1000)
 			id := r.put(fdfstest.FileSpec{Content: body})
 			info := r.stat(id)
 			test.faults.Commands = []byte{fdfstest.CmdDownload}
@@ -93,7 +93,7 @@ func TestOpenFaults(t *testing.T) {
 
 func TestOpenDead(t *testing.T) {
 	r := newRig(t, 3, ClientOptions{})
-	body := content(200_000)
+	body := someBytes(200_000)
 	id := r.put(fdfstest.FileSpec{Content: body})
 	info := r.stat(id)
 	r.Storage(0).Kill()
@@ -115,7 +115,7 @@ func TestOpenDead(t *testing.T) {
 func TestResume(t *testing.T) {
 	const size = 20 << 20
 	r := newRigWith(t, 3, ClientOptions{}, quick)
-	body := content(size)
+	body := someBytes(size)
 	id := r.put(fdfstest.FileSpec{Content: body})
 	for tenth := range 10 {
 		at := tenth * size / 10
@@ -139,7 +139,7 @@ func TestResume(t *testing.T) {
 // One server alone that breaks off early is asked once more; after that the body ends in an error.
 func TestResumeBounds(t *testing.T) {
 	r := newRig(t, 1, ClientOptions{})
-	body := content(1 << 20)
+	body := someBytes(1 << 20)
 	id := r.put(fdfstest.FileSpec{Content: body})
 	broken := func(times int) fdfstest.Faults {
 		return fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, Times: times, BreakAt: new(30_000)}
@@ -162,7 +162,7 @@ func TestResumeBounds(t *testing.T) {
 func TestPauses(t *testing.T) {
 	r := newRig(t, 1, ClientOptions{})
 	r.c.t.pause = 20 * time.Millisecond
-	body := content(1 << 20)
+	body := someBytes(1 << 20)
 	id := r.put(fdfstest.FileSpec{Content: body})
 	r.Storage(0).SetFaults(fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, BreakAt: new(200_000)})
 	s := r.open(id)
@@ -198,7 +198,7 @@ func (r *rig) hasten(i int, d time.Duration) (restore func()) {
 // A source that stalls is given up after the network timeout.
 func TestStall(t *testing.T) {
 	r := newRig(t, 2, ClientOptions{})
-	body := content(20 << 20)
+	body := someBytes(20 << 20)
 	id := r.put(fdfstest.FileSpec{Content: body})
 	defer r.hasten(0, 300*time.Millisecond)()
 	s := r.open(id)
@@ -216,7 +216,7 @@ func TestStall(t *testing.T) {
 // A slave or appender goes on only in the same version.
 func TestResumeVersion(t *testing.T) {
 	first, second := time.Unix(1795181354, 0), time.Unix(1795181999, 0)
-	body := content(20 << 20)
+	body := someBytes(20 << 20)
 	for name, change := range map[string]struct {
 		body []byte
 		time time.Time
@@ -251,9 +251,9 @@ func TestResumeVersion(t *testing.T) {
 // A mutable file is asked for its version at a server that Info is not from.
 func TestOpenVersion(t *testing.T) {
 	r := newRig(t, 2, ClientOptions{})
-	id := r.put(fdfstest.FileSpec{Kind: fdfs.KindAppender, Content: content(100)})
+	id := r.put(fdfstest.FileSpec{Kind: fdfs.KindAppender, Content: someBytes(100)})
 	info := r.stat(id)
-	require.NoError(t, r.Change(id, content(200)[100:], info.ModTime.Add(time.Second)))
+	require.NoError(t, r.Change(id, someBytes(200)[100:], info.Time().Add(time.Second)))
 	_, err := r.c.Open(context.Background(), id, info, 0, 100, r.servers[1:])
 	require.ErrorIs(t, err, ErrChanged)
 	require.ErrorIs(t, err, ErrNoSource)
@@ -266,7 +266,7 @@ func TestOpenVersion(t *testing.T) {
 // The server that Info is from comes first, but only from among the servers that may be asked.
 func TestOpenFrom(t *testing.T) {
 	r := newRig(t, 3, ClientOptions{})
-	id := r.put(fdfstest.FileSpec{Content: content(100)})
+	id := r.put(fdfstest.FileSpec{Content: someBytes(100)})
 	info := r.stat(id)
 	for from, want := range map[Server]Server{
 		r.servers[2]: r.servers[2], r.servers[1]: r.servers[1], {}: r.servers[0],
@@ -283,7 +283,7 @@ func TestOpenFrom(t *testing.T) {
 // While all connections to a server are in use the others are asked.
 func TestFull(t *testing.T) {
 	r := newRig(t, 2, ClientOptions{Pool: fdfs.PoolOptions{MaxOpen: 2}})
-	id := r.put(fdfstest.FileSpec{Content: content(20 << 20)})
+	id := r.put(fdfstest.FileSpec{Content: someBytes(20 << 20)})
 	info := r.stat(id)
 	var from []Server
 	for range 3 {
@@ -297,7 +297,7 @@ func TestFull(t *testing.T) {
 
 func TestStreamCancel(t *testing.T) {
 	r := newRig(t, 2, ClientOptions{})
-	id := r.put(fdfstest.FileSpec{Content: content(20 << 20)})
+	id := r.put(fdfstest.FileSpec{Content: someBytes(20 << 20)})
 	info := r.stat(id)
 	ctx, cancel := context.WithCancel(context.Background())
 	s, err := r.c.Open(ctx, id, info, 0, info.Size, r.servers)
@@ -315,7 +315,7 @@ func TestStreamCancel(t *testing.T) {
 // A stream that is closed early closes its connection, one that was read to its end keeps it.
 func TestStreamClose(t *testing.T) {
 	r := newRig(t, 1, ClientOptions{})
-	id := r.put(fdfstest.FileSpec{Content: content(20 << 20)})
+	id := r.put(fdfstest.FileSpec{Content: someBytes(20 << 20)})
 	s := r.open(id)
 	_, err := io.ReadFull(s, make([]byte, 1000))
 	require.NoError(t, err)
@@ -336,7 +336,7 @@ func TestStreamClose(t *testing.T) {
 // closed before.
 func TestSourceEnds(t *testing.T) {
 	r := newRig(t, 2, ClientOptions{})
-	id := r.put(fdfstest.FileSpec{Content: content(1000)})
+	id := r.put(fdfstest.FileSpec{Content: someBytes(1000)})
 	for name, use := range map[string]func(s *Stream){
 		"read":   func(s *Stream) { _, _ = io.Copy(io.Discard, s) },
 		"broken": func(s *Stream) { _, _ = io.Copy(io.Discard, s) },
@@ -369,7 +369,7 @@ func (p pattern) ReadAt(b []byte, off int64) (int, error) {
 func TestFlatMemory(t *testing.T) {
 	const size = 200 << 20
 	r := newRig(t, 1, ClientOptions{})
-	id := r.put(fdfstest.FileSpec{Reader: pattern(content(65521)), Size: size})
+	id := r.put(fdfstest.FileSpec{Reader: pattern(someBytes(65521)), Size: size})
 	s := r.open(id)
 	heap := func() uint64 {
 		var m runtime.MemStats
@@ -394,7 +394,7 @@ func TestFlatMemory(t *testing.T) {
 
 func TestReadAllocs(t *testing.T) {
 	r := newRig(t, 1, ClientOptions{})
-	id := r.put(fdfstest.FileSpec{Content: content(200_000)})
+	id := r.put(fdfstest.FileSpec{Content: someBytes(200_000)})
 	s := r.open(id)
 	time.Sleep(50 * time.Millisecond) // all of it is in the socket now
 	buf := make([]byte, 1000)
@@ -408,7 +408,7 @@ func TestReadAllocs(t *testing.T) {
 
 func BenchmarkStat(b *testing.B) {
 	r := newRig(b, 2, ClientOptions{})
-	id := r.put(fdfstest.FileSpec{Content: content(4096)})
+	id := r.put(fdfstest.FileSpec{Content: someBytes(4096)})
 	b.ReportAllocs()
 	for b.Loop() {
 		r.stat(id)
@@ -419,7 +419,7 @@ func BenchmarkDownload(b *testing.B) {
 	for _, size := range []int{4 << 10, 1 << 20} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			r := newRig(b, 2, ClientOptions{})
-			id := r.put(fdfstest.FileSpec{Content: content(size)})
+			id := r.put(fdfstest.FileSpec{Content: someBytes(size)})
 			info := r.stat(id)
 			buf := make([]byte, 64<<10)
 			b.SetBytes(int64(size))
@@ -445,7 +445,7 @@ func TestFrozenSource(t *testing.T) {
 	freeze := fdfstest.Faults{Commands: []byte{byte(fdfs.CmdDownload)}, FreezeAt: &at}
 	pace := unprobed
 	pace.stall = 50 * time.Millisecond
-	body := content(size)
+	body := someBytes(size)
 	for name, kind := range map[string]fdfs.Kind{"normal": fdfs.KindNormal, "appender": fdfs.KindAppender} {
 		t.Run(name, func(t *testing.T) {
 			r := newRigWith(t, 2, ClientOptions{HedgeBudget: -1}, pace)

@@ -33,7 +33,7 @@ func flipped(b []byte, at int) []byte {
 
 // A client never gets all of a damaged body.
 func TestDamaged(t *testing.T) {
-	body := content(1 << 20)
+	body := someBytes(1 << 20)
 	for _, at := range []int{0, 1 << 19, 1<<20 - 1} {
 		r, id, _ := twins(t, body, flipped(body, at))
 		s := r.open(id)
@@ -56,7 +56,7 @@ func TestDamaged(t *testing.T) {
 
 // A file that fits into the first Read is taken from another server.
 func TestDamagedSmall(t *testing.T) {
-	body := content(60_000)
+	body := someBytes(60_000)
 	r, id, _ := twins(t, body, flipped(body, 100))
 	s := r.open(id)
 	buf := make([]byte, 64<<10)
@@ -72,7 +72,7 @@ func TestDamagedSmall(t *testing.T) {
 
 // A part of a file cannot be checked.
 func TestDamagedRange(t *testing.T) {
-	body := content(1000)
+	body := someBytes(1000)
 	r, id, _ := twins(t, body, flipped(body, 100))
 	s, err := r.c.Open(context.Background(), id, r.stat(id), 1, 999, r.servers)
 	require.NoError(t, err)
@@ -84,13 +84,13 @@ func TestDamagedRange(t *testing.T) {
 
 // Damage that does not stay the same is noticed at one server alone too.
 func TestDamagedOnTheWay(t *testing.T) {
-	body := content(1 << 20)
+	body := someBytes(1 << 20)
 	r, id, damaged := twins(t, body, flipped(body, 5))
 	r.servers = r.servers[:1]
 	s := r.open(id)
 	_, err := io.ReadFull(s, make([]byte, 1<<19))
 	require.NoError(t, err)
-	require.NoError(t, damaged.Change(id, body, s.info.ModTime)) // what is read again is as it should be
+	require.NoError(t, damaged.Change(id, body, s.info.Time())) // what is read again is as it should be
 	_, err = io.Copy(io.Discard, s)
 	require.ErrorIs(t, err, ErrCRC)
 	require.NoError(t, s.Close())
@@ -99,7 +99,7 @@ func TestDamagedOnTheWay(t *testing.T) {
 // A symbolic link has an id with the size of its target and another CRC32, and is served: from
 // several servers and from one.
 func TestLink(t *testing.T) {
-	body := content(300_000)
+	body := someBytes(300_000)
 	for _, servers := range []int{1, 2} {
 		r := newRig(t, 2, ClientOptions{})
 		link, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: fdfs.Source{127, 0, 0, 11},
@@ -121,7 +121,7 @@ func TestLink(t *testing.T) {
 // group that does not fit into the first Read is read twice.
 func TestLegacyCRC(t *testing.T) {
 	r := newRig(t, 2, ClientOptions{})
-	body := content(300_000)
+	body := someBytes(300_000)
 	files := []fdfs.FileID{}
 	for range 3 {
 		files = append(files, r.put(fdfstest.FileSpec{Content: body, LegacyCRC: true}))
@@ -147,7 +147,7 @@ func TestLegacyCRC(t *testing.T) {
 // A file that fits into the first Read is summed up in the legacy variant without another download.
 func TestLegacyCRCSmall(t *testing.T) {
 	r := newRig(t, 1, ClientOptions{})
-	body := content(30_000)
+	body := someBytes(30_000)
 	id := r.put(fdfstest.FileSpec{Content: body, LegacyCRC: true})
 	s := r.open(id)
 	buf := make([]byte, 64<<10)
@@ -160,7 +160,7 @@ func TestLegacyCRCSmall(t *testing.T) {
 
 // A caller that checks the content itself gets it as it is, from one download.
 func TestOpenUnchecked(t *testing.T) {
-	body := content(300_000)
+	body := someBytes(300_000)
 	r, id, damaged := twins(t, body, flipped(body, 100))
 	s, err := r.c.OpenUnchecked(context.Background(), id, r.stat(id), 0, int64(len(body)), r.servers)
 	require.NoError(t, err)
@@ -174,7 +174,7 @@ func TestOpenUnchecked(t *testing.T) {
 
 // What one server says twice while the other cannot be asked is served, and not remembered.
 func TestLinkUnsure(t *testing.T) {
-	body := content(3000)
+	body := someBytes(3000)
 	r, id, _ := twins(t, body, flipped(body, 100))
 	for _, s := range r.Storages() {
 		s.Kill()
@@ -186,7 +186,7 @@ func TestLinkUnsure(t *testing.T) {
 
 // A file that cannot be read again is not given out whole.
 func TestRecheckFails(t *testing.T) {
-	body := content(1 << 20)
+	body := someBytes(1 << 20)
 	r, id, damaged := twins(t, body, flipped(body, 5))
 	r.servers = r.servers[:1]
 	s := r.open(id)
@@ -201,7 +201,7 @@ func TestRecheckFails(t *testing.T) {
 
 func TestTrunkLink(t *testing.T) {
 	r := newRig(t, 1, ClientOptions{})
-	body := content(4096)
+	body := someBytes(4096)
 	link, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: fdfs.Source{127, 0, 0, 11}, Kind: fdfs.KindTrunk,
 		Size:  60,
 		CRC32: 12345, Trunk: fdfs.Trunk{ID: 1, Offset: 256, Alloc: 256}})

@@ -32,6 +32,7 @@ var layers = map[string]int{
 	"internal/logfile":         1,
 	"internal/confine":         1,
 	"internal/checksum":        1,
+	"internal/content":         0,
 	"internal/panics":          0,
 	"internal/stall":           1,
 	"internal/cache/tier":      1,

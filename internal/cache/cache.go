@@ -30,13 +30,14 @@ import (
 
 	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/checksum"
+	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// Names of package tier that are part of the interface of this one.
+// Names of packages beneath that are part of the interface of this one.
 type (
 	// Version tells one content of a file from another.
-	Version = tier.Version
+	Version = content.Version
 	// SegmentKey names a segment of a file.
 	SegmentKey = tier.Key
 	// Stretch is a piece of a segment, in memory or in a file.

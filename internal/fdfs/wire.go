@@ -136,28 +136,22 @@ func cutNUL(b []byte) string {
 	return string(text)
 }
 
-// FileInfo has the parts of the answer to CmdFileInfo that the gateway uses.
-type FileInfo struct {
-	Size int64 // bytes
-	// Time is in unix seconds: the creation time of normal and trunk files, the modification time
-	// of slaves, appenders and regenerated files.
-	Time int64
-}
-
-// ParseFileInfo parses the answer to CmdFileInfo:
+// ParseFileInfo parses the answer to CmdFileInfo. size is in bytes, changed in unix seconds: the
+// creation time of normal and trunk files, the modification time of slaves, appenders and
+// regenerated files.
 //
 //	offset  length    field
 //	0       8         size
-//	8       8         time, see FileInfo
+//	8       8         changed
 //	16      8         CRC32 as a sign-extended int32; 0 with FlagNoCRC for slaves and appenders
 //	24      16 or 46  address of the source of the upload, NUL padded text
-func ParseFileInfo(body []byte) (FileInfo, error) {
+func ParseFileInfo(body []byte) (size, changed int64, err error) {
 	if len(body) != 24+ipv4TextSize+1 && len(body) != 24+ipv6TextSize+1 {
-		return FileInfo{}, fmt.Errorf("%w: a file info of %d bytes", ErrProtocol, len(body))
+		return 0, 0, fmt.Errorf("%w: a file info of %d bytes", ErrProtocol, len(body))
 	}
-	info := FileInfo{Size: int64(binary.BigEndian.Uint64(body)), Time: int64(binary.BigEndian.Uint64(body[8:]))}
-	if info.Size < 0 {
-		return FileInfo{}, fmt.Errorf("%w: a file of %d bytes", ErrProtocol, info.Size)
+	size, changed = int64(binary.BigEndian.Uint64(body)), int64(binary.BigEndian.Uint64(body[8:]))
+	if size < 0 {
+		return 0, 0, fmt.Errorf("%w: a file of %d bytes", ErrProtocol, size)
 	}
-	return info, nil
+	return size, changed, nil
 }

@@ -179,9 +179,9 @@ func requireDecoded(t *testing.T, kind string, p goldenPacket, body []byte, deco
 	d := p.Decoded
 	switch kind {
 	case "info", "info_nocrc", "info_silent":
-		info, err := ParseFileInfo(body)
+		size, changed, err := ParseFileInfo(body)
 		require.NoError(t, err, p.Name)
-		require.Equal(t, FileInfo{d.FileSize, d.CreateTime}, info, p.Name)
+		require.Equal(t, []int64{d.FileSize, d.CreateTime}, []int64{size, changed}, p.Name)
 		decoded["info"]++
 		if d.CRC32 >= 1<<31 {
 			require.Equal(t, "ffffffff", hex.EncodeToString(body[16:20]), "it is sign-extended")

@@ -69,15 +69,15 @@ func TestParseFileInfo(t *testing.T) {
 	for _, body := range [][]byte{
 		info(4096, "10.77.0.11", 16), info(4096, "2001:db8::1", 46), info(4096, "", 16), info(4096, "a name", 16),
 	} {
-		got, err := ParseFileInfo(body)
+		size, changed, err := ParseFileInfo(body)
 		require.NoError(t, err)
-		require.Equal(t, FileInfo{Size: 4096, Time: 1795181354}, got)
+		require.Equal(t, []int64{4096, 1795181354}, []int64{size, changed})
 	}
-	got, err := ParseFileInfo(info(math.MaxInt64, "", 16))
+	size, _, err := ParseFileInfo(info(math.MaxInt64, "", 16))
 	require.NoError(t, err)
-	require.EqualValues(t, math.MaxInt64, got.Size)
+	require.EqualValues(t, math.MaxInt64, size)
 	for _, bad := range [][]byte{nil, info(1, "", 15), info(1, "", 45), info(-1, "10.0.0.1", 16)} {
-		_, err := ParseFileInfo(bad)
+		_, _, err := ParseFileInfo(bad)
 		require.ErrorIs(t, err, ErrProtocol)
 	}
 }
@@ -146,8 +146,8 @@ func FuzzParseFileInfo(f *testing.F) {
 	f.Add(make([]byte, 40))
 	f.Add(make([]byte, 70))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		info, err := ParseFileInfo(b)
-		require.True(t, err == nil && info.Size >= 0 || errors.Is(err, ErrProtocol))
+		size, _, err := ParseFileInfo(b)
+		require.True(t, err == nil && size >= 0 || errors.Is(err, ErrProtocol))
 	})
 }
 

@@ -49,13 +49,13 @@ func (h *Handler) remoteInfo(file *origin.File, id fdfs.FileID) *fileInfo {
 	if f, ok := file.Memo().(*fileInfo); ok && f.by == h.mark {
 		return f
 	}
-	info := file.Info()
-	f := &fileInfo{size: info.Size, modTime: info.ModTime, mutable: !id.Immutable()}
-	if id.Immutable() && !info.Linked {
+	v := file.Version()
+	f := &fileInfo{size: v.Size, modTime: v.Time(), mutable: !v.Immutable}
+	if v.Immutable && !v.Linked {
 		f.identify(id)
 	} else {
 		f.weak = true
-		f.identifyVersion(info.ModTime)
+		f.identifyVersion(f.modTime)
 	}
 	h.complete(f, id)
 	file.SetMemo(f)

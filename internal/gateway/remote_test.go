@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/storage"
@@ -39,7 +40,8 @@ func (o *fakeProtocol) Stat(_ context.Context, w origin.Wanted, _ []storage.Serv
 	if o.content == "" {
 		return storage.Info{}, storage.ErrNotFound
 	}
-	return storage.Info{Size: int64(len(o.content)), ModTime: time.Unix(w.ID.Created, 0), CRC32: w.ID.CRC32}, nil
+	return storage.Info{Version: content.Version{Size: int64(len(o.content)), ModTime: content.Nanoseconds(w.ID.Created),
+		CRC32: w.ID.CRC32, Immutable: w.ID.Immutable()}}, nil
 }
 
 func (o *fakeProtocol) Open(_ context.Context, w origin.Wanted, _ storage.Info, offset, length int64, _ []storage.Server) (io.ReadCloser, error) {

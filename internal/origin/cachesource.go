@@ -147,7 +147,7 @@ func (f *cacheSource) Stat(ctx context.Context) (v cache.Version, err error) {
 		f.a.o.Counters.count(err)
 		return cache.Version{}, err
 	}
-	return versionOf(f.wanted.ID, info), nil
+	return info.Version, nil
 }
 
 // moved tells whether other servers are to be asked, since none of those before could be reached
@@ -206,7 +206,10 @@ func (f *cacheSource) fetch(ctx context.Context, want *cache.Version, offset, le
 		// The id tells size, time and CRC32: a download needs no request for them before it. Where
 		// all storages answer it with "not found" the file is not there; other failures are
 		// explained by the request for size and time.
-		v := versionOf(id, storage.Info{Size: id.Size, ModTime: time.Unix(id.Created, 0), CRC32: id.CRC32})
+		v, err := storage.VersionOf(id, id.Size, id.Created)
+		if err != nil {
+			return v, nil, err
+		}
 		stream, err := f.open(ctx, v, offset, length, servers)
 		if err == nil || ctx.Err() != nil || errors.Is(err, storage.ErrNotFound) {
 			return v, stream, err
@@ -217,8 +220,7 @@ func (f *cacheSource) fetch(ctx context.Context, want *cache.Version, offset, le
 		if err != nil {
 			return cache.Version{}, nil, err
 		}
-		v := versionOf(id, info)
-		want = &v
+		want = &info.Version
 	}
 	stream, err := f.open(ctx, *want, offset, length, servers)
 	return *want, stream, err
@@ -231,12 +233,12 @@ func (f *cacheSource) open(ctx context.Context, v cache.Version, offset, length 
 		return io.NopCloser(eof{}), nil
 	}
 	if v.Size > cache.SegmentSize {
-		if err := f.a.checkTrunk(ctx, f.want(), infoOf(v), servers); err != nil {
+		if err := f.a.checkTrunk(ctx, f.want(), storage.Info{Version: v}, servers); err != nil {
 			return nil, err
 		}
 	}
 	f.a.o.Running.Add(1)
-	stream, err := f.a.o.Protocol.Open(ctx, f.want(), infoOf(v), offset, length, servers)
+	stream, err := f.a.o.Protocol.Open(ctx, f.want(), storage.Info{Version: v}, offset, length, servers)
 	if err != nil {
 		f.a.o.Running.Add(-1)
 		return nil, err
@@ -266,17 +268,3 @@ func (f *fetch) Close() error {
 type eof struct{}
 
 func (eof) Read([]byte) (int, error) { return 0, io.EOF }
-
-// versionOf is what the cache knows a file's content by.
-func versionOf(id fdfs.FileID, info storage.Info) cache.Version {
-	v := cache.Version{Size: info.Size, ModTime: info.ModTime.UnixNano(), Immutable: id.Immutable(), Linked: info.Linked}
-	if v.Immutable && !v.Linked {
-		v.CRC32 = id.CRC32
-	}
-	return v
-}
-
-// infoOf is the way back.
-func infoOf(v cache.Version) storage.Info {
-	return storage.Info{Size: v.Size, ModTime: time.Unix(0, v.ModTime), CRC32: v.CRC32, Linked: v.Linked}
-}

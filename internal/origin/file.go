@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/storage"
 )
 
@@ -68,12 +69,12 @@ func (f *File) wait(source string) (done func(), err error) {
 // isCached tells whether the file comes through the cache.
 func (f *File) isCached() bool { return f.entry.File != "" }
 
-// Info is what the file's storage, or the cache, says about it.
-func (f *File) Info() storage.Info {
+// Version is what the file's storage, or the cache, says about it.
+func (f *File) Version() content.Version {
 	if f.isCached() {
-		return infoOf(f.entry.Version)
+		return f.entry.Version
 	}
-	return f.info
+	return f.info.Version
 }
 
 // Stale tells whether what is known of the file has expired.

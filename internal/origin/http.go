@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"time"
 
+	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/stall"
 	"fastdfs-gateway/storage"
 )
@@ -134,17 +135,15 @@ func (o *HTTP) statAt(ctx context.Context, w Wanted, server storage.Server) (sto
 		return storage.Info{}, fmt.Errorf("%w of %s: status %d, length %d",
 			errAnswer, server.Host, resp.StatusCode, resp.ContentLength)
 	}
-	info := storage.Info{Size: resp.ContentLength, From: server, ModTime: time.Unix(w.ID.Created, 0)}
-	if w.ID.Immutable() {
-		if info.Linked = info.Size != w.ID.Size; info.Linked && !storage.MayBeLink(w.ID) {
-			return info, fmt.Errorf("%w of %s: length %d, the id says %d", errAnswer, server.Host, info.Size, w.ID.Size)
-		}
-		return info, nil
+	changed, err := http.ParseTime(resp.Header.Get("Last-Modified"))
+	if err != nil && !w.ID.Immutable() {
+		return storage.Info{}, fmt.Errorf("%w of %s: no Last-Modified", errAnswer, server.Host)
 	}
-	if info.ModTime, err = http.ParseTime(resp.Header.Get("Last-Modified")); err != nil {
-		return info, fmt.Errorf("%w of %s: no Last-Modified", errAnswer, server.Host)
+	v, err := storage.VersionOf(w.ID, resp.ContentLength, changed.Unix())
+	if err != nil {
+		return storage.Info{}, fmt.Errorf("%w of %s: %w", errAnswer, server.Host, err)
 	}
-	return info, nil
+	return storage.Info{Version: v, From: server}, nil
 }
 
 // withoutURL takes the URL, which may hold a token, out of an error of net/http.
@@ -327,7 +326,8 @@ func (s *httpStream) check(resp *http.Response, want int) error {
 		}
 	}
 	if !s.w.ID.Immutable() {
-		if t, err := http.ParseTime(resp.Header.Get("Last-Modified")); err != nil || !t.Equal(s.info.ModTime) {
+		t, err := http.ParseTime(resp.Header.Get("Last-Modified"))
+		if err != nil || content.Nanoseconds(t.Unix()) != s.info.ModTime {
 			return fmt.Errorf("%w: %w", errAnswer, storage.ErrChanged)
 		}
 	}

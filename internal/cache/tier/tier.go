@@ -20,6 +20,8 @@ import (
 	"strconv"
 	"strings"
 
+	"fastdfs-gateway/internal/content"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -28,33 +30,14 @@ const (
 	// ChunkSize is what is allocated, checked and held by a reader at a time.
 	ChunkSize = 256 << 10
 	// SegmentSize is what is fetched and stored at a time: 16 chunks.
-	SegmentSize = 16 * ChunkSize
+	SegmentSize = content.SegmentSize
 )
 
 // ErrDamaged is the error for content on disk that is not what was written. It has been dropped.
 var ErrDamaged = errors.New("stored segment is damaged")
 
-// Version tells one content of a file from another: two that are equal stand for the same bytes.
-type Version struct {
-	Size    int64  // bytes
-	ModTime int64  // nanoseconds since 1970
-	CRC32   uint32 // IEEE, of the whole content; it counts where Immutable and not Linked
-	// Immutable: the content under this name never changes, it can only be deleted.
-	Immutable bool
-	// Linked: the file is a link, and CRC32 is not that of its content.
-	Linked bool
-}
-
-// SegmentLength is the length in bytes of a segment of the file; 0 for one that it does not have.
-func (v Version) SegmentLength(index int64) int64 {
-	if index < 0 || index > v.Size/SegmentSize {
-		return 0
-	}
-	return min(SegmentSize, v.Size-index*SegmentSize)
-}
-
-// Segments is the number of segments of the file.
-func (v Version) Segments() int64 { return (v.Size + SegmentSize - 1) / SegmentSize }
+// Version tells one content of a file from another.
+type Version = content.Version
 
 // Key names a segment.
 type Key struct {
