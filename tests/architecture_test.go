@@ -23,6 +23,7 @@ var layers = map[string]int{
 	"cachelock":                2,
 	"tracker":                  2,
 	"internal/fdfs":            1,
+	"internal/listen":          1,
 	"internal/backoff":         1,
 	"internal/config":          2,
 	"internal/httprange":       1,

@@ -7,6 +7,7 @@ import (
 	"syscall"
 
 	"fastdfs-gateway/internal/app"
+	"fastdfs-gateway/internal/listen"
 )
 
 // runServe serves until it is told to stop.
@@ -19,7 +20,11 @@ func runServe(c *call) error {
 		return usageError("serve: -c is missing")
 	}
 	signals := watchSignals()
-	a := app.New(app.Options{Config: *path, Version: version})
+	given, err := listen.Given()
+	if err != nil {
+		return fmt.Errorf("cannot start: %w", err)
+	}
+	a := app.New(app.Options{Config: *path, Version: version, Given: given})
 	if err := a.Start(); err != nil {
 		return fmt.Errorf("cannot start: %w", err)
 	}

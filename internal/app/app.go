@@ -26,10 +26,12 @@ import (
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/fleet"
 	"fastdfs-gateway/internal/gateway"
+	"fastdfs-gateway/internal/listen"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/panics"
 	"fastdfs-gateway/storage"
 
+	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -38,6 +40,16 @@ type Options struct {
 	Config  string // file
 	Version string // of the program, for the log and the status page
 	Index   []byte // page in HTML for the path "/"; nil = none
+	// Given are the sockets that the process was given; nil = none.
+	Given *listen.Sockets
+}
+
+// given are the sockets of the options.
+func (o *Options) given() *listen.Sockets {
+	if o.Given == nil {
+		return &listen.Sockets{}
+	}
+	return o.Given
 }
 
 // App is one running gateway. It is used once: New, Start, any number of Reloads, Stop.
@@ -92,7 +104,7 @@ func (a *App) Start() (err error) {
 	if err != nil {
 		return err
 	}
-	if err := a.bind(c.cfg); err != nil { // while the process may bind ports below 1024
+	if err := a.bind(c.cfg, a.o.given()); err != nil { // while the process may bind ports below 1024
 		return err
 	}
 	if err := storage.OpenatOnly(); err != nil {
@@ -120,6 +132,8 @@ func (a *App) Start() (err error) {
 	a.serveAll()
 	a.running.Go(a.watchStore)
 	a.running.Go(func() { tuneGC(a.stopping, a.moved) })
+	a.running.Go(a.pingWatchdog)
+	a.notify(daemon.SdNotifyReady)
 	return nil
 }
 
@@ -155,6 +169,7 @@ func (a *App) moved() uint64 {
 // Start must have succeeded.
 func (a *App) Stop() error {
 	a.draining.Store(true)
+	a.notify(daemon.SdNotifyStopping)
 	timeout := a.config().Gateway.ShutdownTimeout
 	a.log.Info("stopping", "timeout", timeout.String())
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)

@@ -13,6 +13,7 @@ import (
 
 	"fastdfs-gateway/internal/admin"
 	"fastdfs-gateway/internal/eventually"
+	"fastdfs-gateway/internal/listen"
 	"fastdfs-gateway/internal/redistest"
 	"fastdfs-gateway/tests/storetest"
 
@@ -369,8 +370,9 @@ func TestFailedListener(t *testing.T) {
 func TestStopBeforeServing(t *testing.T) {
 	r := prepare(t)
 	require.NoError(t, r.Start())
-	ln, err := listen("127.0.0.1:0", filesSocketMode)
+	sockets, err := new(listen.Sockets).Listen("listen", []string{"127.0.0.1:0"}, filesSocketMode)
 	require.NoError(t, err)
+	ln := sockets[0]
 	r.bound = append(r.bound, bound{ln, forFiles})
 	served := make(chan error, 1)
 	r.running.Go(func() {

@@ -14,6 +14,8 @@ import (
 	"fastdfs-gateway/internal/gateway"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/storage"
+
+	"github.com/coreos/go-systemd/v22/daemon"
 )
 
 // retireAfter is how long a store, and the clients of other hosts, are kept after a reload has
@@ -26,6 +28,8 @@ const retireAfter = time.Minute
 func (a *App) Reload() error {
 	a.loading.Lock()
 	defer a.loading.Unlock()
+	a.notifyReloading()
+	defer a.notify(daemon.SdNotifyReady)
 	a.logs.reopen() // whatever becomes of the configuration: logrotate waits for it
 	old := a.config()
 	c, err := readConfig(a.o.Config)

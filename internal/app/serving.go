@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"slices"
@@ -14,11 +13,12 @@ import (
 	"fastdfs-gateway/internal/admin"
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/gateway"
+	"fastdfs-gateway/internal/listen"
 )
 
 // bound is an open listener. Until it is served, connections wait in it.
 type bound struct {
-	net.Listener
+	*listen.Socket
 	purpose purpose
 }
 
@@ -32,34 +32,58 @@ const (
 	forFiles
 )
 
-// bind opens every listener.
-func (a *App) bind(cfg *config.Config) error {
-	if address := cfg.Gateway.AdminListen; address != "" {
-		if err := a.bindOne(address, forAdmin, cfg.Gateway.AdminSocketMode); err != nil {
-			return err
-		}
+// key is the key of the configuration that names the addresses, and the name that a socket unit of
+// systemd gives its sockets for it.
+func (p purpose) key() string { return [...]string{"admin_listen", "peer_listen", "listen"}[p] }
+
+// setting names the key for people.
+func (p purpose) setting() string {
+	return [...]string{"admin_listen in [gateway]", "listen in [peer]", "listen in [gateway]"}[p]
+}
+
+// addresses are those of the configuration.
+func (p purpose) addresses(cfg *config.Config) []string {
+	switch p {
+	case forAdmin:
+		return nonEmpty(cfg.Gateway.AdminListen)
+	case forPeers:
+		return nonEmpty(peerAddress(cfg))
 	}
-	if address := peerAddress(cfg); address != "" {
-		if err := a.bindOne(address, forPeers, filesSocketMode); err != nil {
-			return fmt.Errorf("%w; see listen in [peer]", err)
-		}
+	return cfg.Gateway.Listen
+}
+
+func nonEmpty(address string) []string {
+	if address == "" {
+		return nil
 	}
-	for _, address := range cfg.Gateway.Listen {
-		if err := a.bindOne(address, forFiles, filesSocketMode); err != nil {
-			return err
+	return []string{address}
+}
+
+// filesSocketMode is that of a unix socket on which files are served: who may connect is up to the
+// folder's permissions.
+const filesSocketMode = 0o666
+
+// socketMode is that of the unix sockets of a purpose.
+func (p purpose) socketMode(cfg *config.Config) os.FileMode {
+	if p == forAdmin {
+		return cfg.Gateway.AdminSocketMode
+	}
+	return filesSocketMode
+}
+
+// bind opens every listener, or takes those over that the process was given.
+func (a *App) bind(cfg *config.Config, given *listen.Sockets) error {
+	for _, p := range []purpose{forAdmin, forPeers, forFiles} {
+		sockets, err := given.Listen(p.key(), p.addresses(cfg), p.socketMode(cfg))
+		if err != nil {
+			return errors.Join(fmt.Errorf("%w; see %s", err, p.setting()), given.Close())
+		}
+		for _, s := range sockets {
+			a.bound = append(a.bound, bound{s, p})
 		}
 	}
 	a.failed = make(chan error, len(a.bound))
-	return nil
-}
-
-func (a *App) bindOne(address string, purpose purpose, mode os.FileMode) error {
-	ln, err := listen(address, mode)
-	if err != nil {
-		return err
-	}
-	a.bound = append(a.bound, bound{ln, purpose})
-	return nil
+	return given.Close()
 }
 
 // closeBound closes the listeners of these purposes. Those that a server has closed stay so.
@@ -81,12 +105,12 @@ func (a *App) giveSockets(uid, gid int) error {
 	return nil
 }
 
-// sockets are the paths of the unix sockets that are open.
+// sockets are the paths of the unix sockets that are open and this process's own.
 func (a *App) sockets() []string {
 	var paths []string
 	for _, ln := range a.bound {
-		if address, ok := ln.Addr().(*net.UnixAddr); ok {
-			paths = append(paths, address.Name)
+		if path := ln.Path(); path != "" {
+			paths = append(paths, path)
 		}
 	}
 	return paths
@@ -122,7 +146,7 @@ func (a *App) serveAll() {
 			a.log.Info("serving other gateways", "address", address, "advertise", a.config().Peer.Advertise)
 			a.serve(func() error { return a.fleet.ServePeers(ln, a.cache) })
 		case forFiles:
-			a.serve(func() error { return a.server.Serve(ln.Listener) })
+			a.serve(func() error { return a.server.Serve(ln) })
 			a.log.Info("serving", "address", address, "tls", a.cert.Load() != nil, "version", a.o.Version)
 		}
 	}

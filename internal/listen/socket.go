@@ -1,4 +1,4 @@
-package app
+package listen
 
 import (
 	"context"
@@ -10,13 +10,12 @@ import (
 	"syscall"
 )
 
-// filesSocketMode is that of a unix socket on which files are served: who may connect is up to the
-// folder's permissions.
-const filesSocketMode = 0o666
+// unixPrefix begins the address of a unix socket.
+const unixPrefix = "unix:"
 
-// listen opens a listener for "host:port" or "unix:/path"; mode is that of the socket file.
-func listen(address string, mode os.FileMode) (net.Listener, error) {
-	path, isUnix := strings.CutPrefix(address, "unix:")
+// bind opens a listener for "host:port" or "unix:/path"; mode is that of the socket file.
+func bind(address string, mode os.FileMode) (net.Listener, error) {
+	path, isUnix := strings.CutPrefix(address, unixPrefix)
 	if !isUnix {
 		o := net.ListenConfig{KeepAlive: -1, Control: keepAlive}
 		ln, err := o.Listen(context.Background(), "tcp", address)
@@ -32,7 +31,9 @@ func listen(address string, mode os.FileMode) (net.Listener, error) {
 		// The file is made with the mode of the socket: it is never open to more than it is meant
 		// to be.
 		var errMode error
-		err := raw.Control(func(fd uintptr) { errMode = os.NewSyscallError("fchmod", syscall.Fchmod(int(fd), uint32(mode))) })
+		err := raw.Control(func(fd uintptr) {
+			errMode = os.NewSyscallError("fchmod", syscall.Fchmod(int(fd), uint32(mode)))
+		})
 		return errors.Join(err, errMode)
 	}}
 	ln, err := o.Listen(context.Background(), "unix", path)
@@ -63,7 +64,8 @@ func keepAlive(_, _ string, raw syscall.RawConn) error {
 			{syscall.IPPROTO_TCP, syscall.TCP_KEEPINTVL, keepAliveInterval},
 			{syscall.IPPROTO_TCP, syscall.TCP_KEEPCNT, keepAliveCount},
 		} {
-			errs = append(errs, os.NewSyscallError("setsockopt", syscall.SetsockoptInt(int(fd), o.level, o.name, o.value)))
+			err := syscall.SetsockoptInt(int(fd), o.level, o.name, o.value)
+			errs = append(errs, os.NewSyscallError("setsockopt", err))
 		}
 	})
 	return errors.Join(append(errs, err)...)

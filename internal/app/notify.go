@@ -1,0 +1,52 @@
+package app
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"golang.org/x/sys/unix"
+)
+
+// This file tells systemd about the state of the service (sd_notify(3)). It does nothing where
+// NOTIFY_SOCKET is not set.
+
+// notify sends lines. systemd that cannot be told ends a start or reload by its own timeout.
+func (a *App) notify(lines ...string) {
+	if _, err := daemon.SdNotify(false, strings.Join(lines, "\n")); err != nil {
+		a.log.Warn("cannot tell systemd about the state of the service", "state", lines[0], "err", err)
+	}
+}
+
+// notifyReloading tells when a reload has begun, by the clock that Type=notify-reload compares.
+func (a *App) notifyReloading() {
+	var now unix.Timespec
+	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &now); err != nil {
+		panic("BUG: no monotonic clock: " + err.Error())
+	}
+	a.notify(daemon.SdNotifyReloading, fmt.Sprintf("MONOTONIC_USEC=%d", now.Nano()/1000))
+}
+
+// pingWatchdog says twice in each WatchdogSec= that the gateway lives: it asks its parts for their
+// counts, which they do not give while one of their locks is held.
+func (a *App) pingWatchdog() {
+	every, err := daemon.SdWatchdogEnabled(false)
+	if err != nil {
+		a.log.Warn("cannot tell how often the watchdog of systemd is to be pinged", "err", err)
+	}
+	if every <= 0 {
+		return
+	}
+	tick := time.NewTicker(every / 2)
+	defer tick.Stop()
+	for {
+		a.counts()
+		a.notify(daemon.SdNotifyWatchdog)
+		select {
+		case <-a.stopping:
+			return
+		case <-tick.C:
+		}
+	}
+}

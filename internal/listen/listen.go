@@ -1,0 +1,249 @@
+// Package listen opens the listening sockets of the gateway. It takes over those that the process
+// was given, and binds the others:
+//
+//	given, err := listen.Given()
+//	files, err := given.Listen("listen", []string{":8888", "unix:/run/gateway/files"}, 0o666)
+//	admin, err := given.Listen("admin_listen", []string{"127.0.0.1:8889"}, 0o600)
+//	err = given.Close() // an error names a socket of systemd that no key took
+//
+// Sockets come from systemd (LISTEN_FDS, sd_listen_fds(3)) or from the process that this one
+// replaces (File). A socket of systemd whose FileDescriptorName= is the name of a key is for that
+// key, whatever its address, and the addresses of the configuration are not bound then. Any other
+// one is for the address that it is bound to.
+package listen
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"os"
+	"strings"
+	"syscall"
+
+	"github.com/coreos/go-systemd/v22/activation"
+	"golang.org/x/sys/unix"
+)
+
+// Socket is a listening socket.
+type Socket struct {
+	net.Listener
+	Address string // of the configuration; empty where the socket was taken by its name
+	// FromSystemd: systemd owns it. Its file is neither removed nor given to another account.
+	FromSystemd bool
+}
+
+// Path is the file of a unix socket that this process owns; empty for any other socket.
+func (s *Socket) Path() string {
+	if address, ok := s.Addr().(*net.UnixAddr); ok && !s.FromSystemd {
+		return address.Name
+	}
+	return ""
+}
+
+// Own makes Close remove the file of a unix socket that another process has handed over, as it does
+// for those that this process has bound; or, with false, leave every file to another process.
+func (s *Socket) Own(owned bool) {
+	if ln, ok := s.Listener.(*net.UnixListener); ok && !s.FromSystemd {
+		ln.SetUnlinkOnClose(owned)
+	}
+}
+
+// Sockets are those that the process was given and that no key has taken yet. The zero value has
+// none.
+type Sockets struct {
+	list []given
+}
+
+// given is a socket with what its giver says of it.
+type given struct {
+	*Socket
+	name string // of the key, or another one
+}
+
+// Handed is the variable that marks the sockets of File. They are not addressed to a process by its
+// id, which is not known before it runs.
+const Handed = "GATEWAY_UPGRADE"
+
+// Given takes the sockets that the environment names out of it.
+func Given() (*Sockets, error) {
+	_, handed := os.LookupEnv(Handed)
+	if handed {
+		if err := os.Setenv("LISTEN_PID", fmt.Sprint(os.Getpid())); err != nil {
+			return nil, fmt.Errorf("cannot take over sockets: %w", err)
+		}
+	}
+	s := &Sockets{}
+	var errs []error
+	for _, f := range activation.Files(true) {
+		g, err := newGiven(f, handed)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("cannot use the socket %q that this process was given: %w", f.Name(), err))
+		} else {
+			s.list = append(s.list, g)
+		}
+		_ = f.Close() // the listener has a descriptor of its own
+	}
+	if len(errs) > 0 {
+		return nil, errors.Join(append(errs, s.closeAll())...)
+	}
+	return s, nil
+}
+
+// newGiven makes a listener of a descriptor.
+func newGiven(f *os.File, handed bool) (given, error) {
+	accepts, err := unix.GetsockoptInt(int(f.Fd()), unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
+	if err != nil {
+		return given{}, os.NewSyscallError("getsockopt", err)
+	}
+	if accepts == 0 {
+		return given{}, errors.New("it does not listen; the socket unit needs ListenStream= and Accept=no")
+	}
+	ln, err := net.FileListener(f)
+	if err != nil {
+		return given{}, err
+	}
+	if err := setKeepAlive(ln); err != nil {
+		return given{}, errors.Join(err, ln.Close())
+	}
+	g := given{&Socket{Listener: ln, FromSystemd: true}, f.Name()}
+	if handed {
+		g.describe(f.Name())
+	}
+	return g, nil
+}
+
+// setKeepAlive turns on keep-alive probes for what a given TCP listener accepts.
+func setKeepAlive(ln net.Listener) error {
+	tcp, ok := ln.(*net.TCPListener)
+	if !ok {
+		return nil
+	}
+	raw, err := tcp.SyscallConn()
+	if err != nil {
+		return err
+	}
+	return keepAlive("", "", raw)
+}
+
+// Listen returns the sockets of a key: those that were given for it, and for the addresses without
+// one, new ones. mode is that of the files of new unix sockets. After an error none is open.
+func (s *Sockets) Listen(key string, addresses []string, mode os.FileMode) (sockets []*Socket, err error) {
+	named := func(g given) bool { return g.FromSystemd && g.Address == "" && g.name == key }
+	for g := s.take(named); g != nil; g = s.take(named) {
+		sockets = append(sockets, g)
+	}
+	if len(sockets) > 0 {
+		return sockets, nil
+	}
+	for _, address := range addresses {
+		socket := s.take(func(g given) bool { return g.Address == address && g.name == key })
+		if socket == nil {
+			socket = s.take(func(g given) bool { return bound(g.Addr(), address) })
+		}
+		if socket == nil {
+			ln, err := bind(address, mode)
+			if err != nil {
+				for _, open := range sockets {
+					err = errors.Join(err, open.Close())
+				}
+				return nil, err
+			}
+			socket = &Socket{Listener: ln}
+		}
+		socket.Address = address
+		sockets = append(sockets, socket)
+	}
+	return sockets, nil
+}
+
+// take removes the first socket of the list that is wanted, and returns it; nil = there is none.
+func (s *Sockets) take(wanted func(given) bool) *Socket {
+	for i, g := range s.list {
+		if wanted(g) {
+			s.list = append(s.list[:i:i], s.list[i+1:]...)
+			return g.Socket
+		}
+	}
+	return nil
+}
+
+// bound tells whether a socket's address is one of the configuration.
+func bound(addr net.Addr, address string) bool {
+	switch addr := addr.(type) {
+	case *net.UnixAddr:
+		return unixPrefix+addr.Name == address
+	case *net.TCPAddr:
+		want, err := net.ResolveTCPAddr("tcp", address)
+		if strings.HasPrefix(address, unixPrefix) || err != nil || want.Port != addr.Port {
+			return false
+		}
+		return want.IP == nil && addr.IP.IsUnspecified() || want.IP.Equal(addr.IP)
+	}
+	return false
+}
+
+// Close closes the sockets that no key has taken, and leaves their files. One of systemd among them
+// is an error: clients that connect to it would wait for ever.
+func (s *Sockets) Close() error {
+	var errs []error
+	for _, g := range s.list {
+		if g.FromSystemd {
+			errs = append(errs, fmt.Errorf("systemd has given the socket %s (%s), which no key of the "+
+				"configuration names: write its address there, or FileDescriptorName=listen, admin_listen "+
+				"or peer_listen into the socket unit", g.Addr(), g.name))
+		}
+	}
+	return errors.Join(append(errs, s.closeAll())...)
+}
+
+func (s *Sockets) closeAll() error {
+	var errs []error
+	for _, g := range s.list {
+		errs = append(errs, g.Close())
+	}
+	s.list = nil
+	return errors.Join(errs...)
+}
+
+// Names of File have three fields, escaped as in a query: the key, the address in the
+// configuration, and the owner of the socket.
+const (
+	ofGateway = "gateway"
+	ofSystemd = "systemd"
+)
+
+// describe reads the fields of a name that File has made.
+func (g *given) describe(name string) {
+	fields := strings.Split(name, "&")
+	if len(fields) != 3 {
+		return
+	}
+	for i := range fields {
+		fields[i], _ = url.QueryUnescape(fields[i]) // what File has not made matches nothing
+	}
+	g.name, g.Address, g.FromSystemd = fields[0], fields[1], fields[2] == ofSystemd
+}
+
+// File returns a descriptor of the socket for another process, and the name that tells Given there
+// what it is. The caller closes the descriptor.
+func (s *Socket) File(key string) (fd int, name string, err error) {
+	raw, ok := s.Listener.(syscall.Conn)
+	if !ok {
+		return 0, "", fmt.Errorf("BUG: a listener of type %T", s.Listener)
+	}
+	conn, err := raw.SyscallConn()
+	if err != nil {
+		return 0, "", err
+	}
+	var errDup error
+	err = conn.Control(func(open uintptr) { fd, errDup = unix.FcntlInt(open, unix.F_DUPFD_CLOEXEC, 0) })
+	if err = errors.Join(err, os.NewSyscallError("fcntl", errDup)); err != nil {
+		return 0, "", fmt.Errorf("cannot hand over %s: %w", s.Addr(), err)
+	}
+	owner := ofGateway
+	if s.FromSystemd {
+		owner = ofSystemd
+	}
+	return fd, strings.Join([]string{url.QueryEscape(key), url.QueryEscape(s.Address), owner}, "&"), nil
+}

@@ -1,0 +1,195 @@
+package listen
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+// TestMain runs the tests or, in a process of its own, takes the sockets that it was given.
+func TestMain(m *testing.M) {
+	if wanted := os.Getenv("LISTEN_WANTED"); wanted != "" {
+		if err := takeGiven(wanted); err != nil {
+			fmt.Println(err)
+		}
+		return
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// takeGiven takes sockets for keys, "key=address,address" with spaces between them, and prints what
+// it has got.
+func takeGiven(wanted string) error {
+	if err := os.Setenv("LISTEN_PID", fmt.Sprint(os.Getpid()+pidOffset())); err != nil {
+		return err
+	}
+	given, err := Given()
+	if err != nil {
+		return err
+	}
+	for _, field := range strings.Fields(wanted) {
+		key, addresses, _ := strings.Cut(field, "=")
+		sockets, err := given.Listen(key, strings.FieldsFunc(addresses, func(r rune) bool { return r == ',' }), 0o600)
+		if err != nil {
+			return err
+		}
+		for _, s := range sockets {
+			fmt.Printf("%s %s systemd=%t path=%q\n", key, s.Addr(), s.FromSystemd, s.Path())
+			s.Own(os.Getenv("LISTEN_OWN") != "")
+			if err := s.Close(); err != nil {
+				return err
+			}
+		}
+	}
+	return given.Close()
+}
+
+// pidOffset is not 0 where the sockets are meant for another process.
+func pidOffset() int { return len(os.Getenv("LISTEN_OTHER")) }
+
+// give starts a process with sockets under names, and returns what it prints.
+func give(t *testing.T, wanted string, env []string, names []string, files ...*os.File) string {
+	t.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.ExtraFiles = files
+	cmd.Env = append(os.Environ(), "LISTEN_WANTED="+wanted, fmt.Sprintf("LISTEN_FDS=%d", len(files)),
+		"LISTEN_FDNAMES="+strings.Join(names, ":"))
+	cmd.Env = append(cmd.Env, env...)
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return string(out)
+}
+
+// open returns a listener's descriptor, and its address.
+func open(t *testing.T, network, address string) (*os.File, string) {
+	t.Helper()
+	ln, err := net.Listen(network, address)
+	require.NoError(t, err)
+	f, err := ln.(interface{ File() (*os.File, error) }).File()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = f.Close(); _ = ln.Close() }) // the test has read what it wanted
+	return f, ln.Addr().String()
+}
+
+func port(t *testing.T, address string) string {
+	t.Helper()
+	_, port, err := net.SplitHostPort(address)
+	require.NoError(t, err)
+	return port
+}
+
+// TestGivenByAddress: a socket goes to the key whose address it is bound to; the others are bound.
+func TestGivenByAddress(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	wildcard, any := open(t, "tcp", ":0")
+	four, v4 := open(t, "tcp", "127.0.0.1:0")
+	six, v6 := open(t, "tcp", "[::1]:0")
+	local, _ := open(t, "unix", path)
+	out := give(t, fmt.Sprintf("admin_listen=%s listen=:%s,unix:%s,localhost:%s,127.0.0.1:0", v6, port(t, any), path,
+		port(t, v4)), nil, []string{"gateway.socket", "gateway.socket", "x", ""}, wildcard, four, six, local)
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	require.Len(t, lines, 5, out)
+	require.Equal(t, []string{
+		`admin_listen ` + v6 + ` systemd=true path=""`,
+		`listen ` + any + ` systemd=true path=""`,
+		`listen ` + path + ` systemd=true path=""`,
+		`listen ` + v4 + ` systemd=true path=""`}, lines[:4])
+	require.Regexp(t, `^listen 127\.0\.0\.1:\d+ systemd=false`, lines[4])
+	require.FileExists(t, path, "the file is systemd's")
+}
+
+// TestGivenByName: sockets with the name of a key replace the addresses of the configuration.
+func TestGivenByName(t *testing.T) {
+	one, first := open(t, "tcp", "127.0.0.1:0")
+	two, second := open(t, "tcp", "127.0.0.1:0")
+	out := give(t, "listen=127.0.0.1:1,127.0.0.1:2 admin_listen=", nil, []string{"listen", "listen"}, one, two)
+	require.Equal(t, fmt.Sprintf("listen %s systemd=true path=\"\"\nlisten %s systemd=true path=\"\"\n",
+		first, second), out)
+}
+
+// TestGivenRefused: sockets that nothing can be done with are named.
+func TestGivenRefused(t *testing.T) {
+	tcp, address := open(t, "tcp", "127.0.0.1:0")
+	require.Contains(t, give(t, "listen=127.0.0.1:0", nil, []string{"files"}, tcp),
+		"systemd has given the socket "+address+" (files), which no key of the configuration names")
+
+	udp, err := net.ListenPacket("udp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer udp.Close()
+	f, err := udp.(*net.UDPConn).File()
+	require.NoError(t, err)
+	defer f.Close()
+	require.Contains(t, give(t, "listen=127.0.0.1:0", nil, []string{"listen"}, f),
+		`"listen" that this process was given: `)
+
+	conn, err := net.Dial("tcp", address)
+	require.NoError(t, err)
+	defer conn.Close()
+	f, err = conn.(*net.TCPConn).File()
+	require.NoError(t, err)
+	defer f.Close()
+	require.Contains(t, give(t, "listen=127.0.0.1:0", nil, []string{"listen"}, f), "Accept=no")
+}
+
+// TestGivenToAnother: sockets that were meant for a process of another id are not taken.
+func TestGivenToAnother(t *testing.T) {
+	tcp, address := open(t, "tcp", "127.0.0.1:0")
+	out := give(t, "listen=127.0.0.1:0", []string{"LISTEN_OTHER=1"}, []string{"listen"}, tcp)
+	require.Contains(t, out, "systemd=false")
+	require.NotContains(t, out, address)
+}
+
+// TestHanded: sockets go to the next process under their keys, with their owners, whatever their
+// addresses; those that its configuration does not name are closed, and their files stay.
+func TestHanded(t *testing.T) {
+	dir := t.TempDir()
+	path, other, left := filepath.Join(dir, "own"), filepath.Join(dir, "systemd"), filepath.Join(dir, "left")
+	sockets, err := new(Sockets).Listen("listen",
+		[]string{"127.0.0.1:0", "127.0.0.1:0", "unix:" + path, "unix:" + other, "unix:" + left}, 0o600)
+	require.NoError(t, err)
+	sockets[3].Own(false)
+	sockets[3].FromSystemd, sockets[3].Address = true, "" // as if taken by its name
+	var files []*os.File
+	var names []string
+	for _, s := range sockets {
+		fd, name, err := s.File("listen")
+		require.NoError(t, err)
+		f := os.NewFile(uintptr(fd), name)
+		defer f.Close()
+		files, names = append(files, f), append(names, name)
+	}
+	wanted := "listen=127.0.0.1:0,127.0.0.1:0,unix:" + path
+	require.Equal(t, `listen `+other+` systemd=true path=""`+"\n",
+		give(t, wanted, []string{Handed + "=9"}, names, files...), "its name counts more than addresses")
+	files, names = append(files[:3:3], files[4]), append(names[:3:3], names[4])
+	out := give(t, wanted, []string{Handed + "=9"}, names, files...)
+	require.FileExists(t, path, "until it is told to, the next process leaves files alone")
+	require.Equal(t, out, give(t, wanted, []string{Handed + "=9", "LISTEN_OWN=1"}, names, files...))
+	require.Equal(t, fmt.Sprintf("listen %s systemd=false path=\"\"\nlisten %s systemd=false path=\"\"\n"+
+		"listen %s systemd=false path=%q\n", sockets[0].Addr(), sockets[1].Addr(), path, path), out)
+	require.NoFileExists(t, path, "the next process has removed its file")
+	for _, s := range sockets {
+		s.Own(false)
+		require.NoError(t, s.Close())
+	}
+	require.FileExists(t, left)
+	require.FileExists(t, other)
+}
+
+// TestListenFails: after an error nothing is open.
+func TestListenFails(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	_, err = new(Sockets).Listen("listen", []string{"unix:" + path, taken.Addr().String()}, 0o600)
+	require.ErrorContains(t, err, "address already in use")
+	require.NoFileExists(t, path)
+}
