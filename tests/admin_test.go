@@ -190,7 +190,7 @@ func TestAdminCommands(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			code, stdout, stderr := run(t, append(append([]string{"purge"}, flags...), "-id", f.ID.String())...)
 			require.Equal(t, 0, code, stderr)
-			require.Contains(t, stdout, `"gateways": 1`)
+			require.Equal(t, "applied by 1 of 1 gateways\n", stdout)
 			code, stdout, stderr = run(t, append(append([]string{"prefetch"}, flags...), f.ID.String())...)
 			require.Equal(t, 0, code, "%s%s", stdout, stderr)
 			require.Contains(t, stdout, "done: 1 files, 0 failed")

@@ -84,7 +84,7 @@ func TestCachePurge(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 3})
 	cli := func(args ...string) error {
-		code, stdout, stderr := run(t, append([]string{"purge", "-admin", f.gateways[1].admin}, args...)...)
+		code, stdout, stderr := run(t, append([]string{"purge", "-json", "-admin", f.gateways[1].admin}, args...)...)
 		return reachedAll(code == 0, stdout+stderr)
 	}
 	admin := func(query string) error {

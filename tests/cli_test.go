@@ -52,8 +52,12 @@ func TestExitCodes(t *testing.T) {
 		{"-h", []string{"-h"}, 0, "gateway check -c FILE"},
 		{"help of a command", []string{"token", "-h"}, 0, "usage: gateway token"},
 		{"no configuration", nil, 2, "-c is missing"},
-		{"unknown command", []string{"frobnicate"}, 2, `there is no command "frobnicate"`},
-		{"unknown flag", []string{"serve", "-x"}, 2, "flag provided but not defined"},
+		{"unknown command", []string{"frobnicate"}, 2, `there is no command "frobnicate"; see`},
+		{"misspelt command", []string{"chekc"}, 2, `there is no command "chekc" (did you mean check?)`},
+		{"misspelt flag", []string{"inspect", "--jsno", "x"}, 2, "there is no flag -jsno (did you mean -json?)"},
+		{"misspelt help", []string{"help", "chekc"}, 2, "(did you mean check?)"},
+		{"flag without a value", []string{"check", "-c"}, 2, "check: flag needs an argument: -c"},
+		{"unknown flag", []string{"serve", "-x"}, 2, "serve: there is no flag -x"},
 		{"an argument too many", []string{"check", "-c", missing, "more"}, 2, `"more" is one argument too many`},
 		{"no id", []string{"inspect"}, 2, "an argument is missing"},
 		{"a file for two ids", []string{"inspect", "-file", missing, "a", "b"}, 2, "-file takes one id"},
@@ -66,6 +70,9 @@ func TestExitCodes(t *testing.T) {
 			code, stdout, stderr := run(t, tt.args...)
 			require.Equal(t, tt.code, code, stdout+stderr)
 			require.Contains(t, stdout+stderr, tt.says)
+			if tt.code == 2 {
+				require.Empty(t, stdout, "usage errors are for standard error")
+			}
 		})
 	}
 }

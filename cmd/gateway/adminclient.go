@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -29,10 +30,10 @@ type adminFlags struct {
 func (c *call) adminFlags(config *string) adminFlags {
 	return adminFlags{
 		address: c.flags.String("admin", "",
-			"the admin listener of a running gateway: host:port, http(s)://host:port or unix:/path; "+
+			"the admin listener `ADDR` of a running gateway: host:port, http(s)://host:port or unix:/path; "+
 				"by default the one of -c, or "+defaultAdmin),
 		tokenFile: c.flags.String("admin-token-file", "",
-			"file with the token that the admin listener wants; by default the one of -c"),
+			"the `FILE` with the token that the admin listener wants; by default the one of -c"),
 		config: config,
 	}
 }
@@ -126,8 +127,11 @@ func (a *adminClient) do(
 // maxAdminAnswer bounds what is read of an answer.
 const maxAdminAnswer = 1 << 20
 
-// text sends a request and returns the answer to it; a status other than 200 is an error.
-func (a *adminClient) text(ctx context.Context, method, path string, query url.Values) (string, error) {
+// text sends a request and returns the answer to it; a status other than 200 and those of also is
+// an error.
+func (a *adminClient) text(
+	ctx context.Context, method, path string, query url.Values, also ...int,
+) (string, error) {
 	resp, err := a.do(ctx, method, path, query, nil)
 	if err != nil {
 		return "", err
@@ -138,7 +142,7 @@ func (a *adminClient) text(ctx context.Context, method, path string, query url.V
 		return "", fmt.Errorf("cannot read the gateway's answer: %w", err)
 	}
 	answer := strings.TrimSpace(string(text))
-	if resp.StatusCode != http.StatusOK {
+	if resp.StatusCode != http.StatusOK && !slices.Contains(also, resp.StatusCode) {
 		return "", fmt.Errorf("%s: %s", resp.Status, answer)
 	}
 	return answer, nil

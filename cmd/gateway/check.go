@@ -5,54 +5,87 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"fastdfs-gateway/internal/app"
 	"fastdfs-gateway/internal/config"
 )
 
+// checkup is what "gateway check" has found, in the form of -json.
+type checkup struct {
+	File     string           `json:"file"`
+	Usable   bool             `json:"usable"` // no problem is an error
+	Errors   int              `json:"errors"`
+	Warnings int              `json:"warnings"`
+	Problems []config.Problem `json:"problems"`
+	URLs     []string         `json:"urls"` // paths of files, with HH/LL/NAME for a part of the id
+}
+
 // runCheck reads a configuration, looks at the host, and prints each problem. It fails when one of
 // them is an error.
 func runCheck(c *call) error {
-	path := c.configFlag()
+	path, asJSON := c.configFlag(), c.jsonFlag()
 	if err := c.parse(0, 0); err != nil {
 		return err
 	}
 	if *path == "" {
 		return usageError("check: -c is missing")
 	}
-	cfg, problems := config.Load(*path)
-	if cfg != nil {
-		problems = slices.Concat(problems, cfg.Check(time.Now()), cfg.CheckTrackers(context.Background()),
-			app.HostProblems(cfg))
+	var found checkup
+	err := c.while("looking at the host", func(ctx context.Context) { found = check(ctx, *path) })
+	if err != nil {
+		return err
 	}
-	errors := printProblems(c.stdout, problems)
-	if cfg != nil {
-		for _, form := range cfg.URLForms() {
-			fmt.Fprintf(c.stdout, "%s: files are served under URLs like %s\n", *path, form)
-		}
+	if *asJSON {
+		err = c.printJSON(found)
+	} else {
+		found.print(c)
 	}
-	switch warnings := len(problems) - errors; {
-	case errors > 0:
-		fmt.Fprintf(c.stdout, "%s: %d errors, %d warnings\n", *path, errors, warnings)
-		return errShown
-	case warnings > 0:
-		fmt.Fprintf(c.stdout, "%s: usable, %d warnings\n", *path, warnings)
-	default:
-		fmt.Fprintf(c.stdout, "%s: no problems\n", *path)
+	if found.Errors > 0 {
+		err = errShown
 	}
-	return nil
+	return err
 }
 
-// printProblems prints one problem a line and returns how many of them are errors.
-func printProblems(w io.Writer, problems []config.Problem) (errors int) {
+// check reads a configuration and looks at the host.
+func check(ctx context.Context, path string) checkup {
+	found := checkup{File: path, Problems: []config.Problem{}, URLs: []string{}}
+	cfg, problems := config.Load(path)
+	if cfg != nil {
+		problems = slices.Concat(problems, cfg.Check(time.Now()), cfg.CheckTrackers(ctx), app.HostProblems(cfg))
+		found.URLs = cfg.URLForms()
+	}
 	for _, p := range problems {
-		fmt.Fprintln(w, p)
 		if p.Severity == config.Error {
-			errors++
+			found.Errors++
 		}
 	}
-	return errors
+	found.Problems = append(found.Problems, problems...)
+	found.Warnings, found.Usable = len(problems)-found.Errors, found.Errors == 0
+	return found
+}
+
+// print prints one problem a line, the URLs, and a summary.
+func (f checkup) print(c *call) {
+	for _, p := range f.Problems {
+		word, with := p.Severity.String()+":", yellow
+		if p.Severity == config.Error {
+			with = red
+		}
+		fmt.Fprintln(c.stdout, strings.Replace(p.String(), " "+word, " "+c.paint(word, with), 1))
+	}
+	for _, form := range f.URLs {
+		fmt.Fprintf(c.stdout, "%s: files are served under URLs like %s\n", f.File, form)
+	}
+	switch {
+	case !f.Usable:
+		fmt.Fprintf(c.stdout, "%s: %d errors, %d warnings\n", f.File, f.Errors, f.Warnings)
+	case f.Warnings > 0:
+		fmt.Fprintf(c.stdout, "%s: usable, %d warnings\n", f.File, f.Warnings)
+	default:
+		fmt.Fprintf(c.stdout, "%s: no problems\n", f.File)
+	}
 }
 
 // loadConfig reads a configuration that has to be usable. Its errors are printed; warnings are for
@@ -63,7 +96,9 @@ func loadConfig(path string, stderr io.Writer) (*config.Config, error) {
 	}
 	cfg, problems := config.Load(path)
 	if cfg == nil {
-		printProblems(stderr, problems)
+		for _, p := range problems {
+			fmt.Fprintln(stderr, p)
+		}
 		return nil, fmt.Errorf("cannot use %s", path)
 	}
 	return cfg, nil

@@ -17,11 +17,11 @@ import (
 // foreground.
 func runDemo(c *call) error {
 	dir := c.flags.String("dir", "demo-store",
-		"folder for the store; made when it is missing, used again when it is one of ours")
+		"the folder `DIR` for the store; made when it is missing, used again when it is one of ours")
 	var opts demo.Options
-	c.flags.StringVar(&opts.Listen, "listen", ":8888", "address of the server without tokens")
-	c.flags.StringVar(&opts.TokenListen, "token-listen", ":8890", "address of the server with tokens")
-	c.flags.StringVar(&opts.AdminListen, "admin-listen", "127.0.0.1:8889", "address for health and metrics")
+	c.flags.StringVar(&opts.Listen, "listen", ":8888", "the address `ADDR` of the server without tokens")
+	c.flags.StringVar(&opts.TokenListen, "token-listen", ":8890", "the address `ADDR` of the server with tokens")
+	c.flags.StringVar(&opts.AdminListen, "admin-listen", defaultAdmin, "the address `ADDR` for health and metrics")
 	if err := c.parse(0, 0); err != nil {
 		return err
 	}

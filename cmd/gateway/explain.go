@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -25,7 +24,7 @@ const explainTime = time.Minute
 func runExplain(c *call) error {
 	path := c.configFlag()
 	admin := c.adminFlags(path)
-	asJSON := c.flags.Bool("json", false, "print a JSON object")
+	asJSON := c.jsonFlag()
 	fresh := c.flags.Bool("fresh", false, "do not ask the running gateway")
 	if err := c.parse(1, 1); err != nil {
 		return err
@@ -60,7 +59,7 @@ func explainFresh(c *call, cfg *config.Config, asJSON bool) error {
 		return err
 	}
 	if asJSON {
-		return json.NewEncoder(c.stdout).Encode(e)
+		return c.printJSON(e)
 	}
 	fmt.Fprint(c.stdout, e)
 	return nil

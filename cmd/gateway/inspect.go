@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -47,7 +46,7 @@ type trunkPlace struct {
 // runInspect prints every field of each id. Bad ids are reported among the others, and make it fail
 // at the end.
 func runInspect(c *call) error {
-	asJSON := c.flags.Bool("json", false, "print one JSON object a line")
+	asJSON := c.jsonFlag()
 	content := c.flags.String("file", "", "a `PATH` to compare with the CRC32 of the id, in both variants")
 	path := c.configFlag()
 	if err := c.parse(1, -1); err != nil {
@@ -168,9 +167,7 @@ func diskPath(cfg *config.Config, id fdfs.FileID) string {
 
 func (x inspection) print(c *call, asJSON bool) error {
 	if asJSON {
-		enc := json.NewEncoder(c.stdout)
-		enc.SetEscapeHTML(false)
-		return enc.Encode(x)
+		return c.printJSON(x)
 	}
 	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) {

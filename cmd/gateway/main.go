@@ -2,7 +2,7 @@
 //
 //	gateway -c /etc/fdfs/mod_fastdfs.conf
 //
-// See "gateway help" and the README for its other commands.
+// See "gateway help" and docs/cli.md for its other commands, which commands.go lists.
 package main
 
 import (
@@ -13,6 +13,8 @@ import (
 	"os"
 	"slices"
 	"strings"
+
+	"fastdfs-gateway/internal/config"
 )
 
 // Exit codes: scripts rely on them.
@@ -22,17 +24,11 @@ const (
 	exitUsage   = 2
 )
 
-// command is one subcommand.
-type command struct {
-	usage string // behind "gateway "
-	about string
-	run   func(c *call) error
-}
-
-// call is one use of a subcommand: its flags and arguments, and where it prints.
+// call is one use of a command: its flags and arguments, and its streams.
 type call struct {
 	flags  *flag.FlagSet
 	args   []string
+	stdin  io.Reader
 	stdout io.Writer
 	stderr io.Writer
 }
@@ -45,60 +41,58 @@ func (e usageError) Error() string { return string(e) }
 // errShown is a failure that has been printed already.
 var errShown = errors.New("failed")
 
-var commandOrder = []string{"serve", "check", "inspect", "token", "explain", "purge", "prefetch", "demo", "version"}
-
-var commands = map[string]command{
-	"serve": {"[serve] -c FILE",
-		"run the server", runServe},
-	"check": {"check -c FILE",
-		"read a configuration and print each problem with file:line", runCheck},
-	"inspect": {"inspect [-json] [-c FILE] [-file PATH] FILE_ID...",
-		"decode file ids; -file compares a file's content with the CRC32 of one id", runInspect},
-	"token": {"token -c FILE [-ts N|-ttl D] FILE_ID",
-		"print the anti-steal query of a file, and its URL", runToken},
-	"explain": {"explain -c FILE|-admin ADDR [-fresh] [-json] URL_OR_ID",
-		"tell what would happen to a request, and why: by the running gateway, else by a fresh look", runExplain},
-	"purge": {"purge [-admin ADDR|-c FILE] -id ID|-prefix FOLDER|-all",
-		"make a running gateway and all of its fleet forget files", runPurge},
-	"prefetch": {"prefetch [-admin ADDR|-c FILE] FILE_ID...|-",
-		"make a running gateway fetch files; - reads the ids from standard input, one a line", runPrefetch},
-	"demo": {"demo [-dir DIR] [-listen ADDR] [-token-listen ADDR] [-admin-listen ADDR]",
-		"make a small store and serve it, without and with tokens", runDemo},
-	"version": {"version",
-		"print the version", runVersion},
-}
-
 func main() {
-	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr))
 }
 
 // run carries out a command line and returns the exit code.
-func run(args []string, stdout, stderr io.Writer) int {
+func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	name := "serve"
 	if len(args) > 0 && !strings.HasPrefix(args[0], "-") {
 		name, args = args[0], args[1:]
+	} else if len(args) > 0 && isHelp(args[0]) {
+		name, args = "help", args[1:]
 	}
-	wantsHelp := len(args) > 0 && slices.Contains([]string{"-h", "-help", "--help"}, args[0])
-	if name == "help" || name == "serve" && wantsHelp {
-		printUsage(stdout)
-		return exitOK
+	cmd, err := find(name)
+	if err != nil {
+		return exitCode(err, stderr)
 	}
-	cmd, ok := commands[name]
-	if !ok {
-		fmt.Fprintf(stderr, "gateway: there is no command %q\n", name)
-		printUsage(stderr)
-		return exitUsage
-	}
-	c := &call{flags: flag.NewFlagSet(name, flag.ContinueOnError), args: args, stdout: stdout, stderr: stderr}
-	c.flags.SetOutput(stderr)
-	c.flags.Usage = func() {
-		fmt.Fprintf(stderr, "usage: gateway %s\n%s\n", cmd.usage, cmd.about)
-		c.flags.PrintDefaults()
-	}
+	c := newCall(cmd, args, stdout, stderr)
+	c.stdin = stdin
 	return exitCode(cmd.run(c), stderr)
 }
 
-// exitCode prints what went wrong, once, and says how the process ends.
+func isHelp(arg string) bool { return slices.Contains([]string{"-h", "-help", "--h", "--help"}, arg) }
+
+// newCall returns a call whose help goes to stdout.
+func newCall(cmd *command, args []string, stdout, stderr io.Writer) *call {
+	c := &call{flags: flag.NewFlagSet(cmd.name, flag.ContinueOnError), args: args, stdout: stdout, stderr: stderr}
+	c.flags.SetOutput(io.Discard) // exitCode prints its errors
+	c.flags.Usage = func() {}
+	return c
+}
+
+// find returns the command of a name.
+func find(name string) (*command, error) {
+	var names []string
+	for _, cmd := range commands() {
+		if cmd.name == name {
+			return &cmd, nil
+		}
+		names = append(names, cmd.name)
+	}
+	return nil, usageError(fmt.Sprintf("there is no command %q%s", name, didYouMean(name, names, "")))
+}
+
+// didYouMean names the candidate that a misspelt name is nearest to.
+func didYouMean(name string, candidates []string, prefix string) string {
+	if near, ok := config.Nearest(name, candidates); ok {
+		return fmt.Sprintf(" (did you mean %s%s?)", prefix, near)
+	}
+	return ""
+}
+
+// exitCode prints an error that has not been printed, and returns the exit code for it.
 func exitCode(err error, stderr io.Writer) int {
 	var usage usageError
 	switch {
@@ -113,31 +107,38 @@ func exitCode(err error, stderr io.Writer) int {
 	return exitFailure
 }
 
-// parse reads flags. minArgs and maxArgs bound the arguments behind them; maxArgs < 0 is no bound.
+// parse reads the flags, and prints the help where -h is among them. minArgs and maxArgs bound the
+// arguments behind them; maxArgs < 0 is no bound.
 func (c *call) parse(minArgs, maxArgs int) error {
+	name := c.flags.Name()
 	if err := c.flags.Parse(c.args); err != nil {
 		if errors.Is(err, flag.ErrHelp) {
+			c.printHelp()
 			return err
 		}
-		return usageError(err.Error())
+		return usageError(name + ": " + c.flagError(err))
 	}
 	switch n := c.flags.NArg(); {
 	case n < minArgs:
-		return usageError(fmt.Sprintf("%s: an argument is missing", c.flags.Name()))
+		return usageError(name + ": an argument is missing")
 	case maxArgs >= 0 && n > maxArgs:
-		return usageError(fmt.Sprintf("%s: %q is one argument too many", c.flags.Name(), c.flags.Arg(maxArgs)))
+		return usageError(fmt.Sprintf("%s: %q is one argument too many", name, c.flags.Arg(maxArgs)))
 	}
 	return nil
 }
 
-// configFlag adds -c.
-func (c *call) configFlag() *string {
-	return c.flags.String("c", "", "the configuration, an ordinary mod_fastdfs.conf")
+// flagError is the text for an error of the flag package.
+func (c *call) flagError(err error) string {
+	name, unknown := strings.CutPrefix(err.Error(), "flag provided but not defined: -")
+	if !unknown {
+		return err.Error()
+	}
+	var names []string
+	c.flags.VisitAll(func(f *flag.Flag) { names = append(names, f.Name) })
+	return fmt.Sprintf("there is no flag -%s%s", name, didYouMean(name, names, "-"))
 }
 
-func printUsage(w io.Writer) {
-	fmt.Fprintln(w, "gateway serves the files of a FastDFS store over HTTP.")
-	for _, name := range commandOrder {
-		fmt.Fprintf(w, "\n  gateway %s\n        %s\n", commands[name].usage, commands[name].about)
-	}
+// configFlag adds -c.
+func (c *call) configFlag() *string {
+	return c.flags.String("c", "", "the configuration `FILE`, an ordinary mod_fastdfs.conf")
 }

@@ -1,27 +1,26 @@
 package main
 
 import (
-	"bufio"
 	"context"
-	"errors"
+	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
-	"os"
-	"strings"
 	"time"
+
+	"fastdfs-gateway/internal/admin"
 )
 
 // purgeTime is longer than a gateway waits for the others to apply a purge.
 const purgeTime = 30 * time.Second
 
-// runPurge makes a running gateway, and with it all of its fleet, forget files.
+// runPurge makes a running gateway, and with it all of its fleet, forget files. It fails when a
+// gateway has not applied the purge.
 func runPurge(c *call) error {
-	admin := c.adminFlags(c.configFlag())
-	id := c.flags.String("id", "", "one file id")
-	prefix := c.flags.String("prefix", "", "all files in a folder: group1/M00/0A/, group1/M00, group1")
-	all := c.flags.Bool("all", false, "all files")
+	listener, asJSON := c.adminFlags(c.configFlag()), c.jsonFlag()
+	id := c.flags.String("id", "", "forget the file with this `ID`")
+	prefix := c.flags.String("prefix", "", "forget all files in a `FOLDER`: group1/M00/0A/, group1/M00, group1")
+	all := c.flags.Bool("all", false, "forget all files")
 	if err := c.parse(0, 0); err != nil {
 		return err
 	}
@@ -38,57 +37,46 @@ func runPurge(c *call) error {
 	if len(query) != 1 {
 		return usageError("purge: give one of -id, -prefix and -all")
 	}
-	client, err := admin.client(purgeTime, c.stderr)
+	client, err := listener.client(purgeTime, c.stderr)
 	if err != nil {
 		return err
 	}
-	answer, err := client.text(context.Background(), http.MethodPost, "/purge", query)
-	if err != nil {
-		return err
-	}
-	fmt.Fprintln(c.stdout, answer)
-	return nil
-}
-
-// runPrefetch makes a running gateway fetch files.
-func runPrefetch(c *call) error {
-	admin := c.adminFlags(c.configFlag())
-	if err := c.parse(1, -1); err != nil {
-		return err
-	}
-	var list io.Reader = strings.NewReader(strings.Join(c.flags.Args(), "\n"))
-	if c.flags.NArg() == 1 && c.flags.Arg(0) == "-" {
-		list = os.Stdin
-	}
-	client, err := admin.client(0, c.stderr)
-	if err != nil {
-		return err
-	}
-	resp, err := client.do(context.Background(), http.MethodPost, "/prefetch", nil, list)
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	return showPrefetch(c.stdout, resp)
-}
-
-// showPrefetch prints the progress. The last line tells how it went.
-func showPrefetch(w io.Writer, resp *http.Response) error {
-	last := ""
-	lines := bufio.NewScanner(resp.Body)
-	for lines.Scan() {
-		last = lines.Text()
-		fmt.Fprintln(w, last)
-	}
+	var done admin.Purged
+	waiting := c.while("waiting for all gateways", func(ctx context.Context) {
+		done, err = client.purge(ctx, query)
+	})
 	switch {
-	case lines.Err() != nil:
-		return fmt.Errorf("the gateway's answer broke off: %w", lines.Err())
-	case resp.StatusCode != http.StatusOK:
-		return errors.New(resp.Status)
-	case !strings.HasPrefix(last, "done: "):
-		return errors.New("the gateway's answer broke off")
-	case !strings.HasSuffix(last, ", 0 failed"):
-		return errShown
+	case waiting != nil:
+		return fmt.Errorf("%w: gateways that the purge has reached apply it all the same", waiting)
+	case err != nil:
+		return err
 	}
-	return nil
+	return printPurged(c, done, *asJSON)
+}
+
+// purge sends a purge. The answer names the gateways that have not applied it.
+func (a *adminClient) purge(ctx context.Context, query url.Values) (done admin.Purged, err error) {
+	answer, err := a.text(ctx, http.MethodPost, "/purge", query, http.StatusGatewayTimeout)
+	if err != nil {
+		return done, err
+	}
+	if err := json.Unmarshal([]byte(answer), &done); err != nil {
+		return done, fmt.Errorf("cannot read the gateway's answer: %w", err)
+	}
+	return done, nil
+}
+
+func printPurged(c *call, done admin.Purged, asJSON bool) (err error) {
+	if asJSON {
+		err = c.printJSON(done)
+	} else {
+		fmt.Fprintf(c.stdout, "applied by %d of %d gateways\n", done.Gateways, done.Gateways+len(done.Missing))
+		for _, name := range done.Missing {
+			fmt.Fprintf(c.stdout, "%s %s; it is applied when that can be reached\n", c.paint("missing:", red), name)
+		}
+	}
+	if err == nil && len(done.Missing) > 0 {
+		err = errShown
+	}
+	return err
 }

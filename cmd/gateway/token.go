@@ -11,11 +11,19 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
+// link is what "gateway token" has made, in the form of -json.
+type link struct {
+	FileID string `json:"file_id"`
+	Query  string `json:"query"` // token=...&ts=...
+	URL    string `json:"url"`
+}
+
 // runToken prints the query that lets a file be downloaded, and the whole URL.
 func runToken(c *call) error {
 	path := c.configFlag()
-	ts := c.flags.Int64("ts", -1, "unix time to put into the token; 0 never expires (default: now)")
-	ttl := c.flags.Duration("ttl", 0, "let the token expire after this time instead of token_ttl")
+	ts := c.flags.Int64("ts", -1, "put the unix time `N` into the token; 0 never expires, -1 is now")
+	ttl := c.flags.Duration("ttl", 0, "let the token expire after the time `D`, such as 24h, instead of token_ttl")
+	asJSON := c.jsonFlag()
 	if err := c.parse(1, 1); err != nil {
 		return err
 	}
@@ -40,8 +48,11 @@ func runToken(c *call) error {
 		return err
 	}
 	query := antisteal.Query(cfg.AntiSteal.Secret, id.Logic, tokenTime(*ts, *ttl, cfg.AntiSteal.TTL, time.Now()))
-	fmt.Fprintln(c.stdout, query)
-	fmt.Fprintln(c.stdout, urlOf(cfg, id)+"?"+query)
+	l := link{FileID: id.String(), Query: query, URL: urlOf(cfg, id) + "?" + query}
+	if *asJSON {
+		return c.printJSON(l)
+	}
+	fmt.Fprintf(c.stdout, "%s\n%s\n", l.Query, l.URL)
 	return nil
 }
 

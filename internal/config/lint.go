@@ -38,7 +38,7 @@ func (l *loader) checkSections() {
 			}
 			continue
 		}
-		if near, ok := nearest(name, own); ok {
+		if near, ok := Nearest(name, own); ok {
 			l.errorf(at, name, fmt.Sprintf("did you mean [%s]?", near), "[%s] is no known section", clip(name))
 			continue
 		}

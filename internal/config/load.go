@@ -163,7 +163,7 @@ func (l *loader) unknownKey(e entry, settings []setting) {
 	for i, s := range settings {
 		names[i] = s.key
 	}
-	if near, ok := nearest(e.key, names); ok {
+	if near, ok := Nearest(e.key, names); ok {
 		l.add(severity, e.at, full(e.section, e.key), text,
 			fmt.Sprintf("did you mean %s (%s)?", near, docOf(settings, near)))
 		return

@@ -391,7 +391,7 @@ func TestNearest(t *testing.T) {
 		"opne_flie_cache": "open_file_cache", "lo": "", "rapid": "", "": "", "unrelated": "",
 		"http_multi_range_enabled": "http.multi_range.enabled",
 	} {
-		got, ok := nearest(name, names)
+		got, ok := Nearest(name, names)
 		require.Equal(t, want, got, name)
 		require.Equal(t, want != "", ok, name)
 	}

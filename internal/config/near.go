@@ -2,8 +2,8 @@ package config
 
 import "strings"
 
-// nearest gives the candidate that name is most likely a misspelling of.
-func nearest(name string, candidates []string) (string, bool) {
+// Nearest returns the candidate that name is most likely a misspelling of.
+func Nearest(name string, candidates []string) (string, bool) {
 	best, bestDistance := "", 3
 	for _, c := range candidates {
 		if strings.EqualFold(fold(name), fold(c)) {

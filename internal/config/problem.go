@@ -24,14 +24,17 @@ func (s Severity) String() string {
 	return "warning"
 }
 
+// MarshalText makes it "warning" or "error" in JSON.
+func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
+
 // Problem is one finding of Load or Check.
 type Problem struct {
-	File     string // as given to Load, or as included
-	Line     int    // from 1; 0 = the file as a whole, or a key left at its default
-	Severity Severity
-	Key      string // section.key, or the key alone in the global section; may be empty
-	Text     string // the fault
-	Fix      string // the remedy
+	File     string   `json:"file"`           // as given to Load, or as included
+	Line     int      `json:"line,omitempty"` // from 1; 0 = the file as a whole, or a key left at its default
+	Severity Severity `json:"severity"`
+	Key      string   `json:"key,omitempty"` // section.key, or the key alone in the global section; may be empty
+	Text     string   `json:"text"`          // the fault
+	Fix      string   `json:"fix,omitempty"` // the remedy
 }
 
 // String is "file:line: severity: text; fix".

@@ -1,0 +1,53 @@
+package main
+
+// command is one row of the table of commands. Help, suggestions for misspelt names and the
+// documents come from it. The flags are those that run adds before it parses them: see flagsOf.
+type command struct {
+	name    string
+	usage   string // flags and arguments
+	about   string // one sentence without a full stop
+	fails   string // the meaning of exit code 1; empty: any error
+	example string // a command line
+	run     func(c *call) error
+}
+
+// commands is the table, in the order of the help.
+func commands() []command {
+	return []command{
+		{"serve", "-c FILE",
+			"run the server; the command may be left out", "",
+			"gateway -c /etc/fdfs/mod_fastdfs.conf", runServe},
+		{"check", "-c FILE [-json]",
+			"read a configuration and print each problem with file:line", "the configuration has errors",
+			"gateway check -c /etc/fdfs/mod_fastdfs.conf", runCheck},
+		{"inspect", "[-json] [-c FILE] [-file PATH] FILE_ID...",
+			"decode file ids; -file compares a file's content with the CRC32 of one id",
+			"an id cannot be decoded, or the CRC32 differs",
+			"gateway inspect " + exampleID, runInspect},
+		{"token", "-c FILE [-ts N|-ttl D] [-json] FILE_ID",
+			"print the anti-steal query of a file, and its URL", "",
+			"gateway token -c /etc/fdfs/mod_fastdfs.conf -ttl 24h " + exampleID, runToken},
+		{"explain", "-c FILE|-admin ADDR [-admin-token-file FILE] [-fresh] [-json] URL_OR_ID",
+			"tell what would happen to a request, and why: by the running gateway, else by a fresh look", "",
+			"gateway explain -c /etc/fdfs/mod_fastdfs.conf http://localhost:8888/" + exampleID, runExplain},
+		{"purge", "[-admin ADDR|-c FILE] [-admin-token-file FILE] [-json] -id ID|-prefix FOLDER|-all",
+			"make a running gateway and all of its fleet forget files", "a gateway has not applied it",
+			"gateway purge -prefix group1/M00/0A/", runPurge},
+		{"prefetch", "[-admin ADDR|-c FILE] [-admin-token-file FILE] [-json] FILE_ID...|-",
+			"make a running gateway fetch files; - reads the ids from standard input, one a line",
+			"a file was not fetched",
+			"gateway prefetch - < ids.txt", runPrefetch},
+		{"demo", "[-dir DIR] [-listen ADDR] [-token-listen ADDR] [-admin-listen ADDR]",
+			"make a small store and serve it, without and with tokens", "",
+			"gateway demo -dir /tmp/demo-store", runDemo},
+		{"version", "[-json]",
+			"print the version", "",
+			"gateway version", runVersion},
+		{"help", "[-json] [COMMAND]",
+			"print this list, or the flags of a command; -json prints all of it for programs", "",
+			"gateway help check", runHelp},
+	}
+}
+
+// exampleID is the file id of the examples.
+const exampleID = "group1/M00/00/01/fwAAAWsCs5WAAB7vAACw72Tj3gY919.jpg"

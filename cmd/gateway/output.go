@@ -1,0 +1,151 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/schollz/progressbar/v3"
+	"golang.org/x/term"
+)
+
+// jsonFlag adds -json.
+func (c *call) jsonFlag() *bool {
+	return c.flags.Bool("json", false, "print JSON: an object a line")
+}
+
+// printJSON prints a value on one line.
+func (c *call) printJSON(v any) error {
+	enc := json.NewEncoder(c.stdout)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(v)
+}
+
+// isTerminal tells whether w is a terminal that understands escape sequences.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
+}
+
+// color is an escape sequence of SGR (ECMA-48).
+type color string
+
+const (
+	red    color = "\x1b[31m"
+	green  color = "\x1b[32m"
+	yellow color = "\x1b[33m"
+)
+
+// paint colors a text for a terminal, unless NO_COLOR is set (https://no-color.org).
+func (c *call) paint(text string, with color) string {
+	if os.Getenv("NO_COLOR") != "" || !isTerminal(c.stdout) {
+		return text
+	}
+	return string(with) + text + "\x1b[0m"
+}
+
+// interruptible returns a context that SIGINT and SIGTERM end. A second signal ends the process at
+// once. The caller calls the function that it returns when the command is done.
+func interruptible() (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop) // the signals have their usual effect again
+	return ctx, stop
+}
+
+// errInterrupted is the error of a command that a signal has ended.
+var errInterrupted = errors.New("interrupted")
+
+// while runs what may take long, with a spinner on a terminal. After a signal it returns
+// errInterrupted at once, and the process ends before f does.
+func (c *call) while(what string, f func(ctx context.Context)) error {
+	ctx, stop := interruptible()
+	defer stop()
+	bar := c.progress(-1, what)
+	defer bar.end()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		f(ctx)
+	}()
+	select {
+	case <-done:
+		return nil
+	case <-ctx.Done():
+		return errInterrupted
+	}
+}
+
+// progress is a progress bar on standard error, below what a command prints. It shows nothing
+// unless standard output and standard error are terminals.
+type progress struct {
+	out  io.Writer
+	stop chan struct{}  // closed by end
+	tick sync.WaitGroup // the goroutine that draws
+
+	mu  sync.Mutex               // guards bar, and the terminal
+	bar *progressbar.ProgressBar // nil = there is nothing to show it
+}
+
+// progressEvery is the time between two drawings. What ends earlier draws nothing.
+const progressEvery = 200 * time.Millisecond
+
+// progress begins one for total steps; -1 = unknown. The caller calls end.
+func (c *call) progress(total int64, what string) *progress {
+	p := &progress{out: c.stdout, stop: make(chan struct{})}
+	if !isTerminal(c.stdout) || !isTerminal(c.stderr) {
+		return p
+	}
+	p.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(c.stderr),
+		progressbar.OptionSetDescription(what), progressbar.OptionSetElapsedTime(true),
+		progressbar.OptionSetSpinnerChangeInterval(0), progressbar.OptionShowCount(),
+		progressbar.OptionThrottle(progressEvery), progressbar.OptionSetWidth(24))
+	p.tick.Go(func() {
+		for tick := time.NewTicker(progressEvery); ; {
+			select {
+			case <-p.stop:
+				tick.Stop()
+				return
+			case <-tick.C:
+				p.mu.Lock()
+				_ = p.bar.RenderBlank() // a bar that cannot be drawn is no failure of the command
+				p.mu.Unlock()
+			}
+		}
+	})
+	return p
+}
+
+// println prints a line above the bar.
+func (p *progress) println(line string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bar != nil {
+		_ = p.bar.Clear()
+	}
+	fmt.Fprintln(p.out, line)
+}
+
+// step counts one more step.
+func (p *progress) step() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.bar != nil {
+		_ = p.bar.Add(1)
+	}
+}
+
+// end removes the bar.
+func (p *progress) end() {
+	close(p.stop)
+	p.tick.Wait()
+	if p.bar != nil {
+		_ = p.bar.Clear()
+	}
+}
