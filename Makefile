@@ -9,6 +9,7 @@ BIN     := bin/gateway
 FUZZTIME ?= 20s
 # Fetched as a Go module when it is used; staticcheck.conf says what it looks for.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+MISSPELL := github.com/golangci/misspell/cmd/misspell@v0.8.0
 # The modules below tests/: go.mod of the program does not name what only they need.
 NESTED := tests/bench tests/real
 
@@ -66,10 +67,11 @@ test-long: need build ## all tests, with thousands of random histories: hours
 e2e: need build ## end-to-end tests only
 	GATEWAY_BINARY=$(CURDIR)/$(BIN) $(GO) test -count=1 ./tests/...
 
-lint: ## gofmt, vet, staticcheck, line lengths and words
+lint: ## gofmt, vet, staticcheck, spelling, line lengths and words
 	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
 	$(GO) vet ./...
 	$(GO) run $(STATICCHECK) ./...
+	$(GO) run $(MISSPELL) -error $$(git ls-files)
 	$(GO) test ./tests/style
 	@for module in $(NESTED); do \
 		echo "lint $$module"; (cd $$module && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...) || exit 1; \
