@@ -150,11 +150,12 @@ type Cache struct {
 	end   context.CancelFunc
 	tasks sync.WaitGroup // the fills
 
-	mu      sync.Mutex // guards what follows
-	closed  bool
+	mu     sync.Mutex // guards what follows
+	closed bool
+	// fills that run, by the key of their segment; one that finds out the facts about a file also by
+	// the key of these, until they are known.
 	fills   map[SegmentKey]*fill
-	finding map[string]*fill // those of them that find out the facts about a file
-	orphans int              // fills that go on with nothing waiting for them
+	orphans int // fills that go on with nothing waiting for them
 }
 
 // The least that is set aside, in bytes, however little memory there is: for what is known about
@@ -175,7 +176,7 @@ func New(o Options) (*Cache, error) {
 	c := &Cache{
 		o: o, metas: newMetaCache(&o, max(o.Memory/8, minMetas)), memory: tier.NewMemory(o.Memory - o.Memory/8),
 		leadRoom: semaphore.NewWeighted(room), followRoom: semaphore.NewWeighted(room),
-		fills: make(map[SegmentKey]*fill), finding: make(map[string]*fill),
+		fills: make(map[SegmentKey]*fill),
 	}
 	if err := c.memory.NoSendfile(); err != nil {
 		o.Logger.Warn("what the cache has in memory is copied for each answer", "err", err)

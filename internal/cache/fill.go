@@ -98,6 +98,9 @@ func (f *fill) leaseKey() string {
 	return f.key.String()
 }
 
+// factsKey is the key of the facts about the file.
+func (f *fill) factsKey() SegmentKey { return SegmentKey{File: f.key.File, Index: Facts} }
+
 // RankKey is the key that gateways are ranked for, given the key of an entry.
 func RankKey(key SegmentKey) string {
 	key.Index = max(0, key.Index)

@@ -27,7 +27,8 @@ func (c *Cache) join(key SegmentKey, src Source, o fillOptions, readers int) *fi
 // find makes the caller wait for the fill that finds out the facts about a file; quit ends that.
 // Where nothing is known about the file, the segment that the request needs brings them along.
 func (c *Cache) find(file string, src Source, o GetOptions, freshness freshness) *fill {
-	key := SegmentKey{File: file, Index: Facts}
+	facts := SegmentKey{File: file, Index: Facts}
+	key := facts
 	if at := tier.KeyAt(file, max(0, o.Hint)); freshness == unknown && o.Hint >= 0 {
 		if _, held := c.tiers.Holds(at); !held {
 			key = at
@@ -35,14 +36,14 @@ func (c *Cache) find(file string, src Source, o GetOptions, freshness freshness)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if f := c.finding[file]; f != nil && c.enter(f, nil, 0) {
+	if f := c.fills[facts]; f != nil && c.enter(f, nil, 0) {
 		return f
 	}
 	if c.fills[key] != nil { // for an expected version
-		key.Index = Facts
+		key = facts
 	}
 	f := c.start(key, src, fillOptions{maxAge: o.MaxAge, forPeer: o.forPeer, finding: true}, 0)
-	c.finding[f.key.File] = f
+	c.fills[f.factsKey()] = f
 	return f
 }
 
@@ -73,8 +74,8 @@ func (c *Cache) found(f *fill) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.finding[f.key.File] == f {
-		delete(c.finding, f.key.File)
+	if c.fills[f.factsKey()] == f {
+		delete(c.fills, f.factsKey())
 	}
 }
 
@@ -92,11 +93,10 @@ func (c *Cache) remove(f *fill) {
 
 // removeLocked is called with mu held.
 func (c *Cache) removeLocked(f *fill) {
-	if c.fills[f.key] == f {
-		delete(c.fills, f.key)
-	}
-	if c.finding[f.key.File] == f {
-		delete(c.finding, f.key.File)
+	for _, key := range [...]SegmentKey{f.key, f.factsKey()} {
+		if c.fills[key] == f {
+			delete(c.fills, key)
+		}
 	}
 }
 
