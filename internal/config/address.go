@@ -13,36 +13,26 @@ const maxListeners = 64 // they are compared with each other
 
 // listeners is a comma list of host:port or unix:/path.
 func listeners(p *[]string) field {
-	return field{parse: func(v string, _ position) *refusal {
-		*p = nil
-		parts := splitList(v)
-		if len(parts) > maxListeners {
-			return bad(fmt.Sprintf("write at most %d", maxListeners), "names %d addresses", len(parts))
-		}
-		for _, part := range parts {
-			if r := checkListener(part); r != nil {
-				return r
-			}
-			*p = append(*p, part)
-		}
-		if len(*p) == 0 {
+	list := commaList(p, func(part string) (string, *refusal) { return part, checkListener(part) })
+	return field{parse: func(v string, at position) *refusal {
+		switch n := len(splitList(v)); {
+		case n > maxListeners:
+			return bad(fmt.Sprintf("write at most %d", maxListeners), "names %d addresses", n)
+		case n == 0:
 			return bad("write an address such as :8888", "names no address")
 		}
-		return nil
+		return list.parse(v, at)
 	}}
 }
 
 // listener is one host:port or unix:/path, or nothing.
 func listener(p *string) field {
-	return field{parse: func(v string, _ position) *refusal {
-		if v != "" {
-			if r := checkListener(v); r != nil {
-				return r
-			}
+	return checkedText(p, func(v string) *refusal {
+		if v == "" {
+			return nil
 		}
-		*p = v
-		return nil
-	}}
+		return checkListener(v)
+	})
 }
 
 const listenFix = "write host:port, :port, [IPv6]:port or unix:/path"

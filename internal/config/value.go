@@ -8,6 +8,7 @@ import (
 	"math"
 	"net/netip"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -49,12 +50,45 @@ func shown(value string) string {
 	return strconv.Quote(value)
 }
 
-func text(p *string) field {
+// checkedText is a text that check accepts.
+func checkedText(p *string, check func(v string) *refusal) field {
 	return field{parse: func(v string, _ position) *refusal {
 		*p = v
+		return check(v)
+	}}
+}
+
+// parsed is a value in a notation that parse understands; an empty one is the default.
+func parsed[T any](p *T, fix, what string, parse func(v string) (T, bool)) field {
+	return field{parse: func(v string, _ position) *refusal {
+		if v == "" {
+			return nil
+		}
+		value, ok := parse(v)
+		if !ok {
+			return bad(fix, "%s", what)
+		}
+		*p = value
 		return nil
 	}}
 }
+
+// commaList is a list of values with commas between them.
+func commaList[T any](p *[]T, parse func(part string) (T, *refusal)) field {
+	return field{parse: func(v string, _ position) *refusal {
+		*p = nil
+		for _, part := range splitList(v) {
+			value, r := parse(part)
+			if r != nil {
+				return r
+			}
+			*p = append(*p, value)
+		}
+		return nil
+	}}
+}
+
+func text(p *string) field { return checkedText(p, func(string) *refusal { return nil }) }
 
 // hidden is a text whose value is never shown.
 func hidden(p *string) field {
@@ -65,83 +99,66 @@ func hidden(p *string) field {
 
 // header is a text that may stand in an HTTP header field.
 func header(p *string) field {
-	return field{parse: func(v string, _ position) *refusal {
+	return checkedText(p, func(v string) *refusal {
 		if hasControl(v) {
 			return bad("remove them", "holds control characters and cannot be sent as a header")
 		}
-		*p = v
 		return nil
-	}}
+	})
 }
 
 // headerName is the name of an HTTP header field (RFC 9110 section 5.6.2).
 func headerName(p *string) field {
-	return field{parse: func(v string, _ position) *refusal {
-		for _, c := range []byte(v) {
-			if !isAlnum(c) && !strings.ContainsRune("!#$%&'*+-.^_`|~", rune(c)) {
-				return bad("write a name such as X-Gate-Pass", "is not the name of a header")
-			}
-		}
-		*p = v
-		return nil
-	}}
+	return token(p, "!#$%&'*+-.^_`|~", "write a name such as X-Gate-Pass", "is not the name of a header")
 }
 
 // charset is the name of a character set (RFC 2978 section 2.3).
 func charset(p *string) field {
-	return field{parse: func(v string, _ position) *refusal {
+	return token(p, "!#$%&'+-^_`{}~", "write a name such as utf-8 or gbk", "is not the name of a charset")
+}
+
+// token is a text of letters, digits and some marks.
+func token(p *string, marks, fix, what string) field {
+	return checkedText(p, func(v string) *refusal {
 		for _, c := range []byte(v) {
-			if !isAlnum(c) && !strings.ContainsRune("!#$%&'+-^_`{}~", rune(c)) {
-				return bad("write a name such as utf-8 or gbk", "is not the name of a charset")
+			if !isAlnum(c) && strings.IndexByte(marks, c) < 0 {
+				return bad(fix, "%s", what)
 			}
 		}
-		*p = v
 		return nil
-	}}
+	})
 }
 
 // hosts is a comma list of host names, kept in small letters.
 func hosts(p *[]string) field {
-	return field{parse: func(v string, _ position) *refusal {
-		*p = nil
-		for _, part := range splitList(v) {
-			if !fdfs.ValidHost(part) || strings.Contains(part, ":") {
-				return bad("write names such as gateway.example with commas between them",
-					"holds %s, which is no name of a host", shown(part))
-			}
-			*p = append(*p, strings.ToLower(strings.TrimSuffix(part, ".")))
+	return commaList(p, func(part string) (string, *refusal) {
+		if !fdfs.ValidHost(part) || strings.Contains(part, ":") {
+			return "", bad("write names such as gateway.example with commas between them",
+				"holds %s, which is no name of a host", shown(part))
 		}
-		return nil
-	}}
+		return strings.ToLower(strings.TrimSuffix(part, ".")), nil
+	})
 }
 
 // fileMode is the permissions of a file, in octal digits.
 func fileMode(p *fs.FileMode) field {
-	return field{parse: func(v string, _ position) *refusal {
-		if v == "" {
-			return nil
-		}
+	const fix = "write permissions in octal digits, such as 0600 or 0660"
+	return parsed(p, fix, "is no mode of a file", func(v string) (fs.FileMode, bool) {
 		n, err := strconv.ParseUint(v, 8, 32)
-		if err != nil || n > 0o777 {
-			return bad("write permissions in octal digits, such as 0600 or 0660", "is no mode of a file")
-		}
-		*p = fs.FileMode(n)
-		return nil
-	}}
+		return fs.FileMode(n), err == nil && n <= 0o777
+	})
 }
 
 // hiddenList is a comma list of values that are never shown.
 func hiddenList(p *[]string) field {
-	return field{secret: func() bool { return len(*p) > 0 }, parse: func(v string, _ position) *refusal {
-		*p = nil
-		for _, part := range splitList(v) {
-			if part == "" {
-				return bad("remove the comma too many", "has an empty member")
-			}
-			*p = append(*p, part)
+	f := commaList(p, func(part string) (string, *refusal) {
+		if part == "" {
+			return "", bad("remove the comma too many", "has an empty member")
 		}
-		return nil
-	}}
+		return part, nil
+	})
+	f.secret = func() bool { return len(*p) > 0 }
+	return f
 }
 
 // path is a file name, relative to the folder of the file it is written in.
@@ -194,17 +211,11 @@ func flag(p *bool) field {
 
 // number is a decimal number from low to high.
 func number(p *int, low, high int) field {
-	return field{parse: func(v string, _ position) *refusal {
-		if v == "" {
-			return nil
-		}
+	fix := fmt.Sprintf("write a number from %d to %d", low, high)
+	return parsed(p, fix, "is not a number in range", func(v string) (int, bool) {
 		n, err := strconv.Atoi(v)
-		if err != nil || n < low || n > high {
-			return bad(fmt.Sprintf("write a number from %d to %d", low, high), "is not a number in range")
-		}
-		*p = n
-		return nil
-	}}
+		return n, err == nil && n >= low && n <= high
+	})
 }
 
 // numberOr is a number, or -1 for a word.
@@ -262,18 +273,11 @@ func moduleSeconds(p *time.Duration, low, high int, outside Severity) field {
 
 // duration is 500ms, 10s, 1h30m, or plain seconds.
 func duration(p *time.Duration, low, high time.Duration) field {
-	return field{parse: func(v string, _ position) *refusal {
-		if v == "" {
-			return nil
-		}
+	fix := fmt.Sprintf("write a duration from %v to %v, such as 500ms, 10s, 1h or plain seconds", low, high)
+	return parsed(p, fix, "is not a duration in range", func(v string) (time.Duration, bool) {
 		d, ok := parseDuration(v)
-		if !ok || d < low || d > high {
-			return bad(fmt.Sprintf("write a duration from %v to %v, such as 500ms, 10s, 1h or plain seconds", low,
-				high), "is not a duration in range")
-		}
-		*p = d
-		return nil
-	}}
+		return d, ok && d >= low && d <= high
+	})
 }
 
 func parseDuration(v string) (time.Duration, bool) {
@@ -286,17 +290,7 @@ func parseDuration(v string) (time.Duration, bool) {
 
 // size is 256KB, 64MB, 10GB (powers of 1024), or plain bytes.
 func size(p *int64) field {
-	return field{parse: func(v string, _ position) *refusal {
-		if v == "" {
-			return nil
-		}
-		n, ok := parseSize(v)
-		if !ok {
-			return bad("write a size such as 256KB, 64MB, 10GB or plain bytes", "is not a size")
-		}
-		*p = n
-		return nil
-	}}
+	return parsed(p, "write a size such as 256KB, 64MB, 10GB or plain bytes", "is not a size", parseSize)
 }
 
 func parseSize(v string) (int64, bool) {
@@ -314,18 +308,10 @@ func parseSize(v string) (int64, bool) {
 
 // choice is one of a few words, in any case.
 func choice(p *string, words ...string) field {
-	return field{parse: func(v string, _ position) *refusal {
-		if v == "" {
-			return nil
-		}
-		for _, w := range words {
-			if strings.EqualFold(v, w) {
-				*p = w
-				return nil
-			}
-		}
-		return bad("write "+orList(words), "is not known")
-	}}
+	return parsed(p, "write "+orList(words), "is not known", func(v string) (string, bool) {
+		i := slices.IndexFunc(words, func(w string) bool { return strings.EqualFold(v, w) })
+		return words[max(i, 0)], i >= 0
+	})
 }
 
 // moduleChoice is a choice where an unknown word leaves the default.
@@ -388,18 +374,14 @@ func sources(p *[]netip.Prefix, local *bool) field {
 
 // addresses is a comma list of IP addresses.
 func addresses(p *[]netip.Addr) field {
-	return field{parse: func(v string, _ position) *refusal {
-		*p = nil
-		for _, part := range splitList(v) {
-			ip, err := netip.ParseAddr(part)
-			if err != nil {
-				return bad("write addresses such as 10.0.0.1 with commas between them",
-					"holds %s, which is no IP address", shown(part))
-			}
-			*p = append(*p, ip.Unmap())
+	return commaList(p, func(part string) (netip.Addr, *refusal) {
+		ip, err := netip.ParseAddr(part)
+		if err != nil {
+			return ip, bad("write addresses such as 10.0.0.1 with commas between them",
+				"holds %s, which is no IP address", shown(part))
 		}
-		return nil
-	}}
+		return ip.Unmap(), nil
+	})
 }
 
 // splitList splits at commas and trims; an empty value has no members.
