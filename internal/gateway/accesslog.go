@@ -41,7 +41,7 @@ type entry struct {
 	at                                    time.Time
 	remote                                netip.Addr // invalid for a unix socket
 	method, target, proto, referer, agent []byte
-	line                                  []byte // instead of the first three: what came of a request line that was refused
+	line                                  []byte // in place of method, target, proto: a refused request line
 	status                                int
 	bytes                                 int64
 	source                                string
@@ -51,8 +51,9 @@ type entry struct {
 // entryOf describes a request whose answer is out.
 func entryOf(r *request, bytes int64, err error) entry {
 	h := &r.ctx.Request.Header
-	return entry{at: r.now, remote: ipOf(r.ctx.RemoteAddr()), method: h.Method(), target: h.RequestURI(), proto: h.Protocol(),
-		referer: h.Referer(), agent: h.UserAgent(), status: r.ctx.Response.StatusCode(), bytes: bytes, source: r.source, err: err}
+	return entry{at: r.now, remote: ipOf(r.ctx.RemoteAddr()), method: h.Method(), target: h.RequestURI(),
+		proto: h.Protocol(), referer: h.Referer(), agent: h.UserAgent(), status: r.ctx.Response.StatusCode(),
+		bytes: bytes, source: r.source, err: err}
 }
 
 func (l *AccessLog) write(e entry) {
@@ -112,7 +113,8 @@ func (e *entry) appendJSON(b []byte) []byte {
 	for _, field := range []struct {
 		name  string
 		value []byte
-	}{{"refused_line", e.line}, {"method", e.method}, {"target", e.target}, {"protocol", e.proto}, {"referer", e.referer}, {"user_agent", e.agent}} {
+	}{{"refused_line", e.line}, {"method", e.method}, {"target", e.target}, {"protocol", e.proto},
+		{"referer", e.referer}, {"user_agent", e.agent}} {
 		if len(field.value) == 0 && field.name == "refused_line" {
 			continue
 		}

@@ -6,8 +6,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// ActiveContent says how files of types are sent in which a browser runs scripts: they come from
-// whoever may upload.
+// ActiveContent says how files of types are sent in which a browser runs scripts: any client that
+// may upload can have made them.
 type ActiveContent string
 
 // The ways of sending them.
@@ -29,7 +29,8 @@ func isActive(contentType string) bool {
 	essence, _, _ := strings.Cut(contentType, ";")
 	essence = strings.ToLower(strings.TrimSpace(essence))
 	switch essence {
-	case "text/html", "text/xml", "application/xml", "text/xsl", "multipart/related", "multipart/x-mixed-replace", "message/rfc822":
+	case "text/html", "text/xml", "application/xml", "text/xsl", "multipart/related", "multipart/x-mixed-replace",
+		"message/rfc822":
 		return true
 	}
 	return strings.HasSuffix(essence, "+xml")

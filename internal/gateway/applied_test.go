@@ -29,7 +29,8 @@ func TestLocalFilesDoNotWait(t *testing.T) {
 		Origin: origin.NewResolver(origin.Options{
 			Protocol: &fakeProtocol{content: "hello"}, Cache: c, Store: files,
 			WaitApplied: func() { waiting <- struct{}{}; <-applied },
-			Sources:     origin.NewSources(origin.SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}),
+			Sources: origin.NewSources(origin.SourcesOptions{
+				Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}),
 		}),
 	}, ServerOptions{MinSendRate: 1})
 	remote := make(chan string)

@@ -90,7 +90,8 @@ func TestShareWhileOthersCome(t *testing.T) {
 		require.NotNil(t, visit(t, s, ln, "203.0.113.7", false))
 	}
 	require.EqualValues(t, 16, s.open.Load(), "half, and then one for one")
-	require.NoError(t, others.(interface{ SetReadDeadline(time.Time) error }).SetReadDeadline(time.Now().Add(time.Minute)), "still open")
+	require.NoError(t, others.(interface{ SetReadDeadline(time.Time) error }).SetReadDeadline(
+		time.Now().Add(time.Minute)), "still open")
 	m := s.handler.Load().o.Metrics
 	require.EqualValues(t, 85, testutil.ToFloat64(replacedConns.of(m).WithLabelValues("per_ip")))
 	require.Zero(t, testutil.ToFloat64(replacedConns.of(m).WithLabelValues("overload")))
@@ -110,7 +111,8 @@ func TestIdleTimeShrinks(t *testing.T) {
 }
 
 func TestBlockOf(t *testing.T) {
-	for from, want := range map[string]string{"192.0.2.1": "192.0.2.1", "::1": "::1", "2001:db8:1:2:3::4": "2001:db8:1:2::", "fe80::1%eth0": "fe80::"} {
+	for from, want := range map[string]string{"192.0.2.1": "192.0.2.1", "::1": "::1",
+		"2001:db8:1:2:3::4": "2001:db8:1:2::", "fe80::1%eth0": "fe80::"} {
 		require.Equal(t, netip.MustParseAddr(want), blockOf(netip.MustParseAddr(from)), from)
 	}
 	require.False(t, blockOf(netip.Addr{}).IsValid())

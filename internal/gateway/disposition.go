@@ -55,7 +55,8 @@ func cleanFilename(dst, name []byte) []byte {
 		r, n := utf8.DecodeRune(name)
 		name = name[n:]
 		switch {
-		case r < ' ' || r >= 0x7f && r < 0xa0 || unicode.Is(unicode.Bidi_Control, r): // the last could disguise an extension
+		// the last could disguise an extension
+		case r < ' ' || r >= 0x7f && r < 0xa0 || unicode.Is(unicode.Bidi_Control, r):
 			continue
 		case r == '/' || r == '\\' || r == utf8.RuneError && n == 1:
 			r = '_'

@@ -45,7 +45,7 @@ var (
 	errNoLists = &refusal{status: 503, reason: origin.ErrNoLists.Error(), retryAfter: 5 * time.Second}
 )
 
-// refusalOf turns any error of the request's way into the answer to it. This is the one place that
+// refusalOf turns any error of the request path into the answer to it. This is the one place that
 // maps errors to statuses.
 func refusalOf(err error) *refusal {
 	var r *refusal
@@ -72,7 +72,8 @@ func refusalOf(err error) *refusal {
 		return &refusal{status: 400, reason: err.Error()}
 	case errors.Is(err, storage.ErrPathIndex):
 		return &refusal{status: 400, reason: "bad file id: no such store path"}
-	case errors.Is(err, storage.ErrNotFound), errors.Is(err, storage.ErrNoGroup), errors.Is(err, storage.ErrSlotContent):
+	case errors.Is(err, storage.ErrNotFound), errors.Is(err, storage.ErrNoGroup),
+		errors.Is(err, storage.ErrSlotContent):
 		return errNotFound
 	case errors.Is(err, storage.ErrChanged):
 		return &refusal{status: 503, reason: "the file is changing", retryAfter: time.Second, cause: err}

@@ -27,7 +27,7 @@ const (
 	ByFreshLook = "by a fresh look"        // by the configuration alone
 )
 
-// ExplanationStep is one step of a request's way.
+// ExplanationStep is one step of a request.
 type ExplanationStep struct {
 	Name string `json:"name"`
 	Text string `json:"text"`
@@ -63,7 +63,8 @@ func (h *Handler) Explain(ctx context.Context, urlOrID string, now time.Time) Ex
 		r := refusalOf(err)
 		return e.end(r.status, "%s", r.reason)
 	}
-	e.step("file id", "%s: %s, store path %d, created %s", id, id.Kind, id.PathIndex, time.Unix(id.Created, 0).UTC().Format(time.RFC3339))
+	e.step("file id", "%s: %s, store path %d, created %s", id, id.Kind, id.PathIndex,
+		time.Unix(id.Created, 0).UTC().Format(time.RFC3339))
 	if h.o.Tokens == nil {
 		e.step("token", "not wanted")
 	} else if err := h.o.Tokens.Check(id.Logic, t.params.token, t.params.ts, now); err != nil {
@@ -79,11 +80,13 @@ func (h *Handler) Explain(ctx context.Context, urlOrID string, now time.Time) Ex
 	switch {
 	case localErr == nil:
 		return e.end(200, "the file of this host")
-	case !errors.Is(localErr, storage.ErrNotFound) && !errors.Is(localErr, storage.ErrNoGroup) && !errors.Is(localErr, storage.ErrUnavailable):
+	case !errors.Is(localErr, storage.ErrNotFound) && !errors.Is(localErr, storage.ErrNoGroup) &&
+		!errors.Is(localErr, storage.ErrUnavailable):
 		r := refusalOf(localErr)
 		return e.end(r.status, "%s", r.reason)
 	}
-	q := origin.Request{ID: id, Now: now, Redirected: t.params.redirected(), Token: t.params.token, Timestamp: t.params.ts}
+	q := origin.Request{ID: id, Now: now, Redirected: t.params.redirected(), Token: t.params.token,
+		Timestamp: t.params.ts}
 	out := h.o.Origin.Explain(ctx, &q, localErr, e.step)
 	status, text := 200, out.Text
 	switch {

@@ -7,8 +7,8 @@
 //	s := gateway.NewServer(gateway.ServerOptions{ReadTimeout: 10 * time.Second}, h)
 //	err := s.Serve(listener)
 //
-// One request's way stands in this file, top to bottom: parse the target, check the token, find the
-// file, send it. Each step may end it with an error; refusalOf in errors.go is the only place that
+// The request path is this file, top to bottom: parse the target, check the token, find the file,
+// send it. Each step may end it with an error; refusalOf in errors.go is the only place that
 // turns errors into statuses.
 package gateway
 
@@ -42,7 +42,7 @@ type Options struct {
 	Group      string // the group of URLs that name none
 	URLPrefix  string // cut off in front of the path, e.g. "/files"
 
-	Tokens                  *antisteal.Checker // nil = nobody needs a token
+	Tokens                  *antisteal.Checker // nil = no request needs a token
 	BypassName, BypassValue string             // request header that makes a token unnecessary; empty name = none
 	FailFile                *FailFile          // sent with 200 to a refused token; nil = FailStatus
 	FailStatus              int                // 400 (default) or 403
@@ -183,7 +183,7 @@ func newRequest(h *Handler) *request {
 func (h *Handler) Serve(ctx *fasthttp.RequestCtx) {
 	r := h.pool.Get().(*request)
 	r.ctx, r.now, r.source = ctx, ctx.Time(), sourceNone
-	if err := r.guarded(); err != nil {
+	if err := r.withRecover(); err != nil {
 		r.closeFile()
 		r.streamed = false
 		r.refuse(err)
@@ -199,8 +199,8 @@ func (h *Handler) Serve(ctx *fasthttp.RequestCtx) {
 	r.finish(int64(bytes), time.Time{}, nil)
 }
 
-// guarded turns a panic, which is a bug, into a 500 instead of the end of the process.
-func (r *request) guarded() (err error) {
+// withRecover turns a panic, which is a bug, into a 500 instead of the end of the process.
+func (r *request) withRecover() (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			panics.Report(p, "answering", "target", r.shortTarget())
@@ -210,7 +210,7 @@ func (r *request) guarded() (err error) {
 	return r.serve()
 }
 
-// serve is the way of a request.
+// serve parses, authorizes, locates and answers.
 func (r *request) serve() error {
 	if done, err := r.method(); done || err != nil {
 		return err
@@ -226,7 +226,8 @@ func (r *request) serve() error {
 		return err
 	}
 	err := r.findAndRespond()
-	if errors.Is(err, storage.ErrChanged) { // between the question for its size and the download; nothing has been sent yet
+	// between the question for its size and the download; nothing has been sent yet
+	if errors.Is(err, storage.ErrChanged) {
 		r.ctx.Response.Header.Reset()
 		err = r.findAndRespond()
 	}
@@ -333,7 +334,7 @@ func (r *request) find() (answered bool, err error) {
 	case errors.Is(err, storage.ErrUnavailable):
 		answered, remoteErr := r.findRemote(err)
 		if remoteErr != nil {
-			return false, err // that is the reason, not that nobody else has the file
+			return false, err // that is the reason, not that no other host has the file
 		}
 		r.h.log.Error("cannot read the store, the file came from another host", "target", r.shortTarget(), "err", err)
 		return answered, nil
@@ -381,8 +382,7 @@ func (r *request) sent(result sendfile.Result) {
 	r.finish(result.Sent, result.FirstByte, result.Err)
 }
 
-// aborted counts an answer that ended early. When it was not the client that ended it, somebody has
-// to know.
+// aborted counts an answer that ended early, and logs it when it was not the client that ended it.
 func (r *request) aborted(result sendfile.Result) {
 	reason := "client"
 	switch {

@@ -33,7 +33,8 @@ func edge(t *testing.T, o Options, protocol origin.Protocol, so ...ServerOptions
 	t.Cleanup(func() { require.NoError(t, files.Close()) })
 	o.Store, o.GroupInURL, o.XCache = files, true, true
 	remote := origin.Options{
-		Protocol: protocol, Cache: c, TryReplicas: true, Port: 80, Running: &atomic.Int64{}, Store: files, Targets: origin.Targets{Group: true},
+		Protocol: protocol, Cache: c, TryReplicas: true, Port: 80, Running: &atomic.Int64{}, Store: files,
+		Targets: origin.Targets{Group: true},
 		Sources: origin.NewSources(origin.SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}}),
 	}
 	o.Origin = origin.NewResolver(remote)
@@ -46,7 +47,8 @@ func kinds(t *testing.T, content string) map[string]string {
 	source := fdfs.Source{10, 0, 0, 1}
 	urls := map[string]string{}
 	for name, fields := range map[string]fdfs.Fields{
-		"normal": {Size: int64(len(content)), CRC32: crc32.ChecksumIEEE([]byte(content))}, "appender": {Kind: fdfs.KindAppender},
+		"normal":   {Size: int64(len(content)), CRC32: crc32.ChecksumIEEE([]byte(content))},
+		"appender": {Kind: fdfs.KindAppender},
 	} {
 		fields.Group, fields.Source, fields.Created, fields.Ext = "group1", source, 1700000000, "jpg"
 		id, err := fdfs.Encode(fields)
@@ -64,9 +66,12 @@ func TestHitsSayTheSame(t *testing.T) {
 	for kind, url := range kinds(t, content) {
 		t.Run(kind, func(t *testing.T) {
 			asked := map[string][]string{
-				"whole": {"GET"}, "head": {"HEAD"}, "range": {"GET", "Range: bytes=10-19"}, "across chunks": {"GET", "Range: bytes=262140-262150"},
-				"ranges": {"GET", "Range: bytes=0-9,300000-300009"}, "end": {"GET", "Range: bytes=-5"}, "behind the end": {"GET", "Range: bytes=600000-"},
-				"not modified": {"GET", "If-Modified-Since: Tue, 14 Nov 2023 22:13:20 GMT"}, "condition failed": {"GET", `If-Match: "other"`},
+				"whole": {"GET"}, "head": {"HEAD"}, "range": {"GET", "Range: bytes=10-19"},
+				"across chunks": {"GET", "Range: bytes=262140-262150"},
+				"ranges":        {"GET", "Range: bytes=0-9,300000-300009"}, "end": {"GET", "Range: bytes=-5"},
+				"behind the end":   {"GET", "Range: bytes=600000-"},
+				"not modified":     {"GET", "If-Modified-Since: Tue, 14 Nov 2023 22:13:20 GMT"},
+				"condition failed": {"GET", `If-Match: "other"`},
 			}
 			cold := map[string]string{}
 			for name, request := range asked {
@@ -79,7 +84,8 @@ func TestHitsSayTheSame(t *testing.T) {
 			warm.untilHit(url)
 			for name, request := range asked {
 				for range 2 {
-					require.Equal(t, plainCache(cold[name]), plainCache(warm.ask(request[0], url, request[1:]...)), name)
+					require.Equal(t, plainCache(cold[name]), plainCache(warm.ask(request[0], url, request[1:]...)),
+						name)
 				}
 			}
 			require.Contains(t, warm.ask("GET", url), "X-Cache: HIT")
@@ -89,11 +95,11 @@ func TestHitsSayTheSame(t *testing.T) {
 	}
 }
 
-// untilHit asks for a file until it comes out of the cache. The first answers may not: whoever
-// fetches a file gives its last bytes out before it stores them.
+// untilHit asks for a file until it comes out of the cache. The first answers may not: the
+// last bytes of a fetched file are sent before it is stored.
 func (r *running) untilHit(url string) {
 	r.t.Helper()
-	for end := time.Now().Add(patience); !strings.Contains(r.ask("GET", url), "X-Cache: HIT"); {
+	for end := time.Now().Add(testTimeout); !strings.Contains(r.ask("GET", url), "X-Cache: HIT"); {
 		require.True(r.t, time.Now().Before(end), "%s does not come out of the cache", url)
 	}
 }
@@ -130,7 +136,8 @@ func TestHitsAllocateNothing(t *testing.T) {
 	for name, fields := range hotRequests {
 		c := r.dial()
 		require.NoError(t, c.SetDeadline(time.Now().Add(time.Minute)))
-		request := []byte("GET " + url + " HTTP/1.1\r\nHost: gw.test\r\n" + strings.ReplaceAll(fields, "TAG", tag) + "\r\n")
+		request := []byte("GET " + url + " HTTP/1.1\r\nHost: gw.test\r\n" + strings.ReplaceAll(fields, "TAG", tag) +
+			"\r\n")
 		answer := make([]byte, r.answerLength(request))
 		allocs := testing.AllocsPerRun(300, func() {
 			if _, err := c.Write(request); err != nil {
@@ -151,7 +158,8 @@ type changingProtocol struct {
 	before func() // is called once, before content is given
 }
 
-func (o *changingProtocol) Open(ctx context.Context, w origin.Wanted, info storage.Info, offset, length int64, servers []storage.Server) (io.ReadCloser, error) {
+func (o *changingProtocol) Open(ctx context.Context, w origin.Wanted, info storage.Info, offset, length int64,
+	servers []storage.Server) (io.ReadCloser, error) {
 	o.mu.Lock()
 	before := o.before
 	o.before = nil
@@ -182,7 +190,8 @@ func (s *hookedStore) Open(id fdfs.FileID) (*storage.File, error) {
 func TestSecondAttemptHits(t *testing.T) {
 	small := strings.Repeat("0123456789abcdefghij", 205)
 	for _, c := range []struct{ name, content, field string }{
-		{"whole", small, "X-None: 1"}, {"range", small, "Range: bytes=1005-1019"}, {"ranges", small, "Range: bytes=1005-1019,2001-2019"},
+		{"whole", small, "X-None: 1"}, {"range", small, "Range: bytes=1005-1019"},
+		{"ranges", small, "Range: bytes=1005-1019,2001-2019"},
 		{"large", strings.Repeat(small, 50), "Range: bytes=1005-1019"}, // from a file in memory
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -224,7 +233,8 @@ func TestPinsAreGivenBack(t *testing.T) {
 	r.untilHit(url)
 	require.NotZero(t, remote.Cache.Stats().Memory.Moved)
 	for _, request := range [][]string{
-		{"GET"}, {"HEAD"}, {"GET", "Range: bytes=100-2000000"}, {"GET", "Range: bytes=0-9,100-200"}, {"GET", "Range: bytes=9999999-"}, {"GET", `If-Match: "no"`},
+		{"GET"}, {"HEAD"}, {"GET", "Range: bytes=100-2000000"}, {"GET", "Range: bytes=0-9,100-200"},
+		{"GET", "Range: bytes=9999999-"}, {"GET", `If-Match: "no"`},
 		{"GET", "If-Modified-Since: Tue, 14 Nov 2023 22:13:20 GMT"},
 	} {
 		r.ask(request[0], url, request[1:]...)

@@ -66,11 +66,14 @@ func TestAnswersDoNotDependOnTheCache(t *testing.T) {
 	slave := s.Slave(master, "_150x150", "jpg", small[:1000])
 	require.NoError(t, os.Chtimes(slave.Path, hourAgo, hourAgo))
 	objects := map[string]storetest.Object{
-		"normal": master, "big": s.Normal("mp4", big), "slot": s.Trunk("PNG", small), "big slot": s.Trunk("png", big), "empty": s.Normal("txt", nil),
-		"slave": slave, "appender": s.Appender("log", small), "link": s.Link("jpg", master.Path), "slot link": s.TrunkLink(master),
-		"flv": s.Normal("flv", small), "big flv": s.Normal("flv", big), "missing": s.Missing("jpg", hourAgo),
+		"normal": master, "big": s.Normal("mp4", big), "slot": s.Trunk("PNG", small), "big slot": s.Trunk("png", big),
+		"empty": s.Normal("txt", nil),
+		"slave": slave, "appender": s.Appender("log", small), "link": s.Link("jpg", master.Path),
+		"slot link": s.TrunkLink(master),
+		"flv":       s.Normal("flv", small), "big flv": s.Normal("flv", big), "missing": s.Missing("jpg", hourAgo),
 	}
-	o := Options{Types: map[string]string{"jpg": "image/jpeg", "png": "image/png"}, FLVExtension: "flv", CacheControl: "max-age=1", CORSOrigin: "*", XCache: true}
+	o := Options{Types: map[string]string{"jpg": "image/jpeg", "png": "image/png"}, FLVExtension: "flv",
+		CacheControl: "max-age=1", CORSOrigin: "*", XCache: true}
 	o.Store = openLocal(t, s)
 	plain := run(t, o, ServerOptions{})
 	o.Store = openCache(t, s, storage.FileCacheOptions{})
@@ -85,15 +88,19 @@ func TestAnswersDoNotDependOnTheCache(t *testing.T) {
 			fields        []string
 		}{
 			{"GET", "", nil}, {"HEAD", "", nil}, {"GET", "?filename=a%20b.jpg", nil},
-			{"GET", "", []string{"Range: bytes=10-19"}}, {"GET", "", []string{"Range: bytes=-1"}}, {"GET", "", []string{"Range: bytes=0-0,100-199"}},
-			{"GET", "", []string{"Range: bytes=1000000-"}}, {"GET", "", []string{"Range: bytes=5-9", "If-Range: " + tag[1]}},
+			{"GET", "", []string{"Range: bytes=10-19"}}, {"GET", "", []string{"Range: bytes=-1"}},
+			{"GET", "", []string{"Range: bytes=0-0,100-199"}},
+			{"GET", "", []string{"Range: bytes=1000000-"}},
+			{"GET", "", []string{"Range: bytes=5-9", "If-Range: " + tag[1]}},
 			{"GET", "", []string{"If-None-Match: " + tag[1]}}, {"GET", "", []string{`If-Match: "other"`}},
-			{"GET", "?start=100", nil}, {"GET", "?start=100&end=300", []string{"Range: bytes=0-20"}}, {"HEAD", "?start=9", nil},
+			{"GET", "?start=100", nil}, {"GET", "?start=100&end=300", []string{"Range: bytes=0-20"}},
+			{"HEAD", "?start=9", nil},
 			{"POST", "", nil},
 		} {
 			want := plain.ask(q.method, object.URL()+q.query, q.fields...)
 			for use := range 3 {
-				require.Equal(t, want, cached.ask(q.method, object.URL()+q.query, q.fields...), "%s: %s %s %v, use %d", name, q.method, q.query, q.fields, use)
+				require.Equal(t, want, cached.ask(q.method, object.URL()+q.query, q.fields...), "%s: %s %s %v, use %d",
+					name, q.method, q.query, q.fields, use)
 			}
 		}
 	}
@@ -124,14 +131,16 @@ func TestFileCutWhileSending(t *testing.T) {
 	}, "it is counted")
 	require.NoError(t, c.Close())
 	require.Equal(t, "HTTP/1.1 404", r.ask("GET", object.URL())[:12])
-	eventually.True(t, func() bool { return testutil.ToFloat64(openConns.of(r.handler.o.Metrics)) == 0 }, "connections end")
+	eventually.True(t, func() bool { return testutil.ToFloat64(openConns.of(r.handler.o.Metrics)) == 0 },
+		"connections end")
 }
 
 // After a reload the files that are kept are described by the new configuration.
 func TestPreparedByAnotherHandler(t *testing.T) {
 	s := storetest.New(t)
 	object := s.Normal("jpg", s.Bytes(100))
-	o := Options{Store: openCache(t, s, storage.FileCacheOptions{}), Types: map[string]string{"jpg": "image/jpeg"}, GroupInURL: true}
+	o := Options{Store: openCache(t, s, storage.FileCacheOptions{}), Types: map[string]string{"jpg": "image/jpeg"},
+		GroupInURL: true}
 	r := run(t, o, ServerOptions{})
 	for range 3 {
 		require.Contains(t, r.ask("GET", object.URL()), "Content-Type: image/jpeg")
@@ -145,8 +154,9 @@ func TestPreparedByAnotherHandler(t *testing.T) {
 
 // hotRequests are what the allocation tests ask for: name, and the fields of the request.
 var hotRequests = map[string]string{
-	"plain":        "",
-	"browser":      "User-Agent: Mozilla/5.0 (X11; Linux x86_64)\r\nAccept: image/avif,image/webp,*/*;q=0.8\r\nAccept-Language: en\r\nReferer: http://a.test/\r\n",
+	"plain": "",
+	"browser": "User-Agent: Mozilla/5.0 (X11; Linux x86_64)\r\nAccept: image/avif,image/webp,*/*;q=0.8\r\n" +
+		"Accept-Language: en\r\nReferer: http://a.test/\r\n",
 	"range":        "Range: bytes=10-19\r\n",
 	"not modified": "If-None-Match: TAG\r\n",
 }
@@ -155,7 +165,8 @@ var hotRequests = map[string]string{
 func hotFiles(s *storetest.Store, secret string) map[string]string {
 	urls := map[string]string{}
 	for name, o := range map[string]storetest.Object{
-		"memory": s.Normal("jpg", s.Bytes(4096)), "sendfile": s.Normal("mp4", s.Bytes(100_000)), "slot": s.Trunk("jpg", s.Bytes(100_000)),
+		"memory": s.Normal("jpg", s.Bytes(4096)), "sendfile": s.Normal("mp4", s.Bytes(100_000)),
+		"slot": s.Trunk("jpg", s.Bytes(100_000)),
 	} {
 		urls[name] = o.URL() + "?" + antisteal.Query(secret, o.ID.Logic, 0)
 	}
@@ -163,7 +174,8 @@ func hotFiles(s *storetest.Store, secret string) map[string]string {
 }
 
 func hotOptions(t *testing.T, s *storetest.Store, secret string) Options {
-	return Options{Store: openCache(t, s, storage.FileCacheOptions{}), GroupInURL: true, Types: map[string]string{"jpg": "image/jpeg"}, CacheControl: "max-age=60",
+	return Options{Store: openCache(t, s, storage.FileCacheOptions{}), GroupInURL: true,
+		Types: map[string]string{"jpg": "image/jpeg"}, CacheControl: "max-age=60",
 		Tokens: antisteal.NewChecker(antisteal.Options{Secrets: []string{"other", secret}})}
 }
 
@@ -180,7 +192,8 @@ func TestHotPathAllocatesNothing(t *testing.T) {
 		tag := regexp.MustCompile(`ETag: ([^\r]*)`).FindStringSubmatch(r.ask("HEAD", url))[1]
 		for asked, fields := range hotRequests {
 			c := r.dial()
-			request := []byte("GET " + url + " HTTP/1.1\r\nHost: gw.test\r\n" + strings.ReplaceAll(fields, "TAG", tag) + "\r\n")
+			request := []byte("GET " + url + " HTTP/1.1\r\nHost: gw.test\r\n" + strings.ReplaceAll(fields, "TAG", tag) +
+				"\r\n")
 			answer := make([]byte, r.answerLength(request))
 			exchange := func() {
 				if _, err := c.Write(request); err != nil {
@@ -236,7 +249,9 @@ func TestCountedOutcomes(t *testing.T) {
 		}
 	}
 	for status := 200; status < 220; status++ {
-		require.EqualValues(t, 3, testutil.ToFloat64(requestsTotal.of(m).WithLabelValues(fmt.Sprint(status), sourceLocal)))
-		require.EqualValues(t, 3, testutil.ToFloat64(requestsTotal.of(m).WithLabelValues(fmt.Sprint(status), sourceNone)))
+		require.EqualValues(t, 3, testutil.ToFloat64(requestsTotal.of(m).WithLabelValues(fmt.Sprint(status),
+			sourceLocal)))
+		require.EqualValues(t, 3, testutil.ToFloat64(requestsTotal.of(m).WithLabelValues(fmt.Sprint(status),
+			sourceNone)))
 	}
 }

@@ -24,8 +24,8 @@ var (
 )
 
 func newLimit(label, status, reason string) *limit {
-	return &limit{label, fmt.Appendf(nil, "HTTP/1.1 %s\r\nRetry-After: 5\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s\n",
-		status, len(reason)+1, reason)}
+	return &limit{label, fmt.Appendf(nil, "HTTP/1.1 %s\r\nRetry-After: 5\r\nContent-Type: text/plain; "+
+		"charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s\n", status, len(reason)+1, reason)}
 }
 
 // defaultShare of the connections is for one address where the configuration says nothing.

@@ -133,7 +133,7 @@ func (m *Metrics) count(o outcome) {
 		counter = requestsTotal.of(m).WithLabelValues(codeText(o.status), o.source)
 		more := maps.Clone(*known)
 		more[o] = counter
-		m.byOutcome.CompareAndSwap(known, &more) // if somebody was faster, the next request will do it
+		m.byOutcome.CompareAndSwap(known, &more) // if another request was faster, the next one will do it
 	}
 	counter.Inc()
 }

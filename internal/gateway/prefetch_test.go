@@ -27,7 +27,8 @@ func (*brokenProtocol) Stat(context.Context, origin.Wanted, []storage.Server) (s
 	return storage.Info{}, storage.ErrNoSource
 }
 
-func (*brokenProtocol) Open(context.Context, origin.Wanted, storage.Info, int64, int64, []storage.Server) (io.ReadCloser, error) {
+func (*brokenProtocol) Open(context.Context, origin.Wanted, storage.Info, int64, int64,
+	[]storage.Server) (io.ReadCloser, error) {
 	return nil, storage.ErrNoSource
 }
 
@@ -51,7 +52,8 @@ func TestPrefetchTellsWhy(t *testing.T) {
 		running := &atomic.Int64{}
 		o := origin.Options{
 			Protocol: test.protocol, Cache: c, Store: store, Running: running,
-			Sources: origin.NewSources(origin.SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}),
+			Sources: origin.NewSources(origin.SourcesOptions{
+				Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}),
 		}
 		h := NewHandler(Options{Store: store, GroupInURL: true, Origin: origin.NewResolver(o)})
 		id := fdfstest.IDFrom(t, test.group, "10.0.0.1", 0).String()

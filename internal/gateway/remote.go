@@ -21,7 +21,8 @@ type Origin interface {
 	// not here.
 	Find(r *origin.Request, localErr error) (redirect string, err error)
 	// Explain tells step by step what Find would do.
-	Explain(ctx context.Context, r *origin.Request, localErr error, step func(name, format string, args ...any)) origin.Outcome
+	Explain(ctx context.Context, r *origin.Request, localErr error,
+		step func(name, format string, args ...any)) origin.Outcome
 	// Prefetch fetches a whole file into the cache.
 	Prefetch(ctx context.Context, id fdfs.FileID, localErr error, now time.Time) (size int64, where string, err error)
 }
@@ -94,7 +95,8 @@ func localPort(a net.Addr) int {
 
 // sourcesOf are the names in the metrics and in X-Cache of where bytes come from.
 var sourcesOf = map[cache.From]string{
-	cache.FromMemory: sourceMemory, cache.FromDisk: sourceDisk, cache.FromPeer: sourcePeer, cache.FromOrigin: sourceOrigin,
+	cache.FromMemory: sourceMemory, cache.FromDisk: sourceDisk, cache.FromPeer: sourcePeer,
+	cache.FromOrigin: sourceOrigin,
 }
 
 // openRemote makes the body one of a file on other hosts, and waits for its first bytes: until
@@ -145,10 +147,12 @@ var _ origin.Client = (*request)(nil)
 // request alone tells.
 func (r *request) Hint() int64 {
 	h := &r.ctx.Request.Header
-	if r.ctx.IsHead() || len(h.Peek(fasthttp.HeaderIfNoneMatch)) > 0 || len(h.Peek(fasthttp.HeaderIfModifiedSince)) > 0 {
+	if r.ctx.IsHead() || len(h.Peek(fasthttp.HeaderIfNoneMatch)) > 0 ||
+		len(h.Peek(fasthttp.HeaderIfModifiedSince)) > 0 {
 		return cache.NoHint
 	}
-	if start, ok := seekOffset(r.target.params.start); ok && r.h.o.FLVExtension != "" && r.id.Ext() == r.h.o.FLVExtension {
+	if start, ok := seekOffset(r.target.params.start); ok && r.h.o.FLVExtension != "" &&
+		r.id.Ext() == r.h.o.FLVExtension {
 		return start
 	}
 	ranges, ok := bytes.CutPrefix(h.Peek(fasthttp.HeaderRange), []byte("bytes="))

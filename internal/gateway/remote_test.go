@@ -44,7 +44,8 @@ func (o *fakeProtocol) Stat(_ context.Context, w origin.Wanted, _ []storage.Serv
 		CRC32: w.ID.CRC32, Immutable: w.ID.Immutable()}}, nil
 }
 
-func (o *fakeProtocol) Open(_ context.Context, w origin.Wanted, _ storage.Info, offset, length int64, _ []storage.Server) (io.ReadCloser, error) {
+func (o *fakeProtocol) Open(_ context.Context, w origin.Wanted, _ storage.Info, offset, length int64,
+	_ []storage.Server) (io.ReadCloser, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.targets = append(o.targets, w.Target)
@@ -62,11 +63,14 @@ func (o *fakeProtocol) fetches() int {
 	return o.opened
 }
 
+// asker sends a request; headers are names and values in turn.
+type asker func(method, target string, headers ...string) (status int, body string)
+
 // cachedGateway serves what the origin has through a cache, and returns a function that asks it.
-func cachedGateway(t *testing.T, o Options, protocol origin.Protocol) func(method, target string, headers ...string) (status int, body string) {
+func cachedGateway(t *testing.T, o Options, protocol origin.Protocol) asker {
 	t.Helper()
 	r, _, _ := edge(t, o, protocol)
-	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: patience}
+	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: testTimeout}
 	return func(method, target string, headers ...string) (int, string) {
 		t.Helper()
 		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+r.address+target, nil)
@@ -89,7 +93,8 @@ func TestRangeBehindTheEnd(t *testing.T) {
 	content := strings.Repeat("hello ", 1000)
 	idOf := func(random uint32) string {
 		source := fdfs.Source{10, 0, 0, 1}
-		id, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: source, Created: 1700000000, Size: int64(len(content)), Random: random,
+		id, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: source, Created: 1700000000,
+			Size: int64(len(content)), Random: random,
 			CRC32: crc32.ChecksumIEEE([]byte(content)), Ext: "bin"})
 		require.NoError(t, err)
 		return id.String()
@@ -103,7 +108,7 @@ func TestRangeBehindTheEnd(t *testing.T) {
 		status, _ = ask("HEAD", id)
 		require.Equal(t, 404, status, "after a range from %s", first)
 	}
-	protocol.mu.Lock() // a fetch that nobody waits for may still look
+	protocol.mu.Lock() // a fetch without a reader may still look
 	protocol.content = content
 	protocol.mu.Unlock()
 	for i, first := range []string{"6000", "99999999999"} {
@@ -122,17 +127,18 @@ func TestForeignTokens(t *testing.T) {
 	var asked, tokens atomic.Int64
 	ln, err := net.Listen("tcp", "127.0.0.7:0")
 	require.NoError(t, err)
-	server := &httptest.Server{Listener: ln, Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		asked.Add(1)
-		if r.URL.Query().Has("token") {
-			tokens.Add(1)
-		}
-		http.ServeContent(w, r, "", time.Unix(1700000000, 0), strings.NewReader("hello"))
-	})}}
+	server := &httptest.Server{Listener: ln,
+		Config: &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			asked.Add(1)
+			if r.URL.Query().Has("token") {
+				tokens.Add(1)
+			}
+			http.ServeContent(w, r, "", time.Unix(1700000000, 0), strings.NewReader("hello"))
+		})}}
 	server.Start()
 	t.Cleanup(server.Close)
 	web := origin.NewHTTP(origin.HTTPOptions{
-		Port: ln.Addr().(*net.TCPAddr).Port, ConnectTimeout: patience, NetworkTimeout: patience,
+		Port: ln.Addr().(*net.TCPAddr).Port, ConnectTimeout: testTimeout, NetworkTimeout: testTimeout,
 	})
 	t.Cleanup(web.Close)
 	id := fdfstest.IDFrom(t, "group1", "127.0.0.7", 0)

@@ -26,7 +26,8 @@ func (p *representation) size() int64 { return int64(len(p.head)) + p.body.Lengt
 func (p *representation) cut(s httprange.Span, base int64) sendfile.Piece {
 	head := int64(len(p.head))
 	first, end := min(s.Start, head), min(s.Start+s.Length, head)
-	return sendfile.Piece{Head: p.head[first:end], Offset: base + p.body.Start + s.Start - first, Length: s.Length - (end - first)}
+	return sendfile.Piece{Head: p.head[first:end], Offset: base + p.body.Start + s.Start - first,
+		Length: s.Length - (end - first)}
 }
 
 // respond answers with the file that was found: its headers, then as much of it as range and
@@ -288,7 +289,8 @@ func (r *request) preflight() {
 	h := &r.ctx.Response.Header
 	h.Set(fasthttp.HeaderAllow, r.h.allow)
 	h.Set(fasthttp.HeaderAccessControlAllowMethods, r.h.allow)
-	h.Set(fasthttp.HeaderAccessControlAllowHeaders, "Range, If-Range, If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since")
+	h.Set(fasthttp.HeaderAccessControlAllowHeaders,
+		"Range, If-Range, If-Match, If-None-Match, If-Modified-Since, If-Unmodified-Since")
 	h.Set(fasthttp.HeaderAccessControlMaxAge, "86400")
 	r.ctx.SetStatusCode(fasthttp.StatusNoContent)
 }

@@ -79,10 +79,12 @@ func NewServer(o ServerOptions, h *Handler) *Server {
 	if o.IdleTimeout == 0 {
 		o.IdleTimeout = 75 * time.Second
 	}
-	s := &Server{o: o, log: o.Log, waits: newWaits(o.MaxConnections), hangups: hangup.New(o.Log), all: newConnSet(), perIP: map[netip.Addr]*connSet{}, stopping: make(chan struct{}),
+	s := &Server{o: o, log: o.Log, waits: newWaits(o.MaxConnections), hangups: hangup.New(o.Log), all: newConnSet(),
+		perIP: map[netip.Addr]*connSet{}, stopping: make(chan struct{}),
 		refuser: newRefuser(o.MaxConnections), limited: logfile.Limit(o.Log)}
 	s.handler.Store(h)
-	s.guard = httpguard.New(httpguard.Options{ReadTimeout: o.ReadTimeout, IdleTimeout: o.IdleTimeout, MaxIdle: s.maxIdle, OnRefuse: s.refused})
+	s.guard = httpguard.New(httpguard.Options{ReadTimeout: o.ReadTimeout, IdleTimeout: o.IdleTimeout,
+		MaxIdle: s.maxIdle, OnRefuse: s.refused})
 	s.fast = &fasthttp.Server{
 		Name:                         "fastdfs-gateway",
 		Handler:                      s.serve,
@@ -101,7 +103,7 @@ func NewServer(o ServerOptions, h *Handler) *Server {
 	return s
 }
 
-// serve answers a request. Handler.Serve contains the panics of a request's way; this is for what
+// serve answers a request. Handler.Serve contains the panics of the request path; this is for what
 // is around it.
 func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 	defer func() {
@@ -197,7 +199,8 @@ func (s *Server) refused(conn net.Conn, e *httpguard.Error) {
 	h := s.handler.Load()
 	h.o.Metrics.malformed(e.Status)
 	if h.o.Access != nil {
-		h.o.Access.write(entry{at: time.Now(), remote: ipOf(conn.RemoteAddr()), line: e.Line, status: e.Status, source: sourceNone, err: e})
+		h.o.Access.write(entry{at: time.Now(), remote: ipOf(conn.RemoteAddr()), line: e.Line, status: e.Status,
+			source: sourceNone, err: e})
 	}
 }
 
@@ -245,7 +248,8 @@ func (l *listener) Accept() (net.Conn, error) {
 		case errors.Is(err, net.ErrClosed):
 			return nil, err
 		default:
-			l.s.log.Warn("cannot accept connections", "address", l.Addr().String(), "err", err, "next_try", pause.String())
+			l.s.log.Warn("cannot accept connections", "address", l.Addr().String(), "err", err, "next_try",
+				pause.String())
 			select {
 			case <-l.s.stopping:
 			case <-time.After(pause):
@@ -280,7 +284,9 @@ func (s *Server) admit(inner net.Conn) net.Conn {
 		s.sockets.Add(-1)
 		refusedConns.of(s.handler.Load().o.Metrics).WithLabelValues(reason.label).Inc()
 		if reason == tooManyPerIP {
-			s.limited.Warn("an address has too many connections; for a proxy or load balancer set max_connections_per_ip", "address", counted.block.String())
+			s.limited.Warn(
+				"an address has too many connections; for a proxy or load balancer set max_connections_per_ip",
+				"address", counted.block.String())
 		}
 		s.refuser.refuse(inner, reason, s.o.TLS != nil)
 		return nil

@@ -26,9 +26,9 @@ import (
 	"go.uber.org/goleak"
 )
 
-// patience is how long anything may take that normally takes a fraction of a second: a slow machine
-// under load is no failure.
-const patience = time.Minute
+// testTimeout is how long anything may take that normally takes a fraction of a second: a slow
+// machine under load is no failure.
+const testTimeout = time.Minute
 
 // fasthttpsOwn are two goroutines of fasthttp that outlive every server: its clock, and one that
 // sleeps for 10 s before it sees that its pool has stopped.
@@ -45,7 +45,8 @@ type settled struct{ m *testing.M }
 
 func (s settled) Run() int {
 	code := s.m.Run()
-	for end := time.Now().Add(patience); code == 0 && goleak.Find(fasthttpsOwn...) != nil && time.Now().Before(end); {
+	end := time.Now().Add(testTimeout)
+	for code == 0 && goleak.Find(fasthttpsOwn...) != nil && time.Now().Before(end) {
 		time.Sleep(10 * time.Millisecond)
 	}
 	return code
@@ -101,7 +102,7 @@ func run(t *testing.T, o Options, so ServerOptions) *running {
 	served := make(chan error, 1)
 	go func() { served <- r.server.Serve(ln) }()
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 		defer cancel()
 		require.NoError(t, r.server.Shutdown(ctx))
 		require.NoError(t, <-served)
@@ -125,14 +126,15 @@ func (r *running) left() left {
 	m, s := r.handler.o.Metrics, r.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return left{testutil.ToFloat64(openFiles.of(m)), testutil.ToFloat64(openConns.of(m)), s.open.Load(), len(s.perIP), len(s.all.conns), s.guard.Buffers()}
+	return left{testutil.ToFloat64(openFiles.of(m)), testutil.ToFloat64(openConns.of(m)), s.open.Load(), len(s.perIP),
+		len(s.all.conns), s.guard.Buffers()}
 }
 
 func (r *running) dial() net.Conn {
 	r.t.Helper()
 	c, err := net.Dial("tcp", r.address)
 	require.NoError(r.t, err)
-	require.NoError(r.t, c.SetDeadline(time.Now().Add(patience)))
+	require.NoError(r.t, c.SetDeadline(time.Now().Add(testTimeout)))
 	r.t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -141,7 +143,8 @@ func (r *running) dial() net.Conn {
 // handler is exchanged; others must get the right bytes meanwhile.
 func TestClientsThatLeave(t *testing.T) {
 	s := storetest.New(t)
-	files := []storetest.Object{s.Normal("mp4", s.Bytes(1<<20)), s.Trunk("jpg", s.Bytes(5000)), s.Trunk("jpg", s.Bytes(5001)), s.Normal("jpg", nil)}
+	files := []storetest.Object{s.Normal("mp4", s.Bytes(1<<20)), s.Trunk("jpg", s.Bytes(5000)),
+		s.Trunk("jpg", s.Bytes(5001)), s.Normal("jpg", nil)}
 	o := Options{Store: openLocal(t, s)}
 	r := run(t, o, ServerOptions{MaxConnectionsPerIP: 1000, MinSendRate: 1})
 	var wg sync.WaitGroup
@@ -155,7 +158,8 @@ func TestClientsThatLeave(t *testing.T) {
 					r.fetch(f)
 				}
 				if i == 1 {
-					r.server.SetHandler(NewHandler(Options{Store: o.Store, GroupInURL: true, Metrics: r.handler.o.Metrics, Log: r.handler.o.Log}))
+					r.server.SetHandler(NewHandler(Options{Store: o.Store, GroupInURL: true,
+						Metrics: r.handler.o.Metrics, Log: r.handler.o.Log}))
 				}
 			}
 		})
@@ -170,8 +174,9 @@ func (r *running) leave(f storetest.Object, n int) {
 		r.t.Error(err)
 		return
 	}
-	_ = c.SetDeadline(time.Now().Add(patience))
-	_, _ = io.WriteString(c, "GET "+f.URL()+" HTTP/1.1\r\nHost: gw.test\r\n\r\nGET "+f.URL()+" HTTP/1.1\r\nHost: gw.test\r\n\r\n")
+	_ = c.SetDeadline(time.Now().Add(testTimeout))
+	_, _ = io.WriteString(c, "GET "+f.URL()+" HTTP/1.1\r\nHost: gw.test\r\n\r\nGET "+f.URL()+
+		" HTTP/1.1\r\nHost: gw.test\r\n\r\n")
 	_, _ = io.CopyN(io.Discard, c, int64(n))
 	if n%3 == 0 {
 		_ = c.(*net.TCPConn).SetLinger(0) // RST
@@ -187,7 +192,7 @@ func (r *running) fetch(f storetest.Object) {
 		return
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(patience))
+	_ = c.SetDeadline(time.Now().Add(testTimeout))
 	in := bufio.NewReader(c)
 	for range 3 {
 		_, _ = io.WriteString(c, "GET "+f.URL()+" HTTP/1.1\r\nHost: gw.test\r\n\r\n")
@@ -283,7 +288,8 @@ func TestTokenReasonsAreCounted(t *testing.T) {
 	r := run(t, o, ServerOptions{})
 	defer http.DefaultClient.CloseIdleConnections()
 	for reason, query := range map[string]string{
-		"missing": "", "malformed": "?token=x&ts=1", "expired": "?" + antisteal.Query("k", f.ID.Logic, 1), "mismatch": "?" + antisteal.Query("x", f.ID.Logic, 0),
+		"missing": "", "malformed": "?token=x&ts=1", "expired": "?" + antisteal.Query("k", f.ID.Logic, 1),
+		"mismatch": "?" + antisteal.Query("x", f.ID.Logic, 0),
 	} {
 		resp, err := http.Get("http://" + r.address + f.URL() + query)
 		require.NoError(t, err)

@@ -77,7 +77,8 @@ func TestTargetParams(t *testing.T) {
 		return target.params
 	}
 	p := query("token=abc&ts=12&start=1&end=2&redirect=1&attname=x&filename=y")
-	require.Equal(t, "abc 12 1 2 1 x y", strings.Join([]string{string(p.token), string(p.ts), string(p.start), string(p.end), string(p.redirect), string(p.attname), string(p.filename)}, " "))
+	require.Equal(t, "abc 12 1 2 1 x y", strings.Join([]string{string(p.token), string(p.ts), string(p.start),
+		string(p.end), string(p.redirect), string(p.attname), string(p.filename)}, " "))
 	require.Equal(t, "first", string(query("filename=first&filename=second").filename))
 	require.Equal(t, "a b+c%zz", string(query("filename=a+b%2Bc%zz").filename), "a bad escape stays")
 	require.Equal(t, "v", string(query("%74oken=v").token), "names are decoded too")
@@ -114,7 +115,8 @@ func FuzzTarget(f *testing.F) {
 		for _, segment := range strings.Split(path, "/") {
 			require.NotContains(t, []string{".", ".."}, segment)
 		}
-		if u, err := url.ParseRequestURI(raw); err == nil && strings.HasPrefix(raw, "/") && !strings.HasPrefix(raw, "//") && u.Path != "" {
+		if u, err := url.ParseRequestURI(raw); err == nil && strings.HasPrefix(raw, "/") &&
+			!strings.HasPrefix(raw, "//") && u.Path != "" {
 			require.Equal(t, slashpath.Clean(u.Path), slashpath.Clean(path))
 		}
 	})

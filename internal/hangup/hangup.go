@@ -51,7 +51,8 @@ func (w *Watcher) Watch(conn syscall.RawConn, gone func()) (stop func()) {
 	number := w.next
 	w.waiting[number] = gone
 	w.mu.Unlock()
-	event := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLONESHOT, Fd: int32(uint32(number)), Pad: int32(uint32(number >> 32))}
+	event := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLONESHOT, Fd: int32(uint32(number)),
+		Pad: int32(uint32(number >> 32))}
 	control(epoll, conn, unix.EPOLL_CTL_ADD, &event)
 	return func() {
 		control(epoll, conn, unix.EPOLL_CTL_DEL, nil)

@@ -14,7 +14,8 @@ import (
 func TestBackoffs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBackoffs()
-		one, two, stranger := storage.Server{Host: "1"}, storage.Server{Host: "2"}, storage.Server{Host: "1", Stranger: true}
+		one, two, stranger := storage.Server{Host: "1"}, storage.Server{Host: "2"},
+			storage.Server{Host: "1", Stranger: true}
 		all := []storage.Server{one, two, stranger}
 		require.Equal(t, all, b.last(all))
 		b.note(one, errAnswer)

@@ -40,7 +40,8 @@ var _ cache.Source = (*cacheSource)(nil)
 // yet.
 func (a *Resolver) cacheSource(r *Request, id fdfs.FileID, localErr error, c *candidates) *cacheSource {
 	f := &cacheSource{
-		a: a, wanted: Wanted{ID: id, Port: r.Port, Unchecked: true}, localErr: localErr, redirected: r.Redirected, now: r.Now,
+		a: a, wanted: Wanted{ID: id, Port: r.Port, Unchecked: true}, localErr: localErr, redirected: r.Redirected,
+		now: r.Now,
 	}
 	if c != nil {
 		f.once.Do(func() { f.first = *c })
@@ -99,12 +100,12 @@ func (f *cacheSource) NegativeTTL() time.Duration {
 	return youngNegativeTTL
 }
 
-// servers are those to ask, those that gave wrong content last. That there are none says nothing
-// about the file: the next request for it may be allowed to ask somebody.
+// servers returns the servers to ask, those that gave wrong content last. Without a server the
+// error says nothing about the file: the next request for it may be allowed to ask one.
 func (f *cacheSource) servers() ([]storage.Server, error) {
 	c := f.decided()
 	if len(c.servers) == 0 {
-		return nil, fmt.Errorf("nobody to ask: %w", c.err)
+		return nil, fmt.Errorf("no server to ask: %w", c.err)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()

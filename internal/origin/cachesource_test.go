@@ -34,7 +34,8 @@ func TestTokensOfFetches(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, "/"+id.String(), target.Path)
 		q := target.Query()
-		require.NoError(t, tokens.Check(id.Logic, []byte(q.Get("token")), []byte(q.Get("ts")), time.Now()), r.RequestURI)
+		require.NoError(t, tokens.Check(id.Logic, []byte(q.Get("token")), []byte(q.Get("ts")), time.Now()),
+			r.RequestURI)
 		require.Equal(t, "1", q.Get("redirect"))
 	}
 }

@@ -79,9 +79,9 @@ func (a *Resolver) choose(id fdfs.FileID, localErr error, redirected bool, now t
 	switch {
 	case len(servers) > 0:
 	case standing != SourceSelf && a.o.Sources.learning():
-		c = candidates{err: ErrNoLists, why: [3]string{"nobody to ask: no tracker has answered yet"}}
+		c = candidates{err: ErrNoLists, why: [3]string{"no server to ask: no tracker has answered yet"}}
 	default:
-		c = nothing("nobody to ask; would be: ", why, detail)
+		c = nothing("no server to ask; would be: ", why, detail)
 	}
 	c.unknown = unknown
 	return c

@@ -258,7 +258,7 @@ func (s *httpStream) use(from *httpSource) {
 func (s *httpStream) findOther(search context.Context) (*httpSource, error) {
 	before := s.servers
 	from, err := s.next(search)
-	if err != nil && search.Err() != nil { // nobody was waited for to the end
+	if err != nil && search.Err() != nil { // the servers had no time to answer
 		s.servers = before
 	}
 	return from, err

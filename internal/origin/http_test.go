@@ -43,7 +43,7 @@ func newWebServer(t *testing.T, ln net.Listener, answer func(w io.Writer, r *htt
 			}
 			running.Go(func() {
 				defer c.Close()
-				_ = c.SetDeadline(time.Now().Add(patience))
+				_ = c.SetDeadline(time.Now().Add(testTimeout))
 				for in := bufio.NewReader(c); ; {
 					r, err := http.ReadRequest(in)
 					if err != nil {
@@ -85,7 +85,7 @@ func listen(t *testing.T, hosts ...string) []net.Listener {
 		if err == nil {
 			return listeners
 		}
-		for _, ln := range listeners { // somebody else has the port of a later address
+		for _, ln := range listeners { // a later address has the port in use
 			require.NoError(t, ln.Close())
 		}
 	}
@@ -93,8 +93,12 @@ func listen(t *testing.T, hosts ...string) []net.Listener {
 	return nil
 }
 
+// spoiler may change the head of an answer, and returns another status and body; "" and nil leave
+// them.
+type spoiler func(r *http.Request, head http.Header, body []byte) (string, []byte)
+
 // serveFile answers as a good web server does, but for what spoil changes.
-func serveFile(content []byte, spoil func(r *http.Request, head http.Header, body []byte) (string, []byte)) func(io.Writer, *http.Request) {
+func serveFile(content []byte, spoil spoiler) func(io.Writer, *http.Request) {
 	return func(w io.Writer, r *http.Request) {
 		status, body := "200 OK", content
 		head := http.Header{"Last-Modified": {longAgo.Format(http.TimeFormat)}}
@@ -128,14 +132,14 @@ func wanted(t *testing.T, content []byte) Wanted {
 
 func newOrigin(t *testing.T, s *webServer) *HTTP {
 	t.Helper()
-	o := NewHTTP(HTTPOptions{Port: s.port, ConnectTimeout: patience, NetworkTimeout: patience})
+	o := NewHTTP(HTTPOptions{Port: s.port, ConnectTimeout: testTimeout, NetworkTimeout: testTimeout})
 	t.Cleanup(o.Close)
 	return o
 }
 
 // fetchAll gets a stretch by HEAD and GET.
 func fetchAll(o *HTTP, w Wanted, offset, length int64, servers ...storage.Server) ([]byte, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	info, err := o.Stat(ctx, w, servers)
 	if err != nil {
@@ -171,7 +175,7 @@ func TestHTTPAsksForNoMoreThanItNeeds(t *testing.T) {
 // TestHTTPDistrusts: answers that are no file, another part, without a length, or short.
 func TestHTTPDistrusts(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789"), 1000)
-	onGet := func(change func(head http.Header, body []byte) (string, []byte)) func(*http.Request, http.Header, []byte) (string, []byte) {
+	onGet := func(change func(head http.Header, body []byte) (string, []byte)) spoiler {
 		return func(r *http.Request, head http.Header, body []byte) (string, []byte) {
 			if r.Method == http.MethodHead {
 				return "", nil
@@ -179,7 +183,7 @@ func TestHTTPDistrusts(t *testing.T) {
 			return change(head, body)
 		}
 	}
-	for name, spoil := range map[string]func(*http.Request, http.Header, []byte) (string, []byte){
+	for name, spoil := range map[string]spoiler{
 		"500": func(*http.Request, http.Header, []byte) (string, []byte) { return "500 Oops", []byte{} },
 		"302": func(*http.Request, http.Header, []byte) (string, []byte) { return "302 Found", []byte{} },
 		"no length": func(_ *http.Request, h http.Header, b []byte) (string, []byte) {
@@ -211,8 +215,12 @@ func TestHTTPDistrusts(t *testing.T) {
 			h.Set("Content-Encoding", "gzip")
 			return "206 Partial Content", b
 		}),
-		"short":          onGet(func(h http.Header, b []byte) (string, []byte) { return "206 Partial Content", b[:20] }),
-		"nothing behind": onGet(func(h http.Header, b []byte) (string, []byte) { return "206 Partial Content", []byte{} }),
+		"short": onGet(func(h http.Header, b []byte) (string, []byte) {
+			return "206 Partial Content", b[:20]
+		}),
+		"nothing behind": onGet(func(h http.Header, b []byte) (string, []byte) {
+			return "206 Partial Content", []byte{}
+		}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			listeners := listen(t, "127.0.0.31", "127.0.0.32")
@@ -284,7 +292,7 @@ func TestHTTPEndsWithItsContext(t *testing.T) {
 	began := time.Now()
 	_, err := newOrigin(t, s).Stat(ctx, wanted(t, content), []storage.Server{s.server})
 	require.ErrorIs(t, err, context.Canceled)
-	require.Less(t, time.Since(began), patience/2, "the server is waited for until "+patience.String())
+	require.Less(t, time.Since(began), testTimeout/2, "the server is waited for until "+testTimeout.String())
 }
 
 // A web server that sends nothing in the middle is replaced at the next byte, where there is
@@ -301,12 +309,14 @@ func TestHTTPStall(t *testing.T) {
 	lns := listen(t, "127.0.0.32", "127.0.0.33")
 	frozen := newWebServer(t, lns[0], serveFile(content, freeze))
 	good := newWebServer(t, lns[1], serveFile(content, nil))
-	o := NewHTTP(HTTPOptions{Port: good.port, ConnectTimeout: patience, NetworkTimeout: patience, StallTimeout: 50 * time.Millisecond})
+	o := NewHTTP(HTTPOptions{Port: good.port, ConnectTimeout: testTimeout, NetworkTimeout: testTimeout,
+		StallTimeout: 50 * time.Millisecond})
 	t.Cleanup(o.Close)
 	got, err := fetchAll(o, wanted(t, content), 0, 1000, frozen.server, good.server)
 	require.NoError(t, err)
 	require.Equal(t, content, got)
-	require.Equal(t, []storage.Server{good.server, frozen.server}, o.failed.last([]storage.Server{frozen.server, good.server}))
+	require.Equal(t, []storage.Server{good.server, frozen.server},
+		o.failed.last([]storage.Server{frozen.server, good.server}))
 	good.mu.Lock()
 	defer good.mu.Unlock()
 	require.Equal(t, "bytes=300-999", good.requests[0].Header.Get("Range"))

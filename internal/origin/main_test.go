@@ -7,7 +7,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-// patience is how long a test waits before it calls something stuck.
-const patience = time.Minute
+// testTimeout is how long a test waits before it fails.
+const testTimeout = time.Minute
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -33,8 +33,8 @@ type SourcesOptions struct {
 	Renew func()
 }
 
-// Sources knows which hosts may be asked for a file. The address in a file id is a claim of whoever
-// made the URL: no connection is made to a host that nothing else vouches for.
+// Sources knows which hosts may be asked for a file. The address in a file id is a claim of the
+// client that made the URL: no connection is made to a host that nothing else vouches for.
 type Sources struct{ o SourcesOptions }
 
 // NewSources returns sources for the options.
@@ -48,14 +48,14 @@ func NewSources(o SourcesOptions) *Sources {
 	return &Sources{o}
 }
 
-// Standing is what is to be thought of the source in a file id.
+// Standing says whether the source in a file id may be asked.
 type Standing int
 
 // The standings.
 const (
 	SourceAllowed  Standing = iota
 	SourceSelf              // it is this host
-	SourceStranger          // nobody vouches for it
+	SourceStranger          // no list and no option names it
 	SourceUnknown           // its storage id is not known
 )
 

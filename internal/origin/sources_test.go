@@ -28,7 +28,8 @@ func members(t *testing.T, lines ...string) *tracker.Members {
 }
 
 func TestSourceOf(t *testing.T) {
-	listed := []string{"100001 group1 10.0.0.1", "100002 group1 10.0.0.2:24000", "100003 group2 10.0.0.3,192.168.0.3", "100004 group1 storage4.test", "100005 group1 [2001:db8::5]:23000"}
+	listed := []string{"100001 group1 10.0.0.1", "100002 group1 10.0.0.2:24000", "100003 group2 10.0.0.3,192.168.0.3",
+		"100004 group1 storage4.test", "100005 group1 [2001:db8::5]:23000"}
 	prefix := func(text string) []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix(text)} }
 	self := []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("192.168.0.3")}
 	for _, tt := range []struct {
@@ -40,26 +41,46 @@ func TestSourceOf(t *testing.T) {
 		want     storage.Server
 		standing Standing
 	}{
-		{"storage id", SourcesOptions{}, listed, "", 100001, storage.Server{Host: "10.0.0.1", Port: 23000}, SourceAllowed},
-		{"storage id with a port", SourcesOptions{}, listed, "", 100002, storage.Server{Host: "10.0.0.2", Port: 24000}, SourceAllowed},
-		{"storage id with a host name", SourcesOptions{}, listed, "", 100004, storage.Server{Host: "storage4.test", Port: 23000}, SourceAllowed},
-		{"storage id with IPv6", SourcesOptions{}, listed, "", 100005, storage.Server{Host: "2001:db8::5", Port: 23000}, SourceAllowed},
+		{"storage id", SourcesOptions{}, listed, "", 100001, storage.Server{Host: "10.0.0.1", Port: 23000},
+			SourceAllowed},
+		{"storage id with a port", SourcesOptions{}, listed, "", 100002, storage.Server{Host: "10.0.0.2", Port: 24000},
+			SourceAllowed},
+		{"storage id with a host name", SourcesOptions{}, listed, "", 100004,
+			storage.Server{Host: "storage4.test", Port: 23000}, SourceAllowed},
+		{"storage id with IPv6", SourcesOptions{}, listed, "", 100005, storage.Server{Host: "2001:db8::5", Port: 23000},
+			SourceAllowed},
 		{"unknown storage id", SourcesOptions{}, listed, "", 7, storage.Server{}, SourceUnknown},
-		{"this host", SourcesOptions{LocalIPs: self}, listed, "", 100001, storage.Server{Host: "10.0.0.1", Port: 23000}, SourceSelf},
-		{"this host by its second address", SourcesOptions{LocalIPs: self}, []string{"100003 group1 10.0.0.3,192.168.0.3"}, "", 100003, storage.Server{Host: "10.0.0.3", Port: 23000}, SourceSelf},
-		{"another group's storage id", SourcesOptions{}, listed, "", 100003, storage.Server{Host: "10.0.0.3", Port: 23000}, SourceStranger},
-		{"another group's address", SourcesOptions{}, listed, "10.0.0.3", 0, storage.Server{Host: "10.0.0.3", Port: 23000}, SourceStranger},
-		{"not listed, and trackers are down", SourcesOptions{Trackers: true}, nil, "10.0.0.99", 0, storage.Server{Host: "10.0.0.99", Port: 23000}, SourceStranger},
-		{"listed address", SourcesOptions{}, listed, "10.0.0.2", 0, storage.Server{Host: "10.0.0.2", Port: 24000}, SourceAllowed},
-		{"stranger beside a list", SourcesOptions{}, listed, "10.0.0.99", 0, storage.Server{Host: "10.0.0.99", Port: 23000}, SourceStranger},
-		{"allowed by the operator", SourcesOptions{Allow: prefix("10.0.0.99/32")}, listed, "10.0.0.99", 0, storage.Server{Host: "10.0.0.99", Port: 23000, Stranger: true}, SourceAllowed},
-		{"not allowed by the operator", SourcesOptions{Allow: prefix("10.0.0.98/32")}, nil, "10.0.0.99", 0, storage.Server{Host: "10.0.0.99", Port: 23000}, SourceStranger},
-		{"nothing is known", SourcesOptions{}, nil, "10.0.0.99", 0, storage.Server{Host: "10.0.0.99", Port: 23000}, SourceStranger},
-		{"this host, in an address", SourcesOptions{LocalIPs: self}, nil, "10.0.0.1", 0, storage.Server{Host: "10.0.0.1", Port: 23000}, SourceSelf},
-		{"mapped", SourcesOptions{AddressMap: map[string]string{"172.16.0.1": "10.9.9.9"}}, listed, "172.16.0.1", 0, storage.Server{Host: "10.9.9.9", Port: 23000}, SourceAllowed},
-		{"mapped with a port", SourcesOptions{AddressMap: map[string]string{"172.16.0.1": "10.9.9.9:99"}}, listed, "172.16.0.1", 0, storage.Server{Host: "10.9.9.9", Port: 99}, SourceAllowed},
-		{"storage id, mapped", SourcesOptions{AddressMap: map[string]string{"10.0.0.1": "10.9.9.9"}}, listed, "", 100001, storage.Server{Host: "10.9.9.9", Port: 23000}, SourceAllowed},
-		{"port of the group", SourcesOptions{Ports: map[string]int{"group1": 25000}, Allow: prefix("10.0.0.0/8")}, nil, "10.0.0.99", 0, storage.Server{Host: "10.0.0.99", Port: 25000, Stranger: true}, SourceAllowed},
+		{"this host", SourcesOptions{LocalIPs: self}, listed, "", 100001, storage.Server{Host: "10.0.0.1", Port: 23000},
+			SourceSelf},
+		{"this host by its second address", SourcesOptions{LocalIPs: self},
+			[]string{"100003 group1 10.0.0.3,192.168.0.3"}, "", 100003, storage.Server{Host: "10.0.0.3", Port: 23000},
+			SourceSelf},
+		{"another group's storage id", SourcesOptions{}, listed, "", 100003,
+			storage.Server{Host: "10.0.0.3", Port: 23000}, SourceStranger},
+		{"another group's address", SourcesOptions{}, listed, "10.0.0.3", 0,
+			storage.Server{Host: "10.0.0.3", Port: 23000}, SourceStranger},
+		{"not listed, and trackers are down", SourcesOptions{Trackers: true}, nil, "10.0.0.99", 0,
+			storage.Server{Host: "10.0.0.99", Port: 23000}, SourceStranger},
+		{"listed address", SourcesOptions{}, listed, "10.0.0.2", 0, storage.Server{Host: "10.0.0.2", Port: 24000},
+			SourceAllowed},
+		{"stranger beside a list", SourcesOptions{}, listed, "10.0.0.99", 0,
+			storage.Server{Host: "10.0.0.99", Port: 23000}, SourceStranger},
+		{"allowed by the operator", SourcesOptions{Allow: prefix("10.0.0.99/32")}, listed, "10.0.0.99", 0,
+			storage.Server{Host: "10.0.0.99", Port: 23000, Stranger: true}, SourceAllowed},
+		{"not allowed by the operator", SourcesOptions{Allow: prefix("10.0.0.98/32")}, nil, "10.0.0.99", 0,
+			storage.Server{Host: "10.0.0.99", Port: 23000}, SourceStranger},
+		{"nothing is known", SourcesOptions{}, nil, "10.0.0.99", 0, storage.Server{Host: "10.0.0.99", Port: 23000},
+			SourceStranger},
+		{"this host, in an address", SourcesOptions{LocalIPs: self}, nil, "10.0.0.1", 0,
+			storage.Server{Host: "10.0.0.1", Port: 23000}, SourceSelf},
+		{"mapped", SourcesOptions{AddressMap: map[string]string{"172.16.0.1": "10.9.9.9"}}, listed, "172.16.0.1", 0,
+			storage.Server{Host: "10.9.9.9", Port: 23000}, SourceAllowed},
+		{"mapped with a port", SourcesOptions{AddressMap: map[string]string{"172.16.0.1": "10.9.9.9:99"}}, listed,
+			"172.16.0.1", 0, storage.Server{Host: "10.9.9.9", Port: 99}, SourceAllowed},
+		{"storage id, mapped", SourcesOptions{AddressMap: map[string]string{"10.0.0.1": "10.9.9.9"}}, listed, "",
+			100001, storage.Server{Host: "10.9.9.9", Port: 23000}, SourceAllowed},
+		{"port of the group", SourcesOptions{Ports: map[string]int{"group1": 25000}, Allow: prefix("10.0.0.0/8")}, nil,
+			"10.0.0.99", 0, storage.Server{Host: "10.0.0.99", Port: 25000, Stranger: true}, SourceAllowed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.o.HasStore = func(group string) bool { return group == "group1" }
@@ -74,22 +95,27 @@ func TestSourceOf(t *testing.T) {
 }
 
 func TestReplicas(t *testing.T) {
-	o := SourcesOptions{Members: members(t, "100001 group1 10.0.0.1", "100002 group1 10.0.0.2,192.168.0.2:24000", "100003 group2 10.0.0.3", "100004 group1 10.0.0.4"),
-		LocalIPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, HasStore: func(group string) bool { return group == "group1" }, AddressMap: map[string]string{"10.0.0.4": "10.0.0.44"}}
+	o := SourcesOptions{Members: members(t, "100001 group1 10.0.0.1", "100002 group1 10.0.0.2,192.168.0.2:24000",
+		"100003 group2 10.0.0.3", "100004 group1 10.0.0.4"),
+		LocalIPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}, HasStore: func(group string) bool {
+			return group == "group1"
+		}, AddressMap: map[string]string{"10.0.0.4": "10.0.0.44"}}
 	s := NewSources(o)
 	list := s.Replicas("group1")
-	require.ElementsMatch(t, []storage.Server{{Host: "10.0.0.2", Port: 24000}, {Host: "10.0.0.44", Port: 23000}}, list[:2])
+	require.ElementsMatch(t, []storage.Server{{Host: "10.0.0.2", Port: 24000}, {Host: "10.0.0.44", Port: 23000}},
+		list[:2])
 	require.Equal(t, []storage.Server{{Host: "192.168.0.2", Port: 24000}}, list[2:], "second addresses come last")
 	require.Empty(t, s.Replicas("group9"))
 	require.True(t, s.mayKnow("group2"))
 	require.False(t, s.mayKnow("group9"))
-	require.True(t, NewSources(SourcesOptions{}).mayKnow("group9"), "nobody can say no")
+	require.True(t, NewSources(SourcesOptions{}).mayKnow("group9"), "no list denies it")
 }
 
 // TestStorageOfThisHost: a storage beside the gateway is a source like any other, unless the
 // gateway has its store paths itself or would ask its own web server.
 func TestStorageOfThisHost(t *testing.T) {
-	o := SourcesOptions{Members: members(t, "100001 group1 10.0.0.1"), LocalIPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
+	o := SourcesOptions{Members: members(t, "100001 group1 10.0.0.1"),
+		LocalIPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
 	standing := func(o SourcesOptions) Standing {
 		s := NewSources(o)
 		_, standing := s.Of(fdfstest.IDFrom(t, "group1", "10.0.0.1", 0))

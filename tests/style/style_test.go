@@ -24,7 +24,7 @@ const (
 // list may only become shorter.
 var unconverted = []string{
 	"internal/admin", "internal/app", "internal/cache", "internal/cache/cachetest", "internal/cache/tier",
-	"internal/fleet", "internal/gateway", "internal/hangup", "internal/origin",
+	"internal/fleet",
 	"tests", "tests/attack", "tests/bench", "tests/bench/compare", "tests/bench/locks", "tests/bench/stampede",
 	"tests/crowd", "tests/fdfstest", "tests/lab", "tests/real", "tests/real/README.md", "tests/real/standin",
 	"tests/runcluster", "tests/simulate", "tests/storetest",
