@@ -22,18 +22,25 @@ func TestDifferencesActiveContent(t *testing.T) {
 	const policy, disposition = "Content-Security-Policy", "Content-Disposition"
 	for mode, cases := range map[string][]difference{
 		"sandbox": {
-			{name: "page in a sandbox", url: page.URL(), status: 200, headers: []string{policy + ": sandbox", disposition, "X-Content-Type-Options: nosniff"}},
+			{name: "page in a sandbox", url: page.URL(), status: 200,
+				headers: []string{policy + ": sandbox", disposition, "X-Content-Type-Options: nosniff"}},
 			{name: "picture with scripts", url: picture.URL(), status: 200, headers: []string{policy + ": sandbox"}},
 			{name: "type of [types]", url: own.URL(), status: 200, headers: []string{policy + ": sandbox"}},
-			{name: "part of a page", url: page.URL(), send: []string{"Range: bytes=0-9"}, status: 206, headers: []string{policy + ": sandbox"}},
-			{name: "parts of a page", url: page.URL(), send: []string{"Range: bytes=0-9,20-29"}, status: 206, headers: []string{policy + ": sandbox"}},
-			{name: "HEAD of a page", method: http.MethodHead, url: page.URL(), status: 200, headers: []string{policy + ": sandbox"}},
-			{name: "page with a name", url: page.URL() + "?filename=a.html", status: 200, headers: []string{policy + ": sandbox", disposition + `: attachment; filename="a.html"`}},
+			{name: "part of a page", url: page.URL(), send: []string{"Range: bytes=0-9"}, status: 206,
+				headers: []string{policy + ": sandbox"}},
+			{name: "parts of a page", url: page.URL(), send: []string{"Range: bytes=0-9,20-29"}, status: 206,
+				headers: []string{policy + ": sandbox"}},
+			{name: "HEAD of a page", method: http.MethodHead, url: page.URL(), status: 200,
+				headers: []string{policy + ": sandbox"}},
+			{name: "page with a name", url: page.URL() + "?filename=a.html", status: 200,
+				headers: []string{policy + ": sandbox", disposition + `: attachment; filename="a.html"`}},
 			{name: "text is not active", url: text.URL(), status: 200, headers: []string{policy, disposition}},
 		},
 		"attachment": {
-			{name: "page to be saved", url: page.URL(), status: 200, headers: []string{disposition + ": attachment", policy}},
-			{name: "page to be saved under a name", url: page.URL() + "?filename=a.html", status: 200, headers: []string{disposition + `: attachment; filename="a.html"`}},
+			{name: "page to be saved", url: page.URL(), status: 200,
+				headers: []string{disposition + ": attachment", policy}},
+			{name: "page to be saved under a name", url: page.URL() + "?filename=a.html", status: 200,
+				headers: []string{disposition + `: attachment; filename="a.html"`}},
 			{name: "text is shown", url: text.URL(), status: 200, headers: []string{policy, disposition}},
 		},
 		"inline": {{name: "page like any file", url: page.URL(), status: 200, headers: []string{policy, disposition}}},
@@ -67,11 +74,13 @@ func TestTokensAreMasked(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "access.log")
-			p := serve(t, s, append([]string{"log_level = debug", "[gateway]", "access_log = " + path, "access_log_format = " + tt.format}, tt.keys...)...)
+			p := serve(t, s, append([]string{"log_level = debug", "[gateway]", "access_log = " + path,
+				"access_log_format = " + tt.format}, tt.keys...)...)
 			p.get(f.URL()+"?token="+token+"&ts=1&filename=x", "Referer: http://page.test/?a=b&token="+token)
 			p.get(f.URL() + "?%74oken=" + token)
-			p.raw("GET " + f.URL() + "?ts=1&token=" + token + " HTTP/1.1\r\n\r\n") // no Host: refused before it is a request
-			require.NoError(t, os.Truncate(f.Path, 50))                            // and an answer that has to be logged
+			// no Host: refused before it is a request
+			p.raw("GET " + f.URL() + "?ts=1&token=" + token + " HTTP/1.1\r\n\r\n")
+			require.NoError(t, os.Truncate(f.Path, 50)) // and an answer that has to be logged
 			p.get(f.URL() + "?token=" + token)
 			require.NoError(t, os.WriteFile(f.Path, f.Content, 0o600))
 			lines := strings.Join(readLines(t, path, 4), "\n")

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// adminRequest is a request to an admin listener as somebody sends it who is no operator, and the
-// status that it gets.
+// adminRequest is a request to an admin listener that no operator sends, and the status that it
+// gets.
 type adminRequest struct {
 	name, method, path, host string
 	headers                  []string // "Name: value"
@@ -24,9 +24,10 @@ type adminRequest struct {
 }
 
 // askAdmin sends them to a listener that dial reaches.
-func askAdmin(t *testing.T, dial func(ctx context.Context, network, address string) (net.Conn, error), list []adminRequest) {
+func askAdmin(t *testing.T, dial func(ctx context.Context, network, address string) (net.Conn, error),
+	list []adminRequest) {
 	t.Helper()
-	client := http.Client{Timeout: patience, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+	client := http.Client{Timeout: testTimeout, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
 	for _, a := range list {
 		t.Run(a.name, func(t *testing.T) {
 			req, err := http.NewRequest(a.method, "http://127.0.0.1:1"+a.path, nil)
@@ -62,7 +63,8 @@ var strangers = []adminRequest{
 	{"cross-site reload", "POST", "/reload", "", []string{"Sec-Fetch-Site: cross-site"}, 403},
 	{"cross-site explain", "GET", "/explain?url=x", "", []string{"Sec-Fetch-Site: cross-site"}, 403},
 	{"cross-site profile", "GET", "/debug/pprof/profile?seconds=1", "", []string{"Sec-Fetch-Site: cross-site"}, 403},
-	{"cross-site behind an empty field", "POST", "/reload", "", []string{"Sec-Fetch-Site: none", "Sec-Fetch-Site: cross-site"}, 403},
+	{"cross-site behind an empty field", "POST", "/reload", "",
+		[]string{"Sec-Fetch-Site: none", "Sec-Fetch-Site: cross-site"}, 403},
 	{"a page that is served on another port", "GET", "/explain?url=x", "", []string{"Sec-Fetch-Site: same-site"}, 403},
 	{"a browser without Fetch Metadata", "POST", "/reload", "", []string{"Origin: http://evil.example"}, 403},
 }
@@ -87,8 +89,10 @@ func TestAdminStrangers(t *testing.T) {
 	t.Run("loopback", func(t *testing.T) { askAdmin(t, dialTo("tcp", p.admin), append(strangers, operators...)) })
 
 	socket := filepath.Join(t.TempDir(), "admin")
-	serveConfig(t, writeConfig(t, s.Config("[gateway]", "listen = 127.0.0.1:0", "admin_listen = unix:"+socket, "admin_hosts = ops.example, b")))
-	named := []adminRequest{{"a configured name", "GET", "/status", "Ops.Example.:80", nil, 200}, {"another configured name", "GET", "/status", "b", nil, 200}}
+	serveConfig(t, writeConfig(t, s.Config("[gateway]", "listen = 127.0.0.1:0", "admin_listen = unix:"+socket,
+		"admin_hosts = ops.example, b")))
+	named := []adminRequest{{"a configured name", "GET", "/status", "Ops.Example.:80", nil, 200},
+		{"another configured name", "GET", "/status", "b", nil, 200}}
 	t.Run("unix socket", func(t *testing.T) {
 		askAdmin(t, dialTo("unix", socket), append(append(strangers, operators...), named...))
 	})
@@ -96,17 +100,19 @@ func TestAdminStrangers(t *testing.T) {
 	every := serveConfig(t, writeConfig(t, s.Config("[gateway]", "listen = 127.0.0.1:0", "admin_listen = 0.0.0.0:0")))
 	_, port, err := net.SplitHostPort(every.admin)
 	require.NoError(t, err)
-	t.Run("every address", func(t *testing.T) { askAdmin(t, dialTo("tcp", "127.0.0.2:"+port), append(strangers, operators...)) })
+	t.Run("every address", func(t *testing.T) {
+		askAdmin(t, dialTo("tcp", "127.0.0.2:"+port), append(strangers, operators...))
+	})
 }
 
 // TestAdminProbe: an old health check sends no Host field at all.
 func TestAdminProbe(t *testing.T) {
 	t.Parallel()
 	p := serve(t, storetest.New(t))
-	c, err := net.DialTimeout("tcp", p.admin, patience)
+	c, err := net.DialTimeout("tcp", p.admin, testTimeout)
 	require.NoError(t, err)
 	defer c.Close()
-	require.NoError(t, c.SetDeadline(time.Now().Add(patience)))
+	require.NoError(t, c.SetDeadline(time.Now().Add(testTimeout)))
 	_, err = c.Write([]byte("GET /readyz HTTP/1.0\r\n\r\n"))
 	require.NoError(t, err)
 	b := make([]byte, 13)
@@ -123,7 +129,8 @@ func tokenConfig(t *testing.T, s *storetest.Store, lines ...string) (conf, socke
 	dir := t.TempDir()
 	socket, token = filepath.Join(dir, "admin"), filepath.Join(dir, "token")
 	require.NoError(t, os.WriteFile(token, []byte(adminToken+"\n"), 0o600))
-	own := append([]string{"[gateway]", "listen = 127.0.0.1:0", "admin_listen = unix:" + socket, "admin_token_file = " + token}, lines...)
+	own := append([]string{"[gateway]", "listen = 127.0.0.1:0", "admin_listen = unix:" + socket, "admin_token_file = " +
+		token}, lines...)
 	return writeConfig(t, s.Config(own...)), socket, token
 }
 
@@ -162,13 +169,14 @@ func TestAdminToken(t *testing.T) {
 	})
 }
 
-// TestAdminSocketMode: nobody else may connect, unless the configuration says so.
+// TestAdminSocketMode: no other account may connect, unless the configuration says so.
 func TestAdminSocketMode(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	for want, line := range map[os.FileMode]string{0o600: "", 0o660: "admin_socket_mode = 0660"} {
 		socket := filepath.Join(t.TempDir(), "admin")
-		serveConfig(t, writeConfig(t, s.Config("[gateway]", "listen = 127.0.0.1:0", "admin_listen = unix:"+socket, line)))
+		serveConfig(t, writeConfig(t, s.Config("[gateway]", "listen = 127.0.0.1:0", "admin_listen = unix:"+socket,
+			line)))
 		info, err := os.Stat(socket)
 		require.NoError(t, err)
 		require.Equal(t, want, info.Mode().Perm())

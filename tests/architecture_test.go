@@ -50,13 +50,15 @@ var owners = map[string][]string{
 	"fastdfs-gateway/internal/config":              {"cmd/gateway", "internal/app"},
 	"github.com/landlock-lsm/go-landlock/landlock": {"internal/confine"},
 	"gopkg.in/ini.v1":                              {"internal/config"},
-	"github.com/redis/go-redis/v9":                 {"cachelock", "internal/fleet", "internal/redistest", "cachelock/locktest"},
+	"github.com/redis/go-redis/v9": {"cachelock", "internal/fleet", "internal/redistest",
+		"cachelock/locktest"},
 }
 
 // TestLayers holds the imports of every package to the table.
 func TestLayers(t *testing.T) {
 	t.Parallel()
-	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "fastdfs-gateway/...").Output()
+	out, err := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`,
+		"fastdfs-gateway/...").Output()
 	require.NoError(t, err)
 	seen := map[string]bool{}
 	for _, line := range strings.Split(strings.TrimSpace(string(out)), "\n") {

@@ -18,7 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// silence listens on each address at the same port, 0 for any that is free, and answers nobody: the
+// silence listens on each address at the same port, 0 for any that is free, and never answers: the
 // kernel accepts, up to its backlog.
 func silence(t *testing.T, port int, hosts ...string) int {
 	t.Helper()
@@ -31,7 +31,7 @@ func silence(t *testing.T, port int, hosts ...string) int {
 	return port
 }
 
-// idsAt are ids of files of a source that nobody has.
+// idsAt are ids of files of a source that do not exist.
 func idsAt(t *testing.T, address string, n int) (ids []string) {
 	t.Helper()
 	source := fdfs.Source(mustAddr(address).As4())
@@ -49,7 +49,7 @@ func abandon(t *testing.T, ids []string, gateways ...string) {
 	for range 16 {
 		clients.Go(func() {
 			for i := range work {
-				conn, err := net.DialTimeout("tcp", gateways[i%len(gateways)], patience)
+				conn, err := net.DialTimeout("tcp", gateways[i%len(gateways)], testTimeout)
 				if err != nil {
 					t.Error(err)
 					continue
@@ -74,7 +74,7 @@ type bystander struct {
 }
 
 func newBystander(p *process) *bystander {
-	b := &bystander{p: p, Client: http.Client{Transport: &http.Transport{}, Timeout: patience}}
+	b := &bystander{p: p, Client: http.Client{Transport: &http.Transport{}, Timeout: testTimeout}}
 	p.t.Cleanup(b.CloseIdleConnections)
 	return b
 }
@@ -93,7 +93,7 @@ func (b *bystander) served(id fdfs.FileID) time.Duration {
 }
 
 // requireServed holds the times of files of a healthy storage during an attack to what a user may
-// expect: the machine is busy with the attack, but nobody waits for a timeout.
+// expect: the machine is busy with the attack, but no request waits for a timeout.
 func requireServed(t *testing.T, times ...time.Duration) {
 	t.Helper()
 	t.Logf("other files took %v", times)
@@ -103,7 +103,8 @@ func requireServed(t *testing.T, times ...time.Duration) {
 
 // attackedEdge are the lines of a gateway whose operator vouches for the attacker's addresses.
 func attackedEdge(port int) []string {
-	return []string{"storage_server_port = " + strconv.Itoa(port), "[gateway]", "allow_sources = 127.77.0.0/16", "try_replicas = false"}
+	return []string{"storage_server_port = " + strconv.Itoa(port), "[gateway]", "allow_sources = 127.77.0.0/16",
+		"try_replicas = false"}
 }
 
 // TestAttackSilentAddresses: ids name more addresses than the gateway keeps servers, all of them
@@ -119,7 +120,8 @@ func TestAttackSilentAddresses(t *testing.T) {
 	c := cluster(t, fdfstest.Options{})
 	p := serveConfig(t, writeConfig(t, edgeConfig(c, append(attackedEdge(port), "read_timeout = 5m")...)))
 	healthy := func(i int) fdfs.FileID { // the gateway has to ask another storage for each
-		return put(t, c, fdfstest.FileSpec{Storage: c.Storage(i), Content: []byte("x"), Ext: "bin", Created: longAgo.Add(time.Duration(i) * time.Second)})
+		return put(t, c, fdfstest.FileSpec{Storage: c.Storage(i), Content: []byte("x"), Ext: "bin",
+			Created: longAgo.Add(time.Duration(i) * time.Second)})
 	}
 	other := newBystander(p)
 	other.served(healthy(0))
@@ -152,14 +154,16 @@ func TestAttackSilentSource(t *testing.T) {
 	c := cluster(t, fdfstest.Options{})
 	p := serveConfig(t, writeConfig(t, edgeConfig(c, attackedEdge(port)...)))
 	other := newBystander(p)
-	other.served(put(t, c, fdfstest.FileSpec{Group: "group2", Content: []byte("x"), Ext: "bin", Created: longAgo.Add(-time.Second)}))
+	other.served(put(t, c, fdfstest.FileSpec{Group: "group2", Content: []byte("x"), Ext: "bin",
+		Created: longAgo.Add(-time.Second)}))
 	goroutines, fds := p.metric("go_goroutines"), p.metric("process_open_fds")
 	var attack sync.WaitGroup
 	attack.Go(func() { abandon(t, ids, p.addrs[0]) })
 	defer attack.Wait()
 	var times []time.Duration
 	for i := range 5 {
-		spec := fdfstest.FileSpec{Group: "group2", Content: []byte("x"), Ext: "bin", Created: longAgo.Add(time.Duration(i) * time.Second)}
+		spec := fdfstest.FileSpec{Group: "group2", Content: []byte("x"), Ext: "bin",
+			Created: longAgo.Add(time.Duration(i) * time.Second)}
 		times = append(times, other.served(put(t, c, spec)))
 	}
 	requireServed(t, times...)

@@ -38,7 +38,8 @@ type changing struct {
 func (f *fleet) putChanging() *changing {
 	f.t.Helper()
 	content := randomContent(3000)
-	id := put(f.t, f.cluster, fdfstest.FileSpec{Group: "group1", Content: content, Kind: fdfs.KindAppender, Ext: "log", Created: longAgo})
+	id := put(f.t, f.cluster, fdfstest.FileSpec{Group: "group1", Content: content, Kind: fdfs.KindAppender, Ext: "log",
+		Created: longAgo})
 	return &changing{id, content}
 }
 
@@ -60,7 +61,7 @@ func (f *fleet) requirePurged(purge func(id string) error) {
 		f.warm(c.id, c.content)
 		old := c.content
 		f.change(c)
-		requireWhole(f.t, f.crowd(3, c.id, old)) // it is cached, and nobody asks
+		requireWhole(f.t, f.crowd(3, c.id, old)) // it is cached, and no gateway asks
 		if err := purge(c.id.String()); err != nil {
 			return err
 		}
@@ -69,8 +70,8 @@ func (f *fleet) requirePurged(purge func(id string) error) {
 	}))
 }
 
-// reachedAll is nil where the answer to a purge is that three gateways have obeyed: one that waits
-// in vain for Redis does not reach them.
+// reachedAll is nil where the answer to a purge is that three gateways have applied it: one that
+// waits in vain for Redis does not reach them.
 func reachedAll(well bool, text string) error {
 	if !well || strings.Join(strings.Fields(text), "") != `{"gateways":3}` {
 		return fmt.Errorf("the answer to a purge is %q", text)
@@ -105,14 +106,15 @@ func TestCachePurge(t *testing.T) {
 	f.requirePurged(func(string) error { return admin("prefix=group1") })
 	f.requirePurged(func(string) error { return cli("-all") })
 	f.requirePurged(func(string) error { return admin("all=1") })
-	for _, bad := range []string{"", "id=", "id=nothing", "prefix=group1/M", "prefix=..", "all=0", "all=1&id=" + other.id.String(), "what=1"} {
+	for _, bad := range []string{"", "id=", "id=nothing", "prefix=group1/M", "prefix=..", "all=0",
+		"all=1&id=" + other.id.String(), "what=1"} {
 		status, text := f.gateways[0].adminPost("/purge?"+bad, "")
 		require.Equal(t, 400, status, "%s: %s", bad, text)
 	}
 }
 
-// TestCachePurgeWithOneAway: a gateway that is stopped is named after 5 s, and obeys before it
-// serves again.
+// TestCachePurgeWithOneAway: a gateway that is stopped is named after 5 s, and applies the purge
+// before it serves again.
 func TestCachePurgeWithOneAway(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 3})
@@ -141,7 +143,8 @@ func (f *fleet) purgeWithout(away *member) error {
 		away.Resume()
 	})
 	// These are the first ones that it answers: their connections wait for it.
-	requireWhole(f.t, crowd.Run(crowd.Options{Clients: 20, URLs: urlsOf([]*member{away}, c.id), Want: c.content, Timeout: crowdTime}))
+	requireWhole(f.t, crowd.Run(crowd.Options{Clients: 20, URLs: urlsOf([]*member{away}, c.id), Want: c.content,
+		Timeout: crowdTime}))
 	<-resumed
 	requireWhole(f.t, f.crowd(9, c.id, c.content))
 	return nil

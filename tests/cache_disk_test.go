@@ -98,7 +98,7 @@ func TestCachePurgedWhileDown(t *testing.T) {
 	down.onDisk(t, 1)
 	down.Kill()
 	f.change(c)
-	eventually.True(t, func() bool { // where Redis is too slow to take it, nobody else obeys
+	eventually.True(t, func() bool { // where Redis is too slow to take it, no other gateway applies it
 		status, text := f.gateways[0].adminPost("/purge?id="+c.id.String(), "")
 		return status == 200 || strings.Contains(text, down.name())
 	})
@@ -110,7 +110,8 @@ func TestCachePurgedWhileDown(t *testing.T) {
 func TestCacheBudgets(t *testing.T) {
 	t.Parallel()
 	memory, disk, files := 8<<20, 20<<20, 60
-	f := startFleet(t, fleetOptions{gateways: 1, noRedis: true, disk: true, cache: []string{"memory_max = 8MB", "disk_max = 20MB"}})
+	f := startFleet(t, fleetOptions{gateways: 1, noRedis: true, disk: true,
+		cache: []string{"memory_max = 8MB", "disk_max = 20MB"}})
 	m := f.gateways[0]
 	type one struct {
 		id      fdfs.FileID
@@ -124,7 +125,8 @@ func TestCacheBudgets(t *testing.T) {
 	for range 2 {
 		for _, x := range all {
 			requireWhole(t, f.crowd(2, x.id, x.content))
-			used := m.metric(`fdfs_gateway_cache_bytes{tier="memory"}`) + m.metric(`fdfs_gateway_cache_bytes{tier="records"}`)
+			used := m.metric(`fdfs_gateway_cache_bytes{tier="memory"}`) +
+				m.metric(`fdfs_gateway_cache_bytes{tier="records"}`)
 			require.LessOrEqual(t, used, 1.05*float64(memory))
 			require.LessOrEqual(t, m.metric(`fdfs_gateway_cache_bytes{tier="disk"}`), 1.05*float64(disk))
 		}

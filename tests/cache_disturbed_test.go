@@ -19,7 +19,7 @@ type warmState struct {
 	prepare func(f *fleet, id fdfs.FileID) // what has become of it
 	broken  *int                           // bytes after which an answer about it breaks off, in the middle
 	mayMiss bool                           // clients may learn that it is not there
-	settled func(f *fleet, id fdfs.FileID) // what is so when the trouble is over, sooner or later
+	settled func(f *fleet, id fdfs.FileID) // what is so when the failure is over, sooner or later
 }
 
 // warmTTL is how long an entry is fresh, and questionTime how long a storage takes to say that the
@@ -30,8 +30,11 @@ const (
 )
 
 var warmStates = []warmState{
-	{name: "expired, live origin", prepare: func(f *fleet, _ fdfs.FileID) { f.slow(questionTime, 0, 0) }, broken: new(20), settled: isFreshAgain},
-	{name: "expired, dead origin", prepare: func(f *fleet, _ fdfs.FileID) { f.eachStorage((*fdfstest.Storage).Kill) }, settled: revived},
+	{name: "expired, live origin", prepare: func(f *fleet, _ fdfs.FileID) {
+		f.slow(questionTime, 0, 0)
+	}, broken: new(20), settled: isFreshAgain},
+	{name: "expired, dead origin", prepare: func(f *fleet, _ fdfs.FileID) { f.eachStorage((*fdfstest.Storage).Kill) },
+		settled: revived},
 	{name: "deleted", prepare: func(f *fleet, id fdfs.FileID) {
 		require.NoError(f.t, f.cluster.Remove(id))
 		f.slow(questionTime, 0, 0)
@@ -44,10 +47,10 @@ func (f *fleet) eachStorage(do func(*fdfstest.Storage)) {
 	}
 }
 
-// breaksOff is the trouble that the storages make: all that they say about files ends in the
+// breaksOff is the failure that the storages make: all that they say about files ends in the
 // middle.
-func breaksOff(s *warmState) *trouble {
-	return &trouble{
+func breaksOff(s *warmState) *failure {
+	return &failure{
 		name:  "answers break off",
 		begin: func(f *fleet) { f.fault(fdfstest.Faults{Commands: []byte{fdfstest.CmdFileInfo}, BreakAt: s.broken}) },
 		end:   func(f *fleet) { f.slow(questionTime, 0, 0) }, after: 2 * time.Second,
@@ -91,19 +94,19 @@ func (f *fleet) living() (list []*member) {
 	return list
 }
 
-// disturbedCase is a trouble in the middle of the refresh of a file.
+// disturbedCase is a failure in the middle of the refresh of a file.
 type disturbedCase struct {
-	troubleCase
+	failureCase
 	state *warmState
 }
 
-func (c disturbedCase) String() string { return c.state.name + ", " + c.troubleCase.String() }
+func (c disturbedCase) String() string { return c.state.name + ", " + c.failureCase.String() }
 
-// disturbedCases are all of them. Where time is short each trouble meets one state.
+// disturbedCases are all of them. Where time is short each failure meets one state.
 func disturbedCases() (list []disturbedCase) {
 	for i := range warmStates {
 		s := &warmStates[i]
-		for j, c := range troubleCases(100 << 10) {
+		for j, c := range failureCases(100 << 10) {
 			if long || j%len(warmStates) == (i+1)%len(warmStates) {
 				list = append(list, disturbedCase{c, s})
 			}
@@ -111,10 +114,10 @@ func disturbedCases() (list []disturbedCase) {
 		if s.broken == nil {
 			continue // the dead say nothing that could break off
 		}
-		some := troubleCases(100 << 10)
+		some := failureCases(100 << 10)
 		for _, c := range some {
-			if c.trouble == some[0].trouble {
-				c.trouble = breaksOff(s)
+			if c.failure == some[0].failure {
+				c.failure = breaksOff(s)
 				list = append(list, disturbedCase{c, s})
 			}
 		}
@@ -124,7 +127,7 @@ func disturbedCases() (list []disturbedCase) {
 
 // TestCacheDisturbed: whatever fails while an expired file is refreshed, whether its storages live
 // or not, every client of a gateway that lives gets it at once; and one that was deleted is served
-// or refused, and known to be gone in the end. Nobody downloads it.
+// or refused, and known to be gone in the end. No gateway downloads it.
 func TestCacheDisturbed(t *testing.T) {
 	t.Parallel()
 	atOnce := 8
@@ -138,7 +141,8 @@ func TestCacheDisturbed(t *testing.T) {
 
 // run plays a case. Its error says that the storages were asked too often.
 func (c disturbedCase) run(t *testing.T) error {
-	f := startFleet(t, fleetOptions{gateways: c.gateways, relayed: true, lines: []string{"[lock]", "ttl = " + leaseTTL.String()},
+	f := startFleet(t, fleetOptions{gateways: c.gateways, relayed: true,
+		lines: []string{"[lock]", "ttl = " + leaseTTL.String()},
 		cache: []string{"memory_max = 512MB", "ttl = " + warmTTL.String()}})
 	id, content := f.put(c.size)
 	f.warm(id, content)
@@ -161,18 +165,19 @@ func (c disturbedCase) run(t *testing.T) error {
 	}
 	c.state.settled(f, id)
 	require.Zero(t, f.cluster.Downloads(id).Downloads)
-	t.Logf("%d questions in %v, %v, whole after %v at most", questions, took.Round(100*time.Millisecond), xCaches(report), report.Whole(1))
+	t.Logf("%d questions in %v, %v, whole after %v at most", questions, took.Round(100*time.Millisecond),
+		xCaches(report), report.Whole(1))
 	return nil
 }
 
-// disturb lets the crowd come, one client after the other, from before the trouble until after it.
+// disturb lets the crowd come, one client after the other, from before the failure until after it.
 // The first gateway leads.
 func (c disturbedCase) disturb(f *fleet, id fdfs.FileID, content []byte) (crowd.Report, time.Duration) {
 	began := time.Now()
 	lone := crowd.Run(crowd.Options{Clients: 1, URLs: urlsOf(f.gateways[:1], id), Want: content, Timeout: crowdTime})
 	requireHonest(f.t, lone)
 	if c.state.name != warmStates[1].name {
-		eventually.True(f.t, func() bool { return f.questions() > 0 }, "nobody asks")
+		eventually.True(f.t, func() bool { return f.questions() > 0 }, "no gateway asks")
 	}
 	c.begin(f)
 	done := make(chan crowd.Report)
@@ -188,8 +193,8 @@ func (c disturbedCase) disturb(f *fleet, id fdfs.FileID, content []byte) (crowd.
 }
 
 // mostQuestions is how many there may be in some time: two for as long as one takes, as an entry
-// whose last answer took long is asked about again early; or one by each gateway, as these have
-// nobody to agree by while there is no Redis.
+// whose last answer took long is asked about again early; or one by each gateway, which cannot
+// agree while there is no Redis.
 func (c disturbedCase) mostQuestions(took time.Duration) int {
 	return max(2, c.gateways) * (1 + int(took/questionTime))
 }

@@ -55,7 +55,7 @@ type fleetOptions struct {
 	redisAt  string // value of addresses in [redis], and further lines of it; default: a server of its own
 	disk     bool
 	mutable  string // mutable_ttl; default: so long that only a purge shows a change
-	storages int    // default: 2; where there is one, nobody helps out when it is slow, and a file has one download
+	storages int    // default: 2; where there is one, no other helps out when it is slow, and a file has one download
 }
 
 // startFleet starts everything. It is stopped at the end of the test.
@@ -64,7 +64,8 @@ func startFleet(t *testing.T, o fleetOptions) *fleet {
 	if o.storages == 0 {
 		o.storages = 2
 	}
-	f := &fleet{t: t, cluster: cluster(t, fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: "group1", Count: o.storages}}})}
+	f := &fleet{t: t,
+		cluster: cluster(t, fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: "group1", Count: o.storages}}})}
 	if !o.noRedis && o.redisAt == "" {
 		f.redis = redistest.Start(t)
 	}
@@ -82,7 +83,8 @@ func startFleet(t *testing.T, o fleetOptions) *fleet {
 func (f *fleet) join(o fleetOptions) *member {
 	f.t.Helper()
 	t := f.t
-	m := &member{o: lab.GatewayOptions{Binary: binary, Dir: t.TempDir(), Trackers: f.cluster.Trackers(), Cache: o.cache, Lines: o.lines,
+	m := &member{o: lab.GatewayOptions{Binary: binary, Dir: t.TempDir(), Trackers: f.cluster.Trackers(), Cache: o.cache,
+		Lines: o.lines,
 		Redis: o.redisAt, Port: lab.Port(), Admin: lab.Port(), Peers: lab.Port()}}
 	if f.redis != nil {
 		m.o.Redis = f.redis.Addr()
@@ -131,7 +133,8 @@ func (m *member) start(t *testing.T) {
 func (f *fleet) put(size int) (fdfs.FileID, []byte) {
 	f.t.Helper()
 	content := randomContent(size)
-	return put(f.t, f.cluster, fdfstest.FileSpec{Group: "group1", Content: content, Ext: "bin", Created: longAgo}), content
+	return put(f.t, f.cluster, fdfstest.FileSpec{Group: "group1", Content: content, Ext: "bin", Created: longAgo}),
+		content
 }
 
 // putOwnedBy stores files until one is owned by a gateway, as all gateways say.
@@ -200,7 +203,8 @@ const crowdTime = 5 * time.Minute
 func (f *fleet) warm(id fdfs.FileID, content []byte) {
 	f.t.Helper()
 	for _, m := range f.gateways {
-		requireWhole(f.t, crowd.Run(crowd.Options{Clients: 1, URLs: urlsOf([]*member{m}, id), Want: content, Timeout: crowdTime}))
+		requireWhole(f.t, crowd.Run(crowd.Options{Clients: 1, URLs: urlsOf([]*member{m}, id), Want: content,
+			Timeout: crowdTime}))
 	}
 }
 
@@ -222,7 +226,7 @@ func (f *fleet) forgetCounts() {
 // begun waits until a storage sends a file.
 func (f *fleet) begun(id fdfs.FileID, bytes int64) {
 	f.t.Helper()
-	eventually.True(f.t, func() bool { return f.cluster.Downloads(id).Bytes >= bytes }, "nobody fetches")
+	eventually.True(f.t, func() bool { return f.cluster.Downloads(id).Bytes >= bytes }, "no gateway fetches")
 }
 
 // metric sums up a series over all gateways.

@@ -57,7 +57,8 @@ func (f *fleet) sharing() {
 // waitedInVain counts what gateways have given up waiting for: Redis, another gateway, a storage.
 func (f *fleet) waitedInVain() (sum float64) {
 	f.t.Helper()
-	for _, series := range []string{`lock_acquire_total{result="error"}`, "lock_lost_total", "origin_hedges_total", `origin_fetches_total{result="timeout"}`,
+	for _, series := range []string{`lock_acquire_total{result="error"}`, "lock_lost_total", "origin_hedges_total",
+		`origin_fetches_total{result="timeout"}`,
 		`peer_fetches_total{result="broken"}`, `peer_fetches_total{result="unreachable"}`} {
 		sum += f.metric("fdfs_gateway_" + series)
 	}

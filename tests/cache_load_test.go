@@ -77,7 +77,8 @@ func TestCacheExpiresUnderLoad(t *testing.T) {
 
 // load starts the requests. The function that it returns waits for the last ones and gives all of
 // them.
-func (f *fleet) load(id fdfs.FileID, size int, delay time.Duration, stop *atomic.Bool, round *atomic.Int32) func() []sample {
+func (f *fleet) load(id fdfs.FileID, size int, delay time.Duration, stop *atomic.Bool,
+	round *atomic.Int32) func() []sample {
 	var running sync.WaitGroup
 	var mu sync.Mutex // guards all
 	var all []sample
@@ -109,7 +110,8 @@ func (f *fleet) load(id fdfs.FileID, size int, delay time.Duration, stop *atomic
 }
 
 // askAgain asks for a file on one connection, every loadPause.
-func (m *member) askAgain(id fdfs.FileID, size int, stop *atomic.Bool, round *atomic.Int32, until *atomic.Int64) (list []sample, err error) {
+func (m *member) askAgain(id fdfs.FileID, size int, stop *atomic.Bool, round *atomic.Int32,
+	until *atomic.Int64) (list []sample, err error) {
 	conn, err := net.Dial("tcp", m.addrs[0])
 	if err != nil {
 		return nil, err
@@ -132,7 +134,8 @@ func (m *member) askAgain(id fdfs.FileID, size int, stop *atomic.Bool, round *at
 		if err != nil || n != int64(size) || resp.StatusCode != 200 {
 			return list, fmt.Errorf("status %d with %d bytes: %v", resp.StatusCode, n, err)
 		}
-		list = append(list, sample{round: int(round.Load()), took: time.Since(began), stale: resp.Header.Get("X-Cache") == "STALE", asking: began.UnixNano() < until.Load()})
+		list = append(list, sample{round: int(round.Load()), took: time.Since(began),
+			stale: resp.Header.Get("X-Cache") == "STALE", asking: began.UnixNano() < until.Load()})
 	}
 	return list, nil
 }

@@ -35,9 +35,11 @@ func TestCacheRatios(t *testing.T) {
 	if !long {
 		t.Parallel() // others wait most of the time
 	}
-	l := library{memory: 16 << 20, disk: 64 << 20, small: 3000, large: 18, smallSize: 16 << 10, largeSize: 5 << 20, requests: 2000}
+	l := library{memory: 16 << 20, disk: 64 << 20, small: 3000, large: 18, smallSize: 16 << 10, largeSize: 5 << 20,
+		requests: 2000}
 	if long {
-		l = library{memory: 64 << 20, disk: 1 << 30, small: 100_000, large: 200, smallSize: 16 << 10, largeSize: 10 << 20, requests: 100_000}
+		l = library{memory: 64 << 20, disk: 1 << 30, small: 100_000, large: 200, smallSize: 16 << 10,
+			largeSize: 10 << 20, requests: 100_000}
 	}
 	f := startFleet(t, fleetOptions{gateways: 1, noRedis: true, disk: true,
 		cache: []string{fmt.Sprintf("memory_max = %d", l.memory), fmt.Sprintf("disk_max = %d", l.disk)}})
@@ -47,12 +49,13 @@ func TestCacheRatios(t *testing.T) {
 	popular := func(r *rand.Rand, _ int) (int, bool) { return zipf.next(r), true }
 	first := l.run(t, f, "Zipf 0.9, from empty", books, popular)
 	plain := l.run(t, f, "Zipf 0.9, going on", books, popular)
-	polluted := l.run(t, f, "Zipf 0.9, and a scan of cold files with every other request", books, func(r *rand.Rand, i int) (int, bool) {
-		if i%2 == 0 {
-			return scanned + i/2%(len(books)-scanned), false
-		}
-		return zipf.next(r), true
-	})
+	polluted := l.run(t, f, "Zipf 0.9, and a scan of cold files with every other request", books,
+		func(r *rand.Rand, i int) (int, bool) {
+			if i%2 == 0 {
+				return scanned + i/2%(len(books)-scanned), false
+			}
+			return zipf.next(r), true
+		})
 	require.Greater(t, first.hits, 0.7*(1-first.once), "what was asked for before is mostly there")
 	require.Greater(t, polluted.memory, 0.5*plain.memory, "a scan does not empty the memory")
 }
@@ -78,7 +81,8 @@ func (l *library) put(f *fleet) []book {
 		if every := (l.small + l.large) / l.large; i%every == every/2 {
 			content = large
 		}
-		id := put(f.t, f.cluster, fdfstest.FileSpec{Group: "group1", Content: content, Ext: "bin", Created: longAgo.Add(time.Duration(i) * time.Second)})
+		id := put(f.t, f.cluster, fdfstest.FileSpec{Group: "group1", Content: content, Ext: "bin",
+			Created: longAgo.Add(time.Duration(i) * time.Second)})
 		seen[id] = true
 		books = append(books, book{id, content})
 	}
@@ -94,7 +98,8 @@ type ratios struct {
 }
 
 // run asks for files, as next says: which one, and whether it counts.
-func (l *library) run(t *testing.T, f *fleet, name string, books []book, next func(r *rand.Rand, i int) (int, bool)) ratios {
+func (l *library) run(t *testing.T, f *fleet, name string, books []book,
+	next func(r *rand.Rand, i int) (int, bool)) ratios {
 	t.Helper()
 	m := f.gateways[0]
 	const workers = 16
@@ -129,14 +134,18 @@ func (l *library) run(t *testing.T, f *fleet, name string, books []book, next fu
 			fetched += n - before[i]
 		}
 	}
-	usedMemory := m.metric(`fdfs_gateway_cache_bytes{tier="memory"}`) + m.metric(`fdfs_gateway_cache_bytes{tier="records"}`)
+	usedMemory := m.metric(`fdfs_gateway_cache_bytes{tier="memory"}`) +
+		m.metric(`fdfs_gateway_cache_bytes{tier="records"}`)
 	usedDisk := m.metric(`fdfs_gateway_cache_bytes{tier="disk"}`)
 	require.LessOrEqual(t, usedMemory, 1.05*float64(l.memory))
 	require.LessOrEqual(t, usedDisk, 1.05*float64(l.disk))
 	r := ratios{hits: 1 - float64(fetched)/float64(wanted), once: float64(len(popular)) / float64(wanted),
-		memory: (m.hits("memory") - memory) / float64(wanted)} // nobody asks for a scanned file twice
-	t.Logf("%s: %d segments of %d popular files wanted, %.1f %% found in memory, %.1f %% on disk, %.1f %% fetched (each file once would be %.1f %%); "+
-		"memory %.1f of %d MiB, disk %.1f of %d MiB, resident %s", name, wanted, len(popular), 100*r.memory, 100*(r.hits-r.memory), 100-100*r.hits,
+		memory: (m.hits("memory") - memory) / float64(wanted)} // no scanned file is asked for twice
+	t.Logf(
+		"%s: %d segments of %d popular files wanted, %.1f %% found in memory, %.1f %% on disk, %.1f %% fetched (each "+
+			"file once would be %.1f %%); "+
+			"memory %.1f of %d MiB, disk %.1f of %d MiB, resident %s", name, wanted, len(popular), 100*r.memory,
+		100*(r.hits-r.memory), 100-100*r.hits,
 		100*r.once, usedMemory/(1<<20), l.memory>>20, usedDisk/(1<<20), l.disk>>20, m.resident(t))
 	return r
 }

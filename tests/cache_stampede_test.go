@@ -105,7 +105,8 @@ func TestCacheExpired(t *testing.T) {
 	t.Parallel()
 	for _, gateways := range expiredFleets() {
 		for _, size := range expiredSizes() {
-			f := startFleet(t, fleetOptions{gateways: gateways, cache: []string{"memory_max = 512MB", "ttl = 1s", "stale_if_error = 1h"}})
+			f := startFleet(t, fleetOptions{gateways: gateways,
+				cache: []string{"memory_max = 512MB", "ttl = 1s", "stale_if_error = 1h"}})
 			clients := crowds()[0]
 			id, content := f.put(size)
 			f.warm(id, content)
@@ -173,11 +174,12 @@ func TestCacheRefreshWaitsForNobody(t *testing.T) {
 	f.forgetCounts()
 	f.fault(fdfstest.Faults{Hang: true}) // for longer than a gateway waits, which is half a minute
 	time.Sleep(2500 * time.Millisecond)
-	r := crowd.Run(crowd.Options{Clients: 200, URLs: f.urls(id), Want: content, Pause: 5 * time.Millisecond, Timeout: crowdTime})
+	r := crowd.Run(crowd.Options{Clients: 200, URLs: f.urls(id), Want: content, Pause: 5 * time.Millisecond,
+		Timeout: crowdTime})
 	requireWhole(t, r)
 	require.NotZero(t, xCaches(r)["STALE"], xCaches(r))
 	eventually.True(t, func() bool { return f.questions() > 0 }, "somebody asks")
-	require.Less(t, r.Whole(1), 20*time.Second, "nobody waited")
+	require.Less(t, r.Whole(1), 20*time.Second, "no client waited")
 	require.Zero(t, f.cluster.Downloads(id).Downloads)
 	f.fault()
 }
@@ -188,7 +190,8 @@ func TestCacheStaleIfError(t *testing.T) {
 	t.Parallel()
 	for allowed, status := range map[string]int{"1h": 200, "0": 502} {
 		t.Run(allowed, func(t *testing.T) {
-			f := startFleet(t, fleetOptions{gateways: 1, cache: []string{"ttl = 1s", "stale_while_revalidate = 0", "stale_if_error = " + allowed}})
+			f := startFleet(t, fleetOptions{gateways: 1,
+				cache: []string{"ttl = 1s", "stale_while_revalidate = 0", "stale_if_error = " + allowed}})
 			id, content := f.put(1000)
 			f.warm(id, content)
 			time.Sleep(1200 * time.Millisecond)
@@ -224,22 +227,24 @@ func (f *fleet) readRanges(t *testing.T, size, clients, rounds int) error {
 	var mu sync.Mutex // guards touched
 	touched := map[int64]bool{}
 	for range rounds {
-		r := crowd.Run(crowd.Options{Clients: clients, URLs: f.urls(id), Want: content, Timeout: crowdTime, Range: func(i int) (int64, int64) {
-			random := newRandom(uint64(i))
-			first := random.Int64N(int64(size) / 2) // half of the file stays untouched
-			length := 1 + random.Int64N(min(500<<10, int64(size)/2-first))
-			mu.Lock()
-			defer mu.Unlock()
-			for s := first / segment; s <= (first+length-1)/segment; s++ {
-				touched[s] = true
-			}
-			return first, length
-		}})
+		r := crowd.Run(crowd.Options{Clients: clients, URLs: f.urls(id), Want: content, Timeout: crowdTime,
+			Range: func(i int) (int64, int64) {
+				random := newRandom(uint64(i))
+				first := random.Int64N(int64(size) / 2) // half of the file stays untouched
+				length := 1 + random.Int64N(min(500<<10, int64(size)/2-first))
+				mu.Lock()
+				defer mu.Unlock()
+				for s := first / segment; s <= (first+length-1)/segment; s++ {
+					touched[s] = true
+				}
+				return first, length
+			}})
 		requireWhole(t, r)
 	}
 	n := f.cluster.Downloads(id)
 	share := float64(n.Bytes) / float64(len(touched)*segment)
-	text := fmt.Sprintf("%d of %d segments touched, %d downloads of %.3f of their bytes", len(touched), segmentsOf(size), n.Downloads, share)
+	text := fmt.Sprintf("%d of %d segments touched, %d downloads of %.3f of their bytes", len(touched),
+		segmentsOf(size), n.Downloads, share)
 	if share > 1.1 || n.Downloads > len(touched) {
 		return errors.New(text)
 	}
@@ -300,7 +305,8 @@ func (f *fleet) saysWhere(size int, owner *member) error {
 	return nil
 }
 
-// TestCacheSaysWhereAlone: the same where nobody else is asked, and a small file is there at once.
+// TestCacheSaysWhereAlone: the same where no other gateway is asked, and a small file is there at
+// once.
 func TestCacheSaysWhereAlone(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 1, noRedis: true})

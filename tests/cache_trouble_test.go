@@ -21,88 +21,98 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// trouble is something that goes wrong in the middle of a fill. The first gateway leads it.
-type trouble struct {
+// failure is something that goes wrong in the middle of a fill. The first gateway leads it.
+type failure struct {
 	name  string
 	begin func(f *fleet)
 	end   func(f *fleet) // after the crowd has been asking for a while; nil = nothing
 	after time.Duration  // when
-	// harmed says whose clients may get an error; nil = nobody's.
+	// harmed says whose clients may get an error; nil = no client's.
 	harmed func(gateway int) bool
 }
 
 // leaseTTL is short, so that a test does not wait long for the lease of a dead gateway.
 const leaseTTL = 2 * time.Second
 
-var troubles = append([]trouble{
-	{name: "redis killed", begin: func(f *fleet) { f.redis.Kill() }, end: func(f *fleet) { f.redis.Restart() }, after: time.Second},
-	{name: "redis stopped", begin: func(f *fleet) { f.redis.Pause() }, end: func(f *fleet) { f.redis.Resume() }, after: 2 * time.Second},
+var failures = append([]failure{
+	{name: "redis killed", begin: func(f *fleet) { f.redis.Kill() }, end: func(f *fleet) {
+		f.redis.Restart()
+	}, after: time.Second},
+	{name: "redis stopped", begin: func(f *fleet) { f.redis.Pause() }, end: func(f *fleet) {
+		f.redis.Resume()
+	}, after: 2 * time.Second},
 	{name: "leader killed", begin: func(f *fleet) { f.gateways[0].Kill() }, harmed: isLeader},
 	{name: "leader stopped for longer than its lease", begin: func(f *fleet) { f.gateways[0].Pause() },
 		end: func(f *fleet) { f.gateways[0].Resume() }, after: 3 * leaseTTL, harmed: isLeader},
-	{name: "leader cut off from the others", begin: func(f *fleet) { f.gateways[0].relay.Cut() }, end: func(f *fleet) { f.gateways[0].relay.Restore() },
+	{name: "leader cut off from the others", begin: func(f *fleet) { f.gateways[0].relay.Cut() }, end: func(f *fleet) {
+		f.gateways[0].relay.Restore()
+	},
 		after: 3 * time.Second},
-	{name: "leader not answering the others", begin: func(f *fleet) { f.gateways[0].relay.Hang() }, end: func(f *fleet) { f.gateways[0].relay.Restore() },
+	{name: "leader not answering the others", begin: func(f *fleet) {
+		f.gateways[0].relay.Hang()
+	}, end: func(f *fleet) { f.gateways[0].relay.Restore() },
 		after: 3 * leaseTTL},
-}, linkTroubles()...)
+}, linkFailures()...)
 
 // harms tells whether the clients of a gateway may get an error.
-func (x *trouble) harms(gateway int) bool { return x.harmed != nil && x.harmed(gateway) }
+func (x *failure) harms(gateway int) bool { return x.harmed != nil && x.harmed(gateway) }
 
 func isLeader(gateway int) bool { return gateway == 0 }
 
-// troubleCase is a trouble in a fleet of some size, while a crowd reads a file.
-type troubleCase struct {
-	*trouble
+// failureCase is a failure in a fleet of some size, while a crowd reads a file.
+type failureCase struct {
+	*failure
 	gateways, clients, size int
 }
 
-func (c troubleCase) String() string {
+func (c failureCase) String() string {
 	return fmt.Sprintf("%s, %d gateways, %d bytes", c.name, c.gateways, c.size)
 }
 
-// troubleCases are those for which there is time; size is that of the file where there is little.
-func troubleCases(size int) (list []troubleCase) {
+// failureCases are those for which there is time; size is that of the file where there is little.
+func failureCases(size int) (list []failureCase) {
 	gateways, sizes, clients := []int{2}, []int{size}, 60
 	if long {
 		gateways, sizes, clients = []int{2, 3}, []int{4 << 10, 1 << 20, 64 << 20}, 500
 	}
-	for i := range troubles {
+	for i := range failures {
 		for _, n := range gateways {
 			for _, size := range sizes {
-				list = append(list, troubleCase{&troubles[i], n, clients, size})
+				list = append(list, failureCase{&failures[i], n, clients, size})
 			}
 		}
 	}
 	return list
 }
 
-// troublesAtOnce is how many of them run at a time: a crowd of 500 has the machine for itself.
-func troublesAtOnce() int {
+// failuresAtOnce is how many of them run at a time: a crowd of 500 has the machine for itself.
+func failuresAtOnce() int {
 	if long {
 		return 1
 	}
 	return 6
 }
 
-// TestCacheTrouble: whatever fails in the middle of a fill, every client gets the exact content or
+// TestCacheFailures: whatever fails in the middle of a fill, every client gets the exact content or
 // an error that it can see, those of gateways that live get the content, and each segment is
 // downloaded at most twice.
-func TestCacheTrouble(t *testing.T) {
+func TestCacheFailures(t *testing.T) {
 	t.Parallel()
-	together(t, troublesAtOnce(), troubleCases(3<<20), troubleCase.String, func(c troubleCase, t *testing.T) {
+	together(t, failuresAtOnce(), failureCases(3<<20), failureCase.String, func(c failureCase, t *testing.T) {
 		require.NoError(t, punctually(t, nil, func() error { return c.run(t, c.gateways, c.clients, c.size) }))
 	})
 }
 
-// run plays a trouble. Its error says that it has cost too much.
-func (x *trouble) run(t *testing.T, gateways, clients, size int) error {
-	f := startFleet(t, fleetOptions{gateways: gateways, relayed: true, cache: []string{"memory_max = 512MB"}, lines: []string{"[lock]", "ttl = " + leaseTTL.String()}})
+// run plays a failure. Its error says that it has cost too much.
+func (x *failure) run(t *testing.T, gateways, clients, size int) error {
+	f := startFleet(t, fleetOptions{gateways: gateways, relayed: true, cache: []string{"memory_max = 512MB"},
+		lines: []string{"[lock]", "ttl = " + leaseTTL.String()}})
 	id, content := f.put(size)
 	f.slow(300*time.Millisecond, 3*time.Second, size)
 	lone := make(chan crowd.Report)
 	go func() { // the first gateway leads
-		lone <- crowd.Run(crowd.Options{Clients: 1, URLs: urlsOf(f.gateways[:1], id), Want: content, Timeout: crowdTime})
+		lone <- crowd.Run(crowd.Options{Clients: 1, URLs: urlsOf(f.gateways[:1], id), Want: content,
+			Timeout: crowdTime})
 	}()
 	f.begun(id, 1)
 	all := make(chan crowd.Report)
@@ -118,14 +128,16 @@ func (x *trouble) run(t *testing.T, gateways, clients, size int) error {
 	requireHonest(t, report)
 	for i := range report {
 		if !x.harms(i % gateways) {
-			require.Equal(t, crowd.Whole, report[i].Outcome, "client %d of gateway %d: %v", i, i%gateways, report[i].Err)
+			require.Equal(t, crowd.Whole, report[i].Outcome, "client %d of gateway %d: %v", i, i%gateways,
+				report[i].Err)
 		}
 	}
 	n := f.cluster.Downloads(id)
 	if n.Downloads > 2*segmentsOf(size) {
 		return fmt.Errorf("%d downloads of %d segments, want each at most twice", n.Downloads, segmentsOf(size))
 	}
-	t.Logf("%d downloads, %.2f of the bytes, whole after %v at most", n.Downloads, float64(n.Bytes)/float64(size), report.Whole(1))
+	t.Logf("%d downloads, %.2f of the bytes, whole after %v at most", n.Downloads, float64(n.Bytes)/float64(size),
+		report.Whole(1))
 	return nil
 }
 
@@ -218,7 +230,8 @@ func TestCacheWarmCostsNothing(t *testing.T) {
 	f := startFleet(t, fleetOptions{gateways: 1})
 	var ids []fdfs.FileID
 	locks := func() float64 {
-		return f.metric(`fdfs_gateway_lock_acquire_total{result="ok"}`) + f.metric(`fdfs_gateway_lock_acquire_total{result="held"}`)
+		return f.metric(`fdfs_gateway_lock_acquire_total{result="ok"}`) +
+			f.metric(`fdfs_gateway_lock_acquire_total{result="held"}`)
 	}
 	f.slow(200*time.Millisecond, 0, 0)
 	for range 8 {
@@ -278,7 +291,8 @@ func TestCachePeersAreChecked(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, answer.Body.Close())
 	require.Equal(t, 400, answer.StatusCode, "net/http tells clients without TLS so")
-	client := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	client := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	_, err = client.Get("https://" + address + segment)
 	require.Error(t, err, "without the key of the fleet")
 	require.Zero(t, g.metric(`fdfs_gateway_peer_requests_total{code="200"}`))
@@ -314,7 +328,8 @@ func TestPeerListenerThatCannotBeBound(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer taken.Close()
-	o := lab.GatewayOptions{Binary: binary, Dir: t.TempDir(), Redis: "127.0.0.1:1", Peers: taken.Addr().(*net.TCPAddr).Port}
+	o := lab.GatewayOptions{Binary: binary, Dir: t.TempDir(), Redis: "127.0.0.1:1",
+		Peers: taken.Addr().(*net.TCPAddr).Port}
 	_, err = lab.StartGateway(o)
 	require.ErrorContains(t, err, "address already in use; see listen in [peer]")
 }

@@ -81,7 +81,8 @@ func TestExitCodes(t *testing.T) {
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
-	good := writeConfig(t, s.Config("http.anti_steal.check_token = false", "[gateway]", "allow_sources = local-networks", "user = nobody"))
+	good := writeConfig(t, s.Config("http.anti_steal.check_token = false", "[gateway]",
+		"allow_sources = local-networks", "user = nobody"))
 	code, stdout, _ := run(t, "check", "-c", good)
 	require.Equal(t, 0, code, stdout)
 	require.Contains(t, stdout, "no problems")
@@ -92,10 +93,14 @@ func TestCheck(t *testing.T) {
 		require.Contains(t, stdout, "warning: started by root, the gateway serves as root; set user in [gateway]")
 	}
 	for _, tt := range []struct{ name, from, to, want string }{
-		{"store path that is missing", "/group1/path1", "/group1/path9", `:\d+: error: store path ".*path9" is not there; `},
+		{"store path that is missing", "/group1/path1", "/group1/path9",
+			`:\d+: error: store path ".*path9" is not there; `},
 		{"too few store paths", "store_path1 = ", "store_path7 = ", `:\d+: (error|warning): .*store_path`},
-		{"several groups without their names in URLs", "url_have_group_name = true", "url_have_group_name = false", `:\d+: error: .*url_have_group_name`},
-		{"page for refused tokens that is missing", "http.anti_steal.check_token = false", "http.anti_steal.check_token = true\nhttp.anti_steal.secret_key = long-enough-secret\nhttp.anti_steal.token_check_fail = nowhere.html",
+		{"several groups without their names in URLs", "url_have_group_name = true", "url_have_group_name = false",
+			`:\d+: error: .*url_have_group_name`},
+		{"page for refused tokens that is missing", "http.anti_steal.check_token = false",
+			"http.anti_steal.check_token = true\nhttp.anti_steal.secret_key = long-enough-secret\n" +
+				"http.anti_steal.token_check_fail = nowhere.html",
 			`:\d+: error: .*nowhere\.html`},
 		{"unknown key", "[group1]", "[gateway]\nlistn = :80\n[group1]", `:\d+: error: .*listn.*listen`},
 	} {
@@ -169,7 +174,8 @@ func TestTokenCommand(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(100))
-	p := serve(t, s, "http.anti_steal.check_token = true", "http.anti_steal.secret_key = a%(b)s;#\"x\\", "http.anti_steal.token_ttl = 60")
+	p := serve(t, s, "http.anti_steal.check_token = true", "http.anti_steal.secret_key = a%(b)s;#\"x\\",
+		"http.anti_steal.token_ttl = 60")
 	for _, args := range [][]string{nil, {"-ts", "0"}, {"-ttl", "30s"}, {"-ttl", "1000h"}} {
 		code, stdout, stderr := run(t, append(append([]string{"token", "-c", p.conf}, args...), f.ID.String())...)
 		require.Equal(t, 0, code, stderr)
@@ -188,7 +194,8 @@ func TestDemo(t *testing.T) {
 	t.Parallel()
 	dir := filepath.Join(t.TempDir(), "store")
 	guarded := lab.Address(lab.Port())
-	args := []string{"demo", "-dir", dir, "-listen", lab.Address(lab.Port()), "-token-listen", guarded, "-admin-listen", lab.Address(lab.Port())}
+	args := []string{"demo", "-dir", dir, "-listen", lab.Address(lab.Port()), "-token-listen", guarded, "-admin-listen",
+		lab.Address(lab.Port())}
 	for range 2 { // the second time with the store of the first
 		cmd := exec.Command(binary, args...)
 		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
@@ -211,7 +218,8 @@ func TestDemo(t *testing.T) {
 				index = string(body)
 			}
 			if strings.Contains(url, guarded) {
-				require.Equal(t, !strings.Contains(url, "token="), strings.Contains(string(body), "token"), "the page for refused tokens: %s", url)
+				require.Equal(t, !strings.Contains(url, "token="), strings.Contains(string(body), "token"),
+					"the page for refused tokens: %s", url)
 			}
 		}
 		require.Contains(t, index, "<video controls")
@@ -259,7 +267,7 @@ func readUntil(t *testing.T, r io.Reader, mark string) string {
 	case s := <-text:
 		require.Contains(t, s, mark)
 		return s
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		t.Fatalf("nothing says %q", mark)
 		return ""
 	}

@@ -49,7 +49,9 @@ func TestConnectionLimits(t *testing.T) {
 			refused := p.raw(request(http.MethodGet, f.URL()))
 			require.True(t, strings.HasPrefix(refused, tt.status), "%.100q", refused)
 			require.Contains(t, refused, "\r\nRetry-After: ")
-			eventually.True(t, func() bool { return p.metric(`fdfs_gateway_connections_refused_total{reason="`+tt.reason+`"}`) == 1 })
+			eventually.True(t, func() bool {
+				return p.metric(`fdfs_gateway_connections_refused_total{reason="`+tt.reason+`"}`) == 1
+			})
 			require.NoError(t, first.Close())
 			eventually.True(t, func() bool { return p.metric("fdfs_gateway_connections") == 1 })
 			eventually.True(t, func() bool { return p.sends(f.URL()) })
@@ -69,10 +71,12 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 	small, large := s.Normal("jpg", s.Bytes(1000)), s.Normal("mp4", s.Bytes(32<<20))
 	const most = 60
 	for name, tt := range map[string]struct{ key, send, reason string }{
-		"nothing sent":          {"max_connections = 60", "", "overload"},
-		"idle after a request":  {"max_connections = 60", request(http.MethodHead, small.URL()), "overload"},
-		"half of a head":        {"max_connections = 60", "GET " + small.URL() + " HTTP/1.1\r\nHost: h\r\nX-A: ", "overload"},
-		"half of a body":        {"max_connections = 60", request(http.MethodGet, small.URL(), "Content-Length: 9") + "x", "overload"},
+		"nothing sent":         {"max_connections = 60", "", "overload"},
+		"idle after a request": {"max_connections = 60", request(http.MethodHead, small.URL()), "overload"},
+		"half of a head": {"max_connections = 60", "GET " + small.URL() + " HTTP/1.1\r\nHost: h\r\nX-A: ",
+			"overload"},
+		"half of a body": {"max_connections = 60", request(http.MethodGet, small.URL(), "Content-Length: 9") +
+			"x", "overload"},
 		"one address, too many": {"max_connections_per_ip = 60", "", "per_ip"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -147,12 +151,12 @@ func TestNoAnswerIsCutForRoom(t *testing.T) {
 // keepAsking sends up to n requests on one connection and counts the answers. A connection that
 // ends before the first byte of an answer, or says that there is no room, is no error.
 func keepAsking(address string, f storetest.Object, n int) (answers int, err error) {
-	c, err := net.DialTimeout("tcp", address, patience)
+	c, err := net.DialTimeout("tcp", address, testTimeout)
 	if err != nil {
 		return 0, err
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(patience)) // the reads fail then
+	_ = c.SetDeadline(time.Now().Add(testTimeout)) // the reads fail then
 	in := bufio.NewReader(c)
 	for ; answers < n; answers++ {
 		if _, err := io.WriteString(c, request(http.MethodGet, f.URL())); err != nil {

@@ -60,14 +60,16 @@ func testSource(t *testing.T) string {
 	return all.String()
 }
 
-// tableRows returns the cells of the one table in a file of Markdown, without its head and the rows that name a theme.
+// tableRows returns the cells of the one table in a file of Markdown, without its head and the rows
+// that name a theme.
 func tableRows(t *testing.T, path string) [][]string {
 	t.Helper()
 	b, err := os.ReadFile(path)
 	require.NoError(t, err)
 	var rows [][]string
 	for _, line := range strings.Split(string(b), "\n") {
-		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| **") || strings.HasPrefix(line, "| ---") || strings.HasPrefix(line, "| The module |") {
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| **") || strings.HasPrefix(line, "| ---") ||
+			strings.HasPrefix(line, "| The module |") {
 			continue
 		}
 		cells := strings.Split(strings.Trim(line, "| "), " | ")

@@ -86,8 +86,9 @@ func TestDifferencesRangesIgnored(t *testing.T) {
 
 // wholeFile is a request that gets the whole file with 200.
 func wholeFile(name string, o storetest.Object, send ...string) difference {
-	return difference{name: name, url: o.URL(), send: send, status: 200, headers: []string{"Content-Range", "Content-Length: " + itoa(len(o.Content))},
-		body: o.Content}
+	return difference{name: name, url: o.URL(), send: send, status: 200,
+		headers: []string{"Content-Range", "Content-Length: " + itoa(len(o.Content))},
+		body:    o.Content}
 }
 
 func TestDifferencesMultipart(t *testing.T) {
@@ -101,8 +102,10 @@ func TestDifferencesMultipart(t *testing.T) {
 	}{
 		{"first byte as a part", "bytes=0-0,-1", []string{"0-0", "999-999"}},
 		{"six ranges", "bytes=1-2,4-5,7-8,10-11,13-14,16-17", []string{"1-2", "4-5", "7-8", "10-11", "13-14", "16-17"}},
-		{"sixteen ranges", "bytes=1-1,3-3,5-5,7-7,9-9,11-11,13-13,15-15,17-17,19-19,21-21,23-23,25-25,27-27,29-29,31-31",
-			[]string{"1-1", "3-3", "5-5", "7-7", "9-9", "11-11", "13-13", "15-15", "17-17", "19-19", "21-21", "23-23", "25-25", "27-27", "29-29", "31-31"}},
+		{"sixteen ranges",
+			"bytes=1-1,3-3,5-5,7-7,9-9,11-11,13-13,15-15,17-17,19-19,21-21,23-23,25-25,27-27,29-29,31-31",
+			[]string{"1-1", "3-3", "5-5", "7-7", "9-9", "11-11", "13-13", "15-15", "17-17", "19-19", "21-21", "23-23",
+				"25-25", "27-27", "29-29", "31-31"}},
 		{"two of three satisfiable", "bytes=1-2,5000-,4-5", []string{"1-2", "4-5"}},
 	}
 	seen := map[string]bool{}
@@ -158,7 +161,8 @@ func TestDifferencesHead(t *testing.T) {
 	tag := p.get(file.URL()).Header.Get("ETag")
 	head := func(name, field string) difference {
 		return difference{name: name, method: "HEAD", url: file.URL(), send: []string{field}, status: 200,
-			headers: []string{"Content-Length: 1000", "Content-Type: image/jpeg", "Content-Range", "Accept-Ranges: bytes", "ETag: " + tag}}
+			headers: []string{"Content-Length: 1000", "Content-Type: image/jpeg", "Content-Range",
+				"Accept-Ranges: bytes", "ETag: " + tag}}
 	}
 	p.differ(t, []difference{
 		head("range", "Range: bytes=1-5"),
@@ -179,7 +183,8 @@ func TestDifferencesConditions(t *testing.T) {
 			headers: []string{"ETag: " + tag, "Content-Type", "Content-Range"}}
 	}
 	failed := func(name string, send ...string) difference {
-		return difference{name: name, url: file.URL(), send: send, status: 412, body: []byte("precondition failed\n"), headers: []string{"Content-Length: 20"}}
+		return difference{name: name, url: file.URL(), send: send, status: 412, body: []byte("precondition failed\n"),
+			headers: []string{"Content-Length: 20"}}
 	}
 	p.differ(t, []difference{
 		unchanged("date newer than the file", "If-Modified-Since: "+newer),
@@ -200,7 +205,8 @@ func TestDifferencesConditions(t *testing.T) {
 		failed("If-Match with the tag as a weak one", "If-Match: W/"+tag),
 		failed("If-Match before If-None-Match", `If-Match: "a"`, "If-None-Match: "+tag),
 		failed("If-Unmodified-Since before the file's date", "If-Unmodified-Since: "+older),
-		{name: "equal date of a file that is not there", url: s.Missing("jpg", at).URL(), send: []string{"If-Modified-Since: " + date}, status: 404},
+		{name: "equal date of a file that is not there", url: s.Missing("jpg", at).URL(),
+			send: []string{"If-Modified-Since: " + date}, status: 404},
 	})
 }
 
@@ -212,7 +218,8 @@ func TestDifferencesIfRange(t *testing.T) {
 	tag, at := p.get(file.URL()).Header.Get("ETag"), storetest.Created
 	const field = "Range: bytes=1-5"
 	p.differ(t, []difference{
-		{name: "the tag", url: file.URL(), send: []string{field, "If-Range: " + tag}, status: 206, body: file.Content[1:6]},
+		{name: "the tag", url: file.URL(), send: []string{field, "If-Range: " + tag}, status: 206,
+			body: file.Content[1:6]},
 		wholeFile("another tag", file, field, `If-Range: "a"`),
 		wholeFile("the tag as a weak one", file, field, "If-Range: W/"+tag),
 		wholeFile("a list of tags", file, field, "If-Range: "+tag+", "+tag),

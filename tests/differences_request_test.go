@@ -33,8 +33,10 @@ func TestDifferencesFileNames(t *testing.T) {
 	file := s.Normal("jpg", s.Bytes(100))
 	p := serve(t, s)
 	tests := []struct{ name, query, disposition string }{
-		{"UTF-8", "filename=%E6%B5%8B%E8%AF%95.jpg", `attachment; filename="__.jpg"; filename*=UTF-8''%E6%B5%8B%E8%AF%95.jpg`},
-		{"UTF-8 that is not escaped", "filename=caf\xc3\xa9.txt", `attachment; filename="caf_.txt"; filename*=UTF-8''caf%C3%A9.txt`},
+		{"UTF-8", "filename=%E6%B5%8B%E8%AF%95.jpg",
+			`attachment; filename="__.jpg"; filename*=UTF-8''%E6%B5%8B%E8%AF%95.jpg`},
+		{"UTF-8 that is not escaped", "filename=caf\xc3\xa9.txt",
+			`attachment; filename="caf_.txt"; filename*=UTF-8''caf%C3%A9.txt`},
 		{"bytes that are no UTF-8", "filename=a%FFb.jpg", `attachment; filename="a_b.jpg"`},
 		{"double quote", "filename=a%22b.jpg", `attachment; filename="a_b.jpg"; filename*=UTF-8''a%22b.jpg`},
 		{"backslash", "filename=a%5Cb.jpg", `attachment; filename="a_b.jpg"`},
@@ -47,8 +49,10 @@ func TestDifferencesFileNames(t *testing.T) {
 		{"empty", "filename=", "attachment"},
 		{"path", "filename=..%2F..%2Fetc%2Fpasswd", `attachment; filename=".._.._etc_passwd"`},
 		{"malformed escape", "filename=%zz.jpg", `attachment; filename="_zz.jpg"; filename*=UTF-8''%25zz.jpg`},
-		{"300 characters", "filename=" + strings.Repeat("x", 300), `attachment; filename="` + strings.Repeat("x", 300) + `"`},
-		{"3000 characters", "filename=" + strings.Repeat("x", 3000), `attachment; filename="` + strings.Repeat("x", 512) + `"`},
+		{"300 characters", "filename=" + strings.Repeat("x", 300), `attachment; filename="` + strings.Repeat("x", 300) +
+			`"`},
+		{"3000 characters", "filename=" + strings.Repeat("x", 3000), `attachment; filename="` +
+			strings.Repeat("x", 512) + `"`},
 		{"attname", "attname=a.jpg", `attachment; filename="a.jpg"`},
 		{"filename before attname", "attname=a.jpg&filename=b.jpg", `attachment; filename="b.jpg"`},
 		{"behind 40 other parameters", strings.Repeat("a=b&", 40) + "filename=a.jpg", `attachment; filename="a.jpg"`},
@@ -88,7 +92,8 @@ func TestDifferencesPaths(t *testing.T) {
 		{name: "longer than any id", url: file.URL() + strings.Repeat("A", 84), status: 400},
 		{name: "600 characters", url: file.URL() + strings.Repeat("A", 600), status: 400},
 		{name: "escaped question mark", url: file.URL() + "%3Fa=b", status: 400},
-		{name: "escaped CR LF", url: file.URL() + "%0D%0AX-Injected:%20yes", status: 400, headers: []string{"X-Injected", "Location"}},
+		{name: "escaped CR LF", url: file.URL() + "%0D%0AX-Injected:%20yes", status: 400,
+			headers: []string{"X-Injected", "Location"}},
 		{name: "blank at the end", url: file.URL() + "%20", status: 400},
 		{name: "semicolon parameter", url: file.URL() + ";x=1", status: 400},
 		wholeFileAt("query of 470 characters", file, "?x="+strings.Repeat("y", 470)),
@@ -124,7 +129,7 @@ func TestDifferencesGroupOfTheHost(t *testing.T) {
 }
 
 // TestDifferencesSources asks for files that are not here. The address in an id is a claim of
-// whoever made the URL.
+// the client that made the URL.
 func TestDifferencesSources(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -155,7 +160,8 @@ func idFrom(t testing.TB, source fdfs.Source, group string) string {
 // idOf is an id of a file uploaded to that source at a time.
 func idOf(t testing.TB, source fdfs.Source, group string, created time.Time) string {
 	t.Helper()
-	id, err := fdfs.Encode(fdfs.Fields{Group: group, Source: source, Created: created.Unix(), Size: 7, Random: 99, Ext: "jpg"})
+	id, err := fdfs.Encode(fdfs.Fields{Group: group, Source: source, Created: created.Unix(), Size: 7, Random: 99,
+		Ext: "jpg"})
 	require.NoError(t, err)
 	return id.String()
 }
@@ -174,9 +180,12 @@ func TestDifferencesRedirectMark(t *testing.T) {
 	old, young := s.Missing("jpg", storetest.Created), s.Missing("jpg", time.Now())
 	p := serve(t, s)
 	p.differ(t, []difference{
-		{name: "mark on a file that is not here", url: old.URL() + "?redirect=1", status: 404, headers: []string{"Location", "Retry-After"}},
-		{name: "mark on a file that may still come", url: young.URL() + "?redirect=1", status: 404, headers: []string{"Location", "Retry-After: 5"}},
-		{name: "other value", url: old.URL() + "?redirect=0", status: 404, headers: []string{"Location", "Retry-After"}},
+		{name: "mark on a file that is not here", url: old.URL() + "?redirect=1", status: 404,
+			headers: []string{"Location", "Retry-After"}},
+		{name: "mark on a file that may still come", url: young.URL() + "?redirect=1", status: 404,
+			headers: []string{"Location", "Retry-After: 5"}},
+		{name: "other value", url: old.URL() + "?redirect=0", status: 404,
+			headers: []string{"Location", "Retry-After"}},
 		{name: "empty value", url: old.URL() + "?redirect=", status: 404, headers: []string{"Location", "Retry-After"}},
 	})
 }
@@ -189,9 +198,11 @@ func TestDifferencesRetryAfter(t *testing.T) {
 	p := serve(t, s, "storage_sync_file_max_delay = 3600")
 	p.differ(t, []difference{
 		{name: "while the file may still come", url: young.URL(), status: 404, headers: []string{"Retry-After: 5"}},
-		{name: "while the file may still come, by a clock that is ahead", url: ahead.URL(), status: 404, headers: []string{"Retry-After: 5"}},
+		{name: "while the file may still come, by a clock that is ahead", url: ahead.URL(), status: 404,
+			headers: []string{"Retry-After: 5"}},
 		{name: "not when it should have come", url: old.URL(), status: 404, headers: []string{"Retry-After"}},
-		{name: "not when it claims to come from the future", url: future.URL(), status: 404, headers: []string{"Retry-After"}},
+		{name: "not when it claims to come from the future", url: future.URL(), status: 404,
+			headers: []string{"Retry-After"}},
 	})
 }
 
@@ -201,7 +212,8 @@ func TestDifferencesFLV(t *testing.T) {
 	film := s.Normal("flv", s.Bytes(1000))
 	p := serve(t, s)
 	p.differ(t, []difference{
-		{name: "one byte", url: film.URL() + "?start=0&end=1", status: 200, headers: []string{"Content-Length: 1"}, body: film.Content[:1]},
+		{name: "one byte", url: film.URL() + "?start=0&end=1", status: 200, headers: []string{"Content-Length: 1"},
+			body: film.Content[:1]},
 		wholeFileAt("negative start", film, "?start=-5"),
 	})
 	piece := append([]byte("FLV\x01\x01\x00\x00\x00\x09\x00\x00\x00\x09"), film.Content[100:]...)
@@ -210,12 +222,17 @@ func TestDifferencesFLV(t *testing.T) {
 	require.NotEqual(t, tag, p.get(film.URL()+"?start=101").Header.Get("ETag"))
 	url := film.URL() + "?start=100"
 	p.differ(t, []difference{
-		{name: "the tag of the whole film is not that of a piece", url: url, send: []string{"If-None-Match: " + whole}, status: 200, body: piece},
+		{name: "the tag of the whole film is not that of a piece", url: url, send: []string{"If-None-Match: " + whole},
+			status: 200, body: piece},
 		{name: "the tag of the piece", url: url, send: []string{"If-None-Match: " + tag}, status: 304},
-		{name: "a range is one of the piece", url: url, send: []string{"Range: bytes=5-22", "If-Range: " + tag}, status: 206,
+		{name: "a range is one of the piece", url: url, send: []string{"Range: bytes=5-22", "If-Range: " + tag},
+			status:  206,
 			headers: []string{"Content-Range: bytes 5-22/913"}, body: piece[5:23]},
-		{name: "a range within the header", url: url, send: []string{"Range: bytes=1-2"}, status: 206, headers: []string{"Content-Range: bytes 1-2/913"}, body: piece[1:3]},
-		{name: "the end of the piece", url: url, send: []string{"Range: bytes=-10"}, status: 206, headers: []string{"Content-Range: bytes 903-912/913"}, body: piece[903:]},
-		{name: "a bad start comes before conditions", url: film.URL() + "?start=5000", send: []string{"If-None-Match: *"}, status: 400},
+		{name: "a range within the header", url: url, send: []string{"Range: bytes=1-2"}, status: 206,
+			headers: []string{"Content-Range: bytes 1-2/913"}, body: piece[1:3]},
+		{name: "the end of the piece", url: url, send: []string{"Range: bytes=-10"}, status: 206,
+			headers: []string{"Content-Range: bytes 903-912/913"}, body: piece[903:]},
+		{name: "a bad start comes before conditions", url: film.URL() + "?start=5000",
+			send: []string{"If-None-Match: *"}, status: 400},
 	})
 }

@@ -78,7 +78,8 @@ func requirePlainReason(t testing.TB, a answer) {
 
 // request writes a request out; lines are further fields.
 func request(method, url string, lines ...string) string {
-	return method + " " + url + " HTTP/1.1\r\n" + strings.Join(append([]string{"Host: h"}, lines...), "\r\n") + "\r\n\r\n"
+	return method + " " + url + " HTTP/1.1\r\n" + strings.Join(append([]string{"Host: h"}, lines...), "\r\n") +
+		"\r\n\r\n"
 }
 
 // talk sends requests one after the other on one connection and reads the answer to each. An answer
@@ -137,8 +138,9 @@ func TestDifferencesHeaders(t *testing.T) {
 			modified, err := http.ParseTime(h.Get("Last-Modified"))
 			require.NoError(t, err)
 			require.False(t, modified.After(date), "Last-Modified %s, Date %s", modified, date)
-			require.WithinDuration(t, date, modified, patience)
-			require.Equal(t, 200, p.in(t).get(o.URL(), "Range: bytes=1-2", "If-Range: "+h.Get("Last-Modified")).StatusCode, "no validator")
+			require.WithinDuration(t, date, modified, testTimeout)
+			require.Equal(t, 200, p.in(t).get(o.URL(), "Range: bytes=1-2",
+				"If-Range: "+h.Get("Last-Modified")).StatusCode, "no validator")
 		}
 	})
 	t.Run("Last-Modified of a file that has just changed stays", func(t *testing.T) {
@@ -161,8 +163,10 @@ func TestDifferencesConfiguredHeaders(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	file := s.Normal("jpg", s.Bytes(100))
-	p := serve(t, s, "[gateway]", "cache_control = public, max-age=60", "cors_origin = https://a.example", "x_cache = true")
-	configured := []string{"Cache-Control: public, max-age=60", "Access-Control-Allow-Origin: https://a.example", "X-Cache: LOCAL"}
+	p := serve(t, s, "[gateway]", "cache_control = public, max-age=60", "cors_origin = https://a.example",
+		"x_cache = true")
+	configured := []string{"Cache-Control: public, max-age=60", "Access-Control-Allow-Origin: https://a.example",
+		"X-Cache: LOCAL"}
 	const allow = "GET, HEAD, OPTIONS"
 	p.differ(t, []difference{
 		{name: "on a file", url: file.URL(), status: 200, headers: configured},
@@ -171,9 +175,11 @@ func TestDifferencesConfiguredHeaders(t *testing.T) {
 		{name: "on 304", url: file.URL(), send: []string{"If-None-Match: *"}, status: 304, headers: configured},
 		{name: "CORS but no Cache-Control on an error", url: s.Missing("jpg", storetest.Created).URL(), status: 404,
 			headers: []string{"Cache-Control", configured[1]}},
-		{name: "preflight", method: "OPTIONS", url: file.URL(), send: []string{"Origin: https://a.example", "Access-Control-Request-Method: GET"},
+		{name: "preflight", method: "OPTIONS", url: file.URL(),
+			send:   []string{"Origin: https://a.example", "Access-Control-Request-Method: GET"},
 			status: 204, headers: []string{configured[1], "Access-Control-Allow-Methods: " + allow}, body: []byte{}},
-		{name: "405 allows OPTIONS", method: "POST", url: file.URL(), status: 405, headers: []string{"Allow: " + allow}},
+		{name: "405 allows OPTIONS", method: "POST", url: file.URL(), status: 405,
+			headers: []string{"Allow: " + allow}},
 	})
 }
 
@@ -184,7 +190,8 @@ func TestDifferencesMethods(t *testing.T) {
 	p := serve(t, s)
 	for _, method := range []string{"POST", "PUT", "DELETE", "PATCH", "OPTIONS", "TRACE", "PROPFIND", "FOO", "get"} {
 		t.Run("405 with Allow to "+method, func(t *testing.T) {
-			a := p.in(t).talk(request(method, file.URL(), "Content-Length: 0"), request("GET", file.URL(), "Connection: close"))
+			a := p.in(t).talk(request(method, file.URL(), "Content-Length: 0"),
+				request("GET", file.URL(), "Connection: close"))
 			require.Equal(t, http.StatusMethodNotAllowed, a[0].StatusCode)
 			requireHeaders(t, a[0].Header, "Allow: GET, HEAD")
 			requirePlainReason(t, a[0])

@@ -22,7 +22,8 @@ const (
 
 // tokenKeys switch tokens on.
 func tokenKeys(more ...string) []string {
-	return append([]string{"http.anti_steal.check_token = true", "http.anti_steal.token_ttl = 900", "http.anti_steal.secret_key = " + tokenSecret}, more...)
+	return append([]string{"http.anti_steal.check_token = true", "http.anti_steal.token_ttl = 900",
+		"http.anti_steal.secret_key = " + tokenSecret}, more...)
 }
 
 func tokenAt(o storetest.Object, ts int64) string {
@@ -58,9 +59,11 @@ func TestDifferencesTokenSettings(t *testing.T) {
 	file, now := s.Normal("jpg", s.Bytes(100)), time.Now().Unix()
 	p := serve(t, s, tokenKeys("[antisteal]", "fail_status = 403", "extra_secrets = "+oldSecret)...)
 	p.differ(t, []difference{
-		{name: "403 where it is configured", url: file.URL() + "?token=" + strings.Repeat("0", 32) + "&ts=0", status: 403, headers: []string{"ETag"}},
+		{name: "403 where it is configured", url: file.URL() + "?token=" + strings.Repeat("0", 32) + "&ts=0",
+			status: 403, headers: []string{"ETag"}},
 		{name: "403 to a missing token", url: file.URL(), status: 403},
-		{name: "second secret while keys are changed", url: file.URL() + "?" + antisteal.Query(oldSecret, file.ID.Logic, now), status: 200, body: file.Content},
+		{name: "second secret while keys are changed", url: file.URL() + "?" + antisteal.Query(oldSecret, file.ID.Logic,
+			now), status: 200, body: file.Content},
 	})
 }
 
@@ -75,7 +78,8 @@ func TestDifferencesTokenCheckFail(t *testing.T) {
 	good, wrong := tokenAt(file, now), strings.Repeat("0", 32)
 	refused := func(name, url string, send ...string) difference {
 		return difference{name: name, url: url, send: send, status: 200, body: page,
-			headers: []string{"Cache-Control: no-store", "Last-Modified", "ETag", "Content-Range", "Accept-Ranges", "Content-Type: image/jpeg"}}
+			headers: []string{"Cache-Control: no-store", "Last-Modified", "ETag", "Content-Range", "Accept-Ranges",
+				"Content-Type: image/jpeg"}}
 	}
 	p.differ(t, []difference{
 		refused("wrong token", file.URL()+"?token="+wrong+"&ts=0"),
@@ -87,7 +91,8 @@ func TestDifferencesTokenCheckFail(t *testing.T) {
 		refused("neither, and an equal date", file.URL(), "If-Modified-Since: "+httpDate(storetest.Created)),
 		refused("neither, and no such file", missing.URL()),
 		refused("letters behind ts", fmt.Sprint(file.URL(), "?token=", good, "&ts=", now, "abc")),
-		{name: "no file id, and a wrong token", url: "/group1/M00/00/0A/short.jpg?token=" + wrong + "&ts=0", status: 400},
+		{name: "no file id, and a wrong token", url: "/group1/M00/00/0A/short.jpg?token=" + wrong + "&ts=0",
+			status: 400},
 	})
 	t.Run("HEAD has no body", func(t *testing.T) {
 		url := file.URL() + "?token=" + wrong + "&ts=0"

@@ -18,7 +18,8 @@ func TestExplain(t *testing.T) {
 	p := edge(t, c)
 	p.get(url(id))
 	_, text := p.adminGet("/explain?url=" + url(id))
-	for _, want := range []string{id.String(), c.Storage(0).Addr() + ": has it, 5 bytes", c.Storage(1).Addr() + ": has it", "200: fetched from " + c.Storage(0).Addr()} {
+	for _, want := range []string{id.String(), c.Storage(0).Addr() + ": has it, 5 bytes", c.Storage(1).Addr() +
+		": has it", "200: fetched from " + c.Storage(0).Addr()} {
 		require.Contains(t, text, want)
 	}
 	c.Storage(0).Kill()
@@ -37,7 +38,8 @@ func TestExplainByTheRunningGateway(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, fdfstest.Options{})
 	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("hello"), Ext: "txt", Created: longAgo})
-	missing := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("gone"), Ext: "txt", Created: longAgo})
+	missing := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("gone"), Ext: "txt",
+		Created: longAgo})
 	require.NoError(t, c.Remove(missing))
 	socket := filepath.Join(t.TempDir(), "admin")
 	for name, admin := range map[string]string{"tcp": lab.Address(lab.Port()), "unix": "unix:" + socket} {
@@ -58,13 +60,15 @@ func TestExplainByTheRunningGateway(t *testing.T) {
 			require.Equal(t, 404, p.get(url(missing)).StatusCode)
 			after := explain(id.String())
 			require.Contains(t, after, "knows it: 5 bytes")
-			require.Regexp(t, c.Storage(0).Addr()+`: has it, 5 bytes \(healthy until now: 0 failures in a row, [1-9]`, after)
+			require.Regexp(t, c.Storage(0).Addr()+`: has it, 5 bytes \(healthy until now: 0 failures in a row, [1-9]`,
+				after)
 			require.Contains(t, after, "200: by what the cache knows")
 			require.Contains(t, explain(missing.String()), "no storage had it")
 			require.Contains(t, explain("-fresh", id.String()), "by a fresh look")
 			require.Contains(t, explain("-json", id.String()), `"by":"by the running gateway"`)
 			c.Storage(0).Kill()
-			other := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("other"), Ext: "txt", Created: longAgo})
+			other := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("other"), Ext: "txt",
+				Created: longAgo})
 			require.Equal(t, 200, p.get(url(other)).StatusCode)
 			require.Regexp(t, c.Storage(0).Addr()+`: .*\((suspect|dead) until now`, explain(other.String()))
 			require.NoError(t, c.Storage(0).Revive())

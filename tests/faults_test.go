@@ -41,7 +41,8 @@ func TestMemoryOfManyDownloads(t *testing.T) {
 		size = 200 << 20
 	}
 	c := cluster(t, fdfstest.Options{})
-	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Reader: zeros{}, Size: size, Kind: fdfs.KindAppender, Ext: "mp4", Created: longAgo})
+	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Reader: zeros{}, Size: size, Kind: fdfs.KindAppender,
+		Ext: "mp4", Created: longAgo})
 	p := edge(t, c)
 	var wg sync.WaitGroup
 	for range 50 {
@@ -123,7 +124,8 @@ func TestRandomFaults(t *testing.T) {
 				case err != nil:
 					short.Add(1)
 				case !bytes.Equal(body, contents[id]):
-					t.Errorf("%s: %d bytes with a clean end, other than the %d of the file", url(id), len(body), len(contents[id]))
+					t.Errorf("%s: %d bytes with a clean end, other than the %d of the file", url(id), len(body),
+						len(contents[id]))
 				default:
 					whole.Add(1)
 				}

@@ -121,9 +121,12 @@ var attacks = []attack{
 	{"nonsense of the right types", func(ctx context.Context, a *attacker, p redis.Pipeliner) {
 		p.Set(ctx, fenceKey, math.MaxInt64, 0)
 		p.Set(ctx, purgesBaseKey, "-1", 0)
-		for i, text := range []string{"", "nonsense", " ", "-5 group1/", "1e3 x", "9007199254740993 ", "18446744073709551617 a", "5 ../../.."} {
-			p.ZAdd(ctx, purgesKey, redis.Z{Score: float64(i), Member: text}, redis.Z{Score: math.Inf(1), Member: text + "1"},
-				redis.Z{Score: 1e18, Member: text + "2"}, redis.Z{Score: float64(time.Now().UnixMicro()), Member: text + "3"})
+		for i, text := range []string{"", "nonsense", " ", "-5 group1/", "1e3 x", "9007199254740993 ",
+			"18446744073709551617 a", "5 ../../.."} {
+			p.ZAdd(ctx, purgesKey, redis.Z{Score: float64(i), Member: text},
+				redis.Z{Score: math.Inf(1), Member: text + "1"},
+				redis.Z{Score: 1e18, Member: text + "2"},
+				redis.Z{Score: float64(time.Now().UnixMicro()), Member: text + "3"})
 		}
 		p.HSet(ctx, membersKey, "#joins", "many")
 		for name := range a.members {
@@ -173,8 +176,9 @@ var attacks = []attack{
 	}},
 }
 
-// TestFleetAttackerInRedis: whoever can write to Redis chooses no byte that a client gets, makes no
-// request fail, and has nobody connect to it. When it stops, the fleet recovers by itself.
+// TestFleetAttackerInRedis: an attacker that can write to Redis chooses no byte that a client gets,
+// makes no request fail, and no gateway connects to it. When it stops, the fleet recovers by
+// itself.
 func TestFleetAttackerInRedis(t *testing.T) {
 	t.Parallel()
 	together(t, 3, attacks, func(x attack) string { return x.name }, func(x attack, t *testing.T) {
@@ -184,7 +188,8 @@ func TestFleetAttackerInRedis(t *testing.T) {
 
 // run plays an attack. Its error says that something took too long.
 func (x *attack) run(t *testing.T) error {
-	f := startFleet(t, fleetOptions{gateways: 3, storages: 1, lines: []string{"[lock]", "ttl = " + leaseTTL.String(), "wait = " + leaseTTL.String()}})
+	f := startFleet(t, fleetOptions{gateways: 3, storages: 1,
+		lines: []string{"[lock]", "ttl = " + leaseTTL.String(), "wait = " + leaseTTL.String()}})
 	f.formed()
 	a := newAttacker(f)
 	warm, warmContent := f.put(1000)
@@ -211,7 +216,8 @@ func (x *attack) run(t *testing.T) error {
 	stopped := time.Now()
 	f.recovers()
 	require.Zero(t, a.connections.Load(), "no gateway connects to the attacker")
-	t.Logf("slowest answer %v, recovered after %v", slowest.Round(time.Millisecond), time.Since(stopped).Round(time.Millisecond))
+	t.Logf("slowest answer %v, recovered after %v", slowest.Round(time.Millisecond),
+		time.Since(stopped).Round(time.Millisecond))
 	if slowest > leaseTTL+2*time.Second { // a lease that may be one of the fleet is waited for
 		return fmt.Errorf("an answer took %v", slowest)
 	}
@@ -251,7 +257,7 @@ func (f *fleet) recovers() {
 		}
 		requireWhole(f.t, f.crowd(6, c.id, c.content))
 		return true
-	}, patience, 100*time.Millisecond, "a purge reaches all")
+	}, testTimeout, 100*time.Millisecond, "a purge reaches all")
 	require.NoError(f.t, f.punctually(func() error {
 		id, content := f.put(1000)
 		leases := f.metric(`fdfs_gateway_lock_acquire_total{result="ok"}`)
@@ -270,7 +276,8 @@ func (f *fleet) recovers() {
 func (f *fleet) purged(c *changing) bool {
 	for _, m := range f.gateways {
 		m.adminPost("/purge?id="+c.id.String(), "")
-		if crowd.Run(crowd.Options{Clients: 1, URLs: urlsOf([]*member{m}, c.id), Want: c.content, Timeout: crowdTime}).Count(crowd.Whole) == 0 {
+		if crowd.Run(crowd.Options{Clients: 1, URLs: urlsOf([]*member{m}, c.id), Want: c.content,
+			Timeout: crowdTime}).Count(crowd.Whole) == 0 {
 			*c = *f.putChanging()
 			return false
 		}

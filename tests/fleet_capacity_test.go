@@ -43,7 +43,8 @@ func TestFleetCapacity(t *testing.T) {
 	f.ask(ids, size)
 	whole := gateways * disk
 	eventually.True(t, func() bool { return len(f.held(ids))*size >= whole*9/10 })
-	t.Logf("%d gateways hold %d of %d bytes, %.3f", gateways, len(f.held(ids))*size, whole, float64(len(f.held(ids))*size)/float64(whole))
+	t.Logf("%d gateways hold %d of %d bytes, %.3f", gateways, len(f.held(ids))*size, whole,
+		float64(len(f.held(ids))*size)/float64(whole))
 
 	owners := f.gateways[0].owners(ids)
 	changes := func(what string, expected int) {
@@ -61,7 +62,8 @@ func TestFleetCapacity(t *testing.T) {
 				changed++
 			}
 		}
-		t.Logf("%s: %d of %d files changed owners (%.3f, expected %.3f); %d downloads of %d files that were held", what, changed, files,
+		t.Logf("%s: %d of %d files changed owners (%.3f, expected %.3f); %d downloads of %d files that were held", what,
+			changed, files,
 			float64(changed)/float64(files), 1/float64(expected), downloads, len(held))
 		require.LessOrEqual(t, float64(changed), (1/float64(gateways)+0.05)*float64(files), what)
 		require.LessOrEqual(t, float64(downloads), 0.02*float64(len(held)), what)
@@ -82,7 +84,7 @@ func (f *fleet) ask(ids []fdfs.FileID, size int) {
 	f.t.Helper()
 	var asking errgroup.Group
 	asking.SetLimit(8)
-	client := &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: 8}}
+	client := &http.Client{Timeout: testTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: 8}}
 	defer client.CloseIdleConnections()
 	random := newRandom(uint64(len(ids)))
 	for _, id := range ids {

@@ -79,7 +79,8 @@ func (m *redisMonitor) read(lines *bufio.Reader) {
 		switch {
 		case strings.HasPrefix(command, `"echo"`):
 			m.marks = append(m.marks, command)
-		case strings.Contains(line, " lua] "), strings.Contains(command, ":obeyed"), slices.ContainsFunc(overhead, isOverhead):
+		case strings.Contains(line, " lua] "), strings.Contains(command, ":obeyed"),
+			slices.ContainsFunc(overhead, isOverhead):
 		default:
 			m.commands = append(m.commands, redisCommand{time.UnixMicro(int64(seconds * 1e6)), command})
 		}
@@ -190,13 +191,14 @@ func TestFleetMissingLeavesNothing(t *testing.T) {
 	before := f.keysOf()
 	ids := make(chan fdfs.FileID, missing)
 	for i := range missing {
-		id := put(t, f.cluster, fdfstest.FileSpec{Group: "group1", Content: []byte("x"), Ext: "bin", Created: longAgo.Add(-time.Duration(i) * time.Second)})
+		id := put(t, f.cluster, fdfstest.FileSpec{Group: "group1", Content: []byte("x"), Ext: "bin",
+			Created: longAgo.Add(-time.Duration(i) * time.Second)})
 		require.NoError(t, f.cluster.Remove(id))
 		ids <- id
 	}
 	close(ids)
 	var asking sync.WaitGroup
-	client := http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: atOnce}}
+	client := http.Client{Timeout: testTimeout, Transport: &http.Transport{MaxIdleConnsPerHost: atOnce}}
 	for i := range atOnce {
 		asking.Go(func() {
 			for id := range ids {

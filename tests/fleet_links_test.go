@@ -110,11 +110,12 @@ func (c linkCase) ends(f *fleet) {
 	}
 }
 
-// linkTroubles are the faults of every link, for the tests of troubles.
-func linkTroubles() (list []trouble) {
+// linkFailures are the faults of every link, for the tests of failures.
+func linkFailures() (list []failure) {
 	for _, fault := range linkFaults {
 		c := linkCase{link: everyLink, linkFault: fault}
-		list = append(list, trouble{name: c.link.name + " " + fault.name, begin: c.begins, end: c.ends, after: leaseTTL})
+		list = append(list, failure{name: c.link.name + " " + fault.name, begin: c.begins, end: c.ends,
+			after: leaseTTL})
 	}
 	return list
 }
@@ -203,18 +204,19 @@ func (c linkCase) run(t *testing.T) error {
 func TestFleetLinksPurge(t *testing.T) {
 	t.Parallel()
 	cases := slices.DeleteFunc(linkCases(), func(c linkCase) bool { return c.inTheFill })
-	together(t, linksAtOnce, cases, func(c linkCase) string { return c.link.name + ", " + c.linkFault.name }, func(c linkCase, t *testing.T) {
-		f := linkFleet(t)
-		for i := range f.gateways {
-			c.purge(f, i)
-		}
-		c.ends(f)
-		f.sharing()
-		f.requirePurged(func(id string) error {
-			status, text := f.gateways[0].adminPost("/purge?id="+id, "")
-			return reachedAll(status == http.StatusOK, text)
+	together(t, linksAtOnce, cases, func(c linkCase) string { return c.link.name + ", " + c.linkFault.name },
+		func(c linkCase, t *testing.T) {
+			f := linkFleet(t)
+			for i := range f.gateways {
+				c.purge(f, i)
+			}
+			c.ends(f)
+			f.sharing()
+			f.requirePurged(func(id string) error {
+				status, text := f.gateways[0].adminPost("/purge?id="+id, "")
+				return reachedAll(status == http.StatusOK, text)
+			})
 		})
-	})
 }
 
 // purge changes a file that all gateways have, and purges it by one of them.
@@ -233,10 +235,12 @@ func (c linkCase) purge(f *fleet, by int) {
 	require.Less(t, took, 6*time.Second)
 	var answer struct{ Missing []string }
 	require.NoError(t, json.Unmarshal([]byte(text), &answer), text)
-	require.Equal(t, map[bool]int{true: http.StatusOK, false: http.StatusGatewayTimeout}[answer.Missing == nil], status, text)
+	require.Equal(t, map[bool]int{true: http.StatusOK, false: http.StatusGatewayTimeout}[answer.Missing == nil], status,
+		text)
 	for _, m := range f.gateways {
 		get := func(content []byte) crowd.Report {
-			return crowd.Run(crowd.Options{Clients: 3, URLs: urlsOf([]*member{m}, file.id), Want: content, Timeout: crowdTime})
+			return crowd.Run(crowd.Options{Clients: 3, URLs: urlsOf([]*member{m}, file.id), Want: content,
+				Timeout: crowdTime})
 		}
 		r := get(file.content)
 		mayBeOld := slices.Contains(answer.Missing, m.name()) || slices.Contains(answer.Missing, allOthers)
@@ -247,6 +251,6 @@ func (c linkCase) purge(f *fleet, by int) {
 	}
 }
 
-// allOthers is missing in the answer to a purge where Redis cannot be reached. Then the gateway that
-// has purged gets the file from its owner, which has not.
+// allOthers is missing in the answer to a purge where Redis cannot be reached. Then the gateway
+// that has purged gets the file from its owner, which has not.
 const allOthers = "all others: redis cannot be reached"

@@ -29,8 +29,12 @@ func ownerFailures() (list []ownerFailure) {
 			when = ", in the fill"
 		}
 		list = append(list,
-			ownerFailure{"killed" + when, func(_ *testing.T, m *member) { m.Kill() }, func(t *testing.T, m *member) { m.start(t) }, inTheFill},
-			ownerFailure{"frozen" + when, func(_ *testing.T, m *member) { m.Pause() }, func(_ *testing.T, m *member) { m.Resume() }, inTheFill})
+			ownerFailure{"killed" + when, func(_ *testing.T, m *member) { m.Kill() }, func(t *testing.T, m *member) {
+				m.start(t)
+			}, inTheFill},
+			ownerFailure{"frozen" + when, func(_ *testing.T, m *member) { m.Pause() }, func(_ *testing.T, m *member) {
+				m.Resume()
+			}, inTheFill})
 	}
 	return list
 }
@@ -92,9 +96,10 @@ func (f *fleet) backAs(owner *member) {
 	require.Eventually(f.t, func() bool {
 		id, content := f.putOwnedBy(1000, owner)
 		before := owner.metric(fromPeer)
-		requireWhole(f.t, crowd.Run(crowd.Options{Clients: 1, URLs: urlsOf(f.gateways[1:2], id), Want: content, Timeout: crowdTime}))
+		requireWhole(f.t, crowd.Run(crowd.Options{Clients: 1, URLs: urlsOf(f.gateways[1:2], id), Want: content,
+			Timeout: crowdTime}))
 		return owner.metric(fromPeer) > before
-	}, patience, 100*time.Millisecond, "it is owner again")
+	}, testTimeout, 100*time.Millisecond, "it is owner again")
 }
 
 // TestFleetPurgeWhileOneFails: each purge that returns well was applied by every gateway that
@@ -154,13 +159,14 @@ func TestFleetPurgeWhileOneFails(t *testing.T) {
 func (f *fleet) read(from []*member, id fdfs.FileID, content []byte) {
 	f.t.Helper()
 	for _, m := range from {
-		requireWhole(f.t, crowd.Run(crowd.Options{Clients: 1, URLs: urlsOf([]*member{m}, id), Want: content, Timeout: crowdTime}))
+		requireWhole(f.t, crowd.Run(crowd.Options{Clients: 1, URLs: urlsOf([]*member{m}, id), Want: content,
+			Timeout: crowdTime}))
 	}
 }
 
 // tryRead reads a file from a gateway that may be killed meanwhile; nil = it gives none.
 func (f *fleet) tryRead(m *member, id fdfs.FileID) []byte {
-	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: testTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Get(urlsOf([]*member{m}, id)[0])
 	if err != nil {
 		return nil

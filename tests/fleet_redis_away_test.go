@@ -62,7 +62,8 @@ func (f *fleet) crowdWithoutRedis(round int) error {
 	r := f.crowd(clients, id, content)
 	requireWhole(f.t, r)
 	n, late := f.cluster.Downloads(id).Downloads, r.FirstByte(0.99)-storageTime
-	f.t.Logf("crowd %d: %d downloads, first byte p99 %v after that of the storage", round, n, late.Round(time.Millisecond))
+	f.t.Logf("crowd %d: %d downloads, first byte p99 %v after that of the storage", round, n,
+		late.Round(time.Millisecond))
 	switch {
 	case n != 1:
 		return fmt.Errorf("crowd %d: %d downloads", round, n)

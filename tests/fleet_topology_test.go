@@ -20,7 +20,9 @@ func TestFleetFailover(t *testing.T) {
 	t.Parallel()
 	t.Run("sentinel", func(t *testing.T) {
 		s := redistest.StartSentinel(t)
-		failover(t, strings.Join(s.Addrs(), ", ")+"\nmode = sentinel\nmaster_name = "+s.MasterName, func() { s.KillMaster() })
+		failover(t, strings.Join(s.Addrs(), ", ")+"\nmode = sentinel\nmaster_name = "+s.MasterName, func() {
+			s.KillMaster()
+		})
 	})
 	t.Run("cluster", func(t *testing.T) {
 		c := redistest.StartCluster(t)
@@ -55,7 +57,8 @@ func failover(t *testing.T, redis string, kill func()) {
 	purges, reached := 0, 0
 	for reached == 0 || time.Now().Before(end) { // under load too
 		purges++
-		if status, text := f.gateways[purges%3].adminPost("/purge?prefix=group1", ""); reachedAll(status == http.StatusOK, text) == nil {
+		if status, text := f.gateways[purges%3].adminPost("/purge?prefix=group1",
+			""); reachedAll(status == http.StatusOK, text) == nil {
 			reached++
 		}
 		require.Less(t, time.Since(end), 40*time.Second, "purges reach all again")

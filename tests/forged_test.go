@@ -79,7 +79,7 @@ func TestDifferencesForgedSlotIsNotFetched(t *testing.T) {
 
 // TestSlotWrittenTo: content that was checked is checked again when the trunk file has been written
 // to. A forged header is in order as long as the bytes behind it are the uploader's own, and it
-// stays in place when these have been deleted and a smaller slot of somebody else lies there.
+// stays in place when these have been deleted and a smaller slot of another uploader lies there.
 func TestSlotWrittenTo(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
@@ -133,7 +133,8 @@ func TestSlotMaxSize(t *testing.T) {
 		"default":          {nil, 200, 404},
 		"configuration":    {[]string{"[gateway]", "slot_max_size = 17MB"}, 200, 200},
 		"smaller than 16M": {[]string{"[gateway]", "slot_max_size = 1MB"}, 404, 404},
-		"trackers":         {[]string{"tracker_server = " + c.Trackers()[0], "load_fdfs_parameters_from_tracker = true"}, 200, 200},
+		"trackers": {[]string{"tracker_server = " + c.Trackers()[0],
+			"load_fdfs_parameters_from_tracker = true"}, 200, 200},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := serve(t, s, test.lines...)
@@ -159,12 +160,14 @@ func TestForgedSlotsOfOtherHosts(t *testing.T) {
 			f := startFleet(t, o)
 			for _, size := range []int{100, 5000, 1 << 20, 9 << 20} {
 				content, began := randomContent(size), time.Now()
-				forged, err := fdfs.Encode(fdfs.Fields{Group: "group1", Kind: fdfs.KindTrunk, Source: fdfs.Source{127, 0, 0, 11},
+				forged, err := fdfs.Encode(fdfs.Fields{Group: "group1", Kind: fdfs.KindTrunk,
+					Source:  fdfs.Source{127, 0, 0, 11},
 					Created: longAgo.Unix(), Size: int64(size), CRC32: 0x12345678,
 					Trunk: fdfs.Trunk{ID: 1, Offset: 4096, Alloc: uint32(size) + 256}, Ext: "txt"})
 				require.NoError(t, err)
 				put(t, f.cluster, fdfstest.FileSpec{ID: forged.String(), Content: content})
-				good := put(t, f.cluster, fdfstest.FileSpec{Group: "group1", Kind: fdfs.KindTrunk, Content: content, Ext: "bin", Created: longAgo})
+				good := put(t, f.cluster, fdfstest.FileSpec{Group: "group1", Kind: fdfs.KindTrunk, Content: content,
+					Ext: "bin", Created: longAgo})
 				for _, m := range f.gateways {
 					for _, header := range []string{"Accept: */*", "Range: bytes=0-9", "Range: bytes=-10"} {
 						a := m.get(url(forged), header)
@@ -175,7 +178,8 @@ func TestForgedSlotsOfOtherHosts(t *testing.T) {
 					require.Equal(t, content, m.get(url(good)).body)
 				}
 				if (size > segment || o.cache != nil) && time.Since(began) < mismatchTime {
-					require.LessOrEqual(t, f.cluster.Downloads(forged).Downloads, len(f.gateways), "a mismatch is remembered")
+					require.LessOrEqual(t, f.cluster.Downloads(forged).Downloads, len(f.gateways),
+						"a mismatch is remembered")
 				}
 				if size <= segment && o.cache == nil {
 					require.Equal(t, 1, f.cluster.Downloads(good).Downloads, "checking costs no further download")

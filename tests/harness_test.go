@@ -28,9 +28,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// patience is how long anything may take that takes a moment: it is to find what hangs, and a slow
-// machine under load is no failure.
-const patience = time.Minute
+// testTimeout is how long anything may take that takes a moment: it is to find what hangs, and a
+// slow machine under load is no failure.
+const testTimeout = time.Minute
 
 // binary is the program under test.
 var binary = os.Getenv("GATEWAY_BINARY")
@@ -141,8 +141,8 @@ func startCommand(t testing.TB, conf string, cmd *exec.Cmd) *process {
 	case <-ready:
 	case <-p.done:
 		t.Fatalf("gateway did not start:\n%s", p.logText())
-	case <-time.After(patience):
-		t.Fatalf("gateway does not serve after %v:\n%s", patience, p.logText())
+	case <-time.After(testTimeout):
+		t.Fatalf("gateway does not serve after %v:\n%s", testTimeout, p.logText())
 	}
 	t.Cleanup(func() {
 		p.stop()
@@ -192,7 +192,7 @@ func (p *process) awaitEnd() {
 	p.t.Helper()
 	select {
 	case <-p.done:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		_ = p.cmd.Process.Kill()
 		p.t.Fatalf("gateway does not end:\n%s", p.logText())
 	}
@@ -211,7 +211,7 @@ func (p *process) get(url string, headers ...string) answer {
 
 func (p *process) do(method, url string, headers ...string) answer {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	req, err := http.NewRequestWithContext(ctx, method, "http://"+p.addrs[0]+url, nil)
 	require.NoError(p.t, err)
@@ -258,9 +258,9 @@ func (p *process) metric(series string) float64 {
 // dial opens a raw connection to the first address.
 func (p *process) dial() net.Conn {
 	p.t.Helper()
-	c, err := net.DialTimeout("tcp", p.addrs[0], patience)
+	c, err := net.DialTimeout("tcp", p.addrs[0], testTimeout)
 	require.NoError(p.t, err)
-	require.NoError(p.t, c.SetDeadline(time.Now().Add(patience)))
+	require.NoError(p.t, c.SetDeadline(time.Now().Add(testTimeout)))
 	p.t.Cleanup(func() { _ = c.Close() })
 	return c
 }
@@ -268,12 +268,13 @@ func (p *process) dial() net.Conn {
 // sends tells whether a file is sent. Anything else that becomes of the connection means no: there
 // may be no room for it yet.
 func (p *process) sends(url string) bool {
-	c, err := net.DialTimeout("tcp", p.addrs[0], patience)
+	c, err := net.DialTimeout("tcp", p.addrs[0], testTimeout)
 	if err != nil {
 		return false
 	}
 	defer c.Close()
-	_ = c.SetDeadline(time.Now().Add(patience)) // this and the others fail when the gateway has closed it, and then there is no answer
+	// this and the others fail when the gateway has closed it, and then there is no answer
+	_ = c.SetDeadline(time.Now().Add(testTimeout))
 	_, _ = io.WriteString(c, request(http.MethodGet, url, "Connection: close"))
 	got, _ := io.ReadAll(c)
 	return bytes.HasPrefix(got, []byte("HTTP/1.1 200 "))

@@ -97,7 +97,8 @@ func randomRange(t *testing.T, p *process, f storetest.Object, random *rand.Rand
 func TestWhatIsNotServed(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
-	freed, reused, kept := s.Trunk("txt", []byte("deleted")), s.Trunk("txt", []byte("replaced")), s.Trunk("txt", []byte("neighbour"))
+	freed, reused, kept := s.Trunk("txt", []byte("deleted")), s.Trunk("txt", []byte("replaced")),
+		s.Trunk("txt", []byte("neighbour"))
 	s.Free(freed)
 	reuser := s.Reuse(reused, "txt", []byte("newer"))
 	short := s.Normal("jpg", s.Bytes(5000))
@@ -137,19 +138,22 @@ func TestNothingOutsideTheStore(t *testing.T) {
 	good := s.Normal("jpg", s.Bytes(100))
 	require.NoError(t, os.WriteFile(good.Path+"-m", []byte("metadata"), 0o600))
 	p := serve(t, s)
-	ups := []string{"..", "%2e%2e", "..%2f", ".%2e", "%252e%252e", "..;", "..\\", "%c0%ae%c0%ae", "..%00", "....//", "..%5c"}
+	ups := []string{"..", "%2e%2e", "..%2f", ".%2e", "%252e%252e", "..;", "..\\", "%c0%ae%c0%ae", "..%00", "....//",
+		"..%5c"}
 	var targets []string
 	for _, up := range ups {
 		for _, depth := range []int{1, 3, 5, 9} {
 			climb := strings.Repeat(up+"/", depth)
-			targets = append(targets, "/"+climb+"canary", "/group1/M00/"+climb+"canary", "/group1/M00/00/0A/"+climb+"canary", good.URL()+"/"+climb+"canary",
+			targets = append(targets, "/"+climb+"canary", "/group1/M00/"+climb+"canary", "/group1/M00/00/0A/"+climb+
+				"canary", good.URL()+"/"+climb+"canary",
 				"/group1/M00/00/0A/"+climb+good.ID.Name)
 		}
 	}
 	for _, tail := range []string{"-m", "%2dm", "%00", "%00.jpg", "/", "/.", "\\", "::$DATA", "%20", ".", "?", "~"} {
 		targets = append(targets, good.URL()+tail)
 	}
-	targets = append(targets, "/group1/M00/00/0A/000001", "/group1/M00/data/00/0A/"+good.ID.Name, "/data/00/0A/"+good.ID.Name, "/"+s.Dir+"/canary", "/group1/M00/00/0A/"+strings.Repeat("A", 300))
+	targets = append(targets, "/group1/M00/00/0A/000001", "/group1/M00/data/00/0A/"+good.ID.Name,
+		"/data/00/0A/"+good.ID.Name, "/"+s.Dir+"/canary", "/group1/M00/00/0A/"+strings.Repeat("A", 300))
 	for _, target := range targets {
 		a := p.raw("GET " + target + " HTTP/1.1\r\nHost: gw.test\r\nConnection: close\r\n\r\n")
 		require.NotContains(t, a, "canary: this lies", target)
@@ -212,7 +216,8 @@ func TestManyClients(t *testing.T) {
 				body, err := io.ReadAll(resp.Body)
 				_ = resp.Body.Close()
 				if err != nil || resp.StatusCode != 200 || !bytes.Equal(body, f.Content) {
-					t.Errorf("%s: status %d, %d bytes of %d, %v", f.URL(), resp.StatusCode, len(body), len(f.Content), err)
+					t.Errorf("%s: status %d, %d bytes of %d, %v", f.URL(), resp.StatusCode, len(body), len(f.Content),
+						err)
 					return
 				}
 			}
@@ -226,8 +231,10 @@ func TestURLForms(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(100))
-	single := fmt.Sprintf("base_path = %s\nurl_have_group_name = false\ngroup_name = group1\nstore_path_count = 2\nstore_path0 = %s\nstore_path1 = %s\n"+
-		"[gateway]\nlisten = 127.0.0.1:0\nadmin_listen =\n", s.Dir, s.Root("group1", 0), s.Root("group1", 1))
+	single := fmt.Sprintf(
+		"base_path = %s\nurl_have_group_name = false\ngroup_name = group1\nstore_path_count = 2\nstore_path0 = %s\n"+
+			"store_path1 = %s\n"+
+			"[gateway]\nlisten = 127.0.0.1:0\nadmin_listen =\n", s.Dir, s.Root("group1", 0), s.Root("group1", 1))
 	p := serveConfig(t, writeConfig(t, single))
 	require.Equal(t, 200, p.get("/"+f.ID.Logic).StatusCode)
 	require.Equal(t, 400, p.get(f.URL()).StatusCode)

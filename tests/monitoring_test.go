@@ -130,7 +130,8 @@ rule_files: [%q]
 scrape_configs:
   - {job_name: fastdfs-gateway, static_configs: [{targets: [%q]}]}
 `, rules, p.admin), 0o600))
-	cmd := exec.Command("prometheus", "--config.file="+config, "--storage.tsdb.path="+dir+"/data", "--web.listen-address="+address)
+	cmd := exec.Command("prometheus", "--config.file="+config, "--storage.tsdb.path="+dir+"/data",
+		"--web.listen-address="+address)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() {

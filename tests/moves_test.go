@@ -31,7 +31,8 @@ func TestStorageMoves(t *testing.T) {
 			for _, young := range []bool{false, true} {
 				t.Run(fmt.Sprintf("ids %v, cache %v, young %v", useIDs, kept, young), func(t *testing.T) {
 					t.Parallel()
-					c := cluster(t, fdfstest.Options{UseStorageIDs: useIDs, StorageIDs: []string{"100001 group1 127.0.0.11", "100003 group2 127.0.0.13"}})
+					c := cluster(t, fdfstest.Options{UseStorageIDs: useIDs,
+						StorageIDs: []string{"100001 group1 127.0.0.11", "100003 group2 127.0.0.13"}})
 					before, after := c.Storage(0), c.Storage(1)
 					after.SetListed(false)
 					created := longAgo
@@ -40,13 +41,15 @@ func TestStorageMoves(t *testing.T) {
 					}
 					content := storetest.New(t).Bytes(30000)
 					put := func(s *fdfstest.Storage) string {
-						return url(put(t, c, fdfstest.FileSpec{Storage: s, Content: content, Ext: "jpg", Created: created}))
+						return url(put(t, c, fdfstest.FileSpec{Storage: s, Content: content, Ext: "jpg",
+							Created: created}))
 					}
 					lines := noCache
 					if kept {
 						lines = nil
 					}
-					p := serveConfig(t, writeConfig(t, "load_fdfs_parameters_from_tracker = true\n"+edgeConfig(c, lines...)))
+					p := serveConfig(t, writeConfig(t, "load_fdfs_parameters_from_tracker = true\n"+
+						edgeConfig(c, lines...)))
 					require.Equal(t, content, p.get(put(before)).body)
 					before.Kill()
 					before.SetListed(false)
@@ -85,7 +88,7 @@ func TestReloadLoadsLists(t *testing.T) {
 	eventually.True(t, func() bool { return loads(c) > before })
 }
 
-// TestStrangersDoNotHammerTrackers: requests for groups and sources that nobody knows load the
+// TestStrangersDoNotHammerTrackers: requests for unknown groups and sources load the
 // lists once in 2 s, and are not held.
 func TestStrangersDoNotHammerTrackers(t *testing.T) {
 	t.Parallel()

@@ -22,14 +22,20 @@ func TestNeed(t *testing.T) {
 		code  int
 		says  []string
 	}{
-		{"nothing is missing", "0", map[string]string{"apt-get": "#!/bin/sh\nexit 9\n", "redis-server": "#!/bin/sh\n"}, 0, nil},
+		{"nothing is missing", "0", map[string]string{"apt-get": "#!/bin/sh\nexit 9\n", "redis-server": "#!/bin/sh\n"},
+			0, nil},
 		{"as root", "0", map[string]string{"apt-get": installs, "redis-server": ""}, 0,
-			[]string{"installing redis-server\n", "apt-get update -qq\n", "apt-get install -y -qq --no-install-recommends redis-server\n"}},
-		{"with sudo", "1000", map[string]string{"apt-get": installs, "redis-server": "", "sudo": "#!/bin/sh\n[ $1 = tee ] && cat >/dev/null\necho sudo $1\n"}, 0, []string{"sudo env\n"}},
-		{"sudo that asks for a password", "1000", map[string]string{"apt-get": installs, "redis-server": "", "sudo": "#!/bin/sh\nexit 1\n"}, 1,
+			[]string{"installing redis-server\n", "apt-get update -qq\n",
+				"apt-get install -y -qq --no-install-recommends redis-server\n"}},
+		{"with sudo", "1000", map[string]string{"apt-get": installs, "redis-server": "",
+			"sudo": "#!/bin/sh\n[ $1 = tee ] && cat >/dev/null\necho sudo $1\n"}, 0, []string{"sudo env\n"}},
+		{"sudo that asks for a password", "1000", map[string]string{"apt-get": installs, "redis-server": "",
+			"sudo": "#!/bin/sh\nexit 1\n"}, 1,
 			[]string{"the tests need redis-server; as root: apt-get install --no-install-recommends redis-server\n"}},
-		{"without sudo", "1000", map[string]string{"apt-get": installs, "redis-server": "", "sudo": ""}, 1, []string{"as root: apt-get install"}},
-		{"no Debian", "0", map[string]string{"apt-get": "", "redis-server": ""}, 1, []string{"the tests need redis-server (names of Debian's packages)"}},
+		{"without sudo", "1000", map[string]string{"apt-get": installs, "redis-server": "", "sudo": ""}, 1,
+			[]string{"as root: apt-get install"}},
+		{"no Debian", "0", map[string]string{"apt-get": "", "redis-server": ""}, 1,
+			[]string{"the tests need redis-server (names of Debian's packages)"}},
 		{"no Go", "0", map[string]string{"go": "", "redis-server": "#!/bin/sh\n"}, 1, []string{"Go is missing"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -75,7 +81,8 @@ func need(t *testing.T, id string, fakes map[string]string) (code int, out strin
 func pathOf(t *testing.T, fakes map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"bash", "sh", "env", "make", "git", "gcc", "ip", "go", "tee", "chmod", "rm", "promtool"} {
+	for _, name := range []string{"bash", "sh", "env", "make", "git", "gcc", "ip", "go", "tee", "chmod", "rm",
+		"promtool"} {
 		if _, faked := fakes[name]; faked {
 			continue
 		}

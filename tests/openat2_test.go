@@ -60,7 +60,8 @@ func TestWithoutOpenat2(t *testing.T) {
 			s := storetest.New(t)
 			file := s.Normal("jpg", s.Bytes(100_000))
 			served := []storetest.Object{file, s.Normal("txt", s.Bytes(10)),
-				s.Slave(file, "_b", "jpg", s.Bytes(100)), s.Appender("log", s.Bytes(100)), s.Trunk("txt", s.Bytes(100)), s.TrunkLink(file), linked(s, file)}
+				s.Slave(file, "_b", "jpg", s.Bytes(100)), s.Appender("log", s.Bytes(100)), s.Trunk("txt", s.Bytes(100)),
+				s.TrunkLink(file), linked(s, file)}
 			refused := []storetest.Object{s.Missing("jpg", storetest.Created),
 				s.Link("txt", filepath.Join(s.Dir, "canary")), s.Link("txt", "/etc/passwd")}
 			swapped := filepath.Join(s.Root(storetest.Group, 0), "data", "00", "0B")

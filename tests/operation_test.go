@@ -74,7 +74,8 @@ func TestStopDoesNotWaitForEver(t *testing.T) {
 	eventually.True(t, func() bool { return p.metric("fdfs_gateway_open_files") == 1 })
 	began := time.Now()
 	p.stop()
-	require.Less(t, time.Since(began), 25*time.Second, "after half a minute it is not worth waiting for as a slow client")
+	require.Less(t, time.Since(began), 25*time.Second,
+		"after half a minute it is not worth waiting for as a slow client")
 }
 
 // TestReload: SIGHUP and POST /reload exchange the configuration; a bad one is refused with its
@@ -147,15 +148,18 @@ func certificate(t *testing.T, dir string) *x509.CertPool {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "gateway test"}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "gateway test"},
+		NotBefore: time.Now().Add(-time.Hour),
+		NotAfter:  time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true,
+		BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
 	require.NoError(t, err)
 	keyDER, err := x509.MarshalECPrivateKey(key)
 	require.NoError(t, err)
 	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "cert.pem"), certPEM, 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "key.pem"), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "key.pem"),
+		pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: keyDER}), 0o600))
 	pool := x509.NewCertPool()
 	require.True(t, pool.AppendCertsFromPEM(certPEM))
 	return pool
@@ -170,20 +174,23 @@ func TestTLSAndUnixSocket(t *testing.T) {
 	socket := filepath.Join(dir, "socket")
 	pool := certificate(t, dir)
 	secure := serve(t, s, "[gateway]", "tls_cert = "+dir+"/cert.pem", "tls_key = "+dir+"/key.pem")
-	local := serveConfig(t, writeConfig(t, s.Config("[gateway]", "listen = unix:"+socket, "admin_listen = 127.0.0.1:0")))
+	local := serveConfig(t, writeConfig(t, s.Config("[gateway]", "listen = unix:"+socket,
+		"admin_listen = 127.0.0.1:0")))
 	for name, tt := range map[string]struct {
 		p         *process
 		base      string
 		transport *http.Transport
 	}{
-		"TLS": {secure, "https://" + secure.addrs[0], &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}},
-		"unix": {local, "http://gateway", &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		"TLS": {secure, "https://" + secure.addrs[0],
+			&http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}},
+		"unix": {local, "http://gateway", &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn,
+			error) {
 			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		}}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer tt.transport.CloseIdleConnections()
-			client := http.Client{Transport: tt.transport, Timeout: patience}
+			client := http.Client{Transport: tt.transport, Timeout: testTimeout}
 			for _, f := range files {
 				for range 3 {
 					resp, err := client.Get(tt.base + f.URL())
@@ -255,8 +262,10 @@ func TestAccessLog(t *testing.T) {
 	p.get(f.URL(), "User-Agent: curl \"8\"", "Referer: http://page.test/")
 	p.raw("GET " + f.URL() + " HTTP/1.1\r\nHost: gw.test\r\nUser-Agent: a\\b\xff\"\r\nConnection: close\r\n\r\n")
 	p.raw("GET nonsense\r\n\r\n")
-	lines := strings.Join(readLines(t, path, 3), "\n") // each is written behind its answer, so the next request may be faster
-	require.Regexp(t, `(?m)^127\.0\.0\.1 - - \[\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] "GET `+f.URL()+` HTTP/1\.1" 200 1234 "http://page\.test/" "curl \\x228\\x22"$`, lines)
+	// each is written behind its answer, so the next request may be faster
+	lines := strings.Join(readLines(t, path, 3), "\n")
+	require.Regexp(t, `(?m)^127\.0\.0\.1 - - \[\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] "GET `+f.URL()+
+		` HTTP/1\.1" 200 1234 "http://page\.test/" "curl \\x228\\x22"$`, lines)
 	require.Regexp(t, `(?m)^[^\n]* 200 1234 "-" "a\\x5Cb\\xFF\\x22"$`, lines)
 	require.Regexp(t, `(?m)"GET nonsense" 400 0 "-" "-"$`, lines)
 

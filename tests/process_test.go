@@ -62,7 +62,8 @@ func (p *process) refused(config string) string {
 // needLandlock skips a test where the kernel has none.
 func needLandlock(t *testing.T) {
 	t.Helper()
-	if abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0, unix.LANDLOCK_CREATE_RULESET_VERSION); errno != 0 || abi < 1 {
+	if abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0,
+		unix.LANDLOCK_CREATE_RULESET_VERSION); errno != 0 || abi < 1 {
 		t.Skip("skipped: the kernel has no Landlock")
 	}
 }
@@ -129,14 +130,17 @@ func TestLandlock(t *testing.T) {
 			}
 			require.Contains(t, p.refused(lines(log, off, "#include "+include)), "permission denied")
 			require.Contains(t, p.refused(lines(log, off, "#include "+include)), "Landlock")
-			require.Contains(t, p.refused(lines(filepath.Join(outside, "access.log"), off)), "outside of the Landlock rules: "+outside)
-			require.Contains(t, p.refused(elsewhere), "needs a restart: outside of the Landlock rules: "+outside+"/data")
+			require.Contains(t, p.refused(lines(filepath.Join(outside, "access.log"), off)),
+				"outside of the Landlock rules: "+outside)
+			require.Contains(t, p.refused(elsewhere), "needs a restart: outside of the Landlock rules: "+outside+
+				"/data")
 			require.Equal(t, 200, p.get(f.URL()).StatusCode)
 
 			// What was named may change and be replaced: the configuration by another file, the log
 			// by logrotate, and its name.
 			next := p.conf + ".new"
-			require.NoError(t, os.WriteFile(next, []byte(lines(filepath.Join(logs, "other.log"), off, "cache_control = no-cache")), 0o600))
+			require.NoError(t, os.WriteFile(next, []byte(lines(filepath.Join(logs, "other.log"), off,
+				"cache_control = no-cache")), 0o600))
 			require.NoError(t, os.Rename(next, p.conf))
 			p.reload(200)
 			require.Equal(t, "no-cache", p.get(f.URL()).Header.Get("Cache-Control"))
@@ -182,9 +186,9 @@ func open(t *testing.T, dir string, id int) {
 	}))
 }
 
-const nobody = 65534 // Debian's account nobody
+const nobody = 65534 // Debian's account `nobody`
 
-// asNobody is a command of the gateway that the account nobody runs, from a copy in a folder that
+// asNobody is a command of the gateway that the account `nobody` runs, from a copy in a folder that
 // it may enter.
 func asNobody(t *testing.T, dir string, args ...string) *exec.Cmd {
 	t.Helper()
@@ -251,7 +255,8 @@ func TestUser(t *testing.T) {
 	open(t, dir, nobody)
 	socket := filepath.Join(dir, "socket")
 	config := func(more ...string) string {
-		lines := append([]string{"[cache]", "disk_path = " + dir + "/cache", "[gateway]", "user = nobody", "access_log = " + dir + "/access.log",
+		lines := append([]string{"[cache]", "disk_path = " + dir + "/cache", "[gateway]", "user = nobody",
+			"access_log = " + dir + "/access.log",
 			"listen = 127.0.0.97:81, unix:" + socket, "admin_listen = 127.0.0.1:0"}, more...)
 		return s.Config(lines...)
 	}
@@ -261,7 +266,8 @@ func TestUser(t *testing.T) {
 			require.Equal(t, "65534 65534 65534 65534", value, id)
 		}
 	}
-	for field, want := range map[string]string{"CapEff": "0000000000000000", "CapPrm": "0000000000000000", "Groups": "65534"} {
+	for field, want := range map[string]string{"CapEff": "0000000000000000", "CapPrm": "0000000000000000",
+		"Groups": "65534"} {
 		for _, value := range p.threads(field) {
 			require.Equal(t, want, value, field)
 		}
@@ -291,7 +297,8 @@ func TestUser(t *testing.T) {
 	}{
 		{"unknown", "unknown user no-such-user", []string{"user = no-such-user"}},
 		{"root", "is root", []string{"user = root"}},
-		{"log of root", "as user \"nobody\": cannot open log: open /access.log: permission denied", []string{"access_log = /access.log"}},
+		{"log of root", "as user \"nobody\": cannot open log: open /access.log: permission denied",
+			[]string{"access_log = /access.log"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			out, err := exec.Command(binary, "-c", writeConfig(t, config(c.lines...))).CombinedOutput()
@@ -300,7 +307,8 @@ func TestUser(t *testing.T) {
 		})
 	}
 	t.Run("started by another user", func(t *testing.T) {
-		conf := writeConfig(t, strings.NewReplacer("user = nobody", "user = daemon", "127.0.0.97:81", "127.0.0.1:0").Replace(config()))
+		conf := writeConfig(t, strings.NewReplacer("user = nobody", "user = daemon", "127.0.0.97:81",
+			"127.0.0.1:0").Replace(config()))
 		open(t, filepath.Dir(conf), nobody)
 		out, err := asNobody(t, dir, "-c", conf).CombinedOutput()
 		require.Error(t, err)

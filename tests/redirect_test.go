@@ -25,9 +25,10 @@ func TestRedirect(t *testing.T) {
 		require.EqualValues(t, 0, a.ContentLength)
 		return a.Header.Get("Location")
 	}
-	// A client is sent elsewhere where the storages take too long to say who has the file, as on a
+	// A client is redirected where the storages take too long to say who has the file, as on a
 	// machine that stands still.
-	for query, want := range map[string]string{"": "?redirect=1", "?filename=a%20b&token=x": "?filename=a%20b&token=x&redirect=1"} {
+	for query, want := range map[string]string{"": "?redirect=1",
+		"?filename=a%20b&token=x": "?filename=a%20b&token=x&redirect=1"} {
 		eventually.True(t, func() bool { return location(query) == "http://"+host(0)+":8080"+url(id)+want })
 	}
 	require.NoError(t, c.Remove(id, c.Storage(0)))
@@ -50,12 +51,15 @@ func TestRedirectToADeadHost(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := cluster(t, fdfstest.Options{})
-			id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("hello"), Ext: "txt", Created: longAgo})
-			p := serveConfig(t, writeConfig(t, "response_mode = redirect\n"+edgeConfig(c, "[gateway]", "redirect_port = 8080")))
+			id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("hello"), Ext: "txt",
+				Created: longAgo})
+			p := serveConfig(t, writeConfig(t, "response_mode = redirect\n"+
+				edgeConfig(c, "[gateway]", "redirect_port = 8080")))
 			to := func() string {
 				a := p.get(url(id))
 				require.Equal(t, 302, a.StatusCode, "%s", a.body)
-				return strings.TrimSuffix(strings.TrimPrefix(a.Header.Get("Location"), "http://"), ":8080"+url(id)+"?redirect=1")
+				return strings.TrimSuffix(strings.TrimPrefix(a.Header.Get("Location"), "http://"),
+					":8080"+url(id)+"?redirect=1")
 			}
 			host := func(i int) string { return c.Storage(i).AddrPort().Addr().String() }
 			eventually.True(t, func() bool { return to() == host(0) })

@@ -27,7 +27,8 @@ func TestRedisSecured(t *testing.T) {
 	secret := filepath.Join(t.TempDir(), "password")
 	require.NoError(t, os.WriteFile(secret, []byte("a-long-random-secret\n"), 0o600))
 	lines := func(ca string) []string {
-		return []string{"[redis]", "addresses = rediss://" + server.TLSAddr(), "username = gateway", "password_file = " + secret,
+		return []string{"[redis]", "addresses = rediss://" + server.TLSAddr(), "username = gateway",
+			"password_file = " + secret,
 			"ca_file = " + ca, "cert_file = " + cert, "key_file = " + key}
 	}
 	p := serve(t, s, lines(a.File)...)

@@ -40,7 +40,8 @@ func put(t *testing.T, c *fdfstest.Cluster, spec fdfstest.FileSpec) fdfs.FileID 
 // edgeConfig is the configuration of a host without a store. Its timeouts are so long that nothing
 // on loopback runs into them; what waits for one takes longer than prompt.
 func edgeConfig(c *fdfstest.Cluster, lines ...string) string {
-	text := "base_path = /nowhere\nstore_path_count = 0\nurl_have_group_name = true\ngroup_name = group1\nconnect_timeout = 60\nnetwork_timeout = 60\n" +
+	text := "base_path = /nowhere\nstore_path_count = 0\nurl_have_group_name = true\ngroup_name = group1\n" +
+		"connect_timeout = 60\nnetwork_timeout = 60\n" +
 		"http.default_content_type = application/octet-stream\nhttp.mime_types_filename = mime.types\n"
 	for _, tracker := range c.Trackers() {
 		text += "tracker_server = " + tracker + "\n"
@@ -70,19 +71,25 @@ var longAgo = time.Date(2024, 2, 29, 12, 30, 45, 0, time.UTC)
 // other, which would count as a second download.
 func TestEdge(t *testing.T) {
 	t.Parallel()
-	c := cluster(t, fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: "group1", Count: 1}, {Name: "group2", Count: 1}}})
+	c := cluster(t, fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: "group1", Count: 1},
+		{Name: "group2", Count: 1}}})
 	s := storetest.New(t) // for bytes
 	normal := put(t, c, fdfstest.FileSpec{Group: "group1", Content: s.Bytes(300000), Ext: "jpg", Created: longAgo})
 	files := map[string]fdfs.FileID{
-		"normal":      normal,
-		"empty":       put(t, c, fdfstest.FileSpec{Group: "group1", Ext: "txt", Created: longAgo}),
-		"trunk":       put(t, c, fdfstest.FileSpec{Group: "group1", Content: s.Bytes(5000), Kind: fdfs.KindTrunk, Ext: "jpg", Created: longAgo}),
-		"slave":       put(t, c, fdfstest.FileSpec{Master: normal, Kind: fdfs.KindSlave, Prefix: "_150x150", Content: s.Bytes(700), Ext: "jpg", Modified: longAgo.Add(time.Hour)}),
-		"appender":    put(t, c, fdfstest.FileSpec{Group: "group1", Content: s.Bytes(9000), Kind: fdfs.KindAppender, Ext: "log", Created: longAgo}),
-		"other group": put(t, c, fdfstest.FileSpec{Group: "group2", Content: s.Bytes(100), Ext: "bin", Created: longAgo}),
+		"normal": normal,
+		"empty":  put(t, c, fdfstest.FileSpec{Group: "group1", Ext: "txt", Created: longAgo}),
+		"trunk": put(t, c, fdfstest.FileSpec{Group: "group1", Content: s.Bytes(5000), Kind: fdfs.KindTrunk,
+			Ext: "jpg", Created: longAgo}),
+		"slave": put(t, c, fdfstest.FileSpec{Master: normal, Kind: fdfs.KindSlave, Prefix: "_150x150",
+			Content: s.Bytes(700), Ext: "jpg", Modified: longAgo.Add(time.Hour)}),
+		"appender": put(t, c, fdfstest.FileSpec{Group: "group1", Content: s.Bytes(9000), Kind: fdfs.KindAppender,
+			Ext: "log", Created: longAgo}),
+		"other group": put(t, c, fdfstest.FileSpec{Group: "group2", Content: s.Bytes(100), Ext: "bin",
+			Created: longAgo}),
 	}
 	s = storetest.New(t)
-	contents := map[string][]byte{"normal": s.Bytes(300000), "empty": nil, "trunk": s.Bytes(5000), "slave": s.Bytes(700), "appender": s.Bytes(9000), "other group": s.Bytes(100)}
+	contents := map[string][]byte{"normal": s.Bytes(300000), "empty": nil, "trunk": s.Bytes(5000),
+		"slave": s.Bytes(700), "appender": s.Bytes(9000), "other group": s.Bytes(100)}
 	p := edge(t, c, "[gateway]", "x_cache = true")
 	for name, id := range files {
 		t.Run(name, func(t *testing.T) {
@@ -112,7 +119,8 @@ func TestEdge(t *testing.T) {
 			require.Equal(t, 416, p.get(url(id), fmt.Sprintf("Range: bytes=%d-", len(content))).StatusCode)
 		})
 	}
-	require.Equal(t, 404, p.get("/group9"+strings.TrimPrefix(url(normal), "/group1")).StatusCode, "the trackers know no such group")
+	require.Equal(t, 404, p.get("/group9"+strings.TrimPrefix(url(normal), "/group1")).StatusCode,
+		"the trackers know no such group")
 	missing := s.Missing("jpg", longAgo)
 	require.Equal(t, 404, p.get(missing.URL()).StatusCode)
 	require.Positive(t, p.metric(`fdfs_gateway_origin_fetches_total{result="ok"}`))
@@ -165,11 +173,13 @@ func TestSourceDiesMidway(t *testing.T) {
 func TestNoCleanEndOfAShortBody(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, fdfstest.Options{})
-	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: storetest.New(t).Bytes(5 << 20), Ext: "mp4", Created: longAgo})
+	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: storetest.New(t).Bytes(5 << 20), Ext: "mp4",
+		Created: longAgo})
 	p := edge(t, c)
 	at, download := 1<<20, []byte{fdfstest.CmdDownload}
 	for i := range 2 {
-		c.Storage(i).SetFaults(fdfstest.Faults{Commands: download, BreakAt: &at, Times: 1}, fdfstest.Faults{Commands: download, Status: 5})
+		c.Storage(i).SetFaults(fdfstest.Faults{Commands: download, BreakAt: &at, Times: 1},
+			fdfstest.Faults{Commands: download, Status: 5})
 	}
 	resp, err := http.Get("http://" + p.addrs[0] + url(id))
 	require.NoError(t, err)
@@ -218,7 +228,8 @@ func TestReplicationLag(t *testing.T) {
 	old := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: content, Ext: "jpg", Created: longAgo})
 	gone := s.Missing("jpg", time.Now())
 	with := func(lines ...string) *process {
-		conf := s.Config(withListen(append([]string{"storage_sync_file_max_delay = 3600", "tracker_server = " + c.Trackers()[0]}, lines...))...)
+		conf := s.Config(withListen(append([]string{"storage_sync_file_max_delay = 3600", "tracker_server = " +
+			c.Trackers()[0]}, lines...))...)
 		return serveConfig(t, writeConfig(t, conf))
 	}
 	p := with()
@@ -234,8 +245,8 @@ func TestReplicationLag(t *testing.T) {
 	require.Equal(t, 404, p.get(url(old)).StatusCode, "it should be here by now")
 }
 
-// TestStrangers: an id is a claim of whoever made the URL; nobody is connected to who does not
-// belong to the cluster.
+// TestStrangers: an id is a claim of the client that made the URL; the gateway connects to no host
+// that does not belong to the cluster.
 func TestStrangers(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, fdfstest.Options{})
@@ -261,13 +272,17 @@ func TestStrangers(t *testing.T) {
 		return "/" + id
 	}
 	for _, p := range []*process{edge(t, c), edge(t, c, "[gateway]", "upstream = http", "upstream_http_port = "+port),
-		serveConfig(t, writeConfig(t, s.Config(withListen([]string{"storage_sync_file_max_delay = 900000000", "[gateway]", "allow_sources = 127.0.0.0/24"})...)))} {
+		serveConfig(t,
+			writeConfig(t, s.Config(withListen([]string{"storage_sync_file_max_delay = 900000000", "[gateway]",
+				"allow_sources = 127.0.0.0/24"})...)))} {
 		for _, group := range []string{"group1", "group2", "group9"} {
-			require.Contains(t, []int{404, 502}, p.get(stranger(group)).StatusCode) // 502: the others have no web server
+			// 502: the others have no web server
+			require.Contains(t, []int{404, 502}, p.get(stranger(group)).StatusCode)
 		}
 	}
 	require.Empty(t, asked)
-	p := serveConfig(t, writeConfig(t, "storage_server_port = "+port+"\n"+edgeConfig(c, "[gateway]", "allow_sources = 127.9.9.0/24", "try_replicas = false")))
+	p := serveConfig(t, writeConfig(t, "storage_server_port = "+port+"\n"+
+		edgeConfig(c, "[gateway]", "allow_sources = 127.9.9.0/24", "try_replicas = false")))
 	require.Equal(t, 502, p.get(stranger("group1")).StatusCode, "the operator vouches for it")
 	require.NotEmpty(t, asked)
 }
@@ -294,7 +309,8 @@ func TestNobodyIsASourceUnsaid(t *testing.T) {
 	_, port, err := net.SplitHostPort(ln.Addr().String())
 	require.NoError(t, err)
 	gateway := func(lines ...string) *process {
-		lines = append([]string{"base_path = /nowhere", "store_path_count = 0", "url_have_group_name = true", "storage_server_port = " + port}, withListen(lines)...)
+		lines = append([]string{"base_path = /nowhere", "store_path_count = 0", "url_have_group_name = true",
+			"storage_server_port = " + port}, withListen(lines)...)
 		return serveConfig(t, writeConfig(t, strings.Join(lines, "\n")+"\n"))
 	}
 	file := "/" + idFromAddress(t, host.String(), "group1")
@@ -302,7 +318,8 @@ func TestNobodyIsASourceUnsaid(t *testing.T) {
 		p := gateway(lines...)
 		require.Equal(t, 404, p.get(file).StatusCode)
 		require.Empty(t, asked)
-		require.Equal(t, len(lines) == 1, strings.Contains(p.logText(), "allow_sources"), "the log says what to set, where nothing is")
+		require.Equal(t, len(lines) == 1, strings.Contains(p.logText(), "allow_sources"),
+			"the log says what to set, where nothing is")
 	}
 	require.Equal(t, 502, gateway("[gateway]", "allow_sources = 198.51.100.0/24, local-networks").get(file).StatusCode)
 	require.NotEmpty(t, asked)
@@ -314,7 +331,8 @@ func interfaceAddress(t *testing.T) netip.Addr {
 	list, err := net.InterfaceAddrs()
 	require.NoError(t, err)
 	for _, a := range list {
-		if prefix, err := netip.ParsePrefix(a.String()); err == nil && prefix.Addr().Is4() && !prefix.Addr().IsLoopback() {
+		if prefix, err := netip.ParsePrefix(a.String()); err == nil && prefix.Addr().Is4() &&
+			!prefix.Addr().IsLoopback() {
 			return prefix.Addr()
 		}
 	}
@@ -338,11 +356,12 @@ func TestTrackersDownAtStart(t *testing.T) {
 	require.Equal(t, 200, p.get(url(id)).StatusCode, "what was learned stays")
 }
 
-// TestClientLeavesFetchStops: the storage does not go on sending to nobody.
+// TestClientLeavesFetchStops: the storage does not go on sending without a reader.
 func TestClientLeavesFetchStops(t *testing.T) {
 	t.Parallel()
 	c := cluster(t, fdfstest.Options{})
-	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: make([]byte, 64<<20), Ext: "mp4", Created: longAgo})
+	id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: make([]byte, 64<<20), Ext: "mp4",
+		Created: longAgo})
 	p := edge(t, c)
 	conn := p.dial()
 	_, err := io.WriteString(conn, "GET "+url(id)+" HTTP/1.1\r\nHost: gw.test\r\n\r\n")
@@ -369,7 +388,7 @@ func TestBrokenDisk(t *testing.T) {
 	status, _ := p.adminGet("/readyz")
 	require.Equal(t, 503, status)
 	require.Equal(t, content, p.get(url(id)).body)
-	require.Equal(t, 503, p.get(s.Missing("txt", longAgo).URL()).StatusCode, "nobody has it, but the disk might")
+	require.Equal(t, 503, p.get(s.Missing("txt", longAgo).URL()).StatusCode, "no other host has it, but the disk might")
 }
 
 // TestEdgeBesideAStorage: the gateway has no store, and the storage runs on the same host.

@@ -36,7 +36,8 @@ func TestRecordedAnswers(t *testing.T) {
 		t.Run(upstream, func(t *testing.T) {
 			t.Parallel()
 			out := filepath.Join(t.TempDir(), "verdicts")
-			cmd := exec.Command(replay, "-golden", golden, "-gateway", binary, "-fakefdfs", fake, "-upstream", upstream, "-json", out)
+			cmd := exec.Command(replay, "-golden", golden, "-gateway", binary, "-fakefdfs", fake, "-upstream", upstream,
+				"-json", out)
 			text, err := cmd.CombinedOutput()
 			var exit *exec.ExitError
 			if errors.As(err, &exit) && exit.ExitCode() == 1 {
@@ -47,7 +48,8 @@ func TestRecordedAnswers(t *testing.T) {
 			for _, v := range readVerdicts(t, out) {
 				counts[v.Verdict]++
 				if v.Verdict == "wrong" {
-					t.Errorf("%s %s/%s-%s %s %s (%s): %s", v.ID, v.Conf, v.Cluster, v.Host, v.Method, v.Target, v.Note, strings.Join(v.Why, "; "))
+					t.Errorf("%s %s/%s-%s %s %s (%s): %s", v.ID, v.Conf, v.Cluster, v.Host, v.Method, v.Target, v.Note,
+						strings.Join(v.Why, "; "))
 				}
 			}
 			t.Logf("recorded questions: %v", counts)

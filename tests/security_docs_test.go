@@ -31,7 +31,8 @@ func TestHardening(t *testing.T) {
 
 	dir, a := t.TempDir(), redistest.NewAuthority(t)
 	cert, key := a.Issue("gateway.example")
-	for name, from := range map[string]string{"tls.crt": cert, "tls.key": key, "redis.crt": cert, "redis.key": key, "redis-ca.crt": a.File} {
+	for name, from := range map[string]string{"tls.crt": cert, "tls.key": key, "redis.crt": cert, "redis.key": key,
+		"redis-ca.crt": a.File} {
 		data, err := os.ReadFile(from)
 		require.NoError(t, err)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
@@ -40,7 +41,8 @@ func TestHardening(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("5c8d1f0b7e3a49c2a6d4e8f1\n"), 0o600))
 	}
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "cache"), 0o700))
-	config := strings.NewReplacer("/etc/fdfs", dir, "/var/log/fastdfs-gateway", dir, "/var/cache/fastdfs-gateway", dir+"/cache", "user = fdfs", "user = nobody").
+	config := strings.NewReplacer("/etc/fdfs", dir, "/var/log/fastdfs-gateway", dir, "/var/cache/fastdfs-gateway",
+		dir+"/cache", "user = fdfs", "user = nobody").
 		Replace(lines.String())
 	code, stdout, stderr := run(t, "check", "-c", writeConfig(t, storetest.New(t).Config()+"\n"+config))
 	require.Equal(t, 0, code, stdout+stderr)
@@ -59,7 +61,8 @@ func TestHardeningRedisRights(t *testing.T) {
 	require.NoError(t, err)
 	list := regexp.MustCompile(`(?s)var redisRights = \[\]any\{(.*?)\}`).FindSubmatch(code)
 	require.NotNil(t, list)
-	require.Equal(t, string(rights[1]), strings.Join(strings.Fields(strings.NewReplacer(`"`, "", ",", " ").Replace(string(list[1]))), " "))
+	require.Equal(t, string(rights[1]),
+		strings.Join(strings.Fields(strings.NewReplacer(`"`, "", ",", " ").Replace(string(list[1]))), " "))
 }
 
 // TestDependencies: docs/dependencies.md has one line for each module that a go.mod names as
@@ -93,7 +96,8 @@ func direct(t *testing.T, file string) []string {
 	text, err := os.ReadFile(file)
 	require.NoError(t, err)
 	var modules []string
-	for _, m := range regexp.MustCompile(`(?m)^\t(\S+) v\S+$`).FindAllStringSubmatch(string(text), -1) { // indirect ones have a comment
+	// indirect ones have a comment
+	for _, m := range regexp.MustCompile(`(?m)^\t(\S+) v\S+$`).FindAllStringSubmatch(string(text), -1) {
 		modules = append(modules, m[1])
 	}
 	require.NotEmpty(t, modules)

@@ -17,7 +17,7 @@ import (
 
 // longestGap downloads a file and gives the longest time in which nothing came of its body.
 func longestGap(url string, want []byte) (longest time.Duration, err error) {
-	client := http.Client{Transport: &http.Transport{}, Timeout: patience}
+	client := http.Client{Transport: &http.Transport{}, Timeout: testTimeout}
 	defer client.CloseIdleConnections()
 	resp, err := client.Get(url)
 	if err != nil {
@@ -52,7 +52,8 @@ func TestSourceFreezesMidway(t *testing.T) {
 	content := storetest.New(t).Bytes(size)
 	at := 1 << 20
 	freeze := fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, FreezeAt: &at}
-	for name, lines := range map[string][]string{"without a cache": {"[cache]", "memory_max = 0"}, "through the cache": nil} {
+	for name, lines := range map[string][]string{"without a cache": {"[cache]", "memory_max = 0"},
+		"through the cache": nil} {
 		t.Run(name, func(t *testing.T) {
 			c := cluster(t, fdfstest.Options{})
 			id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: content, Ext: "mp4", Created: longAgo})
@@ -66,7 +67,8 @@ func TestSourceFreezesMidway(t *testing.T) {
 	}
 	t.Run("fleet", func(t *testing.T) { // the one gateway reads from the other one, which fetches
 		f := startFleet(t, fleetOptions{gateways: 2})
-		id := put(t, f.cluster, fdfstest.FileSpec{Storage: f.cluster.Storage(0), Content: content, Ext: "mp4", Created: longAgo})
+		id := put(t, f.cluster, fdfstest.FileSpec{Storage: f.cluster.Storage(0), Content: content, Ext: "mp4",
+			Created: longAgo})
 		f.cluster.Storage(0).SetFaults(freeze)
 		var clients errgroup.Group
 		for _, url := range f.urls(id) {

@@ -38,5 +38,6 @@ func TestDifferencesContentType(t *testing.T) {
 			}
 		})
 	}
-	require.Equal(t, "text/plain", serve(t, s).get(s.Normal("txt", s.Bytes(10)).URL()).Header.Get("Content-Type"), "no charset unless one is set")
+	require.Equal(t, "text/plain", serve(t, s).get(s.Normal("txt", s.Bytes(10)).URL()).Header.Get("Content-Type"),
+		"no charset unless one is set")
 }

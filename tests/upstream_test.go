@@ -22,12 +22,16 @@ func TestUpstreamHTTP(t *testing.T) {
 	source := fdfs.Source{127, 0, 0, 21}
 	file := s.From(source, "mp4", content)
 	slave := s.Slave(file, "_b", "txt", s.Bytes(500))
-	conf := strings.Replace(s.Config(withListen([]string{"[open_file_cache]", "valid = 0"})...), "listen = 127.0.0.1:0", "listen = 127.0.0.21:0", 1)
+	conf := strings.Replace(s.Config(withListen([]string{"[open_file_cache]", "valid = 0"})...), "listen = 127.0.0.1:0",
+		"listen = 127.0.0.21:0", 1)
 	origin := serveConfig(t, writeConfig(t, conf))
 	_, port, err := net.SplitHostPort(origin.addrs[0])
 	require.NoError(t, err)
 	empty := storetest.New(t)
-	p := serveConfig(t, writeConfig(t, empty.Config(withListen([]string{"storage_sync_file_max_delay = 900000000", "[gateway]", "upstream = http", "upstream_http_port = " + port, "allow_sources = 127.0.0.21/32", "[cache]", "memory_max = 0"})...)))
+	p := serveConfig(t,
+		writeConfig(t, empty.Config(withListen([]string{"storage_sync_file_max_delay = 900000000", "[gateway]",
+			"upstream = http", "upstream_http_port = " + port, "allow_sources = 127.0.0.21/32", "[cache]",
+			"memory_max = 0"})...)))
 	for _, o := range []storetest.Object{file, slave} {
 		direct, through := origin.get(o.URL()), p.get(o.URL())
 		require.Equal(t, 200, through.StatusCode, "%s", through.body)
@@ -76,7 +80,8 @@ func TestTargetOfTheID(t *testing.T) {
 	file := s.From(source, "txt", []byte("hello"))
 	port, asked := webServer(t, "127.0.0.21", file.Content)
 	edge := func(lines ...string) *process {
-		lines = append([]string{"base_path = /nowhere", "store_path_count = 0", "group_name = group1"}, withListen(lines)...)
+		lines = append([]string{"base_path = /nowhere", "store_path_count = 0", "group_name = group1"},
+			withListen(lines)...)
 		return serveConfig(t, writeConfig(t, strings.Join(lines, "\n")+"\n"))
 	}
 	web := []string{"[gateway]", "allow_sources = 127.0.0.21", "upstream = http", "upstream_http_port = " + port}
@@ -110,17 +115,21 @@ func TestTargetOfTheID(t *testing.T) {
 		require.Empty(t, asked(), "a token does not lead around the cache")
 	})
 	t.Run("with tokens of its own", func(t *testing.T) {
-		p := edge(append(append([]string{group, "http.anti_steal.check_token = true", "http.anti_steal.secret_key = a-long-secret-of-ours",
-			"anti_steal_bypass_header_name = X-Pass", "anti_steal_bypass_header_value = yes"}, web...), "url_prefix = /files", "[cache]", "memory_max = 0")...)
+		p := edge(append(append([]string{group, "http.anti_steal.check_token = true",
+			"http.anti_steal.secret_key = a-long-secret-of-ours",
+			"anti_steal_bypass_header_name = X-Pass", "anti_steal_bypass_header_value = yes"}, web...),
+			"url_prefix = /files", "[cache]", "memory_max = 0")...)
 		require.Equal(t, 200, p.get("/files/"+file.ID.String()+"?token=the-client-s&ts=1", "X-Pass: yes").StatusCode)
 		for _, target := range asked() {
 			require.Regexp(t, "^/files/"+file.ID.String()+`\?token=[0-9a-f]{32}&ts=[0-9]+&redirect=1$`, target)
 		}
 	})
 	t.Run("redirect", func(t *testing.T) {
-		p := edge(append([]string{group, "response_mode = redirect", "[gateway]", "allow_sources = 127.0.0.21", "redirect_port = 81", "try_replicas = false"}, "url_prefix = /files")...)
+		p := edge(append([]string{group, "response_mode = redirect", "[gateway]", "allow_sources = 127.0.0.21",
+			"redirect_port = 81", "try_replicas = false"}, "url_prefix = /files")...)
 		a := p.raw(request("GET", spelled+file.ID.String()+"?filename=a%20b&redirect=0&token=x", "Connection: close"))
 		require.Contains(t, a, "302 Found\r\n")
-		require.Contains(t, a, "\r\nLocation: http://127.0.0.21:81/files/"+file.ID.String()+"?filename=a%20b&token=x&redirect=1\r\n")
+		require.Contains(t, a, "\r\nLocation: http://127.0.0.21:81/files/"+file.ID.String()+
+			"?filename=a%20b&token=x&redirect=1\r\n")
 	})
 }

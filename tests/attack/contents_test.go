@@ -125,7 +125,8 @@ func (c *contents) part(contentRange string, body []byte, f *file) error {
 	}
 	for i := range c.files {
 		g := &c.files[i]
-		if (f == nil || g.url == f.url) && len(g.content) == size && first >= 0 && last < size && first <= last && bytes.Equal(body, g.content[first:last+1]) {
+		if (f == nil || g.url == f.url) && len(g.content) == size && first >= 0 && last < size && first <= last &&
+			bytes.Equal(body, g.content[first:last+1]) {
 			return nil
 		}
 	}

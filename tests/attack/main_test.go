@@ -67,7 +67,8 @@ func start(t *testing.T, config string, lines ...string) *target {
 	dir := t.TempDir()
 	port, adminPort := lab.Port(), lab.Port()
 	g := &target{admin: lab.Address(adminPort), access: filepath.Join(dir, "access.log")}
-	config += "\n[gateway]\nlisten = " + lab.Address(port) + "\nadmin_listen = " + g.admin + "\naccess_log = " + g.access + "\naccess_log_format = json\n"
+	config += "\n[gateway]\nlisten = " + lab.Address(port) + "\nadmin_listen = " + g.admin + "\naccess_log = " +
+		g.access + "\naccess_log_format = json\n"
 	for _, line := range lines {
 		config += line + "\n"
 	}

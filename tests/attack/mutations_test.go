@@ -119,16 +119,19 @@ func TestRemoteMutations(t *testing.T) {
 	c := remoteFiles(t, cluster)
 	disk := t.TempDir()
 	g := start(t,
-		fmt.Sprintf("base_path = /nowhere\nstore_path_count = 0\nurl_have_group_name = true\ngroup_name = group1\nconnect_timeout = 2\n"+
-			"network_timeout = 2\nhttp.default_content_type = application/octet-stream\nhttp.mime_types_filename = mime.types\ntracker_server = %s\n"+
-			"[cache]\nmemory_max = 4MB\ndisk_path = %s\ndisk_max = 6MB\nttl = 1s\n", cluster.Trackers()[0],
+		fmt.Sprintf(
+			"base_path = /nowhere\nstore_path_count = 0\nurl_have_group_name = true\ngroup_name = group1\n"+
+				"connect_timeout = 2\n"+
+				"network_timeout = 2\nhttp.default_content_type = application/octet-stream\nhttp.mime_types_filename "+
+				"= mime.types\ntracker_server = %s\n"+
+				"[cache]\nmemory_max = 4MB\ndisk_path = %s\ndisk_max = 6MB\nttl = 1s\n", cluster.Trackers()[0],
 			filepath.Join(disk, "cache")),
 		"read_timeout = 500ms", "idle_timeout = 500ms")
 	stop := make(chan struct{})
-	var trouble sync.WaitGroup
-	trouble.Go(func() { disturb(cluster, stop) })
-	t.Cleanup(func() { trouble.Wait() })
-	calm := sync.OnceFunc(func() { close(stop); trouble.Wait() })
+	var disturbing sync.WaitGroup
+	disturbing.Go(func() { disturb(cluster, stop) })
+	t.Cleanup(func() { disturbing.Wait() })
+	calm := sync.OnceFunc(func() { close(stop); disturbing.Wait() })
 	t.Cleanup(calm)
 	time.AfterFunc(lasts(6*time.Second)-time.Second, calm) // what is asked for after the attack is answered
 	run(t, g, c, false, 400<<20, (*attack).request, (*attack).request, (*attack).bytes, (*attack).abort,
@@ -239,7 +242,7 @@ func (a *attack) exchange(addr, b string) ([]byte, error) {
 	return stream, nil
 }
 
-// whole gets one file as an ordinary client does. A storage that was just in failure is given a
+// whole gets one file as an ordinary client does. A storage that has just failed is given a
 // moment.
 func (a *attack) whole(f *file) error {
 	var stream []byte

@@ -27,7 +27,8 @@ error_log stderr crit;
 pid %[1]s/pid;
 events { worker_connections 1024; }
 http {
-	log_format seen escape=json '{"remote":"$remote_addr","line":"$request","status":$status,"upstream":"$upstream_status"}';
+	log_format seen escape=json '{"remote":"$remote_addr","line":"$request",'
+		'"status":$status,"upstream":"$upstream_status"}';
 	access_log %[1]s/access.log seen;
 	client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy;
 	fastcgi_temp_path %[1]s/fastcgi; uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
@@ -85,7 +86,9 @@ func startProxies(t *testing.T, g *target) []*proxy {
 	for _, start := range []func(string, string) (*proxy, error){startNginx, startHAProxy} {
 		p, err := start(t.TempDir(), g.Addr)
 		if errors.Is(err, lab.ErrMissing) {
-			t.Skipf("SKIPPED: the framing of requests is compared with nothing: %v (apt-get install nginx-light haproxy)", err)
+			t.Skipf(
+				"SKIPPED: the framing of requests is compared with nothing: %v (apt-get install nginx-light haproxy)",
+				err)
 		}
 		require.NoError(t, err)
 		t.Cleanup(p.Stop)

@@ -17,11 +17,13 @@ import (
 )
 
 func TestParseFigures(t *testing.T) {
-	got, err := parseFigures([]byte("Running 1s test\n  1 threads\n\nfigures 1000 4300000 1002003 7 2 450 3000 12000\n"))
+	got,
+		err := parseFigures([]byte("Running 1s test\n  1 threads\n\nfigures 1000 4300000 1002003 7 2 450 3000 12000\n"))
 	require.NoError(t, err)
 	require.Equal(t, answers{requests: 1000, bytes: 4300000, time: 1002003 * time.Microsecond, others: 7, broken: 2,
 		p50: 450 * time.Microsecond, p99: 3 * time.Millisecond, p999: 12 * time.Millisecond}, got)
-	for _, bad := range []string{"", "figures", "figures 1 2 3", "figures 1 2 3 4 5 6 7 8 9", "figures 1 2 3 4 5 6 7 x", "unable to connect"} {
+	for _, bad := range []string{"", "figures", "figures 1 2 3", "figures 1 2 3 4 5 6 7 8 9", "figures 1 2 3 4 5 6 7 x",
+		"unable to connect"} {
 		_, err := parseFigures([]byte(bad))
 		require.Error(t, err, bad)
 	}
@@ -55,12 +57,16 @@ func TestTableTellsWhereTheOtherSideIsAhead(t *testing.T) {
 	sides := [2]side{{name: "gateway"}, {name: "nginx"}}
 	slow := sample{cpu: 30 * time.Microsecond, rate: 100, p50: 1, p99: 1, p999: 2, rss: 1}
 	fast := sample{cpu: 10 * time.Microsecond, rate: 200, p50: 1, p99: 1, p999: 1, rss: 1}
-	text := table(sides, []*result{{c: &testCase{name: "lost", note: "as it is"}, a: samples{slow}, b: samples{fast}}, {c: &testCase{name: "won"}, a: samples{fast}, b: samples{slow}}})
+	text := table(sides, []*result{{c: &testCase{name: "lost", note: "as it is"}, a: samples{slow}, b: samples{fast}},
+		{c: &testCase{name: "won"}, a: samples{fast}, b: samples{slow}}})
 	require.Contains(t, text, "| lost | 30.0 us | 10.0 us | **3.00** (3.00-3.00) | 100 | 200 | 0.50 (0.50-0.50) |")
-	require.Contains(t, text, "- lost: 3.00 of its processor time (3.00-3.00)\n- lost: 0.50 of its requests per second (0.50-0.50)\n- lost: 2.00 of its p99.9")
+	require.Contains(t, text,
+		"- lost: 3.00 of its processor time (3.00-3.00)\n- lost: 0.50 of its requests per second (0.50-0.50)\n- "+
+			"lost: 2.00 of its p99.9")
 	require.Contains(t, text, "- lost: as it is.\n")
 	require.NotContains(t, text, "- won")
-	require.Contains(t, table(sides, []*result{{c: &testCase{name: "won"}, a: samples{fast}, b: samples{slow}}}), "ahead nowhere")
+	require.Contains(t, table(sides, []*result{{c: &testCase{name: "won"}, a: samples{fast}, b: samples{slow}}}),
+		"ahead nowhere")
 }
 
 func TestDocument(t *testing.T) { require.NoError(t, checkDocument("../../docs/benchmarks.md")) }

@@ -200,7 +200,8 @@ func (w *world) mix(c *testCase) error {
 }
 
 // noCache says how nginx serves files of other hosts in cases of the flavour relayed.
-const noCache = "nginx: no cache in front of a second nginx, as its module for FastDFS has none; time of the second one is not counted"
+const noCache = "nginx: no cache in front of a second nginx, as its module for FastDFS has none; time of the second " +
+	"one is not counted"
 
 // proxied is a file of the storages; the nginx behind nginx has its bytes in a plain file.
 func (w *world) proxied(size int, f flavour, note string) func(*testCase) error {
@@ -224,7 +225,8 @@ func (w *world) fetched(count int) func(*testCase) error {
 		if err != nil {
 			return err
 		}
-		c.flavour, c.note, c.want = cold, "nginx: likewise; time of the storages and of the second nginx is not counted", objects[0]
+		c.flavour, c.note, c.want = cold,
+			"nginx: likewise; time of the storages and of the second nginx is not counted", objects[0]
 		for i, o := range objects {
 			c.gateway.paths = append(c.gateway.paths, o.path)
 			c.nginx.paths = append(c.nginx.paths, plain.path+"?n="+strconv.Itoa(i))
@@ -238,7 +240,8 @@ func (w *world) remote(count, size int) ([]object, object, error) {
 	content := w.store.content(size)
 	objects := make([]object, count)
 	for i := range objects {
-		id, err := w.cluster.Put(fdfstest.FileSpec{Group: group, Content: content, Ext: "bin", Kind: fdfs.KindNormal, Created: created.Add(time.Duration(i) * time.Second)})
+		id, err := w.cluster.Put(fdfstest.FileSpec{Group: group, Content: content, Ext: "bin", Kind: fdfs.KindNormal,
+			Created: created.Add(time.Duration(i) * time.Second)})
 		if err != nil {
 			return nil, object{}, err
 		}

@@ -52,10 +52,13 @@ func (w *world) crowds() ([]crowd, []testCase, error) {
 	}
 	idle := affordable(10_000)
 	list := []crowd{
-		{name: fmt.Sprintf("%d idle connections after a 4 KiB file", idle), wanted: "below 10 KB each", clients: idle, idle: true},
-		{name: "2,000 clients that take 10 KB/s of 100 MiB each", wanted: "no threads, no buffers", clients: 2000, rate: 10_000},
+		{name: fmt.Sprintf("%d idle connections after a 4 KiB file", idle), wanted: "below 10 KB each", clients: idle,
+			idle: true},
+		{name: "2,000 clients that take 10 KB/s of 100 MiB each", wanted: "no threads, no buffers", clients: 2000,
+			rate: 10_000},
 		{name: "100 clients that stop reading a 900 KB trunk slot", wanted: "below 10 MB", clients: 100},
-		{name: "1 client, `bytes=0-,0-,0-,0-,0-` of 100 MiB, not reading", wanted: "below 1 MB", clients: 1, header: "Range: bytes=0-,0-,0-,0-,0-\r\n"},
+		{name: "1 client, `bytes=0-,0-,0-,0-,0-` of 100 MiB, not reading", wanted: "below 1 MB", clients: 1,
+			header: "Range: bytes=0-,0-,0-,0-,0-\r\n"},
 	}
 	asked := make([]testCase, len(list))
 	for i, o := range []object{small, huge, slot, huge} {
@@ -80,7 +83,8 @@ func (w *world) connections(sides [2]side, s *settings) ([]string, error) {
 			if err != nil {
 				return nil, fmt.Errorf("%s: %s: %w", list[i].name, side.name, err)
 			}
-			row += fmt.Sprintf(" | %s (+%s), %d threads (%+d)", megabytes(float64(e.during.rss)), megabytes(float64(e.rss())), e.during.threads, e.threads())
+			row += fmt.Sprintf(" | %s (+%s), %d threads (%+d)", megabytes(float64(e.during.rss)),
+				megabytes(float64(e.rss())), e.during.threads, e.threads())
 		}
 		rows = append(rows, row+" |")
 		fmt.Println(rows[len(rows)-1])
@@ -151,7 +155,10 @@ func (c *crowd) enter(addr, path string) (conns []net.Conn, err error) {
 // smallBuffer bounds what a client's host takes in place of the client.
 func smallBuffer(_, _ string, raw syscall.RawConn) error {
 	var set error
-	err := raw.Control(func(fd uintptr) { set = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF, 32*kib) })
+	err := raw.Control(func(fd uintptr) {
+		set = syscall.SetsockoptInt(int(fd), syscall.SOL_SOCKET, syscall.SO_RCVBUF,
+			32*kib)
+	})
 	return errors.Join(err, set)
 }
 
@@ -227,5 +234,7 @@ func closeAll(conns []net.Conn) {
 
 // crowdTable is the table of crowds.
 func crowdTable(sides [2]side, rows []string) string {
-	return fmt.Sprintf("| crowd | wanted | %s: resident (more than before), threads | %s |\n| --- | --- | --- | --- |\n%s\n", sides[0].name, sides[1].name, strings.Join(rows, "\n"))
+	return fmt.Sprintf(
+		"| crowd | wanted | %s: resident (more than before), threads | %s |\n| --- | --- | --- | --- |\n%s\n",
+		sides[0].name, sides[1].name, strings.Join(rows, "\n"))
 }

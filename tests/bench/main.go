@@ -63,9 +63,11 @@ func parseFlags(args []string) (*settings, error) {
 	f.IntVar(&s.connections, "connections", 64, "of wrk; 4 for 100 MiB")
 	f.DurationVar(&s.crowdTime, "crowd-time", 20*time.Second, "how long crowds of odd clients stay")
 	f.StringVar(&s.out, "out", "", "document whose sections are written; only when no case is left out")
-	f.StringVar(&s.format, "format", "", "write the figures of the sides for benchstat, to this name with .new and .old behind it")
+	f.StringVar(&s.format, "format", "",
+		"write the figures of the sides for benchstat, to this name with .new and .old behind it")
 	f.StringVar(&s.dir, "dir", "", "folder for the files, which take 2 GB; default: a temporary one")
-	f.BoolVar(&s.link, "link", false, "wrk is behind a virtual network link; needs root and iproute2, leaves out the crowds")
+	f.BoolVar(&s.link, "link", false,
+		"wrk is behind a virtual network link; needs root and iproute2, leaves out the crowds")
 	cases := f.String("cases", "", "regular expression: only cases whose name matches; one of them is \"crowds\"")
 	if err := f.Parse(args); err != nil {
 		return nil, err
@@ -118,12 +120,17 @@ func run(s *settings) (err error) {
 // sides are the two that are compared.
 func (w *world) sides(s *settings) ([2]side, error) {
 	ours := func(c *testCase) ask { return c.gateway }
-	gateway := side{name: "gateway", ask: ours, start: func(f flavour) (*process, error) { return w.startGateway(s.gateway, f) }}
+	gateway := side{name: "gateway", ask: ours, start: func(f flavour) (*process, error) {
+		return w.startGateway(s.gateway, f)
+	}}
 	if s.against == "" {
-		return [2]side{gateway, {name: "nginx", ask: func(c *testCase) ask { return c.nginx }, start: w.startNginx}}, nil
+		return [2]side{gateway, {name: "nginx", ask: func(c *testCase) ask { return c.nginx }, start: w.startNginx}},
+			nil
 	}
 	path, err := filepath.Abs(s.against)
-	return [2]side{gateway, {name: "other", ask: ours, start: func(f flavour) (*process, error) { return w.startGateway(path, f) }}}, err
+	return [2]side{gateway, {name: "other", ask: ours, start: func(f flavour) (*process, error) {
+		return w.startGateway(path, f)
+	}}}, err
 }
 
 // coldRate is how many files of other hosts are fetched in a second, at most.
@@ -162,7 +169,8 @@ func (w *world) measureAll(sides [2]side, s *settings) error {
 func (s *settings) write(sides [2]side, results []*result, rows []string) error {
 	if s.format != "" {
 		for suffix, text := range map[string]string{
-			".new": lines(results, func(r *result) samples { return r.a }), ".old": lines(results, func(r *result) samples { return r.b }),
+			".new": lines(results, func(r *result) samples { return r.a }),
+			".old": lines(results, func(r *result) samples { return r.b }),
 		} {
 			if err := os.WriteFile(s.format+suffix, []byte(text), 0o644); err != nil {
 				return err

@@ -147,7 +147,8 @@ func get(addr, path string, header map[string]string) (*http.Response, error) {
 	for name, value := range header {
 		req.Header.Set(name, value)
 	}
-	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true}}
+	client := http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true,
+		DisableCompression: true}}
 	return client.Do(req)
 }
 
@@ -170,7 +171,8 @@ func (w *world) sample(c *testCase, a *ask, p *process, d time.Duration, first i
 		return sample{}, err
 	}
 	if fetched = w.downloads() - fetched; c.flavour == cold && p.admin != "" && fetched < got.requests*9/10 {
-		return sample{}, fmt.Errorf("%w: %d requests cost %d downloads; they are not cold", errWrong, got.requests, fetched)
+		return sample{}, fmt.Errorf("%w: %d requests cost %d downloads; they are not cold", errWrong, got.requests,
+			fetched)
 	}
 	requests := float64(got.requests)
 	if c.byBytes > 0 {
@@ -189,7 +191,8 @@ func (c *testCase) judge(a *answers) error {
 		wanted = a.requests
 	}
 	if a.requests == 0 || a.others != wanted || a.broken > 0 {
-		return fmt.Errorf("%w: of %d requests %d have a status of 400 and higher, and %d broke", errWrong, a.requests, a.others, a.broken)
+		return fmt.Errorf("%w: of %d requests %d have a status of 400 and higher, and %d broke", errWrong, a.requests,
+			a.others, a.broken)
 	}
 	return nil
 }

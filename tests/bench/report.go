@@ -15,8 +15,10 @@ import (
 // tableHead begins the table; the names of the sides are put in.
 func tableHead(sides [2]side) string {
 	a, b := sides[0].name, sides[1].name
-	return fmt.Sprintf("| served | processor time: %s | %s | **ratio** (spread) | requests/s: %[1]s | %[2]s | ratio (spread) | p50, ms | p99, ms | p99.9, ms | resident, MB |\n"+
-		"| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |", a, b)
+	return fmt.Sprintf(
+		"| served | processor time: %s | %s | **ratio** (spread) | requests/s: %[1]s | %[2]s | ratio (spread) | p50, "+
+			"ms | p99, ms | p99.9, ms | resident, MB |\n"+
+			"| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |", a, b)
 }
 
 // row gives the row of the table. Figures are those of the run in the middle, pairs are the two
@@ -75,7 +77,8 @@ func table(sides [2]side, results []*result) string {
 	if behind.Len() == 0 {
 		return b.String() + "\nThe other side is ahead nowhere.\n"
 	}
-	return b.String() + "\nWhere " + sides[1].name + " is ahead (" + sides[0].name + " takes, or gives):\n\n" + behind.String()
+	return b.String() + "\nWhere " + sides[1].name + " is ahead (" + sides[0].name + " takes, or gives):\n\n" +
+		behind.String()
 }
 
 // lines gives the results as those of Go benchmarks, one line a run, for benchstat.
@@ -84,8 +87,10 @@ func lines(results []*result, of func(r *result) samples) string {
 	for _, r := range results {
 		name := strings.NewReplacer(" ", "_", ",", "").Replace(r.c.name)
 		for _, s := range of(r) {
-			fmt.Fprintf(&b, "BenchmarkServe/%s 1 %d cpu-ns/op %.0f req/s %d p50-ns %d p99-ns %d p99.9-ns %d rss-bytes\n",
-				name, s.cpu.Nanoseconds(), s.rate, s.p50.Nanoseconds(), s.p99.Nanoseconds(), s.p999.Nanoseconds(), s.rss)
+			fmt.Fprintf(&b,
+				"BenchmarkServe/%s 1 %d cpu-ns/op %.0f req/s %d p50-ns %d p99-ns %d p99.9-ns %d rss-bytes\n",
+				name, s.cpu.Nanoseconds(), s.rate, s.p50.Nanoseconds(), s.p99.Nanoseconds(), s.p999.Nanoseconds(),
+				s.rss)
 		}
 	}
 	return b.String()
@@ -98,8 +103,10 @@ func machine(s *settings) string {
 	if s.link {
 		network = "wrk in a network namespace behind a veth pair"
 	}
-	return fmt.Sprintf("%s, %d CPUs (%s), Linux %s, %s. %s, %s, %s. `wrk -t1 -c%d`, %d runs of %v for each side in turn.\n",
-		time.Now().Format(time.DateOnly), runtime.NumCPU(), cpuModel(), bytes.TrimSpace(kernel), network, runtime.Version(),
+	return fmt.Sprintf(
+		"%s, %d CPUs (%s), Linux %s, %s. %s, %s, %s. `wrk -t1 -c%d`, %d runs of %v for each side in turn.\n",
+		time.Now().Format(time.DateOnly), runtime.NumCPU(), cpuModel(), bytes.TrimSpace(kernel), network,
+		runtime.Version(),
 		firstLine("nginx", "-v"), firstLine("wrk", "-v"), s.connections, s.rounds, s.time)
 }
 

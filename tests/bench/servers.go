@@ -76,11 +76,13 @@ func (w *world) startGateway(binary string, f flavour) (*process, error) {
 		files = 100
 	}
 	conf := filepath.Join(dir, "mod_fastdfs.conf")
-	text := fmt.Sprintf(gatewayConf, dir, paths, w.store.root, types, trackers, f == tokens, secret, addr, admin, memory, files)
+	text := fmt.Sprintf(gatewayConf, dir, paths, w.store.root, types, trackers, f == tokens, secret, addr, admin,
+		memory, files)
 	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	p, err := lab.Start(addr, filepath.Join(dir, "log"), lab.Answers("http://"+admin+"/readyz"), binary, "serve", "-c", conf)
+	p, err := lab.Start(addr, filepath.Join(dir, "log"), lab.Answers("http://"+admin+"/readyz"), binary, "serve", "-c",
+		conf)
 	if err != nil {
 		return nil, err
 	}
@@ -124,7 +126,8 @@ const (
 	nginxFiles = "rewrite ^/group1/M00/(.*)$ /$1 break; root %s/data;"
 	nginxProxy = `proxy_pass http://origin; proxy_http_version 1.1; proxy_set_header Connection "";`
 	// With tcp_nopush an answer from nginx's cache waits 40 ms for its last packet.
-	nginxCache = `tcp_nopush off; proxy_cache files; proxy_cache_valid 10m; proxy_cache_lock on; proxy_cache_key $uri$is_args$args;`
+	nginxCache = "tcp_nopush off; proxy_cache files; proxy_cache_valid 10m; proxy_cache_lock on; " +
+		"proxy_cache_key $uri$is_args$args;"
 )
 
 // startNginx starts nginx on the same store, or in front of another nginx that serves it.

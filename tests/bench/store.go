@@ -37,8 +37,9 @@ type store struct {
 func (s *store) fields(kind fdfs.Kind, size int64, crc uint32) fdfs.Fields {
 	s.count++
 	return fdfs.Fields{
-		Group: group, High: byte(s.count >> 8), Low: byte(s.count), Kind: kind, Source: fdfs.Source{127, 0, 0, 1}, Created: created.Unix(),
-		Size: size, CRC32: crc, Random: s.count * 7919 % (1 << 23), Ext: "bin", Pad: s.count,
+		Group: group, High: byte(s.count >> 8), Low: byte(s.count), Kind: kind, Source: fdfs.Source{127, 0, 0, 1},
+		Created: created.Unix(),
+		Size:    size, CRC32: crc, Random: s.count * 7919 % (1 << 23), Ext: "bin", Pad: s.count,
 	}
 }
 

@@ -87,7 +87,8 @@ func (w *world) wrk(a *ask, addr string, d time.Duration, first int) (answers, e
 		return answers{}, err
 	}
 	seconds := max(1, int(d.Seconds()))
-	out, err := w.command("wrk", "-t1", "-c"+strconv.Itoa(a.connections), "-d"+strconv.Itoa(seconds)+"s", "--timeout", "60s", "-s", script,
+	out, err := w.command("wrk", "-t1", "-c"+strconv.Itoa(a.connections), "-d"+strconv.Itoa(seconds)+"s", "--timeout",
+		"60s", "-s", script,
 		"http://"+addr, "--", strconv.Itoa(first)).CombinedOutput()
 	if errors.Is(err, exec.ErrNotFound) {
 		return answers{}, fmt.Errorf("wrk is %w: apt-get install wrk", lab.ErrMissing)
@@ -117,5 +118,6 @@ func parseFigures(out []byte) (answers, error) {
 		}
 	}
 	us := func(n int64) time.Duration { return time.Duration(n) * time.Microsecond }
-	return answers{requests: n[0], bytes: n[1], time: us(n[2]), others: n[3], broken: n[4], p50: us(n[5]), p99: us(n[6]), p999: us(n[7])}, nil
+	return answers{requests: n[0], bytes: n[1], time: us(n[2]), others: n[3], broken: n[4], p50: us(n[5]),
+		p99: us(n[6]), p999: us(n[7])}, nil
 }

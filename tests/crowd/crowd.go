@@ -1,7 +1,9 @@
 // Package crowd is many clients that ask for one file at the same moment, and check every byte that
 // they get.
 //
-//	report := crowd.Run(crowd.Options{Clients: 500, URLs: []string{"http://127.0.0.1:8881/x", "http://127.0.0.1:8882/x"}, Want: content})
+//	report := crowd.Run(crowd.Options{
+//		Clients: 500, URLs: []string{"http://127.0.0.1:8881/x", "http://127.0.0.1:8882/x"}, Want: content,
+//	})
 //	report.Count(crowd.Whole)                   // clients that got exactly the content
 //	report.FirstByte(0.99), report.Whole(0.5)   // how long that took
 //

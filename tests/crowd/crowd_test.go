@@ -58,7 +58,8 @@ func TestOutcomes(t *testing.T) {
 		"nothing":              {"", crowd.Failed},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := crowd.Run(crowd.Options{Clients: 3, URLs: []string{server(t, test.answer)}, Want: []byte("hello"), Timeout: time.Minute})
+			r := crowd.Run(crowd.Options{Clients: 3, URLs: []string{server(t, test.answer)}, Want: []byte("hello"),
+				Timeout: time.Minute})
 			require.Equal(t, 3, r.Count(test.want), r)
 			if test.want == crowd.Whole {
 				require.Equal(t, "HIT", r[0].XCache)
@@ -70,13 +71,15 @@ func TestOutcomes(t *testing.T) {
 // TestRange: each client asks for its own part and gets it.
 func TestRange(t *testing.T) {
 	url := server(t, "HTTP/1.1 206 Partial Content\r\nContent-Length: 2\r\n\r\nll")
-	r := crowd.Run(crowd.Options{Clients: 2, URLs: []string{url}, Want: []byte("hello"), Range: func(i int) (int64, int64) { return int64(2 + i), 2 }})
+	r := crowd.Run(crowd.Options{Clients: 2, URLs: []string{url}, Want: []byte("hello"),
+		Range: func(i int) (int64, int64) { return int64(2 + i), 2 }})
 	require.Equal(t, crowd.Whole, r[0].Outcome, r)
 	require.Equal(t, crowd.Wrong, r[1].Outcome, "the other one wanted lo")
 }
 
 // TestNobody: where nothing listens all clients fail.
 func TestNobody(t *testing.T) {
-	r := crowd.Run(crowd.Options{Clients: 2, URLs: []string{"http://" + lab.Address(lab.Port()) + "/", "not a URL"}, Want: []byte("x")})
+	r := crowd.Run(crowd.Options{Clients: 2, URLs: []string{"http://" + lab.Address(lab.Port()) + "/", "not a URL"},
+		Want: []byte("x")})
 	require.Equal(t, 2, r.Count(crowd.Failed), r)
 }

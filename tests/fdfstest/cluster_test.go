@@ -61,7 +61,8 @@ func TestPutKinds(t *testing.T) {
 	for _, kind := range []fdfs.Kind{fdfs.KindNormal, fdfs.KindTrunk, fdfs.KindAppender} {
 		t.Run(kind.String(), func(t *testing.T) {
 			s := c.Storage(1)
-			id, err := c.Put(FileSpec{Storage: s, Kind: kind, Content: content, Ext: "txt", Created: created, PathIndex: 1})
+			id, err := c.Put(FileSpec{Storage: s, Kind: kind, Content: content, Ext: "txt", Created: created,
+				PathIndex: 1})
 			require.NoError(t, err)
 			parsed, err := fdfs.Parse(id.String())
 			require.NoError(t, err)
@@ -78,7 +79,8 @@ func TestPutKinds(t *testing.T) {
 				require.Equal(t, content, got)
 			}
 
-			slave, err := c.Put(FileSpec{Kind: fdfs.KindSlave, Master: id, Prefix: "_150x150", Ext: "png", Content: content[:50]})
+			slave, err := c.Put(FileSpec{Kind: fdfs.KindSlave, Master: id, Prefix: "_150x150", Ext: "png",
+				Content: content[:50]})
 			if kind == fdfs.KindAppender {
 				require.ErrorIs(t, err, fdfs.ErrEncode)
 				return
@@ -122,8 +124,9 @@ func TestPutRefuses(t *testing.T) {
 		"id of unknown group":    {ID: strings.Replace(id.String(), "group1", "group9", 1)},
 		"id put before":          {ID: id.String()},
 		"slave put before":       slave,
-		"unknown master":         {Kind: fdfs.KindSlave, Master: fdfs.FileID{Group: "group1", Logic: "x"}, Prefix: "_x"},
-		"trunk file too large":   {Group: "group1", Kind: fdfs.KindTrunk, Reader: zeros{}, Size: 1 << 32},
+		"unknown master": {Kind: fdfs.KindSlave, Master: fdfs.FileID{Group: "group1", Logic: "x"},
+			Prefix: "_x"},
+		"trunk file too large": {Group: "group1", Kind: fdfs.KindTrunk, Reader: zeros{}, Size: 1 << 32},
 	}
 	for name, spec := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -240,7 +243,8 @@ func TestStorageIDs(t *testing.T) {
 	number, ok := id.SourceID()
 	require.True(t, ok)
 	require.EqualValues(t, 7, number)
-	_, got := ask(t, c.Tracker(1).Addr(), CmdStorageID, append(appendPadded(nil, "group2", groupLen), "192.0.2.1:23000"...))
+	_, got := ask(t, c.Tracker(1).Addr(), CmdStorageID,
+		append(appendPadded(nil, "group2", groupLen), "192.0.2.1:23000"...))
 	require.Equal(t, "100003", string(got))
 }
 
@@ -310,14 +314,18 @@ func TestOptionsRefused(t *testing.T) {
 		o    Options
 		says string
 	}{
-		"same source":     {Options{Groups: []GroupSpec{{Name: "g", Storages: []StorageSpec{same, same}}}}, "are the same source 127.0.0.1"},
-		"group name":      {Options{Groups: []GroupSpec{{Name: "a-b"}}}, `group "a-b"`},
-		"group twice":     {Options{Groups: []GroupSpec{{Name: "g"}, {Name: "g"}}}, "no other group's"},
-		"address size":    {Options{AddressSize: 16}, "address size 16"},
-		"listen":          {Options{TrackerListen: []string{"localhost:0"}}, `"localhost:0"`},
-		"remote":          {Options{Groups: []GroupSpec{{Name: "g", Storages: []StorageSpec{{Remote: true}}}}}, "nothing is advertised"},
-		"advertise":       {Options{Groups: []GroupSpec{{Name: "g", Storages: []StorageSpec{{Advertise: "x"}}}}}, `"x"`},
-		"IPv6, no ids":    {Options{Groups: []GroupSpec{{Name: "g", Storages: []StorageSpec{{Listen: "[::1]:0"}}}}}, "no IPv4 address"},
+		"same source": {Options{Groups: []GroupSpec{{Name: "g", Storages: []StorageSpec{same, same}}}},
+			"are the same source 127.0.0.1"},
+		"group name":   {Options{Groups: []GroupSpec{{Name: "a-b"}}}, `group "a-b"`},
+		"group twice":  {Options{Groups: []GroupSpec{{Name: "g"}, {Name: "g"}}}, "no other group's"},
+		"address size": {Options{AddressSize: 16}, "address size 16"},
+		"listen":       {Options{TrackerListen: []string{"localhost:0"}}, `"localhost:0"`},
+		"remote": {Options{Groups: []GroupSpec{{Name: "g", Storages: []StorageSpec{{Remote: true}}}}},
+			"nothing is advertised"},
+		"advertise": {Options{Groups: []GroupSpec{{Name: "g", Storages: []StorageSpec{{Advertise: "x"}}}}},
+			`"x"`},
+		"IPv6, no ids": {Options{Groups: []GroupSpec{{Name: "g", Storages: []StorageSpec{{Listen: "[::1]:0"}}}}},
+			"no IPv4 address"},
 		"too many":        {Options{Groups: []GroupSpec{{Name: "g", Count: 300}}}, "300 storages"},
 		"not our address": {Options{TrackerListen: []string{"192.0.2.1:0"}}, "192.0.2.1"},
 	}

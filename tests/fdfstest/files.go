@@ -139,7 +139,8 @@ func (c *Cluster) newID(f *file, spec FileSpec) (fdfs.FileID, error) {
 	}
 	switch {
 	case spec.PathIndex < 0 || spec.PathIndex >= source.group.storePaths:
-		return fdfs.FileID{}, fmt.Errorf("store path %d: %s has %d", spec.PathIndex, source.group.name, source.group.storePaths)
+		return fdfs.FileID{}, fmt.Errorf("store path %d: %s has %d", spec.PathIndex, source.group.name,
+			source.group.storePaths)
 	case spec.Kind == fdfs.KindAppender:
 		fields.Size = 0
 	case spec.Kind == fdfs.KindTrunk:

@@ -49,7 +49,8 @@ func IDFrom(t testing.TB, group, address string, number uint32) fdfs.FileID {
 	if address != "" {
 		source = netip.MustParseAddr(address).As4()
 	}
-	id, err := fdfs.Encode(fdfs.Fields{Group: group, Source: source, Created: 1700000000, Size: 5, Random: 1, Ext: "jpg"})
+	id, err := fdfs.Encode(fdfs.Fields{Group: group, Source: source, Created: 1700000000, Size: 5, Random: 1,
+		Ext: "jpg"})
 	require.NoError(t, err)
 	return id
 }

@@ -21,7 +21,8 @@ func newCommonPort(o Options) (*commonPort, error) {
 		}
 	}
 	if need > lastHost-firstHost+1 {
-		return nil, fmt.Errorf("%d storages without Listen, at most %d can be given addresses", need, lastHost-firstHost+1)
+		return nil, fmt.Errorf("%d storages without Listen, at most %d can be given addresses", need,
+			lastHost-firstHost+1)
 	}
 	tries := portTries
 	if o.Port != 0 {

@@ -107,7 +107,8 @@ func (c *Cluster) listServers(r Request) answer {
 //	  82+a      40  upload priority, store paths, sub directories, store path written now, port
 //	 122+a      12  connections: allocated, open, most; 4 bytes each
 //	 134+a     304  counters of operations and bytes
-//	 438+a      32  last change as source, last change by others, how far others are in sync, last heart beat; unix seconds
+//	 438+a      32  last change as source, last change by others, how far others are in sync, last heart
+//	                beat; unix seconds
 //	 470+a       1  1: gives out the space in trunk files
 func (c *Cluster) appendStorage(b []byte, s *Storage) []byte {
 	status := byte(statusGone)

@@ -187,7 +187,8 @@ func (c *Cluster) storageID(r Request) answer {
 	}
 	addr := strings.TrimRight(string(r.Body[groupLen:]), "\x00")
 	for _, s := range c.storages {
-		if s.group.name == cutText(r.Body[:groupLen]) && (s.advertise.String() == addr || s.advertise.Addr().String() == addr) {
+		if s.group.name == cutText(r.Body[:groupLen]) &&
+			(s.advertise.String() == addr || s.advertise.Addr().String() == addr) {
 			return reply([]byte(s.ID()))
 		}
 	}

@@ -67,7 +67,8 @@ func StartGateway(o GatewayOptions) (*Gateway, error) {
 		return nil, err
 	}
 	admin := Address(o.Admin)
-	p, err := Start(Address(o.Port), filepath.Join(dir, "log"), Answers("http://"+admin+"/readyz"), o.Binary, "serve", "-c", conf)
+	p, err := Start(Address(o.Port), filepath.Join(dir, "log"), Answers("http://"+admin+"/readyz"), o.Binary, "serve",
+		"-c", conf)
 	if err != nil {
 		return nil, err
 	}
@@ -77,7 +78,9 @@ func StartGateway(o GatewayOptions) (*Gateway, error) {
 // config is the configuration.
 func (o *GatewayOptions) config(dir string) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "base_path = %s\nstore_path_count = 0\ngroup_name = group1\nurl_have_group_name = true\nconnect_timeout = 2\nnetwork_timeout = 30\n", dir)
+	fmt.Fprintf(&b,
+		"base_path = %s\nstore_path_count = 0\ngroup_name = group1\nurl_have_group_name = true\nconnect_timeout = 2\n"+
+			"network_timeout = 30\n", dir)
 	for _, tracker := range o.Trackers {
 		fmt.Fprintf(&b, "tracker_server = %s\n", tracker)
 	}
@@ -86,10 +89,12 @@ func (o *GatewayOptions) config(dir string) string {
 		fmt.Fprintf(&b, "[redis]\naddresses = %s\n", o.Redis)
 	}
 	if o.Redis != "" && o.Reached != "-" {
-		fmt.Fprintf(&b, "[peer]\nlisten = %s\nadvertise = https://%s\nsecret = %s\n", Address(o.Peers), o.reached(), o.secret())
+		fmt.Fprintf(&b, "[peer]\nlisten = %s\nadvertise = https://%s\nsecret = %s\n", Address(o.Peers), o.reached(),
+			o.secret())
 	}
 	fmt.Fprintf(&b, "[cache]\n%s\n", strings.Join(o.Cache, "\n"))
-	fmt.Fprintf(&b, "[gateway]\nlisten = %s\nadmin_listen = %s\nx_cache = true\n%s\n", Address(o.Port), Address(o.Admin), strings.Join(o.Lines, "\n"))
+	fmt.Fprintf(&b, "[gateway]\nlisten = %s\nadmin_listen = %s\nx_cache = true\n%s\n", Address(o.Port),
+		Address(o.Admin), strings.Join(o.Lines, "\n"))
 	return b.String()
 }
 

@@ -3,7 +3,9 @@
 //
 //	redis, err := lab.StartRedis(dir)
 //	defer redis.Stop()
-//	g, err := lab.StartGateway(lab.GatewayOptions{Binary: "bin/gateway", Dir: dir, Trackers: cluster.Trackers(), Redis: redis.Addr})
+//	g, err := lab.StartGateway(lab.GatewayOptions{
+//		Binary: "bin/gateway", Dir: dir, Trackers: cluster.Trackers(), Redis: redis.Addr,
+//	})
 //	defer g.Stop()
 //
 // Each program dies with the process that has started it.

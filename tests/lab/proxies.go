@@ -60,7 +60,8 @@ func StartNginx(dir, origin string, cache bool) (*Process, error) {
 		user = "user root;\n" // its workers write into folders of ours
 	}
 	conf := filepath.Join(dir, "nginx.conf")
-	if err := os.WriteFile(conf, fmt.Appendf(nil, user+nginxConf, dir, Address(port), origin, text), 0o600); err != nil {
+	if err := os.WriteFile(conf, fmt.Appendf(nil, user+nginxConf, dir, Address(port), origin, text),
+		0o600); err != nil {
 		return nil, err
 	}
 	return Start(Address(port), filepath.Join(dir, "log"), Listens(Address(port)), "nginx", "-p", dir, "-c", conf)
@@ -87,7 +88,9 @@ func StartVarnish(dir, origin string) (*Process, error) {
 	if err := os.WriteFile(vcl, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
-	return Start(Address(own), filepath.Join(dir, "log"), Listens(Address(own)), "varnishd", "-F", "-j", "none", "-n", filepath.Join(dir, "work"),
-		"-a", Address(own), "-f", vcl, "-s", "malloc,1g", "-p", "listen_depth=4096", "-p", "thread_pool_min=1500", "-p", "thread_pool_max=5000",
+	return Start(Address(own), filepath.Join(dir, "log"), Listens(Address(own)), "varnishd", "-F", "-j", "none", "-n",
+		filepath.Join(dir, "work"),
+		"-a", Address(own), "-f", vcl, "-s", "malloc,1g", "-p", "listen_depth=4096", "-p", "thread_pool_min=1500", "-p",
+		"thread_pool_max=5000",
 		"-p", "thread_queue_limit=5000", "-p", "thread_pool_stack=80k")
 }

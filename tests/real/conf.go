@@ -33,7 +33,8 @@ func (l lines) with(kind string, set []string) lines {
 			continue
 		}
 		key, _, _ := strings.Cut(rest, "=")
-		l = append(slices.DeleteFunc(slices.Clone(l), func(old string) bool { return strings.HasPrefix(old, key+"=") }), rest)
+		l = append(slices.DeleteFunc(slices.Clone(l), func(old string) bool { return strings.HasPrefix(old, key+"=") }),
+			rest)
 	}
 	return l
 }
@@ -65,13 +66,19 @@ func (w *world) trackerLines() lines {
 // settings of trackers: as small and quick as FastDFS lets them be. 4 MB is the least that trackers
 // take for trunk files.
 func (w *world) trackerConf(dir string) lines {
-	l := append(w.common(dir), "bind_addr=", fmt.Sprintf("port=%d", trackerPort), "max_connections=1024", "accept_threads=1",
-		"work_threads=2", "min_buff_size=8KB", "max_buff_size=128KB", "store_lookup=0", "store_server=0", "store_path=0",
-		"download_server=0", "reserved_storage_space=100MB", "allow_hosts=*", "sync_log_buff_interval=1", "check_active_interval=5",
+	l := append(w.common(dir), "bind_addr=", fmt.Sprintf("port=%d", trackerPort), "max_connections=1024",
+		"accept_threads=1",
+		"work_threads=2", "min_buff_size=8KB", "max_buff_size=128KB", "store_lookup=0", "store_server=0",
+		"store_path=0",
+		"download_server=0", "reserved_storage_space=100MB", "allow_hosts=*", "sync_log_buff_interval=1",
+		"check_active_interval=5",
 		"thread_stack_size=256KB", "storage_ip_changed_auto_adjust=true", "storage_sync_file_max_delay=86400",
-		"storage_sync_file_max_time=300", fmt.Sprintf("use_trunk_file=%v", w.s.trunk), "slot_min_size=256", "slot_max_size=512KB",
-		"trunk_alloc_alignment_size=256", "trunk_free_space_merge=true", "delete_unused_trunk_files=false", "trunk_file_size=4MB",
-		"trunk_create_file_advance=false", fmt.Sprintf("use_storage_id=%v", w.s.ids), "storage_ids_filename="+w.idsFile(),
+		"storage_sync_file_max_time=300", fmt.Sprintf("use_trunk_file=%v", w.s.trunk), "slot_min_size=256",
+		"slot_max_size=512KB",
+		"trunk_alloc_alignment_size=256", "trunk_free_space_merge=true", "delete_unused_trunk_files=false",
+		"trunk_file_size=4MB",
+		"trunk_create_file_advance=false", fmt.Sprintf("use_storage_id=%v", w.s.ids), "storage_ids_filename="+
+			w.idsFile(),
 		"store_slave_file_use_link=false", "use_connection_pool=true", "connection_pool_max_idle_time=3600")
 	if w.s.ids {
 		return append(l, "id_type_in_filename=id")
@@ -80,12 +87,17 @@ func (w *world) trackerConf(dir string) lines {
 }
 
 func (w *world) storageConf(n *node, dir string) lines {
-	l := append(w.common(dir), "group_name="+n.group, "bind_addr=", "client_bind=true", fmt.Sprintf("port=%d", storagePort),
-		"heart_beat_interval=1", "stat_report_interval=5", "max_connections=1024", "buff_size=256KB", "accept_threads=1",
-		"work_threads=2", "disk_rw_separated=true", "disk_reader_threads=1", "disk_writer_threads=1", "sync_wait_msec=10",
+	l := append(w.common(dir), "group_name="+n.group, "bind_addr=", "client_bind=true",
+		fmt.Sprintf("port=%d", storagePort),
+		"heart_beat_interval=1", "stat_report_interval=5", "max_connections=1024", "buff_size=256KB",
+		"accept_threads=1",
+		"work_threads=2", "disk_rw_separated=true", "disk_reader_threads=1", "disk_writer_threads=1",
+		"sync_wait_msec=10",
 		"sync_interval=0", "sync_start_time=00:00", "sync_end_time=23:59", "write_mark_file_freq=1", "allow_hosts=*",
-		"file_distribute_path_mode=0", "file_distribute_rotate_count=1", "sync_log_buff_interval=1", "sync_binlog_buff_interval=1",
-		"sync_stat_file_interval=5", "thread_stack_size=512KB", "upload_priority=10", "check_file_duplicate=0", "keep_alive=0",
+		"file_distribute_path_mode=0", "file_distribute_rotate_count=1", "sync_log_buff_interval=1",
+		"sync_binlog_buff_interval=1",
+		"sync_stat_file_interval=5", "thread_stack_size=512KB", "upload_priority=10", "check_file_duplicate=0",
+		"keep_alive=0",
 		"subdir_count_per_path=4", "use_connection_pool=true", "connection_pool_max_idle_time=3600")
 	return append(append(l, n.pathLines()...), w.trackerLines()...)
 }
@@ -117,10 +129,13 @@ func (w *world) writeIDs() error {
 // moduleConf is a mod_fastdfs.conf, for the module's nginx and for the gateway. n is nil on a host
 // without a store.
 func (w *world) moduleConf(dir string, n *node, mode string) lines {
-	l := append(lines{"base_path=" + dir, "connect_timeout=2", "network_timeout=30", "load_fdfs_parameters_from_tracker=true",
-		"storage_sync_file_max_delay=86400", fmt.Sprintf("use_storage_id=%v", w.s.ids), "storage_ids_filename=" + w.idsFile(),
+	l := append(lines{"base_path=" + dir, "connect_timeout=2", "network_timeout=30",
+		"load_fdfs_parameters_from_tracker=true",
+		"storage_sync_file_max_delay=86400", fmt.Sprintf("use_storage_id=%v", w.s.ids), "storage_ids_filename=" +
+			w.idsFile(),
 		fmt.Sprintf("storage_server_port=%d", storagePort), "url_have_group_name=true", "log_level=info",
-		"log_filename=" + filepath.Join(dir, "module.log"), "response_mode=" + mode, "if_alias_prefix=", "flv_support=true",
+		"log_filename=" + filepath.Join(dir, "module.log"), "response_mode=" + mode, "if_alias_prefix=",
+		"flv_support=true",
 		"flv_extension=flv", "group_count=0"}, w.trackerLines()...)
 	if n == nil {
 		l = append(l, "group_name=group1", "store_path_count=0")
@@ -140,4 +155,5 @@ func (w *world) gatewayConf(dir string, n *node, mode string, a netip.Addr, port
 
 // mimeTypes is what the module has for its parts, and the gateway below nothing: few, so that the
 // gateway's own table is seen.
-var mimeTypes = lines{"text/html html", "text/plain txt", "image/jpeg jpg", "image/png png", "video/mp4 mp4", "video/x-flv flv"}
+var mimeTypes = lines{"text/html html", "text/plain txt", "image/jpeg jpg", "image/png png", "video/mp4 mp4",
+	"video/x-flv flv"}

@@ -83,7 +83,8 @@ func (f *file) whole(a answer) string {
 	case a.status != http.StatusOK:
 		return fmt.Sprintf("status %d", a.status)
 	case !bytes.Equal(a.body, f.want):
-		return fmt.Sprintf("WRONG BYTES: %d, of which %d are right, want %d", len(a.body), prefix(a.body, f.want), len(f.want))
+		return fmt.Sprintf("WRONG BYTES: %d, of which %d are right, want %d", len(a.body), prefix(a.body, f.want),
+			len(f.want))
 	}
 	return ""
 }

@@ -130,6 +130,7 @@ func (w *world) deleted(add func(*file, error) *file) {
 func sameSlot(a, b string) bool {
 	x, errX := fdfs.Parse(a)
 	y, errY := fdfs.Parse(b)
-	return errX == nil && errY == nil && x.Kind == fdfs.KindTrunk && x.DiskName() == y.DiskName() && x.PathIndex == y.PathIndex &&
+	return errX == nil && errY == nil && x.Kind == fdfs.KindTrunk && x.DiskName() == y.DiskName() &&
+		x.PathIndex == y.PathIndex &&
 		x.Trunk.ID == y.Trunk.ID && x.Trunk.Offset == y.Trunk.Offset
 }

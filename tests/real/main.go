@@ -49,8 +49,10 @@ func main() {
 func parseFlags(args []string) (*settings, error) {
 	s := &settings{}
 	f := flag.NewFlagSet("real", flag.ExitOnError)
-	f.StringVar(&s.bin, "bin", os.Getenv("FASTDFS_BIN"), "folder with fdfs_trackerd, fdfs_storaged and the client tools")
-	f.StringVar(&s.nginx, "nginx", os.Getenv("FASTDFS_MODULE_NGINX"), "an nginx with the module compiled in; none: it is left out")
+	f.StringVar(&s.bin, "bin", os.Getenv("FASTDFS_BIN"),
+		"folder with fdfs_trackerd, fdfs_storaged and the client tools")
+	f.StringVar(&s.nginx, "nginx", os.Getenv("FASTDFS_MODULE_NGINX"),
+		"an nginx with the module compiled in; none: it is left out")
 	f.StringVar(&s.gateway, "gateway", "../../bin/gateway", "the built gateway")
 	f.BoolVar(&s.trunk, "trunk", false, "pack small files into trunk files")
 	f.BoolVar(&s.ids, "ids", false, "storage ids in place of addresses in file ids")
@@ -173,7 +175,8 @@ func runInside(s *settings, n *network) error {
 		return fmt.Errorf("cannot start the cluster: %w", err)
 	}
 	defer w.close()
-	fmt.Printf("FastDFS of %s: trunk %v, storage ids %v, IPv6 %v, trackers %d\n", s.bin, s.trunk, s.ids, s.ipv6, s.trackers)
+	fmt.Printf("FastDFS of %s: trunk %v, storage ids %v, IPv6 %v, trackers %d\n", s.bin, s.trunk, s.ids, s.ipv6,
+		s.trackers)
 	for _, p := range parts {
 		if s.only.MatchString(p.name) {
 			start := time.Now()

@@ -174,7 +174,8 @@ func (n *network) move(h *host, last byte) error {
 
 // limit makes what the host sends slow: tc-tbf(8). unlimit ends it.
 func (h *host) limit(rate string) error {
-	return tool("tc", "-n", h.space, "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "64kb", "latency", "50ms")
+	return tool("tc", "-n", h.space, "qdisc", "add", "dev", "eth0", "root", "tbf", "rate", rate, "burst", "64kb",
+		"latency", "50ms")
 }
 
 func (h *host) unlimit() error {

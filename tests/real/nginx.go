@@ -28,8 +28,10 @@ func (w *world) startNginx() error {
 		if err := nginxConf(dir, join(n.host.addr, nginxPort)).write(conf); err != nil {
 			return err
 		}
-		s := &server{name: filepath.Base(dir), url: "http://" + join(n.host.addr, nginxPort), log: filepath.Join(dir, "log")}
-		script := fmt.Sprintf(`mount --bind "$1/etc" %s && exec "$2" -p "$1" -c "$1/nginx.conf" -g "daemon off;"`, moduleConfPath)
+		s := &server{name: filepath.Base(dir), url: "http://" + join(n.host.addr, nginxPort),
+			log: filepath.Join(dir, "log")}
+		script := fmt.Sprintf(`mount --bind "$1/etc" %s && exec "$2" -p "$1" -c "$1/nginx.conf" -g "daemon off;"`,
+			moduleConfPath)
 		if err := s.start(n.host.command("unshare", "--mount", "sh", "-c", script, "sh", dir, w.s.nginx)); err != nil {
 			return err
 		}
@@ -42,7 +44,8 @@ func (w *world) startNginx() error {
 }
 
 func nginxConf(dir, listen string) lines {
-	l := lines{"user root;", "worker_processes 1;", "error_log " + dir + "/error.log info;", "pid " + dir + "/nginx.pid;",
+	l := lines{"user root;", "worker_processes 1;", "error_log " + dir + "/error.log info;",
+		"pid " + dir + "/nginx.pid;",
 		"events { worker_connections 256; }", "http {", "default_type application/octet-stream;", "access_log off;"}
 	if types := "/etc/nginx/mime.types"; exists(types) {
 		l = append(l, "include "+types+";")

@@ -21,7 +21,8 @@ const (
 
 // mediaTypes are what browsers need, by extension; some have more than one name.
 var mediaTypes = map[string][]string{
-	"webp": {"image/webp"}, "avif": {"image/avif"}, "mng": {"video/x-mng"}, "flv": {"video/x-flv"}, "webm": {"video/webm"},
+	"webp": {"image/webp"}, "avif": {"image/avif"}, "mng": {"video/x-mng"}, "flv": {"video/x-flv"},
+	"webm":  {"video/webm"},
 	"docx":  {"application/vnd.openxmlformats-officedocument.wordprocessingml.document"},
 	"xlsx":  {"application/vnd.openxmlformats-officedocument.spreadsheetml.sheet"},
 	"pptx":  {"application/vnd.openxmlformats-officedocument.presentationml.presentation"},
@@ -34,7 +35,8 @@ var mediaTypes = map[string][]string{
 	"woff":  {"font/woff"},
 	"woff2": {"font/woff2"},
 	"wasm":  {"application/wasm"},
-	"jpg":   {"image/jpeg"}, "png": {"image/png"}, "mp4": {"video/mp4"}, "pdf": {"application/pdf"}, "txt": {"text/plain"},
+	"jpg":   {"image/jpeg"}, "png": {"image/png"}, "mp4": {"video/mp4"}, "pdf": {"application/pdf"},
+	"txt": {"text/plain"},
 }
 
 // typesPart looks at the media types, at the source and at the edge.
@@ -135,7 +137,8 @@ func (w *world) deleteHot(f *file) {
 	var both sync.WaitGroup
 	both.Go(func() {
 		took, wrong := f.untilGone(w.gatewayAt(f.from), deleted)
-		w.report.check("delete", wrong == "" && took <= deletedLimit, "%s: 404 at its source after %v %s", f.kind, took, wrong)
+		w.report.check("delete", wrong == "" && took <= deletedLimit, "%s: 404 at its source after %v %s", f.kind, took,
+			wrong)
 	})
 	both.Go(func() {
 		if w.report.failed("delete", w.waitGone(f.id)) {
@@ -143,7 +146,8 @@ func (w *world) deleteHot(f *file) {
 		}
 		there := time.Now()
 		took, wrong := f.untilGone(w.gatewayAt(replica), there)
-		w.report.check("delete", wrong == "" && took <= deletedLimit, "%s: 404 at its replica %v after the replica had deleted it, which took %v %s",
+		w.report.check("delete", wrong == "" && took <= deletedLimit,
+			"%s: 404 at its replica %v after the replica had deleted it, which took %v %s",
 			f.kind, took, there.Sub(deleted).Round(time.Millisecond), wrong)
 	})
 	both.Wait()
@@ -218,7 +222,9 @@ func (w *world) changeHot(f *file, what string, change func() ([]byte, error)) {
 		return
 	}
 	url := w.edge.url + "/" + f.id
-	if err := await(goneLimit, "the edge has another version", func() error { return asError(f.whole(get(url))) }); w.report.failed(name, err) {
+	if err := await(goneLimit, "the edge has another version", func() error {
+		return asError(f.whole(get(url)))
+	}); w.report.failed(name, err) {
 		return
 	}
 	old := f.want

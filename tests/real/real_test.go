@@ -56,7 +56,9 @@ func TestSkippedWithoutBinaries(t *testing.T) {
 	require.NoError(t, err, "%s", out)
 	said, code := start(t, "", real)
 	require.Zero(t, code)
-	require.Equal(t, "SKIPPED: nothing was run beside a real FastDFS: FASTDFS_BIN names no folder with fdfs_trackerd and fdfs_storaged\n", said)
+	require.Equal(t,
+		"SKIPPED: nothing was run beside a real FastDFS: FASTDFS_BIN names no folder with fdfs_trackerd and "+
+			"fdfs_storaged\n", said)
 	said, code = start(t, "FASTDFS_BIN="+t.TempDir(), real)
 	require.Zero(t, code)
 	require.Contains(t, said, "SKIPPED: nothing was run beside a real FastDFS: fdfs_trackerd is not in FASTDFS_BIN")
@@ -68,12 +70,14 @@ func TestStandIns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it takes a minute")
 	}
-	if reason := (&settings{bin: "/bin"}).missing(); os.Getuid() != 0 || reason == "ip(8) is missing (apt-get install iproute2)" {
+	if reason := (&settings{bin: "/bin"}).missing(); os.Getuid() != 0 ||
+		reason == "ip(8) is missing (apt-get install iproute2)" {
 		t.Skip("SKIPPED: the stand-ins need root and iproute2 (apt-get install iproute2)")
 	}
 	real, bin, gateway := build(t)
 	run := func(env string, args ...string) (string, int) {
-		said, code := start(t, env, real, append([]string{"-bin", bin, "-gateway", gateway, "-large", "8", "-rate", "60"}, args...)...)
+		said, code := start(t, env, real, append([]string{"-bin", bin, "-gateway", gateway, "-large", "8", "-rate",
+			"60"}, args...)...)
 		t.Logf("%s", said)
 		return said, code
 	}
@@ -81,7 +85,8 @@ func TestStandIns(t *testing.T) {
 		t.Parallel()
 		said, code := run("", "-trunk", "-soak", "6s", "-only", "table|types|crc|freeze|soak|address|links")
 		require.Zero(t, code)
-		for _, line := range []string{"ok   table: 33 kinds x 6 targets", "ok   types", "ok   crc: the id's CRC32 is the standard one",
+		for _, line := range []string{"ok   table: 33 kinds x 6 targets", "ok   types",
+			"ok   crc: the id's CRC32 is the standard one",
 			"ok   soak", "ok   address: a file of s2", "ok   links: at edge", " 0 failed"} {
 			require.Contains(t, said, line)
 		}
@@ -91,7 +96,8 @@ func TestStandIns(t *testing.T) {
 		t.Parallel()
 		said, code := run("", "-trunk", "-only", "delete|mutable|redirect")
 		require.Zero(t, code)
-		for _, line := range []string{"ok   delete: normal: 404 at its source", "ok   delete: packed: 404 at its replica",
+		for _, line := range []string{"ok   delete: normal: 404 at its source",
+			"ok   delete: packed: 404 at its replica",
 			"ok   mutable: appender modified: new at the edge", "ok   redirect: source is dead: status 302",
 			"11 passed, 0 failed"} {
 			require.Contains(t, said, line)
@@ -99,7 +105,8 @@ func TestStandIns(t *testing.T) {
 	})
 	t.Run("IPv6, storage ids, two trackers, the module", func(t *testing.T) {
 		t.Parallel()
-		said, code := run("FASTDFS_MODULE_NGINX="+filepath.Join(bin, "nginx"), "-ipv6", "-trackers", "2", "-only", "table|address",
+		said, code := run("FASTDFS_MODULE_NGINX="+filepath.Join(bin, "nginx"), "-ipv6", "-trackers", "2", "-only",
+			"table|address",
 			"-set", "tracker.store_lookup=2")
 		require.Zero(t, code)
 		require.Contains(t, said, "ok   table: 32 kinds x 7 targets, 0 cells are wrong")

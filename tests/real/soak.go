@@ -52,8 +52,10 @@ func (w *world) soakPart() {
 
 	slices.Sort(s.times)
 	slowest := s.times[len(s.times)-1]
-	seen := fmt.Sprintf("%d requests in %v, %d disturbances: %d errors, 99 %% within %v, slowest %v", s.asked.Load(), w.s.soak,
-		s.strikes.Load(), s.count, s.times[len(s.times)*99/100].Round(time.Millisecond), slowest.Round(time.Millisecond))
+	seen := fmt.Sprintf("%d requests in %v, %d disturbances: %d errors, 99 %% within %v, slowest %v", s.asked.Load(),
+		w.s.soak,
+		s.strikes.Load(), s.count, s.times[len(s.times)*99/100].Round(time.Millisecond),
+		slowest.Round(time.Millisecond))
 	w.report.check("soak", s.count == 0 && slowest <= soakSlowest, "%s %v", seen, s.errors)
 }
 

@@ -117,7 +117,8 @@ func (w *world) purge(s *server, what string) error {
 // serves itself.
 func (w *world) redirects(f *file) string {
 	url := w.redirecting.url + "/" + f.id
-	if a := do(stay, http.MethodGet, url); f.from.group != w.storages[2].group && !(f.gone && a.status == http.StatusNotFound) {
+	if a := do(stay, http.MethodGet, url); f.from.group != w.storages[2].group &&
+		!(f.gone && a.status == http.StatusNotFound) {
 		if a.err != nil || a.status != http.StatusFound {
 			return fmt.Sprintf("status %d, want a redirect (%v)", a.status, a.err)
 		}
@@ -198,7 +199,8 @@ func (w *world) tablePart() {
 		fmt.Fprintln(out)
 	}
 	out.Flush()
-	w.report.check("table", len(wrong) == 0, "%d kinds x %d targets, %d cells are wrong", len(files), len(targets), len(wrong))
+	w.report.check("table", len(wrong) == 0, "%d kinds x %d targets, %d cells are wrong", len(files), len(targets),
+		len(wrong))
 	for _, line := range wrong {
 		w.report.check("table", false, "%s", line)
 	}
@@ -210,7 +212,8 @@ func (w *world) metadataIsPrivate(files []*file) {
 	for _, f := range files {
 		if f.kind == "with metadata" {
 			a := get(w.gatewayAt(f.from) + "/" + f.id + "-m")
-			w.report.check("metadata", a.err == nil && a.status >= 400 && a.status < 500, "asked for by its name: status %d %v", a.status, a.err)
+			w.report.check("metadata", a.err == nil && a.status >= 400 && a.status < 500,
+				"asked for by its name: status %d %v", a.status, a.err)
 		}
 	}
 }

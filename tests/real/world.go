@@ -89,7 +89,8 @@ func (w *world) startCluster() error {
 		return err
 	}
 	clientConf := append(w.common(filepath.Join(w.dir, "client")), w.trackerLines()...).with("client", w.s.set)
-	if err := errors.Join(os.MkdirAll(filepath.Join(w.dir, "client"), 0o755), clientConf.write(w.clientConf())); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Join(w.dir, "client"), 0o755),
+		clientConf.write(w.clientConf())); err != nil {
 		return err
 	}
 	for _, t := range w.trackers {
@@ -254,7 +255,9 @@ func (w *world) awaitAt(id, what string, try func(*node) error) error {
 
 // group are the storages of a file's group.
 func (w *world) group(id string) []*node {
-	return slices.DeleteFunc(slices.Clone(w.storages), func(n *node) bool { return len(id) < 7 || id[:7] != n.group+"/" })
+	return slices.DeleteFunc(slices.Clone(w.storages), func(n *node) bool {
+		return len(id) < 7 || id[:7] != n.group+"/"
+	})
 }
 
 // await tries until it works.
@@ -282,11 +285,13 @@ func (w *world) startServers() error {
 	if w.edge, err = w.startGateway(edge, nil, "proxy", gatewayPort); err != nil {
 		return err
 	}
-	w.byHTTP, err = w.startGateway(edge, nil, "proxy", httpPort, "upstream=http", fmt.Sprintf("upstream_http_port=%d", gatewayPort))
+	w.byHTTP, err = w.startGateway(edge, nil, "proxy", httpPort, "upstream=http",
+		fmt.Sprintf("upstream_http_port=%d", gatewayPort))
 	if err != nil {
 		return err
 	}
-	w.redirecting, err = w.startGateway(s3.host, s3, "redirect", redirectPort, fmt.Sprintf("redirect_port=%d", gatewayPort))
+	w.redirecting, err = w.startGateway(s3.host, s3, "redirect", redirectPort,
+		fmt.Sprintf("redirect_port=%d", gatewayPort))
 	if err != nil {
 		return err
 	}

@@ -61,7 +61,8 @@ func run(gateway string) error {
 	defer stopRedis()
 	ended := make(chan *lab.Gateway, len(ports))
 	for _, port := range ports {
-		g, err := lab.StartGateway(lab.GatewayOptions{Binary: gateway, Dir: dir, Trackers: cluster.Trackers(), Redis: redis,
+		g, err := lab.StartGateway(lab.GatewayOptions{Binary: gateway, Dir: dir, Trackers: cluster.Trackers(),
+			Redis: redis,
 			Types: filepath.Join(dir, "store", "conf", "mime.types"), Port: port, Admin: port + adminAbove})
 		if err != nil {
 			return err
@@ -106,7 +107,9 @@ func fill(cluster *fdfstest.Cluster, dir string) ([]file, error) {
 	if err != nil {
 		return nil, err
 	}
-	local, err := storage.OpenLocal(storage.Options{Groups: []storage.GroupPaths{{Name: demo.Group, StorePaths: store.StorePaths}}})
+	local,
+		err := storage.OpenLocal(storage.Options{Groups: []storage.GroupPaths{{Name: demo.Group,
+		StorePaths: store.StorePaths}}})
 	if err != nil {
 		return nil, err
 	}
@@ -120,7 +123,8 @@ func fill(cluster *fdfstest.Cluster, dir string) ([]file, error) {
 		if err != nil {
 			return nil, err
 		}
-		id, err := cluster.Put(fdfstest.FileSpec{Group: fmt.Sprintf("group%d", i%2+1), Content: content, Kind: f.ID.Kind, Ext: f.ID.Ext(), Created: time.Now()})
+		id, err := cluster.Put(fdfstest.FileSpec{Group: fmt.Sprintf("group%d", i%2+1), Content: content,
+			Kind: f.ID.Kind, Ext: f.ID.Ext(), Created: time.Now()})
 		if err != nil {
 			return nil, err
 		}

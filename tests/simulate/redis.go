@@ -194,7 +194,8 @@ func redisTable(figures []redisFigure, each time.Duration) string {
 		runtime.NumCPU(), runtime.GOARCH, connections, each)
 	b.WriteString(redisHead)
 	for _, f := range figures {
-		fmt.Fprintf(&b, "| %s | %s | %.0f us | %s |\n", f.name, count(f.perSecond), float64(f.cpu)/1000, count(f.full()))
+		fmt.Fprintf(&b, "| %s | %s | %.0f us | %s |\n", f.name, count(f.perSecond), float64(f.cpu)/1000,
+			count(f.full()))
 	}
 	downloads := figures[0].full() / 2
 	fmt.Fprintf(&b, "\nSo one core carries the locks of %s downloads/s, which are %.1f GB/s from the storages\n"+

@@ -113,7 +113,8 @@ func (r result) changesRow(c change) string {
 	}
 	held := count(r.perSecond(c.after.held, c.after.requests))
 	return fmt.Sprintf("| %d | %d | %.1f %% | %s | %s | %.1f %% | %s | %s | %s | %s | %s |\n", r.gateways, c.dead,
-		100*c.moved, r.copiesText(), r.balancer, 100*c.lost, downloads(c.before), downloads(c.after), held, downloads(c.back), joined)
+		100*c.moved, r.copiesText(), r.balancer, 100*c.lost, downloads(c.before), downloads(c.after), held,
+		downloads(c.back), joined)
 }
 
 // scalesTable compares runs that differ in the scale alone.

@@ -87,7 +87,8 @@ func (s *Store) Bytes(n int) []byte {
 // fields are those of a new file of Group.
 func (s *Store) fields(kind fdfs.Kind, ext string, content []byte) fdfs.Fields {
 	s.count++
-	return fdfs.Fields{Group: Group, High: 0, Low: 10, Kind: kind, Source: fdfs.Source{127, 0, 0, 1}, Created: Created.Unix(), Size: int64(len(content)),
+	return fdfs.Fields{Group: Group, High: 0, Low: 10, Kind: kind, Source: fdfs.Source{127, 0, 0, 1},
+		Created: Created.Unix(), Size: int64(len(content)),
 		CRC32: crc32.ChecksumIEEE(content), Random: s.count, Ext: ext, Pad: s.count}
 }
 
@@ -265,10 +266,15 @@ func (s *Store) Link(ext, target string) Object {
 // Config is a mod_fastdfs.conf for the store with both groups and the group's name in URLs. Lines
 // are put behind its own keys: further keys of the module, then sections.
 func (s *Store) Config(lines ...string) string {
-	return fmt.Sprintf("base_path = %s\ngroup_name = %s\nurl_have_group_name = true\ngroup_count = 2\nload_fdfs_parameters_from_tracker = false\n"+
-		"flv_support = true\nflv_extension = flv\nhttp.default_content_type = application/octet-stream\nhttp.mime_types_filename = mime.types\n%s\n"+
-		"[group1]\ngroup_name = %s\nstore_path_count = 2\nstore_path0 = %s\nstore_path1 = %s\n[group2]\ngroup_name = %s\nstore_path_count = 1\nstore_path0 = %s\n%s",
-		s.Dir, Group, strings.Join(keys(lines), "\n"), Group, s.Root(Group, 0), s.Root(Group, 1), Other, s.Root(Other, 0), strings.Join(sections(lines), "\n"))
+	return fmt.Sprintf(
+		"base_path = %s\ngroup_name = %s\nurl_have_group_name = true\ngroup_count = 2\n"+
+			"load_fdfs_parameters_from_tracker = false\n"+
+			"flv_support = true\nflv_extension = flv\nhttp.default_content_type = application/octet-stream\n"+
+			"http.mime_types_filename = mime.types\n%s\n"+
+			"[group1]\ngroup_name = %s\nstore_path_count = 2\nstore_path0 = %s\nstore_path1 = %s\n[group2]\n"+
+			"group_name = %s\nstore_path_count = 1\nstore_path0 = %s\n%s",
+		s.Dir, Group, strings.Join(keys(lines), "\n"), Group, s.Root(Group, 0), s.Root(Group, 1), Other,
+		s.Root(Other, 0), strings.Join(sections(lines), "\n"))
 }
 
 // Types is a mime.types for the extensions that tests use.

@@ -25,9 +25,6 @@ const (
 var unconverted = []string{
 	"internal/admin", "internal/app", "internal/cache", "internal/cache/cachetest", "internal/cache/tier",
 	"internal/fleet",
-	"tests", "tests/attack", "tests/bench", "tests/bench/compare", "tests/bench/locks", "tests/bench/stampede",
-	"tests/crowd", "tests/fdfstest", "tests/lab", "tests/real", "tests/real/README.md", "tests/real/standin",
-	"tests/runcluster", "tests/simulate", "tests/storetest",
 }
 
 // words have no place in comments and documents: behind each group stands what is written instead.

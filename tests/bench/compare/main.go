@@ -36,7 +36,8 @@ func main() {
 	s := &settings{}
 	f := flag.NewFlagSet("compare", flag.ContinueOnError)
 	f.StringVar(&s.ref, "ref", "HEAD", "the revision to compare with")
-	packages := f.String("packages", "./storage,./internal/httpguard,./internal/fdfs,./antisteal", "packages whose benchmarks run; empty = none")
+	packages := f.String("packages", "./storage,./internal/httpguard,./internal/fdfs,./antisteal",
+		"packages whose benchmarks run; empty = none")
 	f.StringVar(&s.bench, "bench", ".", "which benchmarks, as for go test")
 	f.IntVar(&s.count, "count", 6, "how often each benchmark runs in each revision")
 	f.StringVar(&s.cases, "cases", "^(4 KiB|64 KiB) file$|404", "which cases of tests/bench; empty = none")
@@ -113,7 +114,8 @@ func (s *settings) benchmarks(before, now *revision) error {
 		program := "test" + strconv.Itoa(i)
 		for _, r := range []*revision{before, now} {
 			// Built in its own folder, since it may belong to another module.
-			if err := command(filepath.Join(r.dir, pkg), os.Stderr, "go", "test", "-c", "-o", filepath.Join(r.out, program), "."); err != nil {
+			if err := command(filepath.Join(r.dir, pkg), os.Stderr, "go", "test", "-c", "-o",
+				filepath.Join(r.out, program), "."); err != nil {
 				return err
 			}
 		}
@@ -135,7 +137,8 @@ func (r *revision) measure(pkg, program, bench string) error {
 		return err
 	}
 	defer out.Close()
-	return command(filepath.Join(r.dir, pkg), out, filepath.Join(r.out, program), "-test.run", "^$", "-test.bench", bench, "-test.benchmem")
+	return command(filepath.Join(r.dir, pkg), out, filepath.Join(r.out, program), "-test.run", "^$", "-test.bench",
+		bench, "-test.benchmem")
 }
 
 // served runs cases of tests/bench with the gateways of both revisions.
@@ -155,7 +158,8 @@ func (s *settings) served(before, now *revision) error {
 		return err
 	}
 	err := command(now.dir, os.Stderr, bench, "-gateway", filepath.Join(now.out, "gateway"),
-		"-against", filepath.Join(before.out, "gateway"), "-cases", s.cases, "-rounds", strconv.Itoa(s.rounds), "-format", format)
+		"-against", filepath.Join(before.out, "gateway"), "-cases", s.cases, "-rounds", strconv.Itoa(s.rounds),
+		"-format", format)
 	for _, r := range []*revision{before, now} {
 		if err == nil {
 			err = appendFile(r.figures(), format+"."+r.name)

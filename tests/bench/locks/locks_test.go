@@ -25,7 +25,8 @@ import (
 // to release it.
 type contender struct {
 	name string
-	open func(tb testing.TB, rdb *redis.Client) (take func(ctx context.Context, key string) (release func() error, err error))
+	open func(tb testing.TB, rdb *redis.Client) (take func(ctx context.Context, key string) (release func() error,
+		err error))
 }
 
 // contenders are this library and the two that it is measured against, each with the retries that
@@ -48,7 +49,8 @@ var contenders = []contender{
 	{"redislock", func(tb testing.TB, rdb *redis.Client) func(context.Context, string) (func() error, error) {
 		c := redislock.New(rdb)
 		return func(ctx context.Context, key string) (func() error, error) {
-			lock, err := c.Obtain(ctx, key, time.Minute, &redislock.Options{RetryStrategy: redislock.LinearBackoff(100 * time.Millisecond)})
+			lock, err := c.Obtain(ctx, key, time.Minute,
+				&redislock.Options{RetryStrategy: redislock.LinearBackoff(100 * time.Millisecond)})
 			if err != nil {
 				return nil, err
 			}
@@ -117,7 +119,9 @@ func BenchmarkCycle(b *testing.B) {
 func BenchmarkWake(b *testing.B) {
 	for _, waiters := range []int{1, 1000} {
 		for _, lib := range contenders {
-			b.Run(fmt.Sprintf("%s/waiters=%d", lib.name, waiters), func(b *testing.B) { benchmarkWake(b, lib, waiters) })
+			b.Run(fmt.Sprintf("%s/waiters=%d", lib.name, waiters), func(b *testing.B) {
+				benchmarkWake(b, lib, waiters)
+			})
 		}
 	}
 }

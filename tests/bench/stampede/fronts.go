@@ -67,7 +67,8 @@ func fronts(s *settings, storages *storages, dir string) []front {
 		add("nginx proxy, no cache", "apt-get install nginx-light", false, 1, nginx(false))
 	}
 	for n := 1; n <= 2; n++ {
-		add(fmt.Sprintf("nginx proxy_cache + proxy_cache_lock x %d", n), "apt-get install nginx-light", false, n, nginx(true))
+		add(fmt.Sprintf("nginx proxy_cache + proxy_cache_lock x %d", n), "apt-get install nginx-light", false, n,
+			nginx(true))
 	}
 	for n := 1; n <= 2; n++ {
 		add(fmt.Sprintf("Varnish x %d", n), "apt-get install varnish", true, n, lab.StartVarnish)
@@ -105,7 +106,8 @@ func serveGateways(w *world, s *settings, storages *storages, n int, dir string)
 }
 
 // serveProxies starts proxies in front of a web server.
-func serveProxies(w *world, s *settings, n int, dir string, start func(dir, origin string) (*lab.Process, error)) error {
+func serveProxies(w *world, s *settings, n int, dir string,
+	start func(dir, origin string) (*lab.Process, error)) error {
 	maxAge := time.Hour
 	if s.scenario != cold {
 		maxAge = freshFor

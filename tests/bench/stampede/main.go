@@ -89,8 +89,10 @@ func run(s *settings) error {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	fmt.Printf("%d clients at once, file of %s, storage answers after %v and takes %v, %s; median of %d; %d CPUs, %s, %s\n\n",
-		s.clients, bytesText(s.size), s.delay, s.spread, s.scenario, s.rounds, runtime.NumCPU(), runtime.GOARCH, time.Now().Format(time.DateOnly))
+	fmt.Printf(
+		"%d clients at once, file of %s, storage answers after %v and takes %v, %s; median of %d; %d CPUs, %s, %s\n\n",
+		s.clients, bytesText(s.size), s.delay, s.spread, s.scenario, s.rounds, runtime.NumCPU(), runtime.GOARCH,
+		time.Now().Format(time.DateOnly))
 	fmt.Println(tableHead)
 	storages, err := newStorages(s)
 	if err != nil {

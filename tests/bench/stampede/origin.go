@@ -29,7 +29,8 @@ func startOrigin(content []byte, delay, spread time.Duration, maxAge int) (*orig
 	if err != nil {
 		return nil, err
 	}
-	o := &origin{content: content, delay: delay, spread: spread, maxAge: maxAge, addr: l.Addr().String(), done: make(chan struct{})}
+	o := &origin{content: content, delay: delay, spread: spread, maxAge: maxAge, addr: l.Addr().String(),
+		done: make(chan struct{})}
 	o.server = &http.Server{Handler: o, ReadHeaderTimeout: time.Minute}
 	go func() {
 		defer close(o.done)

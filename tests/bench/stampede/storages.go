@@ -21,7 +21,8 @@ func newStorages(s *settings) (*storages, error) {
 		return nil, err
 	}
 	content := contentOf(s.size)
-	id, err := cluster.Put(fdfstest.FileSpec{Group: "group1", Content: content, Ext: "bin", Created: time.Now().Add(-24 * time.Hour)})
+	id, err := cluster.Put(fdfstest.FileSpec{Group: "group1", Content: content, Ext: "bin",
+		Created: time.Now().Add(-24 * time.Hour)})
 	if err != nil {
 		cluster.Close()
 		return nil, err

@@ -10,8 +10,8 @@ import (
 	"fastdfs-gateway/tests/crowd"
 )
 
-const tableHead = `| front | origin GETs | questions | origin bytes / size | first byte p50 / p99 | whole body p50 / p99 | errors | wrong bodies |
-| --- | --- | --- | --- | --- | --- | --- | --- |`
+const tableHead = "| front | origin GETs | questions | origin bytes / size | first byte p50 / p99 | " +
+	"whole body p50 / p99 | errors | wrong bodies |\n| --- | --- | --- | --- | --- | --- | --- | --- |"
 
 // row is what was measured with one front.
 type row struct {
@@ -33,7 +33,8 @@ func median(rows []row) row {
 		}
 	}
 	for _, r := range rows {
-		m.counts.downloads, m.counts.questions = max(m.counts.downloads, r.counts.downloads), max(m.counts.questions, r.counts.questions)
+		m.counts.downloads, m.counts.questions = max(m.counts.downloads, r.counts.downloads),
+			max(m.counts.questions, r.counts.questions)
 		m.counts.bytes = max(m.counts.bytes, r.counts.bytes)
 	}
 	return m
@@ -42,7 +43,8 @@ func median(rows []row) row {
 // String gives the row of the table.
 func (r row) String() string {
 	wrong := r.report.Count(crowd.Wrong)
-	return fmt.Sprintf("| %s | %d | %d | %.2f | %s / %s | %s / %s | %d | %d |", r.front.name, r.counts.downloads, r.counts.questions,
+	return fmt.Sprintf("| %s | %d | %d | %.2f | %s / %s | %s / %s | %d | %d |", r.front.name, r.counts.downloads,
+		r.counts.questions,
 		float64(r.counts.bytes)/float64(r.size), text(r.report.FirstByte(.5)), text(r.report.FirstByte(.99)),
 		text(r.report.Whole(.5)), text(r.report.Whole(.99)), len(r.report)-r.report.Count(crowd.Whole)-wrong, wrong)
 }
@@ -73,7 +75,8 @@ func judge(s *settings, rows []row) error {
 			errs = append(errs, fmt.Errorf("%w: %s: %s", errMissed, r.front.name, r.report))
 		}
 		if r.counts.downloads > most {
-			errs = append(errs, fmt.Errorf("%w: %s: %d downloads, one for each segment are %d", errMissed, r.front.name, r.counts.downloads, most))
+			errs = append(errs, fmt.Errorf("%w: %s: %d downloads, one for each segment are %d", errMissed, r.front.name,
+				r.counts.downloads, most))
 		}
 	}
 	compare(rows)
@@ -91,7 +94,8 @@ func compare(rows []row) {
 	for _, r := range rows {
 		if !r.front.proxy {
 			fmt.Printf("%s against %s, p99: first byte %+d ms, whole body %+.0f %%\n", r.front.name, rows[i].front.name,
-				(r.report.FirstByte(.99) - rival.FirstByte(.99)).Milliseconds(), 100*(float64(r.report.Whole(.99))/float64(rival.Whole(.99))-1))
+				(r.report.FirstByte(.99) - rival.FirstByte(.99)).Milliseconds(),
+				100*(float64(r.report.Whole(.99))/float64(rival.Whole(.99))-1))
 		}
 	}
 }

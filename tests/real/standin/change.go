@@ -108,7 +108,8 @@ func (s *storage) pack(f fdfs.Fields, content []byte) ([]byte, error) {
 	}
 	data := append(id.SlotHeader().AppendTo(nil), content...)
 	data = append(data, make([]byte, alloc-int64(len(data)))...)
-	return idAnswer(id), s.make(change{Kind: patch, PathIndex: id.PathIndex, Name: id.DiskName(), Offset: int64(slot.place.Offset), Data: data})
+	return idAnswer(id), s.make(change{Kind: patch, PathIndex: id.PathIndex, Name: id.DiskName(),
+		Offset: int64(slot.place.Offset), Data: data})
 }
 
 // slot finds room.
@@ -198,7 +199,8 @@ func (s *storage) delete(body []byte) error {
 	if id.Kind == fdfs.KindTrunk {
 		free := id.SlotHeader()
 		free.Type = fdfs.SlotFree
-		c = change{Kind: patch, PathIndex: id.PathIndex, Name: id.DiskName(), Offset: int64(id.Trunk.Offset), Data: free.AppendTo(nil)}
+		c = change{Kind: patch, PathIndex: id.PathIndex, Name: id.DiskName(), Offset: int64(id.Trunk.Offset),
+			Data: free.AppendTo(nil)}
 		s.trunk.free = append(s.trunk.free, freeSlot{id.PathIndex, id.Trunk, id.TrueName()[:len("00/00/")]})
 	}
 	return s.make(c)
@@ -213,7 +215,8 @@ func (s *storage) setMetadata(body []byte) error {
 	if err != nil {
 		return err
 	}
-	return s.make(change{Kind: putFile, PathIndex: id.PathIndex, Name: id.TrueName() + "-m", Data: rest[1+groupSize+n[0]:]})
+	return s.make(change{Kind: putFile, PathIndex: id.PathIndex, Name: id.TrueName() + "-m",
+		Data: rest[1+groupSize+n[0]:]})
 }
 
 // appender finds the appender that a logic filename names.

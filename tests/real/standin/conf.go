@@ -65,7 +65,8 @@ func ownAddress(v6 bool) (netip.Addr, error) {
 	}
 	for _, a := range addrs {
 		prefix, err := netip.ParsePrefix(a.String())
-		if err == nil && !prefix.Addr().IsLoopback() && !prefix.Addr().IsLinkLocalUnicast() && prefix.Addr().Is6() == v6 {
+		if err == nil && !prefix.Addr().IsLoopback() && !prefix.Addr().IsLinkLocalUnicast() &&
+			prefix.Addr().Is6() == v6 {
 			return prefix.Addr(), nil
 		}
 	}

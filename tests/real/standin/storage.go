@@ -47,7 +47,8 @@ func serveStorage(c conf) error {
 	port := c.number("port", 23000)
 	s := &storage{conf: c, store: files, trackers: c["tracker_server"], peers: map[netip.AddrPort]bool{},
 		count: uint32(time.Now().Unix()), trunk: trunkSpace{first: firstTrunk(addr, time.Now())},
-		me: member{Group: c.get("group_name"), Addr: netip.AddrPortFrom(addr, uint16(port)), StorePaths: len(files.paths)}}
+		me: member{Group: c.get("group_name"), Addr: netip.AddrPortFrom(addr, uint16(port)),
+			StorePaths: len(files.paths)}}
 	s.grown.L = &s.mu
 	listener, err := net.Listen("tcp", ":"+strconv.Itoa(port))
 	if err != nil {

@@ -18,7 +18,8 @@ var errUsage = errors.New("arguments are missing")
 
 // tool is one of the client programs. args are those behind the configuration file.
 func tool(name string, args []string, c conf) error {
-	need := map[string]int{"fdfs_upload_file": 1, "fdfs_upload_appender": 1, "fdfs_append_file": 2, "fdfs_delete_file": 1,
+	need := map[string]int{"fdfs_upload_file": 1, "fdfs_upload_appender": 1, "fdfs_append_file": 2,
+		"fdfs_delete_file":         1,
 		"fdfs_regenerate_filename": 1}
 	if n, known := need[name]; !known {
 		return fmt.Errorf("there is no stand-in for %s", name)

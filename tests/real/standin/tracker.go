@@ -179,7 +179,8 @@ func (t *tracker) join(body []byte) ([]byte, error) {
 			return nil, err
 		}
 	}
-	g := group{You: m, Trunk: t.conf.truth("use_trunk_file"), TrunkFileMB: t.conf.megabytes("trunk_file_size", 64<<20) >> 20, SlotMax: slotMax}
+	g := group{You: m, Trunk: t.conf.truth("use_trunk_file"),
+		TrunkFileMB: t.conf.megabytes("trunk_file_size", 64<<20) >> 20, SlotMax: slotMax}
 	for _, other := range t.members {
 		if other.Group == m.Group {
 			g.Members = append(g.Members, other)

@@ -81,7 +81,8 @@ func TestReloadUnderLoad(t *testing.T) {
 		reloads.Go(func() {
 			for j := range 20 {
 				if i == 0 { // another store each time: the same paths, written otherwise
-					text := strings.ReplaceAll(s.Config(withListen(nil)...), "/path0", strings.Repeat("/.", j%2)+"/path0")
+					text := strings.ReplaceAll(s.Config(withListen(nil)...), "/path0", strings.Repeat("/.", j%2)+
+						"/path0")
 					_ = os.WriteFile(p.conf+".new", []byte(text), 0o600)
 					_ = os.Rename(p.conf+".new", p.conf)
 				}
@@ -247,7 +248,7 @@ func TestStopWithSilentConnections(t *testing.T) {
 }
 
 // TestLateBytesDoNotCutAnAnswer: the last answer of a connection is still on its way when the
-// client sends something that nobody wants. A reset would take the rest of the answer away (RFC
+// client sends something unexpected. A reset would take the rest of the answer away (RFC
 // 9112 section 9.6).
 func TestLateBytesDoNotCutAnAnswer(t *testing.T) {
 	t.Parallel()
@@ -255,7 +256,8 @@ func TestLateBytesDoNotCutAnAnswer(t *testing.T) {
 	f := s.Normal("mp4", s.Bytes(9<<20))
 	p := serve(t, s)
 	for name, behind := range map[string]int{"much behind the request": 400_000, "a byte later": 0} {
-		for _, request := range []string{"GET " + f.URL() + " HTTP/1.1\r\nHost: gw.test\r\nConnection: close\r\n\r\n", "GET " + f.URL() + " HTTP/1.0\r\n\r\n"} {
+		for _, request := range []string{"GET " + f.URL() + " HTTP/1.1\r\nHost: gw.test\r\nConnection: close\r\n\r\n",
+			"GET " + f.URL() + " HTTP/1.0\r\n\r\n"} {
 			t.Run(name, func(t *testing.T) {
 				c := p.in(t).dial()
 				_, err := io.WriteString(c, request+strings.Repeat("x", behind))

@@ -57,7 +57,8 @@ func (w *world) disturb(f *file, what string, strike, heal func(*node) error) {
 	}
 	select {
 	case a := <-done:
-		w.report.check("freeze", false, "the download was over after %v, before %s could be disturbed", a.took, victim.host.name)
+		w.report.check("freeze", false, "the download was over after %v, before %s could be disturbed", a.took,
+			victim.host.name)
 		return
 	default:
 	}
@@ -84,7 +85,8 @@ func (w *world) redirectPart() {
 	url := w.redirecting.url + "/" + f.id
 	// Which parts before this one have disturbed.
 	err = await(goneLimit, "clients are not sent to the source", func() error {
-		if place := do(stay, http.MethodGet, url).header.Get("Location"); !strings.Contains(place, "//"+join(s1.host.addr, gatewayPort)+"/") {
+		if place := do(stay, http.MethodGet, url).header.Get("Location"); !strings.Contains(place,
+			"//"+join(s1.host.addr, gatewayPort)+"/") {
 			return fmt.Errorf("the Location field is %q", place)
 		}
 		return nil
@@ -96,7 +98,8 @@ func (w *world) redirectPart() {
 	place := a.header.Get("Location")
 	want := "//" + join(s2.host.addr, gatewayPort) + "/"
 	w.report.check("redirect", a.err == nil && strings.Contains(place, want) && a.took <= redirectLimit,
-		"source is dead: status %d after %v to %q, want the replica %s %v", a.status, a.took.Round(time.Millisecond), place, want, a.err)
+		"source is dead: status %d after %v to %q, want the replica %s %v", a.status, a.took.Round(time.Millisecond),
+		place, want, a.err)
 	w.report.failed("redirect", w.network.mend(s1.host))
 	w.report.failed("redirect", w.settle())
 }
@@ -114,7 +117,8 @@ func (w *world) addressPart() {
 		files = append(files, f)
 	}
 	warm := files[1].whole(get(w.edge.url + "/" + files[1].id)) // the edge knows the cluster
-	if w.report.failed(name, asError(warm)) || w.report.failed(name, w.moveStorage(s2)) || w.report.failed(name, w.kill(s1)) ||
+	if w.report.failed(name, asError(warm)) || w.report.failed(name, w.moveStorage(s2)) ||
+		w.report.failed(name, w.kill(s1)) ||
 		w.report.failed(name, w.purge(w.edge, "all=1")) {
 		return
 	}
@@ -188,7 +192,8 @@ func (w *world) linksPart() {
 		return
 	}
 	f := &file{kind: "link", id: id, want: target.want, from: s1}
-	for _, t := range []namedURL{{"source", w.gatewayAt(s1)}, {"other group", w.gatewayAt(w.storages[2])}, {"edge", w.edge.url}} {
+	for _, t := range []namedURL{{"source", w.gatewayAt(s1)}, {"other group", w.gatewayAt(w.storages[2])},
+		{"edge", w.edge.url}} {
 		wrong := requests(f, t.url)
 		w.report.check("links", wrong == "", "at %s %s", t.name, wrong)
 	}
