@@ -3,13 +3,13 @@ package storage
 import (
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"os"
 	"path/filepath"
 	"testing"
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/storewriter"
 
 	"github.com/stretchr/testify/require"
 )
@@ -25,7 +25,7 @@ type testStore struct {
 	t     testing.TB
 	base  string
 	paths map[string][]string
-	count uint32
+	w     storewriter.Writer
 }
 
 // openers are the ways to open beneath a folder, each of which must pass all tests.
@@ -55,6 +55,8 @@ func newTestStore(t testing.TB) *testStore {
 		"group1": {filepath.Join(base, "g1p0"), filepath.Join(base, "g1p1")},
 		"group2": {filepath.Join(base, "g2p0")},
 	}}
+	s.w = storewriter.Writer{Root: func(group string, index int) string { return s.paths[group][index] },
+		Created: created, Changed: written}
 	for _, roots := range s.paths {
 		for _, root := range roots {
 			require.NoError(t, os.MkdirAll(filepath.Join(root, "data", "0A", "01"), 0o755))
@@ -77,14 +79,8 @@ func (s *testStore) local() *Local {
 
 // id makes a new id in group1, store path 0.
 func (s *testStore) id(kind fdfs.Kind, content string, change func(f *fdfs.Fields)) fdfs.FileID {
-	s.count++
-	f := fdfs.Fields{Group: "group1", High: 0x0A, Low: 1, Kind: kind, Source: fdfs.Source{10, 0, 0, 1},
-		Created: created.Unix(),
-		Size:    int64(len(content)), CRC32: crc32.ChecksumIEEE([]byte(content)), Random: s.count, Ext: "txt",
-		Pad: s.count}
-	if kind == fdfs.KindAppender {
-		f.Size = 0
-	}
+	f := s.w.Fields(kind, "txt", []byte(content))
+	f.High, f.Low, f.Source = 0x0A, 1, fdfs.Source{10, 0, 0, 1}
 	if change != nil {
 		change(&f)
 	}
@@ -93,9 +89,7 @@ func (s *testStore) id(kind fdfs.Kind, content string, change func(f *fdfs.Field
 	return id
 }
 
-func (s *testStore) disk(id fdfs.FileID) string {
-	return filepath.Join(s.paths[id.Group][id.PathIndex], "data", id.DiskName())
-}
+func (s *testStore) disk(id fdfs.FileID) string { return s.w.Path(id) }
 
 func (s *testStore) write(id fdfs.FileID, content string) fdfs.FileID {
 	require.NoError(s.t, os.WriteFile(s.disk(id), []byte(content), 0o644))

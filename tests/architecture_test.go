@@ -18,7 +18,8 @@ var layers = map[string]int{
 	"internal/origin":          3,
 	"cachelock/locktest":       3, // a suite for tests
 	"storage":                  2,
-	"internal/demo":            2,
+	"internal/demo":            3,
+	"internal/storewriter":     2,
 	"internal/cache":           2,
 	"cachelock":                2,
 	"tracker":                  2,

@@ -5,6 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"fastdfs-gateway/internal/storewriter"
 )
 
 // configured writes the two configurations and what they name.
@@ -23,7 +25,7 @@ func (s Store) configured(opts Options) (Store, error) {
 		{filepath.Join(conf, "refused.html"), refusedPage},
 		{filepath.Join(s.Dir, "base", "logs", "README"), "base_path of the demonstration store\n"},
 	} {
-		if err := put(f.name, []byte(f.text), time.Now()); err != nil {
+		if err := storewriter.Replace(f.name, []byte(f.text), time.Now()); err != nil {
 			return Store{}, fmt.Errorf("cannot write configuration: %w", err)
 		}
 	}

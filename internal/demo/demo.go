@@ -12,10 +12,8 @@
 package demo
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -24,6 +22,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/storewriter"
 )
 
 // Secret is the secret key of the configuration with tokens.
@@ -65,11 +64,8 @@ type File struct {
 	Note        string // one line: what can be tried with it
 }
 
-// Names inside the folder of the store.
-const (
-	markName  = "demo-store" // holds the creation time of the files, so that ids stay the same
-	trunkSize = 1 << 20
-)
+// markName is a file that holds the creation time of the others, so that ids stay the same.
+const markName = "demo-store"
 
 // Write makes the store below dir, which is created when it is missing. Files are
 // created at now; where dir holds a store already its time is kept and so are the
@@ -87,12 +83,12 @@ func Write(dir string, now time.Time, opts Options) (Store, error) {
 	if err != nil {
 		return Store{}, err
 	}
-	w := &writer{dir: abs, created: created, trunk: make([]byte, trunkSize)}
+	w := newWriter(abs, created)
 	if err := w.files(); err != nil {
 		return Store{}, err
 	}
 	s := Store{
-		Dir: abs, StorePaths: []string{w.root(0), w.root(1)}, Files: w.list, Secret: Secret,
+		Dir: abs, StorePaths: []string{storePath(abs, 0), storePath(abs, 1)}, Files: w.list, Secret: Secret,
 		Listen: opts.Listen, TokenListen: opts.TokenListen,
 	}
 	return s.configured(opts)
@@ -134,101 +130,46 @@ func claim(dir string, now time.Time) (int64, error) {
 	if len(list) > 0 {
 		return 0, fmt.Errorf("cannot write to %q: %w: name another one", dir, ErrNotOurs)
 	}
-	return now.Unix(), put(mark, []byte(strconv.FormatInt(now.Unix(), 10)+"\n"), now)
-}
-
-// put writes a file whole or not at all. One that is as it should be stays as it is.
-func put(name string, content []byte, mtime time.Time) error {
-	if old, err := os.ReadFile(name); err == nil && bytes.Equal(old, content) {
-		return nil
-	}
-	if err := os.MkdirAll(filepath.Dir(name), 0o755); err != nil {
-		return fmt.Errorf("cannot make folder: %w", err)
-	}
-	temp := name + ".new"
-	err := os.WriteFile(temp, content, 0o644)
-	if err == nil {
-		err = os.Chtimes(temp, mtime, mtime)
-	}
-	if err == nil {
-		err = os.Rename(temp, name)
-	}
-	if err != nil {
-		_ = os.Remove(temp)
-		return fmt.Errorf("cannot write %q: %w", name, err)
-	}
-	return nil
+	return now.Unix(), storewriter.Replace(mark, []byte(strconv.FormatInt(now.Unix(), 10)+"\n"), now)
 }
 
 // writer collects the files of the store.
 type writer struct {
-	dir     string
-	created int64
-	count   uint32
-	list    []File
-	trunk   []byte // the trunk file, zeros where nothing is yet
-	used    uint32 // bytes of trunk
+	storewriter.Writer
+	list []File
 }
 
-func (w *writer) root(index int) string {
-	return filepath.Join(w.dir, "store"+strconv.Itoa(index))
+func newWriter(dir string, created int64) *writer {
+	return &writer{Writer: storewriter.Writer{
+		Root: func(_ string, index int) string { return storePath(dir, index) }, Created: time.Unix(created, 0),
+	}}
 }
 
-func (w *writer) time() time.Time { return time.Unix(w.created, 0) }
-
-// fields are those of the next file, in a sub directory of its own.
-func (w *writer) fields(kind fdfs.Kind, index int, ext string, content []byte) fdfs.Fields {
-	w.count++
-	f := fdfs.Fields{
-		Group: Group, PathIndex: index, Low: byte(w.count), Kind: kind, Source: fdfs.Source{127, 0, 0, 1},
-		Created: w.created, Size: int64(len(content)), CRC32: crc32.ChecksumIEEE(content),
-		Random: w.count * 7919, Ext: ext, Pad: w.count * 7919,
-	}
-	if kind == fdfs.KindAppender {
-		f.Size = 0
-	}
-	return f
-}
+func storePath(dir string, index int) string { return filepath.Join(dir, "store"+strconv.Itoa(index)) }
 
 // plain writes a file of its own: a normal file or an appender.
 func (w *writer) plain(kind fdfs.Kind, index int, ext string, content []byte, about File) (fdfs.FileID, error) {
-	id, err := fdfs.Encode(w.fields(kind, index, ext, content))
-	if err != nil {
-		return fdfs.FileID{}, err
-	}
-	return id, w.store(id, content, about)
+	f := w.Fields(kind, ext, content)
+	f.PathIndex = index
+	return w.put(f, content, about)
 }
 
-func (w *writer) store(id fdfs.FileID, content []byte, about File) error {
+// pack writes a file into the next slot of the trunk file.
+func (w *writer) pack(ext string, content []byte, about File) error {
+	f := w.Fields(fdfs.KindTrunk, ext, content)
+	f.High, f.Low = 1, 0 // those of the trunk file
+	w.NextSlot(&f)
+	_, err := w.put(f, content, about)
+	return err
+}
+
+func (w *writer) put(f fdfs.Fields, content []byte, about File) (fdfs.FileID, error) {
+	id, err := w.Put(f, content)
 	w.add(id, content, about)
-	return put(filepath.Join(w.root(id.PathIndex), "data", id.TrueName()), content, w.time())
+	return id, err
 }
 
 func (w *writer) add(id fdfs.FileID, content []byte, about File) {
 	about.ID, about.Size = id, int64(len(content))
 	w.list = append(w.list, about)
-}
-
-// pack puts a file in the next slot of the trunk file, which is written by flush.
-func (w *writer) pack(ext string, content []byte, about File) (fdfs.FileID, error) {
-	f := w.fields(fdfs.KindTrunk, 0, ext, content)
-	f.High, f.Low = 1, 0 // those of the trunk file
-	f.Trunk = fdfs.Trunk{ID: 1, Offset: w.used, Alloc: (uint32(len(content)) + fdfs.SlotHeaderSize + 255) &^ 255}
-	id, err := fdfs.Encode(f)
-	if err != nil {
-		return fdfs.FileID{}, err
-	}
-	slot := append(id.SlotHeader().AppendTo(nil), content...)
-	if int(w.used)+len(slot) > len(w.trunk) {
-		return fdfs.FileID{}, fmt.Errorf("cannot pack %d bytes: the trunk file of %d bytes is full",
-			len(content), len(w.trunk))
-	}
-	copy(w.trunk[w.used:], slot)
-	w.used += f.Trunk.Alloc
-	w.add(id, content, about)
-	return id, nil
-}
-
-func (w *writer) flush(packed fdfs.FileID) error {
-	return put(filepath.Join(w.root(packed.PathIndex), "data", packed.DiskName()), w.trunk, w.time())
 }

@@ -22,12 +22,10 @@ func (w *writer) pictures() error {
 	if err != nil {
 		return err
 	}
-	thumbnail, err := fdfs.EncodeSlave(id, "_240x160", "jpg")
-	if err != nil {
-		return err
-	}
-	return w.store(thumbnail, asset("thumbnail.jpg"), File{
+	thumbnail, err := w.PutSlave(id, "_240x160", "jpg", asset("thumbnail.jpg"))
+	w.add(thumbnail, asset("thumbnail.jpg"), File{
 		Title: "thumbnail", ContentType: "image/jpeg", Note: "a slave file of the picture"})
+	return err
 }
 
 func (w *writer) media() error {
@@ -58,13 +56,12 @@ func (w *writer) texts() error {
 	if err != nil {
 		return err
 	}
-	_, err = w.plain(fdfs.KindAppender, 1, "log", growingLog(w.time()), File{
+	_, err = w.plain(fdfs.KindAppender, 1, "log", growingLog(w.Created), File{
 		Title: "log", ContentType: "text/plain", Note: "an appender file: append to it and ask again"})
 	return err
 }
 
 func (w *writer) packed() error {
-	var last fdfs.FileID
 	for _, f := range []struct {
 		ext, title, typ string
 		content         []byte
@@ -74,11 +71,10 @@ func (w *writer) packed() error {
 		{"png", "packed picture", "image/png", asset("icon.png")},
 		{"json", "packed data", "application/json", []byte(`{"packed": true, "trunk file": 1}` + "\n")},
 	} {
-		id, err := w.pack(f.ext, f.content, File{Title: f.title, ContentType: f.typ, Note: "in a slot of a trunk file"})
+		err := w.pack(f.ext, f.content, File{Title: f.title, ContentType: f.typ, Note: "in a slot of a trunk file"})
 		if err != nil {
 			return err
 		}
-		last = id
 	}
-	return w.flush(last)
+	return nil
 }

@@ -38,7 +38,7 @@ type world struct {
 
 // newWorld makes the store, and starts storages that have no files yet.
 func newWorld(dir string) (*world, error) {
-	w := &world{dir: dir, store: &store{root: filepath.Join(dir, "store")}}
+	w := &world{dir: dir, store: newStore(filepath.Join(dir, "store"))}
 	if err := os.MkdirAll(filepath.Join(w.store.root, "data"), 0o755); err != nil {
 		return nil, err
 	}

@@ -3,14 +3,12 @@ package main
 import (
 	"crypto/sha256"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"math/rand/v2"
-	"os"
-	"path/filepath"
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/storewriter"
 )
 
 // object is a file that is asked for.
@@ -30,21 +28,17 @@ const group = "group1"
 // store writes files as FastDFS does, below one store path. It is for one goroutine.
 type store struct {
 	root  string // the store path
-	count uint32
-	slot  uint32 // where the next one of the trunk file begins
+	w     storewriter.Writer
+	count int // of contents
 }
 
-func (s *store) fields(kind fdfs.Kind, size int64, crc uint32) fdfs.Fields {
-	s.count++
-	return fdfs.Fields{
-		Group: group, High: byte(s.count >> 8), Low: byte(s.count), Kind: kind, Source: fdfs.Source{127, 0, 0, 1},
-		Created: created.Unix(),
-		Size:    size, CRC32: crc, Random: s.count * 7919 % (1 << 23), Ext: "bin", Pad: s.count,
-	}
+func newStore(root string) *store {
+	return &store{root: root, w: storewriter.Writer{Root: func(string, int) string { return root }, Created: created}}
 }
 
 // content makes n bytes that are others for each file.
 func (s *store) content(n int) []byte {
+	s.count++
 	b := make([]byte, n)
 	_, _ = rand.NewChaCha8([32]byte{byte(s.count), byte(s.count >> 8), byte(s.count >> 16), 1}).Read(b) // never fails
 	return b
@@ -54,51 +48,22 @@ func (s *store) content(n int) []byte {
 func (s *store) plain(size int) (object, error) { return s.plainOf(s.content(size)) }
 
 func (s *store) plainOf(content []byte) (object, error) {
-	size := len(content)
-	id, err := fdfs.Encode(s.fields(fdfs.KindNormal, int64(size), crc32.ChecksumIEEE(content)))
-	if err != nil {
-		return object{}, err
-	}
-	path := filepath.Join(s.root, "data", id.DiskName())
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return object{}, err
-	}
-	if err := os.WriteFile(path, content, 0o644); err != nil {
-		return object{}, err
-	}
-	return objectOf(id, content), os.Chtimes(path, created, created)
+	id, err := s.w.Put(s.w.Fields(fdfs.KindNormal, "bin", content), content)
+	return objectOf(id, content), err
 }
 
 // packed writes a file into a slot of the trunk file.
 func (s *store) packed(content []byte) (object, error) {
-	size := len(content)
-	f := s.fields(fdfs.KindTrunk, int64(size), crc32.ChecksumIEEE(content))
+	f := s.w.Fields(fdfs.KindTrunk, "bin", content)
 	f.High, f.Low = 0, 0
-	f.Trunk = fdfs.Trunk{ID: 1, Offset: s.slot, Alloc: (uint32(size) + fdfs.SlotHeaderSize + 255) &^ 255}
-	id, err := fdfs.Encode(f)
-	if err != nil {
-		return object{}, err
-	}
-	path := filepath.Join(s.root, "data", id.DiskName())
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return object{}, err
-	}
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644)
-	if err != nil {
-		return object{}, err
-	}
-	defer file.Close()
-	slot := append(id.SlotHeader().AppendTo(nil), content...)
-	if _, err := file.WriteAt(slot, int64(s.slot)); err != nil {
-		return object{}, err
-	}
-	s.slot += f.Trunk.Alloc
-	return objectOf(id, content), file.Truncate(int64(s.slot))
+	s.w.NextSlot(&f)
+	id, err := s.w.Put(f, content)
+	return objectOf(id, content), err
 }
 
 // missing is a file that is not there.
 func (s *store) missing() (object, error) {
-	id, err := fdfs.Encode(s.fields(fdfs.KindNormal, 1234, 5678))
+	id, err := fdfs.Encode(s.w.Fields(fdfs.KindNormal, "bin", []byte("missing")))
 	return objectOf(id, nil), err
 }
 

@@ -21,6 +21,7 @@ import (
 
 	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/storewriter"
 
 	"github.com/stretchr/testify/require"
 )
@@ -43,8 +44,8 @@ type Store struct {
 	Dir string // the canary, a file that must never be served, lies in it beside the store paths
 
 	t     testing.TB
-	count uint32
-	slots map[string]uint32 // end of the last slot of a trunk file
+	w     storewriter.Writer
+	count int // of contents
 }
 
 // Object is a file in the store.
@@ -63,7 +64,8 @@ const Canary = "canary: this lies outside the store\n"
 // New makes an empty store.
 func New(t testing.TB) *Store {
 	t.Helper()
-	s := &Store{Dir: t.TempDir(), t: t, slots: map[string]uint32{}}
+	s := &Store{Dir: t.TempDir(), t: t}
+	s.w = storewriter.Writer{Root: s.Root, Created: Created, Changed: Changed}
 	for _, root := range []string{s.Root(Group, 0), s.Root(Group, 1), s.Root(Other, 0)} {
 		require.NoError(t, os.MkdirAll(filepath.Join(root, "data", "00", "0A"), 0o755))
 	}
@@ -84,12 +86,11 @@ func (s *Store) Bytes(n int) []byte {
 	return b
 }
 
-// fields are those of a new file of Group.
+// fields are those of a new file of Group, in sub directory 00/0A.
 func (s *Store) fields(kind fdfs.Kind, ext string, content []byte) fdfs.Fields {
-	s.count++
-	return fdfs.Fields{Group: Group, High: 0, Low: 10, Kind: kind, Source: fdfs.Source{127, 0, 0, 1},
-		Created: Created.Unix(), Size: int64(len(content)),
-		CRC32: crc32.ChecksumIEEE(content), Random: s.count, Ext: ext, Pad: s.count}
+	f := s.w.Fields(kind, ext, content)
+	f.High, f.Low = 0, 10
+	return f
 }
 
 // Normal stores a file of its own.
@@ -100,7 +101,7 @@ func (s *Store) Normal(ext string, content []byte) Object {
 // Appender stores a file that may grow.
 func (s *Store) Appender(ext string, content []byte) Object {
 	f := s.fields(fdfs.KindAppender, ext, content)
-	f.Size, f.CRC32 = 0, 0
+	f.CRC32 = 0
 	return s.Put(f, content)
 }
 
@@ -129,17 +130,17 @@ func (s *Store) Legacy(ext string, content []byte) (normal, packed Object) {
 // Put stores a plain file under the id that the fields make.
 func (s *Store) Put(f fdfs.Fields, content []byte) Object {
 	s.t.Helper()
-	id, err := fdfs.Encode(f)
+	id, err := s.w.Put(f, content)
 	require.NoError(s.t, err)
-	return s.write(id, content)
+	return Object{ID: id, Content: content, Path: s.w.Path(id)}
 }
 
 // Slave stores a file that belongs to a master.
 func (s *Store) Slave(master Object, prefix, ext string, content []byte) Object {
 	s.t.Helper()
-	id, err := fdfs.EncodeSlave(master.ID, prefix, ext)
+	id, err := s.w.PutSlave(master.ID, prefix, ext, content)
 	require.NoError(s.t, err)
-	return s.write(id, content)
+	return Object{ID: id, Content: content, Path: s.w.Path(id)}
 }
 
 // Future are the fields of a file of 7 bytes whose id says that it was made tomorrow.
@@ -156,20 +157,7 @@ func (s *Store) Missing(ext string, created time.Time) Object {
 	f.Created = created.Unix()
 	id, err := fdfs.Encode(f)
 	require.NoError(s.t, err)
-	return Object{ID: id, Path: s.path(id)}
-}
-
-func (s *Store) path(id fdfs.FileID) string {
-	return filepath.Join(s.Root(id.Group, id.PathIndex), "data", id.DiskName())
-}
-
-func (s *Store) write(id fdfs.FileID, content []byte) Object {
-	s.t.Helper()
-	o := Object{ID: id, Content: content, Path: s.path(id)}
-	require.NoError(s.t, os.MkdirAll(filepath.Dir(o.Path), 0o755))
-	require.NoError(s.t, os.WriteFile(o.Path, content, 0o644))
-	require.NoError(s.t, os.Chtimes(o.Path, Changed, Changed))
-	return o
+	return Object{ID: id, Path: s.w.Path(id)}
 }
 
 // Trunk packs a file into the next slot of trunk file 1.
@@ -195,24 +183,22 @@ func (s *Store) pack(typ byte, ext string, content []byte, crc uint32) Object {
 	s.t.Helper()
 	f := s.fields(fdfs.KindTrunk, ext, content)
 	f.CRC32 = crc
-	f.Trunk = fdfs.Trunk{ID: 1, Alloc: uint32(fdfs.SlotHeaderSize+len(content)+255) &^ 255}
-	path := filepath.Join(s.Root(Group, 0), "data", "00", "0A", "000001")
-	f.Trunk.Offset = s.slots[path]
-	s.slots[path] += f.Trunk.Alloc
+	s.w.NextSlot(&f)
+	return s.slotOf(f, typ, content)
+}
+
+func (s *Store) slotOf(f fdfs.Fields, typ byte, content []byte) Object {
+	s.t.Helper()
 	id, err := fdfs.Encode(f)
 	require.NoError(s.t, err)
-	header := id.SlotHeader()
-	header.Type = typ
-	slot := append(header.AppendTo(nil), content...)
-	slot = append(slot, make([]byte, int(f.Trunk.Alloc)-len(slot))...)
-	s.writeAt(path, slot, int64(f.Trunk.Offset))
-	return Object{ID: id, Content: content, Path: path}
+	require.NoError(s.t, s.w.WriteSlot(id, typ, content))
+	return Object{ID: id, Content: content, Path: s.w.Path(id)}
 }
 
 // Free marks the slot of a packed file as FastDFS does when the file is deleted: its bytes stay.
 func (s *Store) Free(packed Object) {
 	s.t.Helper()
-	s.writeAt(packed.Path, []byte{fdfs.SlotFree}, int64(packed.ID.Trunk.Offset))
+	require.NoError(s.t, s.w.WriteSlot(packed.ID, fdfs.SlotFree, packed.Content))
 }
 
 // Reuse gives the slot of a packed file to another one.
@@ -220,21 +206,7 @@ func (s *Store) Reuse(packed Object, ext string, content []byte) Object {
 	s.t.Helper()
 	f := s.fields(fdfs.KindTrunk, ext, content)
 	f.Trunk = packed.ID.Trunk
-	id, err := fdfs.Encode(f)
-	require.NoError(s.t, err)
-	header := id.SlotHeader()
-	header.Type = fdfs.SlotFile
-	s.writeAt(packed.Path, append(header.AppendTo(nil), content...), int64(f.Trunk.Offset))
-	return Object{ID: id, Content: content, Path: packed.Path}
-}
-
-func (s *Store) writeAt(path string, b []byte, offset int64) {
-	s.t.Helper()
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY, 0o644)
-	require.NoError(s.t, err)
-	_, err = f.WriteAt(b, offset)
-	require.NoError(s.t, err)
-	require.NoError(s.t, f.Close())
+	return s.slotOf(f, fdfs.SlotFile, content)
 }
 
 // Forge packs an upload whose content begins with a slot's header, and gives the file whose id
@@ -258,7 +230,7 @@ func (s *Store) Link(ext, target string) Object {
 	s.t.Helper()
 	id, err := fdfs.Encode(s.fields(fdfs.KindNormal, ext, []byte(target)))
 	require.NoError(s.t, err)
-	o := Object{ID: id, Path: s.path(id)}
+	o := Object{ID: id, Path: s.w.Path(id)}
 	require.NoError(s.t, os.Symlink(target, o.Path))
 	return o
 }
