@@ -22,7 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// freeAddress is a loopback address that nobody listens on.
+// freeAddress is a loopback address without a listener.
 func freeAddress(t testing.TB) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
@@ -34,7 +34,7 @@ func freeAddress(t testing.TB) string {
 // getUnix asks a unix socket.
 func getUnix(t testing.TB, path, url string) (int, string) {
 	t.Helper()
-	client := http.Client{Timeout: patience, Transport: &http.Transport{DisableKeepAlives: true,
+	client := http.Client{Timeout: testTimeout, Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", path) }}}
 	resp, err := client.Get("http://localhost" + url)
 	require.NoError(t, err)
@@ -91,8 +91,8 @@ func TestSocketActivation(t *testing.T) {
 	}
 }
 
-// startWith starts a gateway with sockets as systemd gives them: descriptors from 3 on, addressed to
-// the process by its id.
+// startWith starts a gateway with sockets as systemd gives them: descriptors from 3 on, addressed
+// to the process by its id.
 func startWith(t *testing.T, conf string, env []string, names []string, files ...*os.File) *process {
 	t.Helper()
 	cmd := exec.Command("/bin/sh", "-c", `LISTEN_PID=$$ exec "$0" serve -c "$1"`, binary, conf)
@@ -124,14 +124,15 @@ func TestGivenSocket(t *testing.T) {
 	p := startWith(t, conf, nil, []string{"web.socket"}, file)
 	require.Equal(t, ln.Addr().String(), p.addrs[0])
 	secure := tls.Client(early, &tls.Config{RootCAs: pool, ServerName: "127.0.0.1"})
-	require.NoError(t, secure.SetDeadline(time.Now().Add(patience)))
+	require.NoError(t, secure.SetDeadline(time.Now().Add(testTimeout)))
 	_, err = io.WriteString(secure, request(http.MethodGet, f.URL(), "Connection: close"))
 	require.NoError(t, err)
 	answer, err := io.ReadAll(secure)
 	require.NoError(t, err)
 	require.True(t, strings.HasSuffix(string(answer), string(f.Content)))
 
-	stray := exec.Command("/bin/sh", "-c", `LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=web.socket exec "$0" -c "$1"`, binary,
+	stray := exec.Command("/bin/sh", "-c", `LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=web.socket exec "$0" -c "$1"`,
+		binary,
 		writeConfig(t, s.Config(withListen(nil)...)))
 	stray.ExtraFiles = []*os.File{file}
 	out, err := stray.CombinedOutput()
@@ -167,7 +168,7 @@ func (s *systemd) next() map[string]string {
 
 func (s *systemd) read() map[string]string {
 	s.t.Helper()
-	require.NoError(s.t, s.conn.SetReadDeadline(time.Now().Add(patience)))
+	require.NoError(s.t, s.conn.SetReadDeadline(time.Now().Add(testTimeout)))
 	buf := make([]byte, 4096)
 	n, err := s.conn.Read(buf)
 	require.NoError(s.t, err)

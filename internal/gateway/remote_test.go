@@ -40,8 +40,8 @@ func (o *fakeProtocol) Stat(_ context.Context, w origin.Wanted, _ []storage.Serv
 	if o.content == "" {
 		return storage.Info{}, storage.ErrNotFound
 	}
-	return storage.Info{Version: content.Version{Size: int64(len(o.content)), ModTime: content.Nanoseconds(w.ID.Created),
-		CRC32: w.ID.CRC32, Immutable: w.ID.Immutable()}}, nil
+	return storage.Info{Version: content.Version{Size: int64(len(o.content)),
+		ModTime: content.Nanoseconds(w.ID.Created), CRC32: w.ID.CRC32, Immutable: w.ID.Immutable()}}, nil
 }
 
 func (o *fakeProtocol) Open(_ context.Context, w origin.Wanted, _ storage.Info, offset, length int64,
