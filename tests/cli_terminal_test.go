@@ -68,7 +68,7 @@ func (x *terminal) end() int {
 	x.t.Helper()
 	select {
 	case <-x.done:
-	case <-time.After(patience):
+	case <-time.After(testTimeout):
 		x.t.Fatalf("the command does not end:\n%q", x.text())
 	}
 	_ = x.cmd.Wait() // the state says it all
