@@ -61,6 +61,8 @@ type health struct {
 	mean           time.Duration
 	count          int                        // number of latencies, also of those that were overwritten
 	ring           [historySize]time.Duration // the newest latencies
+	lastErr        error                      // of the newest failure or wrong answer
+	lastErrAt      time.Time
 }
 
 func (h *health) state() State {
@@ -140,6 +142,13 @@ func (h *health) planProbe(before State, now time.Time) {
 	}
 }
 
+// blame remembers an error of the server.
+func (h *health) blame(err error, now time.Time) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.lastErr, h.lastErrAt = err, now
+}
+
 // startProbe reports whether a probe is due. The caller then makes it and calls probed.
 func (h *health) startProbe(now time.Time) bool {
 	h.mu.Lock()
@@ -154,6 +163,7 @@ func (h *health) probed(err error, now time.Time) (before State) {
 	before = h.stateLocked()
 	if err != nil {
 		h.errors++
+		h.lastErr, h.lastErrAt = err, now
 		h.backoff.Fail(h.t.backoff, now)
 		return before
 	}

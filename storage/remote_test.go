@@ -253,7 +253,10 @@ func TestCompleteHeals(t *testing.T) {
 	} {
 		r.Storage(0).SetFaults(fdfstest.Faults{Status: 5, Times: 1})
 		require.ErrorIs(t, ask(), ErrNoSource, name)
-		require.Equal(t, Suspect, r.c.Health()[0].State, name)
+		health := r.c.Health()[0]
+		require.Equal(t, Suspect, health.State, name)
+		require.ErrorContains(t, health.LastError, "status 5", name)
+		require.WithinDuration(t, time.Now(), health.LastErrorAt, time.Minute)
 		if err := ask(); err != nil {
 			require.ErrorIs(t, err, ErrNotFound, name)
 		}

@@ -119,6 +119,7 @@ func (c *Client) recordFailure(ctx context.Context, m *member, err error, took t
 		// the server answers, and may have correct versions of other files
 		m.health.answered(took)
 		c.counts.wrong.Add(1)
+		m.health.blame(err, time.Now())
 		c.log.Warn("storage gave a wrong answer", "storage", m.server.Addr(), "error", err)
 	default:
 		c.failed(m, err, download)
@@ -127,6 +128,7 @@ func (c *Client) recordFailure(ctx context.Context, m *member, err error, took t
 
 func (c *Client) failed(m *member, err error, download bool) {
 	c.counts.failures.Add(1)
+	m.health.blame(err, time.Now())
 	c.logChange(m, m.health.failed(time.Now(), download), err)
 }
 

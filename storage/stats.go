@@ -44,6 +44,9 @@ type ServerHealth struct {
 	Answers int           // number of answers
 	Latency time.Duration // to the first byte, exponentially weighted mean
 	P95     time.Duration // to the first byte, of the newest 128 answers; 0 if there are fewer than 20
+	// LastError is the newest failure or wrong answer, at LastErrorAt; nil = there was none.
+	LastError   error
+	LastErrorAt time.Time
 }
 
 // Health returns the servers that were asked in the last ten minutes, sorted by host and port.
@@ -69,5 +72,6 @@ func (h *health) report() ServerHealth {
 	p95, _ := h.p95()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return ServerHealth{State: h.stateLocked(), Errors: h.errors, Answers: h.count, Latency: h.mean, P95: p95}
+	return ServerHealth{State: h.stateLocked(), Errors: h.errors, Answers: h.count, Latency: h.mean, P95: p95,
+		LastError: h.lastErr, LastErrorAt: h.lastErrAt}
 }

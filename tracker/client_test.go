@@ -119,8 +119,18 @@ func TestDeadTracker(t *testing.T) {
 	}
 	require.Equal(t, 1, log.count("does not answer"))
 	require.Equal(t, 1, log.count(cluster.Tracker(0).Addr()+" error="))
+	down, up := c.Health()[0], c.Health()[1]
+	require.Equal(t, cluster.Trackers()[:1], down.Addresses)
+	require.False(t, down.Up)
+	require.ErrorContains(t, down.LastError, "connection")
+	require.WithinDuration(t, time.Now(), down.LastErrorAt, time.Minute)
+	require.True(t, up.Up)
+	require.NoError(t, up.LastError)
+	require.GreaterOrEqual(t, up.Answers, 20)
+	require.Positive(t, up.Latency)
 	require.NoError(t, cluster.Tracker(0).Revive())
 	eventually.True(t, func() bool { return log.count("is back") == 1 })
+	require.True(t, c.Health()[0].Up)
 	cluster.Tracker(0).ResetCounts()
 	for range 10 {
 		err := ask(t.Context(), c, aFile)
@@ -419,11 +429,11 @@ func testFailuresAtOneTime(t *testing.T) {
 		require.False(t, s.failed(s.fails, down, b), "it was down before")
 	}
 	require.Greater(t, time.Until(s.downUntil()), 20*time.Second)
-	require.True(t, s.answered())
-	require.False(t, s.answered())
+	require.True(t, s.answered(time.Millisecond))
+	require.False(t, s.answered(time.Millisecond))
 	require.True(t, s.failed(s.fails, down, b))
 	require.Greater(t, time.Until(s.downUntil()), 20*time.Second, "it was back for a moment only")
-	s.answered()
+	s.answered(time.Millisecond)
 	time.Sleep(time.Hour)
 	s.failed(s.fails, down, b)
 	require.LessOrEqual(t, time.Until(s.downUntil()), time.Second)

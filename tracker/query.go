@@ -172,10 +172,11 @@ func (c *Client) ask(ctx context.Context, s *server, left int, call func(context
 	first := int(s.preferred.Load())
 	for i := range n {
 		at := (first + i) % n
+		start := time.Now()
 		err = c.attempt(ctx, s.pools[at], left-1+n-i, call)
 		if err == nil || isStatus(err) || errors.Is(err, errEmpty) {
 			s.preferred.Store(int32(at))
-			if s.answered() {
+			if s.answered(time.Since(start)) {
 				c.o.Log.Info("tracker is back", "tracker", s.name())
 				signal(c.health)
 			}

@@ -20,6 +20,9 @@ type server struct {
 	backoff backoff.State // the tracker is down unless Until is zero
 	fails   int           // number of failures
 	lastErr error         // last failure
+	lastAt  time.Time     // of lastErr
+	answers int           // number of answers
+	latency time.Duration // of answers, exponentially weighted mean
 	attempt chan struct{} // closed at the end of a running attempt while the tracker is down; nil = none is running
 }
 
@@ -92,10 +95,18 @@ func (s *server) enter(ctx context.Context) (fails int, leave func(), err error)
 	}
 }
 
-// answered records that the tracker is up, and reports whether it was down.
-func (s *server) answered() (wasDown bool) {
+// smoothing is the weight of the newest latency in the mean.
+const smoothing = 0.2
+
+// answered records an answer and how long it took: the tracker is up. It reports whether it was
+// down.
+func (s *server) answered(took time.Duration) (wasDown bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.answers++; s.answers == 1 {
+		s.latency = took
+	}
+	s.latency += time.Duration(smoothing * float64(took-s.latency))
 	if s.backoff.Until().IsZero() {
 		return false
 	}
@@ -113,7 +124,7 @@ func (s *server) failed(before int, err error, retry backoff.Policy) (wasUp bool
 	}
 	wasUp = s.backoff.Until().IsZero()
 	s.fails++
-	s.lastErr = err
+	s.lastErr, s.lastAt = err, time.Now()
 	s.backoff.Fail(retry, time.Now())
 	return wasUp
 }
