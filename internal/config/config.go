@@ -77,7 +77,9 @@ type Config struct {
 	Peer          Peer
 	AddressMap    map[string]string // address in a file id -> address (or address:port) to use
 
-	positions map[string]position // where a key was written, by its full name
+	// Where a key was written, and as what, by its full name. Secrets have no value.
+	positions map[string]position
+	values    map[string]string
 }
 
 // Tracker is one tracker server under one or two addresses.

@@ -55,7 +55,7 @@ type loader struct {
 func newLoader(file string, r *report, doc document) *loader {
 	l := &loader{report: r, doc: doc, bySection: map[string][]entry{}}
 	l.c = &Config{File: file, Files: doc.files, Types: map[string]string{}, AddressMap: map[string]string{},
-		positions: map[string]position{}}
+		positions: map[string]position{}, values: map[string]string{}}
 	l.keys = newTables(l.c, &l.top, &l.groupCount)
 	for _, settings := range l.keys {
 		setDefaults(settings, position{file: file})
@@ -114,6 +114,9 @@ func (l *loader) applySection(section string, settings []setting) {
 				l.unknownKey(e, settings)
 			}
 		case s.into.list || last[e.key] == i:
+			if s.into.secret == nil {
+				l.keepValue(e, s.into.list)
+			}
 			l.c.positions[full(section, e.key)] = e.at
 			l.apply(s, e)
 		}
@@ -133,6 +136,15 @@ func (l *loader) lastOfEach(section string, entries []entry, mayRepeat func(entr
 		last[e.key] = i
 	}
 	return last
+}
+
+// keepValue remembers how a key was written; of a list, all lines.
+func (l *loader) keepValue(e entry, list bool) {
+	name, value := full(e.section, e.key), e.value
+	if before, more := l.c.values[name]; more && list {
+		value = before + ", " + value
+	}
+	l.c.values[name] = value
 }
 
 func (l *loader) apply(s setting, e entry) {
@@ -221,6 +233,7 @@ func (l *loader) applyAddressMap() {
 		}
 		name := full(addressMap, e.key)
 		l.c.positions[name] = e.at
+		l.keepValue(e, false)
 		from, _, fromOK := fdfs.ParseHosts(e.key)
 		to, _, toOK := fdfs.ParseHosts(e.value)
 		if !fromOK || !toOK || len(from) != 1 || len(to) != 1 || from[0] != e.key {
@@ -306,6 +319,7 @@ func (l *loader) storePaths(section string, count int, fallback string) []string
 		}
 		name := full(section, e.key)
 		l.c.positions[name] = e.at
+		l.keepValue(e, false)
 		if i >= count {
 			l.warnf(e.at, name, fmt.Sprintf("set store_path_count = %d, or remove the line", i+1),
 				"%s is ignored: store_path_count is %d in %s", e.key, count, where)

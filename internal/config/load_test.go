@@ -231,7 +231,7 @@ func TestEveryKey(t *testing.T) {
 		require.Contains(t, p.Text, "password and password_file are both set", p)
 	}
 	require.NotNil(t, c)
-	c.positions = nil
+	c.positions, c.values = nil, nil
 	types := c.Types
 	c.Types = nil
 	require.Equal(t, everyKeyConfig(dir), c)
