@@ -86,6 +86,9 @@ func (c *Cache) remove(f *fill) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c.removeLocked(f)
+	if f.err == nil && !f.ended { // it ends once
+		c.n.crowd(f.readers)
+	}
 	f.ended = true
 	c.adopt(f)
 	f.end(nil)

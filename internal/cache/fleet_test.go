@@ -43,6 +43,13 @@ func TestStampede(t *testing.T) {
 				require.EqualValues(t, size, o.served.Load())
 				require.Zero(t, o.stats.Load(), "a cold GET is one round trip")
 				synctest.Wait()
+				for _, c := range list {
+					if s := c.Stats(); size > 0 && size <= SegmentSize {
+						require.EqualValues(t, 1, s.Crowds)
+						require.EqualValues(t, 24/n, s.LargestCrowd)
+						require.EqualValues(t, 24/n-1, s.DownloadsSaved)
+					}
+				}
 				if size > 0 {
 					before := f.calls
 					for _, c := range list {

@@ -11,8 +11,16 @@ type Stats struct {
 	Memory, Disk tier.Stats
 	Records      int   // files whose facts are known
 	RecordBytes  int64 // that these take
+	RecordBudget int64 // bytes
 
 	Fills int64 // running
+
+	// Crowds are segments that several streams of this gateway wanted while one fetched them,
+	// LargestCrowd the most streams of one, and DownloadsSaved all streams of crowds but the first
+	// of each.
+	Crowds         uint64
+	LargestCrowd   int64
+	DownloadsSaved uint64
 
 	StaleServed    uint64 // answers of Get from expired entries
 	MemoryHits     uint64 // segments of streams that were in memory
@@ -35,6 +43,18 @@ type counters struct {
 	originFetches, originFailures, originBytes atomic.Uint64
 	peerFetches, peerBytes, peerServed         atomic.Uint64
 	lost, corrupt                              atomic.Uint64
+	crowds, saved                              atomic.Uint64
+	largestCrowd                               atomic.Int64 // changed with Cache.mu held
+}
+
+// crowd counts a segment that has been fetched, by its number of streams. Cache.mu is held.
+func (n *counters) crowd(streams int) {
+	if streams < 2 {
+		return
+	}
+	n.crowds.Add(1)
+	n.saved.Add(uint64(streams - 1))
+	n.largestCrowd.Store(max(n.largestCrowd.Load(), int64(streams)))
 }
 
 // Stats gives the figures. They are read one after the other, not at one moment.
@@ -46,13 +66,14 @@ func (c *Cache) Stats() Stats {
 		StaleServed: n.stale.Load(), MemoryHits: n.memoryHits.Load(), DiskHits: n.diskHits.Load(), Misses: n.misses.Load(),
 		OriginStats: n.stats.Load(), OriginFetches: n.originFetches.Load(), OriginFailures: n.originFailures.Load(),
 		OriginBytes: n.originBytes.Load(), PeerFetches: n.peerFetches.Load(), PeerBytes: n.peerBytes.Load(),
+		Crowds: n.crowds.Load(), LargestCrowd: n.largestCrowd.Load(), DownloadsSaved: n.saved.Load(),
 		PeerServed: n.peerServed.Load(), LeasesLost: n.lost.Load(), CRCErrors: n.corrupt.Load(),
 	}
 	if c.disk != nil {
 		s.Disk = c.disk.Stats()
 	}
 	c.metas.mu.Lock()
-	s.Records, s.RecordBytes = c.metas.list.Len(), c.metas.used
+	s.Records, s.RecordBytes, s.RecordBudget = c.metas.list.Len(), c.metas.used, c.metas.max
 	c.metas.mu.Unlock()
 	return s
 }

@@ -322,7 +322,8 @@ func (d *Disk) Stats() Stats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s := d.stats
-	s.Entries, s.Bytes, s.Off = d.index.len(), d.index.used, d.writing.off() || d.reading.off()
+	s.Entries, s.Bytes, s.Budget = d.index.len(), d.index.used, d.o.Max
+	s.Off = d.writing.off() || d.reading.off()
 	return s
 }
 

@@ -235,6 +235,7 @@ func (m *Memory) Drop(match Match) int {
 type Stats struct {
 	Entries int
 	Bytes   int64  // that are taken, of the budget
+	Budget  int64  // bytes
 	Evicted uint64 // segments, for want of room
 	Moved   uint64 // Memory: bytes that went from the heap to a file in memory, so far
 	Failed  uint64 // Disk: times that the disk failed and was left alone for a while
@@ -247,5 +248,5 @@ type Stats struct {
 func (m *Memory) Stats() Stats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return Stats{Entries: m.recent.Len() + m.frequent.Len(), Bytes: m.total(), Evicted: m.evicted, Moved: m.moved}
+	return Stats{Entries: m.recent.Len() + m.frequent.Len(), Bytes: m.total(), Budget: m.budget, Evicted: m.evicted, Moved: m.moved}
 }
