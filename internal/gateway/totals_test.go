@@ -1,0 +1,27 @@
+package gateway
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestTotals: the sums are those of the metrics.
+func TestTotals(t *testing.T) {
+	m := NewMetrics()
+	require.Equal(t, Totals{FirstByte: make([]uint64, len(latencyBuckets)+1)}, m.Totals())
+	for _, o := range []outcome{{200, sourceMemory}, {206, sourceOrigin}, {200, sourceOrigin}, {404, sourceNone},
+		{502, sourceOrigin}, {302, sourceRedirect}, {200, sourceLocal}, {200, sourceLocal}} {
+		m.count(o)
+	}
+	responseBytes.of(m).Add(1000)
+	openConns.of(m).Set(3)
+	ttfbSeconds.of(m).Observe(.0003)
+	ttfbSeconds.of(m).Observe(1000)
+	got := m.Totals()
+	require.Len(t, got.FirstByte, len(FirstByteBounds())+1)
+	require.Equal(t, []uint64{0, 0, 1, 1}, got.FirstByte[:4])
+	require.Equal(t, []uint64{1, 2}, got.FirstByte[len(latencyBuckets)-1:])
+	got.FirstByte = nil
+	require.Equal(t, Totals{Requests: 8, Failed: 1, Refused: 1, Hits: 3, Fetched: 2, Bytes: 1000, Connections: 3}, got)
+}
