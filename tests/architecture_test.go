@@ -36,6 +36,7 @@ var layers = map[string]int{
 	"internal/checksum":        1,
 	"internal/content":         0,
 	"internal/panics":          0,
+	"internal/status":          1,
 	"internal/stall":           1,
 	"internal/cache/tier":      1,
 	"internal/cache/cachetest": 2, // a suite for tests

@@ -252,13 +252,13 @@ func TestCacheLocksAndStatus(t *testing.T) {
 	require.NoError(t, f.punctually(f.showsLocks))
 	status, text := f.gateways[0].adminGet("/status")
 	require.Equal(t, 200, status)
-	require.Contains(t, text, "<h2>cache</h2>")
+	require.Contains(t, text, "Stampedes absorbed")
 	require.Contains(t, text, f.gateways[1].name(), "the other gateways")
 	status, text = f.gateways[0].adminGet("/status.json")
 	require.Equal(t, 200, status)
 	var sections map[string]map[string]any
 	require.NoError(t, json.Unmarshal([]byte(text), &sections))
-	for _, name := range []string{"gateway", "files", "storages", "cache", "fleet", "gateways"} {
+	for _, name := range []string{"gateway", "files", "storages", "cache", "fleet", "gateways", "health"} {
 		require.NotEmpty(t, sections[name], name)
 	}
 	require.Equal(t, "live", sections["gateways"][f.gateways[1].name()])

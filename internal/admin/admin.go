@@ -16,6 +16,8 @@ import (
 	"strings"
 	"time"
 
+	"fastdfs-gateway/internal/status"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
@@ -28,7 +30,9 @@ type Options struct {
 	Explain func(ctx context.Context, urlOrID string) fmt.Stringer // JSON for programs
 	Metrics prometheus.Gatherer
 	Cache   *Cache
-	Access  func() Access // nil = the zero value
+	// Snapshot is what the status page shows.
+	Snapshot func(ctx context.Context) status.Snapshot
+	Access   func() Access // nil = the zero value
 }
 
 // New returns the handler of the listener:
@@ -38,7 +42,8 @@ type Options struct {
 //	GET  /metrics       Prometheus
 //	GET  /explain?url=  what would happen to a request for a URL or file id, and why; &json=1 for programs
 //	POST /reload        200, or 422 with what is wrong in the configuration
-//	POST /purge, POST /prefetch, GET /locks, GET /status, GET /status.json: see Cache
+//	GET  /status        a page for people (statuspage.go), with forms for explain and purge
+//	POST /purge, POST /prefetch, GET /locks, GET /status.json: see Cache
 //	GET  /debug/pprof/  profiles
 //
 // Without a token it trusts everything that reaches it, so it belongs on a loopback address, a unix
@@ -76,6 +81,8 @@ func New(o Options) http.Handler {
 		write(w, http.StatusOK, "reloaded")
 	})
 	o.Cache.register(mux)
+	mux.HandleFunc("GET /status", o.statusPage)
+	mux.HandleFunc("POST /status/purge", o.purgeByForm)
 	for path, profile := range map[string]http.HandlerFunc{"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile,
 		"symbol": pprof.Symbol, "trace": pprof.Trace} {
 		mux.HandleFunc("GET /debug/pprof/"+path, func(w http.ResponseWriter, req *http.Request) {

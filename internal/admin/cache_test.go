@@ -47,19 +47,3 @@ func TestPrefetchOfABadList(t *testing.T) {
 		require.Equal(t, want, w.Body.String())
 	}
 }
-
-// TestStatusPage: what is inside of a value has a row of its own, what is not there is said to be,
-// and names are no markup.
-func TestStatusPage(t *testing.T) {
-	admin := &Cache{Status: func(context.Context) any {
-		return map[string]any{"cache": map[string]any{"Memory": map[string]any{"Bytes": 5, "Off": false}, "Peers": nil, "Records": 1}, "gateways": map[string]string{"<b>": "live"}}
-	}}
-	w := httptest.NewRecorder()
-	admin.statusPage(w, httptest.NewRequestWithContext(t.Context(), "GET", "/status", nil))
-	for _, row := range []string{
-		"<th>Memory Bytes</th><td><pre>5</pre>", "<th>Memory Off</th><td><pre>false</pre>", "<th>Peers</th><td><pre>none</pre>", "<th>Records</th><td><pre>1</pre>",
-		"<th>&lt;b&gt;</th><td><pre>live</pre>",
-	} {
-		require.Contains(t, w.Body.String(), row)
-	}
-}

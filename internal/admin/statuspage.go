@@ -1,70 +1,101 @@
 package admin
 
 import (
-	"encoding/json"
-	"html/template"
+	"context"
+	"errors"
+	"fmt"
 	"net/http"
+	"strings"
+
+	"fastdfs-gateway/internal/status"
 )
 
-// statusPage shows the same as /status.json to people: a table of names and values, made anew every
-// five seconds.
-var statusTemplate = template.Must(template.New("status").Parse(`<!doctype html>
-<html lang="en"><head><meta charset="utf-8"><meta http-equiv="refresh" content="5"><title>fastdfs-gateway</title>
-<style>body{font:15px/1.5 system-ui,sans-serif;margin:2em auto;max-width:60em;padding:0 1em;color:#222;background:#fff}
-table{border-collapse:collapse;width:100%;margin-bottom:2em}th,td{text-align:left;padding:.2em .8em;border-bottom:1px solid #ddd;vertical-align:top}
-th{width:40%;font-weight:normal;color:#555}h2{font-size:1.1em}pre{margin:0;white-space:pre-wrap}
-@media(prefers-color-scheme:dark){body{color:#ddd;background:#161616}th{color:#aaa}th,td{border-color:#333}}</style></head>
-<body><h1>fastdfs-gateway</h1>
-{{range $section, $values := .}}<h2>{{$section}}</h2><table>
-{{range $name, $value := $values}}<tr><th>{{$name}}</th><td><pre>{{$value}}</pre></td></tr>
-{{end}}</table>{{end}}</body></html>
-`))
+// statusPage is the page for the person on call:
+//
+//	GET /status             the whole page
+//	GET /status?part=live   the part of it that changes, for the script of the page
+//	GET /status?explain=URL the page, with what would happen to a request
+//	GET /status?purge=ID    the page, with the question whether to purge a file
+//
+// Forms work without scripts. They are of the page's own origin, as guard wants it.
+func (o *Options) statusPage(w http.ResponseWriter, req *http.Request) {
+	q := req.URL.Query()
+	if q.Get("part") == "live" {
+		page, err := status.RenderLive(o.Snapshot(req.Context()))
+		writePage(w, http.StatusOK, page, err)
+		return
+	}
+	p := status.Page{Asked: strings.TrimSpace(q.Get("explain")), Purge: fileID(q.Get("purge"))}
+	if p.Asked != "" {
+		p.Explanation = strings.TrimSuffix(o.Explain(req.Context(), p.Asked).String(), "\n")
+	}
+	p.Confirm = p.Purge != ""
+	o.renderPage(w, req.Context(), http.StatusOK, p)
+}
 
-func (a *Cache) statusPage(w http.ResponseWriter, req *http.Request) {
-	sections, err := sectionsOf(a.Status(req.Context()))
+// maxForm bounds the body of a form.
+const maxForm = 4 << 10
+
+// purgeByForm is POST /status/purge with the field id: the file is purged, and the page says how
+// that went.
+func (o *Options) purgeByForm(w http.ResponseWriter, req *http.Request) {
+	req.Body = http.MaxBytesReader(w, req.Body, maxForm)
+	if err := req.ParseForm(); err != nil {
+		write(w, http.StatusBadRequest, "cannot read the form")
+		return
+	}
+	p := status.Page{Purge: fileID(req.PostForm.Get("id"))}
+	var code int
+	p.Purged, code = o.purgeResult(req.Context(), p.Purge)
+	o.renderPage(w, req.Context(), code, p)
+}
+
+// purgeResult purges a file and says how that went.
+func (o *Options) purgeResult(ctx context.Context, id string) (*status.Result, int) {
+	if id == "" {
+		return &status.Result{State: status.Bad, Title: "not purged", Text: "The file id is missing."},
+			http.StatusBadRequest
+	}
+	purged, err := o.Cache.Purge(ctx, PurgeTarget{ID: id})
+	switch {
+	case errors.Is(err, ErrPurgeTarget):
+		return &status.Result{State: status.Bad, Title: "not purged", Text: err.Error()}, http.StatusBadRequest
+	case err != nil:
+		return &status.Result{State: status.Bad, Title: "not purged", Text: err.Error()}, http.StatusInternalServerError
+	case len(purged.Missing) > 0:
+		return &status.Result{State: status.Warn, Title: "not purged everywhere",
+			Text: "Not yet applied by " + strings.Join(purged.Missing, ", ") + "."}, http.StatusGatewayTimeout
+	}
+	return &status.Result{State: status.Good, Title: "purged", Text: purgedText(purged)}, http.StatusOK
+}
+
+func purgedText(p Purged) string {
+	if p.Gateways > 1 {
+		return fmt.Sprintf("All %d gateways of the fleet have forgotten it.", p.Gateways)
+	}
+	return "This gateway has forgotten it."
+}
+
+// fileID is a file id as people paste it.
+func fileID(text string) string { return strings.TrimPrefix(strings.TrimSpace(text), "/") }
+
+func (o *Options) renderPage(w http.ResponseWriter, ctx context.Context, code int, p status.Page) {
+	p.Snapshot = o.Snapshot(ctx)
+	page, err := status.Render(p)
+	writePage(w, code, page, err)
+}
+
+func writePage(w http.ResponseWriter, code int, page []byte, err error) {
 	if err != nil {
 		write(w, http.StatusInternalServerError, err.Error())
 		return
 	}
-	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'")
-	_ = statusTemplate.Execute(w, sections) // a client that left needs no answer
-}
-
-// sectionsOf turns a status of objects into what the page shows.
-func sectionsOf(status any) (map[string]map[string]string, error) {
-	text, err := json.Marshal(status)
-	if err != nil {
-		return nil, err
-	}
-	var raw map[string]map[string]json.RawMessage
-	if err := json.Unmarshal(text, &raw); err != nil {
-		return nil, err
-	}
-	sections := make(map[string]map[string]string, len(raw))
-	for section, values := range raw {
-		sections[section] = make(map[string]string, len(values))
-		for name, value := range values {
-			addRows(sections[section], name, value)
-		}
-	}
-	return sections, nil
-}
-
-// addRows adds a value, or those of an object under its name.
-func addRows(rows map[string]string, name string, value json.RawMessage) {
-	var object map[string]json.RawMessage
-	var text string
-	switch {
-	case json.Unmarshal(value, &text) == nil && text != "":
-		rows[name] = text
-	case json.Unmarshal(value, &object) == nil && len(object) > 0:
-		for inner, value := range object {
-			addRows(rows, name+" "+inner, value)
-		}
-	case string(value) == "null", string(value) == `""`, string(value) == "{}":
-		rows[name] = "none"
-	default:
-		rows[name] = string(value)
-	}
+	h := w.Header()
+	h.Set("Content-Type", "text/html; charset=utf-8")
+	h.Set("Content-Security-Policy", status.Policy)
+	h.Set("X-Content-Type-Options", "nosniff")
+	h.Set("Referrer-Policy", "no-referrer")
+	h.Set("Cache-Control", "no-store")
+	w.WriteHeader(code)
+	_, _ = w.Write(page) // a client that left needs no answer
 }

@@ -29,6 +29,7 @@ import (
 	"fastdfs-gateway/internal/listen"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/panics"
+	"fastdfs-gateway/internal/status"
 	"fastdfs-gateway/storage"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -61,6 +62,7 @@ type App struct {
 	metrics  *gateway.Metrics
 	lockWait prometheus.Histogram
 	fetched  origin.Counters // from other hosts
+	history  *status.History // of requests, for the status page
 	bound    []bound         // open listeners
 	failed   chan error      // a listener broke; has room for each of them
 	rights   rights          // that the process has given up
@@ -83,7 +85,7 @@ type App struct {
 
 // New returns a gateway that does nothing until Start.
 func New(o Options) *App {
-	return &App{o: o, metrics: gateway.NewMetrics(), lockWait: newLockWait(), stopping: make(chan struct{})}
+	return &App{o: o, metrics: gateway.NewMetrics(), lockWait: newLockWait(), history: newHistory(), stopping: make(chan struct{})}
 }
 
 // Start reads the configuration, makes the parts, and begins to serve. After an error everything is
@@ -131,6 +133,7 @@ func (a *App) Start() (err error) {
 	a.logRights()
 	a.serveAll()
 	a.running.Go(a.watchStore)
+	a.running.Go(a.sampleTraffic)
 	a.running.Go(func() { tuneGC(a.stopping, a.moved) })
 	a.running.Go(a.pingWatchdog)
 	a.notify(daemon.SdNotifyReady)

@@ -15,6 +15,7 @@ import (
 	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/listen"
 	"fastdfs-gateway/internal/redistest"
+	"fastdfs-gateway/internal/status"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/stretchr/testify/require"
@@ -388,4 +389,33 @@ func TestStopBeforeServing(t *testing.T) {
 	case <-time.After(time.Minute):
 		t.Fatal("it does not end")
 	}
+}
+
+// TestSnapshot: the status page shows what the parts know, and no secret.
+func TestSnapshot(t *testing.T) {
+	r := start(t, "tracker_server = 127.0.0.1:1", "[antisteal]", "extra_secrets = hush-0123456789-hush",
+		"[cache]", "memory_max = 64MB")
+	file := r.store.Normal("txt", []byte("hello"))
+	r.requireServed(file, "hello")
+	r.Log().Error("cannot do it", "with", "hush-0123456789-hush")
+	s := r.snapshot(context.Background())
+	require.Equal(t, "test", s.Version)
+	require.Equal(t, r.address(forFiles), s.Listen)
+	require.Equal(t, "cannot do it", s.Log[0].Text)
+	require.Equal(t, "with=***", s.Log[0].Detail)
+	require.Equal(t, status.Warn, s.Trackers[0].State)
+	require.Contains(t, s.Trackers[0].Error, "connection refused")
+	require.Equal(t, "Degraded", s.Verdict().Title)
+	var names []string
+	for _, b := range s.Budgets {
+		names = append(names, b.Name)
+		require.Positive(t, b.Max, b.Name)
+	}
+	require.Contains(t, names, status.MemoryBudget)
+	require.Contains(t, names, "Open files of this host")
+	page, err := status.Render(status.Page{Snapshot: s})
+	require.NoError(t, err)
+	require.NotContains(t, string(page), "hush")
+	require.Contains(t, string(page), "(set, not shown)")
+	require.EqualValues(t, 1, r.sample().Hits)
 }

@@ -10,6 +10,7 @@ import (
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/gateway"
 	"fastdfs-gateway/internal/logfile"
+	"fastdfs-gateway/internal/status"
 )
 
 // logs are the two logs of an instance.
@@ -17,6 +18,8 @@ type logs struct {
 	level slog.LevelVar
 	main  *logfile.Writer
 	log   *slog.Logger
+	// recent remembers the last warnings and errors for the status page.
+	recent *status.Log
 
 	accessPath string                         // empty = off
 	access     atomic.Pointer[logfile.Writer] // nil = it has always been off
@@ -31,8 +34,8 @@ func openLogs() (*logs, error) {
 	if err != nil {
 		return nil, err
 	}
-	l := &logs{main: main}
-	l.log = slog.New(slog.NewTextHandler(main, &slog.HandlerOptions{Level: &l.level}))
+	l := &logs{main: main, recent: status.NewLog()}
+	l.log = slog.New(l.recent.Handler(slog.NewTextHandler(main, &slog.HandlerOptions{Level: &l.level})))
 	return l, nil
 }
 

@@ -97,6 +97,7 @@ func (a *App) use(c loaded) (*gateway.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
+	a.logs.recent.SetSecrets(append(c.cfg.Secrets(), c.access.Token))
 	p := &parts{cfg: c.cfg, access: c.access}
 	if p.store, err = a.storeFor(c.cfg, old); err != nil {
 		return nil, err

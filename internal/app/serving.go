@@ -171,7 +171,8 @@ func adminError(err error) error {
 func (a *App) adminOptions() admin.Options {
 	return admin.Options{
 		Ready: a.ready, Reload: a.Reload, Explain: a.explain, Metrics: a.metrics.Registry, Cache: a.cacheAdmin(),
-		Access: func() admin.Access { return a.parts.Load().access },
+		Snapshot: a.snapshot,
+		Access:   func() admin.Access { return a.parts.Load().access },
 	}
 }
 

@@ -28,11 +28,16 @@ func (a *App) cacheAdmin() *admin.Cache {
 // status is what /status.json shows: objects of names and values.
 func (a *App) status(ctx context.Context) any {
 	n := a.counts()
+	s := a.snapshot(ctx)
+	verdict := s.Verdict()
 	sections := map[string]any{
 		"gateway": map[string]any{
 			"version": a.o.Version, "started": a.started.Format(time.RFC3339),
 			"up_seconds":    int64(time.Since(a.started).Seconds()),
 			"configuration": a.o.Config, "ready": readyText(a.ready()),
+		},
+		"health": map[string]any{
+			"state": verdict.State.String(), "title": verdict.Title, "why": verdict.Sentence, "more": verdict.More,
 		},
 		"process":  a.rights.status(),
 		"files":    n.files,

@@ -178,6 +178,9 @@ func holderOf(token string) string {
 	return name
 }
 
+// Name is the name of this gateway among those that are registered.
+func (f *Fleet) Name() string { return f.o.Name }
+
 // Gateways lists those that are registered, by name.
 func (f *Fleet) Gateways(ctx context.Context) ([]Gateway, error) {
 	var seen *redis.ZSliceCmd

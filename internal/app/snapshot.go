@@ -1,0 +1,237 @@
+package app
+
+import (
+	"context"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/internal/gateway"
+	"fastdfs-gateway/internal/panics"
+	"fastdfs-gateway/internal/status"
+	"fastdfs-gateway/storage"
+	"fastdfs-gateway/tracker"
+)
+
+// sample takes the counts of requests and connections for the plots of the status page.
+func (a *App) sample() status.Sample {
+	t := a.metrics.Totals()
+	return status.Sample{
+		At: time.Now(), Requests: t.Requests, Failed: t.Failed, Refused: t.Refused, Hits: t.Hits, Fetched: t.Fetched,
+		Bytes: t.Bytes, Connections: t.Connections, FirstByte: t.FirstByte,
+	}
+}
+
+// sampleTraffic keeps the history of the status page until Stop.
+func (a *App) sampleTraffic() {
+	tick := time.NewTicker(status.Step)
+	defer tick.Stop()
+	for {
+		a.history.Add(a.sample())
+		select {
+		case <-a.stopping:
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// snapshot is what the status page shows.
+func (a *App) snapshot(ctx context.Context) status.Snapshot {
+	n, p := a.counts(), a.parts.Load()
+	s := status.Snapshot{
+		At: time.Now(), Version: a.o.Version, Started: a.started, Config: a.o.Config, Listen: a.servesOn(),
+		Panics: panics.Total(),
+		Process: []status.Fact{{Name: "Runs as", Value: a.rights.account()}, {Name: "Landlock",
+			Value: a.rights.state()}},
+		Traffic:  a.history.Traffic(a.sample()),
+		Trackers: trackerRows(p.remote.trackers.Health()), Storages: storageRows(p),
+		Budgets: budgetsOf(&n, p.cfg), Log: a.logs.recent.Entries(), Settings: settingRows(p.cfg),
+	}
+	if err := a.ready(); err != nil {
+		s.NotReady = err.Error()
+	}
+	if c := n.cache; c != nil {
+		s.Crowds = status.Crowds{Absorbed: c.Crowds, Largest: c.LargestCrowd, Saved: c.DownloadsSaved, Running: c.Fills}
+		s.Caching = []status.Fact{
+			{Name: "Stale answers", Value: strconv.FormatUint(c.StaleServed, 10)},
+			{Name: "Evicted from memory", Value: strconv.FormatUint(c.Memory.Evicted, 10)},
+			{Name: "Damaged content refused", Value: strconv.FormatUint(n.storages.CRCErrors+n.origin.TrunkMismatches,
+				10)},
+		}
+	}
+	if a.fleet != nil {
+		s.Fleet = a.fleetRows(ctx)
+		for _, l := range a.fleet.Locks(ctx) {
+			s.Locks = append(s.Locks, status.Lock{Key: l.Key, Waiting: l.Waiting, Holder: l.Holder, Since: l.Since,
+				TTL: l.TTL})
+		}
+	}
+	return s
+}
+
+// servesOn lists the addresses of the listeners for files.
+func (a *App) servesOn() string {
+	var list []string
+	for _, ln := range a.bound {
+		if ln.purpose == forFiles {
+			list = append(list, ln.Addr().String())
+		}
+	}
+	return strings.Join(list, ", ")
+}
+
+// fleetRows are the gateways of the fleet. While Redis is away they are those of the last list.
+func (a *App) fleetRows(ctx context.Context) *status.Fleet {
+	shares, self := a.fleet.Shares(), a.fleet.Name()
+	f := &status.Fleet{Redis: strings.Join(a.config().Redis.Addresses, ", "), RedisDown: !a.fleet.Stats().Up}
+	share := func(name string) float64 {
+		if part, ok := shares[name]; ok {
+			return part
+		}
+		return -1
+	}
+	list, err := a.fleet.Gateways(ctx)
+	for _, g := range list {
+		f.Gateways = append(f.Gateways, status.Gateway{
+			Name: g.Name, Self: g.Name == self, Live: g.Live, Seen: g.LastSeen, Share: share(g.Name),
+		})
+	}
+	if err == nil && len(list) > 0 {
+		return f
+	}
+	f.RedisDown = err != nil
+	for name := range shares {
+		f.Gateways = append(f.Gateways, status.Gateway{Name: name, Self: name == self, Live: true, Share: share(name)})
+	}
+	if len(shares) == 0 {
+		f.Gateways = []status.Gateway{{Name: self, Self: true, Live: true, Share: -1}}
+	}
+	slices.SortFunc(f.Gateways, func(x, y status.Gateway) int { return strings.Compare(x.Name, y.Name) })
+	return f
+}
+
+func trackerRows(list []tracker.Health) []status.Server {
+	rows := make([]status.Server, 0, len(list))
+	for _, t := range list {
+		row := status.Server{
+			Address: strings.Join(t.Addresses, " or "), Latency: t.Latency, Answers: t.Answers, ErrorAt: t.LastErrorAt,
+			State: status.Good, Text: "answers",
+		}
+		if t.LastError != nil {
+			row.Error = t.LastError.Error()
+		}
+		switch {
+		case !t.Up:
+			row.State, row.Text = status.Warn, "does not answer"
+		case t.Answers == 0:
+			row.State, row.Text = status.Idle, "not asked yet"
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+// storageRows are the storages that the trackers and the list of storage ids name, and others that
+// were asked lately.
+func storageRows(p *parts) []status.Server {
+	asked := map[string]storage.ServerHealth{}
+	for _, h := range p.remote.storages.Health() {
+		asked[h.Server.Addr()] = h
+	}
+	var rows []status.Server
+	for _, m := range p.remote.trackers.Members().All() {
+		address := net.JoinHostPort(m.Host, strconv.Itoa(m.Port))
+		if to, mapped := p.cfg.AddressMap[m.Host]; mapped {
+			address = net.JoinHostPort(to, strconv.Itoa(m.Port))
+		}
+		row := storageRow(asked[address], p.remote.web != nil)
+		row.Group, row.Address = m.Group, address
+		delete(asked, address)
+		if !m.Active && row.State == status.Idle {
+			row.Text = "not active, says the tracker"
+		}
+		rows = append(rows, row)
+	}
+	for address, h := range asked {
+		row := storageRow(h, p.remote.web != nil)
+		row.Group, row.Address = "named by file ids", address
+		rows = append(rows, row)
+	}
+	slices.SortStableFunc(rows, func(x, y status.Server) int {
+		return strings.Compare(x.Group+"\n"+x.Address, y.Group+"\n"+y.Address)
+	})
+	return rows
+}
+
+// storageRow shows the health of a storage; the zero value is one that was not asked lately. web:
+// storages are asked by HTTP, of which no health is kept.
+func storageRow(h storage.ServerHealth, web bool) status.Server {
+	row := status.Server{Latency: h.Latency, P95: h.P95, Answers: h.Answers, ErrorAt: h.LastErrorAt}
+	if h.LastError != nil {
+		row.Error = h.LastError.Error()
+	}
+	switch {
+	case h.State == storage.Dead:
+		row.State, row.Text = status.Bad, "does not answer"
+	case h.State == storage.Suspect:
+		row.State, row.Text = status.Warn, "has failed"
+	case h.Answers > 0:
+		row.State, row.Text = status.Good, "answers"
+	case web:
+		row.State, row.Text = status.Idle, "asked by HTTP"
+	default:
+		row.State, row.Text = status.Idle, "not asked lately"
+	}
+	return row
+}
+
+// budgetsOf are what the caches use of what they may.
+func budgetsOf(n *counts, cfg *config.Config) []status.Budget {
+	var list []status.Budget
+	if c := n.cache; c != nil {
+		list = append(list,
+			status.Budget{Name: status.MemoryBudget, Used: c.Memory.Bytes, Max: c.Memory.Budget,
+				Note: entries(c.Memory.Entries, "segment")},
+			status.Budget{Name: "Sizes and times of files", Used: c.RecordBytes, Max: c.RecordBudget,
+				Note: entries(c.Records, "file")})
+		if c.Disk.Budget > 0 {
+			disk := status.Budget{Name: status.DiskBudget, Used: c.Disk.Bytes, Max: c.Disk.Budget,
+				Note: entries(c.Disk.Entries, "segment")}
+			if c.Disk.Off {
+				disk.State, disk.Text = status.Warn, "has failed and is left alone for a while"
+			}
+			list = append(list, disk)
+		}
+	}
+	if len(cfg.Groups) > 0 {
+		o := fileCacheOptions(cfg)
+		list = append(list,
+			status.Budget{Name: "Small files of this host, memory", Used: n.files.Bytes, Max: max(o.Memory, 0),
+				Note: entries(n.files.Bodies, "file")},
+			status.Budget{Name: "Open files of this host", Used: int64(n.files.Files), Max: int64(max(o.MaxFiles, 0)),
+				Count: true})
+	}
+	return list
+}
+
+func entries(n int, noun string) string {
+	if n == 1 {
+		return "1 " + noun
+	}
+	return strconv.Itoa(n) + " " + noun + "s"
+}
+
+func settingRows(cfg *config.Config) []status.Setting {
+	var rows []status.Setting
+	for _, e := range cfg.Effective() {
+		rows = append(rows, status.Setting{Name: e.Name, Value: e.Value, Default: e.Default, Doc: e.Doc})
+	}
+	return rows
+}
+
+// newHistory makes the history of the status page.
+func newHistory() *status.History { return status.NewHistory(gateway.FirstByteBounds()) }

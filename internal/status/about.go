@@ -1,0 +1,82 @@
+package status
+
+import (
+	"encoding/json"
+	"math"
+	"time"
+)
+
+// maxAbout bounds the text of an About in bytes.
+const maxAbout = 1024
+
+// About is what a gateway tells the others about itself, for their pages. Nothing else is done with
+// it: what can write to Redis can write it.
+type About struct {
+	Version    string  `json:"version"`
+	Started    int64   `json:"started"` // unix time
+	Requests   float64 `json:"requests"`
+	HitRatio   float64 `json:"hit_ratio"` // 0 to 1; negative = unknown
+	MemoryUsed int64   `json:"memory_used"`
+	MemoryMax  int64   `json:"memory_max"`
+	DiskUsed   int64   `json:"disk_used"`
+	DiskMax    int64   `json:"disk_max"` // 0 = there is none
+	State      State   `json:"state"`
+	Why        string  `json:"why"`
+}
+
+// About is what a gateway tells about itself.
+func (s *Snapshot) About() About {
+	v := s.Verdict()
+	a := About{
+		Version: s.Version, Started: s.Started.Unix(), Requests: s.Traffic.Minute.Requests,
+		HitRatio: s.Traffic.Minute.HitRatio, State: v.State, Why: v.Sentence,
+	}
+	if math.IsNaN(a.HitRatio) {
+		a.HitRatio = -1
+	}
+	for _, b := range s.Budgets {
+		switch b.Name {
+		case MemoryBudget:
+			a.MemoryUsed, a.MemoryMax = b.Used, b.Max
+		case DiskBudget:
+			a.DiskUsed, a.DiskMax = b.Used, b.Max
+		}
+	}
+	return a
+}
+
+// Names of budgets that other gateways show.
+const (
+	MemoryBudget = "Files of other hosts, memory"
+	DiskBudget   = "Files of other hosts, disk"
+)
+
+// String writes it as JSON, in maxAbout bytes at most.
+func (a About) String() string {
+	a.Version, a.Why = shorten(a.Version, 64), shorten(a.Why, 200)
+	text, err := json.Marshal(a)
+	if err != nil || len(text) > maxAbout {
+		return ""
+	}
+	return string(text)
+}
+
+// ParseAbout reads what another gateway has told. What is not understood is the zero value.
+func ParseAbout(text string) About {
+	var a About
+	if len(text) > maxAbout || json.Unmarshal([]byte(text), &a) != nil {
+		return About{}
+	}
+	a.State = min(a.State, Bad)
+	a.HitRatio = min(a.HitRatio, 1)
+	a.Requests = max(a.Requests, 0)
+	return a
+}
+
+// Since is when the gateway was started; zero where it has not told.
+func (a About) Since() time.Time {
+	if a.Started <= 0 {
+		return time.Time{}
+	}
+	return time.Unix(a.Started, 0)
+}

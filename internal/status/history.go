@@ -1,0 +1,168 @@
+package status
+
+import (
+	"math"
+	"sync"
+	"time"
+)
+
+// Step is how often a sample is taken, and Span how far the history reaches back.
+const (
+	Step = 10 * time.Second
+	Span = 15 * time.Minute
+)
+
+// samples is how many samples are kept: the first one of Span is the base of its first rate.
+const samples = int(Span/Step) + 1
+
+// Sample is what was counted since the start. Nothing changes it once it was added.
+type Sample struct {
+	At          time.Time
+	Requests    uint64 // answered
+	Failed      uint64 // of these: answers with a status of 500 and above
+	Refused     uint64 // of these: answers with a status from 400 to 499
+	Hits        uint64 // of these: downloads that needed no storage
+	Fetched     uint64 // of these: downloads from a storage
+	Bytes       uint64 // of bodies
+	Connections int64  // open now
+	// FirstByte counts answers by the time to their first byte: answers up to each bound, those
+	// below it included. The last count is that of all answers.
+	FirstByte []uint64
+}
+
+// Point is what happened in one step. What is unknown is NaN: without downloads there is no ratio.
+type Point struct {
+	Begin, End  time.Time
+	Requests    float64 // a second
+	Failed      float64 // a second
+	Refused     float64 // a second
+	Bytes       float64 // a second
+	HitRatio    float64 // 0 to 1
+	P50, P99    float64 // seconds to the first byte
+	Connections float64
+}
+
+// Traffic is the history at one moment.
+type Traffic struct {
+	Points []Point // the oldest first
+	// Now is the time from 5 to 15 seconds back until now; its Begin is zero before the first
+	// sample.
+	Now Point
+	// Minute is the same for a minute.
+	Minute Point
+}
+
+// History keeps the samples of Span. It is safe for concurrent use.
+type History struct {
+	bounds []float64 // of Sample.FirstByte, in seconds
+
+	mu   sync.Mutex // guards what follows
+	ring [samples]Sample
+	next int // where the next sample goes
+	n    int // samples that are kept
+}
+
+// NewHistory returns an empty history. bounds are those of Sample.FirstByte, in seconds.
+func NewHistory(bounds []float64) *History { return &History{bounds: bounds} }
+
+// Add takes a sample.
+func (h *History) Add(s Sample) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.ring[h.next] = s
+	h.next = (h.next + 1) % samples
+	h.n = min(h.n+1, samples)
+}
+
+// nowMin is the shortest time that Traffic.Now is about: less would only be noise.
+const nowMin = 5 * time.Second
+
+// Traffic gives the points of Span before the sample now, which ends the last one.
+func (h *History) Traffic(now Sample) Traffic {
+	list := h.list()
+	var t Traffic
+	for i, s := range list {
+		if i > 0 && now.At.Sub(s.At) < Span {
+			t.Points = append(t.Points, h.point(list[i-1], s))
+		}
+	}
+	if len(list) == 0 {
+		return t
+	}
+	if last := list[len(list)-1]; now.At.Sub(last.At) >= nowMin {
+		t.Points = append(t.Points, h.point(last, now))
+	}
+	t.Now = h.point(before(list, now.At.Add(-nowMin)), now)
+	t.Minute = h.point(before(list, now.At.Add(-time.Minute)), now)
+	return t
+}
+
+// list gives the samples, the oldest first.
+func (h *History) list() []Sample {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := make([]Sample, 0, h.n)
+	for i := range h.n {
+		list = append(list, h.ring[(h.next-h.n+i+samples)%samples])
+	}
+	return list
+}
+
+// before is the newest sample that is not newer than a time; the first one where there is none.
+func before(list []Sample, at time.Time) Sample {
+	found := list[0]
+	for _, s := range list {
+		if s.At.After(at) {
+			break
+		}
+		found = s
+	}
+	return found
+}
+
+// point is what happened between two samples.
+func (h *History) point(from, to Sample) Point {
+	p := Point{Begin: from.At, End: to.At, Connections: float64(to.Connections)}
+	seconds := to.At.Sub(from.At).Seconds()
+	rate := func(from, to uint64) float64 {
+		if seconds <= 0 {
+			return 0
+		}
+		return float64(since(from, to)) / seconds
+	}
+	p.Requests, p.Bytes = rate(from.Requests, to.Requests), rate(from.Bytes, to.Bytes)
+	p.Failed, p.Refused = rate(from.Failed, to.Failed), rate(from.Refused, to.Refused)
+	hits, fetched := float64(since(from.Hits, to.Hits)), float64(since(from.Fetched, to.Fetched))
+	p.HitRatio = hits / (hits + fetched) // NaN without downloads
+	p.P50, p.P99 = h.quantile(from, to, .5), h.quantile(from, to, .99)
+	return p
+}
+
+// since is the growth of a count; 0 for one that began anew.
+func since(from, to uint64) uint64 {
+	if to < from {
+		return 0
+	}
+	return to - from
+}
+
+// quantile estimates a quantile of the times to the first byte between two samples, in seconds. It
+// is interpolated in its bucket, as histogram_quantile of Prometheus does.
+func (h *History) quantile(from, to Sample, q float64) float64 {
+	if len(from.FirstByte) != len(h.bounds)+1 || len(to.FirstByte) != len(h.bounds)+1 {
+		return math.NaN()
+	}
+	count := func(i int) float64 { return float64(since(from.FirstByte[i], to.FirstByte[i])) }
+	all := count(len(h.bounds))
+	if all == 0 {
+		return math.NaN()
+	}
+	below, low := 0.0, 0.0
+	for i, bound := range h.bounds {
+		if upTo := count(i); upTo >= q*all {
+			return low + (bound-low)*(q*all-below)/(upTo-below)
+		}
+		below, low = count(i), bound
+	}
+	return low // above the last bound
+}

@@ -1,0 +1,150 @@
+package status
+
+import (
+	"bytes"
+	"crypto/sha256"
+	_ "embed" // for the page
+	"encoding/base64"
+	"fmt"
+	"html/template"
+	"log/slog"
+	"strconv"
+	"time"
+)
+
+// Page is a snapshot, and what the forms of the page have asked for.
+type Page struct {
+	Snapshot
+	Asked       string // URL or file id to explain; empty = none
+	Explanation string
+	Purge       string // file id to purge; empty = none
+	Confirm     bool   // ask whether to purge it
+	Purged      *Result
+}
+
+// Result says how a purge went.
+type Result struct {
+	State State
+	Title string
+	Text  string
+}
+
+//go:embed page.html
+var pageText string
+
+//go:embed page.css
+var pageCSS string
+
+//go:embed page.js
+var pageJS string
+
+// Policy is the Content-Security-Policy of the page: its own style and its own script, no other,
+// and nothing from another place.
+var Policy = "default-src 'none'; style-src '" + hashOf(pageCSS) + "'; script-src '" + hashOf(pageJS) +
+	"'; img-src data:; connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+
+// hashOf is the source expression for an inline style or script (CSP Level 3 section 2.3.1).
+func hashOf(text string) string {
+	sum := sha256.Sum256([]byte(text))
+	return "sha256-" + base64.StdEncoding.EncodeToString(sum[:])
+}
+
+// maxLocks is how many locks the page shows.
+const maxLocks = 50
+
+// view is what the template reads: a page, and what is computed of it once.
+type view struct {
+	Page
+	Name              string // of the gateway in headings
+	Verdict           Verdict
+	Plots             []Plot
+	Written, Defaults []Setting
+	MoreLocks         int
+	CSS               template.CSS
+	JS                template.JS
+}
+
+// IconColor is the color of the icon, in hexadecimal digits.
+func (v view) IconColor() string {
+	return map[State]string{Good: "2da160", Warn: "e09f2c", Bad: "d93f34"}[v.Verdict.State]
+}
+
+func viewOf(p Page) view {
+	v := view{Page: p, Name: p.Listen, Verdict: p.Verdict(), Plots: p.Traffic.Plots(p.At),
+		CSS: template.CSS(pageCSS), JS: template.JS(pageJS)} // both are embedded
+	if p.Fleet != nil {
+		for _, g := range p.Fleet.Gateways {
+			if g.Self {
+				v.Name = g.Name
+			}
+		}
+	}
+	for _, s := range p.Settings {
+		if s.Default {
+			v.Defaults = append(v.Defaults, s)
+		} else {
+			v.Written = append(v.Written, s)
+		}
+	}
+	if v.MoreLocks = max(len(p.Locks)-maxLocks, 0); v.MoreLocks > 0 {
+		v.Locks = p.Locks[:maxLocks]
+	}
+	return v
+}
+
+// Render returns the page in HTML. It is to be sent with Policy.
+func Render(p Page) ([]byte, error) { return render("page", p) }
+
+// RenderLive returns the part of the page that changes.
+func RenderLive(s Snapshot) ([]byte, error) { return render("live", Page{Snapshot: s}) }
+
+func render(name string, p Page) ([]byte, error) {
+	var b bytes.Buffer
+	if err := pageTemplate.ExecuteTemplate(&b, name, viewOf(p)); err != nil {
+		return nil, fmt.Errorf("cannot write the status page: %w", err)
+	}
+	return b.Bytes(), nil
+}
+
+// width is that of the used part of a bar, from 0 to 100.
+func width(share float64) string { return strconv.FormatFloat(100*share, 'f', 1, 64) }
+
+// pillOf is a state with the text that says it.
+type pillOf struct{ Class, Text string }
+
+// serverRow is a row of the table of servers.
+type serverRow struct {
+	Server
+	Kind string
+	At   time.Time
+}
+
+var pageTemplate = template.Must(template.New("status").Funcs(template.FuncMap{
+	"age": age, "number": number, "percent": percent, "seconds": seconds, "width": width,
+	"bytes":   func(n int64) string { return size(float64(n)) },
+	"clock":   func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
+	"rfc3339": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+	"isError": func(l slog.Level) bool { return l >= slog.LevelError },
+	"meter":   func(used, limit int64) Budget { return Budget{Used: used, Max: limit} },
+	"row":     func(s Server, kind string, at time.Time) serverRow { return serverRow{s, kind, at} },
+	"pill": func(state any, text string) pillOf {
+		if s, ok := state.(State); ok {
+			return pillOf{s.String(), text}
+		}
+		return pillOf{state.(string), text}
+	},
+	"stateText": func(s State) string {
+		return [...]string{"healthy", "idle", "degraded", "failing"}[min(s, Bad)]
+	},
+	"count": func(n any) string {
+		switch n := n.(type) {
+		case int:
+			return count(n)
+		case int64:
+			return count(n)
+		case uint64:
+			return count(n)
+		}
+		return none
+	},
+}).Parse(pageText))

@@ -1,0 +1,65 @@
+"use strict";
+// Keeps the page up to date: every few seconds the state is fetched and replaces the old one. Forms
+// and configuration stay as they are. Without this script the page is as it was when it was loaded.
+(() => {
+  const every = 3000, timeout = 10000;
+  const live = document.getElementById("live"), lost = document.getElementById("lost");
+  const fresh = document.getElementById("fresh"), announce = document.getElementById("announce");
+  let title = live.querySelector(".verdict").dataset.title, since = new Date();
+
+  // What is being read or used is not taken away.
+  const busy = () => {
+    const selection = getSelection();
+    return !selection.isCollapsed && live.contains(selection.anchorNode);
+  };
+
+  const show = (html) => {
+    const scrolled = [...live.querySelectorAll(".scroll")].map((e) => e.scrollLeft);
+    const focused = live.contains(document.activeElement) ?
+      [...live.querySelectorAll("[tabindex], a")].indexOf(document.activeElement) : -1;
+    live.innerHTML = html;
+    live.querySelectorAll(".scroll").forEach((e, i) => { e.scrollLeft = scrolled[i] || 0; });
+    if (focused >= 0) {
+      live.querySelectorAll("[tabindex], a")[focused]?.focus({ preventScroll: true });
+    }
+    const verdict = live.querySelector(".verdict");
+    fresh.textContent = "Live, as of " + verdict.dataset.clock + ".";
+    if (verdict.dataset.title !== title) {
+      title = verdict.dataset.title;
+      document.title = document.title.replace(/^[^–]*/, title + " ");
+      announce.textContent = title + ". " + live.querySelector(".why").textContent;
+    }
+  };
+
+  const update = async () => {
+    if (document.hidden || busy()) {
+      return;
+    }
+    try {
+      const answer = await fetch("/status?part=live", { cache: "no-store", signal: AbortSignal.timeout(timeout) });
+      if (!answer.ok) {
+        throw new Error("status " + answer.status);
+      }
+      show(await answer.text());
+      since = new Date();
+      lost.hidden = true;
+      document.body.classList.add("live");
+    } catch {
+      document.body.classList.remove("live");
+      const text = "The gateway has not answered since " + since.toLocaleTimeString() + ". This is its last known state.";
+      if (lost.hidden || lost.textContent !== text) {
+        lost.textContent = text;
+        lost.hidden = false;
+      }
+      fresh.textContent = "Not up to date.";
+    }
+  };
+
+  const loop = async () => {
+    await update();
+    setTimeout(loop, every);
+  };
+  document.addEventListener("visibilitychange", update);
+  document.querySelector("#explanation, #purged, #confirm button")?.focus();
+  loop();
+})();

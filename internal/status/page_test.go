@@ -1,0 +1,126 @@
+package status
+
+import (
+	"log/slog"
+	"math"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// hostile is what a text from outside may be.
+const hostile = `"><script>alert(1)</script><img src=x onerror=alert(1)>'{{.}}`
+
+// fullPage is a page with something in every section, all texts of which are hostile.
+func fullPage() Page {
+	h := NewHistory([]float64{.001, .01})
+	for i := range 5 {
+		h.Add(steady(10 * i))
+	}
+	at := steady(47).At
+	server := Server{Group: hostile, Address: hostile, State: Warn, Text: hostile, Latency: time.Millisecond,
+		P95:     time.Second,
+		Answers: 1234, Error: hostile, ErrorAt: at.Add(-time.Minute)}
+	s := Snapshot{
+		At: at, Version: hostile, Started: start, Config: hostile, Listen: hostile, NotReady: hostile, Panics: 2,
+		Process: []Fact{{hostile, hostile}}, Traffic: h.Traffic(steady(47)),
+		Fleet: &Fleet{Redis: hostile, RedisDown: true, Gateways: []Gateway{
+			{Name: hostile, Self: true, Live: true, Share: .25, About: About{Version: hostile, Started: start.Unix(),
+				Why: hostile, HitRatio: -1, MemoryMax: 100}},
+			{Name: hostile, Seen: start, Share: -1}, {Name: hostile, Live: true, Share: -1}}},
+		Trackers: []Server{server}, Storages: []Server{server},
+		Budgets: []Budget{{Name: hostile, Used: 5, Max: 10, Note: hostile}, {Name: hostile, Count: true, State: Warn,
+			Text: hostile}},
+		Caching: []Fact{{hostile, hostile}},
+		Locks: []Lock{{Key: hostile, Since: start}, {Key: hostile, Waiting: true, Holder: hostile, Since: start,
+			TTL: time.Second}},
+		Crowds: Crowds{Absorbed: 3, Largest: 500, Saved: 1497}, Log: []Entry{{Text: hostile, Detail: hostile,
+			Level: slog.LevelError, Count: 2, Last: start}},
+		Settings: []Setting{{Name: hostile, Value: hostile, Doc: hostile}, {Name: "d", Default: true}},
+	}
+	return Page{Snapshot: s, Asked: hostile, Explanation: hostile, Purge: hostile, Confirm: true,
+		Purged: &Result{Warn, hostile, hostile}}
+}
+
+// TestPageEscapes: a text from outside is text, wherever it stands.
+func TestPageEscapes(t *testing.T) {
+	page, err := Render(fullPage())
+	require.NoError(t, err)
+	live, err := RenderLive(fullPage().Snapshot)
+	require.NoError(t, err)
+	require.Contains(t, string(page), string(live), "the page begins with what its script would fetch")
+	text := string(page)
+	require.Greater(t, strings.Count(text, "&lt;script&gt;alert(1)&lt;/script&gt;"), 30)
+	require.Equal(t, 1, strings.Count(text, "<script"), "the page's own")
+	require.NotContains(t, text, "<img")
+	require.NotContains(t, text, "ZgotmplZ", "what html/template refuses")
+	require.NotRegexp(t, regexp.MustCompile(`\son[a-z]+=["a-z]`), strings.ReplaceAll(text, "onerror=alert(1)", ""))
+	require.NotRegexp(t, regexp.MustCompile(`<[a-z]+[^>]*\sstyle=`), text, "the policy forbids inline styles")
+	require.NotContains(t, strings.ReplaceAll(text, "http://www.w3.org/2000/svg", ""), "http://",
+		"no request to another place")
+	for _, heading := range regexp.MustCompile(`<th[ >][^>]*`).FindAllString(text, -1) {
+		require.Contains(t, heading, "scope=")
+	}
+	require.Contains(t, Policy, hashOf(pageCSS))
+	for _, verbatim := range []string{"<style>" + pageCSS + "</style>", "<script>" + pageJS + "</script>"} {
+		require.Contains(t, text, verbatim, "the hash of the policy is that of what is sent")
+	}
+}
+
+// TestPageOfNothing: a gateway that has just started has a page, too.
+func TestPageOfNothing(t *testing.T) {
+	page, err := Render(Page{Snapshot: Snapshot{At: start, Started: start}})
+	require.NoError(t, err)
+	require.Contains(t, string(page), "Healthy")
+	require.NotContains(t, string(page), "NaN")
+	require.NotContains(t, string(page), `id="fleet"`)
+}
+
+// TestPlotGaps: a line is broken where nothing is known, and stays inside of the plot.
+func TestPlotGaps(t *testing.T) {
+	end := start.Add(time.Minute)
+	var traffic Traffic
+	for i, ratio := range []float64{.5, 1, math.NaN(), 0, math.NaN(), .25} {
+		traffic.Points = append(traffic.Points, Point{Begin: start.Add(time.Duration(i) * Step),
+			End: start.Add(time.Duration(i+1) * Step), HitRatio: ratio})
+	}
+	svg := string(traffic.plot(plots[2], end).SVG)
+	require.Equal(t, 3, strings.Count(svg, "<polyline"), svg)
+	require.Contains(t, svg, `points="840.0,50.0 850.0,50.0 860.0,0.0"`)
+	require.Contains(t, svg, `points="870.0,100.0 880.0,100.0"`)
+	require.NotContains(t, svg, "NaN")
+	require.Contains(t, svg,
+		`aria-label="Hit ratio, downloads that needed no storage, of the last 15 minutes: 0 % now, 100 % at most"`)
+}
+
+// FuzzParseAbout: whatever another gateway has told, the page shows it.
+func FuzzParseAbout(f *testing.F) {
+	p := fullPage()
+	f.Add(p.About().String())
+	f.Add(`{"version":"1","started":-1,"requests":1e308,"hit_ratio":7,"memory_used":5,"memory_max":-1,"state":200}`)
+	f.Add("{")
+	f.Fuzz(func(t *testing.T, text string) {
+		a := ParseAbout(text)
+		require.LessOrEqual(t, a.State, Bad)
+		page, err := RenderLive(Snapshot{Fleet: &Fleet{Gateways: []Gateway{{Name: "g", Live: true, About: a}}}})
+		require.NoError(t, err)
+		require.NotContains(t, string(page), "NaN")
+	})
+}
+
+func TestAbout(t *testing.T) {
+	p := fullPage()
+	p.Version, p.NotReady = "1.2", "the disk is away"
+	p.Budgets = []Budget{{Name: MemoryBudget, Used: 1, Max: 2}, {Name: DiskBudget, Used: 3, Max: 4}}
+	a := ParseAbout(p.About().String())
+	require.Equal(t, "1.2", a.Version)
+	require.Equal(t, start.Unix(), a.Since().Unix())
+	require.Equal(t, []int64{1, 2, 3, 4}, []int64{a.MemoryUsed, a.MemoryMax, a.DiskUsed, a.DiskMax})
+	require.InDelta(t, .75, a.HitRatio, 1e-9)
+	require.Equal(t, Bad, a.State)
+	require.Contains(t, a.Why, "the disk is away")
+	require.Equal(t, About{}, ParseAbout(strings.Repeat(" ", maxAbout+1)))
+}

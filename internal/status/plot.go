@@ -1,0 +1,183 @@
+package status
+
+import (
+	"fmt"
+	"html/template"
+	"math"
+	"strings"
+	"time"
+)
+
+// Size of a plot in the units of its SVG. It is stretched to the width of the page.
+const (
+	plotWidth  = 900 // one for each second of Span
+	plotHeight = 100
+)
+
+// series is a line of a plot.
+type series struct {
+	class string // of CSS: tells lines apart
+	name  string
+	value func(Point) float64
+}
+
+// Plot is a small plot of the history with its name and its value of now.
+type Plot struct {
+	ID, Title string
+	Now       []Reading
+	Top       string // value of the upper edge
+	SVG       template.HTML
+	Note      string // what is counted
+}
+
+// Reading is the value of one series.
+type Reading struct{ Class, Name, Text string }
+
+// plotOf describes one plot.
+type plotOf struct {
+	id, title, note string
+	format          func(float64) string
+	series          []series
+	top             func(most float64) float64 // value of the upper edge
+}
+
+var plots = []plotOf{
+	{"requests", "Requests", "a second", number, []series{{"a", "", func(p Point) float64 { return p.Requests }}},
+		niceTop(1)},
+	{"bytes", "Traffic", "to clients, a second", size, []series{{"a", "", func(p Point) float64 { return p.Bytes }}},
+		niceBytes},
+	{"hits", "Hit ratio", "downloads that needed no storage", percent,
+		[]series{{"a", "", func(p Point) float64 { return p.HitRatio }}}, func(float64) float64 { return 1 }},
+	{"errors", "Errors", "answers a second", number, []series{
+		{"bad", "5xx", func(p Point) float64 { return p.Failed }},
+		{"b", "4xx", func(p Point) float64 { return p.Refused }}}, niceTop(1)},
+	{"firstbyte", "First byte", "time until an answer begins", seconds, []series{
+		{"a", "p50", func(p Point) float64 { return p.P50 }},
+		{"b", "p99", func(p Point) float64 { return p.P99 }}}, niceTop(.001)},
+	{"connections", "Connections", "open", number, []series{{"a", "",
+		func(p Point) float64 { return p.Connections }}}, niceTop(10)},
+}
+
+// Plots draws the plots of a history that ends at a time.
+func (t Traffic) Plots(end time.Time) []Plot {
+	list := make([]Plot, 0, len(plots))
+	for _, o := range plots {
+		list = append(list, t.plot(o, end))
+	}
+	return list
+}
+
+func (t Traffic) plot(o plotOf, end time.Time) Plot {
+	p := Plot{ID: o.id, Title: o.title, Note: o.note}
+	most := 0.0
+	for _, s := range o.series {
+		now := math.NaN()
+		if !t.Now.Begin.IsZero() {
+			now = s.value(t.Now)
+		}
+		p.Now = append(p.Now, Reading{s.class, s.name, o.format(now)})
+		for _, point := range t.Points {
+			if v := s.value(point); v > most { // not NaN
+				most = v
+			}
+		}
+	}
+	top := o.top(most)
+	p.Top = o.format(top)
+	var b strings.Builder
+	fmt.Fprintf(&b, `<svg viewBox="0 0 %d %d" preserveAspectRatio="none" role="img" aria-label="%s">`,
+		plotWidth, plotHeight, template.HTMLEscapeString(t.label(o, most)))
+	for x := plotWidth / 3; x < plotWidth; x += plotWidth / 3 {
+		fmt.Fprintf(&b, `<line class="grid" x1="%d" x2="%d" y1="0" y2="%d"/>`, x, x, plotHeight)
+	}
+	fmt.Fprintf(&b, `<line class="grid" x1="0" x2="%d" y1="%d" y2="%d"/>`, plotWidth, plotHeight/2, plotHeight/2)
+	for i := len(o.series) - 1; i >= 0; i-- { // the first one above the others
+		drawSeries(&b, t.Points, o.series[i], end, top, len(o.series) == 1)
+	}
+	b.WriteString("</svg>")
+	p.SVG = template.HTML(b.String()) // numbers, constants, and a label that is escaped
+	return p
+}
+
+// label says in words what a plot shows.
+func (t Traffic) label(o plotOf, most float64) string {
+	text := fmt.Sprintf("%s, %s, of the last 15 minutes: ", o.title, o.note)
+	if len(t.Points) == 0 {
+		return text + "nothing yet"
+	}
+	for i, s := range o.series {
+		if i > 0 {
+			text += ", "
+		}
+		if s.name != "" {
+			text += s.name + " "
+		}
+		text += o.format(s.value(t.Now)) + " now"
+	}
+	return text + ", " + o.format(most) + " at most"
+}
+
+// drawSeries draws a line, broken where nothing is known, and the area below it.
+func drawSeries(b *strings.Builder, points []Point, s series, end time.Time, top float64, area bool) {
+	x := func(at time.Time) float64 {
+		return max(plotWidth-end.Sub(at).Seconds()*plotWidth/Span.Seconds(), 0)
+	}
+	var run []string // of the points that belong together
+	first, last := 0.0, 0.0
+	flush := func() {
+		if len(run) == 0 {
+			return
+		}
+		line := strings.Join(run, " ")
+		if area {
+			fmt.Fprintf(b, `<polygon class="area %s" points="%.1f,%d %s %.1f,%d"/>`, s.class, first, plotHeight, line,
+				last, plotHeight)
+		}
+		fmt.Fprintf(b, `<polyline class="line %s" points="%s"/>`, s.class, line)
+		run = run[:0]
+	}
+	for _, p := range points {
+		v := s.value(p)
+		if math.IsNaN(v) {
+			flush()
+			continue
+		}
+		y := plotHeight * (1 - min(v/top, 1))
+		if len(run) == 0 {
+			first = x(p.Begin)
+			run = append(run, fmt.Sprintf("%.1f,%.1f", first, y))
+		}
+		last = x(p.End)
+		run = append(run, fmt.Sprintf("%.1f,%.1f", last, y))
+	}
+	flush()
+}
+
+// niceTop gives a round number that is no less than the most, and no less than low.
+func niceTop(low float64) func(float64) float64 {
+	return func(most float64) float64 {
+		if most <= low {
+			return low
+		}
+		power := math.Pow(10, math.Floor(math.Log10(most)))
+		for _, step := range []float64{1, 1.5, 2, 3, 4, 5, 6, 8} {
+			if most <= step*power {
+				return step * power
+			}
+		}
+		return 10 * power
+	}
+}
+
+// niceBytes does so in units of 1024 bytes.
+func niceBytes(most float64) float64 {
+	unit := 1024.0
+	for unit*1024 <= most {
+		unit *= 1024
+	}
+	top := niceTop(1)(most / unit)
+	if top > 500 {
+		top = 1024
+	}
+	return unit * top
+}

@@ -1,0 +1,113 @@
+package status
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// none stands for an unknown value.
+const none = "–"
+
+// number writes a value with three digits that count, and blanks between thousands.
+func number(x float64) string {
+	switch {
+	case math.IsNaN(x):
+		return none
+	case x == 0:
+		return "0"
+	case x < .01:
+		return "< 0.01"
+	case x < 10:
+		return strings.TrimSuffix(strings.TrimRight(strconv.FormatFloat(x, 'f', 2, 64), "0"), ".")
+	case x < 100:
+		return strings.TrimSuffix(strconv.FormatFloat(x, 'f', 1, 64), ".0")
+	}
+	return count(int64(math.Round(x)))
+}
+
+// count writes a whole number with narrow blanks between thousands.
+func count[N int | int64 | uint64](n N) string {
+	text := fmt.Sprint(n)
+	sign := ""
+	if strings.HasPrefix(text, "-") {
+		sign, text = "-", text[1:]
+	}
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "\u202f" + text[i:]
+	}
+	return sign + text
+}
+
+// plural is a count and its noun.
+func plural(n int64, one, many string) string {
+	if n == 1 {
+		return "1 " + one
+	}
+	return count(n) + " " + many
+}
+
+// size writes a number of bytes; KB are 1024 bytes, as in the configuration.
+func size(n float64) string {
+	if math.IsNaN(n) {
+		return none
+	}
+	for _, unit := range []struct {
+		name string
+		size float64
+	}{{"TB", 1 << 40}, {"GB", 1 << 30}, {"MB", 1 << 20}, {"KB", 1 << 10}} {
+		if n >= unit.size {
+			return number(n/unit.size) + " " + unit.name
+		}
+	}
+	return number(math.Round(n)) + " B"
+}
+
+// percent writes a share from 0 to 1. Only all is 100 %, and only none is 0 %.
+func percent(share float64) string {
+	switch {
+	case math.IsNaN(share) || share < 0:
+		return none
+	case share > 0 && share < .001:
+		return "< 0.1 %"
+	case share < 1 && share > .999:
+		return "> 99.9 %"
+	}
+	return strings.TrimSuffix(strconv.FormatFloat(100*share, 'f', 1, 64), ".0") + " %"
+}
+
+// seconds writes a time of milliseconds to minutes.
+func seconds(s float64) string {
+	switch {
+	case math.IsNaN(s) || s < 0:
+		return none
+	case s < .001:
+		return number(math.Round(s*1e6)) + " µs"
+	case s < 1:
+		return number(s*1e3) + " ms"
+	}
+	return number(s) + " s"
+}
+
+// age writes a time of seconds to years, in one or two units.
+func age(d time.Duration) string {
+	type unit struct {
+		name string
+		size time.Duration
+	}
+	units := []unit{{"d", 24 * time.Hour}, {"h", time.Hour}, {"min", time.Minute}, {"s", time.Second}}
+	d = max(d, 0).Truncate(time.Second)
+	for i, u := range units {
+		if d < u.size {
+			continue
+		}
+		text := fmt.Sprintf("%d %s", d/u.size, u.name)
+		if i+1 < len(units) && d/u.size < 10 && d%u.size >= units[i+1].size {
+			text += fmt.Sprintf(" %d %s", d%u.size/units[i+1].size, units[i+1].name)
+		}
+		return text
+	}
+	return "0 s"
+}

@@ -1,0 +1,68 @@
+package status
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestVerdict(t *testing.T) {
+	good := Server{Group: "group1", Address: "a:1", State: Good, Text: "answers"}
+	dead := Server{Group: "group1", Address: "b:1", State: Bad, Text: "does not answer"}
+	idle := Server{Group: "group2", Address: "c:1", State: Idle}
+	busy := func(failed float64) Traffic { return Traffic{Minute: Point{Requests: 100, Failed: failed}} }
+	for name, c := range map[string]struct {
+		s     Snapshot
+		state State
+		title string
+		says  string
+		more  int
+	}{
+		"a store alone": {Snapshot{}, Good, "Healthy", "Files of this host are served.", 0},
+		"an edge": {Snapshot{Storages: []Server{good, idle}, Trackers: []Server{{Address: "t:1"}},
+			Fleet:   &Fleet{Gateways: []Gateway{{Live: true, Self: true}, {Live: true}}},
+			Traffic: Traffic{Now: Point{Begin: start, Requests: 12}}},
+			Good, "Healthy",
+			"1 tracker and 2 storages without a failure, 2 gateways in the fleet, 12 requests a second.", 0},
+		"not ready": {Snapshot{NotReady: "stopping"}, Bad, "Not ready",
+			"Requests cannot be answered: stopping.", 0},
+		"few failures": {Snapshot{Traffic: busy(.5)}, Good, "Healthy", "served", 0},
+		"failures": {Snapshot{Traffic: busy(2)}, Warn, "Degraded", "2 % of the answers of the last minute",
+			0},
+		"many failures": {Snapshot{Traffic: busy(20)}, Bad, "Failing", "20 % of the answers", 0},
+		"a dead storage": {Snapshot{Storages: []Server{good, dead, idle}}, Warn, "Degraded",
+			"1 of 2 storages of group1: b:1 does not answer.", 0},
+		"all storages dead": {Snapshot{Storages: []Server{dead, idle}}, Bad, "Failing", "1 of 1 storage of group1", 0},
+		"a tracker is away": {Snapshot{Trackers: []Server{{Address: "t:1", State: Warn}, {Address: "u:1"}}}, Warn,
+			"Degraded", "1 of 2 trackers cannot be reached: t:1.", 0},
+		"redis is away": {Snapshot{Fleet: &Fleet{RedisDown: true, Redis: "r:1"}}, Warn, "Degraded",
+			"Redis (r:1) cannot be reached", 0},
+		"a gateway is away": {Snapshot{At: start, Fleet: &Fleet{Gateways: []Gateway{{Name: "g",
+			Seen: start.Add(-time.Minute)}}}}, Warn, "Degraded", "Gateway g has not been heard of for 1 min.", 0},
+		"a gateway has left": {Snapshot{At: start, Fleet: &Fleet{Gateways: []Gateway{{Name: "g",
+			Seen: start.Add(-2 * time.Hour)}}}}, Good, "Healthy", "", 0},
+		"another is not well": {Snapshot{Fleet: &Fleet{Gateways: []Gateway{{Name: "g", Live: true,
+			About: About{Version: "1", State: Bad, Why: "Its disk."}}}}},
+			Warn, "Degraded", "Gateway g is not well: Its disk.", 0},
+		"the cache's disk": {Snapshot{Budgets: []Budget{{Name: "Disk", State: Warn, Text: "has failed"}}}, Warn,
+			"Degraded", "Disk: has failed.", 0},
+		"a bug": {Snapshot{Panics: 1}, Warn, "Degraded", "1 panic was contained", 0},
+		"the worst first": {Snapshot{Panics: 2, NotReady: "no disk", Traffic: busy(2)}, Bad, "Not ready", "no disk",
+			2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := c.s.Verdict()
+			require.Equal(t, c.state, v.State)
+			require.Equal(t, c.title, v.Title)
+			require.Contains(t, v.Sentence, c.says)
+			require.Len(t, v.More, c.more)
+		})
+	}
+}
+
+// TestFew: a long list of names is cut.
+func TestFew(t *testing.T) {
+	require.Equal(t, "a, b, c", few([]string{"a", "b", "c"}))
+	require.Equal(t, "a, b, c and 2 more", few([]string{"a", "b", "c", "d", "e"}))
+}
