@@ -32,9 +32,8 @@ const (
 // is refused, since it is rather an unset variable than the root; so are ".", "..", empty segments,
 // more than 4,096 bytes and more than 128 segments.
 //
-// Acquiring a lock costs O(depth + log n) with n locks in the namespace, in this process O(n).
-// Waiters are not queued: a continuous stream of overlapping shared holders can delay an exclusive
-// one for long.
+// Acquiring a lock costs O(depth + log n) with n locks in the namespace. Waiters are not queued: a
+// continuous stream of overlapping shared holders can delay an exclusive one for long.
 type Folders struct {
 	c         *Client
 	namespace string
@@ -242,7 +241,7 @@ func (c *Client) foldersReleased(namespace string, paths []string) {
 func (e *folderWaitQueue) overlaps(paths []string) bool {
 	for _, c := range e.claims {
 		for _, path := range paths {
-			if pathsOverlap(c.path, path) {
+			if within(c.path, path) || within(path, c.path) {
 				return true
 			}
 		}
@@ -284,10 +283,18 @@ func displayPath(path string) string {
 	return path[1:]
 }
 
-// pathsOverlap reports whether a lock on one of the paths concerns the other.
-func pathsOverlap(a, b string) bool { return within(a, b) || within(b, a) }
-
 // within reports whether path is folder or lies below it.
 func within(folder, path string) bool {
 	return strings.HasPrefix(path, folder) && (len(path) == len(folder) || path[len(folder)] == '/')
+}
+
+// ancestors returns the path's ancestors, from the root, and the path.
+func ancestors(path string) []string {
+	var all []string
+	for i := range len(path) {
+		if path[i] == '/' {
+			all = append(all, path[:i])
+		}
+	}
+	return append(all, path)
 }

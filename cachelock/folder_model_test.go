@@ -1,6 +1,7 @@
 package cachelock
 
 import (
+	"container/heap"
 	"context"
 	"errors"
 	"fmt"
@@ -188,10 +189,10 @@ func (s step) checkEnd(err error) error {
 func playLocal(steps []step) error {
 	c := NewLocal(Options{})
 	defer c.Close()
-	s := c.store.(*localStore).folders("n").(*localFolders)
+	s := c.store.(*localStore).folders("n").(*localFolderStore)
 	last := int64(0)
 	for _, step := range steps {
-		h := &localFolderHold{s, step.token}
+		h := &localFolderHold{s: s, token: step.token}
 		var err error
 		switch step.what {
 		case "acquire":
@@ -204,16 +205,19 @@ func playLocal(steps []step) error {
 		case "extend":
 			err = step.checkEnd(h.extend(context.Background(), 2*time.Hour, false))
 		case "expire":
-			s.s.folderLocks[s.namespace][step.token].until = time.Now()
+			tree := s.all.trees[s.namespace]
+			t := tree.tokens[step.token]
+			t.until = time.Now()
+			heap.Fix(&tree.order, t.index)
 		}
 		if err != nil {
 			return err
 		}
 	}
 	for _, step := range steps {
-		_ = (&localFolderHold{s, step.token}).release(context.Background()) // some are released already
+		_ = (&localFolderHold{s: s, token: step.token}).release(context.Background()) // some are released already
 	}
-	if s.s.sweepFolders(time.Now()); len(s.s.folderLocks) > 0 {
+	if len(s.all.trees) > 0 {
 		return errors.New("something is left behind")
 	}
 	return nil

@@ -153,7 +153,7 @@ func TestAbandonedNamespaces(t *testing.T) {
 		for range 1000 {
 			mustAcquire(t, f, "a", Shared, LockOptions{})
 		}
-		require.Len(t, c.store.(*localStore).folderLocks, 1)
+		require.Len(t, c.store.(*localStore).folderTrees.trees, 1)
 	})
 }
 

@@ -11,7 +11,7 @@ import (
 // pass the same suite, locktest, but other processes do not see them.
 func NewLocal(o Options) *Client {
 	c := newClient(o)
-	c.store = &localStore{c: c, locks: map[string]*localLock{}, folderLocks: map[string]map[string]*localClaims{}}
+	c.store = &localStore{c: c, locks: map[string]*localLock{}}
 	return c
 }
 
@@ -22,7 +22,7 @@ type localStore struct {
 	locks map[string]*localLock
 	fence int64
 
-	folderLocks map[string]map[string]*localClaims // by namespace and token
+	folderTrees localFolders // has its own mutex
 }
 
 // localLock is a lock that is held or waited for.
@@ -59,17 +59,12 @@ func (s *localStore) acquire(ctx context.Context, w lockRequest) (holding, int64
 			return nil, 0, err
 		}
 	}
-	fence := s.nextFence(now)
+	s.fence = max(s.fence+1, now.UnixMicro())
+	fence := s.fence
 	for _, key := range w.keys {
 		fence = s.take(key, w, fence, now)
 	}
 	return &localHold{s: s, keys: w.keys, token: w.token, name: w.hold}, fence, nil
-}
-
-// nextFence returns a higher number than before, also than in an earlier run. s.mu is held.
-func (s *localStore) nextFence(now time.Time) int64 {
-	s.fence = max(s.fence+1, now.UnixMicro())
-	return s.fence
 }
 
 // conflict returns an error if a lock cannot be acquired, and adds the waiter to its queue.
