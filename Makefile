@@ -14,7 +14,7 @@ MISSPELL := github.com/golangci/misspell/cmd/misspell@v0.8.0
 NESTED := tests/bench tests/real
 
 .PHONY: help build need run run-cluster stampede test test-race test-long lint fuzz attack bench \
-	bench-compare simulate bench-locks e2e check real real-selftest clean
+	bench-compare simulate bench-locks e2e check real real-selftest dist clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -129,5 +129,10 @@ real-selftest: build ## tests of the program behind "make real"
 
 check: lint test-race ## lint and all tests
 
+# Tarballs, packages, SBOM and checksums in dist/: the same commit makes the same bytes. VERSION=v1.2.3
+# sets the version, SOURCE_DATE_EPOCH the time of all files.
+dist: ## release in dist/: tarballs, Debian and RPM packages, SBOM, checksums
+	$(GO) run ./packaging/mkdist -version '$(VERSION)' -out dist
+
 clean: ## remove what make has built
-	rm -rf bin demo-store
+	rm -rf bin demo-store dist

@@ -11,6 +11,7 @@ import (
 // layers are those of docs/architecture.md: a package imports only from layers below its own.
 var layers = map[string]int{
 	"cmd/gateway":              6,
+	"packaging/mkdist":         6,
 	"internal/app":             5,
 	"internal/gateway":         4,
 	"internal/admin":           4,

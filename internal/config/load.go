@@ -124,14 +124,16 @@ func (l *loader) applySection(section string, settings []setting) {
 }
 
 // lastOfEach gives the index of the last entry of each key, and warns of the
-// repeated ones for which mayRepeat is false.
+// repeated ones for which mayRepeat is false. The file of -c may override what a
+// file says that it includes.
 func (l *loader) lastOfEach(section string, entries []entry, mayRepeat func(entry) bool) map[string]int {
 	last := make(map[string]int, len(entries))
 	for i, e := range entries {
 		if first, twice := last[e.key]; twice && !mayRepeat(e) {
-			was := entries[first].at
-			l.warnf(e.at, full(section, e.key), "keep one of the two",
-				"%s is written already in %s line %d; the last value counts", e.key, was.file, was.line)
+			if was := entries[first].at; was.file == e.at.file || e.at.file != l.c.File {
+				l.warnf(e.at, full(section, e.key), "keep one of the two",
+					"%s is written already in %s line %d; the last value counts", e.key, was.file, was.line)
+			}
 		}
 		last[e.key] = i
 	}

@@ -362,6 +362,22 @@ func TestRepeatedScalarLastCounts(t *testing.T) {
 	require.Equal(t, 1, found(problems, Warning, 10, "x_cache"))
 }
 
+// A file of the package includes the one of FastDFS and says otherwise in places: no mistake. The
+// included file that repeats a key is one.
+func TestOverrideOfIncluded(t *testing.T) {
+	dir := put(t, map[string]string{"module.conf": base + "connect_timeout = 7\nlog_level = warn\n",
+		"m.conf":     "#include module.conf\nlog_level = debug\n",
+		"twice.conf": "log_level = debug\n#include module.conf\n"})
+	c, problems := Load(filepath.Join(dir, "m.conf"))
+	require.Empty(t, problems)
+	require.Equal(t, slog.LevelDebug, c.LogLevel)
+	c, problems = Load(filepath.Join(dir, "twice.conf"))
+	require.Len(t, problems, 1)
+	require.Contains(t, problems[0].String(),
+		"log_level is written already in "+filepath.Join(dir, "twice.conf")+" line 1")
+	require.Equal(t, slog.LevelWarn, c.LogLevel)
+}
+
 func TestUnknownKeysAndSections(t *testing.T) {
 	c, problems := load(t, base+"conect_timeout = 1\nhttp.disabled = false\nlisten = :80\n[gateway]\nlistn = :80\n"+
 		"Max_Ranges=3\nttl = 1s\nnonsense = 1\n[gatway]\nx = 1\n[other]\n[group1]\nstore_paht0=/x\n")

@@ -51,7 +51,7 @@ func files(t *testing.T) (all []string) {
 		switch {
 		case err != nil:
 			return err
-		case slices.Contains([]string{".git", "bin", "demo-store"}, name) && d.IsDir():
+		case slices.Contains([]string{".git", "bin", "dist", "demo-store"}, name) && d.IsDir():
 			return fs.SkipDir // not of the repository
 		case !d.IsDir():
 			all = append(all, name)

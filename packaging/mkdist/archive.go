@@ -1,0 +1,120 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"time"
+)
+
+// copyTree copies a file, or a folder with all below it. Programs are those that their owner may
+// run: the umask of the checkout does not count.
+func copyTree(from, to string) error {
+	return filepath.WalkDir(from, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, err := filepath.Rel(from, name)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, rel)
+		if d.IsDir() {
+			return os.MkdirAll(target, 0o755)
+		}
+		if err := os.MkdirAll(filepath.Dir(target), 0o755); err != nil {
+			return err
+		}
+		text, err := os.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		mode, err := modeOf(d)
+		if err != nil {
+			return err
+		}
+		if err := os.WriteFile(target, text, mode); err != nil {
+			return err
+		}
+		return os.Chmod(target, mode)
+	})
+}
+
+// modeOf is the mode that a file has in tarballs and packages.
+func modeOf(d fs.DirEntry) (fs.FileMode, error) {
+	info, err := d.Info()
+	if err != nil {
+		return 0, err
+	}
+	if d.IsDir() || info.Mode()&0o100 != 0 {
+		return 0o755, nil
+	}
+	return 0o644, nil
+}
+
+// writeTarball packs a folder under another name, in the order of the names.
+func writeTarball(file, dir, as string, when time.Time) (err error) {
+	f, err := os.Create(file)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, f.Close()) }()
+	zip, err := gzip.NewWriterLevel(f, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	w := tar.NewWriter(zip)
+	err = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		return addFile(w, dir, name, as, d, when)
+	})
+	return errors.Join(err, w.Close(), zip.Close())
+}
+
+func addFile(w *tar.Writer, dir, from, as string, d fs.DirEntry, when time.Time) error {
+	rel, err := filepath.Rel(dir, from)
+	if err != nil {
+		return err
+	}
+	mode, err := modeOf(d)
+	if err != nil {
+		return err
+	}
+	name := path.Join(as, filepath.ToSlash(rel))
+	h := &tar.Header{Name: name, Mode: int64(mode), ModTime: when, Format: tar.FormatPAX}
+	if d.IsDir() {
+		h.Typeflag, h.Name = tar.TypeDir, h.Name+"/"
+		return w.WriteHeader(h)
+	}
+	text, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	h.Typeflag, h.Size = tar.TypeReg, int64(len(text))
+	if err := w.WriteHeader(h); err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	_, err = io.Copy(w, bytes.NewReader(text))
+	return err
+}
+
+// compress is gzip without a name and a time.
+func compress(text []byte) ([]byte, error) {
+	var out bytes.Buffer
+	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
+	if err != nil {
+		return nil, err
+	}
+	_, err = w.Write(text)
+	err = errors.Join(err, w.Close())
+	return out.Bytes(), err
+}
