@@ -3,7 +3,6 @@ package config
 import (
 	"fmt"
 	"sort"
-	"strings"
 )
 
 // Severity tells a problem that forbids the use of a configuration from one
@@ -37,18 +36,21 @@ type Problem struct {
 	Fix      string   `json:"fix,omitempty"` // the remedy
 }
 
+// Place is "file:line", or the file alone.
+func (p Problem) Place() string {
+	if p.Line == 0 {
+		return p.File
+	}
+	return fmt.Sprintf("%s:%d", p.File, p.Line)
+}
+
 // String is "file:line: severity: text; fix".
 func (p Problem) String() string {
-	var b strings.Builder
-	b.WriteString(p.File)
-	if p.Line > 0 {
-		fmt.Fprintf(&b, ":%d", p.Line)
-	}
-	fmt.Fprintf(&b, ": %s: %s", p.Severity, p.Text)
+	text := fmt.Sprintf("%s: %s: %s", p.Place(), p.Severity, p.Text)
 	if p.Fix != "" {
-		b.WriteString("; " + p.Fix)
+		text += "; " + p.Fix
 	}
-	return b.String()
+	return text
 }
 
 // position is a line of a file.

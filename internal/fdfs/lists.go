@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/netip"
 	"strconv"
+	"strings"
 )
 
 // The lists of a tracker are sequences of records of one size. The sizes have grown with the
@@ -87,6 +88,9 @@ type StorageInfo struct {
 	ID     uint32     // storage id; 0 = the cluster has none
 	Addr   netip.Addr // invalid if the tracker does not know it yet
 	Port   int        // 0 = unknown: that of the group
+
+	Version   string // of the storage server, printable ASCII; empty = unknown
+	HeartBeat int64  // last one by the tracker's clock, in unix seconds; 0 = unknown
 }
 
 // A record of the answer to CmdListStorages (6.13 and later, 487 bytes, or 517 with long
@@ -103,6 +107,8 @@ type StorageInfo struct {
 //	                  upload priority, store paths, sub directories, current write path
 //	130     8         port (160 with long addresses)
 //	+       ...       counters
+//	-9      8         time of the last heart beat
+//	-1      1         whether it allocates trunk slots
 var storageForms = []storageForm{
 	{size: 487, id: 2, address: 16, port: 130},
 	{size: 517, id: 2, address: 46, port: 160},
@@ -112,6 +118,7 @@ var storageForms = []storageForm{
 
 const (
 	storageIDField  = 16
+	versionField    = 8
 	smallestStorage = 256 // bounds for other versions
 	largestStorage  = 800
 )
@@ -174,6 +181,11 @@ func (f storageForm) parse(record []byte) (StorageInfo, bool) {
 	if f.port == 0 {
 		return s, true
 	}
+	version := cutNUL(record[f.id+2*storageIDField+f.address:][:versionField])
+	if !strings.ContainsFunc(version, func(r rune) bool { return r <= ' ' || r > '~' }) {
+		s.Version = version
+	}
+	s.HeartBeat = int64(binary.BigEndian.Uint64(record[len(record)-9:]))
 	port := binary.BigEndian.Uint64(record[f.port:])
 	s.Port = int(port)
 	return s, port < 1<<16

@@ -36,8 +36,13 @@ func storageRecordOf(status byte, mode []byte, id, addr string, address int, por
 		b = binary.BigEndian.AppendUint64(b, uint64(1795181354+i))
 	}
 	b = binary.BigEndian.AppendUint64(b, port)
-	return append(b, make([]byte, tail)...)
+	b = append(b, make([]byte, tail)...)
+	binary.BigEndian.PutUint64(b[len(b)-9:], uint64(heartBeat))
+	return b
 }
+
+// heartBeat is the time of the last one in the records.
+const heartBeat = 1795181400
 
 func TestParseGroups(t *testing.T) {
 	body := append(groupRecordOf("group1", 2, 23000), groupRecordOf("0123456789abcdef", 65535, 65535)...)
@@ -81,8 +86,8 @@ func TestParseStorages(t *testing.T) {
 	got, err := ParseStorages(four)
 	require.NoError(t, err)
 	require.Equal(t, []StorageInfo{
-		{7, 100001, netip.MustParseAddr("10.0.0.1"), 23000},
-		{5, 0, netip.MustParseAddr("10.0.0.2"), 65535},
+		{7, 100001, netip.MustParseAddr("10.0.0.1"), 23000, "6.16.1", heartBeat},
+		{5, 0, netip.MustParseAddr("10.0.0.2"), 65535, "6.16.1", heartBeat},
 	}, got)
 
 	six := append(storageRecordOf(7, both, "1", "2001:db8:ffff:ffff:ffff:ffff:ffff:ffff", 46, 23000, 349),
@@ -91,8 +96,8 @@ func TestParseStorages(t *testing.T) {
 	got, err = ParseStorages(six)
 	require.NoError(t, err)
 	require.Equal(t, []StorageInfo{
-		{7, 1, netip.MustParseAddr("2001:db8:ffff:ffff:ffff:ffff:ffff:ffff"), 23000},
-		{7, 2, netip.Addr{}, 1},
+		{7, 1, netip.MustParseAddr("2001:db8:ffff:ffff:ffff:ffff:ffff:ffff"), 23000, "6.16.1", heartBeat},
+		{7, 2, netip.Addr{}, 1, "6.16.1", heartBeat},
 	}, got)
 
 	got, err = ParseStorages(nil)

@@ -209,7 +209,9 @@ func requireDecoded(t *testing.T, kind string, p goldenPacket, body []byte, deco
 		require.NoError(t, err, p.Name)
 		require.Len(t, storages, len(d.Storages))
 		for i, s := range d.Storages {
-			want := StorageInfo{Status: s.Status, Addr: netip.MustParseAddr(s.IP), Port: s.StoragePort}
+			want := StorageInfo{Status: s.Status, Addr: netip.MustParseAddr(s.IP), Port: s.StoragePort,
+				Version: "6.16.1", HeartBeat: storages[i].HeartBeat}
+			require.InDelta(t, 1795181382, want.HeartBeat, 7*86400, "the time of the recording")
 			if p.Cluster == "b" { // it has storage ids
 				_, err := fmt.Sscan(s.ID, &want.ID)
 				require.NoError(t, err)

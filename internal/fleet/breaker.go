@@ -82,7 +82,7 @@ func (b *breaker) note(err error) {
 	b.pause = minPause
 	b.opened++
 	b.open(cache.ErrFleetDown)
-	b.log.Warn("redis cannot be used: this gateway goes on alone", "error", err, "advice", adviceOn(err))
+	b.log.Warn("redis cannot be used: this gateway goes on alone", "error", err, "advice", Advice(err))
 }
 
 // probed counts the outcome of a look by the background loop, which may close the breaker.
@@ -128,8 +128,8 @@ var advices = []struct{ said, advice string }{
 	{"DB index", "check db in [redis]"},
 }
 
-// adviceOn is what an operator can do about an error.
-func adviceOn(err error) string {
+// Advice is what an operator can do about an error of Redis.
+func Advice(err error) string {
 	for _, a := range advices {
 		if strings.Contains(err.Error(), a.said) {
 			return a.advice

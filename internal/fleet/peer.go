@@ -58,8 +58,8 @@ const (
 // MinSecret is the length of the shortest [peer] secret, in bytes.
 const MinSecret = 16
 
-// errSecret is the error for a peer whose certificate is not made from this fleet's secret.
-var errSecret = errors.New("the other side does not have the secret of this fleet")
+// ErrSecret is the error for a peer whose certificate is not made from this fleet's secret.
+var ErrSecret = errors.New("the other side does not have the secret of this fleet")
 
 // peerTLS derives the fleet's certificate from its secret, and returns the TLS settings of both
 // ends of a peer connection.
@@ -89,7 +89,7 @@ func peerTLS(secret string) (*tls.Config, error) {
 		DynamicRecordSizingDisabled: true,
 		VerifyConnection: func(s tls.ConnectionState) error {
 			if len(s.PeerCertificates) != 1 || !public.Equal(s.PeerCertificates[0].PublicKey) {
-				return errSecret
+				return ErrSecret
 			}
 			return nil
 		},

@@ -139,9 +139,9 @@ func (p *peers) failed(ctx context.Context, peer string, err error) error {
 	switch {
 	case ctx.Err() != nil:
 		return fmt.Errorf("%w: %w", errUnreachable, context.Cause(ctx))
-	case errors.Is(err, errSecret):
+	case errors.Is(err, ErrSecret):
 		p.backoff.Fail(peer)
-		p.warn.Warn(peer, "a peer is not trusted", "gateway", peer, "error", errSecret,
+		p.warn.Warn(peer, "a peer is not trusted", "gateway", peer, "error", ErrSecret,
 			"advice", "give all gateways the same secret in [peer], and see that advertise leads to their [peer] listen")
 		return fmt.Errorf("%w: %w", errRefused, err)
 	}

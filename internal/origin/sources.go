@@ -72,18 +72,18 @@ func (s *Sources) Of(id fdfs.FileID) (storage.Server, Standing) {
 		case !ok:
 			return storage.Server{}, SourceUnknown
 		case member.Group != id.Group:
-			return s.server(member), SourceStranger
+			return s.Server(member), SourceStranger
 		case s.isSelf(member):
-			return s.server(member), SourceSelf
+			return s.Server(member), SourceSelf
 		}
-		return s.server(member), SourceAllowed
+		return s.Server(member), SourceAllowed
 	}
 	addr, _ := id.SourceAddr()
 	member, listed := s.o.Members.ByAddr(id.Group, addr)
 	if !listed {
 		member = tracker.Server{Group: id.Group, Host: addr.String()}
 	}
-	server := s.server(member)
+	server := s.Server(member)
 	switch {
 	case s.isSelf(member):
 		return server, SourceSelf
@@ -99,7 +99,7 @@ func (s *Sources) Of(id fdfs.FileID) (storage.Server, Standing) {
 // ByID is where the storage with a storage id is reached; false where no list has it.
 func (s *Sources) ByID(id uint32) (storage.Server, bool) {
 	member, ok := s.o.Members.ByID(id)
-	return s.server(member), ok
+	return s.Server(member), ok
 }
 
 // allowed tells whether the configuration vouches for an address that no list has.
@@ -123,10 +123,10 @@ func (s *Sources) Replicas(group string) []storage.Server {
 		if s.isSelf(member) {
 			continue
 		}
-		list = append(list, s.server(member))
+		list = append(list, s.Server(member))
 		for _, other := range member.Others {
 			member.Host = other.String()
-			further = append(further, s.server(member))
+			further = append(further, s.Server(member))
 		}
 	}
 	return append(list, further...)
@@ -152,9 +152,9 @@ func (s *Sources) isSelf(member tracker.Server) bool {
 		slices.ContainsFunc(member.Others, func(a netip.Addr) bool { return slices.Contains(s.o.LocalIPs, a) })
 }
 
-// server is where a storage is reached: by the address map, and at the usual port where none is
+// Server is where a storage is reached: by the address map, and at the usual port where none is
 // known.
-func (s *Sources) server(member tracker.Server) storage.Server {
+func (s *Sources) Server(member tracker.Server) storage.Server {
 	server := storage.Server{Host: member.Host, Port: member.Port}
 	if server.Port == 0 {
 		server.Port = s.port(member.Group)

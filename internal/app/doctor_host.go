@@ -1,0 +1,234 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/procfs"
+	"golang.org/x/sys/unix"
+)
+
+// limits looks at open files and memory.
+func (d *doctor) limits(context.Context) {
+	const area = "limit"
+	g := &d.cfg.Gateway
+	kept := min(d.cfg.OpenFileCache.MaxFiles, keptFiles())
+	if room := affordable(g.MaxConnections, kept, slog.New(slog.DiscardHandler)); room < g.MaxConnections {
+		status := Warn
+		if g.MaxConnections == defaultConnections {
+			status = OK
+		}
+		d.add(area, "open files", status, "raise the limit on open files (ulimit -n, LimitNOFILE=), or lower max_connections",
+			"enough for %d of max_connections = %d", room, g.MaxConnections)
+	} else {
+		d.add(area, "open files", OK, "", "enough for max_connections = %d", g.MaxConnections)
+	}
+	total := memoryOfHost()
+	needs := d.cfg.Cache.MemoryMax + d.cfg.OpenFileCache.Memory
+	switch {
+	case total == 0:
+	case needs > total/4*3:
+		d.add(area, "memory", Warn, "lower memory_max in [cache] or memory in [open_file_cache], or add memory",
+			"memory_max and the memory of [open_file_cache] are %s, and this host has %s", bytesOf(needs), bytesOf(total))
+	default:
+		d.add(area, "memory", OK, "", "%s for files, of %s", bytesOf(needs), bytesOf(total))
+	}
+}
+
+// memoryOfHost is the memory that this process may use, in bytes: that of the host, or less in a
+// control group. 0 = unknown.
+func memoryOfHost() (total int64) {
+	if proc, err := procfs.NewDefaultFS(); err == nil {
+		if info, err := proc.Meminfo(); err == nil && info.MemTotalBytes != nil {
+			total = int64(*info.MemTotalBytes)
+		}
+	}
+	for _, name := range []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"} {
+		text, err := os.ReadFile(name)
+		if err != nil {
+			continue
+		}
+		if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && (total == 0 || n < total) {
+			total = n
+		}
+	}
+	return total
+}
+
+func bytesOf(n int64) string {
+	for _, unit := range []struct {
+		size int64
+		name string
+	}{{1 << 40, "TB"}, {1 << 30, "GB"}, {1 << 20, "MB"}} {
+		if n >= unit.size {
+			return fmt.Sprintf("%.1f %s", float64(n)/float64(unit.size), unit.name)
+		}
+	}
+	return fmt.Sprintf("%d KB", n>>10)
+}
+
+// disks looks at the store paths, and at the space for the cache. What keeps either from use is a
+// problem of the configuration.
+func (d *doctor) disks(ctx context.Context) {
+	const area = "disk"
+	for _, g := range d.cfg.Groups {
+		for _, store := range g.StorePaths {
+			if unix.Access(filepath.Join(store, "data"), unix.R_OK|unix.X_OK) != nil {
+				continue // told as a problem of the configuration
+			}
+			d.add(area, store, OK, "", "can be read, a store path of %s", g.Name)
+		}
+	}
+	folder := cacheFolder(d.cfg)
+	if folder == "" {
+		return
+	}
+	at := folder // or the folder that it will be made in
+	var space unix.Statfs_t
+	for unix.Statfs(at, &space) != nil {
+		if at == filepath.Dir(at) {
+			return
+		}
+		at = filepath.Dir(at)
+	}
+	free := int64(space.Bavail) * space.Bsize
+	used, want := sizeOf(ctx, folder), d.cfg.Cache.DiskMax
+	status := OK
+	if used+free < want {
+		status = Warn
+	}
+	d.add(area, folder, status, "lower disk_max, or free space on the disk: a full disk switches the cache on it off",
+		"%s free and %s in the cache, for disk_max = %s", bytesOf(free), bytesOf(used), bytesOf(want))
+}
+
+// sizeOf is the size of the files in a folder, in bytes; of some of them when ctx ends.
+func sizeOf(ctx context.Context, folder string) (sum int64) {
+	_ = filepath.WalkDir(folder, func(_ string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return ctx.Err() // what cannot be read is not counted
+		}
+		if info, err := e.Info(); err == nil {
+			sum += info.Size()
+		}
+		return nil
+	})
+	return sum
+}
+
+// clockSlack is the difference of two clocks that does no harm: tokens and times are in seconds.
+const clockSlack = 2 * time.Second
+
+// clock asks the kernel whether NTP keeps it right.
+func (d *doctor) clock(context.Context) {
+	const area, subject = "clock", "this host"
+	var t unix.Timex
+	_, err := unix.Adjtimex(&t)
+	switch {
+	case err != nil:
+		d.add(area, subject, Warn, "let this process call adjtimex(2)", "cannot be asked: %v", err)
+	case t.Status&unix.STA_UNSYNC != 0:
+		d.add(area, subject, Warn, "run an NTP service: tokens and the age of files depend on the clock",
+			"no NTP service keeps it right; it reads %s", time.Now().UTC().Format(time.RFC3339))
+	default:
+		d.add(area, subject, OK, "", "kept right by NTP, to %d ms", t.Maxerror/1000)
+	}
+}
+
+// ports tries to listen on each address.
+func (d *doctor) ports(context.Context) {
+	const area = "port"
+	for _, p := range []purpose{forAdmin, forPeers, forFiles} {
+		for _, address := range p.addresses(d.cfg) {
+			path, isSocket := strings.CutPrefix(address, "unix:")
+			if isSocket {
+				d.add(area, address, OK, "", "%s", socketState(path))
+				continue
+			}
+			ln, err := net.Listen("tcp", address)
+			switch {
+			case err == nil:
+				_ = ln.Close()
+				d.add(area, address, OK, "", "free")
+			case errors.Is(err, unix.EADDRINUSE):
+				d.taken(address, p)
+			case errors.Is(err, unix.EACCES):
+				d.add(area, address, Fail, "start the gateway by systemd, as root with user in [gateway], "+
+					"or with CAP_NET_BIND_SERVICE", "this account may not listen there")
+			default:
+				d.add(area, address, Fail, "correct "+p.setting(), "%v", err)
+			}
+		}
+	}
+}
+
+// socketState says whether a process listens on a unix socket.
+func socketState(path string) string {
+	conn, err := net.DialTimeout("unix", path, examineTime)
+	if err != nil {
+		return "free"
+	}
+	_ = conn.Close()
+	return "a process listens there"
+}
+
+// taken finds out which process has the port of an address. One of this program is no problem.
+func (d *doctor) taken(address string, p purpose) {
+	const area = "port"
+	_, text, _ := net.SplitHostPort(address)
+	port, _ := strconv.ParseUint(text, 10, 16)
+	owners := listeners(port)
+	own, _ := os.Executable()
+	if len(owners) == 0 {
+		d.add(area, address, Fail, "run this as root to see which, and stop it, or change "+p.setting(),
+			"taken by a process of another account")
+		return
+	}
+	for _, o := range owners {
+		name, _ := o.Comm()
+		if exe, err := o.Executable(); err == nil && filepath.Base(exe) == filepath.Base(own) {
+			d.add(area, address, OK, "", "taken by a running gateway, process %d", o.PID)
+			continue
+		}
+		d.add(area, address, Fail, "stop it, or change "+p.setting(), "taken by %s, process %d", name, o.PID)
+	}
+}
+
+// tcpListen is the state of a listening socket in /proc/net/tcp.
+const tcpListen = 10
+
+// listeners are the processes that listen on a TCP port, of those that this process may look into.
+func listeners(port uint64) (owners []procfs.Proc) {
+	proc, err := procfs.NewDefaultFS()
+	if err != nil {
+		return nil
+	}
+	var sockets []string
+	four, _ := proc.NetTCP() // a kernel may lack either
+	six, _ := proc.NetTCP6()
+	for _, line := range slices.Concat(four, six) {
+		if line.St == tcpListen && line.LocalPort == port {
+			sockets = append(sockets, fmt.Sprintf("socket:[%d]", line.Inode))
+		}
+	}
+	all, err := proc.AllProcs()
+	if err != nil || len(sockets) == 0 {
+		return nil
+	}
+	for _, p := range all {
+		targets, _ := p.FileDescriptorTargets()
+		if slices.ContainsFunc(targets, func(t string) bool { return slices.Contains(sockets, t) }) {
+			owners = append(owners, p)
+		}
+	}
+	return owners
+}

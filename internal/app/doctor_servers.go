@@ -1,0 +1,244 @@
+package app
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/fleet"
+)
+
+// maxList bounds the answer of a tracker in bytes.
+const maxList = 4 << 20
+
+// trackers asks each tracker for its groups.
+func (d *doctor) trackers(ctx context.Context) {
+	const area = "tracker"
+	if len(d.cfg.TrackerServers) == 0 {
+		d.add(area, "tracker_server", OK, "", "none is configured")
+		return
+	}
+	var mu sync.Mutex // guards what follows
+	var failed []Finding
+	answered := 0
+	var asking sync.WaitGroup
+	for _, t := range d.cfg.TrackerServers {
+		for _, address := range t.Addresses {
+			asking.Go(func() {
+				began := time.Now()
+				groups, err := d.groupsOf(ctx, address)
+				f := Finding{Area: area, Subject: address, Status: OK, Millis: millisOf(time.Since(began)),
+					Text: fmt.Sprintf("answers, %d groups", len(groups))}
+				mu.Lock()
+				defer mu.Unlock()
+				if err == nil {
+					answered++
+					d.put(f)
+					return
+				}
+				f.Status, f.Text = Fail, err.Error()
+				f.Advice = "start fdfs_trackerd there, open the port for this host, or correct tracker_server"
+				failed = append(failed, f)
+			})
+		}
+	}
+	asking.Wait()
+	for _, f := range failed {
+		if answered > 0 { // the others do its work
+			f.Status = Warn
+		}
+		d.put(f)
+	}
+}
+
+func (d *doctor) groupsOf(ctx context.Context, address string) ([]fdfs.GroupInfo, error) {
+	body, err := d.call(ctx, address, fdfs.CmdListGroups, maxList)
+	if err != nil {
+		return nil, err
+	}
+	return fdfs.ParseGroups(body)
+}
+
+// call sends one request without a body on a new connection.
+func (d *doctor) call(ctx context.Context, address string, cmd fdfs.Command, limit int64) ([]byte, error) {
+	s := d.remote.settings
+	pool := fdfs.NewPool(address, fdfs.PoolOptions{ConnectTimeout: s.connectTimeout, NetworkTimeout: s.networkTimeout})
+	defer pool.Close()
+	return pool.Call(ctx, cmd, 0, nil, limit)
+}
+
+// beatEvery is the longest usual time between two heart beats of a storage, which are every 30 s,
+// and a little more. A tracker takes a storage for dead after 120 s.
+const beatEvery = 2 * time.Minute
+
+// storages asks every storage that a tracker lists as active, in the way in which files are fetched.
+func (d *doctor) storages(ctx context.Context) {
+	const area = "storage"
+	if len(d.cfg.TrackerServers) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(ctx, 4*examineTime)
+	defer cancel()
+	groups, err := d.remote.trackers.Groups(ctx)
+	if err != nil {
+		return // told of the trackers
+	}
+	d.remote.await()
+	var asking sync.WaitGroup
+	var beat int64 // the last one of any storage
+	for _, g := range groups {
+		list, err := d.remote.trackers.Storages(ctx, g.Name)
+		if err != nil {
+			d.add(area, g.Name, Fail, "look into the log of the tracker", "no list of its storages: %v", err)
+			continue
+		}
+		for _, info := range list {
+			beat = max(beat, info.HeartBeat)
+			asking.Go(func() { d.storage(ctx, g.Name, info) })
+		}
+	}
+	asking.Wait()
+	d.trackerClock(beat)
+}
+
+// storage asks one.
+func (d *doctor) storage(ctx context.Context, group string, info fdfs.StorageInfo) {
+	const area = "storage"
+	server, ok := d.remote.trackers.Members().ByAddr(group, info.Addr)
+	if !ok {
+		return // deleted, or without an address yet
+	}
+	at := d.remote.options.Sources.Server(server)
+	began := time.Now()
+	err := d.reach(ctx, at.Host, at.Addr())
+	f := Finding{Area: area, Subject: at.Addr() + " (" + group + ")", Status: OK, Millis: millisOf(time.Since(began)),
+		Text: "answers"}
+	if info.Version != "" {
+		f.Text += ", FastDFS " + info.Version
+	}
+	switch {
+	case info.Status != fdfs.StatusActive:
+		f.Status, f.Text = Warn, fmt.Sprintf("the tracker says that it is not active (status %d)", info.Status)
+		f.Advice = "start fdfs_storaged there, or delete it from its group"
+	case err != nil:
+		f.Status, f.Text = Fail, err.Error()
+		f.Advice = "open the port for this host, or map the address in [address_map]"
+	}
+	d.put(f)
+}
+
+// reach asks a storage by the FastDFS protocol, or connects to its web server where files are
+// fetched from, or clients are sent to that.
+func (d *doctor) reach(ctx context.Context, host, address string) error {
+	s := d.remote.settings
+	if !s.web && !s.options.Redirect {
+		_, err := d.call(ctx, address, fdfs.CmdActiveTest, 0)
+		return err
+	}
+	port := s.webPort
+	if s.options.Redirect {
+		port = d.cfg.Gateway.RedirectPort
+	}
+	if port == 0 {
+		port = s.options.Port
+	}
+	conn, err := (&net.Dialer{Timeout: examineTime}).DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+	if err != nil {
+		return fmt.Errorf("its web server: %w", err)
+	}
+	return conn.Close()
+}
+
+// trackerClock compares the clock of this host with the last heart beat of a storage, by the
+// tracker's clock. More than that the protocol does not tell.
+func (d *doctor) trackerClock(beat int64) {
+	const area, subject, advice = "clock", "trackers", "set the clocks of all hosts by NTP"
+	if beat == 0 {
+		return
+	}
+	switch behind := time.Since(time.Unix(beat, 0)).Round(time.Second); {
+	case behind < -clockSlack:
+		d.add(area, subject, Warn, advice, "the clock of this host is at least %s behind that of the trackers", -behind)
+	case behind > beatEvery+clockSlack:
+		d.add(area, subject, Warn, advice, "the clock of this host is %s ahead of that of the trackers, "+
+			"or no storage has been alive for so long", behind)
+	default:
+		d.add(area, subject, OK, "", "the last heart beat of a storage was %s ago", max(behind, 0))
+	}
+}
+
+// fleet asks Redis and the other gateways.
+func (d *doctor) fleet(ctx context.Context) {
+	const area = "redis"
+	subject := strings.Join(d.cfg.Redis.Addresses, ", ")
+	f, err := openFleet(d.cfg, nil, slog.New(slog.DiscardHandler))
+	if err != nil {
+		d.add(area, subject, Fail, "correct the keys of [redis]", "%v", err)
+		return
+	}
+	if f == nil {
+		d.add(area, "addresses", OK, "", "none is configured: this gateway is no part of a fleet")
+		return
+	}
+	defer f.Close()
+	h, err := f.Examine(ctx)
+	if err != nil {
+		d.add(area, subject, Fail, fleet.Advice(err), "%v", err)
+		return
+	}
+	d.redis(subject, h)
+	for _, p := range h.Peers {
+		found := Finding{Area: "peer", Subject: p.Name, Status: OK, Text: "answers, and has the same secret",
+			Millis: millisOf(p.Latency)}
+		if p.Err != nil {
+			found.Status, found.Text = Fail, p.Err.Error()
+			found.Advice = "give all gateways the same secret in [peer], and let them reach each other's [peer] listen"
+		}
+		d.put(found)
+	}
+}
+
+// redis judges what Redis says of itself.
+func (d *doctor) redis(subject string, h fleet.Health) {
+	const area = "redis"
+	f := Finding{Area: area, Subject: subject, Status: OK, Millis: millisOf(h.Latency), Text: "answers"}
+	if h.Version != "" {
+		f.Text += ", Redis " + h.Version
+	}
+	if h.Version != "" && !atLeast(h.Version, 6, 2) {
+		f.Status, f.Advice = Fail, "install Redis 6.2 or later"
+	}
+	d.put(f)
+	switch h.Policy {
+	case "":
+	case "noeviction":
+		d.add(area, "maxmemory-policy", OK, "", "noeviction")
+	default:
+		d.add(area, "maxmemory-policy", Warn, "set maxmemory-policy noeviction in redis.conf",
+			"%s: leases and purges can be evicted when memory is short", h.Policy)
+	}
+	ahead := h.ClockAhead.Round(time.Millisecond)
+	status := OK
+	if ahead.Abs() > clockSlack {
+		status = Warn
+	}
+	d.add("clock", "redis", status, "set the clocks of all hosts by NTP",
+		"the clock of Redis is %s ahead of this host's", ahead)
+}
+
+// atLeast compares a version "7.0.15" with major.minor. One that cannot be read is new enough.
+func atLeast(version string, major, minor int) bool {
+	parts := strings.Split(version, ".")
+	if len(parts) < 2 {
+		return true
+	}
+	a, errA := strconv.Atoi(parts[0])
+	b, errB := strconv.Atoi(parts[1])
+	return errA != nil || errB != nil || a > major || a == major && b >= minor
+}

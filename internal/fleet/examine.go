@@ -1,0 +1,110 @@
+package fleet
+
+import (
+	"context"
+	"crypto/tls"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// Health is what Examine has found.
+type Health struct {
+	Latency    time.Duration // of one request to Redis, on a connection that is open
+	ClockAhead time.Duration // of Redis before this host; exact to Latency
+	Version    string        // of Redis; empty = its user may not ask
+	Policy     string        // maxmemory-policy of Redis; empty = its user may not ask
+	Peers      []PeerHealth  // gateways that live, this one apart
+}
+
+// PeerHealth is one gateway.
+type PeerHealth struct {
+	Name    string
+	Latency time.Duration // of a connection and its TLS handshake
+	Err     error         // nil = it is reached, and has the secret; else ErrSecret, or why it is not reached
+}
+
+// Examine asks Redis and every gateway that is registered there. It changes nothing, and needs no
+// Start.
+func (f *Fleet) Examine(ctx context.Context) (h Health, err error) {
+	if h.ClockAhead, h.Latency, err = f.clock(ctx); err != nil {
+		return h, err
+	}
+	for _, section := range []string{"server", "memory"} {
+		text, _ := f.rdb.Info(ctx, section).Result() // a user of few rights may not
+		for line := range strings.Lines(text) {
+			switch name, value, _ := strings.Cut(strings.TrimSpace(line), ":"); name {
+			case "redis_version":
+				h.Version = value
+			case "maxmemory_policy":
+				h.Policy = value
+			}
+		}
+	}
+	gateways, err := f.Gateways(ctx)
+	if err != nil {
+		return h, err
+	}
+	var records map[string]string
+	err = f.ask(ctx, "read the records of the gateways", func(ctx context.Context) (err error) {
+		records, err = f.rdb.HGetAll(ctx, f.keys.members()).Result()
+		return err
+	})
+	if err != nil || f.peerTLS == nil {
+		return h, err
+	}
+	for _, g := range gateways {
+		if g.Live && g.Name != f.o.Name && records[g.Name] != "" && len(h.Peers) < maxPeers {
+			h.Peers = append(h.Peers, f.examinePeer(ctx, g.Name, records[g.Name]))
+		}
+	}
+	return h, nil
+}
+
+// clock compares the clock of Redis with that of this host, in the quickest of three requests.
+func (f *Fleet) clock(ctx context.Context) (ahead, latency time.Duration, err error) {
+	for range 3 {
+		var cmd *redis.TimeCmd
+		began := time.Now()
+		if err := f.ask(ctx, "reach redis", func(ctx context.Context) error {
+			cmd = f.rdb.Time(ctx)
+			return cmd.Err()
+		}); err != nil {
+			return 0, 0, err
+		}
+		if took := time.Since(began); latency == 0 || took < latency {
+			ahead, latency = cmd.Val().Sub(began.Add(took/2)), took
+		}
+	}
+	return ahead, latency, nil
+}
+
+// examinePeer connects to a gateway. Both sides compare their secrets in the handshake.
+func (f *Fleet) examinePeer(ctx context.Context, name, record string) PeerHealth {
+	p := PeerHealth{Name: name}
+	if name, ok := f.records.parse(record); !ok || name != p.Name {
+		p.Err = ErrSecret
+		return p
+	}
+	u, err := parsePeer(name)
+	if err != nil {
+		p.Err = err
+		return p
+	}
+	address := u.Host
+	if u.Port() == "" {
+		address = net.JoinHostPort(u.Hostname(), "443")
+	}
+	config := f.peerTLS.Clone()
+	config.NextProtos = []string{"h2"}
+	ctx, cancel := context.WithTimeout(ctx, 2*peerDial)
+	defer cancel()
+	began := time.Now()
+	conn, err := (&tls.Dialer{Config: config}).DialContext(ctx, "tcp", address)
+	if p.Latency, p.Err = time.Since(began), err; err == nil {
+		p.Err = conn.Close()
+	}
+	return p
+}
