@@ -1,12 +1,13 @@
 package config
 
 import (
-	"fastdfs-gateway/internal/fdfs"
 	"fmt"
 	"net"
 	"net/url"
 	"strconv"
 	"strings"
+
+	"fastdfs-gateway/internal/fdfs"
 )
 
 const maxListeners = 64 // they are compared with each other

@@ -78,49 +78,46 @@ func (k *checker) clock() {
 	}
 }
 
-// eachStorePath calls f with every store path and its key.
-func (k *checker) eachStorePath(f func(key string, at position, dir string)) {
+// stores looks at the store paths.
+func (k *checker) stores() {
 	for i, g := range k.c.Groups {
 		for n, dir := range g.StorePaths {
 			key := "store_path" + strconv.Itoa(n)
-			section := "group" + strconv.Itoa(i+1)
-			at, inSection := k.c.positions[full(section, key)]
+			name := full("group"+strconv.Itoa(i+1), key)
+			at, inSection := k.c.positions[name]
 			if inSection {
-				key = full(section, key)
+				key = name
 			} else if at, inSection = k.c.positions[key]; !inSection {
 				at = k.c.at("base_path")
 			}
-			f(key, at, dir)
+			k.store(key, at, dir)
 		}
 	}
 }
 
-// stores looks at the store paths.
-func (k *checker) stores() {
-	k.eachStorePath(func(key string, at position, dir string) {
-		data := filepath.Join(dir, "data")
-		switch {
-		case !filepath.IsAbs(dir):
-			k.errorf(at, key, "write the path from the root: /...", "store path %q is not absolute", clip(dir))
-		case isMissing(dir):
-			k.errorf(at, key, "mount the disk, or correct the path: the same as in storage.conf",
-				"store path %q is not there", clip(dir))
-		case !may(dir, unix.X_OK):
-			k.errorf(at, key, "run the gateway as the user of the storage server, or let its user enter the folder",
-				"cannot enter %q", clip(dir))
-		case isMissing(data) && filepath.Base(dir) == "data":
-			k.errorf(at, key, "leave out the /data at the end, as in storage.conf",
-				"store path %q has no folder data in it", clip(dir))
-		case isMissing(data):
-			k.errorf(at, key, "mount the disk, or correct the path: the storage server makes this folder",
-				"store path %q has no folder data in it", clip(dir))
-		case !isDir(data):
-			k.errorf(at, key, "correct the path: the same as in storage.conf", "%q is no folder", clip(data))
-		case !may(data, unix.R_OK|unix.X_OK):
-			k.errorf(at, key, "run the gateway as the user of the storage server, or let its user read the folder",
-				"cannot read %q", clip(data))
-		}
-	})
+func (k *checker) store(key string, at position, dir string) {
+	data := filepath.Join(dir, "data")
+	switch {
+	case !filepath.IsAbs(dir):
+		k.errorf(at, key, "write the path from the root: /...", "store path %q is not absolute", clip(dir))
+	case isMissing(dir):
+		k.errorf(at, key, "mount the disk, or correct the path: the same as in storage.conf",
+			"store path %q is not there", clip(dir))
+	case !may(dir, unix.X_OK):
+		k.errorf(at, key, "run the gateway as the user of the storage server, or let its user enter the folder",
+			"cannot enter %q", clip(dir))
+	case isMissing(data) && filepath.Base(dir) == "data":
+		k.errorf(at, key, "leave out the /data at the end, as in storage.conf",
+			"store path %q has no folder data in it", clip(dir))
+	case isMissing(data):
+		k.errorf(at, key, "mount the disk, or correct the path: the storage server makes this folder",
+			"store path %q has no folder data in it", clip(dir))
+	case !isDir(data):
+		k.errorf(at, key, "correct the path: the same as in storage.conf", "%q is no folder", clip(data))
+	case !may(data, unix.R_OK|unix.X_OK):
+		k.errorf(at, key, "run the gateway as the user of the storage server, or let its user read the folder",
+			"cannot read %q", clip(data))
+	}
 }
 
 // lists looks for mime.types and the storage ids.

@@ -6,13 +6,14 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
-	"fastdfs-gateway/internal/fdfs"
 	"math/big"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"fastdfs-gateway/internal/fdfs"
 
 	"github.com/stretchr/testify/require"
 )

@@ -30,11 +30,12 @@
 package config
 
 import (
-	"fastdfs-gateway/internal/fdfs"
 	"io/fs"
 	"log/slog"
 	"net/netip"
 	"time"
+
+	"fastdfs-gateway/internal/fdfs"
 )
 
 // Config is a whole configuration, defaults filled in. It is not changed after

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fastdfs-gateway/internal/fdfs"
 	"net"
 	"net/netip"
 	"net/url"
@@ -9,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"fastdfs-gateway/internal/fdfs"
 
 	"github.com/stretchr/testify/require"
 )

@@ -1,11 +1,12 @@
 package config
 
 import (
-	"fastdfs-gateway/internal/fdfs"
 	"fmt"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"fastdfs-gateway/internal/fdfs"
 
 	"github.com/stretchr/testify/require"
 )

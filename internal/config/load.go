@@ -1,12 +1,13 @@
 package config
 
 import (
-	"fastdfs-gateway/internal/fdfs"
 	"fmt"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+
+	"fastdfs-gateway/internal/fdfs"
 )
 
 // Bounds of the store description. A file id names a store path with two

@@ -1,7 +1,6 @@
 package config
 
 import (
-	"fastdfs-gateway/internal/fdfs"
 	"fmt"
 	"io/fs"
 	"log/slog"
@@ -12,6 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"fastdfs-gateway/internal/fdfs"
 )
 
 // field says how a setting's text is read into where it goes.
