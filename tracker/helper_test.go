@@ -158,8 +158,9 @@ func (s *stalls) asked(ctx context.Context, c *Client) (err error) {
 // ask sends a query that the client never sends by itself, so that the requests that the fakes
 // count are those of the test.
 func ask(ctx context.Context, c *Client, id fdfs.FileID) error {
-	return c.query(ctx, fdfs.Command(fdfstest.CmdFetchAll), fdfs.AppendFile(nil, id), 64<<10,
-		func([]byte) error { return nil })
+	_, err := request(ctx, c, fdfs.Command(fdfstest.CmdFetchAll), fdfs.AppendFile(nil, id), 64<<10,
+		func([]byte) (any, error) { return nil, nil })
+	return err
 }
 
 // addresses are those of a list of storages.

@@ -21,14 +21,8 @@ const (
 var errEmpty = errors.New("the tracker's list is empty")
 
 // Groups requests all groups, at least one.
-func (c *Client) Groups(ctx context.Context) (groups []fdfs.GroupInfo, err error) {
-	err = c.query(ctx, fdfs.CmdListGroups, nil, listLimit, func(answer []byte) error {
-		groups, err = fdfs.ParseGroups(answer)
-		if err == nil && len(groups) == 0 {
-			return errEmpty
-		}
-		return err
-	})
+func (c *Client) Groups(ctx context.Context) ([]fdfs.GroupInfo, error) {
+	groups, err := request(ctx, c, fdfs.CmdListGroups, nil, listLimit, filled(fdfs.ParseGroups))
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the groups: %w", err)
 	}
@@ -36,39 +30,46 @@ func (c *Client) Groups(ctx context.Context) (groups []fdfs.GroupInfo, err error
 }
 
 // Storages requests the storages of a group, at least one, with any status.
-func (c *Client) Storages(ctx context.Context, group string) (storages []fdfs.StorageInfo, err error) {
-	err = c.query(ctx, fdfs.CmdListStorages, fdfs.AppendGroup(nil, group), listLimit, func(answer []byte) error {
-		storages, err = fdfs.ParseStorages(answer)
-		if err == nil && len(storages) == 0 {
-			return errEmpty
-		}
-		return err
-	})
+func (c *Client) Storages(ctx context.Context, group string) ([]fdfs.StorageInfo, error) {
+	body := fdfs.AppendGroup(nil, group)
+	storages, err := request(ctx, c, fdfs.CmdListStorages, body, listLimit, filled(fdfs.ParseStorages))
 	if err != nil {
 		return nil, fmt.Errorf("cannot list the storages of %q: %w", group, err)
 	}
 	return storages, nil
 }
 
+// filled refuses an empty list.
+func filled[T any](parse func([]byte) ([]T, error)) func([]byte) ([]T, error) {
+	return func(answer []byte) ([]T, error) {
+		list, err := parse(answer)
+		if err == nil && len(list) == 0 {
+			err = errEmpty
+		}
+		return list, err
+	}
+}
+
 // StorageIDs requests the list of storage ids, at most fdfs.MaxStorageIDs, page by page. It is
 // empty if the cluster has none.
-func (c *Client) StorageIDs(ctx context.Context) ([]fdfs.StorageID, error) {
-	var ids []fdfs.StorageID
-	for next, total := 0, 1; next < total; {
-		err := c.query(ctx, fdfs.CmdStorageIDs, fdfs.AppendStorageIDs(nil, next), listLimit, func(answer []byte) error {
-			all, page, err := parsePage(answer)
-			if err == nil && (next+len(page) > all || len(page) == 0 && next < all) {
-				err = fmt.Errorf("%w: a page of %d storage ids from %d on, of %d in all", fdfs.ErrProtocol, len(page),
-					next, all)
-			}
-			if err == nil {
-				ids, next, total = append(ids, page...), next+len(page), all
-			}
-			return err
-		})
+func (c *Client) StorageIDs(ctx context.Context) (ids []fdfs.StorageID, err error) {
+	for total := 1; len(ids) < total; {
+		body := fdfs.AppendStorageIDs(nil, len(ids))
+		page, err := request(ctx, c, fdfs.CmdStorageIDs, body, listLimit,
+			func(answer []byte) ([]fdfs.StorageID, error) {
+				all, page, err := parsePage(answer)
+				if err == nil && (len(ids)+len(page) > all || len(page) == 0 && len(ids) < all) {
+					err = fmt.Errorf("%w: a page of %d storage ids from %d on, of %d in all", fdfs.ErrProtocol,
+						len(page),
+						len(ids), all)
+				}
+				total = all
+				return page, err
+			})
 		if err != nil {
 			return nil, fmt.Errorf("cannot load the storage ids: %w", err)
 		}
+		ids = append(ids, page...)
 	}
 	return ids, nil
 }
@@ -98,10 +99,9 @@ func parsePage(answer []byte) (total int, page []fdfs.StorageID, err error) {
 
 // Parameters requests the shared settings. Current returns those of the last load without a
 // request.
-func (c *Client) Parameters(ctx context.Context) (p Parameters, err error) {
-	err = c.query(ctx, fdfs.CmdParameters, nil, paramLimit, func(answer []byte) error {
-		p, err = parseParameters(string(answer))
-		return err
+func (c *Client) Parameters(ctx context.Context) (Parameters, error) {
+	p, err := request(ctx, c, fdfs.CmdParameters, nil, paramLimit, func(answer []byte) (Parameters, error) {
+		return parseParameters(string(answer))
 	})
 	if err != nil {
 		return Parameters{}, fmt.Errorf("cannot load the parameters: %w", err)
@@ -109,13 +109,13 @@ func (c *Client) Parameters(ctx context.Context) (p Parameters, err error) {
 	return p, nil
 }
 
-// query asks one tracker after the other until parse accepts an answer. parse may be called several
-// times.
-func (c *Client) query(ctx context.Context, cmd fdfs.Command, body []byte, limit int64,
-	parse func(answer []byte) error) error {
+// request asks one tracker after the other until parse accepts an answer. parse may be called
+// several times.
+func request[T any](ctx context.Context, c *Client, cmd fdfs.Command, body []byte, limit int64,
+	parse func(answer []byte) (T, error)) (value T, err error) {
 	order := c.order()
 	if len(order) == 0 {
-		return fmt.Errorf("%w: none is configured", ErrUnavailable)
+		return value, fmt.Errorf("%w: none is configured", ErrUnavailable)
 	}
 	var failures []error
 	for i, s := range order {
@@ -124,20 +124,20 @@ func (c *Client) query(ctx context.Context, cmd fdfs.Command, body []byte, limit
 			if err != nil {
 				return err
 			}
-			if err := parse(answer); err != nil {
+			if value, err = parse(answer); err != nil {
 				return fmt.Errorf("tracker %s: %w", p.Addr(), err)
 			}
 			return nil
 		})
 		if isDecisive(err) {
-			return err
+			return value, err
 		}
 		if ctx.Err() != nil {
-			return context.Cause(ctx)
+			return value, context.Cause(ctx)
 		}
 		failures = append(failures, err)
 	}
-	return fmt.Errorf("%w: %w", ErrUnavailable, errors.Join(failures...))
+	return value, fmt.Errorf("%w: %w", ErrUnavailable, errors.Join(failures...))
 }
 
 // candidate is a tracker with the end of its back-off; zero = it is up.

@@ -46,13 +46,19 @@ func (b backoffs) note(server storage.Server, err error) {
 
 // last returns the servers with those in back-off behind the others, otherwise in the same order.
 func (b backoffs) last(servers []storage.Server) []storage.Server {
-	var usable, failed []storage.Server
+	return movedBack(servers, func(s storage.Server) bool { return b.of(s).InBackoff(s) })
+}
+
+// movedBack returns the servers with those that match behind the others, otherwise in the same
+// order.
+func movedBack(servers []storage.Server, matches func(storage.Server) bool) []storage.Server {
+	var front, back []storage.Server
 	for _, s := range servers {
-		if b.of(s).InBackoff(s) {
-			failed = append(failed, s)
+		if matches(s) {
+			back = append(back, s)
 		} else {
-			usable = append(usable, s)
+			front = append(front, s)
 		}
 	}
-	return append(usable, failed...)
+	return append(front, back...)
 }

@@ -109,15 +109,7 @@ func (f *cacheSource) servers() ([]storage.Server, error) {
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	var trusted, last []storage.Server
-	for _, server := range c.servers {
-		if slices.Contains(f.distrust, server) {
-			last = append(last, server)
-		} else {
-			trusted = append(trusted, server)
-		}
-	}
-	return append(trusted, last...), nil
+	return movedBack(c.servers, func(s storage.Server) bool { return slices.Contains(f.distrust, s) }), nil
 }
 
 // Distrust implements cache.Source: the server that is asked first gave wrong content.
