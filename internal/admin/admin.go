@@ -83,8 +83,9 @@ func New(o Options) http.Handler {
 	o.Cache.register(mux)
 	mux.HandleFunc("GET /status", o.statusPage)
 	mux.HandleFunc("POST /status/purge", o.purgeByForm)
-	for path, profile := range map[string]http.HandlerFunc{"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile,
-		"symbol": pprof.Symbol, "trace": pprof.Trace} {
+	for path, profile := range map[string]http.HandlerFunc{"": pprof.Index, "cmdline": pprof.Cmdline,
+		"profile": pprof.Profile,
+		"symbol":  pprof.Symbol, "trace": pprof.Trace} {
 		mux.HandleFunc("GET /debug/pprof/"+path, func(w http.ResponseWriter, req *http.Request) {
 			if o.access().NoProfiles {
 				write(w, http.StatusNotFound, "pprof = false")
@@ -94,7 +95,9 @@ func New(o Options) http.Handler {
 		})
 	}
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, _ *http.Request) {
-		write(w, http.StatusOK, "fastdfs-gateway admin: /healthz /readyz /metrics /status /status.json /locks /explain?url= /debug/pprof/ and POST /reload /purge?id=|prefix=|all=1 /prefetch")
+		write(w, http.StatusOK,
+			"fastdfs-gateway admin: /healthz /readyz /metrics /status /status.json /locks /explain?url= "+
+				"/debug/pprof/ and POST /reload /purge?id=|prefix=|all=1 /prefetch")
 	})
 	return o.guard(mux)
 }
@@ -102,7 +105,8 @@ func New(o Options) http.Handler {
 // NewServer returns a server for that handler with timeouts that fit it; profiles may take half a
 // minute.
 func NewServer(h http.Handler) *http.Server {
-	return &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 2 * time.Minute, IdleTimeout: time.Minute}
+	return &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 2 * time.Minute,
+		IdleTimeout: time.Minute}
 }
 
 func write(w http.ResponseWriter, status int, text string) {

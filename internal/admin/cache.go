@@ -44,15 +44,20 @@ type Cache struct {
 
 // register adds:
 //
-//	POST /purge?id=|prefix=|all=1  200 and how many gateways have obeyed; 504 and the names of those that have not within 5 s
+//	POST /purge?id=|prefix=|all=1  200 and how many gateways have applied it; 504 and the names of
+//	                               those that have not within 5 s
 //	POST /prefetch                 file ids, one a line; answers a line for each: its id, how it went and its size
 //	GET  /locks                    the locks that this gateway holds, and those that it waits for
 //	GET  /status.json              what the caches hold, and how the fleet is
 func (a *Cache) register(mux *http.ServeMux) {
 	mux.HandleFunc("POST /purge", a.purge)
 	mux.HandleFunc("POST /prefetch", a.prefetch)
-	mux.HandleFunc("GET /locks", func(w http.ResponseWriter, req *http.Request) { writeJSON(w, http.StatusOK, a.Locks(req.Context())) })
-	mux.HandleFunc("GET /status.json", func(w http.ResponseWriter, req *http.Request) { writeJSON(w, http.StatusOK, a.Status(req.Context())) })
+	mux.HandleFunc("GET /locks", func(w http.ResponseWriter, req *http.Request) {
+		writeJSON(w, http.StatusOK, a.Locks(req.Context()))
+	})
+	mux.HandleFunc("GET /status.json", func(w http.ResponseWriter, req *http.Request) {
+		writeJSON(w, http.StatusOK, a.Status(req.Context()))
+	})
 }
 
 func (a *Cache) purge(w http.ResponseWriter, req *http.Request) {

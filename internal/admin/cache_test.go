@@ -13,7 +13,8 @@ import (
 
 func TestPurgeTarget(t *testing.T) {
 	for query, want := range map[string]PurgeTarget{
-		"id=group1/M00/00/00/a": {ID: "group1/M00/00/00/a"}, "id=%2Fgroup1/M00": {ID: "group1/M00"}, "prefix=/group1/": {Prefix: "group1/"}, "all=1": {All: true},
+		"id=group1/M00/00/00/a": {ID: "group1/M00/00/00/a"}, "id=%2Fgroup1/M00": {ID: "group1/M00"},
+		"prefix=/group1/": {Prefix: "group1/"}, "all=1": {All: true},
 	} {
 		q, err := url.ParseQuery(query)
 		require.NoError(t, err)
@@ -24,7 +25,8 @@ func TestPurgeTarget(t *testing.T) {
 	// What is not understood as a whole is not applied in part, and least of all taken for
 	// everything.
 	for _, query := range []string{
-		"", "id=", "id=/", "prefix=", "prefix=/", "all=", "all=0", "all=true", "id=a&id=b", "id=a&id=", "prefix=a&prefix=b", "id=a&all=1", "all=1&all=1", "all=1&x=1", "ID=a",
+		"", "id=", "id=/", "prefix=", "prefix=/", "all=", "all=0", "all=true", "id=a&id=b", "id=a&id=",
+		"prefix=a&prefix=b", "id=a&all=1", "all=1&all=1", "all=1&x=1", "ID=a",
 	} {
 		q, err := url.ParseQuery(query)
 		require.NoError(t, err)
@@ -36,11 +38,15 @@ func TestPurgeTarget(t *testing.T) {
 // TestPrefetchOfABadList: a list that cannot be read to its end is a failure, and what stands in it
 // does nothing to a terminal.
 func TestPrefetchOfABadList(t *testing.T) {
-	admin := &Cache{Prefetch: func(context.Context, string) (int64, string, error) { return 0, "", errors.New("file not found") }}
+	admin := &Cache{Prefetch: func(context.Context, string) (int64, string, error) {
+		return 0, "", errors.New("file not found")
+	}}
+	long := strings.Repeat("a", maxPrefetchLine+1)
+	const tooLong = "error: cannot read the list: bufio.Scanner: token too long\n"
 	for list, want := range map[string]string{
-		strings.Repeat("a", maxPrefetchLine+1):         "error: cannot read the list: bufio.Scanner: token too long\ndone: 0 files, 1 failed\n",
-		"\x1b[31mred\x07\n\n":                          "?[31mred? error: file not found\ndone: 1 files, 1 failed\n",
-		"a\n" + strings.Repeat("b", maxPrefetchLine+1): "a error: file not found\nerror: cannot read the list: bufio.Scanner: token too long\ndone: 1 files, 2 failed\n",
+		long:                  tooLong + "done: 0 files, 1 failed\n",
+		"\x1b[31mred\x07\n\n": "?[31mred? error: file not found\ndone: 1 files, 1 failed\n",
+		"a\n" + long:          "a error: file not found\n" + tooLong + "done: 1 files, 2 failed\n",
 	} {
 		w := httptest.NewRecorder()
 		admin.prefetch(w, httptest.NewRequestWithContext(t.Context(), "POST", "/prefetch", strings.NewReader(list)))

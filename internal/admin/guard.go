@@ -20,10 +20,12 @@ type Access struct {
 
 // guard refuses what does not come from an operator:
 //
-//   - 421 where the Host field is a name that is not configured. A page whose host name was made to point here (DNS
-//     rebinding) counts as same-origin for the browser, but its requests carry that name, on any listener.
-//   - 403 where a browser says that a page of another origin asks (Fetch Metadata), whatever the method: /explain and
-//     profiles cost something too. Another port of this host is another origin: uploaded pages are served there.
+//   - 421 where the Host field is a name that is not configured. A page whose host name was made to
+//     point here (DNS rebinding) counts as same-origin for the browser, but its requests carry that
+//     name, on any listener.
+//   - 403 where a browser says that a page of another origin asks (Fetch Metadata), whatever the
+//     method: /explain and profiles cost something too. Another port of this host is another
+//     origin: uploaded pages are served there.
 //   - 401 without the token, where one is configured.
 func (o *Options) guard(next http.Handler) http.Handler {
 	crossOrigin := http.NewCrossOriginProtection() // browsers that do not send Sec-Fetch-Site

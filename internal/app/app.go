@@ -85,7 +85,8 @@ type App struct {
 
 // New returns a gateway that does nothing until Start.
 func New(o Options) *App {
-	return &App{o: o, metrics: gateway.NewMetrics(), lockWait: newLockWait(), history: newHistory(), stopping: make(chan struct{})}
+	return &App{o: o, metrics: gateway.NewMetrics(), lockWait: newLockWait(), history: newHistory(),
+		stopping: make(chan struct{})}
 }
 
 // Start reads the configuration, makes the parts, and begins to serve. After an error everything is

@@ -135,7 +135,8 @@ func fleetLines(t *testing.T, redis string) []string {
 	require.NoError(t, err)
 	require.NoError(t, ln.Close())
 	return []string{
-		"[redis]", "addresses = " + redis, "[cache]", "disk_path = " + t.TempDir(), "[peer]", "listen = " + ln.Addr().String(),
+		"[redis]", "addresses = " + redis, "[cache]", "disk_path = " + t.TempDir(), "[peer]",
+		"listen = " + ln.Addr().String(),
 		"advertise = https://" + ln.Addr().String(), "secret = the secret of a fleet of one process",
 	}
 }
@@ -152,7 +153,8 @@ func TestParts(t *testing.T) {
 	}{
 		{"a store alone", []string{"[cache]", "memory_max = 0"}, false, false, 2},
 		{"with a cache", nil, true, false, 2},
-		{"redis without a cache", []string{"[redis]", "addresses = " + redis, "[cache]", "memory_max = 0"}, false, false, 2},
+		{"redis without a cache", []string{"[redis]", "addresses = " + redis, "[cache]", "memory_max = 0"}, false,
+			false, 2},
 		{"a fleet", fleetLines(t, redis), true, true, 3},
 		{"redis cannot be reached", fleetLines(t, "127.0.0.1:1"), true, true, 3},
 		{"web servers as sources", []string{"[gateway]", "upstream = http"}, true, false, 2},
@@ -174,7 +176,7 @@ func TestParts(t *testing.T) {
 			require.NoError(t, r.Stop())
 			require.EqualError(t, r.ready(), "stopping")
 			_, err := net.Dial("tcp", r.address(forFiles))
-			require.Error(t, err, "nobody listens")
+			require.Error(t, err, "there is no listener")
 		})
 	}
 }
@@ -199,7 +201,8 @@ func TestStartFails(t *testing.T) {
 		{"listener", []string{"[gateway]", "listen = " + taken.Addr().String()}, "address already in use"},
 		{"user", []string{"[gateway]", "user = no-such-account"}, "no-such-account"},
 		{"cache", []string{"[cache]", "disk_path = DIR/file"}, "disk_path"},
-		{"access log", append(fleetLines(t, redis), "[gateway]", "access_log = DIR/no/such/folder/log"), "no/such/folder"},
+		{"access log", append(fleetLines(t, redis), "[gateway]", "access_log = DIR/no/such/folder/log"),
+			"no/such/folder"},
 		{"fail file", append(fleetLines(t, redis), "[gateway]"), "token_check_fail"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -242,7 +245,8 @@ func TestReloadRefused(t *testing.T) {
 		{"unknown key", []string{"[gateway]", "no_such_key = 1"}, "no_such_key"},
 		{"no certificate", []string{"[gateway]", "tls_cert = /no/cert", "tls_key = /no/key"}, "/no/cert"},
 		{"no token file", []string{"[gateway]", "admin_token_file = /no/token"}, "admin_token_file"},
-		{"access log", []string{"[gateway]", "cache_control = no-cache", "access_log = /no/such/folder/log"}, "/no/such/folder"},
+		{"access log", []string{"[gateway]", "cache_control = no-cache", "access_log = /no/such/folder/log"},
+			"/no/such/folder"},
 		{"fail file", []string{"http.anti_steal.check_token = true", "http.anti_steal.secret_key = k",
 			"http.anti_steal.token_check_fail = " + r.store.Dir}, "token_check_fail"},
 	} {
@@ -320,8 +324,10 @@ func TestReloadNamesRestartKeys(t *testing.T) {
 		"\nlisten = 127.0.0.1:0", "\nlisten = 127.0.0.2:0", "landlock = false", "landlock = true")
 	require.NoError(t, os.WriteFile(r.conf, []byte(changed.Replace(string(text))), 0o600))
 	require.NoError(t, r.Reload())
-	require.Contains(t, r.logText("only a restart applies it"), `keys="listen, admin_listen, admin_socket_mode, user, landlock, `+
-		`read_timeout, idle_timeout, min_send_rate, max_connections, max_connections_per_ip, [cache], [redis], [lock], [peer]"`)
+	require.Contains(t, r.logText("only a restart applies it"),
+		`keys="listen, admin_listen, admin_socket_mode, user, landlock, `+
+			`read_timeout, idle_timeout, min_send_rate, max_connections, max_connections_per_ip, `+
+			`[cache], [redis], [lock], [peer]"`)
 	resp := r.requireServed(r.store.Normal("txt", []byte("hello")), "hello")
 	require.Equal(t, "no-cache", resp.Header.Get("Cache-Control"), "the other keys are applied")
 }

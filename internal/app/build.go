@@ -67,7 +67,8 @@ func handlerOptions(cfg *config.Config) (gateway.Options, error) {
 		Types: cfg.Types, DefaultType: cfg.DefaultType,
 		ActiveContent: gateway.ActiveContent(g.ActiveContent), LogTokens: g.LogTokens,
 		MaxRanges: g.MaxRanges, SingleRange: !cfg.MultiRange,
-		CacheControl: g.CacheControl, CORSOrigin: g.CORSOrigin, XCache: g.XCache, DropBehind: cfg.OpenFileCache.DropBehind,
+		CacheControl: g.CacheControl, CORSOrigin: g.CORSOrigin, XCache: g.XCache,
+		DropBehind: cfg.OpenFileCache.DropBehind,
 	}
 	o.RedirectScheme, o.RedirectPort = g.RedirectScheme, g.RedirectPort
 	if cfg.FLV {
@@ -112,7 +113,8 @@ func readFailFile(path string, cfg *config.Config) (*gateway.FailFile, error) {
 		return nil, fmt.Errorf("cannot read http.anti_steal.token_check_fail: %w", err)
 	}
 	if len(body) > maxFailFile {
-		return nil, fmt.Errorf("cannot use http.anti_steal.token_check_fail %q: it has more than %d bytes", path, maxFailFile)
+		return nil, fmt.Errorf("cannot use http.anti_steal.token_check_fail %q: it has more than %d bytes", path,
+			maxFailFile)
 	}
 	contentType, ok := cfg.Types[strings.ToLower(strings.TrimPrefix(filepath.Ext(path), "."))]
 	if !ok {

@@ -10,8 +10,8 @@ import (
 	"fastdfs-gateway/internal/config"
 )
 
-// This file and doctor_*.go examine what a gateway needs: servers in doctor_servers.go, this host in
-// doctor_host.go.
+// This file and doctor_*.go examine what a gateway needs: servers in doctor_servers.go, this host
+// in doctor_host.go.
 
 // Status says whether something will work.
 type Status string

@@ -28,7 +28,8 @@ func (d *doctor) limits(context.Context) {
 		if g.MaxConnections == defaultConnections {
 			status = OK
 		}
-		d.add(area, "open files", status, "raise the limit on open files (ulimit -n, LimitNOFILE=), or lower max_connections",
+		d.add(area, "open files", status,
+			"raise the limit on open files (ulimit -n, LimitNOFILE=), or lower max_connections",
 			"enough for %d of max_connections = %d", room, g.MaxConnections)
 	} else {
 		d.add(area, "open files", OK, "", "enough for max_connections = %d", g.MaxConnections)
@@ -39,7 +40,8 @@ func (d *doctor) limits(context.Context) {
 	case total == 0:
 	case needs > total/4*3:
 		d.add(area, "memory", Warn, "lower memory_max in [cache] or memory in [open_file_cache], or add memory",
-			"memory_max and the memory of [open_file_cache] are %s, and this host has %s", bytesOf(needs), bytesOf(total))
+			"memory_max and the memory of [open_file_cache] are %s, and this host has %s", bytesOf(needs),
+			bytesOf(total))
 	default:
 		d.add(area, "memory", OK, "", "%s for files, of %s", bytesOf(needs), bytesOf(total))
 	}
@@ -58,7 +60,8 @@ func memoryOfHost() (total int64) {
 		if err != nil {
 			continue
 		}
-		if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && (total == 0 || n < total) {
+		if n, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil &&
+			(total == 0 || n < total) {
 			total = n
 		}
 	}

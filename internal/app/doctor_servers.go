@@ -77,7 +77,8 @@ func (d *doctor) call(ctx context.Context, address string, cmd fdfs.Command, lim
 // and a little more. A tracker takes a storage for dead after 120 s.
 const beatEvery = 2 * time.Minute
 
-// storages asks every storage that a tracker lists as active, in the way in which files are fetched.
+// storages asks every storage that a tracker lists as active, in the way in which files are
+// fetched.
 func (d *doctor) storages(ctx context.Context) {
 	const area = "storage"
 	if len(d.cfg.TrackerServers) == 0 {

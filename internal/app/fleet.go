@@ -94,13 +94,14 @@ func openCache(
 		Memory: orNone(c.MemoryMax), DiskPath: cacheFolder(cfg), DiskMax: c.DiskMax,
 		TTL: orNone(c.TTL), MutableTTL: orNone(c.MutableTTL), NegativeTTL: orNone(c.NegativeTTL),
 		StaleWhileRevalidate: orNone(c.StaleWhileRevalidate), StaleIfError: orNone(c.StaleIfError),
-		Wait: cfg.Lock.Wait, Logger: logfile.Limit(log), CheckFirst: origin.CheckFirst, Copies: c.Copies, Source: source,
+		Wait: cfg.Lock.Wait, Logger: logfile.Limit(log), CheckFirst: origin.CheckFirst, Copies: c.Copies,
+		Source: source,
 	}
 	if f != nil {
 		o.Fleet, o.DiskReady = f, f.Synced()
 	}
 	made, err := cache.New(o)
-	if isDiskTrouble(err) { // as when it fails later: serving goes on
+	if isDiskFailure(err) { // as when it fails later: serving goes on
 		log.Error("the disk cannot be used for the cache; there is none on disk until a restart", "err", err)
 		o.DiskPath = ""
 		return cache.New(o)
@@ -111,10 +112,10 @@ func openCache(
 	return made, nil
 }
 
-// isDiskTrouble tells a disk that is full or failing from a configuration that is wrong.
-func isDiskTrouble(err error) bool {
-	for _, trouble := range []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO} {
-		if errors.Is(err, trouble) {
+// isDiskFailure tells a disk that is full or failing from a configuration that is wrong.
+func isDiskFailure(err error) bool {
+	for _, failure := range []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO} {
+		if errors.Is(err, failure) {
 			return true
 		}
 	}

@@ -41,7 +41,8 @@ func settingsOf(cfg *config.Config) (remoteSettings, error) {
 			Trackers: len(cfg.TrackerServers) > 0, Ports: map[string]int{}, Port: cfg.StoragePort},
 		options: origin.Options{TryReplicas: g.TryReplicas, Redirect: cfg.ResponseMode == "redirect",
 			StatTimeout: 2 * (cfg.ConnectTimeout + cfg.NetworkTimeout), Port: listenPort(g.Listen)},
-		web: g.Upstream == "http", webPort: g.UpstreamHTTPPort, connectTimeout: cfg.ConnectTimeout, networkTimeout: cfg.NetworkTimeout,
+		web: g.Upstream == "http", webPort: g.UpstreamHTTPPort, connectTimeout: cfg.ConnectTimeout,
+		networkTimeout: cfg.NetworkTimeout,
 	}
 	if g.AllowLocalNetworks {
 		s.sources.Allow = slices.Concat(g.AllowSources, networks)
@@ -76,16 +77,19 @@ const (
 // openRemote makes the clients. It connects to nothing yet: a gateway starts when everything else
 // is down.
 func openRemote(s remoteSettings, log *slog.Logger) *remote {
-	pool := fdfs.PoolOptions{MaxOpen: poolMax, MaxIdle: poolIdle, ConnectTimeout: s.connectTimeout, NetworkTimeout: s.networkTimeout}
+	pool := fdfs.PoolOptions{MaxOpen: poolMax, MaxIdle: poolIdle, ConnectTimeout: s.connectTimeout,
+		NetworkTimeout: s.networkTimeout}
 	asked, sources := s.trackers, s.sources
 	asked.Pool, asked.Log = pool, log
-	r := &remote{settings: s, options: s.options, running: &atomic.Int64{}, trackers: tracker.New(asked), storages: storage.NewClient(storage.ClientOptions{Pool: pool, Log: logfile.Limit(log)})}
+	r := &remote{settings: s, options: s.options, running: &atomic.Int64{}, trackers: tracker.New(asked),
+		storages: storage.NewClient(storage.ClientOptions{Pool: pool, Log: logfile.Limit(log)})}
 	r.options.SyncDelay = r.syncDelay
 	sources.HasStore = func(group string) bool { return slices.Contains(s.local, group) }
 	sources.Members, sources.Renew, r.options.Running = r.trackers.Members(), r.trackers.Renew, r.running
 	r.options.Sources, r.options.Protocol = origin.NewSources(sources), origin.FastDFS{Client: r.storages}
 	if s.web {
-		r.web = origin.NewHTTP(origin.HTTPOptions{Port: s.webPort, ConnectTimeout: s.connectTimeout, NetworkTimeout: s.networkTimeout})
+		r.web = origin.NewHTTP(origin.HTTPOptions{Port: s.webPort, ConnectTimeout: s.connectTimeout,
+			NetworkTimeout: s.networkTimeout})
 		r.options.Protocol = r.web
 	}
 	return r

@@ -87,7 +87,9 @@ func rootProblem(cfg *config.Config) []config.Problem {
 // warnOfReload names the files that a reload will not be able to read.
 func (a *App) warnOfReload(cfg *config.Config) {
 	files := append(slices.Clone(cfg.Files), cfg.Gateway.TLSCert, cfg.Gateway.TLSKey, cfg.Gateway.AdminTokenFile)
-	files = slices.DeleteFunc(files, func(name string) bool { return name == "" || unix.Access(name, unix.R_OK) == nil })
+	files = slices.DeleteFunc(files, func(name string) bool {
+		return name == "" || unix.Access(name, unix.R_OK) == nil
+	})
 	if len(files) > 0 {
 		a.log.Warn("a reload will be refused: the user of the gateway cannot read what was read at start",
 			"user", a.rights.user, "files", strings.Join(files, ", "))
@@ -125,7 +127,8 @@ func (a *App) restrict() bool {
 }
 
 func (a *App) logRights() {
-	a.log.Info("rights of this process", "account", a.rights.account(), "no_new_privs", true, "landlock", a.rights.state())
+	a.log.Info("rights of this process", "account", a.rights.account(), "no_new_privs", true, "landlock",
+		a.rights.state())
 }
 
 // warnOfNames says once that the files of the resolver were replaced: then names of hosts are

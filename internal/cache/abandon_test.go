@@ -32,7 +32,7 @@ func TestAbandoned(t *testing.T) {
 					go c.Get(leaveAfter(second), o.file, o, GetOptions{Hint: hint})
 				}
 				time.Sleep(2 * second)
-				require.Zero(t, running(c), "it goes on for nobody")
+				require.Zero(t, running(c), "it goes on without a reader")
 				go c.Get(leaveAfter(second), o.file, o, GetOptions{Hint: hint})
 				requireWhole(t, o, get(background, c, o))
 			})

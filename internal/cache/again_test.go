@@ -51,7 +51,7 @@ func TestAgain(t *testing.T) {
 		wg.Wait()
 		require.NoError(t, c.Close())
 	}
-	require.Positive(t, first.Load(), "nobody has met the change: this has shown nothing")
+	require.Positive(t, first.Load(), "no reader has met the change: this has shown nothing")
 	require.Zero(t, second.Load())
 }
 

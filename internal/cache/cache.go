@@ -152,8 +152,8 @@ type Cache struct {
 
 	mu     sync.Mutex // guards what follows
 	closed bool
-	// fills that run, by the key of their segment; one that finds out the facts about a file also by
-	// the key of these, until they are known.
+	// fills that run, by the key of their segment; one that finds out the facts about a file also
+	// by the key of these, until they are known.
 	fills   map[SegmentKey]*fill
 	orphans int // fills that go on with nothing waiting for them
 }

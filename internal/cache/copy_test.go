@@ -13,7 +13,9 @@ import (
 
 // A segment that another gateway reads stays where it is, and its bytes are not copied on the way.
 func TestPeerReadsInPlace(t *testing.T) {
-	c := newCache(t, Options{Memory: 64 << 20, Source: func(file string) (Source, error) { return originOf(file), nil }})
+	c := newCache(t, Options{Memory: 64 << 20, Source: func(file string) (Source, error) {
+		return originOf(file), nil
+	}})
 	o := newOrigin(testFile(1), SegmentSize)
 	requireWhole(t, o, get(background, c, o))
 	read := func(w *bytes.Buffer) {

@@ -36,7 +36,8 @@ func TestStampede(t *testing.T) {
 				for i, r := range crowd(list, o, 24) {
 					requireWhole(t, o, r)
 					if size > 0 {
-						require.LessOrEqual(t, r.first, o.first+o.whole/64+10*time.Millisecond, "client %d waited for more than the first bytes", i)
+						require.LessOrEqual(t, r.first, o.first+o.whole/64+10*time.Millisecond,
+							"client %d waited for more than the first bytes", i)
 					}
 				}
 				require.EqualValues(t, max(1, o.v.Segments()), o.fetches.Load(), "one fetch for each segment")
@@ -231,7 +232,8 @@ func TestDifferentRanks(t *testing.T) {
 			o.first, o.whole = second/2, second
 			f := newFleet()
 			var list []*Cache
-			for name, names := range map[string][]string{"a": {"b", "c", ""}, "b": {"c", "a", ""}, "c": {"a", "b", ""}} {
+			for name, names := range map[string][]string{"a": {"b", "c", ""}, "b": {"c", "a", ""},
+				"c": {"a", "b", ""}} {
 				c := newCache(t, Options{Fleet: &otherRank{&member{f: f, name: name}, names},
 					Source: func(string) (Source, error) { return o, nil }})
 				f.caches[name] = c

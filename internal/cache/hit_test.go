@@ -111,9 +111,12 @@ func TestPin(t *testing.T) {
 		offset, length int64
 		ok             bool
 	}{
-		{0, 1, true}, {tier.ChunkSize - 1, 2, true}, {0, SegmentSize, true}, {0, SegmentSize + 1, false}, {SegmentSize - 1, 1, true}, {SegmentSize - 1, 2, false},
-		{SegmentSize, 100, true}, {SegmentSize + 5, 3 * tier.ChunkSize, true}, {size - 100, 100, true}, {size - 1, 1, true},
-		{size - 1, 2, false}, {size, 1, false}, {-1, 1, false}, {0, 0, false}, {5, -1, false}, {1 << 62, 1 << 62, false},
+		{0, 1, true}, {tier.ChunkSize - 1, 2, true}, {0, SegmentSize, true}, {0, SegmentSize + 1, false},
+		{SegmentSize - 1, 1, true}, {SegmentSize - 1, 2, false},
+		{SegmentSize, 100, true}, {SegmentSize + 5, 3 * tier.ChunkSize, true}, {size - 100, 100, true},
+		{size - 1, 1, true},
+		{size - 1, 2, false}, {size, 1, false}, {-1, 1, false}, {0, 0, false}, {5, -1, false},
+		{1 << 62, 1 << 62, false},
 	} {
 		held, ok := c.Pin(&e, part.offset, part.length)
 		require.Equal(t, part.ok, ok, "%v", part)

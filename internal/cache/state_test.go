@@ -41,7 +41,7 @@ func TestExpired(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, Stale, e.State)
 		}
-		require.Zero(t, time.Since(began), "nobody waits")
+		require.Zero(t, time.Since(began), "no request waits")
 		time.Sleep(2 * second)
 		require.EqualValues(t, 1, o.stats.Load(), "one asks")
 		e, err = lookup(c, o)
@@ -216,7 +216,7 @@ func TestMutable(t *testing.T) {
 		for _, r := range crowd(list, o, 30) {
 			requireWhole(t, o, r)
 		}
-		require.Zero(t, list[0].Stats().StaleServed, "nobody gets what has expired")
+		require.Zero(t, list[0].Stats().StaleServed, "no request gets what has expired")
 	})
 	bubble(t, "hits meanwhile", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1000)
@@ -266,7 +266,7 @@ func TestMaxAge(t *testing.T) {
 		time.Sleep(2 * second)
 		e, err := c.Get(background, o.file, o, ask)
 		require.NoError(t, err)
-		require.Equal(t, Stale, e.State, "while nobody can tell")
+		require.Equal(t, Stale, e.State, "while no storage answers")
 		o.set(func() { o.down, o.content = false, nil })
 		time.Sleep(2 * time.Minute)
 		_, err = c.Get(background, o.file, o, ask)

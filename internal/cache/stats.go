@@ -63,7 +63,8 @@ func (c *Cache) Stats() Stats {
 	s := Stats{
 		Memory:      c.memory.Stats(),
 		Fills:       n.fills.Load(),
-		StaleServed: n.stale.Load(), MemoryHits: n.memoryHits.Load(), DiskHits: n.diskHits.Load(), Misses: n.misses.Load(),
+		StaleServed: n.stale.Load(), MemoryHits: n.memoryHits.Load(), DiskHits: n.diskHits.Load(),
+		Misses:      n.misses.Load(),
 		OriginStats: n.stats.Load(), OriginFetches: n.originFetches.Load(), OriginFailures: n.originFailures.Load(),
 		OriginBytes: n.originBytes.Load(), PeerFetches: n.peerFetches.Load(), PeerBytes: n.peerBytes.Load(),
 		Crowds: n.crowds.Load(), LargestCrowd: n.largestCrowd.Load(), DownloadsSaved: n.saved.Load(),

@@ -63,7 +63,8 @@ var (
 // before the first call of Next or Read, so its error can still become a status. The caller closes
 // the stream.
 func (c *Cache) Open(ctx context.Context, e Entry, src Source, offset, length int64) *Stream {
-	s := &Stream{c: c, ctx: ctx, file: e.File, v: e.Version, src: src, by: e.by, offset: offset, left: length, index: -1}
+	s := &Stream{c: c, ctx: ctx, file: e.File, v: e.Version, src: src, by: e.by, offset: offset, left: length,
+		index: -1}
 	if offset < 0 || length < 0 || offset > e.Version.Size-length {
 		s.err = fmt.Errorf("cannot read %q: %d bytes from %d on are not inside of its %d",
 			e.File, length, offset, e.Version.Size)

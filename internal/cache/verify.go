@@ -12,8 +12,8 @@ import (
 // verify compares the whole file with the CRC32 of the version, when this segment was the last one
 // missing. It may be that of either variant. Content that has neither is read once more, from
 // another storage where there is one: when it is the same again the file is a link, whose CRC32 is
-// not that of its content; anything else is damage, and all segments of the file are dropped. A file
-// of one segment that another gateway has given was checked there.
+// not that of its content; anything else is damage, and all segments of the file are dropped. A
+// file of one segment that another gateway has given was checked there.
 //
 // This is the only check of files that go through the cache: sources leave it to the cache.
 func (c *Cache) verify(f *fill) error {

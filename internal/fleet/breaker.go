@@ -109,7 +109,8 @@ func refused(err error) bool {
 
 // advices are what to do about what Redis or its client says.
 var advices = []struct{ said, advice string }{
-	{"signed by unknown authority", "set ca_file in [redis] to the authority that signed the certificate of redis-server"},
+	{"signed by unknown authority",
+		"set ca_file in [redis] to the authority that signed the certificate of redis-server"},
 	{"certificate is valid for", "name redis-server in [redis] as its certificate does"},
 	{"not valid for any names", "name redis-server in [redis] as its certificate does"},
 	{"IP SANs", "name redis-server in [redis] as its certificate does"},
@@ -118,10 +119,12 @@ var advices = []struct{ said, advice string }{
 	{"WRONGPASS", "check username and password, or the content of password_file, in [redis]"},
 	{"NOAUTH", "set password_file or password in [redis]"},
 	{"unauthenticated", "set password_file or password in [redis]"},
-	{"NOPERM", "let the user of [redis] run every command on the keys under key_prefix, and subscribe to channels there"},
+	{"NOPERM",
+		"let the user of [redis] run every command on the keys under key_prefix, and subscribe to channels there"},
 	{"cluster support disabled", "set mode = single in [redis]"},
 	{"MOVED", "set mode = cluster in [redis]"},
-	{"sentinel", "check mode and master_name in [redis]: with mode = sentinel the addresses are those of the sentinels"},
+	{"sentinel",
+		"check mode and master_name in [redis]: with mode = sentinel the addresses are those of the sentinels"},
 	{"READONLY", "name the master in [redis], or the sentinels with mode = sentinel"},
 	{"OOM", "give redis more memory, or a maxmemory-policy that evicts"},
 	{"SELECT", "check db in [redis]"},

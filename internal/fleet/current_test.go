@@ -51,11 +51,11 @@ func TestCurrentWaitsForPurges(t *testing.T) {
 			return
 		}
 		t.Logf("try %d: the machine was too slow for a gateway that does not wait for longer than %s", try, catchUpTime)
-		var obeyed []string
+		var applied []string
 		eventually.True(t, func() bool {
-			obeyed = append(obeyed, mb.take()...)
-			return slices.Contains(obeyed, testFile) && b.isCurrent()
-		}, "it obeys after all")
+			applied = append(applied, mb.take()...)
+			return slices.Contains(applied, testFile) && b.isCurrent()
+		}, "it applies the purge after all")
 	}
 	t.Fatal("it never became current")
 }

@@ -46,7 +46,8 @@ func TestOneLeaseInTheFleet(t *testing.T) {
 		require.EqualValues(t, 1, leads.Load())
 		(<-leases)()
 	}
-	require.EqualValues(t, 20, fleets[0].Stats().Acquired+fleets[1].Stats().Acquired+fleets[2].Stats().Acquired+fleets[3].Stats().Acquired)
+	require.EqualValues(t, 20, fleets[0].Stats().Acquired+fleets[1].Stats().Acquired+fleets[2].Stats().
+		Acquired+fleets[3].Stats().Acquired)
 }
 
 func TestHeldNamesTheHolder(t *testing.T) {
@@ -100,7 +101,7 @@ func TestWaitEndsWithTheLease(t *testing.T) {
 	require.Positive(t, list[0].TTL)
 	select {
 	case err := <-done:
-		t.Fatalf("nobody has released it: %v", err)
+		t.Fatalf("it was not released: %v", err)
 	case <-time.After(50 * time.Millisecond):
 	}
 	lease.release()
@@ -115,7 +116,7 @@ func TestWaitEndsWithTheLease(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
 	require.ErrorIs(t, others[0].Wait(ctx, "key"), context.DeadlineExceeded)
-	require.True(t, others[0].Stats().Up, "a caller that gave up is no trouble")
+	require.True(t, others[0].Stats().Up, "a caller that gave up is no failure")
 }
 
 func TestWaitIsBounded(t *testing.T) {
@@ -177,7 +178,8 @@ func TestPurgeAgainstManyFills(t *testing.T) {
 		g.storage = storage
 	}
 	eventually.True(t, func() bool {
-		return len(fleets[0].Owners("a", 9)) == 3 && len(fleets[1].Owners("a", 9)) == 3 && len(fleets[2].Owners("a", 9)) == 3
+		return len(fleets[0].Owners("a", 9)) == 3 && len(fleets[1].Owners("a", 9)) == 3 &&
+			len(fleets[2].Owners("a", 9)) == 3
 	}, "they know each other")
 	var content atomic.Int64
 	ctx, cancel := context.WithCancel(t.Context())
@@ -207,7 +209,8 @@ func TestPurgeAgainstManyFills(t *testing.T) {
 	wg.Wait()
 	require.Equal(t, rounds, met)
 	for _, g := range fleets[1:] {
-		require.Positive(t, g.Stats().PeerFetches["ok"]+fleets[0].Stats().PeerFetches["ok"], "they have asked each other")
+		require.Positive(t, g.Stats().PeerFetches["ok"]+fleets[0].Stats().PeerFetches["ok"],
+			"they have asked each other")
 	}
 }
 
@@ -221,7 +224,9 @@ func TestOptions(t *testing.T) {
 		"database in cluster": func(o *Options) { o.Mode, o.DB = "cluster", 1 },
 		"brace in the prefix": func(o *Options) { o.KeyPrefix = "a{b}" },
 		"short ttl":           func(o *Options) { o.LockTTL = time.Millisecond },
-		"short secret":        func(o *Options) { o.Advertise, o.Secret = "https://10.0.0.1:8887", secret[:MinSecret-1] },
+		"short secret": func(o *Options) {
+			o.Advertise, o.Secret = "https://10.0.0.1:8887", secret[:MinSecret-1]
+		},
 		"no secret":           func(o *Options) { o.Advertise = "https://10.0.0.1:8887" },
 		"address with a path": func(o *Options) { o.Advertise, o.Secret = "https://10.0.0.1:8887/x", secret },
 		"another scheme":      func(o *Options) { o.Advertise, o.Secret = "http://10.0.0.1:8887", secret },

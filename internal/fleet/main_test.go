@@ -29,7 +29,8 @@ const (
 // fleetOf makes the options of a fleet of its own in one Redis. Requests and leases have much time,
 // so that a busy machine is no failure.
 func fleetOf(addresses ...string) Options {
-	return Options{Addresses: addresses, KeyPrefix: fmt.Sprintf("t%x", rand.Uint64()), Timeout: testTimeout / 2, LockTTL: time.Minute, Secret: "the secret of a test"}
+	return Options{Addresses: addresses, KeyPrefix: fmt.Sprintf("t%x", rand.Uint64()), Timeout: testTimeout / 2,
+		LockTTL: time.Minute, Secret: "the secret of a test"}
 }
 
 // unhurried gives a gateway much time for what must happen. It is called before the gateway starts.

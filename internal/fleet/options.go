@@ -140,8 +140,9 @@ func (o *Options) client() redis.UniversalClient {
 		Username: o.Username, Password: o.Password, TLSConfig: o.TLS,
 		DialTimeout: o.Timeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout, PoolTimeout: o.Timeout,
 		ContextTimeoutEnabled: true,
-		DialerRetries:         1, MaxRetries: 1, MinRetryBackoff: 5 * time.Millisecond, MaxRetryBackoff: 20 * time.Millisecond,
-		PoolSize: 64, MaxIdleConns: 16, DisableIdentity: true,
+		DialerRetries:         1, MaxRetries: 1, MinRetryBackoff: 5 * time.Millisecond,
+		MaxRetryBackoff: 20 * time.Millisecond,
+		PoolSize:        64, MaxIdleConns: 16, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
 	}
 	if o.SentinelAuth {

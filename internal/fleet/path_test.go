@@ -12,7 +12,8 @@ import (
 
 func TestMatches(t *testing.T) {
 	for prefix, want := range map[string]string{
-		"group1": "group1/", "group1/": "group1/", "group1/M00": "group1/M00/", "g/MFF/00/": "g/MFF/00/", "group1/M00/0A/FF/": "group1/M00/0A/FF/",
+		"group1": "group1/", "group1/": "group1/", "group1/M00": "group1/M00/", "g/MFF/00/": "g/MFF/00/",
+		"group1/M00/0A/FF/": "group1/M00/0A/FF/",
 	} {
 		m, err := MatchFolder(prefix)
 		require.NoError(t, err)
@@ -20,8 +21,10 @@ func TestMatches(t *testing.T) {
 		require.Equal(t, m, matchOf(want))
 	}
 	for _, prefix := range []string{
-		"", "/", "//", "group1//", "/group1", "group1/M0", "group1/00", "group1/M", "group1/M000", "group1/M0G", "group1/M00/0", "group1/M00/0a",
-		"group1/M00/00/00/x", "group1/../M00", "group1/M00/..", "group-1", "seventeencharact1", "group1/M00/00/00//", "group1/M00/%2", "*",
+		"", "/", "//", "group1//", "/group1", "group1/M0", "group1/00", "group1/M", "group1/M000", "group1/M0G",
+		"group1/M00/0", "group1/M00/0a",
+		"group1/M00/00/00/x", "group1/../M00", "group1/M00/..", "group-1", "seventeencharact1", "group1/M00/00/00//",
+		"group1/M00/%2", "*",
 	} {
 		_, err := MatchFolder(prefix)
 		require.ErrorIs(t, err, ErrPath, "prefix %q", prefix)

@@ -93,7 +93,8 @@ func TestPeerGivesASegment(t *testing.T) {
 	}))
 	a := member(t, o, 1)
 	for _, offset := range []int64{0, 1, 1 << 20, testVersion.Size} {
-		m, body, err := a.Open(t.Context(), b.o.Advertise, cache.PeerRequest{Key: testKey, Want: &testVersion, Offset: offset})
+		m, body, err := a.Open(t.Context(), b.o.Advertise,
+			cache.PeerRequest{Key: testKey, Want: &testVersion, Offset: offset})
 		require.NoError(t, err)
 		require.Equal(t, testVersion, m.Version)
 		got, err := io.ReadAll(body)
@@ -118,13 +119,17 @@ func TestPeerThatHasItNot(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	var given error
 	var meta cache.Meta
-	b := serveAs(t, o, func(context.Context, *entryRequest) (cache.Meta, io.ReadCloser, error) { return meta, nil, given })
+	b := serveAs(t, o, func(context.Context, *entryRequest) (cache.Meta, io.ReadCloser, error) {
+		return meta, nil, given
+	})
 	a := member(t, o, 1)
 	for _, c := range []struct{ given, want error }{
-		{cache.ErrNotHere, cache.ErrNotHere}, {cache.ErrChanged, cache.ErrChanged}, {cache.ErrBusy, errRefused}, {cache.ErrNotFound, cache.ErrNotFound},
+		{cache.ErrNotHere, cache.ErrNotHere}, {cache.ErrChanged, cache.ErrChanged}, {cache.ErrBusy, errRefused},
+		{cache.ErrNotFound, cache.ErrNotFound},
 	} {
 		given = c.given
-		for ttl, want := range map[time.Duration]time.Duration{-1: -1, 1500 * time.Millisecond: 1500 * time.Millisecond} {
+		for ttl, want := range map[time.Duration]time.Duration{-1: -1,
+			1500 * time.Millisecond: 1500 * time.Millisecond} {
 			meta.TTL = ttl
 			m, _, err := a.Open(t.Context(), b.o.Advertise, cache.PeerRequest{Key: testKey})
 			require.ErrorIs(t, err, c.want)
@@ -136,7 +141,8 @@ func TestPeerThatHasItNot(t *testing.T) {
 	}
 	require.Equal(t, map[string]int64{"not_here": 2, "changed": 2, "refused": 2, "not_found": 2}, a.Stats().PeerFetches)
 	given, meta = nil, cache.Meta{Version: testVersion}
-	m, body, err := a.Open(t.Context(), b.o.Advertise, cache.PeerRequest{Key: cache.SegmentKey{File: testFile, Index: cache.Facts}})
+	m, body, err := a.Open(t.Context(), b.o.Advertise,
+		cache.PeerRequest{Key: cache.SegmentKey{File: testFile, Index: cache.Facts}})
 	require.NoError(t, err)
 	require.Nil(t, body)
 	require.Equal(t, testVersion, m.Version)
@@ -186,15 +192,20 @@ func TestPeerThatBreaks(t *testing.T) {
 		want  error // of open; nil = of the body
 		bytes int   // that may be read
 	}{
-		"ends early": {gives(small, func(context.Context, *entryRequest) io.Reader { return bytes.NewReader(data[:300_000]) }), nil, 300_000},
+		"ends early": {gives(small, func(context.Context, *entryRequest) io.Reader {
+			return bytes.NewReader(data[:300_000])
+		}), nil, 300_000},
 		"fails in the middle": {gives(small, func(context.Context, *entryRequest) io.Reader {
 			return io.MultiReader(bytes.NewReader(data[:300_000]), &failing{broken})
 		}), nil, 300_000},
 		"fails at the last byte": {gives(small, func(context.Context, *entryRequest) io.Reader {
 			return io.MultiReader(bytes.NewReader(data[:len(data)-1]), &failing{broken})
 		}), nil, len(data) - 1},
-		"panics": {func(context.Context, *entryRequest) (cache.Meta, io.ReadCloser, error) { panic("a bug") }, errUnreachable, 0},
-		"gives another version": {gives(testVersion, func(context.Context, *entryRequest) io.Reader { return bytes.NewReader(data) }),
+		"panics": {func(context.Context, *entryRequest) (cache.Meta, io.ReadCloser, error) { panic("a bug") },
+			errUnreachable, 0},
+		"gives another version": {gives(testVersion, func(context.Context, *entryRequest) io.Reader {
+			return bytes.NewReader(data)
+		}),
 			cache.ErrChanged, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -269,7 +280,9 @@ func TestPeerWithAWrongHead(t *testing.T) {
 	a := member(t, o, 1)
 	size := testVersion.SegmentLength(0)
 	for name, answer := range map[string]http.HandlerFunc{
-		"no version": func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Content-Length", fmt.Sprint(size)) },
+		"no version": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", fmt.Sprint(size))
+		},
 		"no length": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set(versionHeader, formatVersion(testVersion))
 			_, _ = w.Write(nil)
@@ -282,7 +295,9 @@ func TestPeerWithAWrongHead(t *testing.T) {
 		"a negative size": func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set(versionHeader, "size=-1&mtime=0&crc=0&flags=0")
 		},
-		"a redirect":       func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, a.o.Advertise, http.StatusFound) },
+		"a redirect": func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, a.o.Advertise, http.StatusFound)
+		},
 		"a page of errors": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "no", http.StatusTeapot) },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -314,8 +329,10 @@ func serveHandler(t *testing.T, secret string, h http.Handler) (url string) {
 func TestPeerThatIsNotAsked(t *testing.T) {
 	a := member(t, fleetOf(redistest.Shared(t).Addr()), 1)
 	for _, holder := range []string{
-		"", a.o.Advertise, "10.0.0.2:8888", "ftp://10.0.0.2", "file:///etc/passwd", "https://", "https://u:p@10.0.0.2", "https://10.0.0.2/x",
-		"https://10.0.0.2?x", "https://10.0.0.2#x", "https://10.0.0.2\r\nX: y", "gopher://10.0.0.2:1", "https://10.0.0.2:port", "http://127.0.0.1:1",
+		"", a.o.Advertise, "10.0.0.2:8888", "ftp://10.0.0.2", "file:///etc/passwd", "https://", "https://u:p@10.0.0.2",
+		"https://10.0.0.2/x",
+		"https://10.0.0.2?x", "https://10.0.0.2#x", "https://10.0.0.2\r\nX: y", "gopher://10.0.0.2:1",
+		"https://10.0.0.2:port", "http://127.0.0.1:1",
 	} {
 		_, _, err := a.Open(t.Context(), holder, cache.PeerRequest{Key: testKey})
 		require.Error(t, err, "holder %q", holder)
@@ -339,7 +356,8 @@ func TestPeerWithAnotherSecret(t *testing.T) {
 	require.Equal(t, map[string]int64{"refused": 3}, a.Stats().PeerFetches)
 	require.Equal(t, 1, here.count("gateway="+b.o.Advertise), here)
 	require.Equal(t, 1, here.count("give all gateways the same secret in [peer]"), here)
-	eventually.True(t, func() bool { return there.count("a connection to [peer] listen was refused") == 1 }, "the other side says so")
+	eventually.True(t, func() bool { return there.count("a connection to [peer] listen was refused") == 1 },
+		"the other side says so")
 	require.Empty(t, b.Stats().PeerRequests)
 	_, _, err := a.Open(t.Context(), "https://127.0.0.1:1", cache.PeerRequest{Key: testKey})
 	require.ErrorIs(t, err, errUnreachable)
@@ -358,7 +376,8 @@ func TestStrangersAreNotAnswered(t *testing.T) {
 	old := b.peerTLS.Clone()
 	old.MinVersion, old.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
 	for name, config := range map[string]*tls.Config{
-		"no certificate": {InsecureSkipVerify: true, NextProtos: []string{"h2"}}, "own certificate": own, "old TLS": old,
+		"no certificate": {InsecureSkipVerify: true, NextProtos: []string{"h2"}}, "own certificate": own,
+		"old TLS": old,
 	} {
 		conn, err := tls.Dial("tcp", address, config)
 		if err == nil { // in TLS 1.3 the client is refused when it has finished its part
@@ -371,7 +390,8 @@ func TestStrangersAreNotAnswered(t *testing.T) {
 	conn, err := net.Dial("tcp", address)
 	require.NoError(t, err)
 	defer conn.Close()
-	_, err = io.WriteString(conn, "GET /entry?file=f&index=0&offset=0&maxage=0&copy=0&purge=0 HTTP/1.1\r\nHost: a\r\n\r\n")
+	_, err = io.WriteString(conn,
+		"GET /entry?file=f&index=0&offset=0&maxage=0&copy=0&purge=0 HTTP/1.1\r\nHost: a\r\n\r\n")
 	require.NoError(t, err)
 	answer, _ := io.ReadAll(conn)
 	require.NotContains(t, string(answer), "200")
@@ -385,7 +405,8 @@ const http2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x
 func TestStopBeforeServe(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	f, err := New(Options{Addresses: []string{"127.0.0.1:1"}, Advertise: "https://" + ln.Addr().String(), Secret: "the secret of a test"})
+	f, err := New(Options{Addresses: []string{"127.0.0.1:1"}, Advertise: "https://" + ln.Addr().String(),
+		Secret: "the secret of a test"})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
 	require.NoError(t, f.StopPeers(t.Context()))
@@ -432,7 +453,8 @@ func TestCappedListener(t *testing.T) {
 // A request or a version is read as it was written, and nothing else is accepted.
 func FuzzEntryRequest(f *testing.F) {
 	for _, r := range []cache.PeerRequest{
-		{Key: testKey}, {Key: testKey, Want: &testVersion, Offset: 5}, {Key: cache.SegmentKey{File: "a b&c", Index: 7}, Copy: true},
+		{Key: testKey}, {Key: testKey, Want: &testVersion, Offset: 5},
+		{Key: cache.SegmentKey{File: "a b&c", Index: 7}, Copy: true},
 		{Key: cache.SegmentKey{File: "f", Index: cache.Facts}, MaxAge: time.Second},
 	} {
 		request := entryRequest{r, 77}
@@ -445,7 +467,8 @@ func FuzzEntryRequest(f *testing.F) {
 		r, err := parseEntryRequest(uri)
 		if err == nil {
 			require.Equal(t, uri, r.uri())
-			require.True(t, r.Key.Index >= cache.Facts && r.Offset >= 0 && r.Offset <= cache.SegmentSize && r.MaxAge >= 0 && r.Purge >= 0)
+			require.True(t, r.Key.Index >= cache.Facts && r.Offset >= 0 && r.Offset <= cache.SegmentSize &&
+				r.MaxAge >= 0 && r.Purge >= 0)
 			require.True(t, r.Want == nil || r.Want.Size >= 0)
 			return
 		}
@@ -495,7 +518,8 @@ func (o *origin) Stat(context.Context) (cache.Version, error) {
 	return v, nil
 }
 
-func (o *origin) Fetch(ctx context.Context, want *cache.Version, offset, length int64) (cache.Version, io.ReadCloser, error) {
+func (o *origin) Fetch(ctx context.Context, want *cache.Version, offset, length int64) (cache.Version, io.ReadCloser,
+	error) {
 	o.fetches.Add(1)
 	select {
 	case <-time.After(o.delay):

@@ -118,7 +118,8 @@ func TestPeerThatFreezes(t *testing.T) {
 					frozen = time.Now()
 					network.frozen.Store(true)
 				}()
-				_, body, err := p.open(t.Context(), otherGateway, &entryRequest{PeerRequest: cache.PeerRequest{Key: testKey, Want: &small}})
+				_, body, err := p.open(t.Context(), otherGateway,
+					&entryRequest{PeerRequest: cache.PeerRequest{Key: testKey, Want: &small}})
 				if c.head == 0 {
 					require.NoError(t, err)
 					var got []byte
@@ -174,7 +175,8 @@ func TestSlowFillStaysConnected(t *testing.T) {
 			if err := rest(ctx, time.Hour); err != nil {
 				return cache.Meta{}, nil, err
 			}
-			return cache.Meta{Version: cache.Version{Size: 10}}, &slowStream{ctx, time.Hour, [][]byte{[]byte("01234"), []byte("56789")}, 0}, nil
+			return cache.Meta{Version: cache.Version{Size: 10}},
+				&slowStream{ctx, time.Hour, [][]byte{[]byte("01234"), []byte("56789")}, 0}, nil
 		})
 		began := time.Now()
 		_, body, err := p.open(t.Context(), otherGateway, &entryRequest{PeerRequest: cache.PeerRequest{Key: testKey}})
@@ -199,7 +201,8 @@ func TestCancelledRequestEndsThere(t *testing.T) {
 		ended.Add(2)
 		p, network := bubbled(t, func(ctx context.Context, r *entryRequest) (cache.Meta, io.ReadCloser, error) {
 			context.AfterFunc(ctx, ended.Done)
-			return cache.Meta{Version: cache.Version{Size: 1}}, &slowStream{ctx, 0, [][]byte{[]byte("x")}, int(r.Offset)}, rest(ctx, time.Second)
+			return cache.Meta{Version: cache.Version{Size: 1}},
+				&slowStream{ctx, 0, [][]byte{[]byte("x")}, int(r.Offset)}, rest(ctx, time.Second)
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Millisecond, cancel)

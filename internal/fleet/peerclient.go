@@ -142,7 +142,8 @@ func (p *peers) failed(ctx context.Context, peer string, err error) error {
 	case errors.Is(err, ErrSecret):
 		p.backoff.Fail(peer)
 		p.warn.Warn(peer, "a peer is not trusted", "gateway", peer, "error", ErrSecret,
-			"advice", "give all gateways the same secret in [peer], and see that advertise leads to their [peer] listen")
+			"advice",
+			"give all gateways the same secret in [peer], and see that advertise leads to their [peer] listen")
 		return fmt.Errorf("%w: %w", errRefused, err)
 	}
 	p.backoff.Fail(peer)

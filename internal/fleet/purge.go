@@ -61,7 +61,8 @@ func (f *Fleet) writePurge(ctx context.Context, path string) (fence int64, names
 	defer f.release(lock)
 	err = f.ask(ctx, "write a purge down", func(ctx context.Context) (err error) {
 		script := []string{f.keys.fence(), f.keys.purges(), f.keys.base(), f.keys.gateways()}
-		names, err = purgeScript.Run(ctx, f.rdb, script, path, f.purges.log, millis(f.purges.age), millis(f.purges.live),
+		names, err = purgeScript.Run(ctx, f.rdb, script, path, f.purges.log, millis(f.purges.age),
+			millis(f.purges.live),
 			f.keys.channel(), millis(f.purges.keep)).StringSlice()
 		return err
 	})

@@ -44,7 +44,7 @@ func purgeWithout(t testing.TB, f *Fleet, m cache.Match, gateways int, missing s
 			return
 		}
 	}
-	t.Fatal("the others did not obey")
+	t.Fatal("the others did not apply it")
 }
 
 func TestPurgeReachesAllAndNamesWhoIsMissing(t *testing.T) {
@@ -76,7 +76,8 @@ func TestPurgeReachesAllAndNamesWhoIsMissing(t *testing.T) {
 	purgeWithout(t, a, tier.MatchFolder("group2"), 2, "https://10.0.0.3:8887")
 	relay.Restore()
 	var got []string
-	eventually.True(t, func() bool { got = slices.Compact(append(got, mc.take()...)); return len(got) == 2 }, "it obeys when it can")
+	eventually.True(t, func() bool { got = slices.Compact(append(got, mc.take()...)); return len(got) == 2 },
+		"it applies the purge when it can")
 	require.Equal(t, []string{testFile, "group2/"}, got)
 
 	list, err := a.Gateways(t.Context())
@@ -125,7 +126,8 @@ func TestPurgeTakesTheFolderLock(t *testing.T) {
 	lock, err := folders.Acquire(t.Context(), "group1/M00", cachelock.Exclusive, cachelock.LockOptions{TTL: time.Hour})
 	require.NoError(t, err)
 
-	matches := []cache.Match{tier.MatchAll(), tier.MatchFolder("group1"), tier.MatchFolder("group1/M00"), tier.MatchFile(testFile)}
+	matches := []cache.Match{tier.MatchAll(), tier.MatchFolder("group1"), tier.MatchFolder("group1/M00"),
+		tier.MatchFile(testFile)}
 	f.purges.confirm = time.Second
 	for late := true; late; f.purges.confirm *= 2 {
 		require.Less(t, f.purges.confirm, testTimeout)
@@ -165,15 +167,16 @@ func TestManyPurgesAtATime(t *testing.T) {
 	for i := range 20 {
 		wg.Go(func() {
 			f := []*Fleet{a, b}[i%2]
-			if n, missing, err := f.Purge(t.Context(), tier.MatchFolder("group1/M0"+string("0123456789"[i%10]))); err != nil || n != 2 || len(missing) > 0 {
-				t.Errorf("%d have obeyed, not %q: %v", n, missing, err)
+			n, missing, err := f.Purge(t.Context(), tier.MatchFolder("group1/M0"+string("0123456789"[i%10])))
+			if err != nil || n != 2 || len(missing) > 0 {
+				t.Errorf("%d have applied it, not %q: %v", n, missing, err)
 			}
 		})
 	}
 	wg.Wait()
 	first, second := ma.take(), mb.take()
 	require.Len(t, first, 20)
-	require.Equal(t, first, second, "all obey in the same order")
+	require.Equal(t, first, second, "all apply them in the same order")
 }
 
 // A gateway that was away reads on where it was; when the log does not reach back so far it drops
@@ -186,7 +189,7 @@ func TestGatewayThatWasAway(t *testing.T) {
 	var m memory
 	b := member(t, o, 2)
 	start(t, b, m.withDisk())
-	require.Equal(t, []string{""}, m.take(), "nobody knows how old the disk is")
+	require.Equal(t, []string{""}, m.take(), "the age of the disk is not known")
 	require.NoError(t, b.Close())
 	again := func() []string {
 		b := member(t, o, 2)
@@ -196,7 +199,7 @@ func TestGatewayThatWasAway(t *testing.T) {
 	}
 	purge(t, a, tier.MatchFolder("group1"), 1)
 	require.Equal(t, []string{"group1/"}, again(), "the first purge of a fleet is in its log")
-	require.Empty(t, again(), "it was obeyed before")
+	require.Empty(t, again(), "it was applied before")
 	purge(t, a, tier.MatchFolder("group2"), 1)
 	purge(t, a, tier.MatchFile(testFile), 1)
 	require.Equal(t, []string{"group2/", testFile}, again())
@@ -304,7 +307,7 @@ func TestRedisLosesItsDataAndGoesOn(t *testing.T) {
 	start(t, b, mb.withDisk())
 	eventually.True(t, func() bool { return slices.Contains(ma.take(), "") }, "all is dropped")
 	require.Contains(t, mb.take(), "")
-	eventually.True(t, func() bool { return a.Stats().Obeyed == b.Stats().Obeyed }, "both have obeyed")
+	eventually.True(t, func() bool { return a.Stats().Obeyed == b.Stats().Obeyed }, "both have applied it")
 }
 
 // Entries that no purge has written are removed, and the others are applied.
@@ -312,7 +315,8 @@ func TestLogThatCannotBeUnderstood(t *testing.T) {
 	server := redistest.Shared(t)
 	o := fleetOf(server.Addr())
 	f := member(t, o, 1)
-	require.NoError(t, server.Client().ZAdd(t.Context(), f.keys.purges(), z(7, "seven"), z(8, "10 group1/"), z(9, "9 group1/"), z(1e18, "1000000000000000000 ")).Err())
+	require.NoError(t, server.Client().ZAdd(t.Context(), f.keys.purges(), z(7, "seven"), z(8, "10 group1/"),
+		z(9, "9 group1/"), z(1e18, "1000000000000000000 ")).Err())
 	require.NoError(t, server.Client().Set(t.Context(), f.keys.base(), 1, time.Minute).Err())
 	f.last = 1
 	var m memory

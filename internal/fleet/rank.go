@@ -61,7 +61,9 @@ func (m Members) Rank(key string, n int) []string {
 		if len(best) == n && score <= best[n-1].score {
 			continue
 		}
-		at, _ := slices.BinarySearchFunc(best, score, func(s scored, score uint64) int { return cmp.Compare(score, s.score) })
+		at, _ := slices.BinarySearchFunc(best, score, func(s scored, score uint64) int {
+			return cmp.Compare(score, s.score)
+		})
 		best = slices.Insert(best, at, scored{score, member.name})[:min(n, len(best)+1)]
 	}
 	names := make([]string, 0, n)

@@ -20,7 +20,8 @@ const (
 )
 
 // redisRights are what docs/hardening.md gives the user of the gateways.
-var redisRights = []any{"+@read", "+@write", "+@scripting", "+@pubsub", "+@connection", "+@transaction", "-@dangerous", "-@admin", "+time", "+cluster|slots", "+cluster|shards", "+readonly"}
+var redisRights = []any{"+@read", "+@write", "+@scripting", "+@pubsub", "+@connection", "+@transaction", "-@dangerous",
+	"-@admin", "+time", "+cluster|slots", "+cluster|shards", "+readonly"}
 
 // tlsOf is a client that trusts one authority, with a certificate of another one's.
 func tlsOf(t *testing.T, trusts, of *redistest.Authority) *tls.Config {
@@ -110,13 +111,22 @@ func TestRedisRefuses(t *testing.T) {
 		name, said, advice string
 		change             func(o *Options)
 	}{
-		{"another authority", "signed by unknown authority", "set ca_file", func(o *Options) { o.TLS = tlsOf(t, stranger, a) }},
-		{"name that is not in the certificate", "not valid for any names", "name redis-server", func(o *Options) { o.Addresses[0] = "localhost" + o.Addresses[0][len("127.0.0.1"):] }},
-		{"no client certificate", "certificate required", "set cert_file and key_file", func(o *Options) { o.TLS = tlsOf(t, a, nil) }},
-		{"client certificate of a stranger", "unknown certificate authority", "set cert_file and key_file", func(o *Options) { o.TLS = tlsOf(t, a, stranger) }},
-		{"TLS to the plain port", "cannot read the log of purges", "check addresses and tls", func(o *Options) { o.Addresses[0], o.Timeout = server.Addr(), time.Second }},
+		{"another authority", "signed by unknown authority", "set ca_file", func(o *Options) {
+			o.TLS = tlsOf(t, stranger, a)
+		}},
+		{"name that is not in the certificate", "not valid for any names", "name redis-server", func(o *Options) {
+			o.Addresses[0] = "localhost" + o.Addresses[0][len("127.0.0.1"):]
+		}},
+		{"no client certificate", "certificate required", "set cert_file and key_file", func(o *Options) {
+			o.TLS = tlsOf(t, a, nil)
+		}},
+		{"client certificate of a stranger", "unknown certificate authority", "set cert_file and key_file",
+			func(o *Options) { o.TLS = tlsOf(t, a, stranger) }},
+		{"TLS to the plain port", "cannot read the log of purges", "check addresses and tls", func(o *Options) {
+			o.Addresses[0], o.Timeout = server.Addr(), time.Second
+		}},
 		{"no TLS to the port of TLS", "EOF", "check addresses and tls", func(o *Options) { o.TLS = nil }},
-		{"wrong password", "WRONGPASS", "password_file", func(o *Options) { o.Password = "guessed-by-somebody" }},
+		{"wrong password", "WRONGPASS", "password_file", func(o *Options) { o.Password = "a-guessed-password" }},
 		{"no password", "NOPERM", "let the user of [redis]", func(o *Options) { o.Username, o.Password = "", "" }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -129,7 +139,7 @@ func TestRedisRefuses(t *testing.T) {
 			eventually.True(t, func() bool { return log.count("redis cannot be used") == 1 }, "the fault is in the log")
 			require.Equal(t, 1, log.count(c.said), "%s", log.text.String())
 			require.Equal(t, 1, log.count(c.advice), "%s", log.text.String())
-			require.Zero(t, log.count("guessed-by-somebody"))
+			require.Zero(t, log.count("a-guessed-password"))
 			require.False(t, f.Stats().Up)
 		})
 	}

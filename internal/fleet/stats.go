@@ -188,7 +188,8 @@ func (f *Fleet) Gateways(ctx context.Context) ([]Gateway, error) {
 	var now *redis.TimeCmd
 	err := f.ask(ctx, "list the gateways", func(ctx context.Context) error {
 		_, err := f.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
-			seen, obeyed, now = p.ZRangeWithScores(ctx, f.keys.gateways(), 0, -1), p.HGetAll(ctx, f.keys.obeyed()), p.Time(ctx)
+			seen, obeyed, now = p.ZRangeWithScores(ctx, f.keys.gateways(), 0, -1), p.HGetAll(ctx, f.keys.obeyed()),
+				p.Time(ctx)
 			return nil
 		})
 		return err

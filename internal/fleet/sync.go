@@ -176,7 +176,8 @@ var errSync = errors.New("cannot understand the answer about purges and members"
 func (f *Fleet) exchange() (news, error) {
 	ctx, cancel := context.WithTimeout(f.life, f.o.Timeout)
 	defer cancel()
-	names := []string{f.keys.fence(), f.keys.purges(), f.keys.base(), f.keys.gateways(), f.keys.obeyed(), f.keys.members()}
+	names := []string{f.keys.fence(), f.keys.purges(), f.keys.base(), f.keys.gateways(), f.keys.obeyed(),
+		f.keys.members()}
 	revision, _ := f.members.get()
 	answer, err := syncScript.Run(ctx, f.rdb, names, f.o.Name, f.appliedUpTo(), f.purges.page, millis(f.purges.keep),
 		millis(f.purges.forget), f.keys.channel(), f.records.make(f.o.Advertise), millis(f.purges.live), revision,

@@ -103,7 +103,7 @@ func TestTrouble(t *testing.T) {
 			for range 1000 {
 				require.ErrorIs(t, tryAll(f), cache.ErrFleetDown)
 			}
-			require.Less(t, time.Since(begin), testTimeout/2, "nobody waits for Redis")
+			require.Less(t, time.Since(begin), testTimeout/2, "no request waits for Redis")
 
 			c.mend(t, server, relay)
 			eventually.True(t, func() bool { return f.Stats().Up && tryAll(f) == nil }, "it works again")
@@ -261,7 +261,8 @@ func TestClusterAndSentinel(t *testing.T) {
 		require.Equal(t, []string{"group1/"}, m.take())
 		lease.release()
 		require.NoError(t, <-waited)
-		eventually.True(t, func() bool { return len(a.Owners("a", 9)) == 2 && len(b.Owners("a", 9)) == 2 }, "they are members")
+		eventually.True(t, func() bool { return len(a.Owners("a", 9)) == 2 && len(b.Owners("a", 9)) == 2 },
+			"they are members")
 		list, err := a.Gateways(t.Context())
 		require.NoError(t, err)
 		require.Len(t, list, 2)
@@ -303,9 +304,11 @@ func TestAdvice(t *testing.T) {
 		{"wrong password", "check username and password", func(o *Options) { o.Password = "wrong" }},
 		{"no password", "set password", func(*Options) {}},
 		{"no cluster", "mode = single", func(o *Options) { o.Password, o.Mode = "right", modeCluster }},
-		{"no sentinel", "those of the sentinels", func(o *Options) { o.Password, o.Mode, o.MasterName = "right", modeSentinel, "m" }},
+		{"no sentinel", "those of the sentinels", func(o *Options) {
+			o.Password, o.Mode, o.MasterName = "right", modeSentinel, "m"
+		}},
 		{"no such database", "check db", func(o *Options) { o.Password, o.DB = "right", 99 }},
-		{"nobody there", "that redis-server runs there", func(o *Options) { o.Addresses = []string{"127.0.0.1:1"} }},
+		{"no server there", "that redis-server runs there", func(o *Options) { o.Addresses = []string{"127.0.0.1:1"} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			log := &lines{}
@@ -316,7 +319,10 @@ func TestAdvice(t *testing.T) {
 			require.NoError(t, err)
 			defer func() { require.NoError(t, f.Close()) }()
 			require.NoError(t, f.Start(Local{Purge: func(cache.Match) {}}))
-			eventually.True(t, func() bool { return log.count(c.advice) == 1 && log.count("redis="+o.Addresses[0]) == 1 }, "it says so")
+			eventually.True(t, func() bool {
+				return log.count(c.advice) == 1 &&
+					log.count("redis="+o.Addresses[0]) == 1
+			}, "it says so")
 		})
 	}
 }

@@ -133,7 +133,8 @@ func putAndGet(t *testing.T, c tier.Tier) {
 
 // sizes are those where something begins or ends.
 func sizes(t *testing.T, c tier.Tier) {
-	for _, size := range []int64{1, 2, 4095, 4096, tier.ChunkSize - 1, tier.ChunkSize, tier.ChunkSize + 1, tier.SegmentSize - 1, tier.SegmentSize} {
+	for _, size := range []int64{1, 2, 4095, 4096, tier.ChunkSize - 1, tier.ChunkSize, tier.ChunkSize + 1,
+		tier.SegmentSize - 1, tier.SegmentSize} {
 		name := fmt.Sprintf("group1/M00/00/00/%d", size)
 		content := Content(name, size)
 		s := Segment(name, 0, content)
@@ -182,14 +183,17 @@ func holds(t *testing.T, c tier.Tier) {
 }
 
 func drop(t *testing.T, c tier.Tier) {
-	all := []string{"group1/M00/00/00/a", "group1/M00/00/00/b", "group1/M00/00/01/a", "group1/M00/000/a", "group1/M01/00/00/a", "group2/M00/00/00/a"}
+	all := []string{"group1/M00/00/00/a", "group1/M00/00/00/b", "group1/M00/00/01/a", "group1/M00/000/a",
+		"group1/M01/00/00/a", "group2/M00/00/00/a"}
 	for match, left := range map[tier.Match][]string{
-		tier.MatchFile("group1/M00/00/00/a"):  {"group1/M00/00/00/b", "group1/M00/00/01/a", "group1/M00/000/a", "group1/M01/00/00/a", "group2/M00/00/00/a"},
-		tier.MatchFolder("group1/M00/00"):     {"group1/M00/000/a", "group1/M01/00/00/a", "group2/M00/00/00/a"},
-		tier.MatchFolder("group1/M00/00/00/"): {"group1/M00/00/01/a", "group1/M00/000/a", "group1/M01/00/00/a", "group2/M00/00/00/a"},
-		tier.MatchFolder("group1"):            {"group2/M00/00/00/a"},
-		tier.MatchFile("group1/M00/00/00"):    all,
-		tier.MatchAll():                       nil,
+		tier.MatchFile("group1/M00/00/00/a"): {"group1/M00/00/00/b", "group1/M00/00/01/a", "group1/M00/000/a",
+			"group1/M01/00/00/a", "group2/M00/00/00/a"},
+		tier.MatchFolder("group1/M00/00"): {"group1/M00/000/a", "group1/M01/00/00/a", "group2/M00/00/00/a"},
+		tier.MatchFolder("group1/M00/00/00/"): {"group1/M00/00/01/a", "group1/M00/000/a", "group1/M01/00/00/a",
+			"group2/M00/00/00/a"},
+		tier.MatchFolder("group1"):         {"group2/M00/00/00/a"},
+		tier.MatchFile("group1/M00/00/00"): all,
+		tier.MatchAll():                    nil,
 	} {
 		for _, name := range all {
 			require.True(t, c.Put(Segment(name, 0, Content(name, 1000))))
@@ -231,11 +235,13 @@ func dropInUse(t *testing.T, c tier.Tier) {
 
 // names that a file system would take for something else.
 func names(t *testing.T, c tier.Tier) {
-	for _, name := range []string{"a", "..", "../..", "/", "//", "a+b", "a/b", "a%2fb", "a%", "a b", "\x00", "a#0", ".seg", "A", "\xff\xfe"} {
+	for _, name := range []string{"a", "..", "../..", "/", "//", "a+b", "a/b", "a%2fb", "a%", "a b", "\x00", "a#0",
+		".seg", "A", "\xff\xfe"} {
 		s := Segment(name, 0, Content(name, 100))
 		require.True(t, c.Put(s), "%q", name)
 	}
-	for _, name := range []string{"a", "..", "../..", "/", "//", "a+b", "a/b", "a%2fb", "a%", "a b", "\x00", "a#0", ".seg", "A", "\xff\xfe"} {
+	for _, name := range []string{"a", "..", "../..", "/", "//", "a+b", "a/b", "a%2fb", "a%", "a b", "\x00", "a#0",
+		".seg", "A", "\xff\xfe"} {
 		require.True(t, bytes.Equal(Content(name, 100), find(t, c, Segment(name, 0, Content(name, 100)))), "%q", name)
 	}
 }

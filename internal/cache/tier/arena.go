@@ -109,9 +109,11 @@ func (p *place) free() {
 
 // at is View.At.
 func (p *place) at(offset, limit int64) Stretch {
-	return Stretch{Fd: int(p.arena.file.Fd()), Resident: true, Offset: p.offset + offset, Length: min(limit, p.length-offset)}
+	return Stretch{Fd: int(p.arena.file.Fd()), Resident: true, Offset: p.offset + offset,
+		Length: min(limit, p.length-offset)}
 }
 
 func punch(file *os.File, offset, length int64) error {
-	return os.NewSyscallError("fallocate", unix.Fallocate(int(file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, offset, length))
+	return os.NewSyscallError("fallocate", unix.Fallocate(int(file.Fd()),
+		unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, offset, length))
 }

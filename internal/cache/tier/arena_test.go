@@ -63,7 +63,8 @@ func withArena(t *testing.T, budget int64) *Memory {
 // unless it is small.
 func TestArena(t *testing.T) {
 	m := withArena(t, 64<<20)
-	for i, size := range []int{1, leastPlaced - 1, leastPlaced, ChunkSize, ChunkSize + 1, SegmentSize - 1, SegmentSize} {
+	for i, size := range []int{1, leastPlaced - 1, leastPlaced, ChunkSize, ChunkSize + 1, SegmentSize - 1,
+		SegmentSize} {
 		s := numbered(i, size)
 		require.True(t, m.Put(s))
 		for _, touch := range []bool{false, true, true, false} {
@@ -220,7 +221,7 @@ func TestMovedMeanwhile(t *testing.T) {
 	require.True(t, m.Put(after))
 	p := m.move(k, before)
 	view := View{place: p}
-	require.Equal(t, before.Chunks[0], contentOf(t, view, ChunkSize), "whoever has moved it reads it")
+	require.Equal(t, before.Chunks[0], contentOf(t, view, ChunkSize), "the one that has moved it reads it")
 	for range 2 {
 		now, ok := m.Get(before.Key, after.Version, true)
 		require.True(t, ok)
@@ -288,7 +289,8 @@ func (m *Memory) requireCounted(t *testing.T, reserved int64) {
 		cost, _ := m.ghosts.Peek(key)
 		used, stood = used+ghostCost+int64(len(key.File)), stood+cost
 	}
-	require.Equal(t, []int64{used, recent, stood, reserved, placed + m.lingering}, []int64{m.used, m.recentUsed, m.ghostsStood, m.reserved, m.arena.resident(t)})
+	require.Equal(t, []int64{used, recent, stood, reserved, placed + m.lingering},
+		[]int64{m.used, m.recentUsed, m.ghostsStood, m.reserved, m.arena.resident(t)})
 }
 
 // TestProveHoles: where a hole writes zeros into what is on its way, there is no arena.
@@ -324,8 +326,10 @@ func TestNoHugePages(t *testing.T) {
 	require.NoError(t, err)
 	defer system.close()
 	for text, want := range map[string]error{
-		"always inherit within_size advise [never]\n": nil, "always [inherit] within_size advise never\n": nil, "always within_size [advise] never deny force\n": nil,
-		"[always] within_size advise never deny force\n": errHuge, "always [within_size] advise never\n": errHuge, "always within_size advise never deny [force]\n": errHuge, "": errHuge,
+		"always inherit within_size advise [never]\n": nil, "always [inherit] within_size advise never\n": nil,
+		"always within_size [advise] never deny force\n": nil,
+		"[always] within_size advise never deny force\n": errHuge, "always [within_size] advise never\n": errHuge,
+		"always within_size advise never deny [force]\n": errHuge, "": errHuge,
 	} {
 		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
 		require.ErrorIs(t, system.noHugePages(), want, text)

@@ -30,12 +30,14 @@ type DiskOptions struct {
 // Disk is a tier of files, one a segment. It survives a restart and the death of the process at any
 // moment:
 //
-//   - A file is written under a name for this time only and then renamed, so a name stands for a whole file.
-//   - Nothing is synced: after the host itself went down a file may be torn. The header's checksum covers all that it says, and each
-//     chunk is compared with its checksum before it is used for the first time in a process, also after a restart. That takes some
-//     50 microseconds; later readers get the chunk by sendfile(2) unread.
-//   - A disk may change what it stores. So a chunk is compared again before it is used when it comes from the disk again, and after a
-//     day: checks tells more.
+//   - A file is written under a name for this time only and then renamed, so a name stands for a
+//     whole file.
+//   - Nothing is synced: after the host itself went down a file may be torn. The header's checksum
+//     covers all that it says, and each chunk is compared with its checksum before it is used for
+//     the first time in a process, also after a restart. That takes some 50 microseconds; later
+//     readers get the chunk by sendfile(2) unread.
+//   - A disk may change what it stores. So a chunk is compared again before it is used when it
+//     comes from the disk again, and after a day: checks tells more.
 //   - What is torn or of another format is removed when it is met, if it has the name of a
 //     segment. Nothing else is ever removed.
 //
@@ -97,7 +99,8 @@ func OpenDisk(o DiskOptions) (*Disk, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot use %q for the cache: %w", o.Path, err)
 	}
-	d := &Disk{o: o, root: root, jobs: make(chan *job, maxJobs), index: newIndex[Key, *entry](), pending: make(map[Key]*job), active: make(map[Key]*job)}
+	d := &Disk{o: o, root: root, jobs: make(chan *job, maxJobs), index: newIndex[Key, *entry](),
+		pending: make(map[Key]*job), active: make(map[Key]*job)}
 	d.life, d.end = context.WithCancel(context.Background())
 	d.writing, d.reading = breaker{retry: o.Retry}, breaker{retry: o.Retry}
 	d.inPageCache = d.findPageCache()

@@ -165,7 +165,8 @@ func TestDamage(t *testing.T) {
 	name := files(t, path)[0]
 	good, err := os.ReadFile(name)
 	require.NoError(t, err)
-	damaged := map[string][]byte{"empty": {}, "cut": good[:len(good)-1], "longer": append(bytes.Clone(good), 0), "head only": good[:50], "zeros": make([]byte, len(good))}
+	damaged := map[string][]byte{"empty": {}, "cut": good[:len(good)-1], "longer": append(bytes.Clone(good), 0),
+		"head only": good[:50], "zeros": make([]byte, len(good))}
 	for i := 0; i < len(good); i += 1 + i/13 {
 		b := bytes.Clone(good)
 		b[i] ^= 1

@@ -21,8 +21,8 @@ const (
 // checks is the result of the checks of one file of a segment. A chunk is compared with its
 // checksum before its first use in the process. From then on it is sent unread, until
 //
-//   - the page cache has evicted a page of it, so that its bytes would come from the disk again. The
-//     kernel is asked for that before a file is used, and once a second at most.
+//   - the page cache has evicted a page of it, so that its bytes would come from the disk again.
+//     The kernel is asked for that before a file is used, and once a second at most.
 //   - recheckAfter has passed since the oldest of the checks in this file.
 //
 // Then it is compared again before its next use. That reads the chunk into the page cache, from

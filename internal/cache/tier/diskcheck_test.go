@@ -37,7 +37,8 @@ func onChecked(t *testing.T, lacking []string, test func(t *testing.T, d *checke
 	path := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		d := &checked{lacking: lacking}
-		disk, err := OpenDisk(DiskOptions{Path: path, Logger: slog.New(slog.NewTextHandler(&d.log, nil)), failure: d.failure})
+		disk, err := OpenDisk(DiskOptions{Path: path, Logger: slog.New(slog.NewTextHandler(&d.log, nil)),
+			failure: d.failure})
 		require.NoError(t, err)
 		d.Disk = disk
 		defer func() { require.NoError(t, d.Close()) }()

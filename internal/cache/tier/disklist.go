@@ -39,7 +39,9 @@ func (d *Disk) list() {
 			d.failed(&d.reading, "cannot list what is on the cache's disk", err)
 		}
 	}
-	slices.SortFunc(all, func(a, b found) int { return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.key.Index, b.key.Index)) })
+	slices.SortFunc(all, func(a, b found) int {
+		return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.key.Index, b.key.Index))
+	})
 	for batch := range slices.Chunk(all, listBatch) {
 		d.mu.Lock()
 		for _, f := range batch {

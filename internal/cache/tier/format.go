@@ -103,16 +103,19 @@ func parseHeader(b []byte, fileSize int64) (*header, error) {
 	}
 	flags := le.Uint32(b[44:])
 	h := &header{
-		key:     Key{File: string(b[size-name : size]), Index: int64(le.Uint64(b[16:]))},
-		version: Version{Size: int64(le.Uint64(b[24:])), ModTime: int64(le.Uint64(b[32:])), CRC32: le.Uint32(b[40:]), Immutable: flags&flagImmutable != 0, Linked: flags&flagLinked != 0},
-		length:  int64(le.Uint64(b[48:])), sum: le.Uint32(b[56:]), size: int64(size),
+		key: Key{File: string(b[size-name : size]), Index: int64(le.Uint64(b[16:]))},
+		version: Version{Size: int64(le.Uint64(b[24:])), ModTime: int64(le.Uint64(b[32:])), CRC32: le.Uint32(b[40:]),
+			Immutable: flags&flagImmutable != 0, Linked: flags&flagLinked != 0},
+		length: int64(le.Uint64(b[48:])), sum: le.Uint32(b[56:]), size: int64(size),
 	}
 	for i := range chunks {
 		h.chunks[i] = le.Uint32(b[fixedHeader+4*i:])
 	}
 	switch {
-	case h.length <= 0 || h.length != h.version.SegmentLength(h.key.Index) || int64(chunks) != (h.length+ChunkSize-1)/ChunkSize:
-		return nil, fmt.Errorf("%w: %d bytes in %d chunks are not segment %d of a file of %d", errFormat, h.length, chunks, h.key.Index, h.version.Size)
+	case h.length <= 0 || h.length != h.version.SegmentLength(h.key.Index) ||
+		int64(chunks) != (h.length+ChunkSize-1)/ChunkSize:
+		return nil, fmt.Errorf("%w: %d bytes in %d chunks are not segment %d of a file of %d", errFormat, h.length,
+			chunks, h.key.Index, h.version.Size)
 	case fileSize != h.size+h.length:
 		return nil, fmt.Errorf("%w: %d bytes on disk, want %d", errFormat, fileSize, h.size+h.length)
 	}

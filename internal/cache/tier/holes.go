@@ -14,7 +14,8 @@ import (
 // shmemFiles say whether files in memory are made of huge pages: the first one in general, the
 // others for each size of page (the kernel's Documentation/admin-guide/mm/transhuge.rst). Where
 // there are none, the kernel knows no such pages.
-var shmemFiles = []string{"/sys/kernel/mm/transparent_hugepage/shmem_enabled", "/sys/kernel/mm/transparent_hugepage/hugepages-*/shmem_enabled"}
+var shmemFiles = []string{"/sys/kernel/mm/transparent_hugepage/shmem_enabled",
+	"/sys/kernel/mm/transparent_hugepage/hugepages-*/shmem_enabled"}
 
 // errHuge means that a file in memory may be made of huge pages.
 var errHuge = errors.New("the system makes files in memory of huge pages (transparent_hugepage/shmem_enabled)")

@@ -246,7 +246,8 @@ func TestCheckedOnce(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	defer func() { require.NoError(t, d.Close()) }()
-	s := &Segment{Key: Key{File: "a"}, Version: Version{Size: 3 * ChunkSize}, Chunks: [][]byte{make([]byte, ChunkSize), make([]byte, ChunkSize), make([]byte, ChunkSize)}}
+	s := &Segment{Key: Key{File: "a"}, Version: Version{Size: 3 * ChunkSize},
+		Chunks: [][]byte{make([]byte, ChunkSize), make([]byte, ChunkSize), make([]byte, ChunkSize)}}
 	require.True(t, d.Put(s))
 	d.Settle()
 	for range 5 {
@@ -265,7 +266,8 @@ func TestCheckedOnce(t *testing.T) {
 }
 
 func FuzzHeader(f *testing.F) {
-	s := &Segment{Key: Key{File: "group1/M00/00/00/a", Index: 1}, Version: Version{Size: SegmentSize + 300000, ModTime: 5, CRC32: 7, Immutable: true, Linked: true}, Sum: 9,
+	s := &Segment{Key: Key{File: "group1/M00/00/00/a", Index: 1},
+		Version: Version{Size: SegmentSize + 300000, ModTime: 5, CRC32: 7, Immutable: true, Linked: true}, Sum: 9,
 		Chunks: [][]byte{make([]byte, ChunkSize), make([]byte, 300000-ChunkSize)}}
 	f.Add(appendHeader(nil, s), int64(300000+fixedHeader+8+len(s.File)))
 	f.Add([]byte(magic), int64(0))
@@ -282,7 +284,8 @@ func FuzzHeader(f *testing.F) {
 }
 
 func TestHeader(t *testing.T) {
-	s := &Segment{Key: Key{File: "group1/M00/00/00/a", Index: 1}, Version: Version{Size: SegmentSize + 300000, ModTime: -5, CRC32: 7, Immutable: true, Linked: true}, Sum: 9,
+	s := &Segment{Key: Key{File: "group1/M00/00/00/a", Index: 1},
+		Version: Version{Size: SegmentSize + 300000, ModTime: -5, CRC32: 7, Immutable: true, Linked: true}, Sum: 9,
 		Chunks: [][]byte{make([]byte, ChunkSize), make([]byte, 300000-ChunkSize)}}
 	b := appendHeader(nil, s)
 	h, err := parseHeader(b, int64(len(b))+300000)

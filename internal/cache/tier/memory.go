@@ -248,5 +248,6 @@ type Stats struct {
 func (m *Memory) Stats() Stats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return Stats{Entries: m.recent.Len() + m.frequent.Len(), Bytes: m.total(), Budget: m.budget, Evicted: m.evicted, Moved: m.moved}
+	return Stats{Entries: m.recent.Len() + m.frequent.Len(), Bytes: m.total(), Budget: m.budget, Evicted: m.evicted,
+		Moved: m.moved}
 }

@@ -89,7 +89,8 @@ func TestMemoryBudget(t *testing.T) {
 	require.False(t, m.Put(small(-1, budget)), "larger than the budget")
 	m.Reserve(budget / 2)
 	require.LessOrEqual(t, m.Stats().Bytes, int64(budget))
-	require.Greater(t, m.Stats().Bytes, int64(budget*9/10), "what is reserved counts, and no more than needed was evicted for it")
+	require.Greater(t, m.Stats().Bytes, int64(budget*9/10),
+		"what is reserved counts, and no more than needed was evicted for it")
 	m.Reserve(-budget / 2)
 	require.LessOrEqual(t, m.Stats().Bytes, int64(budget/2))
 	m.Drop(tier.MatchAll())

@@ -13,7 +13,8 @@ import (
 // them up not long ago.
 func TestPromotion(t *testing.T) {
 	d := openDisk(t, tier.DiskOptions{Path: t.TempDir()})
-	little, large := cachetest.Segment("little", 0, cachetest.Content("little", 1000)), cachetest.Segment("large", 0, cachetest.Content("large", 2*tier.ChunkSize))
+	little, large := cachetest.Segment("little", 0, cachetest.Content("little", 1000)),
+		cachetest.Segment("large", 0, cachetest.Content("large", 2*tier.ChunkSize))
 	require.True(t, d.Put(little))
 	require.True(t, d.Put(large))
 	d.Settle()
