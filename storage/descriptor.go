@@ -2,6 +2,7 @@ package storage
 
 import (
 	"fmt"
+	"io"
 	"sync"
 	"sync/atomic"
 
@@ -75,6 +76,18 @@ func (d *descriptor) stat() (identity, error) {
 	var st unix.Stat_t
 	err := unix.Fstat(d.fd, &st)
 	return identityOf(&st), err
+}
+
+// Fd implements content.Descriptor.
+func (d *descriptor) Fd() uintptr { return uintptr(d.fd) }
+
+// ReadAt implements io.ReaderAt.
+func (d *descriptor) ReadAt(p []byte, off int64) (int, error) {
+	n, err := pread(d.fd, p, off)
+	if err == nil && n < len(p) {
+		err = io.EOF
+	}
+	return n, err
 }
 
 func (d *descriptor) release() error {

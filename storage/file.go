@@ -7,6 +7,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/fdfs"
 )
 
@@ -41,7 +42,7 @@ type File struct {
 	wrong   atomic.Pointer[error] // error of Open because the content is not that of the id
 }
 
-var _ io.ReaderAt = (*File)(nil)
+var _ content.File = (*File)(nil)
 var _ io.Closer = (*File)(nil)
 
 // of completes f as the result of opening id.
@@ -69,22 +70,23 @@ func (f *File) cloneStrings(id fdfs.FileID) {
 	}
 }
 
-// Bytes returns the whole content if it is in memory, else nil. It must not be changed, and stays
-// valid after Close.
-func (f *File) Bytes() []byte { return f.body }
+// InMemory reports whether the content is in memory. Then At may be called after Close.
+func (f *File) InMemory() bool { return f.body != nil }
 
-// Fd returns the descriptor of the file on disk, open for reading; -1 if the content is in memory.
-// Others may be reading from it: use it only with explicit offsets (pread, sendfile), between Base
-// and Base+Size, and not after Close.
-func (f *File) Fd() int {
-	if f.disk == nil {
-		return -1
+// At implements content.File. Chunks of an open file are valid until Close.
+func (f *File) At(offset, limit int64) (content.Chunk, error) {
+	limit = min(limit, f.size-offset)
+	switch {
+	case offset < 0 || limit <= 0:
+		return content.Chunk{}, fmt.Errorf("cannot read %q from %d: %w", f.content, offset, io.ErrUnexpectedEOF)
+	case f.body != nil:
+		return content.InMemory(f.body[offset : offset+limit]), nil
 	}
-	return f.disk.fd
+	return content.Chunk{File: f.disk, Offset: f.base + offset, Length: limit}, nil
 }
 
-// Base returns the offset of the content in Fd, in bytes: 0 for plain files, after the slot's
-// header for trunk files.
+// Base returns the offset of the content in the file on disk, in bytes: 0 for plain files, that
+// behind the slot's header for trunk files.
 func (f *File) Base() int64 { return f.base }
 
 // Size returns the length of the content in bytes at the time of Open.
@@ -132,39 +134,6 @@ func (f *File) Suspect() { f.checked.Store(longAgo) }
 
 // longAgo is before all times of a FileCache's clock.
 const longAgo = math.MinInt64 / 2
-
-// ReadAt implements io.ReaderAt for the content. It returns io.ErrUnexpectedEOF if the file has
-// become shorter since Open.
-func (f *File) ReadAt(p []byte, off int64) (int, error) {
-	if off < 0 {
-		return 0, fmt.Errorf("cannot read %q: negative offset %d", f.content, off)
-	}
-	if off >= f.size {
-		return 0, io.EOF
-	}
-	want := p[:min(int64(len(p)), f.size-off)]
-	n, err := f.readFull(want, off)
-	switch {
-	case err != nil:
-		return n, err
-	case n < len(want):
-		return n, io.ErrUnexpectedEOF
-	case n < len(p):
-		return n, io.EOF
-	}
-	return n, nil
-}
-
-// readFull fills p, or as much of it as the file has.
-func (f *File) readFull(p []byte, off int64) (n int, err error) {
-	if f.body != nil {
-		return copy(p, f.body[off:]), nil
-	}
-	if n, err = pread(f.disk.fd, p, f.base+off); err != nil {
-		return n, fmt.Errorf("cannot read %q: %w", f.content, err)
-	}
-	return n, nil
-}
 
 // retain adds a reference. The caller has one, or makes sure that there is one.
 func (f *File) retain() *File {

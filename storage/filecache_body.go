@@ -48,7 +48,7 @@ func (c *FileCache) bodyOrSelf(s *shard, f *File) *File {
 // read or does not match the id.
 func (f *File) inMemory(c *FileCache) *File {
 	body := make([]byte, f.size)
-	if n, err := f.readFull(body, 0); err != nil || n < len(body) {
+	if n, err := pread(f.disk.fd, body, f.base); err != nil || n < len(body) {
 		return nil
 	}
 	if !f.contentUnchanged() { // changed while it was read

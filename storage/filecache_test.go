@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/checksum"
+	"fastdfs-gateway/internal/contenttest"
 	"fastdfs-gateway/internal/fdfs"
 
 	"github.com/stretchr/testify/require"
@@ -38,14 +39,14 @@ func read(t testing.TB, c *FileCache, id fdfs.FileID) (content string, inMemory 
 	require.NoError(t, err, id)
 	content, err = contentOf(f)
 	require.NoError(t, err, id)
-	inMemory = f.Bytes() != nil
-	require.Equal(t, inMemory, f.Fd() < 0)
+	inMemory = f.InMemory()
+	require.Equal(t, inMemory, f.disk == nil)
 	require.NoError(t, f.Close())
 	return content, inMemory
 }
 
 func contentOf(f *File) (string, error) {
-	b, err := io.ReadAll(io.NewSectionReader(f, 0, f.Size()))
+	b, err := contenttest.ReadAll(f, f.Size())
 	return string(b), err
 }
 
@@ -123,9 +124,9 @@ func TestFileCacheKinds(t *testing.T) {
 					require.Equal(t, []bool{uncached.Linked(), uncached.Mutable(), uncached.Described()},
 						[]bool{f.Linked(), f.Mutable(), f.Described()})
 					if o.MaxBody == 1000 && o.Valid == 0 {
-						require.Equal(t, test.memory && use > 0, f.Bytes() != nil, use)
+						require.Equal(t, test.memory && use > 0, f.InMemory(), use)
 					}
-					if f.Bytes() == nil {
+					if !f.InMemory() {
 						require.Equal(t, uncached.Base(), f.Base())
 					}
 					require.NoError(t, f.Close())

@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/contenttest"
 	"fastdfs-gateway/internal/fdfs"
 
 	"github.com/stretchr/testify/require"
@@ -119,11 +119,11 @@ func TestGoldenStores(t *testing.T) {
 					missing++
 				default:
 					require.NoError(t, err, "%s %s on %s", c.name, o.Name, node)
-					h := sha256.New()
-					size, err := io.Copy(h, io.NewSectionReader(f, 0, f.Size()))
+					b, err := contenttest.ReadAll(f, f.Size())
 					require.NoError(t, err)
-					require.Equal(t, o.Size, size)
-					require.Equal(t, o.SHA256, hex.EncodeToString(h.Sum(nil)), o.Name)
+					require.EqualValues(t, o.Size, len(b))
+					sum := sha256.Sum256(b)
+					require.Equal(t, o.SHA256, hex.EncodeToString(sum[:]), o.Name)
 					wantTime := o.CreateTime
 					if o.Kind == "slave" || o.Kind == "appender" {
 						wantTime = o.Mtime[node]

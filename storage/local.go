@@ -12,7 +12,7 @@
 //	file, err := local.Open(id)
 //	if errors.Is(err, storage.ErrNotFound) { ... }
 //	defer file.Close()
-//	_, err = io.Copy(w, io.NewSectionReader(file, 0, file.Size()))
+//	chunk, err := file.At(0, file.Size()) // bytes in memory, or a place in an open file
 //
 // FileCache keeps its files open, and small ones in memory, for repeated requests:
 //

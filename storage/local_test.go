@@ -3,6 +3,7 @@ package storage
 import (
 	"errors"
 	"io"
+	"math"
 	"os"
 	"path/filepath"
 	"sync"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/contenttest"
 	"fastdfs-gateway/internal/fdfs"
 
 	"github.com/stretchr/testify/require"
@@ -219,7 +221,7 @@ func TestClosed(t *testing.T) {
 	_, err = l.Open(id)
 	require.ErrorIs(t, err, ErrUnavailable)
 	require.ErrorIs(t, l.Ready(), ErrUnavailable)
-	_, err = f.ReadAt(make([]byte, 7), 0)
+	_, err = contenttest.ReadAll(f, f.Size())
 	require.NoError(t, err, "a file that was open stays so")
 	require.NoError(t, f.Close())
 }
@@ -292,7 +294,7 @@ func TestSwapWhileOpening(t *testing.T) {
 	require.Equal(t, before, descriptors(t))
 }
 
-func TestReadAt(t *testing.T) {
+func TestAt(t *testing.T) {
 	s := newTestStore(t)
 	l := s.local()
 	defer l.Close()
@@ -301,27 +303,27 @@ func TestReadAt(t *testing.T) {
 	f, err := l.Open(id)
 	require.NoError(t, err)
 	defer f.Close()
-	buf := make([]byte, 100)
 	for _, test := range []struct {
-		off  int64
-		len  int
-		want string
-		err  error
+		offset, limit int64
+		want          string
 	}{
-		{0, 10, "0123456789", nil}, {0, 11, "0123456789", io.EOF}, {9, 1, "9", nil}, {9, 2, "9", io.EOF},
-		{3, 4, "3456", nil},
-		{10, 1, "", io.EOF}, {1 << 62, 1, "", io.EOF}, {5, 100, "56789", io.EOF}, {2, 0, "", nil},
+		{0, 10, "0123456789"}, {0, 11, "0123456789"}, {9, 1, "9"}, {9, 2, "9"}, {3, 4, "3456"}, {5, 100, "56789"},
+		{5, math.MaxInt64, "56789"},
 	} {
-		n, err := f.ReadAt(buf[:test.len], test.off)
-		require.Equal(t, test.want, string(buf[:n]), test)
-		require.Equal(t, test.err, err, test)
+		chunk, err := f.At(test.offset, test.limit)
+		require.NoError(t, err, test)
+		b, err := contenttest.ReadChunk(chunk)
+		require.NoError(t, err, test)
+		require.Equal(t, test.want, string(b), test)
 	}
-	_, err = f.ReadAt(buf, -1)
-	require.ErrorContains(t, err, "negative")
+	for _, outside := range [][2]int64{{10, 1}, {1 << 62, 1}, {2, 0}, {-1, 5}, {0, -1}} {
+		_, err = f.At(outside[0], outside[1])
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF, outside)
+	}
 	require.NoError(t, os.Truncate(s.disk(id), 256+24+4))
-	n, err := f.ReadAt(buf[:10], 0)
-	require.Equal(t, 4, n)
-	require.Equal(t, io.ErrUnexpectedEOF, err)
+	b, err := contenttest.ReadAll(f, 10)
+	require.Equal(t, "0123", string(b))
+	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 }
 
 func BenchmarkOpen(b *testing.B) {

@@ -75,10 +75,10 @@ func (s *slotChecker) check(f *File) error {
 // addTo adds the whole content to sum, chunk by chunk.
 func (f *File) addTo(sum *checksum.Sum, chunk []byte) error {
 	for off := int64(0); off < f.size; {
-		n, err := f.readFull(chunk[:min(int64(len(chunk)), f.size-off)], off)
+		n, err := pread(f.disk.fd, chunk[:min(int64(len(chunk)), f.size-off)], f.base+off)
 		switch {
 		case err != nil:
-			return fmt.Errorf("%w: %w", ErrUnavailable, err)
+			return fmt.Errorf("%w: cannot read %q: %w", ErrUnavailable, f.content, err)
 		case n == 0:
 			return errSlot // the trunk file was truncated
 		}

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/contenttest"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/storewriter"
 
@@ -135,16 +136,11 @@ func requireContent(t testing.TB, l *Local, id fdfs.FileID, want string) *File {
 	f, err := l.Open(id)
 	require.NoError(t, err, id)
 	require.EqualValues(t, len(want), f.Size())
-	buf := make([]byte, len(want))
-	_, err = f.ReadAt(buf, 0)
-	if len(want) == 0 { // as io.ReaderAt says
-		require.ErrorContains(t, err, "EOF")
-	} else {
-		require.NoError(t, err)
-	}
-	require.Equal(t, want, string(buf))
+	b, err := contenttest.ReadAll(f, f.Size())
+	require.NoError(t, err)
+	require.Equal(t, want, string(b))
 	raw := make([]byte, len(want))
-	require.NoError(t, readFromSlot(f.Fd(), raw, f.Base()))
+	require.NoError(t, readFromSlot(f.disk.fd, raw, f.Base()))
 	require.Equal(t, want, string(raw))
 	require.NoError(t, f.Close())
 	require.NoError(t, f.Close())

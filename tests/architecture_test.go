@@ -36,6 +36,7 @@ var layers = map[string]int{
 	"internal/confine":         1,
 	"internal/checksum":        1,
 	"internal/content":         0,
+	"internal/contenttest":     1, // for tests
 	"internal/panics":          0,
 	"internal/status":          1,
 	"internal/stall":           1,

@@ -5,7 +5,7 @@
 //	c, err := cache.New(cache.Options{Memory: 256 << 20, DiskPath: "/var/cache/gateway"})
 //	entry, err := c.Get(ctx, "group1/M00/00/0C/name.ext", source, cache.GetOptions{}) // entry.Version.Size, ...
 //	stream := c.Open(ctx, entry, source, 0, entry.Version.Size)
-//	stretch, err := stream.Next(1 << 20) // bytes in memory, or a place in a file on disk; io.EOF behind the last one
+//	chunk, err := stream.Next(1 << 20) // bytes in memory, or a place in a file on disk; io.EOF behind the last one
 //	stream.Close()
 //
 // Facts (Meta) are fresh for a time, then served stale while one request of all gateways asks
@@ -40,8 +40,6 @@ type (
 	Version = content.Version
 	// SegmentKey names a segment of a file.
 	SegmentKey = tier.Key
-	// Stretch is a piece of a segment, in memory or in a file.
-	Stretch = tier.Stretch
 	// Match says which files a purge is about.
 	Match = tier.Match
 )

@@ -14,6 +14,7 @@ import (
 
 	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/checksum"
+	"fastdfs-gateway/internal/content"
 )
 
 // role says where a fill gets its bytes from, and so whether other gateways may read from it.
@@ -173,7 +174,7 @@ func (f *fill) awaitLeading(ctx context.Context, want *Version) error {
 
 // at gives bytes of a version from an offset in the segment on. Where there are none yet, changed
 // tells when to look again; left means that they are in a tier.
-func (f *fill) at(v Version, offset, limit int64) (s Stretch, changed <-chan struct{}, left bool, err error) {
+func (f *fill) at(v Version, offset, limit int64) (s content.Chunk, changed <-chan struct{}, left bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -182,13 +183,13 @@ func (f *fill) at(v Version, offset, limit int64) (s Stretch, changed <-chan str
 	case f.left && f.tail != nil && offset >= f.length-int64(len(f.tail)):
 		chunk := f.tail[offset-(f.length-int64(len(f.tail))):]
 		n := min(limit, int64(len(chunk)))
-		return Stretch{Bytes: chunk[:n:n], Length: n}, nil, false, nil
+		return content.InMemory(chunk[:n:n]), nil, false, nil
 	case f.left:
 		return s, nil, true, nil
 	case offset < f.visible:
 		chunk := f.chunks[offset/tier.ChunkSize][offset%tier.ChunkSize:]
 		n := min(limit, f.visible-offset, int64(len(chunk)))
-		return Stretch{Bytes: chunk[:n:n], Length: n}, nil, false, nil
+		return content.InMemory(chunk[:n:n]), nil, false, nil
 	case f.err != nil:
 		return s, nil, false, f.err
 	}

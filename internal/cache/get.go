@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache/tier"
+	"fastdfs-gateway/internal/content"
 )
 
 // NoHint is the Hint of a request that cannot tell which bytes it needs before it knows the size,
@@ -152,14 +153,14 @@ type Known struct {
 // Known tells what is known about a file here. Unlike Get it changes nothing, and asks nothing.
 func (c *Cache) Known(file string) (Known, bool) { return c.metas.known(file, time.Now()) }
 
-// Pinned is a stretch of a file that was in memory when it was asked for, and stays so until
+// Pinned is a chunk of a file that was in memory when it was asked for, and stays so until
 // Release. Bytes of it stay good for as long as they are referred to.
 type Pinned struct {
-	Stretch
+	content.Chunk
 	view tier.View
 }
 
-// Release ends the use of the stretch. Further calls do nothing.
+// Release ends the use of the chunk. Further calls do nothing.
 func (p *Pinned) Release() {
 	p.view.Release()
 	*p = Pinned{}
@@ -176,11 +177,11 @@ func (c *Cache) Pin(e *Entry, offset, length int64) (Pinned, bool) {
 	if !ok {
 		return Pinned{}, false
 	}
-	stretch, err := view.At(in, length)
-	if err != nil || stretch.Length < length {
+	chunk, err := view.At(in, length)
+	if err != nil || chunk.Length < length {
 		view.Release()
 		return Pinned{}, false
 	}
 	c.n.memoryHits.Add(1)
-	return Pinned{stretch, view}, true
+	return Pinned{chunk, view}, true
 }

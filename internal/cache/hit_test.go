@@ -7,9 +7,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sys/unix"
 
 	"fastdfs-gateway/internal/cache/tier"
+	"fastdfs-gateway/internal/content"
+	"fastdfs-gateway/internal/contenttest"
 )
 
 // hit is a Get that asks nothing.
@@ -122,7 +123,7 @@ func TestPin(t *testing.T) {
 		require.Equal(t, part.ok, ok, "%v", part)
 		if ok {
 			given++
-			require.Equal(t, o.content[part.offset:part.offset+part.length], bytesOf(t, held.Stretch))
+			require.Equal(t, o.content[part.offset:part.offset+part.length], bytesOf(t, held.Chunk))
 		}
 		held.Release()
 		held.Release() // does nothing
@@ -137,22 +138,18 @@ func TestPin(t *testing.T) {
 	held, ok := c.Pin(&e, SegmentSize, 100)
 	require.True(t, ok)
 	c.Purge(tier.MatchAll())
-	require.Equal(t, o.content[SegmentSize:SegmentSize+100], bytesOf(t, held.Stretch), "what is held stays as it is")
+	require.Equal(t, o.content[SegmentSize:SegmentSize+100], bytesOf(t, held.Chunk), "what is held stays as it is")
 	held.Release()
 	_, ok = c.Pin(&e, SegmentSize, 1)
 	require.False(t, ok, "purged")
 }
 
-// bytesOf are those of a stretch, wherever they are.
-func bytesOf(t *testing.T, s Stretch) []byte {
+// bytesOf are those of a chunk, wherever they are.
+func bytesOf(t *testing.T, c content.Chunk) []byte {
 	t.Helper()
-	if s.Bytes != nil {
-		return s.Bytes
-	}
-	b := make([]byte, s.Length)
-	n, err := unix.Pread(s.Fd, b, s.Offset)
+	b, err := contenttest.ReadChunk(c)
 	require.NoError(t, err)
-	return b[:n]
+	return b
 }
 
 // TestFirstUse: what a request has brought itself, ahead of time or not, is used for the first time

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"fastdfs-gateway/internal/cache/tier"
+	"fastdfs-gateway/internal/content"
 )
 
 // From says where bytes came from.
@@ -42,7 +43,7 @@ type Stream struct {
 
 	by      *fill     // that has brought content while the request waited: it was in no tier before
 	f       *fill     // that the current segment comes from
-	view    tier.View // that the last stretch is in
+	view    tier.View // that the last chunk is in
 	forPeer bool      // another gateway reads
 	index   int64     // of the segment that was touched last; -1 before the first
 	ahead   int64     // of the newest segment that was looked for ahead of time
@@ -77,10 +78,10 @@ func (c *Cache) Open(ctx context.Context, e Entry, src Source, offset, length in
 func (s *Stream) From() From { return s.from }
 
 // Next waits for the next bytes and gives up to limit (more than 0) of them, without a copy: in
-// memory, or the place in a file where they are. A stretch is good until the next call of any
+// memory, or the place in a file where they are. A chunk is good until the next call of any
 // method; bytes in memory stay good for as long as they are referred to. io.EOF comes after the
 // last byte and never before. ErrChanged means that the rest cannot be had any more.
-func (s *Stream) Next(limit int64) (Stretch, error) {
+func (s *Stream) Next(limit int64) (content.Chunk, error) {
 	s.view.Release()
 	s.view = tier.View{}
 	for s.err == nil {
@@ -91,28 +92,28 @@ func (s *Stream) Next(limit int64) (Stretch, error) {
 		if !s.given && s.f == nil {
 			s.seen = s.c.damages.count.Load()
 		}
-		stretch, err := s.next(min(limit, s.left))
+		chunk, err := s.next(min(limit, s.left))
 		if err != nil {
 			s.err = s.failed(err)
 			continue
 		}
-		if stretch.Length == s.left && s.given && s.c.damages.since(s.file, s.seen) {
+		if chunk.Length == s.left && s.given && s.c.damages.since(s.file, s.seen) {
 			s.err = fmt.Errorf("%w: %q", ErrCorrupt, s.file)
 			break
 		}
-		if stretch.Length > 0 {
-			s.offset += stretch.Length
-			s.left -= stretch.Length
+		if chunk.Length > 0 {
+			s.offset += chunk.Length
+			s.left -= chunk.Length
 			s.given = true
 			s.lookAhead()
-			return stretch, nil
+			return chunk, nil
 		}
 	}
-	return Stretch{}, s.err
+	return content.Chunk{}, s.err
 }
 
 // next gives bytes of the current segment, or none when it has to be looked for again.
-func (s *Stream) next(limit int64) (Stretch, error) {
+func (s *Stream) next(limit int64) (content.Chunk, error) {
 	key := tier.KeyAt(s.file, s.offset)
 	in := s.offset - key.Index*SegmentSize
 	if s.f != nil && s.f.key.Index != key.Index {
@@ -126,11 +127,11 @@ func (s *Stream) next(limit int64) (Stretch, error) {
 		return s.fromTier(view, in, limit, first)
 	}
 	if s.src == nil {
-		return Stretch{}, ErrNotHere
+		return content.Chunk{}, ErrNotHere
 	}
 	s.f = s.c.join(key, s.src, fillOptions{want: &s.v, forPeer: s.forPeer}, s.readers())
 	s.c.n.misses.Add(1)
-	return Stretch{}, nil
+	return content.Chunk{}, nil
 }
 
 // stored looks for a segment in the tiers. What another gateway reads is encrypted, not sent by
@@ -181,11 +182,11 @@ func (s *Stream) touches(index int64) bool {
 
 // fromTier gives bytes that were found. first tells that it is the stream's first look at the
 // segment, which is counted.
-func (s *Stream) fromTier(view tier.View, in, limit int64, first bool) (Stretch, error) {
-	stretch, err := view.At(in, limit)
+func (s *Stream) fromTier(view tier.View, in, limit int64, first bool) (content.Chunk, error) {
+	chunk, err := view.At(in, limit)
 	if err != nil {
 		view.Release()
-		return Stretch{}, nil // it was dropped, so it is fetched again
+		return content.Chunk{}, nil // it was dropped, so it is fetched again
 	}
 	from, hits := FromMemory, &s.c.n.memoryHits
 	switch {
@@ -199,7 +200,7 @@ func (s *Stream) fromTier(view tier.View, in, limit int64, first bool) (Stretch,
 	}
 	s.cameFrom(from)
 	s.view = view
-	return stretch, nil
+	return chunk, nil
 }
 
 // cameFrom notes where the first bytes came from.
@@ -209,24 +210,24 @@ func (s *Stream) cameFrom(from From) {
 	}
 }
 
-func (s *Stream) fromFill(in, limit int64) (Stretch, error) {
-	stretch, changed, left, err := s.f.at(s.v, in, limit)
+func (s *Stream) fromFill(in, limit int64) (content.Chunk, error) {
+	chunk, changed, left, err := s.f.at(s.v, in, limit)
 	switch {
 	case left:
 		s.cameFrom(s.f.origin())
 		s.quit()
-		return Stretch{}, nil
+		return content.Chunk{}, nil
 	case err != nil:
-		return Stretch{}, err
-	case stretch.Length > 0:
+		return content.Chunk{}, err
+	case chunk.Length > 0:
 		s.cameFrom(s.f.origin())
-		return stretch, nil
+		return chunk, nil
 	}
 	select {
 	case <-changed:
-		return Stretch{}, nil
+		return content.Chunk{}, nil
 	case <-s.ctx.Done():
-		return Stretch{}, context.Cause(s.ctx)
+		return content.Chunk{}, context.Cause(s.ctx)
 	}
 }
 
@@ -272,49 +273,49 @@ func (s *Stream) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	stretch, err := s.Next(int64(len(p)))
+	chunk, err := s.Next(int64(len(p)))
 	if err != nil {
 		return 0, err
 	}
-	return s.load(stretch, p)
+	return s.load(chunk, p)
 }
 
 // WriteTo implements io.WriterTo: a chunk at a time at most, as it arrives. What is in memory is
 // not copied; the writer must not change it.
 func (s *Stream) WriteTo(w io.Writer) (n int64, err error) {
 	for {
-		stretch, err := s.Next(tier.ChunkSize)
+		chunk, err := s.Next(tier.ChunkSize)
 		switch {
 		case err == io.EOF:
 			return n, nil
 		case err != nil:
 			return n, err
 		}
-		written, err := s.writeStretch(w, stretch)
+		written, err := s.writeChunk(w, chunk)
 		if n += int64(written); err != nil {
 			return n, err
 		}
 	}
 }
 
-// chunks are buffers for what is not in memory.
-var chunks = sync.Pool{New: func() any { return new([tier.ChunkSize]byte) }}
+// buffers are for what is not in memory.
+var buffers = sync.Pool{New: func() any { return new([tier.ChunkSize]byte) }}
 
-func (s *Stream) writeStretch(w io.Writer, stretch Stretch) (int, error) {
-	if stretch.Bytes != nil {
-		return w.Write(stretch.Bytes)
+func (s *Stream) writeChunk(w io.Writer, chunk content.Chunk) (int, error) {
+	if chunk.Bytes != nil {
+		return w.Write(chunk.Bytes)
 	}
-	chunk := chunks.Get().(*[tier.ChunkSize]byte)
-	defer chunks.Put(chunk)
-	if _, err := s.load(stretch, chunk[:]); err != nil {
+	buf := buffers.Get().(*[tier.ChunkSize]byte)
+	defer buffers.Put(buf)
+	if _, err := s.load(chunk, buf[:]); err != nil {
 		return 0, err
 	}
-	return w.Write(chunk[:stretch.Length])
+	return w.Write(buf[:chunk.Length])
 }
 
-// load reads a stretch into p.
-func (s *Stream) load(stretch Stretch, p []byte) (int, error) {
-	n, err := stretch.Load(p)
+// load reads a chunk into p.
+func (s *Stream) load(chunk content.Chunk, p []byte) (int, error) {
+	n, err := chunk.Load(p)
 	if err != nil {
 		s.err = fmt.Errorf("cannot read %q: %w", s.file, err)
 		return n, s.err

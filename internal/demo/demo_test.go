@@ -7,7 +7,6 @@ import (
 	"image"
 	_ "image/jpeg" // to decode
 	_ "image/png"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/internal/contenttest"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/storage"
 
@@ -72,7 +72,7 @@ func read(t *testing.T, l *storage.Local, want File) []byte {
 	require.NoError(t, err, want.Title)
 	defer f.Close()
 	require.Equal(t, want.Size, f.Size())
-	b, err := io.ReadAll(io.NewSectionReader(f, 0, f.Size()))
+	b, err := contenttest.ReadAll(f, f.Size())
 	require.NoError(t, err)
 	require.NotEmpty(t, b)
 	return b

@@ -10,6 +10,7 @@ import (
 
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/cache/tier"
+	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/redistest"
 
 	"github.com/stretchr/testify/require"
@@ -33,7 +34,7 @@ func BenchmarkTransfer(b *testing.B) {
 		stream := reader.cache.Open(b.Context(), entry, storage, 0, entry.Version.Size)
 		n := 0
 		for err == nil {
-			var s cache.Stretch
+			var s content.Chunk
 			s, err = stream.Next(cache.SegmentSize)
 			n += int(s.Length)
 		}

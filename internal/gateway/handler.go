@@ -141,10 +141,8 @@ type request struct {
 	target target
 	id     fdfs.FileID
 	file   *storage.File
-	open   bool      // file is open: from find until the answer is out
-	memory []byte    // the file's content where it is in memory; the file is closed then
+	open   bool      // file is open: from find until the answer is out, unless it is in memory
 	info   *fileInfo // of the file, wherever it is
-	base   int64     // offset of its first byte in the descriptor
 	rep    representation
 	remote origin.Request // for the file where it is not here
 	source string         // where the answer comes from, for metrics and logs
@@ -345,11 +343,10 @@ func (r *request) find() (answered bool, err error) {
 // foundHere takes over a file of this host.
 func (r *request) foundHere(file *storage.File) {
 	r.file, r.source, r.info = file, sourceLocal, r.h.localInfo(file, r.id)
-	r.base = file.Base()
 	r.open = true
 	openFiles.of(r.h.o.Metrics).Inc()
-	if r.memory = file.Bytes(); r.memory != nil {
-		r.source, r.base = sourceMemory, 0
+	if file.InMemory() {
+		r.source = sourceMemory
 		r.closeFile()
 	}
 }
@@ -367,14 +364,9 @@ func (r *request) closeFile() {
 	}
 }
 
-// sent is told by the body that the last byte is out, or that none will follow. The body has closed
-// the file.
+// sent is told by the body that the last byte is out, or that none will follow.
 func (r *request) sent(result sendfile.Result) {
-	r.remote.File.Close()
-	if r.open {
-		r.open = false
-		openFiles.of(r.h.o.Metrics).Dec()
-	}
+	r.closeFile()
 	sendfileBytes.of(r.h.o.Metrics).Add(float64(result.BySendfile))
 	if result.Err != nil {
 		r.aborted(result)
@@ -418,7 +410,7 @@ func (r *request) finish(bytes int64, firstByte time.Time, err error) {
 		r.h.o.Access.write(entryOf(r, bytes, err))
 	}
 	h := r.h
-	r.ctx, r.id, r.file, r.memory, r.info = nil, fdfs.FileID{}, nil, nil, nil
+	r.ctx, r.id, r.file, r.info = nil, fdfs.FileID{}, nil, nil
 	r.stale = false
 	r.remote.Reset()
 	r.target = target{scratch: r.target.scratch[:0]}

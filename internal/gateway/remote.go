@@ -47,7 +47,7 @@ func (r *request) findRemote(localErr error) (answered bool, err error) {
 	if f.Asked() {
 		r.source = sourceOrigin
 	}
-	r.info, r.base = r.h.remoteInfo(f, r.id), 0
+	r.info = r.h.remoteInfo(f, r.id)
 	return false, nil
 }
 
@@ -99,44 +99,22 @@ var sourcesOf = map[cache.From]string{
 	cache.FromOrigin: sourceOrigin,
 }
 
-// openRemote makes the body one of a file on other hosts, and waits for its first bytes: until
-// these are here, a failure can be told by a status. What is in memory becomes a body in memory, or
-// of a file that is.
+// openRemote waits for the first bytes of the body from other hosts: until these are here, a
+// failure can be told by a status.
 func (r *request) openRemote() error {
-	f, b := &r.remote.File, &r.body
-	if len(b.Pieces) == 1 {
-		p := &b.Pieces[0]
-		if held := f.Pin(p.Offset, p.Length); held != nil {
-			if held.Bytes != nil {
-				b.Memory, p.Offset = held.Bytes, 0
-				held.Release()
-			} else {
-				b.Source, b.Resident, p.Offset = held, held.Resident, held.Offset
+	f := &r.remote.File
+	r.body.File = f
+	for i := range r.body.Pieces {
+		if p := &r.body.Pieces[i]; p.Length > 0 {
+			from, err := f.Open(p.Offset, p.Length)
+			if err != nil {
+				r.closeFile()
+				return err
 			}
-			r.source = sourceMemory
+			r.source = sourcesOf[from]
 			r.setXCache()
-			return nil
+			break
 		}
-	}
-	b.Open = f.OpenNext
-	for i := range b.Pieces {
-		p := &b.Pieces[i]
-		if p.Length == 0 {
-			continue
-		}
-		stream, err := f.Open(p.Offset, p.Length)
-		if err != nil {
-			r.closeFile()
-			return err
-		}
-		r.source = sourcesOf[stream.From()]
-		r.setXCache()
-		b.Stream = stream
-		if whole := stream.Whole(); whole != nil && len(b.Pieces) == 1 {
-			b.Memory, p.Offset, b.Open, b.Stream = whole, 0, nil, nil
-			return stream.Close()
-		}
-		return nil
 	}
 	return nil
 }

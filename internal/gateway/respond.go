@@ -21,12 +21,11 @@ type representation struct {
 
 func (p *representation) size() int64 { return int64(len(p.head)) + p.body.Length }
 
-// cut returns a stretch of the representation as a piece of the descriptor, in which the file
-// begins at base.
-func (p *representation) cut(s httprange.Span, base int64) sendfile.Piece {
+// cut returns a range of the representation as a piece of the file.
+func (p *representation) cut(s httprange.Span) sendfile.Piece {
 	head := int64(len(p.head))
 	first, end := min(s.Start, head), min(s.Start+s.Length, head)
-	return sendfile.Piece{Head: p.head[first:end], Offset: base + p.body.Start + s.Start - first,
+	return sendfile.Piece{Head: p.head[first:end], Offset: p.body.Start + s.Start - first,
 		Length: s.Length - (end - first)}
 }
 
@@ -181,9 +180,9 @@ func (r *request) choosePieces() error {
 		}
 		r.text = appendContentRange(r.text[:0], r.spans[0], r.rep.size())
 		r.ctx.Response.Header.SetCanonical(headerContentRange, r.text)
-		return r.send(r.rep.cut(r.spans[0], r.base))
+		return r.send(r.rep.cut(r.spans[0]))
 	}
-	return r.send(r.rep.cut(httprange.Span{Length: r.rep.size()}, r.base))
+	return r.send(r.rep.cut(httprange.Span{Length: r.rep.size()}))
 }
 
 // readRange reads the Range field, which only counts for GET (RFC 9110 section 14.2), into spans.
@@ -215,15 +214,12 @@ func (r *request) send(pieces ...sendfile.Piece) error {
 		return nil
 	}
 	b.Conn, b.Direct = sendfile.Of(r.ctx.Conn())
-	switch {
-	case r.memory != nil:
-		b.Memory = r.memory
-	case r.open:
-		b.Source, b.DropBehind = r.file, r.h.o.DropBehind > 0 && length >= r.h.o.DropBehind
-	default:
+	if r.file == nil {
 		if err := r.openRemote(); err != nil {
 			return err
 		}
+	} else {
+		b.File, b.DropBehind = r.file, r.h.o.DropBehind > 0 && length >= r.h.o.DropBehind
 	}
 	r.streamed = true
 	return nil
@@ -241,11 +237,11 @@ func (r *request) multipart() error {
 		head = append(head, contentType...)
 		head = append(head, "\r\nContent-Range: "...)
 		head = append(appendContentRange(head, s, r.rep.size()), "\r\n\r\n"...)
-		piece := r.rep.cut(s, r.base)
+		piece := r.rep.cut(s)
 		piece.Head = append(head, piece.Head...)
 		pieces = append(pieces, piece)
 	}
-	r.body.Tail = []byte("\r\n--" + boundary + "--\r\n")
+	pieces = append(pieces, sendfile.Piece{Head: []byte("\r\n--" + boundary + "--\r\n")})
 	r.ctx.Response.Header.SetContentType("multipart/byteranges; boundary=" + boundary)
 	return r.send(pieces...)
 }

@@ -3,13 +3,11 @@ package origin
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 	"unsafe"
 
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/sendfile"
 	"fastdfs-gateway/storage"
 )
 
@@ -28,13 +26,13 @@ func (a *Resolver) findCached(r *Request, localErr error) error {
 			return c.err
 		}
 	}
-	source := a.cacheSource(r, id, localErr, c)
-	entry, err := a.get(r, file, localErr, source, c)
+	fetcher := a.newFetcher(r, id, localErr, c)
+	entry, err := a.get(r, file, localErr, fetcher, c)
 	if err != nil {
 		return a.answer(r.ID, err, r.Now)
 	}
-	r.File.begin(a, r, source.wanted, nil)
-	r.File.source, r.File.entry = source, entry
+	r.File.begin(a, r, fetcher)
+	r.File.entry = entry
 	return nil
 }
 
@@ -72,7 +70,7 @@ func maxAge(localErr error) time.Duration {
 }
 
 // get asks the cache for a request, as long as its client is there.
-func (a *Resolver) get(r *Request, file string, localErr error, source *cacheSource,
+func (a *Resolver) get(r *Request, file string, localErr error, fetcher *fetcher,
 	c *candidates) (cache.Entry, error) {
 	ctx, cancelCause := context.WithCancelCause(context.Background())
 	defer cancelCause(nil)
@@ -83,7 +81,7 @@ func (a *Resolver) get(r *Request, file string, localErr error, source *cacheSou
 		return cache.Entry{}, err
 	}
 	defer done()
-	return a.o.Cache.Get(ctx, file, source, cache.GetOptions{Hint: r.Client.Hint(), MaxAge: maxAge(localErr)})
+	return a.o.Cache.Get(ctx, file, fetcher, cache.GetOptions{Hint: r.Client.Hint(), MaxAge: maxAge(localErr)})
 }
 
 // waitedFor names the source that a request waits for: the one that is asked first or, for a file
@@ -93,115 +91,4 @@ func waitedFor(id fdfs.FileID, c *candidates) string {
 		return id.Group
 	}
 	return c.servers[0].Addr()
-}
-
-// Pinned is a range of a file in memory: Bytes, or, where these are nil, Length bytes from Offset
-// on of a file that is in memory.
-type Pinned struct{ cache.Pinned }
-
-var _ sendfile.Source = (*Pinned)(nil)
-
-// Fd implements sendfile.Source.
-func (p *Pinned) Fd() int { return p.Pinned.Fd }
-
-// Close implements sendfile.Source.
-func (p *Pinned) Close() error {
-	p.Release()
-	return nil
-}
-
-// Pin gives length bytes (more than 0) from offset on where they are in memory in one piece; else
-// it is nil, and Open brings them. Closing the File releases them.
-func (f *File) Pin(offset, length int64) *Pinned {
-	if !f.isCached() {
-		return nil
-	}
-	held, ok := f.a.o.Cache.Pin(&f.entry, offset, length)
-	if !ok {
-		return nil
-	}
-	f.pinned.Pinned = held
-	return &f.pinned
-}
-
-// openCached is Open for a file that comes through the cache.
-func (f *File) openCached(offset, length int64) (Stream, error) {
-	if f.source == nil { // it was a hit
-		r, a, local, entry := f.req, f.a, f.local, f.entry
-		id, _ := r.ID.CloneText()
-		source := a.cacheSource(r, id, local, nil)
-		f.begin(a, r, source.wanted, nil)
-		f.source, f.entry = source, entry
-	}
-	done, err := f.wait(waitedFor(f.wanted.ID, nil))
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	stream := f.openEntry(offset, length)
-	first, err := stream.Next(length)
-	if err != nil {
-		return nil, f.a.answer(f.wanted.ID, errors.Join(err, stream.Close()), f.req.Now)
-	}
-	s := &cachedStream{stream: stream, first: first}
-	if first.Bytes != nil && first.Length == length {
-		s.whole = first.Bytes
-	}
-	return s, nil
-}
-
-// openEntry gives a range of a file in the cache.
-func (f *File) openEntry(offset, length int64) *cache.Stream {
-	return f.a.o.Cache.Open(f.ctx, f.entry, f.source, offset, length)
-}
-
-// cachedStream is a stream out of the cache whose first bytes were asked for already.
-type cachedStream struct {
-	stream *cache.Stream // not embedded: its WriteTo would leave first out
-	first  cache.Stretch // not given yet, if it has a length
-	whole  []byte
-}
-
-var (
-	_ Stream             = (*cachedStream)(nil)
-	_ sendfile.Stretcher = (*cachedStream)(nil)
-)
-
-// Whole implements Stream.
-func (s *cachedStream) Whole() []byte { return s.whole }
-
-// From implements Stream.
-func (s *cachedStream) From() cache.From { return s.stream.From() }
-
-// Close implements io.Closer.
-func (s *cachedStream) Close() error { return s.stream.Close() }
-
-// Next implements sendfile.Stretcher.
-func (s *cachedStream) Next(limit int64) (sendfile.Stretch, error) {
-	next, err := s.first, error(nil)
-	if s.first = (cache.Stretch{}); next.Length == 0 {
-		next, err = s.stream.Next(limit)
-	}
-	return sendfile.Stretch{
-		Bytes: next.Bytes, Fd: next.Fd, Resident: next.Resident, Offset: next.Offset, Length: next.Length,
-	}, err
-}
-
-// Read implements io.Reader.
-func (s *cachedStream) Read(p []byte) (int, error) {
-	first := &s.first
-	if first.Length == 0 {
-		return s.stream.Read(p)
-	}
-	part := *first
-	part.Length = min(part.Length, int64(len(p)))
-	n, err := part.Load(p)
-	if err != nil {
-		return n, fmt.Errorf("cannot read a segment: %w", err)
-	}
-	if first.Bytes != nil {
-		first.Bytes = first.Bytes[n:]
-	}
-	first.Offset, first.Length = first.Offset+int64(n), first.Length-int64(n)
-	return n, nil
 }

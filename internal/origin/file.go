@@ -2,7 +2,6 @@ package origin
 
 import (
 	"context"
-	"errors"
 	"io"
 
 	"fastdfs-gateway/internal/cache"
@@ -12,58 +11,51 @@ import (
 
 // File is a file on other hosts during one request. The zero File is none.
 type File struct {
-	a      *Resolver
-	wanted Wanted
-	client Client
-	ctx    context.Context         // of the fetches of this one request; ended by Close
-	cancel context.CancelCauseFunc // nil until something may be fetched
+	a       *Resolver
+	req     *Request
+	local   error                   // why the file is not here
+	entry   cache.Entry             // of the cache; its File is empty where each request fetches for itself
+	info    storage.Info            // then: what a server has said
+	fetcher *fetcher                // nil until it may be needed
+	ctx     context.Context         // of the fetches of this one request; ended by Close
+	cancel  context.CancelCauseFunc // nil until something may be fetched
 
-	// Where each request fetches for itself:
-	info    storage.Info
-	servers []storage.Server
-
-	// Where the file comes through the cache:
-	entry  cache.Entry  // File is empty without a cache
-	source *cacheSource // nil until it may be needed
-	req    *Request     // to make the source of
-	local  error        // why the file is not here
-	pinned Pinned
+	pinned cache.Pinned  // holds first
+	first  content.Chunk // that Open has waited for; without a length once it is given
+	stream stream        // nil: none is open
+	next   int64         // offset of first, or else of what stream gives next
+	end    int64         // of stream
 }
 
-// Stream is the content of a file from an offset on. Its first bytes are there already.
-type Stream interface {
-	io.ReadCloser
-	// Whole is all of it where it is in memory in one piece, else nil. It stays good when the
-	// stream is closed.
-	Whole() []byte
-	// From tells where the first bytes came from.
+var _ content.File = (*File)(nil)
+
+// stream is a range of a file as it comes: a *cache.Stream, or a *download of this request alone.
+type stream interface {
+	Next(limit int64) (content.Chunk, error)
 	From() cache.From
+	Close() error
 }
 
 // begin begins with a file that may be fetched.
-func (f *File) begin(a *Resolver, r *Request, w Wanted, servers []storage.Server) {
+func (f *File) begin(a *Resolver, r *Request, fetcher *fetcher) {
 	f.Close()
 	a.o.Running.Add(1)
-	f.a, f.req, f.client, f.wanted, f.servers = a, r, r.Client, w, servers
+	f.a, f.req, f.fetcher = a, r, fetcher
 	f.ctx, f.cancel = context.WithCancelCause(context.Background())
 }
 
 // Close ends all fetches. Closing twice, or closing no File, does nothing.
 func (f *File) Close() {
+	if f.a == nil {
+		return
+	}
+	f.closeStream()
+	f.pinned.Release()
 	if f.cancel != nil {
 		f.cancel(nil)
 		f.a.o.Running.Add(-1)
 	}
-	if f.a != nil {
-		f.pinned.Release()
-		*f = File{}
-	}
-}
-
-// wait counts the request among those that wait for a source, and ends its fetches when its client
-// leaves.
-func (f *File) wait(source string) (done func(), err error) {
-	return f.client.Wait(source, func() { f.cancel(ErrClientGone) })
+	*f = File{}
 }
 
 // isCached tells whether the file comes through the cache.
@@ -90,93 +82,122 @@ func (f *File) Memo() any { return f.entry.Memo() }
 // a cache it is not kept.
 func (f *File) SetMemo(memo any) { f.entry.SetMemo(memo) }
 
-// Open gives length bytes (more than 0) of the file from offset on, and waits for the first of
-// them: until these are here, a failure can be told by a status. The errors are those of Find.
-func (f *File) Open(offset, length int64) (Stream, error) {
-	if f.isCached() {
-		return f.openCached(offset, length)
+// wait counts the request among those that wait for a source, and ends its fetches when its client
+// leaves.
+func (f *File) wait() (done func(), err error) {
+	name := f.fetcher.wanted.ID.Group // the cache decides whether a source is asked
+	if !f.isCached() {
+		name = f.fetcher.Name()
 	}
-	id := f.wanted.ID
-	stream, err := f.openFirst(offset, length)
-	if err != nil {
-		return nil, f.a.failure(id, err, f.req.Now)
-	}
-	f.a.o.Counters.count(nil)
-	return stream, nil
+	return f.req.Client.Wait(name, func() { f.cancel(ErrClientGone) })
 }
 
-// OpenNext gives further bytes. It does not wait for them.
-func (f *File) OpenNext(offset, length int64) (io.ReadCloser, error) {
+// Open waits for the first bytes of a range (length more than 0), which At gives then: until these
+// are here, a failure can be told by a status. It returns where they come from. The errors are
+// those of Find.
+func (f *File) Open(offset, length int64) (cache.From, error) {
 	if f.isCached() {
-		return &cachedStream{stream: f.openEntry(offset, length)}, nil
+		if held, ok := f.a.o.Cache.Pin(&f.entry, offset, length); ok {
+			f.pinned, f.first, f.next = held, held.Chunk, offset
+			return cache.FromMemory, nil
+		}
 	}
-	stream, err := f.a.o.Protocol.Open(f.ctx, f.wanted, f.info, offset, length, f.servers)
+	f.beginFetch()
+	done, err := f.wait()
 	if err != nil {
-		return nil, err
-	}
-	return countedStream{stream, f.a.o.Counters}, nil
-}
-
-// openFirst checks a trunk file, opens a stream of its own and waits for its first bytes.
-func (f *File) openFirst(offset, length int64) (Stream, error) {
-	done, err := f.wait(f.servers[0].Addr())
-	if err != nil {
-		return nil, err
+		return cache.FromNowhere, err
 	}
 	defer done()
-	if err := f.a.checkTrunk(f.ctx, f.wanted, f.info, f.servers); err != nil {
-		return nil, err
+	if err = f.open(offset, length); err == nil {
+		if f.first, err = f.stream.Next(length); err == nil {
+			return f.stream.From(), nil
+		}
+		if !f.isCached() && f.ctx.Err() == nil {
+			f.a.o.Counters.count(err)
+		}
 	}
-	stream, err := f.OpenNext(offset, length)
-	if err != nil {
-		return nil, err
-	}
-	return begun(stream, length)
+	return cache.FromNowhere, f.a.answer(f.req.ID, err, f.req.Now)
 }
 
-// firstRead bounds the bytes that are waited for: small files come whole, and checked.
+// At implements content.File.
+func (f *File) At(offset, limit int64) (c content.Chunk, err error) {
+	if f.first.Length > 0 && offset == f.next {
+		c, f.first = f.first, content.Chunk{}
+	} else {
+		if f.stream == nil || offset != f.next || f.next == f.end {
+			f.beginFetch()
+			if err := f.open(offset, limit); err != nil {
+				return c, err
+			}
+		}
+		if c, err = f.stream.Next(limit); err != nil {
+			return c, err
+		}
+	}
+	f.next = offset + c.Length
+	if f.next == f.end && c.Bytes != nil {
+		f.closeStream() // a slow client holds nothing but these bytes
+	}
+	return c, nil
+}
+
+// beginFetch makes the fetcher of a file that was found in the cache.
+func (f *File) beginFetch() {
+	if f.fetcher != nil {
+		return
+	}
+	r, a, local, entry := f.req, f.a, f.local, f.entry
+	id, _ := r.ID.CloneText()
+	f.begin(a, r, a.newFetcher(r, id, local, nil))
+	f.entry = entry
+}
+
+// open opens a stream of a range, in place of another one.
+func (f *File) open(offset, length int64) error {
+	f.closeStream()
+	if f.isCached() {
+		f.stream = f.a.o.Cache.Open(f.ctx, f.entry, f.fetcher, offset, length)
+	} else {
+		body, err := f.fetcher.fetchOnce(f.ctx, f.info, offset, length)
+		if err != nil {
+			return err
+		}
+		f.stream = &download{ReadCloser: body}
+	}
+	f.next, f.end = offset, offset+length
+	return nil
+}
+
+// closeStream ends the stream that is open.
+func (f *File) closeStream() {
+	if f.stream != nil {
+		_ = f.stream.Close() // all that counts was read
+		f.stream = nil
+	}
+}
+
+// firstRead bounds the bytes of a download that are waited for: small files come whole, and
+// checked.
 const firstRead = 32 << 10
 
-// begunStream is a stream whose first bytes were read already.
-type begunStream struct {
+// download is a range of a file that a server sends to this request alone.
+type download struct {
 	io.ReadCloser
-	first []byte
+	begun bool
 }
 
-var _ Stream = (*begunStream)(nil)
+// From implements stream.
+func (d *download) From() cache.From { return cache.FromOrigin }
 
-// Whole implements Stream: the last bytes are checked when they are read.
-func (s *begunStream) Whole() []byte { return nil }
-
-// From implements Stream.
-func (s *begunStream) From() cache.From { return cache.FromOrigin }
-
-// begun reads the first bytes of a stream that has length bytes. It closes the stream when there
-// are none.
-func begun(stream io.ReadCloser, length int64) (Stream, error) {
-	first := make([]byte, min(length, firstRead))
-	for {
-		n, err := stream.Read(first)
-		if n > 0 {
-			return &begunStream{stream, first[:n]}, nil
-		}
-		if err == io.EOF {
-			err = io.ErrUnexpectedEOF
-		}
-		if err != nil {
-			return nil, errors.Join(err, stream.Close())
-		}
+// Next implements stream. It waits for the first bytes. All others are waited for where they are
+// copied, so that a slow client holds no buffer.
+func (d *download) Next(limit int64) (content.Chunk, error) {
+	all := content.Chunk{Stream: d, Length: limit}
+	if d.begun {
+		return all, nil
 	}
-}
-
-// Read implements io.Reader.
-func (s *begunStream) Read(p []byte) (int, error) {
-	if len(s.first) == 0 {
-		return s.ReadCloser.Read(p)
-	}
-	n := copy(p, s.first)
-	if s.first = s.first[n:]; len(s.first) == 0 {
-		s.first = nil // it is not kept for the whole download
-	}
-	return n, nil
+	d.begun = true
+	first := make([]byte, min(limit, firstRead))
+	n, err := all.Load(first)
+	return content.InMemory(first[:n]), err
 }

@@ -18,7 +18,7 @@ func (a *Resolver) Prefetch(ctx context.Context, id fdfs.FileID, localErr error,
 	if a.o.Sources == nil || a.o.Cache == nil || a.o.Redirect {
 		return 0, "", ErrNotCached
 	}
-	f := a.cacheSource(&Request{ID: id, Now: now, Port: a.o.Port}, id, localErr, nil)
+	f := a.newFetcher(&Request{ID: id, Now: now, Port: a.o.Port}, id, localErr, nil)
 	if c := f.decided(); len(c.servers) == 0 {
 		return 0, "", c.err
 	}
@@ -30,7 +30,7 @@ func (a *Resolver) Prefetch(ctx context.Context, id fdfs.FileID, localErr error,
 }
 
 // prefetch reads a file through the cache.
-func (a *Resolver) prefetch(ctx context.Context, f *cacheSource) (size int64, where string, err error) {
+func (a *Resolver) prefetch(ctx context.Context, f *fetcher) (size int64, where string, err error) {
 	a.o.Running.Add(1)
 	defer a.o.Running.Add(-1)
 	a.o.WaitApplied()
@@ -42,7 +42,7 @@ func (a *Resolver) prefetch(ctx context.Context, f *cacheSource) (size int64, wh
 	defer func() { err = errors.Join(err, stream.Close()) }()
 	where = "cached"
 	for {
-		stretch, err := stream.Next(cache.SegmentSize)
+		chunk, err := stream.Next(cache.SegmentSize)
 		if from := stream.From(); from == cache.FromOrigin || from == cache.FromPeer {
 			where = "fetched"
 		}
@@ -52,6 +52,6 @@ func (a *Resolver) prefetch(ctx context.Context, f *cacheSource) (size int64, wh
 		case err != nil:
 			return size, "", err
 		}
-		size += stretch.Length
+		size += chunk.Length
 	}
 }

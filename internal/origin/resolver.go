@@ -6,9 +6,9 @@
 //	req.File.Close()
 //
 // Find is the path of a request: candidates.go decides which hosts may be asked, in which order;
-// locate.go finds the one to send the client to; file.go and cached.go give the content, the latter
-// through the cache, for which cachesource.go fetches. protocol.go and http.go are the two ways to
-// ask another host. sources.go holds the allow-list: no other host is ever asked.
+// locate.go finds the one to send the client to; cached.go asks the cache; file.go gives the
+// content, which fetcher.go fetches for the cache, or for this request. protocol.go and http.go are
+// the two ways to ask another host. sources.go holds the allow-list: no other host is ever asked.
 package origin
 
 import (
@@ -136,14 +136,26 @@ func (a *Resolver) Find(r *Request, localErr error) (redirect string, err error)
 	if a.o.Redirect {
 		return a.redirect(r, id, localErr, c)
 	}
-	r.File.begin(a, r, a.wanted(r, id), c.servers)
-	info, err := a.statFor(r, id, localErr)
-	if err != nil {
-		r.File.Close()
-		return "", a.failure(id, err, r.Now)
+	return "", a.findAlone(r, id, localErr, c)
+}
+
+// findAlone is Find where each request fetches for itself: by the same fetcher, but with the
+// client's token, and with content that is checked while it is sent.
+func (a *Resolver) findAlone(r *Request, id fdfs.FileID, localErr error, c candidates) (err error) {
+	fetcher := a.newFetcher(r, id, localErr, &c)
+	fetcher.wanted = a.wanted(r, id)
+	f := &r.File
+	f.begin(a, r, fetcher)
+	done, err := f.wait()
+	if err == nil {
+		f.info, err = fetcher.stat(f.ctx)
+		done()
 	}
-	r.File.info = info
-	return "", nil
+	if err != nil {
+		f.Close()
+		return a.answer(id, err, r.Now)
+	}
+	return nil
 }
 
 // isCached tells whether the cache may answer for a file. What is known of a file of this host that
@@ -173,26 +185,6 @@ func (a *Resolver) wanted(r *Request, id fdfs.FileID) Wanted {
 func (a *Resolver) usesWeb() bool {
 	_, storages := a.o.Protocol.(FastDFS)
 	return !storages
-}
-
-// statFor asks which server has the file: one of the request or, where these have moved, one of
-// those that the lists name.
-func (a *Resolver) statFor(r *Request, id fdfs.FileID, localErr error) (storage.Info, error) {
-	f := &r.File
-	done, err := f.wait(f.servers[0].Addr())
-	if err != nil {
-		return storage.Info{}, err
-	}
-	defer done()
-	info, err := a.stat(f.ctx, f.wanted, f.servers, a.o.StatTimeout)
-	if f.ctx.Err() != nil {
-		return info, err
-	}
-	if fresh, ok := a.moved(id, localErr, r.Redirected, r.Now, f.servers, err); ok {
-		f.servers = fresh.servers
-		info, err = a.stat(f.ctx, f.wanted, f.servers, a.o.StatTimeout)
-	}
-	return info, err
 }
 
 // stat asks which server has the file.

@@ -4,24 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/panics"
-
-	"golang.org/x/sys/unix"
 )
-
-// Source is an open file. Any number of bodies may send from one descriptor at the same time.
-type Source interface {
-	// Fd returns the file descriptor, which stays open until Close and is used with explicit
-	// offsets only.
-	Fd() int
-	// Close is called once, when the body is done with it.
-	Close() error
-}
 
 // ErrSource is the error of a body whose file could not be read to its end; other errors are those
 // of the client's connection.
@@ -30,43 +19,35 @@ var ErrSource = errors.New("cannot read what is to be sent")
 // ErrPanic is the error of a body whose sending panicked.
 var ErrPanic = errors.New("BUG: panic while sending")
 
-// Piece is a stretch of the source with some bytes in front of it: the head of a multipart part, or
-// nothing.
+// Piece is a range of the file with some bytes in front of it, as the head of a multipart part.
+// Either may be empty.
 type Piece struct {
 	Head   []byte
-	Offset int64 // in the descriptor
+	Offset int64 // in the file
 	Length int64
 }
 
 // Body is an answer's body made of pieces of one file. It is an io.Reader, an io.WriterTo and an
-// io.Closer; fasthttp uses WriteTo and then Close. No byte beyond the pieces is sent, so other
-// slots of a trunk file stay private.
+// io.Closer; fasthttp uses WriteTo and then Close. No byte beyond the pieces is asked for.
+//
+// Chunks that are in a file are sent by sendfile(2) where the kernel can do that: to a TCP
+// connection without TLS. All others are copied.
 type Body struct {
-	Conn   *Conn  // destination of the bytes; nil = only the writer is known
-	Direct bool   // Conn may be written to directly, see Of
-	Source Source // nil when the pieces have heads only, are in Memory, or come from Open
-	// Memory is the file where it is in memory: pieces are stretches of it. It is not changed, and
-	// may be shared with other bodies.
-	Memory []byte
-	// Open gives a stretch of a remote file. The stream must end in an error when it ends
-	// early. It is used where there is no Source; Stream may hold the one for the first piece,
-	// opened before.
-	Open   func(offset, length int64) (io.ReadCloser, error)
-	Stream io.ReadCloser
+	Conn   *Conn        // destination of the bytes; nil = only the writer is known
+	Direct bool         // Conn may be written to directly, see Of
+	File   content.File // nil when the pieces have heads only
 	Pieces []Piece
-	Tail   []byte // behind the last piece
-	// Resident says that the Source is a file in memory (memfd_create(2)): reading never waits for
-	// a disk.
-	Resident bool
 	// DropBehind lets the kernel forget the file's pages when they are sent, so that a huge
-	// transfer does not push out pages that are used often. It is for Source.
+	// transfer does not push out pages that are used often.
 	DropBehind bool
 	// Done is called once, by Close.
 	Done func(Result)
 
-	piece  int   // the one that Read is in
-	pos    int64 // how far, its head included
-	result Result
+	piece      int           // the one that is being sent
+	pos        int64         // in it, its head included
+	chunk      content.Chunk // the bytes from there on, as far as they are at hand
+	noSendfile bool          // the kernel cannot send from the file
+	result     Result
 }
 
 // Result describes how a body was sent.
@@ -79,7 +60,7 @@ type Result struct {
 
 // Length returns the body's size in bytes.
 func (b *Body) Length() int64 {
-	n := int64(len(b.Tail))
+	n := int64(0)
 	for i := range b.Pieces {
 		n += int64(len(b.Pieces[i].Head)) + b.Pieces[i].Length
 	}
@@ -89,8 +70,14 @@ func (b *Body) Length() int64 {
 // SupportsBodyWriteTo tells fasthttp to call WriteTo.
 func (b *Body) SupportsBodyWriteTo() bool { return true }
 
-// WriteTo sends the body. When w buffers (fasthttp's does, and holds the answer's head by now), it
-// is flushed together with the first bytes of the file, in one packet where they fit. A panic,
+// flusher is a writer with a buffer; fasthttp's holds the answer's head when the body begins.
+type flusher interface {
+	io.Writer
+	Flush() error
+}
+
+// WriteTo sends the body. When w buffers, it is flushed together with the first bytes of the file,
+// in one packet where they fit, and after each chunk, as the next one may take its time. A panic,
 // which is a bug, becomes an error: Done gets it and can log the request.
 func (b *Body) WriteTo(w io.Writer) (n int64, err error) {
 	defer func() {
@@ -100,209 +87,106 @@ func (b *Body) WriteTo(w io.Writer) (n int64, err error) {
 		}
 		n, b.result.Err = b.result.Sent, err
 	}()
-	flusher, ok := w.(interface{ Flush() error })
-	if b.Source == nil && b.Open == nil {
-		return 0, b.writeMemory(w, flusher)
-	}
-	if ok && b.Direct && b.Conn != nil && b.Conn.tcp && b.Source != nil {
-		if err = b.sendPieces(w, flusher); !errors.Is(err, errNoSendfile) {
-			return 0, err
+	for err == nil {
+		var head bool
+		if head, err = b.next(); err != nil {
+			break
+		}
+		if head {
+			var n int
+			n, err = w.Write(b.chunk.Bytes)
+			b.passed(int64(n))
+		} else {
+			err = b.send(w)
 		}
 	}
-	if _, stretches := b.Stream.(Stretcher); stretches && ok && b.Direct && b.Conn != nil && b.Conn.tcp {
-		return 0, b.sendStretches(w, flusher)
+	if err == io.EOF {
+		err = nil
 	}
-	return 0, b.copyChunks(w)
+	return 0, err
 }
 
-// sendPieces sends by sendfile. It keeps Read's position, so that copying can take over where the
-// kernel cannot go on.
-func (b *Body) sendPieces(w io.Writer, flusher interface{ Flush() error }) error {
+// next makes chunk the next bytes of the body. head tells that they are none of the file. The error
+// is io.EOF behind the last piece.
+func (b *Body) next() (head bool, err error) {
 	for ; b.piece < len(b.Pieces); b.piece, b.pos = b.piece+1, 0 {
 		p := &b.Pieces[b.piece]
-		if err := b.write(w, p.Head); err != nil {
-			return err
-		}
-		if p.Length == 0 {
+		in := b.pos - int64(len(p.Head))
+		switch {
+		case in < 0:
+			b.chunk = content.InMemory(p.Head[b.pos:])
+			return true, nil
+		case in == p.Length:
 			continue
-		}
-		if _, err := b.sendFile(flusher, b.Source.Fd(), p.Offset, p.Length); err != nil {
-			return err
-		}
-	}
-	return b.write(w, b.Tail)
-}
-
-// writeMemory sends what is in memory. One piece, which is the usual case, goes out together with
-// the answer's head without being copied into w's buffer.
-func (b *Body) writeMemory(w io.Writer, flusher interface{ Flush() error }) error {
-	for ; b.piece < len(b.Pieces); b.piece, b.pos = b.piece+1, 0 {
-		p := &b.Pieces[b.piece]
-		if err := b.write(w, p.Head); err != nil {
-			return err
-		}
-		if p.Length == 0 {
-			continue
-		}
-		data := b.Memory[p.Offset : p.Offset+p.Length]
-		if flusher == nil || !b.Direct || b.Conn == nil || len(b.Pieces) > 1 || len(b.Tail) > 0 {
-			err := b.write(w, data)
-			b.markFirst()
-			if err != nil {
-				return err
+		case b.chunk.Length == 0:
+			if b.chunk, err = b.File.At(p.Offset+in, p.Length-in); err != nil {
+				err = fmt.Errorf("%w: %w", ErrSource, err)
 			}
-			continue
 		}
-		if err := b.sendBytes(flusher, data); err != nil {
-			return err
-		}
+		return false, err
 	}
-	return b.write(w, b.Tail)
+	return false, io.EOF
 }
 
-// sendBytes sends bytes together with what is buffered in front of them, without copying them.
-func (b *Body) sendBytes(flusher interface{ Flush() error }, data []byte) error {
-	b.Conn.behind = data
-	err := flusher.Flush()
-	n := len(data) - len(b.Conn.behind)
-	b.Conn.behind = nil
-	b.pos += int64(n)
-	b.result.Sent += int64(n)
-	b.markFirst()
-	if err != nil || n == len(data) {
-		return err
-	}
-	return b.write(b.Conn, data[n:]) // there was nothing to flush
+// passed goes on behind the first n bytes of the chunk.
+func (b *Body) passed(n int64) {
+	b.pos += n
+	b.chunk = b.chunk.Behind(n)
+	b.result.Sent += n
 }
 
-// sendFile sends a stretch of a file behind what is buffered, by sendfile, and returns how much of
-// it.
-func (b *Body) sendFile(flusher interface{ Flush() error }, fd int, offset, length int64) (int64, error) {
+// send sends bytes of the chunk: by sendfile where the kernel can, else by copying them.
+func (b *Body) send(w io.Writer) error {
+	f, _ := w.(flusher)
+	direct := f != nil && b.Direct && b.Conn != nil
+	if direct && b.chunk.File != nil && b.Conn.tcp && !b.noSendfile {
+		return b.sendFile(f)
+	}
+	if b.chunk.Bytes != nil {
+		return b.sendBytes(w, f, direct, b.chunk.Bytes)
+	}
+	return b.copyOut(w, f, direct)
+}
+
+// sendFile sends the chunk behind what is buffered.
+func (b *Body) sendFile(f flusher) error {
 	b.Conn.more = true
-	err := flusher.Flush()
+	err := f.Flush()
 	b.Conn.more = false
 	b.markFirst()
 	if err != nil {
-		return 0, err
+		return err
 	}
-	b.Conn.pages.drop, b.Conn.pages.resident = b.DropBehind, b.Resident
-	n, err := b.Conn.SendFile(fd, offset, length)
-	b.pos += n
-	b.result.Sent += n
+	b.Conn.pages.drop, b.Conn.pages.resident = b.DropBehind, b.chunk.Resident
+	n, err := b.Conn.SendFile(int(b.chunk.File.Fd()), b.chunk.Offset, b.chunk.Length)
+	b.passed(n)
 	b.result.BySendfile += n
-	return n, err
-}
-
-func (b *Body) markFirst() {
-	if b.result.FirstByte.IsZero() {
-		b.result.FirstByte = time.Now()
+	if errors.Is(err, errNoSendfile) {
+		b.noSendfile, err = true, nil
 	}
-}
-
-func (b *Body) write(w io.Writer, p []byte) error {
-	n, err := w.Write(p)
-	b.pos += int64(n)
-	b.result.Sent += int64(n)
 	return err
 }
 
-// Read copies the next bytes of the body out; io.EOF at its end, io.ErrUnexpectedEOF when the file
-// is shorter than promised.
-func (b *Body) Read(p []byte) (int, error) {
-	for b.piece < len(b.Pieces) {
-		piece := &b.Pieces[b.piece]
-		head := int64(len(piece.Head))
-		switch {
-		case b.pos < head:
-			n := copy(p, piece.Head[b.pos:])
-			b.pos += int64(n)
-			return n, nil
-		case b.pos < head+piece.Length:
-			left := head + piece.Length - b.pos
-			n, err := b.readFile(p[:min(int64(len(p)), left)], piece.Offset+b.pos-head, left)
-			b.pos += int64(n)
-			return n, err
-		}
-		b.piece, b.pos = b.piece+1, 0
-		if piece.Length == 0 {
-			continue // a stream that is open is the next one's
-		}
-		if err := b.closeStream(); err != nil {
-			return 0, err
-		}
+// sendBytes sends bytes behind what is buffered: direct without copying them into the buffer.
+func (b *Body) sendBytes(w io.Writer, f flusher, direct bool, p []byte) (err error) {
+	n := 0
+	if direct {
+		b.Conn.behind = p
+		err = f.Flush()
+		n = len(p) - len(b.Conn.behind)
+		b.Conn.behind = nil
+		w, f = b.Conn, nil // where there was nothing to flush
 	}
-	n := copy(p, b.Tail[min(b.pos, int64(len(b.Tail))):])
-	b.pos += int64(n)
-	if n == 0 {
-		return 0, io.EOF
+	if err == nil && n < len(p) {
+		var m int
+		m, err = w.Write(p[n:])
+		n += m
 	}
-	return n, nil
-}
-
-// readFile reads from the file, wherever it is. left is how much of the piece follows.
-func (b *Body) readFile(p []byte, offset, left int64) (n int, err error) {
-	switch {
-	case b.Open != nil:
-	case b.Source != nil:
-		return pread(b.Source.Fd(), p, offset)
-	default:
-		return copy(p, b.Memory[offset:]), nil
+	if f != nil && err == nil {
+		err = f.Flush()
 	}
-	if b.Stream == nil {
-		if b.Stream, err = b.Open(offset, left); err != nil {
-			return 0, err
-		}
-	}
-	for n == 0 && err == nil {
-		n, err = b.Stream.Read(p)
-	}
-	if n > 0 && (err == io.EOF || int64(n) == left) {
-		err = nil // whether it was all shows in the length
-	}
-	if err == io.EOF {
-		err = io.ErrUnexpectedEOF
-	}
-	return n, err
-}
-
-func (b *Body) closeStream() error {
-	stream := b.Stream
-	b.Stream = nil
-	if stream == nil {
-		return nil
-	}
-	return stream.Close()
-}
-
-// pread reads at least one byte at an offset of the descriptor; at the file's end that is
-// io.ErrUnexpectedEOF.
-func pread(fd int, p []byte, offset int64) (int, error) {
-	for {
-		n, err := unix.Pread(fd, p, offset)
-		switch {
-		case err == unix.EINTR:
-		case err != nil:
-			return 0, os.NewSyscallError("pread", err)
-		case n == 0 && len(p) > 0:
-			return 0, io.ErrUnexpectedEOF
-		default:
-			return n, nil
-		}
-	}
-}
-
-// Close releases the source and reports to Done. Further calls do nothing.
-func (b *Body) Close() error {
-	source, done := b.Source, b.Done
-	b.Source, b.Done = nil, nil
-	var err error
-	if source != nil {
-		err = source.Close()
-	}
-	err = errors.Join(err, b.closeStream())
-	if done != nil {
-		done(b.result)
-	}
+	b.passed(int64(n))
+	b.markFirst()
 	return err
 }
 
@@ -312,44 +196,49 @@ var buffers = sync.Pool{New: func() any { return new([chunk]byte) }}
 // held counts the buffers in use.
 var held atomic.Int64
 
-func (b *Body) copyChunks(w io.Writer) error {
-	for {
-		size := chunk
-		if b.Conn != nil {
-			var err error
-			if size, err = b.Conn.waitRoom(); err != nil {
-				return err
-			}
-		}
-		if err := b.copyChunk(w, size); err != nil {
-			if err == io.EOF {
-				return nil
-			}
+// copyOut sends a buffer of bytes that are not in memory. It takes the buffer when the client takes
+// bytes.
+func (b *Body) copyOut(w io.Writer, f flusher, direct bool) (err error) {
+	size := chunk
+	if b.Conn != nil {
+		if size, err = b.Conn.waitRoom(); err != nil {
 			return err
 		}
 	}
-}
-
-// copyChunk copies up to size bytes; io.EOF at the end of the body.
-func (b *Body) copyChunk(w io.Writer, size int) error {
 	buf := buffers.Get().(*[chunk]byte)
 	held.Add(1)
 	defer func() {
 		held.Add(-1)
 		buffers.Put(buf)
 	}()
-	n, err := b.Read(buf[:size])
-	if err == io.EOF {
-		return err
-	}
-	if err != nil {
+	n, err := b.chunk.Load(buf[:size])
+	if n == 0 {
 		return fmt.Errorf("%w: %w", ErrSource, err)
 	}
-	n, err = w.Write(buf[:n])
-	b.result.Sent += int64(n)
-	if flusher, ok := w.(interface{ Flush() error }); ok && err == nil && b.Open != nil {
-		err = flusher.Flush() // what comes next may take its time
+	return b.sendBytes(w, f, direct, buf[:n]) // what failed behind them fails again
+}
+
+func (b *Body) markFirst() {
+	if b.result.FirstByte.IsZero() {
+		b.result.FirstByte = time.Now()
 	}
-	b.markFirst()
-	return err
+}
+
+// Read copies the next bytes of the body out; io.EOF at its end, io.ErrUnexpectedEOF when the file
+// is shorter than promised.
+func (b *Body) Read(p []byte) (n int, err error) {
+	if _, err = b.next(); err == nil {
+		n, err = b.chunk.Load(p)
+		b.passed(int64(n))
+	}
+	return n, err
+}
+
+// Close reports to Done, whose user closes the file. Further calls do nothing.
+func (b *Body) Close() error {
+	if done := b.Done; done != nil {
+		b.Done = nil
+		done(b.result)
+	}
+	return nil
 }

@@ -1,12 +1,12 @@
-// Package sendfile sends answers: bytes from memory and stretches of shared files, without copying
+// Package sendfile sends answers: bytes from memory and parts of shared files, without copying
 // them through the process where the kernel can do it (sendfile(2)), and without letting a client
 // that does not read hold a connection for ever.
 //
 //	conn := sendfile.NewConn(tcp, sendfile.Pace{MinRate: 1024, Window: 30 * time.Second})
 //	under, direct := sendfile.Of(ctx.Conn()) // conn, whatever wraps it
 //	body := &sendfile.Body{
-//		Conn: under, Direct: direct, Source: file,
-//		Pieces: []sendfile.Piece{{Offset: 24, Length: 4096}},
+//		Conn: under, Direct: direct, File: file, // a content.File
+//		Pieces: []sendfile.Piece{{Offset: 0, Length: 4096}},
 //	}
 //	ctx.Response.SetBodyStream(body, int(body.Length()))
 //

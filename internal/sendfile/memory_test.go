@@ -20,7 +20,7 @@ func TestMemoryGoesOutWithTheHead(t *testing.T) {
 		counted := &countingWriter{Conn: conn}
 		w := bufio.NewWriter(counted)
 		_, _ = w.WriteString("head")
-		body := &Body{Conn: conn, Direct: true, Memory: content[:size], Pieces: []Piece{{Length: int64(size)}}}
+		body := &Body{Conn: conn, Direct: true, File: memory(content[:size]), Pieces: []Piece{{Length: int64(size)}}}
 		got := make(chan []byte)
 		go func() {
 			time.Sleep(10 * time.Millisecond) // so that the socket is full before the first byte is taken
@@ -46,7 +46,7 @@ func TestMemoryClientGone(t *testing.T) {
 		_ = client.Close()
 	}()
 	var result Result
-	body := &Body{Conn: conn, Direct: true, Memory: make([]byte, 64<<20), Pieces: []Piece{{Length: 64 << 20}},
+	body := &Body{Conn: conn, Direct: true, File: memory(make([]byte, 64<<20)), Pieces: []Piece{{Length: 64 << 20}},
 		Done: func(r Result) { result = r }}
 	w := bufio.NewWriter(conn)
 	_, _ = w.WriteString("head")
@@ -75,9 +75,9 @@ func TestMemoryAllocatesNothing(t *testing.T) {
 	go func() { _, _ = io.Copy(io.Discard, client) }()
 	conn := paced(t, server, Pace{MinRate: 1024, Window: time.Minute})
 	w := bufio.NewWriter(conn)
-	body := &Body{Conn: conn, Direct: true, Memory: content, Pieces: []Piece{{Length: 4096}}}
+	body := &Body{Conn: conn, Direct: true, File: memory(content), Pieces: []Piece{{Length: 4096}}}
 	allocs := testing.AllocsPerRun(200, func() {
-		body.piece = 0
+		body.piece, body.pos = 0, 0
 		_, _ = w.WriteString("head")
 		if _, err := body.WriteTo(w); err != nil {
 			panic("cannot send")

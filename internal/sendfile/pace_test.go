@@ -23,7 +23,7 @@ func TestSlowClientIsDropped(t *testing.T) {
 		t.Run(network, func(t *testing.T) {
 			server, _ := pair(t, network)
 			conn := paced(t, server, Pace{MinRate: 100, Window: 200 * time.Millisecond})
-			body := &Body{Conn: conn, Direct: true, Source: src, Pieces: []Piece{{Length: 32 << 20}}}
+			body := &Body{Conn: conn, Direct: true, File: src, Pieces: []Piece{{Length: 32 << 20}}}
 			began := time.Now()
 			_, err := body.WriteTo(bufio.NewWriter(conn))
 			require.ErrorIs(t, err, ErrSlowClient)
@@ -71,7 +71,7 @@ func TestSlowHealthyClientIsKept(t *testing.T) {
 	require.NoError(t, client.SetReadBuffer(64<<10))
 	sent := make(chan error, 1)
 	go func() {
-		n, err := conn.SendFile(src.Fd(), 0, int64(len(content)))
+		n, err := conn.SendFile(int(src.Fd()), 0, int64(len(content)))
 		if err == nil && n != int64(len(content)) {
 			err = io.ErrShortWrite
 		}

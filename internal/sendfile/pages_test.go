@@ -67,7 +67,7 @@ func TestColdFileIsReadAhead(t *testing.T) {
 	conn := paced(t, server, Pace{})
 	done := make(chan error)
 	go func() {
-		_, err := conn.SendFile(src.Fd(), 0, 32<<20)
+		_, err := conn.SendFile(int(src.Fd()), 0, 32<<20)
 		done <- err
 	}()
 	eventually.True(t, func() bool { return residentPart(t, src.File, 2*window-256<<10, 256<<10) > 0.5 })
@@ -111,7 +111,7 @@ func transferBetween(t *testing.T, drop bool) (left float64, neighbour bool) {
 		received <- n
 	}()
 	conn := paced(t, server, Pace{})
-	body := &Body{Conn: conn, Direct: true, Source: src, DropBehind: drop,
+	body := &Body{Conn: conn, Direct: true, File: src, DropBehind: drop,
 		Pieces: []Piece{{Offset: 2 << 20, Length: 29 << 20}}}
 	_, err = body.WriteTo(bufio.NewWriter(conn))
 	require.NoError(t, err)

@@ -12,10 +12,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
+	"testing/iotest"
 	"time"
 
+	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/eventually"
 
 	"github.com/stretchr/testify/require"
@@ -29,20 +32,22 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // load.
 const waitBudget = 30 * time.Second
 
-// source is a file on disk that counts how often it is closed.
-type source struct {
-	*os.File
-	closed int
+// source is a file on disk.
+type source struct{ *os.File }
+
+func (s source) At(offset, limit int64) (content.Chunk, error) {
+	return content.Chunk{File: s.File, Offset: offset, Length: limit}, nil
 }
 
-func (s *source) Fd() int { return int(s.File.Fd()) }
-func (s *source) Close() error {
-	s.closed++
-	return nil
+// memory is a file in memory.
+type memory []byte
+
+func (m memory) At(offset, limit int64) (content.Chunk, error) {
+	return content.InMemory(m[offset : offset+limit]), nil
 }
 
 // newSource makes a file of random bytes.
-func newSource(t *testing.T, size int) (*source, []byte) {
+func newSource(t *testing.T, size int) (source, []byte) {
 	t.Helper()
 	content := make([]byte, size)
 	random := rand.NewChaCha8([32]byte{1})
@@ -52,7 +57,7 @@ func newSource(t *testing.T, size int) (*source, []byte) {
 	f, err := os.Open(path)
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = f.Close() })
-	return &source{File: f}, content
+	return source{f}, content
 }
 
 // pair makes two ends of a connection; network is tcp or unix.
@@ -104,17 +109,16 @@ func TestBodyOverEveryTransport(t *testing.T) {
 	src, content := newSource(t, 3*mb+17)
 	pieces := map[string]struct {
 		pieces []Piece
-		tail   string
 		want   []byte
 	}{
-		"whole":         {[]Piece{{Length: int64(len(content))}}, "", content},
-		"trunk slot":    {[]Piece{{Offset: 1000, Length: 4096}}, "", content[1000:5096]},
-		"one byte":      {[]Piece{{Offset: 77, Length: 1}}, "", content[77:78]},
-		"large stretch": {[]Piece{{Offset: 5, Length: 2 * mb}}, "", content[5 : 5+2*mb]},
-		"head and piece": {[]Piece{{Head: []byte("FLV"), Offset: 9, Length: 100}}, "",
+		"whole":         {[]Piece{{Length: int64(len(content))}}, content},
+		"trunk slot":    {[]Piece{{Offset: 1000, Length: 4096}}, content[1000:5096]},
+		"one byte":      {[]Piece{{Offset: 77, Length: 1}}, content[77:78]},
+		"large stretch": {[]Piece{{Offset: 5, Length: 2 * mb}}, content[5 : 5+2*mb]},
+		"head and piece": {[]Piece{{Head: []byte("FLV"), Offset: 9, Length: 100}},
 			append([]byte("FLV"), content[9:109]...)},
-		"parts": {[]Piece{{Head: []byte("--a\r\n"), Length: 10}, {Head: []byte("\r\n--a\r\n"), Offset: mb, Length: mb}},
-			"\r\n--a--",
+		"parts": {[]Piece{{Head: []byte("--a\r\n"), Length: 10}, {Head: []byte("\r\n--a\r\n"), Offset: mb, Length: mb},
+			{Head: []byte("\r\n--a--")}},
 			bytes.Join([][]byte{[]byte("--a\r\n"), content[:10], []byte("\r\n--a\r\n"), content[mb : 2*mb],
 				[]byte("\r\n--a--")}, nil)},
 	}
@@ -137,14 +141,12 @@ func TestBodyOverEveryTransport(t *testing.T) {
 			t.Run(transport+"/"+name, func(t *testing.T) {
 				conn, direct, client := connect(t)
 				var result Result
-				own := &source{File: src.File}
-				body := &Body{Conn: conn, Direct: direct, Source: own, Pieces: tt.pieces, Tail: []byte(tt.tail),
+				body := &Body{Conn: conn, Direct: direct, File: src, Pieces: tt.pieces,
 					Done: func(r Result) { result = r }}
 				require.EqualValues(t, len(tt.want), body.Length())
 				got := exchange(t, conn, client, "HTTP/1.1 200 OK\r\n\r\n", body)
 				require.Equal(t, sha256.Sum256(append([]byte("HTTP/1.1 200 OK\r\n\r\n"), tt.want...)),
 					sha256.Sum256(got), "%d bytes", len(got))
-				require.Equal(t, 1, own.closed)
 				require.EqualValues(t, len(tt.want), result.Sent)
 				require.False(t, result.FirstByte.IsZero())
 				var inFile int64
@@ -157,7 +159,7 @@ func TestBodyOverEveryTransport(t *testing.T) {
 				require.Equal(t, inFile, result.BySendfile)
 
 				conn, direct, client = connect(t)
-				body = &Body{Conn: conn, Direct: direct, Memory: content, Pieces: tt.pieces, Tail: []byte(tt.tail),
+				body = &Body{Conn: conn, Direct: direct, File: memory(content), Pieces: tt.pieces,
 					Done: func(r Result) { result = r }}
 				got = exchange(t, conn, client, "HTTP/1.1 200 OK\r\n\r\n", body)
 				require.Equal(t, sha256.Sum256(append([]byte("HTTP/1.1 200 OK\r\n\r\n"), tt.want...)),
@@ -172,8 +174,8 @@ func TestBodyOverEveryTransport(t *testing.T) {
 
 func TestReadGivesTheSameBytes(t *testing.T) {
 	src, content := newSource(t, 10000)
-	body := &Body{Source: src, Pieces: []Piece{{Head: []byte("ab"), Offset: 10, Length: 100}, {Offset: 500, Length: 0},
-		{Head: []byte("c"), Offset: 9000, Length: 1000}}, Tail: []byte("xyz")}
+	body := &Body{File: src, Pieces: []Piece{{Head: []byte("ab"), Offset: 10, Length: 100}, {Offset: 500, Length: 0},
+		{Head: []byte("c"), Offset: 9000, Length: 1000}, {Head: []byte("xyz")}}}
 	want := bytes.Join([][]byte{[]byte("ab"), content[10:110], []byte("c"), content[9000:], []byte("xyz")}, nil)
 	var got []byte
 	buf := make([]byte, 7)
@@ -198,7 +200,7 @@ func TestSharedDescriptor(t *testing.T) {
 			defer func() { done <- struct{}{} }()
 			conn, err := NewConn(server, Pace{})
 			if err == nil {
-				_, err = conn.SendFile(src.Fd(), int64(i)<<19, 1<<19)
+				_, err = conn.SendFile(int(src.Fd()), int64(i)<<19, 1<<19)
 			}
 			_ = errors.Join(err, server.Close())
 		}()
@@ -220,7 +222,7 @@ func TestFileThatHasBecomeShorter(t *testing.T) {
 	for _, direct := range []bool{true, false} {
 		server, client := pair(t, "tcp")
 		conn := paced(t, server, Pace{})
-		body := &Body{Conn: conn, Direct: direct, Source: src, Pieces: []Piece{{Length: 100001}}}
+		body := &Body{Conn: conn, Direct: direct, File: src, Pieces: []Piece{{Length: 100001}}}
 		w := bufio.NewWriter(conn)
 		n, err := body.WriteTo(w)
 		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
@@ -238,13 +240,12 @@ func TestClientGone(t *testing.T) {
 	conn := paced(t, server, Pace{MinRate: 1, Window: time.Minute})
 	require.NoError(t, client.Close())
 	var result Result
-	body := &Body{Conn: conn, Direct: true, Source: src, Pieces: []Piece{{Length: 8 << 20}},
+	body := &Body{Conn: conn, Direct: true, File: src, Pieces: []Piece{{Length: 8 << 20}},
 		Done: func(r Result) { result = r }}
 	_, err := body.WriteTo(bufio.NewWriter(conn))
 	require.Error(t, err)
 	require.NoError(t, body.Close())
 	require.ErrorIs(t, result.Err, err)
-	require.Equal(t, 1, src.closed)
 }
 
 // The kernel waits a fifth of a second for what follows a head, so the scene is played again when
@@ -257,7 +258,7 @@ func TestHeadAndFileInOnePacket(t *testing.T) {
 		w := bufio.NewWriter(conn)
 		_, _ = w.WriteString("HTTP/1.1 200 OK\r\n\r\n")
 		began := time.Now()
-		_, err := (&Body{Conn: conn, Direct: true, Source: src, Pieces: []Piece{{Length: 1000}}}).WriteTo(w)
+		_, err := (&Body{Conn: conn, Direct: true, File: src, Pieces: []Piece{{Length: 1000}}}).WriteTo(w)
 		require.NoError(t, errors.Join(err, w.Flush()))
 		late = time.Since(began) > 100*time.Millisecond
 		_, err = io.CopyN(io.Discard, client, 1019)
@@ -285,7 +286,7 @@ func TestMemoryStaysConstant(t *testing.T) {
 	src, content := newSource(t, 64<<20)
 	server, client := pair(t, "tcp")
 	go func() { _, _ = io.Copy(io.Discard, client) }()
-	body := &Body{Source: src, Pieces: []Piece{{Length: int64(len(content))}}} // copied, the costlier way
+	body := &Body{File: src, Pieces: []Piece{{Length: int64(len(content))}}} // copied, the costlier way
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
 	_, err := body.WriteTo(bufio.NewWriter(server))
@@ -300,7 +301,7 @@ func TestSendFileAllocatesNothing(t *testing.T) {
 	src, _ := newSource(t, 4096)
 	server, client := pair(t, "tcp")
 	go func() { _, _ = io.Copy(io.Discard, client) }()
-	conn, fd := paced(t, server, Pace{MinRate: 1024, Window: time.Minute}), src.Fd()
+	conn, fd := paced(t, server, Pace{MinRate: 1024, Window: time.Minute}), int(src.Fd())
 	head := []byte("head")
 	allocs := testing.AllocsPerRun(200, func() {
 		_, err := conn.Write(head)
@@ -346,7 +347,7 @@ func TestStuckCopiesHoldNoBuffers(t *testing.T) {
 		clients = append(clients, client)
 		conn := paced(t, server, Pace{MinRate: 1, Window: time.Hour})
 		go func() {
-			_, err := (&Body{Conn: conn, Source: src,
+			_, err := (&Body{Conn: conn, File: src,
 				Pieces: []Piece{{Length: 16 << 20}}}).WriteTo(bufio.NewWriter(conn))
 			ended <- err
 		}()
@@ -387,19 +388,23 @@ func (w *wrapper) SetDeadline(t time.Time) error      { return w.inner.SetDeadli
 func (w *wrapper) SetReadDeadline(t time.Time) error  { return w.inner.SetReadDeadline(t) }
 func (w *wrapper) SetWriteDeadline(t time.Time) error { return w.inner.SetWriteDeadline(t) }
 
+// fileFunc is a file by its At.
+type fileFunc func(offset, limit int64) (content.Chunk, error)
+
+func (f fileFunc) At(offset, limit int64) (content.Chunk, error) { return f(offset, limit) }
+
 // panicking is a stream with a bug.
 type panicking struct{}
 
 func (panicking) Read([]byte) (int, error) { panic("test") }
-func (panicking) Close() error             { return nil }
 
 func TestStreams(t *testing.T) {
 	server, client := pair(t, "tcp")
 	conn := paced(t, server, Pace{})
 	go func() { _, _ = io.Copy(io.Discard, client) }()
-	send := func(open func(offset, length int64) (io.ReadCloser, error)) Result {
+	send := func(file fileFunc) Result {
 		var result Result
-		body := &Body{Conn: conn, Direct: true, Open: open,
+		body := &Body{Conn: conn, Direct: true, File: file,
 			Pieces: []Piece{{Head: []byte("ab"), Offset: 5, Length: 3}, {Offset: 9, Length: 1}},
 			Done:   func(r Result) { result = r }}
 		_, err := body.WriteTo(bufio.NewWriter(conn))
@@ -408,33 +413,24 @@ func TestStreams(t *testing.T) {
 		require.NoError(t, body.Close(), "closing again does nothing")
 		return result
 	}
-	closed := 0
-	stretch := func(text string) func(offset, length int64) (io.ReadCloser, error) {
-		return func(offset, length int64) (io.ReadCloser, error) {
-			return closing{bytes.NewReader([]byte(text)[offset:min(offset+length, int64(len(text)))]), &closed}, nil
+	part := func(text string) fileFunc {
+		return func(offset, limit int64) (content.Chunk, error) {
+			r := iotest.OneByteReader(strings.NewReader(text[offset:min(offset+limit, int64(len(text)))]))
+			return content.Chunk{Stream: r, Length: limit}, nil
 		}
 	}
-	whole := send(stretch("0123456789"))
+	whole := send(part("0123456789"))
 	require.NoError(t, whole.Err)
 	require.EqualValues(t, 6, whole.Sent)
-	require.Equal(t, 2, closed, "a stream a piece, each closed")
-	short := send(stretch("0123456"))
+	short := send(part("0123456"))
 	require.ErrorIs(t, short.Err, ErrSource)
 	require.ErrorIs(t, short.Err, io.ErrUnexpectedEOF)
 	require.EqualValues(t, 4, short.Sent)
-	failed := send(func(int64, int64) (io.ReadCloser, error) { return nil, os.ErrPermission })
+	failed := send(func(int64, int64) (content.Chunk, error) { return content.Chunk{}, os.ErrPermission })
 	require.ErrorIs(t, failed.Err, ErrSource)
 	require.ErrorIs(t, failed.Err, os.ErrPermission)
-	bug := send(func(int64, int64) (io.ReadCloser, error) { return panicking{}, nil })
+	ended := send(func(int64, int64) (content.Chunk, error) { return content.Chunk{}, io.EOF })
+	require.ErrorIs(t, ended.Err, ErrSource, "only the end of the pieces is the end")
+	bug := send(func(int64, int64) (content.Chunk, error) { return content.Chunk{Stream: panicking{}, Length: 1}, nil })
 	require.ErrorIs(t, bug.Err, ErrPanic)
-}
-
-type closing struct {
-	io.Reader
-	closed *int
-}
-
-func (c closing) Close() error {
-	*c.closed++
-	return nil
 }

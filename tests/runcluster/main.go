@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"fastdfs-gateway/internal/contenttest"
 	"fastdfs-gateway/internal/demo"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/storage"
@@ -139,9 +140,7 @@ func read(local *storage.Local, id fdfs.FileID) ([]byte, error) {
 		return nil, err
 	}
 	defer f.Close()
-	content := make([]byte, f.Size())
-	_, err = f.ReadAt(content, 0)
-	return content, err
+	return contenttest.ReadAll(f, f.Size())
 }
 
 // show prints what there is to try.

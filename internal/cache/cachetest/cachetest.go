@@ -9,15 +9,14 @@ import (
 	"bytes"
 	"fmt"
 	"hash/crc32"
-	"io"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"fastdfs-gateway/internal/cache/tier"
+	"fastdfs-gateway/internal/contenttest"
 )
 
 // Room is the budget, in bytes, that the tiers under test need at least.
@@ -58,28 +57,16 @@ func Read(view tier.View, offset, length, limit int64) ([]byte, error) {
 		if err != nil {
 			return got, err
 		}
-		b := s.Bytes
-		if b == nil {
-			if b, err = readFile(s); err != nil {
-				return got, err
-			}
+		b, err := contenttest.ReadChunk(s)
+		if err != nil {
+			return got, err
 		}
 		if int64(len(b)) != s.Length || len(b) == 0 || s.Length > limit {
-			return got, fmt.Errorf("a stretch of %d bytes has %d, the limit is %d", s.Length, len(b), limit)
+			return got, fmt.Errorf("a chunk of %d bytes has %d, the limit is %d", s.Length, len(b), limit)
 		}
 		got = append(got, b...)
 	}
 	return got, nil
-}
-
-// readFile reads a stretch of a file through a descriptor of its own.
-func readFile(s tier.Stretch) ([]byte, error) {
-	f, err := os.Open(fmt.Sprintf("/proc/self/fd/%d", s.Fd))
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }() // only read
-	return io.ReadAll(io.NewSectionReader(f, s.Offset, s.Length))
 }
 
 // Run runs the suite. make returns an empty tier with a budget of at least Room, and sees to its

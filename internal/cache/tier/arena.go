@@ -5,6 +5,8 @@ import (
 	"runtime"
 	"sync/atomic"
 
+	"fastdfs-gateway/internal/content"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -108,9 +110,9 @@ func (p *place) free() {
 }
 
 // at is View.At.
-func (p *place) at(offset, limit int64) Stretch {
-	return Stretch{Fd: int(p.arena.file.Fd()), Resident: true, Offset: p.offset + offset,
-		Length: min(limit, p.length-offset)}
+func (p *place) at(offset, limit int64) content.Chunk {
+	length := min(limit, p.length-offset)
+	return content.Chunk{File: p.arena.file, Resident: true, Offset: p.offset + offset, Length: length}
 }
 
 func punch(file *os.File, offset, length int64) error {

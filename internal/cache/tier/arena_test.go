@@ -8,6 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"fastdfs-gateway/internal/contenttest"
+
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -30,12 +32,8 @@ func contentOf(t require.TestingT, v View, n int64) []byte {
 	for int64(len(all)) < n {
 		s, err := v.At(int64(len(all)), n-int64(len(all)))
 		require.NoError(t, err)
-		b := s.Bytes
-		if b == nil {
-			b = make([]byte, s.Length)
-			_, err := unix.Pread(s.Fd, b, s.Offset)
-			require.NoError(t, err)
-		}
+		b, err := contenttest.ReadChunk(s)
+		require.NoError(t, err)
 		all = append(all, b...)
 	}
 	return all

@@ -15,6 +15,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	"fastdfs-gateway/internal/contenttest"
+
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -115,8 +117,7 @@ func (d *checked) get(t *testing.T, offset, length int) []byte {
 			require.ErrorIs(t, err, ErrDamaged)
 			return nil
 		}
-		b := make([]byte, s.Length)
-		_, err = unix.Pread(s.Fd, b, s.Offset)
+		b, err := contenttest.ReadChunk(s)
 		require.NoError(t, err)
 		got = append(got, b...)
 	}

@@ -5,6 +5,8 @@ import (
 	"io"
 	"os"
 
+	"fastdfs-gateway/internal/content"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -80,7 +82,7 @@ func (f *openFile) release() {
 
 // at is View.At. It stops before the first chunk that has to be checked, unless that is the one at
 // the offset.
-func (f *openFile) at(offset, limit int64) (Stretch, error) {
+func (f *openFile) at(offset, limit int64) (content.Chunk, error) {
 	first, end := offset/ChunkSize, min(f.header.length, offset+limit)
 	right := f.checks.review(f.disk.inPageCache, int(f.file.Fd()), f.header.size+f.header.length)
 	for i := first + 1; i*ChunkSize < end; i++ {
@@ -91,9 +93,9 @@ func (f *openFile) at(offset, limit int64) (Stretch, error) {
 	if right.has(first) {
 		f.disk.rechecks.earn(end - offset)
 	} else if err := f.check(first, min(end, (first+1)*ChunkSize)-offset); err != nil {
-		return Stretch{}, err
+		return content.Chunk{}, err
 	}
-	return Stretch{Fd: int(f.file.Fd()), Offset: f.header.size + offset, Length: end - offset}, nil
+	return content.Chunk{File: f.file, Offset: f.header.size + offset, Length: end - offset}, nil
 }
 
 // load reads all of it into memory.

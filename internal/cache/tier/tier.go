@@ -8,7 +8,7 @@
 //	memory := tier.NewMemory(256 << 20)
 //	memory.Put(&tier.Segment{Key: tier.Key{File: id, Index: 0}, Version: v, Chunks: chunks, Sum: sum})
 //	view, ok := memory.Get(tier.Key{File: id, Index: 0}, v, true)
-//	stretch, err := view.At(0, 64<<10) // bytes, or a place in a file for sendfile(2)
+//	chunk, err := view.At(0, 64<<10) // bytes, or a place in a file for sendfile(2)
 //	view.Release()
 //
 // What is not of the version that is asked for is a miss, and is dropped.
@@ -16,13 +16,10 @@ package tier
 
 import (
 	"errors"
-	"io"
 	"strconv"
 	"strings"
 
 	"fastdfs-gateway/internal/content"
-
-	"golang.org/x/sys/unix"
 )
 
 // Sizes in bytes.
@@ -69,42 +66,10 @@ func (s *Segment) Length() int64 {
 	return int64(n-1)*ChunkSize + int64(len(s.Chunks[n-1]))
 }
 
-// at is the stretch from an offset to the end of its chunk, max bytes at most.
-func (s *Segment) at(offset, limit int64) Stretch {
+// at is View.At: to the end of the chunk at the offset.
+func (s *Segment) at(offset, limit int64) content.Chunk {
 	chunk := s.Chunks[offset/ChunkSize][offset%ChunkSize:]
-	b := chunk[:min(limit, int64(len(chunk)))]
-	return Stretch{Bytes: b, Length: int64(len(b))}
-}
-
-// Stretch is a piece of a segment: Bytes, or where Bytes is nil, Length bytes from Offset on in the
-// file open as Fd.
-type Stretch struct {
-	Bytes    []byte // not to be changed
-	Fd       int
-	Resident bool  // the file is in memory: to read it never takes time
-	Offset   int64 // in Fd
-	Length   int64
-}
-
-// Load copies the stretch into p, which has room for it, and returns its length. It is
-// io.ErrUnexpectedEOF where the file has ended before.
-func (s Stretch) Load(p []byte) (n int, err error) {
-	if s.Bytes != nil {
-		return copy(p, s.Bytes), nil
-	}
-	for n < int(s.Length) {
-		m, err := unix.Pread(s.Fd, p[n:s.Length], s.Offset+int64(n))
-		switch {
-		case err == unix.EINTR:
-			continue // m is -1 then
-		case err != nil:
-			return n, err
-		case m == 0:
-			return n, io.ErrUnexpectedEOF
-		}
-		n += m
-	}
-	return n, nil
+	return content.InMemory(chunk[:min(limit, int64(len(chunk)))])
 }
 
 // Match says which files are meant: one, all in a folder, or all.
@@ -179,7 +144,7 @@ func (v View) InMemory() bool { return v.segment != nil || v.place != nil }
 
 // At is a piece of the segment from an offset on, at most max bytes (more than 0) and at least one.
 // It is ErrDamaged when what is on disk is not what was written.
-func (v View) At(offset, limit int64) (Stretch, error) {
+func (v View) At(offset, limit int64) (content.Chunk, error) {
 	switch {
 	case v.segment != nil:
 		return v.segment.at(offset, limit), nil
@@ -189,7 +154,7 @@ func (v View) At(offset, limit int64) (Stretch, error) {
 	return v.file.at(offset, limit)
 }
 
-// Release ends the use of the view and of its stretches in files. Bytes stay good for as long as
+// Release ends the use of the view and of its chunks in files. Bytes stay good for as long as
 // they are referred to.
 func (v View) Release() {
 	switch {

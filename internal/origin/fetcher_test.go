@@ -19,7 +19,7 @@ func TestTokensOfFetches(t *testing.T) {
 	web := newWebServer(t, listen(t, "127.0.0.31")[0], serveFile([]byte("hello"), nil))
 	tokens := antisteal.NewChecker(antisteal.Options{Secrets: []string{"secret"}, TTL: time.Minute})
 	a := NewResolver(Options{Protocol: newOrigin(t, web), Targets: Targets{Group: true, Tokens: tokens}})
-	f := &cacheSource{a: a, wanted: Wanted{ID: id, Target: "/old?token=expired&ts=1&redirect=1"}}
+	f := &fetcher{a: a, wanted: Wanted{ID: id}}
 	f.once.Do(func() { f.first = candidates{servers: []storage.Server{web.server}} })
 	_, err := f.Stat(t.Context())
 	require.NoError(t, err)

@@ -11,15 +11,17 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/panics"
 	"fastdfs-gateway/storage"
 )
 
-// cacheSource fetches one file from other hosts for the cache. It outlives the request that it was
-// made for, because what is fetched is for every client: so it keeps copies of what it needs of it.
-// Where to look is decided when it is asked for the first time, as most files are in the cache.
-type cacheSource struct {
+// fetcher fetches one file from other hosts: for the cache, or for one request where there is none.
+// For the cache it outlives the request that it was made for, because what is fetched is for every
+// client: so it keeps copies of what it needs of it. Where to look is decided when it is asked for
+// the first time, as most files are in the cache.
+type fetcher struct {
 	a          *Resolver
 	wanted     Wanted
 	localErr   error // why the file is not here
@@ -34,12 +36,12 @@ type cacheSource struct {
 	distrust []storage.Server // that gave wrong content: asked last from now on
 }
 
-var _ cache.Source = (*cacheSource)(nil)
+var _ cache.Source = (*fetcher)(nil)
 
-// cacheSource makes one for the request; id is a copy of its own. c is nil when nothing is decided
+// newFetcher makes one for the cache; id is a copy of its own. c is nil when nothing is decided
 // yet.
-func (a *Resolver) cacheSource(r *Request, id fdfs.FileID, localErr error, c *candidates) *cacheSource {
-	f := &cacheSource{
+func (a *Resolver) newFetcher(r *Request, id fdfs.FileID, localErr error, c *candidates) *fetcher {
+	f := &fetcher{
 		a: a, wanted: Wanted{ID: id, Port: r.Port, Unchecked: true}, localErr: localErr, redirected: r.Redirected,
 		now: r.Now,
 	}
@@ -50,7 +52,7 @@ func (a *Resolver) cacheSource(r *Request, id fdfs.FileID, localErr error, c *ca
 }
 
 // decided are the candidates for the file.
-func (f *cacheSource) decided() *candidates {
+func (f *fetcher) decided() *candidates {
 	if c := f.anew.Load(); c != nil {
 		return c
 	}
@@ -59,7 +61,7 @@ func (f *cacheSource) decided() *candidates {
 }
 
 // Name implements cache.Source: a storage's load is that of the first one which is asked.
-func (f *cacheSource) Name() string {
+func (f *fetcher) Name() string {
 	if servers := f.decided().servers; len(servers) > 0 {
 		return servers[0].Addr()
 	}
@@ -77,7 +79,7 @@ func (a *Resolver) SourceForPeer(file string) (cache.Source, error) {
 		return nil, fmt.Errorf("%w: it is not fetched by this gateway", cache.ErrNotHere)
 	}
 	r := Request{ID: id, Now: time.Now(), Port: a.o.Port}
-	f := a.cacheSource(&r, id, storage.ErrNoGroup, nil)
+	f := a.newFetcher(&r, id, storage.ErrNoGroup, nil)
 	if c := f.decided(); len(c.servers) == 0 {
 		return nil, fmt.Errorf("%w: %w", cache.ErrNotHere, c.err)
 	}
@@ -90,7 +92,7 @@ const youngNegativeTTL = time.Second
 
 // NegativeTTL implements cache.Source. Web servers may be gateways, whose answers change at any
 // moment.
-func (f *cacheSource) NegativeTTL() time.Duration {
+func (f *fetcher) NegativeTTL() time.Duration {
 	switch {
 	case !f.a.isYoung(f.wanted.ID, time.Now()):
 		return 0
@@ -102,7 +104,7 @@ func (f *cacheSource) NegativeTTL() time.Duration {
 
 // servers returns the servers to ask, those that gave wrong content last. Without a server the
 // error says nothing about the file: the next request for it may be allowed to ask one.
-func (f *cacheSource) servers() ([]storage.Server, error) {
+func (f *fetcher) servers() ([]storage.Server, error) {
 	c := f.decided()
 	if len(c.servers) == 0 {
 		return nil, fmt.Errorf("no server to ask: %w", c.err)
@@ -113,7 +115,7 @@ func (f *cacheSource) servers() ([]storage.Server, error) {
 }
 
 // Distrust implements cache.Source: the server that is asked first gave wrong content.
-func (f *cacheSource) Distrust() {
+func (f *fetcher) Distrust() {
 	servers, err := f.servers()
 	if err != nil {
 		return
@@ -124,28 +126,43 @@ func (f *cacheSource) Distrust() {
 }
 
 // Stat implements cache.Source.
-func (f *cacheSource) Stat(ctx context.Context) (v cache.Version, err error) {
+func (f *fetcher) Stat(ctx context.Context) (content.Version, error) {
+	info, err := f.stat(ctx)
+	return info.Version, err
+}
+
+// stat asks for the file, and other servers where storages have moved.
+func (f *fetcher) stat(ctx context.Context) (info storage.Info, err error) {
 	defer panics.ToError(&err, "asking for a file")
+	err = f.ask(ctx, func(servers []storage.Server) (err error) {
+		info, err = f.a.stat(ctx, f.want(), servers, f.a.o.StatTimeout)
+		return err
+	})
+	return info, err
+}
+
+// ask asks the servers and, where none of them could be reached and the lists have changed since,
+// those that the lists name now. It counts a failure.
+func (f *fetcher) ask(ctx context.Context, ask func(servers []storage.Server) error) error {
 	servers, err := f.servers()
 	if err != nil {
-		return cache.Version{}, err
+		return err
 	}
-	info, err := f.stat(ctx, servers)
+	err = ask(servers)
 	if f.moved(ctx, err) {
 		if servers, err = f.servers(); err == nil {
-			info, err = f.stat(ctx, servers)
+			err = ask(servers)
 		}
 	}
-	if err != nil {
+	if err != nil && !errors.Is(context.Cause(ctx), ErrClientGone) {
 		f.a.o.Counters.count(err)
-		return cache.Version{}, err
 	}
-	return info.Version, nil
+	return err
 }
 
 // moved tells whether other servers are to be asked, since none of those before could be reached
 // and the lists have changed.
-func (f *cacheSource) moved(ctx context.Context, err error) bool {
+func (f *fetcher) moved(ctx context.Context, err error) bool {
 	if err == nil || ctx.Err() != nil {
 		return false
 	}
@@ -156,91 +173,87 @@ func (f *cacheSource) moved(ctx context.Context, err error) bool {
 	return ok
 }
 
-// stat asks for the file within the time that it may take.
-func (f *cacheSource) stat(ctx context.Context, servers []storage.Server) (storage.Info, error) {
-	return f.a.stat(ctx, f.want(), servers, f.a.o.StatTimeout)
-}
-
-// want is the file with its target for web servers, and with a token that is good now: they check
-// tokens too, and this may be long after the request.
-func (f *cacheSource) want() Wanted {
+// want is the file with its target for web servers, which has a token that is good now where the
+// fetch is for every client: they check tokens too, and this may be long after the request.
+func (f *fetcher) want() Wanted {
 	w := f.wanted
-	if f.a.usesWeb() {
+	if f.a.usesWeb() && w.Target == "" {
 		w.Target = f.a.o.Targets.Fetch(w.ID, nil, nil, time.Now())
 	}
 	return w
 }
 
 // Fetch implements cache.Source.
-func (f *cacheSource) Fetch(ctx context.Context, want *cache.Version, offset, length int64) (v cache.Version,
-	stream io.ReadCloser, err error) {
+func (f *fetcher) Fetch(ctx context.Context, want *content.Version, offset, length int64) (v content.Version,
+	body io.ReadCloser, err error) {
 	defer panics.ToError(&err, "fetching a file")
-	servers, err := f.servers()
-	if err != nil {
-		return cache.Version{}, nil, err
-	}
-	v, stream, err = f.fetch(ctx, want, offset, length, servers)
-	if f.moved(ctx, err) {
-		if servers, err = f.servers(); err == nil {
-			v, stream, err = f.fetch(ctx, want, offset, length, servers)
-		}
-	}
-	if err != nil && ctx.Err() == nil {
-		f.a.o.Counters.count(err)
-	}
-	return v, stream, err
+	err = f.ask(ctx, func(servers []storage.Server) (err error) {
+		v, body, err = f.fetch(ctx, want, offset, length, servers)
+		return err
+	})
+	return v, body, err
 }
 
-// fetch asks the servers for bytes.
-func (f *cacheSource) fetch(ctx context.Context, want *cache.Version, offset, length int64,
-	servers []storage.Server) (cache.Version, io.ReadCloser, error) {
+// fetch asks servers for bytes.
+func (f *fetcher) fetch(ctx context.Context, want *content.Version, offset, length int64,
+	servers []storage.Server) (content.Version, io.ReadCloser, error) {
+	if want != nil {
+		body, err := f.open(ctx, storage.Info{Version: *want}, offset, length, servers)
+		return *want, body, err
+	}
 	id := f.wanted.ID
-	if want == nil && id.Immutable() && !storage.MayBeLink(id) && offset < id.Size {
+	told, err := storage.VersionOf(id, id.Size, id.Created)
+	if err == nil && told.Immutable && !storage.MayBeLink(id) && offset < id.Size {
 		// The id tells size, time and CRC32: a download needs no request for them before it. Where
 		// all storages answer it with "not found" the file is not there; other failures are
 		// explained by the request for size and time.
-		v, err := storage.VersionOf(id, id.Size, id.Created)
-		if err != nil {
-			return v, nil, err
-		}
-		stream, err := f.open(ctx, v, offset, length, servers)
+		body, err := f.open(ctx, storage.Info{Version: told}, offset, length, servers)
 		if err == nil || ctx.Err() != nil || errors.Is(err, storage.ErrNotFound) {
-			return v, stream, err
+			return told, body, err
 		}
 	}
-	if want == nil {
-		info, err := f.stat(ctx, servers)
-		if err != nil {
-			return cache.Version{}, nil, err
-		}
-		want = &info.Version
+	info, err := f.a.stat(ctx, f.want(), servers, f.a.o.StatTimeout)
+	if err != nil {
+		return info.Version, nil, err
 	}
-	stream, err := f.open(ctx, *want, offset, length, servers)
-	return *want, stream, err
+	body, err := f.open(ctx, info, offset, length, servers)
+	return info.Version, body, err
 }
 
-// open fetches bytes of a version.
-func (f *cacheSource) open(ctx context.Context, v cache.Version, offset, length int64,
-	servers []storage.Server) (io.ReadCloser, error) {
-	if length = min(length, v.Size-offset); length <= 0 {
+// fetchOnce fetches bytes for one request, of the version that a server has told it.
+func (f *fetcher) fetchOnce(ctx context.Context, info storage.Info, offset, length int64) (
+	body io.ReadCloser, err error) {
+	defer panics.ToError(&err, "fetching a file")
+	err = f.ask(ctx, func(servers []storage.Server) (err error) {
+		body, err = f.open(ctx, info, offset, length, servers)
+		return err
+	})
+	return body, err
+}
+
+// open asks servers for bytes, and checks the content of a trunk file before that, unless the cache
+// does so.
+func (f *fetcher) open(ctx context.Context, info storage.Info, offset, length int64, servers []storage.Server) (
+	io.ReadCloser, error) {
+	if length = min(length, info.Size-offset); length <= 0 {
 		return io.NopCloser(eof{}), nil
 	}
-	if v.Size > cache.SegmentSize {
-		if err := f.a.checkTrunk(ctx, f.want(), storage.Info{Version: v}, servers); err != nil {
+	if info.Size > cache.SegmentSize || !f.wanted.Unchecked {
+		if err := f.a.checkTrunk(ctx, f.want(), info, servers); err != nil {
 			return nil, err
 		}
 	}
 	f.a.o.Running.Add(1)
-	stream, err := f.a.o.Protocol.Open(ctx, f.want(), storage.Info{Version: v}, offset, length, servers)
+	body, err := f.a.o.Protocol.Open(ctx, f.want(), info, offset, length, servers)
 	if err != nil {
 		f.a.o.Running.Add(-1)
 		return nil, err
 	}
 	f.a.o.Counters.count(nil)
-	return &fetch{ReadCloser: countedStream{stream, f.a.o.Counters}, a: f.a}, nil
+	return &fetch{ReadCloser: countedStream{body, f.a.o.Counters}, a: f.a}, nil
 }
 
-// fetch is a download for the cache.
+// fetch is a download.
 type fetch struct {
 	io.ReadCloser
 	a    *Resolver
