@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync"
 
+	"fastdfs-gateway/internal/sys"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -44,7 +46,7 @@ var bestOpener = sync.OnceValues(func() (opener, error) {
 // file later. So after any error on the root folder walk is used, which opens the same files in
 // more steps.
 func chooseOpener(try func(dirfd int, name string, how *unix.OpenHow) (int, error)) (opener, error) {
-	root, err := ignoringEINTR(func() (int, error) {
+	root, err := sys.Retry(func() (int, error) {
 		return unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	})
 	if err != nil {
@@ -52,7 +54,7 @@ func chooseOpener(try func(dirfd int, name string, how *unix.OpenHow) (int, erro
 	}
 	defer unix.Close(root)
 	how := openHow(unix.O_PATH | unix.O_CLOEXEC)
-	fd, err := ignoringEINTR(func() (int, error) { return try(root, ".", &how) })
+	fd, err := sys.Retry(func() (int, error) { return try(root, ".", &how) })
 	if err != nil {
 		return walk, fmt.Errorf("openat2(2) cannot be used: %w", err)
 	}
@@ -69,10 +71,10 @@ func OpenatOnly() error {
 
 func openat2(dirfd int, name string, flags uint64) (int, error) {
 	if flags == readFlags {
-		return ignoringEINTR(func() (int, error) { return unix.Openat2(dirfd, name, &readHow) })
+		return sys.Retry(func() (int, error) { return unix.Openat2(dirfd, name, &readHow) })
 	}
 	how := openHow(flags)
-	return ignoringEINTR(func() (int, error) { return unix.Openat2(dirfd, name, &how) })
+	return sys.Retry(func() (int, error) { return unix.Openat2(dirfd, name, &how) })
 }
 
 // walk opens what openat2 does, with one openat(2) for each part of name.
@@ -87,7 +89,7 @@ func walk(dirfd int, name string, flags uint64) (int, error) {
 		if dir == "" || dir == "." || dir == ".." {
 			return -1, unix.EXDEV // as openat2; no file id has such a name
 		}
-		fd, err := ignoringEINTR(func() (int, error) { return unix.Openat(at, dir, part, 0) })
+		fd, err := sys.Retry(func() (int, error) { return unix.Openat(at, dir, part, 0) })
 		if at != dirfd {
 			_ = unix.Close(at)
 		}
@@ -122,13 +124,4 @@ func isMissing(err error) bool {
 		}
 	}
 	return false
-}
-
-func ignoringEINTR(f func() (int, error)) (int, error) {
-	for {
-		n, err := f()
-		if err != unix.EINTR {
-			return n, err
-		}
-	}
 }

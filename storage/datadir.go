@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"fastdfs-gateway/internal/sys"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -42,7 +44,7 @@ func (d *dataDir) release() {
 // links in the folders of name, so the result may only be compared with that of an opened file.
 func (d *dataDir) stat(name string) (identity, error) {
 	var st unix.Stat_t
-	_, err := ignoringEINTR(func() (int, error) { return 0, unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	_, err := sys.Retry(func() (int, error) { return 0, unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
 	return identityOf(&st), err
 }
 
@@ -103,7 +105,7 @@ func (p *storePath) close() {
 // openDataDir opens <root>/data. Symbolic links in this path are allowed: the operator sets it.
 func openDataDir(root string) (*dataDir, error) {
 	name := filepath.Join(root, "data")
-	fd, err := ignoringEINTR(func() (int, error) {
+	fd, err := sys.Retry(func() (int, error) {
 		return unix.Open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	})
 	if err != nil {

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"fastdfs-gateway/internal/sys"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -83,7 +85,7 @@ func (d *descriptor) Fd() uintptr { return uintptr(d.fd) }
 
 // ReadAt implements io.ReaderAt.
 func (d *descriptor) ReadAt(p []byte, off int64) (int, error) {
-	n, err := pread(d.fd, p, off)
+	n, err := sys.Pread(d.fd, p, off)
 	if err == nil && n < len(p) {
 		err = io.EOF
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/sys"
 
 	"golang.org/x/sys/unix"
 )
@@ -212,7 +213,7 @@ func (g *group) fitsSlot(size int64) bool {
 // readSlot reads the header of a trunk slot and compares it with the id.
 func readSlot(fd int, id fdfs.FileID) (byte, error) {
 	var hdr [fdfs.SlotHeaderSize]byte
-	if !preadNoWait(fd, hdr[:], int64(id.Trunk.Offset)) {
+	if n, _ := sys.PreadNoWait(fd, hdr[:], int64(id.Trunk.Offset)); n < len(hdr) {
 		if err := readFromSlot(fd, hdr[:], int64(id.Trunk.Offset)); err != nil {
 			return 0, err
 		}
@@ -286,25 +287,13 @@ func logicName(index int, trueName string) string {
 
 // readFromSlot fills b from a trunk file. If the file ends before that, it does not have the slot.
 func readFromSlot(fd int, b []byte, off int64) error {
-	switch n, err := pread(fd, b, off); {
+	switch n, err := sys.Pread(fd, b, off); {
 	case err != nil:
 		return fmt.Errorf("%w: cannot read trunk file at %d: %w", ErrUnavailable, off+int64(n), err)
 	case n < len(b):
 		return errSlot
 	}
 	return nil
-}
-
-// pread fills b from off, or as much of it as the file has.
-func pread(fd int, b []byte, off int64) (n int, err error) {
-	for n < len(b) {
-		m, err := ignoringEINTR(func() (int, error) { return unix.Pread(fd, b[n:], off+int64(n)) })
-		if err != nil || m == 0 {
-			return n, err
-		}
-		n += m
-	}
-	return n, nil
 }
 
 func openError(name string, err error) error {

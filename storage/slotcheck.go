@@ -7,6 +7,7 @@ import (
 
 	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/sys"
 )
 
 // The file id gives the offset of a trunk slot. A client that uploads a file which contains a slot
@@ -75,7 +76,7 @@ func (s *slotChecker) check(f *File) error {
 // addTo adds the whole content to sum, chunk by chunk.
 func (f *File) addTo(sum *checksum.Sum, chunk []byte) error {
 	for off := int64(0); off < f.size; {
-		n, err := pread(f.disk.fd, chunk[:min(int64(len(chunk)), f.size-off)], f.base+off)
+		n, err := sys.Pread(f.disk.fd, chunk[:min(int64(len(chunk)), f.size-off)], f.base+off)
 		switch {
 		case err != nil:
 			return fmt.Errorf("%w: cannot read %q: %w", ErrUnavailable, f.content, err)

@@ -47,12 +47,3 @@ func (d *dataDir) statNoWait(name string) (there, sure bool) {
 	}
 	return false, false
 }
-
-// preadNoWait fills p from offset if the bytes are in the page cache. It never waits for the disk.
-func preadNoWait(fd int, p []byte, offset int64) bool {
-	part := unix.Iovec{Base: unsafe.SliceData(p)}
-	part.SetLen(len(p))
-	n, _, errno := syscall.RawSyscall6(unix.SYS_PREADV2, uintptr(fd), uintptr(unsafe.Pointer(&part)), 1,
-		uintptr(offset), uintptr(offset>>32), unix.RWF_NOWAIT)
-	return errno == 0 && int(n) == len(p)
-}

@@ -57,22 +57,3 @@ func skipUnlessCached(t *testing.T, dirfd int, name string) {
 		t.Skipf("SKIPPED: names cannot be looked up in memory here: %v", err)
 	}
 }
-
-func TestReadCached(t *testing.T) {
-	name := filepath.Join(t.TempDir(), "file")
-	require.NoError(t, os.WriteFile(name, []byte("0123456789"), 0o600))
-	f, err := os.Open(name)
-	require.NoError(t, err)
-	defer f.Close()
-	if _, err := unix.Preadv2(int(f.Fd()), [][]byte{make([]byte, 1)}, 0, unix.RWF_NOWAIT); err == unix.EOPNOTSUPP {
-		t.Skip("this file system cannot tell")
-	}
-	var p [4]byte
-	eventually.True(t, func() bool { // a machine that is short of memory may take the page away again
-		_, err := os.ReadFile(name)
-		return err == nil && preadNoWait(int(f.Fd()), p[:], 3)
-	})
-	require.Equal(t, "3456", string(p[:]))
-	require.False(t, preadNoWait(int(f.Fd()), p[:], 7), "fewer bytes than asked for")
-	require.False(t, preadNoWait(-1, p[:], 0))
-}

@@ -39,6 +39,7 @@ var layers = map[string]int{
 	"internal/contenttest":     1, // for tests
 	"internal/panics":          0,
 	"internal/status":          1,
+	"internal/sys":             0,
 	"internal/stall":           1,
 	"internal/cache/tier":      1,
 	"internal/cache/cachetest": 2, // a suite for tests

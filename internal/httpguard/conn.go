@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/panics"
+	"fastdfs-gateway/internal/sys"
 )
 
 // Conn is a net.Conn whose Read hands out canonical request heads; the
@@ -341,23 +342,14 @@ func (c *Conn) readFD(fd uintptr) bool {
 	if c.in == nil {
 		c.in = c.g.take(&c.g.small)
 	}
-	for {
-		n, err := readNonblock(fd, c.in.b[c.w:])
-		switch err {
-		case 0:
-			c.n = n
-			return true
-		case syscall.EINTR:
-		case syscall.EAGAIN:
-			if c.w == 0 {
-				c.g.put(&c.in)
-			}
-			return false
-		default:
-			c.n, c.errno = 0, err
-			return true
-		}
+	c.n, c.errno = sys.ReadNoWait(fd, c.in.b[c.w:])
+	if c.errno != syscall.EAGAIN {
+		return true
 	}
+	if c.w == 0 {
+		c.g.put(&c.in)
+	}
+	return false
 }
 
 // readFailed turns a failed read into a refusal where there is a request to

@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 
+	"fastdfs-gateway/internal/sys"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -145,7 +147,7 @@ func (c *Conn) inputWaiting() bool {
 	n := 0
 	err := c.raw.Read(func(fd uintptr) bool {
 		var b [1]byte
-		n, _ = readNonblock(fd, b[:]) // the byte is not wanted either
+		n, _ = sys.ReadNoWait(fd, b[:]) // the byte is not wanted either
 		return true
 	})
 	return err == nil && n > 0

@@ -28,6 +28,8 @@ import (
 	"syscall"
 	"time"
 
+	"fastdfs-gateway/internal/sys"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -255,13 +257,13 @@ func (c *Conn) tryWrite(fd uintptr) bool {
 		flags |= unix.MSG_MORE
 	}
 	for len(c.buf)+len(c.behind) > 0 {
-		n, err := sendNonblock(fd, c.buf, c.behind, flags)
+		n, err := sys.SendNoWait(fd, c.buf, c.behind, flags)
 		if n > 0 {
 			c.written += int64(n)
 			first := min(n, len(c.buf))
 			c.buf, c.behind = c.buf[first:], c.behind[n-first:]
 		}
-		if err != nil && err != unix.EINTR {
+		if err != nil {
 			return c.failed("send", err)
 		}
 	}
@@ -290,7 +292,6 @@ func (c *Conn) trySendfile(fd uintptr) bool {
 		case nil:
 			c.err = fmt.Errorf("%w: %w", ErrSource, io.ErrUnexpectedEOF) // the file has become shorter
 			return true
-		case unix.EINTR:
 		case unix.EIO:
 			c.err = fmt.Errorf("%w: %w", ErrSource, os.NewSyscallError("sendfile", err))
 			return true
@@ -309,11 +310,11 @@ func (c *Conn) trySendfile(fd uintptr) bool {
 func (c *Conn) sendfileOnce(fd uintptr, length int) (int, error) {
 	if !c.pages.resident && !seen.lately(c.file, c.offset) {
 		if !cachedPage(c.file, c.offset+int64(length)-1) {
-			return unix.Sendfile(int(fd), c.file, &c.offset, length)
+			return sys.Retry(func() (int, error) { return unix.Sendfile(int(fd), c.file, &c.offset, length) })
 		}
 		seen.note(c.file, c.offset)
 	}
-	return sendfileNonblock(fd, c.file, &c.offset, length)
+	return sys.SendfileNoWait(fd, c.file, &c.offset, length)
 }
 
 // failed ends a step: by waiting when the socket is full, else with the error.

@@ -3,6 +3,8 @@ package sendfile
 import (
 	"math"
 
+	"fastdfs-gateway/internal/sys"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -57,7 +59,7 @@ func (p *pages) read(fd int, from, to int64) {
 	if from >= to {
 		return
 	}
-	if _, err := unix.Preadv2(fd, [][]byte{p.probe[:]}, to-1, unix.RWF_NOWAIT); err == unix.EAGAIN {
+	if _, err := sys.PreadNoWait(fd, p.probe[:], to-1); err == unix.EAGAIN {
 		_ = unix.Fadvise(fd, from, to-from, unix.FADV_WILLNEED)
 	}
 }

@@ -1,8 +1,6 @@
 package sendfile
 
 import (
-	"bytes"
-	"io"
 	"os"
 	"path/filepath"
 	"testing"
@@ -61,35 +59,4 @@ func TestCachedPage(t *testing.T) {
 	}, "it has just been read")
 	require.False(t, cachedPage(int(f.Fd()), 10_000), "behind its end")
 	require.False(t, cachedPage(-1, 0))
-}
-
-func TestSendNonblock(t *testing.T) {
-	for _, parts := range [][2]string{{"head", "body"}, {"head", ""}, {"", "body"}} {
-		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
-		require.NoError(t, err)
-		n, err := sendNonblock(uintptr(pair[0]), []byte(parts[0]), []byte(parts[1]), unix.MSG_NOSIGNAL)
-		require.NoError(t, err)
-		require.NoError(t, unix.Close(pair[0]))
-		peer := os.NewFile(uintptr(pair[1]), "peer")
-		got, err := io.ReadAll(peer)
-		require.NoError(t, err)
-		require.NoError(t, peer.Close())
-		require.Equal(t, parts[0]+parts[1], string(got))
-		require.Equal(t, len(got), n)
-	}
-}
-
-func TestSendNonblockTellsWhatIsWrong(t *testing.T) {
-	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-	require.NoError(t, err)
-	defer unix.Close(pair[0])
-	big := bytes.Repeat([]byte("x"), 4<<20)
-	n, err := sendNonblock(uintptr(pair[0]), big, big, unix.MSG_NOSIGNAL)
-	require.NoError(t, err)
-	require.Less(t, n, len(big), "it takes what there is room for, and does not wait although the socket would")
-	_, err = sendNonblock(uintptr(pair[0]), big, nil, unix.MSG_NOSIGNAL)
-	require.Equal(t, unix.EAGAIN, err)
-	require.NoError(t, unix.Close(pair[1]))
-	_, err = sendNonblock(uintptr(pair[0]), big, nil, unix.MSG_NOSIGNAL)
-	require.ErrorIs(t, err, unix.EPIPE)
 }

@@ -1,0 +1,27 @@
+// Package sys makes system calls that other packages share. All are repeated when a signal
+// interrupts them.
+package sys
+
+import "golang.org/x/sys/unix"
+
+// Retry makes a system call again for as long as a signal interrupts it (EINTR).
+func Retry(call func() (int, error)) (int, error) {
+	for {
+		n, err := call()
+		if err != unix.EINTR {
+			return n, err
+		}
+	}
+}
+
+// Pread fills p from an offset on, or as much of it as the file has.
+func Pread(fd int, p []byte, offset int64) (n int, err error) {
+	for n < len(p) {
+		m, err := Retry(func() (int, error) { return unix.Pread(fd, p[n:], offset+int64(n)) })
+		if err != nil || m == 0 {
+			return n, err
+		}
+		n += m
+	}
+	return n, nil
+}
