@@ -6,12 +6,12 @@ import (
 	"fastdfs-gateway/internal/httprange"
 )
 
-// flvHeader goes in front of a stretch from the middle of an FLV file, so that players take it for
+// flvHeader goes in front of a range from the middle of an FLV file, so that players take it for
 // a file of its own: signature "FLV", version 1, flags 1 (video), header size 9, and 0 0 0 9 where
 // a file has the size of the tag before its first.
 var flvHeader = []byte("FLV\x01\x01\x00\x00\x00\x09\x00\x00\x00\x09")
 
-// flvPiece makes the representation the stretch of the film that start= and end= ask for. It has an
+// flvPiece makes the representation the range of the film that start= and end= ask for. It has an
 // entity-tag of its own: its bytes are not those of the whole file.
 func (r *request) flvPiece() error {
 	q := &r.target.params
@@ -30,7 +30,7 @@ func (r *request) flvPiece() error {
 }
 
 // flvSpan works out what the parameters start and end (exclusive) of a pseudo-streaming request ask
-// for. use is false when they ask for nothing: no start, or one that is no number. An empty stretch
+// for. use is false when they ask for nothing: no start, or one that is no number. An empty range
 // is an error.
 func flvSpan(start, end []byte, size int64) (span httprange.Span, use bool, err error) {
 	first, ok := seekOffset(start)

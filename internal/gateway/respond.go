@@ -12,7 +12,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// representation is what the URL stands for: the whole file, or a stretch of it with a header in
+// representation is what the URL stands for: the whole file, or a range of it with a header in
 // front. Conditions and ranges are about these bytes.
 type representation struct {
 	head []byte

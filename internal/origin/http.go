@@ -210,7 +210,7 @@ func fromFirst(from storage.Server, servers []storage.Server) []storage.Server {
 	return prepend(from, servers)
 }
 
-// httpStream reads a stretch of a file, going on at the next server when one breaks or stalls.
+// httpStream reads a range of a file, going on at the next server when one breaks or stalls.
 type httpStream struct {
 	o            *HTTP
 	ctx          context.Context // of the request, whose part this stream is
@@ -236,7 +236,7 @@ func (s *httpSource) Close() error {
 	return err
 }
 
-// connect opens the rest of the stretch at the next server.
+// connect opens the rest of the range at the next server.
 func (s *httpStream) connect() error {
 	from, err := s.next(s.ctx)
 	if err != nil {
@@ -270,7 +270,7 @@ func (s *httpStream) dropOther(from *httpSource) {
 	_ = from.Close() // nothing of it was wanted
 }
 
-// next asks the servers that are left for the rest of the stretch, until search ends.
+// next asks the servers that are left for the rest of the range, until search ends.
 func (s *httpStream) next(search context.Context) (*httpSource, error) {
 	var failures []error
 	for len(s.servers) > 0 && search.Err() == nil {

@@ -53,7 +53,7 @@ func (p *pages) about(fd int, offset, left int64) {
 	}
 }
 
-// read has a stretch read unless its end is in memory already: then all of it is, most likely.
+// read has a range read unless its end is in memory already: then all of it is, most likely.
 // Advice that is not taken does no harm, so errors do not matter.
 func (p *pages) read(fd int, from, to int64) {
 	if from >= to {

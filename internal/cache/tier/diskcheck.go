@@ -32,7 +32,7 @@ const (
 // at its next use.
 //
 // Not noticed: pages that are evicted and read again within a second, by another program, or while
-// a stretch of them is being sent, which is what a client takes of 4 MiB at most.
+// a range of them is being sent, which is what a client takes of 4 MiB at most.
 type checks struct {
 	inode uint64 // of the file
 

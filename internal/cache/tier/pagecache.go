@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pageCache tells whether all pages of a stretch of an open file are in the page cache, or cannot
+// pageCache tells whether all pages of a range of an open file are in the page cache, or cannot
 // tell. It reads nothing.
 type pageCache func(fd int, offset, length int64) bool
 
@@ -55,13 +55,13 @@ func cachestat(fd int, offset, length int64) (bool, error) {
 // mincore asks mincore(2) of a mapping that it makes: some 70 us for a segment.
 func mincore(fd int, offset, length int64) (bool, error) {
 	first := offset &^ (pageSize - 1)
-	stretch, err := unix.Mmap(fd, first, int(offset+length-first), unix.PROT_READ, unix.MAP_SHARED)
+	mapped, err := unix.Mmap(fd, first, int(offset+length-first), unix.PROT_READ, unix.MAP_SHARED)
 	if err != nil {
 		return false, err
 	}
-	defer func() { _ = unix.Munmap(stretch) }() // it cannot fail
-	pages := make([]byte, (int64(len(stretch))+pageSize-1)/pageSize)
-	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&stretch[0])), uintptr(len(stretch)),
+	defer func() { _ = unix.Munmap(mapped) }() // it cannot fail
+	pages := make([]byte, (int64(len(mapped))+pageSize-1)/pageSize)
+	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&mapped[0])), uintptr(len(mapped)),
 		uintptr(unsafe.Pointer(&pages[0])))
 	if errno != 0 {
 		return false, errno
