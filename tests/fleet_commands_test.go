@@ -80,6 +80,7 @@ func (m *redisMonitor) read(lines *bufio.Reader) {
 		case strings.HasPrefix(command, `"echo"`):
 			m.marks = append(m.marks, command)
 		case strings.Contains(line, " lua] "), strings.Contains(command, ":obeyed"),
+			strings.Contains(command, ":about:"),
 			slices.ContainsFunc(overhead, isOverhead):
 		default:
 			m.commands = append(m.commands, redisCommand{time.UnixMicro(int64(seconds * 1e6)), command})

@@ -425,3 +425,37 @@ func TestSnapshot(t *testing.T) {
 	require.Contains(t, string(page), "(set, not shown)")
 	require.EqualValues(t, 1, r.sample().Hits)
 }
+
+// TestFleetOnThePage: each gateway shows what the others tell about themselves, and of what no
+// gateway can have written it shows nothing.
+func TestFleetOnThePage(t *testing.T) {
+	server := redistest.Start(t)
+	one := start(t, fleetLines(t, server.Addr())...)
+	other := start(t, fleetLines(t, server.Addr())...)
+	row := func() (found status.Gateway) {
+		s := one.snapshot(t.Context())
+		for _, g := range s.Fleet.Gateways {
+			if g.Name == other.fleet.Name() {
+				found = g
+			}
+		}
+		return found
+	}
+	eventually.True(t, func() bool { g := row(); return g.About.Version == "test" && g.Share > .3 })
+	g := row()
+	require.True(t, g.Live)
+	require.False(t, g.Self)
+	require.InDelta(t, .5, g.Share, .1)
+	require.Equal(t, other.started.Unix(), g.About.Started)
+	require.Positive(t, g.About.MemoryMax)
+	require.Equal(t, status.Good, g.About.State)
+	keys, err := server.Client().Keys(t.Context(), "*:about:"+other.fleet.Name()).Result()
+	require.NoError(t, err)
+	require.Len(t, keys, 1)
+	require.Positive(t, server.Client().PTTL(t.Context(), keys[0]).Val(), "it expires")
+	require.NoError(t, server.Client().Set(t.Context(), keys[0], strings.Repeat("x", 1<<20), 0).Err())
+	require.Equal(t, status.About{}, row().About)
+	require.NoError(t, server.Client().Del(t.Context(), keys[0]).Err())
+	require.NoError(t, server.Client().HSet(t.Context(), keys[0], "a", "b").Err())
+	require.Equal(t, status.About{}, row().About, "a key of another type")
+}

@@ -31,6 +31,7 @@ func (a *App) sampleTraffic() {
 	defer tick.Stop()
 	for {
 		a.history.Add(a.sample())
+		a.tellFleet()
 		select {
 		case <-a.stopping:
 			return
@@ -39,8 +40,33 @@ func (a *App) sampleTraffic() {
 	}
 }
 
+// tellFleet tells the other gateways how this one is, for their status pages. A failure of Redis is
+// in the log already.
+func (a *App) tellFleet() {
+	if a.fleet == nil {
+		return
+	}
+	s := a.localSnapshot()
+	_ = a.fleet.Tell(context.Background(), s.About().String())
+}
+
 // snapshot is what the status page shows.
 func (a *App) snapshot(ctx context.Context) status.Snapshot {
+	s := a.localSnapshot()
+	if a.fleet == nil {
+		return s
+	}
+	s.Fleet = a.fleetRows(ctx, s.About())
+	for _, l := range a.fleet.Locks(ctx) {
+		s.Locks = append(s.Locks, status.Lock{
+			Key: l.Key, Waiting: l.Waiting, Holder: l.Holder, Since: l.Since, TTL: l.TTL,
+		})
+	}
+	return s
+}
+
+// localSnapshot is what this gateway knows by itself.
+func (a *App) localSnapshot() status.Snapshot {
 	n, p := a.counts(), a.parts.Load()
 	s := status.Snapshot{
 		At: time.Now(), Version: a.o.Version, Started: a.started, Config: a.o.Config, Listen: a.servesOn(),
@@ -63,13 +89,6 @@ func (a *App) snapshot(ctx context.Context) status.Snapshot {
 				10)},
 		}
 	}
-	if a.fleet != nil {
-		s.Fleet = a.fleetRows(ctx)
-		for _, l := range a.fleet.Locks(ctx) {
-			s.Locks = append(s.Locks, status.Lock{Key: l.Key, Waiting: l.Waiting, Holder: l.Holder, Since: l.Since,
-				TTL: l.TTL})
-		}
-	}
 	return s
 }
 
@@ -84,8 +103,9 @@ func (a *App) servesOn() string {
 	return strings.Join(list, ", ")
 }
 
-// fleetRows are the gateways of the fleet. While Redis is away they are those of the last list.
-func (a *App) fleetRows(ctx context.Context) *status.Fleet {
+// fleetRows are the gateways of the fleet; about is this one. While Redis is away they are those of
+// the last list.
+func (a *App) fleetRows(ctx context.Context, about status.About) *status.Fleet {
 	shares, self := a.fleet.Shares(), a.fleet.Name()
 	f := &status.Fleet{Redis: strings.Join(a.config().Redis.Addresses, ", "), RedisDown: !a.fleet.Stats().Up}
 	share := func(name string) float64 {
@@ -96,20 +116,23 @@ func (a *App) fleetRows(ctx context.Context) *status.Fleet {
 	}
 	list, err := a.fleet.Gateways(ctx)
 	for _, g := range list {
-		f.Gateways = append(f.Gateways, status.Gateway{
-			Name: g.Name, Self: g.Name == self, Live: g.Live, Seen: g.LastSeen, Share: share(g.Name),
-		})
+		row := status.Gateway{Name: g.Name, Self: g.Name == self, Live: g.Live, Seen: g.LastSeen, Share: share(g.Name)}
+		if row.About = status.ParseAbout(g.About); row.Self {
+			row.About = about // the newest
+		}
+		f.Gateways = append(f.Gateways, row)
 	}
 	if err == nil && len(list) > 0 {
 		return f
 	}
 	f.RedisDown = err != nil
 	for name := range shares {
-		f.Gateways = append(f.Gateways, status.Gateway{Name: name, Self: name == self, Live: true, Share: share(name)})
+		if name != self {
+			f.Gateways = append(f.Gateways, status.Gateway{Name: name, Live: true, Share: share(name)})
+		}
 	}
-	if len(shares) == 0 {
-		f.Gateways = []status.Gateway{{Name: self, Self: true, Live: true, Share: -1}}
-	}
+	f.Gateways = append(f.Gateways, status.Gateway{Name: self, Self: true, Live: true, Share: share(self),
+		About: about})
 	slices.SortFunc(f.Gateways, func(x, y status.Gateway) int { return strings.Compare(x.Name, y.Name) })
 	return f
 }

@@ -34,6 +34,7 @@
 //	p:{0}:gateways      names of gateways by the time when they were last seen
 //	p:{0}:obeyed        fence of the last purge that each has applied
 //	p:{0}:members       record of each
+//	p:{0}:about:NAME    what each tells about itself, for status pages; nothing else is done with it
 //
 // # Failures of Redis
 //

@@ -181,13 +181,14 @@ func ended(ctx context.Context) error {
 // keys makes the names of keys; it is what they begin with.
 type keys string
 
-func (k keys) fence() string          { return string(k) + "fence" }
-func (k keys) lock(key string) string { return string(k) + "lock:" + key } // as package cachelock names it
-func (k keys) purges() string         { return string(k) + "purges" }
-func (k keys) base() string           { return string(k) + "purges:base" }
-func (k keys) gateways() string       { return string(k) + "gateways" }
-func (k keys) obeyed() string         { return string(k) + "obeyed" }
-func (k keys) members() string        { return string(k) + "members" }
+func (k keys) fence() string            { return string(k) + "fence" }
+func (k keys) lock(key string) string   { return string(k) + "lock:" + key } // as package cachelock names it
+func (k keys) purges() string           { return string(k) + "purges" }
+func (k keys) base() string             { return string(k) + "purges:base" }
+func (k keys) gateways() string         { return string(k) + "gateways" }
+func (k keys) obeyed() string           { return string(k) + "obeyed" }
+func (k keys) members() string          { return string(k) + "members" }
+func (k keys) about(name string) string { return string(k) + "about:" + name }
 
 // channel tells of purges.
 func (k keys) channel() string { return string(k) + "purged" }

@@ -48,6 +48,7 @@ type Gateway struct {
 	LastSeen time.Time // by the clock of Redis
 	Live     bool      // purges wait for it
 	Obeyed   int64     // fence of the last purge that it has applied; -1 = none
+	About    string    // what it tells about itself; empty = nothing
 }
 
 // leases counts what happens and lists the leases of now.
@@ -205,5 +206,6 @@ func (f *Fleet) Gateways(ctx context.Context) ([]Gateway, error) {
 		list = append(list, Gateway{Name: name, LastSeen: at, Live: live, Obeyed: parseFence(obeyed.Val()[name])})
 	}
 	slices.SortFunc(list, func(a, b Gateway) int { return cmp.Compare(a.Name, b.Name) })
+	f.told(ctx, list)
 	return list, nil
 }

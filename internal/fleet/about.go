@@ -1,0 +1,44 @@
+package fleet
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// What gateways tell about themselves, for their status pages.
+const (
+	aboutMax  = 1024             // bytes
+	aboutKept = 40 * time.Second // a gateway tells it anew before that
+)
+
+// Tell tells the other gateways a text about this one, of aboutMax bytes at most. It is kept for
+// aboutKept.
+func (f *Fleet) Tell(ctx context.Context, text string) error {
+	return f.ask(ctx, "tell about this gateway", func(ctx context.Context) error {
+		return f.rdb.Set(ctx, f.keys.about(f.o.Name), text[:min(len(text), aboutMax)], aboutKept).Err()
+	})
+}
+
+// told adds to a list of gateways what each of them tells. What cannot be read is empty.
+func (f *Fleet) told(ctx context.Context, list []Gateway) {
+	list = list[:min(len(list), maxMembers)]
+	var texts []*redis.StringCmd
+	_ = f.ask(ctx, "ask what the gateways tell", func(ctx context.Context) error { // the list is good without it
+		_, err := f.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
+			for _, g := range list {
+				texts = append(texts, p.GetRange(ctx, f.keys.about(g.Name), 0, aboutMax))
+			}
+			return nil
+		})
+		if _, refused := errors.AsType[redis.Error](err); refused {
+			return nil // a key of another type: this says nothing about Redis
+		}
+		return err
+	})
+	for i, text := range texts {
+		list[i].About = text.Val()
+	}
+}
