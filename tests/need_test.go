@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -66,12 +67,40 @@ func TestNeedFails(t *testing.T) {
 	}
 }
 
+// TestNeedModules: the packages of npm are installed as their lock file names them, once.
+func TestNeedModules(t *testing.T) {
+	t.Parallel()
+	const npm = "#!/bin/sh\necho npm $1; exit "
+	for status, says := range map[string]string{
+		"0": "installing playwright-core and axe-core\nnpm ci\n",
+		"1": "installing playwright-core and axe-core\nnpm ci\nnpm could not install playwright-core and axe-core, " +
+			"which the tests need; see above and try again\n",
+	} {
+		code, out := need(t, "0", map[string]string{"redis-server": "#!/bin/sh\n", "npm": npm + status + "\n"})
+		require.Equal(t, says, out)
+		require.Equal(t, status, strconv.Itoa(code))
+	}
+}
+
 // need runs the script as an account, with programs instead of those of the host.
 func need(t *testing.T, id string, fakes map[string]string) (code int, out string) {
 	t.Helper()
 	fakes["id"] = "#!/bin/sh\necho " + id + "\n"
 	cmd := exec.Command("./need")
-	cmd.Env = []string{"PATH=" + pathOf(t, fakes), "POLICY_RC_D=" + filepath.Join(t.TempDir(), "policy")}
+	browser := t.TempDir()
+	if _, faked := fakes["npm"]; !faked { // its packages are there
+		lock, err := os.ReadFile("browser/package-lock.json")
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(browser, "installed"), lock, 0o644))
+	}
+	for _, name := range []string{"chromium", "node", "npm"} {
+		if _, faked := fakes[name]; !faked {
+			fakes[name] = "#!/bin/sh\n"
+		}
+	}
+	cmd.Env = []string{
+		"PATH=" + pathOf(t, fakes), "POLICY_RC_D=" + filepath.Join(t.TempDir(), "policy"), "BROWSER_DIR=" + browser,
+	}
 	text, err := cmd.CombinedOutput()
 	require.NotNil(t, cmd.ProcessState, "%v", err)
 	return cmd.ProcessState.ExitCode(), string(text)
@@ -82,6 +111,7 @@ func pathOf(t *testing.T, fakes map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
 	for _, name := range []string{"bash", "sh", "env", "make", "git", "gcc", "ip", "go", "tee", "chmod", "rm",
+		"mkdir", "cp", "dirname", "systemd-socket-activate",
 		"promtool"} {
 		if _, faked := fakes[name]; faked {
 			continue

@@ -1,0 +1,184 @@
+// Looks at the status page in headless Chromium, as an operator would: that it opens, stays up to
+// date, and that its forms work, with scripts and without; and that it is readable, by axe-core, in
+// light and dark and on a phone. tests/status_page_test.go runs it:
+//
+//	node status.js '{"chromium": ..., "modules": ..., "admin": URL, "files": URL, "id": file id, "shots": folder}'
+//
+// Each part in which something is wrong says so in one line; the status is 1 then.
+"use strict";
+
+const o = JSON.parse(process.argv[2]);
+const path = require("node:path");
+const { chromium } = require(path.join(o.modules, "playwright-core"));
+const axe = require(path.join(o.modules, "axe-core")).source;
+
+const timeout = 20000;
+const desktop = { width: 1360, height: 900 }, phone = { width: 390, height: 844 };
+
+function check(ok, text) {
+  if (!ok) {
+    throw new Error(text);
+  }
+}
+
+// open opens the page in a context of its own and collects what the browser complains of.
+async function open(browser, options, target = "/status") {
+  const context = await browser.newContext({ viewport: desktop, colorScheme: "light", ...options });
+  const page = await context.newPage();
+  page.setDefaultTimeout(timeout);
+  page.complaints = [];
+  page.on("console", (m) => page.complaints.push(`console ${m.type()}: ${m.text()}`));
+  page.on("pageerror", (e) => page.complaints.push(`error: ${e}`));
+  page.on("request", (r) => {
+    if (!r.url().startsWith(o.admin) && !r.url().startsWith("data:")) {
+      page.complaints.push(`a request to ${r.url()}`);
+    }
+  });
+  await page.goto(o.admin + target);
+  return page;
+}
+
+async function close(page) {
+  check(page.complaints.length === 0, `the browser complains: ${page.complaints.join("; ")}`);
+  await page.context().close();
+}
+
+async function shot(page, name) {
+  await page.screenshot({ path: path.join(o.shots, `${name}.png`), fullPage: true });
+}
+
+// opens: what the page begins with.
+async function opens(page) {
+  await page.locator("#plot-requests polyline").waitFor({ state: "attached" }); // some seconds after the start
+  check(await page.locator("#fleet + div tbody tr").count() === 2, "the fleet has not two gateways");
+  check(/^(Healthy|Degraded)/.test(await page.title()), `the title is ${await page.title()}`);
+  check((await page.locator(".why").innerText()).length > 20, "the first sentence says too little");
+}
+
+// updates: under load the page shows more, by itself, and takes nothing away that is being typed.
+async function updates(browser) {
+  const page = await open(browser, {});
+  await opens(page);
+  await page.fill("#purge", "being typed");
+  await page.locator("#log + *").first().waitFor();
+  await page.waitForFunction(() => document.querySelector("#fresh").textContent.startsWith("Live"));
+  const clock = await page.locator(".verdict").getAttribute("data-clock");
+  await page.waitForFunction((clock) => {
+    const requests = document.querySelector("#plot-requests .now b").textContent;
+    return parseFloat(requests) > 1 && document.querySelector(".verdict").dataset.clock !== clock;
+  }, clock);
+  check(await page.inputValue("#purge") === "being typed", "an update took away what was being typed");
+  await shot(page, "status-light");
+  await close(page);
+}
+
+// forms: a request is explained; a file is purged after one more click.
+async function forms(browser, options) {
+  const page = await open(browser, options);
+  await page.fill("#explain", o.id);
+  await page.click("button:text-is('Explain')");
+  const explanation = await page.locator("#explanation pre").innerText();
+  check(explanation.includes(o.id) && explanation.includes("answer"), `the explanation is ${explanation}`);
+  await page.fill("#purge", " /" + o.id);
+  await page.click("button:text-is('Purge …')");
+  check((await page.locator("#confirm").innerText()).includes(o.id), "the question does not name the file");
+  check(await page.locator("#purged").count() === 0, "it was purged without a question");
+  if (options.javaScriptEnabled !== false) {
+    await readable(page, "question");
+    await shot(page, "status-purge");
+  }
+  await page.click("button:text-is('Purge it')");
+  const purged = await page.locator("#purged").innerText();
+  check(purged.includes("All 2 gateways"), `the purge says ${purged}`);
+  check(await page.locator("#confirm").count() === 0, "it asks again");
+  await close(page);
+}
+
+// withoutScripts: the page is whole, and its forms work.
+async function withoutScripts(browser) {
+  const page = await open(browser, { javaScriptEnabled: false });
+  await opens(page);
+  check(await page.locator("#reload").isVisible(), "there is no link to load it anew");
+  await close(page);
+  await forms(browser, { javaScriptEnabled: false });
+}
+
+// readable: contrast, labels, headings and the like.
+async function readable(page, where) {
+  await page.evaluate(axe); // not by a script element, which the page's policy forbids
+  const result = await page.evaluate(() => axe.run(document, { resultTypes: ["violations"] }));
+  const found = result.violations.map((v) => `${v.id} (${v.help}): ${v.nodes.map((n) => n.target + " " + n.failureSummary)}`);
+  check(found.length === 0, `axe-core, ${where}: ${found.join("; ")}`);
+}
+
+async function readableEverywhere(browser) {
+  for (const [name, options] of Object.entries({
+    light: {}, dark: { colorScheme: "dark" },
+    phone: { viewport: phone, isMobile: true, hasTouch: true },
+    "phone-dark": { viewport: phone, colorScheme: "dark", isMobile: true, hasTouch: true },
+  })) {
+    const page = await open(browser, options);
+    await page.waitForFunction(() => document.querySelector("#fresh").textContent.startsWith("Live"));
+    const unfold = (open) => document.querySelectorAll("details").forEach((d) => { d.open = open; });
+    await page.evaluate(unfold, true);
+    await readable(page, name);
+    const width = await page.evaluate(() => document.documentElement.scrollWidth);
+    check(width <= (options.viewport || desktop).width, `${name}: the page is ${width} pixels wide`);
+    await page.evaluate(unfold, false);
+    await shot(page, `status-${name}`);
+    await close(page);
+  }
+}
+
+// strangers: a page of another origin cannot purge.
+async function strangers(browser) {
+  const page = await (await browser.newContext()).newPage();
+  page.setDefaultTimeout(timeout);
+  await page.goto(o.files + "/" + o.id.replace(/\w+$/, "txt"));
+  const answer = page.waitForResponse((r) => r.url() === o.admin + "/status/purge");
+  await page.evaluate(([action, id]) => {
+    const form = document.createElement("form");
+    Object.assign(form, { method: "post", action });
+    form.append(Object.assign(document.createElement("input"), { name: "id", value: id }));
+    document.body.append(form);
+    form.submit();
+  }, [o.admin + "/status/purge", o.id]);
+  check((await answer).status() === 403, `a page of another origin got ${(await answer).status()}`);
+  await page.context().close();
+}
+
+// lost: a page whose gateway is away says so, and recovers.
+async function lost(browser) {
+  const page = await open(browser, {});
+  await page.waitForFunction(() => document.querySelector("#fresh").textContent.startsWith("Live"));
+  await page.route("**/status?part=live", (route) => route.abort());
+  await page.locator("#lost").waitFor({ state: "visible" });
+  await page.unroute("**/status?part=live");
+  await page.locator("#lost").waitFor({ state: "hidden" });
+  page.complaints = page.complaints.filter((c) => !c.includes("ERR_FAILED"));
+  await close(page);
+}
+
+(async () => {
+  const browser = await chromium.launch({ executablePath: o.chromium, args: ["--no-sandbox", "--disable-gpu",
+    "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update",
+    "--disable-sync"] });
+  try {
+    for (const [name, step] of Object.entries({ updates, forms: (b) => forms(b, {}), withoutScripts, readableEverywhere,
+      strangers, lost })) {
+      const start = Date.now();
+      try {
+        await step(browser);
+        console.log(`${name}: ${Date.now() - start} ms`);
+      } catch (e) {
+        console.error(`${name}: ${e.message.split("\n").slice(0, 3).join(" ")}`);
+        process.exitCode = 1;
+      }
+    }
+  } finally {
+    await browser.close();
+  }
+})().catch((e) => {
+  console.error(e.message);
+  process.exit(1);
+});

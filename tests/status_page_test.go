@@ -1,0 +1,84 @@
+package tests
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/tests/fdfstest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// browserModules is where tests/need puts what browser/status.js uses.
+const browserModules = "../bin/browser/node_modules"
+
+// inBrowser runs browser/status.js with options, which gain those that every run needs.
+func inBrowser(t *testing.T, options map[string]string) {
+	t.Helper()
+	modules, err := filepath.Abs(browserModules)
+	require.NoError(t, err)
+	chromium, err := exec.LookPath("chromium")
+	node, errNode := exec.LookPath("node")
+	_, errModules := os.Stat(filepath.Join(modules, "playwright-core", "package.json"))
+	if err != nil || errNode != nil || errModules != nil {
+		t.Fatal("the test in a browser needs chromium, node, playwright-core and axe-core: make need installs them")
+	}
+	options["chromium"], options["modules"] = chromium, modules
+	options["shots"] = filepath.Join(modules, "../../screenshots")
+	require.NoError(t, os.MkdirAll(options["shots"], 0o755))
+	text, err := json.Marshal(options)
+	require.NoError(t, err)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, node, "browser/status.js", string(text))
+	cmd.WaitDelay = time.Second
+	cmd.Env = append(os.Environ(), "TMPDIR="+t.TempDir(), "HOME="+t.TempDir()) // for the profile of the browser
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(out))
+	t.Logf("%s", out)
+}
+
+// TestStatusPageInABrowser: the page opens, stays up to date under load, explains and purges, with
+// scripts and without, and is readable; other origins can do nothing with it. Its screenshots are
+// in bin/screenshots.
+func TestStatusPageInABrowser(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, fleetOptions{gateways: 2, storages: 2, disk: true})
+	files := make([]string, 6)
+	for i := range files {
+		id := put(t, f.cluster, fdfstest.FileSpec{Group: "group1", Content: []byte(strings.Repeat("hello", 10_000*i+1)),
+			Ext: "txt", Created: longAgo})
+		files[i] = id.String()
+	}
+	f.cluster.Storage(1).Kill()
+	g := f.gateways[0]
+	stop := make(chan struct{})
+	var load sync.WaitGroup
+	load.Go(func() {
+		client := http.Client{Timeout: testTimeout}
+		for i := 0; ; i++ {
+			select {
+			case <-stop:
+				return
+			case <-time.After(10 * time.Millisecond): // some 100 requests a second at most
+			}
+			resp, err := client.Get("http://" + g.addrs[0] + "/" + files[i%len(files)])
+			if err == nil {
+				_, _ = io.Copy(io.Discard, resp.Body)
+				_ = resp.Body.Close()
+			}
+		}
+	})
+	defer load.Wait()
+	defer close(stop)
+	inBrowser(t, map[string]string{"admin": "http://" + g.Admin, "files": "http://" + g.addrs[0], "id": files[1]})
+}
