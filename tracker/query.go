@@ -60,8 +60,7 @@ func (c *Client) StorageIDs(ctx context.Context) (ids []fdfs.StorageID, err erro
 				all, page, err := parsePage(answer)
 				if err == nil && (len(ids)+len(page) > all || len(page) == 0 && len(ids) < all) {
 					err = fmt.Errorf("%w: a page of %d storage ids from %d on, of %d in all", fdfs.ErrProtocol,
-						len(page),
-						len(ids), all)
+						len(page), len(ids), all)
 				}
 				total = all
 				return page, err
