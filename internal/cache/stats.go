@@ -6,7 +6,7 @@ import (
 	"fastdfs-gateway/internal/cache/tier"
 )
 
-// Stats are figures of a Cache since it was made, and of its tiers as they are.
+// Stats are metrics of a Cache since it was made, and of its tiers as they are.
 type Stats struct {
 	Memory, Disk tier.Stats
 	Records      int   // files whose facts are known
@@ -57,7 +57,7 @@ func (n *counters) crowd(streams int) {
 	n.largestCrowd.Store(max(n.largestCrowd.Load(), int64(streams)))
 }
 
-// Stats gives the figures. They are read one after the other, not at one moment.
+// Stats gives the metrics. They are read one after the other, not at one moment.
 func (c *Cache) Stats() Stats {
 	n := &c.n
 	s := Stats{

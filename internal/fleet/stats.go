@@ -24,7 +24,7 @@ type LockInfo struct {
 	Waiting bool
 }
 
-// Stats are figures since the start.
+// Stats are metrics since the start.
 type Stats struct {
 	Up       bool  // Redis serves
 	Opened   int64 // times that it stopped serving
@@ -111,7 +111,7 @@ func (l *leases) list() []LockInfo {
 	return list
 }
 
-// Stats gives the figures. Redis is not asked.
+// Stats gives the metrics. Redis is not asked.
 func (f *Fleet) Stats() Stats {
 	s := Stats{
 		Up: f.breaker.retryAfter() == 0, Opened: f.breaker.times(), Obeyed: f.appliedUpTo(),

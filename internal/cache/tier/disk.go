@@ -320,7 +320,7 @@ func (d *Disk) count(f func(*Stats)) {
 	d.mu.Unlock()
 }
 
-// Stats gives the figures.
+// Stats gives the metrics.
 func (d *Disk) Stats() Stats {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -231,7 +231,7 @@ func (m *Memory) Drop(match Match) int {
 	return n
 }
 
-// Stats are figures of a tier.
+// Stats are metrics of a tier.
 type Stats struct {
 	Entries int
 	Bytes   int64  // that are taken, of the budget
@@ -244,7 +244,7 @@ type Stats struct {
 	Off     bool   // Disk: it is being left alone
 }
 
-// Stats gives the figures.
+// Stats gives the metrics.
 func (m *Memory) Stats() Stats {
 	m.mu.Lock()
 	defer m.mu.Unlock()
