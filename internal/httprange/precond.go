@@ -73,7 +73,7 @@ func RangeApplies(c *Conditions, v *Validators, now time.Time) bool {
 	default:
 		return false
 	}
-	value := trimBlanks(c.IfRange[0])
+	value := bytes.Trim(c.IfRange[0], blanks)
 	if tag, weak, rest, ok := cutTag(value); ok {
 		return !weak && !v.WeakTag && len(rest) == 0 && string(tag) == v.ETag
 	}
@@ -84,7 +84,7 @@ func RangeApplies(c *Conditions, v *Validators, now time.Time) bool {
 // matchTags tells whether a list of entity-tags, spread over any number of field lines, names the
 // tag, or is "*" alone. Reading a line stops at its first malformed member.
 func matchTags(lines [][]byte, v *Validators, weakCompare bool) bool {
-	if len(lines) == 1 && string(trimBlanks(lines[0])) == "*" {
+	if len(lines) == 1 && string(bytes.Trim(lines[0], blanks)) == "*" {
 		return true
 	}
 	for _, line := range lines {
@@ -130,7 +130,7 @@ func singleDate(lines [][]byte, now time.Time) (int64, bool) {
 	if len(lines) != 1 {
 		return 0, false
 	}
-	return ParseDate(trimBlanks(lines[0]), now)
+	return ParseDate(bytes.Trim(lines[0], blanks), now)
 }
 
 // ParseDate reads an HTTP-date in any of its three forms (RFC 9110 section 5.6.7) and returns unix

@@ -57,7 +57,7 @@ func Parse(dst []Span, value []byte, size int64, limit int) ([]Span, Verdict) {
 	for more := true; more; {
 		var member []byte
 		member, set, more = bytes.Cut(set, comma)
-		if member = trimBlanks(member); len(member) == 0 {
+		if member = bytes.Trim(member, blanks); len(member) == 0 {
 			continue
 		}
 		if count++; count > limit {
@@ -91,7 +91,7 @@ func Count(value []byte) int {
 	count := 0
 	for more := true; more; {
 		var member []byte
-		if member, set, more = bytes.Cut(set, comma); len(trimBlanks(member)) > 0 {
+		if member, set, more = bytes.Cut(set, comma); len(bytes.Trim(member, blanks)) > 0 {
 			count++
 		}
 	}
@@ -106,7 +106,7 @@ var (
 // cutUnit splits off "bytes=": unit names are case-insensitive (RFC 9110 section 14.1), and no
 // blank may stand beside "=".
 func cutUnit(value []byte) (set []byte, ok bool) {
-	unit, set, ok := bytes.Cut(trimBlanks(value), []byte{'='})
+	unit, set, ok := bytes.Cut(bytes.Trim(value, blanks), []byte{'='})
 	return set, ok && bytes.EqualFold(unit, unitBytes)
 }
 
@@ -183,13 +183,5 @@ func abusive(spans []Span, size int64) bool {
 	return overlaps > maxOverlaps
 }
 
-// trimBlanks removes optional whitespace (RFC 9110 section 5.6.3) from both ends.
-func trimBlanks(b []byte) []byte {
-	for len(b) > 0 && (b[0] == ' ' || b[0] == '\t') {
-		b = b[1:]
-	}
-	for len(b) > 0 && (b[len(b)-1] == ' ' || b[len(b)-1] == '\t') {
-		b = b[:len(b)-1]
-	}
-	return b
-}
+// blanks are optional whitespace (RFC 9110 section 5.6.3).
+const blanks = " \t"
