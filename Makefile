@@ -13,7 +13,7 @@ MISSPELL := github.com/golangci/misspell/cmd/misspell@v0.8.0
 # The modules below tests/: go.mod of the program does not name what only they need.
 NESTED := tests/bench tests/real
 
-.PHONY: help build need run run-cluster stampede test test-race test-long lint fuzz attack bench \
+.PHONY: help build need run run-cluster stampede test test-race test-long lint fuzz attack soak bench \
 	bench-compare simulate bench-locks e2e check real real-selftest dist clean
 
 help: ## this list
@@ -91,6 +91,13 @@ ATTACK ?= 10m
 SEED   ?= 1
 attack: build ## mutated requests for ATTACK=10m with SEED=1
 	GATEWAY_BINARY=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 0 -v ./tests/attack -args -attack.for=$(ATTACK) -attack.seed=$(SEED)
+
+# Gateways under mixed traffic for long, while storages and Redis go away: tests/soak. SOAKOUT takes
+# soak.csv and soak.svg.
+SOAK    ?= 1h
+SOAKOUT ?= bin
+soak: build ## mixed traffic and disturbances for SOAK=1h, with a plot in bin/soak.svg
+	GATEWAY_BINARY=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 0 -v ./tests/soak -args -soak.for=$(SOAK) -soak.out=$(abspath $(SOAKOUT))
 
 # The gateway beside nginx on the same files, with wrk: writes docs/benchmarks.md. BENCH=-link puts
 # wrk behind a virtual network link. Other rounds go there too, and cases, which are only printed:

@@ -206,24 +206,10 @@ func (d *doctor) taken(address string, p purpose) {
 	}
 }
 
-// tcpListen is the state of a listening socket in /proc/net/tcp.
-const tcpListen = 10
-
 // listeners are the processes that listen on a TCP port, of those that this process may look into.
 func listeners(port uint64) (owners []procfs.Proc) {
-	proc, err := procfs.NewDefaultFS()
-	if err != nil {
-		return nil
-	}
-	var sockets []string
-	four, _ := proc.NetTCP() // a kernel may lack either
-	six, _ := proc.NetTCP6()
-	for _, line := range slices.Concat(four, six) {
-		if line.St == tcpListen && line.LocalPort == port {
-			sockets = append(sockets, fmt.Sprintf("socket:[%d]", line.Inode))
-		}
-	}
-	all, err := proc.AllProcs()
+	sockets := slices.Concat(listening("/proc/net/tcp", port), listening("/proc/net/tcp6", port))
+	all, err := procfs.AllProcs()
 	if err != nil || len(sockets) == 0 {
 		return nil
 	}
@@ -234,4 +220,18 @@ func listeners(port uint64) (owners []procfs.Proc) {
 		}
 	}
 	return owners
+}
+
+// listening names the sockets of a table of the kernel that listen on a port, as links to them do.
+// A line begins with: number, local address:port, remote address:port, state; the tenth field is
+// the inode. Ports and states are hexadecimal; 0A is LISTEN.
+func listening(table string, port uint64) (sockets []string) {
+	text, _ := os.ReadFile(table) // a kernel may lack either
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Fields(line)
+		if len(fields) > 9 && fields[3] == "0A" && strings.HasSuffix(fields[1], fmt.Sprintf(":%04X", port)) {
+			sockets = append(sockets, "socket:["+fields[9]+"]")
+		}
+	}
+	return sockets
 }

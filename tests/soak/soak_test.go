@@ -1,0 +1,154 @@
+package soak
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/redistest"
+	"fastdfs-gateway/tests/fdfstest"
+	"fastdfs-gateway/tests/lab"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// world is what runs: a gateway with a store, and two without one that are a fleet.
+type world struct {
+	t        *testing.T
+	store    *storetest.Store
+	cluster  *fdfstest.Cluster
+	redis    *redistest.Server
+	gateways []*node
+	failures failures
+	counts   counts
+}
+
+// node is one gateway.
+type node struct {
+	name string
+	*lab.Gateway
+}
+
+// counts are what was done.
+type counts struct {
+	requests, cut, bytes                    atomic.Int64
+	purges, reloads, kills, pauses, uploads atomic.Int64
+}
+
+func (c *counts) String() string {
+	return fmt.Sprintf("%d requests, of which %d clients left early; %.1f GB of bodies compared; %d purges, "+
+		"%d reloads, %d storage kills, %d pauses of Redis, %d uploads",
+		c.requests.Load(), c.cut.Load(), float64(c.bytes.Load())/1e9, c.purges.Load(), c.reloads.Load(),
+		c.kills.Load(), c.pauses.Load(), c.uploads.Load())
+}
+
+// maxFailures is how many are printed.
+const maxFailures = 20
+
+// failures collects wrong answers.
+type failures struct {
+	mu   sync.Mutex // guards what follows
+	n    int
+	list []string
+}
+
+func (f *failures) add(format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.n++; len(f.list) < maxFailures {
+		f.list = append(f.list, time.Now().UTC().Format(time.TimeOnly)+" "+fmt.Sprintf(format, args...))
+	}
+}
+
+// Memory of the cache of each gateway. The files of the storages are more.
+const (
+	cacheMemory = "64MB"
+	cacheDisk   = "96MB"
+)
+
+func start(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, store: storetest.New(t), redis: redistest.Start(t)}
+	var err error
+	w.cluster, err = fdfstest.Start(fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: remoteGroup, Count: 2}}})
+	require.NoError(t, err)
+	t.Cleanup(w.cluster.Close)
+	w.add("store", startStore(t, w))
+	for _, disk := range []bool{false, true} {
+		o := lab.GatewayOptions{Binary: binary, Dir: t.TempDir(), Trackers: w.cluster.Trackers(), Redis: w.redis.Addr(),
+			Cache: []string{"memory_max = " + cacheMemory}}
+		name := "fleet, memory"
+		if disk {
+			name = "fleet, disk"
+			o.Cache = append(o.Cache, "disk_path = "+t.TempDir(), "disk_max = "+cacheDisk)
+		}
+		g, err := lab.StartGateway(o)
+		require.NoError(t, err)
+		w.add(name, g)
+	}
+	return w
+}
+
+// add takes a running gateway, which must end well and without a bug in its log.
+func (w *world) add(name string, g *lab.Gateway) {
+	w.t.Cleanup(func() {
+		g.Stop()
+		if w.t.Failed() {
+			w.t.Logf("end of the log of %s:\n%s", name, g.LogEnd())
+		}
+		require.NotContains(w.t, g.Log(), "BUG:")
+	})
+	w.gateways = append(w.gateways, &node{name, g})
+}
+
+// startStore starts a gateway with a store.
+func startStore(t *testing.T, w *world) *lab.Gateway {
+	t.Helper()
+	address, admin, dir := lab.Address(lab.Port()), lab.Address(lab.Port()), t.TempDir()
+	conf := filepath.Join(dir, "mod_fastdfs.conf")
+	text := w.store.Config("tracker_server = "+w.cluster.Trackers()[0], "connect_timeout = 2",
+		"[gateway]", "listen = "+address, "admin_listen = "+admin, "[cache]", "memory_max = "+cacheMemory)
+	require.NoError(t, os.WriteFile(conf, []byte(text), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "mime.types"), []byte(storetest.Types), 0o600))
+	ready := lab.Answers("http://" + admin + "/readyz")
+	p, err := lab.Start(address, filepath.Join(dir, "log"), ready, binary, "serve", "-c", conf)
+	require.NoError(t, err)
+	return &lab.Gateway{Process: p, Admin: admin}
+}
+
+// TestSoak runs mixed traffic while things go wrong, and then compares the second half with itself.
+func TestSoak(t *testing.T) {
+	w := start(t)
+	files := w.files()
+	folder := *output
+	if folder == "" {
+		folder = t.TempDir()
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), *duration)
+	defer cancel()
+	samples := newSampler(w.gateways)
+	var running sync.WaitGroup
+	for i := range clients {
+		running.Go(func() { w.traffic(ctx, files, uint64(i)) })
+	}
+	running.Go(func() { w.disturb(ctx, files) })
+	running.Go(func() { samples.run(ctx, *duration) })
+	running.Wait()
+	require.NoError(t, samples.err)
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "soak.csv"), samples.csv(), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "soak.svg"), samples.svg(), 0o600))
+	t.Logf("%v: %v", *duration, &w.counts)
+	t.Logf("\n%s", samples.summary())
+	require.Zero(t, w.failures.n, "wrong answers:\n%s", strings.Join(w.failures.list, "\n"))
+	require.Positive(t, w.counts.requests.Load())
+	if *duration >= time.Minute { // below that, caches are still being filled
+		require.Empty(t, samples.growth())
+	}
+}
