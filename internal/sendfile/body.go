@@ -48,6 +48,9 @@ type Body struct {
 	chunk      content.Chunk // the bytes from there on, as far as they are at hand
 	noSendfile bool          // the kernel cannot send from the file
 	result     Result
+
+	w io.Writer // that WriteTo writes to
+	f flusher   // the same where it buffers, else nil
 }
 
 // Result describes how a body was sent.
@@ -87,23 +90,24 @@ func (b *Body) WriteTo(w io.Writer) (n int64, err error) {
 		}
 		n, b.result.Err = b.result.Sent, err
 	}()
-	for err == nil {
-		var head bool
-		if head, err = b.next(); err != nil {
-			break
+	b.w = w
+	b.f, _ = w.(flusher)
+	for {
+		head, err := b.next()
+		switch {
+		case err == io.EOF:
+			return 0, nil
+		case err != nil:
+			return 0, err
+		case head:
+			err = b.write(w, b.chunk.Bytes)
+		default:
+			err = b.send()
 		}
-		if head {
-			var n int
-			n, err = w.Write(b.chunk.Bytes)
-			b.passed(int64(n))
-		} else {
-			err = b.send(w)
+		if err != nil {
+			return 0, err
 		}
 	}
-	if err == io.EOF {
-		err = nil
-	}
-	return 0, err
 }
 
 // next makes chunk the next bytes of the body. head tells that they are none of the file. The error
@@ -135,23 +139,31 @@ func (b *Body) passed(n int64) {
 	b.result.Sent += n
 }
 
+// write writes bytes of the chunk.
+func (b *Body) write(w io.Writer, p []byte) error {
+	n, err := w.Write(p)
+	b.passed(int64(n))
+	return err
+}
+
+// isDirect tells whether bytes may go to the connection without the writer.
+func (b *Body) isDirect() bool { return b.Direct && b.Conn != nil && b.f != nil }
+
 // send sends bytes of the chunk: by sendfile where the kernel can, else by copying them.
-func (b *Body) send(w io.Writer) error {
-	f, _ := w.(flusher)
-	direct := f != nil && b.Direct && b.Conn != nil
-	if direct && b.chunk.File != nil && b.Conn.tcp && !b.noSendfile {
-		return b.sendFile(f)
+func (b *Body) send() error {
+	switch {
+	case b.chunk.File != nil && b.isDirect() && b.Conn.tcp && !b.noSendfile:
+		return b.sendFile()
+	case b.chunk.Bytes != nil:
+		return b.sendBytes(b.chunk.Bytes)
 	}
-	if b.chunk.Bytes != nil {
-		return b.sendBytes(w, f, direct, b.chunk.Bytes)
-	}
-	return b.copyOut(w, f, direct)
+	return b.copyOut()
 }
 
 // sendFile sends the chunk behind what is buffered.
-func (b *Body) sendFile(f flusher) error {
+func (b *Body) sendFile() error {
 	b.Conn.more = true
-	err := f.Flush()
+	err := b.f.Flush()
 	b.Conn.more = false
 	b.markFirst()
 	if err != nil {
@@ -167,27 +179,25 @@ func (b *Body) sendFile(f flusher) error {
 	return err
 }
 
-// sendBytes sends bytes behind what is buffered: direct without copying them into the buffer.
-func (b *Body) sendBytes(w io.Writer, f flusher, direct bool, p []byte) (err error) {
-	n := 0
-	if direct {
-		b.Conn.behind = p
-		err = f.Flush()
-		n = len(p) - len(b.Conn.behind)
-		b.Conn.behind = nil
-		w, f = b.Conn, nil // where there was nothing to flush
+// sendBytes sends bytes behind what is buffered: where it can, without copying them into the
+// buffer.
+func (b *Body) sendBytes(p []byte) (err error) {
+	defer b.markFirst()
+	if !b.isDirect() {
+		if err = b.write(b.w, p); err == nil && b.f != nil {
+			err = b.f.Flush()
+		}
+		return err
 	}
-	if err == nil && n < len(p) {
-		var m int
-		m, err = w.Write(p[n:])
-		n += m
-	}
-	if f != nil && err == nil {
-		err = f.Flush()
-	}
+	b.Conn.behind = p
+	err = b.f.Flush()
+	n := len(p) - len(b.Conn.behind)
+	b.Conn.behind = nil
 	b.passed(int64(n))
-	b.markFirst()
-	return err
+	if err != nil || n == len(p) {
+		return err
+	}
+	return b.write(b.Conn, p[n:]) // there was nothing to flush
 }
 
 // buffers are what bodies are copied through where sendfile cannot be used.
@@ -198,7 +208,7 @@ var held atomic.Int64
 
 // copyOut sends a buffer of bytes that are not in memory. It takes the buffer when the client takes
 // bytes.
-func (b *Body) copyOut(w io.Writer, f flusher, direct bool) (err error) {
+func (b *Body) copyOut() (err error) {
 	size := chunk
 	if b.Conn != nil {
 		if size, err = b.Conn.waitRoom(); err != nil {
@@ -215,7 +225,7 @@ func (b *Body) copyOut(w io.Writer, f flusher, direct bool) (err error) {
 	if n == 0 {
 		return fmt.Errorf("%w: %w", ErrSource, err)
 	}
-	return b.sendBytes(w, f, direct, buf[:n]) // what failed behind them fails again
+	return b.sendBytes(buf[:n]) // what failed behind them fails again
 }
 
 func (b *Body) markFirst() {
