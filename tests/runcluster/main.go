@@ -3,12 +3,16 @@
 // Redis where redis-server is installed. It needs the built gateway:
 //
 //	runcluster -gateway bin/gateway
+//
+// Its index page shows the files, kills gateways and storages, and says what to watch then.
 package main
 
 import (
 	"errors"
 	"flag"
 	"fmt"
+	"net"
+	"net/http"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -38,6 +42,9 @@ var ports = []int{8881, 8882, 8883}
 
 const adminAbove = 10
 
+// pagePort is that of the index page.
+const pagePort = 8880
+
 func run(gateway string) error {
 	dir, err := os.MkdirTemp("", "fastdfs-cluster-")
 	if err != nil {
@@ -60,24 +67,32 @@ func run(gateway string) error {
 		return err
 	}
 	defer stopRedis()
-	ended := make(chan *lab.Gateway, len(ports))
+	s := &site{addr: lab.Address(pagePort), redis: redis, files: pageFiles(files)}
+	for _, storage := range cluster.Storages() {
+		s.storages = append(s.storages, &storageNode{Storage: storage})
+	}
 	for _, port := range ports {
-		g, err := lab.StartGateway(lab.GatewayOptions{Binary: gateway, Dir: dir, Trackers: cluster.Trackers(),
-			Redis: redis,
-			Types: filepath.Join(dir, "store", "conf", "mime.types"), Port: port, Admin: port + adminAbove})
-		if err != nil {
+		g := &gatewayNode{o: lab.GatewayOptions{Binary: gateway, Dir: dir, Trackers: cluster.Trackers(), Redis: redis,
+			Types: filepath.Join(dir, "store", "conf", "mime.types"), Port: port, Admin: port + adminAbove,
+			Peers: lab.Port()}}
+		if err := g.start(); err != nil {
 			return err
 		}
-		defer g.Stop()
-		go func() { // ends with the gateway, which is stopped above
-			<-g.Done
-			ended <- g
-		}()
+		defer func() { g.Stop() }() // the one that runs then
+		s.gateways = append(s.gateways, g)
 	}
+	ln, err := net.Listen("tcp", s.addr)
+	if err != nil {
+		return err
+	}
+	server := http.Server{Handler: s, ReadHeaderTimeout: 5 * time.Second}
+	served := make(chan error, 1)
+	go func() { served <- server.Serve(ln) }() // ends with Close
+	defer server.Close()
 	show(cluster, files, redis)
 	select {
-	case g := <-ended:
-		return fmt.Errorf("the gateway on %s has ended:\n%s", g.Addr, g.LogEnd())
+	case err := <-served:
+		return err
 	case <-signals:
 		return nil
 	}
@@ -145,6 +160,8 @@ func read(local *storage.Local, id fdfs.FileID) ([]byte, error) {
 
 // show prints what there is to try.
 func show(cluster *fdfstest.Cluster, files []file, redis string) {
+	fmt.Printf("\nOpen in a browser, to kill parts of the cluster and to watch:\n\n  http://%s/\n",
+		lab.Address(pagePort))
 	fmt.Printf("\nA tracker (%s) and three storages:\n", strings.Join(cluster.Trackers(), ", "))
 	for _, s := range cluster.Storages() {
 		fmt.Printf("  %s  %s\n", s.Addr(), s.Group())
