@@ -13,7 +13,7 @@ MISSPELL := github.com/golangci/misspell/cmd/misspell@v0.8.0
 # The modules below tests/: go.mod of the program does not name what only they need.
 NESTED := tests/bench tests/real
 
-.PHONY: help build need run run-cluster stampede test test-race test-long lint fuzz attack soak bench \
+.PHONY: help build need run run-cluster stampede test test-race test-long test-packages lint fuzz attack soak bench \
 	bench-compare simulate bench-locks e2e check real real-selftest dist clean
 
 help: ## this list
@@ -62,6 +62,12 @@ test-race: need ## all tests; fails without the race detector
 test-long: need build ## all tests, with thousands of random histories: hours
 	@GATEWAY_BINARY=$(CURDIR)/$(BIN) TEST_LONG=1 LOCK_SEEDS=5000 FOLDER_CHECKS=100000 \
 		GO='$(GO)' tests/run -p 1 $(RACE) -count=1 -timeout 4h
+
+# Packages and image are made, installed on a Debian that boots in a container, upgraded and
+# removed: four minutes, and two more at the first time. Needs Debian and root.
+test-packages: ## tests of what make dist makes; Debian and root
+	@tests/need packages
+	$(GO) test -count=1 -timeout 20m ./tests/packages -packages
 
 # End to end alone.
 e2e: need build ## end-to-end tests only
