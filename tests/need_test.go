@@ -4,6 +4,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -106,13 +107,17 @@ func need(t *testing.T, id string, fakes map[string]string) (code int, out strin
 	return cmd.ProcessState.ExitCode(), string(text)
 }
 
-// pathOf makes a folder with the programs that the script uses and those of a test.
+// pathOf makes a folder with the programs that the script uses and asks for, and those of a test.
 func pathOf(t *testing.T, fakes map[string]string) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, name := range []string{"bash", "sh", "env", "make", "git", "gcc", "ip", "go", "tee", "chmod", "rm",
-		"mkdir", "cp", "dirname", "systemd-socket-activate",
-		"promtool"} {
+	script, err := os.ReadFile("need")
+	require.NoError(t, err)
+	names := []string{"bash", "sh", "env", "go", "tee", "chmod", "rm", "mkdir", "cp", "dirname"}
+	for _, m := range regexp.MustCompile(`(?m)^need ([^/\s]+) `).FindAllStringSubmatch(string(script), -1) {
+		names = append(names, m[1])
+	}
+	for _, name := range names {
 		if _, faked := fakes[name]; faked {
 			continue
 		}
