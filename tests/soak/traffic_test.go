@@ -22,7 +22,7 @@ const (
 	remoteGroup  = "group9"
 	clients      = 6
 	pause        = 50 * time.Millisecond // of a client between two requests, on average
-	patience     = time.Minute           // for one answer: longer is a failure
+	testTimeout  = time.Minute           // for one answer: longer is a failure
 	disturbEvery = 4 * time.Second
 	away         = 2 * time.Second // a storage or Redis is away for so long
 	remoteFiles  = 160
@@ -95,7 +95,7 @@ func (w *world) upload(n int) file {
 func (w *world) traffic(ctx context.Context, f *files, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 2))
 	transport := &http.Transport{DisableCompression: true, MaxIdleConnsPerHost: 4}
-	client := &http.Client{Timeout: patience, Transport: transport}
+	client := &http.Client{Timeout: testTimeout, Transport: transport}
 	defer client.CloseIdleConnections()
 	for ctx.Err() == nil {
 		one := f.pick(r)
