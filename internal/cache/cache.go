@@ -180,16 +180,6 @@ func New(o Options) (*Cache, error) {
 		o.Logger.Warn("what the cache has in memory is copied for each answer", "err", err)
 	}
 	c.tiers = c.memory
-	if o.DiskPath != "" {
-		disk := tier.DiskOptions{
-			Path: o.DiskPath, Max: o.DiskMax, Queue: max(o.Memory/8, 32<<20), Logger: o.Logger, Ready: o.DiskReady,
-		}
-		var err error
-		if c.disk, err = tier.OpenDisk(disk); err != nil {
-			return nil, err
-		}
-		c.tiers = tier.NewStack(c.memory, c.disk)
-	}
 	var err error
 	if c.sourceSlots, err = lru.New[string, *semaphore.Weighted](maxKnown); err != nil {
 		return nil, err
@@ -197,8 +187,37 @@ func New(o Options) (*Cache, error) {
 	if c.damages.files, err = lru.New[string, uint64](maxKnown); err != nil {
 		return nil, err
 	}
+	if o.DiskPath != "" {
+		if err := c.OpenDisk(o.DiskPath, o.DiskMax); err != nil {
+			return nil, err
+		}
+	}
 	c.life, c.end = context.WithCancel(context.Background())
 	return c, nil
+}
+
+// OpenDisk opens the tier on disk. New has done so where Options name a folder; else it is called
+// before the cache is used.
+func (c *Cache) OpenDisk(path string, limit int64) error {
+	disk, err := tier.OpenDisk(tier.DiskOptions{
+		Path: path, Max: limit, Queue: max(c.o.Memory/8, 32<<20), Logger: c.o.Logger, Ready: c.o.DiskReady,
+	})
+	if err == nil {
+		c.disk, c.tiers = disk, tier.NewStack(c.memory, disk)
+	}
+	return err
+}
+
+// ErrDiskInUse is the error for a folder that another process has.
+var ErrDiskInUse = tier.ErrInUse
+
+// ReleaseDisk leaves the folder to another process: nothing is stored there any more. What is there
+// is read until that process removes it.
+func (c *Cache) ReleaseDisk() error {
+	if c.disk == nil {
+		return nil
+	}
+	return c.disk.Release()
 }
 
 // CheckDisk tells whether New would refuse a folder for content since it belongs to something else.

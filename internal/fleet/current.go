@@ -108,7 +108,7 @@ func (f *Fleet) catchUpWithin(limit time.Duration, ok func() bool) bool {
 }
 
 // isCurrent tells whether every purge that has returned since the log was read would have waited
-// for this gateway.
+// for this gateway. Behind a process that has its name, that one takes care of it.
 func (f *Fleet) isCurrent() bool {
-	return f.cursor.age() < f.purges.confirm-f.purges.beat || f.breaker.retryAfter() > 0
+	return f.handedOver.Load() || f.cursor.age() < f.purges.confirm-f.purges.beat || f.breaker.retryAfter() > 0
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"fastdfs-gateway/cachelock"
@@ -37,11 +38,15 @@ type Fleet struct {
 
 	leadTimeout time.Duration // for taking a lease
 
-	life    context.Context // of the background work; ends with Close
+	life    context.Context // ends with Close
 	end     context.CancelFunc
+	beating context.Context // of the background work; ends with Close or HandOver
+	endBeat context.CancelFunc
 	running sync.WaitGroup // the background loop and the subscription
 	news    chan struct{}  // holds one value: something was purged
 	synced  chan struct{}  // closed when the log of purges was applied for the first time
+
+	handedOver atomic.Bool // another process has the name of this one
 
 	mu           sync.Mutex // guards what follows
 	local        Local
@@ -92,6 +97,7 @@ func New(o Options) (*Fleet, error) {
 	f.locks = cachelock.New(f.rdb, cachelock.Options{Prefix: o.KeyPrefix, Holder: holder, TTL: o.LockTTL, Shards: 1})
 	f.waiting = cachelock.New(f.rdb, cachelock.Options{Prefix: o.KeyPrefix, Holder: waiting, TTL: o.LockTTL, Shards: 1})
 	f.life, f.end = context.WithCancel(context.Background())
+	f.beating, f.endBeat = context.WithCancel(f.life)
 	f.peers, f.peerTLS = newPeers(&f.o, &f.leases, config), config
 	if f.folders, err = f.locks.Folders("files"); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot lock folders: %w", err), f.Close())
@@ -120,6 +126,26 @@ func (f *Fleet) Close() error {
 		_ = server.Close() // answers that are left are cut: peers see that
 	}
 	return errors.Join(f.locks.Close(), f.waiting.Close(), f.rdb.Close())
+}
+
+// HandOver leaves the name of this gateway, and the log of purges, to another process that has the
+// same name from now on. This one neither renews its record nor takes it out at the end; what is
+// purged reaches it by other ways. Peers are told to connect anew; running answers to them go on
+// until StopPeers.
+func (f *Fleet) HandOver() {
+	f.handedOver.Store(true)
+	f.endBeat()
+	f.running.Wait()
+	f.mu.Lock()
+	f.started = false
+	f.peersStopped = true
+	server := f.peerServer
+	f.mu.Unlock()
+	if server != nil {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = server.Shutdown(ended) // it closes the listener, and does not wait
+	}
 }
 
 // unregister is for a gateway that leaves in good order, so that no purge waits for it.

@@ -87,7 +87,7 @@ func (m *memory) withDisk() Local {
 func (m *memory) purge(match cache.Match) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.purged = append(m.purged, pathOf(match))
+	m.purged = append(m.purged, PathOf(match))
 }
 
 // take returns what was purged since the last call.

@@ -58,16 +58,16 @@ func isGroup(name string) bool {
 // MatchAll is the purge of all files.
 func MatchAll() cache.Match { return tier.MatchAll() }
 
-// pathOf is what a purge is about.
-func pathOf(m cache.Match) string {
+// PathOf is what a purge is about.
+func PathOf(m cache.Match) string {
 	if m == tier.MatchAll() {
 		return ""
 	}
 	return m.String()
 }
 
-// matchOf is the purge that is about a path.
-func matchOf(path string) cache.Match {
+// MatchPath is the purge that is about a path.
+func MatchPath(path string) cache.Match {
 	switch {
 	case path == "":
 		return tier.MatchAll()

@@ -24,7 +24,7 @@ import (
 func (f *Fleet) Purge(ctx context.Context, m cache.Match) (gateways int, missing []string, err error) {
 	deadline, cancel := context.WithTimeout(ctx, f.purges.confirm)
 	defer cancel()
-	fence, names, err := f.writePurge(deadline, pathOf(m))
+	fence, names, err := f.writePurge(deadline, PathOf(m))
 	if err != nil {
 		f.purgeHere(m)
 		return 1, nil, fmt.Errorf("cannot purge %s everywhere: %w", m, err)

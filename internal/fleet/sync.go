@@ -82,11 +82,11 @@ func (f *Fleet) Ready(ctx context.Context) error {
 // loop is the goroutine that says that this gateway lives, applies purges, and finds out when Redis
 // serves again.
 func (f *Fleet) loop() {
-	for f.life.Err() == nil {
+	for f.beating.Err() == nil {
 		pause := f.breaker.retryAfter()
 		err := f.sync()
 		switch {
-		case f.life.Err() != nil:
+		case f.beating.Err() != nil:
 			return
 		case pause > 0:
 			f.breaker.probed(err)
@@ -108,15 +108,15 @@ func (f *Fleet) rest() {
 	select {
 	case <-timer.C:
 	case <-news:
-	case <-f.life.Done():
+	case <-f.beating.Done():
 	}
 }
 
 // listen is the goroutine that hears of purges. Messages that get lost are no harm, since loop
 // looks anyway.
 func (f *Fleet) listen() {
-	pubsub := f.rdb.Subscribe(f.life, f.keys.channel())
-	defer context.AfterFunc(f.life, func() { _ = pubsub.Close() })()
+	pubsub := f.rdb.Subscribe(f.beating, f.keys.channel())
+	defer context.AfterFunc(f.beating, func() { _ = pubsub.Close() })()
 	for range pubsub.Channel() {
 		f.wake()
 	}
@@ -174,7 +174,7 @@ var errSync = errors.New("cannot understand the answer about purges and members"
 // exchange runs the script: it confirms what was applied and returns what to apply next. It takes
 // the list of members.
 func (f *Fleet) exchange() (news, error) {
-	ctx, cancel := context.WithTimeout(f.life, f.o.Timeout)
+	ctx, cancel := context.WithTimeout(f.beating, f.o.Timeout)
 	defer cancel()
 	names := []string{f.keys.fence(), f.keys.purges(), f.keys.base(), f.keys.gateways(), f.keys.obeyed(),
 		f.keys.members()}
@@ -237,7 +237,7 @@ func (f *Fleet) apply(fence int64, path string) {
 	f.mu.Lock()
 	f.seen = fence
 	f.mu.Unlock()
-	f.local.Purge(matchOf(path))
+	f.local.Purge(MatchPath(path))
 	f.mu.Lock()
 	f.last = fence
 	f.mu.Unlock()

@@ -61,7 +61,9 @@ type Server struct {
 	waits   *waits
 	hangups *hangup.Watcher
 
-	stopping chan struct{} // closed by Shutdown
+	stopping  chan struct{} // closed by Shutdown
+	accepting atomic.Int64  // calls of Serve that have not returned
+	draining  atomic.Bool   // each connection ends after its next answer
 
 	mu    sync.Mutex              // guards what follows
 	all   *connSet                // all connections
@@ -115,6 +117,9 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 		}
 	}()
 	s.handler.Load().Serve(ctx)
+	if s.draining.Load() {
+		ctx.SetConnectionClose()
+	}
 }
 
 // SetHandler exchanges the handler for all requests to come; running ones end with the old one.
@@ -126,6 +131,8 @@ func (s *Server) Handler() *Handler { return s.handler.Load() }
 // Serve accepts connections from ln until Shutdown, and returns nil then. It may run for several
 // listeners at once.
 func (s *Server) Serve(ln net.Listener) error {
+	s.accepting.Add(1)
+	defer s.accepting.Add(-1)
 	if err := s.fast.Serve(&listener{Listener: ln, s: s}); err != nil && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("cannot serve on %s: %w", ln.Addr(), err)
 	}
@@ -142,7 +149,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	closer.Go(func() { s.closeIdle(ended) })
 	err := s.fast.ShutdownWithContext(ctx)
 	if err == nil {
-		err = s.allClosed(ctx)
+		err = s.allClosed(ctx, time.Millisecond)
 	}
 	close(ended)
 	closer.Wait()
@@ -154,12 +161,23 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// allClosed waits until every socket is closed: for fasthttp a connection has ended just before
-// that.
-func (s *Server) allClosed(ctx context.Context) error {
-	tick := time.NewTicker(time.Millisecond)
+// Drain ends every connection after its next answer, or when it has been idle for IdleTimeout, and
+// returns when none is left, or ctx has ended. The listeners are closed before. So clients that reuse
+// connections see no request fail.
+func (s *Server) Drain(ctx context.Context) error {
+	s.draining.Store(true)
+	return s.allClosed(ctx, 20*time.Millisecond)
+}
+
+// Connections is the number of those that are open.
+func (s *Server) Connections() int64 { return s.open.Load() }
+
+// allClosed waits until every socket is closed, and none will be accepted: for fasthttp a connection
+// has ended just before that. It looks once in a time.
+func (s *Server) allClosed(ctx context.Context, every time.Duration) error {
+	tick := time.NewTicker(every)
 	defer tick.Stop()
-	for s.sockets.Load() > 0 {
+	for s.accepting.Load() > 0 || s.sockets.Load() > 0 {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
@@ -225,6 +243,14 @@ func (l debugLogger) Printf(format string, args ...any) {
 type listener struct {
 	net.Listener
 	s *Server
+}
+
+// Close implements net.Listener. A listener that its owner has closed is closed.
+func (l *listener) Close() error {
+	if err := l.Listener.Close(); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
 }
 
 // Accept returns the next connection that is within the limits. Errors are passed on at shutdown

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -60,6 +61,7 @@ type Disk struct {
 	writing, reading breaker
 	inPageCache      pageCache
 	rechecks         allowance
+	released         atomic.Bool // another process may have the folder
 
 	mu      sync.Mutex // guards what follows, and the fields of entries that are not atomic
 	index   index[Key, *entry]
@@ -109,6 +111,16 @@ func OpenDisk(o DiskOptions) (*Disk, error) {
 	}
 	d.tasks.Go(d.list)
 	return d, nil
+}
+
+// Release leaves the folder to another process. Nothing is written or removed there any more, and
+// what is still to be written is not; what is there is still found and read, until the other process
+// removes it.
+func (d *Disk) Release() error {
+	d.end()
+	d.tasks.Wait()
+	d.released.Store(true)
+	return d.root.unlock()
 }
 
 // Close ends the background work. What is still to be written is not. Views that were given out
@@ -297,6 +309,9 @@ func (d *Disk) forget(key Key, only *entry) {
 
 // unlink removes a file. That it is gone already is well.
 func (d *Disk) unlink(path string) {
+	if d.released.Load() {
+		return // by now it may be another process's
+	}
 	err := d.o.failure("remove")
 	if err == nil {
 		err = d.root.Remove(path)

@@ -123,6 +123,9 @@ func (d *Disk) Drop(m Match) int {
 		case <-d.life.Done():
 		}
 	}
+	if d.released.Load() {
+		return n // the files are dropped by the process that has the folder now
+	}
 	first, last := 0, folders-1
 	if m.file != "" {
 		first = folderOf(m.file)

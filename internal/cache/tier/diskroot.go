@@ -33,6 +33,9 @@ var beside = map[string]bool{"purges-obeyed": true, "purges-obeyed.new": true, "
 // errForeign refuses a folder that is no cache.
 var errForeign = errors.New("it is neither empty nor a cache of a gateway")
 
+// ErrInUse refuses a folder that another process has.
+var ErrInUse = errors.New("another process uses it: each gateway needs a folder of its own")
+
 // diskRoot is the folder of a Disk. All work below it goes through its descriptor: no symbolic link
 // leads out of it.
 type diskRoot struct {
@@ -83,10 +86,15 @@ func (r *diskRoot) Close() error {
 	return err
 }
 
+// unlock lets another process use the folder.
+func (r *diskRoot) unlock() error {
+	return os.NewSyscallError("flock", unix.Flock(int(r.lock.Fd()), unix.LOCK_UN))
+}
+
 func (r *diskRoot) prepare() error {
 	err := unix.Flock(int(r.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		return errors.New("another process uses it: each gateway needs a folder of its own")
+		return ErrInUse
 	}
 	if err != nil {
 		return err
