@@ -26,6 +26,7 @@ var layers = map[string]int{
 	"tracker":                  2,
 	"internal/fdfs":            1,
 	"internal/listen":          1,
+	"internal/upgrade":         2,
 	"internal/backoff":         1,
 	"internal/config":          2,
 	"internal/httprange":       1,

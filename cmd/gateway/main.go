@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/internal/upgrade"
 )
 
 // Exit codes: scripts rely on them.
@@ -52,6 +53,9 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 		name, args = args[0], args[1:]
 	} else if len(args) > 0 && isHelp(args[0]) {
 		name, args = "help", args[1:]
+	}
+	if name == upgrade.StarterCommand { // in no list: the gateway runs it itself
+		return exitCode(upgrade.RunStarter(args), stderr)
 	}
 	cmd, err := find(name)
 	if err != nil {

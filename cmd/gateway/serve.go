@@ -8,6 +8,7 @@ import (
 
 	"fastdfs-gateway/internal/app"
 	"fastdfs-gateway/internal/listen"
+	"fastdfs-gateway/internal/upgrade"
 )
 
 // runServe serves until it is told to stop.
@@ -20,11 +21,19 @@ func runServe(c *call) error {
 		return usageError("serve: -c is missing")
 	}
 	signals := watchSignals()
-	given, err := listen.Given()
+	o := app.Options{Config: *path, Version: version}
+	var err error
+	if o.Given, err = listen.Given(); err == nil {
+		o.Replaces, err = upgrade.FromEnvironment()
+	}
+	if err == nil {
+		o.Starter, err = upgrade.NewStarter() // before any right is given up
+	}
 	if err != nil {
 		return fmt.Errorf("cannot start: %w", err)
 	}
-	a := app.New(app.Options{Config: *path, Version: version, Given: given})
+	defer o.Starter.Close() // it has nothing to say
+	a := app.New(o)
 	if err := a.Start(); err != nil {
 		return fmt.Errorf("cannot start: %w", err)
 	}
@@ -36,31 +45,24 @@ func runServe(c *call) error {
 func watchSignals() chan os.Signal {
 	signal.Ignore(syscall.SIGPIPE)
 	signals := make(chan os.Signal, 4)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP)
+	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGUSR2)
 	return signals
 }
 
-// runUntilStopped waits for SIGTERM, SIGINT or a listener that breaks, reloads on SIGHUP, and then
-// stops the gateways. A second signal does not wait.
+// runUntilStopped waits for SIGTERM, SIGINT or the end of a gateway, reloads on SIGHUP, upgrades on
+// SIGUSR2, and then stops the gateways. A second signal does not wait.
 func runUntilStopped(signals chan os.Signal, gateways ...*app.App) error {
-	failed := make(chan error)
+	ended := make(chan error)
 	for _, a := range gateways {
-		go func() { failed <- <-a.Failed() }() // ends with the process
+		go func() { ended <- <-a.Ended() }() // ends with the process
 	}
 	var broken error
 	for stopping := false; !stopping; {
 		select {
-		case broken = <-failed:
+		case broken = <-ended:
 			stopping = true
 		case s := <-signals:
-			if stopping = s != syscall.SIGHUP; stopping {
-				break
-			}
-			for _, a := range gateways {
-				if err := a.Reload(); err != nil {
-					a.Log().Error("configuration refused, the old one stays", "err", err)
-				}
-			}
+			stopping = handle(s, gateways)
 		}
 	}
 	signal.Reset(syscall.SIGTERM, syscall.SIGINT) // from here on they end the process at once
@@ -70,4 +72,21 @@ func runUntilStopped(signals chan os.Signal, gateways ...*app.App) error {
 		}
 	}
 	return broken
+}
+
+// handle does what a signal asks for, and tells whether that is to stop.
+func handle(s os.Signal, gateways []*app.App) (stop bool) {
+	for _, a := range gateways {
+		switch s {
+		case syscall.SIGHUP:
+			if err := a.Reload(); err != nil {
+				a.Log().Error("configuration refused, the old one stays", "err", err)
+			}
+		case syscall.SIGUSR2:
+			a.Upgrade()
+		default:
+			return true
+		}
+	}
+	return false
 }

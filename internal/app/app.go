@@ -6,9 +6,11 @@
 //		return err
 //	}
 //	err := a.Reload() // a bad configuration is refused, and the old one stays
+//	a.Upgrade()       // a new process of the program takes over; a failure is logged
+//	err = <-a.Ended()
 //	err = a.Stop()
 //
-// Start, Reload (reload.go) and Stop are the life of a gateway, and read top to bottom. build.go,
+// Start, Reload (reload.go), Upgrade (upgrade.go) and Stop are the life of a gateway. build.go,
 // remote.go and fleet.go turn a configuration into the options of the other packages.
 package app
 
@@ -30,6 +32,7 @@ import (
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/panics"
 	"fastdfs-gateway/internal/status"
+	"fastdfs-gateway/internal/upgrade"
 	"fastdfs-gateway/storage"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -43,6 +46,9 @@ type Options struct {
 	Index   []byte // page in HTML for the path "/"; nil = none
 	// Given are the sockets that the process was given; nil = none.
 	Given *listen.Sockets
+	// Replaces is the process that gave them, and ends its answers; nil = none.
+	Replaces *upgrade.Predecessor
+	Starter  *upgrade.Starter // for Upgrade; nil = it is refused
 }
 
 // given are the sockets of the options.
@@ -64,9 +70,10 @@ type App struct {
 	fetched  origin.Counters // from other hosts
 	history  *status.History // of requests, for the status page
 	bound    []bound         // open listeners
-	failed   chan error      // a listener broke; has room for each of them
+	ended    chan error      // has room for one: see Ended
 	rights   rights          // that the process has given up
-	draining atomic.Bool     // Stop has begun
+	draining atomic.Bool     // Stop has begun, or another process serves
+	upgrade  upgradeState
 
 	// These are made by Start and stay until Stop.
 	cache  *cache.Cache // of files of other hosts; nil = there is none
@@ -85,8 +92,10 @@ type App struct {
 
 // New returns a gateway that does nothing until Start.
 func New(o Options) *App {
-	return &App{o: o, metrics: gateway.NewMetrics(), lockWait: newLockWait(), history: newHistory(),
-		stopping: make(chan struct{})}
+	a := &App{o: o, metrics: gateway.NewMetrics(), lockWait: newLockWait(), history: newHistory(),
+		stopping: make(chan struct{}), ended: make(chan error, 1)}
+	a.upgrade.life, a.upgrade.end = context.WithCancel(context.Background())
+	return a
 }
 
 // Start reads the configuration, makes the parts, and begins to serve. After an error everything is
@@ -99,6 +108,7 @@ func (a *App) Start() (err error) {
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, a.release())
+			a.o.Replaces.Fail(err)
 		}
 	}()
 	a.log = a.logs.log
@@ -122,6 +132,9 @@ func (a *App) Start() (err error) {
 	if err != nil {
 		return a.rights.asUser(err)
 	}
+	if err := a.takeOver(c.cfg); err != nil {
+		return a.rights.asUser(err)
+	}
 	a.warnOfRights(c.cfg)
 	a.metrics.Registry.MustRegister(a.lockWait, collector(a.counts))
 	if a.fleet != nil {
@@ -137,7 +150,7 @@ func (a *App) Start() (err error) {
 	a.running.Go(a.sampleTraffic)
 	a.running.Go(func() { tuneGC(a.stopping, a.moved) })
 	a.running.Go(a.pingWatchdog)
-	a.notify(daemon.SdNotifyReady)
+	a.notifyServing()
 	return nil
 }
 
@@ -150,6 +163,18 @@ func (a *App) open(c loaded) (_ *gateway.Handler, err error) {
 		return nil, err
 	}
 	return a.use(c)
+}
+
+// takeOver returns when this process may serve: at once where it replaces none. From here on it is
+// the only one that has the sockets, the folder of the cache and the name in the fleet.
+func (a *App) takeOver(cfg *config.Config) error {
+	if err := a.o.Replaces.Ready(); err != nil {
+		return err
+	}
+	for _, ln := range a.bound {
+		ln.Own(true)
+	}
+	return a.openDisk(cfg)
 }
 
 // waited counts a wait for the lock of another gateway.
@@ -172,8 +197,13 @@ func (a *App) moved() uint64 {
 // Stop ends the gateway: no new connections, running answers to their end within shutdown_timeout.
 // Start must have succeeded.
 func (a *App) Stop() error {
+	a.loading.Lock() // nothing is handed over from here on
+	a.upgrade.end()
+	a.loading.Unlock()
 	a.draining.Store(true)
-	a.notify(daemon.SdNotifyStopping)
+	if !a.upgrade.done.Load() {
+		a.notify(daemon.SdNotifyStopping)
+	}
 	timeout := a.config().Gateway.ShutdownTimeout
 	a.log.Info("stopping", "timeout", timeout.String())
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
@@ -216,8 +246,17 @@ func (a *App) release() error {
 	return errors.Join(append(errs, a.logs.close())...)
 }
 
-// Failed yields the error of a listener that broke after Start: the gateway is to be stopped then.
-func (a *App) Failed() <-chan error { return a.failed }
+// Ended yields when the gateway is to be stopped: the error of a listener that broke after Start,
+// or nil when another process has replaced this one (Upgrade) and the last answer is out.
+func (a *App) Ended() <-chan error { return a.ended }
+
+// end makes Ended yield. The first reason counts.
+func (a *App) end(err error) {
+	select {
+	case a.ended <- err:
+	default:
+	}
+}
 
 // Log is the main log, from Start on.
 func (a *App) Log() *slog.Logger { return a.log }

@@ -370,7 +370,7 @@ func TestPurgeByFleet(t *testing.T) {
 func TestFailedListener(t *testing.T) {
 	r := start(t)
 	r.serve(func() error { return adminError(io.ErrUnexpectedEOF) })
-	require.ErrorContains(t, <-r.Failed(), "admin listener: unexpected EOF")
+	require.ErrorContains(t, <-r.Ended(), "admin listener: unexpected EOF")
 }
 
 // TestStopBeforeServing: a gateway that is stopped before it has come to serve its listeners ends.

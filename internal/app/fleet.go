@@ -91,8 +91,8 @@ func openCache(
 		return nil, err
 	}
 	o := cache.Options{
-		Memory: orNone(c.MemoryMax), DiskPath: cacheFolder(cfg), DiskMax: c.DiskMax,
-		TTL: orNone(c.TTL), MutableTTL: orNone(c.MutableTTL), NegativeTTL: orNone(c.NegativeTTL),
+		Memory: orNone(c.MemoryMax),
+		TTL:    orNone(c.TTL), MutableTTL: orNone(c.MutableTTL), NegativeTTL: orNone(c.NegativeTTL),
 		StaleWhileRevalidate: orNone(c.StaleWhileRevalidate), StaleIfError: orNone(c.StaleIfError),
 		Wait: cfg.Lock.Wait, Logger: logfile.Limit(log), CheckFirst: origin.CheckFirst, Copies: c.Copies,
 		Source: source,
@@ -100,16 +100,46 @@ func openCache(
 	if f != nil {
 		o.Fleet, o.DiskReady = f, f.Synced()
 	}
-	made, err := cache.New(o)
-	if isDiskFailure(err) { // as when it fails later: serving goes on
-		log.Error("the disk cannot be used for the cache; there is none on disk until a restart", "err", err)
-		o.DiskPath = ""
-		return cache.New(o)
+	if folder := cacheFolder(cfg); folder != "" {
+		if err := cache.CheckDisk(folder); err != nil && !isDiskFailure(err) {
+			return nil, diskError(fmt.Errorf("cannot use %q for the cache: %w", folder, err))
+		}
 	}
-	if err != nil {
-		return nil, fmt.Errorf("%w; see disk_path in [cache]", err)
+	return cache.New(o)
+}
+
+// openDisk opens the tier of the cache on disk, where the configuration names a folder.
+func (a *App) openDisk(cfg *config.Config) error {
+	folder := cacheFolder(cfg)
+	if folder == "" {
+		return nil
 	}
-	return made, nil
+	err := a.cache.OpenDisk(folder, cfg.Cache.DiskMax)
+	takesOver, end := a.o.Replaces != nil, time.Now().Add(diskWait)
+	for takesOver && errors.Is(err, cache.ErrDiskInUse) && time.Now().Before(end) {
+		time.Sleep(diskLook)
+		err = a.cache.OpenDisk(folder, cfg.Cache.DiskMax)
+	}
+	if err != nil && (takesOver || isDiskFailure(err)) { // as when it fails later: serving goes on
+		a.log.Error("the disk cannot be used for the cache; there is none on disk until a restart", "err", err)
+		return nil
+	}
+	return diskError(err)
+}
+
+// A process that ends its answers leaves the folder of the cache before the next one serves, unless
+// its disk hangs.
+const (
+	diskWait = 5 * time.Second
+	diskLook = 20 * time.Millisecond
+)
+
+// diskError adds to an error where the folder is named; nil stays nil.
+func diskError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w; see disk_path in [cache]", err)
 }
 
 // isDiskFailure tells a disk that is full or failing from a configuration that is wrong.
@@ -178,18 +208,19 @@ func peerAddress(cfg *config.Config) string {
 	return cfg.Peer.Listen
 }
 
-// forget drops files from the caches of this gateway and returns how many entries that were.
+// forget drops files from the caches of this gateway, and of the processes that it replaces, and
+// returns the number of entries here.
 func (a *App) forget(m cache.Match) int {
 	n := 0
 	if a.cache != nil {
 		n = a.cache.Purge(m)
 	}
-	prefix := m.String()
-	if m == (cache.Match{}) { // all
-		prefix = ""
-	}
+	prefix := fleet.PathOf(m)
 	if p := a.parts.Load(); p != nil {
 		n += p.files.Forget(prefix)
+	}
+	if err := a.o.Replaces.Forget(prefix); err != nil {
+		a.log.Error("a purge is not complete", "err", err)
 	}
 	return n
 }

@@ -2,6 +2,7 @@ package app
 
 import (
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -17,6 +18,17 @@ func (a *App) notify(lines ...string) {
 	if _, err := daemon.SdNotify(false, strings.Join(lines, "\n")); err != nil {
 		a.log.Warn("cannot tell systemd about the state of the service", "state", lines[0], "err", err)
 	}
+}
+
+// notifyServing tells systemd that the service is there, and which process it is now. The process
+// that this one replaces ends only after that.
+func (a *App) notifyServing() {
+	lines := []string{daemon.SdNotifyReady}
+	if a.o.Replaces != nil {
+		lines = append(lines, fmt.Sprintf("MAINPID=%d", os.Getpid()))
+	}
+	a.notify(lines...)
+	a.o.Replaces.Serving()
 }
 
 // notifyReloading tells when a reload has begun, by the clock that Type=notify-reload compares.
@@ -42,7 +54,9 @@ func (a *App) pingWatchdog() {
 	defer tick.Stop()
 	for {
 		a.counts()
-		a.notify(daemon.SdNotifyWatchdog)
+		if !a.upgrade.done.Load() { // else the service is another process
+			a.notify(daemon.SdNotifyWatchdog)
+		}
 		select {
 		case <-a.stopping:
 			return

@@ -28,9 +28,12 @@ const retireAfter = time.Minute
 func (a *App) Reload() error {
 	a.loading.Lock()
 	defer a.loading.Unlock()
+	a.logs.reopen() // whatever becomes of the configuration: logrotate waits for it
+	if a.upgrade.begun.Load() {
+		return errUpgrading
+	}
 	a.notifyReloading()
 	defer a.notify(daemon.SdNotifyReady)
-	a.logs.reopen() // whatever becomes of the configuration: logrotate waits for it
 	old := a.config()
 	c, err := readConfig(a.o.Config)
 	if err == nil {

@@ -82,7 +82,6 @@ func (a *App) bind(cfg *config.Config, given *listen.Sockets) error {
 			a.bound = append(a.bound, bound{s, p})
 		}
 	}
-	a.failed = make(chan error, len(a.bound))
 	return given.Close()
 }
 
@@ -156,7 +155,7 @@ func (a *App) serveAll() {
 func (a *App) serve(server func() error) {
 	a.running.Go(func() {
 		if err := server(); err != nil {
-			a.failed <- err
+			a.end(err)
 		}
 	})
 }

@@ -162,8 +162,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 }
 
 // Drain ends every connection after its next answer, or when it has been idle for IdleTimeout, and
-// returns when none is left, or ctx has ended. The listeners are closed before. So clients that reuse
-// connections see no request fail.
+// returns when none is left, or ctx has ended. The listeners are closed before. So clients that
+// reuse connections see no request fail.
 func (s *Server) Drain(ctx context.Context) error {
 	s.draining.Store(true)
 	return s.allClosed(ctx, 20*time.Millisecond)
@@ -172,8 +172,8 @@ func (s *Server) Drain(ctx context.Context) error {
 // Connections is the number of those that are open.
 func (s *Server) Connections() int64 { return s.open.Load() }
 
-// allClosed waits until every socket is closed, and none will be accepted: for fasthttp a connection
-// has ended just before that. It looks once in a time.
+// allClosed waits until every socket is closed, and none will be accepted: for fasthttp a
+// connection has ended just before that. It looks once in a time.
 func (s *Server) allClosed(ctx context.Context, every time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()

@@ -232,13 +232,7 @@ func (s *Socket) File(key string) (fd int, name string, err error) {
 	if !ok {
 		return 0, "", fmt.Errorf("BUG: a listener of type %T", s.Listener)
 	}
-	conn, err := raw.SyscallConn()
-	if err != nil {
-		return 0, "", err
-	}
-	var errDup error
-	err = conn.Control(func(open uintptr) { fd, errDup = unix.FcntlInt(open, unix.F_DUPFD_CLOEXEC, 0) })
-	if err = errors.Join(err, os.NewSyscallError("fcntl", errDup)); err != nil {
+	if fd, err = Duplicate(raw); err != nil {
 		return 0, "", fmt.Errorf("cannot hand over %s: %w", s.Addr(), err)
 	}
 	owner := ofGateway
@@ -246,4 +240,15 @@ func (s *Socket) File(key string) (fd int, name string, err error) {
 		owner = ofSystemd
 	}
 	return fd, strings.Join([]string{url.QueryEscape(key), url.QueryEscape(s.Address), owner}, "&"), nil
+}
+
+// Duplicate returns a second descriptor of a socket, which the caller closes.
+func Duplicate(socket syscall.Conn) (fd int, err error) {
+	raw, err := socket.SyscallConn()
+	if err != nil {
+		return 0, err
+	}
+	var errDup error
+	err = raw.Control(func(open uintptr) { fd, errDup = unix.FcntlInt(open, unix.F_DUPFD_CLOEXEC, 0) })
+	return fd, errors.Join(err, os.NewSyscallError("fcntl", errDup))
 }

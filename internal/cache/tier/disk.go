@@ -114,8 +114,8 @@ func OpenDisk(o DiskOptions) (*Disk, error) {
 }
 
 // Release leaves the folder to another process. Nothing is written or removed there any more, and
-// what is still to be written is not; what is there is still found and read, until the other process
-// removes it.
+// what is still to be written is not; what is there is still found and read, until the other
+// process removes it.
 func (d *Disk) Release() error {
 	d.end()
 	d.tasks.Wait()

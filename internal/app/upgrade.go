@@ -1,0 +1,164 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"fastdfs-gateway/internal/fleet"
+	"fastdfs-gateway/internal/upgrade"
+
+	"golang.org/x/sys/unix"
+)
+
+// This file replaces the process by a new one; package upgrade draws how.
+
+// upgradeState is that of the one upgrade that a process may have at a time.
+type upgradeState struct {
+	begun atomic.Bool     // one is running, or was done
+	done  atomic.Bool     // another process serves, or is about to
+	life  context.Context // ends with Stop
+	end   context.CancelFunc
+}
+
+// errUpgrading refuses what would be lost with this process.
+var errUpgrading = errors.New("a new process is taking over from this one")
+
+// Upgrade starts a new process of the program, which takes over the listeners and goes by the
+// configuration as it is by then. This one then ends its running answers, however long they take,
+// and Ended yields. When the new process does not come to serve, this one goes on, and the log says
+// why. Upgrade does not wait.
+func (a *App) Upgrade() {
+	if !a.upgrade.begun.CompareAndSwap(false, true) {
+		a.log.Error("upgrade refused", "err", errUpgrading)
+		return
+	}
+	a.running.Go(func() {
+		next, err := a.startNext()
+		if err != nil {
+			a.upgrade.begun.Store(false)
+			a.log.Error("upgrade failed, this process goes on", "err", err)
+			return
+		}
+		if err := a.handOver(next); err != nil {
+			a.end(err)
+			return
+		}
+		a.drain(next)
+		a.end(nil)
+	})
+}
+
+// startNext starts the new process, and returns when it is ready.
+func (a *App) startNext() (*upgrade.Successor, error) {
+	switch {
+	case a.o.Starter == nil:
+		return nil, errors.New("only gateway serve can be upgraded")
+	case os.Getpid() == 1:
+		return nil, errors.New("this is process 1, whose end is the end of the container: replace that")
+	}
+	a.loading.Lock() // for bound
+	sockets, err := a.handed()
+	a.loading.Unlock()
+	links, errLinks := a.o.Replaces.Links()
+	defer func() {
+		for _, s := range sockets {
+			_ = unix.Close(s.Fd) // the new process has its own
+		}
+		for _, fd := range links {
+			_ = unix.Close(fd) // the same
+		}
+	}()
+	if err = errors.Join(err, errLinks); err != nil {
+		return nil, err
+	}
+	a.log.Info("upgrade: starting a new process", "program", a.o.Starter.Program)
+	return a.o.Starter.Start(a.upgrade.life, sockets, links)
+}
+
+// handed are copies of all sockets, for the new process.
+func (a *App) handed() (sockets []upgrade.Handed, err error) {
+	for _, ln := range a.bound {
+		fd, name, err := ln.File(ln.purpose.key())
+		if err != nil {
+			return sockets, err
+		}
+		sockets = append(sockets, upgrade.Handed{Fd: fd, Name: name})
+	}
+	return sockets, nil
+}
+
+// releaseTime bounds the wait for writes to the disk of the cache.
+const releaseTime = 5 * time.Second
+
+// handOver stops accepting, gives up what only one process may have, and lets the new one serve. An
+// error means that neither does.
+func (a *App) handOver(next *upgrade.Successor) error {
+	a.loading.Lock()
+	defer a.loading.Unlock()
+	if err := a.upgrade.life.Err(); err != nil {
+		next.Abort()
+		return err
+	}
+	a.upgrade.done.Store(true)
+	a.draining.Store(true)
+	for _, ln := range a.bound {
+		ln.Own(false)
+	}
+	if a.admin != nil {
+		ended, cancel := context.WithCancel(context.Background())
+		cancel()
+		_ = a.admin.Shutdown(ended) // it closes the listener, and does not wait
+	}
+	a.closeBound(forFiles)
+	if a.fleet != nil {
+		a.fleet.HandOver()
+	}
+	a.releaseDisk()
+	a.o.Replaces.Leave()
+	if err := next.Go(); err != nil {
+		return fmt.Errorf("the new process %d has ended when it was to serve: %w", next.PID, err)
+	}
+	a.running.Go(func() { next.Follow(func(path string) { a.forget(fleet.MatchPath(path)) }) })
+	return nil
+}
+
+// releaseDisk leaves the folder of the cache to the new process.
+func (a *App) releaseDisk() {
+	if a.cache == nil {
+		return
+	}
+	released := make(chan error, 1)
+	a.running.Go(func() { released <- a.cache.ReleaseDisk() })
+	var err error
+	select {
+	case err = <-released:
+	case <-time.After(releaseTime):
+		err = errors.New("writing takes too long")
+	}
+	if err != nil {
+		a.log.Warn("the new process may have to do without the cache on disk", "err", err)
+	}
+}
+
+// drain returns when the last answer is out, or Stop was called.
+func (a *App) drain(next *upgrade.Successor) {
+	defer next.Close()
+	ctx := a.upgrade.life
+	a.log.Info("a new process serves, this one ends its answers", "pid", next.PID,
+		"connections", a.server.Connections())
+	next.AwaitServing(ctx)
+	err := a.server.Drain(ctx)
+	if err == nil && a.fleet != nil {
+		err = a.fleet.StopPeers(ctx)
+	}
+	if err == nil && a.admin != nil {
+		err = a.admin.Shutdown(ctx)
+	}
+	if err != nil && ctx.Err() == nil {
+		a.log.Warn("cannot end all answers", "err", err)
+	}
+}

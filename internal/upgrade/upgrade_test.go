@@ -1,0 +1,93 @@
+package upgrade
+
+import (
+	"errors"
+	"net"
+	"os"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// pair returns a process that is replaced and one that replaces it.
+func pair(t *testing.T) (*Successor, *Predecessor) {
+	t.Helper()
+	ours, theirs, err := socketPair()
+	require.NoError(t, err)
+	conn, err := net.FileConn(theirs)
+	require.NoError(t, err)
+	require.NoError(t, theirs.Close())
+	t.Cleanup(func() { _ = ours.Close(); _ = conn.Close() }) // a test may have closed them
+	local := conn.(*net.UnixConn)
+	return &Successor{conn: ours, serving: make(chan struct{}), ended: make(chan struct{})},
+		&Predecessor{conn: local, links: []*net.UnixConn{local}}
+}
+
+// TestReady: a new process serves when it may, and when the old one has died; it ends when it is
+// not to serve.
+func TestReady(t *testing.T) {
+	for name, tt := range map[string]struct {
+		answer  func(*Successor) error
+		aborted bool
+	}{
+		"go":    {func(n *Successor) error { return n.Go() }, false},
+		"died":  {func(n *Successor) error { return n.conn.Close() }, false},
+		"abort": {func(n *Successor) error { n.Abort(); return nil }, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			next, old := pair(t)
+			require.NoError(t, tt.answer(next))
+			err := old.Ready()
+			require.Equal(t, tt.aborted, errors.Is(err, errAborted), "%v", err)
+		})
+	}
+}
+
+// TestForget: a purge returns when the other process has applied it, or has ended.
+func TestForget(t *testing.T) {
+	next, old := pair(t)
+	var forgotten []string
+	done := make(chan struct{})
+	go func() {
+		next.Follow(func(what string) { forgotten = append(forgotten, what) })
+		close(done)
+	}()
+	old.Serving()
+	<-next.serving
+	for _, what := range []string{"group1/M00/", ""} {
+		require.NoError(t, old.Forget(what))
+		require.Equal(t, what, forgotten[len(forgotten)-1])
+	}
+	links, err := old.Links()
+	require.NoError(t, err)
+	require.Len(t, links, 1)
+	require.NoError(t, os.NewFile(uintptr(links[0]), "link").Close())
+	next.Close()
+	<-done
+	links, err = old.Links()
+	require.NoError(t, err)
+	require.Empty(t, links, "it has ended")
+	require.NoError(t, old.Forget(""))
+	require.Len(t, forgotten, 2)
+}
+
+// TestNoPredecessor: a process that replaces none has nothing to wait for.
+func TestNoPredecessor(t *testing.T) {
+	old, err := FromEnvironment()
+	require.NoError(t, err)
+	require.Nil(t, old)
+	require.NoError(t, old.Ready())
+	require.NoError(t, old.Forget(""))
+	links, err := old.Links()
+	require.NoError(t, err)
+	require.Empty(t, links)
+	old.Serving()
+	old.Leave()
+	old.Fail(errAborted)
+	t.Setenv("GATEWAY_UPGRADE", "x")
+	_, err = FromEnvironment()
+	require.ErrorContains(t, err, `GATEWAY_UPGRADE="x" is no list of descriptors`)
+}

@@ -1,0 +1,143 @@
+package tests
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+
+	"fastdfs-gateway/internal/eventually"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// watchMember looks at a gateway's record in Redis until stop is called, which returns how often it
+// was not as before.
+func watchMember(t *testing.T, addr, name string) (stop func() (looks, missing int)) {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	ctx := context.Background()
+	record, err := rdb.HGet(ctx, "fdfs:{0}:members", name).Result()
+	require.NoError(t, err)
+	ended := make(chan struct{})
+	var watching sync.WaitGroup
+	looks, missing := 0, 0
+	watching.Go(func() {
+		for {
+			select {
+			case <-ended:
+				return
+			default:
+			}
+			looks++
+			now, err := rdb.HGet(ctx, "fdfs:{0}:members", name).Result()
+			seen, errSeen := rdb.ZScore(ctx, "fdfs:{0}:gateways", name).Result()
+			if err != nil || errSeen != nil || now != record || seen == 0 {
+				missing++
+			}
+		}
+	})
+	return func() (int, int) {
+		close(ended)
+		watching.Wait()
+		require.NoError(t, rdb.Close())
+		return looks, missing
+	}
+}
+
+// TestUpgradeInFleet: the new process has the place of the old one in the fleet, with no moment
+// without it, and what that had on disk; nothing is downloaded again. What is purged later is
+// forgotten by the old process too, where connections may still ask it.
+func TestUpgradeInFleet(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, fleetOptions{gateways: 2, disk: true, storages: 1})
+	m := f.gateways[0]
+	id, content := f.put(9 << 20)
+	small, smallContent := f.put(5000)
+	f.warm(id, content)
+	f.warm(small, smallContent)
+	m.onDisk(t, segmentsOf(len(content))+segmentsOf(len(smallContent)))
+	u := &upgraded{t, m.PID(), m.Log}
+
+	idle, large := m.dial(), m.dial()
+	r := bufio.NewReader(idle)
+	asked := func() *http.Response {
+		_, err := io.WriteString(idle, request(http.MethodGet, "/"+small.String()))
+		require.NoError(t, err)
+		resp, err := http.ReadResponse(r, nil)
+		require.NoError(t, err)
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(smallContent, body))
+		return resp
+	}
+	require.False(t, asked().Close)
+	_, err := io.WriteString(large, request(http.MethodGet, "/"+id.String(), "Connection: close"))
+	require.NoError(t, err)
+	download, err := http.ReadResponse(bufio.NewReader(large), nil)
+	require.NoError(t, err)
+
+	f.forgetCounts()
+	stop := watchMember(t, f.redis.Addr(), m.name())
+	u.upgrade()
+	f.warm(id, content)
+	f.warm(small, smallContent)
+	require.Zero(t, f.cluster.Downloads(id).Downloads+f.cluster.Downloads(small).Downloads)
+	require.NotZero(t, m.metric(`fdfs_gateway_cache_hits_total{tier="disk"}`))
+	require.NotContains(t, u.log(), "disk cannot be used")
+
+	status, text := f.gateways[1].adminPost("/purge?id="+small.String(), "")
+	require.Equal(t, http.StatusOK, status, text)
+	require.True(t, asked().Close)
+	require.Equal(t, 1, f.cluster.Downloads(small).Downloads, "the old process had it in memory")
+	body, err := io.ReadAll(download.Body)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(content, body))
+	u.logged(1, "msg=stopped")
+	require.Zero(t, f.cluster.Downloads(id).Downloads, "the old process has read what was on disk")
+
+	_, state := f.gateways[1].adminGet("/status.json")
+	require.Equal(t, 2, strings.Count(state, `": "live"`), state)
+	looks, missing := stop()
+	require.Zero(t, missing, "of %d looks", looks)
+	require.Greater(t, looks, 10)
+	f.warm(small, smallContent)
+	eventually.True(t, func() bool { return len(m.segmentFiles(t)) == segmentsOf(len(content))+1 },
+		"the new process writes to the disk")
+}
+
+// TestUpgradeForgets: a gateway without a fleet has the process before it forget what is purged.
+func TestUpgradeForgets(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, fleetOptions{gateways: 1, noRedis: true, storages: 1})
+	m := f.gateways[0]
+	id, content := f.put(5000)
+	f.warm(id, content)
+	u := &upgraded{t, m.PID(), m.Log}
+	c := m.dial()
+	r := bufio.NewReader(c)
+	for n, want := range []int{1, 1} {
+		_, err := io.WriteString(c, request(http.MethodGet, "/"+id.String()))
+		require.NoError(t, err)
+		resp, err := http.ReadResponse(r, nil)
+		require.NoError(t, err)
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(content, body))
+		require.Equal(t, want, f.cluster.Downloads(id).Downloads)
+		if n == 0 {
+			u.upgrade()
+			u.upgrade()
+			f.forgetCounts()
+			status, _ := m.adminPost("/purge?all=1", "")
+			require.Equal(t, http.StatusOK, status)
+		} else {
+			require.True(t, resp.Close)
+		}
+	}
+}
