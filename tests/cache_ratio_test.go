@@ -7,9 +7,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
-	"os"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -144,9 +142,9 @@ func (l *library) run(t *testing.T, f *fleet, name string, books []book,
 	t.Logf(
 		"%s: %d segments of %d popular files wanted, %.1f %% found in memory, %.1f %% on disk, %.1f %% fetched (each "+
 			"file once would be %.1f %%); "+
-			"memory %.1f of %d MiB, disk %.1f of %d MiB, resident %s", name, wanted, len(popular), 100*r.memory,
+			"memory %.1f of %d MiB, disk %.1f of %d MiB, resident %d KB", name, wanted, len(popular), 100*r.memory,
 		100*(r.hits-r.memory), 100-100*r.hits,
-		100*r.once, usedMemory/(1<<20), l.memory>>20, usedDisk/(1<<20), l.disk>>20, m.resident(t))
+		100*r.once, usedMemory/(1<<20), l.memory>>20, usedDisk/(1<<20), l.disk>>20, memoryOf(t, m.PID(), "VmRSS"))
 	return r
 }
 
@@ -165,19 +163,6 @@ func (f *fleet) downloads(books []book) []int {
 // hits are the segments that were found in a tier.
 func (m *member) hits(tier string) float64 {
 	return m.metric(`fdfs_gateway_cache_hits_total{tier="` + tier + `"}`)
-}
-
-// resident is how much memory the process has now.
-func (m *member) resident(t *testing.T) string {
-	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.PID()))
-	require.NoError(t, err)
-	for line := range strings.Lines(string(text)) {
-		if rest, ok := strings.CutPrefix(line, "VmRSS:"); ok {
-			return strings.TrimSpace(rest)
-		}
-	}
-	return "unknown"
 }
 
 // ask reads a file.

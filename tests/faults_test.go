@@ -64,16 +64,21 @@ func TestMemoryOfManyDownloads(t *testing.T) {
 	require.Less(t, peak, 100<<10)
 }
 
-// memory reads a line of /proc/PID/status, in KB.
+// memory is a line of the process's status, in KB.
 func (p *process) memory(name string) int {
 	p.t.Helper()
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
-	require.NoError(p.t, err)
+	return memoryOf(p.t, p.cmd.Process.Pid, name)
+}
+
+// memoryOf is a line of a process's status (proc_pid_status(5)), such as VmRSS, in KB.
+func memoryOf(t testing.TB, pid int, name string) (kb int) {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	require.NoError(t, err)
 	_, rest, ok := strings.Cut(string(b), name+":")
-	require.True(p.t, ok)
-	var kb int
+	require.True(t, ok)
 	_, err = fmt.Sscan(rest, &kb)
-	require.NoError(p.t, err)
+	require.NoError(t, err)
 	return kb
 }
 

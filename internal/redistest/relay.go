@@ -298,7 +298,7 @@ func (r *Relay) pass(p *pair, to End) {
 	for due := (time.Time{}); ; {
 		n, err := p.conns[to.other()].Read(buf)
 		if n > 0 {
-			if next := time.Now().Add(r.delayOf(to)); next.After(due) {
+			if next := r.due(p, to); next.After(due) {
 				due = next
 			}
 			pieces <- piece{bytes.Clone(buf[:n]), due}
@@ -337,12 +337,23 @@ func (r *Relay) end(p *pair, to End) {
 	}
 }
 
-// delayOf is how long to hold the next piece to an end.
-func (r *Relay) delayOf(to End) time.Duration {
+// due is when a piece to an end that was read just now is to arrive. While nothing passes it waits,
+// so that no more is read and the sender has to wait too.
+func (r *Relay) due(p *pair, to End) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.flows(p, to)
 	d := r.delays[to]
-	return d.least + rand.N(d.most-d.least+1)
+	return time.Now().Add(d.least + rand.N(d.most-d.least+1))
+}
+
+// flows waits while nothing passes to an end; false means that what comes gets lost, or the relay
+// is closed. The caller holds mu.
+func (r *Relay) flows(p *pair, to End) bool {
+	for !r.closed && !p.lost[to] && (r.hung || r.blown || r.mute && to == Client) {
+		r.changed.Wait()
+	}
+	return !r.closed && !p.lost[to]
 }
 
 // passed cuts the relay after its last piece.
@@ -360,10 +371,7 @@ func (r *Relay) passed() {
 func (r *Relay) gate(p *pair, to End) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for !r.closed && !p.lost[to] && (r.hung || r.blown || r.mute && to == Client) {
-		r.changed.Wait()
-	}
-	if r.closed || p.lost[to] {
+	if !r.flows(p, to) {
 		return false
 	}
 	if r.fuse > 0 {
