@@ -1,0 +1,108 @@
+package origin
+
+import (
+	"bytes"
+	"context"
+	"hash/crc32"
+	"io"
+	"sync/atomic"
+	"testing"
+	"testing/iotest"
+
+	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/content"
+	"fastdfs-gateway/internal/contenttest"
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/storage"
+
+	"github.com/stretchr/testify/require"
+)
+
+// oneFile is a Protocol of storages that have one file.
+type oneFile struct {
+	bytes []byte
+	open  atomic.Int64 // downloads
+}
+
+func (o *oneFile) Order(servers []storage.Server) []storage.Server { return servers }
+
+func (o *oneFile) Stat(_ context.Context, w Wanted, _ []storage.Server) (storage.Info, error) {
+	v, err := storage.VersionOf(w.ID, int64(len(o.bytes)), 0)
+	return storage.Info{Version: v}, err
+}
+
+func (o *oneFile) Open(_ context.Context, _ Wanted, _ storage.Info, offset, length int64, _ []storage.Server) (
+	io.ReadCloser, error) {
+	o.open.Add(1)
+	return &oneDownload{iotest.HalfReader(bytes.NewReader(o.bytes[offset : offset+length])), o}, nil
+}
+
+type oneDownload struct {
+	io.Reader
+	o *oneFile
+}
+
+func (d *oneDownload) Close() error {
+	d.o.open.Add(-1)
+	return nil
+}
+
+// patient is a Client that waits for ever.
+type patient struct{}
+
+func (patient) Wait(string, func()) (func(), error) { return func() {}, nil }
+func (patient) Hint() int64                         { return cache.NoHint }
+
+// TestFileAt: ranges of a file may follow each other, touch, and go back, with and without a cache.
+// What a range has opened is closed when its last bytes are at hand, or when the file is closed.
+func TestFileAt(t *testing.T) {
+	o := &oneFile{bytes: bytes.Repeat([]byte("0123456789abcdef"), 50_000)}
+	id, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: fdfs.Source{10, 0, 0, 1}, Created: 1700000000,
+		Size: int64(len(o.bytes)), CRC32: crc32.ChecksumIEEE(o.bytes), Ext: "bin"})
+	require.NoError(t, err)
+	kept, err := cache.New(cache.Options{Memory: 64 << 20})
+	require.NoError(t, err)
+	defer func() { require.NoError(t, kept.Close()) }()
+	for name, c := range map[string]*cache.Cache{"alone": nil, "cached": kept} {
+		a := NewResolver(Options{Protocol: o, Cache: c})
+		r := &Request{ID: id, Client: patient{}}
+		fetcher := a.newFetcher(r, id, storage.ErrNoGroup, &candidates{servers: []storage.Server{{Host: "10.0.0.1"}}})
+		f := &r.File
+		f.begin(a, r, fetcher)
+		if c == nil {
+			f.info, err = fetcher.stat(t.Context())
+		} else {
+			f.entry, err = c.Get(t.Context(), id.String(), fetcher, cache.GetOptions{})
+		}
+		require.NoError(t, err, name)
+		from, err := f.Open(0, 40_000)
+		require.NoError(t, err, name)
+		require.Equal(t, cache.FromOrigin, from, name)
+		for _, part := range [][2]int64{
+			{0, 40_000}, {40_000, 10}, {40_010, 100_000}, {5, 1}, {700_000, 100_000}, {3, 1},
+		} {
+			b, err := contenttest.ReadAll(partOf{f, part[0]}, part[1])
+			require.NoError(t, err, name)
+			require.True(t, bytes.Equal(o.bytes[part[0]:][:part[1]], b), "%s: %v", name, part)
+		}
+		if c == nil {
+			require.Zero(t, o.open.Load(), "the last range is small, so that nothing is left of it")
+		}
+		_, err = f.At(100, 500_000)
+		require.NoError(t, err, name)
+		f.Close()
+		require.Zero(t, a.o.Running.Load(), name)
+	}
+	require.NoError(t, kept.Close())
+	require.Zero(t, o.open.Load())
+}
+
+// partOf is a file from an offset on.
+type partOf struct {
+	content.File
+	start int64
+}
+
+func (p partOf) At(offset, limit int64) (content.Chunk, error) {
+	return p.File.At(p.start+offset, limit)
+}
