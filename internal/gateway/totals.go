@@ -24,7 +24,7 @@ type Totals struct {
 // FirstByteBounds returns the bounds of Totals.FirstByte, in seconds. The list must not be changed.
 func FirstByteBounds() []float64 { return latencyBuckets }
 
-// Totals reads the counts. It takes some 10 us: it is for a look every few seconds.
+// Totals reads the counts. It takes some 40 us: it is for a look every few seconds.
 func (m *Metrics) Totals() Totals {
 	var t Totals
 	each(requestsTotal.of(m), func(d *dto.Metric) {

@@ -64,7 +64,8 @@ func TestPageEscapes(t *testing.T) {
 	for _, heading := range regexp.MustCompile(`<th[ >][^>]*`).FindAllString(text, -1) {
 		require.Contains(t, heading, "scope=")
 	}
-	require.Contains(t, Policy, hashOf(pageCSS))
+	require.Contains(t, Policy, "style-src '"+hashOf(pageCSS)+"'")
+	require.Contains(t, Policy, "script-src '"+hashOf(pageJS)+"'")
 	for _, verbatim := range []string{"<style>" + pageCSS + "</style>", "<script>" + pageJS + "</script>"} {
 		require.Contains(t, text, verbatim, "the hash of the policy is that of what is sent")
 	}
