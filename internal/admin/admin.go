@@ -26,7 +26,9 @@ import (
 type Options struct {
 	Ready func() error // nil = requests can be answered; else why not
 	// Loads the configuration anew; the error says why the old one stays.
-	Reload  func() error
+	Reload func() error
+	// Pending names the keys that have changed and that a reload does not apply; nil = none.
+	Pending func() []string
 	Explain func(ctx context.Context, urlOrID string) fmt.Stringer // JSON for programs
 	Metrics prometheus.Gatherer
 	Cache   *Cache
@@ -78,7 +80,13 @@ func New(o Options) http.Handler {
 			write(w, http.StatusUnprocessableEntity, err.Error())
 			return
 		}
-		write(w, http.StatusOK, "reloaded")
+		text := "reloaded"
+		if o.Pending != nil {
+			if keys := o.Pending(); len(keys) > 0 {
+				text += "; only a restart, or an upgrade (SIGUSR2), applies: " + strings.Join(keys, ", ")
+			}
+		}
+		write(w, http.StatusOK, text)
 	})
 	o.Cache.register(mux)
 	mux.HandleFunc("GET /status", o.statusPage)

@@ -63,6 +63,7 @@ func (o *Options) given() *listen.Sockets {
 type App struct {
 	o        Options
 	started  time.Time
+	atStart  *config.Config // of the parts that stay until Stop
 	logs     *logs
 	log      *slog.Logger
 	metrics  *gateway.Metrics
@@ -117,6 +118,7 @@ func (a *App) Start() (err error) {
 	if err != nil {
 		return err
 	}
+	a.atStart = c.cfg
 	if err := a.bind(c.cfg, a.o.given()); err != nil { // while the process may bind ports below 1024
 		return err
 	}

@@ -24,7 +24,7 @@ import (
 const retireAfter = time.Minute
 
 // Reload opens the logs anew and replaces the configuration. A bad one is refused with its reasons,
-// and the old one stays. Keys that only a restart applies are named in the log.
+// and the old one stays. The log names the keys of Pending.
 func (a *App) Reload() error {
 	a.loading.Lock()
 	defer a.loading.Unlock()
@@ -34,7 +34,6 @@ func (a *App) Reload() error {
 	}
 	a.notifyReloading()
 	defer a.notify(daemon.SdNotifyReady)
-	old := a.config()
 	c, err := readConfig(a.o.Config)
 	if err == nil {
 		err = a.reachable(c.cfg)
@@ -47,12 +46,15 @@ func (a *App) Reload() error {
 		return a.rights.explain(err)
 	}
 	a.server.SetHandler(handler)
-	if keys := restartKeys(old, c.cfg); len(keys) > 0 {
-		a.log.Warn("changed, but only a restart applies it", "keys", strings.Join(keys, ", "))
+	if keys := a.Pending(); len(keys) > 0 {
+		a.log.Warn("changed, but only a restart applies it, or an upgrade (SIGUSR2)", "keys", strings.Join(keys, ", "))
 	}
 	a.log.Info("configuration loaded", "file", a.o.Config)
 	return nil
 }
+
+// Pending names the keys that have changed since the start and that only a new process applies.
+func (a *App) Pending() []string { return restartKeys(a.atStart, a.config()) }
 
 // loaded is a configuration that was read, with the files that it names.
 type loaded struct {

@@ -169,7 +169,8 @@ func adminError(err error) error {
 
 func (a *App) adminOptions() admin.Options {
 	return admin.Options{
-		Ready: a.ready, Reload: a.Reload, Explain: a.explain, Metrics: a.metrics.Registry, Cache: a.cacheAdmin(),
+		Ready: a.ready, Reload: a.Reload, Pending: a.Pending,
+		Explain: a.explain, Metrics: a.metrics.Registry, Cache: a.cacheAdmin(),
 		Snapshot: a.snapshot,
 		Access:   func() admin.Access { return a.parts.Load().access },
 	}
