@@ -12,7 +12,7 @@ const path = require("node:path");
 const { chromium } = require(path.join(o.modules, "playwright-core"));
 const axe = require(path.join(o.modules, "axe-core")).source;
 
-const timeout = 20000;
+const timeout = 60000; // to find what hangs: a slow machine is no failure
 const desktop = { width: 1360, height: 900 }, phone = { width: 390, height: 844 };
 
 function check(ok, text) {
@@ -115,7 +115,6 @@ async function readableEverywhere(browser) {
   for (const [name, options] of Object.entries({
     light: {}, dark: { colorScheme: "dark" },
     phone: { viewport: phone, isMobile: true, hasTouch: true },
-    "phone-dark": { viewport: phone, colorScheme: "dark", isMobile: true, hasTouch: true },
   })) {
     const page = await open(browser, options);
     await page.waitForFunction(() => document.querySelector("#fresh").textContent.startsWith("Live"));
