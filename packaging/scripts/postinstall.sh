@@ -13,8 +13,9 @@ install -d -o fastdfs-gateway -g fastdfs-gateway -m 0700 /var/cache/fastdfs-gate
 install -d -o fastdfs-gateway -g fastdfs-gateway -m 0750 /var/log/fastdfs-gateway
 if [ -d /run/systemd/system ]; then
 	systemctl daemon-reload || true
-	if [ $upgrade = yes ]; then
-		systemctl try-restart $service || true
+	# A running gateway hands its sockets over to the new program.
+	if [ $upgrade = yes ] && systemctl --quiet is-active $service; then
+		systemctl kill --signal=USR2 --kill-who=main $service || true
 	fi
 fi
 if [ $upgrade = no ]; then

@@ -156,8 +156,8 @@ func TestService(t *testing.T) {
 	require.Contains(t, n.run("journalctl -o cat -u fastdfs-gateway"), "listn")
 }
 
-// TestUpgrade: an upgrade keeps what the operator has changed, and starts the new program; removal
-// and purge leave the store.
+// TestUpgrade: an upgrade keeps what the operator has changed, refuses no connection and ends no
+// download; removal and purge leave the store.
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	n := bootNode(t)
@@ -165,10 +165,26 @@ func TestUpgrade(t *testing.T) {
 	n.run("echo '# changed by the operator' >>/etc/fastdfs-gateway/gateway.conf")
 	n.run("sed -i 's/rotate 14/rotate 30/' /etc/logrotate.d/fastdfs-gateway")
 	n.run("systemctl enable --now fastdfs-gateway")
-	require.Contains(t, n.run("journalctl -o cat -u fastdfs-gateway"), "version=v"+old)
+	const log = "journalctl -o cat -u fastdfs-gateway"
+	require.Contains(t, n.run(log), "version=v"+old)
+	before := n.run("systemctl show -p MainPID --value fastdfs-gateway")
+
+	n.run("(" + n.get(n.large, "--limit-rate 2M") + "; echo $? >/tmp/long) >/tmp/long.log 2>&1 &")
+	n.run("while [ ! -e /tmp/stop ]; do " + n.get(n.small, "") + " || echo failed >>/tmp/failed; " +
+		"echo >>/tmp/count; done >/tmp/short.log 2>&1 &")
+	n.await("test -e /tmp/count")
 	n.install(newer)
+	n.await(log + " | grep -q 'msg=serving .*version=v" + newer + "'")
+	n.await("test $(systemctl show -p MainPID --value fastdfs-gateway) != " + before)
+	n.fails("test -e /tmp/long") // it goes on in the old process
+	n.await("test -e /tmp/long")
+	n.run("touch /tmp/stop")
+	require.Equal(t, "0", n.run("cat /tmp/long"), n.run("cat /tmp/long.log"))
+	n.fails("test -e /tmp/failed && cat /tmp/short.log")
+	count, err := strconv.Atoi(n.run("wc -l </tmp/count"))
+	require.NoError(t, err)
+	require.Greater(t, count, 20)
 	require.Equal(t, "active", n.run("systemctl is-active fastdfs-gateway"))
-	require.Contains(t, n.run("journalctl -o cat -u fastdfs-gateway"), "version=v"+newer)
 	n.run(n.get(n.small, ""))
 	require.Contains(t, n.run("cat /etc/fastdfs-gateway/gateway.conf"), "# changed by the operator")
 	require.Contains(t, n.run("cat /etc/logrotate.d/fastdfs-gateway"), "rotate 30")
