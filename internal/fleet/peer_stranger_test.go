@@ -1,0 +1,129 @@
+package fleet
+
+import (
+	"crypto/tls"
+	"errors"
+	"fastdfs-gateway/internal/backoff"
+	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/eventually"
+	"fastdfs-gateway/internal/redistest"
+	"io"
+	"log/slog"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Who does not know the secret can neither ask nor answer; both sides say so once, and the asker
+// does not try again at once.
+func TestPeerWithAnotherSecret(t *testing.T) {
+	o := fleetOf(redistest.Shared(t).Addr())
+	here, there := &lines{}, &lines{}
+	o.Log = slog.New(slog.NewTextHandler(there, nil))
+	b := serveAs(t, o, refuses(errors.New("BUG: a stranger is answered")))
+	o.Secret, o.Log = "another secret than the others have", slog.New(slog.NewTextHandler(here, nil))
+	a := member(t, o, 1)
+	for range 3 {
+		_, _, err := a.Open(t.Context(), b.o.Advertise, cache.PeerRequest{Key: testKey})
+		require.Error(t, err)
+		a.peers.backoff = backoff.NewSet[string](peerBackoff, maxPeers)
+	}
+	require.Equal(t, map[string]int64{"refused": 3}, a.Stats().PeerFetches)
+	require.Equal(t, 1, here.count("gateway="+b.o.Advertise), here)
+	require.Equal(t, 1, here.count("give all gateways the same secret in [peer]"), here)
+	eventually.True(t, func() bool { return there.count("a connection to [peer] listen was refused") == 1 },
+		"the other side says so")
+	require.Empty(t, b.Stats().PeerRequests)
+	_, _, err := a.Open(t.Context(), "https://127.0.0.1:1", cache.PeerRequest{Key: testKey})
+	require.ErrorIs(t, err, errUnreachable)
+	require.Equal(t, 1, here.count("gateway=https://127.0.0.1:1 error="), here)
+}
+
+// Strangers get no byte from the listener of peers: without TLS 1.3, without a certificate, or with
+// one of their own.
+func TestStrangersAreNotAnswered(t *testing.T) {
+	o := fleetOf(redistest.Shared(t).Addr())
+	b := serveAs(t, o, refuses(errors.New("BUG: a stranger is answered")))
+	address := strings.TrimPrefix(b.o.Advertise, "https://")
+	own, err := peerTLS("the secret of a stranger")
+	require.NoError(t, err)
+	own.VerifyConnection, own.NextProtos = nil, []string{"h2"}
+	old := b.peerTLS.Clone()
+	old.MinVersion, old.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
+	for name, config := range map[string]*tls.Config{
+		"no certificate": {InsecureSkipVerify: true, NextProtos: []string{"h2"}}, "own certificate": own,
+		"old TLS": old,
+	} {
+		conn, err := tls.Dial("tcp", address, config)
+		if err == nil { // in TLS 1.3 the client is refused when it has finished its part
+			_, _ = io.WriteString(conn, http2Preface)
+			_, err = io.ReadAll(conn)
+			_ = conn.Close()
+		}
+		require.ErrorContains(t, err, "remote error: tls:", name)
+	}
+	conn, err := net.Dial("tcp", address)
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = io.WriteString(conn,
+		"GET /entry?file=f&index=0&offset=0&maxage=0&copy=0&purge=0 HTTP/1.1\r\nHost: a\r\n\r\n")
+	require.NoError(t, err)
+	answer, _ := io.ReadAll(conn)
+	require.NotContains(t, string(answer), "200")
+	require.Empty(t, b.Stats().PeerRequests)
+}
+
+const http2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x00\x00\x00"
+
+// TestStopBeforeServe: a gateway that is told to stop as soon as it has started does not begin to
+// serve peers.
+func TestStopBeforeServe(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	f, err := New(Options{Addresses: []string{"127.0.0.1:1"}, Advertise: "https://" + ln.Addr().String(),
+		Secret: "the secret of a test"})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, f.Close()) })
+	require.NoError(t, f.StopPeers(t.Context()))
+	served := make(chan error, 1)
+	go func() { served <- f.servePeers(ln, nil) }()
+	select {
+	case err := <-served:
+		require.NoError(t, err)
+	case <-time.After(2 * time.Second):
+		t.Error("it serves") // Close ends it
+	}
+}
+
+// Connections of strangers that say nothing take a bounded number of places, each for a short time
+// only.
+func TestCappedListener(t *testing.T) {
+	inner, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ln := &cappedListener{Listener: inner, room: make(chan struct{}, 1)}
+	defer ln.Close()
+	dial := func() net.Conn {
+		conn, err := net.Dial("tcp", inner.Addr().String())
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() })
+		return conn
+	}
+	dial()
+	first, err := ln.Accept()
+	require.NoError(t, err)
+	accepted := make(chan net.Conn, 1)
+	go func() {
+		conn, _ := ln.Accept()
+		accepted <- conn
+	}()
+	_, err = dial().Read(make([]byte, 1)) // closed by Accept, which goes on waiting
+	require.Error(t, err)
+	require.NoError(t, first.Close())
+	dial()
+	second := <-accepted
+	require.NotNil(t, second)
+	require.NoError(t, second.Close())
+}

@@ -1,0 +1,146 @@
+package fleet
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/redistest"
+	"fmt"
+	"io"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// origin is a storage that counts. Each content that it has is another version.
+type origin struct {
+	delay   time.Duration // before the first byte
+	fetches atomic.Int32
+	bytes   atomic.Int64
+
+	mu      sync.Mutex // guards what follows
+	data    []byte
+	changes int64
+}
+
+func (o *origin) Name() string { return "storage" }
+
+func (o *origin) NegativeTTL() time.Duration { return 0 }
+
+// Distrust implements cache.Source.
+func (o *origin) Distrust() {}
+
+func (o *origin) set(data []byte) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.data = data
+	o.changes++
+}
+
+func (o *origin) now() ([]byte, cache.Version) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.data, cache.Version{Size: int64(len(o.data)), ModTime: 1 + o.changes}
+}
+
+func (o *origin) Stat(context.Context) (cache.Version, error) {
+	_, v := o.now()
+	return v, nil
+}
+
+func (o *origin) Fetch(ctx context.Context, want *cache.Version, offset, length int64) (cache.Version, io.ReadCloser,
+	error) {
+	o.fetches.Add(1)
+	select {
+	case <-time.After(o.delay):
+	case <-ctx.Done():
+		return cache.Version{}, nil, context.Cause(ctx)
+	}
+	data, v := o.now()
+	if want != nil && *want != v {
+		return cache.Version{}, nil, cache.ErrChanged
+	}
+	part := data[offset:min(offset+length, int64(len(data)))]
+	o.bytes.Add(int64(len(part)))
+	return v, io.NopCloser(&dribble{bytes.NewReader(part)}), nil
+}
+
+// dribble gives a little at a time.
+type dribble struct{ r io.Reader }
+
+func (d *dribble) Read(p []byte) (int, error) {
+	time.Sleep(200 * time.Microsecond)
+	return d.r.Read(p[:min(len(p), 16<<10)])
+}
+
+// read reads a whole file through a gateway's cache.
+func (g *gateway) read(file string, o *origin) ([]byte, error) {
+	entry, err := g.cache.Get(context.Background(), file, o, cache.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("lookup: %w", err)
+	}
+	stream := g.cache.Open(context.Background(), entry, o, 0, entry.Version.Size)
+	defer stream.Close()
+	return io.ReadAll(stream)
+}
+
+// Three gateways with caches, Redis and HTTP between them: one cold file that all clients want
+// costs the storage one fetch.
+func TestStampedeCostsOneFetch(t *testing.T) {
+	o := fleetOf(redistest.Shared(t).Addr())
+	gateways := []*gateway{serveAs(t, o, nil), serveAs(t, o, nil), serveAs(t, o, nil)}
+	know(gateways[0].Fleet, gateways[1].Fleet, gateways[2].Fleet)
+	for round := range 3 {
+		file := fmt.Sprintf("group1/M00/00/00/%d", round)
+		storage := &origin{data: random(300 << 10), delay: 100 * time.Millisecond}
+		for _, g := range gateways {
+			g.storage = storage
+		}
+		var wg sync.WaitGroup
+		for i := range 30 {
+			wg.Go(func() {
+				got, err := gateways[i%3].read(file, storage)
+				if err != nil || !bytes.Equal(storage.data, got) {
+					t.Errorf("client %d: %d bytes: %v", i, len(got), err)
+				}
+			})
+		}
+		wg.Wait()
+		require.EqualValues(t, 1, storage.fetches.Load())
+		require.EqualValues(t, len(storage.data), storage.bytes.Load())
+	}
+	fetches := int64(0)
+	for _, g := range gateways {
+		fetches += g.Stats().PeerFetches["ok"]
+		require.Zero(t, g.Stats().PeerFetches["broken"])
+	}
+	require.EqualValues(t, 2*3, fetches, "each of the others has read it from the owner")
+	// After a purge it is fetched again, once.
+	storage := &origin{data: random(100 << 10)}
+	for _, g := range gateways {
+		g.storage = storage
+	}
+	for n := range int32(3) {
+		for _, g := range gateways {
+			got, err := g.read(testFile, storage)
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(storage.data, got))
+		}
+		require.Equal(t, n+1, storage.fetches.Load())
+		_, missing, err := gateways[n%3].Purge(t.Context(), MatchAll())
+		require.NoError(t, err)
+		require.Empty(t, missing)
+		storage.set(random(100 << 10))
+	}
+}
+
+// random gives n bytes.
+func random(n int) []byte {
+	p := make([]byte, n)
+	_, _ = rand.Read(p) // never fails
+	return p
+}
