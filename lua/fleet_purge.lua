@@ -10,6 +10,8 @@
 -- ARGV[4]  how long, in milliseconds, a gateway counts after it was seen
 -- ARGV[5]  channel to tell it on
 -- ARGV[6]  how long, in milliseconds, the log as a whole is kept when nothing happens
+-- ARGV[7]  how many gateways there may be
+-- ARGV[8]  longest name of a gateway in bytes: others may have written longer ones
 --
 -- Result: {fence, names of the gateways that have to apply it}.
 
@@ -38,6 +40,11 @@ trim('ZRANGEBYSCORE', '-inf', string.format('%.0f', fence - ARGV[3] * 1000))
 redis.call('PEXPIRE', KEYS[2], ARGV[6])
 
 redis.call('PUBLISH', ARGV[5], text)
-local names = redis.call('ZRANGEBYSCORE', KEYS[4], string.format('%.0f', now - ARGV[4]), '+inf')
-table.insert(names, 1, text)
-return names
+local answer = {text}
+local living = string.format('%.0f', now - ARGV[4])
+for _, name in ipairs(redis.call('ZREVRANGEBYSCORE', KEYS[4], '+inf', living, 'LIMIT', 0, ARGV[7])) do
+	if #name <= tonumber(ARGV[8]) then
+		answer[#answer + 1] = name
+	end
+end
+return answer

@@ -19,9 +19,9 @@
 -- ARGV[10] how many gateways the list may have
 --
 -- Result: {missed, purges, revision, records}. purges are "fence path", those after the last that
--- it has applied. Where the log does not reach back that far, missed is the fence up to which it has
--- applied all purges when it drops everything; else "". records are those of the gateways that
--- live; false when the revision is the one that it knows.
+-- it has applied. Where the log does not reach back that far, missed is 1 and the purge is one of
+-- everything, with the fence up to which it has then applied all; else missed is 0. records are
+-- those of the gateways that live; false when the revision is the one that it knows.
 --
 -- Others may have written to these keys. A key of another type, a number that is none or more than a
 -- year ahead of the clock, a gateway seen in the future, and an entry of the log that is not written
@@ -93,7 +93,7 @@ for i = 2, 6 do
 end
 
 if last < base then
-	return {string.format('%.0f', math.max(base, newest)), {}, revision, records}
+	return {1, {string.format('%.0f ', math.max(base, newest))}, revision, records}
 end
 local purges, read = {}, nil
 repeat
@@ -107,4 +107,4 @@ repeat
 		end
 	end
 until #purges > 0 or #read == 0
-return {'', purges, revision, records}
+return {0, purges, revision, records}

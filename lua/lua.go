@@ -77,3 +77,8 @@ var FleetPurge string
 //
 //go:embed fleet_sync.lua
 var FleetSync string
+
+// FleetGateways lists the gateways that are registered.
+//
+//go:embed fleet_gateways.lua
+var FleetGateways string

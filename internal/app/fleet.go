@@ -41,6 +41,11 @@ func openFleet(cfg *config.Config, waited func(time.Duration), log *slog.Logger)
 	if err != nil {
 		return nil, err
 	}
+	name := "" // its URL
+	if cfg.Peer.Advertise == "" {
+		host, _ := os.Hostname() // without one, the address has to do
+		name = host + strings.Join(cfg.Gateway.Listen, ",")
+	}
 	// The client of Redis would write a line for each failure; the fleet tells once, and how it
 	// goes on.
 	logging.Disable()
@@ -49,7 +54,7 @@ func openFleet(cfg *config.Config, waited func(time.Duration), log *slog.Logger)
 		Username: r.Username, Password: password, DB: r.DB, TLS: secure,
 		KeyPrefix: r.KeyPrefix, LockTTL: cfg.Lock.TTL, LockWait: cfg.Lock.Wait,
 		Advertise: cfg.Peer.Advertise, Secret: cfg.Peer.Secret,
-		Listen: strings.Join(cfg.Gateway.Listen, ","), Log: logfile.Limit(log), Waited: waited,
+		Name: name, Log: logfile.Limit(log), Waited: waited,
 	})
 }
 
@@ -162,11 +167,11 @@ func (a *App) joinFleet(diskPath string) error {
 	if err := a.fleet.Start(l); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), fleetTimeout)
-	defer cancel()
-	if err := a.fleet.Ready(ctx); err != nil {
-		a.log.Warn("serving begins without redis: this gateway fetches for itself, "+
-			"and what is on disk is used when the log of purges can be read", "err", err)
+	select {
+	case <-a.fleet.Synced():
+	case <-time.After(fleetTimeout):
+		a.log.Warn("serving begins without redis: this gateway fetches for itself, " +
+			"and what is on disk is used when the log of purges can be read")
 	}
 	return nil
 }
@@ -215,11 +220,10 @@ func (a *App) forget(m cache.Match) int {
 	if a.cache != nil {
 		n = a.cache.Purge(m)
 	}
-	prefix := fleet.PathOf(m)
 	if p := a.parts.Load(); p != nil {
-		n += p.files.Forget(prefix)
+		n += p.files.Forget(string(m))
 	}
-	if err := a.o.Replaces.Forget(prefix); err != nil {
+	if err := a.o.Replaces.Forget(string(m)); err != nil {
 		a.log.Error("a purge is not complete", "err", err)
 	}
 	return n
@@ -247,7 +251,7 @@ func (a *App) purge(ctx context.Context, what admin.PurgeTarget) (admin.Purged, 
 func matchOf(what admin.PurgeTarget) (cache.Match, error) {
 	switch {
 	case what.All:
-		return fleet.MatchAll(), nil
+		return "", nil
 	case what.Prefix != "":
 		return fleet.MatchFolder(what.Prefix)
 	}

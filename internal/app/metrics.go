@@ -128,7 +128,7 @@ func (p page) fleet(n *fleet.Stats) {
 		counter(p, "peer_fetches_total",
 			"Segments read from other gateways, by how it went.", n.PeerFetches[result], "result", result)
 	}
-	for _, code := range []int{200, 400, 404, 405, 409, 421, 503} {
+	for _, code := range []int{200, 400, 404, 409, 421, 503} {
 		counter(p, "peer_requests_total",
 			"Requests of other gateways, by status.", n.PeerRequests[code], "code", strconv.Itoa(code))
 	}

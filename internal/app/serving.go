@@ -143,7 +143,7 @@ func (a *App) serveAll() {
 			a.log.Info("admin listener", "address", address)
 		case forPeers:
 			a.log.Info("serving other gateways", "address", address, "advertise", a.config().Peer.Advertise)
-			a.serve(func() error { return a.fleet.ServePeers(ln, a.cache) })
+			a.serve(func() error { return a.fleet.ServePeers(ln, a.cache.PeerOpen) })
 		case forFiles:
 			a.serve(func() error { return a.server.Serve(ln) })
 			a.log.Info("serving", "address", address, "tls", a.cert.Load() != nil, "version", a.o.Version)

@@ -57,7 +57,7 @@ func (a *App) snapshot(ctx context.Context) status.Snapshot {
 		return s
 	}
 	s.Fleet = a.fleetRows(ctx, s.About())
-	for _, l := range a.fleet.Locks(ctx) {
+	for _, l := range a.fleet.Locks() {
 		s.Locks = append(s.Locks, status.Lock{
 			Key: l.Key, Waiting: l.Waiting, Holder: l.Holder, Since: l.Since, TTL: l.TTL,
 		})

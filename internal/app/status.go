@@ -15,11 +15,11 @@ func (a *App) cacheAdmin() *admin.Cache {
 		Prefetch: func(ctx context.Context, id string) (int64, string, error) {
 			return a.server.Handler().Prefetch(ctx, id, time.Now())
 		},
-		Locks: func(ctx context.Context) any {
+		Locks: func(context.Context) any {
 			if a.fleet == nil {
 				return []fleet.LockInfo{}
 			}
-			return a.fleet.Locks(ctx)
+			return a.fleet.Locks()
 		},
 		Status: a.status,
 	}

@@ -8,7 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"fastdfs-gateway/internal/fleet"
+	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/upgrade"
 
 	"golang.org/x/sys/unix"
@@ -122,7 +122,7 @@ func (a *App) handOver(next *upgrade.Successor) error {
 	if err := next.Go(); err != nil {
 		return fmt.Errorf("the new process %d has ended when it was to serve: %w", next.PID, err)
 	}
-	a.running.Go(func() { next.Follow(func(path string) { a.forget(fleet.MatchPath(path)) }) })
+	a.running.Go(func() { next.Follow(func(path string) { a.forget(cache.Match(path)) }) })
 	return nil
 }
 

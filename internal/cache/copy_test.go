@@ -2,6 +2,7 @@ package cache
 
 import (
 	"bytes"
+	"io"
 	"runtime"
 	"testing"
 
@@ -21,7 +22,7 @@ func TestPeerReadsInPlace(t *testing.T) {
 	read := func(w *bytes.Buffer) {
 		_, s, err := c.PeerOpen(background, PeerRequest{Key: SegmentKey{File: o.file}, Want: &o.v})
 		require.NoError(t, err)
-		n, err := s.WriteTo(w)
+		n, err := io.Copy(w, s)
 		require.NoError(t, err)
 		require.EqualValues(t, SegmentSize, n)
 		require.NoError(t, s.Close())

@@ -239,10 +239,11 @@ func (m *member) Lead(_ context.Context, key string) (context.Context, func(), e
 		return nil, nil, err
 	}
 	if l := m.f.leases[key]; l != nil {
-		if m.f.noPeers {
-			return nil, nil, &Held{}
+		held := &Held{Wait: func(ctx context.Context) error { return m.wait(ctx, key) }}
+		if !m.f.noPeers {
+			held.Holder = l.m.name
 		}
-		return nil, nil, &Held{Holder: l.m.name}
+		return nil, nil, held
 	}
 	l := &lease{m: m, key: key, free: make(chan struct{})}
 	l.ctx, l.cancel = context.WithCancel(context.Background())
@@ -250,7 +251,7 @@ func (m *member) Lead(_ context.Context, key string) (context.Context, func(), e
 	return l.ctx, func() { m.f.do(func() { m.f.end(l) }) }, nil
 }
 
-func (m *member) Wait(ctx context.Context, key string) error {
+func (m *member) wait(ctx context.Context, key string) error {
 	m.f.mu.Lock()
 	err, l := m.enter(), m.f.leases[key]
 	m.f.mu.Unlock()
@@ -295,7 +296,7 @@ func (m *member) Open(ctx context.Context, peer string, r PeerRequest) (Meta, io
 	if err != nil || s == nil {
 		return meta, nil, err
 	}
-	return meta, &wire{Stream: s, ctx: ctx, reach: func() error { return m.reach(peer) }, silent: func() bool {
+	return meta, &wire{ReadCloser: s, ctx: ctx, reach: func() error { return m.reach(peer) }, silent: func() bool {
 		m.f.mu.Lock()
 		defer m.f.mu.Unlock()
 		return m.f.stopped[peer]
@@ -304,14 +305,14 @@ func (m *member) Open(ctx context.Context, peer string, r PeerRequest) (Meta, io
 
 // wire is a stream between two gateways.
 type wire struct {
-	*Stream
+	io.ReadCloser
 	ctx    context.Context
 	reach  func() error
 	silent func() bool
 }
 
 func (w *wire) Read(p []byte) (int, error) {
-	n, err := w.Stream.Read(p)
+	n, err := w.ReadCloser.Read(p)
 	if reached := w.reach(); reached != nil {
 		return 0, reached
 	}

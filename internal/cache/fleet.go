@@ -12,7 +12,8 @@ var ErrFleetDown = errors.New("leases of the fleet cannot be asked for")
 
 // Held is the error for a lease that another gateway has.
 type Held struct {
-	Holder string // the peer, as Open takes it; empty when it cannot be reached
+	Holder string                          // the peer, as Open takes it; empty when it cannot be reached
+	Wait   func(ctx context.Context) error // waits until the lease is released or has expired
 }
 
 // Error implements error.
@@ -37,7 +38,8 @@ type PeerRequest struct {
 	Want   *Version      // nil: the version is not known
 	Offset int64         // of the first byte that is missing, in the segment
 	MaxAge time.Duration // as in GetOptions
-	// Copy: the gateway gives what it has stored. Otherwise it fetches what it lacks.
+	// Copy: the gateway gives what it has stored, and is not waited for. Otherwise it fetches what
+	// it lacks.
 	Copy bool
 }
 
@@ -54,8 +56,6 @@ type Fleet interface {
 	// Lead takes the lease of a key without waiting; *Held when another gateway has it. It is
 	// renewed until release is called; lease ends when it was lost. Other errors come soon.
 	Lead(ctx context.Context, key string) (lease context.Context, release func(), err error)
-	// Wait waits until the lease of a key is released or has expired.
-	Wait(ctx context.Context, key string) error
 }
 
 // Alone is the Fleet of a gateway without others.
@@ -75,6 +75,3 @@ func (Alone) Open(context.Context, string, PeerRequest) (Meta, io.ReadCloser, er
 func (Alone) Lead(context.Context, string) (context.Context, func(), error) {
 	return context.Background(), func() {}, nil
 }
-
-// Wait implements Fleet.
-func (Alone) Wait(context.Context, string) error { return nil }

@@ -3,7 +3,6 @@ package cache
 import (
 	"context"
 	"fmt"
-	"io"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -167,24 +166,6 @@ func TestTakeOver(t *testing.T) {
 		requireWhole(t, o, get(context.Background(), list[0], o))
 		require.EqualValues(t, 2, o.fetches.Load())
 	})
-	bubble(t, "the next one hangs", func(t *testing.T) {
-		o := newOrigin(testFile(1), 1000)
-		f := newFleet()
-		hanging := &hangingPeers{member: &member{f: f, name: "a"}}
-		f.names = []string{"a", "b"}
-		c := newCache(t, Options{Fleet: hanging})
-		began := time.Now()
-		requireWhole(t, o, get(context.Background(), c, o))
-		require.Equal(t, copyTimeout, time.Since(began))
-	})
-}
-
-// hangingPeers is a fleet whose gateways do not answer.
-type hangingPeers struct{ *member }
-
-func (hangingPeers) Open(ctx context.Context, _ string, _ PeerRequest) (Meta, io.ReadCloser, error) {
-	<-ctx.Done()
-	return Meta{}, nil, ctx.Err()
 }
 
 // TestOwnerAway: when the owner cannot be reached the next in rank fetches for all; when it has

@@ -16,9 +16,8 @@ import (
 )
 
 const (
-	statTimeout = 30 * time.Second       // of a request for size and time
-	copyTimeout = 100 * time.Millisecond // until a peer begins to give a copy
-	maxOwners   = 2                      // gateways that are asked to fetch before this one does
+	statTimeout = 30 * time.Second // of a request for size and time
+	maxOwners   = 2                // gateways that are asked to fetch before this one does
 )
 
 // A source that breaks after at least goodProgress bytes is asked again as if it never had; after
@@ -97,7 +96,7 @@ func (c *Cache) loadOnce(f *fill, waitBudget time.Duration) error {
 	var held *Held
 	switch {
 	case errors.As(err, &held) && waitBudget > 0:
-		return c.awaitHolder(f, held.Holder, keep, waitBudget)
+		return c.awaitHolder(f, held, keep, waitBudget)
 	case f.ctx.Err() != nil:
 		return c.whyEnded()
 	case err != nil: // without leases, the load on the source is bounded here
@@ -199,16 +198,16 @@ func (c *Cache) loadFromPeers(f *fill, peers []string, keep bool) error {
 
 // awaitHolder asks the gateway that has the lease, if it can be reached, and where that gives
 // nothing waits until the lease is free.
-func (c *Cache) awaitHolder(f *fill, holder string, keep bool, waitBudget time.Duration) error {
+func (c *Cache) awaitHolder(f *fill, held *Held, keep bool, waitBudget time.Duration) error {
 	f.setRole(following)
-	if holder != "" {
-		if err := c.loadFromPeers(f, []string{holder}, keep); !errors.Is(err, ErrNotHere) {
+	if held.Holder != "" {
+		if err := c.loadFromPeers(f, []string{held.Holder}, keep); !errors.Is(err, ErrNotHere) {
 			return err
 		}
 	}
 	ctx, cancel := context.WithTimeout(f.ctx, waitBudget)
 	defer cancel()
-	_ = c.o.Fleet.Wait(ctx, f.leaseKey()) // Lead tells the outcome
+	_ = held.Wait(ctx) // Lead tells the outcome
 	return errAgain
 }
 
@@ -229,12 +228,7 @@ func (c *Cache) loadFromPeer(f *fill, peer string, copied bool) error {
 	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()
 	c.n.peerFetches.Add(1)
-	answered := func() bool { return true }
-	if copied { // the source can be asked as well, so the peer is not waited for
-		answered = time.AfterFunc(copyTimeout, cancel).Stop
-	}
 	m, body, err := c.o.Fleet.Open(ctx, peer, r)
-	answered()
 	if err != nil {
 		if errors.Is(err, ErrNotFound) {
 			c.keep(f, m)

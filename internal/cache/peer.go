@@ -4,18 +4,19 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 )
 
 // PeerOpen answers another gateway: with the facts about a file, and a segment of it from an offset
-// on, which can be read while it arrives. The Stream is nil for Facts.
+// on, which can be read while it arrives. The body is nil for Facts.
 //
 // What is not here is fetched, unless a copy alone is wanted; for that Options.Source makes the
 // source. It is never asked of other gateways, and what this gateway reads from another one is not
 // given: so requests cannot go in a circle. The error is ErrNotHere when this gateway cannot give
 // the entry, ErrChanged when it knows another version, ErrNotFound, for as long as Meta.TTL says,
 // or one of the source. The stream may end in ErrNotHere too.
-func (c *Cache) PeerOpen(ctx context.Context, r PeerRequest) (m Meta, s *Stream, err error) {
+func (c *Cache) PeerOpen(ctx context.Context, r PeerRequest) (m Meta, body io.ReadCloser, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("cannot give %q: %w", r.Key.String(), err)
@@ -38,7 +39,7 @@ func (c *Cache) PeerOpen(ctx context.Context, r PeerRequest) (m Meta, s *Stream,
 	if r.Offset < 0 || r.Offset > length {
 		return Meta{}, nil, fmt.Errorf("it has %d bytes, not %d", length, r.Offset)
 	}
-	s = c.Open(ctx, e, src, r.Key.Index*SegmentSize+r.Offset, length-r.Offset)
+	s := c.Open(ctx, e, src, r.Key.Index*SegmentSize+r.Offset, length-r.Offset)
 	s.forPeer = true
 	if err := s.lead(r.Key); err != nil {
 		return Meta{}, nil, errors.Join(err, s.Close())

@@ -18,18 +18,17 @@ const (
 // aboutKept.
 func (f *Fleet) Tell(ctx context.Context, text string) error {
 	return f.ask(ctx, "tell about this gateway", func(ctx context.Context) error {
-		return f.rdb.Set(ctx, f.keys.about(f.o.Name), text[:min(len(text), aboutMax)], aboutKept).Err()
+		return f.rdb.Set(ctx, f.key("about:"+f.o.Name), text[:min(len(text), aboutMax)], aboutKept).Err()
 	})
 }
 
 // told adds to a list of gateways what each of them tells. What cannot be read is empty.
 func (f *Fleet) told(ctx context.Context, list []Gateway) {
-	list = list[:min(len(list), maxMembers)]
 	var texts []*redis.StringCmd
 	_ = f.ask(ctx, "ask what the gateways tell", func(ctx context.Context) error { // the list is good without it
 		_, err := f.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for _, g := range list {
-				texts = append(texts, p.GetRange(ctx, f.keys.about(g.Name), 0, aboutMax))
+				texts = append(texts, p.GetRange(ctx, f.key("about:"+g.Name), 0, aboutMax))
 			}
 			return nil
 		})

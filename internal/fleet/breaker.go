@@ -6,32 +6,33 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
+	"fastdfs-gateway/internal/backoff"
 	"fastdfs-gateway/internal/cache"
 
 	"github.com/redis/go-redis/v9"
 )
 
-const (
-	maxFailures = 3                // in a row open the breaker
-	minPause    = time.Second      // before the first look whether Redis serves again
-	maxPause    = 15 * time.Second // before a later one
-)
+// maxFailures in a row open the breaker.
+const maxFailures = 3
+
+// redisBackoff is the pause between looks whether Redis serves again.
+var redisBackoff = backoff.Policy{First: time.Second, Max: 15 * time.Second}
 
 // breaker decides whether Redis is asked at all. Normally it is closed. It opens after three
 // failures in a row, or one answer that says that Redis cannot serve: one failing server answers
 // some requests well, a full one those that only read. Then nothing is asked, except by the
 // background loop after a pause, which closes the breaker when that succeeds.
 type breaker struct {
-	log *slog.Logger
+	log    *slog.Logger
+	opened atomic.Int64 // times
 
 	mu       sync.Mutex      // guards what follows
-	failures int             // in a row
-	pause    time.Duration   // 0 = closed
+	failures int             // in a row; since it has opened, of looks
 	up       context.Context // ends when the breaker opens; its cause is ErrFleetDown
 	open     context.CancelCauseFunc
-	opened   int64 // times
 }
 
 func newBreaker(log *slog.Logger) *breaker {
@@ -44,59 +45,46 @@ func newBreaker(log *slog.Logger) *breaker {
 func (b *breaker) allow() (up context.Context, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.pause > 0 {
-		return nil, cache.ErrFleetDown
+	return b.up, context.Cause(b.up)
+}
+
+func (b *breaker) isOpen() bool {
+	_, err := b.allow()
+	return err != nil
+}
+
+// pause is how long to leave Redis alone; 0 = it serves.
+func (b *breaker) pause() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.up.Err() == nil {
+		return 0
 	}
-	return b.up, nil
+	return redisBackoff.Delay(b.failures + 1)
 }
 
-// retryAfter is how long to leave Redis alone; 0 = it serves.
-func (b *breaker) retryAfter() time.Duration {
+// note counts the outcome of a request: nil = Redis has served. While the breaker is open only a
+// look of the background loop counts: the others began before.
+func (b *breaker) note(err error, look bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return b.pause
-}
-
-// times is how often it has opened.
-func (b *breaker) times() int64 {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.opened
-}
-
-// note counts the outcome of a request that was allowed: nil = Redis has served.
-func (b *breaker) note(err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
+	open := b.up.Err() != nil
 	switch {
-	case err == nil:
-		b.failures = 0
-		return
-	case b.pause > 0: // it began before
-		return
-	}
-	b.failures++
-	if b.failures < maxFailures && !refused(err) {
-		return
-	}
-	b.pause = minPause
-	b.opened++
-	b.open(cache.ErrFleetDown)
-	b.log.Warn("redis cannot be used: this gateway goes on alone", "error", err, "advice", Advice(err))
-}
-
-// probed counts the outcome of a look by the background loop, which may close the breaker.
-func (b *breaker) probed(err error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	switch {
-	case b.pause == 0:
+	case open && !look:
 	case err != nil:
-		b.pause = min(2*b.pause, maxPause)
+		b.failures++
+		if !open && (b.failures >= maxFailures || refused(err)) {
+			b.failures = 0
+			b.opened.Add(1)
+			b.open(cache.ErrFleetDown)
+			b.log.Warn("redis cannot be used: this gateway goes on alone", "error", err, "advice", Advice(err))
+		}
 	default:
-		b.pause, b.failures = 0, 0
-		b.up, b.open = context.WithCancelCause(context.Background())
-		b.log.Info("redis serves again")
+		b.failures = 0
+		if open {
+			b.up, b.open = context.WithCancelCause(context.Background())
+			b.log.Info("redis serves again")
+		}
 	}
 }
 

@@ -27,7 +27,7 @@ func TestCurrentWaitsForPurges(t *testing.T) {
 	start(t, a, ma.local())
 	start(t, b, mb.local())
 	for _, f := range []*Fleet{a, b} {
-		require.NoError(t, f.Ready(t.Context()))
+		ready(t, f)
 		f.WaitApplied() // at once
 	}
 	mb.take()
@@ -77,14 +77,14 @@ func TestCurrentGivesUp(t *testing.T) {
 	f.WaitApplied() // it was never started: there is nothing that is old
 	var m memory
 	start(t, f, m.local())
-	require.NoError(t, f.Ready(t.Context()))
+	ready(t, f)
 	relay.Hang()
 	eventually.True(t, func() bool { return !f.isCurrent() }, "it cannot be sure any more")
 	began := time.Now()
 	f.WaitApplied()
 	require.GreaterOrEqual(t, time.Since(began), catchUpTime)
 	for range maxFailures {
-		f.breaker.note(errStarted)
+		f.breaker.note(errStarted, false)
 	}
 	require.True(t, f.isCurrent(), "redis is known to be away")
 	relay.Restore()

@@ -5,7 +5,7 @@
 //	f, err := fleet.New(fleet.Options{Addresses: []string{"redis:6379"}, Advertise: "https://10.0.0.7:8887",
 //		Secret: secret})
 //	defer f.Close()
-//	go f.ServePeers(listener, cache)
+//	go f.ServePeers(listener, cache.PeerOpen)
 //	f.Start(fleet.Local{Purge: drop}) // from now on this gateway is a member, and purges of others arrive
 //
 //	peers := f.Rank(key, 3)                // the owner first; "" is this gateway

@@ -49,10 +49,10 @@ func (f *Fleet) Examine(ctx context.Context) (h Health, err error) {
 	}
 	var records map[string]string
 	err = f.ask(ctx, "read the records of the gateways", func(ctx context.Context) (err error) {
-		records, err = f.rdb.HGetAll(ctx, f.keys.members()).Result()
+		records, err = f.rdb.HGetAll(ctx, f.key("members")).Result()
 		return err
 	})
-	if err != nil || f.peerTLS == nil {
+	if err != nil || f.o.Advertise == "" {
 		return h, err
 	}
 	for _, g := range gateways {
@@ -97,7 +97,11 @@ func (f *Fleet) examinePeer(ctx context.Context, name, record string) PeerHealth
 	if u.Port() == "" {
 		address = net.JoinHostPort(u.Hostname(), "443")
 	}
-	config := f.peerTLS.Clone()
+	config, err := peerTLS(f.o.Secret)
+	if err != nil {
+		p.Err = err
+		return p
+	}
 	config.NextProtos = []string{"h2"}
 	ctx, cancel := context.WithTimeout(ctx, 2*peerDial)
 	defer cancel()

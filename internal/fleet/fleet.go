@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"math"
 	"net/http"
 	"strings"
 	"sync"
@@ -12,29 +13,33 @@ import (
 	"time"
 
 	"fastdfs-gateway/cachelock"
+	"fastdfs-gateway/internal/backoff"
 	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/logfile"
 	"fastdfs-gateway/lua"
 
 	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/semaphore"
 )
 
 // Fleet is this gateway's view of all gateways that share a Redis. It is safe for use by many
 // goroutines; a process needs one.
 type Fleet struct {
-	o       Options
-	keys    keys
-	rdb     redis.UniversalClient
-	locks   *cachelock.Client // leases
-	waiting *cachelock.Client // looks whether a lease is free by taking it: under a name that is not asked for bytes
-	folders *cachelock.Folders
-	breaker *breaker
-	peers   *peers
-	peerTLS *tls.Config // nil = this gateway has no peers
-	records records
-	members *memberList
-	leases  leases
-	cursor  *purgeCursor
-	purges  purgeLimits
+	o         Options
+	rdb       redis.UniversalClient
+	locks     *cachelock.Client // leases
+	waiting   *cachelock.Client // looks whether a lease is free by taking it: under a name that is not asked for bytes
+	folders   *cachelock.Folders
+	breaker   *breaker
+	records   records
+	members   atomic.Pointer[memberList]
+	transport *http.Transport      // to other gateways
+	backoff   *backoff.Set[string] // gateways that could not be reached
+	server    *http.Server         // of other gateways; Close stops it
+	answers   *semaphore.Weighted  // one for each answer to another gateway; StopPeers takes all
+	warn      *logfile.Warner
+	stats     stats
+	purges    purgeLimits
 
 	leadTimeout time.Duration // for taking a lease
 
@@ -45,25 +50,24 @@ type Fleet struct {
 	running sync.WaitGroup // the background loop and the subscription
 	news    chan struct{}  // holds one value: something was purged
 	synced  chan struct{}  // closed when the log of purges was applied for the first time
+	logRead atomic.Pointer[logRead]
+	applied atomic.Int64 // fence of the last purge that was applied; -1 = not known
+	local   atomic.Pointer[Local]
+	seen    atomic.Int64 // fence of the last purge that was read; it is being applied while applied is less
 
 	handedOver atomic.Bool // another process has the name of this one
 
-	mu           sync.Mutex // guards what follows
-	local        Local
-	started      bool
-	closed       bool
-	peersStopped bool         // StopPeers was called
-	peerServer   *http.Server // nil until ServePeers
-	last         int64        // fence of the last purge that was applied; -1 = not known
-	seen         int64        // fence of the last purge that was read; it is being applied while last is less
+	mu      sync.Mutex // guards what follows
+	started bool
 }
 
 var _ cache.Fleet = (*Fleet)(nil)
 
 // The scripts.
 var (
-	purgeScript = redis.NewScript(lua.FleetPurge)
-	syncScript  = redis.NewScript(lua.FleetSync)
+	purgeScript    = redis.NewScript(lua.FleetPurge)
+	syncScript     = redis.NewScript(lua.FleetSync)
+	gatewaysScript = redis.NewScript(lua.FleetGateways)
 )
 
 // New returns a Fleet, which connects to nothing yet. The caller closes it.
@@ -72,33 +76,34 @@ func New(o Options) (*Fleet, error) {
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("cannot join the fleet: %w", err)
 	}
-	var config *tls.Config
-	if o.Advertise != "" {
-		var err error
-		if config, err = peerTLS(o.Secret); err != nil {
-			return nil, err
-		}
-	}
-	records, err := newRecords(&o)
-	if err != nil {
-		return nil, err
-	}
 	f := &Fleet{
-		o: o, keys: keys(o.KeyPrefix + ":{0}:"), rdb: o.client(),
+		o: o, rdb: o.client(), warn: logfile.NewWarner(o.Log),
 		breaker: newBreaker(o.Log.With("redis", strings.Join(o.Addresses, ", "))),
 		purges:  defaultPurgeLimits, leadTimeout: defaultLeadTimeout,
-		news: make(chan struct{}, 1), synced: make(chan struct{}), cursor: newPurgeCursor(), last: -1,
+		backoff: backoff.NewSet[string](peerBackoff, maxPeers), answers: semaphore.NewWeighted(math.MaxInt64),
+		news: make(chan struct{}, 1), synced: make(chan struct{}),
 	}
-	f.records, f.members = records, newMemberList(o.Advertise)
-	holder, waiting := records.make(o.Advertise), records.make(waitingName)
-	if holder == "" {
-		holder, waiting = o.Name, waitingName
-	}
-	f.locks = cachelock.New(f.rdb, cachelock.Options{Prefix: o.KeyPrefix, Holder: holder, TTL: o.LockTTL, Shards: 1})
-	f.waiting = cachelock.New(f.rdb, cachelock.Options{Prefix: o.KeyPrefix, Holder: waiting, TTL: o.LockTTL, Shards: 1})
+	f.stats.n = Stats{PeerFetches: map[string]int64{}, PeerRequests: map[int]int64{}}
+	f.stats.locks = map[*LockInfo]struct{}{}
 	f.life, f.end = context.WithCancel(context.Background())
 	f.beating, f.endBeat = context.WithCancel(f.life)
-	f.peers, f.peerTLS = newPeers(&f.o, &f.leases, config), config
+	f.logRead.Store(&logRead{next: make(chan struct{})})
+	f.applied.Store(-1)
+	f.local.Store(&Local{Purge: func(cache.Match) {}}) // until Start
+	f.setMembers("", nil)
+	var err error
+	var config *tls.Config // of no use without peers
+	holder, waiting := o.Name, "waiting"
+	if o.Advertise != "" {
+		if config, err = peerTLS(o.Secret); err != nil {
+			return nil, errors.Join(err, f.rdb.Close())
+		}
+		f.records = records{key: derive(o.Secret, recordKeyInfo), prefix: o.KeyPrefix}
+		holder, waiting = f.records.make(o.Advertise), f.records.make(waiting)
+	}
+	f.transport, f.server = newTransport(config, o.LockTTL), newPeerServer(config, o.LockTTL, f.warn)
+	f.locks = cachelock.New(f.rdb, cachelock.Options{Prefix: o.KeyPrefix, Holder: holder, TTL: o.LockTTL, Shards: 1})
+	f.waiting = cachelock.New(f.rdb, cachelock.Options{Prefix: o.KeyPrefix, Holder: waiting, TTL: o.LockTTL, Shards: 1})
 	if f.folders, err = f.locks.Folders("files"); err != nil {
 		return nil, errors.Join(fmt.Errorf("cannot lock folders: %w", err), f.Close())
 	}
@@ -106,26 +111,21 @@ func New(o Options) (*Fleet, error) {
 }
 
 // Close takes this gateway out of the list of those that are registered, ends what runs in the
-// background and waits for it. Leases that are still held expire.
+// background and waits for it. Leases that are still held expire, and answers to peers are cut.
 func (f *Fleet) Close() error {
 	f.mu.Lock()
-	was := f.closed
-	f.closed = true
-	registered, server := f.started, f.peerServer
+	was, registered := f.life.Err() != nil, f.started
+	f.end()
 	f.mu.Unlock()
 	if was {
 		return nil
 	}
-	f.end()
 	f.running.Wait()
-	if registered {
+	if registered && !f.handedOver.Load() && !f.breaker.isOpen() {
 		f.unregister()
 	}
-	f.peers.close()
-	if server != nil {
-		_ = server.Close() // answers that are left are cut: peers see that
-	}
-	return errors.Join(f.locks.Close(), f.waiting.Close(), f.rdb.Close())
+	f.transport.CloseIdleConnections()
+	return errors.Join(f.server.Close(), f.locks.Close(), f.waiting.Close(), f.rdb.Close())
 }
 
 // HandOver leaves the name of this gateway, and the log of purges, to another process that has the
@@ -136,29 +136,19 @@ func (f *Fleet) HandOver() {
 	f.handedOver.Store(true)
 	f.endBeat()
 	f.running.Wait()
-	f.mu.Lock()
-	f.started = false
-	f.peersStopped = true
-	server := f.peerServer
-	f.mu.Unlock()
-	if server != nil {
-		ended, cancel := context.WithCancel(context.Background())
-		cancel()
-		_ = server.Shutdown(ended) // it closes the listener, and does not wait
-	}
+	ended, cancel := context.WithCancel(context.Background())
+	cancel()
+	_ = f.server.Shutdown(ended) // it closes the listener, and does not wait
 }
 
 // unregister is for a gateway that leaves in good order, so that no purge waits for it.
 func (f *Fleet) unregister() {
-	if f.breaker.retryAfter() > 0 {
-		return
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), f.o.Timeout)
 	defer cancel()
 	_, _ = f.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // else it is forgotten after a while
-		p.ZRem(ctx, f.keys.gateways(), f.o.Name)
-		p.HDel(ctx, f.keys.obeyed(), f.o.Name)
-		p.HDel(ctx, f.keys.members(), f.o.Name)
+		p.ZRem(ctx, f.key("gateways"), f.o.Name)
+		p.HDel(ctx, f.key("obeyed"), f.o.Name)
+		p.HDel(ctx, f.key("members"), f.o.Name)
 		return nil
 	})
 }
@@ -179,7 +169,7 @@ func (f *Fleet) judge(ctx context.Context, what string, err error) error {
 	var held *cachelock.HeldError
 	switch {
 	case err == nil, errors.Is(err, redis.Nil), errors.Is(err, cachelock.ErrLost), errors.As(err, &held):
-		f.breaker.note(nil)
+		f.breaker.note(nil, false)
 		return err
 	case errors.Is(err, cachelock.ErrInvalid), errors.Is(err, cachelock.ErrNotHeld):
 		return fmt.Errorf("cannot %s: %w", what, err)
@@ -188,7 +178,7 @@ func (f *Fleet) judge(ctx context.Context, what string, err error) error {
 	case errors.Is(err, cachelock.ErrClosed), f.life.Err() != nil:
 		return fmt.Errorf("cannot %s: %w: this gateway stops", what, cache.ErrFleetDown)
 	}
-	f.breaker.note(err)
+	f.breaker.note(err, false)
 	return fmt.Errorf("cannot %s: %w: %w", what, cache.ErrFleetDown, err)
 }
 
@@ -204,19 +194,7 @@ func ended(ctx context.Context) error {
 	return nil
 }
 
-// keys makes the names of keys; it is what they begin with.
-type keys string
-
-func (k keys) fence() string            { return string(k) + "fence" }
-func (k keys) lock(key string) string   { return string(k) + "lock:" + key } // as package cachelock names it
-func (k keys) purges() string           { return string(k) + "purges" }
-func (k keys) base() string             { return string(k) + "purges:base" }
-func (k keys) gateways() string         { return string(k) + "gateways" }
-func (k keys) obeyed() string           { return string(k) + "obeyed" }
-func (k keys) members() string          { return string(k) + "members" }
-func (k keys) about(name string) string { return string(k) + "about:" + name }
-
-// channel tells of purges.
-func (k keys) channel() string { return string(k) + "purged" }
+// key is the name of a key or channel in Redis.
+func (f *Fleet) key(name string) string { return f.o.KeyPrefix + ":{0}:" + name }
 
 func millis(d time.Duration) int64 { return max(d.Milliseconds(), 1) }

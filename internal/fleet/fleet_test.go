@@ -59,24 +59,24 @@ func TestHeldNamesTheHolder(t *testing.T) {
 	heldBy(t, leadRefused(t, b, "key"), "https://10.0.0.1:8887")
 	heldBy(t, leadRefused(t, a, "key"), "") // its own, as from before a restart
 
-	o.Secret = ""
+	o.Secret, o.Name = "", "stranger"
 	stranger, err := New(o) // has no way to ask anything
 	require.NoError(t, err)
 	defer stranger.Close()
 	heldBy(t, leadRefused(t, stranger, "key"), "")
 
-	require.Len(t, a.Locks(t.Context()), 1)
+	require.Len(t, a.Locks(), 1)
 	require.Equal(t, 1, a.Stats().LocksHeld)
 	lease.release()
-	require.Empty(t, a.Locks(t.Context()))
+	require.Empty(t, a.Locks())
 	lease = lead(t, stranger, "key")
 	require.ErrorIs(t, leadRefused(t, b, "key"), cache.ErrFleetDown, "it does not prove that it knows the secret")
 	lease.release()
 	client := redistest.Shared(t).Client()
 	forged := "00:" + a.records.make(a.o.Advertise)
-	require.NoError(t, client.Set(t.Context(), a.keys.lock("key"), forged, time.Minute).Err())
+	require.NoError(t, client.Set(t.Context(), a.key("lock:key"), forged, time.Minute).Err())
 	heldBy(t, leadRefused(t, b, "key"), "https://10.0.0.1:8887") // which is asked, and does not have it
-	require.NoError(t, client.Persist(t.Context(), a.keys.lock("key")).Err())
+	require.NoError(t, client.Persist(t.Context(), a.key("lock:key")).Err())
 	require.ErrorIs(t, leadRefused(t, b, "key"), cache.ErrFleetDown, "no lease lasts for ever")
 }
 
@@ -89,12 +89,14 @@ func TestWaitEndsWithTheLease(t *testing.T) {
 	others := []*Fleet{member(t, o, 2), member(t, o, 3), member(t, o, 4)}
 	done := make(chan error)
 	for _, f := range others {
-		go func() { done <- f.Wait(t.Context(), "key") }()
+		var held *cache.Held
+		require.ErrorAs(t, leadRefused(t, f, "key"), &held)
+		go func() { done <- held.Wait(t.Context()) }()
 	}
 	eventually.True(t, func() bool {
 		return others[0].Stats().LocksWaiting+others[1].Stats().LocksWaiting+others[2].Stats().LocksWaiting == 3
 	}, "all wait")
-	list := others[0].Locks(t.Context())
+	list := others[0].Locks()
 	require.Len(t, list, 1)
 	require.True(t, list[0].Waiting)
 	require.Equal(t, "https://10.0.0.1:8887", list[0].Holder)
@@ -109,13 +111,13 @@ func TestWaitEndsWithTheLease(t *testing.T) {
 		require.NoError(t, <-done)
 	}
 	require.EqualValues(t, 3, waited.Load())
-	require.NoError(t, a.Wait(t.Context(), "key")) // at once
+	require.NoError(t, a.wait(t.Context(), LockInfo{Key: "key"})) // at once
 
 	lease = lead(t, a, "key")
 	defer lease.release()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	require.ErrorIs(t, others[0].Wait(ctx, "key"), context.DeadlineExceeded)
+	require.ErrorIs(t, others[0].wait(ctx, LockInfo{Key: "key"}), context.DeadlineExceeded)
 	require.True(t, others[0].Stats().Up, "a caller that gave up is no failure")
 }
 
@@ -125,7 +127,7 @@ func TestWaitIsBounded(t *testing.T) {
 	a, b := member(t, o, 1), member(t, o, 2)
 	lease := lead(t, a, "key")
 	defer lease.release()
-	require.Error(t, b.Wait(t.Context(), "key"))
+	require.Error(t, b.wait(t.Context(), LockInfo{Key: "key"}))
 	require.True(t, b.Stats().Up)
 }
 
@@ -157,7 +159,7 @@ func TestLostLease(t *testing.T) {
 
 	testFile, old := leadInTime(t, a)
 	relay.Hang()
-	require.NoError(t, b.Wait(t.Context(), testFile))
+	require.NoError(t, b.wait(t.Context(), LockInfo{Key: testFile}))
 	lease := lead(t, b, testFile)
 	defer lease.release()
 	<-old.Done()
@@ -216,14 +218,10 @@ func TestPurgeAgainstManyFills(t *testing.T) {
 
 func TestOptions(t *testing.T) {
 	const secret = "the secret of a test"
-	good := Options{Addresses: []string{"127.0.0.1:1"}}
+	good := Options{Addresses: []string{"127.0.0.1:1"}, Name: "a"}
 	for name, spoil := range map[string]func(*Options){
 		"no address":          func(o *Options) { o.Addresses = nil },
-		"unknown mode":        func(o *Options) { o.Mode = "many" },
-		"no master":           func(o *Options) { o.Mode = "sentinel" },
-		"database in cluster": func(o *Options) { o.Mode, o.DB = "cluster", 1 },
 		"brace in the prefix": func(o *Options) { o.KeyPrefix = "a{b}" },
-		"short ttl":           func(o *Options) { o.LockTTL = time.Millisecond },
 		"short secret": func(o *Options) {
 			o.Advertise, o.Secret = "https://10.0.0.1:8887", secret[:MinSecret-1]
 		},
@@ -231,6 +229,7 @@ func TestOptions(t *testing.T) {
 		"address with a path": func(o *Options) { o.Advertise, o.Secret = "https://10.0.0.1:8887/x", secret },
 		"another scheme":      func(o *Options) { o.Advertise, o.Secret = "http://10.0.0.1:8887", secret },
 		"user in the address": func(o *Options) { o.Advertise, o.Secret = "https://me@10.0.0.1", secret },
+		"no name":             func(o *Options) { o.Name = "" },
 		"long name":           func(o *Options) { o.Name = strings.Repeat("a", 256) },
 	} {
 		o := good
@@ -238,11 +237,11 @@ func TestOptions(t *testing.T) {
 		_, err := New(o)
 		require.Error(t, err, name)
 	}
-	good.Advertise, good.Secret = "https://10.0.0.1:8887/", secret
+	good.Name, good.Advertise, good.Secret = "", "https://10.0.0.1:8887/", secret
 	f, err := New(good)
 	require.NoError(t, err)
 	require.Equal(t, "https://10.0.0.1:8887", f.o.Name)
-	require.Equal(t, "fdfs:{0}:fence", f.keys.fence())
+	require.Equal(t, "fdfs:{0}:fence", f.key("fence"))
 	require.NoError(t, f.Close())
 	require.NoError(t, f.Close())
 	require.ErrorIs(t, f.Start(Local{}), errStarted)

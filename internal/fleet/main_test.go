@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"strings"
 	"sync"
 	"testing"
@@ -36,10 +35,8 @@ func fleetOf(addresses ...string) Options {
 // unhurried gives a gateway much time for what must happen. It is called before the gateway starts.
 func unhurried(f *Fleet) *Fleet {
 	f.purges.confirm, f.purges.live, f.leadTimeout = testTimeout, time.Hour, testTimeout/2
-	if f.peers.client != nil {
-		transport := f.peers.client.Transport.(*http.Transport)
-		transport.DialContext, transport.TLSHandshakeTimeout = dialPeer(testTimeout), testTimeout
-	}
+	transport := f.transport
+	transport.DialContext, transport.TLSHandshakeTimeout = dialPeer(testTimeout), testTimeout
 	return f
 }
 
@@ -87,7 +84,7 @@ func (m *memory) withDisk() Local {
 func (m *memory) purge(match cache.Match) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.purged = append(m.purged, PathOf(match))
+	m.purged = append(m.purged, string(match))
 }
 
 // take returns what was purged since the last call.
@@ -103,9 +100,17 @@ func (m *memory) take() []string {
 func start(t testing.TB, f *Fleet, l Local) {
 	t.Helper()
 	require.NoError(t, f.Start(l))
-	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
-	defer cancel()
-	require.NoError(t, f.Ready(ctx))
+	ready(t, f)
+}
+
+// ready waits until a gateway has applied what there is.
+func ready(t testing.TB, f *Fleet) {
+	t.Helper()
+	select {
+	case <-f.Synced():
+	case <-time.After(testTimeout):
+		t.Fatal("the log of purges was not read")
+	}
 }
 
 // leaseOf is a lease that was taken.
@@ -137,7 +142,7 @@ func know(list ...*Fleet) {
 		urls = append(urls, f.o.Advertise)
 	}
 	for _, f := range list {
-		f.members.set("", urls)
+		f.setMembers("", urls)
 	}
 }
 
@@ -163,3 +168,6 @@ func noKeyWithoutExpiry(t testing.TB, client redis.Cmdable, o Options) {
 		}
 	}
 }
+
+// setLocal is Start without the heartbeat.
+func setLocal(f *Fleet, l Local) { f.local.Store(&l) }

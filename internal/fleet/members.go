@@ -2,14 +2,14 @@ package fleet
 
 import (
 	"cmp"
-	"crypto/hkdf"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
 	"slices"
+	"sort"
+	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/cespare/xxhash/v2"
@@ -35,89 +35,56 @@ type records struct {
 	prefix string // of the keys in Redis
 }
 
-func newRecords(o *Options) (records, error) {
-	if o.Advertise == "" {
-		return records{}, nil
-	}
-	key, err := hkdf.Key(sha256.New, []byte(o.Secret), nil, recordKeyInfo, sha256.Size)
-	if err != nil {
-		return records{}, fmt.Errorf("cannot derive the key of member records: %w", err)
-	}
-	return records{key: key, prefix: o.KeyPrefix}, nil
-}
-
 // make is the record of a gateway.
 func (r records) make(url string) string {
 	if r.key == nil {
 		return ""
 	}
-	return url + " " + hex.EncodeToString(r.mac(url))
-}
-
-func (r records) mac(url string) []byte {
 	h := hmac.New(sha256.New, r.key)
 	_, _ = h.Write([]byte(r.prefix + "\n" + url)) // never fails
-	return h.Sum(nil)[:recordMAC]
+	return url + " " + hex.EncodeToString(h.Sum(nil)[:recordMAC])
 }
 
-// parse gives the URL of a record; false when it was not made with the secret.
-func (r records) parse(record string) (url string, ok bool) {
-	url, ok = r.authentic(record)
-	if !ok {
+// parse gives what a record names; false when it was not made with the secret.
+func (r records) parse(record string) (name string, ok bool) {
+	name, _, _ = strings.Cut(record, " ")
+	if r.key == nil || len(record) > maxRecord || !hmac.Equal([]byte(record), []byte(r.make(name))) {
 		return "", false
 	}
-	_, err := parsePeer(url)
-	return url, err == nil
+	return name, true
 }
 
-// authentic gives what a record names; false when it was not made with the secret.
-func (r records) authentic(record string) (name string, ok bool) {
-	name, text, _ := strings.Cut(record, " ")
-	mac, err := hex.DecodeString(text)
-	return name, r.key != nil && len(record) <= maxRecord && err == nil && hmac.Equal(mac, r.mac(name))
-}
-
-// joinTimeout bounds the wait for a gateway to appear in the list that has joined just now.
-const joinTimeout = 100 * time.Millisecond
-
-// maxMembers bounds the list of members. The script that gives the list does too.
+// maxMembers bounds the list of members, and that of gateways. The scripts that give them do too.
 const maxMembers = 1024
 
-// memberList is the last list of members that could be read.
+// memberList is the last list of members that could be read. It is not changed.
 type memberList struct {
-	self string // URL of this gateway, which is always one of them; empty: it has no peers
-
-	mu       sync.Mutex // guards what follows
-	revision string     // of the list in Redis
-	members  Members
+	revision string // of the list in Redis
+	Members
 }
 
-func newMemberList(self string) *memberList {
-	l := &memberList{self: self}
-	l.set("", nil)
-	return l
-}
-
-// set takes a list.
-func (l *memberList) set(revision string, urls []string) {
-	if l.self != "" {
-		urls = append(slices.Clip(urls), l.self)
+// setMembers takes a list. A gateway that has peers is always a member itself.
+func (f *Fleet) setMembers(revision string, urls []string) {
+	if f.o.Advertise != "" {
+		urls = append(slices.Clip(urls), f.o.Advertise)
 	}
-	members := NewMembers(urls)
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.revision, l.members = revision, members
+	f.members.Store(&memberList{revision, NewMembers(urls)})
 }
 
-func (l *memberList) has(url string) bool {
-	_, members := l.get()
-	return slices.Contains(members.Names(), url)
-}
-
-func (l *memberList) get() (revision string, members Members) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.revision, l.members
+// membersOf gives the URLs of those whose records were made with the secret.
+func (f *Fleet) membersOf(list []string) (urls []string) {
+	for _, record := range list {
+		name, ok := f.records.parse(record)
+		_, err := parsePeer(name)
+		switch {
+		case ok && err == nil:
+			urls = append(urls, name)
+		case record != "" && f.o.Advertise != "":
+			f.warn.Warn("record", "a gateway is no member of this fleet: its record was not made with the secret",
+				"record", fmt.Sprintf("%.255s", record), "advice", "give all gateways the same secret in [peer]")
+		}
+	}
+	return urls
 }
 
 // Rank implements cache.Fleet.
@@ -131,36 +98,47 @@ func (f *Fleet) Rank(key string, n int) []string {
 
 // Owners names the first n gateways in rank for the key of an entry.
 func (f *Fleet) Owners(key string, n int) []string {
-	if f.peerTLS == nil {
-		return nil
-	}
-	_, members := f.members.get()
-	if members.Len() == 1 { // this gateway
+	members := f.members.Load()
+	if len(members.Members) <= 1 { // this gateway
 		return nil
 	}
 	return members.Rank(key, n)
 }
 
-// memberOf is the URL of the member that a record names; empty when it cannot be asked: it is no
-// member, its record was not made with the secret, or it is this gateway itself. For one that may
-// have just joined, the list is read once more.
-func (f *Fleet) memberOf(record string) string {
-	url, ok := f.records.parse(record)
-	if !ok || url == f.o.Advertise {
+// shareKeys is how many keys Shares ranks: an estimate is off by half a percent or so.
+const shareKeys = 4096
+
+// Shares estimates which part of all entries each member owns, from 0 to 1, by its name. It is
+// empty for a gateway that has no peers.
+func (f *Fleet) Shares() map[string]float64 {
+	shares, members := make(map[string]float64), f.members.Load()
+	for i := range shareKeys {
+		for _, owner := range members.Rank(strconv.Itoa(i), 1) {
+			shares[owner] += 1. / shareKeys
+		}
+	}
+	return shares
+}
+
+// joinTimeout bounds the wait for a gateway to appear in the list that has joined just now.
+const joinTimeout = 100 * time.Millisecond
+
+// peerOf is the URL of the member with a name; empty when it cannot be asked: it is no member, or
+// this gateway itself. For one that may have just joined, the list is read once more.
+func (f *Fleet) peerOf(name string) string {
+	if _, err := parsePeer(name); err != nil || name == f.o.Advertise {
 		return ""
 	}
-	if !f.catchUpWithin(joinTimeout, func() bool { return f.members.has(url) }) {
+	if !f.catchUp(joinTimeout, func() bool { return f.members.Load().Has(name) }) {
 		return ""
 	}
-	return url
+	return name
 }
 
 // Members are the gateways that own entries. Every gateway with the same list ranks them alike.
-type Members struct {
-	members []ranked
-}
+type Members []ranked
 
-// ranked is one member and the hash of its name.
+// ranked is a gateway and the hash of its name.
 type ranked struct {
 	name string
 	hash uint64
@@ -168,25 +146,17 @@ type ranked struct {
 
 // NewMembers takes the names of the members in any order.
 func NewMembers(names []string) Members {
-	m := Members{members: make([]ranked, 0, len(names))}
+	var m Members
 	for _, name := range names {
-		m.members = append(m.members, ranked{name, xxhash.Sum64String(name)})
+		m = append(m, ranked{name, xxhash.Sum64String(name)})
 	}
-	slices.SortFunc(m.members, func(x, y ranked) int { return cmp.Compare(x.name, y.name) })
-	m.members = slices.Compact(m.members)
-	return m
+	slices.SortFunc(m, func(x, y ranked) int { return cmp.Compare(x.name, y.name) })
+	return slices.Compact(m)
 }
 
-// Len is the number of members.
-func (m Members) Len() int { return len(m.members) }
-
-// Names lists the members by name.
-func (m Members) Names() []string {
-	names := make([]string, 0, len(m.members))
-	for _, member := range m.members {
-		names = append(names, member.name)
-	}
-	return names
+// Has tells whether a gateway is one of them.
+func (m Members) Has(name string) bool {
+	return slices.ContainsFunc(m, func(x ranked) bool { return x.name == name })
 }
 
 // Rank gives the first n members for a key, the owner first, by rendezvous hashing (Thaler and
@@ -194,29 +164,20 @@ func (m Members) Names() []string {
 // the key, and the highest scores win. A member that joins or leaves changes the order of the
 // others for no key.
 func (m Members) Rank(key string, n int) []string {
-	n = min(n, len(m.members))
+	n = min(n, len(m))
 	if n <= 0 {
 		return nil
 	}
 	hash := xxhash.Sum64String(key)
-	type scored struct {
-		score uint64
-		name  string
-	}
-	best := make([]scored, 0, n+1)
-	for _, member := range m.members {
-		score := mix(member.hash ^ hash)
-		if len(best) == n && score <= best[n-1].score {
-			continue
+	names, scores := make([]string, 0, n+1), make([]uint64, 0, n+1)
+	for _, x := range m {
+		score := mix(x.hash ^ hash)
+		at := sort.Search(len(scores), func(i int) bool { return scores[i] < score })
+		if at < n {
+			names = slices.Insert(names, at, x.name)
+			scores = slices.Insert(scores, at, score)
+			names, scores = names[:min(n, len(names))], scores[:min(n, len(scores))]
 		}
-		at, _ := slices.BinarySearchFunc(best, score, func(s scored, score uint64) int {
-			return cmp.Compare(score, s.score)
-		})
-		best = slices.Insert(best, at, scored{score, member.name})[:min(n, len(best)+1)]
-	}
-	names := make([]string, 0, n)
-	for _, s := range best {
-		names = append(names, s.name)
 	}
 	return names
 }

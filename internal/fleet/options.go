@@ -1,12 +1,12 @@
 package fleet
 
 import (
+	"cmp"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
@@ -18,7 +18,7 @@ import (
 type Options struct {
 	Addresses  []string // host:port of Redis, of the Sentinels, or of some nodes of the Cluster
 	Mode       string   // "single", "sentinel" or "cluster"; default "single"
-	MasterName string   // for "sentinel"
+	MasterName string   // for "sentinel", which needs it
 	// SentinelAuth gives the Sentinels the same user name and password.
 	SentinelAuth bool
 	Username     string
@@ -28,77 +28,42 @@ type Options struct {
 	KeyPrefix    string      // begins every key; default "fdfs:"; the same on all gateways of a fleet
 
 	LockTTL  time.Duration // after that the lease of a dead gateway is free; default 10 s
-	LockWait time.Duration // longest Wait; default 30 s
+	LockWait time.Duration // longest wait for a lease; default 30 s
 
 	Advertise string // https URL under which other gateways reach this one; empty = no bytes move between gateways
 	Secret    string // of the fleet, MinSecret bytes or more, for peer connections and records; needed with Advertise
-	// Of this gateway among those that are registered; default Advertise, else the host's name and
-	// Listen.
-	Name   string
-	Listen string // address that this gateway listens on, for the default of Name
+	Name      string // of this gateway among those that are registered; default Advertise
 
-	Timeout time.Duration                 // of one request to Redis; default 500 ms
-	Log     *slog.Logger                  // default: none
-	Waited  func(time.Duration)           // called with how long each Wait took; default: not called
-	dial    func(*redis.UniversalOptions) // tests change how Redis is reached
+	Timeout time.Duration       // of one request to Redis; default 500 ms
+	Log     *slog.Logger        // default: none
+	Waited  func(time.Duration) // called with how long a lease was waited for; default: not called
 }
-
-// The modes of Redis.
-const (
-	modeSingle   = "single"
-	modeSentinel = "sentinel"
-	modeCluster  = "cluster"
-)
 
 // maxName bounds the name of a gateway in bytes.
 const maxName = 255
 
 func (o *Options) setDefaults() {
-	setDefault(&o.Mode, modeSingle)
-	setDefault(&o.KeyPrefix, "fdfs:")
-	setDefault(&o.LockTTL, 10*time.Second)
-	setDefault(&o.LockWait, 30*time.Second)
-	setDefault(&o.Timeout, 500*time.Millisecond)
-	o.KeyPrefix = strings.TrimRight(o.KeyPrefix, ":")
+	o.KeyPrefix = strings.TrimRight(cmp.Or(o.KeyPrefix, "fdfs:"), ":")
+	o.LockTTL = cmp.Or(o.LockTTL, 10*time.Second)
+	o.LockWait = cmp.Or(o.LockWait, 30*time.Second)
+	o.Timeout = cmp.Or(o.Timeout, 500*time.Millisecond)
 	o.Advertise = strings.TrimRight(o.Advertise, "/")
-	if o.Name == "" {
-		o.Name = o.Advertise
-	}
-	if o.Name == "" {
-		host, _ := os.Hostname() // without one, the address has to do
-		o.Name = host + o.Listen
-	}
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
+	o.Name = cmp.Or(o.Name, o.Advertise)
+	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
 	if o.Waited == nil {
 		o.Waited = func(time.Duration) {}
 	}
 }
 
-func setDefault[T comparable](value *T, normal T) {
-	var zero T
-	if *value == zero {
-		*value = normal
-	}
-}
-
+// check refuses what package config does not.
 func (o *Options) check() error {
 	switch {
 	case len(o.Addresses) == 0:
 		return errors.New("a fleet needs the address of a Redis")
-	case o.Mode != modeSingle && o.Mode != modeSentinel && o.Mode != modeCluster:
-		return fmt.Errorf("mode of Redis %q is none of single, sentinel and cluster", o.Mode)
-	case o.Mode == modeSentinel && o.MasterName == "":
-		return errors.New("sentinel needs the name of the master")
-	case o.Mode == modeCluster && o.DB != 0:
-		return fmt.Errorf("a Redis Cluster has no database %d, only 0", o.DB)
 	case strings.ContainsAny(o.KeyPrefix, "{}"):
 		return fmt.Errorf("key prefix %q has a brace, which would spread the keys over slots", o.KeyPrefix)
 	case o.Name == "" || len(o.Name) > maxName:
 		return fmt.Errorf("the name of a gateway has 1 to %d bytes, not %d", maxName, len(o.Name))
-	case o.LockTTL < minTTL:
-		return fmt.Errorf("lock ttl %s is below %s", o.LockTTL, minTTL)
 	case o.Advertise != "" && len(o.Secret) < MinSecret:
 		return fmt.Errorf("the secret of the fleet has %d bytes, %d are needed", len(o.Secret), MinSecret)
 	}
@@ -108,9 +73,6 @@ func (o *Options) check() error {
 	_, err := parsePeer(o.Advertise)
 	return err
 }
-
-// minTTL is the shortest ttl of a lease: a renewal is due after a third of it.
-const minTTL = 100 * time.Millisecond
 
 // parsePeer checks the URL of a peer: https, a host, and nothing else that could lead a request
 // away.
@@ -136,7 +98,7 @@ const clusterReload = 2 * time.Second
 // request that has no time to lose: behind it a client waits for a file.
 func (o *Options) client() redis.UniversalClient {
 	u := &redis.UniversalOptions{
-		Addrs: o.Addresses, MasterName: o.MasterName, DB: o.DB, IsClusterMode: o.Mode == modeCluster,
+		Addrs: o.Addresses, MasterName: o.MasterName, DB: o.DB, IsClusterMode: o.Mode == "cluster",
 		Username: o.Username, Password: o.Password, TLSConfig: o.TLS,
 		DialTimeout: o.Timeout, ReadTimeout: o.Timeout, WriteTimeout: o.Timeout, PoolTimeout: o.Timeout,
 		ContextTimeoutEnabled: true,
@@ -148,13 +110,10 @@ func (o *Options) client() redis.UniversalClient {
 	if o.SentinelAuth {
 		u.SentinelUsername, u.SentinelPassword = o.Username, o.Password
 	}
-	if o.dial != nil {
-		o.dial(u)
-	}
 	switch o.Mode {
-	case modeSentinel:
+	case "sentinel":
 		return redis.NewFailoverClient(u.Failover())
-	case modeCluster:
+	case "cluster":
 		cluster := u.Cluster()
 		cluster.ClusterStateReloadInterval = clusterReload
 		return redis.NewClusterClient(cluster)

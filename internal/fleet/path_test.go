@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/cache/tier"
 
 	"github.com/stretchr/testify/require"
@@ -17,8 +18,8 @@ func TestMatches(t *testing.T) {
 	} {
 		m, err := MatchFolder(prefix)
 		require.NoError(t, err)
-		require.Equal(t, want, PathOf(m))
-		require.Equal(t, m, MatchPath(want))
+		require.Equal(t, want, string(m))
+		require.Equal(t, m, cache.Match(want))
 	}
 	for _, prefix := range []string{
 		"", "/", "//", "group1//", "/group1", "group1/M0", "group1/00", "group1/M", "group1/M000", "group1/M0G",
@@ -33,10 +34,8 @@ func TestMatches(t *testing.T) {
 	m, err := MatchFile(id)
 	require.NoError(t, err)
 	require.Equal(t, tier.MatchFile(id), m)
-	require.Equal(t, m, MatchPath(PathOf(m)))
 	_, err = MatchFile("group1/M00/00/01/../x")
 	require.ErrorIs(t, err, ErrPath)
-	require.Equal(t, MatchAll(), MatchPath(PathOf(MatchAll())))
 }
 
 func FuzzMatchFolder(f *testing.F) {
@@ -48,9 +47,8 @@ func FuzzMatchFolder(f *testing.F) {
 		if err != nil {
 			return
 		}
-		path := PathOf(m)
+		path := string(m)
 		require.Equal(t, strings.TrimSuffix(prefix, "/")+"/", path)
 		require.False(t, slices.Contains(strings.Split(strings.TrimSuffix(path, "/"), "/"), ""))
-		require.Equal(t, m, MatchPath(path))
 	})
 }

@@ -10,6 +10,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -29,13 +30,16 @@ func TestPeerWithAnotherSecret(t *testing.T) {
 	for range 3 {
 		_, _, err := a.Open(t.Context(), b.o.Advertise, cache.PeerRequest{Key: testKey})
 		require.Error(t, err)
-		a.peers.backoff = backoff.NewSet[string](peerBackoff, maxPeers)
+		a.backoff = backoff.NewSet[string](peerBackoff, maxPeers)
 	}
 	require.Equal(t, map[string]int64{"refused": 3}, a.Stats().PeerFetches)
 	require.Equal(t, 1, here.count("gateway="+b.o.Advertise), here)
 	require.Equal(t, 1, here.count("give all gateways the same secret in [peer]"), here)
-	eventually.True(t, func() bool { return there.count("a connection to [peer] listen was refused") == 1 },
-		"the other side says so")
+	eventually.True(
+		t,
+		func() bool { return there.count("a connection to [peer] listen was refused") == 1 },
+		"the other side says so",
+	)
 	require.Empty(t, b.Stats().PeerRequests)
 	_, _, err := a.Open(t.Context(), "https://127.0.0.1:1", cache.PeerRequest{Key: testKey})
 	require.ErrorIs(t, err, errUnreachable)
@@ -51,7 +55,8 @@ func TestStrangersAreNotAnswered(t *testing.T) {
 	own, err := peerTLS("the secret of a stranger")
 	require.NoError(t, err)
 	own.VerifyConnection, own.NextProtos = nil, []string{"h2"}
-	old := b.peerTLS.Clone()
+	old, err := peerTLS(o.Secret)
+	require.NoError(t, err)
 	old.MinVersion, old.MaxVersion = tls.VersionTLS12, tls.VersionTLS12
 	for name, config := range map[string]*tls.Config{
 		"no certificate": {InsecureSkipVerify: true, NextProtos: []string{"h2"}}, "own certificate": own,
@@ -68,8 +73,7 @@ func TestStrangersAreNotAnswered(t *testing.T) {
 	conn, err := net.Dial("tcp", address)
 	require.NoError(t, err)
 	defer conn.Close()
-	_, err = io.WriteString(conn,
-		"GET /entry?file=f&index=0&offset=0&maxage=0&copy=0&purge=0 HTTP/1.1\r\nHost: a\r\n\r\n")
+	_, err = io.WriteString(conn, "GET /entry/f HTTP/1.1\r\nHost: a\r\n\r\n")
 	require.NoError(t, err)
 	answer, _ := io.ReadAll(conn)
 	require.NotContains(t, string(answer), "200")
@@ -83,13 +87,18 @@ const http2Preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\x00\x00\x00\x04\x00\x00\x
 func TestStopBeforeServe(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	f, err := New(Options{Addresses: []string{"127.0.0.1:1"}, Advertise: "https://" + ln.Addr().String(),
-		Secret: "the secret of a test"})
+	f, err := New(
+		Options{
+			Addresses: []string{"127.0.0.1:1"},
+			Advertise: "https://" + ln.Addr().String(),
+			Secret:    "the secret of a test",
+		},
+	)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
 	require.NoError(t, f.StopPeers(t.Context()))
 	served := make(chan error, 1)
-	go func() { served <- f.servePeers(ln, nil) }()
+	go func() { served <- f.ServePeers(ln, nil) }()
 	select {
 	case err := <-served:
 		require.NoError(t, err)
@@ -100,30 +109,24 @@ func TestStopBeforeServe(t *testing.T) {
 
 // Connections of strangers that say nothing take a bounded number of places, each for a short time
 // only.
-func TestCappedListener(t *testing.T) {
-	inner, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	ln := &cappedListener{Listener: inner, room: make(chan struct{}, 1)}
-	defer ln.Close()
-	dial := func() net.Conn {
-		conn, err := net.Dial("tcp", inner.Addr().String())
-		require.NoError(t, err)
-		t.Cleanup(func() { _ = conn.Close() })
-		return conn
+func TestConnectionsAreBounded(t *testing.T) {
+	changed := member(t, fleetOf("127.0.0.1:1"), 1).server.ConnState
+	closed := func() bool {
+		near, far := net.Pipe()
+		defer near.Close()
+		changed(far, http.StateNew)
+		_ = near.SetReadDeadline(time.Now().Add(time.Millisecond))
+		_, err := near.Read(make([]byte, 1))
+		return errors.Is(err, io.EOF)
 	}
-	dial()
-	first, err := ln.Accept()
-	require.NoError(t, err)
-	accepted := make(chan net.Conn, 1)
-	go func() {
-		conn, _ := ln.Accept()
-		accepted <- conn
-	}()
-	_, err = dial().Read(make([]byte, 1)) // closed by Accept, which goes on waiting
-	require.Error(t, err)
-	require.NoError(t, first.Close())
-	dial()
-	second := <-accepted
-	require.NotNil(t, second)
-	require.NoError(t, second.Close())
+	for range maxConnections - 1 {
+		changed(nil, http.StateNew)
+	}
+	require.False(t, closed())
+	require.True(t, closed())
+	require.True(t, closed())
+	for range 3 {
+		changed(nil, http.StateClosed)
+	}
+	require.False(t, closed())
 }

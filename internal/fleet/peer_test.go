@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/redistest"
 
@@ -34,7 +35,7 @@ type gateway struct {
 
 // serveAs starts a gateway that others reach on loopback. open gives the segments; nil = those of a
 // cache.
-func serveAs(t testing.TB, o Options, open entryOpener) *gateway {
+func serveAs(t testing.TB, o Options, open PeerOpener) *gateway {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -50,10 +51,10 @@ func serveAs(t testing.TB, o Options, open entryOpener) *gateway {
 			Source: func(string) (cache.Source, error) { return g.storage, nil }})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, g.cache.Close()) })
-		go func() { served <- g.ServePeers(ln, g.cache) }()
+		go func() { served <- g.ServePeers(ln, g.cache.PeerOpen) }()
 		start(t, g.Fleet, Local{Purge: func(m cache.Match) { g.cache.Purge(m) }})
 	} else {
-		go func() { served <- g.servePeers(ln, open) }()
+		go func() { served <- g.ServePeers(ln, open) }()
 	}
 	t.Cleanup(func() { // before those above
 		ctx, cancel := context.WithTimeout(context.Background(), time.Second)
@@ -65,15 +66,15 @@ func serveAs(t testing.TB, o Options, open entryOpener) *gateway {
 }
 
 // gives serves one stream to each request.
-func gives(v cache.Version, stream func(ctx context.Context, r *entryRequest) io.Reader) entryOpener {
-	return func(ctx context.Context, r *entryRequest) (cache.Meta, io.ReadCloser, error) {
+func gives(v cache.Version, stream func(ctx context.Context, r cache.PeerRequest) io.Reader) PeerOpener {
+	return func(ctx context.Context, r cache.PeerRequest) (cache.Meta, io.ReadCloser, error) {
 		return cache.Meta{Version: v, Checked: time.Now()}, io.NopCloser(stream(ctx, r)), nil
 	}
 }
 
 // refuses serves an error to each request.
-func refuses(err error) entryOpener {
-	return func(context.Context, *entryRequest) (cache.Meta, io.ReadCloser, error) {
+func refuses(err error) PeerOpener {
+	return func(context.Context, cache.PeerRequest) (cache.Meta, io.ReadCloser, error) {
 		return cache.Meta{}, nil, err
 	}
 }
@@ -81,9 +82,9 @@ func refuses(err error) entryOpener {
 func TestPeerGivesASegment(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	data := random(int(testVersion.Size))
-	var asked []entryRequest
-	b := serveAs(t, o, gives(testVersion, func(_ context.Context, r *entryRequest) io.Reader {
-		asked = append(asked, *r)
+	var asked []cache.PeerRequest
+	b := serveAs(t, o, gives(testVersion, func(_ context.Context, r cache.PeerRequest) io.Reader {
+		asked = append(asked, r)
 		return bytes.NewReader(data[r.Offset:])
 	}))
 	a := member(t, o, 1)
@@ -103,8 +104,8 @@ func TestPeerGivesASegment(t *testing.T) {
 	require.WithinDuration(t, time.Now(), m.Checked, testTimeout)
 	require.NoError(t, body.Close())
 	require.Len(t, asked, 5)
-	require.Equal(t, cache.PeerRequest{Key: testKey, MaxAge: time.Second, Copy: true}, asked[4].PeerRequest)
-	require.Equal(t, cache.PeerRequest{Key: testKey, Want: &testVersion, Offset: 1 << 20}, asked[2].PeerRequest)
+	require.Equal(t, cache.PeerRequest{Key: testKey, MaxAge: time.Second, Copy: true}, asked[4])
+	require.Equal(t, cache.PeerRequest{Key: testKey, Want: &testVersion, Offset: 1 << 20}, asked[2])
 	require.Equal(t, map[string]int64{"ok": 4, "abandoned": 1}, a.Stats().PeerFetches)
 	eventually.True(t, func() bool { return b.Stats().PeerRequests[http.StatusOK] == 5 }, "requests are counted")
 }
@@ -114,9 +115,11 @@ func TestPeerThatHasItNot(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	var given error
 	var meta cache.Meta
-	b := serveAs(t, o, func(context.Context, *entryRequest) (cache.Meta, io.ReadCloser, error) {
-		return meta, nil, given
-	})
+	b := serveAs(
+		t,
+		o,
+		func(context.Context, cache.PeerRequest) (cache.Meta, io.ReadCloser, error) { return meta, nil, given },
+	)
 	a := member(t, o, 1)
 	for _, c := range []struct{ given, want error }{
 		{cache.ErrNotHere, cache.ErrNotHere}, {cache.ErrChanged, cache.ErrChanged}, {cache.ErrBusy, errRefused},
@@ -163,16 +166,16 @@ func TestPeerThatIsBehind(t *testing.T) {
 	}
 	require.NoError(t, open())
 	relay.Hang()
-	require.Equal(t, b.appliedUpTo(), a.appliedUpTo())
+	require.Equal(t, b.applied.Load(), a.applied.Load())
 	a.purges.confirm = time.Second
-	_, missing, err := a.Purge(t.Context(), MatchAll())
+	_, missing, err := a.Purge(t.Context(), tier.MatchAll())
 	require.NoError(t, err)
 	require.Equal(t, []string{b.o.Name}, missing)
 	require.ErrorIs(t, open(), cache.ErrNotHere)
-	require.Less(t, b.appliedUpTo(), a.appliedUpTo())
+	require.Less(t, b.applied.Load(), a.applied.Load())
 	relay.Restore()
 	require.Error(t, open(), "it was purged")
-	eventually.True(t, func() bool { return b.appliedUpTo() == a.appliedUpTo() }, "it catches up")
+	eventually.True(t, func() bool { return b.applied.Load() == a.applied.Load() }, "it catches up")
 }
 
 // However a body goes wrong, its reader gets an error other than io.EOF.
@@ -183,22 +186,22 @@ func TestPeerThatBreaks(t *testing.T) {
 	small.Size = int64(len(data))
 	broken := errors.New("the source broke")
 	for name, c := range map[string]struct {
-		open  entryOpener
+		open  PeerOpener
 		want  error // of open; nil = of the body
 		bytes int   // that may be read
 	}{
-		"ends early": {gives(small, func(context.Context, *entryRequest) io.Reader {
+		"ends early": {gives(small, func(context.Context, cache.PeerRequest) io.Reader {
 			return bytes.NewReader(data[:300_000])
 		}), nil, 300_000},
-		"fails in the middle": {gives(small, func(context.Context, *entryRequest) io.Reader {
+		"fails in the middle": {gives(small, func(context.Context, cache.PeerRequest) io.Reader {
 			return io.MultiReader(bytes.NewReader(data[:300_000]), &failing{broken})
 		}), nil, 300_000},
-		"fails at the last byte": {gives(small, func(context.Context, *entryRequest) io.Reader {
+		"fails at the last byte": {gives(small, func(context.Context, cache.PeerRequest) io.Reader {
 			return io.MultiReader(bytes.NewReader(data[:len(data)-1]), &failing{broken})
 		}), nil, len(data) - 1},
-		"panics": {func(context.Context, *entryRequest) (cache.Meta, io.ReadCloser, error) { panic("a bug") },
+		"panics": {func(context.Context, cache.PeerRequest) (cache.Meta, io.ReadCloser, error) { panic("a bug") },
 			errUnreachable, 0},
-		"gives another version": {gives(testVersion, func(context.Context, *entryRequest) io.Reader {
+		"gives another version": {gives(testVersion, func(context.Context, cache.PeerRequest) io.Reader {
 			return bytes.NewReader(data)
 		}),
 			cache.ErrChanged, 0},
@@ -241,7 +244,7 @@ func TestPeerWhoseConnectionEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var relay *redistest.Relay
 			var asked atomic.Int32
-			b := serveAs(t, o, func(ctx context.Context, _ *entryRequest) (cache.Meta, io.ReadCloser, error) {
+			b := serveAs(t, o, func(ctx context.Context, _ cache.PeerRequest) (cache.Meta, io.ReadCloser, error) {
 				if int(asked.Add(1)) <= c.ends {
 					c.end(relay)
 					<-ctx.Done()
@@ -259,7 +262,7 @@ func TestPeerWhoseConnectionEnds(t *testing.T) {
 			}
 			require.ErrorIs(t, err, c.want)
 			require.EqualValues(t, c.ends, asked.Load())
-			require.False(t, a.peers.backoff.Allow(peer), "others do not wait for it")
+			require.False(t, a.backoff.Allow(peer), "others do not wait for it")
 		})
 	}
 }
@@ -268,6 +271,10 @@ func TestPeerWhoseConnectionEnds(t *testing.T) {
 type failing struct{ err error }
 
 func (f *failing) Read([]byte) (int, error) { return 0, f.err }
+
+// testHead is what the head of an answer tells of testVersion.
+const testHead = `{"Version":{"Size":3145728,"ModTime":1767225600000000000,"CRC32":3735928559,` +
+	`"Immutable":true,"Linked":false},"Age":0,"TTL":0}`
 
 // A body that says less or more than the segment has is an error before a byte of it is used.
 func TestPeerWithAWrongHead(t *testing.T) {
@@ -279,16 +286,25 @@ func TestPeerWithAWrongHead(t *testing.T) {
 			w.Header().Set("Content-Length", fmt.Sprint(size))
 		},
 		"no length": func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set(versionHeader, formatVersion(testVersion))
+			w.Header().Set(entryHeader, testHead)
 			_, _ = w.Write(nil)
 		},
 		"another length": func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set(versionHeader, formatVersion(testVersion))
+			w.Header().Set(entryHeader, testHead)
 			w.Header().Set("Content-Length", "1")
 			_, _ = w.Write([]byte("x"))
 		},
 		"a negative size": func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set(versionHeader, "size=-1&mtime=0&crc=0&flags=0")
+			w.Header().Set(entryHeader, strings.Replace(testHead, "3145728", "-1", 1))
+		},
+		"no JSON": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(entryHeader, testHead[1:])
+		},
+		"gone, but not for how long": func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusNotFound)
+		},
+		"an age without end": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set(entryHeader, strings.Replace(testHead, `"Age":0`, `"Age":9000000000000000000`, 1))
 		},
 		"a redirect": func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, a.o.Advertise, http.StatusFound)

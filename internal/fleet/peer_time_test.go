@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"net"
-	"net/http"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -69,26 +68,27 @@ func (c *freezable) Write(b []byte) (int, error) {
 	return c.Conn.Write(b)
 }
 
-// bubbled is a client with the default times, in a bubble, and the network to a gateway that gives
-// segments.
-func bubbled(t *testing.T, open entryOpener) (*peers, *pipes) {
-	o := &Options{Secret: "the secret of a test", Advertise: "https://10.0.0.1:8887"}
-	o.setDefaults()
-	config, err := peerTLS(o.Secret)
-	require.NoError(t, err)
-	p := newPeers(o, &leases{}, config)
+// bubbled is a gateway with the default times, in a bubble, and the network to another one that
+// gives segments.
+func bubbled(t *testing.T, open PeerOpener) (*Fleet, *pipes) {
+	made := func(advertise string) *Fleet {
+		f, err := New(Options{Addresses: []string{"127.0.0.1:1"}, Advertise: advertise, Secret: "the secret of a test"})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, f.Close()) })
+		return f
+	}
+	f, server := made("https://10.0.0.1:8887"), made(otherGateway)
 	network := &pipes{dialled: make(chan net.Conn), closed: make(chan struct{})}
-	p.client.Transport.(*http.Transport).DialContext = network.dial
+	f.transport.DialContext = network.dial
 	served := make(chan error, 1)
-	server := &Fleet{o: *o, peerTLS: config}
-	go func() { served <- server.servePeers(network, open) }()
+	go func() { served <- server.ServePeers(network, open) }()
 	synctest.Wait()
-	t.Cleanup(func() {
-		p.close()
-		require.NoError(t, server.peerServer.Close())
+	t.Cleanup(func() { // before those above
+		f.transport.CloseIdleConnections()
+		require.NoError(t, server.server.Close())
 		require.NoError(t, <-served)
 	})
-	return p, network
+	return f, network
 }
 
 // A gateway that freezes is noticed after a quarter of the TTL of a lease, in the middle of a body
@@ -104,13 +104,23 @@ func TestPeerThatFreezes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				began := make(chan struct{})
-				p, network := bubbled(t, func(ctx context.Context, _ *entryRequest) (cache.Meta, io.ReadCloser, error) {
-					close(began)
-					if err := rest(ctx, c.head); err != nil {
-						return cache.Meta{}, nil, err
-					}
-					return cache.Meta{Version: small}, &slowStream{ctx, time.Hour, [][]byte{make([]byte, 1000)}, 0}, nil
-				})
+				p, network := bubbled(
+					t,
+					func(ctx context.Context, _ cache.PeerRequest) (cache.Meta, io.ReadCloser, error) {
+						close(began)
+						if err := rest(ctx, c.head); err != nil {
+							return cache.Meta{}, nil, err
+						}
+						return cache.Meta{
+								Version: small,
+							}, &slowStream{
+								ctx,
+								time.Hour,
+								[][]byte{make([]byte, 1000)},
+								0,
+							}, nil
+					},
+				)
 				var frozen time.Time
 				go func() {
 					<-began
@@ -118,8 +128,11 @@ func TestPeerThatFreezes(t *testing.T) {
 					frozen = time.Now()
 					network.frozen.Store(true)
 				}()
-				_, body, err := p.open(t.Context(), otherGateway,
-					&entryRequest{PeerRequest: cache.PeerRequest{Key: testKey, Want: &small}})
+				_, body, err := p.open(
+					t.Context(),
+					otherGateway,
+					entryRequest{PeerRequest: cache.PeerRequest{Key: testKey, Want: &small}},
+				)
 				if c.head == 0 {
 					require.NoError(t, err)
 					var got []byte
@@ -171,7 +184,7 @@ func (s *slowStream) Close() error { return nil }
 // connected, and its bytes arrive when they come.
 func TestSlowFillStaysConnected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		p, _ := bubbled(t, func(ctx context.Context, _ *entryRequest) (cache.Meta, io.ReadCloser, error) {
+		p, _ := bubbled(t, func(ctx context.Context, _ cache.PeerRequest) (cache.Meta, io.ReadCloser, error) {
 			if err := rest(ctx, time.Hour); err != nil {
 				return cache.Meta{}, nil, err
 			}
@@ -179,7 +192,7 @@ func TestSlowFillStaysConnected(t *testing.T) {
 				&slowStream{ctx, time.Hour, [][]byte{[]byte("01234"), []byte("56789")}, 0}, nil
 		})
 		began := time.Now()
-		_, body, err := p.open(t.Context(), otherGateway, &entryRequest{PeerRequest: cache.PeerRequest{Key: testKey}})
+		_, body, err := p.open(t.Context(), otherGateway, entryRequest{PeerRequest: cache.PeerRequest{Key: testKey}})
 		require.NoError(t, err)
 		defer body.Close()
 		first := make([]byte, 10)
@@ -199,20 +212,20 @@ func TestCancelledRequestEndsThere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var ended sync.WaitGroup
 		ended.Add(2)
-		p, network := bubbled(t, func(ctx context.Context, r *entryRequest) (cache.Meta, io.ReadCloser, error) {
+		p, network := bubbled(t, func(ctx context.Context, r cache.PeerRequest) (cache.Meta, io.ReadCloser, error) {
 			context.AfterFunc(ctx, ended.Done)
 			return cache.Meta{Version: cache.Version{Size: 1}},
 				&slowStream{ctx, 0, [][]byte{[]byte("x")}, int(r.Offset)}, rest(ctx, time.Second)
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		time.AfterFunc(time.Millisecond, cancel)
-		_, _, err := p.open(ctx, otherGateway, &entryRequest{PeerRequest: cache.PeerRequest{Key: testKey}})
+		_, _, err := p.open(ctx, otherGateway, entryRequest{PeerRequest: cache.PeerRequest{Key: testKey}})
 		require.ErrorIs(t, err, context.Canceled)
 		require.True(t, p.backoff.Allow(otherGateway), "the caller's leaving says nothing about the peer")
-		p.client.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) {
+		p.transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
 			return nil, errors.New("a second connection")
 		}
-		_, body, err := p.open(t.Context(), otherGateway, &entryRequest{PeerRequest: cache.PeerRequest{Key: testKey}})
+		_, body, err := p.open(t.Context(), otherGateway, entryRequest{PeerRequest: cache.PeerRequest{Key: testKey}})
 		require.NoError(t, err)
 		require.NoError(t, body.Close())
 		ended.Wait()
@@ -226,12 +239,12 @@ func TestPeerInBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, _ := bubbled(t, nil)
 		dials := atomic.Int32{}
-		p.client.Transport.(*http.Transport).DialContext = func(context.Context, string, string) (net.Conn, error) {
+		p.transport.DialContext = func(context.Context, string, string) (net.Conn, error) {
 			dials.Add(1)
 			return nil, errors.New("no route")
 		}
 		open := func(ctx context.Context, holder string) error {
-			_, _, err := p.open(ctx, holder, &entryRequest{PeerRequest: cache.PeerRequest{Key: testKey}})
+			_, _, err := p.open(ctx, holder, entryRequest{PeerRequest: cache.PeerRequest{Key: testKey}})
 			return err
 		}
 		for range 10 {
@@ -249,5 +262,63 @@ func TestPeerInBackoff(t *testing.T) {
 		cancel()
 		require.ErrorIs(t, open(ctx, "https://10.0.0.3:8887"), context.Canceled)
 		require.True(t, p.backoff.Allow("https://10.0.0.3:8887"))
+	})
+}
+
+// A gateway that does not begin to give a copy is not waited for, and not asked for copies during
+// the back-off. What it fetches is waited for meanwhile.
+func TestPeerTooSlowForCopies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var asked atomic.Int32
+		f, _ := bubbled(t, func(ctx context.Context, r cache.PeerRequest) (cache.Meta, io.ReadCloser, error) {
+			asked.Add(1)
+			pause := time.Minute
+			if r.Copy && asked.Load() > 2 {
+				pause = copyTimeout / 2
+			}
+			return cache.Meta{
+					Version: cache.Version{Size: 1},
+				}, &slowStream{
+					ctx,
+					time.Hour,
+					[][]byte{[]byte("x")},
+					0,
+				}, rest(
+					ctx,
+					pause,
+				)
+		})
+		open := func(copied bool) (time.Duration, error) {
+			began := time.Now()
+			_, body, err := f.open(
+				t.Context(),
+				otherGateway,
+				entryRequest{PeerRequest: cache.PeerRequest{Key: testKey, Copy: copied}},
+			)
+			took := time.Since(began)
+			if err == nil {
+				time.Sleep(copyTimeout)
+				got := make([]byte, 1)
+				_, err = io.ReadFull(body, got)
+				require.NoError(t, body.Close())
+			}
+			return took, err
+		}
+		took, err := open(true)
+		require.ErrorIs(t, err, errSlow)
+		require.ErrorIs(t, err, cache.ErrNotHere)
+		require.Equal(t, copyTimeout, took)
+		for range 10 {
+			took, err = open(true)
+			require.ErrorIs(t, err, errUnreachable)
+			require.Zero(t, took)
+		}
+		took, err = open(false)
+		require.NoError(t, err)
+		require.Equal(t, time.Minute, took)
+		require.EqualValues(t, 2, asked.Load())
+		took, err = open(true)
+		require.NoError(t, err, "after the back-off it is asked again")
+		require.Equal(t, copyTimeout/2, took)
 	})
 }

@@ -1,41 +1,105 @@
 package fleet
 
 import (
+	"encoding/json"
 	"fastdfs-gateway/internal/cache"
+	"net/http"
+	"net/url"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// A request or a version is read as it was written, and nothing else is accepted.
+// A request is read as it was written, and nothing else is accepted.
 func FuzzEntryRequest(f *testing.F) {
 	for _, r := range []cache.PeerRequest{
 		{Key: testKey}, {Key: testKey, Want: &testVersion, Offset: 5},
-		{Key: cache.SegmentKey{File: "a b&c", Index: 7}, Copy: true},
+		{Key: cache.SegmentKey{File: "a b&c?\x7f\xff//../%", Index: 7}, Copy: true},
 		{Key: cache.SegmentKey{File: "f", Index: cache.Facts}, MaxAge: time.Second},
 	} {
-		request := entryRequest{r, 77}
-		f.Add(request.uri())
+		text, err := json.Marshal(entryRequest{r, 77})
+		require.NoError(f, err)
+		f.Add(r.Key.File, string(text))
+		r.Key.File = ""
+		text, err = json.Marshal(entryRequest{r, 77})
+		require.NoError(f, err)
+		f.Add(testFile, string(text))
+		f.Add(strings.Repeat("a", maxFile+1), string(text))
 	}
-	f.Add(entryPath + "?file=f&index=9223372036854775808&offset=0&maxage=0&copy=0&purge=0")
-	f.Add(entryPath + "?file=f&index=0&offset=-1&maxage=0&copy=0&purge=0")
-	f.Add(entryPath + "?file=f&index=-2&offset=0&maxage=-1&copy=2&purge=9007199254740992")
-	f.Fuzz(func(t *testing.T, uri string) {
-		r, err := parseEntryRequest(uri)
-		if err == nil {
-			require.Equal(t, uri, r.uri())
-			require.True(t, r.Key.Index >= cache.Facts && r.Offset >= 0 && r.Offset <= cache.SegmentSize &&
-				r.MaxAge >= 0 && r.Purge >= 0)
-			require.True(t, r.Want == nil || r.Want.Size >= 0)
+	f.Add(
+		"f",
+		`{"Key":{"File":"","Index":9223372036854775808},"Want":null,"Offset":0,"MaxAge":0,"Copy":false,"Purge":0}`,
+	)
+	f.Add("f", `{"Key":{"File":"","Index":0},"Want":null,"Offset":-1,"MaxAge":0,"Copy":false,"Purge":0}`)
+	f.Add(
+		"f",
+		`{"Key":{"File":"","Index":-2},"Want":null,"Offset":0,"MaxAge":-1,"Copy":false,"Purge":9007199254740992}`,
+	)
+	peer, err := parsePeer(otherGateway)
+	require.NoError(f, err)
+	f.Fuzz(func(t *testing.T, file, text string) {
+		sent := &http.Request{
+			Method: http.MethodGet,
+			URL:    &url.URL{Path: entryPath + file},
+			Header: http.Header{requestHeader: {text}},
+		}
+		r, err := parseEntryRequest(sent)
+		if err != nil {
+			require.ErrorIs(t, err, errRequest)
 			return
 		}
-		require.ErrorIs(t, err, errRequest)
-		if v, err := parseVersion(uri); err == nil {
-			require.Equal(t, uri, formatVersion(v))
-		}
-		if d, ok := parseMillis(uri); ok {
-			require.True(t, d >= 0 && d <= maxAge)
+		require.Equal(t, file, r.Key.File)
+		require.True(
+			t,
+			r.Key.Index >= cache.Facts && r.Offset >= 0 && r.Offset <= cache.SegmentSize && r.MaxAge >= 0 &&
+				r.Purge >= 0,
+		)
+		require.True(t, r.Want == nil || r.Want.Size >= 0)
+		made := r.make(t.Context(), peer)
+		require.Equal(t, text, made.Header.Get(requestHeader))
+		require.Equal(t, "10.0.0.2:8887", made.URL.Host)
+		arrived, err := url.ParseRequestURI(made.URL.RequestURI())
+		require.NoError(t, err)
+		require.Equal(
+			t,
+			&url.URL{Path: entryPath + file, RawPath: arrived.RawPath},
+			arrived,
+			"nothing of a name is lost",
+		)
+	})
+}
+
+// FuzzHead: what an answer tells is in its bounds.
+func FuzzHead(f *testing.F) {
+	f.Add(testHead)
+	f.Add(`{"Version":{"Size":-1}}`)
+	f.Add(`{"Age":9223372036854775807}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		if h, err := parseHead(text); err == nil {
+			require.True(t, h.Version.Size >= 0 && h.Age <= maxAge && h.TTL <= maxAge)
 		}
 	})
+}
+
+// TestWire: gateways of two versions understand each other.
+func TestWire(t *testing.T) {
+	peer, err := parsePeer(otherGateway)
+	require.NoError(t, err)
+	r := entryRequest{
+		cache.PeerRequest{Key: testKey, Want: &testVersion, Offset: 5, MaxAge: time.Second, Copy: true},
+		77,
+	}
+	made := r.make(t.Context(), peer)
+	require.Equal(t, "https://10.0.0.2:8887/entry/"+testFile, made.URL.String())
+	require.Equal(
+		t,
+		`{"Key":{"File":"","Index":0},"Want":{"Size":3145728,"ModTime":1767225600000000000,"CRC32":3735928559,`+
+			`"Immutable":true,"Linked":false},"Offset":5,"MaxAge":1000000000,"Copy":true,"Purge":77}`,
+		made.Header.Get(requestHeader),
+	)
+	head, err := json.Marshal(entryHead{Version: testVersion})
+	require.NoError(t, err)
+	require.Equal(t, testHead, string(head))
 }

@@ -1,6 +1,8 @@
 package fleet
 
 import (
+	"bufio"
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -13,65 +15,41 @@ import (
 
 	"fastdfs-gateway/internal/backoff"
 	"fastdfs-gateway/internal/cache"
-	"fastdfs-gateway/internal/logfile"
-	"fastdfs-gateway/internal/panics"
 )
 
 const (
-	peerDial = time.Second // for a connection to a peer, and again for its TLS handshake
-	maxPeers = 1024        // in back-off at a time
+	peerDial    = time.Second            // for a connection to a peer, and again for its TLS handshake
+	copyTimeout = 100 * time.Millisecond // until a peer begins to give a copy: the source can be asked as well
+	maxPeers    = 1024                   // in back-off at a time
 )
 
 // peerBackoff is for how long a peer that could not be reached is not asked. Then one request
-// probes it, and the others ask other gateways until that has reached it.
+// probes it, and the others ask other gateways until that has reached it. One that is too slow for
+// a copy is in back-off for copies alone.
 var peerBackoff = backoff.Policy{First: 2 * time.Second, Max: 30 * time.Second}
 
-// peers reads entries from other gateways.
-type peers struct {
-	o       *Options
-	leases  *leases
-	client  *http.Client // nil = this gateway has no peers
-	warn    *logfile.Warner
-	backoff *backoff.Set[string] // peers that could not be reached
-}
-
-// newPeers makes the client; config is nil where there are no peers.
-func newPeers(o *Options, b *leases, config *tls.Config) *peers {
-	p := &peers{o: o, leases: b, warn: logfile.NewWarner(o.Log), backoff: backoff.NewSet[string](peerBackoff, maxPeers)}
-	if config == nil {
-		return p
+// newTransport makes connections to other gateways. It follows no redirect.
+func newTransport(config *tls.Config, lockTTL time.Duration) *http.Transport {
+	return &http.Transport{
+		DialContext:            dialPeer(peerDial),
+		TLSClientConfig:        config,
+		TLSHandshakeTimeout:    peerDial,
+		Protocols:              onlyHTTP2(),
+		HTTP2:                  http2Config(lockTTL),
+		MaxResponseHeaderBytes: 16 << 10,
+		IdleConnTimeout:        time.Minute,
+		DisableCompression:     true,
 	}
-	p.client = &http.Client{
-		Transport: &http.Transport{
-			DialContext:            dialPeer(peerDial),
-			TLSClientConfig:        config,
-			TLSHandshakeTimeout:    peerDial,
-			Protocols:              onlyHTTP2(),
-			HTTP2:                  http2Config(o.LockTTL),
-			MaxResponseHeaderBytes: 16 << 10,
-			IdleConnTimeout:        time.Minute,
-			DisableCompression:     true,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-	return p
 }
 
 // dialPeer makes connections to peers.
 func dialPeer(timeout time.Duration) func(ctx context.Context, network, addr string) (net.Conn, error) {
-	dialer := &net.Dialer{Timeout: timeout}
 	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := dialer.DialContext(ctx, network, addr)
+		conn, err := (&net.Dialer{Timeout: timeout}).DialContext(ctx, network, addr)
 		if err != nil {
 			return nil, err
 		}
-		return newBufferedConn(conn), nil
-	}
-}
-
-func (p *peers) close() {
-	if p.client != nil {
-		p.client.CloseIdleConnections()
+		return &bufferedConn{conn, bufio.NewReaderSize(conn, readBuffer)}, nil
 	}
 }
 
@@ -80,53 +58,56 @@ var (
 	errUnreachable = fmt.Errorf("%w: peer cannot be reached", cache.ErrNotHere)
 	errRefused     = errors.New("peer refuses")
 	errAnswer      = errors.New("peer gives a wrong answer")
+	errSlow        = fmt.Errorf("it has not begun to give a copy after %s", copyTimeout)
 )
 
 // Open implements cache.Fleet. A peer that cannot be reached is cache.ErrNotHere too.
 func (f *Fleet) Open(ctx context.Context, peer string, r cache.PeerRequest) (cache.Meta, io.ReadCloser, error) {
-	m, body, err := f.peers.open(ctx, peer, &entryRequest{PeerRequest: r, Purge: max(0, f.seenUpTo())})
+	m, body, err := f.open(ctx, peer, entryRequest{PeerRequest: r, Purge: f.seen.Load()})
+	if body == nil { // else its end is counted
+		_, result := outcomeOf(err)
+		f.stats.change(func(n *Stats) { n.PeerFetches[result]++ })
+	}
 	if err != nil {
-		f.leases.fetched(resultOf(err))
-		return m, nil, fmt.Errorf("cannot read %q from %q: %w", r.Key, peer, err)
+		err = fmt.Errorf("cannot read %q from %q: %w", r.Key, peer, err)
 	}
-	if body == nil {
-		f.leases.fetched("ok")
-		return m, nil, nil // no body that is a nil pointer
-	}
-	return m, body, nil
+	return m, body, err
 }
 
 // open sends a request and waits for the head of the answer.
-func (p *peers) open(ctx context.Context, peer string, r *entryRequest) (m cache.Meta, body *peerBody, err error) {
-	defer panics.ToError(&err, "asking a peer")
-	if _, err := parsePeer(peer); err != nil {
-		return m, nil, err
+func (f *Fleet) open(ctx context.Context, peer string, r entryRequest) (m cache.Meta, body io.ReadCloser, err error) {
+	key := peer // in the back-off
+	if r.Copy {
+		key = "copies of " + peer
+		limited, cancel := context.WithCancelCause(ctx)
+		defer time.AfterFunc(copyTimeout, func() { cancel(errSlow) }).Stop()
+		ctx = limited
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, peer+r.uri(), nil)
+	to, err := parsePeer(peer)
 	switch {
 	case err != nil:
-		return m, nil, fmt.Errorf("cannot make a request: %w", err)
-	case p.client == nil || peer == p.o.Advertise:
-		return m, nil, fmt.Errorf("%w: it is this gateway, or no secret is set", errUnreachable)
-	case !p.backoff.Allow(peer):
+		return m, nil, err
+	case f.o.Advertise == "" || peer == f.o.Advertise:
+		return m, nil, fmt.Errorf("%w: it is this gateway, or this one has no peers", errUnreachable)
+	case !f.backoff.Allow(key):
 		return m, nil, fmt.Errorf("%w: it has failed a moment ago", errUnreachable)
 	}
-	defer p.backoff.Abandon(peer) // where the answer is none of those below
-	answer, err := p.client.Do(req)
+	defer f.backoff.Abandon(key) // where the answer is none of those below
+	answer, err := f.transport.RoundTrip(r.make(ctx, to))
 	if isCut(err) { // a new connection tells whether the peer is dead; net/http does so for HTTP/1 alone
-		answer, err = p.client.Do(req)
+		answer, err = f.transport.RoundTrip(r.make(ctx, to))
 	}
 	if err != nil {
-		return m, nil, p.failed(ctx, peer, err)
+		return m, nil, f.failed(ctx, peer, key, err)
 	}
-	p.backoff.Succeed(peer)
-	m, err = p.accept(peer, r, answer)
+	f.backoff.Succeed(key)
+	m, err = f.accept(peer, r, answer)
 	if err != nil || r.Key.Index == cache.Facts {
 		_ = answer.Body.Close() // it is not used
 		return m, nil, err
 	}
 	left := m.Version.SegmentLength(r.Key.Index) - r.Offset
-	return m, &peerBody{p: p, ctx: ctx, body: answer.Body, left: left}, nil
+	return m, &peerBody{ReadCloser: answer.Body, left: left, stats: &f.stats}, nil
 }
 
 // isCut tells whether a connection ended while a request on it was waiting for its answer.
@@ -135,99 +116,75 @@ func isCut(err error) bool {
 }
 
 // failed is the error for a peer that did not answer; the others need not wait for it meanwhile.
-func (p *peers) failed(ctx context.Context, peer string, err error) error {
+func (f *Fleet) failed(ctx context.Context, peer, key string, err error) error {
+	cause := context.Cause(ctx)
+	if cause == nil || errors.Is(cause, errSlow) {
+		f.backoff.Fail(key)
+	}
 	switch {
-	case ctx.Err() != nil:
-		return fmt.Errorf("%w: %w", errUnreachable, context.Cause(ctx))
+	case cause != nil:
+		return fmt.Errorf("%w: %w", errUnreachable, cause)
 	case errors.Is(err, ErrSecret):
-		p.backoff.Fail(peer)
-		p.warn.Warn(peer, "a peer is not trusted", "gateway", peer, "error", ErrSecret,
+		f.warn.Warn(peer, "a peer is not trusted", "gateway", peer, "error", ErrSecret,
 			"advice",
 			"give all gateways the same secret in [peer], and see that advertise leads to their [peer] listen")
 		return fmt.Errorf("%w: %w", errRefused, err)
 	}
-	p.backoff.Fail(peer)
-	p.warn.Warn(peer, "a peer cannot be reached", "gateway", peer, "error", err,
+	f.warn.Warn(peer, "a peer cannot be reached", "gateway", peer, "error", err,
 		"advice", "see that it runs, and that advertise in its [peer] leads to its [peer] listen from this host")
 	return fmt.Errorf("%w: %w", errUnreachable, err)
 }
 
 // accept reads the head of an answer.
-func (p *peers) accept(peer string, r *entryRequest, answer *http.Response) (m cache.Meta, err error) {
-	now := time.Now()
-	switch answer.StatusCode {
-	case http.StatusOK:
-	case http.StatusNotFound:
-		m = cache.Meta{Gone: true, Checked: now, TTL: -1}
-		if ttl, ok := parseMillis(answer.Header.Get(lifetimeHeader)); ok && ttl > 0 {
-			m.TTL = ttl
+func (f *Fleet) accept(peer string, r entryRequest, answer *http.Response) (m cache.Meta, err error) {
+	now, err := time.Now(), errRefused
+	for _, o := range outcomes {
+		if o.status == answer.StatusCode {
+			err = o.err
 		}
-		return m, cache.ErrNotFound
-	case http.StatusMisdirectedRequest:
-		return m, cache.ErrNotHere
-	case http.StatusConflict:
-		return m, fmt.Errorf("%w: the peer knows another version", cache.ErrChanged)
-	default:
-		p.warn.Warn(peer, "a peer does not send an entry", "gateway", peer, "error", answer.Status)
+	}
+	if errors.Is(err, errRefused) {
+		f.warn.Warn(peer, "a peer does not send an entry", "gateway", peer, "error", answer.Status)
 		return m, fmt.Errorf("%w with status %d", errRefused, answer.StatusCode)
 	}
-	v, err := parseVersion(answer.Header.Get(versionHeader))
-	length := v.SegmentLength(r.Key.Index) - r.Offset
+	if err != nil && !errors.Is(err, cache.ErrNotFound) {
+		return m, fmt.Errorf("the peer says: %w", err)
+	}
+	head, wrong := parseHead(answer.Header.Get(entryHeader))
+	length := head.Version.SegmentLength(r.Key.Index) - r.Offset
 	switch {
+	case wrong != nil:
+		return m, fmt.Errorf("%w: %s: %w", errAnswer, entryHeader, wrong)
 	case err != nil:
-		return m, fmt.Errorf("%w: version: %w", errAnswer, err)
-	case r.Want != nil && v != *r.Want:
+		return cache.Meta{Gone: true, Checked: now, TTL: cmp.Or(max(0, head.TTL), -1)}, err
+	case r.Want != nil && head.Version != *r.Want:
 		return m, fmt.Errorf("%w: the peer has another version", cache.ErrChanged)
 	case r.Key.Index != cache.Facts && answer.ContentLength != length:
 		return m, fmt.Errorf("%w: %d bytes of %q from byte %d on", errAnswer, answer.ContentLength, r.Key, r.Offset)
+	case head.Age >= 0:
+		m.Checked = now.Add(-head.Age)
 	}
-	m.Version = v
-	if age, ok := parseMillis(answer.Header.Get(ageHeader)); ok {
-		m.Checked = now.Add(-age)
-	}
+	m.Version = head.Version
 	return m, nil
 }
 
-// resultOf names how a read has gone, for the counters.
-func resultOf(err error) string {
-	for _, r := range []struct {
-		err  error
-		name string
-	}{
-		{errUnreachable, "unreachable"}, {cache.ErrNotHere, "not_here"}, {cache.ErrNotFound, "not_found"},
-		{cache.ErrChanged, "changed"}, {errRefused, "refused"},
-	} {
-		if errors.Is(err, r.err) {
-			return r.name
-		}
-	}
-	return "broken"
-}
-
-// peerBody is the body of a peer's answer. Its reads end with ctx, and when the connection fails.
+// peerBody is the body of a peer's answer. net/http compares its length with Content-Length, so it
+// ends with io.EOF only when the segment is complete, and it ends with the context of its request.
 type peerBody struct {
-	p       *peers
-	ctx     context.Context // of the request that the body answers
-	body    io.ReadCloser
-	left    int64 // bytes that are missing
-	counted bool
+	io.ReadCloser
+	left  int64  // bytes that are missing
+	stats *stats // nil: it has been counted
 }
 
-// Read implements io.Reader. It is io.EOF only when the segment is complete.
+// Read implements io.Reader.
 func (b *peerBody) Read(p []byte) (int, error) {
-	n, err := b.body.Read(p)
+	n, err := b.ReadCloser.Read(p)
 	b.left -= int64(n)
 	switch {
 	case b.left == 0:
 		b.count("ok")
-	case errors.Is(err, io.EOF): // net/http compares with Content-Length before
-		err = io.ErrUnexpectedEOF
-	}
-	if err != nil && err != io.EOF {
+	case err != nil:
 		b.count("broken")
-		if cause := context.Cause(b.ctx); cause != nil {
-			err = cause
-		}
 		err = fmt.Errorf("cannot read on from a peer, %d bytes are missing: %w", b.left, err)
 	}
 	return n, err
@@ -235,9 +192,9 @@ func (b *peerBody) Read(p []byte) (int, error) {
 
 // count counts how the read has gone, once.
 func (b *peerBody) count(result string) {
-	if !b.counted {
-		b.counted = true
-		b.p.leases.fetched(result)
+	if b.stats != nil {
+		b.stats.change(func(n *Stats) { n.PeerFetches[result]++ })
+		b.stats = nil
 	}
 }
 
@@ -245,5 +202,5 @@ func (b *peerBody) count(result string) {
 // stays.
 func (b *peerBody) Close() error {
 	b.count("abandoned")
-	return b.body.Close()
+	return b.ReadCloser.Close()
 }

@@ -17,76 +17,58 @@ const (
 	readBuffer = 128 << 10             // bytes that are read at once
 )
 
-// batchConn is the connection below TLS of the side that sends entries. It holds back a full record
-// and writes it with the records behind it. The last record of a frame is hardly ever full; where
-// it is, it waits for holdTime.
+// batchListener accepts connections below TLS for the side that sends entries.
+type batchListener struct{ net.Listener }
+
+// Accept implements net.Listener.
+func (l batchListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	return &batchConn{Conn: conn}, err
+}
+
+// batchConn holds back a full record and writes it with the records behind it. The last record of a
+// frame is hardly ever full; where it is, it waits for holdTime.
 type batchConn struct {
 	net.Conn
 
-	mu    sync.Mutex  // guards what follows; a Write may take long with it
-	held  []byte      // full records
-	timer *time.Timer // writes them; nil before the first one
-	err   error       // of a write
+	mu    sync.Mutex    // guards what follows; a Write may take long with it
+	batch *bufio.Writer // nil before the first full record: strangers get no buffer
+	timer *time.Timer   // writes the batch
 }
 
 // Write implements net.Conn. A failure may be that of an earlier write.
 func (c *batchConn) Write(p []byte) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.held) > 0 && len(c.held)+len(p) > maxBatch {
-		c.flush()
-	}
+	full := len(p) >= fullRecord
 	switch {
-	case c.err != nil:
-		return 0, c.err
-	case len(p) >= fullRecord && len(p) <= maxBatch:
-		c.hold(p)
-		return len(p), nil
-	case len(c.held) == 0:
+	case c.batch == nil && !full:
 		return c.Conn.Write(p)
+	case c.batch == nil:
+		c.batch, c.timer = bufio.NewWriterSize(c.Conn, maxBatch), time.AfterFunc(holdTime, c.flush)
 	}
-	c.held = append(c.held, p...)
-	if c.flush(); c.err != nil {
-		return 0, c.err
-	}
-	return len(p), nil
-}
-
-// hold keeps a full record for a while. mu is held.
-func (c *batchConn) hold(p []byte) {
-	if c.timer == nil {
-		c.held = make([]byte, 0, maxBatch)
-		c.timer = time.AfterFunc(holdTime, c.writeHeld)
-	} else if len(c.held) == 0 {
+	n, err := c.batch.Write(p)
+	switch {
+	case !full && err == nil:
+		c.timer.Stop()
+		err = c.batch.Flush()
+	case c.batch.Buffered() <= n: // the first that is held
 		c.timer.Reset(holdTime)
 	}
-	c.held = append(c.held, p...)
+	return n, err
 }
 
-// writeHeld is called when nothing has followed for a while.
-func (c *batchConn) writeHeld() {
+// flush is called when nothing has followed for a while.
+func (c *batchConn) flush() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.err == nil && len(c.held) > 0 {
-		c.flush()
-	}
-}
-
-// flush writes what is held. mu is held.
-func (c *batchConn) flush() {
-	c.timer.Stop()
-	_, c.err = c.Conn.Write(c.held)
-	c.held = c.held[:0]
+	_ = c.batch.Flush() // the next Write tells
 }
 
 // bufferedConn is the connection below TLS of the side that receives entries.
 type bufferedConn struct {
 	net.Conn
 	r *bufio.Reader // used by one goroutine, as Read is
-}
-
-func newBufferedConn(conn net.Conn) *bufferedConn {
-	return &bufferedConn{Conn: conn, r: bufio.NewReaderSize(conn, readBuffer)}
 }
 
 // Read implements net.Conn.

@@ -56,8 +56,8 @@ func TestRecordsAreWrittenTogether(t *testing.T) {
 			write(fullRecord+22, 1)
 		}
 		write(31, 2)
-		for i := range 40 { // a batch has 17
-			write(fullRecord+22, 2+i/17)
+		for i := range 40 {
+			write(fullRecord+22, 2+(i+1)*(fullRecord+22)/maxBatch)
 		}
 		write(fullRecord-1, 5)
 		require.True(t, bytes.Equal(want, bytes.Join(to.written(), nil)))

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -26,28 +28,29 @@ import (
 func (f *Fleet) Purge(ctx context.Context, m cache.Match) (gateways int, missing []string, err error) {
 	deadline, cancel := context.WithTimeout(ctx, f.purges.confirm)
 	defer cancel()
-	fence, names, err := f.writePurge(deadline, PathOf(m))
+	fence, names, err := f.writePurge(deadline, string(m))
 	if err != nil {
-		f.purgeHere(m)
+		f.local.Load().Purge(m)
 		return 1, nil, fmt.Errorf("cannot purge %s everywhere: %w", m, err)
 	}
 	f.wake()
-	missing, err = f.confirmed(deadline, fence, names)
-	if ctx.Err() != nil {
-		err = context.Cause(ctx)
+	missing = names
+	for pause := 10 * time.Millisecond; len(missing) > 0; pause = min(2*pause, 250*time.Millisecond) {
+		if missing = f.unacknowledged(deadline, fence, missing); len(missing) == 0 {
+			break
+		}
+		select {
+		case <-deadline.Done():
+			return len(names) - len(missing), missing, context.Cause(ctx)
+		case <-time.After(pause):
+		}
 	}
-	return len(names) - len(missing), missing, err
+	return len(names), nil, nil
 }
 
-// purgeHere drops what is meant on this gateway alone.
-func (f *Fleet) purgeHere(m cache.Match) {
-	f.mu.Lock()
-	drop := f.local.Purge
-	f.mu.Unlock()
-	if drop != nil {
-		drop(m)
-	}
-}
+// maxFolderLock is the longest time for which a purge respects the folder lock of another program.
+// A lock with longer to go was written by an attacker, and would block purges for ever.
+const maxFolderLock = time.Hour
 
 // writePurge writes the purge down under the folder lock, and returns its fence and the names
 // of the gateways that have to apply it.
@@ -57,15 +60,22 @@ func (f *Fleet) writePurge(ctx context.Context, path string) (fence int64, names
 	}
 	wait := cachelock.LockOptions{Policy: cachelock.WaitFor(f.purges.confirm / 2)}
 	lock, err := f.folders.Acquire(ctx, "/"+path, cachelock.Exclusive, wait)
-	if err != nil {
-		return 0, nil, f.lockFailed(ctx, path, err)
+	var held *cachelock.HeldError
+	switch {
+	case err == nil:
+		defer f.release(lock)
+	case errors.As(err, &held) && held.TTL > 0 && held.TTL <= maxFolderLock:
+		return 0, nil, fmt.Errorf("the folder %q is locked by %q for %s: %w", held.Key, held.Holder, held.TTL, err)
+	case held != nil || refused(err):
+		f.warn.Warn("folder", "a purge goes on without the folder lock: what is in redis is no lock, or one that does "+
+			"not expire within an hour", "path", path, "error", err)
+	default:
+		return 0, nil, f.judge(ctx, fmt.Sprintf("lock the folder %q", path), err)
 	}
-	defer f.release(lock)
 	err = f.ask(ctx, "write a purge down", func(ctx context.Context) (err error) {
-		script := []string{f.keys.fence(), f.keys.purges(), f.keys.base(), f.keys.gateways()}
+		script := []string{f.key("fence"), f.key("purges"), f.key("purges:base"), f.key("gateways")}
 		names, err = purgeScript.Run(ctx, f.rdb, script, path, f.purges.log, millis(f.purges.age),
-			millis(f.purges.live),
-			f.keys.channel(), millis(f.purges.keep)).StringSlice()
+			millis(f.purges.live), f.key("purged"), millis(f.purges.keep), maxMembers, maxName).StringSlice()
 		return err
 	})
 	if err != nil {
@@ -77,124 +87,42 @@ func (f *Fleet) writePurge(ctx context.Context, path string) (fence int64, names
 	return parseFence(names[0]), names[1:], nil
 }
 
-// lockFailed is the error for a folder that could not be locked.
-func (f *Fleet) lockFailed(ctx context.Context, path string, err error) error {
-	var held *cachelock.HeldError
-	if errors.As(err, &held) {
-		return fmt.Errorf("the folder %q is locked by %q for %s: %w", held.Key, held.Holder, held.TTL, err)
+// unacknowledged returns those of the names that have not confirmed a purge yet. A gateway that has
+// left meanwhile has nothing to apply.
+func (f *Fleet) unacknowledged(ctx context.Context, fence int64, names []string) (left []string) {
+	list, err := f.registered(ctx)
+	if err != nil {
+		return names
 	}
-	return f.judge(ctx, fmt.Sprintf("lock the folder %q", strings.TrimSuffix(path, "/")), err)
-}
-
-// The pauses between looks whether the others have confirmed.
-const (
-	firstLook = 10 * time.Millisecond
-	lastLook  = 250 * time.Millisecond
-)
-
-// confirmed waits until all have applied it, and names those that have not in time. A
-// gateway that has left meanwhile has nothing to apply.
-func (f *Fleet) confirmed(ctx context.Context, fence int64, names []string) (missing []string, err error) {
-	missing = names
-	for pause := firstLook; ; pause = min(2*pause, lastLook) {
-		if len(missing) > 0 {
-			var left []string
-			if left, err = f.unacknowledged(ctx, fence, missing); err == nil {
-				missing = left
-			}
-		}
-		if len(missing) == 0 {
-			return nil, nil
-		}
-		select {
-		case <-ctx.Done():
-			return missing, nil
-		case <-time.After(pause):
+	for _, g := range list {
+		if g.Obeyed < fence && slices.Contains(names, g.Name) {
+			left = append(left, g.Name)
 		}
 	}
-}
-
-// unacknowledged returns those of the names that have not confirmed a purge yet.
-func (f *Fleet) unacknowledged(ctx context.Context, fence int64, names []string) (left []string, err error) {
-	var answer []any
-	err = f.ask(ctx, "see which gateways have applied a purge", func(ctx context.Context) (err error) {
-		answer, err = f.rdb.HMGet(ctx, f.keys.obeyed(), names...).Result()
-		return err
-	})
-	if err != nil || len(answer) != len(names) {
-		return names, err
-	}
-	for i, name := range names {
-		if text, ok := answer[i].(string); ok && parseFence(text) < fence {
-			left = append(left, name)
-		}
-	}
-	return left, nil
+	return left
 }
 
 // ErrPath is the error for a file or folder that a purge cannot be about.
 var ErrPath = errors.New("no file id and no folder of one")
 
-// A purge is about a path, as it stands in Redis:
-//
-//	""               all files
-//	"group1/"        a folder: group1/, group1/M00/, group1/M00/0A/ or group1/M00/0A/FF/
-//	"group1/M00/..." a file
-
 // MatchFile is the purge of one file.
 func MatchFile(id string) (cache.Match, error) {
 	file, err := fdfs.Parse(id)
 	if err != nil {
-		return cache.Match{}, fmt.Errorf("%w: %q: %w", ErrPath, id, err)
+		return "", fmt.Errorf("%w: %q: %w", ErrPath, id, err)
 	}
 	return tier.MatchFile(strings.Clone(file.Group + "/" + file.Logic)), nil
 }
 
+// folders are the beginnings of file ids up to a slash: a group, Mxx and two folders, whose digits
+// are upper case.
+var folders = regexp.MustCompile(`^[0-9A-Za-z]{1,16}(/M[0-9A-F]{2}(/[0-9A-F]{2}){0,2})?/?$`)
+
 // MatchFolder is the purge of a folder: the beginning of a file id up to any of its slashes, with
-// or without that slash. Digits of folders are upper case, as they are in file ids.
+// or without that slash.
 func MatchFolder(prefix string) (cache.Match, error) {
-	segments := strings.Split(strings.TrimSuffix(prefix, "/"), "/")
-	if len(segments) > 4 || !isGroup(segments[0]) {
-		return cache.Match{}, fmt.Errorf("%w: %q is not group/Mxx/HH/LL/ or the beginning of it", ErrPath, prefix)
+	if !folders.MatchString(prefix) {
+		return "", fmt.Errorf("%w: %q is not group/Mxx/HH/LL/ or the beginning of it", ErrPath, prefix)
 	}
-	for i, s := range segments[1:] {
-		if i == 0 {
-			if s == "" || s[0] != 'M' {
-				return cache.Match{}, fmt.Errorf("%w: %q in %q is no Mxx", ErrPath, s, prefix)
-			}
-			s = s[1:]
-		}
-		if len(s) != 2 || strings.Trim(s, "0123456789ABCDEF") != "" {
-			return cache.Match{}, fmt.Errorf("%w: %q in %q are not two hexadecimal digits", ErrPath, s, prefix)
-		}
-	}
-	return tier.MatchFolder(strings.Join(segments, "/")), nil
-}
-
-// isGroup tells whether a name can be that of a group.
-func isGroup(name string) bool {
-	return name != "" && len(name) <= fdfs.MaxGroup &&
-		strings.Trim(name, "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz") == ""
-}
-
-// MatchAll is the purge of all files.
-func MatchAll() cache.Match { return tier.MatchAll() }
-
-// PathOf is what a purge is about.
-func PathOf(m cache.Match) string {
-	if m == tier.MatchAll() {
-		return ""
-	}
-	return m.String()
-}
-
-// MatchPath is the purge that is about a path.
-func MatchPath(path string) cache.Match {
-	switch {
-	case path == "":
-		return tier.MatchAll()
-	case strings.HasSuffix(path, "/"):
-		return tier.MatchFolder(path)
-	}
-	return tier.MatchFile(path)
+	return tier.MatchFolder(prefix), nil
 }

@@ -3,7 +3,11 @@ package fleet
 import (
 	"context"
 	"errors"
+	"fmt"
+	"log/slog"
+	"math"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -14,6 +18,7 @@ import (
 	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/redistest"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
 )
 
@@ -107,9 +112,11 @@ func TestPurgeWithoutRedisIsLocalAndAnError(t *testing.T) {
 	require.Equal(t, 1, n)
 	require.Empty(t, missing)
 	require.Equal(t, []string{"group1/"}, m.take())
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	require.ErrorIs(t, f.Ready(ctx), context.DeadlineExceeded)
+	select {
+	case <-f.Synced():
+		t.Fatal("it has not seen the log")
+	case <-time.After(10 * time.Millisecond):
+	}
 }
 
 // Who holds the folder lock keeps purges out of it, by its name.
@@ -152,6 +159,83 @@ func TestPurgeTakesTheFolderLock(t *testing.T) {
 	require.NoError(t, lock.Release(t.Context()))
 	purge(t, f, tier.MatchAll(), 1)
 	require.True(t, f.Stats().Up)
+}
+
+// A folder lock that no program can have taken keeps no purge out.
+func TestPurgePassesALockThatNeverExpires(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	for name, until := range map[string]float64{
+		"in two hours": float64(time.Now().Add(2 * time.Hour).UnixMilli()), "never": math.Inf(1),
+	} {
+		t.Run(name, func(t *testing.T) {
+			o, log := fleetOf(server.Addr()), &lines{}
+			o.Log = slog.New(slog.NewTextHandler(log, nil))
+			f := member(t, o, 1)
+			var m memory
+			start(t, f, m.local())
+			m.take()
+			locks := cachelock.New(server.Client(), cachelock.Options{Prefix: o.KeyPrefix, Holder: "forger", Shards: 1})
+			defer locks.Close()
+			folders, err := locks.Folders("files")
+			require.NoError(t, err)
+			lock, err := folders.Acquire(
+				t.Context(),
+				"group1",
+				cachelock.Exclusive,
+				cachelock.LockOptions{TTL: time.Hour},
+			)
+			require.NoError(t, err)
+			untilKey := o.KeyPrefix + ":{0}:folder-until:files"
+			require.NoError(t, server.Client().ZAdd(t.Context(), untilKey, z(until, lock.Token())).Err())
+			for f.purges.confirm = 2 * time.Second; ; f.purges.confirm *= 2 {
+				n, _, err := f.Purge(t.Context(), tier.MatchFile(testFile))
+				if err != nil && f.purges.confirm < testTimeout &&
+					errors.Is(err, context.DeadlineExceeded) { // a slow machine
+					continue
+				}
+				require.NoError(t, err)
+				require.Equal(t, 1, n)
+				break
+			}
+			require.Contains(t, m.take(), testFile)
+			require.Equal(t, 1, log.count("a purge goes on without the folder lock"))
+			require.True(t, f.Stats().Up)
+		})
+	}
+}
+
+// What others write into the list of gateways is read up to a bound.
+func TestListOfGatewaysIsBounded(t *testing.T) {
+	server := redistest.Shared(t)
+	f := member(t, fleetOf(server.Addr()), 1)
+	start(t, f, (&memory{}).local())
+	huge := strings.Repeat("x", 1<<20)
+	_, err := server.Client().Pipelined(t.Context(), func(p redis.Pipeliner) error {
+		p.HSet(t.Context(), f.key("obeyed"), huge, "1", "long ago", "1", "garbage", huge)
+		p.ZAdd(t.Context(), f.key("gateways"), z(math.Inf(1), huge), z(math.Inf(-1), "long ago"), z(0, "garbage"))
+		return nil
+	})
+	require.NoError(t, err)
+	list, err := f.Gateways(t.Context())
+	require.NoError(t, err)
+	require.Len(t, list, 3)
+	require.Equal(t, f.o.Name, list[1].Name)
+	require.EqualValues(t, -1, list[0].Obeyed)
+	require.True(t, list[2].LastSeen.Before(time.Now().AddDate(-30, 0, 0)))
+	_, err = server.Client().Pipelined(t.Context(), func(p redis.Pipeliner) error {
+		for i := range 2 * maxMembers {
+			p.HSet(t.Context(), f.key("obeyed"), fmt.Sprint(i), "1")
+			p.ZAdd(t.Context(), f.key("gateways"), z(float64(i), fmt.Sprint(i)))
+		}
+		return nil
+	})
+	require.NoError(t, err)
+	list, err = f.Gateways(t.Context())
+	require.NoError(t, err)
+	require.LessOrEqual(t, len(list), maxMembers)
+	require.True(t, slices.ContainsFunc(list, func(g Gateway) bool { return g.Name == f.o.Name && g.Live }))
+	purge(t, f, tier.MatchFile(testFile), 1)
 }
 
 func TestManyPurgesAtATime(t *testing.T) {
@@ -246,9 +330,7 @@ func TestSyncedComesAfterObeying(t *testing.T) {
 	}
 	require.Empty(t, m.take())
 	relay.Restore()
-	ctx, cancel := context.WithTimeout(t.Context(), testTimeout)
-	defer cancel()
-	require.NoError(t, b.Ready(ctx))
+	ready(t, b)
 	require.NotEmpty(t, m.take())
 }
 
@@ -302,7 +384,7 @@ func TestRedisLosesItsDataAndGoesOn(t *testing.T) {
 	start(t, a, ma.local())
 	purge(t, a, tier.MatchFolder("group1"), 1)
 	mb := memory{last: a.Stats().Obeyed - 1, noted: true} // a purge that Redis does not know
-	require.NoError(t, redistest.Shared(t).Client().Del(t.Context(), a.keys.base()).Err())
+	require.NoError(t, redistest.Shared(t).Client().Del(t.Context(), a.key("purges:base")).Err())
 	ma.take()
 	start(t, b, mb.withDisk())
 	eventually.True(t, func() bool { return slices.Contains(ma.take(), "") }, "all is dropped")
@@ -315,16 +397,21 @@ func TestLogThatCannotBeUnderstood(t *testing.T) {
 	server := redistest.Shared(t)
 	o := fleetOf(server.Addr())
 	f := member(t, o, 1)
-	require.NoError(t, server.Client().ZAdd(t.Context(), f.keys.purges(), z(7, "seven"), z(8, "10 group1/"),
-		z(9, "9 group1/"), z(1e18, "1000000000000000000 ")).Err())
-	require.NoError(t, server.Client().Set(t.Context(), f.keys.base(), 1, time.Minute).Err())
-	f.last = 1
+	require.NoError(
+		t,
+		server.Client().
+			ZAdd(t.Context(), f.key("purges"), z(7, "seven"), z(8, "10 group1/"), z(9, "9 group1/"),
+				z(1e18, "1000000000000000000 ")).
+			Err(),
+	)
+	require.NoError(t, server.Client().Set(t.Context(), f.key("purges:base"), 1, time.Minute).Err())
+	f.applied.Store(1)
 	var m memory
-	f.local = m.local()
+	setLocal(f, m.local())
 	require.NoError(t, f.sync())
 	require.Equal(t, []string{"group1/"}, m.take())
-	require.EqualValues(t, 9, f.appliedUpTo())
-	require.EqualValues(t, 1, server.Client().ZCard(t.Context(), f.keys.purges()).Val())
+	require.EqualValues(t, 9, f.applied.Load())
+	require.EqualValues(t, 1, server.Client().ZCard(t.Context(), f.key("purges")).Val())
 }
 
 // A purge is applied when the message about it comes, long before a gateway would look by itself.
@@ -337,7 +424,7 @@ func TestPurgesAreHeardOf(t *testing.T) {
 	start(t, b, (&memory{}).local())
 	client := server.Client()
 	eventually.True(t, func() bool {
-		channel := a.keys.channel()
+		channel := a.key("purged")
 		return client.PubSubNumSub(t.Context(), channel).Val()[channel] == 2
 	}, "both listen")
 	purge(t, a, tier.MatchFolder("group1"), 2)
@@ -360,15 +447,15 @@ func TestMembersAfterRedisLostItsData(t *testing.T) {
 	o := fleetOf(server.Addr())
 	a, b, c := member(t, o, 1), member(t, o, 2), member(t, o, 3)
 	for _, f := range []*Fleet{a, b, c} {
-		f.local = (&memory{}).local()
+		setLocal(f, (&memory{}).local())
 	}
 	require.NoError(t, a.sync())
 	require.NoError(t, b.sync())
 	require.NoError(t, a.sync())
-	require.True(t, a.members.has(b.o.Advertise))
+	require.True(t, a.members.Load().Has(b.o.Advertise))
 	require.NoError(t, server.Client().FlushAll(t.Context()).Err())
 	require.NoError(t, c.sync())
 	require.NoError(t, a.sync())
-	require.True(t, a.members.has(c.o.Advertise))
-	require.False(t, a.members.has(b.o.Advertise))
+	require.True(t, a.members.Load().Has(c.o.Advertise))
+	require.False(t, a.members.Load().Has(b.o.Advertise))
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/redistest"
 
@@ -54,18 +55,18 @@ func TestRedisByTLS(t *testing.T) {
 		mode  string
 		start func(t *testing.T, o *Options) (server, asked *redistest.TLS)
 	}{
-		{modeSingle, func(*testing.T, *Options) (server, asked *redistest.TLS) {
+		{"single", func(*testing.T, *Options) (server, asked *redistest.TLS) {
 			s := a.StartTLS()
 			return s, s
 		}},
-		{modeSentinel, func(_ *testing.T, o *Options) (server, asked *redistest.TLS) {
+		{"sentinel", func(_ *testing.T, o *Options) (server, asked *redistest.TLS) {
 			s := a.StartTLS()
 			sentinel := a.StartTLSSentinel(s, "default", "nothing")
 			o.MasterName, o.SentinelAuth = redistest.MasterName, true
 			sentinel.Protect(redisUser, redisPassword, "", "+sentinel", "+subscribe", "+psubscribe")
 			return s, sentinel
 		}},
-		{modeCluster, func(*testing.T, *Options) (server, asked *redistest.TLS) {
+		{"cluster", func(*testing.T, *Options) (server, asked *redistest.TLS) {
 			s := a.StartTLSCluster()
 			return s, s
 		}},
@@ -88,13 +89,13 @@ func works(t *testing.T, first, second *Fleet) {
 	lease := lead(t, first, "key")
 	heldBy(t, leadRefused(t, second, "key"), "https://10.0.0.1:8887")
 	lease.release()
-	require.NoError(t, second.Wait(t.Context(), "key"))
+	require.NoError(t, second.wait(t.Context(), LockInfo{Key: "key"}))
 	var caches [2]memory
 	for i, f := range []*Fleet{first, second} {
 		require.NoError(t, f.Start(caches[i].local()))
-		require.NoError(t, f.Ready(t.Context()))
+		ready(t, f)
 	}
-	gateways, missing, err := first.Purge(t.Context(), MatchAll())
+	gateways, missing, err := first.Purge(t.Context(), tier.MatchAll())
 	require.NoError(t, err)
 	require.Equal(t, 2, gateways)
 	require.Empty(t, missing)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/redistest"
 	"fmt"
 	"io"
@@ -52,8 +53,11 @@ func (o *origin) Stat(context.Context) (cache.Version, error) {
 	return v, nil
 }
 
-func (o *origin) Fetch(ctx context.Context, want *cache.Version, offset, length int64) (cache.Version, io.ReadCloser,
-	error) {
+func (o *origin) Fetch(
+	ctx context.Context,
+	want *cache.Version,
+	offset, length int64,
+) (cache.Version, io.ReadCloser, error) {
 	o.fetches.Add(1)
 	select {
 	case <-time.After(o.delay):
@@ -131,7 +135,7 @@ func TestStampedeCostsOneFetch(t *testing.T) {
 			require.True(t, bytes.Equal(storage.data, got))
 		}
 		require.Equal(t, n+1, storage.fetches.Load())
-		_, missing, err := gateways[n%3].Purge(t.Context(), MatchAll())
+		_, missing, err := gateways[n%3].Purge(t.Context(), tier.MatchAll())
 		require.NoError(t, err)
 		require.Empty(t, missing)
 		storage.set(random(100 << 10))

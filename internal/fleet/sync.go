@@ -45,17 +45,19 @@ var defaultPurgeLimits = purgeLimits{
 var errStarted = errors.New("the fleet was started or closed before")
 
 // Start registers this gateway, and begins to apply purges and to look after Redis. It does not
-// wait for Redis: see Ready.
+// wait for Redis: see Synced.
 func (f *Fleet) Start(l Local) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.started || f.closed {
+	if f.started || f.life.Err() != nil {
 		return errStarted
 	}
-	f.started, f.local = true, l
+	f.started = true
+	f.local.Store(&l)
 	if l.Load != nil {
 		if last, err := l.Load(); err == nil && last >= 0 && last <= maxFence {
-			f.last = last
+			f.seen.Store(last)
+			f.applied.Store(last)
 		} else if err != nil {
 			f.o.Log.Warn("cannot tell which purges the disk cache has applied: it will be dropped", "error", err)
 		}
@@ -69,53 +71,34 @@ func (f *Fleet) Start(l Local) error {
 // while it was away. Until then nothing that it has kept from before may be used.
 func (f *Fleet) Synced() <-chan struct{} { return f.synced }
 
-// Ready waits for Synced as long as ctx lasts.
-func (f *Fleet) Ready(ctx context.Context) error {
-	select {
-	case <-f.synced:
-		return nil
-	case <-ctx.Done():
-		return fmt.Errorf("the log of purges was not read: %w", context.Cause(ctx))
-	}
-}
-
 // loop is the goroutine that says that this gateway lives, applies purges, and finds out when Redis
 // serves again.
 func (f *Fleet) loop() {
-	for f.beating.Err() == nil {
-		pause := f.breaker.retryAfter()
+	for {
 		err := f.sync()
-		switch {
-		case f.beating.Err() != nil:
+		if f.beating.Err() != nil {
 			return
-		case pause > 0:
-			f.breaker.probed(err)
-		default:
-			f.breaker.note(err)
 		}
-		f.rest()
-	}
-}
-
-// rest waits for the next time to look: for news only while Redis serves.
-func (f *Fleet) rest() {
-	pause, news := f.breaker.retryAfter(), (chan struct{})(nil)
-	if pause == 0 {
-		pause, news = f.purges.beat, f.news
-	}
-	timer := time.NewTimer(pause)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-	case <-news:
-	case <-f.beating.Done():
+		f.breaker.note(err, true)
+		if err != nil {
+			f.tried(time.Time{})
+		}
+		pause, news := f.breaker.pause(), (chan struct{})(nil) // for news only while Redis serves
+		if pause == 0 {
+			pause, news = f.purges.beat, f.news
+		}
+		select {
+		case <-time.After(pause):
+		case <-news:
+		case <-f.beating.Done():
+		}
 	}
 }
 
 // listen is the goroutine that hears of purges. Messages that get lost are no harm, since loop
 // looks anyway.
 func (f *Fleet) listen() {
-	pubsub := f.rdb.Subscribe(f.beating, f.keys.channel())
+	pubsub := f.rdb.Subscribe(f.beating, f.key("purged"))
 	defer context.AfterFunc(f.beating, func() { _ = pubsub.Close() })()
 	for range pubsub.Channel() {
 		f.wake()
@@ -130,31 +113,94 @@ func (f *Fleet) wake() {
 	}
 }
 
+// logRead says when the log of purges was read. It is not changed.
+type logRead struct {
+	// Start of the last exchange that left nothing to apply. Zero: there was none, so nothing is
+	// kept that could be older than a purge.
+	at   time.Time
+	next chan struct{} // closed when the log was read once more, or that has failed
+}
+
+// tried notes that the log was read to its end by an exchange that began at a time; zero: that has
+// failed.
+func (f *Fleet) tried(at time.Time) {
+	was := f.logRead.Load()
+	switch {
+	case at.IsZero():
+		at = was.at
+	case was.at.IsZero():
+		close(f.synced)
+	}
+	f.logRead.Store(&logRead{at, make(chan struct{})})
+	close(was.next)
+}
+
+// WaitApplied returns when this gateway may answer out of its caches: normally at once. A gateway
+// that was stopped, or cut off from Redis without noticing it, for so long that a purge may have
+// been given up on it, first applies what was purged meanwhile; it waits for that no longer than
+// two seconds, and not at all while Redis is known to be away.
+func (f *Fleet) WaitApplied() { f.catchUp(catchUpTime, f.isCurrent) }
+
+// isCurrent tells whether every purge that has returned since the log was read would have waited
+// for this gateway. Behind a process that has its name, that one takes care of it.
+func (f *Fleet) isCurrent() bool {
+	at := f.logRead.Load().at
+	return f.handedOver.Load() || at.IsZero() || time.Since(at) < f.purges.confirm-f.purges.beat || f.breaker.isOpen()
+}
+
+// waitFor returns when this gateway has applied the purge with a fence, and so has all that another
+// one knows; 0 = it knows none.
+func (f *Fleet) waitFor(fence int64) error {
+	f.WaitApplied()
+	if fence > 0 && !f.catchUp(catchUpTime, func() bool { return f.applied.Load() >= fence }) {
+		return fmt.Errorf("%w: this gateway has not applied the latest purges", cache.ErrNotHere)
+	}
+	return nil
+}
+
+// catchUpTime is how long a request waits for the log of purges to be read.
+const catchUpTime = 2 * time.Second
+
+// catchUp has the log of purges, and the list of members, read until ok is true.
+func (f *Fleet) catchUp(limit time.Duration, ok func() bool) bool {
+	if ok() {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(f.life, limit)
+	defer cancel()
+	for {
+		next := f.logRead.Load().next
+		switch {
+		case ok():
+			return true
+		case f.breaker.isOpen(), ctx.Err() != nil:
+			return false
+		}
+		f.wake()
+		select {
+		case <-next:
+		case <-ctx.Done():
+		}
+	}
+}
+
 // sync says that this gateway lives, applies what was purged, and confirms it.
 func (f *Fleet) sync() (err error) {
 	defer panics.ToError(&err, "reading the log of purges")
 	for {
-		began := f.cursor.now()
-		news, err := f.exchange()
+		began := time.Now()
+		purges, err := f.exchange()
 		if err != nil {
 			return err
 		}
-		switch {
-		case news.missed >= 0:
-			if f.appliedUpTo() >= 0 {
-				f.leases.missed.Add(1)
-			}
-			f.apply(news.missed, "")
-			continue
-		case len(news.purges) == 0:
-			f.isSynced()
-			f.cursor.read(began)
+		if len(purges) == 0 {
+			f.tried(began)
 			return nil
 		}
-		for _, p := range news.purges {
+		for _, p := range purges {
 			fence, path, ok := strings.Cut(p, " ")
 			n := parseFence(fence)
-			if !ok || n <= f.appliedUpTo() {
+			if !ok || n <= f.applied.Load() {
 				return fmt.Errorf("cannot understand %q in the log of purges", p)
 			}
 			f.apply(n, path)
@@ -162,44 +208,32 @@ func (f *Fleet) sync() (err error) {
 	}
 }
 
-// news is what Redis tells a gateway.
-type news struct {
-	missed int64    // fence up to which purges were missed; -1 = none were
-	purges []string // "fence path", in order
-}
-
-// errSync is the error for an answer that is not one of the script.
-var errSync = errors.New("cannot understand the answer about purges and members")
-
-// exchange runs the script: it confirms what was applied and returns what to apply next. It takes
-// the list of members.
-func (f *Fleet) exchange() (news, error) {
+// exchange runs the script: it confirms what was applied, takes the list of members, and returns
+// what to apply, as "fence path" in order.
+func (f *Fleet) exchange() (purges []string, err error) {
 	ctx, cancel := context.WithTimeout(f.beating, f.o.Timeout)
 	defer cancel()
-	names := []string{f.keys.fence(), f.keys.purges(), f.keys.base(), f.keys.gateways(), f.keys.obeyed(),
-		f.keys.members()}
-	revision, _ := f.members.get()
-	answer, err := syncScript.Run(ctx, f.rdb, names, f.o.Name, f.appliedUpTo(), f.purges.page, millis(f.purges.keep),
-		millis(f.purges.forget), f.keys.channel(), f.records.make(f.o.Advertise), millis(f.purges.live), revision,
-		maxMembers).Slice()
+	var names []string
+	for _, name := range []string{"fence", "purges", "purges:base", "gateways", "obeyed", "members"} {
+		names = append(names, f.key(name))
+	}
+	answer, err := syncScript.Run(ctx, f.rdb, names, f.o.Name, f.applied.Load(), f.purges.page, millis(f.purges.keep),
+		millis(f.purges.forget), f.key("purged"), f.records.make(f.o.Advertise), millis(f.purges.live),
+		f.members.Load().revision, maxMembers).Slice()
 	if err != nil {
-		return news{}, fmt.Errorf("cannot read the log of purges: %w", err)
+		return nil, fmt.Errorf("cannot read the log of purges: %w", err)
 	}
 	if len(answer) != 4 {
-		return news{}, errSync
+		return nil, errors.New("cannot understand the answer about purges and members")
 	}
-	n := news{missed: -1, purges: texts(answer[1])}
-	if missed, _ := answer[0].(string); missed != "" {
-		n.missed = parseFence(missed)
-		if n.missed < 0 { // taken, it would come again and again
-			return news{}, fmt.Errorf("%w: %.32q is no fence", errSync, missed)
-		}
+	if answer[0] == int64(1) && f.applied.Load() >= 0 {
+		f.stats.change(func(n *Stats) { n.LogsMissed++ })
 	}
-	revision, _ = answer[2].(string)
+	revision, _ := answer[2].(string)
 	if records, changed := answer[3].([]any); changed {
-		f.setMembers(revision, texts(records))
+		f.setMembers(revision, f.membersOf(texts(records)))
 	}
-	return n, nil
+	return texts(answer[1]), nil
 }
 
 // texts gives the strings of a list.
@@ -212,63 +246,18 @@ func texts(list any) (texts []string) {
 	return texts
 }
 
-// setMembers takes the members whose records were made with the secret.
-func (f *Fleet) setMembers(revision string, records []string) {
-	var urls []string
-	for _, record := range records {
-		url, ok := f.records.parse(record)
-		switch {
-		case ok:
-			urls = append(urls, url)
-		case record != "" && f.peerTLS != nil:
-			f.peers.warn.Warn("record", "a gateway is no member of this fleet: its record was not made with the secret",
-				"record", shown(record), "advice", "give all gateways the same secret in [peer]")
-		}
-	}
-	f.members.set(revision, urls)
-}
-
-// shown is the beginning of a record of a stranger, for the log.
-func shown(record string) string { return record[:min(len(record), maxName)] }
-
 // apply drops what was purged and notes it. Requests to peers carry the purge from before that on:
 // what is asked for from now on is to be newer.
 func (f *Fleet) apply(fence int64, path string) {
-	f.mu.Lock()
-	f.seen = fence
-	f.mu.Unlock()
-	f.local.Purge(MatchPath(path))
-	f.mu.Lock()
-	f.last = fence
-	f.mu.Unlock()
-	if f.local.Store == nil {
+	local := f.local.Load()
+	f.seen.Store(fence)
+	local.Purge(cache.Match(path))
+	f.applied.Store(fence)
+	if local.Store == nil {
 		return
 	}
-	if err := f.local.Store(fence); err != nil {
+	if err := local.Store(fence); err != nil {
 		f.o.Log.Warn("cannot note beside the disk cache which purges it has applied", "error", err)
-	}
-}
-
-// seenUpTo is the fence of the last purge that was applied or is about to be.
-func (f *Fleet) seenUpTo() int64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return max(f.seen, f.last)
-}
-
-// appliedUpTo is the fence of the last purge that was applied.
-func (f *Fleet) appliedUpTo() int64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.last
-}
-
-// isSynced notes that all purges were applied; it is called by the loop alone.
-func (f *Fleet) isSynced() {
-	select {
-	case <-f.synced:
-	default:
-		close(f.synced)
 	}
 }
 

@@ -132,7 +132,7 @@ func tryAll(f *Fleet) error {
 	if err == nil {
 		release()
 	}
-	errs = append(errs, f.Wait(ctx, testFile))
+	errs = append(errs, f.wait(ctx, LockInfo{Key: testFile}))
 	for _, err := range errs {
 		var held *cache.Held
 		if err != nil && !errors.Is(err, cache.ErrFleetDown) && !errors.As(err, &held) {
@@ -150,9 +150,9 @@ func TestWaitEndsWithTheBreaker(t *testing.T) {
 	lease := lead(t, a, "key")
 	defer lease.release()
 	done := make(chan error)
-	go func() { done <- b.Wait(t.Context(), "key") }()
+	go func() { done <- b.wait(t.Context(), LockInfo{Key: "key"}) }()
 	eventually.True(t, func() bool { return b.Stats().LocksWaiting == 1 }, "it waits")
-	b.breaker.note(redisError("OOM command not allowed"))
+	b.breaker.note(redisError("OOM command not allowed"), false)
 	begin := time.Now()
 	require.Equal(t, cache.ErrFleetDown, <-done)
 	require.Less(t, time.Since(begin), b.o.LockWait/2)
@@ -164,7 +164,7 @@ func TestCancelledRequestsAreNoTrouble(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	for range 10 {
-		require.ErrorIs(t, f.Wait(ctx, "key"), context.Canceled)
+		require.ErrorIs(t, f.wait(ctx, LockInfo{Key: "key"}), context.Canceled)
 		_, _, err := f.Lead(ctx, "key")
 		require.ErrorIs(t, err, context.Canceled)
 	}
@@ -192,7 +192,7 @@ func TestWaitEndsWhenRedisStops(t *testing.T) {
 	start(t, b, (&memory{}).local())
 	lead(t, a, "key")
 	done := make(chan error)
-	go func() { done <- b.Wait(t.Context(), "key") }()
+	go func() { done <- b.wait(t.Context(), LockInfo{Key: "key"}) }()
 	eventually.True(t, func() bool { return b.Stats().LocksWaiting == 1 }, "it waits")
 	server.Kill()
 	require.ErrorIs(t, <-done, cache.ErrFleetDown)
@@ -208,32 +208,38 @@ func TestBreaker(t *testing.T) {
 	up, err := b.allow()
 	require.NoError(t, err)
 	for range 10 { // never three in a row
-		b.note(slow)
-		b.note(slow)
-		b.note(nil)
+		b.note(slow, false)
+		b.note(slow, false)
+		b.note(nil, false)
 	}
 	require.NoError(t, up.Err())
 	for range 5 {
-		b.note(slow)
+		b.note(slow, false)
 	}
 	require.ErrorIs(t, context.Cause(up), cache.ErrFleetDown)
 	_, err = b.allow()
 	require.ErrorIs(t, err, cache.ErrFleetDown)
-	b.note(nil) // of a request that began before
+	b.note(nil, false) // of a request that began before
 	for _, pause := range []time.Duration{1, 2, 4, 8, 15, 15} {
-		require.Equal(t, pause*time.Second, b.retryAfter())
-		b.probed(slow)
+		require.InEpsilon(t, pause*time.Second, b.pause(), 0.25)
+		b.note(slow, true)
 	}
 	require.Equal(t, 1, log.count("goes on alone"))
-	b.probed(nil)
-	require.Zero(t, b.retryAfter())
+	b.note(nil, true)
+	require.Zero(t, b.pause())
 	up, err = b.allow()
 	require.NoError(t, err)
 	require.NoError(t, up.Err())
 	require.Equal(t, 1, log.count("serves again"))
-	b.note(errors.Join(errors.New("cannot publish"), redisError("OOM command not allowed")))
-	require.Equal(t, time.Second, b.retryAfter(), "an answer that it cannot serve is enough, and the pause begins anew")
-	require.EqualValues(t, 2, b.times())
+	b.note(errors.Join(errors.New("cannot publish"), redisError("OOM command not allowed")), false)
+	require.InEpsilon(
+		t,
+		time.Second,
+		b.pause(),
+		0.25,
+		"an answer that it cannot serve is enough, and the pause begins anew",
+	)
+	require.EqualValues(t, 2, b.opened.Load())
 }
 
 type redisError string
@@ -256,7 +262,7 @@ func TestClusterAndSentinel(t *testing.T) {
 		lease := lead(t, a, testFile)
 		heldBy(t, leadRefused(t, b, testFile), "https://10.0.0.1:8887")
 		waited := make(chan error)
-		go func() { waited <- b.Wait(t.Context(), testFile) }()
+		go func() { waited <- b.wait(t.Context(), LockInfo{Key: testFile}) }()
 		purge(t, b, tier.MatchFolder("group1"), 2)
 		require.Equal(t, []string{"group1/"}, m.take())
 		lease.release()
@@ -303,9 +309,9 @@ func TestAdvice(t *testing.T) {
 	}{
 		{"wrong password", "check username and password", func(o *Options) { o.Password = "wrong" }},
 		{"no password", "set password", func(*Options) {}},
-		{"no cluster", "mode = single", func(o *Options) { o.Password, o.Mode = "right", modeCluster }},
+		{"no cluster", "mode = single", func(o *Options) { o.Password, o.Mode = "right", "cluster" }},
 		{"no sentinel", "those of the sentinels", func(o *Options) {
-			o.Password, o.Mode, o.MasterName = "right", modeSentinel, "m"
+			o.Password, o.Mode, o.MasterName = "right", "sentinel", "m"
 		}},
 		{"no such database", "check db", func(o *Options) { o.Password, o.DB = "right", 99 }},
 		{"no server there", "that redis-server runs there", func(o *Options) { o.Addresses = []string{"127.0.0.1:1"} }},
@@ -315,9 +321,7 @@ func TestAdvice(t *testing.T) {
 			o := fleetOf(server.Addr())
 			o.Log = slog.New(slog.NewTextHandler(log, nil))
 			c.set(&o)
-			f, err := New(o)
-			require.NoError(t, err)
-			defer func() { require.NoError(t, f.Close()) }()
+			f := member(t, o, 1)
 			require.NoError(t, f.Start(Local{Purge: func(cache.Match) {}}))
 			eventually.True(t, func() bool {
 				return log.count(c.advice) == 1 &&

@@ -127,8 +127,8 @@ func (d *Disk) Drop(m Match) int {
 		return n // the files are dropped by the process that has the folder now
 	}
 	first, last := 0, folders-1
-	if m.file != "" {
-		first = folderOf(m.file)
+	if m.isFile() {
+		first = folderOf(string(m))
 		last = first
 	}
 	for i := first; i <= last; i++ {

@@ -72,42 +72,40 @@ func (s *Segment) at(offset, limit int64) content.Chunk {
 	return content.InMemory(chunk[:min(limit, int64(len(chunk)))])
 }
 
-// Match says which files are meant: one, all in a folder, or all.
-type Match struct {
-	file   string
-	folder string // with a slash at its end
-}
+// Match says which files are meant, as purges stand in Redis:
+//
+//	""               all files
+//	"group1/"        a folder: group1/, group1/M00/, group1/M00/0A/ or group1/M00/0A/FF/
+//	"group1/M00/..." a file
+type Match string
 
 // MatchAll means every file.
-func MatchAll() Match { return Match{} }
+func MatchAll() Match { return "" }
 
 // MatchFile means one file.
-func MatchFile(file string) Match { return Match{file: file} }
+func MatchFile(file string) Match { return Match(file) }
 
 // MatchFolder means the files below a folder: group/M00/00 for one, with or without a slash at the
 // end. Whole names count: group/M0 means nothing in group/M00.
-func MatchFolder(folder string) Match { return Match{folder: strings.TrimRight(folder, "/") + "/"} }
+func MatchFolder(folder string) Match { return Match(strings.TrimRight(folder, "/") + "/") }
+
+// isFile tells whether one file is meant.
+func (m Match) isFile() bool { return m != "" && !strings.HasSuffix(string(m), "/") }
 
 // Matches tells whether a file is meant.
 func (m Match) Matches(file string) bool {
-	switch {
-	case m.file != "":
-		return m.file == file
-	case m.folder != "":
-		return strings.HasPrefix(file, m.folder)
+	if m.isFile() {
+		return string(m) == file
 	}
-	return true
+	return strings.HasPrefix(file, string(m))
 }
 
 // String says it for people.
 func (m Match) String() string {
-	switch {
-	case m.file != "":
-		return m.file
-	case m.folder != "":
-		return m.folder
+	if m == "" {
+		return "all files"
 	}
-	return "all files"
+	return string(m)
 }
 
 // Tier stores segments. It is safe for concurrent use. cachetest.Run holds every one to this

@@ -1,0 +1,23 @@
+-- Lists the gateways that are registered.
+--
+-- KEYS[1]  gateways by the time, in milliseconds, at which they were last seen
+-- KEYS[2]  fence of the last purge that each of them has applied, by name
+-- ARGV[1]  how many to list: those that were seen last
+-- ARGV[2]  longest name in bytes: others may have written longer ones, which are left out
+--
+-- Result: for each its name, the milliseconds since it was seen, and the fence. What is written about
+-- a gateway in one of the keys alone is not by a gateway.
+
+local time = redis.call('TIME')
+local now = time[1] * 1000 + math.floor(time[2] / 1000)
+local list = {}
+local seen = redis.call('ZREVRANGE', KEYS[1], 0, ARGV[1] - 1, 'WITHSCORES')
+for i = 1, #seen, 2 do
+	local obeyed = redis.call('HGET', KEYS[2], seen[i])
+	if obeyed and #seen[i] <= tonumber(ARGV[2]) then
+		list[#list + 1] = seen[i]
+		list[#list + 1] = string.format('%.0f', math.max(0, math.min(now - seen[i + 1], 1e12)))
+		list[#list + 1] = string.sub(obeyed, 1, 17)
+	end
+end
+return list
