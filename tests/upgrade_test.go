@@ -236,6 +236,7 @@ func TestUpgradeLetsDownloadsEnd(t *testing.T) {
 	first, firstConn := p.download(large)
 	u.upgrade()
 	second, secondConn := p.download(large)
+	require.NotEqual(t, "starter", commandOf(t, parentOf(t, u.current())), "systemd does not see its end then")
 	u.upgrade()
 	require.True(t, asked().Close)
 	status, body := getUnix(t, path, small.URL())
@@ -256,6 +257,27 @@ func TestUpgradeLetsDownloadsEnd(t *testing.T) {
 	require.NoFileExists(t, path, "the last one removes it")
 	p.awaitEnd()
 	require.Equal(t, 0, p.cmd.ProcessState.ExitCode())
+}
+
+// parentOf is the id of the parent of a process.
+func parentOf(t *testing.T, pid int) int {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	require.NoError(t, err)
+	m := regexp.MustCompile(`(?m)^PPid:\t(\d+)`).FindSubmatch(status)
+	require.NotNil(t, m)
+	parent, err := strconv.Atoi(string(m[1]))
+	require.NoError(t, err)
+	return parent
+}
+
+// commandOf is the first argument of a process; empty = there is none.
+func commandOf(t *testing.T, pid int) string {
+	t.Helper()
+	line, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	require.NoError(t, err)
+	args := strings.Split(string(line), "\x00")
+	return args[min(1, len(args)-1)]
 }
 
 // TestUpgradeStopped: SIGTERM ends a process that has handed over within shutdown_timeout.

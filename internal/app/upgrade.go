@@ -47,8 +47,7 @@ func (a *App) Upgrade() {
 			a.end(err)
 			return
 		}
-		a.drain(next)
-		a.end(nil)
+		a.end(a.drain(next))
 	})
 }
 
@@ -119,6 +118,9 @@ func (a *App) handOver(next *upgrade.Successor) error {
 	}
 	a.releaseDisk()
 	a.o.Replaces.Leave()
+	// The parent of the new process becomes the one that reaps orphans: systemd sees its end,
+	// however long this process goes on.
+	_ = a.o.Starter.Close() // it is of no more use
 	if err := next.Go(); err != nil {
 		return fmt.Errorf("the new process %d has ended when it was to serve: %w", next.PID, err)
 	}
@@ -144,13 +146,16 @@ func (a *App) releaseDisk() {
 	}
 }
 
-// drain returns when the last answer is out, or Stop was called.
-func (a *App) drain(next *upgrade.Successor) {
+// drain returns when the last answer is out, or Stop was called. An error means that the new
+// process does not serve.
+func (a *App) drain(next *upgrade.Successor) error {
 	defer next.Close()
 	ctx := a.upgrade.life
 	a.log.Info("a new process serves, this one ends its answers", "pid", next.PID,
 		"connections", a.server.Connections())
-	next.AwaitServing(ctx)
+	if err := next.AwaitServing(ctx); err != nil {
+		return err
+	}
 	err := a.server.Drain(ctx)
 	if err == nil && a.fleet != nil {
 		err = a.fleet.StopPeers(ctx)
@@ -161,4 +166,5 @@ func (a *App) drain(next *upgrade.Successor) {
 	if err != nil && ctx.Err() == nil {
 		a.log.Warn("cannot end all answers", "err", err)
 	}
+	return nil
 }

@@ -34,10 +34,7 @@ type Starter struct {
 
 // NewStarter starts a starter, for os.Args. The caller closes it.
 func NewStarter() (*Starter, error) {
-	program, err := exec.LookPath(os.Args[0])
-	if err == nil {
-		program, err = filepath.Abs(program)
-	}
+	program, err := programFile(os.Args[0])
 	if err != nil {
 		return nil, fmt.Errorf("cannot find the program %q: %w", os.Args[0], err)
 	}
@@ -53,6 +50,25 @@ func NewStarter() (*Starter, error) {
 		return nil, errors.Join(fmt.Errorf("cannot run the starter of upgrades: %w", err), conn.Close())
 	}
 	return &Starter{program, cmd, conn}, nil
+}
+
+// programFile is the file of the running program: the one that a name leads to, so that a link
+// which is changed later counts, or the file itself where the name is of no file or of another one.
+func programFile(name string) (string, error) {
+	own, err := os.Executable()
+	if err != nil {
+		return "", err
+	}
+	running, err := os.Stat("/proc/self/exe")
+	if err != nil {
+		return "", err
+	}
+	if named, err := exec.LookPath(name); err == nil {
+		if info, err := os.Stat(named); err == nil && os.SameFile(info, running) {
+			return filepath.Abs(named)
+		}
+	}
+	return own, nil
 }
 
 // Close ends the starter. Processes that it has started go on.
@@ -102,7 +118,8 @@ func (s *Starter) Start(ctx context.Context, sockets []Handed, links []int) (_ *
 		err = s.awaitReady(ctx, n)
 	}
 	if err != nil {
-		return nil, errors.Join(err, conn.Close())
+		n.Abort() // without a word it would serve: this process would have died
+		return nil, err
 	}
 	return n, nil
 }
@@ -173,8 +190,8 @@ func RunStarter(args []string) error {
 		return err
 	}
 	defer conn.Close()
-	var mu sync.Mutex             // guards running
-	running := map[int]struct{}{} // processes that have not ended
+	var mu sync.Mutex                // guards running
+	running := map[int]*os.Process{} // that have not ended
 	for {
 		word, text, fds, err := receive(conn)
 		if err != nil {
@@ -183,10 +200,9 @@ func RunStarter(args []string) error {
 		switch word {
 		case msgKill:
 			mu.Lock()
-			if pid, _ := strconv.Atoi(text); pid > 0 { // it is not one of these otherwise
-				if _, ok := running[pid]; ok {
-					_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended just now
-				}
+			pid, _ := strconv.Atoi(text) // 0 is none of these
+			if process := running[pid]; process != nil {
+				_ = process.Kill() // it may have ended just now
 			}
 			mu.Unlock()
 		case msgStart:
@@ -196,7 +212,7 @@ func RunStarter(args []string) error {
 				break
 			}
 			mu.Lock()
-			running[process.Pid] = struct{}{}
+			running[process.Pid] = process
 			mu.Unlock()
 			_ = send(conn, msgStarted, strconv.Itoa(process.Pid))
 			go func() { // ends with the process, or with this one

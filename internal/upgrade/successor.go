@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"sync"
 )
@@ -42,13 +43,20 @@ func (n *Successor) Follow(forget func(what string)) {
 	}
 }
 
-// AwaitServing returns when the process serves, or has ended. Follow must run.
-func (n *Successor) AwaitServing(ctx context.Context) {
+// AwaitServing returns when the process serves, or ctx has ended. The error means that the process
+// has ended before. Follow must run.
+func (n *Successor) AwaitServing(ctx context.Context) error {
 	select {
 	case <-n.serving:
-	case <-n.ended:
 	case <-ctx.Done():
+	case <-n.ended:
+		select {
+		case <-n.serving: // and has ended since
+		default:
+			return fmt.Errorf("the new process %d has ended before it served", n.PID)
+		}
 	}
+	return nil
 }
 
 // Close ends Follow. The process goes on.

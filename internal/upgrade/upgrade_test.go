@@ -1,9 +1,11 @@
 package upgrade
 
 import (
+	"context"
 	"errors"
 	"net"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -90,4 +92,57 @@ func TestNoPredecessor(t *testing.T) {
 	t.Setenv("GATEWAY_UPGRADE", "x")
 	_, err = FromEnvironment()
 	require.ErrorContains(t, err, `GATEWAY_UPGRADE="x" is no list of descriptors`)
+}
+
+// TestStartGivenUp: a new process that is given up before it is ready ends; it does not take the
+// closed connection for the death of this one.
+func TestStartGivenUp(t *testing.T) {
+	conn, theirs, err := socketPair()
+	require.NoError(t, err)
+	other, err := net.FileConn(theirs)
+	require.NoError(t, err)
+	require.NoError(t, theirs.Close())
+	starter := other.(*net.UnixConn)
+	t.Cleanup(func() { _ = starter.Close(); _ = conn.Close() }) // nothing is to be said
+	ctx, giveUp := context.WithCancel(t.Context())
+	links := make(chan int, 1)
+	go func() { // the starter
+		_, _, fds, _ := receive(starter)
+		_ = send(starter, msgStarted, "1")
+		links <- fds[0]
+		giveUp()
+	}()
+	_, err = (&Starter{conn: conn}).Start(ctx, nil, nil)
+	require.ErrorIs(t, err, context.Canceled)
+	link, err := connOf(<-links)
+	require.NoError(t, err)
+	defer link.Close()
+	require.ErrorIs(t, (&Predecessor{conn: link}).Ready(), errAborted)
+}
+
+// TestAwaitServing tells a new process that serves, or has served, from one that has died before.
+func TestAwaitServing(t *testing.T) {
+	for _, serves := range []bool{true, false} {
+		next, old := pair(t)
+		if serves {
+			old.Serving()
+		}
+		require.NoError(t, old.conn.Close())
+		next.Follow(nil)
+		err := next.AwaitServing(t.Context())
+		require.Equal(t, serves, err == nil, "%v", err)
+	}
+}
+
+// TestProgramFile: a name that is of no file, or of another one, does not name the program.
+func TestProgramFile(t *testing.T) {
+	own, err := os.Executable()
+	require.NoError(t, err)
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(own, link))
+	for name, want := range map[string]string{own: own, link: link, "there is none": own, "sh": own} {
+		got, err := programFile(name)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
 }
