@@ -15,8 +15,11 @@ const (
 )
 
 // Tell tells the other gateways a text about this one, of aboutMax bytes at most. It is kept for
-// aboutKept.
+// aboutKept. After HandOver the other process tells.
 func (f *Fleet) Tell(ctx context.Context, text string) error {
+	if f.handedOver.Load() {
+		return nil
+	}
 	return f.ask(ctx, "tell about this gateway", func(ctx context.Context) error {
 		return f.rdb.Set(ctx, f.key("about:"+f.o.Name), text[:min(len(text), aboutMax)], aboutKept).Err()
 	})

@@ -137,7 +137,7 @@ func (s *Sockets) Listen(key string, addresses []string, mode os.FileMode) (sock
 		return sockets, nil
 	}
 	for _, address := range addresses {
-		socket := s.take(func(g given) bool { return g.Address == address && g.name == key })
+		socket := s.take(func(g given) bool { return g.Address == address && g.name == key && g.truthful() })
 		if socket == nil {
 			socket = s.take(func(g given) bool { return bound(g.Addr(), address) })
 		}
@@ -155,6 +155,13 @@ func (s *Sockets) Listen(key string, addresses []string, mode os.FileMode) (sock
 		sockets = append(sockets, socket)
 	}
 	return sockets, nil
+}
+
+// truthful tells whether a unix socket is bound to the address that its giver says. The giver may
+// have fewer rights than this process, which gives the file of the socket to another account.
+func (g *given) truthful() bool {
+	_, local := g.Addr().(*net.UnixAddr)
+	return !local || bound(g.Addr(), g.Address)
 }
 
 // take removes the first socket of the list that is wanted, and returns it; nil = there is none.

@@ -3,6 +3,7 @@ package listen
 import (
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -181,6 +182,17 @@ func TestHanded(t *testing.T) {
 	}
 	require.FileExists(t, left)
 	require.FileExists(t, other)
+}
+
+// TestHandedElsewhere: a unix socket that is not where its giver says is not taken. Its file, which
+// may be anything by now, would be given to the account of the gateway.
+func TestHandedElsewhere(t *testing.T) {
+	dir := t.TempDir()
+	configured, elsewhere := filepath.Join(dir, "configured"), filepath.Join(dir, "elsewhere")
+	f, _ := open(t, "unix", elsewhere)
+	name := "listen&" + url.QueryEscape("unix:"+configured) + "&gateway"
+	out := give(t, "listen=unix:"+configured, []string{Handed + "=9"}, []string{name}, f)
+	require.Equal(t, fmt.Sprintf("listen %s systemd=false path=%q\n", configured, configured), out)
 }
 
 // TestListenFails: after an error nothing is open.
