@@ -77,8 +77,10 @@ var linkFaults = []linkFault{
 	{name: "dead for the client alone", begin: func(r *redistest.Relay) { r.Strand(redistest.Client) }},
 	{name: "dead for the target alone", begin: func(r *redistest.Relay) { r.Strand(redistest.Target) }, unknown: true},
 	late(50*time.Millisecond, 50*time.Millisecond),
-	late(300*time.Millisecond, 300*time.Millisecond),
-	late(10*time.Millisecond, 300*time.Millisecond),
+	// A ping over a link that has not answered within an eighth of linkTTL, 625 ms, ends it: a busy
+	// machine needs its part of that.
+	late(200*time.Millisecond, 200*time.Millisecond),
+	late(10*time.Millisecond, 200*time.Millisecond),
 }
 
 // linkCase is a fault of a link.
