@@ -19,7 +19,9 @@ import (
 	"crypto/tls"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -83,9 +85,9 @@ type App struct {
 	admin  *http.Server // nil = there is none
 	cert   atomic.Pointer[tls.Certificate]
 
-	loading sync.Mutex            // held while a configuration is loaded and put to use: one at a time
-	parts   atomic.Pointer[parts] // what Reload replaces; nil until Start has made them
-	retired []func()              // close parts that were replaced; a second call does nothing. Guarded by loading
+	loading sync.Mutex              // held while a configuration is loaded and put to use: one at a time
+	parts   atomic.Pointer[parts]   // what Reload replaces; nil until Start has made them
+	retired map[*retiredPart]func() // close parts that were replaced, and may be called twice. Guarded by loading
 
 	running  sync.WaitGroup // goroutines that Stop waits for
 	stopping chan struct{}  // closed by Stop, for these
@@ -94,7 +96,7 @@ type App struct {
 // New returns a gateway that does nothing until Start.
 func New(o Options) *App {
 	a := &App{o: o, metrics: gateway.NewMetrics(), lockWait: newLockWait(), history: newHistory(),
-		stopping: make(chan struct{}), ended: make(chan error, 1)}
+		retired: make(map[*retiredPart]func()), stopping: make(chan struct{}), ended: make(chan error, 1)}
 	a.upgrade.life, a.upgrade.end = context.WithCancel(context.Background())
 	return a
 }
@@ -238,7 +240,10 @@ func (a *App) release() error {
 	if a.fleet != nil {
 		errs = append(errs, a.fleet.Close())
 	}
-	for _, end := range a.retired {
+	a.loading.Lock()
+	retired := slices.Collect(maps.Values(a.retired))
+	a.loading.Unlock()
+	for _, end := range retired {
 		end()
 	}
 	if p := a.parts.Load(); p != nil {

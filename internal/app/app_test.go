@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"fastdfs-gateway/internal/admin"
@@ -311,12 +312,39 @@ func TestReload(t *testing.T) {
 	require.NotContains(t, r.logText("configuration loaded"), "only a restart")
 }
 
+// TestReloadAdjustsCache: budgets and times of the cache need no restart.
+func TestReloadAdjustsCache(t *testing.T) {
+	r := start(t)
+	r.write("[cache]", "memory_max = 8MB", "ttl = 7s")
+	require.NoError(t, r.Reload())
+	require.Empty(t, r.Pending())
+	require.EqualValues(t, 7<<20, r.cache.Stats().Memory.Budget, "an eighth is for facts")
+}
+
+// TestRetiredPartsGo: what a reload has replaced is closed once, and not kept.
+func TestRetiredPartsGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, busy, ended := New(Options{}), int64(1), 0
+		a.retire(func() { ended++ }, func() int64 { return busy })
+		time.Sleep(retireAfter + time.Second)
+		synctest.Wait()
+		require.Zero(t, ended)
+		require.Len(t, a.retired, 1)
+		busy = 0
+		time.Sleep(retireAfter)
+		synctest.Wait()
+		require.Equal(t, 1, ended)
+		require.Empty(t, a.retired)
+	})
+}
+
 // TestReloadNamesRestartKeys: the log names the keys that were changed in vain.
 func TestReloadNamesRestartKeys(t *testing.T) {
 	r := start(t)
 	r.write("[gateway]", "admin_socket_mode = 0660", "user = nobody", "read_timeout = 3s", "idle_timeout = 4s",
 		"min_send_rate = 2KB", "max_connections = 50", "max_connections_per_ip = 5", "cache_control = no-cache",
-		"[cache]", "memory_max = 1MB", "[redis]", "addresses = 127.0.0.1:1", "[lock]", "ttl = 7s",
+		"[cache]", "disk_path = "+filepath.Join(t.TempDir(), "cache"),
+		"[redis]", "addresses = 127.0.0.1:1", "[lock]", "ttl = 7s",
 		"[peer]", "secret = another secret, which is long enough")
 	text, err := os.ReadFile(r.conf)
 	require.NoError(t, err)
@@ -327,7 +355,7 @@ func TestReloadNamesRestartKeys(t *testing.T) {
 	require.Contains(t, r.logText("only a restart applies it"),
 		`keys="listen, admin_listen, admin_socket_mode, user, landlock, `+
 			`read_timeout, idle_timeout, min_send_rate, max_connections, max_connections_per_ip, `+
-			`[cache], [redis], [lock], [peer]"`)
+			`disk_path, [redis], [lock], [peer]"`)
 	resp := r.requireServed(r.store.Normal("txt", []byte("hello")), "hello")
 	require.Equal(t, "no-cache", resp.Header.Get("Cache-Control"), "the other keys are applied")
 }

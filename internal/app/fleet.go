@@ -88,20 +88,14 @@ func diskProblem(cfg *config.Config) []config.Problem {
 func openCache(
 	cfg *config.Config, f *fleet.Fleet, source func(string) (cache.Source, error), log *slog.Logger,
 ) (*cache.Cache, error) {
-	c := &cfg.Cache
 	if !keepsRemote(cfg) {
 		return nil, nil
 	}
 	if err := cfg.CheckDiskPath(); err != nil {
 		return nil, err
 	}
-	o := cache.Options{
-		Memory: orNone(c.MemoryMax),
-		TTL:    orNone(c.TTL), MutableTTL: orNone(c.MutableTTL), NegativeTTL: orNone(c.NegativeTTL),
-		StaleWhileRevalidate: orNone(c.StaleWhileRevalidate), StaleIfError: orNone(c.StaleIfError),
-		Wait: cfg.Lock.Wait, Logger: logfile.Limit(log), CheckFirst: origin.CheckFirst, Copies: c.Copies,
-		Source: source,
-	}
+	o := cacheLimits(cfg)
+	o.Wait, o.Logger, o.CheckFirst, o.Source = cfg.Lock.Wait, logfile.Limit(log), origin.CheckFirst, source
 	if f != nil {
 		o.Fleet, o.DiskReady = f, f.Synced()
 	}
@@ -111,6 +105,16 @@ func openCache(
 		}
 	}
 	return cache.New(o)
+}
+
+// cacheLimits are the options of the cache that a reload changes.
+func cacheLimits(cfg *config.Config) cache.Options {
+	c := &cfg.Cache
+	return cache.Options{
+		Memory: orNone(c.MemoryMax), DiskMax: c.DiskMax, Copies: c.Copies,
+		TTL: orNone(c.TTL), MutableTTL: orNone(c.MutableTTL), NegativeTTL: orNone(c.NegativeTTL),
+		StaleWhileRevalidate: orNone(c.StaleWhileRevalidate), StaleIfError: orNone(c.StaleIfError),
+	}
 }
 
 // openDisk opens the tier of the cache on disk, where the configuration names a folder.

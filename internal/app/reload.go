@@ -122,6 +122,9 @@ func (a *App) use(c loaded) (*gateway.Handler, error) {
 		a.cert.Store(c.cert)
 	}
 	a.retireReplaced(old, p)
+	if a.cache != nil && keepsRemote(c.cfg) {
+		a.cache.Adjust(cacheLimits(c.cfg))
+	}
 
 	o.Store, o.Origin, o.Index = p.files, p.origin, a.o.Index
 	o.Log, o.Metrics, o.TLS = a.log, a.metrics, a.cert.Load() != nil
@@ -190,11 +193,15 @@ func (a *App) retireReplaced(old, now *parts) {
 	}
 }
 
+// retiredPart names a part that was replaced.
+type retiredPart struct{ _ byte }
+
 // retire calls end after retireAfter, or later when busy returns 0 (nil = always), or when the
 // gateway stops.
 func (a *App) retire(end func(), busy func() int64) {
 	end = sync.OnceFunc(end)
-	a.retired = append(a.retired, end)
+	part := new(retiredPart)
+	a.retired[part] = end
 	var check func()
 	check = func() {
 		if busy != nil && busy() > 0 {
@@ -202,6 +209,9 @@ func (a *App) retire(end func(), busy func() int64) {
 			return
 		}
 		end()
+		a.loading.Lock()
+		defer a.loading.Unlock()
+		delete(a.retired, part)
 	}
 	time.AfterFunc(retireAfter, check)
 }
@@ -225,7 +235,8 @@ func restartKeys(before, after *config.Config) []string {
 		{"min_send_rate", old.MinSendRate == now.MinSendRate},
 		{"max_connections", old.MaxConnections == now.MaxConnections},
 		{"max_connections_per_ip", old.MaxConnectionsPerIP == now.MaxConnectionsPerIP},
-		{"[cache]", before.Cache == after.Cache},
+		{"memory_max", keepsRemote(before) == keepsRemote(after)},
+		{"disk_path", cacheFolder(before) == cacheFolder(after)},
 		{"[redis]", reflect.DeepEqual(before.Redis, after.Redis)},
 		{"[lock]", before.Lock == after.Lock},
 		{"[peer]", before.Peer == after.Peer},

@@ -23,6 +23,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	lru "github.com/hashicorp/golang-lru/v2"
@@ -134,8 +135,9 @@ type Cache struct {
 	o       Options
 	metas   *metaCache
 	memory  *tier.Memory
-	disk    *tier.Disk // nil when there is none
-	tiers   tier.Tier  // memory, or memory above disk
+	disk    *tier.Disk   // nil when there is none
+	tiers   tier.Tier    // memory, or memory above disk
+	copies  atomic.Int64 // as in Options
 	damages damages
 	n       counters
 
@@ -172,7 +174,7 @@ func New(o Options) (*Cache, error) {
 	o.setDefaults()
 	room := max(o.Memory, minRoom)
 	c := &Cache{
-		o: o, metas: newMetaCache(&o, max(o.Memory/8, minMetas)), memory: tier.NewMemory(o.Memory - o.Memory/8),
+		o: o, metas: newMetaCache(&o, metaBudget(&o)), memory: tier.NewMemory(contentBudget(&o)),
 		leadRoom: semaphore.NewWeighted(room), followRoom: semaphore.NewWeighted(room),
 		fills: make(map[SegmentKey]*fill),
 	}
@@ -192,9 +194,27 @@ func New(o Options) (*Cache, error) {
 			return nil, err
 		}
 	}
+	c.copies.Store(int64(o.Copies))
 	c.life, c.end = context.WithCancel(context.Background())
 	return c, nil
 }
+
+// Adjust takes Memory, DiskMax, Copies and the times over from o, in a running Cache, and evicts
+// what is too much. What is known stays fresh for as long as it was to; the memory that fills may
+// take stays as it was when the Cache was made.
+func (c *Cache) Adjust(o Options) {
+	o.setDefaults()
+	c.copies.Store(int64(o.Copies))
+	c.metas.adjust(&o, metaBudget(&o))
+	c.memory.SetBudget(contentBudget(&o))
+	if c.disk != nil {
+		c.disk.SetMax(o.DiskMax)
+	}
+}
+
+// Facts take an eighth of the memory, content the rest.
+func metaBudget(o *Options) int64    { return max(o.Memory/8, minMetas) }
+func contentBudget(o *Options) int64 { return o.Memory - o.Memory/8 }
 
 // OpenDisk opens the tier on disk. New has done so where Options name a folder; else it is called
 // before the cache is used.

@@ -146,18 +146,19 @@ func (c *Cache) awaitSlot(f *fill) (release func(), err error) {
 // rank tells the gateways that own an entry rather than this one, the one behind this one, which
 // may have been the owner, and whether this one is to keep the entry on disk.
 func (c *Cache) rank(f *fill) (owners []string, next string, keep bool) {
-	n := max(c.o.Copies, maxOwners) + 1
+	copies := int(c.copies.Load())
+	n := max(copies, maxOwners) + 1
 	ranked := c.o.Fleet.Rank(RankKey(f.key), n)
 	self := slices.Index(ranked, "")
 	switch {
 	case len(ranked) == 0:
 		return nil, "", true
 	case self < 0:
-		return ranked[:min(maxOwners, len(ranked))], "", c.o.Copies == 0
+		return ranked[:min(maxOwners, len(ranked))], "", copies == 0
 	case self+1 < len(ranked) && f.key.Index != Facts:
 		next = ranked[self+1]
 	}
-	return ranked[:min(self, maxOwners)], next, c.o.Copies == 0 || self < c.o.Copies
+	return ranked[:min(self, maxOwners)], next, copies == 0 || self < copies
 }
 
 // isStored ends a fill whose segment is in a tier.

@@ -55,10 +55,10 @@ type metaRecord struct {
 
 // metaCache holds the facts about files, with a budget in bytes.
 type metaCache struct {
-	o   Options
-	max int64
+	o atomic.Pointer[Options] // only the times are used
 
 	mu   sync.Mutex // guards what follows and the records
+	max  int64
 	list *simplelru.LRU[string, *metaRecord]
 	used int64
 }
@@ -68,7 +68,26 @@ func newMetaCache(o *Options, most int64) *metaCache {
 	if err != nil {
 		panic("BUG: " + err.Error())
 	}
-	return &metaCache{o: *o, max: most, list: list}
+	r := &metaCache{list: list}
+	r.adjust(o, most)
+	return r
+}
+
+// adjust changes the times and the budget.
+func (r *metaCache) adjust(o *Options, most int64) {
+	r.o.Store(o)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.max = most
+	r.shrink()
+}
+
+// shrink evicts what is too much. mu is held.
+func (r *metaCache) shrink() {
+	for r.used > r.max && r.list.Len() > 1 {
+		_, oldest, _ := r.list.RemoveOldest()
+		r.used -= oldest.bytes
+	}
 }
 
 // look finds the record of a file and says what it is good for. maxAge is that of GetOptions. With
@@ -95,7 +114,7 @@ func (r *metaCache) freshness(rec *metaRecord, now time.Time, maxAge time.Durati
 	if maxAge > 0 && !rec.meta.Gone {
 		left, strict = min(left, rec.meta.Checked.Add(maxAge).Sub(now)), true
 	}
-	swr := !strict && now.Before(expired.Add(r.o.StaleWhileRevalidate))
+	swr := !strict && now.Before(expired.Add(r.o.Load().StaleWhileRevalidate))
 	switch {
 	case rec.meta.Gone && left > 0:
 		return gone
@@ -106,7 +125,7 @@ func (r *metaCache) freshness(rec *metaRecord, now time.Time, maxAge time.Durati
 		return early
 	case left > 0:
 		return fresh
-	case !swr && !now.Before(expired.Add(r.o.StaleIfError)):
+	case !swr && !now.Before(expired.Add(r.o.Load().StaleIfError)):
 		return unknown
 	case now.Before(rec.retry):
 		return staleHoldoff
@@ -132,15 +151,16 @@ func isFar(left, took time.Duration) bool { return left > 0 && left/40 > took }
 
 // ttl is how long something that was learned is fresh.
 func (r *metaCache) ttl(m Meta) time.Duration {
+	o := r.o.Load()
 	switch {
 	case m.Gone && m.TTL != 0:
-		return max(0, min(m.TTL, r.o.NegativeTTL))
+		return max(0, min(m.TTL, o.NegativeTTL))
 	case m.Gone:
-		return r.o.NegativeTTL
+		return o.NegativeTTL
 	case !m.Version.Immutable:
-		return r.o.MutableTTL
+		return o.MutableTTL
 	}
-	return r.o.TTL
+	return o.TTL
 }
 
 // expiry is when something learned at a moment expires. Not all that was learned at one moment
@@ -161,7 +181,7 @@ func (r *metaCache) isFresh(m Meta, now time.Time, maxAge time.Duration) bool {
 
 // isUsable tells whether what another gateway knows may be served while no source answers.
 func (r *metaCache) isUsable(m Meta, now time.Time) bool {
-	return now.Sub(m.Checked) < r.ttl(m)+r.o.StaleIfError
+	return now.Sub(m.Checked) < r.ttl(m)+r.o.Load().StaleIfError
 }
 
 // put keeps the facts about a file, and tells whether it was known as one that is there. Sums of
@@ -189,10 +209,7 @@ func (r *metaCache) put(file string, m Meta) (wasThere bool) {
 	rec.bytes += sumCost * rec.sums.expected
 	r.list.Add(file, rec)
 	r.used += rec.bytes
-	for r.used > r.max && r.list.Len() > 1 {
-		_, oldest, _ := r.list.RemoveOldest()
-		r.used -= oldest.bytes
-	}
+	r.shrink()
 	return wasThere
 }
 

@@ -433,3 +433,27 @@ func (failing) Stat(context.Context) (Version, error) { return Version{}, errTes
 func (failing) Fetch(context.Context, *Version, int64, int64) (Version, io.ReadCloser, error) {
 	return Version{}, nil, errTest
 }
+
+// TestAdjust: a running cache takes over times, budgets and copies.
+func TestAdjust(t *testing.T) {
+	bubble(t, "smaller", func(t *testing.T) {
+		c := newCache(t, Options{Memory: 64 << 20})
+		for i := range 8 {
+			o := newOrigin(testFile(i), SegmentSize)
+			requireWhole(t, o, get(background, c, o))
+		}
+		synctest.Wait()
+		require.Equal(t, 8, c.Stats().Memory.Entries)
+		c.Adjust(Options{Memory: 16 << 20, TTL: second, Copies: 3})
+		require.LessOrEqual(t, c.Stats().Memory.Bytes, int64(14<<20))
+		require.EqualValues(t, 14<<20, c.Stats().Memory.Budget)
+		require.EqualValues(t, 3, c.copies.Load())
+		o := newOrigin(testFile(20), 1000)
+		requireWhole(t, o, get(background, c, o))
+		known, ok := c.Known(o.file)
+		require.True(t, ok)
+		require.LessOrEqual(t, known.Left, second)
+		c.Adjust(Options{Memory: 64 << 20})
+		require.EqualValues(t, 56<<20, c.Stats().Memory.Budget)
+	})
+}

@@ -232,6 +232,9 @@ func TestDiskBudget(t *testing.T) {
 	d = listed(t, openDisk(t, tier.DiskOptions{Path: path, Max: budget / 2}))
 	require.Equal(t, budget/2/8192, d.Stats().Entries, "the new budget is kept")
 	eventually.True(t, func() bool { return len(files(t, path)) == budget/2/8192 })
+	d.SetMax(budget / 4)
+	require.Equal(t, budget/4/8192, d.Stats().Entries)
+	require.Len(t, files(t, path), budget/4/8192)
 }
 
 // TestFullDisk: a file system that is full switches writing off, and back on when there is room.

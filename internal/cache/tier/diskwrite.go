@@ -154,6 +154,17 @@ func (d *Disk) evict() []Key {
 	return victims
 }
 
+// SetMax changes DiskOptions.Max, and removes what is too much before it returns.
+func (d *Disk) SetMax(bytes int64) {
+	d.mu.Lock()
+	d.o.Max = bytes
+	victims := d.evict()
+	d.mu.Unlock()
+	for _, key := range victims {
+		d.unlink(d.path(key))
+	}
+}
+
 // errDropped: a segment was dropped before it was written.
 var errDropped = errors.New("dropped")
 

@@ -200,6 +200,14 @@ func (m *Memory) Reserve(bytes int64) {
 	m.shrink(m.budget)
 }
 
+// SetBudget changes the budget, and evicts what is too much.
+func (m *Memory) SetBudget(budget int64) {
+	m.mu.Lock()
+	defer m.unlock()
+	m.budget = budget
+	m.shrink(m.budget)
+}
+
 // letGo gives up the place of a segment that has left the lists. m.mu is held.
 func (m *Memory) letGo(k *kept) {
 	switch {
