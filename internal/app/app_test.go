@@ -487,3 +487,23 @@ func TestFleetOnThePage(t *testing.T) {
 	require.NoError(t, server.Client().HSet(t.Context(), keys[0], "a", "b").Err())
 	require.Equal(t, status.About{}, row().About, "a key of another type")
 }
+
+// TestPurgeInUpgrade: a purge by a process that has left the cache on disk to another one is not
+// reported as done.
+func TestPurgeInUpgrade(t *testing.T) {
+	a := New(Options{})
+	_, err := a.purge(t.Context(), admin.PurgeTarget{All: true})
+	require.NoError(t, err)
+	a.upgrade.done.Store(true)
+	_, err = a.purge(t.Context(), admin.PurgeTarget{All: true})
+	require.ErrorIs(t, err, errUpgrading)
+}
+
+// TestSameProgram: a running program whose file was replaced is still that program.
+func TestSameProgram(t *testing.T) {
+	for exe, want := range map[string]bool{
+		"/usr/bin/gateway": true, "/opt/gateway (deleted)": true, "/usr/bin/gateway2": false, "": false,
+	} {
+		require.Equal(t, want, sameProgram(exe, "/usr/bin/gateway"), exe)
+	}
+}

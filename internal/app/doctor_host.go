@@ -198,12 +198,18 @@ func (d *doctor) taken(address string, p purpose) {
 	}
 	for _, o := range owners {
 		name, _ := o.Comm()
-		if exe, err := o.Executable(); err == nil && filepath.Base(exe) == filepath.Base(own) {
+		if exe, err := o.Executable(); err == nil && sameProgram(exe, own) {
 			d.add(area, address, OK, "", "taken by a running gateway, process %d", o.PID)
 			continue
 		}
 		d.add(area, address, Fail, "stop it, or change "+p.setting(), "taken by %s, process %d", name, o.PID)
 	}
+}
+
+// sameProgram compares the names of two programs, as links in /proc lead to them: behind that of a
+// file that was replaced since is " (deleted)".
+func sameProgram(a, b string) bool {
+	return filepath.Base(strings.TrimSuffix(a, " (deleted)")) == filepath.Base(strings.TrimSuffix(b, " (deleted)"))
 }
 
 // listeners are the processes that listen on a TCP port, of those that this process may look into.

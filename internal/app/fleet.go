@@ -240,7 +240,11 @@ func (a *App) purge(ctx context.Context, what admin.PurgeTarget) (admin.Purged, 
 		return admin.Purged{}, fmt.Errorf("%w: %w", admin.ErrPurgeTarget, err)
 	}
 	if a.fleet == nil {
-		return admin.Purged{Gateways: 1, Dropped: a.forget(match)}, nil
+		dropped := a.forget(match)
+		if a.upgrade.done.Load() { // what is on disk may be another process's since
+			return admin.Purged{}, errUpgrading
+		}
+		return admin.Purged{Gateways: 1, Dropped: dropped}, nil
 	}
 	gateways, missing, err := a.fleet.Purge(ctx, match)
 	if errors.Is(err, cachelock.ErrHeld) {

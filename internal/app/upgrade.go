@@ -25,7 +25,7 @@ type upgradeState struct {
 }
 
 // errUpgrading refuses what would be lost with this process.
-var errUpgrading = errors.New("a new process is taking over from this one")
+var errUpgrading = errors.New("a new process is taking over from this one: ask again")
 
 // Upgrade starts a new process of the program, which takes over the listeners and goes by the
 // configuration as it is by then. This one then ends its running answers, however long they take,
