@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"fastdfs-gateway/internal/cache/tier"
 )
 
 // TestAbandoned: what the last client leaves behind ends before the source has begun to answer, and
@@ -65,4 +67,37 @@ func TestAbandoned(t *testing.T) {
 		synctest.Wait()
 		require.Zero(t, c.orphans)
 	})
+}
+
+// late is a source whose answer to Stat was on its way when its context ended.
+type late struct {
+	*origin
+	asked, answer chan struct{}
+}
+
+func (l late) Stat(context.Context) (Version, error) {
+	v, err := l.origin.Stat(background)
+	close(l.asked)
+	<-l.answer
+	return v, err
+}
+
+// TestPurgeAfterAbandoning: the facts that an abandoned fill was told before a purge are not kept
+// after it.
+func TestPurgeAfterAbandoning(t *testing.T) {
+	o := newOrigin(testFile(1), 1000)
+	c := newCache(t, Options{})
+	src := late{o, make(chan struct{}), make(chan struct{})}
+	ctx, cancel := context.WithCancel(background)
+	go func() {
+		<-src.asked
+		cancel()
+	}()
+	_, err := c.Get(ctx, o.file, src, GetOptions{Hint: NoHint})
+	require.ErrorIs(t, err, context.Canceled)
+	c.Purge(tier.MatchFile(o.file))
+	close(src.answer)
+	c.tasks.Wait()
+	_, known := c.Known(o.file)
+	require.False(t, known)
 }

@@ -155,7 +155,8 @@ func (c *Cache) quit(ctx context.Context, f *fill, isStream bool) {
 	}
 	f.ended = true
 	if f.finding {
-		c.removeLocked(f) // the next request asks anew
+		c.removeLocked(f)    // the next request asks anew
+		f.invalidated = true // a purge does not reach it any more
 	}
 	f.end(errAbandoned)
 }
