@@ -10,7 +10,8 @@
 -- ARGV[5]    "1" = fair: not before the names in the queue
 --
 -- Result: {1, fence} if acquired; {0, n, remaining milliseconds, token of the holder} if the n-th
--- lock is held. If the lock is free but others are first in its queue, the token is "".
+-- lock is held, cut where another program has written a long one. If the lock is free but others are
+-- first in its queue, the token is "".
 --
 -- The lock and its expiry are set by one SET. Time is the server's. A lock that has this token
 -- already counts as acquired: the answer to an earlier request was lost, or the request arrived
@@ -83,7 +84,7 @@ if not taken then
 			if waits then
 				enqueue(KEYS[i + 1], KEYS[i + 2])
 			end
-			return {0, (i + 1) / 3, ttl, holder}
+			return {0, (i + 1) / 3, ttl, string.sub(holder, 1, 1024)}
 		end
 	end
 	for i = 2, #KEYS, 3 do

@@ -51,7 +51,8 @@ redis.call('ZREMRANGEBYSCORE', KEYS[2], string.format('(%.0f', latest), '+inf')
 redis.call('ZREMRANGEBYSCORE', KEYS[4], string.format('(%.0f', now + ARGV[8]), '+inf')
 
 local seen = redis.call('ZSCORE', KEYS[4], ARGV[1])
-if not seen or tonumber(seen) < tonumber(living) or redis.call('HGET', KEYS[6], ARGV[1]) ~= ARGV[7] then
+if not seen or tonumber(seen) < tonumber(living) or redis.call('HGET', KEYS[6], ARGV[1]) ~= ARGV[7]
+	or not isFence(redis.call('HGET', KEYS[6], '#joins')) then
 	redis.call('HSET', KEYS[6], '#joins', string.format('%.0f', clock), ARGV[1], ARGV[7])
 	redis.call('PUBLISH', ARGV[6], ARGV[1])
 end

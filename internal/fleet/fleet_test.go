@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/cachelock"
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/eventually"
@@ -78,6 +79,17 @@ func TestHeldNamesTheHolder(t *testing.T) {
 	heldBy(t, leadRefused(t, b, "key"), "https://10.0.0.1:8887") // which is asked, and does not have it
 	require.NoError(t, client.Persist(t.Context(), a.key("lock:key")).Err())
 	require.ErrorIs(t, leadRefused(t, b, "key"), cache.ErrFleetDown, "no lease lasts for ever")
+}
+
+// Another program has written a long value in the place of a lease: only its beginning is read.
+func TestHolderIsBounded(t *testing.T) {
+	f := member(t, fleetOf(redistest.Shared(t).Addr()), 1)
+	huge := "00:" + strings.Repeat("x", 1<<20)
+	require.NoError(t, redistest.Shared(t).Client().Set(t.Context(), f.key("lock:key"), huge, time.Minute).Err())
+	_, err := f.locks.Acquire(t.Context(), "key", cachelock.LockOptions{})
+	held, ok := errors.AsType[*cachelock.HeldError](err)
+	require.True(t, ok)
+	require.Less(t, len(held.Holder), 1<<10)
 }
 
 func TestWaitEndsWithTheLease(t *testing.T) {

@@ -441,6 +441,30 @@ func TestRedisLosesItsDataAndItsClock(t *testing.T) {
 	require.Equal(t, []string{"group1/"}, m.take())
 }
 
+// The clock of Redis goes back by more than a year, or another program has written a fence that no
+// clock gives: the gateway drops everything, and goes on from what Redis has.
+func TestAppliedInTheFarFuture(t *testing.T) {
+	server := redistest.Shared(t)
+	f := member(t, fleetOf(server.Addr()), 1)
+	m := memory{last: maxFence, noted: true}
+	start(t, f, m.withDisk())
+	require.Equal(t, []string{""}, m.take())
+	purge(t, f, tier.MatchFolder("group1"), 1)
+	require.Equal(t, []string{"group1/"}, m.take())
+}
+
+// Another program has written a long revision of the list of members: it is replaced.
+func TestRevisionIsBounded(t *testing.T) {
+	server := redistest.Shared(t)
+	f := member(t, fleetOf(server.Addr()), 1)
+	setLocal(f, (&memory{}).local())
+	require.NoError(t, f.sync())
+	require.NoError(t, server.Client().HSet(t.Context(), f.key("members"), "#joins", strings.Repeat("7", 1<<20)).Err())
+	require.NoError(t, f.sync())
+	require.Less(t, len(f.members.Load().revision), 32)
+	require.True(t, f.members.Load().Has(f.o.Advertise))
+}
+
 // Redis loses its data: a list of members of the same length as before is another one.
 func TestMembersAfterRedisLostItsData(t *testing.T) {
 	server := redistest.Start(t)

@@ -226,7 +226,8 @@ func (f *Fleet) exchange() (purges []string, err error) {
 	if len(answer) != 4 {
 		return nil, errors.New("cannot understand the answer about purges and members")
 	}
-	if answer[0] == int64(1) && f.applied.Load() >= 0 {
+	// What was missed has a lower fence when the clock of Redis was set back.
+	if answer[0] == int64(1) && f.applied.Swap(-1) >= 0 {
 		f.stats.change(func(n *Stats) { n.LogsMissed++ })
 	}
 	revision, _ := answer[2].(string)
