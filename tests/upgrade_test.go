@@ -448,12 +448,12 @@ func TestUpgradeAppliesKeys(t *testing.T) {
 	require.NoError(t, err)
 	address := freeAddress(t)
 	changed := strings.Replace(string(text), "\nlisten = 127.0.0.1:0", "\nlisten = 127.0.0.1:0, "+address, 1)
-	changed += "\n[cache]\nmemory_max = 1MB\n"
+	changed += "\n[lock]\nttl = 7s\n"
 	require.NoError(t, os.WriteFile(p.conf, []byte(changed), 0o600))
 	for range 2 {
 		status, answer := p.adminPost("/reload", "")
 		require.Equal(t, http.StatusOK, status)
-		require.Equal(t, "reloaded; only a restart, or an upgrade (SIGUSR2), applies: listen, [cache]\n", answer)
+		require.Equal(t, "reloaded; only a restart, or an upgrade (SIGUSR2), applies: listen, [lock]\n", answer)
 	}
 	_, err = net.Dial("tcp", address)
 	require.Error(t, err)
