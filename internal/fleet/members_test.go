@@ -5,6 +5,8 @@ import (
 	"slices"
 	"testing"
 
+	"fastdfs-gateway/internal/redistest"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -75,4 +77,20 @@ func BenchmarkRank(b *testing.B) {
 			}
 		})
 	}
+}
+
+// TestTellAfterHandOver: what the process that takes over tells is not written over.
+func TestTellAfterHandOver(t *testing.T) {
+	o := fleetOf(redistest.Shared(t).Addr())
+	old, next := member(t, o, 1), member(t, o, 1)
+	start(t, old, (&memory{}).local())
+	require.NoError(t, old.Tell(t.Context(), "old"))
+	old.HandOver()
+	start(t, next, (&memory{}).local())
+	require.NoError(t, next.Tell(t.Context(), "next"))
+	require.NoError(t, old.Tell(t.Context(), "old"))
+	list, err := next.Gateways(t.Context())
+	require.NoError(t, err)
+	require.Len(t, list, 1)
+	require.Equal(t, "next", list[0].About)
 }

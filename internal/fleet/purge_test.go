@@ -483,19 +483,3 @@ func TestMembersAfterRedisLostItsData(t *testing.T) {
 	require.True(t, a.members.Load().Has(c.o.Advertise))
 	require.False(t, a.members.Load().Has(b.o.Advertise))
 }
-
-// TestTellAfterHandOver: what the process that takes over tells is not written over.
-func TestTellAfterHandOver(t *testing.T) {
-	o := fleetOf(redistest.Shared(t).Addr())
-	old, next := member(t, o, 1), member(t, o, 1)
-	start(t, old, (&memory{}).local())
-	require.NoError(t, old.Tell(t.Context(), "old"))
-	old.HandOver()
-	start(t, next, (&memory{}).local())
-	require.NoError(t, next.Tell(t.Context(), "next"))
-	require.NoError(t, old.Tell(t.Context(), "old"))
-	list, err := next.Gateways(t.Context())
-	require.NoError(t, err)
-	require.Len(t, list, 1)
-	require.Equal(t, "next", list[0].About)
-}
