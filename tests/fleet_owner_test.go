@@ -83,7 +83,7 @@ func (x *ownerFailure) run(t *testing.T) error {
 	switch most := map[bool]int{false: 1, true: 2}[x.inTheFill]; {
 	case n.Downloads > most:
 		return fmt.Errorf("%d downloads, want %d at most", n.Downloads, most)
-	case r.Whole(1) > leaseTTL+3*fetchTime:
+	case r.Whole(1) > leaseTTL+5*fetchTime: // 3.1 s on an idle machine, 5.2 s beside the other tests
 		return fmt.Errorf("the file was whole after %v", r.Whole(1))
 	}
 	return nil

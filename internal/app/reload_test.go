@@ -1,6 +1,7 @@
 package app
 
 import (
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,16 +21,23 @@ func TestReloadAdjustsCache(t *testing.T) {
 // TestRetiredPartsGo: what a reload has replaced is closed once, and not kept.
 func TestRetiredPartsGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		a, busy, ended := New(Options{}), int64(1), 0
-		a.retire(func() { ended++ }, func() int64 { return busy })
+		a := New(Options{})
+		kept := func() int {
+			a.loading.Lock()
+			defer a.loading.Unlock()
+			return len(a.retired)
+		}
+		var busy, ended atomic.Int64
+		busy.Store(1)
+		a.retire(func() { ended.Add(1) }, busy.Load)
 		time.Sleep(retireAfter + time.Second)
 		synctest.Wait()
-		require.Zero(t, ended)
-		require.Len(t, a.retired, 1)
-		busy = 0
+		require.Zero(t, ended.Load())
+		require.Equal(t, 1, kept())
+		busy.Store(0)
 		time.Sleep(retireAfter)
 		synctest.Wait()
-		require.Equal(t, 1, ended)
-		require.Empty(t, a.retired)
+		require.EqualValues(t, 1, ended.Load())
+		require.Zero(t, kept())
 	})
 }
