@@ -23,6 +23,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/tests/lab"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/stretchr/testify/require"
@@ -48,24 +49,7 @@ func TestMain(m *testing.M) {
 			panic("BUG: " + err.Error())
 		}
 	}
-	if binary != "" {
-		os.Exit(m.Run())
-	}
-	dir, err := os.MkdirTemp("", "gateway-test-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
-	binary = filepath.Join(dir, "gateway")
-	build := exec.Command("go", "build", "-o", binary, "../cmd/gateway")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "cannot build the gateway: %v\n%s", err, out)
-		os.Exit(1)
-	}
-	code := m.Run()
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
+	os.Exit(lab.WithGateway(&binary, m.Run))
 }
 
 // process is a running gateway.

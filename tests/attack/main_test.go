@@ -2,9 +2,7 @@ package attack
 
 import (
 	"flag"
-	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strconv"
 	"testing"
@@ -27,22 +25,7 @@ var binary = os.Getenv("GATEWAY_BINARY")
 
 func TestMain(m *testing.M) {
 	flag.Parse()
-	dir, err := os.MkdirTemp("", "gateway-attack-")
-	if err == nil && binary == "" {
-		binary = filepath.Join(dir, "gateway")
-		build := exec.Command("go", "build", "-o", binary, "../../cmd/gateway")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		build.Stderr = os.Stderr
-		err = build.Run()
-	}
-	code := 1
-	if err == nil {
-		code = m.Run()
-	} else {
-		fmt.Fprintln(os.Stderr, "cannot build the gateway:", err)
-	}
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
+	os.Exit(lab.WithGateway(&binary, m.Run))
 }
 
 // lasts is how long an attack lasts: short in make test, -attack.for in make attack.

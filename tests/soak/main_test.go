@@ -10,12 +10,11 @@ package soak
 
 import (
 	"flag"
-	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"testing"
 	"time"
+
+	"fastdfs-gateway/tests/lab"
 
 	"github.com/redis/go-redis/v9/logging"
 )
@@ -29,23 +28,5 @@ var (
 func TestMain(m *testing.M) {
 	flag.Parse()
 	logging.Disable() // Redis is paused on purpose
-	if binary != "" {
-		os.Exit(m.Run())
-	}
-	dir, err := os.MkdirTemp("", "gateway-soak-")
-	if err == nil {
-		binary = filepath.Join(dir, "gateway")
-		build := exec.Command("go", "build", "-o", binary, "../../cmd/gateway")
-		build.Env = append(os.Environ(), "CGO_ENABLED=0")
-		build.Stderr = os.Stderr
-		err = build.Run()
-	}
-	code := 1
-	if err == nil {
-		code = m.Run()
-	} else {
-		fmt.Fprintln(os.Stderr, err)
-	}
-	_ = os.RemoveAll(dir)
-	os.Exit(code)
+	os.Exit(lab.WithGateway(&binary, m.Run))
 }
