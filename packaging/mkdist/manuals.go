@@ -56,7 +56,7 @@ func commandPage(table []commandHelp, operations, version string, when time.Time
 	}
 	p.section("EXIT STATUS")
 	p.paragraph("0 success, 1 failure, 2 a command line that cannot be understood.")
-	p.markdown(operations, "Commands")
+	p.markdown(operations, "Contents", "Commands")
 	p.section("FILES")
 	for _, f := range [][2]string{
 		{"/etc/fastdfs-gateway/gateway.conf", "The configuration that the service reads."},
