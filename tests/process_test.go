@@ -315,3 +315,23 @@ func TestUser(t *testing.T) {
 		require.Contains(t, string(out), "not root")
 	})
 }
+
+// TestServesWithoutUpgrades: a gateway that cannot prepare for upgrades, here for want of /proc,
+// serves. It says at its start, and again on SIGUSR2, that only a restart replaces it.
+func TestServesWithoutUpgrades(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: only root can take /proc away")
+	}
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(100))
+	conf := writeConfig(t, s.Config(withListen(nil)...))
+	p := startCommand(t, conf, exec.Command("unshare", "--mount", "sh", "-c",
+		`umount -l /proc && exec "$0" serve -c "$1"`, binary, conf))
+	const why = `err="cannot find the program .*/proc/self/exe: no such file or directory"`
+	require.Regexp(t, `msg="SIGUSR2 cannot upgrade this process, a restart can" `+why, p.logText())
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGUSR2))
+	p.upgraded().logged(1, "upgrade failed, this process goes on")
+	require.Regexp(t, `msg="upgrade failed, this process goes on" `+why, p.logText())
+	require.Equal(t, http.StatusOK, p.get(f.URL()).StatusCode)
+}

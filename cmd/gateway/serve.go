@@ -26,13 +26,11 @@ func runServe(c *call) error {
 	if o.Given, err = listen.Given(); err == nil {
 		o.Replaces, err = upgrade.FromEnvironment()
 	}
-	if err == nil {
-		o.Starter, err = upgrade.NewStarter() // before any right is given up
-	}
 	if err != nil {
 		return fmt.Errorf("cannot start: %w", err)
 	}
-	defer o.Starter.Close() // it has nothing to say
+	o.Starter, o.NoStarter = upgrade.NewStarter() // before any right is given up
+	defer o.Starter.Close()                       // its errors change nothing at the end of the process
 	a := app.New(o)
 	if err := a.Start(); err != nil {
 		return fmt.Errorf("cannot start: %w", err)

@@ -50,7 +50,9 @@ type Options struct {
 	Given *listen.Sockets
 	// Replaces is the process that gave them, and ends its answers; nil = none.
 	Replaces *upgrade.Predecessor
-	Starter  *upgrade.Starter // for Upgrade; nil = it is refused
+	// Starter is for Upgrade; nil = Upgrade is refused, with NoStarter where that is not nil.
+	Starter   *upgrade.Starter
+	NoStarter error
 }
 
 // given are the sockets of the options.
@@ -126,6 +128,9 @@ func (a *App) Start() (err error) {
 	}
 	if err := storage.OpenatOnly(); err != nil {
 		a.log.Warn("files are opened folder by folder, which takes longer; perhaps a sandbox is too old", "err", err)
+	}
+	if err := a.o.NoStarter; err != nil {
+		a.log.Warn("SIGUSR2 cannot upgrade this process, a restart can", "err", err)
 	}
 	if err := a.dropRights(c.cfg); err != nil {
 		return err

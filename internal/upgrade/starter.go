@@ -71,8 +71,11 @@ func programFile(name string) (string, error) {
 	return own, nil
 }
 
-// Close ends the starter. Processes that it has started go on.
+// Close ends the starter. Processes that it has started go on. A nil Starter has nothing to close.
 func (s *Starter) Close() error {
+	if s == nil {
+		return nil
+	}
 	return errors.Join(s.conn.Close(), s.cmd.Wait())
 }
 
