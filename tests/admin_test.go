@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"encoding/base64"
 	"net"
 	"net/http"
 	"os"
@@ -65,6 +66,12 @@ var strangers = []adminRequest{
 	{"cross-site profile", "GET", "/debug/pprof/profile?seconds=1", "", []string{"Sec-Fetch-Site: cross-site"}, 403},
 	{"cross-site behind an empty field", "POST", "/reload", "",
 		[]string{"Sec-Fetch-Site: none", "Sec-Fetch-Site: cross-site"}, 403},
+	{"the status page in a frame", "GET", "/status", "",
+		[]string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: iframe"}, 403},
+	{"the status page, fetched", "GET", "/status", "",
+		[]string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: cors", "Sec-Fetch-Dest: empty"}, 403},
+	{"a link that explains", "GET", "/status?explain=x", "",
+		[]string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"}, 403},
 	{"a page that is served on another port", "GET", "/explain?url=x", "", []string{"Sec-Fetch-Site: same-site"}, 403},
 	{"a browser without Fetch Metadata", "POST", "/reload", "", []string{"Origin: http://evil.example"}, 403},
 }
@@ -75,6 +82,8 @@ var operators = []adminRequest{
 	{"by an address of IPv6", "GET", "/status", "[::1]:8889", nil, 200},
 	{"by localhost", "POST", "/reload", "LOCALHOST:1", nil, 200},
 	{"a link of the listener's own page", "GET", "/metrics", "", []string{"Sec-Fetch-Site: same-origin"}, 200},
+	{"a link of another page", "GET", "/status", "",
+		[]string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"}, 200},
 	{"an address that was typed in", "GET", "/status", "", []string{"Sec-Fetch-Site: none"}, 200},
 	{"a method that is not served", "GET", "/reload", "", nil, 405},
 	{"profiles", "GET", "/debug/pprof/cmdline", "", nil, 200},
@@ -140,6 +149,9 @@ func TestAdminToken(t *testing.T) {
 	conf, socket, token := tokenConfig(t, storetest.New(t), "pprof = false")
 	serveConfig(t, conf)
 	bearer := func(token string) []string { return []string{"Authorization: Bearer " + token} }
+	basic := func(text string) []string {
+		return []string{"Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(text))}
+	}
 	askAdmin(t, dialTo("unix", socket), []adminRequest{
 		{"health needs none", "GET", "/healthz", "", nil, 200},
 		{"readiness needs none", "GET", "/readyz", "", nil, 200},
@@ -151,7 +163,13 @@ func TestAdminToken(t *testing.T) {
 		{"another token", "GET", "/metrics", "", bearer(adminToken + "x"), 401},
 		{"the beginning of it", "GET", "/metrics", "", bearer(adminToken[:20]), 401},
 		{"an empty one", "GET", "/metrics", "", bearer(""), 401},
-		{"another scheme", "GET", "/metrics", "", []string{"Authorization: Basic " + adminToken}, 401},
+		{"another scheme", "GET", "/metrics", "", []string{"Authorization: Digest " + adminToken}, 401},
+		{"the token as a password", "GET", "/metrics", "", basic("any name:" + adminToken), 200},
+		{"the token as a password without a name", "GET", "/metrics", "", basic(":" + adminToken), 200},
+		{"the token as a name", "GET", "/metrics", "", basic(adminToken + ":"), 401},
+		{"another password", "GET", "/metrics", "", basic("admin:" + adminToken + "x"), 401},
+		{"no colon", "GET", "/metrics", "", basic(adminToken), 401},
+		{"the token, not encoded", "GET", "/metrics", "", []string{"Authorization: Basic " + adminToken}, 401},
 		{"a stranger who has it", "GET", "/metrics", "evil.example", bearer(adminToken), 421},
 		{"profiles that are off", "GET", "/debug/pprof/", "", bearer(adminToken), 404},
 		{"a profile that is off", "GET", "/debug/pprof/heap", "", bearer(adminToken), 404},

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/tests/fdfstest"
+	"fastdfs-gateway/tests/storetest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -81,4 +82,16 @@ func TestStatusPageInABrowser(t *testing.T) {
 	defer load.Wait()
 	defer close(stop)
 	inBrowser(t, map[string]string{"admin": "http://" + g.Admin, "files": "http://" + g.addrs[0], "id": files[1]})
+}
+
+// TestStatusPageAsksForTheToken: a browser asks for the token of admin_token_file, once, and the
+// page and its forms work with it.
+func TestStatusPageAsksForTheToken(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	token := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(token, []byte(adminToken), 0o600))
+	p := serve(t, s, "[gateway]", "admin_token_file = "+token)
+	f := s.Normal("jpg", s.Bytes(100))
+	inBrowser(t, map[string]string{"admin": "http://" + p.admin, "id": f.ID.String(), "token": adminToken})
 }

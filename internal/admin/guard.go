@@ -14,7 +14,7 @@ import (
 // Access says who may use the admin listener.
 type Access struct {
 	Hosts      []string // names that a Host field may have besides IP addresses and localhost, in small letters
-	Token      string   // wanted as "Authorization: Bearer TOKEN", except for /healthz and /readyz; empty = none
+	Token      string   // of Bearer, or the password of Basic, except for /healthz and /readyz; empty = none
 	NoProfiles bool     // /debug/pprof/ is 404
 }
 
@@ -25,7 +25,8 @@ type Access struct {
 //     name, on any listener.
 //   - 403 where a browser says that a page of another origin asks (Fetch Metadata), whatever the
 //     method: /explain and profiles cost something too. Another port of this host is another
-//     origin: uploaded pages are served there.
+//     origin: uploaded pages are served there. A link to /status is followed: the page of another
+//     origin cannot read the answer.
 //   - 401 without the token, where one is configured.
 func (o *Options) guard(next http.Handler) http.Handler {
 	crossOrigin := http.NewCrossOriginProtection() // browsers that do not send Sec-Fetch-Site
@@ -39,13 +40,17 @@ func (o *Options) guard(next http.Handler) http.Handler {
 		case !ownPage(req):
 			write(w, http.StatusForbidden, "pages of other origins may not ask")
 		case !access.allowsToken(req):
-			w.Header().Set("WWW-Authenticate", "Bearer")
+			w.Header()["Www-Authenticate"] = challenges
 			write(w, http.StatusUnauthorized, "the token of admin_token_file is wanted")
 		default:
 			next.ServeHTTP(w, req)
 		}
 	})
 }
+
+// challenges are those of RFC 6750, section 3, for programs, and of RFC 7617, section 2, which
+// makes a browser ask for the token.
+var challenges = []string{"Bearer", `Basic realm="fastdfs-gateway: the token is the password", charset="UTF-8"`}
 
 // access is who may use the listener now.
 func (o *Options) access() Access {
@@ -77,8 +82,12 @@ func (a *Access) allowsHost(field string) bool {
 	return false
 }
 
-// ownPage tells whether a request comes from no page, or from one of the admin listener itself.
+// ownPage tells whether a request comes from no page, from one of the admin listener itself, or
+// from a link to the status page.
 func ownPage(req *http.Request) bool {
+	if isStatusLink(req) {
+		return true
+	}
 	for _, site := range req.Header.Values("Sec-Fetch-Site") {
 		if site != "none" && site != "same-origin" {
 			return false
@@ -87,12 +96,22 @@ func ownPage(req *http.Request) bool {
 	return true
 }
 
+// isStatusLink tells whether a browser opens the plain status page in a window of its own. In a
+// frame, or as an image or a script, it would be part of the other page.
+func isStatusLink(req *http.Request) bool {
+	return req.Method == http.MethodGet && req.URL.Path == "/status" && req.URL.RawQuery == "" &&
+		req.Header.Get("Sec-Fetch-Mode") == "navigate" && req.Header.Get("Sec-Fetch-Dest") == "document"
+}
+
 // allowsToken compares digests, so that the time taken tells neither content nor length.
 func (a *Access) allowsToken(req *http.Request) bool {
 	if a.Token == "" || req.URL.Path == "/healthz" || req.URL.Path == "/readyz" {
 		return true
 	}
 	scheme, token, _ := strings.Cut(req.Header.Get("Authorization"), " ")
+	if _, password, ok := req.BasicAuth(); ok { // of a browser; any name will do
+		scheme, token = "Bearer", password
+	}
 	got, want := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(a.Token))
 	return strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(got[:], want[:]) == 1
 }

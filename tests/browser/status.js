@@ -4,6 +4,8 @@
 //
 //	node status.js '{"chromium": ..., "modules": ..., "admin": URL, "files": URL, "id": file id, "shots": folder}'
 //
+// With "token" only signsIn runs, at a gateway that wants that token.
+//
 // Each part in which something is wrong says so in one line; the status is 1 then.
 "use strict";
 
@@ -158,13 +160,28 @@ async function lost(browser) {
   await close(page);
 }
 
+// signsIn: the browser asks for the token, and keeps it for the script and the forms of the page.
+async function signsIn(browser) {
+  const stranger = await browser.newContext();
+  check((await stranger.request.get(o.admin + "/status")).status() === 401, "the page opens without the token");
+  await stranger.close();
+  const page = await open(browser, { httpCredentials: { username: "operator", password: o.token } });
+  await page.waitForFunction(() => document.querySelector("#fresh").textContent.startsWith("Live"));
+  await page.fill("#purge", o.id);
+  await page.click("button:text-is('Purge …')");
+  await page.click("button:text-is('Purge it')");
+  const purged = await page.locator("#purged").innerText();
+  check(purged.includes("purged"), `the purge says ${purged}`);
+  await close(page);
+}
+
 (async () => {
   const browser = await chromium.launch({ executablePath: o.chromium, args: ["--no-sandbox", "--disable-gpu",
     "--disable-quic", "--no-first-run", "--disable-background-networking", "--disable-component-update",
     "--disable-sync"] });
   try {
-    for (const [name, step] of Object.entries({ updates, forms: (b) => forms(b, {}), withoutScripts, readableEverywhere,
-      strangers, lost })) {
+    for (const [name, step] of Object.entries(o.token ? { signsIn } : { updates, forms: (b) => forms(b, {}),
+      withoutScripts, readableEverywhere, strangers, lost })) {
       const start = Date.now();
       try {
         await step(browser);

@@ -39,9 +39,10 @@ func TestARM64(t *testing.T) {
 		require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 		require.NoError(t, cmd.Wait())
 	}()
-	client := http.Client{Transport: &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return (&net.Dialer{}).DialContext(ctx, "unix", socket)
-	}}}
+	}
+	client := http.Client{Transport: &http.Transport{DialContext: dial}}
 	defer client.CloseIdleConnections()
 	get := func(o storetest.Object, from int) ([]byte, error) {
 		req, err := http.NewRequest(http.MethodGet, "http://gateway"+o.URL(), nil)
