@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -124,8 +123,8 @@ func (r *diskRoot) prepare() error {
 	})
 }
 
-// isMarked tells whether the folder has the marker. It is false for one that is empty or was a
-// cache before there were markers, and an error for any other.
+// isMarked tells whether the folder has the marker. It is false for one that is empty, and an error
+// for any other.
 func (r *diskRoot) isMarked() (bool, error) {
 	info, err := r.Lstat(marker)
 	switch {
@@ -140,31 +139,7 @@ func (r *diskRoot) isMarked() (bool, error) {
 		if beside[name] {
 			return nil
 		}
-		own := isTemporary
-		if name != temporary {
-			i, err := strconv.ParseUint(name, 16, 8)
-			if err != nil || folderName(int(i)) != name {
-				return fmt.Errorf("%w: %q is in it", errForeign, name)
-			}
-			own = func(name string) bool { return isSegment(name, int(i)) }
-		}
-		return r.onlyFiles(name, own)
-	})
-}
-
-// onlyFiles is an error unless there is a folder with regular files only, all of the cache's own
-// names.
-func (r *diskRoot) onlyFiles(folder string, own func(name string) bool) error {
-	if err := r.isFolder(folder); err != nil {
-		return err
-	}
-	return r.eachName(folder, func(name string) error {
-		path := filepath.Join(folder, name)
-		info, err := r.Lstat(path)
-		if err == nil && (!own(name) || !info.Mode().IsRegular()) {
-			err = fmt.Errorf("%w: %q is in it", errForeign, path)
-		}
-		return err
+		return fmt.Errorf("%w: %q is in it", errForeign, name)
 	})
 }
 
@@ -178,12 +153,17 @@ func (r *diskRoot) mark() error {
 	return errors.Join(err, f.Close())
 }
 
-// makeFolder makes a folder where it is missing, and keeps others out of one from before.
+// makeFolder makes a folder where it is missing, and keeps others out of one from before. It is an
+// error for what is no folder, a symbolic link included.
 func (r *diskRoot) makeFolder(name string) error {
 	if err := r.Mkdir(name, 0o700); err == nil || !errors.Is(err, fs.ErrExist) {
 		return err
 	}
-	if err := r.isFolder(name); err != nil {
+	info, err := r.Lstat(name)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%w: %q in it is no folder", errForeign, name)
+	}
+	if err != nil {
 		return err
 	}
 	f, err := r.Open(name)
@@ -191,15 +171,6 @@ func (r *diskRoot) makeFolder(name string) error {
 		return err
 	}
 	return errors.Join(f.Chmod(0o700), f.Close())
-}
-
-// isFolder is an error for what is no folder, a symbolic link included.
-func (r *diskRoot) isFolder(name string) error {
-	info, err := r.Lstat(name)
-	if err == nil && !info.IsDir() {
-		err = fmt.Errorf("%w: %q in it is no folder", errForeign, name)
-	}
-	return err
 }
 
 // eachName calls do for the names in a folder until that gives an error.
@@ -227,9 +198,3 @@ func (r *diskRoot) eachName(folder string, do func(name string) error) (err erro
 
 // isTemporary tells whether a writer makes files of this name.
 func isTemporary(name string) bool { return name != "" && strings.Trim(name, "0123456789") == "" }
-
-// isSegment tells whether a name is that of a segment in a folder.
-func isSegment(name string, folder int) bool {
-	key, ok := decodeName(name)
-	return ok && folderOf(key.File) == folder
-}
