@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -188,6 +189,20 @@ func TestDamage(t *testing.T) {
 		require.NoFileExists(t, name, what)
 		require.NoError(t, d.Close())
 	}
+}
+
+// TestNamesOfNoFile: what can be no file id is not stored, and is not looked for.
+func TestNamesOfNoFile(t *testing.T) {
+	path := t.TempDir()
+	d := openDisk(t, tier.DiskOptions{Path: path})
+	for _, name := range []string{"a+b", "a%2fb", "a%", "a b", "\x00", "a#0", "\xff\xfe", strings.Repeat("a", 201)} {
+		s := cachetest.Segment(name, 0, cachetest.Content(name, 100))
+		require.False(t, d.Put(s), "%q", name)
+		_, ok := d.Get(s.Key, s.Version, true)
+		require.False(t, ok, "%q", name)
+	}
+	d.Settle()
+	require.Empty(t, files(t, path))
 }
 
 // TestForeignContent: a segment under another one's name is not taken for that.

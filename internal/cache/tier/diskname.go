@@ -13,10 +13,8 @@ import (
 //	ab/group1+M00+00+0C+name.ext+0.seg
 //
 // ab is one of 256 folders, by a hash of the file id, so that all segments of a file are in one.
-// Characters other than letters, digits, dot, hyphen and underscore are written as %xx.
 const (
 	suffix  = ".seg"
-	maxName = 255
 	folders = 256
 )
 
@@ -26,29 +24,17 @@ func folderOf(file string) int { return int(crc32.ChecksumIEEE([]byte(file)) % f
 // folderName is the name of a folder.
 func folderName(i int) string { return fmt.Sprintf("%02x", i) }
 
-// encodeName gives the name of a segment's file; false when it would be too long.
+// encodeName gives the name of a segment's file; false for a file whose name no file id can be.
 func encodeName(key Key) (string, bool) {
-	if len(key.File) > maxFile {
+	if len(key.File) > maxFile || strings.ContainsFunc(key.File, isForeign) {
 		return "", false
 	}
-	b := make([]byte, 0, len(key.File)+16)
-	for i := range len(key.File) {
-		switch c := key.File[i]; {
-		case c == '/':
-			b = append(b, '+')
-		case isPlain(c):
-			b = append(b, c)
-		default:
-			b = fmt.Appendf(b, "%%%02x", c)
-		}
-	}
-	b = strconv.AppendInt(append(b, '+'), key.Index, 10)
-	b = append(b, suffix...)
-	return string(b), len(b) <= maxName
+	return strings.ReplaceAll(key.File, "/", "+") + "+" + strconv.FormatInt(key.Index, 10) + suffix, true
 }
 
-func isPlain(c byte) bool {
-	return c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c == '.' || c == '-' || c == '_'
+// isForeign tells whether a character is in no file id.
+func isForeign(c rune) bool {
+	return !(c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || strings.ContainsRune("/._-", c))
 }
 
 // decodeName is the other way; false for what is no name of a segment.
@@ -59,28 +45,7 @@ func decodeName(name string) (Key, bool) {
 		return Key{}, false
 	}
 	index, err := strconv.ParseInt(rest[at+1:], 10, 64)
-	if err != nil {
-		return Key{}, false
-	}
-	file := make([]byte, 0, at)
-	for i := 0; i < at; i++ {
-		switch c := rest[i]; c {
-		case '+':
-			file = append(file, '/')
-		case '%':
-			if i+3 > at {
-				return Key{}, false
-			}
-			v, err := strconv.ParseUint(rest[i+1:i+3], 16, 8)
-			if err != nil {
-				return Key{}, false
-			}
-			file, i = append(file, byte(v)), i+2
-		default:
-			file = append(file, c)
-		}
-	}
-	key := Key{File: string(file), Index: index}
+	key := Key{File: strings.ReplaceAll(rest[:at], "+", "/"), Index: index}
 	again, ok := encodeName(key)
-	return key, ok && again == name // there is one name for a key
+	return key, ok && err == nil && again == name // there is one name for a key
 }
