@@ -178,8 +178,10 @@ func New(o Options) (*Cache, error) {
 		leadRoom: semaphore.NewWeighted(room), followRoom: semaphore.NewWeighted(room),
 		fills: make(map[SegmentKey]*fill),
 	}
-	if err := c.memory.NoSendfile(); err != nil {
-		o.Logger.Warn("what the cache has in memory is copied for each answer", "err", err)
+	if contentBudget(&o) >= SegmentSize {
+		if err := c.memory.UseSendfile(); err != nil {
+			o.Logger.Warn("what the cache has in memory is copied for each answer", "err", err)
+		}
 	}
 	c.tiers = c.memory
 	var err error

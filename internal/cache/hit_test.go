@@ -161,7 +161,7 @@ func TestFirstUse(t *testing.T) {
 				o := newOrigin(testFile(1), size)
 				o.first, o.whole = second, second
 				c := newCache(t, Options{})
-				if err := c.memory.NoSendfile(); err != nil {
+				if err := tier.NewMemory(0).UseSendfile(); err != nil {
 					t.Skip(err)
 				}
 				for use := range 3 {

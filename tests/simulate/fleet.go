@@ -7,7 +7,6 @@ import (
 	"strings"
 	"sync"
 
-	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/fleet"
 )
 
@@ -98,7 +97,7 @@ type simulation struct {
 	traffic  *traffic
 	places   *placements
 	chance   *rand.Rand
-	gateways []*tier.Sizes[int32]
+	gateways []*tiers
 	living   []int
 	place    placement
 	search   bool // count downloads of files that a living gateway holds
@@ -118,8 +117,7 @@ func newSimulation(s scenario, t *traffic, p *placements) *simulation {
 func (s *simulation) join() {
 	scale := int64(s.scale)
 	s.living = append(s.living, len(s.gateways))
-	o := tier.SizesOptions{Memory: s.memory / scale, Disk: s.disk / scale, Name: nameLength}
-	s.gateways = append(s.gateways, tier.NewSizes[int32](o))
+	s.gateways = append(s.gateways, newTiers(s.traffic.segments, s.memory/scale, s.disk/scale))
 }
 
 // settle lets all gateways and the load balancer know who lives.
@@ -137,7 +135,7 @@ func (s *simulation) request(file int32) {
 	size, owner := s.traffic.sizes[file], int(s.place.ranks[file][0])
 	s.counts.requests++
 	s.counts.served += size
-	if s.gateways[g].Get(file, size) {
+	if s.gateways[g].Get(file) {
 		s.counts.own++
 		return
 	}
@@ -146,7 +144,7 @@ func (s *simulation) request(file int32) {
 		return
 	}
 	s.counts.between += size
-	if s.gateways[owner].Get(file, size) {
+	if s.gateways[owner].Get(file) {
 		s.counts.owner++
 	} else {
 		s.fetch(owner, g, file)
@@ -159,7 +157,7 @@ func (s *simulation) request(file int32) {
 func (s *simulation) fetch(owner, asked int, file int32) {
 	size, next := s.traffic.sizes[file], int(s.place.ranks[file][1])
 	s.counts.leases++
-	if next >= 0 && next != asked && s.gateways[next].Get(file, size) {
+	if next >= 0 && next != asked && s.gateways[next].Get(file) {
 		s.counts.next++
 		s.counts.between += size
 	} else {
@@ -178,7 +176,7 @@ func (s *simulation) store(g int, file int32) {
 	if keep {
 		s.counts.written += size
 	}
-	s.gateways[g].Put(file, size, keep)
+	s.gateways[g].Put(file, keep)
 }
 
 // isHeld tells whether a living gateway has a file.

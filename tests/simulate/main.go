@@ -6,7 +6,7 @@
 //	simulate -redis=false
 //
 // It has the program's own ranking of owners (internal/fleet) and its own admission and eviction
-// (tier.Sizes); docs/scale.md states what the model leaves out. The same flags give the same
+// (tier.Memory); docs/scale.md states what the model leaves out. The same flags give the same
 // figures. Then it measures how many commands one Redis on this host executes in a second.
 package main
 

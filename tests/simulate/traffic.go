@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strconv"
+
+	"fastdfs-gateway/internal/cache/tier"
 )
 
 // Sizes of files in bytes: the logarithm of the size is spread evenly between the two.
@@ -18,8 +20,9 @@ var meanSize = (mostSize - leastSize) / math.Log(mostSize/leastSize)
 
 // traffic is the files, the most popular one first, and how often each is asked for.
 type traffic struct {
-	sizes []int64
-	upTo  []float64 // share of the requests for this file and the more popular ones
+	sizes    []int64
+	segments []*tier.Segment
+	upTo     []float64 // share of the requests for this file and the more popular ones
 }
 
 // newTraffic makes the traffic on so many files, of which the i-th is asked for in proportion to
@@ -27,7 +30,7 @@ type traffic struct {
 // as often as one of them is on average.
 func newTraffic(files, scale int, exponent float64) *traffic {
 	n := files / scale
-	t := &traffic{sizes: make([]int64, n), upTo: make([]float64, n)}
+	t := &traffic{sizes: make([]int64, n), segments: make([]*tier.Segment, n), upTo: make([]float64, n)}
 	sum := 0.0
 	for i := range n {
 		for rank := i*scale + 1; rank <= (i+1)*scale; rank++ {
@@ -35,6 +38,7 @@ func newTraffic(files, scale int, exponent float64) *traffic {
 		}
 		t.upTo[i] = sum
 		t.sizes[i] = sizeOf(i)
+		t.segments[i] = segment(fileName(i), t.sizes[i])
 	}
 	for i := range t.upTo {
 		t.upTo[i] /= sum

@@ -51,7 +51,7 @@ func (a *arena) resident(t *testing.T) int64 {
 func withArena(t *testing.T, budget int64) *Memory {
 	t.Helper()
 	m := NewMemory(budget)
-	if err := m.NoSendfile(); err != nil {
+	if err := m.UseSendfile(); err != nil {
 		t.Skip(err)
 	}
 	return m
@@ -285,7 +285,7 @@ func (m *Memory) requireCounted(t *testing.T, reserved int64) {
 	}
 	for _, key := range m.ghosts.Keys() {
 		cost, _ := m.ghosts.Peek(key)
-		used, stood = used+ghostCost+int64(len(key.File)), stood+cost
+		used, stood = used+ghostCost(key), stood+cost
 	}
 	require.Equal(t, []int64{used, recent, stood, reserved, placed + m.lingering},
 		[]int64{m.used, m.recentUsed, m.ghostsStood, m.reserved, m.arena.resident(t)})

@@ -64,7 +64,7 @@ type Disk struct {
 	released         atomic.Bool // another process may have the folder
 
 	mu      sync.Mutex // guards what follows, and the fields of entries that are not atomic
-	index   index[Key, *entry]
+	index   index
 	listed  bool         // the index is complete
 	pending map[Key]*job // to be written, and not dropped
 	active  map[Key]*job // being written; what was dropped meanwhile, until its file is gone again
@@ -101,7 +101,7 @@ func OpenDisk(o DiskOptions) (*Disk, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot use %q for the cache: %w", o.Path, err)
 	}
-	d := &Disk{o: o, root: root, jobs: make(chan *job, maxJobs), index: newIndex[Key, *entry](),
+	d := &Disk{o: o, root: root, jobs: make(chan *job, maxJobs), index: newIndex(),
 		pending: make(map[Key]*job), active: make(map[Key]*job)}
 	d.life, d.end = context.WithCancel(context.Background())
 	d.writing, d.reading = breaker{retry: o.Retry}, breaker{retry: o.Retry}

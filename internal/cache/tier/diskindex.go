@@ -1,6 +1,7 @@
 package tier
 
 import (
+	"slices"
 	"sync/atomic"
 
 	"github.com/hashicorp/golang-lru/v2/simplelru"
@@ -13,30 +14,23 @@ type entry struct {
 	checks atomic.Pointer[checks] // of the file that was opened last; nil before; read without the lock
 }
 
-func (e *entry) takes() int64 { return e.bytes }
-
 // index lists what is on disk by use. What the process found there at start is in old, and goes
 // first; what it has used or written is in live.
-type index[K comparable, E sized] struct {
-	live, old *simplelru.LRU[K, E]
+type index struct {
+	live, old *simplelru.LRU[Key, *entry]
 	used      int64
 }
 
-func newIndex[K comparable, E sized]() index[K, E] {
-	return index[K, E]{live: newLRU[K, E](), old: newLRU[K, E]()}
-}
+func newIndex() index { return index{live: newLRU[Key, *entry](), old: newLRU[Key, *entry]()} }
 
-func (x *index[K, E]) len() int { return x.live.Len() + x.old.Len() }
+func (x *index) len() int { return x.live.Len() + x.old.Len() }
 
-// get finds an entry, or gives the zero one; touch counts as use.
-func (x *index[K, E]) get(key K, touch bool) E {
-	if e, ok := x.live.Peek(key); ok {
-		if touch {
-			x.live.Get(key)
-		}
-		return e
+// get finds an entry, or gives nil; touch counts as use.
+func (x *index) get(key Key, touch bool) *entry {
+	e, ok := x.live.Peek(key)
+	if !ok {
+		e, ok = x.old.Peek(key)
 	}
-	e, ok := x.old.Peek(key)
 	if ok && touch {
 		x.old.Remove(key)
 		x.live.Add(key, e)
@@ -45,32 +39,31 @@ func (x *index[K, E]) get(key K, touch bool) E {
 }
 
 // add puts an entry in the place of the one that is there.
-func (x *index[K, E]) add(key K, e E) {
+func (x *index) add(key Key, e *entry) {
 	x.remove(key)
 	x.live.Add(key, e)
-	x.used += e.takes()
+	x.used += e.bytes
 }
 
 // addOld adds what was found at start, in the order of its last use, unless there is something
 // newer.
-func (x *index[K, E]) addOld(key K, e E) {
-	if !x.has(key) {
+func (x *index) addOld(key Key, e *entry) {
+	if x.get(key, false) == nil {
 		x.old.Add(key, e)
-		x.used += e.takes()
+		x.used += e.bytes
 	}
 }
 
-func (x *index[K, E]) remove(key K) {
-	if !x.has(key) {
-		return
+func (x *index) remove(key Key) {
+	if e := x.get(key, false); e != nil {
+		x.used -= e.bytes
+		x.live.Remove(key)
+		x.old.Remove(key)
 	}
-	x.used -= x.get(key, false).takes()
-	x.live.Remove(key)
-	x.old.Remove(key)
 }
 
 // oldest takes out the entry that was not used for the longest time.
-func (x *index[K, E]) oldest() (K, bool) {
+func (x *index) oldest() (Key, bool) {
 	key, _, ok := x.old.GetOldest()
 	if !ok {
 		key, _, ok = x.live.GetOldest()
@@ -81,18 +74,7 @@ func (x *index[K, E]) oldest() (K, bool) {
 	return key, ok
 }
 
-// has tells whether there is an entry.
-func (x *index[K, E]) has(key K) bool { return x.live.Contains(key) || x.old.Contains(key) }
-
 // keys lists what matches.
-func (x *index[K, E]) keys(matches func(K) bool) []K {
-	var keys []K
-	for _, list := range []*simplelru.LRU[K, E]{x.old, x.live} {
-		for _, key := range list.Keys() {
-			if matches(key) {
-				keys = append(keys, key)
-			}
-		}
-	}
-	return keys
+func (x *index) keys(m Match) []Key {
+	return slices.DeleteFunc(append(x.old.Keys(), x.live.Keys()...), func(key Key) bool { return !m.Matches(key.File) })
 }

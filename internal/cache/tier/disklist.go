@@ -113,7 +113,7 @@ func (d *Disk) Drop(m Match) int {
 			running = append(running, j)
 		}
 	}
-	for _, key := range d.index.keys(func(key Key) bool { return m.Matches(key.File) }) {
+	for _, key := range d.index.keys(m) {
 		d.index.remove(key)
 	}
 	d.mu.Unlock()

@@ -26,14 +26,10 @@ type job struct {
 // onDisk is what a file of this length takes.
 func onDisk(length int64) int64 { return (length + 4095) &^ 4095 }
 
-// fileRoom is what the file of a segment of so many bytes takes, whose file id has name bytes.
-func fileRoom(length int64, name int) int64 {
-	chunks := (length + ChunkSize - 1) / ChunkSize
-	return onDisk(length + fixedHeader + 4*chunks + int64(name))
+// RoomOnDisk is the bytes that the segment takes of the budget of a Disk.
+func (s *Segment) RoomOnDisk() int64 {
+	return onDisk(fixedHeader + int64(4*len(s.Chunks)+len(s.File)) + s.Length())
 }
-
-// fitsDisk tells whether a segment of so many bytes can be in a budget.
-func fitsDisk(length, budget int64) bool { return length > 0 && onDisk(length+maxHeader) <= budget }
 
 // Put implements Tier. The segment is written in the background; when that fails it is not stored.
 func (d *Disk) Put(s *Segment) bool {
@@ -42,7 +38,7 @@ func (d *Disk) Put(s *Segment) bool {
 	defer d.mu.Unlock()
 	before := d.pending[s.Key]
 	switch {
-	case path == "" || !fitsDisk(size, d.o.Max):
+	case path == "" || size == 0 || s.RoomOnDisk() > d.o.Max:
 		return false
 	case before != nil && before.segment.Version == s.Version:
 		return true
@@ -177,7 +173,7 @@ func (d *Disk) writeFile(j *job) error {
 	}
 	d.serial++
 	serial := d.serial
-	j.room = fileRoom(j.segment.Length(), len(j.segment.File))
+	j.room = j.segment.RoomOnDisk()
 	d.writes += j.room
 	victims := d.evict() // before there is one more, so that the budget is kept at any moment
 	d.mu.Unlock()

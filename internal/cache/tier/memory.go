@@ -10,7 +10,7 @@ import (
 // the Segment; a test compares it with what the process really takes.
 const (
 	segmentCost = 288
-	ghostCost   = 144
+	ghostBytes  = 144
 )
 
 // leastPlaced is how many bytes a segment has at least that is moved to where sendfile can take it:
@@ -20,19 +20,20 @@ const leastPlaced = 16 << 10
 // Memory is a tier in the memory of the process, with a budget in bytes that includes keys and
 // bookkeeping.
 //
-// It is a 2Q cache: twoQueue decides which segments stay.
-//
-// What is asked for again moves into an arena, unless it is small. Then it counts among the shared
-// memory of the process, not in its heap. What is evicted from there while it is read
-// lingers, and counts until then.
+// After UseSendfile, what is asked for again moves into an arena, unless it is small. Then it counts
+// among the shared memory of the process, not in its heap. What is evicted from there while it is
+// read lingers, and counts until then.
 type Memory struct {
-	arena   *arena // nil where there can be none
-	noArena error  // why
+	arena *arena // nil: segments stay in the heap
 
 	mu sync.Mutex // guards what follows
-	twoQueue[Key, *kept]
-	moved uint64
-	given []*place // that are not used any more, until unlock
+	lists
+	budget    int64
+	reserved  int64
+	lingering int64 // bytes of evicted segments that are still read
+	evicted   uint64
+	moved     uint64
+	given     []*place // that are not used any more, until unlock
 }
 
 var _ Tier = (*Memory)(nil)
@@ -45,28 +46,27 @@ type kept struct {
 	cost     int64
 }
 
-func (k *kept) takes() int64 { return k.cost }
-
 // NewMemory returns a tier that takes budget bytes at most.
 func NewMemory(budget int64) *Memory {
-	m := &Memory{}
-	m.twoQueue = newTwoQueue(budget, func(key Key) int64 { return int64(ghostCost + len(key.File)) }, m.letGo)
-	if budget >= SegmentSize {
-		m.arena, m.noArena = newArena()
-	}
-	return m
+	return &Memory{budget: budget,
+		lists: lists{recent: newLRU[Key, *kept](), frequent: newLRU[Key, *kept](), ghosts: newLRU[Key, int64]()}}
 }
 
-// NoSendfile is why segments in this memory have to be copied to be sent; nil = they need not, or
-// there is no room for them anyway.
-func (m *Memory) NoSendfile() error { return m.noArena }
+// UseSendfile lets segments move to where sendfile(2) sends them from; it comes before any use. The
+// error is why they cannot on this system: they have to be copied to be sent.
+func (m *Memory) UseSendfile() (err error) {
+	m.arena, err = newArena()
+	return err
+}
 
-// headCost is what a segment takes without its bytes, whose file id has name bytes.
-func headCost(name int) int64 { return int64(segmentCost + name) }
+// headCost is what a segment takes without its bytes.
+func headCost(key Key) int64 { return int64(segmentCost + len(key.File)) }
+
+func ghostCost(key Key) int64 { return int64(ghostBytes + len(key.File)) }
 
 // cost is what a segment takes in the heap.
 func cost(s *Segment) int64 {
-	n := headCost(len(s.File)) + int64(24*cap(s.Chunks))
+	n := headCost(s.Key) + int64(24*cap(s.Chunks))
 	for _, c := range s.Chunks {
 		n += int64(cap(c))
 	}
@@ -116,7 +116,7 @@ func (m *Memory) get(key Key, v Version, touch, moves bool) (View, bool) {
 		m.unlock()
 		return View{}, false
 	case touch:
-		m.touch(key, k)
+		m.touch(k)
 	}
 	if k.place != nil {
 		defer m.mu.Unlock()
@@ -159,7 +159,7 @@ func (m *Memory) move(k *kept, s *Segment) *place {
 	}
 	k.Segment, k.place = &Segment{Key: s.Key, Version: s.Version, Sum: s.Sum}, p.use()
 	m.used -= k.cost
-	k.cost = headCost(len(s.File)) + arenaCost(p.length)
+	k.cost = headCost(s.Key) + arenaCost(p.length)
 	m.used += k.cost
 	m.shrink(m.budget) // the last page of it may be too much
 	return p
@@ -181,14 +181,15 @@ func (m *Memory) Put(s *Segment) bool {
 	k := &kept{Segment: s, cost: cost(s)}
 	m.mu.Lock()
 	defer m.unlock()
-	return m.put(s.Key, k, s.Hot)
+	return m.put(k)
 }
 
-// wanted tells whether a segment was evicted not long ago.
-func (m *Memory) wanted(key Key) bool {
+// Wants tells whether a segment that was found on disk is to be put: small ones always, of one
+// chunk, larger ones when they were evicted not long ago.
+func (m *Memory) Wants(key Key, length int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return m.ghosts.Contains(key)
+	return length <= ChunkSize || m.ghosts.Contains(key)
 }
 
 // Reserve makes room for bytes that are being fetched and will be Put, or forgotten; a negative

@@ -1,8 +1,7 @@
 package tier
 
-// Stack is memory above a disk. Segments are put into both. Small ones, of one chunk, that are
-// found on disk are copied up, as are larger ones that memory had to give up not long ago; other
-// large ones are sent from the disk's cache in the kernel.
+// Stack is memory above a disk. Segments are put into both. What is found on disk is copied up where
+// the memory wants it; other segments are sent from the disk's cache in the kernel.
 type Stack struct {
 	memory *Memory
 	disk   *Disk
@@ -20,19 +19,11 @@ func (s *Stack) Get(key Key, v Version, touch bool) (View, bool) {
 	}
 	drops := s.disk.dropsSoFar()
 	view, ok := s.disk.Get(key, v, touch)
-	if ok && touch && view.file != nil && s.deserves(view.file) {
+	if ok && touch && view.file != nil && s.memory.Wants(key, view.file.header.length) {
 		return s.promote(view, drops)
 	}
 	return view, ok
 }
-
-func (s *Stack) deserves(f *openFile) bool {
-	return promotesAlways(f.header.length) || s.memory.wanted(f.header.key)
-}
-
-// promotesAlways tells whether a segment of so many bytes goes into memory whenever it is found on
-// disk.
-func promotesAlways(length int64) bool { return length <= ChunkSize }
 
 // promote copies a segment into memory. drops is how often Drop had been called before it was
 // found.

@@ -6,39 +6,22 @@ import (
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// recentShare is the part of the budget (one in so many) that entries asked for once may take when
+// recentShare is the part of the budget (one in so many) that segments asked for once may take when
 // others need room.
 const recentShare = 4
 
-// sized is an entry of a list: it takes so many bytes of the budget.
-type sized interface{ takes() int64 }
-
-// twoQueue decides which entries stay within a budget of bytes: a 2Q cache (Johnson and Shasha,
-// 1994). A new entry is recent; when it is asked for again, or comes back soon after it was
-// evicted, it is frequent. Recent entries are evicted first as long as they take more than a
-// quarter, so that a scan of cold files only drives out other cold files. Ghosts, the keys of
-// evicted recent entries, tell which entries come back. It is not safe for concurrent use.
-type twoQueue[K comparable, E sized] struct {
-	budget    int64
-	ghostCost func(K) int64 // bytes that a ghost takes
-	left      func(E)       // is called with each entry that leaves the lists
-
-	recent      *simplelru.LRU[K, E]
-	frequent    *simplelru.LRU[K, E]
-	ghosts      *simplelru.LRU[K, int64] // bytes that the entry took
-	used        int64                    // by all in the lists
+// lists decide which segments stay in a Memory: a 2Q cache (Johnson and Shasha, 1994). A new
+// segment is recent; when it is asked for again, or comes back soon after it was evicted, it is
+// frequent. Recent ones are evicted first as long as they take more than a quarter, so that a scan
+// of cold files only drives out other cold files. Ghosts, the keys of evicted recent segments, tell
+// which segments come back. Memory.mu guards all of it.
+type lists struct {
+	recent      *simplelru.LRU[Key, *kept]
+	frequent    *simplelru.LRU[Key, *kept]
+	ghosts      *simplelru.LRU[Key, int64] // bytes that the segment took
+	used        int64                      // by all in the lists
 	recentUsed  int64
-	reserved    int64
-	lingering   int64 // bytes of evicted entries that are still read
-	ghostsStood int64 // bytes that the entries behind the ghosts took
-	evicted     uint64
-}
-
-func newTwoQueue[K comparable, E sized](budget int64, ghostCost func(K) int64, left func(E)) twoQueue[K, E] {
-	return twoQueue[K, E]{
-		budget: budget, ghostCost: ghostCost, left: left,
-		recent: newLRU[K, E](), frequent: newLRU[K, E](), ghosts: newLRU[K, int64](),
-	}
+	ghostsStood int64 // bytes that the segments behind the ghosts took
 }
 
 // newLRU returns a list without a limit of its own: its user counts the bytes.
@@ -51,116 +34,104 @@ func newLRU[K comparable, V any]() *simplelru.LRU[K, V] {
 }
 
 // total is the bytes that count in the budget; what is reserved evicts half of it at most.
-func (q *twoQueue[K, E]) total() int64 { return q.used + min(q.reserved, q.budget/2) + q.lingering }
+func (m *Memory) total() int64 { return m.used + min(m.reserved, m.budget/2) + m.lingering }
 
-// find finds an entry in either list.
-func (q *twoQueue[K, E]) find(key K) (E, bool) {
-	if e, ok := q.frequent.Peek(key); ok {
-		return e, true
+// find finds a segment in either list.
+func (m *Memory) find(key Key) (*kept, bool) {
+	if k, ok := m.frequent.Peek(key); ok {
+		return k, true
 	}
-	return q.recent.Peek(key)
+	return m.recent.Peek(key)
 }
 
-// touch counts a use of an entry that is in a list: it makes a recent entry a frequent one.
-func (q *twoQueue[K, E]) touch(key K, e E) {
-	if _, ok := q.frequent.Get(key); ok {
+// touch counts a use of a segment that is in a list: it makes a recent one a frequent one.
+func (m *Memory) touch(k *kept) {
+	if _, ok := m.frequent.Get(k.Key); ok {
 		return
 	}
-	q.recent.Remove(key)
-	q.recentUsed -= e.takes()
-	q.frequent.Add(key, e)
+	m.recent.Remove(k.Key)
+	m.recentUsed -= k.cost
+	m.frequent.Add(k.Key, k)
 }
 
-// put adds an entry in the place of one with the same key; hot makes it frequent at once. It is
-// false when there is no room.
-func (q *twoQueue[K, E]) put(key K, e E, hot bool) bool {
-	size := e.takes()
-	q.remove(key)
-	if size > q.budget {
+// put adds a segment in the place of one with the same key. It is false when there is no room.
+func (m *Memory) put(k *kept) bool {
+	m.remove(k.Key)
+	if k.cost > m.budget {
 		return false
 	}
-	_, back := q.ghosts.Peek(key)
-	if back {
-		q.forget(key)
-	}
-	q.shrink(q.budget - size) // before it is there, so that it is not its own victim
-	if q.lingering > 0 && q.total() > q.budget-size {
+	back := m.ghosts.Contains(k.Key)
+	m.forget(k.Key)
+	m.shrink(m.budget - k.cost) // before it is there, so that it is not its own victim
+	if m.lingering > 0 && m.total() > m.budget-k.cost {
 		return false // slow readers have the room
 	}
-	q.used += size
-	if back || hot {
-		q.frequent.Add(key, e)
+	m.used += k.cost
+	if back || k.Hot {
+		m.frequent.Add(k.Key, k)
 	} else {
-		q.recent.Add(key, e)
-		q.recentUsed += size
+		m.recent.Add(k.Key, k)
+		m.recentUsed += k.cost
 	}
 	return true
 }
 
 // shrink evicts until no more than limit bytes are taken.
-func (q *twoQueue[K, E]) shrink(limit int64) {
-	for q.total() > limit {
+func (m *Memory) shrink(limit int64) {
+	for m.total() > limit {
 		switch {
-		case q.recent.Len() > 0 && (q.recentUsed > q.budget/recentShare || q.frequent.Len() == 0):
-			q.evictRecent()
-		case q.frequent.Len() > 0:
-			_, e, _ := q.frequent.RemoveOldest()
-			q.gone(e)
-			q.evicted++
-		case q.ghosts.Len() > 0:
-			key, _, _ := q.ghosts.GetOldest()
-			q.forget(key)
+		case m.recent.Len() > 0 && (m.recentUsed > m.budget/recentShare || m.frequent.Len() == 0):
+			m.evictRecent()
+		case m.frequent.Len() > 0:
+			key, _, _ := m.frequent.GetOldest()
+			m.remove(key)
+			m.evicted++
+		case m.ghosts.Len() > 0:
+			key, _, _ := m.ghosts.GetOldest()
+			m.forget(key)
 		default:
 			return
 		}
 	}
 }
 
-// evictRecent leaves a ghost of the entry, and forgets ghosts that are older than a budget's worth
-// of entries.
-func (q *twoQueue[K, E]) evictRecent() {
-	key, e, _ := q.recent.RemoveOldest()
-	q.gone(e)
-	q.recentUsed -= e.takes()
-	q.evicted++
-	q.ghosts.Add(key, e.takes())
-	q.ghostsStood += e.takes()
-	q.used += q.ghostCost(key)
-	for q.ghostsStood > q.budget {
-		oldest, _, _ := q.ghosts.GetOldest()
-		q.forget(oldest)
+// evictRecent leaves a ghost of the segment, and forgets ghosts that are older than a budget's
+// worth of segments.
+func (m *Memory) evictRecent() {
+	key, k, _ := m.recent.GetOldest()
+	m.remove(key)
+	m.evicted++
+	m.ghosts.Add(key, k.cost)
+	m.ghostsStood += k.cost
+	m.used += ghostCost(key)
+	for m.ghostsStood > m.budget {
+		oldest, _, _ := m.ghosts.GetOldest()
+		m.forget(oldest)
 	}
 }
 
-// gone counts an entry out that is in no list any more.
-func (q *twoQueue[K, E]) gone(e E) {
-	q.used -= e.takes()
-	q.left(e)
-}
-
-// forget drops a ghost.
-func (q *twoQueue[K, E]) forget(key K) {
-	stood, ok := q.ghosts.Peek(key)
+// forget drops a ghost, if there is one.
+func (m *Memory) forget(key Key) {
+	stood, ok := m.ghosts.Peek(key)
 	if !ok {
 		return
 	}
-	q.ghosts.Remove(key)
-	q.ghostsStood -= stood
-	q.used -= q.ghostCost(key)
+	m.ghosts.Remove(key)
+	m.ghostsStood -= stood
+	m.used -= ghostCost(key)
 }
 
-// remove drops an entry.
-func (q *twoQueue[K, E]) remove(key K) bool {
-	if e, ok := q.frequent.Peek(key); ok {
-		q.frequent.Remove(key)
-		q.gone(e)
-		return true
+// remove drops a segment.
+func (m *Memory) remove(key Key) bool {
+	k, ok := m.find(key)
+	if !ok {
+		return false
 	}
-	if e, ok := q.recent.Peek(key); ok {
-		q.recent.Remove(key)
-		q.gone(e)
-		q.recentUsed -= e.takes()
-		return true
+	if m.recent.Remove(key) {
+		m.recentUsed -= k.cost
 	}
-	return false
+	m.frequent.Remove(key)
+	m.used -= k.cost
+	m.letGo(k)
+	return true
 }
