@@ -20,9 +20,9 @@ const leastPlaced = 16 << 10
 // Memory is a tier in the memory of the process, with a budget in bytes that includes keys and
 // bookkeeping.
 //
-// After UseSendfile, what is asked for again moves into an arena, unless it is small. Then it counts
-// among the shared memory of the process, not in its heap. What is evicted from there while it is
-// read lingers, and counts until then.
+// After UseSendfile, a segment that is requested again moves into an arena, unless it is small. The
+// arena is shared memory of the process, not heap. A segment that is evicted from it while a reader
+// has it lingers, and counts until the reader is done.
 type Memory struct {
 	arena *arena // nil: segments stay in the heap
 

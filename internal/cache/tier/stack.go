@@ -1,7 +1,7 @@
 package tier
 
-// Stack is memory above a disk. Segments are put into both. What is found on disk is copied up where
-// the memory wants it; other segments are sent from the disk's cache in the kernel.
+// Stack is memory above a disk. Segments are put into both. A segment found on disk is copied to
+// memory if the memory admits it; other segments are sent from the page cache.
 type Stack struct {
 	memory *Memory
 	disk   *Disk
