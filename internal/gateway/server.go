@@ -91,7 +91,7 @@ func NewServer(o ServerOptions, h *Handler) *Server {
 		Name:                         "fastdfs-gateway",
 		Handler:                      s.serve,
 		ErrorHandler:                 s.disagreed,
-		ReadBufferSize:               s.guard.ReadBufferSize(),
+		ReadBufferSize:               httpguard.ReadBufferSize,
 		ReduceMemoryUsage:            true,                      // an idle connection holds no buffers
 		Concurrency:                  2*o.MaxConnections + 1024, // those that have made room may not have ended yet
 		NoDefaultContentType:         true,

@@ -3,6 +3,8 @@ package httpguard
 import (
 	"bytes"
 	"math"
+	"regexp"
+	"strconv"
 )
 
 // Bounds of chunked framing, in bytes of a whole body.
@@ -10,6 +12,7 @@ const (
 	maxSizeDigits = 16      // of one chunk size
 	maxExtensions = 4 << 10 // of all chunk extensions
 	maxTrailer    = 8 << 10 // of the trailer section
+	maxBodyLine   = 8 << 10 // of one line
 )
 
 // bodyKind is how the end of a body is found (RFC 9112 section 6.3).
@@ -103,30 +106,128 @@ func (f *framing) finish(http10 bool) error {
 
 // discardBody reads the body of the current request and throws it away.
 func (c *Conn) discardBody() error {
-	f := &c.head.body
-	if f.kind == bodyNone {
-		return nil
+	switch f := &c.head.body; f.kind {
+	case bodyLength:
+		return c.discard(f.length)
+	case bodyChunked:
+		return c.discardChunks()
 	}
-	dec := chunkDecoder{maxBody: c.g.opts.MaxDiscard, maxFields: c.g.opts.MaxFields}
-	for left := f.length; ; {
-		var n int
-		var done bool
-		if f.kind == bodyLength {
-			n = int(min(left, int64(c.w-c.r)))
-			left -= int64(n)
-			done = left == 0
-		} else if c.r < c.w {
-			var err error
-			if n, done, err = dec.feed(c.in.b[c.r:c.w]); err != nil {
-				return err
-			}
-		}
-		c.r += n
-		if done {
+	return nil
+}
+
+// discard throws n bytes of the body away.
+func (c *Conn) discard(n int64) error {
+	for {
+		step := min(n, int64(c.w-c.r))
+		c.r += int(step)
+		if n -= step; n == 0 {
 			return nil
 		}
 		if err := c.fill(); err != nil {
 			return c.readFailed(err, "request body")
+		}
+	}
+}
+
+// chunkLine is the line before the data of a chunk (RFC 9112 section 7.1): its size in hexadecimal
+// digits, and extensions, of which none is understood.
+//
+//	chunk-size *( BWS ";" BWS name [ BWS "=" BWS ( token / quoted-string ) ] )
+var chunkLine = func() *regexp.Regexp {
+	const (
+		bws    = `[ \t]*`
+		token  = "[-!#$%&'*+.^_`|~0-9A-Za-z]+"
+		text   = `[^\x00-\x08\x0a-\x1f\x7f]`
+		quoted = `"(?:[^\x00-\x08\x0a-\x1f\x7f"\\]|\\` + text + `)*"`
+	)
+	return regexp.MustCompile(`^([0-9A-Fa-f]+)(?:` + bws + `;` + bws + token +
+		`(?:` + bws + `=` + bws + `(?:` + token + `|` + quoted + `))?)*$`)
+}()
+
+// discardChunks throws a body in chunked framing away:
+//
+//	size [extensions] CR LF
+//	size bytes        CR LF
+//	...
+//	"0" [extensions]  CR LF
+//	field lines                the trailer section, mostly empty
+//	CR LF
+//
+// No lone CR or LF is accepted, and no blank that the grammar does not have.
+func (c *Conn) discardChunks() error {
+	total, extensions := int64(0), 0
+	for {
+		line, err := c.bodyLine()
+		if err != nil {
+			return err
+		}
+		match := chunkLine.FindSubmatchIndex(line)
+		if match == nil {
+			return badRequest("malformed chunk size or extension")
+		}
+		digits := line[:match[3]]
+		if len(digits) > maxSizeDigits {
+			return badRequest("chunk size has too many digits")
+		}
+		if extensions += len(line) - len(digits); extensions > maxExtensions {
+			return badRequest("chunk extensions are too long")
+		}
+		size, err := strconv.ParseInt(string(digits), 16, 64)
+		if err != nil || size > maxDiscard-total {
+			return errTooLarge()
+		}
+		if size == 0 {
+			return c.discardTrailer()
+		}
+		total += size
+		if err := c.discard(size); err != nil {
+			return err
+		}
+		if line, err = c.bodyLine(); err != nil {
+			return err
+		}
+		if len(line) > 0 {
+			return badRequest("chunk is not ended by CR LF")
+		}
+	}
+}
+
+// discardTrailer throws the trailer section away. Its fields are checked like those of a head (RFC
+// 9110 section 6.5.1).
+func (c *Conn) discardTrailer() error {
+	for size, fields := 0, 0; ; fields++ {
+		line, err := c.bodyLine()
+		if err != nil || len(line) == 0 {
+			return err
+		}
+		if size += len(line); size > maxTrailer || fields == maxFields {
+			return &Error{Status: 431, Reason: "trailer section is too long"}
+		}
+		if n, err := fieldName(line); err != nil || !validValue(line[n:]) {
+			return badRequest("malformed trailer section")
+		}
+	}
+}
+
+// bodyLine consumes a line of chunked framing and returns it without the CR LF at its end. It is
+// good until the next read.
+func (c *Conn) bodyLine() ([]byte, error) {
+	for {
+		b := c.in.b[c.r:c.w]
+		end := bytes.IndexByte(b, '\n')
+		if end > maxBodyLine || end < 0 && len(b) > maxBodyLine {
+			return nil, &Error{Status: 431, Reason: "line of a chunked body is too long"}
+		}
+		if end >= 0 {
+			c.r += end + 1
+			line, whole := bytes.CutSuffix(b[:end], []byte{'\r'})
+			if !whole {
+				return nil, badRequest("line of a chunked body ends in LF alone")
+			}
+			return line, nil
+		}
+		if err := c.fill(); err != nil {
+			return nil, c.readFailed(err, "request body")
 		}
 	}
 }

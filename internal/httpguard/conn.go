@@ -170,7 +170,7 @@ func (c *Conn) readHead() error {
 			}
 		}
 		if c.r < c.w {
-			done, err := c.head.feed(c.in.b[c.r:c.w], &c.g.opts)
+			done, err := c.head.feed(c.in.b[c.r:c.w])
 			if err != nil {
 				return err
 			}

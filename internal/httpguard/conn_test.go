@@ -145,7 +145,7 @@ func TestOtherTransports(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			ln, dial := listen()
 			g := New(Options{})
-			server := &fasthttp.Server{Handler: answer, ReduceMemoryUsage: true, ReadBufferSize: g.ReadBufferSize()}
+			server := &fasthttp.Server{Handler: answer, ReduceMemoryUsage: true, ReadBufferSize: ReadBufferSize}
 			served := make(chan error, 1)
 			go func() {
 				conn, err := ln.Accept()

@@ -10,7 +10,7 @@
 //	server := &fasthttp.Server{
 //		Handler:           handle,
 //		ReduceMemoryUsage: true,
-//		ReadBufferSize:    g.ReadBufferSize(),
+//		ReadBufferSize:    httpguard.ReadBufferSize,
 //	}
 //	// for each accepted connection:
 //	err := server.ServeConn(g.Wrap(conn))
@@ -38,7 +38,7 @@
 // A download server needs no request bodies. The guard reads a body whole,
 // checks its framing and throws it away before it hands on the head, so that
 // a broken chunk gets its 400 and not a 200 followed by a confused
-// connection. A body over Options.MaxDiscard is refused with 413. A client that
+// connection. A body over 64 KiB is refused with 413. A client that
 // asks for 100 (Continue) and waits gets the final answer instead, since no body
 // changes it, and the connection ends with it.
 //

@@ -1,41 +1,34 @@
 package httpguard
 
 import (
+	"cmp"
 	"net"
 	"sync"
 	"sync/atomic"
 	"time"
 )
 
-// Sizes and limits that have no option: operators do not need to change them.
+// Limits of a request; one that breaks them is refused with the status named.
 const (
-	smallBuffer = 4 << 10 // first buffer of a request; nearly every head fits
-	headSlack   = 64      // what a canonical head may be longer than its original, besides line ends
+	maxTarget     = 8 << 10  // bytes of the target: 414
+	maxHead       = 16 << 10 // bytes of a head, from the request line to the empty line: 431
+	maxFields     = 100      // header field lines, and trailer field lines: 431
+	maxDiscard    = 64 << 10 // bytes of a body: 413, without reading it
+	maxMethod     = 32       // longer than any registered method: 501
+	maxBlankLines = 8        // empty lines before a request line: 400
 
-	maxMethod     = 32                                // longer than any registered method
-	lineOverhead  = maxMethod + len("  HTTP/1.1\r\n") // request line without its target
-	maxBlankLines = 8                                 // empty lines before a request line
+	maxLine = maxMethod + maxTarget + len("  HTTP/1.1\r\n") // the request line: 414
 )
 
-// Options sets the bounds of a Guard. The zero value of each field means the
-// default that is named beside it.
+const smallBuffer = 4 << 10 // first buffer of a request; nearly every head fits
+
+// ReadBufferSize is the size in bytes of the longest head that a Conn hands out: the server's own
+// read buffer must be at least as big. A canonical head can be longer than it came, since LF
+// becomes CR LF, and Host and Connection fields are added.
+const ReadBufferSize = maxHead + maxFields + 64
+
+// Options are what a server sets. The zero value of each field means the default named beside it.
 type Options struct {
-	// MaxTarget bounds the request target in bytes; a longer one is answered
-	// with 414. Default 8 KiB.
-	MaxTarget int
-
-	// MaxHead bounds a whole head in bytes, from the request line to the
-	// empty line; a longer one is answered with 431. Default 16 KiB.
-	MaxHead int
-
-	// MaxFields bounds the number of header field lines, and that of trailer
-	// field lines; more are answered with 431. Default 100.
-	MaxFields int
-
-	// MaxDiscard bounds a request body in bytes; a longer one is answered
-	// with 413 without reading it. Default 64 KiB.
-	MaxDiscard int64
-
 	// ReadTimeout is the time for a whole request, head and body, from its
 	// first byte; it ends in 408. Default 10s.
 	ReadTimeout time.Duration
@@ -54,54 +47,25 @@ type Options struct {
 	OnRefuse func(conn net.Conn, e *Error)
 }
 
-func (o Options) withDefaults() Options {
-	setDefault(&o.MaxTarget, 8<<10)
-	setDefault(&o.MaxHead, 16<<10)
-	setDefault(&o.MaxFields, 100)
-	setDefault(&o.MaxDiscard, 64<<10)
-	setDefault(&o.ReadTimeout, 10*time.Second)
-	setDefault(&o.IdleTimeout, 75*time.Second)
-	return o
-}
-
-func setDefault[T int | int64 | time.Duration](v *T, def T) {
-	if *v <= 0 {
-		*v = def
-	}
-}
-
-// maxLine is the longest request line with its line end, in bytes.
-func (o *Options) maxLine() int { return o.MaxTarget + lineOverhead }
-
-// maxInput is the most of a head that can lie in a buffer before it is
-// either complete or refused, in bytes.
-func (o *Options) maxInput() int { return max(o.MaxHead, o.maxLine()) }
-
-// Guard makes Conns that share limits and buffers. It is safe for concurrent
+// Guard makes Conns that share timeouts and buffers. It is safe for concurrent
 // use. Use New to make one.
 type Guard struct {
 	opts  Options
 	began time.Time // the clock of IdleSince counts from here
 	small sync.Pool // of *buffer with smallBuffer bytes
-	large sync.Pool // of *buffer with room for the longest head
+	large sync.Pool // of *buffer with ReadBufferSize bytes
 
 	held atomic.Int64 // buffers that are out of the pools
 }
 
-// New returns a Guard with the bounds of opts.
+// New returns a Guard with the timeouts of opts.
 func New(opts Options) *Guard {
-	g := &Guard{opts: opts.withDefaults(), began: time.Now()}
-	size := g.ReadBufferSize()
+	opts.ReadTimeout = cmp.Or(opts.ReadTimeout, 10*time.Second)
+	opts.IdleTimeout = cmp.Or(opts.IdleTimeout, 75*time.Second)
+	g := &Guard{opts: opts, began: time.Now()}
 	g.small.New = func() any { return &buffer{b: make([]byte, smallBuffer), pool: &g.small} }
-	g.large.New = func() any { return &buffer{b: make([]byte, size), pool: &g.large} }
+	g.large.New = func() any { return &buffer{b: make([]byte, ReadBufferSize), pool: &g.large} }
 	return g
-}
-
-// ReadBufferSize returns the size in bytes of the longest head that a Conn of
-// this Guard hands out: the server's own read buffer must be at least as big.
-func (g *Guard) ReadBufferSize() int {
-	lines := g.opts.MaxFields + 2 // LF becomes CR LF
-	return max(g.opts.maxInput()+lines+headSlack, 2*smallBuffer)
 }
 
 // Buffers returns how many buffers are in use at the moment.

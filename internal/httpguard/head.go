@@ -46,7 +46,7 @@ type head struct {
 
 // feed parses b, the part of the head that has arrived, and reports whether the
 // head is complete. It parses no line twice.
-func (h *head) feed(b []byte, o *Options) (bool, error) {
+func (h *head) feed(b []byte) (bool, error) {
 	if len(b) == 1 && b[0] == '\r' {
 		return false, nil // perhaps half of an empty line
 	}
@@ -59,7 +59,7 @@ func (h *head) feed(b []byte, o *Options) (bool, error) {
 		if i >= 0 {
 			got = h.scan + i + 1
 		}
-		if err := h.checkLength(got, o); err != nil {
+		if err := h.checkLength(got); err != nil {
 			return false, err
 		}
 		h.scan = got
@@ -72,7 +72,7 @@ func (h *head) feed(b []byte, o *Options) (bool, error) {
 		} else {
 			h.bareLF = true
 		}
-		if err := h.feedLine(b, line, o); err != nil {
+		if err := h.feedLine(line); err != nil {
 			return false, err
 		}
 		h.line = got
@@ -80,32 +80,31 @@ func (h *head) feed(b []byte, o *Options) (bool, error) {
 			h.fieldsStart = got
 		} else if len(line) == 0 {
 			h.end = got
-			return true, h.finish(b, o)
+			return true, h.finish()
 		}
 	}
 }
 
 // checkLength bounds the first n bytes of a head.
-func (h *head) checkLength(n int, o *Options) error {
-	if h.targetEnd == 0 && n > o.maxLine() {
+func (h *head) checkLength(n int) error {
+	if h.targetEnd == 0 && n > maxLine {
 		return &Error{Status: 414, Reason: "request line is too long"}
 	}
-	if n > o.MaxHead {
+	if n > maxHead {
 		return &Error{Status: 431, Reason: "request head is too long"}
 	}
 	return nil
 }
 
-// feedLine parses one line, given without its line end. b is the head so far,
-// which line is a part of.
-func (h *head) feedLine(b, line []byte, o *Options) error {
+// feedLine parses one line, given without its line end.
+func (h *head) feedLine(line []byte) error {
 	if h.targetEnd == 0 {
-		return h.requestLine(line, o)
+		return h.requestLine(line)
 	}
 	if len(line) == 0 {
 		return nil
 	}
-	if h.fields++; h.fields > o.MaxFields {
+	if h.fields++; h.fields > maxFields {
 		return &Error{Status: 431, Reason: "too many header fields"}
 	}
 	return h.fieldLine(line)
@@ -194,7 +193,7 @@ func (h *head) expect(value []byte) {
 }
 
 // finish checks the head as a whole once its empty line has come.
-func (h *head) finish(b []byte, o *Options) error {
+func (h *head) finish() error {
 	if h.hosts == 0 && !h.http10 {
 		return badRequest("HTTP/1.1 request without Host")
 	}
@@ -213,7 +212,7 @@ func (h *head) finish(b []byte, o *Options) error {
 	if h.expectUnknown {
 		return &Error{Status: 417, Reason: "unknown expectation"}
 	}
-	if h.body.kind == bodyLength && h.body.length > o.MaxDiscard {
+	if h.body.kind == bodyLength && h.body.length > maxDiscard {
 		return errTooLarge()
 	}
 	// Behind CONNECT some servers see a body, as its fields say, and some a tunnel or the next
@@ -280,37 +279,22 @@ const (
 	fieldDropped // only means something to a server that offers trailers or upgrades
 )
 
-// classify finds the kind of a field by its name. Nearly all names are told
-// apart by their length.
-func classify(name []byte) fieldKind {
-	switch len(name) {
-	case 2:
-		return kindIf(name, "te", fieldDropped)
-	case 4:
-		return kindIf(name, "host", fieldHost)
-	case 6:
-		return kindIf(name, "expect", fieldExpect)
-	case 7:
-		if equalFold(name, "trailer") {
-			return fieldDropped
-		}
-		return kindIf(name, "upgrade", fieldDropped)
-	case 10:
-		return kindIf(name, "connection", fieldConnection)
-	case 14:
-		if equalFold(name, "content-length") {
-			return fieldContentLength
-		}
-		return kindIf(name, "http2-settings", fieldDropped)
-	case 17:
-		return kindIf(name, "transfer-encoding", fieldTransferEncoding)
-	}
-	return fieldOther
+// knownFields are the fields that are not fieldOther, the most frequent first.
+var knownFields = []struct {
+	name string // in lower case
+	kind fieldKind
+}{
+	{"host", fieldHost}, {"connection", fieldConnection}, {"content-length", fieldContentLength},
+	{"transfer-encoding", fieldTransferEncoding}, {"expect", fieldExpect}, {"te", fieldDropped},
+	{"trailer", fieldDropped}, {"upgrade", fieldDropped}, {"http2-settings", fieldDropped},
 }
 
-func kindIf(name []byte, lower string, k fieldKind) fieldKind {
-	if equalFold(name, lower) {
-		return k
+// classify finds the kind of a field by its name.
+func classify(name []byte) fieldKind {
+	for i := range knownFields {
+		if f := &knownFields[i]; equalFold(name, f.name) {
+			return f.kind
+		}
 	}
 	return fieldOther
 }

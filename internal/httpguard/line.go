@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"net/netip"
+	"strconv"
 )
 
 // targetForm is one of the four forms of a request target (RFC 9112 section
@@ -23,7 +24,7 @@ const (
 //	method SP target SP "HTTP/" DIGIT "." DIGIT
 //
 // Exactly one blank stands between the parts.
-func (h *head) requestLine(line []byte, o *Options) error {
+func (h *head) requestLine(line []byte) error {
 	m := bytes.IndexByte(line, ' ')
 	if m < 0 {
 		return badRequest("request line without a target")
@@ -38,7 +39,7 @@ func (h *head) requestLine(line []byte, o *Options) error {
 		return badRequest("request line without a version")
 	}
 	target := line[m+1 : t]
-	if len(target) > o.MaxTarget {
+	if len(target) > maxTarget {
 		return &Error{Status: 414, Reason: "request target is too long"}
 	}
 	if err := h.version(line[t+1:]); err != nil {
@@ -188,11 +189,10 @@ func validateHost(b []byte) error {
 		}
 		host, port = b[:end+1], b[end+1:]
 	} else {
-		i := 0
-		for i < len(b) && b[i] != ':' {
-			i++
+		host = b
+		if colon := bytes.IndexByte(b, ':'); colon >= 0 {
+			host, port = b[:colon], b[colon:]
 		}
-		host, port = b[:i], b[i:]
 		if !validName(host) {
 			return badRequest("invalid character in the host")
 		}
@@ -230,22 +230,11 @@ var isName = charSet("-._~!$&'()*+;=")
 // validPort checks the part behind a host: nothing, or a colon and a number of at
 // most 65535, which may be left out (RFC 3986 section 3.2.3).
 func validPort(b []byte) bool {
-	if len(b) == 0 {
+	if len(b) == 0 || string(b) == ":" {
 		return true
 	}
-	if b[0] != ':' {
-		return false
-	}
-	n := 0
-	for _, ch := range b[1:] {
-		if !isDigit(ch) {
-			return false
-		}
-		if n = 10*n + int(ch-'0'); n > 65535 {
-			return false
-		}
-	}
-	return true
+	_, err := strconv.ParseUint(string(b[1:]), 10, 16)
+	return b[0] == ':' && err == nil
 }
 
 // validIPv6 checks the inside of an IPv6 literal. A zone is set off by "%25"

@@ -52,7 +52,7 @@ func startServerMode(t *testing.T, opts Options, reduceMemory bool) *testServer 
 	server := &fasthttp.Server{
 		Handler:           func(ctx *fasthttp.RequestCtx) { s.handler(ctx) },
 		ReduceMemoryUsage: reduceMemory,
-		ReadBufferSize:    s.guard.ReadBufferSize(),
+		ReadBufferSize:    ReadBufferSize,
 		ErrorHandler: func(ctx *fasthttp.RequestCtx, err error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
