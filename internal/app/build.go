@@ -66,9 +66,11 @@ func handlerOptions(cfg *config.Config) (gateway.Options, error) {
 		GroupInURL: cfg.URLHasGroupName, Group: cfg.GroupName, URLPrefix: g.URLPrefix,
 		Types: cfg.Types, DefaultType: cfg.DefaultType,
 		ActiveContent: gateway.ActiveContent(g.ActiveContent), LogTokens: g.LogTokens,
-		MaxRanges: g.MaxRanges, SingleRange: !cfg.MultiRange,
-		CacheControl: g.CacheControl, CORSOrigin: g.CORSOrigin, XCache: g.XCache,
+		MaxRanges: g.MaxRanges, CacheControl: g.CacheControl, CORSOrigin: g.CORSOrigin, XCache: g.XCache,
 		DropBehind: cfg.OpenFileCache.DropBehind,
+	}
+	if !cfg.MultiRange {
+		o.MaxRanges = 1 // a request for several ranges gets the whole file
 	}
 	o.RedirectScheme, o.RedirectPort = g.RedirectScheme, g.RedirectPort
 	if cfg.FLV {

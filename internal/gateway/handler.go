@@ -54,7 +54,6 @@ type Options struct {
 
 	FLVExtension string // extension with pseudo-streaming by start= and end=; empty = none
 	MaxRanges    int    // more ranges in one request get the whole file; default 16
-	SingleRange  bool   // a request for several ranges gets the whole file
 
 	CacheControl string // Cache-Control of files; empty = none
 	CORSOrigin   string // Access-Control-Allow-Origin; empty = none

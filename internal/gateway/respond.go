@@ -193,9 +193,6 @@ func (r *request) readRange() httprange.Verdict {
 	if len(r.ranges) != 1 || !httprange.RangeApplies(&r.conditions, &r.validators, r.now) {
 		return httprange.Whole
 	}
-	if r.h.o.SingleRange && httprange.Count(r.ranges[0]) > 1 {
-		return httprange.Whole
-	}
 	var verdict httprange.Verdict
 	r.spans, verdict = httprange.Parse(r.spans[:0], r.ranges[0], r.rep.size(), r.h.o.MaxRanges)
 	return verdict

@@ -81,23 +81,6 @@ func Parse(dst []Span, value []byte, size int64, limit int) ([]Span, Verdict) {
 	return spans, Partial
 }
 
-// Count returns how many ranges the value names, without checking them: more than one means a
-// multipart answer was asked for.
-func Count(value []byte) int {
-	set, ok := cutUnit(value)
-	if !ok {
-		return 0
-	}
-	count := 0
-	for more := true; more; {
-		var member []byte
-		if member, set, more = bytes.Cut(set, comma); len(bytes.Trim(member, blanks)) > 0 {
-			count++
-		}
-	}
-	return count
-}
-
 var (
 	comma     = []byte{','}
 	unitBytes = []byte("bytes")

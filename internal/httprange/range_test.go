@@ -104,7 +104,6 @@ func TestParseLimit(t *testing.T) {
 	for _, n := range []int{17, 1000} {
 		_, verdict = Parse(nil, value(n), 1<<20, 16)
 		require.Equal(t, Whole, verdict, "%d ranges", n)
-		require.Equal(t, n, Count(value(n)))
 	}
 	_, verdict = Parse(nil, []byte("bytes="+strings.Repeat("9999999-,", 17)+"0-0"), 1000, 16)
 	require.Equal(t, Whole, verdict, "unsatisfiable ranges count too")
@@ -127,10 +126,12 @@ func TestParseAppendsAndKeeps(t *testing.T) {
 	require.Equal(t, dst, spans)
 }
 
-func TestCount(t *testing.T) {
-	for value, want := range map[string]int{"bytes=0-1": 1, "bytes=0-1,2-3": 2, "bytes=,0-1,": 1, "items=0-1,2-3": 0,
-		"": 0, "bytes=": 0} {
-		require.Equal(t, want, Count([]byte(value)), value)
+// A limit of 1 means that several ranges get the whole file.
+func TestParseLimitOfOne(t *testing.T) {
+	for value, want := range map[string]Verdict{"bytes=0-1": Partial, "bytes=,0-1,": Partial, "bytes=9-": Unsatisfiable,
+		"bytes=0-1,2-3": Whole, "bytes=0-1,9-": Whole, "bytes=9-,9-": Whole, "bytes=": Whole} {
+		_, verdict := Parse(nil, []byte(value), 5, 1)
+		require.Equal(t, want, verdict, value)
 	}
 }
 
