@@ -424,7 +424,7 @@ func TestSnapshot(t *testing.T) {
 	require.NoError(t, err)
 	require.NotContains(t, string(page), "hush")
 	require.Contains(t, string(page), "(set, not shown)")
-	require.EqualValues(t, 1, r.sample().Hits)
+	require.EqualValues(t, 1, r.metrics.Sample().Hits)
 }
 
 // TestFleetOnThePage: each gateway shows what the others tell about themselves, and of what no

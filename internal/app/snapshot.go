@@ -16,21 +16,12 @@ import (
 	"fastdfs-gateway/tracker"
 )
 
-// sample takes the counts of requests and connections for the plots of the status page.
-func (a *App) sample() status.Sample {
-	t := a.metrics.Totals()
-	return status.Sample{
-		At: time.Now(), Requests: t.Requests, Failed: t.Failed, Refused: t.Refused, Hits: t.Hits, Fetched: t.Fetched,
-		Bytes: t.Bytes, Connections: t.Connections, FirstByte: t.FirstByte,
-	}
-}
-
 // sampleTraffic keeps the history of the status page until Stop.
 func (a *App) sampleTraffic() {
 	tick := time.NewTicker(status.Step)
 	defer tick.Stop()
 	for {
-		a.history.Add(a.sample())
+		a.history.Add(a.metrics.Sample())
 		a.tellFleet()
 		select {
 		case <-a.stopping:
@@ -73,7 +64,7 @@ func (a *App) localSnapshot() status.Snapshot {
 		Panics: panics.Total(),
 		Process: []status.Fact{{Name: "Runs as", Value: a.rights.account()}, {Name: "Landlock",
 			Value: a.rights.state()}},
-		Traffic:  a.history.Traffic(a.sample()),
+		Traffic:  a.history.Traffic(a.metrics.Sample()),
 		Trackers: trackerRows(p.remote.trackers.Health()), Storages: storageRows(p),
 		Budgets: budgetsOf(&n, p.cfg), Log: a.logs.recent.Entries(), Settings: settingRows(p.cfg),
 	}

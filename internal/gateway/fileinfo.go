@@ -3,6 +3,7 @@ package gateway
 import (
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
@@ -98,22 +99,9 @@ func (f *fileInfo) tagOf(part httprange.Span) string {
 	return string(append(b, '"'))
 }
 
-// contentType is the type by extension. The list has extensions in lower case; most names have too.
+// contentType is the type by extension. The list has extensions in lower case.
 func (h *Handler) contentType(id fdfs.FileID) string {
-	ext := id.Ext()
-	if t, ok := h.o.Types[ext]; ok {
-		return t
-	}
-	var room [8]byte
-	lower := room[:0]
-	for i := range len(ext) {
-		c := ext[i]
-		if 'A' <= c && c <= 'Z' {
-			c += 'a' - 'A'
-		}
-		lower = append(lower, c)
-	}
-	if t, ok := h.o.Types[string(lower)]; ok {
+	if t, ok := h.o.Types[strings.ToLower(id.Ext())]; ok {
 		return t
 	}
 	return h.o.DefaultType

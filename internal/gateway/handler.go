@@ -14,6 +14,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/subtle"
 	"errors"
 	"log/slog"
@@ -105,18 +106,10 @@ type Handler struct {
 
 // NewHandler returns a handler for the options.
 func NewHandler(o Options) *Handler {
-	if o.MaxRanges == 0 {
-		o.MaxRanges = 16
-	}
-	if o.FailStatus == 0 {
-		o.FailStatus = errToken.status
-	}
-	if o.DefaultType == "" {
-		o.DefaultType = "application/octet-stream"
-	}
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
+	o.MaxRanges = cmp.Or(o.MaxRanges, 16)
+	o.FailStatus = cmp.Or(o.FailStatus, errToken.status)
+	o.DefaultType = cmp.Or(o.DefaultType, "application/octet-stream")
+	o.Log = cmp.Or(o.Log, slog.Default())
 	if o.Metrics == nil {
 		o.Metrics = NewMetrics()
 	}

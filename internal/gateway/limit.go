@@ -3,6 +3,7 @@ package gateway
 import (
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"net/netip"
 	"sync"
@@ -31,23 +32,22 @@ func newLimit(label, status, reason string) *limit {
 // defaultShare of the connections is for one address where the configuration says nothing.
 const defaultShare = 8
 
-// mostOf is how many connections an address may have. It does not count always: see ServerOptions.
-func (s *Server) mostOf(block netip.Addr) (most int, counts bool) {
-	if s.o.MaxConnectionsPerIP != 0 {
-		return s.o.MaxConnectionsPerIP, s.limitsEach(block)
+// mostOfEach is how many connections an address may have whose connections are counted. The default
+// counts while half of all connections are in use.
+func (s *Server) mostOfEach() int {
+	switch {
+	case s.o.MaxConnectionsPerIP != 0:
+		return s.o.MaxConnectionsPerIP
+	case 2*len(s.all.conns) < s.o.MaxConnections:
+		return math.MaxInt
 	}
-	return max(s.o.MaxConnections/defaultShare, 1), s.limitsEach(block) && 2*len(s.all.conns) >= s.o.MaxConnections
+	return max(s.o.MaxConnections/defaultShare, 1)
 }
 
 // limitsEach tells whether the connections of an address are counted.
 func (s *Server) limitsEach(block netip.Addr) bool {
-	switch n := s.o.MaxConnectionsPerIP; {
-	case n < 0 || !block.IsValid():
-		return false
-	case n == 0:
-		return !block.IsLoopback()
-	}
-	return true
+	n := s.o.MaxConnectionsPerIP
+	return block.IsValid() && (n > 0 || n == 0 && !block.IsLoopback())
 }
 
 // leastIdle is an idle time that is granted also when there is hardly any room.

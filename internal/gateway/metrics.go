@@ -128,14 +128,13 @@ type outcome struct {
 // are kept in a map.
 func (m *Metrics) count(o outcome) {
 	known := m.byOutcome.Load()
-	counter, ok := (*known)[o]
-	if !ok {
-		counter = requestsTotal.of(m).WithLabelValues(codeText(o.status), o.source)
+	for (*known)[o] == nil {
 		more := maps.Clone(*known)
-		more[o] = counter
-		m.byOutcome.CompareAndSwap(known, &more) // if another request was faster, the next one will do it
+		more[o] = requestsTotal.of(m).WithLabelValues(strconv.Itoa(o.status), o.source)
+		m.byOutcome.CompareAndSwap(known, &more) // or another request was faster
+		known = m.byOutcome.Load()
 	}
-	counter.Inc()
+	(*known)[o].Inc()
 }
 
 // malformed counts a request that never became one: it was refused for its framing or its slowness.
@@ -156,12 +155,3 @@ func (m *Metrics) tokenRefused(err error) {
 	}
 	refusedTokens.of(m).WithLabelValues(reason).Inc()
 }
-
-var codeTexts = func() (table [600]string) {
-	for code := range table {
-		table[code] = strconv.Itoa(code)
-	}
-	return table
-}()
-
-func codeText(status int) string { return codeTexts[status] }

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"net"
 	"net/netip"
@@ -64,16 +65,12 @@ func (r *request) redirect(host string) {
 // location is the address of the file at another host's web server.
 func (r *request) location(host string) []byte {
 	o := &r.h.o
-	scheme := o.RedirectScheme
-	if scheme == "" {
-		if scheme = "http"; o.TLS {
-			scheme = "https"
-		}
+	scheme := "http"
+	if o.TLS {
+		scheme = "https"
 	}
-	port := o.RedirectPort
-	if port == 0 {
-		port = localPort(r.ctx.LocalAddr())
-	}
+	scheme = cmp.Or(o.RedirectScheme, scheme)
+	port := cmp.Or(o.RedirectPort, localPort(r.ctx.LocalAddr()))
 	if addr, err := netip.ParseAddr(host); err == nil && addr.Is6() {
 		host = "[" + host + "]"
 	}
@@ -93,12 +90,6 @@ func localPort(a net.Addr) int {
 	return 0
 }
 
-// sourcesOf are the names in the metrics and in X-Cache of where bytes come from.
-var sourcesOf = map[cache.From]string{
-	cache.FromMemory: sourceMemory, cache.FromDisk: sourceDisk, cache.FromPeer: sourcePeer,
-	cache.FromOrigin: sourceOrigin,
-}
-
 // openRemote waits for the first bytes of the body from other hosts: until these are here, a
 // failure can be told by a status.
 func (r *request) openRemote() error {
@@ -111,7 +102,7 @@ func (r *request) openRemote() error {
 				r.closeFile()
 				return err
 			}
-			r.source = sourcesOf[from]
+			r.source = from.String() // those of the sources
 			r.setXCache()
 			break
 		}

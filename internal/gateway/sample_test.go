@@ -3,13 +3,16 @@ package gateway
 import (
 	"testing"
 
+	"fastdfs-gateway/internal/status"
+
 	"github.com/stretchr/testify/require"
 )
 
-// TestTotals: the sums are those of the metrics.
-func TestTotals(t *testing.T) {
+// TestSample: the sums are those of the metrics.
+func TestSample(t *testing.T) {
 	m := NewMetrics()
-	require.Equal(t, Totals{FirstByte: make([]uint64, len(latencyBuckets)+1)}, m.Totals())
+	first := m.Sample()
+	require.Equal(t, status.Sample{At: first.At, FirstByte: make([]uint64, len(latencyBuckets)+1)}, first)
 	for _, o := range []outcome{{200, sourceMemory}, {206, sourceOrigin}, {200, sourceOrigin}, {404, sourceNone},
 		{502, sourceOrigin}, {302, sourceRedirect}, {200, sourceLocal}, {200, sourceLocal}} {
 		m.count(o)
@@ -18,10 +21,11 @@ func TestTotals(t *testing.T) {
 	openConns.of(m).Set(3)
 	ttfbSeconds.of(m).Observe(.0003)
 	ttfbSeconds.of(m).Observe(1000)
-	got := m.Totals()
+	got := m.Sample()
 	require.Len(t, got.FirstByte, len(FirstByteBounds())+1)
 	require.Equal(t, []uint64{0, 0, 1, 1}, got.FirstByte[:4])
 	require.Equal(t, []uint64{1, 2}, got.FirstByte[len(latencyBuckets)-1:])
 	got.FirstByte = nil
-	require.Equal(t, Totals{Requests: 8, Failed: 1, Refused: 1, Hits: 3, Fetched: 2, Bytes: 1000, Connections: 3}, got)
+	require.Equal(t, status.Sample{At: got.At, Requests: 8, Failed: 1, Refused: 1, Hits: 3, Fetched: 2, Bytes: 1000,
+		Connections: 3}, got)
 }

@@ -1,10 +1,12 @@
 package gateway
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log"
 	"log/slog"
 	"net"
 	"net/netip"
@@ -72,15 +74,9 @@ type Server struct {
 
 // NewServer returns a server that uses h until SetHandler names another.
 func NewServer(o ServerOptions, h *Handler) *Server {
-	if o.MaxConnections == 0 {
-		o.MaxConnections = 100_000
-	}
-	if o.Log == nil {
-		o.Log = slog.Default()
-	}
-	if o.IdleTimeout == 0 {
-		o.IdleTimeout = 75 * time.Second
-	}
+	o.MaxConnections = cmp.Or(o.MaxConnections, 100_000)
+	o.IdleTimeout = cmp.Or(o.IdleTimeout, 75*time.Second)
+	o.Log = cmp.Or(o.Log, slog.Default())
 	s := &Server{o: o, log: o.Log, waits: newWaits(o.MaxConnections), hangups: hangup.New(o.Log), all: newConnSet(),
 		perIP: map[netip.Addr]*connSet{}, stopping: make(chan struct{}),
 		refuser: newRefuser(o.MaxConnections), limited: logfile.Limit(o.Log)}
@@ -99,7 +95,7 @@ func NewServer(o ServerOptions, h *Handler) *Server {
 		MaxIdleWorkerDuration:        idleWorker,
 		CloseOnShutdown:              true,
 		SecureErrorLogMessage:        true,
-		Logger:                       debugLogger{o.Log},
+		Logger:                       debugLog(o.Log),
 		MaxRequestBodySize:           1, // the guard lets no body through
 	}
 	return s
@@ -230,13 +226,11 @@ func (s *Server) disagreed(ctx *fasthttp.RequestCtx, err error) {
 	ctx.Error("bad request\n", fasthttp.StatusBadRequest)
 }
 
-// debugLogger takes what fasthttp wants to say: clients that went away in the middle, above all.
-type debugLogger struct{ log *slog.Logger }
-
-func (l debugLogger) Printf(format string, args ...any) {
-	if l.log.Enabled(context.Background(), slog.LevelDebug) {
-		l.log.Debug("fasthttp: " + fmt.Sprintf(format, args...))
-	}
+// debugLog takes what fasthttp wants to say: clients that went away in the middle, above all.
+func debugLog(to *slog.Logger) *log.Logger {
+	l := slog.NewLogLogger(to.Handler(), slog.LevelDebug)
+	l.SetPrefix("fasthttp: ")
+	return l
 }
 
 // listener accepts connections for fasthttp: counted, limited, guarded.
@@ -329,28 +323,23 @@ func (s *Server) enter(c *conn) (replaced *conn, broken *limit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.handler.Load().o.Metrics
-	own, full := s.perIP[c.block], len(s.all.conns) >= s.o.MaxConnections
-	if most, counts := s.mostOf(c.block); counts && own != nil && len(own.conns) >= most {
-		if replaced = own.takeIdle(); replaced == nil {
-			return nil, tooManyPerIP
-		}
-		replacedConns.of(m).WithLabelValues(tooManyPerIP.label).Inc()
-	} else if full {
-		if replaced = s.all.takeIdle(); replaced == nil {
-			return nil, overloaded
-		}
-		replacedConns.of(m).WithLabelValues(overloaded.label).Inc()
+	full, of, bound := len(s.all.conns) >= s.o.MaxConnections, s.all, overloaded
+	if own := s.perIP[c.block]; own != nil && len(own.conns) >= s.mostOfEach() {
+		full, of, bound = true, own, tooManyPerIP
 	}
-	if replaced != nil {
+	if full {
+		if replaced = of.takeIdle(); replaced == nil {
+			return nil, bound
+		}
+		replacedConns.of(m).WithLabelValues(bound.label).Inc()
 		s.forget(replaced)
 	}
 	s.all.add(c)
 	if s.limitsEach(c.block) {
-		if own = s.perIP[c.block]; own == nil {
-			own = newConnSet()
-			s.perIP[c.block] = own
+		if s.perIP[c.block] == nil {
+			s.perIP[c.block] = newConnSet()
 		}
-		own.add(c)
+		s.perIP[c.block].add(c)
 	}
 	s.open.Store(int64(len(s.all.conns)))
 	openConns.of(m).Inc()

@@ -1,6 +1,9 @@
 package gateway
 
-import "bytes"
+import (
+	"bytes"
+	"encoding/hex"
+)
 
 // target is a request target taken apart: a cleaned path and the query parameters that the gateway
 // knows. Its slices point into the request or into scratch and are good until the answer is out.
@@ -170,33 +173,18 @@ func (t *target) decoded(raw []byte) []byte {
 func appendDecoded(dst, src []byte, plus bool) (out []byte, ok bool) {
 	ok = true
 	for i := 0; i < len(src); i++ {
-		c := src[i]
+		c := [1]byte{src[i]}
 		switch {
-		case c == '%':
-			if i+2 >= len(src) || hexValue[src[i+1]] < 0 || hexValue[src[i+2]] < 0 {
+		case c[0] == '+' && plus:
+			c[0] = ' '
+		case c[0] == '%':
+			if n, _ := hex.Decode(c[:], src[i+1:min(i+3, len(src))]); n == 1 {
+				i += 2
+			} else {
 				ok = false
-				break
 			}
-			c = byte(hexValue[src[i+1]])<<4 | byte(hexValue[src[i+2]])
-			i += 2
-		case c == '+' && plus:
-			c = ' '
 		}
-		dst = append(dst, c)
+		dst = append(dst, c[0])
 	}
 	return dst, ok
 }
-
-// hexValue is the value of a hexadecimal digit, -1 for other bytes.
-var hexValue = func() (table [256]int8) {
-	for i := range table {
-		table[i] = -1
-	}
-	for i, c := range "0123456789" {
-		table[c] = int8(i)
-	}
-	for i := range 6 {
-		table['a'+i], table['A'+i] = int8(10+i), int8(10+i)
-	}
-	return table
-}()
