@@ -76,8 +76,8 @@ func demoURLs(c *call, store demo.Store, opts demo.Options) (u urls, err error) 
 	u.index = strings.TrimSuffix(u.files[0], first.String())
 	u.ttl = guarded.AntiSteal.TTL
 	u.links.Refused = urlOf(guarded, first)
-	u.links.Token = u.links.Refused + "?" + antisteal.Query(store.Secret, first.Logic, time.Now().Unix())
-	u.never = u.links.Refused + "?" + antisteal.Query(store.Secret, first.Logic, 0)
+	u.links.Token = u.links.Refused + "?" + antisteal.Query(demo.Secret, first.Logic, time.Now().Unix())
+	u.never = u.links.Refused + "?" + antisteal.Query(demo.Secret, first.Logic, 0)
 	if _, port, err := net.SplitHostPort(opts.AdminListen); err == nil {
 		u.admin = "http://localhost:" + port
 		u.links.Status = u.admin + "/status"

@@ -12,6 +12,7 @@
 package demo
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -50,9 +51,6 @@ type Store struct {
 	Files       []File
 	Config      string // mod_fastdfs.conf without tokens
 	TokenConfig string // the same store with tokens
-	Secret      string
-	Listen      string // where Config serves
-	TokenListen string // where TokenConfig serves
 }
 
 // File is one file of the store.
@@ -71,7 +69,9 @@ const markName = "demo-store"
 // created at now; where dir holds a store already its time is kept and so are the
 // ids, and only what differs is written again. A folder with anything else in it is ErrNotOurs.
 func Write(dir string, now time.Time, opts Options) (Store, error) {
-	opts = opts.withDefaults()
+	opts.Listen = cmp.Or(opts.Listen, ":8888")
+	opts.TokenListen = cmp.Or(opts.TokenListen, ":8890")
+	opts.AdminListen = cmp.Or(opts.AdminListen, "127.0.0.1:8889")
 	abs, err := filepath.Abs(dir)
 	if err != nil {
 		return Store{}, fmt.Errorf("cannot find folder %q: %w", dir, err)
@@ -83,27 +83,12 @@ func Write(dir string, now time.Time, opts Options) (Store, error) {
 	if err != nil {
 		return Store{}, err
 	}
-	w := newWriter(abs, created)
-	if err := w.files(); err != nil {
+	list, err := files(abs, time.Unix(created, 0))
+	if err != nil {
 		return Store{}, err
 	}
-	s := Store{
-		Dir: abs, StorePaths: []string{storePath(abs, 0), storePath(abs, 1)}, Files: w.list, Secret: Secret,
-		Listen: opts.Listen, TokenListen: opts.TokenListen,
-	}
+	s := Store{Dir: abs, StorePaths: []string{storePath(abs, 0), storePath(abs, 1)}, Files: list}
 	return s.configured(opts)
-}
-
-func (o Options) withDefaults() Options {
-	for _, d := range []struct {
-		value  *string
-		normal string
-	}{{&o.Listen, ":8888"}, {&o.TokenListen, ":8890"}, {&o.AdminListen, "127.0.0.1:8889"}} {
-		if *d.value == "" {
-			*d.value = d.normal
-		}
-	}
-	return o
 }
 
 // claim makes dir ours and gives the creation time of its files.
@@ -133,43 +118,4 @@ func claim(dir string, now time.Time) (int64, error) {
 	return now.Unix(), storewriter.Replace(mark, []byte(strconv.FormatInt(now.Unix(), 10)+"\n"), now)
 }
 
-// writer collects the files of the store.
-type writer struct {
-	storewriter.Writer
-	list []File
-}
-
-func newWriter(dir string, created int64) *writer {
-	return &writer{Writer: storewriter.Writer{
-		Root: func(_ string, index int) string { return storePath(dir, index) }, Created: time.Unix(created, 0),
-	}}
-}
-
 func storePath(dir string, index int) string { return filepath.Join(dir, "store"+strconv.Itoa(index)) }
-
-// plain writes a file of its own: a normal file or an appender.
-func (w *writer) plain(kind fdfs.Kind, index int, ext string, content []byte, about File) (fdfs.FileID, error) {
-	f := w.Fields(kind, ext, content)
-	f.PathIndex = index
-	return w.put(f, content, about)
-}
-
-// pack writes a file into the next slot of the trunk file.
-func (w *writer) pack(ext string, content []byte, about File) error {
-	f := w.Fields(fdfs.KindTrunk, ext, content)
-	f.High, f.Low = 1, 0 // those of the trunk file
-	w.NextSlot(&f)
-	_, err := w.put(f, content, about)
-	return err
-}
-
-func (w *writer) put(f fdfs.Fields, content []byte, about File) (fdfs.FileID, error) {
-	id, err := w.Put(f, content)
-	w.add(id, content, about)
-	return id, err
-}
-
-func (w *writer) add(id fdfs.FileID, content []byte, about File) {
-	about.ID, about.Size = id, int64(len(content))
-	w.list = append(w.list, about)
-}

@@ -131,7 +131,7 @@ func listing(t *testing.T, dir string) map[string]string {
 
 func TestConfigurations(t *testing.T) {
 	dir := t.TempDir()
-	s, err := Store{Dir: dir, StorePaths: []string{dir + "/store0", dir + "/store1"}, Secret: Secret}.configured(
+	s, err := Store{Dir: dir, StorePaths: []string{dir + "/store0", dir + "/store1"}}.configured(
 		Options{Listen: "127.0.0.1:1", TokenListen: "127.0.0.1:2", AdminListen: "127.0.0.1:3"})
 	require.NoError(t, err)
 	for _, test := range []struct {
@@ -148,7 +148,7 @@ func TestConfigurations(t *testing.T) {
 		require.Len(t, c.Groups, 1)
 		require.Equal(t, s.StorePaths, c.Groups[0].StorePaths)
 		if test.token {
-			require.Equal(t, s.Secret, c.AntiSteal.Secret)
+			require.Equal(t, Secret, c.AntiSteal.Secret)
 			require.FileExists(t, c.AntiSteal.FailFile)
 		}
 	}

@@ -2,79 +2,68 @@ package demo
 
 import (
 	"fmt"
+	"time"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/storewriter"
 )
 
-// files writes all files.
-func (w *writer) files() error {
-	for _, step := range []func() error{w.pictures, w.media, w.texts, w.packed} {
-		if err := step(); err != nil {
-			return fmt.Errorf("cannot write demonstration store: %w", err)
-		}
-	}
-	return nil
-}
-
-func (w *writer) pictures() error {
-	id, err := w.plain(fdfs.KindNormal, 0, "jpg", asset("picture.jpg"), File{
-		Title: "picture", ContentType: "image/jpeg", Note: "a normal file"})
-	if err != nil {
-		return err
-	}
-	thumbnail, err := w.PutSlave(id, "_240x160", "jpg", asset("thumbnail.jpg"))
-	w.add(thumbnail, asset("thumbnail.jpg"), File{
-		Title: "thumbnail", ContentType: "image/jpeg", Note: "a slave file of the picture"})
-	return err
-}
-
-func (w *writer) media() error {
+// files writes all files below dir, created at a time, and lists them.
+func files(dir string, created time.Time) ([]File, error) {
+	w := storewriter.Writer{Root: func(_ string, index int) string { return storePath(dir, index) }, Created: created}
+	const slot = "in a slot of a trunk file"
+	var list []File
 	for _, f := range []struct {
-		ext, path string
+		kind      fdfs.Kind
+		storePath int
+		ext       string
+		content   []byte
 		about     File
 	}{
-		{"webm", "film.webm", File{Title: "film", ContentType: "video/webm",
-			Note: "seek in it: the player asks for ranges"}},
-		{"flv", "film.flv", File{Title: "flv film", ContentType: "video/x-flv",
-			Note: "for players that ask by ?start=100000"}},
-		{"ogg", "sound.ogg", File{Title: "sound", ContentType: "audio/ogg", Note: "in the second store path"}},
+		{fdfs.KindNormal, 0, "jpg", asset("picture.jpg"),
+			File{Title: "picture", ContentType: "image/jpeg", Note: "a normal file"}},
+		{fdfs.KindSlave, 0, "jpg", asset("thumbnail.jpg"),
+			File{Title: "thumbnail", ContentType: "image/jpeg", Note: "a slave file of the picture"}},
+		{fdfs.KindNormal, 0, "webm", asset("film.webm"),
+			File{Title: "film", ContentType: "video/webm", Note: "seek in it: the player asks for ranges"}},
+		{fdfs.KindNormal, 0, "flv", asset("film.flv"),
+			File{Title: "flv film", ContentType: "video/x-flv", Note: "for players that ask by ?start=100000"}},
+		{fdfs.KindNormal, 1, "ogg", asset("sound.ogg"),
+			File{Title: "sound", ContentType: "audio/ogg", Note: "in the second store path"}},
+		{fdfs.KindNormal, 0, "txt", longText(),
+			File{Title: "long text", ContentType: "text/plain", Note: "try ranges: curl -r 0-99, or -r 0-9,100-109"}},
+		{fdfs.KindAppender, 1, "log", growingLog(created),
+			File{Title: "log", ContentType: "text/plain", Note: "an appender file: append to it and ask again"}},
+		{fdfs.KindTrunk, 0, "txt", []byte("This text shares trunk file 000001 with its neighbours.\n"),
+			File{Title: "packed text", ContentType: "text/plain", Note: slot}},
+		{fdfs.KindTrunk, 0, "svg", asset("drawing.svg"),
+			File{Title: "packed drawing", ContentType: "image/svg+xml", Note: slot}},
+		{fdfs.KindTrunk, 0, "png", asset("icon.png"),
+			File{Title: "packed picture", ContentType: "image/png", Note: slot}},
+		{fdfs.KindTrunk, 0, "json", []byte(`{"packed": true, "trunk file": 1}` + "\n"),
+			File{Title: "packed data", ContentType: "application/json", Note: slot}},
 	} {
-		index := 0
-		if f.ext == "ogg" {
-			index = 1
-		}
-		if _, err := w.plain(fdfs.KindNormal, index, f.ext, asset(f.path), f.about); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (w *writer) texts() error {
-	_, err := w.plain(fdfs.KindNormal, 0, "txt", longText(), File{
-		Title: "long text", ContentType: "text/plain", Note: "try ranges: curl -r 0-99, or -r 0-9,100-109"})
-	if err != nil {
-		return err
-	}
-	_, err = w.plain(fdfs.KindAppender, 1, "log", growingLog(w.Created), File{
-		Title: "log", ContentType: "text/plain", Note: "an appender file: append to it and ask again"})
-	return err
-}
-
-func (w *writer) packed() error {
-	for _, f := range []struct {
-		ext, title, typ string
-		content         []byte
-	}{
-		{"txt", "packed text", "text/plain", []byte("This text shares trunk file 000001 with its neighbours.\n")},
-		{"svg", "packed drawing", "image/svg+xml", []byte(drawing)},
-		{"png", "packed picture", "image/png", asset("icon.png")},
-		{"json", "packed data", "application/json", []byte(`{"packed": true, "trunk file": 1}` + "\n")},
-	} {
-		err := w.pack(f.ext, f.content, File{Title: f.title, ContentType: f.typ, Note: "in a slot of a trunk file"})
+		id, err := put(&w, list, f.kind, f.storePath, f.ext, f.content)
 		if err != nil {
-			return err
+			return nil, fmt.Errorf("cannot write demonstration store: %w", err)
 		}
+		f.about.ID, f.about.Size = id, int64(len(f.content))
+		list = append(list, f.about)
 	}
-	return nil
+	return list, nil
+}
+
+// put writes one file; a slave belongs to the last file before it.
+func put(w *storewriter.Writer, before []File, kind fdfs.Kind, storePath int, ext string, content []byte) (
+	fdfs.FileID, error) {
+	if kind == fdfs.KindSlave {
+		return w.PutSlave(before[len(before)-1].ID, "_240x160", ext, content)
+	}
+	f := w.Fields(kind, ext, content)
+	f.PathIndex = storePath
+	if kind == fdfs.KindTrunk {
+		f.High, f.Low = 1, 0 // those of the trunk file
+		w.NextSlot(&f)
+	}
+	return w.Put(f, content)
 }
