@@ -134,7 +134,8 @@ func TestCanonicalHead(t *testing.T) {
 
 // The longest canonical heads fit ReadBufferSize.
 func TestReadBufferSizeIsEnough(t *testing.T) {
-	start := "GET http://h/ HTTP/1.0\nConnection:keep-alive\nConnection:x\n" + strings.Repeat("A:\n", maxFields-3) + "A:"
+	start := "GET http://h/ HTTP/1.0\nConnection:keep-alive\nConnection:x\n" +
+		strings.Repeat("A:\n", maxFields-3) + "A:"
 	head := start + strings.Repeat("x", maxHead-len(start)-2) + "\n\n"
 	heads, written := readAll(t, New(Options{}), head, len(head))
 	require.Len(t, heads, 1, written)
