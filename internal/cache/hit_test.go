@@ -137,7 +137,7 @@ func TestPin(t *testing.T) {
 	require.False(t, ok, "dropped by that")
 	held, ok := c.Pin(&e, SegmentSize, 100)
 	require.True(t, ok)
-	c.Purge(tier.MatchAll())
+	c.Purge(tier.MatchAll)
 	require.Equal(t, o.content[SegmentSize:SegmentSize+100], bytesOf(t, held.Chunk), "what is held stays as it is")
 	held.Release()
 	_, ok = c.Pin(&e, SegmentSize, 1)

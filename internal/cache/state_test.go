@@ -341,7 +341,7 @@ func TestRestartWithDisk(t *testing.T) {
 	require.EqualValues(t, 3, o.fetches.Load())
 	require.EqualValues(t, 1, o.stats.Load())
 	eventually.True(t, c.disk.Listed)
-	require.Positive(t, c.Purge(tier.MatchAll()))
+	require.Positive(t, c.Purge(tier.MatchAll))
 	require.Zero(t, c.Stats().Disk.Entries)
 	requireWhole(t, o, get(background, c, o))
 	require.EqualValues(t, 6, o.fetches.Load())

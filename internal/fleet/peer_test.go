@@ -168,7 +168,7 @@ func TestPeerThatIsBehind(t *testing.T) {
 	relay.Hang()
 	require.Equal(t, b.applied.Load(), a.applied.Load())
 	a.purges.confirm = time.Second
-	_, missing, err := a.Purge(t.Context(), tier.MatchAll())
+	_, missing, err := a.Purge(t.Context(), tier.MatchAll)
 	require.NoError(t, err)
 	require.Equal(t, []string{b.o.Name}, missing)
 	require.ErrorIs(t, open(), cache.ErrNotHere)

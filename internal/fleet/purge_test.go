@@ -98,7 +98,7 @@ func TestPurgeReachesAllAndNamesWhoIsMissing(t *testing.T) {
 		return list[2].Obeyed == a.Stats().Obeyed
 	}, "it has confirmed")
 	require.NoError(t, c.Close())
-	purge(t, a, tier.MatchAll(), 2) // one that has left in good order is not waited for
+	purge(t, a, tier.MatchAll, 2) // one that has left in good order is not waited for
 	noKeyWithoutExpiry(t, server.Client(), o)
 }
 
@@ -133,7 +133,7 @@ func TestPurgeTakesTheFolderLock(t *testing.T) {
 	lock, err := folders.Acquire(t.Context(), "group1/M00", cachelock.Exclusive, cachelock.LockOptions{TTL: time.Hour})
 	require.NoError(t, err)
 
-	matches := []cache.Match{tier.MatchAll(), tier.MatchFolder("group1"), tier.MatchFolder("group1/M00"),
+	matches := []cache.Match{tier.MatchAll, tier.MatchFolder("group1"), tier.MatchFolder("group1/M00"),
 		tier.MatchFile(testFile)}
 	f.purges.confirm = time.Second
 	for late := true; late; f.purges.confirm *= 2 {
@@ -157,7 +157,7 @@ func TestPurgeTakesTheFolderLock(t *testing.T) {
 	f.purges.confirm = testTimeout
 	purge(t, f, tier.MatchFolder("group1/M01"), 1)
 	require.NoError(t, lock.Release(t.Context()))
-	purge(t, f, tier.MatchAll(), 1)
+	purge(t, f, tier.MatchAll, 1)
 	require.True(t, f.Stats().Up)
 }
 

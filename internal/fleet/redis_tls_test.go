@@ -95,7 +95,7 @@ func works(t *testing.T, first, second *Fleet) {
 		require.NoError(t, f.Start(caches[i].local()))
 		ready(t, f)
 	}
-	gateways, missing, err := first.Purge(t.Context(), tier.MatchAll())
+	gateways, missing, err := first.Purge(t.Context(), tier.MatchAll)
 	require.NoError(t, err)
 	require.Equal(t, 2, gateways)
 	require.Empty(t, missing)

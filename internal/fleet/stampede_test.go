@@ -135,7 +135,7 @@ func TestStampedeCostsOneFetch(t *testing.T) {
 			require.True(t, bytes.Equal(storage.data, got))
 		}
 		require.Equal(t, n+1, storage.fetches.Load())
-		_, missing, err := gateways[n%3].Purge(t.Context(), tier.MatchAll())
+		_, missing, err := gateways[n%3].Purge(t.Context(), tier.MatchAll)
 		require.NoError(t, err)
 		require.Empty(t, missing)
 		storage.set(random(100 << 10))

@@ -196,7 +196,7 @@ func TestWaitEndsWhenRedisStops(t *testing.T) {
 	eventually.True(t, func() bool { return b.Stats().LocksWaiting == 1 }, "it waits")
 	server.Kill()
 	require.ErrorIs(t, <-done, cache.ErrFleetDown)
-	_, missing, err := b.Purge(t.Context(), tier.MatchAll())
+	_, missing, err := b.Purge(t.Context(), tier.MatchAll)
 	require.ErrorIs(t, err, cache.ErrFleetDown)
 	require.Empty(t, missing)
 }

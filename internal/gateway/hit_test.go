@@ -208,7 +208,7 @@ func TestSecondAttemptHits(t *testing.T) {
 			r.server.SetHandler(NewHandler(o))
 			require.Contains(t, r.ask("HEAD", url), "200 OK") // its size is known now, and no byte
 			protocol.before = func() {
-				remote.Cache.Purge(tier.MatchAll())
+				remote.Cache.Purge(tier.MatchAll)
 				store.asked = func() { // the second attempt begins
 					store.asked = nil
 					protocol.mu.Lock()
@@ -247,7 +247,7 @@ func TestPinsAreGivenBack(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, c.Close())
 	}
-	remote.Cache.Purge(tier.MatchAll())
+	remote.Cache.Purge(tier.MatchAll)
 	eventually.True(t, func() bool { return remote.Cache.Stats().Memory.Bytes == 0 }, "nothing is in use")
 }
 

@@ -180,7 +180,7 @@ func drop(t *testing.T, c tier.Tier) {
 			"group2/M00/00/00/a"},
 		tier.MatchFolder("group1"):         {"group2/M00/00/00/a"},
 		tier.MatchFile("group1/M00/00/00"): all,
-		tier.MatchAll():                    nil,
+		tier.MatchAll:                      nil,
 	} {
 		for _, name := range all {
 			require.True(t, c.Put(Segment(name, 0, Content(name, 1000))))
@@ -192,7 +192,7 @@ func drop(t *testing.T, c tier.Tier) {
 			view.Release()
 			require.Equal(t, contains(left, name), ok, "%s after a drop of %s", name, match)
 		}
-		c.Drop(tier.MatchAll())
+		c.Drop(tier.MatchAll)
 	}
 }
 

@@ -105,7 +105,7 @@ func TestArenaGivesBack(t *testing.T) {
 	_, ok := m.Get(first.Key, first.Version, true)
 	require.False(t, ok, "it was evicted")
 	require.Equal(t, bytes.Join(first.Chunks, nil), contentOf(t, held, 1<<20))
-	m.Drop(MatchAll())
+	m.Drop(MatchAll)
 	require.EqualValues(t, 1<<20, m.arena.resident(t), "what is held")
 	require.EqualValues(t, 1<<20, m.Stats().Bytes)
 	held.Release()
@@ -143,7 +143,7 @@ func TestArenaUnderLoad(t *testing.T) {
 	}
 	all.Wait()
 	require.LessOrEqual(t, m.arena.resident(t), int64(4<<20))
-	m.Drop(MatchAll())
+	m.Drop(MatchAll)
 	require.Zero(t, m.arena.resident(t))
 	require.Zero(t, m.Stats().Bytes)
 }
@@ -264,7 +264,7 @@ func TestMemoryCounts(t *testing.T) {
 	for _, v := range held {
 		v.Release()
 	}
-	m.Drop(MatchAll())
+	m.Drop(MatchAll)
 	m.requireCounted(t, reserved)
 	require.Equal(t, reserved, m.Stats().Bytes)
 	require.Zero(t, m.arena.resident(t))

@@ -147,7 +147,7 @@ func TestDropWhileWriting(t *testing.T) {
 	for i := range 200 {
 		require.True(t, d.Put(small(i, 1000)))
 	}
-	require.Equal(t, 200, d.Drop(tier.MatchAll()))
+	require.Equal(t, 200, d.Drop(tier.MatchAll))
 	require.Empty(t, files(t, path))
 	require.Zero(t, d.Stats().Entries)
 	require.Zero(t, d.Stats().Bytes)
@@ -215,7 +215,7 @@ func TestForeignContent(t *testing.T) {
 	name := files(t, path)[0]
 	b, err := os.ReadFile(name)
 	require.NoError(t, err)
-	require.Equal(t, 1, d.Drop(tier.MatchAll()))
+	require.Equal(t, 1, d.Drop(tier.MatchAll))
 	require.True(t, d.Put(other))
 	d.Settle()
 	name = files(t, path)[0]

@@ -190,7 +190,7 @@ func TestDroppedWhileWritten(t *testing.T) {
 	var gone atomic.Bool
 	whileRemoved(t, func(d *Disk, _ *Segment, _ *atomic.Int64) {
 		go func() {
-			require.Zero(t, d.Drop(MatchAll()), "it was dropped before")
+			require.Zero(t, d.Drop(MatchAll), "it was dropped before")
 			gone.Store(true)
 		}()
 		synctest.Wait()

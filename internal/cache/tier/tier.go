@@ -80,7 +80,7 @@ func (s *Segment) at(offset, limit int64) content.Chunk {
 type Match string
 
 // MatchAll means every file.
-func MatchAll() Match { return "" }
+const MatchAll Match = ""
 
 // MatchFile means one file.
 func MatchFile(file string) Match { return Match(file) }
@@ -90,7 +90,7 @@ func MatchFile(file string) Match { return Match(file) }
 func MatchFolder(folder string) Match { return Match(strings.TrimRight(folder, "/") + "/") }
 
 // isFile tells whether one file is meant.
-func (m Match) isFile() bool { return m != "" && !strings.HasSuffix(string(m), "/") }
+func (m Match) isFile() bool { return m != MatchAll && !strings.HasSuffix(string(m), "/") }
 
 // Matches tells whether a file is meant.
 func (m Match) Matches(file string) bool {
@@ -102,7 +102,7 @@ func (m Match) Matches(file string) bool {
 
 // String says it for people.
 func (m Match) String() string {
-	if m == "" {
+	if m == MatchAll {
 		return "all files"
 	}
 	return string(m)
