@@ -18,7 +18,6 @@ import (
 	"fastdfs-gateway/internal/logfile"
 	"fastdfs-gateway/internal/origin"
 
-	"github.com/redis/go-redis/v9/logging"
 	"golang.org/x/sys/unix"
 )
 
@@ -46,9 +45,6 @@ func openFleet(cfg *config.Config, waited func(time.Duration), log *slog.Logger)
 		host, _ := os.Hostname() // without one, the address has to do
 		name = host + strings.Join(cfg.Gateway.Listen, ",")
 	}
-	// The client of Redis would write a line for each failure; the fleet tells once, and how it
-	// goes on.
-	logging.Disable()
 	return fleet.New(fleet.Options{
 		Addresses: r.Addresses, Mode: r.Mode, MasterName: r.MasterName, SentinelAuth: r.SentinelAuth,
 		Username: r.Username, Password: password, DB: r.DB, TLS: secure,

@@ -19,8 +19,12 @@ import (
 	"fastdfs-gateway/lua"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/logging"
 	"golang.org/x/sync/semaphore"
 )
+
+// The client of Redis would write a line for each failure: a Fleet logs one, and how it goes on.
+func init() { logging.Disable() }
 
 // Fleet is this gateway's view of all gateways that share a Redis. It is safe for use by many
 // goroutines; a process needs one.
