@@ -7,13 +7,16 @@ VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 BIN     := bin/gateway
 .DEFAULT_GOAL := build
 FUZZTIME ?= 20s
-# Fetched as a Go module when it is used; staticcheck.conf says what it looks for.
+# Fetched as Go modules when they are used. .golangci.yml and staticcheck.conf configure two of them.
+GOLANGCI    := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
-MISSPELL := github.com/golangci/misspell/cmd/misspell@v0.8.0
+MISSPELL    := github.com/golangci/misspell/cmd/misspell@v0.8.0
+DEADCODE    := golang.org/x/tools/cmd/deadcode@v0.52.0
 # The modules below tests/: go.mod of the program does not name what only they need.
 NESTED := tests/bench tests/real
 
-.PHONY: help build need run run-cluster stampede test test-race test-long test-packages lint fuzz attack soak bench \
+.PHONY: help build need run run-cluster stampede test test-race test-long test-packages lint \
+	lint-quick lint-text lint-dead fuzz attack soak bench \
 	bench-compare simulate bench-locks e2e check real real-selftest dist clean
 
 help: ## this list
@@ -73,15 +76,28 @@ test-packages: ## tests of what make dist makes; Debian and root
 e2e: need build ## end-to-end tests only
 	GATEWAY_BINARY=$(CURDIR)/$(BIN) $(GO) test -count=1 ./tests/...
 
-lint: ## gofmt, vet, staticcheck, spelling, line lengths and words
+lint: lint-text lint-dead ## golangci-lint, dead code, spelling and words
+	@for module in . $(NESTED); do \
+		echo "lint $$module"; (cd $$module && $(GO) run $(GOLANGCI) run ./...) || exit 1; \
+	done
+
+# The same without golangci-lint, which takes minutes to build on a host that has not built it yet:
+# CI runs this.
+lint-quick: lint-text lint-dead ## gofmt, vet, staticcheck, dead code, spelling and words
 	@test -z "$$(gofmt -l .)" || { gofmt -d .; exit 1; }
-	$(GO) vet ./...
-	$(GO) run $(STATICCHECK) ./...
-	$(GO) run $(MISSPELL) -error $$(git ls-files)
-	$(GO) test ./tests/style
-	@for module in $(NESTED); do \
+	@for module in . $(NESTED); do \
 		echo "lint $$module"; (cd $$module && $(GO) vet ./... && $(GO) run $(STATICCHECK) ./...) || exit 1; \
 	done
+
+lint-text:
+	$(GO) run $(MISSPELL) -error $$(git ls-files)
+	$(GO) test ./tests/style
+
+# Functions that the program cannot reach. cachelock is a library: the program does not use all of it.
+lint-dead:
+	@dead=$$($(GO) run $(DEADCODE) ./cmd/...) || exit 1; \
+	dead=$$(grep -v '^cachelock/' <<<"$$dead"); \
+	test -z "$$dead" || { printf 'dead code:\n%s\n' "$$dead" >&2; exit 1; }
 
 # Every fuzz target for FUZZTIME.
 fuzz: ## every fuzz target for FUZZTIME=20s each

@@ -60,7 +60,8 @@ func (a *Resolver) choose(id fdfs.FileID, localErr error, redirected bool, now t
 	}
 	const others = "the other storages of the group: "
 	source, standing := a.o.Sources.Of(id)
-	servers, why, detail, unknown := a.replicas(id.Group), "", "", false
+	servers, detail, unknown := a.replicas(id.Group), "", false
+	var why string
 	switch {
 	case standing == SourceSelf && a.isDeleted(id, localErr, now):
 		return nothing("the source is this host, which has deleted it")

@@ -55,12 +55,13 @@ func uploadTool(name string, args []string, c conf) error {
 	if err != nil {
 		return err
 	}
-	addr, index := "", 0
+	var addr string
 	if len(args) > 1 {
 		addr = args[1]
 	} else if addr, err = anyStorage(c); err != nil {
 		return err
 	}
+	index := 0
 	if len(args) > 2 {
 		if index, err = strconv.Atoi(args[2]); err != nil {
 			return err
