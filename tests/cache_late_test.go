@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -57,6 +58,9 @@ func (f *fleet) sharing() {
 // waitedInVain counts what gateways have given up waiting for: Redis, another gateway, a storage.
 func (f *fleet) waitedInVain() (sum float64) {
 	f.t.Helper()
+	for _, m := range f.gateways {
+		sum += float64(strings.Count(m.Log(), "redis cannot be used"))
+	}
 	for _, series := range []string{`lock_acquire_total{result="error"}`, "lock_lost_total", "origin_hedges_total",
 		`origin_fetches_total{result="timeout"}`,
 		`peer_fetches_total{result="broken"}`, `peer_fetches_total{result="unreachable"}`} {
