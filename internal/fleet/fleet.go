@@ -41,6 +41,7 @@ type Fleet struct {
 	backoff   *backoff.Set[string] // gateways that could not be reached
 	server    *http.Server         // of other gateways; Close stops it
 	answers   *semaphore.Weighted  // one for each answer to another gateway; StopPeers takes all
+	answered  atomic.Bool          // StopPeers has taken all
 	warn      *logfile.Warner
 	stats     stats
 	purges    purgeLimits

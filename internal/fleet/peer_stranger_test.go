@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"context"
 	"crypto/tls"
 	"errors"
 	"fastdfs-gateway/internal/backoff"
@@ -97,6 +98,9 @@ func TestStopBeforeServe(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
 	require.NoError(t, f.StopPeers(t.Context()))
+	soon, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	require.NoError(t, f.StopPeers(soon), "a process that was replaced stops once more when it ends")
 	served := make(chan error, 1)
 	go func() { served <- f.ServePeers(ln, nil) }()
 	select {

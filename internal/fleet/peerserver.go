@@ -63,10 +63,13 @@ func (f *Fleet) ServePeers(ln net.Listener, open PeerOpener) error {
 
 // StopPeers refuses new requests of peers, waits until running answers have ended, or ctx has, and
 // closes the listener and the connections. (http.Server.Shutdown would keep each HTTP/2 connection
-// for a second more.)
+// for a second more.) Where they have ended, further calls do nothing.
 func (f *Fleet) StopPeers(ctx context.Context) error {
+	if f.answered.Load() {
+		return nil
+	}
 	err := f.answers.Acquire(ctx, math.MaxInt64)
-	if err != nil {
+	if f.answered.Store(err == nil); err != nil {
 		err = fmt.Errorf("answers to peers were cut: %w", context.Cause(ctx))
 	}
 	return errors.Join(err, f.server.Close())
