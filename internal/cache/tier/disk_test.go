@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -118,6 +119,32 @@ func TestRestart(t *testing.T) {
 	}
 	require.Len(t, files(t, path), 4, "what was left behind is gone, what is foreign is not")
 	require.FileExists(t, filepath.Join(path, "00", "foreign"))
+}
+
+// TestTimesFromTheFuture: a segment that was used while the clock of the host was years ahead is
+// not kept in the place of all others.
+func TestTimesFromTheFuture(t *testing.T) {
+	path, now := t.TempDir(), time.Now()
+	d := openDisk(t, tier.DiskOptions{Path: path})
+	var names []string
+	for i, age := range []time.Duration{2 * time.Hour, -10 * 365 * 24 * time.Hour, time.Hour, -time.Minute} {
+		require.True(t, d.Put(small(i, 100)))
+		d.Settle()
+		for _, name := range files(t, path) {
+			if !slices.Contains(names, name) {
+				names = append(names, name)
+				require.NoError(t, os.Chtimes(name, now.Add(-age), now.Add(-age)))
+			}
+		}
+	}
+	bytes := d.Stats().Bytes
+	require.NoError(t, d.Close())
+	d = listed(t, openDisk(t, tier.DiskOptions{Path: path}))
+	for n, gone := range []int{1, 0, 2} {
+		d.SetMax(bytes * int64(3-n) / 4)
+		require.NoFileExists(t, names[gone])
+		require.Len(t, files(t, path), 3-n)
+	}
 }
 
 // TestDropBeforeListed: a purge reaches what the list does not have yet, and what it had would not

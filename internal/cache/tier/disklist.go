@@ -39,9 +39,7 @@ func (d *Disk) list() {
 			d.failed(&d.reading, "cannot list what is on the cache's disk", err)
 		}
 	}
-	slices.SortFunc(all, func(a, b found) int {
-		return cmp.Or(a.used.Compare(b.used), cmp.Compare(a.key.Index, b.key.Index))
-	})
+	sortByUse(all, time.Now())
 	for batch := range slices.Chunk(all, listBatch) {
 		d.mu.Lock()
 		for _, f := range batch {
@@ -56,6 +54,24 @@ func (d *Disk) list() {
 	for _, key := range victims {
 		d.unlink(d.path(key))
 	}
+}
+
+// maxAhead is how far ahead of the clock the time of a file may be.
+const maxAhead = time.Hour
+
+// sortByUse puts the file first that was not used for the longest time. Files with times from the
+// future come before all others: they were used while the clock of the host was ahead, and would
+// otherwise stay until it has come that far.
+func sortByUse(all []found, now time.Time) {
+	rank := func(f found) int {
+		if f.used.After(now.Add(maxAhead)) {
+			return 0
+		}
+		return 1
+	}
+	slices.SortFunc(all, func(a, b found) int {
+		return cmp.Or(cmp.Compare(rank(a), rank(b)), a.used.Compare(b.used), cmp.Compare(a.key.Index, b.key.Index))
+	})
 }
 
 // examine looks at size and time of a file. The access time, where the file system keeps it, is
