@@ -68,7 +68,7 @@ type Conn struct {
 	pages    pages // advice to the kernel about the file
 	err      error
 	inWindow bool         // a deadline of ours is set
-	deadline atomic.Int64 // that of the caller, unix nanoseconds; 0 = none
+	deadline atomic.Int64 // that of the caller, nanoseconds since epoch; 0 = none
 	written  int64        // bytes given to the socket since the connection began
 	taken    int64        // of these, what the client had taken when the window began
 
@@ -145,14 +145,15 @@ func (c *Conn) remember(t time.Time) {
 	if t.IsZero() {
 		c.deadline.Store(0)
 	} else {
-		c.deadline.Store(t.UnixNano())
+		c.deadline.Store(int64(t.Sub(epoch)))
 	}
 }
 
-// callersDeadline is the one that was set from outside; the zero time when there is none.
+// callersDeadline is the one that was set from outside, on the monotonic clock; the zero time when
+// there is none.
 func (c *Conn) callersDeadline() time.Time {
-	if nanos := c.deadline.Load(); nanos != 0 {
-		return time.Unix(0, nanos)
+	if since := c.deadline.Load(); since != 0 {
+		return epoch.Add(time.Duration(since))
 	}
 	return time.Time{}
 }
