@@ -54,6 +54,7 @@ type fleetOptions struct {
 	noRedis  bool
 	redisAt  string // value of addresses in [redis], and further lines of it; default: a server of its own
 	disk     bool
+	clocks   string // a gateway that lab.BuildWithClock has built: each one has a clock of its own
 	mutable  string // mutable_ttl; default: so long that only a purge shows a change
 	storages int    // default: 2; where there is one, no other helps out when it is slow, and a file has one download
 }
@@ -88,6 +89,9 @@ func (f *fleet) join(o fleetOptions) *member {
 		Redis: o.redisAt, Port: lab.Port(), Admin: lab.Port(), Peers: lab.Port()}}
 	if f.redis != nil {
 		m.o.Redis = f.redis.Addr()
+	}
+	if o.clocks != "" {
+		m.o.Binary, m.o.Clock = o.clocks, newClock(t)
 	}
 	if o.relayed {
 		m.relay = redistest.NewRelay(t, lab.Address(m.o.Peers))

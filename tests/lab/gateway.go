@@ -30,6 +30,7 @@ type GatewayOptions struct {
 	Types    string   // the file of its MIME types; default: one without types
 	Port     int      // default: one that is free; the admin listener is on the next free one, or AdminPort
 	Admin    int
+	Clock    *Clock // of a gateway that was built by BuildWithClock; default: that of the host
 }
 
 // Gateway is a running gateway.
@@ -67,8 +68,12 @@ func StartGateway(o GatewayOptions) (*Gateway, error) {
 		return nil, err
 	}
 	admin := Address(o.Admin)
-	p, err := Start(Address(o.Port), filepath.Join(dir, "log"), Answers("http://"+admin+"/readyz"), o.Binary, "serve",
-		"-c", conf)
+	command := []string{o.Binary, "serve", "-c", conf}
+	if o.Clock != nil {
+		command = append([]string{"env", o.Clock.Env()}, command...)
+	}
+	p, err := Start(Address(o.Port), filepath.Join(dir, "log"), Answers("http://"+admin+"/readyz"), command[0],
+		command[1:]...)
 	if err != nil {
 		return nil, err
 	}
