@@ -21,6 +21,7 @@ var layers = map[string]int{
 	"storage":                  2,
 	"internal/demo":            3,
 	"internal/storewriter":     2,
+	"internal/compare":         2,
 	"internal/cache":           2,
 	"cachelock":                2,
 	"tracker":                  2,

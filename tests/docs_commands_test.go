@@ -23,6 +23,8 @@ func TestDocumentedCommands(t *testing.T) {
 	file := s.Normal("jpg", s.Bytes(1000))
 	listen, admin := lab.Address(lab.Port()), lab.Address(lab.Port())
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "ids.txt"), []byte(file.ID.String()+"\n"), 0o600))
+	log := `127.0.0.1 - - [22/Nov/2026:12:00:00 +0000] "GET ` + file.URL() + ` HTTP/1.1" 200 1000 "-" "-"` + "\n"
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "access.log"), []byte(log), 0o600))
 	at := func(listen, admin string) string {
 		return writeConfig(t, s.Config("http.anti_steal.secret_key = 5c8d1f0b7e3a49c2", "[gateway]",
 			"listen = "+listen, "admin_listen = "+admin, "allow_sources = 192.0.2.1"))
@@ -33,7 +35,8 @@ func TestDocumentedCommands(t *testing.T) {
 	id := file.ID.String()
 	names := strings.NewReplacer("/etc/fdfs/mod_fastdfs.conf", conf, "URL_OR_ID", id, " FILE", " "+conf,
 		"group1/M00/00/01/fwAAAWsCs5WAAB7vAACw72Tj3gY919.jpg", id,
-		"localhost:8888", listen, "/tmp/demo-store", filepath.Join(dir, "demo"), "bin/gateway", binary)
+		"localhost:8888", listen, "localhost:8080", listen, "/tmp/demo-store", filepath.Join(dir, "demo"),
+		"bin/gateway", binary)
 	for _, document := range []string{"README.md", "docs/operations.md", "docs/cli.md"} {
 		text, err := os.ReadFile("../" + document)
 		require.NoError(t, err)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -120,6 +122,29 @@ func (c *call) progress(total int64, what string) *progress {
 		}
 	})
 	return p
+}
+
+// countLines is the number of lines in what is left of a file that can be read twice, without empty
+// ones; -1 = unknown.
+func countLines(list io.Reader) int64 {
+	file, ok := list.(*os.File)
+	if !ok {
+		return -1
+	}
+	start, err := file.Seek(0, io.SeekCurrent)
+	if err != nil {
+		return -1 // a pipe or a terminal
+	}
+	var total int64
+	for lines := bufio.NewScanner(file); lines.Scan(); {
+		if strings.TrimSpace(lines.Text()) != "" {
+			total++
+		}
+	}
+	if _, err := file.Seek(start, io.SeekStart); err != nil || total == 0 {
+		return -1
+	}
+	return total
 }
 
 // println prints a line above the bar.

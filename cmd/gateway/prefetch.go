@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strconv"
 	"strings"
 )
@@ -62,24 +61,7 @@ func (c *call) prefetchList() (io.Reader, int64) {
 	if c.flags.NArg() > 1 || c.flags.Arg(0) != "-" {
 		return strings.NewReader(strings.Join(c.flags.Args(), "\n")), int64(c.flags.NArg())
 	}
-	file, ok := c.stdin.(*os.File)
-	if !ok {
-		return c.stdin, -1
-	}
-	start, err := file.Seek(0, io.SeekCurrent)
-	if err != nil {
-		return file, -1 // a pipe or a terminal
-	}
-	var total int64
-	for lines := bufio.NewScanner(file); lines.Scan(); {
-		if strings.TrimSpace(lines.Text()) != "" {
-			total++
-		}
-	}
-	if _, err := file.Seek(start, io.SeekStart); err != nil || total == 0 {
-		return file, -1
-	}
-	return file, total
+	return c.stdin, countLines(c.stdin)
 }
 
 // prefetch sends a list of ids, and calls tell with the line of each file as it is done.

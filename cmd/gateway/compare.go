@@ -1,0 +1,194 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strconv"
+	"time"
+
+	"fastdfs-gateway/internal/compare"
+)
+
+// difference is one of a path, in the form of -json.
+type difference struct {
+	Path string `json:"path"`
+	compare.Difference
+}
+
+// comparison is the summary, in the form of -json.
+type comparison struct {
+	Complete   bool  `json:"complete"` // the whole list was compared
+	Paths      int   `json:"paths"`
+	Equal      int   `json:"equal"`
+	Different  int   `json:"different"`
+	Known      int   `json:"known"` // paths that have only known differences
+	Repeated   int   `json:"repeated"`
+	Unreadable int   `json:"unreadable"` // lines
+	why        error // of the first of these
+}
+
+// runCompare asks two servers for the same files and prints where they differ.
+func runCompare(c *call) error {
+	asJSON := c.jsonFlag()
+	sample := c.flags.Int("sample", 0, "compare `N` paths of the list, chosen at random")
+	perSecond := c.flags.Float64("rate", 0, "send each server at most `N` requests a second; 0 is no limit")
+	ranges := c.flags.Bool("ranges", false, "ask also by HEAD, for a range, and with If-Modified-Since")
+	timeout := c.flags.Duration("timeout", 30*time.Second, "wait for a server for the time `D`, such as 5s")
+	if err := c.parse(2, 3); err != nil {
+		return err
+	}
+	switch {
+	case *sample < 0 || *sample > compare.MaxSample:
+		return usageError(fmt.Sprintf("compare: -sample is not between 0 and %d", compare.MaxSample))
+	case !(*perSecond >= 0): // also NaN
+		return usageError("compare: -rate is negative")
+	case *timeout <= 0:
+		return usageError("compare: -timeout is not positive")
+	}
+	comparer, err := compare.New(compare.Options{Old: c.flags.Arg(0), New: c.flags.Arg(1), Ranges: *ranges,
+		Rate: *perSecond, Timeout: *timeout})
+	if err != nil {
+		return usageError("compare: " + err.Error())
+	}
+	in := c.stdin
+	if name := c.flags.Arg(2); name != "" && name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return fmt.Errorf("cannot read the list: %w", err)
+		}
+		defer file.Close()
+		in = file
+	}
+	return c.compare(comparer, in, *sample, *asJSON)
+}
+
+// compare compares the paths of a list, and prints differences and a summary.
+func (c *call) compare(comparer *compare.Comparer, in io.Reader, sample int, asJSON bool) error {
+	ctx, stop := interruptible()
+	defer stop()
+	bar := c.progress(countLines(in), "compare")
+	list := compare.NewList(untilNow(in), bar.step)
+	targets, listErr := make(chan string), error(nil)
+	go func() { // ends with ctx, but a read of standard input that waits ends with the process
+		defer close(targets)
+		listErr = list.Send(ctx, targets, sample)
+	}()
+	var sum comparison
+	err := comparer.Run(ctx, targets, func(r compare.Result) error {
+		defer bar.step()
+		sum.add(r)
+		for _, d := range r.Differences {
+			if err := c.printDifference(bar, difference{r.Target, d}, asJSON); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	bar.end()
+	switch {
+	case ctx.Err() != nil:
+		err = errInterrupted
+	case err == nil: // the channel is closed
+		err = sum.end(list, listErr)
+	}
+	return sum.print(c, asJSON, err)
+}
+
+// untilNow bounds a file to its present size: the comparison itself makes the log of a server grow.
+func untilNow(in io.Reader) io.Reader {
+	file, ok := in.(*os.File)
+	if !ok {
+		return in
+	}
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		return in
+	}
+	return io.LimitReader(file, info.Size())
+}
+
+// end adds what the list has left out. A list without any path is an error.
+func (s *comparison) end(list *compare.List, err error) error {
+	s.Repeated, s.Unreadable, s.why = list.Repeated, list.Unreadable, list.Why
+	switch {
+	case err != nil:
+		return fmt.Errorf("cannot read the list: %w", err)
+	case s.Paths == 0 && s.why != nil:
+		return fmt.Errorf("the list has no path: %w", s.why)
+	case s.Paths == 0:
+		return errors.New("the list has no path")
+	}
+	s.Complete = true
+	return nil
+}
+
+func (s *comparison) add(r compare.Result) {
+	s.Paths++
+	unknown := false
+	for _, d := range r.Differences {
+		unknown = unknown || d.Known == ""
+	}
+	switch {
+	case unknown:
+		s.Different++
+	case len(r.Differences) > 0:
+		s.Known++
+	default:
+		s.Equal++
+	}
+}
+
+func (c *call) printDifference(above *progress, d difference, asJSON bool) error {
+	if asJSON {
+		return c.printJSON(d)
+	}
+	word, reason := c.paint("different:", red), ""
+	if d.Known != "" {
+		word, reason = c.paint("known:", yellow), " ("+d.Known+")"
+	}
+	path := strconv.QuoteToASCII(d.Path)
+	request := d.Method + " " + path[1:len(path)-1]
+	if d.Header != "" {
+		request += " " + d.Header
+	}
+	above.println(fmt.Sprintf("%s %s: %s: old %s, new %s%s", word, request, d.Field, shown(d.Old), shown(d.New),
+		reason))
+	return nil
+}
+
+// shown quotes what a server has sent.
+func shown(value string) string {
+	if value == "" {
+		return "none"
+	}
+	return strconv.QuoteToASCII(value)
+}
+
+// print prints the summary, of what was compared until an error too. It fails when paths differ.
+func (s *comparison) print(c *call, asJSON bool, err error) error {
+	if asJSON {
+		err = errors.Join(err, c.printJSON(s))
+	} else if s.Complete || s.Paths > 0 || errors.Is(err, errInterrupted) {
+		fmt.Fprintln(c.stdout, s.text())
+	}
+	if s.Different > 0 {
+		err = cmp.Or(err, errShown)
+	}
+	return err
+}
+
+func (s *comparison) text() string {
+	text := "not complete"
+	if s.Complete {
+		text = "done"
+	}
+	text += fmt.Sprintf(": %d paths, %d equal, %d different, %d with known differences; "+
+		"left out: %d repeated, %d other lines", s.Paths, s.Equal, s.Different, s.Known, s.Repeated, s.Unreadable)
+	if s.why != nil {
+		text += fmt.Sprintf(" (%v)", s.why)
+	}
+	return text
+}

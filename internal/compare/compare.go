@@ -1,0 +1,209 @@
+// Package compare asks two servers for the same files and tells where their answers differ: the
+// old one, nginx with the FastDFS module, and the new one, a gateway. It keeps no body: of each
+// answer it knows the head, the length, and a SHA-256 of the bytes.
+//
+//	c, err := compare.New(compare.Options{Old: "http://nginx:8888", New: "http://gateway:8080"})
+//	err = c.Run(ctx, targets, func(r compare.Result) error { ... })
+package compare
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"golang.org/x/time/rate"
+)
+
+const (
+	parallel       = 8                // targets that are compared at the same time
+	defaultTimeout = 30 * time.Second // of Options.Timeout
+	rangeBytes     = 64 << 10         // most bytes of the range that is asked for
+)
+
+// Options say what is compared.
+type Options struct {
+	Old, New string        // http(s)://host[:port][/prefix]
+	Ranges   bool          // ask by HEAD, for a range and on a condition too
+	Rate     float64       // most requests a second to each server; 0 = no limit
+	Timeout  time.Duration // for a connection, and for each wait for bytes; 0 = 30 s
+}
+
+// Result is one target on both servers.
+type Result struct {
+	Target      string
+	Differences []Difference // none = the answers are equal
+}
+
+// Difference is one part of two answers to the same request.
+type Difference struct {
+	Method string `json:"method"`
+	Header string `json:"header,omitempty"` // what was asked besides the target: "Range: bytes=5-9"
+	Field  string `json:"field"`            // status, body, or the name of a header field
+	Old    string `json:"old"`              // empty: the answer does not have it
+	New    string `json:"new"`
+	Known  string `json:"known,omitempty"` // why docs/differences.md wants it so; empty: it does not
+}
+
+// Comparer asks two servers.
+type Comparer struct {
+	old, new *server
+	ranges   bool
+	limit    *rate.Limiter
+}
+
+// New returns a Comparer. It fails when an address cannot be used; it asks nothing yet.
+func New(o Options) (*Comparer, error) {
+	if o.Timeout <= 0 {
+		o.Timeout = defaultTimeout
+	}
+	c := &Comparer{ranges: o.Ranges, limit: rate.NewLimiter(rate.Inf, 1)}
+	if o.Rate > 0 {
+		c.limit.SetLimit(rate.Limit(o.Rate))
+	}
+	var err error
+	if c.old, err = newServer(o.Old, o.Timeout); err != nil {
+		return nil, err
+	}
+	c.new, err = newServer(o.New, o.Timeout)
+	return c, err
+}
+
+// Run compares the targets until their channel is closed, and calls report with each, one at a time
+// and in any order. It ends early with the error of report, of ctx, or of a server that does not
+// answer any more.
+func (c *Comparer) Run(ctx context.Context, targets <-chan string, report func(Result) error) error {
+	defer c.old.transport.CloseIdleConnections()
+	defer c.new.transport.CloseIdleConnections()
+	var mu sync.Mutex // guards report
+	group, ctx := errgroup.WithContext(ctx)
+	for range parallel {
+		group.Go(func() error {
+			for {
+				select {
+				case <-ctx.Done():
+					return ctx.Err()
+				case target, more := <-targets:
+					if !more {
+						return nil
+					}
+					result, err := c.compare(ctx, target)
+					if err == nil {
+						mu.Lock()
+						err = report(result)
+						mu.Unlock()
+					}
+					if err != nil {
+						return err
+					}
+				}
+			}
+		})
+	}
+	return group.Wait()
+}
+
+// compare asks for one target.
+func (c *Comparer) compare(ctx context.Context, target string) (Result, error) {
+	result := Result{Target: target}
+	both := func(method, name, value string) (old, new answer, err error) {
+		q := question{method: method, target: target, name: name, value: value}
+		if old, new, err = c.ask(ctx, q); err == nil {
+			result.Differences = append(result.Differences, differences(q, old, new)...)
+		}
+		return old, new, err
+	}
+	old, new, err := both(http.MethodGet, "", "")
+	if err != nil || !c.ranges || old.failed() || new.failed() {
+		return result, err
+	}
+	if _, _, err = both(http.MethodHead, "", ""); err != nil || old.status != http.StatusOK {
+		return result, err
+	}
+	if old.size > 0 { // a range within the file: docs/differences.md has those at its borders
+		first := old.size / 2
+		last := min(old.size, first+rangeBytes) - 1
+		if _, _, err = both(http.MethodGet, "Range", fmt.Sprintf("bytes=%d-%d", first, last)); err != nil {
+			return result, err
+		}
+	}
+	if date := old.fields[lastModified]; date != "" {
+		_, _, err = both(http.MethodGet, "If-Modified-Since", date)
+	}
+	return result, err
+}
+
+// ask sends a question to both servers at the same time.
+func (c *Comparer) ask(ctx context.Context, q question) (old, new answer, err error) {
+	if err := c.limit.Wait(ctx); err != nil {
+		return old, new, err
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	group.Go(func() (err error) {
+		old, err = c.old.ask(ctx, q)
+		return err
+	})
+	group.Go(func() (err error) {
+		new, err = c.new.ask(ctx, q)
+		return err
+	})
+	return old, new, group.Wait()
+}
+
+// differences lists the parts that differ. Answers of different statuses have nothing else in
+// common that is worth a line.
+func differences(q question, old, new answer) (all []Difference) {
+	add := func(field, before, after string) {
+		d := Difference{Method: q.method, Header: q.header(), Field: field, Old: before, New: after}
+		d.Known = known(d, old, new)
+		all = append(all, d)
+	}
+	if old.failed() || new.failed() || old.status != new.status {
+		add("status", old.statusText(), new.statusText())
+		return all
+	}
+	for i, name := range fieldNames {
+		if old.fields[i] != new.fields[i] {
+			add(name, old.fields[i], new.fields[i])
+		}
+	}
+	if old.cut != nil || new.cut != nil || old.sum != new.sum {
+		add("body", old.bodyText(), new.bodyText())
+	}
+	return all
+}
+
+// known tells why docs/differences.md wants a difference, where the two answers alone show it.
+func known(d Difference, old, new answer) string {
+	if old.failed() || new.failed() || old.cut != nil || new.cut != nil || old.status != new.status {
+		return ""
+	}
+	ofBody := d.Field == "body" || d.Field == "Content-Length" || d.Field == "Content-Type"
+	switch {
+	case ofBody && old.status >= 400:
+		return "the text of an error is the server's own"
+	case old.status == http.StatusNotModified && d.New == "" && d.Field == "Content-Length",
+		old.status == http.StatusNotModified && d.Old == "" && d.Field == "Last-Modified":
+		return "a 304 has validators and no length"
+	case ofBody && old.status == http.StatusFound && new.sum == emptySum:
+		return "a redirect has no body"
+	case d.Field == "Content-Type" && betterTypes[d.Old] == d.New && d.New != "":
+		return "the registered type"
+	}
+	return ""
+}
+
+// betterTypes are types of nginx's table, and those of the gateway's for the same extensions: the
+// row of docs/differences.md that begins with js, bmp, rar, mml and deb.
+var betterTypes = map[string]string{
+	"application/javascript":       "text/javascript",
+	"image/x-ms-bmp":               "image/bmp",
+	"application/x-rar-compressed": "application/vnd.rar",
+	"text/mathml":                  "application/mathml+xml",
+	"application/octet-stream":     "application/vnd.debian.binary-package",
+}
+
+var emptySum = sha256.Sum256(nil)

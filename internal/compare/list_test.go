@@ -1,0 +1,177 @@
+package compare
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const id = "group1/M00/00/01/fwAAAWsCs5WAAB7vAACw72Tj3gY919.jpg"
+
+// logLine is a line of nginx's log in the combined form.
+func logLine(request string) string {
+	return `10.0.0.1 - - [22/Nov/2026:12:00:00 +0000] "` + request + `" 200 1000 "http://a/\x22" "curl/8.0"`
+}
+
+func TestTarget(t *testing.T) {
+	for line, want := range map[string]string{
+		id:                                      "/" + id,
+		"  " + id + "\r\n":                      "/" + id,
+		strings.TrimPrefix(id, "group1/"):       "/" + strings.TrimPrefix(id, "group1/"), // where URLs have no group
+		id + "?token=a&ts=0":                    "/" + id + "?token=a&ts=0",
+		"/any/path?q=%20":                       "/any/path?q=%20",
+		"//a":                                   "//a",
+		logLine("GET /" + id + " HTTP/1.1"):     "/" + id,
+		logLine("HEAD /a?b=c HTTP/1.0"):         "/a?b=c",
+		logLine(`GET /a\x22b\xE4\x5C HTTP/1.1`): "/a\"b\xe4\\",
+		logLine(`GET /a\"b\\c\d HTTP/1.1`):      `/a"b\c\d`,
+		`example.org ` + logLine("GET /vhost HTTP/1.1"): "/vhost",
+		`"GET /a HTTP/2.0"`:                             "/a",
+	} {
+		got, err := Target(line)
+		require.NoError(t, err, line)
+		require.Equal(t, want, got)
+	}
+	for line, want := range map[string]string{
+		"hello":                              "neither a file id",
+		"http://host/" + id:                  "neither a file id",
+		"/a b":                               `' ' in a path`,
+		"/a\x00":                             `'\x00' in a path`,
+		"/" + strings.Repeat("a", maxTarget): "too long",
+		logLine("POST /a HTTP/1.1"):          "only GET and HEAD are compared, not POST",
+		logLine(`\x16\x03\x01`):              "is no request for a path",
+		logLine("-"):                         "is no request for a path",
+		logLine("GET /a"):                    "is no request for a path",
+		logLine("GET /a b HTTP/1.1"):         "is no request for a path",
+		logLine("GET http://a/b HTTP/1.1"):   "is no request for a path",
+		logLine(`GET /a\x0D\x0Ab HTTP/1.1`):  `'\r' in a path`,
+		`a "GET /a HTTP/1.1`:                 "the request has no end",
+		`{"method":"GET","target":"/a"}`:     "is no request for a path",
+	} {
+		got, err := Target(line)
+		require.ErrorContains(t, err, want, line)
+		require.Empty(t, got)
+	}
+}
+
+// FuzzTarget: a target can be sent as it is, and comes again out of a log line that has it.
+func FuzzTarget(f *testing.F) {
+	for _, line := range []string{id, "/a?b", "//a/b", logLine("GET /a HTTP/1.1"),
+		logLine(`GET /\x22\xE4\x5C HTTP/1.1`), logLine("POST / HTTP/1.1"), `a "GET /a`, `"\`, `"\x`,
+		`"GET /\x4 HTTP/1.1"`} {
+		f.Add(line)
+	}
+	s, err := newServer("http://localhost:8888", defaultTimeout)
+	require.NoError(f, err)
+	f.Fuzz(func(t *testing.T, line string) {
+		target, err := Target(line)
+		if err != nil {
+			require.Empty(t, target)
+			return
+		}
+		require.LessOrEqual(t, len(target), maxTarget)
+		var sent bytes.Buffer
+		require.NoError(t, s.request(t.Context(), question{method: "GET", target: target}).Write(&sent))
+		first, _, _ := strings.Cut(sent.String(), "\r\n")
+		if strings.HasPrefix(target, "//") {
+			target = "http://localhost:8888" + target
+		}
+		require.Equal(t, "GET "+target+" HTTP/1.1", first)
+
+		target = strings.TrimPrefix(target, "http://localhost:8888")
+		var logged strings.Builder
+		for _, c := range []byte(target) {
+			if c < ' ' || c > '~' || c == '"' || c == '\\' {
+				fmt.Fprintf(&logged, `\x%02X`, c)
+			} else {
+				logged.WriteByte(c)
+			}
+		}
+		again, err := Target(logLine("GET " + logged.String() + " HTTP/1.1"))
+		require.NoError(t, err)
+		require.Equal(t, target, again)
+	})
+}
+
+// read returns all targets of a list, and the number of lines that it has left out.
+func read(t *testing.T, text string) (l *List, targets []string, skipped int) {
+	t.Helper()
+	l = NewList(strings.NewReader(text), func() { skipped++ })
+	for {
+		target, err := l.Next()
+		if err == io.EOF {
+			return l, targets, skipped
+		}
+		require.NoError(t, err)
+		targets = append(targets, target)
+	}
+}
+
+func TestList(t *testing.T) {
+	long := logLine("GET /a HTTP/1.1") + strings.Repeat("x", 3*maxLine)
+	l, targets, skipped := read(t, "/a\n\n/b\r\nhello\n/a\n"+long+"\n"+logLine("GET /b HTTP/1.1")+"\n/c")
+	require.Equal(t, []string{"/a", "/b", "/c"}, targets)
+	require.Equal(t, 2, l.Repeated)
+	require.Equal(t, 2, l.Unreadable)
+	require.Equal(t, 4, skipped)
+	require.ErrorContains(t, l.Why, "line 4: neither a file id")
+
+	_, targets, _ = read(t, "")
+	require.Empty(t, targets)
+	l, targets, _ = read(t, strings.Repeat("x", 10*maxLine))
+	require.Empty(t, targets)
+	require.Equal(t, 1, l.Unreadable)
+}
+
+// TestListRemembers: so many targets, and no more.
+func TestListRemembers(t *testing.T) {
+	var text strings.Builder
+	for i := range remembered + 1 {
+		fmt.Fprintf(&text, "/%d\n", i)
+	}
+	l, targets, _ := read(t, text.String()+fmt.Sprintf("/%d\n/0\n", remembered))
+	require.Len(t, targets, remembered+2, "the first one is compared again")
+	require.Equal(t, 1, l.Repeated)
+}
+
+// TestSample: so many different targets of the list, and each of them at some time.
+func TestSample(t *testing.T) {
+	seen := map[string]bool{}
+	for range 200 {
+		sample := send(t, "/1\n/2\n/3\n/3\n/4\n/5\n", 3)
+		require.Len(t, sample, 3)
+		slices.Sort(sample)
+		require.Len(t, slices.Compact(sample), 3)
+		for _, target := range sample {
+			seen[target] = true
+		}
+	}
+	require.Len(t, seen, 5)
+	require.Equal(t, []string{"/1", "/2"}, send(t, "/1\n/2\n", 3))
+	require.Equal(t, []string{"/1", "/2"}, send(t, "/1\n/2\n", 0))
+}
+
+func send(t *testing.T, text string, sample int) (all []string) {
+	t.Helper()
+	out := make(chan string, 10)
+	require.NoError(t, NewList(strings.NewReader(text), func() {}).Send(context.Background(), out, sample))
+	close(out)
+	for target := range out {
+		all = append(all, target)
+	}
+	return all
+}
+
+// TestSendEnds with its context.
+func TestSendEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	err := NewList(strings.NewReader("/1\n"), func() {}).Send(ctx, make(chan string), 0)
+	require.ErrorIs(t, err, context.Canceled)
+}
