@@ -88,7 +88,7 @@ func TestEqual(t *testing.T) {
 		return serve(t, func(w http.ResponseWriter, r *http.Request) {
 			mu.Lock()
 			asked[name] = append(asked[name], strings.TrimSpace(fmt.Sprint(r.Method, " ", r.RequestURI, " ",
-				r.Header.Get("Range"), r.Header.Get("If-Modified-Since"))))
+				r.Header.Get("Range"), r.Header.Get("If-Modified-Since"), r.Header.Get("Accept-Encoding"))))
 			mu.Unlock()
 			content("a.jpg", body)(w, r)
 		})
@@ -315,7 +315,7 @@ func TestServerGone(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		if n++; n%2 == 0 {
-			raw("")(w, r)
+			raw("no answer\r\n\r\n")(w, r)
 		}
 	}
 	c, err := New(Options{Old: serve(t, fixed(200, "")), New: serve(t, flaky)})
