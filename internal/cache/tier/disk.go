@@ -67,18 +67,14 @@ type Disk struct {
 	index   index
 	listed  bool         // the index is complete
 	pending map[Key]*job // to be written, and not dropped
-	active  map[Key]*job // being written; what was dropped meanwhile, until its file is gone again
+	active  *job         // being written; one that was dropped meanwhile, until its file is gone again
 	queued  int64        // bytes of the jobs that are not over, also of those that were dropped
 	writes  int64        // bytes of the budget for what is being written
 	drops   uint64       // calls of Drop so far: what was looked up before one may be what it dropped
 	stats   Stats        // what is counted
-	serial  uint64       // of names for this time only
 }
 
 var _ Tier = (*Disk)(nil)
-
-// writers is how many segments are written at a time.
-const writers = 2
 
 // OpenDisk opens a tier, which the caller closes.
 func OpenDisk(o DiskOptions) (*Disk, error) {
@@ -102,13 +98,11 @@ func OpenDisk(o DiskOptions) (*Disk, error) {
 		return nil, fmt.Errorf("cannot use %q for the cache: %w", o.Path, err)
 	}
 	d := &Disk{o: o, root: root, jobs: make(chan *job, maxJobs), index: newIndex(),
-		pending: make(map[Key]*job), active: make(map[Key]*job)}
+		pending: make(map[Key]*job)}
 	d.life, d.end = context.WithCancel(context.Background())
 	d.writing, d.reading = breaker{retry: o.Retry}, breaker{retry: o.Retry}
 	d.inPageCache = d.findPageCache()
-	for range writers {
-		d.tasks.Go(d.write)
-	}
+	d.tasks.Go(d.write)
 	d.tasks.Go(d.list)
 	return d, nil
 }
@@ -175,7 +169,7 @@ func (d *Disk) look(key Key, v Version, touch bool) (view View, was *entry, drop
 	}
 	e := d.index.get(key, touch)
 	switch {
-	case d.reading.off(), d.active[key] != nil, e == nil && d.listed: // what is active and not pending was dropped
+	case d.reading.off(), d.isActive(key), e == nil && d.listed: // what is active and not pending was dropped
 		return View{}, nil, 0, true
 	case e != nil && e.file != nil && e.file.header.version == v:
 		e.file.users++
@@ -183,6 +177,9 @@ func (d *Disk) look(key Key, v Version, touch bool) (view View, was *entry, drop
 	}
 	return View{}, e, d.drops, false
 }
+
+// isActive tells whether a segment is being written. mu is held.
+func (d *Disk) isActive(key Key) bool { return d.active != nil && d.active.segment.Key == key }
 
 // open opens the file of a segment and reads its header; nil when there is none that is good. was
 // is the entry that it had before: where there is no file, that one is over, and not one that a
@@ -245,7 +242,7 @@ func (d *Disk) admit(f *openFile, drops uint64, touch bool) (View, bool) {
 func (d *Disk) discard(f *openFile, was *entry) {
 	key := f.header.key
 	d.mu.Lock()
-	mine := d.index.get(key, false) == was && d.pending[key] == nil && d.active[key] == nil
+	mine := d.index.get(key, false) == was && d.pending[key] == nil && !d.isActive(key)
 	if mine {
 		d.index.remove(key)
 	}
@@ -280,7 +277,7 @@ func (d *Disk) Holds(key Key) (Version, bool) {
 	if e != nil {
 		open = e.file
 	}
-	off := d.reading.off() || d.active[key] != nil
+	off := d.reading.off() || d.isActive(key)
 	d.mu.Unlock()
 	switch {
 	case j != nil:
@@ -318,6 +315,13 @@ func (d *Disk) unlink(path string) {
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		d.failed(&d.writing, "cannot remove from the cache's disk", err)
+	}
+}
+
+// unlinkAll removes the files of segments that were evicted.
+func (d *Disk) unlinkAll(keys []Key) {
+	for _, key := range keys {
+		d.unlink(d.path(key))
 	}
 }
 

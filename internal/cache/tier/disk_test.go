@@ -99,7 +99,7 @@ func TestRestart(t *testing.T) {
 	require.ErrorContains(t, err, "another process uses it")
 	require.NoError(t, d.Close())
 	require.NoError(t, os.WriteFile(filepath.Join(path, "00", "foreign"), []byte("x"), 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(path, "tmp", "17"), []byte("x"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(path, "segment.new"), []byte("x"), 0o600))
 
 	for range 2 {
 		d = openDisk(t, tier.DiskOptions{Path: path})

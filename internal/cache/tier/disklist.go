@@ -51,9 +51,7 @@ func (d *Disk) list() {
 	d.listed = true
 	victims := d.evict()
 	d.mu.Unlock()
-	for _, key := range victims {
-		d.unlink(d.path(key))
-	}
+	d.unlinkAll(victims)
 }
 
 // maxAhead is how far ahead of the clock the time of a file may be.
@@ -124,10 +122,8 @@ func (d *Disk) Drop(m Match) int {
 		}
 	}
 	n := len(running)
-	for key, j := range d.active { // of which some were dropped before, and are still to be removed
-		if m.Matches(key.File) {
-			running = append(running, j)
-		}
+	if j := d.active; j != nil && m.Matches(j.segment.File) { // it may have been dropped before, and not be removed yet
+		running = append(running, j)
 	}
 	for _, key := range d.index.keys(m) {
 		d.index.remove(key)

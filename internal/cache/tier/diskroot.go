@@ -6,8 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"path/filepath"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -16,13 +14,14 @@ import (
 //
 //	fastdfs-gateway-cache   the marker: a folder without it, in which there is anything foreign, is refused
 //	00 ... ff               segments
-//	tmp                     files that are being written
+//	segment.new             the one that is being written
 //	purges-obeyed           the program's own
 //
 // Folders have the mode 0700 and files 0600: what a token protects is in them.
 const (
 	marker     = "fastdfs-gateway-cache"
 	markerText = "Files of other hosts, kept by fastdfs-gateway. It may be removed while no gateway runs.\n"
+	temporary  = "segment.new"
 )
 
 // beside are further names that may be in the folder: the program's own files, and what a file
@@ -42,7 +41,7 @@ type diskRoot struct {
 	lock *os.File // held, so that there is one process for one folder
 }
 
-// openRoot makes the folder where it is missing, and everything in it; it removes what writers have
+// openRoot makes the folder where it is missing, and everything in it; it removes what a writer has
 // left behind. A folder that belongs to something else is refused as it is.
 func openRoot(path string) (*diskRoot, error) {
 	if err := os.MkdirAll(path, 0o700); err != nil {
@@ -103,24 +102,19 @@ func (r *diskRoot) prepare() error {
 		return err
 	}
 	if !marked {
-		if err := r.mark(); err != nil {
+		if err := r.WriteFile(marker, []byte(markerText), 0o600); err != nil {
 			return err
 		}
-	}
-	if err := r.makeFolder(temporary); err != nil {
-		return err
 	}
 	for i := range folders {
 		if err := r.makeFolder(folderName(i)); err != nil {
 			return err
 		}
 	}
-	return r.eachName(temporary, func(name string) error {
-		if !isTemporary(name) {
-			return nil
-		}
-		return r.Remove(filepath.Join(temporary, name))
-	})
+	if err := r.Remove(temporary); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // isMarked tells whether the folder has the marker. It is false for one that is empty, and an error
@@ -141,16 +135,6 @@ func (r *diskRoot) isMarked() (bool, error) {
 		}
 		return fmt.Errorf("%w: %q is in it", errForeign, name)
 	})
-}
-
-// mark makes the marker.
-func (r *diskRoot) mark() error {
-	f, err := r.OpenFile(marker, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(markerText)
-	return errors.Join(err, f.Close())
 }
 
 // makeFolder makes a folder where it is missing, and keeps others out of one from before. It is an
@@ -195,6 +179,3 @@ func (r *diskRoot) eachName(folder string, do func(name string) error) (err erro
 		}
 	}
 }
-
-// isTemporary tells whether a writer makes files of this name.
-func isTemporary(name string) bool { return name != "" && strings.Trim(name, "0123456789") == "" }

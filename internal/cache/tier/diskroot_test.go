@@ -69,7 +69,7 @@ func TestForeignFolder(t *testing.T) {
 
 // TestLinkOutOfTheFolder: a symbolic link in the folder of a cache is not followed.
 func TestLinkOutOfTheFolder(t *testing.T) {
-	for _, name := range []string{"00", "tmp"} {
+	for _, name := range []string{"00", "ff"} {
 		path, outside := t.TempDir(), t.TempDir()
 		plant(t, outside, "17", "precious")
 		require.NoError(t, openDisk(t, tier.DiskOptions{Path: path}).Close())
@@ -112,8 +112,8 @@ func TestClosedToOthers(t *testing.T) {
 	require.True(t, d.Put(s))
 	d.Settle()
 	require.NoError(t, d.Close())
-	plant(t, path, "purges-obeyed", "lost+found/", "tmp/17")
-	for _, folder := range []string{"00", "ff", "tmp"} {
+	plant(t, path, "purges-obeyed", "lost+found/", "segment.new")
+	for _, folder := range []string{"00", "ff"} {
 		require.NoError(t, os.Chmod(filepath.Join(path, folder), 0o755))
 	}
 	require.NoError(t, tier.CheckFolder(path))
@@ -130,7 +130,7 @@ func TestClosedToOthers(t *testing.T) {
 			require.Equal(t, fs.FileMode(0o600), mode, p)
 		}
 	}
-	require.NoFileExists(t, filepath.Join(path, "tmp", "17"))
+	require.NoFileExists(t, filepath.Join(path, "segment.new"))
 }
 
 // TestCheckFolder: a folder that is not there, and one that is empty, are free.

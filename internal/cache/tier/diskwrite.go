@@ -4,12 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"strconv"
 )
-
-// temporary is the folder for files that are being written.
-const temporary = "tmp"
 
 // maxJobs bounds the number of segments that wait to be written, beside their bytes.
 const maxJobs = 4096
@@ -19,8 +14,7 @@ type job struct {
 	segment *Segment
 	path    string
 	done    chan struct{}
-	dropped bool  // it is not to be stored any more; guarded by Disk.mu
-	room    int64 // bytes that are set aside in Disk.writes for it; 0 before it is written
+	dropped bool // it is not to be stored any more; guarded by Disk.mu
 }
 
 // onDisk is what a file of this length takes.
@@ -61,7 +55,7 @@ func (d *Disk) Put(s *Segment) bool {
 	return true
 }
 
-// write is the goroutine that writes.
+// write is the goroutine that writes, one segment after the other.
 func (d *Disk) write() {
 	for {
 		select {
@@ -77,7 +71,6 @@ func (d *Disk) write() {
 // what waits for that goes on.
 func (d *Disk) store(j *job) {
 	defer close(j.done)
-	d.activate(j)
 	err := d.writeFile(j)
 	if err != nil && !errors.Is(err, errDropped) { // before it leaves the queue, so that nothing comes in between
 		d.failed(&d.writing, "cannot write to the cache's disk", err)
@@ -88,26 +81,7 @@ func (d *Disk) store(j *job) {
 	d.unlink(j.path)
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	delete(d.active, j.segment.Key)
-}
-
-// activate waits until no other job of the same segment is being written, which may remove the file
-// that this one makes. One that was dropped makes none: it may be late, and must not hide what came
-// after it.
-func (d *Disk) activate(j *job) {
-	for {
-		d.mu.Lock()
-		other := d.active[j.segment.Key]
-		if other == nil && !j.dropped {
-			d.active[j.segment.Key] = j
-		}
-		dropped := j.dropped
-		d.mu.Unlock()
-		if other == nil || dropped {
-			return
-		}
-		<-other.done
-	}
+	d.active = nil
 }
 
 // stored takes a job out of the queue and lists its segment; false when there is a file now that
@@ -116,7 +90,7 @@ func (d *Disk) stored(j *job, err error) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	key := j.segment.Key
-	d.writes -= j.room
+	d.writes = 0
 	d.queued -= j.segment.Length()
 	if d.pending[key] == j {
 		delete(d.pending, key)
@@ -125,13 +99,11 @@ func (d *Disk) stored(j *job, err error) bool {
 	case err == nil && j.dropped:
 		return false
 	case err == nil:
-		d.index.add(key, &entry{bytes: j.room})
+		d.index.add(key, &entry{bytes: j.segment.RoomOnDisk()})
 	case !j.dropped:
 		d.stats.Skipped++
 	}
-	if d.active[key] == j {
-		delete(d.active, key)
-	}
+	d.active = nil
 	return true
 }
 
@@ -156,9 +128,7 @@ func (d *Disk) SetMax(bytes int64) {
 	d.o.Max = bytes
 	victims := d.evict()
 	d.mu.Unlock()
-	for _, key := range victims {
-		d.unlink(d.path(key))
-	}
+	d.unlinkAll(victims)
 }
 
 // errDropped: a segment was dropped before it was written.
@@ -171,22 +141,16 @@ func (d *Disk) writeFile(j *job) error {
 		d.mu.Unlock()
 		return errDropped
 	}
-	d.serial++
-	serial := d.serial
-	j.room = j.segment.RoomOnDisk()
-	d.writes += j.room
+	d.active, d.writes = j, j.segment.RoomOnDisk()
 	victims := d.evict() // before there is one more, so that the budget is kept at any moment
 	d.mu.Unlock()
-	for _, key := range victims {
-		d.unlink(d.path(key))
-	}
-	path := filepath.Join(temporary, strconv.FormatUint(serial, 10))
-	err := d.fillFile(path, j.segment)
+	d.unlinkAll(victims)
+	err := d.fillFile(temporary, j.segment)
 	if err == nil {
-		err = d.root.Rename(path, j.path)
+		err = d.root.Rename(temporary, j.path)
 	}
 	if err != nil {
-		_ = d.root.Remove(path) // the error that counts is the first
+		_ = d.root.Remove(temporary) // the error that counts is the first
 		return fmt.Errorf("cannot write %q: %w", j.path, err)
 	}
 	return nil
