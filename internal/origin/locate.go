@@ -45,11 +45,9 @@ const (
 func (a *Resolver) locate(w Wanted, servers []storage.Server) (to storage.Server, err error) {
 	servers = a.slow.last(a.o.Protocol.Order(servers))
 	first := servers[:min(2, len(servers))]
-	errs := a.probe(w, first)
-	for i, err := range errs {
-		if err == nil {
-			return first[i], nil
-		}
+	holder, errs := a.probe(w, first)
+	if holder >= 0 {
+		return first[holder], nil
 	}
 	if rest := servers[len(first):]; len(rest) > 0 {
 		info, err := a.stat(context.Background(), w, rest, min(redirectTimeout, a.o.StatTimeout))
@@ -69,40 +67,26 @@ func (a *Resolver) locate(w Wanted, servers []storage.Server) (to storage.Server
 	return servers[0], storage.ErrNotFound
 }
 
-// errUnheard is the failure of a server whose answer was not waited for, as a better one had the
-// file.
-var errUnheard = errors.New("not waited for")
-
-// probe asks the servers at the same time. It returns as soon as the best one of those that have
-// the file is known, with the error of each server.
-func (a *Resolver) probe(w Wanted, servers []storage.Server) []error {
+// probe asks the servers at the same time, and waits for them in their order until one has the
+// file: that is holder. Where none has it holder is -1, and there is an error for each.
+func (a *Resolver) probe(w Wanted, servers []storage.Server) (holder int, errs []error) {
 	ctx, cancel := context.WithTimeout(context.Background(), min(redirectProbe, a.o.StatTimeout))
 	defer cancel() // ends the goroutines that are still waiting for an answer
-	type reply struct {
-		at  int
-		err error
-	}
-	replies := make(chan reply, len(servers))
+	answers := make([]chan error, len(servers))
 	for i := range servers {
+		answers[i] = make(chan error, 1)
 		go func() {
 			_, err := a.stat(ctx, w, servers[i:i+1], redirectProbe)
 			a.slow.note(servers[i], err)
-			replies <- reply{i, err}
+			answers[i] <- err
 		}()
 	}
-	errs, heard := make([]error, len(servers)), make([]bool, len(servers))
-	for i := range errs {
-		errs[i] = errUnheard
-	}
-	for best := 0; best < len(servers); {
-		r := <-replies
-		errs[r.at], heard[r.at] = r.err, true
-		for best < len(servers) && heard[best] {
-			if errs[best] == nil {
-				return errs
-			}
-			best++
+	for i, answer := range answers {
+		err := <-answer
+		if err == nil {
+			return i, nil
 		}
+		errs = append(errs, err)
 	}
-	return errs
+	return -1, errs
 }
