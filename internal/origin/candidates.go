@@ -13,12 +13,9 @@ import (
 type candidates struct {
 	servers []storage.Server // where to look, in this order; none: err is the answer
 	err     error
-	unknown bool      // the group or the source in the id is in no list
-	why     [3]string // for people, in pieces: most are never shown
+	unknown bool   // the group or the source in the id is in no list
+	why     string // they are these, for people
 }
-
-// reason says why the candidates are these.
-func (c *candidates) reason() string { return c.why[0] + c.why[1] + c.why[2] }
 
 // decide chooses the candidates. redirected: another gateway, or the module, has sent the request
 // here already. Where the lists do not know the group or the source they are renewed first.
@@ -43,11 +40,7 @@ func (a *Resolver) moved(id fdfs.FileID, localErr error, redirected bool, now ti
 
 // choose chooses the candidates by the lists as they are.
 func (a *Resolver) choose(id fdfs.FileID, localErr error, redirected bool, now time.Time) candidates {
-	nothing := func(why ...string) candidates {
-		c := candidates{err: a.missing(id, localErr, now)}
-		copy(c.why[:], why)
-		return c
-	}
+	nothing := func(why string) candidates { return candidates{err: a.missing(id, localErr, now), why: why} }
 	broken := errors.Is(localErr, storage.ErrUnavailable) // a disk: what was on it is on the others
 	local := broken || errors.Is(localErr, storage.ErrNotFound)
 	if redirected {
@@ -60,31 +53,28 @@ func (a *Resolver) choose(id fdfs.FileID, localErr error, redirected bool, now t
 	}
 	const others = "the other storages of the group: "
 	source, standing := a.o.Sources.Of(id)
-	servers, detail, unknown := a.replicas(id.Group), "", false
-	var why string
+	c := candidates{servers: a.replicas(id.Group)}
 	switch {
 	case standing == SourceSelf && a.isDeleted(id, localErr, now):
 		return nothing("the source is this host, which has deleted it")
 	case standing == SourceSelf:
-		why = others + "the source is this host"
+		c.why = others + "the source is this host"
 	case broken:
-		why = others + "the disk cannot be read"
+		c.why = others + "the disk cannot be read"
 	case local && !a.isYoung(id, now):
-		why = others + "it should have been replicated here by now"
+		c.why = others + "it should have been replicated here by now"
 	case standing == SourceAllowed:
-		servers, why = prepend(source, servers), "the source in the id"
+		c.servers, c.why = prepend(source, c.servers), "the source in the id"
 	default:
-		why, detail, unknown = others+"the source in the id ", standing.String(), true
+		c.why, c.unknown = others+"the source in the id "+standing.String(), true
 	}
-	c := candidates{servers: servers, why: [3]string{why, detail}}
 	switch {
-	case len(servers) > 0:
+	case len(c.servers) > 0:
 	case standing != SourceSelf && a.o.Sources.learning():
-		c = candidates{err: ErrNoLists, why: [3]string{"no server to ask: no tracker has answered yet"}}
+		c.err, c.why = ErrNoLists, "no server to ask: no tracker has answered yet"
 	default:
-		c = nothing("no server to ask; would be: ", why, detail)
+		c.err, c.why = a.missing(id, localErr, now), "no server to ask; would be: "+c.why
 	}
-	c.unknown = unknown
 	return c
 }
 

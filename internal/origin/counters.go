@@ -3,21 +3,12 @@ package origin
 import (
 	"context"
 	"errors"
-	"io"
-	"sync/atomic"
+	"sync"
 
 	"fastdfs-gateway/storage"
 )
 
-// Counters count what was asked of other hosts. They only rise.
-type Counters struct {
-	fetched, notFound, timeouts, failed atomic.Uint64
-
-	bytes           atomic.Uint64 // of content
-	trunkMismatches atomic.Uint64
-}
-
-// Stats are Counters at one moment.
+// Stats count what was asked of other hosts. They only rise.
 type Stats struct {
 	Fetched, NotFound, Timeouts, Failed uint64 // files that were asked for
 
@@ -26,36 +17,43 @@ type Stats struct {
 	TrunkMismatches uint64
 }
 
+// Counters keep Stats. They are safe for concurrent use.
+type Counters struct {
+	mu    sync.Mutex // guards stats
+	stats Stats
+}
+
 // Stats returns the counts until now.
 func (c *Counters) Stats() Stats {
-	return Stats{
-		Fetched: c.fetched.Load(), NotFound: c.notFound.Load(), Timeouts: c.timeouts.Load(), Failed: c.failed.Load(),
-		Bytes: c.bytes.Load(), TrunkMismatches: c.trunkMismatches.Load(),
-	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.stats
 }
 
 // count counts a file that was asked for.
 func (c *Counters) count(err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	switch {
 	case err == nil:
-		c.fetched.Add(1)
+		c.stats.Fetched++
 	case errors.Is(err, storage.ErrNotFound):
-		c.notFound.Add(1)
+		c.stats.NotFound++
 	case errors.Is(err, context.DeadlineExceeded):
-		c.timeouts.Add(1)
+		c.stats.Timeouts++
 	default:
-		c.failed.Add(1)
+		c.stats.Failed++
 	}
 }
 
-// countedStream counts the bytes of a stream.
-type countedStream struct {
-	io.ReadCloser
-	c *Counters
+func (c *Counters) addBytes(n int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stats.Bytes += uint64(n)
 }
 
-func (s countedStream) Read(p []byte) (int, error) {
-	n, err := s.ReadCloser.Read(p)
-	s.c.bytes.Add(uint64(max(n, 0)))
-	return n, err
+func (c *Counters) addTrunkMismatch() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.stats.TrunkMismatches++
 }

@@ -43,7 +43,7 @@ func (a *Resolver) Explain(ctx context.Context, r *Request, localErr error, step
 	source, standing := a.o.Sources.Of(id)
 	step("source", "%s %s", source.Addr(), standing)
 	c := a.decide(id, localErr, r.Redirected, now)
-	step("decision", "%s", c.reason())
+	step("decision", "%s", c.why)
 	isFresh := isKnown && known.Left > 0
 	switch {
 	case isFresh && known.Gone && !a.isYoung(id, now):

@@ -5,9 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"fastdfs-gateway/internal/cache"
@@ -28,12 +28,9 @@ type fetcher struct {
 	redirected bool  // another server has sent the request here
 	now        time.Time
 
-	once  sync.Once                  // guards first
-	first candidates                 // the first ones
-	anew  atomic.Pointer[candidates] // those after storages have moved; nil = they have not
-
-	mu       sync.Mutex       // guards distrust
-	distrust []storage.Server // that gave wrong content: asked last from now on
+	mu         sync.Mutex // guards what follows
+	candidates *candidates
+	distrust   []storage.Server // that gave wrong content: asked last from now on
 }
 
 var _ cache.Source = (*fetcher)(nil)
@@ -41,23 +38,21 @@ var _ cache.Source = (*fetcher)(nil)
 // newFetcher makes one for the cache; id is a copy of its own. c is nil when nothing is decided
 // yet.
 func (a *Resolver) newFetcher(r *Request, id fdfs.FileID, localErr error, c *candidates) *fetcher {
-	f := &fetcher{
+	return &fetcher{
 		a: a, wanted: Wanted{ID: id, Port: r.Port, Unchecked: true}, localErr: localErr, redirected: r.Redirected,
-		now: r.Now,
+		now: r.Now, candidates: c,
 	}
-	if c != nil {
-		f.once.Do(func() { f.first = *c })
-	}
-	return f
 }
 
 // decided are the candidates for the file.
 func (f *fetcher) decided() *candidates {
-	if c := f.anew.Load(); c != nil {
-		return c
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.candidates == nil {
+		c := f.a.decide(f.wanted.ID, f.localErr, f.redirected, f.now)
+		f.candidates = &c
 	}
-	f.once.Do(func() { f.first = f.a.decide(f.wanted.ID, f.localErr, f.redirected, f.now) })
-	return &f.first
+	return f.candidates
 }
 
 // Name implements cache.Source: a storage's load is that of the first one which is asked.
@@ -168,7 +163,9 @@ func (f *fetcher) moved(ctx context.Context, err error) bool {
 	}
 	c, ok := f.a.moved(f.wanted.ID, f.localErr, f.redirected, f.now, f.decided().servers, err)
 	if ok {
-		f.anew.Store(&c)
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		f.candidates = &c
 	}
 	return ok
 }
@@ -236,7 +233,7 @@ func (f *fetcher) fetchOnce(ctx context.Context, info storage.Info, offset, leng
 func (f *fetcher) open(ctx context.Context, info storage.Info, offset, length int64, servers []storage.Server) (
 	io.ReadCloser, error) {
 	if length = min(length, info.Size-offset); length <= 0 {
-		return io.NopCloser(eof{}), nil
+		return http.NoBody, nil
 	}
 	if info.Size > cache.SegmentSize || !f.wanted.Unchecked {
 		if err := f.a.checkTrunk(ctx, f.want(), info, servers); err != nil {
@@ -250,27 +247,24 @@ func (f *fetcher) open(ctx context.Context, info storage.Info, offset, length in
 		return nil, err
 	}
 	f.a.o.Counters.count(nil)
-	return &fetch{ReadCloser: countedStream{body, f.a.o.Counters}, a: f.a}, nil
+	return &fetch{ReadCloser: body, o: &f.a.o}, nil
 }
 
 // fetch is a download.
 type fetch struct {
 	io.ReadCloser
-	a    *Resolver
+	o    *Options
 	once sync.Once
 }
 
 func (f *fetch) Read(p []byte) (n int, err error) {
 	defer panics.ToError(&err, "reading from another host")
-	return f.ReadCloser.Read(p)
+	n, err = f.ReadCloser.Read(p)
+	f.o.Counters.addBytes(n)
+	return n, err
 }
 
 func (f *fetch) Close() error {
-	f.once.Do(func() { f.a.o.Running.Add(-1) })
+	f.once.Do(func() { f.o.Running.Add(-1) })
 	return f.ReadCloser.Close()
 }
-
-// eof is a reader of nothing.
-type eof struct{}
-
-func (eof) Read([]byte) (int, error) { return 0, io.EOF }

@@ -20,7 +20,7 @@ func TestTokensOfFetches(t *testing.T) {
 	tokens := antisteal.NewChecker(antisteal.Options{Secrets: []string{"secret"}, TTL: time.Minute})
 	a := NewResolver(Options{Protocol: newOrigin(t, web), Targets: Targets{Group: true, Tokens: tokens}})
 	f := &fetcher{a: a, wanted: Wanted{ID: id}}
-	f.once.Do(func() { f.first = candidates{servers: []storage.Server{web.server}} })
+	f.candidates = &candidates{servers: []storage.Server{web.server}}
 	_, err := f.Stat(t.Context())
 	require.NoError(t, err)
 	_, body, err := f.Fetch(t.Context(), nil, 0, 5)

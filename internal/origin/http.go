@@ -193,21 +193,14 @@ func (o *HTTP) ask(ctx context.Context, method string, w Wanted, server storage.
 // Open implements Protocol by GET.
 func (o *HTTP) Open(ctx context.Context, w Wanted, info storage.Info, offset, length int64,
 	servers []storage.Server) (io.ReadCloser, error) {
-	s := &httpStream{
-		o: o, ctx: ctx, w: w, info: info, offset: offset, left: length, servers: fromFirst(info.From, o.Order(servers)),
+	s := &httpStream{o: o, ctx: ctx, w: w, info: info, offset: offset, left: length, servers: o.Order(servers)}
+	if info.From != (storage.Server{}) { // it has the file
+		s.servers = prepend(info.From, s.servers)
 	}
 	if err := s.connect(); err != nil {
 		return nil, err
 	}
 	return s, nil
-}
-
-// fromFirst puts the server that has answered before, if any, in front.
-func fromFirst(from storage.Server, servers []storage.Server) []storage.Server {
-	if from == (storage.Server{}) {
-		return servers
-	}
-	return prepend(from, servers)
 }
 
 // httpStream reads a range of a file, going on at the next server when one breaks or stalls.

@@ -21,6 +21,8 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/panics"
 	"fastdfs-gateway/storage"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 )
 
 // Options say what becomes of files that are on other hosts.
@@ -64,8 +66,8 @@ type Store interface {
 // Resolver finds files on other hosts by one set of Options. It is safe for concurrent use.
 type Resolver struct {
 	o      Options
-	slow   backoffs // servers that have not answered a redirect's request in time
-	trunks *trunkChecks
+	slow   backoffs                        // servers that have not answered a redirect's request in time
+	trunks *lru.Cache[string, trunkResult] // by file id
 }
 
 // NewResolver returns a resolver for the options.
@@ -85,7 +87,11 @@ func NewResolver(o Options) *Resolver {
 	if o.WaitApplied == nil {
 		o.WaitApplied = func() {}
 	}
-	return &Resolver{o: o, slow: newBackoffs(), trunks: newTrunkChecks()}
+	trunks, err := lru.New[string, trunkResult](maxTrunkChecks)
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	return &Resolver{o: o, slow: newBackoffs(), trunks: trunks}
 }
 
 // Client is the client that a request comes from.

@@ -4,14 +4,11 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"sync"
 	"time"
 
 	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/storage"
-
-	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
 // An uploader can write the header of a trunk slot into the content of a file, and make an id that
@@ -19,8 +16,8 @@ import (
 // files of others. The CRC32 in such an id does not match, so no byte of a trunk file is given out
 // before the CRC32 of its whole content was compared. Other content is not taken for that of a
 // link: links among trunk files have another size than their id says. The cache compares files of
-// one segment when they have arrived (cache.Options.CheckFirst); trunkChecks is for longer ones,
-// and for a gateway without a cache.
+// one segment when they have arrived (cache.Options.CheckFirst); checkTrunk is for longer ones, and
+// for a gateway without a cache.
 
 // CheckFirst tells for which files the cache compares the CRC32 before it gives the first byte out.
 func CheckFirst(file string) bool {
@@ -34,43 +31,19 @@ const (
 	trunkMismatchTime = 10 * time.Second // the same for a mismatch: requests for a forged id cost no download each
 )
 
-// trunkChecks remembers for a short time whether the content of trunk files matched the CRC32 of
-// their ids. It is safe for concurrent use.
-type trunkChecks struct {
-	mu      sync.Mutex // guards results
-	results *simplelru.LRU[string, trunkResult]
-}
-
-// trunkResult is that of one file.
+// trunkResult tells whether the content of a trunk file matched the CRC32 of its id.
 type trunkResult struct {
 	at  time.Time
 	err error // storage.ErrCRC, or nil for a match
 }
 
-func newTrunkChecks() *trunkChecks {
-	results, err := simplelru.NewLRU[string, trunkResult](maxTrunkChecks, nil)
-	if err != nil {
-		panic("BUG: " + err.Error())
-	}
-	return &trunkChecks{results: results}
-}
-
-// result tells whether there is one for a file, and gives it.
-func (t *trunkChecks) result(id string, now time.Time) (known bool, err error) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	r, ok := t.results.Get(id)
+// isValid tells whether the result still counts.
+func (r trunkResult) isValid() bool {
 	valid := trunkCheckTime
 	if r.err != nil {
 		valid = trunkMismatchTime
 	}
-	return ok && now.Sub(r.at) < valid, r.err
-}
-
-func (t *trunkChecks) add(id string, r trunkResult) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.results.Add(id, r)
+	return time.Since(r.at) < valid
 }
 
 // checkTrunk reads the whole content of a trunk file at a storage and compares its CRC32, unless it
@@ -81,8 +54,8 @@ func (a *Resolver) checkTrunk(ctx context.Context, w Wanted, info storage.Info, 
 		return nil
 	}
 	id := w.ID.String()
-	if known, err := a.trunks.result(id, time.Now()); known {
-		return err
+	if known, ok := a.trunks.Get(id); ok && known.isValid() {
+		return known.err
 	}
 	w.Unchecked = true // a mismatch is no reason to read it once more
 	stream, err := a.o.Protocol.Open(ctx, w, info, 0, info.Size, servers)
@@ -91,14 +64,16 @@ func (a *Resolver) checkTrunk(ctx context.Context, w Wanted, info storage.Info, 
 	}
 	defer func() { _ = stream.Close() }() // all that counts was read
 	var sum checksum.Sum
-	if _, err := io.Copy(&sum, countedStream{stream, a.o.Counters}); err != nil {
+	n, err := io.Copy(&sum, stream)
+	a.o.Counters.addBytes(int(n))
+	if err != nil {
 		return fmt.Errorf("cannot compare the CRC32 of %q: %w", id, err)
 	}
 	var wrong error
 	if !sum.Matches(w.ID.CRC32) {
-		a.o.Counters.trunkMismatches.Add(1)
+		a.o.Counters.addTrunkMismatch()
 		wrong = fmt.Errorf("%w: trunk file %q has %08x", storage.ErrCRC, id, sum.Standard())
 	}
-	a.trunks.add(id, trunkResult{time.Now(), wrong})
+	a.trunks.Add(id, trunkResult{time.Now(), wrong})
 	return wrong
 }
