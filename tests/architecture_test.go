@@ -28,7 +28,7 @@ var layers = map[string]int{
 	"internal/fdfs":            1,
 	"internal/listen":          1,
 	"internal/upgrade":         2,
-	"internal/backoff":         1,
+	"internal/backoff":         0,
 	"internal/config":          2,
 	"internal/httprange":       1,
 	"internal/hangup":          1,

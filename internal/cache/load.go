@@ -405,7 +405,7 @@ func (c *Cache) store(f *fill, onDisk bool) bool {
 	if f.invalidated || f.length == 0 {
 		return false
 	}
-	s := &tier.Segment{Key: f.key, Version: f.version, Chunks: f.chunks, Sum: f.sum.Standard(), Hot: f.readers > 1}
+	s := &tier.Segment{Key: f.key, Version: f.version, Chunks: f.chunks, Hot: f.readers > 1}
 	stored := c.memory.Put(s)
 	return onDisk && c.disk != nil && c.disk.Put(s) || stored
 }

@@ -59,7 +59,7 @@ func TestAsStack(t *testing.T) {
 func isWritten(d *tier.Disk, s *tier.Segment) bool {
 	view, ok := d.Get(s.Key, s.Version, false)
 	defer view.Release()
-	return ok && !view.InMemory()
+	return ok && view.FromDisk()
 }
 
 // TestRestart: what is on disk stays, oldest use first to go, and memory is empty.

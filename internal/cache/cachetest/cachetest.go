@@ -40,7 +40,7 @@ func Version(content []byte) tier.Version {
 func Segment(file string, index int64, content []byte) *tier.Segment {
 	v := Version(content)
 	rest := content[index*tier.SegmentSize:][:v.SegmentLength(index)]
-	s := &tier.Segment{Key: tier.Key{File: file, Index: index}, Version: v, Sum: crc32.ChecksumIEEE(rest)}
+	s := &tier.Segment{Key: tier.Key{File: file, Index: index}, Version: v}
 	for len(rest) > 0 {
 		n := min(len(rest), tier.ChunkSize)
 		s.Chunks = append(s.Chunks, bytes.Clone(rest[:n]))

@@ -28,16 +28,11 @@ type arena struct {
 }
 
 // newArena returns an empty one, or the reason why there is to be none on this system.
-func newArena() (_ *arena, err error) {
+func newArena() (*arena, error) {
 	system, err := openSettings()
 	if err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			system.close()
-		}
-	}()
 	if err := system.noHugePages(); err != nil {
 		return nil, err
 	}
@@ -46,12 +41,8 @@ func newArena() (_ *arena, err error) {
 		return nil, os.NewSyscallError("memfd_create", err)
 	}
 	a := &arena{file: os.NewFile(uintptr(fd), "segments"), system: system}
-	if err := proveHoles(a.file); err != nil {
-		_ = a.file.Close() // it is no use
-		return nil, err
-	}
 	a.next.Store(SegmentSize)
-	return a, nil
+	return a, proveHoles(a.file)
 }
 
 // pageSize is what the arena takes for the last bytes of a segment, however few.

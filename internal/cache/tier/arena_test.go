@@ -322,7 +322,6 @@ func TestNoHugePages(t *testing.T) {
 	require.NoError(t, os.WriteFile(name, nil, 0o600))
 	system, err := openSettings() // once
 	require.NoError(t, err)
-	defer system.close()
 	for text, want := range map[string]error{
 		"always inherit within_size advise [never]\n": nil, "always [inherit] within_size advise never\n": nil,
 		"always within_size [advise] never deny force\n": nil,

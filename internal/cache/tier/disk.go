@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fastdfs-gateway/internal/backoff"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -47,7 +49,7 @@ type DiskOptions struct {
 // of memory, and 80 more when it was used.
 //
 // A disk that cannot be written to gets no writes, and one that cannot be read no reads, for
-// DiskOptions.Retry; then the next one is the test whether it works again. Nothing waits for
+// DiskOptions.Retry, or up to a quarter less; then the next one is the test whether it works again. Nothing waits for
 // writes: they are made in the background from a bounded queue, and what waits in it is found by
 // Get.
 type Disk struct {
@@ -58,12 +60,13 @@ type Disk struct {
 	end   context.CancelFunc
 	tasks sync.WaitGroup // the goroutines
 
-	writing, reading breaker
-	inPageCache      pageCache
-	rechecks         allowance
-	released         atomic.Bool // another process may have the folder
+	inPageCache pageCache
+	rechecks    allowance
+	released    atomic.Bool // another process may have the folder
 
 	mu      sync.Mutex // guards what follows, and the fields of entries that are not atomic
+	writing backoff.State
+	reading backoff.State
 	index   index
 	listed  bool         // the index is complete
 	pending map[Key]*job // to be written, and not dropped
@@ -100,7 +103,6 @@ func OpenDisk(o DiskOptions) (*Disk, error) {
 	d := &Disk{o: o, root: root, jobs: make(chan *job, maxJobs), index: newIndex(),
 		pending: make(map[Key]*job)}
 	d.life, d.end = context.WithCancel(context.Background())
-	d.writing, d.reading = breaker{retry: o.Retry}, breaker{retry: o.Retry}
 	d.inPageCache = d.findPageCache()
 	d.tasks.Go(d.write)
 	d.tasks.Go(d.list)
@@ -169,7 +171,7 @@ func (d *Disk) look(key Key, v Version, touch bool) (view View, was *entry, drop
 	}
 	e := d.index.get(key, touch)
 	switch {
-	case d.reading.off(), d.isActive(key), e == nil && d.listed: // what is active and not pending was dropped
+	case isOff(&d.reading), d.isActive(key), e == nil && d.listed: // what is active and not pending was dropped
 		return View{}, nil, 0, true
 	case e != nil && e.file != nil && e.file.header.version == v:
 		e.file.users++
@@ -199,8 +201,10 @@ func (d *Disk) open(key Key, was *entry) *openFile {
 		}
 	case errors.Is(err, errFormat):
 		d.o.Logger.Warn("removed a file from the cache", "path", path, "err", err)
-		d.count(func(s *Stats) { s.Damaged++ })
-		d.forget(key, nil)
+		d.mu.Lock()
+		d.stats.Damaged++
+		d.index.remove(key)
+		d.mu.Unlock()
 		d.unlink(path)
 	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
 		// that is not the disk's fault
@@ -277,7 +281,7 @@ func (d *Disk) Holds(key Key) (Version, bool) {
 	if e != nil {
 		open = e.file
 	}
-	off := d.reading.off() || d.isActive(key)
+	off := isOff(&d.reading) || d.isActive(key)
 	d.mu.Unlock()
 	switch {
 	case j != nil:
@@ -325,18 +329,21 @@ func (d *Disk) unlinkAll(keys []Key) {
 	}
 }
 
+// isOff tells whether the disk is left alone for a while.
+func isOff(b *backoff.State) bool { return b.InBackoff(time.Now()) }
+
 // failed leaves the disk alone for a while.
-func (d *Disk) failed(b *breaker, what string, err error) {
-	if b.trip() {
-		d.count(func(s *Stats) { s.Failed++ })
+func (d *Disk) failed(b *backoff.State, what string, err error) {
+	d.mu.Lock()
+	begins := !isOff(b)
+	if begins {
+		b.Fail(backoff.Policy{First: d.o.Retry, Max: d.o.Retry}, time.Now())
+		d.stats.Failed++
+	}
+	d.mu.Unlock()
+	if begins {
 		d.o.Logger.Error(what+", it is left alone for a while", "path", d.o.Path, "for", d.o.Retry, "err", err)
 	}
-}
-
-func (d *Disk) count(f func(*Stats)) {
-	d.mu.Lock()
-	f(&d.stats)
-	d.mu.Unlock()
 }
 
 // Stats gives the metrics.
@@ -345,7 +352,7 @@ func (d *Disk) Stats() Stats {
 	defer d.mu.Unlock()
 	s := d.stats
 	s.Entries, s.Bytes, s.Budget = d.index.len(), d.index.used, d.o.Max
-	s.Off = d.writing.off() || d.reading.off()
+	s.Off = isOff(&d.writing) || isOff(&d.reading)
 	return s
 }
 

@@ -100,7 +100,7 @@ func (f *openFile) at(offset, limit int64) (content.Chunk, error) {
 
 // load reads all of it into memory.
 func (f *openFile) load() (*Segment, error) {
-	s := &Segment{Key: f.header.key, Version: f.header.version, Sum: f.header.sum}
+	s := &Segment{Key: f.header.key, Version: f.header.version}
 	for i := int64(0); i*ChunkSize < f.header.length; i++ {
 		_, length := f.chunk(i)
 		p := make([]byte, length)

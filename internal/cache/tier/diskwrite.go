@@ -36,7 +36,7 @@ func (d *Disk) Put(s *Segment) bool {
 		return false
 	case before != nil && before.segment.Version == s.Version:
 		return true
-	case d.writing.off() || d.queued+size > d.o.Queue || d.life.Err() != nil:
+	case isOff(&d.writing) || d.queued+size > d.o.Queue || d.life.Err() != nil:
 		d.stats.Skipped++
 		return false
 	}
@@ -137,7 +137,7 @@ var errDropped = errors.New("dropped")
 // writeFile writes a segment's file.
 func (d *Disk) writeFile(j *job) error {
 	d.mu.Lock()
-	if j.dropped || d.writing.off() {
+	if j.dropped || isOff(&d.writing) {
 		d.mu.Unlock()
 		return errDropped
 	}

@@ -21,7 +21,7 @@ import (
 //	40       4      CRC32 (IEEE) of the file
 //	44       4      flags: 1 immutable, 2 linked
 //	48       8      length of the segment in bytes
-//	56       4      CRC32 (IEEE) of the segment
+//	56       4      not used
 //	60       2      C, number of chunks
 //	62       2      N, length of the file id
 //	64       4*C    CRC32C of each chunk
@@ -48,7 +48,6 @@ type header struct {
 	key     Key
 	version Version
 	length  int64 // of the segment
-	sum     uint32
 	chunks  [maxChunks]uint32
 	size    int64 // of the header
 }
@@ -73,7 +72,7 @@ func appendHeader(b []byte, s *Segment) []byte {
 	b = le.AppendUint32(b, s.Version.CRC32)
 	b = le.AppendUint32(b, flags)
 	b = le.AppendUint64(b, uint64(s.Length()))
-	b = le.AppendUint32(b, s.Sum)
+	b = le.AppendUint32(b, 0)
 	b = le.AppendUint16(b, uint16(len(s.Chunks)))
 	b = le.AppendUint16(b, uint16(len(s.File)))
 	for _, c := range s.Chunks {
@@ -106,7 +105,7 @@ func parseHeader(b []byte, fileSize int64) (*header, error) {
 		key: Key{File: string(b[size-name : size]), Index: int64(le.Uint64(b[16:]))},
 		version: Version{Size: int64(le.Uint64(b[24:])), ModTime: int64(le.Uint64(b[32:])), CRC32: le.Uint32(b[40:]),
 			Immutable: flags&flagImmutable != 0, Linked: flags&flagLinked != 0},
-		length: int64(le.Uint64(b[48:])), sum: le.Uint32(b[56:]), size: int64(size),
+		length: int64(le.Uint64(b[48:])), size: int64(size),
 	}
 	for i := range chunks {
 		h.chunks[i] = le.Uint32(b[fixedHeader+4*i:])

@@ -20,7 +20,8 @@ var shmemFiles = []string{"/sys/kernel/mm/transparent_hugepage/shmem_enabled",
 // errHuge means that a file in memory may be made of huge pages.
 var errHuge = errors.New("the system makes files in memory of huge pages (transparent_hugepage/shmem_enabled)")
 
-// settings are the files, opened once: each look reads them anew.
+// settings are the files, opened once: each look reads them anew. Nothing closes them: where there
+// is no arena, the garbage collector does.
 type settings []*os.File
 
 // openSettings opens those that there are.
@@ -31,19 +32,12 @@ func openSettings() (settings, error) {
 		for _, name := range names {
 			file, err := os.Open(name)
 			if err != nil {
-				list.close()
 				return nil, err
 			}
 			list = append(list, file)
 		}
 	}
 	return list, nil
-}
-
-func (s settings) close() {
-	for _, file := range s {
-		_ = file.Close() // nothing was written
-	}
 }
 
 // noHugePages tells that no file in memory gets huge pages unless its user asks for them. In a huge

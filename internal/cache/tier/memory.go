@@ -55,7 +55,9 @@ func NewMemory(budget int64) *Memory {
 // UseSendfile lets segments move to where sendfile(2) sends them from; it comes before any use. The
 // error is why they cannot on this system: they have to be copied to be sent.
 func (m *Memory) UseSendfile() (err error) {
-	m.arena, err = newArena()
+	if m.arena, err = newArena(); err != nil {
+		m.arena = nil
+	}
 	return err
 }
 
@@ -157,7 +159,7 @@ func (m *Memory) move(k *kept, s *Segment) *place {
 		m.lingers(p) // it has been evicted or dropped meanwhile: this is the last time that it is of use
 		return p
 	}
-	k.Segment, k.place = &Segment{Key: s.Key, Version: s.Version, Sum: s.Sum}, p.use()
+	k.Segment, k.place = &Segment{Key: s.Key, Version: s.Version}, p.use()
 	m.used -= k.cost
 	k.cost = headCost(s.Key) + arenaCost(p.length)
 	m.used += k.cost

@@ -6,7 +6,7 @@
 // key and version:
 //
 //	memory := tier.NewMemory(256 << 20)
-//	memory.Put(&tier.Segment{Key: tier.Key{File: id, Index: 0}, Version: v, Chunks: chunks, Sum: sum})
+//	memory.Put(&tier.Segment{Key: tier.Key{File: id, Index: 0}, Version: v, Chunks: chunks})
 //	view, ok := memory.Get(tier.Key{File: id, Index: 0}, v, true)
 //	chunk, err := view.At(0, 64<<10) // bytes, or a place in a file for sendfile(2)
 //	view.Release()
@@ -53,7 +53,6 @@ type Segment struct {
 	Key
 	Version Version
 	Chunks  [][]byte // of ChunkSize bytes, the last one of what is left
-	Sum     uint32   // CRC32 (IEEE) of the bytes
 	Hot     bool     // several have asked for it already
 }
 
@@ -136,9 +135,6 @@ type View struct {
 // FromDisk tells whether the segment was found on disk, even where it has been copied into memory
 // for that.
 func (v View) FromDisk() bool { return v.file != nil || v.copied }
-
-// InMemory tells whether the bytes are in memory.
-func (v View) InMemory() bool { return v.segment != nil || v.place != nil }
 
 // At is a piece of the segment from an offset on, at most max bytes (more than 0) and at least one.
 // It is ErrDamaged when what is on disk is not what was written.
