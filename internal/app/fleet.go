@@ -13,6 +13,7 @@ import (
 	"fastdfs-gateway/cachelock"
 	"fastdfs-gateway/internal/admin"
 	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/fleet"
 	"fastdfs-gateway/internal/logfile"
@@ -71,7 +72,7 @@ func diskProblem(cfg *config.Config) []config.Problem {
 	if folder == "" || cfg.CheckDiskPath() != nil { // Check tells of that
 		return nil
 	}
-	err := cache.CheckDisk(folder)
+	err := tier.CheckFolder(folder)
 	if err == nil || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.EACCES) { // Check tells of these too
 		return nil
 	}
@@ -96,7 +97,7 @@ func openCache(
 		o.Fleet, o.DiskReady = f, f.Synced()
 	}
 	if folder := cacheFolder(cfg); folder != "" {
-		if err := cache.CheckDisk(folder); err != nil && !isDiskFailure(err) {
+		if err := tier.CheckFolder(folder); err != nil && !isDiskFailure(err) {
 			return nil, diskError(fmt.Errorf("cannot use %q for the cache: %w", folder, err))
 		}
 	}
@@ -119,11 +120,11 @@ func (a *App) openDisk(cfg *config.Config) error {
 	if folder == "" {
 		return nil
 	}
-	err := a.cache.OpenDisk(folder, cfg.Cache.DiskMax)
+	err := a.cache.OpenDisk(folder)
 	takesOver, end := a.o.Replaces != nil, time.Now().Add(diskWait)
-	for takesOver && errors.Is(err, cache.ErrDiskInUse) && time.Now().Before(end) {
+	for takesOver && errors.Is(err, tier.ErrInUse) && time.Now().Before(end) {
 		time.Sleep(diskLook)
-		err = a.cache.OpenDisk(folder, cfg.Cache.DiskMax)
+		err = a.cache.OpenDisk(folder)
 	}
 	if err != nil && (takesOver || isDiskFailure(err)) { // as when it fails later: serving goes on
 		a.log.Error("the disk cannot be used for the cache; there is none on disk until a restart", "err", err)
@@ -255,7 +256,7 @@ func (a *App) purge(ctx context.Context, what admin.PurgeTarget) (admin.Purged, 
 func matchOf(what admin.PurgeTarget) (cache.Match, error) {
 	switch {
 	case what.All:
-		return "", nil
+		return tier.MatchAll, nil
 	case what.Prefix != "":
 		return fleet.MatchFolder(what.Prefix)
 	}

@@ -98,6 +98,6 @@ func TestPurgeAfterAbandoning(t *testing.T) {
 	c.Purge(tier.MatchFile(o.file))
 	close(src.answer)
 	c.tasks.Wait()
-	_, known := c.Known(o.file)
+	_, _, known := c.Known(o.file)
 	require.False(t, known)
 }

@@ -2,7 +2,7 @@
 // many clients want at once is fetched once: by one gateway of the fleet, while all others read it
 // as it arrives.
 //
-//	c, err := cache.New(cache.Options{Memory: 256 << 20, DiskPath: "/var/cache/gateway"})
+//	c, err := cache.New(cache.Options{Memory: 256 << 20})
 //	entry, err := c.Get(ctx, "group1/M00/00/0C/name.ext", source, cache.GetOptions{}) // entry.Version.Size, ...
 //	stream := c.Open(ctx, entry, source, 0, entry.Version.Size)
 //	chunk, err := stream.Next(1 << 20) // bytes in memory, or a place in a file on disk; io.EOF behind the last one
@@ -70,9 +70,8 @@ var (
 
 // Options say how much is kept and for how long. For times, a negative value means none.
 type Options struct {
-	Memory   int64  // bytes; one eighth of it, or minMetas, for facts, the rest for content; default 256 MiB
-	DiskPath string // folder for content; empty = none on disk
-	DiskMax  int64  // bytes; default 10 GiB
+	Memory  int64 // bytes; one eighth of it, or minMetas, for facts, the rest for content; default 256 MiB
+	DiskMax int64 // bytes, where OpenDisk is called; default 10 GiB
 	// DiskReady is closed when what an earlier process has left on disk may be used: when purges
 	// that came meanwhile have been applied. Nil: at once.
 	DiskReady <-chan struct{}
@@ -191,11 +190,6 @@ func New(o Options) (*Cache, error) {
 	if c.damages.files, err = lru.New[string, uint64](maxKnown); err != nil {
 		return nil, err
 	}
-	if o.DiskPath != "" {
-		if err := c.OpenDisk(o.DiskPath, o.DiskMax); err != nil {
-			return nil, err
-		}
-	}
 	c.copies.Store(int64(o.Copies))
 	c.life, c.end = context.WithCancel(context.Background())
 	return c, nil
@@ -218,20 +212,17 @@ func (c *Cache) Adjust(o Options) {
 func metaBudget(o *Options) int64    { return max(o.Memory/8, minMetas) }
 func contentBudget(o *Options) int64 { return o.Memory - o.Memory/8 }
 
-// OpenDisk opens the tier on disk. New has done so where Options name a folder; else it is called
-// before the cache is used.
-func (c *Cache) OpenDisk(path string, limit int64) error {
+// OpenDisk opens the tier on disk, in a folder. It is called before the cache is used. The errors
+// are those of tier.OpenDisk.
+func (c *Cache) OpenDisk(path string) error {
 	disk, err := tier.OpenDisk(tier.DiskOptions{
-		Path: path, Max: limit, Queue: max(c.o.Memory/8, 32<<20), Logger: c.o.Logger, Ready: c.o.DiskReady,
+		Path: path, Max: c.o.DiskMax, Queue: max(c.o.Memory/8, 32<<20), Logger: c.o.Logger, Ready: c.o.DiskReady,
 	})
 	if err == nil {
 		c.disk, c.tiers = disk, tier.NewStack(c.memory, disk)
 	}
 	return err
 }
-
-// ErrDiskInUse is the error for a folder that another process has.
-var ErrDiskInUse = tier.ErrInUse
 
 // ReleaseDisk leaves the folder to another process: nothing is stored there any more. What is there
 // is read until that process removes it.
@@ -241,10 +232,6 @@ func (c *Cache) ReleaseDisk() error {
 	}
 	return c.disk.Release()
 }
-
-// CheckDisk tells whether New would refuse a folder for content since it belongs to something else.
-// It changes nothing.
-func CheckDisk(path string) error { return tier.CheckFolder(path) }
 
 // Close ends all fills and waits for them. Streams end in errors.
 func (c *Cache) Close() error {

@@ -390,7 +390,7 @@ func TestHint(t *testing.T) {
 func TestRandomRanges(t *testing.T) {
 	const size, memory = 28<<20 + 321, 16 << 20
 	o := newOrigin(testFile(1), size)
-	c := newCache(t, Options{Memory: memory, DiskPath: t.TempDir()})
+	c := newCacheOnDisk(t, t.TempDir(), Options{Memory: memory})
 	eventually.True(t, c.disk.Listed)
 	touched := make([]bool, size/SegmentSize+1)
 	var mu sync.Mutex // guards touched

@@ -51,12 +51,11 @@ func allocated() uint64 {
 
 // WriteTo gives the same bytes out of memory, where sendfile takes them from, and from the disk.
 func TestWriteTo(t *testing.T) {
-	for name, options := range map[string]Options{
-		"memory": {Memory: 64 << 20},
-		"disk":   {Memory: 1 << 20, DiskPath: t.TempDir()},
+	for name, c := range map[string]*Cache{
+		"memory": newCache(t, Options{Memory: 64 << 20}),
+		"disk":   newCacheOnDisk(t, t.TempDir(), Options{Memory: 1 << 20}),
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCache(t, options)
 			o := newOrigin(testFile(1), 2*SegmentSize+3*tier.ChunkSize+17)
 			for range 3 {
 				e, err := lookup(c, o)

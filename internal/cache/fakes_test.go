@@ -376,6 +376,13 @@ func newCache(t *testing.T, o Options) *Cache {
 	return c
 }
 
+func newCacheOnDisk(t *testing.T, path string, o Options) *Cache {
+	t.Helper()
+	c := newCache(t, o)
+	require.NoError(t, c.OpenDisk(path))
+	return c
+}
+
 // idle waits until the fills of a cache have ended. In a bubble synctest.Wait does more.
 func idle(t *testing.T, c *Cache) {
 	t.Helper()

@@ -7,7 +7,6 @@ import (
 	"io"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -281,7 +280,7 @@ func (f *fill) take(p []byte) {
 const maxEmptyReads = 100
 
 // copyFrom receives bytes until the segment is complete.
-func (f *fill) copyFrom(r io.Reader, count *atomic.Uint64) error {
+func (f *fill) copyFrom(r io.Reader) error {
 	for empty := 0; ; {
 		space := f.space()
 		if len(space) == 0 {
@@ -289,7 +288,6 @@ func (f *fill) copyFrom(r io.Reader, count *atomic.Uint64) error {
 		}
 		n, err := r.Read(space)
 		if n > 0 {
-			count.Add(uint64(n))
 			f.take(space[:n])
 			empty = 0
 			continue // an error that came with bytes comes again

@@ -40,7 +40,6 @@ type Entry struct {
 	File    string
 	Version Version
 	State   State
-	Age     time.Duration // since a storage has said so
 
 	meta Meta
 	by   *fill       // that is bringing content, for a request that has waited for it; nil = none
@@ -60,7 +59,7 @@ func (c *Cache) Get(ctx context.Context, file string, src Source, o GetOptions) 
 	rec, m, freshness := c.metas.look(file, now, o.MaxAge, src != nil)
 	known := Entry{}
 	if rec != nil {
-		known = Entry{File: rec.file, Version: m.Version, Age: max(0, now.Sub(m.Checked)), meta: m, rec: rec}
+		known = Entry{File: rec.file, Version: m.Version, meta: m, rec: rec}
 	}
 	switch {
 	case freshness == fresh:
@@ -81,8 +80,7 @@ func (c *Cache) Get(ctx context.Context, file string, src Source, o GetOptions) 
 	m, f, err := c.findOut(ctx, file, src, o, freshness)
 	switch {
 	case err == nil:
-		age := max(0, time.Since(m.Checked))
-		return Entry{File: f.key.File, Version: m.Version, State: Asked, Age: age, meta: m, by: f}, nil
+		return Entry{File: f.key.File, Version: m.Version, State: Asked, meta: m, by: f}, nil
 	case errors.Is(err, ErrNotFound), errors.Is(err, ErrNotHere), errors.Is(ctx.Err(), context.Canceled):
 		return Entry{}, err
 	case known.File != "":
@@ -142,16 +140,9 @@ func (e *Entry) SetMemo(memo any) {
 	}
 }
 
-// Known is what is known about a file.
-type Known struct {
-	Gone    bool          // no storage had it
-	Version Version       // where it is not gone
-	Age     time.Duration // since a storage was asked
-	Left    time.Duration // until that expires; 0 or less: it has
-}
-
-// Known tells what is known about a file here. Unlike Get it changes nothing, and asks nothing.
-func (c *Cache) Known(file string) (Known, bool) { return c.metas.known(file, time.Now()) }
+// Known tells what is known about a file here, and when that expires. Unlike Get it changes
+// nothing, and asks nothing.
+func (c *Cache) Known(file string) (m Meta, expires time.Time, ok bool) { return c.metas.known(file) }
 
 // Pinned is a chunk of a file that was in memory when it was asked for, and stays so until
 // Release. Bytes of it stay good for as long as they are referred to.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/semaphore"
@@ -228,7 +227,6 @@ func (c *Cache) loadFromPeer(f *fill, peer string, copied bool) error {
 	}
 	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()
-	c.n.peerFetches.Add(1)
 	m, body, err := c.o.Fleet.Open(ctx, peer, r)
 	if err != nil {
 		if errors.Is(err, ErrNotFound) {
@@ -245,7 +243,8 @@ func (c *Cache) loadFromPeer(f *fill, peer string, copied bool) error {
 	isFresh := known || c.metas.isFresh(m, time.Now(), f.maxAge)
 	if isFresh && c.reserve(f, room, m.Version, 0) == nil {
 		defer closeBody()
-		return c.receive(f, m, body, &c.n.peerBytes)
+		defer func() { c.n.peerBytes.Add(uint64(f.received() - r.Offset)) }()
+		return c.receive(f, m, body)
 	}
 	closeBody() // a body that is not read fills the connection to the peer, so it is asked for again
 	if isFresh {
@@ -283,7 +282,6 @@ func (c *Cache) loadFromSource(f *fill, lease context.Context) error {
 		case err != nil:
 			return err
 		case lease.Err() != nil:
-			c.n.lost.Add(1)
 			return f.learn(m)
 		}
 		return c.learn(f, m)
@@ -304,18 +302,14 @@ func (c *Cache) loadFromSource(f *fill, lease context.Context) error {
 	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()
 	began := time.Now()
-	c.n.originFetches.Add(1)
 	got, body, err := f.src.Fetch(ctx, want, f.key.Index*SegmentSize+have, length-have)
 	if err == nil {
 		defer func() { _ = body.Close() }() // all that counts was read
 		m := Meta{Version: got, Checked: time.Now(), Took: time.Since(began)}
-		err = c.receive(f, m, body, &c.n.originBytes)
+		err = c.receive(f, m, body)
 	}
 	if errors.Is(err, ErrNotFound) {
 		c.keepGone(f)
-	}
-	if err != nil && f.ctx.Err() == nil {
-		c.n.originFailures.Add(1)
 	}
 	return err
 }
@@ -326,7 +320,6 @@ func (c *Cache) stat(f *fill, want Version) (Meta, error) {
 	ctx, cancel := context.WithTimeout(f.ctx, statTimeout)
 	defer cancel()
 	began := time.Now()
-	c.n.stats.Add(1)
 	v, err := f.src.Stat(ctx)
 	if err == nil && want != (Version{}) && v != want {
 		err = ErrChanged
@@ -338,7 +331,7 @@ func (c *Cache) stat(f *fill, want Version) (Meta, error) {
 }
 
 // receive takes the facts, and reads the body of a segment to its end.
-func (c *Cache) receive(f *fill, m Meta, body io.Reader, bytes *atomic.Uint64) error {
+func (c *Cache) receive(f *fill, m Meta, body io.Reader) error {
 	if err := c.learn(f, m); err != nil || f.key.Index == Facts {
 		return err
 	}
@@ -347,7 +340,7 @@ func (c *Cache) receive(f *fill, m Meta, body io.Reader, bytes *atomic.Uint64) e
 			return err
 		}
 	}
-	return f.copyFrom(body, bytes)
+	return f.copyFrom(body)
 }
 
 // learn takes and keeps the facts; requests find them from now on.
@@ -387,12 +380,8 @@ func (c *Cache) complete(f *fill, lease context.Context, onDisk bool) error {
 		return err
 	}
 	f.reveal()
-	if lease.Err() != nil {
-		c.n.lost.Add(1)
-		return nil
-	}
 	c.unreserve(f)
-	if c.store(f, onDisk) {
+	if lease.Err() == nil && c.store(f, onDisk) {
 		c.leave(f)
 	}
 	return nil

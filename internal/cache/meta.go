@@ -252,22 +252,21 @@ func (r *metaCache) drop(m Match) (n int) {
 }
 
 // known is what Known tells.
-func (r *metaCache) known(file string, now time.Time) (Known, bool) {
+func (r *metaCache) known(file string) (m Meta, expires time.Time, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rec, ok := r.list.Peek(file)
 	if !ok || rec.useless {
-		return Known{}, false
+		return Meta{}, time.Time{}, false
 	}
-	age, left := max(0, now.Sub(rec.meta.Checked)), rec.expires.Sub(now)
-	return Known{Gone: rec.meta.Gone, Version: rec.meta.Version, Age: age, Left: left}, true
+	return rec.meta, rec.expires, true
 }
 
 // goneMeta tells, of a file that is not there, how long that holds.
 func (r *metaCache) goneMeta(file string, now time.Time) Meta {
 	m := Meta{Gone: true, Checked: now, TTL: -1}
-	if known, ok := r.known(file, now); ok && known.Gone && known.Left > 0 {
-		m.TTL = known.Left
+	if known, expires, ok := r.known(file); ok && known.Gone && expires.After(now) {
+		m.TTL = expires.Sub(now)
 	}
 	return m
 }

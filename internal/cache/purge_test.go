@@ -60,7 +60,7 @@ func (o *origin) now2(t *testing.T) *Version {
 // TestNotFoundIsCheap: that a file of which nothing is known is not there does not cost a walk over
 // all that is kept.
 func TestNotFoundIsCheap(t *testing.T) {
-	c := newCache(t, Options{DiskPath: t.TempDir()})
+	c := newCacheOnDisk(t, t.TempDir(), Options{})
 	counting := &countingTier{Tier: c.tiers}
 	c.tiers = counting
 	for i := range 10 {

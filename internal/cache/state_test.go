@@ -33,7 +33,7 @@ func TestExpired(t *testing.T) {
 		e, err := lookup(c, o)
 		require.NoError(t, err)
 		require.Equal(t, Fresh, e.State)
-		require.InDelta(t, 8*60, e.Age.Seconds(), 3)
+		require.InDelta(t, 8*60, time.Since(e.meta.Checked).Seconds(), 3)
 		time.Sleep(3 * time.Minute)
 		began := time.Now()
 		for range 100 {
@@ -258,7 +258,7 @@ func TestMaxAge(t *testing.T) {
 			for range 10 {
 				e, err := c.Get(background, o.file, o, ask)
 				require.NoError(t, err)
-				require.Less(t, e.Age, second)
+				require.Less(t, time.Since(e.meta.Checked), second)
 			}
 		}
 		require.EqualValues(t, 3, o.stats.Load())
@@ -325,13 +325,13 @@ func TestNegative(t *testing.T) {
 func TestRestartWithDisk(t *testing.T) {
 	path := t.TempDir()
 	o := newOrigin(testFile(1), 2*SegmentSize+77)
-	c := newCache(t, Options{DiskPath: path})
+	c := newCacheOnDisk(t, path, Options{})
 	eventually.True(t, c.disk.Listed)
 	requireWhole(t, o, get(background, c, o))
 	eventually.True(t, func() bool { return c.Stats().Disk.Entries == 3 })
 	require.NoError(t, c.Close())
 	ready := make(chan struct{})
-	c = newCache(t, Options{DiskPath: path, DiskReady: ready})
+	c = newCacheOnDisk(t, path, Options{DiskReady: ready})
 	_, held := c.tiers.Holds(tier.KeyAt(o.file, 0))
 	require.False(t, held, "it may not be used yet")
 	close(ready)
@@ -450,9 +450,9 @@ func TestAdjust(t *testing.T) {
 		require.EqualValues(t, 3, c.copies.Load())
 		o := newOrigin(testFile(20), 1000)
 		requireWhole(t, o, get(background, c, o))
-		known, ok := c.Known(o.file)
+		_, expires, ok := c.Known(o.file)
 		require.True(t, ok)
-		require.LessOrEqual(t, known.Left, second)
+		require.LessOrEqual(t, time.Until(expires), second)
 		c.Adjust(Options{Memory: 64 << 20})
 		require.EqualValues(t, 56<<20, c.Stats().Memory.Budget)
 	})

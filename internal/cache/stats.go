@@ -22,29 +22,21 @@ type Stats struct {
 	LargestCrowd   int64
 	DownloadsSaved uint64
 
-	StaleServed    uint64 // answers of Get from expired entries
-	MemoryHits     uint64 // segments of streams that were in memory
-	DiskHits       uint64 // on disk
-	Misses         uint64 // and those that were not here, or just on their way
-	OriginStats    uint64 // requests for facts to sources
-	OriginFetches  uint64 // fetches from sources
-	OriginFailures uint64 // of these: that failed or broke off
-	OriginBytes    uint64
-	PeerFetches    uint64 // fetches from other gateways
-	PeerBytes      uint64
-	PeerServed     uint64 // fetches by other gateways
-	LeasesLost     uint64 // while something was fetched under them
-	CRCErrors      uint64 // files whose content was not the one that their CRC32 says
+	StaleServed uint64 // answers of Get from expired entries
+	MemoryHits  uint64 // segments of streams that were in memory
+	DiskHits    uint64 // on disk
+	Misses      uint64 // and those that were not here, or just on their way
+	PeerBytes   uint64 // from other gateways
+	PeerServed  uint64 // fetches by other gateways
+	CRCErrors   uint64 // files whose content was not the one that their CRC32 says
 }
 
 type counters struct {
-	fills                                      atomic.Int64
-	stale, memoryHits, diskHits, misses, stats atomic.Uint64
-	originFetches, originFailures, originBytes atomic.Uint64
-	peerFetches, peerBytes, peerServed         atomic.Uint64
-	lost, corrupt                              atomic.Uint64
-	crowds, saved                              atomic.Uint64
-	largestCrowd                               atomic.Int64 // changed with Cache.mu held
+	fills                               atomic.Int64
+	stale, memoryHits, diskHits, misses atomic.Uint64
+	peerBytes, peerServed, corrupt      atomic.Uint64
+	crowds, saved                       atomic.Uint64
+	largestCrowd                        atomic.Int64 // changed with Cache.mu held
 }
 
 // crowd counts a segment that has been fetched, by its number of streams. Cache.mu is held.
@@ -64,11 +56,9 @@ func (c *Cache) Stats() Stats {
 		Memory:      c.memory.Stats(),
 		Fills:       n.fills.Load(),
 		StaleServed: n.stale.Load(), MemoryHits: n.memoryHits.Load(), DiskHits: n.diskHits.Load(),
-		Misses:      n.misses.Load(),
-		OriginStats: n.stats.Load(), OriginFetches: n.originFetches.Load(), OriginFailures: n.originFailures.Load(),
-		OriginBytes: n.originBytes.Load(), PeerFetches: n.peerFetches.Load(), PeerBytes: n.peerBytes.Load(),
+		Misses: n.misses.Load(), PeerBytes: n.peerBytes.Load(), PeerServed: n.peerServed.Load(),
 		Crowds: n.crowds.Load(), LargestCrowd: n.largestCrowd.Load(), DownloadsSaved: n.saved.Load(),
-		PeerServed: n.peerServed.Load(), LeasesLost: n.lost.Load(), CRCErrors: n.corrupt.Load(),
+		CRCErrors: n.corrupt.Load(),
 	}
 	if c.disk != nil {
 		s.Disk = c.disk.Stats()

@@ -60,7 +60,6 @@ func legacySum(chunks [][]byte) (sum uint32) {
 // again. If so it records why its CRC32 is another one than that of the version.
 func (c *Cache) isSame(f *fill, v Version, whole checksum.Sum) (bool, error) {
 	f.src.Distrust()
-	c.n.originFetches.Add(1)
 	got, body, err := f.src.Fetch(c.life, &v, 0, v.Size)
 	if err != nil {
 		return false, err
@@ -71,7 +70,6 @@ func (c *Cache) isSame(f *fill, v Version, whole checksum.Sum) (bool, error) {
 	}
 	var again checksum.Sum
 	n, err := io.Copy(&again, io.LimitReader(body, v.Size))
-	c.n.originBytes.Add(uint64(n))
 	switch {
 	case err == nil && n < v.Size:
 		err = io.ErrUnexpectedEOF

@@ -39,12 +39,11 @@ func (a *Resolver) Explain(ctx context.Context, r *Request, localErr error, step
 	if owners := a.owners(id); len(owners) > 0 {
 		step("owners", "%s", strings.Join(owners, ", then "))
 	}
-	known, isKnown := a.explainCache(step, id, r.Redirected)
+	known, isFresh := a.explainCache(step, id, r.Redirected)
 	source, standing := a.o.Sources.Of(id)
 	step("source", "%s %s", source.Addr(), standing)
 	c := a.decide(id, localErr, r.Redirected, now)
 	step("decision", "%s", c.why)
-	isFresh := isKnown && known.Left > 0
 	switch {
 	case isFresh && known.Gone && !a.isYoung(id, now):
 		return Outcome{Err: ErrNotFound}
@@ -73,14 +72,15 @@ func (a *Resolver) owners(id fdfs.FileID) []string {
 	return a.o.Owners(id.String())
 }
 
-// explainCache tells what the cache knows of a file. It is false where that plays no part in the
-// answer.
-func (a *Resolver) explainCache(step Step, id fdfs.FileID, redirected bool) (cache.Known, bool) {
+// explainCache tells what the cache knows of a file, and whether that is fresh; it is not where the
+// cache plays no part in the answer.
+func (a *Resolver) explainCache(step Step, id fdfs.FileID, redirected bool) (known cache.Meta, isFresh bool) {
 	if a.o.Cache == nil || a.o.Redirect || redirected {
-		return cache.Known{}, false
+		return cache.Meta{}, false
 	}
-	known, ok := a.o.Cache.Known(id.String())
-	since, left := known.Age.Round(time.Millisecond), known.Left.Round(time.Millisecond)
+	known, expires, ok := a.o.Cache.Known(id.String())
+	since := max(0, time.Since(known.Checked)).Round(time.Millisecond)
+	left := time.Until(expires).Round(time.Millisecond)
 	switch {
 	case !ok:
 		step("cache", "knows nothing of it")
@@ -93,7 +93,7 @@ func (a *Resolver) explainCache(step Step, id fdfs.FileID, redirected bool) (cac
 	default:
 		step("cache", "knows it: %d bytes, checked %v ago, expired", known.Version.Size, since)
 	}
-	return known, ok
+	return known, ok && left > 0
 }
 
 // explainHosts asks each server for the file. It returns the first that has it, and the errors of
