@@ -252,7 +252,7 @@ func TestCompletions(t *testing.T) {
 		script := "source " + dir + "/gateway.fish; complete -C '" + line + "'"
 		return output(t, "env", "HOME="+dir, "fish", "--no-config", "-c", script)
 	}
-	require.Contains(t, fish("gateway pu"), "purge\tmake a running gateway")
+	require.Contains(t, fish("gateway pu"), "purge\tremove files from")
 	require.Contains(t, fish("gateway purge -p"), "-prefix\t")
 	require.NotContains(t, fish("gateway check -"), "-prefix")
 	zsh := func(line, want string) {
