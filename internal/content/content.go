@@ -2,40 +2,39 @@ package content
 
 import "io"
 
-// File is the content of one file, wherever it is: of a store, a plain file or a trunk slot; on
-// another host, in a cache or coming from there.
+// File is the content of one file: a plain file or a trunk slot of a local store, or a file of
+// another host, cached or being fetched.
 type File interface {
-	// At waits for bytes of the file from an offset on, and gives at least one and at most limit
-	// (more than 0) of them. A reader asks for limit bytes that it means to read, and goes on with
-	// the first byte that it was not given: nothing further is fetched. The chunk is good until the
-	// next call.
+	// At waits for bytes of the file at an offset, and returns at least one and at most limit (more
+	// than 0) of them. limit is the number of bytes that the reader will read: nothing beyond them
+	// is fetched. The reader continues with the first byte that it did not get. The chunk is valid
+	// until the next call.
 	At(offset, limit int64) (Chunk, error)
 }
 
-// Descriptor is a file that is open for any number of readers, each at an offset of its own.
+// Descriptor is an open file with any number of readers, each at its own offset.
 type Descriptor interface {
 	io.ReaderAt
 	Fd() uintptr
 }
 
-// Chunk is the next part of a file, and where it is: in memory, in an open file, or on its way
-// here.
+// Chunk is the next part of a file: in memory, in an open file, or in a stream.
 type Chunk struct {
-	Bytes  []byte     // not to be changed; nil = it is in no memory
-	File   Descriptor // nil = it is in no open file
-	Stream io.Reader  // that sends it, where it is in neither
+	Bytes  []byte     // read-only; nil = not in memory
+	File   Descriptor // nil = not in an open file
+	Stream io.Reader  // set if Bytes and File are nil
 	Offset int64      // in File
 	Length int64
 	// Resident: File is in memory (memfd_create(2)), so that reading it never waits for a disk.
 	Resident bool
 }
 
-// InMemory is the chunk of these bytes.
+// InMemory returns the chunk of these bytes.
 func InMemory(b []byte) Chunk { return Chunk{Bytes: b, Length: int64(len(b))} }
 
-// Load copies the first bytes of the chunk to p. Fewer than p has room for, or the chunk has, come
-// with an error, io.ErrUnexpectedEOF where the file has ended before; but a stream gives what it
-// has, at least one byte.
+// Load copies the first bytes of the chunk to p. If it copies fewer than both the length of p and
+// that of the chunk, it returns an error: io.ErrUnexpectedEOF if the file is shorter. A stream may
+// return fewer bytes without an error, but at least one.
 func (c Chunk) Load(p []byte) (n int, err error) {
 	p = p[:min(int64(len(p)), c.Length)]
 	switch {
@@ -47,7 +46,7 @@ func (c Chunk) Load(p []byte) (n int, err error) {
 		for n == 0 && err == nil {
 			n, err = c.Stream.Read(p)
 		}
-		p = p[:n] // an error comes again, without bytes
+		p = p[:n] // the next call returns the error again, without bytes
 	}
 	switch {
 	case n > 0 && n == len(p):
@@ -58,7 +57,7 @@ func (c Chunk) Load(p []byte) (n int, err error) {
 	return n, err
 }
 
-// Behind is the chunk without its first n bytes. Those of a stream must have been loaded.
+// Behind returns the chunk without its first n bytes. Those of a stream must have been loaded.
 func (c Chunk) Behind(n int64) Chunk {
 	if c.Bytes != nil {
 		c.Bytes = c.Bytes[n:]

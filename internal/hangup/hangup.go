@@ -1,4 +1,4 @@
-// Package hangup notices clients that leave while their requests wait.
+// Package hangup detects clients that leave while their requests wait.
 //
 //	w := hangup.New(slog.Default())
 //	stop := w.Watch(rawConn, func() { cancel(errClientGone) })
@@ -17,28 +17,28 @@ import (
 )
 
 // Watcher is one epoll(7) instance and one goroutine for all connections. A client has left when it
-// has closed its side of the connection, as for nginx: whether it still reads cannot be told before
-// something is sent.
+// has closed its side of the connection, as for nginx: a half-closed client that still reads cannot
+// be distinguished before something is sent.
 //
-// The goroutine begins with the first Watch and ends with Close. Where there is no epoll no client
-// is noticed, which is logged once.
+// The goroutine begins with the first Watch and ends with Close. Without epoll no client is
+// detected, which is logged once.
 type Watcher struct {
 	log     *slog.Logger
 	running sync.WaitGroup
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	begun   bool
 	closed  bool
-	epoll   *os.File // nil where there is none
+	epoll   *os.File // nil if there is none
 	next    uint64
-	waiting map[uint64]func() // what to call, by the number that the kernel gives back
+	waiting map[uint64]func() // callbacks by the number in the event of the kernel
 }
 
 // New returns a Watcher, which the caller closes.
 func New(log *slog.Logger) *Watcher { return &Watcher{log: log} }
 
-// Watch calls gone, once and not under a lock of the caller, when the client of a connection leaves
-// before stop is called. When stop has returned, gone is not called any more, though it may be
+// Watch calls gone, once and from another goroutine, when the client of a connection leaves before
+// stop is called. After stop has returned gone is not called any more, but a call may still be
 // running.
 func (w *Watcher) Watch(conn syscall.RawConn, gone func()) (stop func()) {
 	w.mu.Lock()
@@ -62,8 +62,8 @@ func (w *Watcher) Watch(conn syscall.RawConn, gone func()) (stop func()) {
 	}
 }
 
-// control changes what epoll knows of a connection. It fails for one that is closed, of which epoll
-// knows nothing any more.
+// control adds a connection to epoll or removes it. It fails for a closed connection, which the
+// kernel has removed already.
 func control(epoll *os.File, conn syscall.RawConn, op int, event *unix.EpollEvent) {
 	raw, err := epoll.SyscallConn()
 	if err != nil {
@@ -74,7 +74,7 @@ func control(epoll *os.File, conn syscall.RawConn, op int, event *unix.EpollEven
 	})
 }
 
-// open makes the epoll instance, the first time. It is called with mu held.
+// open creates the epoll instance on the first call. w.mu is held.
 func (w *Watcher) open() *os.File {
 	if w.begun || w.closed {
 		return w.epoll
@@ -82,7 +82,7 @@ func (w *Watcher) open() *os.File {
 	w.begun = true
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err == nil {
-		err = unix.SetNonblock(fd, true) // then the runtime waits for it, as for a socket
+		err = unix.SetNonblock(fd, true) // the runtime then polls it like a socket
 	}
 	if err != nil {
 		w.log.Warn("clients that leave while they wait are not noticed", "err", err)
@@ -98,7 +98,7 @@ func (w *Watcher) open() *os.File {
 	return w.epoll
 }
 
-// run calls what is to be called, until close.
+// run calls the callbacks of events, until Close.
 func (w *Watcher) run(raw syscall.RawConn) {
 	events := make([]unix.EpollEvent, 128)
 	for {
@@ -126,7 +126,7 @@ func (w *Watcher) run(raw syscall.RawConn) {
 	}
 }
 
-// Close ends the goroutine and waits for it. Nothing is noticed from then on.
+// Close ends the goroutine and waits for it. No client is detected after that.
 func (w *Watcher) Close() {
 	w.mu.Lock()
 	w.closed = true

@@ -1,12 +1,11 @@
-// Package panics keeps a panic, which is a bug, from ending the process where input from outside is
-// handled: one request, one answer or one message fails, the bug is counted and logged with its
-// stack.
+// Package panics contains panics, which are bugs, while input from outside is handled: one request,
+// one response or one message fails, and the panic is counted and logged with its stack.
 //
 //	func (f *fetcher) Stat(ctx context.Context) (v cache.Version, err error) {
 //		defer panics.ToError(&err, "asking a storage")
 //
-// A goroutine with a waiter turns a panic into the error that the waiter gets; Contain is for
-// goroutines without one.
+// ToError is for functions that return an error, Contain is for goroutines without a caller that
+// waits for a result, Abort is for handlers of net/http.
 package panics
 
 import (
@@ -18,7 +17,7 @@ import (
 	"sync/atomic"
 )
 
-// Err is the error that a panic becomes.
+// Err is the error in place of a panic.
 var Err = errors.New("internal error")
 
 var (
@@ -26,14 +25,14 @@ var (
 	logger atomic.Pointer[slog.Logger] // nil = slog.Default()
 )
 
-// Total is the number of panics in this process.
+// Total returns the number of panics in this process.
 func Total() int64 { return total.Load() }
 
 // SetLog sets the log of the process.
 func SetLog(l *slog.Logger) { logger.Store(l) }
 
-// Report counts and logs a value that recover has returned. while names the failed operation, about
-// holds further attributes of the line.
+// Report counts and logs a value that recover returned. while names the failed operation; about are
+// further attributes of the log line.
 func Report(p any, while string, about ...any) {
 	total.Add(1)
 	l := logger.Load()
@@ -43,15 +42,15 @@ func Report(p any, while string, about ...any) {
 	l.Error("BUG: panic while "+while, append(about, "panic", fmt.Sprint(p), "stack", string(debug.Stack()))...)
 }
 
-// Contain is deferred by a function without a waiter.
+// Contain is deferred by a function without a result.
 func Contain(while string) {
 	if p := recover(); p != nil {
 		Report(p, while)
 	}
 }
 
-// Abort is deferred by a handler of net/http: the connection, or the stream of HTTP/2, is cut, and
-// net/http logs nothing. about is as in Report.
+// Abort is deferred by a handler of net/http: after a panic the connection, or the stream of
+// HTTP/2, is cut, and net/http logs nothing. about is as in Report.
 func Abort(while string, about ...any) {
 	switch p := recover(); p {
 	case nil:
@@ -63,7 +62,7 @@ func Abort(while string, about ...any) {
 	}
 }
 
-// ToError is deferred by a function with an error, which becomes Err.
+// ToError is deferred by a function with a named error result, which becomes Err after a panic.
 func ToError(err *error, while string) {
 	if p := recover(); p != nil {
 		Report(p, while)

@@ -4,9 +4,9 @@ package sys
 
 import "syscall"
 
-// ReadNoWait is read(2) of a non-blocking socket. The race detector learns from syscall.Read that
-// what a client in this process did before it sent something was before what the server does with
-// it.
+// ReadNoWait is read(2) of a non-blocking socket. It uses syscall.Read, from which the race
+// detector learns that actions of a client in this process, before it sent the bytes, happen before
+// actions of the server after it read them.
 func ReadNoWait(fd uintptr, p []byte) (int, error) {
 	return Retry(func() (int, error) {
 		n, err := syscall.Read(int(fd), p)

@@ -1,10 +1,10 @@
-// Package sys makes system calls that other packages share. All are repeated when a signal
+// Package sys contains system calls that several packages use. All are retried when a signal
 // interrupts them.
 package sys
 
 import "golang.org/x/sys/unix"
 
-// Retry makes a system call again for as long as a signal interrupts it (EINTR).
+// Retry makes a system call until no signal interrupts it (EINTR).
 func Retry(call func() (int, error)) (int, error) {
 	for {
 		n, err := call()
@@ -14,7 +14,7 @@ func Retry(call func() (int, error)) (int, error) {
 	}
 }
 
-// Pread fills p from an offset on, or as much of it as the file has.
+// Pread reads from a file at an offset until p is full or the file ends.
 func Pread(fd int, p []byte, offset int64) (n int, err error) {
 	for n < len(p) {
 		m, err := Retry(func() (int, error) { return unix.Pread(fd, p[n:], offset+int64(n)) })

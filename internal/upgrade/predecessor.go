@@ -2,6 +2,7 @@ package upgrade
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"slices"
 	"sync"
@@ -12,33 +13,33 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Predecessor is the process that this one replaces, and those before it that have not ended. Its
-// methods do nothing where it is nil.
+// Predecessor is the process that this one replaces, with its own predecessors that are still
+// running. The methods of a nil Predecessor do nothing.
 type Predecessor struct {
-	mu    sync.Mutex      // guards what follows: one message and its answer at a time
+	mu    sync.Mutex      // guards the fields below: one message and its answer at a time
 	conn  *net.UnixConn   // to the process that this one replaces
-	links []*net.UnixConn // to all that may answer requests, conn among them
+	links []*net.UnixConn // to all processes that may still answer requests, including conn
 }
 
-// errAborted is the error of a new process that is not to go on.
-var errAborted = errors.New("the process before this one goes on in its place")
+// errAborted is the error of a new process that must end.
+var errAborted = errors.New("the upgrade was aborted: the old process continues to serve")
 
-// Ready says that this process could serve, and returns when it is to: the other one has stopped
-// accepting, or has ended. An error means that this process is to end.
+// Ready reports that this process can serve, and waits until it may: until the old process has
+// stopped accepting, or has ended. After an error this process must end.
 func (p *Predecessor) Ready() error {
 	if p == nil {
 		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_ = send(p.conn, msgReady, "") // fails when it has ended, or has given this process up
+	_ = send(p.conn, msgReady, "") // fails if the old process has ended, or has aborted this one
 	if word, _, _, err := receive(p.conn); err == nil && word != msgGo {
 		return errAborted
 	}
 	return nil
 }
 
-// Fail says why this process ends before it was ready. The other one goes on.
+// Fail reports why this process ends before it is ready. The old one continues.
 func (p *Predecessor) Fail(reason error) {
 	if p == nil {
 		return
@@ -46,25 +47,25 @@ func (p *Predecessor) Fail(reason error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	text := reason.Error()
-	_ = send(p.conn, msgFailed, text[:min(len(text), maxMessage/2)]) // the log of this process says it, too
+	_ = send(p.conn, msgFailed, text[:min(len(text), maxMessage/2)]) // the log of this process has it too
 }
 
-// Serving says that this process serves, and has told systemd so.
+// Serving reports that this process serves, and has notified systemd.
 func (p *Predecessor) Serving() {
 	if p == nil {
 		return
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	_ = send(p.conn, msgServing, "") // fails when it has ended
+	_ = send(p.conn, msgServing, "") // fails if the old process has ended
 }
 
-// forgetTime bounds the wait for a purge by the other process.
-const forgetTime = 5 * time.Second
+// purgeTimeout bounds the wait for a purge by another process.
+const purgeTimeout = 5 * time.Second
 
-// Forget has the other processes, which may still answer requests, forget files too: what names
-// one, all in a folder with a slash at its end, or all by the empty string. When it returns nil
-// that is done, or they have ended.
+// Forget purges files in the other processes, which may still answer requests. what is a file, a
+// folder with a slash at its end, or "" for all files. When Forget returns nil, all of them have
+// applied the purge or have ended.
 func (p *Predecessor) Forget(what string) error {
 	if p == nil {
 		return nil
@@ -73,7 +74,7 @@ func (p *Predecessor) Forget(what string) error {
 	defer p.mu.Unlock()
 	var errs []error
 	p.links = slices.DeleteFunc(p.links, func(conn *net.UnixConn) (ended bool) {
-		err := conn.SetDeadline(time.Now().Add(forgetTime))
+		err := conn.SetDeadline(time.Now().Add(purgeTimeout))
 		if err == nil {
 			err = send(conn, msgPurge, what)
 		}
@@ -85,16 +86,16 @@ func (p *Predecessor) Forget(what string) error {
 		}
 		var late net.Error
 		if errors.As(err, &late) && late.Timeout() {
-			errs = append(errs, errors.New("a process that ends its answers has not forgotten files in time"))
+			errs = append(errs, fmt.Errorf("an older process did not apply the purge within %s", purgeTimeout))
 		}
-		_ = conn.Close() // it has ended, or an answer that comes later would be taken for another one's
+		_ = conn.Close() // the process has ended, or a late answer would be read as that of the next purge
 		return true
 	})
 	return errors.Join(errs...)
 }
 
-// Links are copies of the connections to the processes that have not ended, for the next process.
-// The caller closes them.
+// Links returns copies of the connections to the running older processes, for the next process. The
+// caller closes them.
 func (p *Predecessor) Links() (fds []int, err error) {
 	if p == nil {
 		return nil, nil
@@ -116,7 +117,7 @@ func (p *Predecessor) Links() (fds []int, err error) {
 	return fds, nil
 }
 
-// Leave leaves the connections to the next process, which has its own copies.
+// Leave closes the connections, of which the next process has its own copies.
 func (p *Predecessor) Leave() {
 	if p == nil {
 		return
@@ -124,7 +125,7 @@ func (p *Predecessor) Leave() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	for _, conn := range p.links {
-		_ = conn.Close() // nothing was sent
+		_ = conn.Close() // no message is pending
 	}
 	p.links = nil
 }

@@ -19,7 +19,7 @@ import (
 	"fastdfs-gateway/internal/listen"
 )
 
-// StarterCommand is the subcommand that a starter runs as.
+// StarterCommand is the subcommand that runs a starter.
 const StarterCommand = "starter"
 
 // starterFd is the descriptor of the starter's connection to its gateway.
@@ -27,12 +27,12 @@ const starterFd = 3
 
 // Starter starts new processes of the program for a gateway.
 type Starter struct {
-	Program string // file; a link in it is followed when a process is started
+	Program string // path of the program file; links are resolved when a process is started
 	cmd     *exec.Cmd
 	conn    *net.UnixConn
 }
 
-// NewStarter starts a starter, for os.Args. The caller closes it.
+// NewStarter starts a starter for the program and arguments of os.Args. The caller closes it.
 func NewStarter() (*Starter, error) {
 	program, err := programFile(os.Args[0])
 	if err != nil {
@@ -52,8 +52,8 @@ func NewStarter() (*Starter, error) {
 	return &Starter{program, cmd, conn}, nil
 }
 
-// programFile is the file of the running program: the one that a name leads to, so that a link
-// which is changed later counts, or the file itself where the name is of no file or of another one.
+// programFile returns the path of the running program: that of name if it is the running program,
+// so that an upgrade can change a link in it, else the path of the file itself.
 func programFile(name string) (string, error) {
 	own, err := os.Executable()
 	if err != nil {
@@ -71,7 +71,8 @@ func programFile(name string) (string, error) {
 	return own, nil
 }
 
-// Close ends the starter. Processes that it has started go on. A nil Starter has nothing to close.
+// Close ends the starter. The processes that it has started keep running. Close of a nil Starter
+// does nothing.
 func (s *Starter) Close() error {
 	if s == nil {
 		return nil
@@ -85,18 +86,17 @@ type Handed struct {
 	Name string // for listen.Given
 }
 
-// Times that a new process has.
 const (
-	readyTime = time.Minute     // to be ready
-	replyTime = 5 * time.Second // of the starter, to answer
+	readyTimeout = time.Minute     // for a new process to be ready
+	replyTimeout = 5 * time.Second // for the starter to answer
 )
 
-// Start starts a process with these sockets, and connections to processes that have not ended
-// (Predecessor.Links), and returns when it is ready to serve. The descriptors stay the caller's.
-// After an error there is no such process any more.
+// Start starts a process with these sockets, and with connections to older processes that are still
+// running (Predecessor.Links). It returns when the process is ready to serve. The caller keeps and
+// closes the descriptors. After an error the process has ended.
 func (s *Starter) Start(ctx context.Context, sockets []Handed, links []int) (_ *Successor, err error) {
 	if n := len(sockets) + len(links); n > maxSockets {
-		return nil, fmt.Errorf("there are %d sockets, %d can be handed over", n, maxSockets)
+		return nil, fmt.Errorf("cannot hand over %d sockets: the limit is %d", n, maxSockets)
 	}
 	conn, theirs, err := socketPair()
 	if err != nil {
@@ -121,16 +121,16 @@ func (s *Starter) Start(ctx context.Context, sockets []Handed, links []int) (_ *
 		err = s.awaitReady(ctx, n)
 	}
 	if err != nil {
-		n.Abort() // without a word it would serve: this process would have died
+		n.Abort() // without a message the process would serve, as if this one had died
 		return nil, err
 	}
 	return n, nil
 }
 
-// started reads the starter's answer: the id of the process.
+// started reads the starter's answer and returns the process id.
 func (s *Starter) started() (pid int, err error) {
 	for {
-		if err := s.conn.SetReadDeadline(time.Now().Add(replyTime)); err != nil {
+		if err := s.conn.SetReadDeadline(time.Now().Add(replyTimeout)); err != nil {
 			return 0, err
 		}
 		word, text, _, err := receive(s.conn)
@@ -145,9 +145,9 @@ func (s *Starter) started() (pid int, err error) {
 	}
 }
 
-// awaitReady returns when the process is ready.
+// awaitReady waits until the process is ready, for at most readyTimeout.
 func (s *Starter) awaitReady(ctx context.Context, n *Successor) error {
-	limited, cancel := context.WithTimeout(ctx, readyTime)
+	limited, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	defer context.AfterFunc(limited, func() { _ = n.conn.SetReadDeadline(time.Unix(1, 0)) })() // ends receive
 	word, text, _, err := receive(n.conn)
@@ -157,15 +157,15 @@ func (s *Starter) awaitReady(ctx context.Context, n *Successor) error {
 	case err == nil && word == msgFailed:
 		return errors.New(text)
 	case limited.Err() != nil:
-		_ = send(s.conn, msgKill, strconv.Itoa(n.PID)) // without a starter there is no way to end it
+		_ = send(s.conn, msgKill, strconv.Itoa(n.PID)) // fails without a starter, and nothing else can end it
 		return fmt.Errorf("process %d is not ready: %w", n.PID, context.Cause(limited))
 	}
 	return fmt.Errorf("process %d has ended before it was ready%s", n.PID, s.stateOf(n.PID))
 }
 
-// stateOf says how a process has ended; empty = it is not known.
+// stateOf returns the exit state of a process as text, "" if it is not known.
 func (s *Starter) stateOf(pid int) string {
-	if s.conn.SetReadDeadline(time.Now().Add(replyTime)) != nil {
+	if s.conn.SetReadDeadline(time.Now().Add(replyTimeout)) != nil {
 		return ""
 	}
 	for {
@@ -179,13 +179,14 @@ func (s *Starter) stateOf(pid int) string {
 	}
 }
 
-// RunStarter is the starter: it starts a program whenever its gateway says so, until that ends.
-// args are the program's file, the name that it is to be called by, and its arguments.
+// RunStarter runs a starter: it starts the program at each request of its gateway, until the
+// gateway ends. args are the path of the program file, its argv[0], and its arguments.
 func RunStarter(args []string) error {
 	if len(args) < 2 {
-		return errors.New("only a gateway runs a starter")
+		return errors.New("this command is for internal use: a gateway runs it to prepare upgrades")
 	}
-	// They are meant for the gateways. An ignored signal would be ignored by the new process too.
+	// These signals are meant for the gateways. They are caught and not ignored, since the new
+	// process would inherit an ignored signal.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT, syscall.SIGHUP,
 		syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGPIPE)
 	conn, err := connOf(starterFd)
@@ -194,7 +195,7 @@ func RunStarter(args []string) error {
 	}
 	defer conn.Close()
 	var mu sync.Mutex                // guards running
-	running := map[int]*os.Process{} // that have not ended
+	running := map[int]*os.Process{} // by process id
 	for {
 		word, text, fds, err := receive(conn)
 		if err != nil {
@@ -203,22 +204,22 @@ func RunStarter(args []string) error {
 		switch word {
 		case msgKill:
 			mu.Lock()
-			pid, _ := strconv.Atoi(text) // 0 is none of these
+			pid, _ := strconv.Atoi(text) // 0 if malformed, which is no process id
 			if process := running[pid]; process != nil {
-				_ = process.Kill() // it may have ended just now
+				_ = process.Kill() // fails if it has just ended
 			}
 			mu.Unlock()
 		case msgStart:
 			process, err := startProgram(args[0], args[1:], text, fds)
 			if err != nil {
-				_ = send(conn, msgFailed, err.Error()) // the next receive ends when this fails
+				_ = send(conn, msgFailed, err.Error()) // the next receive fails if this fails
 				break
 			}
 			mu.Lock()
 			running[process.Pid] = process
 			mu.Unlock()
 			_ = send(conn, msgStarted, strconv.Itoa(process.Pid))
-			go func() { // ends with the process, or with this one
+			go func() { // ends with the started process, or with the starter
 				state, err := process.Wait()
 				mu.Lock()
 				delete(running, process.Pid)
@@ -231,13 +232,14 @@ func RunStarter(args []string) error {
 	}
 }
 
-// startProgram starts a process with sockets, and closes them here. what is the number of those
-// that listen, and their names; behind these come its connections to other processes.
+// startProgram starts a process with sockets, and closes them here. what is the number of listening
+// sockets and their names. The other descriptors, at the end of fds, are connections to other
+// processes.
 func startProgram(program string, args []string, what string, fds []int) (*os.Process, error) {
 	number, names, _ := strings.Cut(what, " ")
 	listening, err := strconv.Atoi(number)
 	if err != nil || listening < 0 || listening >= len(fds) {
-		return nil, fmt.Errorf("%q of %d sockets are to listen", number, len(fds))
+		return nil, fmt.Errorf("cannot start a process: %q listening sockets among %d descriptors", number, len(fds))
 	}
 	files := []*os.File{os.Stdin, os.Stdout, os.Stderr}
 	for _, fd := range fds {
@@ -252,7 +254,7 @@ func startProgram(program string, args []string, what string, fds []int) (*os.Pr
 	})
 	var links []string
 	for n := listening; n < len(fds); n++ {
-		links = append(links, strconv.Itoa(3+n)) // behind standard input, output and error
+		links = append(links, strconv.Itoa(3+n)) // after standard input, output and error
 	}
 	env = append(env, fmt.Sprintf("LISTEN_FDS=%d", listening), "LISTEN_FDNAMES="+names,
 		listen.Handed+"="+strings.Join(links, ","))

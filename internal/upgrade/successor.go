@@ -11,20 +11,21 @@ import (
 type Successor struct {
 	PID     int
 	conn    *net.UnixConn
-	serving chan struct{} // closed when it serves
-	ended   chan struct{} // closed when it says nothing any more
+	serving chan struct{} // closed when the process serves
+	ended   chan struct{} // closed when Follow returns
 }
 
-// Go has the process serve. This one must have stopped accepting.
+// Go makes the process serve. This process must have stopped accepting.
 func (n *Successor) Go() error { return send(n.conn, msgGo, "") }
 
 // Abort ends the process.
 func (n *Successor) Abort() {
-	_ = send(n.conn, msgAbort, "") // fails when it has ended
-	_ = n.conn.Close()             // nothing is left to be said
+	_ = send(n.conn, msgAbort, "") // fails if the process has ended
+	_ = n.conn.Close()             // no message is pending
 }
 
-// Follow calls forget for what the process has purged (see Predecessor.Forget), until Close.
+// Follow calls forget for each purge that the process applies (see Predecessor.Forget), until
+// Close.
 func (n *Successor) Follow(forget func(what string)) {
 	defer close(n.ended)
 	serving := sync.OnceFunc(func() { close(n.serving) })
@@ -38,20 +39,20 @@ func (n *Successor) Follow(forget func(what string)) {
 			serving()
 		case msgPurge:
 			forget(text)
-			_ = send(n.conn, msgPurged, "") // the next receive ends when this fails
+			_ = send(n.conn, msgPurged, "") // the next receive fails if this fails
 		}
 	}
 }
 
-// AwaitServing returns when the process serves, or ctx has ended. The error means that the process
-// has ended before. Follow must run.
+// AwaitServing waits until the process serves or ctx ends. It returns an error if the process ended
+// before it served. Follow must be running.
 func (n *Successor) AwaitServing(ctx context.Context) error {
 	select {
 	case <-n.serving:
 	case <-ctx.Done():
 	case <-n.ended:
 		select {
-		case <-n.serving: // and has ended since
+		case <-n.serving: // it served and has ended since
 		default:
 			return fmt.Errorf("the new process %d has ended before it served", n.PID)
 		}
@@ -59,5 +60,5 @@ func (n *Successor) AwaitServing(ctx context.Context) error {
 	return nil
 }
 
-// Close ends Follow. The process goes on.
+// Close ends Follow. The process keeps running.
 func (n *Successor) Close() { _ = n.conn.Close() } // it may have ended

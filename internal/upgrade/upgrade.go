@@ -1,23 +1,23 @@
-// Package upgrade replaces the running process by a new one, made from the program's file as it is
-// by then, which takes over the listening sockets.
+// Package upgrade replaces the running process by a new one, started from the current program file,
+// which takes over the listening sockets.
 //
 //	old             starter            new
 //	 |--- sockets ---->|                          Starter.Start
 //	 |                 |--- exec ------>|         FromEnvironment
 //	 |<------------- ready -------------|         Predecessor.Ready; or "failed" and the reason
-//	 | accepts no more                  |
+//	 | stops accepting                  |
 //	 |-------------- go --------------->|         Successor.Go; Ready returns
 //	 |<------------ serving ------------|         Predecessor.Serving
-//	 | ends its answers                 |
+//	 | finishes its responses           |
 //	 |<------------ purge --------------|         Predecessor.Forget
 //	 |------------- purged ------------>|
 //
 // Between ready and go connections wait in the sockets. So one process at a time accepts, writes to
 // the disk of the cache, and is a member of the fleet.
 //
-// The starter is a process that the gateway starts before it gives up rights: what the gateway
-// could start would have no more rights than itself (Landlock, user). It starts one program with
-// the arguments that it was started with, and takes nothing else from the gateway than sockets.
+// The gateway starts the starter before it drops rights: a process that the gateway starts later
+// has no more rights than the gateway (Landlock, user). The starter starts one program with fixed
+// arguments, and accepts only sockets from the gateway.
 package upgrade
 
 import (
@@ -33,18 +33,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Messages between the processes: a word, and what it is about.
+// Messages between the processes: a word, a blank, and an argument.
 const (
 	msgStart   = "start"   // to the starter: start the program; with names and descriptors of sockets
 	msgKill    = "kill"    // to the starter: kill the process with this id
 	msgStarted = "started" // from the starter: the id of the process
 	msgEnded   = "ended"   // from the starter: id and state of a process
 	msgReady   = "ready"
-	msgFailed  = "failed" // and the reason
+	msgFailed  = "failed" // with the reason
 	msgGo      = "go"
 	msgAbort   = "abort"
 	msgServing = "serving"
-	msgPurge   = "purge" // and the file, the folder with a slash at its end, or nothing: all files
+	msgPurge   = "purge" // with a file, a folder with a slash at its end, or nothing: all files
 	msgPurged  = "purged"
 )
 
@@ -53,7 +53,8 @@ const (
 	maxSockets = 200 // SCM_MAX_FD of Linux is 253
 )
 
-// socketPair returns both ends of a connection that keeps messages apart. They are not inherited.
+// socketPair returns both ends of a connection that preserves message boundaries. Child processes
+// do not inherit them.
 func socketPair() (ours *net.UnixConn, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
@@ -66,7 +67,7 @@ func socketPair() (ours *net.UnixConn, theirs *os.File, err error) {
 	return ours, theirs, nil
 }
 
-// connOf makes a connection of a descriptor, which it takes over.
+// connOf returns the connection of a descriptor, which belongs to the connection from then on.
 func connOf(fd int) (*net.UnixConn, error) {
 	unix.CloseOnExec(fd)
 	f := os.NewFile(uintptr(fd), "upgrade")
@@ -110,7 +111,8 @@ func receive(conn *net.UnixConn) (word, text string, fds []int, err error) {
 	return word, text, fds, err
 }
 
-// FromEnvironment is the process that this one replaces; nil = none. It is called once.
+// FromEnvironment returns the process that this one replaces, nil if there is none. It is called
+// once.
 func FromEnvironment() (*Predecessor, error) {
 	text, ok := os.LookupEnv(listen.Handed)
 	if !ok {
@@ -123,7 +125,7 @@ func FromEnvironment() (*Predecessor, error) {
 	for field := range strings.SplitSeq(text, ",") {
 		fd, err := strconv.Atoi(field)
 		if err != nil {
-			return nil, fmt.Errorf("cannot take over from another process: %s=%q is no list of descriptors",
+			return nil, fmt.Errorf("cannot take over from another process: %s=%q is not a list of descriptors",
 				listen.Handed, text)
 		}
 		conn, err := connOf(fd)

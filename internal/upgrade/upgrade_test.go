@@ -92,7 +92,7 @@ func TestNoPredecessor(t *testing.T) {
 	old.Fail(errAborted)
 	t.Setenv("GATEWAY_UPGRADE", "x")
 	_, err = FromEnvironment()
-	require.ErrorContains(t, err, `GATEWAY_UPGRADE="x" is no list of descriptors`)
+	require.ErrorContains(t, err, `GATEWAY_UPGRADE="x" is not a list of descriptors`)
 }
 
 // TestStartGivenUp: a new process that is given up before it is ready ends; it does not take the
