@@ -118,8 +118,6 @@ type Client struct {
 	fences     []string // keys of the fence counters by shard
 	waitQueues waitQueues
 
-	folderWaiters folderWaiters
-
 	ctx    context.Context // of background work; cancelled by Close
 	cancel context.CancelFunc
 	mu     sync.Mutex // guards closed, and running against Add after Wait
@@ -226,12 +224,6 @@ func (c *Client) acquire(ctx context.Context, keys []string, o LockOptions) (*Lo
 		return nil, err
 	}
 	w := c.lockRequest(keys, &o)
-	if !o.Policy.waits() {
-		if err := c.usable(ctx); err != nil {
-			return nil, err
-		}
-		return c.attempt(ctx, w, "", o)
-	}
 	return c.acquireOrWait(ctx, keys[0], o, func(ctx context.Context, waiter string) (*Lock, error) {
 		return c.attempt(ctx, w, waiter, o)
 	})

@@ -25,7 +25,7 @@
 // is paused beyond the end of its lock may still act, and a Redis that fails over or restarts
 // without its data forgets locks, since replication is asynchronous. Data that two holders must
 // never write needs the lock's fence, a number that rises with every acquisition: the protected
-// resource refuses a lower fence than it has seen. Commit does so for a value in Redis.
+// resource refuses a lower fence than it has seen. docs/locks.md shows this for a value in Redis.
 //
 // A waiting call is notified of the release by a message, and also checks the lock when it expires
 // and at each Options.Poll. All calls of one process that wait for one lock cost Redis as much as

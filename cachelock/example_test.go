@@ -118,23 +118,6 @@ func ExampleClient_AcquireAll() {
 	// <nil>
 }
 
-// A holder that has been overtaken changes nothing, whether it knows or not.
-func ExampleCommit() {
-	ctx := context.Background()
-	rdb := redis.NewClient(&redis.Options{Addr: "127.0.0.1:6379"})
-	locks := cachelock.New(rdb, cachelock.Options{})
-	defer locks.Close()
-	lock, err := locks.Acquire(ctx, "entry", cachelock.LockOptions{})
-	if err != nil {
-		return
-	}
-	defer lock.Release(ctx)
-	err = cachelock.Commit(ctx, rdb, "value-of-entry", lock.Fence(), []byte("new"), time.Hour)
-	if errors.Is(err, cachelock.ErrLost) {
-		fmt.Println("somebody has taken the lock since, and written")
-	}
-}
-
 func ExampleLock_Fence() {
 	ctx := context.Background()
 	locks := cachelock.NewLocal(cachelock.Options{})

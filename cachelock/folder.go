@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"strings"
-	"sync"
 	"time"
 )
 
@@ -128,28 +127,24 @@ func (f *Folders) acquire(ctx context.Context, kinds []kind, paths []string, o L
 	if len(paths) > 1 && within(w.claims[0].path, w.claims[1].path) {
 		return nil, invalid("the target %q is the source %q or lies in it", keys[1], keys[0])
 	}
-	q := &folderWaiter{waiters: &f.c.folderWaiters, namespace: f.namespace, queue: f.queueName(w.claims),
-		claims: w.claims}
-	defer q.leave()
-	lock, err := f.c.acquireOrWait(ctx, q.queue, o, func(ctx context.Context, waiter string) (*Lock, error) {
-		return f.try(ctx, w, keys, q, waiter, o)
+	queue := f.queueName(w.claims)
+	lock, err := f.c.acquireOrWait(ctx, queue, o, func(ctx context.Context, waiter string) (*Lock, error) {
+		w.waiter = waiter
+		return f.try(ctx, w, keys, queue, o)
 	})
-	if held := (*HeldError)(nil); errors.As(err, &held) && held.Key == q.queue { // no attempt has named the holder
+	if held := (*HeldError)(nil); errors.As(err, &held) && held.Key == queue { // no attempt has named the holder
 		err = &HeldError{Key: keys[0]}
 	}
 	return lock, err
 }
 
 // try sends one request.
-func (f *Folders) try(ctx context.Context, w folderRequest, keys []string, q *folderWaiter, waiter string,
+func (f *Folders) try(ctx context.Context, w folderRequest, keys []string, queue string,
 	o LockOptions) (*Lock, error) {
-	if w.waiter = waiter; waiter != "" {
-		q.enter()
-	}
 	start := time.Now()
 	h, fence, err := f.store.acquire(ctx, w)
 	if held := (*HeldError)(nil); errors.As(err, &held) {
-		held.queue = q.queue
+		held.queue = queue
 	}
 	if err != nil {
 		return nil, err
@@ -160,7 +155,8 @@ func (f *Folders) try(ctx context.Context, w folderRequest, keys []string, q *fo
 // folderQueuePrefix begins the names of the wait queues for folders.
 const folderQueuePrefix = "\x00folder\x00"
 
-// queueName returns the wait queue of all requests for the same claims.
+// queueName returns the name of the wait queue of all requests for the same claims: the prefix and
+// the namespace, then for each claim NUL, the letter of its kind, and its path.
 func (f *Folders) queueName(claims []claim) string {
 	name := folderQueuePrefix + f.namespace
 	for _, c := range claims {
@@ -169,79 +165,25 @@ func (f *Folders) queueName(claims []claim) string {
 	return name
 }
 
-// folderWaiters are the wait queues of this process, by namespace, with their claims. A release
-// notifies the queues with overlapping paths: any of them may be able to continue, so the head of
-// each tries.
-type folderWaiters struct {
-	mu sync.Mutex // guards all
-	m  map[string]map[string]*folderWaitQueue
+// foldersReleased notifies the wait queues of a namespace whose paths overlap the released ones.
+// Any of them may be able to continue, so the head of each tries.
+func (c *Client) foldersReleased(namespace string, released []string) {
+	prefix := folderQueuePrefix + namespace + "\x00"
+	c.waitQueues.wakeMatching(func(key string) bool {
+		claims, ok := strings.CutPrefix(key, prefix)
+		return ok && claimsOverlap(claims, released)
+	})
 }
 
-// folderWaitQueue is the claims of a wait queue, and the number of its waiters.
-type folderWaitQueue struct {
-	claims []claim
-	users  int
-}
-
-// folderWaiter is one request in a wait queue, once it has entered it.
-type folderWaiter struct {
-	waiters          *folderWaiters
-	namespace, queue string
-	claims           []claim
-	entered          bool
-}
-
-func (q *folderWaiter) enter() {
-	if q.entered {
-		return
-	}
-	q.entered = true
-	q.waiters.mu.Lock()
-	defer q.waiters.mu.Unlock()
-	if q.waiters.m == nil {
-		q.waiters.m = map[string]map[string]*folderWaitQueue{}
-	}
-	if q.waiters.m[q.namespace] == nil {
-		q.waiters.m[q.namespace] = map[string]*folderWaitQueue{}
-	}
-	entry := q.waiters.m[q.namespace][q.queue]
-	if entry == nil {
-		entry = &folderWaitQueue{claims: q.claims}
-		q.waiters.m[q.namespace][q.queue] = entry
-	}
-	entry.users++
-}
-
-func (q *folderWaiter) leave() {
-	if !q.entered {
-		return
-	}
-	q.waiters.mu.Lock()
-	defer q.waiters.mu.Unlock()
-	namespace := q.waiters.m[q.namespace]
-	if namespace[q.queue].users--; namespace[q.queue].users > 0 {
-		return
-	}
-	if delete(namespace, q.queue); len(namespace) == 0 {
-		delete(q.waiters.m, q.namespace)
-	}
-}
-
-// foldersReleased notifies the wait queues whose paths overlap the released ones.
-func (c *Client) foldersReleased(namespace string, paths []string) {
-	c.folderWaiters.mu.Lock()
-	defer c.folderWaiters.mu.Unlock()
-	for queue, entry := range c.folderWaiters.m[namespace] {
-		if entry.overlaps(paths) {
-			c.waitQueues.wake(queueKeyOf(c.process, queue))
+// claimsOverlap reports whether a path of claims, as queueName writes them, overlaps one of paths.
+func claimsOverlap(claims string, paths []string) bool {
+	for claim := range strings.SplitSeq(claims, "\x00") {
+		if claim == "" {
+			continue // not of queueName: a plain lock whose key has the same prefix
 		}
-	}
-}
-
-func (e *folderWaitQueue) overlaps(paths []string) bool {
-	for _, c := range e.claims {
+		wanted := claim[1:] // without the letter
 		for _, path := range paths {
-			if within(c.path, path) || within(path, c.path) {
+			if within(wanted, path) || within(path, wanted) {
 				return true
 			}
 		}

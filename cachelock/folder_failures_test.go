@@ -79,9 +79,9 @@ func TestFolderKilledProcess(t *testing.T) {
 	out, err := victim.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, victim.Start())
-	waitQueues := bufio.NewScanner(out)
-	for waitQueues.Scan() && waitQueues.Text() != "held" {
-		t.Log(waitQueues.Text())
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && lines.Text() != "held" {
+		t.Log(lines.Text())
 	}
 	f := foldersOf(t, cachelock.PatientClient(t, server), cachelock.Options{Prefix: "killed", Poll: time.Hour})
 	for left, start := killedTTL, time.Now(); ; time.Sleep(20 * time.Millisecond) { // it is renewed

@@ -159,7 +159,7 @@ func (t *localTree) conflict(c claim) *localEntry {
 			lists = p.below
 		}
 		for class, l := range lists {
-			if strings.IndexByte(stops[c.kind], class) >= 0 {
+			if strings.IndexByte(excludedBy[c.kind], class) >= 0 {
 				return l.Front().Value.(*localEntry)
 			}
 		}

@@ -93,7 +93,7 @@ func (f *redisFolders) clear(ctx context.Context) error {
 func folderArgs(w folderRequest) []any {
 	args := []any{classes, w.token, millis(w.ttl), w.waiter, millis(w.queueTTL)}
 	for _, c := range w.claims {
-		args = append(args, string(classOf[c.kind]), c.path, stops[c.kind])
+		args = append(args, string(classOf[c.kind]), c.path, excludedBy[c.kind])
 	}
 	return args
 }

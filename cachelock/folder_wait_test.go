@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -37,15 +38,20 @@ func twoFolders(t *testing.T, test func(t *testing.T, a, b *Folders)) {
 	})
 }
 
-// waiting is the number of lines that wait for folders in this process.
-func waiting(f *Folders) int {
-	f.c.folderWaiters.mu.Lock()
-	defer f.c.folderWaiters.mu.Unlock()
-	return len(f.c.folderWaiters.m[f.namespace])
+// waiting returns the number of wait queues of f in this process that have entered the queue in
+// Redis.
+func waiting(f *Folders) (n int) {
+	f.c.waitQueues.mu.Lock()
+	defer f.c.waitQueues.mu.Unlock()
+	for name, queue := range f.c.waitQueues.m {
+		if strings.HasPrefix(name.key, folderQueuePrefix+f.namespace+"\x00") && queue.entered {
+			n++
+		}
+	}
+	return n
 }
 
-// untilWaiting returns when so many wait queues are registered. The request of a head may still be
-// running: then it finds what was released meanwhile.
+// untilWaiting returns when so many wait queues have entered.
 func untilWaiting(t *testing.T, f *Folders, waitQueues int) {
 	t.Helper()
 	eventually.True(t, func() bool { return waiting(f) == waitQueues })

@@ -18,7 +18,7 @@ const releaseTimeout = 5 * time.Second
 // acquire the lock returns the error without calling fn.
 //
 // The context of fn ends with the caller's and when the lock is lost; then the error of the call
-// has ErrLost besides that of fn. LockFrom returns the lock to fn, whose fence a Commit needs.
+// has ErrLost besides that of fn. LockFrom returns the lock with its fence to fn.
 func Guard[A, R any](locker Locker, key string, o LockOptions,
 	fn func(context.Context, A) (R, error)) (func(context.Context, A) (R, error), error) {
 	keyOf, err := template.New("key").Option("missingkey=error").Parse(key)

@@ -166,8 +166,8 @@ func TestClientsShareScripts(t *testing.T) {
 	require.NoError(t, errors.Join(one.Close(), two.Close()))
 }
 
-// Whatever arrives on the channel, only the names of lines that wait here matter.
-func FuzzTold(f *testing.F) {
+// FuzzMessage: any message on the channel only notifies waiters that it names.
+func FuzzMessage(f *testing.F) {
 	c := newClient(Options{Prefix: "p", Poll: time.Hour})
 	s := newRedisStore(nil, c) // closed at once, so that it asks nothing
 	c.store = s
@@ -182,17 +182,16 @@ func FuzzTold(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, message, key, path string) {
 		s.onMessage(message) // must not panic
-		line, folder := c.waitQueues.join(queueKeyOf("me", key), false, false),
-			c.waitQueues.join(queueKeyOf(c.process, "folders"), false, false)
-		c.folderWaiters.m = map[string]map[string]*folderWaitQueue{key: {"folders": {claims: []claim{{kindShared,
-			path}}}}}
+		folders := &Folders{c: c, namespace: key}
+		plain, folder := c.waitQueues.join(queueKeyOf("me", key), false, false),
+			c.waitQueues.join(queueKeyOf(c.process, folders.queueName([]claim{{kindShared, path}})), false, false)
 		s.onMessage("me p:{3}:lock:" + key)
-		require.Len(t, line.wake, 1, "told by the name of the lock, whatever bytes it has")
+		require.Len(t, plain.wake, 1, "notified by the name of the lock, with any bytes")
 		if key != "" && !strings.Contains(key+path, "\x00") {
 			s.onMessage("me p:{3}:folder-waiting:" + key + "\x00" + path)
-			require.Len(t, folder.wake, 1, "told by the path")
+			require.Len(t, folder.wake, 1, "notified by the path")
 		}
-		c.waitQueues.leave(line)
+		c.waitQueues.leave(plain)
 		c.waitQueues.leave(folder)
 	})
 }
@@ -201,7 +200,7 @@ func FuzzTold(f *testing.F) {
 func TestRedlockClosedMeanwhile(t *testing.T) {
 	s := &redlockStore{c: newClient(Options{}), nodes: make([]*redisStore, 3)}
 	gone := failed(context.Background(), "ask", errors.New("gone"))
-	for _, errs := range [][]error{{gone, nil, gone}, {errSilent, nil, gone}, {ErrLost, gone, gone},
+	for _, errs := range [][]error{{gone, nil, gone}, {errNodeTimeout, nil, gone}, {ErrLost, gone, gone},
 		{ErrCancelled, ErrCancelled, nil}} {
 		err := s.quorumError("release a lock", errs)
 		require.ErrorIs(t, err, ErrUnreachable)

@@ -104,16 +104,16 @@ func (h *history) String() string {
 		at   time.Duration
 		text string
 	}
-	var waitQueues []line
+	var lines []line
 	for _, t := range h.tenures {
-		waitQueues = append(waitQueues, line{t.call, t.String()})
+		lines = append(lines, line{t.call, t.String()})
 	}
 	for _, d := range h.deeds {
-		waitQueues = append(waitQueues, line{d.call, d.String()})
+		lines = append(lines, line{d.call, d.String()})
 	}
-	slices.SortStableFunc(waitQueues, func(a, b line) int { return cmp.Compare(a.at, b.at) })
+	slices.SortStableFunc(lines, func(a, b line) int { return cmp.Compare(a.at, b.at) })
 	var b strings.Builder
-	for _, l := range waitQueues {
+	for _, l := range lines {
 		fmt.Fprintln(&b, l.text)
 	}
 	return b.String()

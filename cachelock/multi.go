@@ -62,8 +62,8 @@ func (c *Client) byShard(keys []string) [][]string {
 }
 
 // acquireGroups acquires one group after the other.
-func (c *Client) acquireGroups(ctx context.Context, groups [][]string, w lockRequest) (*several, error) {
-	all := &several{fences: map[string]int64{}}
+func (c *Client) acquireGroups(ctx context.Context, groups [][]string, w lockRequest) (*shardHolds, error) {
+	all := &shardHolds{fences: map[string]int64{}}
 	for _, keys := range groups {
 		w.keys = keys
 		h, fence, err := c.store.acquire(ctx, w)
@@ -81,15 +81,15 @@ func (c *Client) acquireGroups(ctx context.Context, groups [][]string, w lockReq
 	return all, nil
 }
 
-// several implements holding for several shards.
-type several struct {
+// shardHolds implements holding for locks of several shards.
+type shardHolds struct {
 	holdings []holding
 	fences   map[string]int64
 }
 
-var _ holding = (*several)(nil)
+var _ holding = (*shardHolds)(nil)
 
-func (s *several) extend(ctx context.Context, ttl time.Duration, sooner bool) error {
+func (s *shardHolds) extend(ctx context.Context, ttl time.Duration, sooner bool) error {
 	for _, h := range s.holdings {
 		if err := h.extend(ctx, ttl, sooner); err != nil {
 			return err
@@ -98,7 +98,7 @@ func (s *several) extend(ctx context.Context, ttl time.Duration, sooner bool) er
 	return nil
 }
 
-func (s *several) release(ctx context.Context) error {
+func (s *shardHolds) release(ctx context.Context) error {
 	var errs []error
 	for _, h := range s.holdings {
 		errs = append(errs, h.release(ctx))
@@ -111,7 +111,7 @@ func (l *Lock) FenceOf(key string) (int64, error) {
 	if !slices.Contains(l.keys, key) {
 		return 0, fmt.Errorf("%w: %q is none of the locks", ErrInvalid, key)
 	}
-	if s, ok := l.holding.(*several); ok {
+	if s, ok := l.holding.(*shardHolds); ok {
 		return s.fences[key], nil
 	}
 	return l.fence, nil

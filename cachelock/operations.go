@@ -145,9 +145,9 @@ func mayStart(running, wanted kind) bool {
 // Kinds that admit the same kinds are one class, which keeps look-ups short. The letter of a class
 // is that of its first kind.
 var (
-	classOf [kinds]byte   // of each kind
-	classes string        // all letters
-	stops   [kinds]string // classes that exclude a kind
+	classOf    [kinds]byte   // of each kind
+	classes    string        // all letters
+	excludedBy [kinds]string // classes that exclude a kind
 )
 
 func init() {
@@ -167,7 +167,7 @@ func init() {
 			classes += string(letter(running))
 			for wanted := range kinds {
 				if wanted.exists() && !mayStart(running, wanted) {
-					stops[wanted] += string(letter(running))
+					excludedBy[wanted] += string(letter(running))
 				}
 			}
 		}

@@ -62,7 +62,7 @@ func TestKindsOfOneClassStopTheSame(t *testing.T) {
 		for wanted := range kinds {
 			if held.exists() && wanted.exists() {
 				require.Equal(t, !mayStart(held, wanted),
-					strings.IndexByte(stops[wanted], classOf[held]) >= 0,
+					strings.IndexByte(excludedBy[wanted], classOf[held]) >= 0,
 					"held %d, wanted %d", held, wanted)
 			}
 		}

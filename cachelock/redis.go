@@ -69,7 +69,7 @@ type hold struct {
 	token string
 	name  string // of a reentrant hold
 
-	few                   [5]string // array of names if they fit
+	nameArray             [5]string // backing array of names if they fit
 	ttl, waiter, queueTTL string    // of the request
 }
 
@@ -78,7 +78,7 @@ var _ holding = (*hold)(nil)
 func (s *redisStore) newHold(w lockRequest) *hold {
 	h := &hold{s: s, keys: len(w.keys), token: w.token, name: w.hold}
 	shard := s.c.shardOf(w.keys[0])
-	if h.names = h.few[:0]; len(w.keys) > 1 {
+	if h.names = h.nameArray[:0]; len(w.keys) > 1 {
 		h.names = make([]string, 0, 1+3*len(w.keys))
 	}
 	h.names = append(h.names, s.c.fenceOf(w.keys[0]))
@@ -169,9 +169,9 @@ func (h *hold) extend(ctx context.Context, ttl time.Duration, sooner bool) error
 
 // extendOwner extends a hold of the owner and its lock, which never ends sooner because of it.
 func (h *hold) extendOwner(ctx context.Context, ttl time.Duration) error {
-	ms, nobody, none := millis(ttl), "", "0"
-	answer, err := run(ctx, h.s.rdb, h.s.scripts.reenter, h.names, &h.token, &ms, &nobody, &none, &h.name,
-		flag(true)).Slice()
+	ms, noWaiter, noQueueTTL := millis(ttl), "", "0"
+	answer, err := run(ctx, h.s.rdb, h.s.scripts.reenter, h.names, &h.token, &ms, &noWaiter, &noQueueTTL,
+		&h.name, flag(true)).Slice()
 	switch {
 	case err != nil:
 		return failed(ctx, "extend a lock", err)
@@ -244,7 +244,7 @@ func (s *redisStore) listen(caller context.Context) error {
 
 // onMessage handles a message: "waiter lock" from wake.lua, or one of folder_release.lua.
 func (s *redisStore) onMessage(message string) {
-	defer panics.Contain("hearing of a release")
+	defer panics.Contain("a message about a released lock")
 	member, name, _ := strings.Cut(message, " ")
 	shard, _ := strings.CutPrefix(name, s.c.o.Prefix+":{")
 	_, name, _ = strings.Cut(shard, "}:")

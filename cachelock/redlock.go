@@ -60,10 +60,10 @@ func (s *redlockStore) limit(ttl time.Duration) time.Duration {
 	return max(min(ttl/10, maxNodeTimeout), time.Millisecond)
 }
 
-// errSilent: a node has not answered in time. errPending: a node was not waited for.
+// errNodeTimeout: a node has not answered in time. errPending: a node was not waited for.
 var (
-	errSilent  = fmt.Errorf("%w: a node has not answered in time", ErrUnreachable)
-	errPending = errors.New("the other nodes have decided")
+	errNodeTimeout = fmt.Errorf("%w: a node has not answered in time", ErrUnreachable)
+	errPending     = errors.New("the other nodes have decided")
 )
 
 // poll asks every node concurrently. It returns their errors as soon as a majority agreed, or so
@@ -99,7 +99,7 @@ func (s *redlockStore) poll(ctx context.Context, limit time.Duration,
 		case <-late.C:
 			for i := range errs {
 				if errs[i] == errPending {
-					errs[i] = errSilent
+					errs[i] = errNodeTimeout
 				}
 			}
 			return errs, nil
@@ -110,6 +110,20 @@ func (s *redlockStore) poll(ctx context.Context, limit time.Duration,
 		}
 	}
 	return errs, nil
+}
+
+// majority asks every node, each for at most limit. It returns nil if a majority agreed.
+func (s *redlockStore) majority(ctx context.Context, what string, limit time.Duration,
+	ask func(ctx context.Context, node int) error) error {
+	errs, err := s.poll(ctx, limit, func(ctx context.Context, node int) error {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		return ask(ctx, node)
+	})
+	if err != nil {
+		return err
+	}
+	return s.quorumError(what, errs)
 }
 
 // decided reports whether the missing answers cannot change the result.
@@ -159,7 +173,7 @@ func (s *redlockStore) unreachable(what string, errs []error) error {
 		}
 	}
 	if len(why) == 0 {
-		why = []error{errSilent}
+		why = []error{errNodeTimeout}
 	}
 	_, _, down := tally(errs)
 	return fmt.Errorf("cannot %s: %w: %d of %d nodes do not serve: %w", what, ErrUnreachable, down, len(s.nodes),
@@ -277,16 +291,9 @@ func (h *redlockHold) extend(ctx context.Context, ttl time.Duration, sooner bool
 		h.until = until
 	}
 	h.mu.Unlock()
-	limit := h.s.limit(ttl)
-	errs, err := h.s.poll(ctx, limit, func(ctx context.Context, node int) error {
-		ctx, cancel := context.WithTimeout(ctx, limit)
-		defer cancel()
+	return h.s.majority(ctx, "extend a lock", h.s.limit(ttl), func(ctx context.Context, node int) error {
 		return h.holds[node].extend(ctx, ttl, sooner)
 	})
-	if err != nil {
-		return err
-	}
-	return h.s.quorumError("extend a lock", errs)
 }
 
 func (h *redlockHold) release(ctx context.Context) error {
@@ -308,7 +315,7 @@ func (h *redlockHold) releaseNode(ctx context.Context, node int, limit time.Dura
 	select {
 	case <-h.asked[node]:
 	case <-ctx.Done():
-		return errSilent
+		return errNodeTimeout
 	}
 	for pause := limit; ; pause *= 2 {
 		one, cancel := context.WithTimeout(ctx, limit)
@@ -326,30 +333,16 @@ func (h *redlockHold) releaseNode(ctx context.Context, node int, limit time.Dura
 }
 
 func (s *redlockStore) leave(ctx context.Context, key, waiter string) error {
-	limit := s.limit(s.c.o.TTL)
-	errs, err := s.poll(ctx, limit, func(ctx context.Context, node int) error {
-		ctx, cancel := context.WithTimeout(ctx, limit)
-		defer cancel()
+	return s.majority(ctx, "leave a queue", s.limit(s.c.o.TTL), func(ctx context.Context, node int) error {
 		return s.nodes[node].leave(ctx, key, waiter)
 	})
-	if err != nil {
-		return err
-	}
-	return s.quorumError("leave a queue", errs)
 }
 
 // listen subscribes on a majority of the nodes.
 func (s *redlockStore) listen(ctx context.Context) error {
-	limit := s.limit(s.c.o.TTL)
-	errs, err := s.poll(ctx, limit, func(ctx context.Context, node int) error {
-		ctx, cancel := context.WithTimeout(ctx, limit)
-		defer cancel()
+	return s.majority(ctx, "subscribe to releases", s.limit(s.c.o.TTL), func(ctx context.Context, node int) error {
 		return s.nodes[node].listen(ctx)
 	})
-	if err != nil {
-		return err
-	}
-	return s.quorumError("subscribe to releases", errs)
 }
 
 func (s *redlockStore) close() error {

@@ -115,7 +115,6 @@ func TestCluster(t *testing.T) {
 	rdb := c.Client()
 	t.Run("conformance", func(t *testing.T) { conformance(t, func() redis.UniversalClient { return rdb }) })
 	t.Run("slots", func(t *testing.T) { clusterSlots(t, rdb) })
-	t.Run("commits", func(t *testing.T) { clusterCommits(t, rdb) })
 	t.Run("folders", func(t *testing.T) { clusterFolders(t, rdb) })
 	t.Run("failover", func(t *testing.T) { clusterFailover(t, c) })
 }

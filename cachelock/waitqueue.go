@@ -84,6 +84,17 @@ func (l *waitQueues) wake(name queueKey) bool {
 	return queue != nil
 }
 
+// wakeMatching notifies the heads of all queues of locks whose key matches.
+func (l *waitQueues) wakeMatching(matches func(key string) bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for name, queue := range l.m {
+		if matches(name.key) {
+			queue.head().notify()
+		}
+	}
+}
+
 // status reports whether w is the head; failed is not nil if waiting is pointless.
 func (l *waitQueues) status(w *waiter) (head bool, failed error) {
 	l.mu.Lock()

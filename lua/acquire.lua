@@ -10,7 +10,7 @@
 -- ARGV[5]    "1" = fair: not before the names in the queue
 --
 -- Result: {1, fence} if acquired; {0, n, remaining milliseconds, token of the holder} if the n-th
--- lock is held, cut where another program has written a long one. If the lock is free but others are
+-- lock is held, cut if another program has written a long one. If the lock is free but others are
 -- first in its queue, the token is "".
 --
 -- The lock and its expiry are set by one SET. Time is the server's. A lock that has this token
@@ -30,7 +30,7 @@ if not taken then
 	local function enqueue(queue, living)
 		for _, key in ipairs({queue, living}) do
 			local kind = redis.call('TYPE', key).ok
-			if kind ~= 'zset' and kind ~= 'none' then -- somebody else's, which would stay for ever
+			if kind ~= 'zset' and kind ~= 'none' then -- of another program, without an expiry
 				redis.call('DEL', key)
 			end
 		end
@@ -67,7 +67,7 @@ if not taken then
 		local holder = redis.pcall('GET', lock)
 		if holder == ARGV[1] then
 			return false
-		elseif type(holder) == 'table' then -- of another type: somebody else's
+		elseif type(holder) == 'table' then -- an error: a key of another type, of another program
 			return '?', redis.call('PTTL', lock)
 		elseif holder then
 			return holder, redis.call('PTTL', lock)

@@ -7,7 +7,8 @@
 -- ARGV[6..] for each claim: its class, its path, the letters of the classes that exclude it
 --
 -- Result: {1, fence} if all are claimed; {0, remaining milliseconds, token, path} of a claim in the
--- way; {2} if so many claims have expired that this call only removed a part of them: call again.
+-- way, cut if another program has written long ones; {2} if so many claims have expired that this
+-- call only removed a part of them: call again.
 --
 -- Expired claims are removed first. So every claim that is found is valid, and one look-up in each
 -- set suffices: one HMGET for the ancestors, and below the path the first entry of each excluding
@@ -75,7 +76,8 @@ for i = 6, #ARGV, 3 do
 		if ARGV[4] ~= '' then
 			wait()
 		end
-		return {0, tonumber(redis.call('ZSCORE', KEYS[2], holder)) - now, holder, path}
+		local left = tonumber(redis.call('ZSCORE', KEYS[2], holder)) - now
+		return {0, left, string.sub(holder, 1, 1024), string.sub(path, 1, 4097)}
 	end
 end
 

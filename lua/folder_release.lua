@@ -1,4 +1,5 @@
--- Releases a token's claims and notifies every process that waits in the namespace.
+-- Releases a token's claims and notifies the processes that wait in the namespace, at most 1,000.
+-- Others check the lock at their next poll.
 --
 -- KEYS, ARGV[1..2]  see folder_common.lua
 -- ARGV[3]  beginning of the channels' names; the name of a process follows
@@ -17,7 +18,7 @@ local claims = drop(token)
 for i = 3, #claims, 2 do
 	message = message .. '\0' .. claims[i]
 end
-for _, process in ipairs(redis.call('ZRANGEBYSCORE', KEYS[5], string.format('(%.0f', now), '+inf')) do
+for _, process in ipairs(redis.call('ZRANGEBYSCORE', KEYS[5], string.format('(%.0f', now), '+inf', 'LIMIT', 0, 1000)) do
 	redis.call('PUBLISH', ARGV[3] .. process, process .. message)
 end
 if tonumber(till) <= now then

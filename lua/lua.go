@@ -24,11 +24,6 @@ var Extend string
 //go:embed leave.lua
 var Leave string
 
-// Commit writes a value unless a later holder of the lock has written already.
-//
-//go:embed commit.lua
-var Commit string
-
 // Reenter acquires a lock that its owner may acquire again.
 //
 //go:embed reenter.lua
