@@ -49,9 +49,9 @@ type DiskOptions struct {
 // of memory, and 80 more when it was used.
 //
 // A disk that cannot be written to gets no writes, and one that cannot be read no reads, for
-// DiskOptions.Retry, or up to a quarter less; then the next one is the test whether it works again. Nothing waits for
-// writes: they are made in the background from a bounded queue, and what waits in it is found by
-// Get.
+// DiskOptions.Retry, or up to a quarter less; then the next one is the test whether it works again.
+// Nothing waits for writes: they are made in the background from a bounded queue, and what waits in
+// it is found by Get.
 type Disk struct {
 	o     DiskOptions
 	root  *diskRoot

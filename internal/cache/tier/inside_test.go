@@ -252,7 +252,7 @@ func TestCheckedOnce(t *testing.T) {
 func FuzzHeader(f *testing.F) {
 	s := &Segment{Key: Key{File: "group1/M00/00/00/a", Index: 1},
 		Version: Version{Size: SegmentSize + 300000, ModTime: 5, CRC32: 7, Immutable: true, Linked: true},
-		Chunks: [][]byte{make([]byte, ChunkSize), make([]byte, 300000-ChunkSize)}}
+		Chunks:  [][]byte{make([]byte, ChunkSize), make([]byte, 300000-ChunkSize)}}
 	f.Add(appendHeader(nil, s), int64(300000+fixedHeader+8+len(s.File)))
 	f.Add([]byte(magic), int64(0))
 	f.Fuzz(func(t *testing.T, b []byte, size int64) {
@@ -270,7 +270,7 @@ func FuzzHeader(f *testing.F) {
 func TestHeader(t *testing.T) {
 	s := &Segment{Key: Key{File: "group1/M00/00/00/a", Index: 1},
 		Version: Version{Size: SegmentSize + 300000, ModTime: -5, CRC32: 7, Immutable: true, Linked: true},
-		Chunks: [][]byte{make([]byte, ChunkSize), make([]byte, 300000-ChunkSize)}}
+		Chunks:  [][]byte{make([]byte, ChunkSize), make([]byte, 300000-ChunkSize)}}
 	b := appendHeader(nil, s)
 	h, err := parseHeader(b, int64(len(b))+300000)
 	require.NoError(t, err)
