@@ -175,7 +175,7 @@ func (s *slowLeave) leave(ctx context.Context, key, waiter string) error {
 
 // A waiter that has to wait for another lock than at first moves to its wait queue, and leaves each
 // queue that it has entered.
-func TestMovesBetweenLines(t *testing.T) {
+func TestMovesBetweenQueues(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, s := newScripted(t, Options{Poll: time.Hour, Shards: 1})
 		s.answers(heldAlways("b"))

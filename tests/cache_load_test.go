@@ -39,7 +39,7 @@ type sample struct {
 func TestCacheExpiresUnderLoad(t *testing.T) {
 	t.Parallel()
 	if !long {
-		t.Skip("TestCacheRefreshWaitsForNobody says the same in less time")
+		t.Skip("TestCacheRefreshDelaysNoClient says the same in less time")
 	}
 	const delay, rounds = 500 * time.Millisecond, 10
 	f := startFleet(t, fleetOptions{gateways: 1, cache: []string{"ttl = 3s"}})

@@ -164,9 +164,9 @@ func TestCacheExpired(t *testing.T) {
 	}
 }
 
-// TestCacheRefreshWaitsForNobody: while the storages take their time to say that an expired file is
+// TestCacheRefreshDelaysNoClient: while the storages take their time to say that an expired file is
 // still there, no request waits for them.
-func TestCacheRefreshWaitsForNobody(t *testing.T) {
+func TestCacheRefreshDelaysNoClient(t *testing.T) {
 	t.Parallel()
 	f := startFleet(t, fleetOptions{gateways: 2, cache: []string{"ttl = 2s"}})
 	id, content := f.put(100 << 10)

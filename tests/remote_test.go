@@ -287,9 +287,9 @@ func TestStrangers(t *testing.T) {
 	require.NotEmpty(t, asked)
 }
 
-// TestNobodyIsASourceUnsaid: where nothing names the storages, hosts in the networks of this host
+// TestNoSourceByDefault: where nothing names the storages, hosts in the networks of this host
 // are asked only if the operator says so.
-func TestNobodyIsASourceUnsaid(t *testing.T) {
+func TestNoSourceByDefault(t *testing.T) {
 	t.Parallel()
 	host := interfaceAddress(t)
 	ln, err := net.Listen("tcp", net.JoinHostPort(host.String(), "0"))

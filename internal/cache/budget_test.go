@@ -13,10 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestManyFlights: what is being fetched at a time is bounded, however many large files are asked
+// TestManyFills: what is being fetched at a time is bounded, however many large files are asked
 // for, and all get their turn. Who keeps pace with a flight does not fetch again what was evicted
 // as soon as it was complete.
-func TestManyFlights(t *testing.T) {
+func TestManyFills(t *testing.T) {
 	bubble(t, "slow origin", func(t *testing.T) {
 		const files = 50
 		c := newCache(t, Options{Memory: 16 << 20, Wait: time.Hour})

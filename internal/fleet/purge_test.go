@@ -52,7 +52,7 @@ func purgeWithout(t testing.TB, f *Fleet, m cache.Match, gateways int, missing s
 	t.Fatal("the others did not apply it")
 }
 
-func TestPurgeReachesAllAndNamesWhoIsMissing(t *testing.T) {
+func TestPurgeReachesAllAndNamesTheMissing(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
 	o := fleetOf(server.Addr())
@@ -309,7 +309,7 @@ func TestGatewayThatWasAway(t *testing.T) {
 
 // While a gateway is not registered any more nothing waits for it, but it applies before it may use
 // what it has kept.
-func TestSyncedComesAfterObeying(t *testing.T) {
+func TestSyncedComesAfterApplying(t *testing.T) {
 	t.Parallel()
 	server := redistest.Shared(t)
 	o := fleetOf(server.Addr())

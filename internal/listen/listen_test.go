@@ -184,9 +184,9 @@ func TestHanded(t *testing.T) {
 	require.FileExists(t, other)
 }
 
-// TestHandedElsewhere: a unix socket that is not where its giver says is not taken. Its file, which
+// TestHandedAtAnotherPath: a unix socket that is not where its giver says is not taken. Its file, which
 // may be anything by now, would be given to the account of the gateway.
-func TestHandedElsewhere(t *testing.T) {
+func TestHandedAtAnotherPath(t *testing.T) {
 	dir := t.TempDir()
 	configured, elsewhere := filepath.Join(dir, "configured"), filepath.Join(dir, "elsewhere")
 	f, _ := open(t, "unix", elsewhere)

@@ -77,8 +77,8 @@ func TestRange(t *testing.T) {
 	require.Equal(t, crowd.Wrong, r[1].Outcome, "the other one wanted lo")
 }
 
-// TestNobody: where nothing listens all clients fail.
-func TestNobody(t *testing.T) {
+// TestNothingListens: where nothing listens all clients fail.
+func TestNothingListens(t *testing.T) {
 	r := crowd.Run(crowd.Options{Clients: 2, URLs: []string{"http://" + lab.Address(lab.Port()) + "/", "not a URL"},
 		Want: []byte("x")})
 	require.Equal(t, 2, r.Count(crowd.Failed), r)

@@ -304,8 +304,8 @@ func TestSilenceThatIsFull(t *testing.T) {
 	(&silence{fd: -1}).close()
 }
 
-// TestNobodyWaits closes a cluster, and the clients, while answers are held up.
-func TestNobodyWaits(t *testing.T) {
+// TestNoRequestWaits closes a cluster, and the clients, while answers are held up.
+func TestNoRequestWaits(t *testing.T) {
 	faults := map[string]func(s *Storage){
 		"delay":     func(s *Storage) { s.SetFaults(Faults{Delay: time.Hour}) },
 		"hang":      func(s *Storage) { s.SetFaults(Faults{Hang: true}) },

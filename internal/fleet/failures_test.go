@@ -42,7 +42,7 @@ func (l *lines) count(s string) int {
 
 // Whatever is wrong with Redis: every method fails within bounded time, soon at once, and all is
 // well again by itself.
-func TestTrouble(t *testing.T) {
+func TestRedisFails(t *testing.T) {
 	for name, c := range map[string]struct {
 		args         []string
 		break_, mend func(t *testing.T, s *redistest.Server, r *redistest.Relay)
@@ -159,7 +159,7 @@ func TestWaitEndsWithTheBreaker(t *testing.T) {
 }
 
 // Callers that have gone say nothing about Redis.
-func TestCancelledRequestsAreNoTrouble(t *testing.T) {
+func TestCancelledRequestsAreNoFailures(t *testing.T) {
 	f := member(t, fleetOf(redistest.Shared(t).Addr()), 1)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
