@@ -340,7 +340,7 @@ func TestForeignKeys(t *testing.T) {
 	// a lock without expiry from another program
 	require.NoError(t, r.admin.Set(t.Context(), name+"eternal", "x", 0).Err())
 	got := acquireAsync(t.Context(), r.c, "eternal", cachelock.LockOptions{Policy: cachelock.WaitFor(farOff)})
-	time.Sleep(100 * time.Millisecond)
+	eventually.True(t, func() bool { return r.admin.ZCard(t.Context(), t.Name()+":{0}:queue:eternal").Val() == 1 })
 	require.NoError(t, r.admin.Del(t.Context(), name+"eternal").Err())
 	require.NoError(t, await(t, got).err) // by the poll
 }

@@ -396,7 +396,7 @@ func TestReadAllocs(t *testing.T) {
 	r := newRig(t, 1, ClientOptions{})
 	id := r.put(fdfstest.FileSpec{Content: someBytes(200_000)})
 	s := r.open(id)
-	time.Sleep(50 * time.Millisecond) // all of it is in the socket now
+	eventually.True(t, func() bool { return r.Downloads(id).Bytes == 200_000 }, "all of it is in the socket")
 	buf := make([]byte, 1000)
 	require.Zero(t, testing.AllocsPerRun(150, func() {
 		if _, err := s.Read(buf); err != nil {

@@ -189,10 +189,11 @@ func TestReaderOfTheLogLeaves(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, out.Close())
 	p = startCommand(t, conf, cmd)
-	for range 20 {
+	eventually.True(t, func() bool { // lines are written once a second
 		require.Equal(t, 200, p.get(f.URL()).StatusCode)
-		time.Sleep(100 * time.Millisecond) // lines are written once a second
-	}
+		return p.metric(`fdfs_gateway_log_lines_lost_total{log="access"}`) > 0
+	})
+	require.Equal(t, 200, p.get(f.URL()).StatusCode)
 }
 
 // TestFileBreaksWhileItIsSent: the client gets a visibly short answer, and the log, the metrics and
@@ -254,7 +255,8 @@ func TestLateBytesDoNotCutAnAnswer(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	f := s.Normal("mp4", s.Bytes(9<<20))
-	p := serve(t, s)
+	p, ended := serve(t, s), 0
+	const answers = `fdfs_gateway_requests_total{code="200",source="local"}`
 	for name, behind := range map[string]int{"much behind the request": 400_000, "a byte later": 0} {
 		for _, request := range []string{"GET " + f.URL() + " HTTP/1.1\r\nHost: gw.test\r\nConnection: close\r\n\r\n",
 			"GET " + f.URL() + " HTTP/1.0\r\n\r\n"} {
@@ -266,7 +268,8 @@ func TestLateBytesDoNotCutAnAnswer(t *testing.T) {
 				first := make([]byte, 5<<20)
 				_, err = io.ReadFull(c, first)
 				require.NoError(t, err)
-				time.Sleep(time.Second) // the gateway has written all of it by now
+				ended++
+				eventually.True(t, func() bool { return p.metric(answers) == float64(ended) }, "all of it is written")
 				_, err = io.WriteString(c, "x")
 				require.NoError(t, err)
 				time.Sleep(100 * time.Millisecond)

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"io/fs"
@@ -132,6 +133,9 @@ func (f *fleet) agreed(ids []fdfs.FileID) {
 		names = append(names, m.name())
 	}
 	slices.Sort(names)
+	for _, m := range f.gateways { // before that, they do not agree
+		eventually.True(f.t, func() bool { return slices.Equal(names, m.live()) })
+	}
 	eventually.True(f.t, func() bool {
 		first := f.gateways[0].owners(ids)
 		for _, m := range f.gateways[1:] {
@@ -142,6 +146,21 @@ func (f *fleet) agreed(ids []fdfs.FileID) {
 		slices.Sort(first)
 		return slices.Equal(names, slices.Compact(first))
 	})
+}
+
+// live names the gateways that a gateway takes for alive.
+func (m *member) live() (names []string) {
+	m.t.Helper()
+	var status struct{ Gateways map[string]string }
+	_, text := m.adminGet("/status.json")
+	require.NoError(m.t, json.Unmarshal([]byte(text), &status), text)
+	for name, state := range status.Gateways {
+		if state == "live" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // owners names the owner of each file, as the gateway says; empty = none.

@@ -51,7 +51,7 @@ func TestRecovers(t *testing.T) {
 	c.LoadSoon()
 	err := ask(t.Context(), c, aFile)
 	require.ErrorIs(t, err, ErrUnavailable)
-	time.Sleep(100 * time.Millisecond)
+	eventually.True(t, func() bool { return log.count("cannot load lists and settings") == 2 })
 	require.True(t, c.Members().HasGroup("group2"))
 	require.Equal(t, 77*time.Second, c.Current().SyncMaxDelay)
 }
