@@ -26,7 +26,7 @@ const parallel = 6
 // finds each known mistake within the first six.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
-	first, last := uint64(1), uint64(number(t, "LOCK_SEEDS", 40))
+	first, last := uint64(1), uint64(number(t, "LOCK_SEEDS", 20))
 	if one := number(t, "LOCK_SEED", 0); one != 0 {
 		first, last = uint64(one), uint64(one)
 	}

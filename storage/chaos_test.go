@@ -87,7 +87,7 @@ func TestChaos(t *testing.T) {
 	for name, meddled := range map[string]int{"one is well": 2, "none is sure to be well": 3} {
 		t.Run(name, func(t *testing.T) {
 			r := newRigWith(t, 3, ClientOptions{}, quick)
-			got := runChaos(r, meddled, 500)
+			got := runChaos(r, meddled, 200)
 			t.Logf("%+v; %+v", got, r.c.Stats())
 			require.Zero(t, got.wrong)
 			require.Zero(t, got.clean)

@@ -113,7 +113,7 @@ func TestOpenDead(t *testing.T) {
 
 // The source dies at every tenth of a body, and the reader does not notice.
 func TestResume(t *testing.T) {
-	const size = 20 << 20
+	const size = 4 << 20
 	r := newRigWith(t, 3, ClientOptions{}, quick)
 	body := someBytes(size)
 	id := r.put(fdfstest.FileSpec{Content: body})

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
 	"regexp"
@@ -77,7 +78,44 @@ func startFleet(t *testing.T, o fleetOptions) *fleet {
 	for range o.gateways {
 		f.join(o)
 	}
+	if f.redis != nil {
+		f.met()
+	}
 	return f
+}
+
+// met waits until the gateways, and no others, are registered in Redis. A gateway that starts on a
+// busy machine serves before it has reached Redis, and drops what it has cached when it does.
+func (f *fleet) met() {
+	f.t.Helper()
+	names := f.names()
+	for _, m := range f.gateways {
+		eventually.True(f.t, func() bool { return slices.Equal(names, m.live()) }, "%s sees %v", m.name(), names)
+	}
+}
+
+// names are the names of the gateways in order.
+func (f *fleet) names() (names []string) {
+	for _, m := range f.gateways {
+		names = append(names, m.name())
+	}
+	slices.Sort(names)
+	return names
+}
+
+// live names the gateways that Redis has heard of lately, as this one says.
+func (m *member) live() (names []string) {
+	m.t.Helper()
+	var status struct{ Gateways map[string]string }
+	_, text := m.adminGet("/status.json")
+	require.NoError(m.t, json.Unmarshal([]byte(text), &status), text)
+	for name, state := range status.Gateways {
+		if state == "live" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
 }
 
 // join adds a gateway.

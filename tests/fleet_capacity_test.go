@@ -1,7 +1,6 @@
 package tests
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"io/fs"
@@ -128,14 +127,8 @@ func (f *fleet) held(ids []fdfs.FileID) (list []fdfs.FileID) {
 // agreed waits until all gateways name the same owners, and each of them owns something.
 func (f *fleet) agreed(ids []fdfs.FileID) {
 	f.t.Helper()
-	var names []string
-	for _, m := range f.gateways {
-		names = append(names, m.name())
-	}
-	slices.Sort(names)
-	for _, m := range f.gateways { // before that, they do not agree
-		eventually.True(f.t, func() bool { return slices.Equal(names, m.live()) })
-	}
+	f.met()
+	names := f.names()
 	eventually.True(f.t, func() bool {
 		first := f.gateways[0].owners(ids)
 		for _, m := range f.gateways[1:] {
@@ -146,21 +139,6 @@ func (f *fleet) agreed(ids []fdfs.FileID) {
 		slices.Sort(first)
 		return slices.Equal(names, slices.Compact(first))
 	})
-}
-
-// live names the gateways that a gateway takes for alive.
-func (m *member) live() (names []string) {
-	m.t.Helper()
-	var status struct{ Gateways map[string]string }
-	_, text := m.adminGet("/status.json")
-	require.NoError(m.t, json.Unmarshal([]byte(text), &status), text)
-	for name, state := range status.Gateways {
-		if state == "live" {
-			names = append(names, name)
-		}
-	}
-	slices.Sort(names)
-	return names
 }
 
 // owners names the owner of each file, as the gateway says; empty = none.

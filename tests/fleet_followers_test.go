@@ -34,14 +34,14 @@ const busyTTL = time.Minute
 // fills at a time, be they slow or fast: each takes a bounded share, whatever the size of the file.
 func TestFleetFollowersMemory(t *testing.T) {
 	t.Parallel()
-	followers, sizes := 60, []int{12 << 20}
+	followers, sizes := 40, []int{8 << 20}
 	if long {
 		followers, sizes = 200, []int{64 << 20, 256 << 20}
 	}
 	for _, size := range sizes {
 		f := startFleet(t, fleetOptions{gateways: 1, storages: 1, cache: []string{"memory_max = 16MB"},
 			lines: []string{"[lock]", "ttl = " + busyTTL.String()}})
-		one, _ := f.ownersMemory(t, 1, 64<<20) // the cache is full then
+		one, _ := f.ownersMemory(t, 1, 24<<20) // the cache is full then
 		all, quarters := f.ownersMemory(t, followers, size)
 		t.Logf("%d MiB, %d followers: %d KB resident, with one follower %d KB: %d KB for each; "+
 			"at most %v KB in each quarter of the time",

@@ -255,17 +255,7 @@ func TestStrangers(t *testing.T) {
 	ln, err := net.Listen("tcp", net.JoinHostPort("127.9.9.9", port))
 	require.NoError(t, err)
 	defer ln.Close()
-	asked := make(chan struct{}, 100)
-	go func() {
-		for {
-			conn, err := ln.Accept()
-			if err != nil {
-				return
-			}
-			asked <- struct{}{}
-			_ = conn.Close()
-		}
-	}()
+	asked := hangsUp(ln)
 	s := storetest.New(t)
 	stranger := func(group string) string {
 		id := idFromAddress(t, "127.9.9.9", group)
@@ -287,16 +277,11 @@ func TestStrangers(t *testing.T) {
 	require.NotEmpty(t, asked)
 }
 
-// TestNoSourceByDefault: where nothing names the storages, hosts in the networks of this host
-// are asked only if the operator says so.
-func TestNoSourceByDefault(t *testing.T) {
-	t.Parallel()
-	host := interfaceAddress(t)
-	ln, err := net.Listen("tcp", net.JoinHostPort(host.String(), "0"))
-	require.NoError(t, err)
-	defer ln.Close()
+// hangsUp closes each connection to a listener, and sends for each of the first hundred. It ends with
+// the listener.
+func hangsUp(ln net.Listener) <-chan struct{} {
 	asked := make(chan struct{}, 100)
-	go func() { // ends with the listener
+	go func() {
 		for {
 			conn, err := ln.Accept()
 			if err != nil {
@@ -306,6 +291,18 @@ func TestNoSourceByDefault(t *testing.T) {
 			_ = conn.Close()
 		}
 	}()
+	return asked
+}
+
+// TestNoSourceByDefault: where nothing names the storages, hosts in the networks of this host
+// are asked only if the operator says so.
+func TestNoSourceByDefault(t *testing.T) {
+	t.Parallel()
+	host := interfaceAddress(t)
+	ln, err := net.Listen("tcp", net.JoinHostPort(host.String(), "0"))
+	require.NoError(t, err)
+	defer ln.Close()
+	asked := hangsUp(ln)
 	_, port, err := net.SplitHostPort(ln.Addr().String())
 	require.NoError(t, err)
 	gateway := func(lines ...string) *process {

@@ -141,6 +141,7 @@ func TestDeadTracker(t *testing.T) {
 
 // A tracker that hangs, or whose host is off, costs one query its timeout.
 func TestHangingTracker(t *testing.T) {
+	t.Parallel()
 	for name, fail := range map[string]func(*fdfstest.Node){
 		"hangs":     func(n *fdfstest.Node) { n.SetFaults(fdfstest.Faults{Hang: true}) },
 		"partition": func(n *fdfstest.Node) { n.Partition(true) },
@@ -281,6 +282,7 @@ func TestAllDown(t *testing.T) {
 // An outage does not gather requests at dead trackers: one attempt at a time, and the others share
 // its end.
 func TestOutageIsShared(t *testing.T) {
+	t.Parallel()
 	cluster := newCluster(t, fdfstest.Options{})
 	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...), Timeout: time.Second})
 	cluster.Tracker(0).SetFaults(fdfstest.Faults{Hang: true})

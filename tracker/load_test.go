@@ -25,6 +25,7 @@ import (
 
 // The client starts while all trackers are down, and finds everything by itself when one comes up.
 func TestRecovers(t *testing.T) {
+	t.Parallel()
 	cluster := newCluster(t, fdfstest.Options{Trackers: 2, UseStorageIDs: true,
 		Parameters: map[string]string{"storage_sync_file_max_delay": "77"}})
 	for n := range 2 {
@@ -118,6 +119,7 @@ func TestLoadSoon(t *testing.T) {
 
 // Renew returns with the new lists; a second call within 2 s does not load them again, nor wait.
 func TestRenew(t *testing.T) {
+	t.Parallel()
 	cluster := newCluster(t, fdfstest.Options{})
 	cluster.Storage(2).SetListed(false)
 	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...)})
@@ -146,6 +148,7 @@ func TestRenew(t *testing.T) {
 // A tracker that hangs holds a call of Renew for a second, 64 calls at most, and none once a load
 // has failed.
 func TestRenewIsBounded(t *testing.T) {
+	t.Parallel()
 	cluster := newCluster(t, fdfstest.Options{})
 	c, log := newClient(t, Options{Trackers: each(cluster.Trackers()...), Timeout: 10 * time.Second})
 	c.mu.Lock()

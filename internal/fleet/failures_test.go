@@ -317,6 +317,7 @@ func TestAdvice(t *testing.T) {
 		{"no server there", "that redis-server runs there", func(o *Options) { o.Addresses = []string{"127.0.0.1:1"} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			log := &lines{}
 			o := fleetOf(server.Addr())
 			o.Log = slog.New(slog.NewTextHandler(log, nil))

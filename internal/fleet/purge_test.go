@@ -52,18 +52,25 @@ func purgeWithout(t testing.TB, f *Fleet, m cache.Match, gateways int, missing s
 	t.Fatal("the others did not apply it")
 }
 
-func TestPurgeReachesAllAndNamesTheMissing(t *testing.T) {
-	t.Parallel()
-	server := redistest.Shared(t)
+// threeMembers starts a fleet. The third one reaches Redis by a relay.
+func threeMembers(t *testing.T, server *redistest.Server, ma, mb, mc *memory) (a, b, c *Fleet, r *redistest.Relay) {
+	t.Helper()
 	o := fleetOf(server.Addr())
 	relay := redistest.NewRelay(t, server.Addr())
 	cutOff := o
 	cutOff.Addresses = []string{relay.Addr()}
-	a, b, c := member(t, o, 1), member(t, o, 2), member(t, cutOff, 3)
-	var ma, mb, mc memory
+	a, b, c = member(t, o, 1), member(t, o, 2), member(t, cutOff, 3)
 	start(t, a, ma.local())
 	start(t, b, mb.local())
 	start(t, c, mc.local())
+	return a, b, c, relay
+}
+
+func TestPurgeReachesAllAndNamesTheMissing(t *testing.T) {
+	t.Parallel()
+	server := redistest.Shared(t)
+	var ma, mb, mc memory
+	a, _, c, relay := threeMembers(t, server, &ma, &mb, &mc)
 	require.Equal(t, []string{""}, mc.take(), "what was there before is dropped once")
 	ma.take()
 	mb.take()
@@ -99,7 +106,7 @@ func TestPurgeReachesAllAndNamesTheMissing(t *testing.T) {
 	}, "it has confirmed")
 	require.NoError(t, c.Close())
 	purge(t, a, tier.MatchAll, 2) // one that has left in good order is not waited for
-	noKeyWithoutExpiry(t, server.Client(), o)
+	noKeyWithoutExpiry(t, server.Client(), a.o)
 }
 
 func TestPurgeWithoutRedisIsLocalAndAnError(t *testing.T) {
@@ -339,15 +346,8 @@ func TestSyncedComesAfterApplying(t *testing.T) {
 func TestRedisLosesItsData(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
-	o := fleetOf(server.Addr())
-	relay := redistest.NewRelay(t, server.Addr())
-	cutOff := o
-	cutOff.Addresses = []string{relay.Addr()}
-	a, b, c := member(t, o, 1), member(t, o, 2), member(t, cutOff, 3)
 	var ma, mb, mc memory
-	start(t, a, ma.local())
-	start(t, b, mb.local())
-	start(t, c, mc.local())
+	a, b, c, relay := threeMembers(t, server, &ma, &mb, &mc)
 	purge(t, a, tier.MatchFolder("group1"), 3)
 	forget := func() { ma.take(); mb.take(); mc.take() }
 	forget()

@@ -131,6 +131,7 @@ func TestRedisRefuses(t *testing.T) {
 		{"no password", "NOPERM", "let the user of [redis]", func(o *Options) { o.Username, o.Password = "", "" }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
 			o := secured(t, a, server.TLSAddr())
 			c.change(&o)
 			var log lines

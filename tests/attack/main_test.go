@@ -39,8 +39,9 @@ func lasts(short time.Duration) time.Duration {
 // target is a gateway under attack.
 type target struct {
 	*lab.Process
-	admin  string // host:port of the admin listener
-	access string // its access log, JSON lines
+	admin    string // host:port of the admin listener
+	access   string // its access log, JSON lines
+	storages int    // that it fetches files from
 }
 
 // start runs the gateway on a configuration that has a [gateway] section at its end, without

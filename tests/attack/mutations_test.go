@@ -127,6 +127,7 @@ func TestRemoteMutations(t *testing.T) {
 				"[cache]\nmemory_max = 4MB\ndisk_path = %s\ndisk_max = 6MB\nttl = 1s\n", cluster.Trackers()[0],
 			filepath.Join(disk, "cache")),
 		"read_timeout = 500ms", "idle_timeout = 500ms")
+	g.storages = len(cluster.Storages())
 	stop := make(chan struct{})
 	var disturbing sync.WaitGroup
 	disturbing.Go(func() { disturb(cluster, stop) })
