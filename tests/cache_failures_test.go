@@ -98,7 +98,7 @@ func failuresAtOnce() int {
 // downloaded at most twice.
 func TestCacheFailures(t *testing.T) {
 	t.Parallel()
-	together(t, failuresAtOnce(), failureCases(3<<20), failureCase.String, func(c failureCase, t *testing.T) {
+	together(t, failuresAtOnce(), failureCases(1<<20), failureCase.String, func(c failureCase, t *testing.T) {
 		require.NoError(t, punctually(t, nil, func() error { return c.run(t, c.gateways, c.clients, c.size) }))
 	})
 }

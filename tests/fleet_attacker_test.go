@@ -199,9 +199,9 @@ func (x *attack) run(t *testing.T) error {
 	id, content := f.put(100_000)
 	a.next = id
 	slowest := time.Duration(0)
-	for range 4 {
+	for range 3 {
 		stop := a.writes(x)
-		time.Sleep(300 * time.Millisecond) // with all rounds, for longer than a heartbeat
+		time.Sleep(400 * time.Millisecond) // with all rounds, for longer than a heartbeat
 		r := f.crowd(30, id, content)
 		requireWhole(t, r)
 		slowest = max(slowest, r.Whole(1))
@@ -234,7 +234,7 @@ func (a *attacker) writes(x *attack) (stop func()) {
 				x.write(ctx, a, p)
 				return nil
 			})
-			time.Sleep(20 * time.Millisecond)
+			time.Sleep(50 * time.Millisecond)
 		}
 	})
 	return func() {

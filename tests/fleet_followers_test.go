@@ -41,7 +41,7 @@ func TestFleetFollowersMemory(t *testing.T) {
 	for _, size := range sizes {
 		f := startFleet(t, fleetOptions{gateways: 1, storages: 1, cache: []string{"memory_max = 16MB"},
 			lines: []string{"[lock]", "ttl = " + busyTTL.String()}})
-		one, _ := f.ownersMemory(t, 1, 24<<20) // the cache is full then
+		one, _ := f.ownersMemory(t, 1, 64<<20) // the cache is full then
 		all, quarters := f.ownersMemory(t, followers, size)
 		t.Logf("%d MiB, %d followers: %d KB resident, with one follower %d KB: %d KB for each; "+
 			"at most %v KB in each quarter of the time",

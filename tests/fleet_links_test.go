@@ -165,7 +165,7 @@ func TestFleetLinks(t *testing.T) {
 
 // run plays it. Its error says that it has cost too much.
 func (c linkCase) run(t *testing.T) error {
-	const size = 3 << 20
+	const size = 1 << 20
 	const fetchTime = time.Second
 	f := linkFleet(t)
 	id, content := f.putOwnedBy(size, f.gateways[0])
@@ -174,7 +174,7 @@ func (c linkCase) run(t *testing.T) error {
 		c.begins(f)
 	}
 	asked := make(chan crowd.Report)
-	go func() { asked <- f.crowd(60, id, content) }()
+	go func() { asked <- f.crowd(30, id, content) }()
 	f.begun(id, size/3)
 	if c.inTheFill {
 		c.begins(f)

@@ -12,9 +12,7 @@ import (
 func (f *fleet) formed() {
 	f.t.Helper()
 	for _, owner := range f.gateways {
-		for range 3 {
-			f.putOwnedBy(100, owner)
-		}
+		f.putOwnedBy(100, owner)
 	}
 }
 
