@@ -277,8 +277,8 @@ func TestStrangers(t *testing.T) {
 	require.NotEmpty(t, asked)
 }
 
-// hangsUp closes each connection to a listener, and sends for each of the first hundred. It ends with
-// the listener.
+// hangsUp closes each connection to a listener, and sends for each of the first hundred. It ends
+// with the listener.
 func hangsUp(ln net.Listener) <-chan struct{} {
 	asked := make(chan struct{}, 100)
 	go func() {

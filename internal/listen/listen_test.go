@@ -184,8 +184,8 @@ func TestHanded(t *testing.T) {
 	require.FileExists(t, other)
 }
 
-// TestHandedAtAnotherPath: a unix socket that is not where its giver says is not taken. Its file, which
-// may be anything by now, would be given to the account of the gateway.
+// TestHandedAtAnotherPath: a unix socket that is not where its giver says is not taken. Its file,
+// which may be anything by now, would be given to the account of the gateway.
 func TestHandedAtAnotherPath(t *testing.T) {
 	dir := t.TempDir()
 	configured, elsewhere := filepath.Join(dir, "configured"), filepath.Join(dir, "elsewhere")

@@ -89,8 +89,8 @@ func (g *target) watch(stop <-chan struct{}) (peak usage, err error) {
 const pooled = 8
 
 // recovers waits until the gateway holds what it held before the attack, and a little for what
-// happens beside. fasthttp keeps idle goroutines for 10 s, and idle connections to storages stay for
-// a minute: only a long attack waits for that.
+// happens beside. fasthttp keeps idle goroutines for 10 s, and idle connections to storages stay
+// for a minute: only a long attack waits for that.
 func (g *target) recovers(t *testing.T, base usage) {
 	t.Helper()
 	spare, files := 10, 10
