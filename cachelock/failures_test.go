@@ -328,7 +328,9 @@ func TestForeignKeys(t *testing.T) {
 	require.NoError(t, err)
 	waiting := acquireAsync(t.Context(), r.c, "k", cachelock.LockOptions{Policy: cachelock.WaitFor(farOff)})
 	require.NoError(t, lock.Release(t.Context()))
-	require.NoError(t, await(t, waiting).err)
+	got := await(t, waiting)
+	require.NoError(t, got.err)
+	require.NoError(t, got.lock.Release(t.Context()))
 
 	require.NoError(t, r.admin.Set(t.Context(), t.Name()+":{0}:folder-claims:files", "x", 0).Err())
 	folders, err := r.c.Folders("files")
@@ -339,8 +341,10 @@ func TestForeignKeys(t *testing.T) {
 
 	// a lock without expiry from another program
 	require.NoError(t, r.admin.Set(t.Context(), name+"eternal", "x", 0).Err())
-	got := acquireAsync(t.Context(), r.c, "eternal", cachelock.LockOptions{Policy: cachelock.WaitFor(farOff)})
+	waiting = acquireAsync(t.Context(), r.c, "eternal", cachelock.LockOptions{Policy: cachelock.WaitFor(farOff)})
 	eventually.True(t, func() bool { return r.admin.ZCard(t.Context(), t.Name()+":{0}:queue:eternal").Val() == 1 })
 	require.NoError(t, r.admin.Del(t.Context(), name+"eternal").Err())
-	require.NoError(t, await(t, got).err) // by the poll
+	got = await(t, waiting) // by the poll
+	require.NoError(t, got.err)
+	require.NoError(t, got.lock.Release(t.Context()))
 }
