@@ -44,7 +44,7 @@ func (o *Options) setDefaults() {
 		o.Prefix = "cachelock"
 	}
 	if o.Holder == "" {
-		host, _ := os.Hostname() // on failure the pid has to suffice
+		host, _ := os.Hostname() // on failure the holder is the pid alone
 		o.Holder = fmt.Sprintf("%s:%d", host, os.Getpid())
 	}
 	if o.TTL <= 0 {
@@ -63,7 +63,8 @@ type LockOptions struct {
 	// TTL is the time to live of the lock unless it is extended; default Options.TTL, at least
 	// MinTTL.
 	TTL time.Duration
-	// Policy says whether and how to wait while another holder has the lock; default: do not wait.
+	// Policy defines whether and how to wait while another holder has the lock; default: do not
+	// wait.
 	Policy Policy
 	// Renew extends the lock automatically, at a third of its TTL, until it is released or MaxHold
 	// has passed.
@@ -183,9 +184,9 @@ func newClient(o Options) *Client {
 	return c
 }
 
-// Close cancels background work and waiting calls, and waits for running requests. Locks that are
-// held are not released: they expire unless their holders release them, which those of a Redlock
-// cannot do any more. Further calls do nothing.
+// Close cancels background work and waiting calls, and waits for running requests. It does not
+// release held locks: they expire unless their holders release them, which is not possible for
+// locks of a Redlock. Further calls of Close do nothing.
 func (c *Client) Close() error {
 	c.mu.Lock()
 	was := c.closed

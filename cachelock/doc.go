@@ -1,7 +1,7 @@
-// Package cachelock is a library of distributed locks on Redis 6.2 or later: standalone, behind
-// Sentinel, a Cluster, several independent masters (Redlock), and, for programs without Redis, in
-// one process. It is made for use by other programs: its API has no types of this module besides
-// its own.
+// Package cachelock is a library of distributed locks on Redis 6.2 or later: standalone, Sentinel,
+// Cluster, or several independent masters (Redlock). Programs without Redis can use the same locks
+// in one process. Other programs can import it: its API has no types of other packages of this
+// module.
 //
 //	locks := cachelock.New(rdb, cachelock.Options{})
 //	defer locks.Close()
@@ -18,13 +18,14 @@
 //
 // At any time a lock has at most one holder in Redis, and every lock has an expiry from its
 // creation on. A holder relies on the lock for less than its time to live, counted by the holder's
-// clock from before the request was sent; then its Context ends with the cause ErrLost. Only the
-// holder can release or extend the lock. Release returns nil only if this call released it.
+// clock from before the request was sent. Then the Context of the lock ends with the cause ErrLost.
+// Only the holder can release or extend the lock. Release returns nil only if this call released
+// it.
 //
-// Such a lock is for efficiency: it nearly always prevents that work is done twice. A holder that
-// is paused beyond the end of its lock may still act, and a Redis that fails over or restarts
-// without its data forgets locks, since replication is asynchronous. Data that two holders must
-// never write needs the lock's fence, a number that rises with every acquisition: the protected
+// Such a lock is for efficiency: it nearly always prevents duplicate work. A holder that is paused
+// beyond the end of its lock may still act, and a Redis that fails over or restarts without its
+// data loses locks, since replication is asynchronous. Data that two holders must never write needs
+// the lock's fence, a number that rises with every acquisition: the protected
 // resource refuses a lower fence than it has seen. docs/locks.md shows this for a value in Redis.
 //
 // A waiting call is notified of the release by a message, and also checks the lock when it expires
@@ -65,20 +66,20 @@
 //	p:{n}:folder-*  locks of a namespace of folders           with the last of them
 //	p:wake:PROCESS  channel of a process that waits
 //
-// # Well-known mistakes
+// # Known mistakes
 //
-// For each there is a test that fails if it is made; docs/locks.md names it.
+// Each has a test that fails if the package makes it; docs/locks.md names the tests.
 //
 //   - The expiry is set by a second command: after a crash in between the lock never expires. Here
 //     both are one SET, in a script.
-//   - Unlocking by a plain DEL, which deletes the lock of the next holder if one's own has expired.
-//     Here the token is compared.
+//   - Unlocking by a plain DEL, which deletes the lock of the next holder if the own one has
+//     expired. Here the token is compared.
 //   - GET, comparison, then DEL: the lock may expire in between. Here they are one script.
 //   - GETSET of a time, which changes another holder's lock even when it is refused, and relies on
 //     the clocks of the clients. Here a refused request changes nothing, no command carries a time
 //     of day, and scripts use the server's clock.
-//   - A number that a command returns in Lua is compared with a string, so that success is never
-//     seen.
+//   - A number that a command returns in Lua is compared with a string, so success is never
+//     detected.
 //   - Searching all keys or all locks: here each script names its keys, and its cost does not
 //     depend on the number of locks.
 //   - Checking the lock, then subscribing: a release in between is missed. Here the subscription
@@ -87,7 +88,6 @@
 //     answer was lost.
 //   - A delayed request that arrives after later ones: here it never makes a lock end sooner.
 //   - A fence counter for each key, which is never deleted. Here there is one for each shard; a
-//     counter that was lost restarts from the server's clock in microseconds, so fences rise
-//     nevertheless.
+//     counter that was lost restarts from the server's clock in microseconds, so fences still rise.
 //   - Renewals that stop when a connection breaks, or that outlive the lock: see LockOptions.Renew.
 package cachelock

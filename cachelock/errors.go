@@ -12,11 +12,11 @@ import (
 // error of Redis or the network.
 var (
 	// ErrHeld: another holder has the lock. The error is a *HeldError.
-	ErrHeld = errors.New("the lock is held by another")
+	ErrHeld = errors.New("another holder has the lock")
 	// ErrUnreachable: Redis cannot be reached or returned an error. The lock may have been acquired
 	// or released nevertheless; a lock that was acquired so is released as soon as Redis is
 	// available, or expires.
-	ErrUnreachable = errors.New("redis does not serve")
+	ErrUnreachable = errors.New("redis is unavailable")
 	// ErrLost: the lock expired or was acquired by another holder. It is also the cause of a lost
 	// lock's Context.
 	ErrLost = errors.New("the lock was lost")

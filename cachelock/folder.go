@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Mode says whether a lock on a path can be shared.
+// Mode is the mode of a lock on a path.
 type Mode uint8
 
 const (
@@ -28,8 +28,8 @@ const (
 //
 // A path has segments separated by "/"; one leading and one trailing "/" are ignored, and "/" alone
 // is the root with everything below it. All bytes except "/" and NUL are ordinary. The empty path
-// is refused, since it is rather an unset variable than the root; so are ".", "..", empty segments,
-// more than 4,096 bytes and more than 128 segments.
+// is refused, since it is more likely an unset variable than the root; so are ".", "..", empty
+// segments, more than 4,096 bytes and more than 128 segments.
 //
 // Acquiring a lock costs O(depth + log n) with n locks in the namespace. Waiters are not queued: a
 // continuous stream of overlapping shared holders can delay an exclusive one for long.
@@ -74,7 +74,7 @@ func (c *Client) Folders(namespace string) (*Folders, error) {
 	}
 	keeper, ok := c.store.(folderKeeper)
 	if !ok {
-		return nil, invalid("folders cannot be locked on several independent Redis")
+		return nil, invalid("a Redlock does not support folder locks")
 	}
 	return &Folders{c: c, namespace: namespace, store: keeper.folders(namespace)}, nil
 }

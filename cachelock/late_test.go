@@ -196,7 +196,7 @@ func FuzzMessage(f *testing.F) {
 	})
 }
 
-// A Redlock that is closed while its nodes are asked says so, and not that they do not serve.
+// A Redlock that is closed while its nodes are asked returns ErrClosed, not ErrUnreachable.
 func TestRedlockClosedMeanwhile(t *testing.T) {
 	s := &redlockStore{c: newClient(Options{}), nodes: make([]*redisStore, 3)}
 	gone := failed(context.Background(), "ask", errors.New("gone"))

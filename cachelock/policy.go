@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// Policy says how to wait while another holder has the lock. The zero Policy does not wait. A
+// Policy defines how to wait while another holder has the lock. The zero Policy does not wait. A
 // waiting call is notified of the release under every policy; sleeps are the fallback for lost
 // messages.
 type Policy struct {

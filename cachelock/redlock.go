@@ -176,7 +176,7 @@ func (s *redlockStore) unreachable(what string, errs []error) error {
 		why = []error{errNodeTimeout}
 	}
 	_, _, down := tally(errs)
-	return fmt.Errorf("cannot %s: %w: %d of %d nodes do not serve: %w", what, ErrUnreachable, down, len(s.nodes),
+	return fmt.Errorf("cannot %s: %w: %d of %d nodes are unavailable: %w", what, ErrUnreachable, down, len(s.nodes),
 		errors.Join(why...))
 }
 

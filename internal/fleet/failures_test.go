@@ -142,7 +142,7 @@ func tryAll(f *Fleet) error {
 	return errors.Join(errs...)
 }
 
-// A wait ends when others find out that Redis does not serve, whatever it has heard itself.
+// A wait ends when other requests find Redis unavailable, before its own request fails.
 func TestWaitEndsWithTheBreaker(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	o.LockWait = 2 * testTimeout
