@@ -2,11 +2,12 @@
 --
 -- KEYS[1]  gateways by the time, in milliseconds, at which they were last seen
 -- KEYS[2]  fence of the last purge that each of them has applied, by name
+-- KEYS[3]  record of each of them by name; without this key they are empty
 -- ARGV[1]  how many to list: those that were seen last
 -- ARGV[2]  longest name in bytes: others may have written longer ones, which are left out
 --
--- Result: for each its name, the milliseconds since it was seen, and the fence. What is written about
--- a gateway in one of the keys alone is not by a gateway.
+-- Result: for each its name, the milliseconds since it was seen, the fence, and the record. What is
+-- written about a gateway in one of the first two keys alone is not by a gateway.
 
 local time = redis.call('TIME')
 local now = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -18,6 +19,7 @@ for i = 1, #seen, 2 do
 		list[#list + 1] = seen[i]
 		list[#list + 1] = string.format('%.0f', math.max(0, math.min(now - seen[i + 1], 1e12)))
 		list[#list + 1] = string.sub(obeyed, 1, 17)
+		list[#list + 1] = KEYS[3] and string.sub(redis.call('HGET', KEYS[3], seen[i]) or '', 1, 512) or ''
 	end
 end
 return list

@@ -17,11 +17,13 @@
 -- ARGV[8]  how long, in milliseconds, a gateway counts as living after it was seen
 -- ARGV[9]  revision of the list of gateways that it knows, "" = none
 -- ARGV[10] how many gateways the list may have
+-- ARGV[11] 1 = the last purge may be one of another log, whose purges it has applied all
 --
--- Result: {missed, purges, revision, records}. purges are "fence path", those after the last that
--- it has applied. Where the log does not reach back that far, missed is 1 and the purge is one of
--- everything, with the fence up to which it has then applied all; else missed is 0. records are
--- those of the gateways that live; false when the revision is the one that it knows.
+-- Result: {state, purges, revision, records}. purges are "fence path", those after the last that it
+-- has applied. state is 0; or 1 where the log does not reach back that far, and the purge is one of
+-- everything, with the fence up to which it has then applied all; or 2 where the last purge is one
+-- of another log, and these are all purges of this one. records are those of the gateways that
+-- live; false when the revision is the one that it knows.
 --
 -- Others may have written to these keys. A key of another type, a number that is none or more than a
 -- year ahead of the clock, a gateway seen in the future, and an entry of the log that is not written
@@ -50,6 +52,10 @@ end
 redis.call('ZREMRANGEBYSCORE', KEYS[2], string.format('(%.0f', latest), '+inf')
 redis.call('ZREMRANGEBYSCORE', KEYS[4], string.format('(%.0f', now + ARGV[8]), '+inf')
 
+local applied, state = ARGV[2], 0
+if ARGV[11] == '1' and redis.call('ZCOUNT', KEYS[2], applied, applied) == 0 then
+	applied, state = '0', 2
+end
 local seen = redis.call('ZSCORE', KEYS[4], ARGV[1])
 if not seen or tonumber(seen) < tonumber(living) or redis.call('HGET', KEYS[6], ARGV[1]) ~= ARGV[7]
 	or not isFence(redis.call('HGET', KEYS[6], '#joins')) then
@@ -57,7 +63,7 @@ if not seen or tonumber(seen) < tonumber(living) or redis.call('HGET', KEYS[6], 
 	redis.call('PUBLISH', ARGV[6], ARGV[1])
 end
 redis.call('ZADD', KEYS[4], string.format('%.0f', now), ARGV[1])
-redis.call('HSET', KEYS[5], ARGV[1], ARGV[2])
+redis.call('HSET', KEYS[5], ARGV[1], applied)
 for _, gone in ipairs(redis.call('ZRANGEBYSCORE', KEYS[4], '-inf', string.format('%.0f', now - ARGV[5]), 'LIMIT', 0, 16)) do
 	redis.call('ZREM', KEYS[4], gone)
 	redis.call('HDEL', KEYS[5], gone)
@@ -72,17 +78,17 @@ if revision ~= ARGV[9] then
 	end
 end
 
-local last = tonumber(ARGV[2])
+local last = tonumber(applied)
 local base = tonumber(redis.call('GET', KEYS[3]) or 0)
 local newest = tonumber(redis.call('ZREVRANGE', KEYS[2], 0, 0, 'WITHSCORES')[2] or 0)
 if last > latest then
 	last = -1 -- the clock was set back
 elseif last > math.max(base, newest) then
-	redis.call('SET', KEYS[3], ARGV[2])
+	redis.call('SET', KEYS[3], applied)
 	if tonumber(redis.call('GET', KEYS[1]) or 0) < last then
-		redis.call('SET', KEYS[1], ARGV[2])
+		redis.call('SET', KEYS[1], applied)
 	end
-elseif last > base and redis.call('ZCOUNT', KEYS[2], ARGV[2], ARGV[2]) == 0 then
+elseif last > base and redis.call('ZCOUNT', KEYS[2], applied, applied) == 0 then
 	local fence = math.max(redis.call('INCR', KEYS[1]), clock, newest + 1)
 	local text = string.format('%.0f', fence)
 	redis.call('SET', KEYS[1], text)
@@ -98,7 +104,7 @@ if last < base then
 end
 local purges, read = {}, nil
 repeat
-	read = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. ARGV[2], '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[3])
+	read = redis.call('ZRANGEBYSCORE', KEYS[2], '(' .. applied, '+inf', 'WITHSCORES', 'LIMIT', 0, ARGV[3])
 	for i = 1, #read, 2 do
 		local fence = string.match(read[i], '^(%d+) ')
 		if isFence(fence) and tonumber(fence) == tonumber(read[i + 1]) and #read[i] <= 1024 then
@@ -108,4 +114,4 @@ repeat
 		end
 	end
 until #purges > 0 or #read == 0
-return {0, purges, revision, records}
+return {state, purges, revision, records}

@@ -77,3 +77,8 @@ var FleetSync string
 //
 //go:embed fleet_gateways.lua
 var FleetGateways string
+
+// FleetLeave takes a gateway out of that list.
+//
+//go:embed fleet_leave.lua
+var FleetLeave string

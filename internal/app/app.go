@@ -65,31 +65,35 @@ func (o *Options) given() *listen.Sockets {
 
 // App is one running gateway. It is used once: New, Start, any number of Reloads, Stop.
 type App struct {
-	o        Options
-	started  time.Time
-	atStart  *config.Config // of the parts that stay until Stop
-	logs     *logs
-	log      *slog.Logger
-	metrics  *gateway.Metrics
-	lockWait prometheus.Histogram
-	fetched  origin.Counters // from other hosts
-	history  *status.History // of requests, for the status page
-	bound    []bound         // open listeners
-	ended    chan error      // has room for one: see Ended
-	rights   rights          // that the process has given up
-	draining atomic.Bool     // Stop has begun, or another process serves
-	upgrade  upgradeState
+	o             Options
+	started       time.Time
+	atStart       *config.Config // of the parts that stay until Stop
+	logs          *logs
+	log           *slog.Logger
+	metrics       *gateway.Metrics
+	lockWait      prometheus.Histogram
+	fetched       origin.Counters // from other hosts
+	fleetCounters fleet.Counters
+	history       *status.History // of requests, for the status page
+	ended         chan error      // has room for one: see Ended
+	rights        rights          // that the process has given up
+	draining      atomic.Bool     // Stop has begun, or another process serves
+	upgrade       upgradeState
 
 	// These are made by Start and stay until Stop.
 	cache  *cache.Cache // of files of other hosts; nil = there is none
-	fleet  *fleet.Fleet // the other gateways; nil = there are none
+	obeyed obeyedFile
 	server *gateway.Server
 	admin  *http.Server // nil = there is none
 	cert   atomic.Pointer[tls.Certificate]
 
 	loading sync.Mutex              // held while a configuration is loaded and put to use: one at a time
-	parts   atomic.Pointer[parts]   // what Reload replaces; nil until Start has made them
+	parts   atomic.Pointer[parts]   // what Reload replaces
 	retired map[*retiredPart]func() // close parts that were replaced, and may be called twice. Guarded by loading
+	leaving *leavingFleet           // nil = none was replaced yet. Guarded by loading
+
+	diskReady   chan struct{} // closed by purgesKnown
+	purgesKnown func()        // is called when all purges from before the start were applied
 
 	running  sync.WaitGroup // goroutines that Stop waits for
 	stopping chan struct{}  // closed by Stop, for these
@@ -98,7 +102,10 @@ type App struct {
 // New returns a gateway that does nothing until Start.
 func New(o Options) *App {
 	a := &App{o: o, metrics: gateway.NewMetrics(), lockWait: newLockWait(), history: newHistory(),
-		retired: make(map[*retiredPart]func()), stopping: make(chan struct{}), ended: make(chan error, 1)}
+		retired: make(map[*retiredPart]func()), stopping: make(chan struct{}), ended: make(chan error, 1),
+		diskReady: make(chan struct{})}
+	a.purgesKnown = sync.OnceFunc(func() { close(a.diskReady) })
+	a.parts.Store(&parts{})
 	a.upgrade.life, a.upgrade.end = context.WithCancel(context.Background())
 	return a
 }
@@ -123,7 +130,7 @@ func (a *App) Start() (err error) {
 		return err
 	}
 	a.atStart = c.cfg
-	if err := a.bind(c.cfg, a.o.given()); err != nil { // while the process may bind ports below 1024
+	if err := a.open(c.cfg); err != nil { // while the process may bind ports below 1024
 		return err
 	}
 	if err := storage.OpenatOnly(); err != nil {
@@ -137,7 +144,10 @@ func (a *App) Start() (err error) {
 	}
 	// With the rights that are left, so that a store, log or cache that the account cannot use
 	// is found at once.
-	handler, err := a.open(c)
+	if a.cache, err = a.openCache(c.cfg); err != nil {
+		return a.rights.asUser(err)
+	}
+	handler, err := a.use(c)
 	if err != nil {
 		return a.rights.asUser(err)
 	}
@@ -146,11 +156,7 @@ func (a *App) Start() (err error) {
 	}
 	a.warnOfRights(c.cfg)
 	a.metrics.Registry.MustRegister(a.lockWait, collector(a.counts))
-	if a.fleet != nil {
-		if err := a.joinFleet(cacheFolder(c.cfg)); err != nil {
-			return err
-		}
-	}
+	a.joinFleet(a.parts.Load(), a.obeyed.loader(cacheFolder(c.cfg)), false)
 	a.server = gateway.NewServer(a.serverOptions(c.cfg), handler)
 	a.restrict()
 	a.logRights()
@@ -163,24 +169,13 @@ func (a *App) Start() (err error) {
 	return nil
 }
 
-// open opens the cache and the fleet, and makes the first parts.
-func (a *App) open(c loaded) (_ *gateway.Handler, err error) {
-	if a.fleet, err = openFleet(c.cfg, a.waited, a.log); err != nil {
-		return nil, err
-	}
-	if a.cache, err = openCache(c.cfg, a.fleet, a.sourceForPeer, a.log); err != nil {
-		return nil, err
-	}
-	return a.use(c)
-}
-
 // takeOver returns when this process may serve: at once where it replaces none. From here on it is
 // the only one that has the sockets, the folder of the cache and the name in the fleet.
 func (a *App) takeOver(cfg *config.Config) error {
 	if err := a.o.Replaces.Ready(); err != nil {
 		return err
 	}
-	for _, ln := range a.bound {
+	for _, ln := range a.bound() {
 		ln.Own(true)
 	}
 	return a.openDisk(cfg)
@@ -220,9 +215,9 @@ func (a *App) Stop() error {
 	if err := a.server.Shutdown(ctx); err != nil {
 		a.log.Warn("stopping before all answers are out", "err", err)
 	}
-	a.closeBound(forFiles) // Shutdown has done so, except where Serve had not begun
-	if a.fleet != nil {
-		if err := a.fleet.StopPeers(ctx); err != nil {
+	a.closeBound(forPeers, forFiles) // Shutdown has done so for those of files, except where Serve had not begun
+	if f := a.fleet(); f != nil {
+		if err := f.StopPeers(ctx); err != nil {
 			a.log.Warn("stopping before all answers to other gateways are out", "err", err)
 		}
 	}
@@ -242,8 +237,12 @@ func (a *App) release() error {
 	if a.cache != nil {
 		errs = append(errs, a.cache.Close()) // before the clients that it fetches with
 	}
-	if a.fleet != nil {
-		errs = append(errs, a.fleet.Close())
+	p := a.parts.Load()
+	for _, ln := range p.peers {
+		_ = ln.Close() // where it was not served
+	}
+	if p.fleet != nil {
+		errs = append(errs, p.fleet.Close())
 	}
 	a.loading.Lock()
 	retired := slices.Collect(maps.Values(a.retired))
@@ -251,7 +250,7 @@ func (a *App) release() error {
 	for _, end := range retired {
 		end()
 	}
-	if p := a.parts.Load(); p != nil {
+	if p.cfg != nil {
 		p.remote.close()
 		errs = append(errs, p.files.Close(), p.store.Close())
 	}

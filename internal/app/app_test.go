@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -88,7 +89,7 @@ func start(t *testing.T, lines ...string) *running {
 
 // address is where the first listener of a purpose listens.
 func (r *running) address(p purpose) string {
-	for _, ln := range r.bound {
+	for _, ln := range r.bound() {
 		if ln.purpose == p {
 			return ln.Addr().String()
 		}
@@ -164,8 +165,8 @@ func TestParts(t *testing.T) {
 			r := prepare(t, tt.lines...)
 			require.NoError(t, r.Start())
 			require.Equal(t, tt.cache, r.cache != nil, "cache")
-			require.Equal(t, tt.fleet, r.fleet != nil, "fleet")
-			require.Len(t, r.bound, tt.listeners)
+			require.Equal(t, tt.fleet, r.fleet() != nil, "fleet")
+			require.Len(t, r.bound(), tt.listeners)
 			require.Equal(t, slicesContain(tt.lines, "upstream = http"), r.parts.Load().remote.web != nil)
 			r.requireServed(r.store.Normal("txt", []byte("hello")), "hello")
 			resp, _ := r.get(forAdmin, "/readyz")
@@ -224,7 +225,7 @@ func TestStartFails(t *testing.T) {
 				"admin_listen = unix:"+socket, 1)), 0o600))
 			require.ErrorContains(t, r.Start(), tt.want)
 			require.NoFileExists(t, socket)
-			for _, ln := range r.bound {
+			for _, ln := range r.bound() {
 				_, err := ln.Accept()
 				require.ErrorIs(t, err, net.ErrClosed)
 			}
@@ -316,19 +317,17 @@ func TestReloadNamesRestartKeys(t *testing.T) {
 	r := start(t)
 	r.write("[gateway]", "admin_socket_mode = 0660", "user = nobody", "read_timeout = 3s", "idle_timeout = 4s",
 		"min_send_rate = 2KB", "max_connections = 50", "max_connections_per_ip = 5", "cache_control = no-cache",
-		"[cache]", "disk_path = "+filepath.Join(t.TempDir(), "cache"),
-		"[redis]", "addresses = 127.0.0.1:1", "[lock]", "ttl = 7s",
-		"[peer]", "secret = another secret, which is long enough")
+		"[cache]", "disk_path = "+filepath.Join(t.TempDir(), "cache"), "[lock]", "ttl = 7s")
 	text, err := os.ReadFile(r.conf)
 	require.NoError(t, err)
 	changed := strings.NewReplacer("admin_listen = 127.0.0.1:0", "admin_listen = 127.0.0.2:0",
-		"\nlisten = 127.0.0.1:0", "\nlisten = 127.0.0.2:0", "landlock = false", "landlock = true")
+		"landlock = false", "landlock = true")
 	require.NoError(t, os.WriteFile(r.conf, []byte(changed.Replace(string(text))), 0o600))
 	require.NoError(t, r.Reload())
 	require.Contains(t, r.logText("only a restart applies it"),
-		`keys="listen, admin_listen, admin_socket_mode, user, landlock, `+
+		`keys="admin_listen, admin_socket_mode, user, landlock, `+
 			`read_timeout, idle_timeout, min_send_rate, max_connections, max_connections_per_ip, `+
-			`disk_path, [redis], [lock], [peer]"`)
+			`disk_path"`)
 	resp := r.requireServed(r.store.Normal("txt", []byte("hello")), "hello")
 	require.Equal(t, "no-cache", resp.Header.Get("Cache-Control"), "the other keys are applied")
 }
@@ -380,8 +379,9 @@ func TestStopBeforeServing(t *testing.T) {
 	require.NoError(t, r.Start())
 	sockets, err := new(listen.Sockets).Listen("listen", []string{"127.0.0.1:0"}, filesSocketMode)
 	require.NoError(t, err)
-	ln := sockets[0]
-	r.bound = append(r.bound, bound{ln, forFiles})
+	ln, p := sockets[0], *r.parts.Load()
+	p.bound = append(slices.Clip(p.bound), bound{ln, forFiles})
+	r.parts.Store(&p)
 	served := make(chan error, 1)
 	r.running.Go(func() {
 		<-r.stopping // late
@@ -436,7 +436,7 @@ func TestFleetOnThePage(t *testing.T) {
 	row := func() (found status.Gateway) {
 		s := one.snapshot(t.Context())
 		for _, g := range s.Fleet.Gateways {
-			if g.Name == other.fleet.Name() {
+			if g.Name == other.fleet().Name() {
 				found = g
 			}
 		}
@@ -450,7 +450,7 @@ func TestFleetOnThePage(t *testing.T) {
 	require.Equal(t, other.started.Unix(), g.About.Started)
 	require.Positive(t, g.About.MemoryMax)
 	require.Equal(t, status.Good, g.About.State)
-	keys, err := server.Client().Keys(t.Context(), "*:about:"+other.fleet.Name()).Result()
+	keys, err := server.Client().Keys(t.Context(), "*:about:"+other.fleet().Name()).Result()
 	require.NoError(t, err)
 	require.Len(t, keys, 1)
 	require.Positive(t, server.Client().PTTL(t.Context(), keys[0]).Val(), "it expires")

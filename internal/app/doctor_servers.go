@@ -3,7 +3,6 @@ package app
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"net"
 	"strconv"
 	"strings"
@@ -178,7 +177,11 @@ func (d *doctor) trackerClock(beat int64) {
 func (d *doctor) fleet(ctx context.Context) {
 	const area = "redis"
 	subject := strings.Join(d.cfg.Redis.Addresses, ", ")
-	f, err := openFleet(d.cfg, nil, slog.New(slog.DiscardHandler))
+	o, err := fleetOptions(d.cfg)
+	var f *fleet.Fleet
+	if err == nil {
+		f, err = openFleet(o)
+	}
 	if err != nil {
 		d.add(area, subject, Fail, "correct the keys of [redis]", "%v", err)
 		return

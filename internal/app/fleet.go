@@ -1,264 +1,245 @@
 package app
 
 import (
+	"bytes"
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
-	"log/slog"
+	"io"
 	"os"
-	"strconv"
+	"reflect"
+	"slices"
 	"strings"
 	"time"
 
-	"fastdfs-gateway/cachelock"
-	"fastdfs-gateway/internal/admin"
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/fleet"
 	"fastdfs-gateway/internal/logfile"
-	"fastdfs-gateway/internal/origin"
-
-	"golang.org/x/sys/unix"
 )
 
-// fleetTimeout is how long a start waits for Redis, to apply purges that it has missed before it
-// serves.
+// fleetTimeout is how long a start or a reload waits for Redis, to apply purges that were missed.
 const fleetTimeout = 2 * time.Second
 
-// openFleet makes the client of the other gateways; nil when the configuration names no Redis, or
-// there is no cache to share.
-func openFleet(cfg *config.Config, waited func(time.Duration), log *slog.Logger) (*fleet.Fleet, error) {
+// fleetOptions are what of a configuration concerns the other gateways; without addresses when it
+// names no Redis, or there is no cache to share.
+func fleetOptions(cfg *config.Config) (o fleet.Options, err error) {
 	r := &cfg.Redis
 	if len(r.Addresses) == 0 || !keepsRemote(cfg) {
-		return nil, nil
+		return o, nil
 	}
-	password, err := r.ReadPassword()
-	if err != nil {
-		return nil, fmt.Errorf("%w; see password_file in [redis]", err)
-	}
-	secure, err := r.TLSConfig()
-	if err != nil {
-		return nil, err
-	}
-	name := "" // its URL
-	if cfg.Peer.Advertise == "" {
-		host, _ := os.Hostname() // without one, the address has to do
-		name = host + strings.Join(cfg.Gateway.Listen, ",")
-	}
-	return fleet.New(fleet.Options{
+	o = fleet.Options{
 		Addresses: r.Addresses, Mode: r.Mode, MasterName: r.MasterName, SentinelAuth: r.SentinelAuth,
-		Username: r.Username, Password: password, DB: r.DB, TLS: secure,
-		KeyPrefix: r.KeyPrefix, LockTTL: cfg.Lock.TTL, LockWait: cfg.Lock.Wait,
+		Username: r.Username, DB: r.DB, KeyPrefix: r.KeyPrefix, LockTTL: cfg.Lock.TTL, LockWait: cfg.Lock.Wait,
 		Advertise: cfg.Peer.Advertise, Secret: cfg.Peer.Secret,
-		Name: name, Log: logfile.Limit(log), Waited: waited,
-	})
+	}
+	if o.Advertise == "" {
+		host, _ := os.Hostname() // without one, the address has to do
+		o.Name = host + strings.Join(cfg.Gateway.Listen, ",")
+	}
+	if o.Password, err = r.ReadPassword(); err != nil {
+		return o, fmt.Errorf("%w; see password_file in [redis]", err)
+	}
+	o.TLS, err = r.TLSConfig()
+	return o, err
 }
 
-// keepsRemote tells whether the configuration leaves room for files of other hosts.
-func keepsRemote(cfg *config.Config) bool { return cfg.Cache.MemoryMax > 0 || cacheFolder(cfg) != "" }
-
-// cacheFolder is the folder of the cache on disk; empty = none on disk.
-func cacheFolder(cfg *config.Config) string {
-	if cfg.Cache.DiskMax == 0 {
-		return ""
+// sameFleet tells whether a Fleet with the one options is one with the others too.
+func sameFleet(x, y fleet.Options) bool {
+	a, b := x.TLS, y.TLS
+	x.TLS, y.TLS = nil, nil
+	if a == nil || b == nil {
+		return a == b && reflect.DeepEqual(x, y)
 	}
-	return cfg.Cache.DiskPath
+	return reflect.DeepEqual(x, y) && a.RootCAs.Equal(b.RootCAs) &&
+		slices.EqualFunc(a.Certificates, b.Certificates, func(a, b tls.Certificate) bool {
+			return slices.EqualFunc(a.Certificate, b.Certificate, bytes.Equal)
+		})
 }
 
-// diskProblem tells of a folder for the cache that is something else's.
-func diskProblem(cfg *config.Config) []config.Problem {
-	folder := cacheFolder(cfg)
-	if folder == "" || cfg.CheckDiskPath() != nil { // Check tells of that
-		return nil
-	}
-	err := tier.CheckFolder(folder)
-	if err == nil || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.EACCES) { // Check tells of these too
-		return nil
-	}
-	return []config.Problem{{File: cfg.File, Severity: config.Error, Key: "cache.disk_path",
-		Text: fmt.Sprintf("cannot use %q for the cache: %v", folder, err), Fix: "name an empty folder as disk_path"}}
+// sameRedis tells whether two fleets have one Redis, and the same keys there.
+func sameRedis(x, y fleet.Options) bool {
+	return x.Mode == y.Mode && x.MasterName == y.MasterName && x.DB == y.DB && x.KeyPrefix == y.KeyPrefix &&
+		slices.Equal(x.Addresses, y.Addresses)
 }
 
-// openCache makes the cache of what comes from other hosts; nil when there is no room for one.
-// source makes what fetches a file for another gateway.
-func openCache(
-	cfg *config.Config, f *fleet.Fleet, source func(string) (cache.Source, error), log *slog.Logger,
-) (*cache.Cache, error) {
-	if !keepsRemote(cfg) {
+// openFleet makes the client of the other gateways; nil without addresses.
+func openFleet(o fleet.Options) (*fleet.Fleet, error) {
+	if len(o.Addresses) == 0 {
 		return nil, nil
 	}
-	if err := cfg.CheckDiskPath(); err != nil {
-		return nil, err
-	}
-	o := cacheLimits(cfg)
-	o.Wait, o.Logger, o.CheckFirst, o.Source = cfg.Lock.Wait, logfile.Limit(log), origin.CheckFirst, source
-	if f != nil {
-		o.Fleet, o.DiskReady = f, f.Synced()
-	}
-	if folder := cacheFolder(cfg); folder != "" {
-		if err := tier.CheckFolder(folder); err != nil && !isDiskFailure(err) {
-			return nil, diskError(fmt.Errorf("cannot use %q for the cache: %w", folder, err))
-		}
-	}
-	return cache.New(o)
+	return fleet.New(o)
 }
 
-// cacheLimits are the options of the cache that a reload changes.
-func cacheLimits(cfg *config.Config) cache.Options {
-	c := &cfg.Cache
-	return cache.Options{
-		Memory: orNone(c.MemoryMax), DiskMax: c.DiskMax, Copies: c.Copies,
-		TTL: orNone(c.TTL), MutableTTL: orNone(c.MutableTTL), NegativeTTL: orNone(c.NegativeTTL),
-		StaleWhileRevalidate: orNone(c.StaleWhileRevalidate), StaleIfError: orNone(c.StaleIfError),
-	}
-}
-
-// openDisk opens the tier of the cache on disk, where the configuration names a folder.
-func (a *App) openDisk(cfg *config.Config) error {
-	folder := cacheFolder(cfg)
-	if folder == "" {
+// fleetFor gives p a fleet, and listeners for it, or those of old where their settings are the
+// same. A Redis that does not answer does not replace one that does.
+func (a *App) fleetFor(p, old *parts) (err error) {
+	if a.cache == nil {
 		return nil
 	}
-	err := a.cache.OpenDisk(folder)
-	takesOver, end := a.o.Replaces != nil, time.Now().Add(diskWait)
-	for takesOver && errors.Is(err, tier.ErrInUse) && time.Now().Before(end) {
-		time.Sleep(diskLook)
-		err = a.cache.OpenDisk(folder)
-	}
-	if err != nil && (takesOver || isDiskFailure(err)) { // as when it fails later: serving goes on
-		a.log.Error("the disk cannot be used for the cache; there is none on disk until a restart", "err", err)
-		return nil
-	}
-	return diskError(err)
-}
-
-// A process that ends its answers leaves the folder of the cache before the next one serves, unless
-// its disk hangs.
-const (
-	diskWait = 5 * time.Second
-	diskLook = 20 * time.Millisecond
-)
-
-// diskError adds to an error where the folder is named; nil stays nil.
-func diskError(err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%w; see disk_path in [cache]", err)
-}
-
-// isDiskFailure tells a disk that is full or failing from a configuration that is wrong.
-func isDiskFailure(err error) bool {
-	for _, failure := range []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO} {
-		if errors.Is(err, failure) {
-			return true
-		}
-	}
-	return false
-}
-
-// joinFleet makes this gateway one of the fleet: purges of the others arrive from now on.
-func (a *App) joinFleet(diskPath string) error {
-	l := fleet.Local{Purge: func(m cache.Match) { a.forget(m) }}
-	if diskPath != "" {
-		obeyed := obeyedFile{folder: diskPath, name: "purges-obeyed"}
-		l.Load, l.Store = obeyed.load, obeyed.store
-	}
-	if err := a.fleet.Start(l); err != nil {
+	if p.fleetOptions, err = fleetOptions(p.cfg); err != nil {
 		return err
 	}
+	sockets := p.boundFor(forPeers)
+	if sameFleet(p.fleetOptions, old.fleetOptions) && slices.Equal(sockets, old.boundFor(forPeers)) {
+		p.fleet, p.peers = old.fleet, old.peers
+		return nil
+	}
+	o := p.fleetOptions
+	o.Log, o.Waited, o.Counters = logfile.Limit(a.log), a.waited, &a.fleetCounters
+	if p.fleet, err = openFleet(o); err != nil || p.fleet == nil {
+		return err
+	}
+	for _, s := range sockets {
+		ln, err := s.Dup()
+		if err != nil {
+			return err
+		}
+		p.peers = append(p.peers, ln)
+	}
+	if old.fleet == nil || !old.fleet.Stats().Up {
+		return nil
+	}
+	if err = p.fleet.Reach(context.Background()); err != nil {
+		err = fmt.Errorf("the gateway stays with its redis, which serves: %w; %s", err, fleet.Advice(err))
+	}
+	return err
+}
+
+// fleet is that of the configuration in use; nil = there is none.
+func (a *App) fleet() *fleet.Fleet { return a.parts.Load().fleet }
+
+// currentFleet is what the cache asks of the other gateways. A reload replaces it with the parts.
+type currentFleet struct{ *App }
+
+var _ cache.Fleet = currentFleet{}
+
+func (c currentFleet) now() cache.Fleet {
+	if f := c.fleet(); f != nil {
+		return f
+	}
+	return cache.Alone{}
+}
+
+// Rank implements cache.Fleet.
+func (c currentFleet) Rank(key string, n int) []string { return c.now().Rank(key, n) }
+
+// Open implements cache.Fleet.
+func (c currentFleet) Open(ctx context.Context, peer string, r cache.PeerRequest) (cache.Meta, io.ReadCloser, error) {
+	return c.now().Open(ctx, peer, r)
+}
+
+// Lead implements cache.Fleet.
+func (c currentFleet) Lead(ctx context.Context, key string) (context.Context, func(), error) {
+	return c.now().Lead(ctx, key)
+}
+
+// joinFleet makes this gateway one of the fleet of p: purges of the others arrive from now on, and
+// they are answered. load tells the last purge that was applied; nil = it is not known. moved: it
+// may be one of another log.
+func (a *App) joinFleet(p *parts, load func() (int64, error), moved bool) {
+	if p.fleet == nil {
+		a.purgesKnown()
+		return
+	}
+	l := fleet.Local{Purge: func(m cache.Match) { a.forget(m) }, Load: load, Moved: moved, Synced: a.purgesKnown}
+	if a.obeyed.folder != "" {
+		l.Store = a.obeyed.store
+	}
+	if err := p.fleet.Start(l); err != nil {
+		panic("BUG: " + err.Error())
+	}
+	for _, ln := range p.peers {
+		a.log.Info("serving other gateways", "address", ln.Addr().String(), "advertise", p.cfg.Peer.Advertise)
+		a.serve(func() error { return p.fleet.ServePeers(ln, a.cache.PeerOpen) })
+	}
 	select {
-	case <-a.fleet.Synced():
+	case <-p.fleet.Synced():
 	case <-time.After(fleetTimeout):
 		a.log.Warn("serving begins without redis: this gateway fetches for itself, " +
 			"and what is on disk is used when the log of purges can be read")
 	}
-	return nil
 }
 
-// obeyedFile keeps the number of the last purge that was applied beside the files that it was
-// about. No symbolic link leads out of the folder.
-type obeyedFile struct{ folder, name string }
-
-func (p obeyedFile) load() (int64, error) {
-	root, err := os.OpenRoot(p.folder)
-	if err != nil {
-		return 0, err
-	}
-	text, err := root.ReadFile(p.name)
-	if err = errors.Join(err, root.Close()); err != nil {
-		return 0, err
-	}
-	return strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
-}
-
-func (p obeyedFile) store(n int64) error {
-	root, err := os.OpenRoot(p.folder)
-	if err != nil {
-		return err
-	}
-	next := p.name + ".new"
-	if err = root.WriteFile(next, strconv.AppendInt(nil, n, 10), 0o600); err == nil {
-		err = root.Rename(next, p.name)
-	}
-	return errors.Join(err, root.Close())
-}
-
-// peerAddress is where other gateways are to be answered; empty when they have no URL for this one,
-// or there is no fleet.
-func peerAddress(cfg *config.Config) string {
-	if cfg.Peer.Advertise == "" || len(cfg.Redis.Addresses) == 0 || !keepsRemote(cfg) {
-		return ""
-	}
-	return cfg.Peer.Listen
-}
-
-// forget drops files from the caches of this gateway, and of the processes that it replaces, and
-// returns the number of entries here.
-func (a *App) forget(m cache.Match) int {
-	n := 0
-	if a.cache != nil {
-		n = a.cache.Purge(m)
-	}
-	if p := a.parts.Load(); p != nil {
-		n += p.files.Forget(string(m))
-	}
-	if err := a.o.Replaces.Forget(string(m)); err != nil {
-		a.log.Error("a purge is not complete", "err", err)
-	}
-	return n
-}
-
-// purge makes all gateways of the fleet forget files.
-func (a *App) purge(ctx context.Context, what admin.PurgeTarget) (admin.Purged, error) {
-	match, err := matchOf(what)
-	if err != nil {
-		return admin.Purged{}, fmt.Errorf("%w: %w", admin.ErrPurgeTarget, err)
-	}
-	if a.fleet == nil {
-		dropped := a.forget(match)
-		if a.upgrade.done.Load() { // what is on disk may be another process's since
-			return admin.Purged{}, errUpgrading
+// changeFleet moves a gateway that serves from the fleet of old to that of p. What it has in its
+// caches stays when it has applied every purge in the log of the one, and in that of the other.
+func (a *App) changeFleet(old, p *parts) {
+	a.endLeaving()
+	fence := int64(0)
+	if old.fleet != nil {
+		a.warnOfObeyed(a.obeyed.pause())
+		applied, ok := old.fleet.Retire()
+		if fence = applied; !ok {
+			a.forgetAll()
 		}
-		return admin.Purged{Gateways: 1, Dropped: dropped}, nil
+		if slices.Equal(p.boundFor(forPeers), old.boundFor(forPeers)) {
+			old.fleet.StopAccepting() // the new one does
+		}
 	}
-	gateways, missing, err := a.fleet.Purge(ctx, match)
-	if errors.Is(err, cachelock.ErrHeld) {
-		return admin.Purged{Missing: []string{"none has begun: " + err.Error()}}, nil
-	}
-	if errors.Is(err, cache.ErrFleetDown) {
-		return admin.Purged{Gateways: 1, Missing: []string{"all others: redis cannot be reached"}}, nil
-	}
-	return admin.Purged{Gateways: gateways, Missing: missing}, err
+	a.joinFleet(p, func() (int64, error) { return fence, nil }, true)
 }
 
-func matchOf(what admin.PurgeTarget) (cache.Match, error) {
-	switch {
-	case what.All:
-		return tier.MatchAll, nil
-	case what.Prefix != "":
-		return fleet.MatchFolder(what.Prefix)
+// forgetAll drops what is cached when a Redis is left whose purges cannot be read.
+func (a *App) forgetAll() {
+	a.log.Warn("everything is dropped from the cache: the redis that is left does not tell what was purged")
+	a.forget(tier.MatchAll)
+}
+
+func (a *App) warnOfObeyed(err error) {
+	if err != nil {
+		a.log.Warn("cannot note beside the disk cache which purges it has applied", "err", err)
 	}
-	return fleet.MatchFile(what.ID)
+}
+
+// leavingFleet is one that a reload has replaced.
+type leavingFleet struct {
+	hurry context.CancelFunc
+	ended chan struct{} // closed at its end
+}
+
+// leaveFleet ends the fleet of old within shutdown_timeout. It stays that long in another Redis
+// than that of p, so that it applies purges of gateways that have yet to reload.
+func (a *App) leaveFleet(old, p *parts) {
+	ctx, hurry := context.WithTimeout(a.upgrade.life, p.cfg.Gateway.ShutdownTimeout)
+	l := &leavingFleet{hurry, make(chan struct{})}
+	a.leaving = l
+	a.running.Go(func() {
+		defer close(l.ended)
+		defer hurry()
+		if err := old.fleet.Leave(ctx, !sameRedis(old.fleetOptions, p.fleetOptions)); err != nil {
+			a.forgetAll()
+		}
+		_ = old.fleet.Close() // there is nothing to be done
+		a.warnOfObeyed(a.obeyed.resume(p.fleet))
+		a.log.Info("the fleet before the reload was left", "redis", strings.Join(old.fleetOptions.Addresses, ", "))
+	})
+}
+
+// endLeaving ends the fleet that is being left at once. loading is held.
+func (a *App) endLeaving() {
+	if l := a.leaving; l != nil {
+		l.hurry()
+		<-l.ended
+		a.leaving = nil
+	}
+}
+
+// closeAdded closes what p has and old does not, for a configuration that is refused.
+func (p *parts) closeAdded(old *parts) error {
+	var errs []error
+	if p.store != nil && p.store != old.store {
+		errs = append(errs, p.store.Close())
+	}
+	if p.fleet != nil && p.fleet != old.fleet {
+		errs = append(errs, p.fleet.Close())
+		for _, ln := range p.peers {
+			errs = append(errs, ln.Close())
+		}
+	}
+	for _, ln := range without(p.bound, old.bound) {
+		errs = append(errs, ln.Close())
+	}
+	return errors.Join(errs...)
 }

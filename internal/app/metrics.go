@@ -34,8 +34,8 @@ func (a *App) counts() counts {
 		n.cache = &stats
 		n.storages.CRCErrors += stats.CRCErrors
 	}
-	if a.fleet != nil {
-		n.fleet = a.fleet.Stats()
+	if n.fleet = a.fleetCounters.Stats(); p.fleet != nil {
+		n.fleet = p.fleet.Stats()
 	}
 	n.lostLines, n.origin = a.logs.lost(), a.fetched.Stats()
 	return n

@@ -3,6 +3,7 @@ package app
 import (
 	"crypto/tls"
 	"errors"
+	"net"
 	"reflect"
 	"strings"
 	"sync"
@@ -11,6 +12,7 @@ import (
 	"fastdfs-gateway/internal/admin"
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/internal/fleet"
 	"fastdfs-gateway/internal/gateway"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/storage"
@@ -29,7 +31,10 @@ func (a *App) Reload() error {
 	a.loading.Lock()
 	defer a.loading.Unlock()
 	a.logs.reopen() // whatever becomes of the configuration: logrotate waits for it
-	if a.upgrade.begun.Load() {
+	switch {
+	case a.upgrade.life.Err() != nil:
+		return errStopping
+	case a.upgrade.begun.Load():
 		return errUpgrading
 	}
 	a.notifyReloading()
@@ -41,11 +46,16 @@ func (a *App) Reload() error {
 	if err != nil {
 		return a.rights.explain(err)
 	}
+	old := a.bound()
 	handler, err := a.use(c)
 	if err != nil {
 		return a.rights.explain(err)
 	}
 	a.server.SetHandler(handler)
+	a.serveFiles(without(a.bound(), old))
+	for _, ln := range without(old, a.bound()) {
+		_ = ln.Close() // what it has accepted goes on
+	}
 	if keys := a.Pending(); len(keys) > 0 {
 		a.log.Warn("changed, but only a restart applies it, or an upgrade (SIGUSR2)", "keys", strings.Join(keys, ", "))
 	}
@@ -77,23 +87,33 @@ func readConfig(file string) (c loaded, err error) {
 	return c, err
 }
 
+// errStopping refuses a reload.
+var errStopping = errors.New("the gateway stops")
+
 // parts are made from one configuration. They are replaced as a whole, and never changed.
 type parts struct {
-	cfg    *config.Config
+	cfg    *config.Config // nil before the first ones are made
 	access admin.Access
+	bound  []bound // open listeners
 	store  *storage.Local
 	files  *storage.FileCache // in front of store
 	remote *remote            // the clients of other hosts
 	origin *origin.Resolver   // finds files with them
+	fleet  *fleet.Fleet       // the other gateways; nil = there are none
+
+	fleetOptions fleet.Options
+	peers        []net.Listener // of the fleet: it closes them
 }
 
 // use puts a configuration to use and returns its handler. Parts whose settings are the same are
 // used on. After an error the old parts, the log files and everything else are as they were.
-func (a *App) use(c loaded) (*gateway.Handler, error) {
-	old := a.parts.Load()
-	if old == nil {
-		old = &parts{}
-	}
+func (a *App) use(c loaded) (_ *gateway.Handler, err error) {
+	old, p := a.parts.Load(), &parts{cfg: c.cfg, access: c.access}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, p.closeAdded(old))
+		}
+	}()
 	o, err := handlerOptions(c.cfg)
 	if err != nil {
 		return nil, err
@@ -102,26 +122,27 @@ func (a *App) use(c loaded) (*gateway.Handler, error) {
 	if err != nil {
 		return nil, err
 	}
-	a.logs.recent.SetSecrets(append(c.cfg.Secrets(), c.access.Token))
-	p := &parts{cfg: c.cfg, access: c.access}
+	if p.bound, err = a.bind(c.cfg, old.bound); err != nil {
+		return nil, err
+	}
 	if p.store, err = a.storeFor(c.cfg, old); err != nil {
 		return nil, err
 	}
-	if o.Access, err = a.logs.use(c.cfg); err != nil {
-		if p.store != old.store {
-			err = errors.Join(err, p.store.Close())
-		}
+	if err = a.fleetFor(p, old); err != nil {
 		return nil, err
 	}
+	if o.Access, err = a.logs.use(c.cfg); err != nil {
+		return nil, err
+	}
+	a.logs.recent.SetSecrets(append(c.cfg.Secrets(), c.access.Token, p.fleetOptions.Password))
 	logProblems(a.log, append(c.problems, c.cfg.Check(time.Now())...))
 	p.files = filesFor(p, old)
 	p.remote = a.remoteFor(settings, old)
 	p.origin = a.originOf(p, &o)
-	a.parts.Store(p)
+	a.replace(old, p)
 	if c.cert != nil {
 		a.cert.Store(c.cert)
 	}
-	a.retireReplaced(old, p)
 	if a.cache != nil && keepsRemote(c.cfg) {
 		a.cache.Adjust(cacheLimits(c.cfg))
 	}
@@ -131,15 +152,28 @@ func (a *App) use(c loaded) (*gateway.Handler, error) {
 	return gateway.NewHandler(o), nil
 }
 
+// replace makes p the parts in use, and retires those of old that p does not have.
+func (a *App) replace(old, p *parts) {
+	serves := old.cfg != nil // else Start joins the fleet, when all else has succeeded
+	if serves && old.fleet != p.fleet {
+		a.changeFleet(old, p)
+	}
+	a.parts.Store(p)
+	if old.fleet != nil && old.fleet != p.fleet {
+		a.leaveFleet(old, p)
+	}
+	a.retireReplaced(old, p)
+}
+
 // originOf makes what finds the files of other hosts for a handler with the options o.
 func (a *App) originOf(p *parts, o *gateway.Options) *origin.Resolver {
 	options := originOptions(o, p.remote, p.files)
 	options.Cache, options.Counters = a.cache, &a.fetched
-	if a.fleet != nil {
-		options.WaitApplied = a.fleet.WaitApplied
+	if p.fleet != nil {
+		options.WaitApplied = p.fleet.WaitApplied
 		options.Owners = func(file string) []string {
 			segment := cache.RankKey(cache.SegmentKey{File: file})
-			return a.fleet.Owners(segment, max(p.cfg.Cache.Copies, 1)+1)
+			return p.fleet.Owners(segment, max(p.cfg.Cache.Copies, 1)+1)
 		}
 	}
 	return origin.NewResolver(options)
@@ -224,7 +258,6 @@ func restartKeys(before, after *config.Config) []string {
 		name string
 		same bool
 	}{
-		{"listen", strings.Join(old.Listen, ",") == strings.Join(now.Listen, ",")},
 		{"admin_listen", old.AdminListen == now.AdminListen},
 		{"admin_socket_mode", old.AdminSocketMode == now.AdminSocketMode},
 		{"tls_cert", (old.TLSCert == "") == (now.TLSCert == "")},
@@ -237,9 +270,6 @@ func restartKeys(before, after *config.Config) []string {
 		{"max_connections_per_ip", old.MaxConnectionsPerIP == now.MaxConnectionsPerIP},
 		{"memory_max", keepsRemote(before) == keepsRemote(after)},
 		{"disk_path", cacheFolder(before) == cacheFolder(after)},
-		{"[redis]", reflect.DeepEqual(before.Redis, after.Redis)},
-		{"[lock]", before.Lock == after.Lock},
-		{"[peer]", before.Peer == after.Peer},
 	} {
 		if !key.same {
 			keys = append(keys, key.name)

@@ -86,7 +86,8 @@ func rootProblem(cfg *config.Config) []config.Problem {
 
 // warnOfReload names the files that a reload will not be able to read.
 func (a *App) warnOfReload(cfg *config.Config) {
-	files := append(slices.Clone(cfg.Files), cfg.Gateway.TLSCert, cfg.Gateway.TLSKey, cfg.Gateway.AdminTokenFile)
+	files := append(slices.Clone(cfg.Files), cfg.Gateway.TLSCert, cfg.Gateway.TLSKey, cfg.Gateway.AdminTokenFile,
+		cfg.Redis.PasswordFile, cfg.Redis.CAFile, cfg.Redis.CertFile, cfg.Redis.KeyFile)
 	files = slices.DeleteFunc(files, func(name string) bool {
 		return name == "" || unix.Access(name, unix.R_OK) == nil
 	})
@@ -233,7 +234,7 @@ func target(name string) string {
 func (a *App) reachable(cfg *config.Config) error {
 	var paths []string
 	next := *cfg
-	next.Cache, next.Redis = config.Cache{}, config.Redis{} // a reload leaves them as they are
+	next.Cache = config.Cache{} // a reload leaves it as it is
 	for _, r := range a.rights.current().Outside(rulesOf(&next, nil)) {
 		paths = append(paths, r.Path)
 	}

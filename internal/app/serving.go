@@ -47,7 +47,10 @@ func (p purpose) addresses(cfg *config.Config) []string {
 	case forAdmin:
 		return nonEmpty(cfg.Gateway.AdminListen)
 	case forPeers:
-		return nonEmpty(peerAddress(cfg))
+		if cfg.Peer.Advertise == "" || len(cfg.Redis.Addresses) == 0 || !keepsRemote(cfg) { // nothing to be asked
+			return nil
+		}
+		return nonEmpty(cfg.Peer.Listen)
 	}
 	return cfg.Gateway.Listen
 }
@@ -71,23 +74,77 @@ func (p purpose) socketMode(cfg *config.Config) os.FileMode {
 	return filesSocketMode
 }
 
-// bind opens every listener, or takes those over that the process was given.
-func (a *App) bind(cfg *config.Config, given *listen.Sockets) error {
-	for _, p := range []purpose{forAdmin, forPeers, forFiles} {
-		sockets, err := given.Listen(p.key(), p.addresses(cfg), p.socketMode(cfg))
+// open opens every listener, or takes those over that the process was given.
+func (a *App) open(cfg *config.Config) error {
+	given, p := a.o.given(), &parts{}
+	a.parts.Store(p)
+	for _, purpose := range []purpose{forAdmin, forPeers, forFiles} {
+		sockets, err := given.Listen(purpose.key(), purpose.addresses(cfg), purpose.socketMode(cfg))
 		if err != nil {
-			return errors.Join(fmt.Errorf("%w; see %s", err, p.setting()), given.Close())
+			return errors.Join(fmt.Errorf("%w; see %s", err, purpose.setting()), given.Close())
 		}
 		for _, s := range sockets {
-			a.bound = append(a.bound, bound{s, p})
+			p.bound = append(p.bound, bound{s, purpose})
 		}
 	}
 	return given.Close()
 }
 
+// bind returns the listeners of a configuration: those of old, and where it names other addresses,
+// new ones. The admin listener stays, and so do sockets that were taken by their names. After an
+// error nothing new is open.
+func (a *App) bind(cfg *config.Config, old []bound) (list []bound, err error) {
+	defer func() {
+		if err != nil {
+			for _, ln := range without(list, old) {
+				err = errors.Join(err, ln.Close())
+			}
+			list = nil
+		}
+	}()
+	for _, p := range []purpose{forAdmin, forPeers, forFiles} {
+		stays := p == forAdmin || p == forPeers && a.cache == nil
+		have := slices.DeleteFunc(slices.Clone(old), func(b bound) bool { return b.purpose != p })
+		if stays || slices.ContainsFunc(have, func(b bound) bool { return b.Address == "" }) {
+			list = append(list, have...)
+			continue
+		}
+		for _, address := range p.addresses(cfg) {
+			at := slices.IndexFunc(have, func(b bound) bool { return b.Address == address })
+			if at >= 0 {
+				list, have = append(list, have[at]), slices.Delete(have, at, at+1)
+				continue
+			}
+			sockets, err := new(listen.Sockets).Listen(p.key(), []string{address}, p.socketMode(cfg))
+			if err != nil {
+				return list, fmt.Errorf("%w; see %s", err, p.setting())
+			}
+			list = append(list, bound{sockets[0], p})
+		}
+		if i := slices.IndexFunc(have, func(b bound) bool { return b.FromSystemd }); i >= 0 {
+			return list, fmt.Errorf("systemd has given the socket %s, which %s does not name any more", have[i].Addr(),
+				p.setting())
+		}
+	}
+	return list, nil
+}
+
+// bound are the open listeners.
+func (a *App) bound() []bound { return a.parts.Load().bound }
+
+// boundFor are those of one purpose.
+func (p *parts) boundFor(purpose purpose) []bound {
+	return slices.DeleteFunc(slices.Clone(p.bound), func(b bound) bool { return b.purpose != purpose })
+}
+
+// without are the listeners of a list that are not in another one.
+func without(list, other []bound) []bound {
+	return slices.DeleteFunc(slices.Clone(list), func(b bound) bool { return slices.Contains(other, b) })
+}
+
 // closeBound closes the listeners of these purposes. Those that a server has closed stay so.
 func (a *App) closeBound(purposes ...purpose) {
-	for _, ln := range a.bound {
+	for _, ln := range a.bound() {
 		if slices.Contains(purposes, ln.purpose) {
 			_ = ln.Close()
 		}
@@ -107,7 +164,7 @@ func (a *App) giveSockets(uid, gid int) error {
 // sockets are the paths of the unix sockets that are open and this process's own.
 func (a *App) sockets() []string {
 	var paths []string
-	for _, ln := range a.bound {
+	for _, ln := range a.bound() {
 		if path := ln.Path(); path != "" {
 			paths = append(paths, path)
 		}
@@ -132,21 +189,22 @@ func (a *App) serverOptions(cfg *config.Config) gateway.ServerOptions {
 	return o
 }
 
-// serveAll begins to serve the listeners.
+// serveAll begins to serve the listeners; those for peers belong to the fleet.
 func (a *App) serveAll() {
-	for _, ln := range a.bound {
-		address := ln.Addr().String()
-		switch ln.purpose {
-		case forAdmin:
-			a.admin = admin.NewServer(admin.New(a.adminOptions()))
-			a.serve(func() error { return adminError(a.admin.Serve(ln)) })
-			a.log.Info("admin listener", "address", address)
-		case forPeers:
-			a.log.Info("serving other gateways", "address", address, "advertise", a.config().Peer.Advertise)
-			a.serve(func() error { return a.fleet.ServePeers(ln, a.cache.PeerOpen) })
-		case forFiles:
+	for _, ln := range a.parts.Load().boundFor(forAdmin) {
+		a.admin = admin.NewServer(admin.New(a.adminOptions()))
+		a.serve(func() error { return adminError(a.admin.Serve(ln)) })
+		a.log.Info("admin listener", "address", ln.Addr().String())
+	}
+	a.serveFiles(a.bound())
+}
+
+// serveFiles begins to serve those of the listeners that are for files.
+func (a *App) serveFiles(list []bound) {
+	for _, ln := range list {
+		if ln.purpose == forFiles {
 			a.serve(func() error { return a.server.Serve(ln) })
-			a.log.Info("serving", "address", address, "tls", a.cert.Load() != nil, "version", a.o.Version)
+			a.log.Info("serving", "address", ln.Addr().String(), "tls", a.cert.Load() != nil, "version", a.o.Version)
 		}
 	}
 }

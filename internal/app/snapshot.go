@@ -34,21 +34,23 @@ func (a *App) sampleTraffic() {
 // tellFleet tells the other gateways how this one is, for their status pages. A failure of Redis is
 // in the log already.
 func (a *App) tellFleet() {
-	if a.fleet == nil {
+	f := a.fleet()
+	if f == nil {
 		return
 	}
 	s := a.localSnapshot()
-	_ = a.fleet.Tell(context.Background(), s.About().String())
+	_ = f.Tell(context.Background(), s.About().String())
 }
 
 // snapshot is what the status page shows.
 func (a *App) snapshot(ctx context.Context) status.Snapshot {
 	s := a.localSnapshot()
-	if a.fleet == nil {
+	p := a.parts.Load()
+	if p.fleet == nil {
 		return s
 	}
-	s.Fleet = a.fleetRows(ctx, s.About())
-	for _, l := range a.fleet.Locks() {
+	s.Fleet = fleetRows(ctx, p, s.About())
+	for _, l := range a.fleetCounters.Locks() {
 		s.Locks = append(s.Locks, status.Lock{
 			Key: l.Key, Waiting: l.Waiting, Holder: l.Holder, Since: l.Since, TTL: l.TTL,
 		})
@@ -86,7 +88,7 @@ func (a *App) localSnapshot() status.Snapshot {
 // servesOn lists the addresses of the listeners for files.
 func (a *App) servesOn() string {
 	var list []string
-	for _, ln := range a.bound {
+	for _, ln := range a.bound() {
 		if ln.purpose == forFiles {
 			list = append(list, ln.Addr().String())
 		}
@@ -96,16 +98,16 @@ func (a *App) servesOn() string {
 
 // fleetRows are the gateways of the fleet; about is this one. While Redis is away they are those of
 // the last list.
-func (a *App) fleetRows(ctx context.Context, about status.About) *status.Fleet {
-	shares, self := a.fleet.Shares(), a.fleet.Name()
-	f := &status.Fleet{Redis: strings.Join(a.config().Redis.Addresses, ", "), RedisDown: !a.fleet.Stats().Up}
+func fleetRows(ctx context.Context, p *parts, about status.About) *status.Fleet {
+	shares, self := p.fleet.Shares(), p.fleet.Name()
+	f := &status.Fleet{Redis: strings.Join(p.fleetOptions.Addresses, ", "), RedisDown: !p.fleet.Stats().Up}
 	share := func(name string) float64 {
 		if part, ok := shares[name]; ok {
 			return part
 		}
 		return -1
 	}
-	list, err := a.fleet.Gateways(ctx)
+	list, err := p.fleet.Gateways(ctx)
 	for _, g := range list {
 		row := status.Gateway{Name: g.Name, Self: g.Name == self, Live: g.Live, Seen: g.LastSeen, Share: share(g.Name)}
 		if row.About = status.ParseAbout(g.About); row.Self {

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/admin"
-	"fastdfs-gateway/internal/fleet"
 )
 
 // cacheAdmin is what the admin listener does with the cache.
@@ -15,12 +14,7 @@ func (a *App) cacheAdmin() *admin.Cache {
 		Prefetch: func(ctx context.Context, id string) (int64, string, error) {
 			return a.server.Handler().Prefetch(ctx, id, time.Now())
 		},
-		Locks: func(context.Context) any {
-			if a.fleet == nil {
-				return []fleet.LockInfo{}
-			}
-			return a.fleet.Locks()
-		},
+		Locks:  func(context.Context) any { return a.fleetCounters.Locks() },
 		Status: a.status,
 	}
 }
@@ -46,9 +40,9 @@ func (a *App) status(ctx context.Context) any {
 	if n.cache != nil {
 		sections["cache"] = n.cache
 	}
-	if a.fleet != nil {
+	if f := a.fleet(); f != nil {
 		sections["fleet"] = n.fleet
-		if list, err := a.fleet.Gateways(ctx); err == nil {
+		if list, err := f.Gateways(ctx); err == nil {
 			names := map[string]string{}
 			for _, g := range list {
 				names[g.Name] = "away since " + g.LastSeen.Format(time.RFC3339)

@@ -82,7 +82,7 @@ func (a *App) startNext() (*upgrade.Successor, error) {
 
 // handed are copies of all sockets, for the new process.
 func (a *App) handed() (sockets []upgrade.Handed, err error) {
-	for _, ln := range a.bound {
+	for _, ln := range a.bound() {
 		fd, name, err := ln.File(ln.purpose.key())
 		if err != nil {
 			return sockets, err
@@ -104,9 +104,10 @@ func (a *App) handOver(next *upgrade.Successor) error {
 		next.Abort()
 		return err
 	}
+	a.endLeaving()
 	a.upgrade.done.Store(true)
 	a.draining.Store(true)
-	for _, ln := range a.bound {
+	for _, ln := range a.bound() {
 		ln.Own(false)
 	}
 	if a.admin != nil {
@@ -114,9 +115,9 @@ func (a *App) handOver(next *upgrade.Successor) error {
 		cancel()
 		_ = a.admin.Shutdown(ended) // it closes the listener, and does not wait
 	}
-	a.closeBound(forFiles)
-	if a.fleet != nil {
-		a.fleet.HandOver()
+	a.closeBound(forPeers, forFiles)
+	if f := a.fleet(); f != nil {
+		f.HandOver()
 	}
 	a.releaseDisk()
 	a.o.Replaces.Leave()
@@ -159,8 +160,8 @@ func (a *App) drain(next *upgrade.Successor) error {
 		return err
 	}
 	err := a.server.Drain(ctx)
-	if err == nil && a.fleet != nil {
-		err = a.fleet.StopPeers(ctx)
+	if f := a.fleet(); err == nil && f != nil {
+		err = f.StopPeers(ctx)
 	}
 	if err == nil && a.admin != nil {
 		err = a.admin.Shutdown(ctx)

@@ -137,6 +137,7 @@ type Cache struct {
 	disk    *tier.Disk   // nil when there is none
 	tiers   tier.Tier    // memory, or memory above disk
 	copies  atomic.Int64 // as in Options
+	wait    atomic.Int64 // Wait of Options
 	damages damages
 	n       counters
 
@@ -191,22 +192,27 @@ func New(o Options) (*Cache, error) {
 		return nil, err
 	}
 	c.copies.Store(int64(o.Copies))
+	c.wait.Store(int64(o.Wait))
 	c.life, c.end = context.WithCancel(context.Background())
 	return c, nil
 }
 
-// Adjust takes Memory, DiskMax, Copies and the times over from o, in a running Cache, and evicts
-// what is too much. What is known stays fresh for as long as it was to; the memory that fills may
-// take stays as it was when the Cache was made.
+// Adjust takes Memory, DiskMax, Copies, Wait and the times over from o, in a running Cache, and
+// evicts what is too much. What is known stays fresh for as long as it was to; the memory that
+// fills may take stays as it was when the Cache was made.
 func (c *Cache) Adjust(o Options) {
 	o.setDefaults()
 	c.copies.Store(int64(o.Copies))
+	c.wait.Store(int64(o.Wait))
 	c.metas.adjust(&o, metaBudget(&o))
 	c.memory.SetBudget(contentBudget(&o))
 	if c.disk != nil {
 		c.disk.SetMax(o.DiskMax)
 	}
 }
+
+// maxWait is Wait of Options.
+func (c *Cache) maxWait() time.Duration { return time.Duration(c.wait.Load()) }
 
 // Facts take an eighth of the memory, content the rest.
 func metaBudget(o *Options) int64    { return max(o.Memory/8, minMetas) }

@@ -49,7 +49,7 @@ func (c *Cache) load(f *fill) {
 // again.
 func (c *Cache) loadAndRetry(f *fill) (err error) {
 	defer panics.ToError(&err, "filling the cache")
-	broken, waitUntil := 0, time.Now().Add(c.o.Wait)
+	broken, waitUntil := 0, time.Now().Add(c.maxWait())
 	for {
 		before := f.received()
 		err = c.loadOnce(f, time.Until(waitUntil))
@@ -61,7 +61,7 @@ func (c *Cache) loadAndRetry(f *fill) (err error) {
 			return c.whyEnded()
 		case errors.Is(err, errAgain):
 			if progress > 0 {
-				waitUntil = time.Now().Add(c.o.Wait)
+				waitUntil = time.Now().Add(c.maxWait())
 			}
 		case progress == 0, errors.Is(err, ErrNotFound), errors.Is(err, ErrChanged), errors.Is(err, ErrCorrupt):
 			return err
@@ -131,7 +131,7 @@ func (c *Cache) awaitSlot(f *fill) (release func(), err error) {
 	if known, ok, _ := c.sourceSlots.PeekOrAdd(name, slots); ok {
 		slots = known
 	}
-	ctx, cancel := context.WithTimeout(f.ctx, c.o.Wait)
+	ctx, cancel := context.WithTimeout(f.ctx, c.maxWait())
 	defer cancel()
 	switch err := slots.Acquire(ctx, 1); {
 	case err == nil:
@@ -221,7 +221,7 @@ func (c *Cache) loadFromPeer(f *fill, peer string, copied bool) error {
 	v, known := f.knownVersion()
 	if known {
 		r.Want = &v
-		if err := c.reserve(f, room, v, c.o.Wait); err != nil {
+		if err := c.reserve(f, room, v, c.maxWait()); err != nil {
 			return err
 		}
 	}
@@ -291,7 +291,7 @@ func (c *Cache) loadFromSource(f *fill, lease context.Context) error {
 	var want *Version
 	if known {
 		want, length = &v, v.SegmentLength(f.key.Index)
-		if err := c.reserve(f, c.leadRoom, v, c.o.Wait); err != nil {
+		if err := c.reserve(f, c.leadRoom, v, c.maxWait()); err != nil {
 			return err
 		}
 	}
@@ -336,7 +336,7 @@ func (c *Cache) receive(f *fill, m Meta, body io.Reader) error {
 		return err
 	}
 	if f.reserved == 0 { // the source has told the version just now
-		if err := c.reserve(f, c.leadRoom, m.Version, c.o.Wait); err != nil {
+		if err := c.reserve(f, c.leadRoom, m.Version, c.maxWait()); err != nil {
 			return err
 		}
 	}

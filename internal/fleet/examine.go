@@ -43,24 +43,21 @@ func (f *Fleet) Examine(ctx context.Context) (h Health, err error) {
 			}
 		}
 	}
-	gateways, err := f.Gateways(ctx)
-	if err != nil {
-		return h, err
-	}
-	var records map[string]string
-	err = f.ask(ctx, "read the records of the gateways", func(ctx context.Context) (err error) {
-		records, err = f.rdb.HGetAll(ctx, f.key("members")).Result()
-		return err
-	})
+	gateways, err := f.registered(ctx, f.key("members"))
 	if err != nil || f.o.Advertise == "" {
 		return h, err
 	}
 	for _, g := range gateways {
-		if g.Live && g.Name != f.o.Name && records[g.Name] != "" && len(h.Peers) < maxPeers {
-			h.Peers = append(h.Peers, f.examinePeer(ctx, g.Name, records[g.Name]))
+		if g.Live && g.Name != f.o.Name && g.record != "" {
+			h.Peers = append(h.Peers, f.examinePeer(ctx, g.Name, g.record))
 		}
 	}
 	return h, nil
+}
+
+// Reach asks Redis once. It needs no Start.
+func (f *Fleet) Reach(ctx context.Context) error {
+	return f.ask(ctx, "reach redis", func(ctx context.Context) error { return f.rdb.Time(ctx).Err() })
 }
 
 // clock compares the clock of Redis with that of this host, in the quickest of three requests.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -203,7 +204,7 @@ func TestWaitEndsWhenRedisStops(t *testing.T) {
 
 func TestBreaker(t *testing.T) {
 	log := &lines{}
-	b := newBreaker(slog.New(slog.NewTextHandler(log, nil)))
+	b := newBreaker(slog.New(slog.NewTextHandler(log, nil)), &atomic.Int64{})
 	slow := context.DeadlineExceeded
 	up, err := b.allow()
 	require.NoError(t, err)

@@ -42,8 +42,10 @@ type Fleet struct {
 	server    *http.Server         // of other gateways; Close stops it
 	answers   *semaphore.Weighted  // one for each answer to another gateway; StopPeers takes all
 	answered  atomic.Bool          // StopPeers has taken all
+	uses      *semaphore.Weighted  // one for each lease, and each answer of another gateway; Leave takes all
+	purging   *semaphore.Weighted  // one for each Purge; Leave takes all
 	warn      *logfile.Warner
-	stats     stats
+	stats     *Counters
 	purges    purgeLimits
 
 	leadTimeout time.Duration // for taking a lease
@@ -61,6 +63,7 @@ type Fleet struct {
 	seen    atomic.Int64 // fence of the last purge that was read; it is being applied while applied is less
 
 	handedOver atomic.Bool // another process has the name of this one
+	retired    atomic.Bool // another Fleet of this process has it
 
 	mu      sync.Mutex // guards what follows
 	started bool
@@ -73,6 +76,7 @@ var (
 	purgeScript    = redis.NewScript(lua.FleetPurge)
 	syncScript     = redis.NewScript(lua.FleetSync)
 	gatewaysScript = redis.NewScript(lua.FleetGateways)
+	leaveScript    = redis.NewScript(lua.FleetLeave)
 )
 
 // New returns a Fleet, which connects to nothing yet. The caller closes it.
@@ -83,13 +87,12 @@ func New(o Options) (*Fleet, error) {
 	}
 	f := &Fleet{
 		o: o, rdb: o.client(), warn: logfile.NewWarner(o.Log),
-		breaker: newBreaker(o.Log.With("redis", strings.Join(o.Addresses, ", "))),
+		breaker: newBreaker(o.Log.With("redis", strings.Join(o.Addresses, ", ")), &o.Counters.opened),
 		purges:  defaultPurgeLimits, leadTimeout: defaultLeadTimeout,
 		backoff: backoff.NewSet[string](peerBackoff, maxPeers), answers: semaphore.NewWeighted(math.MaxInt64),
+		uses: semaphore.NewWeighted(math.MaxInt64), purging: semaphore.NewWeighted(math.MaxInt64), stats: o.Counters,
 		news: make(chan struct{}, 1), synced: make(chan struct{}),
 	}
-	f.stats.n = Stats{PeerFetches: map[string]int64{}, PeerRequests: map[int]int64{}}
-	f.stats.locks = map[*LockInfo]struct{}{}
 	f.life, f.end = context.WithCancel(context.Background())
 	f.beating, f.endBeat = context.WithCancel(f.life)
 	f.logRead.Store(&logRead{next: make(chan struct{})})
@@ -113,49 +116,6 @@ func New(o Options) (*Fleet, error) {
 		return nil, errors.Join(fmt.Errorf("cannot lock folders: %w", err), f.Close())
 	}
 	return f, nil
-}
-
-// Close takes this gateway out of the list of those that are registered, ends what runs in the
-// background and waits for it. Leases that are still held expire, and answers to peers are cut.
-func (f *Fleet) Close() error {
-	f.mu.Lock()
-	was, registered := f.life.Err() != nil, f.started
-	f.end()
-	f.mu.Unlock()
-	if was {
-		return nil
-	}
-	f.running.Wait()
-	if registered && !f.handedOver.Load() && !f.breaker.isOpen() {
-		f.unregister()
-	}
-	f.transport.CloseIdleConnections()
-	return errors.Join(f.server.Close(), f.locks.Close(), f.waiting.Close(), f.rdb.Close())
-}
-
-// HandOver leaves the name of this gateway, and the log of purges, to another process that has the
-// same name from now on. This one neither renews its record nor takes it out at the end; what is
-// purged reaches it by other ways. Peers are told to connect anew; running answers to them go on
-// until StopPeers.
-func (f *Fleet) HandOver() {
-	f.handedOver.Store(true)
-	f.endBeat()
-	f.running.Wait()
-	ended, cancel := context.WithCancel(context.Background())
-	cancel()
-	_ = f.server.Shutdown(ended) // it closes the listener, and does not wait
-}
-
-// unregister is for a gateway that leaves in good order, so that no purge waits for it.
-func (f *Fleet) unregister() {
-	ctx, cancel := context.WithTimeout(context.Background(), f.o.Timeout)
-	defer cancel()
-	_, _ = f.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // else it is forgotten after a while
-		p.ZRem(ctx, f.key("gateways"), f.o.Name)
-		p.HDel(ctx, f.key("obeyed"), f.o.Name)
-		p.HDel(ctx, f.key("members"), f.o.Name)
-		return nil
-	})
 }
 
 // ask does one request to Redis within the time that there is for it, unless the breaker is open.

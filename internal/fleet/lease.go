@@ -15,15 +15,33 @@ import (
 // the owner of an entry fetches it once without a lease too.
 const defaultLeadTimeout = 100 * time.Millisecond
 
+// errLeft is the error for a Fleet that was left.
+var errLeft = fmt.Errorf("%w: this gateway has left", cache.ErrFleetDown)
+
 // Lead implements cache.Fleet.
 func (f *Fleet) Lead(ctx context.Context, key string) (context.Context, func(), error) {
+	if !f.uses.TryAcquire(1) {
+		return nil, nil, errLeft
+	}
+	lease, release, err := f.lead(ctx, key)
+	if err != nil {
+		f.uses.Release(1)
+		return nil, nil, err
+	}
+	return lease, func() {
+		release()
+		f.uses.Release(1)
+	}, nil
+}
+
+func (f *Fleet) lead(ctx context.Context, key string) (lease context.Context, release func(), err error) {
 	limited, cancel := ctx, func() {}
 	if f.o.Advertise != "" { // without peers, the lease alone keeps others from fetching
 		limited, cancel = context.WithTimeout(ctx, f.leadTimeout)
 	}
 	defer cancel()
 	var lock *cachelock.Lock
-	err := f.ask(limited, "take a lease", func(limited context.Context) (err error) {
+	err = f.ask(limited, "take a lease", func(limited context.Context) (err error) {
 		lock, err = f.locks.Acquire(limited, key, cachelock.LockOptions{Renew: true})
 		return err
 	})

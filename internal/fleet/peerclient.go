@@ -93,6 +93,14 @@ func (f *Fleet) open(ctx context.Context, peer string, r entryRequest) (m cache.
 		return m, nil, fmt.Errorf("%w: it has failed a moment ago", errUnreachable)
 	}
 	defer f.backoff.Abandon(key) // where the answer is none of those below
+	if !f.uses.TryAcquire(1) {
+		return m, nil, fmt.Errorf("%w: %w", errUnreachable, errLeft)
+	}
+	defer func() {
+		if body == nil {
+			f.uses.Release(1)
+		}
+	}()
 	answer, err := f.transport.RoundTrip(r.make(ctx, to))
 	if isCut(err) { // a new connection tells whether the peer is dead; net/http does so for HTTP/1 alone
 		answer, err = f.transport.RoundTrip(r.make(ctx, to))
@@ -107,7 +115,7 @@ func (f *Fleet) open(ctx context.Context, peer string, r entryRequest) (m cache.
 		return m, nil, err
 	}
 	left := m.Version.SegmentLength(r.Key.Index) - r.Offset
-	return m, &peerBody{ReadCloser: answer.Body, left: left, stats: &f.stats}, nil
+	return m, &peerBody{ReadCloser: answer.Body, left: left, fleet: f}, nil
 }
 
 // isCut tells whether a connection ended while a request on it was waiting for its answer.
@@ -173,7 +181,7 @@ func (f *Fleet) accept(peer string, r entryRequest, answer *http.Response) (m ca
 type peerBody struct {
 	io.ReadCloser
 	left  int64  // bytes that are missing
-	stats *stats // nil: it has been counted
+	fleet *Fleet // nil: it has been counted
 }
 
 // Read implements io.Reader.
@@ -192,9 +200,10 @@ func (b *peerBody) Read(p []byte) (int, error) {
 
 // count counts how the read has gone, once.
 func (b *peerBody) count(result string) {
-	if b.stats != nil {
-		b.stats.change(func(n *Stats) { n.PeerFetches[result]++ })
-		b.stats = nil
+	if b.fleet != nil {
+		b.fleet.stats.change(func(n *Stats) { n.PeerFetches[result]++ })
+		b.fleet.uses.Release(1)
+		b.fleet = nil
 	}
 }
 

@@ -408,7 +408,7 @@ func TestLogThatCannotBeUnderstood(t *testing.T) {
 	f.applied.Store(1)
 	var m memory
 	setLocal(f, m.local())
-	require.NoError(t, f.sync())
+	require.NoError(t, f.sync(t.Context()))
 	require.Equal(t, []string{"group1/"}, m.take())
 	require.EqualValues(t, 9, f.applied.Load())
 	require.EqualValues(t, 1, server.Client().ZCard(t.Context(), f.key("purges")).Val())
@@ -458,9 +458,9 @@ func TestRevisionIsBounded(t *testing.T) {
 	server := redistest.Shared(t)
 	f := member(t, fleetOf(server.Addr()), 1)
 	setLocal(f, (&memory{}).local())
-	require.NoError(t, f.sync())
+	require.NoError(t, f.sync(t.Context()))
 	require.NoError(t, server.Client().HSet(t.Context(), f.key("members"), "#joins", strings.Repeat("7", 1<<20)).Err())
-	require.NoError(t, f.sync())
+	require.NoError(t, f.sync(t.Context()))
 	require.Less(t, len(f.members.Load().revision), 32)
 	require.True(t, f.members.Load().Has(f.o.Advertise))
 }
@@ -473,13 +473,13 @@ func TestMembersAfterRedisLostItsData(t *testing.T) {
 	for _, f := range []*Fleet{a, b, c} {
 		setLocal(f, (&memory{}).local())
 	}
-	require.NoError(t, a.sync())
-	require.NoError(t, b.sync())
-	require.NoError(t, a.sync())
+	require.NoError(t, a.sync(t.Context()))
+	require.NoError(t, b.sync(t.Context()))
+	require.NoError(t, a.sync(t.Context()))
 	require.True(t, a.members.Load().Has(b.o.Advertise))
 	require.NoError(t, server.Client().FlushAll(t.Context()).Err())
-	require.NoError(t, c.sync())
-	require.NoError(t, a.sync())
+	require.NoError(t, c.sync(t.Context()))
+	require.NoError(t, a.sync(t.Context()))
 	require.True(t, a.members.Load().Has(c.o.Advertise))
 	require.False(t, a.members.Load().Has(b.o.Advertise))
 }

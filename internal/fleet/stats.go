@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -46,26 +47,36 @@ type Gateway struct {
 	About    string // what it tells about itself; empty = nothing
 	Live     bool   // purges wait for it
 	Obeyed   int64  // fence of the last purge that it has applied; -1 = none
+	record   string // of a member
 }
 
-// stats counts what happens and lists the leases of now.
-type stats struct {
+// Counters count what happens in a Fleet, and in those that it replaces, and list the leases of
+// now. The zero value is ready for use.
+type Counters struct {
+	opened atomic.Int64 // times that Redis stopped serving
+
 	mu    sync.Mutex // guards what follows
 	n     Stats      // what is counted here
 	locks map[*LockInfo]struct{}
 }
 
 // change changes counts.
-func (s *stats) change(f func(*Stats)) {
+func (s *Counters) change(f func(*Stats)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.n.PeerFetches == nil {
+		s.n.PeerFetches, s.n.PeerRequests = map[string]int64{}, map[int]int64{}
+	}
 	f(&s.n)
 }
 
 // list lists a lock until its end is called.
-func (s *stats) list(l LockInfo) (end func()) {
+func (s *Counters) list(l LockInfo) (end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.locks == nil {
+		s.locks = map[*LockInfo]struct{}{}
+	}
 	s.locks[&l] = struct{}{}
 	return func() {
 		s.mu.Lock()
@@ -76,27 +87,34 @@ func (s *stats) list(l LockInfo) (end func()) {
 
 // Stats gives the metrics. Redis is not asked.
 func (f *Fleet) Stats() Stats {
-	f.stats.mu.Lock()
-	defer f.stats.mu.Unlock()
-	n := f.stats.n
+	n := f.stats.Stats()
+	n.Up, n.Obeyed = !f.breaker.isOpen(), f.applied.Load()
+	return n
+}
+
+// Stats gives the metrics without those of a Fleet of now.
+func (s *Counters) Stats() Stats {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	n := s.n
 	n.PeerFetches, n.PeerRequests = maps.Clone(n.PeerFetches), maps.Clone(n.PeerRequests)
-	for l := range f.stats.locks {
+	for l := range s.locks {
 		if l.Waiting {
 			n.LocksWaiting++
 		} else {
 			n.LocksHeld++
 		}
 	}
-	n.Up, n.Opened, n.Obeyed = !f.breaker.isOpen(), f.breaker.opened.Load(), f.applied.Load()
+	n.Opened = s.opened.Load()
 	return n
 }
 
 // Locks lists the leases that this gateway holds and those that it waits for, the oldest first.
-func (f *Fleet) Locks() []LockInfo {
-	f.stats.mu.Lock()
-	defer f.stats.mu.Unlock()
-	list := make([]LockInfo, 0, len(f.stats.locks)) // in JSON not null, but []
-	for l := range f.stats.locks {
+func (s *Counters) Locks() []LockInfo {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := make([]LockInfo, 0, len(s.locks)) // in JSON not null, but []
+	for l := range s.locks {
 		list = append(list, *l)
 	}
 	slices.SortFunc(list, func(x, y LockInfo) int {
@@ -117,19 +135,21 @@ func (f *Fleet) Gateways(ctx context.Context) ([]Gateway, error) {
 	return list, err
 }
 
-// registered is the list without what the gateways tell.
-func (f *Fleet) registered(ctx context.Context) (list []Gateway, err error) {
+// registered is the list without what the gateways tell. members is the key of the records, where
+// these are wanted too.
+func (f *Fleet) registered(ctx context.Context, members ...string) (list []Gateway, err error) {
 	err = f.ask(ctx, "list the gateways", func(ctx context.Context) error {
-		keys := []string{f.key("gateways"), f.key("obeyed")}
+		keys := append([]string{f.key("gateways"), f.key("obeyed")}, members...)
 		answer, err := gatewaysScript.Run(ctx, f.rdb, keys, maxMembers, maxName).StringSlice()
-		if len(answer)%3 != 0 {
+		if len(answer)%4 != 0 {
 			return fmt.Errorf("cannot understand a list of %d", len(answer))
 		}
-		for g := range slices.Chunk(answer, 3) {
+		for g := range slices.Chunk(answer, 4) {
 			age, _ := strconv.ParseInt(g[1], 10, 64)
 			seen := time.Duration(age) * time.Millisecond
 			list = append(list, Gateway{
 				Name: g[0], LastSeen: time.Now().Add(-seen), Live: seen <= f.purges.live, Obeyed: parseFence(g[2]),
+				record: g[3],
 			})
 		}
 		return err

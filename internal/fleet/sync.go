@@ -22,6 +22,12 @@ type Local struct {
 	// when no number was stored. Both nil: there is no disk tier.
 	Load  func() (int64, error)
 	Store func(int64) error
+	// Moved: the number of Load may be of another log, all of whose purges were applied. Where the
+	// log of this Fleet does not have it, that is applied from its beginning.
+	Moved bool
+	// Synced is called when the log was read for the first time, as the channel of Fleet.Synced is
+	// closed; nil: it is not called.
+	Synced func()
 }
 
 // purgeLimits are times and sizes about purges.
@@ -75,7 +81,7 @@ func (f *Fleet) Synced() <-chan struct{} { return f.synced }
 // serves again.
 func (f *Fleet) loop() {
 	for {
-		err := f.sync()
+		err := f.sync(f.beating)
 		if f.beating.Err() != nil {
 			return
 		}
@@ -130,6 +136,10 @@ func (f *Fleet) tried(at time.Time) {
 		at = was.at
 	case was.at.IsZero():
 		close(f.synced)
+		f.note()
+		if told := f.local.Load().Synced; told != nil {
+			told()
+		}
 	}
 	f.logRead.Store(&logRead{at, make(chan struct{})})
 	close(was.next)
@@ -184,12 +194,13 @@ func (f *Fleet) catchUp(limit time.Duration, ok func() bool) bool {
 	}
 }
 
-// sync says that this gateway lives, applies what was purged, and confirms it.
-func (f *Fleet) sync() (err error) {
+// sync says that this gateway lives, applies what was purged, and confirms it. One goroutine calls
+// it at a time.
+func (f *Fleet) sync(ctx context.Context) (err error) {
 	defer panics.ToError(&err, "reading the log of purges")
 	for {
 		began := time.Now()
-		purges, err := f.exchange()
+		purges, err := f.exchange(ctx)
 		if err != nil {
 			return err
 		}
@@ -210,16 +221,23 @@ func (f *Fleet) sync() (err error) {
 
 // exchange runs the script: it confirms what was applied, takes the list of members, and returns
 // what to apply, as "fence path" in order.
-func (f *Fleet) exchange() (purges []string, err error) {
-	ctx, cancel := context.WithTimeout(f.beating, f.o.Timeout)
+func (f *Fleet) exchange(ctx context.Context) (purges []string, err error) {
+	ctx, cancel := context.WithTimeout(ctx, f.o.Timeout)
 	defer cancel()
+	record, moved := f.records.make(f.o.Advertise), 0
+	if f.retired.Load() {
+		record = ""
+	}
+	if f.local.Load().Moved && f.logRead.Load().at.IsZero() {
+		moved = 1
+	}
 	var names []string
 	for _, name := range []string{"fence", "purges", "purges:base", "gateways", "obeyed", "members"} {
 		names = append(names, f.key(name))
 	}
-	answer, err := syncScript.Run(ctx, f.rdb, names, f.o.Name, f.applied.Load(), f.purges.page, millis(f.purges.keep),
-		millis(f.purges.forget), f.key("purged"), f.records.make(f.o.Advertise), millis(f.purges.live),
-		f.members.Load().revision, maxMembers).Slice()
+	answer, err := syncScript.Run(ctx, f.rdb, names, f.name(), f.applied.Load(), f.purges.page, millis(f.purges.keep),
+		millis(f.purges.forget), f.key("purged"), record, millis(f.purges.live),
+		f.members.Load().revision, maxMembers, moved).Slice()
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the log of purges: %w", err)
 	}
@@ -227,8 +245,12 @@ func (f *Fleet) exchange() (purges []string, err error) {
 		return nil, errors.New("cannot understand the answer about purges and members")
 	}
 	// What was missed has a lower fence when the clock of Redis was set back.
-	if answer[0] == int64(1) && f.applied.Swap(-1) >= 0 {
+	switch {
+	case answer[0] == int64(1) && f.applied.Swap(-1) >= 0:
 		f.stats.change(func(n *Stats) { n.LogsMissed++ })
+	case answer[0] == int64(2):
+		f.seen.Store(0)
+		f.applied.Store(0)
 	}
 	revision, _ := answer[2].(string)
 	if records, changed := answer[3].([]any); changed {
@@ -254,10 +276,16 @@ func (f *Fleet) apply(fence int64, path string) {
 	f.seen.Store(fence)
 	local.Purge(cache.Match(path))
 	f.applied.Store(fence)
+	f.note()
+}
+
+// note stores the number of the last purge that was applied beside the disk tier.
+func (f *Fleet) note() {
+	local := f.local.Load()
 	if local.Store == nil {
 		return
 	}
-	if err := local.Store(fence); err != nil {
+	if err := local.Store(f.applied.Load()); err != nil {
 		f.o.Log.Warn("cannot note beside the disk cache which purges it has applied", "error", err)
 	}
 }

@@ -1,0 +1,171 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"fastdfs-gateway/cachelock"
+	"fastdfs-gateway/internal/admin"
+	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/cache/tier"
+	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/internal/fleet"
+	"fastdfs-gateway/internal/logfile"
+	"fastdfs-gateway/internal/origin"
+
+	"golang.org/x/sys/unix"
+)
+
+// keepsRemote tells whether the configuration leaves room for files of other hosts.
+func keepsRemote(cfg *config.Config) bool { return cfg.Cache.MemoryMax > 0 || cacheFolder(cfg) != "" }
+
+// cacheFolder is the folder of the cache on disk; empty = none on disk.
+func cacheFolder(cfg *config.Config) string {
+	if cfg.Cache.DiskMax == 0 {
+		return ""
+	}
+	return cfg.Cache.DiskPath
+}
+
+// diskProblem tells of a folder for the cache that is something else's.
+func diskProblem(cfg *config.Config) []config.Problem {
+	folder := cacheFolder(cfg)
+	if folder == "" || cfg.CheckDiskPath() != nil { // Check tells of that
+		return nil
+	}
+	err := tier.CheckFolder(folder)
+	if err == nil || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.EACCES) { // Check tells of these too
+		return nil
+	}
+	return []config.Problem{{File: cfg.File, Severity: config.Error, Key: "cache.disk_path",
+		Text: fmt.Sprintf("cannot use %q for the cache: %v", folder, err), Fix: "name an empty folder as disk_path"}}
+}
+
+// openCache makes the cache of what comes from other hosts; nil when there is no room for one.
+func (a *App) openCache(cfg *config.Config) (*cache.Cache, error) {
+	if !keepsRemote(cfg) {
+		return nil, nil
+	}
+	if err := cfg.CheckDiskPath(); err != nil {
+		return nil, err
+	}
+	o := cacheLimits(cfg)
+	o.Logger, o.CheckFirst, o.Source = logfile.Limit(a.log), origin.CheckFirst, a.sourceForPeer
+	o.Fleet, o.DiskReady = currentFleet{a}, a.diskReady
+	if folder := cacheFolder(cfg); folder != "" {
+		if err := tier.CheckFolder(folder); err != nil && !isDiskFailure(err) {
+			return nil, diskError(fmt.Errorf("cannot use %q for the cache: %w", folder, err))
+		}
+	}
+	return cache.New(o)
+}
+
+// cacheLimits are the options of the cache that a reload changes.
+func cacheLimits(cfg *config.Config) cache.Options {
+	c := &cfg.Cache
+	return cache.Options{
+		Memory: orNone(c.MemoryMax), DiskMax: c.DiskMax, Copies: c.Copies,
+		Wait: cfg.Lock.Wait,
+		TTL:  orNone(c.TTL), MutableTTL: orNone(c.MutableTTL), NegativeTTL: orNone(c.NegativeTTL),
+		StaleWhileRevalidate: orNone(c.StaleWhileRevalidate), StaleIfError: orNone(c.StaleIfError),
+	}
+}
+
+// openDisk opens the tier of the cache on disk, where the configuration names a folder.
+func (a *App) openDisk(cfg *config.Config) error {
+	folder := cacheFolder(cfg)
+	if folder == "" {
+		return nil
+	}
+	err := a.cache.OpenDisk(folder)
+	takesOver, end := a.o.Replaces != nil, time.Now().Add(diskWait)
+	for takesOver && errors.Is(err, tier.ErrInUse) && time.Now().Before(end) {
+		time.Sleep(diskLook)
+		err = a.cache.OpenDisk(folder)
+	}
+	if err != nil && (takesOver || isDiskFailure(err)) { // as when it fails later: serving goes on
+		a.log.Error("the disk cannot be used for the cache; there is none on disk until a restart", "err", err)
+		return nil
+	}
+	return diskError(err)
+}
+
+// A process that ends its answers leaves the folder of the cache before the next one serves, unless
+// its disk hangs.
+const (
+	diskWait = 5 * time.Second
+	diskLook = 20 * time.Millisecond
+)
+
+// diskError adds to an error where the folder is named; nil stays nil.
+func diskError(err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%w; see disk_path in [cache]", err)
+}
+
+// isDiskFailure tells a disk that is full or failing from a configuration that is wrong.
+func isDiskFailure(err error) bool {
+	for _, failure := range []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO} {
+		if errors.Is(err, failure) {
+			return true
+		}
+	}
+	return false
+}
+
+// forget drops files from the caches of this gateway, and of the processes that it replaces, and
+// returns the number of entries here.
+func (a *App) forget(m cache.Match) int {
+	n := 0
+	if a.cache != nil {
+		n = a.cache.Purge(m)
+	}
+	if files := a.parts.Load().files; files != nil {
+		n += files.Forget(string(m))
+	}
+	if err := a.o.Replaces.Forget(string(m)); err != nil {
+		a.log.Error("a purge is not complete", "err", err)
+	}
+	return n
+}
+
+// purge makes all gateways of the fleet forget files.
+func (a *App) purge(ctx context.Context, what admin.PurgeTarget) (admin.Purged, error) {
+	match, err := matchOf(what)
+	if err != nil {
+		return admin.Purged{}, fmt.Errorf("%w: %w", admin.ErrPurgeTarget, err)
+	}
+	f := a.fleet()
+	if f == nil {
+		dropped := a.forget(match)
+		if a.upgrade.done.Load() { // what is on disk may be another process's since
+			return admin.Purged{}, errUpgrading
+		}
+		return admin.Purged{Gateways: 1, Dropped: dropped}, nil
+	}
+	gateways, missing, err := f.Purge(ctx, match)
+	if errors.Is(err, cache.ErrFleetDown) && f != a.fleet() { // a reload has replaced it meanwhile
+		return a.purge(ctx, what)
+	}
+	if errors.Is(err, cachelock.ErrHeld) {
+		return admin.Purged{Missing: []string{"none has begun: " + err.Error()}}, nil
+	}
+	if errors.Is(err, cache.ErrFleetDown) {
+		return admin.Purged{Gateways: 1, Missing: []string{"all others: redis cannot be reached"}}, nil
+	}
+	return admin.Purged{Gateways: gateways, Missing: missing}, err
+}
+
+func matchOf(what admin.PurgeTarget) (cache.Match, error) {
+	switch {
+	case what.All:
+		return tier.MatchAll, nil
+	case what.Prefix != "":
+		return fleet.MatchFolder(what.Prefix)
+	}
+	return fleet.MatchFile(what.ID)
+}

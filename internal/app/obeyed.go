@@ -1,0 +1,102 @@
+package app
+
+import (
+	"errors"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+
+	"fastdfs-gateway/internal/fleet"
+)
+
+// obeyedFile keeps the number of the last purge that was applied beside the files that it was
+// about. No symbolic link leads out of the folder.
+type obeyedFile struct {
+	folder string // empty = there is no cache on disk
+
+	mu     sync.Mutex // guards what follows, and the file
+	paused bool
+}
+
+// obeyedName is the name of the file in the folder.
+const obeyedName = "purges-obeyed"
+
+// loader sets the folder, and returns what loads the number; nil without a folder.
+func (p *obeyedFile) loader(folder string) func() (int64, error) {
+	if p.folder = folder; folder == "" {
+		return nil
+	}
+	return p.load
+}
+
+func (p *obeyedFile) load() (n int64, err error) {
+	err = p.in(func(folder *os.Root) error {
+		text, err := folder.ReadFile(obeyedName)
+		if err == nil {
+			n, err = strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+		}
+		return err
+	})
+	return n, err
+}
+
+// in calls f with the folder.
+func (p *obeyedFile) in(f func(folder *os.Root) error) error {
+	root, err := os.OpenRoot(p.folder)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(root), root.Close())
+}
+
+func (p *obeyedFile) store(n int64) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.paused {
+		return nil
+	}
+	return p.in(func(folder *os.Root) error {
+		const next = obeyedName + ".new"
+		if err := folder.WriteFile(next, strconv.AppendInt(nil, n, 10), 0o600); err != nil {
+			return err
+		}
+		return folder.Rename(next, obeyedName)
+	})
+}
+
+// pause removes the file until resume: two logs of purges are followed, and no number tells what
+// was applied of both. A process that starts without the file drops what is on disk.
+func (p *obeyedFile) pause() error {
+	if p.folder == "" {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.paused = true
+	err := p.in(func(folder *os.Root) error { return folder.Remove(obeyedName) })
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+// resume writes the number of the one fleet that is followed from now on; nil = there is none. One
+// that has not read its log writes it then.
+func (p *obeyedFile) resume(f *fleet.Fleet) error {
+	if p.folder == "" {
+		return nil
+	}
+	p.mu.Lock()
+	p.paused = false
+	p.mu.Unlock()
+	if f == nil {
+		return nil
+	}
+	select {
+	case <-f.Synced():
+		return p.store(f.Stats().Obeyed)
+	default:
+		return nil
+	}
+}
