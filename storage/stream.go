@@ -197,30 +197,14 @@ func (s *Stream) use(src *source, again bool) {
 }
 
 // findOther looks for another source while the current one sends nothing. fetch waits for it.
-func (s *Stream) findOther(search context.Context) (*source, error) {
-	if !s.c.enter() {
-		return nil, errClientClosed
-	}
-	defer s.c.running.Done()
-	ctx, cancel := context.WithCancel(s.ctx) // context of the source, which outlives the search
-	unlink := context.AfterFunc(search, cancel)
+func (s *Stream) findOther(ctx context.Context) (*source, error) {
 	tries := slices.Clone(s.tries)
 	others := slices.DeleteFunc(s.candidates(), func(o Server) bool { return o == s.from })
 	src, err := s.ask(ctx, others, true)
-	if err != nil {
-		if search.Err() != nil { // the search was ended early
-			s.tries = tries
-		}
-		cancel()
-		return nil, err
+	if ctx.Err() != nil && err != nil { // the search was ended early
+		s.tries = tries
 	}
-	unlink()
-	end := src.end
-	src.end = func() {
-		end()
-		cancel()
-	}
-	return src, nil
+	return src, err
 }
 
 // dropOther closes a source that was found too late.

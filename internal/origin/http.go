@@ -263,18 +263,16 @@ func (s *httpStream) dropOther(from *httpSource) {
 	_ = from.Close() // nothing of it was wanted
 }
 
-// next asks the servers that are left for the rest of the range, until search ends.
+// next asks the servers that are left for the rest of the range. The source ends with search.
 func (s *httpStream) next(search context.Context) (*httpSource, error) {
 	var failures []error
 	for len(s.servers) > 0 && search.Err() == nil {
 		server := s.servers[0]
 		s.servers = s.servers[1:]
-		ctx, cancel := context.WithCancel(s.ctx)
-		unlink := context.AfterFunc(search, cancel)
+		ctx, cancel := context.WithCancel(search)
 		body, err := s.connectTo(ctx, server)
 		s.o.failed.note(server, err)
 		if err == nil {
-			unlink()
 			return &httpSource{body: body, at: server, cancel: cancel}, nil
 		}
 		cancel()

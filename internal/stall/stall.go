@@ -11,7 +11,7 @@ package stall
 
 import (
 	"context"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"fastdfs-gateway/internal/panics"
@@ -31,7 +31,7 @@ type Options[S any] struct {
 	Read  func([]byte) (int, error) // reads from the current source
 	// Find finds another source that continues with the next byte. It runs concurrently with Read,
 	// which has read nothing if Find's source is used. Its context is cancelled when the search is
-	// not needed any more; the source must not depend on it.
+	// not needed any more; else it lives as long as the download, and the source may depend on it.
 	Find func(context.Context) (S, error)
 	Stop func()  // ends the running Read; may be called after it
 	Drop func(S) // closes a source that was found too late
@@ -50,17 +50,9 @@ type Watch[S any] struct {
 	gap   time.Duration // mean time until a read returns bytes
 	timer *time.Timer   // nil before the first Read
 
-	mu      sync.Mutex // guards the fields below
-	waiting bool       // a Read waits for its first byte
-	due     time.Time  // begin of the search
-	search  *search[S] // nil = not running
-}
-
-// search is one run of Find.
-type search[S any] struct {
-	cancel context.CancelFunc
-	done   chan struct{} // closed at the end
-	found  Found[S]      // set before done is closed
+	decided atomic.Bool             // of the running Read: bytes came, or another source was found
+	begun   chan context.CancelFunc // ends the search that the timer has begun
+	found   chan Found[S]           // result of this search
 }
 
 // New returns a Watch for downloads with ctx. It needs no closing.
@@ -68,26 +60,30 @@ func New[S any](ctx context.Context, o Options[S]) *Watch[S] {
 	if o.Floor <= 0 {
 		o.Floor = Floor
 	}
-	return &Watch[S]{ctx: ctx, o: o}
+	return &Watch[S]{ctx: ctx, o: o, begun: make(chan context.CancelFunc, 1), found: make(chan Found[S], 1)}
 }
 
 // Read reads into p. If another source was found before a byte came, n is 0 and err is nil, and the
-// content of p is undefined. Otherwise Read takes as long as Options.Read.
+// content of p is undefined. Otherwise Read takes as long as Options.Read; if that fails during a
+// search, as long as the search.
 func (w *Watch[S]) Read(p []byte) (n int, next Found[S], err error) {
+	w.decided.Store(false)
 	began := time.Now()
-	limit := max(w.o.Floor, usualGaps*w.gap)
-	w.mu.Lock()
-	w.waiting, w.due = true, began.Add(limit)
-	w.mu.Unlock()
-	if w.timer == nil {
-		w.timer = time.AfterFunc(limit, w.replace)
+	if limit := max(w.o.Floor, usualGaps*w.gap); w.timer == nil {
+		w.timer = time.AfterFunc(limit, w.search)
 	} else {
 		w.timer.Reset(limit)
 	}
 	n, err = w.o.Read(p)
-	w.timer.Stop()
-	if next = w.settle(n); next.OK {
-		return 0, next, nil
+	if !w.timer.Stop() { // a search has begun
+		cancel := <-w.begun
+		if n > 0 && w.decided.CompareAndSwap(false, true) {
+			cancel()
+		}
+		if next = <-w.found; next.OK {
+			return 0, next, nil
+		}
+		cancel()
 	}
 	if n > 0 {
 		w.gap += time.Duration(smoothing * float64(time.Since(began)-w.gap))
@@ -95,55 +91,20 @@ func (w *Watch[S]) Read(p []byte) (n int, next Found[S], err error) {
 	return n, next, err
 }
 
-// settle ends the wait of a Read that has read n bytes, and the search. A Read that has failed
-// waits for the search.
-func (w *Watch[S]) settle(n int) Found[S] {
-	w.mu.Lock()
-	s := w.search
-	if s == nil || n > 0 {
-		w.waiting = false
-	}
-	w.mu.Unlock()
-	if s == nil {
-		return Found[S]{}
-	}
-	if n > 0 || w.ctx.Err() != nil {
-		s.cancel()
-	}
-	<-s.done
-	s.cancel()
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.waiting, w.search = false, nil
-	return s.found
-}
-
-// replace searches another source. The timer runs it in a goroutine that the running Read waits
-// for.
-func (w *Watch[S]) replace() {
-	w.mu.Lock()
-	if !w.waiting || w.search != nil || time.Now().Before(w.due) { // the timer belongs to an earlier Read
-		w.mu.Unlock()
-		return
-	}
+// search finds another source. The running Read waits for its end.
+func (w *Watch[S]) search() {
 	ctx, cancel := context.WithCancel(w.ctx)
-	s := &search[S]{cancel: cancel, done: make(chan struct{})}
-	w.search = s
-	w.mu.Unlock()
-	defer close(s.done)
-	source, err := w.find(ctx)
-	if err != nil {
-		return
+	w.begun <- cancel
+	var next Found[S]
+	if source, err := w.find(ctx); err == nil {
+		if w.decided.CompareAndSwap(false, true) {
+			next = Found[S]{source, true}
+			w.o.Stop()
+		} else {
+			w.o.Drop(source)
+		}
 	}
-	w.mu.Lock()
-	first := w.waiting
-	w.mu.Unlock()
-	if !first {
-		w.o.Drop(source)
-		return
-	}
-	s.found = Found[S]{source, true}
-	w.o.Stop()
+	w.found <- next
 }
 
 // find calls Options.Find and turns a panic into an error.
