@@ -103,9 +103,9 @@ type Client struct {
 	strangers    Strangers
 	legacyGroups checksum.Groups // groups of files with legacy CRC32s
 	probing      chan struct{}   // holds one value for each running probe
-	running      sync.WaitGroup  // janitor, probes and hedged requests
+	running      sync.WaitGroup  // janitor and probes
 
-	mu      sync.Mutex // guards the fields below, and refs and used of every member
+	mu      sync.Mutex // guards the fields below, and refs, used and health of every member
 	closed  bool
 	members map[Server]*member
 }
@@ -148,7 +148,7 @@ func newClient(o ClientOptions, t timing) *Client {
 	}
 	c := &Client{
 		o: o, t: t, log: o.Log,
-		budget:  budget{rate: int64(min(max(o.HedgeBudget, 0), 1) * hedgeCost)},
+		budget:  budget{rate: min(max(o.HedgeBudget, 0), 1)},
 		probing: make(chan struct{}, maxProbes),
 		members: make(map[Server]*member),
 	}
@@ -196,7 +196,7 @@ func (c *Client) acquire(s Server) (*member, error) {
 			o.ConnectTimeout = StrangerTimeout
 		}
 		m = &member{server: s, pool: fdfs.NewPool(s.Addr(), o), calls: fdfs.NewPool(s.Addr(), callsPool(o))}
-		m.health.t = c.t
+		m.health.policy = c.t.backoff
 		c.members[s] = m
 	}
 	m.refs++
@@ -237,16 +237,6 @@ func (c *Client) hasRoom(stranger bool) bool {
 	delete(c.members, oldest.server)
 	c.running.Go(oldest.close) // without the lock: it sends CmdQuit to the server
 	return true
-}
-
-// enter counts a goroutine that Close waits for; false if the Client is closed.
-func (c *Client) enter() bool {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if !c.closed {
-		c.running.Add(1)
-	}
-	return !c.closed
 }
 
 // janitor maintains the pools and probes unhealthy servers until Close.
@@ -294,7 +284,10 @@ func (c *Client) probe(m *member, now time.Time) {
 	default:
 		return // too many probes are running: try again in the next round
 	}
-	if !m.health.startProbe(now) {
+	c.mu.Lock()
+	due := m.health.backoff.Probe(now)
+	c.mu.Unlock()
+	if !due {
 		<-c.probing
 		return
 	}
@@ -305,7 +298,7 @@ func (c *Client) probe(m *member, now time.Time) {
 		defer cancel()
 		_, err := m.calls.Call(ctx, fdfs.CmdActiveTest, 0, nil, 0)
 		if c.ctx.Err() == nil {
-			c.logChange(m, m.health.probed(err, time.Now()), err)
+			c.update(m, err, func(h *health) { h.probed(err, time.Now()) })
 		}
 	})
 }
@@ -314,42 +307,21 @@ func (c *Client) probe(m *member, now time.Time) {
 // the caller's order. A server whose connections are all in use counts as suspect, an unknown one
 // as healthy.
 func (c *Client) Order(servers []Server) []Server {
-	type ranked struct {
-		Server
-		State
-	}
-	var buf [16]ranked
-	list := buf[:0]
 	c.mu.Lock()
-	for _, s := range servers {
-		if slices.ContainsFunc(list, func(r ranked) bool { return r.Server == s }) {
+	defer c.mu.Unlock()
+	var byState [Dead + 1][]Server
+	for i, s := range servers {
+		if slices.Contains(servers[:i], s) {
 			continue
 		}
-		r := ranked{Server: s}
+		state := Healthy
 		if m := c.members[s]; m != nil {
-			r.State = m.health.state()
+			state = m.health.state()
 			if m.refs >= c.o.Pool.MaxOpen { // one more request would wait for a connection
-				r.State = max(r.State, Suspect)
+				state = max(state, Suspect)
 			}
 		}
-		list = append(list, r)
+		byState[state] = append(byState[state], s)
 	}
-	c.mu.Unlock()
-	slices.SortStableFunc(list, func(a, b ranked) int { return int(a.State) - int(b.State) })
-	ordered := make([]Server, len(list))
-	for i, r := range list {
-		ordered[i] = r.Server
-	}
-	return ordered
-}
-
-// logChange logs a change of a server's state.
-func (c *Client) logChange(m *member, before State, err error) {
-	switch now := m.health.state(); {
-	case now == before:
-	case now == Healthy:
-		c.log.Info("storage is healthy again", "storage", m.server.Addr())
-	default:
-		c.log.Warn("storage is "+now.String(), "storage", m.server.Addr(), "before", before.String(), "error", err)
-	}
+	return slices.Concat(byState[:]...)
 }

@@ -2,7 +2,6 @@ package storage
 
 import (
 	"slices"
-	"sync"
 	"time"
 
 	"fastdfs-gateway/internal/backoff"
@@ -43,7 +42,7 @@ const (
 	historyMin  = 20  // latencies that a percentile needs
 )
 
-// health is the health of one server. It is safe for concurrent use.
+// health is the health of one server. Client.mu guards it.
 //
 // A failure makes the server suspect, three in a row make it dead. A complete answer or a
 // successful probe makes it healthy again; an answer that only began does not, and after a failed
@@ -51,12 +50,11 @@ const (
 // resets the back-off, so a server that answers probes and nothing else is tried less and less
 // often.
 type health struct {
-	t timing // constant
+	policy backoff.Policy // constant
 
-	mu             sync.Mutex // guards the fields below
-	errors         int        // failures in a row
-	downloadFailed bool       // one of the failures was a download
-	lostHedges     int        // lost hedges in a row: another server answered a hedged request first
+	errors         int  // failures in a row
+	downloadFailed bool // one of the failures was a download
+	lostHedges     int  // lost hedges in a row: another server answered a hedged request first
 	backoff        backoff.State
 	mean           time.Duration
 	count          int                        // number of latencies, also of those that were overwritten
@@ -66,12 +64,6 @@ type health struct {
 }
 
 func (h *health) state() State {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.stateLocked()
-}
-
-func (h *health) stateLocked() State {
 	switch {
 	case h.errors >= deadAfter:
 		return Dead
@@ -83,21 +75,16 @@ func (h *health) stateLocked() State {
 
 // answered records that an answer has begun, and its latency.
 func (h *health) answered(latency time.Duration) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
 	h.lostHedges = 0
 	h.observe(latency)
 }
 
 // lostHedge records that another server answered first after this latency, which is a lower bound.
-func (h *health) lostHedge(latency time.Duration, now time.Time) (before State) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	before = h.stateLocked()
-	h.lostHedges++
+func (h *health) lostHedge(latency time.Duration, now time.Time) {
 	h.observe(latency) // without it a server that became slow would keep its old mean
+	before := h.state()
+	h.lostHedges++
 	h.planProbe(before, now)
-	return before
 }
 
 func (h *health) observe(latency time.Duration) {
@@ -111,76 +98,51 @@ func (h *health) observe(latency time.Duration) {
 
 // completed records a complete answer. A short answer does not clear a failed download: some
 // servers answer a stat and then cannot read the file.
-func (h *health) completed(download bool) (before State) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	before = h.stateLocked()
-	if !download && h.downloadFailed {
-		return before
+func (h *health) completed(download bool) {
+	if download || !h.downloadFailed {
+		h.errors, h.lostHedges, h.downloadFailed = 0, 0, false
+		h.backoff.Reset()
 	}
-	h.errors, h.lostHedges, h.downloadFailed = 0, 0, false
-	h.backoff.Reset()
-	return before
 }
 
 // failed records a failure.
-func (h *health) failed(now time.Time, download bool) (before State) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	before = h.stateLocked()
+func (h *health) failed(err error, now time.Time, download bool) {
+	before := h.state()
 	h.errors++
 	h.downloadFailed = h.downloadFailed || download
+	h.blame(err, now)
 	h.planProbe(before, now)
-	return before
 }
 
 // planProbe begins a back-off, after which the server is probed, when it has just become unhealthy.
-// h.mu is held.
 func (h *health) planProbe(before State, now time.Time) {
-	if before == Healthy && h.stateLocked() != Healthy {
-		h.backoff.Fail(h.t.backoff, now)
+	if before == Healthy && h.state() != Healthy {
+		h.backoff.Fail(h.policy, now)
 	}
 }
 
 // blame remembers an error of the server.
-func (h *health) blame(err error, now time.Time) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.lastErr, h.lastErrAt = err, now
-}
-
-// startProbe reports whether a probe is due. The caller then makes it and calls probed.
-func (h *health) startProbe(now time.Time) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return h.backoff.Probe(now)
-}
+func (h *health) blame(err error, now time.Time) { h.lastErr, h.lastErrAt = err, now }
 
 // probed records the result of a probe.
-func (h *health) probed(err error, now time.Time) (before State) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	before = h.stateLocked()
+func (h *health) probed(err error, now time.Time) {
 	if err != nil {
 		h.errors++
-		h.lastErr, h.lastErrAt = err, now
-		h.backoff.Fail(h.t.backoff, now)
-		return before
+		h.blame(err, now)
+		h.backoff.Fail(h.policy, now)
+		return
 	}
 	h.errors, h.lostHedges = 0, 0
 	h.backoff.Revive(now)
-	return before
 }
 
 // p95 returns the 95th percentile of the latencies; false if there are too few.
 func (h *health) p95() (time.Duration, bool) {
-	h.mu.Lock()
 	n := min(h.count, historySize)
-	ring := h.ring
-	h.mu.Unlock()
 	if n < historyMin {
 		return 0, false
 	}
+	ring := h.ring
 	slices.Sort(ring[:n])
 	return ring[(n*95+99)/100-1], true
 }

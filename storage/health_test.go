@@ -10,24 +10,25 @@ import (
 
 var errTest = errors.New("test")
 
-func newHealth() *health { return &health{t: normalTiming} }
+func newHealth() *health { return &health{policy: normalTiming.backoff} }
 
 func TestHealthStates(t *testing.T) {
 	now := time.Unix(1000, 0)
 	h := newHealth()
 	require.Equal(t, Healthy, h.state())
-	require.False(t, h.startProbe(now.Add(time.Hour)), "nothing to probe")
+	require.False(t, h.backoff.Probe(now.Add(time.Hour)), "nothing to probe")
 
-	require.Equal(t, Healthy, h.failed(now, false))
+	h.failed(errTest, now, false)
 	require.Equal(t, Suspect, h.state())
 	h.answered(time.Millisecond)
 	require.Equal(t, Suspect, h.state(), "an answer that has begun is not complete")
-	require.Equal(t, Suspect, h.failed(now, false))
-	require.Equal(t, Suspect, h.failed(now, false))
+	h.failed(errTest, now, false)
+	require.Equal(t, Suspect, h.state())
+	h.failed(errTest, now, false)
 	require.Equal(t, Dead, h.state())
-	require.Equal(t, Dead, h.completed(false))
+	h.completed(false)
 	require.Equal(t, Healthy, h.state())
-	require.False(t, h.startProbe(now.Add(time.Hour)))
+	require.False(t, h.backoff.Probe(now.Add(time.Hour)))
 
 	for range slowAfter - 1 {
 		h.lostHedge(time.Second, now)
@@ -35,7 +36,7 @@ func TestHealthStates(t *testing.T) {
 	require.Equal(t, Healthy, h.state())
 	h.lostHedge(time.Second, now)
 	require.Equal(t, Suspect, h.state())
-	require.True(t, h.startProbe(now.Add(2*time.Second)))
+	require.True(t, h.backoff.Probe(now.Add(2*time.Second)))
 	h.probed(nil, now)
 	require.Equal(t, Healthy, h.state())
 }
@@ -49,31 +50,31 @@ func TestHealthProbes(t *testing.T) {
 		require.GreaterOrEqual(t, delay, nominal*3/4)
 		require.LessOrEqual(t, delay, nominal)
 	}
-	h.failed(now, false)
+	h.failed(errTest, now, false)
 	first := h.backoff.Until()
 	requireDelay(time.Second)
 	for range 100 {
-		h.failed(now.Add(500*time.Millisecond), false)
+		h.failed(errTest, now.Add(500*time.Millisecond), false)
 	}
 	require.Equal(t, first, h.backoff.Until(), "failures at once are one incident")
-	require.False(t, h.startProbe(now.Add(700*time.Millisecond)))
+	require.False(t, h.backoff.Probe(now.Add(700*time.Millisecond)))
 	for _, want := range []time.Duration{2, 4, 8, 16, 32, 60, 60, 60} {
 		now = now.Add(2 * time.Minute)
-		require.True(t, h.startProbe(now))
-		require.False(t, h.startProbe(now), "one at a time")
+		require.True(t, h.backoff.Probe(now))
+		require.False(t, h.backoff.Probe(now), "one at a time")
 		h.probed(errTest, now)
 		requireDelay(want * time.Second)
 	}
 	// it answers probes, and nothing else
 	now = now.Add(2 * time.Minute)
-	require.True(t, h.startProbe(now))
+	require.True(t, h.backoff.Probe(now))
 	h.probed(nil, now)
 	require.Equal(t, Healthy, h.state())
 	now = now.Add(time.Minute)
-	h.failed(now, false)
+	h.failed(errTest, now, false)
 	requireDelay(time.Minute)
 	h.completed(false)
-	h.failed(now, false)
+	h.failed(errTest, now, false)
 	requireDelay(time.Second)
 }
 
@@ -93,7 +94,7 @@ func TestP95(t *testing.T) {
 	}
 	p95, _ = h.p95()
 	require.Equal(t, time.Second, p95)
-	require.Less(t, h.report().Latency, time.Second/2)
+	require.Less(t, h.mean, time.Second/2)
 	for range historySize {
 		h.answered(3 * time.Millisecond)
 	}
@@ -107,7 +108,7 @@ func TestP95(t *testing.T) {
 	for range historySize {
 		h.answered(3 * time.Millisecond)
 	}
-	require.InDelta(t, float64(3*time.Millisecond), float64(h.report().Latency), float64(time.Millisecond))
+	require.InDelta(t, float64(3*time.Millisecond), float64(h.mean), float64(time.Millisecond))
 }
 
 func TestP95Allocs(t *testing.T) {
@@ -129,7 +130,7 @@ func TestOrder(t *testing.T) {
 		m, err := c.acquire(servers[i])
 		require.NoError(t, err)
 		for range times {
-			m.health.failed(time.Now(), false)
+			m.health.failed(errTest, time.Now(), false)
 		}
 		c.release(m)
 	}
@@ -148,20 +149,20 @@ func TestOrder(t *testing.T) {
 // TestDownloadsCountApart: a server that answers stats and hangs on downloads is not healthy
 // because of its answers.
 func TestDownloadsCountApart(t *testing.T) {
-	h, now := &health{t: normalTiming}, time.Now()
-	h.failed(now, true)
+	h, now := &health{policy: normalTiming.backoff}, time.Now()
+	h.failed(errTest, now, true)
 	h.completed(false)
 	require.Equal(t, Suspect, h.state())
 	probes := 0
 	for at := now; at.Before(now.Add(10 * time.Minute)); at = at.Add(time.Second) {
-		if !h.startProbe(at) {
+		if !h.backoff.Probe(at) {
 			continue
 		}
 		probes++
 		h.probed(nil, at) // it is there, so it is tried again
 		require.Equal(t, Healthy, h.state())
 		h.completed(false)
-		h.failed(at, true)
+		h.failed(errTest, at, true)
 	}
 	require.Less(t, probes, 25, "it must be tried less and less often")
 	h.completed(true)

@@ -19,7 +19,7 @@ import (
 )
 
 func TestBudget(t *testing.T) {
-	b := budget{rate: 0.05 * hedgeCost}
+	b := budget{rate: 0.05}
 	spent := 0
 	for range 1000 {
 		b.earn()
@@ -70,19 +70,19 @@ func TestHedge(t *testing.T) {
 			if i%every == 0 {
 				took[servers[0]] = delay
 			}
-			a, err := askEach(context.Background(), c, servers,
-				request[Server]{ask: func(ctx context.Context, m *member) (Server, error) {
+			a, err := c.askEach(context.Background(), servers,
+				request{ask: func(ctx context.Context, m *member) (answer, error) {
 					select {
 					case <-time.After(took[m.server]):
-						return m.server, nil
+						return answer{info: Info{From: m.server}}, nil
 					case <-ctx.Done():
-						return Server{}, context.Cause(ctx)
+						return answer{}, context.Cause(ctx)
 					}
 				}})
 			require.NoError(t, err)
 			a.end()
 			if i%every == 0 && time.Since(start) < delay/2 {
-				require.Equal(t, servers[1], a.value)
+				require.Equal(t, servers[1], a.info.From)
 				cut++
 			}
 		}
@@ -121,7 +121,7 @@ func TestNoHedge(t *testing.T) {
 				require.NoError(t, err)
 				r.Storage(1).Kill()
 				for range deadAfter {
-					m.health.failed(time.Now(), false)
+					m.health.failed(errTest, time.Now(), false)
 				}
 				r.c.release(m)
 			}
@@ -245,32 +245,49 @@ func TestHedgeCancel(t *testing.T) {
 	closed.Wait()
 }
 
-// raceOnce runs a race between two servers whose answers are made here. Both have an end that is
-// counted.
+// raceOnce runs a race between two servers whose answers are made here, and returns the one that
+// has won, and those whose contexts ended before that of the winner did.
 func raceOnce(t *testing.T, c *Client, first, second func(ctx context.Context) error) (won string, dropped []string,
-	errs [2]error) {
-	servers := []Server{{Host: "192.0.2.1", Port: 1}, {Host: "192.0.2.2", Port: 1}}
+	errs []error) {
+	servers := []Server{{Host: "first", Port: 1}, {Host: "second", Port: 1}}
 	m, err := c.acquire(servers[0])
 	require.NoError(t, err)
 	for range historyMin {
 		m.health.answered(time.Microsecond)
 	}
 	c.release(m)
-	a, asked, errs := race(context.Background(), c, servers, request[string]{
-		ask: func(ctx context.Context, m *member) (string, error) {
-			if m.server == servers[0] {
-				return "first", first(ctx)
+	var mu sync.Mutex // guards good
+	good := map[string]context.Context{}
+	a, errs := c.race(context.Background(), servers, request{
+		ask: func(ctx context.Context, m *member) (answer, error) {
+			ask := first
+			if m.server == servers[1] {
+				ask = second
 			}
-			return "second", second(ctx)
+			if err := ask(ctx); err != nil {
+				return answer{}, err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			good[m.server.Host] = ctx
+			return answer{info: Info{From: m.server}}, nil
 		},
-		drop: func(name string) { dropped = append(dropped, name) },
 	})
-	require.Equal(t, 2, asked)
+	require.Len(t, errs, 2)
+	won = a.info.From.Host
+	for host, ctx := range good {
+		if host == won {
+			require.NoError(t, ctx.Err())
+		} else {
+			require.Error(t, ctx.Err())
+			dropped = append(dropped, host)
+		}
+	}
 	if a.end != nil {
 		a.end()
 	}
 	c.Close() // and all goroutines have ended
-	return a.value, dropped, errs
+	return won, dropped, errs
 }
 
 func TestRace(t *testing.T) {
@@ -293,20 +310,23 @@ func TestRace(t *testing.T) {
 		won           string
 		dropped       []string
 		cause         error
-		errs          [2]error
+		errs          []error
 	}{
 		"first is outrun": {first: lost(&cause), second: good, won: "second", cause: errHedgeWon,
-			errs: [2]error{errHedgeWon, nil}},
-		"first answers as well":  {first: late, second: good, won: "second", dropped: []string{"first"}},
-		"second is not needed":   {first: slowly, second: lost(&cause), won: "first", cause: errUnneeded},
-		"second answers as well": {first: slowly, second: late, won: "first", dropped: []string{"second"}},
-		"second fails":           {first: slowly, second: fails, won: "first"},
+			errs: []error{errHedgeWon, nil}},
+		"first answers as well": {first: late, second: good, won: "second", dropped: []string{"first"},
+			errs: []error{nil, nil}},
+		"second is not needed": {first: slowly, second: lost(&cause), won: "first", cause: errUnneeded,
+			errs: []error{nil, errUnneeded}},
+		"second answers as well": {first: slowly, second: late, won: "first", dropped: []string{"second"},
+			errs: []error{nil, nil}},
+		"second fails": {first: slowly, second: fails, won: "first", errs: []error{nil, errTest}},
 		"first fails, second is there": {first: failsSlowly, second: good, won: "second",
-			errs: [2]error{errTest, nil}},
-		"both fail": {first: failsSlowly, second: fails, errs: [2]error{errTest, errTest}},
+			errs: []error{errTest, nil}},
+		"both fail": {first: failsSlowly, second: fails, errs: []error{errTest, errTest}},
 		"first fails, second is waited on": {first: failsSlowly,
 			second: func(context.Context) error { time.Sleep(400 * time.Millisecond); return nil }, won: "second",
-			errs: [2]error{errTest, nil}},
+			errs: []error{errTest, nil}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

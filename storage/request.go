@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"strings"
+	"slices"
 	"time"
 
 	"fastdfs-gateway/internal/content"
@@ -17,86 +17,80 @@ import (
 // deadline counts as the server's failure.
 const blameAfter = time.Second
 
-// request is sent to one server after the other until one gives a good result.
-type request[T any] struct {
-	// ask sends the request to one server. The result may use ctx until its end is called.
-	ask func(ctx context.Context, m *member) (T, error)
-	// drop releases a good result that is not needed; nil if there is nothing to release.
-	drop func(T)
+// request is sent to one server after the other until one gives a good answer.
+type request struct {
+	// ask sends the request to one server. The answer may use ctx until its end is called.
+	ask func(ctx context.Context, m *member) (answer, error)
 	// onResult is called with the outcome for each server that was asked, also where another server
 	// was faster; nil = not called.
 	onResult func(s Server, err error)
-	// download: a good result is the beginning of a download.
+	// download: a good answer is the beginning of a download.
 	download bool
 }
 
-// send sends the request to one server. A panic is a failure of that server.
-func (q *request[T]) send(ctx context.Context, m *member) (value T, err error) {
-	defer panics.ToError(&err, "asking a storage")
-	return q.ask(ctx, m)
+// answer is a good answer of a server. The caller calls end when it no longer uses it.
+type answer struct {
+	info   Info    // of a stat
+	source *source // of a download; nil = it is none
+	end    func()  // ends the context of the request
 }
 
-// result is a good result of a request. The caller calls end when it no longer uses the value.
-type result[T any] struct {
-	value T
-	end   func()
-}
-
-// addEnd appends a function to end. Without a result the function is called at once.
-func (a *result[T]) addEnd(more func()) {
-	end := a.end
-	if end == nil {
-		more()
-		return
+// drop releases an answer that is not needed.
+func (a answer) drop() {
+	if a.source != nil {
+		a.source.close()
+	} else {
+		a.end()
 	}
-	a.end = func() {
-		end()
-		more()
-	}
-}
-
-func (a result[T]) drop(q request[T]) {
-	if q.drop != nil {
-		q.drop(a.value)
-	}
-	a.end()
 }
 
 // errSlow cancels a request that takes too long while there are other servers to ask.
 var errSlow = fmt.Errorf("other storages are asked: %w", context.DeadlineExceeded)
 
-// try sends the request to one server and records the outcome in the server's health. It waits at
-// most limit; 0 = no limit. end of the result is nil if and only if there is an error.
-func try[T any](ctx context.Context, c *Client, s Server, q request[T], limit time.Duration) (result[T], error) {
+// try sends the request to one server and records the outcome in the server's health. It takes over
+// ctx, which cancel ends. left is the number of servers that can be asked after this one: if there
+// are any, it has answerTimeout to begin its answer, else the network timeout applies.
+func (c *Client) try(ctx context.Context, cancel context.CancelCauseFunc, s Server, q request, left int) (a answer,
+	err error) {
 	if err := c.strangers.Enter(s); err != nil {
-		return result[T]{}, err
+		cancel(nil)
+		return answer{}, err
 	}
 	defer c.strangers.Leave(s)
 	m, err := c.acquire(s)
 	if err != nil {
-		return result[T]{}, err
+		cancel(nil)
+		return answer{}, err
 	}
 	defer c.release(m)
-	ctx, cancel := context.WithCancelCause(ctx)
 	unlink := context.AfterFunc(c.ctx, func() { cancel(errClientClosed) })
 	end := func() {
 		unlink()
 		cancel(nil)
 	}
-	if limit > 0 {
-		defer time.AfterFunc(limit, func() { cancel(errSlow) }).Stop()
+	if left > 0 && c.t.answerTimeout > 0 {
+		defer time.AfterFunc(c.t.answerTimeout, func() { cancel(errSlow) }).Stop()
 	}
 	c.counts.requests.Add(1)
 	start := time.Now()
-	value, err := q.send(ctx, m)
+	a, err = q.send(ctx, m)
 	if err != nil {
 		c.recordFailure(ctx, m, err, time.Since(start), q.download)
 		end()
-		return result[T]{}, err
+		return answer{}, err
 	}
-	m.health.answered(time.Since(start))
 	c.strangers.Prove(s)
-	return result[T]{value, end}, nil
+	c.answered(m, time.Since(start))
+	if a.end = end; a.source != nil {
+		a.source.end = end
+	}
+	return a, nil
+}
+
+// send sends the request to one server. A panic is a failure of that server.
+func (q *request) send(ctx context.Context, m *member) (a answer, err error) {
+	defer panics.ToError(&err, "asking a storage")
+	return q.ask(ctx, m)
 }
 
 // recordFailure updates a server's health after a failed request that took this long.
@@ -108,58 +102,77 @@ func (c *Client) recordFailure(ctx context.Context, m *member, err error, took t
 	case cause == errSlow:
 		c.failed(m, err, download)
 	case cause == errHedgeWon:
-		c.logChange(m, m.health.lostHedge(took, time.Now()), cause)
+		c.update(m, cause, func(h *health) { h.lostHedge(took, time.Now()) })
 	case cause != nil && !(errors.Is(cause, context.DeadlineExceeded) && took >= blameAfter):
 		// the caller cancelled the request
 	case errors.Is(err, ErrNotFound):
-		m.health.answered(took)
 		c.strangers.Prove(m.server)
+		c.answered(m, took)
 		c.completed(m, false)
 	case errors.Is(err, errWrong), errors.Is(err, ErrChanged):
 		// the server answers, and may have correct versions of other files
-		m.health.answered(took)
 		c.counts.wrong.Add(1)
-		m.health.blame(err, time.Now())
+		c.answered(m, took)
+		c.update(m, nil, func(h *health) { h.blame(err, time.Now()) })
 		c.log.Warn("storage gave a wrong answer", "storage", m.server.Addr(), "error", err)
 	default:
 		c.failed(m, err, download)
 	}
 }
 
+func (c *Client) answered(m *member, took time.Duration) {
+	c.update(m, nil, func(h *health) { h.answered(took) })
+}
+
 func (c *Client) failed(m *member, err error, download bool) {
 	c.counts.failures.Add(1)
-	m.health.blame(err, time.Now())
-	c.logChange(m, m.health.failed(time.Now(), download), err)
+	c.update(m, err, func(h *health) { h.failed(err, time.Now(), download) })
 }
 
 func (c *Client) completed(m *member, download bool) {
-	c.logChange(m, m.health.completed(download), nil)
+	c.update(m, nil, func(h *health) { h.completed(download) })
 }
 
-// askEach asks the servers in order and returns the first good result. The error is ErrNotFound
+// update changes the health of a server, and logs a change of its state with err as the reason.
+func (c *Client) update(m *member, err error, change func(h *health)) {
+	c.mu.Lock()
+	before := m.health.state()
+	change(&m.health)
+	now := m.health.state()
+	c.mu.Unlock()
+	switch {
+	case now == before:
+	case now == Healthy:
+		c.log.Info("storage is healthy again", "storage", m.server.Addr())
+	default:
+		c.log.Warn("storage is "+now.String(), "storage", m.server.Addr(), "before", before.String(), "error", err)
+	}
+}
+
+// askEach asks the servers in order and returns the first good answer. The error is ErrNotFound
 // when all of them answered so, else ErrNoSource.
-func askEach[T any](ctx context.Context, c *Client, servers []Server, q request[T]) (result[T], error) {
+func (c *Client) askEach(ctx context.Context, servers []Server, q request) (answer, error) {
 	var t tally
 	for len(servers) > 0 && ctx.Err() == nil {
-		a, asked, errs := race(ctx, c, servers, q)
-		for i := range asked {
+		a, errs := c.race(ctx, servers, q)
+		for i, err := range errs {
 			if q.onResult != nil {
-				q.onResult(servers[i], errs[i])
+				q.onResult(servers[i], err)
 			}
-			t.add(errs[i])
+			t.add(err)
 		}
-		if a.end != nil {
+		if slices.Contains(errs, nil) {
 			return a, nil
 		}
-		servers = servers[asked:]
+		servers = servers[len(errs):]
 	}
-	return result[T]{}, t.err(ctx)
+	return answer{}, t.err(ctx)
 }
 
 // tally collects the failures of several servers.
 type tally struct {
 	missing int // servers that do not have the file
-	causes  causes
+	causes  []error
 }
 
 func (t *tally) add(err error) {
@@ -184,9 +197,9 @@ func (t *tally) err(ctx context.Context) error {
 	case len(t.causes) == 0 && t.missing > 0:
 		return ErrNotFound
 	case len(t.causes) == 0:
-		t.causes = causes{errNoServers}
+		t.causes = []error{errNoServers}
 	}
-	return fmt.Errorf("%w: %w", ErrNoSource, t.causes)
+	return fmt.Errorf("%w: %w", ErrNoSource, errors.Join(t.causes...))
 }
 
 // timedOut wraps the error of a read that timed out so that it is a context.DeadlineExceeded, as
@@ -197,19 +210,6 @@ func timedOut(err error) error {
 	}
 	return err
 }
-
-// causes are several errors in one line.
-type causes []error
-
-func (c causes) Error() string {
-	linkPrefixes := make([]string, len(c))
-	for i, err := range c {
-		linkPrefixes[i] = err.Error()
-	}
-	return strings.Join(linkPrefixes, "; ")
-}
-
-func (c causes) Unwrap() []error { return c }
 
 // Info is a storage's answer about a file: its version, by VersionOf.
 type Info struct {
@@ -226,14 +226,15 @@ type Info struct {
 func (c *Client) Stat(ctx context.Context, id fdfs.FileID, servers []Server) (Info, error) {
 	id = id.Clone() // a hedged request may still be running when the caller reuses the bytes
 	body := fdfs.AppendFile(nil, id)
-	a, err := askEach(ctx, c, c.Order(servers), request[Info]{ask: func(ctx context.Context, m *member) (Info, error) {
-		return c.stat(ctx, m, id, body)
+	a, err := c.askEach(ctx, c.Order(servers), request{ask: func(ctx context.Context, m *member) (answer, error) {
+		info, err := c.stat(ctx, m, id, body)
+		return answer{info: info}, err
 	}})
 	if err != nil {
 		return Info{}, fmt.Errorf("cannot stat %q: %w", id, err)
 	}
 	a.end()
-	return a.value, nil
+	return a.info, nil
 }
 
 // maxInfo bounds the length of the answer to CmdFileInfo in bytes.

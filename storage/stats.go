@@ -52,26 +52,16 @@ type ServerHealth struct {
 // Health returns the servers that were asked in the last ten minutes, sorted by host and port.
 func (c *Client) Health() []ServerHealth {
 	c.mu.Lock()
-	members := make([]*member, 0, len(c.members))
-	for _, m := range c.members {
-		members = append(members, m)
-	}
-	c.mu.Unlock()
-	list := make([]ServerHealth, len(members))
-	for i, m := range members {
-		list[i] = m.health.report()
-		list[i].Server = m.server
+	defer c.mu.Unlock()
+	list := make([]ServerHealth, 0, len(c.members))
+	for s, m := range c.members {
+		h := &m.health
+		p95, _ := h.p95()
+		list = append(list, ServerHealth{Server: s, State: h.state(), Errors: h.errors, Answers: h.count,
+			Latency: h.mean, P95: p95, LastError: h.lastErr, LastErrorAt: h.lastErrAt})
 	}
 	slices.SortFunc(list, func(a, b ServerHealth) int {
 		return cmp.Or(strings.Compare(a.Server.Host, b.Server.Host), a.Server.Port-b.Server.Port)
 	})
 	return list
-}
-
-func (h *health) report() ServerHealth {
-	p95, _ := h.p95()
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	return ServerHealth{State: h.stateLocked(), Errors: h.errors, Answers: h.count, Latency: h.mean, P95: p95,
-		LastError: h.lastErr, LastErrorAt: h.lastErrAt}
 }

@@ -59,7 +59,7 @@ type source struct {
 	c    *Client
 	m    *member
 	conn *fdfs.Conn
-	end  func() // end of its result; nil until it is used
+	end  func() // ends the context of its request
 
 	watch *stall.Watch[*source] // of the reads; nil until it is used
 
@@ -71,9 +71,7 @@ type source struct {
 // close releases the connection, which is closed unless the answer was read completely.
 func (s *source) close() {
 	s.conn.Release()
-	if s.end != nil {
-		s.end()
-	}
+	s.end()
 	s.c.release(s.m)
 }
 
@@ -164,23 +162,23 @@ func (s *Stream) candidates() []Server {
 // ask requests the missing bytes from servers; again: earlier bytes came from another source.
 func (s *Stream) ask(ctx context.Context, servers []Server, again bool) (*source, error) {
 	body, left := fdfs.AppendDownload(nil, s.id, s.offset+s.got, s.length-s.got), s.length-s.got
-	a, err := askEach(ctx, s.c, servers, request[*source]{
-		ask: func(ctx context.Context, m *member) (*source, error) {
+	a, err := s.c.askEach(ctx, servers, request{
+		ask: func(ctx context.Context, m *member) (answer, error) {
 			if s.checkVersion && (again || m.server != s.info.From) {
 				if err := s.sameVersion(ctx, m); err != nil {
-					return nil, err
+					return answer{}, err
 				}
 			}
-			return s.c.download(ctx, m, body, left)
+			src, err := s.c.download(ctx, m, body, left)
+			return answer{source: src}, err
 		},
-		drop:     (*source).close,
 		onResult: s.onResult, download: true,
 	})
 	if err != nil {
 		return nil, err
 	}
-	a.value.end, a.value.began = a.end, s.got
-	return a.value, nil
+	a.source.began = s.got
+	return a.source, nil
 }
 
 // use sets the source of the following reads.
@@ -378,10 +376,9 @@ func (s *Stream) confirm(m *member) error {
 		return err
 	}
 	others := slices.DeleteFunc(s.c.Order(s.servers), func(other Server) bool { return other == m.server })
-	a, otherErr := askEach(s.ctx, s.c, others,
-		request[struct{}]{ask: func(ctx context.Context, m *member) (struct{}, error) {
-			return struct{}{}, s.sameVersion(ctx, m)
-		}})
+	a, otherErr := s.c.askEach(s.ctx, others, request{ask: func(ctx context.Context, m *member) (answer, error) {
+		return answer{}, s.sameVersion(ctx, m)
+	}})
 	if otherErr != nil {
 		return errors.Join(err, otherErr)
 	}
@@ -398,12 +395,8 @@ func (s *Stream) restart(why error) {
 
 // incomplete returns the error for a body that stays incomplete.
 func (s *Stream) incomplete(err error) error {
-	why := causes{err}
-	if s.sourceErr != nil {
-		why = append(why, s.sourceErr)
-	}
 	return fmt.Errorf("cannot read %q beyond byte %d of %d: %w: %w: %w", s.id, s.offset+s.got, s.info.Size,
-		io.ErrUnexpectedEOF, ErrNoSource, why)
+		io.ErrUnexpectedEOF, ErrNoSource, errors.Join(err, s.sourceErr))
 }
 
 // Close ends the stream. If bytes are left, the connection is closed. Further calls do nothing.
