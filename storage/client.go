@@ -16,6 +16,8 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/panics"
 	"fastdfs-gateway/internal/stall"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 )
 
 // Errors of a Client, by errors.Is, besides ErrNotFound.
@@ -99,7 +101,7 @@ type Client struct {
 	end          context.CancelFunc
 	counts       counters
 	budget       budget
-	links        linkMemory
+	links        *lru.Cache[string, uint32] // CRC32s of the content of links, which differ from those in their ids
 	strangers    Strangers
 	legacyGroups checksum.Groups // groups of files with legacy CRC32s
 	probing      chan struct{}   // holds one value for each running probe
@@ -158,6 +160,7 @@ func newClient(o ClientOptions, t timing) *Client {
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
 	}
+	c.links, _ = lru.New[string, uint32](maxLinks) // fails only for sizes below 1
 	c.ctx, c.end = context.WithCancel(context.Background())
 	c.running.Go(c.janitor)
 	return c

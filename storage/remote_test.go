@@ -315,7 +315,7 @@ func TestInfoOf(t *testing.T) {
 		"appender of year 1969": {id: appender, changed: -1, bad: true},
 		"appender of far away":  {id: appender, changed: lastTime + 1, bad: true},
 	} {
-		v, err := versionOf(test.id, test.size, test.changed)
+		v, err := VersionOf(test.id, test.size, test.changed)
 		if test.bad {
 			require.ErrorIs(t, err, errWrong, name)
 			continue
@@ -355,7 +355,7 @@ func FuzzInfo(f *testing.F) {
 			return
 		}
 		for _, id := range []fdfs.FileID{normal, appender} {
-			v, err := versionOf(id, size, changed)
+			v, err := VersionOf(id, size, changed)
 			if err == nil {
 				require.GreaterOrEqual(t, v.Size, int64(0))
 				require.True(t, v.Linked || !id.Immutable() || v.Size == id.Size)
@@ -445,7 +445,7 @@ func TestGoldenInfos(t *testing.T) {
 		}
 		size, changed, err := fdfs.ParseFileInfo(rec.response[fdfs.HeaderSize:])
 		require.NoError(t, err)
-		v, err := versionOf(id, size, changed)
+		v, err := VersionOf(id, size, changed)
 		require.NoError(t, err, rec.Name)
 		if id.Immutable() {
 			require.Equal(t, id.Created, v.Time().Unix())

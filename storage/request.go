@@ -251,7 +251,7 @@ func (c *Client) stat(ctx context.Context, m *member, id fdfs.FileID, body []byt
 		return Info{}, fmt.Errorf("storage %s: %w", m.server.Addr(), err)
 	}
 	c.completed(m, false)
-	v, err := versionOf(id, size, changed)
+	v, err := VersionOf(id, size, changed)
 	if err != nil {
 		return Info{}, fmt.Errorf("storage %s: %w", m.server.Addr(), err)
 	}
@@ -274,16 +274,9 @@ func absent(m *member, err error) error {
 // lastTime is the last second of the year 9999, the latest time that HTTP can express.
 const lastTime = 253402300799
 
-// versionOf is VersionOf for an answer by the protocol, whose times are bounded.
-func versionOf(id fdfs.FileID, size, changed int64) (content.Version, error) {
-	if !id.Immutable() && (changed < 0 || changed > lastTime) {
-		return content.Version{}, fmt.Errorf("%w: %q is of the second %d", errWrong, id, changed)
-	}
-	return VersionOf(id, size, changed)
-}
-
 // VersionOf is the version of a file that has size bytes and was changed in a second since 1970, as
-// a server says. Of a normal or trunk file the time and the CRC32 are those of its id.
+// a server says. Of a normal or trunk file the time and the CRC32 are those of its id; of others the
+// time is from 1970 to 9999.
 //
 // A size that differs from the one in the id is a wrong answer, or that of a link. Only links in
 // trunk files are found so: the id of a symbolic link has the size of the target, and a CRC32 that
@@ -291,6 +284,8 @@ func versionOf(id fdfs.FileID, size, changed int64) (content.Version, error) {
 func VersionOf(id fdfs.FileID, size, changed int64) (content.Version, error) {
 	v := content.Version{Size: size, ModTime: content.Nanoseconds(changed), Immutable: id.Immutable()}
 	switch {
+	case !v.Immutable && (changed < 0 || changed > lastTime):
+		return v, fmt.Errorf("%w: %q is of the second %d", errWrong, id, changed)
 	case !v.Immutable:
 		return v, nil
 	case size == id.Size:

@@ -12,11 +12,10 @@ import (
 const (
 	maxStrangers        = 64  // addresses that are being asked and have not answered yet
 	maxStrangerRequests = 256 // requests to these addresses
-	maxProven           = maxServers
 )
 
 // Strangers bounds the requests to servers that only file ids name, see Server.Stranger. A server
-// that has answered once counts as known, while it is among the last 1,024 such servers. The zero
+// that has answered once counts as known, until 1,024 other such servers have answered too. The zero
 // value is ready for use. It is safe for concurrent use.
 type Strangers struct {
 	mu     sync.Mutex // guards the fields below
@@ -81,13 +80,7 @@ func (s *Strangers) Prove(server Server) {
 	}
 	s.total -= s.asked[server]
 	delete(s.asked, server)
-	for some := range s.proven {
-		if len(s.proven) < maxProven {
-			break
-		}
-		delete(s.proven, some)
-	}
-	if s.proven == nil {
+	if s.proven == nil || len(s.proven) >= maxServers {
 		s.proven = make(map[Server]struct{})
 	}
 	s.proven[server] = struct{}{}

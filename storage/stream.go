@@ -97,20 +97,6 @@ func (s *source) close() {
 // legacy one is read twice as well.
 func (c *Client) Open(ctx context.Context, id fdfs.FileID, info Info, offset, length int64, servers []Server) (*Stream,
 	error) {
-	return c.open(ctx, id, info, offset, length, servers, id.Immutable() && !info.Linked && info.Size == id.Size &&
-		length == info.Size)
-}
-
-// OpenUnchecked is Open for a caller that compares the content with the CRC32 in the id itself. It
-// reads the content once.
-func (c *Client) OpenUnchecked(ctx context.Context, id fdfs.FileID, info Info, offset, length int64,
-	servers []Server) (*Stream, error) {
-	return c.open(ctx, id, info, offset, length, servers, false)
-}
-
-// open is Open; check: compare the content with the CRC32 in the id.
-func (c *Client) open(ctx context.Context, id fdfs.FileID, info Info, offset, length int64, servers []Server,
-	check bool) (*Stream, error) {
 	if offset < 0 || length <= 0 || offset > info.Size-length {
 		return nil, fmt.Errorf("cannot open %q: %d bytes from %d on are not inside of its %d", id, length, offset,
 			info.Size)
@@ -118,7 +104,7 @@ func (c *Client) open(ctx context.Context, id fdfs.FileID, info Info, offset, le
 	s := &Stream{
 		c: c, ctx: ctx, id: id.Clone(), info: info, offset: offset, length: length,
 		servers:      slices.Clone(servers),
-		checkCRC:     check,
+		checkCRC:     id.Immutable() && !info.Linked && info.Size == id.Size && length == info.Size,
 		sum:          checksum.New(c.legacyGroups.Variants(id.Group)),
 		checkVersion: !id.Immutable() || info.Linked,
 	}
@@ -130,6 +116,17 @@ func (c *Client) open(ctx context.Context, id fdfs.FileID, info Info, offset, le
 		return nil, fmt.Errorf("cannot open %q: %w", id, err)
 	}
 	return s, nil
+}
+
+// OpenUnchecked is Open for a caller that compares the content with the CRC32 in the id itself. It
+// reads the content once.
+func (c *Client) OpenUnchecked(ctx context.Context, id fdfs.FileID, info Info, offset, length int64,
+	servers []Server) (*Stream, error) {
+	s, err := c.Open(ctx, id, info, offset, length, servers)
+	if err == nil {
+		s.checkCRC = false // Open has read nothing yet
+	}
+	return s, err
 }
 
 // From returns the server that sent the newest bytes.
@@ -367,12 +364,13 @@ const confirmTimeout = 2 * time.Second
 
 // confirm requests the version of a file that can change again, after all bytes. A download does
 // not tell the version of its bytes: they are of the requested version if the server had it before
-// and after the download. If the server does not answer any more, the others are asked.
+// and after the download. If the server does not answer any more, or has no file any more, the
+// others are asked.
 func (s *Stream) confirm(m *member) error {
 	ctx, cancel := context.WithTimeout(s.ctx, confirmTimeout)
 	err := s.sameVersion(ctx, m)
 	cancel()
-	if err == nil || errors.Is(err, ErrChanged) || errors.Is(err, ErrNotFound) || s.ctx.Err() != nil {
+	if err == nil || errors.Is(err, ErrChanged) || s.ctx.Err() != nil {
 		return err
 	}
 	others := slices.DeleteFunc(s.c.Order(s.servers), func(other Server) bool { return other == m.server })

@@ -4,43 +4,13 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"sync"
 
 	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// maxLinks bounds the remembered links, which take about 150 bytes each.
+// maxLinks bounds Client.links, which take about 150 bytes each.
 const maxLinks = 8192
-
-// linkMemory remembers the CRC32 of the content of links, which differs from the one in their ids.
-// The zero value is ready for use. It is safe for concurrent use.
-type linkMemory struct {
-	mu   sync.Mutex // guards sums
-	sums map[string]uint32
-}
-
-func (l *linkMemory) knows(id fdfs.FileID, sum uint32) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	known, ok := l.sums[id.String()]
-	return ok && known == sum
-}
-
-func (l *linkMemory) add(id fdfs.FileID, sum uint32) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.sums == nil {
-		l.sums = make(map[string]uint32)
-	}
-	if len(l.sums) >= maxLinks {
-		for some := range l.sums {
-			delete(l.sums, some)
-			break
-		}
-	}
-	l.sums[id.String()] = sum
-}
 
 // recheck decides why content does not have the CRC32 of the id: the file is a link, or its id has
 // the legacy CRC32 and only the standard one was computed, or it is damaged. all is the whole
@@ -51,7 +21,7 @@ func (s *Stream) recheck(all []byte) error {
 		return nil
 	}
 	had := s.sum.Standard()
-	if s.c.links.knows(s.id, had) {
+	if known, ok := s.c.links.Get(s.id.String()); ok && known == had {
 		return nil
 	}
 	s.c.counts.rechecks.Add(1)
@@ -63,7 +33,7 @@ func (s *Stream) recheck(all []byte) error {
 	}
 	if same {
 		if sure {
-			s.c.links.add(s.id, had)
+			s.c.links.Add(s.id.String(), had)
 		}
 		s.c.log.Info("file is taken for a link: it was read twice and has another CRC32 than its id", "file",
 			s.id.String(),

@@ -141,7 +141,7 @@ func TestLegacyCRC(t *testing.T) {
 	}
 	require.Equal(t, uint64(1), r.c.Stats().Rechecks)
 	require.Zero(t, r.c.Stats().CRCErrors)
-	require.Empty(t, r.c.links.sums, "it is no link")
+	require.Zero(t, r.c.links.Len(), "it is no link")
 }
 
 // A file that fits into the first Read is summed up in the legacy variant without another download.
@@ -181,7 +181,7 @@ func TestLinkUnsure(t *testing.T) {
 	}
 	r.requireContent(id, flipped(body, 100))
 	require.Equal(t, uint64(1), r.c.Stats().Rechecks)
-	require.Empty(t, r.c.links.sums)
+	require.Zero(t, r.c.links.Len())
 }
 
 // A file that cannot be read again is not given out whole.
@@ -212,23 +212,4 @@ func TestTrunkLink(t *testing.T) {
 	require.Zero(t, info.CRC32)
 	r.requireContent(link, body)
 	require.Zero(t, r.c.Stats().Rechecks)
-}
-
-func TestLinkMemory(t *testing.T) {
-	var l linkMemory
-	id := func(n uint32) fdfs.FileID {
-		id, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: fdfs.Source{10, 0, 0, 1}, CRC32: n})
-		require.NoError(t, err)
-		return id
-	}
-	require.False(t, l.knows(id(1), 7))
-	l.add(id(1), 7)
-	require.True(t, l.knows(id(1), 7))
-	require.False(t, l.knows(id(1), 8))
-	require.False(t, l.knows(id(2), 7))
-	for n := range uint32(maxLinks + 100) {
-		l.add(id(n), 7)
-	}
-	require.Len(t, l.sums, maxLinks)
-	require.True(t, l.knows(id(maxLinks+99), 7))
 }
