@@ -13,7 +13,6 @@ var ErrEncode = errors.New("cannot make a file id")
 
 const (
 	maxRandom      = 1<<23 - 1 // bits 32-54 of the size word
-	maxWholeSize   = 1<<58 - 1 // a larger size would set the flags
 	maxSlavePrefix = 16        // bytes for it in an upload request
 )
 
@@ -34,19 +33,21 @@ type Fields struct {
 	Pad       uint32 // its last digits fill the extension field up to 7 characters
 }
 
-// Encode makes a file id. Parse returns the same fields.
+// Encode makes a file id. Parse returns the same fields, else the error is ErrEncode.
 func Encode(f Fields) (FileID, error) {
-	word, err := f.sizeWord()
-	if err != nil {
-		return FileID{}, err
-	}
-	if err := f.check(); err != nil {
-		return FileID{}, err
+	switch {
+	case f.Random > maxRandom || f.Random != 0 && f.Size >= 1<<32:
+		return FileID{}, fmt.Errorf("%w: no room for random %d beside size %d", ErrEncode, f.Random, f.Size)
+	case len(f.Ext) >= extLen:
+		return FileID{}, fmt.Errorf("%w: extension %q is longer than 6 characters", ErrEncode, f.Ext)
+	case f.Kind == KindTrunk && int64(f.Trunk.Alloc) < f.Size+SlotHeaderSize:
+		return FileID{}, fmt.Errorf("%w: slot of %d bytes cannot hold a header and %d bytes", ErrEncode, f.Trunk.Alloc,
+			f.Size)
 	}
 	var head [20]byte
 	copy(head[:], f.Source[:])
 	binary.BigEndian.PutUint32(head[4:], uint32(f.Created))
-	binary.BigEndian.PutUint64(head[8:], word)
+	binary.BigEndian.PutUint64(head[8:], f.sizeWord())
 	binary.BigEndian.PutUint32(head[16:], f.CRC32)
 
 	b := fmt.Appendf(nil, "%s/M%02X/%02X/%02X/", f.Group, f.PathIndex, f.High, f.Low)
@@ -59,50 +60,27 @@ func Encode(f Fields) (FileID, error) {
 	if err != nil {
 		return FileID{}, fmt.Errorf("%w: %w", ErrEncode, err)
 	}
-	if id.Kind != f.Kind {
-		return FileID{}, fmt.Errorf("%w: it would read as %s, not %s", ErrEncode, id.Kind, f.Kind)
+	if id.Kind != f.Kind || id.Created != f.Created || max(id.Size, 0) != f.Size || id.Trunk != f.Trunk {
+		return FileID{}, fmt.Errorf("%w: %+v would read as %+v", ErrEncode, f, id)
 	}
 	return id, nil
 }
 
 var encoding = base64.NewEncoding(alphabet).WithPadding(base64.NoPadding)
 
-func (f Fields) check() error {
-	switch {
-	case f.PathIndex < 0 || f.PathIndex > 255:
-		return fmt.Errorf("%w: path index %d is not 0 to 255", ErrEncode, f.PathIndex)
-	case f.Created < 0 || f.Created >= 1<<32:
-		return fmt.Errorf("%w: creation time %d is not 32 bits of unix seconds", ErrEncode, f.Created)
-	case len(f.Ext) >= extLen:
-		return fmt.Errorf("%w: extension %q is longer than 6 characters", ErrEncode, f.Ext)
-	case f.Kind != KindTrunk && f.Trunk != Trunk{}:
-		return fmt.Errorf("%w: a %s file has no trunk slot", ErrEncode, f.Kind)
-	case f.Kind == KindTrunk && int64(f.Trunk.Alloc) < f.Size+SlotHeaderSize:
-		return fmt.Errorf("%w: slot of %d bytes cannot hold a header and %d bytes", ErrEncode, f.Trunk.Alloc, f.Size)
-	}
-	return nil
-}
-
 // sizeWord is the inverse of classify.
-func (f Fields) sizeWord() (uint64, error) {
-	random := uint64(f.Random) << 32
-	switch {
-	case f.Random > maxRandom:
-		return 0, fmt.Errorf("%w: random %d has more than 23 bits", ErrEncode, f.Random)
-	case f.Size < 0 || f.Size > maxWholeSize:
-		return 0, fmt.Errorf("%w: size %d is not 0 to %d", ErrEncode, f.Size, int64(maxWholeSize))
-	case f.Kind == KindAppender && f.Size != 0:
-		return 0, fmt.Errorf("%w: size %d given for an appender, whose id has none", ErrEncode, f.Size)
-	case f.Kind == KindAppender:
-		return flagRandom | flagAppender | random, nil
-	case f.Kind == KindTrunk && f.Size < 1<<32:
-		return flagRandom | flagTrunk | random | uint64(f.Size), nil
-	case f.Kind == KindNormal && f.Size < 1<<32:
-		return flagRandom | random | uint64(f.Size), nil
-	case f.Kind == KindNormal && f.Random == 0:
-		return uint64(f.Size), nil
+func (f Fields) sizeWord() uint64 {
+	word := uint64(f.Size)
+	if f.Size < 1<<32 {
+		word |= flagRandom | uint64(f.Random)<<32
 	}
-	return 0, fmt.Errorf("%w: no size word for kind %s, size %d, random %d", ErrEncode, f.Kind, f.Size, f.Random)
+	switch f.Kind {
+	case KindTrunk:
+		word |= flagTrunk
+	case KindAppender:
+		word |= flagAppender
+	}
+	return word
 }
 
 func appendTrunk(b []byte, t Trunk) []byte {

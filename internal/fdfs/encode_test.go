@@ -35,7 +35,7 @@ func TestEncode(t *testing.T) {
 		"empty":        func(f *Fields) { f.Size = 0 },
 		"4 GiB less 1": func(f *Fields) { f.Size, f.Random = 1<<32-1, 1 },
 		"4 GiB":        func(f *Fields) { f.Size = 1 << 32 },
-		"largest":      func(f *Fields) { f.Size = maxWholeSize },
+		"largest":      func(f *Fields) { f.Size = 1<<58 - 1 },
 		"no extension": func(f *Fields) { f.Ext, f.Pad = "", 9999999 },
 		"six":          func(f *Fields) { f.Ext, f.Pad = "abcdef", 0 },
 		"appender":     func(f *Fields) { f.Kind, f.Random = KindAppender, 77 },
