@@ -16,9 +16,8 @@ import (
 
 // GroupInfo is a group in a tracker's list.
 type GroupInfo struct {
-	Name     string
-	Storages int // number of storages; 0 = unknown
-	Port     int // of its storages; 0 = unknown
+	Name string
+	Port int // of its storages; 0 = unknown
 }
 
 // A record of the answer to CmdListGroups (6.13 and later, 113 bytes):
@@ -33,7 +32,6 @@ type GroupInfo struct {
 const (
 	groupRecord    = 113
 	groupNameField = 17
-	groupCountAt   = 49
 	groupPortAt    = 57
 	smallestGroup  = 65  // bounds for other versions
 	largestGroup   = 256 // whose records have numbers of 8 bytes after the name, too
@@ -41,21 +39,12 @@ const (
 
 // ParseGroups parses the answer to CmdListGroups. It is empty if the tracker has no groups.
 func ParseGroups(body []byte) ([]GroupInfo, error) {
-	valid := func(record []byte) bool {
-		_, ok := parseGroup(record)
-		return ok
+	groups := parseRecords(body, groupRecord, groupRecord, parseGroup)
+	if groups == nil {
+		groups = parseRecords(body, smallestGroup, largestGroup, parseGroup)
 	}
-	size := groupRecord
-	if !recordsFit(body, size, valid) {
-		size = guessSize(body, smallestGroup, largestGroup, valid)
-	}
-	if size == 0 && len(body) > 0 {
+	if groups == nil && len(body) > 0 {
 		return nil, fmt.Errorf("%w: %d bytes are no list of groups", ErrProtocol, len(body))
-	}
-	groups := make([]GroupInfo, 0, len(body)/max(size, 1))
-	for ; len(body) > 0; body = body[size:] {
-		g, _ := parseGroup(body[:size])
-		groups = append(groups, g)
 	}
 	return groups, nil
 }
@@ -69,10 +58,9 @@ func parseGroup(record []byte) (GroupInfo, bool) {
 	if len(record) != groupRecord {
 		return g, true
 	}
-	count := binary.BigEndian.Uint64(record[groupCountAt:])
 	port := binary.BigEndian.Uint64(record[groupPortAt:])
-	g.Storages, g.Port = int(count), int(port)
-	return g, count < 1<<16 && port < 1<<16
+	g.Port = int(port)
+	return g, port < 1<<16
 }
 
 // Values of StorageInfo.Status, among others.
@@ -110,25 +98,25 @@ type StorageInfo struct {
 //	-9      8         time of the last heart beat
 //	-1      1         whether it allocates trunk slots
 var storageForms = []storageForm{
-	{size: 487, id: 2, address: 16, port: 130},
-	{size: 517, id: 2, address: 46, port: 160},
-	{id: 2, address: 16}, {id: 2, address: 46},
-	{id: 1, address: 16}, {id: 1, address: 46},
+	{smallest: 487, largest: 487, id: 2, address: 16, port: 130},
+	{smallest: 517, largest: 517, id: 2, address: 46, port: 160},
+	{smallest: 256, largest: 800, id: 2, address: 16}, // other versions
+	{smallest: 256, largest: 800, id: 2, address: 46},
+	{smallest: 256, largest: 800, id: 1, address: 16},
+	{smallest: 256, largest: 800, id: 1, address: 46},
 }
 
 const (
-	storageIDField  = 16
-	versionField    = 8
-	smallestStorage = 256 // bounds for other versions
-	largestStorage  = 800
+	storageIDField = 16
+	versionField   = 8
 )
 
 // storageForm has the offsets of the fields in a record.
 type storageForm struct {
-	size    int // of the record; 0 = any other
-	id      int // offset of the id, which the address follows
-	address int // size of the address
-	port    int // offset of the port; 0 = unknown
+	smallest, largest int // bounds for the size of a record
+	id                int // offset of the id, which the address follows
+	address           int // size of the address
+	port              int // offset of the port; 0 = it is unknown, as are the version and the heart beat
 }
 
 // ParseStorages parses the answer to CmdListStorages. It is empty if the group has no storages.
@@ -137,30 +125,14 @@ func ParseStorages(body []byte) ([]StorageInfo, error) {
 		return nil, nil
 	}
 	for _, form := range storageForms {
-		valid := func(record []byte) bool {
-			_, ok := form.parse(record)
-			return ok
+		if storages := parseRecords(body, form.smallest, form.largest, form.parse); storages != nil {
+			return storages, nil
 		}
-		size := form.size
-		if size == 0 {
-			size = guessSize(body, smallestStorage, largestStorage, valid)
-		} else if !recordsFit(body, size, valid) {
-			size = 0
-		}
-		if size == 0 {
-			continue
-		}
-		storages := make([]StorageInfo, 0, len(body)/size)
-		for ; len(body) > 0; body = body[size:] {
-			s, _ := form.parse(body[:size])
-			storages = append(storages, s)
-		}
-		return storages, nil
 	}
 	return nil, fmt.Errorf("%w: %d bytes are no list of storages", ErrProtocol, len(body))
 }
 
-// parse parses one record. In a form without a size, an address is required.
+// parse parses one record. In a form of other versions, an address is required.
 func (f storageForm) parse(record []byte) (StorageInfo, bool) {
 	s := StorageInfo{Status: record[0]}
 	id, ok := cutPadded(record[f.id : f.id+storageIDField])
@@ -171,7 +143,7 @@ func (f storageForm) parse(record []byte) (StorageInfo, bool) {
 		s.ID = uint32(n)
 	}
 	text := cutNUL(record[f.id+storageIDField : f.id+storageIDField+f.address])
-	if text != "" || f.size == 0 {
+	if text != "" || f.port == 0 {
 		addr, ok := parseAddr(text)
 		if !ok {
 			return s, false
@@ -191,27 +163,22 @@ func (f storageForm) parse(record []byte) (StorageInfo, bool) {
 	return s, port < 1<<16
 }
 
-// recordsFit reports whether body consists of valid records of this size.
-func recordsFit(body []byte, size int, valid func(record []byte) bool) bool {
-	if len(body) == 0 || len(body)%size != 0 {
-		return false
-	}
-	for ; len(body) > 0; body = body[size:] {
-		if !valid(body[:size]) {
-			return false
-		}
-	}
-	return true
-}
-
-// guessSize returns the smallest size for which all records are valid; 0 if there is none.
-func guessSize(body []byte, smallest, largest int, valid func(record []byte) bool) int {
+// parseRecords parses body as records of one size, the smallest one for which all of them are valid;
+// nil if there is none.
+func parseRecords[T any](body []byte, smallest, largest int, parse func(record []byte) (T, bool)) []T {
 	for size := smallest; size <= min(largest, len(body)); size++ {
-		if recordsFit(body, size, valid) {
-			return size
+		var list []T
+		valid := len(body)%size == 0
+		for rest := body; valid && len(rest) > 0; rest = rest[size:] {
+			var one T
+			one, valid = parse(rest[:size])
+			list = append(list, one)
+		}
+		if valid {
+			return list
 		}
 	}
-	return 0
+	return nil
 }
 
 // cutPadded returns the text before the padding; false if the padding has other bytes, or the text

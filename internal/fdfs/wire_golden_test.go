@@ -39,9 +39,8 @@ type goldenPacket struct {
 		Total, Current int
 		Text           string
 		Groups         []struct {
-			Group        string
-			StorageCount int `json:"storage_count"`
-			StoragePort  int `json:"storage_port"`
+			Group       string
+			StoragePort int `json:"storage_port"`
 		}
 		Storages []struct {
 			Status      byte
@@ -201,7 +200,7 @@ func requireDecoded(t *testing.T, kind string, p goldenPacket, body []byte, deco
 		require.NoError(t, err, p.Name)
 		require.Len(t, groups, len(d.Groups))
 		for i, g := range d.Groups {
-			require.Equal(t, GroupInfo{g.Group, g.StorageCount, g.StoragePort}, groups[i])
+			require.Equal(t, GroupInfo{g.Group, g.StoragePort}, groups[i])
 		}
 		decoded["groups"]++
 	case "list_storages":
