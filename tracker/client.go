@@ -39,8 +39,7 @@ type Options struct {
 	Trackers [][]string
 	// Pool bounds the connections to each address.
 	Pool fdfs.PoolOptions
-	// Timeout is how long one address may take to answer before the next is asked; default 3 s. If
-	// the context ends sooner, the remaining time is divided among the addresses that are left.
+	// Timeout is how long one address may take to answer before the next is asked; default 3 s.
 	Timeout time.Duration
 	// Refresh is the interval between loads, plus or minus a tenth; default 5 minutes.
 	Refresh time.Duration
@@ -58,13 +57,12 @@ type Options struct {
 var ErrUnavailable = errors.New("no tracker answered")
 
 const (
-	defaultTimeout      = 3 * time.Second
-	defaultRefresh      = 5 * time.Minute
-	maintenanceInterval = 15 * time.Second // between two checks for idle connections
-	minLoadInterval     = 2 * time.Second  // between two loads on request
-	renewTimeout        = time.Second      // of a call of Renew
-	maxWaiting          = 64               // waiting calls of Renew
-	loadTimeout         = time.Minute      // of a complete load
+	defaultTimeout  = 3 * time.Second
+	defaultRefresh  = 5 * time.Minute
+	minLoadInterval = 2 * time.Second // between two loads on request
+	renewTimeout    = time.Second     // of a call of Renew
+	maxWaiting      = 64              // waiting calls of Renew
+	loadTimeout     = time.Minute     // of a complete load
 )
 
 // Client sends requests to trackers. It is safe for concurrent use.
@@ -77,16 +75,17 @@ type Client struct {
 	members Members
 	params  atomic.Pointer[Parameters]
 
-	cancel      context.CancelFunc // ends run
-	done        chan struct{}      // closed at the end of run
-	loaded      chan struct{}      // closed after the first load
-	loadRequest chan struct{}      // holds one value if a load is requested
-	health      chan struct{}      // holds one value if a tracker went down or came back
+	cancel context.CancelFunc // ends run
+	done   chan struct{}      // closed at the end of run
+	loaded chan struct{}      // closed after the first load
+	wake   chan struct{}      // holds one value if a load is requested, or a tracker came back
+	lists  lists              // what was loaded; only run uses it
 
 	mu       sync.Mutex    // guards the fields below
 	loading  bool          // a load is running
-	failing  bool          // the last load failed
+	fails    int           // failed loads in a row
 	loadedAt time.Time     // end of the last load
+	due      time.Time     // begin of the next load
 	loadEnd  chan struct{} // closed at the end of the running load, or of the next one
 	waiting  int           // calls of Renew that wait for it
 }
@@ -108,10 +107,8 @@ func start(o Options, retry backoff.Policy) *Client {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	c := &Client{
-		o: o, retry: retry, cancel: cancel,
-		done: make(chan struct{}), loaded: make(chan struct{}), loadRequest: make(chan struct{}, 1),
-		health:  make(chan struct{}, 1),
-		loadEnd: make(chan struct{}),
+		o: o, retry: retry, cancel: cancel, lists: lists{ids: o.StorageIDs}, done: make(chan struct{}),
+		loaded: make(chan struct{}), wake: make(chan struct{}, 1), loadEnd: make(chan struct{}),
 	}
 	for _, addresses := range o.Trackers {
 		if len(addresses) > 0 {
@@ -119,7 +116,7 @@ func start(o Options, retry backoff.Policy) *Client {
 		}
 	}
 	c.params.Store(&o.Parameters)
-	c.members.set(lists{ids: o.StorageIDs})
+	c.members.set(c.lists)
 	go c.run(ctx)
 	return c
 }
@@ -146,7 +143,10 @@ func (c *Client) Loaded() <-chan struct{} { return c.loaded }
 // LoadSoon requests a load before it is due, and does not wait for it. Requested loads begin at
 // least 2 s after the end of the load before.
 func (c *Client) LoadSoon() {
-	signal(c.loadRequest)
+	select {
+	case c.wake <- struct{}{}:
+	default:
+	}
 }
 
 // Renew is LoadSoon for a caller that found a group or a storage which Members does not have, or
@@ -154,60 +154,23 @@ func (c *Client) LoadSoon() {
 // is pointless (the last load ended less than 2 s ago, or failed) or if too many calls wait
 // already.
 func (c *Client) Renew() {
-	loadEnd, ok := c.startWaiting()
-	if !ok {
+	c.mu.Lock()
+	if !c.loading {
+		c.LoadSoon()
+	}
+	if c.fails > 0 || c.waiting >= maxWaiting || !c.loading && time.Since(c.loadedAt) < minLoadInterval {
+		c.mu.Unlock()
 		return
 	}
-	limit := time.NewTimer(renewTimeout)
-	defer limit.Stop()
+	loadEnd := c.loadEnd
+	c.waiting++
+	c.mu.Unlock()
 	select {
 	case <-loadEnd:
-	case <-limit.C:
+	case <-time.After(renewTimeout):
 	case <-c.done:
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.waiting--
-}
-
-// startWaiting requests a load unless one is running. It returns a channel that is closed at its
-// end; ok is false if the caller should not wait.
-func (c *Client) startWaiting() (loadEnd <-chan struct{}, ok bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if len(c.trackers) == 0 {
-		return nil, false
-	}
-	if !c.loading {
-		signal(c.loadRequest)
-	}
-	if c.failing || c.waiting >= maxWaiting || !c.loading && time.Since(c.loadedAt) < minLoadInterval {
-		return nil, false
-	}
-	c.waiting++
-	return c.loadEnd, true
-}
-
-// loadBegins records the begin of a load.
-func (c *Client) loadBegins() {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.loading = true
-}
-
-// loadEnds records the end of a load and wakes the waiting calls.
-func (c *Client) loadEnds(failed bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.loading, c.failing, c.loadedAt = false, failed, time.Now()
-	close(c.loadEnd)
-	c.loadEnd = make(chan struct{})
-}
-
-// signal sends to a channel unless it is full.
-func signal(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
+	c.mu.Unlock()
 }

@@ -179,20 +179,6 @@ func TestSlowTracker(t *testing.T) {
 	require.Zero(t, log.count("does not answer"))
 }
 
-// The time of a context that is shorter than the timeouts is enough to reach the second tracker.
-func TestDeadlineIsShared(t *testing.T) {
-	t.Parallel()
-	cluster := newCluster(t, fdfstest.Options{Trackers: 2})
-	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...), Timeout: time.Minute})
-	cluster.Tracker(0).SetFaults(fdfstest.Faults{Hang: true})
-	for range 2 { // with either tracker first
-		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Second)
-		err := ask(ctx, c, aFile)
-		cancel()
-		require.NoError(t, err)
-	}
-}
-
 func TestContext(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{Trackers: 2})
 	c, log := newClient(t, Options{Trackers: each(cluster.Trackers()...)})
@@ -217,7 +203,7 @@ func TestTwoAddresses(t *testing.T) {
 		err := ask(t.Context(), c, aFile)
 		require.NoError(t, err)
 	}
-	require.EqualValues(t, 1, c.trackers[0].preferred.Load())
+	require.Equal(t, []int{1, 0}, c.trackers[0].addresses())
 	require.Zero(t, log.count("does not answer"))
 	require.Len(t, c.trackers, 1)
 }
@@ -274,62 +260,13 @@ func TestAllDown(t *testing.T) {
 	require.Equal(t, Parameters{SyncMaxDelay: time.Hour, UseStorageID: true}, c.Current(), "those of the configuration")
 	_, ok := c.Members().ByID(7)
 	require.True(t, ok)
-	eventually.True(t, func() bool { return c.trackers[0].failures() > 5 && c.trackers[1].failures() > 5 })
+	eventually.True(t, func() bool {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		return c.fails > 5
+	})
 	require.Equal(t, 1, log.count("cannot load lists and settings"), "said once, however often it is tried")
 	require.Equal(t, 2, log.count("does not answer"))
-}
-
-// An outage does not gather requests at dead trackers: one attempt at a time, and the others share
-// its end.
-func TestOutageIsShared(t *testing.T) {
-	t.Parallel()
-	cluster := newCluster(t, fdfstest.Options{})
-	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...), Timeout: time.Second})
-	cluster.Tracker(0).SetFaults(fdfstest.Faults{Hang: true})
-	err := ask(t.Context(), c, aFile)
-	require.ErrorIs(t, err, ErrUnavailable)
-	cluster.Tracker(0).ResetCounts()
-	var wg sync.WaitGroup
-	began := time.Now()
-	for range 50 {
-		wg.Go(func() {
-			if err := ask(t.Context(), c, aFile); !errors.Is(err, ErrUnavailable) {
-				t.Error(err)
-			}
-		})
-	}
-	wg.Wait()
-	require.Less(t, time.Since(began), 20*time.Second)
-	require.LessOrEqual(t, cluster.Tracker(0).Counts().Requests[fdfstest.CmdFetchAll], 5,
-		"one; a few where the machine stands still meanwhile")
-}
-
-// A waiting request takes over where the one that tried was given up, and sees the tracker come
-// back.
-func TestOutageTakeover(t *testing.T) {
-	cluster := newCluster(t, fdfstest.Options{})
-	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...)})
-	withoutBackground(t, c)
-	s := c.trackers[0]
-	s.failed(0, errors.New("down"), quick)
-	cluster.Tracker(0).ResetCounts()
-	cluster.Tracker(0).SetFaults(fdfstest.Faults{Hang: true, Times: 1})
-	first, giveUp := context.WithCancel(t.Context())
-	gaveUp, done := make(chan error, 1), make(chan error, 1)
-	go func() {
-		err := ask(first, c, aFile)
-		gaveUp <- err
-	}()
-	eventually.True(t, func() bool { return cluster.Tracker(0).Counts().Requests[fdfstest.CmdFetchAll] == 1 })
-	go func() {
-		err := ask(t.Context(), c, aFile)
-		done <- err
-	}()
-	time.Sleep(20 * time.Millisecond)
-	giveUp()
-	require.ErrorIs(t, <-gaveUp, context.Canceled)
-	require.NoError(t, <-done)
-	require.True(t, s.downUntil().IsZero())
 }
 
 func TestNoTrackers(t *testing.T) {
@@ -414,29 +351,22 @@ func TestFailuresAtOneTime(t *testing.T) { synctest.Test(t, testFailuresAtOneTim
 func testFailuresAtOneTime(t *testing.T) {
 	s := newServer([]string{"10.0.0.1:22122"}, fdfs.PoolOptions{})
 	b := backoff.Policy{First: time.Second, Max: 30 * time.Second}
-	var begun []int
-	for range 64 {
-		fails, leave, err := s.enter(t.Context())
-		require.NoError(t, err)
-		leave()
-		begun = append(begun, fails)
-	}
 	down := errors.New("down")
-	for i, fails := range begun {
-		require.Equal(t, i == 0, s.failed(fails, down, b))
+	for i := range 64 {
+		require.Equal(t, i == 0, s.failed(down, b))
 	}
 	require.WithinDuration(t, time.Now(), s.downUntil(), time.Second)
 	for range 9 {
 		time.Sleep(time.Until(s.downUntil()))
-		require.False(t, s.failed(s.fails, down, b), "it was down before")
+		require.False(t, s.failed(down, b), "it was down before")
 	}
 	require.Greater(t, time.Until(s.downUntil()), 20*time.Second)
-	require.True(t, s.answered(time.Millisecond))
-	require.False(t, s.answered(time.Millisecond))
-	require.True(t, s.failed(s.fails, down, b))
+	require.True(t, s.answered(0, time.Millisecond))
+	require.False(t, s.answered(0, time.Millisecond))
+	require.True(t, s.failed(down, b))
 	require.Greater(t, time.Until(s.downUntil()), 20*time.Second, "it was back for a moment only")
-	s.answered(time.Millisecond)
+	s.answered(0, time.Millisecond)
 	time.Sleep(time.Hour)
-	s.failed(s.fails, down, b)
+	s.failed(down, b)
 	require.LessOrEqual(t, time.Until(s.downUntil()), time.Second)
 }

@@ -22,21 +22,16 @@ type Health struct {
 func (c *Client) Health() []Health {
 	list := make([]Health, 0, len(c.trackers))
 	for _, s := range c.trackers {
-		list = append(list, s.report())
+		s.mu.Lock()
+		h := Health{Up: s.backoff.Until().IsZero(), Answers: s.answers, Latency: s.latency, LastError: s.lastErr,
+			LastErrorAt: s.lastAt}
+		s.mu.Unlock()
+		for _, p := range s.pools {
+			h.Addresses = append(h.Addresses, p.Addr())
+		}
+		list = append(list, h)
 	}
 	return list
-}
-
-func (s *server) report() Health {
-	h := Health{}
-	for _, p := range s.pools {
-		h.Addresses = append(h.Addresses, p.Addr())
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	h.Up, h.Answers, h.Latency = s.backoff.Until().IsZero(), s.answers, s.latency
-	h.LastError, h.LastErrorAt = s.lastErr, s.lastAt
-	return h
 }
 
 // All returns the storages of all groups, by group and address.

@@ -113,13 +113,6 @@ func withoutBackground(t *testing.T, c *Client) {
 	}
 }
 
-// failures is how often a tracker has failed.
-func (s *server) failures() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.fails
-}
-
 // stalls counts how often the machine stood still, or was late with this process: an answer that
 // came too late then says nothing.
 type stalls struct{ n atomic.Int64 }

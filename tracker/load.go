@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"slices"
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
@@ -19,52 +18,34 @@ const maxServers = fdfs.MaxStorageIDs
 // and closing idle connections.
 func (c *Client) run(ctx context.Context) {
 	defer close(c.done)
-	l := loader{client: c, lists: lists{ids: c.o.StorageIDs}}
 	if len(c.trackers) == 0 {
 		close(c.loaded)
 		return
 	}
-	l.load(ctx)
+	c.load(ctx)
 	close(c.loaded)
-	timer := time.NewTimer(time.Until(c.nextWake(l.due)))
-	defer timer.Stop()
+	ticker := time.NewTicker(min(c.retry.First, time.Second))
+	defer ticker.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-c.loadRequest:
-			l.loadSoon()
-		case <-c.health:
-			if l.fails > 0 && c.anyUp() {
-				l.due = time.Now()
+		case <-c.wake:
+			c.mu.Lock()
+			if early := c.loadedAt.Add(minLoadInterval); early.Before(c.due) {
+				c.due = early
 			}
-		case <-timer.C:
+			c.mu.Unlock()
+		case <-ticker.C:
+			c.maintain(ctx)
 		}
-		c.maintain(ctx)
-		if !time.Now().Before(l.due) {
-			l.load(ctx)
-		}
-		timer.Reset(time.Until(c.nextWake(l.due)))
-	}
-}
-
-// nextWake returns when run has work again.
-func (c *Client) nextWake(due time.Time) time.Time {
-	wake := time.Now().Add(maintenanceInterval)
-	if due.Before(wake) {
-		wake = due
-	}
-	for _, s := range c.trackers {
-		if retryAt := s.downUntil(); !retryAt.IsZero() && retryAt.Before(wake) {
-			wake = retryAt
+		c.mu.Lock()
+		due := c.due
+		c.mu.Unlock()
+		if !time.Now().Before(due) {
+			c.load(ctx)
 		}
 	}
-	return wake
-}
-
-// anyUp reports whether a tracker is up.
-func (c *Client) anyUp() bool {
-	return slices.ContainsFunc(c.trackers, func(s *server) bool { return s.downUntil().IsZero() })
 }
 
 // maintain closes idle connections and probes the trackers whose back-off is over. ask records the
@@ -72,11 +53,13 @@ func (c *Client) anyUp() bool {
 func (c *Client) maintain(ctx context.Context) {
 	now := time.Now()
 	for _, s := range c.trackers {
-		s.sweep(now)
+		for _, p := range s.pools {
+			p.Sweep(now)
+		}
 		if retryAt := s.downUntil(); retryAt.IsZero() || now.Before(retryAt) {
 			continue
 		}
-		_ = c.ask(ctx, s, 1, func(ctx context.Context, p *fdfs.Pool) (err error) {
+		_ = c.ask(ctx, s, func(ctx context.Context, p *fdfs.Pool) (err error) {
 			defer panics.ToError(&err, "trying a tracker")
 			_, err = p.Call(ctx, fdfs.CmdActiveTest, 0, nil, 0)
 			return err
@@ -84,51 +67,39 @@ func (c *Client) maintain(ctx context.Context) {
 	}
 }
 
-// loader loads lists and settings. Only the goroutine of run uses it.
-type loader struct {
-	client *Client
-	lists  lists
-	fails  int       // failed loads in a row
-	last   time.Time // end of the last load
-	due    time.Time // time of the next load
-}
-
-// loadSoon moves the next load to the earliest allowed time.
-func (l *loader) loadSoon() {
-	if early := l.last.Add(minLoadInterval); early.Before(l.due) {
-		l.due = early
-	}
-}
-
 // load loads everything. Parts that fail keep their old values; a failed load is retried soon.
-func (l *loader) load(ctx context.Context) {
-	c := l.client
-	c.loadBegins()
+func (c *Client) load(ctx context.Context) {
+	c.mu.Lock()
+	c.loading = true
+	c.mu.Unlock()
 	bounded, cancel := context.WithTimeout(ctx, loadTimeout)
 	defer cancel()
-	err := errors.Join(l.loadParameters(bounded), l.loadGroups(bounded))
-	c.members.set(l.lists)
-	c.loadEnds(err != nil)
-	l.last = time.Now()
-	if err == nil {
-		if l.fails > 0 {
-			c.o.Log.Info("lists and settings are loaded from the trackers again")
-		}
-		l.fails, l.due = 0, l.last.Add(within10Percent(c.o.Refresh))
-		return
-	}
-	if ctx.Err() == nil && l.fails == 0 {
+	err := errors.Join(c.loadParameters(bounded), c.loadGroups(bounded))
+	c.members.set(c.lists)
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	switch {
+	case err == nil && c.fails > 0:
+		c.o.Log.Info("lists and settings are loaded from the trackers again")
+	case err != nil && c.fails == 0 && ctx.Err() == nil:
 		c.o.Log.Warn("cannot load lists and settings from the trackers: the old ones stay in force, and it is retried",
 			"error", err)
 	}
-	l.fails++
-	l.due = l.last.Add(min(c.retry.Delay(l.fails), c.o.Refresh))
+	c.loading, c.loadedAt = false, time.Now()
+	if err == nil {
+		c.fails, c.due = 0, c.loadedAt.Add(within10Percent(c.o.Refresh))
+	} else {
+		c.fails++
+		c.due = c.loadedAt.Add(min(c.retry.Delay(c.fails), c.o.Refresh))
+	}
+	close(c.loadEnd)
+	c.loadEnd = make(chan struct{})
 }
 
 // loadParameters loads the settings, and the storage ids if the settings use them.
-func (l *loader) loadParameters(ctx context.Context) (err error) {
+func (c *Client) loadParameters(ctx context.Context) (err error) {
 	defer panics.ToError(&err, "loading from a tracker")
-	c := l.client
 	if !c.o.UseParameters {
 		return nil
 	}
@@ -148,25 +119,25 @@ func (l *loader) loadParameters(ctx context.Context) (err error) {
 		return err
 	}
 	if len(ids) > 0 {
-		l.lists.ids = ids
+		c.lists.ids = ids
 	}
 	return nil
 }
 
 // loadGroups loads the storages of every group.
-func (l *loader) loadGroups(ctx context.Context) (err error) {
+func (c *Client) loadGroups(ctx context.Context) (err error) {
 	defer panics.ToError(&err, "loading from a tracker")
-	groups, err := l.client.Groups(ctx)
+	groups, err := c.Groups(ctx)
 	if err != nil {
 		return err
 	}
 	var failures []error
 	fresh, total := make([]group, 0, len(groups)), 0
 	for _, info := range groups {
-		storages, err := l.client.Storages(ctx, info.Name)
+		storages, err := c.Storages(ctx, info.Name)
 		if err != nil {
 			failures = append(failures, err)
-			storages = l.lists.storagesOf(info.Name) // keep the old ones
+			storages = c.lists.storagesOf(info.Name) // keep the old ones
 		}
 		if total += len(storages); total > maxServers {
 			return errors.Join(append(failures, fmt.Errorf("the groups have more than %d storages", maxServers))...)
@@ -176,7 +147,7 @@ func (l *loader) loadGroups(ctx context.Context) (err error) {
 			return errors.Join(failures...)
 		}
 	}
-	l.lists.groups, l.lists.listed = fresh, l.lists.listed || len(failures) < len(groups)
+	c.lists.groups, c.lists.listed = fresh, c.lists.listed || len(failures) < len(groups)
 	return errors.Join(failures...)
 }
 

@@ -1,6 +1,7 @@
 package tracker
 
 import (
+	"cmp"
 	"net/netip"
 	"slices"
 	"sync/atomic"
@@ -152,15 +153,15 @@ func merge(g fdfs.GroupInfo, info fdfs.StorageInfo, byID map[uint32]fdfs.Storage
 				s.Others = append(s.Others, addr.Unmap())
 			}
 		}
-		s.Port = firstPort(s.Port, id.Port)
+		s.Port = cmp.Or(s.Port, id.Port)
 	}
-	s.Port = firstPort(s.Port, g.Port)
+	s.Port = cmp.Or(s.Port, g.Port)
 	return s, true
 }
 
 // fromID returns a storage that only the list of storage ids has.
 func fromID(id fdfs.StorageID, groupPort int, active bool) Server {
-	s := Server{Group: id.Group, ID: id.ID, Host: id.Hosts[0], Port: firstPort(id.Port, groupPort), Active: active}
+	s := Server{Group: id.Group, ID: id.ID, Host: id.Hosts[0], Port: cmp.Or(id.Port, groupPort), Active: active}
 	if addr, err := netip.ParseAddr(s.Host); err == nil {
 		s.Host = addr.Unmap().String()
 	}
@@ -175,15 +176,6 @@ func fromID(id fdfs.StorageID, groupPort int, active bool) Server {
 // usable reports whether addr can be the address of a host.
 func usable(addr netip.Addr) bool {
 	return addr.IsValid() && !addr.IsUnspecified() && !addr.IsMulticast()
-}
-
-func firstPort(ports ...int) int {
-	for _, p := range ports {
-		if p != 0 {
-			return p
-		}
-	}
-	return 0
 }
 
 // add adds a storage to all indexes.

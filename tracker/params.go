@@ -20,10 +20,8 @@ type Parameters struct {
 	SlotMaxSize int64
 }
 
-const (
-	maxParameters = 1000
-	maxSyncDelay  = 1 << 31 // seconds; FastDFS has 32 bits for it
-)
+// maxSyncDelay is in seconds; FastDFS has 32 bits for it.
+const maxSyncDelay = 1 << 31
 
 // parseParameters reads the answer to fdfs.CmdParameters, lines of the form key=value. Unknown keys
 // are ignored.
@@ -35,9 +33,6 @@ func parseParameters(text string) (Parameters, error) {
 			continue
 		}
 		raw[key] = strings.Trim(value, " \t\r\n\x00")
-		if len(raw) > maxParameters {
-			return Parameters{}, fmt.Errorf("%w: more than %d parameters", fdfs.ErrProtocol, maxParameters)
-		}
 	}
 	delay, err := strconv.ParseInt(raw["storage_sync_file_max_delay"], 10, 64)
 	if err != nil || delay < 0 || delay >= maxSyncDelay {

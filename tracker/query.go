@@ -112,13 +112,12 @@ func (c *Client) Parameters(ctx context.Context) (Parameters, error) {
 // several times.
 func request[T any](ctx context.Context, c *Client, cmd fdfs.Command, body []byte, limit int64,
 	parse func(answer []byte) (T, error)) (value T, err error) {
-	order := c.order()
-	if len(order) == 0 {
+	if len(c.trackers) == 0 {
 		return value, fmt.Errorf("%w: none is configured", ErrUnavailable)
 	}
 	var failures []error
-	for i, s := range order {
-		err := c.ask(ctx, s.server, len(order)-i, func(ctx context.Context, p *fdfs.Pool) error {
+	for _, s := range c.order() {
+		err := c.ask(ctx, s, func(ctx context.Context, p *fdfs.Pool) error {
 			answer, err := p.Call(ctx, cmd, 0, body, limit)
 			if err != nil {
 				return err
@@ -139,45 +138,33 @@ func request[T any](ctx context.Context, c *Client, cmd fdfs.Command, body []byt
 	return value, fmt.Errorf("%w: %w", ErrUnavailable, errors.Join(failures...))
 }
 
-// candidate is a tracker with the end of its back-off; zero = it is up.
-type candidate struct {
-	*server
-	retryAt time.Time
+// isDecisive reports whether err is an answer that other trackers would repeat.
+func isDecisive(err error) bool {
+	return err == nil || errors.Is(err, fdfs.ErrNotFound) || errors.Is(err, fdfs.ErrInvalid) ||
+		errors.Is(err, fdfs.ErrNotSupported)
 }
 
 // order returns the trackers in turn: those that are up, then the others by the end of their
 // back-off.
-func (c *Client) order() []candidate {
-	n := uint32(len(c.trackers))
-	order := make([]candidate, n)
-	first := c.next.Add(1)
-	for i := range n {
-		s := c.trackers[(first+i)%n]
-		order[i] = candidate{s, s.downUntil()}
-	}
-	slices.SortStableFunc(order, func(a, b candidate) int { return a.retryAt.Compare(b.retryAt) })
+func (c *Client) order() []*server {
+	first := int(c.next.Add(1)) % len(c.trackers)
+	order := slices.Concat(c.trackers[first:], c.trackers[:first])
+	slices.SortStableFunc(order, func(a, b *server) int { return a.downUntil().Compare(b.downUntil()) })
 	return order
 }
 
-// ask tries the addresses of one tracker; left is the number of trackers that have not been asked
-// yet, including this one.
-func (c *Client) ask(ctx context.Context, s *server, left int, call func(context.Context, *fdfs.Pool) error) error {
-	before, leave, err := s.enter(ctx)
-	if err != nil {
-		return err
-	}
-	defer leave()
-	n := len(s.pools)
-	first := int(s.preferred.Load())
-	for i := range n {
-		at := (first + i) % n
-		start := time.Now()
-		err = c.attempt(ctx, s.pools[at], left-1+n-i, call)
-		if err == nil || isStatus(err) || errors.Is(err, errEmpty) {
-			s.preferred.Store(int32(at))
-			if s.answered(time.Since(start)) {
+// ask tries the addresses of one tracker, beginning with the one that answered last.
+func (c *Client) ask(ctx context.Context, s *server, call func(context.Context, *fdfs.Pool) error) (err error) {
+	for _, i := range s.addresses() {
+		start, pool := time.Now(), s.pools[i]
+		slow := fmt.Errorf("tracker %s gave no answer within %v", pool.Addr(), c.o.Timeout)
+		bounded, cancel := context.WithTimeoutCause(ctx, c.o.Timeout, slow)
+		err = call(bounded, pool)
+		cancel()
+		if _, refused := errors.AsType[fdfs.StatusError](err); err == nil || refused || errors.Is(err, errEmpty) {
+			if s.answered(i, time.Since(start)) {
 				c.o.Log.Info("tracker is back", "tracker", s.name())
-				signal(c.health)
+				c.LoadSoon()
 			}
 			return err
 		}
@@ -185,23 +172,8 @@ func (c *Client) ask(ctx context.Context, s *server, left int, call func(context
 			return err // this says nothing about the tracker
 		}
 	}
-	if s.failed(before, err, c.retry) {
+	if s.failed(err, c.retry) {
 		c.o.Log.Warn("tracker does not answer; it is tried again from time to time", "tracker", s.name(), "error", err)
-		signal(c.health)
 	}
 	return err
-}
-
-// attempt gives one address its share of the time; left is the number of addresses that have not
-// been asked.
-func (c *Client) attempt(ctx context.Context, p *fdfs.Pool, left int,
-	call func(context.Context, *fdfs.Pool) error) error {
-	limit := c.o.Timeout
-	if deadline, ok := ctx.Deadline(); ok {
-		limit = min(limit, time.Until(deadline)/time.Duration(max(left, 1)))
-	}
-	slow := fmt.Errorf("tracker %s gave no answer within %v", p.Addr(), limit.Round(time.Millisecond))
-	ctx, cancel := context.WithTimeoutCause(ctx, limit, slow)
-	defer cancel()
-	return call(ctx, p)
 }
