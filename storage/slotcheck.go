@@ -2,6 +2,7 @@ package storage
 
 import (
 	"fmt"
+	"hash/crc32"
 	"runtime"
 	"sync"
 
@@ -58,7 +59,7 @@ func (s *slotChecker) check(f *File) error {
 	defer s.chunks.Put(chunk)
 	// The standard variant takes an eighth of the time of the legacy one, and nearly all files have
 	// it.
-	for _, v := range [...]checksum.Variants{checksum.OnlyStandard, checksum.OnlyLegacy} {
+	for _, v := range [...]checksum.Variants{checksum.OnlyStandard, checksum.Both} {
 		sum := checksum.New(v)
 		if err := f.addTo(&sum, chunk[:]); err != nil {
 			return err
@@ -91,5 +92,5 @@ func (f *File) addTo(sum *checksum.Sum, chunk []byte) error {
 
 // hasCRC reports whether body has the CRC32, in either variant.
 func hasCRC(body []byte, crc uint32) bool {
-	return checksum.UpdateStandard(0, body) == crc || checksum.UpdateLegacy(0, body) == crc
+	return crc32.ChecksumIEEE(body) == crc || checksum.UpdateLegacy(0, body) == crc
 }

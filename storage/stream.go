@@ -388,7 +388,7 @@ func (s *Stream) confirm(m *member) error {
 func (s *Stream) restart(why error) {
 	s.onResult(s.from, errWrong)
 	s.got, s.sourceErr = 0, why
-	s.sum.Reset()
+	s.sum = checksum.New(s.sum.Variants())
 }
 
 // incomplete returns the error for a body that stays incomplete.

@@ -16,7 +16,10 @@
 // of "hello" are 3610a686 and 1bedb6f4.
 package checksum
 
-import "hash/crc32"
+import (
+	"hash/crc32"
+	"slices"
+)
 
 // Variants selects the checksums that a Sum computes.
 type Variants uint8
@@ -25,7 +28,6 @@ type Variants uint8
 const (
 	Both         Variants = iota
 	OnlyStandard          // the legacy checksum stays 0 and matches nothing
-	OnlyLegacy            // the standard checksum stays 0 and matches nothing
 )
 
 // Sum computes the checksums of the bytes written to it. The zero value computes both variants. A
@@ -43,29 +45,20 @@ const blockSize = 8 << 10
 
 // Write implements io.Writer. It never fails.
 func (s *Sum) Write(p []byte) (int, error) {
-	n := len(p)
-	switch s.variants {
-	case OnlyStandard:
-		s.standard = UpdateStandard(s.standard, p)
-	case OnlyLegacy:
-		s.legacy = UpdateLegacy(s.legacy, p)
-	default:
-		for len(p) > 0 {
-			block := p[:min(len(p), blockSize)]
-			p = p[len(block):]
-			s.standard, s.legacy = UpdateStandard(s.standard, block), UpdateLegacy(s.legacy, block)
-		}
+	if s.variants == OnlyStandard {
+		s.standard = crc32.Update(s.standard, crc32.IEEETable, p)
+		return len(p), nil
 	}
-	return n, nil
+	for block := range slices.Chunk(p, blockSize) {
+		s.standard, s.legacy = crc32.Update(s.standard, crc32.IEEETable, block), UpdateLegacy(s.legacy, block)
+	}
+	return len(p), nil
 }
-
-// Reset makes s a Sum of no bytes.
-func (s *Sum) Reset() { s.standard, s.legacy = 0, 0 }
 
 // Variants returns the checksums that s computes.
 func (s *Sum) Variants() Variants { return s.variants }
 
-// Standard returns the standard checksum; 0 if it is not computed.
+// Standard returns the standard checksum.
 func (s *Sum) Standard() uint32 { return s.standard }
 
 // Legacy returns the legacy checksum; 0 if it is not computed.
@@ -73,19 +66,13 @@ func (s *Sum) Legacy() uint32 { return s.legacy }
 
 // Matches reports whether crc is one of the computed checksums.
 func (s *Sum) Matches(crc uint32) bool {
-	return s.variants != OnlyLegacy && s.standard == crc || s.variants != OnlyStandard && s.legacy == crc
+	return s.standard == crc || s.variants == Both && s.legacy == crc
 }
 
 // Concat appends n bytes with the checksums next, which has at least the variants of s.
 func (s *Sum) Concat(next Sum, n int64) {
-	if s.variants != OnlyLegacy {
-		s.standard = ConcatStandard(s.standard, next.standard, n)
-	}
-	if s.variants != OnlyStandard {
-		s.legacy = ConcatLegacy(s.legacy, next.legacy, n)
+	s.standard = standardPowers().shift(s.standard, n) ^ next.standard
+	if s.variants == Both {
+		s.legacy = legacyPowers().shift(s.legacy, n) ^ next.legacy
 	}
 }
-
-// UpdateStandard returns the standard checksum of bytes with checksum crc followed by p; crc is 0
-// for no bytes.
-func UpdateStandard(crc uint32, p []byte) uint32 { return crc32.Update(crc, crc32.IEEETable, p) }

@@ -1,43 +1,12 @@
 package checksum
 
 import (
+	"hash/crc32"
 	"math/bits"
 	"sync"
 )
 
-// poly is the polynomial of the standard checksum, lowest power in the highest bit, as in all
-// polynomials here.
-const poly = 0xedb88320
-
-// times returns the product of two polynomials modulo poly.
-func times(a, b uint32) (product uint32) {
-	for ; a != 0; a <<= 1 {
-		if a>>31 != 0 {
-			product ^= b
-		}
-		b = b>>1 ^ poly&-(b&1)
-	}
-	return product
-}
-
-// shift returns x to the power of 8*n modulo poly, the factor of a checksum that n zero bytes
-// follow.
-func shift(n int64) uint32 {
-	power, square := uint32(1)<<31, uint32(1)<<23 // x^0 and x^8
-	for ; n > 0; n >>= 1 {
-		if n&1 != 0 {
-			power = times(power, square)
-		}
-		square = times(square, square)
-	}
-	return power
-}
-
-// ConcatStandard returns the standard checksum of bytes with checksum a followed by n bytes with
-// checksum b.
-func ConcatStandard(a, b uint32, n int64) uint32 { return times(shift(n), a) ^ b }
-
-// matrix is a linear map of states: the images of the 32 bits, lowest first.
+// matrix is a linear map of states over GF(2): the images of the 32 bits, lowest first.
 type matrix [32]uint32
 
 func (m *matrix) apply(v uint32) (image uint32) {
@@ -47,28 +16,36 @@ func (m *matrix) apply(v uint32) (image uint32) {
 	return image
 }
 
-// legacyPowers are the maps that shift 2^i zero bytes through a state of the legacy checksum. They
-// are not multiplications by polynomials, because of the copies of the sign bit.
-var legacyPowers = sync.OnceValue(func() *[63]matrix {
-	p := new([63]matrix)
-	for bit := range 32 {
-		p[0][bit] = legacyStep(1 << bit)
-	}
-	for i := range len(p) - 1 {
-		for bit := range 32 {
-			p[i+1][bit] = p[i].apply(p[i][bit])
-		}
-	}
-	return p
-})
+// powers are the maps that shift 2^i zero bytes through a state.
+type powers [63]matrix
 
-// ConcatLegacy returns the legacy checksum of bytes with checksum a followed by n bytes with
-// checksum b.
-func ConcatLegacy(a, b uint32, n int64) uint32 {
+// powersOf makes the powers of a step, which shifts one zero byte through a state.
+func powersOf(step func(state uint32) uint32) func() *powers {
+	return sync.OnceValue(func() *powers {
+		p := new(powers)
+		for bit := range 32 {
+			p[0][bit] = step(1 << bit)
+		}
+		for i := range len(p) - 1 {
+			for bit := range 32 {
+				p[i+1][bit] = p[i].apply(p[i][bit])
+			}
+		}
+		return p
+	})
+}
+
+var (
+	standardPowers = powersOf(func(state uint32) uint32 { return state>>8 ^ crc32.IEEETable[byte(state)] })
+	legacyPowers   = powersOf(legacyStep)
+)
+
+// shift returns a checksum that n zero bytes have been shifted through.
+func (p *powers) shift(crc uint32, n int64) uint32 {
 	for i := 0; n > 0; i, n = i+1, n>>1 {
 		if n&1 != 0 {
-			a = legacyPowers()[i].apply(a)
+			crc = p[i].apply(crc)
 		}
 	}
-	return a ^ b
+	return crc
 }

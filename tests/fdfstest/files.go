@@ -71,15 +71,13 @@ func (c *Cluster) Put(spec FileSpec) (fdfs.FileID, error) {
 	if spec.Reader == nil {
 		f.content, f.size = bytesAt(spec.Content), int64(len(spec.Content))
 	}
-	variants := checksum.OnlyStandard
-	if spec.LegacyCRC {
-		variants = checksum.OnlyLegacy
-	}
-	sum := checksum.New(variants)
+	var sum checksum.Sum
 	if _, err := io.Copy(&sum, io.NewSectionReader(f.content, 0, f.size)); err != nil {
 		return fdfs.FileID{}, fmt.Errorf("cannot read content of a file to be put: %w", err)
 	}
-	f.crc = sum.Standard() | sum.Legacy() // one of them is 0
+	if f.crc = sum.Standard(); spec.LegacyCRC {
+		f.crc = sum.Legacy()
+	}
 	if spec.Created.IsZero() {
 		spec.Created = time.Now()
 	}
