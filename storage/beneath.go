@@ -1,7 +1,6 @@
 package storage
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -13,24 +12,17 @@ import (
 
 // opener opens name, two directories and a file, beneath the folder dirfd without following
 // symbolic links. A link in place of the file gives ELOOP, one in place of a directory ELOOP or
-// ENOTDIR. With O_PATH it opens a link in place of the file itself.
-type opener func(dirfd int, name string, flags uint64) (fd int, err error)
+// ENOTDIR. With linkHow it opens a link in place of the file itself.
+type opener func(dirfd int, name string, how *unix.OpenHow) (fd int, err error)
 
-// readFlags open a file for reading. O_NONBLOCK: opening a FIFO does not wait for a writer.
-const readFlags = unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY
+const beneath = unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS
 
-// linkFlags open a symbolic link itself.
-const linkFlags = unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW
-
-// readHow is a variable so that opening a file for reading does not allocate it.
-var readHow = openHow(readFlags)
-
-func openHow(flags uint64) unix.OpenHow {
-	return unix.OpenHow{
-		Flags:   flags,
-		Resolve: unix.RESOLVE_BENEATH | unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_NO_MAGICLINKS,
-	}
-}
+var (
+	// readHow opens a file for reading. O_NONBLOCK: opening a FIFO does not wait for a writer.
+	readHow = unix.OpenHow{Flags: unix.O_RDONLY | unix.O_CLOEXEC | unix.O_NONBLOCK | unix.O_NOCTTY, Resolve: beneath}
+	// linkHow opens a symbolic link itself.
+	linkHow = unix.OpenHow{Flags: unix.O_PATH | unix.O_CLOEXEC | unix.O_NOFOLLOW, Resolve: beneath}
+)
 
 // bestOpener is openat2 if this process can call it, else walk and the reason.
 var bestOpener = sync.OnceValues(func() (opener, error) {
@@ -45,7 +37,7 @@ var bestOpener = sync.OnceValues(func() (opener, error) {
 // not know the call returns ENOSYS, EPERM or EACCES, which could not be told from an error of a
 // file later. So after any error on the root folder walk is used, which opens the same files in
 // more steps.
-func chooseOpener(try func(dirfd int, name string, how *unix.OpenHow) (int, error)) (opener, error) {
+func chooseOpener(try opener) (opener, error) {
 	root, err := sys.Retry(func() (int, error) {
 		return unix.Open("/", unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	})
@@ -53,8 +45,7 @@ func chooseOpener(try func(dirfd int, name string, how *unix.OpenHow) (int, erro
 		return walk, fmt.Errorf("cannot open the root folder: %w", err)
 	}
 	defer unix.Close(root)
-	how := openHow(unix.O_PATH | unix.O_CLOEXEC)
-	fd, err := sys.Retry(func() (int, error) { return try(root, ".", &how) })
+	fd, err := sys.Retry(func() (int, error) { return try(root, ".", &linkHow) })
 	if err != nil {
 		return walk, fmt.Errorf("openat2(2) cannot be used: %w", err)
 	}
@@ -69,20 +60,16 @@ func OpenatOnly() error {
 	return err
 }
 
-func openat2(dirfd int, name string, flags uint64) (int, error) {
-	if flags == readFlags {
-		return sys.Retry(func() (int, error) { return unix.Openat2(dirfd, name, &readHow) })
-	}
-	how := openHow(flags)
-	return sys.Retry(func() (int, error) { return unix.Openat2(dirfd, name, &how) })
+func openat2(dirfd int, name string, how *unix.OpenHow) (int, error) {
+	return sys.Retry(func() (int, error) { return unix.Openat2(dirfd, name, how) })
 }
 
 // walk opens what openat2 does, with one openat(2) for each part of name.
-func walk(dirfd int, name string, flags uint64) (int, error) {
+func walk(dirfd int, name string, how *unix.OpenHow) (int, error) {
 	at := dirfd
 	for {
 		dir, rest, found := strings.Cut(name, "/")
-		part := int(flags) | unix.O_NOFOLLOW
+		part := int(how.Flags) | unix.O_NOFOLLOW
 		if found {
 			part = unix.O_PATH | unix.O_DIRECTORY | unix.O_NOFOLLOW | unix.O_CLOEXEC
 		}
@@ -102,7 +89,7 @@ func walk(dirfd int, name string, flags uint64) (int, error) {
 
 // readLink returns the target of the symbolic link name; false if name is not a symbolic link.
 func readLink(open opener, dirfd int, name string) (string, bool) {
-	fd, err := open(dirfd, name, linkFlags)
+	fd, err := open(dirfd, name, &linkHow)
 	if err != nil {
 		return "", false
 	}
@@ -118,10 +105,9 @@ func readLink(open opener, dirfd int, name string) (string, bool) {
 // isMissing reports whether an errno means that there is no file to serve, rather than that the
 // store cannot be read. ENXIO and ENODEV: a socket, or a device without a driver.
 func isMissing(err error) bool {
-	for _, e := range []unix.Errno{unix.ENOENT, unix.ENOTDIR, unix.ENAMETOOLONG, unix.EXDEV, unix.ENXIO, unix.ENODEV} {
-		if errors.Is(err, e) {
-			return true
-		}
+	switch err {
+	case unix.ENOENT, unix.ENOTDIR, unix.ENAMETOOLONG, unix.EXDEV, unix.ENXIO, unix.ENODEV:
+		return true
 	}
 	return false
 }

@@ -30,12 +30,25 @@ type storePath struct {
 type dataDir struct {
 	fd           int // O_PATH
 	dev, ino     uint64
-	linkPrefixes []string // absolute paths of this folder, with a trailing slash
-	refs         refCount // one for storePath.dir and one for each opening that uses it; at 0 fd is closed
+	linkPrefixes []string     // absolute paths of this folder, with a trailing slash
+	refs         atomic.Int64 // one for storePath.dir and one for each opening that uses it; at 0 fd is closed
+}
+
+// retain adds a reference; false if there are none left.
+func (d *dataDir) retain() bool {
+	for {
+		n := d.refs.Load()
+		if n == 0 {
+			return false
+		}
+		if d.refs.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
 }
 
 func (d *dataDir) release() {
-	if d.refs.release() {
+	if d.refs.Add(-1) == 0 {
 		_ = unix.Close(d.fd) // O_PATH: nothing is lost
 	}
 }
@@ -57,7 +70,7 @@ func (p *storePath) acquire() (*dataDir, error) {
 			if err := p.check(); err != nil {
 				return nil, err
 			}
-		} else if d.refs.retain() {
+		} else if d.retain() {
 			return d, nil
 		}
 	}
@@ -73,11 +86,10 @@ func (p *storePath) check() error {
 	old := p.dir.Load()
 	d, err := openDataDir(p.root)
 	switch {
-	case err != nil && !isGone(err):
-		// the folder that is open may still work: keep it
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case err != nil:
-		p.replace(nil)
+		if isGone(err) { // else the folder that is open may still work: keep it
+			p.replace(nil)
+		}
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	case old != nil && old.dev == d.dev && old.ino == d.ino:
 		d.release()
@@ -112,7 +124,7 @@ func openDataDir(root string) (*dataDir, error) {
 		return nil, fmt.Errorf("cannot open folder %q: %w", name, err)
 	}
 	d := &dataDir{fd: fd}
-	d.refs.n.Store(1)
+	d.refs.Store(1)
 	var st unix.Stat_t
 	if err = unix.Fstat(fd, &st); err == nil {
 		err = unix.Faccessat(fd, ".", unix.X_OK, 0)

@@ -16,7 +16,11 @@ var recoveryMarks = []string{".recovery.mark", ".recovery.flag", ".binlog.recove
 // is mounted; FastDFS is not restoring the files of a lost disk; and there is no file of this name,
 // or the trunk slot is free or another file's. It costs a few system calls.
 func (l *Local) Deleted(id fdfs.FileID) bool {
-	g, p, dir, err := l.locate(id)
+	p, err := l.find(id)
+	if err != nil {
+		return false
+	}
+	dir, err := p.acquire()
 	if err != nil {
 		return false
 	}
@@ -33,7 +37,7 @@ func (l *Local) Deleted(id fdfs.FileID) bool {
 	if _, err := dir.stat(name); err == unix.ENOENT || id.Kind != fdfs.KindTrunk {
 		return err == unix.ENOENT
 	}
-	file, _, err := g.open(location{id: id, path: p})
+	file, _, err := l.openOne(p, id)
 	if file != nil {
 		_ = file.Close() // read only: nothing is lost
 	}

@@ -57,19 +57,6 @@ func (f *File) of(id fdfs.FileID, linked bool) *File {
 	return f
 }
 
-// cloneStrings replaces the strings of f that belong to id, for which it was opened, by copies.
-func (f *File) cloneStrings(id fdfs.FileID) {
-	id = id.Clone()
-	f.key = fileKey{id.Group, id.Logic}
-	if f.linked {
-		return // the strings of the target belong to f already
-	}
-	f.content = id
-	if id.Kind != fdfs.KindTrunk {
-		f.name = id.DiskName()
-	}
-}
-
 // InMemory reports whether the content is in memory. Then At may be called after Close.
 func (f *File) InMemory() bool { return f.body != nil }
 
@@ -146,5 +133,5 @@ func (f *File) Close() error {
 	if f.refs.Add(-1) != 0 || f.disk == nil {
 		return nil
 	}
-	return f.disk.release()
+	return f.disk.close()
 }

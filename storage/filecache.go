@@ -1,6 +1,7 @@
 package storage
 
 import (
+	"cmp"
 	"errors"
 	"hash/maphash"
 	"sync"
@@ -23,19 +24,11 @@ type FileCacheOptions struct {
 }
 
 func (o FileCacheOptions) withDefaults() FileCacheOptions {
-	o.MaxFiles = max(orDefault(o.MaxFiles, 10_000), 0)
-	o.Valid = max(orDefault(o.Valid, time.Second), 0)
-	o.MaxBody = max(orDefault(o.MaxBody, 64<<10), -1)
-	o.Memory = max(orDefault(o.Memory, 128<<20), 0)
+	o.MaxFiles = max(cmp.Or(o.MaxFiles, 10_000), 0)
+	o.Valid = max(cmp.Or(o.Valid, time.Second), 0)
+	o.MaxBody = max(cmp.Or(o.MaxBody, 64<<10), -1)
+	o.Memory = max(cmp.Or(o.Memory, 128<<20), 0)
 	return o
-}
-
-func orDefault[T comparable](value, def T) T {
-	var zero T
-	if value == zero {
-		return def
-	}
-	return value
 }
 
 // FileCache keeps files of a Local open, and small ones in memory, so that a repeated request costs
@@ -62,7 +55,6 @@ type FileCache struct {
 	epoch  time.Time // start of the clock of File.checked
 	seed   maphash.Seed
 	shards []shard
-	trunks trunkFiles
 
 	purges    atomic.Uint64 // calls of Forget and Close: a file whose opening began before is not kept
 	crcErrors atomic.Uint64
@@ -147,7 +139,7 @@ func (c *FileCache) unchanged(f *File) bool {
 		return false // the target may have changed
 	}
 	if f.body != nil && f.content.Kind == fdfs.KindTrunk {
-		return c.local.sameSlot(f, &c.trunks)
+		return c.local.sameSlot(f)
 	}
 	dir, err := f.path.acquire()
 	if err != nil {
@@ -226,18 +218,18 @@ var errBroken = errors.New("BUG: opening a file panicked")
 
 // open opens a file on disk. If descriptors run out, it closes some cached files and tries again.
 func (c *FileCache) open(id fdfs.FileID) (*File, error) {
-	now := c.now() // before the file is opened
-	f, err := c.local.open(id, &c.trunks)
+	now := c.now()  // before the file is opened
+	id = id.Clone() // the File outlives the bytes of the request
+	f, err := c.local.open(id)
 	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) {
 		for i := range c.shards {
 			c.shards[i].evictSome()
 		}
-		f, err = c.local.open(id, &c.trunks)
+		f, err = c.local.open(id)
 	}
 	if err != nil {
 		return nil, err
 	}
-	f.cloneStrings(id)
 	f.checked.Store(now)
 	if c.o.MaxFiles == 0 && c.wantsBody(f) {
 		if g := f.inMemory(c); g != nil {

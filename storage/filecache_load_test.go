@@ -70,13 +70,11 @@ func TestFileCacheCrowd(t *testing.T) {
 	here, missing := s.normal("content"), s.slot(256, fdfs.SlotFree, "missing", nil)
 	var opens atomic.Int64
 	gate := make(chan struct{})
-	for _, g := range c.local.list {
-		open := g.opener
-		g.opener = func(dirfd int, name string, flags uint64) (int, error) {
-			opens.Add(1)
-			<-gate
-			return open(dirfd, name, flags)
-		}
+	open := c.local.opener
+	c.local.opener = func(dirfd int, name string, how *unix.OpenHow) (int, error) {
+		opens.Add(1)
+		<-gate
+		return open(dirfd, name, how)
 	}
 	const crowd = 50
 	var wg sync.WaitGroup
@@ -119,11 +117,11 @@ func TestFileCachePanic(t *testing.T) {
 	s := newTestStore(t)
 	c := newTestCache(t, s, noBodies)
 	id := s.normal("content")
-	g := c.local.groups["group1"]
+	g := c.local
 	open := g.opener
 	entered := make(chan struct{})
 	gate := make(chan struct{})
-	g.opener = func(int, string, uint64) (int, error) {
+	g.opener = func(int, string, *unix.OpenHow) (int, error) {
 		close(entered)
 		<-gate
 		panic("test")
@@ -226,11 +224,11 @@ func TestFileCacheForgetWhileOpening(t *testing.T) {
 	s := newTestStore(t)
 	c := newTestCache(t, s, noBodies)
 	id := s.normal("content")
-	g := c.local.groups["group1"]
+	g := c.local
 	open := g.opener
-	g.opener = func(dirfd int, name string, flags uint64) (int, error) {
+	g.opener = func(dirfd int, name string, how *unix.OpenHow) (int, error) {
 		c.Forget("group2") // any: what lies below is found by what is kept only
-		return open(dirfd, name, flags)
+		return open(dirfd, name, how)
 	}
 	requireRead(t, c, id, "content", false)
 	require.Zero(t, c.Stats().Files)

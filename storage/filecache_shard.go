@@ -25,7 +25,6 @@ type shard struct {
 	closed bool
 	// running openings; the keys are the leaders' strings, which live longer than the flights
 	flights map[fileKey]*flight
-	spare   *flight // for reuse
 	dropped []*File // to be closed without mu: closing a deleted file may take long
 }
 
@@ -33,7 +32,7 @@ type shard struct {
 type flight struct {
 	key     fileKey
 	waiting int64         // requests besides the leader's; guarded by shard.mu
-	done    chan struct{} // made by the first waiting request
+	done    chan struct{} // closed at the end
 	// file and err are set before done is closed. Each waiting request has a reference.
 	file *File
 	err  error
@@ -106,15 +105,10 @@ func (s *shard) join(id fdfs.FileID) (f *File, ours *flight, lead bool) {
 		return f, nil, false
 	}
 	if ours = s.flights[key]; ours != nil {
-		if ours.waiting++; ours.done == nil {
-			ours.done = make(chan struct{})
-		}
+		ours.waiting++
 		return nil, ours, false
 	}
-	if ours, s.spare = s.spare, nil; ours == nil {
-		ours = new(flight)
-	}
-	ours.key = key
+	ours = &flight{key: key, done: make(chan struct{})}
 	s.flights[key] = ours
 	return nil, ours, true
 }
@@ -131,11 +125,6 @@ func (s *shard) complete(c *FileCache, ours *flight, file *File, err error, purg
 		if !s.closed && c.keeps(file) && purges == c.purges.Load() {
 			s.add(file.retain())
 		}
-	}
-	if ours.waiting == 0 { // no other request has this flight
-		*ours = flight{}
-		s.spare = ours
-		return
 	}
 	ours.file, ours.err = file, err
 	close(ours.done)

@@ -171,9 +171,11 @@ func FuzzLinkTarget(f *testing.F) {
 		"/a/database/00/03/" + name, "", "/", "."} {
 		f.Add(target)
 	}
-	g := &group{name: "group1", paths: []*storePath{{root: "/a"}, {root: "/b/c"}}}
+	l := &Local{groups: map[string][]*storePath{"group1": {{root: "/a"}, {root: "/b/c"}}}}
+	link, err := fdfs.ParseLogic("group1", "M01/0A/01/"+name)
+	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, target string) {
-		id, err := g.linkTarget(1, "0A/01/"+name, target)
+		id, err := l.linkTarget(link, target)
 		if err != nil {
 			require.Equal(t, errLink, err)
 			return
@@ -181,7 +183,7 @@ func FuzzLinkTarget(f *testing.F) {
 		require.Equal(t, "group1", id.Group)
 		require.Regexp(t, `^[0-9A-F]{2}/[0-9A-F]{2}/[A-Za-z0-9._-]+$`, id.TrueName())
 		require.NotRegexp(t, `-m$`, id.Name)
-		disk := filepath.Join(g.paths[id.PathIndex].root, "data", id.TrueName())
+		disk := filepath.Join(l.groups["group1"][id.PathIndex].root, "data", id.TrueName())
 		if filepath.IsAbs(target) {
 			require.Equal(t, disk, filepath.Clean(target))
 		} else {

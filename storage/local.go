@@ -45,7 +45,9 @@ package storage
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 
 	"fastdfs-gateway/internal/fdfs"
@@ -88,109 +90,78 @@ type GroupPaths struct {
 // Local reads files of the groups that have store paths on this host. It is safe for concurrent
 // use.
 type Local struct {
-	groups map[string]*group
-	list   []*group     // in the order of Options
-	opened atomic.Int64 // descriptors of open files
-	slots  *slotChecker
-}
-
-// group is a group's name and store paths. It does not change.
-type group struct {
-	name    string
-	paths   []*storePath
+	groups  map[string][]*storePath
 	opener  opener
-	opened  *atomic.Int64 // points to Local.opened
-	maxSlot func() int64  // Options.MaxSlot
+	maxSlot func() int64 // Options.MaxSlot
+	opened  atomic.Int64 // descriptors of open files
+	slots   *slotChecker
 }
 
 // OpenLocal returns a Local. A missing store path is not an error: Ready reports it, and Open tries
 // it again. A group that is given twice or has an invalid name, and an empty path are errors.
 func OpenLocal(opts Options) (*Local, error) {
-	l := &Local{groups: make(map[string]*group), slots: newSlotChecker()}
+	open, _ := bestOpener() // OpenatOnly returns the reason
+	l := &Local{groups: make(map[string][]*storePath), opener: open, maxSlot: opts.MaxSlot, slots: newSlotChecker()}
 	for _, g := range opts.Groups {
 		if _, twice := l.groups[g.Name]; twice {
 			return nil, fmt.Errorf("cannot open store: group %q is given twice", g.Name)
 		}
-		made, err := newGroup(g)
+		paths, err := g.storePaths()
 		if err != nil {
 			return nil, fmt.Errorf("cannot open store: %w", err)
 		}
-		made.opened, made.maxSlot = &l.opened, opts.MaxSlot
-		l.groups[g.Name] = made
-		l.list = append(l.list, made)
+		l.groups[g.Name] = paths
 	}
-	for _, g := range l.list {
-		for _, p := range g.paths {
-			_ = p.check() // Ready returns the error
-		}
-	}
+	_ = l.Ready() // opens the data folders; the next call returns the error
 	return l, nil
 }
 
-func newGroup(opts GroupPaths) (*group, error) {
-	if !fdfs.ValidGroup(opts.Name) {
-		return nil, fmt.Errorf("group name %q is not 1 to %d letters and digits", opts.Name, fdfs.MaxGroup)
+func (g GroupPaths) storePaths() (paths []*storePath, err error) {
+	if !fdfs.ValidGroup(g.Name) {
+		return nil, fmt.Errorf("group name %q is not 1 to %d letters and digits", g.Name, fdfs.MaxGroup)
 	}
-	if n := len(opts.StorePaths); n < 1 || n > 256 {
-		return nil, fmt.Errorf("group %q has %d store paths, want 1 to 256", opts.Name, n)
+	if n := len(g.StorePaths); n < 1 || n > 256 {
+		return nil, fmt.Errorf("group %q has %d store paths, want 1 to 256", g.Name, n)
 	}
-	open, _ := bestOpener() // OpenatOnly returns the reason
-	g := &group{name: opts.Name, opener: open}
-	for i, root := range opts.StorePaths {
+	for i, root := range g.StorePaths {
 		if root == "" {
-			return nil, fmt.Errorf("store path %d of group %q is empty", i, opts.Name)
+			return nil, fmt.Errorf("store path %d of group %q is empty", i, g.Name)
 		}
 		abs, err := filepath.Abs(root)
 		if err != nil {
-			return nil, fmt.Errorf("store path %q of group %q: %w", root, opts.Name, err)
+			return nil, fmt.Errorf("store path %q of group %q: %w", root, g.Name, err)
 		}
-		g.paths = append(g.paths, &storePath{root: abs})
+		paths = append(paths, &storePath{root: abs})
 	}
-	return g, nil
+	return paths, nil
 }
 
 // HasGroup reports whether the group is on this host.
-func (l *Local) HasGroup(name string) bool {
-	return l.groups[name] != nil
-}
+func (l *Local) HasGroup(name string) bool { return l.groups[name] != nil }
 
 // StorePaths returns the number of store paths of a group, 0 if it is not on this host.
-func (l *Local) StorePaths(group string) int {
-	if g := l.groups[group]; g != nil {
-		return len(g.paths)
-	}
-	return 0
-}
+func (l *Local) StorePaths(group string) int { return len(l.groups[group]) }
 
 // Path returns the path of the file that Open would read, for people: for a trunk file, that of the
 // file that contains its slot. The errors are ErrNoGroup and ErrPathIndex.
 func (l *Local) Path(id fdfs.FileID) (string, error) {
-	_, p, err := l.find(id)
+	p, err := l.find(id)
 	if err != nil {
 		return "", err
 	}
 	return filepath.Join(p.root, "data", id.DiskName()), nil
 }
 
-func (l *Local) find(id fdfs.FileID) (*group, *storePath, error) {
-	g := l.groups[id.Group]
-	if g == nil {
-		return nil, nil, ErrNoGroup
+// find returns the store path of a file.
+func (l *Local) find(id fdfs.FileID) (*storePath, error) {
+	paths := l.groups[id.Group]
+	if paths == nil {
+		return nil, ErrNoGroup
 	}
-	if id.PathIndex < 0 || id.PathIndex >= len(g.paths) {
-		return nil, nil, ErrPathIndex
+	if id.PathIndex < 0 || id.PathIndex >= len(paths) {
+		return nil, ErrPathIndex
 	}
-	return g, g.paths[id.PathIndex], nil
-}
-
-// locate is find with the data folder, which the caller releases.
-func (l *Local) locate(id fdfs.FileID) (*group, *storePath, *dataDir, error) {
-	g, p, err := l.find(id)
-	if err != nil {
-		return nil, nil, nil, err
-	}
-	dir, err := p.acquire()
-	return g, p, dir, err
+	return paths[id.PathIndex], nil
 }
 
 // Ready checks every store path and returns the errors of those that cannot be read
@@ -199,10 +170,10 @@ func (l *Local) locate(id fdfs.FileID) (*group, *storePath, *dataDir, error) {
 // seconds. It blocks while a disk hangs.
 func (l *Local) Ready() error {
 	var errs []error
-	for _, g := range l.list {
-		for i, p := range g.paths {
+	for _, name := range slices.Sorted(maps.Keys(l.groups)) {
+		for i, p := range l.groups[name] {
 			if err := p.check(); err != nil {
-				errs = append(errs, fmt.Errorf("store path %d of group %s: %w", i, g.name, err))
+				errs = append(errs, fmt.Errorf("store path %d of group %s: %w", i, name, err))
 			}
 		}
 	}
@@ -211,8 +182,8 @@ func (l *Local) Ready() error {
 
 // Close closes the store paths. Open files stay open; Open returns ErrUnavailable from then on.
 func (l *Local) Close() error {
-	for _, g := range l.list {
-		for _, p := range g.paths {
+	for _, paths := range l.groups {
+		for _, p := range paths {
 			p.close()
 		}
 	}

@@ -233,7 +233,7 @@ func TestDiskReplaced(t *testing.T) {
 	defer l.Close()
 	id := s.normal("on the old disk only")
 	root := s.paths["group1"][0]
-	d, err := l.groups["group1"].paths[0].acquire()
+	d, err := l.groups["group1"][0].acquire()
 	require.NoError(t, err)
 	require.NoError(t, os.Rename(root, root+".old"))
 	require.NoError(t, os.MkdirAll(filepath.Join(root, "data", "0A", "01"), 0o755))
@@ -247,7 +247,7 @@ func TestDiskReplaced(t *testing.T) {
 	require.NoError(t, unix.Fstat(d.fd, &st), "closed although an opening uses it")
 	d.release()
 	require.ErrorIs(t, unix.Fstat(d.fd, &st), unix.EBADF)
-	require.False(t, d.refs.retain(), "used after it was closed")
+	require.False(t, d.retain(), "used after it was closed")
 }
 
 // Disks are swapped again and again while files are opened: every opening gives a right answer, and

@@ -32,7 +32,7 @@ var (
 // file's bytes. FastDFS reuses slots in place, so no reader of trunk files can exclude that: keep a
 // trunk File open only for one request.
 func (l *Local) Open(id fdfs.FileID) (*File, error) {
-	f, err := l.open(id, nil)
+	f, err := l.open(id)
 	if err != nil {
 		return nil, err
 	}
@@ -43,17 +43,18 @@ func (l *Local) Open(id fdfs.FileID) (*File, error) {
 	return f, nil
 }
 
-// open is Open without the check of a slot's content. It takes open trunk files from trunks and
-// adds to them; nil = each File has its own descriptor.
-func (l *Local) open(id fdfs.FileID, trunks *trunkFiles) (*File, error) {
-	g, p, err := l.find(id)
-	if err != nil {
-		return nil, err
-	}
-	at := location{id: id, path: p, trunks: trunks}
-	slotLinks := 0
-	for hop := 0; hop <= maxHops; hop++ {
-		file, target, err := g.open(at)
+// open is Open without the check of a slot's content.
+func (l *Local) open(id fdfs.FileID) (*File, error) {
+	at, slotLinks := id, 0
+	for hop := 0; hop <= maxHops && slotLinks <= 1; hop++ {
+		path, err := l.find(at)
+		switch {
+		case err != nil && hop > 0:
+			return nil, errLink
+		case err != nil:
+			return nil, err
+		}
+		file, target, err := l.openOne(path, at)
 		if err != nil {
 			return nil, err
 		}
@@ -61,16 +62,10 @@ func (l *Local) open(id fdfs.FileID, trunks *trunkFiles) (*File, error) {
 			file.viaSlot = slotLinks > 0
 			return file.of(id, hop > 0), nil
 		}
-		if at.id.Kind == fdfs.KindTrunk {
+		if at.Kind == fdfs.KindTrunk {
 			slotLinks++
 		}
-		if slotLinks > 1 {
-			return nil, errHops
-		}
-		if _, at.path, err = l.find(target); err != nil {
-			return nil, errLink
-		}
-		at.id = target
+		at = target
 	}
 	return nil, errHops
 }
@@ -78,7 +73,11 @@ func (l *Local) open(id fdfs.FileID, trunks *trunkFiles) (*File, error) {
 // missing reports whether the file certainly does not exist, at the cost of one stat. false decides
 // nothing.
 func (l *Local) missing(id fdfs.FileID) bool {
-	_, _, dir, err := l.locate(id)
+	p, err := l.find(id)
+	if err != nil {
+		return false
+	}
+	dir, err := p.acquire()
 	if err != nil {
 		return false
 	}
@@ -91,89 +90,52 @@ func (l *Local) missing(id fdfs.FileID) bool {
 	return err == unix.ENOENT
 }
 
-// sameSlot reports whether the slot of f still holds its file, in the same trunk file. It stats the
-// trunk file and reads the slot's header; if no other File has the trunk file open, it opens it.
-func (l *Local) sameSlot(f *File, trunks *trunkFiles) bool {
-	g, p, dir, err := l.locate(f.content)
-	if err != nil {
+// sameSlot reports whether the slot of f still holds its file, in the same trunk file.
+func (l *Local) sameSlot(f *File) bool {
+	g, _, err := l.openOne(f.path, f.content)
+	if g == nil || err != nil {
 		return false
 	}
-	defer dir.release()
-	d, seen, err := g.descriptor(dir, f.name, location{id: f.content, path: p, trunks: trunks})
-	if err != nil {
-		return false
-	}
-	defer d.release()
-	if !seen.sameFile(&f.seen) {
-		return false
-	}
-	typ, err := readSlot(d.fd, f.content)
-	return err == nil && typ == fdfs.SlotFile
+	defer g.Close()
+	return g.seen.sameFile(&f.seen)
 }
 
-// location is a file id with its store path, and the set of open trunk files.
-type location struct {
-	id     fdfs.FileID
-	path   *storePath
-	trunks *trunkFiles
-}
-
-// open returns the file, or the id of the target if it is a link.
-func (g *group) open(at location) (*File, fdfs.FileID, error) {
-	dir, err := at.path.acquire()
+// openOne returns the file, or the id of the target if it is a link.
+func (l *Local) openOne(path *storePath, id fdfs.FileID) (*File, fdfs.FileID, error) {
+	dir, err := path.acquire()
 	if err != nil {
 		return nil, fdfs.FileID{}, err
 	}
 	defer dir.release()
-	name := at.id.DiskName()
-	d, seen, err := g.descriptor(dir, name, at)
-	if err == unix.ELOOP {
-		target, err := g.symlink(dir, at.id.PathIndex, name)
+	name := id.DiskName()
+	fd, err := l.opener(dir.fd, name, &readHow)
+	switch {
+	case err == unix.ELOOP:
+		target, err := l.symlink(dir, id, name)
+		return nil, target, err
+	case isMissing(err):
+		return nil, fdfs.FileID{}, ErrNotFound
+	case err != nil:
+		return nil, fdfs.FileID{}, fmt.Errorf("%w: cannot open %q: %w", ErrUnavailable, name, err)
+	}
+	d := newDescriptor(fd, &l.opened)
+	file, target, err := l.newFile(d, id)
+	if file == nil {
+		_ = d.close() // read only: nothing is lost
 		return nil, target, err
 	}
-	if err != nil {
-		return nil, fdfs.FileID{}, openError(name, err)
-	}
-	file, target, err := g.newFile(d, seen, name, at)
-	if file == nil {
-		_ = d.release() // read only: nothing is lost
-	}
-	return file, target, err
-}
-
-// descriptor opens the file, or returns the descriptor of an open trunk file; seen is the current
-// identity of the file. Errors are those of the system calls.
-func (g *group) descriptor(dir *dataDir, name string, at location) (d *descriptor, seen identity, err error) {
-	shared := at.trunks != nil && at.id.Kind == fdfs.KindTrunk
-	key := trunkKey{at.path, name}
-	if shared {
-		if d = at.trunks.get(key); d != nil {
-			if seen, err = dir.stat(name); err == nil && seen.sameFile(&d.seen) {
-				return d, seen, nil
-			}
-			if err = d.release(); err != nil {
-				return nil, seen, err
-			}
-		}
-	}
-	fd, err := g.opener(dir.fd, name, readFlags)
-	if err != nil {
-		return nil, seen, err
-	}
-	if d, err = newDescriptor(fd, g.opened); err != nil {
-		return nil, seen, err
-	}
-	if shared && d.seen.regular() {
-		at.trunks.offer(key, d)
-	}
-	return d, d.seen, nil
+	file.path, file.name = path, name
+	return file, target, nil
 }
 
 // newFile returns a File that takes over d, or the target of a link. In that case, and after an
 // error, d stays the caller's.
-func (g *group) newFile(d *descriptor, seen identity, name string, at location) (*File, fdfs.FileID, error) {
-	id := at.id
-	if !seen.regular() {
+func (l *Local) newFile(d *descriptor, id fdfs.FileID) (*File, fdfs.FileID, error) {
+	seen, err := d.stat()
+	switch {
+	case err != nil:
+		return nil, fdfs.FileID{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case !seen.regular():
 		return nil, fdfs.FileID{}, errNotRegular
 	}
 	base, size := int64(0), seen.size
@@ -183,29 +145,28 @@ func (g *group) newFile(d *descriptor, seen identity, name string, at location) 
 			return nil, fdfs.FileID{}, err
 		}
 		base, size = int64(id.Trunk.Offset)+fdfs.SlotHeaderSize, id.Size
-		if base+size > seen.size || !g.fitsSlot(size) {
+		if base+size > seen.size || !l.fitsSlot(size) {
 			return nil, fdfs.FileID{}, errSlot
 		}
 		if typ == fdfs.SlotLink {
-			target, err := g.slotLink(d.fd, base, size)
+			target, err := slotLink(d.fd, id, base)
 			return nil, target, err
 		}
 	}
 	if id.Kind == fdfs.KindNormal && size != id.Size {
 		return nil, fdfs.FileID{}, errSize
 	}
-	f := &File{disk: d, path: at.path, name: name, seen: seen, base: base, size: size,
-		mtime: time.Unix(seen.mtime.Unix()), content: id}
+	f := &File{disk: d, seen: seen, base: base, size: size, mtime: time.Unix(seen.mtime.Unix()), content: id}
 	f.refs.Store(1)
 	return f, fdfs.FileID{}, nil
 }
 
 // fitsSlot reports whether FastDFS packs content of this size. The allocated size does not tell: a
 // slot includes a remainder that is too small for a slot of its own.
-func (g *group) fitsSlot(size int64) bool {
+func (l *Local) fitsSlot(size int64) bool {
 	largest := int64(DefaultMaxSlot)
-	if g.maxSlot != nil {
-		largest = g.maxSlot()
+	if l.maxSlot != nil {
+		largest = l.maxSlot()
 	}
 	return size+fdfs.SlotHeaderSize <= largest
 }
@@ -225,48 +186,49 @@ func readSlot(fd int, id fdfs.FileID) (byte, error) {
 	return typ, nil
 }
 
-// slotLink reads the target of a slot of type 'L'.
-func (g *group) slotLink(fd int, base, size int64) (fdfs.FileID, error) {
-	if size > fdfs.MaxLogic {
+// slotLink reads the target of a slot of type 'L', whose content is at base.
+func slotLink(fd int, id fdfs.FileID, base int64) (fdfs.FileID, error) {
+	if id.Size > fdfs.MaxLogic {
 		return fdfs.FileID{}, errLink
 	}
-	name := make([]byte, size)
+	name := make([]byte, id.Size)
 	if err := readFromSlot(fd, name, base); err != nil {
 		return fdfs.FileID{}, err
 	}
-	return g.target(string(name))
+	return linkedID(id.Group, string(name))
 }
 
-func (g *group) target(logic string) (fdfs.FileID, error) {
-	id, err := fdfs.ParseLogic(g.name, logic)
+// linkedID parses the target of a link.
+func linkedID(group, logic string) (fdfs.FileID, error) {
+	id, err := fdfs.ParseLogic(group, logic)
 	if err != nil {
 		return fdfs.FileID{}, errLink
 	}
 	return id, nil
 }
 
-// symlink reads a symbolic link and returns the file of the group that it leads to.
-func (g *group) symlink(dir *dataDir, index int, name string) (fdfs.FileID, error) {
-	target, ok := readLink(g.opener, dir.fd, name)
+// symlink reads the symbolic link of an id and returns the file of the group that it leads to.
+func (l *Local) symlink(dir *dataDir, id fdfs.FileID, name string) (fdfs.FileID, error) {
+	target, ok := readLink(l.opener, dir.fd, name)
 	if !ok {
 		return fdfs.FileID{}, errLink // the link is a directory on the way
 	}
-	return g.linkTarget(index, name, target)
+	return l.linkTarget(id, target)
 }
 
-// linkTarget returns the file that the link name in store path index leads to. FastDFS writes
-// absolute targets, <store path>/data/HH/LL/name with the path of its own configuration. Relative
-// targets are resolved from the link's folder. Only file ids are accepted, so no target can lead
-// out of a data folder or to a -m file.
-func (g *group) linkTarget(index int, name, target string) (fdfs.FileID, error) {
+// linkTarget returns the file that the link at id leads to. FastDFS writes absolute targets,
+// <store path>/data/HH/LL/name with the path of its own configuration. Relative targets are
+// resolved from the link's folder. Only file ids are accepted, so no target can lead out of a data
+// folder or to a -m file.
+func (l *Local) linkTarget(id fdfs.FileID, target string) (fdfs.FileID, error) {
 	if !strings.HasPrefix(target, "/") {
-		return g.target(logicName(index, path.Join(path.Dir(name), target)))
+		return linkedID(id.Group, logicName(id.PathIndex, path.Join(path.Dir(id.TrueName()), target)))
 	}
 	target = path.Clean(target)
-	for i, p := range g.paths {
+	for i, p := range l.groups[id.Group] {
 		for _, text := range p.linkPrefixes() {
 			if below, found := strings.CutPrefix(target, text); found {
-				return g.target(logicName(i, below))
+				return linkedID(id.Group, logicName(i, below))
 			}
 		}
 	}
@@ -294,11 +256,4 @@ func readFromSlot(fd int, b []byte, off int64) error {
 		return errSlot
 	}
 	return nil
-}
-
-func openError(name string, err error) error {
-	if isMissing(err) {
-		return ErrNotFound
-	}
-	return fmt.Errorf("%w: cannot open %q: %w", ErrUnavailable, name, err)
 }

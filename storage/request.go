@@ -275,8 +275,8 @@ func absent(m *member, err error) error {
 const lastTime = 253402300799
 
 // VersionOf is the version of a file that has size bytes and was changed in a second since 1970, as
-// a server says. Of a normal or trunk file the time and the CRC32 are those of its id; of others the
-// time is from 1970 to 9999.
+// a server says. Of a normal or trunk file the time and the CRC32 are those of its id; of others
+// the time is from 1970 to 9999.
 //
 // A size that differs from the one in the id is a wrong answer, or that of a link. Only links in
 // trunk files are found so: the id of a symbolic link has the size of the target, and a CRC32 that

@@ -40,9 +40,7 @@ func eachOpener(t *testing.T, test func(t *testing.T, s *testStore, l *Local)) {
 			before := descriptors(t)
 			s := newTestStore(t)
 			l := s.local()
-			for _, g := range l.list {
-				g.opener = open
-			}
+			l.opener = open
 			test(t, s, l)
 			require.NoError(t, l.Close())
 			require.Equal(t, before, descriptors(t), "descriptors left open")

@@ -15,8 +15,8 @@ const (
 )
 
 // Strangers bounds the requests to servers that only file ids name, see Server.Stranger. A server
-// that has answered once counts as known, until 1,024 other such servers have answered too. The zero
-// value is ready for use. It is safe for concurrent use.
+// that has answered once counts as known, until 1,024 other such servers have answered too. The
+// zero value is ready for use. It is safe for concurrent use.
 type Strangers struct {
 	mu     sync.Mutex // guards the fields below
 	asked  map[Server]int

@@ -163,8 +163,8 @@ func (f storageForm) parse(record []byte) (StorageInfo, bool) {
 	return s, port < 1<<16
 }
 
-// parseRecords parses body as records of one size, the smallest one for which all of them are valid;
-// nil if there is none.
+// parseRecords parses body as records of one size, the smallest one for which all of them are
+// valid; nil if there is none.
 func parseRecords[T any](body []byte, smallest, largest int, parse func(record []byte) (T, bool)) []T {
 	for size := smallest; size <= min(largest, len(body)); size++ {
 		var list []T
