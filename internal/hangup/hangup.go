@@ -24,29 +24,30 @@ import (
 // detected, which is logged once.
 type Watcher struct {
 	log     *slog.Logger
+	epoll   func() *os.File // opened by the first call; nil if there is none
 	running sync.WaitGroup
 
 	mu      sync.Mutex // guards the fields below
-	begun   bool
-	closed  bool
-	epoll   *os.File // nil if there is none
 	next    uint64
 	waiting map[uint64]func() // callbacks by the number in the event of the kernel
 }
 
 // New returns a Watcher, which the caller closes.
-func New(log *slog.Logger) *Watcher { return &Watcher{log: log} }
+func New(log *slog.Logger) *Watcher {
+	w := &Watcher{log: log, waiting: make(map[uint64]func())}
+	w.epoll = sync.OnceValue(w.open)
+	return w
+}
 
 // Watch calls gone, once and from another goroutine, when the client of a connection leaves before
 // stop is called. After stop has returned gone is not called any more, but a call may still be
 // running.
 func (w *Watcher) Watch(conn syscall.RawConn, gone func()) (stop func()) {
-	w.mu.Lock()
-	epoll := w.open()
+	epoll := w.epoll()
 	if epoll == nil {
-		w.mu.Unlock()
 		return func() {}
 	}
+	w.mu.Lock()
 	w.next++
 	number := w.next
 	w.waiting[number] = gone
@@ -74,12 +75,8 @@ func control(epoll *os.File, conn syscall.RawConn, op int, event *unix.EpollEven
 	})
 }
 
-// open creates the epoll instance on the first call. w.mu is held.
+// open creates the epoll instance and starts the goroutine.
 func (w *Watcher) open() *os.File {
-	if w.begun || w.closed {
-		return w.epoll
-	}
-	w.begun = true
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err == nil {
 		err = unix.SetNonblock(fd, true) // the runtime then polls it like a socket
@@ -88,18 +85,17 @@ func (w *Watcher) open() *os.File {
 		w.log.Warn("clients that leave while they wait are not noticed", "err", err)
 		return nil
 	}
-	w.epoll, w.waiting = os.NewFile(uintptr(fd), "epoll"), make(map[uint64]func())
-	raw, err := w.epoll.SyscallConn()
-	if err != nil {
-		w.log.Warn("clients that leave while they wait are not noticed", "err", err)
-		return nil
-	}
-	w.running.Go(func() { w.run(raw) })
-	return w.epoll
+	epoll := os.NewFile(uintptr(fd), "epoll")
+	w.running.Go(func() { w.run(epoll) })
+	return epoll
 }
 
 // run calls the callbacks of events, until Close.
-func (w *Watcher) run(raw syscall.RawConn) {
+func (w *Watcher) run(epoll *os.File) {
+	raw, err := epoll.SyscallConn()
+	if err != nil {
+		return // it is closed
+	}
 	events := make([]unix.EpollEvent, 128)
 	for {
 		n := 0
@@ -128,12 +124,7 @@ func (w *Watcher) run(raw syscall.RawConn) {
 
 // Close ends the goroutine and waits for it. No client is detected after that.
 func (w *Watcher) Close() {
-	w.mu.Lock()
-	w.closed = true
-	epoll := w.epoll
-	w.epoll = nil
-	w.mu.Unlock()
-	if epoll != nil {
+	if epoll := w.epoll(); epoll != nil {
 		_ = epoll.Close()
 	}
 	w.running.Wait()
