@@ -1,6 +1,7 @@
 package fdfs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,6 +11,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // PoolOptions bound the connections to one server. The zero value of each field means its default.
@@ -23,22 +26,12 @@ type PoolOptions struct {
 }
 
 func (o PoolOptions) withDefaults() PoolOptions {
-	for _, d := range []struct {
-		value  *int
-		normal int
-	}{{&o.MaxOpen, 64}, {&o.MaxWaiting, 1024}, {&o.MaxIdle, 8}} {
-		if *d.value <= 0 {
-			*d.value = d.normal
-		}
-	}
-	for _, d := range []struct {
-		value  *time.Duration
-		normal time.Duration
-	}{{&o.IdleTimeout, time.Minute}, {&o.ConnectTimeout, 5 * time.Second}, {&o.NetworkTimeout, 30 * time.Second}} {
-		if *d.value <= 0 {
-			*d.value = d.normal
-		}
-	}
+	o.MaxOpen = cmp.Or(max(o.MaxOpen, 0), 64)
+	o.MaxWaiting = cmp.Or(max(o.MaxWaiting, 0), 1024)
+	o.MaxIdle = cmp.Or(max(o.MaxIdle, 0), 8)
+	o.IdleTimeout = cmp.Or(max(o.IdleTimeout, 0), time.Minute)
+	o.ConnectTimeout = cmp.Or(max(o.ConnectTimeout, 0), 5*time.Second)
+	o.NetworkTimeout = cmp.Or(max(o.NetworkTimeout, 0), 30*time.Second)
 	return o
 }
 
@@ -133,15 +126,18 @@ func (p *Pool) Request(ctx context.Context, cmd Command, flags byte, body []byte
 			return nil, Header{}, err
 		}
 		h, err := c.exchange(cmd, flags, body)
-		if err == nil && h.Status != 0 {
-			err = c.refused(h)
-			c.Release()
-			return nil, h, err
-		}
-		if err == nil {
+		if err == nil && h.Status == 0 {
 			return c, h, nil
 		}
-		c.discard()
+		if err == nil {
+			if h.Length <= maxRefusal {
+				_, _ = io.CopyN(io.Discard, c, h.Length) // on failure Release closes the connection
+			}
+			c.Release()
+			return nil, h, StatusError(h.Status)
+		}
+		c.broken = true
+		c.Release()
 		if ctx.Err() != nil {
 			return nil, h, fmt.Errorf("cannot ask %s: %w", p.addr, context.Cause(ctx))
 		}
@@ -159,29 +155,20 @@ func (p *Pool) get(ctx context.Context) (c *Conn, reused bool, err error) {
 	if err := p.takeSlot(ctx); err != nil {
 		return nil, false, fmt.Errorf("cannot get a connection to %s: %w", p.addr, err)
 	}
-	for {
-		c, err := p.takeIdle()
-		if err != nil {
-			<-p.slots
-			return nil, false, err
-		}
-		if c == nil {
-			break
-		}
-		if c.usable() {
-			c.begin(ctx)
-			return c, true, nil
-		}
+	c, err = p.takeIdle()
+	for c != nil && !c.usable() {
 		_ = c.conn.Close() // it is broken
+		c, err = p.takeIdle()
 	}
-	conn, err := p.dial(ctx)
+	if reused = c != nil; !reused && err == nil {
+		c, err = p.dial(ctx)
+	}
 	if err != nil {
 		<-p.slots
 		return nil, false, err
 	}
-	c = &Conn{pool: p, conn: conn}
 	c.begin(ctx)
-	return c, false, nil
+	return c, reused, nil
 }
 
 // takeSlot waits until one more connection may be used.
@@ -209,13 +196,13 @@ func (p *Pool) takeSlot(ctx context.Context) error {
 
 // dial makes a connection. The timeout of the net package is context.DeadlineExceeded, which here
 // must mean that the caller's context has ended.
-func (p *Pool) dial(ctx context.Context) (net.Conn, error) {
+func (p *Pool) dial(ctx context.Context) (*Conn, error) {
 	dialer := net.Dialer{Timeout: p.o.ConnectTimeout}
 	conn, err := dialer.DialContext(ctx, "tcp", p.addr)
 	var timeout net.Error
 	switch {
 	case err == nil:
-		return conn, nil
+		return &Conn{pool: p, conn: conn.(*net.TCPConn)}, nil
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("cannot connect to %s: %w", p.addr, context.Cause(ctx))
 	case errors.As(err, &timeout) && timeout.Timeout():
@@ -242,23 +229,19 @@ func (p *Pool) takeIdle() (*Conn, error) {
 // Conn is a connection during one request and its answer. Only one goroutine may use it.
 type Conn struct {
 	pool     *Pool
-	conn     net.Conn
+	conn     *net.TCPConn
 	since    time.Time // begin of the idle time
 	left     int64     // unread bytes of the answer
 	answered bool      // a byte of the answer has been received
 	broken   bool
-	stop     func() bool           // ends the watch of the context
-	ended    atomic.Pointer[error] // cause of the context; set before the connection is closed because of it
+	ctx      context.Context // of the request: Read has none of its own
+	stop     func() bool     // ends the watch of ctx
 }
 
 // begin closes the connection when ctx ends, so that reads and writes fail at once.
 func (c *Conn) begin(ctx context.Context) {
-	c.left, c.answered, c.broken = 0, false, false
-	c.stop = context.AfterFunc(ctx, func() {
-		cause := context.Cause(ctx)
-		c.ended.Store(&cause)
-		_ = c.conn.Close()
-	})
+	c.left, c.answered, c.broken, c.ctx = 0, false, false, ctx
+	c.stop = context.AfterFunc(ctx, func() { _ = c.conn.Close() })
 }
 
 // exchange sends a request and reads the header of the answer.
@@ -285,14 +268,6 @@ func (c *Conn) exchange(cmd Command, flags byte, body []byte) (Header, error) {
 	return h, nil
 }
 
-// refused skips the body of an answer with a status, which is short.
-func (c *Conn) refused(h Header) error {
-	if h.Length > 0 && h.Length <= maxRefusal {
-		_, _ = io.CopyN(io.Discard, c, h.Length) // on failure Release closes the connection
-	}
-	return StatusError(h.Status)
-}
-
 // Read reads from the body of the answer. It returns io.EOF at the end, io.ErrUnexpectedEOF if the
 // server closes the connection before, the cause of the context if that has ended, and
 // os.ErrDeadlineExceeded if nothing was received for the network timeout.
@@ -315,8 +290,8 @@ func (c *Conn) Read(b []byte) (int, error) {
 // fail marks the connection as broken and returns the cause.
 func (c *Conn) fail(err error) error {
 	c.broken = true
-	if cause := c.ended.Load(); cause != nil {
-		return *cause
+	if c.ctx.Err() != nil {
+		return context.Cause(c.ctx)
 	}
 	if err == io.EOF {
 		return io.ErrUnexpectedEOF
@@ -327,34 +302,22 @@ func (c *Conn) fail(err error) error {
 // Release gives the connection back to the pool. Call it once; the connection must not be used
 // afterwards. If the answer was not read completely, the connection is closed.
 func (c *Conn) Release() {
-	canceled := !c.stop()
-	if c.broken || canceled || c.left > 0 {
-		c.close()
+	p := c.pool
+	defer func() { <-p.slots }()
+	if canceled := !c.stop(); c.broken || canceled || c.left > 0 {
+		_ = c.conn.Close() // its answer is not needed
 		return
 	}
-	p := c.pool
-	c.since = time.Now()
+	c.since, c.ctx = time.Now(), nil
 	p.mu.Lock()
 	keep := !p.closed && len(p.idle) < p.o.MaxIdle
 	if keep {
 		p.idle = append(p.idle, c)
 	}
 	p.mu.Unlock()
-	<-p.slots
 	if !keep {
 		c.quit()
 	}
-}
-
-// discard closes a connection that cannot be used any more.
-func (c *Conn) discard() {
-	c.stop()
-	c.close()
-}
-
-func (c *Conn) close() {
-	_ = c.conn.Close() // its answer is not needed
-	<-c.pool.slots
 }
 
 // quit sends CmdQuit, as FastDFS clients do, and closes the connection.
@@ -370,5 +333,15 @@ func (c *Conn) usable() bool {
 	if time.Since(c.since) > c.pool.o.IdleTimeout || c.conn.SetDeadline(time.Time{}) != nil {
 		return false
 	}
-	return isIdle(c.conn)
+	raw, err := c.conn.SyscallConn()
+	if err != nil {
+		return false
+	}
+	quiet := false
+	err = raw.Control(func(fd uintptr) {
+		var b [1]byte
+		_, _, err := unix.Recvfrom(int(fd), b[:], unix.MSG_PEEK|unix.MSG_DONTWAIT)
+		quiet = err == unix.EAGAIN
+	})
+	return err == nil && quiet
 }
