@@ -72,7 +72,7 @@ type ClientOptions struct {
 	Log         *slog.Logger     // default: discard
 }
 
-// timing holds durations that tests shorten.
+// timing has durations that tests shorten.
 type timing struct {
 	tick          time.Duration  // between two runs of the janitor
 	unused        time.Duration  // after which a server is forgotten
@@ -126,14 +126,6 @@ type member struct {
 
 // maxCalls bounds the connections for short requests to one server.
 const maxCalls = 64
-
-// callsPool returns the options of the pool for short requests.
-func callsPool(o fdfs.PoolOptions) fdfs.PoolOptions {
-	if o.MaxOpen == 0 || o.MaxOpen > maxCalls {
-		o.MaxOpen = maxCalls
-	}
-	return o
-}
 
 // close closes the idle connections. Busy ones are closed when they are released.
 func (m *member) close() {
@@ -198,20 +190,15 @@ func (c *Client) acquire(s Server) (*member, error) {
 		if s.Stranger && (o.ConnectTimeout <= 0 || o.ConnectTimeout > StrangerTimeout) {
 			o.ConnectTimeout = StrangerTimeout
 		}
-		m = &member{server: s, pool: fdfs.NewPool(s.Addr(), o), calls: fdfs.NewPool(s.Addr(), callsPool(o))}
+		m = &member{server: s, pool: fdfs.NewPool(s.Addr(), o)}
+		o.MaxOpen = min(o.MaxOpen, maxCalls)
+		m.calls = fdfs.NewPool(s.Addr(), o)
 		m.health.policy = c.t.backoff
 		c.members[s] = m
 	}
 	m.refs++
 	m.used = time.Now()
 	return m, nil
-}
-
-// hold adds a reference to a member that the caller has acquired.
-func (c *Client) hold(m *member) {
-	c.mu.Lock()
-	m.refs++
-	c.mu.Unlock()
 }
 
 func (c *Client) release(m *member) {

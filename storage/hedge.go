@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -66,56 +67,53 @@ func (c *Client) hedgeDelay(servers []Server) (time.Duration, bool) {
 // one of them is nil if there is an answer.
 func (c *Client) race(ctx context.Context, servers []Server, q request) (a answer, errs []error) {
 	c.budget.earn()
+	ctx1, cancel1 := context.WithCancelCause(ctx)
 	delay, mayHedge := c.hedgeDelay(servers)
 	if !mayHedge {
-		ctx, cancel := context.WithCancelCause(ctx)
-		a, err := c.try(ctx, cancel, servers[0], q, len(servers)-1)
+		a, err := c.try(ctx1, cancel1, servers[0], q, len(servers)-1)
 		return a, []error{err}
 	}
 	type outcome struct {
 		answer
-		err error
-		by  int
+		err        error
+		asked, won bool
 	}
-	outcomes := make(chan outcome, 2)
-	var cancels [2]context.CancelCauseFunc
-	ask := func(i int) {
-		ctx, cancel := context.WithCancelCause(ctx)
-		cancels[i], errs = cancel, append(errs, nil)
-		go func() {
-			a, err := c.try(ctx, cancel, servers[i], q, len(servers)-1-i)
-			outcomes <- outcome{a, err, i}
-		}()
-	}
-	ask(0)
-	timer := time.NewTimer(delay)
-	defer timer.Stop()
-	select {
-	case first := <-outcomes:
-		return first.answer, []error{first.err}
-	case <-timer.C:
-	}
-	if c.budget.spend() {
-		c.counts.hedges.Add(1)
-		ask(1)
-	}
-	won := false
-	for range len(errs) { // both requests end here: one that is not needed is cancelled
-		o := <-outcomes
-		errs[o.by] = o.err
-		switch {
-		case o.err != nil:
-		case won:
-			o.drop()
-		default:
-			a, won = o.answer, true
-			if o.by == 1 {
-				c.counts.hedgeWins.Add(1)
-				cancels[0](errHedgeWon)
-			} else if len(errs) > 1 {
-				cancels[1](errUnneeded)
-			}
+	var decided atomic.Bool // one of the servers has won
+	second := make(chan outcome, 1)
+	ctx2, cancel2 := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(delay, func() {
+		o := outcome{asked: c.budget.spend()}
+		if o.asked {
+			c.counts.hedges.Add(1)
+			o.answer, o.err = c.try(ctx2, cancel2, servers[1], q, len(servers)-2)
+			o.won = o.err == nil && decided.CompareAndSwap(false, true)
 		}
+		if o.won {
+			cancel1(errHedgeWon)
+		}
+		second <- o
+	})
+	a, err := c.try(ctx1, cancel1, servers[0], q, len(servers)-1)
+	if timer.Stop() {
+		cancel2(nil)
+		return a, []error{err}
 	}
-	return a, errs
+	if err == nil && decided.CompareAndSwap(false, true) {
+		cancel2(errUnneeded)
+	}
+	o := <-second // at once if it has lost: its request is cancelled
+	switch {
+	case !o.asked:
+		cancel2(nil)
+		return a, []error{err}
+	case o.won:
+		if err == nil {
+			a.drop()
+		}
+		c.counts.hedgeWins.Add(1)
+		a = o.answer
+	case o.err == nil:
+		o.drop()
+	}
+	return a, []error{err, o.err}
 }

@@ -28,11 +28,11 @@ type request struct {
 	download bool
 }
 
-// answer is a good answer of a server. The caller calls end when it no longer uses it.
+// answer is a good answer of a server. The caller calls end, once, when it no longer uses it.
 type answer struct {
 	info   Info    // of a stat
 	source *source // of a download; nil = it is none
-	end    func()  // ends the context of the request
+	end    func()  // ends the context of the request, and its use of the server
 }
 
 // drop releases an answer that is not needed.
@@ -62,11 +62,11 @@ func (c *Client) try(ctx context.Context, cancel context.CancelCauseFunc, s Serv
 		cancel(nil)
 		return answer{}, err
 	}
-	defer c.release(m)
 	unlink := context.AfterFunc(c.ctx, func() { cancel(errClientClosed) })
 	end := func() {
 		unlink()
 		cancel(nil)
+		c.release(m)
 	}
 	if left > 0 && c.t.answerTimeout > 0 {
 		defer time.AfterFunc(c.t.answerTimeout, func() { cancel(errSlow) }).Stop()
@@ -82,7 +82,7 @@ func (c *Client) try(ctx context.Context, cancel context.CancelCauseFunc, s Serv
 	c.strangers.Prove(s)
 	c.answered(m, time.Since(start))
 	if a.end = end; a.source != nil {
-		a.source.end = end
+		a.source.end, a.source.stop = end, func() { cancel(nil) }
 	}
 	return a, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"time"
 
@@ -40,7 +41,7 @@ type Stream struct {
 	offset  int64 // of the first byte in the file
 	length  int64 // requested bytes
 	servers []Server
-	tries   []int // of each of servers
+	tries   map[Server]int
 
 	checkCRC     bool         // compare sum with the CRC32 of the id
 	src          *source      // nil before the first byte, between two sources and at the end
@@ -56,10 +57,10 @@ var _ io.ReadCloser = (*Stream)(nil)
 
 // source is an answer to CmdDownload whose body is being read.
 type source struct {
-	c    *Client
 	m    *member
 	conn *fdfs.Conn
-	end  func() // ends the context of its request
+	stop func() // ends the running read
+	end  func() // end of its answer
 
 	watch *stall.Watch[*source] // of the reads; nil until it is used
 
@@ -72,7 +73,6 @@ type source struct {
 func (s *source) close() {
 	s.conn.Release()
 	s.end()
-	s.c.release(s.m)
 }
 
 // Open requests length bytes from offset on of the file that Stat described by info, and returns
@@ -104,6 +104,7 @@ func (c *Client) Open(ctx context.Context, id fdfs.FileID, info Info, offset, le
 	s := &Stream{
 		c: c, ctx: ctx, id: id.Clone(), info: info, offset: offset, length: length,
 		servers:      slices.Clone(servers),
+		tries:        make(map[Server]int),
 		checkCRC:     id.Immutable() && !info.Linked && info.Size == id.Size && length == info.Size,
 		sum:          checksum.New(c.legacyGroups.Variants(id.Group)),
 		checkVersion: !id.Immutable() || info.Linked,
@@ -111,7 +112,6 @@ func (c *Client) Open(ctx context.Context, id fdfs.FileID, info Info, offset, le
 	if i := slices.Index(servers, info.From); i > 0 {
 		s.servers = slices.Insert(slices.Delete(s.servers, i, i+1), 0, info.From)
 	}
-	s.tries = make([]int, len(servers))
 	if err := s.connect(); err != nil {
 		return nil, fmt.Errorf("cannot open %q: %w", id, err)
 	}
@@ -145,14 +145,8 @@ func (s *Stream) connect() error {
 
 // candidates returns the servers that may still be asked, in order.
 func (s *Stream) candidates() []Server {
-	var list []Server
-	for try := range triesPerServer {
-		for i, server := range s.servers {
-			if s.tries[i] == try {
-				list = append(list, server)
-			}
-		}
-	}
+	list := slices.DeleteFunc(slices.Clone(s.servers), func(v Server) bool { return s.tries[v] >= triesPerServer })
+	slices.SortStableFunc(list, func(v, w Server) int { return s.tries[v] - s.tries[w] })
 	return s.c.Order(list)
 }
 
@@ -182,7 +176,7 @@ func (s *Stream) ask(ctx context.Context, servers []Server, again bool) (*source
 func (s *Stream) use(src *source, again bool) {
 	s.src, s.from = src, src.m.server
 	src.watch = stall.New(s.ctx, stall.Options[*source]{
-		Floor: s.c.t.stall, Read: src.conn.Read, Find: s.findOther, Stop: src.end, Drop: s.dropOther,
+		Floor: s.c.t.stall, Read: src.conn.Read, Find: s.findOther, Stop: src.stop, Drop: s.dropOther,
 	})
 	if again {
 		s.c.counts.resumes.Add(1)
@@ -193,7 +187,7 @@ func (s *Stream) use(src *source, again bool) {
 
 // findOther looks for another source while the current one sends nothing. fetch waits for it.
 func (s *Stream) findOther(ctx context.Context) (*source, error) {
-	tries := slices.Clone(s.tries)
+	tries := maps.Clone(s.tries)
 	others := slices.DeleteFunc(s.candidates(), func(o Server) bool { return o == s.from })
 	src, err := s.ask(ctx, others, true)
 	if ctx.Err() != nil && err != nil { // the search was ended early
@@ -204,7 +198,7 @@ func (s *Stream) findOther(ctx context.Context) (*source, error) {
 
 // dropOther closes a source that was found too late.
 func (s *Stream) dropOther(src *source) {
-	s.count(src.m.server, -1)
+	s.tries[src.m.server]--
 	src.close()
 }
 
@@ -212,18 +206,9 @@ func (s *Stream) dropOther(src *source) {
 // asked again.
 func (s *Stream) onResult(server Server, err error) {
 	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrChanged) || errors.Is(err, errWrong) {
-		s.count(server, triesPerServer)
-		return
-	}
-	s.count(server, 1)
-}
-
-// count adds n tries of a server.
-func (s *Stream) count(server Server, n int) {
-	for i := range s.servers { // it may be listed twice
-		if s.servers[i] == server {
-			s.tries[i] += n
-		}
+		s.tries[server] += triesPerServer
+	} else {
+		s.tries[server]++
 	}
 }
 
@@ -254,8 +239,7 @@ func (c *Client) download(ctx context.Context, m *member, body []byte, length in
 		return nil, fmt.Errorf("%w: storage %s sends %d bytes, asked for were %d", errWrong, m.server.Addr(), h.Length,
 			length)
 	}
-	c.hold(m)
-	return &source{c: c, m: m, conn: conn, read: time.Now()}, nil
+	return &source{m: m, conn: conn, read: time.Now()}, nil
 }
 
 // Read implements io.Reader. It returns io.EOF only after the last requested byte. If the stream
@@ -329,10 +313,10 @@ func (s *Stream) dropSource(err error) {
 	case s.ctx.Err() != nil || s.c.ctx.Err() != nil:
 		// the caller ended the stream
 	case s.src.paused:
-		s.count(s.from, -1)
+		s.tries[s.from]--
 	default:
 		if s.got-s.src.began >= minProgress {
-			s.count(s.from, -1)
+			s.tries[s.from]--
 		}
 		s.c.failed(s.src.m, err, true)
 	}
@@ -344,14 +328,12 @@ func (s *Stream) dropSource(err error) {
 // complete is called when all bytes have been received, before Read returns the last of them; all
 // is the whole content if it is in memory, else nil.
 func (s *Stream) complete(all []byte) error {
-	m := s.src.m
-	s.c.hold(m)
-	defer s.c.release(m)
-	s.c.completed(m, true)
-	s.src.close()
+	src := s.src
 	s.src = nil
+	defer src.close()
+	s.c.completed(src.m, true)
 	if s.checkVersion {
-		return s.confirm(m)
+		return s.confirm(src.m)
 	}
 	if s.checkCRC && !s.sum.Matches(s.id.CRC32) {
 		return s.recheck(all)

@@ -188,7 +188,7 @@ func (r *rig) hasten(i int, d time.Duration) (restore func()) {
 	pool, calls := m.pool, m.calls
 	o := r.c.o.Pool
 	o.NetworkTimeout = d
-	m.pool, m.calls = fdfs.NewPool(m.server.Addr(), o), fdfs.NewPool(m.server.Addr(), callsPool(o))
+	m.pool, m.calls = fdfs.NewPool(m.server.Addr(), o), fdfs.NewPool(m.server.Addr(), o)
 	return func() {
 		m.close()
 		m.pool, m.calls = pool, calls

@@ -75,7 +75,7 @@ func (s *Stream) readAgain() (sum checksum.Sum, from Server, sure bool, err erro
 // checksum returns the sum of the file at one server.
 func (c *Client) checksum(ctx context.Context, id fdfs.FileID, info Info, server Server) (sum checksum.Sum, err error) {
 	s := &Stream{c: c, ctx: ctx, id: id, info: info, length: info.Size, servers: []Server{server},
-		tries: make([]int, 1)}
+		tries: make(map[Server]int)}
 	defer s.Close()
 	if err := s.connect(); err != nil { // before Read does, whose errors are not ErrNotFound
 		return sum, err
