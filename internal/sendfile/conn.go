@@ -67,10 +67,10 @@ type Conn struct {
 	burst    int64 // sent by SendFile since the last yield
 	pages    pages // advice to the kernel about the file
 	err      error
-	inWindow bool         // a deadline of ours is set
-	deadline atomic.Int64 // that of the caller, nanoseconds since epoch; 0 = none
-	written  int64        // bytes given to the socket since the connection began
-	taken    int64        // of these, what the client had taken when the window began
+	inWindow bool        // a deadline of ours is set
+	bounded  atomic.Bool // the caller has set a deadline
+	written  int64       // bytes given to the socket since the connection began
+	taken    int64       // of these, what the client had taken when the window began
 
 	room int // what roomStep found
 
@@ -129,33 +129,16 @@ func (c *Conn) CloseWrite() error {
 	return nil
 }
 
-// SetWriteDeadline bounds writes beside the pace, like that of net.Conn.
+// SetWriteDeadline bounds writes in place of the pace, like that of net.Conn.
 func (c *Conn) SetWriteDeadline(t time.Time) error {
-	c.remember(t)
+	c.bounded.Store(!t.IsZero())
 	return c.Conn.SetWriteDeadline(t)
 }
 
-// SetDeadline bounds reads and writes, like that of net.Conn.
+// SetDeadline bounds reads, and writes in place of the pace, like that of net.Conn.
 func (c *Conn) SetDeadline(t time.Time) error {
-	c.remember(t)
+	c.bounded.Store(!t.IsZero())
 	return c.Conn.SetDeadline(t)
-}
-
-func (c *Conn) remember(t time.Time) {
-	if t.IsZero() {
-		c.deadline.Store(0)
-	} else {
-		c.deadline.Store(int64(t.Sub(epoch)))
-	}
-}
-
-// callersDeadline is the one that was set from outside, on the monotonic clock; the zero time when
-// there is none.
-func (c *Conn) callersDeadline() time.Time {
-	if since := c.deadline.Load(); since != 0 {
-		return epoch.Add(time.Duration(since))
-	}
-	return time.Time{}
 }
 
 // Write sends all of p, and what is to go out behind it, or returns an error.
@@ -220,11 +203,7 @@ func (c *Conn) send(step func(fd uintptr) bool) error {
 		if err == nil {
 			err = c.err
 		}
-		if !errors.Is(err, os.ErrDeadlineExceeded) || !c.inWindow {
-			c.endWindow()
-			return err
-		}
-		if d := c.callersDeadline(); !d.IsZero() && !time.Now().Before(d) {
+		if !errors.Is(err, os.ErrDeadlineExceeded) || !c.inWindow || c.bounded.Load() {
 			c.endWindow()
 			return err
 		}
@@ -321,7 +300,7 @@ func (c *Conn) sendfileOnce(fd uintptr, length int) (int, error) {
 // failed ends a step: by waiting when the socket is full, else with the error.
 func (c *Conn) failed(call string, err error) bool {
 	if err == unix.EAGAIN {
-		if !c.inWindow && c.pace.MinRate > 0 {
+		if !c.inWindow && c.pace.MinRate > 0 && !c.bounded.Load() {
 			c.beginWindow(c.clientTook())
 		}
 		return false
@@ -333,18 +312,14 @@ func (c *Conn) failed(call string, err error) bool {
 // beginWindow starts to measure: the wait that is under way ends after one window at the latest.
 func (c *Conn) beginWindow(taken int64) {
 	c.inWindow, c.taken = true, taken
-	end := time.Now().Add(c.pace.Window)
-	if d := c.callersDeadline(); !d.IsZero() && d.Before(end) {
-		end = d
-	}
-	c.err = c.Conn.SetWriteDeadline(end)
+	c.err = c.Conn.SetWriteDeadline(time.Now().Add(c.pace.Window))
 }
 
 func (c *Conn) endWindow() {
-	if c.inWindow {
-		c.inWindow = false
-		_ = c.Conn.SetWriteDeadline(c.callersDeadline()) // fails only on a closed connection
+	if c.inWindow && !c.bounded.Load() {
+		_ = c.Conn.SetWriteDeadline(time.Time{}) // fails only on a closed connection
 	}
+	c.inWindow = false
 }
 
 // clientTook returns how many bytes have left for good: written and not waiting in this host's

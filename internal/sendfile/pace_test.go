@@ -158,12 +158,3 @@ func TestDeadlineOfOthers(t *testing.T) {
 	_, err := conn.Write([]byte("x"))
 	require.ErrorIs(t, err, os.ErrDeadlineExceeded, "it stays")
 }
-
-// TestDeadlineOnTheMonotonicClock: a jump of the wall clock does not move the deadline of a caller.
-func TestDeadlineOnTheMonotonicClock(t *testing.T) {
-	server, _ := pair(t, "tcp")
-	conn, want := paced(t, server, Pace{MinRate: 1, Window: time.Minute}), time.Now().Add(time.Minute)
-	require.NoError(t, conn.SetWriteDeadline(want))
-	require.Zero(t, conn.callersDeadline().Sub(want))
-	require.Contains(t, conn.callersDeadline().String(), " m=+", "with a reading of the monotonic clock")
-}
