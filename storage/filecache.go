@@ -182,34 +182,40 @@ func (f *File) contentUnchanged() bool {
 	return err == nil && seen == f.seen
 }
 
-// load opens a file that is not cached, once for all concurrent requests. Requests for a missing
-// file do not wait for each other, since that would cost more than the look-up.
+// load opens a file that is not cached, once for all concurrent requests that may share it.
+// Requests for a missing file do not wait for each other, since that would cost more than the
+// look-up.
 func (c *FileCache) load(s *shard, id fdfs.FileID) (*File, error) {
-	if c.local.missing(id) {
+	path, err := c.local.find(id)
+	if err != nil {
+		return nil, err
+	}
+	if path.missing(id) {
 		return nil, ErrNotFound
 	}
-	for {
-		f, ours, lead := s.join(id)
-		switch {
-		case lead:
-			return c.lead(s, ours, id)
-		case ours != nil:
-			<-ours.done
-			if f = ours.file; f == nil {
-				return nil, ours.err
-			}
-		}
-		if c.validOrDrop(s, f) { // another request has opened it
-			return f, nil
-		}
+	key := fileKey{id.Group, id.Logic}
+	f, ours, lead := s.join(key)
+	if lead {
+		return c.lead(s, key, id)
 	}
+	if ours != nil {
+		<-ours.done
+		if ours.err != nil {
+			return nil, ours.err
+		}
+		f = s.get(key)
+	}
+	if f != nil && c.validOrDrop(s, f) {
+		return f, nil
+	}
+	return c.open(id) // it is not cached, or was changed at this moment
 }
 
-// lead opens the file of a flight for all requests that wait for it.
-func (c *FileCache) lead(s *shard, ours *flight, id fdfs.FileID) (*File, error) {
+// lead opens the file of a flight.
+func (c *FileCache) lead(s *shard, key fileKey, id fdfs.FileID) (*File, error) {
 	purges := c.purges.Load()
 	file, err := (*File)(nil), errBroken // result if c.open panics
-	defer func() { s.complete(c, ours, file, err, purges) }()
+	defer func() { s.complete(c, key, file, err, purges) }()
 	file, err = c.open(id)
 	return file, err
 }

@@ -64,7 +64,9 @@ func TestFileCacheMemory(t *testing.T) {
 
 // Counted while the openings of a crowd are held up: there is one. A slot that is free is found out
 // by opening.
-func TestFileCacheCrowd(t *testing.T) {
+func TestFileCacheCrowd(t *testing.T) { synctest.Test(t, testFileCacheCrowd) }
+
+func testFileCacheCrowd(t *testing.T) {
 	s := newTestStore(t)
 	c := newTestCache(t, s, noBodies)
 	here, missing := s.normal("content"), s.slot(256, fdfs.SlotFree, "missing", nil)
@@ -94,18 +96,7 @@ func TestFileCacheCrowd(t *testing.T) {
 			}
 		})
 	}
-	waiting := func() (n int64) {
-		for i := range c.shards {
-			s := &c.shards[i]
-			s.mu.Lock()
-			for _, f := range s.flights {
-				n += f.waiting
-			}
-			s.mu.Unlock()
-		}
-		return n
-	}
-	eventually.True(t, func() bool { return waiting() == 2*(crowd-1) })
+	synctest.Wait()
 	close(gate)
 	wg.Wait()
 	require.EqualValues(t, 2, opens.Load())
@@ -113,7 +104,9 @@ func TestFileCacheCrowd(t *testing.T) {
 }
 
 // An opening that panics, which is a bug, does not block other requests.
-func TestFileCachePanic(t *testing.T) {
+func TestFileCachePanic(t *testing.T) { synctest.Test(t, testFileCachePanic) }
+
+func testFileCachePanic(t *testing.T) {
 	s := newTestStore(t)
 	c := newTestCache(t, s, noBodies)
 	id := s.normal("content")
@@ -138,15 +131,7 @@ func TestFileCachePanic(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	eventually.True(t, func() bool {
-		sh := c.shard(fileKey{id.Group, id.Logic})
-		sh.mu.Lock()
-		defer sh.mu.Unlock()
-		for _, f := range sh.flights {
-			return f.waiting == 1
-		}
-		return false
-	})
+	synctest.Wait()
 	close(gate)
 	wg.Wait()
 	g.opener = open

@@ -5,8 +5,6 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"fastdfs-gateway/internal/fdfs"
-
 	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
@@ -28,14 +26,10 @@ type shard struct {
 	dropped []*File // to be closed without mu: closing a deleted file may take long
 }
 
-// flight is one opening of a file, shared by all requests that wait for it.
+// flight is one opening of a file, which other requests for the file wait for.
 type flight struct {
-	key     fileKey
-	waiting int64         // requests besides the leader's; guarded by shard.mu
-	done    chan struct{} // closed at the end
-	// file and err are set before done is closed. Each waiting request has a reference.
-	file *File
-	err  error
+	done chan struct{} // closed at the end
+	err  error         // set before done is closed
 }
 
 const (
@@ -97,36 +91,32 @@ func (s *shard) peek(key fileKey) *File {
 
 // join returns the file if it has been cached meanwhile, else the running flight, else a new flight
 // with the caller as the leader.
-func (s *shard) join(id fdfs.FileID) (f *File, ours *flight, lead bool) {
-	key := fileKey{id.Group, id.Logic}
+func (s *shard) join(key fileKey) (f *File, ours *flight, lead bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if f = s.peek(key); f != nil {
 		return f, nil, false
 	}
 	if ours = s.flights[key]; ours != nil {
-		ours.waiting++
 		return nil, ours, false
 	}
-	ours = &flight{key: key, done: make(chan struct{})}
+	ours = &flight{done: make(chan struct{})}
 	s.flights[key] = ours
 	return nil, ours, true
 }
 
-// complete ends a flight. Each waiting request gets a reference. The file is cached unless Forget
-// was called since the counter of purges had the given value.
-func (s *shard) complete(c *FileCache, ours *flight, file *File, err error, purges uint64) {
+// complete ends a flight. The file is cached unless Forget was called since the counter of purges
+// had the given value.
+func (s *shard) complete(c *FileCache, key fileKey, file *File, err error, purges uint64) {
 	s.mu.Lock()
 	defer s.unlock()
-	delete(s.flights, ours.key)
-	if file != nil {
-		file.refs.Add(ours.waiting)
-		// under mu: Forget increments the counter before it searches
-		if !s.closed && c.keeps(file) && purges == c.purges.Load() {
-			s.add(file.retain())
-		}
+	// under mu: Forget increments the counter before it searches
+	if file != nil && !s.closed && c.keeps(file) && purges == c.purges.Load() {
+		s.add(file.retain())
 	}
-	ours.file, ours.err = file, err
+	ours := s.flights[key]
+	delete(s.flights, key)
+	ours.err = err
 	close(ours.done)
 }
 

@@ -72,11 +72,7 @@ func (l *Local) open(id fdfs.FileID) (*File, error) {
 
 // missing reports whether the file certainly does not exist, at the cost of one stat. false decides
 // nothing.
-func (l *Local) missing(id fdfs.FileID) bool {
-	p, err := l.find(id)
-	if err != nil {
-		return false
-	}
+func (p *storePath) missing(id fdfs.FileID) bool {
 	dir, err := p.acquire()
 	if err != nil {
 		return false
