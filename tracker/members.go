@@ -148,11 +148,7 @@ func merge(g fdfs.GroupInfo, info fdfs.StorageInfo, byID map[uint32]fdfs.Storage
 		Active: info.Status == fdfs.StatusActive}
 	id, named := byID[info.ID]
 	if named && id.Group == g.Name {
-		for _, host := range id.Hosts {
-			if addr, err := netip.ParseAddr(host); err == nil && addr.Unmap() != info.Addr {
-				s.Others = append(s.Others, addr.Unmap())
-			}
-		}
+		s.Others = slices.DeleteFunc(addrsOf(id.Hosts), func(addr netip.Addr) bool { return addr == info.Addr })
 		s.Port = cmp.Or(s.Port, id.Port)
 	}
 	s.Port = cmp.Or(s.Port, g.Port)
@@ -161,16 +157,22 @@ func merge(g fdfs.GroupInfo, info fdfs.StorageInfo, byID map[uint32]fdfs.Storage
 
 // fromID returns a storage that only the list of storage ids has.
 func fromID(id fdfs.StorageID, groupPort int, active bool) Server {
-	s := Server{Group: id.Group, ID: id.ID, Host: id.Hosts[0], Port: cmp.Or(id.Port, groupPort), Active: active}
+	s := Server{Group: id.Group, ID: id.ID, Host: id.Hosts[0], Others: addrsOf(id.Hosts[1:]),
+		Port: cmp.Or(id.Port, groupPort), Active: active}
 	if addr, err := netip.ParseAddr(s.Host); err == nil {
 		s.Host = addr.Unmap().String()
 	}
-	for _, host := range id.Hosts[1:] {
+	return s
+}
+
+// addrsOf returns the addresses among hosts, which may be names too.
+func addrsOf(hosts []string) (addrs []netip.Addr) {
+	for _, host := range hosts {
 		if addr, err := netip.ParseAddr(host); err == nil {
-			s.Others = append(s.Others, addr.Unmap())
+			addrs = append(addrs, addr.Unmap())
 		}
 	}
-	return s
+	return addrs
 }
 
 // usable reports whether addr can be the address of a host.
