@@ -84,11 +84,11 @@ func (k *checker) stores() {
 		for n, dir := range g.StorePaths {
 			key := "store_path" + strconv.Itoa(n)
 			name := full("group"+strconv.Itoa(i+1), key)
-			at, inSection := k.c.positions[name]
-			if inSection {
-				key = name
-			} else if at, inSection = k.c.positions[key]; !inSection {
-				at = k.c.at("base_path")
+			at := k.c.at("base_path")
+			if line, inSection := k.c.written[name]; inSection {
+				key, at = name, line.at
+			} else if line, global := k.c.written[key]; global {
+				at = line.at
 			}
 			k.store(key, at, dir)
 		}

@@ -78,9 +78,9 @@ type Config struct {
 	Peer          Peer
 	AddressMap    map[string]string // address in a file id -> address (or address:port) to use
 
-	// Where a key was written, and as what, by its full name. Secrets have no value.
-	positions map[string]position
-	values    map[string]string
+	top        groupText
+	groupCount int
+	written    map[string]entry // the lines that count, by the full name of their key
 }
 
 // Tracker is one tracker server under one or two addresses.

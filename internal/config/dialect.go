@@ -177,16 +177,16 @@ func (p *preparer) include(name string, at position) {
 	p.cutBy, p.cutOut = at, was
 }
 
-// strictSections are the gateway's own: the module's dialect ignores lines without =, which hides
-// mistakes.
-var strictSections = []string{"gateway", "open_file_cache", "cache", "redis", "lock", "peer", "antisteal", addressMap,
+// ownSections are the gateway's own. The module's dialect ignores lines without =, which hides
+// mistakes, so in these they are errors.
+var ownSections = []string{"antisteal", "cache", "gateway", "lock", "open_file_cache", "peer", "redis", addressMap,
 	typesSection}
 
 func (p *preparer) entry(line string, at position) {
 	key, value, found := strings.Cut(line, "=")
 	key = strings.Trim(key, blanks)
 	if !found || key == "" {
-		if slices.Contains(strictSections, p.section) {
+		if slices.Contains(ownSections, p.section) {
 			p.report.errorf(at, "", "write key = value, or # in front of a comment",
 				"a line without = is no setting of [%s]", p.section)
 			return

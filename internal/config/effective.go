@@ -18,26 +18,20 @@ type Effective struct {
 // then the store paths of groups and the address map. [types] is left out.
 func (c *Config) Effective() []Effective {
 	var list []Effective
-	tables := newTables(c, &groupText{}, new(int))
-	rest := maps.Clone(c.values)
-	for _, section := range slices.Sorted(maps.Keys(tables)) {
-		for _, s := range tables[section] {
-			e := Effective{Name: full(section, s.key), Value: s.def, Doc: s.doc}
-			value, written := c.values[e.Name]
-			_, placed := c.positions[e.Name]
-			delete(rest, e.Name)
-			e.Default = !placed
-			switch {
-			case s.into.secret != nil && s.into.secret():
+	rest := maps.Clone(c.written)
+	for name, s := range c.settings() {
+		e := Effective{Name: name, Value: s.def, Doc: s.doc, Default: true}
+		if line, written := rest[name]; written {
+			e.Value, e.Default = withoutUser(line.value), false
+			if s.into.secret && line.value != "" {
 				e.Value = "(set, not shown)"
-			case written:
-				e.Value = withoutUser(value)
 			}
-			list = append(list, e)
+			delete(rest, name)
 		}
+		list = append(list, e)
 	}
 	for _, name := range slices.Sorted(maps.Keys(rest)) {
-		list = append(list, Effective{Name: name, Value: withoutUser(rest[name])})
+		list = append(list, Effective{Name: name, Value: withoutUser(rest[name].value)})
 	}
 	return list
 }

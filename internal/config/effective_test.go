@@ -11,9 +11,9 @@ import (
 // them.
 func TestEffective(t *testing.T) {
 	secrets := map[string]string{}
-	for section, settings := range newTables(&Config{}, &groupText{}, new(int)) {
+	for section, settings := range newTables(&Config{}) {
 		for _, s := range settings {
-			if s.into.secret != nil {
+			if s.into.secret {
 				secrets[full(section, s.key)] = "hush-" + strings.ReplaceAll(full(section, s.key), ".",
 					"-") + "-0123456789"
 			}
@@ -25,7 +25,7 @@ func TestEffective(t *testing.T) {
 	sections := map[string][]string{"cache": {"ttl = 3m"}, "address_map": {"10.0.0.1 = 10.0.0.9"}}
 	for name, value := range secrets {
 		section, key, _ := strings.Cut(name, ".")
-		if _, own := newTables(&Config{}, &groupText{}, new(int))[section]; own {
+		if _, own := newTables(&Config{})[section]; own {
 			sections[section] = append(sections[section], key+" = "+value)
 		} else {
 			lines = append(lines, name+" = "+value)

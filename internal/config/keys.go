@@ -1,8 +1,11 @@
 package config
 
 import (
+	"iter"
+	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -19,6 +22,23 @@ type setting struct {
 // tables are the settings by section, bound to the fields of one Config.
 type tables map[string][]setting
 
+// sections are their names, sorted; the global one is first.
+func (t tables) sections() []string { return slices.Sorted(maps.Keys(t)) }
+
+// settings are all of them, with their full names, in the order of their sections.
+func (c *Config) settings() iter.Seq2[string, setting] {
+	return func(yield func(string, setting) bool) {
+		tables := newTables(c)
+		for _, section := range tables.sections() {
+			for _, s := range tables[section] {
+				if !yield(full(section, s.key), s) {
+					return
+				}
+			}
+		}
+	}
+}
+
 // groupText is what one group section (or the global one) says about a group.
 type groupText struct {
 	name  string
@@ -26,12 +46,9 @@ type groupText struct {
 	count int
 }
 
-func newTables(c *Config, top *groupText, groupCount *int) tables {
-	global := moduleKeys(c, groupCount)
-	global = append(global, groupKeys(top)...)
-	global = append(global, httpKeys(c)...)
+func newTables(c *Config) tables {
 	return tables{
-		"":                global,
+		"":                slices.Concat(moduleKeys(c), groupKeys(&c.top), httpKeys(c)),
 		"gateway":         gatewayKeys(&c.Gateway),
 		"open_file_cache": openFileCacheKeys(&c.OpenFileCache),
 		"cache":           cacheKeys(&c.Cache),
@@ -47,7 +64,7 @@ const addressMap = "address_map"
 
 const maxSeconds = 1 << 31 // of the module's own keys
 
-func moduleKeys(c *Config, groupCount *int) []setting {
+func moduleKeys(c *Config) []setting {
 	return []setting{
 		{"base_path", "", text(&c.BasePath),
 			"folder of FastDFS on this host; store_path0 where that is not set"},
@@ -67,7 +84,7 @@ func moduleKeys(c *Config, groupCount *int) []setting {
 			"the list of storage ids"},
 		{"url_have_group_name", "false", flag(&c.URLHasGroupName),
 			"URLs begin with the group: /group1/M00/..."},
-		{"group_count", "0", moduleNumber(groupCount, 0, maxGroups, Error),
+		{"group_count", "0", moduleNumber(&c.groupCount, 0, maxGroups, Error),
 			"groups with files on this host, each in a section [groupN]; 0 = one group, described in the " +
 				"global section"},
 		{"response_mode", "proxy", moduleChoice(&c.ResponseMode, "proxy", "redirect"),
@@ -122,8 +139,7 @@ func httpKeys(c *Config) []setting {
 }
 
 func gatewayKeys(g *Gateway) []setting {
-	return slices.Concat(gatewayListenKeys(g), gatewayAnswerKeys(g), gatewayLimitKeys(g), gatewayLogKeys(g),
-		gatewayProcessKeys(g), gatewaySourceKeys(g))
+	return slices.Concat(gatewayListenKeys(g), gatewayAnswerKeys(g), gatewayProcessKeys(g), gatewaySourceKeys(g))
 }
 
 func gatewayListenKeys(g *Gateway) []setting {
@@ -166,7 +182,7 @@ func gatewayAnswerKeys(g *Gateway) []setting {
 	}
 }
 
-func gatewayLimitKeys(g *Gateway) []setting {
+func gatewayProcessKeys(g *Gateway) []setting {
 	const ms, day = time.Millisecond, 24 * time.Hour
 	return []setting{
 		{"read_timeout", "10s", duration(&g.ReadTimeout, ms, day),
@@ -183,22 +199,12 @@ func gatewayLimitKeys(g *Gateway) []setting {
 			"most connections at a time from one address; 0 = an eighth of all; unlimited"},
 		{"shutdown_timeout", "30s", duration(&g.ShutdownTimeout, 0, day),
 			"time for running responses to end when the gateway stops"},
-	}
-}
-
-func gatewayLogKeys(g *Gateway) []setting {
-	return []setting{
 		{"access_log", "", pathOrDash(&g.AccessLog),
 			"a file, - for standard output, or empty for none"},
 		{"access_log_format", "combined", choice(&g.AccessLogFormat, "combined", "json"),
 			"combined or json"},
 		{"log_tokens", "false", flag(&g.LogTokens),
 			"write the token of a request to the logs as it is"},
-	}
-}
-
-func gatewayProcessKeys(g *Gateway) []setting {
-	return []setting{
 		{"user", "", text(&g.User),
 			"account to serve as, once listen and tls_key have been opened as root; empty = no change"},
 		{"landlock", "true", flag(&g.Landlock),
@@ -319,12 +325,8 @@ func antiStealKeys(a *AntiSteal) []setting {
 	return []setting{
 		{"extra_secrets", "", hiddenList(&a.ExtraSecrets),
 			"secrets accepted besides http.anti_steal.secret_key, with commas between them"},
-		{"fail_status", "400", field{parse: func(v string, at position) *refusal {
-			if v != "" && v != "400" && v != "403" {
-				return bad("write 400 or 403", "is no status for a refused token")
-			}
-			return number(&a.FailStatus, 400, 403).parse(v, at)
-		}},
+		{"fail_status", "400", parsed(&a.FailStatus, "write 400 or 403", "is no status for a refused token",
+			func(v string) (int, bool) { n, _ := strconv.Atoi(v); return n, v == "400" || v == "403" }),
 			"status of a refused token: 400 or 403"},
 	}
 }

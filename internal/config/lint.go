@@ -25,24 +25,23 @@ func (l *loader) lint() {
 
 // checkSections judges sections that nothing reads.
 func (l *loader) checkSections() {
-	own := append(l.ownSections()[1:], addressMap, typesSection)
 	for _, name := range slices.Sorted(maps.Keys(l.doc.sections)) {
 		at := l.doc.sections[name]
-		if slices.Contains(own, name) {
+		if slices.Contains(ownSections, name) {
 			continue
 		}
 		if isGroupSection(name) {
-			if n, _ := strconv.Atoi(name[len("group"):]); n > l.groupCount {
+			if n, _ := strconv.Atoi(name[len("group"):]); n > l.c.groupCount {
 				l.warnf(at, name, fmt.Sprintf("set group_count = %d, or remove the section", n),
-					"[%s] is ignored: group_count is %d", name, l.groupCount)
+					"[%s] is ignored: group_count is %d", name, l.c.groupCount)
 			}
 			continue
 		}
-		if near, ok := Nearest(name, own); ok {
+		if near, ok := Nearest(name, ownSections); ok {
 			l.errorf(at, name, fmt.Sprintf("did you mean [%s]?", near), "[%s] is no known section", clip(name))
 			continue
 		}
-		l.warnf(at, name, "remove it if it was meant for the gateway, which has "+strings.Join(own, ", "),
+		l.warnf(at, name, "remove it if it was meant for the gateway, which has "+strings.Join(ownSections, ", "),
 			"[%s] is no known section and is ignored", clip(name))
 	}
 }
@@ -53,15 +52,15 @@ func (l *loader) lintURLForm() {
 	const key = "url_have_group_name"
 	switch {
 	case l.c.URLHasGroupName:
-	case l.groupCount > 0:
+	case l.c.groupCount > 0:
 		l.errorf(at, key, "set url_have_group_name = true",
 			"group_count = %d, but with url_have_group_name = false a URL does not say which group it means",
-			l.groupCount)
+			l.c.groupCount)
 	case l.c.GroupName == "":
 		l.errorf(at, "group_name", "set group_name, or url_have_group_name = true if the URLs begin with the group",
 			"url_have_group_name = false, but there is no group_name")
 	}
-	if l.groupCount == 0 && l.c.URLHasGroupName && l.c.GroupName == "" && len(l.c.Groups) > 0 {
+	if l.c.groupCount == 0 && l.c.URLHasGroupName && l.c.GroupName == "" && len(l.c.Groups) > 0 {
 		l.errorf(l.c.at("store_path_count"), "group_name",
 			"set group_name to the group of the store paths, or store_path_count = 0 on a host without a store",
 			"there are store paths, but no group_name")
@@ -93,7 +92,7 @@ func (l *loader) lintGroups() {
 
 // sectionOf is the section of Groups[i].
 func (l *loader) sectionOf(i int) string {
-	if l.groupCount == 0 {
+	if l.c.groupCount == 0 {
 		return ""
 	}
 	return "group" + strconv.Itoa(i+1)

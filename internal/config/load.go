@@ -2,7 +2,7 @@ package config
 
 import (
 	"fmt"
-	"maps"
+	"iter"
 	"slices"
 	"strconv"
 	"strings"
@@ -28,7 +28,7 @@ func Load(file string) (*Config, []Problem) {
 		return nil, r.problems
 	}
 	l := newLoader(file, r, doc)
-	for _, section := range l.ownSections() {
+	for _, section := range l.keys.sections() {
 		l.applySection(section, l.keys[section])
 	}
 	l.applyAddressMap()
@@ -45,19 +45,16 @@ func Load(file string) (*Config, []Problem) {
 // loader fills one Config from one document.
 type loader struct {
 	*report
-	c          *Config
-	doc        document
-	bySection  map[string][]entry
-	keys       tables // bound to c
-	top        groupText
-	groupCount int
+	c         *Config
+	doc       document
+	bySection map[string][]entry
+	keys      tables // bound to c
 }
 
 func newLoader(file string, r *report, doc document) *loader {
-	l := &loader{report: r, doc: doc, bySection: map[string][]entry{}}
-	l.c = &Config{File: file, Files: doc.files, Types: map[string]string{}, AddressMap: map[string]string{},
-		positions: map[string]position{}, values: map[string]string{}}
-	l.keys = newTables(l.c, &l.top, &l.groupCount)
+	c := &Config{File: file, Files: doc.files, Types: map[string]string{}, AddressMap: map[string]string{},
+		written: map[string]entry{}}
+	l := &loader{report: r, c: c, doc: doc, bySection: map[string][]entry{}, keys: newTables(c)}
 	for _, settings := range l.keys {
 		setDefaults(settings, position{file: file})
 	}
@@ -75,10 +72,6 @@ func setDefaults(settings []setting, at position) {
 	}
 }
 
-// ownSections are the names of the sections with a table, sorted; the global
-// one is first.
-func (l *loader) ownSections() []string { return slices.Sorted(maps.Keys(l.keys)) }
-
 // full is the name of a key in messages and positions.
 func full(section, key string) string {
 	if section == "" {
@@ -89,46 +82,39 @@ func full(section, key string) string {
 
 // at is where the key was written, or the file as a whole.
 func (c *Config) at(name string) position {
-	if p, ok := c.positions[name]; ok {
-		return p
+	if line, ok := c.written[name]; ok {
+		return line.at
 	}
 	return position{file: c.File}
 }
 
 // applySection reads the entries of one section into the fields of settings.
 func (l *loader) applySection(section string, settings []setting) {
-	index := make(map[string]setting, len(settings))
-	for _, s := range settings {
-		index[s.key] = s
+	find := func(key string) int {
+		return slices.IndexFunc(settings, func(s setting) bool { return s.key == key })
 	}
-	entries := l.bySection[section]
-	last := l.lastOfEach(section, entries, func(e entry) bool {
-		s, known := index[e.key]
+	mayRepeat := func(e entry) bool {
+		i := find(e.key)
 		_, storePath := storePathIndex(e.key)
-		return s.into.list || !known && !storePath
-	})
-	for i, e := range entries {
-		s, known := index[e.key]
+		return i >= 0 && settings[i].into.list || i < 0 && !storePath
+	}
+	for e, last := range l.entries(section, mayRepeat) {
+		i := find(e.key)
 		switch {
-		case !known:
-			if last[e.key] == i {
-				l.unknownKey(e, settings)
-			}
-		case s.into.list || last[e.key] == i:
-			if s.into.secret == nil {
-				l.keepValue(e, s.into.list)
-			}
-			l.c.positions[full(section, e.key)] = e.at
-			l.apply(s, e)
+		case i >= 0 && (last || settings[i].into.list):
+			l.keep(e, settings[i].into.list)
+			l.apply(settings[i], e)
+		case i < 0 && last:
+			l.unknownKey(e, settings)
 		}
 	}
 }
 
-// lastOfEach gives the index of the last entry of each key, and warns of the
-// repeated ones for which mayRepeat is false. The file of -c may override what a
-// file says that it includes.
-func (l *loader) lastOfEach(section string, entries []entry, mayRepeat func(entry) bool) map[string]int {
-	last := make(map[string]int, len(entries))
+// entries gives the entries of a section, each with whether it is the last one of its key, and warns
+// of repeated keys for which mayRepeat is false. The file of -c may override what a file says that
+// it includes.
+func (l *loader) entries(section string, mayRepeat func(entry) bool) iter.Seq2[entry, bool] {
+	entries, last := l.bySection[section], map[string]int{}
 	for i, e := range entries {
 		if first, twice := last[e.key]; twice && !mayRepeat(e) {
 			if was := entries[first].at; was.file == e.at.file || e.at.file != l.c.File {
@@ -138,16 +124,22 @@ func (l *loader) lastOfEach(section string, entries []entry, mayRepeat func(entr
 		}
 		last[e.key] = i
 	}
-	return last
+	return func(yield func(entry, bool) bool) {
+		for i, e := range entries {
+			if !yield(e, last[e.key] == i) {
+				return
+			}
+		}
+	}
 }
 
-// keepValue remembers how a key was written; of a list, all lines.
-func (l *loader) keepValue(e entry, list bool) {
-	name, value := full(e.section, e.key), e.value
-	if before, more := l.c.values[name]; more && list {
-		value = before + ", " + value
+// keep remembers a line that counts; of a list, the values of all its lines.
+func (l *loader) keep(e entry, list bool) {
+	name := full(e.section, e.key)
+	if before, more := l.c.written[name]; more && list {
+		e.value = before.value + ", " + e.value
 	}
-	l.c.values[name] = value
+	l.c.written[name] = e
 }
 
 func (l *loader) apply(s setting, e entry) {
@@ -156,7 +148,7 @@ func (l *loader) apply(s setting, e entry) {
 		return
 	}
 	value := shown(e.value)
-	if s.into.secret != nil {
+	if s.into.secret {
 		value = "(not shown)"
 	}
 	l.add(r.severity, e.at, full(e.section, e.key), fmt.Sprintf("%s = %s %s", e.key, value, r.what), r.fix)
@@ -180,7 +172,7 @@ func (l *loader) unknownKey(e entry, settings []setting) {
 	}
 	if near, ok := Nearest(e.key, names); ok {
 		l.add(severity, e.at, full(e.section, e.key), text,
-			fmt.Sprintf("did you mean %s (%s)?", near, docOf(settings, near)))
+			fmt.Sprintf("did you mean %s (%s)?", near, settings[slices.Index(names, near)].doc))
 		return
 	}
 	if home, ok := l.homeOf(e.key); ok {
@@ -197,7 +189,7 @@ func (l *loader) homeOf(key string) (string, bool) {
 	if _, ok := storePathIndex(key); ok {
 		return "the global section, above every [section], or in a [groupN]", true
 	}
-	for _, section := range l.ownSections() {
+	for _, section := range l.keys.sections() {
 		for _, s := range l.keys[section] {
 			if s.key == key && section == "" {
 				return "the global section, above every [section]", true
@@ -209,15 +201,6 @@ func (l *loader) homeOf(key string) (string, bool) {
 	return "", false
 }
 
-func docOf(settings []setting, key string) string {
-	for _, s := range settings {
-		if s.key == key {
-			return s.doc
-		}
-	}
-	return ""
-}
-
 // clip shortens a name from the file for a message.
 func clip(name string) string {
 	if len(name) > 80 {
@@ -226,21 +209,20 @@ func clip(name string) string {
 	return name
 }
 
+// never is for sections in which each key counts once.
+func never(entry) bool { return false }
+
 // applyAddressMap reads `<address in id> = <address to use>`.
 func (l *loader) applyAddressMap() {
-	entries := l.bySection[addressMap]
-	last := l.lastOfEach(addressMap, entries, func(entry) bool { return false })
-	for i, e := range entries {
-		if last[e.key] != i {
+	for e, last := range l.entries(addressMap, never) {
+		if !last {
 			continue
 		}
-		name := full(addressMap, e.key)
-		l.c.positions[name] = e.at
-		l.keepValue(e, false)
+		l.keep(e, false)
 		from, _, fromOK := fdfs.ParseHosts(e.key)
 		to, _, toOK := fdfs.ParseHosts(e.value)
 		if !fromOK || !toOK || len(from) != 1 || len(to) != 1 || from[0] != e.key {
-			l.errorf(e.at, name, "write <address in the file id> = <address to use>, such as 10.0.0.1 = 192.168.0.1",
+			l.errorf(e.at, full(addressMap, e.key), "write <address in the file id> = <address to use>, such as 10.0.0.1 = 192.168.0.1",
 				"%s = %s maps no address to an address", shown(e.key), shown(e.value))
 			continue
 		}
@@ -251,18 +233,18 @@ func (l *loader) applyAddressMap() {
 // groups reads the store paths: of the sections [group1] and on, or, without
 // group_count, of the global section.
 func (l *loader) groups() {
-	if l.groupCount == 0 {
+	if l.c.groupCount == 0 {
 		l.singleGroup()
 		return
 	}
-	l.c.GroupName, l.c.StoragePort = l.top.name, l.top.port
-	for i := 1; i <= l.groupCount; i++ {
+	l.c.GroupName, l.c.StoragePort = l.c.top.name, l.c.top.port
+	for i := 1; i <= l.c.groupCount; i++ {
 		section := "group" + strconv.Itoa(i)
 		if _, ok := l.doc.sections[section]; !ok {
 			l.errorf(l.c.at("group_count"), "group_count",
 				fmt.Sprintf("add [%s] with group_name, store_path_count and store_path0, or lower group_count",
 					section),
-				"group_count = %d, but there is no section [%s]", l.groupCount, section)
+				"group_count = %d, but there is no section [%s]", l.c.groupCount, section)
 			if i > len(l.doc.sections) {
 				return // the rest is missing as well
 			}
@@ -289,13 +271,13 @@ func (l *loader) groupSection(section string) {
 }
 
 func (l *loader) singleGroup() {
-	l.c.GroupName, l.c.StoragePort = l.top.name, l.top.port
-	paths := l.storePaths("", l.top.count, l.c.BasePath)
-	if l.top.name != "" && !fdfs.ValidGroup(l.top.name) {
-		l.badGroupName("", l.top.name)
+	l.c.GroupName, l.c.StoragePort = l.c.top.name, l.c.top.port
+	paths := l.storePaths("", l.c.top.count, l.c.BasePath)
+	if l.c.top.name != "" && !fdfs.ValidGroup(l.c.top.name) {
+		l.badGroupName("", l.c.top.name)
 	}
 	if len(paths) > 0 {
-		l.c.Groups = []Group{{Name: l.top.name, StoragePort: l.top.port, StorePaths: paths}}
+		l.c.Groups = []Group{{Name: l.c.top.name, StoragePort: l.c.top.port, StorePaths: paths}}
 	}
 }
 
@@ -321,8 +303,7 @@ func (l *loader) storePaths(section string, count int, fallback string) []string
 			continue
 		}
 		name := full(section, e.key)
-		l.c.positions[name] = e.at
-		l.keepValue(e, false)
+		l.keep(e, false)
 		if i >= count {
 			l.warnf(e.at, name, fmt.Sprintf("set store_path_count = %d, or remove the line", i+1),
 				"%s is ignored: store_path_count is %d in %s", e.key, count, where)
@@ -330,11 +311,9 @@ func (l *loader) storePaths(section string, count int, fallback string) []string
 			paths[i] = e.value
 		}
 	}
-	at, written := l.c.positions[full(section, "store_path_count")]
-	if !written {
-		if at, written = l.doc.sections[section]; !written {
-			at = position{file: l.c.File}
-		}
+	at := l.c.at(full(section, "store_path_count"))
+	if opened, ok := l.doc.sections[section]; ok && at.line == 0 {
+		at = opened
 	}
 	for i, p := range paths {
 		if p != "" {

@@ -217,7 +217,7 @@ func TestSampleHoldsEveryKey(t *testing.T) {
 	set, shown := sampleSettings(t, string(text))
 	// What a store cannot do without, and the form of URLs that clients expect.
 	differs := map[string]string{"group_name": "group1", "base_path": "/opt/fastdfs", "url_have_group_name": "true"}
-	keys := newTables(&Config{}, &groupText{}, new(int))
+	keys := newTables(&Config{})
 	keys["group1"] = groupKeys(&groupText{})
 	total := 0
 	for section, settings := range keys {

@@ -4,11 +4,9 @@ package config
 // such as "cache.disk_path": all but the store paths, and those that are empty or "-".
 func (c *Config) Paths() map[string]string {
 	paths := map[string]string{}
-	for section, settings := range newTables(c, &groupText{}, new(int)) {
-		for _, s := range settings {
-			if p := s.into.path; p != nil && *p != "" && *p != "-" {
-				paths[full(section, s.key)] = *p
-			}
+	for name, s := range c.settings() {
+		if p := s.into.path; p != nil && *p != "" && *p != "-" {
+			paths[name] = *p
 		}
 	}
 	return paths

@@ -1,8 +1,9 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
-	"sort"
+	"slices"
 )
 
 // Severity tells a problem that forbids the use of a configuration from one
@@ -92,18 +93,8 @@ func (r *report) warnf(at position, key, fix, format string, args ...any) {
 
 // sorted gives the problems in the order of files and lines.
 func (r *report) sorted(files []string) []Problem {
-	order := make(map[string]int, len(files))
-	for i, f := range files {
-		if _, seen := order[f]; !seen {
-			order[f] = i
-		}
-	}
-	sort.SliceStable(r.problems, func(i, j int) bool {
-		a, b := r.problems[i], r.problems[j]
-		if a.File != b.File {
-			return order[a.File] < order[b.File]
-		}
-		return a.Line < b.Line
+	slices.SortStableFunc(r.problems, func(a, b Problem) int {
+		return cmp.Or(slices.Index(files, a.File)-slices.Index(files, b.File), a.Line-b.Line)
 	})
 	return r.problems
 }

@@ -31,23 +31,20 @@ func (k *checker) secrets() {
 // each.
 func (k *checker) secretFiles() (keys map[string][]string, first map[string]position) {
 	keys, first = map[string][]string{}, map[string]position{}
-	for section, settings := range newTables(k.c, &groupText{}, new(int)) {
-		for _, s := range settings {
-			name := full(section, s.key)
-			at, written := k.c.positions[name]
-			file := at.file
-			switch {
-			case !written:
-				continue
-			case s.into.inside && *s.into.path != "":
-				file = *s.into.path
-			case s.into.secret == nil || !s.into.secret():
-				continue
-			}
-			keys[file] = append(keys[file], name)
-			if known, ok := first[file]; !ok || at.line < known.line {
-				first[file] = at
-			}
+	for name, s := range k.c.settings() {
+		line, written := k.c.written[name]
+		file := line.at.file
+		switch {
+		case !written:
+			continue
+		case s.into.inside && *s.into.path != "":
+			file = *s.into.path
+		case !s.into.secret || line.value == "":
+			continue
+		}
+		keys[file] = append(keys[file], name)
+		if known, ok := first[file]; !ok || line.at.line < known.line {
+			first[file] = line.at
 		}
 	}
 	return keys, first

@@ -38,10 +38,8 @@ func (l *loader) readTypes() {
 
 // applyTypes reads `<extension> = <media type>`.
 func (l *loader) applyTypes(types map[string]string) {
-	entries := l.bySection[typesSection]
-	last := l.lastOfEach(typesSection, entries, func(entry) bool { return false })
-	for i, e := range entries {
-		if last[e.key] != i {
+	for e, last := range l.entries(typesSection, never) {
+		if !last {
 			continue
 		}
 		name := full(typesSection, e.key)

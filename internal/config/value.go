@@ -18,10 +18,10 @@ import (
 // field says how a setting's text is read into where it goes.
 type field struct {
 	parse  func(value string, at position) *refusal
-	list   bool        // may be repeated, each line adds
-	secret func() bool // tells whether a secret was given; such a value is never shown; nil = it is no secret
-	path   *string     // the value is the name of a file or folder
-	inside bool        // that file holds a secret
+	list   bool    // may be repeated, each line adds
+	secret bool    // the value is never shown
+	path   *string // the value is the name of a file or folder
+	inside bool    // that file holds a secret
 }
 
 // refusal says why a value was not taken, or, as a warning, how it was.
@@ -94,7 +94,7 @@ func text(p *string) field { return checkedText(p, func(string) *refusal { retur
 // hidden is a text whose value is never shown.
 func hidden(p *string) field {
 	f := text(p)
-	f.secret = func() bool { return *p != "" }
+	f.secret = true
 	return f
 }
 
@@ -158,7 +158,7 @@ func hiddenList(p *[]string) field {
 		}
 		return part, nil
 	})
-	f.secret = func() bool { return len(*p) > 0 }
+	f.secret = true
 	return f
 }
 

@@ -154,7 +154,7 @@ func TestEveryKey(t *testing.T) {
 		require.Contains(t, p.Text, "password and password_file are both set", p)
 	}
 	require.NotNil(t, c)
-	c.positions, c.values = nil, nil
+	c.written, c.top, c.groupCount = nil, groupText{}, 0
 	types := c.Types
 	c.Types = nil
 	require.Equal(t, everyKeyConfig(dir), c)
