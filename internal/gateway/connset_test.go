@@ -62,7 +62,7 @@ func TestShareOfOneAddress(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := NewServer(ServerOptions{MaxConnections: 32, MaxConnectionsPerIP: tt.limit}, NewHandler(Options{}))
-			defer s.refuser.wait()
+			defer s.refuser.wg.Wait()
 			ln, err := net.Listen("tcp", "127.0.0.1:0")
 			require.NoError(t, err)
 			defer ln.Close()
@@ -81,7 +81,7 @@ func TestShareOfOneAddress(t *testing.T) {
 // of others.
 func TestShareWhileOthersCome(t *testing.T) {
 	s := NewServer(ServerOptions{MaxConnections: 32}, NewHandler(Options{}))
-	defer s.refuser.wait()
+	defer s.refuser.wg.Wait()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer ln.Close()

@@ -13,40 +13,33 @@ var flvHeader = []byte("FLV\x01\x01\x00\x00\x00\x09\x00\x00\x00\x09")
 
 // flvPiece makes the representation the range of the film that start= and end= ask for. It has an
 // entity-tag of its own: its bytes are not those of the whole file.
-func (r *request) flvPiece() error {
-	q := &r.target.params
-	if r.h.o.FLVExtension == "" || q.start == nil || r.id.Ext() != r.h.o.FLVExtension {
+func (r *request) flvPiece() (err error) {
+	if r.h.o.FLVExtension == "" || r.id.Ext() != r.h.o.FLVExtension {
 		return nil
 	}
-	span, use, err := flvSpan(q.start, q.end, r.info.size)
-	if err != nil || !use {
-		return err
-	}
-	r.rep = representation{body: span}
-	if span.Start > 0 {
+	q := &r.target.params
+	if r.rep.body, err = flvSpan(q.start, q.end, r.info.size); r.rep.body.Start > 0 {
 		r.rep.head = flvHeader
 	}
-	return nil
+	return err
 }
 
 // flvSpan works out what the parameters start and end (exclusive) of a pseudo-streaming request ask
-// for. use is false when they ask for nothing: no start, or one that is no number. An empty range
-// is an error.
-func flvSpan(start, end []byte, size int64) (span httprange.Span, use bool, err error) {
-	first, ok := seekOffset(start)
-	if !ok {
-		return span, false, nil
+// for: the whole file without a start, or with one that is no number. An empty range is an error.
+func flvSpan(start, end []byte, size int64) (httprange.Span, error) {
+	first, hasStart := seekOffset(start)
+	last, hasEnd := seekOffset(end)
+	switch {
+	case !hasStart || first == 0 && !hasEnd:
+		return httprange.Span{Length: size}, nil
+	case !hasEnd:
+		last = size
 	}
-	last := size
-	if n, ok := seekOffset(end); ok {
-		last = min(n, size)
-	} else if first == 0 {
-		return span, false, nil
-	}
+	last = min(last, size)
 	if first >= last {
-		return span, false, errBadSeek
+		return httprange.Span{}, errBadSeek
 	}
-	return httprange.Span{Start: first, Length: last - first}, true, nil
+	return httprange.Span{Start: first, Length: last - first}, nil
 }
 
 // seekOffset reads a decimal number; anything else counts as absent.

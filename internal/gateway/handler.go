@@ -209,13 +209,14 @@ func (r *request) serve() error {
 		r.sendPage("text/html; charset=utf-8", r.h.o.Index)
 		return nil
 	}
-	if err := r.parse(); err != nil {
+	var err error
+	if r.id, err = r.h.parse(&r.target, r.ctx.Request.Header.RequestURI()); err != nil {
 		return err
 	}
 	if served, err := r.checkToken(); served || err != nil {
 		return err
 	}
-	err := r.findAndRespond()
+	err = r.findAndRespond()
 	// between the question for its size and the download; nothing has been sent yet
 	if errors.Is(err, storage.ErrChanged) {
 		r.ctx.Response.Header.Reset()
@@ -245,12 +246,6 @@ func (r *request) method() (done bool, err error) {
 		}
 	}
 	return true, errMethod
-}
-
-// parse turns the target into a file id.
-func (r *request) parse() (err error) {
-	r.id, err = r.h.parse(&r.target, r.ctx.Request.Header.RequestURI())
-	return err
 }
 
 // parse reads a target; the id's strings are parts of it.
@@ -283,8 +278,12 @@ func (r *request) checkToken() (served bool, err error) {
 	if h.o.Tokens == nil {
 		return false, nil
 	}
-	if h.o.BypassName != "" && h.bypasses(r.ctx.Request.Header.Peek(h.o.BypassName)) {
-		return false, nil
+	if h.o.BypassName != "" {
+		// the time taken says no more than the length of the value
+		value := r.ctx.Request.Header.Peek(h.o.BypassName)
+		if subtle.ConstantTimeCompare(value, stringBytes(h.o.BypassValue)) == 1 {
+			return false, nil
+		}
 	}
 	q := &r.target.params
 	err = h.o.Tokens.Check(r.id.Logic, q.token, q.ts, r.now)
@@ -300,12 +299,6 @@ func (r *request) checkToken() (served bool, err error) {
 		return false, errTokenDenied
 	}
 	return false, errToken
-}
-
-// bypasses tells whether a value of the bypass header is the configured one. The time taken says no
-// more than its length.
-func (h *Handler) bypasses(value []byte) bool {
-	return subtle.ConstantTimeCompare(value, stringBytes(h.o.BypassValue)) == 1
 }
 
 // find opens the file where it lies on this host, or leaves it to the hosts that may have it. It is

@@ -245,7 +245,7 @@ func TestCountedOutcomes(t *testing.T) {
 	for range 3 {
 		for status := 200; status < 220; status++ {
 			m.count(outcome{status, sourceLocal})
-			m.malformed(status)
+			m.count(outcome{status, sourceNone})
 		}
 	}
 	for status := 200; status < 220; status++ {

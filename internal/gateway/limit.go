@@ -79,11 +79,6 @@ const (
 	refusalTime = 500 * time.Millisecond
 )
 
-// newRefuser returns one that fits a number of connections.
-func newRefuser(connections int) *refuser {
-	return &refuser{max: int64(min(maxRefusals, connections/4+1))}
-}
-
 // refuse answers and closes. A client that expects TLS cannot be told anything.
 func (r *refuser) refuse(c net.Conn, why *limit, expectsTLS bool) {
 	if expectsTLS {
@@ -108,5 +103,3 @@ func (r *refuser) refuse(c net.Conn, why *limit, expectsTLS bool) {
 		}
 	})
 }
-
-func (r *refuser) wait() { r.wg.Wait() }

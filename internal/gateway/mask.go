@@ -15,7 +15,10 @@ func appendMasked(dst, text []byte) (grown, shown []byte) {
 	}
 	start, copied := len(dst), 0
 	for from := query + 1; from < len(text); {
-		end := from + pairLength(text[from:])
+		end := len(text)
+		if n := bytes.IndexAny(text[from:], "&# "); n >= 0 { // a blank ends the target of a request line
+			end = from + n
+		}
 		if name, value, ok := bytes.Cut(text[from:end], []byte{'='}); ok && isTokenName(name) {
 			dst = append(append(dst, text[copied:from+len(name)+1]...), masked...)
 			copied = from + len(name) + 1 + len(value)
@@ -27,15 +30,6 @@ func appendMasked(dst, text []byte) (grown, shown []byte) {
 	}
 	dst = append(dst, text[copied:]...)
 	return dst, dst[start:]
-}
-
-// pairLength is how long the first name=value of a query is; a blank ends the target of a request
-// line.
-func pairLength(query []byte) int {
-	if end := bytes.IndexAny(query, "&# "); end >= 0 {
-		return end
-	}
-	return len(query)
 }
 
 // isTokenName tells whether a name stands for the token, as target.parseQuery reads it.

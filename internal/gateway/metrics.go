@@ -137,11 +137,6 @@ func (m *Metrics) count(o outcome) {
 	(*known)[o].Inc()
 }
 
-// malformed counts a request that never became one: it was refused for its framing or its slowness.
-func (m *Metrics) malformed(status int) {
-	m.count(outcome{status, sourceNone})
-}
-
 // tokenRefused counts a refusal by antisteal's reasons.
 func (m *Metrics) tokenRefused(err error) {
 	reason := "mismatch"

@@ -79,7 +79,7 @@ func NewServer(o ServerOptions, h *Handler) *Server {
 	o.Log = cmp.Or(o.Log, slog.Default())
 	s := &Server{o: o, log: o.Log, waits: newWaits(o.MaxConnections), hangups: hangup.New(o.Log), all: newConnSet(),
 		perIP: map[netip.Addr]*connSet{}, stopping: make(chan struct{}),
-		refuser: newRefuser(o.MaxConnections), limited: logfile.Limit(o.Log)}
+		refuser: &refuser{max: int64(min(maxRefusals, o.MaxConnections/4+1))}, limited: logfile.Limit(o.Log)}
 	s.handler.Store(h)
 	s.guard = httpguard.New(httpguard.Options{ReadTimeout: o.ReadTimeout, IdleTimeout: o.IdleTimeout,
 		MaxIdle: s.maxIdle, OnRefuse: s.refused})
@@ -149,7 +149,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	close(ended)
 	closer.Wait()
-	s.refuser.wait()
+	s.refuser.wg.Wait()
 	s.hangups.Close()
 	if err != nil {
 		return fmt.Errorf("cannot end %d connections in time: %w", s.open.Load(), err)
@@ -211,7 +211,7 @@ func (s *Server) closeIdle(ended chan struct{}) {
 // refused counts and logs what the guard has answered in place of a handler.
 func (s *Server) refused(conn net.Conn, e *httpguard.Error) {
 	h := s.handler.Load()
-	h.o.Metrics.malformed(e.Status)
+	h.o.Metrics.count(outcome{e.Status, sourceNone})
 	if h.o.Access != nil {
 		h.o.Access.write(entry{at: time.Now(), remote: ipOf(conn.RemoteAddr()), line: e.Line, status: e.Status,
 			source: sourceNone, err: e})
@@ -222,7 +222,7 @@ func (s *Server) refused(conn net.Conn, e *httpguard.Error) {
 // meant to happen.
 func (s *Server) disagreed(ctx *fasthttp.RequestCtx, err error) {
 	s.log.Warn("request passed the guard but cannot be parsed", "remote", ctx.RemoteAddr().String(), "err", err)
-	s.handler.Load().o.Metrics.malformed(fasthttp.StatusBadRequest)
+	s.handler.Load().o.Metrics.count(outcome{fasthttp.StatusBadRequest, sourceNone})
 	ctx.Error("bad request\n", fasthttp.StatusBadRequest)
 }
 
