@@ -2,6 +2,7 @@ package status
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"time"
 )
@@ -56,10 +57,8 @@ type Traffic struct {
 type History struct {
 	bounds []float64 // of Sample.FirstByte, in seconds
 
-	mu   sync.Mutex // guards what follows
-	ring [samples]Sample
-	next int // where the next sample goes
-	n    int // samples that are kept
+	mu   sync.Mutex // guards list
+	list []Sample   // the oldest first
 }
 
 // NewHistory returns an empty history. bounds are those of Sample.FirstByte, in seconds.
@@ -69,9 +68,10 @@ func NewHistory(bounds []float64) *History { return &History{bounds: bounds} }
 func (h *History) Add(s Sample) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.ring[h.next] = s
-	h.next = (h.next + 1) % samples
-	h.n = min(h.n+1, samples)
+	if len(h.list) == samples {
+		h.list = slices.Delete(h.list, 0, 1)
+	}
+	h.list = append(h.list, s)
 }
 
 // nowMin is the shortest time that Traffic.Now is about: less would only be noise.
@@ -79,7 +79,9 @@ const nowMin = 5 * time.Second
 
 // Traffic gives the points of Span before the sample now, which ends the last one.
 func (h *History) Traffic(now Sample) Traffic {
-	list := h.list()
+	h.mu.Lock()
+	list := slices.Clone(h.list)
+	h.mu.Unlock()
 	var t Traffic
 	for i, s := range list {
 		if i > 0 && now.At.Sub(s.At) < Span {
@@ -95,17 +97,6 @@ func (h *History) Traffic(now Sample) Traffic {
 	t.Now = h.point(before(list, now.At.Add(-nowMin)), now)
 	t.Minute = h.point(before(list, now.At.Add(-time.Minute)), now)
 	return t
-}
-
-// list gives the samples, the oldest first.
-func (h *History) list() []Sample {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	list := make([]Sample, 0, h.n)
-	for i := range h.n {
-		list = append(list, h.ring[(h.next-h.n+i+samples)%samples])
-	}
-	return list
 }
 
 // before is the newest sample that is not newer than a time; the first one where there is none.

@@ -20,11 +20,11 @@ const (
 
 // Entry is a warning or error of the log. The same text is one entry, however often it is written.
 type Entry struct {
-	Text        string // message; secrets are masked in it and in Detail
-	Detail      string // attributes
-	Level       slog.Level
-	Count       int
-	First, Last time.Time
+	Text   string // message; secrets are masked in it and in Detail
+	Detail string // attributes
+	Level  slog.Level
+	Count  int
+	Last   time.Time
 }
 
 // Log remembers the last warnings and errors that loggers write. It is safe for concurrent use.
@@ -80,7 +80,7 @@ func (l *Log) add(level slog.Level, text, detail string, at time.Time) {
 		}
 		delete(l.entries, oldest)
 	}
-	l.entries[key] = &Entry{Text: text, Detail: detail, Level: level, Count: 1, First: at, Last: at}
+	l.entries[key] = &Entry{Text: text, Detail: detail, Level: level, Count: 1, Last: at}
 }
 
 // What looks like a secret: the value of a parameter or attribute of such a name or of an

@@ -120,7 +120,7 @@ type serverRow struct {
 }
 
 var pageTemplate = template.Must(template.New("status").Funcs(template.FuncMap{
-	"age": age, "number": number, "percent": percent, "seconds": seconds, "width": width,
+	"age": age, "number": number, "percent": percent, "seconds": seconds, "width": width, "count": count,
 	"bytes":   func(n int64) string { return size(float64(n)) },
 	"clock":   func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") },
 	"rfc3339": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
@@ -135,16 +135,5 @@ var pageTemplate = template.Must(template.New("status").Funcs(template.FuncMap{
 	},
 	"stateText": func(s State) string {
 		return [...]string{"healthy", "idle", "degraded", "failing"}[min(s, Bad)]
-	},
-	"count": func(n any) string {
-		switch n := n.(type) {
-		case int:
-			return count(n)
-		case int64:
-			return count(n)
-		case uint64:
-			return count(n)
-		}
-		return none
 	},
 }).Parse(pageText))

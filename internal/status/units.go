@@ -28,8 +28,8 @@ func number(x float64) string {
 	return count(int64(math.Round(x)))
 }
 
-// count writes a whole number with narrow blanks between thousands.
-func count[N int | int64 | uint64](n N) string {
+// count writes a whole number of any type with narrow blanks between thousands.
+func count(n any) string {
 	text := fmt.Sprint(n)
 	sign := ""
 	if strings.HasPrefix(text, "-") {
@@ -42,7 +42,7 @@ func count[N int | int64 | uint64](n N) string {
 }
 
 // plural is a count and its noun.
-func plural(n int64, one, many string) string {
+func plural(n int, one, many string) string {
 	if n == 1 {
 		return "1 " + one
 	}

@@ -49,59 +49,62 @@ func (s *Snapshot) Verdict() Verdict {
 	return v
 }
 
+// problemList collects problems.
+type problemList []Problem
+
+func (l *problemList) add(state State, format string, args ...any) {
+	*l = append(*l, Problem{state, fmt.Sprintf(format, args...)})
+}
+
 // problems gives all problems, the worst first.
 func (s *Snapshot) problems() []Problem {
-	var list []Problem
-	add := func(state State, format string, args ...any) {
-		list = append(list, Problem{state, fmt.Sprintf(format, args...)})
-	}
+	var list problemList
 	if s.NotReady != "" {
-		add(Bad, "Requests cannot be answered: %s.", s.NotReady)
+		list.add(Bad, "Requests cannot be answered: %s.", s.NotReady)
 	}
 	if m := s.Traffic.Minute; m.Requests >= rareAnswers && m.Failed >= manyFailed*m.Requests {
 		state := Warn
 		if m.Failed >= tooManyFailed*m.Requests {
 			state = Bad
 		}
-		add(state, "%s of the answers of the last minute had a status of 500 or above.", percent(m.Failed/m.Requests))
+		list.add(state, "%s of the answers of the last minute had a status of 500 or above.",
+			percent(m.Failed/m.Requests))
 	}
-	list = append(list, s.serverProblems()...)
+	s.serverProblems(&list)
 	for _, b := range s.Budgets {
 		if b.State > Idle {
-			add(b.State, "%s: %s.", b.Name, b.Text)
+			list.add(b.State, "%s: %s.", b.Name, b.Text)
 		}
 	}
-	list = append(list, s.fleetProblems()...)
+	s.fleetProblems(&list)
 	if s.Panics > 0 {
-		add(Warn, "%s contained since the start: a bug in the program, see the log.", plural(s.Panics, "panic was",
-			"panics were"))
+		list.add(Warn, "%s contained since the start: a bug in the program, see the log.",
+			plural(int(s.Panics), "panic was", "panics were"))
 	}
 	slices.SortStableFunc(list, func(a, b Problem) int { return int(b.State) - int(a.State) })
 	return list
 }
 
 // serverProblems are those of storages, by group, and of trackers.
-func (s *Snapshot) serverProblems() (list []Problem) {
-	for _, group := range groupsOf(s.Storages) {
-		down, all := 0, 0
-		var names []string
-		for _, server := range s.Storages {
-			if server.Group == group {
-				all++
-				if server.State > Idle {
-					down++
-					names = append(names, server.Address+" "+server.Text)
-				}
-			}
+func (s *Snapshot) serverProblems(list *problemList) {
+	var groups []string
+	all, down := map[string]int{}, map[string][]string{} // by group
+	for _, server := range s.Storages {
+		if all[server.Group]++; all[server.Group] == 1 {
+			groups = append(groups, server.Group)
 		}
+		if server.State > Idle {
+			down[server.Group] = append(down[server.Group], server.Address+" "+server.Text)
+		}
+	}
+	for _, group := range groups {
 		state := Warn
-		if down == all {
+		if len(down[group]) == all[group] {
 			state = Bad
 		}
-		if down > 0 {
-			list = append(list, Problem{state, fmt.Sprintf("%d of %s of %s: %s.", down, plural(int64(all), "storage",
-				"storages"),
-				group, few(names))})
+		if len(down[group]) > 0 {
+			list.add(state, "%d of %s of %s: %s.", len(down[group]), plural(all[group], "storage", "storages"), group,
+				few(down[group]))
 		}
 	}
 	var names []string
@@ -111,40 +114,36 @@ func (s *Snapshot) serverProblems() (list []Problem) {
 		}
 	}
 	if len(names) > 0 {
-		list = append(list, Problem{Warn,
-			fmt.Sprintf("%d of %s cannot be reached: %s. The lists of storages stay as they were.",
-				len(names), plural(int64(len(s.Trackers)), "tracker", "trackers"), few(names))})
+		list.add(Warn, "%d of %s cannot be reached: %s. The lists of storages stay as they were.", len(names),
+			plural(len(s.Trackers), "tracker", "trackers"), few(names))
 	}
-	return list
 }
 
-func (s *Snapshot) fleetProblems() (list []Problem) {
+func (s *Snapshot) fleetProblems(list *problemList) {
 	if s.Fleet == nil {
-		return nil
+		return
 	}
 	if s.Fleet.RedisDown {
-		list = append(list, Problem{Warn, "Redis (" + s.Fleet.Redis + ") cannot be reached: files are served, " +
-			"but purges reach this gateway alone."})
+		list.add(Warn, "Redis (%s) cannot be reached: files are served, but purges reach this gateway alone.",
+			s.Fleet.Redis)
 	}
 	for _, g := range s.Fleet.Gateways {
 		switch {
 		case !g.Live && s.At.Sub(g.Seen) < missingFor:
-			list = append(list, Problem{Warn, fmt.Sprintf("Gateway %s has not been heard of for %s.", g.Name,
-				age(s.At.Sub(g.Seen)))})
+			list.add(Warn, "Gateway %s has not been heard of for %s.", g.Name, age(s.At.Sub(g.Seen)))
 		case g.Live && !g.Self && g.About.State > Idle:
-			list = append(list, Problem{Warn, fmt.Sprintf("Gateway %s is not well: %s", g.Name, g.About.Why)})
+			list.add(Warn, "Gateway %s is not well: %s", g.Name, g.About.Why)
 		}
 	}
-	return list
 }
 
 // wellSentence says what is served, and by what.
 func (s *Snapshot) wellSentence() string {
 	text := "Files of this host are served"
 	if len(s.Trackers) > 0 {
-		text = plural(int64(len(s.Trackers)), "tracker", "trackers")
+		text = plural(len(s.Trackers), "tracker", "trackers")
 		if len(s.Storages) > 0 {
-			text += " and " + plural(int64(len(s.Storages)), "storage", "storages")
+			text += " and " + plural(len(s.Storages), "storage", "storages")
 		}
 		text += " without a failure"
 	}
@@ -155,16 +154,6 @@ func (s *Snapshot) wellSentence() string {
 		text += fmt.Sprintf(", %s requests a second", number(s.Traffic.Now.Requests))
 	}
 	return text + "."
-}
-
-// groupsOf lists the groups of servers in their order.
-func groupsOf(servers []Server) (groups []string) {
-	for _, s := range servers {
-		if !slices.Contains(groups, s.Group) {
-			groups = append(groups, s.Group)
-		}
-	}
-	return groups
 }
 
 // few joins the first of many names.
