@@ -30,7 +30,7 @@ const accessDelay = time.Second
 
 // openLogs begins with standard error; use follows the configuration.
 func openLogs() (*logs, error) {
-	main, err := logfile.Open("", logfile.Options{})
+	main, err := logfile.Open("", 0)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (l *logs) use(cfg *config.Config) (*gateway.AccessLog, error) {
 		l.accessPath = "" // lines of running requests still go to the file
 		return nil, nil
 	case l.access.Load() == nil:
-		access, err := logfile.Open(g.AccessLog, logfile.Options{Delay: accessDelay})
+		access, err := logfile.Open(g.AccessLog, accessDelay)
 		if err != nil {
 			return nil, err
 		}

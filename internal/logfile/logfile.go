@@ -1,6 +1,6 @@
 // Package logfile writes log lines to a file without ever making a request wait for the disk.
 //
-//	w, err := logfile.Open("/var/log/gateway/access.log", logfile.Options{Delay: time.Second})
+//	w, err := logfile.Open("/var/log/gateway/access.log", time.Second)
 //	fmt.Fprintln(w, "one line a call")
 //	err = w.Use("/var/log/gateway/access.log") // after logrotate has moved it away
 //
@@ -22,16 +22,11 @@ import (
 // maxPending bounds the lines that wait to be written.
 const maxPending = 1 << 20
 
-// eager is the size of the pending lines that ends Options.Delay early.
+// eager is the size of the pending lines that ends the delay early.
 const eager = 64 << 10
 
 // closeWait is how long Close waits for a writer that is stuck.
 const closeWait = 2 * time.Second
-
-// Options of a Writer. The zero value writes each line as soon as it comes.
-type Options struct {
-	Delay time.Duration // how long lines may be gathered
-}
 
 // Writer is a log. It is safe for concurrent use.
 type Writer struct {
@@ -46,12 +41,15 @@ type Writer struct {
 	file    *os.File   // only run writes to it
 	retired []*os.File // to be closed by run
 	pending []byte     // whole lines
+
+	spare  []byte // of run: the other buffer
+	broken bool   // of run: the last write ended within a line
 }
 
 // Open opens a log at path, which is created where it is missing and appended to: "-" is standard
-// output and "" standard error.
-func Open(path string, o Options) (*Writer, error) {
-	w := &Writer{delay: o.Delay, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
+// output and "" standard error. Lines are gathered for the delay; 0 = each is written as it comes.
+func Open(path string, delay time.Duration) (*Writer, error) {
+	w := &Writer{delay: delay, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 	if err := w.Use(path); err != nil {
 		return nil, err
 	}
@@ -146,65 +144,49 @@ func (w *Writer) run() {
 		defer ticker.Stop()
 		tick = ticker.C
 	}
-	o := &output{w: w}
 	for {
 		select {
 		case <-w.stop:
-			o.flush()
-			o.closeAll()
+			if file := w.flush(); file != os.Stdout && file != os.Stderr {
+				_ = file.Close() // what could be written is
+			}
 			return
 		case <-w.wake:
 		case <-tick:
 		}
-		o.flush()
+		w.flush()
 	}
 }
 
-// output is the state of run.
-type output struct {
-	w      *Writer
-	spare  []byte // the other buffer
-	broken bool   // the last write ended within a line
-}
-
-// flush writes out what is pending, and closes files that are not used any more.
-func (o *output) flush() {
-	w := o.w
+// flush writes out what is pending, closes files that are not used any more, and returns the one in
+// use.
+func (w *Writer) flush() *os.File {
 	w.mu.Lock()
 	lines, file, retired := w.pending, w.file, w.retired
-	w.pending, w.retired = o.spare[:0], nil
+	w.pending, w.retired = w.spare[:0], nil
 	w.mu.Unlock()
-	o.write(file, lines)
-	o.spare = lines
+	w.writeTo(file, lines)
+	w.spare = lines
 	for _, f := range retired {
 		_ = f.Close() // what could be written is
 	}
+	return file
 }
 
-func (o *output) write(file *os.File, lines []byte) {
+func (w *Writer) writeTo(file *os.File, lines []byte) {
 	if len(lines) == 0 {
 		return
 	}
-	if o.broken {
+	if w.broken {
 		if _, err := file.Write(newline); err != nil {
-			o.w.lost.Add(uint64(bytes.Count(lines, newline)))
+			w.lost.Add(uint64(bytes.Count(lines, newline)))
 			return
 		}
-		o.broken = false
+		w.broken = false
 	}
 	n, err := file.Write(lines)
 	if err != nil {
-		o.w.lost.Add(uint64(bytes.Count(lines[n:], newline)))
-		o.broken = n > 0 && lines[n-1] != '\n'
-	}
-}
-
-// closeAll closes the file itself.
-func (o *output) closeAll() {
-	o.w.mu.Lock()
-	file := o.w.file
-	o.w.mu.Unlock()
-	if file != os.Stdout && file != os.Stderr {
-		_ = file.Close() // what could be written is
+		w.lost.Add(uint64(bytes.Count(lines[n:], newline)))
+		w.broken = n > 0 && lines[n-1] != '\n'
 	}
 }

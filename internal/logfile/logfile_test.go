@@ -32,7 +32,7 @@ func content(t *testing.T, path string) string {
 func TestLinesArrive(t *testing.T) {
 	for _, delay := range []time.Duration{0, 10 * time.Millisecond, time.Hour} {
 		path := filepath.Join(t.TempDir(), "log")
-		w, err := Open(path, Options{Delay: delay})
+		w, err := Open(path, delay)
 		require.NoError(t, err)
 		var wg sync.WaitGroup
 		for i := range 8 {
@@ -54,7 +54,7 @@ func TestLinesArrive(t *testing.T) {
 
 func TestRotation(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
-	w, err := Open(path, Options{})
+	w, err := Open(path, 0)
 	require.NoError(t, err)
 	fmt.Fprintln(w, "one")
 	eventually.True(t, func() bool { return content(t, path) == "one\n" })
@@ -71,7 +71,7 @@ func TestRotation(t *testing.T) {
 // TestFullDisk: a device without room loses lines, and the log goes on when there is room again.
 func TestFullDisk(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
-	w, err := Open("/dev/full", Options{})
+	w, err := Open("/dev/full", 0)
 	require.NoError(t, err)
 	fmt.Fprint(w, "lost 1\nlost 2\n")
 	eventually.True(t, func() bool { return w.Lost() == 2 })
@@ -87,7 +87,7 @@ func TestStuckPipe(t *testing.T) {
 	require.NoError(t, unix.Mkfifo(path, 0o600))
 	fd, err := unix.Open(path, unix.O_RDWR, 0)
 	require.NoError(t, err)
-	w, err := Open(path, Options{Delay: time.Millisecond})
+	w, err := Open(path, time.Millisecond)
 	require.NoError(t, err)
 	line := strings.Repeat("x", 9999) + "\n"
 	began := time.Now()
@@ -121,10 +121,10 @@ func TestHalfALine(t *testing.T) {
 	require.NoError(t, err)
 	_, err = f.WriteString("half a li")
 	require.NoError(t, err)
-	o := &output{w: &Writer{}, broken: true}
-	o.write(f, []byte("next\n"))
+	w := &Writer{broken: true}
+	w.writeTo(f, []byte("next\n"))
 	require.NoError(t, f.Close())
 	require.Equal(t, "half a li\nnext\n", content(t, path))
-	o.write(f, []byte("to a closed file\n"))
-	require.EqualValues(t, 1, o.w.Lost())
+	w.writeTo(f, []byte("to a closed file\n"))
+	require.EqualValues(t, 1, w.Lost())
 }
