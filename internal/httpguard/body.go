@@ -29,10 +29,9 @@ type framing struct {
 	kind   bodyKind
 	length int64 // of bodyLength; math.MaxInt64 stands for all that is larger
 
-	hasLength, hasCoding bool // Content-Length, Transfer-Encoding seen
-	chunked              bool // the last coding so far is chunked
-	twice                bool // something came behind chunked
-	other                bool // a coding besides chunked
+	hasLength bool // Content-Length seen
+	codings   int  // members of Transfer-Encoding so far
+	chunked   int  // of these: up to the first chunked; 0 = there is none
 }
 
 // contentLength parses one Content-Length field (RFC 9110 section 8.6). A second one is refused
@@ -63,7 +62,6 @@ func (f *framing) contentLength(value []byte) error {
 // 6.1). Several fields are one list. Members are bare tokens here: chunked has
 // no parameters, and nothing else is understood.
 func (f *framing) transferEncoding(value []byte) error {
-	f.hasCoding = true
 	for more := true; more; {
 		var coding []byte
 		more = bytes.IndexByte(value, ',') >= 0
@@ -76,9 +74,9 @@ func (f *framing) transferEncoding(value []byte) error {
 				return badRequest("invalid character in Transfer-Encoding")
 			}
 		}
-		f.twice = f.twice || f.chunked
-		f.chunked = equalFold(coding, "chunked")
-		f.other = f.other || !f.chunked
+		if f.codings++; f.chunked == 0 && equalFold(coding, "chunked") {
+			f.chunked = f.codings
+		}
 	}
 	return nil
 }
@@ -86,17 +84,15 @@ func (f *framing) transferEncoding(value []byte) error {
 // finish decides how the body is framed, or refuses what is ambiguous.
 func (f *framing) finish(http10 bool) error {
 	switch {
-	case f.hasCoding && f.hasLength:
+	case f.codings > 0 && f.hasLength:
 		return badRequest("both Transfer-Encoding and Content-Length")
-	case f.hasCoding && http10:
+	case f.codings > 0 && http10:
 		return badRequest("Transfer-Encoding in an HTTP/1.0 request")
-	case f.hasCoding && f.twice:
-		return badRequest("transfer coding behind chunked")
-	case f.hasCoding && !f.chunked:
-		return badRequest("last transfer coding is not chunked")
-	case f.hasCoding && f.other:
+	case f.chunked != f.codings:
+		return badRequest("chunked is not the last transfer coding and there once")
+	case f.codings > 1:
 		return &Error{Status: 501, Reason: "unknown transfer coding"}
-	case f.hasCoding:
+	case f.codings == 1:
 		f.kind = bodyChunked
 	case f.length > 0:
 		f.kind = bodyLength

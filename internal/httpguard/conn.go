@@ -366,16 +366,3 @@ func (c *Conn) readFailed(err error, what string) error {
 	}
 	return err
 }
-
-// rawConn returns the socket of conn, or nil when it shows none.
-func rawConn(conn net.Conn) syscall.RawConn {
-	sc, ok := conn.(syscall.Conn)
-	if !ok {
-		return nil
-	}
-	raw, err := sc.SyscallConn()
-	if err != nil {
-		return nil
-	}
-	return raw
-}

@@ -5,6 +5,7 @@ import (
 	"net"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"time"
 )
 
@@ -76,10 +77,12 @@ func (g *Guard) Buffers() int { return int(g.held.Load()) }
 // through that, so that waiting needs no buffer: a wrapper whose own Read
 // method must be called has to hide SyscallConn.
 func (g *Guard) Wrap(conn net.Conn) *Conn {
-	c := &Conn{Conn: conn, g: g, raw: rawConn(conn)}
+	c := &Conn{Conn: conn, g: g}
 	c.markIdle(time.Now())
-	if c.raw != nil {
-		c.readSocket = c.readFD
+	if socket, ok := conn.(syscall.Conn); ok {
+		if raw, err := socket.SyscallConn(); err == nil {
+			c.raw, c.readSocket = raw, c.readFD
+		}
 	}
 	return c
 }
