@@ -148,9 +148,6 @@ func (k *checker) sources() {
 		"no tracker_server, storage ids or allow_sources name the storages: a file that is not on this host is 404")
 }
 
-// shortToken is the length below which a token can be found by trying.
-const shortToken = shortSecret
-
 // adminToken reads admin_token_file.
 func (k *checker) adminToken() {
 	const key = "gateway.admin_token_file"
@@ -163,9 +160,9 @@ func (k *checker) adminToken() {
 	switch {
 	case err != nil:
 		k.errorf(at, key, "put the token into it, readable for the user of the gateway only", "%v", err)
-	case len(token) < shortToken:
+	case len(token) < shortSecret:
 		k.warnf(at, key, "write a long random token",
-			"the token in %q has fewer than %d characters and can be found by trying", clip(name), shortToken)
+			"the token in %q has fewer than %d characters and can be found by trying", clip(name), shortSecret)
 	}
 }
 

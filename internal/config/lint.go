@@ -175,12 +175,17 @@ func (l *loader) lintListeners() {
 		l.warnf(l.c.at(key), key, "write a smaller number, or unlimited",
 			"max_connections_per_ip = %d never counts: max_connections is %d", g.MaxConnectionsPerIP, g.MaxConnections)
 	}
-	if (g.TLSCert == "") != (g.TLSKey == "") {
-		key := "gateway.tls_cert"
-		if g.TLSCert == "" {
-			key = "gateway.tls_key"
-		}
-		l.errorf(l.c.at(key), key, "set both or none", "TLS needs both tls_cert and tls_key, only one is set")
+	l.bothOrNone("gateway.tls_cert", "gateway.tls_key", "TLS needs both tls_cert and tls_key, only one is set")
+}
+
+// bothOrNone finds a key that is set without the other one.
+func (l *loader) bothOrNone(a, b, text string) {
+	set, other := a, b
+	if l.c.written[a].value == "" {
+		set, other = b, a
+	}
+	if l.c.written[set].value != "" && l.c.written[other].value == "" {
+		l.errorf(l.c.at(set), set, "set both or none", "%s", text)
 	}
 }
 

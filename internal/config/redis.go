@@ -29,14 +29,8 @@ func (l *loader) lintRedis() {
 		l.warnf(at("password_file"), "redis.password", "keep one of the two",
 			"password and password_file are both set: the one in the file is used")
 	}
-	if (r.CertFile == "") != (r.KeyFile == "") {
-		key := "cert_file"
-		if r.CertFile == "" {
-			key = "key_file"
-		}
-		l.errorf(at(key), "redis."+key, "set both or none",
-			"a client certificate needs both cert_file and key_file, only one is set")
-	}
+	l.bothOrNone("redis.cert_file", "redis.key_file",
+		"a client certificate needs both cert_file and key_file, only one is set")
 	for _, file := range [][2]string{{"ca_file", r.CAFile}, {"cert_file", r.CertFile}} {
 		if file[1] != "" && !r.TLS {
 			l.errorf(at(file[0]), "redis."+file[0], "set tls = true, or remove the line",
