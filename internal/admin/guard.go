@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"fastdfs-gateway/internal/panics"
@@ -74,12 +75,7 @@ func (a *Access) allowsHost(field string) bool {
 	if _, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
 		return true
 	}
-	for _, name := range a.Hosts {
-		if host == name {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(a.Hosts, host)
 }
 
 // ownPage tells whether a request comes from no page, from one of the admin listener itself, or

@@ -292,7 +292,7 @@ var knownFields = []struct {
 // classify finds the kind of a field by its name.
 func classify(name []byte) fieldKind {
 	for i := range knownFields {
-		if f := &knownFields[i]; equalFold(name, f.name) {
+		if f := &knownFields[i]; len(name) == len(f.name) && equalFold(name, f.name) {
 			return f.kind
 		}
 	}
@@ -337,13 +337,17 @@ func trimOWS(b []byte) []byte {
 // validValue reports whether b holds no control character besides tabs (RFC
 // 9110 section 5.5).
 func validValue(b []byte) bool {
-	for len(b) >= 8 {
-		if anyBelow(binary.LittleEndian.Uint64(b), ' ') && !validBytes(b[:8]) {
+	for len(b) > 0 {
+		if len(b) >= 8 && !anyBelow(binary.LittleEndian.Uint64(b), ' ') {
+			b = b[8:]
+			continue
+		}
+		if b[0] < ' ' && b[0] != '\t' || b[0] == 0x7f {
 			return false
 		}
-		b = b[8:]
+		b = b[1:]
 	}
-	return validBytes(b)
+	return true
 }
 
 // anyBelow reports whether one of the eight bytes of x is below limit, or is
@@ -355,15 +359,6 @@ func anyBelow(x uint64, limit byte) bool {
 	low := (x - ones*uint64(limit)) &^ x
 	del := x ^ ones*0x7f
 	return (low|(del-ones)&^del)&highs != 0
-}
-
-func validBytes(b []byte) bool {
-	for _, ch := range b {
-		if ch < ' ' && ch != '\t' || ch == 0x7f {
-			return false
-		}
-	}
-	return true
 }
 
 // isToken marks the characters of a token (RFC 9110 section 5.6.2).
