@@ -222,7 +222,8 @@ func (l *loader) applyAddressMap() {
 		from, _, fromOK := fdfs.ParseHosts(e.key)
 		to, _, toOK := fdfs.ParseHosts(e.value)
 		if !fromOK || !toOK || len(from) != 1 || len(to) != 1 || from[0] != e.key {
-			l.errorf(e.at, full(addressMap, e.key), "write <address in the file id> = <address to use>, such as 10.0.0.1 = 192.168.0.1",
+			l.errorf(e.at, full(addressMap, e.key),
+				"write <address in the file id> = <address to use>, such as 10.0.0.1 = 192.168.0.1",
 				"%s = %s maps no address to an address", shown(e.key), shown(e.value))
 			continue
 		}
