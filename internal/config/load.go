@@ -110,9 +110,9 @@ func (l *loader) applySection(section string, settings []setting) {
 	}
 }
 
-// entries gives the entries of a section, each with whether it is the last one of its key, and warns
-// of repeated keys for which mayRepeat is false. The file of -c may override what a file says that
-// it includes.
+// entries gives the entries of a section, each with whether it is the last one of its key, and
+// warns of repeated keys for which mayRepeat is false. The file of -c may override what a file says
+// that it includes.
 func (l *loader) entries(section string, mayRepeat func(entry) bool) iter.Seq2[entry, bool] {
 	entries, last := l.bySection[section], map[string]int{}
 	for i, e := range entries {
