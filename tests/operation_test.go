@@ -25,6 +25,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/eventually"
+	"fastdfs-gateway/tests/lab"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/stretchr/testify/require"
@@ -76,6 +77,29 @@ func TestStopDoesNotWaitForEver(t *testing.T) {
 	p.stop()
 	require.Less(t, time.Since(began), 25*time.Second,
 		"after half a minute it is not worth waiting for as a slow client")
+}
+
+// TestSecondSignal: a second SIGTERM ends the process at once, in the middle of a download.
+func TestSecondSignal(t *testing.T) {
+	t.Parallel()
+	s, dir, addr := storetest.New(t), t.TempDir(), lab.Address(lab.Port())
+	f := s.Normal("mp4", s.Bytes(32<<20))
+	conf := writeConfig(t, s.Config("[gateway]", "listen = "+addr, "admin_listen =", "shutdown_timeout = 5m"))
+	p, err := lab.Start(addr, filepath.Join(dir, "log"), lab.Listens(addr), binary, "serve", "-c", conf)
+	require.NoError(t, err)
+	t.Cleanup(p.Kill)
+	resp, err := http.Get("http://" + addr + f.URL())
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	require.NoError(t, syscall.Kill(p.PID(), syscall.SIGTERM))
+	eventually.True(t, func() bool { return strings.Contains(p.Log(), "msg=stopping") })
+	require.NoError(t, syscall.Kill(p.PID(), syscall.SIGTERM))
+	select {
+	case <-p.Done:
+	case <-time.After(testTimeout):
+		t.Fatal("it does not end")
+	}
+	require.NotContains(t, p.Log(), "msg=stopped")
 }
 
 // TestReload: SIGHUP and POST /reload exchange the configuration; a bad one is refused with its
