@@ -42,6 +42,7 @@ var layers = map[string]int{
 	"internal/panics":          0,
 	"internal/status":          1,
 	"internal/sys":             0,
+	"internal/help":            0,
 	"internal/stall":           1,
 	"internal/cache/tier":      1,
 	"internal/cache/cachetest": 2, // a suite for tests

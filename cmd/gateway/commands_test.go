@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"fastdfs-gateway/internal/help"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -69,12 +71,12 @@ func TestHelpShape(t *testing.T) {
 func TestHelpJSON(t *testing.T) {
 	var stdout, stderr bytes.Buffer
 	require.Equal(t, exitOK, run([]string{"help", "-json"}, nil, &stdout, &stderr))
-	var all []commandHelp
+	var all []help.Command
 	require.NoError(t, json.Unmarshal(stdout.Bytes(), &all))
 	require.Len(t, all, len(commands()))
-	i := slices.IndexFunc(all, func(h commandHelp) bool { return h.Name == "token" })
+	i := slices.IndexFunc(all, func(h help.Command) bool { return h.Name == "token" })
 	require.Equal(t, "gateway token -c FILE [-ts N|-ttl D] [-json] FILE_ID", all[i].Usage)
-	require.Equal(t, []flagHelp{
+	require.Equal(t, []help.Flag{
 		{Name: "c", Value: "FILE", About: "the configuration FILE, an ordinary mod_fastdfs.conf"},
 		{Name: "json", About: "print JSON: an object a line", Default: "false"},
 		{Name: "ts", Value: "N", Default: "-1",

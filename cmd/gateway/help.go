@@ -5,24 +5,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
+
+	"fastdfs-gateway/internal/help"
 )
-
-// commandHelp is one command in the JSON of "gateway help -json".
-type commandHelp struct {
-	Name    string     `json:"name"`
-	Usage   string     `json:"usage"` // the whole line
-	About   string     `json:"about"`
-	Example string     `json:"example"`
-	Fails   string     `json:"exit_1"` // the meaning of exit code 1
-	Flags   []flagHelp `json:"flags"`
-}
-
-type flagHelp struct {
-	Name    string `json:"name"`  // without the hyphen
-	Value   string `json:"value"` // kind of its value: FILE, string, duration; empty: the flag has none
-	About   string `json:"about"`
-	Default string `json:"default,omitempty"`
-}
 
 // runHelp prints the table of commands, or one of them.
 func runHelp(c *call) error {
@@ -41,7 +26,7 @@ func runHelp(c *call) error {
 		}
 		return cmd.run(newCall(cmd, []string{"-h"}, c.stdout, c.stderr))
 	case *asJSON:
-		all := []commandHelp{}
+		all := []help.Command{}
 		for _, cmd := range commands() {
 			all = append(all, helpOf(cmd))
 		}
@@ -80,12 +65,12 @@ func flagsOf(cmd command) *flag.FlagSet {
 	return c.flags
 }
 
-func helpOf(cmd command) commandHelp {
-	h := commandHelp{Name: cmd.name, Usage: "gateway " + cmd.name + " " + cmd.usage, About: cmd.about,
-		Example: cmd.example, Fails: cmp.Or(cmd.fails, "failure"), Flags: []flagHelp{}}
+func helpOf(cmd command) help.Command {
+	h := help.Command{Name: cmd.name, Usage: "gateway " + cmd.name + " " + cmd.usage, About: cmd.about,
+		Example: cmd.example, Fails: cmp.Or(cmd.fails, "failure"), Flags: []help.Flag{}}
 	flagsOf(cmd).VisitAll(func(f *flag.Flag) {
 		value, about := flag.UnquoteUsage(f)
-		h.Flags = append(h.Flags, flagHelp{Name: f.Name, Value: value, About: about, Default: f.DefValue})
+		h.Flags = append(h.Flags, help.Flag{Name: f.Name, Value: value, About: about, Default: f.DefValue})
 	})
 	return h
 }

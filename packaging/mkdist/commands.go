@@ -7,32 +7,17 @@ import (
 	"fmt"
 	"os/exec"
 	"strings"
+
+	"fastdfs-gateway/internal/help"
 )
 
-// commandHelp is one command in the output of "gateway help -json".
-type commandHelp struct {
-	Name    string     `json:"name"`
-	Usage   string     `json:"usage"` // the whole line
-	About   string     `json:"about"`
-	Example string     `json:"example"`
-	Fails   string     `json:"exit_1"` // the meaning of exit code 1
-	Flags   []flagHelp `json:"flags"`
-}
-
-type flagHelp struct {
-	Name    string `json:"name"`  // without the hyphen
-	Value   string `json:"value"` // kind of its value; empty: it has none
-	About   string `json:"about"`
-	Default string `json:"default"`
-}
-
 // readCommands asks the program for its commands.
-func readCommands(ctx context.Context, program string) ([]commandHelp, error) {
+func readCommands(ctx context.Context, program string) ([]help.Command, error) {
 	out, err := exec.CommandContext(ctx, program, "help", "-json").Output()
 	if err != nil {
 		return nil, fmt.Errorf("%s help -json: %w", program, err)
 	}
-	var table []commandHelp
+	var table []help.Command
 	if err := json.Unmarshal(out, &table); err != nil {
 		return nil, fmt.Errorf("%s help -json: %w", program, err)
 	}
@@ -40,12 +25,12 @@ func readCommands(ctx context.Context, program string) ([]commandHelp, error) {
 }
 
 // completions returns the completions of shells by the names of their files.
-func completions(table []commandHelp) map[string][]byte {
+func completions(table []help.Command) map[string][]byte {
 	return map[string][]byte{"gateway.bash": bash(table), "gateway.fish": fish(table), "_gateway": zsh(table)}
 }
 
 // flagNames are the flags of a command with their hyphens.
-func flagNames(c commandHelp) string {
+func flagNames(c help.Command) string {
 	names := []string{}
 	for _, f := range c.Flags {
 		names = append(names, "-"+f.Name)
@@ -54,7 +39,7 @@ func flagNames(c commandHelp) string {
 }
 
 // bash completes commands, flags, and else files.
-func bash(table []commandHelp) []byte {
+func bash(table []help.Command) []byte {
 	var b bytes.Buffer
 	names := []string{}
 	for _, c := range table {
@@ -89,7 +74,7 @@ complete -o default -F _gateway gateway
 }
 
 // fish completes commands and flags with their descriptions, and files.
-func fish(table []commandHelp) []byte {
+func fish(table []help.Command) []byte {
 	var b bytes.Buffer
 	b.WriteString("# Completion of gateway(8) for fish.\n\n")
 	for _, c := range table {
@@ -115,7 +100,7 @@ func fishQuote(text string) string {
 }
 
 // zsh completes commands and flags with their descriptions, and files.
-func zsh(table []commandHelp) []byte {
+func zsh(table []help.Command) []byte {
 	var b bytes.Buffer
 	b.WriteString("#compdef gateway\n# Completion of gateway(8) for zsh.\n\n")
 	b.WriteString("_gateway() {\n\tlocal -a commands\n\tcommands=(\n")

@@ -5,11 +5,13 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"fastdfs-gateway/internal/help"
 )
 
 // writeManuals returns the manual pages by the names of their files. Their text is the one of the
 // program's help, of docs/operations.md and of mod_fastdfs.conf.
-func writeManuals(table []commandHelp, version string, when time.Time) (map[string][]byte, error) {
+func writeManuals(table []help.Command, version string, when time.Time) (map[string][]byte, error) {
 	operations, err := os.ReadFile("docs/operations.md")
 	if err != nil {
 		return nil, err
@@ -25,7 +27,7 @@ func writeManuals(table []commandHelp, version string, when time.Time) (map[stri
 }
 
 // commandPage is gateway(8).
-func commandPage(table []commandHelp, operations, version string, when time.Time) []byte {
+func commandPage(table []help.Command, operations, version string, when time.Time) []byte {
 	p := newPage("gateway", "8", version, "download gateway for FastDFS", when)
 	p.section("SYNOPSIS")
 	lines := []string{}
@@ -80,7 +82,7 @@ func sentence(text string) string {
 	return strings.ToUpper(text[:1]) + text[1:] + "."
 }
 
-func defaultOf(f flagHelp) string {
+func defaultOf(f help.Flag) string {
 	if f.Value == "" || f.Default == "" || f.Default == "0" || f.Default == "0s" {
 		return ""
 	}

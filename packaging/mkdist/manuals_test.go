@@ -6,16 +6,18 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/help"
+
 	"github.com/stretchr/testify/require"
 )
 
-var someCommands = []commandHelp{
+var someCommands = []help.Command{
 	{Name: "serve", Usage: "gateway serve -c FILE", About: "run the server",
 		Example: "gateway -c x.conf", Fails: "failure",
-		Flags: []flagHelp{{Name: "c", Value: "FILE", About: "the configuration"}}},
+		Flags: []help.Flag{{Name: "c", Value: "FILE", About: "the configuration"}}},
 	{Name: "check", Usage: "gateway check [-json]", About: "read it: [all]",
 		Example: "gateway check", Fails: "it has errors",
-		Flags: []flagHelp{{Name: "json", About: "print 'JSON'"},
+		Flags: []help.Flag{{Name: "json", About: "print 'JSON'"},
 			{Name: "n", Value: "N", About: "a number", Default: "5"}}},
 }
 
