@@ -156,6 +156,19 @@ func newSystemd(t *testing.T) *systemd {
 	return &systemd{t, path, conn}
 }
 
+// fill sends messages until there is no room for more: what a service tells waits for next.
+func (s *systemd) fill() {
+	s.t.Helper()
+	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: s.path, Net: "unixgram"})
+	require.NoError(s.t, err)
+	defer conn.Close()
+	for err == nil {
+		require.NoError(s.t, conn.SetWriteDeadline(time.Now().Add(50*time.Millisecond)))
+		_, err = conn.Write([]byte("STATUS=full"))
+	}
+	require.ErrorIs(s.t, err, os.ErrDeadlineExceeded)
+}
+
 // next is the next message that is no ping of the watchdog, by its fields.
 func (s *systemd) next() map[string]string {
 	s.t.Helper()

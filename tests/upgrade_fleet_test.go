@@ -6,11 +6,13 @@ import (
 	"context"
 	"io"
 	"net/http"
+	"os/exec"
 	"strings"
 	"sync"
 	"testing"
 
 	"fastdfs-gateway/internal/eventually"
+	"fastdfs-gateway/tests/fdfstest"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -140,4 +142,34 @@ func TestUpgradeForgets(t *testing.T) {
 			require.True(t, resp.Close)
 		}
 	}
+}
+
+// TestUpgradeLetsCommandsEnd: a command that runs is answered to its end by the process that it has
+// reached.
+func TestUpgradeLetsCommandsEnd(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, fleetOptions{gateways: 1, noRedis: true, storages: 1})
+	m := f.gateways[0]
+	cached, content := f.put(1000)
+	f.warm(cached, content)
+	f.settled()
+	hangs, _ := f.put(1000)
+	f.fault(fdfstest.Faults{Hang: true})
+	cmd := exec.Command(binary, "prefetch", "-admin", m.admin, cached.String(), hangs.String())
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	lines := bufio.NewReader(out)
+	line, err := lines.ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, cached.String()+" cached 1000\n", line)
+	u := &upgraded{t, m.PID(), m.Log}
+	u.upgrade()
+	require.NotContains(t, u.log(), "msg=stopped")
+	f.fault()
+	rest, err := io.ReadAll(lines)
+	require.NoError(t, err)
+	require.NoError(t, cmd.Wait())
+	require.Equal(t, hangs.String()+" fetched 1000\ndone: 2 files, 0 failed\n", string(rest))
+	u.logged(1, "msg=stopped")
 }

@@ -289,8 +289,10 @@ func TestUpgradeStopped(t *testing.T) {
 	u := p.upgraded()
 	p.download(f)
 	u.upgrade()
+	began := time.Now()
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	u.logged(1, "msg=stopped")
+	require.Less(t, time.Since(began), 25*time.Second, "the client would wait for a minute")
 	require.Equal(t, http.StatusOK, p.get(s.Normal("jpg", s.Bytes(10)).URL()).StatusCode)
 }
 
@@ -399,7 +401,7 @@ func TestUpgradeNotifies(t *testing.T) {
 	sd := newSystemd(t)
 	s := storetest.New(t)
 	conf := writeConfig(t, s.Config(withListen(nil)...))
-	cmd := exec.Command(binary, "-c", conf)
+	cmd := exec.Command("/bin/sh", "-c", `WATCHDOG_PID=$$ exec "$0" -c "$1"`, binary, conf)
 	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+sd.path, "WATCHDOG_USEC=200000")
 	u := startCommand(t, conf, cmd).upgraded()
 	require.Equal(t, map[string]string{"READY": "1"}, sd.next())
@@ -409,6 +411,25 @@ func TestUpgradeNotifies(t *testing.T) {
 	require.Equal(t, map[string]string{"WATCHDOG": "1"}, sd.read())
 	u.signal(syscall.SIGTERM)
 	require.Equal(t, map[string]string{"STOPPING": "1"}, sd.next())
+}
+
+// TestUpgradeWaitsForNotice: the process that systemd watches does not end before systemd has been
+// told of the new one.
+func TestUpgradeWaitsForNotice(t *testing.T) {
+	t.Parallel()
+	sd := newSystemd(t)
+	conf := writeConfig(t, storetest.New(t).Config(withListen(nil)...))
+	cmd := exec.Command(binary, "-c", conf)
+	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+sd.path)
+	u := startCommand(t, conf, cmd).upgraded()
+	require.Equal(t, map[string]string{"READY": "1"}, sd.next())
+	sd.fill()
+	u.upgrade()
+	time.Sleep(300 * time.Millisecond) // in which it would end
+	require.NotContains(t, u.log(), "msg=stopped")
+	for sd.next()["MAINPID"] != strconv.Itoa(u.current()) {
+	}
+	u.logged(1, "msg=stopped")
 }
 
 // TestUpgradeAfterActivation: sockets of systemd are handed over as such.

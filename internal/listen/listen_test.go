@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
 )
 
 // TestMain runs the tests or, in a process of its own, takes the sockets that it was given.
@@ -94,7 +95,7 @@ func TestGivenByAddress(t *testing.T) {
 	six, v6 := open(t, "tcp", "[::1]:0")
 	local, _ := open(t, "unix", path)
 	out := give(t, fmt.Sprintf("admin_listen=%s listen=:%s,unix:%s,localhost:%s,127.0.0.1:0", v6, port(t, any), path,
-		port(t, v4)), nil, []string{"gateway.socket", "gateway.socket", "x", ""}, wildcard, four, six, local)
+		port(t, v4)), []string{"LISTEN_OWN=1"}, []string{"gateway.socket", "gateway.socket", "x", ""}, wildcard, four, six, local)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	require.Len(t, lines, 5, out)
 	require.Equal(t, []string{
@@ -176,6 +177,8 @@ func TestHanded(t *testing.T) {
 	require.Equal(t, fmt.Sprintf("listen %s systemd=false path=\"\"\nlisten %s systemd=false path=\"\"\n"+
 		"listen %s systemd=false path=%q\n", sockets[0].Addr(), sockets[1].Addr(), path, path), out)
 	require.NoFileExists(t, path, "the next process has removed its file")
+	out = give(t, "admin_listen=127.0.0.1:0 listen=127.0.0.1:0", []string{Handed + "=9"}, names[:1], files[0])
+	require.Contains(t, out, "\nlisten "+sockets[0].Addr().String()+" ", "the socket of another key has this address too")
 	for _, s := range sockets {
 		s.Own(false)
 		require.NoError(t, s.Close())
@@ -204,4 +207,36 @@ func TestListenFails(t *testing.T) {
 	_, err = new(Sockets).Listen("listen", []string{"unix:" + path, taken.Addr().String()}, 0o600)
 	require.ErrorContains(t, err, "address already in use")
 	require.NoFileExists(t, path)
+}
+
+// TestListenBesideAnotherKind: a socket that is in use, but not by a listener, stays.
+func TestListenBesideAnotherKind(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "socket")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = new(Sockets).Listen("listen", []string{"unix:" + path}, 0o600)
+	require.ErrorContains(t, err, "cannot tell whether")
+	require.FileExists(t, path)
+}
+
+// TestKeepAlive: what listeners accept inherits their probes, also those of a given one.
+func TestKeepAlive(t *testing.T) {
+	sockets, err := new(Sockets).Listen("listen", []string{"127.0.0.1:0"}, 0)
+	require.NoError(t, err)
+	f, _ := open(t, "tcp", "127.0.0.1:0")
+	given, err := newGiven(f, false)
+	require.NoError(t, err)
+	for _, s := range []*Socket{sockets[0], given.Socket} {
+		fd, _, err := s.File("listen")
+		require.NoError(t, err)
+		idle, err := unix.GetsockoptInt(fd, unix.IPPROTO_TCP, unix.TCP_KEEPIDLE)
+		require.NoError(t, err)
+		require.Equal(t, keepAliveIdle, idle)
+		on, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_KEEPALIVE)
+		require.NoError(t, err)
+		require.Equal(t, 1, on)
+		require.NoError(t, unix.Close(fd))
+		require.NoError(t, s.Close())
+	}
 }

@@ -75,6 +75,27 @@ func TestForget(t *testing.T) {
 	require.Empty(t, links, "it has ended")
 	require.NoError(t, old.Forget(""))
 	require.Empty(t, forgotten)
+	require.Empty(t, old.links, "it is not asked again")
+}
+
+// TestForgetLate: a process that does not answer in time is reported once, and not asked again: its
+// late answer would be taken for that of another purge.
+func TestForgetLate(t *testing.T) {
+	t.Parallel()
+	_, old := pair(t)
+	require.ErrorContains(t, old.Forget(""), "has not forgotten files in time")
+	require.Empty(t, old.links)
+	require.NoError(t, old.Forget(""))
+}
+
+// TestLeave: the connections are those of the next process alone.
+func TestLeave(t *testing.T) {
+	next, old := pair(t)
+	old.Leave()
+	next.Follow(nil) // it returns: no copy is open
+	links, err := old.Links()
+	require.NoError(t, err)
+	require.Empty(t, links)
 }
 
 // TestNoPredecessor: a process that replaces none has nothing to wait for.
@@ -106,32 +127,53 @@ func TestStartGivenUp(t *testing.T) {
 	starter := other.(*net.UnixConn)
 	t.Cleanup(func() { _ = starter.Close(); _ = conn.Close() }) // nothing is to be said
 	ctx, giveUp := context.WithCancel(t.Context())
-	links := make(chan int, 1)
+	links, told := make(chan int, 1), make(chan string, 1)
 	go func() { // the starter
 		_, _, fds, _ := receive(starter)
 		_ = send(starter, msgStarted, "1")
 		links <- fds[0]
 		giveUp()
+		word, text, _, _ := receive(starter)
+		told <- word + " " + text
 	}()
 	_, err = (&Starter{conn: conn}).Start(ctx, nil, nil)
 	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, msgKill+" 1", <-told, "it may hang")
 	link, err := connOf(<-links)
 	require.NoError(t, err)
 	defer link.Close()
 	require.ErrorIs(t, (&Predecessor{conn: link}).Ready(), errAborted)
 }
 
+// TestStartRefused: what a starter cannot do, and one that does not answer, are errors.
+func TestStartRefused(t *testing.T) {
+	t.Parallel()
+	_, err := new(Starter).Start(t.Context(), make([]Handed, maxSockets+1), nil)
+	require.ErrorContains(t, err, "there are 201 sockets, 200 can be handed over")
+	for _, what := range []string{"", "x listen", "-1 listen", "0 ", "1 listen"} {
+		_, err := startProgram("/no/such/program", []string{"gateway"}, what, nil)
+		require.ErrorContains(t, err, "of 0 sockets are to listen", "%q", what)
+	}
+	conn, theirs, err := socketPair()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = conn.Close(); _ = theirs.Close() }) // nothing is to be said
+	_, err = (&Starter{conn: conn}).Start(t.Context(), nil, nil)
+	require.ErrorContains(t, err, "the starter of upgrades does not answer")
+}
+
 // TestAwaitServing tells a new process that serves, or has served, from one that has died before.
 func TestAwaitServing(t *testing.T) {
-	for _, serves := range []bool{true, false} {
-		next, old := pair(t)
-		if serves {
-			old.Serving()
+	for range 20 { // of two events that have come, either may be seen first
+		for _, serves := range []bool{true, false} {
+			next, old := pair(t)
+			if serves {
+				old.Serving()
+			}
+			require.NoError(t, old.conn.Close())
+			next.Follow(nil)
+			err := next.AwaitServing(t.Context())
+			require.Equal(t, serves, err == nil, "%v", err)
 		}
-		require.NoError(t, old.conn.Close())
-		next.Follow(nil)
-		err := next.AwaitServing(t.Context())
-		require.Equal(t, serves, err == nil, "%v", err)
 	}
 }
 
