@@ -115,7 +115,10 @@ func serveConfig(t testing.TB, conf string) *process {
 func startCommand(t testing.TB, conf string, cmd *exec.Cmd) *process {
 	t.Helper()
 	p := &process{t: t, conf: conf, cmd: cmd, done: make(chan struct{})}
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = new(syscall.SysProcAttr)
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	out, err := p.cmd.StderrPipe()
 	require.NoError(t, err)
 	require.NoError(t, p.cmd.Start())

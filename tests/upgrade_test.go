@@ -296,6 +296,59 @@ func TestUpgradeStopped(t *testing.T) {
 	require.Equal(t, http.StatusOK, p.get(s.Normal("jpg", s.Bytes(10)).URL()).StatusCode)
 }
 
+// TestUpgradeOfProcessOne: the process whose end is the end of a container is not replaced.
+func TestUpgradeOfProcessOne(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	s := storetest.New(t)
+	conf := writeConfig(t, s.Config(withListen(nil)...))
+	cmd := exec.Command(binary, "-c", conf)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+	p := startCommand(t, conf, cmd)
+	u := p.upgraded()
+	u.signal(syscall.SIGUSR2)
+	u.logged(1, `msg="upgrade failed, this process goes on" err="this is process 1`)
+	require.Equal(t, http.StatusOK, p.get(s.Normal("jpg", s.Bytes(10)).URL()).StatusCode)
+}
+
+// TestStopDuringUpgrade: SIGTERM ends the process and a new one that is not ready yet.
+func TestStopDuringUpgrade(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	program, pidFile := filepath.Join(dir, "gateway"), filepath.Join(dir, "pid")
+	require.NoError(t, os.Link(binary, program))
+	conf := writeConfig(t, storetest.New(t).Config(withListen(nil)...))
+	p := startCommand(t, conf, exec.Command(program, "-c", conf))
+	require.NoError(t, os.Remove(program))
+	require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\necho $$ > "+pidFile+"\nexec sleep 600\n"), 0o755))
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGUSR2))
+	var pid int
+	eventually.True(t, func() bool {
+		text, _ := os.ReadFile(pidFile) // it is not there yet
+		pid, _ = strconv.Atoi(strings.TrimSpace(string(text)))
+		return pid > 0
+	})
+	p.stop()
+	eventually.True(t, func() bool { return errors.Is(syscall.Kill(pid, 0), syscall.ESRCH) }, "the new process lives")
+}
+
+// doubled are the sockets of a process that have more than one descriptor.
+func doubled(t *testing.T, pid int) (sockets []string) {
+	t.Helper()
+	dir := fmt.Sprintf("/proc/%d/fd", pid)
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	seen := map[string]bool{}
+	for _, e := range entries {
+		link, _ := os.Readlink(filepath.Join(dir, e.Name())) // it may be closed by now
+		if seen[link] && strings.HasPrefix(link, "socket:") {
+			sockets = append(sockets, link)
+		}
+		seen[link] = true
+	}
+	return sockets
+}
+
 // TestUpgradeFails: a new program or configuration that cannot serve changes nothing, the log says
 // why, and the next upgrade can succeed. There is one at a time.
 func TestUpgradeFails(t *testing.T) {
@@ -355,6 +408,7 @@ func TestUpgradeFails(t *testing.T) {
 	require.NoError(t, os.WriteFile(conf, []byte(strings.Replace(good, "listen = 127.0.0.1:0,",
 		"listen = 127.0.0.1:0, "+taken.Addr().String()+",", 1)), 0o600))
 	fails("address already in use")
+	eventually.True(t, func() bool { return len(doubled(t, u.pid)) == 0 }, "copies of sockets are left")
 
 	require.NoError(t, os.WriteFile(conf, []byte(good+"cache_control = no-cache\n"), 0o600))
 	before := u.current()
