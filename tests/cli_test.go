@@ -65,7 +65,7 @@ func TestExitCodes(t *testing.T) {
 		{"missing file", []string{"-c", missing}, 1, "missing.conf"},
 		{"check of a missing file", []string{"check", "-c", missing}, 1, "missing.conf"},
 		{"bad id", []string{"inspect", "nonsense"}, 1, "bad file id"},
-		{"starter", []string{"starter"}, 1, "only a gateway runs a starter"},
+		{"starter", []string{"starter"}, 1, "this command is for internal use"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			code, stdout, stderr := run(t, tt.args...)

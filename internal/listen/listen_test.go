@@ -95,7 +95,8 @@ func TestGivenByAddress(t *testing.T) {
 	six, v6 := open(t, "tcp", "[::1]:0")
 	local, _ := open(t, "unix", path)
 	out := give(t, fmt.Sprintf("admin_listen=%s listen=:%s,unix:%s,localhost:%s,127.0.0.1:0", v6, port(t, any), path,
-		port(t, v4)), []string{"LISTEN_OWN=1"}, []string{"gateway.socket", "gateway.socket", "x", ""}, wildcard, four, six, local)
+		port(t, v4)), []string{"LISTEN_OWN=1"}, []string{"gateway.socket", "gateway.socket", "x", ""},
+		wildcard, four, six, local)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	require.Len(t, lines, 5, out)
 	require.Equal(t, []string{
@@ -178,7 +179,7 @@ func TestHanded(t *testing.T) {
 		"listen %s systemd=false path=%q\n", sockets[0].Addr(), sockets[1].Addr(), path, path), out)
 	require.NoFileExists(t, path, "the next process has removed its file")
 	out = give(t, "admin_listen=127.0.0.1:0 listen=127.0.0.1:0", []string{Handed + "=9"}, names[:1], files[0])
-	require.Contains(t, out, "\nlisten "+sockets[0].Addr().String()+" ", "the socket of another key has this address too")
+	require.Contains(t, out, "\nlisten "+sockets[0].Addr().String()+" ", "admin_listen has the same address")
 	for _, s := range sockets {
 		s.Own(false)
 		require.NoError(t, s.Close())

@@ -83,7 +83,7 @@ func TestForget(t *testing.T) {
 func TestForgetLate(t *testing.T) {
 	t.Parallel()
 	_, old := pair(t)
-	require.ErrorContains(t, old.Forget(""), "has not forgotten files in time")
+	require.ErrorContains(t, old.Forget(""), "an older process did not apply the purge")
 	require.Empty(t, old.links)
 	require.NoError(t, old.Forget(""))
 }
@@ -149,10 +149,10 @@ func TestStartGivenUp(t *testing.T) {
 func TestStartRefused(t *testing.T) {
 	t.Parallel()
 	_, err := new(Starter).Start(t.Context(), make([]Handed, maxSockets+1), nil)
-	require.ErrorContains(t, err, "there are 201 sockets, 200 can be handed over")
+	require.ErrorContains(t, err, "cannot hand over 201 sockets: the limit is 200")
 	for _, what := range []string{"", "x listen", "-1 listen", "0 ", "1 listen"} {
 		_, err := startProgram("/no/such/program", []string{"gateway"}, what, nil)
-		require.ErrorContains(t, err, "of 0 sockets are to listen", "%q", what)
+		require.ErrorContains(t, err, "among 0 descriptors", "%q", what)
 	}
 	conn, theirs, err := socketPair()
 	require.NoError(t, err)
