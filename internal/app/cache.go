@@ -107,9 +107,10 @@ func diskError(err error) error {
 	return fmt.Errorf("%w; see disk_path in [cache]", err)
 }
 
-// isDiskFailure tells a disk that is full or failing from a configuration that is wrong.
+// isDiskFailure tells a disk that is full or failing, and a file system that is damaged (EUCLEAN,
+// EBADMSG), from a configuration that is wrong.
 func isDiskFailure(err error) bool {
-	for _, failure := range []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO} {
+	for _, failure := range []error{unix.ENOSPC, unix.EDQUOT, unix.EROFS, unix.EIO, unix.EUCLEAN, unix.EBADMSG} {
 		if errors.Is(err, failure) {
 			return true
 		}

@@ -2,6 +2,7 @@ package app
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"strconv"
 	"strings"
@@ -12,6 +13,10 @@ import (
 
 // obeyedFile keeps the number of the last purge that was applied beside the files that it was
 // about. No symbolic link leads out of the folder.
+//
+// It is written when the purge is on the disk for good, and has one length, so that it is
+// overwritten in place: after a power failure there is this number or one before it. A file that is
+// renamed may be empty then, which would drop all that is stored.
 type obeyedFile struct {
 	folder string // empty = there is no cache on disk
 
@@ -57,11 +62,12 @@ func (p *obeyedFile) store(n int64) error {
 		return nil
 	}
 	return p.in(func(folder *os.Root) error {
-		const next = obeyedName + ".new"
-		if err := folder.WriteFile(next, strconv.AppendInt(nil, n, 10), 0o600); err != nil {
+		f, err := folder.OpenFile(obeyedName, os.O_WRONLY|os.O_CREATE, 0o600)
+		if err != nil {
 			return err
 		}
-		return folder.Rename(next, obeyedName)
+		_, err = fmt.Fprintf(f, "%016d\n", n)
+		return errors.Join(err, f.Close())
 	})
 }
 

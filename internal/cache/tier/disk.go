@@ -35,7 +35,7 @@ type DiskOptions struct {
 //
 //   - A file is written under a name for this time only and then renamed, so a name stands for a
 //     whole file.
-//   - Nothing is synced: after the host itself went down a file may be torn. The header's checksum
+//   - No file is synced: after the host itself went down it may be torn. The header's checksum
 //     covers all that it says, and each chunk is compared with its checksum before it is used for
 //     the first time in a process, also after a restart. That takes some 50 microseconds; later
 //     readers get the chunk by sendfile(2) unread.

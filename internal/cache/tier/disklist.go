@@ -8,6 +8,8 @@ import (
 	"slices"
 	"syscall"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // found is a file that was there at start.
@@ -108,8 +110,9 @@ func (d *Disk) eachFile(folder int, do func(key Key, path string) error) error {
 }
 
 // Drop implements Tier. It goes by the names in the folders, not by the index, which need not be
-// complete, and waits for what is being written. A disk that cannot be read or written may keep
-// some; that is logged, and none of it is found by this process.
+// complete, and waits for what is being written. What was removed does not come back after a power
+// failure. A disk that cannot be read or written may keep some; that is logged, and none of it is
+// found by this process.
 func (d *Disk) Drop(m Match) int {
 	d.mu.Lock()
 	d.drops++
@@ -143,11 +146,21 @@ func (d *Disk) Drop(m Match) int {
 		first = folderOf(string(m))
 		last = first
 	}
+	var syncing errgroup.Group
+	syncing.SetLimit(syncsAtOnce)
 	for i := first; i <= last; i++ {
 		n += d.dropIn(i, m)
+		// Also where nothing was left to remove: it may have been evicted a moment ago.
+		syncing.Go(func() error { return d.root.sync(folderName(i)) })
+	}
+	if err := syncing.Wait(); err != nil {
+		d.failed(&d.writing, "cannot remove from the cache's disk", err)
 	}
 	return n
 }
+
+// syncsAtOnce is how many folders are synced at a time: most of them with one write of the journal.
+const syncsAtOnce = 16
 
 // dropIn removes files from one folder.
 func (d *Disk) dropIn(folder int, m Match) (n int) {

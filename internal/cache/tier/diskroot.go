@@ -157,6 +157,15 @@ func (r *diskRoot) makeFolder(name string) error {
 	return errors.Join(f.Chmod(0o700), f.Close())
 }
 
+// sync returns when the names in a folder are on the disk for good, without those that were removed.
+func (r *diskRoot) sync(folder string) error {
+	f, err := r.Open(folder)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Sync(), f.Close())
+}
+
 // eachName calls do for the names in a folder until that gives an error.
 func (r *diskRoot) eachName(folder string, do func(name string) error) (err error) {
 	f, err := r.Open(folder)
