@@ -291,8 +291,8 @@ func jumpsAtDisk(t *testing.T, built string) {
 		require.Zero(t, f.cluster.Downloads(id).Downloads, "after a start at %v", offset)
 	}
 
-	folder := filepath.Join(m.diskPath(), "tmp")
-	require.NoError(t, os.Rename(folder, folder+"1"))
+	inTheWay := filepath.Join(m.diskPath(), "segment.new") // the name of a file that is being written
+	require.NoError(t, os.MkdirAll(filepath.Join(inTheWay, "x"), 0o700))
 	fetch := func(skipped float64) {
 		t.Helper()
 		other, otherContent := f.put(5000)
@@ -304,7 +304,7 @@ func jumpsAtDisk(t *testing.T, built string) {
 	m.o.Clock.Set(time.Hour)
 	fetch(2)
 	f.warm(id, content)
-	require.NoError(t, os.Rename(folder+"1", folder))
+	require.NoError(t, os.RemoveAll(inTheWay))
 }
 
 // jumpsAtUpgrade: the clock jumps before and after a new process takes over. The download of the

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // TestObeyedFile: the number is overwritten in place, since a file that is renamed may be empty
@@ -32,4 +33,13 @@ func TestObeyedFile(t *testing.T) {
 	require.NoError(t, os.Truncate(path, 0))
 	_, err = p.load()
 	require.Error(t, err, "then it is not known what was purged")
+}
+
+// TestDiskFailures: a gateway starts without its cache on disk where the disk is at fault, and not
+// where the configuration is.
+func TestDiskFailures(t *testing.T) {
+	for _, err := range []error{unix.EIO, unix.ENOSPC, unix.EROFS, unix.EBADMSG, unix.EUCLEAN} {
+		require.True(t, isDiskFailure(&os.PathError{Op: "statat", Path: "fastdfs-gateway-cache", Err: err}), err)
+	}
+	require.False(t, isDiskFailure(&os.PathError{Op: "open", Path: "x", Err: unix.EACCES}))
 }

@@ -2,6 +2,7 @@ package lab
 
 import (
 	"fmt"
+	"net"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -30,6 +31,8 @@ type GatewayOptions struct {
 	Types    string   // the file of its MIME types; default: one without types
 	Port     int      // default: one that is free; the admin listener is on the next free one, or AdminPort
 	Admin    int
+	Host     string // its IP address; default: 127.0.0.1
+	Netns    string // file of its network namespace; default: that of the test
 	Clock    *Clock // of a gateway that was built by BuildWithClock; default: that of the host
 }
 
@@ -67,12 +70,15 @@ func StartGateway(o GatewayOptions) (*Gateway, error) {
 	if err := os.WriteFile(conf, []byte(o.config(dir)), 0o600); err != nil {
 		return nil, err
 	}
-	admin := Address(o.Admin)
+	admin := o.address(o.Admin)
 	command := []string{o.Binary, "serve", "-c", conf}
 	if o.Clock != nil {
 		command = append([]string{"env", o.Clock.Env()}, command...)
 	}
-	p, err := Start(Address(o.Port), filepath.Join(dir, "log"), Answers("http://"+admin+"/readyz"), command[0],
+	if o.Netns != "" {
+		command = append([]string{"nsenter", "--net=" + o.Netns}, command...)
+	}
+	p, err := Start(o.address(o.Port), filepath.Join(dir, "log"), Answers("http://"+admin+"/readyz"), command[0],
 		command[1:]...)
 	if err != nil {
 		return nil, err
@@ -94,12 +100,12 @@ func (o *GatewayOptions) config(dir string) string {
 		fmt.Fprintf(&b, "[redis]\naddresses = %s\n", o.Redis)
 	}
 	if o.Redis != "" && o.Reached != "-" {
-		fmt.Fprintf(&b, "[peer]\nlisten = %s\nadvertise = https://%s\nsecret = %s\n", Address(o.Peers), o.reached(),
+		fmt.Fprintf(&b, "[peer]\nlisten = %s\nadvertise = https://%s\nsecret = %s\n", o.address(o.Peers), o.reached(),
 			o.secret())
 	}
 	fmt.Fprintf(&b, "[cache]\n%s\n", strings.Join(o.Cache, "\n"))
-	fmt.Fprintf(&b, "[gateway]\nlisten = %s\nadmin_listen = %s\nx_cache = true\n%s\n", Address(o.Port),
-		Address(o.Admin), strings.Join(o.Lines, "\n"))
+	fmt.Fprintf(&b, "[gateway]\nlisten = %s\nadmin_listen = %s\nx_cache = true\n%s\n", o.address(o.Port),
+		o.address(o.Admin), strings.Join(o.Lines, "\n"))
 	return b.String()
 }
 
@@ -107,7 +113,15 @@ func (o *GatewayOptions) reached() string {
 	if o.Reached != "" {
 		return o.Reached
 	}
-	return Address(o.Peers)
+	return o.address(o.Peers)
+}
+
+// address is a port of the gateway's host as host:port.
+func (o *GatewayOptions) address(port int) string {
+	if o.Host != "" {
+		return net.JoinHostPort(o.Host, strconv.Itoa(port))
+	}
+	return Address(port)
 }
 
 func (o *GatewayOptions) secret() string {

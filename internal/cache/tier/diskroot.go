@@ -157,7 +157,7 @@ func (r *diskRoot) makeFolder(name string) error {
 	return errors.Join(f.Chmod(0o700), f.Close())
 }
 
-// sync returns when the names in a folder are on the disk for good, without those that were removed.
+// sync returns when what was removed from a folder, or added, is so on the disk for good.
 func (r *diskRoot) sync(folder string) error {
 	f, err := r.Open(folder)
 	if err != nil {
