@@ -146,12 +146,11 @@ type Cache struct {
 
 	legacyGroups checksum.Groups // whose files may have a legacy CRC32
 
-	life  context.Context // of the fills; ends with Close
-	end   context.CancelFunc
+	life  context.Context // of the fills; ends with Close, by ErrClosed
+	end   context.CancelCauseFunc
 	tasks sync.WaitGroup // the fills
 
-	mu     sync.Mutex // guards what follows
-	closed bool
+	mu sync.Mutex // guards what follows, and the end of life
 	// fills that run, by the key of their segment; one that finds out the facts about a file also
 	// by the key of these, until they are known.
 	fills   map[SegmentKey]*fill
@@ -193,7 +192,7 @@ func New(o Options) (*Cache, error) {
 	}
 	c.copies.Store(int64(o.Copies))
 	c.wait.Store(int64(o.Wait))
-	c.life, c.end = context.WithCancel(context.Background())
+	c.life, c.end = context.WithCancelCause(context.Background())
 	return c, nil
 }
 
@@ -242,9 +241,8 @@ func (c *Cache) ReleaseDisk() error {
 // Close ends all fills and waits for them. Streams end in errors.
 func (c *Cache) Close() error {
 	c.mu.Lock()
-	c.closed = true
+	c.end(ErrClosed)
 	c.mu.Unlock()
-	c.end()
 	c.tasks.Wait()
 	if c.disk != nil {
 		return c.disk.Close()

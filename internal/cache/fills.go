@@ -51,7 +51,7 @@ func (c *Cache) find(file string, src Source, o GetOptions, freshness freshness)
 func (c *Cache) start(key SegmentKey, src Source, o fillOptions, readers int) *fill {
 	f := c.newFill(key, src, o)
 	f.readers, f.waiting = readers, 1
-	if c.closed {
+	if c.life.Err() != nil {
 		f.err, f.ended = ErrClosed, true
 		return f
 	}
@@ -167,12 +167,4 @@ func (c *Cache) adopt(f *fill) {
 		f.orphan = false
 		c.orphans--
 	}
-}
-
-// whyEnded is the error of a fill whose context has ended.
-func (c *Cache) whyEnded() error {
-	if c.life.Err() != nil {
-		return ErrClosed
-	}
-	return errAbandoned
 }

@@ -58,7 +58,7 @@ func (c *Cache) loadAndRetry(f *fill) (err error) {
 		case err == nil:
 			return nil
 		case f.ctx.Err() != nil:
-			return c.whyEnded()
+			return context.Cause(f.ctx)
 		case errors.Is(err, errAgain):
 			if progress > 0 {
 				waitUntil = time.Now().Add(c.maxWait())
@@ -97,7 +97,7 @@ func (c *Cache) loadOnce(f *fill, waitBudget time.Duration) error {
 	case errors.As(err, &held) && waitBudget > 0:
 		return c.awaitHolder(f, held, keep, waitBudget)
 	case f.ctx.Err() != nil:
-		return c.whyEnded()
+		return context.Cause(f.ctx)
 	case err != nil: // without leases, the load on the source is bounded here
 		lease = context.Background()
 		if release, err = c.awaitSlot(f); err != nil {
@@ -137,7 +137,7 @@ func (c *Cache) awaitSlot(f *fill) (release func(), err error) {
 	case err == nil:
 		return func() { slots.Release(1) }, nil
 	case f.ctx.Err() != nil:
-		return nil, c.whyEnded()
+		return nil, context.Cause(f.ctx)
 	}
 	return nil, fmt.Errorf("%w: too many other fetches from %q", ErrBusy, name)
 }
@@ -430,7 +430,7 @@ func (c *Cache) reserve(f *fill, room *semaphore.Weighted, v Version, wait time.
 		defer cancel()
 		if room.Acquire(ctx, length) != nil {
 			if f.ctx.Err() != nil {
-				return c.whyEnded()
+				return context.Cause(f.ctx)
 			}
 			return fmt.Errorf("%w: no memory for %q", ErrBusy, f.key.String())
 		}

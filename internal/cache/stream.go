@@ -122,7 +122,8 @@ func (s *Stream) next(limit int64) (content.Chunk, error) {
 	if s.f != nil {
 		return s.fromFill(in, limit)
 	}
-	first := s.touches(key.Index)
+	first := key.Index != s.index // look of the stream at this segment: that counts as use
+	s.index = key.Index
 	if view, ok := s.stored(key, first && s.broughtBy() == FromNowhere); ok {
 		return s.fromTier(view, in, limit, first)
 	}
@@ -171,13 +172,6 @@ func (s *Stream) broughtBy() From {
 		}
 	}
 	return FromNowhere
-}
-
-// touches tells whether this is the stream's first look at a segment, which counts as use.
-func (s *Stream) touches(index int64) bool {
-	first := index != s.index
-	s.index = index
-	return first
 }
 
 // fromTier gives bytes that were found. first tells that it is the stream's first look at the

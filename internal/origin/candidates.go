@@ -98,11 +98,6 @@ func (a *Resolver) replicas(group string) []storage.Server {
 
 // prepend puts a server in front, wherever it was.
 func prepend(first storage.Server, others []storage.Server) []storage.Server {
-	list := []storage.Server{first}
-	for _, s := range others {
-		if s != first {
-			list = append(list, s)
-		}
-	}
-	return list
+	others = slices.DeleteFunc(slices.Clone(others), func(s storage.Server) bool { return s == first })
+	return append([]storage.Server{first}, others...)
 }

@@ -40,14 +40,6 @@ var final = []error{
 	fdfs.ErrFileChanged,
 }
 
-// failure counts a request that has failed, and gives the answer to its client.
-func (a *Resolver) failure(id fdfs.FileID, err error, now time.Time) error {
-	if !errors.Is(err, ErrClientGone) && !errors.Is(err, ErrTooManyWaiting) {
-		a.o.Counters.count(err)
-	}
-	return a.answer(id, err, now)
-}
-
 // answer is the answer when no host has given the file.
 func (a *Resolver) answer(id fdfs.FileID, err error, now time.Time) error {
 	for _, known := range final {

@@ -232,11 +232,10 @@ func (s *httpSource) Close() error {
 // connect opens the rest of the range at the next server.
 func (s *httpStream) connect() error {
 	from, err := s.next(s.ctx)
-	if err != nil {
-		return err
+	if err == nil {
+		s.use(from)
 	}
-	s.use(from)
-	return nil
+	return err
 }
 
 // use makes a source the one that is read from.

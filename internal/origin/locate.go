@@ -22,7 +22,8 @@ func (a *Resolver) redirect(r *Request, id fdfs.FileID, localErr error, c candid
 			holder, err = a.locate(w, fresh.servers)
 		}
 		if to = holder; err != nil {
-			if err := a.failure(id, err, r.Now); errors.Is(err, ErrNotFound) || errors.Is(err, ErrNotYet) {
+			a.o.Counters.count(err)
+			if err := a.answer(id, err, r.Now); errors.Is(err, ErrNotFound) || errors.Is(err, ErrNotYet) {
 				return "", err
 			}
 		}

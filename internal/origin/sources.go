@@ -1,6 +1,7 @@
 package origin
 
 import (
+	"cmp"
 	"net"
 	"net/netip"
 	"slices"
@@ -155,10 +156,7 @@ func (s *Sources) isSelf(member tracker.Server) bool {
 // Server is where a storage is reached: by the address map, and at the usual port where none is
 // known.
 func (s *Sources) Server(member tracker.Server) storage.Server {
-	server := storage.Server{Host: member.Host, Port: member.Port}
-	if server.Port == 0 {
-		server.Port = s.port(member.Group)
-	}
+	server := storage.Server{Host: member.Host, Port: cmp.Or(member.Port, s.o.Ports[member.Group], s.o.Port)}
 	to := s.o.AddressMap[member.Host]
 	if to == "" {
 		return server
@@ -169,11 +167,4 @@ func (s *Sources) Server(member tracker.Server) storage.Server {
 		}
 	}
 	return storage.Server{Host: to, Port: server.Port}
-}
-
-func (s *Sources) port(group string) int {
-	if port := s.o.Ports[group]; port != 0 {
-		return port
-	}
-	return s.o.Port
 }
