@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -23,6 +24,7 @@ import (
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
 )
 
 // remoteFile is a file of another host, and counts its downloads.
@@ -281,13 +283,31 @@ func TestReloadKeepsFleet(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			verifyNoLeak(t)
+			listeners := openListeners(t)
 			require.ErrorContains(t, one.tries(lines, tt.changes...), tt.want)
+			require.Equal(t, listeners, openListeners(t), "what was opened is closed")
 			require.Same(t, before, one.parts.Load())
 			require.Len(t, registered(t, server), 2)
 		})
 	}
 	other.purges(newRemoteFile(t), 2)
 	require.Len(t, other.fleet().Shares(), 2)
+}
+
+// openListeners is how many sockets on TCP this process listens on, duplicates included.
+func openListeners(t *testing.T) (n int) {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	require.NoError(t, err)
+	for _, entry := range list {
+		if fd, err := strconv.Atoi(entry.Name()); err == nil {
+			accepts, err := unix.GetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
+			if err == nil && accepts != 0 {
+				n++
+			}
+		}
+	}
+	return n
 }
 
 // TestReloadManyFleets: reloads from one Redis to another one, to other peers, to none and back

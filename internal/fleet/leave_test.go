@@ -64,6 +64,9 @@ func TestLeaveAppliesLast(t *testing.T) {
 	f.retired.Store(true)
 	fence, _, err := other.writePurge(t.Context(), "group1/")
 	require.NoError(t, err)
+	gone, err := f.unregister(t.Context(), f.name(), f.applied.Load())
+	require.NoError(t, err)
+	require.False(t, gone, "there is a purge to apply")
 	left := make(chan error, 1)
 	go func() { left <- f.Leave(context.Background(), false) }()
 	select {
