@@ -330,7 +330,8 @@ func (s *Stream) dropSource(err error) {
 func (s *Stream) complete(all []byte) error {
 	src := s.src
 	s.src = nil
-	defer src.close()
+	src.conn.Release() // what follows may need it, if all others are in use
+	defer src.end()
 	s.c.completed(src.m, true)
 	if s.checkVersion {
 		return s.confirm(src.m)

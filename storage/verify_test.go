@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"testing"
+	"time"
 
 	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/fdfs"
@@ -142,6 +143,18 @@ func TestLegacyCRC(t *testing.T) {
 	require.Equal(t, uint64(1), r.c.Stats().Rechecks)
 	require.Zero(t, r.c.Stats().CRCErrors)
 	require.Zero(t, r.c.links.Len(), "it is no link")
+}
+
+// The second download of a file needs no second connection: the first one is free by then.
+func TestRecheckPoolOfOne(t *testing.T) {
+	r := newRig(t, 1, ClientOptions{Pool: fdfs.PoolOptions{MaxOpen: 1, ConnectTimeout: 5 * time.Second}})
+	body := someBytes(300_000)
+	s := r.open(r.put(fdfstest.FileSpec{Content: body, LegacyCRC: true}))
+	got, err := io.ReadAll(s)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(body, got))
+	require.NoError(t, s.Close())
+	require.Equal(t, uint64(1), r.c.Stats().Rechecks)
 }
 
 // A file that fits into the first Read is summed up in the legacy variant without another download.
