@@ -124,7 +124,8 @@ func (a *Cache) prefetch(w http.ResponseWriter, req *http.Request) {
 		done++
 		if err != nil {
 			failed++
-			told("%s error: %s\n", harmlessText(id), err.Error())
+			text := strings.ReplaceAll(err.Error(), "\n", "; ") // errors of several servers
+			told("%s error: %s\n", harmlessText(id), harmlessText(text))
 			return
 		}
 		told("%s %s %d\n", id, where, size)

@@ -53,3 +53,13 @@ func TestPrefetchOfABadList(t *testing.T) {
 		require.Equal(t, want, w.Body.String())
 	}
 }
+
+// TestPrefetchError: the answer has one line for each file, also where several servers failed.
+func TestPrefetchError(t *testing.T) {
+	admin := &Cache{Prefetch: func(context.Context, string) (int64, string, error) {
+		return 0, "", errors.Join(errors.New("storage 1 is down"), errors.New("storage 2 is down"))
+	}}
+	w := httptest.NewRecorder()
+	admin.prefetch(w, httptest.NewRequestWithContext(t.Context(), "POST", "/prefetch", strings.NewReader("a")))
+	require.Equal(t, "a error: storage 1 is down; storage 2 is down\ndone: 1 files, 1 failed\n", w.Body.String())
+}
