@@ -2,6 +2,7 @@ package storage
 
 import (
 	"bytes"
+	"context"
 	"io"
 	"testing"
 	"time"
@@ -44,6 +45,26 @@ func TestChangedMeanwhile(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A server that has no file any more after it has sent one may have changed it before. Another
+// server, which has not heard of either, does not confirm the bytes.
+func TestChangedAndDeleted(t *testing.T) {
+	body := someBytes(300_000)
+	r, stale := newRig(t, 1, ClientOptions{}), newCluster(t, 1)
+	id := r.put(fdfstest.FileSpec{Kind: fdfs.KindAppender, Content: body, Modified: longPast})
+	_, err := stale.Put(fdfstest.FileSpec{ID: id.String(), Content: body, Modified: longPast})
+	require.NoError(t, err)
+	info := r.stat(id)
+	r.servers = append(r.servers, serversOf(stale)...)
+	require.NoError(t, r.Change(id, flipped(body, 5), time.Now()))
+	s, err := r.c.Open(context.Background(), id, info, 0, info.Size, r.servers)
+	require.NoError(t, err)
+	defer s.Close()
+	require.NoError(t, r.Remove(id))
+	_, err = io.ReadAll(s)
+	require.ErrorIs(t, err, ErrNotFound)
+	require.Zero(t, stale.Storage(0).Counts().Requests[fdfstest.CmdFileInfo])
 }
 
 var longPast = time.Unix(1795181354, 0)

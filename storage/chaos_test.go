@@ -36,6 +36,9 @@ func randomFault(rng *rand.Rand, size int) []fdfstest.Faults {
 		f.Garbage = true
 	case 6:
 		f.Status = []byte{2, 5, 11, 16, 22, 28, 95}[rng.IntN(7)]
+		if f.Status == 2 || f.Status == 22 { // a file that is gone after its last byte ends the download
+			f.Commands = []byte{fdfstest.CmdDownload}
+		}
 	case 7:
 		f.Delay = time.Duration(rng.IntN(40)) * time.Millisecond
 	case 8:

@@ -347,13 +347,13 @@ const confirmTimeout = 2 * time.Second
 
 // confirm requests the version of a file that can change again, after all bytes. A download does
 // not tell the version of its bytes: they are of the requested version if the server had it before
-// and after the download. If the server does not answer any more, or has no file any more, the
-// others are asked.
+// and after the download. If the server does not answer any more, the others are asked; not if it
+// has deleted the file, since it may have changed it before.
 func (s *Stream) confirm(m *member) error {
 	ctx, cancel := context.WithTimeout(s.ctx, confirmTimeout)
 	err := s.sameVersion(ctx, m)
 	cancel()
-	if err == nil || errors.Is(err, ErrChanged) || s.ctx.Err() != nil {
+	if err == nil || errors.Is(err, ErrChanged) || errors.Is(err, ErrNotFound) || s.ctx.Err() != nil {
 		return err
 	}
 	others := slices.DeleteFunc(s.c.Order(s.servers), func(other Server) bool { return other == m.server })
