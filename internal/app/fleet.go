@@ -73,10 +73,15 @@ func openFleet(o fleet.Options) (*fleet.Fleet, error) {
 	return fleet.New(o)
 }
 
+// sharesCache tells whether there is a cache, which the configuration keeps. One that it does not
+// keep is used until a restart, and needs the purges of its fleet so long.
+func (a *App) sharesCache(cfg *config.Config) bool { return a.cache != nil && keepsRemote(cfg) }
+
 // fleetFor gives p a fleet, and listeners for it, or those of old where their settings are the
 // same. A Redis that does not answer does not replace one that does.
 func (a *App) fleetFor(p, old *parts) (err error) {
-	if a.cache == nil {
+	if !a.sharesCache(p.cfg) {
+		p.fleet, p.peers, p.fleetOptions = old.fleet, old.peers, old.fleetOptions
 		return nil
 	}
 	if p.fleetOptions, err = fleetOptions(p.cfg); err != nil {
@@ -167,18 +172,21 @@ func (a *App) joinFleet(p *parts, load func() (int64, error), moved bool) {
 // caches stays when it has applied every purge in the log of the one, and in that of the other.
 func (a *App) changeFleet(old, p *parts) {
 	a.endLeaving()
-	fence := int64(0)
+	fence, moved := int64(0), true
 	if old.fleet != nil {
 		a.warnOfObeyed(a.obeyed.pause())
 		applied, ok := old.fleet.Retire()
-		if fence = applied; !ok {
+		switch {
+		case ok:
+			fence = applied
+		case sameRedis(old.fleetOptions, p.fleetOptions): // the new one reads on in its log
+			fence, moved = old.fleet.Stats().Obeyed, false
+		default:
 			a.forgetAll()
 		}
-		if slices.Equal(p.boundFor(forPeers), old.boundFor(forPeers)) {
-			old.fleet.StopAccepting() // the new one does
-		}
+		old.fleet.StopAccepting() // the new one does, or a later one where this one has no listener
 	}
-	a.joinFleet(p, func() (int64, error) { return fence, nil }, true)
+	a.joinFleet(p, func() (int64, error) { return fence, nil }, moved)
 }
 
 // forgetAll drops what is cached when a Redis is left whose purges cannot be read.
@@ -203,12 +211,12 @@ type leavingFleet struct {
 // than that of p, so that it applies purges of gateways that have yet to reload.
 func (a *App) leaveFleet(old, p *parts) {
 	ctx, hurry := context.WithTimeout(a.upgrade.life, p.cfg.Gateway.ShutdownTimeout)
-	l := &leavingFleet{hurry, make(chan struct{})}
+	l, same := &leavingFleet{hurry, make(chan struct{})}, sameRedis(old.fleetOptions, p.fleetOptions)
 	a.leaving = l
 	a.running.Go(func() {
 		defer close(l.ended)
 		defer hurry()
-		if err := old.fleet.Leave(ctx, !sameRedis(old.fleetOptions, p.fleetOptions)); err != nil {
+		if err := old.fleet.Leave(ctx, !same); err != nil && !same { // the log of the same one is still read
 			a.forgetAll()
 		}
 		_ = old.fleet.Close() // there is nothing to be done

@@ -143,7 +143,7 @@ func (a *App) use(c loaded) (_ *gateway.Handler, err error) {
 	if c.cert != nil {
 		a.cert.Store(c.cert)
 	}
-	if a.cache != nil && keepsRemote(c.cfg) {
+	if a.sharesCache(c.cfg) {
 		a.cache.Adjust(cacheLimits(c.cfg))
 	}
 

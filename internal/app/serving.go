@@ -103,7 +103,7 @@ func (a *App) bind(cfg *config.Config, old []bound) (list []bound, err error) {
 		}
 	}()
 	for _, p := range []purpose{forAdmin, forPeers, forFiles} {
-		stays := p == forAdmin || p == forPeers && a.cache == nil
+		stays := p == forAdmin || p == forPeers && !a.sharesCache(cfg)
 		have := slices.DeleteFunc(slices.Clone(old), func(b bound) bool { return b.purpose != p })
 		if stays || slices.ContainsFunc(have, func(b bound) bool { return b.Address == "" }) {
 			list = append(list, have...)
