@@ -119,3 +119,20 @@ func TestMoved(t *testing.T) {
 		})
 	}
 }
+
+// TestMovedAnswersNoPeer: until the log was read, a number of another log is not taken for one of
+// this log by a peer that knows of a purge.
+func TestMovedAnswersNoPeer(t *testing.T) {
+	server := redistest.Start(t)
+	o := fleetOf(server.Addr())
+	fence, _, err := member(t, o, 1).writePurge(t.Context(), "group1/")
+	require.NoError(t, err)
+	f := member(t, o, 2)
+	server.Pause()
+	require.NoError(t, f.Start(Local{Purge: func(cache.Match) {}, Moved: true,
+		Load: func() (int64, error) { return fence + 1, nil }}))
+	require.ErrorIs(t, f.waitFor(fence), cache.ErrNotHere)
+	server.Resume()
+	ready(t, f)
+	require.NoError(t, f.waitFor(fence))
+}

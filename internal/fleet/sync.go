@@ -162,11 +162,14 @@ func (f *Fleet) isCurrent() bool {
 // one knows; 0 = it knows none.
 func (f *Fleet) waitFor(fence int64) error {
 	f.WaitApplied()
-	if fence > 0 && !f.catchUp(catchUpTime, func() bool { return f.applied.Load() >= fence }) {
+	if fence > 0 && !f.catchUp(catchUpTime, func() bool { return !f.isMoving() && f.applied.Load() >= fence }) {
 		return fmt.Errorf("%w: this gateway has not applied the latest purges", cache.ErrNotHere)
 	}
 	return nil
 }
+
+// isMoving tells whether the last purge that was applied may still be one of another log.
+func (f *Fleet) isMoving() bool { return f.local.Load().Moved && f.logRead.Load().at.IsZero() }
 
 // catchUpTime is how long a request waits for the log of purges to be read.
 const catchUpTime = 2 * time.Second
@@ -228,7 +231,7 @@ func (f *Fleet) exchange(ctx context.Context) (purges []string, err error) {
 	if f.retired.Load() {
 		record = ""
 	}
-	if f.local.Load().Moved && f.logRead.Load().at.IsZero() {
+	if f.isMoving() {
 		moved = 1
 	}
 	var names []string
