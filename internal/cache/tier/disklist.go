@@ -110,31 +110,28 @@ func (d *Disk) eachFile(folder int, do func(key Key, path string) error) error {
 }
 
 // Drop implements Tier. It goes by the names in the folders, not by the index, which need not be
-// complete, and waits for what is being written. What was removed does not come back after a power
-// failure. A disk that cannot be read or written may keep some; that is logged, and none of it is
-// found by this process.
+// complete, and waits if the segment that is being written is one of these. What was removed does
+// not come back after a power failure. A disk that cannot be read or written may keep some; that is
+// logged, and none of it is found by this process.
 func (d *Disk) Drop(m Match) int {
 	d.mu.Lock()
 	d.drops++
-	var running []*job
+	n := 0
 	for key, j := range d.pending {
 		if m.Matches(key.File) {
-			j.dropped = true
+			j.dropped = true // it is not written any more, if that has not begun
 			delete(d.pending, key)
-			running = append(running, j)
+			n++
 		}
 	}
-	n := len(running)
-	if j := d.active; j != nil && m.Matches(j.segment.File) { // it may have been dropped before, and not be removed yet
-		running = append(running, j)
-	}
+	running := d.active
 	for _, key := range d.index.keys(m) {
 		d.index.remove(key)
 	}
 	d.mu.Unlock()
-	for _, j := range running {
+	if running != nil && m.Matches(running.segment.File) { // it may have been dropped before, and not be removed yet
 		select {
-		case <-j.done:
+		case <-running.done:
 		case <-d.life.Done():
 		}
 	}

@@ -219,6 +219,37 @@ func TestSlowDisk(t *testing.T) {
 	require.NoError(t, d.Close())
 }
 
+// TestDropBesideASlowWrite: Drop does not wait while the disk writes other files, and what waited
+// to be written is not written after it.
+func TestDropBesideASlowWrite(t *testing.T) {
+	path := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		stuck := make(chan struct{})
+		var writes atomic.Int64
+		d, err := OpenDisk(DiskOptions{Path: path, failure: func(op string) error {
+			if op == "write" && writes.Add(1) == 1 {
+				<-stuck
+			}
+			return nil
+		}})
+		require.NoError(t, err)
+		for _, file := range []string{"a", "b", "c"} {
+			s := &Segment{Key: Key{File: file}, Version: Version{Size: 10}, Chunks: [][]byte{make([]byte, 10)}}
+			require.True(t, d.Put(s))
+		}
+		var dropped atomic.Int64
+		go func() { dropped.Store(int64(d.Drop(MatchFile("b")))) }()
+		synctest.Wait()
+		require.EqualValues(t, 1, dropped.Load(), "it waits for another file")
+		close(stuck)
+		d.Settle()
+		require.EqualValues(t, 2, writes.Load())
+		require.Equal(t, 2, d.Stats().Entries)
+		require.NoFileExists(t, filepath.Join(path, d.path(Key{File: "b"})))
+		require.NoError(t, d.Close())
+	})
+}
+
 // TestCheckedOnce: a chunk is compared with its checksum once, not for every reader.
 func TestCheckedOnce(t *testing.T) {
 	var reads atomic.Int64
