@@ -102,7 +102,7 @@ func (r *diskRoot) prepare() error {
 		return err
 	}
 	if !marked {
-		if err := r.WriteFile(marker, []byte(markerText), 0o600); err != nil {
+		if err := r.mark(); err != nil {
 			return err
 		}
 	}
@@ -115,6 +115,15 @@ func (r *diskRoot) prepare() error {
 		return err
 	}
 	return nil
+}
+
+// mark writes the marker. It is on the disk for good before anything else is: after a power failure
+// the folder would be refused for its content without a marker.
+func (r *diskRoot) mark() error {
+	if err := r.WriteFile(marker, []byte(markerText), 0o600); err != nil {
+		return err
+	}
+	return errors.Join(r.sync(marker), r.sync("."))
 }
 
 // isMarked tells whether the folder has the marker. It is false for one that is empty, and an error
