@@ -20,7 +20,6 @@ func runDoctor(c *call) error {
 	}
 	count := map[app.Status]int{}
 	bar := c.progress(-1, "examining")
-	defer bar.end()
 	ctx, stop := interruptible()
 	defer stop()
 	err := examine(ctx, *path, func(f app.Finding) {
@@ -31,6 +30,7 @@ func runDoctor(c *call) error {
 		}
 		bar.println(c.textOf(f))
 	})
+	bar.end()
 	switch {
 	case ctx.Err() != nil:
 		err = errInterrupted
@@ -38,8 +38,8 @@ func runDoctor(c *call) error {
 		err = errShown
 	}
 	if !*asJSON {
-		bar.println(fmt.Sprintf("%s: %d ok, %d warnings, %d failures", *path,
-			count[app.OK], count[app.Warn], count[app.Fail]))
+		fmt.Fprintf(c.stdout, "%s: %d ok, %d warnings, %d failures\n", *path,
+			count[app.OK], count[app.Warn], count[app.Fail])
 	}
 	return err
 }
