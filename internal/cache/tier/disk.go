@@ -63,6 +63,7 @@ type Disk struct {
 	inPageCache pageCache
 	rechecks    allowance
 	released    atomic.Bool // another process may have the folder
+	removals    [folders]removals
 
 	mu      sync.Mutex // guards what follows, and the fields of entries that are not atomic
 	writing backoff.State
@@ -315,7 +316,7 @@ func (d *Disk) unlink(path string) {
 	}
 	err := d.o.failure("remove")
 	if err == nil {
-		err = d.root.Remove(path)
+		err = d.remove(path)
 	}
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		d.failed(&d.writing, "cannot remove from the cache's disk", err)

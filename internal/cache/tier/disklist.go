@@ -6,6 +6,9 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -148,7 +151,7 @@ func (d *Disk) Drop(m Match) int {
 	for i := first; i <= last; i++ {
 		n += d.dropIn(i, m)
 		// Also where nothing was left to remove: it may have been evicted a moment ago.
-		syncing.Go(func() error { return d.root.sync(folderName(i)) })
+		syncing.Go(func() error { return d.syncFolder(i) })
 	}
 	if err := syncing.Wait(); err != nil {
 		d.failed(&d.writing, "cannot remove from the cache's disk", err)
@@ -159,6 +162,43 @@ func (d *Disk) Drop(m Match) int {
 // syncsAtOnce is how many folders are synced at a time: most of them with one write of the journal.
 const syncsAtOnce = 16
 
+// removals tells whether names that were removed from a folder may come back after a power failure.
+type removals struct {
+	mu     sync.Mutex // guards what follows; held while a file is removed, and while the folder is synced
+	synced bool       // none may; false at first: an earlier process may have removed some
+}
+
+// remove removes a file from its folder.
+func (d *Disk) remove(path string) error {
+	folder, _, _ := strings.Cut(path, "/")
+	i, err := strconv.ParseUint(folder, 16, 8)
+	if err != nil {
+		return err
+	}
+	r := &d.removals[i]
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.synced = false
+	return d.root.Remove(path)
+}
+
+// syncFolder returns when no name that was removed from a folder comes back. Of the many purges
+// that a gateway may have missed, few remove anything.
+func (d *Disk) syncFolder(i int) error {
+	r := &d.removals[i]
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.synced {
+		return nil
+	}
+	err := d.o.failure("sync")
+	if err == nil {
+		err = d.root.sync(folderName(i))
+	}
+	r.synced = err == nil
+	return err
+}
+
 // dropIn removes files from one folder.
 func (d *Disk) dropIn(folder int, m Match) (n int) {
 	err := d.eachFile(folder, func(key Key, path string) error {
@@ -166,7 +206,7 @@ func (d *Disk) dropIn(folder int, m Match) (n int) {
 			return nil
 		}
 		d.forget(key, nil)
-		err := d.root.Remove(path)
+		err := d.remove(path)
 		if err == nil {
 			n++
 		}

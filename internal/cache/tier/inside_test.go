@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -383,4 +384,45 @@ func FuzzName(f *testing.F) {
 		require.True(t, ok)
 		require.Equal(t, key, again)
 	})
+}
+
+// TestDropSyncsWhatWasRemoved: a purge of a folder waits for the disk where a file was removed since
+// the last one, and not in all 256 folders: a gateway may have missed thousands of purges.
+func TestDropSyncsWhatWasRemoved(t *testing.T) {
+	var syncs atomic.Int64
+	failing := false
+	d, err := OpenDisk(DiskOptions{Path: t.TempDir(), failure: func(op string) error {
+		if op != "sync" {
+			return nil
+		}
+		syncs.Add(1)
+		if failing {
+			return syscall.EIO
+		}
+		return nil
+	}})
+	require.NoError(t, err)
+	defer d.Close()
+	drops := func(n int64, m Match) {
+		t.Helper()
+		syncs.Store(0)
+		d.Drop(m)
+		require.Equal(t, n, syncs.Load())
+	}
+	put := func(file string) {
+		require.True(t, d.Put(&Segment{Key: Key{File: file}, Version: Version{Size: 10}, Chunks: [][]byte{make([]byte, 10)}}))
+		d.Settle()
+	}
+	drops(folders, MatchAll)
+	drops(0, MatchAll)
+	put("group1/a")
+	put("group1/b")
+	drops(2, MatchFolder("group1"))
+	put("group1/a")
+	d.unlink(d.path(Key{File: "group1/a"})) // as when it is evicted
+	failing = true
+	drops(1, MatchFile("group1/a"))
+	failing = false
+	drops(1, MatchFile("group1/a"))
+	drops(0, MatchFile("group1/a"))
 }
