@@ -234,6 +234,7 @@ func (a *App) Stop() error {
 func (a *App) release() error {
 	a.closeBound(forAdmin, forPeers, forFiles)
 	var errs []error
+	a.obeyed.close()
 	if a.cache != nil {
 		errs = append(errs, a.cache.Close()) // before the clients that it fetches with
 	}

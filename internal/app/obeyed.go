@@ -87,6 +87,13 @@ func (p *obeyedFile) pause() error {
 	return err
 }
 
+// close keeps the number as it is: what is purged when the cache was closed may stay on the disk.
+func (p *obeyedFile) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.paused = true
+}
+
 // resume writes the number of the one fleet that is followed from now on; nil = there is none. One
 // that has not read its log writes it then.
 func (p *obeyedFile) resume(f *fleet.Fleet) error {

@@ -522,3 +522,18 @@ func TestReloadWithoutCache(t *testing.T) {
 	other.purges(f, 2)
 	one.costs(1, f)
 }
+
+// TestStopKeepsNumber: the number beside the disk cache does not tell of purges that arrive when
+// that was closed.
+func TestStopKeepsNumber(t *testing.T) {
+	one := prepare(t, fleetLines(t, redistest.Start(t).Addr())...)
+	require.NoError(t, one.Start())
+	one.purges(newRemoteFile(t), 1)
+	number, err := one.obeyed.load()
+	require.NoError(t, err)
+	require.NoError(t, one.Stop())
+	require.NoError(t, one.obeyed.store(number+1))
+	after, err := one.obeyed.load()
+	require.NoError(t, err)
+	require.Equal(t, number, after)
+}
