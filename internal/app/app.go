@@ -156,7 +156,8 @@ func (a *App) Start() (err error) {
 	}
 	a.warnOfRights(c.cfg)
 	a.metrics.Registry.MustRegister(a.lockWait, collector(a.counts))
-	a.joinFleet(a.parts.Load(), a.obeyed.loader(cacheFolder(c.cfg)), false)
+	load, moved := a.obeyed.loader(cacheFolder(c.cfg), logOf(&a.parts.Load().fleetOptions))
+	a.joinFleet(a.parts.Load(), load, moved)
 	a.server = gateway.NewServer(a.serverOptions(c.cfg), handler)
 	a.restrict()
 	a.logRights()

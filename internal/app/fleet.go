@@ -6,6 +6,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"io"
 	"os"
 	"reflect"
@@ -59,11 +60,15 @@ func sameFleet(x, y fleet.Options) bool {
 		})
 }
 
-// sameRedis tells whether two fleets have one Redis, and the same keys there.
-func sameRedis(x, y fleet.Options) bool {
-	return x.Mode == y.Mode && x.MasterName == y.MasterName && x.DB == y.DB && x.KeyPrefix == y.KeyPrefix &&
-		slices.Equal(x.Addresses, y.Addresses)
+// logOf names the log of purges of a fleet: the Redis, and the keys there.
+func logOf(o *fleet.Options) string {
+	h := fnv.New64a()
+	_, _ = fmt.Fprintf(h, "%q %q %d %q %q", o.Mode, o.MasterName, o.DB, o.KeyPrefix, o.Addresses) // never fails
+	return fmt.Sprintf("%016x", h.Sum64())
 }
+
+// sameRedis tells whether two fleets have one log of purges.
+func sameRedis(x, y fleet.Options) bool { return logOf(&x) == logOf(&y) }
 
 // openFleet makes the client of the other gateways; nil without addresses.
 func openFleet(o fleet.Options) (*fleet.Fleet, error) {
@@ -153,6 +158,7 @@ func (a *App) joinFleet(p *parts, load func() (int64, error), moved bool) {
 	if a.obeyed.folder != "" {
 		l.Store = a.obeyed.store
 	}
+	a.obeyed.follow(logOf(&p.fleetOptions))
 	if err := p.fleet.Start(l); err != nil {
 		panic("BUG: " + err.Error())
 	}

@@ -13,6 +13,7 @@ import (
 // after a power failure. That of an earlier version, which was shorter, is read and replaced.
 func TestObeyedFile(t *testing.T) {
 	p := obeyedFile{folder: t.TempDir()}
+	p.follow("0123456789abcdef")
 	path := filepath.Join(p.folder, obeyedName)
 	_, err := p.load()
 	require.ErrorIs(t, err, os.ErrNotExist)
@@ -27,6 +28,10 @@ func TestObeyedFile(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, n, got)
 	}
+	_, moved := p.loader(p.folder, "0123456789abcdef")
+	require.False(t, moved)
+	_, moved = p.loader(p.folder, "another log")
+	require.True(t, moved)
 	after, err := os.Stat(path)
 	require.NoError(t, err)
 	require.True(t, os.SameFile(before, after))

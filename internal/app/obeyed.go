@@ -22,28 +22,46 @@ type obeyedFile struct {
 
 	mu     sync.Mutex // guards what follows, and the file
 	paused bool
+	log    string // of logOf: that the number is of
 }
 
 // obeyedName is the name of the file in the folder.
 const obeyedName = "purges-obeyed"
 
-// loader sets the folder, and returns what loads the number; nil without a folder.
-func (p *obeyedFile) loader(folder string) func() (int64, error) {
+// loader sets the folder, and returns what loads the number; nil without a folder. moved: the number
+// is one of another log than this one. Earlier versions did not note of which it is.
+func (p *obeyedFile) loader(folder, log string) (load func() (int64, error), moved bool) {
 	if p.folder = folder; folder == "" {
-		return nil
+		return nil, false
 	}
-	return p.load
+	_, of, _ := p.read()
+	return p.load, of != "" && of != log
 }
 
-func (p *obeyedFile) load() (n int64, err error) {
+func (p *obeyedFile) load() (int64, error) {
+	n, _, err := p.read()
+	return n, err
+}
+
+func (p *obeyedFile) read() (n int64, log string, err error) {
 	err = p.in(func(folder *os.Root) error {
 		text, err := folder.ReadFile(obeyedName)
-		if err == nil {
-			n, err = strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64)
+		if err != nil {
+			return err
 		}
+		number, of, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
+		n, err = strconv.ParseInt(number, 10, 64)
+		log = of
 		return err
 	})
-	return n, err
+	return n, log, err
+}
+
+// follow says of which log the numbers are from now on.
+func (p *obeyedFile) follow(log string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.log = log
 }
 
 // in calls f with the folder.
@@ -66,7 +84,7 @@ func (p *obeyedFile) store(n int64) error {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(f, "%016d\n", n)
+		_, err = fmt.Fprintf(f, "%016d %s\n", n, p.log)
 		return errors.Join(err, f.Close())
 	})
 }

@@ -478,6 +478,7 @@ func TestReloadBack(t *testing.T) {
 		one.reloads(lines, changes...)
 		one.reloads(lines)
 		require.Equal(t, peers, one.address(forPeers))
+		one.left(true) // purges count it so long
 		other.purges(newRemoteFile(t), 2)
 		one.costs(0, f)
 	}
@@ -536,4 +537,32 @@ func TestStopKeepsNumber(t *testing.T) {
 	after, err := one.obeyed.load()
 	require.NoError(t, err)
 	require.Equal(t, number, after)
+}
+
+// TestRestartToLog: a gateway that starts with another Redis than before drops what was purged
+// there, also before the last purge that it has applied of the one before; and the others keep what
+// they have.
+func TestRestartToLog(t *testing.T) {
+	from, to := redistest.Start(t), redistest.Start(t)
+	lines := fleetLines(t, from.Addr())
+	one := prepare(t, lines...)
+	require.NoError(t, one.Start())
+	other := start(t, fleetLines(t, to.Addr())...)
+	purged, kept, others := newRemoteFile(t), newRemoteFile(t), newRemoteFile(t)
+	one.costs(1, purged)
+	one.costs(1, kept)
+	eventually.True(t, func() bool { return one.counts().cache.Disk.Entries == 2 })
+	other.costs(1, others)
+	other.purges(purged, 1)
+	one.purges(newRemoteFile(t), 1)
+	require.NoError(t, one.Stop())
+	lines[1] = "addresses = " + to.Addr()
+	one.write(lines...)
+	one.App = New(Options{Config: one.conf, Version: "test"})
+	require.NoError(t, one.Start())
+	defer func() { require.NoError(t, one.Stop()) }()
+	one.costs(1, purged)
+	one.costs(0, kept)
+	other.purges(newRemoteFile(t), 2)
+	other.costs(0, others)
 }
