@@ -28,8 +28,8 @@ type obeyedFile struct {
 // obeyedName is the name of the file in the folder.
 const obeyedName = "purges-obeyed"
 
-// loader sets the folder, and returns what loads the number; nil without a folder. moved: the number
-// is one of another log than this one. Earlier versions did not note of which it is.
+// loader sets the folder, and returns what loads the number; nil without a folder. moved: the
+// number is one of another log than this one. Earlier versions did not note of which it is.
 func (p *obeyedFile) loader(folder, log string) (load func() (int64, error), moved bool) {
 	if p.folder = folder; folder == "" {
 		return nil, false

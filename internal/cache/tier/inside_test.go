@@ -386,8 +386,8 @@ func FuzzName(f *testing.F) {
 	})
 }
 
-// TestDropSyncsWhatWasRemoved: a purge of a folder waits for the disk where a file was removed since
-// the last one, and not in all 256 folders: a gateway may have missed thousands of purges.
+// TestDropSyncsWhatWasRemoved: a purge of a folder waits for the disk where a file was removed
+// since the last one, and not in all 256 folders: a gateway may have missed thousands of purges.
 func TestDropSyncsWhatWasRemoved(t *testing.T) {
 	var syncs atomic.Int64
 	failing := false
@@ -410,7 +410,8 @@ func TestDropSyncsWhatWasRemoved(t *testing.T) {
 		require.Equal(t, n, syncs.Load())
 	}
 	put := func(file string) {
-		require.True(t, d.Put(&Segment{Key: Key{File: file}, Version: Version{Size: 10}, Chunks: [][]byte{make([]byte, 10)}}))
+		s := &Segment{Key: Key{File: file}, Version: Version{Size: 10}, Chunks: [][]byte{make([]byte, 10)}}
+		require.True(t, d.Put(s))
 		d.Settle()
 	}
 	drops(folders, MatchAll)
