@@ -81,11 +81,11 @@ type App struct {
 	upgrade       upgradeState
 
 	// These are made by Start and stay until Stop.
-	cache  *cache.Cache // of files of other hosts; nil = there is none
-	obeyed obeyedFile
-	server *gateway.Server
-	admin  *http.Server // nil = there is none
-	cert   atomic.Pointer[tls.Certificate]
+	cache   *cache.Cache // of files of other hosts; nil = there is none
+	applied appliedFile
+	server  *gateway.Server
+	admin   *http.Server // nil = there is none
+	cert    atomic.Pointer[tls.Certificate]
 
 	loading sync.Mutex              // held while a configuration is loaded and put to use: one at a time
 	parts   atomic.Pointer[parts]   // what Reload replaces
@@ -156,7 +156,7 @@ func (a *App) Start() (err error) {
 	}
 	a.warnOfRights(c.cfg)
 	a.metrics.Registry.MustRegister(a.lockWait, collector(a.counts))
-	load, moved := a.obeyed.loader(cacheFolder(c.cfg), logOf(&a.parts.Load().fleetOptions))
+	load, moved := a.applied.loader(cacheFolder(c.cfg), logOf(&a.parts.Load().fleetOptions))
 	a.joinFleet(a.parts.Load(), load, moved)
 	a.server = gateway.NewServer(a.serverOptions(c.cfg), handler)
 	a.restrict()
@@ -235,7 +235,7 @@ func (a *App) Stop() error {
 func (a *App) release() error {
 	a.closeBound(forAdmin, forPeers, forFiles)
 	var errs []error
-	a.obeyed.close()
+	a.applied.close()
 	if a.cache != nil {
 		errs = append(errs, a.cache.Close()) // before the clients that it fetches with
 	}

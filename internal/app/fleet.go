@@ -155,10 +155,10 @@ func (a *App) joinFleet(p *parts, load func() (int64, error), moved bool) {
 		return
 	}
 	l := fleet.Local{Purge: func(m cache.Match) { a.forget(m) }, Load: load, Moved: moved, Synced: a.purgesKnown}
-	if a.obeyed.folder != "" {
-		l.Store = a.obeyed.store
+	if a.applied.folder != "" {
+		l.Store = a.applied.store
 	}
-	a.obeyed.follow(logOf(&p.fleetOptions))
+	a.applied.follow(logOf(&p.fleetOptions))
 	if err := p.fleet.Start(l); err != nil {
 		panic("BUG: " + err.Error())
 	}
@@ -180,13 +180,13 @@ func (a *App) changeFleet(old, p *parts) {
 	a.endLeaving()
 	fence, moved := int64(0), true
 	if old.fleet != nil {
-		a.warnOfObeyed(a.obeyed.pause())
+		a.warnOfApplied(a.applied.pause())
 		applied, ok := old.fleet.Retire()
 		switch {
 		case ok:
 			fence = applied
 		case sameRedis(old.fleetOptions, p.fleetOptions): // the new one reads on in its log
-			fence, moved = old.fleet.Stats().Obeyed, false
+			fence, moved = old.fleet.Stats().Applied, false
 		default:
 			a.forgetAll()
 		}
@@ -201,7 +201,7 @@ func (a *App) forgetAll() {
 	a.forget(tier.MatchAll)
 }
 
-func (a *App) warnOfObeyed(err error) {
+func (a *App) warnOfApplied(err error) {
 	if err != nil {
 		a.log.Warn("cannot note beside the disk cache which purges it has applied", "err", err)
 	}
@@ -226,7 +226,7 @@ func (a *App) leaveFleet(old, p *parts) {
 			a.forgetAll()
 		}
 		_ = old.fleet.Close() // there is nothing to be done
-		a.warnOfObeyed(a.obeyed.resume(p.fleet))
+		a.warnOfApplied(a.applied.resume(p.fleet))
 		a.log.Info("the fleet before the reload was left", "redis", strings.Join(old.fleetOptions.Addresses, ", "))
 	})
 }

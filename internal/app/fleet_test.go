@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestObeyedFile: the number is overwritten in place, since a file that is renamed may be empty
+// TestAppliedFile: the number is overwritten in place, since a file that is renamed may be empty
 // after a power failure. That of an earlier version, which was shorter, is read and replaced.
-func TestObeyedFile(t *testing.T) {
-	p := obeyedFile{folder: t.TempDir()}
+func TestAppliedFile(t *testing.T) {
+	p := appliedFile{folder: t.TempDir()}
 	p.follow("0123456789abcdef")
-	path := filepath.Join(p.folder, obeyedName)
+	path := filepath.Join(p.folder, appliedName)
 	_, err := p.load()
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.NoError(t, os.WriteFile(path, []byte("12"), 0o600))

@@ -161,7 +161,7 @@ func TestReloadMovesFleet(t *testing.T) {
 	}
 	other.purges(newRemoteFile(t), 2) // so that the log is not empty
 	acquired := one.counts().fleet.Acquired
-	note := filepath.Join(one.obeyed.folder, obeyedName)
+	note := filepath.Join(one.applied.folder, appliedName)
 	require.FileExists(t, note)
 
 	one.reloads(lines, from.Addr(), to.Addr())
@@ -180,9 +180,9 @@ func TestReloadMovesFleet(t *testing.T) {
 	other.purges(late, 2)
 	one.costs(1, late)
 	one.costs(0, kept)
-	number, err := one.obeyed.load()
+	number, err := one.applied.load()
 	require.NoError(t, err)
-	require.Equal(t, one.fleet().Stats().Obeyed, number)
+	require.Equal(t, one.fleet().Stats().Applied, number)
 	require.Greater(t, one.counts().fleet.Acquired, acquired)
 	require.Equal(t, 2, len(one.fleet().Shares()))
 }
@@ -530,11 +530,11 @@ func TestStopKeepsNumber(t *testing.T) {
 	one := prepare(t, fleetLines(t, redistest.Start(t).Addr())...)
 	require.NoError(t, one.Start())
 	one.purges(newRemoteFile(t), 1)
-	number, err := one.obeyed.load()
+	number, err := one.applied.load()
 	require.NoError(t, err)
 	require.NoError(t, one.Stop())
-	require.NoError(t, one.obeyed.store(number+1))
-	after, err := one.obeyed.load()
+	require.NoError(t, one.applied.store(number+1))
+	after, err := one.applied.load()
 	require.NoError(t, err)
 	require.Equal(t, number, after)
 }

@@ -119,15 +119,15 @@ func listenPort(listen []string) int {
 	return 0
 }
 
-// trackerPatience is how long a start waits for the trackers.
-const trackerPatience = 2 * time.Second
+// trackerTimeout is how long a start waits for the trackers.
+const trackerTimeout = 2 * time.Second
 
 // await waits until the trackers have been asked once, but not for long: what they know comes later
 // then.
 func (r *remote) await() {
 	select {
 	case <-r.trackers.Loaded():
-	case <-time.After(trackerPatience):
+	case <-time.After(trackerTimeout):
 	}
 }
 

@@ -27,7 +27,7 @@ type rights struct {
 	settled bool       // Landlock was applied, or will not be
 	domain  *confine.Domain
 	off     string // why there is no Landlock; empty = there is
-	told    bool   // that names cannot be looked up any more
+	warned  bool   // that names cannot be looked up any more
 }
 
 // dropRights gives up the rights that only opening the listeners needs.
@@ -137,8 +137,8 @@ func (a *App) logRights() {
 func (a *App) warnOfNames() {
 	c := &a.rights
 	for _, name := range []string{"/etc/resolv.conf", "/etc/hosts"} {
-		if !c.told && c.current().Keeps(name) {
-			c.told = true
+		if !c.warned && c.current().Keeps(name) {
+			c.warned = true
 			a.log.Error("a file was replaced, and Landlock keeps this process from the new one: "+
 				"names of hosts may not be found until a restart", "file", name)
 		}

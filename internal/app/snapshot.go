@@ -22,7 +22,7 @@ func (a *App) sampleTraffic() {
 	defer tick.Stop()
 	for {
 		a.history.Add(a.metrics.Sample())
-		a.tellFleet()
+		a.shareSnapshot()
 		select {
 		case <-a.stopping:
 			return
@@ -31,9 +31,9 @@ func (a *App) sampleTraffic() {
 	}
 }
 
-// tellFleet tells the other gateways how this one is, for their status pages. A failure of Redis is
-// in the log already.
-func (a *App) tellFleet() {
+// shareSnapshot tells the other gateways how this one is, for their status pages. A failure of
+// Redis is in the log already.
+func (a *App) shareSnapshot() {
 	f := a.fleet()
 	if f == nil {
 		return

@@ -25,8 +25,8 @@ func (f *Fleet) Tell(ctx context.Context, text string) error {
 	})
 }
 
-// told adds to a list of gateways what each of them tells. What cannot be read is empty.
-func (f *Fleet) told(ctx context.Context, list []Gateway) {
+// addAnnounced adds to a list of gateways what each of them tells. What cannot be read is empty.
+func (f *Fleet) addAnnounced(ctx context.Context, list []Gateway) {
 	var texts []*redis.StringCmd
 	_ = f.ask(ctx, "ask what the gateways tell", func(ctx context.Context) error { // the list is good without it
 		_, err := f.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {

@@ -100,7 +100,7 @@ func (f *Fleet) unacknowledged(ctx context.Context, fence int64, names []string)
 		return names
 	}
 	for _, g := range list {
-		if g.Obeyed < fence && slices.Contains(names, g.Name) {
+		if g.Applied < fence && slices.Contains(names, g.Name) {
 			left = append(left, g.Name)
 		}
 	}

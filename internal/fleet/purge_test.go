@@ -102,7 +102,7 @@ func TestPurgeReachesAllAndNamesTheMissing(t *testing.T) {
 	eventually.True(t, func() bool {
 		list, err := a.Gateways(t.Context())
 		require.NoError(t, err)
-		return list[2].Obeyed == a.Stats().Obeyed
+		return list[2].Applied == a.Stats().Applied
 	}, "it has confirmed")
 	require.NoError(t, c.Close())
 	purge(t, a, tier.MatchAll, 2) // one that has left in good order is not waited for
@@ -228,7 +228,7 @@ func TestListOfGatewaysIsBounded(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, list, 3)
 	require.Equal(t, f.o.Name, list[1].Name)
-	require.EqualValues(t, -1, list[0].Obeyed)
+	require.EqualValues(t, -1, list[0].Applied)
 	require.True(t, list[2].LastSeen.Before(time.Now().AddDate(-30, 0, 0)))
 	_, err = server.Client().Pipelined(t.Context(), func(p redis.Pipeliner) error {
 		for i := range 2 * maxMembers {
@@ -383,13 +383,13 @@ func TestRedisLosesItsDataAndGoesOn(t *testing.T) {
 	var ma memory
 	start(t, a, ma.local())
 	purge(t, a, tier.MatchFolder("group1"), 1)
-	mb := memory{last: a.Stats().Obeyed - 1, noted: true} // a purge that Redis does not know
+	mb := memory{last: a.Stats().Applied - 1, noted: true} // a purge that Redis does not know
 	require.NoError(t, redistest.Shared(t).Client().Del(t.Context(), a.key("purges:base")).Err())
 	ma.take()
 	start(t, b, mb.withDisk())
 	eventually.True(t, func() bool { return slices.Contains(ma.take(), "") }, "all is dropped")
 	require.Contains(t, mb.take(), "")
-	eventually.True(t, func() bool { return a.Stats().Obeyed == b.Stats().Obeyed }, "both have applied it")
+	eventually.True(t, func() bool { return a.Stats().Applied == b.Stats().Applied }, "both have applied it")
 }
 
 // Entries that no purge has written are removed, and the others are applied.

@@ -34,7 +34,7 @@ type Stats struct {
 	// unreachable, refused, abandoned (by the reader).
 	PeerFetches  map[string]int64
 	PeerRequests map[int]int64 // answered requests of other gateways, by status
-	Obeyed       int64         // fence of the last purge that was applied; -1 = none yet
+	Applied      int64         // fence of the last purge that was applied; -1 = none yet
 	LogsMissed   int64         // times that the log of purges did not reach back far enough, and everything was dropped
 	LocksHeld    int           // now
 	LocksWaiting int           // now
@@ -46,7 +46,7 @@ type Gateway struct {
 	LastSeen time.Time
 	About    string // what it tells about itself; empty = nothing
 	Live     bool   // purges wait for it
-	Obeyed   int64  // fence of the last purge that it has applied; -1 = none
+	Applied  int64  // fence of the last purge that it has applied; -1 = none
 	record   string // of a member
 }
 
@@ -88,7 +88,7 @@ func (s *Counters) list(l LockInfo) (end func()) {
 // Stats gives the metrics. Redis is not asked.
 func (f *Fleet) Stats() Stats {
 	n := f.stats.Stats()
-	n.Up, n.Obeyed = !f.breaker.isOpen(), f.applied.Load()
+	n.Up, n.Applied = !f.breaker.isOpen(), f.applied.Load()
 	return n
 }
 
@@ -130,7 +130,7 @@ func (f *Fleet) Name() string { return f.o.Name }
 func (f *Fleet) Gateways(ctx context.Context) ([]Gateway, error) {
 	list, err := f.registered(ctx)
 	if err == nil {
-		f.told(ctx, list)
+		f.addAnnounced(ctx, list)
 	}
 	return list, err
 }
@@ -148,7 +148,7 @@ func (f *Fleet) registered(ctx context.Context, members ...string) (list []Gatew
 			age, _ := strconv.ParseInt(g[1], 10, 64)
 			seen := time.Duration(age) * time.Millisecond
 			list = append(list, Gateway{
-				Name: g[0], LastSeen: time.Now().Add(-seen), Live: seen <= f.purges.live, Obeyed: parseFence(g[2]),
+				Name: g[0], LastSeen: time.Now().Add(-seen), Live: seen <= f.purges.live, Applied: parseFence(g[2]),
 				record: g[3],
 			})
 		}

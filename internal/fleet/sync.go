@@ -137,8 +137,8 @@ func (f *Fleet) tried(at time.Time) {
 	case was.at.IsZero():
 		close(f.synced)
 		f.note()
-		if told := f.local.Load().Synced; told != nil {
-			told()
+		if announce := f.local.Load().Synced; announce != nil {
+			announce()
 		}
 	}
 	f.logRead.Store(&logRead{at, make(chan struct{})})

@@ -11,13 +11,13 @@ import (
 	"fastdfs-gateway/internal/fleet"
 )
 
-// obeyedFile keeps the number of the last purge that was applied beside the files that it was
+// appliedFile keeps the number of the last purge that was applied beside the files that it was
 // about. No symbolic link leads out of the folder.
 //
 // It is written when the purge is on the disk for good, and has one length, so that it is
 // overwritten in place: after a power failure there is this number or one before it. A file that is
 // renamed may be empty then, which would drop all that is stored.
-type obeyedFile struct {
+type appliedFile struct {
 	folder string // empty = there is no cache on disk
 
 	mu     sync.Mutex // guards what follows, and the file
@@ -25,12 +25,12 @@ type obeyedFile struct {
 	log    string // of logOf: that the number is of
 }
 
-// obeyedName is the name of the file in the folder.
-const obeyedName = "purges-obeyed"
+// appliedName is the name of the file in the folder.
+const appliedName = "purges-obeyed"
 
 // loader sets the folder, and returns what loads the number; nil without a folder. moved: the
 // number is one of another log than this one. Earlier versions did not note of which it is.
-func (p *obeyedFile) loader(folder, log string) (load func() (int64, error), moved bool) {
+func (p *appliedFile) loader(folder, log string) (load func() (int64, error), moved bool) {
 	if p.folder = folder; folder == "" {
 		return nil, false
 	}
@@ -38,14 +38,14 @@ func (p *obeyedFile) loader(folder, log string) (load func() (int64, error), mov
 	return p.load, of != "" && of != log
 }
 
-func (p *obeyedFile) load() (int64, error) {
+func (p *appliedFile) load() (int64, error) {
 	n, _, err := p.read()
 	return n, err
 }
 
-func (p *obeyedFile) read() (n int64, log string, err error) {
+func (p *appliedFile) read() (n int64, log string, err error) {
 	err = p.in(func(folder *os.Root) error {
-		text, err := folder.ReadFile(obeyedName)
+		text, err := folder.ReadFile(appliedName)
 		if err != nil {
 			return err
 		}
@@ -58,14 +58,14 @@ func (p *obeyedFile) read() (n int64, log string, err error) {
 }
 
 // follow says of which log the numbers are from now on.
-func (p *obeyedFile) follow(log string) {
+func (p *appliedFile) follow(log string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.log = log
 }
 
 // in calls f with the folder.
-func (p *obeyedFile) in(f func(folder *os.Root) error) error {
+func (p *appliedFile) in(f func(folder *os.Root) error) error {
 	root, err := os.OpenRoot(p.folder)
 	if err != nil {
 		return err
@@ -73,14 +73,14 @@ func (p *obeyedFile) in(f func(folder *os.Root) error) error {
 	return errors.Join(f(root), root.Close())
 }
 
-func (p *obeyedFile) store(n int64) error {
+func (p *appliedFile) store(n int64) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.paused {
 		return nil
 	}
 	return p.in(func(folder *os.Root) error {
-		f, err := folder.OpenFile(obeyedName, os.O_WRONLY|os.O_CREATE, 0o600)
+		f, err := folder.OpenFile(appliedName, os.O_WRONLY|os.O_CREATE, 0o600)
 		if err != nil {
 			return err
 		}
@@ -91,14 +91,14 @@ func (p *obeyedFile) store(n int64) error {
 
 // pause removes the file until resume: two logs of purges are followed, and no number tells what
 // was applied of both. A process that starts without the file drops what is on disk.
-func (p *obeyedFile) pause() error {
+func (p *appliedFile) pause() error {
 	if p.folder == "" {
 		return nil
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.paused = true
-	err := p.in(func(folder *os.Root) error { return folder.Remove(obeyedName) })
+	err := p.in(func(folder *os.Root) error { return folder.Remove(appliedName) })
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
@@ -106,7 +106,7 @@ func (p *obeyedFile) pause() error {
 }
 
 // close keeps the number as it is: what is purged when the cache was closed may stay on the disk.
-func (p *obeyedFile) close() {
+func (p *appliedFile) close() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.paused = true
@@ -114,7 +114,7 @@ func (p *obeyedFile) close() {
 
 // resume writes the number of the one fleet that is followed from now on; nil = there is none. One
 // that has not read its log writes it then.
-func (p *obeyedFile) resume(f *fleet.Fleet) error {
+func (p *appliedFile) resume(f *fleet.Fleet) error {
 	if p.folder == "" {
 		return nil
 	}
@@ -126,7 +126,7 @@ func (p *obeyedFile) resume(f *fleet.Fleet) error {
 	}
 	select {
 	case <-f.Synced():
-		return p.store(f.Stats().Obeyed)
+		return p.store(f.Stats().Applied)
 	default:
 		return nil
 	}
