@@ -5,6 +5,9 @@ import (
 	"path/filepath"
 	"testing"
 
+	"fastdfs-gateway/internal/eventually"
+	"fastdfs-gateway/internal/redistest"
+
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
 )
@@ -47,4 +50,47 @@ func TestDiskFailures(t *testing.T) {
 		require.True(t, isDiskFailure(&os.PathError{Op: "statat", Path: "fastdfs-gateway-cache", Err: err}), err)
 	}
 	require.False(t, isDiskFailure(&os.PathError{Op: "open", Path: "x", Err: unix.EACCES}))
+}
+
+// TestStopKeepsNumber: the number beside the disk cache does not tell of purges that arrive when
+// that was closed.
+func TestStopKeepsNumber(t *testing.T) {
+	one := prepare(t, fleetLines(t, redistest.Start(t).Addr())...)
+	require.NoError(t, one.Start())
+	one.purges(newRemoteFile(t), 1)
+	number, err := one.applied.load()
+	require.NoError(t, err)
+	require.NoError(t, one.Stop())
+	require.NoError(t, one.applied.store(number+1))
+	after, err := one.applied.load()
+	require.NoError(t, err)
+	require.Equal(t, number, after)
+}
+
+// TestRestartToLog: a gateway that starts with another Redis than before drops what was purged
+// there, also before the last purge that it has applied of the one before; and the others keep what
+// they have.
+func TestRestartToLog(t *testing.T) {
+	from, to := redistest.Start(t), redistest.Start(t)
+	lines := fleetLines(t, from.Addr())
+	one := prepare(t, lines...)
+	require.NoError(t, one.Start())
+	other := start(t, fleetLines(t, to.Addr())...)
+	purged, kept, others := newRemoteFile(t), newRemoteFile(t), newRemoteFile(t)
+	one.costs(1, purged)
+	one.costs(1, kept)
+	eventually.True(t, func() bool { return one.counts().cache.Disk.Entries == 2 })
+	other.costs(1, others)
+	other.purges(purged, 1)
+	one.purges(newRemoteFile(t), 1)
+	require.NoError(t, one.Stop())
+	lines[1] = "addresses = " + to.Addr()
+	one.write(lines...)
+	one.App = New(Options{Config: one.conf, Version: "test"})
+	require.NoError(t, one.Start())
+	defer func() { require.NoError(t, one.Stop()) }()
+	one.costs(1, purged)
+	one.costs(0, kept)
+	other.purges(newRemoteFile(t), 2)
+	other.costs(0, others)
 }
