@@ -69,7 +69,7 @@ func runCompare(c *call) error {
 func (c *call) compare(comparer *compare.Comparer, in io.Reader, sample int, asJSON bool) error {
 	ctx, stop := interruptible()
 	defer stop()
-	bar := c.progress(countLines(in), "compare")
+	bar := c.progress(c.countLines(in), "compare")
 	list := compare.NewList(untilNow(in), bar.step)
 	targets, listErr := make(chan string), error(nil)
 	go func() { // ends with ctx, but a read of standard input that waits ends with the process

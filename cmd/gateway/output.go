@@ -101,7 +101,7 @@ const progressEvery = 200 * time.Millisecond
 // progress begins one for total steps; -1 = unknown. The caller calls end.
 func (c *call) progress(total int64, what string) *progress {
 	p := &progress{out: c.stdout, stop: make(chan struct{})}
-	if !isTerminal(c.stdout) || !isTerminal(c.stderr) {
+	if !c.showsProgress() {
 		return p
 	}
 	p.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(c.stderr),
@@ -124,11 +124,14 @@ func (c *call) progress(total int64, what string) *progress {
 	return p
 }
 
+// showsProgress tells whether a progress bar is seen.
+func (c *call) showsProgress() bool { return isTerminal(c.stdout) && isTerminal(c.stderr) }
+
 // countLines is the number of lines in what is left of a file that can be read twice, without empty
-// ones; -1 = unknown.
-func countLines(list io.Reader) int64 {
+// ones, for a progress bar; -1 = unknown, or no bar is shown: a log can have gigabytes.
+func (c *call) countLines(list io.Reader) int64 {
 	file, ok := list.(*os.File)
-	if !ok {
+	if !ok || !c.showsProgress() {
 		return -1
 	}
 	start, err := file.Seek(0, io.SeekCurrent)

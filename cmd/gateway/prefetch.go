@@ -61,7 +61,7 @@ func (c *call) prefetchList() (io.Reader, int64) {
 	if c.flags.NArg() > 1 || c.flags.Arg(0) != "-" {
 		return strings.NewReader(strings.Join(c.flags.Args(), "\n")), int64(c.flags.NArg())
 	}
-	return c.stdin, countLines(c.stdin)
+	return c.stdin, c.countLines(c.stdin)
 }
 
 // prefetch sends a list of ids, and calls tell with the line of each file as it is done.
