@@ -92,6 +92,8 @@ func TestDifferencesPaths(t *testing.T) {
 		{name: "longer than any id", url: file.URL() + strings.Repeat("A", 84), status: 400},
 		{name: "600 characters", url: file.URL() + strings.Repeat("A", 600), status: 400},
 		{name: "escaped question mark", url: file.URL() + "%3Fa=b", status: 400},
+		{name: "escaped hash sign", url: file.URL() + "%23", status: 400},
+		{name: "escaped hash sign with text behind", url: file.URL() + "%23a", status: 400},
 		{name: "escaped CR LF", url: file.URL() + "%0D%0AX-Injected:%20yes", status: 400,
 			headers: []string{"X-Injected", "Location"}},
 		{name: "blank at the end", url: file.URL() + "%20", status: 400},
@@ -126,6 +128,24 @@ func TestDifferencesGroupOfTheHost(t *testing.T) {
 	p.differ(t, []difference{
 		{name: "id of another group without the group's name", url: "/" + other.ID.Logic, status: 404},
 	})
+}
+
+// TestDifferencesEdgePaths asks a host without a store. The requests that reach its storages tell
+// which hosts were asked.
+func TestDifferencesEdgePaths(t *testing.T) {
+	t.Parallel()
+	c := cluster(t, fdfstest.Options{})
+	content := randomContent(100)
+	id := put(t, c, fdfstest.FileSpec{Group: "group1", Content: content, Ext: "jpg", Created: longAgo})
+	p := edge(t, c)
+	require.Equal(t, content, p.get(url(id)).body)
+	inOtherGroup := strings.Replace(url(id), "/group1/", "/group2/", 1)
+	p.differ(t, []difference{
+		{name: "path index that no storage has", url: strings.Replace(url(id), "/M00/", "/M0F/", 1), status: 404},
+		{name: "id under the name of another group", url: inOtherGroup, status: 404},
+		{name: "id without its group", url: "/" + id.Logic, status: 400},
+	})
+	require.EqualValues(t, 1, c.Downloads(id).Downloads, "only the first request got the file")
 }
 
 // TestDifferencesSources asks for files that are not here. The address in an id is a claim of

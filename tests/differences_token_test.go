@@ -47,6 +47,8 @@ func TestDifferencesTokens(t *testing.T) {
 		with("zeros before ts", good, fmt.Sprint("00", now), 400),
 		with("two zeros", timeless, "00", 400),
 		with("one zero", timeless, "0", 200),
+		{name: "escaped letter in the name", url: fmt.Sprint(file.URL(), "?%74oken=", good, "&t%73=", now), status: 200,
+			body: file.Content},
 		with("blank before ts", good, fmt.Sprint("%20", now), 400),
 		{name: "token and ts behind 32 other parameters", status: 200, body: file.Content,
 			url: file.URL() + "?" + strings.Repeat("a=b&", 32) + antisteal.Query(tokenSecret, file.ID.Logic, now)},
