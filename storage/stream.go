@@ -64,9 +64,30 @@ type source struct {
 
 	watch *stall.Watch[*source] // of the reads; nil until it is used
 
+	skip   int64     // bytes before the requested ones that are still to come
 	began  int64     // position in the stream where it began
-	read   time.Time // end of the last Read
+	last   time.Time // end of the last Read
 	paused bool      // the reader has paused for timing.pause
+
+	skipped []byte // buffer for these bytes
+}
+
+// skipSize is the size in bytes of the buffer for skipped bytes.
+const skipSize = 64 << 10
+
+// read reads from the answer into p. It returns nothing for a read of skipped bytes.
+func (s *source) read(p []byte) (int, error) {
+	if s.skip == 0 {
+		return s.conn.Read(p)
+	}
+	if s.skipped == nil {
+		s.skipped = make([]byte, skipSize)
+	}
+	n, err := s.conn.Read(s.skipped[:min(skipSize, s.skip)])
+	if s.skip -= int64(n); s.skip == 0 {
+		s.skipped = nil
+	}
+	return 0, err
 }
 
 // close releases the connection, which is closed unless the answer was read completely.
@@ -152,7 +173,12 @@ func (s *Stream) candidates() []Server {
 
 // ask requests the missing bytes from servers; again: earlier bytes came from another source.
 func (s *Stream) ask(ctx context.Context, servers []Server, again bool) (*source, error) {
-	body, left := fdfs.AppendDownload(nil, s.id, s.offset+s.got, s.length-s.got), s.length-s.got
+	at, skip := s.offset+s.got, int64(0)
+	if s.inSlot() {
+		at, skip = 0, at
+	}
+	length := skip + s.length - s.got
+	body := fdfs.AppendDownload(nil, s.id, at, length)
 	a, err := s.c.askEach(ctx, servers, request{
 		ask: func(ctx context.Context, m *member) (answer, error) {
 			if s.checkVersion && (again || m.server != s.info.From) {
@@ -160,7 +186,7 @@ func (s *Stream) ask(ctx context.Context, servers []Server, again bool) (*source
 					return answer{}, err
 				}
 			}
-			src, err := s.c.download(ctx, m, body, left)
+			src, err := s.c.download(ctx, m, body, length)
 			return answer{source: src}, err
 		},
 		onResult: s.onResult, download: true,
@@ -168,15 +194,23 @@ func (s *Stream) ask(ctx context.Context, servers []Server, again bool) (*source
 	if err != nil {
 		return nil, err
 	}
-	a.source.began = s.got
+	a.source.began, a.source.skip = s.got, skip
 	return a.source, nil
+}
+
+// inSlot reports whether the content is in a trunk slot. Storages before 5.11 ignore the offset in
+// a request for a slot: each answer begins with the first byte, with the requested length. So slots
+// are always requested from their first byte. The target of a link may be a slot too, if it is
+// small enough for one.
+func (s *Stream) inSlot() bool {
+	return s.id.Kind == fdfs.KindTrunk && (!s.info.Linked || s.info.Size <= DefaultMaxSlot)
 }
 
 // use sets the source of the following reads.
 func (s *Stream) use(src *source, again bool) {
 	s.src, s.from = src, src.m.server
 	src.watch = stall.New(s.ctx, stall.Options[*source]{
-		Floor: s.c.t.stall, Read: src.conn.Read, Find: s.findOther, Stop: src.stop, Drop: s.dropOther,
+		Floor: s.c.t.stall, Read: src.read, Find: s.findOther, Stop: src.stop, Drop: s.dropOther,
 	})
 	if again {
 		s.c.counts.resumes.Add(1)
@@ -239,7 +273,7 @@ func (c *Client) download(ctx context.Context, m *member, body []byte, length in
 		return nil, fmt.Errorf("%w: storage %s sends %d bytes, asked for were %d", errWrong, m.server.Addr(), h.Length,
 			length)
 	}
-	return &source{m: m, conn: conn, read: time.Now()}, nil
+	return &source{m: m, conn: conn, last: time.Now()}, nil
 }
 
 // Read implements io.Reader. It returns io.EOF only after the last requested byte. If the stream
@@ -288,14 +322,14 @@ func (s *Stream) Read(p []byte) (int, error) {
 // fetch reads from the source, and drops it after an error.
 func (s *Stream) fetch(p []byte) int {
 	src := s.src
-	src.paused = src.paused || time.Since(src.read) >= s.c.t.pause
+	src.paused = src.paused || time.Since(src.last) >= s.c.t.pause
 	n, next, err := src.watch.Read(p)
 	if next.OK {
 		s.dropSource(errStalled)
 		s.use(next.Source, true)
 		return 0
 	}
-	src.read = time.Now()
+	src.last = time.Now()
 	s.c.counts.bytes.Add(uint64(n))
 	s.got += int64(n)
 	if s.checkCRC {

@@ -1,6 +1,7 @@
 package fdfstest
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -48,6 +49,7 @@ type GroupSpec struct {
 	Count      int           // of storages where Storages is empty; default 1
 	Storages   []StorageSpec // one by one
 	StorePaths int           // of each storage; default 1
+	Version    string        // of FastDFS at the storages; default 6.16.1
 }
 
 // StorageSpec describes a storage. File ids name the source by its IPv4 address alone, so
@@ -57,6 +59,9 @@ type StorageSpec struct {
 	Advertise string // ip:port that trackers name; default: where it listens
 	ID        uint32 // storage id; default: 100001 and so on
 	Remote    bool   // it runs on another host: trackers name Advertise, and nothing listens here
+	// Version of FastDFS; default: that of the group. Before 5.11, every download of a trunk file
+	// begins at its first byte, whatever the offset; the answer is as long as if it did not.
+	Version string
 }
 
 const (
@@ -170,6 +175,7 @@ func (c *Cluster) buildGroup(spec GroupSpec, o Options, common *commonPort) erro
 	}
 	g := &group{name: spec.Name, storePaths: max(1, spec.StorePaths)}
 	for _, s := range spec.list() {
+		s.Version = cmp.Or(s.Version, spec.Version, version)
 		storage, err := c.newStorage(s, o, common)
 		if err != nil {
 			return err
@@ -200,6 +206,7 @@ func (c *Cluster) newStorage(spec StorageSpec, o Options, common *commonPort) (*
 		return nil, err
 	}
 	s := &Storage{Node: newNode(fmt.Sprintf("s%d", len(c.storages)+1), port), cluster: c, advertise: port.addr}
+	s.SetVersion(spec.Version)
 	s.handle = s.handler(s.command, o.OnUnknown)
 	c.storages = append(c.storages, s)
 	if spec.Advertise != "" {

@@ -7,7 +7,7 @@ const (
 	statusOnline = 7 // FastDFS calls it active
 	statusGone   = 5 // offline
 	readWrite    = 6
-	version      = "6.16.1"
+	version      = "6.16.1" // of storages by default
 	versionLen   = 8
 	totalMB      = 1 << 20
 	freeMB       = 1 << 19
@@ -119,7 +119,7 @@ func (c *Cluster) appendStorage(b []byte, s *Storage) []byte {
 	b = appendPadded(b, s.ID(), idLen)
 	b = appendPadded(b, s.advertise.Addr().String(), c.addressSize+1)
 	b = appendPadded(b, "", idLen)
-	b = appendPadded(b, version, versionLen)
+	b = appendPadded(b, *s.version.Load(), versionLen)
 	for _, v := range []int64{
 		c.started.Unix(), c.started.Unix(), totalMB, freeMB, reservedMB,
 		priority, int64(s.group.storePaths), subDirs, 0, int64(s.advertise.Port()),

@@ -18,7 +18,8 @@ type Storage struct {
 	advertise netip.AddrPort // the address that trackers name
 	id        uint32         // 0 when there are no storage ids
 	source    fdfs.Source
-	unlisted  atomic.Bool // the trackers do not know it
+	version   atomic.Pointer[string] // of FastDFS
+	unlisted  atomic.Bool            // the trackers do not know it
 }
 
 // Group is the name of the storage's group.
@@ -44,6 +45,9 @@ func (s *Storage) SetOnline(online bool) { s.setOnline(online) }
 // SetListed says whether the trackers know the storage at all, as before it has joined or after it
 // has moved away. A group without such a storage does not exist for them.
 func (s *Storage) SetListed(listed bool) { s.unlisted.Store(!listed) }
+
+// SetVersion is an upgrade or a downgrade, see StorageSpec.
+func (s *Storage) SetVersion(version string) { s.version.Store(&version) }
 
 // command answers a request at this storage.
 func (s *Storage) command(r Request) (answer, bool) {
@@ -114,7 +118,17 @@ func (s *Storage) download(r Request) answer {
 	if rest := f.size - from; size == 0 || size > rest {
 		size = rest
 	}
+	if f.id.Kind == fdfs.KindTrunk && s.ignoresTrunkOffset() {
+		from = 0
+	}
 	return answer{body: f.content, from: from, size: size, file: f.id.String()}
+}
+
+// ignoresTrunkOffset reports whether the version is one before 5.11.
+func (s *Storage) ignoresTrunkOffset() bool {
+	major, minor, _ := strings.Cut(*s.version.Load(), ".")
+	m, _ := strconv.Atoi(minor[:min(2, len(minor))])
+	return major < "5" || major == "5" && m < 11
 }
 
 // flagNoCRC in the status byte of CmdFileInfo: do not read the file for its CRC32. The other flag,
