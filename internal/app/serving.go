@@ -153,8 +153,8 @@ func (a *App) closeBound(purposes ...purpose) {
 
 // giveSockets gives the unix sockets to the account that the gateway serves as.
 func (a *App) giveSockets(uid, gid int) error {
-	for _, path := range a.sockets() {
-		if err := os.Lchown(path, uid, gid); err != nil {
+	for _, ln := range a.bound() {
+		if err := ln.Give(uid, gid); err != nil {
 			return fmt.Errorf("cannot give a socket to the account of user in [gateway]: %w", err)
 		}
 	}

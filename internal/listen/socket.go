@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
 // unixPrefix begins the address of a unix socket.
@@ -27,23 +30,56 @@ func bind(address string, mode os.FileMode) (net.Listener, error) {
 	if err := removeStale(path); err != nil {
 		return nil, err
 	}
+	ln, err := bindUnix(path, mode)
+	if err != nil {
+		return nil, fmt.Errorf("cannot listen on %q: %w", address, err)
+	}
+	return ln, nil
+}
+
+// bindUnix makes the socket file with its mode, and never changes the mode by name: the account
+// that owns the folder could put a link there in between. The kernel takes the mode of the file
+// from the open socket, less the umask. unshare(2) gives this thread a umask of its own, so that
+// files that others make meanwhile keep theirs. Where a sandbox refuses that, all threads have none
+// for these microseconds; the program names the mode of each file that it makes.
+func bindUnix(path string, mode os.FileMode) (net.Listener, error) {
 	o := net.ListenConfig{Control: func(_, _ string, raw syscall.RawConn) error {
-		// The file is made with the mode of the socket: it is never open to more than it is meant
-		// to be.
 		var errMode error
 		err := raw.Control(func(fd uintptr) {
 			errMode = os.NewSyscallError("fchmod", syscall.Fchmod(int(fd), uint32(mode)))
 		})
 		return errors.Join(err, errMode)
 	}}
-	ln, err := o.Listen(context.Background(), "unix", path)
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	_ = unix.Unshare(unix.CLONE_FS)
+	defer unix.Umask(unix.Umask(0))
+	return o.Listen(context.Background(), "unix", path)
+}
+
+// Give gives the file of a unix socket of this process to an account. Nothing but a socket is given
+// away, whatever has been put in its place.
+func (s *Socket) Give(uid, gid int) error {
+	path := s.Path()
+	if path == "" {
+		return nil
+	}
+	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return nil, fmt.Errorf("cannot listen on %q: %w", address, err)
+		return &os.PathError{Op: "open", Path: path, Err: err}
 	}
-	if err := os.Chmod(path, mode); err != nil { // the process's umask may have taken some of it away
-		return nil, errors.Join(fmt.Errorf("cannot set the mode of %q: %w", path, err), ln.Close())
+	defer unix.Close(fd)
+	var info unix.Stat_t
+	if err := unix.Fstat(fd, &info); err != nil {
+		return &os.PathError{Op: "stat", Path: path, Err: err}
 	}
-	return ln, nil
+	if info.Mode&unix.S_IFMT != unix.S_IFSOCK {
+		return fmt.Errorf("%q was replaced by something that is no socket", path)
+	}
+	if err := unix.Fchownat(fd, "", uid, gid, unix.AT_EMPTY_PATH); err != nil {
+		return &os.PathError{Op: "chown", Path: path, Err: err}
+	}
+	return nil
 }
 
 // Keep-alive probes find out about clients that vanished. Each accepted connection inherits them
