@@ -30,7 +30,8 @@ func TestNeed(t *testing.T) {
 			[]string{"installing redis-server\n", "apt-get update -qq\n",
 				"apt-get install -y -qq --no-install-recommends redis-server\n"}},
 		{"with sudo", "1000", map[string]string{"apt-get": installs, "redis-server": "",
-			"sudo": "#!/bin/sh\n[ $1 = tee ] && cat >/dev/null\necho sudo $1\n"}, 0, []string{"sudo env\n"}},
+			"sudo": "#!/bin/sh\necho sudo $1\n[ $1 = -n ] || exec \"$@\"\n"}, 0, // runs it, as the real one
+			[]string{"sudo chmod\n", "sudo env\napt-get install -y", "sudo rm\n"}},
 		{"sudo that asks for a password", "1000", map[string]string{"apt-get": installs, "redis-server": "",
 			"sudo": "#!/bin/sh\nexit 1\n"}, 1,
 			[]string{"the tests need redis-server; as root: apt-get install --no-install-recommends redis-server\n"}},

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/redistest"
 
 	"github.com/stretchr/testify/require"
@@ -30,7 +31,8 @@ func TestRetire(t *testing.T) {
 	f, other := member(t, o, 1), member(t, o, 2)
 	start(t, f, m.withDisk())
 	start(t, other, Local{Purge: func(cache.Match) {}})
-	number := m.last
+	var number int64
+	eventually.True(t, func() (noted bool) { number, noted = m.number(); return noted }) // once the log was read
 	applied, ok := f.Retire()
 	require.True(t, ok)
 	require.Equal(t, f.applied.Load(), applied)
@@ -42,7 +44,8 @@ func TestRetire(t *testing.T) {
 	require.Empty(t, missing)
 	require.Equal(t, 2, gateways)
 	require.Equal(t, []string{"group1/"}, m.take())
-	require.Equal(t, number, m.last, "the number is the next one's")
+	last, _ := m.number()
+	require.Equal(t, number, last, "the number is the next one's")
 
 	next := member(t, o, 1)
 	start(t, next, Local{Purge: m.purge, Load: func() (int64, error) { return applied, nil }, Moved: true})
