@@ -17,6 +17,8 @@ const (
 	gatewayPort  = 8888
 	httpPort     = 8890 // of the gateway that fetches by HTTP
 	redirectPort = 8892 // of the gateway that redirects
+	uncachedPort = 8894 // of the gateway without a cache
+	modulePort   = 8896 // of the gateway that fetches from the module's nginx
 	adminAbove   = 1    // admin listeners are on the next port
 )
 
@@ -63,8 +65,11 @@ func (w *world) trackerLines() lines {
 	return l
 }
 
-// settings of trackers: as small and quick as FastDFS lets them be. 4 MB is the least that trackers
-// take for trunk files.
+// slotMax is the size in bytes of the largest packed file with its header: the default of FastDFS.
+const slotMax = 16 << 20
+
+// trackerConf returns the settings of trackers: as quick as FastDFS permits, and the default sizes
+// of slots and trunk files.
 func (w *world) trackerConf(dir string) lines {
 	l := append(w.common(dir), "bind_addr=", fmt.Sprintf("port=%d", trackerPort), "max_connections=1024",
 		"accept_threads=1",
@@ -74,9 +79,9 @@ func (w *world) trackerConf(dir string) lines {
 		"check_active_interval=5",
 		"thread_stack_size=256KB", "storage_ip_changed_auto_adjust=true", "storage_sync_file_max_delay=86400",
 		"storage_sync_file_max_time=300", fmt.Sprintf("use_trunk_file=%v", w.s.trunk), "slot_min_size=256",
-		"slot_max_size=512KB",
+		"slot_max_size=16MB",
 		"trunk_alloc_alignment_size=256", "trunk_free_space_merge=true", "delete_unused_trunk_files=false",
-		"trunk_file_size=4MB",
+		"trunk_file_size=64MB",
 		"trunk_create_file_advance=false", fmt.Sprintf("use_storage_id=%v", w.s.ids), "storage_ids_filename="+
 			w.idsFile(),
 		"store_slave_file_use_link=false", "use_connection_pool=true", "connection_pool_max_idle_time=3600")
@@ -86,6 +91,8 @@ func (w *world) trackerConf(dir string) lines {
 	return append(l, "id_type_in_filename=ip")
 }
 
+// storageConf returns the settings of a storage. With the default number of threads the replication
+// of FastDFS 6.16 stops after an appender was modified and truncated, hence sync_max_threads.
 func (w *world) storageConf(n *node, dir string) lines {
 	l := append(w.common(dir), "group_name="+n.group, "bind_addr=", "client_bind=true",
 		fmt.Sprintf("port=%d", storagePort),
@@ -93,7 +100,8 @@ func (w *world) storageConf(n *node, dir string) lines {
 		"accept_threads=1",
 		"work_threads=2", "disk_rw_separated=true", "disk_reader_threads=1", "disk_writer_threads=1",
 		"sync_wait_msec=10",
-		"sync_interval=0", "sync_start_time=00:00", "sync_end_time=23:59", "write_mark_file_freq=1", "allow_hosts=*",
+		"sync_interval=0", "sync_max_threads=1", "sync_start_time=00:00", "sync_end_time=23:59",
+		"write_mark_file_freq=1", "allow_hosts=*",
 		"file_distribute_path_mode=0", "file_distribute_rotate_count=1", "sync_log_buff_interval=1",
 		"sync_binlog_buff_interval=1",
 		"sync_stat_file_interval=5", "thread_stack_size=512KB", "upload_priority=10", "check_file_duplicate=0",
@@ -146,9 +154,13 @@ func (w *world) moduleConf(dir string, n *node, mode string) lines {
 		"http.mime_types_filename="+filepath.Join(w.dir, "mime.types"), "http.anti_steal.check_token=false")
 }
 
-// gatewayConf adds the gateway's own sections.
+// gatewayConf adds the gateway's own sections. own are lines of [gateway].
 func (w *world) gatewayConf(dir string, n *node, mode string, a netip.Addr, port int, own ...string) lines {
-	l := append(w.moduleConf(dir, n, mode), "[cache]", "memory_max=64MB", "[gateway]", "listen="+join(a, port),
+	memory := "64MB"
+	if port == uncachedPort {
+		memory = "0"
+	}
+	l := append(w.moduleConf(dir, n, mode), "[cache]", "memory_max="+memory, "[gateway]", "listen="+join(a, port),
 		"admin_listen="+join(a, port+adminAbove), "x_cache=true")
 	return append(l, own...).with("gateway", w.s.set)
 }

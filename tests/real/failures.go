@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/tests/real/client"
 )
 
@@ -30,25 +31,47 @@ func (w *world) freezePart() {
 		}
 		defer func() { w.report.failed("freeze", n.host.unlimit()) }()
 	}
+	w.coldBehindFrozenServer()
 	f, err := w.upload("large", s1, 0, "bin", w.content(w.s.largeMB<<20))
 	if w.report.failed("freeze", err) || w.report.failed("freeze", w.waitSame(f)) {
 		return
 	}
-	w.disturb(f, "frozen", func(n *node) error { return w.signal(n, syscall.SIGSTOP) },
+	w.disturb(w.edge, f, "frozen", func(n *node) error { return w.signal(n, syscall.SIGSTOP) },
 		func(n *node) error { return w.signal(n, syscall.SIGCONT) })
-	w.disturb(f, "host cut off", func(n *node) error { return w.network.cut(n.host) },
+	w.disturb(w.edge, f, "host cut off", func(n *node) error { return w.network.cut(n.host) },
 		func(n *node) error { return w.network.mend(n.host) })
-	w.disturb(f, "killed", w.kill, w.startStorage)
+	w.disturb(w.edge, f, "killed", w.kill, w.startStorage)
+	w.disturb(w.byHTTP, f, "web server frozen", func(n *node) error { return w.beside[n].signal(syscall.SIGSTOP) },
+		func(n *node) error { return w.beside[n].signal(syscall.SIGCONT) })
 }
 
-// disturb downloads a file through the edge, and does something to the storage that is sending it.
-func (w *world) disturb(f *file, what string, strike, heal func(*node) error) {
-	if w.report.failed("freeze", w.purge(w.edge, "all=1")) {
+// coldBehindFrozenServer asks for a small file that no cache has, while the web server of its
+// source accepts connections and sends nothing.
+func (w *world) coldBehindFrozenServer() {
+	f, err := w.upload("small", w.storages[0], 0, "jpg", w.content(5000))
+	if w.report.failed("freeze", err) || w.report.failed("freeze", w.waitSame(f)) {
+		return
+	}
+	server := w.beside[f.from]
+	if w.report.failed("freeze", server.signal(syscall.SIGSTOP)) {
+		return
+	}
+	a := get(w.byHTTP.url + "/" + f.id)
+	w.report.failed("freeze", server.signal(syscall.SIGCONT))
+	wrong := f.whole(a)
+	w.report.check("freeze", wrong == "" && a.took <= gapLimit, "cold file behind a frozen web server: all took %v %s",
+		a.took.Round(time.Millisecond), wrong)
+}
+
+// disturb downloads a file through a gateway at the edge, and does something to the storage host
+// that is sending it.
+func (w *world) disturb(edge *server, f *file, what string, strike, heal func(*node) error) {
+	if w.report.failed("freeze", w.purge(edge, "all=1")) {
 		return
 	}
 	done := make(chan answer, 1)
 	begin := time.Now()
-	go func() { done <- get(w.edge.url + "/" + f.id) }() // ends with the answer, which is awaited below
+	go func() { done <- get(edge.url + "/" + f.id) }() // ends with the answer, which is awaited below
 	time.Sleep(300 * time.Millisecond)
 	s1, s2 := w.storages[0], w.storages[1]
 	victim := s1
@@ -123,13 +146,57 @@ func (w *world) addressPart() {
 		return
 	}
 	start := time.Now()
+	active := make(chan error, 1) // gets one value when the trackers have the new address
+	var tracked time.Duration
+	go func() { // ends within startLimit, and is awaited below
+		err := w.awaitActive(s2)
+		tracked = time.Since(start)
+		active <- err
+	}()
+	var served []time.Duration
 	for _, f := range files {
 		err := await(startLimit, "the edge", func() error { return asError(f.whole(get(w.edge.url + "/" + f.id))) })
-		took := time.Since(start).Round(time.Millisecond)
-		w.report.check(name, err == nil && took <= renewLimit, "a file %s: right after %v (%v)", f.kind, took, err)
+		w.report.failed(name, err)
+		served = append(served, time.Since(start))
+	}
+	if w.report.failed(name, <-active) {
+		return
+	}
+	for i, f := range files {
+		late := max(0, served[i]-tracked).Round(time.Millisecond)
+		w.report.check(name, late <= renewLimit,
+			"a file %s: right after %v, of which the trackers took %v and the gateway %v", f.kind,
+			served[i].Round(time.Millisecond), tracked.Round(time.Millisecond), late)
 	}
 	w.report.failed(name, w.startStorage(s1))
 	w.report.failed(name, w.settle())
+}
+
+// awaitActive waits until all trackers list a storage as active at its address. FastDFS takes up to
+// 30 s for that, which are not the gateway's.
+func (w *world) awaitActive(n *node) error {
+	for _, t := range w.trackers {
+		err := await(startLimit, t.name+" does not list "+n.host.name+" as active at its new address", func() error {
+			reply, err := client.Call(join(t.addr, trackerPort), fdfs.CmdListStorages, fdfs.AppendGroup(nil, n.group))
+			if err != nil {
+				return err
+			}
+			list, err := fdfs.ParseStorages(reply)
+			if err != nil {
+				return err
+			}
+			for _, s := range list {
+				if s.Addr == n.host.addr && s.Status == fdfs.StatusActive {
+					return nil
+				}
+			}
+			return fmt.Errorf("the tracker lists %v", list)
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // newByte is the last byte of the address that s2 moves to.
@@ -182,7 +249,7 @@ func (w *world) daemonRestart(t *host) error {
 // that gets one.
 func (w *world) linksPart() {
 	s1 := w.storages[0]
-	target, err := w.upload("target", s1, 0, "jpg", w.content(600<<10))
+	target, err := w.upload("target", s1, 0, "jpg", w.content(w.unpacked()))
 	if w.report.failed("links", err) {
 		return
 	}

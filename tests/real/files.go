@@ -51,6 +51,14 @@ func (w *world) tool(name string, args ...string) (string, bool) {
 	return text[strings.LastIndexByte(text, '\n')+1:], true
 }
 
+// unpacked returns the size in bytes of a file that storages do not pack.
+func (w *world) unpacked() int {
+	if w.s.trunk {
+		return slotMax + 1
+	}
+	return 600 << 10
+}
+
 // local writes content to a file for a tool.
 func (w *world) local(ext string, content []byte) (string, error) {
 	path := filepath.Join(w.dir, "client", "upload")

@@ -26,7 +26,11 @@ func (w *world) kinds() []*file {
 		return f
 	}
 	s1, s2, s3 := w.storages[0], w.storages[1], w.storages[2]
-	for _, size := range []int{0, 1, 4096, 65537, 600 << 10, w.s.largeMB << 20} {
+	sizes := []int{0, 1, 4096, 65537, 600 << 10, w.s.largeMB << 20}
+	if w.s.trunk { // slots of several segments of the cache, and the sizes around the largest slot
+		sizes = append(sizes, 5<<20, slotMax-fdfs.SlotHeaderSize, slotMax+1)
+	}
+	for _, size := range sizes {
 		add(w.upload(fmt.Sprintf("%d bytes", size), s1, 0, "bin", w.content(size)))
 	}
 	for _, ext := range extensions { // packed ones with -trunk

@@ -4,6 +4,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"flag"
 	"fmt"
@@ -107,22 +108,41 @@ func (s *settings) missing() string {
 	return ""
 }
 
-// insideNetwork names the network in the environment of the process that runs inside it.
-const insideNetwork = "REAL_NETWORK"
+// The environment of the process that runs inside the network.
+const (
+	insideNetwork = "REAL_NETWORK" // name of the network
+	insideFolder  = "REAL_FOLDER"  // folder with configurations, stores and logs
+)
 
-// run makes the network and runs this program again inside it, since a network namespace belongs to
-// a thread and Go programs have many. Whatever becomes of that process, all that it started is
-// ended, and the network taken down.
+// run makes the network and a folder, and runs this program again inside the network, since a
+// network namespace belongs to a thread and Go programs have many. After the end of that process,
+// or SIGINT or SIGTERM, run ends all processes in the network and removes network and folder.
 func run(s *settings) (err error) {
 	if _, err := exec.LookPath(s.gateway); err != nil {
 		return fmt.Errorf("the gateway is not built: %w", err)
 	}
 	if name := os.Getenv(insideNetwork); name != "" {
-		return runInside(s, newNetwork(name, s))
+		return runInside(s, newNetwork(name, s), os.Getenv(insideFolder))
+	}
+	dir, err := os.MkdirTemp("", "real-")
+	if err != nil {
+		return err
+	}
+	if s.keep {
+		fmt.Println("everything is in", dir)
+	} else {
+		defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+	}
+	if s.nginx != "" {
+		remove, err := makeModuleFolder()
+		if err != nil {
+			return err
+		}
+		defer remove()
 	}
 	n := newNetwork(fmt.Sprintf("real%d", os.Getpid()), s)
-	signals := make(chan os.Signal, 1) // the process inside gets them too, and ends
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM)
+	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
 	defer func() { err = errors.Join(err, n.close()) }()
 	if err := n.open(); err != nil {
 		return err
@@ -131,10 +151,14 @@ func run(s *settings) (err error) {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command("ip", append([]string{"netns", "exec", n.name, self}, os.Args[1:]...)...)
-	cmd.Env = append(os.Environ(), insideNetwork+"="+n.name)
+	cmd := exec.CommandContext(ctx, "ip", append([]string{"netns", "exec", n.name, self}, os.Args[1:]...)...)
+	cmd.Env = append(os.Environ(), insideNetwork+"="+n.name, insideFolder+"="+dir)
 	cmd.Stdout, cmd.Stderr = os.Stdout, os.Stderr
-	if err := cmd.Run(); err != nil {
+	err = cmd.Run()
+	switch {
+	case ctx.Err() != nil:
+		return errors.New("interrupted")
+	case err != nil:
 		return fmt.Errorf("the run has failed: %w", err)
 	}
 	return nil
@@ -160,16 +184,7 @@ var parts = []part{
 	{"links", (*world).linksPart},
 }
 
-func runInside(s *settings, n *network) error {
-	dir, err := os.MkdirTemp("", "real-")
-	if err != nil {
-		return err
-	}
-	if s.keep {
-		fmt.Println("everything is in", dir)
-	} else {
-		defer os.RemoveAll(dir)
-	}
+func runInside(s *settings, n *network, dir string) error {
 	w, err := newWorld(s, n, dir)
 	if err != nil {
 		return fmt.Errorf("cannot start the cluster: %w", err)

@@ -52,10 +52,11 @@ func newNetwork(name string, s *settings) *network {
 	return n
 }
 
-// address is 10.77.0.x, or the same in fd77::/64 (RFC 1918, RFC 4193).
+// address is 10.77.0.x (RFC 1918), or fd77::1:2:0:x (RFC 4193). Bytes 8 to 11 of the IPv6 address
+// are not zero, as in most networks: a program that takes some bytes for the whole address is seen.
 func (n *network) address(last byte) netip.Addr {
 	if n.ipv6 {
-		return netip.AddrFrom16([16]byte{0: 0xfd, 1: 0x77, 15: last})
+		return netip.AddrFrom16([16]byte{0: 0xfd, 1: 0x77, 9: 1, 11: 2, 15: last})
 	}
 	return netip.AddrFrom4([4]byte{10, 77, 0, last})
 }

@@ -10,15 +10,23 @@ import (
 // moduleConfPath is where the module reads its configuration: the path is compiled in.
 const moduleConfPath = "/etc/fdfs"
 
+// makeModuleFolder makes the folder that startNginx mounts on, if it is missing. remove undoes
+// this.
+func makeModuleFolder() (remove func(), err error) {
+	err = os.Mkdir(moduleConfPath, 0o755)
+	switch {
+	case err == nil:
+		return func() { _ = os.Remove(moduleConfPath) }, nil // another run may use it
+	case errors.Is(err, os.ErrExist):
+		return func() {}, nil
+	}
+	return nil, err
+}
+
 // startNginx starts the module's nginx on each storage host. Each sees a folder of its own in the
 // place of /etc/fdfs, by a mount in a mount namespace of its own; the folder must be there to be
 // mounted on.
 func (w *world) startNginx() error {
-	if err := os.Mkdir(moduleConfPath, 0o755); err == nil {
-		defer os.Remove(moduleConfPath) // it has been read by then
-	} else if !errors.Is(err, os.ErrExist) {
-		return err
-	}
 	for _, n := range w.storages {
 		dir := filepath.Join(w.dir, "nginx-"+n.host.name)
 		if err := w.moduleConf(dir, n, "proxy").write(filepath.Join(dir, "etc", "mod_fastdfs.conf")); err != nil {

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"fmt"
 	"net/http"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -69,7 +71,7 @@ func containsText(list []string, text string) bool {
 
 // crcPart looks that a file is read once, whichever CRC32 its id holds.
 func (w *world) crcPart() {
-	f, err := w.upload("crc", w.storages[0], 0, "bin", w.content(5<<20))
+	f, err := w.upload("crc", w.storages[0], 0, "bin", w.content(max(5<<20, w.unpacked())))
 	if w.report.failed("crc", err) {
 		return
 	}
@@ -98,7 +100,7 @@ func (w *world) metric(s *server, series string) float64 {
 // -trunk a packed one.
 func (w *world) deletePart() {
 	s1 := w.storages[0]
-	normal := w.content(600 << 10) // more than goes into a trunk file
+	normal := w.content(w.unpacked())
 	f, err := w.upload("normal", s1, 0, "bin", normal)
 	if !w.report.failed("delete", err) {
 		w.deleteHot(f)
@@ -106,12 +108,57 @@ func (w *world) deletePart() {
 	if f, err = w.uploadAppender("appender", s1, "log", w.content(50000)); !w.report.failed("delete", err) {
 		w.deleteHot(f)
 	}
-	if !w.s.trunk {
+	if w.s.trunk {
+		if f, err = w.upload("packed", s1, 0, "jpg", w.content(30000)); !w.report.failed("delete", err) {
+			w.deleteHot(f)
+		}
+	}
+	w.deleteUnreplicated()
+}
+
+// deleteUnreplicated deletes files at their source while the storages of the group do not
+// replicate: the replica keeps them, and the gateway beside the source answers 404 all the same.
+func (w *world) deleteUnreplicated() {
+	s1 := w.storages[0]
+	f, err := w.upload("normal, replication closed", s1, 0, "bin", w.content(w.unpacked()))
+	if w.report.failed("delete", err) || w.report.failed("delete", w.waitReplicated(f.id)) ||
+		w.report.failed("delete", asError(f.whole(get(w.gatewayAt(s1)+"/"+f.id)))) ||
+		w.report.failed("delete", w.restartWith(s1, "sync_start_time="+clock(12*time.Hour),
+			"sync_end_time="+clock(12*time.Hour+time.Minute))) {
 		return
 	}
-	if f, err = w.upload("packed", s1, 0, "jpg", w.content(30000)); !w.report.failed("delete", err) {
-		w.deleteHot(f)
+	if !w.report.failed("delete", client.Delete(s1.addr(), f.id)) {
+		took, wrong := f.untilGone(w.gatewayAt(s1), time.Now())
+		_, err := client.Size(w.replicaOf(f).addr(), f.id)
+		w.report.check("delete", wrong == "" && took <= deletedLimit && err == nil,
+			"%s: 404 at its source after %v while the replica has it (%v) %s", f.kind, took, err, wrong)
 	}
+	w.report.failed("delete", w.restartWith(s1))
+}
+
+// clock returns the time of day after d, as storage.conf has it.
+func clock(d time.Duration) string { return time.Now().Add(d).Format("15:04") }
+
+// restartWith kills a storage and starts it with further lines of storage.conf, which replace those
+// of the same keys.
+func (w *world) restartWith(n *node, more ...string) error {
+	if err := w.kill(n); err != nil {
+		return err
+	}
+	set := slices.Clone(w.s.set)
+	for _, line := range more {
+		set = append(set, "storage."+line)
+	}
+	if err := w.storageConf(n, filepath.Dir(n.conf)).with("storage", set).write(n.conf); err != nil {
+		return err
+	}
+	if err := w.startStorage(n); err != nil {
+		return err
+	}
+	return await(startLimit, n.host.name+" does not come back", func() error {
+		_, err := client.Upload(n.addr(), 0, "txt", []byte("back"))
+		return err
+	})
 }
 
 const hotGets = 20 // requests that make a file hot

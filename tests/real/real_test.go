@@ -1,9 +1,12 @@
 package main
 
 import (
+	"bufio"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -85,12 +88,14 @@ func TestStandIns(t *testing.T) {
 		t.Parallel()
 		said, code := run("", "-trunk", "-soak", "6s", "-only", "table|types|crc|freeze|soak|address|links")
 		require.Zero(t, code)
-		for _, line := range []string{"ok   table: 33 kinds x 6 targets", "ok   types",
+		for _, line := range []string{"ok   table: 36 kinds x 7 targets", "ok   types",
 			"ok   crc: the id's CRC32 is the standard one",
 			"ok   soak", "ok   address: a file of s2", "ok   links: at edge", " 0 failed"} {
 			require.Contains(t, said, line)
 		}
 		require.Regexp(t, `ok   freeze: s[12] frozen`, said)
+		require.Regexp(t, `ok   freeze: s[12] web server frozen`, said)
+		require.Contains(t, said, "ok   freeze: cold file behind a frozen web server")
 	})
 	t.Run("parts that take their time", func(t *testing.T) {
 		t.Parallel()
@@ -99,7 +104,7 @@ func TestStandIns(t *testing.T) {
 		for _, line := range []string{"ok   delete: normal: 404 at its source",
 			"ok   delete: packed: 404 at its replica",
 			"ok   mutable: appender modified: new at the edge", "ok   redirect: source is dead: status 302",
-			"11 passed, 0 failed"} {
+			"ok   delete: normal, replication closed: 404 at its source", "12 passed, 0 failed"} {
 			require.Contains(t, said, line)
 		}
 	})
@@ -109,8 +114,12 @@ func TestStandIns(t *testing.T) {
 			"table|address",
 			"-set", "tracker.store_lookup=2")
 		require.Zero(t, code)
-		require.Contains(t, said, "ok   table: 32 kinds x 7 targets, 0 cells are wrong")
+		require.Contains(t, said, "ok   table: 32 kinds x 9 targets, 0 cells are wrong")
 		require.Contains(t, said, "ok   address: a file of s1")
+	})
+	t.Run("an interrupt", func(t *testing.T) {
+		t.Parallel()
+		interrupt(t, real, "-bin", bin, "-gateway", gateway, "-only", "soak")
 	})
 	t.Run("a storage that changes bytes", func(t *testing.T) {
 		t.Parallel()
@@ -118,4 +127,32 @@ func TestStandIns(t *testing.T) {
 		require.Equal(t, 1, code)
 		require.Contains(t, said, "FAIL table: slave at source: WRONG BYTES: 900, of which 0 are right, want 900")
 	})
+}
+
+// interrupt sends SIGINT to a run that has its cluster up, and looks for what the run leaves
+// behind.
+func interrupt(t *testing.T, real string, args ...string) {
+	t.Helper()
+	temp := t.TempDir()
+	cmd := exec.Command(real, args...)
+	cmd.Env = append(os.Environ(), "TMPDIR="+temp)
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	lines := bufio.NewScanner(out)
+	for lines.Scan() && !strings.HasPrefix(lines.Text(), "FastDFS of ") {
+		t.Log(lines.Text())
+	}
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	for lines.Scan() {
+		t.Log(lines.Text())
+	}
+	require.Error(t, cmd.Wait())
+	require.Equal(t, 1, cmd.ProcessState.ExitCode())
+	left, err := os.ReadDir(temp)
+	require.NoError(t, err)
+	require.Empty(t, left, "the folder of the run")
+	spaces, err := filepath.Glob(fmt.Sprintf("/run/netns/real%d*", cmd.Process.Pid))
+	require.NoError(t, err)
+	require.Empty(t, spaces)
 }

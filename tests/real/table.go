@@ -24,10 +24,12 @@ func (w *world) targets() []target {
 		{"other group", func(f *file) string { return requests(f, w.gatewayAt(w.strangerTo(f))) }},
 		{"edge, cold and hot", func(f *file) string { return w.coldAndHot(f, w.edge) }},
 		{"edge by HTTP", func(f *file) string { return w.coldAndHot(f, w.byHTTP) }},
+		{"edge without a cache", func(f *file) string { return requests(f, w.uncached.url) }},
 		{"redirect", w.redirects},
 	}
 	if len(w.nginx) > 0 {
-		list = append(list, target{"as the module", w.asModule})
+		list = append(list, target{"as the module", w.asModule},
+			target{"edge by HTTP from the module", func(f *file) string { return w.coldAndHot(f, w.byModule) }})
 	}
 	return list
 }
@@ -102,6 +104,8 @@ func (w *world) purge(s *server, what string) error {
 	switch s {
 	case w.byHTTP:
 		port = httpPort
+	case w.byModule:
+		port = modulePort
 	case w.edge:
 	default:
 		panic("BUG: only caches of the edge are purged")

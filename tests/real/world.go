@@ -28,9 +28,11 @@ type world struct {
 	gateways []*server
 	nginx    []*server
 
-	edge, byHTTP, redirecting *server
-	noted                     map[string]bool // client tools of which it was said that they fail
-	seed                      int             // of the contents so far
+	edge, byHTTP, redirecting, uncached *server
+	byModule                            *server           // nil without the module's nginx
+	beside                              map[*node]*server // the gateway on a storage host
+	noted                               map[string]bool   // client tools of which it was said that they fail
+	seed                                int               // of the contents so far
 }
 
 // node is a storage.
@@ -59,7 +61,8 @@ const (
 
 // newWorld starts everything, and waits until files are taken and replicated.
 func newWorld(s *settings, n *network, dir string) (*world, error) {
-	w := &world{s: s, network: n, dir: dir, report: &report{}, noted: map[string]bool{}}
+	w := &world{s: s, network: n, dir: dir, report: &report{}, noted: map[string]bool{},
+		beside: map[*node]*server{}}
 	for _, name := range []string{"t1", "t2"}[:s.trackers] {
 		w.trackers = append(w.trackers, n.hosts[name])
 	}
@@ -275,13 +278,16 @@ func await(limit time.Duration, what string, try func() error) error {
 
 // startServers starts the gateways, and the module's nginx where there is one.
 func (w *world) startServers() error {
+	var err error
 	for _, n := range w.storages {
-		if _, err := w.startGateway(n.host, n, "proxy", gatewayPort); err != nil {
+		if w.beside[n], err = w.startGateway(n.host, n, "proxy", gatewayPort); err != nil {
 			return err
 		}
 	}
 	edge, s3 := w.network.hosts["edge"], w.storages[2]
-	var err error
+	if w.uncached, err = w.startGateway(edge, nil, "proxy", uncachedPort); err != nil {
+		return err
+	}
 	if w.edge, err = w.startGateway(edge, nil, "proxy", gatewayPort); err != nil {
 		return err
 	}
@@ -299,7 +305,12 @@ func (w *world) startServers() error {
 		w.report.skip("module", "no nginx was given (FASTDFS_MODULE_NGINX): answers are not compared with the module's")
 		return nil
 	}
-	return w.startNginx()
+	if err := w.startNginx(); err != nil {
+		return err
+	}
+	w.byModule, err = w.startGateway(edge, nil, "proxy", modulePort, "upstream=http",
+		fmt.Sprintf("upstream_http_port=%d", nginxPort))
+	return err
 }
 
 func (w *world) startGateway(h *host, n *node, mode string, port int, own ...string) (*server, error) {
@@ -349,6 +360,9 @@ func (s *server) await(url string) error {
 		return nil
 	})
 }
+
+// signal goes to the server itself: ip-netns(8) replaces itself by the program.
+func (s *server) signal(sig syscall.Signal) error { return s.cmd.Process.Signal(sig) }
 
 func (s *server) stop() {
 	_ = s.cmd.Process.Signal(syscall.SIGTERM) // it may have ended

@@ -7,7 +7,9 @@
 package client
 
 import (
+	"crypto/sha1"
 	"encoding/binary"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -128,15 +130,18 @@ func UploadSlave(addr, master, prefix, ext string, content []byte) (id string, e
 
 // CreateLink makes a file that stands for another one of its group: lengths of master's, target's
 // and signature's texts u64 each, group (16), prefix (16), extension (6), then the texts. There is
-// no master here, and no signature.
+// no master here. FastDFS rejects an empty signature and does not check its content: it is the
+// SHA-1 of the target's name, 40 hexadecimal digits.
 func CreateLink(addr, target, ext string) (id string, err error) {
 	group, logic, err := split(target)
 	if err != nil {
 		return "", err
 	}
-	body := appendInt(appendInt(appendInt(nil, 0), len(logic)), 0)
+	sum := sha1.Sum([]byte(logic))
+	signature := hex.EncodeToString(sum[:])
+	body := appendInt(appendInt(appendInt(nil, 0), len(logic)), len(signature))
 	body = appendPadded(fdfs.AppendGroup(body, group), "", PrefixSize)
-	return callForID(addr, CmdCreateLink, append(appendPadded(body, ext, ExtSize), logic...))
+	return callForID(addr, CmdCreateLink, append(append(appendPadded(body, ext, ExtSize), logic...), signature...))
 }
 
 // Append adds to an appender: length of its logic filename u64, number of bytes u64, name, bytes.

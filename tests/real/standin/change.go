@@ -160,16 +160,17 @@ func (s *storage) uploadSlave(body []byte) ([]byte, error) {
 
 func (s *storage) createLink(body []byte) ([]byte, error) {
 	n, rest, err := fields(body, 3)
-	if err != nil || n[0] != 0 || n[2] != 0 {
+	if err != nil || n[0] != 0 || n[2] == 0 { // FastDFS rejects an empty signature
 		return nil, fdfs.StatusError(22)
 	}
 	if _, rest, err = text(rest, groupSize+client.PrefixSize); err != nil {
 		return nil, err
 	}
-	ext, logic, err := text(rest, client.ExtSize)
-	if err != nil {
-		return nil, err
+	ext, rest, err := text(rest, client.ExtSize)
+	if err != nil || int64(len(rest)) != n[1]+n[2] {
+		return nil, fdfs.StatusError(22)
 	}
+	logic := rest[:n[1]]
 	target, err := fdfs.ParseLogic(s.me.Group, string(logic))
 	if err != nil || target.Kind == fdfs.KindTrunk {
 		return nil, fdfs.StatusError(22)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // conf is a configuration file: lines of key=value. A key may stand there more than once.
@@ -53,6 +54,19 @@ func (c conf) megabytes(key string, otherwise int64) int64 {
 }
 
 func (c conf) truth(key string) bool { return c.get(key) == "true" }
+
+// inWindow tells whether storages replicate at this time of day: from sync_start_time to the end of
+// the minute sync_end_time, always without these keys. Text of the form 15:04 sorts like the time.
+func (c conf) inWindow(now time.Time) bool {
+	start, end, at := c.get("sync_start_time"), c.get("sync_end_time"), now.Format("15:04")
+	switch {
+	case start == "" || end == "":
+		return true
+	case start <= end:
+		return start <= at && at <= end
+	}
+	return at >= start || at <= end // over midnight
+}
 
 // wantsIPv6 is what address_family says.
 func (c conf) wantsIPv6() bool { return c.get("address_family") == "IPv6" }

@@ -101,6 +101,9 @@ func (s *storage) replicate(addr string) {
 	for i := 0; ; i++ {
 		c := s.nth(i)
 		time.Sleep(time.Until(c.Time.Add(syncDelay)))
+		for !s.conf.inWindow(time.Now()) {
+			time.Sleep(beat)
+		}
 		body, err := json.Marshal(c)
 		if err != nil {
 			panic("BUG: " + err.Error())

@@ -41,7 +41,6 @@ type group struct {
 const (
 	beat      = time.Second
 	goneAfter = 4 * beat
-	slotMax   = 512 << 10
 )
 
 // tracker knows the storages that have joined. Everything but joining is answered by a fake of
@@ -180,7 +179,8 @@ func (t *tracker) join(body []byte) ([]byte, error) {
 		}
 	}
 	g := group{You: m, Trunk: t.conf.truth("use_trunk_file"),
-		TrunkFileMB: t.conf.megabytes("trunk_file_size", 64<<20) >> 20, SlotMax: slotMax}
+		TrunkFileMB: t.conf.megabytes("trunk_file_size", 64<<20) >> 20,
+		SlotMax:     t.conf.megabytes("slot_max_size", 16<<20)}
 	for _, other := range t.members {
 		if other.Group == m.Group {
 			g.Members = append(g.Members, other)
