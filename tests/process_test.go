@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -152,28 +153,98 @@ func TestLandlock(t *testing.T) {
 	}
 }
 
-// TestLandlockWaitsForTheStore: rules belong to folders, so they are made when all store paths are
-// there; a folder that takes the place of another one later is told.
-func TestLandlockWaitsForTheStore(t *testing.T) {
+// TestLandlockWithoutAStore: a store path that is missing does not switch Landlock off; the status
+// page says so. When the path comes, a process that may read it takes over, also where another
+// folder takes the place of one.
+func TestLandlockWithoutAStore(t *testing.T) {
 	t.Parallel()
 	needLandlock(t)
-	s := storetest.New(t)
+	s, outside := storetest.New(t), t.TempDir()
 	f := s.Normal("jpg", s.Bytes(100))
 	root := filepath.Join(s.Root(storetest.Group, 1), "data")
 	require.NoError(t, os.Rename(root, root+"-away"))
 	p := serve(t, s)
-	require.Equal(t, "off: a store path is not there yet", p.rights()["landlock"])
-	require.NoError(t, os.Rename(root+"-away", root))
-	eventually.True(t, func() bool { return strings.HasPrefix(p.rights()["landlock"].(string), "on") })
-	code, _ := p.adminGet("/readyz")
-	require.Equal(t, 200, code)
-	require.Equal(t, 200, p.get(f.URL()).StatusCode)
+	u := p.upgraded()
+	t.Cleanup(func() { _ = syscall.Kill(u.current(), syscall.SIGTERM) })
+	require.Regexp(t, `^on \(Landlock ABI \d+\)$`, p.rights()["landlock"])
+	require.Regexp(t, `level=WARN msg="Landlock has no rule for a store path that is not there.*paths=`+root,
+		p.logText())
+	_, page := p.adminGet("/status")
+	require.Contains(t, page, "Landlock has no rule for a store path that was not there at the start: "+root)
+	text, err := os.ReadFile(p.conf)
+	require.NoError(t, err)
+	require.Contains(t, p.refused(string(text)+"\n[gateway]\naccess_log = "+outside+"/log\n"),
+		"outside of the Landlock rules")
+	require.NoError(t, os.WriteFile(p.conf, text, 0o600))
+	p.reload(200) // an unchanged configuration
 
+	ready := func(before int) func() bool {
+		return func() bool {
+			if u.current() == before {
+				return false
+			}
+			code, _ := p.adminGet("/readyz")
+			return code == 200
+		}
+	}
+	first := u.current()
+	require.NoError(t, os.Rename(root+"-away", root))
+	eventually.True(t, ready(first))
+	require.Equal(t, 200, p.get(f.URL()).StatusCode)
+	_, page = p.adminGet("/status")
+	require.NotContains(t, page, "Landlock has no rule")
+
+	second := u.current()
 	require.NoError(t, os.Rename(root, root+"-away"))
 	require.NoError(t, os.Mkdir(root, 0o755))
-	code, text := p.adminGet("/readyz")
-	require.Equal(t, 503, code)
-	require.Contains(t, text, "store path 1 of group group1 was put in place after the start")
+	code, answer := p.adminGet("/readyz")
+	if u.current() == second && code != 200 { // else the process has been replaced
+		require.Contains(t, answer, "store path 1 of group group1 was put in place after the start")
+	}
+	eventually.True(t, ready(second))
+	require.Equal(t, 200, p.get(f.URL()).StatusCode)
+}
+
+// TestLandlockOfAStockConfiguration: a stock http.conf names a page for refused tokens in a folder
+// that this host does not have, and checks no tokens. A reload, and one after an upgrade, apply it.
+func TestLandlockOfAStockConfiguration(t *testing.T) {
+	t.Parallel()
+	needLandlock(t)
+	s := storetest.New(t)
+	stock := "http.anti_steal.check_token = false\nhttp.anti_steal.secret_key = FastDFS1234567890\n" +
+		"http.anti_steal.token_check_fail = /home/yuqing/fastdfs/conf/anti-steal.jpg\n" +
+		"http.mime_types_filename = /home/yuqing/fastdfs/conf/mime.types\n"
+	p := serveConfig(t, writeConfig(t, s.Config(withListen(nil)...)+"\n[]\n"+stock))
+	require.Regexp(t, `^on`, p.rights()["landlock"])
+	p.reload(200)
+	p.upgraded().upgrade()
+	p.reload(200)
+}
+
+// TestCheckNamesRefusedReload: check and doctor ask the running gateway of the same configuration
+// how a reload would end, and change nothing.
+func TestCheckNamesRefusedReload(t *testing.T) {
+	t.Parallel()
+	needLandlock(t)
+	s, outside := storetest.New(t), t.TempDir()
+	listen := []string{"[gateway]", "listen = 127.0.0.1:0", "admin_listen = " + freeAddress(t)}
+	lines := func(more ...string) string { return s.Config(append(slices.Clone(listen), more...)...) }
+	p := serveConfig(t, writeConfig(t, lines()))
+	const would = "the running gateway would "
+	output := func(path string) string {
+		_, checked, _ := run(t, "check", "-c", path)
+		_, examined, _ := run(t, "doctor", "-c", path)
+		require.Equal(t, strings.Count(checked, would), strings.Count(examined, would), checked+examined)
+		return checked + examined
+	}
+	require.NotContains(t, output(p.conf), would)
+	refused := lines("access_log = " + outside + "/log")
+	require.NotContains(t, output(writeConfig(t, refused)), would, "another configuration")
+	require.NoError(t, os.WriteFile(p.conf, []byte(refused), 0o600))
+	require.Regexp(t, would+`refuse a reload: .*outside of the Landlock rules: `+outside, output(p.conf))
+	require.NoError(t, os.WriteFile(p.conf, []byte(lines("idle_timeout = 33s")), 0o600))
+	require.Contains(t, output(p.conf), would+"not apply these keys by a reload: idle_timeout")
+	require.NotContains(t, p.logText(), "configuration loaded")
 }
 
 // open lets everybody pass the folders of a test and gives what is below to a user.

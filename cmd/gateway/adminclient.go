@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -63,9 +64,11 @@ func (f adminFlags) client(timeout time.Duration, stderr io.Writer) (*adminClien
 			tokenFile = cfg.Gateway.AdminTokenFile
 		}
 	}
-	if address == "" {
-		address = defaultAdmin
-	}
+	return newAdminClient(cmp.Or(address, defaultAdmin), tokenFile, timeout)
+}
+
+// newAdminClient returns a client for the listener at an address.
+func newAdminClient(address, tokenFile string, timeout time.Duration) (*adminClient, error) {
 	a := &adminClient{base: address}
 	transport := &http.Transport{}
 	a.http = http.Client{Timeout: timeout, Transport: transport}

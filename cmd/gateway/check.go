@@ -2,12 +2,16 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
+	"fastdfs-gateway/internal/admin"
 	"fastdfs-gateway/internal/app"
 	"fastdfs-gateway/internal/config"
 )
@@ -53,7 +57,8 @@ func check(ctx context.Context, path string) checkup {
 	found := checkup{File: path, Problems: []config.Problem{}, URLs: []string{}}
 	cfg, problems := config.Load(path)
 	if cfg != nil {
-		problems = slices.Concat(problems, cfg.Check(time.Now()), cfg.CheckTrackers(ctx), app.HostProblems(cfg))
+		problems = slices.Concat(problems, cfg.Check(time.Now()), cfg.CheckTrackers(ctx), app.HostProblems(cfg),
+			reloadProblems(ctx, cfg))
 		found.URLs = cfg.URLForms()
 	}
 	for _, p := range problems {
@@ -64,6 +69,43 @@ func check(ctx context.Context, path string) checkup {
 	found.Problems = append(found.Problems, problems...)
 	found.Warnings, found.Usable = len(problems)-found.Errors, found.Errors == 0
 	return found
+}
+
+// trialTime bounds the question to a running gateway.
+const trialTime = 3 * time.Second
+
+// reloadProblems asks the gateway that runs with this configuration, if one does and answers, how a
+// reload would end. It alone knows the files that Landlock lets it read.
+func reloadProblems(ctx context.Context, cfg *config.Config) []config.Problem {
+	address, err := adminAddress(cfg)
+	if err != nil {
+		return nil
+	}
+	client, err := newAdminClient(address, cfg.Gateway.AdminTokenFile, trialTime)
+	if err != nil {
+		return nil // a problem of admin_token_file has been found
+	}
+	answer, err := client.text(ctx, http.MethodGet, "/reload", nil)
+	if err != nil {
+		return nil // none runs, or one that cannot tell
+	}
+	var trial admin.Trial
+	file, err := filepath.Abs(cfg.File)
+	if json.Unmarshal([]byte(answer), &trial) != nil || err != nil || trial.File != file {
+		return nil // another one
+	}
+	p := config.Problem{File: cfg.File, Severity: config.Warning}
+	switch {
+	case trial.Refused != "":
+		p.Text = "the running gateway would refuse a reload: " + trial.Refused
+		p.Fix = "correct that, or restart the gateway"
+	case len(trial.Restart) > 0:
+		p.Text = "the running gateway would not apply these keys by a reload: " + strings.Join(trial.Restart, ", ")
+		p.Fix = "restart it, or upgrade it (SIGUSR2)"
+	default:
+		return nil
+	}
+	return []config.Problem{p}
 }
 
 // print prints one problem a line, the URLs, and a summary.

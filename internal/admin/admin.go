@@ -27,6 +27,8 @@ type Options struct {
 	Ready func() error // nil = requests can be answered; else why not
 	// Loads the configuration anew; the error says why the old one stays.
 	Reload func() error
+	// TryReload tells how a Reload would end.
+	TryReload func() Trial
 	// Pending names the keys that have changed and that a reload does not apply; nil = none.
 	Pending func() []string
 	Explain func(ctx context.Context, urlOrID string) fmt.Stringer // JSON for programs
@@ -37,12 +39,20 @@ type Options struct {
 	Access   func() Access // nil = the zero value
 }
 
+// Trial tells how a reload would end. It is the answer to GET /reload, in JSON.
+type Trial struct {
+	File    string   `json:"file"`    // of the configuration, absolute
+	Refused string   `json:"refused"` // the reason; empty = it would be applied
+	Restart []string `json:"restart"` // keys that only a restart, or an upgrade, applies
+}
+
 // New returns the handler of the listener:
 //
 //	GET  /healthz       200 while the process lives
 //	GET  /readyz        200, or 503 and the reason: a store path cannot be read, the gateway is stopping
 //	GET  /metrics       Prometheus
 //	GET  /explain?url=  what would happen to a request for a URL or file id, and why; &json=1 for programs
+//	GET  /reload        how a reload would end (Trial)
 //	POST /reload        200, or 422 with what is wrong in the configuration
 //	GET  /status        a page for people (statuspage.go), with forms for explain and purge
 //	POST /purge, POST /prefetch, GET /locks, GET /status.json: see Cache
@@ -74,6 +84,10 @@ func New(o Options) http.Handler {
 			return
 		}
 		write(w, http.StatusOK, strings.TrimSuffix(e.String(), "\n"))
+	})
+	mux.HandleFunc("GET /reload", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_ = json.NewEncoder(w).Encode(o.TryReload()) // a client that left needs no answer
 	})
 	mux.HandleFunc("POST /reload", func(w http.ResponseWriter, _ *http.Request) {
 		if err := o.Reload(); err != nil {

@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"errors"
 	"time"
 )
@@ -24,13 +25,11 @@ func (a *App) ready() error {
 // storeReady returns why store paths cannot be read; nil when they can.
 func (a *App) storeReady() error {
 	p := a.parts.Load()
-	if err := p.store.Ready(); err != nil {
-		return err
-	}
-	return a.rights.replaced(p.cfg)
+	return cmp.Or(a.rights.replaced(p.cfg), p.store.Ready())
 }
 
-// watchStore logs when disks come and go, and applies Landlock when all have come.
+// watchStore logs when disks come and go. Where one has come that Landlock keeps from this process,
+// a new process takes over.
 func (a *App) watchStore() {
 	tick := time.NewTicker(storeCheckEvery)
 	defer tick.Stop()
@@ -43,6 +42,9 @@ func (a *App) watchStore() {
 		if text != last {
 			if last = text; text != "" {
 				a.log.Error("store is not ready", "err", text)
+				if a.rights.replaced(a.config()) != nil {
+					a.Upgrade()
+				}
 			} else {
 				a.log.Info("store is ready")
 			}
@@ -51,9 +53,7 @@ func (a *App) watchStore() {
 		case <-a.stopping:
 			return
 		case <-tick.C:
-			if a.restrict() {
-				a.logRights()
-			}
+			a.warnOfNames()
 		}
 	}
 }

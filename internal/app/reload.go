@@ -4,6 +4,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"net"
+	"path/filepath"
 	"reflect"
 	"strings"
 	"sync"
@@ -39,12 +40,9 @@ func (a *App) Reload() error {
 	}
 	a.notifyReloading()
 	defer a.notify(daemon.SdNotifyReady)
-	c, err := readConfig(a.o.Config)
-	if err == nil {
-		err = a.reachable(c.cfg)
-	}
+	c, err := a.readReload()
 	if err != nil {
-		return a.rights.explain(err)
+		return err
 	}
 	old := a.bound()
 	handler, err := a.use(c)
@@ -61,6 +59,39 @@ func (a *App) Reload() error {
 	}
 	a.log.Info("configuration loaded", "file", a.o.Config)
 	return nil
+}
+
+// readReload reads the configuration anew.
+func (a *App) readReload() (loaded, error) {
+	c, err := readConfig(a.o.Config)
+	if err == nil {
+		err = a.reachable(c.cfg)
+	}
+	if err != nil {
+		return c, a.rights.explain(err)
+	}
+	return c, nil
+}
+
+// TryReload tells how a Reload would end, as far as the files tell, and changes nothing.
+func (a *App) TryReload() admin.Trial {
+	a.loading.Lock()
+	defer a.loading.Unlock()
+	t := admin.Trial{File: a.o.Config}
+	if file, err := filepath.Abs(a.o.Config); err == nil {
+		t.File = file
+	}
+	c, err := a.readReload()
+	if err == nil {
+		_, err = handlerOptions(c.cfg)
+		err = a.rights.explain(err)
+	}
+	if err != nil {
+		t.Refused = err.Error()
+		return t
+	}
+	t.Restart = restartKeys(a.atStart, c.cfg)
+	return t
 }
 
 // Pending names the keys that have changed since the start and that only a new process applies.

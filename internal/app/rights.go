@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/confine"
@@ -23,11 +22,11 @@ type rights struct {
 	user    string   // that it has become; empty = none
 	sockets []string // unix sockets that it removes at the end
 
-	mu      sync.Mutex // guards what follows
-	settled bool       // Landlock was applied, or will not be
-	domain  *confine.Domain
-	off     string // why there is no Landlock; empty = there is
-	warned  bool   // that names cannot be looked up any more
+	// These are set by Start before it serves.
+	domain  *confine.Domain // nil = no Landlock
+	off     string          // why there is no Landlock; empty = there is
+	problem string          // of Landlock, for an operator; empty = none
+	warned  bool            // that names cannot be looked up any more
 }
 
 // dropRights gives up the rights that only opening the listeners needs.
@@ -35,7 +34,7 @@ func (a *App) dropRights(cfg *config.Config) error {
 	if err := confine.NoNewPrivileges(); err != nil {
 		return err
 	}
-	a.rights.off, a.rights.sockets = "a store path is not there yet", a.sockets()
+	a.rights.sockets = a.sockets()
 	name := cfg.Gateway.User
 	if name == "" {
 		return nil
@@ -97,34 +96,44 @@ func (a *App) warnOfReload(cfg *config.Config) {
 	}
 }
 
-// restrict applies Landlock once every store path is there: its rules belong to folders, not to
-// names. It tells whether something has changed.
-func (a *App) restrict() bool {
-	a.loading.Lock()
-	defer a.loading.Unlock()
-	c := &a.rights
-	if c.settled {
-		a.warnOfNames()
-		return false
+// restrict applies Landlock. Its rules belong to folders, not to names: there is none for a store
+// path that is not there, and watchStore starts a new process when it comes.
+func (a *App) restrict() {
+	c, cfg := &a.rights, a.config()
+	if !cfg.Gateway.Landlock {
+		c.off = "landlock = false"
+		return
 	}
-	cfg := a.config()
-	domain, off := (*confine.Domain)(nil), "landlock = false"
-	if cfg.Gateway.Landlock {
-		if a.storeReady() != nil {
-			return false
-		}
-		_, _ = x509.SystemCertPool() // is read once in a process; without one, each handshake says so
-		var err error
-		domain, err = confine.Restrict(append(rulesOf(cfg, c.sockets), systemRules...))
-		if err != nil && !errors.Is(err, confine.ErrUnsupported) {
+	_, _ = x509.SystemCertPool() // is read once in a process; without one, each handshake says so
+	domain, err := confine.Restrict(append(rulesOf(cfg, c.sockets), systemRules...), os.Getenv("NOTIFY_SOCKET"))
+	if err != nil {
+		c.off = err.Error()
+		if !errors.Is(err, confine.ErrUnsupported) {
+			c.problem = "This process is not kept from other files: " + c.off
 			a.log.Warn("this process is not kept from other files", "err", err)
 		}
-		if off = ""; err != nil {
-			off = err.Error()
+		return
+	}
+	c.domain = domain
+	if missing := missingStores(cfg); len(missing) > 0 {
+		list := strings.Join(missing, ", ")
+		c.problem = "Landlock has no rule for a store path that was not there at the start: " + list
+		a.log.Warn("Landlock has no rule for a store path that is not there: when it comes, "+
+			"a new process takes over, or a restart is needed", "paths", list)
+	}
+}
+
+// missingStores are the data folders of the store paths that are not there.
+func missingStores(cfg *config.Config) (missing []string) {
+	for _, g := range cfg.Groups {
+		for _, store := range g.StorePaths {
+			data := filepath.Join(store, "data")
+			if _, err := os.Stat(data); err != nil {
+				missing = append(missing, data)
+			}
 		}
 	}
-	c.set(domain, off)
-	return true
+	return missing
 }
 
 func (a *App) logRights() {
@@ -137,7 +146,7 @@ func (a *App) logRights() {
 func (a *App) warnOfNames() {
 	c := &a.rights
 	for _, name := range []string{"/etc/resolv.conf", "/etc/hosts"} {
-		if !c.warned && c.current().Keeps(name) {
+		if !c.warned && c.domain.Keeps(name) {
 			c.warned = true
 			a.log.Error("a file was replaced, and Landlock keeps this process from the new one: "+
 				"names of hosts may not be found until a restart", "file", name)
@@ -147,10 +156,9 @@ func (a *App) warnOfNames() {
 
 // replaced is the error for a store path in whose place another folder was put, or a disk mounted.
 func (r *rights) replaced(cfg *config.Config) error {
-	domain := r.current()
 	for _, g := range cfg.Groups {
 		for n, store := range g.StorePaths {
-			if domain.Keeps(filepath.Join(store, "data")) {
+			if r.domain.Keeps(filepath.Join(store, "data")) {
 				return fmt.Errorf("store path %d of group %s was put in place after the start, "+
 					"and Landlock keeps this process from it: restart, or set landlock = false", n, g.Name)
 			}
@@ -230,13 +238,17 @@ func target(name string) string {
 	return name
 }
 
-// reachable refuses a configuration that names what Landlock keeps from this process.
+// reachable refuses a configuration that names what Landlock keeps from this process, and what the
+// one in use does not name.
 func (a *App) reachable(cfg *config.Config) error {
 	var paths []string
 	next := *cfg
 	next.Cache = config.Cache{} // a reload leaves it as it is
-	for _, r := range a.rights.current().Outside(rulesOf(&next, nil)) {
-		paths = append(paths, r.Path)
+	used := rulesOf(a.config(), nil)
+	for _, r := range a.rights.domain.Outside(rulesOf(&next, nil)) {
+		if !slices.Contains(used, r) {
+			paths = append(paths, r.Path)
+		}
 	}
 	if len(paths) == 0 {
 		return nil
@@ -245,22 +257,8 @@ func (a *App) reachable(cfg *config.Config) error {
 	return fmt.Errorf("needs a restart: outside of the Landlock rules: %s", strings.Join(slices.Compact(paths), ", "))
 }
 
-func (r *rights) current() *confine.Domain {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.domain
-}
-
-func (r *rights) set(domain *confine.Domain, off string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.domain, r.off, r.settled = domain, off, true
-}
-
 // state says whether Landlock is on, or why not.
 func (r *rights) state() string {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if r.domain == nil {
 		return "off: " + r.off
 	}
@@ -269,10 +267,10 @@ func (r *rights) state() string {
 
 // explain adds to a refused permission that the process has given some up.
 func (r *rights) explain(err error) error {
-	if !errors.Is(err, os.ErrPermission) && !strings.Contains(err.Error(), unix.EACCES.Error()) {
+	if err == nil || !errors.Is(err, os.ErrPermission) && !strings.Contains(err.Error(), unix.EACCES.Error()) {
 		return err
 	}
-	if r.current() != nil {
+	if r.domain != nil {
 		return fmt.Errorf("%w; this process runs as %s, and may read only what its configuration named at the start "+
 			"(Landlock): let it read the file, or restart it",
 			err, r.account())

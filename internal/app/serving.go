@@ -227,7 +227,7 @@ func adminError(err error) error {
 
 func (a *App) adminOptions() admin.Options {
 	return admin.Options{
-		Ready: a.ready, Reload: a.Reload, Pending: a.Pending,
+		Ready: a.ready, Reload: a.Reload, TryReload: a.TryReload, Pending: a.Pending,
 		Explain: a.explain, Metrics: a.metrics.Registry, Cache: a.cacheAdmin(),
 		Snapshot: a.snapshot,
 		Access:   func() admin.Access { return a.parts.Load().access },

@@ -63,7 +63,8 @@ func (a *App) localSnapshot() status.Snapshot {
 	n, p := a.counts(), a.parts.Load()
 	s := status.Snapshot{
 		At: time.Now(), Version: a.o.Version, Started: a.started, Config: a.o.Config, Listen: a.servesOn(),
-		Panics: panics.Total(),
+		Panics:   panics.Total(),
+		Confined: a.rights.problem,
 		Process: []status.Fact{{Name: "Runs as", Value: a.rights.account()}, {Name: "Landlock",
 			Value: a.rights.state()}},
 		Traffic:  a.history.Traffic(a.metrics.Sample()),

@@ -7,7 +7,7 @@
 //	domain, err := confine.Restrict([]confine.Rule{
 //		{"/srv/store/data", confine.Read},
 //		{"/var/log/gateway", confine.Append},
-//	})
+//	}, os.Getenv("NOTIFY_SOCKET"))
 //	fmt.Println(domain, err)                          // on (Landlock ABI 7)
 //
 // None of this can be undone. It applies to every thread of the process and to its children.

@@ -3,12 +3,15 @@ package confine
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
+	llsys "github.com/landlock-lsm/go-landlock/landlock/syscall"
 	"github.com/stretchr/testify/require"
 )
 
@@ -46,7 +49,7 @@ func restricted(dir string) error {
 	}
 	d, err := Restrict([]Rule{{at(readable), Read}, {at(appendable), Append}, {at(writable), Write},
 		{at(removable), Remove},
-		{at("file"), Write}, {at(link), Read}, {at("missing"), Write}})
+		{at("file"), Write}, {at(link), Read}, {at("missing"), Write}}, "")
 	if errors.Is(err, ErrUnsupported) {
 		fmt.Println("skip")
 		return nil
@@ -84,6 +87,8 @@ func restricted(dir string) error {
 		{"write outside", write(outside, "f"), false},
 		{"list outside", func() error { _, err := os.ReadDir(at(outside)); return err }(), false},
 		{"read what was open", func() error { _, err := kept.Stat(); return err }(), true},
+		{"signal another process", syscall.Kill(os.Getppid(), 0), !signalsScoped()},
+		{"connect to an abstract socket", dial("@" + dir), !abstractScoped()},
 		{"look at a name", func() error { _, err := os.Stat(at(outside, "f")); return err }(), true},
 	} {
 		if (step.err == nil) != step.allowed || step.err != nil && !errors.Is(step.err, os.ErrPermission) {
@@ -93,8 +98,40 @@ func restricted(dir string) error {
 	return nil
 }
 
+// signalsScoped tells whether this kernel can keep a process from sending signals to others.
+func signalsScoped() bool {
+	errata, err := llsys.LandlockGetErrata()
+	return err == nil && scopes(errata, "")&llsys.ScopeSignal != 0
+}
+
+func abstractScoped() bool {
+	abi, err := llsys.LandlockGetABIVersion()
+	return err == nil && abi >= 6
+}
+
+// dial connects to a unix socket.
+func dial(address string) error {
+	conn, err := net.Dial("unix", address)
+	if err == nil {
+		err = conn.Close()
+	}
+	return err
+}
+
+// TestScopes: nothing is taken away that the program needs.
+func TestScopes(t *testing.T) {
+	const both = llsys.ScopeSignal | llsys.ScopeAbstractUnixSocket
+	require.EqualValues(t, both, scopes(0b11, "/run/systemd/notify"))
+	require.EqualValues(t, both, scopes(0b10, ""))
+	require.EqualValues(t, llsys.ScopeAbstractUnixSocket, scopes(0b01, ""), "the runtime signals its threads")
+	require.EqualValues(t, llsys.ScopeSignal, scopes(0b10, "@/org/freedesktop/systemd1/notify"))
+}
+
 func TestRestrict(t *testing.T) {
 	dir := t.TempDir()
+	abstract, err := net.Listen("unix", "@"+dir)
+	require.NoError(t, err)
+	defer abstract.Close()
 	for _, name := range []string{readable, appendable, writable, removable, outside, "linked"} {
 		require.NoError(t, os.Mkdir(filepath.Join(dir, name), 0o700))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name, "f"), []byte("x"), 0o600))
@@ -113,7 +150,7 @@ func TestRestrict(t *testing.T) {
 // TestFirstABI: on a kernel where Landlock keeps every process from moving files between folders,
 // the cache on disk counts more.
 func TestFirstABI(t *testing.T) {
-	d, err := restrict(1, []Rule{{t.TempDir(), Read}, {t.TempDir(), Write}})
+	d, err := restrict(1, []Rule{{t.TempDir(), Read}, {t.TempDir(), Write}}, 0)
 	require.Nil(t, d)
 	require.ErrorIs(t, err, errMoves)
 	require.NotErrorIs(t, err, ErrUnsupported, "it is logged as a warning")

@@ -55,19 +55,42 @@ type Domain struct {
 }
 
 // Restrict limits the process, by Landlock and for its whole life, to the files that the rules
-// allow. Descriptors that are open, sockets, the network, and looking at names and times are not
-// touched. The error is ErrUnsupported on a kernel without Landlock, and another one where its
-// Landlock cannot allow what a rule does; then nothing has changed.
-func Restrict(rules []Rule) (*Domain, error) {
+// allow. Where the kernel can (ABI 6), the process sends signals and connects to abstract unix
+// sockets of no other process either; talks names an abstract socket that it does connect to
+// (empty, or a path: none), and then abstract sockets stay. Not touched are descriptors that are
+// open, other sockets, the network, looking at names, times and modes, and changing the modes,
+// owners and times of files that the account owns. The error is ErrUnsupported on a kernel without
+// Landlock, and another one where its Landlock cannot allow what a rule does; then nothing has
+// changed.
+func Restrict(rules []Rule, talks string) (*Domain, error) {
 	abi, err := llsys.LandlockGetABIVersion()
 	if err != nil || abi < 1 {
 		return nil, ErrUnsupported
 	}
-	return restrict(abi, rules)
+	errata, err := llsys.LandlockGetErrata()
+	if err != nil {
+		errata = 0 // an older kernel
+	}
+	return restrict(abi, rules, scopes(errata, talks))
+}
+
+// ownSignals is the erratum 2 of Landlock: with it fixed, threads of one process can send signals
+// to each other. Without it the Go runtime could not preempt its threads.
+const ownSignals = 1 << 1
+
+// scopes are the kinds of communication with other processes that are taken away.
+func scopes(errata int, talks string) (set landlock.ScopedSet) {
+	if errata&ownSignals != 0 {
+		set |= llsys.ScopeSignal
+	}
+	if !strings.HasPrefix(talks, "@") {
+		set |= llsys.ScopeAbstractUnixSocket
+	}
+	return set
 }
 
 // restrict is Restrict on a kernel with an ABI.
-func restrict(abi int, rules []Rule) (*Domain, error) {
+func restrict(abi int, rules []Rule, scoped landlock.ScopedSet) (*Domain, error) {
 	if abi < 2 && slices.ContainsFunc(rules, movesFiles) {
 		return nil, errMoves
 	}
@@ -89,15 +112,16 @@ func restrict(abi int, rules []Rule) (*Domain, error) {
 		}
 		paths = append(paths, landlock.PathAccess(landlock.AccessFSSet(access), real).IgnoreIfMissing())
 	}
-	// V5 is the last version with rights on files alone; later ones also keep from sockets of the
-	// host, such as that of systemd.
-	if err := landlock.V5.BestEffort().RestrictPaths(paths...); err != nil {
+	// The rights on files of V5. V9 would keep the process from unix sockets of the host, such as
+	// that of systemd.
+	config := landlock.MustConfig(landlock.V5.HandledAccessFS, scoped)
+	if err := config.BestEffort().Restrict(paths...); err != nil {
 		return nil, fmt.Errorf("cannot apply Landlock: %w", err)
 	}
 	return d, nil
 }
 
-// Outside returns the rules whose path exists, but is not allowed by d.
+// Outside returns the rules that d does not allow.
 func (d *Domain) Outside(rules []Rule) []Rule {
 	if d == nil {
 		return nil

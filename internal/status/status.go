@@ -23,6 +23,8 @@ type Snapshot struct {
 	Listen  string // addresses for files
 	// NotReady is why requests cannot be answered; empty = they can.
 	NotReady string
+	// Confined is a problem with what the process is kept from; empty = none.
+	Confined string
 	Panics   int64 // contained since the start: bugs
 	Process  []Fact
 

@@ -77,6 +77,9 @@ func (s *Snapshot) problems() []Problem {
 		}
 	}
 	s.fleetProblems(&list)
+	if s.Confined != "" {
+		list.add(Warn, "%s.", s.Confined)
+	}
 	if s.Panics > 0 {
 		list.add(Warn, "%s contained since the start: a bug in the program, see the log.",
 			plural(int(s.Panics), "panic was", "panics were"))
