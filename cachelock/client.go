@@ -13,6 +13,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fastdfs-gateway/internal/panics"
+
 	"github.com/redis/go-redis/v9"
 )
 
@@ -304,6 +306,7 @@ func (c *Client) releaseInBackground(h holding) {
 	}
 	go func() {
 		defer func() { <-c.releasing; c.running.Done() }()
+		defer panics.Contain("releasing a lock")
 		for pause := 50 * time.Millisecond; pause < 5*time.Second; pause *= 2 {
 			if released(h) {
 				return

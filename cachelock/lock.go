@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"fastdfs-gateway/internal/panics"
 )
 
 // Lock is a lock that is held until it is released or lost. It is safe for concurrent use.
@@ -256,6 +258,7 @@ func (l *Lock) tick() {
 	l.mu.Unlock()
 	if renew && l.c.begin() {
 		defer l.c.running.Done()
+		defer panics.Contain("renewing a lock")
 		l.renew(left)
 	}
 }

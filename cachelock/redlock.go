@@ -12,6 +12,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fastdfs-gateway/internal/panics"
+
 	"github.com/redis/go-redis/v9"
 )
 
@@ -66,6 +68,12 @@ var (
 	errPending     = errors.New("the other nodes have decided")
 )
 
+// contained asks a node and turns a panic into an error.
+func contained(ctx context.Context, node int, ask func(ctx context.Context, node int) error) (err error) {
+	defer panics.ToError(&err, "asking a node")
+	return ask(ctx, node)
+}
+
 // poll asks every node concurrently. It returns their errors as soon as a majority agreed, or so
 // many refused or failed that no majority can agree. Requests to the other nodes continue until
 // they are answered or the client is closed.
@@ -86,7 +94,7 @@ func (s *redlockStore) poll(ctx context.Context, limit time.Duration,
 			own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 			defer cancel()
 			defer context.AfterFunc(s.c.ctx, cancel)()
-			answers <- answer{i, ask(own, i)}
+			answers <- answer{i, contained(own, i, ask)}
 		}()
 	}
 	late := time.NewTimer(limit)
@@ -277,6 +285,7 @@ func (s *redlockStore) leaveOthers(w lockRequest, errs []error) {
 	}
 	go func() {
 		defer s.c.running.Done()
+		defer panics.Contain("leaving the queues of nodes")
 		for _, key := range w.keys {
 			_ = s.leave(s.c.ctx, key, w.waiter) // on failure the name expires
 			s.c.waitQueues.wake(queueKeyOf(w.waiter, key))

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"strings"
 	"time"
+
+	"fastdfs-gateway/internal/panics"
 )
 
 // All calls of this process that wait for the same lock are in one wait queue, and only its head
@@ -187,6 +189,7 @@ func (c *Client) leaveQueue(name queueKey) {
 	}
 	go func() {
 		defer c.running.Done()
+		defer panics.Contain("leaving a queue")
 		ctx, cancel := context.WithTimeout(c.ctx, c.queueTTL())
 		defer cancel()
 		_ = c.store.leave(ctx, name.key, name.member) // on failure the name expires

@@ -50,8 +50,9 @@ var _ prometheus.Collector = collector(nil)
 // Describe implements prometheus.Collector.
 func (c collector) Describe(ch chan<- *prometheus.Desc) { prometheus.DescribeByCollect(c, ch) }
 
-// Collect implements prometheus.Collector.
+// Collect implements prometheus.Collector. The registry calls it in a goroutine of its own.
 func (c collector) Collect(ch chan<- prometheus.Metric) {
+	defer panics.Contain("counting for the metrics")
 	n, p := c(), page(ch)
 	counter(p, "panics_total", "Panics that were contained: bugs.", panics.Total())
 	for log, lost := range n.lostLines {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/panics"
 	"fastdfs-gateway/internal/upgrade"
 
 	"golang.org/x/sys/unix"
@@ -127,7 +128,10 @@ func (a *App) handOver(next *upgrade.Successor) error {
 	if err := next.Go(); err != nil {
 		return fmt.Errorf("the new process %d has ended when it was to serve: %w", next.PID, err)
 	}
-	a.running.Go(func() { next.Follow(func(path string) { a.forget(cache.Match(path)) }) })
+	a.running.Go(func() {
+		defer panics.Contain("following the purges of the new process")
+		next.Follow(func(path string) { a.forget(cache.Match(path)) })
+	})
 	return nil
 }
 

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"net"
+	"strings"
 	"sync"
 
 	"fastdfs-gateway/internal/origin"
@@ -15,30 +16,37 @@ type waits struct {
 
 	mu    sync.Mutex // guards what follows
 	total int
-	of    map[string]int // by source
+	of    map[string]*int // by source
 }
 
 func newWaits(connections int) *waits {
-	return &waits{most: max(1, connections*3/4), mostOfOne: max(1, connections/2), of: make(map[string]int)}
+	return &waits{most: max(1, connections*3/4), mostOfOne: max(1, connections/2), of: make(map[string]*int)}
 }
 
-// enter counts a request in; leave counts it out. It is false when too many wait.
+// enter counts a request in; leave counts it out. It is false when too many wait. source may be a
+// part of the request's bytes: others wait for the same source when these are used again.
 func (w *waits) enter(source string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.total >= w.most || w.of[source] >= w.mostOfOne {
+	n := w.of[source]
+	if w.total >= w.most || n != nil && *n >= w.mostOfOne {
 		return false
 	}
+	if n == nil {
+		n = new(int)
+		w.of[strings.Clone(source)] = n
+	}
 	w.total++
-	w.of[source]++
+	*n++
 	return true
 }
 
 func (w *waits) leave(source string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	n := w.of[source]
 	w.total--
-	if w.of[source]--; w.of[source] == 0 {
+	if *n--; *n == 0 {
 		delete(w.of, source)
 	}
 }

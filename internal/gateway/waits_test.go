@@ -22,3 +22,16 @@ func TestWaits(t *testing.T) {
 	}
 	require.NotContains(t, w.of, "a")
 }
+
+// TestWaitsOwnNames: the name of a source may be a part of a request whose bytes are used again
+// while others wait for the same source.
+func TestWaitsOwnNames(t *testing.T) {
+	w := newWaits(8)
+	name := []byte("group1")
+	require.True(t, w.enter("group1"))
+	require.True(t, w.enter(bytesString(name)))
+	w.leave(bytesString(name))
+	copy(name, "group2")
+	w.leave("group1")
+	require.Empty(t, w.of)
+}

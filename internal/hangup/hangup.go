@@ -13,6 +13,8 @@ import (
 	"sync"
 	"syscall"
 
+	"fastdfs-gateway/internal/panics"
+
 	"golang.org/x/sys/unix"
 )
 
@@ -27,21 +29,25 @@ type Watcher struct {
 	epoll   func() *os.File // opened by the first call; nil if there is none
 	running sync.WaitGroup
 
-	mu      sync.Mutex // guards the fields below
-	next    uint64
-	waiting map[uint64]func() // callbacks by the number in the event of the kernel
+	mu       sync.Mutex // guards the fields below
+	next     uint64
+	waiting  map[uint64]func() // callbacks by the number in the event of the kernel, 1 and up
+	calling  uint64            // number of the callback that runs; 0 = none
+	returned sync.Cond         // calling has become 0
 }
 
 // New returns a Watcher, which the caller closes.
 func New(log *slog.Logger) *Watcher {
 	w := &Watcher{log: log, waiting: make(map[uint64]func())}
+	w.returned.L = &w.mu
 	w.epoll = sync.OnceValue(w.open)
 	return w
 }
 
-// Watch calls gone, once and from another goroutine, when the client of a connection leaves before
-// stop is called. After stop has returned gone is not called any more, but a call may still be
-// running.
+// Watch calls gone, at most once and from another goroutine, when the client of a connection leaves
+// before stop is called. stop waits for a running call: after stop has returned, gone does not run
+// and is not called any more, so gone may use whatever lives until then. gone must not block, since
+// all connections share one goroutine, and must not call stop. A panic in gone is contained.
 func (w *Watcher) Watch(conn syscall.RawConn, gone func()) (stop func()) {
 	epoll := w.epoll()
 	if epoll == nil {
@@ -57,9 +63,17 @@ func (w *Watcher) Watch(conn syscall.RawConn, gone func()) (stop func()) {
 	control(epoll, conn, unix.EPOLL_CTL_ADD, &event)
 	return func() {
 		control(epoll, conn, unix.EPOLL_CTL_DEL, nil)
-		w.mu.Lock()
-		delete(w.waiting, number)
-		w.mu.Unlock()
+		w.forget(number)
+	}
+}
+
+// forget removes a callback, or waits until a running call has returned.
+func (w *Watcher) forget(number uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.waiting, number)
+	for w.calling == number {
+		w.returned.Wait()
 	}
 }
 
@@ -110,16 +124,32 @@ func (w *Watcher) run(epoll *os.File) {
 			return
 		}
 		for _, e := range events[:n] {
-			number := uint64(uint32(e.Fd)) | uint64(uint32(e.Pad))<<32
-			w.mu.Lock()
-			gone := w.waiting[number]
-			delete(w.waiting, number)
-			w.mu.Unlock()
-			if gone != nil {
-				gone()
-			}
+			w.call(uint64(uint32(e.Fd)) | uint64(uint32(e.Pad))<<32)
 		}
 	}
+}
+
+// call calls the callback with a number, unless it was forgotten.
+func (w *Watcher) call(number uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	gone, waits := w.waiting[number]
+	if !waits {
+		return
+	}
+	delete(w.waiting, number)
+	w.calling = number
+	w.mu.Unlock()
+	contained(gone)
+	w.mu.Lock()
+	w.calling = 0
+	w.returned.Broadcast()
+}
+
+// contained calls a callback, whose panic ends neither the goroutine nor the process.
+func contained(gone func()) {
+	defer panics.Contain("telling that a client has left")
+	gone()
 }
 
 // Close ends the goroutine and waits for it. No client is detected after that.

@@ -3,9 +3,14 @@ package hangup
 import (
 	"log/slog"
 	"net"
+	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"fastdfs-gateway/internal/eventually"
+	"fastdfs-gateway/internal/panics"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -96,4 +101,59 @@ func TestClosed(t *testing.T) {
 	h.Close()
 	stop()
 	h.Watch(rawOf(t, server), func() {})()
+}
+
+// TestStopWaits: a callback may use what its caller gives up after stop. So stop waits for a call
+// that runs, and no call begins after it.
+func TestStopWaits(t *testing.T) {
+	h := New(slog.New(slog.DiscardHandler))
+	defer h.Close()
+	client, server := pair(t)
+	running, end := make(chan struct{}), make(chan struct{})
+	stop := h.Watch(rawOf(t, server), func() { close(running); <-end })
+	require.NoError(t, client.CloseWrite())
+	<-running
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); stop() }()
+	eventually.True(t, func() bool { // the goroutine waits in stop
+		text := make([]byte, 1<<20)
+		return strings.Contains(string(text[:runtime.Stack(text, true)]), "(*Watcher).forget")
+	})
+	select {
+	case <-stopped:
+		t.Fatal("the callback still runs")
+	default:
+	}
+	close(end)
+	<-stopped
+
+	for range 1000 { // the client leaves at the moment of stop
+		client, server := pair(t)
+		over := false // a call after stop is a data race
+		stop := h.Watch(rawOf(t, server), func() { over = true })
+		left := make(chan struct{})
+		go func() { defer close(left); _ = client.CloseWrite() }()
+		stop()
+		over = true
+		<-left
+		_, _ = over, server.Close()
+	}
+	require.Empty(t, h.waiting)
+}
+
+// TestPanicInCallback: a bug in a callback ends neither the process nor the watch of others.
+func TestPanicInCallback(t *testing.T) {
+	h := New(slog.New(slog.DiscardHandler))
+	defer h.Close()
+	before := panics.Total()
+	client, server := pair(t)
+	stop := h.Watch(rawOf(t, server), func() { panic("bug") })
+	require.NoError(t, client.Close())
+	eventually.True(t, func() bool { return panics.Total() == before+1 })
+	stop()
+	client, server = pair(t)
+	gone := make(chan struct{})
+	defer h.Watch(rawOf(t, server), func() { close(gone) })()
+	require.NoError(t, client.Close())
+	<-gone
 }

@@ -89,7 +89,8 @@ func (f *File) wait() (done func(), err error) {
 	if !f.isCached() {
 		name = f.fetcher.Name()
 	}
-	return f.req.Client.Wait(name, func() { f.cancel(ErrClientGone) })
+	cancel := f.cancel // of these fetches: f is used again for other ones
+	return f.req.Client.Wait(name, func() { cancel(ErrClientGone) })
 }
 
 // Open waits for the first bytes of a range (length more than 0), which At gives then: until these

@@ -91,12 +91,15 @@ func (w *Watch[S]) Read(p []byte) (n int, next Found[S], err error) {
 	return n, next, err
 }
 
-// search finds another source. The running Read waits for its end.
+// search finds another source. The running Read waits for its end, also after a panic in one of the
+// functions of Options.
 func (w *Watch[S]) search() {
 	ctx, cancel := context.WithCancel(w.ctx)
 	w.begun <- cancel
 	var next Found[S]
-	if source, err := w.find(ctx); err == nil {
+	defer func() { w.found <- next }()
+	defer panics.Contain("replacing a source")
+	if source, err := w.o.Find(ctx); err == nil {
 		if w.decided.CompareAndSwap(false, true) {
 			next = Found[S]{source, true}
 			w.o.Stop()
@@ -104,11 +107,4 @@ func (w *Watch[S]) search() {
 			w.o.Drop(source)
 		}
 	}
-	w.found <- next
-}
-
-// find calls Options.Find and turns a panic into an error.
-func (w *Watch[S]) find(ctx context.Context) (source S, err error) {
-	defer panics.ToError(&err, "looking for another source")
-	return w.o.Find(ctx)
 }

@@ -137,14 +137,30 @@ func TestEnd(t *testing.T) {
 	})
 }
 
-// TestPanicInFind: a bug in the search does not end the process, and the source is waited for.
-func TestPanicInFind(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, _ := (&fake{takes: []time.Duration{3 * time.Second}}).watch(t.Context(), 0, nil)
-		w.o.Find = func(context.Context) (int, error) { panic("bug") }
-		n, next, err := w.Read(make([]byte, 1))
-		require.NoError(t, err)
-		require.Equal(t, 1, n)
-		require.False(t, next.OK)
-	})
+// TestPanics: a bug in one of the functions does not end the process, nor the read.
+func TestPanics(t *testing.T) {
+	for name, test := range map[string]struct {
+		search time.Duration
+		change func(o *Options[int])
+		next   bool
+	}{
+		"find": {change: func(o *Options[int]) { o.Find = func(context.Context) (int, error) { panic("bug") } }},
+		"stop": {change: func(o *Options[int]) { o.Stop = func() { panic("bug") } }, next: true},
+		"drop": {search: 2 * time.Second, change: func(o *Options[int]) {
+			find := o.Find
+			o.Find = func(context.Context) (int, error) { return find(context.Background()) } // too late
+			o.Drop = func(int) { panic("bug") }
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, _ := (&fake{takes: []time.Duration{3 * time.Second}}).watch(t.Context(), test.search, nil)
+				test.change(&w.o)
+				n, next, err := w.Read(make([]byte, 1))
+				require.NoError(t, err)
+				require.Equal(t, test.next, next.OK)
+				require.Equal(t, !test.next, n == 1)
+			})
+		})
+	}
 }

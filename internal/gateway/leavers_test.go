@@ -1,0 +1,76 @@
+package gateway
+
+import (
+	"context"
+	"io"
+	"math/rand/v2"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/origin"
+	"fastdfs-gateway/internal/panics"
+	"fastdfs-gateway/storage"
+
+	"github.com/stretchr/testify/require"
+)
+
+// hesitant gives way up to twice before each answer, so that clients leave just before and after it.
+type hesitant struct{ fakeProtocol }
+
+func (o *hesitant) Stat(ctx context.Context, w origin.Wanted, s []storage.Server) (storage.Info, error) {
+	for range rand.IntN(3) {
+		runtime.Gosched()
+	}
+	if ctx.Err() != nil {
+		return storage.Info{}, context.Cause(ctx)
+	}
+	return o.fakeProtocol.Stat(ctx, w, s)
+}
+
+// TestHalfClosedWithoutCache: clients that close their side leave at the moment when their requests
+// end. No goroutine of the gateway panics, and no request of another client is ended for them.
+func TestHalfClosedWithoutCache(t *testing.T) {
+	const content = "hello"
+	_, o, remote := edge(t, Options{}, &hesitant{fakeProtocol{content: content}})
+	remote.Cache, remote.Protocol = nil, &hesitant{fakeProtocol{content: content}}
+	o.Origin = origin.NewResolver(remote)
+	r := run(t, o, ServerOptions{MinSendRate: 1, MaxConnectionsPerIP: 1000})
+	before := panics.Total()
+	target := kinds(t, content)["normal"]
+	var wg sync.WaitGroup
+	for i := range 8 {
+		wg.Go(func() {
+			for range 500 {
+				answer, err := r.askOnce(target, i%4 != 0)
+				if i%4 == 0 && (err != nil || !strings.HasSuffix(answer, "\r\n\r\n"+content)) {
+					t.Errorf("a client that stayed got %q, %v", answer, err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.Equal(t, before, panics.Total())
+}
+
+// askOnce asks on a connection of its own, and reads the answer to its end. leaves: it closes its
+// side at once.
+func (r *running) askOnce(target string, leaves bool) (answer string, err error) {
+	c, err := net.Dial("tcp", r.address)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(testTimeout))
+	if _, err := io.WriteString(c, "GET "+target+" HTTP/1.1\r\nHost: gw.test\r\nConnection: close\r\n\r\n"); err != nil {
+		return "", err
+	}
+	if leaves {
+		_ = c.(*net.TCPConn).CloseWrite()
+	}
+	text, err := io.ReadAll(c)
+	return string(text), err
+}
