@@ -16,6 +16,7 @@ import (
 	"fastdfs-gateway/internal/fleet"
 	"fastdfs-gateway/internal/gateway"
 	"fastdfs-gateway/internal/origin"
+	"fastdfs-gateway/internal/panics"
 	"fastdfs-gateway/storage"
 
 	"github.com/coreos/go-systemd/v22/daemon"
@@ -201,7 +202,7 @@ func (a *App) originOf(p *parts, o *gateway.Options) *origin.Resolver {
 	options := originOptions(o, p.remote, p.files)
 	options.Cache, options.Counters = a.cache, &a.fetched
 	if p.fleet != nil {
-		options.WaitApplied = p.fleet.WaitApplied
+		options.Purges = p.fleet
 		options.Owners = func(file string) []string {
 			segment := cache.RankKey(cache.SegmentKey{File: file})
 			return p.fleet.Owners(segment, max(p.cfg.Cache.Copies, 1)+1)
@@ -269,6 +270,7 @@ func (a *App) retire(end func(), busy func() int64) {
 	a.retired[part] = end
 	var check func()
 	check = func() {
+		defer panics.Contain("closing a part that was replaced")
 		if busy != nil && busy() > 0 {
 			time.AfterFunc(retireAfter, check)
 			return

@@ -28,14 +28,14 @@ func TestCurrentWaitsForPurges(t *testing.T) {
 	start(t, b, mb.local())
 	for _, f := range []*Fleet{a, b} {
 		ready(t, f)
-		f.WaitApplied() // at once
+		f.WaitApplied(t.Context()) // at once
 	}
 	mb.take()
 
 	for try := range 10 {
 		relay.Hang()
 		purgeWithout(t, a, tier.MatchFile(testFile), 1, "https://10.0.0.2:8887")
-		eventually.True(t, func() bool { return !b.isCurrent() }, "it cannot be sure any more")
+		eventually.True(t, func() bool { return !b.IsCurrent() }, "it cannot be sure any more")
 		require.Empty(t, mb.take())
 		restored := make(chan struct{})
 		time.AfterFunc(300*time.Millisecond, func() {
@@ -43,7 +43,7 @@ func TestCurrentWaitsForPurges(t *testing.T) {
 			relay.Restore()
 		})
 		began := time.Now()
-		b.WaitApplied()
+		b.WaitApplied(t.Context())
 		waited := time.Since(began)
 		<-restored
 		if waited < catchUpTime {
@@ -54,7 +54,7 @@ func TestCurrentWaitsForPurges(t *testing.T) {
 		var applied []string
 		eventually.True(t, func() bool {
 			applied = append(applied, mb.take()...)
-			return slices.Contains(applied, testFile) && b.isCurrent()
+			return slices.Contains(applied, testFile) && b.IsCurrent()
 		}, "it applies the purge after all")
 	}
 	t.Fatal("it never became current")
@@ -74,18 +74,18 @@ func TestCurrentGivesUp(t *testing.T) {
 	o.Addresses, o.Timeout = []string{relay.Addr()}, testTimeout
 	f := member(t, o, 1)
 	f.purges.confirm = shortConfirm
-	f.WaitApplied() // it was never started: there is nothing that is old
+	f.WaitApplied(t.Context()) // it was never started: there is nothing that is old
 	var m memory
 	start(t, f, m.local())
 	ready(t, f)
 	relay.Hang()
-	eventually.True(t, func() bool { return !f.isCurrent() }, "it cannot be sure any more")
+	eventually.True(t, func() bool { return !f.IsCurrent() }, "it cannot be sure any more")
 	began := time.Now()
-	f.WaitApplied()
+	f.WaitApplied(t.Context())
 	require.GreaterOrEqual(t, time.Since(began), catchUpTime)
 	for range maxFailures {
 		f.breaker.note(errStarted, false)
 	}
-	require.True(t, f.isCurrent(), "redis is known to be away")
+	require.True(t, f.IsCurrent(), "redis is known to be away")
 	relay.Restore()
 }

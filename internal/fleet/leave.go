@@ -75,7 +75,7 @@ func (f *Fleet) Retire() (applied int64, ok bool) {
 	f.local.Store(&l)
 	f.retired.Store(true)
 	began := time.Now()
-	if !f.catchUp(catchUpTime, func() bool { return f.logRead.Load().at.After(began) }) {
+	if !f.catchUp(f.life, catchUpTime, func() bool { return f.logRead.Load().at.After(began) }) {
 		return 0, false
 	}
 	_, err := f.unregister(f.life, f.o.Name, "")

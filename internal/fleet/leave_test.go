@@ -37,7 +37,8 @@ func TestRetire(t *testing.T) {
 	require.True(t, ok)
 	require.Equal(t, f.applied.Load(), applied)
 	require.Equal(t, []string{f.o.Name + leaving, other.o.Name}, registeredNames(t, other))
-	require.True(t, other.catchUp(testTimeout, func() bool { return !other.members.Load().Has(f.o.Advertise) }))
+	require.True(t, other.catchUp(t.Context(), testTimeout,
+		func() bool { return !other.members.Load().Has(f.o.Advertise) }))
 	m.take()
 	gateways, missing, err := other.Purge(t.Context(), "group1/")
 	require.NoError(t, err)
@@ -134,8 +135,8 @@ func TestMovedAnswersNoPeer(t *testing.T) {
 	server.Pause()
 	require.NoError(t, f.Start(Local{Purge: func(cache.Match) {}, Moved: true,
 		Load: func() (int64, error) { return fence + 1, nil }}))
-	require.ErrorIs(t, f.waitFor(fence), cache.ErrNotHere)
+	require.ErrorIs(t, f.waitFor(t.Context(), fence), cache.ErrNotHere)
 	server.Resume()
 	ready(t, f)
-	require.NoError(t, f.waitFor(fence))
+	require.NoError(t, f.waitFor(t.Context(), fence))
 }

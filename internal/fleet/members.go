@@ -129,7 +129,7 @@ func (f *Fleet) peerOf(name string) string {
 	if _, err := parsePeer(name); err != nil || name == f.o.Advertise {
 		return ""
 	}
-	if !f.catchUp(joinTimeout, func() bool { return f.members.Load().Has(name) }) {
+	if !f.catchUp(f.life, joinTimeout, func() bool { return f.members.Load().Has(name) }) {
 		return ""
 	}
 	return name

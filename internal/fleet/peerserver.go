@@ -113,7 +113,7 @@ func (f *Fleet) answer(w http.ResponseWriter, r *http.Request, open PeerOpener) 
 	}
 	var m cache.Meta
 	var body io.ReadCloser
-	if err = f.waitFor(request.Purge); err == nil {
+	if err = f.waitFor(r.Context(), request.Purge); err == nil {
 		m, body, err = open(r.Context(), request.PeerRequest)
 	}
 	status, _ = outcomeOf(err)

@@ -145,24 +145,26 @@ func (f *Fleet) tried(at time.Time) {
 	close(was.next)
 }
 
-// WaitApplied returns when this gateway may answer out of its caches: normally at once. A gateway
-// that was stopped, or cut off from Redis without noticing it, for so long that a purge may have
-// been given up on it, first applies what was purged meanwhile; it waits for that no longer than
-// two seconds, and not at all while Redis is known to be away.
-func (f *Fleet) WaitApplied() { f.catchUp(catchUpTime, f.isCurrent) }
+// WaitApplied returns when this gateway is current. A gateway that was stopped, or cut off from
+// Redis without noticing it, for so long that a purge may have been given up on it, first applies
+// what was purged meanwhile; it waits for that until ctx ends, no longer than two seconds, and not
+// at all while Redis is known to be away.
+func (f *Fleet) WaitApplied(ctx context.Context) { f.catchUp(ctx, catchUpTime, f.IsCurrent) }
 
-// isCurrent tells whether every purge that has returned since the log was read would have waited
-// for this gateway. Behind a process that has its name, that one takes care of it.
-func (f *Fleet) isCurrent() bool {
+// IsCurrent tells whether this gateway may answer out of its caches: every purge that has returned
+// since the log was read would have waited for it. Behind a process that has its name, that one
+// takes care of it. It is normally true.
+func (f *Fleet) IsCurrent() bool {
 	at := f.logRead.Load().at
 	return f.handedOver.Load() || at.IsZero() || time.Since(at) < f.purges.confirm-f.purges.beat || f.breaker.isOpen()
 }
 
 // waitFor returns when this gateway has applied the purge with a fence, and so has all that another
 // one knows; 0 = it knows none.
-func (f *Fleet) waitFor(fence int64) error {
-	f.WaitApplied()
-	if fence > 0 && !f.catchUp(catchUpTime, func() bool { return !f.isMoving() && f.applied.Load() >= fence }) {
+func (f *Fleet) waitFor(ctx context.Context, fence int64) error {
+	f.WaitApplied(ctx)
+	has := func() bool { return !f.isMoving() && f.applied.Load() >= fence }
+	if fence > 0 && !f.catchUp(ctx, catchUpTime, has) {
 		return fmt.Errorf("%w: this gateway has not applied the latest purges", cache.ErrNotHere)
 	}
 	return nil
@@ -174,13 +176,15 @@ func (f *Fleet) isMoving() bool { return f.local.Load().Moved && f.logRead.Load(
 // catchUpTime is how long a request waits for the log of purges to be read.
 const catchUpTime = 2 * time.Second
 
-// catchUp has the log of purges, and the list of members, read until ok is true.
-func (f *Fleet) catchUp(limit time.Duration, ok func() bool) bool {
+// catchUp has the log of purges, and the list of members, read until ok is true or ctx ends, for no
+// longer than limit.
+func (f *Fleet) catchUp(ctx context.Context, limit time.Duration, ok func() bool) bool {
 	if ok() {
 		return true
 	}
-	ctx, cancel := context.WithTimeout(f.life, limit)
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	defer context.AfterFunc(f.life, cancel)()
 	for {
 		next := f.logRead.Load().next
 		switch {

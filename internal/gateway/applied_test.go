@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"net/netip"
 	"testing"
 
@@ -12,6 +13,29 @@ import (
 
 	"github.com/stretchr/testify/require"
 )
+
+// purges is a fleet whose purges are to be applied first.
+type purges struct {
+	waiting chan struct{} // gets a value for each call that waits
+	applied chan struct{} // closed when they are applied
+}
+
+func (p purges) IsCurrent() bool {
+	select {
+	case <-p.applied:
+		return true
+	default:
+		return false
+	}
+}
+
+func (p purges) WaitApplied(ctx context.Context) {
+	p.waiting <- struct{}{}
+	select {
+	case <-p.applied:
+	case <-ctx.Done():
+	}
+}
 
 // TestLocalFilesDoNotWait: a gateway that has to apply purges first answers for the files of this
 // host meanwhile, and for those of other hosts after that.
@@ -28,7 +52,7 @@ func TestLocalFilesDoNotWait(t *testing.T) {
 		Store: files,
 		Origin: origin.NewResolver(origin.Options{
 			Protocol: &fakeProtocol{content: "hello"}, Cache: c, Store: files,
-			WaitApplied: func() { waiting <- struct{}{}; <-applied },
+			Purges: purges{waiting, applied},
 			Sources: origin.NewSources(origin.SourcesOptions{
 				Allow: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8")}}),
 		}),

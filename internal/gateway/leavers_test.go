@@ -18,7 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// hesitant gives way up to twice before each answer, so that clients leave just before and after it.
+// hesitant gives way up to twice before each answer, so that clients leave just before and after
+// it.
 type hesitant struct{ fakeProtocol }
 
 func (o *hesitant) Stat(ctx context.Context, w origin.Wanted, s []storage.Server) (storage.Info, error) {
@@ -65,7 +66,8 @@ func (r *running) askOnce(target string, leaves bool) (answer string, err error)
 	}
 	defer c.Close()
 	_ = c.SetDeadline(time.Now().Add(testTimeout))
-	if _, err := io.WriteString(c, "GET "+target+" HTTP/1.1\r\nHost: gw.test\r\nConnection: close\r\n\r\n"); err != nil {
+	_, err = io.WriteString(c, "GET "+target+" HTTP/1.1\r\nHost: gw.test\r\nConnection: close\r\n\r\n")
+	if err != nil {
 		return "", err
 	}
 	if leaves {

@@ -13,7 +13,9 @@ import (
 
 // findCached is Find for a gateway that keeps what it fetches.
 func (a *Resolver) findCached(r *Request, localErr error) error {
-	a.o.WaitApplied()
+	if err := a.waitApplied(r); err != nil {
+		return err
+	}
 	known, err := a.getFresh(r, localErr)
 	if !errors.Is(err, cache.ErrMiss) {
 		return err
@@ -34,6 +36,22 @@ func (a *Resolver) findCached(r *Request, localErr error) error {
 	r.File.begin(a, r, fetcher)
 	r.File.entry = entry
 	return nil
+}
+
+// waitApplied waits until the cache may be used, as long as the client of a request is there.
+func (a *Resolver) waitApplied(r *Request) error {
+	if a.o.Purges.IsCurrent() {
+		return nil
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	done, err := r.Client.Wait(r.ID.Group, func() { cancel(ErrClientGone) })
+	if err != nil {
+		return err
+	}
+	defer done()
+	a.o.Purges.WaitApplied(ctx)
+	return context.Cause(ctx)
 }
 
 // getFresh answers with what the cache knows, where nothing has to be asked: else it is

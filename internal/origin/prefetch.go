@@ -33,7 +33,7 @@ func (a *Resolver) Prefetch(ctx context.Context, id fdfs.FileID, localErr error,
 func (a *Resolver) prefetch(ctx context.Context, f *fetcher) (size int64, where string, err error) {
 	a.o.Running.Add(1)
 	defer a.o.Running.Add(-1)
-	a.o.WaitApplied()
+	a.o.Purges.WaitApplied(ctx)
 	entry, err := a.o.Cache.Get(ctx, f.wanted.ID.String(), f, cache.GetOptions{})
 	if err != nil {
 		return 0, "", err

@@ -41,9 +41,8 @@ type Options struct {
 	// SyncDelay says how long after its creation a file may still be on its way to this host; nil =
 	// never.
 	SyncDelay func() time.Duration
-	// WaitApplied returns when the cache may be used: at once, except where this gateway was away
-	// and has to apply first what was purged meanwhile. Nil = always.
-	WaitApplied func()
+	// Purges are those of the fleet; nil = the cache may always be used.
+	Purges Purges
 
 	// Running counts the requests whose file is coming from another host: as long as there are
 	// some, the Protocol is in use. Several resolvers may share it; default: one of its own.
@@ -62,6 +61,21 @@ type Store interface {
 	// Deleted tells whether a file that is not there was deleted, and not lost with a disk.
 	Deleted(id fdfs.FileID) bool
 }
+
+// Purges tell when the cache may be used: always, except where this gateway was away and has to
+// apply first what was purged meanwhile.
+type Purges interface {
+	// IsCurrent tells whether the cache may be used now.
+	IsCurrent() bool
+	// WaitApplied waits until then, for a bounded time, or until ctx ends.
+	WaitApplied(ctx context.Context)
+}
+
+// noPurges are the Purges of a gateway without a fleet.
+type noPurges struct{}
+
+func (noPurges) IsCurrent() bool             { return true }
+func (noPurges) WaitApplied(context.Context) {}
 
 // Resolver finds files on other hosts by one set of Options. It is safe for concurrent use.
 type Resolver struct {
@@ -84,8 +98,8 @@ func NewResolver(o Options) *Resolver {
 	if o.SyncDelay == nil {
 		o.SyncDelay = func() time.Duration { return 0 }
 	}
-	if o.WaitApplied == nil {
-		o.WaitApplied = func() {}
+	if o.Purges == nil {
+		o.Purges = noPurges{}
 	}
 	trunks, err := lru.New[string, trunkResult](maxTrunkChecks)
 	if err != nil {
@@ -97,8 +111,8 @@ func NewResolver(o Options) *Resolver {
 // Client is the client that a request comes from.
 type Client interface {
 	// Wait counts the request among those that wait for a source, until done is called. It calls
-	// gone, perhaps more than once and from another goroutine, when the client leaves. The error is
-	// ErrTooManyWaiting.
+	// gone, from another goroutine, when the client leaves before that. gone must not block, and
+	// may still run when done has returned. The error is ErrTooManyWaiting.
 	Wait(source string, gone func()) (done func(), err error)
 	// Hint is the offset of the first byte that will be read, or cache.NoHint.
 	Hint() int64

@@ -1,0 +1,143 @@
+package origin
+
+import (
+	"context"
+	"hash/crc32"
+	"net/netip"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/storage"
+
+	"github.com/stretchr/testify/require"
+)
+
+// late is a Client whose callbacks come after done, as they may.
+type late struct{ gone []func() }
+
+func (l *late) Wait(_ string, gone func()) (func(), error) {
+	l.gone = append(l.gone, gone)
+	return func() {}, nil
+}
+
+func (l *late) Hint() int64 { return cache.NoHint }
+
+// leave makes the callbacks of all waits so far.
+func (l *late) leave() {
+	for _, gone := range l.gone {
+		gone()
+	}
+}
+
+// TestLateCallback: that a client has left is told when its wait is over, and even when the request
+// is used for another client. Nothing of the later one ends.
+func TestLateCallback(t *testing.T) {
+	content := []byte("hello")
+	id, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: fdfs.Source{10, 0, 0, 1}, Created: 1700000000,
+		Size: int64(len(content)), CRC32: crc32.ChecksumIEEE(content), Ext: "txt"})
+	require.NoError(t, err)
+	sources := NewSources(SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}})
+	cached, err := cache.New(cache.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, cached.Close()) })
+	for name, c := range map[string]*cache.Cache{"without a cache": nil, "through the cache": cached} {
+		t.Run(name, func(t *testing.T) {
+			a := NewResolver(Options{Protocol: &oneFile{bytes: content}, Sources: sources, Cache: c})
+			client := &late{}
+			r := &Request{ID: id, Now: time.Now(), Client: client}
+			find := func() {
+				t.Helper()
+				r.ID, r.Now = id, time.Now()
+				_, err := a.Find(r, storage.ErrNoGroup)
+				require.NoError(t, err)
+			}
+			open := func() {
+				t.Helper()
+				_, err := r.File.Open(0, int64(len(content)))
+				require.NoError(t, err)
+			}
+			end := func() {
+				r.File.Close()
+				r.Reset()
+			}
+			find()
+			open()
+			end()
+			client.leave() // the request is in its pool
+
+			find()
+			open()
+			earlier := client.gone
+			end()
+			find()
+			client.gone = earlier
+			client.leave() // the request is one of another client
+			open()
+			client.gone = earlier
+			client.leave()
+			chunk, err := r.File.At(0, int64(len(content)))
+			require.NoError(t, err)
+			require.Positive(t, chunk.Length)
+			if r.File.ctx != nil {
+				require.NoError(t, r.File.ctx.Err(), "cancelled by a client of before")
+			}
+			r.File.Close()
+		})
+	}
+}
+
+// awayPurges are purges that are not applied while a test runs.
+type awayPurges struct{ waits chan struct{} }
+
+func (awayPurges) IsCurrent() bool { return false }
+
+func (p awayPurges) WaitApplied(ctx context.Context) {
+	close(p.waits)
+	<-ctx.Done()
+}
+
+// counting is a Client that counts waits and leaves when it is told to.
+type counting struct {
+	late
+	waiting int
+	full    bool
+}
+
+func (c *counting) Wait(source string, gone func()) (func(), error) {
+	if c.full {
+		return nil, ErrTooManyWaiting
+	}
+	_, _ = c.late.Wait(source, gone)
+	c.waiting++
+	return func() { c.waiting-- }, nil
+}
+
+// TestWaitForPurges: a request that waits until the missed purges are applied counts as waiting,
+// and its wait ends when its client leaves.
+func TestWaitForPurges(t *testing.T) {
+	cached, err := cache.New(cache.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, cached.Close()) })
+	id, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: fdfs.Source{10, 0, 0, 1}, Size: 1, Ext: "txt"})
+	require.NoError(t, err)
+	purges := awayPurges{make(chan struct{})}
+	a := NewResolver(Options{Protocol: &oneFile{}, Cache: cached, Purges: purges,
+		Sources: NewSources(SourcesOptions{Allow: []netip.Prefix{netip.MustParsePrefix("0.0.0.0/0")}})})
+	client := &counting{}
+	found := make(chan error)
+	go func() {
+		_, err := a.Find(&Request{ID: id, Now: time.Now(), Client: client}, storage.ErrNoGroup)
+		found <- err
+	}()
+	<-purges.waits
+	require.Equal(t, 1, client.waiting)
+	client.leave()
+	require.ErrorIs(t, <-found, ErrClientGone)
+	require.Zero(t, client.waiting)
+
+	client.full = true
+	_, err = a.Find(&Request{ID: id, Now: time.Now(), Client: client}, storage.ErrNoGroup)
+	require.ErrorIs(t, err, ErrTooManyWaiting)
+}
