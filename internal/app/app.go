@@ -156,6 +156,7 @@ func (a *App) Start() (err error) {
 	}
 	a.warnOfRights(c.cfg)
 	a.metrics.Registry.MustRegister(a.lockWait, collector(a.counts))
+	a.applied.sync = a.syncPurges
 	load, moved := a.applied.loader(cacheFolder(c.cfg), logOf(&a.parts.Load().fleetOptions))
 	a.joinFleet(a.parts.Load(), load, moved)
 	a.server = gateway.NewServer(a.serverOptions(c.cfg), handler)

@@ -18,7 +18,8 @@ import (
 // overwritten in place: after a power failure there is this number or one before it. A file that is
 // renamed may be empty then, which would drop all that is stored.
 type appliedFile struct {
-	folder string // empty = there is no cache on disk
+	folder string       // empty = there is no cache on disk
+	sync   func() error // returns when the purges that were applied survive a power failure
 
 	mu     sync.Mutex // guards what follows, and the file
 	paused bool
@@ -78,6 +79,9 @@ func (p *appliedFile) store(n int64) error {
 	defer p.mu.Unlock()
 	if p.paused {
 		return nil
+	}
+	if err := p.sync(); err != nil {
+		return err
 	}
 	return p.in(func(folder *os.Root) error {
 		f, err := folder.OpenFile(appliedName, os.O_WRONLY|os.O_CREATE, 0o600)

@@ -15,7 +15,7 @@ import (
 // TestAppliedFile: the number is overwritten in place, since a file that is renamed may be empty
 // after a power failure. That of an earlier version, which was shorter, is read and replaced.
 func TestAppliedFile(t *testing.T) {
-	p := appliedFile{folder: t.TempDir()}
+	p := appliedFile{folder: t.TempDir(), sync: func() error { return nil }}
 	p.follow("0123456789abcdef")
 	path := filepath.Join(p.folder, appliedName)
 	_, err := p.load()

@@ -134,7 +134,19 @@ func (a *App) forget(m cache.Match) int {
 	return n
 }
 
-// purge makes all gateways of the fleet forget files.
+// syncPurges returns when what this gateway has dropped survives a power failure.
+func (a *App) syncPurges() error {
+	if a.cache == nil {
+		return nil
+	}
+	if err := a.cache.SyncPurges(); err != nil {
+		return fmt.Errorf("the purge may be lost in a power failure: %w", err)
+	}
+	return nil
+}
+
+// purge makes all gateways of the fleet forget files. Where no fleet notes the purge, it is not
+// complete before it survives a power failure.
 func (a *App) purge(ctx context.Context, what admin.PurgeTarget) (admin.Purged, error) {
 	match, err := matchOf(what)
 	if err != nil {
@@ -143,6 +155,9 @@ func (a *App) purge(ctx context.Context, what admin.PurgeTarget) (admin.Purged, 
 	f := a.fleet()
 	if f == nil {
 		dropped := a.forget(match)
+		if err := a.syncPurges(); err != nil {
+			return admin.Purged{}, err
+		}
 		if a.upgrade.done.Load() { // what is on disk may be another process's since
 			return admin.Purged{}, errUpgrading
 		}
@@ -156,6 +171,9 @@ func (a *App) purge(ctx context.Context, what admin.PurgeTarget) (admin.Purged, 
 		return admin.Purged{Missing: []string{"none has begun: " + err.Error()}}, nil
 	}
 	if errors.Is(err, cache.ErrFleetDown) {
+		if err := a.syncPurges(); err != nil {
+			return admin.Purged{}, err
+		}
 		return admin.Purged{Gateways: 1, Missing: []string{"all others: redis cannot be reached"}}, nil
 	}
 	return admin.Purged{Gateways: gateways, Missing: missing}, err

@@ -252,10 +252,20 @@ func (c *Cache) Close() error {
 
 // Purge forgets the files that are meant: the facts about them, and their content. Fills for them
 // go on for those that wait already, but what they bring is not kept. It returns the number of
-// entries that were dropped.
+// entries that were dropped. SyncPurges, behind one purge or many, lets them survive a power
+// failure.
 func (c *Cache) Purge(m Match) int {
 	c.invalidate(m, nil)
 	return c.metas.drop(m) + c.tiers.Drop(m)
+}
+
+// SyncPurges returns when nothing that was purged is on disk again after a power failure. It waits
+// for the disk, and calls at the same time share that.
+func (c *Cache) SyncPurges() error {
+	if c.disk == nil {
+		return nil
+	}
+	return c.disk.Sync()
 }
 
 // groupOf is the group of a file.

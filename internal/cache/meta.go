@@ -1,13 +1,13 @@
 package cache
 
 import (
-	"math"
+	"container/list"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/golang-lru/v2/simplelru"
+	"fastdfs-gateway/internal/cache/tier"
 )
 
 // What the bookkeeping of a record takes, in bytes, a memo of the user's included, and what the sum
@@ -49,6 +49,7 @@ type metaRecord struct {
 	sums    sums
 	useless bool // a storage has said otherwise
 	bytes   int64
+	use     *list.Element // of recordList
 
 	memo atomic.Pointer[any] // see Entry.Memo
 }
@@ -59,16 +60,12 @@ type metaCache struct {
 
 	mu   sync.Mutex // guards what follows and the records
 	max  int64
-	list *simplelru.LRU[string, *metaRecord]
+	list *recordList
 	used int64
 }
 
 func newMetaCache(o *Options, most int64) *metaCache {
-	list, err := simplelru.NewLRU[string, *metaRecord](math.MaxInt, nil)
-	if err != nil {
-		panic("BUG: " + err.Error())
-	}
-	r := &metaCache{list: list}
+	r := &metaCache{list: newRecordList()}
 	r.adjust(o, most)
 	return r
 }
@@ -85,8 +82,7 @@ func (r *metaCache) adjust(o *Options, most int64) {
 // shrink evicts what is too much. mu is held.
 func (r *metaCache) shrink() {
 	for r.used > r.max && r.list.Len() > 1 {
-		_, oldest, _ := r.list.RemoveOldest()
-		r.used -= oldest.bytes
+		r.remove(r.list.Oldest())
 	}
 }
 
@@ -207,7 +203,7 @@ func (r *metaCache) put(file string, m Meta) (wasThere bool) {
 		rec.sums.expect(m.Version)
 	}
 	rec.bytes += sumCost * rec.sums.expected
-	r.list.Add(file, rec)
+	r.list.Add(rec)
 	r.used += rec.bytes
 	r.shrink()
 	return wasThere
@@ -216,7 +212,7 @@ func (r *metaCache) put(file string, m Meta) (wasThere bool) {
 // remove drops a record. mu is held.
 func (r *metaCache) remove(rec *metaRecord) {
 	r.used -= rec.bytes
-	r.list.Remove(rec.file)
+	r.list.Remove(rec)
 }
 
 // failed notes that asking for the facts has failed.
@@ -237,17 +233,24 @@ func (r *metaCache) distrust(file string, v Version) {
 	}
 }
 
-// drop drops the records that are meant.
+// drop drops the records that are meant. One of a file costs no walk; others may look up records
+// during that of a folder.
 func (r *metaCache) drop(m Match) (n int) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, file := range r.list.Keys() {
-		if m.Matches(file) {
-			rec, _ := r.list.Peek(file)
+	if m.IsFile() {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if rec, ok := r.list.Peek(string(m)); ok {
 			r.remove(rec)
 			n++
 		}
+		return n
 	}
+	tier.Walk(&r.mu, r.list.records, func(file string, rec *metaRecord) {
+		if m.Matches(file) {
+			r.remove(rec)
+			n++
+		}
+	})
 	return n
 }
 

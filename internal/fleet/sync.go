@@ -19,7 +19,9 @@ type Local struct {
 	Purge func(cache.Match)
 	// Load and Store keep the number of the last purge that was applied beside a disk tier, where
 	// there is one: so that a gateway which starts again need not drop it all. Load is an error
-	// when no number was stored. Both nil: there is no disk tier.
+	// when no number was stored. Store comes once behind several calls of Purge, before any of them
+	// is confirmed to other gateways; it returns when they survive a power failure. Both nil: there
+	// is no disk tier.
 	Load  func() (int64, error)
 	Store func(int64) error
 	// Moved: the number of Load may be of another log, all of whose purges were applied. Where the
@@ -215,15 +217,25 @@ func (f *Fleet) sync(ctx context.Context) (err error) {
 			f.tried(began)
 			return nil
 		}
-		for _, p := range purges {
-			fence, path, ok := strings.Cut(p, " ")
-			n := parseFence(fence)
-			if !ok || n <= f.applied.Load() {
-				return fmt.Errorf("cannot understand %q in the log of purges", p)
-			}
-			f.apply(n, path)
+		err = f.applyAll(purges)
+		f.note() // once for all of them: it waits for the disk
+		if err != nil {
+			return err
 		}
 	}
+}
+
+// applyAll drops what was purged, in order.
+func (f *Fleet) applyAll(purges []string) error {
+	for _, p := range purges {
+		fence, path, ok := strings.Cut(p, " ")
+		n := parseFence(fence)
+		if !ok || n <= f.applied.Load() {
+			return fmt.Errorf("cannot understand %q in the log of purges", p)
+		}
+		f.apply(n, path)
+	}
+	return nil
 }
 
 // exchange runs the script: it confirms what was applied, takes the list of members, and returns
@@ -276,14 +288,13 @@ func texts(list any) (texts []string) {
 	return texts
 }
 
-// apply drops what was purged and notes it. Requests to peers carry the purge from before that on:
+// apply drops what was purged. Requests to peers carry the purge from before that on:
 // what is asked for from now on is to be newer.
 func (f *Fleet) apply(fence int64, path string) {
 	local := f.local.Load()
 	f.seen.Store(fence)
 	local.Purge(cache.Match(path))
 	f.applied.Store(fence)
-	f.note()
 }
 
 // note stores the number of the last purge that was applied beside the disk tier.

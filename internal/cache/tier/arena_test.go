@@ -213,8 +213,8 @@ func TestMovedMeanwhile(t *testing.T) {
 	before, after := numbered(1, ChunkSize), numbered(2, ChunkSize)
 	after.Key = before.Key
 	require.True(t, m.Put(before))
-	k, ok := m.find(before.Key)
-	require.True(t, ok)
+	k := m.find(before.Key)
+	require.NotNil(t, k)
 	require.True(t, m.movesLocked(k))
 	require.True(t, m.Put(after))
 	p := m.move(k, before)
@@ -274,19 +274,24 @@ func TestMemoryCounts(t *testing.T) {
 func (m *Memory) requireCounted(t *testing.T, reserved int64) {
 	t.Helper()
 	var used, recent, placed, stood int64
-	for _, k := range m.recent.Values() {
-		used, recent = used+k.cost, recent+k.cost
+	listed := m.recent.Len() + m.frequent.Len() + m.ghosts.Len()
+	for file := range m.all {
+		m.all.each(file, func(_ Key, k *kept) {
+			listed--
+			switch k.list {
+			case &m.ghosts:
+				used, stood = used+ghostCost(k.key), stood+k.cost
+				return
+			case &m.recent:
+				recent += k.cost
+			}
+			used += k.cost
+			if k.place != nil {
+				placed += arenaCost(k.place.length)
+			}
+		})
 	}
-	for _, k := range m.frequent.Values() {
-		used += k.cost
-		if k.place != nil {
-			placed += arenaCost(k.place.length)
-		}
-	}
-	for _, key := range m.ghosts.Keys() {
-		cost, _ := m.ghosts.Peek(key)
-		used, stood = used+ghostCost(key), stood+cost
-	}
+	require.Zero(t, listed)
 	require.Equal(t, []int64{used, recent, stood, reserved, placed + m.lingering},
 		[]int64{m.used, m.recentUsed, m.ghostsStood, m.reserved, m.arena.resident(t)})
 }

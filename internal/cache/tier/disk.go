@@ -44,9 +44,9 @@ type DiskOptions struct {
 //   - What is torn or of another format is removed when it is met, if it has the name of a
 //     segment. Nothing else is ever removed.
 //
-// At start the list of what is there is made in the background, oldest first to go; until it is
-// complete a segment that is not listed is looked for by its name. An entry takes about 250 bytes
-// of memory, and 80 more when it was used.
+// At start the list of what is there is made in the background, oldest first to go. The names in
+// one of the 256 folders are read before that where a segment in it is asked for, or purged. An
+// entry takes about 250 bytes of memory, and 80 more when it was used.
 //
 // A disk that cannot be written to gets no writes, and one that cannot be read no reads, for
 // DiskOptions.Retry, or up to a quarter less; then the next one is the test whether it works again.
@@ -63,19 +63,20 @@ type Disk struct {
 	inPageCache pageCache
 	rechecks    allowance
 	released    atomic.Bool // another process may have the folder
-	removals    [folders]removals
+	folders     [folders]folder
+	named       atomic.Bool // all folders are
+	syncing     sync.Mutex  // held by Sync
 
 	mu      sync.Mutex // guards what follows, and the fields of entries that are not atomic
 	writing backoff.State
 	reading backoff.State
 	index   index
-	listed  bool         // the index is complete
-	pending map[Key]*job // to be written, and not dropped
-	active  *job         // being written; one that was dropped meanwhile, until its file is gone again
-	queued  int64        // bytes of the jobs that are not over, also of those that were dropped
-	writes  int64        // bytes of the budget for what is being written
-	drops   uint64       // calls of Drop so far: what was looked up before one may be what it dropped
-	stats   Stats        // what is counted
+	listed  bool       // the size of every entry is known
+	pending files[job] // to be written, and not dropped
+	active  *job       // being written; one that was dropped meanwhile, until its file is gone again
+	queued  int64      // bytes of the jobs that are not over, also of those that were dropped
+	writes  int64      // bytes of the budget for what is being written
+	stats   Stats      // what is counted
 }
 
 var _ Tier = (*Disk)(nil)
@@ -102,7 +103,7 @@ func OpenDisk(o DiskOptions) (*Disk, error) {
 		return nil, fmt.Errorf("cannot use %q for the cache: %w", o.Path, err)
 	}
 	d := &Disk{o: o, root: root, jobs: make(chan *job, maxJobs), index: newIndex(),
-		pending: make(map[Key]*job)}
+		pending: make(files[job])}
 	d.life, d.end = context.WithCancel(context.Background())
 	d.inPageCache = d.findPageCache()
 	d.tasks.Go(d.write)
@@ -139,11 +140,11 @@ func (d *Disk) path(key Key) string {
 
 // Get implements Tier.
 func (d *Disk) Get(key Key, v Version, touch bool) (View, bool) {
-	if !d.isReady() {
+	if !d.isReady() || !d.isNamed(key.File) {
 		return View{}, false
 	}
-	view, was, drops, known := d.look(key, v, touch)
-	if known {
+	view, was := d.look(key, v, touch)
+	if was == nil {
 		return view, view != View{}
 	}
 	f := d.open(key, was)
@@ -154,31 +155,31 @@ func (d *Disk) Get(key Key, v Version, touch bool) (View, bool) {
 		d.discard(f, was)
 		return View{}, false
 	}
-	return d.admit(f, drops, touch)
+	return d.admit(f, was, touch)
 }
 
-// look finds out what can be told without looking at the disk. What it does not know may be in a
-// file; was, the entry that there is now, is for open, and drops for admit.
-func (d *Disk) look(key Key, v Version, touch bool) (view View, was *entry, drops uint64, known bool) {
+// look finds a segment that is open, or waits to be written. was is the entry of one whose file is
+// to be opened; nil: view is all there is.
+func (d *Disk) look(key Key, v Version, touch bool) (view View, was *entry) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if j := d.pending[key]; j != nil {
+	if j := d.pending.get(key); j != nil {
 		if j.segment.Version == v {
-			return View{segment: j.segment}, nil, 0, true
+			return View{segment: j.segment}, nil
 		}
 		j.dropped = true
-		delete(d.pending, key)
-		return View{}, nil, 0, true
+		d.pending.remove(key)
+		return View{}, nil
 	}
 	e := d.index.get(key, touch)
 	switch {
-	case isOff(&d.reading), d.isActive(key), e == nil && d.listed: // what is active and not pending was dropped
-		return View{}, nil, 0, true
-	case e != nil && e.file != nil && e.file.header.version == v:
+	case e == nil, isOff(&d.reading), d.isActive(key): // what is active and not pending was dropped
+		return View{}, nil
+	case e.file != nil && e.file.header.version == v:
 		e.file.users++
-		return View{file: e.file}, nil, 0, true
+		return View{file: e.file}, nil
 	}
-	return View{}, e, d.drops, false
+	return View{}, e
 }
 
 // isActive tells whether a segment is being written. mu is held.
@@ -197,16 +198,14 @@ func (d *Disk) open(key Key, was *entry) *openFile {
 	case err == nil:
 		return f
 	case errors.Is(err, fs.ErrNotExist):
-		if was != nil {
-			d.forget(key, was)
-		}
+		d.forget(key, was)
 	case errors.Is(err, errFormat):
 		d.o.Logger.Warn("removed a file from the cache", "path", path, "err", err)
 		d.mu.Lock()
 		d.stats.Damaged++
-		d.index.remove(key)
+		d.index.leave(key)
 		d.mu.Unlock()
-		d.unlink(path)
+		d.unlink(key)
 	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
 		// that is not the disk's fault
 	default:
@@ -215,19 +214,17 @@ func (d *Disk) open(key Key, was *entry) *openFile {
 	return nil
 }
 
-// admit makes an opened file the one that its entry is read through.
-func (d *Disk) admit(f *openFile, drops uint64, touch bool) (View, bool) {
+// admit makes an opened file the one that its entry is read through, unless that is not was any
+// more: then the segment was purged, evicted or replaced while its file was opened.
+func (d *Disk) admit(f *openFile, was *entry, touch bool) (View, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.drops != drops {
+	e := d.index.get(f.header.key, touch)
+	if e == nil || e != was {
 		f.close()
 		return View{}, false
 	}
-	e := d.index.get(f.header.key, touch)
-	if e == nil {
-		e = &entry{bytes: onDisk(f.header.size + f.header.length)}
-		d.index.add(f.header.key, e)
-	}
+	d.index.size(e, onDisk(f.header.size+f.header.length), &d.index.live)
 	if e.file != nil && e.file.header.version == f.header.version { // another reader was quicker
 		f.close()
 		e.file.users++
@@ -242,19 +239,28 @@ func (d *Disk) admit(f *openFile, drops uint64, touch bool) (View, bool) {
 	return View{file: f}, true
 }
 
+// isCurrent tells whether a view is of a file that its entry is read through: it was not purged
+// since.
+func (d *Disk) isCurrent(f *openFile) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	e := d.index.get(f.header.key, false)
+	return e != nil && e.file == f
+}
+
 // discard removes an opened file of another version than the one that is wanted, unless there is
 // something newer in its place by now: another entry than was, or one that is being written.
 func (d *Disk) discard(f *openFile, was *entry) {
 	key := f.header.key
 	d.mu.Lock()
-	mine := d.index.get(key, false) == was && d.pending[key] == nil && !d.isActive(key)
+	mine := d.index.get(key, false) == was && d.pending.get(key) == nil && !d.isActive(key)
 	if mine {
-		d.index.remove(key)
+		d.index.leave(key)
 	}
 	d.mu.Unlock()
 	f.close()
 	if mine {
-		d.unlink(f.path)
+		d.unlink(key)
 	}
 }
 
@@ -273,11 +279,11 @@ func (d *Disk) isReady() bool {
 
 // Holds implements Tier.
 func (d *Disk) Holds(key Key) (Version, bool) {
-	if !d.isReady() {
+	if !d.isReady() || !d.isNamed(key.File) {
 		return Version{}, false
 	}
 	d.mu.Lock()
-	j, e, listed := d.pending[key], d.index.get(key, false), d.listed
+	j, e := d.pending.get(key), d.index.get(key, false)
 	var open *openFile
 	if e != nil {
 		open = e.file
@@ -287,7 +293,7 @@ func (d *Disk) Holds(key Key) (Version, bool) {
 	switch {
 	case j != nil:
 		return j.segment.Version, true
-	case off, e == nil && listed:
+	case off, e == nil:
 		return Version{}, false
 	case open != nil:
 		return open.header.version, true
@@ -300,33 +306,12 @@ func (d *Disk) Holds(key Key) (Version, bool) {
 	return f.header.version, true
 }
 
-// forget drops an entry from the index; where only is not nil, when it is that one.
+// forget drops an entry from the index when it is that one.
 func (d *Disk) forget(key Key, only *entry) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if e := d.index.get(key, false); e != nil && (only == nil || only == e) {
+	if d.index.get(key, false) == only {
 		d.index.remove(key)
-	}
-}
-
-// unlink removes a file. That it is gone already is well.
-func (d *Disk) unlink(path string) {
-	if d.released.Load() {
-		return // by now it may be another process's
-	}
-	err := d.o.failure("remove")
-	if err == nil {
-		err = d.remove(path)
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		d.failed(&d.writing, "cannot remove from the cache's disk", err)
-	}
-}
-
-// unlinkAll removes the files of segments that were evicted.
-func (d *Disk) unlinkAll(keys []Key) {
-	for _, key := range keys {
-		d.unlink(d.path(key))
 	}
 }
 

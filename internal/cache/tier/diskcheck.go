@@ -146,7 +146,7 @@ func (f *openFile) damaged(why string) error {
 	e := d.index.get(f.header.key, false)
 	mine := e == f.entry
 	if mine {
-		d.index.remove(f.header.key)
+		d.index.leave(f.header.key)
 		d.stats.Damaged++
 	}
 	if f.entry.file == f {
@@ -154,7 +154,7 @@ func (f *openFile) damaged(why string) error {
 	}
 	d.mu.Unlock()
 	if mine {
-		d.unlink(f.path)
+		d.unlink(f.header.key)
 		d.o.Logger.Warn("removed a file from the cache", "path", f.path, "err", why)
 	}
 	return fmt.Errorf("%w: %q: %s", ErrDamaged, f.path, why)

@@ -23,7 +23,7 @@ type openFile struct {
 }
 
 // openSegment opens a file and checks its header. It must hold the segment that its name says. was
-// is the entry that there is, or nil.
+// is the entry that there is.
 func openSegment(d *Disk, path string, key Key, was *entry) (_ *openFile, err error) {
 	if err := d.o.failure("open"); err != nil {
 		return nil, err
@@ -44,10 +44,8 @@ func openSegment(d *Disk, path string, key Key, was *entry) (_ *openFile, err er
 	if stat.Mode&unix.S_IFMT != unix.S_IFREG {
 		return nil, fmt.Errorf("%w: no regular file", errFormat)
 	}
-	if was != nil {
-		if c := was.checks.Load(); c != nil && c.inode == stat.Ino {
-			c.review(d.inPageCache, int(file.Fd()), stat.Size)
-		}
+	if c := was.checks.Load(); c != nil && c.inode == stat.Ino {
+		c.review(d.inPageCache, int(file.Fd()), stat.Size)
 	}
 	var buf [maxHeader]byte
 	n, err := file.ReadAt(buf[:], 0)

@@ -1,80 +1,114 @@
 package tier
 
 import (
-	"slices"
+	"container/list"
 	"sync/atomic"
-
-	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
 // entry is what is known of a segment on disk. Its fields are guarded by Disk.mu.
 type entry struct {
+	key    Key
 	bytes  int64                  // that it takes of the budget
 	file   *openFile              // while it is used
 	checks atomic.Pointer[checks] // of the file that was opened last; nil before; read without the lock
+	list   *list.List             // the one that it is in; nil: its file was found at start, and not looked at
+	use    *list.Element          // its place there
 }
 
-// index lists what is on disk by use. What the process found there at start is in old, and goes
-// first; what it has used or written is in live.
+// index lists the segments on disk by file, and those of known size by use. Those that the process
+// found there at start are in old, and go first; those that it has used or written are in live.
 type index struct {
-	live, old *simplelru.LRU[Key, *entry]
-	used      int64
+	all       files[entry]
+	live, old list.List // of *entry, the one that was used last at the front
+	used      int64     // bytes of those in the lists
+	// leaving are segments that are no entries any more, and whose files are to be removed: that is
+	// about to happen, or has failed.
+	leaving files[Key]
 }
 
-func newIndex() index { return index{live: newLRU[Key, *entry](), old: newLRU[Key, *entry]()} }
+func newIndex() index { return index{all: make(files[entry]), leaving: make(files[Key])} }
 
+// len is the number of the entries whose size is known.
 func (x *index) len() int { return x.live.Len() + x.old.Len() }
 
 // get finds an entry, or gives nil; touch counts as use.
 func (x *index) get(key Key, touch bool) *entry {
-	e, ok := x.live.Peek(key)
-	if !ok {
-		e, ok = x.old.Peek(key)
+	e := x.all.get(key)
+	if e == nil || !touch {
+		return e
 	}
-	if ok && touch {
-		x.old.Remove(key)
-		x.live.Add(key, e)
+	switch e.list {
+	case &x.live:
+		x.live.MoveToFront(e.use)
+	case &x.old:
+		x.old.Remove(e.use)
+		x.push(e, &x.live)
 	}
 	return e
 }
 
+// push puts an entry at the front of a list.
+func (x *index) push(e *entry, l *list.List) { e.list, e.use = l, l.PushFront(e) }
+
 // add puts an entry in the place of the one that is there.
-func (x *index) add(key Key, e *entry) {
-	x.remove(key)
-	x.live.Add(key, e)
-	x.used += e.bytes
+func (x *index) add(e *entry) {
+	x.remove(e.key)
+	x.leaving.remove(e.key)
+	x.all.set(e.key, e)
+	x.size(e, e.bytes, &x.live)
 }
 
-// addOld adds what was found at start, in the order of its last use, unless there is something
-// newer.
-func (x *index) addOld(key Key, e *entry) {
-	if x.get(key, false) == nil {
-		x.old.Add(key, e)
-		x.used += e.bytes
+// addName adds an entry for a file that was found at start, unless there is something newer.
+func (x *index) addName(key Key) *entry {
+	if x.all.get(key) != nil || x.leaving.get(key) != nil {
+		return nil
+	}
+	e := &entry{key: key}
+	x.all.set(key, e)
+	return e
+}
+
+// size puts an entry of addName into a list, unless it is in one.
+func (x *index) size(e *entry, bytes int64, l *list.List) {
+	if e.list == nil {
+		e.bytes = bytes
+		x.used += bytes
+		x.push(e, l)
 	}
 }
 
 func (x *index) remove(key Key) {
-	if e := x.get(key, false); e != nil {
-		x.used -= e.bytes
-		x.live.Remove(key)
-		x.old.Remove(key)
+	if e := x.all.get(key); e != nil {
+		x.all.remove(key)
+		if e.list != nil {
+			e.list.Remove(e.use)
+			x.used -= e.bytes
+		}
 	}
 }
 
-// oldest takes out the entry that was not used for the longest time.
-func (x *index) oldest() (Key, bool) {
-	key, _, ok := x.old.GetOldest()
-	if !ok {
-		key, _, ok = x.live.GetOldest()
-	}
-	if ok {
-		x.remove(key)
-	}
-	return key, ok
+// leave removes a segment whose file is to be removed.
+func (x *index) leave(key Key) {
+	x.remove(key)
+	x.leaving.set(key, &key)
 }
 
-// keys lists what matches.
-func (x *index) keys(m Match) []Key {
-	return slices.DeleteFunc(append(x.old.Keys(), x.live.Keys()...), func(key Key) bool { return !m.Matches(key.File) })
+// leaveFile does that for all segments of a file, and adds their keys to those whose files are to
+// be removed.
+func (x *index) leaveFile(file string, keys []Key) []Key {
+	x.all.each(file, func(key Key, _ *entry) { x.leave(key) })
+	x.leaving.each(file, func(key Key, _ *Key) { keys = append(keys, key) })
+	return keys
+}
+
+// oldest is the entry that was not used for the longest time, or nil.
+func (x *index) oldest() *entry {
+	at := x.old.Back()
+	if at == nil {
+		at = x.live.Back()
+	}
+	if at == nil {
+		return nil
+	}
+	return at.Value.(*entry)
 }

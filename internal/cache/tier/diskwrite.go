@@ -30,7 +30,7 @@ func (d *Disk) Put(s *Segment) bool {
 	path, size := d.path(s.Key), s.Length()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	before := d.pending[s.Key]
+	before := d.pending.get(s.Key)
 	switch {
 	case path == "" || size == 0 || s.RoomOnDisk() > d.o.Max:
 		return false
@@ -50,7 +50,7 @@ func (d *Disk) Put(s *Segment) bool {
 	if before != nil {
 		before.dropped = true
 	}
-	d.pending[s.Key] = j
+	d.pending.set(s.Key, j)
 	d.queued += size
 	return true
 }
@@ -78,7 +78,7 @@ func (d *Disk) store(j *job) {
 	if d.stored(j, err) {
 		return
 	}
-	d.unlink(j.path)
+	d.unlink(j.segment.Key)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	d.active = nil
@@ -92,14 +92,15 @@ func (d *Disk) stored(j *job, err error) bool {
 	key := j.segment.Key
 	d.writes = 0
 	d.queued -= j.segment.Length()
-	if d.pending[key] == j {
-		delete(d.pending, key)
+	if d.pending.get(key) == j {
+		d.pending.remove(key)
 	}
 	switch {
 	case err == nil && j.dropped:
+		d.index.leave(key)
 		return false
 	case err == nil:
-		d.index.add(key, &entry{bytes: j.segment.RoomOnDisk()})
+		d.index.add(&entry{key: key, bytes: j.segment.RoomOnDisk()})
 	case !j.dropped:
 		d.stats.Skipped++
 	}
@@ -112,11 +113,12 @@ func (d *Disk) stored(j *job, err error) bool {
 func (d *Disk) evict() []Key {
 	var victims []Key
 	for d.index.used+d.writes > d.o.Max {
-		key, ok := d.index.oldest()
-		if !ok {
+		e := d.index.oldest()
+		if e == nil {
 			break
 		}
-		victims = append(victims, key)
+		d.index.leave(e.key)
+		victims = append(victims, e.key)
 		d.stats.Evicted++
 	}
 	return victims

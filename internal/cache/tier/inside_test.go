@@ -24,8 +24,8 @@ func (d *Disk) Settle() {
 	for {
 		d.mu.Lock()
 		var some *job
-		for _, j := range d.pending {
-			some = j
+		for file := range d.pending {
+			d.pending.each(file, func(_ Key, j *job) { some = j })
 		}
 		d.mu.Unlock()
 		if some == nil {
@@ -155,9 +155,7 @@ func whileRemoved(t *testing.T, do func(d *Disk, dropped *Segment, writes *atomi
 		close(write)
 		synctest.Wait()
 		require.FileExists(t, filepath.Join(path, d.path(s.Key)))
-		d.mu.Lock()
-		d.listed = false // so that files are looked for by their names
-		d.mu.Unlock()
+		d.folders[folderOf(s.File)].named.Store(false) // so that the names of the files are read again
 		do(d, s, &writes)
 		close(remove)
 		synctest.Wait()
@@ -321,11 +319,11 @@ func TestMissForgetsNoNewerEntry(t *testing.T) {
 	d, err := OpenDisk(DiskOptions{Path: t.TempDir()})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
-	key, newer := Key{File: "a"}, &entry{bytes: 1}
+	key := Key{File: "a"}
+	newer := &entry{key: key, bytes: 1}
 	d.mu.Lock()
-	d.index.add(key, newer)
+	d.index.add(newer)
 	d.mu.Unlock()
-	require.Nil(t, d.open(key, nil))
 	require.Nil(t, d.open(key, &entry{}))
 	require.Equal(t, 1, d.Stats().Entries)
 	require.Nil(t, d.open(key, newer))
@@ -349,8 +347,8 @@ func TestDiscardSparesNewer(t *testing.T) {
 		return v
 	}
 	put(1)
-	_, was, _, known := d.look(Key{File: "a"}, Version{Size: 10, ModTime: 2}, true)
-	require.False(t, known)
+	_, was := d.look(Key{File: "a"}, Version{Size: 10, ModTime: 2}, true)
+	require.NotNil(t, was)
 	f := d.open(Key{File: "a"}, was)
 	require.NotNil(t, f)
 	newer := put(2)
@@ -386,9 +384,9 @@ func FuzzName(f *testing.F) {
 	})
 }
 
-// TestDropSyncsWhatWasRemoved: a purge of a folder waits for the disk where a file was removed
-// since the last one, and not in all 256 folders: a gateway may have missed thousands of purges.
-func TestDropSyncsWhatWasRemoved(t *testing.T) {
+// TestSyncOfWhatWasRemoved: behind a purge the folders are synced from which a file was removed
+// since the last one, and not all 256: a gateway may have missed thousands of purges.
+func TestSyncOfWhatWasRemoved(t *testing.T) {
 	var syncs atomic.Int64
 	failing := false
 	d, err := OpenDisk(DiskOptions{Path: t.TempDir(), failure: func(op string) error {
@@ -407,6 +405,8 @@ func TestDropSyncsWhatWasRemoved(t *testing.T) {
 		t.Helper()
 		syncs.Store(0)
 		d.Drop(m)
+		require.Zero(t, syncs.Load(), "a purge by itself waits for no disk")
+		require.Equal(t, failing, d.Sync() != nil)
 		require.Equal(t, n, syncs.Load())
 	}
 	put := func(file string) {
@@ -420,7 +420,10 @@ func TestDropSyncsWhatWasRemoved(t *testing.T) {
 	put("group1/b")
 	drops(2, MatchFolder("group1"))
 	put("group1/a")
-	d.unlink(d.path(Key{File: "group1/a"})) // as when it is evicted
+	d.mu.Lock()
+	d.index.leave(Key{File: "group1/a"}) // as when it is evicted
+	d.mu.Unlock()
+	d.unlink(Key{File: "group1/a"})
 	failing = true
 	drops(1, MatchFile("group1/a"))
 	failing = false

@@ -1,16 +1,15 @@
 package tier
 
 import (
+	"container/list"
 	"sync"
-
-	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
 // What the bookkeeping of an entry takes, in bytes: the list element, the map's slot, the kept and
 // the Segment; a test compares it with what the process really takes.
 const (
 	segmentCost = 288
-	ghostBytes  = 144
+	ghostBytes  = 176
 )
 
 // leastPlaced is how many bytes a segment has at least that is moved to where sendfile can take it:
@@ -38,18 +37,20 @@ type Memory struct {
 
 var _ Tier = (*Memory)(nil)
 
-// kept is a segment in the list of a Memory, whose mu guards it.
+// kept is a segment in a list of a Memory, or the ghost of one; the Memory's mu guards it.
 type kept struct {
-	*Segment        // without its chunks where it has a place
-	place    *place // nil until it is moved
-	moving   bool   // that is going on
-	cost     int64
+	key     Key
+	segment *Segment      // without its chunks where it has a place; nil: a ghost
+	place   *place        // nil until it is moved
+	cost    int64         // bytes in the budget; of a ghost: what the segment took
+	list    *list.List    // the one that it is in
+	use     *list.Element // its place there
+	moving  bool          // to the arena: that is going on
 }
 
 // NewMemory returns a tier that takes budget bytes at most.
 func NewMemory(budget int64) *Memory {
-	return &Memory{budget: budget,
-		lists: lists{recent: newLRU[Key, *kept](), frequent: newLRU[Key, *kept](), ghosts: newLRU[Key, int64]()}}
+	return &Memory{budget: budget, lists: lists{all: make(files[kept])}}
 }
 
 // UseSendfile lets segments move to where sendfile(2) sends them from; it comes before any use. The
@@ -108,12 +109,12 @@ func (m *Memory) GetToCopy(key Key, v Version) (View, bool) { return m.get(key, 
 
 func (m *Memory) get(key Key, v Version, touch, moves bool) (View, bool) {
 	m.mu.Lock()
-	k, ok := m.find(key)
+	k := m.find(key)
 	switch {
-	case !ok:
+	case k == nil:
 		m.mu.Unlock()
 		return View{}, false
-	case k.Version != v:
+	case k.segment.Version != v:
 		m.remove(key)
 		m.unlock()
 		return View{}, false
@@ -124,7 +125,7 @@ func (m *Memory) get(key Key, v Version, touch, moves bool) (View, bool) {
 		defer m.mu.Unlock()
 		return View{place: k.place.use()}, true
 	}
-	segment := k.Segment
+	segment := k.segment
 	moves = moves && m.movesLocked(k)
 	m.mu.Unlock()
 	if moves {
@@ -137,7 +138,7 @@ func (m *Memory) get(key Key, v Version, touch, moves bool) (View, bool) {
 
 // movesLocked tells whether the caller is to move a segment into the arena. m.mu is held.
 func (m *Memory) movesLocked(k *kept) bool {
-	if k.moving || m.arena == nil || k.Length() < leastPlaced {
+	if k.moving || m.arena == nil || k.segment.Length() < leastPlaced {
 		return false
 	}
 	k.moving = true
@@ -155,11 +156,11 @@ func (m *Memory) move(k *kept, s *Segment) *place {
 	defer m.unlock()
 	p.memory = m
 	m.moved += uint64(p.length)
-	if now, ok := m.find(k.Key); !ok || now != k {
+	if m.find(k.key) != k {
 		m.lingers(p) // it has been evicted or dropped meanwhile: this is the last time that it is of use
 		return p
 	}
-	k.Segment, k.place = &Segment{Key: s.Key, Version: s.Version}, p.use()
+	k.segment, k.place = &Segment{Key: s.Key, Version: s.Version}, p.use()
 	m.used -= k.cost
 	k.cost = headCost(s.Key) + arenaCost(p.length)
 	m.used += k.cost
@@ -171,19 +172,28 @@ func (m *Memory) move(k *kept, s *Segment) *place {
 func (m *Memory) Holds(key Key) (Version, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	k, ok := m.find(key)
-	if !ok {
+	k := m.find(key)
+	if k == nil {
 		return Version{}, false
 	}
-	return k.Version, true
+	return k.segment.Version, true
 }
 
 // Put implements Tier.
 func (m *Memory) Put(s *Segment) bool {
-	k := &kept{Segment: s, cost: cost(s)}
+	k := &kept{key: s.Key, segment: s, cost: cost(s)}
 	m.mu.Lock()
 	defer m.unlock()
 	return m.put(k)
+}
+
+// discard removes a segment, unless there is another one in its place.
+func (m *Memory) discard(s *Segment) {
+	m.mu.Lock()
+	defer m.unlock()
+	if k := m.find(s.Key); k != nil && k.segment.Version == s.Version {
+		m.removeEntry(k)
+	}
 }
 
 // Wants tells whether a segment that was found on disk is to be put: small ones always, of one
@@ -191,7 +201,7 @@ func (m *Memory) Put(s *Segment) bool {
 func (m *Memory) Wants(key Key, length int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	return length <= ChunkSize || m.ghosts.Contains(key)
+	return length <= ChunkSize || m.isGhost(key)
 }
 
 // Reserve makes room for bytes that are being fetched and will be Put, or forgotten; a negative
@@ -224,23 +234,32 @@ func (m *Memory) letGo(k *kept) {
 
 // Drop implements Tier.
 func (m *Memory) Drop(match Match) int {
-	m.mu.Lock()
-	defer m.unlock()
 	n := 0
-	for _, list := range []*simplelru.LRU[Key, *kept]{m.recent, m.frequent} {
-		for _, key := range list.Keys() {
-			if match.Matches(key.File) && m.remove(key) {
-				n++
-			}
+	drop := func(_ Key, k *kept) {
+		if k.segment != nil {
+			n++
 		}
+		m.removeEntry(k)
 	}
-	for _, key := range m.ghosts.Keys() {
-		if match.Matches(key.File) {
-			m.forget(key)
+	if match.IsFile() {
+		m.mu.Lock()
+		defer m.unlock()
+		m.all.each(string(match), drop)
+		return n
+	}
+	Walk(locker{m}, m.all, func(file string, _ segments[kept]) {
+		if match.Matches(file) {
+			m.all.each(file, drop)
 		}
-	}
+	})
 	return n
 }
+
+// locker is the mutex of a Memory, with its unlock.
+type locker struct{ m *Memory }
+
+func (l locker) Lock()   { l.m.mu.Lock() }
+func (l locker) Unlock() { l.m.unlock() }
 
 // Stats are metrics of a tier.
 type Stats struct {

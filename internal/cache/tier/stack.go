@@ -17,33 +17,25 @@ func (s *Stack) Get(key Key, v Version, touch bool) (View, bool) {
 	if view, ok := s.memory.Get(key, v, touch); ok {
 		return view, true
 	}
-	drops := s.disk.dropsSoFar()
 	view, ok := s.disk.Get(key, v, touch)
 	if ok && touch && view.file != nil && s.memory.Wants(key, view.file.header.length) {
-		return s.promote(view, drops)
+		return s.promote(view)
 	}
 	return view, ok
 }
 
-// promote copies a segment into memory. drops is how often Drop had been called before it was
-// found.
-func (s *Stack) promote(view View, drops uint64) (View, bool) {
+// promote copies a segment into memory. Drop empties the disk first: a segment that is still there
+// behind the Put is one that memory drops later, if it is meant.
+func (s *Stack) promote(view View) (View, bool) {
 	defer view.Release()
 	segment, err := view.file.load()
 	if err != nil {
 		return View{}, false // it was dropped or logged
 	}
-	if s.memory.Put(segment) && s.disk.dropsSoFar() != drops {
-		s.memory.Drop(MatchFile(segment.File)) // perhaps it was meant
+	if s.memory.Put(segment) && !s.disk.isCurrent(view.file) {
+		s.memory.discard(segment)
 	}
 	return View{segment: segment, copied: true}, true
-}
-
-// dropsSoFar tells when Drop was called in between.
-func (d *Disk) dropsSoFar() uint64 {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	return d.drops
 }
 
 // Holds implements Tier.

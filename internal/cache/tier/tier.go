@@ -88,12 +88,12 @@ func MatchFile(file string) Match { return Match(file) }
 // end. Whole names count: group/M0 means nothing in group/M00.
 func MatchFolder(folder string) Match { return Match(strings.TrimRight(folder, "/") + "/") }
 
-// isFile tells whether one file is meant.
-func (m Match) isFile() bool { return m != MatchAll && !strings.HasSuffix(string(m), "/") }
+// IsFile tells whether one file is meant.
+func (m Match) IsFile() bool { return m != MatchAll && !strings.HasSuffix(string(m), "/") }
 
 // Matches tells whether a file is meant.
 func (m Match) Matches(file string) bool {
-	if m.isFile() {
+	if m.IsFile() {
 		return string(m) == file
 	}
 	return strings.HasPrefix(file, string(m))
@@ -120,7 +120,8 @@ type Tier interface {
 	// room for it, or the tier is out of order.
 	Put(s *Segment) bool
 	// Drop drops the segments of the files that are meant, and returns their number. When it
-	// returns none of those is found again, after a restart either.
+	// returns none of those is found again, after a restart either; for a power failure see
+	// Disk.Sync. Segments of other files are found meanwhile, also by a Get that began before.
 	Drop(m Match) int
 }
 

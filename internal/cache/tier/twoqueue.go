@@ -1,10 +1,6 @@
 package tier
 
-import (
-	"math"
-
-	"github.com/hashicorp/golang-lru/v2/simplelru"
-)
+import "container/list"
 
 // recentShare is the part of the budget (one in so many) that segments asked for once may take when
 // others need room.
@@ -16,61 +12,69 @@ const recentShare = 4
 // of cold files only drives out other cold files. Ghosts, the keys of evicted recent segments, tell
 // which segments come back. Memory.mu guards all of it.
 type lists struct {
-	recent      *simplelru.LRU[Key, *kept]
-	frequent    *simplelru.LRU[Key, *kept]
-	ghosts      *simplelru.LRU[Key, int64] // bytes that the segment took
-	used        int64                      // by all in the lists
+	all         files[kept]
+	recent      list.List // of *kept, the one that was used last at the front; so are the next two
+	frequent    list.List
+	ghosts      list.List
+	used        int64 // by all in the lists
 	recentUsed  int64
 	ghostsStood int64 // bytes that the segments behind the ghosts took
-}
-
-// newLRU returns a list without a limit of its own: its user counts the bytes.
-func newLRU[K comparable, V any]() *simplelru.LRU[K, V] {
-	l, err := simplelru.NewLRU[K, V](math.MaxInt, nil)
-	if err != nil {
-		panic("BUG: " + err.Error())
-	}
-	return l
 }
 
 // total is the bytes that count in the budget; what is reserved evicts half of it at most.
 func (m *Memory) total() int64 { return m.used + min(m.reserved, m.budget/2) + m.lingering }
 
-// find finds a segment in either list.
-func (m *Memory) find(key Key) (*kept, bool) {
-	if k, ok := m.frequent.Peek(key); ok {
-		return k, true
+// find returns a segment, or nil.
+func (m *Memory) find(key Key) *kept {
+	if k := m.all.get(key); k != nil && k.list != &m.ghosts {
+		return k
 	}
-	return m.recent.Peek(key)
+	return nil
 }
+
+// isGhost tells whether a segment was evicted not long ago.
+func (m *Memory) isGhost(key Key) bool {
+	k := m.all.get(key)
+	return k != nil && k.list == &m.ghosts
+}
+
+// push puts an entry at the front of a list.
+func (k *kept) push(l *list.List) { k.list, k.use = l, l.PushFront(k) }
+
+// oldest is the entry of a list that was not used for the longest time.
+func oldest(l *list.List) *kept { return l.Back().Value.(*kept) }
 
 // touch counts a use of a segment that is in a list: it makes a recent one a frequent one.
 func (m *Memory) touch(k *kept) {
-	if _, ok := m.frequent.Get(k.Key); ok {
+	if k.list == &m.frequent {
+		m.frequent.MoveToFront(k.use)
 		return
 	}
-	m.recent.Remove(k.Key)
+	m.recent.Remove(k.use)
 	m.recentUsed -= k.cost
-	m.frequent.Add(k.Key, k)
+	k.push(&m.frequent)
 }
 
 // put adds a segment in the place of one with the same key. It is false when there is no room.
 func (m *Memory) put(k *kept) bool {
-	m.remove(k.Key)
+	back := m.isGhost(k.key)
 	if k.cost > m.budget {
+		if !back {
+			m.remove(k.key)
+		}
 		return false
 	}
-	back := m.ghosts.Contains(k.Key)
-	m.forget(k.Key)
+	m.remove(k.key)
 	m.shrink(m.budget - k.cost) // before it is there, so that it is not its own victim
 	if m.lingering > 0 && m.total() > m.budget-k.cost {
 		return false // slow readers have the room
 	}
 	m.used += k.cost
-	if back || k.Hot {
-		m.frequent.Add(k.Key, k)
+	m.all.set(k.key, k)
+	if back || k.segment.Hot {
+		k.push(&m.frequent)
 	} else {
-		m.recent.Add(k.Key, k)
+		k.push(&m.recent)
 		m.recentUsed += k.cost
 	}
 	return true
@@ -83,12 +87,10 @@ func (m *Memory) shrink(limit int64) {
 		case m.recent.Len() > 0 && (m.recentUsed > m.budget/recentShare || m.frequent.Len() == 0):
 			m.evictRecent()
 		case m.frequent.Len() > 0:
-			key, _, _ := m.frequent.GetOldest()
-			m.remove(key)
+			m.removeEntry(oldest(&m.frequent))
 			m.evicted++
 		case m.ghosts.Len() > 0:
-			key, _, _ := m.ghosts.GetOldest()
-			m.forget(key)
+			m.removeEntry(oldest(&m.ghosts))
 		default:
 			return
 		}
@@ -98,40 +100,41 @@ func (m *Memory) shrink(limit int64) {
 // evictRecent leaves a ghost of the segment, and forgets ghosts that are older than a budget's
 // worth of segments.
 func (m *Memory) evictRecent() {
-	key, k, _ := m.recent.GetOldest()
-	m.remove(key)
+	k := oldest(&m.recent)
+	m.removeEntry(k)
 	m.evicted++
-	m.ghosts.Add(key, k.cost)
+	k.segment, k.place = nil, nil
+	k.push(&m.ghosts)
+	m.all.set(k.key, k)
 	m.ghostsStood += k.cost
-	m.used += ghostCost(key)
+	m.used += ghostCost(k.key)
 	for m.ghostsStood > m.budget {
-		oldest, _, _ := m.ghosts.GetOldest()
-		m.forget(oldest)
+		m.removeEntry(oldest(&m.ghosts))
 	}
 }
 
-// forget drops a ghost, if there is one.
-func (m *Memory) forget(key Key) {
-	stood, ok := m.ghosts.Peek(key)
-	if !ok {
-		return
-	}
-	m.ghosts.Remove(key)
-	m.ghostsStood -= stood
-	m.used -= ghostCost(key)
-}
-
-// remove drops a segment.
+// remove drops a segment, or its ghost; true for a segment.
 func (m *Memory) remove(key Key) bool {
-	k, ok := m.find(key)
-	if !ok {
+	k := m.all.get(key)
+	if k == nil {
 		return false
 	}
-	if m.recent.Remove(key) {
+	m.removeEntry(k)
+	return k.segment != nil
+}
+
+// removeEntry takes a segment or a ghost out of its list and the index.
+func (m *Memory) removeEntry(k *kept) {
+	k.list.Remove(k.use)
+	m.all.remove(k.key)
+	switch k.list {
+	case &m.ghosts:
+		m.ghostsStood -= k.cost
+		m.used -= ghostCost(k.key)
+		return
+	case &m.recent:
 		m.recentUsed -= k.cost
 	}
-	m.frequent.Remove(key)
 	m.used -= k.cost
 	m.letGo(k)
-	return true
 }

@@ -1,0 +1,170 @@
+package tier
+
+import (
+	"errors"
+	"io/fs"
+
+	"golang.org/x/sync/errgroup"
+)
+
+// Drop implements Tier. The cost of a drop of one file depends on the segments of that file only;
+// one of a folder walks the index, in steps. Until the files of a folder have entries, the first
+// drop reads their names. Drop waits if the segment that is being written is one of these. What was
+// removed may come back after a power failure until Sync has returned. A disk that cannot be read
+// or written may keep some; that is logged, and none of it is found by this process.
+func (d *Disk) Drop(m Match) int {
+	first, last := 0, folders-1
+	if m.IsFile() {
+		first = folderOf(string(m))
+		last = first
+	}
+	for i := first; i <= last; i++ {
+		if err := d.readNames(i); err != nil {
+			d.folders[i].named.Store(true) // none of it is found
+			d.failed(&d.writing, "cannot remove from the cache's disk", err)
+		}
+	}
+	n, running := d.dropPending(m)
+	if running != nil { // it may have been dropped before, and not be removed yet
+		select {
+		case <-running.done:
+		case <-d.life.Done():
+		}
+	}
+	n += d.dropFiles(m)
+	for i := first; i <= last; i++ {
+		d.folders[i].wanted.Store(true)
+	}
+	return n
+}
+
+// dropPending drops the segments that wait to be written, and returns their number, and the one
+// that is being written if it is meant.
+func (d *Disk) dropPending(m Match) (n int, running *job) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	drop := func(key Key, j *job) {
+		j.dropped = true // it is not written any more, if that has not begun
+		d.pending.remove(key)
+		n++
+	}
+	if m.IsFile() {
+		d.pending.each(string(m), drop)
+	} else {
+		for file := range d.pending { // there are maxJobs at most
+			if m.Matches(file) {
+				d.pending.each(file, drop)
+			}
+		}
+	}
+	if d.active != nil && m.Matches(d.active.segment.File) {
+		running = d.active
+	}
+	return n, running
+}
+
+// dropFiles removes the segments that have been written, and returns their number.
+func (d *Disk) dropFiles(m Match) int {
+	var keys []Key
+	if m.IsFile() {
+		d.mu.Lock()
+		keys = d.index.leaveFile(string(m), keys)
+		d.mu.Unlock()
+		return d.unlinkAll(keys)
+	}
+	Walk(&d.mu, d.index.all, func(file string, _ segments[entry]) {
+		if m.Matches(file) {
+			d.index.all.each(file, func(key Key, _ *entry) { d.index.leave(key) })
+		}
+	})
+	Walk(&d.mu, d.index.leaving, func(file string, _ segments[Key]) {
+		if m.Matches(file) {
+			d.index.leaving.each(file, func(key Key, _ *Key) { keys = append(keys, key) })
+		}
+	})
+	return d.unlinkAll(keys)
+}
+
+// unlink removes the file of a segment that is leaving, and tells whether there was one. One that
+// cannot be removed goes on leaving: a purge tries again.
+func (d *Disk) unlink(key Key) bool {
+	if d.released.Load() {
+		return false // by now it may be another process's
+	}
+	d.mu.Lock()
+	leaving := d.index.leaving.get(key) != nil
+	d.mu.Unlock()
+	if !leaving {
+		return false // it is gone, or there is a newer one in its place
+	}
+	err := d.o.failure("remove")
+	if err == nil {
+		err = d.root.Remove(d.path(key))
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		d.failed(&d.writing, "cannot remove from the cache's disk", err)
+		return false
+	}
+	d.folders[folderOf(key.File)].removals.Add(1)
+	d.mu.Lock()
+	d.index.leaving.remove(key)
+	d.mu.Unlock()
+	return err == nil
+}
+
+// unlinkAll does that for several, and returns the number of files.
+func (d *Disk) unlinkAll(keys []Key) (n int) {
+	for _, key := range keys {
+		if d.unlink(key) {
+			n++
+		}
+	}
+	return n
+}
+
+// syncsAtOnce is how many folders are synced at a time: most of them with one write of the journal.
+const syncsAtOnce = 16
+
+// Sync returns when nothing comes back after a power failure of what Drop has removed. It syncs the
+// folders of purges from which a file was removed since they were synced, an evicted one too. Calls
+// at the same time share that: it is for a batch of purges, since each folder waits for the disk.
+func (d *Disk) Sync() error {
+	d.syncing.Lock()
+	defer d.syncing.Unlock()
+	if d.released.Load() {
+		return nil // the files are dropped by the process that has the folder now
+	}
+	var group errgroup.Group
+	group.SetLimit(syncsAtOnce)
+	for i := range d.folders {
+		f := &d.folders[i]
+		if !f.wanted.Swap(false) {
+			continue
+		}
+		removals := f.removals.Load() + 1
+		if f.synced == removals {
+			continue
+		}
+		group.Go(func() error {
+			err := d.syncFolder(i)
+			if err != nil {
+				f.wanted.Store(true)
+				return err
+			}
+			f.synced = removals
+			return nil
+		})
+	}
+	err := group.Wait()
+	if err != nil {
+		d.failed(&d.writing, "cannot remove from the cache's disk", err)
+	}
+	return err
+}
+
+func (d *Disk) syncFolder(i int) error {
+	if err := d.o.failure("sync"); err != nil {
+		return err
+	}
+	return d.root.sync(folderName(i))
+}

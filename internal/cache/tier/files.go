@@ -1,0 +1,87 @@
+package tier
+
+import "sync"
+
+// files is an index of segments by file, then by segment, so that all segments of one file are
+// found without a walk over the others. Most files have one segment, number 0, which takes no map
+// of its own.
+type files[T any] map[string]segments[T]
+
+// segments are the segments of one file.
+type segments[T any] struct {
+	first *T           // segment 0; nil: not there
+	rest  map[int64]*T // the others; nil: there are none
+}
+
+// get returns a segment, or nil.
+func (f files[T]) get(key Key) *T {
+	s := f[key.File]
+	if key.Index == 0 {
+		return s.first
+	}
+	return s.rest[key.Index]
+}
+
+// set puts a segment in the place of the one with the same key.
+func (f files[T]) set(key Key, value *T) {
+	s := f[key.File]
+	switch {
+	case key.Index == 0:
+		s.first = value
+	case s.rest == nil:
+		s.rest = map[int64]*T{key.Index: value}
+	default:
+		s.rest[key.Index] = value
+		return
+	}
+	f[key.File] = s
+}
+
+// remove removes a segment, if there is one.
+func (f files[T]) remove(key Key) {
+	s, ok := f[key.File]
+	if !ok {
+		return
+	}
+	if key.Index == 0 {
+		s.first = nil
+	} else if delete(s.rest, key.Index); len(s.rest) == 0 {
+		s.rest = nil
+	}
+	if s.first == nil && s.rest == nil {
+		delete(f, key.File)
+	} else {
+		f[key.File] = s
+	}
+}
+
+// each calls do for each segment of a file; do may remove it.
+func (f files[T]) each(file string, do func(key Key, value *T)) {
+	s := f[file]
+	if s.first != nil {
+		do(Key{File: file}, s.first)
+	}
+	for index, value := range s.rest {
+		do(Key{File: file, Index: index}, value)
+	}
+}
+
+// walkStep is how many entries Walk visits before it lets others have the mutex.
+const walkStep = 512
+
+// Walk calls do for each entry of a map with mu held. It releases mu after every walkStep entries,
+// so that nothing waits for the whole walk: others may then change the map, and do may at any time.
+// Entries that are there from the beginning to the end are visited once; those that are added or
+// removed meanwhile are visited once or not at all. The caller does not hold mu.
+func Walk[K comparable, V any](mu sync.Locker, m map[K]V, do func(K, V)) {
+	mu.Lock()
+	defer mu.Unlock()
+	n := 0
+	for key, value := range m {
+		do(key, value)
+		if n++; n%walkStep == 0 {
+			mu.Unlock()
+			mu.Lock() // a goroutine that waits for it gets it within a millisecond
+		}
+	}
+}

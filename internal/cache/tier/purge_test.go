@@ -1,0 +1,288 @@
+package tier
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"sync"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// tiny is segment 0 of a file with a byte.
+func tiny(file string) *Segment {
+	return &Segment{Key: Key{File: file}, Version: Version{Size: 1}, Chunks: [][]byte{{1}}}
+}
+
+func numberedFile(i int) string { return fmt.Sprintf("group1/M00/%02X/%02X/f%d", i%256, i/256%256, i) }
+
+// fill adds segments of n files to the memory, or entries for them to the index of the disk.
+func fill(m *Memory, d *Disk, n int) {
+	for i := range n {
+		m.Put(tiny(numberedFile(i)))
+		d.mu.Lock()
+		d.index.add(&entry{key: Key{File: numberedFile(i)}, bytes: 4096})
+		d.mu.Unlock()
+	}
+}
+
+// allocated returns the bytes that a call of f allocates.
+func allocated(f func()) int64 {
+	const runs = 10
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	for range runs {
+		f()
+	}
+	runtime.ReadMemStats(&after)
+	return int64(after.TotalAlloc-before.TotalAlloc) / runs
+}
+
+// TestPurgeOfAFileWalksNothing: what a purge of one file allocates, of which a list of the entries
+// would be a part, does not depend on the number of other entries.
+func TestPurgeOfAFileWalksNothing(t *testing.T) {
+	costs := func(n int) (memory, disk int64) {
+		m := NewMemory(1 << 40)
+		d, err := OpenDisk(DiskOptions{Path: t.TempDir(), Max: 1 << 40})
+		require.NoError(t, err)
+		defer d.Close()
+		d.Drop(MatchAll)
+		fill(m, d, n)
+		memory = allocated(func() { m.Drop(MatchFile("group1/none")) })
+		disk = allocated(func() { d.Drop(MatchFile("group1/none")) })
+		require.Equal(t, n, d.Stats().Entries)
+		require.Equal(t, n, m.Stats().Entries)
+		t.Logf("beside %d entries: %d bytes in memory, %d on disk", n, memory, disk)
+		return memory, disk
+	}
+	memory, disk := costs(1000)
+	memoryMany, diskMany := costs(200_000)
+	const noise = 64 << 10 // a list would be some MB
+	require.Less(t, memoryMany, memory+noise)
+	require.Less(t, diskMany, disk+noise)
+}
+
+// TestPurgeOfSegments: a purge of a file takes all of its segments, wherever they are, and nothing
+// else.
+func TestPurgeOfSegments(t *testing.T) {
+	path := t.TempDir()
+	d, err := OpenDisk(DiskOptions{Path: path})
+	require.NoError(t, err)
+	defer d.Close()
+	stack := NewStack(NewMemory(100<<20), d)
+	segment := func(file string, index int64) *Segment {
+		return &Segment{Key: Key{File: file, Index: index}, Version: Version{Size: 4 * SegmentSize},
+			Chunks: [][]byte{make([]byte, 100)}}
+	}
+	for _, indexes := range [][]int64{{0}, {2}, {0, 1}, {1, 3}, {3, 0, 2}} {
+		for _, i := range indexes {
+			require.True(t, stack.Put(segment("group1/a", i)))
+			require.True(t, stack.Put(segment("group1/b", i)))
+		}
+		d.Settle()
+		require.Equal(t, len(indexes), stack.Drop(MatchFile("group1/a")))
+		require.Zero(t, stack.Drop(MatchFile("group1/a")))
+		for i := range int64(4) {
+			require.NoFileExists(t, filepath.Join(path, d.path(Key{File: "group1/a", Index: i})))
+		}
+		for _, i := range indexes {
+			_, there := stack.memory.Holds(Key{File: "group1/b", Index: i})
+			require.True(t, there)
+			require.FileExists(t, filepath.Join(path, d.path(Key{File: "group1/b", Index: i})))
+		}
+		require.Equal(t, len(indexes), stack.Drop(MatchAll))
+		require.Zero(t, len(stack.memory.all)+len(d.index.all)+len(d.index.leaving)+len(d.pending))
+	}
+}
+
+// during returns a disk with two segments in files, which calls do once in the middle of an
+// operation.
+func during(t *testing.T, what string) (d *Disk, do *atomic.Pointer[func()]) {
+	t.Helper()
+	do = new(atomic.Pointer[func()])
+	d, err := OpenDisk(DiskOptions{Path: t.TempDir(), failure: func(op string) error {
+		if op != what {
+			return nil
+		}
+		if f := do.Swap(nil); f != nil {
+			(*f)()
+		}
+		return nil
+	}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, d.Close()) })
+	for _, file := range []string{"group1/a", "group1/b"} {
+		require.True(t, d.Put(tiny(file)))
+		d.Settle()
+	}
+	return d, do
+}
+
+// TestOpensBesidePurges: a segment whose file is being opened while others are purged is found; one
+// that is purged itself is not.
+func TestOpensBesidePurges(t *testing.T) {
+	s := tiny("group1/a")
+	for name, test := range map[string]struct {
+		match Match
+		found bool
+	}{
+		"other file": {MatchFile("group1/b"), true}, "no file": {MatchFile("group1/c"), true},
+		"other folder": {MatchFolder("group2"), true}, "the file": {MatchFile("group1/a"), false},
+		"its folder": {MatchFolder("group1"), false}, "all": {MatchAll, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, do := during(t, "open")
+			purge := func() { d.Drop(test.match) }
+			do.Store(&purge)
+			view, found := d.Get(s.Key, s.Version, true)
+			require.Equal(t, test.found, found)
+			if found {
+				view.Release()
+			}
+			require.Nil(t, do.Load())
+			_, there := d.Holds(s.Key)
+			require.Equal(t, test.found, there)
+		})
+		t.Run(name+", promoted", func(t *testing.T) {
+			d, do := during(t, "read")
+			stack := NewStack(NewMemory(1<<20), d)
+			purge := func() { stack.Drop(test.match) }
+			do.Store(&purge)
+			view, found := stack.Get(s.Key, s.Version, true)
+			require.True(t, found, "it began before")
+			view.Release()
+			require.Nil(t, do.Load())
+			_, there := stack.memory.Holds(s.Key)
+			require.Equal(t, test.found, there)
+		})
+	}
+}
+
+// TestPurgesReadNamesOnce: a gateway that comes back applies thousands of purges before it knows
+// its disk. It reads the names in each folder once for all of them, and does not walk at each.
+func TestPurgesReadNamesOnce(t *testing.T) {
+	path := t.TempDir()
+	d, err := OpenDisk(DiskOptions{Path: path})
+	require.NoError(t, err)
+	for i := range 300 {
+		require.True(t, d.Put(tiny(numberedFile(i))))
+	}
+	d.Settle()
+	require.NoError(t, d.Close())
+	var lists, syncs, removes atomic.Int64
+	d, err = OpenDisk(DiskOptions{Path: path, failure: func(op string) error {
+		switch op {
+		case "list":
+			lists.Add(1)
+		case "sync":
+			syncs.Add(1)
+		case "remove":
+			removes.Add(1)
+		}
+		return nil
+	}})
+	require.NoError(t, err)
+	defer d.Close()
+	n := 0
+	for i := range 5000 {
+		n += d.Drop(MatchFile(numberedFile(100 + i)))
+	}
+	require.Equal(t, 200, n)
+	require.EqualValues(t, 200, removes.Load())
+	require.Zero(t, syncs.Load())
+	require.LessOrEqual(t, lists.Load(), int64(folders))
+	require.NoError(t, d.Sync())
+	require.LessOrEqual(t, syncs.Load(), int64(folders))
+	for i := range 300 {
+		s := tiny(numberedFile(i))
+		view, found := d.Get(s.Key, s.Version, true)
+		require.Equal(t, i < 100, found, i)
+		if found {
+			view.Release()
+		}
+	}
+}
+
+// TestPurgeOfWhatCouldNotBeRemoved: an evicted segment whose file is still there, since the disk
+// failed, is removed by a purge: it would come back with the next process.
+func TestPurgeOfWhatCouldNotBeRemoved(t *testing.T) {
+	var failing atomic.Bool
+	path := t.TempDir()
+	d, err := OpenDisk(DiskOptions{Path: path, failure: func(op string) error {
+		if op == "remove" && failing.Load() {
+			return errors.New("input/output error")
+		}
+		return nil
+	}})
+	require.NoError(t, err)
+	defer d.Close()
+	s := tiny("group1/a")
+	name := filepath.Join(path, d.path(s.Key))
+	require.True(t, d.Put(s))
+	d.Settle()
+	failing.Store(true)
+	d.SetMax(1)
+	require.Zero(t, d.Stats().Entries)
+	require.FileExists(t, name)
+	failing.Store(false)
+	require.Equal(t, 1, d.Drop(MatchFile(s.File)))
+	_, err = os.Stat(name)
+	require.ErrorIs(t, err, os.ErrNotExist)
+}
+
+// countingLocker counts how often a mutex was taken.
+type countingLocker struct {
+	sync.Mutex
+	locks int
+}
+
+func (c *countingLocker) Lock() {
+	c.Mutex.Lock()
+	c.locks++
+}
+
+// TestWalkInSteps: a walk over an index lets others in between, who may change the map.
+func TestWalkInSteps(t *testing.T) {
+	var mu countingLocker
+	m := map[int]bool{}
+	for i := range 10 * walkStep {
+		m[i] = true
+	}
+	seen := map[int]int{}
+	Walk(&mu, m, func(i int, _ bool) {
+		require.False(t, mu.TryLock(), "it has the mutex")
+		if seen[i]++; i%2 == 0 {
+			delete(m, i)
+		}
+	})
+	require.Len(t, seen, 10*walkStep)
+	require.Greater(t, mu.locks, 10)
+	require.Len(t, m, 5*walkStep)
+}
+
+func BenchmarkPurgeFile(b *testing.B) {
+	for _, n := range []int{1000, 500_000} {
+		m := NewMemory(1 << 40)
+		d, err := OpenDisk(DiskOptions{Path: b.TempDir(), Max: 1 << 40})
+		require.NoError(b, err)
+		d.Drop(MatchAll)
+		fill(m, d, n)
+		b.Run(fmt.Sprintf("memory-%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				m.Drop(MatchFile("group1/none"))
+			}
+		})
+		b.Run(fmt.Sprintf("disk-%d", n), func(b *testing.B) {
+			b.ReportAllocs()
+			for b.Loop() {
+				d.Drop(MatchFile("group1/none"))
+			}
+		})
+		require.NoError(b, d.Close())
+	}
+}
