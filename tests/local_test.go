@@ -296,10 +296,7 @@ func TestDeletedFileIsGone(t *testing.T) {
 			}
 			require.Greater(t, p.metric(series)-before, 10.0, "it is hot")
 			f.delete()
-			deleted := time.Now()
-			for p.get(f.URL()).StatusCode != 404 {
-				require.Less(t, time.Since(deleted), 10*time.Second, "1 s, and what a busy machine adds")
-			}
+			p.requireGoneSoon(f.URL())
 		})
 	}
 }

@@ -42,7 +42,7 @@ func longestGap(url string, want []byte) (longest time.Duration, err error) {
 
 // stallBound is how long a client waits at most for a storage that sends nothing: 2 s, and what a
 // slow machine adds. The timeout of the storage's connection is 30 s or more.
-const stallBound = 15 * time.Second
+const stallBound = 25 * time.Second
 
 // TestSourceFreezesMidway: a storage that stops sending in the middle, and keeps its connection
 // open, is replaced at the next byte.

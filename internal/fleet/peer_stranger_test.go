@@ -98,7 +98,7 @@ func TestStopBeforeServe(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, f.Close()) })
 	require.NoError(t, f.StopPeers(t.Context()))
-	soon, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	soon, cancel := context.WithTimeout(t.Context(), testTimeout)
 	defer cancel()
 	require.NoError(t, f.StopPeers(soon), "a process that was replaced stops once more when it ends")
 	served := make(chan error, 1)
@@ -106,7 +106,7 @@ func TestStopBeforeServe(t *testing.T) {
 	select {
 	case err := <-served:
 		require.NoError(t, err)
-	case <-time.After(2 * time.Second):
+	case <-time.After(testTimeout):
 		t.Error("it serves") // Close ends it
 	}
 }
