@@ -244,6 +244,9 @@ func (l *loader) lintPeer() {
 		l.errorf(secretAt, secretKey, "set a long random secret, the same on every gateway",
 			"secret has fewer than %d characters and can be found by trying: a stranger with it reads every "+
 				"cached file", shortSecret)
+	case isWeak(p.Secret):
+		l.warnf(secretAt, secretKey, "make one by `openssl rand -hex 32`, the same on every gateway",
+			"secret does not look random: a host that reaches the listener of [peer] or Redis can try secrets")
 	}
 	l.lintPeerListener(at, listenKey)
 	if len(l.c.Redis.Addresses) == 0 {

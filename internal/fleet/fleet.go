@@ -40,6 +40,7 @@ type Fleet struct {
 	transport *http.Transport      // to other gateways
 	backoff   *backoff.Set[string] // gateways that could not be reached
 	server    *http.Server         // of other gateways; Close stops it
+	admission admission            // of connections to server
 	answers   *semaphore.Weighted  // one for each answer to another gateway; StopPeers takes all
 	answered  atomic.Bool          // StopPeers has taken all
 	uses      *semaphore.Weighted  // one for each lease, and each answer of another gateway; Leave takes all
@@ -109,7 +110,7 @@ func New(o Options) (*Fleet, error) {
 		f.records = records{key: derive(o.Secret, recordKeyInfo), prefix: o.KeyPrefix}
 		holder, waiting = f.records.make(o.Advertise), f.records.make(waiting)
 	}
-	f.transport, f.server = newTransport(config, o.LockTTL), newPeerServer(config, o.LockTTL, f.warn)
+	f.transport, f.server = newTransport(config, o.LockTTL), newPeerServer(config, o.LockTTL, &f.admission, f.warn)
 	f.locks = cachelock.New(f.rdb, cachelock.Options{Prefix: o.KeyPrefix, Holder: holder, TTL: o.LockTTL, Shards: 1})
 	f.waiting = cachelock.New(f.rdb, cachelock.Options{Prefix: o.KeyPrefix, Holder: waiting, TTL: o.LockTTL, Shards: 1})
 	if f.folders, err = f.locks.Folders("files"); err != nil {

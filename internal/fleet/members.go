@@ -23,8 +23,8 @@ import (
 // under a key derived from the fleet's secret. So a writer of Redis cannot name an address that
 // gateways connect to.
 const (
-	recordKeyInfo = "fdfs-gateway member record v1" // HKDF info
-	recordMAC     = 16                              // bytes
+	recordKeyInfo = "fdfs-gateway member record v" + keyVersion // HKDF info
+	recordMAC     = 16                                          // bytes
 	maxRecord     = maxName + 1 + 2*recordMAC
 )
 
@@ -81,7 +81,8 @@ func (f *Fleet) membersOf(list []string) (urls []string) {
 			urls = append(urls, name)
 		case record != "" && f.o.Advertise != "":
 			f.warn.Warn("record", "a gateway is no member of this fleet: its record was not made with the secret",
-				"record", fmt.Sprintf("%.255s", record), "advice", "give all gateways the same secret in [peer]")
+				"record", fmt.Sprintf("%.255s", record), "advice", "give all gateways the same secret in [peer], "+
+					"and the same version")
 		}
 	}
 	return urls

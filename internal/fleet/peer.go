@@ -3,8 +3,6 @@ package fleet
 import (
 	"context"
 	"crypto/ed25519"
-	"crypto/hkdf"
-	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
@@ -13,6 +11,7 @@ import (
 	"math/big"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,7 +39,7 @@ import (
 // A body that cannot be completed ends with RST_STREAM, so a short body never looks complete.
 //
 // Both sides present the same self-signed certificate, whose ed25519 key is derived from the
-// fleet's secret (HKDF-SHA256, RFC 5869), and each compares the other side's public key with its
+// fleet's secret (peerkey.go), and each compares the other side's public key with its
 // own. A stranger can neither ask nor answer, and what it records is of no use: TLS 1.3 has fresh
 // session keys for each connection. Dead and frozen peers are noticed by HTTP/2 pings.
 const (
@@ -48,27 +47,17 @@ const (
 	requestHeader = "Fdfs-Request"
 	entryHeader   = "Fdfs-Entry"
 
-	peerKeyInfo = "fdfs-gateway peer key v1" // HKDF info: other uses of the secret get other keys
-	peerName    = "fdfs-gateway"             // in the certificate, and the TLS server name
+	peerKeyInfo = "fdfs-gateway peer key v" + keyVersion // HKDF info: other uses of the secret get other keys
+	peerName    = "fdfs-gateway-v" + keyVersion          // in the certificate, and the TLS server name
 
 	maxFrame = 256 << 10 // bytes of an HTTP/2 frame that a peer may send
 )
 
-// MinSecret is the length of the shortest [peer] secret, in bytes.
-const MinSecret = 16
-
-// derive makes a key of 32 bytes from the fleet's secret (HKDF-SHA256, RFC 5869). info names its
-// use.
-func derive(secret, info string) []byte {
-	key, err := hkdf.Key(sha256.New, []byte(secret), nil, info, sha256.Size)
-	if err != nil {
-		panic("BUG: " + err.Error()) // it fails for longer keys and shorter secrets
-	}
-	return key
-}
-
 // ErrSecret is the error for a peer whose certificate is not made from this fleet's secret.
 var ErrSecret = errors.New("the other side does not have the secret of this fleet")
+
+// ErrKeyVersion is the ErrSecret of a gateway that makes its keys in another way.
+var ErrKeyVersion = fmt.Errorf("%w, or a version of the program that makes other keys of it", ErrSecret)
 
 // peerTLS derives the fleet's certificate from its secret, and returns the TLS settings of both
 // ends of a peer connection.
@@ -93,7 +82,10 @@ func peerTLS(secret string) (*tls.Config, error) {
 		// Records of 16 KiB from the first byte on.
 		DynamicRecordSizingDisabled: true,
 		VerifyConnection: func(s tls.ConnectionState) error {
-			if len(s.PeerCertificates) != 1 || !public.Equal(s.PeerCertificates[0].PublicKey) {
+			switch {
+			case len(s.PeerCertificates) != 1, !slices.Contains(s.PeerCertificates[0].DNSNames, peerName):
+				return ErrKeyVersion
+			case !public.Equal(s.PeerCertificates[0].PublicKey):
 				return ErrSecret
 			}
 			return nil

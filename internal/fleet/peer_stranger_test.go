@@ -2,21 +2,27 @@ package fleet
 
 import (
 	"context"
+	"crypto/ed25519"
+	"crypto/hkdf"
+	"crypto/sha256"
 	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fastdfs-gateway/internal/backoff"
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/redistest"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
-	"net/http"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/crypto/scrypt"
 )
 
 // Who does not know the secret can neither ask nor answer; both sides say so once, and the asker
@@ -111,26 +117,122 @@ func TestStopBeforeServe(t *testing.T) {
 	}
 }
 
-// Connections of strangers that say nothing take a bounded number of places, each for a short time
-// only.
-func TestConnectionsAreBounded(t *testing.T) {
-	changed := member(t, fleetOf("127.0.0.1:1"), 1).server.ConnState
-	closed := func() bool {
+// idleFrom opens connections to a listener from a loopback address, and returns them.
+func idleFrom(t *testing.T, from, to string, n int) (conns []net.Conn) {
+	t.Helper()
+	d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+	for range n {
+		conn, err := d.DialContext(t.Context(), "tcp", to)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = conn.Close() }) // the listener may have closed it
+		conns = append(conns, conn)
+	}
+	return conns
+}
+
+// TestIdleStrangers: connections that say nothing, from one address or from many, keep no peer out,
+// also one of their address. The oldest of them are closed.
+func TestIdleStrangers(t *testing.T) {
+	o := fleetOf(redistest.Shared(t).Addr())
+	for name, strangers := range map[string]func(t *testing.T, to string) []net.Conn{
+		"one address": func(t *testing.T, to string) []net.Conn { return idleFrom(t, "127.0.0.1", to, 1100) },
+		"many addresses": func(t *testing.T, to string) (conns []net.Conn) {
+			for i := range 220 {
+				conns = append(conns, idleFrom(t, fmt.Sprintf("127.0.1.%d", i+1), to, 5)...)
+			}
+			return conns
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := serveAs(t, o, refuses(cache.ErrNotFound))
+			address := strings.TrimPrefix(b.o.Advertise, "https://")
+			conns := strangers(t, address)
+			a := member(t, o, 1)
+			_, _, err := a.Open(t.Context(), b.o.Advertise, cache.PeerRequest{Key: testKey})
+			require.ErrorIs(t, err, cache.ErrNotFound, "it is answered")
+			for _, conn := range conns[:len(conns)-maxHandshakes] {
+				_, err := conn.Read(make([]byte, 1))
+				require.Error(t, err, "it is closed")
+			}
+		})
+	}
+}
+
+// TestAdmission: each address makes room for itself, and all for the next one; peers count apart,
+// each once.
+func TestAdmission(t *testing.T) {
+	var a admission
+	conn := func(address string) *batchConn {
 		near, far := net.Pipe()
-		defer near.Close()
-		changed(far, http.StateNew)
-		_ = near.SetReadDeadline(time.Now().Add(time.Millisecond))
-		_, err := near.Read(make([]byte, 1))
-		return errors.Is(err, io.EOF)
+		t.Cleanup(func() { _ = near.Close(); _ = far.Close() }) // a pipe has no error
+		return &batchConn{Conn: far, admission: &a, from: netip.PrefixFrom(netip.MustParseAddr(address), 32)}
 	}
-	for range maxConnections - 1 {
-		changed(nil, http.StateNew)
+	first := conn("10.0.0.1")
+	require.Nil(t, a.enter(first))
+	busy := conn("10.0.0.2")
+	require.Nil(t, a.enter(busy))
+	for range maxHandshakesIP - 1 {
+		require.Nil(t, a.enter(conn("10.0.0.2")))
 	}
-	require.False(t, closed())
-	require.True(t, closed())
-	require.True(t, closed())
-	for range 3 {
-		changed(nil, http.StateClosed)
+	require.Same(t, busy, a.enter(conn("10.0.0.2")), "its own oldest")
+	for i := range maxHandshakes - maxHandshakesIP - 1 {
+		require.Nil(t, a.enter(conn(fmt.Sprintf("10.0.1.%d", i))))
 	}
-	require.False(t, closed())
+	require.Same(t, first, a.enter(conn("10.0.0.3")), "the oldest of all")
+
+	var peers []*batchConn
+	for i := range maxPeerConns {
+		c := conn("10.0.0.4")
+		a.enter(c)
+		require.True(t, a.finish(c))
+		require.True(t, a.finish(c), "it is counted once")
+		if peers = append(peers, c); i < 2 {
+			require.NoError(t, c.Close())
+			require.NoError(t, c.Close())
+		}
+	}
+	for range 2 {
+		c := conn("10.0.0.4")
+		a.enter(c)
+		require.True(t, a.finish(c))
+	}
+	c := conn("10.0.0.4")
+	a.enter(c)
+	require.False(t, a.finish(c))
+	require.Equal(t, maxPeerConns, a.peers)
+	require.NoError(t, c.Close())
+	require.NoError(t, peers[2].Close())
+	require.Equal(t, maxPeerConns-1, a.peers)
+	require.Equal(t, "2001:db8::/64", blockOf(&net.TCPAddr{IP: net.ParseIP("2001:db8::1")}).String())
+	require.Equal(t, "10.0.0.1/32", blockOf(&net.TCPAddr{IP: net.ParseIP("10.0.0.1")}).String())
+}
+
+// TestSecretIsStretched: keys of a secret cost what scrypt costs, once in a process, and are not
+// those of version 1.
+func TestSecretIsStretched(t *testing.T) {
+	const secret = "a secret that only this test has"
+	want, err := scrypt.Key([]byte(secret), []byte("fdfs-gateway fleet secret v2"), 32768, 8, 1, 32)
+	require.NoError(t, err)
+	require.Equal(t, want, stretched.get(secret))
+	require.Same(t, &stretched.get(secret)[0], &stretched.get(secret)[0], "computed once")
+	plain, err := hkdf.Key(sha256.New, []byte(secret), nil, peerKeyInfo, 32)
+	require.NoError(t, err)
+	require.NotEqual(t, plain, derive(secret, peerKeyInfo))
+	require.NotEqual(t, derive(secret, recordKeyInfo), derive(secret, peerKeyInfo))
+}
+
+// TestPeerOfVersion1: a gateway whose keys are made in another way is told apart from one with
+// another secret.
+func TestPeerOfVersion1(t *testing.T) {
+	o := fleetOf("127.0.0.1:1")
+	config, err := peerTLS(o.Secret)
+	require.NoError(t, err)
+	_, key, err := ed25519.GenerateKey(nil)
+	require.NoError(t, err)
+	for name, want := range map[string]error{"fdfs-gateway": ErrKeyVersion, peerName: ErrSecret} {
+		cert := &x509.Certificate{DNSNames: []string{name}, PublicKey: key.Public()}
+		err := config.VerifyConnection(tls.ConnectionState{PeerCertificates: []*x509.Certificate{cert}})
+		require.Equal(t, want, err)
+		require.ErrorIs(t, err, ErrSecret)
+	}
 }

@@ -135,7 +135,8 @@ func (f *Fleet) failed(ctx context.Context, peer, key string, err error) error {
 	case errors.Is(err, ErrSecret):
 		f.warn.Warn(peer, "a peer is not trusted", "gateway", peer, "error", ErrSecret,
 			"advice",
-			"give all gateways the same secret in [peer], and see that advertise leads to their [peer] listen")
+			"give all gateways the same secret in [peer], and the same version, and see that advertise leads to their "+
+				"[peer] listen")
 		return fmt.Errorf("%w: %w", errRefused, err)
 	}
 	f.warn.Warn(peer, "a peer cannot be reached", "gateway", peer, "error", err,

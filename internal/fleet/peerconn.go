@@ -3,6 +3,7 @@ package fleet
 import (
 	"bufio"
 	"net"
+	"net/netip"
 	"sync"
 	"time"
 )
@@ -18,22 +19,41 @@ const (
 )
 
 // batchListener accepts connections below TLS for the side that sends entries.
-type batchListener struct{ net.Listener }
+type batchListener struct {
+	net.Listener
+	admission *admission
+}
 
 // Accept implements net.Listener.
 func (l batchListener) Accept() (net.Conn, error) {
 	conn, err := l.Listener.Accept()
-	return &batchConn{Conn: conn}, err
+	if err != nil {
+		return nil, err
+	}
+	c := &batchConn{Conn: conn, admission: l.admission, from: blockOf(conn.RemoteAddr())}
+	if oldest := l.admission.enter(c); oldest != nil {
+		_ = oldest.Conn.Close() // its handshake fails
+	}
+	return c, nil
 }
 
 // batchConn holds back a full record and writes it with the records behind it. The last record of a
 // frame is hardly ever full; where it is, it waits for holdTime.
 type batchConn struct {
 	net.Conn
+	admission *admission
+	from      netip.Prefix
+	peer      bool // is counted as a peer's. Guarded by admission.mu
 
 	mu    sync.Mutex    // guards what follows; a Write may take long with it
 	batch *bufio.Writer // nil before the first full record: strangers get no buffer
 	timer *time.Timer   // writes the batch
+}
+
+// Close implements net.Conn.
+func (c *batchConn) Close() error {
+	c.admission.leave(c)
+	return c.Conn.Close()
 }
 
 // Write implements net.Conn. A failure may be that of an earlier write.

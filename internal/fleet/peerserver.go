@@ -13,7 +13,6 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"time"
 
 	"fastdfs-gateway/internal/cache"
@@ -22,10 +21,9 @@ import (
 )
 
 const (
-	maxStreams     = 1000            // requests of one peer at a time
-	maxConnections = 1024            // of peers, and of strangers until the TLS handshake refuses them
-	handshakeTime  = 3 * time.Second // for a TLS handshake
-	peerIdle       = 2 * time.Minute // after which a connection without requests is closed
+	maxStreams    = 1000            // requests of one peer at a time
+	handshakeTime = 3 * time.Second // for a TLS handshake
+	peerIdle      = 2 * time.Minute // after which a connection without requests is closed
 )
 
 // PeerOpener gives an entry to another gateway, as the PeerOpen of a cache.Cache does. Reads of the
@@ -33,20 +31,14 @@ const (
 type PeerOpener func(ctx context.Context, r cache.PeerRequest) (m cache.Meta, body io.ReadCloser, err error)
 
 // newPeerServer makes the server of entries, without its handler.
-func newPeerServer(config *tls.Config, lockTTL time.Duration, warn *logfile.Warner) *http.Server {
-	var connections atomic.Int64
+func newPeerServer(
+	config *tls.Config, lockTTL time.Duration, limits *admission, warn *logfile.Warner,
+) *http.Server {
 	return &http.Server{
 		TLSConfig: config.Clone(), Protocols: onlyHTTP2(), HTTP2: http2Config(lockTTL),
 		ReadHeaderTimeout: handshakeTime, IdleTimeout: peerIdle, MaxHeaderBytes: 16 << 10,
-		ErrorLog: log.New(peerLog{warn}, "", 0),
-		ConnState: func(conn net.Conn, state http.ConnState) {
-			switch {
-			case state == http.StateClosed:
-				connections.Add(-1)
-			case state == http.StateNew && connections.Add(1) > maxConnections:
-				_ = conn.Close() // strangers cannot take all descriptors of the process
-			}
-		},
+		ErrorLog:  log.New(peerLog{warn}, "", 0),
+		ConnState: limits.changed,
 	}
 }
 
@@ -54,7 +46,7 @@ func newPeerServer(config *tls.Config, lockTTL time.Duration, warn *logfile.Warn
 // listener and returns.
 func (f *Fleet) ServePeers(ln net.Listener, open PeerOpener) error {
 	f.server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.servePeer(w, r, open) })
-	err := f.server.ServeTLS(batchListener{ln}, "", "")
+	err := f.server.ServeTLS(batchListener{ln, &f.admission}, "", "")
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}
@@ -83,7 +75,7 @@ type peerLog struct{ warn *logfile.Warner }
 func (l peerLog) Write(line []byte) (int, error) {
 	l.warn.Warn("listener", "a connection to [peer] listen was refused, or has failed",
 		"error", strings.TrimSpace(string(line)),
-		"advice", "if it came from a gateway: give all gateways the same secret in [peer]")
+		"advice", "if it came from a gateway: give all gateways the same secret in [peer], and the same version")
 	return len(line), nil
 }
 

@@ -43,7 +43,7 @@ type Gateway struct {
 }
 
 // Secret is that of the fleet of an experiment.
-const Secret = "the secret of an experiment on loopback"
+const Secret = "3f9ac07b51e8d2646a1cf0937be58d24"
 
 // StartGateway starts a gateway and waits until it is ready.
 func StartGateway(o GatewayOptions) (*Gateway, error) {

@@ -1,0 +1,50 @@
+package config
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// publishedSecrets stand in the files that FastDFS and this gateway are shipped with.
+var publishedSecrets = []string{stockSecret, "a-long-random-secret", "at least sixteen bytes, the same everywhere",
+	"OUTPUT-OF-openssl-rand-hex-32"}
+
+// weakBits is the estimate below which a secret is called weak. Random text of 16 hexadecimal
+// digits has 40 or more by this measure, of 32 digits 80 or more.
+const weakBits = 40
+
+// isWeak tells whether a secret may be found by trying: it is published, or looks as if a person
+// had made it up. Random text has small letters, capitals or digits, two of these three at least,
+// many different ones, and no runs.
+func isWeak(secret string) bool {
+	if slices.Contains(publishedSecrets, secret) {
+		return true
+	}
+	kinds := 0
+	for _, kind := range []func(rune) bool{unicode.IsLower, unicode.IsUpper, unicode.IsDigit} {
+		if strings.ContainsFunc(secret, kind) {
+			kinds++
+		}
+	}
+	return kinds < 2 || randomBits(secret) < weakBits
+}
+
+// randomBits estimates the entropy of a text by the frequency of its characters. A character that
+// repeats or continues the one before (aa, ab, 21) does not count.
+func randomBits(text string) float64 {
+	counts, n, last := map[rune]int{}, 0, rune(-2)
+	for _, c := range text {
+		if step := c - last; step < -1 || step > 1 {
+			counts[c]++
+			n++
+		}
+		last = c
+	}
+	bits := 0.
+	for _, k := range counts {
+		bits -= float64(k) * math.Log2(float64(k)/float64(n))
+	}
+	return bits
+}

@@ -1,0 +1,33 @@
+package config
+
+import (
+	"encoding/base64"
+	"encoding/hex"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestWeakSecrets: published and made-up secrets are weak, random ones are not.
+func TestWeakSecrets(t *testing.T) {
+	for _, secret := range []string{
+		"FastDFS1234567890", "a-long-random-secret", "passwordpassword", "aaaaaaaaaaaaaaaa1", "0123456789abcdef",
+		"1111111111111111111111111111111a",
+		"correct horse battery staple", "20240101-20240101", "abababababababababab1",
+		"fastdfs-fastdfs-1",
+	} {
+		require.True(t, isWeak(secret), secret)
+	}
+	random := rand.NewChaCha8([32]byte{7})
+	for range 2000 {
+		bytes := make([]byte, 32)
+		_, _ = random.Read(bytes)
+		for _, secret := range []string{
+			hex.EncodeToString(bytes), hex.EncodeToString(bytes[:16]), base64.StdEncoding.EncodeToString(bytes),
+		} {
+			require.False(t, isWeak(secret), "%s: %.0f bits", secret, randomBits(secret))
+		}
+	}
+	require.False(t, isWeak("7f3a9c51e08b4d26"))
+}

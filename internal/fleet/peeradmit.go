@@ -1,0 +1,107 @@
+package fleet
+
+import (
+	"crypto/tls"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"sync"
+)
+
+// Limits of connections to the listener for peers.
+const (
+	maxPeerConns    = 1024 // with a finished TLS handshake
+	maxHandshakes   = 64   // before
+	maxHandshakesIP = 16   // before, of one IPv4 address or one /64 of IPv6
+)
+
+// admission bounds the connections to the listener for peers. Those whose TLS handshake has not
+// ended may be those of strangers: they take no place of a peer, and the oldest makes room for the
+// next. One address makes room for itself.
+type admission struct {
+	mu         sync.Mutex   // guards what follows
+	handshakes []*batchConn // the oldest first
+	peers      int
+}
+
+// enter takes a new connection, and returns one that is to be closed for it, or nil.
+func (a *admission) enter(c *batchConn) (oldest *batchConn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	own := 0
+	for _, other := range a.handshakes {
+		if other.from == c.from {
+			own++
+		}
+	}
+	at := -1
+	switch {
+	case own >= maxHandshakesIP:
+		at = slices.IndexFunc(a.handshakes, func(other *batchConn) bool { return other.from == c.from })
+	case len(a.handshakes) >= maxHandshakes:
+		at = 0
+	}
+	if at >= 0 {
+		oldest = a.handshakes[at]
+		a.handshakes = slices.Delete(a.handshakes, at, at+1)
+	}
+	a.handshakes = append(a.handshakes, c)
+	return oldest
+}
+
+// finish counts a connection whose handshake has ended as one of a peer. It returns false where
+// there is no room for one more.
+func (a *admission) finish(c *batchConn) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	at := slices.Index(a.handshakes, c)
+	if at < 0 {
+		return true // it is a peer's already, or was closed
+	}
+	a.handshakes = slices.Delete(a.handshakes, at, at+1)
+	c.peer = a.peers < maxPeerConns
+	if c.peer {
+		a.peers++
+	}
+	return c.peer
+}
+
+// leave counts a connection out that is closed.
+func (a *admission) leave(c *batchConn) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if at := slices.Index(a.handshakes, c); at >= 0 {
+		a.handshakes = slices.Delete(a.handshakes, at, at+1)
+	}
+	if c.peer {
+		c.peer = false
+		a.peers--
+	}
+}
+
+// changed is the ConnState of the server. A connection leaves StateNew when its handshake has
+// ended.
+func (a *admission) changed(conn net.Conn, state http.ConnState) {
+	if state != http.StateActive && state != http.StateIdle {
+		return
+	}
+	if c, ok := conn.(*tls.Conn).NetConn().(*batchConn); ok && !a.finish(c) {
+		_ = c.Close() // the peer sees that
+	}
+}
+
+// blockOf is the part of an address that counts as one.
+func blockOf(addr net.Addr) netip.Prefix {
+	tcp, ok := addr.(*net.TCPAddr)
+	if !ok {
+		return netip.Prefix{}
+	}
+	ip := tcp.AddrPort().Addr().Unmap()
+	bits := 64
+	if ip.Is4() {
+		bits = 32
+	}
+	block, _ := ip.Prefix(bits) // an invalid address gives an invalid prefix
+	return block
+}
