@@ -58,7 +58,7 @@ func TestChangedAndDeleted(t *testing.T) {
 	info := r.stat(id)
 	r.servers = append(r.servers, serversOf(stale)...)
 	require.NoError(t, r.Change(id, flipped(body, 5), time.Now()))
-	s, err := r.c.Open(context.Background(), id, info, 0, info.Size, r.servers)
+	s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, 0, info.Size, r.servers)
 	require.NoError(t, err)
 	defer s.Close()
 	require.NoError(t, r.Remove(id))

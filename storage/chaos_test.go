@@ -164,14 +164,14 @@ func (c *chaos) count(got, part []byte, want int, err error) {
 func chaoticDownload(r *rig, id fdfs.FileID, from, length int) (got []byte, want int, err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
-	info, err := r.c.Stat(ctx, id, r.servers)
+	info, err := r.c.Stat(ctx, FetchRequest{ID: id}, r.servers)
 	if err != nil {
 		return nil, 0, err
 	}
 	if length%2 == 0 {
 		length = int(info.Size) - from
 	}
-	s, err := r.c.Open(ctx, id, info, int64(from), int64(length), r.servers)
+	s, err := r.c.Open(ctx, FetchRequest{ID: id}, info, int64(from), int64(length), r.servers)
 	if err != nil {
 		return nil, 0, err
 	}

@@ -31,10 +31,11 @@ var (
 	ErrChanged = fdfs.ErrFileChanged
 	// ErrCRC: the content of a whole file does not have the CRC32 of its id.
 	ErrCRC = fdfs.ErrFileCRC
+	// ErrWrong: a response contradicts the request: it has another length, size or version.
+	ErrWrong = errors.New("wrong answer")
 )
 
 var (
-	errWrong        = errors.New("wrong answer")
 	errClientClosed = errors.New("storage client is closed")
 	errNoServers    = errors.New("no server is left to ask")
 )
@@ -70,6 +71,10 @@ type ClientOptions struct {
 	Pool        fdfs.PoolOptions // for each server
 	HedgeBudget float64          // hedged requests per request, at most; default 0.05; negative = none
 	Log         *slog.Logger     // default: discard
+	// NewTransport returns the transport for one server; default: the FastDFS protocol, by Pool.
+	// Of Pool only MaxOpen is used otherwise: a server with so many running requests counts as
+	// suspect.
+	NewTransport func(Server) Transport
 }
 
 // timing has durations that tests shorten.
@@ -114,23 +119,11 @@ type Client struct {
 
 // member is a server that was asked lately.
 type member struct {
-	server Server
-	// pool has the connections of downloads, which are busy for as long as the client takes.
-	pool *fdfs.Pool
-	// calls has the connections of short requests, which therefore do not wait for downloads.
-	calls  *fdfs.Pool
-	health health
-	refs   int       // requests and streams that use it
-	used   time.Time // time of the last change of refs
-}
-
-// maxCalls bounds the connections for short requests to one server.
-const maxCalls = 64
-
-// close closes the idle connections. Busy ones are closed when they are released.
-func (m *member) close() {
-	m.pool.Close()
-	m.calls.Close()
+	server    Server
+	transport Transport
+	health    health
+	refs      int       // requests and streams that use it
+	used      time.Time // time of the last change of refs
 }
 
 // NewClient returns a Client. It makes no connection yet.
@@ -148,6 +141,9 @@ func newClient(o ClientOptions, t timing) *Client {
 	}
 	if c.o.Pool.MaxOpen <= 0 {
 		c.o.Pool.MaxOpen = poolSize
+	}
+	if c.o.NewTransport == nil {
+		c.o.NewTransport = func(s Server) Transport { return newTCPTransport(s, c.o.Pool) }
 	}
 	if c.log == nil {
 		c.log = slog.New(slog.DiscardHandler)
@@ -168,7 +164,7 @@ func (c *Client) Close() {
 	c.mu.Unlock()
 	c.end()
 	for _, m := range members {
-		m.close()
+		m.transport.Close()
 	}
 	c.running.Wait()
 }
@@ -186,13 +182,7 @@ func (c *Client) acquire(s Server) (*member, error) {
 			return nil, fmt.Errorf("cannot ask %s: %d other storages are being asked: %w", s.Addr(), maxServers,
 				fdfs.ErrFull)
 		}
-		o := c.o.Pool
-		if s.Stranger && (o.ConnectTimeout <= 0 || o.ConnectTimeout > StrangerTimeout) {
-			o.ConnectTimeout = StrangerTimeout
-		}
-		m = &member{server: s, pool: fdfs.NewPool(s.Addr(), o)}
-		o.MaxOpen = min(o.MaxOpen, maxCalls)
-		m.calls = fdfs.NewPool(s.Addr(), o)
+		m = &member{server: s, transport: c.o.NewTransport(s)}
 		m.health.policy = c.t.backoff
 		c.members[s] = m
 	}
@@ -225,7 +215,7 @@ func (c *Client) hasRoom(stranger bool) bool {
 		return count < maxServers
 	}
 	delete(c.members, oldest.server)
-	c.running.Go(oldest.close) // without the lock: it sends CmdQuit to the server
+	c.running.Go(oldest.transport.Close) // without the lock: it may send to the server
 	return true
 }
 
@@ -258,11 +248,10 @@ func (c *Client) sweep(now time.Time) {
 	}
 	c.mu.Unlock()
 	for _, m := range old {
-		m.close()
+		m.transport.Close()
 	}
 	for _, m := range rest {
-		m.pool.Sweep(now)
-		m.calls.Sweep(now)
+		m.transport.Sweep(now)
 		c.probe(m, now)
 	}
 }
@@ -286,7 +275,7 @@ func (c *Client) probe(m *member, now time.Time) {
 		defer func() { <-c.probing }()
 		ctx, cancel := context.WithTimeout(c.ctx, c.t.probe)
 		defer cancel()
-		_, err := m.calls.Call(ctx, fdfs.CmdActiveTest, 0, nil, 0)
+		err := m.transport.Probe(ctx)
 		if c.ctx.Err() == nil {
 			c.update(m, err, func(h *health) { h.probed(err, time.Now()) })
 		}

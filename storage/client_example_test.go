@@ -39,12 +39,12 @@ func ExampleClient() {
 	client := storage.NewClient(storage.ClientOptions{})
 	defer client.Close()
 	ctx := context.Background()
-	info, err := client.Stat(ctx, id, servers)
+	info, err := client.Stat(ctx, storage.FetchRequest{ID: id}, servers)
 	if err != nil {
 		log.Fatal(err)
 	}
 	fmt.Println("bytes:", info.Size)
-	stream, err := client.Open(ctx, id, info, 0, info.Size, servers)
+	stream, err := client.Open(ctx, storage.FetchRequest{ID: id}, info, 0, info.Size, servers)
 	if err != nil {
 		log.Fatal(err) // no byte was sent: this can still be a 502
 	}
@@ -63,7 +63,7 @@ func ExampleClient_Health() {
 	cluster.Storage(0).Kill()
 	client := storage.NewClient(storage.ClientOptions{})
 	defer client.Close()
-	if _, err := client.Stat(context.Background(), id, servers); err != nil {
+	if _, err := client.Stat(context.Background(), storage.FetchRequest{ID: id}, servers); err != nil {
 		log.Fatal(err)
 	}
 	var states []string

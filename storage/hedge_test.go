@@ -232,7 +232,7 @@ func TestHedgeCancel(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
 	defer cancel()
-	_, err := r.c.Stat(ctx, id, r.servers) // the storages have an hour
+	_, err := r.c.Stat(ctx, FetchRequest{ID: id}, r.servers) // the storages have an hour
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	asked := r.requests(0, fdfs.CmdFileInfo)
 	var closed sync.WaitGroup
@@ -240,7 +240,7 @@ func TestHedgeCancel(t *testing.T) {
 		r.await(0, asked+1)
 		r.c.Close()
 	})
-	_, err = r.c.Stat(context.Background(), id, r.servers)
+	_, err = r.c.Stat(context.Background(), FetchRequest{ID: id}, r.servers)
 	require.ErrorIs(t, err, errClientClosed)
 	closed.Wait()
 }
@@ -355,12 +355,12 @@ func TestHangingStorages(t *testing.T) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), patient) // one that hangs has twice that time
 	defer cancel()
-	info, err := r.c.Stat(ctx, id, r.servers)
+	info, err := r.c.Stat(ctx, FetchRequest{ID: id}, r.servers)
 	require.NoError(t, err)
 	require.Equal(t, r.servers[4], info.From)
 	require.Equal(t, r.servers[4], r.c.Order(r.servers)[0], "those that hang are known")
 	r.c.t.answerTimeout = time.Minute // no need of it from now on: the one that is well is known
-	stream, err := r.c.Open(ctx, id, info, 0, 1000, r.servers)
+	stream, err := r.c.Open(ctx, FetchRequest{ID: id}, info, 0, 1000, r.servers)
 	require.NoError(t, err)
 	got, err := io.ReadAll(stream)
 	require.NoError(t, errors.Join(err, stream.Close()))
@@ -381,9 +381,9 @@ func TestManyBreaks(t *testing.T) {
 	r.Storage(0).SetFaults(fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, BreakAt: &at})
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patient)
 	defer cancel()
-	info, err := r.c.Stat(ctx, id, r.servers)
+	info, err := r.c.Stat(ctx, FetchRequest{ID: id}, r.servers)
 	require.NoError(t, err)
-	stream, err := r.c.Open(ctx, id, info, 0, int64(len(text)), r.servers)
+	stream, err := r.c.Open(ctx, FetchRequest{ID: id}, info, 0, int64(len(text)), r.servers)
 	require.NoError(t, err)
 	got, err := io.ReadAll(stream)
 	require.NoError(t, errors.Join(err, stream.Close()))

@@ -91,7 +91,7 @@ func (r *rig) requireFreePools() {
 			return m.refs == 1
 		}, "%s is still used", s.Addr())
 		for range r.c.o.Pool.MaxOpen {
-			conn, _, err := m.pool.Request(ctx, fdfs.CmdActiveTest, 0, nil)
+			conn, _, err := m.transport.(*tcpTransport).pool.Request(ctx, fdfs.CmdActiveTest, 0, nil)
 			require.NoError(r.t, err)
 			defer conn.Release()
 		}
@@ -137,7 +137,7 @@ func (r *rig) put(spec fdfstest.FileSpec) fdfs.FileID {
 
 func (r *rig) stat(id fdfs.FileID) Info {
 	r.t.Helper()
-	info, err := r.c.Stat(context.Background(), id, r.servers)
+	info, err := r.c.Stat(context.Background(), FetchRequest{ID: id}, r.servers)
 	require.NoError(r.t, err)
 	return info
 }
@@ -146,7 +146,7 @@ func (r *rig) stat(id fdfs.FileID) Info {
 func (r *rig) open(id fdfs.FileID) *Stream {
 	r.t.Helper()
 	info := r.stat(id)
-	s, err := r.c.Open(context.Background(), id, info, 0, info.Size, r.servers)
+	s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, 0, info.Size, r.servers)
 	require.NoError(r.t, err)
 	return s
 }
@@ -211,21 +211,21 @@ func TestStatGoesOn(t *testing.T) {
 
 	require.NoError(t, r.Remove(id))
 	r.Storage(1).SetFaults()
-	_, err := r.c.Stat(ctx, id, r.servers)
+	_, err := r.c.Stat(ctx, FetchRequest{ID: id}, r.servers)
 	require.ErrorIs(t, err, ErrNotFound)
 	require.NotErrorIs(t, err, ErrNoSource)
 
 	r.Storage(2).Kill()
-	_, err = r.c.Stat(ctx, id, r.servers)
+	_, err = r.c.Stat(ctx, FetchRequest{ID: id}, r.servers)
 	require.ErrorIs(t, err, ErrNoSource, "one that could not be asked may have it")
 	require.NotErrorIs(t, err, ErrNotFound)
 	require.NotErrorIs(t, err, context.DeadlineExceeded)
 
-	_, err = r.c.Stat(ctx, id, nil)
+	_, err = r.c.Stat(ctx, FetchRequest{ID: id}, nil)
 	require.ErrorIs(t, err, ErrNoSource)
 	bad, err := fdfs.ParseLogic("group1", "M07"+id.Logic[3:])
 	require.NoError(t, err)
-	_, err = r.c.Stat(ctx, bad, r.servers[:2])
+	_, err = r.c.Stat(ctx, FetchRequest{ID: bad}, r.servers[:2])
 	require.ErrorIs(t, err, ErrNotFound, "storages say that a store path is invalid")
 }
 
@@ -238,10 +238,10 @@ func TestCompleteHeals(t *testing.T) {
 	ctx := context.Background()
 	info := r.stat(id)
 	for name, ask := range map[string]func() error{
-		"info":    func() error { _, err := r.c.Stat(ctx, id, r.servers); return err },
-		"no file": func() error { _, err := r.c.Stat(ctx, gone, r.servers); return err },
+		"info":    func() error { _, err := r.c.Stat(ctx, FetchRequest{ID: id}, r.servers); return err },
+		"no file": func() error { _, err := r.c.Stat(ctx, FetchRequest{ID: gone}, r.servers); return err },
 		"download": func() error {
-			s, err := r.c.Open(ctx, id, info, 0, 1000, r.servers)
+			s, err := r.c.Open(ctx, FetchRequest{ID: id}, info, 0, 1000, r.servers)
 			if err != nil {
 				return err
 			}
@@ -270,7 +270,7 @@ func TestStatTimeouts(t *testing.T) {
 	restore := r.hasten(0, 100*time.Millisecond)
 	r.Storage(0).Partition(true)
 	r.Storage(1).Kill()
-	_, err := r.c.Stat(context.Background(), id, r.servers)
+	_, err := r.c.Stat(context.Background(), FetchRequest{ID: id}, r.servers)
 	require.ErrorIs(t, err, ErrNoSource)
 	require.ErrorIs(t, err, context.DeadlineExceeded, "the storage did not answer in time")
 	require.Equal(t, uint64(2), r.c.Stats().Failures)
@@ -278,14 +278,14 @@ func TestStatTimeouts(t *testing.T) {
 
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Millisecond)
 	defer cancel()
-	_, err = r.c.Stat(ctx, id, r.servers)
+	_, err = r.c.Stat(ctx, FetchRequest{ID: id}, r.servers)
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 
 	why := errors.New("the client has gone")
 	ctx, stop := context.WithCancelCause(context.Background())
 	time.AfterFunc(20*time.Millisecond, func() { stop(why) })
 	failures := r.c.Stats().Failures // the storage has much more time than that
-	_, err = r.c.Stat(ctx, id, r.servers[:1])
+	_, err = r.c.Stat(ctx, FetchRequest{ID: id}, r.servers[:1])
 	require.ErrorIs(t, err, context.Canceled)
 	require.ErrorIs(t, err, why)
 	require.ErrorIs(t, err, ErrNoSource)
@@ -317,7 +317,7 @@ func TestInfoOf(t *testing.T) {
 	} {
 		v, err := VersionOf(test.id, test.size, test.changed)
 		if test.bad {
-			require.ErrorIs(t, err, errWrong, name)
+			require.ErrorIs(t, err, ErrWrong, name)
 			continue
 		}
 		require.NoError(t, err, name)
@@ -335,7 +335,7 @@ func TestWrongSize(t *testing.T) {
 	r.servers[0] = serversOf(other)[0]
 	require.Equal(t, r.servers[1], r.stat(id).From)
 	require.Equal(t, uint64(1), r.c.Stats().WrongAnswers)
-	_, err = r.c.Stat(context.Background(), id, r.servers[:1])
+	_, err = r.c.Stat(context.Background(), FetchRequest{ID: id}, r.servers[:1])
 	require.ErrorIs(t, err, ErrNoSource)
 	require.Equal(t, Healthy, r.c.Health()[0].State, "other files there may be right")
 }
@@ -383,7 +383,7 @@ func TestClosedClient(t *testing.T) {
 	require.ErrorIs(t, err, ErrNoSource)
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	require.NoError(t, s.Close())
-	_, err = r.c.Stat(context.Background(), id, r.servers)
+	_, err = r.c.Stat(context.Background(), FetchRequest{ID: id}, r.servers)
 	require.ErrorIs(t, err, errClientClosed)
 }
 
@@ -412,7 +412,7 @@ func TestMembers(t *testing.T) {
 		require.NoError(t, err)
 		defer r.c.release(m)
 	}
-	_, err = r.c.Stat(context.Background(), id, r.servers)
+	_, err = r.c.Stat(context.Background(), FetchRequest{ID: id}, r.servers)
 	require.ErrorContains(t, err, "1024 other storages are being asked")
 }
 

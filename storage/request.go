@@ -109,7 +109,7 @@ func (c *Client) recordFailure(ctx context.Context, m *member, err error, took t
 		c.strangers.Prove(m.server)
 		c.answered(m, took)
 		c.completed(m, false)
-	case errors.Is(err, errWrong), errors.Is(err, ErrChanged):
+	case errors.Is(err, ErrWrong), errors.Is(err, ErrChanged):
 		// the server answers, and may have correct versions of other files
 		c.counts.wrong.Add(1)
 		c.answered(m, took)
@@ -223,52 +223,26 @@ type Info struct {
 //
 // A size of a normal or trunk file that differs from the one in its id is a wrong answer, so the
 // next server is asked, unless MayBeLink: then the file is a link.
-func (c *Client) Stat(ctx context.Context, id fdfs.FileID, servers []Server) (Info, error) {
-	id = id.Clone() // a hedged request may still be running when the caller reuses the bytes
-	body := fdfs.AppendFile(nil, id)
+func (c *Client) Stat(ctx context.Context, r FetchRequest, servers []Server) (Info, error) {
+	r.ID = r.ID.Clone() // a hedged request may still be running when the caller reuses the bytes
 	a, err := c.askEach(ctx, c.Order(servers), request{ask: func(ctx context.Context, m *member) (answer, error) {
-		info, err := c.stat(ctx, m, id, body)
+		info, err := c.stat(ctx, m, r)
 		return answer{info: info}, err
 	}})
 	if err != nil {
-		return Info{}, fmt.Errorf("cannot stat %q: %w", id, err)
+		return Info{}, fmt.Errorf("cannot stat %q: %w", r.ID, err)
 	}
 	a.end()
 	return a.info, nil
 }
 
-// maxInfo bounds the length of the answer to CmdFileInfo in bytes.
-const maxInfo = 128
-
-// stat asks one server.
-func (c *Client) stat(ctx context.Context, m *member, id fdfs.FileID, body []byte) (Info, error) {
-	b, err := m.calls.Call(ctx, fdfs.CmdFileInfo, fdfs.FlagNoCRC|fdfs.FlagSilent, body, maxInfo)
-	if err != nil {
-		return Info{}, absent(m, err)
+// stat asks one server. A complete answer counts for its health, also where it is a wrong one.
+func (c *Client) stat(ctx context.Context, m *member, r FetchRequest) (Info, error) {
+	v, err := m.transport.Stat(ctx, r)
+	if err == nil || errors.Is(err, ErrWrong) {
+		c.completed(m, false)
 	}
-	size, changed, err := fdfs.ParseFileInfo(b)
-	if err != nil {
-		return Info{}, fmt.Errorf("storage %s: %w", m.server.Addr(), err)
-	}
-	c.completed(m, false)
-	v, err := VersionOf(id, size, changed)
-	if err != nil {
-		return Info{}, fmt.Errorf("storage %s: %w", m.server.Addr(), err)
-	}
-	return Info{v, m.server}, nil
-}
-
-// absent translates an error of a storage: status 2, and status 22, which a storage returns for a
-// store path or a group that it does not have, become ErrNotFound.
-func absent(m *member, err error) error {
-	var status fdfs.StatusError
-	switch {
-	case errors.Is(err, fdfs.ErrNotFound), errors.Is(err, fdfs.ErrInvalid):
-		return ErrNotFound
-	case errors.As(err, &status):
-		return fmt.Errorf("storage %s: %w", m.server.Addr(), err)
-	}
-	return err
+	return Info{v, m.server}, err
 }
 
 // lastTime is the last second of the year 9999, the latest time that HTTP can express.
@@ -285,7 +259,7 @@ func VersionOf(id fdfs.FileID, size, changed int64) (content.Version, error) {
 	v := content.Version{Size: size, ModTime: content.Nanoseconds(changed), Immutable: id.Immutable()}
 	switch {
 	case !v.Immutable && (changed < 0 || changed > lastTime):
-		return v, fmt.Errorf("%w: %q is of the second %d", errWrong, id, changed)
+		return v, fmt.Errorf("%w: %q is of the second %d", ErrWrong, id, changed)
 	case !v.Immutable:
 		return v, nil
 	case size == id.Size:
@@ -293,7 +267,7 @@ func VersionOf(id fdfs.FileID, size, changed int64) (content.Version, error) {
 	case MayBeLink(id):
 		v.Linked = true
 	default:
-		return v, fmt.Errorf("%w: %q has %d bytes, its id says %d", errWrong, id, size, id.Size)
+		return v, fmt.Errorf("%w: %q has %d bytes, its id says %d", ErrWrong, id, size, id.Size)
 	}
 	v.ModTime = content.Nanoseconds(id.Created)
 	return v, nil

@@ -67,12 +67,12 @@ func TestStranger(t *testing.T) {
 	silent := Server{Host: "127.0.0.1", Port: ln.Addr().(*net.TCPAddr).Port, Stranger: true}
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
-	_, err = r.c.Stat(ctx, id, []Server{silent})
+	_, err = r.c.Stat(ctx, FetchRequest{ID: id}, []Server{silent})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	require.Empty(t, r.c.strangers.asked)
 	good := r.servers[0]
 	good.Stranger = true
-	_, err = r.c.Stat(t.Context(), id, []Server{good})
+	_, err = r.c.Stat(t.Context(), FetchRequest{ID: id}, []Server{good})
 	require.NoError(t, err)
 	require.Contains(t, r.c.strangers.proven, good)
 }

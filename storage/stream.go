@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/checksum"
-	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/stall"
 )
 
@@ -36,7 +35,7 @@ type Stream struct {
 	c *Client
 	// ctx is that of Open. Read has no context of its own, and may have to ask another server.
 	ctx     context.Context
-	id      fdfs.FileID
+	r       FetchRequest
 	info    Info
 	offset  int64 // of the first byte in the file
 	length  int64 // requested bytes
@@ -55,44 +54,23 @@ type Stream struct {
 
 var _ io.ReadCloser = (*Stream)(nil)
 
-// source is an answer to CmdDownload whose body is being read.
+// source is a response with the bytes of a file, whose body is being read.
 type source struct {
 	m    *member
-	conn *fdfs.Conn
+	body io.ReadCloser
 	stop func() // ends the running read
 	end  func() // end of its answer
 
 	watch *stall.Watch[*source] // of the reads; nil until it is used
 
-	skip   int64     // bytes before the requested ones that are still to come
 	began  int64     // position in the stream where it began
 	last   time.Time // end of the last Read
 	paused bool      // the reader has paused for timing.pause
-
-	skipped []byte // buffer for these bytes
-}
-
-// skipSize is the size in bytes of the buffer for skipped bytes.
-const skipSize = 64 << 10
-
-// read reads from the answer into p. It returns nothing for a read of skipped bytes.
-func (s *source) read(p []byte) (int, error) {
-	if s.skip == 0 {
-		return s.conn.Read(p)
-	}
-	if s.skipped == nil {
-		s.skipped = make([]byte, skipSize)
-	}
-	n, err := s.conn.Read(s.skipped[:min(skipSize, s.skip)])
-	if s.skip -= int64(n); s.skip == 0 {
-		s.skipped = nil
-	}
-	return 0, err
 }
 
 // close releases the connection, which is closed unless the answer was read completely.
 func (s *source) close() {
-	s.conn.Release()
+	_ = s.body.Close() // what counts was read
 	s.end()
 }
 
@@ -116,38 +94,28 @@ func (s *source) close() {
 // the body stays incomplete; if the file fits into the first Read, another server is asked instead.
 // The CRC32 may be of either variant: the first long file of a group that turns out to have the
 // legacy one is read twice as well.
-func (c *Client) Open(ctx context.Context, id fdfs.FileID, info Info, offset, length int64, servers []Server) (*Stream,
+func (c *Client) Open(ctx context.Context, r FetchRequest, info Info, offset, length int64, servers []Server) (*Stream,
 	error) {
+	r.ID = r.ID.Clone()
 	if offset < 0 || length <= 0 || offset > info.Size-length {
-		return nil, fmt.Errorf("cannot open %q: %d bytes from %d on are not inside of its %d", id, length, offset,
+		return nil, fmt.Errorf("cannot open %q: %d bytes from %d on are not inside of its %d", r.ID, length, offset,
 			info.Size)
 	}
 	s := &Stream{
-		c: c, ctx: ctx, id: id.Clone(), info: info, offset: offset, length: length,
+		c: c, ctx: ctx, r: r, info: info, offset: offset, length: length,
 		servers:      slices.Clone(servers),
 		tries:        make(map[Server]int),
-		checkCRC:     id.Immutable() && !info.Linked && info.Size == id.Size && length == info.Size,
-		sum:          checksum.New(c.legacyGroups.Variants(id.Group)),
-		checkVersion: !id.Immutable() || info.Linked,
+		checkCRC:     !r.Unchecked && r.ID.Immutable() && !info.Linked && info.Size == r.ID.Size && length == info.Size,
+		sum:          checksum.New(c.legacyGroups.Variants(r.ID.Group)),
+		checkVersion: !r.ID.Immutable() || info.Linked,
 	}
 	if i := slices.Index(servers, info.From); i > 0 {
 		s.servers = slices.Insert(slices.Delete(s.servers, i, i+1), 0, info.From)
 	}
 	if err := s.connect(); err != nil {
-		return nil, fmt.Errorf("cannot open %q: %w", id, err)
+		return nil, fmt.Errorf("cannot open %q: %w", r.ID, err)
 	}
 	return s, nil
-}
-
-// OpenUnchecked is Open for a caller that compares the content with the CRC32 in the id itself. It
-// reads the content once.
-func (c *Client) OpenUnchecked(ctx context.Context, id fdfs.FileID, info Info, offset, length int64,
-	servers []Server) (*Stream, error) {
-	s, err := c.Open(ctx, id, info, offset, length, servers)
-	if err == nil {
-		s.checkCRC = false // Open has read nothing yet
-	}
-	return s, err
 }
 
 // From returns the server that sent the newest bytes.
@@ -173,48 +141,35 @@ func (s *Stream) candidates() []Server {
 
 // ask requests the missing bytes from servers; again: earlier bytes came from another source.
 func (s *Stream) ask(ctx context.Context, servers []Server, again bool) (*source, error) {
-	at, skip := s.offset+s.got, int64(0)
-	if s.inSlot() {
-		at, skip = 0, at
-	}
-	length := skip + s.length - s.got
-	body := fdfs.AppendDownload(nil, s.id, at, length)
+	part := Part{Version: s.info.Version, Offset: s.offset + s.got, Length: s.length - s.got}
 	a, err := s.c.askEach(ctx, servers, request{
 		ask: func(ctx context.Context, m *member) (answer, error) {
-			if s.checkVersion && (again || m.server != s.info.From) {
-				if err := s.sameVersion(ctx, m); err != nil {
-					return answer{}, err
-				}
+			part := part // a hedged request runs at the same time
+			part.Compare = s.checkVersion && (again || m.server != s.info.From)
+			body, err := m.transport.Open(ctx, s.r, part)
+			if err != nil {
+				return answer{}, err
 			}
-			src, err := s.c.download(ctx, m, body, length)
-			return answer{source: src}, err
+			return answer{source: &source{m: m, body: body, last: time.Now()}}, nil
 		},
 		onResult: s.onResult, download: true,
 	})
 	if err != nil {
 		return nil, err
 	}
-	a.source.began, a.source.skip = s.got, skip
+	a.source.began = s.got
 	return a.source, nil
-}
-
-// inSlot reports whether the content is in a trunk slot. Storages before 5.11 ignore the offset in
-// a request for a slot: each answer begins with the first byte, with the requested length. So slots
-// are always requested from their first byte. The target of a link may be a slot too, if it is
-// small enough for one.
-func (s *Stream) inSlot() bool {
-	return s.id.Kind == fdfs.KindTrunk && (!s.info.Linked || s.info.Size <= DefaultMaxSlot)
 }
 
 // use sets the source of the following reads.
 func (s *Stream) use(src *source, again bool) {
 	s.src, s.from = src, src.m.server
 	src.watch = stall.New(s.ctx, stall.Options[*source]{
-		Floor: s.c.t.stall, Read: src.read, Find: s.findOther, Stop: src.stop, Drop: s.dropOther,
+		Floor: s.c.t.stall, Read: src.body.Read, Find: s.findOther, Stop: src.stop, Drop: s.dropOther,
 	})
 	if again {
 		s.c.counts.resumes.Add(1)
-		s.c.log.Info("download goes on", "file", s.id.String(), "byte", s.offset+s.got, "storage", s.from.Addr(),
+		s.c.log.Info("download goes on", "file", s.r.ID.String(), "byte", s.offset+s.got, "storage", s.from.Addr(),
 			"after", s.sourceErr)
 	}
 }
@@ -239,7 +194,7 @@ func (s *Stream) dropOther(src *source) {
 // onResult counts a try of a server. One that does not have the file, or another version, is not
 // asked again.
 func (s *Stream) onResult(server Server, err error) {
-	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrChanged) || errors.Is(err, errWrong) {
+	if errors.Is(err, ErrNotFound) || errors.Is(err, ErrChanged) || errors.Is(err, ErrWrong) {
 		s.tries[server] += triesPerServer
 	} else {
 		s.tries[server]++
@@ -249,31 +204,11 @@ func (s *Stream) onResult(server Server, err error) {
 // sameVersion asks a server for the version of the file and returns ErrChanged if it is not that of
 // info. It may run for two servers concurrently.
 func (s *Stream) sameVersion(ctx context.Context, m *member) error {
-	got, err := s.c.stat(ctx, m, s.id, fdfs.AppendFile(nil, s.id))
+	got, err := s.c.stat(ctx, m, s.r)
 	if err != nil {
 		return err
 	}
-	if got.Size != s.info.Size || got.ModTime != s.info.ModTime {
-		return fmt.Errorf("%w: storage %s has %d bytes of %s, wanted are %d of %s", ErrChanged, m.server.Addr(),
-			got.Size, got.Time().UTC(), s.info.Size, s.info.Time().UTC())
-	}
-	return nil
-}
-
-// download requests bytes from one server, whose answer must have the given length.
-func (c *Client) download(ctx context.Context, m *member, body []byte, length int64) (*source, error) {
-	conn, h, err := m.pool.Request(ctx, fdfs.CmdDownload, 0, body)
-	switch {
-	case errors.Is(err, fdfs.ErrInvalid):
-		return nil, fmt.Errorf("%w: storage %s has fewer bytes of the file: %w", errWrong, m.server.Addr(), err)
-	case err != nil:
-		return nil, absent(m, err)
-	case h.Length != length:
-		conn.Release()
-		return nil, fmt.Errorf("%w: storage %s sends %d bytes, asked for were %d", errWrong, m.server.Addr(), h.Length,
-			length)
-	}
-	return &source{m: m, conn: conn, last: time.Now()}, nil
+	return compareVersions(m.server, got.Version, s.info.Version)
 }
 
 // Read implements io.Reader. It returns io.EOF only after the last requested byte. If the stream
@@ -307,7 +242,7 @@ func (s *Stream) Read(p []byte) (int, error) {
 				return n, nil
 			}
 			if !atOnce {
-				s.err = fmt.Errorf("cannot read %q: %w", s.id, err)
+				s.err = fmt.Errorf("cannot read %q: %w", s.r.ID, err)
 				break
 			}
 			s.restart(err)
@@ -364,13 +299,13 @@ func (s *Stream) dropSource(err error) {
 func (s *Stream) complete(all []byte) error {
 	src := s.src
 	s.src = nil
-	src.conn.Release() // what follows may need it, if all others are in use
+	_ = src.body.Close() // what follows may need its connection, if all others are in use
 	defer src.end()
 	s.c.completed(src.m, true)
 	if s.checkVersion {
 		return s.confirm(src.m)
 	}
-	if s.checkCRC && !s.sum.Matches(s.id.CRC32) {
+	if s.checkCRC && !s.sum.Matches(s.r.ID.CRC32) {
 		return s.recheck(all)
 	}
 	return nil
@@ -403,14 +338,14 @@ func (s *Stream) confirm(m *member) error {
 
 // restart begins again after damaged content of which no byte was returned.
 func (s *Stream) restart(why error) {
-	s.onResult(s.from, errWrong)
+	s.onResult(s.from, ErrWrong)
 	s.got, s.sourceErr = 0, why
 	s.sum = checksum.New(s.sum.Variants())
 }
 
 // incomplete returns the error for a body that stays incomplete.
 func (s *Stream) incomplete(err error) error {
-	return fmt.Errorf("cannot read %q beyond byte %d of %d: %w: %w: %w", s.id, s.offset+s.got, s.info.Size,
+	return fmt.Errorf("cannot read %q beyond byte %d of %d: %w: %w: %w", s.r.ID, s.offset+s.got, s.info.Size,
 		io.ErrUnexpectedEOF, ErrNoSource, errors.Join(err, s.sourceErr))
 }
 

@@ -22,7 +22,7 @@ func TestOpenRanges(t *testing.T) {
 	id := r.put(fdfstest.FileSpec{Content: body})
 	info := r.stat(id)
 	for _, test := range []struct{ offset, length int64 }{{0, 100_000}, {0, 1}, {99_999, 1}, {5000, 60_000}} {
-		s, err := r.c.Open(context.Background(), id, info, test.offset, test.length, r.servers)
+		s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, test.offset, test.length, r.servers)
 		require.NoError(t, err)
 		require.Equal(t, r.servers[0], s.From())
 		got, err := io.ReadAll(s)
@@ -36,7 +36,7 @@ func TestOpenRanges(t *testing.T) {
 	}
 	for _, test := range []struct{ offset, length int64 }{{0, 0}, {0, -1}, {-1, 5}, {0, 100_001}, {100_000, 1},
 		{1, 1<<63 - 1}} {
-		_, err := r.c.Open(context.Background(), id, info, test.offset, test.length, r.servers)
+		_, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, test.offset, test.length, r.servers)
 		require.ErrorContains(t, err, "not inside", test)
 		require.NotErrorIs(t, err, ErrNoSource)
 	}
@@ -79,7 +79,7 @@ func TestOpenFaults(t *testing.T) {
 			} else {
 				require.NotZero(t, stats.Failures)
 			}
-			s, err := r.c.Open(context.Background(), id, info, 0, 1000, r.servers[:1])
+			s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, 0, 1000, r.servers[:1])
 			if err == nil {
 				_, err = io.ReadAll(s)
 				require.ErrorIs(t, err, io.ErrUnexpectedEOF)
@@ -102,12 +102,12 @@ func TestOpenDead(t *testing.T) {
 	r.requireContent(id, body)
 	r.Storage(2).Kill()
 	asked := r.c.Stats().Requests
-	_, err := r.c.Open(context.Background(), id, info, 0, info.Size, r.servers)
+	_, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, 0, info.Size, r.servers)
 	require.ErrorIs(t, err, ErrNoSource)
 	require.Equal(t, uint64(3), r.c.Stats().Requests-asked, "each is asked once")
 	require.NoError(t, r.Storage(2).Revive())
 	require.NoError(t, r.Remove(id))
-	_, err = r.c.Open(context.Background(), id, info, 0, info.Size, r.servers[2:])
+	_, err = r.c.Open(context.Background(), FetchRequest{ID: id}, info, 0, info.Size, r.servers[2:])
 	require.ErrorIs(t, err, ErrNotFound)
 }
 
@@ -185,13 +185,13 @@ func (r *rig) hasten(i int, d time.Duration) (restore func()) {
 	m, err := r.c.acquire(r.servers[i])
 	require.NoError(r.t, err)
 	defer r.c.release(m)
-	pool, calls := m.pool, m.calls
+	before := m.transport
 	o := r.c.o.Pool
 	o.NetworkTimeout = d
-	m.pool, m.calls = fdfs.NewPool(m.server.Addr(), o), fdfs.NewPool(m.server.Addr(), o)
+	m.transport = newTCPTransport(m.server, o)
 	return func() {
-		m.close()
-		m.pool, m.calls = pool, calls
+		m.transport.Close()
+		m.transport = before
 	}
 }
 
@@ -254,11 +254,11 @@ func TestOpenVersion(t *testing.T) {
 	id := r.put(fdfstest.FileSpec{Kind: fdfs.KindAppender, Content: someBytes(100)})
 	info := r.stat(id)
 	require.NoError(t, r.Change(id, someBytes(200)[100:], info.Time().Add(time.Second)))
-	_, err := r.c.Open(context.Background(), id, info, 0, 100, r.servers[1:])
+	_, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, 0, 100, r.servers[1:])
 	require.ErrorIs(t, err, ErrChanged)
 	require.ErrorIs(t, err, ErrNoSource)
 	require.Equal(t, 0, r.requests(1, fdfs.CmdDownload))
-	s, err := r.c.Open(context.Background(), id, r.stat(id), 0, 100, r.servers[1:])
+	s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, r.stat(id), 0, 100, r.servers[1:])
 	require.NoError(t, err)
 	require.NoError(t, s.Close())
 }
@@ -273,7 +273,7 @@ func TestOpenFrom(t *testing.T) {
 		{Host: "192.0.2.1", Port: 1}: r.servers[0],
 	} {
 		info.From = from
-		s, err := r.c.Open(context.Background(), id, info, 0, 100, r.servers)
+		s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, 0, 100, r.servers)
 		require.NoError(t, err)
 		require.Equal(t, want, s.From())
 		require.NoError(t, s.Close())
@@ -287,7 +287,7 @@ func TestFull(t *testing.T) {
 	info := r.stat(id)
 	var from []Server
 	for range 3 {
-		s, err := r.c.Open(context.Background(), id, info, 0, info.Size, r.servers)
+		s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, 0, info.Size, r.servers)
 		require.NoError(t, err)
 		defer s.Close()
 		from = append(from, s.From())
@@ -300,7 +300,7 @@ func TestStreamCancel(t *testing.T) {
 	id := r.put(fdfstest.FileSpec{Content: someBytes(20 << 20)})
 	info := r.stat(id)
 	ctx, cancel := context.WithCancel(context.Background())
-	s, err := r.c.Open(ctx, id, info, 0, info.Size, r.servers)
+	s, err := r.c.Open(ctx, FetchRequest{ID: id}, info, 0, info.Size, r.servers)
 	require.NoError(t, err)
 	r.Storage(0).Partition(true)
 	time.AfterFunc(30*time.Millisecond, cancel)
@@ -425,7 +425,7 @@ func BenchmarkDownload(b *testing.B) {
 			b.SetBytes(int64(size))
 			b.ReportAllocs()
 			for b.Loop() {
-				s, err := r.c.Open(context.Background(), id, info, 0, info.Size, r.servers)
+				s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, 0, info.Size, r.servers)
 				require.NoError(b, err)
 				for err == nil {
 					_, err = s.Read(buf)

@@ -6,7 +6,6 @@ import (
 	"io"
 
 	"fastdfs-gateway/internal/checksum"
-	"fastdfs-gateway/internal/fdfs"
 )
 
 // maxLinks bounds Client.links, which take about 150 bytes each.
@@ -16,27 +15,27 @@ const maxLinks = 8192
 // the legacy CRC32 and only the standard one was computed, or it is damaged. all is the whole
 // content if it is in memory, else nil.
 func (s *Stream) recheck(all []byte) error {
-	if s.sum.Variants() == checksum.OnlyStandard && all != nil && checksum.UpdateLegacy(0, all) == s.id.CRC32 {
-		s.c.legacyGroups.Learn(s.id.Group)
+	if s.sum.Variants() == checksum.OnlyStandard && all != nil && checksum.UpdateLegacy(0, all) == s.r.ID.CRC32 {
+		s.c.legacyGroups.Learn(s.r.ID.Group)
 		return nil
 	}
 	had := s.sum.Standard()
-	if known, ok := s.c.links.Get(s.id.String()); ok && known == had {
+	if known, ok := s.c.links.Get(s.r.ID.String()); ok && known == had {
 		return nil
 	}
 	s.c.counts.rechecks.Add(1)
 	sum, from, sure, err := s.readAgain()
 	same := err == nil && sum.Standard() == had
-	if same && sum.Matches(s.id.CRC32) {
-		s.c.legacyGroups.Learn(s.id.Group)
+	if same && sum.Matches(s.r.ID.CRC32) {
+		s.c.legacyGroups.Learn(s.r.ID.Group)
 		return nil
 	}
 	if same {
 		if sure {
-			s.c.links.Add(s.id.String(), had)
+			s.c.links.Add(s.r.ID.String(), had)
 		}
 		s.c.log.Info("file is taken for a link: it was read twice and has another CRC32 than its id", "file",
-			s.id.String(),
+			s.r.ID.String(),
 			"storage", s.from.Addr(), "again", from.Addr())
 		return nil
 	}
@@ -47,7 +46,7 @@ func (s *Stream) recheck(all []byte) error {
 		err = fmt.Errorf("%w: storage %s gave %08x, storage %s gave %08x", ErrCRC, s.from.Addr(), had, from.Addr(),
 			sum.Standard())
 	}
-	s.c.log.Warn("content of a file is damaged", "file", s.id.String(), "error", err)
+	s.c.log.Warn("content of a file is damaged", "file", s.r.ID.String(), "error", err)
 	return err
 }
 
@@ -63,7 +62,7 @@ func (s *Stream) readAgain() (sum checksum.Sum, from Server, sure bool, err erro
 	}
 	var t tally
 	for _, server := range append(others, s.from) {
-		sum, err := s.c.checksum(s.ctx, s.id, s.info, server)
+		sum, err := s.c.checksum(s.ctx, s.r, s.info, server)
 		if err == nil {
 			return sum, server, len(t.causes) == 0, nil
 		}
@@ -73,8 +72,8 @@ func (s *Stream) readAgain() (sum checksum.Sum, from Server, sure bool, err erro
 }
 
 // checksum returns the sum of the file at one server.
-func (c *Client) checksum(ctx context.Context, id fdfs.FileID, info Info, server Server) (sum checksum.Sum, err error) {
-	s := &Stream{c: c, ctx: ctx, id: id, info: info, length: info.Size, servers: []Server{server},
+func (c *Client) checksum(ctx context.Context, r FetchRequest, info Info, server Server) (sum checksum.Sum, err error) {
+	s := &Stream{c: c, ctx: ctx, r: r, info: info, length: info.Size, servers: []Server{server},
 		tries: make(map[Server]int)}
 	defer s.Close()
 	if err := s.connect(); err != nil { // before Read does, whose errors are not ErrNotFound

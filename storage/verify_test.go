@@ -75,7 +75,7 @@ func TestDamagedSmall(t *testing.T) {
 func TestDamagedRange(t *testing.T) {
 	body := someBytes(1000)
 	r, id, _ := twins(t, body, flipped(body, 100))
-	s, err := r.c.Open(context.Background(), id, r.stat(id), 1, 999, r.servers)
+	s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, r.stat(id), 1, 999, r.servers)
 	require.NoError(t, err)
 	_, err = io.ReadAll(s)
 	require.NoError(t, err)
@@ -175,7 +175,8 @@ func TestLegacyCRCSmall(t *testing.T) {
 func TestOpenUnchecked(t *testing.T) {
 	body := someBytes(300_000)
 	r, id, damaged := twins(t, body, flipped(body, 100))
-	s, err := r.c.OpenUnchecked(context.Background(), id, r.stat(id), 0, int64(len(body)), r.servers)
+	s, err := r.c.Open(context.Background(), FetchRequest{ID: id, Unchecked: true}, r.stat(id), 0,
+		int64(len(body)), r.servers)
 	require.NoError(t, err)
 	got, err := io.ReadAll(s)
 	require.NoError(t, err)

@@ -167,7 +167,7 @@ func TestParts(t *testing.T) {
 			require.Equal(t, tt.cache, r.cache != nil, "cache")
 			require.Equal(t, tt.fleet, r.fleet() != nil, "fleet")
 			require.Len(t, r.bound(), tt.listeners)
-			require.Equal(t, slicesContain(tt.lines, "upstream = http"), r.parts.Load().remote.web != nil)
+			require.Equal(t, slicesContain(tt.lines, "upstream = http"), r.parts.Load().remote.settings.web)
 			r.requireServed(r.store.Normal("txt", []byte("hello")), "hello")
 			resp, _ := r.get(forAdmin, "/readyz")
 			require.Equal(t, http.StatusOK, resp.StatusCode)

@@ -61,8 +61,7 @@ func settingsOf(cfg *config.Config) (remoteSettings, error) {
 type remote struct {
 	settings remoteSettings
 	trackers *tracker.Client
-	storages *storage.Client
-	web      *origin.HTTP // nil unless upstream = http
+	storages *storage.Client // of the storages, or of their web servers
 	options  origin.Options
 	running  *atomic.Int64 // requests that use the clients
 }
@@ -81,16 +80,18 @@ func openRemote(s remoteSettings, log *slog.Logger) *remote {
 		NetworkTimeout: s.networkTimeout}
 	asked, sources := s.trackers, s.sources
 	asked.Pool, asked.Log = pool, log
-	r := &remote{settings: s, options: s.options, running: &atomic.Int64{}, trackers: tracker.New(asked),
-		storages: storage.NewClient(storage.ClientOptions{Pool: pool, Log: logfile.Limit(log)})}
+	r := &remote{settings: s, options: s.options, running: &atomic.Int64{}, trackers: tracker.New(asked)}
 	r.options.SyncDelay = r.syncDelay
 	sources.HasStore = func(group string) bool { return slices.Contains(s.local, group) }
 	sources.Members, sources.Renew, r.options.Running = r.trackers.Members(), r.trackers.Renew, r.running
-	r.options.Sources, r.options.Protocol = origin.NewSources(sources), origin.FastDFS{Client: r.storages}
-	if s.web {
-		r.web = origin.NewHTTP(origin.HTTPOptions{Port: s.webPort, ConnectTimeout: s.connectTimeout,
-			NetworkTimeout: s.networkTimeout})
-		r.options.Protocol = r.web
+	r.options.Sources = origin.NewSources(sources)
+	if log = logfile.Limit(log); s.web {
+		r.storages = origin.NewHTTPClient(origin.HTTPOptions{Port: s.webPort, ConnectTimeout: s.connectTimeout,
+			NetworkTimeout: s.networkTimeout, Log: log})
+		r.options.Protocol = origin.HTTP{Client: r.storages}
+	} else {
+		r.storages = storage.NewClient(storage.ClientOptions{Pool: pool, Log: log})
+		r.options.Protocol = origin.FastDFS{Client: r.storages}
 	}
 	return r
 }
@@ -144,9 +145,6 @@ func maxSlot(cfg *config.Config, other *remote) int64 {
 func (r *remote) close() {
 	r.trackers.Close()
 	r.storages.Close()
-	if r.web != nil {
-		r.web.Close()
-	}
 }
 
 // ownAddresses are the addresses that count as this host, and the networks that it is directly in,

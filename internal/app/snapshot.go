@@ -165,7 +165,7 @@ func storageRows(p *parts) []status.Server {
 		if to, mapped := p.cfg.AddressMap[m.Host]; mapped {
 			address = net.JoinHostPort(to, strconv.Itoa(m.Port))
 		}
-		row := storageRow(asked[address], p.remote.web != nil)
+		row := storageRow(asked[address])
 		row.Group, row.Address = m.Group, address
 		delete(asked, address)
 		if !m.Active && row.State == status.Idle {
@@ -174,7 +174,7 @@ func storageRows(p *parts) []status.Server {
 		rows = append(rows, row)
 	}
 	for address, h := range asked {
-		row := storageRow(h, p.remote.web != nil)
+		row := storageRow(h)
 		row.Group, row.Address = "named by file ids", address
 		rows = append(rows, row)
 	}
@@ -184,9 +184,9 @@ func storageRows(p *parts) []status.Server {
 	return rows
 }
 
-// storageRow shows the health of a storage; the zero value is one that was not asked lately. web:
-// storages are asked by HTTP, of which no health is kept.
-func storageRow(h storage.ServerHealth, web bool) status.Server {
+// storageRow shows the health of a storage, or of its web server; the zero value is one that was
+// not asked lately.
+func storageRow(h storage.ServerHealth) status.Server {
 	row := status.Server{Latency: h.Latency, P95: h.P95, Answers: h.Answers, ErrorAt: h.LastErrorAt}
 	if h.LastError != nil {
 		row.Error = h.LastError.Error()
@@ -198,8 +198,6 @@ func storageRow(h storage.ServerHealth, web bool) status.Server {
 		row.State, row.Text = status.Warn, "has failed"
 	case h.Answers > 0:
 		row.State, row.Text = status.Good, "answers"
-	case web:
-		row.State, row.Text = status.Idle, "asked by HTTP"
 	default:
 		row.State, row.Text = status.Idle, "not asked lately"
 	}

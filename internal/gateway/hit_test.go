@@ -158,7 +158,7 @@ type changingProtocol struct {
 	before func() // is called once, before content is given
 }
 
-func (o *changingProtocol) Open(ctx context.Context, w origin.Wanted, info storage.Info, offset, length int64,
+func (o *changingProtocol) Open(ctx context.Context, w storage.FetchRequest, info storage.Info, offset, length int64,
 	servers []storage.Server) (io.ReadCloser, error) {
 	o.mu.Lock()
 	before := o.before

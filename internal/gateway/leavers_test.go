@@ -22,7 +22,7 @@ import (
 // it.
 type hesitant struct{ fakeProtocol }
 
-func (o *hesitant) Stat(ctx context.Context, w origin.Wanted, s []storage.Server) (storage.Info, error) {
+func (o *hesitant) Stat(ctx context.Context, w storage.FetchRequest, s []storage.Server) (storage.Info, error) {
 	for range rand.IntN(3) {
 		runtime.Gosched()
 	}

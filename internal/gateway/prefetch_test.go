@@ -23,11 +23,11 @@ type brokenProtocol struct{}
 
 func (*brokenProtocol) Order(servers []storage.Server) []storage.Server { return servers }
 
-func (*brokenProtocol) Stat(context.Context, origin.Wanted, []storage.Server) (storage.Info, error) {
+func (*brokenProtocol) Stat(context.Context, storage.FetchRequest, []storage.Server) (storage.Info, error) {
 	return storage.Info{}, storage.ErrNoSource
 }
 
-func (*brokenProtocol) Open(context.Context, origin.Wanted, storage.Info, int64, int64,
+func (*brokenProtocol) Open(context.Context, storage.FetchRequest, storage.Info, int64, int64,
 	[]storage.Server) (io.ReadCloser, error) {
 	return nil, storage.ErrNoSource
 }

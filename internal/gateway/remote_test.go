@@ -33,7 +33,7 @@ type fakeProtocol struct {
 
 func (o *fakeProtocol) Order(servers []storage.Server) []storage.Server { return servers }
 
-func (o *fakeProtocol) Stat(_ context.Context, w origin.Wanted, _ []storage.Server) (storage.Info, error) {
+func (o *fakeProtocol) Stat(_ context.Context, w storage.FetchRequest, _ []storage.Server) (storage.Info, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.targets = append(o.targets, w.Target)
@@ -44,7 +44,7 @@ func (o *fakeProtocol) Stat(_ context.Context, w origin.Wanted, _ []storage.Serv
 		ModTime: content.Nanoseconds(w.ID.Created), CRC32: w.ID.CRC32, Immutable: w.ID.Immutable()}}, nil
 }
 
-func (o *fakeProtocol) Open(_ context.Context, w origin.Wanted, _ storage.Info, offset, length int64,
+func (o *fakeProtocol) Open(_ context.Context, w storage.FetchRequest, _ storage.Info, offset, length int64,
 	_ []storage.Server) (io.ReadCloser, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -137,12 +137,12 @@ func TestForeignTokens(t *testing.T) {
 		})}}
 	server.Start()
 	t.Cleanup(server.Close)
-	web := origin.NewHTTP(origin.HTTPOptions{
+	web := origin.NewHTTPClient(origin.HTTPOptions{
 		Port: ln.Addr().(*net.TCPAddr).Port, ConnectTimeout: testTimeout, NetworkTimeout: testTimeout,
 	})
 	t.Cleanup(web.Close)
 	id := fdfstest.IDFrom(t, "group1", "127.0.0.7", 0)
-	ask := cachedGateway(t, Options{}, web)
+	ask := cachedGateway(t, Options{}, origin.HTTP{Client: web})
 	_, body := ask("GET", "/"+id.String()+"?token=x&ts=1")
 	require.Equal(t, "hello", body)
 	first := asked.Load()

@@ -18,11 +18,11 @@ func TestBackoffs(t *testing.T) {
 			storage.Server{Host: "1", Stranger: true}
 		all := []storage.Server{one, two, stranger}
 		require.Equal(t, all, b.last(all))
-		b.note(one, errAnswer)
+		b.note(one, storage.ErrWrong)
 		require.Equal(t, []storage.Server{two, stranger, one}, b.last(all))
 		time.Sleep(webBackoff.First)
 		require.Equal(t, all, b.last(all), "it is tried again")
-		b.note(one, errAnswer)
+		b.note(one, storage.ErrWrong)
 		time.Sleep(webBackoff.First)
 		require.Equal(t, []storage.Server{two, stranger, one}, b.last(all), "the second back-off is longer")
 		b.note(one, storage.ErrNotFound)
@@ -30,9 +30,9 @@ func TestBackoffs(t *testing.T) {
 		b.note(one, context.Canceled)
 		require.Equal(t, all, b.last(all), "the client left")
 		for port := range 10 * maxInBackoff {
-			b.note(storage.Server{Host: "1", Port: port + 1, Stranger: true}, errAnswer)
+			b.note(storage.Server{Host: "1", Port: port + 1, Stranger: true}, storage.ErrWrong)
 		}
-		b.note(two, errAnswer)
+		b.note(two, storage.ErrWrong)
 		require.Equal(t, []storage.Server{one, stranger, two}, b.last(all), "made-up ids push out no known server")
 	})
 }

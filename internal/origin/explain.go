@@ -51,7 +51,7 @@ func (a *Resolver) Explain(ctx context.Context, r *Request, localErr error, step
 		return Outcome{Err: c.err}
 	}
 	c.servers = a.o.Protocol.Order(c.servers)
-	w := Wanted{ID: id, Port: a.o.Port}
+	w := storage.FetchRequest{ID: id, Port: a.o.Port}
 	if a.o.Cache != nil {
 		w.Target = a.o.Targets.Fetch(id, nil, nil, now)
 	} else {
@@ -98,7 +98,7 @@ func (a *Resolver) explainCache(step Step, id fdfs.FileID, redirected bool) (kno
 
 // explainHosts asks each server for the file. It returns the first that has it, and the errors of
 // those that could not be asked.
-func (a *Resolver) explainHosts(ctx context.Context, step Step, w Wanted,
+func (a *Resolver) explainHosts(ctx context.Context, step Step, w storage.FetchRequest,
 	servers []storage.Server) (holder *storage.Server, failure error) {
 	var failures []error
 	for i := range servers {
@@ -125,11 +125,11 @@ func (a *Resolver) explainHosts(ctx context.Context, step Step, w Wanted,
 
 // experience says how a storage has answered until now; empty where it was not asked.
 func (a *Resolver) experience(server storage.Server) string {
-	o, ok := a.o.Protocol.(FastDFS)
+	o, ok := a.o.Protocol.(interface{ Health() []storage.ServerHealth })
 	if !ok {
 		return ""
 	}
-	for _, h := range o.Client.Health() {
+	for _, h := range o.Health() {
 		if h.Server == server && h.Answers+h.Errors > 0 {
 			return fmt.Sprintf(" (%s until now: %d failures in a row, %d answers, %v to the first byte)",
 				h.State, h.Errors, h.Answers, h.Latency.Round(10*time.Microsecond))

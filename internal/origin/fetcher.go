@@ -23,7 +23,7 @@ import (
 // the first time, as most files are in the cache.
 type fetcher struct {
 	a          *Resolver
-	wanted     Wanted
+	wanted     storage.FetchRequest
 	localErr   error // why the file is not here
 	redirected bool  // another server has sent the request here
 	now        time.Time
@@ -39,8 +39,8 @@ var _ cache.Source = (*fetcher)(nil)
 // yet.
 func (a *Resolver) newFetcher(r *Request, id fdfs.FileID, localErr error, c *candidates) *fetcher {
 	return &fetcher{
-		a: a, wanted: Wanted{ID: id, Port: r.Port, Unchecked: true}, localErr: localErr, redirected: r.Redirected,
-		now: r.Now, candidates: c,
+		a: a, wanted: storage.FetchRequest{ID: id, Port: r.Port, Unchecked: true}, localErr: localErr,
+		redirected: r.Redirected, now: r.Now, candidates: c,
 	}
 }
 
@@ -172,7 +172,7 @@ func (f *fetcher) moved(ctx context.Context, err error) bool {
 
 // want is the file with its target for web servers, which has a token that is good now where the
 // fetch is for every client: they check tokens too, and this may be long after the request.
-func (f *fetcher) want() Wanted {
+func (f *fetcher) want() storage.FetchRequest {
 	w := f.wanted
 	if f.a.usesWeb() && w.Target == "" {
 		w.Target = f.a.o.Targets.Fetch(w.ID, nil, nil, time.Now())

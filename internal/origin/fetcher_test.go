@@ -16,10 +16,10 @@ import (
 // long after the request that it was made for, so it has a token of its own.
 func TestTokensOfFetches(t *testing.T) {
 	id := fdfstest.IDFrom(t, "group1", "10.0.0.1", 0)
-	web := newWebServer(t, listen(t, "127.0.0.31")[0], serveFile([]byte("hello"), nil))
+	web := newFakeWeb(t, listen(t, "127.0.0.31")[0], serveFile([]byte("hello"), nil))
 	tokens := antisteal.NewChecker(antisteal.Options{Secrets: []string{"secret"}, TTL: time.Minute})
 	a := NewResolver(Options{Protocol: newOrigin(t, web), Targets: Targets{Group: true, Tokens: tokens}})
-	f := &fetcher{a: a, wanted: Wanted{ID: id}}
+	f := &fetcher{a: a, wanted: storage.FetchRequest{ID: id}}
 	f.candidates = &candidates{servers: []storage.Server{web.server}}
 	_, err := f.Stat(t.Context())
 	require.NoError(t, err)

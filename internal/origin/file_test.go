@@ -26,13 +26,13 @@ type oneFile struct {
 
 func (o *oneFile) Order(servers []storage.Server) []storage.Server { return servers }
 
-func (o *oneFile) Stat(_ context.Context, w Wanted, _ []storage.Server) (storage.Info, error) {
+func (o *oneFile) Stat(_ context.Context, w storage.FetchRequest, _ []storage.Server) (storage.Info, error) {
 	v, err := storage.VersionOf(w.ID, int64(len(o.bytes)), 0)
 	return storage.Info{Version: v}, err
 }
 
-func (o *oneFile) Open(_ context.Context, _ Wanted, _ storage.Info, offset, length int64, _ []storage.Server) (
-	io.ReadCloser, error) {
+func (o *oneFile) Open(_ context.Context, _ storage.FetchRequest, _ storage.Info, offset, length int64,
+	_ []storage.Server) (io.ReadCloser, error) {
 	o.open.Add(1)
 	return &oneDownload{iotest.HalfReader(bytes.NewReader(o.bytes[offset : offset+length])), o}, nil
 }

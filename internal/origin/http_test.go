@@ -20,9 +20,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// webServer answers each request by a function that writes raw bytes, on an address of loopback of
+// fakeWeb answers each request by a function that writes raw bytes, on an address of loopback of
 // its own.
-type webServer struct {
+type fakeWeb struct {
 	server storage.Server
 	port   int
 
@@ -30,10 +30,10 @@ type webServer struct {
 	requests []*http.Request
 }
 
-func newWebServer(t *testing.T, ln net.Listener, answer func(w io.Writer, r *http.Request)) *webServer {
+func newFakeWeb(t *testing.T, ln net.Listener, answer func(w io.Writer, r *http.Request)) *fakeWeb {
 	t.Helper()
 	addr := ln.Addr().(*net.TCPAddr)
-	s := &webServer{server: storage.Server{Host: addr.IP.String(), Port: 23000}, port: addr.Port}
+	s := &fakeWeb{server: storage.Server{Host: addr.IP.String(), Port: 23000}, port: addr.Port}
 	var running sync.WaitGroup
 	running.Go(func() {
 		for {
@@ -44,21 +44,14 @@ func newWebServer(t *testing.T, ln net.Listener, answer func(w io.Writer, r *htt
 			running.Go(func() {
 				defer c.Close()
 				_ = c.SetDeadline(time.Now().Add(testTimeout))
-				for in := bufio.NewReader(c); ; {
-					r, err := http.ReadRequest(in)
-					if err != nil {
-						return
-					}
-					s.mu.Lock()
-					s.requests = append(s.requests, r)
-					s.mu.Unlock()
-					b := &bytes.Buffer{}
-					answer(b, r)
-					_, _ = c.Write(b.Bytes())
-					if !bytes.Contains(b.Bytes(), []byte("keep")) {
-						return
-					}
+				r, err := http.ReadRequest(bufio.NewReader(c))
+				if err != nil {
+					return
 				}
+				s.mu.Lock()
+				s.requests = append(s.requests, r)
+				s.mu.Unlock()
+				answer(c, r)
 			})
 		}
 	})
@@ -124,21 +117,21 @@ func serveFile(content []byte, spoil spoiler) func(io.Writer, *http.Request) {
 
 var longAgo = time.Date(2024, 2, 29, 12, 30, 45, 0, time.UTC)
 
-func wanted(t *testing.T, content []byte) Wanted {
+func wanted(t *testing.T, content []byte) storage.FetchRequest {
 	t.Helper()
 	o := storetest.New(t).Normal("bin", content)
-	return Wanted{ID: o.ID, Target: o.URL() + "?redirect=1"}
+	return storage.FetchRequest{ID: o.ID, Target: o.URL() + "?redirect=1"}
 }
 
-func newOrigin(t *testing.T, s *webServer) *HTTP {
+func newOrigin(t *testing.T, s *fakeWeb) HTTP {
 	t.Helper()
-	o := NewHTTP(HTTPOptions{Port: s.port, ConnectTimeout: testTimeout, NetworkTimeout: testTimeout})
-	t.Cleanup(o.Close)
-	return o
+	c := NewHTTPClient(HTTPOptions{Port: s.port, ConnectTimeout: testTimeout, NetworkTimeout: testTimeout})
+	t.Cleanup(c.Close)
+	return HTTP{c}
 }
 
 // fetchAll gets a stretch by HEAD and GET.
-func fetchAll(o *HTTP, w Wanted, offset, length int64, servers ...storage.Server) ([]byte, error) {
+func fetchAll(o Protocol, w storage.FetchRequest, offset, length int64, servers ...storage.Server) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	info, err := o.Stat(ctx, w, servers)
@@ -155,7 +148,7 @@ func fetchAll(o *HTTP, w Wanted, offset, length int64, servers ...storage.Server
 
 func TestHTTPAsksForNoMoreThanItNeeds(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789"), 1000)
-	s := newWebServer(t, listen(t, "127.0.0.31")[0], serveFile(content, nil))
+	s := newFakeWeb(t, listen(t, "127.0.0.31")[0], serveFile(content, nil))
 	w := wanted(t, content)
 	got, err := fetchAll(newOrigin(t, s), w, 100, 50, s.server)
 	require.NoError(t, err)
@@ -224,8 +217,8 @@ func TestHTTPDistrusts(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			listeners := listen(t, "127.0.0.31", "127.0.0.32")
-			s := newWebServer(t, listeners[0], serveFile(content, spoil))
-			good := newWebServer(t, listeners[1], serveFile(content, nil))
+			s := newFakeWeb(t, listeners[0], serveFile(content, spoil))
+			good := newFakeWeb(t, listeners[1], serveFile(content, nil))
 			w := wanted(t, content)
 			got, err := fetchAll(newOrigin(t, s), w, 100, 50, s.server)
 			require.Error(t, err, "%q", got)
@@ -241,7 +234,7 @@ func TestHTTPDistrusts(t *testing.T) {
 func TestHTTPNotFound(t *testing.T) {
 	content := []byte(strings.Repeat("x", 1000))
 	missing := func(*http.Request, http.Header, []byte) (string, []byte) { return "404 Not Found", []byte{} }
-	s := newWebServer(t, listen(t, "127.0.0.31")[0], serveFile(content, missing))
+	s := newFakeWeb(t, listen(t, "127.0.0.31")[0], serveFile(content, missing))
 	o, w := newOrigin(t, s), wanted(t, content)
 	_, err := fetchAll(o, w, 0, 1000, s.server)
 	require.ErrorIs(t, err, storage.ErrNotFound)
@@ -261,7 +254,7 @@ func TestHTTPMutable(t *testing.T) {
 		return "", nil
 	}
 	o := storetest.New(t).Appender("log", content)
-	w := Wanted{ID: o.ID, Target: o.URL()}
+	w := storage.FetchRequest{ID: o.ID, Target: o.URL()}
 	for name, tt := range map[string]struct {
 		spoil func(*http.Request, http.Header, []byte) (string, []byte)
 		ok    bool
@@ -273,7 +266,7 @@ func TestHTTPMutable(t *testing.T) {
 			return "", nil
 		}, false},
 	} {
-		s := newWebServer(t, listen(t, "127.0.0.31")[0], serveFile(content, tt.spoil))
+		s := newFakeWeb(t, listen(t, "127.0.0.31")[0], serveFile(content, tt.spoil))
 		got, err := fetchAll(newOrigin(t, s), w, 0, 1000, s.server)
 		require.Equal(t, tt.ok, err == nil, "%s: %v", name, err)
 		require.Equal(t, tt.ok, bytes.Equal(content, got), name)
@@ -285,7 +278,7 @@ func TestHTTPEndsWithItsContext(t *testing.T) {
 	stuck := make(chan struct{})
 	defer close(stuck)
 	ctx, cancel := context.WithCancel(context.Background())
-	s := newWebServer(t, listen(t, "127.0.0.31")[0], func(io.Writer, *http.Request) {
+	s := newFakeWeb(t, listen(t, "127.0.0.31")[0], func(io.Writer, *http.Request) {
 		cancel()
 		<-stuck
 	})
@@ -293,31 +286,4 @@ func TestHTTPEndsWithItsContext(t *testing.T) {
 	_, err := newOrigin(t, s).Stat(ctx, wanted(t, content), []storage.Server{s.server})
 	require.ErrorIs(t, err, context.Canceled)
 	require.Less(t, time.Since(began), testTimeout/2, "the server is waited for until "+testTimeout.String())
-}
-
-// A web server that sends nothing in the middle is replaced at the next byte, where there is
-// another one.
-func TestHTTPStall(t *testing.T) {
-	content := []byte(strings.Repeat("0123456789", 100))
-	freeze := func(r *http.Request, head http.Header, body []byte) (string, []byte) {
-		head.Set("X-Connection", "keep")
-		if r.Method == http.MethodHead {
-			return "", nil
-		}
-		return "200 OK", body[:300]
-	}
-	lns := listen(t, "127.0.0.32", "127.0.0.33")
-	frozen := newWebServer(t, lns[0], serveFile(content, freeze))
-	good := newWebServer(t, lns[1], serveFile(content, nil))
-	o := NewHTTP(HTTPOptions{Port: good.port, ConnectTimeout: testTimeout, NetworkTimeout: testTimeout,
-		StallTimeout: 50 * time.Millisecond})
-	t.Cleanup(o.Close)
-	got, err := fetchAll(o, wanted(t, content), 0, 1000, frozen.server, good.server)
-	require.NoError(t, err)
-	require.Equal(t, content, got)
-	require.Equal(t, []storage.Server{good.server, frozen.server},
-		o.failed.last([]storage.Server{frozen.server, good.server}))
-	good.mu.Lock()
-	defer good.mu.Unlock()
-	require.Equal(t, "bytes=300-999", good.requests[0].Header.Get("Range"))
 }

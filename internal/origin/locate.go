@@ -43,7 +43,7 @@ const (
 // two of the others are asked at the same time, so that one that has just died costs no more than
 // redirectProbe. The error is storage.ErrNotFound when no server has the file, and
 // storage.ErrNoSource when it cannot be told; to is then the first server that may have it.
-func (a *Resolver) locate(w Wanted, servers []storage.Server) (to storage.Server, err error) {
+func (a *Resolver) locate(w storage.FetchRequest, servers []storage.Server) (to storage.Server, err error) {
 	servers = a.slow.last(a.o.Protocol.Order(servers))
 	first := servers[:min(2, len(servers))]
 	holder, errs := a.probe(w, first)
@@ -70,7 +70,7 @@ func (a *Resolver) locate(w Wanted, servers []storage.Server) (to storage.Server
 
 // probe asks the servers at the same time, and waits for them in their order until one has the
 // file: that is holder. Where none has it holder is -1, and there is an error for each.
-func (a *Resolver) probe(w Wanted, servers []storage.Server) (holder int, errs []error) {
+func (a *Resolver) probe(w storage.FetchRequest, servers []storage.Server) (holder int, errs []error) {
 	ctx, cancel := context.WithTimeout(context.Background(), min(redirectProbe, a.o.StatTimeout))
 	defer cancel() // ends the goroutines that are still waiting for an answer
 	answers := make([]chan error, len(servers))

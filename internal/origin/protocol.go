@@ -4,19 +4,8 @@ import (
 	"context"
 	"io"
 
-	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/storage"
 )
-
-// Wanted is a file that is wanted from other hosts.
-type Wanted struct {
-	ID     fdfs.FileID
-	Target string // path and query for web servers, with redirect=1
-	Port   int    // that the request came in on; 0 = none
-	// Unchecked: whole content need not be compared with the CRC32 of the id, for the caller does
-	// so.
-	Unchecked bool
-}
 
 // Protocol fetches files from other hosts. It tries the servers in an order of its own choice,
 // healthy ones first.
@@ -25,38 +14,42 @@ type Protocol interface {
 	Order(servers []storage.Server) []storage.Server
 	// Stat asks for size and time. It is storage.ErrNotFound when no server has the file, and
 	// another error when it cannot be told.
-	Stat(ctx context.Context, w Wanted, servers []storage.Server) (storage.Info, error)
+	Stat(ctx context.Context, r storage.FetchRequest, servers []storage.Server) (storage.Info, error)
 	// Open fetches length bytes (more than 0) from offset, of the version that info describes. A
 	// stream that ends before that ends in an error.
-	Open(ctx context.Context, w Wanted, info storage.Info, offset, length int64,
+	Open(ctx context.Context, r storage.FetchRequest, info storage.Info, offset, length int64,
 		servers []storage.Server) (io.ReadCloser, error)
 }
 
-// FastDFS fetches by the FastDFS protocol.
-type FastDFS struct{ Client *storage.Client }
+// FastDFS fetches from the storages, by the FastDFS protocol.
+type FastDFS struct{ *storage.Client }
 
-var _ Protocol = FastDFS{}
+// HTTP fetches from the web servers of the storages: its Client is one of NewHTTPClient.
+type HTTP struct{ *storage.Client }
 
-// Order implements Protocol.
-func (o FastDFS) Order(servers []storage.Server) []storage.Server {
-	return o.Client.Order(servers)
-}
+var (
+	_ Protocol = FastDFS{}
+	_ Protocol = HTTP{}
+)
 
-// Stat implements Protocol.
-func (o FastDFS) Stat(ctx context.Context, w Wanted, servers []storage.Server) (storage.Info, error) {
-	return o.Client.Stat(ctx, w.ID, servers)
+// Open implements Protocol.
+func (o FastDFS) Open(ctx context.Context, r storage.FetchRequest, info storage.Info, offset, length int64,
+	servers []storage.Server) (io.ReadCloser, error) {
+	return open(ctx, o.Client, r, info, offset, length, servers)
 }
 
 // Open implements Protocol.
-func (o FastDFS) Open(ctx context.Context, w Wanted, info storage.Info, offset, length int64,
+func (o HTTP) Open(ctx context.Context, r storage.FetchRequest, info storage.Info, offset, length int64,
 	servers []storage.Server) (io.ReadCloser, error) {
-	open := o.Client.Open
-	if w.Unchecked {
-		open = o.Client.OpenUnchecked
-	}
-	stream, err := open(ctx, w.ID, info, offset, length, servers)
+	return open(ctx, o.Client, r, info, offset, length, servers)
+}
+
+// open opens a Stream, and returns no Stream that is nil.
+func open(ctx context.Context, c *storage.Client, r storage.FetchRequest, info storage.Info, offset, length int64,
+	servers []storage.Server) (io.ReadCloser, error) {
+	stream, err := c.Open(ctx, r, info, offset, length, servers)
 	if err != nil {
-		return nil, err // not a Stream that is nil
+		return nil, err
 	}
 	return stream, nil
 }

@@ -7,8 +7,9 @@
 //
 // Find is the path of a request: candidates.go decides which hosts may be asked, in which order;
 // locate.go finds the one to send the client to; cached.go asks the cache; file.go gives the
-// content, which fetcher.go fetches for the cache, or for this request. protocol.go and http.go are
-// the two ways to ask another host. sources.go holds the allow-list: no other host is ever asked.
+// content, which fetcher.go fetches for the cache, or for this request. protocol.go names the two
+// ways to ask another host: http.go is one, the other is in package storage. sources.go holds the
+// allow-list: no other host is ever asked.
 package origin
 
 import (
@@ -192,8 +193,8 @@ func (a *Resolver) isCached(r *Request, localErr error) bool {
 }
 
 // wanted is the file as this request, alone, asks other hosts for it.
-func (a *Resolver) wanted(r *Request, id fdfs.FileID) Wanted {
-	w := Wanted{ID: id, Port: r.Port}
+func (a *Resolver) wanted(r *Request, id fdfs.FileID) storage.FetchRequest {
+	w := storage.FetchRequest{ID: id, Port: r.Port}
 	if a.usesWeb() {
 		w.Target = a.o.Targets.Fetch(id, r.Token, r.Timestamp, r.Now)
 	}
@@ -208,7 +209,7 @@ func (a *Resolver) usesWeb() bool {
 }
 
 // stat asks which server has the file.
-func (a *Resolver) stat(ctx context.Context, w Wanted, servers []storage.Server,
+func (a *Resolver) stat(ctx context.Context, w storage.FetchRequest, servers []storage.Server,
 	timeout time.Duration) (info storage.Info, err error) {
 	defer panics.ToError(&err, "asking for a file")
 	a.o.Running.Add(1)

@@ -49,7 +49,8 @@ func (r trunkResult) isValid() bool {
 // checkTrunk reads the whole content of a trunk file at a storage and compares its CRC32, unless it
 // has done so a short time ago. The error is storage.ErrCRC where it does not match. Other files,
 // and links, pass.
-func (a *Resolver) checkTrunk(ctx context.Context, w Wanted, info storage.Info, servers []storage.Server) error {
+func (a *Resolver) checkTrunk(ctx context.Context, w storage.FetchRequest, info storage.Info,
+	servers []storage.Server) error {
 	if w.ID.Kind != fdfs.KindTrunk || info.Linked || info.Size == 0 {
 		return nil
 	}

@@ -1,0 +1,60 @@
+package origin
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"sync"
+	"testing"
+
+	"fastdfs-gateway/storage"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestHTTPSilence: a web server that sends nothing, neither a head nor the rest of a body, is
+// replaced by another one, as a storage is. Its own timeout is much longer.
+func TestHTTPSilence(t *testing.T) {
+	content := bytes.Repeat([]byte("0123456789"), 100_000)
+	for name, sent := range map[string]int{"no head": -1, "no body": 0, "in the middle": 300_000} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			hosts := listen(t, "127.0.0.32", "127.0.0.33")
+			var end sync.WaitGroup
+			end.Add(1)
+			frozen := newFakeWeb(t, hosts[0], func(w io.Writer, r *http.Request) {
+				if sent >= 0 {
+					whole := &bytes.Buffer{}
+					serveFile(content, nil)(whole, r)
+					head := bytes.Index(whole.Bytes(), []byte("\r\n\r\n")) + 4
+					_, _ = w.Write(whole.Next(head + sent))
+				}
+				end.Wait()
+			})
+			t.Cleanup(end.Done) // runs before those that wait for the servers
+			good := newFakeWeb(t, hosts[1], serveFile(content, nil))
+			o := newOrigin(t, good)
+			w := wanted(t, content)
+			info, err := o.Stat(t.Context(), w, []storage.Server{good.server})
+			require.NoError(t, err)
+			info.From = storage.Server{}
+			stream, err := o.Open(t.Context(), w, info, 0, info.Size, []storage.Server{frozen.server, good.server})
+			require.NoError(t, err)
+			got, err := io.ReadAll(stream)
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(content, got))
+			require.NoError(t, stream.Close())
+			require.Equal(t, good.server, o.Order([]storage.Server{frozen.server, good.server})[0])
+			require.Equal(t, uint64(1), o.Stats().Failures)
+			good.mu.Lock()
+			defer good.mu.Unlock()
+			asked := good.requests[len(good.requests)-1].Header.Get("Range")
+			if sent > 0 {
+				require.Equal(t, "bytes=300000-999999", asked)
+				require.Equal(t, uint64(1), o.Stats().Resumes)
+			} else {
+				require.Empty(t, asked)
+			}
+		})
+	}
+}
