@@ -52,7 +52,7 @@ func (a *App) openCache(cfg *config.Config) (*cache.Cache, error) {
 		return nil, err
 	}
 	o := cacheLimits(cfg)
-	o.Logger, o.CheckFirst, o.Source = logfile.Limit(a.log), origin.CheckFirst, a.sourceForPeer
+	o.Logger, o.VerifyFirst, o.Source = logfile.Limit(a.log), origin.VerifyFirst, a.sourceForPeer
 	o.Fleet, o.DiskReady = currentFleet{a}, a.diskReady
 	if folder := cacheFolder(cfg); folder != "" {
 		if err := tier.CheckFolder(folder); err != nil && !isDiskFailure(err) {

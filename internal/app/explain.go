@@ -30,7 +30,7 @@ func Explain(ctx context.Context, cfg *config.Config, urlOrID string, log *slog.
 	if err != nil {
 		return gateway.Explanation{}, err
 	}
-	o.Store, o.Log, o.Origin = store, log, origin.NewResolver(originOptions(&o, other, store))
+	o.Store, o.Log, o.Origin = store, log, origin.NewResolver(originOptions(&o, cfg, other, store))
 	other.await()
 	e := gateway.NewHandler(o).Explain(ctx, urlOrID, time.Now())
 	e.By = gateway.ByFreshLook

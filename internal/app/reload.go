@@ -199,7 +199,7 @@ func (a *App) replace(old, p *parts) {
 
 // originOf makes what finds the files of other hosts for a handler with the options o.
 func (a *App) originOf(p *parts, o *gateway.Options) *origin.Resolver {
-	options := originOptions(o, p.remote, p.files)
+	options := originOptions(o, p.cfg, p.remote, p.files)
 	options.Cache, options.Counters = a.cache, &a.fetched
 	if p.fleet != nil {
 		options.Purges = p.fleet

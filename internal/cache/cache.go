@@ -88,10 +88,10 @@ type Options struct {
 	// Source makes what fetches a file for another gateway; ErrNotHere where this gateway is not
 	// to. Default: for none.
 	Source func(file string) (Source, error)
-	// CheckFirst tells for which files the CRC32 of a segment's content is compared before its
-	// first byte is given out; these files are no links. A file of several segments is the Source's
-	// to check. Default: for none.
-	CheckFirst  func(file string) bool
+	// VerifyFirst reports whether the whole content of a file is compared with its CRC32 before its
+	// first byte is given out, and the size in bytes that the name of such a file claims. It is no
+	// link. Default: for none.
+	VerifyFirst func(file string) (size int64, ok bool)
 	SourceLimit int // fetches from one source at a time while the fleet is down; default 32
 
 	Logger *slog.Logger // default: none
@@ -107,8 +107,8 @@ func (o *Options) setDefaults() {
 	orDefault(&o.StaleIfError, 24*time.Hour)
 	orDefault(&o.Wait, 30*time.Second)
 	orDefault(&o.SourceLimit, 32)
-	if o.CheckFirst == nil {
-		o.CheckFirst = func(string) bool { return false }
+	if o.VerifyFirst == nil {
+		o.VerifyFirst = func(string) (int64, bool) { return 0, false }
 	}
 	if o.Source == nil {
 		o.Source = func(string) (Source, error) { return nil, ErrNotHere }

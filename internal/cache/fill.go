@@ -25,16 +25,16 @@ const (
 	following      // from another gateway: if others followed it in turn, they could go in a circle
 )
 
-// fill fetches one segment of a file, or the facts about it alone, for all requests of the process
-// that want it. Its bytes can be read while they arrive. When they are in a tier the fill lets go
-// of them, and its readers look there.
+// fill fetches one segment of a file, all of them (Whole), or the facts about it alone, for all
+// requests of the process that want it. Its bytes can be read while they arrive. When they are in a
+// tier the fill lets go of them, and its readers look there.
 type fill struct {
 	key     SegmentKey
 	src     Source
 	maxAge  time.Duration   // as in GetOptions
 	forPeer bool            // another gateway has asked for it: no owner is asked
 	finding bool            // it was started to find out the facts
-	sealed  bool            // no byte is given out before the CRC32 was compared: see Options.CheckFirst
+	sealed  bool            // no byte is given out before the CRC32 was compared: Options.VerifyFirst
 	ctx     context.Context // of its waiting; ends with end, and with the Cache
 	end     context.CancelCauseFunc
 
@@ -78,9 +78,10 @@ type fillOptions struct {
 
 func (c *Cache) newFill(key SegmentKey, src Source, o fillOptions) *fill {
 	key.File = strings.Clone(key.File)
+	_, sealed := c.o.VerifyFirst(key.File)
 	f := &fill{
 		key: key, src: src, maxAge: o.maxAge, forPeer: o.forPeer, finding: o.finding,
-		sealed: c.o.CheckFirst(key.File), sum: checksum.New(c.legacyGroups.Variants(groupOf(key.File))),
+		sealed: sealed, sum: checksum.New(c.legacyGroups.Variants(groupOf(key.File))),
 		changed: make(chan struct{}),
 	}
 	if o.want != nil {
@@ -100,6 +101,9 @@ func (f *fill) leaseKey() string {
 
 // factsKey is the key of the facts about the file.
 func (f *fill) factsKey() SegmentKey { return SegmentKey{File: f.key.File, Index: Facts} }
+
+// holds tells whether the fill brings a segment of its file.
+func (f *fill) holds(index int64) bool { return f.key.Index == index || f.key.Index == Whole }
 
 // RankKey is the key that gateways are ranked for, given the key of an entry.
 func RankKey(key SegmentKey) string {

@@ -3,8 +3,6 @@ package cache
 import (
 	"context"
 	"errors"
-
-	"fastdfs-gateway/internal/cache/tier"
 )
 
 // errAbandoned ends a fill that nothing waits for any more.
@@ -29,8 +27,8 @@ func (c *Cache) join(key SegmentKey, src Source, o fillOptions, readers int) *fi
 func (c *Cache) find(file string, src Source, o GetOptions, freshness freshness) *fill {
 	facts := SegmentKey{File: file, Index: Facts}
 	key := facts
-	if at := tier.KeyAt(file, max(0, o.Hint)); freshness == unknown && o.Hint >= 0 {
-		if _, held := c.tiers.Holds(at); !held {
+	if at := c.entryAt(file, max(0, o.Hint)); freshness == unknown && o.Hint >= 0 {
+		if _, held := c.holds(at); !held {
 			key = at
 		}
 	}

@@ -4,7 +4,11 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 	"time"
+
+	"fastdfs-gateway/internal/cache/tier"
+	"fastdfs-gateway/internal/content"
 )
 
 // ErrFleetDown is the error of a Fleet that cannot ask for a lease now. The cache goes on alone.
@@ -31,6 +35,49 @@ type Meta struct {
 // Facts is the index, in the key of an entry, for the facts about a file without bytes. They are
 // ranked with segment 0.
 const Facts = -1
+
+// Whole is the index, in the key of an entry, for all segments of a file of several segments that
+// is verified first: they are fetched by one fill, verified together and then stored one by one.
+// They are ranked with segment 0.
+const Whole = content.Whole
+
+// entryAt returns the key of the entry that brings the byte at an offset of a file.
+func (c *Cache) entryAt(file string, offset int64) SegmentKey {
+	if size, ok := c.o.VerifyFirst(file); ok && size > SegmentSize {
+		return SegmentKey{File: file, Index: Whole}
+	}
+	return tier.KeyAt(file, offset)
+}
+
+// start returns the offset of the first byte of an entry in its file.
+func start(key SegmentKey) int64 { return max(0, key.Index) * SegmentSize }
+
+// segmentsOf yields the keys of the segments of an entry with content.
+func segmentsOf(key SegmentKey, v Version) iter.Seq[SegmentKey] {
+	return func(yield func(SegmentKey) bool) {
+		if key.Index != Whole {
+			yield(key)
+			return
+		}
+		for i := range v.Segments() {
+			if !yield(SegmentKey{File: key.File, Index: i}) {
+				return
+			}
+		}
+	}
+}
+
+// holds returns the version of which an entry with content is stored; false if a segment of it is
+// missing.
+func (c *Cache) holds(key SegmentKey) (v Version, held bool) {
+	v, held = c.tiers.Holds(SegmentKey{File: key.File, Index: max(0, key.Index)})
+	for segment := range segmentsOf(key, v) {
+		if other, ok := c.tiers.Holds(segment); !held || !ok || other != v {
+			return v, false
+		}
+	}
+	return v, held
+}
 
 // PeerRequest asks a gateway for an entry.
 type PeerRequest struct {

@@ -166,12 +166,15 @@ func (c *Cache) isStored(f *fill) bool {
 	if !known || f.key.Index == Facts {
 		return false
 	}
-	view, ok := c.tiers.Get(f.key, v, false)
-	if ok {
+	for key := range segmentsOf(f.key, v) {
+		view, ok := c.tiers.Get(key, v, false)
+		if !ok {
+			return false
+		}
 		view.Release()
-		c.leave(f)
 	}
-	return ok
+	c.leave(f)
+	return true
 }
 
 // loadFromPeers asks other gateways one after the other; ErrNotHere when none of them gives the
@@ -288,6 +291,9 @@ func (c *Cache) loadFromSource(f *fill, lease context.Context) error {
 	}
 	v, known := f.knownVersion()
 	have, length := f.received(), int64(SegmentSize)
+	if f.key.Index == Whole {
+		length, _ = c.o.VerifyFirst(f.key.File)
+	}
 	var want *Version
 	if known {
 		want, length = &v, v.SegmentLength(f.key.Index)
@@ -302,7 +308,7 @@ func (c *Cache) loadFromSource(f *fill, lease context.Context) error {
 	ctx, cancel := context.WithCancel(f.ctx)
 	defer cancel()
 	began := time.Now()
-	got, body, err := f.src.Fetch(ctx, want, f.key.Index*SegmentSize+have, length-have)
+	got, body, err := f.src.Fetch(ctx, want, start(f.key)+have, length-have)
 	if err == nil {
 		defer func() { _ = body.Close() }() // all that counts was read
 		m := Meta{Version: got, Checked: time.Now(), Took: time.Since(began)}
@@ -387,16 +393,26 @@ func (c *Cache) complete(f *fill, lease context.Context, onDisk bool) error {
 	return nil
 }
 
-// store puts a complete segment into the tiers.
+// store puts the segments of a complete fill into the tiers. It is false if some are not there.
 func (c *Cache) store(f *fill, onDisk bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.invalidated || f.length == 0 {
 		return false
 	}
-	s := &tier.Segment{Key: f.key, Version: f.version, Chunks: f.chunks, Hot: f.readers > 1}
-	stored := c.memory.Put(s)
-	return onDisk && c.disk != nil && c.disk.Put(s) || stored
+	rest, stored := f.chunks, true
+	for key := range segmentsOf(f.key, f.version) {
+		n := min(len(rest), SegmentSize/tier.ChunkSize)
+		s := &tier.Segment{Key: key, Version: f.version, Chunks: rest[:n:n], Hot: f.readers > 1}
+		inMemory := c.memory.Put(s)
+		stored = (onDisk && c.disk != nil && c.disk.Put(s) || inMemory) && stored
+		rest = rest[n:]
+	}
+	if stored && f.key.Index == Whole { // the last ones may have displaced the first
+		v, held := c.holds(f.key)
+		return held && v == f.version
+	}
+	return stored
 }
 
 // leave lets go of a segment that is in a tier; first, requests look there.

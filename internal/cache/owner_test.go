@@ -85,7 +85,7 @@ func TestStaleCopy(t *testing.T) {
 func TestRangeBehindSealed(t *testing.T) {
 	bubble(t, "range", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1000)
-		c := newCache(t, Options{CheckFirst: func(string) bool { return true }})
+		c := newCache(t, Options{VerifyFirst: func(string) (int64, bool) { return 1000, true }})
 		e, err := c.Get(background, o.file, o, GetOptions{Hint: 3 * SegmentSize})
 		require.NoError(t, err)
 		require.EqualValues(t, 1000, e.Version.Size)

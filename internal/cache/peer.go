@@ -39,7 +39,7 @@ func (c *Cache) PeerOpen(ctx context.Context, r PeerRequest) (m Meta, body io.Re
 	if r.Offset < 0 || r.Offset > length {
 		return Meta{}, nil, fmt.Errorf("it has %d bytes, not %d", length, r.Offset)
 	}
-	s := c.Open(ctx, e, src, r.Key.Index*SegmentSize+r.Offset, length-r.Offset)
+	s := c.Open(ctx, e, src, start(r.Key)+r.Offset, length-r.Offset)
 	s.forPeer = true
 	if err := s.lead(r.Key); err != nil {
 		return Meta{}, nil, errors.Join(err, s.Close())
@@ -50,7 +50,7 @@ func (c *Cache) PeerOpen(ctx context.Context, r PeerRequest) (m Meta, body io.Re
 
 // storedForPeer tells which version of a segment is stored. The facts may have expired.
 func (c *Cache) storedForPeer(r PeerRequest) (Entry, error) {
-	v, held := c.tiers.Holds(r.Key)
+	v, held := c.holds(r.Key)
 	if !held || r.Want != nil && *r.Want != v {
 		return Entry{}, ErrNotHere
 	}
@@ -82,22 +82,22 @@ func (c *Cache) getForPeer(ctx context.Context, r PeerRequest) (e Entry, src Sou
 	}
 	o := GetOptions{Hint: NoHint, MaxAge: r.MaxAge, forPeer: true}
 	if r.Key.Index != Facts {
-		o.Hint = r.Key.Index * SegmentSize
+		o.Hint = start(r.Key)
 	}
 	e, err = c.Get(ctx, r.Key.File, src, o)
 	return e, src, err
 }
 
-// lead makes sure that the first segment is stored, or is fetched by this gateway itself.
+// lead makes sure that the entry is stored, or is fetched by this gateway itself.
 func (s *Stream) lead(key SegmentKey) error {
-	if v, held := s.c.tiers.Holds(key); held && v == s.v || s.left == 0 {
+	if v, held := s.c.holds(key); held && v == s.v || s.left == 0 {
 		return nil
 	}
 	if s.src == nil {
 		return ErrNotHere
 	}
-	s.index = key.Index
-	s.f = s.c.join(key, s.src, fillOptions{want: &s.v, forPeer: true}, 0)
+	s.index = s.offset / SegmentSize
+	s.f = s.c.join(s.c.entryAt(s.file, s.offset), s.src, fillOptions{want: &s.v, forPeer: true}, 0)
 	s.c.n.misses.Add(1)
 	return s.f.awaitLeading(s.ctx, &s.v)
 }

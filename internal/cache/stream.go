@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"sync"
+	"time"
 
 	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/content"
@@ -115,23 +116,25 @@ func (s *Stream) Next(limit int64) (content.Chunk, error) {
 // next gives bytes of the current segment, or none when it has to be looked for again.
 func (s *Stream) next(limit int64) (content.Chunk, error) {
 	key := tier.KeyAt(s.file, s.offset)
-	in := s.offset - key.Index*SegmentSize
-	if s.f != nil && s.f.key.Index != key.Index {
+	if s.f != nil && !s.f.holds(key.Index) {
 		s.quit()
 	}
 	if s.f != nil {
-		return s.fromFill(in, limit)
+		return s.fromFill(s.offset-start(s.f.key), limit)
 	}
 	first := key.Index != s.index // look of the stream at this segment: that counts as use
 	s.index = key.Index
 	if view, ok := s.stored(key, first && s.broughtBy() == FromNowhere); ok {
-		return s.fromTier(view, in, limit, first)
+		return s.fromTier(view, s.offset-start(key), limit, first)
 	}
 	if s.src == nil {
 		return content.Chunk{}, ErrNotHere
 	}
-	s.f = s.c.join(key, s.src, fillOptions{want: &s.v, forPeer: s.forPeer}, s.readers())
+	s.f = s.c.join(s.c.entryAt(s.file, s.offset), s.src, fillOptions{want: &s.v, forPeer: s.forPeer}, s.readers())
 	s.c.n.misses.Add(1)
+	if s.forPeer {
+		return content.Chunk{}, s.f.awaitLeading(s.ctx, &s.v)
+	}
 	return content.Chunk{}, nil
 }
 
@@ -167,7 +170,7 @@ func (s *Stream) quit() {
 // That the segment is in a tier by now is then no second use of it.
 func (s *Stream) broughtBy() From {
 	for _, f := range [...]*fill{s.by, s.sent} {
-		if f != nil && f.key.Index == s.index && f.origin() != FromNowhere {
+		if f != nil && f.holds(s.index) && f.origin() != FromNowhere {
 			return f.origin()
 		}
 	}
@@ -209,6 +212,7 @@ func (s *Stream) fromFill(in, limit int64) (content.Chunk, error) {
 	switch {
 	case left:
 		s.cameFrom(s.f.origin())
+		s.by = s.f
 		s.quit()
 		return content.Chunk{}, nil
 	case err != nil:
@@ -226,12 +230,19 @@ func (s *Stream) fromFill(in, limit int64) (content.Chunk, error) {
 }
 
 // failed decides about an error. Content that was found wrong before any of it was given out is
-// fetched again once.
+// fetched again once. If it is wrong again in a file that is verified first, there is no such file:
+// that is remembered, so that requests for a forged id do not cost two downloads each.
 func (s *Stream) failed(err error) error {
-	if errors.Is(err, ErrCorrupt) && !s.given && !s.again && s.src != nil {
+	if !errors.Is(err, ErrCorrupt) || s.given || s.src == nil {
+		return err
+	}
+	if !s.again {
 		s.again = true
 		s.quit()
 		return nil
+	}
+	if _, ok := s.c.o.VerifyFirst(s.file); ok {
+		s.c.metas.put(s.file, Meta{Gone: true, Checked: time.Now()})
 	}
 	return err
 }
@@ -243,14 +254,13 @@ func (s *Stream) lookAhead() {
 	if s.src == nil || next <= s.ahead || next*SegmentSize >= s.offset+s.left {
 		return
 	}
-	if s.f != nil && s.f.received() < s.v.SegmentLength(s.index)/2 {
+	if s.f != nil && (s.f.holds(next) || s.f.received() < s.v.SegmentLength(s.index)/2) {
 		return
 	}
 	s.ahead = next
-	key := SegmentKey{File: s.file, Index: next}
-	if v, held := s.c.tiers.Holds(key); !held || v != s.v {
+	if v, held := s.c.tiers.Holds(SegmentKey{File: s.file, Index: next}); !held || v != s.v {
 		s.quitAhead()
-		s.sent = s.c.join(key, s.src, fillOptions{want: &s.v, forPeer: s.forPeer}, 0)
+		s.sent = s.c.join(s.c.entryAt(s.file, next*SegmentSize), s.src, fillOptions{want: &s.v, forPeer: s.forPeer}, 0)
 	}
 }
 

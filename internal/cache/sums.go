@@ -67,7 +67,7 @@ func (r *metaCache) addSum(key SegmentKey, v Version, sum checksum.Sum) (whole c
 		known = rec.sums
 	}
 	switch {
-	case v.Segments() == 1:
+	case isWhole(key, v):
 		whole, complete = sum, true
 	case known.bySegment != nil:
 		known.bySegment[key.Index] = sum
@@ -75,6 +75,9 @@ func (r *metaCache) addSum(key SegmentKey, v Version, sum checksum.Sum) (whole c
 	}
 	return whole, whole.Matches(v.CRC32) || known.isLink && whole.Standard() == known.link, complete
 }
+
+// isWhole tells whether an entry has the whole content of its file.
+func isWhole(key SegmentKey, v Version) bool { return key.Index == Whole || v.Segments() == 1 }
 
 // setLink records that the content of a file has another CRC32 because it is a link.
 func (r *metaCache) setLink(file string, v Version, sum uint32) {

@@ -13,12 +13,13 @@ import (
 // missing. It may be that of either variant. Content that has neither is read once more, from
 // another storage where there is one: when it is the same again the file is a link, whose CRC32 is
 // not that of its content; anything else is damage, and all segments of the file are dropped. A
-// file of one segment that another gateway has given was checked there.
+// file of one segment that another gateway has given was checked there; one that is verified first
+// is checked here as well.
 //
 // This is the only check of files that go through the cache: sources leave it to the cache.
 func (c *Cache) verify(f *fill) error {
 	f.mu.Lock()
-	v, sum, chunks, checked := f.version, f.sum, f.chunks, f.fromPeer
+	v, sum, chunks, checked := f.version, f.sum, f.chunks, f.fromPeer && !f.sealed
 	f.mu.Unlock()
 	if checked && v.Segments() == 1 {
 		return nil
@@ -27,7 +28,7 @@ func (c *Cache) verify(f *fill) error {
 	if !complete || right {
 		return nil
 	}
-	if whole.Variants() == checksum.OnlyStandard && v.Segments() == 1 && legacySum(chunks) == v.CRC32 {
+	if whole.Variants() == checksum.OnlyStandard && isWhole(f.key, v) && legacySum(chunks) == v.CRC32 {
 		c.legacyGroups.Learn(groupOf(f.key.File))
 		return nil
 	}
@@ -48,7 +49,7 @@ func (c *Cache) verify(f *fill) error {
 	return errors.Join(err, againErr)
 }
 
-// legacySum is the legacy CRC32 of a segment.
+// legacySum is the legacy CRC32 of chunks.
 func legacySum(chunks [][]byte) (sum uint32) {
 	for _, chunk := range chunks {
 		sum = checksum.UpdateLegacy(sum, chunk)

@@ -24,8 +24,15 @@ type Version struct {
 // Time returns ModTime as a time.
 func (v Version) Time() time.Time { return time.Unix(0, v.ModTime) }
 
-// SegmentLength returns the length in bytes of a segment; 0 if the file has no such segment.
+// Whole is the index that stands for all segments of a file together.
+const Whole = -2
+
+// SegmentLength returns the length in bytes of a segment, or of the file if index is Whole; 0 if
+// the file has no such segment.
 func (v Version) SegmentLength(index int64) int64 {
+	if index == Whole {
+		return v.Size
+	}
 	if index < 0 || index > v.Size/SegmentSize {
 		return 0
 	}

@@ -147,7 +147,8 @@ func parseEntryRequest(from *http.Request) (*entryRequest, error) {
 	again, _ := json.Marshal(r)
 	switch {
 	case from.Method != http.MethodGet, !ok, from.URL.RawQuery != "", r.Key.File != "", string(again) != text,
-		file == "", len(file) > maxFile, r.Key.Index < cache.Facts, r.Offset < 0, r.Offset > cache.SegmentSize,
+		file == "", len(file) > maxFile, r.Key.Index < cache.Whole, r.Offset < 0,
+		r.Offset > cache.SegmentSize && r.Key.Index != cache.Whole,
 		r.MaxAge < 0, r.MaxAge > maxAge, r.Purge < 0, r.Purge > maxFence, r.Want != nil && r.Want.Size < 0:
 		return nil, errRequest
 	}

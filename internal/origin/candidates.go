@@ -46,6 +46,9 @@ func (a *Resolver) choose(id fdfs.FileID, localErr error, redirected bool, now t
 	if redirected {
 		return nothing("redirect=1: it was sent here by another server, and is never sent on")
 	}
+	if id.Kind == fdfs.KindTrunk && id.Size+fdfs.SlotHeaderSize > a.o.MaxSlot() {
+		return nothing("no trunk slot is so large: see slot_max_size")
+	}
 	if !local && !a.o.Sources.mayKnow(id.Group) {
 		c := nothing("the cluster has no such group")
 		c.unknown = true

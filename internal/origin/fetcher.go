@@ -228,17 +228,11 @@ func (f *fetcher) fetchOnce(ctx context.Context, info storage.Info, offset, leng
 	return body, err
 }
 
-// open asks servers for bytes, and checks the content of a trunk file before that, unless the cache
-// does so.
+// open asks servers for bytes.
 func (f *fetcher) open(ctx context.Context, info storage.Info, offset, length int64, servers []storage.Server) (
 	io.ReadCloser, error) {
 	if length = min(length, info.Size-offset); length <= 0 {
 		return http.NoBody, nil
-	}
-	if info.Size > cache.SegmentSize || !f.wanted.Unchecked {
-		if err := f.a.checkTrunk(ctx, f.want(), info, servers); err != nil {
-			return nil, err
-		}
 	}
 	f.a.o.Running.Add(1)
 	body, err := f.a.o.Protocol.Open(ctx, f.want(), info, offset, length, servers)

@@ -29,7 +29,8 @@ type File struct {
 
 var _ content.File = (*File)(nil)
 
-// stream is a range of a file as it comes: a *cache.Stream, or a *download of this request alone.
+// stream is a range of a file as it comes: a *cache.Stream, or a *download or *slotStream of this
+// request alone.
 type stream interface {
 	Next(limit int64) (content.Chunk, error)
 	From() cache.From
@@ -156,9 +157,16 @@ func (f *File) beginFetch() {
 // open opens a stream of a range, in place of another one.
 func (f *File) open(offset, length int64) error {
 	f.closeStream()
-	if f.isCached() {
+	switch {
+	case f.isCached():
 		f.stream = f.a.o.Cache.Open(f.ctx, f.entry, f.fetcher, offset, length)
-	} else {
+	case needsSums(f.fetcher.wanted.ID, f.info.Version):
+		slot, err := f.fetcher.openSlot(f.ctx, f.info, offset, length)
+		if err != nil {
+			return err
+		}
+		f.stream = slot
+	default:
 		body, err := f.fetcher.fetchOnce(f.ctx, f.info, offset, length)
 		if err != nil {
 			return err

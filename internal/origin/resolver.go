@@ -22,8 +22,6 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/panics"
 	"fastdfs-gateway/storage"
-
-	lru "github.com/hashicorp/golang-lru/v2"
 )
 
 // Options say what becomes of files that are on other hosts.
@@ -44,6 +42,9 @@ type Options struct {
 	SyncDelay func() time.Duration
 	// Purges are those of the fleet; nil = the cache may always be used.
 	Purges Purges
+	// MaxSlot returns the size of the largest trunk slot in bytes. Larger ones are not asked for.
+	// Nil = storage.DefaultMaxSlot.
+	MaxSlot func() int64
 
 	// Running counts the requests whose file is coming from another host: as long as there are
 	// some, the Protocol is in use. Several resolvers may share it; default: one of its own.
@@ -80,9 +81,9 @@ func (noPurges) WaitApplied(context.Context) {}
 
 // Resolver finds files on other hosts by one set of Options. It is safe for concurrent use.
 type Resolver struct {
-	o      Options
-	slow   backoffs                        // servers that have not answered a redirect's request in time
-	trunks *lru.Cache[string, trunkResult] // by file id
+	o     Options
+	slow  backoffs // servers that have not answered a redirect's request in time
+	slots *slots   // of requests without a cache
 }
 
 // NewResolver returns a resolver for the options.
@@ -102,11 +103,10 @@ func NewResolver(o Options) *Resolver {
 	if o.Purges == nil {
 		o.Purges = noPurges{}
 	}
-	trunks, err := lru.New[string, trunkResult](maxTrunkChecks)
-	if err != nil {
-		panic("BUG: " + err.Error())
+	if o.MaxSlot == nil {
+		o.MaxSlot = func() int64 { return storage.DefaultMaxSlot }
 	}
-	return &Resolver{o: o, slow: newBackoffs(), trunks: trunks}
+	return &Resolver{o: o, slow: newBackoffs(), slots: newSlots()}
 }
 
 // Client is the client that a request comes from.
@@ -165,6 +165,7 @@ func (a *Resolver) Find(r *Request, localErr error) (redirect string, err error)
 func (a *Resolver) findAlone(r *Request, id fdfs.FileID, localErr error, c candidates) (err error) {
 	fetcher := a.newFetcher(r, id, localErr, &c)
 	fetcher.wanted = a.wanted(r, id)
+	fetcher.wanted.Unchecked = id.Kind == fdfs.KindTrunk // openSlot compares
 	f := &r.File
 	f.begin(a, r, fetcher)
 	done, err := f.wait()

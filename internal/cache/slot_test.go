@@ -1,0 +1,141 @@
+package cache
+
+import (
+	"bytes"
+	"slices"
+	"testing"
+	"testing/synctest"
+
+	"github.com/stretchr/testify/require"
+
+	"fastdfs-gateway/internal/cache/cachetest"
+	"fastdfs-gateway/internal/cache/tier"
+	"fastdfs-gateway/internal/checksum"
+)
+
+// newSlot is a file that is verified first, and what a cache needs to know of it.
+func newSlot(size int64) (*origin, Options) {
+	return newOrigin(testFile(1), size), Options{VerifyFirst: func(string) (int64, bool) { return size, true }}
+}
+
+// TestSlotAsWhole: whatever range of a slot is asked for first, the slot is fetched once, as a
+// whole, and no byte of it is given out before all of them were compared.
+func TestSlotAsWhole(t *testing.T) {
+	const size = 3*SegmentSize + 1000
+	for _, offset := range []int64{0, SegmentSize + 5, size - 1} {
+		bubble(t, "slot", func(t *testing.T) {
+			o, options := newSlot(size)
+			o.whole = second
+			c := newCache(t, options)
+			list := []result{}
+			for range 2 {
+				list = append(list, getRange(background, c, o, offset, 1), get(background, c, o))
+			}
+			require.GreaterOrEqual(t, list[0].first, 3*second, "the first byte comes when all are here")
+			for i, r := range list {
+				require.NoError(t, r.err)
+				if i%2 == 1 {
+					requireWhole(t, o, r)
+				}
+			}
+			require.EqualValues(t, 1, o.fetches.Load())
+			require.EqualValues(t, size, o.served.Load())
+			synctest.Wait()
+			require.Equal(t, 4, c.Stats().Memory.Entries)
+		})
+	}
+}
+
+// TestSlotOfWrongContent: nothing of a slot with another CRC32 is given out, and for a while the
+// file is not there.
+func TestSlotOfWrongContent(t *testing.T) {
+	bubble(t, "slot", func(t *testing.T) {
+		o, options := newSlot(2 * SegmentSize)
+		good := o.content
+		o.content = slices.Clone(good)
+		o.content[len(good)-1] ^= 1 // the first segment is as it should be
+		c := newCache(t, options)
+		for range 5 {
+			r := get(background, c, o)
+			require.Error(t, r.err)
+			require.Empty(t, r.body)
+		}
+		require.LessOrEqual(t, o.fetches.Load(), int64(3))
+		require.ErrorIs(t, get(background, c, o).err, ErrNotFound)
+		o.set(func() { o.content = good })
+		require.ErrorIs(t, get(background, c, o).err, ErrNotFound)
+		sleep(background, 6*second)
+		requireWhole(t, o, get(background, c, o))
+	})
+}
+
+// TestSlotAndLegacyCRC: a slot of several segments whose CRC32 is the legacy one is read once, and
+// tells which CRC32 its group has.
+func TestSlotAndLegacyCRC(t *testing.T) {
+	o, options := newSlot(2*SegmentSize + 1)
+	o.v.CRC32 = checksum.UpdateLegacy(0, o.content)
+	c := newCache(t, options)
+	requireWhole(t, o, get(background, c, o))
+	require.EqualValues(t, 1, o.fetches.Load())
+	require.Equal(t, checksum.Both, c.legacyGroups.Variants("group1"))
+	require.Zero(t, c.Stats().CRCErrors)
+}
+
+// TestSlotPartlyEvicted: a slot of which a segment is missing is fetched as a whole again, and one
+// that is larger than the memory is read from its fill.
+func TestSlotPartlyEvicted(t *testing.T) {
+	o, options := newSlot(3 * SegmentSize)
+	c := newCache(t, options)
+	requireWhole(t, o, get(background, c, o))
+	idle(t, c)
+	c.memory.Drop(tier.MatchAll)
+	requireWhole(t, o, get(background, c, o))
+	idle(t, c)
+	for i := range int64(3) {
+		s := cachetest.Segment(o.file, i, o.content)
+		s.Version.ModTime++ // as if it were another version
+		c.memory.Put(s)
+		r := getRange(background, c, o, i*SegmentSize, SegmentSize)
+		require.NoError(t, r.err)
+		require.True(t, bytes.Equal(o.content[i*SegmentSize:][:SegmentSize], r.body))
+		idle(t, c)
+	}
+	require.EqualValues(t, 5, o.fetches.Load())
+	options.Memory = 10 << 20
+	small := newCache(t, options)
+	for range 3 {
+		requireWhole(t, o, get(background, small, o))
+	}
+	// One for each request, or two where the first fill was over before the request read from it.
+	require.LessOrEqual(t, o.fetches.Load(), int64(5+2*3))
+}
+
+// TestSlotInFleet: a fleet fetches a slot once. What another gateway gives is verified too.
+func TestSlotInFleet(t *testing.T) {
+	bubble(t, "fleet", func(t *testing.T) {
+		o, options := newSlot(3*SegmentSize + 7)
+		list := gateways(t, newFleet(), 3, options)
+		for _, r := range crowd(list, o, 9) {
+			requireWhole(t, o, r)
+		}
+		synctest.Wait()
+		require.EqualValues(t, 1, o.fetches.Load())
+		for _, c := range list {
+			requireWhole(t, o, get(background, c, o))
+		}
+		require.EqualValues(t, 1, o.fetches.Load())
+	})
+	bubble(t, "a peer with wrong bytes", func(t *testing.T) {
+		o, options := newSlot(2 * SegmentSize)
+		list := gateways(t, newFleet(), 2, options)
+		for i := range int64(2) {
+			s := cachetest.Segment(o.file, i, o.content)
+			s.Chunks[3] = bytes.Repeat([]byte("?"), tier.ChunkSize)
+			require.True(t, list[0].memory.Put(s))
+		}
+		for range 3 {
+			r := get(background, list[1], o)
+			require.NotContains(t, string(r.body), "????")
+		}
+	})
+}

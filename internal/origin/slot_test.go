@@ -1,0 +1,130 @@
+package origin
+
+import (
+	"bytes"
+	"context"
+	"hash/crc32"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/contenttest"
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/storage"
+
+	"github.com/stretchr/testify/require"
+)
+
+// aSlot is a Protocol of storages that have one slot, and a request for it without a cache.
+func aSlot(t *testing.T, size int) (o *oneFile, open func() (*File, error)) {
+	o = &oneFile{bytes: make([]byte, size)}
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(o.bytes)
+	id, err := fdfs.Encode(fdfs.Fields{Group: "group1", Kind: fdfs.KindTrunk, Source: fdfs.Source{10, 0, 0, 1},
+		Created: 1700000000, Size: int64(size), CRC32: crc32.ChecksumIEEE(o.bytes), Ext: "bin",
+		Trunk: fdfs.Trunk{ID: 1, Alloc: uint32(size) + 256}})
+	require.NoError(t, err)
+	a := NewResolver(Options{Protocol: o})
+	return o, func() (*File, error) {
+		r := &Request{ID: id, Client: patient{}}
+		fetcher := a.newFetcher(r, id, storage.ErrNoGroup, &candidates{servers: []storage.Server{{Host: "10.0.0.1"}}})
+		fetcher.wanted.Unchecked = true
+		r.File.begin(a, r, fetcher)
+		r.File.info, err = fetcher.stat(context.Background())
+		return &r.File, err
+	}
+}
+
+// TestSlotWithoutCache: each range of a slot is right, in memory or chunk by chunk, and no range is
+// given once the storage sends other bytes. The slot is read as a whole once.
+func TestSlotWithoutCache(t *testing.T) {
+	for _, size := range []int{1, slotChunk - 1, slotChunk, slotChunk + 1, maxHeldSlot, maxHeldSlot + 1, 3<<20 + 77} {
+		o, open := aSlot(t, size)
+		f, err := open()
+		require.NoError(t, err)
+		for _, part := range [][2]int{{0, size}, {size - 1, 1}, {size / 2, size / 3}, {size / 3, size - size/3},
+			{0, 1}} {
+			if part[1] == 0 {
+				continue
+			}
+			_, err := f.Open(int64(part[0]), int64(part[1]))
+			require.NoError(t, err)
+			b, err := contenttest.ReadAll(partOf{f, int64(part[0])}, int64(part[1]))
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(o.bytes[part[0]:][:part[1]], b), "%d bytes: %v", size, part)
+		}
+		f.Close()
+		require.Zero(t, o.open.Load())
+		require.True(t, f.a == nil)
+		good := bytes.Clone(o.bytes)
+		o.bytes[size-1] ^= 1
+		for range 2 {
+			f, err = open()
+			require.NoError(t, err)
+			_, err = f.Open(int64(size)-1, 1)
+			require.ErrorIs(t, err, ErrNotFound, "%d bytes", size)
+			f.Close()
+		}
+		copy(o.bytes, good)
+		f, err = open()
+		require.NoError(t, err)
+		_, err = f.Open(0, int64(size))
+		require.NoError(t, err, "what has matched once is known")
+		f.Close()
+	}
+}
+
+// TestForgedSlotWithoutCache: content that never had the CRC32 is downloaded once, and not again
+// for a while.
+func TestForgedSlotWithoutCache(t *testing.T) {
+	o, open := aSlot(t, 500_000)
+	o.bytes[3] ^= 1
+	for range 3 {
+		f, err := open()
+		require.NoError(t, err)
+		_, err = f.Open(0, 100)
+		require.ErrorIs(t, err, ErrNotFound)
+		require.EqualValues(t, 1, f.a.o.Counters.Stats().TrunkMismatches)
+		require.True(t, f.a.slots.room.TryAcquire(maxSlotMemory))
+		f.a.slots.room.Release(maxSlotMemory)
+		f.Close()
+	}
+	require.Zero(t, o.open.Load())
+}
+
+// TestSlotMemory: slots of slow clients take a bounded amount of memory; without room, a slot is
+// downloaded once more and compared on the way.
+func TestSlotMemory(t *testing.T) {
+	_, open := aSlot(t, maxHeldSlot)
+	var slow []*File
+	for range 3 {
+		f, err := open()
+		require.NoError(t, err)
+		_, err = f.Open(0, maxHeldSlot)
+		require.NoError(t, err)
+		slow = append(slow, f)
+		f.a.slots.known.Purge() // each of them reads it
+	}
+	slots := slow[0].a.slots
+	require.False(t, slots.room.TryAcquire(maxSlotMemory-3*maxHeldSlot+1))
+	require.True(t, slots.room.TryAcquire(maxSlotMemory-3*maxHeldSlot))
+	f, err := open()
+	require.NoError(t, err)
+	_, err = f.Open(0, maxHeldSlot)
+	require.NoError(t, err)
+	require.Nil(t, f.stream.(*slotStream).held)
+	for _, f := range append(slow, f) {
+		f.Close()
+	}
+	slots.room.Release(maxSlotMemory - 3*maxHeldSlot)
+	require.True(t, slots.room.TryAcquire(maxSlotMemory))
+}
+
+// TestLargeSlotIsNotFetched: an id that claims more than the largest slot is no file.
+func TestLargeSlotIsNotFetched(t *testing.T) {
+	a := NewResolver(Options{Sources: NewSources(SourcesOptions{}), MaxSlot: func() int64 { return 1 << 20 }})
+	id := fdfs.FileID{Group: "group1", Kind: fdfs.KindTrunk, Source: fdfs.Source{10, 0, 0, 1}, Size: 1 << 20}
+	c := a.choose(id, storage.ErrNoGroup, false, time.Now())
+	require.Empty(t, c.servers)
+	require.ErrorIs(t, c.err, ErrNotFound)
+	require.Contains(t, c.why, "slot_max_size")
+}

@@ -1,0 +1,129 @@
+package tests
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"testing"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/tests/fdfstest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// slotFleets are the ways in which slots of other hosts are fetched.
+var slotFleets = map[string]fleetOptions{
+	"cache":        {gateways: 1, storages: 1},
+	"small cache":  {gateways: 1, storages: 1, cache: []string{"memory_max = 12MB"}, noRedis: true},
+	"fleet":        {gateways: 2, storages: 1},
+	"fleet, disks": {gateways: 2, storages: 1, disk: true},
+	"no cache":     {gateways: 1, storages: 1, cache: []string{"memory_max = 0"}, noRedis: true},
+}
+
+// reusedSlot is the bytes of a slot that others write to as soon as it was read to its end.
+type reusedSlot struct {
+	own, later []byte
+	reused     atomic.Bool
+}
+
+func (s *reusedSlot) ReadAt(p []byte, off int64) (int, error) {
+	from := s.own
+	if s.reused.Load() {
+		from = s.later
+	}
+	n := copy(p, from[off:])
+	if off+int64(n) == int64(len(from)) {
+		s.reused.Store(true)
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// TestRemoteSlotUsedAnew: a forged header claims bytes that its uploader knows, so that the CRC32
+// of the id matches. Later there are files of others, and the storage sends them. The gateway sends
+// what it has verified, or nothing: not while a response runs, and not afterwards.
+func TestRemoteSlotUsedAnew(t *testing.T) {
+	t.Parallel()
+	secret := []byte("secret of another user ")
+	for name, o := range slotFleets {
+		t.Run(name, func(t *testing.T) {
+			f := startFleet(t, o)
+			for _, size := range []int{5000, 100_000, 900_000, 3 << 20, 9 << 20} {
+				own := make([]byte, size)
+				slot := &reusedSlot{own: own, later: bytes.Repeat(secret, size/len(secret)+1)[:size]}
+				copy(slot.later, own[:size/4]) // the attacker's own part stays
+				id := put(t, f.cluster, fdfstest.FileSpec{Group: "group1", Kind: fdfs.KindTrunk, Reader: slot,
+					Size: int64(size), Ext: "bin", Created: longAgo})
+				slot.reused.Store(false) // put has read it
+				status, body := f.gateways[0].attempt(t, url(id), "Range: bytes=0-9")
+				require.Equal(t, 206, status, "what was read to its end is in order")
+				require.Equal(t, own[:10], body)
+				for _, header := range []string{
+					"Range: bytes=0-9", fmt.Sprintf("Range: bytes=%d-", size-1000), "Accept: */*",
+					fmt.Sprintf("Range: bytes=%d-%d", size/3, size/2), "Range: bytes=0-0,-2",
+				} {
+					for _, m := range f.gateways {
+						status, body := m.attempt(t, url(id), header)
+						require.NotContains(t, string(body), "secret", "%d bytes, %s, status %d", size, header, status)
+					}
+				}
+			}
+		})
+	}
+}
+
+// attempt is a GET whose body may be cut.
+func (p *process) attempt(t *testing.T, path, header string) (status int, body []byte) {
+	t.Helper()
+	c := p.in(t).dial()
+	_, err := io.WriteString(c, request("GET", path, header, "Connection: close"))
+	require.NoError(t, err)
+	raw, _ := io.ReadAll(c) // a reset is one way to cut a body
+	_, err = fmt.Sscanf(string(raw), "HTTP/1.1 %d", &status)
+	require.NoError(t, err, "%q", raw)
+	_, body, _ = bytes.Cut(raw, []byte("\r\n\r\n"))
+	return status, body
+}
+
+// TestSlotsOfFastDFS5: storages before 5.11 ignore the offset of a request for a slot, and the ids
+// have the CRC32 of FastDFS 5.x. All slots and ranges of them are right from the first request on,
+// and each slot is downloaded once if it is kept.
+func TestSlotsOfFastDFS5(t *testing.T) {
+	t.Parallel()
+	for name, o := range slotFleets {
+		t.Run(name, func(t *testing.T) {
+			for _, size := range []int{9 << 20, 4<<20 + 1, 700_000, 5000, 1} {
+				requireSlotOfFastDFS5(t, o, size)
+			}
+		})
+	}
+}
+
+// requireSlotOfFastDFS5 starts gateways, whose first request is for a slot.
+func requireSlotOfFastDFS5(t *testing.T, o fleetOptions, size int) {
+	f, content := startFleet(t, o), randomContent(size)
+	for _, s := range f.cluster.Storages() {
+		s.SetVersion("5.05")
+	}
+	for _, kind := range []fdfs.Kind{fdfs.KindTrunk, fdfs.KindNormal} {
+		id := put(t, f.cluster, fdfstest.FileSpec{Group: "group1", Kind: kind, Content: content, LegacyCRC: true,
+			Ext: "bin", Created: longAgo})
+		for i := range 2 * len(f.gateways) {
+			m := f.gateways[i%len(f.gateways)]
+			a := m.get(url(id))
+			require.Equal(t, 200, a.StatusCode)
+			require.True(t, bytes.Equal(content, a.body), "%s file of %d bytes", kind, size)
+			for _, from := range []int{size - 1, size / 2, size / 3} {
+				a := m.get(url(id), fmt.Sprintf("Range: bytes=%d-", from))
+				require.Equal(t, 206, a.StatusCode)
+				require.True(t, bytes.Equal(content[from:], a.body), "%s file of %d bytes from %d on", kind, size, from)
+			}
+		}
+		if kind == fdfs.KindTrunk && o.cache == nil {
+			require.Equal(t, 1, f.cluster.Downloads(id).Downloads)
+		}
+	}
+	require.Zero(t, f.metric("fdfs_gateway_crc_errors_total"))
+}
