@@ -85,7 +85,8 @@ var operators = []adminRequest{
 	{"a link of another page", "GET", "/status", "",
 		[]string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"}, 200},
 	{"an address that was typed in", "GET", "/status", "", []string{"Sec-Fetch-Site: none"}, 200},
-	{"a method that is not served", "GET", "/reload", "", nil, 405},
+	{"a method that is not served", "PUT", "/reload", "", nil, 405},
+	{"how a reload would end", "GET", "/reload", "", nil, 200},
 	{"profiles", "GET", "/debug/pprof/cmdline", "", nil, 200},
 }
 

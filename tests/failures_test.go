@@ -49,6 +49,26 @@ func TestFewDescriptors(t *testing.T) {
 	eventually.True(t, func() bool { return p.sends(f.URL()) }, "clients that left may wait to be accepted")
 }
 
+// TestIdleAdminConnections: connections to the admin listener take no descriptors from the clients
+// of files, and operators are answered beside them.
+func TestIdleAdminConnections(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(1000))
+	conf := writeConfig(t, s.Config(withListen(nil)...))
+	p := startCommand(t, conf, exec.Command("sh", "-c", "ulimit -n 300 && exec \"$0\" -c \"$1\"", binary, conf))
+	for range 600 {
+		c, err := net.Dial("tcp", p.admin)
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = c.Close() })                                          // the gateway may have closed it
+		_, _ = io.WriteString(c, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n") // from then on it may idle long
+	}
+	require.True(t, p.sends(f.URL()))
+	code, _ := p.adminGet("/readyz")
+	require.Equal(t, 200, code)
+	require.Less(t, p.metric("process_open_fds"), 150.)
+}
+
 // TestReloadUnderLoad: no request sees anything of many reloads, nor of one that changes the store
 // paths.
 func TestReloadUnderLoad(t *testing.T) {

@@ -8,9 +8,11 @@
 package admin
 
 import (
+	"container/list"
 	"context"
 	"encoding/json"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/pprof"
 	"strings"
@@ -124,11 +126,12 @@ func New(o Options) http.Handler {
 	return o.guard(mux)
 }
 
-// NewServer returns a server for that handler with timeouts that fit it; profiles may take half a
-// minute.
+// NewServer returns a server for that handler with timeouts that fit it, and at most
+// MaxConnections; profiles may take half a minute.
 func NewServer(h http.Handler) *http.Server {
-	return &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second, WriteTimeout: 2 * time.Minute,
-		IdleTimeout: time.Minute}
+	connections := limit{all: map[net.Conn]*list.Element{}}
+	return &http.Server{Handler: h, ConnState: connections.changed, ReadHeaderTimeout: 5 * time.Second,
+		WriteTimeout: 2 * time.Minute, IdleTimeout: time.Minute}
 }
 
 func write(w http.ResponseWriter, status int, text string) {

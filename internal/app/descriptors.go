@@ -4,13 +4,16 @@ import (
 	"context"
 	"log/slog"
 	"syscall"
+
+	"fastdfs-gateway/internal/admin"
 )
 
 // The limit on open files (RLIMIT_NOFILE) is shared out among connections and files that are kept
 // open. The Go runtime has raised the soft limit to the hard one before main begins.
 
-// reserved descriptors are for listeners, logs, store paths, admin connections and other hosts.
-const reserved = 64
+// reserved descriptors are for listeners, logs, store paths and other hosts, and for admin
+// connections.
+const reserved = 64 + admin.MaxConnections
 
 // spareFiles is how many files may be open besides the reserved ones.
 func spareFiles() (int, error) {
