@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -112,11 +113,18 @@ func TestDoctor(t *testing.T) {
 		require.Equal(t, other.name(), only(t, examine(t, 1, conf, "peer"), "fail").subject)
 	})
 	t.Run("storage", func(t *testing.T) {
+		f.cluster.Storage(1).SetFaults(fdfstest.Faults{Hang: true})
+		frozen := only(t, examine(t, 1, conf, "storage"), "fail")
+		require.Contains(t, frozen.text, "accepts connections, but does not reply")
+		require.NotContains(t, frozen.advice, "open the port")
 		f.cluster.Storage(1).Kill()
 		bad := only(t, examine(t, 1, conf, "storage"), "fail")
 		require.Equal(t, f.cluster.Storage(1).Addr()+" (group1)", bad.subject)
+		require.Contains(t, bad.advice, "start fdfs_storaged there")
 		f.cluster.Storage(1).SetOnline(false)
-		require.Contains(t, only(t, examine(t, 0, conf, "storage"), "warn").text, "not active")
+		offline := only(t, examine(t, 0, conf, "storage"), "warn")
+		require.Equal(t, "the tracker lists it as OFFLINE (status 5)", offline.text)
+		require.Equal(t, "start fdfs_storaged there, or let it reach the trackers", offline.advice)
 	})
 	t.Run("redis", func(t *testing.T) {
 		f.redis.Kill()
@@ -135,6 +143,27 @@ func TestDoctorTrackers(t *testing.T) {
 	require.Equal(t, c.Trackers()[0], only(t, examine(t, 0, conf, "tracker"), "warn").subject)
 	c.Tracker(1).Kill()
 	require.Len(t, examine(t, 1, conf, "tracker"), 2)
+}
+
+// TestDoctorWebServers: files are fetched from web servers, of which one accepts connections and
+// sends nothing.
+func TestDoctorWebServers(t *testing.T) {
+	t.Parallel()
+	c := cluster(t, fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: "group1", Count: 1}}})
+	host, _, err := net.SplitHostPort(c.Storage(0).Addr())
+	require.NoError(t, err)
+	ln, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	require.NoError(t, err)
+	defer ln.Close()
+	_, port, err := net.SplitHostPort(ln.Addr().String())
+	require.NoError(t, err)
+	conf := writeConfig(t, "store_path_count = 0\nurl_have_group_name = true\ntracker_server = "+c.Trackers()[0]+
+		"\n[gateway]\nlisten = 127.0.0.1:0\nadmin_listen =\nupstream = http\nupstream_http_port = "+port+"\n")
+	silent := only(t, examine(t, 1, conf, "storage"), "fail")
+	require.Contains(t, silent.text, "accepts connections, but does not reply: its web server")
+	require.Contains(t, silent.advice, "look at the web server there")
+	go func() { _ = http.Serve(ln, http.NotFoundHandler()) }() // ends with the listener
+	require.Len(t, examine(t, 0, conf, "storage"), 1)
 }
 
 // TestDoctorHost: ports, limits and disks of this host.

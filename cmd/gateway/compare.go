@@ -20,14 +20,17 @@ type difference struct {
 
 // comparison is the summary, in the form of -json.
 type comparison struct {
-	Complete   bool  `json:"complete"` // the whole list was compared
-	Paths      int   `json:"paths"`
-	Equal      int   `json:"equal"`
-	Different  int   `json:"different"`
-	Known      int   `json:"known"` // paths that have only known differences
-	Repeated   int   `json:"repeated"`
-	Unreadable int   `json:"unreadable"` // lines
-	why        error // of the first of these
+	Complete   bool          `json:"complete"` // the whole list was compared
+	Paths      int           `json:"paths"`
+	Equal      int           `json:"equal"`
+	Different  int           `json:"different"`
+	Known      int           `json:"known"` // paths that have only known differences
+	Repeated   int           `json:"repeated"`
+	Unreadable int           `json:"unreadable"` // lines
+	Sums       []compare.Sum `json:"sums,omitempty"`
+
+	why  error // of the first unreadable line
+	sums compare.Sums
 }
 
 // runCompare asks two servers for the same files and prints where they differ.
@@ -79,8 +82,7 @@ func (c *call) compare(comparer *compare.Comparer, in io.Reader, sample int, asJ
 	var sum comparison
 	err := comparer.Run(ctx, targets, func(r compare.Result) error {
 		defer bar.step()
-		sum.add(r)
-		for _, d := range r.Differences {
+		for _, d := range sum.add(r) {
 			if err := c.printDifference(bar, difference{r.Target, d}, asJSON); err != nil {
 				return err
 			}
@@ -125,7 +127,8 @@ func (s *comparison) end(list *compare.List, err error) error {
 	return nil
 }
 
-func (s *comparison) add(r compare.Result) {
+// add counts a path, and returns the differences that have a line of their own.
+func (s *comparison) add(r compare.Result) (alone []compare.Difference) {
 	s.Paths++
 	unknown := false
 	for _, d := range r.Differences {
@@ -139,6 +142,7 @@ func (s *comparison) add(r compare.Result) {
 	default:
 		s.Equal++
 	}
+	return s.sums.Add(r)
 }
 
 func (c *call) printDifference(above *progress, d difference, asJSON bool) error {
@@ -149,14 +153,37 @@ func (c *call) printDifference(above *progress, d difference, asJSON bool) error
 	if d.Known != "" {
 		word, reason = c.paint("known:", yellow), " ("+d.Known+")"
 	}
-	path := strconv.QuoteToASCII(d.Path)
-	request := d.Method + " " + path[1:len(path)-1]
+	request := d.Method + " " + shownPath(d.Path)
 	if d.Header != "" {
 		request += " " + d.Header
 	}
 	above.println(fmt.Sprintf("%s %s: %s: old %s, new %s%s", word, request, d.Field, shown(d.Old), shown(d.New),
 		reason))
 	return nil
+}
+
+// printSums prints the differences that were counted.
+func (c *call) printSums(sums []compare.Sum) {
+	for _, s := range sums {
+		word, kind := c.paint("different:", red), s.Known
+		if s.Known != "" {
+			word = c.paint("known:", yellow)
+		}
+		if s.Field != "" {
+			kind = fmt.Sprintf("%s of %s: old %s, new %s", s.Field, cmp.Or(shownPath(s.Extension), "other names"),
+				shown(s.Old), shown(s.New))
+			if s.Known != "" {
+				kind += " (" + s.Known + ")"
+			}
+		}
+		fmt.Fprintf(c.stdout, "%s %s: paths: %d, such as %s\n", word, kind, s.Paths, shownPath(s.Example))
+	}
+}
+
+// shownPath returns a path without characters that a terminal interprets.
+func shownPath(path string) string {
+	quoted := strconv.QuoteToASCII(path)
+	return quoted[1 : len(quoted)-1]
 }
 
 // shown quotes what a server has sent.
@@ -169,9 +196,10 @@ func shown(value string) string {
 
 // print prints the summary, of what was compared until an error too. It fails when paths differ.
 func (s *comparison) print(c *call, asJSON bool, err error) error {
+	s.Sums = s.sums.All()
 	if asJSON {
 		err = errors.Join(err, c.printJSON(s))
-	} else if s.Complete || s.Paths > 0 || errors.Is(err, errInterrupted) {
+	} else if c.printSums(s.Sums); s.Complete || s.Paths > 0 || errors.Is(err, errInterrupted) {
 		fmt.Fprintln(c.stdout, s.text())
 	}
 	if s.Different > 0 {

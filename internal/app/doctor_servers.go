@@ -2,11 +2,15 @@ package app
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
@@ -41,8 +45,8 @@ func (d *doctor) trackers(ctx context.Context) {
 					d.put(f)
 					return
 				}
-				f.Status, f.Text = Fail, err.Error()
-				f.Advice = "start fdfs_trackerd there, open the port for this host, or correct tracker_server"
+				f.Status = Fail
+				f.Text, f.Advice = unreachable(err, "fdfs_trackerd", "or correct tracker_server")
 				failed = append(failed, f)
 			})
 		}
@@ -124,13 +128,59 @@ func (d *doctor) storage(ctx context.Context, group string, info fdfs.StorageInf
 	}
 	switch {
 	case info.Status != fdfs.StatusActive:
-		f.Status, f.Text = Warn, fmt.Sprintf("the tracker says that it is not active (status %d)", info.Status)
-		f.Advice = "start fdfs_storaged there, or delete it from its group"
+		f.Status = Warn
+		f.Text, f.Advice = inactive(info.Status)
 	case err != nil:
-		f.Status, f.Text = Fail, err.Error()
-		f.Advice = "open the port for this host, or map the address in [address_map]"
+		f.Status = Fail
+		f.Text, f.Advice = unreachable(err, d.fileServer(), "or map the address in [address_map]")
 	}
 	d.put(f)
+}
+
+// inactive returns text and advice for a storage that the tracker lists with another status than
+// StatusActive.
+func inactive(status byte) (text, advice string) {
+	name := "an unknown status"
+	if int(status) < len(statusNames) {
+		name = statusNames[status]
+	}
+	switch status {
+	case 0, 1, 2:
+		advice = "wait until it has the files of its group"
+	case fdfs.StatusOnline:
+		advice = "wait, trackers take up to a minute; if it stays so, look into the log of fdfs_storaged there"
+	default:
+		advice = "start fdfs_storaged there, or let it reach the trackers"
+	}
+	return fmt.Sprintf("the tracker lists it as %s (status %d)", name, status), advice
+}
+
+// statusNames are FastDFS's names of the values of StorageInfo.Status.
+var statusNames = [...]string{"INIT", "WAIT_SYNC", "SYNCING", "IP_CHANGED", "DELETED", "OFFLINE", "ONLINE", "ACTIVE"}
+
+// fileServer names the program from which files are fetched.
+func (d *doctor) fileServer() string {
+	if d.remote.settings.web || d.remote.settings.options.Redirect {
+		return "the web server"
+	}
+	return "fdfs_storaged"
+}
+
+// unreachable returns text and advice for a server that gave err in place of a reply. A server that
+// accepts connections has its port open.
+func unreachable(err error, program, other string) (text, advice string) {
+	var op *net.OpError
+	timeout := errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded)
+	switch {
+	case errors.As(err, &op) && op.Op == "dial" && errors.Is(err, syscall.ECONNREFUSED):
+		return err.Error(), "start " + program + " there, " + other
+	case errors.As(err, &op) && op.Op == "dial":
+		return err.Error(), "start the host, open the port for this host, " + other
+	case timeout:
+		return "accepts connections, but does not reply: " + err.Error(),
+			"look at " + program + " there: it hangs, as with a disk that does not answer"
+	}
+	return err.Error(), "look into the log of " + program + " there, " + other
 }
 
 // reach asks a storage by the FastDFS protocol, or connects to its web server where files are
@@ -148,11 +198,30 @@ func (d *doctor) reach(ctx context.Context, host, address string) error {
 	if port == 0 {
 		port = s.options.Port
 	}
-	conn, err := (&net.Dialer{Timeout: examineTime}).DialContext(ctx, "tcp", net.JoinHostPort(host, strconv.Itoa(port)))
-	if err != nil {
+	if err := askWeb(ctx, net.JoinHostPort(host, strconv.Itoa(port))); err != nil {
 		return fmt.Errorf("its web server: %w", err)
 	}
-	return conn.Close()
+	return nil
+}
+
+// askWeb connects to a web server and waits for any byte of a response, or the end of the
+// connection.
+func askWeb(ctx context.Context, address string) error {
+	conn, err := (&net.Dialer{Timeout: examineTime}).DialContext(ctx, "tcp", address)
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if err := conn.SetDeadline(time.Now().Add(examineTime)); err != nil {
+		return err
+	}
+	if _, err := io.WriteString(conn, "HEAD / HTTP/1.0\r\n\r\n"); err != nil {
+		return err
+	}
+	if _, err := conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+		return err
+	}
+	return nil
 }
 
 // trackerClock compares the clock of this host with the last heart beat of a storage, by the

@@ -191,7 +191,9 @@ func known(d Difference, old, new answer) string {
 	case ofBody && old.status == http.StatusFound && new.sum == emptySum:
 		return "a redirect has no body"
 	case d.Field == "Content-Type" && betterTypes[d.Old] == d.New && d.New != "":
-		return "the registered type"
+		return registeredType
+	case d.Field == "Content-Type" && d.Old == noType && d.New != "":
+		return builtInType
 	}
 	return ""
 }
@@ -205,5 +207,14 @@ var betterTypes = map[string]string{
 	"text/mathml":                  "application/mathml+xml",
 	"application/octet-stream":     "application/vnd.debian.binary-package",
 }
+
+// Reasons of known differences of a media type.
+const (
+	registeredType = "the registered type"
+	builtInType    = "a type of the built-in table, nginx has none"
+)
+
+// noType is nginx's type for an extension that its table does not have.
+const noType = "application/octet-stream"
 
 var emptySum = sha256.Sum256(nil)

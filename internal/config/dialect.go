@@ -56,6 +56,7 @@ type preparer struct {
 	sections map[string]position
 	files    []string
 	open     []os.FileInfo // the files being read, outermost first
+	read     []inclusion   // all files, once each
 	left     int           // bytes that may still be read
 	full     bool          // a limit was reported, the rest is skipped
 
@@ -64,6 +65,27 @@ type preparer struct {
 	// the next section line.
 	cutBy  position
 	cutOut string
+}
+
+// inclusion is a file and the line that includes it.
+type inclusion struct {
+	file   os.FileInfo
+	from   position
+	warned bool // of further inclusions
+}
+
+// noteFile warns once of a file that was read before. The file is read again all the same, as the
+// module does: the values of its keys then win over those that stand between the two lines.
+func (p *preparer) noteFile(path string, info os.FileInfo, from position) {
+	i := slices.IndexFunc(p.read, func(before inclusion) bool { return os.SameFile(before.file, info) })
+	switch {
+	case i < 0:
+		p.read = append(p.read, inclusion{file: info, from: from})
+	case !p.read[i].warned:
+		p.read[i].warned = true
+		p.report.warnf(from, "", "remove one of the two lines", "%q is included already in %s line %d", path,
+			p.read[i].from.file, p.read[i].from.line)
+	}
 }
 
 // file reads one file; from is the line that asked for it.
@@ -89,6 +111,7 @@ func (p *preparer) file(path string, from position) {
 			return
 		}
 	}
+	p.noteFile(path, info, from)
 	p.left -= len(data)
 	p.files = append(p.files, path)
 	p.open = append(p.open, info)

@@ -122,8 +122,9 @@ func TestIncludeSection(t *testing.T) {
 	doc := readDocument(filepath.Join(dir, "m.conf"), r)
 	require.Equal(t, [][3]string{{"s", "a", "1"}, {"", "i", "1"}, {"t", "j", "2"}, {"", "b", "2"}, {"", "i", "1"},
 		{"t", "j", "2"}, {"u", "c", "3"}}, values(doc.entries))
-	require.Len(t, r.problems, 1, "a section line behind the include is no reason to warn")
+	require.Len(t, r.problems, 2, "a section line behind the include is no reason to warn")
 	require.Equal(t, 1, found(r.problems, Warning, 4, "ended [s]"))
+	require.Equal(t, 1, found(r.problems, Warning, 6, "i.conf", "is included already in", "line 3"))
 }
 
 func TestIncludeRefused(t *testing.T) {
@@ -135,7 +136,12 @@ func TestIncludeRefused(t *testing.T) {
 	for i := range maxSections + 5 {
 		fmt.Fprintf(&sections, "[s%d]\na = 1\n", i)
 	}
-	many := map[string]string{"m.conf": strings.Repeat("#include e.conf\n", 100), "e.conf": "a=1\n"}
+	many := map[string]string{}
+	for i := range 100 {
+		name := fmt.Sprintf("e%d.conf", i)
+		many[name] = "a=1\n"
+		many["m.conf"] += "#include " + name + "\n"
+	}
 	for _, c := range []struct {
 		name  string
 		files map[string]string

@@ -112,12 +112,13 @@ func (l *loader) applySection(section string, settings []setting) {
 
 // entries gives the entries of a section, each with whether it is the last one of its key, and
 // warns of repeated keys for which mayRepeat is false. The file of -c may override what a file says
-// that it includes.
+// that it includes. A line that is read twice, since its file is, has the warning of the file.
 func (l *loader) entries(section string, mayRepeat func(entry) bool) iter.Seq2[entry, bool] {
 	entries, last := l.bySection[section], map[string]int{}
 	for i, e := range entries {
 		if first, twice := last[e.key]; twice && !mayRepeat(e) {
-			if was := entries[first].at; was.file == e.at.file || e.at.file != l.c.File {
+			was := entries[first].at
+			if was != e.at && (was.file == e.at.file || e.at.file != l.c.File) {
 				l.warnf(e.at, full(section, e.key), "keep one of the two",
 					"%s is written already in %s line %d; the last value counts", e.key, was.file, was.line)
 			}

@@ -116,6 +116,16 @@ func TestOverrideOfIncluded(t *testing.T) {
 	require.Equal(t, slog.LevelWarn, c.LogLevel)
 }
 
+// TestIncludedTwice: one warning names both places, however many keys the file has, and however
+// often it is included. Its values count where it stands last.
+func TestIncludedTwice(t *testing.T) {
+	dir := put(t, map[string]string{"http.conf": "http.default_content_type = a/b\nhttp.anti_steal.token_ttl = 7\n",
+		"m.conf": base + "#include http.conf\n#include ./http.conf\n#include http.conf\n"})
+	_, problems := Load(filepath.Join(dir, "m.conf"))
+	require.Len(t, problems, 1)
+	require.Equal(t, 1, found(problems, Warning, 4, "http.conf", "is included already in", "m.conf line 3"))
+}
+
 func TestUnknownKeysAndSections(t *testing.T) {
 	c, problems := load(t, base+"conect_timeout = 1\nhttp.disabled = false\nlisten = :80\n[gateway]\nlistn = :80\n"+
 		"Max_Ranges=3\nttl = 1s\nnonsense = 1\n[gatway]\nx = 1\n[other]\n[group1]\nstore_paht0=/x\n")

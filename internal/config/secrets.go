@@ -41,6 +41,8 @@ func (k *checker) secretFiles() (keys map[string][]string, first map[string]posi
 			file = *s.into.path
 		case !s.into.secret || line.value == "":
 			continue
+		case line.value == stockSecret && !k.c.AntiSteal.CheckToken: // published, and not used
+			continue
 		}
 		keys[file] = append(keys[file], name)
 		if known, ok := first[file]; !ok || line.at.line < known.line {

@@ -34,6 +34,8 @@ func TestSecretsThatOthersRead(t *testing.T) {
 		{"shared group", line, 0o640, shared, 0o755, "and the group"},
 		{"group of the gateway's account", line + "[gateway]\nuser = nobody\n", 0o640, shared, 0o755, ""},
 		{"shared group, but the folder is closed", line, 0o640, shared, 0o700, ""},
+		{"published secret that is not used",
+			"http.anti_steal.secret_key = " + stockSecret + "\n", 0o644, -1, 0o755, ""},
 		{"no secret", "", 0o644, -1, 0o755, ""},
 		{"empty secret", "http.anti_steal.secret_key =\n", 0o644, -1, 0o755, ""},
 		{"several", line + "[antisteal]\nextra_secrets = GoldenSecret-2023\n[redis]\npassword = p\n", 0o644, -1, 0o755,

@@ -67,6 +67,7 @@ func parseGroup(record []byte) (GroupInfo, bool) {
 const (
 	StatusIPChanged = 3 // the storage has another address now
 	StatusDeleted   = 4 // removed from the group
+	StatusOnline    = 6 // has come back, and is not active yet
 	StatusActive    = 7 // serves files
 )
 
