@@ -114,10 +114,20 @@ func (c *Client) recordFailure(ctx context.Context, m *member, err error, took t
 		c.counts.wrong.Add(1)
 		c.answered(m, took)
 		c.update(m, nil, func(h *health) { h.blame(err, time.Now()) })
-		c.log.Warn("storage gave a wrong answer", "storage", m.server.Addr(), "error", err)
+		c.logWrong(m, err)
 	default:
 		c.failed(m, err, download)
 	}
+}
+
+// logWrong logs a reply that was of no use. A storage with another version, or with fewer bytes,
+// works as it should: the file was changed, or its replication is not complete.
+func (c *Client) logWrong(m *member, err error) {
+	if errors.Is(err, ErrChanged) || errors.Is(err, fdfs.ErrInvalid) {
+		c.log.Info("storage has another version of a file", "storage", m.server.Addr(), "error", err)
+		return
+	}
+	c.log.Warn("storage gave a wrong response", "storage", m.server.Addr(), "error", err)
 }
 
 func (c *Client) answered(m *member, took time.Duration) {

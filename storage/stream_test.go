@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"log/slog"
 	"runtime"
 	"testing"
 	"time"
@@ -250,7 +251,8 @@ func TestResumeVersion(t *testing.T) {
 
 // A mutable file is asked for its version at a server that Info is not from.
 func TestOpenVersion(t *testing.T) {
-	r := newRig(t, 2, ClientOptions{})
+	var log bytes.Buffer
+	r := newRig(t, 2, ClientOptions{Log: slog.New(slog.NewTextHandler(&log, nil))})
 	id := r.put(fdfstest.FileSpec{Kind: fdfs.KindAppender, Content: someBytes(100)})
 	info := r.stat(id)
 	require.NoError(t, r.Change(id, someBytes(200)[100:], info.Time().Add(time.Second)))
@@ -258,6 +260,8 @@ func TestOpenVersion(t *testing.T) {
 	require.ErrorIs(t, err, ErrChanged)
 	require.ErrorIs(t, err, ErrNoSource)
 	require.Equal(t, 0, r.requests(1, fdfs.CmdDownload))
+	require.Contains(t, log.String(), "another version of a file")
+	require.NotContains(t, log.String(), "WARN", "a change of a file is no fault of the storage")
 	s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, r.stat(id), 0, 100, r.servers[1:])
 	require.NoError(t, err)
 	require.NoError(t, s.Close())

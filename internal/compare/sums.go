@@ -14,8 +14,8 @@ const maxSums = 200
 // Sum counts the paths with differences of one kind: those with one known reason, or those of one
 // extension with one pair of media types.
 type Sum struct {
-	Known     string `json:"known,omitempty"` // the reason; empty: the difference is not a known one
-	Field     string `json:"field,omitempty"` // Content-Type with Extension, Old and New; else empty
+	Known     string `json:"known,omitempty"`     // the reason; empty: the difference is not a known one
+	Field     string `json:"field,omitempty"`     // Content-Type with Extension, Old and New; else empty
 	Extension string `json:"extension,omitempty"` // with its dot; empty: the names have none
 	Old       string `json:"old,omitempty"`
 	New       string `json:"new,omitempty"`

@@ -7,8 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestSums: a log of many files of some kinds ends in some sums, whatever the number of files and of
-// requests for each.
+// TestSums: a log of many files of some kinds ends in some sums, whatever the number of files and
+// of requests for each.
 func TestSums(t *testing.T) {
 	var s Sums
 	page := Difference{Method: "GET", Field: "body", Known: "the text of an error is the server's own"}
