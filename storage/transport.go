@@ -13,12 +13,17 @@ import (
 
 // FetchRequest names a file of other hosts, for each protocol.
 type FetchRequest struct {
-	ID     fdfs.FileID
-	Target string // path and query for web servers
-	Port   int    // of web servers, where no port is configured; 0 = none
+	ID     fdfs.FileID // canonical
+	Target string      // path and query for web servers
+	Port   int         // of web servers, where no port is configured; 0 = none
 	// Unchecked: the caller compares whole content with the CRC32 in the id.
 	Unchecked bool
+	// BySource: the result holds for ids with this source only, not for all ids of the file.
+	BySource bool
 }
+
+// Key is the name by which the result is remembered, see fdfs.FileID.AppendKey.
+func (r *FetchRequest) Key() string { return string(r.ID.AppendKey(nil, r.BySource)) }
 
 // Part is a part of a file in one version.
 type Part struct {

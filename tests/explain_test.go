@@ -1,11 +1,15 @@
 package tests
 
 import (
+	"io"
+	"net/http"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/lab"
+	"fastdfs-gateway/tests/storetest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -73,5 +77,30 @@ func TestExplainByTheRunningGateway(t *testing.T) {
 			require.Regexp(t, c.Storage(0).Addr()+`: .*\((suspect|dead) until now`, explain(other.String()))
 			require.NoError(t, c.Storage(0).Revive())
 		})
+	}
+}
+
+// TestPathIndexIsDecidedOnce: a store path that the group does not have here is 400 to a request,
+// an explanation and a prefetch, and the storages, which have it, are asked by none of them.
+func TestPathIndexIsDecidedOnce(t *testing.T) {
+	t.Parallel()
+	c := cluster(t, fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: "group1", Count: 2, StorePaths: 4}}})
+	id := put(t, c, fdfstest.FileSpec{Group: "group1", PathIndex: 3, Content: []byte("elsewhere"), Created: longAgo})
+	p := serve(t, storetest.New(t), "tracker_server = "+c.Trackers()[0])
+	const reason = "bad file id: no such store path"
+	a := p.get(url(id))
+	require.Equal(t, 400, a.StatusCode)
+	require.Equal(t, reason+"\n", string(a.body))
+	_, text := p.adminGet("/explain?url=" + id.String())
+	require.Contains(t, text, "400: "+reason)
+	resp, err := http.Post("http://"+p.admin+"/prefetch", "text/plain", strings.NewReader(id.String()+"\n"))
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Contains(t, string(body), reason)
+	for _, storage := range c.Storages() {
+		require.Zero(t, storage.Counts().Requests[fdfstest.CmdFileInfo]+
+			storage.Counts().Requests[fdfstest.CmdDownload])
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/fleet"
 	"fastdfs-gateway/internal/logfile"
 	"fastdfs-gateway/internal/origin"
@@ -121,12 +122,12 @@ func isDiskFailure(err error) bool {
 // forget drops files from the caches of this gateway, and of the processes that it replaces, and
 // returns the number of entries here.
 func (a *App) forget(m cache.Match) int {
-	n := 0
+	n, here := 0, canonical(m)
 	if a.cache != nil {
-		n = a.cache.Purge(m)
+		n = a.cache.Purge(here)
 	}
 	if files := a.parts.Load().files; files != nil {
-		n += files.Forget(string(m))
+		n += files.Forget(string(here))
 	}
 	if err := a.o.Replaces.Forget(string(m)); err != nil {
 		a.log.Error("a purge is not complete", "err", err)
@@ -143,6 +144,19 @@ func (a *App) syncPurges() error {
 		return fmt.Errorf("the purge may be lost in a power failure: %w", err)
 	}
 	return nil
+}
+
+// canonical is a purge by the name under which the caches know a file. Other processes and gateways
+// are told the id that was asked for: those of earlier versions know a file by each id apart.
+func canonical(m cache.Match) cache.Match {
+	if !m.IsFile() {
+		return m
+	}
+	id, err := fdfs.Parse(string(m))
+	if err != nil { // of another version
+		return m
+	}
+	return tier.MatchFile(id.Canonical().String())
 }
 
 // purge makes all gateways of the fleet forget files. Where no fleet notes the purge, it is not

@@ -145,6 +145,7 @@ type Cache struct {
 	sourceSlots          *lru.Cache[string, *semaphore.Weighted] // by Source.Name, see awaitSlot
 
 	legacyGroups checksum.Groups // whose files may have a legacy CRC32
+	bySource     atomic.Bool     // a file was fetched whose name has a source
 
 	life  context.Context // of the fills; ends with Close, by ErrClosed
 	end   context.CancelCauseFunc
@@ -256,7 +257,13 @@ func (c *Cache) Close() error {
 // failure.
 func (c *Cache) Purge(m Match) int {
 	c.invalidate(m, nil)
-	return c.metas.drop(m) + c.tiers.Drop(m)
+	n := c.metas.drop(m) + c.tiers.Drop(m)
+	if m.IsFile() && c.bySource.Load() { // a walk; none of these is on disk
+		m = tier.MatchSources(m)
+		c.invalidate(m, nil)
+		n += c.metas.drop(m) + c.memory.Drop(m)
+	}
+	return n
 }
 
 // SyncPurges returns when nothing that was purged is on disk again after a power failure. It waits

@@ -3,6 +3,8 @@ package cache
 import (
 	"context"
 	"errors"
+
+	"fastdfs-gateway/internal/fdfs"
 )
 
 // errAbandoned ends a fill that nothing waits for any more.
@@ -57,6 +59,9 @@ func (c *Cache) start(key SegmentKey, src Source, o fillOptions, readers int) *f
 		other.update(func() { other.invalidated = true })
 	}
 	c.fills[f.key] = f
+	if fdfs.NamesSource(key.File) {
+		c.bySource.Store(true)
+	}
 	c.n.fills.Add(1) // here: when none is counted, none is about to begin
 	c.tasks.Go(func() {
 		defer c.n.fills.Add(-1)

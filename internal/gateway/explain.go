@@ -2,14 +2,12 @@ package gateway
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/origin"
-	"fastdfs-gateway/storage"
 )
 
 // Explanation is what would happen to a request, and why, step by step.
@@ -76,16 +74,19 @@ func (h *Handler) Explain(ctx context.Context, urlOrID string, now time.Time) Ex
 	} else {
 		e.step("token", "accepted")
 	}
+	logic := id.Logic
+	if id = id.Canonical(); id.Logic != logic {
+		e.step("known as", "%s, like all ids of this file", id)
+	}
 	localErr := h.explainLocal(&e, id)
 	switch {
 	case localErr == nil:
 		return e.end(200, "the file of this host")
-	case !errors.Is(localErr, storage.ErrNotFound) && !errors.Is(localErr, storage.ErrNoGroup) &&
-		!errors.Is(localErr, storage.ErrUnavailable):
+	case !mayBeElsewhere(localErr):
 		r := refusalOf(localErr)
 		return e.end(r.status, "%s", r.reason)
 	}
-	q := origin.Request{ID: id, Now: now, Redirected: t.params.redirected(), Token: t.params.token,
+	q := origin.Request{ID: id, Logic: logic, Now: now, Redirected: t.params.redirected(), Token: t.params.token,
 		Timestamp: t.params.ts}
 	out := h.o.Origin.Explain(ctx, &q, localErr, e.step)
 	status, text := 200, out.Text
@@ -143,11 +144,12 @@ func (h *Handler) prefetch(ctx context.Context, idText string, now time.Time) (s
 	if err != nil {
 		return 0, "", err
 	}
+	id = id.Canonical()
 	file, err := h.o.Store.Open(id)
 	switch {
 	case err == nil:
 		return file.Size(), "local", file.Close()
-	case errors.Is(err, storage.ErrSlotContent):
+	case !mayBeElsewhere(err):
 		return 0, "", err
 	}
 	return h.o.Origin.Prefetch(ctx, id, err, now)

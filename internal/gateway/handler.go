@@ -131,7 +131,9 @@ type request struct {
 	ctx    *fasthttp.RequestCtx
 	now    time.Time
 	target target
-	id     fdfs.FileID
+	id     fdfs.FileID // canonical, once the token is checked
+	logic  string      // of id as the client has written it
+	name   []byte      // scratch for the text of id
 	file   *storage.File
 	open   bool      // file is open: from find until the answer is out, unless it is in memory
 	info   *fileInfo // of the file, wherever it is
@@ -216,6 +218,8 @@ func (r *request) serve() error {
 	if served, err := r.checkToken(); served || err != nil {
 		return err
 	}
+	r.logic = r.id.Logic
+	r.name = r.id.MakeCanonical(r.name)
 	err = r.findAndRespond()
 	// between the question for its size and the download; nothing has been sent yet
 	if errors.Is(err, storage.ErrChanged) {
@@ -309,11 +313,11 @@ func (r *request) find() (answered bool, err error) {
 	case err == nil:
 		r.foundHere(file)
 		return false, nil
-	case errors.Is(err, storage.ErrNotFound), errors.Is(err, storage.ErrNoGroup):
-		return r.findRemote(err)
-	case errors.Is(err, storage.ErrSlotContent): // the replicas have the same bytes in that place
+	case errors.Is(err, storage.ErrSlotContent):
 		r.h.log.Warn("trunk slot is not served", "target", r.shortTarget(), "err", err)
 		return false, errNotFound
+	case !mayBeElsewhere(err):
+		return false, err
 	case errors.Is(err, storage.ErrUnavailable):
 		answered, remoteErr := r.findRemote(err)
 		if remoteErr != nil {
@@ -322,7 +326,15 @@ func (r *request) find() (answered bool, err error) {
 		r.h.log.Error("cannot read the store, the file came from another host", "target", r.shortTarget(), "err", err)
 		return answered, nil
 	}
-	return false, err
+	return r.findRemote(err)
+}
+
+// mayBeElsewhere tells whether other hosts are asked for a file that the store here does not give.
+// They are not for a store path that its group does not have, nor for a slot with other content:
+// the replicas have the same bytes in that place.
+func mayBeElsewhere(localErr error) bool {
+	return errors.Is(localErr, storage.ErrNotFound) || errors.Is(localErr, storage.ErrNoGroup) ||
+		errors.Is(localErr, storage.ErrUnavailable)
 }
 
 // foundHere takes over a file of this host.
@@ -395,7 +407,7 @@ func (r *request) finish(bytes int64, firstByte time.Time, err error) {
 		r.h.o.Access.write(entryOf(r, bytes, err))
 	}
 	h := r.h
-	r.ctx, r.id, r.file, r.info = nil, fdfs.FileID{}, nil, nil
+	r.ctx, r.id, r.logic, r.file, r.info = nil, fdfs.FileID{}, "", nil, nil
 	r.stale = false
 	r.remote.Reset()
 	r.target = target{scratch: r.target.scratch[:0]}

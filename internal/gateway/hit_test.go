@@ -49,12 +49,15 @@ func kinds(t *testing.T, content string) map[string]string {
 	for name, fields := range map[string]fdfs.Fields{
 		"normal":   {Size: int64(len(content)), CRC32: crc32.ChecksumIEEE([]byte(content))},
 		"appender": {Kind: fdfs.KindAppender},
+		"packed": {Kind: fdfs.KindTrunk, Size: int64(len(content)), CRC32: crc32.ChecksumIEEE([]byte(content)),
+			Trunk: fdfs.Trunk{ID: 1, Alloc: uint32(len(content)) + 256}},
 	} {
 		fields.Group, fields.Source, fields.Created, fields.Ext = "group1", source, 1700000000, "jpg"
 		id, err := fdfs.Encode(fields)
 		require.NoError(t, err)
 		urls[name] = "/" + id.String()
 	}
+	urls["without M00"] = strings.Replace(urls["normal"], "/M00/", "/", 1)
 	return urls
 }
 
@@ -129,8 +132,13 @@ func TestHitsAllocateNothing(t *testing.T) {
 		t.Skip("the race detector allocates")
 	}
 	content := strings.Repeat("x", 4096)
+	for _, kind := range []string{"normal", "packed", "without M00"} {
+		t.Run(kind, func(t *testing.T) { hitsAllocateNothing(t, content, kinds(t, content)[kind]) })
+	}
+}
+
+func hitsAllocateNothing(t *testing.T, content, url string) {
 	r, _, _ := edge(t, Options{CacheControl: "max-age=60"}, &fakeProtocol{content: content})
-	url := kinds(t, content)["normal"]
 	r.untilHit(url)
 	tag := regexp.MustCompile(`ETag: ([^\r]*)`).FindStringSubmatch(r.ask("GET", url))[1]
 	for name, fields := range hotRequests {

@@ -20,16 +20,17 @@ func (a *Resolver) findCached(r *Request, localErr error) error {
 	if !errors.Is(err, cache.ErrMiss) {
 		return err
 	}
-	id, file := r.ID.CloneText()
+	id, bySource := r.ID.Clone(), fdfs.NamesSource(known.File)
 	var c *candidates
 	if known.File == "" {
 		now := a.decide(id, localErr, r.Redirected, r.Now)
 		if c = &now; len(c.servers) == 0 {
 			return c.err
 		}
+		bySource = c.bySource
 	}
-	fetcher := a.newFetcher(r, id, localErr, c)
-	entry, err := a.get(r, file, localErr, fetcher, c)
+	fetcher := a.newFetcher(r, id, bySource, localErr, c)
+	entry, err := a.get(r, localErr, fetcher, c)
 	if err != nil {
 		return a.answer(r.ID, err, r.Now)
 	}
@@ -61,10 +62,10 @@ func (a *Resolver) getFresh(r *Request, localErr error) (cache.Entry, error) {
 	if r.Redirected { // it was sent here for the files of this host
 		return cache.Entry{}, cache.ErrMiss
 	}
-	r.name = r.ID.AppendTo(r.name[:0])
-	o := cache.GetOptions{Hint: cache.NoHint, MaxAge: maxAge(localErr)}
-	name := unsafe.String(unsafe.SliceData(r.name), len(r.name)) // Get keeps no file's name
-	entry, err := a.o.Cache.Get(context.Background(), name, nil, o)
+	entry, err := a.peek(r, false, localErr)
+	if r.ID.Kind == fdfs.KindTrunk && errors.Is(err, cache.ErrMiss) && entry.File == "" {
+		entry, err = a.peek(r, true, localErr)
+	}
 	switch {
 	case errors.Is(err, cache.ErrMiss):
 		return entry, err
@@ -73,6 +74,14 @@ func (a *Resolver) getFresh(r *Request, localErr error) (cache.Entry, error) {
 	}
 	r.File.a, r.File.req, r.File.local, r.File.entry = a, r, localErr, entry
 	return entry, nil
+}
+
+// peek asks the cache for what it knows.
+func (a *Resolver) peek(r *Request, bySource bool, localErr error) (cache.Entry, error) {
+	r.name = r.ID.AppendKey(r.name[:0], bySource)
+	o := cache.GetOptions{Hint: cache.NoHint, MaxAge: maxAge(localErr)}
+	name := unsafe.String(unsafe.SliceData(r.name), len(r.name)) // Get keeps no file's name
+	return a.o.Cache.Get(context.Background(), name, nil, o)
 }
 
 // localMaxAge is how old the knowledge may be that another host has a file of a group whose store
@@ -88,8 +97,7 @@ func maxAge(localErr error) time.Duration {
 }
 
 // get asks the cache for a request, as long as its client is there.
-func (a *Resolver) get(r *Request, file string, localErr error, fetcher *fetcher,
-	c *candidates) (cache.Entry, error) {
+func (a *Resolver) get(r *Request, localErr error, fetcher *fetcher, c *candidates) (cache.Entry, error) {
 	ctx, cancelCause := context.WithCancelCause(context.Background())
 	defer cancelCause(nil)
 	ctx, cancel := context.WithTimeout(ctx, a.o.StatTimeout)
@@ -99,7 +107,8 @@ func (a *Resolver) get(r *Request, file string, localErr error, fetcher *fetcher
 		return cache.Entry{}, err
 	}
 	defer done()
-	return a.o.Cache.Get(ctx, file, fetcher, cache.GetOptions{Hint: r.Client.Hint(), MaxAge: maxAge(localErr)})
+	o := cache.GetOptions{Hint: r.Client.Hint(), MaxAge: maxAge(localErr)}
+	return a.o.Cache.Get(ctx, fetcher.wanted.Key(), fetcher, o)
 }
 
 // waitedFor names the source that a request waits for: the one that is asked first or, for a file

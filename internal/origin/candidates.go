@@ -13,8 +13,11 @@ import (
 type candidates struct {
 	servers []storage.Server // where to look, in this order; none: err is the answer
 	err     error
-	unknown bool   // the group or the source in the id is in no list
-	why     string // they are these, for people
+	unknown bool // the group or the source in the id is in no list
+	// bySource: the servers were chosen by the source in the id of a trunk file, which nothing but
+	// the id vouches for.
+	bySource bool
+	why      string // they are these, for people
 }
 
 // decide chooses the candidates. redirected: another gateway, or the module, has sent the request
@@ -39,6 +42,12 @@ func (a *Resolver) moved(id fdfs.FileID, localErr error, redirected bool, now ti
 }
 
 // choose chooses the candidates by the lists as they are.
+//
+// The slot of a trunk file does not prove the source in its id, and all ids of the slot share what
+// is cached. So where lists name storages of the group, these are the candidates whatever the
+// source is, which only comes first if it is one of them. What any of the ids brings, "no such
+// file" included, holds for all. Otherwise the source alone is asked, and what it says holds for
+// ids with this source only (bySource).
 func (a *Resolver) choose(id fdfs.FileID, localErr error, redirected bool, now time.Time) candidates {
 	nothing := func(why string) candidates { return candidates{err: a.missing(id, localErr, now), why: why} }
 	broken := errors.Is(localErr, storage.ErrUnavailable) // a disk: what was on it is on the others
@@ -66,8 +75,14 @@ func (a *Resolver) choose(id fdfs.FileID, localErr error, redirected bool, now t
 		c.why = others + "the disk cannot be read"
 	case local && !a.isYoung(id, now):
 		c.why = others + "it should have been replicated here by now"
+	case id.Kind == fdfs.KindTrunk && len(c.servers) > 0:
+		c.why, c.unknown = "the storages of the group: the source in the id is none of them", standing != SourceNone
+		if slices.Contains(c.servers, source) {
+			c.servers, c.why, c.unknown = prepend(source, c.servers), "the source in the id", false
+		}
 	case standing == SourceAllowed:
 		c.servers, c.why = prepend(source, c.servers), "the source in the id"
+		c.bySource = id.Kind == fdfs.KindTrunk
 	default:
 		c.why, c.unknown = others+"the source in the id "+standing.String(), true
 	}

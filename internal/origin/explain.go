@@ -55,7 +55,7 @@ func (a *Resolver) Explain(ctx context.Context, r *Request, localErr error, step
 	if a.o.Cache != nil {
 		w.Target = a.o.Targets.Fetch(id, nil, nil, now)
 	} else {
-		w.Target = a.o.Targets.Fetch(id, r.Token, r.Timestamp, now)
+		w.Target = a.o.Targets.Fetch(r.asWritten(), r.Token, r.Timestamp, now)
 	}
 	holder, failure := a.explainHosts(ctx, step, w, c.servers)
 	if isFresh && !known.Gone {
@@ -79,6 +79,9 @@ func (a *Resolver) explainCache(step Step, id fdfs.FileID, redirected bool) (kno
 		return cache.Meta{}, false
 	}
 	known, expires, ok := a.o.Cache.Known(id.String())
+	if !ok && id.Kind == fdfs.KindTrunk {
+		known, expires, ok = a.o.Cache.Known(string(id.AppendKey(nil, true)))
+	}
 	since := max(0, time.Since(known.Checked)).Round(time.Millisecond)
 	left := time.Until(expires).Round(time.Millisecond)
 	switch {

@@ -35,12 +35,12 @@ type fetcher struct {
 
 var _ cache.Source = (*fetcher)(nil)
 
-// newFetcher makes one for the cache; id is a copy of its own. c is nil when nothing is decided
-// yet.
-func (a *Resolver) newFetcher(r *Request, id fdfs.FileID, localErr error, c *candidates) *fetcher {
+// newFetcher makes one for the cache; id is a copy of its own. bySource is that of the key by which
+// the cache knows the file. c is nil when nothing is decided yet.
+func (a *Resolver) newFetcher(r *Request, id fdfs.FileID, bySource bool, localErr error, c *candidates) *fetcher {
 	return &fetcher{
-		a: a, wanted: storage.FetchRequest{ID: id, Port: r.Port, Unchecked: true}, localErr: localErr,
-		redirected: r.Redirected, now: r.Now, candidates: c,
+		a: a, wanted: storage.FetchRequest{ID: id, Port: r.Port, Unchecked: true, BySource: bySource},
+		localErr: localErr, redirected: r.Redirected, now: r.Now, candidates: c,
 	}
 }
 
@@ -49,10 +49,18 @@ func (f *fetcher) decided() *candidates {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.candidates == nil {
-		c := f.a.decide(f.wanted.ID, f.localErr, f.redirected, f.now)
-		f.candidates = &c
+		f.setCandidates(f.a.decide(f.wanted.ID, f.localErr, f.redirected, f.now))
 	}
 	return f.candidates
+}
+
+// setCandidates sets the candidates. What is cached for all ids of a trunk file does not come from
+// a source that one of them names. mu is held.
+func (f *fetcher) setCandidates(c candidates) {
+	if c.bySource && !f.wanted.BySource {
+		c = candidates{err: ErrUnreachable, why: "the storages of the group are not listed any more"}
+	}
+	f.candidates = &c
 }
 
 // Name implements cache.Source: a storage's load is that of the first one which is asked.
@@ -66,7 +74,7 @@ func (f *fetcher) Name() string {
 // SourceForPeer makes what fetches a file for another gateway. It is cache.ErrNotHere for the
 // groups of this host: that gateway asks their storages itself.
 func (a *Resolver) SourceForPeer(file string) (cache.Source, error) {
-	id, err := fdfs.Parse(file)
+	id, bySource, err := fdfs.ParseKey(file)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", cache.ErrNotHere, err)
 	}
@@ -74,7 +82,7 @@ func (a *Resolver) SourceForPeer(file string) (cache.Source, error) {
 		return nil, fmt.Errorf("%w: it is not fetched by this gateway", cache.ErrNotHere)
 	}
 	r := Request{ID: id, Now: time.Now(), Port: a.o.Port}
-	f := a.newFetcher(&r, id, storage.ErrNoGroup, nil)
+	f := a.newFetcher(&r, id, bySource, storage.ErrNoGroup, nil)
 	if c := f.decided(); len(c.servers) == 0 {
 		return nil, fmt.Errorf("%w: %w", cache.ErrNotHere, c.err)
 	}
@@ -165,7 +173,7 @@ func (f *fetcher) moved(ctx context.Context, err error) bool {
 	if ok {
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		f.candidates = &c
+		f.setCandidates(c)
 	}
 	return ok
 }

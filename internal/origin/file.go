@@ -6,6 +6,7 @@ import (
 
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/content"
+	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/storage"
 )
 
@@ -149,8 +150,7 @@ func (f *File) beginFetch() {
 		return
 	}
 	r, a, local, entry := f.req, f.a, f.local, f.entry
-	id, _ := r.ID.CloneText()
-	f.begin(a, r, a.newFetcher(r, id, local, nil))
+	f.begin(a, r, a.newFetcher(r, r.ID.Clone(), fdfs.NamesSource(entry.File), local, nil))
 	f.entry = entry
 }
 

@@ -66,7 +66,8 @@ func TestFileAt(t *testing.T) {
 	for name, c := range map[string]*cache.Cache{"alone": nil, "cached": kept} {
 		a := NewResolver(Options{Protocol: o, Cache: c})
 		r := &Request{ID: id, Client: patient{}}
-		fetcher := a.newFetcher(r, id, storage.ErrNoGroup, &candidates{servers: []storage.Server{{Host: "10.0.0.1"}}})
+		decided := &candidates{servers: []storage.Server{{Host: "10.0.0.1"}}}
+		fetcher := a.newFetcher(r, id, false, storage.ErrNoGroup, decided)
 		f := &r.File
 		f.begin(a, r, fetcher)
 		if c == nil {

@@ -10,18 +10,19 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// Prefetch brings a file that is not on this host into the cache, whole; localErr says why it is
-// not here. It returns its size, and where it was: "cached" when it was in the cache already, else
-// "fetched". The errors are those of Find, and ErrNotCached.
+// Prefetch brings a file that is not on this host into the cache, whole; id is canonical, localErr
+// says why the file is not here. It returns its size, and where it was: "cached" when it was in the
+// cache already, else "fetched". The errors are those of Find, and ErrNotCached.
 func (a *Resolver) Prefetch(ctx context.Context, id fdfs.FileID, localErr error,
 	now time.Time) (size int64, where string, err error) {
 	if a.o.Sources == nil || a.o.Cache == nil || a.o.Redirect {
 		return 0, "", ErrNotCached
 	}
-	f := a.newFetcher(&Request{ID: id, Now: now, Port: a.o.Port}, id, localErr, nil)
-	if c := f.decided(); len(c.servers) == 0 {
+	c := a.decide(id, localErr, false, now)
+	if len(c.servers) == 0 {
 		return 0, "", c.err
 	}
+	f := a.newFetcher(&Request{Now: now, Port: a.o.Port}, id, c.bySource, localErr, &c)
 	size, where, err = a.prefetch(ctx, f)
 	if err != nil {
 		err = a.answer(id, err, now)
@@ -34,7 +35,7 @@ func (a *Resolver) prefetch(ctx context.Context, f *fetcher) (size int64, where 
 	a.o.Running.Add(1)
 	defer a.o.Running.Add(-1)
 	a.o.Purges.WaitApplied(ctx)
-	entry, err := a.o.Cache.Get(ctx, f.wanted.ID.String(), f, cache.GetOptions{})
+	entry, err := a.o.Cache.Get(ctx, f.wanted.Key(), f, cache.GetOptions{})
 	if err != nil {
 		return 0, "", err
 	}

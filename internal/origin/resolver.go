@@ -122,7 +122,8 @@ type Client interface {
 // Request is a client's request for a file that is not on this host. It is reused with the request
 // that it is a part of.
 type Request struct {
-	ID               fdfs.FileID // its strings are good while the request is
+	ID               fdfs.FileID // canonical; its strings are good while the request is
+	Logic            string      // as the client has written it: Token is for it; empty = that of ID
 	Now              time.Time
 	Redirected       bool   // another server has sent the request here: it is never sent on
 	Port             int    // that it came in on; 0 = none
@@ -132,6 +133,15 @@ type Request struct {
 	File File // that Find has found
 
 	name []byte // scratch
+}
+
+// asWritten is the id with the path that the client has written.
+func (r *Request) asWritten() fdfs.FileID {
+	id := r.ID
+	if r.Logic != "" {
+		id.Logic = r.Logic
+	}
+	return id
 }
 
 // Reset forgets all but the Client. The File must be closed.
@@ -163,9 +173,10 @@ func (a *Resolver) Find(r *Request, localErr error) (redirect string, err error)
 // findAlone is Find where each request fetches for itself: by the same fetcher, but with the
 // client's token, and with content that is checked while it is sent.
 func (a *Resolver) findAlone(r *Request, id fdfs.FileID, localErr error, c candidates) (err error) {
-	fetcher := a.newFetcher(r, id, localErr, &c)
+	fetcher := a.newFetcher(r, id, c.bySource, localErr, &c)
 	fetcher.wanted = a.wanted(r, id)
 	fetcher.wanted.Unchecked = id.Kind == fdfs.KindTrunk // openSlot compares
+	fetcher.wanted.BySource = c.bySource
 	f := &r.File
 	f.begin(a, r, fetcher)
 	done, err := f.wait()
@@ -197,7 +208,7 @@ func (a *Resolver) isCached(r *Request, localErr error) bool {
 func (a *Resolver) wanted(r *Request, id fdfs.FileID) storage.FetchRequest {
 	w := storage.FetchRequest{ID: id, Port: r.Port}
 	if a.usesWeb() {
-		w.Target = a.o.Targets.Fetch(id, r.Token, r.Timestamp, r.Now)
+		w.Target = a.o.Targets.Fetch(r.asWritten(), r.Token, r.Timestamp, r.Now)
 	}
 	return w
 }

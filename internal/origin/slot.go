@@ -33,7 +33,7 @@ import (
 // VerifyFirst reports whether the cache has to compare the CRC32 of a file before it gives the
 // first byte out, and the size of this file.
 func VerifyFirst(file string) (size int64, ok bool) {
-	id, err := fdfs.Parse(file)
+	id, _, err := fdfs.ParseKey(file)
 	return id.Size, err == nil && id.Kind == fdfs.KindTrunk
 }
 
@@ -47,7 +47,7 @@ const (
 
 // slots verifies trunk slots of other hosts for requests without a cache.
 type slots struct {
-	known *lru.Cache[string, slotSums] // by file id
+	known *lru.Cache[string, slotSums] // by storage.FetchRequest.Key
 	room  *semaphore.Weighted          // bytes of slots that are sent from memory
 }
 
@@ -76,7 +76,7 @@ func needsSums(id fdfs.FileID, v content.Version) bool {
 func (f *fetcher) openSlot(ctx context.Context, info storage.Info, offset, length int64) (_ *slotStream, err error) {
 	defer panics.ToError(&err, "fetching a trunk file")
 	s := &slotStream{left: length, chunk: offset / slotChunk, skip: offset % slotChunk, size: info.Size}
-	known, ok := f.a.slots.known.Get(f.wanted.ID.String())
+	known, ok := f.a.slots.known.Get(f.wanted.Key())
 	if ok && known.mismatch != nil && time.Since(known.mismatched) < mismatchTime {
 		return nil, known.mismatch
 	}
@@ -119,7 +119,7 @@ func (f *fetcher) verifySlot(ctx context.Context, info storage.Info, s *slotStre
 		known = slotSums{mismatch: err, mismatched: time.Now()}
 		_ = s.Close() // it has no body
 	}
-	slots.known.Add(id.String(), known)
+	slots.known.Add(f.wanted.Key(), known)
 	return known, err
 }
 

@@ -26,7 +26,8 @@ func aSlot(t *testing.T, size int) (o *oneFile, open func() (*File, error)) {
 	a := NewResolver(Options{Protocol: o})
 	return o, func() (*File, error) {
 		r := &Request{ID: id, Client: patient{}}
-		fetcher := a.newFetcher(r, id, storage.ErrNoGroup, &candidates{servers: []storage.Server{{Host: "10.0.0.1"}}})
+		decided := &candidates{servers: []storage.Server{{Host: "10.0.0.1"}}}
+		fetcher := a.newFetcher(r, id, false, storage.ErrNoGroup, decided)
 		fetcher.wanted.Unchecked = true
 		r.File.begin(a, r, fetcher)
 		r.File.info, err = fetcher.stat(context.Background())

@@ -58,15 +58,20 @@ const (
 	SourceSelf              // it is this host
 	SourceStranger          // no list and no option names it
 	SourceUnknown           // its storage id is not known
+	SourceNone              // the id has none: it is the canonical one of a trunk file
 )
 
 // String says it for people.
 func (s Standing) String() string {
-	return [...]string{"may be asked", "is this host", "is a stranger's address", "is an unknown storage id"}[s]
+	return [...]string{"may be asked", "is this host", "is a stranger's address", "is an unknown storage id",
+		"is not in the id"}[s]
 }
 
 // Of returns the source of a file, and whether it may be asked.
 func (s *Sources) Of(id fdfs.FileID) (storage.Server, Standing) {
+	if id.Source.IsNone() {
+		return storage.Server{}, SourceNone
+	}
 	if n, ok := id.SourceID(); ok {
 		member, ok := s.o.Members.ByID(n)
 		switch {

@@ -97,7 +97,7 @@ func (c *Cluster) Put(spec FileSpec) (fdfs.FileID, error) {
 	if err := c.placeFile(f, spec); err != nil {
 		return fdfs.FileID{}, fmt.Errorf("cannot put file %q: %w", f.id, err)
 	}
-	c.files[f.id.String()] = f
+	c.files[canonical(f.id)] = f
 	return f.id, nil
 }
 
@@ -106,14 +106,14 @@ func (c *Cluster) nameFile(f *file, spec FileSpec) (err error) {
 	switch {
 	case spec.ID != "":
 		f.id, err = fdfs.Parse(spec.ID)
-	case spec.Kind == fdfs.KindSlave && c.files[spec.Master.String()] == nil:
+	case spec.Kind == fdfs.KindSlave && c.files[canonical(spec.Master)] == nil:
 		return fmt.Errorf("%w: master %q", ErrUnknownFile, spec.Master)
 	case spec.Kind == fdfs.KindSlave:
 		f.id, err = fdfs.EncodeSlave(spec.Master, spec.Prefix, spec.Ext)
 	default:
 		f.id, err = c.newID(f, spec)
 	}
-	if err == nil && c.files[f.id.String()] != nil {
+	if err == nil && c.files[canonical(f.id)] != nil {
 		return fmt.Errorf("%q was put before", f.id)
 	}
 	return err
@@ -205,13 +205,13 @@ func (c *Cluster) placeFile(f *file, spec FileSpec) error {
 func (c *Cluster) Change(id fdfs.FileID, content []byte, modified time.Time) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	old := c.files[id.String()]
+	old := c.files[canonical(id)]
 	if old == nil {
 		return fmt.Errorf("cannot change file %q: %w", id, ErrUnknownFile)
 	}
 	f := *old
 	f.content, f.size, f.crc, f.modified = bytesAt(content), int64(len(content)), crc32.ChecksumIEEE(content), modified
-	c.files[id.String()] = &f
+	c.files[canonical(id)] = &f
 	return nil
 }
 
@@ -220,7 +220,7 @@ func (c *Cluster) Change(id fdfs.FileID, content []byte, modified time.Time) err
 func (c *Cluster) Remove(id fdfs.FileID, from ...*Storage) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	old := c.files[id.String()]
+	old := c.files[canonical(id)]
 	if old == nil {
 		return fmt.Errorf("cannot remove file %q: %w", id, ErrUnknownFile)
 	}
@@ -228,15 +228,23 @@ func (c *Cluster) Remove(id fdfs.FileID, from ...*Storage) error {
 	f.on = slices.DeleteFunc(slices.Clone(old.on), func(s *Storage) bool {
 		return len(from) == 0 || slices.Contains(from, s)
 	})
-	c.files[id.String()] = &f
+	c.files[canonical(id)] = &f
 	return nil
 }
 
-func (c *Cluster) file(id string) *file {
+// file finds a file by any of its ids, as storages do: the slot of a trunk file does not have all
+// bits of the id.
+func (c *Cluster) file(text string) *file {
+	id, err := fdfs.Parse(text)
+	if err != nil {
+		return nil
+	}
 	c.mu.RLock()
 	defer c.mu.RUnlock()
-	return c.files[id]
+	return c.files[canonical(id)]
 }
+
+func canonical(id fdfs.FileID) string { return id.Canonical().String() }
 
 // joinMetadata is metadata as it travels, ordered by name.
 func joinMetadata(values map[string]string) []byte {

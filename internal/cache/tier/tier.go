@@ -38,7 +38,7 @@ type Version = content.Version
 
 // Key names a segment.
 type Key struct {
-	File  string // group/Mxx/HH/LL/name
+	File  string // group/Mxx/HH/LL/name; with @ and a source it is kept in memory only
 	Index int64  // of the segment, from 0
 }
 
@@ -76,6 +76,7 @@ func (s *Segment) at(offset, limit int64) content.Chunk {
 //	""               all files
 //	"group1/"        a folder: group1/, group1/M00/, group1/M00/0A/ or group1/M00/0A/FF/
 //	"group1/M00/..." a file
+//	"group1/M00/...@" the same by the names that add a source, see MatchSources
 type Match string
 
 // MatchAll means every file.
@@ -88,8 +89,17 @@ func MatchFile(file string) Match { return Match(file) }
 // end. Whole names count: group/M0 means nothing in group/M00.
 func MatchFolder(folder string) Match { return Match(strings.TrimRight(folder, "/") + "/") }
 
+// sourceMark separates a file id from a source in File of Key; it is in no file id.
+const sourceMark = "@"
+
+// MatchSources means what came from sources that only ids of the file name: File of its Key is the
+// file and a source. m means one file.
+func MatchSources(m Match) Match { return m + sourceMark }
+
 // IsFile tells whether one file is meant.
-func (m Match) IsFile() bool { return m != MatchAll && !strings.HasSuffix(string(m), "/") }
+func (m Match) IsFile() bool {
+	return m != MatchAll && !strings.HasSuffix(string(m), "/") && !strings.HasSuffix(string(m), sourceMark)
+}
 
 // Matches tells whether a file is meant.
 func (m Match) Matches(file string) bool {
