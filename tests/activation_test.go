@@ -145,6 +145,7 @@ type systemd struct {
 	t    *testing.T
 	path string
 	conn *net.UnixConn
+	told chan []byte // messages that attend has taken; nil: read takes them from the socket
 }
 
 func newSystemd(t *testing.T) *systemd {
@@ -153,7 +154,23 @@ func newSystemd(t *testing.T) *systemd {
 	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, conn.Close()) })
-	return &systemd{t, path, conn}
+	return &systemd{t: t, path: path, conn: conn}
+}
+
+// attend takes messages as they come, as the real one does: a socket has room for ten, and a service
+// waits for room. The others are taken when the test asks for them.
+func (s *systemd) attend() {
+	s.told = make(chan []byte, 1<<16)
+	go func() {
+		for {
+			buf := make([]byte, 4096)
+			n, err := s.conn.Read(buf)
+			if err != nil {
+				return // the end of the test
+			}
+			s.told <- buf[:n]
+		}
+	}()
 }
 
 // fill sends messages until there is no room for more: what a service tells waits for next.
@@ -181,16 +198,30 @@ func (s *systemd) next() map[string]string {
 
 func (s *systemd) read() map[string]string {
 	s.t.Helper()
-	require.NoError(s.t, s.conn.SetReadDeadline(time.Now().Add(testTimeout)))
-	buf := make([]byte, 4096)
-	n, err := s.conn.Read(buf)
-	require.NoError(s.t, err)
 	fields := map[string]string{}
-	for line := range strings.Lines(string(buf[:n])) {
+	for line := range strings.Lines(string(s.take())) {
 		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
 		fields[name] = value
 	}
 	return fields
+}
+
+// take waits for a message.
+func (s *systemd) take() []byte {
+	s.t.Helper()
+	if s.told != nil {
+		select {
+		case text := <-s.told:
+			return text
+		case <-time.After(testTimeout):
+			s.t.Fatal("systemd is told nothing")
+		}
+	}
+	require.NoError(s.t, s.conn.SetReadDeadline(time.Now().Add(testTimeout)))
+	buf := make([]byte, 4096)
+	n, err := s.conn.Read(buf)
+	require.NoError(s.t, err)
+	return buf[:n]
 }
 
 // TestNotify: systemd is told when the service is ready, reloads, lives, and stops.

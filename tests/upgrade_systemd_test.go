@@ -22,6 +22,7 @@ import (
 func TestUpgradeNotifies(t *testing.T) {
 	t.Parallel()
 	sd := newSystemd(t)
+	sd.attend()
 	s := storetest.New(t)
 	conf := writeConfig(t, s.Config(withListen(nil)...))
 	cmd := exec.Command("/bin/sh", "-c", `WATCHDOG_PID=$$ exec "$0" -c "$1"`, binary, conf)

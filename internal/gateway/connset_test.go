@@ -100,6 +100,21 @@ func TestShareWhileOthersCome(t *testing.T) {
 	require.Zero(t, testutil.ToFloat64(replacedConns.of(m).WithLabelValues("overload")))
 }
 
+// TestEachTakesOnePlace: at the limit each new connection takes the place of one that is idle.
+func TestEachTakesOnePlace(t *testing.T) {
+	s := NewServer(ServerOptions{MaxConnections: 32}, NewHandler(Options{}))
+	defer s.refuser.wg.Wait()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	for range 100 {
+		eventually.True(t, func() bool { return visit(t, s, ln, "127.0.0.1", false) != nil })
+	}
+	require.EqualValues(t, 32, s.open.Load())
+	require.EqualValues(t, 68, testutil.ToFloat64(replacedConns.of(s.handler.Load().o.Metrics).
+		WithLabelValues("overload")))
+}
+
 // TestIdleTimeShrinks: from the whole time, while half of the connections are free, down to a few
 // seconds.
 func TestIdleTimeShrinks(t *testing.T) {
