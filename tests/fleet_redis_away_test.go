@@ -19,9 +19,9 @@ func (f *fleet) formed() {
 
 // TestFleetWithoutRedis: a crowd that asks for a cold file, while Redis is killed or frozen, costs
 // one download, and its first byte comes 200 ms later than that of the storage at most: in the
-// moment of the failure, when gateways have noticed it, and after that. A busy machine makes a crowd
-// late now and then, a gateway that waits for Redis each time; so each of these crowds is to be in
-// time once.
+// moment of the failure, when gateways have noticed it, and after that. A busy machine makes a
+// crowd late now and then, a gateway that waits for Redis each time; so each of these crowds is to
+// be in time once.
 func TestFleetWithoutRedis(t *testing.T) { // not in parallel: other tests would be in its times
 	for name, away := range map[string]struct{ begin, end func(f *fleet) }{
 		"killed": {func(f *fleet) { f.redis.Kill() }, func(f *fleet) { f.redis.Restart() }},
