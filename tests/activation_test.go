@@ -157,8 +157,8 @@ func newSystemd(t *testing.T) *systemd {
 	return &systemd{t: t, path: path, conn: conn}
 }
 
-// attend takes messages as they come, as the real one does: a socket has room for ten, and a service
-// waits for room. The others are taken when the test asks for them.
+// attend takes messages as they come, as the real one does: a socket has room for ten, and a
+// service waits for room.
 func (s *systemd) attend() {
 	s.told = make(chan []byte, 1<<16)
 	go func() {

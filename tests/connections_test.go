@@ -84,8 +84,8 @@ func TestIdleConnectionsMakeRoom(t *testing.T) {
 const mostConnections = 24
 
 // fillWithIdle takes all connections of a gateway, one for a download, and sends twice as many
-// requests on new ones. Each replaces an idle connection, unless one has ended by itself: where there
-// is hardly any room, each does after a few seconds.
+// requests on new ones. Each replaces an idle connection, unless one has ended by itself: where
+// there is hardly any room, each does after a few seconds.
 func fillWithIdle(t *testing.T, s *storetest.Store, key, send, reason string, small, large storetest.Object) {
 	t.Helper()
 	p := serve(t, s, "[gateway]", key, "read_timeout = 5m", "idle_timeout = 5m") // neither ends one
