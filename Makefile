@@ -15,7 +15,7 @@ DEADCODE    := golang.org/x/tools/cmd/deadcode@v0.52.0
 # The modules below tests/: go.mod of the program does not name what only they need.
 NESTED := tests/bench tests/real
 
-.PHONY: help build need run run-cluster stampede test test-race test-long test-packages lint \
+.PHONY: help build need outdated run run-cluster stampede test test-race test-long test-packages lint \
 	lint-quick lint-text lint-dead fuzz attack soak bench \
 	bench-compare simulate bench-locks e2e check real real-selftest dist clean
 
@@ -48,6 +48,12 @@ RACE = $(shell command -v gcc >/dev/null && echo -race)
 # Installs what the tests need and this host does not have.
 need: ## install what the tests need
 	@tests/need
+
+outdated: ## list the modules of go.mod that are behind their latest version
+	@for dir in . tests/bench tests/real; do \
+		$(GO) list -C $$dir -m -e -u -f '{{if .Update}}{{.Path}} {{.Version}} -> {{.Update.Version}}{{end}}' \
+			$$(sed -n 's/^\t\([^ ]*\) v[0-9].*/\1/p' $$dir/go.mod); \
+	done | sort -u
 
 # All tests: unit, fuzz seeds, end to end on the built binary, with the race detector. Three
 # packages at a time, on two cores too: many of them wait for servers, timeouts and leases most of
