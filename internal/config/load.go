@@ -51,6 +51,9 @@ type loader struct {
 	keys      tables // bound to c
 }
 
+// misspelledMultiRange is the key of http.multi_range.enabled in http.conf of FastDFS 5.11 to 6.15.
+const misspelledMultiRange = "http.multi_range.enabed"
+
 func newLoader(file string, r *report, doc document) *loader {
 	c := &Config{File: file, Files: doc.files, Types: map[string]string{}, AddressMap: map[string]string{},
 		written: map[string]entry{}}
@@ -59,6 +62,9 @@ func newLoader(file string, r *report, doc document) *loader {
 		setDefaults(settings, position{file: file})
 	}
 	for _, e := range doc.entries {
+		if e.section == "" && e.key == misspelledMultiRange {
+			e.key = "http.multi_range.enabled"
+		}
 		l.bySection[e.section] = append(l.bySection[e.section], e)
 	}
 	return l

@@ -126,6 +126,12 @@ func TestIncludedTwice(t *testing.T) {
 	require.Equal(t, 1, found(problems, Warning, 4, "http.conf", "is included already in", "m.conf line 3"))
 }
 
+// The stock files of FastDFS 5.11 to 6.15 misspell a key.
+func TestMisspelledMultiRange(t *testing.T) {
+	require.False(t, clean(t, base+"http.multi_range.enabed = false\n").MultiRange)
+	require.True(t, clean(t, base+"http.multi_range.enabed = true\n").MultiRange)
+}
+
 func TestUnknownKeysAndSections(t *testing.T) {
 	c, problems := load(t, base+"conect_timeout = 1\nhttp.disabled = false\nlisten = :80\n[gateway]\nlistn = :80\n"+
 		"Max_Ranges=3\nttl = 1s\nnonsense = 1\n[gatway]\nx = 1\n[other]\n[group1]\nstore_paht0=/x\n")
