@@ -61,6 +61,21 @@ func only(t *testing.T, found []finding, status string) finding {
 	return with[0]
 }
 
+// TestDoctorAndFastDFS5: the versions and the clock of a cluster of 5.x are known as well.
+func TestDoctorAndFastDFS5(t *testing.T) {
+	t.Parallel()
+	c := cluster(t, fdfstest.Options{OldLists: true,
+		Groups: []fdfstest.GroupSpec{{Name: "group1", Count: 2, Version: "5.05"}}})
+	conf := filepath.Join(t.TempDir(), "mod_fastdfs.conf")
+	require.NoError(t, os.WriteFile(conf, []byte(edgeConfig(c)), 0o600))
+	found := examine(t, 0, conf, "storage", "clock")
+	require.Len(t, found, 3)
+	for _, f := range found {
+		require.Equal(t, "ok", f.status)
+		require.Regexp(t, "FastDFS 5.05|heart beat of a storage was .* ago", f.text)
+	}
+}
+
 // confOf is the configuration of a gateway of a fleet.
 func confOf(m *member) string {
 	return filepath.Join(m.o.Dir, fmt.Sprintf("gateway-%d", m.o.Port), "mod_fastdfs.conf")

@@ -98,26 +98,36 @@ type StorageInfo struct {
 //	+       ...       counters
 //	-9      8         time of the last heart beat
 //	-1      1         whether it allocates trunk slots
+//
+// A record of 5.x (612 bytes) or of older 6.x (918 bytes):
+//
+//	offset  length    field
+//	0       1         status
+//	1       16        storage id, or the address if there are none, NUL padded text
+//	17      16        address, NUL padded text
+//	177     6         version
+//	603     8         time of the last heart beat (612 bytes)
 var storageForms = []storageForm{
-	{smallest: 487, largest: 487, id: 2, address: 16, port: 130},
-	{smallest: 517, largest: 517, id: 2, address: 46, port: 160},
+	{smallest: 487, largest: 487, id: 2, address: 16, version: 50, versionSize: 8, heartBeat: 478, port: 130},
+	{smallest: 517, largest: 517, id: 2, address: 46, version: 80, versionSize: 8, heartBeat: 508, port: 160},
+	{smallest: 612, largest: 612, id: 1, address: 16, version: 177, versionSize: 6, heartBeat: 603},
+	{smallest: 918, largest: 918, id: 1, address: 16, version: 177, versionSize: 6},
 	{smallest: 256, largest: 800, id: 2, address: 16}, // other versions
 	{smallest: 256, largest: 800, id: 2, address: 46},
 	{smallest: 256, largest: 800, id: 1, address: 16},
 	{smallest: 256, largest: 800, id: 1, address: 46},
 }
 
-const (
-	storageIDField = 16
-	versionField   = 8
-)
+const storageIDField = 16
 
-// storageForm has the offsets of the fields in a record.
+// storageForm has the offsets of the fields in a record; 0 = the field is unknown.
 type storageForm struct {
-	smallest, largest int // bounds for the size of a record
-	id                int // offset of the id, which the address follows
-	address           int // size of the address
-	port              int // offset of the port; 0 = it is unknown, as are the version and the heart beat
+	smallest, largest    int // bounds for the size of a record
+	id                   int // the address follows it
+	address              int // size of the address
+	version, versionSize int
+	heartBeat            int
+	port                 int
 }
 
 // ParseStorages parses the answer to CmdListStorages. It is empty if the group has no storages.
@@ -151,14 +161,16 @@ func (f storageForm) parse(record []byte) (StorageInfo, bool) {
 		}
 		s.Addr = addr
 	}
-	if f.port == 0 {
-		return s, true
-	}
-	version := cutNUL(record[f.id+2*storageIDField+f.address:][:versionField])
+	version := cutNUL(record[f.version:][:f.versionSize])
 	if !strings.ContainsFunc(version, func(r rune) bool { return r <= ' ' || r > '~' }) {
 		s.Version = version
 	}
-	s.HeartBeat = int64(binary.BigEndian.Uint64(record[len(record)-9:]))
+	if f.heartBeat > 0 {
+		s.HeartBeat = int64(binary.BigEndian.Uint64(record[f.heartBeat:]))
+	}
+	if f.port == 0 {
+		return s, true
+	}
 	port := binary.BigEndian.Uint64(record[f.port:])
 	s.Port = int(port)
 	return s, port < 1<<16

@@ -126,6 +126,38 @@ func TestParseStoragesOfOtherVersions(t *testing.T) {
 	}
 }
 
+// Records of older versions have a domain name of 128 bytes, and the version behind it.
+func TestParseStoragesOfOlderVersions(t *testing.T) {
+	record := func(size int, id, addr, version string) []byte {
+		b := append(append([]byte{7}, padded16(id, 16)...), padded16(addr, 16)...)
+		b = append(b, make([]byte, 128+16)...)
+		b = append(append(b, version...), make([]byte, size-len(b)-len(version))...)
+		if size == 612 {
+			binary.BigEndian.PutUint64(b[603:], uint64(heartBeat))
+		}
+		return b
+	}
+	for _, test := range []struct {
+		size    int
+		version string
+		beat    int64
+	}{{612, "5.05", heartBeat}, {918, "6.06", 0}} {
+		for n := 1; n <= 20; n++ {
+			var body []byte
+			var want []StorageInfo
+			for i := range n {
+				addr := fmt.Sprintf("10.0.0.%d", i+1)
+				body = append(body, record(test.size, addr, addr, test.version)...)
+				want = append(want, StorageInfo{Status: 7, Addr: netip.MustParseAddr(addr), Version: test.version,
+					HeartBeat: test.beat})
+			}
+			got, err := ParseStorages(body)
+			require.NoError(t, err)
+			require.Equal(t, want, got)
+		}
+	}
+}
+
 func TestParseStoragesBad(t *testing.T) {
 	good := storageRecordOf(7, []byte{6}, "100001", "10.0.0.1", 16, 23000, 349)
 	for name, body := range map[string][]byte{

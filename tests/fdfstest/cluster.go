@@ -35,6 +35,7 @@ type Options struct {
 	IDsPerAnswer  int      // most lines in one answer of CmdStorageIDs; default: all
 
 	Parameters    map[string]string // add to the lines that CmdParameters answers, or change them
+	OldLists      bool              // CmdListStorages answers records of 612 bytes, as trackers of 5.x
 	AddressSize   int               // 15 (default) or 45: bytes of an address in answers
 	OnePortForAll bool              // CmdFetchAll answers one port for all storages, as trackers before 6.13
 
@@ -86,6 +87,7 @@ type Cluster struct {
 	parameters   string
 	addressSize  int
 	onePort      bool
+	oldLists     bool
 	started      time.Time
 	turn         atomic.Uint64 // storages take turns in answers
 
@@ -105,7 +107,7 @@ type group struct {
 func Start(o Options) (*Cluster, error) {
 	o.setDefaults()
 	c := &Cluster{
-		useIDs: o.UseStorageIDs, idsPerAnswer: o.IDsPerAnswer, onePort: o.OnePortForAll,
+		useIDs: o.UseStorageIDs, idsPerAnswer: o.IDsPerAnswer, onePort: o.OnePortForAll, oldLists: o.OldLists,
 		addressSize: o.AddressSize, parameters: parameters(o), started: time.Now(), files: map[string]*file{},
 	}
 	if err := c.build(o); err != nil {

@@ -9,13 +9,17 @@ const (
 	readWrite    = 6
 	version      = "6.16.1" // of storages by default
 	versionLen   = 8
-	totalMB      = 1 << 20
-	freeMB       = 1 << 19
-	reservedMB   = 1024
-	priority     = 10
-	subDirs      = 4
-	connsAlloc   = 64
-	zeroStats    = 38 // counters of operations and bytes, 8 bytes each
+	// In records of 5.x:
+	domainLen     = 128
+	oldVersionLen = 6
+
+	totalMB    = 1 << 20
+	freeMB     = 1 << 19
+	reservedMB = 1024
+	priority   = 10
+	subDirs    = 4
+	connsAlloc = 64
+	zeroStats  = 38 // counters of operations and bytes, 8 bytes each
 )
 
 // listGroup answers the record of one group.
@@ -110,16 +114,26 @@ func (c *Cluster) listServers(r Request) answer {
 //	 438+a      32  last change as source, last change by others, how far others are in sync, last heart
 //	                beat; unix seconds
 //	 470+a       1  1: gives out the space in trunk files
+//
+// Trackers of 5.x have no byte 1, a domain name of 128 bytes behind the address, and 6 bytes of
+// version: 612 bytes.
 func (c *Cluster) appendStorage(b []byte, s *Storage) []byte {
 	status := byte(statusGone)
 	if s.isOnline() {
 		status = statusOnline
 	}
-	b = append(b, status, readWrite)
+	version, size := *s.version.Load(), versionLen
+	b = append(b, status)
+	if !c.oldLists {
+		b = append(b, readWrite)
+	}
 	b = appendPadded(b, s.ID(), idLen)
 	b = appendPadded(b, s.advertise.Addr().String(), c.addressSize+1)
+	if c.oldLists {
+		b, size = appendPadded(b, "", domainLen), oldVersionLen
+	}
 	b = appendPadded(b, "", idLen)
-	b = appendPadded(b, *s.version.Load(), versionLen)
+	b = appendPadded(b, version, size)
 	for _, v := range []int64{
 		c.started.Unix(), c.started.Unix(), totalMB, freeMB, reservedMB,
 		priority, int64(s.group.storePaths), subDirs, 0, int64(s.advertise.Port()),
