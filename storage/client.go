@@ -89,12 +89,14 @@ type timing struct {
 	pause time.Duration
 	// stall is how long a stream waits for a byte before it looks for another storage.
 	stall time.Duration
+	// window is the time in which a storage has to send at stall.MinRate.
+	window time.Duration
 }
 
 var normalTiming = timing{
 	tick: time.Second, unused: 10 * time.Minute, probe: 5 * time.Second,
 	backoff: backoff.Policy{First: time.Second, Max: time.Minute}, answerTimeout: 2 * time.Second,
-	pause: 5 * time.Second, stall: stall.Floor,
+	pause: 5 * time.Second, stall: stall.Floor, window: stall.Window,
 }
 
 // Client reads files from storage servers. It is safe for concurrent use.

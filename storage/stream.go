@@ -24,11 +24,11 @@ var (
 	errStalled      = errors.New("it sends nothing, and another storage does")
 )
 
-// Stream is the content of a file that a storage sends. If its source fails, or sends nothing for 2
-// s while another one can, it continues with the next byte at another source that has the same
-// version. Each server is asked at most twice without giving 64 KiB. A failure of a source after
-// the reader paused for 5 s or more does not count: storages close connections that are not read
-// from. A Stream holds no content in memory.
+// Stream is the content of a file that a storage sends. If its source fails, sends nothing for 2 s
+// while another one can, or sends less than 1 KiB/s for 30 s (stall.MinRate), it continues with the
+// next byte at another source that has the same version. Each server is asked at most twice without
+// giving 64 KiB. A failure of a source after the reader paused for 5 s or more does not count:
+// storages close connections that are not read from. A Stream holds no content in memory.
 //
 // Only one goroutine may use it. To end a blocked Read, cancel the context that was given to Open.
 type Stream struct {
@@ -165,7 +165,8 @@ func (s *Stream) ask(ctx context.Context, servers []Server, again bool) (*source
 func (s *Stream) use(src *source, again bool) {
 	s.src, s.from = src, src.m.server
 	src.watch = stall.New(s.ctx, stall.Options[*source]{
-		Floor: s.c.t.stall, Read: src.body.Read, Find: s.findOther, Stop: src.stop, Drop: s.dropOther,
+		Floor: s.c.t.stall, Window: s.c.t.window, Read: src.body.Read, Find: s.findOther, Stop: src.stop,
+		Drop: s.dropOther,
 	})
 	if again {
 		s.c.counts.resumes.Add(1)

@@ -56,6 +56,7 @@ func (f *remoteFile) version() cache.Version {
 }
 
 func (f *remoteFile) Name() string                                { return "test" }
+func (f *remoteFile) Unlisted() bool                              { return false }
 func (f *remoteFile) NegativeTTL() time.Duration                  { return 0 }
 func (f *remoteFile) Distrust()                                   {}
 func (f *remoteFile) Stat(context.Context) (cache.Version, error) { return f.version(), nil }

@@ -43,7 +43,7 @@ func TestManyFills(t *testing.T) {
 					fetching++
 				}
 			}
-			require.LessOrEqual(t, fetching, minRoom/SegmentSize)
+			require.LessOrEqual(t, fetching, minRoom/listedShare/SegmentSize)
 		}
 		running.Wait()
 		synctest.Wait()
@@ -53,7 +53,7 @@ func TestManyFills(t *testing.T) {
 			served += o.served.Load()
 		}
 		require.EqualValues(t, files*SegmentSize, served, "nothing was fetched twice")
-		require.True(t, c.leadRoom.TryAcquire(minRoom), "all was given back")
+		require.True(t, c.leadRoom.all.TryAcquire(minRoom), "all was given back")
 	})
 	bubble(t, "hanging origin", func(t *testing.T) {
 		c := newCache(t, Options{Memory: 16 << 20, Wait: 3 * second})
@@ -86,7 +86,7 @@ func TestManyFills(t *testing.T) {
 			})
 		}
 		running.Wait()
-		require.Equal(t, 100-minRoom/SegmentSize, busy)
+		require.Equal(t, 100-minRoom/listedShare/SegmentSize, busy)
 	})
 }
 
@@ -110,13 +110,13 @@ func TestNoMemoryForContent(t *testing.T) {
 // TestReserveAllocatesNothing: memory that is free is reserved without a timer.
 func TestReserveAllocatesNothing(t *testing.T) {
 	c := newCache(t, Options{})
-	f := c.newFill(tier.KeyAt(testFile(1), 0), nil, fillOptions{})
+	f := c.newFill(tier.KeyAt(testFile(1), 0), newOrigin(testFile(1), 1), fillOptions{})
 	v := Version{Size: SegmentSize}
 	require.Zero(t, testing.AllocsPerRun(100, func() {
 		require.NoError(t, c.reserve(f, c.leadRoom, v, time.Hour))
 		c.unreserve(f)
 	}))
-	require.NoError(t, c.leadRoom.Acquire(background, max(c.o.Memory, minRoom)))
+	require.NoError(t, c.leadRoom.all.Acquire(background, max(c.o.Memory, minRoom)))
 	require.ErrorIs(t, c.reserve(f, c.leadRoom, v, time.Millisecond), ErrBusy)
 	require.NoError(t, c.reserve(f, c.followRoom, v, 0), "a room of its own")
 	c.unreserve(f)

@@ -141,7 +141,7 @@ type Cache struct {
 	damages damages
 	n       counters
 
-	leadRoom, followRoom *semaphore.Weighted                     // bytes of what is being fetched, see reserve
+	leadRoom, followRoom *room                                   // of what is being fetched, see reserve
 	sourceSlots          *lru.Cache[string, *semaphore.Weighted] // by Source.Name, see awaitSlot
 
 	legacyGroups checksum.Groups // whose files may have a legacy CRC32
@@ -172,10 +172,10 @@ const maxKnown = 1024
 // New returns a cache, which the caller closes.
 func New(o Options) (*Cache, error) {
 	o.setDefaults()
-	room := max(o.Memory, minRoom)
+	size := max(o.Memory, minRoom)
 	c := &Cache{
 		o: o, metas: newMetaCache(&o, metaBudget(&o)), memory: tier.NewMemory(contentBudget(&o)),
-		leadRoom: semaphore.NewWeighted(room), followRoom: semaphore.NewWeighted(room),
+		leadRoom: newRoom(size), followRoom: newRoom(size),
 		fills: make(map[SegmentKey]*fill),
 	}
 	if contentBudget(&o) >= SegmentSize {

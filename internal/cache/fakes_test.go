@@ -2,6 +2,7 @@ package cache
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,8 @@ type origin struct {
 	whole    time.Duration // for all bytes of a segment
 	file     string
 	negative time.Duration
+	name     string // of the storage; default "storage"
+	unlisted bool
 
 	mu      sync.Mutex
 	content []byte // nil = no such file
@@ -60,7 +63,10 @@ func originOf(file string) *origin {
 
 var _ Source = (*origin)(nil)
 
-func (o *origin) Name() string { return "storage" }
+func (o *origin) Name() string { return cmp.Or(o.name, "storage") }
+
+// Unlisted implements Source.
+func (o *origin) Unlisted() bool { return o.unlisted }
 
 // NegativeTTL implements Source.
 func (o *origin) NegativeTTL() time.Duration { return o.negative }

@@ -9,8 +9,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/sync/semaphore"
-
 	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/content"
@@ -53,19 +51,20 @@ type fill struct {
 	tail    []byte       // then: its last chunk, for readers that keep pace, should it be evicted at once
 	err     error        // why there will be no more bytes
 
-	readers     int  // streams
-	waiting     int  // streams and requests that have not left
-	ended       bool // it is over, or was ended since nothing waits for it
-	background  bool // it goes on although nothing waits
-	orphan      bool // it is counted as one that does
-	invalidated bool // what it brings is not to be kept
+	readers     int         // streams
+	waiting     int         // streams and requests that have not left
+	ended       bool        // it is over, or was ended since nothing waits for it
+	background  bool        // it goes on although nothing waits
+	orphan      bool        // it is counted as one that does
+	alone       *time.Timer // ends it when nothing has waited for orphanTime; nil = something waits
+	invalidated bool        // what it brings is not to be kept
 	role        role
 	from        From
 	fromPeer    bool // all bytes came from one other gateway
 
 	// Used by the fill's goroutine only:
-	reserved int64               // bytes of memory
-	room     *semaphore.Weighted // that they are of
+	place  place // in the room of what is being fetched
+	memory int64 // bytes of the memory of the tier, for chunks
 }
 
 // fillOptions say more about a fill that is started.
@@ -252,8 +251,9 @@ func (f *fill) leave() {
 	})
 }
 
-// space is where the next bytes go. The bytes behind visible are the goroutine's own.
-func (f *fill) space() []byte {
+// space is where the next bytes go; grow is told of a new chunk. The bytes behind visible are the
+// goroutine's own.
+func (f *fill) space(grow func(bytes int64)) []byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.have >= f.length {
@@ -261,7 +261,10 @@ func (f *fill) space() []byte {
 	}
 	i := f.have / tier.ChunkSize
 	if i == int64(len(f.chunks)) {
-		f.chunks = append(f.chunks, make([]byte, min(tier.ChunkSize, f.length-f.have)))
+		chunk := make([]byte, min(tier.ChunkSize, f.length-f.have))
+		f.chunks = append(f.chunks, chunk)
+		f.memory += int64(len(chunk))
+		grow(int64(len(chunk)))
 	}
 	return f.chunks[i][f.have%tier.ChunkSize:]
 }
@@ -283,10 +286,11 @@ func (f *fill) take(p []byte) {
 // maxEmptyReads is how often a body may give nothing and no error.
 const maxEmptyReads = 100
 
-// copyFrom receives bytes until the segment is complete.
-func (f *fill) copyFrom(r io.Reader) error {
+// copyFrom receives bytes until the segment is complete. grow is told of the memory that is needed,
+// chunk by chunk: a slow source evicts nothing for bytes that have not come.
+func (f *fill) copyFrom(r io.Reader, grow func(bytes int64)) error {
 	for empty := 0; ; {
-		space := f.space()
+		space := f.space(grow)
 		if len(space) == 0 {
 			return nil
 		}

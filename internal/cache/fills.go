@@ -3,6 +3,7 @@ package cache
 import (
 	"context"
 	"errors"
+	"time"
 
 	"fastdfs-gateway/internal/fdfs"
 )
@@ -10,8 +11,11 @@ import (
 // errAbandoned ends a fill that nothing waits for any more.
 var errAbandoned = errors.New("nothing waits for it")
 
-// maxOrphans is how many fills may go on at a time with nothing waiting for them.
-const maxOrphans = 32
+// What a client leaves behind goes on, since others may come for it.
+const (
+	maxOrphans = 32               // fills that streams have left
+	orphanTime = 10 * time.Second // for a segment of 4 MiB, a source of 3.4 Mbit/s is fast enough
+)
 
 // join makes the caller a reader of the fill for a segment, which it starts if there is none; quit
 // ends that. A fill for another version goes on for its readers.
@@ -139,7 +143,7 @@ func (c *Cache) enter(f *fill, v *Version, readers int) bool {
 
 // quit ends the waiting of a request with ctx. When nothing waits for a fill it ends, unless the
 // source has begun to answer, or the request had no more time: then the next request finds what it
-// brings. What a stream leaves behind is counted, and bounded.
+// brings. What a stream leaves behind is counted, and bounded, and goes on for orphanTime at most.
 func (c *Cache) quit(ctx context.Context, f *fill, isStream bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -154,8 +158,26 @@ func (c *Cache) quit(ctx context.Context, f *fill, isStream bool) {
 		if f.orphan = isStream; isStream {
 			c.orphans++
 		}
+		f.alone = time.AfterFunc(orphanTime, func() { c.abandon(f) })
 		return
 	}
+	c.abandonLocked(f)
+}
+
+// abandon ends a fill that nothing has waited for during orphanTime.
+func (c *Cache) abandon(f *fill) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.alone != nil && !f.ended && !f.left && f.err == nil && !f.background {
+		c.adopt(f)
+		c.abandonLocked(f)
+	}
+}
+
+// abandonLocked ends a fill that nothing waits for. Both mutexes are held.
+func (c *Cache) abandonLocked(f *fill) {
 	f.ended = true
 	if f.finding {
 		c.removeLocked(f)    // the next request asks anew
@@ -164,8 +186,12 @@ func (c *Cache) quit(ctx context.Context, f *fill, isStream bool) {
 	f.end(errAbandoned)
 }
 
-// adopt ends the counting of a fill as an orphan. Both mutexes are held.
+// adopt ends the time of a fill that nothing waits for, and its counting. Both mutexes are held.
 func (c *Cache) adopt(f *fill) {
+	if f.alone != nil {
+		f.alone.Stop()
+		f.alone = nil
+	}
 	if f.orphan {
 		f.orphan = false
 		c.orphans--

@@ -12,6 +12,7 @@ import (
 
 	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/panics"
+	"fastdfs-gateway/internal/stall"
 )
 
 const (
@@ -63,7 +64,8 @@ func (c *Cache) loadAndRetry(f *fill) (err error) {
 			if progress > 0 {
 				waitUntil = time.Now().Add(c.maxWait())
 			}
-		case progress == 0, errors.Is(err, ErrNotFound), errors.Is(err, ErrChanged), errors.Is(err, ErrCorrupt):
+		case progress == 0, errors.Is(err, ErrNotFound), errors.Is(err, ErrChanged), errors.Is(err, ErrCorrupt),
+			errors.Is(err, stall.ErrSlow):
 			return err
 		case progress >= goodProgress:
 			broken = 1
@@ -341,12 +343,12 @@ func (c *Cache) receive(f *fill, m Meta, body io.Reader) error {
 	if err := c.learn(f, m); err != nil || f.key.Index == Facts {
 		return err
 	}
-	if f.reserved == 0 { // the source has told the version just now
+	if f.place.bytes == 0 { // the source has told the version just now
 		if err := c.reserve(f, c.leadRoom, m.Version, c.maxWait()); err != nil {
 			return err
 		}
 	}
-	return f.copyFrom(body)
+	return f.copyFrom(body, c.memory.Reserve)
 }
 
 // learn takes and keeps the facts; requests find them from now on.
@@ -430,38 +432,5 @@ func (c *Cache) loadFailed(f *fill, err error) {
 	if v, known := f.knownVersion(); known && (errors.Is(err, ErrChanged) || errors.Is(err, ErrNotFound)) {
 		c.invalidate(tier.MatchFile(f.key.File), &v)
 		c.metas.distrust(f.key.File, v)
-	}
-}
-
-// reserve waits until there is memory for the segment, for a bounded time. Fills that follow have a
-// room of their own: those that lead wait for no other gateway, so gateways do not wait for each
-// other in a circle.
-func (c *Cache) reserve(f *fill, room *semaphore.Weighted, v Version, wait time.Duration) error {
-	length := v.SegmentLength(f.key.Index)
-	if f.key.Index == Facts || length == 0 || f.reserved > 0 && (f.room == room || f.room == c.leadRoom) {
-		return nil
-	}
-	if !room.TryAcquire(length) { // without a timer where there is memory
-		ctx, cancel := context.WithTimeout(f.ctx, wait)
-		defer cancel()
-		if room.Acquire(ctx, length) != nil {
-			if f.ctx.Err() != nil {
-				return context.Cause(f.ctx)
-			}
-			return fmt.Errorf("%w: no memory for %q", ErrBusy, f.key.String())
-		}
-	}
-	c.unreserve(f)
-	c.memory.Reserve(length)
-	f.reserved, f.room = length, room
-	return nil
-}
-
-// unreserve ends the reservation.
-func (c *Cache) unreserve(f *fill) {
-	if f.reserved > 0 {
-		c.memory.Reserve(-f.reserved)
-		f.room.Release(f.reserved)
-		f.reserved, f.room = 0, nil
 	}
 }

@@ -16,6 +16,7 @@ type broken struct{}
 
 func (broken) Name() string { panic("bug") }
 
+func (broken) Unlisted() bool             { return false }
 func (broken) NegativeTTL() time.Duration { panic("bug") }
 
 func (broken) Distrust() {}

@@ -12,6 +12,9 @@ import (
 type Source interface {
 	// Name says whose load it is, for the limit on fetches: a storage, or a group.
 	Name() string
+	// Unlisted tells that only a file id names the source: it gets a smaller share of the memory
+	// for fetches.
+	Unlisted() bool
 	// Stat asks for the version. It is ErrNotFound when there is no such file.
 	Stat(ctx context.Context) (Version, error)
 	// Fetch gets bytes of the file, length of them from offset on or as many as there are: none

@@ -426,6 +426,7 @@ func TestSourceError(t *testing.T) {
 type failing struct{}
 
 func (failing) Name() string               { return "" }
+func (failing) Unlisted() bool             { return false }
 func (failing) NegativeTTL() time.Duration { return 0 }
 
 func (failing) Distrust()                             {}

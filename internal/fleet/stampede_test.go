@@ -30,6 +30,7 @@ type origin struct {
 
 func (o *origin) Name() string { return "storage" }
 
+func (o *origin) Unlisted() bool             { return false }
 func (o *origin) NegativeTTL() time.Duration { return 0 }
 
 // Distrust implements cache.Source.

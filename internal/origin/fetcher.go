@@ -71,6 +71,12 @@ func (f *fetcher) Name() string {
 	return f.wanted.ID.Group
 }
 
+// Unlisted implements cache.Source.
+func (f *fetcher) Unlisted() bool {
+	servers := f.decided().servers
+	return len(servers) > 0 && servers[0].Stranger
+}
+
 // SourceForPeer makes what fetches a file for another gateway. It is cache.ErrNotHere for the
 // groups of this host: that gateway asks their storages itself.
 func (a *Resolver) SourceForPeer(file string) (cache.Source, error) {

@@ -1,4 +1,4 @@
-// Package stall replaces the source of a download that stops sending.
+// Package stall replaces the source of a download that stops sending, or sends next to nothing.
 //
 //	w := stall.New(ctx, stall.Options[*source]{
 //		Read: src.Read, Find: findOther, Stop: src.cancel, Drop: (*source).close,
@@ -7,10 +7,16 @@
 //
 // If a Read takes longer than a limit, another source is searched concurrently. The first success
 // counts: bytes of the current source end the search, and a source that was found ends the Read.
+//
+// If a source sends less than MinRate during Window, the next Read searches another source before
+// it reads, and without one it fails with ErrSlow. Only the time in which Reads wait counts, so a
+// reader that pauses makes no source slow.
 package stall
 
 import (
 	"context"
+	"fmt"
+	"os"
 	"sync/atomic"
 	"time"
 
@@ -20,6 +26,17 @@ import (
 // Floor is the default of Options.Floor.
 const Floor = 2 * time.Second
 
+// MinRate is the least number of bytes per second that a source has to send, and Window the default
+// of Options.Window: the bounds of min_send_rate for clients. A window as long as the usual network
+// timeout leaves sources that pause to that timeout.
+const (
+	MinRate = 1 << 10
+	Window  = 30 * time.Second
+)
+
+// ErrSlow is the error of a source that sends less than MinRate, where no other one can be found.
+var ErrSlow = fmt.Errorf("%w: the source sends next to nothing", os.ErrDeadlineExceeded)
+
 const (
 	usualGaps = 4   // limit of a Read, in usual gaps
 	smoothing = 0.2 // weight of the newest gap in the mean
@@ -27,8 +44,9 @@ const (
 
 // Options are the functions of the current source.
 type Options[S any] struct {
-	Floor time.Duration             // shortest limit; default Floor
-	Read  func([]byte) (int, error) // reads from the current source
+	Floor  time.Duration             // shortest limit; default Floor
+	Window time.Duration             // of waiting in which MinRate is measured; default Window
+	Read   func([]byte) (int, error) // reads from the current source
 	// Find finds another source that continues with the next byte. It runs concurrently with Read,
 	// which has read nothing if Find's source is used. Its context is cancelled when the search is
 	// not needed any more; else it lives as long as the download, and the source may depend on it.
@@ -50,6 +68,10 @@ type Watch[S any] struct {
 	gap   time.Duration // mean time until a read returns bytes
 	timer *time.Timer   // nil before the first Read
 
+	waited time.Duration // in Reads of the present window
+	bytes  int64         // that came in it
+	slow   bool          // the last window had too few
+
 	decided atomic.Bool             // of the running Read: bytes came, or another source was found
 	begun   chan context.CancelFunc // ends the search that the timer has begun
 	found   chan Found[S]           // result of this search
@@ -60,13 +82,23 @@ func New[S any](ctx context.Context, o Options[S]) *Watch[S] {
 	if o.Floor <= 0 {
 		o.Floor = Floor
 	}
+	if o.Window <= 0 {
+		o.Window = Window
+	}
 	return &Watch[S]{ctx: ctx, o: o, begun: make(chan context.CancelFunc, 1), found: make(chan Found[S], 1)}
 }
 
 // Read reads into p. If another source was found before a byte came, n is 0 and err is nil, and the
 // content of p is undefined. Otherwise Read takes as long as Options.Read; if that fails during a
-// search, as long as the search.
+// search, as long as the search. The error is ErrSlow for a slow source that cannot be replaced.
 func (w *Watch[S]) Read(p []byte) (n int, next Found[S], err error) {
+	if w.slow {
+		w.slow = false
+		if next, err = w.replace(); err != nil {
+			err = fmt.Errorf("%w: %w", ErrSlow, err)
+		}
+		return 0, next, err
+	}
 	w.decided.Store(false)
 	began := time.Now()
 	if limit := max(w.o.Floor, usualGaps*w.gap); w.timer == nil {
@@ -85,10 +117,28 @@ func (w *Watch[S]) Read(p []byte) (n int, next Found[S], err error) {
 		}
 		cancel()
 	}
+	took := time.Since(began)
 	if n > 0 {
-		w.gap += time.Duration(smoothing * float64(time.Since(began)-w.gap))
+		w.gap += time.Duration(smoothing * float64(took-w.gap))
 	}
+	w.measure(n, took)
 	return n, next, err
+}
+
+// measure adds a read to the present window, and judges the source at the end of it.
+func (w *Watch[S]) measure(n int, took time.Duration) {
+	w.waited, w.bytes = w.waited+took, w.bytes+int64(n)
+	if w.waited >= w.o.Window {
+		w.slow = float64(w.bytes) < MinRate*w.waited.Seconds()
+		w.waited, w.bytes = 0, 0
+	}
+}
+
+// replace finds another source while none of the current one is read.
+func (w *Watch[S]) replace() (next Found[S], err error) {
+	defer panics.ToError(&err, "replacing a source")
+	source, err := w.o.Find(w.ctx)
+	return Found[S]{source, err == nil}, err
 }
 
 // search finds another source. The running Read waits for its end, also after a panic in one of the

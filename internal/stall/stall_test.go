@@ -164,3 +164,47 @@ func TestPanics(t *testing.T) {
 		})
 	}
 }
+
+// TestSlow: a source that sends, but next to nothing, is replaced after a window; where there is no
+// other one the read fails. The time between two Reads is that of the reader and does not count.
+func TestSlow(t *testing.T) {
+	errNone := errors.New("no other source")
+	for name, test := range map[string]struct {
+		takes, pause time.Duration // of a byte each, and between two reads
+		bytes        int           // of each read
+		err          error         // of the search
+		next         bool
+		failed       error
+		after        time.Duration // 0 = it stays for an hour
+	}{
+		"another one":    {takes: time.Second, bytes: 20, next: true, after: Window},
+		"nobody else":    {takes: time.Second, bytes: 20, err: errNone, failed: ErrSlow, after: Window},
+		"just enough":    {takes: time.Second, bytes: MinRate},
+		"slow reader":    {takes: time.Millisecond, pause: time.Minute, bytes: 20},
+		"barely too few": {takes: 2 * time.Second, bytes: 2*MinRate - 1, next: true, after: Window},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := New(t.Context(), Options[int]{
+					Read: func(p []byte) (int, error) { time.Sleep(test.takes); return test.bytes, nil },
+					Find: func(context.Context) (int, error) { return 7, test.err },
+					Stop: func() {}, Drop: func(int) {},
+					Floor: time.Hour,
+				})
+				began := time.Now()
+				for time.Since(began) < time.Hour {
+					n, next, err := w.Read(make([]byte, 4*MinRate))
+					if next.OK || err != nil {
+						require.Equal(t, test.next, next.OK)
+						require.ErrorIs(t, err, test.failed)
+						require.Zero(t, n)
+						require.Equal(t, test.after, time.Since(began))
+						return
+					}
+					time.Sleep(test.pause)
+				}
+				require.Zero(t, test.after)
+			})
+		})
+	}
+}

@@ -1,0 +1,129 @@
+package cache
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"golang.org/x/sync/semaphore"
+)
+
+// Parts of a room that the fetches from one source may take. A source that is slow fills its share
+// and not the room, so others find a place at once.
+const (
+	listedShare   = 4  // a quarter of the room
+	unlistedShare = 16 // a sixteenth: clients can make up ids of any host that the configuration allows
+)
+
+// room bounds the bytes of the segments that are being fetched at a time: of all sources, and of
+// each. A fill takes the place of its whole segment before it begins. If it took place for what has
+// arrived, fills that each have a part would wait for each other. The memory of the tier is taken
+// for what has arrived, see fill.copyFrom.
+type room struct {
+	size   int64
+	all    *semaphore.Weighted
+	shares *lru.Cache[string, *semaphore.Weighted] // by Source.Name
+}
+
+func newRoom(size int64) *room {
+	shares, err := lru.New[string, *semaphore.Weighted](maxKnown)
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	return &room{size: size, all: semaphore.NewWeighted(size), shares: shares}
+}
+
+// shareOf returns the share of a source, which has room for one segment at least.
+func (r *room) shareOf(src Source) *semaphore.Weighted {
+	name := src.Name()
+	if share, ok := r.shares.Get(name); ok {
+		return share
+	}
+	part := int64(listedShare)
+	if src.Unlisted() {
+		part = unlistedShare
+	}
+	share := semaphore.NewWeighted(max(r.size/part, SegmentSize))
+	if known, ok, _ := r.shares.PeekOrAdd(name, share); ok {
+		return known
+	}
+	return share
+}
+
+// place is a part of a room that a fill has. The zero place is none.
+type place struct {
+	bytes int64
+	room  *room
+	share *semaphore.Weighted
+}
+
+// take waits for a place, until ctx ends: first for one in the share, so that fetches from other
+// sources do not queue behind this one.
+func (r *room) take(ctx context.Context, src Source, bytes int64) (place, error) {
+	p := place{bytes, r, r.shareOf(src)}
+	if err := p.share.Acquire(ctx, bytes); err != nil {
+		return place{}, err
+	}
+	if err := r.all.Acquire(ctx, bytes); err != nil {
+		p.share.Release(bytes)
+		return place{}, err
+	}
+	return p, nil
+}
+
+// tryTake is take without waiting.
+func (r *room) tryTake(src Source, bytes int64) (p place, ok bool) {
+	p = place{bytes, r, r.shareOf(src)}
+	if !p.share.TryAcquire(bytes) {
+		return place{}, false
+	}
+	if !r.all.TryAcquire(bytes) {
+		p.share.Release(bytes)
+		return place{}, false
+	}
+	return p, true
+}
+
+// free gives the place back.
+func (p *place) free() {
+	if p.bytes > 0 {
+		p.room.all.Release(p.bytes)
+		p.share.Release(p.bytes)
+		*p = place{}
+	}
+}
+
+// reserve waits until there is a place for the segment, for a bounded time. Fills that follow have
+// a room of their own: those that lead wait for no other gateway, so gateways do not wait for each
+// other in a circle.
+func (c *Cache) reserve(f *fill, r *room, v Version, wait time.Duration) error {
+	length := v.SegmentLength(f.key.Index)
+	if f.key.Index == Facts || length == 0 || f.place.bytes > 0 && (f.place.room == r || f.place.room == c.leadRoom) {
+		return nil
+	}
+	p, ok := r.tryTake(f.src, length) // without a timer where there is one
+	if !ok {
+		ctx, cancel := context.WithTimeout(f.ctx, wait)
+		defer cancel()
+		var err error
+		if p, err = r.take(ctx, f.src, length); err != nil {
+			if f.ctx.Err() != nil {
+				return context.Cause(f.ctx)
+			}
+			return fmt.Errorf("%w: no memory for %q", ErrBusy, f.key.String())
+		}
+	}
+	f.place.free()
+	f.place = p
+	return nil
+}
+
+// unreserve gives back the place, and the memory of the tier.
+func (c *Cache) unreserve(f *fill) {
+	f.place.free()
+	if f.memory > 0 {
+		c.memory.Reserve(-f.memory)
+		f.memory = 0
+	}
+}

@@ -1,0 +1,65 @@
+package cache
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"fastdfs-gateway/internal/cache/cachetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// dripping is a source that begins to send content, and then sends next to nothing.
+func dripping(n int, name string, content []byte) *origin {
+	o := noFile(testFile(n))
+	o.content, o.v = content, cachetest.Version(content)
+	o.name, o.whole = name, 24*time.Hour
+	return o
+}
+
+// TestSharePerSource: one source whose files never come takes its share of the room, and files of
+// others are fetched as if it were not there; that of a source which no list names is smaller.
+func TestSharePerSource(t *testing.T) {
+	for name, unlisted := range map[string]bool{"listed": false, "unlisted": true} {
+		bubble(t, name, func(t *testing.T) {
+			c := newCache(t, Options{Memory: 16 << 20})
+			ctx, leave := context.WithCancel(background)
+			defer leave()
+			part := map[bool]int{false: listedShare, true: unlistedShare}[unlisted]
+			content := make([]byte, SegmentSize)
+			var drips []*origin
+			for i := range 2 * minRoom / SegmentSize {
+				o := dripping(i, "slow storage", content)
+				o.unlisted = unlisted
+				drips = append(drips, o)
+				e, err := c.Get(background, o.file, o, GetOptions{Hint: NoHint})
+				require.NoError(t, err)
+				go func() {
+					s := c.Open(ctx, e, o, 0, SegmentSize)
+					defer s.Close()
+					for err := error(nil); err == nil; {
+						_, err = s.Next(SegmentSize)
+					}
+				}()
+			}
+			synctest.Wait()
+			fetching := 0
+			for _, o := range drips {
+				fetching += int(o.running.Load())
+			}
+			require.Equal(t, minRoom/part/SegmentSize, fetching)
+			began := time.Now()
+			healthy := newOrigin(testFile(-1), 3*SegmentSize)
+			requireWhole(t, healthy, get(background, c, healthy))
+			require.Zero(t, time.Since(began), "it waits for no memory")
+			leave()
+			time.Sleep(2 * orphanTime)
+			synctest.Wait()
+			require.Zero(t, c.n.fills.Load(), "what clients have left ends")
+			require.Zero(t, c.orphans)
+			require.True(t, c.leadRoom.all.TryAcquire(minRoom), "all was given back")
+		})
+	}
+}

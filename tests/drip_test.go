@@ -1,0 +1,44 @@
+package tests
+
+import (
+	"bytes"
+	"io"
+	"testing"
+
+	"fastdfs-gateway/internal/eventually"
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/tests/fdfstest"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestDrippingStorage: 70 files of a storage come at 10 bytes a second. Cold files of another
+// storage are served meanwhile, in the default configuration.
+func TestDrippingStorage(t *testing.T) {
+	t.Parallel()
+	const files = 70
+	c := cluster(t, fdfstest.Options{})
+	content := storetest.New(t).Bytes(8 << 20)
+	for _, s := range []int{0, 1} { // the group has no storage that is faster
+		c.Storage(s).SetFaults(fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, Rate: 10})
+	}
+	p := serveConfig(t, writeConfig(t, edgeConfig(c)))
+	var dripping []fdfs.FileID
+	for i := range files {
+		slow := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: content[:4<<20], Ext: "mp4",
+			Created: longAgo})
+		_, err := io.WriteString(p.dial(), "GET "+url(slow)+" HTTP/1.1\r\nHost: gw.test\r\n\r\n")
+		require.NoError(t, err, "client %d", i)
+		dripping = append(dripping, slow)
+	}
+	for _, id := range dripping { // the size is known, and memory is taken or waited for
+		eventually.True(t, func() bool { return c.Downloads(id).Bytes > 0 })
+	}
+	for range 5 {
+		id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(2), Content: content, Ext: "mp4", Created: longAgo})
+		answer := p.get(url(id))
+		require.Equal(t, 200, answer.StatusCode)
+		require.True(t, bytes.Equal(content, answer.body))
+	}
+}
