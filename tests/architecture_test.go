@@ -37,6 +37,7 @@ var layers = map[string]int{
 	"internal/logfile":         1,
 	"internal/confine":         1,
 	"internal/checksum":        1,
+	"internal/arena":           0,
 	"internal/content":         0,
 	"internal/contenttest":     1, // for tests
 	"internal/panics":          0,

@@ -4,10 +4,10 @@ import (
 	"bytes"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"sync"
 	"testing"
 
+	"fastdfs-gateway/internal/arena"
 	"fastdfs-gateway/internal/contenttest"
 
 	"github.com/stretchr/testify/require"
@@ -40,10 +40,10 @@ func contentOf(t require.TestingT, v View, n int64) []byte {
 }
 
 // resident is what an arena takes of the system's memory.
-func (a *arena) resident(t *testing.T) int64 {
+func (m *Memory) resident(t *testing.T) int64 {
 	t.Helper()
 	var stat unix.Stat_t
-	require.NoError(t, unix.Fstat(int(a.file.Fd()), &stat))
+	require.NoError(t, unix.Fstat(int(m.arena.File().Fd()), &stat))
 	return stat.Blocks * 512
 }
 
@@ -80,7 +80,7 @@ func TestArena(t *testing.T) {
 		require.EqualValues(t, size, stretch.Length, "in one piece")
 		view.Release()
 	}
-	require.LessOrEqual(t, m.arena.resident(t), m.Stats().Bytes)
+	require.LessOrEqual(t, m.resident(t), m.Stats().Bytes)
 }
 
 // TestArenaGivesBack: what is evicted or dropped gives its memory back, but not while something
@@ -99,18 +99,18 @@ func TestArenaGivesBack(t *testing.T) {
 	held := ask(first)
 	for i := 1; i < 40; i++ {
 		ask(numbered(i, 1<<20)).Release()
-		require.LessOrEqual(t, m.arena.resident(t), m.Stats().Bytes)
+		require.LessOrEqual(t, m.resident(t), m.Stats().Bytes)
 		require.LessOrEqual(t, m.Stats().Bytes, int64(4<<20), "with what is held")
 	}
 	_, ok := m.Get(first.Key, first.Version, true)
 	require.False(t, ok, "it was evicted")
 	require.Equal(t, bytes.Join(first.Chunks, nil), contentOf(t, held, 1<<20))
 	m.Drop(MatchAll)
-	require.EqualValues(t, 1<<20, m.arena.resident(t), "what is held")
+	require.EqualValues(t, 1<<20, m.resident(t), "what is held")
 	require.EqualValues(t, 1<<20, m.Stats().Bytes)
 	held.Release()
 	require.Zero(t, m.Stats().Bytes)
-	require.Zero(t, m.arena.resident(t))
+	require.Zero(t, m.resident(t))
 }
 
 // TestArenaUnderLoad: readers, evictions, purges and segments that are put again, all at once.
@@ -142,9 +142,9 @@ func TestArenaUnderLoad(t *testing.T) {
 		})
 	}
 	all.Wait()
-	require.LessOrEqual(t, m.arena.resident(t), int64(4<<20))
+	require.LessOrEqual(t, m.resident(t), int64(4<<20))
 	m.Drop(MatchAll)
-	require.Zero(t, m.arena.resident(t))
+	require.Zero(t, m.resident(t))
 	require.Zero(t, m.Stats().Bytes)
 }
 
@@ -168,7 +168,7 @@ func TestNoArena(t *testing.T) {
 // is given back.
 func TestArenaFull(t *testing.T) {
 	m := withArena(t, 64<<20)
-	require.NoError(t, m.arena.file.Close())
+	require.NoError(t, m.arena.File().Close())
 	s := numbered(1, ChunkSize)
 	require.True(t, m.Put(s))
 	for range 3 {
@@ -193,7 +193,7 @@ func TestSlowReadersCount(t *testing.T) {
 		require.True(t, ok)
 		held = append(held, view)
 		require.LessOrEqual(t, m.Stats().Bytes, int64(8<<20))
-		require.LessOrEqual(t, m.arena.resident(t), int64(8<<20))
+		require.LessOrEqual(t, m.resident(t), int64(8<<20))
 	}
 	require.Len(t, held, 7, "there is room for these, and for what is known about them")
 	for _, view := range held {
@@ -227,7 +227,7 @@ func TestMovedMeanwhile(t *testing.T) {
 		now.Release()
 	}
 	view.Release()
-	require.EqualValues(t, ChunkSize, m.arena.resident(t))
+	require.EqualValues(t, ChunkSize, m.resident(t))
 }
 
 // TestMemoryCounts compares the counters with the lists after each of many calls.
@@ -267,7 +267,7 @@ func TestMemoryCounts(t *testing.T) {
 	m.Drop(MatchAll)
 	m.requireCounted(t, reserved)
 	require.Equal(t, reserved, m.Stats().Bytes)
-	require.Zero(t, m.arena.resident(t))
+	require.Zero(t, m.resident(t))
 }
 
 // requireCounted adds up what there is.
@@ -287,53 +287,11 @@ func (m *Memory) requireCounted(t *testing.T, reserved int64) {
 			}
 			used += k.cost
 			if k.place != nil {
-				placed += arenaCost(k.place.length)
+				placed += arena.Cost(k.place.Length)
 			}
 		})
 	}
 	require.Zero(t, listed)
 	require.Equal(t, []int64{used, recent, stood, reserved, placed + m.lingering},
-		[]int64{m.used, m.recentUsed, m.ghostsStood, m.reserved, m.arena.resident(t)})
-}
-
-// TestProveHoles: where a hole writes zeros into what is on its way, there is no arena.
-func TestProveHoles(t *testing.T) {
-	for _, huge := range []string{"never", "always"} {
-		dir := t.TempDir()
-		if err := unix.Mount("none", dir, "tmpfs", 0, "huge="+huge); err != nil {
-			t.Skipf("cannot mount: %v", err)
-		}
-		file, err := os.OpenFile(dir+"/holes", os.O_RDWR|os.O_CREATE, 0o600)
-		require.NoError(t, err)
-		err = proveHoles(file)
-		require.NoError(t, file.Close())
-		require.NoError(t, unix.Unmount(dir, 0))
-		if huge == "never" {
-			require.NoError(t, err)
-		} else {
-			require.ErrorIs(t, err, errHoles)
-		}
-	}
-}
-
-// TestNoHugePages reads what the kernel may say.
-func TestNoHugePages(t *testing.T) {
-	defer func(before []string) { shmemFiles = before }(shmemFiles)
-	name := t.TempDir() + "/shmem_enabled"
-	shmemFiles = []string{"/nowhere/*/shmem_enabled", name}
-	none, err := openSettings()
-	require.NoError(t, err)
-	require.NoError(t, none.noHugePages(), "a kernel without them")
-	require.NoError(t, os.WriteFile(name, nil, 0o600))
-	system, err := openSettings() // once
-	require.NoError(t, err)
-	for text, want := range map[string]error{
-		"always inherit within_size advise [never]\n": nil, "always [inherit] within_size advise never\n": nil,
-		"always within_size [advise] never deny force\n": nil,
-		"[always] within_size advise never deny force\n": errHuge, "always [within_size] advise never\n": errHuge,
-		"always within_size advise never deny [force]\n": errHuge, "": errHuge,
-	} {
-		require.NoError(t, os.WriteFile(name, []byte(text), 0o600))
-		require.ErrorIs(t, system.noHugePages(), want, text)
-	}
+		[]int64{m.used, m.recentUsed, m.ghostsStood, m.reserved, m.resident(t)})
 }

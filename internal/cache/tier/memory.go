@@ -3,6 +3,8 @@ package tier
 import (
 	"container/list"
 	"sync"
+
+	"fastdfs-gateway/internal/arena"
 )
 
 // What the bookkeeping of an entry takes, in bytes: the list element, the map's slot, the kept and
@@ -23,7 +25,7 @@ const leastPlaced = 16 << 10
 // arena is shared memory of the process, not heap. A segment that is evicted from it while a reader
 // has it lingers, and counts until the reader is done.
 type Memory struct {
-	arena *arena // nil: segments stay in the heap
+	arena *arena.Arena // nil: segments stay in the heap
 
 	mu sync.Mutex // guards what follows
 	lists
@@ -56,7 +58,7 @@ func NewMemory(budget int64) *Memory {
 // UseSendfile lets segments move to where sendfile(2) sends them from; it comes before any use. The
 // error is why they cannot on this system: they have to be copied to be sent.
 func (m *Memory) UseSendfile() (err error) {
-	if m.arena, err = newArena(); err != nil {
+	if m.arena, err = arena.New("segments"); err != nil {
 		m.arena = nil
 	}
 	return err
@@ -82,7 +84,7 @@ func (m *Memory) unlock() {
 	m.given = nil
 	m.mu.Unlock()
 	for _, p := range given {
-		p.free()
+		p.Free()
 	}
 }
 
@@ -91,14 +93,14 @@ func (m *Memory) freed(p *place) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if p.lingering {
-		m.lingering -= arenaCost(p.length)
+		m.lingering -= arena.Cost(p.Length)
 	}
 }
 
 // lingers counts a place that is in no list and still used. m.mu is held.
 func (m *Memory) lingers(p *place) {
 	p.lingering = true
-	m.lingering += arenaCost(p.length)
+	m.lingering += arena.Cost(p.Length)
 }
 
 // Get implements Tier.
@@ -148,21 +150,21 @@ func (m *Memory) movesLocked(k *kept) bool {
 // move copies a segment into the arena, and gives its place to the caller, or nil
 // where there is no memory for it.
 func (m *Memory) move(k *kept, s *Segment) *place {
-	p, err := m.arena.put(s.Chunks, s.Length())
+	p, err := newPlace(m.arena, s.Chunks, s.Length())
 	if err != nil {
 		return nil // it is not tried again
 	}
 	m.mu.Lock()
 	defer m.unlock()
 	p.memory = m
-	m.moved += uint64(p.length)
+	m.moved += uint64(p.Length)
 	if m.find(k.key) != k {
 		m.lingers(p) // it has been evicted or dropped meanwhile: this is the last time that it is of use
 		return p
 	}
 	k.segment, k.place = &Segment{Key: s.Key, Version: s.Version}, p.use()
 	m.used -= k.cost
-	k.cost = headCost(s.Key) + arenaCost(p.length)
+	k.cost = headCost(s.Key) + arena.Cost(p.Length)
 	m.used += k.cost
 	m.shrink(m.budget) // the last page of it may be too much
 	return p

@@ -1,4 +1,4 @@
-package tier
+package arena
 
 import (
 	"bytes"
@@ -64,12 +64,15 @@ func (s settings) noHugePages() error {
 // errHoles means that a hole does not do what an arena relies on.
 var errHoles = errors.New("a hole in a file in memory changes bytes that are on their way, or gives nothing back")
 
+// proveHoles writes probeSize bytes, probeChunk at a time.
+const probeChunk, probeSize = 256 << 10, 4 << 20
+
 // proveHoles makes a hole in an empty file and looks: bytes that were spliced out of the file
 // before must stay what they were, as those in a socket have to, and the memory must go back to the
-// system. The file is left with a hole of SegmentSize.
+// system. The file is left with a hole of probeSize.
 func proveHoles(file *os.File) error {
-	content := bytes.Repeat([]byte("pages that are on their way."), ChunkSize/28+1)[:ChunkSize]
-	for offset := int64(0); offset < SegmentSize; offset += ChunkSize {
+	content := bytes.Repeat([]byte("pages that are on their way."), probeChunk/28+1)[:probeChunk]
+	for offset := int64(0); offset < probeSize; offset += probeChunk {
 		if _, err := file.WriteAt(content, offset); err != nil {
 			return err
 		}
@@ -80,19 +83,19 @@ func proveHoles(file *os.File) error {
 	}
 	defer r.Close()
 	defer w.Close()
-	offset := int64(SegmentSize / 2)
+	offset := int64(probeSize / 2)
 	n, err := unix.Splice(int(file.Fd()), &offset, int(w.Fd()), nil, int(pageSize), 0)
 	if err != nil {
 		return os.NewSyscallError("splice", err)
 	}
-	if err := punch(file, SegmentSize/2, pageSize); err != nil {
+	if err := punch(file, probeSize/2, pageSize); err != nil {
 		return err
 	}
 	onTheirWay := make([]byte, n)
 	if _, err := io.ReadFull(r, onTheirWay); err != nil {
 		return err
 	}
-	if err := punch(file, 0, SegmentSize); err != nil {
+	if err := punch(file, 0, probeSize); err != nil {
 		return err
 	}
 	var stat unix.Stat_t

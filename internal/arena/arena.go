@@ -1,0 +1,99 @@
+// Package arena keeps bytes in an anonymous file (memfd_create(2)), from which sendfile(2) sends them
+// without a copy, and which the garbage collector does not scan:
+//
+//	a, err := arena.New() // the error is the reason why this system has none
+//	e, err := a.Reserve(length)
+//	_, err = e.WriteAt(b, 0)
+//	... sendfile(2) of length bytes from e.Offset of a.File()
+//	e.Free()
+package arena
+
+import (
+	"os"
+	"runtime"
+	"sync/atomic"
+
+	"golang.org/x/sys/unix"
+)
+
+// Arena is a file without a name in memory. It is safe for concurrent use.
+//
+// An extent of it is written once, before anything reads it. When it is freed it becomes a hole,
+// whose memory goes back to the system, and its offsets are never used again: pages that a socket
+// still holds belong to nothing else. There are 2^63 offsets. That a hole leaves such pages alone
+// is not so on every system, see proveHoles.
+//
+// The file is closed when nothing refers to it any more, so that its descriptor is valid for as long
+// as an extent is.
+type Arena struct {
+	file   *os.File
+	system settings
+	next   atomic.Int64 // the first offset that was never used
+}
+
+// New returns an empty Arena, or the reason why there is to be none on this system. The name is
+// that of the file in /proc.
+func New(name string) (*Arena, error) {
+	system, err := openSettings()
+	if err != nil {
+		return nil, err
+	}
+	if err := system.noHugePages(); err != nil {
+		return nil, err
+	}
+	fd, err := unix.MemfdCreate(name, unix.MFD_CLOEXEC)
+	if err != nil {
+		return nil, os.NewSyscallError("memfd_create", err)
+	}
+	a := &Arena{file: os.NewFile(uintptr(fd), name), system: system}
+	a.next.Store(probeSize)
+	return a, proveHoles(a.file)
+}
+
+// File returns the anonymous file, which the caller only reads.
+func (a *Arena) File() *os.File { return a.file }
+
+// pageSize is the unit of an arena in bytes.
+var pageSize = int64(os.Getpagesize())
+
+// Cost returns the memory that an extent of n bytes takes.
+func Cost(n int64) int64 { return (n + pageSize - 1) &^ (pageSize - 1) }
+
+// Extent is a part of an Arena.
+type Extent struct {
+	Offset, Length int64 // in the file of the arena, in bytes
+
+	arena *Arena
+}
+
+// Reserve returns an extent of zeros, which takes no memory yet. The error is the reason why the
+// system makes no room for it: its settings may have changed since New.
+func (a *Arena) Reserve(length int64) (Extent, error) {
+	if err := a.system.noHugePages(); err != nil {
+		return Extent{}, err
+	}
+	end := a.next.Add(Cost(length))
+	return Extent{Offset: end - Cost(length), Length: length, arena: a}, nil
+}
+
+// File returns the file of the arena.
+func (e *Extent) File() *os.File { return e.arena.file }
+
+// WriteAt implements io.WriterAt for bytes inside of the extent.
+func (e *Extent) WriteAt(p []byte, off int64) (int, error) {
+	if off < 0 || off+int64(len(p)) > e.Length {
+		return 0, os.ErrInvalid
+	}
+	return e.arena.file.WriteAt(p, e.Offset+off)
+}
+
+// Free makes the extent a hole. That works, for proveHoles has seen it.
+func (e *Extent) Free() {
+	_ = punch(e.arena.file, e.Offset, Cost(e.Length))
+	runtime.KeepAlive(e.arena) // the descriptor must not be used for something else before that
+}
+
+func punch(file *os.File, offset, length int64) error {
+	return os.NewSyscallError("fallocate", unix.Fallocate(int(file.Fd()),
+		unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, offset, length))
+}
