@@ -31,6 +31,7 @@ type File struct {
 	linked  bool
 	mutable bool
 	memo    atomic.Pointer[any]
+	slot    slotReader   // reads and compares the content of a trunk slot
 	refs    atomic.Int64 // one for each Open, and one for the FileCache; at 0 disk is released
 
 	// The fields below belong to the FileCache.
@@ -40,6 +41,9 @@ type File struct {
 	tried   atomic.Bool           // reading the content into memory has begun or failed
 	written atomic.Int64          // modification time of the trunk file when the slot's content was checked
 	wrong   atomic.Pointer[error] // error of Open because the content is not that of the id
+	copied  atomic.Pointer[slotCopy]
+	copying atomic.Bool // one request reads the content for copied, and owns uses
+	uses    int         // requests that found no copy
 }
 
 var _ content.File = (*File)(nil)
@@ -60,6 +64,24 @@ func (f *File) of(id fdfs.FileID, linked bool) *File {
 // InMemory reports whether the content is in memory. Then At may be called after Close.
 func (f *File) InMemory() bool { return f.body != nil }
 
+// Copied reports whether the content is that of a trunk slot, with a copy in memory that is valid
+// until Close.
+func (f *File) Copied() bool { return f.copied.Load() != nil }
+
+// Check reports whether the content at an offset can be read. The error is ErrChanged if the trunk
+// slot was written to since it was checked: then the FileCache checks it again before it returns
+// the File again.
+func (f *File) Check(offset int64) error {
+	if f.content.Kind != fdfs.KindTrunk || f.body != nil || f.Copied() {
+		return nil
+	}
+	_, err := f.slot.readPart(nil, offset)
+	if err != nil {
+		f.Suspect()
+	}
+	return err
+}
+
 // At implements content.File. Chunks of an open file are valid until Close.
 func (f *File) At(offset, limit int64) (content.Chunk, error) {
 	limit = min(limit, f.size-offset)
@@ -68,8 +90,26 @@ func (f *File) At(offset, limit int64) (content.Chunk, error) {
 		return content.Chunk{}, fmt.Errorf("cannot read %q from %d: %w", f.content, offset, io.ErrUnexpectedEOF)
 	case f.body != nil:
 		return content.InMemory(f.body[offset : offset+limit]), nil
+	case f.content.Kind == fdfs.KindTrunk:
+		return f.slotAt(offset, limit), nil
+	case f.content.Kind == fdfs.KindAppender:
+		return content.Chunk{Checked: (*versionReader)(f), Offset: offset, Length: limit}, nil
+	case f.content.Kind == fdfs.KindSlave && limit <= slaveTail:
+		return content.Chunk{Checked: (*versionReader)(f), Offset: offset, Length: limit}, nil
+	case f.content.Kind == fdfs.KindSlave:
+		limit -= slaveTail
 	}
 	return content.Chunk{File: f.disk, Offset: f.base + offset, Length: limit}, nil
+}
+
+// slotAt is At for a trunk slot: from the copy in memory, else compared while it is read. The next
+// chunk begins with a block, wherever this one begins.
+func (f *File) slotAt(offset, limit int64) content.Chunk {
+	if c := f.copied.Load(); c != nil {
+		return c.at(offset, limit)
+	}
+	const most = 16 * slotBlock
+	return content.Chunk{Checked: &f.slot, Offset: offset, Length: min(limit, most-offset%most)}
 }
 
 // Base returns the offset of the content in the file on disk, in bytes: 0 for plain files, that
@@ -117,7 +157,10 @@ func (f *File) SetMemo(v any) { f.memo.Store(&v) }
 
 // Suspect marks the file for a check before the FileCache returns it again. Call it when the
 // content could not be read completely, because the file was truncated or the disk fails.
-func (f *File) Suspect() { f.checked.Store(longAgo) }
+func (f *File) Suspect() {
+	f.written.Store(longAgo) // a write may have left the modification time
+	f.checked.Store(longAgo)
+}
 
 // longAgo is before all times of a FileCache's clock.
 const longAgo = math.MinInt64 / 2
@@ -133,5 +176,6 @@ func (f *File) Close() error {
 	if f.refs.Add(-1) != 0 || f.disk == nil {
 		return nil
 	}
+	f.copied.Load().free()
 	return f.disk.close()
 }

@@ -20,14 +20,16 @@ type FileCacheOptions struct {
 	// time between two checks of a file that is in use; default 1 s, negative = check at each use
 	Valid   time.Duration
 	MaxBody int64 // size of the largest file whose content is kept in memory; default 64 KiB
-	Memory  int64 // bytes of these contents with their overhead; default 128 MiB
+	// bytes in memory: half for these contents with their overhead, half for copies of larger trunk
+	// slots; default 256 MiB
+	Memory int64
 }
 
 func (o FileCacheOptions) withDefaults() FileCacheOptions {
 	o.MaxFiles = max(cmp.Or(o.MaxFiles, 10_000), 0)
 	o.Valid = max(cmp.Or(o.Valid, time.Second), 0)
 	o.MaxBody = max(cmp.Or(o.MaxBody, 64<<10), -1)
-	o.Memory = max(cmp.Or(o.Memory, 128<<20), 0)
+	o.Memory = max(cmp.Or(o.Memory, 256<<20), 0)
 	return o
 }
 
@@ -45,16 +47,22 @@ func (o FileCacheOptions) withDefaults() FileCacheOptions {
 //
 // The content of a trunk slot is compared with the CRC32 in the id when the slot is opened, before
 // any byte is returned, and after Valid once more if the trunk file has been written to. Links in
-// trunk slots are not cached. The content of a file is read into memory at the second request for a
-// cached file, unless it is an appender. If the id has a CRC32, the content must match. A file that
-// does not match stays cached as such, and is not found until it changes. Missing files are not
-// cached: replication may create them at any time.
+// trunk slots are not cached. The content of a file of at most MaxBody is read into memory at the
+// second request for a cached file, unless it is an appender. If the id has a CRC32, the content
+// must match. A file that does not match stays cached as such, and is not found until it changes.
+// Missing files are not cached: replication may create them at any time.
+//
+// A larger trunk slot is copied into memory while it is checked, if there is room, else at each
+// eighth request that finds no copy, in place of slots that were not requested meanwhile. Its File
+// stays open beside the copy. Bytes of a slot without a copy are compared when they are read, see
+// slotcheck.go.
 type FileCache struct {
 	local  *Local
 	o      FileCacheOptions
 	epoch  time.Time // start of the clock of File.checked
 	seed   maphash.Seed
 	shards []shard
+	copies *slotCopies
 
 	purges    atomic.Uint64 // calls of Forget and Close: a file whose opening began before is not kept
 	crcErrors atomic.Uint64
@@ -71,7 +79,9 @@ type fileKey struct{ group, logic string }
 func NewFileCache(l *Local, o FileCacheOptions) *FileCache {
 	c := &FileCache{local: l, o: o.withDefaults(), epoch: time.Now(), seed: maphash.MakeSeed(),
 		stop: make(chan struct{})}
+	c.o.Memory /= 2 // the other half is for copies of slots
 	c.shards = newShards(c.o)
+	c.copies = newSlotCopies(c.o.Memory, func(f *File) { c.shard(f.key).drop(f) })
 	c.sweeper.Go(c.sweep)
 	return c
 }
@@ -106,6 +116,7 @@ func (c *FileCache) find(id fdfs.FileID) (*File, error) {
 	s := c.shard(key)
 	if f := s.get(key); f != nil && c.validOrDrop(s, f) {
 		s.hits.Add(1)
+		c.copySlot(f)
 		return c.bodyOrSelf(s, f), nil
 	}
 	s.misses.Add(1)
@@ -155,7 +166,7 @@ func (c *FileCache) unchanged(f *File) bool {
 	case seen.mtime.Nano() == f.written.Load():
 		return seen.sameFile(&f.seen)
 	}
-	return seen.sameFile(&f.seen) && f.wrong.Load() == nil && c.local.slots.check(f) == nil
+	return seen.sameFile(&f.seen) && f.wrong.Load() == nil && c.local.slots.checkAgain(f)
 }
 
 // reject marks f, whose content does not match its id. It is not found until the file changes.
@@ -246,14 +257,29 @@ func (c *FileCache) open(id fdfs.FileID) (*File, error) {
 	if f.wrong.Load() != nil {
 		return f, nil
 	}
-	switch err := c.local.slots.check(f); {
+	copied := c.copyFor(f)
+	switch err := c.local.slots.check(f, copied); {
+	case err == nil:
+		c.copies.publish(f, copied)
+		return f, nil
 	case err == ErrSlotContent:
+		copied.free()
 		c.reject(f)
-	case err != nil:
+		return f, nil
+	default:
+		copied.free()
 		_ = f.Close() // read only: nothing is lost
 		return nil, err
 	}
-	return f, nil
+}
+
+// copyFor reserves memory for the content of f, if f is a trunk slot that is too large for a body
+// and there is room.
+func (c *FileCache) copyFor(f *File) *slotCopy {
+	if f.content.Kind != fdfs.KindTrunk || f.size <= c.o.MaxBody || !c.keeps(f) {
+		return nil
+	}
+	return c.copies.reserve(f.size, false)
 }
 
 // keeps reports whether a file may be cached.
@@ -315,6 +341,7 @@ type FileCacheStats struct {
 // Stats returns the counters.
 func (c *FileCache) Stats() FileCacheStats {
 	t := FileCacheStats{CRCErrors: c.crcErrors.Load(), Descriptors: c.local.opened.Load()}
+	t.Bodies, t.Bytes = c.copies.stats()
 	for i := range c.shards {
 		c.shards[i].addTo(&t)
 	}

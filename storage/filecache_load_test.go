@@ -48,7 +48,7 @@ func TestFileCacheMaxFiles(t *testing.T) {
 func TestFileCacheMemory(t *testing.T) {
 	s := newTestStore(t)
 	const memory, size = 1 << 20, 10_000
-	c := newTestCache(t, s, FileCacheOptions{Memory: memory})
+	c := newTestCache(t, s, FileCacheOptions{Memory: 2 * memory}) // the other half is for slots
 	for i := range 200 {
 		content := strings.Repeat(fmt.Sprintf("%09d ", i), size/10)
 		id := s.normal(content)

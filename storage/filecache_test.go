@@ -20,6 +20,7 @@ import (
 // be left.
 func newTestCache(t testing.TB, s *testStore, o FileCacheOptions) *FileCache {
 	t.Helper()
+	_ = NoSlotCopies() // opens descriptors of the process
 	before := descriptors(t)
 	l := s.local()
 	c := NewFileCache(l, o)
@@ -371,7 +372,11 @@ func TestFileCacheCRC(t *testing.T) {
 					want *= 2
 				}
 				require.EqualValues(t, want, c.Stats().CRCErrors)
-				require.Zero(t, c.Stats().Bodies)
+				copies := 0 // of the legacy slot
+				if kept && bodies {
+					copies = 1
+				}
+				require.Equal(t, copies, c.Stats().Bodies)
 				s.write(id, "right")
 				s.writeAt(slot, 256+24, []byte(large))
 				time.Sleep(time.Second)

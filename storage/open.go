@@ -27,16 +27,14 @@ var (
 
 // Open opens a file for reading, by openat2(2) and fstat(2). The caller closes the File.
 //
-// The header of a trunk slot and the CRC32 of its content are checked once, here. If the file is
-// deleted while the File is open, and FastDFS gives its slot to another file, the File reads that
-// file's bytes. FastDFS reuses slots in place, so no reader of trunk files can exclude that: keep a
-// trunk File open only for one request.
+// The header of a trunk slot and the CRC32 of its content are checked here. If the slot is written
+// to while the File is open, its chunks return ErrChanged, never the other bytes.
 func (l *Local) Open(id fdfs.FileID) (*File, error) {
 	f, err := l.open(id)
 	if err != nil {
 		return nil, err
 	}
-	if err := l.slots.check(f); err != nil {
+	if err := l.slots.check(f, nil); err != nil {
 		_ = f.Close() // read only: nothing is lost
 		return nil, err
 	}
@@ -152,7 +150,8 @@ func (l *Local) newFile(d *descriptor, id fdfs.FileID) (*File, fdfs.FileID, erro
 	if id.Kind == fdfs.KindNormal && size != id.Size {
 		return nil, fdfs.FileID{}, errSize
 	}
-	f := &File{disk: d, seen: seen, base: base, size: size, mtime: time.Unix(seen.mtime.Unix()), content: id}
+	f := &File{disk: d, seen: seen, base: base, size: size, mtime: time.Unix(seen.mtime.Unix()), content: id,
+		slot: slotReader{disk: d, base: base, size: size}}
 	f.refs.Store(1)
 	return f, fdfs.FileID{}, nil
 }

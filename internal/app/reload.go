@@ -169,6 +169,9 @@ func (a *App) use(c loaded) (_ *gateway.Handler, err error) {
 	a.logs.recent.SetSecrets(append(c.cfg.Secrets(), c.access.Token, p.fleetOptions.Password))
 	logProblems(a.log, append(c.problems, c.cfg.Check(time.Now())...))
 	p.files = filesFor(p, old)
+	if err := storage.NoSlotCopies(); err != nil && old.files == nil {
+		a.log.Warn("trunk slots are read and checked for each response", "err", err)
+	}
 	p.remote = a.remoteFor(settings, old)
 	p.origin = a.originOf(p, &o)
 	a.replace(old, p)

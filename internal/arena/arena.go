@@ -1,5 +1,5 @@
-// Package arena keeps bytes in an anonymous file (memfd_create(2)), from which sendfile(2) sends them
-// without a copy, and which the garbage collector does not scan:
+// Package arena keeps bytes in an anonymous file (memfd_create(2)), from which sendfile(2) sends
+// them without a copy, and which the garbage collector does not scan:
 //
 //	a, err := arena.New() // the error is the reason why this system has none
 //	e, err := a.Reserve(length)
@@ -23,8 +23,8 @@ import (
 // still holds belong to nothing else. There are 2^63 offsets. That a hole leaves such pages alone
 // is not so on every system, see proveHoles.
 //
-// The file is closed when nothing refers to it any more, so that its descriptor is valid for as long
-// as an extent is.
+// The file is closed when nothing refers to it any more, so that its descriptor is valid for as
+// long as an extent is.
 type Arena struct {
 	file   *os.File
 	system settings

@@ -20,11 +20,12 @@ type Descriptor interface {
 
 // Chunk is the next part of a file: in memory, in an open file, or in a stream.
 type Chunk struct {
-	Bytes  []byte     // read-only; nil = not in memory
-	File   Descriptor // nil = not in an open file
-	Stream io.Reader  // set if Bytes and File are nil
-	Offset int64      // in File
-	Length int64
+	Bytes   []byte      // read-only; nil = not in memory
+	File    Descriptor  // nil = not in an open file
+	Checked io.ReaderAt // an open file that may change: it is read, and compares the bytes before it returns them
+	Stream  io.Reader   // set if Bytes, File and Checked are nil
+	Offset  int64       // in File or Checked
+	Length  int64
 	// Resident: File is in memory (memfd_create(2)), so that reading it never waits for a disk.
 	Resident bool
 }
@@ -42,6 +43,8 @@ func (c Chunk) Load(p []byte) (n int, err error) {
 		n = copy(p, c.Bytes)
 	case c.File != nil:
 		n, err = c.File.ReadAt(p, c.Offset)
+	case c.Checked != nil:
+		n, err = c.Checked.ReadAt(p, c.Offset)
 	default:
 		for n == 0 && err == nil {
 			n, err = c.Stream.Read(p)

@@ -125,7 +125,11 @@ func (h *Handler) explainLocal(e *Explanation, id fdfs.FileID) error {
 		e.step("this host", "%s: %v", where, err)
 		return err
 	}
-	e.step("this host", "%s: found, %d bytes from offset %d", where, file.Size(), file.Base())
+	kept := ""
+	if file.InMemory() || file.Copied() {
+		kept = ", kept in memory"
+	}
+	e.step("this host", "%s: found, %d bytes from offset %d%s", where, file.Size(), file.Base(), kept)
 	return file.Close()
 }
 

@@ -221,7 +221,8 @@ func (r *request) serve() error {
 	r.logic = r.id.Logic
 	r.name = r.id.MakeCanonical(r.name)
 	err = r.findAndRespond()
-	// between the question for its size and the download; nothing has been sent yet
+	// between the question for its size and the download, or since the check of a trunk slot;
+	// nothing has been sent yet
 	if errors.Is(err, storage.ErrChanged) {
 		r.ctx.Response.Header.Reset()
 		err = r.findAndRespond()
@@ -342,9 +343,12 @@ func (r *request) foundHere(file *storage.File) {
 	r.file, r.source, r.info = file, sourceLocal, r.h.localInfo(file, r.id)
 	r.open = true
 	openFiles.of(r.h.o.Metrics).Inc()
-	if file.InMemory() {
+	switch {
+	case file.InMemory():
 		r.source = sourceMemory
 		r.closeFile()
+	case file.Copied():
+		r.source = sourceMemory
 	}
 }
 

@@ -216,6 +216,10 @@ func (r *request) send(pieces ...sendfile.Piece) error {
 			return err
 		}
 	} else {
+		if err := r.file.Check(b.Pieces[0].Offset); err != nil {
+			r.closeFile()
+			return err
+		}
 		b.File, b.DropBehind = r.file, r.h.o.DropBehind > 0 && length >= r.h.o.DropBehind
 	}
 	r.streamed = true

@@ -165,8 +165,8 @@ func (c *Conn) SendFile(fd int, offset, length int64) (int64, error) {
 	return length - c.left, err
 }
 
-// waitRoom waits until the client takes bytes, and returns how many the socket has room for, at
-// least leastRoom and at most chunk. The copy takes its buffer after this wait, so a client that
+// waitRoom waits until the client takes bytes, and returns how many the socket has room for: a
+// multiple of leastRoom, at most chunk. The copy takes its buffer after this wait, so a client that
 // does not read holds none.
 func (c *Conn) waitRoom() (int, error) {
 	err := c.send(c.roomStep)
@@ -190,7 +190,7 @@ func (c *Conn) tryRoom(fd uintptr) bool {
 	}
 	queued, err := unix.IoctlGetInt(int(fd), unix.TIOCOUTQ)
 	if err == nil { // the kernel counts its own structures too: about half of the buffer is for bytes
-		c.room = min(max(size/2-queued, leastRoom), chunk)
+		c.room = min(max(size/2-queued, leastRoom), chunk) / leastRoom * leastRoom
 	}
 	return true
 }
