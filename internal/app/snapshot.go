@@ -2,7 +2,6 @@ package app
 
 import (
 	"context"
-	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -161,10 +160,7 @@ func storageRows(p *parts) []status.Server {
 	}
 	var rows []status.Server
 	for _, m := range p.remote.trackers.Members().All() {
-		address := net.JoinHostPort(m.Host, strconv.Itoa(m.Port))
-		if to, mapped := p.cfg.AddressMap[m.Host]; mapped {
-			address = net.JoinHostPort(to, strconv.Itoa(m.Port))
-		}
+		address := p.remote.options.Sources.Server(m).Addr()
 		row := storageRow(asked[address])
 		row.Group, row.Address = m.Group, address
 		delete(asked, address)
