@@ -246,8 +246,8 @@ func TestReloadRefused(t *testing.T) {
 		{"unknown key", []string{"[gateway]", "no_such_key = 1"}, "no_such_key"},
 		{"no certificate", []string{"[gateway]", "tls_cert = /no/cert", "tls_key = /no/key"}, "/no/cert"},
 		{"no token file", []string{"[gateway]", "admin_token_file = /no/token"}, "admin_token_file"},
-		{"access log", []string{"[gateway]", "cache_control = no-cache", "access_log = /no/such/folder/log"},
-			"/no/such/folder"},
+		{"access log", []string{"log_level = debug", "log_filename = " + r.store.Dir + "/other.log", "[gateway]",
+			"cache_control = no-cache", "access_log = /no/such/folder/log"}, "/no/such/folder"},
 		{"fail file", []string{"http.anti_steal.check_token = true", "http.anti_steal.secret_key = k",
 			"http.anti_steal.token_check_fail = " + r.store.Dir}, "token_check_fail"},
 	} {
@@ -258,6 +258,9 @@ func TestReloadRefused(t *testing.T) {
 			require.Same(t, before, r.parts.Load())
 			resp := r.requireServed(file, "hello")
 			require.Equal(t, "max-age=1", resp.Header.Get("Cache-Control"))
+			r.Log().Debug("not wanted")
+			r.Log().Info("after " + tt.name)
+			require.NotContains(t, r.logText("after "+tt.name), "not wanted")
 		})
 	}
 }

@@ -40,30 +40,40 @@ func openLogs() (*logs, error) {
 }
 
 // use sends the logs where the configuration says, opening every file anew, and returns the access
-// log; nil = off. When a file cannot be opened its log stays where it was.
+// log; nil = off. It opens all files before it uses any: after an error every log is where it was.
 func (l *logs) use(cfg *config.Config) (*gateway.AccessLog, error) {
-	g := &cfg.Gateway
-	if err := l.main.Use(cfg.LogFile); err != nil {
+	main, err := logfile.OpenFile(cfg.LogFile)
+	if err != nil {
 		return nil, err
 	}
+	access, err := l.useAccess(&cfg.Gateway)
+	if err != nil {
+		return nil, errors.Join(err, main.Close())
+	}
+	l.main.UseFile(main)
 	l.level.Set(cfg.LogLevel)
-	switch {
-	case g.AccessLog == "":
+	return access, nil
+}
+
+// useAccess is use for the access log.
+func (l *logs) useAccess(g *config.Gateway) (*gateway.AccessLog, error) {
+	if g.AccessLog == "" {
 		l.accessPath = "" // lines of running requests still go to the file
 		return nil, nil
-	case l.access.Load() == nil:
-		access, err := logfile.Open(g.AccessLog, accessDelay)
-		if err != nil {
-			return nil, err
-		}
-		l.access.Store(access)
-	default:
-		if err := l.access.Load().Use(g.AccessLog); err != nil {
-			return nil, err
-		}
 	}
+	to := l.access.Load()
+	var err error
+	if to == nil {
+		to, err = logfile.Open(g.AccessLog, accessDelay)
+	} else {
+		err = to.Use(g.AccessLog)
+	}
+	if err != nil {
+		return nil, err
+	}
+	l.access.Store(to)
 	l.accessPath = g.AccessLog
-	return gateway.NewAccessLog(l.access.Load(), g.AccessLogFormat, g.LogTokens)
+	return gateway.NewAccessLog(to, g.AccessLogFormat, g.LogTokens)
 }
 
 // reopen opens the files in use anew: logrotate has moved them away.

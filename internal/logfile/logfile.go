@@ -59,19 +59,48 @@ func Open(path string, delay time.Duration) (*Writer, error) {
 
 // Use sends further lines to path, opened anew. When that fails the log stays where it is.
 func (w *Writer) Use(path string) error {
-	file, err := openFile(path)
-	if err != nil {
-		return err
+	f, err := OpenFile(path)
+	if err == nil {
+		w.UseFile(f)
 	}
+	return err
+}
+
+// UseFile sends further lines to a file, which the Writer closes.
+func (w *Writer) UseFile(f *File) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.file != nil && w.file != os.Stdout && w.file != os.Stderr {
+	if w.file != nil && !isStandard(w.file) {
 		w.retired = append(w.retired, w.file)
 	}
-	w.path, w.file = path, file
+	w.path, w.file = f.path, f.file
 	w.nudge()
-	return nil
 }
+
+// File is an open file for a Writer, which may also be closed unused.
+type File struct {
+	path string
+	file *os.File
+}
+
+// OpenFile opens a file as Open does.
+func OpenFile(path string) (*File, error) {
+	file, err := openFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return &File{path, file}, nil
+}
+
+// Close closes a file that no Writer uses.
+func (f *File) Close() error {
+	if isStandard(f.file) {
+		return nil
+	}
+	return f.file.Close()
+}
+
+func isStandard(file *os.File) bool { return file == os.Stdout || file == os.Stderr }
 
 // Reopen is Use with the path in use.
 func (w *Writer) Reopen() error {
@@ -147,7 +176,7 @@ func (w *Writer) run() {
 	for {
 		select {
 		case <-w.stop:
-			if file := w.flush(); file != os.Stdout && file != os.Stderr {
+			if file := w.flush(); !isStandard(file) {
 				_ = file.Close() // what could be written is
 			}
 			return
