@@ -3,7 +3,6 @@ package httpguard
 import (
 	"bytes"
 	"math"
-	"regexp"
 	"strconv"
 )
 
@@ -125,20 +124,81 @@ func (c *Conn) discard(n int64) error {
 	}
 }
 
-// chunkLine is the line before the data of a chunk (RFC 9112 section 7.1): its size in hexadecimal
-// digits, and extensions, of which none is understood.
+// chunkSize parses the line before the data of a chunk (RFC 9112 section 7.1): its size in
+// hexadecimal digits, and extensions, of which none is understood. It returns the number of the
+// digits; false: the line is malformed.
 //
 //	chunk-size *( BWS ";" BWS name [ BWS "=" BWS ( token / quoted-string ) ] )
-var chunkLine = func() *regexp.Regexp {
-	const (
-		bws    = `[ \t]*`
-		token  = "[-!#$%&'*+.^_`|~0-9A-Za-z]+"
-		text   = `[^\x00-\x08\x0a-\x1f\x7f]`
-		quoted = `"(?:[^\x00-\x08\x0a-\x1f\x7f"\\]|\\` + text + `)*"`
-	)
-	return regexp.MustCompile(`^([0-9A-Fa-f]+)(?:` + bws + `;` + bws + token +
-		`(?:` + bws + `=` + bws + `(?:` + token + `|` + quoted + `))?)*$`)
-}()
+func chunkSize(line []byte) (digits int, ok bool) {
+	for digits < len(line) && isHex(line[digits]) {
+		digits++
+	}
+	rest, ok := line[digits:], digits > 0
+	for ok && len(rest) > 0 {
+		rest, ok = cutExtension(rest)
+	}
+	return digits, ok
+}
+
+// cutExtension cuts one chunk extension off.
+func cutExtension(b []byte) (rest []byte, ok bool) {
+	if b, ok = cutByte(b, ';'); !ok {
+		return nil, false
+	}
+	if b, ok = cutToken(b); !ok {
+		return nil, false
+	}
+	value, hasValue := cutByte(b, '=')
+	switch {
+	case !hasValue:
+		return b, true
+	case len(value) > 0 && value[0] == '"':
+		return cutQuoted(value)
+	}
+	return cutToken(value)
+}
+
+// cutByte cuts a character off, with the blanks around it.
+func cutByte(b []byte, ch byte) (rest []byte, ok bool) {
+	b = bytes.TrimLeft(b, " \t")
+	if len(b) == 0 || b[0] != ch {
+		return nil, false
+	}
+	return bytes.TrimLeft(b[1:], " \t"), true
+}
+
+// cutToken cuts a token off, which has one character at least.
+func cutToken(b []byte) (rest []byte, ok bool) {
+	n := 0
+	for n < len(b) && isToken[b[n]] {
+		n++
+	}
+	return b[n:], n > 0
+}
+
+// cutQuoted cuts a quoted-string off (RFC 9110 section 5.6.4), which b begins with.
+func cutQuoted(b []byte) (rest []byte, ok bool) {
+	for n := 1; n < len(b); n++ {
+		ch := b[n]
+		if ch == '"' {
+			return b[n+1:], true
+		}
+		if ch == '\\' { // the next one stands for itself
+			if n++; n == len(b) {
+				break
+			}
+			ch = b[n]
+		}
+		if ch < ' ' && ch != '\t' || ch == 0x7f {
+			break
+		}
+	}
+	return nil, false
+}
+
+func isHex(ch byte) bool {
+	return isDigit(ch) || ch >= 'a' && ch <= 'f' || ch >= 'A' && ch <= 'F'
+}
 
 // discardChunks throws a body in chunked framing away:
 //
@@ -157,11 +217,11 @@ func (c *Conn) discardChunks() error {
 		if err != nil {
 			return err
 		}
-		match := chunkLine.FindSubmatchIndex(line)
-		if match == nil {
+		n, ok := chunkSize(line)
+		if !ok {
 			return badRequest("malformed chunk size or extension")
 		}
-		digits := line[:match[3]]
+		digits := line[:n]
 		if len(digits) > maxSizeDigits {
 			return badRequest("chunk size has too many digits")
 		}
