@@ -1,7 +1,7 @@
 // Package admin is the HTTP listener for operators: state, metrics, profiles, reload, and what can
 // be done with the cache.
 //
-//	s := admin.NewServer(admin.New(admin.Options{Ready: ready, Reload: reload, Metrics: registry, Cache: cache}))
+//	s := admin.NewServer(admin.New(admin.Options{Ready: ready, Metrics: registry, Cache: cache}), errors)
 //	err := s.Serve(listener)
 //
 // It knows nothing of the gateway: Options are functions.
@@ -12,6 +12,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"log"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -127,11 +128,11 @@ func New(o Options) http.Handler {
 }
 
 // NewServer returns a server for that handler with timeouts that fit it, and at most
-// MaxConnections; profiles may take half a minute.
-func NewServer(h http.Handler) *http.Server {
+// MaxConnections; profiles may take half a minute. errors takes the lines that the server logs.
+func NewServer(h http.Handler, errors *log.Logger) *http.Server {
 	connections := limit{all: map[net.Conn]*list.Element{}}
 	return &http.Server{Handler: h, ConnState: connections.changed, ReadHeaderTimeout: 5 * time.Second,
-		WriteTimeout: 2 * time.Minute, IdleTimeout: time.Minute}
+		WriteTimeout: 2 * time.Minute, IdleTimeout: time.Minute, ErrorLog: errors}
 }
 
 func write(w http.ResponseWriter, status int, text string) {

@@ -3,6 +3,7 @@ package admin
 import (
 	"bufio"
 	"io"
+	"log"
 	"net"
 	"net/http"
 	"testing"
@@ -15,7 +16,7 @@ func serveLimited(t *testing.T, h http.HandlerFunc) (connect func() net.Conn) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	s := NewServer(h)
+	s := NewServer(h, log.New(io.Discard, "", 0))
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ln) }()
 	t.Cleanup(func() {

@@ -18,6 +18,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"log"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -31,6 +32,7 @@ import (
 	"fastdfs-gateway/internal/fleet"
 	"fastdfs-gateway/internal/gateway"
 	"fastdfs-gateway/internal/listen"
+	"fastdfs-gateway/internal/logfile"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/panics"
 	"fastdfs-gateway/internal/status"
@@ -125,6 +127,8 @@ func (a *App) Start() (err error) {
 	}()
 	a.log = a.logs.log
 	panics.SetLog(a.log)
+	log.SetFlags(0) // net/http, for one, writes to the standard logger what a web server has sent
+	log.SetOutput(logfile.Lines(logfile.Limit(a.log), "a library reports"))
 	c, err := readConfig(a.o.Config)
 	if err != nil {
 		return err

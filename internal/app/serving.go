@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"log"
 	"net/http"
 	"os"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/gateway"
 	"fastdfs-gateway/internal/listen"
+	"fastdfs-gateway/internal/logfile"
 )
 
 // bound is an open listener. Until it is served, connections wait in it.
@@ -192,7 +194,8 @@ func (a *App) serverOptions(cfg *config.Config) gateway.ServerOptions {
 // serveAll begins to serve the listeners; those for peers belong to the fleet.
 func (a *App) serveAll() {
 	for _, ln := range a.parts.Load().boundFor(forAdmin) {
-		a.admin = admin.NewServer(admin.New(a.adminOptions()))
+		a.admin = admin.NewServer(admin.New(a.adminOptions()),
+			log.New(logfile.Lines(logfile.Limit(a.log), "the admin listener reports"), "", 0))
 		a.serve(func() error { return adminError(a.admin.Serve(ln)) })
 		a.log.Info("admin listener", "address", ln.Addr().String())
 	}

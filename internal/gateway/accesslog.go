@@ -48,6 +48,22 @@ type entry struct {
 	err                                   error // why the body ended early
 }
 
+// maxLogText is the length to which target, referer and user agent are cut, in bytes: a client
+// chooses them, and a request may have 8 KiB of each.
+const maxLogText = 2 << 10
+
+// cut shortens the texts that a client chooses. It comes after mask, which has to see whole tokens.
+func (e *entry) cut() {
+	for _, text := range []*[]byte{&e.target, &e.line, &e.referer, &e.agent} {
+		if len(*text) > maxLogText {
+			*text = append((*text)[:maxLogText-len(cutMark):maxLogText-len(cutMark)], cutMark...)
+		}
+	}
+}
+
+// cutMark is at the end of a text that was cut.
+const cutMark = "..."
+
 // entryOf describes a request whose answer is out.
 func entryOf(r *request, bytes int64, err error) entry {
 	h := &r.ctx.Request.Header
@@ -61,6 +77,7 @@ func (l *AccessLog) write(e entry) {
 	if !l.tokens {
 		line.masked = e.mask(line.masked[:0])
 	}
+	e.cut()
 	if l.asJSON {
 		line.text = e.appendJSON(line.text[:0])
 	} else {
@@ -131,7 +148,8 @@ func (e *entry) appendJSON(b []byte) []byte {
 	return append(b, "}\n"...)
 }
 
-// appendJSONText appends text as a JSON string; bytes that are no UTF-8 become U+FFFD.
+// appendJSONText appends text as a JSON string; bytes that are no UTF-8 become U+FFFD. Characters
+// that a terminal or a viewer obeys are escaped: a client cannot forge what is seen.
 func appendJSONText(b, text []byte) []byte {
 	b = append(b, '"')
 	for len(text) > 0 {
@@ -140,13 +158,20 @@ func appendJSONText(b, text []byte) []byte {
 		switch {
 		case r == '"' || r == '\\':
 			b = append(b, '\\', byte(r))
-		case r < ' ' || r == 0x7f:
-			b = append(b, '\\', 'u', '0', '0', upperHex[r>>4], upperHex[r&15])
+		case isUnsafe(r):
+			b = append(b, '\\', 'u', upperHex[r>>12], upperHex[r>>8&15], upperHex[r>>4&15], upperHex[r&15])
 		default:
 			b = utf8.AppendRune(b, r)
 		}
 	}
 	return append(b, '"')
+}
+
+// isUnsafe tells whether a character is a control (C0, DEL, C1), ends a line or paragraph (U+2028,
+// U+2029), or changes the direction of text (bidi); all are below U+10000.
+func isUnsafe(r rune) bool {
+	return r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x2028 && r <= 0x202e || r >= 0x2066 && r <= 0x2069 ||
+		r == 0x200e || r == 0x200f || r == 0x061c
 }
 
 var noValue = []byte("-")

@@ -18,10 +18,11 @@ const (
 	maxText    = 600 // bytes of a message, and of its attributes
 )
 
-// Entry is a warning or error of the log. The same text is one entry, however often it is written.
+// Entry is a warning or error of the log. The same message is one entry, however often it is written
+// and with whatever attributes: those may be chosen by a client, who could fill the list with them.
 type Entry struct {
 	Text   string // message; secrets are masked in it and in Detail
-	Detail string // attributes
+	Detail string // attributes of the last one
 	Level  slog.Level
 	Count  int
 	Last   time.Time
@@ -31,7 +32,7 @@ type Entry struct {
 type Log struct {
 	mu      sync.Mutex // guards what follows
 	secrets []string
-	entries map[string]*Entry // by level and text
+	entries map[string]*Entry // by level and message
 }
 
 // NewLog returns an empty Log.
@@ -66,9 +67,9 @@ func (l *Log) add(level slog.Level, text, detail string, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	text, detail = l.maskLocked(text), l.maskLocked(detail)
-	key := level.String() + " " + text + "\n" + detail
+	key := level.String() + " " + text
 	if e := l.entries[key]; e != nil {
-		e.Count, e.Last = e.Count+1, at
+		e.Count, e.Last, e.Detail = e.Count+1, at, detail
 		return
 	}
 	if len(l.entries) >= maxEntries {

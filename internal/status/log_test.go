@@ -54,6 +54,22 @@ func TestLogIsBounded(t *testing.T) {
 	})
 }
 
+// TestLogIsGrouped: a client who causes the same warning about ever other files does not drive out
+// the entries that an operator has to see.
+func TestLogIsGrouped(t *testing.T) {
+	l := NewLog()
+	log := slog.New(l.Handler(slog.DiscardHandler))
+	log.Error("the disk has failed", "path", "/cache")
+	for i := range 3 * maxEntries {
+		log.Warn("cannot serve a file", "target", fmt.Sprintf("/group1/%d", i))
+	}
+	got := l.Entries()
+	require.Len(t, got, 2)
+	require.Equal(t, 3*maxEntries, got[0].Count)
+	require.Equal(t, fmt.Sprintf("target=/group1/%d", 3*maxEntries-1), got[0].Detail, "of the last one")
+	require.Equal(t, "the disk has failed", got[1].Text)
+}
+
 func TestLogMasksSecrets(t *testing.T) {
 	l := NewLog()
 	l.SetSecrets([]string{"", "hush", "hush hush"})

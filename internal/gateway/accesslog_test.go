@@ -1,0 +1,55 @@
+package gateway
+
+import (
+	"encoding/json"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/stretchr/testify/require"
+)
+
+// logged returns the line that an access log writes about a request.
+func logged(t *testing.T, format string, e entry) string {
+	t.Helper()
+	var out strings.Builder
+	log, err := NewAccessLog(&out, format, false)
+	require.NoError(t, err)
+	log.write(e)
+	return out.String()
+}
+
+// TestAccessLogEscapes: no character reaches a line that a terminal or a viewer obeys.
+func TestAccessLogEscapes(t *testing.T) {
+	unsafe := "\x00\x1b\x7f\u0080\u009b\u009f\u061c\u200e\u200f\u2028\u2029\u202a\u202e\u2066\u2069"
+	e := entry{method: []byte("GET"), target: []byte("/a"), proto: []byte("HTTP/1.1"), agent: []byte(unsafe + "é漢"),
+		referer: []byte("\xff")}
+	for _, format := range []string{"combined", "json"} {
+		line := logged(t, format, e)
+		for _, r := range unsafe {
+			require.NotContains(t, line, string(r), "%s: %U", format, r)
+		}
+	}
+	var got map[string]any
+	line := logged(t, "json", e)
+	require.NoError(t, json.Unmarshal([]byte(line), &got), line)
+	require.Equal(t, unsafe+"é漢", got["user_agent"], "nothing is lost")
+	require.Contains(t, line, "é漢")
+	require.Contains(t, line, `\u001B`)
+	require.Contains(t, line, `\u2028`)
+}
+
+// TestAccessLogIsCut: a client does not choose how long a line is.
+func TestAccessLogIsCut(t *testing.T) {
+	long := []byte("/" + strings.Repeat("x", 7000))
+	e := entry{method: []byte("GET"), target: long, proto: []byte("HTTP/1.1"), agent: long, referer: long}
+	for _, format := range []string{"combined", "json"} {
+		line := logged(t, format, e)
+		require.Less(t, len(line), 3*maxLogText+500)
+		require.Equal(t, 3, strings.Count(line, "x..."))
+		require.True(t, utf8.ValidString(line))
+	}
+	require.Equal(t, strings.Repeat("x", 7000), string(long[1:]), "the request is as it was")
+	e = entry{method: []byte("GET"), target: []byte("/a?token=" + strings.Repeat("5", 7000)), proto: []byte("HTTP/1.1")}
+	require.NotContains(t, logged(t, "json", e), "55555555")
+}
