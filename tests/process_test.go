@@ -338,6 +338,7 @@ func TestUser(t *testing.T) {
 		}
 	}
 	for field, want := range map[string]string{"CapEff": "0000000000000000", "CapPrm": "0000000000000000",
+		"CapBnd": "0000000000000000",
 		"Groups": "65534"} {
 		for _, value := range p.threads(field) {
 			require.Equal(t, want, value, field)

@@ -73,7 +73,8 @@ func LookupUser(name string) (User, error) {
 	return u, nil
 }
 
-// Become gives up the user and groups of the process for those of u. The process must be root, or u
+// Become gives up the user and groups of the process for those of u, and the capabilities of its
+// bounding set. The process must be root, or u
 // already.
 func (u User) Become() error {
 	if syscall.Getuid() == u.UID && syscall.Geteuid() == u.UID {
@@ -81,6 +82,9 @@ func (u User) Become() error {
 	}
 	if !IsRoot() {
 		return fmt.Errorf("cannot become user %q: the process is not root", u.Name)
+	}
+	if err := dropBoundingSet(); err != nil {
+		return fmt.Errorf("cannot become user %q: %w", u.Name, err)
 	}
 	for _, step := range []struct {
 		name string
@@ -98,4 +102,25 @@ func (u User) Become() error {
 		return fmt.Errorf("cannot become user %q: the process can become root again", u.Name)
 	}
 	return nil
+}
+
+// dropBoundingSet takes all capabilities out of the bounding set (capabilities(7)): no program that
+// the process starts can have one again. Root in a container may have no right to do that; then
+// no_new_privs has to be enough.
+func dropBoundingSet() error {
+	for capability := uintptr(0); ; capability++ {
+		held, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, capability, 0, 0, 0)
+		if errors.Is(err, unix.EINVAL) {
+			return nil // the kernel knows no more of them
+		}
+		if err == nil && held == 1 {
+			err = landlock.AllThreadsPrctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0)
+		}
+		switch {
+		case errors.Is(err, unix.EPERM):
+			return nil
+		case err != nil:
+			return fmt.Errorf("cannot drop capability %d from the bounding set: %w", capability, err)
+		}
+	}
 }
