@@ -20,7 +20,8 @@ func TestStorageRows(t *testing.T) {
 	ids, conf := filepath.Join(dir, "storage_ids.conf"), filepath.Join(dir, "mod_fastdfs.conf")
 	require.NoError(t, os.WriteFile(ids, []byte("100001 group1 10.0.0.1\n100002 group1 10.0.0.2\n"+
 		"100003 group1 10.0.0.3\n"), 0o600))
-	require.NoError(t, os.WriteFile(conf, []byte("store_path_count = 0\nurl_have_group_name = true\ntracker_server = 127.0.0.1:1\nuse_storage_id = true\n"+
+	require.NoError(t, os.WriteFile(conf, []byte("store_path_count = 0\nurl_have_group_name = true\n"+
+		"tracker_server = 127.0.0.1:1\nuse_storage_id = true\n"+
 		"storage_ids_filename = "+ids+"\n[gateway]\n[address_map]\n10.0.0.2 = 127.0.0.2\n10.0.0.3 = 127.0.0.3:1\n"),
 		0o600))
 	cfg, problems := config.Load(conf)
@@ -33,7 +34,7 @@ func TestStorageRows(t *testing.T) {
 	server, known := r.options.Sources.ByID(100003)
 	require.True(t, known)
 	id := storetest.New(t).Normal("txt", []byte("hello")).ID
-	_, err = r.storages.Stat(t.Context(), id, []storage.Server{server})
+	_, err = r.storages.Stat(t.Context(), storage.FetchRequest{ID: id}, []storage.Server{server})
 	require.Error(t, err)
 	var addresses []string
 	for _, row := range storageRows(&parts{cfg: cfg, remote: r}) {

@@ -149,7 +149,7 @@ func (e *entry) appendJSON(b []byte) []byte {
 }
 
 // appendJSONText appends text as a JSON string; bytes that are no UTF-8 become U+FFFD. Characters
-// that a terminal or a viewer obeys are escaped: a client cannot forge what is seen.
+// that a terminal or a viewer acts on are escaped: a client cannot forge what is seen.
 func appendJSONText(b, text []byte) []byte {
 	b = append(b, '"')
 	for len(text) > 0 {

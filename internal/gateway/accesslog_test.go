@@ -19,7 +19,7 @@ func logged(t *testing.T, format string, e entry) string {
 	return out.String()
 }
 
-// TestAccessLogEscapes: no character reaches a line that a terminal or a viewer obeys.
+// TestAccessLogEscapes: no character on which a terminal or a viewer acts reaches a line.
 func TestAccessLogEscapes(t *testing.T) {
 	unsafe := "\x00\x1b\x7f\u0080\u009b\u009f\u061c\u200e\u200f\u2028\u2029\u202a\u202e\u2066\u2069"
 	e := entry{method: []byte("GET"), target: []byte("/a"), proto: []byte("HTTP/1.1"), agent: []byte(unsafe + "é漢"),

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// chunkLine is the rule of RFC 9112 section 7.1 as a regular expression, which chunkSize is compared
-// with.
+// chunkLine is the rule of RFC 9112 section 7.1 as a regular expression. chunkSize is compared with
+// it.
 var chunkLine = func() *regexp.Regexp {
 	const (
 		bws    = `[ \t]*`
@@ -24,8 +24,9 @@ var chunkLine = func() *regexp.Regexp {
 
 // FuzzChunkLine compares chunkSize with the rule.
 func FuzzChunkLine(f *testing.F) {
-	for _, line := range []string{"0", "1F;a", "a;b=c", "5 ; a = \"x y\" ;c", `1;a="\"\\";b`, `1;a="\`, "1;a=", "1;", ";a",
-		"", " 1", "1 ", "1;a b", "1;a=\"\x7f\"", "1;a=\"\xff\tz\"", "1;a=\"\\\x00\"", `1;a="b"c`, "1;a=b=c", "g"} {
+	for _, line := range []string{"0", "1F;a", "a;b=c", "5 ; a = \"x y\" ;c", `1;a="\"\\";b`,
+		`1;a="\`, "1;a=", "1;", ";a", "",
+		" 1", "1 ", "1;a b", "1;a=\"\x7f\"", "1;a=\"\xff\tz\"", "1;a=\"\\\x00\"", `1;a="b"c`, "1;a=b=c", "g"} {
 		f.Add([]byte(line))
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {

@@ -18,8 +18,8 @@ const (
 	maxText    = 600 // bytes of a message, and of its attributes
 )
 
-// Entry is a warning or error of the log. The same message is one entry, however often it is written
-// and with whatever attributes: those may be chosen by a client, who could fill the list with them.
+// Entry is a warning or error of the log. The same message is one entry, however often it is
+// written, and with any attributes: a client who chooses some could fill the list with them.
 type Entry struct {
 	Text   string // message; secrets are masked in it and in Detail
 	Detail string // attributes of the last one
