@@ -53,10 +53,26 @@ func TestDeletedAtItsSource(t *testing.T) {
 	require.Zero(t, c.Downloads(normal.ID).Downloads+c.Downloads(packed.ID).Downloads, "no replica counts")
 
 	require.NoError(t, os.Remove(fresh.Path))
-	asked := func() bool { p.get(fresh.URL()); return c.Downloads(fresh.ID).Downloads > 0 }
-	eventually.True(t, asked, "inside of the sync window replicas are asked")
-	require.NoError(t, c.Remove(fresh.ID))
-	require.Equal(t, 404, p.get(fresh.URL()).StatusCode, "what they say is not kept")
+	p.requireGoneSoon(fresh.URL())
+	require.Zero(t, c.Downloads(fresh.ID).Downloads, "it was here before it was elsewhere")
+	_, text := p.adminGet("/explain?url=" + fresh.ID.String())
+	require.Contains(t, text, "the source is this host, which has deleted it")
+	require.NotContains(t, text, "may still bring")
+}
+
+// TestYoungSlaveOfAFileOfThisHost: the id of a slave has the source of its master. The slave may
+// have been uploaded to another storage of the group, and not be here yet.
+func TestYoungSlaveOfAFileOfThisHost(t *testing.T) {
+	t.Parallel()
+	c, s := cluster(t, fdfstest.Options{}), storetest.New(t)
+	f := s.Future("jpg")
+	f.Created, f.Size, f.CRC32 = time.Now().Unix(), 5, 0x3610a686
+	master := s.Put(f, []byte("hello"))
+	id, err := fdfs.EncodeSlave(master.ID, "_small", "jpg")
+	require.NoError(t, err)
+	put(t, c, fdfstest.FileSpec{ID: id.String(), Content: []byte("small"), Modified: time.Now()})
+	p := besideStorage(t, s, c, "[gateway]", "local_ips = 127.0.0.1")
+	require.Equal(t, "small", string(p.get(url(id)).body))
 }
 
 // TestLostAtItsSource: what a source has not deleted, but lost or damaged, comes from a replica.

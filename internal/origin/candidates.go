@@ -96,14 +96,17 @@ func (a *Resolver) choose(id fdfs.FileID, localErr error, redirected bool, now t
 	return c
 }
 
-// deletionDelay is how long after the sync window replicas are still asked for a file of this host,
-// for clocks that differ.
+// deletionDelay is how long after the sync window replicas are still asked for a slave whose
+// master's source is this host, for clocks that differ.
 const deletionDelay = time.Second
 
 // isDeleted tells whether a file whose source is this host was deleted, so that a replica that
-// still has it does not count: it is past its sync window, and the store paths are sound.
+// still has it does not count: what was uploaded here was nowhere before it was here, and the store
+// path is sound. The id of a slave has the source of its master, and a slave may have been uploaded
+// to another storage of the group: until it is past its sync window it may be on its way here.
 func (a *Resolver) isDeleted(id fdfs.FileID, localErr error, now time.Time) bool {
-	return errors.Is(localErr, storage.ErrNotFound) && !a.isYoung(id, now.Add(-deletionDelay)) && a.o.Store.Deleted(id)
+	return errors.Is(localErr, storage.ErrNotFound) &&
+		(id.Kind != fdfs.KindSlave || !a.isYoung(id, now.Add(-deletionDelay))) && a.o.Store.Deleted(id)
 }
 
 // replicas are the other storages of the group that may be asked.

@@ -30,7 +30,9 @@ func (a *Resolver) Explain(ctx context.Context, r *Request, localErr error, step
 	}
 	id, now := r.ID, r.Now
 	if errors.Is(localErr, storage.ErrNotFound) {
-		if a.isYoung(id, now) {
+		if _, standing := a.o.Sources.Of(id); standing == SourceSelf && a.isDeleted(id, localErr, now) {
+			step("replication", "does not bring back a file that was uploaded here")
+		} else if a.isYoung(id, now) {
 			step("replication", "may still bring the file here")
 		} else {
 			step("replication", "should have brought the file here by now")

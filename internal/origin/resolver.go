@@ -201,7 +201,7 @@ func (a *Resolver) isCached(r *Request, localErr error) bool {
 		return true
 	}
 	_, standing := a.o.Sources.Of(r.ID)
-	return standing != SourceSelf || !a.isYoung(r.ID, r.Now.Add(-deletionDelay)) && !a.o.Store.Deleted(r.ID)
+	return standing != SourceSelf || !a.isYoung(r.ID, r.Now.Add(-deletionDelay)) && !a.isDeleted(r.ID, localErr, r.Now)
 }
 
 // wanted is the file as this request, alone, asks other hosts for it.
