@@ -108,7 +108,9 @@ type Client struct {
 	end          context.CancelFunc
 	counts       counters
 	budget       budget
-	links        *lru.Cache[string, uint32] // CRC32s of the content of links, which differ from those in their ids
+	links        *lru.Cache[string, uint32]    // CRC32s of the content of links, which differ from those in their ids
+	excludeMu    sync.Mutex                    // serializes changes of excluded
+	excluded     *lru.Cache[string, exclusion] // by file id
 	strangers    Strangers
 	legacyGroups checksum.Groups // groups of files with legacy CRC32s
 	probing      chan struct{}   // holds one value for each running probe
@@ -151,6 +153,7 @@ func newClient(o ClientOptions, t timing) *Client {
 		c.log = slog.New(slog.DiscardHandler)
 	}
 	c.links, _ = lru.New[string, uint32](maxLinks) // fails only for sizes below 1
+	c.excluded, _ = lru.New[string, exclusion](maxExcluded)
 	c.ctx, c.end = context.WithCancel(context.Background())
 	c.running.Go(c.janitor)
 	return c

@@ -45,6 +45,7 @@ type Stream struct {
 	checkCRC     bool         // compare sum with the CRC32 of the id
 	src          *source      // nil before the first byte, between two sources and at the end
 	from         Server       // the newest source
+	senders      []Server     // all sources that have sent bytes
 	got          int64        // bytes received
 	sum          checksum.Sum // of these bytes, in the variants that files of the group have
 	sourceErr    error        // failure of the last source
@@ -89,9 +90,8 @@ func (s *source) close() {
 //
 // A Stream of a whole normal or trunk file compares the content with the CRC32 in the id before
 // Read returns the last bytes. If it differs, the file is a symbolic link, which storages do not
-// report, or damaged. So it is read again, from another server if possible. If the content is the
-// same again, the file is a link, and its CRC32 is remembered. Otherwise Read returns ErrCRC, and
-// the body stays incomplete; if the file fits into the first Read, another server is asked instead.
+// report, or damaged. Recheck decides that: for a damaged file Read returns ErrCRC, and the body
+// stays incomplete; if the file fits into the first Read, another server is asked instead.
 // The CRC32 may be of either variant: the first long file of a group that turns out to have the
 // legacy one is read twice as well.
 func (c *Client) Open(ctx context.Context, r FetchRequest, info Info, offset, length int64, servers []Server) (*Stream,
@@ -103,13 +103,13 @@ func (c *Client) Open(ctx context.Context, r FetchRequest, info Info, offset, le
 	}
 	s := &Stream{
 		c: c, ctx: ctx, r: r, info: info, offset: offset, length: length,
-		servers:      slices.Clone(servers),
+		servers:      slices.Clone(c.allowed(r.ID, servers)),
 		tries:        make(map[Server]int),
 		checkCRC:     !r.Unchecked && r.ID.Immutable() && !info.Linked && info.Size == r.ID.Size && length == info.Size,
 		sum:          checksum.New(c.legacyGroups.Variants(r.ID.Group)),
 		checkVersion: !r.ID.Immutable() || info.Linked,
 	}
-	if i := slices.Index(servers, info.From); i > 0 {
+	if i := slices.Index(s.servers, info.From); i > 0 {
 		s.servers = slices.Insert(slices.Delete(s.servers, i, i+1), 0, info.From)
 	}
 	if err := s.connect(); err != nil {
@@ -120,6 +120,9 @@ func (c *Client) Open(ctx context.Context, r FetchRequest, info Info, offset, le
 
 // From returns the server that sent the newest bytes.
 func (s *Stream) From() Server { return s.from }
+
+// Senders returns all servers that have sent bytes.
+func (s *Stream) Senders() []Server { return s.senders }
 
 // connect requests the missing bytes.
 func (s *Stream) connect() error {
@@ -267,7 +270,9 @@ func (s *Stream) fetch(p []byte) int {
 	}
 	src.last = time.Now()
 	s.c.counts.bytes.Add(uint64(n))
-	s.got += int64(n)
+	if s.got += int64(n); n > 0 && !slices.Contains(s.senders, src.m.server) {
+		s.senders = append(s.senders, src.m.server)
+	}
 	if s.checkCRC {
 		_, _ = s.sum.Write(p[:n])
 	}
@@ -337,9 +342,16 @@ func (s *Stream) confirm(m *member) error {
 	return nil
 }
 
-// restart begins again after damaged content of which no byte was returned.
+// restart begins again after damaged content of which no byte was returned, without the servers
+// that are excluded, or else without the senders.
 func (s *Stream) restart(why error) {
-	s.onResult(s.from, ErrWrong)
+	left := s.c.allowed(s.r.ID, s.servers)
+	if len(left) == len(s.servers) {
+		for _, server := range s.senders {
+			s.onResult(server, ErrWrong)
+		}
+	}
+	s.servers, s.senders = left, nil
 	s.got, s.sourceErr = 0, why
 	s.sum = checksum.New(s.sum.Variants())
 }

@@ -186,16 +186,24 @@ func TestOpenUnchecked(t *testing.T) {
 	require.Zero(t, r.c.Stats().Rechecks)
 }
 
-// What one server says twice while the other cannot be asked is served, and not remembered.
+// What one server sends twice while another one cannot be asked is no link: it may be damaged. It
+// is one where the others do not have the file.
 func TestLinkUnsure(t *testing.T) {
-	body := someBytes(3000)
+	body := someBytes(300_000)
 	r, id, _ := twins(t, body, flipped(body, 100))
 	for _, s := range r.Storages() {
 		s.Kill()
 	}
-	r.requireContent(id, flipped(body, 100))
-	require.Equal(t, uint64(1), r.c.Stats().Rechecks)
+	_, err := r.read(r.open(id))
+	require.ErrorIs(t, err, ErrCRC)
+	require.ErrorIs(t, err, ErrNoSource)
 	require.Zero(t, r.c.links.Len())
+	for _, s := range r.Storages() {
+		require.NoError(t, s.Revive())
+	}
+	require.NoError(t, r.Remove(id))
+	r.requireContent(id, flipped(body, 100))
+	require.Equal(t, 1, r.c.links.Len())
 }
 
 // A file that cannot be read again is not given out whole.

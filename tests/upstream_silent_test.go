@@ -19,15 +19,16 @@ import (
 type fakeWebs struct {
 	port   string
 	silent atomic.Int64 // the first host sends so many bytes of each body and then nothing; -1 = no head; -2 = all
-	asked  []atomic.Int64
+	fail   atomic.Int64 // number of the host that responds with 500 to all requests; -1 = none
 }
 
 // startFakeWebs starts a web server on each host. contents are theirs in turn, the last one that of
 // all others.
 func startFakeWebs(t *testing.T, hosts []string, contents ...[]byte) *fakeWebs {
 	t.Helper()
-	f := &fakeWebs{port: "0", asked: make([]atomic.Int64, len(hosts))}
+	f := &fakeWebs{port: "0"}
 	f.silent.Store(-2)
+	f.fail.Store(-1)
 	end := make(chan struct{})
 	for i, host := range hosts {
 		ln, err := net.Listen("tcp", net.JoinHostPort(host, f.port))
@@ -36,7 +37,10 @@ func startFakeWebs(t *testing.T, hosts []string, contents ...[]byte) *fakeWebs {
 		require.NoError(t, err)
 		content := contents[min(i, len(contents)-1)]
 		server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			f.asked[i].Add(1)
+			if f.fail.Load() == int64(i) {
+				w.WriteHeader(http.StatusInternalServerError)
+				return
+			}
 			if sent := f.silent.Load(); i == 0 && sent > -2 {
 				w = &silentWriter{w, sent, end}
 			}

@@ -19,6 +19,7 @@ import (
 
 	"fastdfs-gateway/internal/admin"
 	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/redistest"
 	"fastdfs-gateway/tests/storetest"
@@ -55,10 +56,13 @@ func (f *remoteFile) version() cache.Version {
 	return cache.Version{Size: int64(len(f.content)), ModTime: 1, Immutable: true, Linked: true}
 }
 
-func (f *remoteFile) Name() string                                { return "test" }
-func (f *remoteFile) Unlisted() bool                              { return false }
-func (f *remoteFile) NegativeTTL() time.Duration                  { return 0 }
-func (f *remoteFile) Distrust()                                   {}
+func (f *remoteFile) Name() string               { return "test" }
+func (f *remoteFile) Unlisted() bool             { return false }
+func (f *remoteFile) NegativeTTL() time.Duration { return 0 }
+func (f *remoteFile) Exclude(string)             {}
+func (f *remoteFile) Recheck(_ context.Context, _ cache.Version, sum checksum.Sum, _ []string) (checksum.Sum, error) {
+	return sum, nil
+}
 func (f *remoteFile) Stat(context.Context) (cache.Version, error) { return f.version(), nil }
 
 func (f *remoteFile) Fetch(ctx context.Context, _ *cache.Version, offset, length int64) (

@@ -97,7 +97,7 @@ func TestBehindTheEnd(t *testing.T) {
 			_, err := c.Get(background, o.file, o, GetOptions{Hint: behind * SegmentSize})
 			require.NoError(t, err)
 			idle(t, c)
-			require.Zero(t, o.distrusted.Load())
+			require.Zero(t, o.rechecks.Load())
 			requireWhole(t, o, get(background, c, o))
 			idle(t, c)
 			require.Zero(t, c.Stats().CRCErrors)

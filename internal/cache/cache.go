@@ -141,6 +141,8 @@ type Cache struct {
 	damages damages
 	n       counters
 
+	corrupted *lru.Cache[string, time.Time] // until when files are not fetched from other gateways
+
 	leadRoom, followRoom *room                                   // of what is being fetched, see reserve
 	sourceSlots          *lru.Cache[string, *semaphore.Weighted] // by Source.Name, see awaitSlot
 
@@ -189,6 +191,9 @@ func New(o Options) (*Cache, error) {
 		return nil, err
 	}
 	if c.damages.files, err = lru.New[string, uint64](maxKnown); err != nil {
+		return nil, err
+	}
+	if c.corrupted, err = lru.New[string, time.Time](maxKnown); err != nil {
 		return nil, err
 	}
 	c.copies.Store(int64(o.Copies))

@@ -3,7 +3,6 @@ package cache
 import (
 	"bytes"
 	"context"
-	"hash/crc32"
 	"io"
 	"math/rand/v2"
 	"strings"
@@ -204,16 +203,11 @@ func TestChecksum(t *testing.T) {
 			o := newOrigin(testFile(1), size)
 			o.whole = second // the first reader is there before the content is
 			c := newCache(t, Options{})
-			good := o.content
-			bad := bytes.Clone(good)
-			bad[size/2] ^= 1
-			o.content = bad
-			o.v.CRC32 = crc32.ChecksumIEEE(good)
-			src := &distrusting{origin: o, good: good}
-			e, err := c.Get(background, o.file, src, GetOptions{})
+			o.damage(size / 2)
+			e, err := c.Get(background, o.file, o, GetOptions{})
 			require.NoError(t, err)
 			read := func() ([]byte, error) {
-				s := c.Open(background, e, src, 0, size)
+				s := c.Open(background, e, o, 0, size)
 				defer func() { _ = s.Close() }()
 				return io.ReadAll(s)
 			}
@@ -225,9 +219,10 @@ func TestChecksum(t *testing.T) {
 				got, err = read()
 			}
 			require.NoError(t, err)
-			require.True(t, bytes.Equal(good, got), "from the storage that is trusted")
+			require.True(t, bytes.Equal(o.content, got), "from the storage that is not damaged")
 			require.EqualValues(t, 1, c.Stats().CRCErrors)
-			require.EqualValues(t, 1, o.distrusted.Load())
+			require.EqualValues(t, 1, o.rechecks.Load())
+			require.Equal(t, map[string]bool{"damaged": true}, o.excluded)
 		})
 		bubble(t, "legacy, "+name, func(t *testing.T) {
 			c := newCache(t, Options{})
@@ -238,7 +233,8 @@ func TestChecksum(t *testing.T) {
 				if size <= SegmentSize {
 					again = 0
 				}
-				require.Equal(t, o.v.Segments()+again, o.fetches.Load(), "file %d", i)
+				require.Equal(t, o.v.Segments(), o.fetches.Load(), "file %d", i)
+				require.Equal(t, again, o.rechecks.Load(), "file %d", i)
 			}
 			require.Zero(t, c.Stats().CRCErrors)
 			other := newOrigin("group2/M00/00/00/a", 100)
@@ -249,17 +245,14 @@ func TestChecksum(t *testing.T) {
 		bubble(t, "legacy and damaged, "+name, func(t *testing.T) {
 			o := newOrigin(testFile(1), size)
 			o.v.CRC32 = checksum.UpdateLegacy(0, o.content)
-			good := o.content
-			o.content = bytes.Clone(good)
-			o.content[0] ^= 1
+			o.damage(0)
 			c := newCache(t, Options{})
-			src := &distrusting{origin: o, good: good}
-			e, err := c.Get(background, o.file, src, GetOptions{})
+			e, err := c.Get(background, o.file, o, GetOptions{})
 			require.NoError(t, err)
-			s := c.Open(background, e, src, 0, size)
+			s := c.Open(background, e, o, 0, size)
 			got, err := io.ReadAll(s)
 			require.NoError(t, s.Close())
-			require.True(t, err != nil || bytes.Equal(good, got))
+			require.True(t, err != nil || bytes.Equal(o.content, got))
 			require.EqualValues(t, 1, c.Stats().CRCErrors)
 		})
 		bubble(t, "link, "+name, func(t *testing.T) {
@@ -268,7 +261,8 @@ func TestChecksum(t *testing.T) {
 			c := newCache(t, Options{})
 			requireWhole(t, o, get(background, c, o))
 			fetches := o.fetches.Load()
-			require.Equal(t, o.v.Segments()+1, fetches, "it was read once more")
+			require.Equal(t, o.v.Segments(), fetches)
+			require.EqualValues(t, 1, o.rechecks.Load(), "it was read once more")
 			synctest.Wait()
 			c.tiers.Drop(tier.MatchAll)
 			requireWhole(t, o, get(background, c, o))
@@ -278,15 +272,11 @@ func TestChecksum(t *testing.T) {
 	}
 }
 
-// distrusting gives the right content when it was told that the other is wrong.
-type distrusting struct {
-	*origin
-	good []byte
-}
-
-func (d *distrusting) Distrust() {
-	d.origin.Distrust()
-	d.set(func() { d.content = d.good })
+// damage adds a storage whose content differs in a byte, and which is healthier than the good one.
+func (o *origin) damage(at int64) {
+	wrong := bytes.Clone(o.content)
+	wrong[at] ^= 1
+	o.set(func() { o.damaged["damaged"], o.order = wrong, []string{"damaged", "storage"} })
 }
 
 // TestPurgeWhileFetching: those who wait are served; what they got is not kept, and the next one
@@ -431,18 +421,15 @@ func TestRandomRanges(t *testing.T) {
 func TestDamagedBehind(t *testing.T) {
 	bubble(t, "first segment", func(t *testing.T) {
 		o := newOrigin(testFile(1), 3*SegmentSize)
-		good := o.content
-		o.content = bytes.Clone(good)
-		o.content[5] ^= 1
-		src := &distrusting{origin: o, good: good}
+		o.damage(5)
 		c := newCache(t, Options{})
-		e, err := c.Get(background, o.file, src, GetOptions{})
+		e, err := c.Get(background, o.file, o, GetOptions{})
 		require.NoError(t, err)
-		s := c.Open(background, e, src, 0, e.Version.Size)
+		s := c.Open(background, e, o, 0, e.Version.Size)
 		defer func() { _ = s.Close() }()
 		_, err = io.ReadFull(s, make([]byte, SegmentSize/4))
 		require.NoError(t, err)
-		other := c.Open(background, e, src, 0, e.Version.Size)
+		other := c.Open(background, e, o, 0, e.Version.Size)
 		_, err = io.ReadAll(other)
 		require.ErrorIs(t, err, ErrCorrupt)
 		require.NoError(t, other.Close())

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fastdfs-gateway/internal/cache/cachetest"
+	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/eventually"
 )
 
@@ -35,8 +37,14 @@ type origin struct {
 	down    bool
 	breakAt func(fetch int64, served int64) bool // whether a fetch breaks after these bytes
 
+	// order are the storages in the order of their health, which a test may change; the first that
+	// is not excluded is asked. Those in damaged have other content.
+	order    []string
+	damaged  map[string][]byte
+	excluded map[string]bool
+
 	stats, fetches, served, running, most atomic.Int64
-	distrusted                            atomic.Int64
+	rechecks                              atomic.Int64
 }
 
 func newOrigin(file string, size int64) *origin {
@@ -48,7 +56,7 @@ func newOrigin(file string, size int64) *origin {
 
 // noFile is the storages without the file.
 func noFile(file string) *origin {
-	o := &origin{file: file}
+	o := &origin{file: file, order: []string{"storage"}, damaged: map[string][]byte{}, excluded: map[string]bool{}}
 	origins.Store(file, o)
 	return o
 }
@@ -71,8 +79,55 @@ func (o *origin) Unlisted() bool { return o.unlisted }
 // NegativeTTL implements Source.
 func (o *origin) NegativeTTL() time.Duration { return o.negative }
 
-// Distrust implements Source.
-func (o *origin) Distrust() { o.distrusted.Add(1) }
+// Exclude implements Source.
+func (o *origin) Exclude(server string) { o.set(func() { o.excluded[server] = true }) }
+
+// asked is the storage that is asked next, and its content. mu is held.
+func (o *origin) asked() (server string, content []byte) {
+	server = o.order[0]
+	for _, other := range o.order {
+		if !o.excluded[other] {
+			server = other
+			break
+		}
+	}
+	return server, o.contentOf(server)
+}
+
+// contentOf is the content of one storage. mu is held.
+func (o *origin) contentOf(server string) []byte {
+	if wrong, ok := o.damaged[server]; ok {
+		return wrong
+	}
+	return o.content
+}
+
+// Recheck implements Source: it reads from all other storages, or else from the only one.
+func (o *origin) Recheck(_ context.Context, v Version, sum checksum.Sum, senders []string) (checksum.Sum, error) {
+	o.rechecks.Add(1)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for _, server := range o.order {
+		if slices.Contains(senders, server) && len(o.order) > 1 {
+			continue
+		}
+		var again checksum.Sum
+		_, _ = again.Write(o.contentOf(server))
+		if again.Standard() == sum.Standard() {
+			return again, nil
+		}
+		if !again.Matches(v.CRC32) {
+			continue
+		}
+		for _, sender := range senders {
+			if !bytes.Equal(o.contentOf(sender), o.contentOf(server)) {
+				o.excluded[sender] = true
+			}
+		}
+		break
+	}
+	return checksum.Sum{}, ErrCorrupt
+}
 
 func (o *origin) set(f func()) {
 	o.mu.Lock()
@@ -116,7 +171,11 @@ func (o *origin) Fetch(ctx context.Context, want *Version, offset, length int64)
 	}
 	from := min(offset, int64(len(content)))
 	o.most.Store(max(o.most.Load(), o.running.Add(1)))
-	return v, &body{o: o, ctx: ctx, fetch: n, rest: content[from:min(from+length, int64(len(content)))]}, nil
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	server, content := o.asked()
+	return v, &body{o: o, ctx: ctx, fetch: n, rest: content[from:min(from+length, int64(len(content)))],
+		server: server}, nil
 }
 
 // body is an answer: bytes come in 64 pieces.
@@ -126,7 +185,11 @@ type body struct {
 	fetch  int64
 	rest   []byte
 	served int64
+	server string
 }
+
+// Senders implements Senders.
+func (b *body) Senders() []string { return []string{b.server} }
 
 func (b *body) Read(p []byte) (int, error) {
 	if len(b.rest) == 0 {

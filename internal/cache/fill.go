@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -60,7 +61,8 @@ type fill struct {
 	invalidated bool        // what it brings is not to be kept
 	role        role
 	from        From
-	fromPeer    bool // all bytes came from one other gateway
+	fromPeer    bool     // all bytes came from one other gateway
+	senders     []string // servers that sent bytes; "" is one that another gateway has asked
 
 	// Used by the fill's goroutine only:
 	place  place // in the room of what is being fetched
@@ -239,6 +241,29 @@ func (f *fill) cameFrom(from From) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.from, f.fromPeer = from, from == FromPeer && f.have == 0
+}
+
+// sentBy adds the servers that sent the bytes of a body to the senders, if there were any.
+func (f *fill) sentBy(body any, before int64) {
+	senders := []string{""}
+	if b, ok := body.(Senders); ok {
+		senders = b.Senders()
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.have > before {
+		f.senders = addNew(f.senders, senders)
+	}
+}
+
+// addNew appends the strings that are not in the list yet.
+func addNew(list, more []string) []string {
+	for _, s := range more {
+		if !slices.Contains(list, s) {
+			list = append(list, s)
+		}
+	}
+	return list
 }
 
 // leave lets go of the bytes, which are in a tier.

@@ -88,6 +88,9 @@ func (c *Cache) loadOnce(f *fill, waitBudget time.Duration) error {
 		return nil
 	}
 	owners, next, keep := c.rank(f)
+	if c.wasCorrupted(f.key.File) { // other gateways may still have it
+		owners, next = nil, ""
+	}
 	if !f.forPeer { // or else requests could go in a circle
 		if err := c.loadFromPeers(f, owners, keep); !errors.Is(err, ErrNotHere) {
 			return err
@@ -205,7 +208,7 @@ func (c *Cache) loadFromPeers(f *fill, peers []string, keep bool) error {
 // nothing waits until the lease is free.
 func (c *Cache) awaitHolder(f *fill, held *Held, keep bool, waitBudget time.Duration) error {
 	f.setRole(following)
-	if held.Holder != "" {
+	if held.Holder != "" && !c.wasCorrupted(f.key.File) {
 		if err := c.loadFromPeers(f, []string{held.Holder}, keep); !errors.Is(err, ErrNotHere) {
 			return err
 		}
@@ -248,6 +251,7 @@ func (c *Cache) loadFromPeer(f *fill, peer string, copied bool) error {
 	isFresh := known || c.metas.isFresh(m, time.Now(), f.maxAge)
 	if isFresh && c.reserve(f, room, m.Version, 0) == nil {
 		defer closeBody()
+		defer func() { f.sentBy(nil, r.Offset) }() // the other gateway may have fetched it from any server
 		defer func() { c.n.peerBytes.Add(uint64(f.received() - r.Offset)) }()
 		return c.receive(f, m, body)
 	}
@@ -315,6 +319,7 @@ func (c *Cache) loadFromSource(f *fill, lease context.Context) error {
 		defer func() { _ = body.Close() }() // all that counts was read
 		m := Meta{Version: got, Checked: time.Now(), Took: time.Since(began)}
 		err = c.receive(f, m, body)
+		f.sentBy(body, have)
 	}
 	if errors.Is(err, ErrNotFound) {
 		c.keepGone(f)

@@ -90,7 +90,7 @@ func TestRangeBehindSealed(t *testing.T) {
 		require.EqualValues(t, 1000, e.Version.Size)
 		synctest.Wait()
 		require.Zero(t, c.Stats().CRCErrors)
-		require.Zero(t, o.distrusted.Load())
+		require.Zero(t, o.rechecks.Load())
 		requireWhole(t, o, get(background, c, o))
 	})
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/panics"
 
 	"github.com/stretchr/testify/require"
@@ -19,7 +20,10 @@ func (broken) Name() string { panic("bug") }
 func (broken) Unlisted() bool             { return false }
 func (broken) NegativeTTL() time.Duration { panic("bug") }
 
-func (broken) Distrust() {}
+func (broken) Exclude(string) {}
+func (broken) Recheck(context.Context, Version, checksum.Sum, []string) (checksum.Sum, error) {
+	return checksum.Sum{}, ErrCorrupt
+}
 
 func (broken) Stat(context.Context) (Version, error) { panic("bug") }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 	"time"
+
+	"fastdfs-gateway/internal/checksum"
 )
 
 // Source fetches one file from where it is. It is used by several goroutines, and longer than the
@@ -25,6 +27,16 @@ type Source interface {
 	// NegativeTTL is how long ErrNotFound holds: 0 as long as Options say; negative: it may be over
 	// at any moment, and is not kept.
 	NegativeTTL() time.Duration
-	// Distrust tells that what was fetched last is wrong: another storage is asked from now on.
-	Distrust()
+	// Exclude excludes a server, as Senders names it, for this file: Fetch asks it only if all
+	// others are excluded too. All Sources of the file know that.
+	Exclude(server string)
+	// Recheck reads the whole file again, since its CRC32, of which sum is one, is not that of the
+	// version, and compares it with that of other servers than the senders; "" is an unknown one.
+	// The error is nil if the content is that of the file all the same, and again has its sum in
+	// all variants. Otherwise the servers that have wrong content are excluded.
+	Recheck(ctx context.Context, v Version, sum checksum.Sum, senders []string) (again checksum.Sum, err error)
 }
+
+// Senders is a body of Fetch that reports the servers that have sent it. Those of others are
+// unknown.
+type Senders interface{ Senders() []string }

@@ -12,6 +12,7 @@ import (
 
 	"fastdfs-gateway/internal/cache/cachetest"
 	"fastdfs-gateway/internal/cache/tier"
+	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/eventually"
 )
 
@@ -429,7 +430,10 @@ func (failing) Name() string               { return "" }
 func (failing) Unlisted() bool             { return false }
 func (failing) NegativeTTL() time.Duration { return 0 }
 
-func (failing) Distrust()                             {}
+func (failing) Exclude(string) {}
+func (failing) Recheck(context.Context, Version, checksum.Sum, []string) (checksum.Sum, error) {
+	return checksum.Sum{}, ErrCorrupt
+}
 func (failing) Stat(context.Context) (Version, error) { return Version{}, errTest }
 func (failing) Fetch(context.Context, *Version, int64, int64) (Version, io.ReadCloser, error) {
 	return Version{}, nil, errTest

@@ -17,15 +17,21 @@ const maxSums = 1 << 14
 // made, in whatever order they come.
 type sums struct {
 	expected  int64 // number of segments; 0 = one, or nothing is to be checked
-	bySegment map[int64]checksum.Sum
+	bySegment map[int64]segmentSum
 	link      uint32 // standard CRC32 of the content where the file was found to be a link
 	isLink    bool
+}
+
+// segmentSum is the sum of one segment, and the servers that sent it.
+type segmentSum struct {
+	checksum.Sum
+	senders []string
 }
 
 // expect begins to collect the sums of a file, where that is necessary.
 func (s *sums) expect(v Version) {
 	if n := v.Segments(); hasSum(v) && n > 1 && s.bySegment == nil {
-		s.expected, s.bySegment = n, make(map[int64]checksum.Sum)
+		s.expected, s.bySegment = n, make(map[int64]segmentSum)
 	}
 }
 
@@ -35,11 +41,11 @@ func hasSum(v Version) bool {
 	return v.Immutable && !v.Linked && n > 0 && n <= maxSums
 }
 
-// whole is the sum of the file, of both variants where that of each segment is; false while some
-// segment's is not known.
-func (s *sums) whole(v Version) (checksum.Sum, bool) {
+// whole is the sum of the file, of both variants where that of each segment is, and the servers
+// that sent it; false while some segment's is not known.
+func (s *sums) whole(v Version) (w segmentSum, complete bool) {
 	if int64(len(s.bySegment)) < s.expected {
-		return checksum.Sum{}, false
+		return w, false
 	}
 	variants := checksum.Both
 	for _, part := range s.bySegment {
@@ -47,16 +53,17 @@ func (s *sums) whole(v Version) (checksum.Sum, bool) {
 			variants = checksum.OnlyStandard
 		}
 	}
-	sum := checksum.New(variants)
+	w.Sum = checksum.New(variants)
 	for i := range s.expected {
-		sum.Concat(s.bySegment[i], v.SegmentLength(i))
+		w.Concat(s.bySegment[i].Sum, v.SegmentLength(i))
+		w.senders = addNew(w.senders, s.bySegment[i].senders)
 	}
-	return sum, true
+	return w, true
 }
 
 // addSum records the sum of a segment. When those of all segments are known it gives that of the
 // file and whether it is right. What was asked for behind the file's end is no segment of it.
-func (r *metaCache) addSum(key SegmentKey, v Version, sum checksum.Sum) (whole checksum.Sum, right, complete bool) {
+func (r *metaCache) addSum(key SegmentKey, v Version, sum segmentSum) (whole segmentSum, right, complete bool) {
 	if !hasSum(v) || key.Index >= v.Segments() {
 		return whole, false, false
 	}

@@ -3,23 +3,26 @@ package cache
 import (
 	"errors"
 	"fmt"
-	"io"
+	"time"
 
 	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/checksum"
 )
 
+// corruptedTime is how long a file whose content was wrong is not fetched from other gateways,
+// which may have stored segments of the same content.
+const corruptedTime = 10 * time.Minute
+
 // verify compares the whole file with the CRC32 of the version, when this segment was the last one
-// missing. It may be that of either variant. Content that has neither is read once more, from
-// another storage where there is one: when it is the same again the file is a link, whose CRC32 is
-// not that of its content; anything else is damage, and all segments of the file are dropped. A
-// file of one segment that another gateway has given was checked there; one that is verified first
-// is checked here as well.
+// missing. It may be that of either variant. Content that has neither is compared with that of
+// other servers by Source.Recheck: it is that of a link, whose CRC32 is not that of its content, or
+// it is damaged, and all segments of the file are dropped. A file of one segment that another
+// gateway has given was checked there; one that is verified first is checked here as well.
 //
 // This is the only check of files that go through the cache: sources leave it to the cache.
 func (c *Cache) verify(f *fill) error {
 	f.mu.Lock()
-	v, sum, chunks, checked := f.version, f.sum, f.chunks, f.fromPeer && !f.sealed
+	v, sum, chunks, checked := f.version, segmentSum{f.sum, f.senders}, f.chunks, f.fromPeer && !f.sealed
 	f.mu.Unlock()
 	if checked && v.Segments() == 1 {
 		return nil
@@ -33,20 +36,27 @@ func (c *Cache) verify(f *fill) error {
 		return nil
 	}
 	err := fmt.Errorf("%w: %q has %08x, want %08x", ErrCorrupt, f.key.File, whole.Standard(), v.CRC32)
-	var same bool
-	var againErr error
-	if f.sealed {
-		f.src.Distrust()
-	} else if same, againErr = c.isSame(f, v, whole); same {
-		return nil
+	if f.sealed { // it cannot be a link
+		for _, server := range whole.senders {
+			if server != "" {
+				f.src.Exclude(server)
+			}
+		}
+	} else {
+		againErr := c.recheck(f, v, whole)
+		if againErr == nil {
+			return nil
+		}
+		err = errors.Join(err, againErr)
 	}
 	c.n.corrupt.Add(1)
+	c.corrupted.Add(f.key.File, time.Now().Add(corruptedTime))
 	c.damages.begin(f.key.File)
 	c.metas.forgetSums(f.key.File)
 	c.invalidate(tier.MatchFile(f.key.File), nil) // one of them may be about to store what is wrong
 	c.tiers.Drop(tier.MatchFile(f.key.File))
 	c.damages.end(f.key.File)
-	return errors.Join(err, againErr)
+	return err
 }
 
 // legacySum is the legacy CRC32 of chunks.
@@ -57,30 +67,34 @@ func legacySum(chunks [][]byte) (sum uint32) {
 	return sum
 }
 
-// isSame reads a file once more whose sum is whole, and tells whether it has the same content
-// again. If so it records why its CRC32 is another one than that of the version.
-func (c *Cache) isSame(f *fill, v Version, whole checksum.Sum) (bool, error) {
-	f.src.Distrust()
-	got, body, err := f.src.Fetch(c.life, &v, 0, v.Size)
-	if err != nil {
-		return false, err
+// recheck compares content with that of other servers. If it is right it records why its CRC32 is
+// another one than that of the version. The reads are bounded as a fetch is: by the lease of the
+// fill, which the source's slot replaces where another gateway has it.
+func (c *Cache) recheck(f *fill, v Version, whole segmentSum) error {
+	f.mu.Lock()
+	leads := f.role == leading
+	f.mu.Unlock()
+	if !leads {
+		release, err := c.awaitSlot(f)
+		if err != nil {
+			return err
+		}
+		defer release()
 	}
-	defer func() { _ = body.Close() }() // all that counts was read
-	if got != v {
-		return false, ErrChanged
-	}
-	var again checksum.Sum
-	n, err := io.Copy(&again, io.LimitReader(body, v.Size))
+	again, err := f.src.Recheck(f.ctx, v, whole.Sum, whole.senders)
 	switch {
-	case err == nil && n < v.Size:
-		err = io.ErrUnexpectedEOF
-		fallthrough
-	case err != nil || again.Standard() != whole.Standard():
-		return false, err
+	case err != nil:
+		return err
 	case again.Matches(v.CRC32): // so its legacy one does, which was not computed the first time
 		c.legacyGroups.Learn(groupOf(f.key.File))
 	default:
 		c.metas.setLink(f.key.File, v, whole.Standard())
 	}
-	return true, nil
+	return nil
+}
+
+// wasCorrupted reports whether the content of a file was wrong a short time ago.
+func (c *Cache) wasCorrupted(file string) bool {
+	until, ok := c.corrupted.Peek(file)
+	return ok && time.Now().Before(until)
 }

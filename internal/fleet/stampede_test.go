@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/cache/tier"
+	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/redistest"
 	"fmt"
 	"io"
@@ -33,8 +34,13 @@ func (o *origin) Name() string { return "storage" }
 func (o *origin) Unlisted() bool             { return false }
 func (o *origin) NegativeTTL() time.Duration { return 0 }
 
-// Distrust implements cache.Source.
-func (o *origin) Distrust() {}
+// Exclude implements cache.Source: there is one server.
+func (o *origin) Exclude(string) {}
+
+// Recheck implements cache.Source: the only server sends the same again.
+func (o *origin) Recheck(_ context.Context, _ cache.Version, sum checksum.Sum, _ []string) (checksum.Sum, error) {
+	return sum, nil
+}
 
 func (o *origin) set(data []byte) {
 	o.mu.Lock()

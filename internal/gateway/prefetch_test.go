@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/eventually"
+	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/storage"
 	"fastdfs-gateway/tests/fdfstest"
@@ -22,6 +24,13 @@ import (
 type brokenProtocol struct{}
 
 func (*brokenProtocol) Order(servers []storage.Server) []storage.Server { return servers }
+
+func (*brokenProtocol) Exclude(fdfs.FileID, storage.Server) {}
+
+func (*brokenProtocol) Recheck(_ context.Context, _ storage.FetchRequest, _ storage.Info, _ checksum.Sum, _,
+	_ []storage.Server) (checksum.Sum, error) {
+	return checksum.Sum{}, storage.ErrCRC
+}
 
 func (*brokenProtocol) Stat(context.Context, storage.FetchRequest, []storage.Server) (storage.Info, error) {
 	return storage.Info{}, storage.ErrNoSource

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/origin"
@@ -32,6 +33,14 @@ type fakeProtocol struct {
 }
 
 func (o *fakeProtocol) Order(servers []storage.Server) []storage.Server { return servers }
+
+func (*fakeProtocol) Exclude(fdfs.FileID, storage.Server) {}
+
+// Recheck implements Protocol: the only server sends the same again.
+func (*fakeProtocol) Recheck(_ context.Context, _ storage.FetchRequest, _ storage.Info, first checksum.Sum, _,
+	_ []storage.Server) (checksum.Sum, error) {
+	return first, nil
+}
 
 func (o *fakeProtocol) Stat(_ context.Context, w storage.FetchRequest, _ []storage.Server) (storage.Info, error) {
 	o.mu.Lock()

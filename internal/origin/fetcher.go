@@ -6,11 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"sync"
 	"time"
 
 	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/panics"
@@ -30,7 +30,6 @@ type fetcher struct {
 
 	mu         sync.Mutex // guards what follows
 	candidates *candidates
-	distrust   []storage.Server // that gave wrong content: asked last from now on
 }
 
 var _ cache.Source = (*fetcher)(nil)
@@ -111,27 +110,49 @@ func (f *fetcher) NegativeTTL() time.Duration {
 	return youngNegativeTTL
 }
 
-// servers returns the servers to ask, those that gave wrong content last. Without a server the
-// error says nothing about the file: the next request for it may be allowed to ask one.
+// servers returns the servers to ask. Without a server the error says nothing about the file: the
+// next request for it may be allowed to ask one.
 func (f *fetcher) servers() ([]storage.Server, error) {
 	c := f.decided()
 	if len(c.servers) == 0 {
 		return nil, fmt.Errorf("no server to ask: %w", c.err)
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return movedBack(c.servers, func(s storage.Server) bool { return slices.Contains(f.distrust, s) }), nil
+	return c.servers, nil
 }
 
-// Distrust implements cache.Source: the server that is asked first gave wrong content.
-func (f *fetcher) Distrust() {
+// named returns the servers with these names, which are their addresses. The zero Server is one
+// that is not known.
+func (f *fetcher) named(names []string) []storage.Server {
+	known := f.decided().servers
+	list := make([]storage.Server, len(names))
+	for i, name := range names {
+		for _, server := range known {
+			if server.Addr() == name {
+				list[i] = server
+			}
+		}
+	}
+	return list
+}
+
+// Exclude implements cache.Source.
+func (f *fetcher) Exclude(server string) {
+	if s := f.named([]string{server})[0]; s != (storage.Server{}) {
+		f.a.o.Protocol.Exclude(f.wanted.ID, s)
+	}
+}
+
+// Recheck implements cache.Source.
+func (f *fetcher) Recheck(ctx context.Context, v content.Version, sum checksum.Sum, senders []string) (
+	again checksum.Sum, err error) {
+	defer panics.ToError(&err, "comparing a file")
 	servers, err := f.servers()
 	if err != nil {
-		return
+		return again, err
 	}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	f.distrust = append(f.distrust, servers[0])
+	f.a.o.Running.Add(1)
+	defer f.a.o.Running.Add(-1)
+	return f.a.o.Protocol.Recheck(ctx, f.want(), storage.Info{Version: v}, sum, f.named(senders), servers)
 }
 
 // Stat implements cache.Source.
@@ -258,6 +279,8 @@ func (f *fetcher) open(ctx context.Context, info storage.Info, offset, length in
 	return &fetch{ReadCloser: body, o: &f.a.o}, nil
 }
 
+var _ cache.Senders = (*fetch)(nil)
+
 // fetch is a download.
 type fetch struct {
 	io.ReadCloser
@@ -275,4 +298,17 @@ func (f *fetch) Read(p []byte) (n int, err error) {
 func (f *fetch) Close() error {
 	f.once.Do(func() { f.o.Running.Add(-1) })
 	return f.ReadCloser.Close()
+}
+
+// Senders implements cache.Senders.
+func (f *fetch) Senders() []string {
+	body, ok := f.ReadCloser.(interface{ Senders() []storage.Server })
+	if !ok {
+		return []string{""}
+	}
+	var names []string
+	for _, server := range body.Senders() {
+		names = append(names, server.Addr())
+	}
+	return names
 }

@@ -10,6 +10,7 @@ import (
 	"testing/iotest"
 
 	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/contenttest"
 	"fastdfs-gateway/internal/fdfs"
@@ -25,6 +26,14 @@ type oneFile struct {
 }
 
 func (o *oneFile) Order(servers []storage.Server) []storage.Server { return servers }
+
+func (*oneFile) Exclude(fdfs.FileID, storage.Server) {}
+
+// Recheck implements Protocol: the only server sends the same again.
+func (*oneFile) Recheck(_ context.Context, _ storage.FetchRequest, _ storage.Info, first checksum.Sum, _,
+	_ []storage.Server) (checksum.Sum, error) {
+	return first, nil
+}
 
 func (o *oneFile) Stat(_ context.Context, w storage.FetchRequest, _ []storage.Server) (storage.Info, error) {
 	v, err := storage.VersionOf(w.ID, int64(len(o.bytes)), 0)

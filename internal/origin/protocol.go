@@ -4,6 +4,8 @@ import (
 	"context"
 	"io"
 
+	"fastdfs-gateway/internal/checksum"
+	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/storage"
 )
 
@@ -16,9 +18,15 @@ type Protocol interface {
 	// another error when it cannot be told.
 	Stat(ctx context.Context, r storage.FetchRequest, servers []storage.Server) (storage.Info, error)
 	// Open fetches length bytes (more than 0) from offset, of the version that info describes. A
-	// stream that ends before that ends in an error.
+	// stream that ends before that ends in an error. It reports its Senders, as storage.Stream
+	// does; those of others are unknown.
 	Open(ctx context.Context, r storage.FetchRequest, info storage.Info, offset, length int64,
 		servers []storage.Server) (io.ReadCloser, error)
+	// Exclude excludes a server for one file: Open does not ask it while there is another one.
+	Exclude(id fdfs.FileID, server storage.Server)
+	// Recheck is that of storage.Client.
+	Recheck(ctx context.Context, r storage.FetchRequest, info storage.Info, first checksum.Sum, senders,
+		servers []storage.Server) (again checksum.Sum, err error)
 }
 
 // FastDFS fetches from the storages, by the FastDFS protocol.

@@ -81,7 +81,11 @@ func (f *fetcher) openSlot(ctx context.Context, info storage.Info, offset, lengt
 		return nil, known.mismatch
 	}
 	if !ok || known.mismatch != nil {
-		if known, err = f.verifySlot(ctx, info, s); err != nil {
+		known, err = f.verifySlot(ctx, info, s)
+		if errors.Is(err, storage.ErrCRC) && len(f.decided().servers) > 1 { // one storage may be damaged
+			known, err = f.verifySlot(ctx, info, s)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
@@ -98,7 +102,7 @@ func (f *fetcher) openSlot(ctx context.Context, info storage.Info, offset, lengt
 }
 
 // verifySlot reads a slot as a whole and compares its CRC32. Without an error s has the content if
-// there was memory for it.
+// there was memory for it. The senders of other content are excluded for the file.
 func (f *fetcher) verifySlot(ctx context.Context, info storage.Info, s *slotStream) (slotSums, error) {
 	slots, id := f.a.slots, f.wanted.ID
 	body, err := f.fetchOnce(ctx, info, 0, info.Size)
@@ -118,6 +122,12 @@ func (f *fetcher) verifySlot(ctx context.Context, info storage.Info, s *slotStre
 		err = fmt.Errorf("%w: trunk file %q has %08x", storage.ErrCRC, id, sum.Standard())
 		known = slotSums{mismatch: err, mismatched: time.Now()}
 		_ = s.Close() // it has no body
+		s.held = nil
+		if sent, ok := body.(cache.Senders); ok {
+			for _, server := range sent.Senders() {
+				f.Exclude(server)
+			}
+		}
 	}
 	slots.known.Add(f.wanted.Key(), known)
 	return known, err

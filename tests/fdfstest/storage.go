@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"fastdfs-gateway/internal/fdfs"
@@ -20,7 +21,11 @@ type Storage struct {
 	source    fdfs.Source
 	version   atomic.Pointer[string] // of FastDFS
 	unlisted  atomic.Bool            // the trackers do not know it
+	damaged   sync.Map               // other bytes of files, by id
 }
+
+// Damage gives this storage other bytes of a file, as many as the file has.
+func (s *Storage) Damage(id fdfs.FileID, content []byte) { s.damaged.Store(id.String(), content) }
 
 // Group is the name of the storage's group.
 func (s *Storage) Group() string { return s.group.name }
@@ -121,7 +126,11 @@ func (s *Storage) download(r Request) answer {
 	if f.id.Kind == fdfs.KindTrunk && s.ignoresTrunkOffset() {
 		from = 0
 	}
-	return answer{body: f.content, from: from, size: size, file: f.id.String()}
+	body := f.content
+	if wrong, ok := s.damaged.Load(f.id.String()); ok {
+		body = bytesAt(wrong.([]byte))
+	}
+	return answer{body: body, from: from, size: size, file: f.id.String()}
 }
 
 // ignoresTrunkOffset reports whether the version is one before 5.11.
