@@ -21,7 +21,7 @@ type FileCacheOptions struct {
 	Valid   time.Duration
 	MaxBody int64 // size of the largest file whose content is kept in memory; default 64 KiB
 	// bytes in memory: half for these contents with their overhead, half for copies of larger trunk
-	// slots; default 256 MiB
+	// slots; default 128 MiB
 	Memory int64
 }
 
@@ -29,7 +29,7 @@ func (o FileCacheOptions) withDefaults() FileCacheOptions {
 	o.MaxFiles = max(cmp.Or(o.MaxFiles, 10_000), 0)
 	o.Valid = max(cmp.Or(o.Valid, time.Second), 0)
 	o.MaxBody = max(cmp.Or(o.MaxBody, 64<<10), -1)
-	o.Memory = max(cmp.Or(o.Memory, 256<<20), 0)
+	o.Memory = max(cmp.Or(o.Memory, 128<<20), 0)
 	return o
 }
 

@@ -239,7 +239,7 @@ func openFileCacheKeys(o *OpenFileCache) []setting {
 			"time after which an open file is looked at again"},
 		{"max_body", "64KB", size(&o.MaxBody),
 			"largest local file kept in memory"},
-		{"memory", "256MB", size(&o.Memory),
+		{"memory", "128MB", size(&o.Memory),
 			"memory for such files; 0 = none"},
 		{"drop_behind", "0", size(&o.DropBehind),
 			"answers of at least this size leave nothing in the page cache; 0 = never"},

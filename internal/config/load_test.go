@@ -77,7 +77,7 @@ func TestDefaults(t *testing.T) {
 		MaxConnections: 100000, ShutdownTimeout: 30 * time.Second, AccessLogFormat: "combined",
 		ActiveContent: "sandbox", Landlock: true,
 	}, c.Gateway)
-	require.Equal(t, OpenFileCache{10000, time.Second, 64 << 10, 256 << 20, 0}, c.OpenFileCache)
+	require.Equal(t, OpenFileCache{10000, time.Second, 64 << 10, 128 << 20, 0}, c.OpenFileCache)
 	require.Equal(t, Cache{MemoryMax: 256 << 20, DiskMax: 10 << 30, Copies: 2, TTL: 10 * time.Minute,
 		MutableTTL: time.Second, NegativeTTL: 5 * time.Second,
 		StaleWhileRevalidate: time.Hour, StaleIfError: 24 * time.Hour}, c.Cache)
