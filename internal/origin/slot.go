@@ -28,7 +28,8 @@ import (
 //
 // The cache fetches, verifies and stores a slot as a whole (cache.Options.VerifyFirst). Without a
 // cache, a slot is read once as a whole. It is sent from memory if there is room for it. Otherwise
-// the CRC32 of each chunk is noted, and a second download is compared with them chunk by chunk.
+// the CRC32 of each chunk is noted, and a second download is compared with them chunk by chunk. A
+// server whose bytes do not match is excluded for the file, and other ones are asked.
 
 // VerifyFirst reports whether the cache has to compare the CRC32 of a file before it gives the
 // first byte out, and the size of this file.
@@ -74,80 +75,132 @@ func needsSums(id fdfs.FileID, v content.Version) bool {
 
 // openSlot fetches a range of a trunk slot for one request.
 func (f *fetcher) openSlot(ctx context.Context, info storage.Info, offset, length int64) (_ *slotStream, err error) {
-	defer panics.ToError(&err, "fetching a trunk file")
-	s := &slotStream{left: length, chunk: offset / slotChunk, skip: offset % slotChunk, size: info.Size}
 	known, ok := f.a.slots.known.Get(f.wanted.Key())
 	if ok && known.mismatch != nil && time.Since(known.mismatched) < mismatchTime {
 		return nil, known.mismatch
 	}
-	if !ok || known.mismatch != nil {
-		known, err = f.verifySlot(ctx, info, s)
-		if errors.Is(err, storage.ErrCRC) && len(f.decided().servers) > 1 { // one storage may be damaged
-			known, err = f.verifySlot(ctx, info, s)
-		}
+	s := &slotStream{f: f, ctx: ctx, info: info, sums: known.sums, left: length, chunk: offset / slotChunk,
+		skip: offset % slotChunk, end: min(info.Size, (offset+length+slotChunk-1)/slotChunk*slotChunk)}
+	defer func() {
 		if err != nil {
+			_ = s.Close() // the error says why
+		}
+	}()
+	defer panics.ToError(&err, "fetching a trunk file")
+	if !ok || known.mismatch != nil {
+		if err = s.verify(); err != nil {
 			return nil, err
 		}
 	}
-	s.sums = known.sums
 	if s.held == nil {
-		first := s.chunk * slotChunk
-		end := min(info.Size, (offset+length+slotChunk-1)/slotChunk*slotChunk)
-		if s.body, err = f.fetchOnce(ctx, info, first, end-first); err != nil {
+		s.buf = make([]byte, min(slotChunk, s.end-s.chunk*slotChunk))
+		if err = s.fetch(s.chunk*slotChunk, s.end); err != nil {
 			return nil, err
 		}
-		s.buf = make([]byte, min(slotChunk, end-first))
 	}
 	return s, nil
 }
 
-// verifySlot reads a slot as a whole and compares its CRC32. Without an error s has the content if
-// there was memory for it. The senders of other content are excluded for the file.
-func (f *fetcher) verifySlot(ctx context.Context, info storage.Info, s *slotStream) (slotSums, error) {
-	slots, id := f.a.slots, f.wanted.ID
-	body, err := f.fetchOnce(ctx, info, 0, info.Size)
-	if err != nil {
-		return slotSums{}, err
+// verify reads a slot as a whole and compares its CRC32. Then s has the sums, and the content if
+// there is memory for it. Only if no server has content that matches, and all could be asked, the
+// mismatch is remembered.
+func (s *slotStream) verify() error {
+	slots, id := s.f.a.slots, s.f.wanted.ID
+	if s.info.Size <= maxHeldSlot && slots.room.TryAcquire(s.info.Size) {
+		s.release = func() { slots.room.Release(s.info.Size) }
 	}
-	defer func() { _ = body.Close() }() // all that counts was read
-	if info.Size <= maxHeldSlot && slots.room.TryAcquire(info.Size) {
-		s.release = func() { slots.room.Release(info.Size) }
-	}
-	known, sum, err := s.read(body)
-	if err != nil {
-		return slotSums{}, errors.Join(fmt.Errorf("cannot verify %q: %w", id, err), s.Close())
-	}
-	if !sum.Matches(id.CRC32) {
-		f.a.o.Counters.addTrunkMismatch()
-		err = fmt.Errorf("%w: trunk file %q has %08x", storage.ErrCRC, id, sum.Standard())
-		known = slotSums{mismatch: err, mismatched: time.Now()}
-		_ = s.Close() // it has no body
-		s.held = nil
-		if sent, ok := body.(cache.Senders); ok {
-			for _, server := range sent.Senders() {
-				f.Exclude(server)
-			}
+	try := func(only ...storage.Server) error {
+		if err := s.fetch(0, s.info.Size, only...); err != nil {
+			return err
 		}
+		sum, err := s.read()
+		switch {
+		case err != nil:
+			return fmt.Errorf("cannot verify %q: %w", id, err)
+		case !sum.Matches(id.CRC32):
+			return fmt.Errorf("%w: trunk file %q has %08x", storage.ErrCRC, id, sum.Standard())
+		}
+		return nil
 	}
-	slots.known.Add(f.wanted.Key(), known)
-	return known, err
+	err := try()
+	if errors.Is(err, storage.ErrCRC) {
+		s.f.a.o.Counters.addTrunkMismatch()
+		err = s.askOthers(err, func(server storage.Server) error { return try(server) })
+	}
+	s.closeBody()
+	switch {
+	case err == nil:
+		slots.known.Add(s.f.wanted.Key(), slotSums{sums: s.sums})
+	case errors.Is(err, storage.ErrCRC):
+		slots.known.Add(s.f.wanted.Key(), slotSums{mismatch: err, mismatched: time.Now()})
+	}
+	return err
 }
 
-// read reads the whole slot, and keeps it if there is memory reserved for that.
-func (s *slotStream) read(body io.Reader) (known slotSums, sum checksum.Sum, err error) {
-	p := make([]byte, min(slotChunk, s.size))
-	for left := s.size; left > 0; left -= int64(len(p)) {
+// maxOtherReads bounds the servers that are asked after one has sent content that does not match.
+const maxOtherReads = 3
+
+// askOthers excludes the sender of the body, whose content does not match, for the file, and lets
+// try ask the other servers, one at a time, until one has content that matches. Else the error is
+// that of a server that could not be asked, since it may have this content, or mismatch.
+func (s *slotStream) askOthers(mismatch error, try func(storage.Server) error) (err error) {
+	var sender string // empty = several: which one is wrong is not known, so each is asked alone
+	if sent, ok := s.body.(cache.Senders); ok && len(sent.Senders()) == 1 {
+		sender = sent.Senders()[0]
+		s.f.Exclude(sender)
+	}
+	servers := slices.DeleteFunc(s.f.a.o.Protocol.Order(slices.Clone(s.f.decided().servers)),
+		func(server storage.Server) bool { return server.Addr() == sender })
+	if sender == "" && len(servers) == 1 {
+		servers = nil
+	}
+	result := mismatch
+	for _, server := range servers[:min(len(servers), maxOtherReads)] {
+		s.closeBody()
+		err := try(server)
+		switch {
+		case err == nil:
+			return nil
+		case errors.Is(err, storage.ErrCRC):
+			s.f.Exclude(server.Addr())
+		case !errors.Is(err, storage.ErrNotFound):
+			result = err
+		}
+		if s.ctx.Err() != nil {
+			return err
+		}
+	}
+	return result
+}
+
+// fetch requests bytes of the slot, of one server if it is named.
+func (s *slotStream) fetch(from, to int64, only ...storage.Server) (err error) {
+	defer panics.ToError(&err, "fetching a trunk file")
+	return s.f.ask(s.ctx, func(servers []storage.Server) (err error) {
+		if len(only) > 0 {
+			servers = only
+		}
+		s.body, err = s.f.open(s.ctx, s.info, from, to-from, servers)
+		return err
+	})
+}
+
+// read reads the whole slot from the body, and keeps it if there is memory reserved for that.
+func (s *slotStream) read() (sum checksum.Sum, err error) {
+	s.sums, s.held = nil, nil
+	p := make([]byte, min(slotChunk, s.info.Size))
+	for left := s.info.Size; left > 0; left -= int64(len(p)) {
 		p = p[:min(left, slotChunk)]
-		if _, err = io.ReadFull(body, p); err != nil {
-			return known, sum, noEOF(err)
+		if _, err = io.ReadFull(s.body, p); err != nil {
+			return sum, noEOF(err)
 		}
 		_, _ = sum.Write(p)
-		known.sums = append(known.sums, crc32.ChecksumIEEE(p))
+		s.sums = append(s.sums, crc32.ChecksumIEEE(p))
 		if s.release != nil {
 			s.held = append(s.held, slices.Clone(p))
 		}
 	}
-	return known, sum, nil
+	return sum, nil
 }
 
 // noEOF returns the error for a body that ended early.
@@ -160,14 +213,18 @@ func noEOF(err error) error {
 
 // slotStream is a range of a verified slot.
 type slotStream struct {
+	f *fetcher
+	// ctx is that of openSlot. Next has no context of its own, and may have to ask another server.
+	ctx  context.Context
+	info storage.Info
 	sums []uint32 // of the chunks
-	size int64    // of the slot
 	left int64    // bytes of the range
 	skip int64    // bytes of the next chunk before it
+	end  int64    // of the last chunk of the range
 
 	held    [][]byte      // all chunks; nil: they come from body
 	release func()        // ends the use of this memory; may be nil
-	body    io.ReadCloser // from the next chunk on
+	body    io.ReadCloser // from the next chunk on; may be nil
 	chunk   int64         // index of the next one
 	buf     []byte
 	rest    []byte // of the current chunk: verified, and not given yet
@@ -191,7 +248,8 @@ func (s *slotStream) Next(limit int64) (content.Chunk, error) {
 	return content.InMemory(bytes), nil
 }
 
-// advance sets rest to the next chunk, once it has the sum that it has to have.
+// advance sets rest to the next chunk, once it has the sum that it has to have. A server that sends
+// another one is replaced.
 func (s *slotStream) advance() error {
 	switch {
 	case s.left == 0:
@@ -199,17 +257,35 @@ func (s *slotStream) advance() error {
 	case s.held != nil:
 		s.rest = s.held[s.chunk][s.skip:]
 	default:
-		p := s.buf[:min(slotChunk, s.size-s.chunk*slotChunk)]
-		if _, err := io.ReadFull(s.body, p); err != nil {
-			return noEOF(err)
+		p, err := s.readChunk()
+		if errors.Is(err, storage.ErrCRC) {
+			err = s.askOthers(err, func(server storage.Server) error {
+				err := s.fetch(s.chunk*slotChunk, s.end, server)
+				if err == nil {
+					p, err = s.readChunk()
+				}
+				return err
+			})
 		}
-		if crc32.ChecksumIEEE(p) != s.sums[s.chunk] {
-			return fmt.Errorf("%w: the trunk slot has other content now", storage.ErrCRC)
+		if err != nil {
+			return err
 		}
 		s.rest = p[s.skip:]
 	}
 	s.chunk, s.skip = s.chunk+1, 0
 	return nil
+}
+
+// readChunk reads the next chunk from the body and compares its sum.
+func (s *slotStream) readChunk() ([]byte, error) {
+	p := s.buf[:min(slotChunk, s.info.Size-s.chunk*slotChunk)]
+	if _, err := io.ReadFull(s.body, p); err != nil {
+		return nil, noEOF(err)
+	}
+	if crc32.ChecksumIEEE(p) != s.sums[s.chunk] {
+		return nil, fmt.Errorf("%w: the trunk slot has other content now", storage.ErrCRC)
+	}
+	return p, nil
 }
 
 // Close implements stream.
@@ -218,8 +294,14 @@ func (s *slotStream) Close() error {
 		s.release()
 		s.release = nil
 	}
-	if s.body == nil {
-		return nil
+	s.closeBody()
+	return nil
+}
+
+// closeBody ends the download. All that counts was read.
+func (s *slotStream) closeBody() {
+	if s.body != nil {
+		_ = s.body.Close()
+		s.body = nil
 	}
-	return s.body.Close()
 }

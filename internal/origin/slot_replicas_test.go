@@ -1,0 +1,221 @@
+package origin
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"hash/crc32"
+	"io"
+	"slices"
+	"sync"
+	"testing"
+
+	"fastdfs-gateway/internal/checksum"
+	"fastdfs-gateway/internal/contenttest"
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/storage"
+
+	"github.com/stretchr/testify/require"
+)
+
+// replicas is a Protocol of storages that differ in the content of one file. The test sets their
+// order.
+type replicas struct {
+	size    int64
+	content map[storage.Server][]byte // nil: it cannot be reached; no entry: it does not have the file
+
+	mu       sync.Mutex // guards what follows
+	order    []storage.Server
+	excluded []storage.Server
+	asked    []storage.Server // by Open
+	// resumeAt: the first server breaks off there, and the next one sends the rest.
+	resumeAt int64
+}
+
+func (r *replicas) Order(servers []storage.Server) (list []storage.Server) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, s := range r.order {
+		if slices.Contains(servers, s) {
+			list = append(list, s)
+		}
+	}
+	return list
+}
+
+func (r *replicas) Exclude(_ fdfs.FileID, s storage.Server) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.excluded = append(r.excluded, s)
+}
+
+func (*replicas) Recheck(context.Context, storage.FetchRequest, storage.Info, checksum.Sum, []storage.Server,
+	[]storage.Server) (sum checksum.Sum, err error) {
+	return sum, errors.New("slots are no links")
+}
+
+func (r *replicas) Stat(_ context.Context, w storage.FetchRequest, _ []storage.Server) (storage.Info, error) {
+	v, err := storage.VersionOf(w.ID, r.size, 0)
+	return storage.Info{Version: v}, err
+}
+
+// Open implements Protocol: the first server that is not excluded and has the file sends it.
+func (r *replicas) Open(_ context.Context, _ storage.FetchRequest, _ storage.Info, offset, length int64,
+	servers []storage.Server) (io.ReadCloser, error) {
+	servers = r.Order(servers)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	left := slices.DeleteFunc(slices.Clone(servers), func(s storage.Server) bool {
+		return slices.Contains(r.excluded, s)
+	})
+	if len(left) == 0 {
+		left = servers
+	}
+	failure := storage.ErrNotFound
+	var have []storage.Server
+	for _, s := range left {
+		r.asked = append(r.asked, s)
+		switch content, ok := r.content[s]; {
+		case ok && content == nil:
+			failure = storage.ErrNoSource
+		case ok:
+			have = append(have, s)
+		}
+	}
+	if len(have) == 0 {
+		return nil, failure
+	}
+	first := r.content[have[0]][offset : offset+length]
+	if cut := r.resumeAt - offset; len(have) > 1 && cut > 0 && cut < length {
+		first = slices.Concat(first[:cut], r.content[have[1]][r.resumeAt:offset+length])
+		return &sent{io.NopCloser(bytes.NewReader(first)), have[:2]}, nil
+	}
+	return &sent{io.NopCloser(bytes.NewReader(first)), have[:1]}, nil
+}
+
+// sent is a body that names its senders.
+type sent struct {
+	io.ReadCloser
+	from []storage.Server
+}
+
+func (s *sent) Senders() []storage.Server { return s.from }
+
+// The storages of replicas.
+var (
+	damaged = storage.Server{Host: "10.0.0.1"}
+	good    = storage.Server{Host: "10.0.0.2"}
+	other   = storage.Server{Host: "10.0.0.3"}
+)
+
+// slotReplicas is a slot whose content at the damaged storage differs in a byte, and a request for
+// it without a cache.
+func slotReplicas(t *testing.T, size int, order ...storage.Server) (*replicas, []byte, func(a, b int) ([]byte, error)) {
+	o, _ := aSlot(t, size)
+	wrong := bytes.Clone(o.bytes)
+	wrong[size/2] ^= 1
+	r := &replicas{size: int64(size), order: order,
+		content: map[storage.Server][]byte{damaged: wrong, good: o.bytes}}
+	id, err := fdfs.Encode(fdfs.Fields{Group: "group1", Kind: fdfs.KindTrunk, Source: fdfs.Source{10, 0, 0, 1},
+		Created: 1700000000, Size: int64(size), CRC32: crc32.ChecksumIEEE(o.bytes), Ext: "bin",
+		Trunk: fdfs.Trunk{ID: 1, Alloc: uint32(size) + 256}})
+	require.NoError(t, err)
+	a := NewResolver(Options{Protocol: r})
+	t.Cleanup(func() { require.Zero(t, a.o.Running.Load(), "downloads and requests that run") })
+	return r, o.bytes, func(from, length int) ([]byte, error) {
+		req := &Request{ID: id, Client: patient{}}
+		decided := &candidates{servers: []storage.Server{damaged, good, other}}
+		req.File.begin(a, req, a.newFetcher(req, id, false, storage.ErrNoGroup, decided))
+		defer req.File.Close()
+		req.File.info, err = req.File.fetcher.stat(context.Background())
+		require.NoError(t, err)
+		if _, err := req.File.Open(int64(from), int64(length)); err != nil {
+			return nil, err
+		}
+		return contenttest.ReadAll(partOf{&req.File, int64(from)}, int64(length))
+	}
+}
+
+// TestSlotOfDamagedReplica: one storage has other bytes of a slot. The first request already gets
+// the right ones, in each order, and the damaged storage is not asked again.
+func TestSlotOfDamagedReplica(t *testing.T) {
+	for _, size := range []int{5000, maxHeldSlot, 3<<20 + 77} {
+		for name, order := range map[string][]storage.Server{
+			"damaged first": {damaged, good}, "good first": {good, damaged},
+			"one without the file": {other, damaged, good}, "that one between": {damaged, other, good},
+		} {
+			r, want, get := slotReplicas(t, size, order...)
+			got, err := get(0, size)
+			require.NoError(t, err, "%d bytes, %s", size, name)
+			require.True(t, bytes.Equal(want, got), "%d bytes, %s", size, name)
+			require.NotContains(t, r.excluded, good)
+			r.asked = nil
+			got, err = get(size/2, size/3)
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(want[size/2:][:size/3], got))
+			if order[0] != good {
+				require.NotContains(t, r.asked, damaged, "%d bytes, %s", size, name)
+			}
+		}
+	}
+}
+
+// TestSlotOfSeveralSenders: a download that a good storage has begun and a damaged one has ended
+// shows neither to be wrong, nor does the other way round: each is asked alone.
+func TestSlotOfSeveralSenders(t *testing.T) {
+	for _, order := range [][]storage.Server{{good, damaged}, {damaged, good}} {
+		const size = 3 << 20
+		r, want, get := slotReplicas(t, size, order...)
+		r.resumeAt = size / 4
+		if order[0] == damaged {
+			r.resumeAt = size * 3 / 4
+		}
+		got, err := get(0, size)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(want, got))
+		require.NotContains(t, r.excluded, good)
+	}
+}
+
+// TestSlotOfReplicaThatIsDamagedLater: the slot was verified at the good storage. A damaged one
+// that comes first afterwards is replaced within the response.
+func TestSlotOfReplicaThatIsDamagedLater(t *testing.T) {
+	const size = 3<<20 + 77
+	for _, from := range []int{0, size / 2} {
+		r, want, get := slotReplicas(t, size, good, damaged)
+		_, err := get(0, 1)
+		require.NoError(t, err)
+		r.order = []storage.Server{damaged, other, good}
+		got, err := get(from, size-from)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(want[from:], got))
+		require.Equal(t, []storage.Server{damaged}, r.excluded)
+	}
+}
+
+// TestSlotMismatchIsNotRemembered: while the good storage cannot be asked, the slot is not known to
+// be wrong: it is no 404, and served as soon as that storage is back.
+func TestSlotMismatchIsNotRemembered(t *testing.T) {
+	r, want, get := slotReplicas(t, 5000, damaged, good)
+	r.content[good] = nil
+	for range 2 {
+		_, err := get(0, 10)
+		require.ErrorIs(t, err, ErrUnreachable)
+	}
+	r.content[good] = want
+	got, err := get(0, 10)
+	require.NoError(t, err)
+	require.Equal(t, want[:10], got)
+}
+
+// TestSlotMismatchEverywhere: content that matches nowhere is read once at each storage, and then
+// not for a while.
+func TestSlotMismatchEverywhere(t *testing.T) {
+	r, _, get := slotReplicas(t, 5000, damaged, other, good)
+	r.content[good], r.content[other] = r.content[damaged], r.content[damaged]
+	for range 3 {
+		_, err := get(0, 10)
+		require.ErrorIs(t, err, ErrNotFound)
+		require.Len(t, r.asked, 5, "three by the first download, which the first one sends, and then two")
+	}
+}
