@@ -13,12 +13,21 @@ import (
 // namedTest is a test as docs/reliability.md names it: `folder.TestName`.
 var namedTest = regexp.MustCompile("`([a-z/]+)\\.(Test[A-Za-z0-9]+)`")
 
-// TestReliabilityDocument: each fault of docs/reliability.md names tests, and each of them exists.
+// TestReliabilityDocument: each fault and each stand-in of docs/reliability.md names tests, and
+// each of them exists.
 func TestReliabilityDocument(t *testing.T) {
 	t.Parallel()
 	text, err := os.ReadFile("../docs/reliability.md")
 	require.NoError(t, err)
-	_, rest, found := strings.Cut(string(text), "\n## Faults\n")
+	_, rest, found := strings.Cut(string(text), "\n## Stand-ins\n")
+	require.True(t, found)
+	standIns, _, _ := strings.Cut(rest, "\n## ")
+	names := namedTest.FindAllStringSubmatch(standIns, -1)
+	require.GreaterOrEqual(t, len(names), 20)
+	for _, name := range names {
+		requireTest(t, name[1], name[2])
+	}
+	_, rest, found = strings.Cut(string(text), "\n## Faults\n")
 	require.True(t, found)
 	table, _, _ := strings.Cut(rest, "\n## ")
 	rows := 0
