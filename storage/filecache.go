@@ -249,9 +249,10 @@ func (c *FileCache) open(id fdfs.FileID) (*File, error) {
 	}
 	f.checked.Store(now)
 	if c.o.MaxFiles == 0 && c.wantsBody(f) {
-		if g := f.inMemory(c); g != nil {
+		g, err := c.bodyAtOnce(f)
+		if g != nil || err != nil {
 			_ = f.Close() // read only: nothing is lost
-			return g, nil
+			return g, err
 		}
 	}
 	if f.wrong.Load() != nil {

@@ -68,6 +68,9 @@ var (
 	// CRC32. Either the disk damaged it, or a client uploaded a header within a file to read the
 	// slots behind it. Do not ask replicas: they have the same trunk file.
 	ErrSlotContent = errors.New("trunk slot's content does not have the CRC32 of its id")
+	// ErrSlotLimit: a trunk slot was not checked, because many ids of its trunk file failed the
+	// check lately. The slot may be in order: ask again.
+	ErrSlotLimit = errors.New("too many ids of this trunk file had a wrong CRC32 lately")
 	// ErrUnavailable: the store cannot be read: the store path is not mounted, the disk fails,
 	// permission is missing, descriptors ran out.
 	ErrUnavailable = errors.New("store cannot be read")

@@ -119,10 +119,11 @@ func (r *slotReader) read(p []byte, first int64) (int, error) {
 // slotChecker compares the content of slots with their CRC32. It is safe for concurrent use.
 type slotChecker struct {
 	large chan struct{} // holds one value for each slot of more than a chunk that is being read
+	limit *slotLimit    // of checks that fail
 }
 
 func newSlotChecker() *slotChecker {
-	return &slotChecker{large: make(chan struct{}, max(8, 2*runtime.GOMAXPROCS(0)))}
+	return &slotChecker{large: make(chan struct{}, max(8, 2*runtime.GOMAXPROCS(0))), limit: newSlotLimit()}
 }
 
 // begin waits until f may be read, and notes the modification time of the trunk file before that,
@@ -145,7 +146,8 @@ func (s *slotChecker) begin(f *File) (end func(), err error) {
 // check compares the content of f with the CRC32 of its id, in either variant, if f is a trunk
 // slot. It notes the CRC32 of each block, and fills copied, which may be nil, in the same read.
 // No other goroutine uses f yet. The error is ErrSlotContent if the content differs, ErrNotFound if
-// the slot was freed meanwhile, and ErrUnavailable if it cannot be read.
+// the slot was freed meanwhile, ErrUnavailable if it cannot be read, and ErrSlotLimit if it was not
+// checked (slotlimit.go).
 func (s *slotChecker) check(f *File, copied *slotCopy) error {
 	if f.content.Kind != fdfs.KindTrunk {
 		return nil
@@ -155,6 +157,18 @@ func (s *slotChecker) check(f *File, copied *slotCopy) error {
 		return err
 	}
 	defer end()
+	// Inside of begin, so that the checks that waited there know the results of the earlier ones.
+	account, err := s.limit.begin(f)
+	if err != nil {
+		return err
+	}
+	err = compare(f, copied)
+	account(err)
+	return err
+}
+
+// compare reads the content of f, and compares it with the CRC32 of its id.
+func compare(f *File, copied *slotCopy) error {
 	f.slot.sums = make([]uint32, 0, (f.size+slotBlock-1)/slotBlock)
 	// The standard variant takes an eighth of the time of the legacy one, and nearly all files have
 	// it.

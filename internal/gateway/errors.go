@@ -38,6 +38,8 @@ var (
 	errRange       = &refusal{status: 416, reason: "range not satisfiable"}
 	errInternal    = &refusal{status: 500, reason: "internal error"}
 
+	errSlotLimit = &refusal{status: 503, reason: storage.ErrSlotLimit.Error(), retryAfter: time.Second}
+
 	// Files of other hosts:
 	errNotYet  = &refusal{status: 404, reason: "file not found", retryAfter: 5 * time.Second} // still being replicated
 	errGone    = &refusal{status: 499, reason: "client has left"}                             // for the access log
@@ -75,6 +77,8 @@ func refusalOf(err error) *refusal {
 	case errors.Is(err, storage.ErrNotFound), errors.Is(err, storage.ErrNoGroup),
 		errors.Is(err, storage.ErrSlotContent):
 		return errNotFound
+	case errors.Is(err, storage.ErrSlotLimit):
+		return errSlotLimit
 	case errors.Is(err, storage.ErrChanged):
 		return &refusal{status: 503, reason: "the file is changing", retryAfter: time.Second, cause: err}
 	case errors.Is(err, storage.ErrUnavailable):
