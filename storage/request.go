@@ -181,15 +181,19 @@ func (c *Client) askEach(ctx context.Context, servers []Server, q request) (answ
 
 // tally collects the failures of several servers.
 type tally struct {
-	missing int // servers that do not have the file
+	missing error // ErrNotFound if a server does not have the file, ErrSlotLink if it has a link
 	causes  []error
 }
 
 func (t *tally) add(err error) {
 	switch {
 	case err == nil:
+	case errors.Is(err, ErrSlotLink):
+		t.missing = ErrSlotLink
 	case errors.Is(err, ErrNotFound):
-		t.missing++
+		if t.missing == nil {
+			t.missing = ErrNotFound
+		}
 	default:
 		t.causes = append(t.causes, timedOut(err))
 	}
@@ -204,8 +208,8 @@ func (t *tally) err(ctx context.Context) error {
 		}
 	}
 	switch {
-	case len(t.causes) == 0 && t.missing > 0:
-		return ErrNotFound
+	case len(t.causes) == 0 && t.missing != nil:
+		return t.missing
 	case len(t.causes) == 0:
 		t.causes = []error{errNoServers}
 	}
@@ -232,7 +236,8 @@ type Info struct {
 // ErrNoSource: some servers could not be asked, and the others do not have it.
 //
 // A size of a normal or trunk file that differs from the one in its id is a wrong answer, so the
-// next server is asked, unless MayBeLink: then the file is a link.
+// next server is asked, unless MayBeLink: then the file is a link. A link in a trunk file of a
+// storage is ErrSlotLink.
 func (c *Client) Stat(ctx context.Context, r FetchRequest, servers []Server) (Info, error) {
 	r.ID = r.ID.Clone() // a hedged request may still be running when the caller reuses the bytes
 	a, err := c.askEach(ctx, c.Order(servers), request{ask: func(ctx context.Context, m *member) (answer, error) {
@@ -282,6 +287,14 @@ func VersionOf(id fdfs.FileID, size, changed int64) (content.Version, error) {
 	v.ModTime = content.Nanoseconds(id.Created)
 	return v, nil
 }
+
+// ErrSlotLink: a trunk slot holds a link. It is an ErrNotFound. The protocol does not tell the
+// target, so no CRC32 describes the bytes. The header of a slot can be part of an upload: a forged
+// link could lead to a forged header of a file, whose bytes are those of other files.
+var ErrSlotLink = fmt.Errorf("%w: the trunk slot is a link, and its target cannot be verified", ErrNotFound)
+
+// IsSlotLink reports whether a file of a version is a link in a trunk file.
+func IsSlotLink(id fdfs.FileID, v content.Version) bool { return id.Kind == fdfs.KindTrunk && v.Linked }
 
 // MayBeLink reports whether a normal or trunk file whose size differs from the one in its id can be
 // a link: the size in the id of a link in a trunk file is the length of a file name.

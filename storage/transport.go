@@ -92,6 +92,9 @@ func (t *tcpTransport) Stat(ctx context.Context, r FetchRequest) (v content.Vers
 	if err == nil {
 		v, err = VersionOf(r.ID, size, changed)
 	}
+	if err == nil && IsSlotLink(r.ID, v) {
+		err = ErrSlotLink
+	}
 	if err != nil {
 		return v, fmt.Errorf("storage %s: %w", t.server.Addr(), err)
 	}
@@ -111,7 +114,9 @@ func (t *tcpTransport) Open(ctx context.Context, r FetchRequest, part Part) (io.
 		}
 	}
 	offset, skip := part.Offset, int64(0)
-	if inSlot(r.ID, part.Version) {
+	if r.ID.Kind == fdfs.KindTrunk {
+		// Storages before 5.11 ignore the offset in a request for a slot: each answer begins with
+		// the first byte, with the requested length.
 		offset, skip = 0, offset
 	}
 	length := skip + part.Length
@@ -128,14 +133,6 @@ func (t *tcpTransport) Open(ctx context.Context, r FetchRequest, part Part) (io.
 			length)
 	}
 	return &download{conn: conn, skip: skip}, nil
-}
-
-// inSlot reports whether the content is in a trunk slot. Storages before 5.11 ignore the offset in
-// a request for a slot: each answer begins with the first byte, with the requested length. So slots
-// are always requested from their first byte. The target of a link may be a slot too, if it is
-// small enough for one.
-func inSlot(id fdfs.FileID, v content.Version) bool {
-	return id.Kind == fdfs.KindTrunk && (!v.Linked || v.Size <= DefaultMaxSlot)
 }
 
 // compareVersions returns ErrChanged if a server has another version of a file than the wanted one.

@@ -221,17 +221,25 @@ func TestRecheckFails(t *testing.T) {
 	require.NoError(t, s.Close())
 }
 
+// TestTrunkLink: the bytes of a link in a trunk file are not requested, whatever was uploaded as
+// its header.
 func TestTrunkLink(t *testing.T) {
-	r := newRig(t, 1, ClientOptions{})
+	r := newRig(t, 2, ClientOptions{})
 	body := someBytes(4096)
 	link, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: fdfs.Source{127, 0, 0, 11}, Kind: fdfs.KindTrunk,
 		Size:  60,
 		CRC32: 12345, Trunk: fdfs.Trunk{ID: 1, Offset: 256, Alloc: 256}})
 	require.NoError(t, err)
 	r.put(fdfstest.FileSpec{ID: link.String(), Content: body})
-	info := r.stat(link)
-	require.True(t, info.Linked)
-	require.Zero(t, info.CRC32)
-	r.requireContent(link, body)
-	require.Zero(t, r.c.Stats().Rechecks)
+	_, err = r.c.Stat(context.Background(), FetchRequest{ID: link}, r.servers)
+	require.ErrorIs(t, err, ErrSlotLink)
+	require.ErrorIs(t, err, ErrNotFound)
+	v, err := VersionOf(link, int64(len(body)), 0) // as another transport has reported it
+	require.NoError(t, err)
+	_, err = r.c.Open(context.Background(), FetchRequest{ID: link}, Info{Version: v}, 0, v.Size, r.servers)
+	require.ErrorIs(t, err, ErrSlotLink)
+	require.Zero(t, r.Downloads(link).Downloads)
+	for _, h := range r.c.Health() {
+		require.Equal(t, Healthy, h.State)
+	}
 }

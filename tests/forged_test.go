@@ -187,3 +187,31 @@ func TestForgedSlotsOfOtherHosts(t *testing.T) {
 		})
 	}
 }
+
+// TestForgedLinksOfOtherHosts: an uploader can write the header of a link, whose target is another
+// forged header, and storages follow it. They send the files behind that header, with a size that
+// is not the one in the id, so there is no CRC32 to compare. No byte of it reaches a client.
+func TestForgedLinksOfOtherHosts(t *testing.T) {
+	t.Parallel()
+	secret := bytes.Repeat([]byte("secret of another user\n"), 40_000)
+	for name, o := range slotFleets {
+		t.Run(name, func(t *testing.T) {
+			f := startFleet(t, o)
+			for _, size := range []int{500, 5000, len(secret)} {
+				forged, err := fdfs.Encode(fdfs.Fields{Group: "group1", Kind: fdfs.KindTrunk,
+					Source: fdfs.Source{127, 0, 0, 11}, Created: longAgo.Unix(), Size: 60, CRC32: 0x12345678,
+					Trunk: fdfs.Trunk{ID: 1, Offset: uint32(size) * 4096, Alloc: 256}, Ext: "txt"})
+				require.NoError(t, err)
+				put(t, f.cluster, fdfstest.FileSpec{ID: forged.String(), Content: secret[:size]})
+				for _, m := range f.gateways {
+					for _, header := range []string{"Accept: */*", "Range: bytes=100-199", "Range: bytes=-10"} {
+						a := m.get(url(forged), header)
+						require.Equal(t, 404, a.StatusCode, "%d bytes, %s", size, header)
+						require.Equal(t, "file not found\n", string(a.body))
+					}
+				}
+				require.Zero(t, f.cluster.Downloads(forged).Downloads)
+			}
+		})
+	}
+}

@@ -22,6 +22,8 @@ func TestUpstreamHTTP(t *testing.T) {
 	source := fdfs.Source{127, 0, 0, 21}
 	file := s.From(source, "mp4", content)
 	slave := s.Slave(file, "_b", "txt", s.Bytes(500))
+	link := s.TrunkLink(s.Trunk("txt", s.Bytes(5000)))
+	link.ID = aliasOf(t, link.ID, source, 1)
 	conf := strings.Replace(s.Config(withListen([]string{"[open_file_cache]", "valid = 0"})...), "listen = 127.0.0.1:0",
 		"listen = 127.0.0.21:0", 1)
 	origin := serveConfig(t, writeConfig(t, conf))
@@ -32,7 +34,7 @@ func TestUpstreamHTTP(t *testing.T) {
 		writeConfig(t, empty.Config(withListen([]string{"storage_sync_file_max_delay = 900000000", "[gateway]",
 			"upstream = http", "upstream_http_port = " + port, "allow_sources = 127.0.0.21/32", "[cache]",
 			"memory_max = 0"})...)))
-	for _, o := range []storetest.Object{file, slave} {
+	for _, o := range []storetest.Object{file, slave, link} {
 		direct, through := origin.get(o.URL()), p.get(o.URL())
 		require.Equal(t, 200, through.StatusCode, "%s", through.body)
 		require.True(t, bytes.Equal(o.Content, through.body))

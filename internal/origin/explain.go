@@ -115,6 +115,9 @@ func (a *Resolver) explainHosts(ctx context.Context, step Step, w storage.FetchR
 			if holder == nil {
 				holder = &servers[i]
 			}
+		case errors.Is(err, storage.ErrSlotLink):
+			step("host", "%s: has a link in a trunk file, which cannot be verified, so it is not fetched%s",
+				servers[i].Addr(), before)
 		case errors.Is(err, storage.ErrNotFound):
 			step("host", "%s: does not have it%s", servers[i].Addr(), before)
 		default:

@@ -117,10 +117,24 @@ func (w *webServer) Stat(ctx context.Context, r storage.FetchRequest) (v content
 	if err != nil && !r.ID.Immutable() {
 		return v, w.unusable(resp.StatusCode, "no Last-Modified")
 	}
-	if v, err = storage.VersionOf(r.ID, resp.ContentLength, changed.Unix()); err != nil {
+	v, err = storage.VersionOf(r.ID, resp.ContentLength, changed.Unix())
+	if err == nil {
+		err = checkLink(resp, r.ID, v)
+	}
+	if err != nil {
 		err = fmt.Errorf("%s: %w", w.server.Host, err)
 	}
 	return v, err
+}
+
+// checkLink returns storage.ErrSlotLink for a link in a trunk file that no gateway has sent. A
+// gateway follows links to file ids only, and compares the CRC32 of the target. The module compares
+// nothing; its responses have no ETag.
+func checkLink(resp *http.Response, id fdfs.FileID, v content.Version) error {
+	if storage.IsSlotLink(id, v) && resp.Header.Get("ETag") == "" {
+		return storage.ErrSlotLink
+	}
+	return nil
 }
 
 // Open implements storage.Transport by GET. The response contains the version, so no other request
@@ -159,7 +173,7 @@ func (w *webServer) check(resp *http.Response, r storage.FetchRequest, part stor
 		}
 	}
 	if r.ID.Immutable() {
-		return nil
+		return checkLink(resp, r.ID, part.Version)
 	}
 	t, err := http.ParseTime(resp.Header.Get("Last-Modified"))
 	if err != nil {

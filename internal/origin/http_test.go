@@ -287,3 +287,29 @@ func TestHTTPEndsWithItsContext(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	require.Less(t, time.Since(began), testTimeout/2, "the server is waited for until "+testTimeout.String())
 }
+
+// TestHTTPSlotLink: a link in a trunk file is taken from a gateway, whose responses have an ETag,
+// and not from a module, also if another server has reported the version.
+func TestHTTPSlotLink(t *testing.T) {
+	content := bytes.Repeat([]byte("0123456789"), 1000)
+	byGateway := func(_ *http.Request, h http.Header, _ []byte) (string, []byte) {
+		h.Set("ETag", `"m2710-17b8a8b0"`)
+		return "", nil
+	}
+	listeners := listen(t, "127.0.0.31", "127.0.0.32")
+	gateway := newFakeWeb(t, listeners[0], serveFile(content, byGateway))
+	module := newFakeWeb(t, listeners[1], serveFile(content, nil))
+	store := storetest.New(t)
+	link := store.TrunkLink(store.Normal("bin", content))
+	w := storage.FetchRequest{ID: link.ID, Target: link.URL() + "?redirect=1"}
+	o := newOrigin(t, gateway)
+	got, err := fetchAll(o, w, 100, 50, gateway.server)
+	require.NoError(t, err)
+	require.Equal(t, content[100:150], got)
+	_, err = fetchAll(o, w, 100, 50, module.server)
+	require.ErrorIs(t, err, storage.ErrSlotLink)
+	info, err := o.Stat(context.Background(), w, []storage.Server{gateway.server})
+	require.NoError(t, err)
+	_, err = o.Open(context.Background(), w, info, 100, 50, []storage.Server{module.server})
+	require.ErrorIs(t, err, storage.ErrSlotLink)
+}
