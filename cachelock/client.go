@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"strconv"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -81,6 +82,10 @@ type LockOptions struct {
 	// Fair serves waiters in the order of their arrival, over all processes. All users of the lock
 	// must set it.
 	Fair bool
+	// TakeOver releases the lock first if an earlier process with the same Holder has it, as after
+	// a crash; those who wait for the lock are notified. Options.Holder must name one process at a
+	// time. An earlier process that still runs learns the loss at its next renewal or extension.
+	TakeOver bool
 }
 
 // MinTTL is the shortest time to live. A shorter lock expires before its holder has the answer.
@@ -101,6 +106,8 @@ func (o *LockOptions) check(c *Client) error {
 		return invalid("ttl %s is below %s", o.TTL, MinTTL)
 	case o.Owner != "" && o.Fair:
 		return invalid("a reentrant lock cannot be fair")
+	case o.Owner != "" && o.TakeOver:
+		return invalid("a reentrant lock is continued by its owner, and not taken over")
 	}
 	return nil
 }
@@ -165,6 +172,7 @@ type lockRequest struct {
 	waiter   string // name in the queue; empty = does not wait
 	queueTTL time.Duration
 	fair     bool
+	takeOver bool // releases locks of earlier processes with this holder's name
 }
 
 // New returns a client for one Redis: standalone, behind Sentinel, or a Cluster. The caller closes
@@ -234,9 +242,9 @@ func (c *Client) acquire(ctx context.Context, keys []string, o LockOptions) (*Lo
 
 // lockRequest returns the request for keys.
 func (c *Client) lockRequest(keys []string, o *LockOptions) lockRequest {
-	w := lockRequest{keys: keys, ttl: o.TTL, fair: o.Fair, queueTTL: c.queueTTL()}
+	w := lockRequest{keys: keys, ttl: o.TTL, fair: o.Fair, takeOver: o.TakeOver, queueTTL: c.queueTTL()}
 	if o.Owner != "" {
-		w.token, w.hold = "owner "+url.QueryEscape(o.Owner)+":"+c.o.Holder, randomHex()
+		w.token, w.hold = ownerPrefix+url.QueryEscape(o.Owner)+":"+c.o.Holder, randomHex()
 	} else {
 		w.token = c.newToken()
 	}
@@ -328,10 +336,23 @@ func released(h holding) bool {
 	return !errors.Is(err, ErrUnreachable) && !errors.Is(err, ErrCancelled)
 }
 
-// newToken returns 128 random bits and the holder's name.
+// processPart begins the tokens of this process: 64 random bits.
+var processPart = randomHex()[:16]
+
+// ownerPrefix begins the tokens of owners, which name no process.
+const ownerPrefix = "owner "
+
+// newToken returns the name of this process, 64 random bits and the holder's name.
 func (c *Client) newToken() string {
 	text := random()
+	copy(text[:], processPart)
 	return string(text[:]) + ":" + c.o.Holder
+}
+
+// isFormer reports whether a token is that of an earlier process with this holder's name.
+func (c *Client) isFormer(token string) bool {
+	_, holder, _ := strings.Cut(token, ":")
+	return holder == c.o.Holder && !strings.HasPrefix(token, processPart) && !strings.HasPrefix(token, ownerPrefix)
 }
 
 // randomHex returns 128 random bits.

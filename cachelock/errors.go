@@ -38,6 +38,7 @@ type HeldError struct {
 	TTL    time.Duration // remaining time unless it is extended; 0 = not known
 
 	queue string // wait queue to join; "" = that of Key
+	token string // value in Redis
 }
 
 // queueName returns the name of the wait queue to join.
@@ -59,7 +60,7 @@ func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 // heldBy returns the error for the token of another holder.
 func heldBy(key, token string, ttl time.Duration) error {
 	_, holder, _ := strings.Cut(token, ":")
-	return &HeldError{Key: key, Holder: holder, TTL: max(ttl, 0)}
+	return &HeldError{Key: key, Holder: holder, TTL: max(ttl, 0), token: token}
 }
 
 // failed wraps an error of Redis or the network in its kind.

@@ -80,7 +80,7 @@ func (c *Client) Folders(namespace string) (*Folders, error) {
 }
 
 // Acquire acquires a lock on a path. If another lock is in the way, the error is a *HeldError with
-// the path of that lock as its Key. Folder locks are neither reentrant nor fair.
+// the path of that lock as its Key. Folder locks are neither reentrant nor fair, nor taken over.
 func (f *Folders) Acquire(ctx context.Context, path string, mode Mode, o LockOptions) (*Lock, error) {
 	switch mode {
 	case Exclusive:
@@ -108,8 +108,8 @@ func (f *Folders) Begin(ctx context.Context, op Operation, source, target string
 
 // acquire claims each path for its kind.
 func (f *Folders) acquire(ctx context.Context, kinds []kind, paths []string, o LockOptions) (*Lock, error) {
-	if o.Owner != "" || o.Fair {
-		return nil, invalid("a folder lock is neither reentrant nor fair")
+	if o.Owner != "" || o.Fair || o.TakeOver {
+		return nil, invalid("a folder lock is neither reentrant nor fair, and is not taken over")
 	}
 	if err := o.check(f.c); err != nil {
 		return nil, err

@@ -2,6 +2,7 @@ package cachelock
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -100,6 +101,23 @@ func appendNames(names []string, shard, key string) []string {
 }
 
 func (s *redisStore) acquire(ctx context.Context, w lockRequest) (holding, int64, error) {
+	h, fence, err := s.tryAcquire(ctx, w)
+	for range w.keys { // each may be held by an earlier process
+		var held *HeldError
+		if !w.takeOver || !errors.As(err, &held) || !s.c.isFormer(held.token) {
+			break
+		}
+		former := s.newHold(lockRequest{keys: []string{held.Key}, token: held.token})
+		if err := former.release(ctx); err != nil && !errors.Is(err, ErrLost) { // ErrLost: it is free already
+			return nil, 0, err
+		}
+		h, fence, err = s.tryAcquire(ctx, w)
+	}
+	return h, fence, err
+}
+
+// tryAcquire sends one request, as acquire does.
+func (s *redisStore) tryAcquire(ctx context.Context, w lockRequest) (holding, int64, error) {
 	h := s.newHold(w)
 	h.ttl, h.waiter, h.queueTTL = millis(w.ttl), w.waiter, "0"
 	if w.waiter != "" {

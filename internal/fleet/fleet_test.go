@@ -58,7 +58,7 @@ func TestHeldNamesTheHolder(t *testing.T) {
 	heldBy(t, leadRefused(t, b, "key"), "") // no member that b knows
 	know(a, b)
 	heldBy(t, leadRefused(t, b, "key"), "https://10.0.0.1:8887")
-	heldBy(t, leadRefused(t, a, "key"), "") // its own, as from before a restart
+	heldBy(t, leadRefused(t, a, "key"), "") // its own, of another fill
 
 	o.Secret, o.Name = "", "stranger"
 	stranger, err := New(o) // has no way to ask anything

@@ -42,7 +42,10 @@ func (f *Fleet) lead(ctx context.Context, key string) (lease context.Context, re
 	defer cancel()
 	var lock *cachelock.Lock
 	err = f.ask(limited, "take a lease", func(limited context.Context) (err error) {
-		lock, err = f.locks.Acquire(limited, key, cachelock.LockOptions{Renew: true})
+		// A lease from before a restart of this gateway is taken over: nothing would release it.
+		// After HandOver a lease of another process with this name is that of the new process.
+		o := cachelock.LockOptions{Renew: true, TakeOver: !f.handedOver.Load()}
+		lock, err = f.locks.Acquire(limited, key, o)
 		return err
 	})
 	var held *cachelock.HeldError

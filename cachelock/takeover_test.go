@@ -1,0 +1,130 @@
+package cachelock
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/redistest"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// formerToken is a token that an earlier process with a holder's name has made.
+func formerToken(holder string) string { return strings.Repeat("0", 32) + ":" + holder }
+
+// takers are clients with the holder's name "me" whose locks are in one Redis, or in several.
+func takers(t *testing.T) map[string]func(prefix string) (*Client, redis.Cmdable) {
+	rdb := PatientClient(t, redistest.Shared(t))
+	o := Options{Holder: "me", NodeTimeout: time.Minute}
+	return map[string]func(string) (*Client, redis.Cmdable){
+		"redis": func(prefix string) (*Client, redis.Cmdable) {
+			o.Prefix = prefix
+			return New(rdb, o), rdb
+		},
+		"redlock": func(prefix string) (*Client, redis.Cmdable) {
+			o.Prefix = prefix
+			return NewRedlock([]redis.UniversalClient{rdb}, o), rdb
+		},
+	}
+}
+
+// A lock of an earlier process is acquired at once; a lock of this process or of another holder is
+// not taken from it.
+func TestTakeOver(t *testing.T) {
+	t.Parallel()
+	for name, open := range takers(t) {
+		t.Run(name, func(t *testing.T) {
+			c, rdb := open(t.Name())
+			t.Cleanup(func() { require.NoError(t, c.Close()) })
+			o := LockOptions{TTL: time.Hour, TakeOver: true}
+			lockOf := func(key string) string { return c.shardOf(key) + ":lock:" + key }
+			set := func(key, token string) {
+				require.NoError(t, rdb.Set(t.Context(), lockOf(key), token, time.Hour).Err())
+			}
+
+			set("former", formerToken("me"))
+			_, err := c.Acquire(t.Context(), "former", LockOptions{})
+			require.ErrorIs(t, err, ErrHeld, "without TakeOver")
+			lock, err := c.Acquire(t.Context(), "former", o)
+			require.NoError(t, err)
+			require.NotEqual(t, formerToken("me"), rdb.Get(t.Context(), lockOf("former")).Val())
+			_, err = c.Acquire(t.Context(), "former", o)
+			require.ErrorIs(t, err, ErrHeld, "it is a lock of this process now")
+			require.NoError(t, lock.Release(t.Context()))
+
+			for key, token := range map[string]string{
+				"another": formerToken("you"), "longer": formerToken("me too"), "owner": ownerPrefix + "x:me",
+			} {
+				set(key, token)
+				_, err = c.Acquire(t.Context(), key, o)
+				require.ErrorIs(t, err, ErrHeld, key)
+				require.Equal(t, token, rdb.Get(t.Context(), lockOf(key)).Val())
+			}
+		})
+	}
+}
+
+// AcquireAll takes over each of several locks, in one shard and in several.
+func TestTakeOverOfSeveral(t *testing.T) {
+	t.Parallel()
+	rdb := PatientClient(t, redistest.Shared(t))
+	for _, shards := range []int{1, 16} {
+		c := New(rdb, Options{Prefix: t.Name() + randomHex(), Holder: "me", Shards: shards})
+		t.Cleanup(func() { require.NoError(t, c.Close()) })
+		keys := []string{"a", "b", "c", "d"}
+		for _, key := range keys[1:] {
+			require.NoError(t, rdb.Set(t.Context(), c.shardOf(key)+":lock:"+key, formerToken("me"), time.Hour).Err())
+		}
+		lock, err := c.AcquireAll(t.Context(), keys, LockOptions{TakeOver: true})
+		require.NoError(t, err)
+		require.NoError(t, lock.Release(t.Context()))
+	}
+}
+
+// Those who wait for a lock are notified when it is taken over, and get it in their turn.
+func TestTakeOverNotifies(t *testing.T) {
+	t.Parallel()
+	rdb := PatientClient(t, redistest.Shared(t))
+	o := Options{Prefix: t.Name(), Holder: "me", Shards: 1}
+	c := New(rdb, o)
+	o.Holder, o.Poll = "you", time.Hour // only a message wakes it
+	waiting := New(rdb, o)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	t.Cleanup(func() { require.NoError(t, waiting.Close()) })
+	require.NoError(t, rdb.Set(t.Context(), t.Name()+":{0}:lock:k", formerToken("me"), time.Hour).Err())
+	acquired := make(chan error, 1)
+	go func() {
+		lock, err := waiting.Acquire(t.Context(), "k", LockOptions{TTL: time.Hour, Policy: WaitFor(time.Hour)})
+		if err == nil { // it may come before the call that takes the lock over
+			err = lock.Release(t.Context())
+		}
+		acquired <- err
+	}()
+	require.Eventually(t, func() bool {
+		return rdb.ZCard(t.Context(), t.Name()+":{0}:queue:k").Val() == 1
+	}, time.Minute, time.Millisecond, "it waits")
+	lock, err := c.Acquire(t.Context(), "k", LockOptions{TTL: time.Hour, TakeOver: true, Policy: WaitFor(time.Hour)})
+	require.NoError(t, err)
+	require.NoError(t, lock.Release(t.Context()))
+	require.NoError(t, <-acquired)
+}
+
+// An earlier process that still runs learns at its next extension that its lock was taken over, and
+// does not release the lock of the process after it.
+func TestTakeOverIsNoticed(t *testing.T) {
+	t.Parallel()
+	rdb := PatientClient(t, redistest.Shared(t))
+	c := New(rdb, Options{Prefix: t.Name(), Holder: "me"})
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	former, _, err := c.store.acquire(t.Context(),
+		lockRequest{keys: []string{"k"}, token: formerToken("me"), ttl: time.Hour})
+	require.NoError(t, err)
+	lock, err := c.Acquire(t.Context(), "k", LockOptions{TTL: time.Hour, TakeOver: true})
+	require.NoError(t, err)
+	require.ErrorIs(t, former.extend(t.Context(), time.Hour, false), ErrLost)
+	require.ErrorIs(t, former.release(t.Context()), ErrLost)
+	require.NoError(t, lock.Extend(t.Context(), time.Hour))
+	require.NoError(t, lock.Release(t.Context()))
+}

@@ -1,0 +1,72 @@
+package fleet
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/eventually"
+	"fastdfs-gateway/internal/redistest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// leaseFromBefore writes a lease that a gateway had before it was restarted, and returns its value.
+func leaseFromBefore(t *testing.T, f *Fleet, key string) string {
+	t.Helper()
+	holder := f.o.Name
+	if f.o.Advertise != "" {
+		holder = f.records.make(f.o.Advertise)
+	}
+	token := strings.Repeat("0", 32) + ":" + holder
+	require.NoError(t, redistest.Shared(t).Client().Set(t.Context(), f.key("lock:"+key), token, time.Hour).Err())
+	return token
+}
+
+// A gateway takes over the lease that it had before a restart, and leases of others stay theirs. A
+// gateway that waits for the lease sees the new leader.
+func TestLeaseFromBeforeARestart(t *testing.T) {
+	o := fleetOf(redistest.Shared(t).Addr())
+	a, b := member(t, o, 1), member(t, o, 2)
+	know(a, b)
+	leaseFromBefore(t, a, "key")
+	var held *cache.Held
+	require.ErrorAs(t, leadRefused(t, b, "key"), &held)
+	waited := make(chan error, 1)
+	go func() { waited <- held.Wait(t.Context()) }()
+	eventually.True(t, func() bool { return b.Stats().LocksWaiting == 1 }, "b waits")
+
+	var lease leaseOf
+	eventually.True(t, func() bool { // b, which is notified, may look whether it is free at that moment
+		ctx, release, err := a.Lead(t.Context(), "key")
+		lease = leaseOf{ctx, release}
+		return err == nil
+	}, "a leads")
+	heldBy(t, leadRefused(t, b, "key"), "https://10.0.0.1:8887")
+	heldBy(t, leadRefused(t, a, "key"), "") // of this process, for another fill
+	lease.release()
+	require.NoError(t, <-waited)
+	require.NoError(t, lead(t, b, "key").Err())
+}
+
+// Without peers the name of the gateway alone tells that the lease is its own.
+func TestLeaseFromBeforeARestartWithoutPeers(t *testing.T) {
+	o := fleetOf(redistest.Shared(t).Addr())
+	o.Secret, o.Name = "", "alone"
+	f, err := New(o)
+	require.NoError(t, err)
+	defer f.Close()
+	leaseFromBefore(t, f, "key")
+	lead(t, f, "key").release()
+}
+
+// A process that was replaced leaves the leases of the new one alone: it has the same name.
+func TestReplacedProcessTakesOverNoLease(t *testing.T) {
+	f := member(t, fleetOf(redistest.Shared(t).Addr()), 1)
+	start(t, f, (&memory{}).local())
+	f.HandOver()
+	token := leaseFromBefore(t, f, "key") // the new process is one with another token as well
+	heldBy(t, leadRefused(t, f, "key"), "")
+	require.Equal(t, token, redistest.Shared(t).Client().Get(t.Context(), f.key("lock:key")).Val())
+}
