@@ -74,13 +74,16 @@ func TestRemoteSlotUsedAnew(t *testing.T) {
 	}
 }
 
-// attempt is a GET whose body may be cut.
+// attempt is a GET whose body may be cut. The status is 0 if nothing was received.
 func (p *process) attempt(t *testing.T, path, header string) (status int, body []byte) {
 	t.Helper()
 	c := p.in(t).dial()
 	_, err := io.WriteString(c, request("GET", path, header, "Connection: close"))
 	require.NoError(t, err)
 	raw, _ := io.ReadAll(c) // a reset is one way to cut a body
+	if len(raw) == 0 {      // the body was cut before the first buffer was sent, which has the head
+		return 0, nil
+	}
 	_, err = fmt.Sscanf(string(raw), "HTTP/1.1 %d", &status)
 	require.NoError(t, err, "%q", raw)
 	_, body, _ = bytes.Cut(raw, []byte("\r\n\r\n"))
