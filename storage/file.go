@@ -15,8 +15,8 @@ import (
 // concurrent use until Close. A File of a FileCache is shared with other callers, and its content
 // may be in memory.
 //
-// Make a validator (ETag) from CRC32, Size and Created of Content if Content().Immutable(), else
-// from Size and FileTime. Do not use the requested id: that of a link describes the link.
+// Make a validator (ETag) from CRC32 and Created of the requested id and Size unless Mutable, else
+// from Size and FileTime. If Content is a trunk slot, FileTime says nothing: use the id of Content.
 type File struct {
 	disk    *descriptor // nil if the content is in memory
 	body    []byte      // nil if the content is not in memory

@@ -225,7 +225,7 @@ func timedOut(err error) error {
 	return err
 }
 
-// Info is a storage's answer about a file: its version, by VersionOf.
+// Info is a storage's answer about a file: its version, by VersionOf and Version.AsOf.
 type Info struct {
 	content.Version
 	From Server // the storage that answered; none where the version is known otherwise
@@ -253,11 +253,12 @@ func (c *Client) Stat(ctx context.Context, r FetchRequest, servers []Server) (In
 
 // stat asks one server. A complete answer counts for its health, also where it is a wrong one.
 func (c *Client) stat(ctx context.Context, m *member, r FetchRequest) (Info, error) {
+	asked := time.Now()
 	v, err := m.transport.Stat(ctx, r)
 	if err == nil || errors.Is(err, ErrWrong) {
 		c.completed(m, false)
 	}
-	return Info{v, m.server}, err
+	return Info{v.AsOf(asked), m.server}, err
 }
 
 // lastTime is the last second of the year 9999, the latest time that HTTP can express.

@@ -86,7 +86,7 @@ func (s *source) close() {
 //
 // For a file that can change, the version is requested again before Read returns the last bytes; if
 // it has changed, Read returns ErrChanged. Storages report times in whole seconds, so a change that
-// keeps the size, within one second of the change before, is not detected.
+// keeps the size, within one second of the change before, is not detected here, see Version.AsOf.
 //
 // A Stream of a whole normal or trunk file compares the content with the CRC32 in the id before
 // Read returns the last bytes. If it differs, the file is a symbolic link, which storages do not

@@ -137,7 +137,7 @@ func (t *tcpTransport) Open(ctx context.Context, r FetchRequest, part Part) (io.
 
 // compareVersions returns ErrChanged if a server has another version of a file than the wanted one.
 func compareVersions(s Server, got, want content.Version) error {
-	if got.Size == want.Size && got.ModTime == want.ModTime {
+	if got.Resembles(want) {
 		return nil
 	}
 	return fmt.Errorf("%w: storage %s has %d bytes of %s, wanted are %d of %s", ErrChanged, s.Addr(), got.Size,

@@ -120,11 +120,12 @@ func TestDifferencesHeaders(t *testing.T) {
 		require.NotEqual(t, tag, other)
 	})
 	t.Run("ETag follows a file that changes within the second", func(t *testing.T) {
+		now := time.Now().Add(time.Minute).Truncate(time.Second) // no such change is settled
+		require.NoError(t, os.Chtimes(appender.Path, now, now))
 		before := p.in(t).get(appender.URL()).Header
-		later := storetest.Changed.Add(time.Millisecond)
+		later := now.Add(time.Millisecond)
 		require.NoError(t, os.Chtimes(appender.Path, later, later))
 		after := p.in(t).get(appender.URL()).Header
-		require.Equal(t, before.Get("Last-Modified"), after.Get("Last-Modified"))
 		require.NotEqual(t, before.Get("ETag"), after.Get("ETag"))
 	})
 	t.Run("Last-Modified is never in the future", func(t *testing.T) {

@@ -69,7 +69,7 @@ func (c *Cache) getForPeer(ctx context.Context, r PeerRequest) (e Entry, src Sou
 		switch {
 		case freshness == gone:
 			return Entry{}, nil, ErrNotFound
-		case (freshness == fresh || freshness == early) && m.Version != *r.Want:
+		case (freshness == fresh || freshness == early) && !m.Version.Resembles(*r.Want):
 			return Entry{}, nil, ErrChanged
 		case m.Version != *r.Want:
 			m = Meta{Version: *r.Want}

@@ -13,7 +13,7 @@ const SegmentSize = 4 << 20
 // Version identifies the content of a file: equal versions have the same bytes.
 type Version struct {
 	Size    int64  // bytes
-	ModTime int64  // nanoseconds since 1970; see Nanoseconds
+	ModTime int64  // nanoseconds since 1970, whole seconds but for AsOf; see Nanoseconds
 	CRC32   uint32 // IEEE, of the whole content; valid if Immutable and not Linked
 	// Immutable: the content under this name never changes; it can only be deleted.
 	Immutable bool
@@ -23,6 +23,34 @@ type Version struct {
 
 // Time returns ModTime as a time.
 func (v Version) Time() time.Time { return time.Unix(0, v.ModTime) }
+
+// SettleTime is how long ago a file must have changed for the second of its change to tell its
+// versions apart: until then it may change again in that second (RFC 9110 section 8.8.2.2).
+const SettleTime = 2 * time.Second
+
+// IsSettled reports whether a file that changed at a time cannot have another version of the same
+// second any more.
+func IsSettled(changed, now time.Time) bool { return now.Sub(changed) > SettleTime }
+
+// AsOf returns v as the version of a file whose size and second of change were asked for at now or
+// later. If the file can change and is not settled, the version differs from the settled one of the
+// same second, by a nanosecond: bytes that were read early are not taken for those of the last
+// change in that second.
+func (v Version) AsOf(now time.Time) Version {
+	if !v.Immutable && v.Settled() && !IsSettled(v.Time(), now) {
+		v.ModTime++
+	}
+	return v
+}
+
+// Settled reports whether no other version of the file has this size and second of change.
+func (v Version) Settled() bool { return v.Immutable || v.ModTime%int64(time.Second) == 0 }
+
+// Resembles reports whether both versions have the same size and second of change, which is all
+// that other hosts tell.
+func (v Version) Resembles(other Version) bool {
+	return v.Size == other.Size && v.ModTime/int64(time.Second) == other.ModTime/int64(time.Second)
+}
 
 // Whole is the index that stands for all segments of a file together.
 const Whole = -2

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/httprange"
 	"fastdfs-gateway/internal/origin"
@@ -20,6 +21,7 @@ type fileInfo struct {
 	size         int64
 	modTime      time.Time
 	mutable      bool   // its bytes may change under the same id
+	settled      bool   // it is not mutable, or its last change is so old that a second tells its versions apart
 	weak         bool   // tag does not tell all versions apart
 	tag          string // entity-tag of the whole file, quoted, without the mark of a weak one
 	etag         string // the same as a value of ETag
@@ -28,15 +30,23 @@ type fileInfo struct {
 	active       bool // a browser runs scripts in files of the type
 }
 
+// The tag of a file is the same at every gateway, so it is made from what every gateway knows: of
+// the content behind a link that are the id of the link and the size. Other hosts tell times of
+// change in whole seconds. Until a change is settled the tag is one of its own.
+
 // localInfo describes a file of this host.
-func (h *Handler) localInfo(file *storage.File, id fdfs.FileID) *fileInfo {
-	if f, ok := file.Memo().(*fileInfo); ok && f.by == h.mark {
+func (h *Handler) localInfo(file *storage.File, id fdfs.FileID, now time.Time) *fileInfo {
+	settled := !file.Mutable() || content.IsSettled(file.FileTime(), now)
+	if f, ok := file.Memo().(*fileInfo); ok && f.by == h.mark && f.settled == settled {
 		return f
 	}
-	f := &fileInfo{size: file.Size(), modTime: file.ModTime(), mutable: file.Mutable()}
-	if content := file.Content(); content.Immutable() {
-		f.identify(content)
-	} else {
+	f := &fileInfo{size: file.Size(), modTime: file.ModTime(), mutable: file.Mutable(), settled: settled}
+	switch {
+	case !f.mutable:
+		f.identify(id)
+	case file.Content().Kind == fdfs.KindTrunk: // of a slave that is a link
+		f.identify(file.Content())
+	default:
 		f.identifyVersion(file.FileTime())
 	}
 	h.complete(f, id)
@@ -44,18 +54,17 @@ func (h *Handler) localInfo(file *storage.File, id fdfs.FileID) *fileInfo {
 	return f
 }
 
-// remoteInfo describes a file of another host by what its storage says. Times of files that can
-// change have whole seconds there, so their tag is a weak one.
+// remoteInfo describes a file of another host by what its storage says. The tag of a change that is
+// not settled is a weak one, since there may be two in that second.
 func (h *Handler) remoteInfo(file *origin.File, id fdfs.FileID) *fileInfo {
 	if f, ok := file.Memo().(*fileInfo); ok && f.by == h.mark {
 		return f
 	}
 	v := file.Version()
-	f := &fileInfo{size: v.Size, modTime: v.Time(), mutable: !v.Immutable}
-	if v.Immutable && !v.Linked {
+	f := &fileInfo{size: v.Size, modTime: v.Time(), mutable: !v.Immutable, settled: v.Settled(), weak: !v.Settled()}
+	if v.Immutable {
 		f.identify(id)
 	} else {
-		f.weak = true
 		f.identifyVersion(f.modTime)
 	}
 	h.complete(f, id)
@@ -73,18 +82,23 @@ func (h *Handler) complete(f *fileInfo, id fdfs.FileID) {
 	f.lastModified = f.modTime.UTC().AppendFormat(nil, http.TimeFormat)
 }
 
-// identify makes the entity-tag from CRC32, size and time of a content that cannot change.
-func (f *fileInfo) identify(content fdfs.FileID) {
-	b := strconv.AppendUint([]byte{'"'}, uint64(content.CRC32), 16)
+// identify makes the entity-tag from CRC32 and time in an id, and the size of the content, which
+// cannot change under that id. What the CRC32 of a link describes does not matter.
+func (f *fileInfo) identify(id fdfs.FileID) {
+	b := strconv.AppendUint([]byte{'"'}, uint64(id.CRC32), 16)
 	b = strconv.AppendInt(append(b, '-'), f.size, 16)
-	b = strconv.AppendInt(append(b, '-'), content.Created, 16)
+	b = strconv.AppendInt(append(b, '-'), id.Created, 16)
 	f.tag = string(append(b, '"'))
 }
 
-// identifyVersion makes it from the file's own size and time of change.
+// identifyVersion makes it from the file's own size and second of change, with the nanosecond if
+// the change is not settled.
 func (f *fileInfo) identifyVersion(changed time.Time) {
 	b := strconv.AppendInt([]byte(`"m`), f.size, 16)
-	b = strconv.AppendInt(append(b, '-'), changed.UnixNano(), 16)
+	b = strconv.AppendInt(append(b, '-'), changed.Unix(), 16)
+	if !f.settled {
+		b = strconv.AppendInt(append(b, '.'), int64(changed.Nanosecond()), 16)
+	}
 	f.tag = string(append(b, '"'))
 }
 

@@ -340,7 +340,7 @@ func mayBeElsewhere(localErr error) bool {
 
 // foundHere takes over a file of this host.
 func (r *request) foundHere(file *storage.File) {
-	r.file, r.source, r.info = file, sourceLocal, r.h.localInfo(file, r.id)
+	r.file, r.source, r.info = file, sourceLocal, r.h.localInfo(file, r.id, r.now)
 	r.open = true
 	openFiles.of(r.h.o.Metrics).Inc()
 	switch {

@@ -4,8 +4,8 @@ import (
 	"crypto/rand"
 	"net/http"
 	"strconv"
-	"time"
 
+	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/httprange"
 	"fastdfs-gateway/internal/sendfile"
 
@@ -50,22 +50,18 @@ func (r *request) respond() error {
 	return r.choosePieces()
 }
 
-// recently is how long ago a file must have changed for its date to tell its versions apart: dates
-// have whole seconds.
-const recently = 2 * time.Second
-
 // describe sets the validators of the file and the headers that a 304 carries too.
 func (r *request) describe() {
 	f := r.info
 	r.validators = httprange.Validators{
 		ModTime:    f.modTime,
-		StrongDate: !f.mutable || r.now.Sub(f.modTime) > recently,
+		StrongDate: f.settled,
 		WeakTag:    f.weak,
 	}
 	// A clock is off. An answer must not claim a change later than its Date (RFC 9110 section
 	// 8.8.2.1), which may be a second old.
 	if f.modTime.After(r.now) {
-		r.validators.ModTime, r.validators.StrongDate = r.now.Add(-recently), false
+		r.validators.ModTime, r.validators.StrongDate = r.now.Add(-content.SettleTime), false
 	}
 	h := &r.ctx.Response.Header
 	r.validators.ETag = f.tagOf(r.rep.body)

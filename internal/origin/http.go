@@ -179,7 +179,7 @@ func (w *webServer) check(resp *http.Response, r storage.FetchRequest, part stor
 	if err != nil {
 		return w.unusable(resp.StatusCode, "no Last-Modified")
 	}
-	if content.Nanoseconds(t.Unix()) != part.Version.ModTime {
+	if !part.Version.Resembles(content.Version{Size: part.Version.Size, ModTime: content.Nanoseconds(t.Unix())}) {
 		return fmt.Errorf("%s: %w: it is of %s, wanted is %s", w.server.Host, storage.ErrChanged, t.UTC(),
 			part.Version.Time().UTC())
 	}
