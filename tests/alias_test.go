@@ -119,6 +119,25 @@ func TestAliasesAreFetchedOnce(t *testing.T) {
 	}
 }
 
+// TestStoragesAreAskedAsRequested: storages get the id that the client has requested, whichever
+// gateway asks them.
+func TestStoragesAreAskedAsRequested(t *testing.T) {
+	t.Parallel()
+	f := startFleet(t, fleetOptions{gateways: 2})
+	f.cluster.SetExactIDs()
+	content := randomContent(5000)
+	for range 8 { // owned by either
+		id := put(t, f.cluster, fdfstest.FileSpec{Group: "group1", Kind: fdfs.KindTrunk, Content: content, Ext: "bin",
+			Created: longAgo})
+		for _, m := range f.gateways {
+			a := m.get(url(id))
+			require.Equal(t, 200, a.StatusCode, "%s: %s", id, a.body)
+			require.Equal(t, content, a.body)
+		}
+		require.Equal(t, 1, f.cluster.Downloads(id).Downloads)
+	}
+}
+
 // TestAliasesOfAFolder: a purge of a folder reaches all ids of the files in it.
 func TestAliasesOfAFolder(t *testing.T) {
 	t.Parallel()

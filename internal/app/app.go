@@ -192,8 +192,8 @@ func (a *App) waited(d time.Duration) { a.lockWait.Observe(d.Seconds()) }
 
 // sourceForPeer makes what fetches a file for another gateway; peers are served after the first
 // handler was made.
-func (a *App) sourceForPeer(file string) (cache.Source, error) {
-	return a.parts.Load().origin.SourceForPeer(file)
+func (a *App) sourceForPeer(file, asked string) (cache.Source, error) {
+	return a.parts.Load().origin.SourceForPeer(file, asked)
 }
 
 // moved counts the bytes that the cache has moved out of the heap.

@@ -87,7 +87,7 @@ type Options struct {
 	Wait   time.Duration // how long the lease of a gateway is waited for that cannot be read from; default 30 s
 	// Source makes what fetches a file for another gateway; ErrNotHere where this gateway is not
 	// to. Default: for none.
-	Source func(file string) (Source, error)
+	Source func(file, asked string) (Source, error)
 	// VerifyFirst reports whether the whole content of a file is compared with its CRC32 before its
 	// first byte is given out, and the size in bytes that the name of such a file claims. It is no
 	// link. Default: for none.
@@ -111,7 +111,7 @@ func (o *Options) setDefaults() {
 		o.VerifyFirst = func(string) (int64, bool) { return 0, false }
 	}
 	if o.Source == nil {
-		o.Source = func(string) (Source, error) { return nil, ErrNotHere }
+		o.Source = func(string, string) (Source, error) { return nil, ErrNotHere }
 	}
 	if o.Fleet == nil {
 		o.Fleet = Alone{}

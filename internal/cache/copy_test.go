@@ -14,7 +14,7 @@ import (
 
 // A segment that another gateway reads stays where it is, and its bytes are not copied on the way.
 func TestPeerReadsInPlace(t *testing.T) {
-	c := newCache(t, Options{Memory: 64 << 20, Source: func(file string) (Source, error) {
+	c := newCache(t, Options{Memory: 64 << 20, Source: func(file, _ string) (Source, error) {
 		return originOf(file), nil
 	}})
 	o := newOrigin(testFile(1), SegmentSize)

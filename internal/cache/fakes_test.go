@@ -429,7 +429,7 @@ func gateways(t *testing.T, f *fleet, n int, o Options) (list []*Cache) {
 		m := &member{f: f, name: string(rune('a' + i))}
 		own := o
 		own.Fleet = m
-		own.Source = func(file string) (Source, error) { return originOf(file), nil }
+		own.Source = func(file, _ string) (Source, error) { return originOf(file), nil }
 		c := newCache(t, own)
 		f.do(func() { f.caches[m.name], f.names = c, append(f.names, m.name) })
 		list = append(list, c)

@@ -88,6 +88,8 @@ type PeerRequest struct {
 	// Copy: the gateway gives what it has stored, and is not waited for. Otherwise it fetches what
 	// it lacks.
 	Copy bool
+	// Asked is that of the Source of the gateway that asks.
+	Asked string `json:",omitempty"`
 }
 
 // Fleet is what the cache asks of the other gateways. Its methods may be called from many

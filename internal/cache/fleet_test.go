@@ -216,7 +216,7 @@ func TestDifferentRanks(t *testing.T) {
 			for name, names := range map[string][]string{"a": {"b", "c", ""}, "b": {"c", "a", ""},
 				"c": {"a", "b", ""}} {
 				c := newCache(t, Options{Fleet: &otherRank{&member{f: f, name: name}, names},
-					Source: func(string) (Source, error) { return o, nil }})
+					Source: func(string, string) (Source, error) { return o, nil }})
 				f.caches[name] = c
 				list = append(list, c)
 			}

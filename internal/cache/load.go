@@ -221,7 +221,7 @@ func (c *Cache) awaitHolder(f *fill, held *Held, keep bool, waitBudget time.Dura
 
 // loadFromPeer gets what is missing from another gateway; copied, what that has stored.
 func (c *Cache) loadFromPeer(f *fill, peer string, copied bool) error {
-	r := PeerRequest{Key: f.key, Offset: f.received(), MaxAge: f.maxAge, Copy: copied}
+	r := PeerRequest{Key: f.key, Offset: f.received(), MaxAge: f.maxAge, Copy: copied, Asked: askedBy(f.src)}
 	room := c.followRoom
 	if copied {
 		room = c.leadRoom

@@ -33,7 +33,7 @@ func TestOwnerCutOff(t *testing.T) {
 			o.v.Immutable = false
 			list := gateways(t, newFleet(), 2, Options{})
 			requireWhole(t, o, get(background, list[0], o))
-			list[0].o.Source = func(string) (Source, error) { return cutOff{o}, nil }
+			list[0].o.Source = func(string, string) (Source, error) { return cutOff{o}, nil }
 			before := o.stats.Load()
 			switch name {
 			case "changed":

@@ -74,10 +74,10 @@ func (c *Cache) getForPeer(ctx context.Context, r PeerRequest) (e Entry, src Sou
 		case m.Version != *r.Want:
 			m = Meta{Version: *r.Want}
 		}
-		src, err = c.o.Source(r.Key.File)
+		src, err = c.o.Source(r.Key.File, r.Asked)
 		return Entry{File: r.Key.File, Version: *r.Want, meta: m}, src, err
 	}
-	if src, err = c.o.Source(r.Key.File); err != nil {
+	if src, err = c.o.Source(r.Key.File, r.Asked); err != nil {
 		return Entry{}, nil, err
 	}
 	o := GetOptions{Hint: NoHint, MaxAge: r.MaxAge, forPeer: true}

@@ -15,9 +15,9 @@ import (
 //     id. It has neither the source nor the high half of the size word, in which FastDFS puts
 //     random bits.
 //
-// The canonical id of a file has M00/ and, for a trunk file, NoSource and no random bits. Storages
-// accept it as they accept all other ids of the file. Caches and verdicts are kept by it, and
-// purges are applied to it, so that all ids of a file mean the same there.
+// The canonical id of a file has M00/ and, for a trunk file, NoSource and no random bits. Caches and
+// verdicts are kept by it, and purges are applied to it, so that all ids of a file mean the same
+// there. Storages are asked for the id as it was requested.
 
 // NoSource is the source in canonical ids of trunk files: an address that no host has.
 var NoSource = Source{255, 255, 255, 255}
@@ -58,6 +58,9 @@ func (id *FileID) makeCanonical(scratch []byte) []byte {
 	if id.Kind == KindTrunk {
 		id.SizeWord = flagRandom | flagTrunk | id.SizeWord&(1<<32-1)
 		canonicalHead(b[len(b)-len(id.Name):], id.Created)
+	}
+	if id.Asked == "" {
+		id.Asked = id.Logic
 	}
 	s := unsafe.String(unsafe.SliceData(b), len(b))
 	id.Group, id.Logic, id.Name = s[:len(id.Group)], s[len(id.Group)+1:], s[len(s)-len(id.Name):]

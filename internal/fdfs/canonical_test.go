@@ -26,6 +26,7 @@ func TestCanonicalTrunk(t *testing.T) {
 	id := mustParse(t, trunkID)
 	want := id.Canonical()
 	require.Equal(t, id.Source, want.Source, "it still says whom to ask first")
+	require.Equal(t, AppendFile(nil, id), AppendFile(nil, want.Clone().Canonical()), "storages get the requested name")
 	parsed := mustParse(t, want.String())
 	require.Equal(t, id.SlotHeader(), parsed.SlotHeader())
 	require.Equal(t, id.DiskName(), parsed.DiskName())
@@ -92,7 +93,11 @@ func TestCanonicalOthers(t *testing.T) {
 		}
 		old := mustParse(t, strings.Replace(text, "/M00/", "/", 1))
 		require.NotEqual(t, text, old.String())
-		require.Equal(t, id, old.Canonical(), "an id without Mxx/")
+		known := old.Canonical()
+		require.Equal(t, old.Logic, known.Asked)
+		require.Equal(t, AppendFile(nil, id), AppendFile(nil, known), "storages want Mxx/")
+		known.Asked = ""
+		require.Equal(t, id, known, "an id without Mxx/")
 	}
 	room := MaxLogic - len(normalID) + len("group1/")
 	for _, extra := range []int{room, room + 1, room + 4} {

@@ -115,6 +115,15 @@ type FileID struct {
 	CRC32     uint32 // IEEE; of the content if Immutable, else of older content
 	Trunk     Trunk  // zero unless Kind is KindTrunk
 	SizeWord  uint64 // bytes 8-15, including flags and random bits
+	Asked     string // Logic before MakeCanonical changed it; empty: it did not
+}
+
+// AsAsked returns id with the Logic that it had before MakeCanonical.
+func (id FileID) AsAsked() FileID {
+	if id.Asked != "" {
+		id.Logic = id.Asked
+	}
+	return id
 }
 
 // TrueName returns the path below <store path>/data: HH/LL/name. A trunk file has no file of this
@@ -173,6 +182,7 @@ func (id FileID) CloneText() (clone FileID, text string) {
 	id.Group = s[:len(id.Group)]
 	id.Logic = s[len(id.Group)+1:]
 	id.Name = s[len(s)-len(id.Name):]
+	id.Asked = strings.Clone(id.Asked)
 	return id, s
 }
 

@@ -111,9 +111,14 @@ func AppendGroup(dst []byte, group string) []byte {
 	return append(dst, make([]byte, max(0, groupSize-len(group)))...)
 }
 
-// AppendFile appends a group and a logic filename: the body of CmdFileInfo.
+// AppendFile appends a group and a logic filename: the body of CmdFileInfo. The name is the one that
+// was requested, with Mxx/.
 func AppendFile(dst []byte, id FileID) []byte {
-	return append(AppendGroup(dst, id.Group), id.Logic...)
+	name := id.Logic
+	if len(id.Asked) == len(id.Logic) { // else it has no Mxx/, which storages want
+		name = id.Asked
+	}
+	return append(AppendGroup(dst, id.Group), name...)
 }
 
 // AppendDownload appends the body of CmdDownload: offset u64, length u64 (0 = to the end), group,

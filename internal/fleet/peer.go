@@ -22,7 +22,7 @@ import (
 // 8446), on a listener of its own ([peer] listen).
 //
 //	GET /entry/FILE
-//	Fdfs-Request: {"Key":{"File":"","Index":0},"Want":null,"Offset":0,"MaxAge":0,"Copy":false,"Purge":0}
+//	Fdfs-Request: {"Key":{"File":"","Index":0},"Want":null,"Offset":0,"MaxAge":0,"Copy":false,"Asked":"","Purge":0}
 //
 // asks for an entry as cache.PeerRequest says; the name of the file is in the path alone. Purge is
 // the last purge that the asking gateway has applied. Times are nanoseconds. The answers:
@@ -149,7 +149,8 @@ func parseEntryRequest(from *http.Request) (*entryRequest, error) {
 	case from.Method != http.MethodGet, !ok, from.URL.RawQuery != "", r.Key.File != "", string(again) != text,
 		file == "", len(file) > maxFile, r.Key.Index < cache.Whole, r.Offset < 0,
 		r.Offset > cache.SegmentSize && r.Key.Index != cache.Whole,
-		r.MaxAge < 0, r.MaxAge > maxAge, r.Purge < 0, r.Purge > maxFence, r.Want != nil && r.Want.Size < 0:
+		r.MaxAge < 0, r.MaxAge > maxAge, r.Purge < 0, r.Purge > maxFence, r.Want != nil && r.Want.Size < 0,
+		len(r.Asked) > maxFile:
 		return nil, errRequest
 	}
 	r.Key.File = file

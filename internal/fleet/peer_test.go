@@ -48,7 +48,7 @@ func serveAs(t testing.TB, o Options, open PeerOpener) *gateway {
 	served := make(chan error, 1)
 	if open == nil {
 		g.cache, err = cache.New(cache.Options{Memory: 64 << 20, Fleet: g.Fleet,
-			Source: func(string) (cache.Source, error) { return g.storage, nil }})
+			Source: func(string, string) (cache.Source, error) { return g.storage, nil }})
 		require.NoError(t, err)
 		t.Cleanup(func() { require.NoError(t, g.cache.Close()) })
 		go func() { served <- g.ServePeers(ln, g.cache.PeerOpen) }()

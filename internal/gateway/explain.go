@@ -74,8 +74,7 @@ func (h *Handler) Explain(ctx context.Context, urlOrID string, now time.Time) Ex
 	} else {
 		e.step("token", "accepted")
 	}
-	logic := id.Logic
-	if id = id.Canonical(); id.Logic != logic {
+	if id = id.Canonical(); id.Asked != "" && id.Asked != id.Logic {
 		e.step("known as", "%s, like all ids of this file", id)
 	}
 	localErr := h.explainLocal(&e, id)
@@ -86,7 +85,7 @@ func (h *Handler) Explain(ctx context.Context, urlOrID string, now time.Time) Ex
 		r := refusalOf(localErr)
 		return e.end(r.status, "%s", r.reason)
 	}
-	q := origin.Request{ID: id, Logic: logic, Now: now, Redirected: t.params.redirected(), Token: t.params.token,
+	q := origin.Request{ID: id, Now: now, Redirected: t.params.redirected(), Token: t.params.token,
 		Timestamp: t.params.ts}
 	out := h.o.Origin.Explain(ctx, &q, localErr, e.step)
 	status, text := 200, out.Text

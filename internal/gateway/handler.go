@@ -132,7 +132,6 @@ type request struct {
 	now    time.Time
 	target target
 	id     fdfs.FileID // canonical, once the token is checked
-	logic  string      // of id as the client has written it
 	name   []byte      // scratch for the text of id
 	file   *storage.File
 	open   bool      // file is open: from find until the answer is out, unless it is in memory
@@ -218,7 +217,6 @@ func (r *request) serve() error {
 	if served, err := r.checkToken(); served || err != nil {
 		return err
 	}
-	r.logic = r.id.Logic
 	r.name = r.id.MakeCanonical(r.name)
 	err = r.findAndRespond()
 	// between the question for its size and the download, or since the check of a trunk slot;
@@ -411,7 +409,7 @@ func (r *request) finish(bytes int64, firstByte time.Time, err error) {
 		r.h.o.Access.write(entryOf(r, bytes, err))
 	}
 	h := r.h
-	r.ctx, r.id, r.logic, r.file, r.info = nil, fdfs.FileID{}, "", nil, nil
+	r.ctx, r.id, r.file, r.info = nil, fdfs.FileID{}, nil, nil
 	r.stale = false
 	r.remote.Reset()
 	r.target = target{scratch: r.target.scratch[:0]}

@@ -34,7 +34,7 @@ var _ Origin = (*origin.Resolver)(nil)
 func (r *request) findRemote(localErr error) (answered bool, err error) {
 	q, p := &r.remote, &r.target.params
 	q.ID, q.Now, q.Redirected, q.Port = r.id, r.now, p.redirected(), localPort(r.ctx.LocalAddr())
-	q.Logic, q.Token, q.Timestamp = r.logic, p.token, p.ts
+	q.Token, q.Timestamp = p.token, p.ts
 	host, err := r.h.o.Origin.Find(q, localErr)
 	if err != nil {
 		return false, err
@@ -79,9 +79,7 @@ func (r *request) location(host string) []byte {
 		b = strconv.AppendInt(append(b, ':'), int64(port), 10)
 	}
 	targets := origin.Targets{Prefix: o.URLPrefix, Group: o.GroupInURL}
-	id := r.id
-	id.Logic = r.logic
-	return targets.AppendRedirect(b, id, r.target.query)
+	return targets.AppendRedirect(b, r.id.AsAsked(), r.target.query)
 }
 
 // localPort is the port that a connection came in on; 0 for a unix socket.

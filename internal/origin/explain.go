@@ -57,7 +57,7 @@ func (a *Resolver) Explain(ctx context.Context, r *Request, localErr error, step
 	if a.o.Cache != nil {
 		w.Target = a.o.Targets.Fetch(id, nil, nil, now)
 	} else {
-		w.Target = a.o.Targets.Fetch(r.asWritten(), r.Token, r.Timestamp, now)
+		w.Target = a.o.Targets.Fetch(r.ID.AsAsked(), r.Token, r.Timestamp, now)
 	}
 	holder, failure := a.explainHosts(ctx, step, w, c.servers)
 	if isFresh && !known.Gone {

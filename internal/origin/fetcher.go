@@ -32,7 +32,10 @@ type fetcher struct {
 	candidates *candidates
 }
 
-var _ cache.Source = (*fetcher)(nil)
+var (
+	_ cache.Source    = (*fetcher)(nil)
+	_ cache.Requested = (*fetcher)(nil)
+)
 
 // newFetcher makes one for the cache; id is a copy of its own. bySource is that of the key by which
 // the cache knows the file. c is nil when nothing is decided yet.
@@ -76,10 +79,17 @@ func (f *fetcher) Unlisted() bool {
 	return len(servers) > 0 && servers[0].Stranger
 }
 
-// SourceForPeer makes what fetches a file for another gateway. It is cache.ErrNotHere for the
-// groups of this host: that gateway asks their storages itself.
-func (a *Resolver) SourceForPeer(file string) (cache.Source, error) {
+// Asked implements cache.Requested: the logic filename as the client has requested it.
+func (f *fetcher) Asked() string { return f.wanted.ID.Asked }
+
+// SourceForPeer makes what fetches a file for another gateway; asked is the Asked of the Source
+// there. It is cache.ErrNotHere for the groups of this host: that gateway asks their storages
+// itself.
+func (a *Resolver) SourceForPeer(file, asked string) (cache.Source, error) {
 	id, bySource, err := fdfs.ParseKey(file)
+	if err == nil && asked != "" {
+		id, err = askedAs(id, asked)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", cache.ErrNotHere, err)
 	}
@@ -92,6 +102,18 @@ func (a *Resolver) SourceForPeer(file string) (cache.Source, error) {
 		return nil, fmt.Errorf("%w: %w", cache.ErrNotHere, c.err)
 	}
 	return f, nil
+}
+
+// askedAs returns the id with another logic filename, if both are ids of the same file.
+func askedAs(id fdfs.FileID, asked string) (fdfs.FileID, error) {
+	other, err := fdfs.ParseLogic(id.Group, asked)
+	if err != nil {
+		return fdfs.FileID{}, err
+	}
+	if other = other.Canonical(); other.Logic != id.Logic {
+		return fdfs.FileID{}, fmt.Errorf("%w: it is no id of %q", fdfs.ErrKey, id)
+	}
+	return other, nil
 }
 
 // youngNegativeTTL is how long "no such file" of a storage holds while replication may still bring
@@ -210,7 +232,7 @@ func (f *fetcher) moved(ctx context.Context, err error) bool {
 func (f *fetcher) want() storage.FetchRequest {
 	w := f.wanted
 	if f.a.usesWeb() && w.Target == "" {
-		w.Target = f.a.o.Targets.Fetch(w.ID, nil, nil, time.Now())
+		w.Target = f.a.o.Targets.Fetch(w.ID.AsAsked(), nil, nil, time.Now())
 	}
 	return w
 }

@@ -123,7 +123,6 @@ type Client interface {
 // that it is a part of.
 type Request struct {
 	ID               fdfs.FileID // canonical; its strings are good while the request is
-	Logic            string      // as the client has written it: Token is for it; empty = that of ID
 	Now              time.Time
 	Redirected       bool   // another server has sent the request here: it is never sent on
 	Port             int    // that it came in on; 0 = none
@@ -133,15 +132,6 @@ type Request struct {
 	File File // that Find has found
 
 	name []byte // scratch
-}
-
-// asWritten is the id with the path that the client has written.
-func (r *Request) asWritten() fdfs.FileID {
-	id := r.ID
-	if r.Logic != "" {
-		id.Logic = r.Logic
-	}
-	return id
 }
 
 // Reset forgets all but the Client. The File must be closed.
@@ -208,7 +198,7 @@ func (a *Resolver) isCached(r *Request, localErr error) bool {
 func (a *Resolver) wanted(r *Request, id fdfs.FileID) storage.FetchRequest {
 	w := storage.FetchRequest{ID: id, Port: r.Port}
 	if a.usesWeb() {
-		w.Target = a.o.Targets.Fetch(r.asWritten(), r.Token, r.Timestamp, r.Now)
+		w.Target = a.o.Targets.Fetch(r.ID.AsAsked(), r.Token, r.Timestamp, r.Now)
 	}
 	return w
 }

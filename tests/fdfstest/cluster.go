@@ -88,6 +88,7 @@ type Cluster struct {
 	addressSize  int
 	onePort      bool
 	oldLists     bool
+	exactIDs     atomic.Bool
 	started      time.Time
 	turn         atomic.Uint64 // storages take turns in answers
 

@@ -244,7 +244,16 @@ func (c *Cluster) file(text string) *file {
 	return c.files[canonical(id)]
 }
 
-func canonical(id fdfs.FileID) string { return id.Canonical().String() }
+// SetExactIDs makes storages find a file only by the id under which it was stored, and by no alias.
+func (c *Cluster) SetExactIDs() { c.exactIDs.Store(true) }
+
+// canonical is the name by which a file is kept. The zero FileID names none.
+func canonical(id fdfs.FileID) string {
+	if id.Logic == "" {
+		return ""
+	}
+	return id.Canonical().String()
+}
 
 // joinMetadata is metadata as it travels, ordered by name.
 func joinMetadata(values map[string]string) []byte {

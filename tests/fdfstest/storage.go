@@ -79,6 +79,9 @@ func (s *Storage) find(body []byte) (*file, byte) {
 		return nil, StatusInvalid
 	}
 	if f := s.cluster.file(s.group.name + "/" + logic); f != nil && f.isOn(s) {
+		if s.cluster.exactIDs.Load() && f.id.Logic != logic {
+			return nil, StatusNotFound
+		}
 		return f, 0
 	}
 	return nil, StatusNotFound
