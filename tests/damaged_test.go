@@ -32,9 +32,9 @@ func TestDamagedReplica(t *testing.T) {
 		"web servers, without a cache":    {300_000, true, noCache},
 		"without a cache, in memory once": {5000, false, noCache},
 	} {
+		content := s.Bytes(test.size) // not in the subtests, which run at the same time
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			content := s.Bytes(test.size)
 			wrong := bytes.Clone(content)
 			wrong[test.size/2] ^= 1
 			c := cluster(t, fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: "group1", Count: 2}}})

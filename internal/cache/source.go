@@ -37,8 +37,9 @@ type Source interface {
 	Recheck(ctx context.Context, v Version, sum checksum.Sum, senders []string) (again checksum.Sum, err error)
 }
 
-// Requested is a Source that reports the name by which the file was requested. The gateway that fetches
-// it for another one asks storages by that name too. Empty: by the name in the key of the entry.
+// Requested is a Source that reports the name by which the file was requested. The gateway that
+// fetches it for another one asks storages by that name too. Empty: by the name in the key of the
+// entry.
 type Requested interface{ Asked() string }
 
 // askedBy returns the Asked of a Source.

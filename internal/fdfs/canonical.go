@@ -15,9 +15,9 @@ import (
 //     id. It has neither the source nor the high half of the size word, in which FastDFS puts
 //     random bits.
 //
-// The canonical id of a file has M00/ and, for a trunk file, NoSource and no random bits. Caches and
-// verdicts are kept by it, and purges are applied to it, so that all ids of a file mean the same
-// there. Storages are asked for the id as it was requested.
+// The canonical id of a file has M00/ and, for a trunk file, NoSource and no random bits. Caches
+// and verdicts are kept by it, and purges are applied to it, so that all ids of a file mean the
+// same there. Storages are asked for the id as it was requested.
 
 // NoSource is the source in canonical ids of trunk files: an address that no host has.
 var NoSource = Source{255, 255, 255, 255}

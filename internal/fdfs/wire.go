@@ -111,8 +111,8 @@ func AppendGroup(dst []byte, group string) []byte {
 	return append(dst, make([]byte, max(0, groupSize-len(group)))...)
 }
 
-// AppendFile appends a group and a logic filename: the body of CmdFileInfo. The name is the one that
-// was requested, with Mxx/.
+// AppendFile appends a group and a logic filename: the body of CmdFileInfo. The name is the one
+// that was requested, with Mxx/.
 func AppendFile(dst []byte, id FileID) []byte {
 	name := id.Logic
 	if len(id.Asked) == len(id.Logic) { // else it has no Mxx/, which storages want
