@@ -1,0 +1,203 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+	"time"
+)
+
+// fleet is the gateways of a test and what they share.
+type fleet struct {
+	ttl time.Duration
+
+	mu        sync.Mutex
+	names     []string // in rank, for every key
+	caches    map[string]*Cache
+	leases    map[string]*lease
+	down      bool
+	cut       map[string]bool // gateways that no other one reaches
+	dead      map[string]bool
+	stopped   map[string]bool // they are silent
+	noPeers   bool
+	behind    map[string]Match // purges that a gateway applies before it answers the next request of a peer
+	calls     int64            // of Lead and Wait
+	leadCalls int64
+	opens     int64
+}
+
+func newFleet() *fleet {
+	return &fleet{ttl: 10 * time.Second, caches: map[string]*Cache{}, leases: map[string]*lease{},
+		cut: map[string]bool{}, dead: map[string]bool{}, stopped: map[string]bool{}}
+}
+
+func (f *fleet) do(work func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	work()
+}
+
+// member is the fleet as one gateway sees it.
+type member struct {
+	f    *fleet
+	name string
+}
+
+var _ Fleet = (*member)(nil)
+
+type lease struct {
+	m      *member
+	key    string
+	ctx    context.Context
+	cancel context.CancelFunc
+	free   chan struct{} // closed when it is over
+}
+
+// enter is called with mu held.
+func (m *member) enter() error {
+	m.f.calls++
+	if m.f.down || m.f.dead[m.name] {
+		return ErrFleetDown
+	}
+	return nil
+}
+
+func (m *member) Rank(_ string, n int) (ranked []string) {
+	m.f.mu.Lock()
+	defer m.f.mu.Unlock()
+	if m.f.noPeers {
+		return nil
+	}
+	for _, name := range m.f.names[:min(n, len(m.f.names))] {
+		if name == m.name {
+			name = ""
+		}
+		ranked = append(ranked, name)
+	}
+	return ranked
+}
+
+func (m *member) Lead(_ context.Context, key string) (context.Context, func(), error) {
+	m.f.mu.Lock()
+	defer m.f.mu.Unlock()
+	m.f.leadCalls++
+	if err := m.enter(); err != nil {
+		return nil, nil, err
+	}
+	if l := m.f.leases[key]; l != nil {
+		held := &Held{Wait: func(ctx context.Context) error { return m.wait(ctx, key) }}
+		if !m.f.noPeers {
+			held.Holder = l.m.name
+		}
+		return nil, nil, held
+	}
+	l := &lease{m: m, key: key, free: make(chan struct{})}
+	l.ctx, l.cancel = context.WithCancel(context.Background())
+	m.f.leases[key] = l
+	return l.ctx, func() { m.f.do(func() { m.f.end(l) }) }, nil
+}
+
+func (m *member) wait(ctx context.Context, key string) error {
+	m.f.mu.Lock()
+	err, l := m.enter(), m.f.leases[key]
+	m.f.mu.Unlock()
+	if err != nil || l == nil {
+		return err
+	}
+	select {
+	case <-l.free:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// reach tells whether a peer can be reached.
+func (m *member) reach(peer string) error {
+	m.f.mu.Lock()
+	defer m.f.mu.Unlock()
+	if m.f.dead[peer] || m.f.cut[peer] || m.f.cut[m.name] {
+		return fmt.Errorf("%w: connection refused", ErrNotHere)
+	}
+	return nil
+}
+
+// pingTimeout is when the connection to a silent gateway ends.
+const pingTimeout = 2 * time.Second
+
+func (m *member) Open(ctx context.Context, peer string, r PeerRequest) (Meta, io.ReadCloser, error) {
+	if err := m.reach(peer); err != nil {
+		return Meta{}, nil, err
+	}
+	m.f.mu.Lock()
+	m.f.opens++
+	c := m.f.caches[peer]
+	match, behind := m.f.behind[peer]
+	delete(m.f.behind, peer)
+	m.f.mu.Unlock()
+	if behind {
+		c.Purge(match)
+	}
+	meta, s, err := c.PeerOpen(ctx, r)
+	if err != nil || s == nil {
+		return meta, nil, err
+	}
+	return meta, &wire{ReadCloser: s, ctx: ctx, reach: func() error { return m.reach(peer) }, silent: func() bool {
+		m.f.mu.Lock()
+		defer m.f.mu.Unlock()
+		return m.f.stopped[peer]
+	}}, nil
+}
+
+// wire is a stream between two gateways.
+type wire struct {
+	io.ReadCloser
+	ctx    context.Context
+	reach  func() error
+	silent func() bool
+}
+
+func (w *wire) Read(p []byte) (int, error) {
+	n, err := w.ReadCloser.Read(p)
+	if reached := w.reach(); reached != nil {
+		return 0, reached
+	}
+	if w.silent() {
+		return 0, errors.Join(sleep(w.ctx, pingTimeout), errors.New("no answer to a ping"))
+	}
+	return n, err
+}
+
+// end is called with mu held.
+func (f *fleet) end(l *lease) {
+	if f.leases[l.key] == l {
+		delete(f.leases, l.key)
+		close(l.free)
+	}
+	l.cancel()
+}
+
+// expire ends the leases of a gateway.
+func (f *fleet) expire(name string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for key, l := range f.leases {
+		if l.m.name == name {
+			delete(f.leases, key)
+			close(l.free)
+			l.cancel()
+		}
+	}
+}
+
+// kill ends a gateway as kill -9 does. Its leases stay until they expire.
+func (f *fleet) kill(name string) {
+	f.mu.Lock()
+	f.dead[name] = true
+	c := f.caches[name]
+	f.mu.Unlock()
+	_ = c.Close()
+	time.AfterFunc(f.ttl, func() { f.expire(name) })
+}
