@@ -7,6 +7,7 @@ import (
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/checksum"
+	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/redistest"
 	"fmt"
 	"io"
@@ -52,7 +53,7 @@ func (o *origin) set(data []byte) {
 func (o *origin) now() ([]byte, cache.Version) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	return o.data, cache.Version{Size: int64(len(o.data)), ModTime: 1 + o.changes}
+	return o.data, cache.Version{Size: int64(len(o.data)), ModTime: content.Nanoseconds(1 + o.changes)}
 }
 
 func (o *origin) Stat(context.Context) (cache.Version, error) {
