@@ -289,7 +289,7 @@ func VersionOf(id fdfs.FileID, size, changed int64) (content.Version, error) {
 	return v, nil
 }
 
-// ErrSlotLink: a trunk slot holds a link. It is an ErrNotFound. The protocol does not tell the
+// ErrSlotLink is the ErrNotFound of a trunk slot that holds a link. The protocol does not tell the
 // target, so no CRC32 describes the bytes. The header of a slot can be part of an upload: a forged
 // link could lead to a forged header of a file, whose bytes are those of other files.
 var ErrSlotLink = fmt.Errorf("%w: the trunk slot is a link, and its target cannot be verified", ErrNotFound)
