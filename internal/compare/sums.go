@@ -90,20 +90,9 @@ func (s *Sums) All() []Sum {
 		all = append(all, *sum)
 	}
 	slices.SortFunc(all, func(a, b Sum) int {
-		return cmp.Or(boolCompare(a.Known != "", b.Known != ""), cmp.Compare(b.Paths, a.Paths),
-			cmp.Compare(a.Known, b.Known), cmp.Compare(a.Extension, b.Extension), cmp.Compare(a.Old, b.Old),
-			cmp.Compare(a.New, b.New))
+		return cmp.Or(cmp.Compare(min(1, len(a.Known)), min(1, len(b.Known))),
+			cmp.Compare(b.Paths, a.Paths), cmp.Compare(a.Known, b.Known), cmp.Compare(a.Extension, b.Extension),
+			cmp.Compare(a.Old, b.Old), cmp.Compare(a.New, b.New))
 	})
 	return all
-}
-
-// boolCompare orders false before true.
-func boolCompare(a, b bool) int {
-	switch {
-	case a == b:
-		return 0
-	case b:
-		return -1
-	}
-	return 1
 }
