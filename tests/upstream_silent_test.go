@@ -102,9 +102,9 @@ func TestWebServerSaysNothing(t *testing.T) {
 		"in the middle, without a cache": {20 << 20, 1 << 20, []string{"[cache]", "memory_max = 0"},
 			"download goes on"},
 	} {
+		content := s.Bytes(test.size) // not in the subtests, which run at the same time
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			content := s.Bytes(test.size)
 			c := cluster(t, fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: "group1", Count: 2}}})
 			id := put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: content, Ext: "bin", Created: longAgo,
 				Kind: fdfs.KindNormal})
