@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"fastdfs-gateway/internal/panics"
+	"fastdfs-gateway/internal/process/panics"
 
 	"github.com/redis/go-redis/v9"
 )

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/cachelock"
-	"fastdfs-gateway/internal/redistest"
+	"fastdfs-gateway/internal/testing/redistest"
 
 	"github.com/stretchr/testify/require"
 )

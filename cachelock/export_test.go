@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/redistest"
+	"fastdfs-gateway/internal/testing/redistest"
 	"fastdfs-gateway/lua"
 
 	"github.com/redis/go-redis/v9"

@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/eventually"
-	"fastdfs-gateway/internal/redistest"
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/internal/testing/redistest"
 	"fastdfs-gateway/lua"
 
 	"github.com/redis/go-redis/v9"

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"fastdfs-gateway/internal/panics"
+	"fastdfs-gateway/internal/process/panics"
 )
 
 // Lock is a lock that is held until it is released or lost. It is safe for concurrent use.

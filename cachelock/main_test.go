@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"fastdfs-gateway/cachelock"
-	"fastdfs-gateway/internal/redistest"
+	"fastdfs-gateway/internal/testing/redistest"
 )
 
 func TestMain(m *testing.M) {

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/cachelock"
-	"fastdfs-gateway/internal/redistest"
+	"fastdfs-gateway/internal/testing/redistest"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"

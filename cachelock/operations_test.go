@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"fastdfs-gateway/internal/redistest"
+	"fastdfs-gateway/internal/testing/redistest"
 
 	"github.com/stretchr/testify/require"
 )

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"fastdfs-gateway/internal/panics"
+	"fastdfs-gateway/internal/process/panics"
 
 	"github.com/redis/go-redis/v9"
 )

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/cachelock"
-	"fastdfs-gateway/internal/eventually"
+	"fastdfs-gateway/internal/testing/eventually"
 
 	"github.com/stretchr/testify/require"
 )

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/redistest"
+	"fastdfs-gateway/internal/testing/redistest"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"

@@ -9,8 +9,8 @@ import (
 
 	"fastdfs-gateway/cachelock"
 	"fastdfs-gateway/cachelock/locktest"
-	"fastdfs-gateway/internal/eventually"
-	"fastdfs-gateway/internal/redistest"
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/internal/testing/redistest"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"fastdfs-gateway/internal/panics"
+	"fastdfs-gateway/internal/process/panics"
 )
 
 // All calls of this process that wait for the same lock are in one wait queue, and only its head

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"sync"
 
-	"fastdfs-gateway/internal/sys"
+	"fastdfs-gateway/internal/process/sys"
 
 	"golang.org/x/sys/unix"
 )

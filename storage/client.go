@@ -11,11 +11,11 @@ import (
 	"sync"
 	"time"
 
-	"fastdfs-gateway/internal/backoff"
-	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/panics"
-	"fastdfs-gateway/internal/stall"
+	"fastdfs-gateway/internal/fdfs/backoff"
+	"fastdfs-gateway/internal/fdfs/checksum"
+	"fastdfs-gateway/internal/process/panics"
+	"fastdfs-gateway/storage/client/stall"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 )

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"fastdfs-gateway/internal/sys"
+	"fastdfs-gateway/internal/process/sys"
 
 	"golang.org/x/sys/unix"
 )

@@ -5,7 +5,7 @@ import (
 	"io"
 	"sync/atomic"
 
-	"fastdfs-gateway/internal/sys"
+	"fastdfs-gateway/internal/process/sys"
 
 	"golang.org/x/sys/unix"
 )

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/stall"
+	"fastdfs-gateway/storage/client/stall"
 	"fastdfs-gateway/tests/fdfstest"
 
 	"github.com/stretchr/testify/require"

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/sys"
+	"fastdfs-gateway/internal/process/sys"
 )
 
 // bookkeeping is the approximate overhead of a file in memory in bytes: the File, its id, its memo,

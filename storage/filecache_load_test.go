@@ -11,8 +11,8 @@ import (
 	"time"
 	"unsafe"
 
-	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/testing/eventually"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"

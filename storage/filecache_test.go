@@ -9,9 +9,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"fastdfs-gateway/internal/checksum"
-	"fastdfs-gateway/internal/contenttest"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/fdfs/checksum"
+	"fastdfs-gateway/internal/testing/contenttest"
 
 	"github.com/stretchr/testify/require"
 )

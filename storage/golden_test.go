@@ -12,8 +12,8 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/contenttest"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/testing/contenttest"
 
 	"github.com/stretchr/testify/require"
 )

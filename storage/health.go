@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"fastdfs-gateway/internal/backoff"
+	"fastdfs-gateway/internal/fdfs/backoff"
 )
 
 // State is the health of a storage by its latest answers.

@@ -11,8 +11,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/fdfstest"
 
 	"github.com/stretchr/testify/require"

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/sys"
+	"fastdfs-gateway/internal/process/sys"
 
 	"golang.org/x/sys/unix"
 )

@@ -10,10 +10,10 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/backoff"
 	"fastdfs-gateway/internal/content"
-	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/fdfs/backoff"
+	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/fdfstest"
 
 	"github.com/stretchr/testify/require"

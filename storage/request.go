@@ -10,7 +10,7 @@ import (
 
 	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/panics"
+	"fastdfs-gateway/internal/process/panics"
 )
 
 // blameAfter is how long a server may keep a request waiting before the end of the caller's

@@ -7,9 +7,9 @@ import (
 	"runtime"
 	"sync"
 
-	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/sys"
+	"fastdfs-gateway/internal/fdfs/checksum"
+	"fastdfs-gateway/internal/process/sys"
 )
 
 // The file id gives the offset of a trunk slot. A client that uploads a file which contains a slot

@@ -5,8 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"fastdfs-gateway/internal/arena"
 	"fastdfs-gateway/internal/content"
+	"fastdfs-gateway/internal/content/arena"
 	"fastdfs-gateway/internal/fdfs"
 )
 

@@ -10,9 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/arena"
-	"fastdfs-gateway/internal/contenttest"
+	"fastdfs-gateway/internal/content/arena"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/testing/contenttest"
 
 	"github.com/stretchr/testify/require"
 )

@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/contenttest"
+	"fastdfs-gateway/internal/demo/storewriter"
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/storewriter"
+	"fastdfs-gateway/internal/testing/contenttest"
 
 	"github.com/stretchr/testify/require"
 )

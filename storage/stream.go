@@ -9,8 +9,8 @@ import (
 	"slices"
 	"time"
 
-	"fastdfs-gateway/internal/checksum"
-	"fastdfs-gateway/internal/stall"
+	"fastdfs-gateway/internal/fdfs/checksum"
+	"fastdfs-gateway/storage/client/stall"
 )
 
 // triesPerServer is how often a Stream asks one server for bytes.

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
-	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/fdfs/checksum"
 )
 
 const (

@@ -7,8 +7,8 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/fdfs/checksum"
 	"fastdfs-gateway/tests/fdfstest"
 
 	"github.com/stretchr/testify/require"

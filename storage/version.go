@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 
-	"fastdfs-gateway/internal/sys"
+	"fastdfs-gateway/internal/process/sys"
 )
 
 // FastDFS changes the bytes of appenders in place, so a response could mix two versions under the

@@ -10,56 +10,57 @@ import (
 
 // layers are those of docs/architecture.md: a package imports only from layers below its own.
 var layers = map[string]int{
-	"cmd/gateway":              6,
-	"packaging/mkdist":         6,
-	"internal/app":             5,
-	"internal/gateway":         4,
-	"internal/admin":           4,
-	"internal/fleet":           3,
-	"internal/origin":          3,
-	"cachelock/locktest":       3, // a suite for tests
-	"storage":                  2,
-	"internal/demo":            3,
-	"internal/storewriter":     2,
-	"internal/compare":         2,
-	"internal/cache":           2,
-	"cachelock":                2,
-	"tracker":                  2,
-	"internal/fdfs":            1,
-	"internal/listen":          1,
-	"internal/upgrade":         2,
-	"internal/backoff":         0,
-	"internal/config":          2,
-	"internal/httprange":       1,
-	"internal/hangup":          1,
-	"internal/httpguard":       1,
-	"internal/sendfile":        1,
-	"internal/logfile":         1,
-	"internal/confine":         1,
-	"internal/checksum":        1,
-	"internal/arena":           0,
-	"internal/content":         0,
-	"internal/contenttest":     1, // for tests
-	"internal/panics":          0,
-	"internal/status":          1,
-	"internal/sys":             0,
-	"internal/help":            0,
-	"internal/stall":           1,
-	"internal/cache/tier":      1,
-	"internal/cache/cachetest": 2, // a suite for tests
-	"internal/redistest":       1, // servers for tests
-	"internal/eventually":      0, // for tests
-	"antisteal":                1,
-	"lua":                      1,
+	"cmd/gateway":                    6,
+	"packaging/mkdist":               6,
+	"internal/app":                   5,
+	"internal/gateway":               4,
+	"internal/admin":                 4,
+	"internal/fleet":                 3,
+	"internal/origin":                3,
+	"cachelock/locktest":             3, // a suite for tests
+	"storage":                        2,
+	"internal/demo":                  3,
+	"internal/demo/storewriter":      2,
+	"internal/compare":               2,
+	"internal/cache":                 2,
+	"cachelock":                      2,
+	"tracker":                        2,
+	"internal/fdfs":                  1,
+	"internal/process/listen":        1,
+	"internal/process/upgrade":       2,
+	"internal/fdfs/backoff":          0,
+	"internal/config":                2,
+	"internal/httpserver/httprange":  1,
+	"internal/httpserver/disconnect": 1,
+	"internal/httpserver/guard":      1,
+	"internal/httpserver/sendfile":   1,
+	"internal/process/logfile":       1,
+	"internal/process/sandbox":       1,
+	"internal/fdfs/checksum":         1,
+	"internal/content/arena":         0,
+	"internal/content":               0,
+	"internal/testing/contenttest":   1, // for tests
+	"internal/process/panics":        0,
+	"internal/admin/status":          1,
+	"internal/process/sys":           0,
+	"internal/help":                  0,
+	"storage/client/stall":           1,
+	"internal/cache/tier":            1,
+	"internal/testing/cachetest":     2, // a suite for tests
+	"internal/testing/redistest":     1, // servers for tests
+	"internal/testing/eventually":    0, // for tests
+	"antisteal":                      1,
+	"lua":                            1,
 }
 
 // owners are the only packages that may know a library or package, and the packages below it.
 var owners = map[string][]string{
 	"github.com/valyala/fasthttp":     {"internal/gateway"},
 	"fastdfs-gateway/internal/config": {"cmd/gateway", "internal/app"},
-	"github.com/landlock-lsm":         {"internal/confine"},
+	"github.com/landlock-lsm":         {"internal/process/sandbox"},
 	"gopkg.in/ini.v1":                 {"internal/config"},
-	"github.com/redis/go-redis":       {"cachelock", "internal/fleet", "internal/redistest", "cachelock/locktest"},
+	"github.com/redis/go-redis":       {"cachelock", "internal/fleet", "internal/testing/redistest",
+		"cachelock/locktest"},
 }
 
 // TestLayers holds the imports of every package to the table.

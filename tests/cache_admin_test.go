@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/crowd"
 	"fastdfs-gateway/tests/fdfstest"
 

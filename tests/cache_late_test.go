@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/eventually"
+	"fastdfs-gateway/internal/testing/eventually"
 )
 
 // Gateways do not wait for ever: for Redis half a second, for each other and for storages a few.

@@ -18,8 +18,8 @@ import (
 
 	"fastdfs-gateway/antisteal"
 	"fastdfs-gateway/cachelock"
-	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/crowd"
 	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/lab"

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/redistest"
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/internal/testing/redistest"
 	"fastdfs-gateway/tests/crowd"
 	"fastdfs-gateway/tests/fdfstest"
 

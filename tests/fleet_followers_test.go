@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache"
-	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
 	peers "fastdfs-gateway/internal/fleet"
-	"fastdfs-gateway/internal/redistest"
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/internal/testing/redistest"
 	"fastdfs-gateway/tests/lab"
 
 	"github.com/stretchr/testify/require"

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/eventually"
-	"fastdfs-gateway/internal/redistest"
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/internal/testing/redistest"
 	"fastdfs-gateway/tests/crowd"
 
 	"github.com/stretchr/testify/require"

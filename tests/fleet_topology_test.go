@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/redistest"
+	"fastdfs-gateway/internal/testing/redistest"
 	"fastdfs-gateway/tests/crowd"
 
 	"github.com/stretchr/testify/require"

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"fastdfs-gateway/internal/eventually"
-	"fastdfs-gateway/internal/redistest"
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/internal/testing/redistest"
 	"fastdfs-gateway/tests/lab"
 	"fastdfs-gateway/tests/storetest"
 

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"testing"
 
-	"fastdfs-gateway/internal/eventually"
+	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/lab"
 	"fastdfs-gateway/tests/storetest"
 

@@ -24,7 +24,7 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/eventually"
+	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/lab"
 	"fastdfs-gateway/tests/storetest"
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"fastdfs-gateway/internal/eventually"
-	"fastdfs-gateway/internal/redistest"
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/internal/testing/redistest"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/stretchr/testify/require"

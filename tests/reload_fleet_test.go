@@ -15,9 +15,9 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/redistest"
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/internal/testing/redistest"
 	"fastdfs-gateway/tests/lab"
 
 	"github.com/stretchr/testify/require"

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"fastdfs-gateway/internal/redistest"
+	"fastdfs-gateway/internal/testing/redistest"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/stretchr/testify/require"

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/content"
-	"fastdfs-gateway/internal/eventually"
+	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/storetest"
 

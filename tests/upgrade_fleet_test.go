@@ -11,7 +11,7 @@ import (
 	"sync"
 	"testing"
 
-	"fastdfs-gateway/internal/eventually"
+	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/fdfstest"
 
 	"github.com/redis/go-redis/v9"

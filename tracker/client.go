@@ -28,8 +28,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"fastdfs-gateway/internal/backoff"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/fdfs/backoff"
 )
 
 // Options of a Client. The zero value of each field means its default.

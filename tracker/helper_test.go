@@ -18,8 +18,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"fastdfs-gateway/internal/backoff"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/fdfs/backoff"
 	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/lab"
 )

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/panics"
+	"fastdfs-gateway/internal/process/panics"
 )
 
 // maxServers bounds the storages of all groups together.

@@ -16,9 +16,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"fastdfs-gateway/internal/backoff"
-	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/fdfs/backoff"
+	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/fdfstest"
 )
 

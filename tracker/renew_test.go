@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"fastdfs-gateway/internal/backoff"
+	"fastdfs-gateway/internal/fdfs/backoff"
 
 	"github.com/stretchr/testify/require"
 )

@@ -4,8 +4,8 @@ import (
 	"sync"
 	"time"
 
-	"fastdfs-gateway/internal/backoff"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/fdfs/backoff"
 )
 
 // server is one tracker with its addresses and its health.

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/app"
-	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/fdfs/checksum"
 )
 
 // inspection is what can be read out of one file id, in the form of -json.

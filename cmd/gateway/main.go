@@ -15,7 +15,7 @@ import (
 	"strings"
 
 	"fastdfs-gateway/internal/config"
-	"fastdfs-gateway/internal/upgrade"
+	"fastdfs-gateway/internal/process/upgrade"
 )
 
 // Exit codes: scripts rely on them.

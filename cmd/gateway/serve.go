@@ -7,8 +7,8 @@ import (
 	"syscall"
 
 	"fastdfs-gateway/internal/app"
-	"fastdfs-gateway/internal/listen"
-	"fastdfs-gateway/internal/upgrade"
+	"fastdfs-gateway/internal/process/listen"
+	"fastdfs-gateway/internal/process/upgrade"
 )
 
 // runServe serves until it is told to stop.

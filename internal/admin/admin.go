@@ -19,7 +19,7 @@ import (
 	"strings"
 	"time"
 
-	"fastdfs-gateway/internal/status"
+	"fastdfs-gateway/internal/admin/status"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"

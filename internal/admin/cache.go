@@ -13,7 +13,7 @@ import (
 	"time"
 	"unicode"
 
-	"fastdfs-gateway/internal/panics"
+	"fastdfs-gateway/internal/process/panics"
 )
 
 // PurgeTarget says which files a purge is about: exactly one of its fields is set.

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"fastdfs-gateway/internal/panics"
+	"fastdfs-gateway/internal/process/panics"
 )
 
 // Access says who may use the admin listener.

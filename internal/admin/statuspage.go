@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"strings"
 
-	"fastdfs-gateway/internal/status"
+	"fastdfs-gateway/internal/admin/status"
 )
 
 // statusPage is the page for the person on call:

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/status"
+	"fastdfs-gateway/internal/admin/status"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/admin"
-	"fastdfs-gateway/internal/eventually"
-	"fastdfs-gateway/internal/listen"
-	"fastdfs-gateway/internal/redistest"
-	"fastdfs-gateway/internal/status"
+	"fastdfs-gateway/internal/admin/status"
+	"fastdfs-gateway/internal/process/listen"
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/internal/testing/redistest"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/stretchr/testify/require"

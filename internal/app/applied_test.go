@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"testing"
 
-	"fastdfs-gateway/internal/eventually"
-	"fastdfs-gateway/internal/redistest"
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/internal/testing/redistest"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"

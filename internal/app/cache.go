@@ -13,8 +13,8 @@ import (
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/fleet"
-	"fastdfs-gateway/internal/logfile"
 	"fastdfs-gateway/internal/origin"
+	"fastdfs-gateway/internal/process/logfile"
 
 	"golang.org/x/sys/unix"
 )

@@ -18,7 +18,7 @@ import (
 	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/fleet"
-	"fastdfs-gateway/internal/logfile"
+	"fastdfs-gateway/internal/process/logfile"
 )
 
 // fleetTimeout is how long a start or a reload waits for Redis, to apply purges that were missed.

@@ -7,10 +7,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fastdfs-gateway/internal/admin/status"
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/gateway"
-	"fastdfs-gateway/internal/logfile"
-	"fastdfs-gateway/internal/status"
+	"fastdfs-gateway/internal/process/logfile"
 )
 
 // logs are the two logs of an instance.

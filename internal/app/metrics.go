@@ -7,7 +7,7 @@ import (
 	"fastdfs-gateway/internal/fleet"
 	"fastdfs-gateway/internal/gateway"
 	"fastdfs-gateway/internal/origin"
-	"fastdfs-gateway/internal/panics"
+	"fastdfs-gateway/internal/process/panics"
 	"fastdfs-gateway/storage"
 
 	"github.com/prometheus/client_golang/prometheus"

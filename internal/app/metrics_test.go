@@ -9,7 +9,7 @@ import (
 	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/fleet"
 	"fastdfs-gateway/internal/origin"
-	"fastdfs-gateway/internal/panics"
+	"fastdfs-gateway/internal/process/panics"
 	"fastdfs-gateway/storage"
 
 	"github.com/prometheus/client_golang/prometheus"

@@ -16,7 +16,7 @@ import (
 	"fastdfs-gateway/internal/fleet"
 	"fastdfs-gateway/internal/gateway"
 	"fastdfs-gateway/internal/origin"
-	"fastdfs-gateway/internal/panics"
+	"fastdfs-gateway/internal/process/panics"
 	"fastdfs-gateway/storage"
 
 	"github.com/coreos/go-systemd/v22/daemon"

@@ -19,9 +19,9 @@ import (
 
 	"fastdfs-gateway/internal/admin"
 	"fastdfs-gateway/internal/cache"
-	"fastdfs-gateway/internal/checksum"
-	"fastdfs-gateway/internal/eventually"
-	"fastdfs-gateway/internal/redistest"
+	"fastdfs-gateway/internal/fdfs/checksum"
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/internal/testing/redistest"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/stretchr/testify/require"

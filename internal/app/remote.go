@@ -13,8 +13,8 @@ import (
 
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/logfile"
 	"fastdfs-gateway/internal/origin"
+	"fastdfs-gateway/internal/process/logfile"
 	"fastdfs-gateway/storage"
 	"fastdfs-gateway/tracker"
 )

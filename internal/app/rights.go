@@ -10,7 +10,7 @@ import (
 	"strings"
 
 	"fastdfs-gateway/internal/config"
-	"fastdfs-gateway/internal/confine"
+	"fastdfs-gateway/internal/process/sandbox"
 
 	"golang.org/x/sys/unix"
 )
@@ -23,7 +23,7 @@ type rights struct {
 	sockets []string // unix sockets that it removes at the end
 
 	// These are set by Start before it serves.
-	domain  *confine.Domain // nil = no Landlock
+	domain  *sandbox.Domain // nil = no Landlock
 	off     string          // why there is no Landlock; empty = there is
 	problem string          // of Landlock, for an operator; empty = none
 	warned  bool            // that names cannot be looked up any more
@@ -31,7 +31,7 @@ type rights struct {
 
 // dropRights gives up the rights that only opening the listeners needs.
 func (a *App) dropRights(cfg *config.Config) error {
-	if err := confine.NoNewPrivileges(); err != nil {
+	if err := sandbox.NoNewPrivileges(); err != nil {
 		return err
 	}
 	a.rights.sockets = a.sockets()
@@ -39,11 +39,11 @@ func (a *App) dropRights(cfg *config.Config) error {
 	if name == "" {
 		return nil
 	}
-	u, err := confine.LookupUser(name)
+	u, err := sandbox.LookupUser(name)
 	if err != nil {
 		return fmt.Errorf("user in [gateway]: %w", err)
 	}
-	if confine.IsRoot() {
+	if sandbox.IsRoot() {
 		if err := a.giveSockets(u.UID, u.GID); err != nil {
 			return err
 		}
@@ -75,7 +75,7 @@ func (a *App) warnOfRights(cfg *config.Config) {
 
 // rootProblem is the warning that a gateway started by this account has all rights.
 func rootProblem(cfg *config.Config) []config.Problem {
-	if !confine.IsRoot() || cfg.Gateway.User != "" {
+	if !sandbox.IsRoot() || cfg.Gateway.User != "" {
 		return nil
 	}
 	return []config.Problem{{File: cfg.File, Severity: config.Warning, Key: "gateway.user",
@@ -105,10 +105,10 @@ func (a *App) restrict() {
 		return
 	}
 	_, _ = x509.SystemCertPool() // is read once in a process; without one, each handshake says so
-	domain, err := confine.Restrict(append(rulesOf(cfg, c.sockets), systemRules...), os.Getenv("NOTIFY_SOCKET"))
+	domain, err := sandbox.Restrict(append(rulesOf(cfg, c.sockets), systemRules...), os.Getenv("NOTIFY_SOCKET"))
 	if err != nil {
 		c.off = err.Error()
-		if !errors.Is(err, confine.ErrUnsupported) {
+		if !errors.Is(err, sandbox.ErrUnsupported) {
 			c.problem = "This process is not kept from other files: " + c.off
 			a.log.Warn("this process is not kept from other files", "err", err)
 		}
@@ -169,31 +169,31 @@ func (r *rights) replaced(cfg *config.Config) error {
 
 // systemRules are what the Go runtime, the resolver of names, the metrics and the checks of a
 // reload read.
-var systemRules = []confine.Rule{
-	{Path: "/proc", Access: confine.Read}, // Landlock hides memory, descriptors and environment of other processes
-	{Path: "/sys/kernel/mm", Access: confine.Read},
-	{Path: "/sys/fs/cgroup", Access: confine.Read},
-	{Path: "/etc/resolv.conf", Access: confine.Read},
-	{Path: "/run/systemd/resolve", Access: confine.Read}, // where resolv.conf often leads
-	{Path: "/run/resolvconf", Access: confine.Read},
-	{Path: "/etc/hosts", Access: confine.Read},
-	{Path: "/etc/nsswitch.conf", Access: confine.Read},
-	{Path: "/etc/services", Access: confine.Read},
-	{Path: "/etc/passwd", Access: confine.Read},
-	{Path: "/etc/group", Access: confine.Read},
-	{Path: "/etc/localtime", Access: confine.Read},
-	{Path: "/usr/share/zoneinfo", Access: confine.Read},
+var systemRules = []sandbox.Rule{
+	{Path: "/proc", Access: sandbox.Read}, // Landlock hides memory, descriptors and environment of other processes
+	{Path: "/sys/kernel/mm", Access: sandbox.Read},
+	{Path: "/sys/fs/cgroup", Access: sandbox.Read},
+	{Path: "/etc/resolv.conf", Access: sandbox.Read},
+	{Path: "/run/systemd/resolve", Access: sandbox.Read}, // where resolv.conf often leads
+	{Path: "/run/resolvconf", Access: sandbox.Read},
+	{Path: "/etc/hosts", Access: sandbox.Read},
+	{Path: "/etc/nsswitch.conf", Access: sandbox.Read},
+	{Path: "/etc/services", Access: sandbox.Read},
+	{Path: "/etc/passwd", Access: sandbox.Read},
+	{Path: "/etc/group", Access: sandbox.Read},
+	{Path: "/etc/localtime", Access: sandbox.Read},
+	{Path: "/usr/share/zoneinfo", Access: sandbox.Read},
 }
 
 // rulesOf are the rules that a configuration needs.
-func rulesOf(cfg *config.Config, sockets []string) []confine.Rule {
-	var rules []confine.Rule
-	add := func(path string, access confine.Access) {
-		rules = append(rules, confine.Rule{Path: path, Access: access})
+func rulesOf(cfg *config.Config, sockets []string) []sandbox.Rule {
+	var rules []sandbox.Rule
+	add := func(path string, access sandbox.Access) {
+		rules = append(rules, sandbox.Rule{Path: path, Access: access})
 	}
 	// Files are often replaced by others of their name, so what counts is their folder: the one
 	// of the name, and the one that it leads to.
-	addFolder := func(name string, access confine.Access) {
+	addFolder := func(name string, access sandbox.Access) {
 		for _, file := range []string{name, target(name)} {
 			if dir := filepath.Dir(file); dir != "/" {
 				add(dir, access)
@@ -204,28 +204,28 @@ func rulesOf(cfg *config.Config, sockets []string) []confine.Rule {
 	}
 	for _, g := range cfg.Groups {
 		for _, store := range g.StorePaths {
-			add(filepath.Join(store, "data"), confine.Read)
+			add(filepath.Join(store, "data"), sandbox.Read)
 		}
 	}
 	for key, name := range cfg.Paths() {
 		switch key {
 		case "http.mime_types_filename": // is one of many in /etc
-			add(name, confine.Read)
+			add(name, sandbox.Read)
 		case "log_filename", "gateway.access_log":
-			addFolder(name, confine.Append)
+			addFolder(name, sandbox.Append)
 		case "cache.disk_path":
-			add(name, confine.Write)
+			add(name, sandbox.Write)
 		default:
-			addFolder(name, confine.Read)
+			addFolder(name, sandbox.Read)
 		}
 	}
 	for _, name := range cfg.Files {
 		if name != cfg.TypesFile {
-			addFolder(name, confine.Read)
+			addFolder(name, sandbox.Read)
 		}
 	}
 	for _, name := range sockets {
-		add(filepath.Dir(name), confine.Remove)
+		add(filepath.Dir(name), sandbox.Remove)
 	}
 	return rules
 }

@@ -14,8 +14,8 @@ import (
 	"fastdfs-gateway/internal/admin"
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/gateway"
-	"fastdfs-gateway/internal/listen"
-	"fastdfs-gateway/internal/logfile"
+	"fastdfs-gateway/internal/process/listen"
+	"fastdfs-gateway/internal/process/logfile"
 )
 
 // bound is an open listener. Until it is served, connections wait in it.

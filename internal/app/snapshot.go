@@ -7,10 +7,10 @@ import (
 	"strings"
 	"time"
 
+	"fastdfs-gateway/internal/admin/status"
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/gateway"
-	"fastdfs-gateway/internal/panics"
-	"fastdfs-gateway/internal/status"
+	"fastdfs-gateway/internal/process/panics"
 	"fastdfs-gateway/storage"
 	"fastdfs-gateway/tracker"
 )

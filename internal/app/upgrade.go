@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache"
-	"fastdfs-gateway/internal/panics"
-	"fastdfs-gateway/internal/upgrade"
+	"fastdfs-gateway/internal/process/panics"
+	"fastdfs-gateway/internal/process/upgrade"
 
 	"golang.org/x/sys/unix"
 )

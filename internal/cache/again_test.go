@@ -9,9 +9,9 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/cache/cachetest"
 	"fastdfs-gateway/internal/cache/tier"
-	"fastdfs-gateway/internal/eventually"
+	"fastdfs-gateway/internal/testing/cachetest"
+	"fastdfs-gateway/internal/testing/eventually"
 
 	"github.com/stretchr/testify/require"
 )

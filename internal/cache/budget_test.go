@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache/tier"
-	"fastdfs-gateway/internal/eventually"
+	"fastdfs-gateway/internal/testing/eventually"
 
 	"github.com/stretchr/testify/require"
 )

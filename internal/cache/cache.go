@@ -30,9 +30,9 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"fastdfs-gateway/internal/cache/tier"
-	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/fdfs/checksum"
 )
 
 // Names of packages beneath that are part of the interface of this one.

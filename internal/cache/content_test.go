@@ -13,10 +13,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"fastdfs-gateway/internal/cache/cachetest"
 	"fastdfs-gateway/internal/cache/tier"
-	"fastdfs-gateway/internal/checksum"
-	"fastdfs-gateway/internal/eventually"
+	"fastdfs-gateway/internal/fdfs/checksum"
+	"fastdfs-gateway/internal/testing/cachetest"
+	"fastdfs-gateway/internal/testing/eventually"
 )
 
 // TestBroken: an origin that breaks off.

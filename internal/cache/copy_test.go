@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"fastdfs-gateway/internal/cache/cachetest"
 	"fastdfs-gateway/internal/cache/tier"
+	"fastdfs-gateway/internal/testing/cachetest"
 )
 
 // A segment that another gateway reads stays where it is, and its bytes are not copied on the way.

@@ -15,9 +15,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"fastdfs-gateway/internal/cache/cachetest"
-	"fastdfs-gateway/internal/checksum"
-	"fastdfs-gateway/internal/eventually"
+	"fastdfs-gateway/internal/fdfs/checksum"
+	"fastdfs-gateway/internal/testing/cachetest"
+	"fastdfs-gateway/internal/testing/eventually"
 )
 
 var errOrigin = errors.New("the storage is broken")

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache/tier"
-	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/content"
+	"fastdfs-gateway/internal/fdfs/checksum"
 )
 
 // role says where a fill gets its bytes from, and so whether other gateways may read from it.

@@ -10,9 +10,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"fastdfs-gateway/internal/cache/cachetest"
 	"fastdfs-gateway/internal/cache/tier"
-	"fastdfs-gateway/internal/checksum"
+	"fastdfs-gateway/internal/fdfs/checksum"
+	"fastdfs-gateway/internal/testing/cachetest"
 )
 
 const second = time.Second

@@ -10,7 +10,7 @@ import (
 
 	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/content"
-	"fastdfs-gateway/internal/contenttest"
+	"fastdfs-gateway/internal/testing/contenttest"
 )
 
 // hit is a Get that asks nothing.

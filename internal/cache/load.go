@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"fastdfs-gateway/internal/cache/tier"
-	"fastdfs-gateway/internal/panics"
-	"fastdfs-gateway/internal/stall"
+	"fastdfs-gateway/internal/process/panics"
+	"fastdfs-gateway/storage/client/stall"
 )
 
 const (

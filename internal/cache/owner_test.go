@@ -10,7 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"fastdfs-gateway/internal/cache/cachetest"
+	"fastdfs-gateway/internal/testing/cachetest"
 
 	"github.com/stretchr/testify/require"
 )

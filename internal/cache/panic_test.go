@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/checksum"
-	"fastdfs-gateway/internal/panics"
+	"fastdfs-gateway/internal/fdfs/checksum"
+	"fastdfs-gateway/internal/process/panics"
 
 	"github.com/stretchr/testify/require"
 )

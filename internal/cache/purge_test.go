@@ -9,8 +9,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"fastdfs-gateway/internal/cache/cachetest"
 	"fastdfs-gateway/internal/cache/tier"
+	"fastdfs-gateway/internal/testing/cachetest"
 )
 
 // TestPurgeReachesTheFollowerFirst: a purge has reached one gateway and not yet the one that leads

@@ -5,7 +5,7 @@ import (
 	"io"
 	"time"
 
-	"fastdfs-gateway/internal/checksum"
+	"fastdfs-gateway/internal/fdfs/checksum"
 )
 
 // Source fetches one file from where it is. It is used by several goroutines, and longer than the

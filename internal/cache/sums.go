@@ -6,7 +6,7 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
-	"fastdfs-gateway/internal/checksum"
+	"fastdfs-gateway/internal/fdfs/checksum"
 )
 
 // maxSums bounds the number of segments whose sums are kept for one file: files of more than 64 GiB

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache/tier"
-	"fastdfs-gateway/internal/checksum"
+	"fastdfs-gateway/internal/fdfs/checksum"
 )
 
 // corruptedTime is how long a file whose content was wrong is not fetched from other gateways,

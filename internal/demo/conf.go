@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"fastdfs-gateway/internal/storewriter"
+	"fastdfs-gateway/internal/demo/storewriter"
 )
 
 // configured writes the two configurations and what they name.

@@ -22,8 +22,8 @@ import (
 	"strings"
 	"time"
 
+	"fastdfs-gateway/internal/demo/storewriter"
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/storewriter"
 )
 
 // Secret is the secret key of the configuration with tokens.

@@ -14,8 +14,8 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/config"
-	"fastdfs-gateway/internal/contenttest"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/testing/contenttest"
 	"fastdfs-gateway/storage"
 
 	"github.com/stretchr/testify/require"

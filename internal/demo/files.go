@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"time"
 
+	"fastdfs-gateway/internal/demo/storewriter"
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/storewriter"
 )
 
 // files writes all files below dir, created at a time, and lists them.

@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/eventually"
+	"fastdfs-gateway/internal/testing/eventually"
 
 	"github.com/stretchr/testify/require"
 )

@@ -9,8 +9,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"fastdfs-gateway/internal/backoff"
 	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/fdfs/backoff"
 
 	"github.com/redis/go-redis/v9"
 )

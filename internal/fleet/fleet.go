@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"fastdfs-gateway/cachelock"
-	"fastdfs-gateway/internal/backoff"
 	"fastdfs-gateway/internal/cache"
-	"fastdfs-gateway/internal/logfile"
+	"fastdfs-gateway/internal/fdfs/backoff"
+	"fastdfs-gateway/internal/process/logfile"
 	"fastdfs-gateway/lua"
 
 	"github.com/redis/go-redis/v9"

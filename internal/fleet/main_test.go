@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache"
-	"fastdfs-gateway/internal/redistest"
+	"fastdfs-gateway/internal/testing/redistest"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"testing"
 
-	"fastdfs-gateway/internal/redistest"
+	"fastdfs-gateway/internal/testing/redistest"
 
 	"github.com/stretchr/testify/require"
 )

@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
-	"fastdfs-gateway/internal/backoff"
 	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/fdfs/backoff"
 )
 
 const (

@@ -16,8 +16,8 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache"
-	"fastdfs-gateway/internal/logfile"
-	"fastdfs-gateway/internal/panics"
+	"fastdfs-gateway/internal/process/logfile"
+	"fastdfs-gateway/internal/process/panics"
 )
 
 const (

@@ -15,8 +15,8 @@ import (
 	"fastdfs-gateway/cachelock"
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/cache/tier"
-	"fastdfs-gateway/internal/eventually"
-	"fastdfs-gateway/internal/redistest"
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/internal/testing/redistest"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"

@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"fastdfs-gateway/internal/cache/tier"
-	"fastdfs-gateway/internal/redistest"
+	"fastdfs-gateway/internal/testing/redistest"
 
 	"github.com/stretchr/testify/require"
 )

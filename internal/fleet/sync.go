@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache"
-	"fastdfs-gateway/internal/panics"
+	"fastdfs-gateway/internal/process/panics"
 )
 
 // Local is what a Fleet does with the cache of its own gateway.

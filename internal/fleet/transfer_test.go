@@ -11,7 +11,7 @@ import (
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/content"
-	"fastdfs-gateway/internal/redistest"
+	"fastdfs-gateway/internal/testing/redistest"
 
 	"github.com/stretchr/testify/require"
 )

@@ -8,7 +8,7 @@ import (
 
 	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/httprange"
+	"fastdfs-gateway/internal/httpserver/httprange"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/storage"
 )

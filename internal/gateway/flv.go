@@ -3,7 +3,7 @@ package gateway
 import (
 	"math"
 
-	"fastdfs-gateway/internal/httprange"
+	"fastdfs-gateway/internal/httpserver/httprange"
 )
 
 // flvHeader goes in front of a range from the middle of an FLV file, so that players take it for

@@ -3,7 +3,7 @@ package gateway
 import (
 	"testing"
 
-	"fastdfs-gateway/internal/httprange"
+	"fastdfs-gateway/internal/httpserver/httprange"
 
 	"github.com/stretchr/testify/require"
 )

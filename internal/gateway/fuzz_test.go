@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/httprange"
+	"fastdfs-gateway/internal/httpserver/httprange"
 	"fastdfs-gateway/internal/origin"
 
 	"github.com/stretchr/testify/require"

@@ -25,11 +25,11 @@ import (
 
 	"fastdfs-gateway/antisteal"
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/httprange"
-	"fastdfs-gateway/internal/logfile"
+	"fastdfs-gateway/internal/httpserver/httprange"
+	"fastdfs-gateway/internal/httpserver/sendfile"
 	"fastdfs-gateway/internal/origin"
-	"fastdfs-gateway/internal/panics"
-	"fastdfs-gateway/internal/sendfile"
+	"fastdfs-gateway/internal/process/logfile"
+	"fastdfs-gateway/internal/process/panics"
 	"fastdfs-gateway/storage"
 
 	"github.com/valyala/fasthttp"

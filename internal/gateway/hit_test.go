@@ -13,9 +13,9 @@ import (
 
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/cache/tier"
-	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/origin"
+	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/storage"
 
 	"github.com/stretchr/testify/require"

@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/antisteal"
-	"fastdfs-gateway/internal/eventually"
+	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/storage"
 	"fastdfs-gateway/tests/storetest"
 

@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/origin"
-	"fastdfs-gateway/internal/panics"
+	"fastdfs-gateway/internal/process/panics"
 	"fastdfs-gateway/storage"
 
 	"github.com/stretchr/testify/require"

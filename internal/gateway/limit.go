@@ -10,7 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"fastdfs-gateway/internal/panics"
+	"fastdfs-gateway/internal/process/panics"
 )
 
 // limit is a bound on connections and the answer to one that breaks it.

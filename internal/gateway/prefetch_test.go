@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache"
-	"fastdfs-gateway/internal/checksum"
-	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/fdfs/checksum"
 	"fastdfs-gateway/internal/origin"
+	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/storage"
 	"fastdfs-gateway/tests/fdfstest"
 

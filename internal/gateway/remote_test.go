@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/fdfs/checksum"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/storage"
 	"fastdfs-gateway/tests/fdfstest"

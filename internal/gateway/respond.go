@@ -6,8 +6,8 @@ import (
 	"strconv"
 
 	"fastdfs-gateway/internal/content"
-	"fastdfs-gateway/internal/httprange"
-	"fastdfs-gateway/internal/sendfile"
+	"fastdfs-gateway/internal/httpserver/httprange"
+	"fastdfs-gateway/internal/httpserver/sendfile"
 
 	"github.com/valyala/fasthttp"
 )

@@ -3,7 +3,7 @@ package gateway
 import (
 	"time"
 
-	"fastdfs-gateway/internal/status"
+	"fastdfs-gateway/internal/admin/status"
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"

@@ -3,7 +3,7 @@ package gateway
 import (
 	"testing"
 
-	"fastdfs-gateway/internal/status"
+	"fastdfs-gateway/internal/admin/status"
 
 	"github.com/stretchr/testify/require"
 )

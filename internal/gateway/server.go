@@ -14,11 +14,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"fastdfs-gateway/internal/hangup"
-	"fastdfs-gateway/internal/httpguard"
-	"fastdfs-gateway/internal/logfile"
-	"fastdfs-gateway/internal/panics"
-	"fastdfs-gateway/internal/sendfile"
+	"fastdfs-gateway/internal/httpserver/disconnect"
+	"fastdfs-gateway/internal/httpserver/guard"
+	"fastdfs-gateway/internal/httpserver/sendfile"
+	"fastdfs-gateway/internal/process/logfile"
+	"fastdfs-gateway/internal/process/panics"
 
 	"github.com/valyala/fasthttp"
 )
@@ -55,13 +55,13 @@ type Server struct {
 	limited *slog.Logger // for what may come with every connection
 	handler atomic.Pointer[Handler]
 	fast    *fasthttp.Server
-	guard   *httpguard.Guard
+	guard   *guard.Guard
 	open    atomic.Int64 // connections that count for the limit: len(all.conns)
 	sockets atomic.Int64 // the same, until their sockets are closed
 	refuser *refuser
 
 	waits   *waits
-	hangups *hangup.Watcher
+	hangups *disconnect.Watcher
 
 	stopping  chan struct{} // closed by Shutdown
 	accepting atomic.Int64  // calls of Serve that have not returned
@@ -77,17 +77,17 @@ func NewServer(o ServerOptions, h *Handler) *Server {
 	o.MaxConnections = cmp.Or(o.MaxConnections, 100_000)
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, 75*time.Second)
 	o.Log = cmp.Or(o.Log, slog.Default())
-	s := &Server{o: o, log: o.Log, waits: newWaits(o.MaxConnections), hangups: hangup.New(o.Log), all: newConnSet(),
+	s := &Server{o: o, log: o.Log, waits: newWaits(o.MaxConnections), hangups: disconnect.New(o.Log), all: newConnSet(),
 		perIP: map[netip.Addr]*connSet{}, stopping: make(chan struct{}),
 		refuser: &refuser{max: int64(min(maxRefusals, o.MaxConnections/4+1))}, limited: logfile.Limit(o.Log)}
 	s.handler.Store(h)
-	s.guard = httpguard.New(httpguard.Options{ReadTimeout: o.ReadTimeout, IdleTimeout: o.IdleTimeout,
+	s.guard = guard.New(guard.Options{ReadTimeout: o.ReadTimeout, IdleTimeout: o.IdleTimeout,
 		MaxIdle: s.maxIdle, OnRefuse: s.refused})
 	s.fast = &fasthttp.Server{
 		Name:                         "fastdfs-gateway",
 		Handler:                      s.serve,
 		ErrorHandler:                 s.disagreed,
-		ReadBufferSize:               httpguard.ReadBufferSize,
+		ReadBufferSize:               guard.ReadBufferSize,
 		ReduceMemoryUsage:            true,                      // an idle connection holds no buffers
 		Concurrency:                  2*o.MaxConnections + 1024, // those that have made room may not have ended yet
 		NoDefaultContentType:         true,
@@ -209,7 +209,7 @@ func (s *Server) closeIdle(ended chan struct{}) {
 }
 
 // refused counts and logs what the guard has answered in place of a handler.
-func (s *Server) refused(conn net.Conn, e *httpguard.Error) {
+func (s *Server) refused(conn net.Conn, e *guard.Error) {
 	h := s.handler.Load()
 	h.o.Metrics.count(outcome{e.Status, sourceNone})
 	if h.o.Access != nil {
@@ -372,8 +372,8 @@ func (s *Server) forget(c *conn) {
 type conn struct {
 	*sendfile.Conn
 	s       *Server
-	block   netip.Addr      // what counts as its address; invalid for a unix socket
-	guarded *httpguard.Conn // the outermost wrapper
+	block   netip.Addr  // what counts as its address; invalid for a unix socket
+	guarded *guard.Conn // the outermost wrapper
 	closed  atomic.Bool
 }
 

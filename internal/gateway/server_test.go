@@ -15,9 +15,9 @@ import (
 	"time"
 
 	"fastdfs-gateway/antisteal"
-	"fastdfs-gateway/internal/eventually"
 	"fastdfs-gateway/internal/origin"
-	"fastdfs-gateway/internal/panics"
+	"fastdfs-gateway/internal/process/panics"
+	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/storage"
 	"fastdfs-gateway/tests/storetest"
 

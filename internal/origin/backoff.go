@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"fastdfs-gateway/internal/backoff"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/fdfs/backoff"
 	"fastdfs-gateway/storage"
 )
 

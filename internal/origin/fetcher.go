@@ -10,10 +10,10 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/cache"
-	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/panics"
+	"fastdfs-gateway/internal/fdfs/checksum"
+	"fastdfs-gateway/internal/process/panics"
 	"fastdfs-gateway/storage"
 )
 

@@ -10,10 +10,10 @@ import (
 	"testing/iotest"
 
 	"fastdfs-gateway/internal/cache"
-	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/content"
-	"fastdfs-gateway/internal/contenttest"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/fdfs/checksum"
+	"fastdfs-gateway/internal/testing/contenttest"
 	"fastdfs-gateway/storage"
 
 	"github.com/stretchr/testify/require"

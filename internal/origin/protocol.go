@@ -4,8 +4,8 @@ import (
 	"context"
 	"io"
 
-	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/fdfs/checksum"
 	"fastdfs-gateway/storage"
 )
 

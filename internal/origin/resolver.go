@@ -20,7 +20,7 @@ import (
 
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/panics"
+	"fastdfs-gateway/internal/process/panics"
 	"fastdfs-gateway/storage"
 )
 

@@ -10,9 +10,9 @@ import (
 	"sync"
 	"testing"
 
-	"fastdfs-gateway/internal/checksum"
-	"fastdfs-gateway/internal/contenttest"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/fdfs/checksum"
+	"fastdfs-gateway/internal/testing/contenttest"
 	"fastdfs-gateway/storage"
 
 	"github.com/stretchr/testify/require"

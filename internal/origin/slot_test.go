@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/contenttest"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/testing/contenttest"
 	"fastdfs-gateway/storage"
 
 	"github.com/stretchr/testify/require"

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/eventually"
+	"fastdfs-gateway/internal/testing/eventually"
 )
 
 // usage is what a process holds.

@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/eventually"
+	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/docs"
 	"fastdfs-gateway/tests/lab"
 

@@ -7,8 +7,8 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"fastdfs-gateway/internal/demo/storewriter"
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/storewriter"
 )
 
 // object is a file that is asked for.

@@ -10,8 +10,8 @@ import (
 	"slices"
 	"time"
 
-	"fastdfs-gateway/internal/checksum"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/fdfs/checksum"
 )
 
 // FileSpec describes a file for Put. Exactly one of Storage and Group is needed, but neither

@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"fastdfs-gateway/internal/eventually"
+	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/stretchr/testify/require"

@@ -20,9 +20,9 @@ import (
 	"syscall"
 	"time"
 
-	"fastdfs-gateway/internal/contenttest"
 	"fastdfs-gateway/internal/demo"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/testing/contenttest"
 	"fastdfs-gateway/storage"
 	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/lab"

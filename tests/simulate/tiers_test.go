@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fastdfs-gateway/internal/cache/tier"
-	"fastdfs-gateway/internal/eventually"
+	"fastdfs-gateway/internal/testing/eventually"
 )
 
 // TestAsStack: simulated tiers and a real Stack with the same requests have the same hits, and take

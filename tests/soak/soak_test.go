@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/redistest"
+	"fastdfs-gateway/internal/testing/redistest"
 	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/lab"
 	"fastdfs-gateway/tests/storetest"

@@ -19,9 +19,9 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/internal/checksum"
+	"fastdfs-gateway/internal/demo/storewriter"
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/internal/storewriter"
+	"fastdfs-gateway/internal/fdfs/checksum"
 
 	"github.com/stretchr/testify/require"
 )

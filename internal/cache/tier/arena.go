@@ -4,8 +4,8 @@ import (
 	"os"
 	"sync/atomic"
 
-	"fastdfs-gateway/internal/arena"
 	"fastdfs-gateway/internal/content"
+	"fastdfs-gateway/internal/content/arena"
 )
 
 // pageSize is the unit of the page cache in bytes.

@@ -7,8 +7,8 @@ import (
 	"sync"
 	"testing"
 
-	"fastdfs-gateway/internal/arena"
-	"fastdfs-gateway/internal/contenttest"
+	"fastdfs-gateway/internal/content/arena"
+	"fastdfs-gateway/internal/testing/contenttest"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"

@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"fastdfs-gateway/internal/backoff"
+	"fastdfs-gateway/internal/fdfs/backoff"
 
 	"golang.org/x/sys/unix"
 )

@@ -16,9 +16,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"fastdfs-gateway/internal/cache/cachetest"
 	"fastdfs-gateway/internal/cache/tier"
-	"fastdfs-gateway/internal/eventually"
+	"fastdfs-gateway/internal/testing/cachetest"
+	"fastdfs-gateway/internal/testing/eventually"
 )
 
 // openDisk opens a tier that the test closes at its end, if it was not closed before.

@@ -15,7 +15,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"fastdfs-gateway/internal/contenttest"
+	"fastdfs-gateway/internal/testing/contenttest"
 
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"

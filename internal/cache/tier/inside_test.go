@@ -11,7 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"fastdfs-gateway/internal/eventually"
+	"fastdfs-gateway/internal/testing/eventually"
 
 	"github.com/stretchr/testify/require"
 )

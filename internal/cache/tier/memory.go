@@ -4,7 +4,7 @@ import (
 	"container/list"
 	"sync"
 
-	"fastdfs-gateway/internal/arena"
+	"fastdfs-gateway/internal/content/arena"
 )
 
 // What the bookkeeping of an entry takes, in bytes: the list element, the map's slot, the kept and

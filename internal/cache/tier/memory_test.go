@@ -8,8 +8,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"fastdfs-gateway/internal/cache/cachetest"
 	"fastdfs-gateway/internal/cache/tier"
+	"fastdfs-gateway/internal/testing/cachetest"
 )
 
 func TestMemory(t *testing.T) {

@@ -5,8 +5,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"fastdfs-gateway/internal/cache/cachetest"
 	"fastdfs-gateway/internal/cache/tier"
+	"fastdfs-gateway/internal/testing/cachetest"
 )
 
 // TestPromotion: small segments go up when they are found below, large ones when memory had to give

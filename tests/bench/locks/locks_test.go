@@ -12,7 +12,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/cachelock"
-	"fastdfs-gateway/internal/redistest"
+	"fastdfs-gateway/internal/testing/redistest"
 
 	"github.com/bsm/redislock"
 	"github.com/go-redsync/redsync/v4"

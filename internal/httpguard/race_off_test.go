@@ -1,5 +1,0 @@
-//go:build !race
-
-package httpguard
-
-const raceEnabled = false

@@ -1,0 +1,161 @@
+// Package disconnect detects clients that leave while their requests wait.
+//
+//	w := disconnect.New(slog.Default())
+//	stop := w.Watch(rawConn, func() { cancel(errClientGone) })
+//	...
+//	stop()
+//	w.Close()
+package disconnect
+
+import (
+	"log/slog"
+	"os"
+	"sync"
+	"syscall"
+
+	"fastdfs-gateway/internal/process/panics"
+
+	"golang.org/x/sys/unix"
+)
+
+// Watcher is one epoll(7) instance and one goroutine for all connections. A client has left when it
+// has closed its side of the connection, as for nginx: a half-closed client that still reads cannot
+// be distinguished before something is sent.
+//
+// The goroutine begins with the first Watch and ends with Close. Without epoll no client is
+// detected, which is logged once.
+type Watcher struct {
+	log     *slog.Logger
+	epoll   func() *os.File // opened by the first call; nil if there is none
+	running sync.WaitGroup
+
+	mu       sync.Mutex // guards the fields below
+	next     uint64
+	waiting  map[uint64]func() // callbacks by the number in the event of the kernel, 1 and up
+	calling  uint64            // number of the callback that runs; 0 = none
+	returned sync.Cond         // calling has become 0
+}
+
+// New returns a Watcher, which the caller closes.
+func New(log *slog.Logger) *Watcher {
+	w := &Watcher{log: log, waiting: make(map[uint64]func())}
+	w.returned.L = &w.mu
+	w.epoll = sync.OnceValue(w.open)
+	return w
+}
+
+// Watch calls gone, at most once and from another goroutine, when the client of a connection leaves
+// before stop is called. stop waits for a running call: after stop has returned, gone does not run
+// and is not called any more, so gone may use whatever lives until then. gone must not block, since
+// all connections share one goroutine, and must not call stop. A panic in gone is contained.
+func (w *Watcher) Watch(conn syscall.RawConn, gone func()) (stop func()) {
+	epoll := w.epoll()
+	if epoll == nil {
+		return func() {}
+	}
+	w.mu.Lock()
+	w.next++
+	number := w.next
+	w.waiting[number] = gone
+	w.mu.Unlock()
+	event := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLONESHOT, Fd: int32(uint32(number)),
+		Pad: int32(uint32(number >> 32))}
+	control(epoll, conn, unix.EPOLL_CTL_ADD, &event)
+	return func() {
+		control(epoll, conn, unix.EPOLL_CTL_DEL, nil)
+		w.forget(number)
+	}
+}
+
+// forget removes a callback, or waits until a running call has returned.
+func (w *Watcher) forget(number uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.waiting, number)
+	for w.calling == number {
+		w.returned.Wait()
+	}
+}
+
+// control adds a connection to epoll or removes it. It fails for a closed connection, which the
+// kernel has removed already.
+func control(epoll *os.File, conn syscall.RawConn, op int, event *unix.EpollEvent) {
+	raw, err := epoll.SyscallConn()
+	if err != nil {
+		return
+	}
+	_ = raw.Control(func(epfd uintptr) {
+		_ = conn.Control(func(fd uintptr) { _ = unix.EpollCtl(int(epfd), op, int(fd), event) })
+	})
+}
+
+// open creates the epoll instance and starts the goroutine.
+func (w *Watcher) open() *os.File {
+	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
+	if err == nil {
+		err = unix.SetNonblock(fd, true) // the runtime then polls it like a socket
+	}
+	if err != nil {
+		w.log.Warn("clients that leave while they wait are not noticed", "err", err)
+		return nil
+	}
+	epoll := os.NewFile(uintptr(fd), "epoll")
+	w.running.Go(func() { w.run(epoll) })
+	return epoll
+}
+
+// run calls the callbacks of events, until Close.
+func (w *Watcher) run(epoll *os.File) {
+	raw, err := epoll.SyscallConn()
+	if err != nil {
+		return // it is closed
+	}
+	events := make([]unix.EpollEvent, 128)
+	for {
+		n := 0
+		err := raw.Read(func(fd uintptr) bool {
+			var err error
+			if n, err = unix.EpollWait(int(fd), events, 0); err != nil {
+				n = 0
+			}
+			return n > 0
+		})
+		if err != nil {
+			return
+		}
+		for _, e := range events[:n] {
+			w.call(uint64(uint32(e.Fd)) | uint64(uint32(e.Pad))<<32)
+		}
+	}
+}
+
+// call calls the callback with a number, unless it was forgotten.
+func (w *Watcher) call(number uint64) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	gone, waits := w.waiting[number]
+	if !waits {
+		return
+	}
+	delete(w.waiting, number)
+	w.calling = number
+	w.mu.Unlock()
+	contained(gone)
+	w.mu.Lock()
+	w.calling = 0
+	w.returned.Broadcast()
+}
+
+// contained calls a callback, whose panic ends neither the goroutine nor the process.
+func contained(gone func()) {
+	defer panics.Contain("telling that a client has left")
+	gone()
+}
+
+// Close ends the goroutine and waits for it. No client is detected after that.
+func (w *Watcher) Close() {
+	if epoll := w.epoll(); epoll != nil {
+		_ = epoll.Close()
+	}
+	w.running.Wait()
+}

@@ -1,0 +1,205 @@
+package guard
+
+import (
+	"errors"
+	"io"
+	"net"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A client that says that it is done before it is gets a 400; one that has
+// said nothing gets nothing.
+func TestHalfClosed(t *testing.T) {
+	s := startServer(t, Options{})
+	for in, statuses := range map[string][]int{
+		"":                                nil,
+		"\r\n":                            nil,
+		"GET /f HT":                       {400},
+		"GET /f HTTP/1.1\r\nHost: h\r\n":  {400},
+		get():                             {200},
+		get() + get():                     {200, 200},
+		get() + "GET":                     {200, 400},
+		get("Content-Length: 5") + "hell": {400},
+		chunks("5\r\nhello\r\n0\r\n"):     {400},
+	} {
+		c := s.dial()
+		c.send(in)
+		require.NoError(t, c.Conn.(*net.TCPConn).CloseWrite())
+		for _, status := range statuses {
+			require.Equal(t, status, c.receive("GET").StatusCode, "%q", in)
+		}
+		c.requireEOF()
+	}
+}
+
+// The answer to a refused upload arrives although the client goes on sending
+// and reads only when it is done: without a lingering close a reset would
+// take the answer away.
+func TestAnswerSurvivesUnreadBytes(t *testing.T) {
+	s := startServer(t, Options{})
+	for name, in := range map[string]string{
+		"413":          get("Content-Length: 200000"),
+		"400":          "GET /f HTTP/1.1\r\nHost : h\r\n\r\n",
+		"close":        get("Connection: close"),
+		"close framed": get("Connection: close", "Content-Length: 1") + "x",
+	} {
+		t.Run(name, func(t *testing.T) {
+			for range 20 {
+				c := s.dialFor(t)
+				c.send(in)
+				for range 10 {
+					c.send(strings.Repeat("x", 10000))
+				}
+				time.Sleep(5 * time.Millisecond)
+				resp := c.receive("GET")
+				if name[0] == 'c' {
+					require.Equal(t, 200, resp.StatusCode)
+				} else {
+					require.Equal(t, name, strconv.Itoa(resp.StatusCode))
+				}
+				c.requireEOF()
+				require.NoError(t, c.Close())
+			}
+		})
+	}
+}
+
+// The same where the bytes are still in the kernel when the connection is
+// closed.
+func TestAnswerSurvivesUnseenBytes(t *testing.T) {
+	g := New(Options{})
+	server, client := tcpPair(t)
+	c := g.Wrap(server)
+	_, err := io.WriteString(client, get())
+	require.NoError(t, err)
+	_, err = c.Read(make([]byte, 4096))
+	require.NoError(t, err)
+	_, err = client.Write(make([]byte, 10000))
+	require.NoError(t, err)
+	_, err = io.WriteString(c, "answer")
+	require.NoError(t, err)
+	closed := make(chan error, 1)
+	go func() { closed <- c.Close() }()
+	time.Sleep(short / 3)
+	_, err = client.Write(make([]byte, 10000))
+	require.NoError(t, err)
+	got, err := io.ReadAll(client)
+	require.NoError(t, err)
+	require.Equal(t, "answer", string(got))
+	require.NoError(t, client.Close())
+	require.NoError(t, <-closed)
+}
+
+// Lingering has an end, also when the client neither closes nor stops.
+func TestLingerIsBounded(t *testing.T) {
+	g := New(Options{})
+	for name, flood := range map[string]bool{"silent client": false, "flooding client": true} {
+		t.Run(name, func(t *testing.T) {
+			server, client := tcpPair(t)
+			c := g.Wrap(server)
+			_, err := client.Write([]byte("bad\r\n"))
+			require.NoError(t, err)
+			_, err = c.Read(make([]byte, 1))
+			require.Equal(t, io.EOF, err)
+			done := make(chan struct{})
+			go func() {
+				defer close(done)
+				for flood {
+					if _, err := client.Write(make([]byte, 64<<10)); err != nil {
+						return
+					}
+				}
+			}()
+			start := time.Now()
+			require.NoError(t, c.Close())
+			require.Less(t, time.Since(start), waitBudget)
+			<-done
+			require.Zero(t, g.Buffers())
+		})
+	}
+}
+
+// A connection that is done without anything unread is closed at once. The machine may be late now
+// and then, but not each time.
+func TestOrdinaryCloseDoesNotLinger(t *testing.T) {
+	g := New(Options{})
+	quickest := time.Hour
+	for play := 0; play < 20 && quickest >= lingerTimeout/2; play++ {
+		server, client := tcpPair(t)
+		c := g.Wrap(server)
+		_, err := client.Write([]byte(get("Connection: close")))
+		require.NoError(t, err)
+		_, err = c.Read(make([]byte, 4096))
+		require.NoError(t, err)
+		start := time.Now()
+		require.NoError(t, c.Close())
+		quickest = min(quickest, time.Since(start))
+	}
+	require.Less(t, quickest, lingerTimeout/2)
+}
+
+func TestClose(t *testing.T) {
+	g := New(Options{})
+	t.Run("wakes Read", func(t *testing.T) {
+		for _, in := range []string{"", "GET /f HT", get("Content-Length: 5")} {
+			server, client := tcpPair(t)
+			c := g.Wrap(server)
+			_, err := io.WriteString(client, in)
+			require.NoError(t, err)
+			read := make(chan error, 1)
+			go func() {
+				_, err := c.Read(make([]byte, 1))
+				read <- err
+			}()
+			time.Sleep(short / 5)
+			require.NoError(t, c.Close())
+			require.Equal(t, io.EOF, <-read)
+			require.NoError(t, c.Close())
+			require.Zero(t, g.Buffers())
+			all, err := io.ReadAll(client)
+			require.True(t, err == nil || errors.Is(err, net.ErrClosed) || len(all) == 0)
+			require.Empty(t, all, "nobody is refused on a connection that was closed from within")
+		}
+	})
+	t.Run("gives back what is pending", func(t *testing.T) {
+		server, client := tcpPair(t)
+		c := g.Wrap(server)
+		_, err := io.WriteString(client, get()+get())
+		require.NoError(t, err)
+		_, err = c.Read(make([]byte, 1))
+		require.NoError(t, err)
+		require.Equal(t, 1, g.Buffers())
+		require.NoError(t, client.Close())
+		require.NoError(t, c.Close())
+		require.Zero(t, g.Buffers())
+		_, err = c.Read(make([]byte, 1))
+		require.Equal(t, io.EOF, err)
+	})
+	t.Run("empty Read", func(t *testing.T) {
+		server, _ := tcpPair(t)
+		c := g.Wrap(server)
+		n, err := c.Read(nil)
+		require.NoError(t, err)
+		require.Zero(t, n)
+		require.Equal(t, server, c.NetConn())
+		require.NoError(t, c.Close())
+	})
+}
+
+func tcpPair(t *testing.T) (server, client net.Conn) {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, ln.Close()) }()
+	client, err = net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	server, err = ln.Accept()
+	require.NoError(t, err)
+	t.Cleanup(func() { _, _ = client.Close(), server.Close() })
+	return server, client
+}

@@ -1,0 +1,171 @@
+package guard
+
+import (
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/testing/eventually"
+
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+)
+
+const short = 150 * time.Millisecond
+
+func (s *testServer) requireNothingRefused() {
+	s.t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	require.Empty(s.t, s.refused)
+}
+
+// waitRefused returns the first refusal, which may be told of a moment after
+// the client has its answer.
+func (s *testServer) waitRefused(t *testing.T) (e *Error) {
+	t.Helper()
+	eventually.True(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if len(s.refused) > 0 {
+			e = s.refused[0]
+		}
+		return e != nil
+	})
+	return e
+}
+
+func TestRefusalIsReported(t *testing.T) {
+	s := startServer(t, Options{})
+	c := s.dial()
+	c.send(get() + get("A : b"))
+	require.Equal(t, 200, c.receive("GET").StatusCode)
+	resp := c.receive("GET")
+	require.Equal(t, 400, resp.StatusCode)
+	require.Equal(t, "text/plain; charset=utf-8", resp.Header.Get("Content-Type"))
+	require.Equal(t, "nosniff", resp.Header.Get("X-Content-Type-Options"))
+	require.NotEmpty(t, resp.Header.Get("Date"))
+	c.requireEOF()
+	e := s.waitRefused(t)
+	require.Equal(t, 400, e.Status)
+	require.Equal(t, "blank in or behind a header field name", e.Reason)
+}
+
+// A client that waits for 100 (Continue) gets its answer at once (RFC 9110 section 10.1.1), and the
+// connection ends: it cannot be told whether the body comes all the same.
+func TestContinue(t *testing.T) {
+	s := startServer(t, Options{})
+	for name, tc := range map[string]struct {
+		head, body string
+		status     int
+	}{
+		"length":            {get("Expect: 100-continue", "Content-Length: 5"), "", 200},
+		"chunked":           {get("Expect: 100-continue", "Transfer-Encoding: chunked"), "", 200},
+		"POST":              {with("POST", "Expect: 100-continue", "Content-Length: 5"), "", 405},
+		"too large":         {get("Expect: 100-continue", "Content-Length: 999999"), "", 413},
+		"the body follows":  {get("Expect: 100-continue", "Content-Length: 5"), "hello", 200},
+		"a request follows": {get("Expect: 100-continue", "Content-Length: 5"), "hello" + get(), 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := s.dialFor(t)
+			c.send(tc.head)
+			time.Sleep(short)
+			c.send(tc.body)
+			resp := c.receive("GET")
+			require.Equal(t, tc.status, resp.StatusCode)
+			require.True(t, resp.Close)
+			c.requireEOF()
+		})
+	}
+	t.Run("not to HTTP/1.0, not without a body, not with half of it here", func(t *testing.T) {
+		c := s.dialFor(t)
+		c.send(get("Expect: 100-continue") + get("Expect: 100-continue", "Content-Length: 5") + "h")
+		time.Sleep(short)
+		c.send("ello" + "GET / HTTP/1.0\r\nExpect: 100-continue\r\nContent-Length: 1\r\n\r\n")
+		time.Sleep(short)
+		c.send("x")
+		all, err := io.ReadAll(c.br)
+		require.NoError(t, err)
+		require.Equal(t, 3, strings.Count(string(all), "HTTP/1.1 200 OK"))
+		require.NotContains(t, string(all), "100 Continue")
+	})
+}
+
+// Three hundred idle connections, fresh and used ones, hold no buffer.
+func TestIdleConnectionsHoldNoBuffers(t *testing.T) {
+	s := startServer(t, Options{})
+	var clients []*client
+	for i := range 300 {
+		c := s.dial()
+		clients = append(clients, c)
+		switch i % 3 {
+		case 1:
+			c.send(get())
+		case 2:
+			c.send(chunks("1\r\nx\r\n0\r\n\r\n") + "\r\n")
+		default:
+			continue
+		}
+		require.Equal(t, 200, c.receive("GET").StatusCode)
+	}
+	eventually.True(t, func() bool { return s.guard.Buffers() == 0 })
+	clients[1].send("GET ")
+	eventually.True(t, func() bool { return s.guard.Buffers() == 1 })
+	for _, c := range clients {
+		require.NoError(t, c.Close())
+	}
+}
+
+// The same over a unix socket and over TLS, where there is no socket to wait
+// for.
+func TestOtherTransports(t *testing.T) {
+	web := httptest.NewUnstartedServer(nil)
+	web.StartTLS()
+	cert := web.TLS.Certificates[0]
+	web.Close()
+	for name, listen := range map[string]func() (net.Listener, func(addr string) (net.Conn, error)){
+		"unix": func() (net.Listener, func(string) (net.Conn, error)) {
+			ln, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
+			require.NoError(t, err)
+			return ln, func(addr string) (net.Conn, error) { return net.Dial("unix", addr) }
+		},
+		"tls": func() (net.Listener, func(string) (net.Conn, error)) {
+			ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{cert}})
+			require.NoError(t, err)
+			return ln, func(addr string) (net.Conn, error) {
+				return tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true})
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ln, dial := listen()
+			g := New(Options{})
+			server := &fasthttp.Server{Handler: answer, ReduceMemoryUsage: true, ReadBufferSize: ReadBufferSize}
+			served := make(chan error, 1)
+			go func() {
+				conn, err := ln.Accept()
+				if err == nil {
+					err = server.ServeConn(g.Wrap(conn))
+				}
+				served <- err
+			}()
+			conn, err := dial(ln.Addr().String())
+			require.NoError(t, err)
+			_, err = io.WriteString(conn, get()+get("Content-Length: 5")+"hello"+"bad\r\n"+get())
+			require.NoError(t, err)
+			all, err := io.ReadAll(conn)
+			require.NoError(t, err)
+			require.Equal(t, 2, strings.Count(string(all), "HTTP/1.1 200 OK"), string(all))
+			require.Equal(t, 1, strings.Count(string(all), "HTTP/1.1 400 Bad Request"), string(all))
+			require.NoError(t, conn.Close())
+			require.NoError(t, <-served)
+			require.NoError(t, ln.Close())
+			require.Zero(t, g.Buffers())
+		})
+	}
+}

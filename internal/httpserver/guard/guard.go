@@ -1,0 +1,109 @@
+package guard
+
+import (
+	"cmp"
+	"net"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+)
+
+// Limits of a request; one that breaks them is refused with the status named.
+const (
+	maxTarget     = 8 << 10  // bytes of the target: 414
+	maxHead       = 16 << 10 // bytes of a head, from the request line to the empty line: 431
+	maxFields     = 100      // header field lines, and trailer field lines: 431
+	maxDiscard    = 64 << 10 // bytes of a body: 413, without reading it
+	maxMethod     = 32       // longer than any registered method: 501
+	maxBlankLines = 8        // empty lines before a request line: 400
+
+	maxLine = maxMethod + maxTarget + len("  HTTP/1.1\r\n") // the request line: 414
+)
+
+const smallBuffer = 4 << 10 // first buffer of a request; nearly every head fits
+
+// ReadBufferSize is the size in bytes of the longest head that a Conn hands out: the server's own
+// read buffer must be at least as big. A canonical head can be longer than it came, since LF
+// becomes CR LF, and Host and Connection fields are added.
+const ReadBufferSize = maxHead + maxFields + 64
+
+// Options are what a server sets. The zero value of each field means the default named beside it.
+type Options struct {
+	// ReadTimeout is the time for a whole request, head and body, from its
+	// first byte; it ends in 408. Default 10s.
+	ReadTimeout time.Duration
+
+	// IdleTimeout is the time between two requests on a connection; it ends
+	// in closing without an answer. Default 75s.
+	IdleTimeout time.Duration
+
+	// MaxIdle, when not nil, bounds both times for which a connection may be
+	// idle, between requests and before the first one; it is called when such a time begins.
+	MaxIdle func() time.Duration
+
+	// OnRefuse, when not nil, is called for each refused request after the answer was written, for
+	// the access log and metrics. It runs on the goroutine that reads the connection and must not
+	// use it otherwise than for its addresses.
+	OnRefuse func(conn net.Conn, e *Error)
+}
+
+// Guard makes Conns that share timeouts and buffers. It is safe for concurrent
+// use. Use New to make one.
+type Guard struct {
+	opts  Options
+	began time.Time // the clock of IdleSince counts from here
+	small sync.Pool // of *buffer with smallBuffer bytes
+	large sync.Pool // of *buffer with ReadBufferSize bytes
+
+	held atomic.Int64 // buffers that are out of the pools
+}
+
+// New returns a Guard with the timeouts of opts.
+func New(opts Options) *Guard {
+	opts.ReadTimeout = cmp.Or(opts.ReadTimeout, 10*time.Second)
+	opts.IdleTimeout = cmp.Or(opts.IdleTimeout, 75*time.Second)
+	g := &Guard{opts: opts, began: time.Now()}
+	g.small.New = func() any { return &buffer{b: make([]byte, smallBuffer), pool: &g.small} }
+	g.large.New = func() any { return &buffer{b: make([]byte, ReadBufferSize), pool: &g.large} }
+	return g
+}
+
+// Buffers returns how many buffers are in use at the moment.
+func (g *Guard) Buffers() int { return int(g.held.Load()) }
+
+// Wrap returns a guarded connection. When conn gives access to its socket
+// (it has SyscallConn, as *net.TCPConn and *net.UnixConn do), reading goes
+// through that, so that waiting needs no buffer: a wrapper whose own Read
+// method must be called has to hide SyscallConn.
+func (g *Guard) Wrap(conn net.Conn) *Conn {
+	c := &Conn{Conn: conn, g: g}
+	c.markIdle(time.Now())
+	if socket, ok := conn.(syscall.Conn); ok {
+		if raw, err := socket.SyscallConn(); err == nil {
+			c.raw, c.readSocket = raw, c.readFD
+		}
+	}
+	return c
+}
+
+// buffer is pooled by pointer, so that putting it back allocates nothing.
+type buffer struct {
+	b    []byte
+	pool *sync.Pool
+}
+
+func (g *Guard) take(pool *sync.Pool) *buffer {
+	g.held.Add(1)
+	return pool.Get().(*buffer)
+}
+
+// put gives *b back to its pool and forgets it; an empty *b is left alone.
+func (g *Guard) put(b **buffer) {
+	if *b == nil {
+		return
+	}
+	g.held.Add(-1)
+	(*b).pool.Put(*b)
+	*b = nil
+}

@@ -1,0 +1,52 @@
+package guard
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const probe = "GET /probe HTTP/1.1\r\nHost: probe\r\n\r\n"
+
+// methods returns the method of the i-th answer's request: only HEAD matters,
+// because its answer has no body.
+func methodOf(in string, i int) string {
+	in = strings.TrimLeft(in, "\r\n")
+	if i == 0 && strings.HasPrefix(in, "HEAD ") || i == 1 && strings.Contains(in, "\r\n\r\nHEAD ") {
+		return "HEAD"
+	}
+	return "GET"
+}
+
+// Each case is sent on a connection of its own, with a further request right
+// behind it, which is answered exactly if the connection is kept.
+func TestRequests(t *testing.T) {
+	for _, reduceMemory := range []bool{true, false} {
+		s := startServerMode(t, Options{}, reduceMemory)
+		for _, tc := range allCases() {
+			t.Run(tc.name, func(t *testing.T) {
+				c := s.dialFor(t)
+				c.send(tc.in + probe)
+				for i, status := range tc.status {
+					resp := c.receive(methodOf(tc.in, i))
+					require.Equal(t, status, resp.StatusCode)
+					if i == 0 && tc.target != "" {
+						require.Equal(t, tc.target, resp.Header.Get("X-Target"))
+					}
+					if i == len(tc.status)-1 {
+						require.Equal(t, !tc.kept, resp.Close, "Connection: close in the answer")
+					}
+				}
+				if tc.kept {
+					require.Equal(t, "/probe", c.receive("GET").Header.Get("X-Target"))
+					c.send(strings.Replace(probe, "\r\n\r\n", "\r\nConnection: close\r\n\r\n", 1))
+					require.Equal(t, "/probe", c.receive("GET").Header.Get("X-Target"))
+				}
+				c.requireEOF()
+				require.NoError(t, c.Close())
+			})
+		}
+	}
+	t.Logf("%d cases", len(allCases()))
+}

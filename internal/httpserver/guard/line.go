@@ -1,0 +1,272 @@
+package guard
+
+import (
+	"bytes"
+	"encoding/binary"
+	"net/netip"
+	"strconv"
+)
+
+// targetForm is one of the four forms of a request target (RFC 9112 section
+// 3.2).
+type targetForm uint8
+
+const (
+	originForm    targetForm = iota // "/path?query"
+	absoluteForm                    // "http://host/path?query"
+	authorityForm                   // "host:port", CONNECT only
+	asteriskForm                    // "*", OPTIONS only
+)
+
+// requestLine parses the request line (RFC 9112 section 3), which is the
+// first line of the head, so that offsets in it are those in the head:
+//
+//	method SP target SP "HTTP/" DIGIT "." DIGIT
+//
+// Exactly one blank stands between the parts.
+func (h *head) requestLine(line []byte) error {
+	m := bytes.IndexByte(line, ' ')
+	if m < 0 {
+		return badRequest("request line without a target")
+	}
+	for _, ch := range line[:m] {
+		if !isToken[ch] {
+			return badRequest("invalid character in the method")
+		}
+	}
+	t := bytes.LastIndexByte(line, ' ')
+	if t == m {
+		return badRequest("request line without a version")
+	}
+	target := line[m+1 : t]
+	if len(target) > maxTarget {
+		return &Error{Status: 414, Reason: "request target is too long"}
+	}
+	if err := h.version(line[t+1:]); err != nil {
+		return err
+	}
+	if m > maxMethod {
+		return &Error{Status: 501, Reason: "method is too long"}
+	}
+	if err := checkTarget(target); err != nil {
+		return err
+	}
+	h.headMethod, h.connect = string(line[:m]) == "HEAD", string(line[:m]) == "CONNECT"
+	h.targetStart, h.targetEnd = m+1, t
+	return h.target(line[:m], target)
+}
+
+// version checks the last part of a request line (RFC 9112 section 2.3). A
+// minor version that is higher than ours is treated as ours (RFC 9110 section
+// 2.5).
+func (h *head) version(v []byte) error {
+	if len(v) != len("HTTP/1.1") || string(v[:5]) != "HTTP/" || !isDigit(v[5]) || v[6] != '.' || !isDigit(v[7]) {
+		return badRequest("request line does not end in a version such as HTTP/1.1")
+	}
+	if v[5] != '1' {
+		return &Error{Status: 505, Reason: "HTTP version is not supported"}
+	}
+	h.http10 = v[7] == '0'
+	h.rewrite = h.rewrite || v[7] > '1'
+	return nil
+}
+
+// checkTarget refuses bytes that no target can have. Bytes of 0x80 and above
+// are no more allowed in a URI than blanks are, but clients do send file
+// names in queries unescaped, and there is no second way to read them.
+func checkTarget(target []byte) error {
+	if len(target) == 0 {
+		return badRequest("empty request target")
+	}
+	for rest := target; len(rest) > 0; {
+		if len(rest) >= 8 && !anyBelow(binary.LittleEndian.Uint64(rest), ' '+1) {
+			rest = rest[8:]
+			continue
+		}
+		if rest[0] <= ' ' || rest[0] == 0x7f {
+			return badRequest("blank or control character in the request target")
+		}
+		rest = rest[1:]
+	}
+	return nil
+}
+
+// target finds the form of the target and whether it can be handed on as it is.
+func (h *head) target(method, target []byte) error {
+	switch {
+	case target[0] == '/':
+		h.cutTarget(target)
+		return nil
+	case h.connect:
+		h.form = authorityForm
+		return validateAuthority(target)
+	case len(target) == 1 && target[0] == '*':
+		h.form = asteriskForm
+		if string(method) != "OPTIONS" {
+			return badRequest("target * is for OPTIONS only")
+		}
+		return nil
+	case hasSchemeHTTP(target):
+		return h.absolute(target)
+	}
+	return badRequest("request target is neither a path nor an http URI")
+}
+
+// cutTarget finds the part of an origin-form target to hand on. A fragment is
+// not part of a target, but nginx drops it and some clients send it. Of several
+// leading slashes one is kept: a server that finds two could take what
+// follows them for an authority.
+func (h *head) cutTarget(target []byte) {
+	if i := bytes.IndexByte(target, '#'); i >= 0 {
+		h.targetEnd = h.targetStart + i
+		h.rewrite = true
+		target = target[:i]
+	}
+	for len(target) > 1 && target[0] == '/' && target[1] == '/' {
+		h.targetStart++
+		h.rewrite = true
+		target = target[1:]
+	}
+}
+
+// absolute takes an absolute-form target apart (RFC 9112 section 3.2.2); what
+// is handed on is its path and query, and its authority as Host.
+func (h *head) absolute(target []byte) error {
+	h.form = absoluteForm
+	h.rewrite = true
+	start := bytes.IndexByte(target, ':') + len("://")
+	end := len(target)
+	if i := bytes.IndexAny(target[start:], "/?#"); i >= 0 {
+		end = start + i
+	}
+	if err := validateHost(target[start:end]); err != nil {
+		return err
+	}
+	h.authority = [2]int{h.targetStart + start, h.targetStart + end}
+	h.targetStart += end
+	if rest := target[end:]; len(rest) > 0 {
+		h.cutTarget(rest)
+	}
+	return nil
+}
+
+// appendTarget appends the target in the form that is handed on.
+func (h *head) appendTarget(dst, b []byte) []byte {
+	target := b[h.targetStart:h.targetEnd]
+	if h.form == absoluteForm && (len(target) == 0 || target[0] != '/') {
+		if len(target) == 0 && bytes.HasPrefix(b, []byte("OPTIONS ")) {
+			return append(dst, '*') // RFC 9112 section 3.2.4
+		}
+		dst = append(dst, '/')
+	}
+	return append(dst, target...)
+}
+
+// hasSchemeHTTP reports whether target begins with "http://" or "https://".
+func hasSchemeHTTP(target []byte) bool {
+	scheme, rest, ok := bytes.Cut(target, []byte{':'})
+	return ok && bytes.HasPrefix(rest, []byte("//")) &&
+		(equalFold(scheme, "http") || equalFold(scheme, "https"))
+}
+
+// validateAuthority checks the target of CONNECT, which must name a port
+// (RFC 9112 section 3.2.3).
+func validateAuthority(b []byte) error {
+	if n := len(b); !isDigit(b[n-1]) || bytes.IndexByte(b, ':') < 0 {
+		return badRequest("target of CONNECT is not host:port")
+	}
+	return validateHost(b)
+}
+
+// validateHost checks host [":" port] (RFC 9110 section 7.2). An empty host
+// is refused: no http URI has one (RFC 9110 section 4.2.1).
+func validateHost(b []byte) error {
+	var host, port []byte
+	if len(b) > 0 && b[0] == '[' {
+		end := bytes.IndexByte(b, ']')
+		if end < 0 || !validIPv6(b[1:end]) {
+			return badRequest("invalid IPv6 address in the host")
+		}
+		host, port = b[:end+1], b[end+1:]
+	} else {
+		host = b
+		if colon := bytes.IndexByte(b, ':'); colon >= 0 {
+			host, port = b[:colon], b[colon:]
+		}
+		if !validName(host) {
+			return badRequest("invalid character in the host")
+		}
+	}
+	if len(host) == 0 {
+		return badRequest("empty host")
+	}
+	if !validPort(port) {
+		return badRequest("invalid port in the host")
+	}
+	return nil
+}
+
+// validName checks a registered name (RFC 3986 section 3.2.2). Commas are
+// left out, because a list of hosts looks like one name with a comma. Of
+// percent-encoded characters only those outside of ASCII are taken: the
+// others would be a second spelling of a name.
+func validName(b []byte) bool {
+	for i := 0; i < len(b); i++ {
+		ch := b[i]
+		switch {
+		case isName[ch]:
+		case ch == '%' && i+2 < len(b) && unhex(b[i+1]) >= 8 && unhex(b[i+2]) >= 0:
+			i += 2
+		default:
+			return false
+		}
+	}
+	return true
+}
+
+// isName marks the characters that validName takes as they are.
+var isName = charSet("-._~!$&'()*+;=")
+
+// validPort checks the part behind a host: nothing, or a colon and a number of at
+// most 65535, which may be left out (RFC 3986 section 3.2.3).
+func validPort(b []byte) bool {
+	if len(b) == 0 || string(b) == ":" {
+		return true
+	}
+	_, err := strconv.ParseUint(string(b[1:]), 10, 16)
+	return b[0] == ':' && err == nil
+}
+
+// validIPv6 checks the inside of an IPv6 literal. A zone is set off by "%25"
+// (RFC 6874).
+func validIPv6(b []byte) bool {
+	const longest = len("ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255")
+	addr, zone, hasZone := bytes.Cut(b, []byte("%25"))
+	if len(addr) > longest || (hasZone && len(zone) == 0) {
+		return false
+	}
+	for _, ch := range zone {
+		if !isAlnum(ch) && bytes.IndexByte([]byte("-._~"), ch) < 0 {
+			return false
+		}
+	}
+	ip, err := netip.ParseAddr(string(addr))
+	return err == nil && ip.Is6() && ip.Zone() == ""
+}
+
+func isDigit(ch byte) bool { return '0' <= ch && ch <= '9' }
+
+func isAlnum(ch byte) bool {
+	return isDigit(ch) || ('a' <= ch|0x20 && ch|0x20 <= 'z')
+}
+
+// unhex returns the value of a hexadecimal digit, or -1.
+func unhex(ch byte) int {
+	switch {
+	case isDigit(ch):
+		return int(ch - '0')
+	case 'a' <= ch|0x20 && ch|0x20 <= 'f':
+		return int(ch|0x20-'a') + 10
+	}
+	return -1
+}

@@ -1,0 +1,227 @@
+package guard
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// scriptConn is a connection without a socket: Read gives the input in pieces
+// of a fixed size, Write collects what the guard says.
+type scriptConn struct {
+	in      []byte
+	piece   int
+	written bytes.Buffer
+	closed  bool
+}
+
+func (c *scriptConn) Read(p []byte) (int, error) {
+	if len(c.in) == 0 {
+		return 0, io.EOF
+	}
+	n := copy(p, c.in[:min(c.piece, len(c.in))])
+	c.in = c.in[n:]
+	return n, nil
+}
+
+func (c *scriptConn) Write(p []byte) (int, error)      { return c.written.Write(p) }
+func (c *scriptConn) Close() error                     { c.closed = true; return nil }
+func (c *scriptConn) LocalAddr() net.Addr              { return &net.TCPAddr{} }
+func (c *scriptConn) RemoteAddr() net.Addr             { return &net.TCPAddr{} }
+func (c *scriptConn) SetDeadline(time.Time) error      { return nil }
+func (c *scriptConn) SetReadDeadline(time.Time) error  { return nil }
+func (c *scriptConn) SetWriteDeadline(time.Time) error { return nil }
+
+var dateLine = regexp.MustCompile(`Date: [^\r]*\r\n`)
+
+// readAll returns all that the guard makes of in when it arrives in pieces:
+// the heads that it hands on, and what it writes. Interim answers and dates
+// are left out.
+func readAll(t testing.TB, g *Guard, in string, piece int) (heads []string, written string) {
+	t.Helper()
+	inner := &scriptConn{in: []byte(in), piece: piece}
+	c := g.Wrap(inner)
+	p := make([]byte, ReadBufferSize)
+	for {
+		n, err := c.Read(p[:1]) // the server reads the first byte alone
+		if err != nil {
+			require.Equal(t, io.EOF, err)
+			break
+		}
+		m, err := c.Read(p[n:])
+		require.NoError(t, err)
+		heads = append(heads, string(p[:n+m]))
+	}
+	require.NoError(t, c.Close())
+	require.True(t, inner.closed)
+	require.Zero(t, g.Buffers())
+	written = inner.written.String()
+	return heads, dateLine.ReplaceAllString(written, "")
+}
+
+// How a request is cut into segments must not matter.
+func TestSplitsDoNotMatter(t *testing.T) {
+	g := New(Options{})
+	for _, tc := range allCases() {
+		in := tc.in + probe
+		heads, written := readAll(t, g, in, len(in))
+		handedOn := 0
+		for _, status := range tc.status {
+			if status == 200 || status == 405 {
+				handedOn++
+			}
+		}
+		if tc.kept {
+			handedOn++
+		}
+		require.Len(t, heads, handedOn, tc.name)
+		if strings.Contains(strings.ToLower(tc.in), "expect: 100-continue") {
+			continue // whether the body comes with the head is the point there, see TestContinue
+		}
+		for _, piece := range []int{1, 2, 3, 7, 100, 4095} {
+			gotHeads, gotWritten := readAll(t, g, in, piece)
+			require.Equal(t, heads, gotHeads, "%s in pieces of %d", tc.name, piece)
+			require.Equal(t, written, gotWritten, "%s in pieces of %d", tc.name, piece)
+		}
+	}
+}
+
+// The canonical head, byte by byte.
+func TestCanonicalHead(t *testing.T) {
+	for name, tc := range map[string]struct{ in, want string }{
+		"as it came": {
+			"GET /a HTTP/1.1\r\nhOST:h\r\nA:\tb \r\n\r\n",
+			"GET /a HTTP/1.1\r\nhOST:h\r\nA:\tb \r\n\r\n"},
+		"connection as it came": {
+			"GET /a HTTP/1.1\r\nHost: h\r\nConnection: keep-alive\r\nA: b\r\n\r\n",
+			"GET /a HTTP/1.1\r\nHost: h\r\nConnection: keep-alive\r\nA: b\r\n\r\n"},
+		"framing": {
+			"GET /a HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nTE: x\r\nTrailer: A\r\nUpgrade: x\r\n" +
+				"Expect: 100-continue\r\nA: b\r\n\r\nx",
+			"GET /a HTTP/1.1\r\nHost: h\r\nA: b\r\n\r\n"},
+		"connection": {
+			"GET /a HTTP/1.1\r\nConnection: x\r\nHost: h\r\nconnection: CLOSE\r\n\r\n",
+			"GET /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"},
+		"1.0": {
+			"GET /a HTTP/1.0\r\nConnection: Keep-Alive, x\r\n\r\n",
+			"GET /a HTTP/1.0\r\nConnection: keep-alive\r\n\r\n"},
+		"1.5": {"GET /a HTTP/1.5\r\nHost: h\r\n\r\n", "GET /a HTTP/1.1\r\nHost: h\r\n\r\n"},
+		"LF":  {"GET /a HTTP/1.1\nHost: h\n\n", "GET /a HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n"},
+		"absolute": {
+			"GET HTTP://x:81?b HTTP/1.1\r\nA: b\r\nHost: h\r\n\r\n",
+			"GET /?b HTTP/1.1\r\nHost: x:81\r\nA: b\r\n\r\n"},
+		"absolute in 1.0": {
+			"GET http://x/a HTTP/1.0\r\n\r\n",
+			"GET /a HTTP/1.0\r\nHost: x\r\nConnection: close\r\n\r\n"},
+		"slashes and fragment": {
+			"GET ///a//b?c#d HTTP/1.1\r\nHost: h\r\n\r\n",
+			"GET /a//b?c HTTP/1.1\r\nHost: h\r\n\r\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			heads, written := readAll(t, New(Options{}), tc.in, len(tc.in))
+			require.Equal(t, []string{tc.want}, heads)
+			require.Empty(t, written)
+		})
+	}
+}
+
+// The longest canonical heads fit ReadBufferSize.
+func TestReadBufferSizeIsEnough(t *testing.T) {
+	start := "GET http://h/ HTTP/1.0\nConnection:keep-alive\nConnection:x\n" +
+		strings.Repeat("A:\n", maxFields-3) + "A:"
+	head := start + strings.Repeat("x", maxHead-len(start)-2) + "\n\n"
+	heads, written := readAll(t, New(Options{}), head, len(head))
+	require.Len(t, heads, 1, written)
+	require.Greater(t, len(heads[0]), maxHead)
+	require.LessOrEqual(t, len(heads[0]), ReadBufferSize)
+	require.True(t, strings.HasSuffix(heads[0], "\r\n\r\n"))
+}
+
+const ordinary = "GET /group1/M00/00/01/Ck0AC2sASyqAJoPSAAAAAWFklaM422.bin HTTP/1.1\r\nHost: gw.example.com:8080\r\n" +
+	"User-Agent: Mozilla/5.0 (X11; Linux x86_64)\r\nAccept: */*\r\nAccept-Encoding: gzip\r\nRange: bytes=0-99\r\n\r\n"
+
+// loopConn gives the same request for ever.
+type loopConn struct{ scriptConn }
+
+func (c *loopConn) Read(p []byte) (int, error) { return copy(p, ordinary), nil }
+
+func readLoop(tb testing.TB) func() {
+	c := New(Options{}).Wrap(&loopConn{})
+	p := make([]byte, 16<<10)
+	return func() {
+		if n, err := c.Read(p[:1]); n != 1 || err != nil {
+			tb.Fatal(n, err)
+		}
+		if n, err := c.Read(p); n != len(ordinary)-1 || err != nil {
+			tb.Fatal(n, err)
+		}
+	}
+}
+
+func TestOrdinaryRequestAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("SKIPPED: pools do not keep everything under the race detector")
+	}
+	read := readLoop(t)
+	require.Zero(t, testing.AllocsPerRun(1000, read))
+}
+
+func TestRewrittenRequestAllocatesNothing(t *testing.T) {
+	if raceEnabled {
+		t.Skip("SKIPPED: pools do not keep everything under the race detector")
+	}
+	in := []byte(get("Content-Length: 5", "Connection: x") + "hello")
+	inner := &scriptConn{piece: len(in)}
+	c := New(Options{}).Wrap(inner)
+	p := make([]byte, 16<<10)
+	require.Zero(t, testing.AllocsPerRun(1000, func() {
+		inner.in = in
+		if _, err := c.Read(p); err != nil {
+			t.Fatal(err)
+		}
+	}))
+}
+
+func BenchmarkOrdinaryRequest(b *testing.B) {
+	read := readLoop(b)
+	b.SetBytes(int64(len(ordinary)))
+	b.ReportAllocs()
+	for b.Loop() {
+		read()
+	}
+}
+
+func BenchmarkScan(b *testing.B) {
+	in := []byte(ordinary)
+	b.ReportAllocs()
+	for b.Loop() {
+		var h head
+		if done, err := h.feed(in); !done || err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func TestErrorText(t *testing.T) {
+	e := &Error{Status: 408, Reason: "request head did not arrive in time", Err: io.ErrUnexpectedEOF}
+	require.EqualError(t, e, "request refused: request head did not arrive in time")
+	require.ErrorIs(t, fmt.Errorf("wrapped: %w", e), io.ErrUnexpectedEOF)
+}
+
+// A refusal, byte by byte.
+func TestRefusalText(t *testing.T) {
+	now := time.Date(2026, 11, 20, 13, 34, 1, 0, time.FixedZone("", 3600))
+	e := &Error{Status: 400, Reason: "bad"}
+	const headText = "HTTP/1.1 400 Bad Request\r\nDate: Fri, 20 Nov 2026 12:34:01 GMT\r\n" +
+		"Content-Type: text/plain; charset=utf-8\r\n" +
+		"Content-Length: 4\r\nConnection: close\r\nX-Content-Type-Options: nosniff\r\n\r\n"
+	require.Equal(t, headText+"bad\n", string(appendRefusal(nil, e, false, now)))
+	require.Equal(t, headText, string(appendRefusal(nil, e, true, now)))
+}

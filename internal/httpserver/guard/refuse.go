@@ -1,0 +1,206 @@
+package guard
+
+import (
+	"bytes"
+	"errors"
+	"os"
+	"strconv"
+	"time"
+
+	"fastdfs-gateway/internal/process/sys"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// A refusal is a few hundred bytes; a client that does not make room for
+	// them within this time is not going to read them.
+	refuseTimeout = time.Second
+
+	// Bounds of a lingering close. They are short because the serving
+	// goroutine waits: a client that reads its answer closes at once, and
+	// one that goes on sending is cut off.
+	lingerTimeout = 500 * time.Millisecond
+	lingerBytes   = 256 << 10
+
+	// While an answer is still on its way these count instead: how long the
+	// client may take nothing of it, and how long it may take in all.
+	drainPatience = 30 * time.Second
+	drainTimeout  = 2 * time.Minute
+)
+
+// Error says why a request was refused.
+type Error struct {
+	Status int    // the HTTP status that the client was given
+	Reason string // one plain line, also the body of the answer
+	Err    error  // the cause, nil where the request itself is the cause
+	Line   []byte // what has come of the request line, at most 256 bytes; anything may be in it
+}
+
+// maxErrorLine bounds Error.Line.
+const maxErrorLine = 256
+
+// firstLine copies the first line of b as far as it has arrived.
+func firstLine(b []byte) []byte {
+	b = b[:min(len(b), maxErrorLine)]
+	if end := bytes.IndexAny(b, "\r\n"); end >= 0 {
+		b = b[:end]
+	}
+	return bytes.Clone(b)
+}
+
+// Error returns the reason in one line.
+func (e *Error) Error() string { return "request refused: " + e.Reason }
+
+// Unwrap returns the cause, if there is one besides the request itself.
+func (e *Error) Unwrap() error { return e.Err }
+
+func badRequest(reason string) *Error { return &Error{Status: 400, Reason: reason} }
+
+// statusText holds the reason phrases (RFC 9110) of the statuses that the guard sends.
+var statusText = map[int]string{
+	400: "Bad Request",
+	408: "Request Timeout",
+	413: "Content Too Large",
+	414: "URI Too Long",
+	417: "Expectation Failed",
+	431: "Request Header Fields Too Large",
+	501: "Not Implemented",
+	505: "HTTP Version Not Supported",
+}
+
+// refuse writes the answer to a request that is not handed on. All answers to
+// earlier requests are out by then: the server asks for a further head only
+// after it has flushed what it wrote.
+func (c *Conn) refuse(e *Error) {
+	c.used, c.unread = true, true
+	var got []byte
+	if c.in != nil {
+		got = c.in.b[c.r:c.w]
+	}
+	headOnly := c.head.isHead(got)
+	msg := appendRefusal(make([]byte, 0, 512), e, headOnly, time.Now())
+	// A failed write changes nothing: the connection is closed either way.
+	if c.Conn.SetWriteDeadline(time.Now().Add(refuseTimeout)) == nil {
+		_, _ = c.Conn.Write(msg)
+	}
+	if c.g.opts.OnRefuse != nil {
+		c.g.opts.OnRefuse(c.Conn, e)
+	}
+}
+
+// isHead reports whether the request is a HEAD request, whose answer has no
+// body. Before the request line is complete, b is the part that has arrived.
+func (h *head) isHead(b []byte) bool {
+	return h.headMethod || (h.targetEnd == 0 && (bytes.HasPrefix(b, []byte("HEAD ")) || string(firstLine(b)) == "HEAD"))
+}
+
+// appendRefusal appends the whole answer to dst (RFC 9112 section 4).
+func appendRefusal(dst []byte, e *Error, headOnly bool, now time.Time) []byte {
+	dst = append(dst, "HTTP/1.1 "...)
+	dst = strconv.AppendInt(dst, int64(e.Status), 10)
+	dst = append(dst, ' ')
+	dst = append(dst, statusText[e.Status]...)
+	dst = append(dst, "\r\nDate: "...)
+	dst = now.UTC().AppendFormat(dst, "Mon, 02 Jan 2006 15:04:05 GMT")
+	dst = append(dst, "\r\nContent-Type: text/plain; charset=utf-8\r\nContent-Length: "...)
+	dst = strconv.AppendInt(dst, int64(len(e.Reason)+1), 10)
+	dst = append(dst, "\r\nConnection: close\r\nX-Content-Type-Options: nosniff\r\n\r\n"...)
+	if headOnly {
+		return dst
+	}
+	dst = append(dst, e.Reason...)
+	return append(dst, '\n')
+}
+
+// Close closes the connection. Where the client may still be sending, it lingers first: the kernel
+// answers bytes that arrive after a close with a reset, and a reset makes the client's kernel drop
+// an answer that it has not read yet (RFC 9112 section 9.6). So the sending side is closed, and
+// what arrives is thrown away until the client closes too, for at most half a second or 256 KiB
+// after the client's host has the whole answer. Close while another goroutine is in Read does not
+// linger and wakes that Read. A second Close does nothing.
+func (c *Conn) Close() error {
+	again := c.closed.Swap(true)
+	if !c.mu.TryLock() { // Read is waiting; it cleans up when it wakes
+		if again {
+			return nil
+		}
+		return c.Conn.Close()
+	}
+	defer c.mu.Unlock()
+	c.done, c.pending = true, nil
+	c.release()
+	if again {
+		return nil
+	}
+	if c.used && (c.unread || c.unsent() > 0 || c.inputWaiting()) {
+		c.linger()
+	}
+	return c.Conn.Close()
+}
+
+// inputWaiting reports whether the socket holds bytes that will not be read.
+func (c *Conn) inputWaiting() bool {
+	if c.raw == nil {
+		return false
+	}
+	n := 0
+	err := c.raw.Read(func(fd uintptr) bool {
+		var b [1]byte
+		n, _ = sys.ReadNoWait(fd, b[:]) // the byte is not wanted either
+		return true
+	})
+	return err == nil && n > 0
+}
+
+// unsent is how many bytes of answers the client's host has not confirmed.
+func (c *Conn) unsent() int {
+	if given, ok := c.Conn.(interface{ Abandoned() bool }); c.raw == nil || ok && given.Abandoned() {
+		return 0
+	}
+	n := 0
+	err := c.raw.Control(func(fd uintptr) {
+		n, _ = unix.IoctlGetInt(int(fd), unix.TIOCOUTQ) // 0 on failure
+	})
+	if err != nil {
+		return 0
+	}
+	return n
+}
+
+// linger closes the sending side and discards what arrives, in the bounds
+// that Close names.
+func (c *Conn) linger() {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		if half.CloseWrite() != nil {
+			return
+		}
+	}
+	buf := c.g.take(&c.g.small)
+	defer c.g.put(&buf)
+	began := time.Now()
+	unsent, progress := c.unsent(), began
+	for left := lingerBytes; left > 0; {
+		if c.Conn.SetReadDeadline(time.Now().Add(lingerTimeout)) != nil {
+			return
+		}
+		n, err := c.Conn.Read(buf.b)
+		now := c.unsent()
+		if now == 0 {
+			if err != nil {
+				return
+			}
+			left -= n
+			continue
+		}
+		if err != nil && !errors.Is(err, os.ErrDeadlineExceeded) {
+			return
+		}
+		if now < unsent {
+			unsent, progress = now, time.Now()
+		}
+		if time.Since(progress) > drainPatience || time.Since(began) > drainTimeout {
+			return
+		}
+	}
+}

@@ -1,0 +1,152 @@
+package guard
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// fasthttp starts this one for the Date field and never ends it.
+		goleak.IgnoreAnyFunction("github.com/valyala/fasthttp.updateServerDate.func1"))
+}
+
+// waitBudget bounds the wait for an event that normally comes at once: the machine may be under
+// load.
+const waitBudget = 30 * time.Second
+
+// A testServer is a real fasthttp server on a real socket behind a Guard.
+type testServer struct {
+	t       *testing.T
+	guard   *Guard
+	addr    string
+	handler func(*fasthttp.RequestCtx)
+
+	mu      sync.Mutex
+	refused []*Error // guarded by mu
+	errors  []error  // guarded by mu; what fasthttp itself found wrong: always empty
+}
+
+func startServer(t *testing.T, opts Options) *testServer {
+	return startServerMode(t, opts, true)
+}
+
+func startServerMode(t *testing.T, opts Options, reduceMemory bool) *testServer {
+	t.Helper()
+	s := &testServer{t: t, handler: answer}
+	opts.OnRefuse = func(_ net.Conn, e *Error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.refused = append(s.refused, e)
+	}
+	s.guard = New(opts)
+	server := &fasthttp.Server{
+		Handler:           func(ctx *fasthttp.RequestCtx) { s.handler(ctx) },
+		ReduceMemoryUsage: reduceMemory,
+		ReadBufferSize:    ReadBufferSize,
+		ErrorHandler: func(ctx *fasthttp.RequestCtx, err error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.errors = append(s.errors, err)
+			ctx.SetStatusCode(599)
+		},
+	}
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	s.addr = ln.Addr().String()
+	var conns sync.WaitGroup
+	accepting := make(chan struct{})
+	go func() {
+		defer close(accepting)
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			conns.Go(func() { _ = server.ServeConn(s.guard.Wrap(conn)) })
+		}
+	}()
+	t.Cleanup(func() {
+		require.NoError(t, ln.Close())
+		<-accepting
+		conns.Wait()
+		require.Empty(t, s.errors, "the server found a fault that the guard let through")
+		require.Zero(t, s.guard.Buffers(), "buffers were not given back")
+	})
+	return s
+}
+
+// answer tells the client what the server saw.
+func answer(ctx *fasthttp.RequestCtx) {
+	ctx.Response.Header.Set("X-Target", string(ctx.Request.Header.RequestURI()))
+	ctx.Response.Header.Set("X-Host", string(ctx.Request.Header.Host()))
+	for _, name := range []string{"Content-Length", "Transfer-Encoding", "Expect", "TE", "Trailer", "Upgrade"} {
+		if ctx.Request.Header.Peek(name) != nil && name != "Content-Length" || len(ctx.Request.Body()) > 0 {
+			ctx.SetStatusCode(598)
+			return
+		}
+	}
+	if !ctx.IsGet() && !ctx.IsHead() {
+		ctx.SetStatusCode(405)
+	}
+	ctx.SetBodyString("body")
+}
+
+// client is a raw connection to a testServer.
+type client struct {
+	net.Conn
+	br *bufio.Reader
+	t  *testing.T
+}
+
+func (s *testServer) dial() *client {
+	s.t.Helper()
+	return s.dialFor(s.t)
+}
+
+func (s *testServer) dialFor(t *testing.T) *client {
+	t.Helper()
+	conn, err := net.Dial("tcp", s.addr)
+	require.NoError(t, err)
+	require.NoError(t, conn.SetDeadline(time.Now().Add(2*waitBudget)))
+	c := &client{Conn: conn, br: bufio.NewReader(conn), t: t}
+	t.Cleanup(func() { _ = conn.Close() })
+	return c
+}
+
+// send writes s; that the other side has closed already shows in what is read.
+func (c *client) send(s string) { _, _ = io.WriteString(c, s) }
+
+// receive reads one answer with its body; interim answers are left out.
+func (c *client) receive(method string) *http.Response {
+	c.t.Helper()
+	for {
+		resp, err := http.ReadResponse(c.br, &http.Request{Method: method})
+		require.NoError(c.t, err)
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(c.t, err)
+		if method != "HEAD" && resp.StatusCode != 100 {
+			require.NotEmpty(c.t, body)
+		}
+		if resp.StatusCode != 100 {
+			return resp
+		}
+	}
+}
+
+// requireEOF checks that the server has nothing more to say and has closed.
+func (c *client) requireEOF() {
+	c.t.Helper()
+	rest, err := io.ReadAll(c.br)
+	require.NoError(c.t, err, "the connection was reset or not closed")
+	require.Empty(c.t, string(rest))
+}

@@ -1,0 +1,146 @@
+package guard
+
+import (
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestReadTimeout(t *testing.T) {
+	t.Run("slow head is not helped by further bytes (408)", func(t *testing.T) {
+		s := startServer(t, Options{ReadTimeout: short})
+		c := s.dialFor(t)
+		stop, sent := make(chan struct{}), make(chan struct{})
+		go func() {
+			defer close(sent)
+			for {
+				c.send("a")
+				select {
+				case <-stop:
+					return
+				case <-time.After(short / 10):
+				}
+			}
+		}()
+		require.Equal(t, 408, c.receive("GET").StatusCode) // in the middle of them
+		c.requireEOF()
+		require.NoError(t, c.Close())
+		close(stop)
+		<-sent
+		require.ErrorIs(t, s.waitRefused(t), os.ErrDeadlineExceeded)
+	})
+	t.Run("slow second head (408)", func(t *testing.T) {
+		s := startServer(t, Options{ReadTimeout: short})
+		c := s.dialFor(t)
+		c.send(get() + "GET /")
+		require.Equal(t, 200, c.receive("GET").StatusCode)
+		require.Equal(t, 408, c.receive("GET").StatusCode)
+		c.requireEOF()
+	})
+	t.Run("slow HEAD (408 without a body)", func(t *testing.T) {
+		s := startServer(t, Options{ReadTimeout: short})
+		c := s.dialFor(t)
+		c.send("HEAD /f HT")
+		require.Equal(t, 408, c.receive("HEAD").StatusCode)
+		c.requireEOF()
+	})
+	for name, in := range map[string]string{
+		"length":  get("Content-Length: 5") + "hel",
+		"chunked": chunks("5\r\nhel"),
+		"nothing": get("Content-Length: 5"),
+	} {
+		t.Run("slow body, "+name+" (408)", func(t *testing.T) {
+			s := startServer(t, Options{ReadTimeout: short})
+			c := s.dialFor(t)
+			c.send(in)
+			require.Equal(t, 408, c.receive("GET").StatusCode)
+			c.requireEOF()
+		})
+	}
+}
+
+func TestIdleTimeout(t *testing.T) {
+	t.Run("a connection without a request is closed in silence", func(t *testing.T) {
+		s := startServer(t, Options{ReadTimeout: short})
+		start := time.Now()
+		s.dialFor(t).requireEOF()
+		require.Greater(t, time.Since(start), short*3/4)
+		s.requireNothingRefused()
+	})
+	t.Run("idle connections are closed in silence", func(t *testing.T) {
+		s := startServer(t, Options{ReadTimeout: time.Hour, IdleTimeout: 2 * short})
+		start := time.Now()
+		used, blank := s.dialFor(t), s.dialFor(t)
+		used.send(get())
+		require.Equal(t, 200, used.receive("GET").StatusCode)
+		blank.send(get() + "\r\n")
+		require.Equal(t, 200, blank.receive("GET").StatusCode)
+		for _, c := range []*client{used, blank} {
+			c.requireEOF()
+			require.Greater(t, time.Since(start), 3*short/2)
+		}
+		s.requireNothingRefused()
+	})
+	t.Run("empty lines do not renew the idle time", func(t *testing.T) {
+		s := startServer(t, Options{IdleTimeout: 5 * short})
+		c := s.dialFor(t)
+		c.send(get())
+		require.Equal(t, 200, c.receive("GET").StatusCode)
+		closed, sent := make(chan struct{}), make(chan int)
+		go func() {
+			lines := 0
+			for open := true; open && lines < maxBlankLines; {
+				select {
+				case <-closed:
+					open = false
+				case <-time.After(3 * short):
+					c.send("\r\n")
+					lines++
+				}
+			}
+			sent <- lines
+		}()
+		rest, err := io.ReadAll(c.br) // by a reset, when a line came in the same moment
+		require.Empty(t, rest)
+		require.NotErrorIs(t, err, os.ErrDeadlineExceeded)
+		close(closed)
+		require.Less(t, <-sent, maxBlankLines, "it was open until nothing more came")
+	})
+}
+
+// A kept connection may be idle for longer than ReadTimeout, which then begins with the first byte
+// of a request. The scene is played again when the machine was too late for it.
+func TestKeptConnectionOutlivesReadTimeout(t *testing.T) {
+	const limit = 4 * short
+	s := startServer(t, Options{ReadTimeout: limit, IdleTimeout: time.Hour})
+	for range 50 {
+		c := s.dialFor(t)
+		c.send(get())
+		require.Equal(t, 200, c.receive("GET").StatusCode)
+		if first := c.slowHead(limit); first && c.slowHead(limit) {
+			return
+		}
+	}
+	t.Fatal("the machine was always late")
+}
+
+// slowHead is idle for longer than limit, and then sends a request in two parts well within it.
+// False: the machine was late.
+func (c *client) slowHead(limit time.Duration) bool {
+	c.t.Helper()
+	time.Sleep(limit + short)
+	start := time.Now()
+	c.send("GET ")
+	time.Sleep(short)
+	c.send(strings.TrimPrefix(get(), "GET "))
+	status := c.receive("GET").StatusCode
+	if status == 408 && time.Since(start) >= limit*3/4 {
+		return false
+	}
+	require.Equal(c.t, 200, status)
+	return true
+}

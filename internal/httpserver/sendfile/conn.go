@@ -1,0 +1,335 @@
+// Package sendfile sends answers: bytes from memory and parts of shared files, without copying
+// them through the process where the kernel can do it (sendfile(2)), and without letting a client
+// that does not read hold a connection for ever.
+//
+//	conn := sendfile.NewConn(tcp, sendfile.Pace{MinRate: 1024, Window: 30 * time.Second})
+//	under, direct := sendfile.Of(ctx.Conn()) // conn, whatever wraps it
+//	body := &sendfile.Body{
+//		Conn: under, Direct: direct, File: file, // a content.File
+//		Pieces: []sendfile.Piece{{Offset: 0, Length: 4096}},
+//	}
+//	ctx.Response.SetBodyStream(body, int(body.Length()))
+//
+// There is no limit on the time of a whole answer. A client is dropped when it took less than
+// MinRate bytes per second over a Window in which the gateway had bytes for it. "Took" means
+// acknowledged by the client's host, not put into this host's socket buffer: that buffer holds
+// megabytes, and a slow but healthy client empties it only every few minutes.
+package sendfile
+
+import (
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"runtime"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"fastdfs-gateway/internal/process/sys"
+
+	"golang.org/x/sys/unix"
+)
+
+// ErrSlowClient is returned by writes to a client that takes bytes more slowly than Pace allows.
+var ErrSlowClient = errors.New("client reads too slowly")
+
+// errNoSendfile means that the kernel cannot send from this file; its bytes have to be copied.
+var errNoSendfile = errors.New("sendfile is not supported for this file")
+
+// chunk is the most that one sendfile(2) call may move, and that is copied at a time where sendfile
+// cannot be used: a fast client does not keep a thread in the kernel for long.
+const chunk = 256 << 10
+
+// Pace says how slow a client may be. The zero value never drops a client.
+type Pace struct {
+	MinRate int64         // bytes per second
+	Window  time.Duration // over which the rate is measured
+}
+
+// Conn is a stream socket whose writes are paced. Reads go straight to the inner connection. One
+// goroutine may write at a time.
+type Conn struct {
+	net.Conn
+	raw  syscall.RawConn
+	pace Pace
+	tcp  bool // only then sendfile(2) is used
+
+	// State of the current write; kept here so that the callbacks below need no closures.
+	buf      []byte
+	behind   []byte // goes out right behind buf, by the same call where the socket takes it
+	more     bool   // the next Write is followed by more at once (MSG_MORE)
+	file     int
+	offset   int64
+	left     int64
+	burst    int64 // sent by SendFile since the last yield
+	pages    pages // advice to the kernel about the file
+	err      error
+	inWindow bool        // a deadline of ours is set
+	bounded  atomic.Bool // the caller has set a deadline
+	written  int64       // bytes given to the socket since the connection began
+	taken    int64       // of these, what the client had taken when the window began
+
+	room int // what roomStep found
+
+	abandoned atomic.Bool
+
+	writeStep, fileStep, roomStep func(fd uintptr) bool
+}
+
+// NewConn wraps a TCP or unix stream connection.
+func NewConn(inner net.Conn, pace Pace) (*Conn, error) {
+	sc, ok := inner.(syscall.Conn)
+	if !ok {
+		return nil, fmt.Errorf("cannot send to a %T: it is no socket", inner)
+	}
+	raw, err := sc.SyscallConn()
+	if err != nil {
+		return nil, fmt.Errorf("cannot get the socket of %s: %w", inner.RemoteAddr(), err)
+	}
+	c := &Conn{Conn: inner, raw: raw, pace: pace}
+	_, c.tcp = inner.(*net.TCPConn)
+	c.writeStep, c.fileStep, c.roomStep = c.tryWrite, c.trySendfile, c.tryRoom
+	return c, nil
+}
+
+// Of finds the Conn beneath connections that wrap it and show it by NetConn. direct is false when
+// there is a TLS connection in between, whose bytes must not bypass the cipher. It returns nil when
+// there is no Conn.
+func Of(c net.Conn) (found *Conn, direct bool) {
+	for direct = true; c != nil; {
+		if found, ok := c.(*Conn); ok {
+			return found, direct
+		}
+		if _, isTLS := c.(*tls.Conn); isTLS {
+			direct = false
+		}
+		wrapper, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			break
+		}
+		c = wrapper.NetConn()
+	}
+	return nil, false
+}
+
+// NetConn returns the connection that c wraps.
+func (c *Conn) NetConn() net.Conn { return c.Conn }
+
+// SyscallConn gives the raw socket, for callers that wait for it to become readable.
+func (c *Conn) SyscallConn() (syscall.RawConn, error) { return c.raw, nil }
+
+// CloseWrite ends the sending direction; the client sees the end of the stream.
+func (c *Conn) CloseWrite() error {
+	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
+		return half.CloseWrite()
+	}
+	return nil
+}
+
+// SetWriteDeadline bounds writes in place of the pace, like that of net.Conn.
+func (c *Conn) SetWriteDeadline(t time.Time) error {
+	c.bounded.Store(!t.IsZero())
+	return c.Conn.SetWriteDeadline(t)
+}
+
+// SetDeadline bounds reads, and writes in place of the pace, like that of net.Conn.
+func (c *Conn) SetDeadline(t time.Time) error {
+	c.bounded.Store(!t.IsZero())
+	return c.Conn.SetDeadline(t)
+}
+
+// Write sends all of p, and what is to go out behind it, or returns an error.
+func (c *Conn) Write(p []byte) (int, error) {
+	c.buf = p
+	err := c.send(c.writeStep)
+	n := len(p) - len(c.buf)
+	c.buf = nil
+	return n, err
+}
+
+// SendFile sends length bytes of the open file fd from offset, by sendfile(2). It does not use or
+// move the descriptor's own offset, so one descriptor can serve many connections. It returns how
+// many bytes went out; fewer come with an error (ErrSource and io.ErrUnexpectedEOF when the file
+// ends before).
+func (c *Conn) SendFile(fd int, offset, length int64) (int64, error) {
+	if !c.tcp {
+		return 0, errNoSendfile
+	}
+	c.file, c.offset, c.left, c.burst = fd, offset, length, 0
+	c.pages.begin(offset, length)
+	err := c.send(c.fileStep)
+	c.pages.end(fd, c.offset)
+	return length - c.left, err
+}
+
+// waitRoom waits until the client takes bytes, and returns how many the socket has room for: a
+// multiple of leastRoom, at most chunk. The copy takes its buffer after this wait, so a client that
+// does not read holds none.
+func (c *Conn) waitRoom() (int, error) {
+	err := c.send(c.roomStep)
+	return c.room, err
+}
+
+// leastRoom is what is written at a time when the room cannot be told or is small: one record of
+// TLS.
+const leastRoom = 16 << 10
+
+// tryRoom is a step of waitRoom.
+func (c *Conn) tryRoom(fd uintptr) bool {
+	poll := [1]unix.PollFd{{Fd: int32(fd), Events: unix.POLLOUT}}
+	if n, err := unix.Poll(poll[:], 0); err == nil && n == 0 {
+		return c.failed("poll", unix.EAGAIN)
+	}
+	c.room = leastRoom
+	size, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF)
+	if err != nil {
+		return true // the write will return the error
+	}
+	queued, err := unix.IoctlGetInt(int(fd), unix.TIOCOUTQ)
+	if err == nil { // the kernel counts its own structures too: about half of the buffer is for bytes
+		c.room = min(max(size/2-queued, leastRoom), chunk) / leastRoom * leastRoom
+	}
+	return true
+}
+
+// send repeats step until it is done, measuring the rate of the client while it waits.
+func (c *Conn) send(step func(fd uintptr) bool) error {
+	for {
+		c.err = nil
+		err := c.raw.Write(step)
+		if err == nil {
+			err = c.err
+		}
+		if !errors.Is(err, os.ErrDeadlineExceeded) || !c.inWindow || c.bounded.Load() {
+			c.endWindow()
+			return err
+		}
+		taken := c.clientTook()
+		if float64(taken-c.taken) < float64(c.pace.MinRate)*c.pace.Window.Seconds() {
+			c.endWindow()
+			c.abandon()
+			return ErrSlowClient
+		}
+		c.beginWindow(taken)
+	}
+}
+
+// abandon makes the coming Close throw away what the client has not taken, instead of keeping it in
+// the kernel for minutes.
+func (c *Conn) abandon() {
+	c.abandoned.Store(true)
+	if tcp, ok := c.Conn.(*net.TCPConn); ok {
+		_ = tcp.SetLinger(0) // fails only on a closed connection
+	}
+}
+
+// Abandoned reports whether the client was given up: closing the connection then need not wait for
+// it.
+func (c *Conn) Abandoned() bool { return c.abandoned.Load() }
+
+// tryWrite is a step of Write: false means wait until the socket takes more.
+func (c *Conn) tryWrite(fd uintptr) bool {
+	flags := unix.MSG_NOSIGNAL
+	if c.more {
+		flags |= unix.MSG_MORE
+	}
+	for len(c.buf)+len(c.behind) > 0 {
+		n, err := sys.SendNoWait(fd, c.buf, c.behind, flags)
+		if n > 0 {
+			c.written += int64(n)
+			first := min(n, len(c.buf))
+			c.buf, c.behind = c.buf[first:], c.behind[n-first:]
+		}
+		if err != nil {
+			return c.failed("send", err)
+		}
+	}
+	return true
+}
+
+// turn bounds the bytes that one connection sends before other goroutines run, even when its client
+// takes them at once.
+const turn = 1 << 20
+
+// trySendfile is a step of SendFile.
+func (c *Conn) trySendfile(fd uintptr) bool {
+	for c.left > 0 {
+		c.pages.about(c.file, c.offset, c.left)
+		n, err := c.sendfileOnce(fd, int(min(c.left, chunk)))
+		if n > 0 {
+			c.left -= int64(n)
+			c.written += int64(n)
+			if c.burst += int64(n); c.burst >= turn {
+				c.burst = 0
+				runtime.Gosched()
+			}
+			continue
+		}
+		switch err {
+		case nil:
+			c.err = fmt.Errorf("%w: %w", ErrSource, io.ErrUnexpectedEOF) // the file has become shorter
+			return true
+		case unix.EIO:
+			c.err = fmt.Errorf("%w: %w", ErrSource, os.NewSyscallError("sendfile", err))
+			return true
+		case unix.EINVAL, unix.ENOSYS, unix.EOPNOTSUPP:
+			c.err = errNoSendfile
+			return true
+		default:
+			return c.failed("sendfile", err)
+		}
+	}
+	return true
+}
+
+// sendfileOnce sends up to length bytes. Where they may have to come from the disk first, the
+// runtime is told that this may take time.
+func (c *Conn) sendfileOnce(fd uintptr, length int) (int, error) {
+	if !c.pages.resident && !seen.lately(c.file, c.offset) {
+		if !cachedPage(c.file, c.offset+int64(length)-1) {
+			return sys.Retry(func() (int, error) { return unix.Sendfile(int(fd), c.file, &c.offset, length) })
+		}
+		seen.note(c.file, c.offset)
+	}
+	return sys.SendfileNoWait(fd, c.file, &c.offset, length)
+}
+
+// failed ends a step: by waiting when the socket is full, else with the error.
+func (c *Conn) failed(call string, err error) bool {
+	if err == unix.EAGAIN {
+		if !c.inWindow && c.pace.MinRate > 0 && !c.bounded.Load() {
+			c.beginWindow(c.clientTook())
+		}
+		return false
+	}
+	c.err = os.NewSyscallError(call, err)
+	return true
+}
+
+// beginWindow starts to measure: the wait that is under way ends after one window at the latest.
+func (c *Conn) beginWindow(taken int64) {
+	c.inWindow, c.taken = true, taken
+	c.err = c.Conn.SetWriteDeadline(time.Now().Add(c.pace.Window))
+}
+
+func (c *Conn) endWindow() {
+	if c.inWindow && !c.bounded.Load() {
+		_ = c.Conn.SetWriteDeadline(time.Time{}) // fails only on a closed connection
+	}
+	c.inWindow = false
+}
+
+// clientTook returns how many bytes have left for good: written and not waiting in this host's
+// socket buffer any more.
+func (c *Conn) clientTook() int64 {
+	queued := 0
+	_ = c.raw.Control(func(fd uintptr) { // on failure: count what was written
+		if n, err := unix.IoctlGetInt(int(fd), unix.TIOCOUTQ); err == nil {
+			queued = n
+		}
+	})
+	return c.written - int64(queued)
+}

@@ -1,0 +1,138 @@
+package sendfile
+
+import (
+	"bufio"
+	"errors"
+	"io"
+	"net"
+	"os"
+	"testing"
+	"time"
+	"unsafe"
+
+	"fastdfs-gateway/internal/testing/eventually"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// residentPart is the part of a stretch of the file that is in the page cache, from 0 to 1. It asks
+// by mincore(2), which only looks: a read that does not wait would tell too, but makes the kernel
+// fetch what is missing.
+func residentPart(t *testing.T, f *os.File, offset int64, length int) float64 {
+	t.Helper()
+	stretch, err := unix.Mmap(int(f.Fd()), offset, length, unix.PROT_READ, unix.MAP_SHARED)
+	if errors.Is(err, unix.ENODEV) {
+		t.Skip("SKIPPED: the file system of the temporary folder does not tell what is in memory")
+	}
+	require.NoError(t, err)
+	size := os.Getpagesize()
+	pages := make([]byte, (length+size-1)/size)
+	_, _, errno := unix.Syscall(unix.SYS_MINCORE, uintptr(unsafe.Pointer(&stretch[0])), uintptr(length),
+		uintptr(unsafe.Pointer(&pages[0])))
+	require.NoError(t, unix.Munmap(stretch))
+	require.Zero(t, errno)
+	there := 0
+	for _, p := range pages {
+		there += int(p & 1)
+	}
+	return float64(there) / float64(len(pages))
+}
+
+// resident tells whether the page at offset is in the page cache.
+func resident(t *testing.T, f *os.File, offset int64) bool {
+	t.Helper()
+	return residentPart(t, f, offset, 1) > 0
+}
+
+// evict makes a file cold.
+func evict(t *testing.T, f *os.File) {
+	t.Helper()
+	require.NoError(t, f.Sync())
+	require.NoError(t, unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED))
+	info, err := f.Stat()
+	require.NoError(t, err)
+	if residentPart(t, f, 0, int(info.Size())) > 0.01 {
+		t.Skip("SKIPPED: the file system of the temporary folder keeps its files in memory")
+	}
+}
+
+// A cold file is read ahead of the sending by more than the kernel does by itself.
+func TestColdFileIsReadAhead(t *testing.T) {
+	src, _ := newSource(t, 32<<20)
+	evict(t, src.File)
+	server, client := pair(t, "tcp")
+	require.NoError(t, server.(*net.TCPConn).SetWriteBuffer(64<<10))
+	require.NoError(t, client.(*net.TCPConn).SetReadBuffer(64<<10))
+	conn := paced(t, server, Pace{})
+	done := make(chan error)
+	go func() {
+		_, err := conn.SendFile(int(src.Fd()), 0, 32<<20)
+		done <- err
+	}()
+	eventually.True(t, func() bool { return residentPart(t, src.File, 2*window-256<<10, 256<<10) > 0.5 })
+	time.Sleep(50 * time.Millisecond) // whatever else is asked of the disk is there by then, most likely
+	require.False(t, resident(t, src.File, 24<<20), "the client takes nothing: there is no need for more")
+	require.NoError(t, client.Close())
+	require.Error(t, <-done)
+}
+
+// With DropBehind a transfer leaves next to nothing behind: the kernel keeps what a socket may
+// still hold. What lies beside it in the file stays. The kernel may give up a page at any time, and
+// the scene is played again when it has.
+func TestDropBehind(t *testing.T) {
+	for _, drop := range []bool{false, true} {
+		kept := false
+		for play := 0; play < 20 && !kept; play++ {
+			left, neighbour := transferBetween(t, drop)
+			if drop {
+				require.Less(t, left, 0.5)
+			}
+			kept = neighbour && (drop || left > 0.9)
+		}
+		require.True(t, kept, "with DropBehind %v what is to stay has gone each time", drop)
+	}
+}
+
+// transferBetween sends all of a cold file but its ends. It tells how much of what was sent is in
+// memory then, without the end that may be in the socket, and whether the first page is, which was
+// read before.
+func transferBetween(t *testing.T, drop bool) (left float64, neighbour bool) {
+	t.Helper()
+	src, _ := newSource(t, 32<<20)
+	evict(t, src.File)
+	_, err := src.ReadAt(make([]byte, 4096), 0)
+	require.NoError(t, err)
+	server, client := pair(t, "tcp")
+	require.NoError(t, client.(*net.TCPConn).SetReadBuffer(256<<10)) // what it has not read is in use
+	received := make(chan int64)
+	go func() {
+		n, _ := io.Copy(io.Discard, client)
+		received <- n
+	}()
+	conn := paced(t, server, Pace{})
+	body := &Body{Conn: conn, Direct: true, File: src, DropBehind: drop,
+		Pieces: []Piece{{Offset: 2 << 20, Length: 29 << 20}}}
+	_, err = body.WriteTo(bufio.NewWriter(conn))
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+	require.EqualValues(t, 29<<20, <-received)
+	return residentPart(t, src.File, 2<<20, 20<<20), resident(t, src.File, 0)
+}
+
+// Advice costs a few calls for each window, and nothing for short stretches.
+func TestAdviceByWindows(t *testing.T) {
+	var p pages
+	p.begin(100, window)
+	p.about(-1, 100, window)
+	require.EqualValues(t, 100, p.ahead)
+	p.begin(100, 10*window)
+	p.about(-1, 100, 10*window)
+	require.EqualValues(t, 100+2*window, p.ahead)
+	p.about(-1, 100+window-1, 9*window+1)
+	require.EqualValues(t, 100+2*window, p.ahead)
+	p.about(-1, 100+window, 9*window)
+	require.EqualValues(t, 100+3*window, p.ahead)
+	p.about(-1, 100+9*window, window)
+	require.EqualValues(t, 100+10*window, p.ahead)
+}

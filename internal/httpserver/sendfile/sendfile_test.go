@@ -1,0 +1,436 @@
+package sendfile
+
+import (
+	"bufio"
+	"bytes"
+	"crypto/sha256"
+	"crypto/tls"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/iotest"
+	"time"
+
+	"fastdfs-gateway/internal/content"
+	"fastdfs-gateway/internal/testing/eventually"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"golang.org/x/sys/unix"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// waitBudget bounds the wait for an event that normally comes at once: the machine may be under
+// load.
+const waitBudget = 30 * time.Second
+
+// source is a file on disk.
+type source struct{ *os.File }
+
+func (s source) At(offset, limit int64) (content.Chunk, error) {
+	return content.Chunk{File: s.File, Offset: offset, Length: limit}, nil
+}
+
+// memory is a file in memory.
+type memory []byte
+
+func (m memory) At(offset, limit int64) (content.Chunk, error) {
+	return content.InMemory(m[offset : offset+limit]), nil
+}
+
+// newSource makes a file of random bytes.
+func newSource(t *testing.T, size int) (source, []byte) {
+	t.Helper()
+	content := make([]byte, size)
+	random := rand.NewChaCha8([32]byte{1})
+	_, _ = random.Read(content)
+	path := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(path, content, 0o600))
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = f.Close() })
+	return source{f}, content
+}
+
+// pair makes two ends of a connection; network is tcp or unix.
+func pair(t *testing.T, network string) (server, client net.Conn) {
+	t.Helper()
+	address := "127.0.0.1:0"
+	if network == "unix" {
+		address = filepath.Join(t.TempDir(), "socket")
+	}
+	ln, err := net.Listen(network, address)
+	require.NoError(t, err)
+	defer ln.Close()
+	client, err = net.Dial(network, ln.Addr().String())
+	require.NoError(t, err)
+	server, err = ln.Accept()
+	require.NoError(t, err)
+	t.Cleanup(func() { _, _ = server.Close(), client.Close() })
+	return server, client
+}
+
+func paced(t *testing.T, c net.Conn, pace Pace) *Conn {
+	t.Helper()
+	conn, err := NewConn(c, pace)
+	require.NoError(t, err)
+	return conn
+}
+
+// exchange sends head and body as fasthttp does and returns what the client got.
+func exchange(t *testing.T, conn net.Conn, client net.Conn, head string, body *Body) []byte {
+	t.Helper()
+	got := make(chan []byte)
+	go func() {
+		b, _ := io.ReadAll(client)
+		got <- b
+	}()
+	w := bufio.NewWriterSize(conn, 4096)
+	_, _ = w.WriteString(head)
+	_, err := body.WriteTo(w)
+	if err == nil {
+		err = w.Flush()
+	}
+	require.NoError(t, errors.Join(err, body.Close()))
+	require.NoError(t, conn.Close())
+	return <-got
+}
+
+func TestBodyOverEveryTransport(t *testing.T) {
+	const mb = 1 << 20
+	src, content := newSource(t, 3*mb+17)
+	pieces := map[string]struct {
+		pieces []Piece
+		want   []byte
+	}{
+		"whole":         {[]Piece{{Length: int64(len(content))}}, content},
+		"trunk slot":    {[]Piece{{Offset: 1000, Length: 4096}}, content[1000:5096]},
+		"one byte":      {[]Piece{{Offset: 77, Length: 1}}, content[77:78]},
+		"large stretch": {[]Piece{{Offset: 5, Length: 2 * mb}}, content[5 : 5+2*mb]},
+		"head and piece": {[]Piece{{Head: []byte("FLV"), Offset: 9, Length: 100}},
+			append([]byte("FLV"), content[9:109]...)},
+		"parts": {[]Piece{{Head: []byte("--a\r\n"), Length: 10}, {Head: []byte("\r\n--a\r\n"), Offset: mb, Length: mb},
+			{Head: []byte("\r\n--a--")}},
+			bytes.Join([][]byte{[]byte("--a\r\n"), content[:10], []byte("\r\n--a\r\n"), content[mb : 2*mb],
+				[]byte("\r\n--a--")}, nil)},
+	}
+	transports := map[string]func(t *testing.T) (conn *Conn, direct bool, client net.Conn){
+		"tcp": func(t *testing.T) (*Conn, bool, net.Conn) {
+			server, client := pair(t, "tcp")
+			return paced(t, server, Pace{MinRate: 1024, Window: time.Second}), true, client
+		},
+		"unix": func(t *testing.T) (*Conn, bool, net.Conn) {
+			server, client := pair(t, "unix")
+			return paced(t, server, Pace{MinRate: 1024, Window: time.Second}), true, client
+		},
+		"not direct, as TLS is": func(t *testing.T) (*Conn, bool, net.Conn) {
+			server, client := pair(t, "tcp")
+			return paced(t, server, Pace{}), false, client
+		},
+	}
+	for transport, connect := range transports {
+		for name, tt := range pieces {
+			t.Run(transport+"/"+name, func(t *testing.T) {
+				conn, direct, client := connect(t)
+				var result Result
+				body := &Body{Conn: conn, Direct: direct, File: src, Pieces: tt.pieces,
+					Done: func(r Result) { result = r }}
+				require.EqualValues(t, len(tt.want), body.Length())
+				got := exchange(t, conn, client, "HTTP/1.1 200 OK\r\n\r\n", body)
+				require.Equal(t, sha256.Sum256(append([]byte("HTTP/1.1 200 OK\r\n\r\n"), tt.want...)),
+					sha256.Sum256(got), "%d bytes", len(got))
+				require.EqualValues(t, len(tt.want), result.Sent)
+				require.False(t, result.FirstByte.IsZero())
+				var inFile int64
+				for _, p := range tt.pieces {
+					inFile += p.Length
+				}
+				if transport != "tcp" {
+					inFile = 0
+				}
+				require.Equal(t, inFile, result.BySendfile)
+
+				conn, direct, client = connect(t)
+				body = &Body{Conn: conn, Direct: direct, File: memory(content), Pieces: tt.pieces,
+					Done: func(r Result) { result = r }}
+				got = exchange(t, conn, client, "HTTP/1.1 200 OK\r\n\r\n", body)
+				require.Equal(t, sha256.Sum256(append([]byte("HTTP/1.1 200 OK\r\n\r\n"), tt.want...)),
+					sha256.Sum256(got), "%d bytes from memory", len(got))
+				require.EqualValues(t, len(tt.want), result.Sent)
+				require.Zero(t, result.BySendfile)
+				require.False(t, result.FirstByte.IsZero())
+			})
+		}
+	}
+}
+
+func TestReadGivesTheSameBytes(t *testing.T) {
+	src, content := newSource(t, 10000)
+	body := &Body{File: src, Pieces: []Piece{{Head: []byte("ab"), Offset: 10, Length: 100}, {Offset: 500, Length: 0},
+		{Head: []byte("c"), Offset: 9000, Length: 1000}, {Head: []byte("xyz")}}}
+	want := bytes.Join([][]byte{[]byte("ab"), content[10:110], []byte("c"), content[9000:], []byte("xyz")}, nil)
+	var got []byte
+	buf := make([]byte, 7)
+	for {
+		n, err := body.Read(buf)
+		got = append(got, buf[:n]...)
+		if err == io.EOF {
+			break
+		}
+		require.NoError(t, err)
+	}
+	require.Equal(t, want, got)
+}
+
+// TestSharedDescriptor sends different parts of one descriptor to many clients at once.
+func TestSharedDescriptor(t *testing.T) {
+	src, content := newSource(t, 4<<20)
+	done := make(chan struct{})
+	for i := range 8 {
+		server, client := pair(t, "tcp")
+		go func() {
+			defer func() { done <- struct{}{} }()
+			conn, err := NewConn(server, Pace{})
+			if err == nil {
+				_, err = conn.SendFile(int(src.Fd()), int64(i)<<19, 1<<19)
+			}
+			_ = errors.Join(err, server.Close())
+		}()
+		go func() {
+			defer func() { done <- struct{}{} }()
+			got, err := io.ReadAll(client)
+			if err != nil || !bytes.Equal(got, content[i<<19:(i+1)<<19]) {
+				t.Errorf("client %d got other bytes: %d, %v", i, len(got), err)
+			}
+		}()
+	}
+	for range 16 {
+		<-done
+	}
+}
+
+func TestFileThatHasBecomeShorter(t *testing.T) {
+	src, content := newSource(t, 100000)
+	for _, direct := range []bool{true, false} {
+		server, client := pair(t, "tcp")
+		conn := paced(t, server, Pace{})
+		body := &Body{Conn: conn, Direct: direct, File: src, Pieces: []Piece{{Length: 100001}}}
+		w := bufio.NewWriter(conn)
+		n, err := body.WriteTo(w)
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+		require.LessOrEqual(t, n, int64(100000))
+		require.NoError(t, errors.Join(w.Flush(), conn.Close()))
+		got, err := io.ReadAll(client)
+		require.NoError(t, err)
+		require.Equal(t, content, got)
+	}
+}
+
+func TestClientGone(t *testing.T) {
+	src, _ := newSource(t, 8<<20)
+	server, client := pair(t, "tcp")
+	conn := paced(t, server, Pace{MinRate: 1, Window: time.Minute})
+	require.NoError(t, client.Close())
+	var result Result
+	body := &Body{Conn: conn, Direct: true, File: src, Pieces: []Piece{{Length: 8 << 20}},
+		Done: func(r Result) { result = r }}
+	_, err := body.WriteTo(bufio.NewWriter(conn))
+	require.Error(t, err)
+	require.NoError(t, body.Close())
+	require.ErrorIs(t, result.Err, err)
+}
+
+// The kernel waits a fifth of a second for what follows a head, so the scene is played again when
+// it took longer than half of that.
+func TestHeadAndFileInOnePacket(t *testing.T) {
+	src, _ := newSource(t, 1000)
+	for plays, late := 0, true; late && plays < 100; plays++ {
+		server, client := pair(t, "tcp")
+		conn := paced(t, server, Pace{})
+		w := bufio.NewWriter(conn)
+		_, _ = w.WriteString("HTTP/1.1 200 OK\r\n\r\n")
+		began := time.Now()
+		_, err := (&Body{Conn: conn, Direct: true, File: src, Pieces: []Piece{{Length: 1000}}}).WriteTo(w)
+		require.NoError(t, errors.Join(err, w.Flush()))
+		late = time.Since(began) > 100*time.Millisecond
+		_, err = io.CopyN(io.Discard, client, 1019)
+		require.NoError(t, err)
+		if packets := dataPackets(t, server); !late {
+			require.EqualValues(t, 1, packets)
+		}
+	}
+}
+
+// dataPackets is how many packets with data were sent.
+func dataPackets(t *testing.T, c net.Conn) (n uint32) {
+	t.Helper()
+	raw, err := c.(*net.TCPConn).SyscallConn()
+	require.NoError(t, err)
+	require.NoError(t, raw.Control(func(fd uintptr) {
+		info, err := unix.GetsockoptTCPInfo(int(fd), unix.IPPROTO_TCP, unix.TCP_INFO)
+		require.NoError(t, err)
+		n = info.Data_segs_out
+	}))
+	return n
+}
+
+func TestMemoryStaysConstant(t *testing.T) {
+	src, content := newSource(t, 64<<20)
+	server, client := pair(t, "tcp")
+	go func() { _, _ = io.Copy(io.Discard, client) }()
+	body := &Body{File: src, Pieces: []Piece{{Length: int64(len(content))}}} // copied, the costlier way
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	_, err := body.WriteTo(bufio.NewWriter(server))
+	require.NoError(t, err)
+	runtime.ReadMemStats(&after)
+	// the race detector makes the pool forget buffers
+	require.Less(t, after.TotalAlloc-before.TotalAlloc, uint64(32<<20))
+	require.NoError(t, server.Close())
+}
+
+func TestSendFileAllocatesNothing(t *testing.T) {
+	src, _ := newSource(t, 4096)
+	server, client := pair(t, "tcp")
+	go func() { _, _ = io.Copy(io.Discard, client) }()
+	conn, fd := paced(t, server, Pace{MinRate: 1024, Window: time.Minute}), int(src.Fd())
+	head := []byte("head")
+	allocs := testing.AllocsPerRun(200, func() {
+		_, err := conn.Write(head)
+		if _, err2 := conn.SendFile(fd, 0, 4096); err != nil || err2 != nil {
+			panic("cannot send")
+		}
+	})
+	require.Zero(t, allocs)
+	require.NoError(t, server.Close())
+}
+
+func TestOf(t *testing.T) {
+	server, _ := pair(t, "tcp")
+	conn := paced(t, server, Pace{})
+	secure := tls.Server(conn, &tls.Config{MinVersion: tls.VersionTLS12})
+	for name, tt := range map[string]struct {
+		c      net.Conn
+		want   *Conn
+		direct bool
+	}{
+		"itself":             {conn, conn, true},
+		"wrapped":            {&wrapper{conn}, conn, true},
+		"beneath TLS":        {secure, conn, false},
+		"beneath TLS, twice": {&wrapper{secure}, conn, false},
+		"not there":          {server, nil, false},
+		"nothing":            {nil, nil, false},
+	} {
+		found, direct := Of(tt.c)
+		require.Same(t, tt.want, found, name)
+		require.Equal(t, tt.direct, direct, name)
+	}
+	_, err := NewConn(&wrapper{server}, Pace{})
+	require.Error(t, err)
+}
+
+// TestStuckCopiesHoldNoBuffers: clients that do not read, where bytes have to be copied.
+func TestStuckCopiesHoldNoBuffers(t *testing.T) {
+	src, _ := newSource(t, 16<<20)
+	ended := make(chan error)
+	var clients []net.Conn
+	for _, network := range []string{"tcp", "tcp", "tcp", "unix"} {
+		server, client := pair(t, network)
+		clients = append(clients, client)
+		conn := paced(t, server, Pace{MinRate: 1, Window: time.Hour})
+		go func() {
+			_, err := (&Body{Conn: conn, File: src,
+				Pieces: []Piece{{Length: 16 << 20}}}).WriteTo(bufio.NewWriter(conn))
+			ended <- err
+		}()
+		defer func() {
+			_ = client.Close()
+			require.Error(t, <-ended)
+		}()
+	}
+	arrived := func() (total int, all bool) {
+		all = true
+		for _, c := range clients {
+			raw, err := c.(syscall.Conn).SyscallConn()
+			require.NoError(t, err)
+			n := 0
+			require.NoError(t, raw.Control(func(fd uintptr) { n, err = unix.IoctlGetInt(int(fd), unix.SIOCINQ) }))
+			require.NoError(t, err)
+			total, all = total+n, all && n > 0
+		}
+		return total, all
+	}
+	eventually.True(t, func() bool { // the sockets' buffers are full
+		before, all := arrived()
+		time.Sleep(100 * time.Millisecond)
+		after, _ := arrived()
+		return all && before == after && held.Load() == 0
+	})
+}
+
+type wrapper struct{ inner net.Conn }
+
+func (w *wrapper) NetConn() net.Conn                  { return w.inner }
+func (w *wrapper) Read(p []byte) (int, error)         { return w.inner.Read(p) }
+func (w *wrapper) Write(p []byte) (int, error)        { return w.inner.Write(p) }
+func (w *wrapper) Close() error                       { return w.inner.Close() }
+func (w *wrapper) LocalAddr() net.Addr                { return w.inner.LocalAddr() }
+func (w *wrapper) RemoteAddr() net.Addr               { return w.inner.RemoteAddr() }
+func (w *wrapper) SetDeadline(t time.Time) error      { return w.inner.SetDeadline(t) }
+func (w *wrapper) SetReadDeadline(t time.Time) error  { return w.inner.SetReadDeadline(t) }
+func (w *wrapper) SetWriteDeadline(t time.Time) error { return w.inner.SetWriteDeadline(t) }
+
+// fileFunc is a file by its At.
+type fileFunc func(offset, limit int64) (content.Chunk, error)
+
+func (f fileFunc) At(offset, limit int64) (content.Chunk, error) { return f(offset, limit) }
+
+// panicking is a stream with a bug.
+type panicking struct{}
+
+func (panicking) Read([]byte) (int, error) { panic("test") }
+
+func TestStreams(t *testing.T) {
+	server, client := pair(t, "tcp")
+	conn := paced(t, server, Pace{})
+	go func() { _, _ = io.Copy(io.Discard, client) }()
+	send := func(file fileFunc) Result {
+		var result Result
+		body := &Body{Conn: conn, Direct: true, File: file,
+			Pieces: []Piece{{Head: []byte("ab"), Offset: 5, Length: 3}, {Offset: 9, Length: 1}},
+			Done:   func(r Result) { result = r }}
+		_, err := body.WriteTo(bufio.NewWriter(conn))
+		require.ErrorIs(t, body.Close(), nil)
+		require.Equal(t, err, result.Err)
+		require.NoError(t, body.Close(), "closing again does nothing")
+		return result
+	}
+	part := func(text string) fileFunc {
+		return func(offset, limit int64) (content.Chunk, error) {
+			r := iotest.OneByteReader(strings.NewReader(text[offset:min(offset+limit, int64(len(text)))]))
+			return content.Chunk{Stream: r, Length: limit}, nil
+		}
+	}
+	whole := send(part("0123456789"))
+	require.NoError(t, whole.Err)
+	require.EqualValues(t, 6, whole.Sent)
+	short := send(part("0123456"))
+	require.ErrorIs(t, short.Err, ErrSource)
+	require.ErrorIs(t, short.Err, io.ErrUnexpectedEOF)
+	require.EqualValues(t, 4, short.Sent)
+	failed := send(func(int64, int64) (content.Chunk, error) { return content.Chunk{}, os.ErrPermission })
+	require.ErrorIs(t, failed.Err, ErrSource)
+	require.ErrorIs(t, failed.Err, os.ErrPermission)
+	ended := send(func(int64, int64) (content.Chunk, error) { return content.Chunk{}, io.EOF })
+	require.ErrorIs(t, ended.Err, ErrSource, "only the end of the pieces is the end")
+	bug := send(func(int64, int64) (content.Chunk, error) { return content.Chunk{Stream: panicking{}, Length: 1}, nil })
+	require.ErrorIs(t, bug.Err, ErrPanic)
+}

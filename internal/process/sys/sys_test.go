@@ -1,0 +1,124 @@
+package sys
+
+import (
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"fastdfs-gateway/internal/testing/eventually"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+func TestRetry(t *testing.T) {
+	results := []error{unix.EINTR, unix.EINTR, nil, unix.EINTR}
+	n, err := Retry(func() (int, error) {
+		err := results[0]
+		results = results[1:]
+		return len(results), err
+	})
+	require.NoError(t, err)
+	require.Equal(t, 1, n)
+	_, err = Retry(func() (int, error) { return -1, unix.EAGAIN })
+	require.Equal(t, unix.EAGAIN, err)
+}
+
+func TestPread(t *testing.T) {
+	name := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(name, []byte("0123456789"), 0o600))
+	f, err := os.Open(name)
+	require.NoError(t, err)
+	defer f.Close()
+	var p [4]byte
+	for offset, want := range map[int64]string{0: "0123", 6: "6789", 8: "89", 10: "", 99: ""} {
+		n, err := Pread(int(f.Fd()), p[:], offset)
+		require.NoError(t, err)
+		require.Equal(t, want, string(p[:n]))
+	}
+	_, err = Pread(-1, p[:], 0)
+	require.ErrorIs(t, err, unix.EBADF)
+
+	if _, err := PreadNoWait(int(f.Fd()), p[:], 0); err == unix.EOPNOTSUPP {
+		t.Skip("this file system cannot tell")
+	}
+	eventually.True(t, func() bool { // a machine that is short of memory may take the page away again
+		_, err := os.ReadFile(name)
+		require.NoError(t, err)
+		n, err := PreadNoWait(int(f.Fd()), p[:], 3)
+		return err == nil && n == 4
+	})
+	require.Equal(t, "3456", string(p[:]))
+	n, err := PreadNoWait(int(f.Fd()), p[:], 7)
+	require.True(t, err == nil && n == 3, "there are no more")
+	_, err = PreadNoWait(-1, p[:], 0)
+	require.ErrorIs(t, err, unix.EBADF)
+}
+
+func TestReadNoWait(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	require.NoError(t, err)
+	defer unix.Close(pair[0])
+	var p [4]byte
+	_, err = ReadNoWait(uintptr(pair[0]), p[:])
+	require.Equal(t, unix.EAGAIN, err)
+	_, err = unix.Write(pair[1], []byte("abc"))
+	require.NoError(t, err)
+	n, err := ReadNoWait(uintptr(pair[0]), p[:])
+	require.NoError(t, err)
+	require.Equal(t, "abc", string(p[:n]))
+	require.NoError(t, unix.Close(pair[1]))
+	n, err = ReadNoWait(uintptr(pair[0]), p[:])
+	require.True(t, err == nil && n == 0, "the end")
+}
+
+// TestNoWaitAllocatesNothing: what the kernel is told of lies on the stack.
+func TestNoWaitAllocatesNothing(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	require.NoError(t, err)
+	defer unix.Close(pair[0])
+	defer unix.Close(pair[1])
+	first, second, p := []byte("head"), []byte("body"), make([]byte, 8)
+	require.Zero(t, testing.AllocsPerRun(100, func() {
+		if n, err := SendNoWait(uintptr(pair[0]), first, second, 0); n != 8 || err != nil {
+			panic("not sent")
+		}
+		if n, err := ReadNoWait(uintptr(pair[1]), p); n != 8 || err != nil {
+			panic("not read")
+		}
+		_, _ = PreadNoWait(pair[0], p, 0)
+	}))
+}
+
+func TestSendNoWait(t *testing.T) {
+	for _, parts := range [][2]string{{"head", "body"}, {"head", ""}, {"", "body"}} {
+		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+		require.NoError(t, err)
+		n, err := SendNoWait(uintptr(pair[0]), []byte(parts[0]), []byte(parts[1]), unix.MSG_NOSIGNAL)
+		require.NoError(t, err)
+		require.NoError(t, unix.Close(pair[0]))
+		peer := os.NewFile(uintptr(pair[1]), "peer")
+		got, err := io.ReadAll(peer)
+		require.NoError(t, err)
+		require.NoError(t, peer.Close())
+		require.Equal(t, parts[0]+parts[1], string(got))
+		require.Equal(t, len(got), n)
+	}
+}
+
+func TestSendNoWaitTellsWhatIsWrong(t *testing.T) {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+	require.NoError(t, err)
+	defer unix.Close(pair[0])
+	big := bytes.Repeat([]byte("x"), 4<<20)
+	n, err := SendNoWait(uintptr(pair[0]), big, big, unix.MSG_NOSIGNAL)
+	require.NoError(t, err)
+	require.Less(t, n, len(big), "it takes what there is room for, and does not wait although the socket would")
+	_, err = SendNoWait(uintptr(pair[0]), big, nil, unix.MSG_NOSIGNAL)
+	require.Equal(t, unix.EAGAIN, err)
+	require.NoError(t, unix.Close(pair[1]))
+	_, err = SendNoWait(uintptr(pair[0]), big, nil, unix.MSG_NOSIGNAL)
+	require.ErrorIs(t, err, unix.EPIPE)
+}

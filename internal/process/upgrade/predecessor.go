@@ -1,0 +1,131 @@
+package upgrade
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync"
+	"time"
+
+	"fastdfs-gateway/internal/process/listen"
+
+	"golang.org/x/sys/unix"
+)
+
+// Predecessor is the process that this one replaces, with its own predecessors that are still
+// running. The methods of a nil Predecessor do nothing.
+type Predecessor struct {
+	mu    sync.Mutex      // guards the fields below: one message and its answer at a time
+	conn  *net.UnixConn   // to the process that this one replaces
+	links []*net.UnixConn // to all processes that may still answer requests, including conn
+}
+
+// errAborted is the error of a new process that must end.
+var errAborted = errors.New("the upgrade was aborted: the old process continues to serve")
+
+// Ready reports that this process can serve, and waits until it may: until the old process has
+// stopped accepting, or has ended. After an error this process must end.
+func (p *Predecessor) Ready() error {
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = send(p.conn, msgReady, "") // fails if the old process has ended, or has aborted this one
+	if word, _, _, err := receive(p.conn); err == nil && word != msgGo {
+		return errAborted
+	}
+	return nil
+}
+
+// Fail reports why this process ends before it is ready. The old one continues.
+func (p *Predecessor) Fail(reason error) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	text := reason.Error()
+	_ = send(p.conn, msgFailed, text[:min(len(text), maxMessage/2)]) // the log of this process has it too
+}
+
+// Serving reports that this process serves, and has notified systemd.
+func (p *Predecessor) Serving() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	_ = send(p.conn, msgServing, "") // fails if the old process has ended
+}
+
+// purgeTimeout bounds the wait for a purge by another process.
+const purgeTimeout = 5 * time.Second
+
+// Forget purges files in the other processes, which may still answer requests. what is a file, a
+// folder with a slash at its end, or "" for all files. When Forget returns nil, all of them have
+// applied the purge or have ended.
+func (p *Predecessor) Forget(what string) error {
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	var errs []error
+	p.links = slices.DeleteFunc(p.links, func(conn *net.UnixConn) (ended bool) {
+		err := conn.SetDeadline(time.Now().Add(purgeTimeout))
+		if err == nil {
+			err = send(conn, msgPurge, what)
+		}
+		if err == nil {
+			_, _, _, err = receive(conn)
+		}
+		if err == nil {
+			return false
+		}
+		var late net.Error
+		if errors.As(err, &late) && late.Timeout() {
+			errs = append(errs, fmt.Errorf("an older process did not apply the purge within %s", purgeTimeout))
+		}
+		_ = conn.Close() // the process has ended, or a late answer would be read as that of the next purge
+		return true
+	})
+	return errors.Join(errs...)
+}
+
+// Links returns copies of the connections to the running older processes, for the next process. The
+// caller closes them.
+func (p *Predecessor) Links() (fds []int, err error) {
+	if p == nil {
+		return nil, nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, conn := range p.links {
+		fd, err := listen.Duplicate(conn)
+		if err != nil {
+			return fds, err
+		}
+		poll := []unix.PollFd{{Fd: int32(fd)}}
+		if n, err := unix.Poll(poll, 0); err == nil && n > 0 && poll[0].Revents&unix.POLLHUP != 0 {
+			_ = unix.Close(fd) // the other end is closed
+			continue
+		}
+		fds = append(fds, fd)
+	}
+	return fds, nil
+}
+
+// Leave closes the connections, of which the next process has its own copies.
+func (p *Predecessor) Leave() {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, conn := range p.links {
+		_ = conn.Close() // no message is pending
+	}
+	p.links = nil
+}

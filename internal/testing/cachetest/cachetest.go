@@ -1,0 +1,277 @@
+// Package cachetest holds tiers to the contract of tier.Tier:
+//
+//	func TestMemory(t *testing.T) {
+//		cachetest.Run(t, func(t *testing.T) tier.Tier { return tier.NewMemory(cachetest.Room) })
+//	}
+package cachetest
+
+import (
+	"bytes"
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"sync"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"fastdfs-gateway/internal/cache/tier"
+	"fastdfs-gateway/internal/testing/contenttest"
+)
+
+// Room is the budget, in bytes, that the tiers under test need at least.
+const Room = 64 << 20
+
+// Content is the content of a file in tests: the same for the same name and size.
+func Content(file string, size int64) []byte {
+	seed := [32]byte{}
+	copy(seed[:], fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(file))))
+	b := make([]byte, size)
+	_, _ = rand.NewChaCha8(seed).Read(b) // it never fails
+	return b
+}
+
+// Version is the version of a file with this content.
+func Version(content []byte) tier.Version {
+	return tier.Version{Size: int64(len(content)), ModTime: 1e18, CRC32: crc32.ChecksumIEEE(content), Immutable: true}
+}
+
+// Segment cuts a segment out of a file.
+func Segment(file string, index int64, content []byte) *tier.Segment {
+	v := Version(content)
+	rest := content[index*tier.SegmentSize:][:v.SegmentLength(index)]
+	s := &tier.Segment{Key: tier.Key{File: file, Index: index}, Version: v}
+	for len(rest) > 0 {
+		n := min(len(rest), tier.ChunkSize)
+		s.Chunks = append(s.Chunks, bytes.Clone(rest[:n]))
+		rest = rest[n:]
+	}
+	return s
+}
+
+// Read reads a view from an offset on, in steps of at most limit bytes, the way that a reader does.
+func Read(view tier.View, offset, length, limit int64) ([]byte, error) {
+	got := make([]byte, 0, length)
+	for int64(len(got)) < length {
+		s, err := view.At(offset+int64(len(got)), min(limit, length-int64(len(got))))
+		if err != nil {
+			return got, err
+		}
+		b, err := contenttest.ReadChunk(s)
+		if err != nil {
+			return got, err
+		}
+		if int64(len(b)) != s.Length || len(b) == 0 || s.Length > limit {
+			return got, fmt.Errorf("a chunk of %d bytes has %d, the limit is %d", s.Length, len(b), limit)
+		}
+		got = append(got, b...)
+	}
+	return got, nil
+}
+
+// Run runs the suite. make returns an empty tier with a budget of at least Room, and sees to its
+// end by t.Cleanup.
+func Run(t *testing.T, create func(t *testing.T) tier.Tier) {
+	for name, test := range map[string]func(*testing.T, tier.Tier){
+		"put and get": putAndGet, "sizes": sizes, "versions": versions, "replace": replace, "holds": holds,
+		"drop": drop, "dropped while in use": dropInUse, "names": names, "concurrent": concurrent,
+	} {
+		t.Run(name, func(t *testing.T) { test(t, create(t)) })
+	}
+}
+
+const file = "group1/M00/00/0C/wKgABF5xyzmAAAAAAAAAAAAAAAA123.jpg"
+
+// find gets a segment and reads all of it.
+func find(t *testing.T, c tier.Tier, s *tier.Segment) []byte {
+	t.Helper()
+	view, ok := c.Get(s.Key, s.Version, true)
+	require.True(t, ok, s.Key.String())
+	defer view.Release()
+	got, err := Read(view, 0, s.Length(), tier.SegmentSize)
+	require.NoError(t, err)
+	return got
+}
+
+func requireMiss(t *testing.T, c tier.Tier, key tier.Key, v tier.Version) {
+	t.Helper()
+	view, ok := c.Get(key, v, true)
+	if ok {
+		view.Release()
+	}
+	require.False(t, ok, key.String())
+}
+
+func putAndGet(t *testing.T, c tier.Tier) {
+	content := Content(file, 2*tier.SegmentSize+12345)
+	for i := range int64(3) {
+		requireMiss(t, c, tier.Key{File: file, Index: i}, Version(content))
+		require.True(t, c.Put(Segment(file, i, content)))
+	}
+	for range 3 {
+		for i := range int64(3) {
+			s := Segment(file, i, content)
+			require.True(t, bytes.Equal(content[i*tier.SegmentSize:][:s.Length()], find(t, c, s)))
+		}
+	}
+	requireMiss(t, c, tier.Key{File: file, Index: 3}, Version(content))
+	requireMiss(t, c, tier.Key{File: file + "x", Index: 0}, Version(content))
+}
+
+// sizes are those where something begins or ends.
+func sizes(t *testing.T, c tier.Tier) {
+	for _, size := range []int64{1, 2, 4095, 4096, tier.ChunkSize - 1, tier.ChunkSize, tier.ChunkSize + 1,
+		tier.SegmentSize - 1, tier.SegmentSize} {
+		name := fmt.Sprintf("group1/M00/00/00/%d", size)
+		content := Content(name, size)
+		s := Segment(name, 0, content)
+		require.True(t, c.Put(s))
+		require.True(t, bytes.Equal(content, find(t, c, s)), "%d bytes", size)
+		for _, limit := range []int64{1 + size/7, tier.ChunkSize, 100000} {
+			offset := size / 3
+			view, ok := c.Get(s.Key, s.Version, false)
+			require.True(t, ok)
+			got, err := Read(view, offset, size-offset, limit)
+			view.Release()
+			require.NoError(t, err)
+			require.True(t, bytes.Equal(content[offset:], got), "%d bytes by %d", size, limit)
+		}
+	}
+}
+
+func versions(t *testing.T, c tier.Tier) {
+	s := Segment(file, 0, Content(file, 5000))
+	other := s.Version
+	other.ModTime++
+	require.True(t, c.Put(s))
+	find(t, c, s)
+	requireMiss(t, c, s.Key, other)
+	requireMiss(t, c, s.Key, s.Version) // an old version is of no use: Get for another one has dropped it
+}
+
+func replace(t *testing.T, c tier.Tier) {
+	older, newer := Segment(file, 0, Content(file, 5000)), Segment(file, 0, Content(file+"2", 6000))
+	require.True(t, c.Put(older))
+	require.True(t, c.Put(newer))
+	require.True(t, bytes.Equal(Content(file+"2", 6000), find(t, c, newer)))
+	v, ok := c.Holds(newer.Key)
+	require.True(t, ok)
+	require.Equal(t, newer.Version, v)
+}
+
+func holds(t *testing.T, c tier.Tier) {
+	s := Segment(file, 0, Content(file, 5000))
+	_, ok := c.Holds(s.Key)
+	require.False(t, ok)
+	require.True(t, c.Put(s))
+	v, ok := c.Holds(s.Key)
+	require.True(t, ok)
+	require.Equal(t, s.Version, v)
+}
+
+func drop(t *testing.T, c tier.Tier) {
+	all := []string{"group1/M00/00/00/a", "group1/M00/00/00/b", "group1/M00/00/01/a", "group1/M00/000/a",
+		"group1/M01/00/00/a", "group2/M00/00/00/a"}
+	for match, left := range map[tier.Match][]string{
+		tier.MatchFile("group1/M00/00/00/a"): {"group1/M00/00/00/b", "group1/M00/00/01/a", "group1/M00/000/a",
+			"group1/M01/00/00/a", "group2/M00/00/00/a"},
+		tier.MatchFolder("group1/M00/00"): {"group1/M00/000/a", "group1/M01/00/00/a", "group2/M00/00/00/a"},
+		tier.MatchFolder("group1/M00/00/00/"): {"group1/M00/00/01/a", "group1/M00/000/a", "group1/M01/00/00/a",
+			"group2/M00/00/00/a"},
+		tier.MatchFolder("group1"):         {"group2/M00/00/00/a"},
+		tier.MatchFile("group1/M00/00/00"): all,
+		tier.MatchAll:                      nil,
+	} {
+		for _, name := range all {
+			require.True(t, c.Put(Segment(name, 0, Content(name, 1000))))
+		}
+		require.Equal(t, len(all)-len(left), c.Drop(match), match.String())
+		for _, name := range all {
+			s := Segment(name, 0, Content(name, 1000))
+			view, ok := c.Get(s.Key, s.Version, false)
+			view.Release()
+			require.Equal(t, contains(left, name), ok, "%s after a drop of %s", name, match)
+		}
+		c.Drop(tier.MatchAll)
+	}
+}
+
+func contains(list []string, name string) bool {
+	for _, s := range list {
+		if s == name {
+			return true
+		}
+	}
+	return false
+}
+
+// dropInUse: a reader that has a view reads on.
+func dropInUse(t *testing.T, c tier.Tier) {
+	content := Content(file, 3*tier.ChunkSize)
+	s := Segment(file, 0, content)
+	require.True(t, c.Put(s))
+	view, ok := c.Get(s.Key, s.Version, true)
+	require.True(t, ok)
+	require.Equal(t, 1, c.Drop(tier.MatchFile(file)))
+	got, err := Read(view, 0, s.Length(), 10000)
+	view.Release()
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(content, got))
+	requireMiss(t, c, s.Key, s.Version)
+}
+
+// names that a file system would take for something else.
+func names(t *testing.T, c tier.Tier) {
+	all := []string{"a", "..", "../..", "/", "//", "a/b", ".seg", "A"}
+	for _, name := range all {
+		require.True(t, c.Put(Segment(name, 0, Content(name, 100))), "%q", name)
+	}
+	for _, name := range all {
+		require.True(t, bytes.Equal(Content(name, 100), find(t, c, Segment(name, 0, Content(name, 100)))), "%q", name)
+	}
+}
+
+// concurrent puts, gets and drops of a few keys: whatever is found is right.
+func concurrent(t *testing.T, c tier.Tier) {
+	var segments []*tier.Segment
+	for i := range 6 {
+		for _, size := range []int64{1000, 1000 + tier.ChunkSize} {
+			name := fmt.Sprintf("group1/M00/00/00/%d", i)
+			segments = append(segments, Segment(name, 0, Content(name, size)))
+		}
+	}
+	var wg sync.WaitGroup
+	for worker := range uint64(8) {
+		wg.Go(func() {
+			r := rand.New(rand.NewPCG(worker, 1))
+			for range 100 {
+				if err := oneOf(c, segments[r.IntN(len(segments))], r.IntN(10)); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+}
+
+// oneOf does with a segment what a number from 0 to 9 says.
+func oneOf(c tier.Tier, s *tier.Segment, what int) error {
+	switch what {
+	case 0:
+		c.Drop(tier.MatchFile(s.File))
+	case 1, 2, 3:
+		c.Put(s)
+	default:
+		view, ok := c.Get(s.Key, s.Version, true)
+		if !ok {
+			return nil
+		}
+		defer view.Release()
+		got, err := Read(view, 0, s.Length(), tier.SegmentSize)
+		if content := bytes.Join(s.Chunks, nil); err != nil || !bytes.Equal(got, content) {
+			return fmt.Errorf("%s: other bytes: %d of %d, %w", s.Key.String(), len(got), len(content), err)
+		}
+	}
+	return nil
+}

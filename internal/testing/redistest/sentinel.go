@@ -1,0 +1,172 @@
+package redistest
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"fastdfs-gateway/internal/testing/eventually"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// MasterName is the name under which the Sentinels know their master.
+const MasterName = "test-master"
+
+// Sentinel is a master with two replicas, watched by three Sentinels of which two must agree.
+type Sentinel struct {
+	MasterName string
+
+	t         testing.TB
+	servers   []*Server // the first one starts as the master
+	sentinels []*Server
+}
+
+// StartSentinel starts a master, two replicas and three Sentinels, and returns when all know of
+// each other. They replace a dead master when KillMaster tells them to: by themselves only after
+// minutes, as they cannot tell a dead server from one that a slow machine has no time for. They are
+// stopped when the test ends.
+func StartSentinel(t testing.TB) *Sentinel {
+	t.Helper()
+	s := &Sentinel{MasterName: MasterName, t: t}
+	quick := []string{"--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1"}
+	s.servers = append(s.servers, Start(t, quick...))
+	for range 2 {
+		master := strconv.Itoa(s.servers[0].port)
+		s.servers = append(s.servers, Start(t, append(quick, "--replicaof", "127.0.0.1 "+master)...))
+	}
+	// The Sentinels learn of replicas from the master, so these come first.
+	for _, replica := range s.servers[1:] {
+		await(t, "a replica follows its master", func(ctx context.Context) bool {
+			return infoHas(ctx, replica.Addr(), "replication", "master_link_status:up")
+		})
+	}
+	for range 3 {
+		s.sentinels = append(s.sentinels, startSentinel(t, s.servers[0].port))
+	}
+	for _, one := range s.sentinels {
+		await(t, "the Sentinels know each other", func(ctx context.Context) bool {
+			return infoHas(ctx, one.Addr(), "sentinel", "status=ok", "slaves=2,sentinels=3")
+		})
+	}
+	return s
+}
+
+// startSentinel starts one Sentinel, whose settings must be in a file that it can write.
+func startSentinel(t testing.TB, master int) *Server {
+	t.Helper()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "sentinel.conf")
+	conf := fmt.Sprintf("sentinel monitor %[1]s 127.0.0.1 %[2]d 2\nsentinel down-after-milliseconds %[1]s 600000\n",
+		MasterName, master)
+	if err := os.WriteFile(path, []byte(conf), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := adopt(t, &Server{dir: dir, config: path})
+	// The periods of a Sentinel are seconds; a test does not want to wait for them.
+	client := s.Client()
+	args := []any{"sentinel", "debug", "info-period", 500, "publish-period", 200, "ask-period", 200, "ping-period", 200}
+	if err := client.Do(context.Background(), args...).Err(); err != nil {
+		t.Fatalf("cannot quicken the Sentinel on %s: %v", s.Addr(), err)
+	}
+	return s
+}
+
+// Addrs returns the addresses of the Sentinels.
+func (s *Sentinel) Addrs() []string { return addrs(s.sentinels) }
+
+// Client returns a new client which follows the master, and is closed when the test ends.
+func (s *Sentinel) Client() *redis.Client {
+	client := redis.NewFailoverClient(&redis.FailoverOptions{
+		MasterName: s.MasterName, SentinelAddrs: s.Addrs(), DialerRetries: 1, DialTimeout: waitBudget,
+		ReadTimeout: waitBudget,
+	})
+	s.t.Cleanup(func() { client.Close() })
+	return client
+}
+
+// Master returns the server that the Sentinels take for the master now, and which takes itself for
+// it.
+func (s *Sentinel) Master() *Server {
+	s.t.Helper()
+	var master *Server
+	await(s.t, "there is a master", func(ctx context.Context) bool {
+		master = s.named(ctx, s.sentinels[0])
+		return master != nil && infoHas(ctx, master.Addr(), "replication", "role:master")
+	})
+	return master
+}
+
+// named returns the running server that a Sentinel names as the master; nil = none, or one that is
+// dead.
+func (s *Sentinel) named(ctx context.Context, sentinel *Server) *Server {
+	client := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr()})
+	defer client.Close()
+	addr, err := client.GetMasterAddrByName(ctx, s.MasterName).Result()
+	if err != nil {
+		return nil
+	}
+	for _, server := range s.servers {
+		if server.proc != nil && server.Addr() == net.JoinHostPort(addr[0], addr[1]) {
+			return server
+		}
+	}
+	return nil
+}
+
+// KillMaster kills the master and returns it when the Sentinels have made another server the
+// master.
+func (s *Sentinel) KillMaster() *Server {
+	s.t.Helper()
+	dead := s.Master()
+	dead.Kill()
+	await(s.t, "the Sentinels name the same new master", func(ctx context.Context) bool {
+		first := s.named(ctx, s.sentinels[0])
+		if first == nil { // none yet; an order that comes twice is refused
+			s.sentinels[0].admin().Do(ctx, "sentinel", "failover", s.MasterName)
+			return false
+		}
+		for _, other := range s.sentinels[1:] {
+			if s.named(ctx, other) != first {
+				return false
+			}
+		}
+		return true
+	})
+	s.Master()
+	return dead
+}
+
+// infoHas reports whether a section of a server's INFO holds all the texts.
+func infoHas(ctx context.Context, addr, section string, texts ...string) bool {
+	client := redis.NewClient(&redis.Options{Addr: addr, MaxRetries: -1, DialerRetries: 1})
+	defer client.Close()
+	info, err := client.Info(ctx, section).Result()
+	for _, text := range texts {
+		if !strings.Contains(info, text) {
+			return false
+		}
+	}
+	return err == nil
+}
+
+// await waits until ok returns true. Requests of ok by ctx end when it has waited for long enough.
+func await(t testing.TB, what string, ok func(ctx context.Context) bool) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), eventually.Limit)
+	defer cancel()
+	eventually.True(t, func() bool { return ok(ctx) }, what)
+}
+
+func addrs(servers []*Server) []string {
+	list := make([]string, len(servers))
+	for i, s := range servers {
+		list[i] = s.Addr()
+	}
+	return list
+}

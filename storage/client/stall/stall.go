@@ -1,0 +1,160 @@
+// Package stall replaces the source of a download that stops sending, or sends next to nothing.
+//
+//	w := stall.New(ctx, stall.Options[*source]{
+//		Read: src.Read, Find: findOther, Stop: src.cancel, Drop: (*source).close,
+//	})
+//	n, next, err := w.Read(p) // next.OK: nothing was read, continue with next.Source
+//
+// If a Read takes longer than a limit, another source is searched concurrently. The first success
+// counts: bytes of the current source end the search, and a source that was found ends the Read.
+//
+// If a source sends less than MinRate during Window, the next Read searches another source before
+// it reads, and without one it fails with ErrSlow. Only the time in which Reads wait counts, so a
+// reader that pauses makes no source slow.
+package stall
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"fastdfs-gateway/internal/process/panics"
+)
+
+// Floor is the default of Options.Floor.
+const Floor = 2 * time.Second
+
+// MinRate is the least number of bytes per second that a source has to send, and Window the default
+// of Options.Window: the bounds of min_send_rate for clients. A window as long as the usual network
+// timeout leaves sources that pause to that timeout.
+const (
+	MinRate = 1 << 10
+	Window  = 30 * time.Second
+)
+
+// ErrSlow is the error of a source that sends less than MinRate, where no other one can be found.
+var ErrSlow = fmt.Errorf("%w: the source sends next to nothing", os.ErrDeadlineExceeded)
+
+const (
+	usualGaps = 4   // limit of a Read, in usual gaps
+	smoothing = 0.2 // weight of the newest gap in the mean
+)
+
+// Options are the functions of the current source.
+type Options[S any] struct {
+	Floor  time.Duration             // shortest limit; default Floor
+	Window time.Duration             // of waiting in which MinRate is measured; default Window
+	Read   func([]byte) (int, error) // reads from the current source
+	// Find finds another source that continues with the next byte. It runs concurrently with Read,
+	// which has read nothing if Find's source is used. Its context is cancelled when the search is
+	// not needed any more; else it lives as long as the download, and the source may depend on it.
+	Find func(context.Context) (S, error)
+	Stop func()  // ends the running Read; may be called after it
+	Drop func(S) // closes a source that was found too late
+}
+
+// Found is another source, if OK.
+type Found[S any] struct {
+	Source S
+	OK     bool
+}
+
+// Watch watches the reads of one source. Only one goroutine may use it.
+type Watch[S any] struct {
+	ctx   context.Context // of the download
+	o     Options[S]
+	gap   time.Duration // mean time until a read returns bytes
+	timer *time.Timer   // nil before the first Read
+
+	waited time.Duration // in Reads of the present window
+	bytes  int64         // that came in it
+	slow   bool          // the last window had too few
+
+	decided atomic.Bool             // of the running Read: bytes came, or another source was found
+	begun   chan context.CancelFunc // ends the search that the timer has begun
+	found   chan Found[S]           // result of this search
+}
+
+// New returns a Watch for downloads with ctx. It needs no closing.
+func New[S any](ctx context.Context, o Options[S]) *Watch[S] {
+	if o.Floor <= 0 {
+		o.Floor = Floor
+	}
+	if o.Window <= 0 {
+		o.Window = Window
+	}
+	return &Watch[S]{ctx: ctx, o: o, begun: make(chan context.CancelFunc, 1), found: make(chan Found[S], 1)}
+}
+
+// Read reads into p. If another source was found before a byte came, n is 0 and err is nil, and the
+// content of p is undefined. Otherwise Read takes as long as Options.Read; if that fails during a
+// search, as long as the search. The error is ErrSlow for a slow source that cannot be replaced.
+func (w *Watch[S]) Read(p []byte) (n int, next Found[S], err error) {
+	if w.slow {
+		w.slow = false
+		if next, err = w.replace(); err != nil {
+			err = fmt.Errorf("%w: %w", ErrSlow, err)
+		}
+		return 0, next, err
+	}
+	w.decided.Store(false)
+	began := time.Now()
+	if limit := max(w.o.Floor, usualGaps*w.gap); w.timer == nil {
+		w.timer = time.AfterFunc(limit, w.search)
+	} else {
+		w.timer.Reset(limit)
+	}
+	n, err = w.o.Read(p)
+	if !w.timer.Stop() { // a search has begun
+		cancel := <-w.begun
+		if n > 0 && w.decided.CompareAndSwap(false, true) {
+			cancel()
+		}
+		if next = <-w.found; next.OK {
+			return 0, next, nil
+		}
+		cancel()
+	}
+	took := time.Since(began)
+	if n > 0 {
+		w.gap += time.Duration(smoothing * float64(took-w.gap))
+	}
+	w.measure(n, took)
+	return n, next, err
+}
+
+// measure adds a read to the present window, and judges the source at the end of it.
+func (w *Watch[S]) measure(n int, took time.Duration) {
+	w.waited, w.bytes = w.waited+took, w.bytes+int64(n)
+	if w.waited >= w.o.Window {
+		w.slow = float64(w.bytes) < MinRate*w.waited.Seconds()
+		w.waited, w.bytes = 0, 0
+	}
+}
+
+// replace finds another source while none of the current one is read.
+func (w *Watch[S]) replace() (next Found[S], err error) {
+	defer panics.ToError(&err, "replacing a source")
+	source, err := w.o.Find(w.ctx)
+	return Found[S]{source, err == nil}, err
+}
+
+// search finds another source. The running Read waits for its end, also after a panic in one of the
+// functions of Options.
+func (w *Watch[S]) search() {
+	ctx, cancel := context.WithCancel(w.ctx)
+	w.begun <- cancel
+	var next Found[S]
+	defer func() { w.found <- next }()
+	defer panics.Contain("replacing a source")
+	if source, err := w.o.Find(ctx); err == nil {
+		if w.decided.CompareAndSwap(false, true) {
+			next = Found[S]{source, true}
+			w.o.Stop()
+		} else {
+			w.o.Drop(source)
+		}
+	}
+}
