@@ -140,9 +140,9 @@ simulate: ## compute fleets and write docs/scale.md
 	$(GO) run ./tests/simulate -out docs/scale.md
 
 # The working tree beside another revision, judged by benchstat:
-# make bench-compare REF=v1.0.0 COMPARE='-packages ./storage -cases mix'
+# make bench-compare REF=v1.0.0 COMPARE='-packages ./storage/local -cases mix'
 REF ?= HEAD
-bench-compare: ## compare with revision REF=HEAD: COMPARE="-packages ./storage"
+bench-compare: ## compare with revision REF=HEAD: COMPARE="-packages ./storage/local"
 	$(GO) build -C tests/bench -o $(CURDIR)/bin/compare ./compare
 	bin/compare -ref $(REF) $(COMPARE)
 

@@ -37,7 +37,7 @@ import (
 	"fastdfs-gateway/internal/process/logfile"
 	"fastdfs-gateway/internal/process/panics"
 	"fastdfs-gateway/internal/process/upgrade"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/local"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 	"github.com/prometheus/client_golang/prometheus"
@@ -137,7 +137,7 @@ func (a *App) Start() (err error) {
 	if err := a.open(c.cfg); err != nil { // while the process may bind ports below 1024
 		return err
 	}
-	if err := storage.OpenatOnly(); err != nil {
+	if err := local.OpenatOnly(); err != nil {
 		a.log.Warn("files are opened folder by folder, which takes longer; perhaps a sandbox is too old", "err", err)
 	}
 	if err := a.o.NoStarter; err != nil {

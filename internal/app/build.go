@@ -15,17 +15,17 @@ import (
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/gateway"
 	"fastdfs-gateway/internal/origin"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/local"
 )
 
 // This file turns a configuration into the options of the packages, which know nothing of it.
 
 // storeOptions are the store paths of the groups on this host.
-func storeOptions(cfg *config.Config) storage.Options {
-	var opts storage.Options
+func storeOptions(cfg *config.Config) local.Options {
+	var opts local.Options
 	for _, g := range cfg.Groups {
 		if len(g.StorePaths) > 0 {
-			opts.Groups = append(opts.Groups, storage.GroupPaths{Name: g.Name, StorePaths: g.StorePaths})
+			opts.Groups = append(opts.Groups, local.GroupPaths{Name: g.Name, StorePaths: g.StorePaths})
 		}
 	}
 	return opts
@@ -38,13 +38,13 @@ const worthCopying = 8 << 10
 
 // fileCacheOptions say how much of the local files is kept at hand. In a configuration 0 means
 // none, in options the default.
-func fileCacheOptions(cfg *config.Config) storage.FileCacheOptions {
+func fileCacheOptions(cfg *config.Config) local.FileCacheOptions {
 	c := &cfg.OpenFileCache
 	body := c.MaxBody
 	if cfg.Gateway.TLSCert == "" && !slices.ContainsFunc(cfg.Gateway.Listen, isUnix) { // sendfile(2) can be used
 		body = min(body, worthCopying)
 	}
-	return storage.FileCacheOptions{
+	return local.FileCacheOptions{
 		MaxFiles: orNone(min(c.MaxFiles, keptFiles())), Valid: orNone(c.Valid),
 		MaxBody: orNone(body), Memory: orNone(c.Memory),
 	}

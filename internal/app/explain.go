@@ -8,7 +8,7 @@ import (
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/gateway"
 	"fastdfs-gateway/internal/origin"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/local"
 )
 
 // Explain tells what would happen to a request under a configuration, without a running gateway.
@@ -21,7 +21,7 @@ func Explain(ctx context.Context, cfg *config.Config, urlOrID string, log *slog.
 	defer other.close()
 	paths := storeOptions(cfg)
 	paths.MaxSlot = func() int64 { return maxSlot(cfg, other) }
-	store, err := storage.OpenLocal(paths)
+	store, err := local.Open(paths)
 	if err != nil {
 		return gateway.Explanation{}, err
 	}

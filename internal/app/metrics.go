@@ -8,7 +8,8 @@ import (
 	"fastdfs-gateway/internal/gateway"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/process/panics"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/client"
+	"fastdfs-gateway/storage/local"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -16,8 +17,8 @@ import (
 // counts are what the parts of a gateway have counted until now. Those of the parts that a reload
 // replaces begin anew then.
 type counts struct {
-	storages  storage.Stats // CRCErrors includes those of files and cache
-	files     storage.FileCacheStats
+	storages  client.Stats // CRCErrors includes those of files and cache
+	files     local.FileCacheStats
 	cache     *cache.Stats // nil = there is no cache
 	fleet     fleet.Stats  // zero without Redis
 	lostLines map[string]uint64

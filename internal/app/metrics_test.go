@@ -10,7 +10,8 @@ import (
 	"fastdfs-gateway/internal/fleet"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/process/panics"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/client"
+	"fastdfs-gateway/storage/local"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/stretchr/testify/require"
@@ -18,8 +19,8 @@ import (
 
 // everyCount has another value in each count.
 var everyCount = counts{
-	storages: storage.Stats{Resumes: 1, Hedges: 2, WrongAnswers: 3, CRCErrors: 4},
-	files:    storage.FileCacheStats{Hits: 5, Misses: 6, Files: 7, Bodies: 8, Bytes: 9, Descriptors: 10},
+	storages: client.Stats{Resumes: 1, Hedges: 2, WrongAnswers: 3, CRCErrors: 4},
+	files:    local.FileCacheStats{Hits: 5, Misses: 6, Files: 7, Bodies: 8, Bytes: 9, Descriptors: 10},
 	cache: &cache.Stats{
 		Memory: tier.Stats{Bytes: 11, Evicted: 12},
 		Disk:   tier.Stats{Bytes: 13, Evicted: 14, Failed: 15, Skipped: 16, Damaged: 17},

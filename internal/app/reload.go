@@ -17,7 +17,7 @@ import (
 	"fastdfs-gateway/internal/gateway"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/process/panics"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/local"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 )
@@ -127,11 +127,11 @@ type parts struct {
 	cfg    *config.Config // nil before the first ones are made
 	access admin.Access
 	bound  []bound // open listeners
-	store  *storage.Local
-	files  *storage.FileCache // in front of store
-	remote *remote            // the clients of other hosts
-	origin *origin.Resolver   // finds files with them
-	fleet  *fleet.Fleet       // the other gateways; nil = there are none
+	store  *local.Store
+	files  *local.FileCache // in front of store
+	remote *remote          // the clients of other hosts
+	origin *origin.Resolver // finds files with them
+	fleet  *fleet.Fleet     // the other gateways; nil = there are none
 
 	fleetOptions fleet.Options
 	peers        []net.Listener // of the fleet: it closes them
@@ -169,7 +169,7 @@ func (a *App) use(c loaded) (_ *gateway.Handler, err error) {
 	a.logs.recent.SetSecrets(append(c.cfg.Secrets(), c.access.Token, p.fleetOptions.Password))
 	logProblems(a.log, append(c.problems, c.cfg.Check(time.Now())...))
 	p.files = filesFor(p, old)
-	if err := storage.NoSlotCopies(); err != nil && old.files == nil {
+	if err := local.NoSlotCopies(); err != nil && old.files == nil {
 		a.log.Warn("trunk slots are read and checked for each response", "err", err)
 	}
 	p.remote = a.remoteFor(settings, old)
@@ -215,7 +215,7 @@ func (a *App) originOf(p *parts, o *gateway.Options) *origin.Resolver {
 }
 
 // storeFor opens the store of a configuration, or returns the old one where its paths are the same.
-func (a *App) storeFor(cfg *config.Config, old *parts) (*storage.Local, error) {
+func (a *App) storeFor(cfg *config.Config, old *parts) (*local.Store, error) {
 	o := storeOptions(cfg)
 	if old.store != nil && reflect.DeepEqual(o, storeOptions(old.cfg)) {
 		return old.store, nil
@@ -224,17 +224,17 @@ func (a *App) storeFor(cfg *config.Config, old *parts) (*storage.Local, error) {
 		p := a.parts.Load()
 		return maxSlot(p.cfg, p.remote)
 	}
-	return storage.OpenLocal(o)
+	return local.Open(o)
 }
 
 // filesFor makes the cache of open files in front of p.store, or returns the old one where its
 // settings are the same.
-func filesFor(p, old *parts) *storage.FileCache {
+func filesFor(p, old *parts) *local.FileCache {
 	o := fileCacheOptions(p.cfg)
 	if old.files != nil && p.store == old.store && o == fileCacheOptions(old.cfg) {
 		return old.files
 	}
-	return storage.NewFileCache(p.store, o)
+	return local.NewFileCache(p.store, o)
 }
 
 // remoteFor makes clients of other hosts, or returns the old ones where their settings are the

@@ -15,7 +15,7 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/process/logfile"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/client"
 	"fastdfs-gateway/tracker"
 )
 
@@ -61,7 +61,7 @@ func settingsOf(cfg *config.Config) (remoteSettings, error) {
 type remote struct {
 	settings remoteSettings
 	trackers *tracker.Client
-	storages *storage.Client // of the storages, or of their web servers
+	storages *client.Client // of the storages, or of their web servers
 	options  origin.Options
 	running  *atomic.Int64 // requests that use the clients
 }
@@ -90,7 +90,7 @@ func openRemote(s remoteSettings, log *slog.Logger) *remote {
 			NetworkTimeout: s.networkTimeout, Log: log})
 		r.options.Protocol = origin.HTTP{Client: r.storages}
 	} else {
-		r.storages = storage.NewClient(storage.ClientOptions{Pool: pool, Log: log})
+		r.storages = client.New(client.Options{Pool: pool, Log: log})
 		r.options.Protocol = origin.FastDFS{Client: r.storages}
 	}
 	return r

@@ -11,7 +11,7 @@ import (
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/gateway"
 	"fastdfs-gateway/internal/process/panics"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/client"
 	"fastdfs-gateway/tracker"
 )
 
@@ -154,7 +154,7 @@ func trackerRows(list []tracker.Health) []status.Server {
 // storageRows are the storages that the trackers and the list of storage ids name, and others that
 // were asked lately.
 func storageRows(p *parts) []status.Server {
-	asked := map[string]storage.ServerHealth{}
+	asked := map[string]client.ServerHealth{}
 	for _, h := range p.remote.storages.Health() {
 		asked[h.Server.Addr()] = h
 	}
@@ -182,15 +182,15 @@ func storageRows(p *parts) []status.Server {
 
 // storageRow shows the health of a storage, or of its web server; the zero value is one that was
 // not asked lately.
-func storageRow(h storage.ServerHealth) status.Server {
+func storageRow(h client.ServerHealth) status.Server {
 	row := status.Server{Latency: h.Latency, P95: h.P95, Answers: h.Answers, ErrorAt: h.LastErrorAt}
 	if h.LastError != nil {
 		row.Error = h.LastError.Error()
 	}
 	switch {
-	case h.State == storage.Dead:
+	case h.State == client.Dead:
 		row.State, row.Text = status.Bad, "does not answer"
-	case h.State == storage.Suspect:
+	case h.State == client.Suspect:
 		row.State, row.Text = status.Warn, "has failed"
 	case h.Answers > 0:
 		row.State, row.Text = status.Good, "answers"

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fastdfs-gateway/internal/config"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/client"
 	"fastdfs-gateway/tests/storetest"
 )
 
@@ -34,7 +34,7 @@ func TestStorageRows(t *testing.T) {
 	server, known := r.options.Sources.ByID(100003)
 	require.True(t, known)
 	id := storetest.New(t).Normal("txt", []byte("hello")).ID
-	_, err = r.storages.Stat(t.Context(), storage.FetchRequest{ID: id}, []storage.Server{server})
+	_, err = r.storages.Stat(t.Context(), client.FetchRequest{ID: id}, []client.Server{server})
 	require.Error(t, err)
 	var addresses []string
 	for _, row := range storageRows(&parts{cfg: cfg, remote: r}) {

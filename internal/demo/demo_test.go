@@ -16,7 +16,7 @@ import (
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/testing/contenttest"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/local"
 
 	"github.com/stretchr/testify/require"
 )
@@ -29,7 +29,7 @@ func TestWrite(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, dir, s.Dir)
 
-	l, err := storage.OpenLocal(storage.Options{Groups: []storage.GroupPaths{{Name: Group, StorePaths: s.StorePaths}}})
+	l, err := local.Open(local.Options{Groups: []local.GroupPaths{{Name: Group, StorePaths: s.StorePaths}}})
 	require.NoError(t, err)
 	defer l.Close()
 	require.NoError(t, l.Ready())
@@ -67,7 +67,7 @@ func TestWrite(t *testing.T) {
 	t.Run("again", func(t *testing.T) { requireWrittenAgain(t, s) })
 }
 
-func read(t *testing.T, l *storage.Local, want File) []byte {
+func read(t *testing.T, l *local.Store, want File) []byte {
 	f, err := l.Open(want.ID)
 	require.NoError(t, err, want.Title)
 	defer f.Close()

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"testing"
 
+	"fastdfs-gateway/internal/testing/golden"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -46,16 +48,10 @@ type goldenObject struct {
 
 // goldenObjects reads the manifests of a recorded cluster, or skips the test.
 func goldenObjects(t testing.TB) []goldenObject {
-	dir := os.Getenv("GOLDEN_DIR")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "..", "shared", "golden")
-	}
+	dir := golden.Dir(t)
 	var all []goldenObject
 	for _, cluster := range []string{"a", "b"} {
 		b, err := os.ReadFile(filepath.Join(dir, cluster, "manifest.json"))
-		if os.IsNotExist(err) {
-			t.Skip("SKIPPED: no golden data, set GOLDEN_DIR to its folder")
-		}
 		require.NoError(t, err)
 		var m struct{ Objects []goldenObject }
 		require.NoError(t, json.Unmarshal(b, &m))

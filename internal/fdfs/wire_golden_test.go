@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"fastdfs-gateway/internal/testing/golden"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -52,14 +54,8 @@ type goldenPacket struct {
 
 // goldenPackets reads the recorded requests of FastDFS programs, or skips the test.
 func goldenPackets(t testing.TB) []goldenPacket {
-	dir := os.Getenv("GOLDEN_DIR")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "..", "shared", "golden")
-	}
+	dir := golden.Dir(t)
 	b, err := os.ReadFile(filepath.Join(dir, "protocol.json"))
-	if os.IsNotExist(err) {
-		t.Skip("SKIPPED: no golden data, set GOLDEN_DIR to its folder")
-	}
 	require.NoError(t, err)
 	var all, packets []goldenPacket
 	require.NoError(t, json.Unmarshal(b, &all))

@@ -7,7 +7,7 @@ import (
 
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/origin"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/local"
 	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/storetest"
 
@@ -41,11 +41,11 @@ func (p purges) WaitApplied(ctx context.Context) {
 // host meanwhile, and for those of other hosts after that.
 func TestLocalFilesDoNotWait(t *testing.T) {
 	s := storetest.New(t)
-	local := s.Normal("jpg", []byte("local"))
+	here := s.Normal("jpg", []byte("local"))
 	c, err := cache.New(cache.Options{Memory: 16 << 20})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	files := storage.NewFileCache(openLocal(t, s), storage.FileCacheOptions{})
+	files := local.NewFileCache(openLocal(t, s), local.FileCacheOptions{})
 	t.Cleanup(func() { require.NoError(t, files.Close()) })
 	waiting, applied := make(chan struct{}, 1), make(chan struct{})
 	r := run(t, Options{
@@ -60,7 +60,7 @@ func TestLocalFilesDoNotWait(t *testing.T) {
 	remote := make(chan string)
 	go func() { remote <- r.ask("GET", "/"+fdfstest.IDFrom(t, "group2", "10.0.0.1", 0).String()) }()
 	<-waiting
-	require.Contains(t, r.ask("GET", local.URL()), "200 OK")
+	require.Contains(t, r.ask("GET", here.URL()), "200 OK")
 	select {
 	case answer := <-remote:
 		t.Fatalf("the file of another host came before purges were applied: %s", answer)

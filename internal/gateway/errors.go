@@ -7,7 +7,7 @@ import (
 
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/origin"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/local"
 
 	"github.com/valyala/fasthttp"
 )
@@ -38,7 +38,7 @@ var (
 	errRange       = &refusal{status: 416, reason: "range not satisfiable"}
 	errInternal    = &refusal{status: 500, reason: "internal error"}
 
-	errSlotLimit = &refusal{status: 503, reason: storage.ErrSlotLimit.Error(), retryAfter: time.Second}
+	errSlotLimit = &refusal{status: 503, reason: local.ErrSlotLimit.Error(), retryAfter: time.Second}
 
 	// Files of other hosts:
 	errNotYet  = &refusal{status: 404, reason: "file not found", retryAfter: 5 * time.Second} // still being replicated
@@ -72,16 +72,16 @@ func refusalOf(err error) *refusal {
 		return &refusal{status: 502, reason: origin.ErrUnreachable.Error(), cause: err}
 	case errors.Is(err, fdfs.ErrFileID):
 		return &refusal{status: 400, reason: err.Error()}
-	case errors.Is(err, storage.ErrPathIndex):
+	case errors.Is(err, local.ErrPathIndex):
 		return &refusal{status: 400, reason: "bad file id: no such store path"}
-	case errors.Is(err, storage.ErrNotFound), errors.Is(err, storage.ErrNoGroup),
-		errors.Is(err, storage.ErrSlotContent):
+	case errors.Is(err, fdfs.ErrNoFile), errors.Is(err, local.ErrNoGroup),
+		errors.Is(err, local.ErrSlotContent):
 		return errNotFound
-	case errors.Is(err, storage.ErrSlotLimit):
+	case errors.Is(err, local.ErrSlotLimit):
 		return errSlotLimit
-	case errors.Is(err, storage.ErrChanged):
+	case errors.Is(err, fdfs.ErrFileChanged):
 		return &refusal{status: 503, reason: "the file is changing", retryAfter: time.Second, cause: err}
-	case errors.Is(err, storage.ErrUnavailable):
+	case errors.Is(err, local.ErrUnavailable):
 		return &refusal{status: 503, reason: "storage is not available", retryAfter: 5 * time.Second, cause: err}
 	}
 	return &refusal{status: 500, reason: errInternal.reason, cause: err}

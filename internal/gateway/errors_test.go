@@ -5,14 +5,14 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/local"
 
 	"github.com/stretchr/testify/require"
 )
 
 // A slot that was not checked may be in order: the client asks again, and no other host is asked.
 func TestSlotLimitStatus(t *testing.T) {
-	err := fmt.Errorf("opening: %w", storage.ErrSlotLimit)
+	err := fmt.Errorf("opening: %w", local.ErrSlotLimit)
 	require.False(t, mayBeElsewhere(err))
 	r := refusalOf(err)
 	require.Equal(t, 503, r.status)

@@ -10,11 +10,11 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/httpserver/httprange"
 	"fastdfs-gateway/internal/origin"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/local"
 )
 
 // fileInfo is what answers say about a file, here or on another host. It is made once and kept
-// beside the file: in the storage.FileCache, or beside the facts in the cache of remote files. It
+// beside the file: in the local.FileCache, or beside the facts in the cache of remote files. It
 // does not change.
 type fileInfo struct {
 	by           *byte // the mark of the handler by whose configuration it is
@@ -35,7 +35,7 @@ type fileInfo struct {
 // change in whole seconds. Until a change is settled the tag is one of its own.
 
 // localInfo describes a file of this host.
-func (h *Handler) localInfo(file *storage.File, id fdfs.FileID, now time.Time) *fileInfo {
+func (h *Handler) localInfo(file *local.File, id fdfs.FileID, now time.Time) *fileInfo {
 	settled := !file.Mutable() || content.IsSettled(file.FileTime(), now)
 	if f, ok := file.Memo().(*fileInfo); ok && f.by == h.mark && f.settled == settled {
 		return f

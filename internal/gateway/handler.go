@@ -30,7 +30,7 @@ import (
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/process/logfile"
 	"fastdfs-gateway/internal/process/panics"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/local"
 
 	"github.com/valyala/fasthttp"
 )
@@ -76,17 +76,17 @@ type Options struct {
 	Metrics *Metrics     // default: counted, but shown nowhere
 }
 
-// Store has the files of this host: a storage.Local, or a storage.FileCache in front of one.
+// Store has the files of this host: a local.Store, or a local.FileCache in front of one.
 type Store interface {
 	// Open opens a file, which the caller closes.
-	Open(id fdfs.FileID) (*storage.File, error)
+	Open(id fdfs.FileID) (*local.File, error)
 	// Path is where the file would be, for people to read.
 	Path(id fdfs.FileID) (string, error)
 }
 
 var (
-	_ Store = (*storage.Local)(nil)
-	_ Store = (*storage.FileCache)(nil)
+	_ Store = (*local.Store)(nil)
+	_ Store = (*local.FileCache)(nil)
 )
 
 // FailFile is what a client sees instead of a file when its token is refused.
@@ -133,7 +133,7 @@ type request struct {
 	target target
 	id     fdfs.FileID // canonical, once the token is checked
 	name   []byte      // scratch for the text of id
-	file   *storage.File
+	file   *local.File
 	open   bool      // file is open: from find until the answer is out, unless it is in memory
 	info   *fileInfo // of the file, wherever it is
 	rep    representation
@@ -221,7 +221,7 @@ func (r *request) serve() error {
 	err = r.findAndRespond()
 	// between the question for its size and the download, or since the check of a trunk slot;
 	// nothing has been sent yet
-	if errors.Is(err, storage.ErrChanged) {
+	if errors.Is(err, fdfs.ErrFileChanged) {
 		r.ctx.Response.Header.Reset()
 		err = r.findAndRespond()
 	}
@@ -312,12 +312,12 @@ func (r *request) find() (answered bool, err error) {
 	case err == nil:
 		r.foundHere(file)
 		return false, nil
-	case errors.Is(err, storage.ErrSlotContent):
+	case errors.Is(err, local.ErrSlotContent):
 		r.h.log.Warn("trunk slot is not served", "target", r.shortTarget(), "err", err)
 		return false, errNotFound
 	case !mayBeElsewhere(err):
 		return false, err
-	case errors.Is(err, storage.ErrUnavailable):
+	case errors.Is(err, local.ErrUnavailable):
 		answered, remoteErr := r.findRemote(err)
 		if remoteErr != nil {
 			return false, err // that is the reason, not that no other host has the file
@@ -332,12 +332,12 @@ func (r *request) find() (answered bool, err error) {
 // They are not for a store path that its group does not have, nor for a slot with other content:
 // the replicas have the same bytes in that place.
 func mayBeElsewhere(localErr error) bool {
-	return errors.Is(localErr, storage.ErrNotFound) || errors.Is(localErr, storage.ErrNoGroup) ||
-		errors.Is(localErr, storage.ErrUnavailable)
+	return errors.Is(localErr, fdfs.ErrNoFile) || errors.Is(localErr, local.ErrNoGroup) ||
+		errors.Is(localErr, local.ErrUnavailable)
 }
 
 // foundHere takes over a file of this host.
-func (r *request) foundHere(file *storage.File) {
+func (r *request) foundHere(file *local.File) {
 	r.file, r.source, r.info = file, sourceLocal, r.h.localInfo(file, r.id, r.now)
 	r.open = true
 	openFiles.of(r.h.o.Metrics).Inc()

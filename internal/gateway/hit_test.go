@@ -16,7 +16,8 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/testing/eventually"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/client"
+	"fastdfs-gateway/storage/local"
 
 	"github.com/stretchr/testify/require"
 )
@@ -27,9 +28,9 @@ func edge(t *testing.T, o Options, protocol origin.Protocol, so ...ServerOptions
 	c, err := cache.New(cache.Options{Memory: 16 << 20})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	store, err := storage.OpenLocal(storage.Options{})
+	store, err := local.Open(local.Options{})
 	require.NoError(t, err)
-	files := storage.NewFileCache(store, storage.FileCacheOptions{})
+	files := local.NewFileCache(store, local.FileCacheOptions{})
 	t.Cleanup(func() { require.NoError(t, files.Close()) })
 	o.Store, o.GroupInURL, o.XCache = files, true, true
 	remote := origin.Options{
@@ -166,15 +167,15 @@ type changingProtocol struct {
 	before func() // is called once, before content is given
 }
 
-func (o *changingProtocol) Open(ctx context.Context, w storage.FetchRequest, info storage.Info, offset, length int64,
-	servers []storage.Server) (io.ReadCloser, error) {
+func (o *changingProtocol) Open(ctx context.Context, w client.FetchRequest, info client.Info, offset, length int64,
+	servers []client.Server) (io.ReadCloser, error) {
 	o.mu.Lock()
 	before := o.before
 	o.before = nil
 	o.mu.Unlock()
 	if before != nil {
 		before()
-		return nil, storage.ErrChanged
+		return nil, fdfs.ErrFileChanged
 	}
 	return o.fakeProtocol.Open(ctx, w, info, offset, length, servers)
 }
@@ -185,7 +186,7 @@ type hookedStore struct {
 	asked func()
 }
 
-func (s *hookedStore) Open(id fdfs.FileID) (*storage.File, error) {
+func (s *hookedStore) Open(id fdfs.FileID) (*local.File, error) {
 	if s.asked != nil {
 		s.asked()
 	}

@@ -16,16 +16,16 @@ import (
 
 	"fastdfs-gateway/antisteal"
 	"fastdfs-gateway/internal/testing/eventually"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/local"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/require"
 )
 
-func openCache(t *testing.T, s *storetest.Store, o storage.FileCacheOptions) *storage.FileCache {
+func openCache(t *testing.T, s *storetest.Store, o local.FileCacheOptions) *local.FileCache {
 	t.Helper()
-	c := storage.NewFileCache(openLocal(t, s), o)
+	c := local.NewFileCache(openLocal(t, s), o)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	return c
 }
@@ -76,7 +76,7 @@ func TestAnswersDoNotDependOnTheCache(t *testing.T) {
 		CacheControl: "max-age=1", CORSOrigin: "*", XCache: true}
 	o.Store = openLocal(t, s)
 	plain := run(t, o, ServerOptions{})
-	o.Store = openCache(t, s, storage.FileCacheOptions{})
+	o.Store = openCache(t, s, local.FileCacheOptions{})
 	cached := run(t, o, ServerOptions{})
 	for name, object := range objects {
 		tag := regexp.MustCompile(`ETag: ([^\r]*)`).FindStringSubmatch(plain.ask("HEAD", object.URL()))
@@ -115,7 +115,7 @@ func TestAnswersDoNotDependOnTheCache(t *testing.T) {
 func TestFileCutWhileSending(t *testing.T) {
 	s := storetest.New(t)
 	object := s.Normal("mp4", s.Bytes(32<<20))
-	r := run(t, Options{Store: openCache(t, s, storage.FileCacheOptions{})}, ServerOptions{})
+	r := run(t, Options{Store: openCache(t, s, local.FileCacheOptions{})}, ServerOptions{})
 	c := r.dial()
 	require.NoError(t, c.(*net.TCPConn).SetReadBuffer(64<<10))
 	_, err := io.WriteString(c, "GET "+object.URL()+" HTTP/1.1\r\nHost: gw.test\r\n\r\n")
@@ -139,7 +139,7 @@ func TestFileCutWhileSending(t *testing.T) {
 func TestPreparedByAnotherHandler(t *testing.T) {
 	s := storetest.New(t)
 	object := s.Normal("jpg", s.Bytes(100))
-	o := Options{Store: openCache(t, s, storage.FileCacheOptions{}), Types: map[string]string{"jpg": "image/jpeg"},
+	o := Options{Store: openCache(t, s, local.FileCacheOptions{}), Types: map[string]string{"jpg": "image/jpeg"},
 		GroupInURL: true}
 	r := run(t, o, ServerOptions{})
 	for range 3 {
@@ -174,7 +174,7 @@ func hotFiles(s *storetest.Store, secret string) map[string]string {
 }
 
 func hotOptions(t *testing.T, s *storetest.Store, secret string) Options {
-	return Options{Store: openCache(t, s, storage.FileCacheOptions{}), GroupInURL: true,
+	return Options{Store: openCache(t, s, local.FileCacheOptions{}), GroupInURL: true,
 		Types: map[string]string{"jpg": "image/jpeg"}, CacheControl: "max-age=60",
 		Tokens: antisteal.NewChecker(antisteal.Options{Secrets: []string{"other", secret}})}
 }

@@ -13,7 +13,7 @@ import (
 
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/process/panics"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/client"
 
 	"github.com/stretchr/testify/require"
 )
@@ -22,12 +22,12 @@ import (
 // it.
 type hesitant struct{ fakeProtocol }
 
-func (o *hesitant) Stat(ctx context.Context, w storage.FetchRequest, s []storage.Server) (storage.Info, error) {
+func (o *hesitant) Stat(ctx context.Context, w client.FetchRequest, s []client.Server) (client.Info, error) {
 	for range rand.IntN(3) {
 		runtime.Gosched()
 	}
 	if ctx.Err() != nil {
-		return storage.Info{}, context.Cause(ctx)
+		return client.Info{}, context.Cause(ctx)
 	}
 	return o.fakeProtocol.Stat(ctx, w, s)
 }

@@ -14,7 +14,8 @@ import (
 	"fastdfs-gateway/internal/fdfs/checksum"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/testing/eventually"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/client"
+	"fastdfs-gateway/storage/local"
 	"fastdfs-gateway/tests/fdfstest"
 
 	"github.com/stretchr/testify/require"
@@ -23,22 +24,22 @@ import (
 // brokenProtocol is storages that cannot be reached.
 type brokenProtocol struct{}
 
-func (*brokenProtocol) Order(servers []storage.Server) []storage.Server { return servers }
+func (*brokenProtocol) Order(servers []client.Server) []client.Server { return servers }
 
-func (*brokenProtocol) Exclude(fdfs.FileID, storage.Server) {}
+func (*brokenProtocol) Exclude(fdfs.FileID, client.Server) {}
 
-func (*brokenProtocol) Recheck(_ context.Context, _ storage.FetchRequest, _ storage.Info, _ checksum.Sum, _,
-	_ []storage.Server) (checksum.Sum, error) {
-	return checksum.Sum{}, storage.ErrCRC
+func (*brokenProtocol) Recheck(_ context.Context, _ client.FetchRequest, _ client.Info, _ checksum.Sum, _,
+	_ []client.Server) (checksum.Sum, error) {
+	return checksum.Sum{}, fdfs.ErrFileCRC
 }
 
-func (*brokenProtocol) Stat(context.Context, storage.FetchRequest, []storage.Server) (storage.Info, error) {
-	return storage.Info{}, storage.ErrNoSource
+func (*brokenProtocol) Stat(context.Context, client.FetchRequest, []client.Server) (client.Info, error) {
+	return client.Info{}, client.ErrNoSource
 }
 
-func (*brokenProtocol) Open(context.Context, storage.FetchRequest, storage.Info, int64, int64,
-	[]storage.Server) (io.ReadCloser, error) {
-	return nil, storage.ErrNoSource
+func (*brokenProtocol) Open(context.Context, client.FetchRequest, client.Info, int64, int64,
+	[]client.Server) (io.ReadCloser, error) {
+	return nil, client.ErrNoSource
 }
 
 // TestPrefetchTellsWhy: people see why a file was not fetched, and nothing uses the clients of
@@ -47,7 +48,7 @@ func TestPrefetchTellsWhy(t *testing.T) {
 	c, err := cache.New(cache.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
-	store, err := storage.OpenLocal(storage.Options{})
+	store, err := local.Open(local.Options{})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, store.Close()) })
 	for _, test := range []struct {

@@ -18,7 +18,7 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/fdfs/checksum"
 	"fastdfs-gateway/internal/origin"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/client"
 	"fastdfs-gateway/tests/fdfstest"
 
 	"github.com/stretchr/testify/require"
@@ -32,35 +32,35 @@ type fakeProtocol struct {
 	opened  int
 }
 
-func (o *fakeProtocol) Order(servers []storage.Server) []storage.Server { return servers }
+func (o *fakeProtocol) Order(servers []client.Server) []client.Server { return servers }
 
-func (*fakeProtocol) Exclude(fdfs.FileID, storage.Server) {}
+func (*fakeProtocol) Exclude(fdfs.FileID, client.Server) {}
 
 // Recheck implements Protocol: the only server sends the same again.
-func (*fakeProtocol) Recheck(_ context.Context, _ storage.FetchRequest, _ storage.Info, first checksum.Sum, _,
-	_ []storage.Server) (checksum.Sum, error) {
+func (*fakeProtocol) Recheck(_ context.Context, _ client.FetchRequest, _ client.Info, first checksum.Sum, _,
+	_ []client.Server) (checksum.Sum, error) {
 	return first, nil
 }
 
-func (o *fakeProtocol) Stat(_ context.Context, w storage.FetchRequest, _ []storage.Server) (storage.Info, error) {
+func (o *fakeProtocol) Stat(_ context.Context, w client.FetchRequest, _ []client.Server) (client.Info, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.targets = append(o.targets, w.Target)
 	if o.content == "" {
-		return storage.Info{}, storage.ErrNotFound
+		return client.Info{}, fdfs.ErrNoFile
 	}
-	return storage.Info{Version: content.Version{Size: int64(len(o.content)),
+	return client.Info{Version: content.Version{Size: int64(len(o.content)),
 		ModTime: content.Nanoseconds(w.ID.Created), CRC32: w.ID.CRC32, Immutable: w.ID.Immutable()}}, nil
 }
 
-func (o *fakeProtocol) Open(_ context.Context, w storage.FetchRequest, _ storage.Info, offset, length int64,
-	_ []storage.Server) (io.ReadCloser, error) {
+func (o *fakeProtocol) Open(_ context.Context, w client.FetchRequest, _ client.Info, offset, length int64,
+	_ []client.Server) (io.ReadCloser, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.targets = append(o.targets, w.Target)
 	o.opened++
 	if o.content == "" {
-		return nil, storage.ErrNoSource
+		return nil, client.ErrNoSource
 	}
 	return io.NopCloser(strings.NewReader(o.content[offset : offset+length])), nil
 }

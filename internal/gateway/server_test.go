@@ -18,7 +18,7 @@ import (
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/process/panics"
 	"fastdfs-gateway/internal/testing/eventually"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/local"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
@@ -78,9 +78,9 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-func openLocal(t *testing.T, s *storetest.Store) *storage.Local {
+func openLocal(t *testing.T, s *storetest.Store) *local.Store {
 	t.Helper()
-	local, err := storage.OpenLocal(storage.Options{Groups: []storage.GroupPaths{
+	local, err := local.Open(local.Options{Groups: []local.GroupPaths{
 		{Name: storetest.Group, StorePaths: []string{s.Root(storetest.Group, 0), s.Root(storetest.Group, 1)}}}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, local.Close()) })

@@ -6,7 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/storage/client"
 
 	"github.com/stretchr/testify/require"
 )
@@ -14,25 +15,25 @@ import (
 func TestBackoffs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBackoffs()
-		one, two, stranger := storage.Server{Host: "1"}, storage.Server{Host: "2"},
-			storage.Server{Host: "1", Stranger: true}
-		all := []storage.Server{one, two, stranger}
+		one, two, stranger := client.Server{Host: "1"}, client.Server{Host: "2"},
+			client.Server{Host: "1", Stranger: true}
+		all := []client.Server{one, two, stranger}
 		require.Equal(t, all, b.last(all))
-		b.note(one, storage.ErrWrong)
-		require.Equal(t, []storage.Server{two, stranger, one}, b.last(all))
+		b.note(one, client.ErrWrong)
+		require.Equal(t, []client.Server{two, stranger, one}, b.last(all))
 		time.Sleep(webBackoff.First)
 		require.Equal(t, all, b.last(all), "it is tried again")
-		b.note(one, storage.ErrWrong)
+		b.note(one, client.ErrWrong)
 		time.Sleep(webBackoff.First)
-		require.Equal(t, []storage.Server{two, stranger, one}, b.last(all), "the second back-off is longer")
-		b.note(one, storage.ErrNotFound)
+		require.Equal(t, []client.Server{two, stranger, one}, b.last(all), "the second back-off is longer")
+		b.note(one, fdfs.ErrNoFile)
 		require.Equal(t, all, b.last(all), "an answer")
 		b.note(one, context.Canceled)
 		require.Equal(t, all, b.last(all), "the client left")
 		for port := range 10 * maxInBackoff {
-			b.note(storage.Server{Host: "1", Port: port + 1, Stranger: true}, storage.ErrWrong)
+			b.note(client.Server{Host: "1", Port: port + 1, Stranger: true}, client.ErrWrong)
 		}
-		b.note(two, storage.ErrWrong)
-		require.Equal(t, []storage.Server{one, stranger, two}, b.last(all), "made-up ids push out no known server")
+		b.note(two, client.ErrWrong)
+		require.Equal(t, []client.Server{one, stranger, two}, b.last(all), "made-up ids push out no known server")
 	})
 }

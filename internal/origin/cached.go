@@ -8,7 +8,6 @@ import (
 
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/storage"
 )
 
 // findCached is Find for a gateway that keeps what it fetches.
@@ -90,7 +89,7 @@ const localMaxAge = time.Second
 
 // maxAge bounds the age of what the cache knows of a file; 0 where the cache's own bounds do.
 func maxAge(localErr error) time.Duration {
-	if errors.Is(localErr, storage.ErrNotFound) {
+	if errors.Is(localErr, fdfs.ErrNoFile) {
 		return localMaxAge
 	}
 	return 0

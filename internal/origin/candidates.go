@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/client"
+	"fastdfs-gateway/storage/local"
 )
 
 // candidates are the hosts to ask for a file that is not here.
 type candidates struct {
-	servers []storage.Server // where to look, in this order; none: err is the answer
+	servers []client.Server // where to look, in this order; none: err is the answer
 	err     error
 	unknown bool // the group or the source in the id is in no list
 	// bySource: the servers were chosen by the source in the id of a trunk file, which nothing but
@@ -32,13 +33,13 @@ func (a *Resolver) decide(id fdfs.FileID, localErr error, redirected bool, now t
 
 // moved chooses candidates anew when none of the servers that were asked could be reached: storages
 // may have moved. It is false where the lists name no others.
-func (a *Resolver) moved(id fdfs.FileID, localErr error, redirected bool, now time.Time, asked []storage.Server,
+func (a *Resolver) moved(id fdfs.FileID, localErr error, redirected bool, now time.Time, asked []client.Server,
 	err error) (candidates, bool) {
-	if !errors.Is(err, storage.ErrNoSource) || errors.Is(err, fdfs.ErrFull) || !a.o.Sources.renew() {
+	if !errors.Is(err, client.ErrNoSource) || errors.Is(err, fdfs.ErrFull) || !a.o.Sources.renew() {
 		return candidates{}, false
 	}
 	c := a.choose(id, localErr, redirected, now)
-	return c, slices.ContainsFunc(c.servers, func(s storage.Server) bool { return !slices.Contains(asked, s) })
+	return c, slices.ContainsFunc(c.servers, func(s client.Server) bool { return !slices.Contains(asked, s) })
 }
 
 // choose chooses the candidates by the lists as they are.
@@ -50,8 +51,8 @@ func (a *Resolver) moved(id fdfs.FileID, localErr error, redirected bool, now ti
 // ids with this source only (bySource).
 func (a *Resolver) choose(id fdfs.FileID, localErr error, redirected bool, now time.Time) candidates {
 	nothing := func(why string) candidates { return candidates{err: a.missing(id, localErr, now), why: why} }
-	broken := errors.Is(localErr, storage.ErrUnavailable) // a disk: what was on it is on the others
-	local := broken || errors.Is(localErr, storage.ErrNotFound)
+	broken := errors.Is(localErr, local.ErrUnavailable) // a disk: what was on it is on the others
+	local := broken || errors.Is(localErr, fdfs.ErrNoFile)
 	if redirected {
 		return nothing("redirect=1: it was sent here by another server, and is never sent on")
 	}
@@ -105,12 +106,12 @@ const deletionDelay = time.Second
 // path is sound. The id of a slave has the source of its master, and a slave may have been uploaded
 // to another storage of the group: until it is past its sync window it may be on its way here.
 func (a *Resolver) isDeleted(id fdfs.FileID, localErr error, now time.Time) bool {
-	return errors.Is(localErr, storage.ErrNotFound) &&
+	return errors.Is(localErr, fdfs.ErrNoFile) &&
 		(id.Kind != fdfs.KindSlave || !a.isYoung(id, now.Add(-deletionDelay))) && a.o.Store.Deleted(id)
 }
 
 // replicas are the other storages of the group that may be asked.
-func (a *Resolver) replicas(group string) []storage.Server {
+func (a *Resolver) replicas(group string) []client.Server {
 	if !a.o.TryReplicas {
 		return nil
 	}
@@ -118,7 +119,7 @@ func (a *Resolver) replicas(group string) []storage.Server {
 }
 
 // prepend puts a server in front, wherever it was.
-func prepend(first storage.Server, others []storage.Server) []storage.Server {
-	others = slices.DeleteFunc(slices.Clone(others), func(s storage.Server) bool { return s == first })
-	return append([]storage.Server{first}, others...)
+func prepend(first client.Server, others []client.Server) []client.Server {
+	others = slices.DeleteFunc(slices.Clone(others), func(s client.Server) bool { return s == first })
+	return append([]client.Server{first}, others...)
 }

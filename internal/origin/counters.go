@@ -5,7 +5,7 @@ import (
 	"errors"
 	"sync"
 
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/internal/fdfs"
 )
 
 // Stats count what was asked of other hosts. They only rise.
@@ -37,7 +37,7 @@ func (c *Counters) count(err error) {
 	switch {
 	case err == nil:
 		c.stats.Fetched++
-	case errors.Is(err, storage.ErrNotFound):
+	case errors.Is(err, fdfs.ErrNoFile):
 		c.stats.NotFound++
 	case errors.Is(err, context.DeadlineExceeded):
 		c.stats.Timeouts++

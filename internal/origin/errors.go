@@ -8,7 +8,6 @@ import (
 
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/storage"
 )
 
 // Errors of a Resolver: each is an answer to the client.
@@ -49,7 +48,7 @@ func (a *Resolver) answer(id fdfs.FileID, err error, now time.Time) error {
 	}
 	switch {
 	case errors.Is(err, fdfs.ErrNoFile), id.Kind == fdfs.KindTrunk && errors.Is(err, fdfs.ErrFileCRC):
-		return a.missing(id, storage.ErrNotFound, now)
+		return a.missing(id, fdfs.ErrNoFile, now)
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%w: %w", ErrTimeout, err)
 	case errors.Is(err, fdfs.ErrFull), errors.Is(err, cache.ErrBusy):
@@ -61,7 +60,7 @@ func (a *Resolver) answer(id fdfs.FileID, err error, now time.Time) error {
 // missing is the answer for a file that no host has. A client may come back while replication may
 // still bring the file.
 func (a *Resolver) missing(id fdfs.FileID, localErr error, now time.Time) error {
-	if errors.Is(localErr, storage.ErrNotFound) && a.isYoung(id, now) {
+	if errors.Is(localErr, fdfs.ErrNoFile) && a.isYoung(id, now) {
 		return ErrNotYet
 	}
 	return ErrNotFound

@@ -9,7 +9,7 @@ import (
 
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/client"
 )
 
 // Outcome is what would become of a request for a file that is not here.
@@ -29,7 +29,7 @@ func (a *Resolver) Explain(ctx context.Context, r *Request, localErr error, step
 		return Outcome{Err: ErrNotFound}
 	}
 	id, now := r.ID, r.Now
-	if errors.Is(localErr, storage.ErrNotFound) {
+	if errors.Is(localErr, fdfs.ErrNoFile) {
 		if _, standing := a.o.Sources.Of(id); standing == SourceSelf && a.isDeleted(id, localErr, now) {
 			step("replication", "does not bring back a file that was uploaded here")
 		} else if a.isYoung(id, now) {
@@ -53,7 +53,7 @@ func (a *Resolver) Explain(ctx context.Context, r *Request, localErr error, step
 		return Outcome{Err: c.err}
 	}
 	c.servers = a.o.Protocol.Order(c.servers)
-	w := storage.FetchRequest{ID: id, Port: a.o.Port}
+	w := client.FetchRequest{ID: id, Port: a.o.Port}
 	if a.o.Cache != nil {
 		w.Target = a.o.Targets.Fetch(id, nil, nil, now)
 	} else {
@@ -103,8 +103,8 @@ func (a *Resolver) explainCache(step Step, id fdfs.FileID, redirected bool) (kno
 
 // explainHosts asks each server for the file. It returns the first that has it, and the errors of
 // those that could not be asked.
-func (a *Resolver) explainHosts(ctx context.Context, step Step, w storage.FetchRequest,
-	servers []storage.Server) (holder *storage.Server, failure error) {
+func (a *Resolver) explainHosts(ctx context.Context, step Step, w client.FetchRequest,
+	servers []client.Server) (holder *client.Server, failure error) {
 	var failures []error
 	for i := range servers {
 		before := a.experience(servers[i])
@@ -115,10 +115,10 @@ func (a *Resolver) explainHosts(ctx context.Context, step Step, w storage.FetchR
 			if holder == nil {
 				holder = &servers[i]
 			}
-		case errors.Is(err, storage.ErrSlotLink):
+		case errors.Is(err, client.ErrSlotLink):
 			step("host", "%s: has a link in a trunk file, which cannot be verified, so it is not fetched%s",
 				servers[i].Addr(), before)
-		case errors.Is(err, storage.ErrNotFound):
+		case errors.Is(err, fdfs.ErrNoFile):
 			step("host", "%s: does not have it%s", servers[i].Addr(), before)
 		default:
 			failures = append(failures, err)
@@ -132,8 +132,8 @@ func (a *Resolver) explainHosts(ctx context.Context, step Step, w storage.FetchR
 }
 
 // experience says how a storage has answered until now; empty where it was not asked.
-func (a *Resolver) experience(server storage.Server) string {
-	o, ok := a.o.Protocol.(interface{ Health() []storage.ServerHealth })
+func (a *Resolver) experience(server client.Server) string {
+	o, ok := a.o.Protocol.(interface{ Health() []client.ServerHealth })
 	if !ok {
 		return ""
 	}
@@ -151,7 +151,7 @@ const explainTimeout = 5 * time.Second
 
 // conclude tells the outcome: holder is the first that has the file, failure what went wrong with
 // those that could not be asked.
-func (a *Resolver) conclude(c candidates, holder *storage.Server, failure error) Outcome {
+func (a *Resolver) conclude(c candidates, holder *client.Server, failure error) Outcome {
 	var first string
 	if len(c.servers) > 0 {
 		first = c.servers[0].Host

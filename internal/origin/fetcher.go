@@ -14,7 +14,8 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/fdfs/checksum"
 	"fastdfs-gateway/internal/process/panics"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/client"
+	"fastdfs-gateway/storage/local"
 )
 
 // fetcher fetches one file from other hosts: for the cache, or for one request where there is none.
@@ -23,7 +24,7 @@ import (
 // the first time, as most files are in the cache.
 type fetcher struct {
 	a          *Resolver
-	wanted     storage.FetchRequest
+	wanted     client.FetchRequest
 	localErr   error // why the file is not here
 	redirected bool  // another server has sent the request here
 	now        time.Time
@@ -41,7 +42,7 @@ var (
 // the cache knows the file. c is nil when nothing is decided yet.
 func (a *Resolver) newFetcher(r *Request, id fdfs.FileID, bySource bool, localErr error, c *candidates) *fetcher {
 	return &fetcher{
-		a: a, wanted: storage.FetchRequest{ID: id, Port: r.Port, Unchecked: true, BySource: bySource},
+		a: a, wanted: client.FetchRequest{ID: id, Port: r.Port, Unchecked: true, BySource: bySource},
 		localErr: localErr, redirected: r.Redirected, now: r.Now, candidates: c,
 	}
 }
@@ -93,11 +94,11 @@ func (a *Resolver) SourceForPeer(file, asked string) (cache.Source, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", cache.ErrNotHere, err)
 	}
-	if _, err := a.o.Store.Path(id); a.o.Redirect || !errors.Is(err, storage.ErrNoGroup) {
+	if _, err := a.o.Store.Path(id); a.o.Redirect || !errors.Is(err, local.ErrNoGroup) {
 		return nil, fmt.Errorf("%w: it is not fetched by this gateway", cache.ErrNotHere)
 	}
 	r := Request{ID: id, Now: time.Now(), Port: a.o.Port}
-	f := a.newFetcher(&r, id, bySource, storage.ErrNoGroup, nil)
+	f := a.newFetcher(&r, id, bySource, local.ErrNoGroup, nil)
 	if c := f.decided(); len(c.servers) == 0 {
 		return nil, fmt.Errorf("%w: %w", cache.ErrNotHere, c.err)
 	}
@@ -134,7 +135,7 @@ func (f *fetcher) NegativeTTL() time.Duration {
 
 // servers returns the servers to ask. Without a server the error says nothing about the file: the
 // next request for it may be allowed to ask one.
-func (f *fetcher) servers() ([]storage.Server, error) {
+func (f *fetcher) servers() ([]client.Server, error) {
 	c := f.decided()
 	if len(c.servers) == 0 {
 		return nil, fmt.Errorf("no server to ask: %w", c.err)
@@ -144,9 +145,9 @@ func (f *fetcher) servers() ([]storage.Server, error) {
 
 // named returns the servers with these names, which are their addresses. The zero Server is one
 // that is not known.
-func (f *fetcher) named(names []string) []storage.Server {
+func (f *fetcher) named(names []string) []client.Server {
 	known := f.decided().servers
-	list := make([]storage.Server, len(names))
+	list := make([]client.Server, len(names))
 	for i, name := range names {
 		for _, server := range known {
 			if server.Addr() == name {
@@ -159,7 +160,7 @@ func (f *fetcher) named(names []string) []storage.Server {
 
 // Exclude implements cache.Source.
 func (f *fetcher) Exclude(server string) {
-	if s := f.named([]string{server})[0]; s != (storage.Server{}) {
+	if s := f.named([]string{server})[0]; s != (client.Server{}) {
 		f.a.o.Protocol.Exclude(f.wanted.ID, s)
 	}
 }
@@ -174,7 +175,7 @@ func (f *fetcher) Recheck(ctx context.Context, v content.Version, sum checksum.S
 	}
 	f.a.o.Running.Add(1)
 	defer f.a.o.Running.Add(-1)
-	return f.a.o.Protocol.Recheck(ctx, f.want(), storage.Info{Version: v}, sum, f.named(senders), servers)
+	return f.a.o.Protocol.Recheck(ctx, f.want(), client.Info{Version: v}, sum, f.named(senders), servers)
 }
 
 // Stat implements cache.Source.
@@ -184,9 +185,9 @@ func (f *fetcher) Stat(ctx context.Context) (content.Version, error) {
 }
 
 // stat asks for the file, and other servers where storages have moved.
-func (f *fetcher) stat(ctx context.Context) (info storage.Info, err error) {
+func (f *fetcher) stat(ctx context.Context) (info client.Info, err error) {
 	defer panics.ToError(&err, "asking for a file")
-	err = f.ask(ctx, func(servers []storage.Server) (err error) {
+	err = f.ask(ctx, func(servers []client.Server) (err error) {
 		info, err = f.a.stat(ctx, f.want(), servers, f.a.o.StatTimeout)
 		return err
 	})
@@ -195,7 +196,7 @@ func (f *fetcher) stat(ctx context.Context) (info storage.Info, err error) {
 
 // ask asks the servers and, where none of them could be reached and the lists have changed since,
 // those that the lists name now. It counts a failure.
-func (f *fetcher) ask(ctx context.Context, ask func(servers []storage.Server) error) error {
+func (f *fetcher) ask(ctx context.Context, ask func(servers []client.Server) error) error {
 	servers, err := f.servers()
 	if err != nil {
 		return err
@@ -229,7 +230,7 @@ func (f *fetcher) moved(ctx context.Context, err error) bool {
 
 // want is the file with its target for web servers, which has a token that is good now where the
 // fetch is for every client: they check tokens too, and this may be long after the request.
-func (f *fetcher) want() storage.FetchRequest {
+func (f *fetcher) want() client.FetchRequest {
 	w := f.wanted
 	if f.a.usesWeb() && w.Target == "" {
 		w.Target = f.a.o.Targets.Fetch(w.ID.AsAsked(), nil, nil, time.Now())
@@ -241,7 +242,7 @@ func (f *fetcher) want() storage.FetchRequest {
 func (f *fetcher) Fetch(ctx context.Context, want *content.Version, offset, length int64) (v content.Version,
 	body io.ReadCloser, err error) {
 	defer panics.ToError(&err, "fetching a file")
-	err = f.ask(ctx, func(servers []storage.Server) (err error) {
+	err = f.ask(ctx, func(servers []client.Server) (err error) {
 		v, body, err = f.fetch(ctx, want, offset, length, servers)
 		return err
 	})
@@ -250,19 +251,19 @@ func (f *fetcher) Fetch(ctx context.Context, want *content.Version, offset, leng
 
 // fetch asks servers for bytes.
 func (f *fetcher) fetch(ctx context.Context, want *content.Version, offset, length int64,
-	servers []storage.Server) (content.Version, io.ReadCloser, error) {
+	servers []client.Server) (content.Version, io.ReadCloser, error) {
 	if want != nil {
-		body, err := f.open(ctx, storage.Info{Version: *want}, offset, length, servers)
+		body, err := f.open(ctx, client.Info{Version: *want}, offset, length, servers)
 		return *want, body, err
 	}
 	id := f.wanted.ID
-	told, err := storage.VersionOf(id, id.Size, id.Created)
-	if err == nil && told.Immutable && !storage.MayBeLink(id) && offset < id.Size {
+	told, err := client.VersionOf(id, id.Size, id.Created)
+	if err == nil && told.Immutable && !client.MayBeLink(id) && offset < id.Size {
 		// The id tells size, time and CRC32: a download needs no request for them before it. Where
 		// all storages answer it with "not found" the file is not there; other failures are
 		// explained by the request for size and time.
-		body, err := f.open(ctx, storage.Info{Version: told}, offset, length, servers)
-		if err == nil || ctx.Err() != nil || errors.Is(err, storage.ErrNotFound) {
+		body, err := f.open(ctx, client.Info{Version: told}, offset, length, servers)
+		if err == nil || ctx.Err() != nil || errors.Is(err, fdfs.ErrNoFile) {
 			return told, body, err
 		}
 	}
@@ -275,10 +276,10 @@ func (f *fetcher) fetch(ctx context.Context, want *content.Version, offset, leng
 }
 
 // fetchOnce fetches bytes for one request, of the version that a server has told it.
-func (f *fetcher) fetchOnce(ctx context.Context, info storage.Info, offset, length int64) (
+func (f *fetcher) fetchOnce(ctx context.Context, info client.Info, offset, length int64) (
 	body io.ReadCloser, err error) {
 	defer panics.ToError(&err, "fetching a file")
-	err = f.ask(ctx, func(servers []storage.Server) (err error) {
+	err = f.ask(ctx, func(servers []client.Server) (err error) {
 		body, err = f.open(ctx, info, offset, length, servers)
 		return err
 	})
@@ -286,7 +287,7 @@ func (f *fetcher) fetchOnce(ctx context.Context, info storage.Info, offset, leng
 }
 
 // open asks servers for bytes.
-func (f *fetcher) open(ctx context.Context, info storage.Info, offset, length int64, servers []storage.Server) (
+func (f *fetcher) open(ctx context.Context, info client.Info, offset, length int64, servers []client.Server) (
 	io.ReadCloser, error) {
 	if length = min(length, info.Size-offset); length <= 0 {
 		return http.NoBody, nil
@@ -324,7 +325,7 @@ func (f *fetch) Close() error {
 
 // Senders implements cache.Senders.
 func (f *fetch) Senders() []string {
-	body, ok := f.ReadCloser.(interface{ Senders() []storage.Server })
+	body, ok := f.ReadCloser.(interface{ Senders() []client.Server })
 	if !ok {
 		return []string{""}
 	}

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/antisteal"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/client"
 	"fastdfs-gateway/tests/fdfstest"
 
 	"github.com/stretchr/testify/require"
@@ -19,8 +19,8 @@ func TestTokensOfFetches(t *testing.T) {
 	web := newFakeWeb(t, listen(t, "127.0.0.31")[0], serveFile([]byte("hello"), nil))
 	tokens := antisteal.NewChecker(antisteal.Options{Secrets: []string{"secret"}, TTL: time.Minute})
 	a := NewResolver(Options{Protocol: newOrigin(t, web), Targets: Targets{Group: true, Tokens: tokens}})
-	f := &fetcher{a: a, wanted: storage.FetchRequest{ID: id}}
-	f.candidates = &candidates{servers: []storage.Server{web.server}}
+	f := &fetcher{a: a, wanted: client.FetchRequest{ID: id}}
+	f.candidates = &candidates{servers: []client.Server{web.server}}
 	_, err := f.Stat(t.Context())
 	require.NoError(t, err)
 	_, body, err := f.Fetch(t.Context(), nil, 0, 5)

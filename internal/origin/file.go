@@ -7,7 +7,7 @@ import (
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/client"
 )
 
 // File is a file on other hosts during one request. The zero File is none.
@@ -16,7 +16,7 @@ type File struct {
 	req     *Request
 	local   error                   // why the file is not here
 	entry   cache.Entry             // of the cache; its File is empty where each request fetches for itself
-	info    storage.Info            // then: what a server has said
+	info    client.Info             // then: what a server has said
 	fetcher *fetcher                // nil until it may be needed
 	ctx     context.Context         // of the fetches of this one request; ended by Close
 	cancel  context.CancelCauseFunc // nil until something may be fetched

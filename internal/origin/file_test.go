@@ -14,7 +14,8 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/fdfs/checksum"
 	"fastdfs-gateway/internal/testing/contenttest"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/client"
+	"fastdfs-gateway/storage/local"
 
 	"github.com/stretchr/testify/require"
 )
@@ -25,23 +26,23 @@ type oneFile struct {
 	open  atomic.Int64 // downloads
 }
 
-func (o *oneFile) Order(servers []storage.Server) []storage.Server { return servers }
+func (o *oneFile) Order(servers []client.Server) []client.Server { return servers }
 
-func (*oneFile) Exclude(fdfs.FileID, storage.Server) {}
+func (*oneFile) Exclude(fdfs.FileID, client.Server) {}
 
 // Recheck implements Protocol: the only server sends the same again.
-func (*oneFile) Recheck(_ context.Context, _ storage.FetchRequest, _ storage.Info, first checksum.Sum, _,
-	_ []storage.Server) (checksum.Sum, error) {
+func (*oneFile) Recheck(_ context.Context, _ client.FetchRequest, _ client.Info, first checksum.Sum, _,
+	_ []client.Server) (checksum.Sum, error) {
 	return first, nil
 }
 
-func (o *oneFile) Stat(_ context.Context, w storage.FetchRequest, _ []storage.Server) (storage.Info, error) {
-	v, err := storage.VersionOf(w.ID, int64(len(o.bytes)), 0)
-	return storage.Info{Version: v}, err
+func (o *oneFile) Stat(_ context.Context, w client.FetchRequest, _ []client.Server) (client.Info, error) {
+	v, err := client.VersionOf(w.ID, int64(len(o.bytes)), 0)
+	return client.Info{Version: v}, err
 }
 
-func (o *oneFile) Open(_ context.Context, _ storage.FetchRequest, _ storage.Info, offset, length int64,
-	_ []storage.Server) (io.ReadCloser, error) {
+func (o *oneFile) Open(_ context.Context, _ client.FetchRequest, _ client.Info, offset, length int64,
+	_ []client.Server) (io.ReadCloser, error) {
 	o.open.Add(1)
 	return &oneDownload{iotest.HalfReader(bytes.NewReader(o.bytes[offset : offset+length])), o}, nil
 }
@@ -75,8 +76,8 @@ func TestFileAt(t *testing.T) {
 	for name, c := range map[string]*cache.Cache{"alone": nil, "cached": kept} {
 		a := NewResolver(Options{Protocol: o, Cache: c})
 		r := &Request{ID: id, Client: patient{}}
-		decided := &candidates{servers: []storage.Server{{Host: "10.0.0.1"}}}
-		fetcher := a.newFetcher(r, id, false, storage.ErrNoGroup, decided)
+		decided := &candidates{servers: []client.Server{{Host: "10.0.0.1"}}}
+		fetcher := a.newFetcher(r, id, false, local.ErrNoGroup, decided)
 		f := &r.File
 		f.begin(a, r, fetcher)
 		if c == nil {

@@ -15,7 +15,7 @@ import (
 
 	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/client"
 )
 
 // HTTPOptions bound the requests to web servers of other hosts.
@@ -36,28 +36,28 @@ const maxWebConns = 256
 // range. It is believed no more than that either: of its response the status, the length, the range
 // and the date count, and a response without a length, with another range, or that ends early is an
 // error.
-func NewHTTPClient(o HTTPOptions) *storage.Client {
-	return storage.NewClient(storage.ClientOptions{
+func NewHTTPClient(o HTTPOptions) *client.Client {
+	return client.New(client.Options{
 		Pool: fdfs.PoolOptions{MaxOpen: maxWebConns}, Log: o.Log,
-		NewTransport: func(s storage.Server) storage.Transport { return newWebServer(s, o) },
+		NewTransport: func(s client.Server) client.Transport { return newWebServer(s, o) },
 	})
 }
 
 // webServer is the web server of one storage. Its client is that of net/http: it ends a request
 // with its context, and distinguishes a short body from a whole one.
 type webServer struct {
-	server storage.Server
+	server client.Server
 	o      HTTPOptions
 	client *http.Client
 	port   atomic.Int64 // of the newest request, for Probe
 }
 
-var _ storage.Transport = (*webServer)(nil)
+var _ client.Transport = (*webServer)(nil)
 
-func newWebServer(s storage.Server, o HTTPOptions) *webServer {
+func newWebServer(s client.Server, o HTTPOptions) *webServer {
 	dialer := &net.Dialer{Timeout: o.ConnectTimeout}
-	if s.Stranger && (dialer.Timeout <= 0 || dialer.Timeout > storage.StrangerTimeout) {
-		dialer.Timeout = storage.StrangerTimeout
+	if s.Stranger && (dialer.Timeout <= 0 || dialer.Timeout > client.StrangerTimeout) {
+		dialer.Timeout = client.StrangerTimeout
 	}
 	transport := &http.Transport{
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
@@ -100,8 +100,8 @@ func (c *timeoutConn) Write(p []byte) (int, error) {
 // errStatus is a response of a web server that fails, and says so.
 var errStatus = errors.New("web server has failed")
 
-// Stat implements storage.Transport by HEAD.
-func (w *webServer) Stat(ctx context.Context, r storage.FetchRequest) (v content.Version, err error) {
+// Stat implements client.Transport by HEAD.
+func (w *webServer) Stat(ctx context.Context, r client.FetchRequest) (v content.Version, err error) {
 	resp, err := w.ask(ctx, http.MethodHead, r, "")
 	if err != nil {
 		return v, err
@@ -117,7 +117,7 @@ func (w *webServer) Stat(ctx context.Context, r storage.FetchRequest) (v content
 	if err != nil && !r.ID.Immutable() {
 		return v, w.unusable(resp.StatusCode, "no Last-Modified")
 	}
-	v, err = storage.VersionOf(r.ID, resp.ContentLength, changed.Unix())
+	v, err = client.VersionOf(r.ID, resp.ContentLength, changed.Unix())
 	if err == nil {
 		err = checkLink(resp, r.ID, v)
 	}
@@ -127,19 +127,19 @@ func (w *webServer) Stat(ctx context.Context, r storage.FetchRequest) (v content
 	return v, err
 }
 
-// checkLink returns storage.ErrSlotLink for a link in a trunk file that no gateway has sent. A
+// checkLink returns client.ErrSlotLink for a link in a trunk file that no gateway has sent. A
 // gateway follows links to file ids only, and compares the CRC32 of the target. The module compares
 // nothing; its responses have no ETag.
 func checkLink(resp *http.Response, id fdfs.FileID, v content.Version) error {
-	if storage.IsSlotLink(id, v) && resp.Header.Get("ETag") == "" {
-		return storage.ErrSlotLink
+	if client.IsSlotLink(id, v) && resp.Header.Get("ETag") == "" {
+		return client.ErrSlotLink
 	}
 	return nil
 }
 
-// Open implements storage.Transport by GET. The response contains the version, so no other request
+// Open implements client.Transport by GET. The response contains the version, so no other request
 // is needed to compare it.
-func (w *webServer) Open(ctx context.Context, r storage.FetchRequest, part storage.Part) (io.ReadCloser, error) {
+func (w *webServer) Open(ctx context.Context, r client.FetchRequest, part client.Part) (io.ReadCloser, error) {
 	span, status := "", http.StatusOK
 	if part.Length < part.Version.Size {
 		span = fmt.Sprintf("%d-%d", part.Offset, part.Offset+part.Length-1)
@@ -156,7 +156,7 @@ func (w *webServer) Open(ctx context.Context, r storage.FetchRequest, part stora
 }
 
 // check compares a response with the request.
-func (w *webServer) check(resp *http.Response, r storage.FetchRequest, part storage.Part, status int,
+func (w *webServer) check(resp *http.Response, r client.FetchRequest, part client.Part, status int,
 	span string) error {
 	switch {
 	case resp.StatusCode != status:
@@ -180,7 +180,7 @@ func (w *webServer) check(resp *http.Response, r storage.FetchRequest, part stor
 		return w.unusable(resp.StatusCode, "no Last-Modified")
 	}
 	if !part.Version.Resembles(content.Version{Size: part.Version.Size, ModTime: content.Nanoseconds(t.Unix())}) {
-		return fmt.Errorf("%s: %w: it is of %s, wanted is %s", w.server.Host, storage.ErrChanged, t.UTC(),
+		return fmt.Errorf("%s: %w: it is of %s, wanted is %s", w.server.Host, fdfs.ErrFileChanged, t.UTC(),
 			part.Version.Time().UTC())
 	}
 	return nil
@@ -189,14 +189,14 @@ func (w *webServer) check(resp *http.Response, r storage.FetchRequest, part stor
 // unusable is the error of a response that is not the file: a failure of the server for status 5xx,
 // a wrong answer for all others.
 func (w *webServer) unusable(status int, format string, args ...any) error {
-	kind := storage.ErrWrong
+	kind := client.ErrWrong
 	if status >= http.StatusInternalServerError {
 		kind = errStatus
 	}
 	return fmt.Errorf("%w of %s: "+format, append([]any{kind, w.server.Host}, args...)...)
 }
 
-// Probe implements storage.Transport. Any response shows that the web server works.
+// Probe implements client.Transport. Any response shows that the web server works.
 func (w *webServer) Probe(ctx context.Context) error {
 	resp, err := w.send(ctx, http.MethodHead, int(w.port.Load()), "/", "")
 	if err != nil {
@@ -207,7 +207,7 @@ func (w *webServer) Probe(ctx context.Context) error {
 
 // ask sends a request for a file; span are the bytes of a range, empty for all. The caller closes
 // the body.
-func (w *webServer) ask(ctx context.Context, method string, r storage.FetchRequest, span string) (
+func (w *webServer) ask(ctx context.Context, method string, r client.FetchRequest, span string) (
 	*http.Response, error) {
 	port := w.o.Port
 	if port == 0 {
@@ -221,7 +221,7 @@ func (w *webServer) ask(ctx context.Context, method string, r storage.FetchReque
 	// The module answers 400 to a request with redirect=1 for a file that it does not have.
 	if resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusBadRequest {
 		_ = resp.Body.Close() // its text does not matter
-		return nil, storage.ErrNotFound
+		return nil, fdfs.ErrNoFile
 	}
 	return resp, nil
 }
@@ -251,8 +251,8 @@ func withoutURL(err error) error {
 	return err
 }
 
-// Sweep implements storage.Transport. net/http closes idle connections by itself.
+// Sweep implements client.Transport. net/http closes idle connections by itself.
 func (*webServer) Sweep(time.Time) {}
 
-// Close implements storage.Transport.
+// Close implements client.Transport.
 func (w *webServer) Close() { w.client.CloseIdleConnections() }

@@ -14,7 +14,8 @@ import (
 	"testing"
 	"time"
 
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/storage/client"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/stretchr/testify/require"
@@ -23,7 +24,7 @@ import (
 // fakeWeb answers each request by a function that writes raw bytes, on an address of loopback of
 // its own.
 type fakeWeb struct {
-	server storage.Server
+	server client.Server
 	port   int
 
 	mu       sync.Mutex // guards requests
@@ -33,7 +34,7 @@ type fakeWeb struct {
 func newFakeWeb(t *testing.T, ln net.Listener, answer func(w io.Writer, r *http.Request)) *fakeWeb {
 	t.Helper()
 	addr := ln.Addr().(*net.TCPAddr)
-	s := &fakeWeb{server: storage.Server{Host: addr.IP.String(), Port: 23000}, port: addr.Port}
+	s := &fakeWeb{server: client.Server{Host: addr.IP.String(), Port: 23000}, port: addr.Port}
 	var running sync.WaitGroup
 	running.Go(func() {
 		for {
@@ -117,10 +118,10 @@ func serveFile(content []byte, spoil spoiler) func(io.Writer, *http.Request) {
 
 var longAgo = time.Date(2024, 2, 29, 12, 30, 45, 0, time.UTC)
 
-func wanted(t *testing.T, content []byte) storage.FetchRequest {
+func wanted(t *testing.T, content []byte) client.FetchRequest {
 	t.Helper()
 	o := storetest.New(t).Normal("bin", content)
-	return storage.FetchRequest{ID: o.ID, Target: o.URL() + "?redirect=1"}
+	return client.FetchRequest{ID: o.ID, Target: o.URL() + "?redirect=1"}
 }
 
 func newOrigin(t *testing.T, s *fakeWeb) HTTP {
@@ -131,7 +132,7 @@ func newOrigin(t *testing.T, s *fakeWeb) HTTP {
 }
 
 // fetchAll gets a stretch by HEAD and GET.
-func fetchAll(o Protocol, w storage.FetchRequest, offset, length int64, servers ...storage.Server) ([]byte, error) {
+func fetchAll(o Protocol, w client.FetchRequest, offset, length int64, servers ...client.Server) ([]byte, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 	defer cancel()
 	info, err := o.Stat(ctx, w, servers)
@@ -222,7 +223,7 @@ func TestHTTPDistrusts(t *testing.T) {
 			w := wanted(t, content)
 			got, err := fetchAll(newOrigin(t, s), w, 100, 50, s.server)
 			require.Error(t, err, "%q", got)
-			require.NotErrorIs(t, err, storage.ErrNotFound)
+			require.NotErrorIs(t, err, fdfs.ErrNoFile)
 			require.Less(t, len(got), 50)
 			got, err = fetchAll(newOrigin(t, s), w, 100, 50, s.server, good.server)
 			require.NoError(t, err, "the next server makes it good")
@@ -237,10 +238,10 @@ func TestHTTPNotFound(t *testing.T) {
 	s := newFakeWeb(t, listen(t, "127.0.0.31")[0], serveFile(content, missing))
 	o, w := newOrigin(t, s), wanted(t, content)
 	_, err := fetchAll(o, w, 0, 1000, s.server)
-	require.ErrorIs(t, err, storage.ErrNotFound)
-	_, err = fetchAll(o, w, 0, 1000, s.server, storage.Server{Host: "127.0.0.33"})
+	require.ErrorIs(t, err, fdfs.ErrNoFile)
+	_, err = fetchAll(o, w, 0, 1000, s.server, client.Server{Host: "127.0.0.33"})
 	require.Error(t, err)
-	require.NotErrorIs(t, err, storage.ErrNotFound, "one could not be asked")
+	require.NotErrorIs(t, err, fdfs.ErrNoFile, "one could not be asked")
 }
 
 // TestHTTPMutable: a file that can change is one version throughout.
@@ -254,7 +255,7 @@ func TestHTTPMutable(t *testing.T) {
 		return "", nil
 	}
 	o := storetest.New(t).Appender("log", content)
-	w := storage.FetchRequest{ID: o.ID, Target: o.URL()}
+	w := client.FetchRequest{ID: o.ID, Target: o.URL()}
 	for name, tt := range map[string]struct {
 		spoil func(*http.Request, http.Header, []byte) (string, []byte)
 		ok    bool
@@ -283,7 +284,7 @@ func TestHTTPEndsWithItsContext(t *testing.T) {
 		<-stuck
 	})
 	began := time.Now()
-	_, err := newOrigin(t, s).Stat(ctx, wanted(t, content), []storage.Server{s.server})
+	_, err := newOrigin(t, s).Stat(ctx, wanted(t, content), []client.Server{s.server})
 	require.ErrorIs(t, err, context.Canceled)
 	require.Less(t, time.Since(began), testTimeout/2, "the server is waited for until "+testTimeout.String())
 }
@@ -301,15 +302,15 @@ func TestHTTPSlotLink(t *testing.T) {
 	module := newFakeWeb(t, listeners[1], serveFile(content, nil))
 	store := storetest.New(t)
 	link := store.TrunkLink(store.Normal("bin", content))
-	w := storage.FetchRequest{ID: link.ID, Target: link.URL() + "?redirect=1"}
+	w := client.FetchRequest{ID: link.ID, Target: link.URL() + "?redirect=1"}
 	o := newOrigin(t, gateway)
 	got, err := fetchAll(o, w, 100, 50, gateway.server)
 	require.NoError(t, err)
 	require.Equal(t, content[100:150], got)
 	_, err = fetchAll(o, w, 100, 50, module.server)
-	require.ErrorIs(t, err, storage.ErrSlotLink)
-	info, err := o.Stat(context.Background(), w, []storage.Server{gateway.server})
+	require.ErrorIs(t, err, client.ErrSlotLink)
+	info, err := o.Stat(context.Background(), w, []client.Server{gateway.server})
 	require.NoError(t, err)
-	_, err = o.Open(context.Background(), w, info, 100, 50, []storage.Server{module.server})
-	require.ErrorIs(t, err, storage.ErrSlotLink)
+	_, err = o.Open(context.Background(), w, info, 100, 50, []client.Server{module.server})
+	require.ErrorIs(t, err, client.ErrSlotLink)
 }

@@ -9,7 +9,7 @@ import (
 
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/local"
 
 	"github.com/stretchr/testify/require"
 )
@@ -50,7 +50,7 @@ func TestLateCallback(t *testing.T) {
 			find := func() {
 				t.Helper()
 				r.ID, r.Now = id, time.Now()
-				_, err := a.Find(r, storage.ErrNoGroup)
+				_, err := a.Find(r, local.ErrNoGroup)
 				require.NoError(t, err)
 			}
 			open := func() {
@@ -128,7 +128,7 @@ func TestWaitForPurges(t *testing.T) {
 	client := &counting{}
 	found := make(chan error)
 	go func() {
-		_, err := a.Find(&Request{ID: id, Now: time.Now(), Client: client}, storage.ErrNoGroup)
+		_, err := a.Find(&Request{ID: id, Now: time.Now(), Client: client}, local.ErrNoGroup)
 		found <- err
 	}()
 	<-purges.waits
@@ -138,6 +138,6 @@ func TestWaitForPurges(t *testing.T) {
 	require.Zero(t, client.waiting)
 
 	client.full = true
-	_, err = a.Find(&Request{ID: id, Now: time.Now(), Client: client}, storage.ErrNoGroup)
+	_, err = a.Find(&Request{ID: id, Now: time.Now(), Client: client}, local.ErrNoGroup)
 	require.ErrorIs(t, err, ErrTooManyWaiting)
 }

@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/client"
 )
 
 // redirect chooses the host that a client is sent to, which runs a web server beside its storage.
@@ -41,9 +41,9 @@ const (
 
 // locate finds a server that has the file. Those that have failed lately are asked last; the first
 // two of the others are asked at the same time, so that one that has just died costs no more than
-// redirectProbe. The error is storage.ErrNotFound when no server has the file, and
-// storage.ErrNoSource when it cannot be told; to is then the first server that may have it.
-func (a *Resolver) locate(w storage.FetchRequest, servers []storage.Server) (to storage.Server, err error) {
+// redirectProbe. The error is fdfs.ErrNoFile when no server has the file, and
+// client.ErrNoSource when it cannot be told; to is then the first server that may have it.
+func (a *Resolver) locate(w client.FetchRequest, servers []client.Server) (to client.Server, err error) {
 	servers = a.slow.last(a.o.Protocol.Order(servers))
 	first := servers[:min(2, len(servers))]
 	holder, errs := a.probe(w, first)
@@ -60,17 +60,17 @@ func (a *Resolver) locate(w storage.FetchRequest, servers []storage.Server) (to 
 		}
 	}
 	for i, err := range errs {
-		if !errors.Is(err, storage.ErrNotFound) {
+		if !errors.Is(err, fdfs.ErrNoFile) {
 			return servers[i], fmt.Errorf("cannot find a storage with the file: %w: %w",
-				storage.ErrNoSource, errors.Join(errs...))
+				client.ErrNoSource, errors.Join(errs...))
 		}
 	}
-	return servers[0], storage.ErrNotFound
+	return servers[0], fdfs.ErrNoFile
 }
 
 // probe asks the servers at the same time, and waits for them in their order until one has the
 // file: that is holder. Where none has it holder is -1, and there is an error for each.
-func (a *Resolver) probe(w storage.FetchRequest, servers []storage.Server) (holder int, errs []error) {
+func (a *Resolver) probe(w client.FetchRequest, servers []client.Server) (holder int, errs []error) {
 	ctx, cancel := context.WithTimeout(context.Background(), min(redirectProbe, a.o.StatTimeout))
 	defer cancel() // ends the goroutines that are still waiting for an answer
 	answers := make([]chan error, len(servers))

@@ -6,34 +6,34 @@ import (
 
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/fdfs/checksum"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/client"
 )
 
 // Protocol fetches files from other hosts. It tries the servers in an order of its own choice,
 // healthy ones first.
 type Protocol interface {
 	// Order puts the servers that have failed lately behind the others, without asking them.
-	Order(servers []storage.Server) []storage.Server
-	// Stat asks for size and time. It is storage.ErrNotFound when no server has the file, and
+	Order(servers []client.Server) []client.Server
+	// Stat asks for size and time. It is fdfs.ErrNoFile when no server has the file, and
 	// another error when it cannot be told.
-	Stat(ctx context.Context, r storage.FetchRequest, servers []storage.Server) (storage.Info, error)
+	Stat(ctx context.Context, r client.FetchRequest, servers []client.Server) (client.Info, error)
 	// Open fetches length bytes (more than 0) from offset, of the version that info describes. A
-	// stream that ends before that ends in an error. It reports its Senders, as storage.Stream
+	// stream that ends before that ends in an error. It reports its Senders, as client.Stream
 	// does; those of others are unknown.
-	Open(ctx context.Context, r storage.FetchRequest, info storage.Info, offset, length int64,
-		servers []storage.Server) (io.ReadCloser, error)
+	Open(ctx context.Context, r client.FetchRequest, info client.Info, offset, length int64,
+		servers []client.Server) (io.ReadCloser, error)
 	// Exclude excludes a server for one file: Open does not ask it while there is another one.
-	Exclude(id fdfs.FileID, server storage.Server)
-	// Recheck is that of storage.Client.
-	Recheck(ctx context.Context, r storage.FetchRequest, info storage.Info, first checksum.Sum, senders,
-		servers []storage.Server) (again checksum.Sum, err error)
+	Exclude(id fdfs.FileID, server client.Server)
+	// Recheck is that of client.Client.
+	Recheck(ctx context.Context, r client.FetchRequest, info client.Info, first checksum.Sum, senders,
+		servers []client.Server) (again checksum.Sum, err error)
 }
 
 // FastDFS fetches from the storages, by the FastDFS protocol.
-type FastDFS struct{ *storage.Client }
+type FastDFS struct{ *client.Client }
 
 // HTTP fetches from the web servers of the storages: its Client is one of NewHTTPClient.
-type HTTP struct{ *storage.Client }
+type HTTP struct{ *client.Client }
 
 var (
 	_ Protocol = FastDFS{}
@@ -41,20 +41,20 @@ var (
 )
 
 // Open implements Protocol.
-func (o FastDFS) Open(ctx context.Context, r storage.FetchRequest, info storage.Info, offset, length int64,
-	servers []storage.Server) (io.ReadCloser, error) {
+func (o FastDFS) Open(ctx context.Context, r client.FetchRequest, info client.Info, offset, length int64,
+	servers []client.Server) (io.ReadCloser, error) {
 	return open(ctx, o.Client, r, info, offset, length, servers)
 }
 
 // Open implements Protocol.
-func (o HTTP) Open(ctx context.Context, r storage.FetchRequest, info storage.Info, offset, length int64,
-	servers []storage.Server) (io.ReadCloser, error) {
+func (o HTTP) Open(ctx context.Context, r client.FetchRequest, info client.Info, offset, length int64,
+	servers []client.Server) (io.ReadCloser, error) {
 	return open(ctx, o.Client, r, info, offset, length, servers)
 }
 
 // open opens a Stream, and returns no Stream that is nil.
-func open(ctx context.Context, c *storage.Client, r storage.FetchRequest, info storage.Info, offset, length int64,
-	servers []storage.Server) (io.ReadCloser, error) {
+func open(ctx context.Context, c *client.Client, r client.FetchRequest, info client.Info, offset, length int64,
+	servers []client.Server) (io.ReadCloser, error) {
 	stream, err := c.Open(ctx, r, info, offset, length, servers)
 	if err != nil {
 		return nil, err

@@ -1,7 +1,7 @@
 // Package origin finds and fetches files that are not on this host.
 //
 //	r := origin.NewResolver(origin.Options{Protocol: origin.FastDFS{Client: client}, Sources: sources, Cache: c})
-//	err := r.Find(req, storage.ErrNoGroup) // fills in req.File
+//	err := r.Find(req, local.ErrNoGroup) // fills in req.File
 //	stream, err := req.File.Open(0, size)  // its first bytes are there: no status can go wrong any more
 //	req.File.Close()
 //
@@ -21,7 +21,8 @@ import (
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/process/panics"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/client"
+	"fastdfs-gateway/storage/local"
 )
 
 // Options say what becomes of files that are on other hosts.
@@ -43,7 +44,7 @@ type Options struct {
 	// Purges are those of the fleet; nil = the cache may always be used.
 	Purges Purges
 	// MaxSlot returns the size of the largest trunk slot in bytes. Larger ones are not asked for.
-	// Nil = storage.DefaultMaxSlot.
+	// Nil = local.DefaultMaxSlot.
 	MaxSlot func() int64
 
 	// Running counts the requests whose file is coming from another host: as long as there are
@@ -58,7 +59,7 @@ type Options struct {
 
 // Store is what is asked about the store of this host.
 type Store interface {
-	// Path is where the file would be; storage.ErrNoGroup where its group has no store path here.
+	// Path is where the file would be; local.ErrNoGroup where its group has no store path here.
 	Path(id fdfs.FileID) (string, error)
 	// Deleted tells whether a file that is not there was deleted, and not lost with a disk.
 	Deleted(id fdfs.FileID) bool
@@ -104,7 +105,7 @@ func NewResolver(o Options) *Resolver {
 		o.Purges = noPurges{}
 	}
 	if o.MaxSlot == nil {
-		o.MaxSlot = func() int64 { return storage.DefaultMaxSlot }
+		o.MaxSlot = func() int64 { return local.DefaultMaxSlot }
 	}
 	return &Resolver{o: o, slow: newBackoffs(), slots: newSlots()}
 }
@@ -137,10 +138,10 @@ type Request struct {
 // Reset forgets all but the Client. The File must be closed.
 func (r *Request) Reset() { *r = Request{Client: r.Client, name: r.name[:0]} }
 
-// Find finds a file; localErr says why it is not here: storage.ErrNotFound in a group of this host,
-// storage.ErrNoGroup for another group's file, storage.ErrUnavailable where a disk cannot be read.
+// Find finds a file; localErr says why it is not here: fdfs.ErrNoFile in a group of this host,
+// local.ErrNoGroup for another group's file, local.ErrUnavailable where a disk cannot be read.
 // Either r.File is the file, which the caller closes, or the client is to be sent to the web server
-// of the host redirect. The error is one of this package, or storage.ErrChanged: then Find may be
+// of the host redirect. The error is one of this package, or fdfs.ErrFileChanged: then Find may be
 // called again.
 func (a *Resolver) Find(r *Request, localErr error) (redirect string, err error) {
 	if a.o.Sources == nil {
@@ -187,7 +188,7 @@ func (a *Resolver) isCached(r *Request, localErr error) bool {
 	if a.o.Cache == nil || a.o.Redirect {
 		return false
 	}
-	if !errors.Is(localErr, storage.ErrNotFound) {
+	if !errors.Is(localErr, fdfs.ErrNoFile) {
 		return true
 	}
 	_, standing := a.o.Sources.Of(r.ID)
@@ -195,8 +196,8 @@ func (a *Resolver) isCached(r *Request, localErr error) bool {
 }
 
 // wanted is the file as this request, alone, asks other hosts for it.
-func (a *Resolver) wanted(r *Request, id fdfs.FileID) storage.FetchRequest {
-	w := storage.FetchRequest{ID: id, Port: r.Port}
+func (a *Resolver) wanted(r *Request, id fdfs.FileID) client.FetchRequest {
+	w := client.FetchRequest{ID: id, Port: r.Port}
 	if a.usesWeb() {
 		w.Target = a.o.Targets.Fetch(r.ID.AsAsked(), r.Token, r.Timestamp, r.Now)
 	}
@@ -211,8 +212,8 @@ func (a *Resolver) usesWeb() bool {
 }
 
 // stat asks which server has the file.
-func (a *Resolver) stat(ctx context.Context, w storage.FetchRequest, servers []storage.Server,
-	timeout time.Duration) (info storage.Info, err error) {
+func (a *Resolver) stat(ctx context.Context, w client.FetchRequest, servers []client.Server,
+	timeout time.Duration) (info client.Info, err error) {
 	defer panics.ToError(&err, "asking for a file")
 	a.o.Running.Add(1)
 	defer a.o.Running.Add(-1)

@@ -17,7 +17,7 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/fdfs/checksum"
 	"fastdfs-gateway/internal/process/panics"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/client"
 )
 
 // An uploader can write the header of a trunk slot into the content of a file, and make an id that
@@ -25,7 +25,7 @@ import (
 // files of others, or become files of others later. So every byte of a slot that is sent was part
 // of content whose CRC32 matched. Other content is not taken for that of a link: links in trunk
 // files have another size than their id says, and are taken from gateways only, which verify them
-// (storage.ErrSlotLink).
+// (client.ErrSlotLink).
 //
 // The cache fetches, verifies and stores a slot as a whole (cache.Options.VerifyFirst). Without a
 // cache, a slot is read once as a whole. It is sent from memory if there is room for it. Otherwise
@@ -49,7 +49,7 @@ const (
 
 // slots verifies trunk slots of other hosts for requests without a cache.
 type slots struct {
-	known *lru.Cache[string, slotSums] // by storage.FetchRequest.Key
+	known *lru.Cache[string, slotSums] // by client.FetchRequest.Key
 	room  *semaphore.Weighted          // bytes of slots that are sent from memory
 }
 
@@ -57,7 +57,7 @@ type slots struct {
 // content of this id for ever, so its sums stay true when the slot is used anew.
 type slotSums struct {
 	sums       []uint32 // of the chunks
-	mismatch   error    // storage.ErrCRC; then there are no sums
+	mismatch   error    // fdfs.ErrFileCRC; then there are no sums
 	mismatched time.Time
 }
 
@@ -75,7 +75,7 @@ func needsSums(id fdfs.FileID, v content.Version) bool {
 }
 
 // openSlot fetches a range of a trunk slot for one request.
-func (f *fetcher) openSlot(ctx context.Context, info storage.Info, offset, length int64) (_ *slotStream, err error) {
+func (f *fetcher) openSlot(ctx context.Context, info client.Info, offset, length int64) (_ *slotStream, err error) {
 	known, ok := f.a.slots.known.Get(f.wanted.Key())
 	if ok && known.mismatch != nil && time.Since(known.mismatched) < mismatchTime {
 		return nil, known.mismatch
@@ -110,7 +110,7 @@ func (s *slotStream) verify() error {
 	if s.info.Size <= maxHeldSlot && slots.room.TryAcquire(s.info.Size) {
 		s.release = func() { slots.room.Release(s.info.Size) }
 	}
-	try := func(only ...storage.Server) error {
+	try := func(only ...client.Server) error {
 		if err := s.fetch(0, s.info.Size, only...); err != nil {
 			return err
 		}
@@ -119,20 +119,20 @@ func (s *slotStream) verify() error {
 		case err != nil:
 			return fmt.Errorf("cannot verify %q: %w", id, err)
 		case !sum.Matches(id.CRC32):
-			return fmt.Errorf("%w: trunk file %q has %08x", storage.ErrCRC, id, sum.Standard())
+			return fmt.Errorf("%w: trunk file %q has %08x", fdfs.ErrFileCRC, id, sum.Standard())
 		}
 		return nil
 	}
 	err := try()
-	if errors.Is(err, storage.ErrCRC) {
+	if errors.Is(err, fdfs.ErrFileCRC) {
 		s.f.a.o.Counters.addTrunkMismatch()
-		err = s.askOthers(err, func(server storage.Server) error { return try(server) })
+		err = s.askOthers(err, func(server client.Server) error { return try(server) })
 	}
 	s.closeBody()
 	switch {
 	case err == nil:
 		slots.known.Add(s.f.wanted.Key(), slotSums{sums: s.sums})
-	case errors.Is(err, storage.ErrCRC):
+	case errors.Is(err, fdfs.ErrFileCRC):
 		slots.known.Add(s.f.wanted.Key(), slotSums{mismatch: err, mismatched: time.Now()})
 	}
 	return err
@@ -144,14 +144,14 @@ const maxOtherReads = 3
 // askOthers excludes the sender of the body, whose content does not match, for the file, and lets
 // try ask the other servers, one at a time, until one has content that matches. Else the error is
 // that of a server that could not be asked, since it may have this content, or mismatch.
-func (s *slotStream) askOthers(mismatch error, try func(storage.Server) error) (err error) {
+func (s *slotStream) askOthers(mismatch error, try func(client.Server) error) (err error) {
 	var sender string // empty = several: which one is wrong is not known, so each is asked alone
 	if sent, ok := s.body.(cache.Senders); ok && len(sent.Senders()) == 1 {
 		sender = sent.Senders()[0]
 		s.f.Exclude(sender)
 	}
 	servers := slices.DeleteFunc(s.f.a.o.Protocol.Order(slices.Clone(s.f.decided().servers)),
-		func(server storage.Server) bool { return server.Addr() == sender })
+		func(server client.Server) bool { return server.Addr() == sender })
 	if sender == "" && len(servers) == 1 {
 		servers = nil
 	}
@@ -162,9 +162,9 @@ func (s *slotStream) askOthers(mismatch error, try func(storage.Server) error) (
 		switch {
 		case err == nil:
 			return nil
-		case errors.Is(err, storage.ErrCRC):
+		case errors.Is(err, fdfs.ErrFileCRC):
 			s.f.Exclude(server.Addr())
-		case !errors.Is(err, storage.ErrNotFound):
+		case !errors.Is(err, fdfs.ErrNoFile):
 			result = err
 		}
 		if s.ctx.Err() != nil {
@@ -175,9 +175,9 @@ func (s *slotStream) askOthers(mismatch error, try func(storage.Server) error) (
 }
 
 // fetch requests bytes of the slot, of one server if it is named.
-func (s *slotStream) fetch(from, to int64, only ...storage.Server) (err error) {
+func (s *slotStream) fetch(from, to int64, only ...client.Server) (err error) {
 	defer panics.ToError(&err, "fetching a trunk file")
-	return s.f.ask(s.ctx, func(servers []storage.Server) (err error) {
+	return s.f.ask(s.ctx, func(servers []client.Server) (err error) {
 		if len(only) > 0 {
 			servers = only
 		}
@@ -217,7 +217,7 @@ type slotStream struct {
 	f *fetcher
 	// ctx is that of openSlot. Next has no context of its own, and may have to ask another server.
 	ctx  context.Context
-	info storage.Info
+	info client.Info
 	sums []uint32 // of the chunks
 	left int64    // bytes of the range
 	skip int64    // bytes of the next chunk before it
@@ -259,8 +259,8 @@ func (s *slotStream) advance() error {
 		s.rest = s.held[s.chunk][s.skip:]
 	default:
 		p, err := s.readChunk()
-		if errors.Is(err, storage.ErrCRC) {
-			err = s.askOthers(err, func(server storage.Server) error {
+		if errors.Is(err, fdfs.ErrFileCRC) {
+			err = s.askOthers(err, func(server client.Server) error {
 				err := s.fetch(s.chunk*slotChunk, s.end, server)
 				if err == nil {
 					p, err = s.readChunk()
@@ -284,7 +284,7 @@ func (s *slotStream) readChunk() ([]byte, error) {
 		return nil, noEOF(err)
 	}
 	if crc32.ChecksumIEEE(p) != s.sums[s.chunk] {
-		return nil, fmt.Errorf("%w: the trunk slot has other content now", storage.ErrCRC)
+		return nil, fmt.Errorf("%w: the trunk slot has other content now", fdfs.ErrFileCRC)
 	}
 	return p, nil
 }

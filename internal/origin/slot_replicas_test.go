@@ -13,7 +13,8 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/fdfs/checksum"
 	"fastdfs-gateway/internal/testing/contenttest"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/client"
+	"fastdfs-gateway/storage/local"
 
 	"github.com/stretchr/testify/require"
 )
@@ -22,17 +23,17 @@ import (
 // order.
 type replicas struct {
 	size    int64
-	content map[storage.Server][]byte // nil: it cannot be reached; no entry: it does not have the file
+	content map[client.Server][]byte // nil: it cannot be reached; no entry: it does not have the file
 
 	mu       sync.Mutex // guards what follows
-	order    []storage.Server
-	excluded []storage.Server
-	asked    []storage.Server // by Open
+	order    []client.Server
+	excluded []client.Server
+	asked    []client.Server // by Open
 	// resumeAt: the first server breaks off there, and the next one sends the rest.
 	resumeAt int64
 }
 
-func (r *replicas) Order(servers []storage.Server) (list []storage.Server) {
+func (r *replicas) Order(servers []client.Server) (list []client.Server) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, s := range r.order {
@@ -43,41 +44,41 @@ func (r *replicas) Order(servers []storage.Server) (list []storage.Server) {
 	return list
 }
 
-func (r *replicas) Exclude(_ fdfs.FileID, s storage.Server) {
+func (r *replicas) Exclude(_ fdfs.FileID, s client.Server) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.excluded = append(r.excluded, s)
 }
 
-func (*replicas) Recheck(context.Context, storage.FetchRequest, storage.Info, checksum.Sum, []storage.Server,
-	[]storage.Server) (sum checksum.Sum, err error) {
+func (*replicas) Recheck(context.Context, client.FetchRequest, client.Info, checksum.Sum, []client.Server,
+	[]client.Server) (sum checksum.Sum, err error) {
 	return sum, errors.New("slots are no links")
 }
 
-func (r *replicas) Stat(_ context.Context, w storage.FetchRequest, _ []storage.Server) (storage.Info, error) {
-	v, err := storage.VersionOf(w.ID, r.size, 0)
-	return storage.Info{Version: v}, err
+func (r *replicas) Stat(_ context.Context, w client.FetchRequest, _ []client.Server) (client.Info, error) {
+	v, err := client.VersionOf(w.ID, r.size, 0)
+	return client.Info{Version: v}, err
 }
 
 // Open implements Protocol: the first server that is not excluded and has the file sends it.
-func (r *replicas) Open(_ context.Context, _ storage.FetchRequest, _ storage.Info, offset, length int64,
-	servers []storage.Server) (io.ReadCloser, error) {
+func (r *replicas) Open(_ context.Context, _ client.FetchRequest, _ client.Info, offset, length int64,
+	servers []client.Server) (io.ReadCloser, error) {
 	servers = r.Order(servers)
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	left := slices.DeleteFunc(slices.Clone(servers), func(s storage.Server) bool {
+	left := slices.DeleteFunc(slices.Clone(servers), func(s client.Server) bool {
 		return slices.Contains(r.excluded, s)
 	})
 	if len(left) == 0 {
 		left = servers
 	}
-	failure := storage.ErrNotFound
-	var have []storage.Server
+	failure := fdfs.ErrNoFile
+	var have []client.Server
 	for _, s := range left {
 		r.asked = append(r.asked, s)
 		switch content, ok := r.content[s]; {
 		case ok && content == nil:
-			failure = storage.ErrNoSource
+			failure = client.ErrNoSource
 		case ok:
 			have = append(have, s)
 		}
@@ -96,26 +97,26 @@ func (r *replicas) Open(_ context.Context, _ storage.FetchRequest, _ storage.Inf
 // sent is a body that names its senders.
 type sent struct {
 	io.ReadCloser
-	from []storage.Server
+	from []client.Server
 }
 
-func (s *sent) Senders() []storage.Server { return s.from }
+func (s *sent) Senders() []client.Server { return s.from }
 
 // The storages of replicas.
 var (
-	damaged = storage.Server{Host: "10.0.0.1"}
-	good    = storage.Server{Host: "10.0.0.2"}
-	other   = storage.Server{Host: "10.0.0.3"}
+	damaged = client.Server{Host: "10.0.0.1"}
+	good    = client.Server{Host: "10.0.0.2"}
+	other   = client.Server{Host: "10.0.0.3"}
 )
 
 // slotReplicas is a slot whose content at the damaged storage differs in a byte, and a request for
 // it without a cache.
-func slotReplicas(t *testing.T, size int, order ...storage.Server) (*replicas, []byte, func(a, b int) ([]byte, error)) {
+func slotReplicas(t *testing.T, size int, order ...client.Server) (*replicas, []byte, func(a, b int) ([]byte, error)) {
 	o, _ := aSlot(t, size)
 	wrong := bytes.Clone(o.bytes)
 	wrong[size/2] ^= 1
 	r := &replicas{size: int64(size), order: order,
-		content: map[storage.Server][]byte{damaged: wrong, good: o.bytes}}
+		content: map[client.Server][]byte{damaged: wrong, good: o.bytes}}
 	id, err := fdfs.Encode(fdfs.Fields{Group: "group1", Kind: fdfs.KindTrunk, Source: fdfs.Source{10, 0, 0, 1},
 		Created: 1700000000, Size: int64(size), CRC32: crc32.ChecksumIEEE(o.bytes), Ext: "bin",
 		Trunk: fdfs.Trunk{ID: 1, Alloc: uint32(size) + 256}})
@@ -124,8 +125,8 @@ func slotReplicas(t *testing.T, size int, order ...storage.Server) (*replicas, [
 	t.Cleanup(func() { require.Zero(t, a.o.Running.Load(), "downloads and requests that run") })
 	return r, o.bytes, func(from, length int) ([]byte, error) {
 		req := &Request{ID: id, Client: patient{}}
-		decided := &candidates{servers: []storage.Server{damaged, good, other}}
-		req.File.begin(a, req, a.newFetcher(req, id, false, storage.ErrNoGroup, decided))
+		decided := &candidates{servers: []client.Server{damaged, good, other}}
+		req.File.begin(a, req, a.newFetcher(req, id, false, local.ErrNoGroup, decided))
 		defer req.File.Close()
 		req.File.info, err = req.File.fetcher.stat(context.Background())
 		require.NoError(t, err)
@@ -140,7 +141,7 @@ func slotReplicas(t *testing.T, size int, order ...storage.Server) (*replicas, [
 // the right ones, in each order, and the damaged storage is not asked again.
 func TestSlotOfDamagedReplica(t *testing.T) {
 	for _, size := range []int{5000, maxHeldSlot, 3<<20 + 77} {
-		for name, order := range map[string][]storage.Server{
+		for name, order := range map[string][]client.Server{
 			"damaged first": {damaged, good}, "good first": {good, damaged},
 			"one without the file": {other, damaged, good}, "that one between": {damaged, other, good},
 		} {
@@ -163,7 +164,7 @@ func TestSlotOfDamagedReplica(t *testing.T) {
 // TestSlotOfSeveralSenders: a download that a good storage has begun and a damaged one has ended
 // shows neither to be wrong, nor does the other way round: each is asked alone.
 func TestSlotOfSeveralSenders(t *testing.T) {
-	for _, order := range [][]storage.Server{{good, damaged}, {damaged, good}} {
+	for _, order := range [][]client.Server{{good, damaged}, {damaged, good}} {
 		const size = 3 << 20
 		r, want, get := slotReplicas(t, size, order...)
 		r.resumeAt = size / 4
@@ -185,11 +186,11 @@ func TestSlotOfReplicaThatIsDamagedLater(t *testing.T) {
 		r, want, get := slotReplicas(t, size, good, damaged)
 		_, err := get(0, 1)
 		require.NoError(t, err)
-		r.order = []storage.Server{damaged, other, good}
+		r.order = []client.Server{damaged, other, good}
 		got, err := get(from, size-from)
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(want[from:], got))
-		require.Equal(t, []storage.Server{damaged}, r.excluded)
+		require.Equal(t, []client.Server{damaged}, r.excluded)
 	}
 }
 

@@ -10,7 +10,8 @@ import (
 
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/testing/contenttest"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/client"
+	"fastdfs-gateway/storage/local"
 
 	"github.com/stretchr/testify/require"
 )
@@ -26,8 +27,8 @@ func aSlot(t *testing.T, size int) (o *oneFile, open func() (*File, error)) {
 	a := NewResolver(Options{Protocol: o})
 	return o, func() (*File, error) {
 		r := &Request{ID: id, Client: patient{}}
-		decided := &candidates{servers: []storage.Server{{Host: "10.0.0.1"}}}
-		fetcher := a.newFetcher(r, id, false, storage.ErrNoGroup, decided)
+		decided := &candidates{servers: []client.Server{{Host: "10.0.0.1"}}}
+		fetcher := a.newFetcher(r, id, false, local.ErrNoGroup, decided)
 		fetcher.wanted.Unchecked = true
 		r.File.begin(a, r, fetcher)
 		r.File.info, err = fetcher.stat(context.Background())
@@ -124,7 +125,7 @@ func TestSlotMemory(t *testing.T) {
 func TestLargeSlotIsNotFetched(t *testing.T) {
 	a := NewResolver(Options{Sources: NewSources(SourcesOptions{}), MaxSlot: func() int64 { return 1 << 20 }})
 	id := fdfs.FileID{Group: "group1", Kind: fdfs.KindTrunk, Source: fdfs.Source{10, 0, 0, 1}, Size: 1 << 20}
-	c := a.choose(id, storage.ErrNoGroup, false, time.Now())
+	c := a.choose(id, local.ErrNoGroup, false, time.Now())
 	require.Empty(t, c.servers)
 	require.ErrorIs(t, c.err, ErrNotFound)
 	require.Contains(t, c.why, "slot_max_size")

@@ -8,7 +8,7 @@ import (
 	"strconv"
 
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/client"
 	"fastdfs-gateway/tracker"
 )
 
@@ -68,15 +68,15 @@ func (s Standing) String() string {
 }
 
 // Of returns the source of a file, and whether it may be asked.
-func (s *Sources) Of(id fdfs.FileID) (storage.Server, Standing) {
+func (s *Sources) Of(id fdfs.FileID) (client.Server, Standing) {
 	if id.Source.IsNone() {
-		return storage.Server{}, SourceNone
+		return client.Server{}, SourceNone
 	}
 	if n, ok := id.SourceID(); ok {
 		member, ok := s.o.Members.ByID(n)
 		switch {
 		case !ok:
-			return storage.Server{}, SourceUnknown
+			return client.Server{}, SourceUnknown
 		case member.Group != id.Group:
 			return s.Server(member), SourceStranger
 		case s.isSelf(member):
@@ -103,7 +103,7 @@ func (s *Sources) Of(id fdfs.FileID) (storage.Server, Standing) {
 }
 
 // ByID is where the storage with a storage id is reached; false where no list has it.
-func (s *Sources) ByID(id uint32) (storage.Server, bool) {
+func (s *Sources) ByID(id uint32) (client.Server, bool) {
 	member, ok := s.o.Members.ByID(id)
 	return s.Server(member), ok
 }
@@ -123,8 +123,8 @@ func (s *Sources) learning() bool { return s.o.Trackers && !s.o.Members.Known() 
 
 // Replicas returns the storages of a group, but this host; behind them the further addresses of
 // those that have several.
-func (s *Sources) Replicas(group string) []storage.Server {
-	var list, further []storage.Server
+func (s *Sources) Replicas(group string) []client.Server {
+	var list, further []client.Server
 	for _, member := range s.o.Members.StoragesOf(group) {
 		if s.isSelf(member) {
 			continue
@@ -160,16 +160,16 @@ func (s *Sources) isSelf(member tracker.Server) bool {
 
 // Server is where a storage is reached: by the address map, and at the usual port where none is
 // known.
-func (s *Sources) Server(member tracker.Server) storage.Server {
-	server := storage.Server{Host: member.Host, Port: cmp.Or(member.Port, s.o.Ports[member.Group], s.o.Port)}
+func (s *Sources) Server(member tracker.Server) client.Server {
+	server := client.Server{Host: member.Host, Port: cmp.Or(member.Port, s.o.Ports[member.Group], s.o.Port)}
 	to := s.o.AddressMap[member.Host]
 	if to == "" {
 		return server
 	}
 	if host, port, err := net.SplitHostPort(to); err == nil {
 		if n, err := strconv.Atoi(port); err == nil {
-			return storage.Server{Host: host, Port: n}
+			return client.Server{Host: host, Port: n}
 		}
 	}
-	return storage.Server{Host: to, Port: server.Port}
+	return client.Server{Host: to, Port: server.Port}
 }

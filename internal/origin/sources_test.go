@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/client"
 	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tracker"
 
@@ -38,49 +38,49 @@ func TestSourceOf(t *testing.T) {
 		ids      []string
 		address  string
 		number   uint32
-		want     storage.Server
+		want     client.Server
 		standing Standing
 	}{
-		{"storage id", SourcesOptions{}, listed, "", 100001, storage.Server{Host: "10.0.0.1", Port: 23000},
+		{"storage id", SourcesOptions{}, listed, "", 100001, client.Server{Host: "10.0.0.1", Port: 23000},
 			SourceAllowed},
-		{"storage id with a port", SourcesOptions{}, listed, "", 100002, storage.Server{Host: "10.0.0.2", Port: 24000},
+		{"storage id with a port", SourcesOptions{}, listed, "", 100002, client.Server{Host: "10.0.0.2", Port: 24000},
 			SourceAllowed},
 		{"storage id with a host name", SourcesOptions{}, listed, "", 100004,
-			storage.Server{Host: "storage4.test", Port: 23000}, SourceAllowed},
-		{"storage id with IPv6", SourcesOptions{}, listed, "", 100005, storage.Server{Host: "2001:db8::5", Port: 23000},
+			client.Server{Host: "storage4.test", Port: 23000}, SourceAllowed},
+		{"storage id with IPv6", SourcesOptions{}, listed, "", 100005, client.Server{Host: "2001:db8::5", Port: 23000},
 			SourceAllowed},
-		{"unknown storage id", SourcesOptions{}, listed, "", 7, storage.Server{}, SourceUnknown},
-		{"this host", SourcesOptions{LocalIPs: self}, listed, "", 100001, storage.Server{Host: "10.0.0.1", Port: 23000},
+		{"unknown storage id", SourcesOptions{}, listed, "", 7, client.Server{}, SourceUnknown},
+		{"this host", SourcesOptions{LocalIPs: self}, listed, "", 100001, client.Server{Host: "10.0.0.1", Port: 23000},
 			SourceSelf},
 		{"this host by its second address", SourcesOptions{LocalIPs: self},
-			[]string{"100003 group1 10.0.0.3,192.168.0.3"}, "", 100003, storage.Server{Host: "10.0.0.3", Port: 23000},
+			[]string{"100003 group1 10.0.0.3,192.168.0.3"}, "", 100003, client.Server{Host: "10.0.0.3", Port: 23000},
 			SourceSelf},
 		{"another group's storage id", SourcesOptions{}, listed, "", 100003,
-			storage.Server{Host: "10.0.0.3", Port: 23000}, SourceStranger},
+			client.Server{Host: "10.0.0.3", Port: 23000}, SourceStranger},
 		{"another group's address", SourcesOptions{}, listed, "10.0.0.3", 0,
-			storage.Server{Host: "10.0.0.3", Port: 23000}, SourceStranger},
+			client.Server{Host: "10.0.0.3", Port: 23000}, SourceStranger},
 		{"not listed, and trackers are down", SourcesOptions{Trackers: true}, nil, "10.0.0.99", 0,
-			storage.Server{Host: "10.0.0.99", Port: 23000}, SourceStranger},
-		{"listed address", SourcesOptions{}, listed, "10.0.0.2", 0, storage.Server{Host: "10.0.0.2", Port: 24000},
+			client.Server{Host: "10.0.0.99", Port: 23000}, SourceStranger},
+		{"listed address", SourcesOptions{}, listed, "10.0.0.2", 0, client.Server{Host: "10.0.0.2", Port: 24000},
 			SourceAllowed},
 		{"stranger beside a list", SourcesOptions{}, listed, "10.0.0.99", 0,
-			storage.Server{Host: "10.0.0.99", Port: 23000}, SourceStranger},
+			client.Server{Host: "10.0.0.99", Port: 23000}, SourceStranger},
 		{"allowed by the operator", SourcesOptions{Allow: prefix("10.0.0.99/32")}, listed, "10.0.0.99", 0,
-			storage.Server{Host: "10.0.0.99", Port: 23000, Stranger: true}, SourceAllowed},
+			client.Server{Host: "10.0.0.99", Port: 23000, Stranger: true}, SourceAllowed},
 		{"not allowed by the operator", SourcesOptions{Allow: prefix("10.0.0.98/32")}, nil, "10.0.0.99", 0,
-			storage.Server{Host: "10.0.0.99", Port: 23000}, SourceStranger},
-		{"nothing is known", SourcesOptions{}, nil, "10.0.0.99", 0, storage.Server{Host: "10.0.0.99", Port: 23000},
+			client.Server{Host: "10.0.0.99", Port: 23000}, SourceStranger},
+		{"nothing is known", SourcesOptions{}, nil, "10.0.0.99", 0, client.Server{Host: "10.0.0.99", Port: 23000},
 			SourceStranger},
 		{"this host, in an address", SourcesOptions{LocalIPs: self}, nil, "10.0.0.1", 0,
-			storage.Server{Host: "10.0.0.1", Port: 23000}, SourceSelf},
+			client.Server{Host: "10.0.0.1", Port: 23000}, SourceSelf},
 		{"mapped", SourcesOptions{AddressMap: map[string]string{"172.16.0.1": "10.9.9.9"}}, listed, "172.16.0.1", 0,
-			storage.Server{Host: "10.9.9.9", Port: 23000}, SourceAllowed},
+			client.Server{Host: "10.9.9.9", Port: 23000}, SourceAllowed},
 		{"mapped with a port", SourcesOptions{AddressMap: map[string]string{"172.16.0.1": "10.9.9.9:99"}}, listed,
-			"172.16.0.1", 0, storage.Server{Host: "10.9.9.9", Port: 99}, SourceAllowed},
+			"172.16.0.1", 0, client.Server{Host: "10.9.9.9", Port: 99}, SourceAllowed},
 		{"storage id, mapped", SourcesOptions{AddressMap: map[string]string{"10.0.0.1": "10.9.9.9"}}, listed, "",
-			100001, storage.Server{Host: "10.9.9.9", Port: 23000}, SourceAllowed},
+			100001, client.Server{Host: "10.9.9.9", Port: 23000}, SourceAllowed},
 		{"port of the group", SourcesOptions{Ports: map[string]int{"group1": 25000}, Allow: prefix("10.0.0.0/8")}, nil,
-			"10.0.0.99", 0, storage.Server{Host: "10.0.0.99", Port: 25000, Stranger: true}, SourceAllowed},
+			"10.0.0.99", 0, client.Server{Host: "10.0.0.99", Port: 25000, Stranger: true}, SourceAllowed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.o.HasStore = func(group string) bool { return group == "group1" }
@@ -102,9 +102,9 @@ func TestReplicas(t *testing.T) {
 		}, AddressMap: map[string]string{"10.0.0.4": "10.0.0.44"}}
 	s := NewSources(o)
 	list := s.Replicas("group1")
-	require.ElementsMatch(t, []storage.Server{{Host: "10.0.0.2", Port: 24000}, {Host: "10.0.0.44", Port: 23000}},
+	require.ElementsMatch(t, []client.Server{{Host: "10.0.0.2", Port: 24000}, {Host: "10.0.0.44", Port: 23000}},
 		list[:2])
-	require.Equal(t, []storage.Server{{Host: "192.168.0.2", Port: 24000}}, list[2:], "second addresses come last")
+	require.Equal(t, []client.Server{{Host: "192.168.0.2", Port: 24000}}, list[2:], "second addresses come last")
 	require.Empty(t, s.Replicas("group9"))
 	require.True(t, s.mayKnow("group2"))
 	require.False(t, s.mayKnow("group9"))

@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/client"
 
 	"github.com/stretchr/testify/require"
 )
@@ -35,16 +35,16 @@ func TestHTTPSilence(t *testing.T) {
 			good := newFakeWeb(t, hosts[1], serveFile(content, nil))
 			o := newOrigin(t, good)
 			w := wanted(t, content)
-			info, err := o.Stat(t.Context(), w, []storage.Server{good.server})
+			info, err := o.Stat(t.Context(), w, []client.Server{good.server})
 			require.NoError(t, err)
-			info.From = storage.Server{}
-			stream, err := o.Open(t.Context(), w, info, 0, info.Size, []storage.Server{frozen.server, good.server})
+			info.From = client.Server{}
+			stream, err := o.Open(t.Context(), w, info, 0, info.Size, []client.Server{frozen.server, good.server})
 			require.NoError(t, err)
 			got, err := io.ReadAll(stream)
 			require.NoError(t, err)
 			require.True(t, bytes.Equal(content, got))
 			require.NoError(t, stream.Close())
-			require.Equal(t, good.server, o.Order([]storage.Server{frozen.server, good.server})[0])
+			require.Equal(t, good.server, o.Order([]client.Server{frozen.server, good.server})[0])
 			require.Equal(t, uint64(1), o.Stats().Failures)
 			good.mu.Lock()
 			defer good.mu.Unlock()

@@ -11,21 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"fastdfs-gateway/internal/testing/golden"
+
 	"github.com/stretchr/testify/require"
 )
-
-// goldenDir is the folder with what real programs answered.
-func goldenDir(t *testing.T) string {
-	t.Helper()
-	dir := os.Getenv("GOLDEN_DIR")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "..", "shared", "golden")
-	}
-	if _, err := os.Stat(filepath.Join(dir, "protocol.json")); err != nil {
-		t.Skip("SKIPPED: no golden data: set GOLDEN_DIR to its folder")
-	}
-	return dir
-}
 
 // goldenRecord is a request and its recorded answer.
 type goldenRecord struct {
@@ -128,7 +117,7 @@ func (o goldenObject) spec(t *testing.T, c *Cluster) FileSpec {
 
 // TestGolden holds the answers to all recorded requests against the recorded answers.
 func TestGolden(t *testing.T) {
-	dir := goldenDir(t)
+	dir := golden.Dir(t)
 	var records []goldenRecord
 	readJSON(t, dir, "protocol.json", &records)
 	for _, name := range []string{"a", "b"} {

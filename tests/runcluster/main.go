@@ -23,7 +23,7 @@ import (
 	"fastdfs-gateway/internal/demo"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/testing/contenttest"
-	"fastdfs-gateway/storage"
+	"fastdfs-gateway/storage/local"
 	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/lab"
 )
@@ -124,7 +124,7 @@ func fill(cluster *fdfstest.Cluster, dir string) ([]file, error) {
 		return nil, err
 	}
 	local,
-		err := storage.OpenLocal(storage.Options{Groups: []storage.GroupPaths{{Name: demo.Group,
+		err := local.Open(local.Options{Groups: []local.GroupPaths{{Name: demo.Group,
 		StorePaths: store.StorePaths}}})
 	if err != nil {
 		return nil, err
@@ -149,7 +149,7 @@ func fill(cluster *fdfstest.Cluster, dir string) ([]file, error) {
 	return files, nil
 }
 
-func read(local *storage.Local, id fdfs.FileID) ([]byte, error) {
+func read(local *local.Store, id fdfs.FileID) ([]byte, error) {
 	f, err := local.Open(id)
 	if err != nil {
 		return nil, err

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"fastdfs-gateway/internal/testing/golden"
+
 	"github.com/stretchr/testify/require"
 )
 
@@ -16,14 +18,9 @@ import (
 // or a 405 must pass the guard; a request that nginx itself refused as
 // malformed is refused too, or left to the handler.
 func TestRecordedRequestsPass(t *testing.T) {
-	dir := os.Getenv("GOLDEN_DIR")
-	if dir == "" {
-		dir = filepath.Join("..", "..", "..", "shared", "golden")
-	}
+	dir := golden.Dir(t)
 	file, err := os.Open(filepath.Join(dir, "http-oracle.jsonl"))
-	if err != nil {
-		t.Skipf("SKIPPED: no recorded requests, set GOLDEN_DIR: %v", err)
-	}
+	require.NoError(t, err)
 	defer func() { require.NoError(t, file.Close()) }()
 	g := New(Options{})
 	n := 0

@@ -3,6 +3,7 @@ package contenttest
 
 import (
 	"bytes"
+	"math/rand/v2"
 
 	"fastdfs-gateway/internal/content"
 )
@@ -34,4 +35,11 @@ func ReadChunk(chunk content.Chunk) (all []byte, err error) {
 		all, chunk = append(all, b[:n]...), chunk.Behind(int64(n))
 	}
 	return all, err
+}
+
+// Bytes returns n bytes that look random and differ from offset to offset, the same in every run.
+func Bytes(n int) []byte {
+	b := make([]byte, n)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(b) // never fails
+	return b
 }

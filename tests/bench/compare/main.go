@@ -2,7 +2,7 @@
 // that take turns, and lets benchstat judge: Go benchmarks first, then cases of tests/bench with
 // wrk.
 //
-//	compare -ref v1.0.0 -count 8 -packages ./storage,./internal/guard -cases '^4 KiB'
+//	compare -ref v1.0.0 -count 8 -packages ./storage/local,./internal/httpserver/guard -cases '^4 KiB'
 //
 // The other revision is unpacked into a temporary folder; the repository is not touched.
 package main
@@ -36,7 +36,7 @@ func main() {
 	s := &settings{}
 	f := flag.NewFlagSet("compare", flag.ContinueOnError)
 	f.StringVar(&s.ref, "ref", "HEAD", "the revision to compare with")
-	packages := f.String("packages", "./storage,./internal/guard,./internal/fdfs,./antisteal",
+	packages := f.String("packages", "./storage/local,./internal/httpserver/guard,./internal/fdfs,./antisteal",
 		"packages whose benchmarks run; empty = none")
 	f.StringVar(&s.bench, "bench", ".", "which benchmarks, as for go test")
 	f.IntVar(&s.count, "count", 6, "how often each benchmark runs in each revision")

@@ -1,0 +1,41 @@
+// Package golden finds the answers that were recorded from a real FastDFS. They are not in this
+// repository: GOLDEN_DIR names their folder, else it is shared/golden beside the repository.
+package golden
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+// Dir returns the folder of the recorded answers, and skips the test if there is none.
+func Dir(t testing.TB) string {
+	t.Helper()
+	dir := os.Getenv("GOLDEN_DIR")
+	if dir == "" {
+		dir = filepath.Join(moduleRoot(t), "..", "shared", "golden")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "protocol.json")); err != nil {
+		t.Skip("SKIPPED: no recorded answers, set GOLDEN_DIR to their folder")
+	}
+	return dir
+}
+
+// moduleRoot returns the nearest folder with a go.mod, from the working folder of the test upwards.
+func moduleRoot(t testing.TB) string {
+	t.Helper()
+	dir, err := os.Getwd()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			t.Fatal("no go.mod above the working folder")
+		}
+		dir = parent
+	}
+}

@@ -1,0 +1,71 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/testing/contenttest"
+	"fastdfs-gateway/tests/fdfstest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A download does not tell the version of its bytes. If the file changes between the request for
+// its version and the download, or during the download, the stream does not end with io.EOF.
+func TestChangedMeanwhile(t *testing.T) {
+	body := contenttest.Bytes(300_000)
+	for name, change := range map[string]func(r *rig, id fdfs.FileID) error{
+		"appended": func(r *rig, id fdfs.FileID) error {
+			return r.Change(id, append(bytes.Clone(body), 'x'),
+				time.Now())
+		},
+		"overwritten": func(r *rig, id fdfs.FileID) error { return r.Change(id, flipped(body, 5), time.Now()) },
+		"deleted":     func(r *rig, id fdfs.FileID) error { return r.Remove(id) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 1, Options{})
+			id := r.put(fdfstest.FileSpec{Kind: fdfs.KindAppender, Content: body, Modified: longPast})
+			s := r.open(id)
+			got := make([]byte, len(body))
+			_, err := io.ReadFull(s, got[:1000])
+			require.NoError(t, err)
+			require.NoError(t, change(r, id))
+			n, err := io.ReadFull(s, got[1000:])
+			require.Error(t, err)
+			require.Less(t, n, len(body)-1000)
+			if name != "deleted" {
+				require.ErrorIs(t, err, fdfs.ErrFileChanged)
+			}
+			require.NoError(t, s.Close())
+			if name == "appended" {
+				r.requireContent(id, append(bytes.Clone(body), 'x'))
+			}
+		})
+	}
+}
+
+// A server that has no file any more after it has sent one may have changed it before. Another
+// server, which has not heard of either, does not confirm the bytes.
+func TestChangedAndDeleted(t *testing.T) {
+	body := contenttest.Bytes(300_000)
+	r, stale := newRig(t, 1, Options{}), newCluster(t, 1)
+	id := r.put(fdfstest.FileSpec{Kind: fdfs.KindAppender, Content: body, Modified: longPast})
+	_, err := stale.Put(fdfstest.FileSpec{ID: id.String(), Content: body, Modified: longPast})
+	require.NoError(t, err)
+	info := r.stat(id)
+	r.servers = append(r.servers, serversOf(stale)...)
+	require.NoError(t, r.Change(id, flipped(body, 5), time.Now()))
+	s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, info, 0, info.Size, r.servers)
+	require.NoError(t, err)
+	defer s.Close()
+	require.NoError(t, r.Remove(id))
+	_, err = io.ReadAll(s)
+	require.ErrorIs(t, err, fdfs.ErrNoFile)
+	require.Zero(t, stale.Storage(0).Counts().Requests[fdfstest.CmdFileInfo])
+}
+
+var longPast = time.Unix(1795181354, 0)

@@ -1,0 +1,46 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/testing/contenttest"
+	"fastdfs-gateway/storage/client/stall"
+	"fastdfs-gateway/tests/fdfstest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestDrippingSource: a storage that sends some bytes a second, and so never stalls, is replaced at
+// the next byte. Where all of them drip, the stream fails.
+func TestDrippingSource(t *testing.T) {
+	drip := fdfstest.Faults{Commands: []byte{byte(fdfs.CmdDownload)}, Rate: 100}
+	pace := unprobed
+	pace.window = 100 * time.Millisecond
+	body := contenttest.Bytes(300_000)
+	t.Run("another one", func(t *testing.T) {
+		r := newRigWith(t, 2, Options{HedgeBudget: -1}, pace)
+		id := r.put(fdfstest.FileSpec{Content: body})
+		r.Storage(0).SetFaults(drip)
+		r.requireContent(id, body)
+		require.Equal(t, uint64(1), r.c.Stats().Resumes)
+	})
+	t.Run("nobody else", func(t *testing.T) {
+		r := newRigWith(t, 2, Options{HedgeBudget: -1}, pace)
+		id := r.put(fdfstest.FileSpec{Content: body})
+		for i := range 2 {
+			r.Storage(i).SetFaults(drip)
+		}
+		s := r.open(id)
+		defer s.Close()
+		got, err := io.ReadAll(s)
+		require.ErrorIs(t, err, stall.ErrSlow)
+		require.ErrorIs(t, err, io.ErrUnexpectedEOF)
+		require.ErrorIs(t, err, context.DeadlineExceeded)
+		require.True(t, bytes.HasPrefix(body, got))
+	})
+}

@@ -1,0 +1,91 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"testing"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/testing/contenttest"
+	"fastdfs-gateway/tests/fdfstest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// read reads a whole file in pieces of 10 kB, and returns what it got.
+func (r *rig) read(s *Stream) (got []byte, err error) {
+	for buf := make([]byte, 10_000); err == nil; {
+		var n int
+		n, err = s.Read(buf)
+		got = append(got, buf[:n]...)
+	}
+	require.NoError(r.t, s.Close())
+	return got, err
+}
+
+// suspect makes a server suspect, so that it is asked last.
+func (r *rig) suspect(server Server) {
+	m, err := r.c.acquire(server)
+	require.NoError(r.t, err)
+	r.c.failed(m, io.ErrUnexpectedEOF, true)
+	r.c.release(m)
+}
+
+// TestDamagedAndHealthy: the damaged storage is healthy and the good ones are suspect, so the
+// damaged one comes first in each order. Its bytes are not taken for a link, and it is excluded for
+// this file: the next download is right.
+func TestDamagedAndHealthy(t *testing.T) {
+	body := contenttest.Bytes(1 << 20)
+	r, id, damaged := twins(t, body, flipped(body, 77))
+	for _, good := range r.servers[1:] {
+		r.suspect(good)
+	}
+	_, err := r.read(r.open(id))
+	require.ErrorIs(t, err, fdfs.ErrFileCRC)
+	require.Zero(t, r.c.links.Len())
+	sent := damaged.Downloads(id).Downloads
+	for _, good := range r.servers[1:] { // the good ones are suspect again
+		r.suspect(good)
+	}
+	got, err := r.read(r.open(id))
+	require.Equal(t, io.EOF, err)
+	require.True(t, bytes.Equal(body, got))
+	require.Equal(t, sent, damaged.Downloads(id).Downloads, "the damaged storage is not asked again")
+	require.Equal(t, r.servers[0], r.c.Order(r.servers)[0], "for other files it comes first")
+}
+
+// TestDamagedBeforeAResume: the damaged storage sends the first half and breaks, a good one the
+// rest. It is the damaged one that is excluded, though the newest bytes are not its own.
+func TestDamagedBeforeAResume(t *testing.T) {
+	body := contenttest.Bytes(1 << 20)
+	r, id, damaged := twins(t, body, flipped(body, 5))
+	r.servers = r.servers[:2]
+	half := 1 << 19
+	damaged.Storage(0).SetFaults(fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, BreakAt: &half, Times: 1})
+	s := r.open(id)
+	_, err := r.read(s)
+	require.ErrorIs(t, err, fdfs.ErrFileCRC)
+	require.Len(t, s.Senders(), 2)
+	require.Equal(t, r.servers[1:], r.c.allowed(id, r.servers))
+	got, err := r.read(r.open(id))
+	require.Equal(t, io.EOF, err)
+	require.True(t, bytes.Equal(body, got))
+}
+
+// TestLinkWithADamagedReplica: of three storages with a link one is damaged. Two that agree show
+// which one.
+func TestLinkWithADamagedReplica(t *testing.T) {
+	body := contenttest.Bytes(300_000)
+	r, id, _ := twins(t, body, flipped(body, 5))
+	id.CRC32++ // the id of a link has any CRC32; a copy of the id is asked for by its text
+	s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, r.stat(id), 0, int64(len(body)), r.servers)
+	require.NoError(t, err)
+	_, err = r.read(s)
+	require.ErrorIs(t, err, fdfs.ErrFileCRC)
+	require.Equal(t, r.servers[1:], r.c.allowed(id, r.servers))
+	require.Zero(t, r.c.links.Len(), "this content was not the link's")
+	got, err := r.read(r.open(id))
+	require.Equal(t, io.EOF, err)
+	require.True(t, bytes.Equal(body, got))
+}

@@ -1,0 +1,148 @@
+package client
+
+import (
+	"slices"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs/backoff"
+)
+
+// State is the health of a storage by its latest answers.
+type State uint8
+
+// The states of a storage. One that is not healthy is asked after the healthy ones, and probed in
+// the background.
+const (
+	// Healthy: the last answer was complete, or the storage has not been asked yet.
+	Healthy State = iota
+	// Suspect: one or two failures in a row, or three lost hedges in a row.
+	Suspect
+	// Dead: three or more failures in a row.
+	Dead
+)
+
+// String returns "healthy", "suspect" or "dead".
+func (s State) String() string {
+	switch s {
+	case Healthy:
+		return "healthy"
+	case Suspect:
+		return "suspect"
+	case Dead:
+		return "dead"
+	}
+	return "unknown"
+}
+
+const (
+	deadAfter   = 3   // failures in a row
+	slowAfter   = 3   // lost hedges in a row
+	smoothing   = 0.2 // weight of the newest latency in the mean
+	historySize = 128 // latencies that are kept
+	historyMin  = 20  // latencies that a percentile needs
+)
+
+// health is the health of one server. Client.mu guards it.
+//
+// A failure makes the server suspect, three in a row make it dead. A complete answer or a
+// successful probe makes it healthy again; an answer that only began does not, and after a failed
+// download only a complete download counts. Probes come after a back-off. Only a complete answer
+// resets the back-off, so a server that answers probes and nothing else is tried less and less
+// often.
+type health struct {
+	policy backoff.Policy // constant
+
+	errors         int  // failures in a row
+	downloadFailed bool // one of the failures was a download
+	lostHedges     int  // lost hedges in a row: another server answered a hedged request first
+	backoff        backoff.State
+	mean           time.Duration
+	count          int                        // number of latencies, also of those that were overwritten
+	ring           [historySize]time.Duration // the newest latencies
+	lastErr        error                      // of the newest failure or wrong answer
+	lastErrAt      time.Time
+}
+
+func (h *health) state() State {
+	switch {
+	case h.errors >= deadAfter:
+		return Dead
+	case h.errors > 0 || h.lostHedges >= slowAfter:
+		return Suspect
+	}
+	return Healthy
+}
+
+// answered records that an answer has begun, and its latency.
+func (h *health) answered(latency time.Duration) {
+	h.lostHedges = 0
+	h.observe(latency)
+}
+
+// lostHedge records that another server answered first after this latency, which is a lower bound.
+func (h *health) lostHedge(latency time.Duration, now time.Time) {
+	h.observe(latency) // without it a server that became slow would keep its old mean
+	before := h.state()
+	h.lostHedges++
+	h.planProbe(before, now)
+}
+
+func (h *health) observe(latency time.Duration) {
+	if h.count == 0 {
+		h.mean = latency
+	}
+	h.mean += time.Duration(smoothing * float64(latency-h.mean))
+	h.ring[h.count%historySize] = latency
+	h.count++
+}
+
+// completed records a complete answer. A short answer does not clear a failed download: some
+// servers answer a stat and then cannot read the file.
+func (h *health) completed(download bool) {
+	if download || !h.downloadFailed {
+		h.errors, h.lostHedges, h.downloadFailed = 0, 0, false
+		h.backoff.Reset()
+	}
+}
+
+// failed records a failure.
+func (h *health) failed(err error, now time.Time, download bool) {
+	before := h.state()
+	h.errors++
+	h.downloadFailed = h.downloadFailed || download
+	h.blame(err, now)
+	h.planProbe(before, now)
+}
+
+// planProbe begins a back-off, after which the server is probed, when it has just become unhealthy.
+func (h *health) planProbe(before State, now time.Time) {
+	if before == Healthy && h.state() != Healthy {
+		h.backoff.Fail(h.policy, now)
+	}
+}
+
+// blame remembers an error of the server.
+func (h *health) blame(err error, now time.Time) { h.lastErr, h.lastErrAt = err, now }
+
+// probed records the result of a probe.
+func (h *health) probed(err error, now time.Time) {
+	if err != nil {
+		h.errors++
+		h.blame(err, now)
+		h.backoff.Fail(h.policy, now)
+		return
+	}
+	h.errors, h.lostHedges = 0, 0
+	h.backoff.Revive(now)
+}
+
+// p95 returns the 95th percentile of the latencies; false if there are too few.
+func (h *health) p95() (time.Duration, bool) {
+	n := min(h.count, historySize)
+	if n < historyMin {
+		return 0, false
+	}
+	ring := h.ring
+	slices.Sort(ring[:n])
+	return ring[(n*95+99)/100-1], true
+}

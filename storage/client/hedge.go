@@ -1,0 +1,119 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+)
+
+// hedgeFloor is the minimum delay of a hedged request.
+const hedgeFloor = 5 * time.Millisecond
+
+// Causes of a cancelled request.
+var (
+	errHedgeWon = errors.New("another storage was faster")
+	errUnneeded = errors.New("the answer is not needed any more")
+)
+
+// maxSaved bounds the hedged requests that a budget saves up.
+const maxSaved = 20
+
+// budget allows hedged requests for a share of the requests. It is safe for concurrent use.
+type budget struct {
+	rate float64 // earned by each request; 1 = every request may be hedged
+
+	mu    sync.Mutex // guards saved
+	saved float64
+}
+
+func (b *budget) earn() {
+	b.mu.Lock()
+	b.saved = min(b.saved+b.rate, maxSaved)
+	b.mu.Unlock()
+}
+
+func (b *budget) spend() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.saved < 1 {
+		return false
+	}
+	b.saved--
+	return true
+}
+
+// hedgeDelay returns the time after which the second server is asked as well; false if it is not
+// asked: there is none, it is dead, or the first one has too few latencies.
+func (c *Client) hedgeDelay(servers []Server) (time.Duration, bool) {
+	if c.budget.rate == 0 || len(servers) < 2 {
+		return 0, false
+	}
+	c.mu.Lock()
+	first, second := c.members[servers[0]], c.members[servers[1]]
+	if first == nil || second != nil && second.health.state() == Dead {
+		c.mu.Unlock()
+		return 0, false
+	}
+	latencies := first.health // a copy, to be sorted without the lock
+	c.mu.Unlock()
+	p95, ok := latencies.p95()
+	return max(p95, hedgeFloor), ok
+}
+
+// race asks the first server and, if that is slower than usual, the second one too. The first good
+// answer counts, and the other request is cancelled. errs are those of the servers that were asked;
+// one of them is nil if there is an answer.
+func (c *Client) race(ctx context.Context, servers []Server, q request) (a answer, errs []error) {
+	c.budget.earn()
+	ctx1, cancel1 := context.WithCancelCause(ctx)
+	delay, mayHedge := c.hedgeDelay(servers)
+	if !mayHedge {
+		a, err := c.try(ctx1, cancel1, servers[0], q, len(servers)-1)
+		return a, []error{err}
+	}
+	type outcome struct {
+		answer
+		err        error
+		asked, won bool
+	}
+	var decided atomic.Bool // one of the servers has won
+	second := make(chan outcome, 1)
+	ctx2, cancel2 := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(delay, func() {
+		o := outcome{asked: c.budget.spend()}
+		if o.asked {
+			c.counts.hedges.Add(1)
+			o.answer, o.err = c.try(ctx2, cancel2, servers[1], q, len(servers)-2)
+			o.won = o.err == nil && decided.CompareAndSwap(false, true)
+		}
+		if o.won {
+			cancel1(errHedgeWon)
+		}
+		second <- o
+	})
+	a, err := c.try(ctx1, cancel1, servers[0], q, len(servers)-1)
+	if timer.Stop() {
+		cancel2(nil)
+		return a, []error{err}
+	}
+	if err == nil && decided.CompareAndSwap(false, true) {
+		cancel2(errUnneeded)
+	}
+	o := <-second // at once if it has lost: its request is cancelled
+	switch {
+	case !o.asked:
+		cancel2(nil)
+		return a, []error{err}
+	case o.won:
+		if err == nil {
+			a.drop()
+		}
+		c.counts.hedgeWins.Add(1)
+		a = o.answer
+	case o.err == nil:
+		o.drop()
+	}
+	return a, []error{err, o.err}
+}

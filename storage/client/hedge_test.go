@@ -1,0 +1,393 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"math/rand/v2"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/testing/contenttest"
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/tests/fdfstest"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestBudget(t *testing.T) {
+	b := budget{rate: 0.05}
+	spent := 0
+	for range 1000 {
+		b.earn()
+		if b.spend() {
+			spent++
+		}
+	}
+	require.Equal(t, 50, spent)
+	for range 100_000 {
+		b.earn()
+	}
+	for spent = 0; b.spend(); spent++ {
+	}
+	require.Equal(t, 20, spent, "what can be saved up is bounded")
+}
+
+// warm gives the first server a history.
+func (r *rig) warm(id fdfs.FileID) {
+	for range historyMin {
+		r.stat(id)
+	}
+}
+
+// await waits until a storage has received n requests for a file's info.
+func (r *rig) await(i, n int) {
+	eventually.True(r.t, func() bool { return r.requests(i, fdfs.CmdFileInfo) >= n })
+}
+
+// slow makes the next answer of the first storage late.
+func (r *rig) slow(by time.Duration) {
+	r.Storage(0).SetFaults(fdfstest.Faults{Delay: by, Times: 1})
+}
+
+// One answer in 31 is slow: most of these are cut short, for at most 5 % more requests.
+func TestHedge(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c := newClient(Options{}, unprobed)
+		defer c.Close()
+		servers := []Server{{Host: "192.0.2.1", Port: 1}, {Host: "192.0.2.2", Port: 1}}
+		const every, delay = 31, time.Second
+		const calls = 30 * every
+		rng := rand.New(rand.NewPCG(1, 2))
+		cut := 0
+		for i := range calls {
+			start := time.Now()
+			took := map[Server]time.Duration{servers[1]: 5 * time.Millisecond,
+				servers[0]: time.Millisecond + time.Duration(rng.IntN(10_000_000))}
+			if i%every == 0 {
+				took[servers[0]] = delay
+			}
+			a, err := c.askEach(context.Background(), servers,
+				request{ask: func(ctx context.Context, m *member) (answer, error) {
+					select {
+					case <-time.After(took[m.server]):
+						return answer{info: Info{From: m.server}}, nil
+					case <-ctx.Done():
+						return answer{}, context.Cause(ctx)
+					}
+				}})
+			require.NoError(t, err)
+			a.end()
+			if i%every == 0 && time.Since(start) < delay/2 {
+				require.Equal(t, servers[1], a.info.From)
+				cut++
+			}
+		}
+		stats := c.Stats()
+		t.Logf("%d calls, %d slow answers, %d of them cut short; requests %d, second ones %d, of which first %d",
+			calls, calls/every, cut, stats.Requests, stats.Hedges, stats.HedgeWins)
+		require.GreaterOrEqual(t, cut, calls/every/2)
+		require.GreaterOrEqual(t, stats.HedgeWins, uint64(cut))
+		require.LessOrEqual(t, stats.Hedges, (stats.Requests-stats.Hedges)/20)
+		require.Zero(t, stats.Failures)
+	})
+}
+
+func TestNoHedge(t *testing.T) {
+	for name, test := range map[string]struct {
+		budget  float64
+		cold    bool
+		servers int
+		dead    bool
+	}{
+		"never":          {budget: -1, servers: 2},
+		"no history":     {budget: 1, servers: 2, cold: true},
+		"one server":     {budget: 1, servers: 1},
+		"the other dead": {budget: 1, servers: 2, dead: true},
+		"next to none":   {budget: 1e-9, servers: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 2, Options{HedgeBudget: test.budget})
+			r.servers = r.servers[:test.servers]
+			id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(3000)})
+			if !test.cold {
+				r.warm(id)
+			}
+			if test.dead {
+				m, err := r.c.acquire(r.servers[1])
+				require.NoError(t, err)
+				r.Storage(1).Kill()
+				for range deadAfter {
+					m.health.failed(errTest, time.Now(), false)
+				}
+				r.c.release(m)
+			}
+			hedges := r.c.Stats().Hedges
+			r.slow(50 * time.Millisecond)
+			r.stat(id)
+			require.Equal(t, hedges, r.c.Stats().Hedges)
+		})
+	}
+}
+
+// hedged is the scene of TestHedgeOutcomes: both servers are asked, and neither answers before it
+// is told to.
+type hedged struct {
+	*rig
+	before Stats
+}
+
+// answer lets a server that hangs go on, with faults or without.
+func (h *hedged) answer(i int, f ...fdfstest.Faults) { h.Storage(i).SetFaults(f...) }
+
+// failed waits until the client has noticed n failures.
+func (h *hedged) failed(n uint64) {
+	eventually.True(h.t, func() bool { return h.c.Stats().Failures-h.before.Failures == n })
+}
+
+// heard waits until the client has noticed an answer of the second server.
+func (h *hedged) heard() {
+	eventually.True(h.t, func() bool { return h.c.Health()[1].Answers == 1 })
+}
+
+// The first server is slow. A failure of the second one, or its lack of the file, does not count as
+// the answer.
+func TestHedgeOutcomes(t *testing.T) {
+	missing, broken := fdfstest.Faults{Status: 2}, fdfstest.Faults{Status: 5}
+	for name, test := range map[string]struct {
+		play func(h *hedged) // what happens when both are being asked
+		from int
+		wins uint64
+	}{
+		"second wins":          {play: func(h *hedged) { h.answer(1) }, from: 1, wins: 1},
+		"first after all":      {play: func(h *hedged) { h.answer(0) }, from: 0},
+		"second does not have": {play: func(h *hedged) { h.answer(1, missing); h.heard(); h.answer(0) }, from: 0},
+		"second fails":         {play: func(h *hedged) { h.answer(1, broken); h.failed(1); h.answer(0) }, from: 0},
+		"first fails late": {play: func(h *hedged) { h.answer(0, broken); h.failed(1); h.answer(1) }, from: 1,
+			wins: 1},
+		"both fail, third saves": {play: func(h *hedged) { h.answer(1, broken); h.failed(1); h.answer(0, broken) },
+			from: 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, 3, Options{HedgeBudget: 1})
+			id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(3000)})
+			r.warm(id)
+			h := &hedged{rig: r, before: r.c.Stats()}
+			first := r.requests(0, fdfs.CmdFileInfo)
+			r.Storage(0).SetFaults(fdfstest.Faults{Hang: true})
+			r.Storage(1).SetFaults(fdfstest.Faults{Hang: true})
+			var played sync.WaitGroup
+			played.Go(func() {
+				r.await(0, first+1)
+				r.await(1, 1)
+				test.play(h)
+			})
+			require.Equal(t, r.servers[test.from], r.stat(id).From)
+			played.Wait()
+			stats := r.c.Stats()
+			require.Equal(t, uint64(1), stats.Hedges-h.before.Hedges)
+			require.Equal(t, test.wins, stats.HedgeWins-h.before.HedgeWins)
+		})
+	}
+}
+
+// A server that always loses is asked after the others.
+func TestAlwaysOutrun(t *testing.T) {
+	r := newRig(t, 2, Options{HedgeBudget: 1})
+	id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(3000)})
+	r.warm(id)
+	r.Storage(0).SetFaults(fdfstest.Faults{Hang: true, Commands: []byte{fdfstest.CmdFileInfo}})
+	for range slowAfter {
+		require.Equal(t, r.servers[1], r.stat(id).From)
+	}
+	r.Storage(0).SetFaults(fdfstest.Faults{Hang: true})
+	require.Equal(t, r.servers[1], r.c.Order(r.servers)[0])
+}
+
+// Both servers are asked for their version of a file that may change.
+func TestHedgeVersion(t *testing.T) {
+	r := newRig(t, 2, Options{HedgeBudget: 1})
+	id := r.put(fdfstest.FileSpec{Kind: fdfs.KindAppender, Content: contenttest.Bytes(3000)})
+	r.warm(id)
+	r.Storage(0).SetFaults(fdfstest.Faults{Hang: true, Commands: []byte{fdfstest.CmdDownload}})
+	s := r.open(id)
+	require.Equal(t, r.servers[1], s.From())
+	got, err := io.ReadAll(s)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(contenttest.Bytes(3000), got))
+	require.NoError(t, s.Close())
+	require.Positive(t, r.requests(1, fdfs.CmdFileInfo))
+}
+
+// Close waits for second requests, and none is left behind when the caller goes.
+func TestHedgeCancel(t *testing.T) {
+	r := newRig(t, 2, Options{HedgeBudget: 1, Pool: fdfs.PoolOptions{NetworkTimeout: time.Hour}})
+	id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(3000)})
+	r.warm(id)
+	for _, s := range r.Storages() {
+		s.SetFaults(fdfstest.Faults{Hang: true})
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 100*time.Millisecond)
+	defer cancel()
+	_, err := r.c.Stat(ctx, FetchRequest{ID: id}, r.servers) // the storages have an hour
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	asked := r.requests(0, fdfs.CmdFileInfo)
+	var closed sync.WaitGroup
+	closed.Go(func() {
+		r.await(0, asked+1)
+		r.c.Close()
+	})
+	_, err = r.c.Stat(context.Background(), FetchRequest{ID: id}, r.servers)
+	require.ErrorIs(t, err, errClientClosed)
+	closed.Wait()
+}
+
+// raceOnce runs a race between two servers whose answers are made here, and returns the one that
+// has won, and those whose contexts ended before that of the winner did.
+func raceOnce(t *testing.T, c *Client, first, second func(ctx context.Context) error) (won string, dropped []string,
+	errs []error) {
+	servers := []Server{{Host: "first", Port: 1}, {Host: "second", Port: 1}}
+	m, err := c.acquire(servers[0])
+	require.NoError(t, err)
+	for range historyMin {
+		m.health.answered(time.Microsecond)
+	}
+	c.release(m)
+	var mu sync.Mutex // guards good
+	good := map[string]context.Context{}
+	a, errs := c.race(context.Background(), servers, request{
+		ask: func(ctx context.Context, m *member) (answer, error) {
+			ask := first
+			if m.server == servers[1] {
+				ask = second
+			}
+			if err := ask(ctx); err != nil {
+				return answer{}, err
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			good[m.server.Host] = ctx
+			return answer{info: Info{From: m.server}}, nil
+		},
+	})
+	require.Len(t, errs, 2)
+	won = a.info.From.Host
+	for host, ctx := range good {
+		if host == won {
+			require.NoError(t, ctx.Err())
+		} else {
+			require.Error(t, ctx.Err())
+			dropped = append(dropped, host)
+		}
+	}
+	if a.end != nil {
+		a.end()
+	}
+	c.Close() // and all goroutines have ended
+	return won, dropped, errs
+}
+
+func TestRace(t *testing.T) {
+	good := func(context.Context) error { return nil }
+	lost := func(cause *error) func(ctx context.Context) error {
+		return func(ctx context.Context) error {
+			<-ctx.Done()
+			*cause = context.Cause(ctx)
+			return *cause
+		}
+	}
+	// late gives a good result that is not needed any more
+	late := func(ctx context.Context) error { <-ctx.Done(); return nil }
+	slowly := func(ctx context.Context) error { time.Sleep(200 * time.Millisecond); return nil }
+	fails := func(context.Context) error { return errTest }
+	failsSlowly := func(context.Context) error { time.Sleep(200 * time.Millisecond); return errTest }
+	var cause error
+	for name, test := range map[string]struct {
+		first, second func(ctx context.Context) error
+		won           string
+		dropped       []string
+		cause         error
+		errs          []error
+	}{
+		"first is outrun": {first: lost(&cause), second: good, won: "second", cause: errHedgeWon,
+			errs: []error{errHedgeWon, nil}},
+		"first answers as well": {first: late, second: good, won: "second", dropped: []string{"first"},
+			errs: []error{nil, nil}},
+		"second is not needed": {first: slowly, second: lost(&cause), won: "first", cause: errUnneeded,
+			errs: []error{nil, errUnneeded}},
+		"second answers as well": {first: slowly, second: late, won: "first", dropped: []string{"second"},
+			errs: []error{nil, nil}},
+		"second fails": {first: slowly, second: fails, won: "first", errs: []error{nil, errTest}},
+		"first fails, second is there": {first: failsSlowly, second: good, won: "second",
+			errs: []error{errTest, nil}},
+		"both fail": {first: failsSlowly, second: fails, errs: []error{errTest, errTest}},
+		"first fails, second is waited on": {first: failsSlowly,
+			second: func(context.Context) error { time.Sleep(400 * time.Millisecond); return nil }, won: "second",
+			errs: []error{errTest, nil}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				cause = nil
+				c := newClient(Options{HedgeBudget: 1}, unprobed)
+				won, dropped, errs := raceOnce(t, c, test.first, test.second)
+				require.Equal(t, test.won, won)
+				require.Equal(t, test.dropped, dropped)
+				require.Equal(t, test.cause, cause)
+				require.Equal(t, test.errs, errs)
+			})
+		})
+	}
+}
+
+// TestHangingStorages: one live replica behind several that hang is reached soon, without any
+// history to hedge by.
+func TestHangingStorages(t *testing.T) {
+	r := newRig(t, 5, Options{Pool: fdfs.PoolOptions{NetworkTimeout: time.Minute}})
+	r.c.t.answerTimeout = 50 * time.Millisecond
+	text := contenttest.Bytes(1000)
+	id, err := r.Put(fdfstest.FileSpec{Storage: r.Storage(0), Content: text, Ext: "jpg"})
+	require.NoError(t, err)
+	for i := range 4 {
+		r.Storage(i).Partition(true)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), patient) // one that hangs has twice that time
+	defer cancel()
+	info, err := r.c.Stat(ctx, FetchRequest{ID: id}, r.servers)
+	require.NoError(t, err)
+	require.Equal(t, r.servers[4], info.From)
+	require.Equal(t, r.servers[4], r.c.Order(r.servers)[0], "those that hang are known")
+	r.c.t.answerTimeout = time.Minute // no need of it from now on: the one that is well is known
+	stream, err := r.c.Open(ctx, FetchRequest{ID: id}, info, 0, 1000, r.servers)
+	require.NoError(t, err)
+	got, err := io.ReadAll(stream)
+	require.NoError(t, errors.Join(err, stream.Close()))
+	require.Equal(t, text, got)
+	for i := range 4 {
+		r.Storage(i).Partition(false)
+	}
+}
+
+// TestManyBreaks: a source that breaks again and again, and gives something each time, is good for
+// the whole file.
+func TestManyBreaks(t *testing.T) {
+	r := newRig(t, 1, Options{})
+	text := contenttest.Bytes(4 << 20)
+	id, err := r.Put(fdfstest.FileSpec{Storage: r.Storage(0), Content: text, Ext: "jpg"})
+	require.NoError(t, err)
+	at := 300 << 10
+	r.Storage(0).SetFaults(fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, BreakAt: &at})
+	ctx, cancel := context.WithTimeout(context.Background(), 2*patient)
+	defer cancel()
+	info, err := r.c.Stat(ctx, FetchRequest{ID: id}, r.servers)
+	require.NoError(t, err)
+	stream, err := r.c.Open(ctx, FetchRequest{ID: id}, info, 0, int64(len(text)), r.servers)
+	require.NoError(t, err)
+	got, err := io.ReadAll(stream)
+	require.NoError(t, errors.Join(err, stream.Close()))
+	require.True(t, bytes.Equal(text, got))
+	require.EqualValues(t, 13, r.c.Stats().Resumes)
+}

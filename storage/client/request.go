@@ -1,0 +1,302 @@
+package client
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"fastdfs-gateway/internal/content"
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/process/panics"
+)
+
+// blameAfter is how long a server may keep a request waiting before the end of the caller's
+// deadline counts as the server's failure.
+const blameAfter = time.Second
+
+// request is sent to one server after the other until one gives a good answer.
+type request struct {
+	// ask sends the request to one server. The answer may use ctx until its end is called.
+	ask func(ctx context.Context, m *member) (answer, error)
+	// onResult is called with the outcome for each server that was asked, also where another server
+	// was faster; nil = not called.
+	onResult func(s Server, err error)
+	// download: a good answer is the beginning of a download.
+	download bool
+}
+
+// answer is a good answer of a server. The caller calls end, once, when it no longer uses it.
+type answer struct {
+	info   Info    // of a stat
+	source *source // of a download; nil = it is none
+	end    func()  // ends the context of the request, and its use of the server
+}
+
+// drop releases an answer that is not needed.
+func (a answer) drop() {
+	if a.source != nil {
+		a.source.close()
+	} else {
+		a.end()
+	}
+}
+
+// errSlow cancels a request that takes too long while there are other servers to ask.
+var errSlow = fmt.Errorf("other storages are asked: %w", context.DeadlineExceeded)
+
+// try sends the request to one server and records the outcome in the server's health. It takes over
+// ctx, which cancel ends. left is the number of servers that can be asked after this one: if there
+// are any, it has answerTimeout to begin its answer, else the network timeout applies.
+func (c *Client) try(ctx context.Context, cancel context.CancelCauseFunc, s Server, q request, left int) (a answer,
+	err error) {
+	if err := c.strangers.Enter(s); err != nil {
+		cancel(nil)
+		return answer{}, err
+	}
+	defer c.strangers.Leave(s)
+	m, err := c.acquire(s)
+	if err != nil {
+		cancel(nil)
+		return answer{}, err
+	}
+	unlink := context.AfterFunc(c.ctx, func() { cancel(errClientClosed) })
+	end := func() {
+		unlink()
+		cancel(nil)
+		c.release(m)
+	}
+	if left > 0 && c.t.answerTimeout > 0 {
+		defer time.AfterFunc(c.t.answerTimeout, func() { cancel(errSlow) }).Stop()
+	}
+	c.counts.requests.Add(1)
+	start := time.Now()
+	a, err = q.send(ctx, m)
+	if err != nil {
+		c.recordFailure(ctx, m, err, time.Since(start), q.download)
+		end()
+		return answer{}, err
+	}
+	c.strangers.Prove(s)
+	c.answered(m, time.Since(start))
+	if a.end = end; a.source != nil {
+		a.source.end, a.source.stop = end, func() { cancel(nil) }
+	}
+	return a, nil
+}
+
+// send sends the request to one server. A panic is a failure of that server.
+func (q *request) send(ctx context.Context, m *member) (a answer, err error) {
+	defer panics.ToError(&err, "asking a storage")
+	return q.ask(ctx, m)
+}
+
+// recordFailure updates a server's health after a failed request that took this long.
+func (c *Client) recordFailure(ctx context.Context, m *member, err error, took time.Duration, download bool) {
+	cause := context.Cause(ctx)
+	switch {
+	case errors.Is(err, fdfs.ErrFull):
+		// all connections are in use: this says nothing about the server
+	case cause == errSlow:
+		c.failed(m, err, download)
+	case cause == errHedgeWon:
+		c.update(m, cause, func(h *health) { h.lostHedge(took, time.Now()) })
+	case cause != nil && !(errors.Is(cause, context.DeadlineExceeded) && took >= blameAfter):
+		// the caller cancelled the request
+	case errors.Is(err, fdfs.ErrNoFile):
+		c.strangers.Prove(m.server)
+		c.answered(m, took)
+		c.completed(m, false)
+	case errors.Is(err, ErrWrong), errors.Is(err, fdfs.ErrFileChanged):
+		// the server answers, and may have correct versions of other files
+		c.counts.wrong.Add(1)
+		c.answered(m, took)
+		c.update(m, nil, func(h *health) { h.blame(err, time.Now()) })
+		c.logWrong(m, err)
+	default:
+		c.failed(m, err, download)
+	}
+}
+
+// logWrong logs a reply that was of no use. A storage with another version, or with fewer bytes,
+// works as it should: the file was changed, or its replication is not complete.
+func (c *Client) logWrong(m *member, err error) {
+	if errors.Is(err, fdfs.ErrFileChanged) || errors.Is(err, fdfs.ErrInvalid) {
+		c.log.Info("storage has another version of a file", "storage", m.server.Addr(), "error", err)
+		return
+	}
+	c.log.Warn("storage gave a wrong response", "storage", m.server.Addr(), "error", err)
+}
+
+func (c *Client) answered(m *member, took time.Duration) {
+	c.update(m, nil, func(h *health) { h.answered(took) })
+}
+
+func (c *Client) failed(m *member, err error, download bool) {
+	c.counts.failures.Add(1)
+	c.update(m, err, func(h *health) { h.failed(err, time.Now(), download) })
+}
+
+func (c *Client) completed(m *member, download bool) {
+	c.update(m, nil, func(h *health) { h.completed(download) })
+}
+
+// update changes the health of a server, and logs a change of its state with err as the reason.
+func (c *Client) update(m *member, err error, change func(h *health)) {
+	c.mu.Lock()
+	before := m.health.state()
+	change(&m.health)
+	now := m.health.state()
+	c.mu.Unlock()
+	switch {
+	case now == before:
+	case now == Healthy:
+		c.log.Info("storage is healthy again", "storage", m.server.Addr())
+	default:
+		c.log.Warn("storage is "+now.String(), "storage", m.server.Addr(), "before", before.String(), "error", err)
+	}
+}
+
+// askEach asks the servers in order and returns the first good answer. The error is fdfs.ErrNoFile
+// when all of them answered so, else ErrNoSource.
+func (c *Client) askEach(ctx context.Context, servers []Server, q request) (answer, error) {
+	var t tally
+	for len(servers) > 0 && ctx.Err() == nil {
+		a, errs := c.race(ctx, servers, q)
+		for i, err := range errs {
+			if q.onResult != nil {
+				q.onResult(servers[i], err)
+			}
+			t.add(err)
+		}
+		if slices.Contains(errs, nil) {
+			return a, nil
+		}
+		servers = servers[len(errs):]
+	}
+	return answer{}, t.err(ctx)
+}
+
+// tally collects the failures of several servers.
+type tally struct {
+	missing error // fdfs.ErrNoFile if a server does not have the file, ErrSlotLink if it has a link
+	causes  []error
+}
+
+func (t *tally) add(err error) {
+	switch {
+	case err == nil:
+	case errors.Is(err, ErrSlotLink):
+		t.missing = ErrSlotLink
+	case errors.Is(err, fdfs.ErrNoFile):
+		if t.missing == nil {
+			t.missing = fdfs.ErrNoFile
+		}
+	default:
+		t.causes = append(t.causes, timedOut(err))
+	}
+}
+
+// err returns the error of a request that no server gave a good result for.
+func (t *tally) err(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		t.causes = append(t.causes, err)
+		if cause := context.Cause(ctx); !errors.Is(cause, err) {
+			t.causes = append(t.causes, cause)
+		}
+	}
+	switch {
+	case len(t.causes) == 0 && t.missing != nil:
+		return t.missing
+	case len(t.causes) == 0:
+		t.causes = []error{errNoServers}
+	}
+	return fmt.Errorf("%w: %w", ErrNoSource, errors.Join(t.causes...))
+}
+
+// timedOut wraps the error of a read that timed out so that it is a context.DeadlineExceeded, as
+// one of a connection attempt is already.
+func timedOut(err error) error {
+	if errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, context.DeadlineExceeded) {
+		return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
+	}
+	return err
+}
+
+// Info is a storage's answer about a file: its version, by VersionOf and Version.AsOf.
+type Info struct {
+	content.Version
+	From Server // the storage that answered; none where the version is known otherwise
+}
+
+// Stat returns size and time of a file. It asks the healthiest server first, and the next one when
+// that fails or does not have the file. fdfs.ErrNoFile: all servers answered, and none has the
+// file. ErrNoSource: some servers could not be asked, and the others do not have it.
+//
+// A size of a normal or trunk file that differs from the one in its id is a wrong answer, so the
+// next server is asked, unless MayBeLink: then the file is a link. A link in a trunk file of a
+// storage is ErrSlotLink.
+func (c *Client) Stat(ctx context.Context, r FetchRequest, servers []Server) (Info, error) {
+	r.ID = r.ID.Clone() // a hedged request may still be running when the caller reuses the bytes
+	a, err := c.askEach(ctx, c.Order(servers), request{ask: func(ctx context.Context, m *member) (answer, error) {
+		info, err := c.stat(ctx, m, r)
+		return answer{info: info}, err
+	}})
+	if err != nil {
+		return Info{}, fmt.Errorf("cannot stat %q: %w", r.ID, err)
+	}
+	a.end()
+	return a.info, nil
+}
+
+// stat asks one server. A complete answer counts for its health, also where it is a wrong one.
+func (c *Client) stat(ctx context.Context, m *member, r FetchRequest) (Info, error) {
+	asked := time.Now()
+	v, err := m.transport.Stat(ctx, r)
+	if err == nil || errors.Is(err, ErrWrong) {
+		c.completed(m, false)
+	}
+	return Info{v.AsOf(asked), m.server}, err
+}
+
+// lastTime is the last second of the year 9999, the latest time that HTTP can express.
+const lastTime = 253402300799
+
+// VersionOf is the version of a file that has size bytes and was changed in a second since 1970, as
+// a server says. Of a normal or trunk file the time and the CRC32 are those of its id; of others
+// the time is from 1970 to 9999.
+//
+// A size that differs from the one in the id is a wrong answer, or that of a link. Only links in
+// trunk files are found so: the id of a symbolic link has the size of the target, and a CRC32 that
+// describes nothing.
+func VersionOf(id fdfs.FileID, size, changed int64) (content.Version, error) {
+	v := content.Version{Size: size, ModTime: content.Nanoseconds(changed), Immutable: id.Immutable()}
+	switch {
+	case !v.Immutable && (changed < 0 || changed > lastTime):
+		return v, fmt.Errorf("%w: %q is of the second %d", ErrWrong, id, changed)
+	case !v.Immutable:
+		return v, nil
+	case size == id.Size:
+		v.CRC32 = id.CRC32
+	case MayBeLink(id):
+		v.Linked = true
+	default:
+		return v, fmt.Errorf("%w: %q has %d bytes, its id says %d", ErrWrong, id, size, id.Size)
+	}
+	v.ModTime = content.Nanoseconds(id.Created)
+	return v, nil
+}
+
+// ErrSlotLink is the fdfs.ErrNoFile of a trunk slot that holds a link. The protocol does not tell
+// the target, so no CRC32 describes the bytes. The header of a slot can be part of an upload: a
+// forged link could lead to a forged header of a file, whose bytes are those of other files.
+var ErrSlotLink = fmt.Errorf("%w: the trunk slot is a link, and its target cannot be verified", fdfs.ErrNoFile)
+
+// IsSlotLink reports whether a file of a version is a link in a trunk file.
+func IsSlotLink(id fdfs.FileID, v content.Version) bool { return id.Kind == fdfs.KindTrunk && v.Linked }
+
+// MayBeLink reports whether a normal or trunk file whose size differs from the one in its id can be
+// a link: the size in the id of a link in a trunk file is the length of a file name.
+func MayBeLink(id fdfs.FileID) bool { return id.Size <= fdfs.MaxLogic }

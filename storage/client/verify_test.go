@@ -1,0 +1,246 @@
+package client
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/fdfs/checksum"
+	"fastdfs-gateway/internal/testing/contenttest"
+	"fastdfs-gateway/tests/fdfstest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// twins are storages of two clusters: the first server has other bytes under the same id than the
+// others.
+func twins(t *testing.T, good, bad []byte) (r *rig, id fdfs.FileID, damaged *fdfstest.Cluster) {
+	r = newRig(t, 2, Options{})
+	id = r.put(fdfstest.FileSpec{Content: good})
+	damaged = newCluster(t, 1)
+	_, err := damaged.Put(fdfstest.FileSpec{ID: id.String(), Content: bad})
+	require.NoError(t, err)
+	r.servers = append(serversOf(damaged), r.servers...)
+	return r, id, damaged
+}
+
+func flipped(b []byte, at int) []byte {
+	b = bytes.Clone(b)
+	b[at] ^= 1
+	return b
+}
+
+// A client never gets all of a damaged body.
+func TestDamaged(t *testing.T) {
+	body := contenttest.Bytes(1 << 20)
+	for _, at := range []int{0, 1 << 19, 1<<20 - 1} {
+		r, id, _ := twins(t, body, flipped(body, at))
+		s := r.open(id)
+		n := 0
+		var err error
+		for buf := make([]byte, 10_000); err == nil; {
+			var m int
+			m, err = s.Read(buf)
+			n += m
+		}
+		require.ErrorIs(t, err, fdfs.ErrFileCRC)
+		require.NotErrorIs(t, err, ErrNoSource)
+		require.Less(t, n, len(body))
+		require.NoError(t, s.Close())
+		stats := r.c.Stats()
+		require.Equal(t, uint64(1), stats.CRCErrors)
+		require.Equal(t, uint64(1), stats.Rechecks)
+	}
+}
+
+// A file that fits into the first Read is taken from another server.
+func TestDamagedSmall(t *testing.T) {
+	body := contenttest.Bytes(60_000)
+	r, id, _ := twins(t, body, flipped(body, 100))
+	s := r.open(id)
+	buf := make([]byte, 64<<10)
+	n, err := s.Read(buf)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(body, buf[:n]))
+	require.NotEqual(t, r.servers[0], s.From())
+	_, err = s.Read(buf)
+	require.Equal(t, io.EOF, err)
+	require.NoError(t, s.Close())
+	require.Equal(t, uint64(1), r.c.Stats().CRCErrors)
+}
+
+// A part of a file cannot be checked.
+func TestDamagedRange(t *testing.T) {
+	body := contenttest.Bytes(1000)
+	r, id, _ := twins(t, body, flipped(body, 100))
+	s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, r.stat(id), 1, 999, r.servers)
+	require.NoError(t, err)
+	_, err = io.ReadAll(s)
+	require.NoError(t, err)
+	require.NoError(t, s.Close())
+	require.Zero(t, r.c.Stats().Rechecks)
+}
+
+// Damage that does not stay the same is noticed at one server alone too.
+func TestDamagedOnTheWay(t *testing.T) {
+	body := contenttest.Bytes(1 << 20)
+	r, id, damaged := twins(t, body, flipped(body, 5))
+	r.servers = r.servers[:1]
+	s := r.open(id)
+	_, err := io.ReadFull(s, make([]byte, 1<<19))
+	require.NoError(t, err)
+	require.NoError(t, damaged.Change(id, body, s.info.Time())) // what is read again is as it should be
+	_, err = io.Copy(io.Discard, s)
+	require.ErrorIs(t, err, fdfs.ErrFileCRC)
+	require.NoError(t, s.Close())
+}
+
+// A symbolic link has an id with the size of its target and another CRC32, and is served: from
+// several servers and from one.
+func TestLink(t *testing.T) {
+	body := contenttest.Bytes(300_000)
+	for _, servers := range []int{1, 2} {
+		r := newRig(t, 2, Options{})
+		link, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: fdfs.Source{127, 0, 0, 11},
+			Size: int64(len(body)), CRC32: 12345})
+		require.NoError(t, err)
+		r.put(fdfstest.FileSpec{ID: link.String(), Content: body})
+		r.servers = r.servers[:servers]
+		require.False(t, r.stat(link).Linked, "nothing in the answer tells")
+		for range 3 {
+			r.requireContent(link, body)
+		}
+		require.Equal(t, uint64(1), r.c.Stats().Rechecks, "links are remembered")
+		require.Zero(t, r.c.Stats().CRCErrors)
+		require.Equal(t, 4, r.Downloads(link).Downloads)
+	}
+}
+
+// The id of a file of FastDFS 5.x has another CRC32 than the standard one. Only the first one of a
+// group that does not fit into the first Read is read twice.
+func TestLegacyCRC(t *testing.T) {
+	r := newRig(t, 2, Options{})
+	body := contenttest.Bytes(300_000)
+	files := []fdfs.FileID{}
+	for range 3 {
+		files = append(files, r.put(fdfstest.FileSpec{Content: body, LegacyCRC: true}))
+	}
+	for i, id := range files {
+		require.Equal(t, checksum.UpdateLegacy(0, body), id.CRC32)
+		s := r.open(id)
+		got, err := io.ReadAll(s)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(body, got))
+		require.NoError(t, s.Close())
+		want := 1
+		if i == 0 {
+			want = 2
+		}
+		require.Equal(t, want, r.Downloads(id).Downloads, "file %d", i)
+	}
+	require.Equal(t, uint64(1), r.c.Stats().Rechecks)
+	require.Zero(t, r.c.Stats().CRCErrors)
+	require.Zero(t, r.c.links.Len(), "it is no link")
+}
+
+// The second download of a file needs no second connection: the first one is free by then.
+func TestRecheckPoolOfOne(t *testing.T) {
+	r := newRig(t, 1, Options{Pool: fdfs.PoolOptions{MaxOpen: 1, ConnectTimeout: 5 * time.Second}})
+	body := contenttest.Bytes(300_000)
+	s := r.open(r.put(fdfstest.FileSpec{Content: body, LegacyCRC: true}))
+	got, err := io.ReadAll(s)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(body, got))
+	require.NoError(t, s.Close())
+	require.Equal(t, uint64(1), r.c.Stats().Rechecks)
+}
+
+// A file that fits into the first Read is summed up in the legacy variant without another download.
+func TestLegacyCRCSmall(t *testing.T) {
+	r := newRig(t, 1, Options{})
+	body := contenttest.Bytes(30_000)
+	id := r.put(fdfstest.FileSpec{Content: body, LegacyCRC: true})
+	s := r.open(id)
+	buf := make([]byte, 64<<10)
+	n, err := s.Read(buf)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(body, buf[:n]))
+	require.NoError(t, s.Close())
+	require.Equal(t, 1, r.Downloads(id).Downloads)
+}
+
+// A caller that checks the content itself gets it as it is, from one download.
+func TestOpenUnchecked(t *testing.T) {
+	body := contenttest.Bytes(300_000)
+	r, id, damaged := twins(t, body, flipped(body, 100))
+	s, err := r.c.Open(context.Background(), FetchRequest{ID: id, Unchecked: true}, r.stat(id), 0,
+		int64(len(body)), r.servers)
+	require.NoError(t, err)
+	got, err := io.ReadAll(s)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(flipped(body, 100), got))
+	require.NoError(t, s.Close())
+	require.Equal(t, 1, damaged.Downloads(id).Downloads+r.Downloads(id).Downloads)
+	require.Zero(t, r.c.Stats().Rechecks)
+}
+
+// What one server sends twice while another one cannot be asked is no link: it may be damaged. It
+// is one where the others do not have the file.
+func TestLinkUnsure(t *testing.T) {
+	body := contenttest.Bytes(300_000)
+	r, id, _ := twins(t, body, flipped(body, 100))
+	for _, s := range r.Storages() {
+		s.Kill()
+	}
+	_, err := r.read(r.open(id))
+	require.ErrorIs(t, err, fdfs.ErrFileCRC)
+	require.ErrorIs(t, err, ErrNoSource)
+	require.Zero(t, r.c.links.Len())
+	for _, s := range r.Storages() {
+		require.NoError(t, s.Revive())
+	}
+	require.NoError(t, r.Remove(id))
+	r.requireContent(id, flipped(body, 100))
+	require.Equal(t, 1, r.c.links.Len())
+}
+
+// A file that cannot be read again is not given out whole.
+func TestRecheckFails(t *testing.T) {
+	body := contenttest.Bytes(1 << 20)
+	r, id, damaged := twins(t, body, flipped(body, 5))
+	r.servers = r.servers[:1]
+	s := r.open(id)
+	_, err := io.ReadFull(s, make([]byte, 1<<19))
+	require.NoError(t, err)
+	damaged.Storage(0).SetFaults(fdfstest.Faults{Status: 5})
+	_, err = io.Copy(io.Discard, s)
+	require.ErrorIs(t, err, fdfs.ErrFileCRC)
+	require.ErrorIs(t, err, ErrNoSource)
+	require.NoError(t, s.Close())
+}
+
+// TestTrunkLink: the bytes of a link in a trunk file are not requested, whatever was uploaded as
+// its header.
+func TestTrunkLink(t *testing.T) {
+	r := newRig(t, 2, Options{})
+	body := contenttest.Bytes(4096)
+	link, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: fdfs.Source{127, 0, 0, 11}, Kind: fdfs.KindTrunk,
+		Size:  60,
+		CRC32: 12345, Trunk: fdfs.Trunk{ID: 1, Offset: 256, Alloc: 256}})
+	require.NoError(t, err)
+	r.put(fdfstest.FileSpec{ID: link.String(), Content: body})
+	_, err = r.c.Stat(context.Background(), FetchRequest{ID: link}, r.servers)
+	require.ErrorIs(t, err, ErrSlotLink)
+	require.ErrorIs(t, err, fdfs.ErrNoFile)
+	v, err := VersionOf(link, int64(len(body)), 0) // as another transport has reported it
+	require.NoError(t, err)
+	_, err = r.c.Open(context.Background(), FetchRequest{ID: link}, Info{Version: v}, 0, v.Size, r.servers)
+	require.ErrorIs(t, err, ErrSlotLink)
+	require.Zero(t, r.Downloads(link).Downloads)
+	for _, h := range r.c.Health() {
+		require.Equal(t, Healthy, h.State)
+	}
+}

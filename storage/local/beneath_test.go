@@ -1,0 +1,32 @@
+package local
+
+import (
+	"reflect"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// A filter of system calls answers for openat2 in its own way; an old kernel does not know its
+// flags.
+func TestChooseOpener(t *testing.T) {
+	same := func(a, b opener) bool { return reflect.ValueOf(a).Pointer() == reflect.ValueOf(b).Pointer() }
+	before := descriptors(t)
+	for _, errno := range []unix.Errno{unix.EACCES, unix.EPERM, unix.ENOSYS, unix.EINVAL, unix.E2BIG} {
+		open, err := chooseOpener(func(int, string, *unix.OpenHow) (int, error) { return -1, errno })
+		require.True(t, same(open, walk), errno)
+		require.ErrorIs(t, err, errno)
+	}
+	calls := 0
+	open, err := chooseOpener(func(dirfd int, name string, how *unix.OpenHow) (int, error) {
+		if calls++; calls == 1 {
+			return -1, unix.EINTR
+		}
+		require.Equal(t, readHow.Resolve, how.Resolve)
+		return unix.Openat(dirfd, name, int(how.Flags), 0)
+	})
+	require.NoError(t, err)
+	require.True(t, same(open, openat2))
+	require.Equal(t, before, descriptors(t), "descriptors left open")
+}

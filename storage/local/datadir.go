@@ -1,0 +1,160 @@
+package local
+
+import (
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"fastdfs-gateway/internal/process/sys"
+
+	"golang.org/x/sys/unix"
+)
+
+var errClosed = fmt.Errorf("%w: it is closed", ErrUnavailable)
+
+// storePath is one store path. Its data folder may appear and disappear with its disk.
+type storePath struct {
+	root string // absolute and clean
+
+	mu     sync.Mutex // mu guards closed and serializes changes of dir
+	closed bool
+	dir    atomic.Pointer[dataDir] // nil while there is no data folder
+}
+
+// dataDir is a descriptor of <store path>/data. It is closed when it has been replaced and no
+// opening uses it any more.
+type dataDir struct {
+	fd           int // O_PATH
+	dev, ino     uint64
+	linkPrefixes []string     // absolute paths of this folder, with a trailing slash
+	refs         atomic.Int64 // one for storePath.dir and one for each opening that uses it; at 0 fd is closed
+}
+
+// retain adds a reference; false if there are none left.
+func (d *dataDir) retain() bool {
+	for {
+		n := d.refs.Load()
+		if n == 0 {
+			return false
+		}
+		if d.refs.CompareAndSwap(n, n+1) {
+			return true
+		}
+	}
+}
+
+func (d *dataDir) release() {
+	if d.refs.Add(-1) == 0 {
+		_ = unix.Close(d.fd) // O_PATH: nothing is lost
+	}
+}
+
+// stat returns the identity of the file name beneath d without opening it. It follows symbolic
+// links in the folders of name, so the result may only be compared with that of an opened file.
+func (d *dataDir) stat(name string) (identity, error) {
+	var st unix.Stat_t
+	_, err := sys.Retry(func() (int, error) { return 0, unix.Fstatat(d.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) })
+	return identityOf(&st), err
+}
+
+// acquire returns the data folder with a reference for the caller. It looks again for a folder that
+// was missing.
+func (p *storePath) acquire() (*dataDir, error) {
+	for {
+		d := p.dir.Load()
+		if d == nil {
+			if err := p.check(); err != nil {
+				return nil, err
+			}
+		} else if d.retain() {
+			return d, nil
+		}
+	}
+}
+
+// check opens <root>/data again and replaces dir if that is another folder now.
+func (p *storePath) check() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed {
+		return errClosed
+	}
+	old := p.dir.Load()
+	d, err := openDataDir(p.root)
+	switch {
+	case err != nil:
+		if isGone(err) { // else the folder that is open may still work: keep it
+			p.replace(nil)
+		}
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case old != nil && old.dev == d.dev && old.ino == d.ino:
+		d.release()
+		return nil
+	}
+	d.linkPrefixes = linkPrefixesOf(p.root)
+	p.replace(d)
+	return nil
+}
+
+// replace sets dir, and then releases the old one. p.mu is held.
+func (p *storePath) replace(d *dataDir) {
+	if old := p.dir.Swap(d); old != nil {
+		old.release()
+	}
+}
+
+func (p *storePath) close() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
+	p.replace(nil)
+}
+
+// openDataDir opens <root>/data. Symbolic links in this path are allowed: the operator sets it.
+func openDataDir(root string) (*dataDir, error) {
+	name := filepath.Join(root, "data")
+	fd, err := sys.Retry(func() (int, error) {
+		return unix.Open(name, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("cannot open folder %q: %w", name, err)
+	}
+	d := &dataDir{fd: fd}
+	d.refs.Store(1)
+	var st unix.Stat_t
+	if err = unix.Fstat(fd, &st); err == nil {
+		err = unix.Faccessat(fd, ".", unix.X_OK, 0)
+	}
+	if err != nil {
+		d.release()
+		return nil, fmt.Errorf("cannot use folder %q: %w", name, err)
+	}
+	d.dev, d.ino = st.Dev, st.Ino
+	return d, nil
+}
+
+func isGone(err error) bool {
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR)
+}
+
+// linkPrefixesOf returns the paths of <root>/data that the targets of FastDFS's symbolic links may
+// begin with.
+func linkPrefixesOf(root string) []string {
+	data := filepath.Join(root, "data")
+	linkPrefixes := []string{data}
+	if real, err := filepath.EvalSymlinks(root); err == nil {
+		linkPrefixes = append(linkPrefixes, filepath.Join(real, "data"))
+	}
+	if real, err := filepath.EvalSymlinks(data); err == nil {
+		linkPrefixes = append(linkPrefixes, real)
+	}
+	for i := range linkPrefixes {
+		linkPrefixes[i] = strings.TrimSuffix(linkPrefixes[i], "/") + "/"
+	}
+	slices.Sort(linkPrefixes)
+	return slices.Compact(linkPrefixes)
+}

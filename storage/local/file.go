@@ -1,0 +1,181 @@
+package local
+
+import (
+	"fmt"
+	"io"
+	"math"
+	"sync/atomic"
+	"time"
+
+	"fastdfs-gateway/internal/content"
+	"fastdfs-gateway/internal/fdfs"
+)
+
+// File is an open file of a store: a plain file, or the content of one trunk slot. It is safe for
+// concurrent use until Close. A File of a FileCache is shared with other callers, and its content
+// may be in memory.
+//
+// Make a validator (ETag) from CRC32 and Created of the requested id and Size unless Mutable, else
+// from Size and FileTime. If Content is a trunk slot, FileTime says nothing: use the id of Content.
+type File struct {
+	disk    *descriptor // nil if the content is in memory
+	body    []byte      // nil if the content is not in memory
+	path    *storePath  // store path, with the file's name below data
+	name    string
+	seen    identity // of the file on disk, when base, size and mtime were read
+	base    int64
+	size    int64
+	mtime   time.Time
+	modTime time.Time
+	content fdfs.FileID
+	linked  bool
+	mutable bool
+	memo    atomic.Pointer[any]
+	slot    slotReader   // reads and compares the content of a trunk slot
+	refs    atomic.Int64 // one for each Open, and one for the FileCache; at 0 disk is released
+
+	// The fields below belong to the FileCache.
+	key     fileKey
+	viaSlot bool                  // reached through a trunk slot of type 'L'
+	checked atomic.Int64          // time of the last successful check, by the cache's clock
+	tried   atomic.Bool           // reading the content into memory has begun or failed
+	written atomic.Int64          // modification time of the trunk file when the slot's content was checked
+	wrong   atomic.Pointer[error] // error of Open because the content is not that of the id
+	copied  atomic.Pointer[slotCopy]
+	copying atomic.Bool // one request reads the content for copied, and owns uses
+	uses    int         // requests that found no copy
+}
+
+var _ content.File = (*File)(nil)
+var _ io.Closer = (*File)(nil)
+
+// of completes f as the result of opening id.
+func (f *File) of(id fdfs.FileID, linked bool) *File {
+	f.key = fileKey{id.Group, id.Logic}
+	f.linked = linked
+	f.mutable = !id.Immutable() || !f.content.Immutable()
+	f.modTime = f.mtime
+	if id.Immutable() {
+		f.modTime = time.Unix(id.Created, 0)
+	}
+	return f
+}
+
+// InMemory reports whether the content is in memory. Then At may be called after Close.
+func (f *File) InMemory() bool { return f.body != nil }
+
+// Copied reports whether the content is that of a trunk slot, with a copy in memory that is valid
+// until Close.
+func (f *File) Copied() bool { return f.copied.Load() != nil }
+
+// Check reports whether the content at an offset can be read. The error is fdfs.ErrFileChanged if
+// the trunk slot was written to since it was checked: then the FileCache checks it again before it
+// returns the File again.
+func (f *File) Check(offset int64) error {
+	if f.content.Kind != fdfs.KindTrunk || f.body != nil || f.Copied() {
+		return nil
+	}
+	_, err := f.slot.readPart(nil, offset)
+	if err != nil {
+		f.Suspect()
+	}
+	return err
+}
+
+// At implements content.File. Chunks of an open file are valid until Close.
+func (f *File) At(offset, limit int64) (content.Chunk, error) {
+	limit = min(limit, f.size-offset)
+	switch {
+	case offset < 0 || limit <= 0:
+		return content.Chunk{}, fmt.Errorf("cannot read %q from %d: %w", f.content, offset, io.ErrUnexpectedEOF)
+	case f.body != nil:
+		return content.InMemory(f.body[offset : offset+limit]), nil
+	case f.content.Kind == fdfs.KindTrunk:
+		return f.slotAt(offset, limit), nil
+	case f.content.Kind == fdfs.KindAppender:
+		return content.Chunk{Checked: (*versionReader)(f), Offset: offset, Length: limit}, nil
+	case f.content.Kind == fdfs.KindSlave && limit <= slaveTail:
+		return content.Chunk{Checked: (*versionReader)(f), Offset: offset, Length: limit}, nil
+	case f.content.Kind == fdfs.KindSlave:
+		limit -= slaveTail
+	}
+	return content.Chunk{File: f.disk, Offset: f.base + offset, Length: limit}, nil
+}
+
+// slotAt is At for a trunk slot: from the copy in memory, else compared while it is read. The next
+// chunk begins with a block, wherever this one begins.
+func (f *File) slotAt(offset, limit int64) content.Chunk {
+	if c := f.copied.Load(); c != nil {
+		return c.at(offset, limit)
+	}
+	const most = 16 * slotBlock
+	return content.Chunk{Checked: &f.slot, Offset: offset, Length: min(limit, most-offset%most)}
+}
+
+// Base returns the offset of the content in the file on disk, in bytes: 0 for plain files, that
+// behind the slot's header for trunk files.
+func (f *File) Base() int64 { return f.base }
+
+// Size returns the length of the content in bytes at the time of Open.
+func (f *File) Size() int64 { return f.size }
+
+// ModTime returns the time for Last-Modified: the creation time in the id for normal and trunk
+// files and for links of these kinds, the modification time on disk for slaves and appenders.
+func (f *File) ModTime() time.Time { return f.modTime }
+
+// FileTime returns the modification time of the file on disk, with nanoseconds. That of a trunk
+// file says nothing about the content of the slot.
+func (f *File) FileTime() time.Time { return f.mtime }
+
+// Content returns the id of the file that the content belongs to: the requested one, or the target
+// of the link. Its strings are valid as long as those of the id given to Open, and for a File of a
+// FileCache until Close.
+func (f *File) Content() fdfs.FileID { return f.content }
+
+// Linked reports whether the file was reached through a symbolic link or a trunk slot of type 'L'.
+func (f *File) Linked() bool { return f.linked }
+
+// Mutable reports whether the content under this id may change: that of slaves, which may be
+// deleted and uploaded again, of appenders, and of links to either.
+func (f *File) Mutable() bool { return f.mutable }
+
+// Described reports whether size and CRC32 in the requested id are those of the content: true for
+// normal and trunk files that are not links.
+func (f *File) Described() bool { return !f.mutable && !f.linked }
+
+// Memo returns the value of the last SetMemo, or nil. A FileCache keeps it until the file changes.
+func (f *File) Memo() any {
+	if p := f.memo.Load(); p != nil {
+		return *p
+	}
+	return nil
+}
+
+// SetMemo stores a value that was computed from the file for later callers. It may be called
+// concurrently.
+func (f *File) SetMemo(v any) { f.memo.Store(&v) }
+
+// Suspect marks the file for a check before the FileCache returns it again. Call it when the
+// content could not be read completely, because the file was truncated or the disk fails.
+func (f *File) Suspect() {
+	f.written.Store(longAgo) // a write may have left the modification time
+	f.checked.Store(longAgo)
+}
+
+// longAgo is before all times of a FileCache's clock.
+const longAgo = math.MinInt64 / 2
+
+// retain adds a reference. The caller has one, or makes sure that there is one.
+func (f *File) retain() *File {
+	f.refs.Add(1)
+	return f
+}
+
+// Close releases the file. Call it once for each Open.
+func (f *File) Close() error {
+	if f.refs.Add(-1) != 0 || f.disk == nil {
+		return nil
+	}
+	f.copied.Load().free()
+	return f.disk.close()
+}

@@ -1,0 +1,173 @@
+// Package local reads the files of the store paths that are mounted on this host. It only reads:
+//
+//	store, err := local.Open(local.Options{Groups: []local.GroupPaths{
+//		{Name: "group1", StorePaths: []string{"/disk1/fastdfs", "/disk2/fastdfs"}},
+//	}})
+//	...
+//	id, err := fdfs.Parse("group1/M01/00/0C/wKgABF5xyzmAAAAAAAAAAAAAAAA123.jpg")
+//	file, err := store.Open(id)
+//	if errors.Is(err, fdfs.ErrNoFile) { ... }
+//	defer file.Close()
+//	chunk, err := file.At(0, file.Size()) // bytes in memory, or a place in an open file
+//
+// FileCache keeps files of a Store open, and small ones in memory, for repeated requests:
+//
+//	cache := local.NewFileCache(store, local.FileCacheOptions{})
+//	defer cache.Close()
+//	file, err := cache.Open(id) // without a system call from the second time on
+//
+// No file outside <store path>/data is ever opened: the kernel resolves every name beneath a
+// descriptor of that folder and follows no symbolic link on the way. A symbolic link in place of a
+// file, as FastDFS makes them, is read, and followed only if its target is another file of the same
+// group. Only regular files are served.
+package local
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+
+	"fastdfs-gateway/internal/fdfs"
+)
+
+// Errors of Store.Open, by errors.Is, besides fdfs.ErrNoFile: the store does not have the file, or
+// has something else under its name, which is a trunk slot that is free or another file's, a file
+// of another size than the id says (truncated, or not yet replicated completely), or a directory.
+// fdfs.ErrNoFile, ErrNoGroup and ErrPathIndex mean that this host does not have the file; their
+// text may say more.
+var (
+	// ErrNoGroup: no store path of this group is on this host.
+	ErrNoGroup = errors.New("group is not on this host")
+	// ErrPathIndex: the group has no store path of this number.
+	ErrPathIndex = errors.New("group has no store path of this number")
+	// ErrSlotContent: a trunk slot has the header of the id, but its content does not have the
+	// CRC32. Either the disk damaged it, or a client uploaded a header within a file to read the
+	// slots behind it. Do not ask replicas: they have the same trunk file.
+	ErrSlotContent = errors.New("trunk slot's content does not have the CRC32 of its id")
+	// ErrSlotLimit: a trunk slot was not checked, because many ids of its trunk file failed the
+	// check lately. The slot may be in order: ask again.
+	ErrSlotLimit = errors.New("too many ids of this trunk file had a wrong CRC32 lately")
+	// ErrUnavailable: the store cannot be read: the store path is not mounted, the disk fails,
+	// permission is missing, descriptors ran out.
+	ErrUnavailable = errors.New("store cannot be read")
+)
+
+// Options are the groups of this host.
+type Options struct {
+	Groups []GroupPaths
+	// MaxSlot returns the size of the largest trunk slot in bytes, slot_max_size of the trackers.
+	// Larger slots are not found. nil = DefaultMaxSlot.
+	MaxSlot func() int64
+}
+
+// GroupPaths are the store paths of a group in order, M00 first.
+type GroupPaths struct {
+	Name       string
+	StorePaths []string // 1 to 256 folders that contain data/
+}
+
+// Store reads files of the groups that have store paths on this host. It is safe for concurrent
+// use.
+type Store struct {
+	groups  map[string][]*storePath
+	opener  opener
+	maxSlot func() int64 // Options.MaxSlot
+	opened  atomic.Int64 // descriptors of open files
+	slots   *slotChecker
+}
+
+// Open returns a Store. A missing store path is not an error: Ready reports it, and Open tries
+// it again. A group that is given twice or has an invalid name, and an empty path are errors.
+func Open(opts Options) (*Store, error) {
+	open, _ := bestOpener() // OpenatOnly returns the reason
+	l := &Store{groups: make(map[string][]*storePath), opener: open, maxSlot: opts.MaxSlot, slots: newSlotChecker()}
+	for _, g := range opts.Groups {
+		if _, twice := l.groups[g.Name]; twice {
+			return nil, fmt.Errorf("cannot open store: group %q is given twice", g.Name)
+		}
+		paths, err := g.storePaths()
+		if err != nil {
+			return nil, fmt.Errorf("cannot open store: %w", err)
+		}
+		l.groups[g.Name] = paths
+	}
+	_ = l.Ready() // opens the data folders; the next call returns the error
+	return l, nil
+}
+
+func (g GroupPaths) storePaths() (paths []*storePath, err error) {
+	if !fdfs.ValidGroup(g.Name) {
+		return nil, fmt.Errorf("group name %q is not 1 to %d letters and digits", g.Name, fdfs.MaxGroup)
+	}
+	if n := len(g.StorePaths); n < 1 || n > 256 {
+		return nil, fmt.Errorf("group %q has %d store paths, want 1 to 256", g.Name, n)
+	}
+	for i, root := range g.StorePaths {
+		if root == "" {
+			return nil, fmt.Errorf("store path %d of group %q is empty", i, g.Name)
+		}
+		abs, err := filepath.Abs(root)
+		if err != nil {
+			return nil, fmt.Errorf("store path %q of group %q: %w", root, g.Name, err)
+		}
+		paths = append(paths, &storePath{root: abs})
+	}
+	return paths, nil
+}
+
+// HasGroup reports whether the group is on this host.
+func (l *Store) HasGroup(name string) bool { return l.groups[name] != nil }
+
+// StorePaths returns the number of store paths of a group, 0 if it is not on this host.
+func (l *Store) StorePaths(group string) int { return len(l.groups[group]) }
+
+// Path returns the path of the file that Open would read, for people: for a trunk file, that of the
+// file that contains its slot. The errors are ErrNoGroup and ErrPathIndex.
+func (l *Store) Path(id fdfs.FileID) (string, error) {
+	p, err := l.find(id)
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(p.root, "data", id.DiskName()), nil
+}
+
+// find returns the store path of a file.
+func (l *Store) find(id fdfs.FileID) (*storePath, error) {
+	paths := l.groups[id.Group]
+	if paths == nil {
+		return nil, ErrNoGroup
+	}
+	if id.PathIndex < 0 || id.PathIndex >= len(paths) {
+		return nil, ErrPathIndex
+	}
+	return paths[id.PathIndex], nil
+}
+
+// Ready checks every store path and returns the errors of those that cannot be read
+// (ErrUnavailable, joined). If a path leads to another folder than before, because a disk was
+// mounted or replaced, Open uses the new one from then on, not earlier: call Ready every few
+// seconds. It blocks while a disk hangs.
+func (l *Store) Ready() error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(l.groups)) {
+		for i, p := range l.groups[name] {
+			if err := p.check(); err != nil {
+				errs = append(errs, fmt.Errorf("store path %d of group %s: %w", i, name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Close closes the store paths. Open files stay open; Open returns ErrUnavailable from then on.
+func (l *Store) Close() error {
+	for _, paths := range l.groups {
+		for _, p := range paths {
+			p.close()
+		}
+	}
+	return nil
+}

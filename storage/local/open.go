@@ -1,0 +1,254 @@
+package local
+
+import (
+	"fmt"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/process/sys"
+
+	"golang.org/x/sys/unix"
+)
+
+// maxHops bounds the links that are followed from one file to the next.
+const maxHops = 4
+
+// Reasons for fdfs.ErrNoFile, made once: a missing file allocates no error.
+var (
+	errSlot       = fmt.Errorf("%w: its trunk slot is free or another file's", fdfs.ErrNoFile)
+	errSize       = fmt.Errorf("%w: the file on disk has another size than the id says", fdfs.ErrNoFile)
+	errNotRegular = fmt.Errorf("%w: what is there is no regular file", fdfs.ErrNoFile)
+	errLink       = fmt.Errorf("%w: a link leads to no file of the group", fdfs.ErrNoFile)
+	errHops       = fmt.Errorf("%w: too many links", fdfs.ErrNoFile)
+)
+
+// Open opens a file for reading, by openat2(2) and fstat(2). The caller closes the File.
+//
+// The header of a trunk slot and the CRC32 of its content are checked here. If the slot is written
+// to while the File is open, its chunks return fdfs.ErrFileChanged, never the other bytes.
+func (l *Store) Open(id fdfs.FileID) (*File, error) {
+	f, err := l.open(id)
+	if err != nil {
+		return nil, err
+	}
+	if err := l.slots.check(f, nil); err != nil {
+		_ = f.Close() // read only: nothing is lost
+		return nil, err
+	}
+	return f, nil
+}
+
+// open is Open without the check of a slot's content.
+func (l *Store) open(id fdfs.FileID) (*File, error) {
+	at, slotLinks := id, 0
+	for hop := 0; hop <= maxHops && slotLinks <= 1; hop++ {
+		path, err := l.find(at)
+		switch {
+		case err != nil && hop > 0:
+			return nil, errLink
+		case err != nil:
+			return nil, err
+		}
+		file, target, err := l.openOne(path, at)
+		if err != nil {
+			return nil, err
+		}
+		if file != nil {
+			file.viaSlot = slotLinks > 0
+			return file.of(id, hop > 0), nil
+		}
+		if at.Kind == fdfs.KindTrunk {
+			slotLinks++
+		}
+		at = target
+	}
+	return nil, errHops
+}
+
+// missing reports whether the file certainly does not exist, at the cost of one stat. false decides
+// nothing.
+func (p *storePath) missing(id fdfs.FileID) bool {
+	dir, err := p.acquire()
+	if err != nil {
+		return false
+	}
+	defer dir.release()
+	name := id.DiskName()
+	if there, sure := dir.statNoWait(name); sure {
+		return !there
+	}
+	_, err = dir.stat(name)
+	return err == unix.ENOENT
+}
+
+// sameSlot reports whether the slot of f still holds its file, in the same trunk file.
+func (l *Store) sameSlot(f *File) bool {
+	g, _, err := l.openOne(f.path, f.content)
+	if g == nil || err != nil {
+		return false
+	}
+	defer g.Close()
+	return g.seen.sameFile(&f.seen)
+}
+
+// openOne returns the file, or the id of the target if it is a link.
+func (l *Store) openOne(path *storePath, id fdfs.FileID) (*File, fdfs.FileID, error) {
+	dir, err := path.acquire()
+	if err != nil {
+		return nil, fdfs.FileID{}, err
+	}
+	defer dir.release()
+	name := id.DiskName()
+	fd, err := l.opener(dir.fd, name, &readHow)
+	switch {
+	case err == unix.ELOOP:
+		target, err := l.symlink(dir, id, name)
+		return nil, target, err
+	case isMissing(err):
+		return nil, fdfs.FileID{}, fdfs.ErrNoFile
+	case err != nil:
+		return nil, fdfs.FileID{}, fmt.Errorf("%w: cannot open %q: %w", ErrUnavailable, name, err)
+	}
+	d := newDescriptor(fd, &l.opened)
+	file, target, err := l.newFile(d, id)
+	if file == nil {
+		_ = d.close() // read only: nothing is lost
+		return nil, target, err
+	}
+	file.path, file.name = path, name
+	return file, target, nil
+}
+
+// newFile returns a File that takes over d, or the target of a link. In that case, and after an
+// error, d stays the caller's.
+func (l *Store) newFile(d *descriptor, id fdfs.FileID) (*File, fdfs.FileID, error) {
+	seen, err := d.stat()
+	switch {
+	case err != nil:
+		return nil, fdfs.FileID{}, fmt.Errorf("%w: %w", ErrUnavailable, err)
+	case !seen.regular():
+		return nil, fdfs.FileID{}, errNotRegular
+	}
+	base, size := int64(0), seen.size
+	if id.Kind == fdfs.KindTrunk {
+		typ, err := readSlot(d.fd, id)
+		if err != nil {
+			return nil, fdfs.FileID{}, err
+		}
+		base, size = int64(id.Trunk.Offset)+fdfs.SlotHeaderSize, id.Size
+		if base+size > seen.size || !l.fitsSlot(size) {
+			return nil, fdfs.FileID{}, errSlot
+		}
+		if typ == fdfs.SlotLink {
+			target, err := slotLink(d.fd, id, base)
+			return nil, target, err
+		}
+	}
+	if id.Kind == fdfs.KindNormal && size != id.Size {
+		return nil, fdfs.FileID{}, errSize
+	}
+	f := &File{disk: d, seen: seen, base: base, size: size, mtime: time.Unix(seen.mtime.Unix()), content: id,
+		slot: slotReader{disk: d, base: base, size: size}}
+	f.refs.Store(1)
+	return f, fdfs.FileID{}, nil
+}
+
+// fitsSlot reports whether FastDFS packs content of this size. The allocated size does not tell: a
+// slot includes a remainder that is too small for a slot of its own.
+func (l *Store) fitsSlot(size int64) bool {
+	largest := int64(DefaultMaxSlot)
+	if l.maxSlot != nil {
+		largest = l.maxSlot()
+	}
+	return size+fdfs.SlotHeaderSize <= largest
+}
+
+// readSlot reads the header of a trunk slot and compares it with the id.
+func readSlot(fd int, id fdfs.FileID) (byte, error) {
+	var hdr [fdfs.SlotHeaderSize]byte
+	if n, _ := sys.PreadNoWait(fd, hdr[:], int64(id.Trunk.Offset)); n < len(hdr) {
+		if err := readFromSlot(fd, hdr[:], int64(id.Trunk.Offset)); err != nil {
+			return 0, err
+		}
+	}
+	typ, err := fdfs.MatchSlot(id, hdr[:])
+	if err != nil {
+		return 0, errSlot
+	}
+	return typ, nil
+}
+
+// slotLink reads the target of a slot of type 'L', whose content is at base.
+func slotLink(fd int, id fdfs.FileID, base int64) (fdfs.FileID, error) {
+	if id.Size > fdfs.MaxLogic {
+		return fdfs.FileID{}, errLink
+	}
+	name := make([]byte, id.Size)
+	if err := readFromSlot(fd, name, base); err != nil {
+		return fdfs.FileID{}, err
+	}
+	return linkedID(id.Group, string(name))
+}
+
+// linkedID parses the target of a link.
+func linkedID(group, logic string) (fdfs.FileID, error) {
+	id, err := fdfs.ParseLogic(group, logic)
+	if err != nil {
+		return fdfs.FileID{}, errLink
+	}
+	return id, nil
+}
+
+// symlink reads the symbolic link of an id and returns the file of the group that it leads to.
+func (l *Store) symlink(dir *dataDir, id fdfs.FileID, name string) (fdfs.FileID, error) {
+	target, ok := readLink(l.opener, dir.fd, name)
+	if !ok {
+		return fdfs.FileID{}, errLink // the link is a directory on the way
+	}
+	return l.linkTarget(id, target)
+}
+
+// linkTarget returns the file that the link at id leads to. FastDFS writes absolute targets,
+// <store path>/data/HH/LL/name with the path of its own configuration. Relative targets are
+// resolved from the link's folder. Only file ids are accepted, so no target can lead out of a data
+// folder or to a -m file.
+func (l *Store) linkTarget(id fdfs.FileID, target string) (fdfs.FileID, error) {
+	if !strings.HasPrefix(target, "/") {
+		return linkedID(id.Group, logicName(id.PathIndex, path.Join(path.Dir(id.TrueName()), target)))
+	}
+	target = path.Clean(target)
+	for i, p := range l.groups[id.Group] {
+		for _, text := range p.linkPrefixes() {
+			if below, found := strings.CutPrefix(target, text); found {
+				return linkedID(id.Group, logicName(i, below))
+			}
+		}
+	}
+	return fdfs.FileID{}, errLink
+}
+
+// linkPrefixes returns the absolute paths of the data folder, with a trailing slash.
+func (p *storePath) linkPrefixes() []string {
+	if d := p.dir.Load(); d != nil {
+		return d.linkPrefixes
+	}
+	return []string{filepath.Join(p.root, "data") + "/"} // Open will return the error
+}
+
+func logicName(index int, trueName string) string {
+	return fmt.Sprintf("M%02X/%s", index, trueName)
+}
+
+// readFromSlot fills b from a trunk file. If the file ends before that, it does not have the slot.
+func readFromSlot(fd int, b []byte, off int64) error {
+	switch n, err := sys.Pread(fd, b, off); {
+	case err != nil:
+		return fmt.Errorf("%w: cannot read trunk file at %d: %w", ErrUnavailable, off+int64(n), err)
+	case n < len(b):
+		return errSlot
+	}
+	return nil
+}

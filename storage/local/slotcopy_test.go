@@ -1,0 +1,203 @@
+package local
+
+import (
+	"bytes"
+	"fmt"
+	"hash/crc32"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/content/arena"
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/testing/contenttest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// largeSlot writes a slot of size bytes at an offset of the trunk file.
+func (s *testStore) largeSlot(at uint32, size int) (fdfs.FileID, string) {
+	content := strings.Repeat(fmt.Sprintf("%09d ", at), size/10+1)[:size]
+	return s.slot(at, fdfs.SlotFile, content, nil), content
+}
+
+// Whatever part of a slot is read, through a copy or not, the bytes are those of the slot.
+func TestSlotParts(t *testing.T) {
+	s := newTestStore(t)
+	content := make([]byte, 40*slotBlock+123)
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(content) // never fails
+	id := s.slot(256, fdfs.SlotFile, string(content), nil)
+	r := rand.New(rand.NewPCG(1, 1))
+	for _, o := range []FileCacheOptions{{}, noBodies} {
+		f, err := newTestCache(t, s, o).Open(id)
+		require.NoError(t, err)
+		require.Equal(t, o.Memory == 0, f.Copied())
+		for range 200 {
+			from := r.IntN(len(content))
+			n := 1 + r.IntN(len(content)-from)
+			if r.IntN(3) == 0 {
+				from = from / slotBlock * slotBlock
+			}
+			p := make([]byte, min(n, 1+r.IntN(5*slotBlock)))
+			chunk, err := f.At(int64(from), int64(n))
+			require.NoError(t, err)
+			read, err := chunk.Load(p)
+			require.NoError(t, err)
+			require.EqualValues(t, min(int64(len(p)), chunk.Length), read)
+			require.True(t, bytes.Equal(content[from:from+read], p[:read]), "%d bytes at %d", n, from)
+		}
+		require.NoError(t, f.Close())
+	}
+}
+
+// A slot that is written to while it is open gives its own bytes or an error. The writes leave the
+// modification time, as two of one moment do.
+func TestSlotWrittenWhileOpen(t *testing.T) {
+	for name, o := range map[string]FileCacheOptions{"copy": {}, "blocks": noBodies, "not kept": {MaxFiles: -1}} {
+		t.Run(name, func(t *testing.T) {
+			s := newTestStore(t)
+			id, content := s.largeSlot(256, 300_000)
+			c := newTestCache(t, s, o)
+			f, err := c.Open(id)
+			require.NoError(t, err)
+			seen, err := f.disk.stat()
+			require.NoError(t, err)
+			s.writeAt(id, 256+24+200_000, []byte("secret"))
+			mtime := time.Unix(seen.mtime.Unix())
+			require.NoError(t, os.Chtimes(s.disk(id), mtime, mtime))
+			got, err := contentOf(f)
+			if name == "copy" {
+				require.NoError(t, err)
+				require.Equal(t, content, got)
+			} else {
+				require.ErrorIs(t, err, fdfs.ErrFileChanged)
+				require.True(t, strings.HasPrefix(content, got))
+				require.NoError(t, f.Check(0))
+				require.ErrorIs(t, f.Check(200_003), fdfs.ErrFileChanged)
+				g, err := c.Open(id)
+				require.ErrorIs(t, err, ErrSlotContent, "%v", g)
+			}
+			require.NoError(t, f.Close())
+		})
+	}
+}
+
+// Copies are bounded, with those that a response sends. Another one makes room for a slot that is
+// requested again and again, but not one that a response sends.
+func TestSlotCopiesAreBounded(t *testing.T) {
+	if err := NoSlotCopies(); err != nil {
+		t.Skip(err)
+	}
+	s := newTestStore(t)
+	const size, budget = 100_000, 1 << 20
+	c := newTestCache(t, s, FileCacheOptions{Memory: 2 * budget})
+	room := int(budget / arena.Cost(size))
+	var ids []fdfs.FileID
+	for i := range 3 * room {
+		id, _ := s.largeSlot(uint32(i+1)<<17, size)
+		ids = append(ids, id)
+	}
+	copied := func(id fdfs.FileID) bool {
+		f, err := c.Open(id)
+		require.NoError(t, err)
+		b, err := contenttest.ReadAll(f, size)
+		require.NoError(t, err)
+		require.Equal(t, id.CRC32, crc32.ChecksumIEEE(b))
+		defer f.Close()
+		require.LessOrEqual(t, c.Stats().Bytes, int64(budget))
+		return f.Copied()
+	}
+	for i, id := range ids {
+		require.Equal(t, i < room, copied(id), "the first use copies while there is room")
+	}
+	require.Equal(t, room, c.Stats().Bodies)
+	held, err := c.Open(ids[0])
+	require.NoError(t, err)
+	last := ids[len(ids)-1]
+	uses := 1
+	for !copied(last) {
+		uses++
+		require.LessOrEqual(t, uses, admitEach+1)
+	}
+	chunk, err := held.At(0, size)
+	require.NoError(t, err)
+	require.True(t, chunk.Resident, "a response sends it")
+	require.NoError(t, held.Close())
+	huge, _ := s.largeSlot(1<<26, budget/largestCopy+1)
+	f, err := c.Open(huge)
+	require.NoError(t, err)
+	require.False(t, f.Copied())
+	require.NoError(t, f.Close())
+	require.Positive(t, c.Forget("group1"))
+	require.Zero(t, c.Stats().Bytes)
+	require.Zero(t, c.Stats().Bodies)
+}
+
+// A response keeps its copy when the file is forgotten.
+func TestSlotCopyOutlivesPurge(t *testing.T) {
+	s := newTestStore(t)
+	id, content := s.largeSlot(256, 300_000)
+	c := newTestCache(t, s, FileCacheOptions{})
+	f, err := c.Open(id)
+	require.NoError(t, err)
+	require.Equal(t, 1, c.Forget(""))
+	s.writeAt(id, 256, make([]byte, 10_000))
+	requireGone(t, c, id)
+	if f.Copied() {
+		got, err := contentOf(f)
+		require.NoError(t, err)
+		require.Equal(t, content, got)
+	}
+	require.NoError(t, f.Close())
+	require.Zero(t, c.Stats().Bytes)
+}
+
+// A request for a slot that has a copy allocates nothing.
+func TestSlotCopyAllocatesNothing(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector allocates")
+	}
+	s := newTestStore(t)
+	id, _ := s.largeSlot(256, 300_000)
+	for _, o := range []FileCacheOptions{{}, noBodies} {
+		c := newTestCache(t, s, o)
+		p := make([]byte, 100_000)
+		read(t, c, id)
+		require.Zero(t, testing.AllocsPerRun(100, func() {
+			f, err := c.Open(id)
+			if err != nil || f.Check(0) != nil {
+				panic("not open")
+			}
+			chunk, err := f.At(0, f.Size())
+			if err != nil {
+				panic(err)
+			}
+			if _, err := chunk.Load(p); err != nil {
+				panic(err)
+			}
+			_ = f.Close()
+		}))
+	}
+}
+
+// An appender is read only as the version that was opened, and so is the end of a slave.
+func TestVersionIsComparedAfterReading(t *testing.T) {
+	s := newTestStore(t)
+	l := s.local()
+	defer l.Close()
+	content := strings.Repeat("one version ", 5000)
+	for _, id := range []fdfs.FileID{s.appender(content), s.slave(content)} {
+		f, err := l.Open(id)
+		require.NoError(t, err)
+		got, err := contentOf(f)
+		require.NoError(t, err)
+		require.Equal(t, content, got)
+		s.writeAt(id, int64(len(content))-5, []byte("other"))
+		got, err = contentOf(f)
+		require.ErrorIs(t, err, fdfs.ErrFileChanged)
+		require.True(t, strings.HasPrefix(content, got))
+		require.NoError(t, f.Close())
+	}
+}

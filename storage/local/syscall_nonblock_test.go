@@ -1,0 +1,59 @@
+package local
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/testing/eventually"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+func TestStatNoWait(t *testing.T) {
+	root := t.TempDir()
+	folder := filepath.Join(root, "data", "00", "0A")
+	require.NoError(t, os.MkdirAll(folder, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(folder, "file"), nil, 0o600))
+	require.NoError(t, os.Symlink("/nowhere", filepath.Join(folder, "link")))
+	require.NoError(t, os.Symlink("/", filepath.Join(root, "data", "01")))
+	d, err := openDataDir(root)
+	require.NoError(t, err)
+	defer unix.Close(d.fd)
+	for name, want := range map[string]bool{"00/0A/file": true, "00/0A/link": true, "00/0A/none": false,
+		"00/0B/none": false} {
+		skipUnlessCached(t, d.fd, name)
+		eventually.True(t, func() bool { // the kernel may forget a name, or be in the middle of a mount
+			_, _ = d.stat(name) // now it knows the name
+			there, sure := d.statNoWait(name)
+			return sure && there == want
+		}, name)
+	}
+	for _, name := range []string{"01/etc/passwd", "../data/00/0A/none/", strings.Repeat("x", longestName),
+		"00/0A/file/none"} {
+		there, sure := d.statNoWait(name)
+		require.False(t, there, name)
+		require.False(t, sure, "only the disk can tell of %q", name)
+	}
+}
+
+// skipUnlessCached skips the test where the kernel or the file system cannot look up a name in
+// memory.
+func skipUnlessCached(t *testing.T, dirfd int, name string) {
+	t.Helper()
+	var st unix.Stat_t
+	err := error(unix.EAGAIN)
+	for began := time.Now(); err == unix.EAGAIN && time.Since(began) < eventually.Limit; {
+		_ = unix.Fstatat(dirfd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+		var fd int
+		if fd, err = unix.Openat2(dirfd, name, &noWaitHow); err == nil {
+			require.NoError(t, unix.Close(fd))
+		}
+	}
+	if err != nil && err != unix.ENOENT {
+		t.Skipf("SKIPPED: names cannot be looked up in memory here: %v", err)
+	}
+}
