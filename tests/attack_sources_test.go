@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"slices"
 	"strconv"
 	"sync"
@@ -34,7 +35,7 @@ func silence(t *testing.T, port int, hosts ...string) int {
 // idsAt are ids of files of a source that do not exist.
 func idsAt(t *testing.T, address string, n int) (ids []string) {
 	t.Helper()
-	source := fdfs.Source(mustAddr(address).As4())
+	source := fdfs.Source(netip.MustParseAddr(address).As4())
 	for i := range n {
 		ids = append(ids, idOf(t, source, "group1", longAgo.Add(time.Duration(i)*time.Second)))
 	}

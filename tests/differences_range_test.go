@@ -7,6 +7,7 @@ import (
 	"mime/multipart"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +25,7 @@ func TestDifferencesRanges(t *testing.T) {
 	zeros := strings.Repeat("0", 80)
 	part := func(name, value, contentRange string, body []byte) difference {
 		return difference{name: name, url: file.URL(), send: []string{"Range: " + value}, status: 206,
-			headers: []string{"Content-Range: " + contentRange, "Content-Length: " + itoa(len(body))}, body: body}
+			headers: []string{"Content-Range: " + contentRange, "Content-Length: " + strconv.Itoa(len(body))}, body: body}
 	}
 	unsatisfiable := func(name string, o storetest.Object, value, size string) difference {
 		return difference{name: name, url: o.URL(), send: []string{"Range: " + value}, status: 416,
@@ -55,7 +56,7 @@ func TestDifferencesRangesIgnored(t *testing.T) {
 	p := serve(t, s)
 	seventeen := "bytes=0-0"
 	for i := 2; i <= 32; i += 2 {
-		seventeen += "," + itoa(i) + "-" + itoa(i)
+		seventeen += "," + strconv.Itoa(i) + "-" + strconv.Itoa(i)
 	}
 	tests := []struct{ name, value string }{
 		{"last before first", "bytes=7-3"},
@@ -87,7 +88,7 @@ func TestDifferencesRangesIgnored(t *testing.T) {
 // wholeFile is a request that gets the whole file with 200.
 func wholeFile(name string, o storetest.Object, send ...string) difference {
 	return difference{name: name, url: o.URL(), send: send, status: 200,
-		headers: []string{"Content-Range", "Content-Length: " + itoa(len(o.Content))},
+		headers: []string{"Content-Range", "Content-Length: " + strconv.Itoa(len(o.Content))},
 		body:    o.Content}
 }
 
@@ -113,7 +114,7 @@ func TestDifferencesMultipart(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			a := p.in(t).get(file.URL(), "Range: "+tt.value)
 			require.Equal(t, http.StatusPartialContent, a.StatusCode)
-			requireHeaders(t, a.Header, "Content-Range", "Content-Length: "+itoa(len(a.body)))
+			requireHeaders(t, a.Header, "Content-Range", "Content-Length: "+strconv.Itoa(len(a.body)))
 			boundary, parts := readParts(t, a, file)
 			require.Equal(t, tt.parts, parts)
 			require.NotRegexp(t, `\A[0-9]+\z`, boundary, "the module takes the time")
@@ -141,7 +142,7 @@ func readParts(t *testing.T, a answer, file storetest.Object) (boundary string, 
 		body, err := io.ReadAll(part)
 		require.NoError(t, err)
 		require.Equal(t, file.Content[first:last+1], body)
-		ranges = append(ranges, itoa(first)+"-"+itoa(last))
+		ranges = append(ranges, strconv.Itoa(first)+"-"+strconv.Itoa(last))
 	}
 }
 

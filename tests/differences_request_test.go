@@ -6,7 +6,6 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -17,8 +16,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 )
-
-func itoa(n int) string { return strconv.Itoa(n) }
 
 // scan reads numbers out of text in that format.
 func scan(t testing.TB, text, format string, into ...any) {
@@ -189,10 +186,8 @@ func idOf(t testing.TB, source fdfs.Source, group string, created time.Time) str
 // idFromAddress is such an id with an IPv4 address as its source.
 func idFromAddress(t testing.TB, address, group string) string {
 	t.Helper()
-	return idFrom(t, mustAddr(address).As4(), group)
+	return idFrom(t, netip.MustParseAddr(address).As4(), group)
 }
-
-func mustAddr(text string) netip.Addr { return netip.MustParseAddr(text) }
 
 func TestDifferencesRedirectMark(t *testing.T) {
 	t.Parallel()

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -112,7 +113,7 @@ func TestTargetOfTheID(t *testing.T) {
 			require.Equal(t, "/files/"+file.ID.Logic+"?redirect=1", target)
 		}
 		for i := range 5 {
-			ask(p, file.ID.Logic, "?token="+itoa(i))
+			ask(p, file.ID.Logic, "?token="+strconv.Itoa(i))
 		}
 		require.Empty(t, asked(), "a token does not lead around the cache")
 	})
