@@ -1,3 +1,4 @@
+// Package tests tests the scripts of this folder.
 package tests
 
 import (

@@ -1,6 +1,6 @@
 // Looks at the status page in headless Chromium, as an operator would: that it opens, stays up to
 // date, and that its forms work, with scripts and without; and that it is readable, by axe-core, in
-// light and dark and on a phone. tests/status_page_test.go runs it:
+// light and dark and on a phone. tests/e2e/ops/status_page_test.go runs it:
 //
 //	node status.js '{"chromium": ..., "modules": ..., "admin": URL, "files": URL, "id": file id, "shots": folder}'
 //

@@ -54,8 +54,8 @@ func Commands(text string) (all []Command) {
 
 // Ways in which a documented command is tested. Any other text is the reason that it is not.
 const (
-	Here      = "TestDocumentedCommands" // in package tests
-	InMachine = "TestInstallDocument"    // in package tests/packages
+	Here      = "TestDocumentedCommands"
+	InMachine = "TestInstallDocument" // of tests/packages
 	syntax    = "the form of a command, not a call of it"
 )
 

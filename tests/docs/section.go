@@ -1,5 +1,5 @@
-// Package docs writes the sections of documents that programs compute. A section stands between two
-// marks:
+// Package docs checks the documents: their commands, configurations and the tests that they name.
+// It also writes the sections that programs compute. A section stands between two marks:
 //
 //	<!-- figures: written by make bench -->
 //	<!-- end of figures -->

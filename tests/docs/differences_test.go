@@ -1,0 +1,81 @@
+package docs
+
+import (
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
+	inCode   = regexp.MustCompile("`([^`]+)`")
+)
+
+// TestDocumentedDifferences keeps docs/differences.md and the tests that it names together.
+func TestDocumentedDifferences(t *testing.T) {
+	t.Parallel()
+	source := testSource(t)
+	written, documented := map[string]bool{}, map[string]bool{}
+	for _, m := range testFunc.FindAllStringSubmatch(source, -1) {
+		written[m[1]] = true
+	}
+	rows := tableRows(t, filepath.Join("..", "..", "docs", "differences.md"))
+	require.NotEmpty(t, rows)
+	for _, row := range rows {
+		names := inCode.FindAllStringSubmatch(row[3], -1)
+		require.NotEmpty(t, names, "no test pins: %s", row[0])
+		require.True(t, strings.HasPrefix(names[0][1], "Test"), "a case without its test: %s", row[0])
+		for _, m := range names {
+			if name := m[1]; strings.HasPrefix(name, "Test") {
+				require.True(t, written[name], "no test has the name %s", name)
+				documented[name] = true
+			} else {
+				require.True(t, strings.Contains(source, strconv.Quote(name)), "no test has the case %q", name)
+			}
+		}
+	}
+	for name := range written {
+		if strings.HasPrefix(name, "TestDifferences") {
+			require.True(t, documented[name], "%s is not in the table", name)
+		}
+	}
+}
+
+// testSource is the text of all end-to-end tests.
+func testSource(t *testing.T) string {
+	t.Helper()
+	files, err := filepath.Glob("../e2e/*/*_test.go")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	var all strings.Builder
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		require.NoError(t, err)
+		all.Write(b)
+	}
+	return all.String()
+}
+
+// tableRows returns the cells of the one table in a file of Markdown, without its head and the rows
+// that name a theme.
+func tableRows(t *testing.T, path string) [][]string {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var rows [][]string
+	for _, line := range strings.Split(string(b), "\n") {
+		if !strings.HasPrefix(line, "| ") || strings.HasPrefix(line, "| **") || strings.HasPrefix(line, "| ---") ||
+			strings.HasPrefix(line, "| The module |") {
+			continue
+		}
+		cells := strings.Split(strings.Trim(line, "| "), " | ")
+		require.Len(t, cells, 4, line)
+		rows = append(rows, cells)
+	}
+	return rows
+}

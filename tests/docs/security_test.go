@@ -1,0 +1,106 @@
+package docs
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"fastdfs-gateway/internal/testing/redistest"
+	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestHardening: check finds no problem in the lines of docs/hardening.md, all together, where the
+// files that they name are there.
+func TestHardening(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/hardening.md")
+	require.NoError(t, err)
+	blocks := regexp.MustCompile("(?s)```ini\n(.*?)```").FindAllStringSubmatch(string(text), -1)
+	require.Len(t, blocks, 10, "one for each setting")
+	require.Len(t, regexp.MustCompile(`(?m)^## \d+\. `).FindAllString(string(text), -1), 10)
+	var lines strings.Builder
+	for _, b := range blocks {
+		fmt.Fprintf(&lines, "[]\n%s", b[1]) // [] is the global section
+	}
+
+	dir, a := t.TempDir(), redistest.NewAuthority(t)
+	cert, key := a.Issue("gateway.example")
+	for name, from := range map[string]string{"tls.crt": cert, "tls.key": key, "redis.crt": cert, "redis.key": key,
+		"redis-ca.crt": a.File} {
+		data, err := os.ReadFile(from)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o600))
+	}
+	for _, name := range []string{"admin.token", "redis.password"} {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte("5c8d1f0b7e3a49c2a6d4e8f1\n"), 0o600))
+	}
+	require.NoError(t, os.Mkdir(filepath.Join(dir, "cache"), 0o700))
+	config := strings.NewReplacer("/etc/fdfs", dir, "/var/log/fastdfs-gateway", dir, "/var/cache/fastdfs-gateway",
+		dir+"/cache", "user = fdfs", "user = nobody").
+		Replace(lines.String())
+	code, stdout, stderr := e2e.Run(t, "check", "-c", e2e.WriteConfig(t, storetest.New(t).Config()+"\n"+config))
+	require.Equal(t, 0, code, stdout+stderr)
+	require.Contains(t, stdout, "no problems", stdout)
+}
+
+// TestHardeningRedisRights: the rights in docs/hardening.md are those that the tests of Redis run
+// with.
+func TestHardeningRedisRights(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile("../../docs/hardening.md")
+	require.NoError(t, err)
+	rights := regexp.MustCompile(`(?m)^    ACL SETUSER gateway on >PASSWORD ~fdfs:\* &fdfs:\* (.*)$`).FindSubmatch(text)
+	require.NotNil(t, rights)
+	code, err := os.ReadFile("../../internal/fleet/redis_tls_test.go")
+	require.NoError(t, err)
+	list := regexp.MustCompile(`(?s)var redisRights = \[\]any\{(.*?)\}`).FindSubmatch(code)
+	require.NotNil(t, list)
+	require.Equal(t, string(rights[1]),
+		strings.Join(strings.Fields(strings.NewReplacer(`"`, "", ",", " ").Replace(string(list[1]))), " "))
+}
+
+// TestDependencies: docs/dependencies.md has one line for each module that a go.mod names as
+// imported here, and no others; those used by benchmarks only are not in the go.mod of the program.
+func TestDependencies(t *testing.T) {
+	t.Parallel()
+	program, benchmarks := direct(t, "../../go.mod"), direct(t, "../bench/go.mod")
+	text, err := os.ReadFile("../../docs/dependencies.md")
+	require.NoError(t, err)
+	var listed, only []string
+	row := regexp.MustCompile("(?m)^\\| `(\\S+)` \\| ([^|]+) \\| ([^|]+) \\| ([^|]+) \\|$")
+	for _, m := range row.FindAllStringSubmatch(string(text), -1) {
+		for _, cell := range m[2:] {
+			require.NotEmpty(t, strings.TrimSpace(cell), m[1])
+		}
+		if m[2] == "benchmarks" {
+			only = append(only, m[1])
+		} else {
+			listed = append(listed, m[1])
+		}
+	}
+	require.ElementsMatch(t, program, listed)
+	isProgram := func(module string) bool { return module == "fastdfs-gateway" || slices.Contains(program, module) }
+	require.ElementsMatch(t, slices.DeleteFunc(benchmarks, isProgram), only)
+	require.Subset(t, append(program, "fastdfs-gateway"), direct(t, "../real/go.mod"))
+}
+
+// direct are the modules that a go.mod names as imported by its own module.
+func direct(t *testing.T, file string) []string {
+	t.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var modules []string
+	// indirect ones have a comment
+	for _, m := range regexp.MustCompile(`(?m)^\t(\S+) v\S+$`).FindAllStringSubmatch(string(text), -1) {
+		modules = append(modules, m[1])
+	}
+	require.NotEmpty(t, modules)
+	return modules
+}

@@ -1,0 +1,207 @@
+package cache
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/tests/crowd"
+	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/fdfstest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestCachePurge: a file, a folder or all files are forgotten by every gateway before the purge
+// returns.
+func TestCachePurge(t *testing.T) {
+	t.Parallel()
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 3})
+	cli := func(args ...string) error {
+		code, stdout, stderr := e2e.Run(t, append([]string{"purge", "-json", "-admin", f.Gateways[1].AdminAddr},
+			args...)...)
+		return e2e.ReachedAll(code == 0, stdout+stderr)
+	}
+	admin := func(query string) error {
+		status, text := f.Gateways[2].AdminPost("/purge?"+query, "")
+		return e2e.ReachedAll(status == 200, text)
+	}
+	folder := func(id string) string { return id[:len("group1/M00/00/00/")] }
+	other := f.PutChanging()
+	f.Warm(other.ID, other.Content)
+	f.RequirePurged(func(id string) error { return cli("-id", id) })
+	f.RequirePurged(func(id string) error { return admin("id=" + id) })
+	before := f.Cluster.Downloads(other.ID).Downloads
+	e2e.RequireWhole(t, f.Crowd(3, other.ID, other.Content))
+	require.Equal(t, before, f.Cluster.Downloads(other.ID).Downloads, "other files stay")
+	f.RequirePurged(func(id string) error { return cli("-prefix", folder(id)) })
+	f.RequirePurged(func(id string) error { return admin("prefix=" + strings.TrimSuffix(folder(id), "/")) })
+	f.RequirePurged(func(string) error { return admin("prefix=group1/M00") })
+	f.RequirePurged(func(string) error { return admin("prefix=group1") })
+	f.RequirePurged(func(string) error { return cli("-all") })
+	f.RequirePurged(func(string) error { return admin("all=1") })
+	for _, bad := range []string{"", "id=", "id=nothing", "prefix=group1/M", "prefix=..", "all=0",
+		"all=1&id=" + other.ID.String(), "what=1"} {
+		status, text := f.Gateways[0].AdminPost("/purge?"+bad, "")
+		require.Equal(t, 400, status, "%s: %s", bad, text)
+	}
+}
+
+// TestCachePurgeWithOneAway: a gateway that is stopped is named after 5 s, and applies the purge
+// before it serves again.
+func TestCachePurgeWithOneAway(t *testing.T) {
+	t.Parallel()
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 3})
+	require.NoError(t, f.Punctually(func() error { return purgeWithout(f, f.Gateways[1]) }))
+}
+
+// purgeWithout plays that. Its error says that the answer to the purge is another one.
+func purgeWithout(f *e2e.Fleet, away *e2e.Member) error {
+	c := f.PutChanging()
+	f.Warm(c.ID, c.Content)
+	f.Change(c)
+	away.Pause()
+	status, text := f.Gateways[0].AdminPost("/purge?id="+c.ID.String(), "")
+	var answer struct {
+		Gateways int
+		Missing  []string
+	}
+	err := json.Unmarshal([]byte(text), &answer)
+	if err != nil || status != 504 || answer.Gateways != 2 || !slices.Equal(answer.Missing, []string{away.Name()}) {
+		away.Resume()
+		return fmt.Errorf("the answer to a purge has status %d: %q", status, text)
+	}
+	resumed := make(chan struct{})
+	time.AfterFunc(300*time.Millisecond, func() {
+		defer close(resumed)
+		away.Resume()
+	})
+	// These are the first ones that it answers: their connections wait for it.
+	e2e.RequireWhole(f.T, crowd.Run(crowd.Options{Clients: 20, URLs: e2e.URLs([]*e2e.Member{away}, c.ID),
+		Want:    c.Content,
+		Timeout: e2e.CrowdTime}))
+	<-resumed
+	e2e.RequireWhole(f.T, f.Crowd(9, c.ID, c.Content))
+	return nil
+}
+
+// TestCachePrefetch: a list of files is fetched, with a line for each.
+func TestCachePrefetch(t *testing.T) {
+	t.Parallel()
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1})
+	var ids []string
+	for _, size := range []int{1, 4 << 10, 5 << 20} {
+		id, content := f.Put(size)
+		ids = append(ids, id.String())
+		defer func() {
+			f.Fault(fdfstest.Faults{Hang: true})
+			r := f.Crowd(1, id, content)
+			e2e.RequireWhole(t, r)
+			require.Equal(t, "HIT", r[0].XCache)
+		}()
+	}
+	text := e2e.RunOK(t, append([]string{"prefetch", "-admin", f.Gateways[0].AdminAddr}, ids...)...)
+	for i, size := range []string{"1", "4096", "5242880"} {
+		require.Contains(t, text, ids[i]+" fetched "+size+"\n")
+	}
+	require.True(t, strings.HasSuffix(text, "\ndone: 3 files, 0 failed\n"), text)
+	f.Settled() // the last bytes are given out before they are stored
+
+	gone := e2e.Put(t, f.Cluster, fdfstest.FileSpec{Group: "group1", Content: []byte("gone"), Ext: "bin",
+		Created: e2e.LongAgo})
+	require.NoError(t, f.Cluster.Remove(gone))
+	status, text := f.Gateways[0].AdminPost("/prefetch", ids[0]+"\n\n/"+gone.String()+"\nnonsense\n")
+	require.Equal(t, 200, status)
+	require.Contains(t, text, ids[0]+" cached 1\n")
+	require.Contains(t, text, gone.String()+" error: ")
+	require.Contains(t, text, "nonsense error: ")
+	require.True(t, strings.HasSuffix(text, "\ndone: 3 files, 2 failed\n"), text)
+	code, _, _ := e2e.Run(t, "prefetch", "-admin", f.Gateways[0].AdminAddr, gone.String())
+	require.Equal(t, 1, code)
+}
+
+// TestCachePrefetchTellsAsItGoes: the line of a file comes when it is there, not when all are.
+func TestCachePrefetchTellsAsItGoes(t *testing.T) {
+	t.Parallel()
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1})
+	first, _ := f.Put(1000)
+	list, lines := io.Pipe()
+	answered := make(chan *http.Response, 1)
+	go func() {
+		resp, err := http.Post("http://"+f.Gateways[0].AdminAddr+"/prefetch", "text/plain", list)
+		if err != nil {
+			t.Error(err)
+		}
+		answered <- resp
+	}()
+	_, err := io.WriteString(lines, first.String()+"\n")
+	require.NoError(t, err)
+	resp := <-answered // while the list goes on
+	require.NotNil(t, resp)
+	defer resp.Body.Close()
+	text := make([]byte, len(first.String())+len(" fetched 1000\n"))
+	_, err = io.ReadFull(resp.Body, text)
+	require.NoError(t, err)
+	require.Equal(t, first.String()+" fetched 1000\n", string(text))
+	require.NoError(t, lines.Close())
+	rest, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Equal(t, "done: 1 files, 0 failed\n", string(rest))
+}
+
+// showsLocks looks at the locks of two gateways during a fill and after it. Its error says that
+// they do not share it.
+func showsLocks(f *e2e.Fleet) error {
+	id, content := f.Put(10 << 10)
+	vain := f.WaitedInVain()
+	f.Slow(0, time.Hour, 10<<10) // until it was seen
+	done := make(chan crowd.Report)
+	go func() { done <- f.Crowd(10, id, content) }()
+	locks := func(m *e2e.Member) string {
+		status, text := m.AdminGet("/locks")
+		require.Equal(f.T, 200, status)
+		return text
+	}
+	both := ""
+	seen := func() bool { return strings.Contains(both, id.String()) && strings.Contains(both, `"Fence"`) }
+	eventually.True(f.T, func() bool {
+		both = locks(f.Gateways[0]) + locks(f.Gateways[1])
+		return seen() || f.WaitedInVain() > vain
+	})
+	f.Fault()
+	e2e.RequireWhole(f.T, <-done)
+	if n := f.Cluster.Downloads(id).Downloads; n != 1 || !seen() {
+		return fmt.Errorf("%d downloads, and these locks: %s", n, both)
+	}
+	eventually.True(f.T, func() bool { return strings.TrimSpace(locks(f.Gateways[0])) == "[]" })
+	eventually.True(f.T, func() bool {
+		return !strings.Contains(locks(f.Gateways[0])+locks(f.Gateways[1]), id.String())
+	}, "it was given back")
+	return nil
+}
+
+// TestCacheLocksAndStatus: during a fill the admin listeners show who has its lock and who waits;
+// the status is there for people and for programs.
+func TestCacheLocksAndStatus(t *testing.T) {
+	t.Parallel()
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Storages: 1})
+	require.NoError(t, f.Punctually(func() error { return showsLocks(f) }))
+	status, text := f.Gateways[0].AdminGet("/status")
+	require.Equal(t, 200, status)
+	require.Contains(t, text, "Stampedes absorbed")
+	require.Contains(t, text, f.Gateways[1].Name(), "the other gateways")
+	status, text = f.Gateways[0].AdminGet("/status.json")
+	require.Equal(t, 200, status)
+	var sections map[string]map[string]any
+	require.NoError(t, json.Unmarshal([]byte(text), &sections))
+	for _, name := range []string{"gateway", "files", "storages", "cache", "fleet", "gateways", "health"} {
+		require.NotEmpty(t, sections[name], name)
+	}
+	require.Equal(t, "live", sections["gateways"][f.Gateways[1].Name()])
+}

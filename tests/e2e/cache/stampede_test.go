@@ -1,0 +1,333 @@
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/tests/crowd"
+	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/fdfstest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// crowds are the numbers of clients, and sizes those of files, for which there is time.
+func crowds() []int {
+	if e2e.Long {
+		return []int{500, 2000}
+	}
+	return []int{100}
+}
+
+func sizes() []int {
+	if e2e.Long {
+		return []int{4 << 10, 1 << 20, 64 << 20}
+	}
+	return []int{4 << 10, 6 << 20}
+}
+
+func fleets() []int {
+	if e2e.Long {
+		return []int{1, 2, 3}
+	}
+	return []int{1, 3}
+}
+
+// TestCacheStampede: a crowd that asks for a cold file costs the storages one download of each
+// segment, whatever the number of gateways.
+func TestCacheStampede(t *testing.T) {
+	if !e2e.Long {
+		t.Parallel() // others wait most of the time
+	}
+	for _, gateways := range fleets() {
+		f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: gateways, Storages: 1, Cache: []string{"memory_max = 512MB"}})
+		for _, size := range sizes() {
+			for _, clients := range crowds() {
+				t.Run(fmt.Sprintf("%d gateways, %d clients, %d bytes", gateways, clients, size), func(t *testing.T) {
+					require.NoError(t, f.Punctually(func() error { return stampede(t, f, clients, size) }))
+				})
+			}
+		}
+	}
+}
+
+// stampede sends a crowd for a cold file, and again when everybody has it. Its error says what
+// costs too much.
+func stampede(t *testing.T, f *e2e.Fleet, clients, size int) error {
+	id, content := f.Put(size)
+	f.Slow(200*time.Millisecond, 500*time.Millisecond, size)
+	f.ForgetCounts()
+	locks := f.Metric(`fdfs_gateway_lock_acquire_total{result="ok"}`)
+	e2e.RequireWhole(t, f.Crowd(clients, id, content))
+	n := f.Cluster.Downloads(id)
+	taken := f.Metric(`fdfs_gateway_lock_acquire_total{result="ok"}`) - locks
+	switch {
+	case n.Downloads != e2e.SegmentsOf(size):
+		return fmt.Errorf("%d downloads of %d segments", n.Downloads, e2e.SegmentsOf(size))
+	case float64(n.Bytes) > 1.05*float64(size):
+		return fmt.Errorf("%d bytes were fetched of %d", n.Bytes, size)
+	case f.Questions() > 0:
+		return fmt.Errorf("%d questions, where a download says all that there is to know", f.Questions())
+	case taken > float64(3*len(f.Gateways)*e2e.SegmentsOf(size)):
+		return fmt.Errorf("%v locks, where all waiters of a process should cost one call", taken)
+	}
+	f.Settled()
+	f.Fault(fdfstest.Faults{Hang: true})
+	r := f.Crowd(clients, id, content)
+	e2e.RequireWhole(t, r)
+	require.NotContains(t, e2e.XCaches(r), "MISS", "everybody has it now")
+	f.Fault()
+	return nil
+}
+
+func expiredSizes() []int {
+	if e2e.Long {
+		return sizes()
+	}
+	return []int{6 << 20}
+}
+
+func expiredFleets() []int {
+	if e2e.Long {
+		return fleets()
+	}
+	return []int{3} // time goes by while files expire
+}
+
+// TestCacheExpired: an expired file is served at once, and one gateway asks whether it is still
+// there; while the storages are dead it is served too; and when it was deleted all gateways know
+// after that one question.
+func TestCacheExpired(t *testing.T) {
+	t.Parallel()
+	for _, gateways := range expiredFleets() {
+		for _, size := range expiredSizes() {
+			f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: gateways,
+				Cache: []string{"memory_max = 512MB", "ttl = 1s", "stale_if_error = 1h"}})
+			clients := crowds()[0]
+			id, content := f.Put(size)
+			f.Warm(id, content)
+			expire := func() {
+				time.Sleep(1500 * time.Millisecond)
+				f.ForgetCounts()
+			}
+			name := fmt.Sprintf("%d gateways, %d bytes", gateways, size)
+			t.Run(name+", live", func(t *testing.T) {
+				require.NoError(t, f.Punctually(func() error {
+					expire()
+					began := time.Now()
+					f.Slow(300*time.Millisecond, 0, 0)
+					r := f.Crowd(clients, id, content)
+					e2e.RequireWhole(t, r)
+					require.Zero(t, f.Cluster.Downloads(id).Downloads, "content of an id never changes")
+					time.Sleep(500 * time.Millisecond)
+					if e2e.XCaches(r)["STALE"] == 0 {
+						return fmt.Errorf("X-Cache was %v", e2e.XCaches(r))
+					}
+					// There is one question, and one more each time that the crowd takes so long
+					// that the answer has expired.
+					if n, most := f.Questions(), 2+int(time.Since(began)/time.Second); n > most {
+						return fmt.Errorf("%d questions, want %d at most", n, most)
+					}
+					return nil
+				}))
+			})
+			t.Run(name+", dead", func(t *testing.T) {
+				expire()
+				for _, s := range f.Cluster.Storages() {
+					s.Kill()
+				}
+				r := f.Crowd(clients, id, content)
+				e2e.RequireWhole(t, r)
+				require.NotZero(t, e2e.XCaches(r)["STALE"], e2e.XCaches(r))
+				for _, s := range f.Cluster.Storages() {
+					require.NoError(t, s.Revive())
+				}
+			})
+			t.Run(name+", deleted", func(t *testing.T) {
+				f.Slow(0, 0, 0)
+				require.NoError(t, f.Cluster.Remove(id))
+				expire()
+				r := f.Crowd(clients, id, content)
+				e2e.RequireHonest(t, r)
+				require.Equal(t, len(r), r.Count(crowd.Whole)+r.Status(404)+r.Count(crowd.Cut), r.String())
+				eventually.True(t, func() bool {
+					r := f.Crowd(3*gateways, id, content)
+					return r.Status(404) == len(r)
+				}, "it is gone")
+				require.Zero(t, f.Cluster.Downloads(id).Downloads)
+			})
+		}
+	}
+}
+
+// TestCacheRefreshDelaysNoClient: while the storages take their time to say that an expired file is
+// still there, no request waits for them.
+func TestCacheRefreshDelaysNoClient(t *testing.T) {
+	t.Parallel()
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Cache: []string{"ttl = 2s"}})
+	id, content := f.Put(100 << 10)
+	f.Warm(id, content)
+	f.ForgetCounts()
+	f.Fault(fdfstest.Faults{Hang: true}) // for longer than a gateway waits, which is half a minute
+	time.Sleep(2500 * time.Millisecond)
+	r := crowd.Run(crowd.Options{Clients: 200, URLs: f.Urls(id), Want: content, Pause: 5 * time.Millisecond,
+		Timeout: e2e.CrowdTime})
+	e2e.RequireWhole(t, r)
+	require.NotZero(t, e2e.XCaches(r)["STALE"], e2e.XCaches(r))
+	eventually.True(t, func() bool { return f.Questions() > 0 }, "somebody asks")
+	require.Less(t, r.Whole(1), 20*time.Second, "no client waited")
+	require.Zero(t, f.Cluster.Downloads(id).Downloads)
+	f.Fault()
+}
+
+// TestCacheStaleIfError: beyond the time for which an expired file is served at once, it is served
+// when the storages fail, and only for as long as that is allowed.
+func TestCacheStaleIfError(t *testing.T) {
+	t.Parallel()
+	for allowed, status := range map[string]int{"1h": 200, "0": 502} {
+		t.Run(allowed, func(t *testing.T) {
+			f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1,
+				Cache: []string{"ttl = 1s", "stale_while_revalidate = 0", "stale_if_error = " + allowed}})
+			id, content := f.Put(1000)
+			f.Warm(id, content)
+			time.Sleep(1200 * time.Millisecond)
+			for _, s := range f.Cluster.Storages() {
+				s.Kill()
+			}
+			answer := f.Gateways[0].Get(e2e.Path(id))
+			require.Equal(t, status, answer.StatusCode)
+			if status == 200 {
+				require.Equal(t, "STALE", answer.Header.Get("X-Cache"))
+				require.Equal(t, content, answer.Body)
+			}
+		})
+	}
+}
+
+// TestCacheRanges: random ranges of a large file fetch the segments that they touch, once, and
+// every byte is right.
+func TestCacheRanges(t *testing.T) {
+	t.Parallel()
+	size, clients, rounds := 24<<20, 100, 1
+	if e2e.Long {
+		size, rounds = 100<<20, 5
+	}
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Storages: 1, Cache: []string{"memory_max = 512MB"}})
+	f.Slow(50*time.Millisecond, 500*time.Millisecond, e2e.Segment)
+	require.NoError(t, f.Punctually(func() error { return readRanges(t, f, size, clients, rounds) }))
+}
+
+// readRanges lets a crowd ask for ranges of a new file. Its error says that this costs too much.
+func readRanges(t *testing.T, f *e2e.Fleet, size, clients, rounds int) error {
+	id, content := f.Put(size)
+	var mu sync.Mutex // guards touched
+	touched := map[int64]bool{}
+	for range rounds {
+		r := crowd.Run(crowd.Options{Clients: clients, URLs: f.Urls(id), Want: content, Timeout: e2e.CrowdTime,
+			Range: func(i int) (int64, int64) {
+				random := e2e.NewRandom(uint64(i))
+				first := random.Int64N(int64(size) / 2) // half of the file stays untouched
+				length := 1 + random.Int64N(min(500<<10, int64(size)/2-first))
+				mu.Lock()
+				defer mu.Unlock()
+				for s := first / e2e.Segment; s <= (first+length-1)/e2e.Segment; s++ {
+					touched[s] = true
+				}
+				return first, length
+			}})
+		e2e.RequireWhole(t, r)
+	}
+	n := f.Cluster.Downloads(id)
+	share := float64(n.Bytes) / float64(len(touched)*e2e.Segment)
+	text := fmt.Sprintf("%d of %d segments touched, %d downloads of %.3f of their bytes", len(touched),
+		e2e.SegmentsOf(size), n.Downloads, share)
+	if share > 1.1 || n.Downloads > len(touched) {
+		return errors.New(text)
+	}
+	t.Log(text)
+	return nil
+}
+
+// TestCacheSaysWhere: X-Cache and the metrics tell which gateway fetched a file, which got it from
+// another one, and which had it; for small files too, which are there before anything has looked.
+// Either gateway may own the file.
+func TestCacheSaysWhere(t *testing.T) {
+	t.Parallel()
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Storages: 1})
+	for _, size := range []int{100, 100 << 10, 5 << 20} {
+		for _, owner := range f.Gateways {
+			require.NoError(t, f.Punctually(func() error { return saysWhere(f, size, owner) }), "%d bytes", size)
+		}
+	}
+}
+
+// saysWhere asks each of two gateways twice for a new file of an owner. Its error says that one has
+// told something else than expected.
+func saysWhere(f *e2e.Fleet, size int, owner *e2e.Member) error {
+	id, _ := f.PutOwnedBy(size, owner)
+	sources, want := map[string]float64{"origin": 1, "peer": 1, "memory": 2}, []string{"MISS", "HIT", "PEER", "HIT"}
+	if owner != f.Gateways[0] {
+		sources, want = map[string]float64{"origin": 0, "peer": 1, "memory": 3}, []string{"PEER", "HIT", "HIT", "HIT"}
+	}
+	count := func(source string) float64 {
+		return f.Metric(`fdfs_gateway_requests_total{code="200",source="` + source + `"}`)
+	}
+	all := func() (sum float64) {
+		for source := range sources {
+			sum += count(source)
+		}
+		return sum
+	}
+	before, asked := map[string]float64{}, all()
+	for source := range sources {
+		before[source] = count(source)
+	}
+	var said []string
+	for _, m := range []*e2e.Member{f.Gateways[0], f.Gateways[0], f.Gateways[1], f.Gateways[1]} {
+		got := m.Get(e2e.Path(id))
+		if got.StatusCode == 200 {
+			asked++
+		}
+		said = append(said, got.Header.Get("X-Cache"))
+		f.Settled()
+	}
+	eventually.True(f.T, func() bool { return all() == asked }, "an answer is counted when it is out")
+	if !slices.Equal(said, want) {
+		return fmt.Errorf("X-Cache was %q, want %q", said, want)
+	}
+	for source, n := range sources {
+		require.Equal(f.T, before[source]+n, count(source), source)
+	}
+	return nil
+}
+
+// TestCacheSaysWhereAlone: the same where no other gateway is asked, and a small file is there at
+// once.
+func TestCacheSaysWhereAlone(t *testing.T) {
+	t.Parallel()
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1, NoRedis: true})
+	for range 20 {
+		id, _ := f.Put(100)
+		require.Equal(t, "MISS", f.Gateways[0].Get(e2e.Path(id)).Header.Get("X-Cache"))
+		f.Settled()
+		require.Equal(t, "HIT", f.Gateways[0].Get(e2e.Path(id)).Header.Get("X-Cache"))
+	}
+	require.Equal(t, 20.0, f.Metric("fdfs_gateway_cache_misses_total"))
+	require.Equal(t, 20.0, f.Metric(`fdfs_gateway_cache_hits_total{tier="memory"}`))
+}
+
+// TestCacheMarked: what another server has sent here, by the loop guard, is sent for the files of
+// this host: it is never answered out of the cache.
+func TestCacheMarked(t *testing.T) {
+	t.Parallel()
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1})
+	id, content := f.Put(1000)
+	f.Warm(id, content)
+	require.Equal(t, 404, f.Gateways[0].Get(e2e.Path(id)+"?redirect=1").StatusCode)
+	require.Equal(t, 200, f.Gateways[0].Get(e2e.Path(id)).StatusCode)
+}

@@ -1,0 +1,351 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"regexp"
+	"slices"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/internal/testing/redistest"
+	"fastdfs-gateway/tests/crowd"
+	"fastdfs-gateway/tests/fdfstest"
+	"fastdfs-gateway/tests/lab"
+
+	"github.com/redis/go-redis/v9/logging"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+)
+
+func init() { logging.Disable() } // servers that go away are what some of these tests are about
+
+// Segment is what is fetched at a time.
+const Segment = 4 << 20
+
+// Fleet is gateways without a store of their own, the storages behind them, and the Redis that they
+// share.
+type Fleet struct {
+	T        *testing.T
+	Cluster  *fdfstest.Cluster
+	Redis    *redistest.Server
+	Gateways []*Member
+}
+
+// Member is a gateway of a fleet, which may be killed, stopped and started again.
+type Member struct {
+	*Process // to ask it; how it runs says the lab
+	*lab.Gateway
+	Options    lab.GatewayOptions
+	PeerRelay  *redistest.Relay // that the others reach it by; nil = directly
+	RedisRelay *redistest.Relay // that it reaches Redis by; nil = directly
+	Disk       string           // folder of its cache on disk; empty = none
+}
+
+// FleetOptions say what a fleet is like.
+type FleetOptions struct {
+	Gateways int
+	Cache    []string // lines of [cache]
+	Lines    []string // further lines
+	Relayed  bool     // the gateways reach each other, and Redis, by way of relays
+	NoRedis  bool
+	RedisAt  string // value of addresses in [redis], and further lines of it; default: a server of its own
+	Disk     bool
+	Clocks   string // a gateway that lab.BuildWithClock has built: each one has a clock of its own
+	Mutable  string // mutable_ttl; default: so long that only a purge shows a change
+	Storages int    // default: 2; where there is one, no other helps out when it is slow, and a file has one download
+}
+
+// StartFleet starts everything. It is stopped at the end of the test.
+func StartFleet(t *testing.T, o FleetOptions) *Fleet {
+	t.Helper()
+	if o.Storages == 0 {
+		o.Storages = 2
+	}
+	f := &Fleet{T: t,
+		Cluster: NewCluster(t, fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: "group1", Count: o.Storages}}})}
+	if !o.NoRedis && o.RedisAt == "" {
+		f.Redis = redistest.Start(t)
+	}
+	if o.Mutable == "" {
+		o.Mutable = "10m"
+	}
+	o.Cache = append(slices.Clone(o.Cache), "mutable_ttl = "+o.Mutable)
+	for range o.Gateways {
+		f.Join(o)
+	}
+	if f.Redis != nil {
+		f.Met()
+	}
+	return f
+}
+
+// Met waits until the gateways, and no others, are registered in Redis. A gateway that starts on a
+// busy machine serves before it has reached Redis, and drops what it has cached when it does.
+func (f *Fleet) Met() {
+	f.T.Helper()
+	names := f.Names()
+	for _, m := range f.Gateways {
+		eventually.True(f.T, func() bool { return slices.Equal(names, m.live()) }, "%s sees %v", m.Name(), names)
+	}
+}
+
+// Names are the names of the gateways in order.
+func (f *Fleet) Names() (names []string) {
+	for _, m := range f.Gateways {
+		names = append(names, m.Name())
+	}
+	slices.Sort(names)
+	return names
+}
+
+// live names the gateways that Redis has heard of lately, as this one says.
+func (m *Member) live() (names []string) {
+	m.T.Helper()
+	var status struct{ Gateways map[string]string }
+	_, text := m.AdminGet("/status.json")
+	require.NoError(m.T, json.Unmarshal([]byte(text), &status), text)
+	for name, state := range status.Gateways {
+		if state == "live" {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// Join adds a gateway.
+func (f *Fleet) Join(o FleetOptions) *Member {
+	f.T.Helper()
+	t := f.T
+	m := &Member{Options: lab.GatewayOptions{Binary: Binary, Dir: t.TempDir(), Trackers: f.Cluster.Trackers(),
+		Cache: o.Cache,
+		Lines: o.Lines,
+		Redis: o.RedisAt, Port: lab.Port(), Admin: lab.Port(), Peers: lab.Port()}}
+	if f.Redis != nil {
+		m.Options.Redis = f.Redis.Addr()
+	}
+	if o.Clocks != "" {
+		m.Options.Binary, m.Options.Clock = o.Clocks, NewClock(t)
+	}
+	if o.Relayed {
+		m.PeerRelay = redistest.NewRelay(t, lab.Address(m.Options.Peers))
+		m.Options.Reached = m.PeerRelay.Addr()
+		m.RedisRelay = redistest.NewRelay(t, m.Options.Redis)
+		m.Options.Redis = m.RedisRelay.Addr()
+	}
+	if o.Disk {
+		m.Disk = t.TempDir()
+		m.Options.Cache = append([]string{"disk_path = " + m.Disk}, o.Cache...)
+	}
+	m.Process = &Process{T: t, Addrs: []string{lab.Address(m.Options.Port)}, AdminAddr: lab.Address(m.Options.Admin)}
+	m.Start(t)
+	f.Gateways = append(f.Gateways, m)
+	return m
+}
+
+// Name is the name of the gateway in the fleet.
+func (m *Member) Name() string {
+	if m.Options.Reached != "" {
+		return "https://" + m.Options.Reached
+	}
+	return "https://" + lab.Address(m.Options.Peers)
+}
+
+// Start starts the gateway, the first time or again.
+func (m *Member) Start(t *testing.T) {
+	t.Helper()
+	g, err := lab.StartGateway(m.Options)
+	require.NoError(t, err)
+	m.Gateway = g
+	t.Cleanup(func() {
+		g.Stop()
+		if t.Failed() {
+			t.Logf("gateway %s:\n%s", g.Addr, g.Log())
+		}
+		require.NotContains(t, g.Log(), "BUG:")
+		require.NotContains(t, g.Log(), "panic:")
+	})
+}
+
+// Put stores a file of random content in the storages. It is old enough to be everywhere.
+func (f *Fleet) Put(size int) (fdfs.FileID, []byte) {
+	f.T.Helper()
+	content := RandomContent(size)
+	return Put(f.T, f.Cluster, fdfstest.FileSpec{Group: "group1", Content: content, Ext: "bin", Created: LongAgo}),
+		content
+}
+
+// PutOwnedBy stores files until one is owned by a gateway, as all gateways say.
+func (f *Fleet) PutOwnedBy(size int, owner *Member) (id fdfs.FileID, content []byte) {
+	f.T.Helper()
+	eventually.True(f.T, func() bool {
+		id, content = f.Put(size)
+		for _, m := range f.Gateways {
+			_, text := m.AdminGet("/explain?url=" + id.String())
+			if owners := OwnersStep.FindStringSubmatch(text); owners == nil || owners[1] != owner.Name() {
+				return false
+			}
+		}
+		return true
+	})
+	return id, content
+}
+
+// OwnersStep is the step of an explanation that names the owners of a file.
+var OwnersStep = regexp.MustCompile(`(?m)^owners +(\S+?)(,|$)`)
+
+// RandomContent returns bytes that differ from those of other calls of the same size.
+func RandomContent(size int) []byte {
+	content := make([]byte, size)
+	_, _ = rand.NewChaCha8([32]byte{byte(size)}).Read(content) // never fails
+	if size >= 8 {
+		copy(content, fmt.Sprintf("%08x", rand.Uint32())) // files of one size differ
+	}
+	return content
+}
+
+// Slow makes the storages answer after delay, and take spread for size bytes.
+func (f *Fleet) Slow(delay, spread time.Duration, size int) {
+	rate := 0
+	if spread > 0 {
+		rate = int(float64(size) / spread.Seconds())
+	}
+	f.Fault(fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, Delay: delay, Rate: rate},
+		fdfstest.Faults{Commands: []byte{fdfstest.CmdFileInfo}, Delay: delay})
+}
+
+// Fault sets the faults of all storages.
+func (f *Fleet) Fault(faults ...fdfstest.Faults) {
+	for _, s := range f.Cluster.Storages() {
+		s.SetFaults(faults...)
+	}
+}
+
+// Urls of a file, one a gateway.
+func (f *Fleet) Urls(id fdfs.FileID) []string { return URLs(f.Gateways, id) }
+
+// URLs are those of a file, one a gateway.
+func URLs(list []*Member, id fdfs.FileID) (urls []string) {
+	for _, m := range list {
+		urls = append(urls, "http://"+m.Addrs[0]+Path(id))
+	}
+	return urls
+}
+
+// Crowd lets clients ask all gateways for a file at once.
+func (f *Fleet) Crowd(clients int, id fdfs.FileID, content []byte) crowd.Report {
+	return crowd.Run(crowd.Options{Clients: clients, URLs: f.Urls(id), Want: content, Timeout: CrowdTime})
+}
+
+// CrowdTime is how long a client waits for a file at most.
+const CrowdTime = 5 * time.Minute
+
+// Warm lets each gateway have a file.
+func (f *Fleet) Warm(id fdfs.FileID, content []byte) {
+	f.T.Helper()
+	for _, m := range f.Gateways {
+		RequireWhole(f.T, crowd.Run(crowd.Options{Clients: 1, URLs: URLs([]*Member{m}, id), Want: content,
+			Timeout: CrowdTime}))
+	}
+}
+
+// Questions is how often the storages were asked about a file's size and time.
+func (f *Fleet) Questions() (n int) {
+	for _, s := range f.Cluster.Storages() {
+		n += s.Counts().Requests[fdfstest.CmdFileInfo]
+	}
+	return n
+}
+
+// ForgetCounts sets the counts of the storages to zero.
+func (f *Fleet) ForgetCounts() {
+	for _, s := range f.Cluster.Storages() {
+		s.ResetCounts()
+	}
+}
+
+// Begun waits until a storage sends a file.
+func (f *Fleet) Begun(id fdfs.FileID, bytes int64) {
+	f.T.Helper()
+	eventually.True(f.T, func() bool { return f.Cluster.Downloads(id).Bytes >= bytes }, "no gateway fetches")
+}
+
+// Metric sums up a series over all gateways.
+func (f *Fleet) Metric(series string) (sum float64) {
+	f.T.Helper()
+	for _, m := range f.Gateways {
+		sum += m.Metric(series)
+	}
+	return sum
+}
+
+// Settled waits until no gateway is fetching or storing anything: a request that comes before is
+// told of what goes on.
+func (f *Fleet) Settled() {
+	f.T.Helper()
+	eventually.True(f.T, func() bool { return f.Metric("fdfs_gateway_cache_flights") == 0 })
+}
+
+// SegmentsOf is how many segments a file has.
+func SegmentsOf(size int) int { return max(1, (size+Segment-1)/Segment) }
+
+// RequireWhole fails unless every client got the exact content.
+func RequireWhole(t *testing.T, r crowd.Report) {
+	t.Helper()
+	require.Equal(t, len(r), r.Count(crowd.Whole), r.String())
+}
+
+// RequireHonest holds the answers to what every client is promised: the exact content, or an error
+// that it can see.
+func RequireHonest(t *testing.T, r crowd.Report) {
+	t.Helper()
+	require.Zero(t, r.Count(crowd.Wrong), r.String())
+}
+
+// XCaches counts the values of X-Cache.
+func XCaches(r crowd.Report) map[string]int {
+	counts := map[string]int{}
+	for i := range r {
+		counts[r[i].XCache]++
+	}
+	return counts
+}
+
+// Together runs subtests at the same time, at most so many as atOnce says. They wait more than they
+// work, so it is not the number of processors that decides how many are right.
+func Together[C any](t *testing.T, atOnce int, cases []C, name func(C) string, run func(C, *testing.T)) {
+	t.Helper()
+	var running errgroup.Group
+	running.SetLimit(atOnce)
+	for _, c := range cases {
+		running.Go(func() error {
+			t.Run(name(c), func(t *testing.T) { run(c, t) })
+			return nil
+		})
+	}
+	_ = running.Wait() // failures are the subtests' own
+}
+
+// NewRandom returns a source of random numbers that a seed repeats.
+func NewRandom(seed uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, 1)) }
+
+// Formed waits until all gateways know each other, so that they agree on the owners.
+func (f *Fleet) Formed() {
+	f.T.Helper()
+	for _, owner := range f.Gateways {
+		f.PutOwnedBy(100, owner)
+	}
+}
+
+// NewClock returns a clock for a gateway that lab.BuildWithClock has built.
+func NewClock(t *testing.T) *lab.Clock {
+	t.Helper()
+	c, err := lab.NewClock(t.TempDir())
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return c
+}

@@ -1,0 +1,287 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/tests/crowd"
+	"fastdfs-gateway/tests/e2e"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// attacker writes to the Redis of a fleet whose secret it does not know.
+type attacker struct {
+	t           *testing.T
+	rdb         *redis.Client
+	url         string       // of a listener of its own
+	connections atomic.Int64 // to that
+	next        fdfs.FileID  // a file that is asked for soon
+	members     map[string]string
+}
+
+// The keys of a fleet.
+const (
+	fleetKeys     = "fdfs:{0}:"
+	fenceKey      = fleetKeys + "fence"
+	purgesKey     = fleetKeys + "purges"
+	purgesBaseKey = fleetKeys + "purges:base"
+	gatewaysKey   = fleetKeys + "gateways"
+	obeyedKey     = fleetKeys + "obeyed"
+	membersKey    = fleetKeys + "members"
+)
+
+// newAttacker connects an attacker to the Redis of a fleet.
+func newAttacker(f *e2e.Fleet) *attacker {
+	f.T.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(f.T, err)
+	a := &attacker{t: f.T, rdb: f.Redis.Client(), url: "https://" + ln.Addr().String()}
+	var accepting sync.WaitGroup
+	accepting.Go(func() {
+		for {
+			conn, err := ln.Accept()
+			if err != nil {
+				return
+			}
+			a.connections.Add(1)
+			_ = conn.Close() // nothing is read from it
+		}
+	})
+	f.T.Cleanup(func() {
+		_ = ln.Close() // ends the goroutine
+		accepting.Wait()
+	})
+	a.members, err = a.rdb.HGetAll(f.T.Context(), membersKey).Result()
+	require.NoError(f.T, err)
+	require.Len(f.T, a.members, len(f.Gateways)+1, "a record for each, and how often one has joined")
+	delete(a.members, "#joins")
+	return a
+}
+
+// forged is a record of a member that was not made with the secret.
+func (a *attacker) forged() string { return a.url + " 00112233445566778899aabbccddeeff" }
+
+// aRecord is the record of a member.
+func (a *attacker) aRecord() string {
+	for _, record := range a.members {
+		return record
+	}
+	return ""
+}
+
+// perFile names a key about the file that is asked for soon; kind is lock, queue or living.
+func (a *attacker) perFile(kind string) string {
+	return fleetKeys + kind + ":" + a.next.String() + "#0"
+}
+
+// keys are those of the fleet, and those about the file that is asked for soon.
+func (a *attacker) keys(ctx context.Context) []string {
+	keys, _ := a.rdb.Keys(ctx, fleetKeys+"*").Result() // in the next round, if not now
+	return append(keys, fenceKey, purgesKey, purgesBaseKey, gatewaysKey, obeyedKey, membersKey, a.perFile("lock"),
+		a.perFile("queue"), a.perFile("living"), fleetKeys+"folder-claims:files", fleetKeys+"folder-until:files",
+		fleetKeys+"folder-paths:files", fleetKeys+"folder-waiting:files")
+}
+
+// join makes a record that of a living gateway, for the others to read.
+func (a *attacker) join(ctx context.Context, p redis.Pipeliner, name, record string) {
+	p.HSet(ctx, membersKey, name, record)
+	p.HIncrBy(ctx, membersKey, "#joins", 1)
+	p.ZAdd(ctx, gatewaysKey, redis.Z{Score: float64(time.Now().UnixMilli()), Member: name})
+	p.Publish(ctx, fleetKeys+"purged", name)
+}
+
+// attack is what an attacker writes again and again.
+type attack struct {
+	name  string
+	write func(ctx context.Context, a *attacker, p redis.Pipeliner)
+}
+
+var attacks = []attack{
+	{"garbage", func(ctx context.Context, a *attacker, p redis.Pipeliner) {
+		for _, key := range a.keys(ctx) {
+			p.Set(ctx, key, "\x00garbage \xff", 0)
+		}
+	}},
+	{"wrong types", func(ctx context.Context, a *attacker, p redis.Pipeliner) {
+		for _, key := range a.keys(ctx) {
+			p.Del(ctx, key)
+			p.RPush(ctx, key, "a", "list")
+		}
+	}},
+	{"nonsense of the right types", func(ctx context.Context, a *attacker, p redis.Pipeliner) {
+		p.Set(ctx, fenceKey, math.MaxInt64, 0)
+		p.Set(ctx, purgesBaseKey, "-1", 0)
+		for i, text := range []string{"", "nonsense", " ", "-5 group1/", "1e3 x", "9007199254740993 ",
+			"18446744073709551617 a", "5 ../../.."} {
+			p.ZAdd(ctx, purgesKey, redis.Z{Score: float64(i), Member: text},
+				redis.Z{Score: math.Inf(1), Member: text + "1"},
+				redis.Z{Score: 1e18, Member: text + "2"},
+				redis.Z{Score: float64(time.Now().UnixMicro()), Member: text + "3"})
+		}
+		p.HSet(ctx, membersKey, "#joins", "many")
+		for name := range a.members {
+			p.HSet(ctx, obeyedKey, name, "nothing")
+			p.HSet(ctx, membersKey, name, "\x00")
+			p.ZAdd(ctx, gatewaysKey, redis.Z{Score: math.Inf(1), Member: name})
+		}
+		p.ZAdd(ctx, gatewaysKey, redis.Z{Score: 1e300, Member: "nobody"})
+		p.HSet(ctx, obeyedKey, "nobody", "0")
+	}},
+	{"a purge of the future", func(ctx context.Context, a *attacker, p redis.Pipeliner) {
+		fence := time.Now().Add(24 * time.Hour).UnixMicro()
+		p.ZAdd(ctx, purgesKey, redis.Z{Score: float64(fence), Member: fmt.Sprint(fence, " group1/M00/00/")})
+	}},
+	{"forged and replayed members", func(ctx context.Context, a *attacker, p redis.Pipeliner) {
+		a.join(ctx, p, a.url, a.forged())
+		_, mac, _ := strings.Cut(a.aRecord(), " ")
+		a.join(ctx, p, "another", a.url+" "+mac)
+		a.join(ctx, p, "no mac", a.url)
+		a.join(ctx, p, "a member", a.aRecord())
+		for name := range a.members {
+			a.join(ctx, p, name, a.forged())
+		}
+	}},
+	{"a forged holder", func(ctx context.Context, a *attacker, p redis.Pipeliner) {
+		p.Set(ctx, a.perFile("lock"), "00112233445566778899aabbccddeeff:"+a.forged(), time.Hour)
+	}},
+	{"a forged holder for ever", func(ctx context.Context, a *attacker, p redis.Pipeliner) {
+		p.Set(ctx, a.perFile("lock"), "00112233445566778899aabbccddeeff:"+a.url, 0)
+	}},
+	{"a replayed holder for ever", func(ctx context.Context, a *attacker, p redis.Pipeliner) {
+		p.Set(ctx, a.perFile("lock"), "00112233445566778899aabbccddeeff:"+a.aRecord(), 0)
+	}},
+	{"a replayed holder", func(ctx context.Context, a *attacker, p redis.Pipeliner) {
+		p.Set(ctx, a.perFile("lock"), "00112233445566778899aabbccddeeff:"+a.aRecord(), leaseTTL)
+	}},
+	{"huge values", func(ctx context.Context, a *attacker, p redis.Pipeliner) {
+		huge := strings.Repeat("x", 4<<20)
+		p.Set(ctx, fenceKey, huge, 0)
+		p.Set(ctx, purgesBaseKey, huge, 0)
+		p.Set(ctx, a.perFile("lock"), huge, 0)
+		p.ZAdd(ctx, purgesKey, redis.Z{Score: float64(time.Now().UnixMicro()), Member: huge})
+		a.join(ctx, p, "huge", huge)
+		for i := range 2000 {
+			a.join(ctx, p, fmt.Sprint("crowd ", i), a.forged())
+		}
+	}},
+}
+
+// TestFleetAttackerInRedis: an attacker that can write to Redis chooses no byte that a client gets,
+// makes no request fail, and no gateway connects to it. When it stops, the fleet recovers by
+// itself.
+func TestFleetAttackerInRedis(t *testing.T) {
+	t.Parallel()
+	e2e.Together(t, 3, attacks, func(x attack) string { return x.name }, func(x attack, t *testing.T) {
+		require.NoError(t, e2e.Punctually(t, nil, func() error { return x.run(t) }))
+	})
+}
+
+// run plays an attack. Its error says that something took too long.
+func (x *attack) run(t *testing.T) error {
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 3, Storages: 1,
+		Lines: []string{"[lock]", "ttl = " + leaseTTL.String(), "wait = " + leaseTTL.String()}})
+	f.Formed()
+	a := newAttacker(f)
+	warm, warmContent := f.Put(1000)
+	f.Warm(warm, warmContent)
+	gone, _ := f.Put(1000)
+	require.NoError(t, f.Cluster.Remove(gone))
+	id, content := f.Put(100_000)
+	a.next = id
+	slowest := time.Duration(0)
+	for range 3 {
+		stop := a.writes(x)
+		time.Sleep(400 * time.Millisecond) // with all rounds, for longer than a heartbeat
+		r := f.Crowd(30, id, content)
+		e2e.RequireWhole(t, r)
+		slowest = max(slowest, r.Whole(1))
+		e2e.RequireWhole(t, f.Crowd(6, warm, warmContent))
+		for _, m := range f.Gateways {
+			require.Equal(t, http.StatusNotFound, m.Get(e2e.Path(gone)).StatusCode)
+		}
+		stop()
+		id, content = f.Put(100_000)
+		a.next = id
+	}
+	stopped := time.Now()
+	recovers(f)
+	require.Zero(t, a.connections.Load(), "no gateway connects to the attacker")
+	t.Logf("slowest answer %v, recovered after %v", slowest.Round(time.Millisecond),
+		time.Since(stopped).Round(time.Millisecond))
+	if slowest > leaseTTL+2*time.Second { // a lease that may be one of the fleet is waited for
+		return fmt.Errorf("an answer took %v", slowest)
+	}
+	return nil
+}
+
+// writes begins to write again and again; stop ends that.
+func (a *attacker) writes(x *attack) (stop func()) {
+	ctx, cancel := context.WithCancel(a.t.Context())
+	var writing sync.WaitGroup
+	writing.Go(func() {
+		for ctx.Err() == nil {
+			_, _ = a.rdb.Pipelined(ctx, func(p redis.Pipeliner) error { // wrong types are refused
+				x.write(ctx, a, p)
+				return nil
+			})
+			time.Sleep(50 * time.Millisecond)
+		}
+	})
+	return func() {
+		cancel()
+		writing.Wait()
+	}
+}
+
+// recovers waits until the fleet works again as if nothing had happened: a purge reaches all, and a
+// crowd costs one download under a lease.
+func recovers(f *e2e.Fleet) {
+	f.T.Helper()
+	c := f.PutChanging()
+	require.Eventually(f.T, func() bool {
+		f.Warm(c.ID, c.Content)
+		f.Change(c)
+		status, text := f.Gateways[0].AdminPost("/purge?id="+c.ID.String(), "")
+		if e2e.ReachedAll(status == http.StatusOK, text) != nil {
+			return purged(f, c) // a gateway that was not reached keeps the old content for a while
+		}
+		e2e.RequireWhole(f.T, f.Crowd(6, c.ID, c.Content))
+		return true
+	}, e2e.Timeout, 100*time.Millisecond, "a purge reaches all")
+	require.NoError(f.T, f.Punctually(func() error {
+		id, content := f.Put(1000)
+		leases := f.Metric(`fdfs_gateway_lock_acquire_total{result="ok"}`)
+		e2e.RequireWhole(f.T, f.Crowd(30, id, content))
+		f.Settled()
+		taken := f.Metric(`fdfs_gateway_lock_acquire_total{result="ok"}`) - leases
+		if n := f.Cluster.Downloads(id).Downloads; n != 1 || taken == 0 {
+			return fmt.Errorf("%d downloads under %v leases", n, taken)
+		}
+		return nil
+	}))
+}
+
+// purged lets each gateway forget a file on its own, where a purge has not reached all. It is
+// always false.
+func purged(f *e2e.Fleet, c *e2e.Changing) bool {
+	for _, m := range f.Gateways {
+		m.AdminPost("/purge?id="+c.ID.String(), "")
+		if crowd.Run(crowd.Options{Clients: 1, URLs: e2e.URLs([]*e2e.Member{m}, c.ID), Want: c.Content,
+			Timeout: e2e.CrowdTime}).Count(crowd.Whole) == 0 {
+			*c = *f.PutChanging()
+			return false
+		}
+	}
+	return false
+}

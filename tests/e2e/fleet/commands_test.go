@@ -1,0 +1,221 @@
+package fleet
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/internal/testing/redistest"
+	"fastdfs-gateway/tests/crowd"
+	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/fdfstest"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// redisCommand is a command that a gateway has sent to Redis.
+type redisCommand struct {
+	at   time.Time // by the clock of this host, which is that of Redis
+	line string    // as MONITOR shows it
+}
+
+// redisMonitor records the commands that gateways send, except heartbeats, and what connections say
+// at their start. What scripts call is not recorded.
+type redisMonitor struct {
+	t   *testing.T
+	rdb *redis.Client
+	wg  sync.WaitGroup
+
+	mu       sync.Mutex // guards what follows
+	commands []redisCommand
+	marks    []string // arguments of ECHO
+}
+
+// monitor records the commands from now on.
+func monitor(t *testing.T, server *redistest.Server) *redisMonitor {
+	t.Helper()
+	m := &redisMonitor{t: t, rdb: server.Client()}
+	conn, err := net.Dial("tcp", server.Addr())
+	require.NoError(t, err)
+	_, err = io.WriteString(conn, "MONITOR\r\n")
+	require.NoError(t, err)
+	lines := bufio.NewReader(conn)
+	ok, err := lines.ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, "+OK\r\n", ok)
+	m.wg.Go(func() { m.read(lines) })
+	t.Cleanup(func() {
+		_ = conn.Close() // ends the goroutine
+		m.wg.Wait()
+	})
+	return m
+}
+
+// overhead begins the commands that are none of a request.
+var overhead = []string{`"hello"`, `"client"`, `"ping"`, `"cluster"`, `"INFO"`, `"info"`}
+
+func (m *redisMonitor) read(lines *bufio.Reader) {
+	for {
+		line, err := lines.ReadString('\n')
+		if err != nil {
+			return
+		}
+		stamp, rest, _ := strings.Cut(strings.TrimPrefix(line, "+"), " ")
+		_, command, _ := strings.Cut(rest, "] ")
+		seconds, _ := strconv.ParseFloat(stamp, 64) // microseconds are exact
+		isOverhead := func(prefix string) bool { return strings.HasPrefix(command, prefix) }
+		m.mu.Lock()
+		switch {
+		case strings.HasPrefix(command, `"echo"`):
+			m.marks = append(m.marks, command)
+		case strings.Contains(line, " lua] "), strings.Contains(command, ":obeyed"),
+			strings.Contains(command, ":about:"),
+			slices.ContainsFunc(overhead, isOverhead):
+		default:
+			m.commands = append(m.commands, redisCommand{time.UnixMicro(int64(seconds * 1e6)), command})
+		}
+		m.mu.Unlock()
+	}
+}
+
+// take returns what was sent since the last call.
+func (m *redisMonitor) take() (commands []redisCommand) {
+	m.t.Helper()
+	mark := strconv.FormatInt(time.Now().UnixNano(), 10)
+	require.NoError(m.t, m.rdb.Echo(m.t.Context(), mark).Err())
+	eventually.True(m.t, func() bool {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		return slices.ContainsFunc(m.marks, func(s string) bool { return strings.Contains(s, mark) })
+	})
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	commands, m.commands = m.commands, nil
+	return commands
+}
+
+// keysOf counts the keys of the fleet.
+func keysOf(f *e2e.Fleet) []string {
+	f.T.Helper()
+	keys, err := f.Redis.Client().Keys(context.Background(), "fdfs:*").Result()
+	require.NoError(f.T, err)
+	return keys
+}
+
+// TestFleetRedisCommands: a cold file costs the fleet three commands of Redis at most, of which one
+// comes before the first byte, and all come from the owner. A missing file costs two.
+func TestFleetRedisCommands(t *testing.T) {
+	t.Parallel()
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 3, Storages: 1})
+	warm, _ := f.PutOwnedBy(1000, f.Gateways[0])
+	require.Equal(t, 200, f.Gateways[0].Get(e2e.Path(warm)).StatusCode) // Redis knows the scripts from now on
+	f.Settled()
+	m := monitor(t, f.Redis)
+	for i, owner := range f.Gateways {
+		for clients, through := range map[int][]*e2e.Member{1: {f.Gateways[(i+1)%3]}, 2: {owner}, 60: f.Gateways} {
+			for _, size := range []int{1000, 2 << 20} {
+				require.NoError(t, f.Punctually(func() error { return costs(f, m, owner, through, clients, size) }),
+					"%d clients of %d gateways, %d bytes", clients, len(through), size)
+			}
+		}
+		for _, asked := range f.Gateways {
+			require.NoError(t, f.Punctually(func() error { return costsMissing(f, m, owner, asked) }))
+		}
+	}
+}
+
+// costs counts the commands for a cold file. Its error says that they are too many.
+func costs(f *e2e.Fleet, m *redisMonitor, owner *e2e.Member, through []*e2e.Member, clients, size int) error {
+	id, content := f.PutOwnedBy(size, owner)
+	f.Slow(100*time.Millisecond, 100*time.Millisecond, size)
+	defer f.Fault()
+	m.take()
+	began := time.Now()
+	r := crowd.Run(crowd.Options{Clients: clients, URLs: e2e.URLs(through, id), Want: content, Timeout: e2e.CrowdTime})
+	e2e.RequireWhole(f.T, r)
+	f.Settled()
+	commands, first := m.take(), began.Add(r.FirstByte(0))
+	before := slices.IndexFunc(commands, func(c redisCommand) bool { return !c.at.Before(first) })
+	if before < 0 {
+		before = len(commands)
+	}
+	if len(commands) > 3 || before > 1 {
+		return fmt.Errorf("%d commands, %d of them before the first byte: %v", len(commands), before, commands)
+	}
+	return comesFrom(commands, owner)
+}
+
+// costsMissing does so for a file that is not there.
+func costsMissing(f *e2e.Fleet, m *redisMonitor, owner, asked *e2e.Member) error {
+	id, _ := f.PutOwnedBy(1000, owner)
+	require.NoError(f.T, f.Cluster.Remove(id))
+	m.take()
+	require.Equal(f.T, 404, asked.Get(e2e.Path(id)).StatusCode)
+	f.Settled()
+	commands := m.take()
+	if len(commands) > 2 {
+		return fmt.Errorf("%d commands for a missing file: %v", len(commands), commands)
+	}
+	return comesFrom(commands, owner)
+}
+
+// comesFrom says which command does not come from a gateway: each names it in the token of the
+// lease.
+func comesFrom(commands []redisCommand, owner *e2e.Member) error {
+	for _, c := range commands {
+		if !strings.Contains(c.line, owner.Name()) {
+			return fmt.Errorf("it does not come from %s: %s", owner.Name(), c.line)
+		}
+	}
+	if len(commands) == 0 {
+		return fmt.Errorf("no commands at all")
+	}
+	return nil
+}
+
+// TestFleetMissingLeavesNothing: a thousand missing files leave nothing in Redis.
+func TestFleetMissingLeavesNothing(t *testing.T) {
+	t.Parallel()
+	const missing, atOnce = 1000, 16
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 3, Storages: 1})
+	before := keysOf(f)
+	ids := make(chan fdfs.FileID, missing)
+	for i := range missing {
+		id := e2e.Put(t, f.Cluster, fdfstest.FileSpec{Group: "group1", Content: []byte("x"), Ext: "bin",
+			Created: e2e.LongAgo.Add(-time.Duration(i) * time.Second)})
+		require.NoError(t, f.Cluster.Remove(id))
+		ids <- id
+	}
+	close(ids)
+	var asking sync.WaitGroup
+	client := http.Client{Timeout: e2e.Timeout, Transport: &http.Transport{MaxIdleConnsPerHost: atOnce}}
+	for i := range atOnce {
+		asking.Go(func() {
+			for id := range ids {
+				resp, err := client.Get("http://" + f.Gateways[i%3].Addrs[0] + e2e.Path(id))
+				if err != nil || resp.StatusCode != 404 {
+					t.Errorf("%v: %v", err, resp)
+					return
+				}
+				_ = resp.Body.Close()
+			}
+		})
+	}
+	asking.Wait()
+	f.Settled()
+	keys := keysOf(f)
+	t.Logf("%d keys before, %d after", len(before), len(keys))
+	require.LessOrEqual(t, len(keys), 20, "%q", keys)
+}

@@ -1,0 +1,209 @@
+package fleet
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/tests/crowd"
+	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/fdfstest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// warmState is what has become of a file that all gateways have, and whose entry has expired.
+type warmState struct {
+	name    string
+	prepare func(f *e2e.Fleet, id fdfs.FileID) // what has become of it
+	broken  *int                               // bytes after which an answer about it breaks off, in the middle
+	mayMiss bool                               // clients may learn that it is not there
+	settled func(f *e2e.Fleet, id fdfs.FileID) // what is so when the failure is over, sooner or later
+}
+
+// warmTTL is how long an entry is fresh, and questionTime how long a storage takes to say that the
+// file is still there.
+const (
+	warmTTL      = 2 * time.Second
+	questionTime = time.Second
+)
+
+var warmStates = []warmState{
+	{name: "expired, live origin", prepare: func(f *e2e.Fleet, _ fdfs.FileID) {
+		f.Slow(questionTime, 0, 0)
+	}, broken: new(20), settled: isFreshAgain},
+	{name: "expired, dead origin", prepare: func(f *e2e.Fleet, _ fdfs.FileID) {
+		eachStorage(f, (*fdfstest.Storage).Kill)
+	},
+		settled: revived},
+	{name: "deleted", prepare: func(f *e2e.Fleet, id fdfs.FileID) {
+		require.NoError(f.T, f.Cluster.Remove(id))
+		f.Slow(questionTime, 0, 0)
+	}, broken: new(-5), mayMiss: true, settled: isGone},
+}
+
+func eachStorage(f *e2e.Fleet, do func(*fdfstest.Storage)) {
+	for _, s := range f.Cluster.Storages() {
+		do(s)
+	}
+}
+
+// breaksOff is the failure that the storages make: all that they say about files ends in the
+// middle.
+func breaksOff(s *warmState) *failure {
+	return &failure{
+		name: "answers break off",
+		begin: func(f *e2e.Fleet) {
+			f.Fault(fdfstest.Faults{Commands: []byte{fdfstest.CmdFileInfo}, BreakAt: s.broken})
+		},
+		end: func(f *e2e.Fleet) { f.Slow(questionTime, 0, 0) }, after: 2 * time.Second,
+	}
+}
+
+// isFreshAgain: every gateway that lives has asked, or has heard of it.
+func isFreshAgain(f *e2e.Fleet, id fdfs.FileID) {
+	f.Slow(0, 0, 0)
+	for _, m := range living(f) {
+		eventually.True(f.T, func() bool { return m.Get(e2e.Path(id)).Header.Get("X-Cache") == "HIT" },
+			"it is refreshed")
+	}
+}
+
+// revived: the storages come back, and all is as if they had never been away.
+func revived(f *e2e.Fleet, id fdfs.FileID) {
+	eachStorage(f, func(s *fdfstest.Storage) { require.NoError(f.T, s.Revive()) })
+	isFreshAgain(f, id)
+}
+
+// isGone: every gateway that lives knows.
+func isGone(f *e2e.Fleet, id fdfs.FileID) {
+	f.Slow(0, 0, 0)
+	for _, m := range living(f) {
+		eventually.True(f.T, func() bool {
+			r := crowd.Run(crowd.Options{Clients: 1, URLs: e2e.URLs([]*e2e.Member{m}, id), Timeout: e2e.CrowdTime})
+			return r.Status(404) == 1 // an answer may be cut when the content goes
+		}, "it is known to be gone")
+	}
+}
+
+// living are the gateways that were not killed.
+func living(f *e2e.Fleet) (list []*e2e.Member) {
+	for _, m := range f.Gateways {
+		select {
+		case <-m.Gateway.Done:
+		default:
+			list = append(list, m)
+		}
+	}
+	return list
+}
+
+// disturbedCase is a failure in the middle of the refresh of a file.
+type disturbedCase struct {
+	failureCase
+	state *warmState
+}
+
+func (c disturbedCase) String() string { return c.state.name + ", " + c.failureCase.String() }
+
+// disturbedCases are all of them. Where time is short each failure meets one state.
+func disturbedCases() (list []disturbedCase) {
+	for i := range warmStates {
+		s := &warmStates[i]
+		for j, c := range failureCases(100 << 10) {
+			if e2e.Long || j%len(warmStates) == (i+1)%len(warmStates) {
+				list = append(list, disturbedCase{c, s})
+			}
+		}
+		if s.broken == nil {
+			continue // the dead say nothing that could break off
+		}
+		some := failureCases(100 << 10)
+		for _, c := range some {
+			if c.failure == some[0].failure {
+				c.failure = breaksOff(s)
+				list = append(list, disturbedCase{c, s})
+			}
+		}
+	}
+	return list
+}
+
+// TestCacheDisturbed: whatever fails while an expired file is refreshed, whether its storages live
+// or not, every client of a gateway that lives gets it at once; and one that was deleted is served
+// or refused, and known to be gone in the end. No gateway downloads it.
+func TestCacheDisturbed(t *testing.T) {
+	t.Parallel()
+	atOnce := 8
+	if e2e.Long {
+		atOnce = 2
+	}
+	e2e.Together(t, atOnce, disturbedCases(), disturbedCase.String, func(c disturbedCase, t *testing.T) {
+		require.NoError(t, e2e.Punctually(t, nil, func() error { return c.run(t) }))
+	})
+}
+
+// run plays a case. Its error says that the storages were asked too often.
+func (c disturbedCase) run(t *testing.T) error {
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: c.gateways, Relayed: true,
+		Lines: []string{"[lock]", "ttl = " + leaseTTL.String()},
+		Cache: []string{"memory_max = 512MB", "ttl = " + warmTTL.String()}})
+	id, content := f.Put(c.size)
+	f.Warm(id, content)
+	time.Sleep(warmTTL + 500*time.Millisecond)
+	c.state.prepare(f, id)
+	f.ForgetCounts()
+	report, took := c.disturb(f, id, content)
+	e2e.RequireHonest(t, report)
+	for i := range report {
+		r := &report[i]
+		missed := c.state.mayMiss && (r.Status == 404 || r.Outcome == crowd.Cut)
+		if !c.harms(i%c.gateways) && !missed {
+			require.Equal(t, crowd.Whole, r.Outcome, "client %d of gateway %d: %v", i, i%c.gateways, r.Err)
+		}
+	}
+	if n := f.Cluster.Downloads(id).Downloads; n > 0 { // content of an id never changes
+		return fmt.Errorf("%d downloads", n)
+	}
+	questions := f.Questions()
+	if most := c.mostQuestions(took); questions > most {
+		return fmt.Errorf("%d questions in %v, want %d at most", questions, took, most)
+	}
+	c.state.settled(f, id)
+	require.Zero(t, f.Cluster.Downloads(id).Downloads)
+	t.Logf("%d questions in %v, %v, whole after %v at most", questions, took.Round(100*time.Millisecond),
+		e2e.XCaches(report), report.Whole(1))
+	return nil
+}
+
+// disturb lets the crowd come, one client after the other, from before the failure until after it.
+// The first gateway leads.
+func (c disturbedCase) disturb(f *e2e.Fleet, id fdfs.FileID, content []byte) (crowd.Report, time.Duration) {
+	began := time.Now()
+	lone := crowd.Run(crowd.Options{Clients: 1, URLs: e2e.URLs(f.Gateways[:1], id), Want: content,
+		Timeout: e2e.CrowdTime})
+	e2e.RequireHonest(f.T, lone)
+	if c.state.name != warmStates[1].name {
+		eventually.True(f.T, func() bool { return f.Questions() > 0 }, "no gateway asks")
+	}
+	c.begin(f)
+	done := make(chan crowd.Report)
+	go func() {
+		done <- crowd.Run(crowd.Options{Clients: c.clients, URLs: f.Urls(id), Want: content, Timeout: e2e.CrowdTime,
+			Pause: (c.after + warmTTL) / time.Duration(c.clients)})
+	}()
+	if c.end != nil {
+		time.Sleep(c.after)
+		c.end(f)
+	}
+	return <-done, time.Since(began)
+}
+
+// mostQuestions is how many there may be in some time: two for as long as one takes, as an entry
+// whose last answer took long is asked about again early; or one by each gateway, which cannot
+// agree while there is no Redis.
+func (c disturbedCase) mostQuestions(took time.Duration) int {
+	return max(2, c.gateways) * (1 + int(took/questionTime))
+}

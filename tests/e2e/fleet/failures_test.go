@@ -1,0 +1,337 @@
+package fleet
+
+import (
+	"crypto/tls"
+	"fmt"
+	"net"
+	"net/http"
+	neturl "net/url"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/tests/crowd"
+	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/fdfstest"
+	"fastdfs-gateway/tests/lab"
+
+	"github.com/stretchr/testify/require"
+)
+
+// failure is something that goes wrong in the middle of a fill. The first gateway leads it.
+type failure struct {
+	name  string
+	begin func(f *e2e.Fleet)
+	end   func(f *e2e.Fleet) // after the crowd has been asking for a while; nil = nothing
+	after time.Duration      // when
+	// harmed says whose clients may get an error; nil = no client's.
+	harmed func(gateway int) bool
+}
+
+// leaseTTL is short, so that a test does not wait long for the lease of a dead gateway.
+const leaseTTL = 2 * time.Second
+
+var failures = append([]failure{
+	{name: "redis killed", begin: func(f *e2e.Fleet) { f.Redis.Kill() }, end: func(f *e2e.Fleet) {
+		f.Redis.Restart()
+	}, after: time.Second},
+	{name: "redis stopped", begin: func(f *e2e.Fleet) { f.Redis.Pause() }, end: func(f *e2e.Fleet) {
+		f.Redis.Resume()
+	}, after: 2 * time.Second},
+	{name: "leader killed", begin: func(f *e2e.Fleet) { f.Gateways[0].Kill() }, harmed: isLeader},
+	{name: "leader stopped for longer than its lease", begin: func(f *e2e.Fleet) { f.Gateways[0].Pause() },
+		end: func(f *e2e.Fleet) { f.Gateways[0].Resume() }, after: 3 * leaseTTL, harmed: isLeader},
+	{name: "leader cut off from the others", begin: func(f *e2e.Fleet) { f.Gateways[0].PeerRelay.Cut() },
+		end: func(f *e2e.Fleet) {
+			f.Gateways[0].PeerRelay.Restore()
+		},
+		after: 3 * time.Second},
+	{name: "leader not answering the others", begin: func(f *e2e.Fleet) {
+		f.Gateways[0].PeerRelay.Hang()
+	}, end: func(f *e2e.Fleet) { f.Gateways[0].PeerRelay.Restore() },
+		after: 3 * leaseTTL},
+}, linkFailures()...)
+
+// harms tells whether the clients of a gateway may get an error.
+func (x *failure) harms(gateway int) bool { return x.harmed != nil && x.harmed(gateway) }
+
+func isLeader(gateway int) bool { return gateway == 0 }
+
+// failureCase is a failure in a fleet of some size, while a crowd reads a file.
+type failureCase struct {
+	*failure
+	gateways, clients, size int
+}
+
+func (c failureCase) String() string {
+	return fmt.Sprintf("%s, %d gateways, %d bytes", c.name, c.gateways, c.size)
+}
+
+// failureCases are those for which there is time; size is that of the file where there is little.
+func failureCases(size int) (list []failureCase) {
+	gateways, sizes, clients := []int{2}, []int{size}, 60
+	if e2e.Long {
+		gateways, sizes, clients = []int{2, 3}, []int{4 << 10, 1 << 20, 64 << 20}, 500
+	}
+	for i := range failures {
+		for _, n := range gateways {
+			for _, size := range sizes {
+				list = append(list, failureCase{&failures[i], n, clients, size})
+			}
+		}
+	}
+	return list
+}
+
+// failuresAtOnce is how many of them run at a time: a crowd of 500 has the machine for itself.
+func failuresAtOnce() int {
+	if e2e.Long {
+		return 1
+	}
+	return 6
+}
+
+// TestCacheFailures: whatever fails in the middle of a fill, every client gets the exact content or
+// an error that it can see, those of gateways that live get the content, and each segment is
+// downloaded at most twice.
+func TestCacheFailures(t *testing.T) {
+	t.Parallel()
+	e2e.Together(t, failuresAtOnce(), failureCases(1<<20), failureCase.String, func(c failureCase, t *testing.T) {
+		require.NoError(t, e2e.Punctually(t, nil, func() error { return c.run(t, c.gateways, c.clients, c.size) }))
+	})
+}
+
+// run plays a failure. Its error says that it has cost too much.
+func (x *failure) run(t *testing.T, gateways, clients, size int) error {
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: gateways, Relayed: true, Cache: []string{"memory_max = 512MB"},
+		Lines: []string{"[lock]", "ttl = " + leaseTTL.String()}})
+	id, content := f.Put(size)
+	f.Slow(300*time.Millisecond, 3*time.Second, size)
+	lone := make(chan crowd.Report)
+	go func() { // the first gateway leads
+		lone <- crowd.Run(crowd.Options{Clients: 1, URLs: e2e.URLs(f.Gateways[:1], id), Want: content,
+			Timeout: e2e.CrowdTime})
+	}()
+	f.Begun(id, 1)
+	all := make(chan crowd.Report)
+	go func() { all <- f.Crowd(clients, id, content) }()
+	f.Begun(id, int64(size/3))
+	x.begin(f)
+	if x.end != nil {
+		time.Sleep(x.after)
+		x.end(f)
+	}
+	first, report := <-lone, <-all
+	e2e.RequireHonest(t, first)
+	e2e.RequireHonest(t, report)
+	for i := range report {
+		if !x.harms(i % gateways) {
+			require.Equal(t, crowd.Whole, report[i].Outcome, "client %d of gateway %d: %v", i, i%gateways,
+				report[i].Err)
+		}
+	}
+	n := f.Cluster.Downloads(id)
+	if n.Downloads > 2*e2e.SegmentsOf(size) {
+		return fmt.Errorf("%d downloads of %d segments, want each at most twice", n.Downloads, e2e.SegmentsOf(size))
+	}
+	t.Logf("%d downloads, %.2f of the bytes, whole after %v at most", n.Downloads, float64(n.Bytes)/float64(size),
+		report.Whole(1))
+	return nil
+}
+
+// TestCacheBreaksOff: a download that breaks off at half is resumed where it ended, and clients
+// notice nothing.
+func TestCacheBreaksOff(t *testing.T) {
+	t.Parallel()
+	size := 3 << 20
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2})
+	half := size / 2
+	f.Fault(fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, BreakAt: &half})
+	require.NoError(t, f.Punctually(func() error {
+		id, content := f.Put(size)
+		e2e.RequireWhole(t, f.Crowd(60, id, content))
+		if n := f.Cluster.Downloads(id); n.Downloads != 2 || float64(n.Bytes) > 1.05*float64(size) {
+			return fmt.Errorf("%d downloads with %d bytes of %d, want two halves", n.Downloads, n.Bytes, size)
+		}
+		return nil
+	}))
+}
+
+// TestCacheBreaksForGood: a download that always breaks off after a few bytes is an error that
+// every client can see.
+func TestCacheBreaksForGood(t *testing.T) {
+	t.Parallel()
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2})
+	id, content := f.Put(3 << 20)
+	few := 1000
+	f.Fault(fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, BreakAt: &few})
+	r := f.Crowd(60, id, content)
+	e2e.RequireHonest(t, r)
+	require.Zero(t, r.Count(crowd.Whole), r.String())
+	f.Fault()
+	e2e.RequireWhole(t, f.Crowd(60, id, content))
+}
+
+// TestCacheRedisAway: without Redis the gateways go on, and when it is back they share again, by
+// themselves.
+func TestCacheRedisAway(t *testing.T) {
+	t.Parallel()
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Storages: 1})
+	get := func() {
+		t.Helper()
+		id, content := f.Put(10 << 10)
+		e2e.RequireWhole(t, f.Crowd(20, id, content))
+	}
+	get()
+	f.Sharing()
+	f.Redis.Kill()
+	for range 20 {
+		get()
+	}
+	eventually.True(t, func() bool { return f.Metric("fdfs_gateway_redis_up") == 0 })
+	f.Redis.Restart()
+	f.Sharing()
+	require.NoError(t, f.Punctually(func() error {
+		id, content := f.Put(10 << 10)
+		e2e.RequireWhole(t, f.Crowd(50, id, content))
+		if n := f.Cluster.Downloads(id).Downloads; n != 1 {
+			return fmt.Errorf("%d downloads: they do not share again", n)
+		}
+		return nil
+	}))
+
+	f.Redis.Pause() // it accepts, and is silent
+	for range 5 {
+		get()
+	}
+	f.Redis.Resume()
+	f.Sharing()
+}
+
+// TestCacheStartsWithoutRedis: a gateway whose Redis is away starts and serves.
+func TestCacheStartsWithoutRedis(t *testing.T) {
+	t.Parallel()
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1, Storages: 1})
+	f.Redis.Kill()
+	m := f.Gateways[0]
+	m.Stop()
+	m.Start(t)
+	id, content := f.Put(10 << 10)
+	e2e.RequireWhole(t, f.Crowd(20, id, content))
+	require.Equal(t, 1, f.Cluster.Downloads(id).Downloads)
+}
+
+// TestCacheWarmCostsNothing: for what is warm Redis is not asked at all, and many who wait for one
+// cold file cost one lock call.
+func TestCacheWarmCostsNothing(t *testing.T) {
+	t.Parallel()
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1})
+	var ids []fdfs.FileID
+	locks := func() float64 {
+		return f.Metric(`fdfs_gateway_lock_acquire_total{result="ok"}`) +
+			f.Metric(`fdfs_gateway_lock_acquire_total{result="held"}`)
+	}
+	f.Slow(200*time.Millisecond, 0, 0)
+	for range 8 {
+		require.NoError(t, f.Punctually(func() error {
+			id, content := f.Put(1000)
+			ids = append(ids, id)
+			before := locks()
+			e2e.RequireWhole(t, f.Crowd(100, id, content))
+			if n := locks() - before; n != 1 {
+				return fmt.Errorf("%v lock calls", n)
+			}
+			return nil
+		}))
+	}
+	f.Settled()
+	calls := func() (n int64) {
+		for _, c := range f.Redis.Commands() {
+			n += c
+		}
+		return n
+	}
+	start, before := time.Now(), calls()
+	const clients = 1000
+	var running sync.WaitGroup
+	for i := range 10 {
+		running.Go(func() {
+			for j := range clients / 10 {
+				p := f.Gateways[0].In(t)
+				if code := p.Get(e2e.Path(ids[(i+j)%len(ids)])).StatusCode; code != 200 {
+					t.Errorf("status %d", code)
+				}
+			}
+		})
+	}
+	running.Wait()
+	// A gateway shows every second that it lives, and reads the log of purges.
+	heartbeats := int64(20 * (time.Since(start).Seconds() + 1))
+	asked := calls() - before
+	t.Logf("%d calls to Redis in %v", asked, time.Since(start))
+	require.Less(t, asked, heartbeats+clients/2)
+}
+
+// TestCachePeersAreChecked: another gateway is answered on its own listener, strangers are answered
+// nowhere.
+func TestCachePeersAreChecked(t *testing.T) {
+	t.Parallel()
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1})
+	id, content := f.Put(1000)
+	f.Warm(id, content)
+	g := f.Gateways[0]
+	segment := "/entry?file=" + neturl.QueryEscape(id.String()) + "&index=0&offset=0&maxage=0&copy=0&purge=0"
+	require.Equal(t, 400, g.Get(segment).StatusCode, "the listener for clients knows no peers")
+	require.Equal(t, 400, g.Get("/_peer"+segment).StatusCode)
+
+	address := lab.Address(g.Options.Peers)
+	answer, err := http.Get("http://" + address + segment)
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	require.Equal(t, 400, answer.StatusCode, "net/http tells clients without TLS so")
+	client := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true,
+		TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
+	_, err = client.Get("https://" + address + segment)
+	require.Error(t, err, "without the key of the fleet")
+	require.Zero(t, g.Metric(`fdfs_gateway_peer_requests_total{code="200"}`))
+	require.Contains(t, g.Log(), "a connection to [peer] listen was refused")
+
+	alone := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1, NoRedis: true}).Gateways[0]
+	_, err = net.Dial("tcp", lab.Address(alone.Options.Peers))
+	require.ErrorIs(t, err, syscall.ECONNREFUSED, "there is no listener without advertise")
+}
+
+// TestCachePeersWithAnotherSecret: each gateway goes on alone, and both say why.
+func TestCachePeersWithAnotherSecret(t *testing.T) {
+	t.Parallel()
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2})
+	one, two := f.Gateways[0], f.Gateways[1]
+	two.Stop()
+	two.Options.Secret = "not the secret of the experiment"
+	two.Start(t)
+	id, content := f.Put(100_000)
+	f.Slow(500*time.Millisecond, 0, 0)
+	e2e.RequireWhole(t, f.Crowd(20, id, content))
+	require.Equal(t, 2, f.Cluster.Downloads(id).Downloads, "one for each")
+	says := func(m *e2e.Member, text string) {
+		eventually.True(t, func() bool { return strings.Contains(m.Log(), text) }, m.Log())
+	}
+	says(one, "a gateway is no member of this fleet")
+	says(two, "a gateway is no member of this fleet")
+}
+
+// TestPeerListenerThatCannotBeBound: the gateway does not start, and says which key is at fault.
+func TestPeerListenerThatCannotBeBound(t *testing.T) {
+	t.Parallel()
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	o := lab.GatewayOptions{Binary: e2e.Binary, Dir: t.TempDir(), Redis: "127.0.0.1:1",
+		Peers: taken.Addr().(*net.TCPAddr).Port}
+	_, err = lab.StartGateway(o)
+	require.ErrorContains(t, err, "address already in use; see listen in [peer]")
+}

@@ -1,0 +1,274 @@
+package fleet
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/internal/testing/redistest"
+	"fastdfs-gateway/tests/crowd"
+	"fastdfs-gateway/tests/e2e"
+
+	"github.com/stretchr/testify/require"
+)
+
+// link is a set of connections of a fleet, each of which goes by way of a relay. The first gateway
+// owns the file.
+type link struct {
+	name   string
+	peers  bool // between gateways too; otherwise to Redis alone
+	relays func(f *e2e.Fleet) []*redistest.Relay
+}
+
+var (
+	redisLinks = link{"redis links", false, func(f *e2e.Fleet) (list []*redistest.Relay) {
+		for _, m := range f.Gateways {
+			list = append(list, m.RedisRelay)
+		}
+		return list
+	}}
+	peerLinks = link{"peer links", true, func(f *e2e.Fleet) (list []*redistest.Relay) {
+		for _, m := range f.Gateways {
+			list = append(list, m.PeerRelay)
+		}
+		return list
+	}}
+	everyLink = link{"every link", true, func(f *e2e.Fleet) []*redistest.Relay {
+		return append(redisLinks.relays(f), peerLinks.relays(f)...)
+	}}
+	ownersRedisLink = link{"the owner's redis link", false, func(f *e2e.Fleet) []*redistest.Relay {
+		return []*redistest.Relay{f.Gateways[0].RedisRelay}
+	}}
+	linksToTheOwner = link{"peer links to the owner", true, func(f *e2e.Fleet) []*redistest.Relay {
+		return []*redistest.Relay{f.Gateways[0].PeerRelay}
+	}}
+)
+
+// links are those for which there is time.
+func links() []link {
+	if e2e.Long {
+		return []link{redisLinks, peerLinks, everyLink, ownersRedisLink, linksToTheOwner}
+	}
+	return []link{redisLinks, peerLinks}
+}
+
+// linkFault is what happens to the connections of a relay. The client of a connection is the
+// gateway that asks, its target is Redis or the gateway that is asked.
+type linkFault struct {
+	name    string
+	begin   func(r *redistest.Relay)
+	end     func(r *redistest.Relay) // nil: the connections that were open are what it is about
+	unknown bool                     // the client is not told: it finds out by a timeout
+}
+
+func late(least, most time.Duration) linkFault {
+	return linkFault{
+		name:  fmt.Sprintf("late by %v to %v each way", least, most),
+		begin: func(r *redistest.Relay) { r.DelayBoth(least, most) },
+		end:   func(r *redistest.Relay) { r.DelayBoth(0, 0) },
+	}
+}
+
+var linkFaults = []linkFault{
+	{name: "half-closed towards the client", begin: func(r *redistest.Relay) { r.HalfClose(redistest.Client) }},
+	{name: "half-closed towards the target", begin: func(r *redistest.Relay) { r.HalfClose(redistest.Target) }},
+	{name: "dead for the client alone", begin: func(r *redistest.Relay) { r.Strand(redistest.Client) }},
+	{name: "dead for the target alone", begin: func(r *redistest.Relay) { r.Strand(redistest.Target) }, unknown: true},
+	late(50*time.Millisecond, 50*time.Millisecond),
+	// A ping over a link that has not answered within an eighth of linkTTL, 625 ms, ends it: a busy
+	// machine needs its part of that.
+	late(200*time.Millisecond, 200*time.Millisecond),
+	late(10*time.Millisecond, 200*time.Millisecond),
+}
+
+// linkCase is a fault of a link.
+type linkCase struct {
+	link
+	linkFault
+	inTheFill bool // it begins in the middle of the fill; otherwise before it
+}
+
+func (c linkCase) String() string {
+	when := "before the fill"
+	if c.inTheFill {
+		when = "in the fill"
+	}
+	return c.link.name + ", " + c.linkFault.name + ", " + when
+}
+
+func (c linkCase) begins(f *e2e.Fleet) {
+	for _, r := range c.relays(f) {
+		c.begin(r)
+	}
+}
+
+func (c linkCase) ends(f *e2e.Fleet) {
+	for _, r := range c.relays(f) {
+		if c.end != nil {
+			c.end(r)
+		}
+	}
+}
+
+// linkFailures are the faults of every link, for the tests of failures.
+func linkFailures() (list []failure) {
+	for _, fault := range linkFaults {
+		c := linkCase{link: everyLink, linkFault: fault}
+		list = append(list, failure{name: c.link.name + " " + fault.name, begin: c.begins, end: c.ends,
+			after: leaseTTL})
+	}
+	return list
+}
+
+func linkCases() (list []linkCase) {
+	for _, l := range links() {
+		for _, fault := range linkFaults {
+			for _, inTheFill := range []bool{false, true} {
+				list = append(list, linkCase{l, fault, inTheFill})
+			}
+		}
+	}
+	return list
+}
+
+// linksAtOnce is how many fleets run at a time: they wait most of the time.
+const linksAtOnce = 4
+
+// linkFleet starts three gateways that have connections to each other.
+func linkFleet(t *testing.T) *e2e.Fleet {
+	t.Helper()
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 3, Storages: 1, Relayed: true,
+		Lines: []string{"[lock]", "ttl = " + linkTTL.String()}})
+	f.Formed()
+	for _, owner := range f.Gateways {
+		id, content := f.PutOwnedBy(1000, owner)
+		f.Warm(id, content)
+	}
+	return f
+}
+
+// linkTTL is the ttl of leases: a quarter of it is more than two ways on the slowest link.
+const linkTTL = 5 * time.Second
+
+// TestFleetLinks: whatever becomes of the connections to Redis or between gateways, all of which
+// live, every client gets the exact bytes. There is one download; where a gateway takes the owner
+// for dead there may be another one, and where all take all others for dead, one for each.
+func TestFleetLinks(t *testing.T) {
+	t.Parallel()
+	e2e.Together(t, linksAtOnce, linkCases(), linkCase.String, func(c linkCase, t *testing.T) {
+		require.NoError(t, e2e.Punctually(t, nil, func() error { return c.run(t) }))
+	})
+}
+
+// run plays it. Its error says that it has cost too much.
+func (c linkCase) run(t *testing.T) error {
+	const size = 1 << 20
+	const fetchTime = time.Second
+	f := linkFleet(t)
+	id, content := f.PutOwnedBy(size, f.Gateways[0])
+	f.Slow(storageTime, fetchTime, size)
+	if !c.inTheFill {
+		c.begins(f)
+	}
+	asked := make(chan crowd.Report)
+	go func() { asked <- f.Crowd(30, id, content) }()
+	f.Begun(id, size/3)
+	if c.inTheFill {
+		c.begins(f)
+	}
+	r := <-asked
+	e2e.RequireWhole(t, r)
+	c.ends(f)
+	n := f.Cluster.Downloads(id)
+	t.Logf("%d downloads of %.2f of the bytes, first byte after %v at most, whole after %v at most",
+		n.Downloads, float64(n.Bytes)/size, r.FirstByte(1).Round(time.Millisecond), r.Whole(1).Round(time.Millisecond))
+	most := 1
+	switch {
+	case c.unknown && (c.link.name == everyLink.name || c.link.name == peerLinks.name):
+		most = len(f.Gateways) // each may take all others for dead
+	case c.unknown && c.peers:
+		most = 2
+	}
+	switch {
+	case n.Downloads > most:
+		return fmt.Errorf("%d downloads, want %d at most", n.Downloads, most)
+	case r.Whole(1) > linkTTL+2*fetchTime:
+		return fmt.Errorf("the file was whole after %v", r.Whole(1))
+	}
+	return nil
+}
+
+// TestFleetLinksPurge: whatever becomes of the connections, a purge that returns well was applied
+// by all gateways, and one that names those that have not was applied by the others; it returns
+// after 5 s at most. When all is well again, purges reach all.
+func TestFleetLinksPurge(t *testing.T) {
+	t.Parallel()
+	cases := slices.DeleteFunc(linkCases(), func(c linkCase) bool { return c.inTheFill })
+	e2e.Together(t, linksAtOnce, cases, func(c linkCase) string { return c.link.name + ", " + c.linkFault.name },
+		func(c linkCase, t *testing.T) {
+			f := linkFleet(t)
+			for i := range f.Gateways {
+				require.NoError(t, f.Punctually(func() error {
+					defer c.ends(f)
+					return c.purge(f, i)
+				}))
+			}
+			f.RequirePurged(func(id string) error {
+				status, text := f.Gateways[0].AdminPost("/purge?id="+id, "")
+				return e2e.ReachedAll(status == http.StatusOK, text)
+			})
+		})
+}
+
+// purge changes a file that all gateways have, and purges it by one of them. The error is that the
+// purge took long, or knew too few gateways: one that Redis has not heard of for 15 s is no longer
+// asked.
+func (c linkCase) purge(f *e2e.Fleet, by int) error {
+	t := f.T
+	t.Helper()
+	file := f.PutChanging()
+	f.Warm(file.ID, file.Content)
+	old := file.Content
+	f.Change(file)
+	c.begins(f)
+	began := time.Now()
+	status, text := f.Gateways[by].AdminPost("/purge?id="+file.ID.String(), "")
+	took := time.Since(began)
+	t.Logf("the purge took %v: %d %s", took.Round(time.Millisecond), status, text)
+	var answer struct {
+		Gateways int
+		Missing  []string
+	}
+	require.NoError(t, json.Unmarshal([]byte(text), &answer), text)
+	require.Equal(t, map[bool]int{true: http.StatusOK, false: http.StatusGatewayTimeout}[answer.Missing == nil], status,
+		text)
+	switch {
+	case took > 6*time.Second:
+		return fmt.Errorf("the purge took %v", took)
+	case answer.Missing == nil && answer.Gateways != len(f.Gateways):
+		return e2e.ReachedAll(true, text)
+	}
+	for _, m := range f.Gateways {
+		get := func(content []byte) crowd.Report {
+			return crowd.Run(crowd.Options{Clients: 3, URLs: e2e.URLs([]*e2e.Member{m}, file.ID), Want: content,
+				Timeout: e2e.CrowdTime})
+		}
+		if slices.Contains(answer.Missing, m.Name()) || slices.Contains(answer.Missing, allOthers) {
+			eventually.True(t, func() bool { // it may apply the purge between two clients
+				r, of := get(old), get(file.Content)
+				return r.Count(crowd.Whole) == len(r) || of.Count(crowd.Whole) == len(of)
+			})
+			continue
+		}
+		e2e.RequireWhole(t, get(file.Content))
+	}
+	return nil
+}
+
+// allOthers is missing in the answer to a purge where Redis cannot be reached. Then the gateway
+// that has purged gets the file from its owner, which has not.
+const allOthers = "all others: redis cannot be reached"

@@ -1,0 +1,174 @@
+package http
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestConnectionLimits: when all connections are busy, one too many is told so, and room comes
+// back.
+func TestConnectionLimits(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	f := s.Normal("mp4", s.Bytes(32<<20))
+	for name, tt := range map[string]struct{ key, status, reason string }{
+		"all":         {"max_connections = 2", "HTTP/1.1 503 ", "overload"},
+		"per address": {"max_connections_per_ip = 2", "HTTP/1.1 429 ", "per_ip"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := e2e.Serve(t, s, "[gateway]", tt.key, "shutdown_timeout = 1s")
+			_, first := p.Download(f)
+			p.Download(f)
+			refused := p.Raw(e2e.Request(http.MethodGet, f.URL()))
+			require.True(t, strings.HasPrefix(refused, tt.status), "%.100q", refused)
+			require.Contains(t, refused, "\r\nRetry-After: ")
+			eventually.True(t, func() bool {
+				return p.Metric(`fdfs_gateway_connections_refused_total{reason="`+tt.reason+`"}`) == 1
+			})
+			require.NoError(t, first.Close())
+			eventually.True(t, func() bool { return p.Metric("fdfs_gateway_connections") == 1 })
+			eventually.True(t, func() bool { return p.Sends(f.URL()) })
+		})
+	}
+}
+
+// TestIdleConnectionsMakeRoom: an attacker takes all connections and asks for nothing. Others are
+// answered at once, in the place of idle connections, and a download that began before is not cut.
+func TestIdleConnectionsMakeRoom(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	small, large := s.Normal("jpg", s.Bytes(1000)), s.Normal("mp4", s.Bytes(32<<20))
+	for name, tt := range map[string]struct{ key, send, reason string }{
+		"nothing sent":         {"max_connections = 24", "", "overload"},
+		"idle after a request": {"max_connections = 24", e2e.Request(http.MethodHead, small.URL()), "overload"},
+		"half of a head": {"max_connections = 24", "GET " + small.URL() + " HTTP/1.1\r\nHost: h\r\nX-A: ",
+			"overload"},
+		"half of a body": {"max_connections = 24", e2e.Request(http.MethodGet, small.URL(), "Content-Length: 9") +
+			"x", "overload"},
+		"one address, too many": {"max_connections_per_ip = 24", "", "per_ip"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fillWithIdle(t, s, tt.key, tt.send, tt.reason, small, large)
+		})
+	}
+}
+
+// mostConnections is the limit in TestIdleConnectionsMakeRoom.
+const mostConnections = 24
+
+// fillWithIdle takes all connections of a gateway, one for a download, and sends twice as many
+// requests on new ones. Each replaces an idle connection, unless one has ended by itself: where
+// there is hardly any room, each does after a few seconds.
+func fillWithIdle(t *testing.T, s *storetest.Store, key, send, reason string, small, large storetest.Object) {
+	t.Helper()
+	p := e2e.Serve(t, s, "[gateway]", key, "read_timeout = 5m", "idle_timeout = 5m") // neither ends one
+	busy, _ := p.Download(large)
+	for range mostConnections - 1 {
+		c := p.Dial()
+		_, err := io.WriteString(c, send)
+		require.NoError(t, err)
+		if strings.HasPrefix(send, "HEAD ") {
+			_, err = c.Read(make([]byte, 1))
+			require.NoError(t, err)
+		}
+	}
+	eventually.True(t, func() bool { return p.Metric("fdfs_gateway_connections") == mostConnections })
+	for range 2 * mostConnections {
+		began := time.Now()
+		c := p.Dial() // and left open
+		_, err := io.WriteString(c, e2e.Request(http.MethodGet, small.URL()))
+		require.NoError(t, err)
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		require.NoError(t, err)
+		require.Equal(t, 200, resp.StatusCode)
+		require.Less(t, time.Since(began), e2e.Prompt)
+	}
+	require.LessOrEqual(t, p.Metric("fdfs_gateway_connections"), float64(mostConnections))
+	replaced := p.Metric(`fdfs_gateway_connections_replaced_total{reason="` + reason + `"}`)
+	require.Positive(t, replaced)
+	require.LessOrEqual(t, replaced, float64(2*mostConnections))
+	got, err := io.ReadAll(busy.Body)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(large.Content, got), "the download is whole")
+}
+
+// TestNoAnswerIsCutForRoom: many more clients than connections, each with a request after the other
+// on one connection. A connection may end between two answers, never within one, and each client
+// gets on.
+func TestNoAnswerIsCutForRoom(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(200000))
+	p := e2e.Serve(t, s, "[gateway]", "max_connections = 8")
+	const clients, each = 32, 40
+	var wg sync.WaitGroup
+	var reconnected atomic.Int64
+	failures := make(chan error, clients)
+	for range clients {
+		wg.Go(func() {
+			for done := 0; done < each; reconnected.Add(1) {
+				n, err := keepAsking(p.Addrs[0], f, each-done)
+				if done += n; err != nil {
+					failures <- err
+					return
+				}
+			}
+		})
+	}
+	wg.Wait()
+	close(failures)
+	for err := range failures {
+		require.NoError(t, err)
+	}
+	require.Greater(t, reconnected.Load(), int64(clients), "connections were replaced")
+	require.Positive(t, p.Metric(`fdfs_gateway_connections_replaced_total{reason="overload"}`))
+}
+
+// keepAsking sends up to n requests on one connection and counts the answers. A connection that
+// ends before the first byte of an answer, or says that there is no room, is no error.
+func keepAsking(address string, f storetest.Object, n int) (answers int, err error) {
+	c, err := net.DialTimeout("tcp", address, e2e.Timeout)
+	if err != nil {
+		return 0, err
+	}
+	defer c.Close()
+	_ = c.SetDeadline(time.Now().Add(e2e.Timeout)) // the reads fail then
+	in := bufio.NewReader(c)
+	for ; answers < n; answers++ {
+		if _, err := io.WriteString(c, e2e.Request(http.MethodGet, f.URL())); err != nil {
+			return answers, nil
+		}
+		if _, err := in.Peek(1); err != nil {
+			return answers, nil
+		}
+		resp, err := http.ReadResponse(in, nil)
+		if err != nil {
+			return answers, fmt.Errorf("cut in the head of an answer: %w", err)
+		}
+		body, err := io.ReadAll(resp.Body)
+		switch {
+		case err != nil:
+			return answers, fmt.Errorf("cut after %d bytes of an answer: %w", len(body), err)
+		case resp.StatusCode == http.StatusServiceUnavailable:
+			return answers, nil
+		case !bytes.Equal(body, f.Content):
+			return answers, fmt.Errorf("wrong answer %s of %d bytes", resp.Status, len(body))
+		}
+	}
+	return answers, nil
+}

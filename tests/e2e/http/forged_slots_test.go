@@ -1,0 +1,221 @@
+package http
+
+import (
+	"bytes"
+	"fmt"
+	"net/http"
+	"os"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/fdfstest"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestDifferencesForgedSlots uploads slot headers within the content of files and asks for the ids
+// that find them: each claims bytes of the slots behind its own.
+func TestDifferencesForgedSlots(t *testing.T) {
+	t.Parallel()
+	for name, lines := range map[string][]string{
+		"by default":           nil,
+		"nothing is kept open": {"[open_file_cache]", "max_files = 0", "memory = 0"},
+		"kept in memory only":  {"[open_file_cache]", "max_files = 0"},
+		"nothing in memory":    {"[open_file_cache]", "memory = 0"},
+		"looked at each time":  {"[open_file_cache]", "valid = 0"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := storetest.New(t)
+			secret := bytes.Repeat([]byte("secret of another user\n"), 40_000)
+			upload, small := s.Forge(5000, 0x12345678)
+			_, large := s.Forge(800_000, 0xffffffff)
+			victim := s.Trunk("txt", secret)
+			p := e2e.Serve(t, s, lines...)
+			for range 3 {
+				for _, forged := range []storetest.Object{small, large} {
+					for _, header := range []string{
+						"Accept: */*", "Range: bytes=2000-2999", "Range: bytes=-10",
+						"If-Modified-Since: " + storetest.Created.Format(http.TimeFormat),
+					} {
+						a := p.Get(forged.URL(), header)
+						require.Equal(t, 404, a.StatusCode, header)
+						require.Equal(t, "file not found\n", string(a.Body))
+					}
+					require.Equal(t, 404, p.Do("HEAD", forged.URL()).StatusCode)
+				}
+				require.Equal(t, upload.Content, p.Get(upload.URL()).Body)
+				require.Equal(t, secret, p.Get(victim.URL()).Body)
+			}
+			require.GreaterOrEqual(t, p.Metric("fdfs_gateway_crc_errors_total"), 2.0)
+			require.Contains(t, p.LogText(), "trunk slot is not served")
+			require.Zero(t, p.Metric("fdfs_gateway_open_files"))
+		})
+	}
+}
+
+// TestDifferencesForgedSlotIsNotFetched: the replicas have the same trunk file, and are not asked
+// for what it does not hold.
+func TestDifferencesForgedSlotIsNotFetched(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewCluster(t, fdfstest.Options{})
+	s := storetest.New(t)
+	_, forged := s.Forge(5000, 0x12345678)
+	s.Trunk("txt", s.Bytes(10_000))
+	p := e2e.Serve(t, s, "tracker_server = "+c.Trackers()[0])
+	asked := func() (n int) {
+		for _, storage := range c.Storages() {
+			n += storage.Counts().Total()
+		}
+		return n
+	}
+	before := asked()
+	require.Equal(t, 404, p.Get(forged.URL()).StatusCode)
+	require.Equal(t, before, asked())
+	elsewhere := e2e.Put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: s.Bytes(99), Ext: "jpg",
+		Created: e2e.LongAgo})
+	before = asked()
+	require.Equal(t, 200, p.Get(e2e.Path(elsewhere)).StatusCode)
+	require.Greater(t, asked(), before, "they are asked for a file that is not here")
+}
+
+// TestSlotWrittenTo: content that was checked is checked again when the trunk file has been written
+// to. A forged header is in order as long as the bytes behind it are the uploader's own, and it
+// stays in place when these have been deleted and a smaller slot of another uploader lies there.
+func TestSlotWrittenTo(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	content := s.Bytes(20_000)
+	own := s.Trunk("jpg", content)
+	f, err := os.OpenFile(own.Path, os.O_RDWR, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	p := e2e.Serve(t, s)
+	for range 3 {
+		require.Equal(t, content, p.Get(own.URL()).Body)
+	}
+	_, err = f.WriteAt([]byte("secret of another user"), int64(own.ID.Trunk.Offset)+fdfs.SlotHeaderSize+5000)
+	require.NoError(t, err)
+	p.RequireGoneSoon(own.URL())
+}
+
+// TestLegacyCRC32: files of FastDFS 5.x are served like others.
+func TestLegacyCRC32(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	var files []storetest.Object
+	for _, size := range []int{1, 5000, 300_000} {
+		normal, packed := s.Legacy("jpg", s.Bytes(size))
+		files = append(files, normal, packed)
+	}
+	p := e2e.Serve(t, s)
+	for _, f := range files {
+		for range 3 {
+			a := p.Get(f.URL())
+			require.Equal(t, 200, a.StatusCode, f.URL())
+			require.Equal(t, f.Content, a.Body)
+		}
+	}
+	require.Zero(t, p.Metric("fdfs_gateway_crc_errors_total"))
+}
+
+// TestSlotMaxSize: slots are as large as the configuration or the trackers say, by default 16 MB.
+func TestSlotMaxSize(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	usual, large := s.Trunk("bin", s.Bytes(16<<20-fdfs.SlotHeaderSize)), s.Trunk("bin", s.Bytes(16<<20))
+	c := e2e.NewCluster(t, fdfstest.Options{Parameters: map[string]string{"slot_max_size": fmt.Sprint(32 << 20)}})
+	for name, test := range map[string]struct {
+		lines       []string
+		usual, want int
+	}{
+		"default":          {nil, 200, 404},
+		"configuration":    {[]string{"[gateway]", "slot_max_size = 17MB"}, 200, 200},
+		"smaller than 16M": {[]string{"[gateway]", "slot_max_size = 1MB"}, 404, 404},
+		"trackers": {[]string{"tracker_server = " + c.Trackers()[0],
+			"load_fdfs_parameters_from_tracker = true"}, 200, 200},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := e2e.Serve(t, s, test.lines...)
+			require.Equal(t, test.usual, p.Do("HEAD", usual.URL()).StatusCode)
+			require.Equal(t, test.want, p.Do("HEAD", large.URL()).StatusCode)
+		})
+	}
+}
+
+// mismatchTime is how long a gateway remembers that the content of a file is not that of its id: in
+// the cache for negative_ttl, else for longer.
+const mismatchTime = 5 * time.Second
+
+// TestForgedSlotsOfOtherHosts: storages compare headers alone, and send what a forged id asks for.
+// No byte of it reaches a client, whatever its size, through a cache, a fleet, or none.
+func TestForgedSlotsOfOtherHosts(t *testing.T) {
+	t.Parallel()
+	for name, o := range map[string]e2e.FleetOptions{
+		"cache":    {Gateways: 1, Storages: 1}, // a second one would be asked when the first is slow
+		"fleet":    {Gateways: 2, Storages: 1},
+		"no cache": {Gateways: 1, Storages: 1, Cache: []string{"memory_max = 0"}, NoRedis: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := e2e.StartFleet(t, o)
+			for _, size := range []int{100, 5000, 1 << 20, 9 << 20} {
+				content, began := e2e.RandomContent(size), time.Now()
+				forged, err := fdfs.Encode(fdfs.Fields{Group: "group1", Kind: fdfs.KindTrunk,
+					Source:  fdfs.Source{127, 0, 0, 11},
+					Created: e2e.LongAgo.Unix(), Size: int64(size), CRC32: 0x12345678,
+					Trunk: fdfs.Trunk{ID: 1, Offset: 4096, Alloc: uint32(size) + 256}, Ext: "txt"})
+				require.NoError(t, err)
+				e2e.Put(t, f.Cluster, fdfstest.FileSpec{ID: forged.String(), Content: content})
+				good := e2e.Put(t, f.Cluster, fdfstest.FileSpec{Group: "group1", Kind: fdfs.KindTrunk, Content: content,
+					Ext: "bin", Created: e2e.LongAgo})
+				for _, m := range f.Gateways {
+					for _, header := range []string{"Accept: */*", "Range: bytes=0-9", "Range: bytes=-10"} {
+						a := m.Get(e2e.Path(forged), header)
+						require.Equal(t, 404, a.StatusCode, "%d bytes, %s", size, header)
+						require.Equal(t, "file not found\n", string(a.Body))
+					}
+					require.Equal(t, content[:10], m.Get(e2e.Path(good), "Range: bytes=0-9").Body)
+					require.Equal(t, content, m.Get(e2e.Path(good)).Body)
+				}
+				if time.Since(began) < mismatchTime {
+					require.LessOrEqual(t, f.Cluster.Downloads(forged).Downloads, 3*len(f.Gateways),
+						"a mismatch is remembered")
+				}
+				if o.Cache == nil {
+					require.Equal(t, 1, f.Cluster.Downloads(good).Downloads, "checking costs no further download")
+				}
+			}
+			require.GreaterOrEqual(t, f.Metric("fdfs_gateway_crc_errors_total"), 3.0)
+		})
+	}
+}
+
+// TestForgedLinksOfOtherHosts: an uploader can write the header of a link, whose target is another
+// forged header, and storages follow it. They send the files behind that header, with a size that
+// is not the one in the id, so there is no CRC32 to compare. No byte of it reaches a client.
+func TestForgedLinksOfOtherHosts(t *testing.T) {
+	t.Parallel()
+	secret := bytes.Repeat([]byte("secret of another user\n"), 40_000)
+	for name, o := range e2e.SlotFleets {
+		t.Run(name, func(t *testing.T) {
+			f := e2e.StartFleet(t, o)
+			for _, size := range []int{500, 5000, len(secret)} {
+				forged, err := fdfs.Encode(fdfs.Fields{Group: "group1", Kind: fdfs.KindTrunk,
+					Source: fdfs.Source{127, 0, 0, 11}, Created: e2e.LongAgo.Unix(), Size: 60, CRC32: 0x12345678,
+					Trunk: fdfs.Trunk{ID: 1, Offset: uint32(size) * 4096, Alloc: 256}, Ext: "txt"})
+				require.NoError(t, err)
+				e2e.Put(t, f.Cluster, fdfstest.FileSpec{ID: forged.String(), Content: secret[:size]})
+				for _, m := range f.Gateways {
+					for _, header := range []string{"Accept: */*", "Range: bytes=100-199", "Range: bytes=-10"} {
+						a := m.Get(e2e.Path(forged), header)
+						require.Equal(t, 404, a.StatusCode, "%d bytes, %s", size, header)
+						require.Equal(t, "file not found\n", string(a.Body))
+					}
+				}
+				require.Zero(t, f.Cluster.Downloads(forged).Downloads)
+			}
+		})
+	}
+}

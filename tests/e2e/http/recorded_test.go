@@ -1,0 +1,109 @@
+package http
+
+import (
+	"bufio"
+	"encoding/json"
+	"errors"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fastdfs-gateway/tests/e2e"
+
+	"github.com/stretchr/testify/require"
+)
+
+// verdict is what the replay tool says of one recorded question.
+type verdict struct {
+	ID, Conf, Host, Cluster, Note, Method, Target, Verdict string
+	Why                                                    []string
+}
+
+// TestRecordedAnswers asks the gateway everything that a real FastDFS with the nginx module was
+// asked, where the recordings and the tool that judges the answers lie beside the repository (or
+// GOLDEN_DIR and REPLAY_TOOLS name them).
+func TestRecordedAnswers(t *testing.T) {
+	t.Parallel()
+	golden, tools := beside("GOLDEN_DIR", "golden"), beside("REPLAY_TOOLS", "tools")
+	if golden == "" || tools == "" {
+		t.Skip("SKIPPED: no recorded answers: GOLDEN_DIR and REPLAY_TOOLS are not set and ../shared is not there")
+	}
+	if os.Geteuid() != 0 {
+		t.Skip("SKIPPED: replaying recorded answers needs root for its network namespaces")
+	}
+	replay, fake := buildTool(t, tools, "replay"), buildTool(t, tools, "fakefdfs")
+	for _, upstream := range []string{"http", "storage"} {
+		t.Run(upstream, func(t *testing.T) {
+			t.Parallel()
+			out := filepath.Join(t.TempDir(), "verdicts")
+			cmd := exec.Command(replay, "-golden", golden, "-gateway", e2e.Binary, "-fakefdfs", fake, "-upstream",
+				upstream,
+				"-json", out)
+			text, err := cmd.CombinedOutput()
+			var exit *exec.ExitError
+			if errors.As(err, &exit) && exit.ExitCode() == 1 {
+				err = nil // some answers are wrong: listed below
+			}
+			require.NoError(t, err, "%s", text)
+			counts := map[string]int{}
+			for _, v := range readVerdicts(t, out) {
+				counts[v.Verdict]++
+				if v.Verdict == "wrong" {
+					t.Errorf("%s %s/%s-%s %s %s (%s): %s", v.ID, v.Conf, v.Cluster, v.Host, v.Method, v.Target, v.Note,
+						strings.Join(v.Why, "; "))
+				}
+			}
+			t.Logf("recorded questions: %v", counts)
+			require.Greater(t, counts["same"]+counts["better"], 500)
+		})
+	}
+}
+
+// beside gives the folder that a variable names, or that lies in ../shared; "" when there is none.
+func beside(variable, name string) string {
+	dir := os.Getenv(variable)
+	if dir == "" {
+		dir = filepath.Join("..", "..", "..", "..", "shared", name)
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return ""
+	}
+	if _, err := os.Stat(dir); err != nil {
+		return ""
+	}
+	return dir
+}
+
+// buildTool builds one of the tools outside its folder, which may be read-only.
+func buildTool(t *testing.T, tools, name string) string {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), name)
+	cmd := exec.Command("go", "build", "-buildvcs=false", "-o", out, ".")
+	cmd.Dir = filepath.Join(tools, name)
+	text, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", text)
+	return out
+}
+
+func readVerdicts(t *testing.T, path string) []verdict {
+	t.Helper()
+	f, err := os.Open(path)
+	require.NoError(t, err)
+	defer f.Close()
+	var all []verdict
+	for scanner := lines(f); scanner.Scan(); {
+		var v verdict
+		require.NoError(t, json.Unmarshal(scanner.Bytes(), &v))
+		all = append(all, v)
+	}
+	return all
+}
+
+func lines(f *os.File) *bufio.Scanner {
+	s := bufio.NewScanner(f)
+	s.Buffer(nil, 16<<20)
+	return s
+}

@@ -1,0 +1,255 @@
+package ops
+
+import (
+	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// freeAddress is a loopback address without a listener.
+func freeAddress(t testing.TB) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	require.NoError(t, ln.Close())
+	return ln.Addr().String()
+}
+
+// getUnix asks a unix socket.
+func getUnix(t testing.TB, path, url string) (int, string) {
+	t.Helper()
+	client := http.Client{Timeout: e2e.Timeout, Transport: &http.Transport{DisableKeepAlives: true,
+		DialContext: func(context.Context, string, string) (net.Conn, error) { return net.Dial("unix", path) }}}
+	resp, err := client.Get("http://localhost" + url)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp.StatusCode, string(body)
+}
+
+// TestSocketActivation: systemd-socket-activate opens the sockets and starts the gateway at the
+// first connection, which is answered. The sockets are systemd's: their files stay.
+func TestSocketActivation(t *testing.T) {
+	t.Parallel()
+	activate, err := exec.LookPath("systemd-socket-activate")
+	if err != nil {
+		t.Skip("skipped: systemd-socket-activate is missing (apt-get install systemd)")
+	}
+	for _, named := range []bool{false, true} {
+		t.Run(fmt.Sprintf("named=%t", named), func(t *testing.T) {
+			s := storetest.New(t)
+			f := s.Normal("jpg", s.Bytes(1000))
+			address, admin, path := freeAddress(t), freeAddress(t), filepath.Join(t.TempDir(), "files.sock")
+			args := []string{"-l", address, "-l", admin, "-l", path, "-E", "GOCOVERDIR", e2e.Binary, "-c"}
+			lines := []string{"[gateway]", "listen = " + address + ", unix:" + path, "admin_listen = " + admin}
+			if named {
+				args = append([]string{"--fdname=listen:admin_listen:listen"}, args...)
+				lines = []string{"[gateway]", "listen = 127.0.0.1:1", "admin_listen = 127.0.0.1:2"}
+			}
+			cmd := exec.Command(activate, append(args, e2e.WriteConfig(t, s.Config(lines...)))...)
+			cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+			log := filepath.Join(t.TempDir(), "log")
+			out, err := os.Create(log)
+			require.NoError(t, err)
+			defer out.Close()
+			cmd.Stderr = out
+			require.NoError(t, cmd.Start())
+			text := func() string { b, _ := os.ReadFile(log); return string(b) } // it is there
+			defer func() {
+				require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+				require.NoError(t, cmd.Wait(), text())
+				require.FileExists(t, path)
+			}()
+			eventually.True(t, func() bool { return strings.Contains(text(), "Listening on "+path) }, path)
+			status, body := getUnix(t, path, f.URL())
+			require.Equal(t, http.StatusOK, status)
+			require.Equal(t, string(f.Content), body)
+			for _, url := range []string{"http://" + address + f.URL(), "http://" + admin + "/readyz"} {
+				resp, err := http.Get(url)
+				require.NoError(t, err)
+				_ = resp.Body.Close() // the status says all
+				require.Equal(t, http.StatusOK, resp.StatusCode)
+			}
+		})
+	}
+}
+
+// startWith starts a gateway with sockets as systemd gives them: descriptors from 3 on, addressed
+// to the process by its id.
+func startWith(t *testing.T, conf string, env []string, names []string, files ...*os.File) *e2e.Process {
+	t.Helper()
+	cmd := exec.Command("/bin/sh", "-c", `LISTEN_PID=$$ exec "$0" serve -c "$1"`, e2e.Binary, conf)
+	cmd.ExtraFiles = files
+	cmd.Env = append(os.Environ(), fmt.Sprintf("LISTEN_FDS=%d", len(files)), "LISTEN_FDNAMES="+strings.Join(names, ":"))
+	cmd.Env = append(cmd.Env, env...)
+	return e2e.StartCommand(t, conf, cmd)
+}
+
+// TestGivenSocket: a TLS listener whose socket the process was given answers also what connected
+// before the start, and a socket that no key names ends the start.
+func TestGivenSocket(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(1000))
+	dir := t.TempDir()
+	pool := e2e.Certificate(t, dir)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	file, err := ln.(*net.TCPListener).File()
+	require.NoError(t, err)
+	defer file.Close()
+	early, err := net.Dial("tcp", ln.Addr().String())
+	require.NoError(t, err)
+	defer early.Close()
+	conf := e2e.WriteConfig(t, s.Config("[gateway]", "listen = "+ln.Addr().String(), "admin_listen = 127.0.0.1:0",
+		"tls_cert = "+filepath.Join(dir, "cert.pem"), "tls_key = "+filepath.Join(dir, "key.pem")))
+	p := startWith(t, conf, nil, []string{"web.socket"}, file)
+	require.Equal(t, ln.Addr().String(), p.Addrs[0])
+	secure := tls.Client(early, &tls.Config{RootCAs: pool, ServerName: "127.0.0.1"})
+	require.NoError(t, secure.SetDeadline(time.Now().Add(e2e.Timeout)))
+	_, err = io.WriteString(secure, e2e.Request(http.MethodGet, f.URL(), "Connection: close"))
+	require.NoError(t, err)
+	answer, err := io.ReadAll(secure)
+	require.NoError(t, err)
+	require.True(t, strings.HasSuffix(string(answer), string(f.Content)))
+
+	stray := exec.Command("/bin/sh", "-c", `LISTEN_PID=$$ LISTEN_FDS=1 LISTEN_FDNAMES=web.socket exec "$0" -c "$1"`,
+		e2e.Binary,
+		e2e.WriteConfig(t, s.Config(e2e.WithListen(nil)...)))
+	stray.ExtraFiles = []*os.File{file}
+	out, err := stray.CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "systemd has given the socket "+ln.Addr().String()+" (web.socket), which no key")
+}
+
+// systemd takes what a service tells it.
+type systemd struct {
+	t    *testing.T
+	path string
+	conn *net.UnixConn
+	told chan []byte // messages that attend has taken; nil: read takes them from the socket
+}
+
+func newSystemd(t *testing.T) *systemd {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "notify")
+	conn, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: path, Net: "unixgram"})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, conn.Close()) })
+	return &systemd{t: t, path: path, conn: conn}
+}
+
+// attend takes messages as they come, as the real one does: a socket has room for ten, and a
+// service waits for room.
+func (s *systemd) attend() {
+	s.told = make(chan []byte, 1<<16)
+	go func() {
+		for {
+			buf := make([]byte, 4096)
+			n, err := s.conn.Read(buf)
+			if err != nil {
+				return // the end of the test
+			}
+			s.told <- buf[:n]
+		}
+	}()
+}
+
+// fill sends messages until there is no room for more: what a service tells waits for next.
+func (s *systemd) fill() {
+	s.t.Helper()
+	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: s.path, Net: "unixgram"})
+	require.NoError(s.t, err)
+	defer conn.Close()
+	for err == nil {
+		require.NoError(s.t, conn.SetWriteDeadline(time.Now().Add(50*time.Millisecond)))
+		_, err = conn.Write([]byte("STATUS=full"))
+	}
+	require.ErrorIs(s.t, err, os.ErrDeadlineExceeded)
+}
+
+// next is the next message that is no ping of the watchdog, by its fields.
+func (s *systemd) next() map[string]string {
+	s.t.Helper()
+	for {
+		if fields := s.read(); fields["WATCHDOG"] == "" {
+			return fields
+		}
+	}
+}
+
+func (s *systemd) read() map[string]string {
+	s.t.Helper()
+	fields := map[string]string{}
+	for line := range strings.Lines(string(s.take())) {
+		name, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		fields[name] = value
+	}
+	return fields
+}
+
+// take waits for a message.
+func (s *systemd) take() []byte {
+	s.t.Helper()
+	if s.told != nil {
+		select {
+		case text := <-s.told:
+			return text
+		case <-time.After(e2e.Timeout):
+			s.t.Fatal("systemd is told nothing")
+		}
+	}
+	require.NoError(s.t, s.conn.SetReadDeadline(time.Now().Add(e2e.Timeout)))
+	buf := make([]byte, 4096)
+	n, err := s.conn.Read(buf)
+	require.NoError(s.t, err)
+	return buf[:n]
+}
+
+// TestNotify: systemd is told when the service is ready, reloads, lives, and stops.
+func TestNotify(t *testing.T) {
+	t.Parallel()
+	sd := newSystemd(t)
+	conf := e2e.WriteConfig(t, storetest.New(t).Config(e2e.WithListen(nil)...))
+	cmd := exec.Command(e2e.Binary, "-c", conf)
+	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+sd.path, "WATCHDOG_USEC=20000")
+	p := e2e.StartCommand(t, conf, cmd)
+	require.Equal(t, map[string]string{"READY": "1"}, sd.next())
+	for range 3 {
+		require.Equal(t, map[string]string{"WATCHDOG": "1"}, sd.read())
+	}
+	for _, bad := range []bool{false, true} {
+		if bad {
+			require.NoError(t, os.WriteFile(conf, []byte("[gateway]\nno_such_key = 1\n"), 0o600))
+		}
+		require.NoError(t, cmd.Process.Signal(syscall.SIGHUP))
+		reloading := sd.next()
+		require.Equal(t, "1", reloading["RELOADING"])
+		usec, err := strconv.ParseInt(reloading["MONOTONIC_USEC"], 10, 64)
+		require.NoError(t, err)
+		require.Positive(t, usec)
+		require.Equal(t, map[string]string{"READY": "1"}, sd.next())
+	}
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	require.Equal(t, map[string]string{"STOPPING": "1"}, sd.next())
+	p.AwaitExit()
+}

@@ -1,0 +1,236 @@
+package ops
+
+import (
+	"context"
+	"encoding/base64"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// adminRequest is a request to an admin listener that no operator sends, and the status that it
+// gets.
+type adminRequest struct {
+	name, method, path, host string
+	headers                  []string // "Name: value"
+	status                   int
+}
+
+// askAdmin sends them to a listener that dial reaches.
+func askAdmin(t *testing.T, dial func(ctx context.Context, network, address string) (net.Conn, error),
+	list []adminRequest) {
+	t.Helper()
+	client := http.Client{Timeout: e2e.Timeout, Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
+	for _, a := range list {
+		t.Run(a.name, func(t *testing.T) {
+			req, err := http.NewRequest(a.method, "http://127.0.0.1:1"+a.path, nil)
+			require.NoError(t, err)
+			if a.host != "" {
+				req.Host = a.host
+			}
+			for _, h := range a.headers {
+				name, value, _ := strings.Cut(h, ": ")
+				req.Header.Set(name, value)
+			}
+			resp, err := client.Do(req)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			require.Equal(t, a.status, resp.StatusCode)
+		})
+	}
+}
+
+// dialTo connects to one address, whatever the URL says.
+func dialTo(network, address string) func(context.Context, string, string) (net.Conn, error) {
+	return func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, network, address)
+	}
+}
+
+// strangers are requests that a page of another site can make an operator's browser send.
+var strangers = []adminRequest{
+	{"rebinding, purge", "POST", "/purge?all=1", "evil.example", nil, 421},
+	{"rebinding, metrics", "GET", "/metrics", "evil.example:8889", nil, 421},
+	{"rebinding, a name that begins well", "GET", "/metrics", "localhost.evil.example", nil, 421},
+	{"rebinding, a name like an address", "GET", "/metrics", "127.0.0.1.evil.example", nil, 421},
+	{"cross-site reload", "POST", "/reload", "", []string{"Sec-Fetch-Site: cross-site"}, 403},
+	{"cross-site explain", "GET", "/explain?url=x", "", []string{"Sec-Fetch-Site: cross-site"}, 403},
+	{"cross-site profile", "GET", "/debug/pprof/profile?seconds=1", "", []string{"Sec-Fetch-Site: cross-site"}, 403},
+	{"cross-site behind an empty field", "POST", "/reload", "",
+		[]string{"Sec-Fetch-Site: none", "Sec-Fetch-Site: cross-site"}, 403},
+	{"the status page in a frame", "GET", "/status", "",
+		[]string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: iframe"}, 403},
+	{"the status page, fetched", "GET", "/status", "",
+		[]string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: cors", "Sec-Fetch-Dest: empty"}, 403},
+	{"a link that explains", "GET", "/status?explain=x", "",
+		[]string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"}, 403},
+	{"a page that is served on another port", "GET", "/explain?url=x", "", []string{"Sec-Fetch-Site: same-site"}, 403},
+	{"a browser without Fetch Metadata", "POST", "/reload", "", []string{"Origin: http://evil.example"}, 403},
+}
+
+// operators are requests that must go on working.
+var operators = []adminRequest{
+	{"by address", "GET", "/status", "127.0.0.1:8889", nil, 200},
+	{"by an address of IPv6", "GET", "/status", "[::1]:8889", nil, 200},
+	{"by localhost", "POST", "/reload", "LOCALHOST:1", nil, 200},
+	{"a link of the listener's own page", "GET", "/metrics", "", []string{"Sec-Fetch-Site: same-origin"}, 200},
+	{"a link of another page", "GET", "/status", "",
+		[]string{"Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate", "Sec-Fetch-Dest: document"}, 200},
+	{"an address that was typed in", "GET", "/status", "", []string{"Sec-Fetch-Site: none"}, 200},
+	{"a method that is not served", "PUT", "/reload", "", nil, 405},
+	{"how a reload would end", "GET", "/reload", "", nil, 200},
+	{"profiles", "GET", "/debug/pprof/cmdline", "", nil, 200},
+}
+
+// TestAdminStrangers: pages of other sites cannot use the admin listener through an operator's
+// browser, on any kind of listener.
+func TestAdminStrangers(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	p := e2e.Serve(t, s)
+	t.Run("loopback", func(t *testing.T) { askAdmin(t, dialTo("tcp", p.AdminAddr), append(strangers, operators...)) })
+
+	socket := filepath.Join(t.TempDir(), "admin")
+	e2e.ServeConfig(t, e2e.WriteConfig(t, s.Config("[gateway]", "listen = 127.0.0.1:0", "admin_listen = unix:"+socket,
+		"admin_hosts = ops.example, b")))
+	named := []adminRequest{{"a configured name", "GET", "/status", "Ops.Example.:80", nil, 200},
+		{"another configured name", "GET", "/status", "b", nil, 200}}
+	t.Run("unix socket", func(t *testing.T) {
+		askAdmin(t, dialTo("unix", socket), append(append(strangers, operators...), named...))
+	})
+
+	every := e2e.ServeConfig(t, e2e.WriteConfig(t,
+		s.Config("[gateway]", "listen = 127.0.0.1:0", "admin_listen = 0.0.0.0:0")))
+	_, port, err := net.SplitHostPort(every.AdminAddr)
+	require.NoError(t, err)
+	t.Run("every address", func(t *testing.T) {
+		askAdmin(t, dialTo("tcp", "127.0.0.2:"+port), append(strangers, operators...))
+	})
+}
+
+// TestAdminProbe: an old health check sends no Host field at all.
+func TestAdminProbe(t *testing.T) {
+	t.Parallel()
+	p := e2e.Serve(t, storetest.New(t))
+	c, err := net.DialTimeout("tcp", p.AdminAddr, e2e.Timeout)
+	require.NoError(t, err)
+	defer c.Close()
+	require.NoError(t, c.SetDeadline(time.Now().Add(e2e.Timeout)))
+	_, err = c.Write([]byte("GET /readyz HTTP/1.0\r\n\r\n"))
+	require.NoError(t, err)
+	b := make([]byte, 13)
+	_, err = c.Read(b)
+	require.NoError(t, err)
+	require.Equal(t, "HTTP/1.0 200 ", string(b))
+}
+
+const adminToken = "an-admin-token-0123456789"
+
+// tokenConfig is a configuration whose admin listener is a unix socket that wants a token.
+func tokenConfig(t *testing.T, s *storetest.Store, lines ...string) (conf, socket, token string) {
+	t.Helper()
+	dir := t.TempDir()
+	socket, token = filepath.Join(dir, "admin"), filepath.Join(dir, "token")
+	require.NoError(t, os.WriteFile(token, []byte(adminToken+"\n"), 0o600))
+	own := append([]string{"[gateway]", "listen = 127.0.0.1:0", "admin_listen = unix:" + socket, "admin_token_file = " +
+		token}, lines...)
+	return e2e.WriteConfig(t, s.Config(own...)), socket, token
+}
+
+// TestAdminToken: what needs it, and what is no token; a reload changes it.
+func TestAdminToken(t *testing.T) {
+	t.Parallel()
+	conf, socket, token := tokenConfig(t, storetest.New(t), "pprof = false")
+	e2e.ServeConfig(t, conf)
+	bearer := func(token string) []string { return []string{"Authorization: Bearer " + token} }
+	basic := func(text string) []string {
+		return []string{"Authorization: Basic " + base64.StdEncoding.EncodeToString([]byte(text))}
+	}
+	askAdmin(t, dialTo("unix", socket), []adminRequest{
+		{"health needs none", "GET", "/healthz", "", nil, 200},
+		{"readiness needs none", "GET", "/readyz", "", nil, 200},
+		{"metrics do", "GET", "/metrics", "", nil, 401},
+		{"purges do", "POST", "/purge?all=1", "", nil, 401},
+		{"a path that is only like that of health", "GET", "/healthz/../metrics", "", nil, 401},
+		{"the token", "GET", "/metrics", "", bearer(adminToken), 200},
+		{"the scheme in small letters", "GET", "/metrics", "", []string{"Authorization: bearer " + adminToken}, 200},
+		{"another token", "GET", "/metrics", "", bearer(adminToken + "x"), 401},
+		{"the beginning of it", "GET", "/metrics", "", bearer(adminToken[:20]), 401},
+		{"an empty one", "GET", "/metrics", "", bearer(""), 401},
+		{"another scheme", "GET", "/metrics", "", []string{"Authorization: Digest " + adminToken}, 401},
+		{"the token as a password", "GET", "/metrics", "", basic("any name:" + adminToken), 200},
+		{"the token as a password without a name", "GET", "/metrics", "", basic(":" + adminToken), 200},
+		{"the token as a name", "GET", "/metrics", "", basic(adminToken + ":"), 401},
+		{"another password", "GET", "/metrics", "", basic("admin:" + adminToken + "x"), 401},
+		{"no colon", "GET", "/metrics", "", basic(adminToken), 401},
+		{"the token, not encoded", "GET", "/metrics", "", []string{"Authorization: Basic " + adminToken}, 401},
+		{"a stranger who has it", "GET", "/metrics", "evil.example", bearer(adminToken), 421},
+		{"profiles that are off", "GET", "/debug/pprof/", "", bearer(adminToken), 404},
+		{"a profile that is off", "GET", "/debug/pprof/heap", "", bearer(adminToken), 404},
+	})
+	require.NoError(t, os.WriteFile(token, []byte("the-next-token-0123456789"), 0o600))
+	askAdmin(t, dialTo("unix", socket), []adminRequest{
+		{"reload", "POST", "/reload", "", bearer(adminToken), 200},
+		{"the old token", "GET", "/metrics", "", bearer(adminToken), 401},
+		{"the new token", "GET", "/metrics", "", bearer("the-next-token-0123456789"), 200},
+	})
+	require.NoError(t, os.WriteFile(token, nil, 0o600))
+	askAdmin(t, dialTo("unix", socket), []adminRequest{
+		{"a reload without a token", "POST", "/reload", "", bearer("the-next-token-0123456789"), 422},
+		{"the token stays", "GET", "/metrics", "", bearer("the-next-token-0123456789"), 200},
+	})
+}
+
+// TestAdminSocketMode: no other account may connect, unless the configuration says so.
+func TestAdminSocketMode(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	for want, line := range map[os.FileMode]string{0o600: "", 0o660: "admin_socket_mode = 0660"} {
+		socket := filepath.Join(t.TempDir(), "admin")
+		e2e.ServeConfig(t, e2e.WriteConfig(t, s.Config("[gateway]", "listen = 127.0.0.1:0",
+			"admin_listen = unix:"+socket,
+			line)))
+		info, err := os.Stat(socket)
+		require.NoError(t, err)
+		require.Equal(t, want, info.Mode().Perm())
+	}
+}
+
+// TestAdminCommands: purge, prefetch and explain reach a gateway by its socket, with the token out
+// of a file or the configuration.
+func TestAdminCommands(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(100))
+	conf, socket, token := tokenConfig(t, s)
+	e2e.ServeConfig(t, conf)
+	for name, flags := range map[string][]string{
+		"socket and token file":  {"-admin", "unix:" + socket, "-admin-token-file", token},
+		"from the configuration": {"-c", conf},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, stdout, stderr := e2e.Run(t, append(append([]string{"purge"}, flags...), "-id", f.ID.String())...)
+			require.Equal(t, 0, code, stderr)
+			require.Equal(t, "applied by 1 of 1 gateways\n", stdout)
+			code, stdout, stderr = e2e.Run(t, append(append([]string{"prefetch"}, flags...), f.ID.String())...)
+			require.Equal(t, 0, code, "%s%s", stdout, stderr)
+			require.Contains(t, stdout, "done: 1 files, 0 failed")
+		})
+	}
+	code, stdout, stderr := e2e.Run(t, "explain", "-admin", "unix:"+socket, "-admin-token-file", token, f.ID.String())
+	require.Equal(t, 0, code, stderr)
+	require.Contains(t, stdout, "the file of this host")
+	code, _, stderr = e2e.Run(t, "purge", "-admin", "unix:"+socket, "-all")
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "401")
+	require.Contains(t, stderr, "admin_token_file")
+}

@@ -1,0 +1,262 @@
+package ops
+
+import (
+	"encoding/json"
+	"fmt"
+	"html"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/fdfstest"
+	"fastdfs-gateway/tests/lab"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestExitCodes(t *testing.T) {
+	t.Parallel()
+	missing := filepath.Join(t.TempDir(), "missing.conf")
+	for _, tt := range []struct {
+		name string
+		args []string
+		code int
+		says string
+	}{
+		{"version", []string{"version"}, 0, "fastdfs-gateway "},
+		{"help", []string{"help"}, 0, "gateway check -c FILE"},
+		{"-h", []string{"-h"}, 0, "gateway check -c FILE"},
+		{"help of a command", []string{"token", "-h"}, 0, "usage: gateway token"},
+		{"no configuration", nil, 2, "-c is missing"},
+		{"unknown command", []string{"frobnicate"}, 2, `there is no command "frobnicate"; see`},
+		{"misspelt command", []string{"chekc"}, 2, `there is no command "chekc" (did you mean check?)`},
+		{"misspelt flag", []string{"inspect", "--jsno", "x"}, 2, "there is no flag -jsno (did you mean -json?)"},
+		{"misspelt help", []string{"help", "chekc"}, 2, "(did you mean check?)"},
+		{"flag without a value", []string{"check", "-c"}, 2, "check: flag needs an argument: -c"},
+		{"unknown flag", []string{"serve", "-x"}, 2, "serve: there is no flag -x"},
+		{"an argument too many", []string{"check", "-c", missing, "more"}, 2, `"more" is one argument too many`},
+		{"no id", []string{"inspect"}, 2, "an argument is missing"},
+		{"a file for two ids", []string{"inspect", "-file", missing, "a", "b"}, 2, "-file takes one id"},
+		{"both times", []string{"token", "-c", missing, "-ts", "1", "-ttl", "1h", "id"}, 2, "exclude each other"},
+		{"missing file", []string{"-c", missing}, 1, "missing.conf"},
+		{"check of a missing file", []string{"check", "-c", missing}, 1, "missing.conf"},
+		{"bad id", []string{"inspect", "nonsense"}, 1, "bad file id"},
+		{"starter", []string{"starter"}, 1, "this command is for internal use"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			code, stdout, stderr := e2e.Run(t, tt.args...)
+			require.Equal(t, tt.code, code, stdout+stderr)
+			require.Contains(t, stdout+stderr, tt.says)
+			if tt.code == 2 {
+				require.Empty(t, stdout, "usage errors are for standard error")
+			}
+		})
+	}
+}
+
+// TestCheck: the classic mistakes, each with file, line and what to do.
+func TestCheck(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	good := e2e.WriteConfig(t, s.Config("http.anti_steal.check_token = false", "[gateway]",
+		"allow_sources = local-networks", "user = nobody"))
+	code, stdout, _ := e2e.Run(t, "check", "-c", good)
+	require.Equal(t, 0, code, stdout)
+	require.Contains(t, stdout, "no problems")
+	require.Contains(t, stdout, "/group1/M00/HH/LL/NAME")
+	if os.Geteuid() == 0 {
+		code, stdout, _ = e2e.Run(t, "check", "-c",
+			e2e.WriteConfig(t, s.Config("[gateway]", "allow_sources = local-networks")))
+		require.Equal(t, 0, code, stdout)
+		require.Contains(t, stdout, "warning: started by root, the gateway serves as root; set user in [gateway]")
+	}
+	for _, tt := range []struct{ name, from, to, want string }{
+		{"store path that is missing", "/group1/path1", "/group1/path9",
+			`:\d+: error: store path ".*path9" is not there; `},
+		{"too few store paths", "store_path1 = ", "store_path7 = ", `:\d+: (error|warning): .*store_path`},
+		{"several groups without their names in URLs", "url_have_group_name = true", "url_have_group_name = false",
+			`:\d+: error: .*url_have_group_name`},
+		{"page for refused tokens that is missing", "http.anti_steal.check_token = false",
+			"http.anti_steal.check_token = true\nhttp.anti_steal.secret_key = long-enough-secret\n" +
+				"http.anti_steal.token_check_fail = nowhere.html",
+			`:\d+: error: .*nowhere\.html`},
+		{"unknown key", "[group1]", "[gateway]\nlistn = :80\n[group1]", `:\d+: error: .*listn.*listen`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			text, err := os.ReadFile(good)
+			require.NoError(t, err)
+			require.Contains(t, string(text), tt.from)
+			bad := e2e.WriteConfig(t, strings.Replace(string(text), tt.from, tt.to, 1))
+			code, stdout, _ := e2e.Run(t, "check", "-c", bad)
+			require.Equal(t, 1, code, stdout)
+			require.Regexp(t, regexp.QuoteMeta(bad)+tt.want, stdout)
+		})
+	}
+}
+
+func TestInspect(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	normal, packed := s.Normal("jpg", s.Bytes(1234)), s.Trunk("txt", []byte("packed"))
+	code, stdout, _ := e2e.Run(t, "inspect", "-json", normal.ID.String(), packed.ID.String(), "group1/nonsense")
+	require.Equal(t, 1, code, "one of them is no id")
+	var got []map[string]any
+	for decoder := json.NewDecoder(strings.NewReader(stdout)); decoder.More(); {
+		var m map[string]any
+		require.NoError(t, decoder.Decode(&m))
+		got = append(got, m)
+	}
+	require.Len(t, got, 3)
+	require.Equal(t, "normal", got[0]["kind"])
+	require.EqualValues(t, 1234, got[0]["size"])
+	require.Equal(t, "127.0.0.1", got[0]["source_ip"])
+	require.Equal(t, fmt.Sprintf("%08x", normal.ID.CRC32), got[0]["crc32"])
+	require.EqualValues(t, storetest.Created.Unix(), got[0]["create_time"])
+	require.Equal(t, "trunk", got[1]["kind"])
+	require.EqualValues(t, packed.ID.Trunk.Alloc, got[1]["trunk"].(map[string]any)["alloc_size"])
+	require.NotEmpty(t, got[2]["error"])
+	code, stdout, _ = e2e.Run(t, "inspect", "-c", e2e.WriteConfig(t, s.Config()), normal.ID.String())
+	require.Equal(t, 0, code)
+	require.Contains(t, stdout, normal.Path)
+	require.Contains(t, stdout, "2024-02-29T12:30:45Z")
+}
+
+// TestInspectResolvesStorageIDs: by the list of the configuration, or by the trackers.
+func TestInspectResolvesStorageIDs(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewCluster(t, fdfstest.Options{UseStorageIDs: true})
+	id := e2e.Put(t, c, fdfstest.FileSpec{Storage: c.Storage(1), Content: []byte("hello"), Ext: "txt",
+		Created: e2e.LongAgo})
+	require.Equal(t, fdfstest.IDSource(100002), id.Source)
+	unknown := fdfstest.IDSource(999)
+	ids := filepath.Join(t.TempDir(), "storage_ids.conf")
+	require.NoError(t, os.WriteFile(ids, []byte("100002 group1 192.0.2.77\n"), 0o600))
+	for conf, want := range map[string]string{
+		"load_fdfs_parameters_from_tracker = true\ntracker_server = " + c.Trackers()[0]: c.Storage(1).Addr(),
+		"use_storage_id = true\nstorage_ids_filename = " + ids:                          "192.0.2.77:23000",
+	} {
+		conf := e2e.WriteConfig(t, "store_path_count = 0\nurl_have_group_name = true\n"+conf+"\n")
+		code, stdout, stderr := e2e.Run(t, "inspect", "-c", conf, id.String())
+		require.Equal(t, 0, code, stderr)
+		require.Contains(t, stdout, "storage id 100002 ("+want+")")
+		code, stdout, _ = e2e.Run(t, "inspect", "-json", "-c", conf, id.String(), e2e.IDFrom(t, unknown, "group1"))
+		require.Equal(t, 0, code)
+		require.Contains(t, stdout, `"source_id":100002,"source_address":"`+want+`"`)
+		require.Contains(t, stdout, `"source_id":999,"created"`)
+	}
+	_, stdout, _ := e2e.Run(t, "inspect", id.String())
+	require.Regexp(t, `storage id 100002\n`, stdout)
+}
+
+// TestTokenCommand: what it prints is let in.
+func TestTokenCommand(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(100))
+	p := e2e.Serve(t, s, "http.anti_steal.check_token = true", "http.anti_steal.secret_key = a%(b)s;#\"x\\",
+		"http.anti_steal.token_ttl = 60")
+	for _, args := range [][]string{nil, {"-ts", "0"}, {"-ttl", "30s"}, {"-ttl", "1000h"}} {
+		code, stdout, stderr := e2e.Run(t, append(append([]string{"token", "-c", p.Conf}, args...), f.ID.String())...)
+		require.Equal(t, 0, code, stderr)
+		query, url, _ := strings.Cut(strings.TrimSpace(stdout), "\n")
+		require.Equal(t, "http://127.0.0.1:0"+f.URL()+"?"+query, url)
+		require.Equal(t, 200, p.Get(f.URL()+"?"+query).StatusCode, query)
+	}
+	_, stdout, _ := e2e.Run(t, "token", "-c", p.Conf, "-ttl", "-1s", f.ID.String())
+	query, _, _ := strings.Cut(stdout, "\n")
+	require.Equal(t, 400, p.Get(f.URL()+"?"+query).StatusCode, "it has expired already")
+	require.Equal(t, 400, p.Get(f.URL()).StatusCode)
+}
+
+// TestDemo: the program makes a store, prints URLs, and every one of them works.
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	dir := filepath.Join(t.TempDir(), "store")
+	guarded := lab.Address(lab.Port())
+	args := []string{"demo", "-dir", dir, "-listen", lab.Address(lab.Port()), "-token-listen", guarded, "-admin-listen",
+		lab.Address(lab.Port())}
+	for range 2 { // the second time with the store of the first
+		cmd := exec.Command(e2e.Binary, args...)
+		cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+		out, err := cmd.StdoutPipe()
+		require.NoError(t, err)
+		require.NoError(t, cmd.Start())
+		text := readUntil(t, out, "Stop with Ctrl-C.")
+		urls := regexp.MustCompile(`http://\S+`).FindAllString(text, -1)
+		require.Greater(t, len(urls), 12)
+		index := ""
+		for _, url := range urls {
+			resp, err := http.Get(url)
+			require.NoError(t, err)
+			body, err := io.ReadAll(resp.Body)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			require.Equal(t, 200, resp.StatusCode, url)
+			require.NotEmpty(t, body)
+			if strings.HasSuffix(url, "/") {
+				index = string(body)
+			}
+			if strings.Contains(url, guarded) {
+				require.Equal(t, !strings.Contains(url, "token="), strings.Contains(string(body), "token"),
+					"the page for refused tokens: %s", url)
+			}
+		}
+		require.Contains(t, index, "<video controls")
+		for _, link := range regexp.MustCompile(`(?:href|src)="([^"]+)"`).FindAllStringSubmatch(index, -1) {
+			url := html.UnescapeString(link[1])
+			switch {
+			case strings.HasPrefix(url, "data:"):
+				continue
+			case strings.HasPrefix(url, "/"):
+				url = "http://" + args[4] + url
+			}
+			resp, err := http.Get(url)
+			require.NoError(t, err)
+			require.NoError(t, resp.Body.Close())
+			require.Equal(t, 200, resp.StatusCode, url)
+		}
+		resp, err := http.Get("http://" + guarded + "/")
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+		require.Equal(t, 400, resp.StatusCode, "there is one index page")
+		require.NoError(t, cmd.Process.Signal(syscall.SIGINT))
+		require.NoError(t, cmd.Wait())
+	}
+	code, _, stderr := e2e.Run(t, "demo", "-dir", filepath.Dir(dir))
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "no demonstration store")
+}
+
+func readUntil(t *testing.T, r io.Reader, mark string) string {
+	t.Helper()
+	text := make(chan string, 1)
+	go func() {
+		var all []byte
+		buf := make([]byte, 4096)
+		for {
+			n, err := r.Read(buf)
+			all = append(all, buf[:n]...)
+			if strings.Contains(string(all), mark) || err != nil {
+				text <- string(all)
+				return
+			}
+		}
+	}()
+	select {
+	case s := <-text:
+		require.Contains(t, s, mark)
+		return s
+	case <-time.After(e2e.Timeout):
+		t.Fatalf("nothing says %q", mark)
+		return ""
+	}
+}

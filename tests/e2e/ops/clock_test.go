@@ -1,0 +1,331 @@
+package ops
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/antisteal"
+	"fastdfs-gateway/cachelock"
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/tests/crowd"
+	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/fdfstest"
+	"fastdfs-gateway/tests/lab"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// jumps are the offsets of a gateway's wall clock that the tests set one after the other.
+var jumps = []time.Duration{time.Hour, -time.Hour, 10 * 365 * day, -day, 0}
+
+const day = 24 * time.Hour
+
+// TestClockJumps: the wall clock of a gateway jumps while it works, and while it does not run. No
+// answer is wrong or fails because of that, and what was kept expires when it would have.
+func TestClockJumps(t *testing.T) {
+	t.Parallel()
+	built, err := lab.BuildWithClock(t.TempDir())
+	if errors.Is(err, lab.ErrNoClock) && os.Getenv("CI") == "" {
+		t.Skipf("SKIPPED: %v", err)
+	}
+	require.NoError(t, err)
+	for name, play := range map[string]func(*testing.T, string){
+		"store": jumpsAtStore, "tokens": jumpsAtTokens, "stop": jumpBeforeStop, "cache": jumpsAtCache,
+		"fills": jumpsInFills, "purges": jumpsAtPurges, "disk": jumpsAtDisk, "upgrade": jumpsAtUpgrade,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			play(t, built)
+		})
+	}
+}
+
+// serveAt starts a gateway with a clock of its own.
+func serveAt(t *testing.T, built string, s *storetest.Store, lines ...string) (*e2e.Process, *lab.Clock) {
+	t.Helper()
+	clock, conf := e2e.NewClock(t), e2e.WriteConfig(t, s.Config(e2e.WithListen(lines)...))
+	cmd := exec.Command(built, "serve", "-c", conf)
+	cmd.Env = append(os.Environ(), clock.Env())
+	return e2e.StartCommand(t, conf, cmd), clock
+}
+
+// dateOf reads a date of an answer.
+func dateOf(t *testing.T, a e2e.Response, field string) time.Time {
+	t.Helper()
+	at, err := http.ParseTime(a.Header.Get(field))
+	require.NoError(t, err, "%s: %q", field, a.Header.Get(field))
+	return at
+}
+
+// jumpsAtStore: Date follows the clock; conditions, ranges and files that change are answered as
+// before, and no client notices. The log goes on, also over a rotation.
+func jumpsAtStore(t *testing.T, built string) {
+	s, log := storetest.New(t), filepath.Join(t.TempDir(), "access.log")
+	p, clock := serveAt(t, built, s, "[gateway]", "access_log = "+log, "access_log_format = json")
+	f := s.Normal("jpg", s.Bytes(100_000))
+	slave := s.Slave(f, "_150x150", "jpg", s.Bytes(3000))
+	kept, closed := askAlways(p, f, 4, false), askAlways(p, f, 2, true)
+	for n, offset := range append(jumps, time.Hour) {
+		clock.Set(offset)
+		eventually.True(t, func() bool { // it is made once a second
+			return dateOf(t, p.Get(f.URL()), "Date").Sub(clock.Now()).Abs() < 2*time.Second
+		}, "Date after a jump to %v", offset)
+		a := p.Get(f.URL(), "Range: bytes=10-19")
+		require.Equal(t, http.StatusPartialContent, a.StatusCode)
+		require.Equal(t, f.Content[10:20], a.Body)
+		modified, tag := a.Header.Get("Last-Modified"), a.Header.Get("Etag")
+		require.False(t, dateOf(t, a, "Last-Modified").After(dateOf(t, a, "Date")), "RFC 9110 section 8.8.2.1")
+		require.Equal(t, http.StatusNotModified, p.Get(f.URL(), "If-Modified-Since: "+modified).StatusCode)
+		require.Equal(t, http.StatusNotModified, p.Get(f.URL(), "If-None-Match: "+tag).StatusCode)
+		require.Equal(t, http.StatusPartialContent, p.Get(f.URL(), "If-Range: "+tag, "Range: bytes=0-0").StatusCode)
+
+		require.Equal(t, slave.Content, p.Get(slave.URL()).Body)
+		slave.Content = s.Bytes(3000 + n)
+		require.NoError(t, os.WriteFile(slave.Path, slave.Content, 0o600))
+		eventually.True(t, func() bool { return string(p.Get(slave.URL()).Body) == string(slave.Content) },
+			"a file that changed on disk is served as it was")
+
+		rotated := fmt.Sprint(log, n)
+		require.NoError(t, os.Rename(log, rotated))
+		require.NoError(t, p.Cmd.Process.Signal(syscall.SIGHUP))
+		eventually.True(t, func() bool { // lines are written after their answers
+			text, err := os.ReadFile(log)
+			return err == nil && strings.Contains(string(text), clock.Now().Format(`{"time":"2006-01-`))
+		}, "no new log at %v", offset)
+		text, err := os.ReadFile(rotated)
+		require.NoError(t, err)
+		require.NotContains(t, string(text), `"seconds":-`)
+		status, page := p.AdminGet("/status")
+		require.Equal(t, http.StatusOK, status, page)
+	}
+	kept.end(t)
+	closed.end(t)
+}
+
+// jumpsAtTokens: a token is judged by the clock of the gateway, and by no memory of another time.
+func jumpsAtTokens(t *testing.T, built string) {
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(100))
+	p, clock := serveAt(t, built, s, e2e.TokenKeys()...)
+	ask := func(at time.Time) int {
+		return p.Get(f.URL() + "?" + antisteal.Query(e2e.TokenSecret, f.ID.Logic, at.Unix())).StatusCode
+	}
+	for _, offset := range jumps {
+		clock.Set(offset)
+		require.Equal(t, http.StatusOK, ask(clock.Now()), "%v", offset)
+		require.Equal(t, http.StatusBadRequest, ask(clock.Now().Add(-16*time.Minute)), "%v", offset)
+		right := http.StatusOK // one from the future of the clock is good, as it is for the module
+		if offset > 0 {
+			right = http.StatusBadRequest
+		}
+		require.Equal(t, right, ask(time.Now()), "%v", offset)
+	}
+}
+
+// jumpBeforeStop: a gateway whose clock went back ends as the others do: idle connections are
+// closed, and not waited for until a timeout, which is later than p.stop gives up.
+func jumpBeforeStop(t *testing.T, built string) {
+	for _, offset := range []time.Duration{-day, 10 * 365 * day} {
+		s := storetest.New(t)
+		f := s.Normal("jpg", s.Bytes(100))
+		p, clock := serveAt(t, built, s, "[gateway]", "idle_timeout = 5m", "read_timeout = 5m", "shutdown_timeout = 5m")
+		idle, fresh := p.Dial(), p.Dial()
+		_, err := io.WriteString(idle, e2e.Request(http.MethodHead, f.URL()))
+		require.NoError(t, err)
+		_, err = idle.Read(make([]byte, 4096))
+		require.NoError(t, err)
+		clock.Set(offset)
+		p.Shutdown()
+		_, err = fresh.Read(make([]byte, 1))
+		require.ErrorIs(t, err, io.EOF)
+	}
+}
+
+// jumpsAtCache: what is known of files expires after its time and not because of a jump. While the
+// storages are away it is served, and as soon as they are back it is asked for.
+func jumpsAtCache(t *testing.T, built string) {
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1, Storages: 1, Clocks: built, Mutable: "1s",
+		Cache: []string{"ttl = 1s", "negative_ttl = 1s", "stale_while_revalidate = 30m", "stale_if_error = 30m"}})
+	m, storage := f.Gateways[0], f.Cluster.Storage(0)
+	id, content := f.Put(5000)
+	c := f.PutChanging()
+	f.Warm(id, content)
+	f.Warm(c.ID, c.Content)
+	for n, offset := range jumps {
+		before := m.Options.Clock.Now()
+		prefix := fmt.Sprint("_", n)
+		later, err := fdfs.EncodeSlave(id, prefix, "bin")
+		require.NoError(t, err)
+		require.Equal(t, http.StatusNotFound, m.Get(e2e.Path(later)).StatusCode)
+
+		storage.Kill()
+		m.Options.Clock.Set(offset)
+		for range 3 {
+			require.Equal(t, content, m.Get(e2e.Path(id)).Body, "%v: stale entries", offset)
+			require.Equal(t, c.Content, m.Get(e2e.Path(c.ID)).Body, "%v: stale entries", offset)
+		}
+		require.NoError(t, storage.Revive())
+		f.Change(c)
+		eventually.True(t, func() bool { return string(m.Get(e2e.Path(c.ID)).Body) == string(c.Content) },
+			"an entry from %v does not expire at %v", before, m.Options.Clock.Now())
+		asked := f.Questions()
+		eventually.True(t, func() bool {
+			require.Equal(t, content, m.Get(e2e.Path(id)).Body)
+			return f.Questions() > asked
+		}, "no refresh after a jump to %v", offset)
+		e2e.Put(t, f.Cluster, fdfstest.FileSpec{Master: id, Kind: fdfs.KindSlave, Prefix: prefix, Ext: "bin",
+			Content: []byte(prefix)})
+		eventually.True(t, func() bool { return string(m.Get(e2e.Path(later)).Body) == prefix },
+			"a negative entry does not expire after a jump to %v", offset)
+	}
+}
+
+// apart gives the gateways of a fleet clocks that differ.
+func apart(f *e2e.Fleet, offset time.Duration) {
+	for i, m := range f.Gateways {
+		m.Options.Clock.Set(offset * time.Duration(1-2*i))
+	}
+}
+
+// jumpsInFills: the clocks of a fleet jump apart while the leader of a fill renews its lease. There
+// is one download, and every client has the whole file.
+func jumpsInFills(t *testing.T, built string) {
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Storages: 1, Clocks: built,
+		Lines: []string{"[lock]", "ttl = 1s"}})
+	for n, offset := range []time.Duration{10 * 365 * day, -day, 0} {
+		require.NoError(t, f.Punctually(func() error {
+			size := 3<<20 + n
+			id, content := f.Put(size)
+			f.Slow(100*time.Millisecond, 1500*time.Millisecond, size)
+			reports := make(chan crowd.Report)
+			go func() { reports <- f.Crowd(20, id, content) }()
+			f.Begun(id, 1<<20)
+			apart(f, offset)
+			e2e.RequireWhole(t, <-reports)
+			if n := f.Cluster.Downloads(id).Downloads; n != 1 {
+				return fmt.Errorf("%d downloads after a jump to %v", n, offset)
+			}
+			return nil
+		}))
+	}
+}
+
+// jumpsAtPurges: gateways whose clocks differ are one fleet: each purge reaches both, also when it
+// has waited for the folder lock of another program meanwhile. When the clocks agree again the
+// gateways agree about owners.
+func jumpsAtPurges(t *testing.T, built string) {
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Storages: 1, Clocks: built})
+	rdb := redis.NewClient(&redis.Options{Addr: f.Redis.Addr()})
+	defer rdb.Close()
+	locks := cachelock.New(rdb, cachelock.Options{Prefix: "fdfs", Shards: 1})
+	defer locks.Close()
+	folders, err := locks.Folders("files")
+	require.NoError(t, err)
+	for _, offset := range jumps {
+		apart(f, offset)
+		for _, m := range f.Gateways {
+			require.NoError(t, f.Punctually(func() error {
+				c := f.PutChanging()
+				f.Warm(c.ID, c.Content)
+				f.Change(c)
+				lock, err := folders.Acquire(context.Background(), "/"+c.ID.String(), cachelock.Exclusive,
+					cachelock.LockOptions{TTL: time.Minute})
+				require.NoError(t, err)
+				time.AfterFunc(200*time.Millisecond, func() {
+					apart(f, -offset)
+					_ = lock.Release(context.Background()) // else the purge says so
+				})
+				status, text := m.AdminPost("/purge?id="+c.ID.String(), "")
+				if text = strings.Join(strings.Fields(text), ""); status != 200 || text != `{"gateways":2}` {
+					return fmt.Errorf("the answer to a purge is %d %q after a jump to %v", status, text, offset)
+				}
+				e2e.RequireWhole(t, f.Crowd(4, c.ID, c.Content))
+				return nil
+			}))
+			_, state := m.AdminGet("/status.json")
+			require.Equal(t, 2, strings.Count(state, `": "live"`), state)
+		}
+	}
+	for _, m := range f.Gateways {
+		f.PutOwnedBy(100, m)
+	}
+}
+
+// jumpsAtDisk: a gateway that starts with another clock uses what is on its disk. One whose disk
+// has failed leaves it alone for as long as without the jump.
+func jumpsAtDisk(t *testing.T, built string) {
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1, Storages: 1, Clocks: built, Disk: true})
+	m := f.Gateways[0]
+	id, content := f.Put(5 << 20)
+	f.Warm(id, content)
+	m.OnDisk(t, e2e.SegmentsOf(len(content)))
+	f.ForgetCounts()
+	for _, offset := range jumps {
+		m.Kill()
+		m.Options.Clock.Set(offset)
+		m.Start(t)
+		f.Warm(id, content)
+		require.Zero(t, f.Cluster.Downloads(id).Downloads, "after a start at %v", offset)
+	}
+
+	inTheWay := filepath.Join(m.DiskPath(), "segment.new") // the name of a file that is being written
+	require.NoError(t, os.MkdirAll(filepath.Join(inTheWay, "x"), 0o700))
+	fetch := func(skipped float64) {
+		t.Helper()
+		other, otherContent := f.Put(5000)
+		f.Warm(other, otherContent)
+		eventually.True(t, func() bool { return m.Metric("fdfs_gateway_cache_disk_skipped_total") >= skipped })
+		require.EqualValues(t, 1, m.Metric("fdfs_gateway_cache_disk_failures_total"), "it is left alone for a minute")
+	}
+	fetch(1)
+	m.Options.Clock.Set(time.Hour)
+	fetch(2)
+	f.Warm(id, content)
+	require.NoError(t, os.RemoveAll(inTheWay))
+}
+
+// jumpsAtUpgrade: the clock jumps before and after a new process takes over. The download of the
+// old one goes on to its end, and that process ends.
+func jumpsAtUpgrade(t *testing.T, built string) {
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1, Storages: 1, Clocks: built, Disk: true})
+	m := f.Gateways[0]
+	id, content := f.Put(9 << 20)
+	f.Warm(id, content)
+	m.OnDisk(t, e2e.SegmentsOf(len(content)))
+	u := &upgraded{t, m.PID(), m.Log}
+	f.ForgetCounts()
+	for n, offset := range jumps {
+		c := m.Dial()
+		_, err := io.WriteString(c, e2e.Request(http.MethodGet, "/"+id.String(), "Connection: close"))
+		require.NoError(t, err)
+		download, err := http.ReadResponse(bufio.NewReader(c), nil)
+		require.NoError(t, err)
+		m.Options.Clock.Set(offset)
+		u.upgrade()
+		m.Options.Clock.Set(-offset)
+		body, err := io.ReadAll(download.Body)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(content, body))
+		u.logged(n+1, "msg=stopped")
+		f.Warm(id, content)
+	}
+	require.NotContains(t, m.Log(), "stopping before all answers")
+	require.Zero(t, f.Cluster.Downloads(id).Downloads)
+	_, state := m.AdminGet("/status.json")
+	require.Equal(t, 1, strings.Count(state, `": "live"`), state)
+}

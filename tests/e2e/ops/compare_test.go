@@ -1,0 +1,248 @@
+package ops
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/lab"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// list writes lines to a file.
+func list(t *testing.T, lines ...string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "list")
+	require.NoError(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")+"\n"), 0o600))
+	return path
+}
+
+// logged is a line of an access log in the combined form.
+func logged(request string) string {
+	return `127.0.0.1 - - [22/Nov/2026:12:00:00 +0000] "` + request + `" 200 1000 "-" "-"`
+}
+
+// TestCompare: two gateways on one store, one of which names other types and checks tokens.
+func TestCompare(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	jpg, mp4, missing := s.Normal("jpg", s.Bytes(300_000)), s.Trunk("mp4", s.Bytes(1000)), s.Missing("jpg", time.Now())
+	page := s.Normal("html", []byte{})
+	old, same := e2e.Serve(t, s), e2e.Serve(t, s)
+	other := e2e.Serve(t, s, "[gateway]", "[types]", "mp4 = video/own")
+	lines := list(t, jpg.ID.String(), missing.ID.String(), page.URL(),
+		logged("GET "+mp4.URL()+"?attname=a.mp4 HTTP/1.1"),
+		logged("GET "+jpg.URL()+" HTTP/1.1"), logged("POST "+jpg.URL()+" HTTP/1.1"), "/no/file?id=%2F..%zz")
+	urls := func(p *e2e.Process) []string {
+		return []string{"http://" + old.Addrs[0], "http://" + p.Addrs[0], lines}
+	}
+
+	code, stdout, stderr := e2e.Run(t, append([]string{"compare", "-ranges"}, urls(same)...)...)
+	require.Equal(t, 0, code, stdout+stderr)
+	require.Empty(t, stderr)
+	require.Equal(t, "done: 5 paths, 5 equal, 0 different, 0 with known differences; left out: 1 repeated, "+
+		"1 other lines (line 6: only GET and HEAD are compared, not POST)\n", stdout)
+
+	code, stdout, stderr = e2e.Run(t, append([]string{"compare", "-ranges"}, urls(other)...)...)
+	require.Equal(t, 1, code)
+	require.Empty(t, stderr)
+	path := mp4.URL() + "?attname=a.mp4"
+	require.Equal(t, `different: Content-Type of .mp4: old "video/mp4", new "video/own": paths: 1, such as `+path+"\n",
+		strings.SplitAfter(stdout, "\n")[0], "one line for GET, HEAD and Range")
+	require.Contains(t, stdout, "\ndone: 5 paths, 4 equal, 1 different,")
+
+	code, stdout, stderr = e2e.Run(t, append([]string{"compare", "-json"}, urls(other)...)...)
+	require.Equal(t, 1, code)
+	require.Empty(t, stderr)
+	require.Equal(t, []map[string]any{
+		{"complete": true, "paths": 5.0, "equal": 4.0, "different": 1.0, "known": 0.0, "repeated": 1.0,
+			"unreadable": 1.0, "sums": []any{map[string]any{"field": "Content-Type", "extension": ".mp4",
+				"old": "video/mp4", "new": "video/own", "paths": 1.0, "example": path}}},
+	}, objects(t, stdout))
+
+	code, stdout, _ = e2e.Run(t, append([]string{"compare", "-sample", "2"}, urls(same)...)...)
+	require.Equal(t, 0, code)
+	require.Contains(t, stdout, "done: 2 paths, 2 equal,")
+}
+
+// TestCompareFails: with what is no list, and a server that is not there.
+func TestCompareFails(t *testing.T) {
+	t.Parallel()
+	p := e2e.Serve(t, storetest.New(t))
+	address := "http://" + p.Addrs[0]
+	free := lab.Address(lab.Port())
+	var many []string
+	for i := range 100 {
+		many = append(many, fmt.Sprint("/", i))
+	}
+	for _, tt := range []struct {
+		name string
+		args []string
+		code int
+		says string
+	}{
+		{"one address", []string{address}, 2, "an argument is missing"},
+		{"no address", []string{"localhost:8888", address}, 2,
+			`cannot use the address "localhost:8888": want http://host:port`},
+		{"misspelt flag", []string{"-range", address, address}, 2, "there is no flag -range (did you mean -ranges?)"},
+		{"sample", []string{"-sample", "-1", address, address}, 2, "-sample is not between 0 and 100000"},
+		{"rate", []string{"-rate", "NaN", address, address}, 2, "-rate is negative"},
+		{"timeout", []string{"-timeout", "0", address, address}, 2, "-timeout is not positive"},
+		{"no such list", []string{address, address, "/no/such/list"}, 1, "cannot read the list: open /no/such/list"},
+		{"folder", []string{address, address, t.TempDir()}, 1, "cannot read the list: read "},
+		{"empty list", []string{address, address, list(t)}, 1, "the list has no path"},
+		{"no list", []string{address, address, list(t, "hello")}, 1, "the list has no path: line 1: neither a file id"},
+		{"server away", []string{address, "http://" + free, list(t, many...)}, 1,
+			"gateway: http://" + free + " does not answer, 5 times in a row: dial tcp"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			code, stdout, stderr := e2e.Run(t, append([]string{"compare"}, tt.args...)...)
+			require.Equal(t, tt.code, code, stdout+stderr)
+			require.Contains(t, stderr, tt.says)
+			require.NotContains(t, stdout, "\ndone")
+		})
+	}
+}
+
+// TestCompareOnTerminal: colors, a bar, and a summary when Ctrl-C ends it, also while the list
+// comes from a terminal.
+func TestCompareOnTerminal(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(100))
+	p := e2e.Serve(t, s)
+	// A server that never answers the second path.
+	hangs := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/hangs" {
+			<-r.Context().Done()
+		}
+	}))
+	t.Cleanup(hangs.Close)
+	for name, lines := range map[string][]string{
+		"list":     {list(t, f.URL(), "/hangs", "/hangs/too", "/equal", "/equal/too")},
+		"terminal": nil,
+	} {
+		t.Run(name, func(t *testing.T) {
+			x := onTerminal(t, nil, append([]string{"compare", hangs.URL, "http://" + p.Addrs[0]}, lines...)...)
+			if lines == nil {
+				_, err := io.WriteString(x.file, f.URL()+"\n")
+				require.NoError(t, err)
+			}
+			eventually.True(t, func() bool { return strings.Contains(x.text(), "different") })
+			if lines != nil {
+				eventually.True(t, func() bool { return strings.Contains(x.text(), "(4/5") })
+			}
+			_, err := io.WriteString(x.file, "\x03") // Ctrl-C
+			require.NoError(t, err)
+			require.Equal(t, 1, x.end(), x.text())
+			require.Contains(t, x.text(), "\x1b[31mdifferent:\x1b[0m GET "+f.URL()+
+				": Content-Length: old \"0\", new \"100\"")
+			require.Contains(t, x.text(), "not complete: ")
+			require.True(t, strings.HasSuffix(x.text(), "gateway: interrupted\r\n"), "%q", x.text())
+		})
+	}
+}
+
+// nginxStatic has as arguments: its folder, the user, listen, and two store paths.
+const nginxStatic = `daemon off;
+%[2]s
+error_log stderr crit;
+pid %[1]s/pid;
+events {}
+http {
+	default_type application/octet-stream;
+	types { image/jpeg jpg; application/javascript js; }
+	access_log %[1]s/access.log combined;
+	client_body_temp_path %[1]s/body; proxy_temp_path %[1]s/proxy;
+	fastcgi_temp_path %[1]s/fastcgi; uwsgi_temp_path %[1]s/uwsgi; scgi_temp_path %[1]s/scgi;
+	server {
+		listen %[3]s;
+		location /group1/M00/ { alias %[4]s/data/; }
+		location /group1/M01/ { alias %[5]s/data/; }
+	}
+}
+`
+
+// startNginx serves the files of two store paths by nginx. Its access log is in the folder that it
+// returns.
+func startNginx(t *testing.T, path0, path1 string) (address, dir string) {
+	t.Helper()
+	dir = t.TempDir()
+	addr, user, conf := lab.Address(lab.Port()), "", filepath.Join(dir, "nginx.conf")
+	if os.Getuid() == 0 {
+		user = "user root;" // the store of the test has no rights for other accounts
+	}
+	text := fmt.Sprintf(nginxStatic, dir, user, addr, path0, path1)
+	require.NoError(t, os.WriteFile(conf, []byte(text), 0o600))
+	p, err := lab.Start(addr, filepath.Join(dir, "log"), lab.Listens(addr), "nginx", "-p", dir, "-c", conf)
+	if errors.Is(err, lab.ErrMissing) {
+		t.Skip("SKIPPED: the gateway is not compared with nginx, which is not installed (apt-get install nginx-light)")
+	}
+	require.NoError(t, err)
+	t.Cleanup(p.Stop)
+	return addr, dir
+}
+
+// TestCompareWithNginx: real nginx on the same files gives the same statuses and bodies, and what
+// differs is found. Its own access log is the list.
+func TestCompareWithNginx(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	files := []storetest.Object{s.Normal("jpg", s.Bytes(1)), s.Normal("jpg", s.Bytes(5<<20)),
+		s.Normal("js", s.Bytes(1000)), s.In(storetest.Group, 1, "jpg", s.Bytes(100_000))}
+	for _, f := range files {
+		require.NoError(t, os.Chtimes(f.Path, storetest.Created, storetest.Created)) // as FastDFS leaves it
+	}
+	path1 := s.Root(storetest.Group, 1)
+	nginx, dir := startNginx(t, s.Root(storetest.Group, 0), path1)
+	p := e2e.Serve(t, s)
+	missing := s.Missing("jpg", storetest.Created)
+	for _, f := range append(files, missing, files[0]) {
+		resp, err := http.Get("http://" + nginx + f.URL() + "?a=%20")
+		require.NoError(t, err)
+		require.NoError(t, resp.Body.Close())
+	}
+	noHTTP, err := net.Dial("tcp", nginx)
+	require.NoError(t, err)
+	_, err = io.WriteString(noHTTP, "\x16\x03\x01\"\r\n\r\n")
+	require.NoError(t, err)
+	_, _ = io.ReadAll(noHTTP) // nginx closes
+	require.NoError(t, noHTTP.Close())
+
+	args := []string{"compare", "-ranges", "http://" + nginx, "http://" + p.Addrs[0], filepath.Join(dir, "access.log")}
+	code, stdout, stderr := e2e.Run(t, args...)
+	require.Equal(t, 0, code, stdout+stderr)
+	require.Contains(t, stdout, `known: Content-Type of .js: old "application/javascript", new "text/javascript" `+
+		"(the registered type): paths: 1, such as "+files[2].URL()+"?a=%20\n")
+	require.Contains(t, stdout, "known: the text of an error is the server's own: paths: 1, such as "+missing.URL())
+	require.NotContains(t, stdout, "different: ")
+	require.Contains(t, stdout, "\ndone: 5 paths, 3 equal, 0 different, 2 with known differences; "+
+		"left out: 1 repeated, 1 other lines (line 7: ")
+
+	// The same files in another place, where one byte of one differs.
+	copied := filepath.Join(t.TempDir(), "path0")
+	require.NoError(t, os.CopyFS(copied, os.DirFS(s.Root(storetest.Group, 0))))
+	content := append([]byte{}, files[1].Content...)
+	content[4<<20] ^= 1
+	changed := filepath.Join(copied, strings.TrimPrefix(files[1].Path, s.Root(storetest.Group, 0)))
+	require.NoError(t, os.WriteFile(changed, content, 0o600))
+	require.NoError(t, os.Chtimes(changed, storetest.Created, storetest.Created))
+	nginx, _ = startNginx(t, copied, path1)
+	code, stdout, stderr = e2e.Run(t, "compare", "-ranges", "http://"+nginx, "http://"+p.Addrs[0],
+		list(t, files[1].ID.String(), files[3].ID.String()))
+	require.Equal(t, 1, code, stdout+stderr)
+	require.Contains(t, stdout, "different: GET "+files[1].URL()+`: body: old "5242880 bytes, SHA-256 `)
+	require.Contains(t, stdout, "\ndone: 2 paths, 1 equal, 1 different,")
+}

@@ -1,0 +1,241 @@
+package ops
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/internal/testing/redistest"
+	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/fdfstest"
+	"fastdfs-gateway/tests/lab"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// finding is a line of "gateway doctor -json".
+type finding struct{ area, subject, status, text, advice string }
+
+// examine runs the command and returns the findings whose status is not ok, or whose area is named.
+func examine(t *testing.T, code int, conf string, areas ...string) (found []finding) {
+	t.Helper()
+	got, stdout, stderr := e2e.Run(t, "doctor", "-json", "-c", conf)
+	require.Equal(t, code, got, "%s%s", stdout, stderr)
+	require.Empty(t, stderr)
+	for _, o := range objects(t, stdout) {
+		text := func(key string) string { s, _ := o[key].(string); return s }
+		f := finding{text("area"), text("subject"), text("status"), text("text"), text("advice")}
+		require.Contains(t, []string{"ok", "warn", "fail"}, f.status)
+		require.Equal(t, f.status == "ok", f.advice == "", "advice where it is needed: %v", f)
+		require.NotContains(t, f.advice, "\n")
+		if f.area == "clock" && f.subject == "this host" || strings.Contains(f.text, "started by root") {
+			continue // of the machine that runs the tests
+		}
+		for _, area := range areas {
+			if f.area == area {
+				found = append(found, f)
+			}
+		}
+		require.True(t, len(areas) > 0 || f.status == "ok", "%v", f)
+	}
+	return found
+}
+
+// only returns the one finding with a status.
+func only(t *testing.T, found []finding, status string) finding {
+	t.Helper()
+	var with []finding
+	for _, f := range found {
+		if f.status == status {
+			with = append(with, f)
+		}
+	}
+	require.Len(t, with, 1, "%v", found)
+	return with[0]
+}
+
+// TestDoctorAndFastDFS5: the versions and the clock of a cluster of 5.x are known as well.
+func TestDoctorAndFastDFS5(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewCluster(t, fdfstest.Options{OldLists: true,
+		Groups: []fdfstest.GroupSpec{{Name: "group1", Count: 2, Version: "5.05"}}})
+	conf := filepath.Join(t.TempDir(), "mod_fastdfs.conf")
+	require.NoError(t, os.WriteFile(conf, []byte(e2e.EdgeConfig(c)), 0o600))
+	found := examine(t, 0, conf, "storage", "clock")
+	require.Len(t, found, 3)
+	for _, f := range found {
+		require.Equal(t, "ok", f.status)
+		require.Regexp(t, "FastDFS 5.05|heart beat of a storage was .* ago", f.text)
+	}
+}
+
+// confOf is the configuration of a gateway of a fleet.
+func confOf(m *e2e.Member) string {
+	return filepath.Join(m.Options.Dir, fmt.Sprintf("gateway-%d", m.Options.Port), "mod_fastdfs.conf")
+}
+
+// edited is a copy of a configuration with another text in one place.
+func edited(t *testing.T, conf, from, to string) string {
+	t.Helper()
+	text, err := os.ReadFile(conf)
+	require.NoError(t, err)
+	require.Contains(t, string(text), from)
+	return e2e.WriteConfig(t, strings.Replace(string(text), from, to, 1))
+}
+
+// TestDoctor: all is well with a fleet that runs; what is broken then is found.
+func TestDoctor(t *testing.T) {
+	t.Parallel()
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Storages: 2, Lines: []string{"max_connections = 100"}})
+	f.Formed()
+	conf, other := confOf(f.Gateways[0]), f.Gateways[1]
+	examine(t, 0, conf)
+
+	found := examine(t, 0, conf, "tracker", "storage", "redis", "peer", "port")
+	require.Contains(t, found, finding{"tracker", f.Cluster.Trackers()[0], "ok", "answers, 1 groups", ""})
+	require.Contains(t, found, finding{"storage", f.Cluster.Storage(0).Addr() + " (group1)", "ok",
+		"answers, FastDFS 6.16.1", ""})
+	require.Contains(t, found, finding{"peer", other.Name(), "ok", "answers, and has the same secret", ""})
+	require.Contains(t, found, finding{"redis", "maxmemory-policy", "ok", "noeviction", ""})
+	require.Contains(t, found, finding{"port", f.Gateways[0].Addrs[0], "ok",
+		fmt.Sprintf("taken by a running gateway, process %d", f.Gateways[0].PID()), ""})
+
+	t.Run("eviction", func(t *testing.T) {
+		rdb := f.Redis.Client()
+		require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
+		bad := only(t, examine(t, 0, conf, "redis"), "warn")
+		require.Contains(t, bad.text, "allkeys-lru")
+		require.Contains(t, bad.advice, "noeviction")
+		require.NoError(t, rdb.ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err())
+	})
+	t.Run("another secret", func(t *testing.T) {
+		strangers := edited(t, conf, lab.Secret, "another secret of the same length")
+		for _, p := range examine(t, 1, strangers, "peer") {
+			require.Equal(t, "fail", p.status)
+			require.Contains(t, p.text, "secret")
+		}
+	})
+	t.Run("peer that does not answer", func(t *testing.T) {
+		other.Pause()
+		defer other.Resume()
+		require.Equal(t, other.Name(), only(t, examine(t, 1, conf, "peer"), "fail").subject)
+	})
+	t.Run("storage", func(t *testing.T) {
+		f.Cluster.Storage(1).SetFaults(fdfstest.Faults{Hang: true})
+		frozen := only(t, examine(t, 1, conf, "storage"), "fail")
+		require.Contains(t, frozen.text, "accepts connections, but does not reply")
+		require.NotContains(t, frozen.advice, "open the port")
+		f.Cluster.Storage(1).Kill()
+		bad := only(t, examine(t, 1, conf, "storage"), "fail")
+		require.Equal(t, f.Cluster.Storage(1).Addr()+" (group1)", bad.subject)
+		require.Contains(t, bad.advice, "start fdfs_storaged there")
+		f.Cluster.Storage(1).SetOnline(false)
+		offline := only(t, examine(t, 0, conf, "storage"), "warn")
+		require.Equal(t, "the tracker lists it as OFFLINE (status 5)", offline.text)
+		require.Equal(t, "start fdfs_storaged there, or let it reach the trackers", offline.advice)
+	})
+	t.Run("redis", func(t *testing.T) {
+		f.Redis.Kill()
+		require.Contains(t, only(t, examine(t, 1, conf, "redis"), "fail").advice, "redis-server runs there")
+	})
+}
+
+// TestDoctorTrackers: one of two that is down is a warning, both are a failure.
+func TestDoctorTrackers(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewCluster(t, fdfstest.Options{Trackers: 2})
+	conf := e2e.WriteConfig(t, "store_path_count = 0\nurl_have_group_name = true\ntracker_server = "+
+		strings.Join(c.Trackers(), "\ntracker_server = ")+"\n[gateway]\nlisten = 127.0.0.1:0\nadmin_listen =\n")
+	examine(t, 0, conf)
+	c.Tracker(0).SetFaults(fdfstest.Faults{Garbage: true})
+	require.Equal(t, c.Trackers()[0], only(t, examine(t, 0, conf, "tracker"), "warn").subject)
+	c.Tracker(1).Kill()
+	require.Len(t, examine(t, 1, conf, "tracker"), 2)
+}
+
+// TestDoctorWebServers: files are fetched from web servers, of which one accepts connections and
+// sends nothing.
+func TestDoctorWebServers(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewCluster(t, fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: "group1", Count: 1}}})
+	host, _, err := net.SplitHostPort(c.Storage(0).Addr())
+	require.NoError(t, err)
+	ln, err := net.Listen("tcp", net.JoinHostPort(host, "0"))
+	require.NoError(t, err)
+	defer ln.Close()
+	_, port, err := net.SplitHostPort(ln.Addr().String())
+	require.NoError(t, err)
+	conf := e2e.WriteConfig(t, "store_path_count = 0\nurl_have_group_name = true\ntracker_server = "+c.Trackers()[0]+
+		"\n[gateway]\nlisten = 127.0.0.1:0\nadmin_listen =\nupstream = http\nupstream_http_port = "+port+"\n")
+	silent := only(t, examine(t, 1, conf, "storage"), "fail")
+	require.Contains(t, silent.text, "accepts connections, but does not reply: its web server")
+	require.Contains(t, silent.advice, "look at the web server there")
+	go func() { _ = http.Serve(ln, http.NotFoundHandler()) }() // ends with the listener
+	require.Len(t, examine(t, 0, conf, "storage"), 1)
+}
+
+// TestDoctorHost: ports, limits and disks of this host.
+func TestDoctorHost(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	taken, free, disk := ln.Addr().String(), lab.Address(lab.Port()), t.TempDir()
+	conf := e2e.WriteConfig(t, s.Config("[gateway]", "listen = "+taken+", "+free, "admin_listen =",
+		"allow_sources = local-networks", "max_connections = 5000",
+		"[cache]", "disk_path = "+disk, "disk_max = 1000000GB"))
+	found := examine(t, 1, conf, "port", "limit", "disk")
+	require.Contains(t, found, finding{"port", taken, "fail",
+		fmt.Sprintf("taken by ops.test, process %d", os.Getpid()), "stop it, or change listen in [gateway]"})
+	require.Contains(t, found, finding{"port", free, "ok", "free", ""})
+	require.Contains(t, only(t, found, "warn").advice, "lower disk_max")
+	var stores int
+	for _, f := range found {
+		if strings.Contains(f.text, "can be read, a store path of group") {
+			stores++
+		}
+	}
+	require.Positive(t, stores)
+
+	few := exec.Command("sh", "-c", `ulimit -n 500; exec "$0" doctor -c "$1"`, e2e.Binary, conf)
+	out, _ := few.CombinedOutput() // the port is taken
+	require.Regexp(t, `warn +limit +open files: enough for \d+ of max_connections = 5000\n +raise the limit`,
+		string(out))
+
+	missing := edited(t, conf, s.Root("group1", 0), "/nowhere")
+	bad := only(t, examine(t, 1, missing, "config"), "fail")
+	require.Contains(t, bad.text, "/nowhere")
+}
+
+// TestDoctorClock: a clock of Redis that differs is told.
+func TestDoctorClock(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	conf := e2e.WriteConfig(t, "store_path_count = 0\nurl_have_group_name = true\n[redis]\naddresses = "+
+		server.Addr()+"\n[gateway]\nlisten = 127.0.0.1:0\nadmin_listen =\nallow_sources = local-networks\n")
+	require.Contains(t, only(t, examine(t, 0, conf, "clock"), "ok").text, "ahead of this host's")
+}
+
+// TestInterruptedDoctor: Ctrl-C ends it with a summary.
+func TestInterruptedDoctor(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewCluster(t, fdfstest.Options{})
+	c.Tracker(0).SetFaults(fdfstest.Faults{Hang: true})
+	conf := e2e.WriteConfig(t, "store_path_count = 0\nurl_have_group_name = true\ntracker_server = "+c.Trackers()[0]+
+		"\n[gateway]\nlisten = 127.0.0.1:0\nadmin_listen =\n")
+	x := onTerminal(t, nil, "doctor", "-c", conf)
+	eventually.True(t, func() bool { return strings.Contains(x.text(), "port") })
+	_, err := io.WriteString(x.file, "\x03")
+	require.NoError(t, err)
+	require.Equal(t, 1, x.end())
+	require.Regexp(t, `: \d+ ok, \d+ warnings, \d+ failures\r\ngateway: interrupted\r\n$`, x.text())
+}

@@ -1,0 +1,114 @@
+package ops
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/internal/testing/redistest"
+	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/lab"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// metricsList has every series of /metrics but those of Go and of the process, one a line: type,
+// name and labels. It is part of the program's contract: dashboards and alerts use it.
+// UPDATE_METRICS=1 writes it anew.
+const metricsList = "testdata/metrics.txt"
+
+// withCache are the names that only a gateway with a cache shows.
+var withCache = regexp.MustCompile(`^\w+ fdfs_gateway_(cache_|stale_served_|peer_bytes_|peer_served_)`)
+
+// TestMetricsList compares the series that a gateway with everything shows with the checked-in
+// list, and those of a gateway without a cache with a part of it.
+func TestMetricsList(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	file := s.Normal("txt", []byte("hello"))
+	logs := filepath.Join(t.TempDir(), "access.log")
+	peers := lab.Address(lab.Port())
+	full := e2e.Serve(t, s, "[gateway]", "access_log = "+logs, "[cache]", "disk_path = "+t.TempDir(),
+		"[redis]", "addresses = "+redistest.Start(t).Addr(),
+		"[peer]", "listen = "+peers, "advertise = https://"+peers, "secret = "+lab.Secret)
+	plain := e2e.Serve(t, s, "[gateway]", "access_log = "+logs, "[cache]", "memory_max = 0")
+
+	got := askedSeries(full, s, file)
+	if os.Getenv("UPDATE_METRICS") != "" {
+		require.NoError(t, os.WriteFile(metricsList, []byte(strings.Join(got, "\n")+"\n"), 0o600))
+	}
+	text, err := os.ReadFile(metricsList)
+	require.NoError(t, err)
+	want := strings.Split(strings.TrimSpace(string(text)), "\n")
+	require.Equal(t, want, got, "UPDATE_METRICS=1 writes the list anew")
+	require.Equal(t, slices.DeleteFunc(want, withCache.MatchString), askedSeries(plain, s, file))
+}
+
+// TestMetricsDocumented finds each metric of the list, with its type, in docs/metrics.md.
+func TestMetricsDocumented(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(metricsList)
+	require.NoError(t, err)
+	docs, err := os.ReadFile("../../../docs/metrics.md")
+	require.NoError(t, err)
+	rows := map[string]string{} // type by name
+	tableRow := regexp.MustCompile(`(?m)^\| (.*?) \| (counter|gauge|histogram)`)
+	for _, row := range tableRow.FindAllStringSubmatch(string(docs), -1) {
+		for _, name := range regexp.MustCompile("`(\\w+)`").FindAllStringSubmatch(row[1], -1) {
+			rows[name[1]] = row[2]
+		}
+	}
+	listed := map[string]string{}
+	suffix := regexp.MustCompile(`_(bucket|sum|count)$`)
+	for _, line := range strings.Split(strings.TrimSpace(string(text)), "\n") {
+		kind, series, _ := strings.Cut(line, " ")
+		name, _, _ := strings.Cut(strings.TrimPrefix(series, "fdfs_gateway_"), "{")
+		if kind == "histogram" {
+			name = suffix.ReplaceAllString(name, "")
+		}
+		listed[name] = kind
+	}
+	require.Equal(t, listed, rows)
+}
+
+// askedSeries asks for a file that is there and one that is not, and returns the series that
+// /metrics shows then: type, name and labels, in the order of the page.
+func askedSeries(p *e2e.Process, s *storetest.Store, file storetest.Object) []string {
+	p.T.Helper()
+	require.Equal(p.T, http.StatusOK, p.Get(file.URL()).StatusCode)
+	require.Equal(p.T, http.StatusNotFound, p.Get(s.Missing("txt", e2e.LongAgo).URL()).StatusCode)
+	var list []string
+	eventually.True(p.T, func() bool { // a request is counted after its last byte
+		list = series(p)
+		counted := 0
+		for _, line := range list {
+			if strings.HasPrefix(line, "counter fdfs_gateway_requests_total{") {
+				counted++
+			}
+		}
+		return counted == 2
+	})
+	return list
+}
+
+// series lists what /metrics shows but the metrics of Go and of the process.
+func series(p *e2e.Process) (list []string) {
+	p.T.Helper()
+	_, page := p.AdminGet("/metrics")
+	kind := ""
+	for _, line := range strings.Split(page, "\n") {
+		if fields := strings.Fields(line); len(fields) == 4 && fields[1] == "TYPE" {
+			kind = fields[3]
+		}
+		if strings.HasPrefix(line, "fdfs_gateway_") {
+			list = append(list, kind+" "+line[:strings.LastIndexByte(line, ' ')])
+		}
+	}
+	return list
+}

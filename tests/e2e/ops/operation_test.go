@@ -1,0 +1,306 @@
+package ops
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/lab"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestStopLetsAnswersEnd: SIGTERM in the middle of a download; it goes on to its last byte, nothing
+// new is accepted, /readyz turns 503, and the exit code is 0.
+func TestStopLetsAnswersEnd(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	f := s.Normal("mp4", s.Bytes(32<<20))
+	p := e2e.Serve(t, s, "[gateway]", "read_timeout = 5m", "shutdown_timeout = 5m")
+	idle := p.Dial()
+	c := p.Dial()
+	_, err := io.WriteString(c, "GET "+f.URL()+" HTTP/1.1\r\nHost: gw.test\r\n\r\n")
+	require.NoError(t, err)
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	require.NoError(t, err)
+	require.NoError(t, p.Cmd.Process.Signal(syscall.SIGTERM))
+	eventually.True(t, func() bool {
+		probe, err := net.Dial("tcp", p.Addrs[0])
+		if err == nil {
+			_ = probe.Close()
+		}
+		return err != nil
+	}, "still accepting")
+	status, text := p.AdminGet("/readyz")
+	require.Equal(t, 503, status)
+	require.Contains(t, text, "stopping")
+	got, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(f.Content, got))
+	_, err = idle.Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF, "idle connections are closed")
+	p.AwaitExit()
+	require.Equal(t, 0, p.Cmd.ProcessState.ExitCode())
+}
+
+// TestStopDoesNotWaitForEver: a client that never reads is left behind after shutdown_timeout.
+func TestStopDoesNotWaitForEver(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	f := s.Normal("mp4", s.Bytes(32<<20))
+	p := e2e.Serve(t, s, "[gateway]", "shutdown_timeout = 1s", "min_send_rate = 0") // the client is never too slow
+	_, err := io.WriteString(p.Dial(), "GET "+f.URL()+" HTTP/1.1\r\nHost: gw.test\r\n\r\n")
+	require.NoError(t, err)
+	eventually.True(t, func() bool { return p.Metric("fdfs_gateway_open_files") == 1 })
+	p.Shutdown()
+}
+
+// TestSecondSignal: a second SIGTERM ends the process at once, in the middle of a download.
+func TestSecondSignal(t *testing.T) {
+	t.Parallel()
+	s, dir, addr := storetest.New(t), t.TempDir(), lab.Address(lab.Port())
+	f := s.Normal("mp4", s.Bytes(32<<20))
+	conf := e2e.WriteConfig(t, s.Config("[gateway]", "listen = "+addr, "admin_listen =", "shutdown_timeout = 5m"))
+	p, err := lab.Start(addr, filepath.Join(dir, "log"), lab.Listens(addr), e2e.Binary, "serve", "-c", conf)
+	require.NoError(t, err)
+	t.Cleanup(p.Kill)
+	resp, err := http.Get("http://" + addr + f.URL())
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	require.NoError(t, syscall.Kill(p.PID(), syscall.SIGTERM))
+	eventually.True(t, func() bool { return strings.Contains(p.Log(), "msg=stopping") })
+	require.NoError(t, syscall.Kill(p.PID(), syscall.SIGTERM))
+	select {
+	case <-p.Done:
+	case <-time.After(e2e.Timeout):
+		t.Fatal("it does not end")
+	}
+	require.NotContains(t, p.Log(), "msg=stopped")
+}
+
+// TestReload: SIGHUP and POST /reload exchange the configuration; a bad one is refused with its
+// reasons and the old one stays.
+func TestReload(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(100))
+	lines := func(cacheControl string) string {
+		return s.Config(e2e.WithListen([]string{"[gateway]", "cache_control = " + cacheControl})...)
+	}
+	p := e2e.ServeConfig(t, e2e.WriteConfig(t, lines("max-age=1")))
+	reload := func() (int, string) {
+		resp, err := http.Post("http://"+p.AdminAddr+"/reload", "", nil)
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		return resp.StatusCode, string(body)
+	}
+	require.Equal(t, "max-age=1", p.Get(f.URL()).Header.Get("Cache-Control"))
+
+	require.NoError(t, os.WriteFile(p.Conf, []byte(lines("max-age=2")), 0o600))
+	status, text := reload()
+	require.Equal(t, 200, status, text)
+	require.Equal(t, "max-age=2", p.Get(f.URL()).Header.Get("Cache-Control"))
+
+	require.NoError(t, os.WriteFile(p.Conf, []byte(lines("max-age=3")+"\nmax_ranges = many\n"), 0o600))
+	status, text = reload()
+	require.Equal(t, 422, status)
+	require.Contains(t, text, "max_ranges")
+	require.Equal(t, "max-age=2", p.Get(f.URL()).Header.Get("Cache-Control"), "the old one stays")
+
+	require.NoError(t, os.WriteFile(p.Conf, []byte(lines("max-age=4")), 0o600))
+	require.NoError(t, p.Cmd.Process.Signal(syscall.SIGHUP))
+	eventually.True(t, func() bool { return p.Get(f.URL()).Header.Get("Cache-Control") == "max-age=4" })
+	for range 5 { // stores that were exchanged do not pile up
+		status, text = reload()
+		require.Equal(t, 200, status, text)
+	}
+	require.Equal(t, 200, p.Get(f.URL()).StatusCode)
+}
+
+// TestReadyFollowsTheStore: a store path that goes away and comes back.
+func TestReadyFollowsTheStore(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	f := s.In(storetest.Group, 1, "jpg", s.Bytes(100))
+	p := e2e.Serve(t, s)
+	status, _ := p.AdminGet("/readyz")
+	require.Equal(t, 200, status)
+	root := s.Root(storetest.Group, 1)
+	require.NoError(t, os.Rename(root, root+"-away"))
+	status, text := p.AdminGet("/readyz")
+	require.Equal(t, 503, status)
+	require.Contains(t, text, "store path 1 of group group1")
+	a := p.Get(f.URL())
+	require.Equal(t, 503, a.StatusCode)
+	require.NotEmpty(t, a.Header.Get("Retry-After"))
+	status, _ = p.AdminGet("/healthz")
+	require.Equal(t, 200, status)
+	require.NoError(t, os.Rename(root+"-away", root))
+	status, _ = p.AdminGet("/readyz")
+	require.Equal(t, 200, status)
+	require.Equal(t, 200, p.Get(f.URL()).StatusCode)
+}
+
+// TestTLSAndUnixSocket: files of every kind where sendfile cannot be used.
+func TestTLSAndUnixSocket(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	files := []storetest.Object{s.Normal("mp4", s.Bytes(3<<20)), s.Trunk("txt", s.Bytes(5000)), s.Normal("txt", nil)}
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "socket")
+	pool := e2e.Certificate(t, dir)
+	secure := e2e.Serve(t, s, "[gateway]", "tls_cert = "+dir+"/cert.pem", "tls_key = "+dir+"/key.pem")
+	local := e2e.ServeConfig(t, e2e.WriteConfig(t, s.Config("[gateway]", "listen = unix:"+socket,
+		"admin_listen = 127.0.0.1:0")))
+	for name, tt := range map[string]struct {
+		p         *e2e.Process
+		base      string
+		transport *http.Transport
+	}{
+		"TLS": {secure, "https://" + secure.Addrs[0],
+			&http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}}},
+		"unix": {local, "http://gateway", &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn,
+			error) {
+			return (&net.Dialer{}).DialContext(ctx, "unix", socket)
+		}}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer tt.transport.CloseIdleConnections()
+			client := http.Client{Transport: tt.transport, Timeout: e2e.Timeout}
+			for _, f := range files {
+				for range 3 {
+					resp, err := client.Get(tt.base + f.URL())
+					require.NoError(t, err)
+					body, err := io.ReadAll(resp.Body)
+					require.NoError(t, err)
+					require.NoError(t, resp.Body.Close())
+					require.Equal(t, 200, resp.StatusCode)
+					require.True(t, bytes.Equal(f.Content, body))
+				}
+			}
+			require.Zero(t, tt.p.Metric("fdfs_gateway_sendfile_bytes_total"))
+		})
+	}
+	_, err := os.Stat(socket)
+	require.NoError(t, err)
+}
+
+// TestStaleSocketIsReplaced: a gateway that was killed leaves its socket behind.
+func TestStaleSocketIsReplaced(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	socket := filepath.Join(t.TempDir(), "socket")
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: socket, Net: "unix"})
+	require.NoError(t, err)
+	ln.SetUnlinkOnClose(false)
+	conf := e2e.WriteConfig(t, s.Config("[gateway]", "listen = unix:"+socket, "admin_listen ="))
+	out, err := exec.Command(e2e.Binary, "-c", conf).CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "another process does")
+	require.NoError(t, ln.Close())
+	e2e.ServeConfig(t, conf)
+	require.NoError(t, os.WriteFile(socket+"x", []byte("a file"), 0o600))
+	conf = e2e.WriteConfig(t, s.Config("[gateway]", "listen = unix:"+socket+"x", "admin_listen ="))
+	out, err = exec.Command(e2e.Binary, "-c", conf).CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "there is a file of that name")
+}
+
+// TestTimeouts: a head that does not come to its end is 408; an idle connection is closed without a
+// word.
+func TestTimeouts(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(100))
+	const idle = 3 * time.Second // enough for a client that stands still between its connection and its request
+	p := e2e.Serve(t, s, "[gateway]", "read_timeout = "+idle.String(), "idle_timeout = "+idle.String())
+	answer := p.Raw("GET " + f.URL() + " HTTP/1.1\r\nHost: gw.t")
+	require.True(t, strings.HasPrefix(answer, "HTTP/1.1 408 "), answer)
+	c := p.Dial()
+	began := time.Now()
+	_, err := io.WriteString(c, "HEAD "+f.URL()+" HTTP/1.1\r\nHost: gw.test\r\n\r\n")
+	require.NoError(t, err)
+	all, err := io.ReadAll(c)
+	require.NoError(t, err)
+	require.True(t, strings.HasSuffix(string(all), "\r\n\r\n"), "nothing behind the answer: %q", all)
+	require.Greater(t, time.Since(began), idle*3/4, "a deadline that is nearly the same is not set anew")
+	eventually.True(t, func() bool { return p.Metric(`fdfs_gateway_requests_total{code="408",source="none"}`) == 1 })
+}
+
+// TestAccessLog: both forms, one line a request, nothing forged; and a log that was moved away is
+// opened anew.
+func TestAccessLog(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(1234))
+	path := filepath.Join(t.TempDir(), "access.log")
+	p := e2e.Serve(t, s, "[gateway]", "access_log = "+path)
+	p.Get(f.URL(), "User-Agent: curl \"8\"", "Referer: http://page.test/")
+	p.Raw("GET " + f.URL() + " HTTP/1.1\r\nHost: gw.test\r\nUser-Agent: a\\b\xff\"\r\nConnection: close\r\n\r\n")
+	p.Raw("GET nonsense\r\n\r\n")
+	// each is written behind its answer, so the next request may be faster
+	lines := strings.Join(e2e.ReadLines(t, path, 3), "\n")
+	require.Regexp(t, `(?m)^127\.0\.0\.1 - - \[\d\d/\w{3}/\d{4}:\d\d:\d\d:\d\d [+-]\d{4}\] "GET `+f.URL()+
+		` HTTP/1\.1" 200 1234 "http://page\.test/" "curl \\x228\\x22"$`, lines)
+	require.Regexp(t, `(?m)^[^\n]* 200 1234 "-" "a\\x5Cb\\xFF\\x22"$`, lines)
+	require.Regexp(t, `(?m)"GET nonsense" 400 0 "-" "-"$`, lines)
+
+	require.NoError(t, os.Rename(path, path+".1"))
+	require.NoError(t, p.Cmd.Process.Signal(syscall.SIGHUP))
+	eventually.True(t, func() bool { _, err := os.Stat(path); return err == nil })
+	p.Do("HEAD", f.URL())
+	require.Contains(t, e2e.ReadLines(t, path, 1)[0], `"HEAD `)
+
+	p = e2e.Serve(t, s, "[gateway]", "access_log = "+path+".json", "access_log_format = json")
+	p.Get(f.URL()+"?x=%0a%22", "User-Agent: \"q\"")
+	var entry struct {
+		Remote, Method, Target, Source string
+		Status, Bytes                  int
+		Seconds                        float64
+		UserAgent                      string `json:"user_agent"`
+	}
+	require.NoError(t, json.Unmarshal([]byte(e2e.ReadLines(t, path+".json", 1)[0]), &entry))
+	require.Equal(t, "127.0.0.1", entry.Remote)
+	require.Equal(t, f.URL()+"?x=%0a%22", entry.Target)
+	require.Equal(t, `"q"`, entry.UserAgent)
+	require.Equal(t, 1234, entry.Bytes)
+	require.Equal(t, "local", entry.Source)
+}
+
+// TestReady: gateway ready says what /readyz says, by its exit code too.
+func TestReady(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	p := e2e.Serve(t, s)
+	for flag, want := range map[string]string{"-json=false": "ready\n", "-json": "{\"ready\":true}\n"} {
+		code, stdout, _ := e2e.Run(t, "ready", "-admin", p.AdminAddr, flag)
+		require.Equal(t, 0, code)
+		require.Equal(t, want, stdout)
+	}
+	require.NoError(t, os.Rename(s.Root(storetest.Group, 0), s.Root(storetest.Group, 0)+".away"))
+	code, stdout, stderr := e2e.Run(t, "ready", "-json", "-admin", p.AdminAddr)
+	require.Equal(t, 1, code)
+	require.Empty(t, stdout)
+	require.Contains(t, stderr, http.StatusText(http.StatusServiceUnavailable)+": ")
+	p.Shutdown()
+	code, _, stderr = e2e.Run(t, "ready", "-admin", p.AdminAddr)
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "cannot reach the gateway")
+}

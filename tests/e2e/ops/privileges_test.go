@@ -1,0 +1,410 @@
+package ops
+
+import (
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// threads returns a field of /proc/PID/status, such as "NoNewPrivs", of every thread of a gateway.
+func threads(p *e2e.Process, field string) []string {
+	p.T.Helper()
+	names, err := filepath.Glob("/proc/" + strconv.Itoa(p.Cmd.Process.Pid) + "/task/*/status")
+	require.NoError(p.T, err)
+	require.NotEmpty(p.T, names)
+	var values []string
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		if os.IsNotExist(err) {
+			continue // the thread has ended
+		}
+		require.NoError(p.T, err)
+		for line := range strings.Lines(string(text)) {
+			if value, ok := strings.CutPrefix(line, field+":"); ok {
+				values = append(values, strings.Join(strings.Fields(value), " "))
+			}
+		}
+	}
+	return values
+}
+
+// rights are those that /status.json shows.
+func rights(p *e2e.Process) map[string]any {
+	p.T.Helper()
+	code, text := p.AdminGet("/status.json")
+	require.Equal(p.T, 200, code)
+	var status struct{ Process map[string]any }
+	require.NoError(p.T, json.Unmarshal([]byte(text), &status))
+	return status.Process
+}
+
+// refused reloads and returns why the configuration was refused.
+func refused(p *e2e.Process, config string) string {
+	p.T.Helper()
+	require.NoError(p.T, os.WriteFile(p.Conf, []byte(config), 0o600))
+	code, text := p.AdminPost("/reload", "")
+	require.Equal(p.T, http.StatusUnprocessableEntity, code, text)
+	return text
+}
+
+// needLandlock skips a test where the kernel has none.
+func needLandlock(t *testing.T) {
+	t.Helper()
+	if abi, _, errno := unix.Syscall(unix.SYS_LANDLOCK_CREATE_RULESET, 0, 0,
+		unix.LANDLOCK_CREATE_RULESET_VERSION); errno != 0 || abi < 1 {
+		t.Skip("skipped: the kernel has no Landlock")
+	}
+}
+
+func needRoot(t *testing.T) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: only root can become another user")
+	}
+}
+
+// TestRightsGivenUp: no thread can win rights, and the state is in the log, on the page and in its
+// data.
+func TestRightsGivenUp(t *testing.T) {
+	t.Parallel()
+	needLandlock(t)
+	s := storetest.New(t)
+	p := e2e.Serve(t, s)
+	require.Equal(t, 200, p.Get(s.Normal("jpg", s.Bytes(100)).URL()).StatusCode)
+	for _, value := range threads(p, "NoNewPrivs") {
+		require.Equal(t, "1", value)
+	}
+	require.Regexp(t, `^on \(Landlock ABI \d+\)$`, rights(p)["landlock"])
+	require.Equal(t, true, rights(p)["no_new_privs"])
+	require.Contains(t, p.LogText(), `msg="rights of this process"`)
+	_, page := p.AdminGet("/status")
+	require.Contains(t, page, "Landlock ABI")
+	require.Equal(t, os.Geteuid() == 0, strings.Contains(p.LogText(), "the gateway serves as root; set user"))
+	require.Positive(t, p.Metric("process_open_fds"), "metrics can be read")
+	require.Positive(t, p.Metric("process_resident_memory_bytes"))
+}
+
+// TestLandlock: a running gateway opens nothing outside of what its configuration named when it
+// started; a reload that needs more is refused with that reason, and what it named goes on working.
+func TestLandlock(t *testing.T) {
+	t.Parallel()
+	needLandlock(t)
+	s, logs, outside := storetest.New(t), t.TempDir(), t.TempDir()
+	f := s.Normal("jpg", s.Bytes(100))
+	include := filepath.Join(outside, "more.conf")
+	require.NoError(t, os.WriteFile(include, []byte("[gateway]\nx_cache = true\n"), 0o644))
+	log := filepath.Join(logs, "access.log")
+	lines := func(access string, more ...string) string {
+		return s.Config(e2e.WithListen(append([]string{"[gateway]", "access_log = " + access}, more...))...)
+	}
+	for _, landlock := range []string{"false", "true"} {
+		t.Run("landlock = "+landlock, func(t *testing.T) {
+			off := "landlock = " + landlock
+			p := e2e.ServeConfig(t, e2e.WriteConfig(t, lines(log, off)))
+			reload := func(config string) {
+				require.NoError(t, os.WriteFile(p.Conf, []byte(config), 0o600))
+				requireReload(p, 200)
+			}
+			elsewhere := strings.ReplaceAll(lines(log, off), s.Root(storetest.Group, 0), outside)
+			if landlock == "false" {
+				require.Equal(t, "off: landlock = false", rights(p)["landlock"])
+				for _, value := range threads(p, "NoNewPrivs") { // Landlock would set it, too
+					require.Equal(t, "1", value)
+				}
+				reload(lines(log, off, "#include "+include))
+				reload(lines(filepath.Join(outside, "access.log"), off))
+				reload(elsewhere)
+				return
+			}
+			require.Contains(t, refused(p, lines(log, off, "#include "+include)), "permission denied")
+			require.Contains(t, refused(p, lines(log, off, "#include "+include)), "Landlock")
+			require.Contains(t, refused(p, lines(filepath.Join(outside, "access.log"), off)),
+				"outside of the Landlock rules: "+outside)
+			require.Contains(t, refused(p, elsewhere), "needs a restart: outside of the Landlock rules: "+outside+
+				"/data")
+			require.Equal(t, 200, p.Get(f.URL()).StatusCode)
+
+			// What was named may change and be replaced: the configuration by another file, the log
+			// by logrotate, and its name.
+			next := p.Conf + ".new"
+			require.NoError(t, os.WriteFile(next, []byte(lines(filepath.Join(logs, "other.log"), off,
+				"cache_control = no-cache")), 0o600))
+			require.NoError(t, os.Rename(next, p.Conf))
+			requireReload(p, 200)
+			require.Equal(t, "no-cache", p.Get(f.URL()).Header.Get("Cache-Control"))
+			eventually.True(t, func() bool {
+				text, _ := os.ReadFile(filepath.Join(logs, "other.log"))
+				return strings.Contains(string(text), f.URL())
+			})
+		})
+	}
+}
+
+// TestLandlockWithoutAStore: a store path that is missing does not switch Landlock off; the status
+// page says so. When the path comes, a process that may read it takes over, also where another
+// folder takes the place of one.
+func TestLandlockWithoutAStore(t *testing.T) {
+	t.Parallel()
+	needLandlock(t)
+	s, outside := storetest.New(t), t.TempDir()
+	f := s.Normal("jpg", s.Bytes(100))
+	root := filepath.Join(s.Root(storetest.Group, 1), "data")
+	require.NoError(t, os.Rename(root, root+"-away"))
+	p := e2e.Serve(t, s)
+	u := startedBy(p)
+	t.Cleanup(func() { _ = syscall.Kill(u.current(), syscall.SIGTERM) })
+	require.Regexp(t, `^on \(Landlock ABI \d+\)$`, rights(p)["landlock"])
+	require.Regexp(t, `level=WARN msg="Landlock has no rule for a store path that is not there.*paths=`+root,
+		p.LogText())
+	_, page := p.AdminGet("/status")
+	require.Contains(t, page, "Landlock has no rule for a store path that was not there at the start: "+root)
+	text, err := os.ReadFile(p.Conf)
+	require.NoError(t, err)
+	require.Contains(t, refused(p, string(text)+"\n[gateway]\naccess_log = "+outside+"/log\n"),
+		"outside of the Landlock rules")
+	require.NoError(t, os.WriteFile(p.Conf, text, 0o600))
+	requireReload(p, 200) // an unchanged configuration
+
+	ready := func(before int) func() bool {
+		return func() bool {
+			if u.current() == before {
+				return false
+			}
+			code, _ := p.AdminGet("/readyz")
+			return code == 200
+		}
+	}
+	first := u.current()
+	require.NoError(t, os.Rename(root+"-away", root))
+	eventually.True(t, ready(first))
+	require.Equal(t, 200, p.Get(f.URL()).StatusCode)
+	_, page = p.AdminGet("/status")
+	require.NotContains(t, page, "Landlock has no rule")
+
+	second := u.current()
+	require.NoError(t, os.Rename(root, root+"-away"))
+	require.NoError(t, os.Mkdir(root, 0o755))
+	code, answer := p.AdminGet("/readyz")
+	if u.current() == second && code != 200 { // else the process has been replaced
+		require.Contains(t, answer, "store path 1 of group group1 was put in place after the start")
+	}
+	eventually.True(t, ready(second))
+	require.Equal(t, 200, p.Get(f.URL()).StatusCode)
+}
+
+// TestLandlockOfAStockConfiguration: a stock http.conf names a page for refused tokens in a folder
+// that this host does not have, and checks no tokens. A reload, and one after an upgrade, apply it.
+func TestLandlockOfAStockConfiguration(t *testing.T) {
+	t.Parallel()
+	needLandlock(t)
+	s := storetest.New(t)
+	stock := "http.anti_steal.check_token = false\nhttp.anti_steal.secret_key = FastDFS1234567890\n" +
+		"http.anti_steal.token_check_fail = /home/yuqing/fastdfs/conf/anti-steal.jpg\n" +
+		"http.mime_types_filename = /home/yuqing/fastdfs/conf/mime.types\n"
+	p := e2e.ServeConfig(t, e2e.WriteConfig(t, s.Config(e2e.WithListen(nil)...)+"\n[]\n"+stock))
+	require.Regexp(t, `^on`, rights(p)["landlock"])
+	requireReload(p, 200)
+	startedBy(p).upgrade()
+	requireReload(p, 200)
+}
+
+// TestCheckNamesRefusedReload: check and doctor ask the running gateway of the same configuration
+// how a reload would end, and change nothing.
+func TestCheckNamesRefusedReload(t *testing.T) {
+	t.Parallel()
+	needLandlock(t)
+	s, outside := storetest.New(t), t.TempDir()
+	listen := []string{"[gateway]", "listen = 127.0.0.1:0", "admin_listen = " + freeAddress(t)}
+	lines := func(more ...string) string { return s.Config(append(slices.Clone(listen), more...)...) }
+	p := e2e.ServeConfig(t, e2e.WriteConfig(t, lines()))
+	const would = "the running gateway would "
+	output := func(path string) string {
+		_, checked, _ := e2e.Run(t, "check", "-c", path)
+		_, examined, _ := e2e.Run(t, "doctor", "-c", path)
+		require.Equal(t, strings.Count(checked, would), strings.Count(examined, would), checked+examined)
+		return checked + examined
+	}
+	require.NotContains(t, output(p.Conf), would)
+	refused := lines("access_log = " + outside + "/log")
+	require.NotContains(t, output(e2e.WriteConfig(t, refused)), would, "another configuration")
+	require.NoError(t, os.WriteFile(p.Conf, []byte(refused), 0o600))
+	require.Regexp(t, would+`refuse a reload: .*outside of the Landlock rules: `+outside, output(p.Conf))
+	require.NoError(t, os.WriteFile(p.Conf, []byte(lines("idle_timeout = 33s")), 0o600))
+	require.Contains(t, output(p.Conf), would+"not apply these keys by a reload: idle_timeout")
+	require.NotContains(t, p.LogText(), "configuration loaded")
+}
+
+// open lets everybody pass the folders of a test and gives what is below to a user.
+func open(t *testing.T, dir string, id int) {
+	t.Helper()
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755)) // made by testing for its own user alone
+	require.NoError(t, filepath.WalkDir(dir, func(path string, _ os.DirEntry, err error) error {
+		require.NoError(t, err)
+		return os.Lchown(path, id, id)
+	}))
+}
+
+const nobody = 65534 // Debian's account `nobody`
+
+// asNobody is a command of the gateway that the account `nobody` runs, from a copy in a folder that
+// it may enter.
+func asNobody(t *testing.T, dir string, args ...string) *exec.Cmd {
+	t.Helper()
+	copied := filepath.Join(dir, "gateway")
+	text, err := os.ReadFile(e2e.Binary)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(copied, text, 0o755))
+	cmd := exec.Command(copied, args...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	return cmd
+}
+
+// TestExplainWithoutPermission: a fresh look in place of the running gateway, whose socket another
+// user may not connect to, says so.
+func TestExplainWithoutPermission(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	s, dir := storetest.New(t), t.TempDir()
+	open(t, s.Dir, nobody)
+	open(t, dir, nobody)
+	conf := e2e.WriteConfig(t, s.Config("[gateway]", "admin_listen = unix:"+dir+"/admin"))
+	open(t, filepath.Dir(conf), nobody)
+	p := e2e.ServeConfig(t, conf)
+	cmd := asNobody(t, dir, "explain", "-c", conf, s.Normal("jpg", s.Bytes(100)).ID.String())
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	require.Contains(t, string(out), "by a fresh look")
+	require.Contains(t, string(out), "cannot ask the running gateway")
+	p.Shutdown()
+}
+
+// TestReloadOfAnotherUser: the start names each file that a reload will not be able to read, and
+// the checks of a reload find the accounts of the host in spite of Landlock.
+func TestReloadOfAnotherUser(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	needLandlock(t)
+	s, dir := storetest.New(t), t.TempDir()
+	open(t, s.Dir, nobody)
+	token := filepath.Join(dir, "token")
+	require.NoError(t, os.WriteFile(token, []byte("0123456789abcdef"), 0o600))
+	conf := e2e.WriteConfig(t, s.Config("[gateway]", "user = nobody", "listen = 127.0.0.1:0",
+		"admin_listen = 127.0.0.1:0", "admin_token_file = "+token))
+	open(t, filepath.Dir(conf), nobody)
+	require.NoError(t, os.Chmod(filepath.Dir(dir), 0o755))
+	p := e2e.ServeConfig(t, conf)
+	require.Regexp(t, `a reload will be refused.*files=`+token+`\n`, p.LogText())
+	require.NoError(t, os.Chown(token, 0, nobody))
+	require.NoError(t, os.Chmod(token, 0o640))
+	require.NoError(t, p.Cmd.Process.Signal(syscall.SIGHUP))
+	eventually.True(t, func() bool { return strings.Contains(p.LogText(), "configuration loaded") })
+	require.NotContains(t, p.LogText(), "no account")
+	require.NotContains(t, p.LogText(), "holds a secret")
+}
+
+// TestUser: a gateway that root has started listens on a port below 1024, reads a key that is
+// root's, and serves as another user with no way back.
+func TestUser(t *testing.T) {
+	t.Parallel()
+	needRoot(t)
+	s, dir := storetest.New(t), t.TempDir()
+	f := s.Normal("jpg", s.Bytes(100))
+	open(t, s.Dir, nobody)
+	open(t, dir, nobody)
+	socket := filepath.Join(dir, "socket")
+	config := func(more ...string) string {
+		lines := append([]string{"[cache]", "disk_path = " + dir + "/cache", "[gateway]", "user = nobody",
+			"access_log = " + dir + "/access.log",
+			"listen = 127.0.0.97:81, unix:" + socket, "admin_listen = 127.0.0.1:0"}, more...)
+		return s.Config(lines...)
+	}
+	p := e2e.ServeConfig(t, e2e.WriteConfig(t, config()))
+	for _, id := range []string{"Uid", "Gid"} {
+		for _, value := range threads(p, id) {
+			require.Equal(t, "65534 65534 65534 65534", value, id)
+		}
+	}
+	for field, want := range map[string]string{"CapEff": "0000000000000000", "CapPrm": "0000000000000000",
+		"CapBnd": "0000000000000000",
+		"Groups": "65534"} {
+		for _, value := range threads(p, field) {
+			require.Equal(t, want, value, field)
+		}
+	}
+	require.Equal(t, "user nobody", rights(p)["account"])
+	require.NotContains(t, p.LogText(), "serves as root")
+	require.Equal(t, f.Content, p.Get(f.URL()).Body)
+	for _, name := range []string{socket, dir + "/access.log", dir + "/cache"} {
+		var st unix.Stat_t
+		require.NoError(t, unix.Stat(name, &st))
+		require.EqualValues(t, nobody, st.Uid, name)
+	}
+
+	// The configuration was root's alone: a reload says so, and works as soon as it can be read.
+	require.Contains(t, p.LogText(), "a reload will be refused")
+	require.Contains(t, refused(p, config("x_cache = true")), "runs as user nobody")
+	require.NoError(t, os.Chmod(filepath.Dir(filepath.Dir(p.Conf)), 0o755))
+	require.NoError(t, os.Chmod(p.Conf, 0o644))
+	require.NoError(t, os.Chmod(filepath.Join(filepath.Dir(p.Conf), "mime.types"), 0o644))
+	requireReload(p, 200)
+	p.Shutdown()
+	require.NoFileExists(t, socket)
+
+	for _, c := range []struct {
+		name, want string
+		lines      []string
+	}{
+		{"unknown", "unknown user no-such-user", []string{"user = no-such-user"}},
+		{"root", "is root", []string{"user = root"}},
+		{"log of root", "as user \"nobody\": cannot open log: open /access.log: permission denied",
+			[]string{"access_log = /access.log"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			out, err := exec.Command(e2e.Binary, "-c", e2e.WriteConfig(t, config(c.lines...))).CombinedOutput()
+			require.Error(t, err)
+			require.Contains(t, string(out), c.want)
+		})
+	}
+	t.Run("started by another user", func(t *testing.T) {
+		conf := e2e.WriteConfig(t, strings.NewReplacer("user = nobody", "user = daemon", "127.0.0.97:81",
+			"127.0.0.1:0").Replace(config()))
+		open(t, filepath.Dir(conf), nobody)
+		out, err := asNobody(t, dir, "-c", conf).CombinedOutput()
+		require.Error(t, err)
+		require.Contains(t, string(out), "not root")
+	})
+}
+
+// TestServesWithoutUpgrades: a gateway that cannot prepare for upgrades, here for want of /proc,
+// serves. It says at its start, and again on SIGUSR2, that only a restart replaces it.
+func TestServesWithoutUpgrades(t *testing.T) {
+	t.Parallel()
+	if os.Geteuid() != 0 {
+		t.Skip("skipped: only root can take /proc away")
+	}
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(100))
+	conf := e2e.WriteConfig(t, s.Config(e2e.WithListen(nil)...))
+	p := e2e.StartCommand(t, conf, exec.Command("unshare", "--mount", "sh", "-c",
+		`umount -l /proc && exec "$0" serve -c "$1"`, e2e.Binary, conf))
+	const why = `err="cannot find the program .*/proc/self/exe: no such file or directory"`
+	require.Regexp(t, `msg="SIGUSR2 cannot upgrade this process, a restart can" `+why, p.LogText())
+	require.NoError(t, p.Cmd.Process.Signal(syscall.SIGUSR2))
+	startedBy(p).logged(1, "upgrade failed, this process goes on")
+	require.Regexp(t, `msg="upgrade failed, this process goes on" `+why, p.LogText())
+	require.Equal(t, http.StatusOK, p.Get(f.URL()).StatusCode)
+}

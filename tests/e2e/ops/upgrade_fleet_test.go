@@ -1,0 +1,176 @@
+package ops
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/fdfstest"
+
+	"github.com/redis/go-redis/v9"
+	"github.com/stretchr/testify/require"
+)
+
+// watchMember looks at a gateway's record in Redis until stop is called, which returns how often it
+// was not as before.
+func watchMember(t *testing.T, addr, name string) (stop func() (looks, missing int)) {
+	t.Helper()
+	rdb := redis.NewClient(&redis.Options{Addr: addr})
+	ctx := context.Background()
+	record, err := rdb.HGet(ctx, "fdfs:{0}:members", name).Result()
+	require.NoError(t, err)
+	ended := make(chan struct{})
+	var watching sync.WaitGroup
+	looks, missing := 0, 0
+	watching.Go(func() {
+		for {
+			select {
+			case <-ended:
+				return
+			default:
+			}
+			looks++
+			now, err := rdb.HGet(ctx, "fdfs:{0}:members", name).Result()
+			seen, errSeen := rdb.ZScore(ctx, "fdfs:{0}:gateways", name).Result()
+			if err != nil || errSeen != nil || now != record || seen == 0 {
+				missing++
+			}
+		}
+	})
+	return func() (int, int) {
+		close(ended)
+		watching.Wait()
+		require.NoError(t, rdb.Close())
+		return looks, missing
+	}
+}
+
+// TestUpgradeInFleet: the new process has the place of the old one in the fleet, with no moment
+// without it, and what that had on disk; nothing is downloaded again. What is purged later is
+// forgotten by the old process too, where connections may still ask it.
+func TestUpgradeInFleet(t *testing.T) {
+	t.Parallel()
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Disk: true, Storages: 1})
+	m := f.Gateways[0]
+	id, content := f.Put(9 << 20)
+	small, smallContent := f.Put(5000)
+	f.Warm(id, content)
+	f.Warm(small, smallContent)
+	m.OnDisk(t, e2e.SegmentsOf(len(content))+e2e.SegmentsOf(len(smallContent)))
+	u := &upgraded{t, m.PID(), m.Log}
+
+	idle, large := m.Dial(), m.Dial()
+	r := bufio.NewReader(idle)
+	asked := func() *http.Response {
+		_, err := io.WriteString(idle, e2e.Request(http.MethodGet, "/"+small.String()))
+		require.NoError(t, err)
+		resp, err := http.ReadResponse(r, nil)
+		require.NoError(t, err)
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(smallContent, body))
+		return resp
+	}
+	require.False(t, asked().Close)
+	_, err := io.WriteString(large, e2e.Request(http.MethodGet, "/"+id.String(), "Connection: close"))
+	require.NoError(t, err)
+	download, err := http.ReadResponse(bufio.NewReader(large), nil)
+	require.NoError(t, err)
+
+	f.ForgetCounts()
+	stop := watchMember(t, f.Redis.Addr(), m.Name())
+	u.upgrade()
+	f.Warm(id, content)
+	f.Warm(small, smallContent)
+	require.Zero(t, f.Cluster.Downloads(id).Downloads+f.Cluster.Downloads(small).Downloads)
+	require.NotZero(t, m.Metric(`fdfs_gateway_cache_hits_total{tier="disk"}`))
+	require.NotContains(t, u.log(), "disk cannot be used")
+
+	status, text := f.Gateways[1].AdminPost("/purge?id="+small.String(), "")
+	require.Equal(t, http.StatusOK, status, text)
+	require.True(t, asked().Close)
+	require.Equal(t, 1, f.Cluster.Downloads(small).Downloads, "the old process had it in memory")
+	body, err := io.ReadAll(download.Body)
+	require.NoError(t, err)
+	require.True(t, bytes.Equal(content, body))
+	u.logged(1, "msg=stopped")
+	require.Zero(t, f.Cluster.Downloads(id).Downloads, "the old process has read what was on disk")
+
+	_, state := f.Gateways[1].AdminGet("/status.json")
+	require.Equal(t, 2, strings.Count(state, `": "live"`), state)
+	looks, missing := stop()
+	require.Zero(t, missing, "of %d looks", looks)
+	require.Greater(t, looks, 10)
+	f.Warm(small, smallContent)
+	eventually.True(t, func() bool { return len(m.SegmentFiles(t)) == e2e.SegmentsOf(len(content))+1 },
+		"the new process writes to the disk")
+}
+
+// TestUpgradeForgets: a gateway without a fleet has the process before it forget what is purged.
+func TestUpgradeForgets(t *testing.T) {
+	t.Parallel()
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1, NoRedis: true, Storages: 1})
+	m := f.Gateways[0]
+	id, content := f.Put(5000)
+	f.Warm(id, content)
+	u := &upgraded{t, m.PID(), m.Log}
+	c := m.Dial()
+	r := bufio.NewReader(c)
+	for n, want := range []int{1, 1} {
+		_, err := io.WriteString(c, e2e.Request(http.MethodGet, "/"+id.String()))
+		require.NoError(t, err)
+		resp, err := http.ReadResponse(r, nil)
+		require.NoError(t, err)
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.True(t, bytes.Equal(content, body))
+		require.Equal(t, want, f.Cluster.Downloads(id).Downloads)
+		if n == 0 {
+			u.upgrade()
+			u.upgrade()
+			f.ForgetCounts()
+			status, _ := m.AdminPost("/purge?all=1", "")
+			require.Equal(t, http.StatusOK, status)
+		} else {
+			require.True(t, resp.Close)
+		}
+	}
+}
+
+// TestUpgradeLetsCommandsEnd: a command that runs is answered to its end by the process that it has
+// reached.
+func TestUpgradeLetsCommandsEnd(t *testing.T) {
+	t.Parallel()
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1, NoRedis: true, Storages: 1})
+	m := f.Gateways[0]
+	cached, content := f.Put(1000)
+	f.Warm(cached, content)
+	f.Settled()
+	hangs, _ := f.Put(1000)
+	f.Fault(fdfstest.Faults{Hang: true})
+	cmd := exec.Command(e2e.Binary, "prefetch", "-admin", m.AdminAddr, cached.String(), hangs.String())
+	out, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	lines := bufio.NewReader(out)
+	line, err := lines.ReadString('\n')
+	require.NoError(t, err)
+	require.Equal(t, cached.String()+" cached 1000\n", line)
+	u := &upgraded{t, m.PID(), m.Log}
+	u.upgrade()
+	require.NotContains(t, u.log(), "msg=stopped")
+	f.Fault()
+	rest, err := io.ReadAll(lines)
+	require.NoError(t, err)
+	require.NoError(t, cmd.Wait())
+	require.Equal(t, hangs.String()+" fetched 1000\ndone: 2 files, 0 failed\n", string(rest))
+	u.logged(1, "msg=stopped")
+}

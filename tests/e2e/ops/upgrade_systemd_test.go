@@ -1,0 +1,83 @@
+package ops
+
+import (
+	"errors"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestUpgradeNotifies: systemd is told which process the service is, by the new one, before the old
+// one ends; and that one says nothing any more.
+func TestUpgradeNotifies(t *testing.T) {
+	t.Parallel()
+	sd := newSystemd(t)
+	sd.attend()
+	s := storetest.New(t)
+	conf := e2e.WriteConfig(t, s.Config(e2e.WithListen(nil)...))
+	cmd := exec.Command("/bin/sh", "-c", `WATCHDOG_PID=$$ exec "$0" -c "$1"`, e2e.Binary, conf)
+	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+sd.path, "WATCHDOG_USEC=200000")
+	u := startedBy(e2e.StartCommand(t, conf, cmd))
+	require.Equal(t, map[string]string{"READY": "1"}, sd.next())
+	u.upgrade()
+	u.logged(1, "msg=stopped")
+	require.Equal(t, map[string]string{"READY": "1", "MAINPID": strconv.Itoa(u.current())}, sd.next())
+	require.Equal(t, map[string]string{"WATCHDOG": "1"}, sd.read())
+	u.signal(syscall.SIGTERM)
+	require.Equal(t, map[string]string{"STOPPING": "1"}, sd.next())
+}
+
+// TestUpgradeWaitsForNotice: the process that systemd watches does not end before systemd has been
+// told of the new one.
+func TestUpgradeWaitsForNotice(t *testing.T) {
+	t.Parallel()
+	sd := newSystemd(t)
+	conf := e2e.WriteConfig(t, storetest.New(t).Config(e2e.WithListen(nil)...))
+	cmd := exec.Command(e2e.Binary, "-c", conf)
+	cmd.Env = append(os.Environ(), "NOTIFY_SOCKET="+sd.path)
+	u := startedBy(e2e.StartCommand(t, conf, cmd))
+	require.Equal(t, map[string]string{"READY": "1"}, sd.next())
+	sd.fill()
+	u.upgrade()
+	time.Sleep(300 * time.Millisecond) // in which it would end
+	require.NotContains(t, u.log(), "msg=stopped")
+	for sd.next()["MAINPID"] != strconv.Itoa(u.current()) {
+	}
+	u.logged(1, "msg=stopped")
+}
+
+// TestUpgradeAfterActivation: sockets of systemd are handed over as such.
+func TestUpgradeAfterActivation(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(100))
+	path := filepath.Join(t.TempDir(), "files.sock")
+	ln, err := net.ListenUnix("unix", &net.UnixAddr{Name: path})
+	require.NoError(t, err)
+	defer ln.Close()
+	file, err := ln.File()
+	require.NoError(t, err)
+	defer file.Close()
+	conf := e2e.WriteConfig(t, s.Config("[gateway]", "listen = 127.0.0.1:1", "admin_listen = 127.0.0.1:0"))
+	u := startedBy(startWith(t, conf, nil, []string{"listen"}, file))
+	for range 2 {
+		status, _ := getUnix(t, path, f.URL())
+		require.Equal(t, http.StatusOK, status)
+		u.upgrade()
+	}
+	u.signal(syscall.SIGTERM)
+	u.logged(3, "msg=stopped")
+	require.FileExists(t, path, "it is systemd's")
+	require.False(t, errors.Is(ln.Close(), net.ErrClosed))
+}

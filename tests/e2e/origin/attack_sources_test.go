@@ -1,0 +1,205 @@
+package origin
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/fdfstest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// silence listens on each address at the same port, 0 for any that is free, and never answers: the
+// kernel accepts, up to its backlog.
+func silence(t *testing.T, port int, hosts ...string) int {
+	t.Helper()
+	for _, host := range hosts {
+		ln, err := net.Listen("tcp", net.JoinHostPort(host, strconv.Itoa(port)))
+		require.NoError(t, err)
+		t.Cleanup(func() { _ = ln.Close() })
+		port = ln.Addr().(*net.TCPAddr).Port
+	}
+	return port
+}
+
+// idsAt are ids of files of a source that do not exist.
+func idsAt(t *testing.T, address string, n int) (ids []string) {
+	t.Helper()
+	source := fdfs.Source(netip.MustParseAddr(address).As4())
+	for i := range n {
+		ids = append(ids, e2e.IDOf(t, source, "group1", e2e.LongAgo.Add(time.Duration(i)*time.Second)))
+	}
+	return ids
+}
+
+// abandon asks the gateways for files and leaves at once, from several connections at a time.
+func abandon(t *testing.T, ids []string, gateways ...string) {
+	t.Helper()
+	var clients sync.WaitGroup
+	work := make(chan int)
+	for range 16 {
+		clients.Go(func() {
+			for i := range work {
+				conn, err := net.DialTimeout("tcp", gateways[i%len(gateways)], e2e.Timeout)
+				if err != nil {
+					t.Error(err)
+					continue
+				}
+				_, _ = fmt.Fprintf(conn, "GET /%s HTTP/1.1\r\nHost: gw.test\r\n\r\n", ids[i]) // it may have been closed
+				_ = conn.Close()
+			}
+		})
+	}
+	for i := range ids {
+		work <- i
+	}
+	close(work)
+	clients.Wait()
+}
+
+// bystander is a client with a connection of its own to a gateway: it is not the kernel's queue of
+// connections that is tested.
+type bystander struct {
+	http.Client
+	p *e2e.Process
+}
+
+func newBystander(p *e2e.Process) *bystander {
+	b := &bystander{p: p, Client: http.Client{Transport: &http.Transport{}, Timeout: e2e.Timeout}}
+	p.T.Cleanup(b.CloseIdleConnections)
+	return b
+}
+
+// served tells how long a file takes, which must be served.
+func (b *bystander) served(id fdfs.FileID) time.Duration {
+	b.p.T.Helper()
+	began := time.Now()
+	resp, err := b.Get("http://" + b.p.Addrs[0] + e2e.Path(id))
+	require.NoError(b.p.T, err)
+	_, err = io.Copy(io.Discard, resp.Body)
+	require.NoError(b.p.T, err)
+	require.NoError(b.p.T, resp.Body.Close())
+	require.Equal(b.p.T, 200, resp.StatusCode)
+	return time.Since(began)
+}
+
+// requireServed holds the times of files of a healthy storage during an attack: the machine is busy
+// with the attack, but no request waits for a timeout.
+func requireServed(t *testing.T, times ...time.Duration) {
+	t.Helper()
+	t.Logf("other files took %v", times)
+	require.Less(t, slices.Max(times), e2e.Prompt)
+}
+
+// attackedEdge are the lines of a gateway whose operator vouches for the attacker's addresses.
+func attackedEdge(port int) []string {
+	return []string{"storage_server_port = " + strconv.Itoa(port), "[gateway]", "allow_sources = 127.77.0.0/16",
+		"try_replicas = false"}
+}
+
+// TestAttackSilentAddresses: ids name more addresses than the gateway keeps servers, all of them
+// silent, and each client leaves at once. A file of a healthy storage is served as if nothing was.
+func TestAttackSilentAddresses(t *testing.T) {
+	t.Parallel()
+	var hosts, ids []string
+	for i := range 1100 {
+		hosts = append(hosts, fmt.Sprintf("127.77.%d.%d", i/250, 1+i%250))
+		ids = append(ids, idsAt(t, hosts[i], 1)...)
+	}
+	port := silence(t, 0, hosts...)
+	c := e2e.NewCluster(t, fdfstest.Options{})
+	p := e2e.ServeConfig(t, e2e.WriteConfig(t, e2e.EdgeConfig(c, append(attackedEdge(port), "read_timeout = 5m")...)))
+	healthy := func(i int) fdfs.FileID { // the gateway has to ask another storage for each
+		return e2e.Put(t, c, fdfstest.FileSpec{Storage: c.Storage(i), Content: []byte("x"), Ext: "bin",
+			Created: e2e.LongAgo.Add(time.Duration(i) * time.Second)})
+	}
+	other := newBystander(p)
+	other.served(healthy(0))
+	stays := p.Dial() // some clients stay
+	for _, id := range ids[:100] {
+		conn := p.Dial()
+		_, err := fmt.Fprintf(conn, "GET /%s HTTP/1.1\r\nHost: gw.test\r\n\r\n", id)
+		require.NoError(t, err)
+	}
+	abandon(t, ids, p.Addrs[0])
+	for range 20 { // by then the gateway has begun with all that came before
+		require.Equal(t, 400, p.Get("/no-file").StatusCode)
+	}
+	requireServed(t, other.served(healthy(1)), other.served(healthy(2)))
+	_, err := fmt.Fprintf(stays, "GET /%s HTTP/1.1\r\nHost: gw.test\r\n\r\n", ids[len(ids)-1])
+	require.NoError(t, err)
+	head := make([]byte, 12)
+	_, err = io.ReadFull(stays, head)
+	require.NoError(t, err)
+	require.Equal(t, "HTTP/1.1 503", string(head), "there are as many addresses as may be asked at a time")
+}
+
+// TestAttackSilentSource: one source accepts and never answers, and thousands of clients ask for
+// files of it and leave. What they have taken is given back at once, and others are served
+// meanwhile.
+func TestAttackSilentSource(t *testing.T) {
+	t.Parallel()
+	ids := idsAt(t, "127.77.0.1", 5000)
+	port := silence(t, 0, "127.77.0.1")
+	c := e2e.NewCluster(t, fdfstest.Options{})
+	p := e2e.ServeConfig(t, e2e.WriteConfig(t, e2e.EdgeConfig(c, attackedEdge(port)...)))
+	other := newBystander(p)
+	other.served(e2e.Put(t, c, fdfstest.FileSpec{Group: "group2", Content: []byte("x"), Ext: "bin",
+		Created: e2e.LongAgo.Add(-time.Second)}))
+	goroutines, fds := p.Metric("go_goroutines"), p.Metric("process_open_fds")
+	var attack sync.WaitGroup
+	attack.Go(func() { abandon(t, ids, p.Addrs[0]) })
+	defer attack.Wait()
+	var times []time.Duration
+	for i := range 5 {
+		spec := fdfstest.FileSpec{Group: "group2", Content: []byte("x"), Ext: "bin",
+			Created: e2e.LongAgo.Add(time.Duration(i) * time.Second)}
+		times = append(times, other.served(e2e.Put(t, c, spec)))
+	}
+	requireServed(t, times...)
+	attack.Wait()
+	t.Logf("before: %v goroutines, %v descriptors; after: %v, %v; peak of memory: %d KB", goroutines, fds,
+		p.Metric("go_goroutines"), p.Metric("process_open_fds"), p.Memory("VmHWM"))
+	eventually.True(t, func() bool {
+		return p.Metric("go_goroutines") < goroutines+100 && p.Metric("process_open_fds") < fds+100
+	}, "what clients that have left had taken is still taken")
+}
+
+// TestAttackSilentSourceOnAFleet: the same against three gateways with a Redis.
+func TestAttackSilentSourceOnAFleet(t *testing.T) {
+	t.Parallel()
+	ids := idsAt(t, "127.77.0.2", 1500)
+	silence(t, 23000, "127.77.0.2")
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 3, Lines: []string{"allow_sources = 127.77.0.0/16"}})
+	var addrs []string
+	var others []*bystander
+	first, _ := f.Put(1000)
+	for _, g := range f.Gateways {
+		addrs, others = append(addrs, g.Addrs[0]), append(others, newBystander(g.Process))
+		others[len(others)-1].served(first)
+	}
+	var attack sync.WaitGroup
+	attack.Go(func() { abandon(t, ids, addrs...) })
+	defer attack.Wait()
+	var times []time.Duration
+	for range 3 {
+		id, _ := f.Put(1000)
+		for _, other := range others {
+			times = append(times, other.served(id))
+		}
+	}
+	requireServed(t, times...)
+	attack.Wait()
+	f.Settled()
+}

@@ -1,0 +1,98 @@
+package origin
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"testing"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/fdfstest"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestDamagedReplica: one of two storages has other bytes of a file. The damaged one is healthy,
+// and the good one is suspect, so the damaged one comes first in each order, also when the file is
+// read again. No client gets a whole damaged body, and after the first request all get the right
+// one.
+func TestDamagedReplica(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	noCache := []string{"[cache]", "memory_max = 0"}
+	for name, test := range map[string]struct {
+		size  int
+		web   bool
+		lines []string
+	}{
+		"one segment": {300_000, false, nil}, "several segments": {9 << 20, false, nil},
+		"without a cache": {300_000, false, noCache}, "web servers": {300_000, true, nil},
+		"web servers, several segments":   {9 << 20, true, nil},
+		"web servers, without a cache":    {300_000, true, noCache},
+		"without a cache, in memory once": {5000, false, noCache},
+	} {
+		content := s.Bytes(test.size) // not in the subtests, which run at the same time
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			wrong := bytes.Clone(content)
+			wrong[test.size/2] ^= 1
+			c := e2e.NewCluster(t, fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: "group1", Count: 2}}})
+			id, lines, suspect := damagedReplica(t, c, content, wrong, test.web)
+			p := e2e.ServeConfig(t, e2e.WriteConfig(t, e2e.EdgeConfig(c, append(lines, test.lines...)...)))
+			suspect(p)
+			for i := range 4 {
+				body, err := whateverComes(p, e2e.Path(id))
+				require.False(t, bytes.Equal(wrong, body), "request %d", i)
+				if i > 0 {
+					require.NoError(t, err)
+					require.True(t, bytes.Equal(content, body), "request %d: %d bytes", i, len(body))
+				}
+			}
+			require.Contains(t, p.LogText(), "has damaged content of a file, and is not asked for it")
+			require.NotContains(t, p.LogText(), "file is taken for a link")
+		})
+	}
+}
+
+// damagedReplica puts a file on the two storages of group1, of which the first, its source, has
+// wrong bytes. lines are of the configuration; suspect lets the second one fail once, by another
+// file.
+func damagedReplica(t *testing.T, c *fdfstest.Cluster, content, wrong []byte, web bool) (id fdfs.FileID,
+	lines []string, suspect func(p *e2e.Process)) {
+	t.Helper()
+	spec := fdfstest.FileSpec{Storage: c.Storage(0), Content: content, Ext: "bin", Created: e2e.LongAgo}
+	id = e2e.Put(t, c, spec)
+	spec.Storage = c.Storage(1)
+	if spec.Content = []byte("another file"); web {
+		spec.Content = content
+	}
+	other := e2e.Put(t, c, spec)
+	if web {
+		servers := startFakeWebs(t, hostsOf(c, 2), wrong, content)
+		servers.fail.Store(1)
+		return id, []string{"[gateway]", "upstream = http", "upstream_http_port = " + servers.port},
+			func(p *e2e.Process) {
+				_, _ = whateverComes(p, e2e.Path(other))
+				servers.fail.Store(-1)
+			}
+	}
+	c.Storage(0).Damage(id, wrong)
+	c.Storage(1).SetFaults(fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, Status: 5})
+	return id, nil, func(p *e2e.Process) {
+		_, _ = whateverComes(p, e2e.Path(other))
+		c.Storage(1).SetFaults()
+	}
+}
+
+// whateverComes is the body of a response, which may be cut or that of an error.
+func whateverComes(p *e2e.Process, url string) ([]byte, error) {
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}, Timeout: e2e.Timeout}
+	resp, err := client.Get("http://" + p.Addrs[0] + url)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	return io.ReadAll(resp.Body)
+}

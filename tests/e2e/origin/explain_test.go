@@ -1,0 +1,110 @@
+package origin
+
+import (
+	"io"
+	"net/http"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/fdfstest"
+	"fastdfs-gateway/tests/lab"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestExplain: the command and its twin on the admin listener tell the whole way.
+func TestExplain(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewCluster(t, fdfstest.Options{})
+	id := e2e.Put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("hello"), Ext: "txt",
+		Created: e2e.LongAgo})
+	p := e2e.Edge(t, c)
+	p.Get(e2e.Path(id))
+	_, text := p.AdminGet("/explain?url=" + e2e.Path(id))
+	for _, want := range []string{id.String(), c.Storage(0).Addr() + ": has it, 5 bytes", c.Storage(1).Addr() +
+		": has it", "200: fetched from " + c.Storage(0).Addr()} {
+		require.Contains(t, text, want)
+	}
+	c.Storage(0).Kill()
+	code, stdout, stderr := e2e.Run(t, "explain", "-c", p.Conf, id.String())
+	require.Equal(t, 0, code, stderr)
+	require.Contains(t, stdout, "200: fetched from "+c.Storage(1).Addr())
+	require.Contains(t, stdout, c.Storage(0).Addr()+": ")
+	code, stdout, _ = e2e.Run(t, "explain", "-c", p.Conf, "http://gw.test/nonsense")
+	require.Equal(t, 0, code)
+	require.Contains(t, stdout, "400: ")
+}
+
+// TestExplainByTheRunningGateway: the command asks the gateway whose admin_listen the configuration
+// has, and looks by itself where none runs.
+func TestExplainByTheRunningGateway(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewCluster(t, fdfstest.Options{})
+	id := e2e.Put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("hello"), Ext: "txt",
+		Created: e2e.LongAgo})
+	missing := e2e.Put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("gone"), Ext: "txt",
+		Created: e2e.LongAgo})
+	require.NoError(t, c.Remove(missing))
+	socket := filepath.Join(t.TempDir(), "admin")
+	for name, admin := range map[string]string{"tcp": lab.Address(lab.Port()), "unix": "unix:" + socket} {
+		t.Run(name, func(t *testing.T) {
+			conf := e2e.WriteConfig(t, e2e.EdgeConfig(c, "[gateway]", "admin_listen = "+admin))
+			explain := func(flags ...string) string {
+				code, stdout, stderr := e2e.Run(t, append([]string{"explain", "-c", conf}, flags...)...)
+				require.Equal(t, 0, code, stderr)
+				require.Empty(t, stderr)
+				return stdout
+			}
+			require.Contains(t, explain(id.String()), "by a fresh look", "no gateway runs")
+			p := e2e.ServeConfig(t, conf)
+			before := explain(id.String())
+			require.Contains(t, before, "by the running gateway")
+			require.Contains(t, before, "knows nothing of it")
+			require.Equal(t, 200, p.Get(e2e.Path(id)).StatusCode)
+			require.Equal(t, 404, p.Get(e2e.Path(missing)).StatusCode)
+			after := explain(id.String())
+			require.Contains(t, after, "knows it: 5 bytes")
+			require.Regexp(t, c.Storage(0).Addr()+`: has it, 5 bytes \(healthy until now: 0 failures in a row, [1-9]`,
+				after)
+			require.Contains(t, after, "200: by what the cache knows")
+			require.Contains(t, explain(missing.String()), "no storage had it")
+			require.Contains(t, explain("-fresh", id.String()), "by a fresh look")
+			require.Contains(t, explain("-json", id.String()), `"by":"by the running gateway"`)
+			c.Storage(0).Kill()
+			other := e2e.Put(t, c, fdfstest.FileSpec{Storage: c.Storage(0), Content: []byte("other"), Ext: "txt",
+				Created: e2e.LongAgo})
+			require.Equal(t, 200, p.Get(e2e.Path(other)).StatusCode)
+			require.Regexp(t, c.Storage(0).Addr()+`: .*\((suspect|dead) until now`, explain(other.String()))
+			require.NoError(t, c.Storage(0).Revive())
+		})
+	}
+}
+
+// TestPathIndexIsDecidedOnce: a store path that the group does not have here is 400 to a request,
+// an explanation and a prefetch, and the storages, which have it, are asked by none of them.
+func TestPathIndexIsDecidedOnce(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewCluster(t, fdfstest.Options{Groups: []fdfstest.GroupSpec{{Name: "group1", Count: 2, StorePaths: 4}}})
+	id := e2e.Put(t, c, fdfstest.FileSpec{Group: "group1", PathIndex: 3, Content: []byte("elsewhere"),
+		Created: e2e.LongAgo})
+	p := e2e.Serve(t, storetest.New(t), "tracker_server = "+c.Trackers()[0])
+	const reason = "bad file id: no such store path"
+	a := p.Get(e2e.Path(id))
+	require.Equal(t, 400, a.StatusCode)
+	require.Equal(t, reason+"\n", string(a.Body))
+	_, text := p.AdminGet("/explain?url=" + id.String())
+	require.Contains(t, text, "400: "+reason)
+	resp, err := http.Post("http://"+p.AdminAddr+"/prefetch", "text/plain", strings.NewReader(id.String()+"\n"))
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.Contains(t, string(body), reason)
+	for _, storage := range c.Storages() {
+		require.Zero(t, storage.Counts().Requests[fdfstest.CmdFileInfo]+
+			storage.Counts().Requests[fdfstest.CmdDownload])
+	}
+}

@@ -1,0 +1,132 @@
+package origin
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/fdfstest"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// freshFor is how long lists of the trackers count as fresh: nothing makes the gateway load them
+// twice within it.
+const freshFor = 2 * time.Second
+
+// loads is how often the lists were loaded.
+func loads(c *fdfstest.Cluster) int { return c.Tracker(0).Counts().Requests[fdfstest.CmdListGroups] }
+
+// TestStorageMoves: the only storage of a group has gone to another address. The first request
+// after that gets its file, with and without storage ids, through the cache and without one.
+func TestStorageMoves(t *testing.T) {
+	t.Parallel()
+	for _, useIDs := range []bool{false, true} {
+		for _, kept := range []bool{false, true} {
+			for _, young := range []bool{false, true} {
+				t.Run(fmt.Sprintf("ids %v, cache %v, young %v", useIDs, kept, young), func(t *testing.T) {
+					t.Parallel()
+					c := e2e.NewCluster(t, fdfstest.Options{UseStorageIDs: useIDs,
+						StorageIDs: []string{"100001 group1 127.0.0.11", "100003 group2 127.0.0.13"}})
+					before, after := c.Storage(0), c.Storage(1)
+					after.SetListed(false)
+					created := e2e.LongAgo
+					if young {
+						created = time.Now()
+					}
+					content := storetest.New(t).Bytes(30000)
+					put := func(s *fdfstest.Storage) string {
+						return e2e.Path(e2e.Put(t, c, fdfstest.FileSpec{Storage: s, Content: content, Ext: "jpg",
+							Created: created}))
+					}
+					lines := e2e.NoCache
+					if kept {
+						lines = nil
+					}
+					p := e2e.ServeConfig(t, e2e.WriteConfig(t, "load_fdfs_parameters_from_tracker = true\n"+
+						e2e.EdgeConfig(c, lines...)))
+					require.Equal(t, content, p.Get(put(before)).Body)
+					before.Kill()
+					before.SetListed(false)
+					after.SetListed(true)
+					time.Sleep(freshFor)
+					require.Equal(t, content, p.Get(put(before)).Body, "an id with the old address")
+					require.Equal(t, content, p.Get(put(after)).Body, "an id with the new one")
+				})
+			}
+		}
+	}
+}
+
+// TestNewGroup: the first request for a file of a new group gets it.
+func TestNewGroup(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewCluster(t, fdfstest.Options{})
+	c.Storage(2).SetListed(false)
+	id := e2e.Put(t, c, fdfstest.FileSpec{Storage: c.Storage(2), Content: []byte("hello"), Ext: "txt",
+		Created: e2e.LongAgo})
+	p := e2e.Edge(t, c)
+	require.Equal(t, 404, p.Get(e2e.Path(id)).StatusCode)
+	c.Storage(2).SetListed(true)
+	time.Sleep(freshFor)
+	a := p.Get(e2e.Path(id))
+	require.Equal(t, "hello", string(a.Body))
+}
+
+// TestReloadLoadsLists: SIGHUP makes the gateway ask the trackers again, also where the
+// configuration has not changed.
+func TestReloadLoadsLists(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewCluster(t, fdfstest.Options{})
+	p := e2e.Edge(t, c)
+	before := loads(c)
+	require.NoError(t, p.Cmd.Process.Signal(syscall.SIGHUP))
+	eventually.True(t, func() bool { return loads(c) > before })
+}
+
+// TestStrangersDoNotHammerTrackers: requests for unknown groups and sources load the
+// lists once in 2 s, and are not held.
+func TestStrangersDoNotHammerTrackers(t *testing.T) {
+	t.Parallel()
+	c := e2e.NewCluster(t, fdfstest.Options{})
+	p := e2e.Edge(t, c)
+	id := e2e.Put(t, c, fdfstest.FileSpec{Group: "group1", Content: []byte("hello"), Ext: "txt", Created: e2e.LongAgo})
+	stranger := strings.TrimPrefix(e2e.Path(id), "/group1")
+	ask := func(d time.Duration) (slowest time.Duration) {
+		var all sync.WaitGroup
+		var mu sync.Mutex // guards slowest
+		end := time.Now().Add(d)
+		for i := range 8 {
+			all.Go(func() {
+				for n := 0; time.Now().Before(end); n++ {
+					began := time.Now()
+					a := p.Get(fmt.Sprintf("/g%dx%d%s", i, n, stranger))
+					took := time.Since(began)
+					mu.Lock()
+					slowest = max(slowest, took)
+					mu.Unlock()
+					if a.StatusCode != 404 {
+						t.Errorf("status %d", a.StatusCode)
+						return
+					}
+				}
+			})
+		}
+		all.Wait()
+		return slowest
+	}
+	before := loads(c)
+	began := time.Now()
+	ask(5 * time.Second)
+	require.LessOrEqual(t, loads(c)-before, 1+int(time.Since(began)/freshFor))
+	require.GreaterOrEqual(t, loads(c)-before, 2)
+	c.Tracker(0).Partition(true)
+	require.Less(t, ask(3*time.Second), e2e.Prompt)
+	require.Equal(t, "hello", string(p.Get(e2e.Path(id)).Body), "files of known groups do not wait")
+}

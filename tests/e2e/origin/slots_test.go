@@ -1,0 +1,124 @@
+package origin
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"sync/atomic"
+	"testing"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/fdfstest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// reusedSlot is the bytes of a slot that others write to as soon as it was read to its end.
+type reusedSlot struct {
+	own, later []byte
+	reused     atomic.Bool
+}
+
+func (s *reusedSlot) ReadAt(p []byte, off int64) (int, error) {
+	from := s.own
+	if s.reused.Load() {
+		from = s.later
+	}
+	n := copy(p, from[off:])
+	if off+int64(n) == int64(len(from)) {
+		s.reused.Store(true)
+		return n, io.EOF
+	}
+	return n, nil
+}
+
+// TestRemoteSlotUsedAnew: a forged header claims bytes that its uploader knows, so that the CRC32
+// of the id matches. Later there are files of others, and the storage sends them. The gateway sends
+// what it has verified, or nothing: not while a response runs, and not afterwards.
+func TestRemoteSlotUsedAnew(t *testing.T) {
+	t.Parallel()
+	secret := []byte("secret of another user ")
+	for name, o := range e2e.SlotFleets {
+		t.Run(name, func(t *testing.T) {
+			f := e2e.StartFleet(t, o)
+			for _, size := range []int{5000, 100_000, 900_000, 3 << 20, 9 << 20} {
+				own := make([]byte, size)
+				slot := &reusedSlot{own: own, later: bytes.Repeat(secret, size/len(secret)+1)[:size]}
+				copy(slot.later, own[:size/4]) // the attacker's own part stays
+				id := e2e.Put(t, f.Cluster, fdfstest.FileSpec{Group: "group1", Kind: fdfs.KindTrunk, Reader: slot,
+					Size: int64(size), Ext: "bin", Created: e2e.LongAgo})
+				slot.reused.Store(false) // put has read it
+				status, body := attempt(t, f.Gateways[0].Process, e2e.Path(id), "Range: bytes=0-9")
+				require.Equal(t, 206, status, "what was read to its end is in order")
+				require.Equal(t, own[:10], body)
+				for _, header := range []string{
+					"Range: bytes=0-9", fmt.Sprintf("Range: bytes=%d-", size-1000), "Accept: */*",
+					fmt.Sprintf("Range: bytes=%d-%d", size/3, size/2), "Range: bytes=0-0,-2",
+				} {
+					for _, m := range f.Gateways {
+						status, body := attempt(t, m.Process, e2e.Path(id), header)
+						require.NotContains(t, string(body), "secret", "%d bytes, %s, status %d", size, header, status)
+					}
+				}
+			}
+		})
+	}
+}
+
+// attempt is a GET whose body may be cut. The status is 0 if nothing was received.
+func attempt(t *testing.T, p *e2e.Process, path, header string) (status int, body []byte) {
+	t.Helper()
+	c := p.In(t).Dial()
+	_, err := io.WriteString(c, e2e.Request("GET", path, header, "Connection: close"))
+	require.NoError(t, err)
+	raw, _ := io.ReadAll(c) // a reset is one way to cut a body
+	if len(raw) == 0 {      // the body was cut before the first buffer was sent, which has the head
+		return 0, nil
+	}
+	_, err = fmt.Sscanf(string(raw), "HTTP/1.1 %d", &status)
+	require.NoError(t, err, "%q", raw)
+	_, body, _ = bytes.Cut(raw, []byte("\r\n\r\n"))
+	return status, body
+}
+
+// TestSlotsOfFastDFS5: storages before 5.11 ignore the offset of a request for a slot, and the ids
+// have the CRC32 of FastDFS 5.x. All slots and ranges of them are right from the first request on,
+// and each slot is downloaded once if it is kept.
+func TestSlotsOfFastDFS5(t *testing.T) {
+	t.Parallel()
+	for name, o := range e2e.SlotFleets {
+		t.Run(name, func(t *testing.T) {
+			for _, size := range []int{9 << 20, 4<<20 + 1, 700_000, 5000, 1} {
+				requireSlotOfFastDFS5(t, o, size)
+			}
+		})
+	}
+}
+
+// requireSlotOfFastDFS5 starts gateways, whose first request is for a slot.
+func requireSlotOfFastDFS5(t *testing.T, o e2e.FleetOptions, size int) {
+	f, content := e2e.StartFleet(t, o), e2e.RandomContent(size)
+	for _, s := range f.Cluster.Storages() {
+		s.SetVersion("5.05")
+	}
+	for _, kind := range []fdfs.Kind{fdfs.KindTrunk, fdfs.KindNormal} {
+		id := e2e.Put(t, f.Cluster, fdfstest.FileSpec{Group: "group1", Kind: kind, Content: content, LegacyCRC: true,
+			Ext: "bin", Created: e2e.LongAgo})
+		for i := range 2 * len(f.Gateways) {
+			m := f.Gateways[i%len(f.Gateways)]
+			a := m.Get(e2e.Path(id))
+			require.Equal(t, 200, a.StatusCode)
+			require.True(t, bytes.Equal(content, a.Body), "%s file of %d bytes", kind, size)
+			for _, from := range []int{size - 1, size / 2, size / 3} {
+				a := m.Get(e2e.Path(id), fmt.Sprintf("Range: bytes=%d-", from))
+				require.Equal(t, 206, a.StatusCode)
+				require.True(t, bytes.Equal(content[from:], a.Body), "%s file of %d bytes from %d on", kind, size, from)
+			}
+		}
+		if kind == fdfs.KindTrunk && o.Cache == nil {
+			require.Equal(t, 1, f.Cluster.Downloads(id).Downloads)
+		}
+	}
+	require.Zero(t, f.Metric("fdfs_gateway_crc_errors_total"))
+}

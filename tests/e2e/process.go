@@ -1,0 +1,361 @@
+// Package e2e runs the built gateway for the end-to-end tests, which are in the packages below it:
+//
+//	http    responses for files of this host: headers, ranges, tokens, trunk slots, connections
+//	origin  files of other hosts: storages, redirects, failures of a source
+//	cache   one cache: tiers, purges, stampedes, expiry
+//	fleet   several gateways that share a Redis, and their failures
+//	ops     commands, reload, upgrade, logs, metrics, the admin listener, privileges
+//
+// GATEWAY_BINARY names the program (the Makefile sets it); without it each package builds one.
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/tests/lab"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Timeout is how long anything may take that takes a moment: it is to find what hangs, and a
+// slow machine under load is no failure.
+const Timeout = time.Minute
+
+// Binary is the program under test.
+var Binary = os.Getenv("GATEWAY_BINARY")
+
+// atOnce is how many tests run at the same time: each has gateways, storages and ports of its own,
+// and waits for them more than it works.
+const atOnce = "6"
+
+// Main runs the tests of a package, and builds the program if no variable names it.
+func Main(m *testing.M) {
+	flag.Parse()
+	given := false
+	flag.Visit(func(f *flag.Flag) { given = given || f.Name == "test.parallel" })
+	if !given {
+		if err := flag.Set("test.parallel", atOnce); err != nil {
+			panic("BUG: " + err.Error())
+		}
+	}
+	os.Exit(lab.WithGateway(&Binary, m.Run))
+}
+
+// Process is a running gateway.
+type Process struct {
+	T         testing.TB
+	Cmd       *exec.Cmd
+	Conf      string
+	Addrs     []string // what it serves on, in the order of listen
+	AdminAddr string
+	done      chan struct{}
+
+	mu  sync.Mutex // guards log
+	log bytes.Buffer
+}
+
+// WriteConfig puts a configuration and its mime.types into a folder of its own.
+func WriteConfig(t testing.TB, text string) string {
+	t.Helper()
+	dir := t.TempDir()
+	path := filepath.Join(dir, "mod_fastdfs.conf")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "mime.types"), []byte(storetest.Types), 0o600))
+	return path
+}
+
+// Serve starts a gateway on the store. Lines are keys of the module, then sections; without a
+// [gateway] among them it listens on a free port of loopback.
+func Serve(t testing.TB, s *storetest.Store, lines ...string) *Process {
+	t.Helper()
+	return ServeConfig(t, WriteConfig(t, s.Config(WithListen(lines)...)))
+}
+
+// WithListen adds free ports to the [gateway] section, or the section.
+func WithListen(lines []string) []string {
+	out := make([]string, 0, len(lines)+3)
+	found := false
+	for _, line := range lines {
+		out = append(out, line)
+		if line == "[gateway]" {
+			found = true
+			out = append(out, "listen = 127.0.0.1:0", "admin_listen = 127.0.0.1:0")
+		}
+	}
+	if !found {
+		out = append(out, "[gateway]", "listen = 127.0.0.1:0", "admin_listen = 127.0.0.1:0")
+	}
+	return out
+}
+
+var (
+	servingLine = regexp.MustCompile(`msg=serving address=(\S+)`)
+	adminLine   = regexp.MustCompile(`msg="admin listener" address=(\S+)`)
+)
+
+// ServeConfig starts a gateway and waits until it serves. It is stopped at the end of the test and
+// must end well.
+func ServeConfig(t testing.TB, conf string) *Process {
+	t.Helper()
+	return StartCommand(t, conf, exec.Command(Binary, "serve", "-c", conf))
+}
+
+// StartCommand does so by a command of the test's own.
+func StartCommand(t testing.TB, conf string, cmd *exec.Cmd) *Process {
+	t.Helper()
+	p := &Process{T: t, Conf: conf, Cmd: cmd, done: make(chan struct{})}
+	if cmd.SysProcAttr == nil {
+		cmd.SysProcAttr = new(syscall.SysProcAttr)
+	}
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	out, err := p.Cmd.StderrPipe()
+	require.NoError(t, err)
+	require.NoError(t, p.Cmd.Start())
+	ready := make(chan struct{})
+	go p.readLog(out, ready)
+	select {
+	case <-ready:
+	case <-p.done:
+		t.Fatalf("gateway did not start:\n%s", p.LogText())
+	case <-time.After(Timeout):
+		t.Fatalf("gateway does not serve after %v:\n%s", Timeout, p.LogText())
+	}
+	t.Cleanup(func() {
+		p.Shutdown()
+		if t.Failed() {
+			t.Logf("log of the gateway:\n%s", p.LogText())
+		}
+		require.NotContains(t, p.LogText(), "BUG:")
+	})
+	return p
+}
+
+// readLog keeps the log and learns the addresses from it.
+func (p *Process) readLog(out io.Reader, ready chan struct{}) {
+	scanner := bufio.NewScanner(out)
+	for scanner.Scan() {
+		line := scanner.Text()
+		p.mu.Lock()
+		p.log.WriteString(line + "\n")
+		p.mu.Unlock()
+		if m := adminLine.FindStringSubmatch(line); m != nil && p.AdminAddr == "" { // an upgrade changes nothing
+			p.AdminAddr = m[1]
+		}
+		if m := servingLine.FindStringSubmatch(line); m != nil && p.Addrs == nil { // of several listeners the first
+			p.Addrs = []string{m[1]}
+			close(ready)
+		}
+	}
+	_ = p.Cmd.Wait() // the state says it all
+	close(p.done)
+}
+
+// LogText is the log so far.
+func (p *Process) LogText() string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.log.String()
+}
+
+// Shutdown sends SIGTERM and expects exit code 0.
+func (p *Process) Shutdown() {
+	p.T.Helper()
+	_ = p.Cmd.Process.Signal(syscall.SIGTERM) // fails when it has ended
+	p.AwaitExit()
+	if !ReplacedLine.MatchString(p.LogText()) { // else the signal may have come when it was about to end
+		require.Equal(p.T, 0, p.Cmd.ProcessState.ExitCode(), p.LogText())
+	}
+}
+
+// AwaitExit waits until the gateway has ended.
+func (p *Process) AwaitExit() {
+	p.T.Helper()
+	select {
+	case <-p.done:
+	case <-time.After(Timeout):
+		_ = p.Cmd.Process.Kill()
+		p.T.Fatalf("gateway does not end:\n%s", p.LogText())
+	}
+}
+
+// Response is a response read to its end.
+type Response struct {
+	*http.Response
+	Body []byte
+}
+
+// Get asks the first address by net/http. headers are "Name: value".
+func (p *Process) Get(url string, headers ...string) Response {
+	return p.Do(http.MethodGet, url, headers...)
+}
+
+// Do sends a request as Get does, with any method.
+func (p *Process) Do(method, url string, headers ...string) Response {
+	p.T.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+p.Addrs[0]+url, nil)
+	require.NoError(p.T, err)
+	for _, h := range headers {
+		name, value, _ := strings.Cut(h, ": ")
+		req.Header.Add(name, value)
+	}
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true},
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	resp, err := client.Do(req)
+	require.NoError(p.T, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(p.T, err, "%s %s", method, url)
+	return Response{resp, body}
+}
+
+// AdminGet asks the admin listener.
+func (p *Process) AdminGet(path string) (int, string) {
+	p.T.Helper()
+	resp, err := http.Get("http://" + p.AdminAddr + path)
+	require.NoError(p.T, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(p.T, err)
+	return resp.StatusCode, string(body)
+}
+
+// Metric reads one series of /metrics; 0 when it is not there.
+func (p *Process) Metric(series string) float64 {
+	p.T.Helper()
+	_, text := p.AdminGet("/metrics")
+	for _, line := range strings.Split(text, "\n") {
+		if rest, ok := strings.CutPrefix(line, series+" "); ok {
+			var v float64
+			_, err := fmt.Sscan(rest, &v)
+			require.NoError(p.T, err)
+			return v
+		}
+	}
+	return 0
+}
+
+// Dial opens a raw connection to the first address.
+func (p *Process) Dial() net.Conn {
+	p.T.Helper()
+	c, err := net.DialTimeout("tcp", p.Addrs[0], Timeout)
+	require.NoError(p.T, err)
+	require.NoError(p.T, c.SetDeadline(time.Now().Add(Timeout)))
+	p.T.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+// Sends tells whether a file is sent. Anything else that becomes of the connection means no: there
+// may be no room for it yet.
+func (p *Process) Sends(url string) bool {
+	c, err := net.DialTimeout("tcp", p.Addrs[0], Timeout)
+	if err != nil {
+		return false
+	}
+	defer c.Close()
+	// this and the others fail when the gateway has closed it, and then there is no answer
+	_ = c.SetDeadline(time.Now().Add(Timeout))
+	_, _ = io.WriteString(c, Request(http.MethodGet, url, "Connection: close"))
+	got, _ := io.ReadAll(c)
+	return bytes.HasPrefix(got, []byte("HTTP/1.1 200 "))
+}
+
+// Raw sends bytes and reads all answers until the gateway closes.
+func (p *Process) Raw(request string) string {
+	p.T.Helper()
+	c := p.Dial()
+	_, err := io.WriteString(c, request)
+	require.NoError(p.T, err)
+	b, err := io.ReadAll(c)
+	require.NoError(p.T, err, "after %q", b)
+	return string(b)
+}
+
+// In is the same gateway for a subtest.
+func (p *Process) In(t testing.TB) *Process {
+	return &Process{T: t, Addrs: p.Addrs, AdminAddr: p.AdminAddr}
+}
+
+// Request writes a request out; lines are further fields.
+func Request(method, url string, lines ...string) string {
+	return method + " " + url + " HTTP/1.1\r\n" + strings.Join(append([]string{"Host: h"}, lines...), "\r\n") +
+		"\r\n\r\n"
+}
+
+// AdminPost posts to the admin listener.
+func (p *Process) AdminPost(path, body string) (int, string) {
+	p.T.Helper()
+	resp, err := http.Post("http://"+p.AdminAddr+path, "text/plain", strings.NewReader(body))
+	require.NoError(p.T, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	require.NoError(p.T, err)
+	return resp.StatusCode, string(text)
+}
+
+// Prompt is more than an answer takes that waits for no timeout, on a slow machine too.
+const Prompt = 30 * time.Second
+
+// Long tells whether the tests may take minutes.
+var Long = os.Getenv("TEST_LONG") != ""
+
+// Memory is a line of the process's status, in KB.
+func (p *Process) Memory(name string) int {
+	p.T.Helper()
+	return MemoryOf(p.T, p.Cmd.Process.Pid, name)
+}
+
+// MemoryOf is a line of a process's status (proc_pid_status(5)), such as VmRSS, in KB.
+func MemoryOf(t testing.TB, pid int, name string) (kb int) {
+	t.Helper()
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	require.NoError(t, err)
+	_, rest, ok := strings.Cut(string(b), name+":")
+	require.True(t, ok)
+	_, err = fmt.Sscan(rest, &kb)
+	require.NoError(t, err)
+	return kb
+}
+
+// Download begins one and reads its head only; the file is larger than all socket buffers, so the
+// connection stays busy.
+func (p *Process) Download(f storetest.Object) (*http.Response, net.Conn) {
+	p.T.Helper()
+	c := p.Dial()
+	_, err := io.WriteString(c, Request(http.MethodGet, f.URL()))
+	require.NoError(p.T, err)
+	resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+	require.NoError(p.T, err)
+	require.Equal(p.T, 200, resp.StatusCode)
+	return resp, c
+}
+
+// RequireGoneSoon waits for 404.
+func (p *Process) RequireGoneSoon(url string) {
+	p.T.Helper()
+	gone := func() bool { return p.Get(url).StatusCode == 404 }
+	eventually.True(p.T, gone, "it is still served")
+	require.Equal(p.T, 404, p.Get(url).StatusCode)
+}
+
+// ReplacedLine is the line that a process logs when another one has taken over.
+var ReplacedLine = regexp.MustCompile(`msg="a new process serves, this one ends its answers" pid=(\d+)`)

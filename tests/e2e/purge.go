@@ -1,0 +1,63 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/tests/fdfstest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Changing is a file that can change, and has not been looked at again since it was cached.
+type Changing struct {
+	ID      fdfs.FileID
+	Content []byte
+}
+
+// PutChanging stores such a file in the storages.
+func (f *Fleet) PutChanging() *Changing {
+	f.T.Helper()
+	content := RandomContent(3000)
+	id := Put(f.T, f.Cluster, fdfstest.FileSpec{Group: "group1", Content: content, Kind: fdfs.KindAppender, Ext: "log",
+		Created: LongAgo})
+	return &Changing{id, content}
+}
+
+// Change gives the file other content in the storages.
+func (f *Fleet) Change(c *Changing) {
+	f.T.Helper()
+	before := c.Content
+	for string(c.Content) == string(before) {
+		c.Content = RandomContent(len(before) + 1)
+	}
+	require.NoError(f.T, f.Cluster.Change(c.ID, c.Content, time.Now()))
+}
+
+// RequirePurged: a purge lets every gateway serve what the storages have now.
+func (f *Fleet) RequirePurged(purge func(id string) error) {
+	f.T.Helper()
+	require.NoError(f.T, f.Punctually(func() error {
+		c := f.PutChanging()
+		f.Warm(c.ID, c.Content)
+		old := c.Content
+		f.Change(c)
+		RequireWhole(f.T, f.Crowd(3, c.ID, old)) // it is cached, and no gateway asks
+		if err := purge(c.ID.String()); err != nil {
+			return err
+		}
+		RequireWhole(f.T, f.Crowd(9, c.ID, c.Content))
+		return nil
+	}))
+}
+
+// ReachedAll is nil where the answer to a purge is that three gateways have applied it: one that
+// waits in vain for Redis does not reach them.
+func ReachedAll(well bool, text string) error {
+	if !well || strings.Join(strings.Fields(text), "") != `{"gateways":3}` {
+		return fmt.Errorf("the answer to a purge is %q", text)
+	}
+	return nil
+}

@@ -1,0 +1,90 @@
+package e2e
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/tests/fdfstest"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// NewCluster starts a tracker, group1 with two storages and group2 with one.
+func NewCluster(t *testing.T, o fdfstest.Options) *fdfstest.Cluster {
+	t.Helper()
+	o.OnUnknown = func(node string, r fdfstest.Request) { t.Errorf("%s was asked an unknown command: %v", node, r) }
+	c, err := fdfstest.Start(o)
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return c
+}
+
+// Put stores a file in the storages of a cluster.
+func Put(t *testing.T, c *fdfstest.Cluster, spec fdfstest.FileSpec) fdfs.FileID {
+	t.Helper()
+	id, err := c.Put(spec)
+	require.NoError(t, err)
+	return id
+}
+
+// EdgeConfig is the configuration of a host without a store. Its timeouts are so long that nothing
+// on loopback runs into them; what waits for one takes longer than prompt.
+func EdgeConfig(c *fdfstest.Cluster, lines ...string) string {
+	text := "base_path = /nowhere\nstore_path_count = 0\nurl_have_group_name = true\ngroup_name = group1\n" +
+		"connect_timeout = 60\nnetwork_timeout = 60\n" +
+		"http.default_content_type = application/octet-stream\nhttp.mime_types_filename = mime.types\n"
+	for _, tracker := range c.Trackers() {
+		text += "tracker_server = " + tracker + "\n"
+	}
+	return text + strings.Join(WithListen(lines), "\n") + "\n"
+}
+
+// Edge starts a gateway without a store in front of the cluster. It keeps nothing, so that every
+// request shows what becomes of it.
+func Edge(t *testing.T, c *fdfstest.Cluster, lines ...string) *Process {
+	t.Helper()
+	return ServeConfig(t, WriteConfig(t, EdgeConfig(c, append(lines, NoCache...)...)))
+}
+
+// NoCache are the lines of a gateway that keeps nothing.
+var NoCache = []string{"[cache]", "memory_max = 0"}
+
+// Path is the path of a URL of a file.
+func Path(id fdfs.FileID) string { return "/" + id.String() }
+
+// LongAgo is a time at which a file was uploaded that has been replicated since.
+var LongAgo = time.Date(2024, 2, 29, 12, 30, 45, 0, time.UTC)
+
+// SlotFleets are the ways in which slots of other hosts are fetched.
+var SlotFleets = map[string]FleetOptions{
+	"cache":        {Gateways: 1, Storages: 1},
+	"small cache":  {Gateways: 1, Storages: 1, Cache: []string{"memory_max = 12MB"}, NoRedis: true},
+	"fleet":        {Gateways: 2, Storages: 1},
+	"fleet, disks": {Gateways: 2, Storages: 1, Disk: true},
+	"no cache":     {Gateways: 1, Storages: 1, Cache: []string{"memory_max = 0"}, NoRedis: true},
+}
+
+// IDFrom is an id of a file uploaded to that source long ago.
+func IDFrom(t testing.TB, source fdfs.Source, group string) string {
+	t.Helper()
+	return IDOf(t, source, group, storetest.Created)
+}
+
+// IDOf is an id of a file uploaded to that source at a time.
+func IDOf(t testing.TB, source fdfs.Source, group string, created time.Time) string {
+	t.Helper()
+	id, err := fdfs.Encode(fdfs.Fields{Group: group, Source: source, Created: created.Unix(), Size: 7, Random: 99,
+		Ext: "jpg"})
+	require.NoError(t, err)
+	return id.String()
+}
+
+// IDFromAddress is such an id with an IPv4 address as its source.
+func IDFromAddress(t testing.TB, address, group string) string {
+	t.Helper()
+	return IDFrom(t, netip.MustParseAddr(address).As4(), group)
+}
