@@ -7,13 +7,12 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
 	"fastdfs-gateway/internal/admin"
-	"fastdfs-gateway/internal/app"
 	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/internal/doctor"
 )
 
 // checkup is what "gateway check" has found, in the form of -json.
@@ -55,10 +54,9 @@ func runCheck(c *call) error {
 // check reads a configuration and looks at the host.
 func check(ctx context.Context, path string) checkup {
 	found := checkup{File: path, Problems: []config.Problem{}, URLs: []string{}}
-	cfg, problems := config.Load(path)
+	cfg, problems := doctor.Check(ctx, path)
 	if cfg != nil {
-		problems = slices.Concat(problems, cfg.Check(time.Now()), cfg.CheckTrackers(ctx), app.HostProblems(cfg),
-			reloadProblems(ctx, cfg))
+		problems = append(problems, reloadProblems(ctx, cfg)...)
 		found.URLs = cfg.URLForms()
 	}
 	for _, p := range problems {

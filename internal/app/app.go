@@ -11,7 +11,7 @@
 //	err = a.Stop()
 //
 // Start, Reload (reload.go), Upgrade (upgrade.go) and Stop are the life of a gateway. build.go,
-// remote.go and fleet.go turn a configuration into the options of the other packages.
+// upstreams.go and fleet.go turn a configuration into the options of the other packages.
 package app
 
 import (
@@ -161,7 +161,7 @@ func (a *App) Start() (err error) {
 	a.warnOfRights(c.cfg)
 	a.metrics.Registry.MustRegister(a.lockWait, collector(a.counts))
 	a.applied.sync = a.syncPurges
-	load, moved := a.applied.loader(cacheFolder(c.cfg), logOf(&a.parts.Load().fleetOptions))
+	load, moved := a.applied.loader(c.cfg.Cache.Folder(), logOf(&a.parts.Load().fleetOptions))
 	a.joinFleet(a.parts.Load(), load, moved)
 	a.server = gateway.NewServer(a.serverOptions(c.cfg), handler)
 	a.restrict()
@@ -258,7 +258,7 @@ func (a *App) release() error {
 		end()
 	}
 	if p.cfg != nil {
-		p.remote.close()
+		p.upstreams.Close()
 		errs = append(errs, p.files.Close(), p.store.Close())
 	}
 	return errors.Join(append(errs, a.logs.close())...)

@@ -167,7 +167,7 @@ func TestParts(t *testing.T) {
 			require.Equal(t, tt.cache, r.cache != nil, "cache")
 			require.Equal(t, tt.fleet, r.fleet() != nil, "fleet")
 			require.Len(t, r.bound(), tt.listeners)
-			require.Equal(t, slicesContain(tt.lines, "upstream = http"), r.parts.Load().remote.settings.web)
+			require.Equal(t, slicesContain(tt.lines, "upstream = http"), r.parts.Load().upstreams.settings.web)
 			r.requireServed(r.store.Normal("txt", []byte("hello")), "hello")
 			resp, _ := r.get(forAdmin, "/readyz")
 			require.Equal(t, http.StatusOK, resp.StatusCode)
@@ -302,14 +302,14 @@ func TestReload(t *testing.T) {
 	now := r.parts.Load()
 	require.Same(t, before.store, now.store)
 	require.Same(t, before.files, now.files)
-	require.Same(t, before.remote, now.remote)
+	require.Same(t, before.upstreams, now.upstreams)
 	require.Empty(t, r.retired)
 
 	r.write("connect_timeout = 7", "[open_file_cache]", "max_files = 3")
 	require.NoError(t, r.Reload())
 	require.Same(t, now.store, r.parts.Load().store)
 	require.NotSame(t, now.files, r.parts.Load().files)
-	require.NotSame(t, now.remote, r.parts.Load().remote)
+	require.NotSame(t, now.upstreams, r.parts.Load().upstreams)
 	require.Len(t, r.retired, 2)
 	r.requireServed(file, "hello")
 	require.NotContains(t, r.logText("configuration loaded"), "only a restart")
@@ -473,13 +473,4 @@ func TestPurgeInUpgrade(t *testing.T) {
 	a.upgrade.done.Store(true)
 	_, err = a.purge(t.Context(), admin.PurgeTarget{All: true})
 	require.ErrorIs(t, err, errUpgrading)
-}
-
-// TestSameProgram: a running program whose file was replaced is still that program.
-func TestSameProgram(t *testing.T) {
-	for exe, want := range map[string]bool{
-		"/usr/bin/gateway": true, "/opt/gateway (deleted)": true, "/usr/bin/gateway2": false, "": false,
-	} {
-		require.Equal(t, want, sameProgram(exe, "/usr/bin/gateway"), exe)
-	}
 }

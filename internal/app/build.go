@@ -94,10 +94,10 @@ func handlerOptions(cfg *config.Config) (gateway.Options, error) {
 }
 
 // originOptions are what finds the files of other hosts for a handler with the options o.
-func originOptions(o *gateway.Options, cfg *config.Config, other *remote, store origin.Store) origin.Options {
-	options := other.options
+func originOptions(o *gateway.Options, cfg *config.Config, u *Upstreams, store origin.Store) origin.Options {
+	options := u.options
 	options.Store = store
-	options.MaxSlot = func() int64 { return maxSlot(cfg, other) }
+	options.MaxSlot = func() int64 { return u.maxSlot(cfg) }
 	options.Targets = origin.Targets{Prefix: o.URLPrefix, Group: o.GroupInURL, Tokens: o.Tokens}
 	return options
 }

@@ -19,20 +19,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// keepsRemote tells whether the configuration leaves room for files of other hosts.
-func keepsRemote(cfg *config.Config) bool { return cfg.Cache.MemoryMax > 0 || cacheFolder(cfg) != "" }
-
-// cacheFolder is the folder of the cache on disk; empty = none on disk.
-func cacheFolder(cfg *config.Config) string {
-	if cfg.Cache.DiskMax == 0 {
-		return ""
-	}
-	return cfg.Cache.DiskPath
-}
-
 // diskProblem tells of a folder for the cache that is something else's.
 func diskProblem(cfg *config.Config) []config.Problem {
-	folder := cacheFolder(cfg)
+	folder := cfg.Cache.Folder()
 	if folder == "" || cfg.CheckDiskPath() != nil { // Check tells of that
 		return nil
 	}
@@ -46,7 +35,7 @@ func diskProblem(cfg *config.Config) []config.Problem {
 
 // openCache makes the cache of what comes from other hosts; nil when there is no room for one.
 func (a *App) openCache(cfg *config.Config) (*cache.Cache, error) {
-	if !keepsRemote(cfg) {
+	if !cfg.Cache.Enabled() {
 		return nil, nil
 	}
 	if err := cfg.CheckDiskPath(); err != nil {
@@ -55,7 +44,7 @@ func (a *App) openCache(cfg *config.Config) (*cache.Cache, error) {
 	o := cacheLimits(cfg)
 	o.Logger, o.VerifyFirst, o.Source = logfile.Limit(a.log), origin.VerifyFirst, a.sourceForPeer
 	o.Fleet, o.DiskReady = currentFleet{a}, a.diskReady
-	if folder := cacheFolder(cfg); folder != "" {
+	if folder := cfg.Cache.Folder(); folder != "" {
 		if err := tier.CheckFolder(folder); err != nil && !isDiskFailure(err) {
 			return nil, diskError(fmt.Errorf("cannot use %q for the cache: %w", folder, err))
 		}
@@ -76,7 +65,7 @@ func cacheLimits(cfg *config.Config) cache.Options {
 
 // openDisk opens the tier of the cache on disk, where the configuration names a folder.
 func (a *App) openDisk(cfg *config.Config) error {
-	folder := cacheFolder(cfg)
+	folder := cfg.Cache.Folder()
 	if folder == "" {
 		return nil
 	}

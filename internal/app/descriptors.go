@@ -6,6 +6,7 @@ import (
 	"syscall"
 
 	"fastdfs-gateway/internal/admin"
+	"fastdfs-gateway/internal/config"
 )
 
 // The limit on open files (RLIMIT_NOFILE) is shared out among connections and files that are kept
@@ -33,13 +34,14 @@ func keptFiles() int {
 	return spare / 4
 }
 
-// defaultConnections is max_connections where no number is configured.
-const defaultConnections = 100_000
+// DefaultConnections is max_connections where no number is configured.
+const DefaultConnections = 100_000
 
-// affordable lowers the number of connections to what the limit on open files allows besides the
-// kept ones: each may be sending a file that is not kept, and a quarter as many more may be there
-// to be refused.
-func affordable(connections, kept int, log *slog.Logger) int {
+// MaxConnections lowers max_connections to what the limit on open files allows besides the files
+// that are kept open: each connection may be sending a file that is not kept, and a quarter as many
+// more may be there to be refused.
+func MaxConnections(cfg *config.Config, log *slog.Logger) int {
+	connections, kept := cfg.Gateway.MaxConnections, cfg.OpenFileCache.MaxFiles
 	spare, err := spareFiles()
 	if err != nil {
 		log.Warn("cannot tell how many files may be open", "err", err)
@@ -51,7 +53,7 @@ func affordable(connections, kept int, log *slog.Logger) int {
 	}
 	room = max(room, 1)
 	level := slog.LevelWarn
-	if connections == defaultConnections {
+	if connections == DefaultConnections {
 		level = slog.LevelInfo
 	}
 	log.Log(context.Background(), level,

@@ -13,14 +13,13 @@ import (
 
 // Explain tells what would happen to a request under a configuration, without a running gateway.
 func Explain(ctx context.Context, cfg *config.Config, urlOrID string, log *slog.Logger) (gateway.Explanation, error) {
-	settings, err := settingsOf(cfg)
+	upstreams, err := OpenUpstreams(cfg, log)
 	if err != nil {
 		return gateway.Explanation{}, err
 	}
-	other := openRemote(settings, log)
-	defer other.close()
+	defer upstreams.Close()
 	paths := storeOptions(cfg)
-	paths.MaxSlot = func() int64 { return maxSlot(cfg, other) }
+	paths.MaxSlot = func() int64 { return upstreams.maxSlot(cfg) }
 	store, err := local.Open(paths)
 	if err != nil {
 		return gateway.Explanation{}, err
@@ -30,8 +29,8 @@ func Explain(ctx context.Context, cfg *config.Config, urlOrID string, log *slog.
 	if err != nil {
 		return gateway.Explanation{}, err
 	}
-	o.Store, o.Log, o.Origin = store, log, origin.NewResolver(originOptions(&o, cfg, other, store))
-	other.await()
+	o.Store, o.Log, o.Origin = store, log, origin.NewResolver(originOptions(&o, cfg, upstreams, store))
+	upstreams.Await()
 	e := gateway.NewHandler(o).Explain(ctx, urlOrID, time.Now())
 	e.By = gateway.ByFreshLook
 	return e, nil

@@ -24,11 +24,11 @@ import (
 // fleetTimeout is how long a start or a reload waits for Redis, to apply purges that were missed.
 const fleetTimeout = 2 * time.Second
 
-// fleetOptions are what of a configuration concerns the other gateways; without addresses when it
+// FleetOptions are what of a configuration concerns the other gateways; without addresses when it
 // names no Redis, or there is no cache to share.
-func fleetOptions(cfg *config.Config) (o fleet.Options, err error) {
+func FleetOptions(cfg *config.Config) (o fleet.Options, err error) {
 	r := &cfg.Redis
-	if len(r.Addresses) == 0 || !keepsRemote(cfg) {
+	if len(r.Addresses) == 0 || !cfg.Cache.Enabled() {
 		return o, nil
 	}
 	o = fleet.Options{
@@ -80,7 +80,7 @@ func openFleet(o fleet.Options) (*fleet.Fleet, error) {
 
 // sharesCache tells whether there is a cache, which the configuration keeps. One that it does not
 // keep is used until a restart, and needs the purges of its fleet so long.
-func (a *App) sharesCache(cfg *config.Config) bool { return a.cache != nil && keepsRemote(cfg) }
+func (a *App) sharesCache(cfg *config.Config) bool { return a.cache != nil && cfg.Cache.Enabled() }
 
 // fleetFor gives p a fleet, and listeners for it, or those of old where their settings are the
 // same. A Redis that does not answer does not replace one that does.
@@ -89,7 +89,7 @@ func (a *App) fleetFor(p, old *parts) (err error) {
 		p.fleet, p.peers, p.fleetOptions = old.fleet, old.peers, old.fleetOptions
 		return nil
 	}
-	if p.fleetOptions, err = fleetOptions(p.cfg); err != nil {
+	if p.fleetOptions, err = FleetOptions(p.cfg); err != nil {
 		return err
 	}
 	sockets := p.boundFor(forPeers)

@@ -28,7 +28,7 @@ type counts struct {
 // counts takes them from every part once.
 func (a *App) counts() counts {
 	p := a.parts.Load()
-	n := counts{storages: p.remote.storages.Stats(), files: p.files.Stats()}
+	n := counts{storages: p.upstreams.storages.Stats(), files: p.files.Stats()}
 	n.storages.CRCErrors += n.files.CRCErrors
 	if a.cache != nil {
 		stats := a.cache.Stats()

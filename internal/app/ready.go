@@ -16,7 +16,7 @@ func (a *App) ready() error {
 		return errors.New("stopping")
 	}
 	p := a.parts.Load()
-	if len(p.cfg.Groups) == 0 && len(p.cfg.TrackerServers) > 0 && !p.remote.trackers.Members().Known() {
+	if len(p.cfg.Groups) == 0 && len(p.cfg.TrackerServers) > 0 && !p.upstreams.Trackers.Members().Known() {
 		return errors.New("no tracker has answered yet, and there is no store here")
 	}
 	return a.storeReady()

@@ -124,14 +124,14 @@ var errStopping = errors.New("the gateway stops")
 
 // parts are made from one configuration. They are replaced as a whole, and never changed.
 type parts struct {
-	cfg    *config.Config // nil before the first ones are made
-	access admin.Access
-	bound  []bound // open listeners
-	store  *local.Store
-	files  *local.FileCache // in front of store
-	remote *remote          // the clients of other hosts
-	origin *origin.Resolver // finds files with them
-	fleet  *fleet.Fleet     // the other gateways; nil = there are none
+	cfg       *config.Config // nil before the first ones are made
+	access    admin.Access
+	bound     []bound // open listeners
+	store     *local.Store
+	files     *local.FileCache // in front of store
+	upstreams *Upstreams       // the clients of other hosts
+	origin    *origin.Resolver // finds files with them
+	fleet     *fleet.Fleet     // the other gateways; nil = there are none
 
 	fleetOptions fleet.Options
 	peers        []net.Listener // of the fleet: it closes them
@@ -172,7 +172,7 @@ func (a *App) use(c loaded) (_ *gateway.Handler, err error) {
 	if err := local.NoSlotCopies(); err != nil && old.files == nil {
 		a.log.Warn("trunk slots are read and checked for each response", "err", err)
 	}
-	p.remote = a.remoteFor(settings, old)
+	p.upstreams = a.upstreamsFor(settings, old)
 	p.origin = a.originOf(p, &o)
 	a.replace(old, p)
 	if c.cert != nil {
@@ -202,7 +202,7 @@ func (a *App) replace(old, p *parts) {
 
 // originOf makes what finds the files of other hosts for a handler with the options o.
 func (a *App) originOf(p *parts, o *gateway.Options) *origin.Resolver {
-	options := originOptions(o, p.cfg, p.remote, p.files)
+	options := originOptions(o, p.cfg, p.upstreams, p.files)
 	options.Cache, options.Counters = a.cache, &a.fetched
 	if p.fleet != nil {
 		options.Purges = p.fleet
@@ -222,7 +222,7 @@ func (a *App) storeFor(cfg *config.Config, old *parts) (*local.Store, error) {
 	}
 	o.MaxSlot = func() int64 {
 		p := a.parts.Load()
-		return maxSlot(p.cfg, p.remote)
+		return p.upstreams.maxSlot(p.cfg)
 	}
 	return local.Open(o)
 }
@@ -237,15 +237,15 @@ func filesFor(p, old *parts) *local.FileCache {
 	return local.NewFileCache(p.store, o)
 }
 
-// remoteFor makes clients of other hosts, or returns the old ones where their settings are the
+// upstreamsFor makes clients of other hosts, or returns the old ones where their settings are the
 // same. These load the lists of the trackers anew.
-func (a *App) remoteFor(s remoteSettings, old *parts) *remote {
-	if old.remote != nil && reflect.DeepEqual(s, old.remote.settings) {
-		old.remote.trackers.LoadSoon()
-		return old.remote
+func (a *App) upstreamsFor(s upstreamSettings, old *parts) *Upstreams {
+	if old.upstreams != nil && reflect.DeepEqual(s, old.upstreams.settings) {
+		old.upstreams.Trackers.LoadSoon()
+		return old.upstreams
 	}
-	r := openRemote(s, a.log)
-	r.await()
+	r := openUpstreams(s, a.log)
+	r.Await()
 	return r
 }
 
@@ -257,8 +257,8 @@ func (a *App) retireReplaced(old, now *parts) {
 	if old.store != nil && old.store != now.store {
 		a.retire(func() { _ = old.store.Close() }, nil) // never fails
 	}
-	if old.remote != nil && old.remote != now.remote {
-		a.retire(old.remote.close, old.remote.running.Load)
+	if old.upstreams != nil && old.upstreams != now.upstreams {
+		a.retire(old.upstreams.Close, old.upstreams.running.Load)
 	}
 }
 
@@ -304,8 +304,8 @@ func restartKeys(before, after *config.Config) []string {
 		{"min_send_rate", old.MinSendRate == now.MinSendRate},
 		{"max_connections", old.MaxConnections == now.MaxConnections},
 		{"max_connections_per_ip", old.MaxConnectionsPerIP == now.MaxConnectionsPerIP},
-		{"memory_max", keepsRemote(before) == keepsRemote(after)},
-		{"disk_path", cacheFolder(before) == cacheFolder(after)},
+		{"memory_max", before.Cache.Enabled() == after.Cache.Enabled()},
+		{"disk_path", before.Cache.Folder() == after.Cache.Folder()},
 	} {
 		if !key.same {
 			keys = append(keys, key.name)

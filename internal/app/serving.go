@@ -49,7 +49,7 @@ func (p purpose) addresses(cfg *config.Config) []string {
 	case forAdmin:
 		return nonEmpty(cfg.Gateway.AdminListen)
 	case forPeers:
-		if cfg.Peer.Advertise == "" || len(cfg.Redis.Addresses) == 0 || !keepsRemote(cfg) { // nothing to be asked
+		if cfg.Peer.Advertise == "" || len(cfg.Redis.Addresses) == 0 || !cfg.Cache.Enabled() { // nothing to be asked
 			return nil
 		}
 		return nonEmpty(cfg.Peer.Listen)
@@ -62,6 +62,22 @@ func nonEmpty(address string) []string {
 		return nil
 	}
 	return []string{address}
+}
+
+// Address is one address that a gateway listens on.
+type Address struct {
+	Address string
+	Setting string // names the key for people
+}
+
+// Addresses lists those of a configuration.
+func Addresses(cfg *config.Config) (list []Address) {
+	for _, p := range []purpose{forAdmin, forPeers, forFiles} {
+		for _, address := range p.addresses(cfg) {
+			list = append(list, Address{address, p.setting()})
+		}
+	}
+	return list
 }
 
 // filesSocketMode is that of a unix socket on which files are served: who may connect is up to the
@@ -179,7 +195,7 @@ func (a *App) serverOptions(cfg *config.Config) gateway.ServerOptions {
 	g := &cfg.Gateway
 	o := gateway.ServerOptions{
 		ReadTimeout: g.ReadTimeout, IdleTimeout: g.IdleTimeout, MinSendRate: g.MinSendRate,
-		MaxConnections:      affordable(g.MaxConnections, cfg.OpenFileCache.MaxFiles, a.log),
+		MaxConnections:      MaxConnections(cfg, a.log),
 		MaxConnectionsPerIP: g.MaxConnectionsPerIP, Log: a.log,
 	}
 	if a.cert.Load() != nil {

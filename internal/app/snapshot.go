@@ -67,7 +67,7 @@ func (a *App) localSnapshot() status.Snapshot {
 		Process: []status.Fact{{Name: "Runs as", Value: a.rights.account()}, {Name: "Landlock",
 			Value: a.rights.state()}},
 		Traffic:  a.history.Traffic(a.metrics.Sample()),
-		Trackers: trackerRows(p.remote.trackers.Health()), Storages: storageRows(p),
+		Trackers: trackerRows(p.upstreams.Trackers.Health()), Storages: storageRows(p),
 		Budgets: budgetsOf(&n, p.cfg), Log: a.logs.recent.Entries(), Settings: settingRows(p.cfg),
 	}
 	if err := a.ready(); err != nil {
@@ -155,12 +155,12 @@ func trackerRows(list []tracker.Health) []status.Server {
 // were asked lately.
 func storageRows(p *parts) []status.Server {
 	asked := map[string]client.ServerHealth{}
-	for _, h := range p.remote.storages.Health() {
+	for _, h := range p.upstreams.storages.Health() {
 		asked[h.Server.Addr()] = h
 	}
 	var rows []status.Server
-	for _, m := range p.remote.trackers.Members().All() {
-		address := p.remote.options.Sources.Server(m).Addr()
+	for _, m := range p.upstreams.Trackers.Members().All() {
+		address := p.upstreams.Sources.Server(m).Addr()
 		row := storageRow(asked[address])
 		row.Group, row.Address = m.Group, address
 		delete(asked, address)

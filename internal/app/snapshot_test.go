@@ -26,18 +26,17 @@ func TestStorageRows(t *testing.T) {
 		0o600))
 	cfg, problems := config.Load(conf)
 	require.NotNil(t, cfg, problems)
-	settings, err := settingsOf(cfg)
+	r, err := OpenUpstreams(cfg, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
-	r := openRemote(settings, slog.New(slog.DiscardHandler))
-	t.Cleanup(r.close)
-	r.await()
-	server, known := r.options.Sources.ByID(100003)
+	t.Cleanup(r.Close)
+	r.Await()
+	server, known := r.Sources.ByID(100003)
 	require.True(t, known)
 	id := storetest.New(t).Normal("txt", []byte("hello")).ID
 	_, err = r.storages.Stat(t.Context(), client.FetchRequest{ID: id}, []client.Server{server})
 	require.Error(t, err)
 	var addresses []string
-	for _, row := range storageRows(&parts{cfg: cfg, remote: r}) {
+	for _, row := range storageRows(&parts{cfg: cfg, upstreams: r}) {
 		addresses = append(addresses, row.Address)
 		require.Equal(t, "group1", row.Group)
 	}

@@ -9,8 +9,8 @@ import (
 // StorageIDs resolves storage ids by a configuration: its list, and the trackers, which are asked
 // when the first id comes.
 type StorageIDs struct {
-	cfg   *config.Config
-	other *remote
+	cfg       *config.Config
+	upstreams *Upstreams // nil until the first id
 }
 
 // NewStorageIDs asks nothing yet. cfg may be nil when Address is not called.
@@ -18,15 +18,15 @@ func NewStorageIDs(cfg *config.Config) *StorageIDs { return &StorageIDs{cfg: cfg
 
 // Address is where a storage is reached, host:port; empty where no list has its id.
 func (s *StorageIDs) Address(id uint32) string {
-	if s.other == nil {
-		settings, err := settingsOf(s.cfg)
+	if s.upstreams == nil {
+		upstreams, err := OpenUpstreams(s.cfg, slog.New(slog.DiscardHandler))
 		if err != nil {
 			return ""
 		}
-		s.other = openRemote(settings, slog.New(slog.DiscardHandler))
-		s.other.await()
+		s.upstreams = upstreams
+		s.upstreams.Await()
 	}
-	server, ok := s.other.options.Sources.ByID(id)
+	server, ok := s.upstreams.Sources.ByID(id)
 	if !ok {
 		return ""
 	}
@@ -35,7 +35,7 @@ func (s *StorageIDs) Address(id uint32) string {
 
 // Close ends the clients.
 func (s *StorageIDs) Close() {
-	if s.other != nil {
-		s.other.close()
+	if s.upstreams != nil {
+		s.upstreams.Close()
 	}
 }

@@ -308,16 +308,6 @@ func TestCheckPermissions(t *testing.T) {
 	require.NoError(t, os.Chmod(dir, 0o700))
 }
 
-func TestCheckTrackers(t *testing.T) {
-	c, problems := load(t, "url_have_group_name=true\nstore_path_count=0\ntracker_server=127.0.0.1:22122\n"+
-		"tracker_server=localhost:22122\ntracker_server=[::1]:22122\n"+
-		"tracker_server=10.0.0.1,tracker-of-nobody.invalid:22122\n")
-	require.NotNil(t, c, "%v", problems)
-	got := c.CheckTrackers(t.Context())
-	require.Len(t, got, 1, "%v", got)
-	require.Equal(t, 1, found(got, Warning, 6, "tracker-of-nobody.invalid", "does not resolve", "; "), "%v", got)
-}
-
 func TestCheckClock(t *testing.T) {
 	dir := store(t)
 	c, problems := load(t, "group_name=g\nstore_path0="+dir+"\n"+vouched)

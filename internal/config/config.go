@@ -167,6 +167,17 @@ type Cache struct {
 	StaleIfError         time.Duration
 }
 
+// Folder is the folder of the disk tier; empty = there is none.
+func (c *Cache) Folder() string {
+	if c.DiskMax == 0 {
+		return ""
+	}
+	return c.DiskPath
+}
+
+// Enabled tells whether there is room for files of other hosts.
+func (c *Cache) Enabled() bool { return c.MemoryMax > 0 || c.Folder() != "" }
+
 // Redis is the section [redis].
 type Redis struct {
 	Addresses    []string // host:port; empty = no Redis

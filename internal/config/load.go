@@ -94,6 +94,12 @@ func (c *Config) at(name string) position {
 	return position{file: c.File}
 }
 
+// Warning is the problem of a key, at the line where it was written.
+func (c *Config) Warning(key, text, fix string) Problem {
+	at := c.at(key)
+	return Problem{File: at.file, Line: at.line, Severity: Warning, Key: key, Text: text, Fix: fix}
+}
+
 // applySection reads the entries of one section into the fields of settings.
 func (l *loader) applySection(section string, settings []setting) {
 	find := func(key string) int {

@@ -1,4 +1,12 @@
-package app
+// Package doctor examines a configuration, and everything that a gateway with it needs, without a
+// running gateway:
+//
+//	cfg, problems := doctor.Check(ctx, file)           // gateway check: the text, and this host
+//	err := doctor.Examine(ctx, cfg, func(f doctor.Finding) { ... }) // gateway doctor: servers as well
+//
+// Check finds what keeps a gateway from working as configured. Examine asks the servers, in
+// servers.go, and looks at the limits of this host, in host.go.
+package doctor
 
 import (
 	"context"
@@ -7,11 +15,9 @@ import (
 	"sync"
 	"time"
 
+	"fastdfs-gateway/internal/app"
 	"fastdfs-gateway/internal/config"
 )
-
-// This file and doctor_*.go examine what a gateway needs: servers in doctor_servers.go, this host
-// in doctor_host.go.
 
 // Status says whether something will work.
 type Status string
@@ -23,7 +29,7 @@ const (
 	Fail Status = "fail" // files will not be served
 )
 
-// Finding is one thing that Doctor has examined.
+// Finding is one result of Examine.
 type Finding struct {
 	Area    string  `json:"area"`    // config, tracker, storage, redis, peer, clock, limit, disk, port
 	Subject string  `json:"subject"` // an address, a path or a key
@@ -38,25 +44,26 @@ const examineTime = 3 * time.Second
 
 // doctor examines one configuration.
 type doctor struct {
-	cfg    *config.Config
-	remote *remote // for its addresses of storages, and one list of the members of each group
+	cfg       *config.Config // with time limits of examineTime at most
+	upstreams *app.Upstreams
 
 	mu       sync.Mutex // guards findings
 	findings []Finding
 }
 
-// Doctor examines the servers and the host that a configuration names: trackers, storages, Redis,
+// Examine examines the servers and the host that a configuration names: trackers, storages, Redis,
 // the other gateways, clocks, limits, disks and ports. It changes nothing, and reads nothing of the
 // content of files. It calls tell with each finding, from this goroutine.
-func Doctor(ctx context.Context, cfg *config.Config, tell func(Finding)) error {
-	settings, err := settingsOf(cfg)
+func Examine(ctx context.Context, cfg *config.Config, tell func(Finding)) error {
+	limited := *cfg
+	limited.ConnectTimeout = min(cfg.ConnectTimeout, examineTime)
+	limited.NetworkTimeout = min(cfg.NetworkTimeout, examineTime)
+	upstreams, err := app.OpenUpstreams(&limited, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
-	settings.connectTimeout = min(settings.connectTimeout, examineTime)
-	settings.networkTimeout = min(settings.networkTimeout, examineTime)
-	d := &doctor{cfg: cfg, remote: openRemote(settings, slog.New(slog.DiscardHandler))}
-	defer d.remote.close()
+	defer upstreams.Close()
+	d := &doctor{cfg: &limited, upstreams: upstreams}
 	for _, examine := range []func(context.Context){
 		d.limits, d.disks, d.clock, d.ports, d.trackers, d.storages, d.fleet,
 	} {

@@ -1,6 +1,7 @@
-package app
+package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"fastdfs-gateway/internal/app"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/fleet"
 )
@@ -70,8 +72,8 @@ func (d *doctor) groupsOf(ctx context.Context, address string) ([]fdfs.GroupInfo
 
 // call sends one request without a body on a new connection.
 func (d *doctor) call(ctx context.Context, address string, cmd fdfs.Command, limit int64) ([]byte, error) {
-	s := d.remote.settings
-	pool := fdfs.NewPool(address, fdfs.PoolOptions{ConnectTimeout: s.connectTimeout, NetworkTimeout: s.networkTimeout})
+	pool := fdfs.NewPool(address, fdfs.PoolOptions{ConnectTimeout: d.cfg.ConnectTimeout,
+		NetworkTimeout: d.cfg.NetworkTimeout})
 	defer pool.Close()
 	return pool.Call(ctx, cmd, 0, nil, limit)
 }
@@ -89,15 +91,15 @@ func (d *doctor) storages(ctx context.Context) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, 4*examineTime)
 	defer cancel()
-	groups, err := d.remote.trackers.Groups(ctx)
+	groups, err := d.upstreams.Trackers.Groups(ctx)
 	if err != nil {
 		return // told of the trackers
 	}
-	d.remote.await()
+	d.upstreams.Await()
 	var asking sync.WaitGroup
 	var beat int64 // the last one of any storage
 	for _, g := range groups {
-		list, err := d.remote.trackers.Storages(ctx, g.Name)
+		list, err := d.upstreams.Trackers.Storages(ctx, g.Name)
 		if err != nil {
 			d.add(area, g.Name, Fail, "look into the log of the tracker", "no list of its storages: %v", err)
 			continue
@@ -114,11 +116,11 @@ func (d *doctor) storages(ctx context.Context) {
 // storage asks one.
 func (d *doctor) storage(ctx context.Context, group string, info fdfs.StorageInfo) {
 	const area = "storage"
-	server, ok := d.remote.trackers.Members().ByAddr(group, info.Addr)
+	server, ok := d.upstreams.Trackers.Members().ByAddr(group, info.Addr)
 	if !ok {
 		return // deleted, or without an address yet
 	}
-	at := d.remote.options.Sources.Server(server)
+	at := d.upstreams.Sources.Server(server)
 	began := time.Now()
 	err := d.reach(ctx, at.Host, at.Addr())
 	f := Finding{Area: area, Subject: at.Addr() + " (" + group + ")", Status: OK, Millis: millisOf(time.Since(began)),
@@ -158,9 +160,14 @@ func inactive(status byte) (text, advice string) {
 // statusNames are FastDFS's names of the values of StorageInfo.Status.
 var statusNames = [...]string{"INIT", "WAIT_SYNC", "SYNCING", "IP_CHANGED", "DELETED", "OFFLINE", "ONLINE", "ACTIVE"}
 
+// web tells whether web servers send the files: to this gateway, or to clients that it redirects.
+func (d *doctor) web() bool {
+	return d.cfg.Gateway.Upstream == "http" || d.cfg.ResponseMode == "redirect"
+}
+
 // fileServer names the program from which files are fetched.
 func (d *doctor) fileServer() string {
-	if d.remote.settings.web || d.remote.settings.options.Redirect {
+	if d.web() {
 		return "the web server"
 	}
 	return "fdfs_storaged"
@@ -186,18 +193,15 @@ func unreachable(err error, program, other string) (text, advice string) {
 // reach asks a storage by the FastDFS protocol, or connects to its web server where files are
 // fetched from, or clients are sent to that.
 func (d *doctor) reach(ctx context.Context, host, address string) error {
-	s := d.remote.settings
-	if !s.web && !s.options.Redirect {
+	if !d.web() {
 		_, err := d.call(ctx, address, fdfs.CmdActiveTest, 0)
 		return err
 	}
-	port := s.webPort
-	if s.options.Redirect {
+	port := d.cfg.Gateway.UpstreamHTTPPort
+	if d.cfg.ResponseMode == "redirect" {
 		port = d.cfg.Gateway.RedirectPort
 	}
-	if port == 0 {
-		port = s.options.Port
-	}
+	port = cmp.Or(port, app.ListenPort(d.cfg))
 	if err := askWeb(ctx, net.JoinHostPort(host, strconv.Itoa(port))); err != nil {
 		return fmt.Errorf("its web server: %w", err)
 	}
@@ -246,17 +250,17 @@ func (d *doctor) trackerClock(beat int64) {
 func (d *doctor) fleet(ctx context.Context) {
 	const area = "redis"
 	subject := strings.Join(d.cfg.Redis.Addresses, ", ")
-	o, err := fleetOptions(d.cfg)
+	o, err := app.FleetOptions(d.cfg)
+	if err == nil && len(o.Addresses) == 0 {
+		d.add(area, "addresses", OK, "", "none is configured: this gateway is no part of a fleet")
+		return
+	}
 	var f *fleet.Fleet
 	if err == nil {
-		f, err = openFleet(o)
+		f, err = fleet.New(o)
 	}
 	if err != nil {
 		d.add(area, subject, Fail, "correct the keys of [redis]", "%v", err)
-		return
-	}
-	if f == nil {
-		d.add(area, "addresses", OK, "", "none is configured: this gateway is no part of a fleet")
 		return
 	}
 	defer f.Close()

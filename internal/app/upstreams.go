@@ -7,7 +7,6 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -19,9 +18,9 @@ import (
 	"fastdfs-gateway/tracker"
 )
 
-// remoteSettings are what of a configuration concerns other hosts. While they stay the same, a
+// upstreamSettings are what of a configuration concerns other hosts. While they stay the same, a
 // reload keeps the clients with their connections and what they have learned.
-type remoteSettings struct {
+type upstreamSettings struct {
 	trackers                       tracker.Options
 	sources                        origin.SourcesOptions // Members apart
 	options                        origin.Options        // Protocol and Sources apart
@@ -32,15 +31,15 @@ type remoteSettings struct {
 }
 
 // settingsOf takes them out of a configuration.
-func settingsOf(cfg *config.Config) (remoteSettings, error) {
+func settingsOf(cfg *config.Config) (upstreamSettings, error) {
 	locals, networks, err := ownAddresses(cfg)
 	g := &cfg.Gateway
-	s := remoteSettings{
+	s := upstreamSettings{
 		trackers: trackerOptions(cfg),
 		sources: origin.SourcesOptions{LocalIPs: locals, Allow: g.AllowSources, AddressMap: cfg.AddressMap,
 			Trackers: len(cfg.TrackerServers) > 0, Ports: map[string]int{}, Port: cfg.StoragePort},
 		options: origin.Options{TryReplicas: g.TryReplicas, Redirect: cfg.ResponseMode == "redirect",
-			StatTimeout: 2 * (cfg.ConnectTimeout + cfg.NetworkTimeout), Port: listenPort(g.Listen)},
+			StatTimeout: 2 * (cfg.ConnectTimeout + cfg.NetworkTimeout), Port: ListenPort(cfg)},
 		web: g.Upstream == "http", webPort: g.UpstreamHTTPPort, connectTimeout: cfg.ConnectTimeout,
 		networkTimeout: cfg.NetworkTimeout,
 	}
@@ -57,13 +56,26 @@ func settingsOf(cfg *config.Config) (remoteSettings, error) {
 	return s, err
 }
 
-// remote are the clients of other hosts for one configuration.
-type remote struct {
-	settings remoteSettings
-	trackers *tracker.Client
+// Upstreams are the clients of other hosts for one configuration: trackers, and storages or their
+// web servers.
+type Upstreams struct {
+	Trackers *tracker.Client
+	Sources  *origin.Sources // the hosts that may be asked
+
+	settings upstreamSettings
 	storages *client.Client // of the storages, or of their web servers
 	options  origin.Options
 	running  *atomic.Int64 // requests that use the clients
+}
+
+// OpenUpstreams makes the clients. It connects to nothing yet: a gateway starts when everything
+// else is down.
+func OpenUpstreams(cfg *config.Config, log *slog.Logger) (*Upstreams, error) {
+	settings, err := settingsOf(cfg)
+	if err != nil {
+		return nil, err
+	}
+	return openUpstreams(settings, log), nil
 }
 
 // Connections to one server: a download holds one for as long as its client takes, and a storage
@@ -73,27 +85,26 @@ const (
 	poolIdle = 32
 )
 
-// openRemote makes the clients. It connects to nothing yet: a gateway starts when everything else
-// is down.
-func openRemote(s remoteSettings, log *slog.Logger) *remote {
+func openUpstreams(s upstreamSettings, log *slog.Logger) *Upstreams {
 	pool := fdfs.PoolOptions{MaxOpen: poolMax, MaxIdle: poolIdle, ConnectTimeout: s.connectTimeout,
 		NetworkTimeout: s.networkTimeout}
-	asked, sources := s.trackers, s.sources
-	asked.Pool, asked.Log = pool, log
-	r := &remote{settings: s, options: s.options, running: &atomic.Int64{}, trackers: tracker.New(asked)}
-	r.options.SyncDelay = r.syncDelay
+	trackers, sources := s.trackers, s.sources
+	trackers.Pool, trackers.Log = pool, log
+	u := &Upstreams{settings: s, options: s.options, running: &atomic.Int64{}, Trackers: tracker.New(trackers)}
+	u.options.SyncDelay = u.syncDelay
 	sources.HasStore = func(group string) bool { return slices.Contains(s.local, group) }
-	sources.Members, sources.Renew, r.options.Running = r.trackers.Members(), r.trackers.Renew, r.running
-	r.options.Sources = origin.NewSources(sources)
+	sources.Members, sources.Renew, u.options.Running = u.Trackers.Members(), u.Trackers.Renew, u.running
+	u.Sources = origin.NewSources(sources)
+	u.options.Sources = u.Sources
 	if log = logfile.Limit(log); s.web {
-		r.storages = origin.NewHTTPClient(origin.HTTPOptions{Port: s.webPort, ConnectTimeout: s.connectTimeout,
+		u.storages = origin.NewHTTPClient(origin.HTTPOptions{Port: s.webPort, ConnectTimeout: s.connectTimeout,
 			NetworkTimeout: s.networkTimeout, Log: log})
-		r.options.Protocol = origin.HTTP{Client: r.storages}
+		u.options.Protocol = origin.HTTP{Client: u.storages}
 	} else {
-		r.storages = client.New(client.Options{Pool: pool, Log: log})
-		r.options.Protocol = origin.FastDFS{Client: r.storages}
+		u.storages = client.New(client.Options{Pool: pool, Log: log})
+		u.options.Protocol = origin.FastDFS{Client: u.storages}
 	}
-	return r
+	return u
 }
 
 func trackerOptions(cfg *config.Config) tracker.Options {
@@ -108,10 +119,10 @@ func trackerOptions(cfg *config.Config) tracker.Options {
 	return o
 }
 
-// listenPort is the port of the first address that has one.
-func listenPort(listen []string) int {
-	for _, address := range listen {
-		if _, port, err := net.SplitHostPort(address); err == nil && !strings.HasPrefix(address, "unix:") {
+// ListenPort is the port of the first address of listen that has one; 0 = none has.
+func ListenPort(cfg *config.Config) int {
+	for _, address := range cfg.Gateway.Listen {
+		if _, port, err := net.SplitHostPort(address); err == nil && !isUnix(address) {
 			if n, err := strconv.Atoi(port); err == nil {
 				return n
 			}
@@ -123,28 +134,27 @@ func listenPort(listen []string) int {
 // trackerTimeout is how long a start waits for the trackers.
 const trackerTimeout = 2 * time.Second
 
-// await waits until the trackers have been asked once, but not for long: what they know comes later
-// then.
-func (r *remote) await() {
+// Await waits until the trackers have been asked once, for at most trackerTimeout.
+func (u *Upstreams) Await() {
 	select {
-	case <-r.trackers.Loaded():
+	case <-u.Trackers.Loaded():
 	case <-time.After(trackerTimeout):
 	}
 }
 
-// syncDelay is how long a file may be on its way: the trackers may say so.
-func (r *remote) syncDelay() time.Duration { return r.trackers.Current().SyncMaxDelay }
+// syncDelay is the time that a file may take to reach all storages: trackers may set it.
+func (u *Upstreams) syncDelay() time.Duration { return u.Trackers.Current().SyncMaxDelay }
 
 // maxSlot is the size of the largest trunk slot: the trackers may know of larger ones than the
 // configuration.
-func maxSlot(cfg *config.Config, other *remote) int64 {
-	return max(cfg.Gateway.SlotMaxSize, other.trackers.Current().SlotMaxSize)
+func (u *Upstreams) maxSlot(cfg *config.Config) int64 {
+	return max(cfg.Gateway.SlotMaxSize, u.Trackers.Current().SlotMaxSize)
 }
 
-// close ends the clients. Running downloads end by themselves.
-func (r *remote) close() {
-	r.trackers.Close()
-	r.storages.Close()
+// Close ends the clients. Running downloads end by themselves.
+func (u *Upstreams) Close() {
+	u.Trackers.Close()
+	u.storages.Close()
 }
 
 // ownAddresses are the addresses that count as this host, and the networks that it is directly in,

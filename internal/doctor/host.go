@@ -1,4 +1,4 @@
-package app
+package doctor
 
 import (
 	"context"
@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"fastdfs-gateway/internal/app"
+
 	"github.com/prometheus/procfs"
 	"golang.org/x/sys/unix"
 )
@@ -22,10 +24,9 @@ import (
 func (d *doctor) limits(context.Context) {
 	const area = "limit"
 	g := &d.cfg.Gateway
-	kept := min(d.cfg.OpenFileCache.MaxFiles, keptFiles())
-	if room := affordable(g.MaxConnections, kept, slog.New(slog.DiscardHandler)); room < g.MaxConnections {
+	if room := app.MaxConnections(d.cfg, slog.New(slog.DiscardHandler)); room < g.MaxConnections {
 		status := Warn
-		if g.MaxConnections == defaultConnections {
+		if g.MaxConnections == app.DefaultConnections {
 			status = OK
 		}
 		d.add(area, "open files", status,
@@ -92,7 +93,7 @@ func (d *doctor) disks(ctx context.Context) {
 			d.add(area, store, OK, "", "can be read, a store path of %s", g.Name)
 		}
 	}
-	folder := cacheFolder(d.cfg)
+	folder := d.cfg.Cache.Folder()
 	if folder == "" {
 		return
 	}
@@ -150,26 +151,23 @@ func (d *doctor) clock(context.Context) {
 // ports tries to listen on each address.
 func (d *doctor) ports(context.Context) {
 	const area = "port"
-	for _, p := range []purpose{forAdmin, forPeers, forFiles} {
-		for _, address := range p.addresses(d.cfg) {
-			path, isSocket := strings.CutPrefix(address, "unix:")
-			if isSocket {
-				d.add(area, address, OK, "", "%s", socketState(path))
-				continue
-			}
-			ln, err := net.Listen("tcp", address)
-			switch {
-			case err == nil:
-				_ = ln.Close()
-				d.add(area, address, OK, "", "free")
-			case errors.Is(err, unix.EADDRINUSE):
-				d.taken(address, p)
-			case errors.Is(err, unix.EACCES):
-				d.add(area, address, Fail, "start the gateway by systemd, as root with user in [gateway], "+
-					"or with CAP_NET_BIND_SERVICE", "this account may not listen there")
-			default:
-				d.add(area, address, Fail, "correct "+p.setting(), "%v", err)
-			}
+	for _, a := range app.Addresses(d.cfg) {
+		if path, isSocket := strings.CutPrefix(a.Address, "unix:"); isSocket {
+			d.add(area, a.Address, OK, "", "%s", socketState(path))
+			continue
+		}
+		ln, err := net.Listen("tcp", a.Address)
+		switch {
+		case err == nil:
+			_ = ln.Close()
+			d.add(area, a.Address, OK, "", "free")
+		case errors.Is(err, unix.EADDRINUSE):
+			d.taken(a.Address, a.Setting)
+		case errors.Is(err, unix.EACCES):
+			d.add(area, a.Address, Fail, "start the gateway by systemd, as root with user in [gateway], "+
+				"or with CAP_NET_BIND_SERVICE", "this account may not listen there")
+		default:
+			d.add(area, a.Address, Fail, "correct "+a.Setting, "%v", err)
 		}
 	}
 }
@@ -185,14 +183,14 @@ func socketState(path string) string {
 }
 
 // taken finds out which process has the port of an address. One of this program is no problem.
-func (d *doctor) taken(address string, p purpose) {
+func (d *doctor) taken(address, setting string) {
 	const area = "port"
 	_, text, _ := net.SplitHostPort(address)
 	port, _ := strconv.ParseUint(text, 10, 16)
 	owners := listeners(port)
 	own, _ := os.Executable()
 	if len(owners) == 0 {
-		d.add(area, address, Fail, "run this as root to see which, and stop it, or change "+p.setting(),
+		d.add(area, address, Fail, "run this as root to see which, and stop it, or change "+setting,
 			"taken by a process of another account")
 		return
 	}
@@ -202,7 +200,7 @@ func (d *doctor) taken(address string, p purpose) {
 			d.add(area, address, OK, "", "taken by a running gateway, process %d", o.PID)
 			continue
 		}
-		d.add(area, address, Fail, "stop it, or change "+p.setting(), "taken by %s, process %d", name, o.PID)
+		d.add(area, address, Fail, "stop it, or change "+setting, "taken by %s, process %d", name, o.PID)
 	}
 }
 

@@ -1,0 +1,55 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"fastdfs-gateway/internal/app"
+	"fastdfs-gateway/internal/config"
+)
+
+// Check reads a configuration and looks at the host. The configuration is nil when an error forbids
+// its use.
+func Check(ctx context.Context, file string) (*config.Config, []config.Problem) {
+	cfg, problems := config.Load(file)
+	if cfg == nil {
+		return nil, problems
+	}
+	return cfg, slices.Concat(problems, cfg.Check(time.Now()), trackerNames(ctx, cfg), app.HostProblems(cfg))
+}
+
+// resolveTime bounds the resolution of all names together.
+const resolveTime = 5 * time.Second
+
+// trackerNames gives a warning for each name of a tracker that does not resolve. It asks the
+// resolver of the system.
+func trackerNames(ctx context.Context, cfg *config.Config) (problems []config.Problem) {
+	ctx, cancel := context.WithTimeout(ctx, resolveTime)
+	defer cancel()
+	var running sync.WaitGroup
+	var mu sync.Mutex // guards problems
+	for _, tracker := range cfg.TrackerServers {
+		for _, address := range tracker.Addresses {
+			host, _, err := net.SplitHostPort(address)
+			if _, notIP := netip.ParseAddr(host); err != nil || notIP == nil {
+				continue
+			}
+			running.Go(func() {
+				if _, err := net.DefaultResolver.LookupHost(ctx, host); err != nil {
+					mu.Lock()
+					defer mu.Unlock()
+					problems = append(problems, cfg.Warning("tracker_server",
+						fmt.Sprintf("the tracker's name %.80q does not resolve: %v", host, err),
+						"correct the name, or make it known to DNS or /etc/hosts of this host"))
+				}
+			})
+		}
+	}
+	running.Wait()
+	return problems
+}

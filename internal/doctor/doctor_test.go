@@ -1,0 +1,38 @@
+package doctor
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestSameProgram: a running program whose file was replaced is still that program.
+func TestSameProgram(t *testing.T) {
+	for exe, want := range map[string]bool{
+		"/usr/bin/gateway": true, "/opt/gateway (deleted)": true, "/usr/bin/gateway2": false, "": false,
+	} {
+		require.Equal(t, want, sameProgram(exe, "/usr/bin/gateway"), exe)
+	}
+}
+
+// TestTrackerNames: a name that does not resolve is a warning at its line.
+func TestTrackerNames(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "mod_fastdfs.conf")
+	require.NoError(t, os.WriteFile(file, []byte("url_have_group_name=true\nstore_path_count=0\n"+
+		"tracker_server=127.0.0.1:22122\ntracker_server=localhost:22122\ntracker_server=[::1]:22122\n"+
+		"tracker_server=10.0.0.1,tracker-of-nobody.invalid:22122\n"), 0o600))
+	cfg, problems := Check(t.Context(), file)
+	require.NotNil(t, cfg)
+	var lines []string
+	for _, p := range problems {
+		if p.Key == "tracker_server" {
+			lines = append(lines, strings.TrimPrefix(p.String(), file))
+		}
+	}
+	require.Len(t, lines, 1, "%v", problems)
+	require.Contains(t, lines[0], `:6: warning: the tracker's name "tracker-of-nobody.invalid" does not resolve`)
+	require.Contains(t, lines[0], "; correct the name")
+}
