@@ -36,6 +36,7 @@ import (
 	"fastdfs-gateway/internal/process/listen"
 	"fastdfs-gateway/internal/process/logfile"
 	"fastdfs-gateway/internal/process/panics"
+	"fastdfs-gateway/internal/process/sandbox"
 	"fastdfs-gateway/internal/process/upgrade"
 	"fastdfs-gateway/storage/local"
 
@@ -78,8 +79,10 @@ type App struct {
 	fleetCounters fleet.Counters
 	history       *status.History // of requests, for the status page
 	ended         chan error      // has room for one: see Ended
-	rights        rights          // that the process has given up
-	draining      atomic.Bool     // Stop has begun, or another process serves
+	privileges    sandbox.Privileges
+	restricted    string      // the problem of Landlock, for an operator; empty = none
+	namesLost     bool        // Landlock keeps this process from the files of the resolver
+	draining      atomic.Bool // Stop has begun, or another process serves
 	upgrade       upgradeState
 
 	// These are made by Start and stay until Stop.
@@ -143,29 +146,29 @@ func (a *App) Start() (err error) {
 	if err := a.o.NoStarter; err != nil {
 		a.log.Warn("SIGUSR2 cannot upgrade this process, a restart can", "err", err)
 	}
-	if err := a.dropRights(c.cfg); err != nil {
+	if err := a.dropPrivileges(c.cfg); err != nil {
 		return err
 	}
-	// With the rights that are left, so that a store, log or cache that the account cannot use
+	// With the privileges that are left, so that a store, log or cache that the account cannot use
 	// is found at once.
 	if a.cache, err = a.openCache(c.cfg); err != nil {
-		return a.rights.asUser(err)
+		return a.privileges.AsUser(err)
 	}
 	handler, err := a.use(c)
 	if err != nil {
-		return a.rights.asUser(err)
+		return a.privileges.AsUser(err)
 	}
 	if err := a.takeOver(c.cfg); err != nil {
-		return a.rights.asUser(err)
+		return a.privileges.AsUser(err)
 	}
-	a.warnOfRights(c.cfg)
+	a.warnOfPrivileges(c.cfg)
 	a.metrics.Registry.MustRegister(a.lockWait, collector(a.counts))
 	a.applied.sync = a.syncPurges
 	load, moved := a.applied.loader(c.cfg.Cache.Folder(), logOf(&a.parts.Load().fleetOptions))
 	a.joinFleet(a.parts.Load(), load, moved)
 	a.server = gateway.NewServer(a.serverOptions(c.cfg), handler)
 	a.restrict()
-	a.logRights()
+	a.logPrivileges()
 	a.serveAll()
 	a.running.Go(a.watchStore)
 	a.running.Go(a.sampleTraffic)

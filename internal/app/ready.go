@@ -25,7 +25,7 @@ func (a *App) ready() error {
 // storeReady returns why store paths cannot be read; nil when they can.
 func (a *App) storeReady() error {
 	p := a.parts.Load()
-	return cmp.Or(a.rights.replaced(p.cfg), p.store.Ready())
+	return cmp.Or(a.storeReplaced(p.cfg), p.store.Ready())
 }
 
 // watchStore logs when disks come and go. Where one has come that Landlock keeps from this process,
@@ -42,7 +42,7 @@ func (a *App) watchStore() {
 		if text != last {
 			if last = text; text != "" {
 				a.log.Error("store is not ready", "err", text)
-				if a.rights.replaced(a.config()) != nil {
+				if a.storeReplaced(a.config()) != nil {
 					a.Upgrade()
 				}
 			} else {

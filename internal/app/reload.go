@@ -48,7 +48,7 @@ func (a *App) Reload() error {
 	old := a.bound()
 	handler, err := a.use(c)
 	if err != nil {
-		return a.rights.explain(err)
+		return a.privileges.Explain(err)
 	}
 	a.server.SetHandler(handler)
 	a.serveFiles(without(a.bound(), old))
@@ -69,7 +69,7 @@ func (a *App) readReload() (loaded, error) {
 		err = a.reachable(c.cfg)
 	}
 	if err != nil {
-		return c, a.rights.explain(err)
+		return c, a.privileges.Explain(err)
 	}
 	return c, nil
 }
@@ -85,7 +85,7 @@ func (a *App) TryReload() admin.Trial {
 	c, err := a.readReload()
 	if err == nil {
 		_, err = handlerOptions(c.cfg)
-		err = a.rights.explain(err)
+		err = a.privileges.Explain(err)
 	}
 	if err != nil {
 		t.Refused = err.Error()

@@ -63,9 +63,9 @@ func (a *App) localSnapshot() status.Snapshot {
 	s := status.Snapshot{
 		At: time.Now(), Version: a.o.Version, Started: a.started, Config: a.o.Config, Listen: a.servesOn(),
 		Panics:   panics.Total(),
-		Confined: a.rights.problem,
-		Process: []status.Fact{{Name: "Runs as", Value: a.rights.account()}, {Name: "Landlock",
-			Value: a.rights.state()}},
+		Confined: a.restricted,
+		Process: []status.Fact{{Name: "Runs as", Value: a.privileges.Account()}, {Name: "Landlock",
+			Value: a.privileges.State()}},
 		Traffic:  a.history.Traffic(a.metrics.Sample()),
 		Trackers: trackerRows(p.upstreams.Trackers.Health()), Storages: storageRows(p),
 		Budgets: budgetsOf(&n, p.cfg), Log: a.logs.recent.Entries(), Settings: settingRows(p.cfg),

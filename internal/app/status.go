@@ -33,7 +33,7 @@ func (a *App) status(ctx context.Context) any {
 		"health": map[string]any{
 			"state": verdict.State.String(), "title": verdict.Title, "why": verdict.Sentence, "more": verdict.More,
 		},
-		"process":  a.rights.status(),
+		"process":  a.privileges.Status(),
 		"files":    n.files,
 		"storages": n.storages,
 	}

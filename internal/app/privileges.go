@@ -1,0 +1,195 @@
+package app
+
+import (
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/internal/process/sandbox"
+
+	"golang.org/x/sys/unix"
+)
+
+// This file decides which privileges the process keeps (docs/hardening.md). Package sandbox drops
+// the others.
+
+// dropPrivileges drops those that only opening the listeners needs.
+func (a *App) dropPrivileges(cfg *config.Config) error {
+	if err := sandbox.NoNewPrivileges(); err != nil {
+		return err
+	}
+	name := cfg.Gateway.User
+	if name == "" {
+		return nil
+	}
+	u, err := sandbox.LookupUser(name)
+	if err != nil {
+		return fmt.Errorf("user in [gateway]: %w", err)
+	}
+	if sandbox.IsRoot() {
+		if err := a.giveSockets(u.UID, u.GID); err != nil {
+			return err
+		}
+	}
+	if err := u.Become(); err != nil {
+		return fmt.Errorf("user in [gateway]: %w", err)
+	}
+	a.privileges.User = name
+	return nil
+}
+
+// warnOfPrivileges warns of a process that has kept all of them, and of one that has too few for a
+// reload.
+func (a *App) warnOfPrivileges(cfg *config.Config) {
+	if a.privileges.User == "" {
+		logProblems(a.log, rootProblem(cfg))
+	} else {
+		a.warnOfReload(cfg)
+	}
+}
+
+// rootProblem is the warning that a gateway started by this account has all rights.
+func rootProblem(cfg *config.Config) []config.Problem {
+	if !sandbox.IsRoot() || cfg.Gateway.User != "" {
+		return nil
+	}
+	return []config.Problem{{File: cfg.File, Severity: config.Warning, Key: "gateway.user",
+		Text: "started by root, the gateway serves as root",
+		Fix:  "set user in [gateway], or start it as the user of the storage server"}}
+}
+
+// warnOfReload names the files that a reload will not be able to read.
+func (a *App) warnOfReload(cfg *config.Config) {
+	files := append(slices.Clone(cfg.Files), cfg.Gateway.TLSCert, cfg.Gateway.TLSKey, cfg.Gateway.AdminTokenFile,
+		cfg.Redis.PasswordFile, cfg.Redis.CAFile, cfg.Redis.CertFile, cfg.Redis.KeyFile)
+	files = slices.DeleteFunc(files, func(name string) bool {
+		return name == "" || unix.Access(name, unix.R_OK) == nil
+	})
+	if len(files) > 0 {
+		a.log.Warn("a reload will be refused: the user of the gateway cannot read what was read at start",
+			"user", a.privileges.User, "files", strings.Join(files, ", "))
+	}
+}
+
+// restrict applies Landlock. Its rules belong to folders, not to names: there is none for a store
+// path that is not there, and watchStore starts a new process when it comes.
+func (a *App) restrict() {
+	p, cfg := &a.privileges, a.config()
+	if !cfg.Gateway.Landlock {
+		p.Off = "landlock = false"
+		return
+	}
+	_, _ = x509.SystemCertPool() // is read once in a process; without one, each handshake says so
+	rules := rulesOf(cfg)
+	for _, name := range a.sockets() { // to be removed at the end
+		rules = append(rules, sandbox.Rule{Path: filepath.Dir(name), Access: sandbox.Remove})
+	}
+	if err := p.Restrict(append(rules, sandbox.SystemRules...), os.Getenv("NOTIFY_SOCKET")); err != nil {
+		if !errors.Is(err, sandbox.ErrUnsupported) {
+			a.restricted = "This process is not kept from other files: " + p.Off
+			a.log.Warn("this process is not kept from other files", "err", err)
+		}
+		return
+	}
+	if missing := missingStores(cfg); len(missing) > 0 {
+		list := strings.Join(missing, ", ")
+		a.restricted = "Landlock has no rule for a store path that was not there at the start: " + list
+		a.log.Warn("Landlock has no rule for a store path that is not there: when it comes, "+
+			"a new process takes over, or a restart is needed", "paths", list)
+	}
+}
+
+// missingStores are the data folders of the store paths that are not there.
+func missingStores(cfg *config.Config) (missing []string) {
+	for _, g := range cfg.Groups {
+		for _, store := range g.StorePaths {
+			data := filepath.Join(store, "data")
+			if _, err := os.Stat(data); err != nil {
+				missing = append(missing, data)
+			}
+		}
+	}
+	return missing
+}
+
+func (a *App) logPrivileges() {
+	a.log.Info("rights of this process", "account", a.privileges.Account(), "no_new_privs", true, "landlock",
+		a.privileges.State())
+}
+
+// warnOfNames says once that the files of the resolver were replaced: then names of hosts are
+// looked up no more.
+func (a *App) warnOfNames() {
+	for _, name := range []string{"/etc/resolv.conf", "/etc/hosts"} {
+		if !a.namesLost && a.privileges.Keeps(name) {
+			a.namesLost = true
+			a.log.Error("a file was replaced, and Landlock keeps this process from the new one: "+
+				"names of hosts may not be found until a restart", "file", name)
+		}
+	}
+}
+
+// storeReplaced is the error for a store path in whose place another folder was put, or a disk
+// mounted.
+func (a *App) storeReplaced(cfg *config.Config) error {
+	for _, g := range cfg.Groups {
+		for n, store := range g.StorePaths {
+			if a.privileges.Keeps(filepath.Join(store, "data")) {
+				return fmt.Errorf("store path %d of group %s was put in place after the start, "+
+					"and Landlock keeps this process from it: restart, or set landlock = false", n, g.Name)
+			}
+		}
+	}
+	return nil
+}
+
+// rulesOf are the rules that a configuration needs.
+func rulesOf(cfg *config.Config) (rules []sandbox.Rule) {
+	for _, g := range cfg.Groups {
+		for _, store := range g.StorePaths {
+			rules = append(rules, sandbox.Rule{Path: filepath.Join(store, "data"), Access: sandbox.Read})
+		}
+	}
+	for key, name := range cfg.Paths() {
+		switch key {
+		case "http.mime_types_filename": // is one of many in /etc
+			rules = append(rules, sandbox.Rule{Path: name, Access: sandbox.Read})
+		case "log_filename", "gateway.access_log":
+			rules = append(rules, sandbox.FolderRules(name, sandbox.Append)...)
+		case "cache.disk_path":
+			rules = append(rules, sandbox.Rule{Path: name, Access: sandbox.Write})
+		default:
+			rules = append(rules, sandbox.FolderRules(name, sandbox.Read)...)
+		}
+	}
+	for _, name := range cfg.Files {
+		if name != cfg.TypesFile {
+			rules = append(rules, sandbox.FolderRules(name, sandbox.Read)...)
+		}
+	}
+	return rules
+}
+
+// reachable rejects a configuration that names files which Landlock keeps from this process, and
+// which the one in use does not name.
+func (a *App) reachable(cfg *config.Config) error {
+	var paths []string
+	next := *cfg
+	next.Cache = config.Cache{} // a reload leaves it as it is
+	used := rulesOf(a.config())
+	for _, r := range a.privileges.Outside(rulesOf(&next)) {
+		if !slices.Contains(used, r) {
+			paths = append(paths, r.Path)
+		}
+	}
+	if len(paths) == 0 {
+		return nil
+	}
+	slices.Sort(paths)
+	return fmt.Errorf("needs a restart: outside of the Landlock rules: %s", strings.Join(slices.Compact(paths), ", "))
+}

@@ -1,0 +1,112 @@
+package sandbox
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Privileges describe the process to its operator: the account that it has become, and Landlock.
+type Privileges struct {
+	User string // the account of Become; empty = none
+	Off  string // the reason for which there is no Landlock; empty = there is
+
+	domain *Domain // nil = no Landlock
+}
+
+// Restrict calls the function of that name, and keeps its result.
+func (p *Privileges) Restrict(rules []Rule, talks string) (err error) {
+	if p.domain, err = Restrict(rules, talks); err != nil {
+		p.Off = err.Error()
+	}
+	return err
+}
+
+// Keeps is that of the Domain.
+func (p *Privileges) Keeps(path string) bool { return p.domain.Keeps(path) }
+
+// Outside is that of the Domain.
+func (p *Privileges) Outside(rules []Rule) []Rule { return p.domain.Outside(rules) }
+
+// Account names the user of the process.
+func (p *Privileges) Account() string {
+	if p.User != "" {
+		return "user " + p.User
+	}
+	return fmt.Sprintf("uid %d", os.Getuid())
+}
+
+// State says whether Landlock is on, or why not.
+func (p *Privileges) State() string {
+	if p.domain == nil {
+		return "off: " + p.Off
+	}
+	return p.domain.String()
+}
+
+// Status has names and values for a status page.
+func (p *Privileges) Status() map[string]any {
+	return map[string]any{"account": p.Account(), "no_new_privs": true, "landlock": p.State()}
+}
+
+// AsUser adds to an error that the process runs as another user now.
+func (p *Privileges) AsUser(err error) error {
+	if p.User == "" {
+		return err
+	}
+	return fmt.Errorf("as user %q: %w", p.User, err)
+}
+
+// Explain adds to the error of a missing permission that the process has dropped some. Other errors
+// stay, and so does nil.
+func (p *Privileges) Explain(err error) error {
+	if err == nil || !errors.Is(err, os.ErrPermission) && !strings.Contains(err.Error(), unix.EACCES.Error()) {
+		return err
+	}
+	if p.domain != nil {
+		return fmt.Errorf("%w; this process runs as %s, and may read only what its configuration named at the start "+
+			"(Landlock): let it read the file, or restart it",
+			err, p.Account())
+	}
+	if p.User != "" {
+		return fmt.Errorf("%w; this process runs as %s: let it read the file, or restart it", err, p.Account())
+	}
+	return err
+}
+
+// SystemRules are for the Go runtime, the resolver of names, metrics, and looking accounts up.
+var SystemRules = []Rule{
+	{"/proc", Read}, // Landlock hides memory, descriptors and environment of other processes
+	{"/sys/kernel/mm", Read},
+	{"/sys/fs/cgroup", Read},
+	{"/etc/resolv.conf", Read},
+	{"/run/systemd/resolve", Read}, // where resolv.conf often leads
+	{"/run/resolvconf", Read},
+	{"/etc/hosts", Read},
+	{"/etc/nsswitch.conf", Read},
+	{"/etc/services", Read},
+	{"/etc/passwd", Read},
+	{"/etc/group", Read},
+	{"/etc/localtime", Read},
+	{"/usr/share/zoneinfo", Read},
+}
+
+// FolderRules are for a file that may be replaced by another one of its name: they are about its
+// folder, and about that of the file to which a link leads. A file in "/" gets a rule of its own.
+func FolderRules(name string, access Access) (rules []Rule) {
+	target := name
+	if real, err := filepath.EvalSymlinks(name); err == nil {
+		target = real
+	}
+	for _, file := range []string{name, target} {
+		if dir := filepath.Dir(file); dir != "/" {
+			file = dir
+		}
+		rules = append(rules, Rule{file, access})
+	}
+	return rules
+}
