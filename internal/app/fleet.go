@@ -130,7 +130,7 @@ func (c currentFleet) now() cache.Fleet {
 	if f := c.fleet(); f != nil {
 		return f
 	}
-	return cache.Alone{}
+	return cache.Standalone{}
 }
 
 // Rank implements cache.Fleet.
@@ -141,9 +141,9 @@ func (c currentFleet) Open(ctx context.Context, peer string, r cache.PeerRequest
 	return c.now().Open(ctx, peer, r)
 }
 
-// Lead implements cache.Fleet.
-func (c currentFleet) Lead(ctx context.Context, key string) (context.Context, func(), error) {
-	return c.now().Lead(ctx, key)
+// AcquireLease implements cache.Fleet.
+func (c currentFleet) AcquireLease(ctx context.Context, key string) (context.Context, func(), error) {
+	return c.now().AcquireLease(ctx, key)
 }
 
 // joinFleet makes this gateway one of the fleet of p: purges of the others arrive from now on, and

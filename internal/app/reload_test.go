@@ -15,7 +15,7 @@ func TestReloadAdjustsCache(t *testing.T) {
 	r.write("[cache]", "memory_max = 8MB", "ttl = 7s")
 	require.NoError(t, r.Reload())
 	require.Empty(t, r.Pending())
-	require.EqualValues(t, 7<<20, r.cache.Stats().Memory.Budget, "an eighth is for facts")
+	require.EqualValues(t, 7<<20, r.cache.Stats().Memory.Budget, "an eighth is for metadata")
 }
 
 // TestRetiredPartsGo: what a reload has replaced is closed once, and not kept.

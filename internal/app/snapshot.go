@@ -74,7 +74,8 @@ func (a *App) localSnapshot() status.Snapshot {
 		s.NotReady = err.Error()
 	}
 	if c := n.cache; c != nil {
-		s.Crowds = status.Crowds{Absorbed: c.Crowds, Largest: c.LargestCrowd, Saved: c.DownloadsSaved, Running: c.Fills}
+		s.Coalesced = status.Coalesced{Segments: c.Coalesced, Largest: c.LargestCoalesced, Saved: c.DownloadsSaved,
+			Running: c.Fills}
 		s.Caching = []status.Fact{
 			{Name: "Stale answers", Value: strconv.FormatUint(c.StaleServed, 10)},
 			{Name: "Evicted from memory", Value: strconv.FormatUint(c.Memory.Evicted, 10)},

@@ -51,21 +51,21 @@ func TestAbandoned(t *testing.T) {
 		requireWhole(t, o, get(background, c, o))
 		require.EqualValues(t, 1, o.fetches.Load())
 		synctest.Wait()
-		require.Zero(t, c.orphans)
+		require.Zero(t, c.detached)
 	})
 	bubble(t, "too many", func(t *testing.T) {
 		c := newCache(t, Options{})
-		for i := range 2 * maxOrphans {
+		for i := range 2 * maxDetached {
 			o := newOrigin(testFile(i), SegmentSize)
 			o.whole = 10 * second
 			require.Error(t, get(leaveAfter(second/10), c, o).err)
 		}
 		synctest.Wait() // the others end
-		require.EqualValues(t, maxOrphans, running(c))
+		require.EqualValues(t, maxDetached, running(c))
 		time.Sleep(20 * second)
 		require.Zero(t, running(c))
 		synctest.Wait()
-		require.Zero(t, c.orphans)
+		require.Zero(t, c.detached)
 	})
 }
 
@@ -82,7 +82,7 @@ func (l late) Stat(context.Context) (Version, error) {
 	return v, err
 }
 
-// TestPurgeAfterAbandoning: the facts that an abandoned fill was told before a purge are not kept
+// TestPurgeAfterAbandoning: the metadata that an abandoned fill got before a purge is not kept
 // after it.
 func TestPurgeAfterAbandoning(t *testing.T) {
 	o := newOrigin(testFile(1), 1000)
@@ -98,6 +98,6 @@ func TestPurgeAfterAbandoning(t *testing.T) {
 	c.Purge(tier.MatchFile(o.file))
 	close(src.answer)
 	c.tasks.Wait()
-	_, _, known := c.Known(o.file)
+	_, _, known := c.Meta(o.file)
 	require.False(t, known)
 }

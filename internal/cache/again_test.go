@@ -57,12 +57,12 @@ func TestAgain(t *testing.T) {
 
 // slowRelease is a fleet in which a lease is given back as soon as held is closed.
 type slowRelease struct {
-	Alone
+	Standalone
 	held chan struct{}
 }
 
-// Lead implements Fleet.
-func (f slowRelease) Lead(context.Context, string) (context.Context, func(), error) {
+// AcquireLease implements Fleet.
+func (f slowRelease) AcquireLease(context.Context, string) (context.Context, func(), error) {
 	return context.Background(), func() { <-f.held }, nil
 }
 
@@ -124,21 +124,21 @@ func TestQuickFill(t *testing.T) {
 	o := newOrigin(testFile(1), 1000)
 	c := newCache(t, Options{})
 	for range 50 { // where two things have happened a wait ends by either
-		f := c.newFill(tier.KeyAt(o.file, 0), o, fillOptions{finding: true})
+		f := c.newFill(tier.KeyAt(o.file, 0), o, fillOptions{fetchesMeta: true})
 		m, err := f.awaitMeta(meanwhile{background, func() {
-			require.NoError(t, f.learn(Meta{Version: o.v}))
-			f.leave()
+			require.NoError(t, f.setMeta(Meta{Version: o.v}))
+			f.moveToTier()
 		}})
 		require.NoError(t, err)
 		require.Equal(t, o.v, m.Version)
 
-		f = c.newFill(tier.KeyAt(o.file, 0), o, fillOptions{finding: true})
+		f = c.newFill(tier.KeyAt(o.file, 0), o, fillOptions{fetchesMeta: true})
 		_, err = f.awaitMeta(meanwhile{background, func() { f.fail(ErrNotFound) }})
 		require.ErrorIs(t, err, ErrNotFound)
 
-		f = c.newFill(tier.KeyAt(o.file, 0), o, fillOptions{finding: true})
+		f = c.newFill(tier.KeyAt(o.file, 0), o, fillOptions{fetchesMeta: true})
 		_, err = f.awaitMeta(meanwhile{background, func() {
-			require.NoError(t, f.learn(Meta{Version: o.v}))
+			require.NoError(t, f.setMeta(Meta{Version: o.v}))
 			f.fail(ErrChanged)
 		}})
 		require.ErrorIs(t, err, errAgain, "what it was told is over")
@@ -155,7 +155,7 @@ func TestIdle(t *testing.T) {
 		for i := range int64(10) {
 			c.join(SegmentKey{File: o.file, Index: i}, o, fillOptions{}, 1)
 			require.Equal(t, 2*i+1, c.Stats().Fills)
-			c.find(testFile(int(2+i)), o, GetOptions{Hint: NoHint}, unknown)
+			c.joinMeta(testFile(int(2+i)), o, GetOptions{Hint: NoHint}, unknown)
 			require.Equal(t, 2*i+2, c.Stats().Fills)
 		}
 		time.Sleep(2 * second)

@@ -1,4 +1,4 @@
-// Package cache keeps the facts about files on other hosts, and their content, so that a file that
+// Package cache keeps the metadata of files on other hosts, and their content, so that a file that
 // many clients want at once is fetched once: by one gateway of the fleet, while all others read it
 // as it arrives.
 //
@@ -8,9 +8,9 @@
 //	chunk, err := stream.Next(1 << 20) // bytes in memory, or a place in a file on disk; io.EOF behind the last one
 //	stream.Close()
 //
-// Facts (Meta) are fresh for a time, then served stale while one request of all gateways asks
+// Metadata (Meta) is fresh for a time, then served stale while one request of all gateways asks
 // again. Content is cut into segments of 4 MiB, see package tier; ranges fetch only the segments
-// that they touch. The facts about a file, and each segment, are fetched by one fill at a time,
+// that they touch. The metadata of a file, and each segment, are fetched by one fill at a time,
 // which all requests of the process share. load.go is the path of a fill: it asks the gateway that
 // owns the entry, and fetches from the Source where this gateway owns it, or no owner answers.
 //
@@ -70,13 +70,13 @@ var (
 
 // Options say how much is kept and for how long. For times, a negative value means none.
 type Options struct {
-	Memory  int64 // bytes; one eighth of it, or minMetas, for facts, the rest for content; default 256 MiB
+	Memory  int64 // bytes; one eighth of it, or minMetas, for metadata, the rest for content; default 256 MiB
 	DiskMax int64 // bytes, where OpenDisk is called; default 10 GiB
 	// DiskReady is closed when what an earlier process has left on disk may be used: when purges
 	// that came meanwhile have been applied. Nil: at once.
 	DiskReady <-chan struct{}
 
-	TTL                  time.Duration // how long facts are fresh, less up to a tenth by chance; default 10 min
+	TTL                  time.Duration // how long metadata is fresh, less up to a tenth by chance; default 10 min
 	MutableTTL           time.Duration // of files that can change, TTL at most; they are not served stale; default 1 s
 	NegativeTTL          time.Duration // the same for files that are not there; default 5 s
 	StaleWhileRevalidate time.Duration // how long then they are served while one request asks again; default 1 h
@@ -114,7 +114,7 @@ func (o *Options) setDefaults() {
 		o.Source = func(string, string) (Source, error) { return nil, ErrNotHere }
 	}
 	if o.Fleet == nil {
-		o.Fleet = Alone{}
+		o.Fleet = Standalone{}
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -131,20 +131,20 @@ func orDefault[T int | int64 | time.Duration](v *T, def T) {
 
 // Cache is the cache of one process. It is safe for concurrent use.
 type Cache struct {
-	o       Options
-	metas   *metaCache
-	memory  *tier.Memory
-	disk    *tier.Disk   // nil when there is none
-	tiers   tier.Tier    // memory, or memory above disk
-	copies  atomic.Int64 // as in Options
-	wait    atomic.Int64 // Wait of Options
-	damages damages
-	n       counters
+	o         Options
+	metas     *metaCache
+	memory    *tier.Memory
+	disk      *tier.Disk   // nil when there is none
+	tiers     tier.Tier    // memory, or memory above disk
+	copies    atomic.Int64 // as in Options
+	wait      atomic.Int64 // Wait of Options
+	corrupted corruptions
+	n         counters
 
-	corrupted *lru.Cache[string, time.Time] // until when files are not fetched from other gateways
+	corruptedUntil *lru.Cache[string, time.Time] // until when files are not fetched from other gateways
 
-	leadRoom, followRoom *room                                   // of what is being fetched, see reserve
-	sourceSlots          *lru.Cache[string, *semaphore.Weighted] // by Source.Name, see awaitSlot
+	leaderRoom, waiterRoom *room                                   // of what is being fetched, see reserve
+	sourceSlots            *lru.Cache[string, *semaphore.Weighted] // by Source.Name, see awaitSlot
 
 	legacyGroups checksum.Groups // whose files may have a legacy CRC32
 	bySource     atomic.Bool     // a file was fetched whose name has a source
@@ -154,10 +154,10 @@ type Cache struct {
 	tasks sync.WaitGroup // the fills
 
 	mu sync.Mutex // guards what follows, and the end of life
-	// fills that run, by the key of their segment; one that finds out the facts about a file also
+	// fills that run, by the key of their segment; one that finds out the metadata of a file also
 	// by the key of these, until they are known.
-	fills   map[SegmentKey]*fill
-	orphans int // fills that go on with nothing waiting for them
+	fills    map[SegmentKey]*fill
+	detached int // fills that go on with nothing waiting for them
 }
 
 // The least that is set aside, in bytes, however little memory there is: for what is known about
@@ -177,7 +177,7 @@ func New(o Options) (*Cache, error) {
 	size := max(o.Memory, minRoom)
 	c := &Cache{
 		o: o, metas: newMetaCache(&o, metaBudget(&o)), memory: tier.NewMemory(contentBudget(&o)),
-		leadRoom: newRoom(size), followRoom: newRoom(size),
+		leaderRoom: newRoom(size), waiterRoom: newRoom(size),
 		fills: make(map[SegmentKey]*fill),
 	}
 	if contentBudget(&o) >= SegmentSize {
@@ -190,10 +190,10 @@ func New(o Options) (*Cache, error) {
 	if c.sourceSlots, err = lru.New[string, *semaphore.Weighted](maxKnown); err != nil {
 		return nil, err
 	}
-	if c.damages.files, err = lru.New[string, uint64](maxKnown); err != nil {
+	if c.corrupted.files, err = lru.New[string, uint64](maxKnown); err != nil {
 		return nil, err
 	}
-	if c.corrupted, err = lru.New[string, time.Time](maxKnown); err != nil {
+	if c.corruptedUntil, err = lru.New[string, time.Time](maxKnown); err != nil {
 		return nil, err
 	}
 	c.copies.Store(int64(o.Copies))
@@ -219,7 +219,7 @@ func (c *Cache) Adjust(o Options) {
 // maxWait is Wait of Options.
 func (c *Cache) maxWait() time.Duration { return time.Duration(c.wait.Load()) }
 
-// Facts take an eighth of the memory, content the rest.
+// Metadata takes an eighth of the memory, content the rest.
 func metaBudget(o *Options) int64    { return max(o.Memory/8, minMetas) }
 func contentBudget(o *Options) int64 { return o.Memory - o.Memory/8 }
 
@@ -256,17 +256,17 @@ func (c *Cache) Close() error {
 	return nil
 }
 
-// Purge forgets the files that are meant: the facts about them, and their content. Fills for them
+// Purge forgets the files that are meant: their metadata and their content. Fills for them
 // go on for those that wait already, but what they bring is not kept. It returns the number of
 // entries that were dropped. SyncPurges, behind one purge or many, lets them survive a power
 // failure.
 func (c *Cache) Purge(m Match) int {
 	c.invalidate(m, nil)
-	n := c.metas.drop(m) + c.tiers.Drop(m)
+	n := c.metas.purge(m) + c.tiers.Drop(m)
 	if m.IsFile() && c.bySource.Load() { // a walk; none of these is on disk
 		m = tier.MatchSources(m)
 		c.invalidate(m, nil)
-		n += c.metas.drop(m) + c.memory.Drop(m)
+		n += c.metas.purge(m) + c.memory.Drop(m)
 	}
 	return n
 }

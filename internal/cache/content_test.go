@@ -137,12 +137,12 @@ func TestChanged(t *testing.T) {
 
 // slowStore is a fleet under whose leases segment 0 is stored as late as held is closed.
 type slowStore struct {
-	Alone
+	Standalone
 	held chan struct{}
 }
 
-// Lead implements Fleet.
-func (f slowStore) Lead(_ context.Context, key string) (context.Context, func(), error) {
+// AcquireLease implements Fleet.
+func (f slowStore) AcquireLease(_ context.Context, key string) (context.Context, func(), error) {
 	if strings.HasSuffix(key, "#0") {
 		return slowLease{background, f.held}, func() {}, nil
 	}

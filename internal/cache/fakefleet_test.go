@@ -23,7 +23,7 @@ type fleet struct {
 	stopped   map[string]bool // they are silent
 	noPeers   bool
 	behind    map[string]Match // purges that a gateway applies before it answers the next request of a peer
-	calls     int64            // of Lead and Wait
+	calls     int64            // of AcquireLease and Wait
 	leadCalls int64
 	opens     int64
 }
@@ -79,7 +79,7 @@ func (m *member) Rank(_ string, n int) (ranked []string) {
 	return ranked
 }
 
-func (m *member) Lead(_ context.Context, key string) (context.Context, func(), error) {
+func (m *member) AcquireLease(_ context.Context, key string) (context.Context, func(), error) {
 	m.f.mu.Lock()
 	defer m.f.mu.Unlock()
 	m.f.leadCalls++

@@ -20,91 +20,91 @@ type role int
 
 const (
 	undecided role = iota
-	leading        // from the source, or as the holder of the lease: other gateways may read
-	following      // from another gateway: if others followed it in turn, they could go in a circle
+	leader         // from the source, or as the holder of the lease: other gateways may read
+	waiter         // from another gateway: if others followed it in turn, they could go in a circle
 )
 
-// fill fetches one segment of a file, all of them (Whole), or the facts about it alone, for all
+// fill fetches one segment of a file, all of them (Whole), or its metadata alone, for all
 // requests of the process that want it. Its bytes can be read while they arrive. When they are in a
 // tier the fill lets go of them, and its readers look there.
 type fill struct {
-	key     SegmentKey
-	src     Source
-	maxAge  time.Duration   // as in GetOptions
-	forPeer bool            // another gateway has asked for it: no owner is asked
-	finding bool            // it was started to find out the facts
-	sealed  bool            // no byte is given out before the CRC32 was compared: Options.VerifyFirst
-	ctx     context.Context // of its waiting; ends with end, and with the Cache
-	end     context.CancelCauseFunc
+	key         SegmentKey
+	src         Source
+	maxAge      time.Duration   // as in GetOptions
+	forPeer     bool            // another gateway has asked for it: no owner is asked
+	fetchesMeta bool            // it was started to find out the metadata
+	verifyFirst bool            // no byte is given out before the CRC32 was compared: Options.VerifyFirst
+	ctx         context.Context // of its waiting; ends with end, and with the Cache
+	end         context.CancelCauseFunc
 
-	mu      sync.Mutex // guards what follows; the bytes of chunks before visible do not change
-	changed chan struct{}
-	version Version
-	known   bool // version is: confirmed by meta, or what the first reader expects
-	meta    Meta // from the source or a peer
-	found   bool // meta is
-	length  int64
-	chunks  [][]byte
-	have    int64        // bytes received
-	visible int64        // of these, what may be read: the last ones wait until all are checked
-	sum     checksum.Sum // of the bytes received, in the variants that files of the group have
-	left    bool         // the segment is in a tier
-	tail    []byte       // then: its last chunk, for readers that keep pace, should it be evicted at once
-	err     error        // why there will be no more bytes
+	mu         sync.Mutex // guards what follows; the bytes of chunks before published do not change
+	changed    chan struct{}
+	version    Version
+	hasVersion bool // version is: confirmed by meta, or what the first reader expects
+	meta       Meta // from the source or a peer
+	hasMeta    bool // meta is
+	length     int64
+	chunks     [][]byte
+	have       int64        // bytes received
+	published  int64        // of these, what may be read: the last ones wait until all are checked
+	sum        checksum.Sum // of the bytes received, in the variants that files of the group have
+	inTier     bool         // the segment is in a tier
+	tail       []byte       // then: its last chunk, for readers that keep pace, should it be evicted at once
+	err        error        // why there will be no more bytes
 
-	readers     int         // streams
-	waiting     int         // streams and requests that have not left
-	ended       bool        // it is over, or was ended since nothing waits for it
-	background  bool        // it goes on although nothing waits
-	orphan      bool        // it is counted as one that does
-	alone       *time.Timer // ends it when nothing has waited for orphanTime; nil = something waits
-	invalidated bool        // what it brings is not to be kept
-	role        role
-	from        From
-	fromPeer    bool     // all bytes came from one other gateway
-	senders     []string // servers that sent bytes; "" is one that another gateway has asked
+	readers       int         // streams
+	waiting       int         // streams and requests that have not left
+	ended         bool        // it is over, or was ended since nothing waits for it
+	background    bool        // it goes on although nothing waits
+	detached      bool        // it is counted as one that does
+	detachedTimer *time.Timer // ends it when nothing has waited for detachedTime; nil = something waits
+	invalidated   bool        // what it brings is not to be kept
+	role          role
+	from          From
+	fromPeer      bool     // all bytes came from one other gateway
+	senders       []string // servers that sent bytes; "" is one that another gateway has asked
 
 	// Used by the fill's goroutine only:
-	place  place // in the room of what is being fetched
-	memory int64 // bytes of the memory of the tier, for chunks
+	reserved reservation // in the room of what is being fetched
+	memory   int64       // bytes of the memory of the tier, for chunks
 }
 
 // fillOptions say more about a fill that is started.
 type fillOptions struct {
-	want    *Version // nil: not known
-	maxAge  time.Duration
-	forPeer bool
-	finding bool
+	want        *Version // nil: not known
+	maxAge      time.Duration
+	forPeer     bool
+	fetchesMeta bool
 }
 
 func (c *Cache) newFill(key SegmentKey, src Source, o fillOptions) *fill {
 	key.File = strings.Clone(key.File)
-	_, sealed := c.o.VerifyFirst(key.File)
+	_, verifyFirst := c.o.VerifyFirst(key.File)
 	f := &fill{
-		key: key, src: src, maxAge: o.maxAge, forPeer: o.forPeer, finding: o.finding,
-		sealed: sealed, sum: checksum.New(c.legacyGroups.Variants(groupOf(key.File))),
+		key: key, src: src, maxAge: o.maxAge, forPeer: o.forPeer, fetchesMeta: o.fetchesMeta,
+		verifyFirst: verifyFirst, sum: checksum.New(c.legacyGroups.Variants(groupOf(key.File))),
 		changed: make(chan struct{}),
 	}
 	if o.want != nil {
-		f.version, f.known, f.length = *o.want, true, o.want.SegmentLength(key.Index)
+		f.version, f.hasVersion, f.length = *o.want, true, o.want.SegmentLength(key.Index)
 	}
 	f.ctx, f.end = context.WithCancelCause(c.life)
 	return f
 }
 
-// leaseKey is the key of the lease for a segment, or for the facts about the file.
+// leaseKey is the key of the lease for a segment, or for the metadata of the file.
 func (f *fill) leaseKey() string {
-	if f.key.Index == Facts {
+	if f.key.Index == MetaOnly {
 		return f.key.File
 	}
 	return f.key.String()
 }
 
-// factsKey is the key of the facts about the file.
-func (f *fill) factsKey() SegmentKey { return SegmentKey{File: f.key.File, Index: Facts} }
+// metaKey is the key of the metadata of the file.
+func (f *fill) metaKey() SegmentKey { return SegmentKey{File: f.key.File, Index: MetaOnly} }
 
-// holds tells whether the fill brings a segment of its file.
-func (f *fill) holds(index int64) bool { return f.key.Index == index || f.key.Index == Whole }
+// covers tells whether the fill brings a segment of its file.
+func (f *fill) covers(index int64) bool { return f.key.Index == index || f.key.Index == Whole }
 
 // RankKey is the key that gateways are ranked for, given the key of an entry.
 func RankKey(key SegmentKey) string {
@@ -145,14 +145,14 @@ func (f *fill) await(ctx context.Context, ready func() (bool, error)) error {
 	}
 }
 
-// awaitMeta waits for the facts, from the source or a peer. It is errAgain when these have changed.
+// awaitMeta waits for the metadata, from the source or a peer. It is errAgain if it has changed.
 func (f *fill) awaitMeta(ctx context.Context) (m Meta, err error) {
 	err = f.await(ctx, func() (bool, error) {
 		m = f.meta
 		switch {
 		case errors.Is(f.err, ErrChanged):
 			return true, errAgain
-		case f.found:
+		case f.hasMeta:
 			return true, nil
 		}
 		return f.err != nil, f.err
@@ -160,19 +160,19 @@ func (f *fill) awaitMeta(ctx context.Context) (m Meta, err error) {
 	return m, err
 }
 
-// awaitLeading waits until this gateway fetches the entry itself, of a version unless want is nil.
+// awaitLeader waits until this gateway fetches the entry itself, of a version unless want is nil.
 // It is ErrNotHere when another one does.
-func (f *fill) awaitLeading(ctx context.Context, want *Version) error {
+func (f *fill) awaitLeader(ctx context.Context, want *Version) error {
 	return f.await(ctx, func() (bool, error) {
 		switch {
-		case f.role == following:
+		case f.role == waiter:
 			return true, ErrNotHere
-		case want != nil && f.known && f.version != *want:
+		case want != nil && f.hasVersion && f.version != *want:
 			return true, ErrChanged
-		case want != nil && !f.known && f.err != nil:
+		case want != nil && !f.hasVersion && f.err != nil:
 			return true, f.err
 		}
-		return f.left || f.err != nil || f.role == leading && (want == nil || f.known), nil
+		return f.inTier || f.err != nil || f.role == leader && (want == nil || f.hasVersion), nil
 	})
 }
 
@@ -182,17 +182,17 @@ func (f *fill) at(v Version, offset, limit int64) (s content.Chunk, changed <-ch
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
-	case f.known && f.version != v:
+	case f.hasVersion && f.version != v:
 		return s, nil, false, fmt.Errorf("%w: %q", ErrChanged, f.key.File)
-	case f.left && f.tail != nil && offset >= f.length-int64(len(f.tail)):
+	case f.inTier && f.tail != nil && offset >= f.length-int64(len(f.tail)):
 		chunk := f.tail[offset-(f.length-int64(len(f.tail))):]
 		n := min(limit, int64(len(chunk)))
 		return content.InMemory(chunk[:n:n]), nil, false, nil
-	case f.left:
+	case f.inTier:
 		return s, nil, true, nil
-	case offset < f.visible:
+	case offset < f.published:
 		chunk := f.chunks[offset/tier.ChunkSize][offset%tier.ChunkSize:]
-		n := min(limit, f.visible-offset, int64(len(chunk)))
+		n := min(limit, f.published-offset, int64(len(chunk)))
 		return content.InMemory(chunk[:n:n]), nil, false, nil
 	case f.err != nil:
 		return s, nil, false, f.err
@@ -206,10 +206,10 @@ func (f *fill) received() int64 {
 	return f.have
 }
 
-func (f *fill) knownVersion() (v Version, known bool) {
+func (f *fill) expectedVersion() (v Version, known bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.version, f.known
+	return f.version, f.hasVersion
 }
 
 // origin tells where the bytes come from.
@@ -219,22 +219,22 @@ func (f *fill) origin() From {
 	return f.from
 }
 
-// learn takes the facts; ErrChanged when the version is not the known one.
-func (f *fill) learn(m Meta) error {
+// setMeta takes the metadata; ErrChanged when the version is not the known one.
+func (f *fill) setMeta(m Meta) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.known && m.Version != f.version {
+	if f.hasVersion && m.Version != f.version {
 		return fmt.Errorf("%w: %q", ErrChanged, f.key.File)
 	}
-	f.version, f.known, f.length = m.Version, true, m.Version.SegmentLength(f.key.Index)
-	f.meta, f.found = m, true
+	f.version, f.hasVersion, f.length = m.Version, true, m.Version.SegmentLength(f.key.Index)
+	f.meta, f.hasMeta = m, true
 	f.notifyLocked()
 	return nil
 }
 
 func (f *fill) setRole(r role) { f.update(func() { f.role = r }) }
 func (f *fill) fail(err error) { f.update(func() { f.err = err }) }
-func (f *fill) reveal()        { f.update(func() { f.visible = f.have }) }
+func (f *fill) publish()       { f.update(func() { f.published = f.have }) }
 
 // cameFrom notes where the next bytes come from.
 func (f *fill) cameFrom(from From) {
@@ -266,17 +266,17 @@ func addNew(list, more []string) []string {
 	return list
 }
 
-// leave lets go of the bytes, which are in a tier.
-func (f *fill) leave() {
+// moveToTier lets go of the bytes, which are in a tier.
+func (f *fill) moveToTier() {
 	f.update(func() {
 		if n := len(f.chunks); n > 0 && f.have == f.length {
 			f.tail = f.chunks[n-1]
 		}
-		f.chunks, f.left = nil, true
+		f.chunks, f.inTier = nil, true
 	})
 }
 
-// space is where the next bytes go; grow is told of a new chunk. The bytes behind visible are the
+// space is where the next bytes go; grow is told of a new chunk. The bytes behind published are the
 // goroutine's own.
 func (f *fill) space(grow func(bytes int64)) []byte {
 	f.mu.Lock()
@@ -302,8 +302,8 @@ func (f *fill) take(p []byte) {
 	defer f.mu.Unlock()
 	f.sum = sum
 	f.have += int64(len(p))
-	if f.have < f.length && !f.sealed {
-		f.visible = f.have
+	if f.have < f.length && !f.verifyFirst {
+		f.published = f.have
 		f.notifyLocked()
 	}
 }

@@ -13,26 +13,27 @@ var errAbandoned = errors.New("nothing waits for it")
 
 // What a client leaves behind goes on, since others may come for it.
 const (
-	maxOrphans = 32               // fills that streams have left
-	orphanTime = 10 * time.Second // for a segment of 4 MiB, a source of 3.4 Mbit/s is fast enough
+	maxDetached  = 32               // fills that streams have left
+	detachedTime = 10 * time.Second // for a segment of 4 MiB, a source of 3.4 Mbit/s is fast enough
 )
 
-// join makes the caller a reader of the fill for a segment, which it starts if there is none; quit
-// ends that. A fill for another version goes on for its readers.
+// join makes the caller a reader of the fill for a segment, which it starts if there is none;
+// removeReader ends that. A fill for another version goes on for its readers.
 func (c *Cache) join(key SegmentKey, src Source, o fillOptions, readers int) *fill {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if f := c.fills[key]; f != nil && c.enter(f, o.want, readers) {
+	if f := c.fills[key]; f != nil && c.addReader(f, o.want, readers) {
 		return f
 	}
 	return c.start(key, src, o, readers)
 }
 
-// find makes the caller wait for the fill that finds out the facts about a file; quit ends that.
-// Where nothing is known about the file, the segment that the request needs brings them along.
-func (c *Cache) find(file string, src Source, o GetOptions, freshness freshness) *fill {
-	facts := SegmentKey{File: file, Index: Facts}
-	key := facts
+// joinMeta makes the caller wait for the fill that finds out the metadata of a file; removeReader
+// ends that. Where nothing is known about the file, the segment that the request needs brings them
+// along.
+func (c *Cache) joinMeta(file string, src Source, o GetOptions, freshness freshness) *fill {
+	metaKey := SegmentKey{File: file, Index: MetaOnly}
+	key := metaKey
 	if at := c.entryAt(file, max(0, o.Hint)); freshness == unknown && o.Hint >= 0 {
 		if _, held := c.holds(at); !held {
 			key = at
@@ -40,14 +41,14 @@ func (c *Cache) find(file string, src Source, o GetOptions, freshness freshness)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if f := c.fills[facts]; f != nil && c.enter(f, nil, 0) {
+	if f := c.fills[metaKey]; f != nil && c.addReader(f, nil, 0) {
 		return f
 	}
 	if c.fills[key] != nil { // for an expected version
-		key = facts
+		key = metaKey
 	}
-	f := c.start(key, src, fillOptions{maxAge: o.MaxAge, forPeer: o.forPeer, finding: true}, 0)
-	c.fills[f.factsKey()] = f
+	f := c.start(key, src, fillOptions{maxAge: o.MaxAge, forPeer: o.forPeer, fetchesMeta: true}, 0)
+	c.fills[f.metaKey()] = f
 	return f
 }
 
@@ -74,36 +75,36 @@ func (c *Cache) start(key SegmentKey, src Source, o fillOptions, readers int) *f
 	return f
 }
 
-// found tells that the facts are known: from now on requests find them in the metaCache.
-func (c *Cache) found(f *fill) {
-	if !f.finding {
+// publishMeta tells that the metadata is known: from now on requests find it in the metaCache.
+func (c *Cache) publishMeta(f *fill) {
+	if !f.fetchesMeta {
 		return
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.fills[f.factsKey()] == f {
-		delete(c.fills, f.factsKey())
+	if c.fills[f.metaKey()] == f {
+		delete(c.fills, f.metaKey())
 	}
 }
 
-// remove takes a fill that has ended out of the maps.
-func (c *Cache) remove(f *fill) {
+// finish takes a fill that has ended out of the maps.
+func (c *Cache) finish(f *fill) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c.removeLocked(f)
 	if f.err == nil && !f.ended { // it ends once
-		c.n.crowd(f.readers)
+		c.n.countCoalesced(f.readers)
 	}
 	f.ended = true
-	c.adopt(f)
+	c.reattach(f)
 	f.end(nil)
 }
 
 // removeLocked is called with mu held.
 func (c *Cache) removeLocked(f *fill) {
-	for _, key := range [...]SegmentKey{f.key, f.factsKey()} {
+	for _, key := range [...]SegmentKey{f.key, f.metaKey()} {
 		if c.fills[key] == f {
 			delete(c.fills, key)
 		}
@@ -120,7 +121,7 @@ func (c *Cache) invalidate(m Match, v *Version) {
 			continue
 		}
 		f.mu.Lock()
-		if v == nil || f.known && f.version == *v {
+		if v == nil || f.hasVersion && f.version == *v {
 			f.invalidated = true
 			c.removeLocked(f)
 		}
@@ -128,23 +129,25 @@ func (c *Cache) invalidate(m Match, v *Version) {
 	}
 }
 
-// enter makes the caller wait for a fill, if that may bring this version; nil is any. mu is held.
-func (c *Cache) enter(f *fill, v *Version, readers int) bool {
+// addReader makes the caller wait for a fill, if that may bring this version; nil is any. mu is
+// held.
+func (c *Cache) addReader(f *fill, v *Version, readers int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.err != nil || f.ended || v != nil && f.known && f.version != *v {
+	if f.err != nil || f.ended || v != nil && f.hasVersion && f.version != *v {
 		return false
 	}
 	f.readers += readers
 	f.waiting++
-	c.adopt(f)
+	c.reattach(f)
 	return true
 }
 
-// quit ends the waiting of a request with ctx. When nothing waits for a fill it ends, unless the
-// source has begun to answer, or the request had no more time: then the next request finds what it
-// brings. What a stream leaves behind is counted, and bounded, and goes on for orphanTime at most.
-func (c *Cache) quit(ctx context.Context, f *fill, isStream bool) {
+// removeReader ends the waiting of a request with ctx. When nothing waits for a fill it ends,
+// unless the source has begun to answer, or the request had no more time: then the next request
+// finds what it brings. What a stream leaves behind is counted, and bounded, and goes on for
+// detachedTime at most.
+func (c *Cache) removeReader(ctx context.Context, f *fill, isStream bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f.mu.Lock()
@@ -152,13 +155,13 @@ func (c *Cache) quit(ctx context.Context, f *fill, isStream bool) {
 	f.background = f.background || ctx.Err() == context.DeadlineExceeded
 	f.waiting--
 	switch {
-	case f.waiting > 0 || f.ended || f.left || f.err != nil || f.background:
+	case f.waiting > 0 || f.ended || f.inTier || f.err != nil || f.background:
 		return
-	case (f.found || f.have > 0) && (!isStream || c.orphans < maxOrphans):
-		if f.orphan = isStream; isStream {
-			c.orphans++
+	case (f.hasMeta || f.have > 0) && (!isStream || c.detached < maxDetached):
+		if f.detached = isStream; isStream {
+			c.detached++
 		}
-		f.alone = time.AfterFunc(orphanTime, func() { c.abandon(f) })
+		f.detachedTimer = time.AfterFunc(detachedTime, func() { c.abandon(f) })
 		return
 	}
 	c.abandonLocked(f)
@@ -170,8 +173,8 @@ func (c *Cache) abandon(f *fill) {
 	defer c.mu.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if f.alone != nil && !f.ended && !f.left && f.err == nil && !f.background {
-		c.adopt(f)
+	if f.detachedTimer != nil && !f.ended && !f.inTier && f.err == nil && !f.background {
+		c.reattach(f)
 		c.abandonLocked(f)
 	}
 }
@@ -179,21 +182,21 @@ func (c *Cache) abandon(f *fill) {
 // abandonLocked ends a fill that nothing waits for. Both mutexes are held.
 func (c *Cache) abandonLocked(f *fill) {
 	f.ended = true
-	if f.finding {
+	if f.fetchesMeta {
 		c.removeLocked(f)    // the next request asks anew
 		f.invalidated = true // a purge does not reach it any more
 	}
 	f.end(errAbandoned)
 }
 
-// adopt ends the time of a fill that nothing waits for, and its counting. Both mutexes are held.
-func (c *Cache) adopt(f *fill) {
-	if f.alone != nil {
-		f.alone.Stop()
-		f.alone = nil
+// reattach ends the time of a fill that nothing waits for, and its counting. Both mutexes are held.
+func (c *Cache) reattach(f *fill) {
+	if f.detachedTimer != nil {
+		f.detachedTimer.Stop()
+		f.detachedTimer = nil
 	}
-	if f.orphan {
-		f.orphan = false
-		c.orphans--
+	if f.detached {
+		f.detached = false
+		c.detached--
 	}
 }

@@ -32,9 +32,9 @@ type Meta struct {
 	TTL     time.Duration // of Gone: how long that holds; 0: as Options say; negative: not at all
 }
 
-// Facts is the index, in the key of an entry, for the facts about a file without bytes. They are
+// MetaOnly is the index, in the key of an entry, for the metadata of a file without bytes. It is
 // ranked with segment 0.
-const Facts = -1
+const MetaOnly = -1
 
 // Whole is the index, in the key of an entry, for all segments of a file of several segments that
 // is verified first: they are fetched by one fill, verified together and then stored one by one.
@@ -88,8 +88,8 @@ type PeerRequest struct {
 	// Copy: the gateway gives what it has stored, and is not waited for. Otherwise it fetches what
 	// it lacks.
 	Copy bool
-	// Asked is that of the Source of the gateway that asks.
-	Asked string `json:",omitempty"`
+	// RequestedAs is that of the Source of the gateway that asks.
+	RequestedAs string `json:"Asked,omitempty"`
 }
 
 // Fleet is what the cache asks of the other gateways. Its methods may be called from many
@@ -98,29 +98,29 @@ type Fleet interface {
 	// Rank names the first n gateways for a key, the owner first. This gateway is "". Without peers
 	// the list is empty.
 	Rank(key string, n int) []string
-	// Open asks a peer, as its PeerOpen answers. The body is nil for Facts. With ErrNotFound the
+	// Open asks a peer, as its PeerOpen answers. The body is nil for MetaOnly. With ErrNotFound the
 	// Meta tells how long that holds. The body ends in an error other than io.EOF when it ends
 	// early, and with ctx; the caller closes it.
 	Open(ctx context.Context, peer string, r PeerRequest) (Meta, io.ReadCloser, error)
-	// Lead takes the lease of a key without waiting; *Held when another gateway has it. It is
-	// renewed until release is called; lease ends when it was lost. Other errors come soon.
-	Lead(ctx context.Context, key string) (lease context.Context, release func(), err error)
+	// AcquireLease takes the lease of a key without waiting; *Held when another gateway has it. It
+	// is renewed until release is called; lease ends when it was lost. Other errors come soon.
+	AcquireLease(ctx context.Context, key string) (lease context.Context, release func(), err error)
 }
 
-// Alone is the Fleet of a gateway without others.
-type Alone struct{}
+// Standalone is the Fleet of a gateway without others.
+type Standalone struct{}
 
-var _ Fleet = Alone{}
+var _ Fleet = Standalone{}
 
 // Rank implements Fleet.
-func (Alone) Rank(string, int) []string { return nil }
+func (Standalone) Rank(string, int) []string { return nil }
 
 // Open implements Fleet.
-func (Alone) Open(context.Context, string, PeerRequest) (Meta, io.ReadCloser, error) {
+func (Standalone) Open(context.Context, string, PeerRequest) (Meta, io.ReadCloser, error) {
 	return Meta{}, nil, ErrNotHere
 }
 
-// Lead implements Fleet.
-func (Alone) Lead(context.Context, string) (context.Context, func(), error) {
+// AcquireLease implements Fleet.
+func (Standalone) AcquireLease(context.Context, string) (context.Context, func(), error) {
 	return context.Background(), func() {}, nil
 }

@@ -45,8 +45,8 @@ func TestStampede(t *testing.T) {
 				synctest.Wait()
 				for _, c := range list {
 					if s := c.Stats(); size > 0 && size <= SegmentSize {
-						require.EqualValues(t, 1, s.Crowds)
-						require.EqualValues(t, 24/n, s.LargestCrowd)
+						require.EqualValues(t, 1, s.Coalesced)
+						require.EqualValues(t, 24/n, s.LargestCoalesced)
 						require.EqualValues(t, 24/n-1, s.DownloadsSaved)
 					}
 				}
@@ -400,7 +400,7 @@ func TestWait(t *testing.T) {
 		other := &member{f: f, name: "gone"}
 		f.dead["gone"] = false
 		f.cut["gone"] = true
-		_, release, err := other.Lead(context.Background(), tier.KeyAt(o.file, 0).String())
+		_, release, err := other.AcquireLease(context.Background(), tier.KeyAt(o.file, 0).String())
 		require.NoError(t, err)
 		r := get(context.Background(), c, o)
 		requireWhole(t, o, r)
@@ -412,7 +412,7 @@ func TestWait(t *testing.T) {
 		f := newFleet()
 		c := gateways(t, f, 1, Options{Wait: 20 * second})[0]
 		f.cut["gone"] = true
-		_, release, err := (&member{f: f, name: "gone"}).Lead(context.Background(), o.file)
+		_, release, err := (&member{f: f, name: "gone"}).AcquireLease(context.Background(), o.file)
 		require.NoError(t, err)
 		began := time.Now()
 		_, err = c.Get(context.Background(), o.file, o, GetOptions{Hint: NoHint})
@@ -452,9 +452,9 @@ type slowLead struct {
 	meanwhile func(key string)
 }
 
-func (s *slowLead) Lead(ctx context.Context, key string) (context.Context, func(), error) {
+func (s *slowLead) AcquireLease(ctx context.Context, key string) (context.Context, func(), error) {
 	s.meanwhile(key)
-	return s.member.Lead(ctx, key)
+	return s.member.AcquireLease(ctx, key)
 }
 
 // TestLookAgain: what has come while the lease was being taken is not fetched.

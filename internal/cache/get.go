@@ -18,7 +18,7 @@ type GetOptions struct {
 	// Hint is the offset of the first byte that will be read. When nothing is known about the file
 	// its segment is fetched at once, without asking for size and time first.
 	Hint int64
-	// MaxAge is how old the facts may be. Older ones are confirmed before they are used, unless
+	// MaxAge is how old the metadata may be. Older metadata is confirmed before it is used, unless
 	// that fails. 0: as old as Options allow.
 	MaxAge time.Duration
 
@@ -30,9 +30,9 @@ type State int
 
 // The states.
 const (
-	Fresh State = iota // known, and not expired
-	Stale              // known and expired: another request asks again, or has failed to
-	Asked              // learned by this request, or by one that it waited for
+	Fresh       State = iota // known, and not expired
+	Stale                    // known and expired: another request asks again, or has failed to
+	Revalidated              // learned by this request, or by one that it waited for
 )
 
 // Entry is what is known of a file that is there.
@@ -43,12 +43,12 @@ type Entry struct {
 
 	meta Meta
 	by   *fill       // that is bringing content, for a request that has waited for it; nil = none
-	rec  *metaRecord // where a memo is kept; nil = nowhere
+	rec  *metaRecord // where an attachment is kept; nil = nowhere
 }
 
-// Get tells the facts about a file. What is fresh is told at once, and allocates nothing. What is
-// stale is told at once while one request of all gateways asks again. Else the caller waits for
-// that request, until ctx ends.
+// Get returns the metadata of a file. Fresh metadata is returned at once, without an allocation.
+// Stale metadata is returned at once while one request of all gateways asks again. Else the caller
+// waits for that request, until ctx ends.
 //
 // file is the canonical name; it is not kept. Fills go on with src when the request has ended, so
 // src must not belong to that request alone. With a nil src nothing is asked for: the error is
@@ -77,10 +77,10 @@ func (c *Cache) Get(ctx context.Context, file string, src Source, o GetOptions) 
 		c.refresh(file, src, o, freshness)
 		return c.stale(known), nil
 	}
-	m, f, err := c.findOut(ctx, file, src, o, freshness)
+	m, f, err := c.fetchMeta(ctx, file, src, o, freshness)
 	switch {
 	case err == nil:
-		return Entry{File: f.key.File, Version: m.Version, State: Asked, meta: m, by: f}, nil
+		return Entry{File: f.key.File, Version: m.Version, State: Revalidated, meta: m, by: f}, nil
 	case errors.Is(err, ErrNotFound), errors.Is(err, ErrNotHere), errors.Is(ctx.Err(), context.Canceled):
 		return Entry{}, err
 	case known.File != "":
@@ -96,53 +96,53 @@ func (c *Cache) stale(e Entry) Entry {
 	return e
 }
 
-// refresh asks for the facts in the background.
+// refresh asks for the metadata in the background.
 func (c *Cache) refresh(file string, src Source, o GetOptions, freshness freshness) {
-	f := c.find(file, src, o, freshness)
+	f := c.joinMeta(file, src, o, freshness)
 	f.update(func() { f.background = true })
-	c.quit(context.Background(), f, false)
+	c.removeReader(context.Background(), f, false)
 }
 
-// findOut waits for the fill that finds the facts out.
-func (c *Cache) findOut(ctx context.Context, file string, src Source, o GetOptions, freshness freshness) (
+// fetchMeta waits for the fill that finds the metadata out.
+func (c *Cache) fetchMeta(ctx context.Context, file string, src Source, o GetOptions, freshness freshness) (
 	m Meta, f *fill, err error,
 ) {
 	for err = errAgain; errors.Is(err, errAgain); {
-		f = c.find(file, src, o, freshness)
+		f = c.joinMeta(file, src, o, freshness)
 		if err = nil; o.forPeer {
-			err = f.awaitLeading(ctx, nil) // what another gateway fetches that one gives
+			err = f.awaitLeader(ctx, nil) // what another gateway fetches that one gives
 		}
 		if err == nil {
 			m, err = f.awaitMeta(ctx)
 		}
-		c.quit(ctx, f, false)
+		c.removeReader(ctx, f, false)
 	}
 	return m, f, err
 }
 
-// Memo is what SetMemo has kept for the entry, or nil. It is forgotten when the file is asked about
+// Attachment is the value of the last Attach, or nil. It is gone when the file is asked about
 // again.
-func (e *Entry) Memo() any {
+func (e *Entry) Attachment() any {
 	if e.rec == nil {
 		return nil
 	}
-	if memo := e.rec.memo.Load(); memo != nil {
-		return *memo
+	if v := e.rec.attachment.Load(); v != nil {
+		return *v
 	}
 	return nil
 }
 
-// SetMemo keeps something of the user's beside the facts, for the next Get that finds them fresh:
+// Attach keeps something of the user's beside the metadata, for the next Get that finds it fresh:
 // it must not change any more. It is counted with the bookkeeping, so it is to be small.
-func (e *Entry) SetMemo(memo any) {
+func (e *Entry) Attach(v any) {
 	if e.rec != nil {
-		e.rec.memo.Store(&memo)
+		e.rec.attachment.Store(&v)
 	}
 }
 
-// Known tells what is known about a file here, and when that expires. Unlike Get it changes
+// Meta tells what is known about a file here, and when that expires. Unlike Get it changes
 // nothing, and asks nothing.
-func (c *Cache) Known(file string) (m Meta, expires time.Time, ok bool) { return c.metas.known(file) }
+func (c *Cache) Meta(file string) (m Meta, expires time.Time, ok bool) { return c.metas.peek(file) }
 
 // Pinned is a chunk of a file that was in memory when it was asked for, and stays so until
 // Release. Bytes of it stay good for as long as they are referred to.

@@ -42,7 +42,7 @@ func (c *Cache) load(f *fill) {
 		f.fail(err)
 	}
 	c.unreserve(f)
-	c.remove(f)
+	c.finish(f)
 }
 
 // loadAndRetry ends when the entry is complete, the source has failed, or the file has changed.
@@ -96,7 +96,7 @@ func (c *Cache) loadOnce(f *fill, waitBudget time.Duration) error {
 			return err
 		}
 	}
-	lease, release, err := c.o.Fleet.Lead(f.ctx, f.leaseKey())
+	lease, release, err := c.o.Fleet.AcquireLease(f.ctx, f.leaseKey())
 	var held *Held
 	switch {
 	case errors.As(err, &held) && waitBudget > 0:
@@ -113,8 +113,8 @@ func (c *Cache) loadOnce(f *fill, waitBudget time.Duration) error {
 	if c.isStored(f) {
 		return nil
 	}
-	f.setRole(leading)
-	defer context.AfterFunc(lease, func() { f.setRole(following) })()
+	f.setRole(leader)
+	defer context.AfterFunc(lease, func() { f.setRole(waiter) })()
 	err = ErrNotHere
 	if next != "" {
 		err = c.loadFromPeer(f, next, true)
@@ -159,7 +159,7 @@ func (c *Cache) rank(f *fill) (owners []string, next string, keep bool) {
 		return nil, "", true
 	case self < 0:
 		return ranked[:min(maxOwners, len(ranked))], "", copies == 0
-	case self+1 < len(ranked) && f.key.Index != Facts:
+	case self+1 < len(ranked) && f.key.Index != MetaOnly:
 		next = ranked[self+1]
 	}
 	return ranked[:min(self, maxOwners)], next, copies == 0 || self < copies
@@ -167,8 +167,8 @@ func (c *Cache) rank(f *fill) (owners []string, next string, keep bool) {
 
 // isStored ends a fill whose segment is in a tier.
 func (c *Cache) isStored(f *fill) bool {
-	v, known := f.knownVersion()
-	if !known || f.key.Index == Facts {
+	v, known := f.expectedVersion()
+	if !known || f.key.Index == MetaOnly {
 		return false
 	}
 	for key := range segmentsOf(f.key, v) {
@@ -178,7 +178,7 @@ func (c *Cache) isStored(f *fill) bool {
 		}
 		view.Release()
 	}
-	c.leave(f)
+	c.moveToTier(f)
 	return true
 }
 
@@ -186,7 +186,7 @@ func (c *Cache) isStored(f *fill) bool {
 // entry.
 func (c *Cache) loadFromPeers(f *fill, peers []string, keep bool) error {
 	for _, peer := range peers {
-		f.setRole(following)
+		f.setRole(waiter)
 		before := f.received()
 		err := c.loadFromPeer(f, peer, false)
 		switch {
@@ -207,7 +207,7 @@ func (c *Cache) loadFromPeers(f *fill, peers []string, keep bool) error {
 // awaitHolder asks the gateway that has the lease, if it can be reached, and where that gives
 // nothing waits until the lease is free.
 func (c *Cache) awaitHolder(f *fill, held *Held, keep bool, waitBudget time.Duration) error {
-	f.setRole(following)
+	f.setRole(waiter)
 	if held.Holder != "" && !c.wasCorrupted(f.key.File) {
 		if err := c.loadFromPeers(f, []string{held.Holder}, keep); !errors.Is(err, ErrNotHere) {
 			return err
@@ -215,18 +215,18 @@ func (c *Cache) awaitHolder(f *fill, held *Held, keep bool, waitBudget time.Dura
 	}
 	ctx, cancel := context.WithTimeout(f.ctx, waitBudget)
 	defer cancel()
-	_ = held.Wait(ctx) // Lead tells the outcome
+	_ = held.Wait(ctx) // AcquireLease tells the outcome
 	return errAgain
 }
 
 // loadFromPeer gets what is missing from another gateway; copied, what that has stored.
 func (c *Cache) loadFromPeer(f *fill, peer string, copied bool) error {
-	r := PeerRequest{Key: f.key, Offset: f.received(), MaxAge: f.maxAge, Copy: copied, Asked: askedBy(f.src)}
-	room := c.followRoom
+	r := PeerRequest{Key: f.key, Offset: f.received(), MaxAge: f.maxAge, Copy: copied, RequestedAs: requestedAs(f.src)}
+	room := c.waiterRoom
 	if copied {
-		room = c.leadRoom
+		room = c.leaderRoom
 	}
-	v, known := f.knownVersion()
+	v, known := f.expectedVersion()
 	if known {
 		r.Want = &v
 		if err := c.reserve(f, room, v, c.maxWait()); err != nil {
@@ -238,7 +238,7 @@ func (c *Cache) loadFromPeer(f *fill, peer string, copied bool) error {
 	m, body, err := c.o.Fleet.Open(ctx, peer, r)
 	if err != nil {
 		if errors.Is(err, ErrNotFound) {
-			c.keep(f, m)
+			c.storeMeta(f, m)
 		}
 		return err
 	}
@@ -257,26 +257,26 @@ func (c *Cache) loadFromPeer(f *fill, peer string, copied bool) error {
 	}
 	closeBody() // a body that is not read fills the connection to the peer, so it is asked for again
 	if isFresh {
-		err = c.learn(f, m)
+		err = c.setMeta(f, m)
 	} else {
 		err = c.confirm(f, m)
 	}
-	if err != nil || f.key.Index == Facts {
+	if err != nil || f.key.Index == MetaOnly {
 		return err
 	}
 	return c.loadFromPeer(f, peer, copied)
 }
 
-// confirm asks the source for facts that a peer knows and that have expired. While that fails they
-// are used for as long as stale ones are.
+// confirm asks the source for metadata that a peer knows and that has expired. While that fails it
+// is used for as long as stale metadata is.
 func (c *Cache) confirm(f *fill, m Meta) error {
 	confirmed, err := c.stat(f, m.Version)
 	switch {
 	case err == nil:
-		return c.learn(f, confirmed)
+		return c.setMeta(f, confirmed)
 	case f.ctx.Err() == nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrChanged) &&
 		c.metas.isUsable(m, time.Now()):
-		err = c.learn(f, m)
+		err = c.setMeta(f, m)
 		c.metas.failed(f.key.File, time.Now())
 	}
 	return err
@@ -285,17 +285,17 @@ func (c *Cache) confirm(f *fill, m Meta) error {
 // loadFromSource gets what is missing from the source. What is found out under a lease that was
 // lost is not kept.
 func (c *Cache) loadFromSource(f *fill, lease context.Context) error {
-	if f.key.Index == Facts {
+	if f.key.Index == MetaOnly {
 		m, err := c.stat(f, Version{})
 		switch {
 		case err != nil:
 			return err
 		case lease.Err() != nil:
-			return f.learn(m)
+			return f.setMeta(m)
 		}
-		return c.learn(f, m)
+		return c.setMeta(f, m)
 	}
-	v, known := f.knownVersion()
+	v, known := f.expectedVersion()
 	have, length := f.received(), int64(SegmentSize)
 	if f.key.Index == Whole {
 		length, _ = c.o.VerifyFirst(f.key.File)
@@ -303,7 +303,7 @@ func (c *Cache) loadFromSource(f *fill, lease context.Context) error {
 	var want *Version
 	if known {
 		want, length = &v, v.SegmentLength(f.key.Index)
-		if err := c.reserve(f, c.leadRoom, v, c.maxWait()); err != nil {
+		if err := c.reserve(f, c.leaderRoom, v, c.maxWait()); err != nil {
 			return err
 		}
 	}
@@ -322,12 +322,12 @@ func (c *Cache) loadFromSource(f *fill, lease context.Context) error {
 		f.sentBy(body, have)
 	}
 	if errors.Is(err, ErrNotFound) {
-		c.keepGone(f)
+		c.storeGone(f)
 	}
 	return err
 }
 
-// stat asks the source for the facts; ErrChanged when these are not of the version that is wanted,
+// stat asks the source for the metadata; ErrChanged if it is not of the version that is wanted,
 // unless that is the zero one.
 func (c *Cache) stat(f *fill, want Version) (Meta, error) {
 	ctx, cancel := context.WithTimeout(f.ctx, statTimeout)
@@ -338,43 +338,43 @@ func (c *Cache) stat(f *fill, want Version) (Meta, error) {
 		err = ErrChanged
 	}
 	if errors.Is(err, ErrNotFound) {
-		c.keepGone(f)
+		c.storeGone(f)
 	}
 	return Meta{Version: v, Checked: time.Now(), Took: time.Since(began)}, err
 }
 
-// receive takes the facts, and reads the body of a segment to its end.
+// receive takes the metadata, and reads the body of a segment to its end.
 func (c *Cache) receive(f *fill, m Meta, body io.Reader) error {
-	if err := c.learn(f, m); err != nil || f.key.Index == Facts {
+	if err := c.setMeta(f, m); err != nil || f.key.Index == MetaOnly {
 		return err
 	}
-	if f.place.bytes == 0 { // the source has told the version just now
-		if err := c.reserve(f, c.leadRoom, m.Version, c.maxWait()); err != nil {
+	if f.reserved.bytes == 0 { // the source has told the version just now
+		if err := c.reserve(f, c.leaderRoom, m.Version, c.maxWait()); err != nil {
 			return err
 		}
 	}
 	return f.copyFrom(body, c.memory.Reserve)
 }
 
-// learn takes and keeps the facts; requests find them from now on.
-func (c *Cache) learn(f *fill, m Meta) error {
-	if _, known := f.knownVersion(); !known {
-		c.keep(f, m)
+// setMeta takes and keeps the metadata; requests find it from now on.
+func (c *Cache) setMeta(f *fill, m Meta) error {
+	if _, known := f.expectedVersion(); !known {
+		c.storeMeta(f, m)
 	}
-	err := f.learn(m)
+	err := f.setMeta(m)
 	if err == nil {
-		c.found(f)
+		c.publishMeta(f)
 	}
 	return err
 }
 
-// keepGone keeps that there is no such file.
-func (c *Cache) keepGone(f *fill) {
-	c.keep(f, Meta{Gone: true, Checked: time.Now(), TTL: f.src.NegativeTTL()})
+// storeGone keeps that there is no such file.
+func (c *Cache) storeGone(f *fill) {
+	c.storeMeta(f, Meta{Gone: true, Checked: time.Now(), TTL: f.src.NegativeTTL()})
 }
 
-// keep keeps what a fill has learned, unless it was invalidated meanwhile.
-func (c *Cache) keep(f *fill, m Meta) {
+// storeMeta keeps what a fill has learned, unless it was invalidated meanwhile.
+func (c *Cache) storeMeta(f *fill, m Meta) {
 	f.mu.Lock()
 	wasThere := !f.invalidated && c.metas.put(f.key.File, m)
 	f.mu.Unlock()
@@ -386,16 +386,16 @@ func (c *Cache) keep(f *fill, m Meta) {
 // complete checks a segment that has arrived, gives its last bytes out and stores it, unless the
 // lease was lost, or the fill invalidated: then there may be something newer.
 func (c *Cache) complete(f *fill, lease context.Context, onDisk bool) error {
-	if f.key.Index == Facts {
+	if f.key.Index == MetaOnly {
 		return nil
 	}
 	if err := c.verify(f); err != nil {
 		return err
 	}
-	f.reveal()
+	f.publish()
 	c.unreserve(f)
 	if lease.Err() == nil && c.store(f, onDisk) {
-		c.leave(f)
+		c.moveToTier(f)
 	}
 	return nil
 }
@@ -422,20 +422,20 @@ func (c *Cache) store(f *fill, onDisk bool) bool {
 	return stored
 }
 
-// leave lets go of a segment that is in a tier; first, requests look there.
-func (c *Cache) leave(f *fill) {
-	c.remove(f)
-	f.leave()
+// moveToTier lets go of a segment that is in a tier; first, requests look there.
+func (c *Cache) moveToTier(f *fill) {
+	c.finish(f)
+	f.moveToTier()
 }
 
-// loadFailed invalidates the facts and the fills of a version that the file does not have any more,
-// and holds further requests for facts off for a while.
+// loadFailed invalidates the metadata and the fills of a version that the file does not have any
+// more, and holds further requests for metadata off for a while.
 func (c *Cache) loadFailed(f *fill, err error) {
-	if f.finding && f.ctx.Err() == nil && !errors.Is(err, ErrNotFound) {
+	if f.fetchesMeta && f.ctx.Err() == nil && !errors.Is(err, ErrNotFound) {
 		c.metas.failed(f.key.File, time.Now())
 	}
-	if v, known := f.knownVersion(); known && (errors.Is(err, ErrChanged) || errors.Is(err, ErrNotFound)) {
+	if v, known := f.expectedVersion(); known && (errors.Is(err, ErrChanged) || errors.Is(err, ErrNotFound)) {
 		c.invalidate(tier.MatchFile(f.key.File), &v)
-		c.metas.distrust(f.key.File, v)
+		c.metas.invalidate(f.key.File, v)
 	}
 }

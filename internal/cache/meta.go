@@ -10,8 +10,8 @@ import (
 	"fastdfs-gateway/internal/cache/tier"
 )
 
-// What the bookkeeping of a record takes, in bytes, a memo of the user's included, and what the sum
-// of a segment does.
+// What the bookkeeping of a record takes, in bytes, an attachment of the user's included, and what
+// the sum of a segment does.
 const (
 	recordCost = 832
 	sumCost    = 32
@@ -26,7 +26,7 @@ const (
 	failsFor = time.Minute
 )
 
-// freshness says what the facts about a file are good for.
+// freshness says what the metadata of a file is good for.
 type freshness int
 
 const (
@@ -47,14 +47,14 @@ type metaRecord struct {
 	expires time.Time // it is fresh until then
 	retry   time.Time // nothing is asked before, when that has failed
 	sums    sums
-	useless bool // a storage has said otherwise
+	invalid bool // a storage has said otherwise
 	bytes   int64
 	use     *list.Element // of recordList
 
-	memo atomic.Pointer[any] // see Entry.Memo
+	attachment atomic.Pointer[any] // see Entry.Attachment
 }
 
-// metaCache holds the facts about files, with a budget in bytes.
+// metaCache holds the metadata of files, with a budget in bytes.
 type metaCache struct {
 	o atomic.Pointer[Options] // only the times are used
 
@@ -93,7 +93,7 @@ func (r *metaCache) look(file string, now time.Time, maxAge time.Duration, asks 
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rec, ok := r.list.Get(file)
-	if !ok || rec.useless {
+	if !ok || rec.invalid {
 		return nil, Meta{}, unknown
 	}
 	f := r.freshness(rec, now, maxAge, asks)
@@ -180,7 +180,7 @@ func (r *metaCache) isUsable(m Meta, now time.Time) bool {
 	return now.Sub(m.Checked) < r.ttl(m)+r.o.Load().StaleIfError
 }
 
-// put keeps the facts about a file, and tells whether it was known as one that is there. Sums of
+// put keeps the metadata of a file, and tells whether it was known as one that is there. Sums of
 // the segments stay when the version does.
 func (r *metaCache) put(file string, m Meta) (wasThere bool) {
 	if now := time.Now(); m.Checked.After(now) {
@@ -215,7 +215,7 @@ func (r *metaCache) remove(rec *metaRecord) {
 	r.list.Remove(rec)
 }
 
-// failed notes that asking for the facts has failed.
+// failed notes that asking for the metadata has failed.
 func (r *metaCache) failed(file string, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -224,18 +224,18 @@ func (r *metaCache) failed(file string, now time.Time) {
 	}
 }
 
-// distrust makes the record of a file useless if it is of a version.
-func (r *metaCache) distrust(file string, v Version) {
+// invalidate makes the record of a file useless if it is of a version.
+func (r *metaCache) invalidate(file string, v Version) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if rec, ok := r.list.Peek(file); ok && rec.meta.Version == v && !rec.meta.Gone {
-		rec.useless = true
+		rec.invalid = true
 	}
 }
 
-// drop drops the records that are meant. One of a file costs no walk; others may look up records
+// purge drops the records that are meant. One of a file costs no walk; others may look up records
 // during that of a folder.
-func (r *metaCache) drop(m Match) (n int) {
+func (r *metaCache) purge(m Match) (n int) {
 	if m.IsFile() {
 		r.mu.Lock()
 		defer r.mu.Unlock()
@@ -254,12 +254,12 @@ func (r *metaCache) drop(m Match) (n int) {
 	return n
 }
 
-// known is what Known tells.
-func (r *metaCache) known(file string) (m Meta, expires time.Time, ok bool) {
+// peek is what Known tells.
+func (r *metaCache) peek(file string) (m Meta, expires time.Time, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	rec, ok := r.list.Peek(file)
-	if !ok || rec.useless {
+	if !ok || rec.invalid {
 		return Meta{}, time.Time{}, false
 	}
 	return rec.meta, rec.expires, true
@@ -268,7 +268,7 @@ func (r *metaCache) known(file string) (m Meta, expires time.Time, ok bool) {
 // goneMeta tells, of a file that is not there, how long that holds.
 func (r *metaCache) goneMeta(file string, now time.Time) Meta {
 	m := Meta{Gone: true, Checked: now, TTL: -1}
-	if known, expires, ok := r.known(file); ok && known.Gone && expires.After(now) {
+	if known, expires, ok := r.peek(file); ok && known.Gone && expires.After(now) {
 		m.TTL = expires.Sub(now)
 	}
 	return m

@@ -129,17 +129,17 @@ func TestNoBodyWhileMemoryIsFull(t *testing.T) {
 		list := gateways(t, newFleet(), 2, Options{Memory: 16 << 20})
 		c, open := list[1], 0
 		c.o.Fleet = openBodies{c.o.Fleet, &open}
-		require.NoError(t, c.leadRoom.all.Acquire(background, minRoom))
-		require.NoError(t, c.followRoom.all.Acquire(background, minRoom))
+		require.NoError(t, c.leaderRoom.all.Acquire(background, minRoom))
+		require.NoError(t, c.waiterRoom.all.Acquire(background, minRoom))
 		done := make(chan result, 1)
 		go func() { done <- get(background, c, o) }()
 		time.Sleep(5 * second)
 		synctest.Wait()
 		require.Zero(t, open)
-		c.followRoom.all.Release(minRoom)
+		c.waiterRoom.all.Release(minRoom)
 		requireWhole(t, o, <-done)
 		require.EqualValues(t, 1, o.fetches.Load())
-		c.leadRoom.all.Release(minRoom)
+		c.leaderRoom.all.Release(minRoom)
 	})
 }
 
@@ -195,7 +195,7 @@ func TestNoWaitInACircle(t *testing.T) {
 				n := slices.IndexFunc(files, func(o *origin) bool { return strings.HasPrefix(key, o.file) })
 				return n%2 == i
 			}}
-			c.leadRoom, c.followRoom = newRoom(2*SegmentSize), newRoom(2*SegmentSize)
+			c.leaderRoom, c.waiterRoom = newRoom(2*SegmentSize), newRoom(2*SegmentSize)
 			for _, o := range files { // the version is known, so room is taken before a peer is asked
 				_, err := c.Get(background, o.file, o, GetOptions{Hint: NoHint})
 				require.NoError(t, err)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// PeerOpen answers another gateway: with the facts about a file, and a segment of it from an offset
-// on, which can be read while it arrives. The body is nil for Facts.
+// PeerOpen answers another gateway: with the metadata of a file, and a segment of it from an offset
+// on, which can be read while it arrives. The body is nil for MetaOnly.
 //
 // What is not here is fetched, unless a copy alone is wanted; for that Options.Source makes the
 // source. It is never asked of other gateways, and what this gateway reads from another one is not
@@ -32,7 +32,7 @@ func (c *Cache) PeerOpen(ctx context.Context, r PeerRequest) (m Meta, body io.Re
 	if errors.Is(err, ErrNotFound) {
 		return c.metas.goneMeta(r.Key.File, time.Now()), nil, err
 	}
-	if err != nil || r.Key.Index == Facts {
+	if err != nil || r.Key.Index == MetaOnly {
 		return e.meta, nil, err
 	}
 	length := e.Version.SegmentLength(r.Key.Index)
@@ -41,14 +41,14 @@ func (c *Cache) PeerOpen(ctx context.Context, r PeerRequest) (m Meta, body io.Re
 	}
 	s := c.Open(ctx, e, src, start(r.Key)+r.Offset, length-r.Offset)
 	s.forPeer = true
-	if err := s.lead(r.Key); err != nil {
+	if err := s.requireLeader(r.Key); err != nil {
 		return Meta{}, nil, errors.Join(err, s.Close())
 	}
 	c.n.peerServed.Add(1)
 	return e.meta, s, nil
 }
 
-// storedForPeer tells which version of a segment is stored. The facts may have expired.
+// storedForPeer tells which version of a segment is stored. The metadata may have expired.
 func (c *Cache) storedForPeer(r PeerRequest) (Entry, error) {
 	v, held := c.holds(r.Key)
 	if !held || r.Want != nil && *r.Want != v {
@@ -74,22 +74,22 @@ func (c *Cache) getForPeer(ctx context.Context, r PeerRequest) (e Entry, src Sou
 		case m.Version != *r.Want:
 			m = Meta{Version: *r.Want}
 		}
-		src, err = c.o.Source(r.Key.File, r.Asked)
+		src, err = c.o.Source(r.Key.File, r.RequestedAs)
 		return Entry{File: r.Key.File, Version: *r.Want, meta: m}, src, err
 	}
-	if src, err = c.o.Source(r.Key.File, r.Asked); err != nil {
+	if src, err = c.o.Source(r.Key.File, r.RequestedAs); err != nil {
 		return Entry{}, nil, err
 	}
 	o := GetOptions{Hint: NoHint, MaxAge: r.MaxAge, forPeer: true}
-	if r.Key.Index != Facts {
+	if r.Key.Index != MetaOnly {
 		o.Hint = start(r.Key)
 	}
 	e, err = c.Get(ctx, r.Key.File, src, o)
 	return e, src, err
 }
 
-// lead makes sure that the entry is stored, or is fetched by this gateway itself.
-func (s *Stream) lead(key SegmentKey) error {
+// requireLeader makes sure that the entry is stored, or is fetched by this gateway itself.
+func (s *Stream) requireLeader(key SegmentKey) error {
 	if v, held := s.c.holds(key); held && v == s.v || s.left == 0 {
 		return nil
 	}
@@ -99,5 +99,5 @@ func (s *Stream) lead(key SegmentKey) error {
 	s.index = s.offset / SegmentSize
 	s.f = s.c.join(s.c.entryAt(s.file, s.offset), s.src, fillOptions{want: &s.v, forPeer: true}, 0)
 	s.c.n.misses.Add(1)
-	return s.f.awaitLeading(s.ctx, &s.v)
+	return s.f.awaitLeader(s.ctx, &s.v)
 }

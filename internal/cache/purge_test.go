@@ -73,7 +73,7 @@ func TestNotFoundIsCheap(t *testing.T) {
 	o := newOrigin(testFile(100), 1<<10)
 	requireWhole(t, o, get(context.Background(), c, o))
 	o.set(func() { o.content = nil })
-	c.metas.distrust(o.file, o.v)
+	c.metas.invalidate(o.file, o.v)
 	_, err := c.Get(context.Background(), o.file, o, GetOptions{Hint: NoHint})
 	require.ErrorIs(t, err, ErrNotFound)
 	require.Equal(t, 1, counting.drops, "what is kept of a file that was there goes with it")

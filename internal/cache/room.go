@@ -51,8 +51,8 @@ func (r *room) shareOf(src Source) *semaphore.Weighted {
 	return share
 }
 
-// place is a part of a room that a fill has. The zero place is none.
-type place struct {
+// reservation is a part of a room that a fill has. The zero place is none.
+type reservation struct {
 	bytes int64
 	room  *room
 	share *semaphore.Weighted
@@ -60,37 +60,37 @@ type place struct {
 
 // take waits for a place, until ctx ends: first for one in the share, so that fetches from other
 // sources do not queue behind this one.
-func (r *room) take(ctx context.Context, src Source, bytes int64) (place, error) {
-	p := place{bytes, r, r.shareOf(src)}
+func (r *room) take(ctx context.Context, src Source, bytes int64) (reservation, error) {
+	p := reservation{bytes, r, r.shareOf(src)}
 	if err := p.share.Acquire(ctx, bytes); err != nil {
-		return place{}, err
+		return reservation{}, err
 	}
 	if err := r.all.Acquire(ctx, bytes); err != nil {
 		p.share.Release(bytes)
-		return place{}, err
+		return reservation{}, err
 	}
 	return p, nil
 }
 
 // tryTake is take without waiting.
-func (r *room) tryTake(src Source, bytes int64) (p place, ok bool) {
-	p = place{bytes, r, r.shareOf(src)}
+func (r *room) tryTake(src Source, bytes int64) (p reservation, ok bool) {
+	p = reservation{bytes, r, r.shareOf(src)}
 	if !p.share.TryAcquire(bytes) {
-		return place{}, false
+		return reservation{}, false
 	}
 	if !r.all.TryAcquire(bytes) {
 		p.share.Release(bytes)
-		return place{}, false
+		return reservation{}, false
 	}
 	return p, true
 }
 
 // free gives the place back.
-func (p *place) free() {
+func (p *reservation) free() {
 	if p.bytes > 0 {
 		p.room.all.Release(p.bytes)
 		p.share.Release(p.bytes)
-		*p = place{}
+		*p = reservation{}
 	}
 }
 
@@ -99,7 +99,8 @@ func (p *place) free() {
 // other in a circle.
 func (c *Cache) reserve(f *fill, r *room, v Version, wait time.Duration) error {
 	length := v.SegmentLength(f.key.Index)
-	if f.key.Index == Facts || length == 0 || f.place.bytes > 0 && (f.place.room == r || f.place.room == c.leadRoom) {
+	hasPlace := f.reserved.bytes > 0 && (f.reserved.room == r || f.reserved.room == c.leaderRoom)
+	if f.key.Index == MetaOnly || length == 0 || hasPlace {
 		return nil
 	}
 	p, ok := r.tryTake(f.src, length) // without a timer where there is one
@@ -114,14 +115,14 @@ func (c *Cache) reserve(f *fill, r *room, v Version, wait time.Duration) error {
 			return fmt.Errorf("%w: no memory for %q", ErrBusy, f.key.String())
 		}
 	}
-	f.place.free()
-	f.place = p
+	f.reserved.free()
+	f.reserved = p
 	return nil
 }
 
 // unreserve gives back the place, and the memory of the tier.
 func (c *Cache) unreserve(f *fill) {
-	f.place.free()
+	f.reserved.free()
 	if f.memory > 0 {
 		c.memory.Reserve(-f.memory)
 		f.memory = 0

@@ -55,11 +55,11 @@ func TestSharePerSource(t *testing.T) {
 			requireWhole(t, healthy, get(background, c, healthy))
 			require.Zero(t, time.Since(began), "it waits for no memory")
 			leave()
-			time.Sleep(2 * orphanTime)
+			time.Sleep(2 * detachedTime)
 			synctest.Wait()
 			require.Zero(t, c.n.fills.Load(), "what clients have left ends")
-			require.Zero(t, c.orphans)
-			require.True(t, c.leadRoom.all.TryAcquire(minRoom), "all was given back")
+			require.Zero(t, c.detached)
+			require.True(t, c.leaderRoom.all.TryAcquire(minRoom), "all was given back")
 		})
 	}
 }

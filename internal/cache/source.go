@@ -40,12 +40,12 @@ type Source interface {
 // Requested is a Source that reports the name by which the file was requested. The gateway that
 // fetches it for another one asks storages by that name too. Empty: by the name in the key of the
 // entry.
-type Requested interface{ Asked() string }
+type Requested interface{ RequestedAs() string }
 
-// askedBy returns the Asked of a Source.
-func askedBy(src Source) string {
+// requestedAs returns the RequestedAs of a Source.
+func requestedAs(src Source) string {
 	if a, ok := src.(Requested); ok {
-		return a.Asked()
+		return a.RequestedAs()
 	}
 	return ""
 }

@@ -348,7 +348,7 @@ func TestRestartWithDisk(t *testing.T) {
 	require.EqualValues(t, 6, o.fetches.Load())
 }
 
-// TestRecordsBudget: facts about files stay in their part of the memory.
+// TestRecordsBudget: metadata of files stays in its part of the memory.
 func TestRecordsBudget(t *testing.T) {
 	r := newMetaCache(&Options{TTL: time.Minute}, 100<<10)
 	for i := range 5000 {
@@ -356,7 +356,7 @@ func TestRecordsBudget(t *testing.T) {
 		require.LessOrEqual(t, r.used, r.max)
 	}
 	require.Greater(t, r.used, r.max*9/10)
-	require.Equal(t, r.list.Len(), r.drop(tier.MatchFolder("group1/M00")))
+	require.Equal(t, r.list.Len(), r.purge(tier.MatchFolder("group1/M00")))
 	require.Zero(t, r.used)
 }
 
@@ -455,7 +455,7 @@ func TestAdjust(t *testing.T) {
 		require.EqualValues(t, 3, c.copies.Load())
 		o := newOrigin(testFile(20), 1000)
 		requireWhole(t, o, get(background, c, o))
-		_, expires, ok := c.Known(o.file)
+		_, expires, ok := c.Meta(o.file)
 		require.True(t, ok)
 		require.LessOrEqual(t, time.Until(expires), second)
 		c.Adjust(Options{Memory: 64 << 20})

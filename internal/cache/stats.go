@@ -9,18 +9,18 @@ import (
 // Stats are metrics of a Cache since it was made, and of its tiers as they are.
 type Stats struct {
 	Memory, Disk tier.Stats
-	Records      int   // files whose facts are known
+	Records      int   // files whose metadata is known
 	RecordBytes  int64 // that these take
 	RecordBudget int64 // bytes
 
 	Fills int64 // running
 
-	// Crowds are segments that several streams of this gateway wanted while one fetched them,
-	// LargestCrowd the most streams of one, and DownloadsSaved all streams of crowds but the first
-	// of each.
-	Crowds         uint64
-	LargestCrowd   int64
-	DownloadsSaved uint64
+	// Coalesced are segments that several streams of this gateway wanted while one fetched them,
+	// LargestCoalesced the most streams of one, and DownloadsSaved all of these streams but the
+	// first of each.
+	Coalesced        uint64
+	LargestCoalesced int64
+	DownloadsSaved   uint64
 
 	StaleServed uint64 // answers of Get from expired entries
 	MemoryHits  uint64 // segments of streams that were in memory
@@ -35,18 +35,19 @@ type counters struct {
 	fills                               atomic.Int64
 	stale, memoryHits, diskHits, misses atomic.Uint64
 	peerBytes, peerServed, corrupt      atomic.Uint64
-	crowds, saved                       atomic.Uint64
-	largestCrowd                        atomic.Int64 // changed with Cache.mu held
+	coalesced, saved                    atomic.Uint64
+	largestCoalesced                    atomic.Int64 // changed with Cache.mu held
 }
 
-// crowd counts a segment that has been fetched, by its number of streams. Cache.mu is held.
-func (n *counters) crowd(streams int) {
+// countCoalesced counts a segment that has been fetched, by its number of streams. Cache.mu is
+// held.
+func (n *counters) countCoalesced(streams int) {
 	if streams < 2 {
 		return
 	}
-	n.crowds.Add(1)
+	n.coalesced.Add(1)
 	n.saved.Add(uint64(streams - 1))
-	n.largestCrowd.Store(max(n.largestCrowd.Load(), int64(streams)))
+	n.largestCoalesced.Store(max(n.largestCoalesced.Load(), int64(streams)))
 }
 
 // Stats gives the metrics. They are read one after the other, not at one moment.
@@ -57,7 +58,7 @@ func (c *Cache) Stats() Stats {
 		Fills:       n.fills.Load(),
 		StaleServed: n.stale.Load(), MemoryHits: n.memoryHits.Load(), DiskHits: n.diskHits.Load(),
 		Misses: n.misses.Load(), PeerBytes: n.peerBytes.Load(), PeerServed: n.peerServed.Load(),
-		Crowds: n.crowds.Load(), LargestCrowd: n.largestCrowd.Load(), DownloadsSaved: n.saved.Load(),
+		Coalesced: n.coalesced.Load(), LargestCoalesced: n.largestCoalesced.Load(), DownloadsSaved: n.saved.Load(),
 		CRCErrors: n.corrupt.Load(),
 	}
 	if c.disk != nil {

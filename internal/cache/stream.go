@@ -42,18 +42,18 @@ type Stream struct {
 	offset int64
 	left   int64
 
-	by      *fill     // that has brought content while the request waited: it was in no tier before
-	f       *fill     // that the current segment comes from
-	view    tier.View // that the last chunk is in
-	forPeer bool      // another gateway reads
-	index   int64     // of the segment that was touched last; -1 before the first
-	ahead   int64     // of the newest segment that was looked for ahead of time
-	sent    *fill     // for that one, if it was not in a tier
-	from    From
-	given   bool   // some bytes were given out
-	seen    uint64 // damaged files that had been dropped before the first bytes were looked for
-	again   bool   // wrong content was fetched again already
-	err     error
+	by         *fill     // that has brought content while the request waited: it was in no tier before
+	f          *fill     // that the current segment comes from
+	view       tier.View // that the last chunk is in
+	forPeer    bool      // another gateway reads
+	index      int64     // of the segment that was touched last; -1 before the first
+	aheadIndex int64     // of the newest segment that was looked for ahead of time
+	ahead      *fill     // for that one, if it was not in a tier
+	from       From
+	started    bool   // some bytes were given out
+	seen       uint64 // damaged files that had been dropped before the first bytes were looked for
+	refetched  bool   // wrong content was fetched again already
+	err        error
 }
 
 var (
@@ -71,7 +71,7 @@ func (c *Cache) Open(ctx context.Context, e Entry, src Source, offset, length in
 		s.err = fmt.Errorf("cannot read %q: %d bytes from %d on are not inside of its %d",
 			e.File, length, offset, e.Version.Size)
 	}
-	s.ahead = offset / SegmentSize
+	s.aheadIndex = offset / SegmentSize
 	return s
 }
 
@@ -90,22 +90,22 @@ func (s *Stream) Next(limit int64) (content.Chunk, error) {
 			s.err = io.EOF
 			break
 		}
-		if !s.given && s.f == nil {
-			s.seen = s.c.damages.count.Load()
+		if !s.started && s.f == nil {
+			s.seen = s.c.corrupted.count.Load()
 		}
 		chunk, err := s.next(min(limit, s.left))
 		if err != nil {
 			s.err = s.failed(err)
 			continue
 		}
-		if chunk.Length == s.left && s.given && s.c.damages.since(s.file, s.seen) {
+		if chunk.Length == s.left && s.started && s.c.corrupted.since(s.file, s.seen) {
 			s.err = fmt.Errorf("%w: %q", ErrCorrupt, s.file)
 			break
 		}
 		if chunk.Length > 0 {
 			s.offset += chunk.Length
 			s.left -= chunk.Length
-			s.given = true
+			s.started = true
 			s.lookAhead()
 			return chunk, nil
 		}
@@ -116,8 +116,8 @@ func (s *Stream) Next(limit int64) (content.Chunk, error) {
 // next gives bytes of the current segment, or none when it has to be looked for again.
 func (s *Stream) next(limit int64) (content.Chunk, error) {
 	key := tier.KeyAt(s.file, s.offset)
-	if s.f != nil && !s.f.holds(key.Index) {
-		s.quit()
+	if s.f != nil && !s.f.covers(key.Index) {
+		s.closeFill()
 	}
 	if s.f != nil {
 		return s.fromFill(s.offset-start(s.f.key), limit)
@@ -133,7 +133,7 @@ func (s *Stream) next(limit int64) (content.Chunk, error) {
 	s.f = s.c.join(s.c.entryAt(s.file, s.offset), s.src, fillOptions{want: &s.v, forPeer: s.forPeer}, s.readers())
 	s.c.n.misses.Add(1)
 	if s.forPeer {
-		return content.Chunk{}, s.f.awaitLeading(s.ctx, &s.v)
+		return content.Chunk{}, s.f.awaitLeader(s.ctx, &s.v)
 	}
 	return content.Chunk{}, nil
 }
@@ -158,10 +158,10 @@ func (s *Stream) readers() int {
 	return 1
 }
 
-// quit ends the use of the fill that the current segment comes from.
-func (s *Stream) quit() {
+// closeFill ends the use of the fill that the current segment comes from.
+func (s *Stream) closeFill() {
 	if s.f != nil {
-		s.c.quit(s.ctx, s.f, true)
+		s.c.removeReader(s.ctx, s.f, true)
 		s.f = nil
 	}
 }
@@ -169,8 +169,8 @@ func (s *Stream) quit() {
 // broughtBy is where the current segment was brought from for this request, before it came to it.
 // That the segment is in a tier by now is then no second use of it.
 func (s *Stream) broughtBy() From {
-	for _, f := range [...]*fill{s.by, s.sent} {
-		if f != nil && f.holds(s.index) && f.origin() != FromNowhere {
+	for _, f := range [...]*fill{s.by, s.ahead} {
+		if f != nil && f.covers(s.index) && f.origin() != FromNowhere {
 			return f.origin()
 		}
 	}
@@ -213,7 +213,7 @@ func (s *Stream) fromFill(in, limit int64) (content.Chunk, error) {
 	case left:
 		s.cameFrom(s.f.origin())
 		s.by = s.f
-		s.quit()
+		s.closeFill()
 		return content.Chunk{}, nil
 	case err != nil:
 		return content.Chunk{}, err
@@ -233,12 +233,12 @@ func (s *Stream) fromFill(in, limit int64) (content.Chunk, error) {
 // fetched again once. If it is wrong again in a file that is verified first, there is no such file:
 // that is remembered, so that requests for a forged id do not cost two downloads each.
 func (s *Stream) failed(err error) error {
-	if !errors.Is(err, ErrCorrupt) || s.given || s.src == nil {
+	if !errors.Is(err, ErrCorrupt) || s.started || s.src == nil {
 		return err
 	}
-	if !s.again {
-		s.again = true
-		s.quit()
+	if !s.refetched {
+		s.refetched = true
+		s.closeFill()
 		return nil
 	}
 	if _, ok := s.c.o.VerifyFirst(s.file); ok {
@@ -251,24 +251,24 @@ func (s *Stream) failed(err error) error {
 // the range goes on into it.
 func (s *Stream) lookAhead() {
 	next := s.index + 1
-	if s.src == nil || next <= s.ahead || next*SegmentSize >= s.offset+s.left {
+	if s.src == nil || next <= s.aheadIndex || next*SegmentSize >= s.offset+s.left {
 		return
 	}
-	if s.f != nil && (s.f.holds(next) || s.f.received() < s.v.SegmentLength(s.index)/2) {
+	if s.f != nil && (s.f.covers(next) || s.f.received() < s.v.SegmentLength(s.index)/2) {
 		return
 	}
-	s.ahead = next
+	s.aheadIndex = next
 	if v, held := s.c.tiers.Holds(SegmentKey{File: s.file, Index: next}); !held || v != s.v {
-		s.quitAhead()
-		s.sent = s.c.join(s.c.entryAt(s.file, next*SegmentSize), s.src, fillOptions{want: &s.v, forPeer: s.forPeer}, 0)
+		s.closeAhead()
+		s.ahead = s.c.join(s.c.entryAt(s.file, next*SegmentSize), s.src, fillOptions{want: &s.v, forPeer: s.forPeer}, 0)
 	}
 }
 
-// quitAhead ends the waiting for the segment that was looked for ahead of time.
-func (s *Stream) quitAhead() {
-	if s.sent != nil {
-		s.c.quit(s.ctx, s.sent, true)
-		s.sent = nil
+// closeAhead ends the waiting for the segment that was looked for ahead of time.
+func (s *Stream) closeAhead() {
+	if s.ahead != nil {
+		s.c.removeReader(s.ctx, s.ahead, true)
+		s.ahead = nil
 	}
 }
 
@@ -334,8 +334,8 @@ var errStreamClosed = errors.New("stream is closed")
 // answer. Further calls do nothing.
 func (s *Stream) Close() error {
 	s.view.Release()
-	s.quit()
-	s.quitAhead()
+	s.closeFill()
+	s.closeAhead()
 	s.view, s.err = tier.View{}, errStreamClosed
 	return nil
 }

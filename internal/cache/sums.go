@@ -95,8 +95,8 @@ func (r *metaCache) setLink(file string, v Version, sum uint32) {
 	}
 }
 
-// forgetSums forgets the sums of a file's segments, which are about to be dropped.
-func (r *metaCache) forgetSums(file string) {
+// clearSums forgets the sums of a file's segments, which are about to be dropped.
+func (r *metaCache) clearSums(file string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if rec, ok := r.list.Peek(file); ok {
@@ -104,18 +104,18 @@ func (r *metaCache) forgetSums(file string) {
 	}
 }
 
-// damages are the files that were dropped lately since their content was wrong, so that streams
+// corruptions are the files that were dropped lately since their content was wrong, so that streams
 // that have read some of it do not end as if it were right.
-type damages struct {
+type corruptions struct {
 	count atomic.Uint64
 	files *lru.Cache[string, uint64] // with count when they were gone; the highest number until then
 }
 
-func (d *damages) begin(file string) { d.files.Add(file, math.MaxUint64) }
-func (d *damages) end(file string)   { d.files.Add(file, d.count.Add(1)) }
+func (d *corruptions) begin(file string) { d.files.Add(file, math.MaxUint64) }
+func (d *corruptions) end(file string)   { d.files.Add(file, d.count.Add(1)) }
 
 // since tells whether a file was dropped after as many counts.
-func (d *damages) since(file string, count uint64) bool {
+func (d *corruptions) since(file string, count uint64) bool {
 	at, _ := d.files.Peek(file)
 	return at > count
 }

@@ -22,7 +22,7 @@ const corruptedTime = 10 * time.Minute
 // This is the only check of files that go through the cache: sources leave it to the cache.
 func (c *Cache) verify(f *fill) error {
 	f.mu.Lock()
-	v, sum, chunks, checked := f.version, segmentSum{f.sum, f.senders}, f.chunks, f.fromPeer && !f.sealed
+	v, sum, chunks, checked := f.version, segmentSum{f.sum, f.senders}, f.chunks, f.fromPeer && !f.verifyFirst
 	f.mu.Unlock()
 	if checked && v.Segments() == 1 {
 		return nil
@@ -36,7 +36,7 @@ func (c *Cache) verify(f *fill) error {
 		return nil
 	}
 	err := fmt.Errorf("%w: %q has %08x, want %08x", ErrCorrupt, f.key.File, whole.Standard(), v.CRC32)
-	if f.sealed { // it cannot be a link
+	if f.verifyFirst { // it cannot be a link
 		for _, server := range whole.senders {
 			if server != "" {
 				f.src.Exclude(server)
@@ -50,12 +50,12 @@ func (c *Cache) verify(f *fill) error {
 		err = errors.Join(err, againErr)
 	}
 	c.n.corrupt.Add(1)
-	c.corrupted.Add(f.key.File, time.Now().Add(corruptedTime))
-	c.damages.begin(f.key.File)
-	c.metas.forgetSums(f.key.File)
+	c.corruptedUntil.Add(f.key.File, time.Now().Add(corruptedTime))
+	c.corrupted.begin(f.key.File)
+	c.metas.clearSums(f.key.File)
 	c.invalidate(tier.MatchFile(f.key.File), nil) // one of them may be about to store what is wrong
 	c.tiers.Drop(tier.MatchFile(f.key.File))
-	c.damages.end(f.key.File)
+	c.corrupted.end(f.key.File)
 	return err
 }
 
@@ -72,7 +72,7 @@ func legacySum(chunks [][]byte) (sum uint32) {
 // fill, which the source's slot replaces where another gateway has it.
 func (c *Cache) recheck(f *fill, v Version, whole segmentSum) error {
 	f.mu.Lock()
-	leads := f.role == leading
+	leads := f.role == leader
 	f.mu.Unlock()
 	if !leads {
 		release, err := c.awaitSlot(f)
@@ -95,6 +95,6 @@ func (c *Cache) recheck(f *fill, v Version, whole segmentSum) error {
 
 // wasCorrupted reports whether the content of a file was wrong a short time ago.
 func (c *Cache) wasCorrupted(file string) bool {
-	until, ok := c.corrupted.Peek(file)
+	until, ok := c.corruptedUntil.Peek(file)
 	return ok && time.Now().Before(until)
 }

@@ -128,7 +128,7 @@ func configure(key, value string) func(*testing.T, *redistest.Server, *redistest
 func tryAll(f *Fleet) error {
 	ctx := context.Background()
 	var errs []error
-	_, release, err := f.Lead(ctx, testFile)
+	_, release, err := f.AcquireLease(ctx, testFile)
 	errs = append(errs, err)
 	if err == nil {
 		release()
@@ -166,7 +166,7 @@ func TestCancelledRequestsAreNoFailures(t *testing.T) {
 	cancel()
 	for range 10 {
 		require.ErrorIs(t, f.wait(ctx, LockInfo{Key: "key"}), context.Canceled)
-		_, _, err := f.Lead(ctx, "key")
+		_, _, err := f.AcquireLease(ctx, "key")
 		require.ErrorIs(t, err, context.Canceled)
 	}
 	require.True(t, f.Stats().Up)

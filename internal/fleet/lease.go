@@ -18,8 +18,8 @@ const defaultLeadTimeout = 100 * time.Millisecond
 // errLeft is the error for a Fleet that was left.
 var errLeft = fmt.Errorf("%w: this gateway has left", cache.ErrFleetDown)
 
-// Lead implements cache.Fleet.
-func (f *Fleet) Lead(ctx context.Context, key string) (context.Context, func(), error) {
+// AcquireLease implements cache.Fleet.
+func (f *Fleet) AcquireLease(ctx context.Context, key string) (context.Context, func(), error) {
 	if !f.uses.TryAcquire(1) {
 		return nil, nil, errLeft
 	}

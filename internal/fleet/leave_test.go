@@ -83,7 +83,7 @@ func TestLeaveAppliesLast(t *testing.T) {
 	require.Equal(t, []string{"group1/"}, m.take())
 	require.Equal(t, fence, f.applied.Load())
 	require.NotContains(t, registeredNames(t, other), f.o.Name+leaving)
-	_, _, err = f.Lead(t.Context(), "group1/M00/00/00/a")
+	_, _, err = f.AcquireLease(t.Context(), "group1/M00/00/00/a")
 	require.ErrorIs(t, err, cache.ErrFleetDown)
 	_, _, err = f.Purge(t.Context(), "group1/")
 	require.ErrorIs(t, err, cache.ErrFleetDown)

@@ -129,15 +129,15 @@ type leaseOf struct {
 // lead takes a lease that must be free.
 func lead(t testing.TB, f *Fleet, key string) leaseOf {
 	t.Helper()
-	lease, release, err := f.Lead(t.Context(), key)
+	lease, release, err := f.AcquireLease(t.Context(), key)
 	require.NoError(t, err)
 	return leaseOf{lease, release}
 }
 
-// leadRefused is the error of Lead for a lease that another gateway has.
+// leadRefused is the error of AcquireLease for a lease that another gateway has.
 func leadRefused(t testing.TB, f *Fleet, key string) error {
 	t.Helper()
-	_, _, err := f.Lead(t.Context(), key)
+	_, _, err := f.AcquireLease(t.Context(), key)
 	require.Error(t, err)
 	return err
 }

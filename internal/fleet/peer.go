@@ -150,7 +150,7 @@ func parseEntryRequest(from *http.Request) (*entryRequest, error) {
 		file == "", len(file) > maxFile, r.Key.Index < cache.Whole, r.Offset < 0,
 		r.Offset > cache.SegmentSize && r.Key.Index != cache.Whole,
 		r.MaxAge < 0, r.MaxAge > maxAge, r.Purge < 0, r.Purge > maxFence, r.Want != nil && r.Want.Size < 0,
-		len(r.Asked) > maxFile:
+		len(r.RequestedAs) > maxFile:
 		return nil, errRequest
 	}
 	r.Key.File = file

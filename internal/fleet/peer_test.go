@@ -140,7 +140,7 @@ func TestPeerThatHasItNot(t *testing.T) {
 	require.Equal(t, map[string]int64{"not_here": 2, "changed": 2, "refused": 2, "not_found": 2}, a.Stats().PeerFetches)
 	given, meta = nil, cache.Meta{Version: testVersion}
 	m, body, err := a.Open(t.Context(), b.o.Advertise,
-		cache.PeerRequest{Key: cache.SegmentKey{File: testFile, Index: cache.Facts}})
+		cache.PeerRequest{Key: cache.SegmentKey{File: testFile, Index: cache.MetaOnly}})
 	require.NoError(t, err)
 	require.Nil(t, body)
 	require.Equal(t, testVersion, m.Version)

@@ -17,7 +17,7 @@ func FuzzEntryRequest(f *testing.F) {
 	for _, r := range []cache.PeerRequest{
 		{Key: testKey}, {Key: testKey, Want: &testVersion, Offset: 5},
 		{Key: cache.SegmentKey{File: "a b&c?\x7f\xff//../%", Index: 7}, Copy: true},
-		{Key: cache.SegmentKey{File: "f", Index: cache.Facts}, MaxAge: time.Second},
+		{Key: cache.SegmentKey{File: "f", Index: cache.MetaOnly}, MaxAge: time.Second},
 	} {
 		text, err := json.Marshal(entryRequest{r, 77})
 		require.NoError(f, err)
@@ -53,7 +53,7 @@ func FuzzEntryRequest(f *testing.F) {
 		require.Equal(t, file, r.Key.File)
 		require.True(
 			t,
-			r.Key.Index >= cache.Facts && r.Offset >= 0 && r.Offset <= cache.SegmentSize && r.MaxAge >= 0 &&
+			r.Key.Index >= cache.MetaOnly && r.Offset >= 0 && r.Offset <= cache.SegmentSize && r.MaxAge >= 0 &&
 				r.Purge >= 0,
 		)
 		require.True(t, r.Want == nil || r.Want.Size >= 0)

@@ -110,7 +110,7 @@ func (f *Fleet) open(ctx context.Context, peer string, r entryRequest) (m cache.
 	}
 	f.backoff.Succeed(key)
 	m, err = f.accept(peer, r, answer)
-	if err != nil || r.Key.Index == cache.Facts {
+	if err != nil || r.Key.Index == cache.MetaOnly {
 		_ = answer.Body.Close() // it is not used
 		return m, nil, err
 	}
@@ -168,7 +168,7 @@ func (f *Fleet) accept(peer string, r entryRequest, answer *http.Response) (m ca
 		return cache.Meta{Gone: true, Checked: now, TTL: cmp.Or(max(0, head.TTL), -1)}, err
 	case r.Want != nil && head.Version != *r.Want:
 		return m, fmt.Errorf("%w: the peer has another version", cache.ErrChanged)
-	case r.Key.Index != cache.Facts && answer.ContentLength != length:
+	case r.Key.Index != cache.MetaOnly && answer.ContentLength != length:
 		return m, fmt.Errorf("%w: %d bytes of %q from byte %d on", errAnswer, answer.ContentLength, r.Key, r.Offset)
 	case head.Age >= 0:
 		m.Checked = now.Add(-head.Age)

@@ -14,10 +14,10 @@ import (
 )
 
 // fileInfo is what answers say about a file, here or on another host. It is made once and kept
-// beside the file: in the local.FileCache, or beside the facts in the cache of remote files. It
+// beside the file: in the local.FileCache, or beside the metadata in the cache of remote files. It
 // does not change.
 type fileInfo struct {
-	by           *byte // the mark of the handler by whose configuration it is
+	owner        *byte // the Handler.owner of the handler that made it
 	size         int64
 	modTime      time.Time
 	mutable      bool   // its bytes may change under the same id
@@ -37,7 +37,7 @@ type fileInfo struct {
 // localInfo describes a file of this host.
 func (h *Handler) localInfo(file *local.File, id fdfs.FileID, now time.Time) *fileInfo {
 	settled := !file.Mutable() || content.IsSettled(file.FileTime(), now)
-	if f, ok := file.Memo().(*fileInfo); ok && f.by == h.mark && f.settled == settled {
+	if f, ok := file.Attachment().(*fileInfo); ok && f.owner == h.owner && f.settled == settled {
 		return f
 	}
 	f := &fileInfo{size: file.Size(), modTime: file.ModTime(), mutable: file.Mutable(), settled: settled}
@@ -50,14 +50,14 @@ func (h *Handler) localInfo(file *local.File, id fdfs.FileID, now time.Time) *fi
 		f.identifyVersion(file.FileTime())
 	}
 	h.complete(f, id)
-	file.SetMemo(f)
+	file.Attach(f)
 	return f
 }
 
 // remoteInfo describes a file of another host by what its storage says. The tag of a change that is
 // not settled is a weak one, since there may be two in that second.
 func (h *Handler) remoteInfo(file *origin.File, id fdfs.FileID) *fileInfo {
-	if f, ok := file.Memo().(*fileInfo); ok && f.by == h.mark {
+	if f, ok := file.Attachment().(*fileInfo); ok && f.owner == h.owner {
 		return f
 	}
 	v := file.Version()
@@ -68,13 +68,13 @@ func (h *Handler) remoteInfo(file *origin.File, id fdfs.FileID) *fileInfo {
 		f.identifyVersion(f.modTime)
 	}
 	h.complete(f, id)
-	file.SetMemo(f)
+	file.Attach(f)
 	return f
 }
 
-// complete sets what follows from the facts and the configuration.
+// complete sets what follows from the metadata and the configuration.
 func (h *Handler) complete(f *fileInfo, id fdfs.FileID) {
-	f.by, f.contentType = h.mark, h.contentType(id)
+	f.owner, f.contentType = h.owner, h.contentType(id)
 	f.active = isActive(f.contentType)
 	if f.etag = f.tag; f.weak {
 		f.etag = "W/" + f.tag

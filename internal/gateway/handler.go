@@ -101,7 +101,7 @@ type Handler struct {
 	log   *slog.Logger // limited: what it is told may come with every request
 	allow string       // value of Allow
 	pool  sync.Pool    // of *request
-	mark  *byte        // tells the fileInfos that this handler has made from those of others
+	owner *byte        // identifies the handler that owns a fileInfo
 }
 
 // NewHandler returns a handler for the options.
@@ -117,7 +117,7 @@ func NewHandler(o Options) *Handler {
 		o.Origin = origin.NewResolver(origin.Options{})
 	}
 	o.URLPrefix = strings.TrimRight(o.URLPrefix, "/")
-	h := &Handler{o: o, log: logfile.Limit(o.Log), allow: "GET, HEAD", mark: new(byte)}
+	h := &Handler{o: o, log: logfile.Limit(o.Log), allow: "GET, HEAD", owner: new(byte)}
 	if o.CORSOrigin != "" {
 		h.allow += ", OPTIONS"
 	}
@@ -139,7 +139,7 @@ type request struct {
 	rep    representation
 	remote origin.Request // for the file where it is not here
 	source string         // where the answer comes from, for metrics and logs
-	stale  bool           // it is about a file whose facts have expired
+	stale  bool           // it is about a file whose metadata has expired
 
 	conditions httprange.Conditions
 	ranges     [][]byte // lines of the Range field

@@ -45,7 +45,7 @@ func (r *request) findRemote(localErr error) (answered bool, err error) {
 	}
 	f := &q.File
 	r.source, r.stale = sourceMemory, f.Stale()
-	if f.Asked() {
+	if f.Revalidated() {
 		r.source = sourceOrigin
 	}
 	r.info = r.h.remoteInfo(f, r.id)

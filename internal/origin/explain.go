@@ -80,9 +80,9 @@ func (a *Resolver) explainCache(step Step, id fdfs.FileID, redirected bool) (kno
 	if a.o.Cache == nil || a.o.Redirect || redirected {
 		return cache.Meta{}, false
 	}
-	known, expires, ok := a.o.Cache.Known(id.String())
+	known, expires, ok := a.o.Cache.Meta(id.String())
 	if !ok && id.Kind == fdfs.KindTrunk {
-		known, expires, ok = a.o.Cache.Known(string(id.AppendKey(nil, true)))
+		known, expires, ok = a.o.Cache.Meta(string(id.AppendKey(nil, true)))
 	}
 	since := max(0, time.Since(known.Checked)).Round(time.Millisecond)
 	left := time.Until(expires).Round(time.Millisecond)

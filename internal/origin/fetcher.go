@@ -80,12 +80,12 @@ func (f *fetcher) Unlisted() bool {
 	return len(servers) > 0 && servers[0].Stranger
 }
 
-// Asked implements cache.Requested: the logic filename as the client has requested it.
-func (f *fetcher) Asked() string { return f.wanted.ID.Asked }
+// RequestedAs implements cache.Requested: the logic filename as the client has requested it.
+func (f *fetcher) RequestedAs() string { return f.wanted.ID.Asked }
 
-// SourceForPeer makes what fetches a file for another gateway; asked is the Asked of the Source
-// there. It is cache.ErrNotHere for the groups of this host: that gateway asks their storages
-// itself.
+// SourceForPeer makes what fetches a file for another gateway; asked is the RequestedAs of the
+// Source there. It is cache.ErrNotHere for the groups of this host: that gateway asks their
+// storages itself.
 func (a *Resolver) SourceForPeer(file, asked string) (cache.Source, error) {
 	id, bySource, err := fdfs.ParseKey(file)
 	if err == nil && asked != "" {

@@ -74,15 +74,15 @@ func (f *File) Version() content.Version {
 // Stale tells whether what is known of the file has expired.
 func (f *File) Stale() bool { return f.isCached() && f.entry.State == cache.Stale }
 
-// Asked tells whether another host was asked about the file for this request.
-func (f *File) Asked() bool { return !f.isCached() || f.entry.State == cache.Asked }
+// Revalidated tells whether another host was asked about the file for this request.
+func (f *File) Revalidated() bool { return !f.isCached() || f.entry.State == cache.Revalidated }
 
-// Memo is what SetMemo has kept beside the facts that the cache has of the file, or nil.
-func (f *File) Memo() any { return f.entry.Memo() }
+// Attachment returns the value of the last Attach, or nil.
+func (f *File) Attachment() any { return f.entry.Attachment() }
 
-// SetMemo keeps something small that does not change, until the file is asked about again. Without
+// Attach keeps something small that does not change, until the file is asked about again. Without
 // a cache it is not kept.
-func (f *File) SetMemo(memo any) { f.entry.SetMemo(memo) }
+func (f *File) Attach(v any) { f.entry.Attach(v) }
 
 // wait counts the request among those that wait for a source, and ends its fetches when its client
 // leaves.

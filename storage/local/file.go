@@ -18,21 +18,21 @@ import (
 // Make a validator (ETag) from CRC32 and Created of the requested id and Size unless Mutable, else
 // from Size and FileTime. If Content is a trunk slot, FileTime says nothing: use the id of Content.
 type File struct {
-	disk    *descriptor // nil if the content is in memory
-	body    []byte      // nil if the content is not in memory
-	path    *storePath  // store path, with the file's name below data
-	name    string
-	seen    identity // of the file on disk, when base, size and mtime were read
-	base    int64
-	size    int64
-	mtime   time.Time
-	modTime time.Time
-	content fdfs.FileID
-	linked  bool
-	mutable bool
-	memo    atomic.Pointer[any]
-	slot    slotReader   // reads and compares the content of a trunk slot
-	refs    atomic.Int64 // one for each Open, and one for the FileCache; at 0 disk is released
+	disk       *descriptor // nil if the content is in memory
+	body       []byte      // nil if the content is not in memory
+	path       *storePath  // store path, with the file's name below data
+	name       string
+	seen       identity // of the file on disk, when base, size and mtime were read
+	base       int64
+	size       int64
+	mtime      time.Time
+	modTime    time.Time
+	content    fdfs.FileID
+	linked     bool
+	mutable    bool
+	attachment atomic.Pointer[any]
+	slot       slotReader   // reads and compares the content of a trunk slot
+	refs       atomic.Int64 // one for each Open, and one for the FileCache; at 0 disk is released
 
 	// The fields below belong to the FileCache.
 	key     fileKey
@@ -143,17 +143,18 @@ func (f *File) Mutable() bool { return f.mutable }
 // normal and trunk files that are not links.
 func (f *File) Described() bool { return !f.mutable && !f.linked }
 
-// Memo returns the value of the last SetMemo, or nil. A FileCache keeps it until the file changes.
-func (f *File) Memo() any {
-	if p := f.memo.Load(); p != nil {
+// Attachment returns the value of the last SetMemo, or nil. A FileCache keeps it until the file
+// changes.
+func (f *File) Attachment() any {
+	if p := f.attachment.Load(); p != nil {
 		return *p
 	}
 	return nil
 }
 
-// SetMemo stores a value that was computed from the file for later callers. It may be called
+// Attach stores a value that was computed from the file for later callers. It may be called
 // concurrently.
-func (f *File) SetMemo(v any) { f.memo.Store(&v) }
+func (f *File) Attach(v any) { f.attachment.Store(&v) }
 
 // Suspect marks the file for a check before the FileCache returns it again. Call it when the
 // content could not be read completely, because the file was truncated or the disk fails.

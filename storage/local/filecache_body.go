@@ -77,7 +77,7 @@ func (f *File) inMemory(c *FileCache) *File {
 	g := &File{body: body, path: f.path, name: f.name, seen: f.seen, base: f.base, size: f.size, mtime: f.mtime,
 		modTime: f.modTime,
 		content: f.content, linked: f.linked, mutable: f.mutable, viaSlot: f.viaSlot, key: f.key}
-	g.memo.Store(f.memo.Load())
+	g.attachment.Store(f.attachment.Load())
 	g.checked.Store(f.checked.Load())
 	g.refs.Store(1)
 	return g

@@ -266,10 +266,10 @@ func TestFileCacheMemo(t *testing.T) {
 		f, err := c.Open(id)
 		require.NoError(t, err)
 		if n == 0 {
-			require.Nil(t, f.Memo())
-			f.SetMemo("kept")
+			require.Nil(t, f.Attachment())
+			f.Attach("kept")
 		}
-		require.Equal(t, "kept", f.Memo())
+		require.Equal(t, "kept", f.Attachment())
 		require.NoError(t, f.Close())
 	}
 }

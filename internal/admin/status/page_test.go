@@ -37,7 +37,7 @@ func fullPage() Page {
 		Caching: []Fact{{hostile, hostile}},
 		Locks: []Lock{{Key: hostile, Since: start}, {Key: hostile, Waiting: true, Holder: hostile, Since: start,
 			TTL: time.Second}},
-		Crowds: Crowds{Absorbed: 3, Largest: 500, Saved: 1497}, Log: []Entry{{Text: hostile, Detail: hostile,
+		Coalesced: Coalesced{Segments: 3, Largest: 500, Saved: 1497}, Log: []Entry{{Text: hostile, Detail: hostile,
 			Level: slog.LevelError, Count: 2, Last: start}},
 		Settings: []Setting{{Name: hostile, Value: hostile, Doc: hostile}, {Name: "d", Default: true}},
 	}

@@ -28,16 +28,16 @@ type Snapshot struct {
 	Panics   int64 // contained since the start: bugs
 	Process  []Fact
 
-	Traffic  Traffic
-	Fleet    *Fleet   // nil = this gateway is alone
-	Trackers []Server // in the order of the configuration
-	Storages []Server // by group
-	Budgets  []Budget
-	Caching  []Fact
-	Locks    []Lock
-	Crowds   Crowds
-	Log      []Entry // the newest first
-	Settings []Setting
+	Traffic   Traffic
+	Fleet     *Fleet   // nil = this gateway is alone
+	Trackers  []Server // in the order of the configuration
+	Storages  []Server // by group
+	Budgets   []Budget
+	Caching   []Fact
+	Locks     []Lock
+	Coalesced Coalesced
+	Log       []Entry // the newest first
+	Settings  []Setting
 }
 
 // Fact is a name and a value.
@@ -118,9 +118,9 @@ type Lock struct {
 	TTL     time.Duration // 0 = unknown
 }
 
-// Crowds are requests that wanted the same segment while it was being fetched.
-type Crowds struct {
-	Absorbed uint64 // crowds
+// Coalesced counts coalesced requests: several for one segment while it was being fetched.
+type Coalesced struct {
+	Segments uint64 // that several requests shared
 	Largest  int64  // requests of one
 	Saved    uint64 // downloads that were not made
 	Running  int64  // segments being fetched

@@ -114,7 +114,7 @@ func newFollower(t *testing.T, f *e2e.Fleet, owner string, id fdfs.FileID) *foll
 		Secret: lab.Secret, LockTTL: busyTTL})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, peer.Close()) })
-	r := cache.PeerRequest{Key: cache.SegmentKey{File: id.String(), Index: cache.Facts}}
+	r := cache.PeerRequest{Key: cache.SegmentKey{File: id.String(), Index: cache.MetaOnly}}
 	eventually.True(t, func() bool { // a handshake on a busy machine may take too long
 		_, _, err := peer.Open(t.Context(), owner, r)
 		return err == nil
