@@ -17,7 +17,7 @@ NESTED := tests/bench tests/real
 
 .PHONY: help build need outdated run run-cluster stampede test test-race test-long test-packages lint \
 	lint-quick lint-text lint-dead fuzz attack soak bench \
-	bench-compare simulate bench-locks e2e check real real-selftest dist clean
+	bench-compare simulate bench-locks e2e check real dist clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -156,11 +156,6 @@ real: build ## tests beside a real FastDFS: FASTDFS_BIN=/opt/fastdfs/bin
 	cd tests/real && $(GO) build -o $(CURDIR)/bin/real .
 	@FASTDFS_BIN='$(abspath $(FASTDFS_BIN))' FASTDFS_MODULE_NGINX='$(abspath $(FASTDFS_MODULE_NGINX))' \
 		bin/real -gateway $(CURDIR)/$(BIN) $(REAL)
-
-# The same program on stand-ins for FastDFS: a test of the program itself, which is a module of its
-# own. About a minute.
-real-selftest: build ## tests of the program behind "make real"
-	cd tests/real && $(GO) vet ./... && GATEWAY_BINARY=$(CURDIR)/$(BIN) $(GO) test -count=1 -parallel 4 ./...
 
 check: lint test-race ## lint and all tests
 

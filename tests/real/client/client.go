@@ -1,5 +1,5 @@
 // Package client speaks the commands that change a FastDFS storage. The gateway has no use for
-// them; the harness and its stand-ins have: with these it needs no client tool, and can name the
+// them; the harness has: with these it needs no client tool, and can name the
 // storage and the store path that take a file.
 //
 // Numbers are big-endian, names of 16 and 6 bytes are NUL padded, and an answer that carries a file
