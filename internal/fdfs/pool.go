@@ -12,17 +12,24 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fastdfs-gateway/internal/process/sys"
+
 	"golang.org/x/sys/unix"
 )
 
 // PoolOptions bound the connections to one server. The zero value of each field means its default.
 type PoolOptions struct {
-	MaxOpen        int           // connections in use; further requests wait; default 64
-	MaxWaiting     int           // requests that wait for a connection; further ones fail; default 1024
-	MaxIdle        int           // idle connections that are kept; default 8
-	IdleTimeout    time.Duration // after which an idle connection is closed; default 60 s
-	ConnectTimeout time.Duration // default 5 s
+	MaxOpen     int           // connections in use; further requests wait; default 64
+	MaxWaiting  int           // requests that wait for a connection; further ones fail; default 1024
+	MaxIdle     int           // idle connections that are kept; default 8
+	IdleTimeout time.Duration // after which an idle connection is closed; default 60 s
+	// ConnectTimeout bounds a connection attempt, and how long the host of a connection may leave a
+	// request unacknowledged: a host that is gone answers neither. Default 5 s.
+	ConnectTimeout time.Duration
 	NetworkTimeout time.Duration // for each read and write; default 30 s
+	// Lost is called when a request has failed on an idle connection, after the Pool has closed the
+	// other ones. Pools of the same server close theirs. Default: nothing.
+	Lost func()
 }
 
 func (o PoolOptions) withDefaults() PoolOptions {
@@ -41,7 +48,9 @@ func (o PoolOptions) withDefaults() PoolOptions {
 //
 // A connection returns to the pool only after a complete answer, else it is closed. An idle
 // connection is tested by peeking at the socket before it is used; a request that fails on it
-// before the first byte of the answer is repeated on a new one.
+// before the first byte of the answer is repeated on a new one. The other idle connections are
+// closed then: after the server has moved, or a firewall on the way has lost its state, each of
+// them would cost the time in which the kernel waits for an acknowledgement.
 type Pool struct {
 	addr  string
 	o     PoolOptions
@@ -76,8 +85,16 @@ func (p *Pool) Addr() string { return p.addr }
 // Close closes idle connections. Busy ones are closed when they are released.
 func (p *Pool) Close() {
 	p.mu.Lock()
+	p.closed = true
+	p.mu.Unlock()
+	p.CloseIdle()
+}
+
+// CloseIdle closes idle connections.
+func (p *Pool) CloseIdle() {
+	p.mu.Lock()
 	idle := p.idle
-	p.idle, p.closed = nil, true
+	p.idle = nil
 	p.mu.Unlock()
 	for _, c := range idle {
 		c.quit()
@@ -144,6 +161,10 @@ func (p *Pool) Request(ctx context.Context, cmd Command, flags byte, body []byte
 		if !reused || c.answered || errors.Is(err, os.ErrDeadlineExceeded) {
 			return nil, h, fmt.Errorf("cannot ask %s: %w", p.addr, err)
 		}
+		p.CloseIdle()
+		if p.o.Lost != nil {
+			p.o.Lost()
+		}
 	}
 }
 
@@ -202,7 +223,12 @@ func (p *Pool) dial(ctx context.Context) (*Conn, error) {
 	var timeout net.Error
 	switch {
 	case err == nil:
-		return &Conn{pool: p, conn: conn.(*net.TCPConn)}, nil
+		c := &Conn{pool: p, conn: conn.(*net.TCPConn)}
+		if err := sys.SetUserTimeout(c.conn, p.o.ConnectTimeout); err != nil {
+			_ = conn.Close() // nothing was sent
+			return nil, fmt.Errorf("cannot connect to %s: %w", p.addr, err)
+		}
+		return c, nil
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("cannot connect to %s: %w", p.addr, context.Cause(ctx))
 	case errors.As(err, &timeout) && timeout.Timeout():

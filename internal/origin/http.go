@@ -11,17 +11,19 @@ import (
 	"net/url"
 	"strconv"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/process/sys"
 	"fastdfs-gateway/storage/client"
 )
 
 // HTTPOptions bound the requests to web servers of other hosts.
 type HTTPOptions struct {
-	Port           int // of the web servers; 0 = the port that the client's request came in on
-	ConnectTimeout time.Duration
+	Port           int           // of the web servers; 0 = the port that the client's request came in on
+	ConnectTimeout time.Duration // to connect, and for the host to acknowledge a request
 	NetworkTimeout time.Duration // for the head of a response, and between two reads of its body
 	Log            *slog.Logger  // default: discard
 }
@@ -60,16 +62,19 @@ func newWebServer(s client.Server, o HTTPOptions) *webServer {
 		dialer.Timeout = client.StrangerTimeout
 	}
 	transport := &http.Transport{
-		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
-			c, err := dialer.DialContext(ctx, network, addr)
-			if err != nil {
-				return nil, err
-			}
-			return &timeoutConn{Conn: c, timeout: o.NetworkTimeout}, nil
-		},
 		MaxIdleConnsPerHost: 32, MaxConnsPerHost: maxWebConns, IdleConnTimeout: time.Minute,
 		DisableCompression: true, MaxResponseHeaderBytes: 16 << 10, ResponseHeaderTimeout: o.NetworkTimeout,
 		ReadBufferSize: 64 << 10, Proxy: nil,
+	}
+	transport.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+		c, err := dialer.DialContext(ctx, network, addr)
+		if err != nil {
+			return nil, err
+		}
+		if err := sys.SetUserTimeout(c.(*net.TCPConn), dialer.Timeout); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+		return &timeoutConn{Conn: c, timeout: o.NetworkTimeout, lost: transport.CloseIdleConnections}, nil
 	}
 	refuse := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	w := &webServer{server: s, o: o, client: &http.Client{Transport: transport, CheckRedirect: refuse}}
@@ -81,13 +86,20 @@ func newWebServer(s client.Server, o HTTPOptions) *webServer {
 type timeoutConn struct {
 	net.Conn
 	timeout time.Duration
+	// lost is called when the kernel has given the connection up. net/http repeats the request on
+	// another idle connection, each of which would cost the connect timeout if the host is gone.
+	lost func()
 }
 
 func (c *timeoutConn) Read(p []byte) (int, error) {
 	if err := c.SetReadDeadline(time.Now().Add(c.timeout)); err != nil {
 		return 0, err
 	}
-	return c.Conn.Read(p)
+	n, err := c.Conn.Read(p)
+	if _, ok := errors.AsType[syscall.Errno](err); ok {
+		c.lost()
+	}
+	return n, err
 }
 
 func (c *timeoutConn) Write(p []byte) (int, error) {

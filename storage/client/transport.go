@@ -69,11 +69,16 @@ var _ Transport = (*tcpTransport)(nil)
 // maxCalls bounds the connections for short requests to one server.
 const maxCalls = 64
 
+// newTCPTransport makes both pools. Idle connections that are lost in one of them are lost in the
+// other one as well.
 func newTCPTransport(s Server, o fdfs.PoolOptions) *tcpTransport {
 	if s.Stranger && (o.ConnectTimeout <= 0 || o.ConnectTimeout > StrangerTimeout) {
 		o.ConnectTimeout = StrangerTimeout
 	}
-	t := &tcpTransport{server: s, pool: fdfs.NewPool(s.Addr(), o)}
+	t := &tcpTransport{server: s}
+	o.Lost = func() { t.calls.CloseIdle() }
+	t.pool = fdfs.NewPool(s.Addr(), o)
+	o.Lost = t.pool.CloseIdle
 	o.MaxOpen = min(o.MaxOpen, maxCalls)
 	t.calls = fdfs.NewPool(s.Addr(), o)
 	return t

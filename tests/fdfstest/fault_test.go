@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/process/sys"
 	"fastdfs-gateway/internal/testing/eventually"
 )
 
@@ -287,6 +288,22 @@ func TestSilence(t *testing.T) {
 	s.Kill()
 	_, err = net.Dial("tcp", s.Addr())
 	require.ErrorIs(t, err, syscall.ECONNREFUSED)
+}
+
+// TestLose: a client of a lost connection is not told, and the kernel at its end gives up as the
+// packets are not acknowledged.
+func TestLose(t *testing.T) {
+	s, id, content := oneFile(t)
+	open := send(t, s.Addr(), request(CmdActive, 0, nil))
+	require.Len(t, readAnswer(t, open), headerLen)
+	require.NoError(t, s.Lose())
+	require.NoError(t, sys.SetUserTimeout(open, 100*time.Millisecond))
+	_, err := open.Write(request(CmdActive, 0, nil))
+	require.NoError(t, err)
+	_, err = open.Read(make([]byte, 1))
+	require.ErrorIs(t, err, syscall.ETIMEDOUT)
+	fine(t, s, id, content)
+	require.Equal(t, 1, s.Counts().Requests[CmdActive])
 }
 
 // TestSilenceThatIsFull: a client that connects before the queue is filled fills it.

@@ -73,8 +73,9 @@ func (n *Node) Kill() {
 }
 
 // Silence makes the node like a host that is switched off: there is no answer to an attempt to
-// connect, not even a refusal, so that only the client's own time limit ends it, and connections
-// that are open stall as under Partition. Revive ends it, Kill too. A dead node can be made silent.
+// connect, not even a refusal, so that only the client's own time limit ends it. Connections that
+// are open stall as under Partition, and as after Lose: bytes to them are not acknowledged. Revive
+// ends it, Kill too. A dead node can be made silent.
 func (n *Node) Silence() error {
 	n.life.Lock()
 	defer n.life.Unlock()
@@ -92,6 +93,24 @@ func (n *Node) Silence() error {
 		return fmt.Errorf("cannot silence %s: %w", n.name, err)
 	}
 	n.silence, n.partitioned = quiet, true
+	return n.lose()
+}
+
+// Lose makes all that clients send on connections that are open get lost, for good. The clients are
+// not told, as where a firewall has forgotten the connections. New connections work.
+func (n *Node) Lose() error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.lose()
+}
+
+// lose drops what comes on connections that are open; mu must be held.
+func (n *Node) lose() error {
+	for c := range n.conns {
+		if err := DropReceived(c.tcp); err != nil && !errors.Is(err, net.ErrClosed) {
+			return fmt.Errorf("cannot lose connections of %s: %w", n.name, err)
+		}
+	}
 	return nil
 }
 
@@ -135,6 +154,9 @@ func (n *Node) start() error {
 	if n.silence != nil {
 		n.silence.close()
 		n.silence, n.partitioned = nil, false
+		for c := range n.conns {
+			_ = receive(c.tcp) // it may have been closed
+		}
 	}
 	listener, err := net.Listen("tcp", n.Addr())
 	if err != nil {

@@ -116,3 +116,30 @@ func (s *silence) close() {
 		s.filler.Close()
 	}
 }
+
+// DropReceived makes the kernel drop all packets that come to a connection, before it acknowledges
+// them: to the client, the host seems to be gone.
+func DropReceived(c *net.TCPConn) error {
+	drop := unix.SockFilter{Code: unix.BPF_RET | unix.BPF_K} // keep 0 bytes
+	return control(c, func(fd int) error {
+		return unix.SetsockoptSockFprog(fd, unix.SOL_SOCKET, unix.SO_ATTACH_FILTER,
+			&unix.SockFprog{Len: 1, Filter: &drop})
+	})
+}
+
+// receive ends DropReceived.
+func receive(c *net.TCPConn) error {
+	return control(c, func(fd int) error {
+		return unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_DETACH_FILTER, 0)
+	})
+}
+
+func control(c *net.TCPConn, do func(fd int) error) error {
+	raw, err := c.SyscallConn()
+	if err != nil {
+		return err
+	}
+	var failed error
+	err = raw.Control(func(fd uintptr) { failed = do(int(fd)) })
+	return errors.Join(err, failed)
+}

@@ -203,13 +203,14 @@ func (w *world) awaitActive(n *node) error {
 const newByte = 32
 
 // moveStorage gives the host of a storage another address, tells storage ids, and waits until it
-// takes files there. Gateways and nginx of that host, which listen on the old address, are out of
-// use from here on.
+// takes files there. The address goes before the process ends, so that nothing tells clients that
+// their connections to it are over. Gateways and nginx of that host, which listen on the old
+// address, are out of use from here on.
 func (w *world) moveStorage(n *node) error {
-	if err := w.kill(n); err != nil {
+	if err := w.network.move(n.host, newByte); err != nil {
 		return err
 	}
-	if err := w.network.move(n.host, newByte); err != nil {
+	if err := w.kill(n); err != nil {
 		return err
 	}
 	if w.s.ids {

@@ -25,43 +25,55 @@ func loads(c *fdfstest.Cluster) int { return c.Tracker(0).Counts().Requests[fdfs
 
 // TestStorageMoves: the only storage of a group has gone to another address. The first request
 // after that gets its file, with and without storage ids, through the cache and without one.
+// Nothing may respond at the old address, not even on connections that are open.
 func TestStorageMoves(t *testing.T) {
 	t.Parallel()
 	for _, useIDs := range []bool{false, true} {
 		for _, kept := range []bool{false, true} {
 			for _, young := range []bool{false, true} {
-				t.Run(fmt.Sprintf("ids %v, cache %v, young %v", useIDs, kept, young), func(t *testing.T) {
-					t.Parallel()
-					c := e2e.NewCluster(t, fdfstest.Options{UseStorageIDs: useIDs,
-						StorageIDs: []string{"100001 group1 127.0.0.11", "100003 group2 127.0.0.13"}})
-					before, after := c.Storage(0), c.Storage(1)
-					after.SetListed(false)
-					created := e2e.LongAgo
-					if young {
-						created = time.Now()
-					}
-					content := storetest.New(t).Bytes(30000)
-					put := func(s *fdfstest.Storage) string {
-						return e2e.Path(e2e.Put(t, c, fdfstest.FileSpec{Storage: s, Content: content, Ext: "jpg",
-							Created: created}))
-					}
-					lines := e2e.NoCache
-					if kept {
-						lines = nil
-					}
-					p := e2e.ServeConfig(t, e2e.WriteConfig(t, "load_fdfs_parameters_from_tracker = true\n"+
-						e2e.EdgeConfig(c, lines...)))
-					require.Equal(t, content, p.Get(put(before)).Body)
-					before.Kill()
-					before.SetListed(false)
-					after.SetListed(true)
-					time.Sleep(freshFor)
-					require.Equal(t, content, p.Get(put(before)).Body, "an id with the old address")
-					require.Equal(t, content, p.Get(put(after)).Body, "an id with the new one")
-				})
+				for _, silent := range []bool{false, true} {
+					name := fmt.Sprintf("ids %v, cache %v, young %v, silent %v", useIDs, kept, young, silent)
+					t.Run(name, func(t *testing.T) {
+						t.Parallel()
+						storageMoves(t, useIDs, kept, young, silent)
+					})
+				}
 			}
 		}
 	}
+}
+
+// storageMoves runs one case. silent: the old address drops all packets.
+func storageMoves(t *testing.T, useIDs, kept, young, silent bool) {
+	c := e2e.NewCluster(t, fdfstest.Options{UseStorageIDs: useIDs,
+		StorageIDs: []string{"100001 group1 127.0.0.11", "100003 group2 127.0.0.13"}})
+	before, after := c.Storage(0), c.Storage(1)
+	after.SetListed(false)
+	created := e2e.LongAgo
+	if young {
+		created = time.Now()
+	}
+	content := storetest.New(t).Bytes(30000)
+	put := func(s *fdfstest.Storage) string {
+		return e2e.Path(e2e.Put(t, c, fdfstest.FileSpec{Storage: s, Content: content, Ext: "jpg", Created: created}))
+	}
+	lines := e2e.NoCache
+	if kept {
+		lines = nil
+	}
+	p := e2e.ServeConfig(t, e2e.WriteConfig(t, strings.Replace("load_fdfs_parameters_from_tracker = true\n"+
+		e2e.EdgeConfig(c, lines...), "connect_timeout = 60", "connect_timeout = 1", 1)))
+	require.Equal(t, content, p.Get(put(before)).Body)
+	if silent {
+		require.NoError(t, before.Silence())
+	} else {
+		before.Kill()
+	}
+	before.SetListed(false)
+	after.SetListed(true)
+	time.Sleep(freshFor)
+	require.Equal(t, content, p.Get(put(before)).Body, "an id with the old address")
+	require.Equal(t, content, p.Get(put(after)).Body, "an id with the new one")
 }
 
 // TestNewGroup: the first request for a file of a new group gets it.
