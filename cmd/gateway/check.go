@@ -94,8 +94,8 @@ func reloadProblems(ctx context.Context, cfg *config.Config) []config.Problem {
 	}
 	p := config.Problem{File: cfg.File, Severity: config.Warning}
 	switch {
-	case trial.Refused != "":
-		p.Text = "the running gateway would refuse a reload: " + trial.Refused
+	case trial.Rejected != "":
+		p.Text = "the running gateway would refuse a reload: " + trial.Rejected
 		p.Fix = "correct that, or restart the gateway"
 	case len(trial.Restart) > 0:
 		p.Text = "the running gateway would not apply these keys by a reload: " + strings.Join(trial.Restart, ", ")

@@ -44,9 +44,9 @@ type Options struct {
 
 // Trial tells how a reload would end. It is the answer to GET /reload, in JSON.
 type Trial struct {
-	File    string   `json:"file"`    // of the configuration, absolute
-	Refused string   `json:"refused"` // the reason; empty = it would be applied
-	Restart []string `json:"restart"` // keys that only a restart, or an upgrade, applies
+	File     string   `json:"file"`    // of the configuration, absolute
+	Rejected string   `json:"refused"` // the reason; empty = it would be applied
+	Restart  []string `json:"restart"` // keys that only a restart, or an upgrade, applies
 }
 
 // New returns the handler of the listener:

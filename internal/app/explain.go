@@ -32,6 +32,6 @@ func Explain(ctx context.Context, cfg *config.Config, urlOrID string, log *slog.
 	o.Store, o.Log, o.Origin = store, log, origin.NewResolver(originOptions(&o, cfg, upstreams, store))
 	upstreams.Await()
 	e := gateway.NewHandler(o).Explain(ctx, urlOrID, time.Now())
-	e.By = gateway.ByFreshLook
+	e.By = gateway.Offline
 	return e, nil
 }

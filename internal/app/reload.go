@@ -88,7 +88,7 @@ func (a *App) TryReload() admin.Trial {
 		err = a.privileges.Explain(err)
 	}
 	if err != nil {
-		t.Refused = err.Error()
+		t.Rejected = err.Error()
 		return t
 	}
 	t.Restart = restartKeys(a.atStart, c.cfg)

@@ -72,9 +72,9 @@ func TestHitIsDistrusted(t *testing.T) {
 	require.False(t, ok)
 }
 
-// TestMemo: a memo is found with the next hit, until the file is asked about again.
-func TestMemo(t *testing.T) {
-	bubble(t, "memo", func(t *testing.T) {
+// TestAttachment: an attachment is found with the next hit, until the file is asked about again.
+func TestAttachment(t *testing.T) {
+	bubble(t, "attachment", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1000)
 		c := newCache(t, Options{})
 		requireWhole(t, o, get(background, c, o))

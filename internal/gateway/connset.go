@@ -26,8 +26,8 @@ type idleConn struct {
 }
 
 const (
-	leastOldest = 64 // connections that a walk keeps at least, and
-	partOldest  = 16 // one in so many
+	minOldest      = 64 // connections that a walk keeps at least, and
+	oldestFraction = 16 // one in so many
 
 	restAfterWalk = 10 // times as long as the walk took
 )
@@ -37,10 +37,10 @@ func newConnSet() *connSet { return &connSet{conns: map[*conn]struct{}{}} }
 func (s *connSet) add(c *conn)    { s.conns[c] = struct{}{} }
 func (s *connSet) remove(c *conn) { delete(s.conns, c) }
 
-// takeIdle claims the connection that has been idle longest, for its caller to close; nil when all
+// evictIdle claims the connection that has been idle longest, for its caller to close; nil when all
 // are busy.
-func (s *connSet) takeIdle() *conn {
-	if c := s.takeOldest(); c != nil {
+func (s *connSet) evictIdle() *conn {
+	if c := s.evictOldest(); c != nil {
 		return c
 	}
 	began := time.Now()
@@ -49,16 +49,16 @@ func (s *connSet) takeIdle() *conn {
 	}
 	s.walk()
 	s.nextWalk = time.Now().Add(restAfterWalk * time.Since(began))
-	return s.takeOldest()
+	return s.evictOldest()
 }
 
-// takeOldest claims from the list of the last walk.
-func (s *connSet) takeOldest() *conn {
+// evictOldest claims from the list of the last walk.
+func (s *connSet) evictOldest() *conn {
 	for n := len(s.oldest) - 1; n >= 0; n-- {
 		v := s.oldest[n]
 		s.oldest[n] = idleConn{}
 		s.oldest = s.oldest[:n]
-		if _, open := s.conns[v.c]; open && !v.c.hasInput() && v.c.guarded.TakeIdle(v.since) {
+		if _, open := s.conns[v.c]; open && !v.c.hasInput() && v.c.guarded.ClaimIdle(v.since) {
 			return v.c
 		}
 	}
@@ -74,7 +74,7 @@ func (s *connSet) walk() {
 		}
 	}
 	slices.SortFunc(s.oldest, func(a, b idleConn) int { return cmp.Compare(b.since, a.since) })
-	if keep := max(leastOldest, len(s.conns)/partOldest); len(s.oldest) > keep {
+	if keep := max(minOldest, len(s.conns)/oldestFraction); len(s.oldest) > keep {
 		s.oldest = append([]idleConn(nil), s.oldest[len(s.oldest)-keep:]...)
 	}
 }

@@ -64,7 +64,7 @@ func TestShareOfOneAddress(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := NewServer(ServerOptions{MaxConnections: 32, MaxConnectionsPerIP: tt.limit}, NewHandler(Options{}))
-			defer s.refuser.wg.Wait()
+			defer s.rejecter.wg.Wait()
 			ln, err := net.Listen("tcp", "127.0.0.1:0")
 			require.NoError(t, err)
 			defer ln.Close()
@@ -83,7 +83,7 @@ func TestShareOfOneAddress(t *testing.T) {
 // of others.
 func TestShareWhileOthersCome(t *testing.T) {
 	s := NewServer(ServerOptions{MaxConnections: 32}, NewHandler(Options{}))
-	defer s.refuser.wg.Wait()
+	defer s.rejecter.wg.Wait()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer ln.Close()
@@ -103,7 +103,7 @@ func TestShareWhileOthersCome(t *testing.T) {
 // TestEachTakesOnePlace: at the limit each new connection takes the place of one that is idle.
 func TestEachTakesOnePlace(t *testing.T) {
 	s := NewServer(ServerOptions{MaxConnections: 32}, NewHandler(Options{}))
-	defer s.refuser.wg.Wait()
+	defer s.rejecter.wg.Wait()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer ln.Close()
@@ -147,9 +147,9 @@ func BenchmarkAdmit(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		c := &conn{s: s, block: block}
-		if _, broken := s.enter(c); broken != nil {
+		if _, broken := s.addConn(c); broken != nil {
 			b.Fatal(broken.label)
 		}
-		s.leave(c)
+		s.removeConn(c)
 	}
 }

@@ -12,45 +12,45 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// refusal is an error that is itself the answer: a status and one line for the client, without
+// rejection is an error that is itself the answer: a status and one line for the client, without
 // internals.
-type refusal struct {
+type rejection struct {
 	status     int
 	reason     string
 	retryAfter time.Duration // 0 = no Retry-After
 	cause      error         // for the log, never for the client
 }
 
-func (r *refusal) Error() string { return r.reason }
-func (r *refusal) Unwrap() error { return r.cause }
+func (r *rejection) Error() string { return r.reason }
+func (r *rejection) Unwrap() error { return r.cause }
 
 var (
-	errBadPath     = &refusal{status: 400, reason: "bad path"}
-	errBadEscape   = &refusal{status: 400, reason: "bad path: malformed percent-escape"}
-	errNoGroup     = &refusal{status: 400, reason: "bad path: it does not begin with a group"}
-	errBadSeek     = &refusal{status: 400, reason: "start is at or beyond the end"}
-	errToken       = &refusal{status: 400, reason: "token refused"}
-	errTokenDenied = &refusal{status: 403, reason: "token refused"}
-	errNotFound    = &refusal{status: 404, reason: "file not found"}
-	errPrefix      = &refusal{status: 404, reason: "nothing is served here"}
-	errMethod      = &refusal{status: 405, reason: "method not allowed"}
-	errCondition   = &refusal{status: 412, reason: "precondition failed"}
-	errRange       = &refusal{status: 416, reason: "range not satisfiable"}
-	errInternal    = &refusal{status: 500, reason: "internal error"}
+	errBadPath     = &rejection{status: 400, reason: "bad path"}
+	errBadEscape   = &rejection{status: 400, reason: "bad path: malformed percent-escape"}
+	errNoGroup     = &rejection{status: 400, reason: "bad path: it does not begin with a group"}
+	errBadSeek     = &rejection{status: 400, reason: "start is at or beyond the end"}
+	errToken       = &rejection{status: 400, reason: "token refused"}
+	errTokenDenied = &rejection{status: 403, reason: "token refused"}
+	errNotFound    = &rejection{status: 404, reason: "file not found"}
+	errPrefix      = &rejection{status: 404, reason: "nothing is served here"}
+	errMethod      = &rejection{status: 405, reason: "method not allowed"}
+	errCondition   = &rejection{status: 412, reason: "precondition failed"}
+	errRange       = &rejection{status: 416, reason: "range not satisfiable"}
+	errInternal    = &rejection{status: 500, reason: "internal error"}
 
-	errSlotLimit = &refusal{status: 503, reason: local.ErrSlotLimit.Error(), retryAfter: time.Second}
+	errSlotLimit = &rejection{status: 503, reason: local.ErrSlotLimit.Error(), retryAfter: time.Second}
 
 	// Files of other hosts:
-	errNotYet  = &refusal{status: 404, reason: "file not found", retryAfter: 5 * time.Second} // still being replicated
-	errGone    = &refusal{status: 499, reason: "client has left"}                             // for the access log
-	errWaiting = &refusal{status: 503, reason: origin.ErrTooManyWaiting.Error(), retryAfter: time.Second}
-	errNoLists = &refusal{status: 503, reason: origin.ErrNoLists.Error(), retryAfter: 5 * time.Second}
+	errNotYet  = &rejection{status: 404, reason: "file not found", retryAfter: 5 * time.Second} // still being replicated
+	errGone    = &rejection{status: 499, reason: "client has left"}                             // for the access log
+	errWaiting = &rejection{status: 503, reason: origin.ErrTooManyWaiting.Error(), retryAfter: time.Second}
+	errNoLists = &rejection{status: 503, reason: origin.ErrNoLists.Error(), retryAfter: 5 * time.Second}
 )
 
-// refusalOf turns any error of the request path into the answer to it. This is the one place that
+// rejectionOf turns any error of the request path into the answer to it. This is the one place that
 // maps errors to statuses.
-func refusalOf(err error) *refusal {
-	var r *refusal
+func rejectionOf(err error) *rejection {
+	var r *rejection
 	switch {
 	case errors.As(err, &r):
 		return r
@@ -65,31 +65,31 @@ func refusalOf(err error) *refusal {
 	case errors.Is(err, origin.ErrNoLists):
 		return errNoLists
 	case errors.Is(err, origin.ErrTimeout):
-		return &refusal{status: 504, reason: origin.ErrTimeout.Error(), cause: err}
+		return &rejection{status: 504, reason: origin.ErrTimeout.Error(), cause: err}
 	case errors.Is(err, origin.ErrBusy):
-		return &refusal{status: 503, reason: origin.ErrBusy.Error(), retryAfter: 5 * time.Second, cause: err}
+		return &rejection{status: 503, reason: origin.ErrBusy.Error(), retryAfter: 5 * time.Second, cause: err}
 	case errors.Is(err, origin.ErrUnreachable):
-		return &refusal{status: 502, reason: origin.ErrUnreachable.Error(), cause: err}
+		return &rejection{status: 502, reason: origin.ErrUnreachable.Error(), cause: err}
 	case errors.Is(err, fdfs.ErrFileID):
-		return &refusal{status: 400, reason: err.Error()}
+		return &rejection{status: 400, reason: err.Error()}
 	case errors.Is(err, local.ErrPathIndex):
-		return &refusal{status: 400, reason: "bad file id: no such store path"}
+		return &rejection{status: 400, reason: "bad file id: no such store path"}
 	case errors.Is(err, fdfs.ErrNoFile), errors.Is(err, local.ErrNoGroup),
 		errors.Is(err, local.ErrSlotContent):
 		return errNotFound
 	case errors.Is(err, local.ErrSlotLimit):
 		return errSlotLimit
 	case errors.Is(err, fdfs.ErrFileChanged):
-		return &refusal{status: 503, reason: "the file is changing", retryAfter: time.Second, cause: err}
+		return &rejection{status: 503, reason: "the file is changing", retryAfter: time.Second, cause: err}
 	case errors.Is(err, local.ErrUnavailable):
-		return &refusal{status: 503, reason: "storage is not available", retryAfter: 5 * time.Second, cause: err}
+		return &rejection{status: 503, reason: "storage is not available", retryAfter: 5 * time.Second, cause: err}
 	}
-	return &refusal{status: 500, reason: errInternal.reason, cause: err}
+	return &rejection{status: 500, reason: errInternal.reason, cause: err}
 }
 
-// refuse answers with the error. Headers that belong to a file are taken back.
-func (r *request) refuse(err error) {
-	why := refusalOf(err)
+// reject answers with the error. Headers that belong to a file are taken back.
+func (r *request) reject(err error) {
+	why := rejectionOf(err)
 	resp := &r.ctx.Response
 	resp.Header.Reset()
 	resp.ResetBody()

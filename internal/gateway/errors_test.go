@@ -14,7 +14,7 @@ import (
 func TestSlotLimitStatus(t *testing.T) {
 	err := fmt.Errorf("opening: %w", local.ErrSlotLimit)
 	require.False(t, mayBeElsewhere(err))
-	r := refusalOf(err)
+	r := rejectionOf(err)
 	require.Equal(t, 503, r.status)
 	require.Equal(t, time.Second, r.retryAfter)
 	require.NoError(t, r.cause, "one line of the log for each such request")

@@ -12,17 +12,17 @@ import (
 
 // Explanation is what would happen to a request, and why, step by step.
 type Explanation struct {
-	Asked  string            `json:"asked"`
-	By     string            `json:"by"` // ByGateway or ByFreshLook
-	Steps  []ExplanationStep `json:"steps"`
-	Status int               `json:"status"` // of the answer
-	Answer string            `json:"answer"`
+	Asked    string            `json:"asked"`
+	By       string            `json:"by"` // ByGateway or Offline
+	Steps    []ExplanationStep `json:"steps"`
+	Status   int               `json:"status"` // of the answer
+	Response string            `json:"answer"`
 }
 
 // The values of Explanation.By, which the caller of Explain sets.
 const (
-	ByGateway   = "by the running gateway" // with its cache, and its experience of other hosts
-	ByFreshLook = "by a fresh look"        // by the configuration alone
+	ByGateway = "by the running gateway" // with its cache, and its experience of other hosts
+	Offline   = "by a fresh look"        // by the configuration alone
 )
 
 // ExplanationStep is one step of a request.
@@ -38,7 +38,7 @@ func (e Explanation) String() string {
 	for _, s := range e.Steps {
 		fmt.Fprintf(&b, "%-12s %s\n", s.Name, s.Text)
 	}
-	fmt.Fprintf(&b, "%-12s %d: %s\n", "answer", e.Status, e.Answer)
+	fmt.Fprintf(&b, "%-12s %d: %s\n", "answer", e.Status, e.Response)
 	return b.String()
 }
 
@@ -47,7 +47,7 @@ func (e *Explanation) step(name, format string, args ...any) {
 }
 
 func (e *Explanation) end(status int, format string, args ...any) Explanation {
-	e.Status, e.Answer = status, fmt.Sprintf(format, args...)
+	e.Status, e.Response = status, fmt.Sprintf(format, args...)
 	return *e
 }
 
@@ -58,7 +58,7 @@ func (h *Handler) Explain(ctx context.Context, urlOrID string, now time.Time) Ex
 	var t target
 	id, err := h.parseAny(&t, urlOrID)
 	if err != nil {
-		r := refusalOf(err)
+		r := rejectionOf(err)
 		return e.end(r.status, "%s", r.reason)
 	}
 	e.step("file id", "%s: %s, store path %d, created %s", id, id.Kind, id.PathIndex,
@@ -82,7 +82,7 @@ func (h *Handler) Explain(ctx context.Context, urlOrID string, now time.Time) Ex
 	case localErr == nil:
 		return e.end(200, "the file of this host")
 	case !mayBeElsewhere(localErr):
-		r := refusalOf(localErr)
+		r := rejectionOf(localErr)
 		return e.end(r.status, "%s", r.reason)
 	}
 	q := origin.Request{ID: id, Now: now, Redirected: t.params.redirected(), Token: t.params.token,
@@ -93,7 +93,7 @@ func (h *Handler) Explain(ctx context.Context, urlOrID string, now time.Time) Ex
 	case out.Redirect:
 		status = 302
 	case out.Err != nil:
-		r := refusalOf(out.Err)
+		r := rejectionOf(out.Err)
 		if status = r.status; text == "" {
 			text = r.reason
 		}
@@ -137,7 +137,7 @@ func (h *Handler) explainLocal(e *Explanation, id fdfs.FileID) error {
 // says as little as the answer to a request.
 func (h *Handler) Prefetch(ctx context.Context, idText string, now time.Time) (size int64, where string, err error) {
 	if size, where, err = h.prefetch(ctx, idText, now); err != nil {
-		err = refusalOf(err)
+		err = rejectionOf(err)
 	}
 	return size, where, err
 }

@@ -8,7 +8,7 @@
 //	err := s.Serve(listener)
 //
 // The request path is this file, top to bottom: parse the target, check the token, find the file,
-// send it. Each step may end it with an error; refusalOf in errors.go is the only place that
+// send it. Each step may end it with an error; rejectionOf in errors.go is the only place that
 // turns errors into statuses.
 package gateway
 
@@ -177,7 +177,7 @@ func (h *Handler) Serve(ctx *fasthttp.RequestCtx) {
 	if err := r.withRecover(); err != nil {
 		r.closeFile()
 		r.streamed = false
-		r.refuse(err)
+		r.reject(err)
 	}
 	if r.streamed { // sent is called when the last byte is out
 		ctx.Response.SetBodyStream(&r.body, int(r.body.Length()))
@@ -231,7 +231,7 @@ func (r *request) serve() error {
 func (r *request) findAndRespond() error {
 	r.info, r.stale = nil, false // an attempt before this one has left them, and a body
 	r.body = sendfile.Body{Done: r.done, Pieces: r.body.Pieces[:0]}
-	if answered, err := r.find(); answered || err != nil {
+	if responded, err := r.find(); responded || err != nil {
 		return err
 	}
 	return r.respond()
@@ -293,7 +293,7 @@ func (r *request) checkToken() (served bool, err error) {
 	if err == nil {
 		return false, nil
 	}
-	h.o.Metrics.tokenRefused(err)
+	h.o.Metrics.tokenRejected(err)
 	switch {
 	case h.o.FailFile != nil:
 		r.sendPage(h.o.FailFile.Type, h.o.FailFile.Body)
@@ -305,8 +305,8 @@ func (r *request) checkToken() (served bool, err error) {
 }
 
 // find opens the file where it lies on this host, or leaves it to the hosts that may have it. It is
-// answered when the client was sent there.
-func (r *request) find() (answered bool, err error) {
+// responded when the client was sent there.
+func (r *request) find() (responded bool, err error) {
 	file, err := r.h.o.Store.Open(r.id)
 	switch {
 	case err == nil:
@@ -318,12 +318,12 @@ func (r *request) find() (answered bool, err error) {
 	case !mayBeElsewhere(err):
 		return false, err
 	case errors.Is(err, local.ErrUnavailable):
-		answered, remoteErr := r.findRemote(err)
+		responded, remoteErr := r.findRemote(err)
 		if remoteErr != nil {
 			return false, err // that is the reason, not that no other host has the file
 		}
 		r.h.log.Error("cannot read the store, the file came from another host", "target", r.shortTarget(), "err", err)
-		return answered, nil
+		return responded, nil
 	}
 	return r.findRemote(err)
 }
@@ -404,7 +404,7 @@ func (r *request) shortTarget() string {
 // finish counts and logs the answer, and makes r ready for the next request. Where firstByte is
 // zero it was the last one too.
 func (r *request) finish(bytes int64, firstByte time.Time, err error) {
-	r.h.o.Metrics.answered(r, bytes, firstByte)
+	r.h.o.Metrics.responded(r, bytes, firstByte)
 	if r.h.o.Access != nil {
 		r.h.o.Access.write(entryOf(r, bytes, err))
 	}

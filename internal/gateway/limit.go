@@ -15,8 +15,8 @@ import (
 
 // limit is a bound on connections and the answer to one that breaks it.
 type limit struct {
-	label  string // in the metrics
-	answer []byte
+	label    string // in the metrics
+	response []byte
 }
 
 var (
@@ -30,57 +30,57 @@ func newLimit(label, status, reason string) *limit {
 }
 
 // defaultShare of the connections is for one address where the configuration says nothing.
-const defaultShare = 8
+const defaultPerIPFraction = 8
 
-// mostOfEach is how many connections an address may have whose connections are counted. The default
+// perIPLimit is how many connections an address may have whose connections are counted. The default
 // counts while half of all connections are in use.
-func (s *Server) mostOfEach() int {
+func (s *Server) perIPLimit() int {
 	switch {
 	case s.o.MaxConnectionsPerIP != 0:
 		return s.o.MaxConnectionsPerIP
 	case 2*len(s.all.conns) < s.o.MaxConnections:
 		return math.MaxInt
 	}
-	return max(s.o.MaxConnections/defaultShare, 1)
+	return max(s.o.MaxConnections/defaultPerIPFraction, 1)
 }
 
-// limitsEach tells whether the connections of an address are counted.
-func (s *Server) limitsEach(block netip.Addr) bool {
+// countsPerIP tells whether the connections of an address are counted.
+func (s *Server) countsPerIP(block netip.Addr) bool {
 	n := s.o.MaxConnectionsPerIP
 	return block.IsValid() && (n > 0 || n == 0 && !block.IsLoopback())
 }
 
-// leastIdle is an idle time that is granted also when there is hardly any room.
-const leastIdle = 5 * time.Second
+// minIdle is an idle time that is granted also when there is hardly any room.
+const minIdle = 5 * time.Second
 
 // maxIdle is how long a connection may be idle: the less the more of the connections beyond half of
 // all are in use.
 func (s *Server) maxIdle() time.Duration {
 	half := int64(s.o.MaxConnections) / 2
 	used := s.open.Load() - half
-	if used <= 0 || s.o.IdleTimeout <= leastIdle {
+	if used <= 0 || s.o.IdleTimeout <= minIdle {
 		return s.o.IdleTimeout
 	}
 	free := max(int64(s.o.MaxConnections)-half-used, 0)
-	return max(time.Duration(float64(s.o.IdleTimeout)*float64(free)/float64(free+used)), leastIdle)
+	return max(time.Duration(float64(s.o.IdleTimeout)*float64(free)/float64(free+used)), minIdle)
 }
 
-// refuser tells connections that there is no room for them. It costs a goroutine for a moment,
+// rejecter tells connections that there is no room for them. It costs a goroutine for a moment,
 // since a close at once would take the answer away from a client that is still sending (RFC 9112
 // section 9.6); beyond max at a time it does close at once.
-type refuser struct {
+type rejecter struct {
 	max  int64
 	busy atomic.Int64
 	wg   sync.WaitGroup
 }
 
 const (
-	maxRefusals = 256
-	refusalTime = 500 * time.Millisecond
+	maxRejections = 256
+	rejectionTime = 500 * time.Millisecond
 )
 
-// refuse answers and closes. A client that expects TLS cannot be told anything.
-func (r *refuser) refuse(c net.Conn, why *limit, expectsTLS bool) {
+// reject answers and closes. A client that expects TLS cannot be told anything.
+func (r *rejecter) reject(c net.Conn, why *limit, expectsTLS bool) {
 	if expectsTLS {
 		_ = c.Close()
 		return
@@ -94,8 +94,8 @@ func (r *refuser) refuse(c net.Conn, why *limit, expectsTLS bool) {
 		defer panics.Contain("refusing a connection")
 		defer r.busy.Add(-1)
 		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(refusalTime)) // on failure the calls below fail too
-		if _, err := c.Write(why.answer); err != nil {
+		_ = c.SetDeadline(time.Now().Add(rejectionTime)) // on failure the calls below fail too
+		if _, err := c.Write(why.response); err != nil {
 			return
 		}
 		if half, ok := c.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {

@@ -21,7 +21,7 @@ var (
 	requestSeconds = histogram("request_seconds", "From a request's head to its answer's last byte.")
 	ttfbSeconds    = histogram("ttfb_seconds", "From a request's head to its answer's first byte.")
 	openConns      = gauge("connections", "Open client connections.")
-	refusedConns   = vector("connections_refused_total", "Connections refused by a limit.",
+	rejectedConns  = vector("connections_refused_total", "Connections refused by a limit.",
 		[]string{"reason"}, overloaded.label, tooManyPerIP.label)
 	replacedConns = vector("connections_replaced_total", "Idle connections closed to make room for new ones.",
 		[]string{"reason"}, overloaded.label, tooManyPerIP.label)
@@ -30,7 +30,7 @@ var (
 	abortedTotal  = vector("aborted_total",
 		"Answers that ended early: the client left, it read too slowly, or the file could not be read to its end.",
 		[]string{"reason"}, "client", "slow", "file", "bug")
-	refusedTokens = vector("token_refused_total", "Requests whose anti-steal token was refused.",
+	rejectedTokens = vector("token_refused_total", "Requests whose anti-steal token was refused.",
 		[]string{"reason"}, "missing", "malformed", "expired", "mismatch")
 )
 
@@ -106,8 +106,8 @@ func NewMetrics() *Metrics {
 	return m
 }
 
-// answered counts a request whose answer is out.
-func (m *Metrics) answered(r *request, bytes int64, firstByte time.Time) {
+// responded counts a request whose answer is out.
+func (m *Metrics) responded(r *request, bytes int64, firstByte time.Time) {
 	m.count(outcome{r.ctx.Response.StatusCode(), r.source})
 	responseBytes.of(m).Add(float64(bytes))
 	seconds := time.Since(r.now).Seconds()
@@ -137,8 +137,8 @@ func (m *Metrics) count(o outcome) {
 	(*known)[o].Inc()
 }
 
-// tokenRefused counts a refusal by antisteal's reasons.
-func (m *Metrics) tokenRefused(err error) {
+// tokenRejected counts a refusal by antisteal's reasons.
+func (m *Metrics) tokenRejected(err error) {
 	reason := "mismatch"
 	switch {
 	case errors.Is(err, antisteal.ErrMissing):
@@ -148,5 +148,5 @@ func (m *Metrics) tokenRefused(err error) {
 	case errors.Is(err, antisteal.ErrExpired):
 		reason = "expired"
 	}
-	refusedTokens.of(m).WithLabelValues(reason).Inc()
+	rejectedTokens.of(m).WithLabelValues(reason).Inc()
 }

@@ -31,7 +31,7 @@ type Origin interface {
 var _ Origin = (*origin.Resolver)(nil)
 
 // findRemote looks for the file on other hosts. It is answered when the client was sent there.
-func (r *request) findRemote(localErr error) (answered bool, err error) {
+func (r *request) findRemote(localErr error) (responded bool, err error) {
 	q, p := &r.remote, &r.target.params
 	q.ID, q.Now, q.Redirected, q.Port = r.id, r.now, p.redirected(), localPort(r.ctx.LocalAddr())
 	q.Token, q.Timestamp = p.token, p.ts

@@ -35,7 +35,7 @@ func addOutcome(s *status.Sample, o outcome, n uint64) {
 	case o.status >= 500:
 		s.Failed += n
 	case o.status >= 400:
-		s.Refused += n
+		s.Rejected += n
 	case o.source == sourceOrigin:
 		s.Fetched += n
 	case o.source != sourceNone && o.source != sourceRedirect:

@@ -26,6 +26,6 @@ func TestSample(t *testing.T) {
 	require.Equal(t, []uint64{0, 0, 1, 1}, got.FirstByte[:4])
 	require.Equal(t, []uint64{1, 2}, got.FirstByte[len(latencyBuckets)-1:])
 	got.FirstByte = nil
-	require.Equal(t, status.Sample{At: got.At, Requests: 8, Failed: 1, Refused: 1, Hits: 3, Fetched: 2, Bytes: 1000,
+	require.Equal(t, status.Sample{At: got.At, Requests: 8, Failed: 1, Rejected: 1, Hits: 3, Fetched: 2, Bytes: 1000,
 		Connections: 3}, got)
 }

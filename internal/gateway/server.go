@@ -50,18 +50,18 @@ const sendWindow = 30 * time.Second
 
 // Server accepts connections and hands their requests to the current Handler.
 type Server struct {
-	o       ServerOptions
-	log     *slog.Logger
-	limited *slog.Logger // for what may come with every connection
-	handler atomic.Pointer[Handler]
-	fast    *fasthttp.Server
-	guard   *guard.Guard
-	open    atomic.Int64 // connections that count for the limit: len(all.conns)
-	sockets atomic.Int64 // the same, until their sockets are closed
-	refuser *refuser
+	o        ServerOptions
+	log      *slog.Logger
+	limited  *slog.Logger // for what may come with every connection
+	handler  atomic.Pointer[Handler]
+	fast     *fasthttp.Server
+	guard    *guard.Guard
+	open     atomic.Int64 // connections that count for the limit: len(all.conns)
+	sockets  atomic.Int64 // the same, until their sockets are closed
+	rejecter *rejecter
 
-	waits   *waits
-	hangups *disconnect.Watcher
+	waits       *waits
+	disconnects *disconnect.Watcher
 
 	stopping  chan struct{} // closed by Shutdown
 	accepting atomic.Int64  // calls of Serve that have not returned
@@ -77,16 +77,16 @@ func NewServer(o ServerOptions, h *Handler) *Server {
 	o.MaxConnections = cmp.Or(o.MaxConnections, 100_000)
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, 75*time.Second)
 	o.Log = cmp.Or(o.Log, slog.Default())
-	s := &Server{o: o, log: o.Log, waits: newWaits(o.MaxConnections), hangups: disconnect.New(o.Log), all: newConnSet(),
-		perIP: map[netip.Addr]*connSet{}, stopping: make(chan struct{}),
-		refuser: &refuser{max: int64(min(maxRefusals, o.MaxConnections/4+1))}, limited: logfile.Limit(o.Log)}
+	s := &Server{o: o, log: o.Log, waits: newWaits(o.MaxConnections), disconnects: disconnect.New(o.Log),
+		all: newConnSet(), perIP: map[netip.Addr]*connSet{}, stopping: make(chan struct{}),
+		rejecter: &rejecter{max: int64(min(maxRejections, o.MaxConnections/4+1))}, limited: logfile.Limit(o.Log)}
 	s.handler.Store(h)
 	s.guard = guard.New(guard.Options{ReadTimeout: o.ReadTimeout, IdleTimeout: o.IdleTimeout,
-		MaxIdle: s.maxIdle, OnRefuse: s.refused})
+		MaxIdle: s.maxIdle, OnReject: s.rejected})
 	s.fast = &fasthttp.Server{
 		Name:                         "fastdfs-gateway",
 		Handler:                      s.serve,
-		ErrorHandler:                 s.disagreed,
+		ErrorHandler:                 s.parseError,
 		ReadBufferSize:               guard.ReadBufferSize,
 		ReduceMemoryUsage:            true,                      // an idle connection holds no buffers
 		Concurrency:                  2*o.MaxConnections + 1024, // those that have made room may not have ended yet
@@ -149,8 +149,8 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	}
 	close(ended)
 	closer.Wait()
-	s.refuser.wg.Wait()
-	s.hangups.Close()
+	s.rejecter.wg.Wait()
+	s.disconnects.Close()
 	if err != nil {
 		return fmt.Errorf("cannot end %d connections in time: %w", s.open.Load(), err)
 	}
@@ -192,7 +192,7 @@ func (s *Server) closeIdle(ended chan struct{}) {
 		var idle []*conn
 		s.mu.Lock()
 		for c := range s.all.conns {
-			if since, ok := c.guarded.IdleSince(); ok && c.guarded.TakeIdle(since) {
+			if since, ok := c.guarded.IdleSince(); ok && c.guarded.ClaimIdle(since) {
 				idle = append(idle, c)
 			}
 		}
@@ -208,8 +208,8 @@ func (s *Server) closeIdle(ended chan struct{}) {
 	}
 }
 
-// refused counts and logs what the guard has answered in place of a handler.
-func (s *Server) refused(conn net.Conn, e *guard.Error) {
+// rejected counts and logs what the guard has answered in place of a handler.
+func (s *Server) rejected(conn net.Conn, e *guard.Error) {
 	h := s.handler.Load()
 	h.o.Metrics.count(outcome{e.Status, sourceNone})
 	if h.o.Access != nil {
@@ -218,9 +218,9 @@ func (s *Server) refused(conn net.Conn, e *guard.Error) {
 	}
 }
 
-// disagreed answers what the guard has let through and fasthttp's own parser refuses. That is not
+// parseError answers what the guard has let through and fasthttp's own parser refuses. That is not
 // meant to happen.
-func (s *Server) disagreed(ctx *fasthttp.RequestCtx, err error) {
+func (s *Server) parseError(ctx *fasthttp.RequestCtx, err error) {
 	s.log.Warn("request passed the guard but cannot be parsed", "remote", ctx.RemoteAddr().String(), "err", err)
 	s.handler.Load().o.Metrics.count(outcome{fasthttp.StatusBadRequest, sourceNone})
 	ctx.Error("bad request\n", fasthttp.StatusBadRequest)
@@ -299,16 +299,16 @@ func (s *Server) admit(inner net.Conn) net.Conn {
 	}
 	counted.guarded = s.guard.Wrap(c)
 	s.sockets.Add(1)
-	replaced, reason := s.enter(counted)
+	replaced, reason := s.addConn(counted)
 	if reason != nil {
 		s.sockets.Add(-1)
-		refusedConns.of(s.handler.Load().o.Metrics).WithLabelValues(reason.label).Inc()
+		rejectedConns.of(s.handler.Load().o.Metrics).WithLabelValues(reason.label).Inc()
 		if reason == tooManyPerIP {
 			s.limited.Warn(
 				"an address has too many connections; for a proxy or load balancer set max_connections_per_ip",
 				"address", counted.block.String())
 		}
-		s.refuser.refuse(inner, reason, s.o.TLS != nil)
+		s.rejecter.reject(inner, reason, s.o.TLS != nil)
 		return nil
 	}
 	if replaced != nil {
@@ -317,25 +317,25 @@ func (s *Server) admit(inner net.Conn) net.Conn {
 	return counted.guarded
 }
 
-// enter counts a connection in, or says which limit it breaks. replaced is one that was idle and
+// addConn counts a connection in, or says which limit it breaks. replaced is one that was idle and
 // has to be closed for it.
-func (s *Server) enter(c *conn) (replaced *conn, broken *limit) {
+func (s *Server) addConn(c *conn) (replaced *conn, broken *limit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	m := s.handler.Load().o.Metrics
 	full, of, bound := len(s.all.conns) >= s.o.MaxConnections, s.all, overloaded
-	if own := s.perIP[c.block]; own != nil && len(own.conns) >= s.mostOfEach() {
+	if own := s.perIP[c.block]; own != nil && len(own.conns) >= s.perIPLimit() {
 		full, of, bound = true, own, tooManyPerIP
 	}
 	if full {
-		if replaced = of.takeIdle(); replaced == nil {
+		if replaced = of.evictIdle(); replaced == nil {
 			return nil, bound
 		}
 		replacedConns.of(m).WithLabelValues(bound.label).Inc()
-		s.forget(replaced)
+		s.removeLocked(replaced)
 	}
 	s.all.add(c)
-	if s.limitsEach(c.block) {
+	if s.countsPerIP(c.block) {
 		if s.perIP[c.block] == nil {
 			s.perIP[c.block] = newConnSet()
 		}
@@ -346,15 +346,15 @@ func (s *Server) enter(c *conn) (replaced *conn, broken *limit) {
 	return replaced, nil
 }
 
-// leave counts a connection out, once.
-func (s *Server) leave(c *conn) {
+// removeConn counts a connection out, once.
+func (s *Server) removeConn(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.forget(c)
+	s.removeLocked(c)
 }
 
-// forget counts a connection out where that has not been done yet. s.mu is held.
-func (s *Server) forget(c *conn) {
+// removeLocked counts a connection out where that has not been done yet. s.mu is held.
+func (s *Server) removeLocked(c *conn) {
 	if _, there := s.all.conns[c]; !there {
 		return
 	}
@@ -384,7 +384,7 @@ func (c *conn) NetConn() net.Conn { return c.Conn }
 // and come again.
 func (c *conn) Close() error {
 	if c.closed.CompareAndSwap(false, true) {
-		c.s.leave(c)
+		c.s.removeConn(c)
 		defer c.s.sockets.Add(-1)
 	}
 	return c.Conn.Close()

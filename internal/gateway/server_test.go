@@ -167,7 +167,7 @@ func TestClientsThatLeave(t *testing.T) {
 	wg.Wait()
 }
 
-// leave asks for the file and goes away after n bytes of the answer.
+// removeConn asks for the file and goes away after n bytes of the answer.
 func (r *running) leave(f storetest.Object, n int) {
 	c, err := net.Dial("tcp", r.address)
 	if err != nil {
@@ -295,6 +295,6 @@ func TestTokenReasonsAreCounted(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())
 		require.Equal(t, 400, resp.StatusCode)
-		require.Equal(t, 1.0, testutil.ToFloat64(refusedTokens.of(r.handler.o.Metrics).WithLabelValues(reason)), reason)
+		require.Equal(t, 1.0, testutil.ToFloat64(rejectedTokens.of(r.handler.o.Metrics).WithLabelValues(reason)), reason)
 	}
 }

@@ -65,7 +65,7 @@ func TestTargetRefused(t *testing.T) {
 			var target target
 			err := target.parse([]byte(raw))
 			require.Error(t, err)
-			require.Equal(t, 400, refusalOf(err).status)
+			require.Equal(t, 400, rejectionOf(err).status)
 		})
 	}
 }

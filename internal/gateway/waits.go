@@ -12,61 +12,61 @@ import (
 // does not answer cannot take all connections: three quarters of them may wait, half of them for
 // one source.
 type waits struct {
-	most, mostOfOne int
+	max, maxPerSource int
 
-	mu    sync.Mutex // guards what follows
-	total int
-	of    map[string]*int // by source
+	mu       sync.Mutex // guards what follows
+	total    int
+	bySource map[string]*int // by source
 }
 
 func newWaits(connections int) *waits {
-	return &waits{most: max(1, connections*3/4), mostOfOne: max(1, connections/2), of: make(map[string]*int)}
+	return &waits{max: max(1, connections*3/4), maxPerSource: max(1, connections/2), bySource: make(map[string]*int)}
 }
 
-// enter counts a request in; leave counts it out. It is false when too many wait. source may be a
+// add counts a request in; remove counts it out. It is false when too many wait. source may be a
 // part of the request's bytes: others wait for the same source when these are used again.
-func (w *waits) enter(source string) bool {
+func (w *waits) add(source string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	n := w.of[source]
-	if w.total >= w.most || n != nil && *n >= w.mostOfOne {
+	n := w.bySource[source]
+	if w.total >= w.max || n != nil && *n >= w.maxPerSource {
 		return false
 	}
 	if n == nil {
 		n = new(int)
-		w.of[strings.Clone(source)] = n
+		w.bySource[strings.Clone(source)] = n
 	}
 	w.total++
 	*n++
 	return true
 }
 
-func (w *waits) leave(source string) {
+func (w *waits) remove(source string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	n := w.of[source]
+	n := w.bySource[source]
 	w.total--
 	if *n--; *n == 0 {
-		delete(w.of, source)
+		delete(w.bySource, source)
 	}
 }
 
 // Wait implements origin.Client.
-func (r *request) Wait(source string, gone func()) (done func(), err error) {
+func (r *request) Wait(source string, onDisconnect func()) (done func(), err error) {
 	c := connOf(r.ctx.Conn())
 	if c == nil { // it is not one of a Server
 		return func() {}, nil
 	}
-	if !c.s.waits.enter(source) {
+	if !c.s.waits.add(source) {
 		return nil, origin.ErrTooManyWaiting
 	}
 	stop := func() {}
 	if raw, err := c.SyscallConn(); err == nil {
-		stop = c.s.hangups.Watch(raw, gone)
+		stop = c.s.disconnects.Watch(raw, onDisconnect)
 	}
 	return func() {
 		stop()
-		c.s.waits.leave(source)
+		c.s.waits.remove(source)
 	}, nil
 }
 

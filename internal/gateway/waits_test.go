@@ -9,18 +9,18 @@ import (
 func TestWaits(t *testing.T) {
 	w := newWaits(8)
 	for range 4 {
-		require.True(t, w.enter("a"))
+		require.True(t, w.add("a"))
 	}
-	require.False(t, w.enter("a"), "half of all for one source")
-	require.True(t, w.enter("b"))
-	require.True(t, w.enter("b"))
-	require.False(t, w.enter("c"), "a quarter is left for others")
-	w.leave("a")
-	require.True(t, w.enter("c"))
+	require.False(t, w.add("a"), "half of all for one source")
+	require.True(t, w.add("b"))
+	require.True(t, w.add("b"))
+	require.False(t, w.add("c"), "a quarter is left for others")
+	w.remove("a")
+	require.True(t, w.add("c"))
 	for range 3 {
-		w.leave("a")
+		w.remove("a")
 	}
-	require.NotContains(t, w.of, "a")
+	require.NotContains(t, w.bySource, "a")
 }
 
 // TestWaitsOwnNames: the name of a source may be a part of a request whose bytes are used again
@@ -28,10 +28,10 @@ func TestWaits(t *testing.T) {
 func TestWaitsOwnNames(t *testing.T) {
 	w := newWaits(8)
 	name := []byte("group1")
-	require.True(t, w.enter("group1"))
-	require.True(t, w.enter(bytesString(name)))
-	w.leave(bytesString(name))
+	require.True(t, w.add("group1"))
+	require.True(t, w.add(bytesString(name)))
+	w.remove(bytesString(name))
 	copy(name, "group2")
-	w.leave("group1")
-	require.Empty(t, w.of)
+	w.remove("group1")
+	require.Empty(t, w.bySource)
 }

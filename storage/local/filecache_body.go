@@ -7,8 +7,8 @@ import (
 	"fastdfs-gateway/internal/process/sys"
 )
 
-// bookkeeping is the approximate overhead of a file in memory in bytes: the File, its id, its memo,
-// and its entries in the index.
+// bookkeeping is the approximate overhead of a file in memory in bytes: the File, its id, its
+// attachment, and its entries in the index.
 const bookkeeping = 1200
 
 // cost returns the memory that a body uses of FileCacheOptions.Memory.

@@ -21,7 +21,7 @@ type Sample struct {
 	At          time.Time
 	Requests    uint64 // answered
 	Failed      uint64 // of these: answers with a status of 500 and above
-	Refused     uint64 // of these: answers with a status from 400 to 499
+	Rejected    uint64 // of these: answers with a status from 400 to 499
 	Hits        uint64 // of these: downloads that needed no storage
 	Fetched     uint64 // of these: downloads from a storage
 	Bytes       uint64 // of bodies
@@ -36,7 +36,7 @@ type Point struct {
 	Begin, End  time.Time
 	Requests    float64 // a second
 	Failed      float64 // a second
-	Refused     float64 // a second
+	Rejected    float64 // a second
 	Bytes       float64 // a second
 	HitRatio    float64 // 0 to 1
 	P50, P99    float64 // seconds to the first byte
@@ -122,7 +122,7 @@ func (h *History) point(from, to Sample) Point {
 		return float64(since(from, to)) / seconds
 	}
 	p.Requests, p.Bytes = rate(from.Requests, to.Requests), rate(from.Bytes, to.Bytes)
-	p.Failed, p.Refused = rate(from.Failed, to.Failed), rate(from.Refused, to.Refused)
+	p.Failed, p.Rejected = rate(from.Failed, to.Failed), rate(from.Rejected, to.Rejected)
 	hits, fetched := float64(since(from.Hits, to.Hits)), float64(since(from.Fetched, to.Fetched))
 	p.HitRatio = hits / (hits + fetched) // NaN without downloads
 	p.P50, p.P99 = h.quantile(from, to, .5), h.quantile(from, to, .99)

@@ -13,7 +13,7 @@ var start = time.Date(2026, 3, 4, 5, 6, 7, 0, time.UTC)
 // steady is a sample of a gateway that answers 10 requests a second, one of them with a failure.
 func steady(seconds int) Sample {
 	n := uint64(seconds)
-	return Sample{At: start.Add(time.Duration(seconds) * time.Second), Requests: 10 * n, Failed: n, Refused: 2 * n,
+	return Sample{At: start.Add(time.Duration(seconds) * time.Second), Requests: 10 * n, Failed: n, Rejected: 2 * n,
 		Hits: 6 * n, Fetched: 2 * n, Bytes: 1000 * n, Connections: int64(seconds), FirstByte: []uint64{5 * n, 9 * n,
 			10 * n}}
 }
@@ -37,7 +37,7 @@ func TestHistory(t *testing.T) {
 	for _, p := range append(got.Points, got.Now, got.Minute) {
 		require.InDelta(t, 10, p.Requests, 1e-9)
 		require.InDelta(t, 1, p.Failed, 1e-9)
-		require.InDelta(t, 2, p.Refused, 1e-9)
+		require.InDelta(t, 2, p.Rejected, 1e-9)
 		require.InDelta(t, 1000, p.Bytes, 1e-9)
 		require.InDelta(t, .75, p.HitRatio, 1e-9)
 		require.InDelta(t, .001, p.P50, 1e-9)

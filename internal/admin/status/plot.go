@@ -50,7 +50,7 @@ var plots = []plotOf{
 		[]series{{"a", "", func(p Point) float64 { return p.HitRatio }}}, func(float64) float64 { return 1 }},
 	{"errors", "Errors", "answers a second", number, []series{
 		{"bad", "5xx", func(p Point) float64 { return p.Failed }},
-		{"b", "4xx", func(p Point) float64 { return p.Refused }}}, niceTop(1)},
+		{"b", "4xx", func(p Point) float64 { return p.Rejected }}}, niceTop(1)},
 	{"firstbyte", "First byte", "time until an answer begins", seconds, []series{
 		{"a", "p50", func(p Point) float64 { return p.P50 }},
 		{"b", "p99", func(p Point) float64 { return p.P99 }}}, niceTop(.001)},

@@ -48,7 +48,7 @@ func New(log *slog.Logger) *Watcher {
 // before stop is called. stop waits for a running call: after stop has returned, gone does not run
 // and is not called any more, so gone may use whatever lives until then. gone must not block, since
 // all connections share one goroutine, and must not call stop. A panic in gone is contained.
-func (w *Watcher) Watch(conn syscall.RawConn, gone func()) (stop func()) {
+func (w *Watcher) Watch(conn syscall.RawConn, onDisconnect func()) (stop func()) {
 	epoll := w.epoll()
 	if epoll == nil {
 		return func() {}
@@ -56,19 +56,19 @@ func (w *Watcher) Watch(conn syscall.RawConn, gone func()) (stop func()) {
 	w.mu.Lock()
 	w.next++
 	number := w.next
-	w.waiting[number] = gone
+	w.waiting[number] = onDisconnect
 	w.mu.Unlock()
 	event := unix.EpollEvent{Events: unix.EPOLLRDHUP | unix.EPOLLONESHOT, Fd: int32(uint32(number)),
 		Pad: int32(uint32(number >> 32))}
 	control(epoll, conn, unix.EPOLL_CTL_ADD, &event)
 	return func() {
 		control(epoll, conn, unix.EPOLL_CTL_DEL, nil)
-		w.forget(number)
+		w.remove(number)
 	}
 }
 
-// forget removes a callback, or waits until a running call has returned.
-func (w *Watcher) forget(number uint64) {
+// remove removes a callback, or waits until a running call has returned.
+func (w *Watcher) remove(number uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.waiting, number)
@@ -133,23 +133,23 @@ func (w *Watcher) run(epoll *os.File) {
 func (w *Watcher) call(number uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	gone, waits := w.waiting[number]
+	onDisconnect, waits := w.waiting[number]
 	if !waits {
 		return
 	}
 	delete(w.waiting, number)
 	w.calling = number
 	w.mu.Unlock()
-	contained(gone)
+	contained(onDisconnect)
 	w.mu.Lock()
 	w.calling = 0
 	w.returned.Broadcast()
 }
 
 // contained calls a callback, whose panic ends neither the goroutine nor the process.
-func contained(gone func()) {
+func contained(onDisconnect func()) {
 	defer panics.Contain("telling that a client has left")
-	gone()
+	onDisconnect()
 }
 
 // Close ends the goroutine and waits for it. No client is detected after that.

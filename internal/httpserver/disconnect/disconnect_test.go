@@ -117,7 +117,7 @@ func TestStopWaits(t *testing.T) {
 	go func() { defer close(stopped); stop() }()
 	eventually.True(t, func() bool { // the goroutine waits in stop
 		text := make([]byte, 1<<20)
-		return strings.Contains(string(text[:runtime.Stack(text, true)]), "(*Watcher).forget")
+		return strings.Contains(string(text[:runtime.Stack(text, true)]), "(*Watcher).remove")
 	})
 	select {
 	case <-stopped:

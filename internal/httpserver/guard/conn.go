@@ -55,8 +55,8 @@ func (c *Conn) NetConn() net.Conn { return c.Conn }
 
 // Values of Conn.idle besides times, which are positive.
 const (
-	busy  = 0  // a request is being answered
-	taken = -1 // TakeIdle has claimed the connection
+	busy    = 0  // a request is being answered
+	claimed = -1 // ClaimIdle has claimed the connection
 )
 
 // IdleSince returns when the wait for a request began, or when the first byte of one that is not
@@ -67,30 +67,30 @@ func (c *Conn) IdleSince() (since time.Duration, ok bool) {
 	return time.Duration(at), at > 0
 }
 
-// TakeIdle claims a connection that has been idle since then for its caller, who closes it: closing
-// cuts no answer, and no request is handed on any more. It is false when a request has come
+// ClaimIdle claims a connection that has been idle since then for its caller, who closes it:
+// closing cuts no answer, and no request is handed on any more. It is false when a request has come
 // meanwhile.
-func (c *Conn) TakeIdle(since time.Duration) bool {
-	return since > 0 && c.idle.CompareAndSwap(int64(since), taken)
+func (c *Conn) ClaimIdle(since time.Duration) bool {
+	return since > 0 && c.idle.CompareAndSwap(int64(since), claimed)
 }
 
 // markIdle sets the beginning of the wait, except on a connection that is taken.
 func (c *Conn) markIdle(now time.Time) {
-	if was := c.idle.Load(); was != taken {
+	if was := c.idle.Load(); was != claimed {
 		c.idle.CompareAndSwap(was, max(int64(now.Sub(c.g.began)), 1))
 	}
 }
 
-// markBusy ends the wait. It is false when TakeIdle was first.
+// markBusy ends the wait. It is false when ClaimIdle was first.
 func (c *Conn) markBusy() bool {
 	was := c.idle.Load()
-	return was != taken && c.idle.CompareAndSwap(was, busy)
+	return was != claimed && c.idle.CompareAndSwap(was, busy)
 }
 
 // Read copies the rest of the head that is being handed out to p, or reads
 // and checks the next request first when there is none. It returns io.EOF when
 // the client has left, has been idle for too long, or was refused; the
-// refusal is written by then. Other errors do not occur.
+// rejection is written by then. Other errors do not occur.
 func (c *Conn) Read(p []byte) (n int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -155,7 +155,7 @@ func (c *Conn) next() bool {
 		if e.Line == nil && c.in != nil {
 			e.Line = firstLine(c.in.b[c.r:c.w])
 		}
-		c.refuse(e)
+		c.reject(e)
 	}
 	return false
 }

@@ -6,7 +6,7 @@
 // (RFC 9112). The guard itself answers anything that is not a request, with a plain text line and
 // the status of the RFC, and the reader sees io.EOF:
 //
-//	g := guard.New(guard.Options{OnRefuse: logRefusal})
+//	g := guard.New(guard.Options{OnReject: logRejection})
 //	server := &fasthttp.Server{
 //		Handler:           handle,
 //		ReduceMemoryUsage: true,
@@ -57,7 +57,7 @@
 // a request to the end of its body, is not renewed by further bytes, and ends
 // in 408. A connection that has never sent anything is given ReadTimeout.
 // Options.MaxIdle shortens both idle times when the server has little room, and
-// Conn.TakeIdle claims an idle connection for a server that needs its place.
+// Conn.ClaimIdle claims an idle connection for a server that needs its place.
 //
 // # Memory
 //

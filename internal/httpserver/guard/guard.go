@@ -42,10 +42,10 @@ type Options struct {
 	// idle, between requests and before the first one; it is called when such a time begins.
 	MaxIdle func() time.Duration
 
-	// OnRefuse, when not nil, is called for each refused request after the answer was written, for
+	// OnReject, when not nil, is called for each refused request after the answer was written, for
 	// the access log and metrics. It runs on the goroutine that reads the connection and must not
 	// use it otherwise than for its addresses.
-	OnRefuse func(conn net.Conn, e *Error)
+	OnReject func(conn net.Conn, e *Error)
 }
 
 // Guard makes Conns that share timeouts and buffers. It is safe for concurrent

@@ -50,10 +50,10 @@ func TestIdleSince(t *testing.T) {
 	require.Positive(t, <-read) // the next Read is called now
 	eventually.True(t, func() bool { since, idle := c.IdleSince(); return idle && since > half })
 
-	require.False(t, c.TakeIdle(half), "a request has come since")
+	require.False(t, c.ClaimIdle(half), "a request has come since")
 	since, _ = c.IdleSince()
-	require.True(t, c.TakeIdle(since))
-	require.False(t, c.TakeIdle(since), "once")
+	require.True(t, c.ClaimIdle(since))
+	require.False(t, c.ClaimIdle(since), "once")
 	_, idle = c.IdleSince()
 	require.False(t, idle)
 	_, err = io.WriteString(client, get())
@@ -80,7 +80,7 @@ func TestTakeIdleOrRequest(t *testing.T) {
 		both.Go(func() {
 			time.Sleep(time.Duration(i%40) * time.Microsecond)
 			if since, idle := c.IdleSince(); idle {
-				claimed.Store(c.TakeIdle(since))
+				claimed.Store(c.ClaimIdle(since))
 			}
 		})
 		both.Wait()
@@ -111,7 +111,7 @@ func TestMaxIdle(t *testing.T) {
 func TestPanicWhileReading(t *testing.T) {
 	before := panics.Total()
 	server, client := tcpPair(t)
-	c := New(Options{OnRefuse: func(net.Conn, *Error) { panic("test") }}).Wrap(server)
+	c := New(Options{OnReject: func(net.Conn, *Error) { panic("test") }}).Wrap(server)
 	_, err := io.WriteString(client, "nonsense\r\n\r\n")
 	require.NoError(t, err)
 	n, err := c.Read(make([]byte, 100))

@@ -222,6 +222,6 @@ func TestRefusalText(t *testing.T) {
 	const headText = "HTTP/1.1 400 Bad Request\r\nDate: Fri, 20 Nov 2026 12:34:01 GMT\r\n" +
 		"Content-Type: text/plain; charset=utf-8\r\n" +
 		"Content-Length: 4\r\nConnection: close\r\nX-Content-Type-Options: nosniff\r\n\r\n"
-	require.Equal(t, headText+"bad\n", string(appendRefusal(nil, e, false, now)))
-	require.Equal(t, headText, string(appendRefusal(nil, e, true, now)))
+	require.Equal(t, headText+"bad\n", string(appendRejection(nil, e, false, now)))
+	require.Equal(t, headText, string(appendRejection(nil, e, true, now)))
 }

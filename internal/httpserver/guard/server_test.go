@@ -43,7 +43,7 @@ func startServer(t *testing.T, opts Options) *testServer {
 func startServerMode(t *testing.T, opts Options, reduceMemory bool) *testServer {
 	t.Helper()
 	s := &testServer{t: t, handler: answer}
-	opts.OnRefuse = func(_ net.Conn, e *Error) {
+	opts.OnReject = func(_ net.Conn, e *Error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		s.refused = append(s.refused, e)

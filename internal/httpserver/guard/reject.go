@@ -15,7 +15,7 @@ import (
 const (
 	// A refusal is a few hundred bytes; a client that does not make room for
 	// them within this time is not going to read them.
-	refuseTimeout = time.Second
+	rejectTimeout = time.Second
 
 	// Bounds of a lingering close. They are short because the serving
 	// goroutine waits: a client that reads its answer closes at once, and
@@ -69,23 +69,23 @@ var statusText = map[int]string{
 	505: "HTTP Version Not Supported",
 }
 
-// refuse writes the answer to a request that is not handed on. All answers to
+// reject writes the answer to a request that is not handed on. All answers to
 // earlier requests are out by then: the server asks for a further head only
 // after it has flushed what it wrote.
-func (c *Conn) refuse(e *Error) {
+func (c *Conn) reject(e *Error) {
 	c.used, c.unread = true, true
 	var got []byte
 	if c.in != nil {
 		got = c.in.b[c.r:c.w]
 	}
 	headOnly := c.head.isHead(got)
-	msg := appendRefusal(make([]byte, 0, 512), e, headOnly, time.Now())
+	msg := appendRejection(make([]byte, 0, 512), e, headOnly, time.Now())
 	// A failed write changes nothing: the connection is closed either way.
-	if c.Conn.SetWriteDeadline(time.Now().Add(refuseTimeout)) == nil {
+	if c.Conn.SetWriteDeadline(time.Now().Add(rejectTimeout)) == nil {
 		_, _ = c.Conn.Write(msg)
 	}
-	if c.g.opts.OnRefuse != nil {
-		c.g.opts.OnRefuse(c.Conn, e)
+	if c.g.opts.OnReject != nil {
+		c.g.opts.OnReject(c.Conn, e)
 	}
 }
 
@@ -95,8 +95,8 @@ func (h *head) isHead(b []byte) bool {
 	return h.headMethod || (h.targetEnd == 0 && (bytes.HasPrefix(b, []byte("HEAD ")) || string(firstLine(b)) == "HEAD"))
 }
 
-// appendRefusal appends the whole answer to dst (RFC 9112 section 4).
-func appendRefusal(dst []byte, e *Error, headOnly bool, now time.Time) []byte {
+// appendRejection appends the whole answer to dst (RFC 9112 section 4).
+func appendRejection(dst []byte, e *Error, headOnly bool, now time.Time) []byte {
 	dst = append(dst, "HTTP/1.1 "...)
 	dst = strconv.AppendInt(dst, int64(e.Status), 10)
 	dst = append(dst, ' ')
