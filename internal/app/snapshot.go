@@ -77,7 +77,7 @@ func (a *App) localSnapshot() status.Snapshot {
 		s.Coalesced = status.Coalesced{Segments: c.Coalesced, Largest: c.LargestCoalesced, Saved: c.DownloadsSaved,
 			Running: c.Fills}
 		s.Caching = []status.Fact{
-			{Name: "Stale answers", Value: strconv.FormatUint(c.StaleServed, 10)},
+			{Name: "Stale responses", Value: strconv.FormatUint(c.StaleServed, 10)},
 			{Name: "Evicted from memory", Value: strconv.FormatUint(c.Memory.Evicted, 10)},
 			{Name: "Damaged content refused", Value: strconv.FormatUint(n.storages.CRCErrors+n.origin.TrunkMismatches,
 				10)},
@@ -135,7 +135,7 @@ func trackerRows(list []tracker.Health) []status.Server {
 	rows := make([]status.Server, 0, len(list))
 	for _, t := range list {
 		row := status.Server{
-			Address: strings.Join(t.Addresses, " or "), Latency: t.Latency, Answers: t.Answers, ErrorAt: t.LastErrorAt,
+			Address: strings.Join(t.Addresses, " or "), Latency: t.Latency, Replies: t.Answers, ErrorAt: t.LastErrorAt,
 			State: status.Good, Text: "answers",
 		}
 		if t.LastError != nil {
@@ -184,7 +184,7 @@ func storageRows(p *parts) []status.Server {
 // storageRow shows the health of a storage, or of its web server; the zero value is one that was
 // not asked lately.
 func storageRow(h client.ServerHealth) status.Server {
-	row := status.Server{Latency: h.Latency, P95: h.P95, Answers: h.Answers, ErrorAt: h.LastErrorAt}
+	row := status.Server{Latency: h.Latency, P95: h.P95, Replies: h.Answers, ErrorAt: h.LastErrorAt}
 	if h.LastError != nil {
 		row.Error = h.LastError.Error()
 	}

@@ -41,10 +41,10 @@ var (
 	errSlotLimit = &rejection{status: 503, reason: local.ErrSlotLimit.Error(), retryAfter: time.Second}
 
 	// Files of other hosts:
-	errNotYet  = &rejection{status: 404, reason: "file not found", retryAfter: 5 * time.Second} // still being replicated
-	errGone    = &rejection{status: 499, reason: "client has left"}                             // for the access log
-	errWaiting = &rejection{status: 503, reason: origin.ErrTooManyWaiting.Error(), retryAfter: time.Second}
-	errNoLists = &rejection{status: 503, reason: origin.ErrNoLists.Error(), retryAfter: 5 * time.Second}
+	errNotYet     = &rejection{status: 404, reason: "file not found", retryAfter: 5 * time.Second} // not replicated yet
+	errClientGone = &rejection{status: 499, reason: "client has left"}                             // for the access log
+	errWaiting    = &rejection{status: 503, reason: origin.ErrTooManyWaiting.Error(), retryAfter: time.Second}
+	errNoLists    = &rejection{status: 503, reason: origin.ErrNoLists.Error(), retryAfter: 5 * time.Second}
 )
 
 // rejectionOf turns any error of the request path into the answer to it. This is the one place that
@@ -55,7 +55,7 @@ func rejectionOf(err error) *rejection {
 	case errors.As(err, &r):
 		return r
 	case errors.Is(err, origin.ErrClientGone):
-		return errGone
+		return errClientGone
 	case errors.Is(err, origin.ErrTooManyWaiting):
 		return errWaiting
 	case errors.Is(err, origin.ErrNotFound):

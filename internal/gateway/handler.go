@@ -382,12 +382,12 @@ func (r *request) aborted(result sendfile.Result) {
 		if r.file != nil {
 			r.file.Suspect()
 		}
-		r.h.log.Error("answer cut short", "target", r.shortTarget(), "sent", result.Sent, "err", result.Err)
+		r.h.log.Error("response aborted", "target", r.shortTarget(), "sent", result.Sent, "err", result.Err)
 	case errors.Is(result.Err, sendfile.ErrSlowClient):
 		reason = "slow"
 	case errors.Is(result.Err, sendfile.ErrPanic):
 		reason = "bug"
-		r.h.log.Error("answer cut short", "target", r.shortTarget(), "sent", result.Sent, "err", result.Err)
+		r.h.log.Error("response aborted", "target", r.shortTarget(), "sent", result.Sent, "err", result.Err)
 	}
 	abortedTotal.of(r.h.o.Metrics).WithLabelValues(reason).Inc()
 }

@@ -295,6 +295,7 @@ func TestTokenReasonsAreCounted(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())
 		require.Equal(t, 400, resp.StatusCode)
-		require.Equal(t, 1.0, testutil.ToFloat64(rejectedTokens.of(r.handler.o.Metrics).WithLabelValues(reason)), reason)
+		count := rejectedTokens.of(r.handler.o.Metrics).WithLabelValues(reason)
+		require.Equal(t, 1.0, testutil.ToFloat64(count), reason)
 	}
 }

@@ -23,7 +23,7 @@ func fullPage() Page {
 	at := steady(47).At
 	server := Server{Group: hostile, Address: hostile, State: Warn, Text: hostile, Latency: time.Millisecond,
 		P95:     time.Second,
-		Answers: 1234, Error: hostile, ErrorAt: at.Add(-time.Minute)}
+		Replies: 1234, Error: hostile, ErrorAt: at.Add(-time.Minute)}
 	s := Snapshot{
 		At: at, Version: hostile, Started: start, Config: hostile, Listen: hostile, NotReady: hostile, Panics: 2,
 		Process: []Fact{{hostile, hostile}}, Traffic: h.Traffic(steady(47)),

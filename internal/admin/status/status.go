@@ -86,7 +86,7 @@ type Server struct {
 	Text    string        // says the state
 	Latency time.Duration // to the first byte, a mean; 0 = unknown
 	P95     time.Duration // 0 = unknown
-	Answers int
+	Replies int
 	Error   string // the last one; empty = none
 	ErrorAt time.Time
 }

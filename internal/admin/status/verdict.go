@@ -26,7 +26,7 @@ type Verdict struct {
 const (
 	manyFailed    = .01
 	tooManyFailed = .10
-	rareAnswers   = .1 // a second
+	rareRequests  = .1 // a second
 )
 
 // missingFor is how long a gateway that has left without a word is a problem: then it was taken
@@ -62,7 +62,7 @@ func (s *Snapshot) problems() []Problem {
 	if s.NotReady != "" {
 		list.add(Bad, "Requests cannot be answered: %s.", s.NotReady)
 	}
-	if m := s.Traffic.Minute; m.Requests >= rareAnswers && m.Failed >= manyFailed*m.Requests {
+	if m := s.Traffic.Minute; m.Requests >= rareRequests && m.Failed >= manyFailed*m.Requests {
 		state := Warn
 		if m.Failed >= tooManyFailed*m.Requests {
 			state = Bad

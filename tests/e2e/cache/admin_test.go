@@ -194,7 +194,7 @@ func TestCacheLocksAndStatus(t *testing.T) {
 	require.NoError(t, f.Punctually(func() error { return showsLocks(f) }))
 	status, text := f.Gateways[0].AdminGet("/status")
 	require.Equal(t, 200, status)
-	require.Contains(t, text, "Stampedes absorbed")
+	require.Contains(t, text, "Coalesced requests")
 	require.Contains(t, text, f.Gateways[1].Name(), "the other gateways")
 	status, text = f.Gateways[0].AdminGet("/status.json")
 	require.Equal(t, 200, status)

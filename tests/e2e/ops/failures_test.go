@@ -234,7 +234,7 @@ func TestFileBreaksWhileItIsSent(t *testing.T) {
 	_, body, _ := bytes.Cut(got, []byte("\r\n\r\n"))
 	require.True(t, bytes.Equal(f.Content[:31<<20], body), "%d bytes", len(body))
 	eventually.True(t, func() bool { return p.Metric(`fdfs_gateway_aborted_total{reason="file"}`) == 1 })
-	eventually.True(t, func() bool { return strings.Contains(p.LogText(), "answer cut short") })
+	eventually.True(t, func() bool { return strings.Contains(p.LogText(), "response aborted") })
 }
 
 // TestClientsThatLeaveAreCounted: that is no error of ours.
