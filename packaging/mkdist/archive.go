@@ -107,14 +107,32 @@ func addFile(w *tar.Writer, dir, from, as string, d fs.DirEntry, when time.Time)
 	return err
 }
 
-// compress is gzip without a name and a time.
-func compress(text []byte) ([]byte, error) {
-	var out bytes.Buffer
-	w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
+// compressAll replaces the files in a folder by gzip files without a name and a time.
+func compressAll(dir string) error {
+	paths, err := filepath.Glob(filepath.Join(dir, "*"))
 	if err != nil {
-		return nil, err
+		return err
 	}
-	_, err = w.Write(text)
-	err = errors.Join(err, w.Close())
-	return out.Bytes(), err
+	for _, path := range paths {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		var out bytes.Buffer
+		w, err := gzip.NewWriterLevel(&out, gzip.BestCompression)
+		if err != nil {
+			return err
+		}
+		_, err = w.Write(text)
+		if err := errors.Join(err, w.Close()); err != nil {
+			return err
+		}
+		if err := os.WriteFile(path+".gz", out.Bytes(), 0o644); err != nil {
+			return err
+		}
+		if err := os.Remove(path); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -17,11 +17,12 @@ import (
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"fastdfs-gateway/cmd/gateway/command"
 )
 
 // nfpm makes the packages. It is fetched as a Go module when it is used.
@@ -55,9 +56,6 @@ func run(ctx context.Context, version, out string, arches []string) error {
 		return err
 	}
 	defer os.RemoveAll(r.work)
-	if err := r.build(ctx, runtime.GOARCH); err != nil { // it tells its commands
-		return err
-	}
 	for _, arch := range arches {
 		if err := r.build(ctx, arch); err != nil {
 			return err
@@ -165,12 +163,10 @@ func (r *release) collect(ctx context.Context, arch, dir string) error {
 			return err
 		}
 	}
-	table, err := readCommands(ctx, r.program(runtime.GOARCH))
-	if err != nil {
+	if err := writeCompletions(command.New(r.version), filepath.Join(dir, "completions")); err != nil {
 		return err
 	}
-	manuals, err := writeManuals(table, r.version, r.time)
-	if err != nil {
+	if err := writeManuals(command.New(r.version), filepath.Join(dir, "man"), r.version, r.time); err != nil {
 		return err
 	}
 	linked, err := modules(ctx, arch)
@@ -188,20 +184,8 @@ func (r *release) collect(ctx context.Context, arch, dir string) error {
 	texts := map[string][]byte{
 		"ca-certificates.crt": roots, "THIRD-PARTY-NOTICES": thirdParty(linked), "sbom.cdx.json": sbom,
 	}
-	for name, text := range completions(table) {
-		texts["completions/"+name] = text
-	}
-	for name, text := range manuals {
-		if texts["man/"+name+".gz"], err = compress(text); err != nil {
-			return err
-		}
-	}
 	for name, text := range texts {
-		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			return err
-		}
-		if err := os.WriteFile(path, text, 0o644); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, name), text, 0o644); err != nil {
 			return err
 		}
 	}

@@ -1,57 +1,19 @@
 package main
 
 import (
+	"bytes"
 	"crypto/sha256"
 	"debug/buildinfo"
-	"encoding/json"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"time"
+
+	cdx "github.com/CycloneDX/cyclonedx-go"
 )
 
-// bom is a list of components in the form of CycloneDX 1.5, with those fields that are used here.
-type bom struct {
-	Format      string         `json:"bomFormat"`
-	SpecVersion string         `json:"specVersion"`
-	Serial      string         `json:"serialNumber"`
-	Version     int            `json:"version"`
-	Metadata    bomMetadata    `json:"metadata"`
-	Components  []bomComponent `json:"components"`
-}
-
-type bomMetadata struct {
-	Timestamp string       `json:"timestamp"`
-	Component bomComponent `json:"component"`
-}
-
-type bomComponent struct {
-	Type       string        `json:"type"`
-	Ref        string        `json:"bom-ref"`
-	Name       string        `json:"name"`
-	Version    string        `json:"version"`
-	Hashes     []bomHash     `json:"hashes,omitempty"`
-	Licenses   []bomLicense  `json:"licenses"`
-	PURL       string        `json:"purl"`
-	Properties []bomProperty `json:"properties,omitempty"`
-}
-
-type bomHash struct {
-	Algorithm string `json:"alg"`
-	Content   string `json:"content"`
-}
-
-type bomLicense struct {
-	Expression string `json:"expression"`
-}
-
-type bomProperty struct {
-	Name  string `json:"name"`
-	Value string `json:"value"`
-}
-
-// writeSBOM lists the modules in a built program, as go version -m does, with their licenses.
+// writeSBOM lists the modules in a built program, as go version -m does, with their licenses, in
+// the form of CycloneDX 1.5.
 func writeSBOM(program, version string, when time.Time, all []module) ([]byte, error) {
 	info, err := buildinfo.ReadFile(program)
 	if err != nil {
@@ -61,52 +23,49 @@ func writeSBOM(program, version string, when time.Time, all []module) ([]byte, e
 	if err != nil {
 		return nil, err
 	}
-	sum := sha256.Sum256(text)
-	b := bom{
-		Format: "CycloneDX", SpecVersion: "1.5", Version: 1,
-		Serial: "urn:uuid:" + uuid(sum),
-		Metadata: bomMetadata{when.Format(time.RFC3339), bomComponent{
-			Type: "application", Name: "fastdfs-gateway", Version: version,
-			Hashes: []bomHash{{"SHA-256", fmt.Sprintf("%x", sum)}}, Licenses: []bomLicense{{"Apache-2.0"}},
-		}},
-	}
-	main := &b.Metadata.Component
-	main.PURL = "pkg:golang/fastdfs-gateway@" + version
-	main.Ref = main.PURL
 	deps := map[string]string{"std": ""} // sums
 	for _, dep := range info.Deps {
 		deps[dep.Path] = dep.Sum
 	}
+	components := []cdx.Component{}
 	for _, m := range all {
 		sum, linked := deps[m.path]
 		if !linked {
 			return nil, fmt.Errorf("module %s is listed and not in the program", m.path)
 		}
 		delete(deps, m.path)
-		b.Components = append(b.Components, component(m, sum))
+		c := component(cdx.ComponentTypeLibrary, m)
+		if sum != "" {
+			c.Properties = &[]cdx.Property{{Name: "go:sum", Value: sum}}
+		}
+		components = append(components, c)
 	}
 	if len(deps) > 0 {
 		return nil, fmt.Errorf("modules in the program that are not listed: %v", deps)
 	}
-	out, err := json.MarshalIndent(b, "", "  ")
-	return append(out, '\n'), err
+	sum := sha256.Sum256(text)
+	main := component(cdx.ComponentTypeApplication,
+		module{path: "fastdfs-gateway", version: version, license: "Apache-2.0"})
+	main.Hashes = &[]cdx.Hash{{Algorithm: cdx.HashAlgoSHA256, Value: fmt.Sprintf("%x", sum)}}
+	b := cdx.NewBOM()
+	b.SerialNumber = serialNumber(sum)
+	b.Metadata = &cdx.Metadata{Timestamp: when.Format(time.RFC3339), Component: &main}
+	b.Components = &components
+	var out bytes.Buffer
+	err = cdx.NewBOMEncoder(&out, cdx.BOMFileFormatJSON).SetPretty(true).EncodeVersion(b, cdx.SpecVersion1_5)
+	return out.Bytes(), err
 }
 
-func component(m module, sum string) bomComponent {
-	c := bomComponent{
-		Type: "library", Name: m.path, Version: m.version, Licenses: []bomLicense{{m.license}},
-		PURL: "pkg:golang/" + strings.ToLower(m.path) + "@" + m.version,
+func component(kind cdx.ComponentType, m module) cdx.Component {
+	purl := "pkg:golang/" + strings.ToLower(m.path) + "@" + m.version
+	return cdx.Component{
+		Type: kind, BOMRef: purl, Name: m.path, Version: m.version, PackageURL: purl,
+		Licenses: &cdx.Licenses{{Expression: m.license}},
 	}
-	c.Ref = c.PURL
-	if sum != "" {
-		c.Properties = []bomProperty{{"go:sum", sum}}
-	}
-	return c
 }
 
-// uuid makes a UUID of version 8 (RFC 9562) from a hash: the same program has the same one.
-func uuid(sum [sha256.Size]byte) string {
-	u := slices.Clone(sum[:16])
-	u[6], u[8] = u[6]&0x0f|0x80, u[8]&0x3f|0x80
-	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
+// serialNumber makes a UUID of version 8 (RFC 9562) from a hash: the same program has the same one.
+func serialNumber(sum [sha256.Size]byte) string {
+	sum[6], sum[8] = sum[6]&0x0f|0x80, sum[8]&0x3f|0x80
+	return fmt.Sprintf("urn:uuid:%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
 }

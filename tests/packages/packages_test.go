@@ -228,19 +228,19 @@ func TestSamePackages(t *testing.T) {
 	require.Equal(t, "/etc/fastdfs-gateway/gateway.conf\n/etc/logrotate.d/fastdfs-gateway\n", config)
 }
 
-// TestManuals: man and mandoc have nothing to say against the pages.
+// TestManuals: groff accepts the pages, and mandoc finds no error.
 func TestManuals(t *testing.T) {
 	t.Parallel()
 	files := untar(t, filepath.Join(dist(t, old), "fastdfs-gateway-"+old+"-linux-amd64.tar.gz"))
-	for _, name := range []string{"gateway.8", "gateway.conf.5"} {
+	for _, name := range []string{"gateway.8", "gateway-check.8", "gateway.conf.5"} {
 		path := filepath.Join(t.TempDir(), name+".gz")
 		require.NoError(t, os.WriteFile(path, []byte(files["man/"+name+".gz"]), 0o644))
-		require.Empty(t, output(t, "mandoc", "-T", "lint", "-W", "warning", path), name)
-		require.Empty(t, output(t, "sh", "-c", "gzip -dc '"+path+"' | groff -ww -man -Tutf8 -z -k"), name)
+		require.Empty(t, output(t, "mandoc", "-T", "lint", "-W", "error", path), name)
+		require.Empty(t, output(t, "sh", "-c", "gzip -dc '"+path+"' | groff -ww -t -man -Tutf8 -z -k"), name)
 	}
 }
 
-// TestCompletions: zsh and fish complete commands and flags. The test for bash is beside mkdist.
+// TestCompletions: zsh and fish complete commands and flags. The shells ask the program.
 func TestCompletions(t *testing.T) {
 	t.Parallel()
 	files := untar(t, filepath.Join(dist(t, old), "fastdfs-gateway-"+old+"-linux-amd64.tar.gz"))
@@ -248,20 +248,22 @@ func TestCompletions(t *testing.T) {
 	for _, name := range []string{"_gateway", "gateway.fish"} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(files["completions/"+name]), 0o644))
 	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "gateway"), []byte(files["gateway"]), 0o755))
+	path := "PATH=" + dir + ":" + os.Getenv("PATH")
 	fish := func(line string) string {
 		script := "source " + dir + "/gateway.fish; complete -C '" + line + "'"
-		return output(t, "env", "HOME="+dir, "fish", "--no-config", "-c", script)
+		return output(t, "env", "HOME="+dir, path, "fish", "--no-config", "-c", script)
 	}
 	require.Contains(t, fish("gateway pu"), "purge\tremove files from")
-	require.Contains(t, fish("gateway purge -p"), "-prefix\t")
-	require.NotContains(t, fish("gateway check -"), "-prefix")
+	require.Contains(t, fish("gateway purge --p"), "--prefix\t")
+	require.NotContains(t, fish("gateway check --"), "--prefix")
 	zsh := func(line, want string) {
 		t.Helper()
-		out := output(t, "env", "HOME="+dir, "TERM=xterm", "zsh", "-fc", zshScript, "zsh", dir, line, want)
+		out := output(t, "env", "HOME="+dir, path, "TERM=xterm", "zsh", "-fc", zshScript, "zsh", dir, line, want)
 		require.Contains(t, out, want)
 	}
 	zsh("gateway p", "prefetch")
-	zsh("gateway purge -", "-prefix")
+	zsh("gateway purge --", "--prefix")
 }
 
 // zshScript types a line in a zsh that has a terminal of its own, as for a user, presses the key

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"fmt"
@@ -12,6 +12,8 @@ import (
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/fdfs/checksum"
+
+	"github.com/spf13/cobra"
 )
 
 // inspection is what can be read out of one file id, in the form of -json.
@@ -43,49 +45,56 @@ type trunkPlace struct {
 	Alloc  uint32 `json:"alloc_size"`
 }
 
-// runInspect prints every field of each id. Bad ids are reported among the others, and make it fail
-// at the end.
-func runInspect(c *call) error {
-	asJSON := c.jsonFlag()
-	content := c.flags.String("file", "", "a `PATH` to compare with the CRC32 of the id, in both variants")
-	path := c.configFlag()
-	if err := c.parse(1, -1); err != nil {
-		return err
+// inspectCommand prints every field of each id. Bad ids are reported among the others, and make it
+// fail at the end.
+func inspectCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:         "inspect [-json] [-c FILE] [-file PATH] FILE_ID...",
+		Short:       "decode file ids; -file compares the content of a file with the CRC32 of one id",
+		Example:     "gateway inspect " + exampleID,
+		Args:        arguments(1, -1),
+		Annotations: exit1("an id cannot be decoded, or the CRC32 differs"),
 	}
-	if *content != "" && c.flags.NArg() > 1 {
-		return usageError("inspect: -file takes one id")
-	}
-	var cfg *config.Config
-	if *path != "" {
-		var err error
-		if cfg, err = loadConfig(*path, c.stderr); err != nil {
-			return err
+	asJSON := jsonFlag(cmd)
+	content := cmd.Flags().String("file", "", "a `PATH` to compare with the CRC32 of the id, in both variants")
+	path := configFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *content != "" && len(args) > 1 {
+			return usageError("inspect: -file takes one id")
 		}
-	}
-	failed, ids := false, app.NewStorageIDs(cfg)
-	defer ids.Close()
-	for i, arg := range c.flags.Args() {
-		if i > 0 && !*asJSON {
-			fmt.Fprintln(c.stdout)
-		}
-		found := inspect(cfg, arg)
-		if found.SourceID != 0 && cfg != nil {
-			found.Source = ids.Address(found.SourceID)
-		}
-		if *content != "" && found.Error == "" {
-			if err := found.compare(*content); err != nil {
+		var cfg *config.Config
+		if *path != "" {
+			var err error
+			if cfg, err = loadConfig(*path, cmd.ErrOrStderr()); err != nil {
 				return err
 			}
 		}
-		failed = failed || found.Error != "" || found.Variant == variantNone
-		if err := found.print(c, *asJSON); err != nil {
-			return err
+		failed, ids := false, app.NewStorageIDs(cfg)
+		defer ids.Close()
+		for i, arg := range args {
+			if i > 0 && !*asJSON {
+				fmt.Fprintln(cmd.OutOrStdout())
+			}
+			found := inspect(cfg, arg)
+			if found.SourceID != 0 && cfg != nil {
+				found.Source = ids.Address(found.SourceID)
+			}
+			if *content != "" && found.Error == "" {
+				if err := found.compare(*content); err != nil {
+					return err
+				}
+			}
+			failed = failed || found.Error != "" || found.Variant == variantNone
+			if err := found.print(cmd, *asJSON); err != nil {
+				return err
+			}
 		}
+		if failed {
+			return errPrinted
+		}
+		return nil
 	}
-	if failed {
-		return errShown
-	}
-	return nil
+	return cmd
 }
 
 // inspect decodes one id. With a configuration the path on disk is that of this host.
@@ -165,11 +174,11 @@ func diskPath(cfg *config.Config, id fdfs.FileID) string {
 	return root + "/data/" + id.DiskName()
 }
 
-func (x inspection) print(c *call, asJSON bool) error {
+func (x inspection) print(cmd *cobra.Command, asJSON bool) error {
 	if asJSON {
-		return c.printJSON(x)
+		return printJSON(cmd, x)
 	}
-	w := tabwriter.NewWriter(c.stdout, 0, 0, 2, ' ', 0)
+	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%s\t"+format+"\n", append([]any{name}, args...)...)
 	}

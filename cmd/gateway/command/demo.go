@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"errors"
@@ -11,43 +11,51 @@ import (
 	"fastdfs-gateway/antisteal"
 	"fastdfs-gateway/internal/app"
 	"fastdfs-gateway/internal/demo"
+
+	"github.com/spf13/cobra"
 )
 
-// runDemo makes a small store and serves it twice: as it is, and with tokens. It stays in the
+// demoCommand makes a small store and serves it twice: as it is, and with tokens. It stays in the
 // foreground.
-func runDemo(c *call) error {
-	dir := c.flags.String("dir", "demo-store",
+func demoCommand(version string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "demo [-dir DIR] [-listen ADDR] [-token-listen ADDR] [-admin-listen ADDR]",
+		Short:   "write a small store and serve it, without and with tokens",
+		Example: "gateway demo -dir /tmp/demo-store",
+		Args:    arguments(0, 0),
+	}
+	dir := cmd.Flags().String("dir", "demo-store",
 		"the folder `DIR` for the store; made when it is missing, used again when it is one of ours")
 	var opts demo.Options
-	c.flags.StringVar(&opts.Listen, "listen", ":8888", "the address `ADDR` of the server without tokens")
-	c.flags.StringVar(&opts.TokenListen, "token-listen", ":8890", "the address `ADDR` of the server with tokens")
-	c.flags.StringVar(&opts.AdminListen, "admin-listen", defaultAdmin, "the address `ADDR` for health and metrics")
-	if err := c.parse(0, 0); err != nil {
-		return err
+	cmd.Flags().StringVar(&opts.Listen, "listen", ":8888", "the address `ADDR` of the server without tokens")
+	cmd.Flags().StringVar(&opts.TokenListen, "token-listen", ":8890", "the address `ADDR` of the server with tokens")
+	cmd.Flags().StringVar(&opts.AdminListen, "admin-listen", defaultAdmin, "the address `ADDR` for health and metrics")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		store, err := demo.Write(*dir, time.Now(), opts)
+		if err != nil {
+			return err
+		}
+		urls, err := demoURLs(cmd, store, opts)
+		if err != nil {
+			return err
+		}
+		index, err := store.Index(urls.links)
+		if err != nil {
+			return err
+		}
+		signals := watchSignals()
+		open := app.New(app.Options{Config: store.Config, Version: version, Index: index})
+		if err := open.Start(); err != nil {
+			return fmt.Errorf("cannot start: %w", err)
+		}
+		guarded := app.New(app.Options{Config: store.TokenConfig, Version: version})
+		if err := guarded.Start(); err != nil {
+			return fmt.Errorf("cannot start the server with tokens: %w", errors.Join(err, open.Stop()))
+		}
+		printDemo(cmd.OutOrStdout(), store, urls)
+		return runUntilStopped(signals, open, guarded)
 	}
-	store, err := demo.Write(*dir, time.Now(), opts)
-	if err != nil {
-		return err
-	}
-	urls, err := demoURLs(c, store, opts)
-	if err != nil {
-		return err
-	}
-	index, err := store.Index(urls.links)
-	if err != nil {
-		return err
-	}
-	signals := watchSignals()
-	open := app.New(app.Options{Config: store.Config, Version: version, Index: index})
-	if err := open.Start(); err != nil {
-		return fmt.Errorf("cannot start: %w", err)
-	}
-	guarded := app.New(app.Options{Config: store.TokenConfig, Version: version})
-	if err := guarded.Start(); err != nil {
-		return fmt.Errorf("cannot start the server with tokens: %w", errors.Join(err, open.Stop()))
-	}
-	printDemo(c.stdout, store, urls)
-	return runUntilStopped(signals, open, guarded)
+	return cmd
 }
 
 // urls of the demonstration are ready to be used.
@@ -60,12 +68,12 @@ type urls struct {
 	admin string        // empty = there is no admin listener
 }
 
-func demoURLs(c *call, store demo.Store, opts demo.Options) (u urls, err error) {
-	plain, err := loadConfig(store.Config, c.stderr)
+func demoURLs(cmd *cobra.Command, store demo.Store, opts demo.Options) (u urls, err error) {
+	plain, err := loadConfig(store.Config, cmd.ErrOrStderr())
 	if err != nil {
 		return u, err
 	}
-	guarded, err := loadConfig(store.TokenConfig, c.stderr)
+	guarded, err := loadConfig(store.TokenConfig, cmd.ErrOrStderr())
 	if err != nil {
 		return u, err
 	}

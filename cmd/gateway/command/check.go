@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"context"
@@ -13,6 +13,8 @@ import (
 	"fastdfs-gateway/internal/admin"
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/doctor"
+
+	"github.com/spf13/cobra"
 )
 
 // checkup is what "gateway check" has found, in the form of -json.
@@ -25,30 +27,37 @@ type checkup struct {
 	URLs     []string         `json:"urls"` // paths of files, with HH/LL/NAME for a part of the id
 }
 
-// runCheck reads a configuration, looks at the host, and prints each problem. It fails when one of
-// them is an error.
-func runCheck(c *call) error {
-	path, asJSON := c.configFlag(), c.jsonFlag()
-	if err := c.parse(0, 0); err != nil {
+// checkCommand reads a configuration, looks at the host, and prints each problem. It fails when one
+// of them is an error.
+func checkCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:         "check -c FILE [-json]",
+		Short:       "read a configuration and print each problem with file:line",
+		Example:     "gateway check -c /etc/fdfs/mod_fastdfs.conf",
+		Args:        arguments(0, 0),
+		Annotations: exit1("the configuration has errors"),
+	}
+	path, asJSON := configFlag(cmd), jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *path == "" {
+			return usageError("check: -c is missing")
+		}
+		var found checkup
+		err := while(cmd, "looking at the host", func(ctx context.Context) { found = check(ctx, *path) })
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			err = printJSON(cmd, found)
+		} else {
+			found.print(cmd)
+		}
+		if found.Errors > 0 {
+			err = errPrinted
+		}
 		return err
 	}
-	if *path == "" {
-		return usageError("check: -c is missing")
-	}
-	var found checkup
-	err := c.while("looking at the host", func(ctx context.Context) { found = check(ctx, *path) })
-	if err != nil {
-		return err
-	}
-	if *asJSON {
-		err = c.printJSON(found)
-	} else {
-		found.print(c)
-	}
-	if found.Errors > 0 {
-		err = errShown
-	}
-	return err
+	return cmd
 }
 
 // check reads a configuration and looks at the host.
@@ -107,24 +116,24 @@ func reloadProblems(ctx context.Context, cfg *config.Config) []config.Problem {
 }
 
 // print prints one problem a line, the URLs, and a summary.
-func (f checkup) print(c *call) {
+func (f checkup) print(cmd *cobra.Command) {
 	for _, p := range f.Problems {
 		word, with := p.Severity.String()+":", yellow
 		if p.Severity == config.Error {
 			with = red
 		}
-		fmt.Fprintln(c.stdout, strings.Replace(p.String(), " "+word, " "+c.paint(word, with), 1))
+		fmt.Fprintln(cmd.OutOrStdout(), strings.Replace(p.String(), " "+word, " "+paint(cmd, word, with), 1))
 	}
 	for _, form := range f.URLs {
-		fmt.Fprintf(c.stdout, "%s: files are served under URLs like %s\n", f.File, form)
+		fmt.Fprintf(cmd.OutOrStdout(), "%s: files are served under URLs like %s\n", f.File, form)
 	}
 	switch {
 	case !f.Usable:
-		fmt.Fprintf(c.stdout, "%s: %d errors, %d warnings\n", f.File, f.Errors, f.Warnings)
+		fmt.Fprintf(cmd.OutOrStdout(), "%s: %d errors, %d warnings\n", f.File, f.Errors, f.Warnings)
 	case f.Warnings > 0:
-		fmt.Fprintf(c.stdout, "%s: usable, %d warnings\n", f.File, f.Warnings)
+		fmt.Fprintf(cmd.OutOrStdout(), "%s: usable, %d warnings\n", f.File, f.Warnings)
 	default:
-		fmt.Fprintf(c.stdout, "%s: no problems\n", f.File)
+		fmt.Fprintf(cmd.OutOrStdout(), "%s: no problems\n", f.File)
 	}
 }
 

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"fmt"
@@ -9,33 +9,41 @@ import (
 	"fastdfs-gateway/internal/app"
 	"fastdfs-gateway/internal/process/listen"
 	"fastdfs-gateway/internal/process/upgrade"
+
+	"github.com/spf13/cobra"
 )
 
-// runServe serves until it is told to stop.
-func runServe(c *call) error {
-	path := c.configFlag()
-	if err := c.parse(0, 0); err != nil {
-		return err
+// serveCommand serves until it is told to stop.
+func serveCommand(version string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "serve -c FILE",
+		Short:   "run the server; the command may be left out",
+		Example: "gateway -c /etc/fdfs/mod_fastdfs.conf",
+		Args:    arguments(0, 0),
 	}
-	if *path == "" {
-		return usageError("serve: -c is missing")
+	path := configFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *path == "" {
+			return usageError("serve: -c is missing")
+		}
+		signals := watchSignals()
+		o := app.Options{Config: *path, Version: version}
+		var err error
+		if o.Given, err = listen.Given(); err == nil {
+			o.Replaces, err = upgrade.FromEnvironment()
+		}
+		if err != nil {
+			return fmt.Errorf("cannot start: %w", err)
+		}
+		o.Starter, o.NoStarter = upgrade.NewStarter() // before any right is given up
+		defer o.Starter.Close()                       // its errors change nothing at the end of the process
+		a := app.New(o)
+		if err := a.Start(); err != nil {
+			return fmt.Errorf("cannot start: %w", err)
+		}
+		return runUntilStopped(signals, a)
 	}
-	signals := watchSignals()
-	o := app.Options{Config: *path, Version: version}
-	var err error
-	if o.Given, err = listen.Given(); err == nil {
-		o.Replaces, err = upgrade.FromEnvironment()
-	}
-	if err != nil {
-		return fmt.Errorf("cannot start: %w", err)
-	}
-	o.Starter, o.NoStarter = upgrade.NewStarter() // before any right is given up
-	defer o.Starter.Close()                       // its errors change nothing at the end of the process
-	a := app.New(o)
-	if err := a.Start(); err != nil {
-		return fmt.Errorf("cannot start: %w", err)
-	}
-	return runUntilStopped(signals, a)
+	return cmd
 }
 
 // watchSignals begins to catch the signals that the program handles. A reader of its output that

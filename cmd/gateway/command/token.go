@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"fmt"
@@ -9,6 +9,8 @@ import (
 	"fastdfs-gateway/antisteal"
 	"fastdfs-gateway/internal/config"
 	"fastdfs-gateway/internal/fdfs"
+
+	"github.com/spf13/cobra"
 )
 
 // link is what "gateway token" has made, in the form of -json.
@@ -18,42 +20,48 @@ type link struct {
 	URL    string `json:"url"`
 }
 
-// runToken prints the query that lets a file be downloaded, and the whole URL.
-func runToken(c *call) error {
-	path := c.configFlag()
-	ts := c.flags.Int64("ts", -1, "put the unix time `N` into the token; 0 never expires, -1 is now")
-	ttl := c.flags.Duration("ttl", 0, "let the token expire after the time `D`, such as 24h, instead of token_ttl")
-	asJSON := c.jsonFlag()
-	if err := c.parse(1, 1); err != nil {
-		return err
+// tokenCommand prints the query that lets a file be downloaded, and the whole URL.
+func tokenCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "token -c FILE [-ts N|-ttl D] [-json] FILE_ID",
+		Short:   "print the anti-steal query of a file, and its URL",
+		Example: "gateway token -c /etc/fdfs/mod_fastdfs.conf -ttl 24h " + exampleID,
+		Args:    arguments(1, 1),
 	}
-	if *path == "" {
-		return usageError("token: -c is missing")
+	path := configFlag(cmd)
+	ts := cmd.Flags().Int64("ts", -1, "put the unix time `N` into the token; 0 never expires, -1 is now")
+	ttl := cmd.Flags().Duration("ttl", 0, "let the token expire after the time `D`, such as 24h, instead of token_ttl")
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *path == "" {
+			return usageError("token: -c is missing")
+		}
+		if *ts < -1 {
+			return usageError("token: -ts is negative")
+		}
+		if *ts >= 0 && *ttl != 0 {
+			return usageError("token: -ts and -ttl exclude each other")
+		}
+		cfg, err := loadConfig(*path, cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		if cfg.AntiSteal.Secret == "" {
+			return fmt.Errorf("cannot make a token: %s has no http.anti_steal.secret_key", *path)
+		}
+		id, err := parseID(cfg, args[0])
+		if err != nil {
+			return err
+		}
+		query := antisteal.Query(cfg.AntiSteal.Secret, id.Logic, tokenTime(*ts, *ttl, cfg.AntiSteal.TTL, time.Now()))
+		l := link{FileID: id.String(), Query: query, URL: urlOf(cfg, id) + "?" + query}
+		if *asJSON {
+			return printJSON(cmd, l)
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%s\n%s\n", l.Query, l.URL)
+		return nil
 	}
-	if *ts < -1 {
-		return usageError("token: -ts is negative")
-	}
-	if *ts >= 0 && *ttl != 0 {
-		return usageError("token: -ts and -ttl exclude each other")
-	}
-	cfg, err := loadConfig(*path, c.stderr)
-	if err != nil {
-		return err
-	}
-	if cfg.AntiSteal.Secret == "" {
-		return fmt.Errorf("cannot make a token: %s has no http.anti_steal.secret_key", *path)
-	}
-	id, err := parseID(cfg, c.flags.Arg(0))
-	if err != nil {
-		return err
-	}
-	query := antisteal.Query(cfg.AntiSteal.Secret, id.Logic, tokenTime(*ts, *ttl, cfg.AntiSteal.TTL, time.Now()))
-	l := link{FileID: id.String(), Query: query, URL: urlOf(cfg, id) + "?" + query}
-	if *asJSON {
-		return c.printJSON(l)
-	}
-	fmt.Fprintf(c.stdout, "%s\n%s\n", l.Query, l.URL)
-	return nil
+	return cmd
 }
 
 // tokenTime is the ts of a token that is to be good for wanted, where the server adds ttl to any

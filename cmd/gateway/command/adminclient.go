@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"cmp"
@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/config"
+
+	"github.com/spf13/cobra"
 )
 
 // defaultAdmin is admin_listen where nothing else is configured.
@@ -27,13 +29,13 @@ type adminFlags struct {
 	config    *string
 }
 
-// adminFlags adds -admin, -admin-token-file and -c.
-func (c *call) adminFlags(config *string) adminFlags {
+// addAdminFlags adds -admin, -admin-token-file and -c.
+func addAdminFlags(cmd *cobra.Command, config *string) adminFlags {
 	return adminFlags{
-		address: c.flags.String("admin", "",
+		address: cmd.Flags().String("admin", "",
 			"the admin listener `ADDR` of a running gateway: host:port, http(s)://host:port or unix:/path; "+
 				"by default the one of -c, or "+defaultAdmin),
-		tokenFile: c.flags.String("admin-token-file", "",
+		tokenFile: cmd.Flags().String("admin-token-file", "",
 			"the `FILE` with the token that the admin listener wants; by default the one of -c"),
 		config: config,
 	}

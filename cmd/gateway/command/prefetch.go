@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"bufio"
@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+
+	"github.com/spf13/cobra"
 )
 
 // prefetched is one file that a gateway was asked to fetch, in the form of -json.
@@ -26,42 +28,49 @@ type prefetches struct {
 	Failed   int  `json:"failed"`
 }
 
-// runPrefetch makes a running gateway fetch files.
-func runPrefetch(c *call) error {
-	admin, asJSON := c.adminFlags(c.configFlag()), c.jsonFlag()
-	if err := c.parse(1, -1); err != nil {
-		return err
+// prefetchCommand makes a running gateway fetch files.
+func prefetchCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:         "prefetch [-admin ADDR|-c FILE] [-admin-token-file FILE] [-json] FILE_ID...|-",
+		Short:       "make a running gateway fetch files; - reads the ids from standard input, one per line",
+		Example:     "gateway prefetch - < ids.txt",
+		Args:        arguments(1, -1),
+		Annotations: exit1("a file was not fetched"),
 	}
-	list, total := c.prefetchList()
-	client, err := admin.client(0, c.stderr)
-	if err != nil {
-		return err
-	}
-	ctx, stop := interruptible()
-	defer stop()
-	bar := c.progress(total, "prefetch")
-	sum, err := client.prefetch(ctx, list, func(line string) error {
-		if !*asJSON {
-			bar.println(line)
-		} else if err := c.printJSON(prefetchedOf(line)); err != nil {
+	admin, asJSON := addAdminFlags(cmd, configFlag(cmd)), jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		list, total := prefetchList(cmd, args)
+		client, err := admin.client(0, cmd.ErrOrStderr())
+		if err != nil {
 			return err
 		}
-		bar.step()
-		return nil
-	})
-	bar.end()
-	if ctx.Err() != nil {
-		err = errInterrupted
+		ctx, stop := interruptible()
+		defer stop()
+		bar := newProgress(cmd, total, "prefetch")
+		sum, err := client.prefetch(ctx, list, func(line string) error {
+			if !*asJSON {
+				bar.println(line)
+			} else if err := printJSON(cmd, prefetchedOf(line)); err != nil {
+				return err
+			}
+			bar.step()
+			return nil
+		})
+		bar.end()
+		if ctx.Err() != nil {
+			err = errInterrupted
+		}
+		return sum.print(cmd, *asJSON, err)
 	}
-	return sum.print(c, *asJSON, err)
+	return cmd
 }
 
 // prefetchList is the list of ids and their number; -1 = unknown.
-func (c *call) prefetchList() (io.Reader, int64) {
-	if c.flags.NArg() > 1 || c.flags.Arg(0) != "-" {
-		return strings.NewReader(strings.Join(c.flags.Args(), "\n")), int64(c.flags.NArg())
+func prefetchList(cmd *cobra.Command, ids []string) (io.Reader, int64) {
+	if len(ids) > 1 || ids[0] != "-" {
+		return strings.NewReader(strings.Join(ids, "\n")), int64(len(ids))
 	}
-	return c.stdin, c.countLines(c.stdin)
+	return cmd.InOrStdin(), countLines(cmd, cmd.InOrStdin())
 }
 
 // prefetch sends a list of ids, and calls tell with the line of each file as it is done.
@@ -114,17 +123,17 @@ func prefetchedOf(line string) prefetched {
 
 // print prints the summary, of what was done until an error too. It fails when a file was not
 // fetched.
-func (s prefetches) print(c *call, asJSON bool, err error) error {
+func (s prefetches) print(cmd *cobra.Command, asJSON bool, err error) error {
 	switch {
 	case asJSON:
-		err = errors.Join(err, c.printJSON(s))
+		err = errors.Join(err, printJSON(cmd, s))
 	case s.Complete:
-		fmt.Fprintf(c.stdout, "done: %d files, %d failed\n", s.Files, s.Failed)
+		fmt.Fprintf(cmd.OutOrStdout(), "done: %d files, %d failed\n", s.Files, s.Failed)
 	case s.Files > 0 || errors.Is(err, errInterrupted):
-		fmt.Fprintf(c.stdout, "not complete: %d files, %d failed\n", s.Files, s.Failed)
+		fmt.Fprintf(cmd.OutOrStdout(), "not complete: %d files, %d failed\n", s.Files, s.Failed)
 	}
 	if err == nil && s.Failed > 0 {
-		err = errShown
+		err = errPrinted
 	}
 	return err
 }

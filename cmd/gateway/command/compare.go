@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"cmp"
@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/compare"
+
+	"github.com/spf13/cobra"
 )
 
 // difference is one of a path, in the form of -json.
@@ -33,46 +35,53 @@ type comparison struct {
 	sums compare.Sums
 }
 
-// runCompare asks two servers for the same files and prints where they differ.
-func runCompare(c *call) error {
-	asJSON := c.jsonFlag()
-	sample := c.flags.Int("sample", 0, "compare `N` paths of the list, chosen at random")
-	perSecond := c.flags.Float64("rate", 0, "send each server at most `N` requests a second; 0 is no limit")
-	ranges := c.flags.Bool("ranges", false, "ask also by HEAD, for a range, and with If-Modified-Since")
-	timeout := c.flags.Duration("timeout", 30*time.Second, "wait for a server for the time `D`, such as 5s")
-	if err := c.parse(2, 3); err != nil {
-		return err
+// compareCommand asks two servers for the same files and prints where they differ.
+func compareCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:         "compare [-sample N] [-rate N] [-ranges] [-timeout D] [-json] OLD_URL NEW_URL [FILE]",
+		Short:       "send the same requests to two servers, from file ids or an access log, and print the differences",
+		Example:     "gateway compare -ranges http://localhost:8888 http://localhost:8080 access.log",
+		Args:        arguments(2, 3),
+		Annotations: exit1("responses differ, or a server does not answer"),
 	}
-	switch {
-	case *sample < 0 || *sample > compare.MaxSample:
-		return usageError(fmt.Sprintf("compare: -sample is not between 0 and %d", compare.MaxSample))
-	case !(*perSecond >= 0): // also NaN
-		return usageError("compare: -rate is negative")
-	case *timeout <= 0:
-		return usageError("compare: -timeout is not positive")
-	}
-	comparer, err := compare.New(compare.Options{Old: c.flags.Arg(0), New: c.flags.Arg(1), Ranges: *ranges,
-		Rate: *perSecond, Timeout: *timeout})
-	if err != nil {
-		return usageError("compare: " + err.Error())
-	}
-	in := c.stdin
-	if name := c.flags.Arg(2); name != "" && name != "-" {
-		file, err := os.Open(name)
-		if err != nil {
-			return fmt.Errorf("cannot read the list: %w", err)
+	asJSON := jsonFlag(cmd)
+	sample := cmd.Flags().Int("sample", 0, "compare `N` paths of the list, chosen at random")
+	perSecond := cmd.Flags().Float64("rate", 0, "send each server at most `N` requests a second; 0 is no limit")
+	ranges := cmd.Flags().Bool("ranges", false, "ask also by HEAD, for a range, and with If-Modified-Since")
+	timeout := cmd.Flags().Duration("timeout", 30*time.Second, "wait for a server for the time `D`, such as 5s")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		switch {
+		case *sample < 0 || *sample > compare.MaxSample:
+			return usageError(fmt.Sprintf("compare: -sample is not between 0 and %d", compare.MaxSample))
+		case !(*perSecond >= 0): // also NaN
+			return usageError("compare: -rate is negative")
+		case *timeout <= 0:
+			return usageError("compare: -timeout is not positive")
 		}
-		defer file.Close()
-		in = file
+		comparer, err := compare.New(compare.Options{Old: args[0], New: args[1], Ranges: *ranges,
+			Rate: *perSecond, Timeout: *timeout})
+		if err != nil {
+			return usageError("compare: " + err.Error())
+		}
+		in := cmd.InOrStdin()
+		if name := cmd.Flags().Arg(2); name != "" && name != "-" {
+			file, err := os.Open(name)
+			if err != nil {
+				return fmt.Errorf("cannot read the list: %w", err)
+			}
+			defer file.Close()
+			in = file
+		}
+		return runComparison(cmd, comparer, in, *sample, *asJSON)
 	}
-	return c.compare(comparer, in, *sample, *asJSON)
+	return cmd
 }
 
-// compare compares the paths of a list, and prints differences and a summary.
-func (c *call) compare(comparer *compare.Comparer, in io.Reader, sample int, asJSON bool) error {
+// runComparison compares the paths of a list, and prints differences and a summary.
+func runComparison(cmd *cobra.Command, comparer *compare.Comparer, in io.Reader, sample int, asJSON bool) error {
 	ctx, stop := interruptible()
 	defer stop()
-	bar := c.progress(c.countLines(in), "compare")
+	bar := newProgress(cmd, countLines(cmd, in), "compare")
 	list := compare.NewList(untilNow(in), bar.step)
 	targets, listErr := make(chan string), error(nil)
 	go func() { // ends with ctx, but a read of standard input that waits ends with the process
@@ -83,7 +92,7 @@ func (c *call) compare(comparer *compare.Comparer, in io.Reader, sample int, asJ
 	err := comparer.Run(ctx, targets, func(r compare.Result) error {
 		defer bar.step()
 		for _, d := range sum.add(r) {
-			if err := c.printDifference(bar, difference{r.Target, d}, asJSON); err != nil {
+			if err := printDifference(cmd, bar, difference{r.Target, d}, asJSON); err != nil {
 				return err
 			}
 		}
@@ -96,7 +105,7 @@ func (c *call) compare(comparer *compare.Comparer, in io.Reader, sample int, asJ
 	case err == nil: // the channel is closed
 		err = sum.end(list, listErr)
 	}
-	return sum.print(c, asJSON, err)
+	return sum.print(cmd, asJSON, err)
 }
 
 // untilNow bounds a file to its present size: the comparison itself makes the log of a server grow.
@@ -145,13 +154,13 @@ func (s *comparison) add(r compare.Result) (alone []compare.Difference) {
 	return s.sums.Add(r)
 }
 
-func (c *call) printDifference(above *progress, d difference, asJSON bool) error {
+func printDifference(cmd *cobra.Command, above *progress, d difference, asJSON bool) error {
 	if asJSON {
-		return c.printJSON(d)
+		return printJSON(cmd, d)
 	}
-	word, reason := c.paint("different:", red), ""
+	word, reason := paint(cmd, "different:", red), ""
 	if d.Known != "" {
-		word, reason = c.paint("known:", yellow), " ("+d.Known+")"
+		word, reason = paint(cmd, "known:", yellow), " ("+d.Known+")"
 	}
 	request := d.Method + " " + shownPath(d.Path)
 	if d.Header != "" {
@@ -163,11 +172,11 @@ func (c *call) printDifference(above *progress, d difference, asJSON bool) error
 }
 
 // printSums prints the differences that were counted.
-func (c *call) printSums(sums []compare.Sum) {
+func printSums(cmd *cobra.Command, sums []compare.Sum) {
 	for _, s := range sums {
-		word, kind := c.paint("different:", red), s.Known
+		word, kind := paint(cmd, "different:", red), s.Known
 		if s.Known != "" {
-			word = c.paint("known:", yellow)
+			word = paint(cmd, "known:", yellow)
 		}
 		if s.Field != "" {
 			kind = fmt.Sprintf("%s of %s: old %s, new %s", s.Field, cmp.Or(shownPath(s.Extension), "other names"),
@@ -176,7 +185,7 @@ func (c *call) printSums(sums []compare.Sum) {
 				kind += " (" + s.Known + ")"
 			}
 		}
-		fmt.Fprintf(c.stdout, "%s %s: paths: %d, such as %s\n", word, kind, s.Paths, shownPath(s.Example))
+		fmt.Fprintf(cmd.OutOrStdout(), "%s %s: paths: %d, such as %s\n", word, kind, s.Paths, shownPath(s.Example))
 	}
 }
 
@@ -195,15 +204,15 @@ func shown(value string) string {
 }
 
 // print prints the summary, of what was compared until an error too. It fails when paths differ.
-func (s *comparison) print(c *call, asJSON bool, err error) error {
+func (s *comparison) print(cmd *cobra.Command, asJSON bool, err error) error {
 	s.Sums = s.sums.All()
 	if asJSON {
-		err = errors.Join(err, c.printJSON(s))
-	} else if c.printSums(s.Sums); s.Complete || s.Paths > 0 || errors.Is(err, errInterrupted) {
-		fmt.Fprintln(c.stdout, s.text())
+		err = errors.Join(err, printJSON(cmd, s))
+	} else if printSums(cmd, s.Sums); s.Complete || s.Paths > 0 || errors.Is(err, errInterrupted) {
+		fmt.Fprintln(cmd.OutOrStdout(), s.text())
 	}
 	if s.Different > 0 {
-		err = cmp.Or(err, errShown)
+		err = cmp.Or(err, errPrinted)
 	}
 	return err
 }

@@ -1,4 +1,4 @@
-package main
+package command
 
 import (
 	"bufio"
@@ -16,16 +16,18 @@ import (
 
 	"github.com/schollz/progressbar/v3"
 	"golang.org/x/term"
+
+	"github.com/spf13/cobra"
 )
 
 // jsonFlag adds -json.
-func (c *call) jsonFlag() *bool {
-	return c.flags.Bool("json", false, "print JSON: an object a line")
+func jsonFlag(cmd *cobra.Command) *bool {
+	return cmd.Flags().Bool("json", false, "print JSON: an object a line")
 }
 
 // printJSON prints a value on one line.
-func (c *call) printJSON(v any) error {
-	enc := json.NewEncoder(c.stdout)
+func printJSON(cmd *cobra.Command, v any) error {
+	enc := json.NewEncoder(cmd.OutOrStdout())
 	enc.SetEscapeHTML(false)
 	return enc.Encode(v)
 }
@@ -46,8 +48,8 @@ const (
 )
 
 // paint colors a text for a terminal, unless NO_COLOR is set (https://no-color.org).
-func (c *call) paint(text string, with color) string {
-	if os.Getenv("NO_COLOR") != "" || !isTerminal(c.stdout) {
+func paint(cmd *cobra.Command, text string, with color) string {
+	if os.Getenv("NO_COLOR") != "" || !isTerminal(cmd.OutOrStdout()) {
 		return text
 	}
 	return string(with) + text + "\x1b[0m"
@@ -66,10 +68,10 @@ var errInterrupted = errors.New("interrupted")
 
 // while runs what may take long, with a spinner on a terminal. After a signal it returns
 // errInterrupted at once, and the process ends before f does.
-func (c *call) while(what string, f func(ctx context.Context)) error {
+func while(cmd *cobra.Command, what string, f func(ctx context.Context)) error {
 	ctx, stop := interruptible()
 	defer stop()
-	bar := c.progress(-1, what)
+	bar := newProgress(cmd, -1, what)
 	defer bar.end()
 	done := make(chan struct{})
 	go func() {
@@ -98,13 +100,13 @@ type progress struct {
 // progressEvery is the time between two drawings. What ends earlier draws nothing.
 const progressEvery = 200 * time.Millisecond
 
-// progress begins one for total steps; -1 = unknown. The caller calls end.
-func (c *call) progress(total int64, what string) *progress {
-	p := &progress{out: c.stdout, stop: make(chan struct{})}
-	if !c.showsProgress() {
+// newProgress begins one for total steps; -1 = unknown. The caller calls end.
+func newProgress(cmd *cobra.Command, total int64, what string) *progress {
+	p := &progress{out: cmd.OutOrStdout(), stop: make(chan struct{})}
+	if !showsProgress(cmd) {
 		return p
 	}
-	p.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(c.stderr),
+	p.bar = progressbar.NewOptions64(total, progressbar.OptionSetWriter(cmd.ErrOrStderr()),
 		progressbar.OptionSetDescription(what), progressbar.OptionSetElapsedTime(true),
 		progressbar.OptionSetSpinnerChangeInterval(0), progressbar.OptionShowCount(),
 		progressbar.OptionThrottle(progressEvery), progressbar.OptionSetWidth(24))
@@ -125,13 +127,15 @@ func (c *call) progress(total int64, what string) *progress {
 }
 
 // showsProgress tells whether a progress bar is seen.
-func (c *call) showsProgress() bool { return isTerminal(c.stdout) && isTerminal(c.stderr) }
+func showsProgress(cmd *cobra.Command) bool {
+	return isTerminal(cmd.OutOrStdout()) && isTerminal(cmd.ErrOrStderr())
+}
 
 // countLines is the number of lines in what is left of a file that can be read twice, without empty
 // ones, for a progress bar; -1 = unknown, or no bar is shown: a log can have gigabytes.
-func (c *call) countLines(list io.Reader) int64 {
+func countLines(cmd *cobra.Command, list io.Reader) int64 {
 	file, ok := list.(*os.File)
-	if !ok || !c.showsProgress() {
+	if !ok || !showsProgress(cmd) {
 		return -1
 	}
 	start, err := file.Seek(0, io.SeekCurrent)

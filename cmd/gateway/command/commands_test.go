@@ -1,0 +1,184 @@
+package command
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+)
+
+// TestCommands holds the rows of the table to the flags that the commands add.
+func TestCommands(t *testing.T) {
+	names := regexp.MustCompile(`(^|[\[| ])-([a-z-]+)`)
+	for _, cmd := range New("").Commands() {
+		var usage, added []string
+		for _, m := range names.FindAllStringSubmatch(cmd.Use, -1) {
+			usage = append(usage, m[2])
+		}
+		cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+			added = append(added, shortName(f))
+			value, about := pflag.UnquoteUsage(f)
+			require.NotContains(t, []string{"value", "string"}, value, "%s -%s", cmd.Name(), f.Name)
+			require.NotRegexp(t, `^[A-Z]|\.$`, about, "%s -%s", cmd.Name(), f.Name)
+		})
+		slices.Sort(usage)
+		require.Equal(t, slices.Compact(usage), added, cmd.Name())
+		require.NotRegexp(t, `^[A-Z]|\.$`, cmd.Short, cmd.Name())
+		words := strings.Fields(cmd.Example)
+		require.Equal(t, "gateway", words[0])
+		if cmd.Name() != "serve" {
+			require.Equal(t, cmd.Name(), words[1], "its own example")
+		}
+		if !slices.Contains([]string{"serve", "demo", "completion"}, cmd.Name()) {
+			require.True(t, slices.Contains(added, "json"), "%s has -json", cmd.Name())
+		}
+	}
+}
+
+// TestDocument: docs/cli.md has each row of the table.
+func TestDocument(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/cli.md")
+	require.NoError(t, err)
+	for _, cmd := range New("").Commands() {
+		h := helpOf(cmd)
+		require.Contains(t, string(text), "\n    "+h.Usage+"\n")
+		require.Contains(t, string(text), "\n    "+h.Example+"\n")
+		require.Contains(t, string(text), "\n| `"+h.Name+"` | "+h.About+" | "+h.Exit1+" |\n")
+	}
+}
+
+// TestHelpShape: the help of every command has the same parts, on standard output.
+func TestHelpShape(t *testing.T) {
+	for _, cmd := range New("").Commands() {
+		for _, args := range [][]string{{cmd.Name(), "-h"}, {"help", cmd.Name()}, {cmd.Name(), "--help"}} {
+			var stdout, stderr bytes.Buffer
+			require.Equal(t, exitOK, Run("v1", args, nil, &stdout, &stderr), args)
+			require.Empty(t, stderr.String(), args)
+			shape := `(?s)^usage: gateway ` + cmd.Name() +
+				` .*\n\n.*\n\n {2,6}-.*\n\nexample: gateway .*\n\n.*Exit codes: 0 `
+			require.Regexp(t, shape, stdout.String())
+		}
+	}
+}
+
+func TestHelpJSON(t *testing.T) {
+	var stdout, stderr bytes.Buffer
+	require.Equal(t, exitOK, Run("v1", []string{"help", "-json"}, nil, &stdout, &stderr))
+	var all []commandHelp
+	require.NoError(t, json.Unmarshal(stdout.Bytes(), &all))
+	require.Len(t, all, len(New("").Commands()))
+	i := slices.IndexFunc(all, func(h commandHelp) bool { return h.Name == "token" })
+	require.Equal(t, "gateway token -c FILE [-ts N|-ttl D] [-json] FILE_ID", all[i].Usage)
+	require.Equal(t, []flagHelp{
+		{Name: "c", Value: "FILE", About: "the configuration FILE, an ordinary mod_fastdfs.conf"},
+		{Name: "json", About: "print JSON: an object a line", Default: "false"},
+		{Name: "ts", Value: "N", Default: "-1",
+			About: "put the unix time N into the token; 0 never expires, -1 is now"},
+		{Name: "ttl", Value: "D", Default: "0s",
+			About: "let the token expire after the time D, such as 24h, instead of token_ttl"},
+	}, all[i].Flags)
+}
+
+// TestUsage: mistakes that cobra would answer with help or its own words.
+func TestUsage(t *testing.T) {
+	for line, want := range map[string]string{
+		"chekc":                        `there is no command "chekc" (did you mean check?)`,
+		"help chekc":                   `there is no command "chekc" (did you mean check?)`,
+		"completion":                   "completion: give one of bash, zsh, fish and powershell",
+		"completion csh":               "completion: give one of bash, zsh, fish and powershell",
+		"compare -sample x a b":        `compare: invalid value "x" for flag -sample`,
+		"purge":                        "purge: give one of -id, -prefix and -all",
+		"check -config":                "check: flag needs an argument: -config",
+		"-jsno":                        "serve: there is no flag -jsno",
+		"check --=x":                   "check: bad flag syntax: --=x",
+		"inspect -c x -file y a --jso": "inspect: there is no flag -jso (did you mean -json?)",
+	} {
+		var stdout, stderr bytes.Buffer
+		require.Equal(t, exitUsage, Run("v1", strings.Fields(line), nil, &stdout, &stderr), line)
+		require.Equal(t, "gateway: "+want+"; see gateway help\n", stderr.String(), line)
+		require.Empty(t, stdout.String(), line)
+	}
+}
+
+// TestFlagForms: one hyphen or two, short or long, and a value behind a space or an equals sign.
+func TestFlagForms(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "missing.conf")
+	for _, args := range [][]string{
+		{"-c", missing}, {"-c=" + missing}, {"--c", missing}, {"--c=" + missing},
+		{"-config", missing}, {"-config=" + missing}, {"--config", missing}, {"--config=" + missing},
+	} {
+		for _, asJSON := range []string{"-json", "--json", "-json=true", "--json=true"} {
+			var stdout, stderr bytes.Buffer
+			line := slices.Concat([]string{"check"}, args, []string{asJSON})
+			require.Equal(t, exitFailure, Run("v1", line, nil, &stdout, &stderr), line)
+			require.Contains(t, stdout.String(), `{"file":"`+missing+`","usable":false`, line)
+			require.Empty(t, stderr.String(), line)
+		}
+	}
+}
+
+// TestNormalize: values and arguments keep their hyphens.
+func TestNormalize(t *testing.T) {
+	for line, want := range map[string]string{
+		"":                                  "serve",
+		"-c FILE":                           "serve -c FILE",
+		"-h":                                "-h",
+		"--help":                            "--help",
+		"nonsense -c x":                     "nonsense -c x",
+		"token -ttl -1s -c -json x":         "token --ttl -1s -c -json x",
+		"token -ttl=-1s --c=FILE x":         "token --ttl=-1s -c=FILE x",
+		"check -jsno -json":                 "check -jsno --json",
+		"inspect -json -- -json --c":        "inspect --json -- -json --c",
+		"prefetch - -json":                  "prefetch - --json",
+		"__complete check -json -":          "__complete check --json -",
+		"__complete -c FILE --":             "__complete serve -c FILE --",
+		"__complete ":                       "__complete ",
+		"completion bash --no-descriptions": "completion bash --no-descriptions",
+	} {
+		var args []string
+		if line != "" {
+			args = strings.Split(line, " ")
+		}
+		require.Equal(t, want, strings.Join(normalize(New("v1"), args), " "), line)
+	}
+}
+
+// TestCompletions: commands and flags.
+func TestCompletions(t *testing.T) {
+	for line, want := range map[string]string{
+		"c":                "check compare completion",
+		"check -":          "--config -c --help -h --json",
+		"check -json --co": "--config",
+		"-":                "--config -c --help -h",
+		"check -c ":        "",
+		"completion f":     "fish",
+	} {
+		var stdout bytes.Buffer
+		args := append([]string{cobra.ShellCompNoDescRequestCmd}, strings.Split(line, " ")...)
+		require.Equal(t, exitOK, Run("v1", args, nil, &stdout, io.Discard), line)
+		lines := strings.Fields(stdout.String())
+		require.Equal(t, want, strings.Join(lines[:len(lines)-1], " "), line) // without the directive
+	}
+}
+
+func TestPrefetchedOf(t *testing.T) {
+	for line, want := range map[string]prefetched{
+		"group1/M00/00/00/a.jpg fetched 12":       {FileID: "group1/M00/00/00/a.jpg", State: "fetched", Size: 12},
+		"group1/M00/00/00/a.jpg error: not found": {FileID: "group1/M00/00/00/a.jpg", Error: "not found"},
+		"error: cannot read the list: EOF":        {Error: "cannot read the list: EOF"},
+		"group1/M00/00/00/a.jpg":                  {Error: "cannot read the gateway's answer: group1/M00/00/00/a.jpg"},
+		"group1/M00/00/00/a.jpg fetched 99999999999999999999": {
+			Error: "cannot read the gateway's answer: group1/M00/00/00/a.jpg fetched 99999999999999999999"},
+	} {
+		require.Equal(t, want, prefetchedOf(line))
+	}
+}

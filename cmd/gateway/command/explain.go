@@ -1,0 +1,92 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/url"
+	"os"
+	"time"
+
+	"fastdfs-gateway/internal/app"
+	"fastdfs-gateway/internal/config"
+
+	"github.com/spf13/cobra"
+)
+
+// explainTime bounds what a command line waits for other hosts.
+const explainTime = time.Minute
+
+// explainCommand tells what would happen to a request: by the running gateway, the one of -admin or
+// of the configuration's admin_listen. Where none runs, and with -fresh, by a fresh look, which
+// needs the configuration alone.
+func explainCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "explain -c FILE|-admin ADDR [-admin-token-file FILE] [-fresh] [-json] URL_OR_ID",
+		Short:   "show how a request is served, and why: by the running gateway, else by its own examination",
+		Example: "gateway explain -c /etc/fdfs/mod_fastdfs.conf http://localhost:8888/" + exampleID,
+		Args:    arguments(1, 1),
+	}
+	path := configFlag(cmd)
+	admin := addAdminFlags(cmd, path)
+	asJSON := jsonFlag(cmd)
+	fresh := cmd.Flags().Bool("fresh", false, "do not ask the running gateway")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if *admin.address != "" {
+			return explainByGateway(cmd, admin, args[0], *asJSON)
+		}
+		cfg, err := loadConfig(*path, cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		if !*fresh && cfg.Gateway.AdminListen != "" {
+			err := explainByGateway(cmd, admin, args[0], *asJSON)
+			if err == nil {
+				return nil
+			}
+			var op *net.OpError
+			if !errors.As(err, &op) || op.Op != "dial" || errors.Is(err, os.ErrPermission) { // a gateway runs
+				fmt.Fprintf(cmd.ErrOrStderr(), "gateway: cannot ask the running gateway: %v\n", err)
+			}
+		}
+		return explainFresh(cmd, cfg, args[0], *asJSON)
+	}
+	return cmd
+}
+
+// explainFresh looks by a configuration.
+func explainFresh(cmd *cobra.Command, cfg *config.Config, target string, asJSON bool) error {
+	ctx, cancel := context.WithTimeout(context.Background(), explainTime)
+	defer cancel()
+	e, err := app.Explain(ctx, cfg, target,
+		slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})))
+	if err != nil {
+		return err
+	}
+	if asJSON {
+		return printJSON(cmd, e)
+	}
+	fmt.Fprint(cmd.OutOrStdout(), e)
+	return nil
+}
+
+// explainByGateway asks a running gateway.
+func explainByGateway(cmd *cobra.Command, admin adminFlags, target string, asJSON bool) error {
+	client, err := admin.client(explainTime, cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	query := url.Values{"url": {target}}
+	if asJSON {
+		query.Set("json", "1")
+	}
+	answer, err := client.text(context.Background(), http.MethodGet, "/explain", query)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), answer)
+	return nil
+}

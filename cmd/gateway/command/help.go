@@ -1,0 +1,104 @@
+package command
+
+import (
+	"cmp"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// helpTemplate is the help of the program and of each command.
+const helpTemplate = `usage: {{.UseLine}}
+
+{{or .Long .Short}}{{if not .Long}}.{{end}}
+{{range .Commands}}{{if or .IsAvailableCommand (eq .Name "help")}}
+  {{.UseLine}}
+        {{.Short}}
+{{end}}{{end}}{{with .LocalFlags.FlagUsages}}
+{{.}}{{end}}
+{{with .Example}}example: {{.}}
+
+{{end}}{{if .HasSubCommands}}"gateway help COMMAND" lists the flags of a command. {{end -}}
+Flags begin with one hyphen or two. Exit codes: 0 success, 1 {{or .Annotations.exit1 "failure"}}, 2 usage.
+`
+
+// exit1 is the meaning of exit code 1 where it is not any failure.
+func exit1(meaning string) map[string]string { return map[string]string{"exit1": meaning} }
+
+// Exit1 returns the meaning of exit code 1 of a command.
+func Exit1(cmd *cobra.Command) string { return cmp.Or(cmd.Annotations["exit1"], "failure") }
+
+// commandHelp is the help of a command, in the form of -json.
+type commandHelp struct {
+	Name    string     `json:"name"`
+	Usage   string     `json:"usage"` // the whole line
+	About   string     `json:"about"`
+	Example string     `json:"example"`
+	Exit1   string     `json:"exit_1"` // the meaning of exit code 1
+	Flags   []flagHelp `json:"flags"`
+}
+
+type flagHelp struct {
+	Name    string `json:"name"`  // without the hyphen
+	Value   string `json:"value"` // kind of its value: FILE, string, duration; empty: the flag has none
+	About   string `json:"about"`
+	Default string `json:"default,omitempty"`
+}
+
+// helpCommand prints the list of commands, or the help of one.
+func helpCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "help [-json] [COMMAND]",
+		Short:   "print this list, or the flags of a command; -json prints all of it for programs",
+		Example: "gateway help check",
+		Args:    arguments(0, 1),
+	}
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		root := cmd.Root()
+		of, _, err := root.Find(args)
+		switch {
+		case err != nil || len(args) > 0 && of == root:
+			return unknownCommand(root, args[0])
+		case !*asJSON:
+			of.InitDefaultHelpFlag()
+			return of.Help()
+		case of != root:
+			return printJSON(cmd, helpOf(of))
+		}
+		all := []commandHelp{}
+		for _, c := range root.Commands() {
+			all = append(all, helpOf(c))
+		}
+		return printJSON(cmd, all)
+	}
+	return cmd
+}
+
+// describeCompletion gives cobra's command for completions the words of the others.
+func describeCompletion(root *cobra.Command) {
+	if cmd, _, err := root.Find([]string{"completion"}); err == nil {
+		cmd.Use, cmd.Example = "completion bash|zsh|fish|powershell", "gateway completion bash"
+		cmd.Short, cmd.Long = "print the completion script of a shell", ""
+		cmd.Args = cobra.ArbitraryArgs
+		cmd.RunE = func(*cobra.Command, []string) error {
+			return usageError("completion: give one of bash, zsh, fish and powershell")
+		}
+	}
+}
+
+func helpOf(cmd *cobra.Command) commandHelp {
+	h := commandHelp{Name: cmd.Name(), Usage: cmd.UseLine(), About: cmd.Short, Example: cmd.Example,
+		Exit1: Exit1(cmd), Flags: []flagHelp{}}
+	cmd.LocalFlags().VisitAll(func(f *pflag.Flag) {
+		if f.Name == "help" {
+			return
+		}
+		value, about := pflag.UnquoteUsage(f)
+		h.Flags = append(h.Flags, flagHelp{Name: shortName(f), Value: value, About: about, Default: f.DefValue})
+	})
+	return h
+}
+
+// shortName is the shortest name of a flag.
+func shortName(f *pflag.Flag) string { return cmp.Or(f.Shorthand, f.Name) }

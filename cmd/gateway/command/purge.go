@@ -1,0 +1,92 @@
+package command
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"fastdfs-gateway/internal/admin"
+
+	"github.com/spf13/cobra"
+)
+
+// purgeTime is longer than a gateway waits for the others to apply a purge.
+const purgeTime = 30 * time.Second
+
+// purgeCommand makes a running gateway, and with it all of its fleet, forget files. It fails when a
+// gateway has not applied the purge.
+func purgeCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:         "purge [-admin ADDR|-c FILE] [-admin-token-file FILE] [-json] -id ID|-prefix FOLDER|-all",
+		Short:       "remove files from the caches of a running gateway and its fleet",
+		Example:     "gateway purge -prefix group1/M00/0A/",
+		Args:        arguments(0, 0),
+		Annotations: exit1("a gateway has not applied the purge"),
+	}
+	listener, asJSON := addAdminFlags(cmd, configFlag(cmd)), jsonFlag(cmd)
+	id := cmd.Flags().String("id", "", "forget the file with this `ID`")
+	prefix := cmd.Flags().String("prefix", "", "forget all files in a `FOLDER`: group1/M00/0A/, group1/M00, group1")
+	all := cmd.Flags().Bool("all", false, "forget all files")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		query := url.Values{}
+		if *id != "" {
+			query.Set("id", *id)
+		}
+		if *prefix != "" {
+			query.Set("prefix", *prefix)
+		}
+		if *all {
+			query.Set("all", "1")
+		}
+		if len(query) != 1 {
+			return usageError("purge: give one of -id, -prefix and -all")
+		}
+		client, err := listener.client(purgeTime, cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		var done admin.Purged
+		waiting := while(cmd, "waiting for all gateways", func(ctx context.Context) {
+			done, err = client.purge(ctx, query)
+		})
+		switch {
+		case waiting != nil:
+			return fmt.Errorf("%w: gateways that the purge has reached apply it all the same", waiting)
+		case err != nil:
+			return err
+		}
+		return printPurged(cmd, done, *asJSON)
+	}
+	return cmd
+}
+
+// purge sends a purge. The answer names the gateways that have not applied it.
+func (a *adminClient) purge(ctx context.Context, query url.Values) (done admin.Purged, err error) {
+	answer, err := a.text(ctx, http.MethodPost, "/purge", query, http.StatusGatewayTimeout)
+	if err != nil {
+		return done, err
+	}
+	if err := json.Unmarshal([]byte(answer), &done); err != nil {
+		return done, fmt.Errorf("cannot read the gateway's answer: %w", err)
+	}
+	return done, nil
+}
+
+func printPurged(cmd *cobra.Command, done admin.Purged, asJSON bool) (err error) {
+	if asJSON {
+		err = printJSON(cmd, done)
+	} else {
+		out := cmd.OutOrStdout()
+		fmt.Fprintf(out, "applied by %d of %d gateways\n", done.Gateways, done.Gateways+len(done.Missing))
+		for _, name := range done.Missing {
+			fmt.Fprintf(out, "%s %s; it is applied when that can be reached\n", paint(cmd, "missing:", red), name)
+		}
+	}
+	if err == nil && len(done.Missing) > 0 {
+		err = errPrinted
+	}
+	return err
+}

@@ -1,0 +1,42 @@
+package command
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/spf13/cobra"
+)
+
+// readyTime bounds the question to the admin listener.
+const readyTime = 5 * time.Second
+
+// readyCommand tells whether a running gateway can serve, for health checks of containers and
+// scripts.
+func readyCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:         "ready [-admin ADDR|-c FILE] [-admin-token-file FILE] [-json]",
+		Short:       "test whether a running gateway can serve, for health checks",
+		Example:     "gateway ready -c /etc/fdfs/mod_fastdfs.conf",
+		Args:        arguments(0, 0),
+		Annotations: exit1("it cannot, or it is not reachable"),
+	}
+	admin, asJSON := addAdminFlags(cmd, configFlag(cmd)), jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		client, err := admin.client(readyTime, cmd.ErrOrStderr())
+		if err != nil {
+			return err
+		}
+		answer, err := client.text(context.Background(), http.MethodGet, "/readyz", nil)
+		if err != nil {
+			return err
+		}
+		if *asJSON {
+			return printJSON(cmd, map[string]bool{"ready": true})
+		}
+		fmt.Fprintln(cmd.OutOrStdout(), answer)
+		return nil
+	}
+	return cmd
+}

@@ -1,0 +1,202 @@
+// Package command is the command line of the program: one file for each subcommand.
+package command
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"fastdfs-gateway/internal/config"
+	"fastdfs-gateway/internal/process/upgrade"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+)
+
+// Exit codes: scripts rely on them.
+const (
+	exitOK      = 0
+	exitFailure = 1
+	exitUsage   = 2
+)
+
+// exampleID is the file id of the examples.
+const exampleID = "group1/M00/00/01/fwAAAWsCs5WAAB7vAACw72Tj3gY919.jpg"
+
+// usageError is an invalid command line.
+type usageError string
+
+func (e usageError) Error() string { return string(e) }
+
+// errPrinted is a failure that has been printed already.
+var errPrinted = errors.New("failed")
+
+// New returns the command line of a version of the program.
+func New(version string) *cobra.Command {
+	root := &cobra.Command{
+		Use:   "gateway COMMAND [flags] [arguments]",
+		Short: "download gateway for FastDFS",
+		Long:  "The gateway serves the files of a FastDFS store over HTTP.",
+		Args: func(root *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return nil // prints the help
+			}
+			return unknownCommand(root, args[0])
+		},
+		RunE:          func(root *cobra.Command, _ []string) error { return root.Help() },
+		SilenceErrors: true, SilenceUsage: true,
+	}
+	root.AddCommand(serveCommand(version), checkCommand(), doctorCommand(), inspectCommand(), tokenCommand(),
+		explainCommand(), purgeCommand(), prefetchCommand(), compareCommand(), readyCommand(), demoCommand(version),
+		versionCommand(version))
+	root.SetHelpCommand(helpCommand())
+	root.InitDefaultHelpCmd()
+	root.InitDefaultCompletionCmd()
+	describeCompletion(root)
+	root.SetHelpTemplate(helpTemplate)
+	root.SetFlagErrorFunc(flagError)
+	for _, cmd := range root.Commands() {
+		cmd.DisableFlagsInUseLine = true
+	}
+	root.DisableFlagsInUseLine = true
+	return root
+}
+
+// Run runs a command line and returns the exit code.
+func Run(version string, args []string, stdin io.Reader, stdout, stderr io.Writer) int {
+	if len(args) > 0 && args[0] == upgrade.StarterCommand { // not listed: the gateway runs it itself
+		return exitCode(upgrade.RunStarter(args[1:]), stderr)
+	}
+	root := New(version)
+	root.SetIn(stdin)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	root.SetArgs(normalize(root, args))
+	return exitCode(root.Execute(), stderr)
+}
+
+// exitCode prints an error that has not been printed, and returns the exit code for it.
+func exitCode(err error, stderr io.Writer) int {
+	var usage usageError
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.As(err, &usage):
+		fmt.Fprintf(stderr, "gateway: %v; see gateway help\n", err)
+		return exitUsage
+	case !errors.Is(err, errPrinted):
+		fmt.Fprintf(stderr, "gateway: %v\n", err)
+	}
+	return exitFailure
+}
+
+// normalize completes a command line for cobra: without a command the command is serve, and flags
+// with one hyphen get the second one.
+func normalize(root *cobra.Command, args []string) []string {
+	first := 0
+	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
+		first = 1 // a shell asks for the completion of the rest
+	}
+	before, rest := args[:first:first], args[first:]
+	if len(rest) == 0 && first == 0 || len(rest) > 0 && strings.HasPrefix(rest[0], "-") && !isHelp(rest[0]) {
+		before = append(before, "serve")
+	} else if len(rest) > 0 {
+		before, rest = append(before, rest[0]), rest[1:]
+	}
+	cmd, _, err := root.Find(before[first:])
+	if err != nil {
+		return args
+	}
+	cmd.InitDefaultHelpFlag()
+	return append(before, normalizeFlags(cmd.Flags(), rest)...)
+}
+
+func isHelp(arg string) bool {
+	return strings.TrimLeft(arg, "-") == "help" || strings.TrimLeft(arg, "-") == "h"
+}
+
+// normalizeFlags writes -json as --json, and --c as -c. Values and arguments stay as they are.
+func normalizeFlags(flags *pflag.FlagSet, args []string) (out []string) {
+	for i := 0; i < len(args); i++ {
+		name, _, hasValue := strings.Cut(strings.TrimLeft(args[i], "-"), "=")
+		hyphens := len(args[i]) - len(strings.TrimLeft(args[i], "-"))
+		switch {
+		case args[i] == "--":
+			return append(out, args[i:]...)
+		case hyphens == 0 || hyphens > 2:
+			out = append(out, args[i])
+			continue
+		}
+		flag, prefix := flags.Lookup(name), "--"
+		if len(name) == 1 {
+			flag, prefix = flags.ShorthandLookup(name), "-"
+		}
+		if flag == nil {
+			out = append(out, args[i])
+			continue
+		}
+		out = append(out, prefix+args[i][hyphens:])
+		if flag.NoOptDefVal == "" && !hasValue && i+1 < len(args) {
+			i++
+			out = append(out, args[i])
+		}
+	}
+	return out
+}
+
+// unknownCommand is the error for the name of no command.
+func unknownCommand(root *cobra.Command, name string) error {
+	var names []string
+	for _, cmd := range root.Commands() {
+		names = append(names, cmd.Name())
+	}
+	return usageError(fmt.Sprintf("there is no command %q%s", name, didYouMean(name, names, "")))
+}
+
+// didYouMean suggests the candidate nearest to a misspelt name.
+func didYouMean(name string, candidates []string, prefix string) string {
+	if near, ok := config.Nearest(name, candidates); ok {
+		return fmt.Sprintf(" (did you mean %s%s?)", prefix, near)
+	}
+	return ""
+}
+
+// flagError returns the text for an error of the flags of a command.
+func flagError(cmd *cobra.Command, err error) error {
+	text := err.Error()
+	var unknown *pflag.NotExistError
+	var missing *pflag.ValueRequiredError
+	var invalid *pflag.InvalidValueError
+	switch {
+	case errors.As(err, &unknown):
+		name := cmp.Or(unknown.GetSpecifiedShortnames(), unknown.GetSpecifiedName())
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, shortName(f)) })
+		text = fmt.Sprintf("there is no flag -%s%s", name, didYouMean(name, names, "-"))
+	case errors.As(err, &missing):
+		text = "flag needs an argument: -" + missing.GetSpecifiedName()
+	case errors.As(err, &invalid):
+		text = fmt.Sprintf("invalid value %q for flag -%s", invalid.GetValue(), shortName(invalid.GetFlag()))
+	}
+	return usageError(cmd.Name() + ": " + text)
+}
+
+// arguments bounds the number of arguments; atMost < 0 is no bound.
+func arguments(atLeast, atMost int) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		switch {
+		case len(args) < atLeast:
+			return usageError(cmd.Name() + ": an argument is missing")
+		case atMost >= 0 && len(args) > atMost:
+			return usageError(fmt.Sprintf("%s: %q is one argument too many", cmd.Name(), args[atMost]))
+		}
+		return nil
+	}
+}
+
+// configFlag adds -c.
+func configFlag(cmd *cobra.Command) *string {
+	return cmd.Flags().StringP("config", "c", "", "the configuration `FILE`, an ordinary mod_fastdfs.conf")
+}

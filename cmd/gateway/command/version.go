@@ -1,0 +1,35 @@
+package command
+
+import (
+	"fmt"
+	"runtime"
+
+	"github.com/spf13/cobra"
+)
+
+// build is the program, in the form of -json.
+type build struct {
+	Version string `json:"version"`
+	Go      string `json:"go"`
+	OS      string `json:"os"`
+	Arch    string `json:"arch"`
+}
+
+func versionCommand(version string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "version [-json]",
+		Short:   "print the version",
+		Example: "gateway version",
+		Args:    arguments(0, 0),
+	}
+	asJSON := jsonFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		b := build{version, runtime.Version(), runtime.GOOS, runtime.GOARCH}
+		if *asJSON {
+			return printJSON(cmd, b)
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "fastdfs-gateway %s (%s, %s/%s)\n", b.Version, b.Go, b.OS, b.Arch)
+		return nil
+	}
+	return cmd
+}
