@@ -17,7 +17,7 @@ NESTED := tests/bench tests/real
 
 .PHONY: help build need outdated run run-cluster stampede test test-race test-long test-packages lint \
 	lint-quick lint-text lint-dead fuzz attack soak bench \
-	bench-compare simulate bench-locks e2e check real dist clean
+	bench-compare bench-locks e2e check real dist clean
 
 help: ## this list
 	@sed -n 's/^\([a-z0-9-]*\):.*## /\1\t/p' Makefile | expand -t 16
@@ -133,11 +133,6 @@ soak: build ## mixed traffic and disturbances for SOAK=1h, with a plot in bin/so
 bench: build ## compare with nginx and write docs/benchmarks.md
 	$(GO) build -C tests/bench -o $(CURDIR)/bin/bench .
 	bin/bench -gateway $(BIN) -out docs/benchmarks.md $(BENCH)
-
-# A fleet of up to 1,000 gateways, computed, and one Redis, measured: writes docs/scale.md. Two
-# minutes.
-simulate: ## compute fleets and write docs/scale.md
-	$(GO) run ./tests/simulate -out docs/scale.md
 
 # The working tree beside another revision, judged by benchstat:
 # make bench-compare REF=v1.0.0 COMPARE='-packages ./storage/local -cases mix'
