@@ -18,16 +18,6 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // stand still for a while.
 const testTimeout = 30 * time.Second
 
-// requireIPv6 skips a test on machines where ::1 is switched off.
-func requireIPv6(t *testing.T) {
-	t.Helper()
-	l, err := net.Listen("tcp", "[::1]:0")
-	if err != nil {
-		t.Skipf("SKIPPED: no IPv6 here: %v", err)
-	}
-	require.NoError(t, l.Close())
-}
-
 func start(t *testing.T, o Options) *Cluster {
 	t.Helper()
 	c, err := Start(o)
@@ -69,17 +59,4 @@ func readAnswer(t *testing.T, c net.Conn) []byte {
 	_, err = io.ReadFull(c, body)
 	require.NoError(t, err)
 	return append(header, body...)
-}
-
-// ask sends a command and gives status and body of the answer.
-func ask(t *testing.T, addr string, command byte, body []byte) (byte, []byte) {
-	t.Helper()
-	got := exchange(t, addr, request(command, 0, body))
-	require.GreaterOrEqual(t, len(got), headerLen)
-	require.Equal(t, cmdAnswer, got[8])
-	return got[9], got[headerLen:]
-}
-
-func request(command, status byte, body []byte) []byte {
-	return append(appendHeader(nil, uint64(len(body)), command, status), body...)
 }
