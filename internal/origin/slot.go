@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io"
 	"slices"
 	"time"
@@ -28,9 +27,9 @@ import (
 // (client.ErrSlotLink).
 //
 // The cache fetches, verifies and stores a slot as a whole (cache.Options.VerifyFirst). Without a
-// cache, a slot is read once as a whole. It is sent from memory if there is room for it. Otherwise
-// the CRC32 of each chunk is noted, and a second download is compared with them chunk by chunk. A
-// server whose bytes do not match is excluded for the file, and other ones are asked.
+// cache, a slot is read once as a whole. It is sent from memory if there is room for it, otherwise
+// from a second download, whose blocks are compared. A server whose bytes do not match is excluded
+// for the file, and other ones are asked.
 
 // VerifyFirst reports whether the cache has to compare the CRC32 of a file before it gives the
 // first byte out, and the size of this file.
@@ -40,8 +39,8 @@ func VerifyFirst(file string) (size int64, ok bool) {
 }
 
 const (
-	slotChunk     = 64 << 10         // bytes that are compared at a time
-	maxSlots      = 4096             // slots whose sums are known; 16 MiB have 1 KiB of sums
+	slotChunk     = 4 * fdfs.SlotBlock
+	maxSlots      = 4096             // slots whose sums are kept; 16 MiB have 4 KiB of sums
 	maxSlotMemory = 64 << 20         // bytes of all slots that are sent from memory
 	maxHeldSlot   = 1 << 20          // the largest of these
 	mismatchTime  = 10 * time.Second // for which a mismatch is remembered
@@ -49,20 +48,20 @@ const (
 
 // slots verifies trunk slots of other hosts for requests without a cache.
 type slots struct {
-	known *lru.Cache[string, slotSums] // by client.FetchRequest.Key
-	room  *semaphore.Weighted          // bytes of slots that are sent from memory
+	known *lru.Cache[string, slotResult] // by client.FetchRequest.Key
+	room  *semaphore.Weighted            // bytes of slots that are sent from memory
 }
 
-// slotSums is the result of reading a slot. Content that has matched the CRC32 of an id is the
+// slotResult is the result of reading a slot. Content that has matched the CRC32 of an id is the
 // content of this id for ever, so its sums stay true when the slot is used anew.
-type slotSums struct {
-	sums       []uint32 // of the chunks
-	mismatch   error    // fdfs.ErrFileCRC; then there are no sums
+type slotResult struct {
+	content    fdfs.SlotContent // verified, in no place
+	mismatch   error            // fdfs.ErrFileCRC; then content is not verified
 	mismatched time.Time
 }
 
 func newSlots() *slots {
-	known, err := lru.New[string, slotSums](maxSlots)
+	known, err := lru.New[string, slotResult](maxSlots)
 	if err != nil {
 		panic("BUG: " + err.Error())
 	}
@@ -80,22 +79,24 @@ func (f *fetcher) openSlot(ctx context.Context, info client.Info, offset, length
 	if ok && known.mismatch != nil && time.Since(known.mismatched) < mismatchTime {
 		return nil, known.mismatch
 	}
-	s := &slotStream{f: f, ctx: ctx, info: info, sums: known.sums, left: length, chunk: offset / slotChunk,
-		skip: offset % slotChunk, end: min(info.Size, (offset+length+slotChunk-1)/slotChunk*slotChunk)}
+	s := &slotStream{f: f, ctx: ctx, info: info, offset: offset, end: offset + length}
 	defer func() {
 		if err != nil {
 			_ = s.Close() // the error says why
 		}
 	}()
 	defer panics.ToError(&err, "fetching a trunk file")
-	if !ok || known.mismatch != nil {
+	if s.content = known.content.At(s); !s.content.Verified() {
+		s.content = fdfs.NewSlotContent(s, info.Size)
 		if err = s.verify(); err != nil {
 			return nil, err
 		}
 	}
 	if s.held == nil {
-		s.buf = make([]byte, min(slotChunk, s.end-s.chunk*slotChunk))
-		if err = s.fetch(s.chunk*slotChunk, s.end); err != nil {
+		first := offset / fdfs.SlotBlock * fdfs.SlotBlock
+		s.blocksEnd = min(info.Size, (s.end+fdfs.SlotBlock-1)/fdfs.SlotBlock*fdfs.SlotBlock)
+		s.buf = make([]byte, min(slotChunk, s.blocksEnd-first))
+		if err = s.fetch(first); err != nil {
 			return nil, err
 		}
 	}
@@ -107,33 +108,33 @@ func (f *fetcher) openSlot(ctx context.Context, info client.Info, offset, length
 // mismatch is remembered.
 func (s *slotStream) verify() error {
 	slots, id := s.f.a.slots, s.f.wanted.ID
+	keep := func([]byte, int64) {}
 	if s.info.Size <= maxHeldSlot && slots.room.TryAcquire(s.info.Size) {
 		s.release = func() { slots.room.Release(s.info.Size) }
+		s.held = make([]byte, s.info.Size)
+		keep = func(p []byte, off int64) { copy(s.held[off:], p) }
 	}
-	try := func(only ...client.Server) error {
-		if err := s.fetch(0, s.info.Size, only...); err != nil {
-			return err
-		}
-		sum, err := s.read()
-		switch {
+	s.blocksEnd = s.info.Size
+	try := func() error {
+		switch matches, err := s.content.Verify(id.CRC32, checksum.Both, keep); {
 		case err != nil:
 			return fmt.Errorf("cannot verify %q: %w", id, err)
-		case !sum.Matches(id.CRC32):
-			return fmt.Errorf("%w: trunk file %q has %08x", fdfs.ErrFileCRC, id, sum.Standard())
+		case !matches:
+			return fmt.Errorf("%w: trunk file %q", fdfs.ErrFileCRC, id)
 		}
 		return nil
 	}
 	err := try()
 	if errors.Is(err, fdfs.ErrFileCRC) {
 		s.f.a.o.Counters.addTrunkMismatch()
-		err = s.askOthers(err, func(server client.Server) error { return try(server) })
+		err = s.askOthers(err, try)
 	}
 	s.closeBody()
 	switch {
 	case err == nil:
-		slots.known.Add(s.f.wanted.Key(), slotSums{sums: s.sums})
+		slots.known.Add(s.f.wanted.Key(), slotResult{content: s.content.At(nil)})
 	case errors.Is(err, fdfs.ErrFileCRC):
-		slots.known.Add(s.f.wanted.Key(), slotSums{mismatch: err, mismatched: time.Now()})
+		slots.known.Add(s.f.wanted.Key(), slotResult{mismatch: err, mismatched: time.Now()})
 	}
 	return err
 }
@@ -142,9 +143,9 @@ func (s *slotStream) verify() error {
 const maxOtherReads = 3
 
 // askOthers excludes the sender of the body, whose content does not match, for the file, and lets
-// try ask the other servers, one at a time, until one has content that matches. Else the error is
-// that of a server that could not be asked, since it may have this content, or mismatch.
-func (s *slotStream) askOthers(mismatch error, try func(client.Server) error) (err error) {
+// try read from the other servers, one at a time, until one has content that matches. Else the
+// error is that of a server that could not be asked, since it may have this content, or mismatch.
+func (s *slotStream) askOthers(mismatch error, try func() error) (err error) {
 	var sender string // empty = several: which one is wrong is not known, so each is asked alone
 	if sent, ok := s.body.(cache.Senders); ok && len(sent.Senders()) == 1 {
 		sender = sent.Senders()[0]
@@ -158,7 +159,8 @@ func (s *slotStream) askOthers(mismatch error, try func(client.Server) error) (e
 	result := mismatch
 	for _, server := range servers[:min(len(servers), maxOtherReads)] {
 		s.closeBody()
-		err := try(server)
+		s.only = []client.Server{server}
+		err := try()
 		switch {
 		case err == nil:
 			return nil
@@ -174,61 +176,53 @@ func (s *slotStream) askOthers(mismatch error, try func(client.Server) error) (e
 	return result
 }
 
-// fetch requests bytes of the slot, of one server if it is named.
-func (s *slotStream) fetch(from, to int64, only ...client.Server) (err error) {
+// fetch requests the bytes of the slot from an offset to blocksEnd.
+func (s *slotStream) fetch(from int64) (err error) {
 	defer panics.ToError(&err, "fetching a trunk file")
 	return s.f.ask(s.ctx, func(servers []client.Server) (err error) {
-		if len(only) > 0 {
-			servers = only
+		if s.only != nil {
+			servers = s.only
 		}
-		s.body, err = s.f.open(s.ctx, s.info, from, to-from, servers)
+		s.body, err = s.f.open(s.ctx, s.info, from, s.blocksEnd-from, servers)
+		s.bodyAt = from
 		return err
 	})
 }
 
-// read reads the whole slot from the body, and keeps it if there is memory reserved for that.
-func (s *slotStream) read() (sum checksum.Sum, err error) {
-	s.sums, s.held = nil, nil
-	p := make([]byte, min(slotChunk, s.info.Size))
-	for left := s.info.Size; left > 0; left -= int64(len(p)) {
-		p = p[:min(left, slotChunk)]
-		if _, err = io.ReadFull(s.body, p); err != nil {
-			return sum, noEOF(err)
-		}
-		_, _ = sum.Write(p)
-		s.sums = append(s.sums, crc32.ChecksumIEEE(p))
-		if s.release != nil {
-			s.held = append(s.held, slices.Clone(p))
+// ReadAt implements io.ReaderAt for fdfs.SlotContent: reads in order are those of one download.
+func (s *slotStream) ReadAt(p []byte, off int64) (int, error) {
+	if s.body == nil || s.bodyAt != off {
+		s.closeBody()
+		if err := s.fetch(off); err != nil {
+			return 0, err
 		}
 	}
-	return sum, nil
-}
-
-// noEOF returns the error for a body that ended early.
-func noEOF(err error) error {
-	if errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
+	n, err := io.ReadFull(s.body, p)
+	if s.bodyAt += int64(n); errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
 	}
-	return err
+	return n, err
 }
 
 // slotStream is a range of a verified slot.
 type slotStream struct {
 	f *fetcher
 	// ctx is that of openSlot. Next has no context of its own, and may have to ask another server.
-	ctx  context.Context
-	info client.Info
-	sums []uint32 // of the chunks
-	left int64    // bytes of the range
-	skip int64    // bytes of the next chunk before it
-	end  int64    // of the last chunk of the range
+	ctx     context.Context
+	info    client.Info
+	content fdfs.SlotContent // reads from the slotStream
+	offset  int64            // of the next byte
+	end     int64            // of the range
 
-	held    [][]byte      // all chunks; nil: they come from body
-	release func()        // ends the use of this memory; may be nil
-	body    io.ReadCloser // from the next chunk on; may be nil
-	chunk   int64         // index of the next one
-	buf     []byte
-	rest    []byte // of the current chunk: verified, and not given yet
+	held    []byte // the whole content; nil: it comes from body
+	release func() // ends the use of this memory; may be nil
+
+	only      []client.Server // the server that is asked; nil = all
+	body      io.ReadCloser   // from bodyAt to blocksEnd; may be nil
+	bodyAt    int64
+	blocksEnd int64 // end of the last block to be read
+	buf       []byte
+	rest      []byte // verified bytes of buf from offset on
 }
 
 var _ stream = (*slotStream)(nil)
@@ -238,55 +232,43 @@ func (s *slotStream) From() cache.From { return cache.FromOrigin }
 
 // Next implements stream.
 func (s *slotStream) Next(limit int64) (content.Chunk, error) {
-	if len(s.rest) == 0 {
-		if err := s.advance(); err != nil {
+	limit = min(limit, s.end-s.offset)
+	switch {
+	case limit <= 0:
+		return content.Chunk{}, io.EOF
+	case s.held != nil:
+		s.rest = s.held[s.offset:s.end]
+	case len(s.rest) == 0:
+		if err := s.readBlocks(); err != nil {
 			return content.Chunk{}, err
 		}
 	}
-	n := min(limit, s.left, int64(len(s.rest)))
+	n := min(limit, int64(len(s.rest)))
 	bytes := s.rest[:n:n]
-	s.rest, s.left = s.rest[n:], s.left-n
+	s.rest, s.offset = s.rest[n:], s.offset+n
 	return content.InMemory(bytes), nil
 }
 
-// advance sets rest to the next chunk, once it has the sum that it has to have. A server that sends
-// another one is replaced.
-func (s *slotStream) advance() error {
-	switch {
-	case s.left == 0:
-		return io.EOF
-	case s.held != nil:
-		s.rest = s.held[s.chunk][s.skip:]
-	default:
-		p, err := s.readChunk()
-		if errors.Is(err, fdfs.ErrFileCRC) {
-			err = s.askOthers(err, func(server client.Server) error {
-				err := s.fetch(s.chunk*slotChunk, s.end, server)
-				if err == nil {
-					p, err = s.readChunk()
-				}
-				return err
-			})
+// readBlocks sets rest to verified bytes. A server that sends other ones is replaced.
+func (s *slotStream) readBlocks() error {
+	first := s.offset / fdfs.SlotBlock * fdfs.SlotBlock
+	p := s.buf[:min(slotChunk, s.blocksEnd-first)]
+	try := func() error {
+		_, err := s.content.ReadAt(p, first)
+		if errors.Is(err, fdfs.ErrFileChanged) {
+			err = fmt.Errorf("%w: %v", fdfs.ErrFileCRC, err) // no other version of the file
 		}
-		if err != nil {
-			return err
-		}
-		s.rest = p[s.skip:]
+		return err
 	}
-	s.chunk, s.skip = s.chunk+1, 0
+	err := try()
+	if errors.Is(err, fdfs.ErrFileCRC) {
+		err = s.askOthers(err, try)
+	}
+	if err != nil {
+		return err
+	}
+	s.rest = p[s.offset-first:]
 	return nil
-}
-
-// readChunk reads the next chunk from the body and compares its sum.
-func (s *slotStream) readChunk() ([]byte, error) {
-	p := s.buf[:min(slotChunk, s.info.Size-s.chunk*slotChunk)]
-	if _, err := io.ReadFull(s.body, p); err != nil {
-		return nil, noEOF(err)
-	}
-	if crc32.ChecksumIEEE(p) != s.sums[s.chunk] {
-		return nil, fmt.Errorf("%w: the trunk slot has other content now", fdfs.ErrFileCRC)
-	}
-	return p, nil
 }
 
 // Close implements stream.

@@ -31,8 +31,8 @@ type File struct {
 	linked     bool
 	mutable    bool
 	attachment atomic.Pointer[any]
-	slot       slotReader   // reads and compares the content of a trunk slot
-	refs       atomic.Int64 // one for each Open, and one for the FileCache; at 0 disk is released
+	slot       fdfs.SlotContent // of a trunk slot
+	refs       atomic.Int64     // one for each Open, and one for the FileCache; at 0 disk is released
 
 	// The fields below belong to the FileCache.
 	key     fileKey
@@ -75,7 +75,7 @@ func (f *File) Check(offset int64) error {
 	if f.content.Kind != fdfs.KindTrunk || f.body != nil || f.Copied() {
 		return nil
 	}
-	_, err := f.slot.readPart(nil, offset)
+	err := f.slot.CheckAt(offset)
 	if err != nil {
 		f.Suspect()
 	}
@@ -108,7 +108,7 @@ func (f *File) slotAt(offset, limit int64) content.Chunk {
 	if c := f.copied.Load(); c != nil {
 		return c.at(offset, limit)
 	}
-	const most = 16 * slotBlock
+	const most = 16 * fdfs.SlotBlock
 	return content.Chunk{Checked: &f.slot, Offset: offset, Length: min(limit, most-offset%most)}
 }
 

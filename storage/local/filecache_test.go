@@ -346,12 +346,12 @@ func TestFileCacheCRC(t *testing.T) {
 				c := newTestCache(t, s, o)
 				kept, bodies := o.MaxFiles == 0, o.Memory == 0
 				id := s.write(s.id(fdfs.KindNormal, "right", nil), "wrong")
-				large := strings.Repeat("right", checkChunk)
+				large := strings.Repeat("right", (2 * fdfs.SlotBlock))
 				slot, legacy := s.slot(256, fdfs.SlotFile, large, nil),
 					s.slot(1<<20, fdfs.SlotFile, large, func(f *fdfs.Fields) {
 						f.CRC32 = checksum.UpdateLegacy(0, []byte(large))
 					})
-				s.writeAt(slot, 256+24+3*checkChunk, []byte("wrong"))
+				s.writeAt(slot, 256+24+3*(2*fdfs.SlotBlock), []byte("wrong"))
 				const uses = 5
 				for use := range uses {
 					switch wrong := kept && use > 0 || !kept; {
@@ -394,7 +394,7 @@ func TestFileCacheChecksSlotOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newTestStore(t)
 		c := newTestCache(t, s, noBodies)
-		large := strings.Repeat("right", checkChunk)
+		large := strings.Repeat("right", (2 * fdfs.SlotBlock))
 		slot := s.slot(256, fdfs.SlotFile, large, nil)
 		for range cap(c.local.slots.large) { // all others wait
 			c.local.slots.large <- struct{}{}
@@ -412,7 +412,7 @@ func TestFileCacheChecksSlotOnce(t *testing.T) {
 			requireRead(t, c, slot, large, false)
 		}
 		<-c.local.slots.large
-		s.writeAt(slot, 256+24+3*checkChunk, []byte("wrong"))
+		s.writeAt(slot, 256+24+3*(2*fdfs.SlotBlock), []byte("wrong"))
 		later := time.Now().Add(time.Hour)
 		require.NoError(t, os.Chtimes(s.disk(slot), later, later))
 		time.Sleep(time.Second)

@@ -150,8 +150,8 @@ func (l *Store) newFile(d *descriptor, id fdfs.FileID) (*File, fdfs.FileID, erro
 	if id.Kind == fdfs.KindNormal && size != id.Size {
 		return nil, fdfs.FileID{}, errSize
 	}
-	f := &File{disk: d, seen: seen, base: base, size: size, mtime: time.Unix(seen.mtime.Unix()), content: id,
-		slot: slotReader{disk: d, base: base, size: size}}
+	f := &File{disk: d, seen: seen, base: base, size: size, mtime: time.Unix(seen.mtime.Unix()), content: id}
+	f.slot = fdfs.NewSlotContent((*slotFile)(f), size)
 	f.refs.Store(1)
 	return f, fdfs.FileID{}, nil
 }

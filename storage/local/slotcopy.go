@@ -180,7 +180,7 @@ func (c *FileCache) copySlot(f *File) {
 	if copied == nil {
 		return
 	}
-	if err := f.slot.copyTo(copied); err != nil { // At returns the error
+	if err := f.slot.Copy(copied.write); err != nil { // At returns the error
 		copied.free()
 		return
 	}

@@ -26,7 +26,7 @@ func (s *testStore) largeSlot(at uint32, size int) (fdfs.FileID, string) {
 // Whatever part of a slot is read, through a copy or not, the bytes are those of the slot.
 func TestSlotParts(t *testing.T) {
 	s := newTestStore(t)
-	content := make([]byte, 40*slotBlock+123)
+	content := make([]byte, 40*fdfs.SlotBlock+123)
 	_, _ = rand.NewChaCha8([32]byte{1}).Read(content) // never fails
 	id := s.slot(256, fdfs.SlotFile, string(content), nil)
 	r := rand.New(rand.NewPCG(1, 1))
@@ -38,9 +38,9 @@ func TestSlotParts(t *testing.T) {
 			from := r.IntN(len(content))
 			n := 1 + r.IntN(len(content)-from)
 			if r.IntN(3) == 0 {
-				from = from / slotBlock * slotBlock
+				from = from / fdfs.SlotBlock * fdfs.SlotBlock
 			}
-			p := make([]byte, min(n, 1+r.IntN(5*slotBlock)))
+			p := make([]byte, min(n, 1+r.IntN(5*fdfs.SlotBlock)))
 			chunk, err := f.At(int64(from), int64(n))
 			require.NoError(t, err)
 			read, err := chunk.Load(p)
