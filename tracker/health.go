@@ -4,18 +4,15 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-	"time"
+
+	"fastdfs-gateway/internal/fdfs/backoff"
 )
 
 // Health is the state of one tracker.
 type Health struct {
 	Addresses []string
-	Up        bool // it answered when it was asked last, or was never asked
-	Answers   int
-	Latency   time.Duration // of answers, exponentially weighted mean; 0 = none yet
-	// LastError is the newest failure, at LastErrorAt; nil = there was none.
-	LastError   error
-	LastErrorAt time.Time
+	Up        bool // its last reply was complete, or it was never asked
+	backoff.Record
 }
 
 // Health returns the state of each tracker, in the order of Options.
@@ -23,8 +20,7 @@ func (c *Client) Health() []Health {
 	list := make([]Health, 0, len(c.trackers))
 	for _, s := range c.trackers {
 		s.mu.Lock()
-		h := Health{Up: s.backoff.Until().IsZero(), Answers: s.answers, Latency: s.latency, LastError: s.lastErr,
-			LastErrorAt: s.lastAt}
+		h := Health{Up: s.backoff.Until().IsZero(), Record: s.record}
 		s.mu.Unlock()
 		for _, p := range s.pools {
 			h.Addresses = append(h.Addresses, p.Addr())

@@ -15,10 +15,7 @@ type server struct {
 	mu        sync.Mutex    // guards the fields below
 	preferred int           // index of the address that answered last
 	backoff   backoff.State // the tracker is down unless Until is zero
-	lastErr   error         // last failure
-	lastAt    time.Time     // of lastErr
-	answers   int           // number of answers
-	latency   time.Duration // of answers, exponentially weighted mean
+	record    backoff.Record
 }
 
 func newServer(addresses []string, o fdfs.PoolOptions) *server {
@@ -56,18 +53,12 @@ func (s *server) addresses() []int {
 	return list
 }
 
-// smoothing is the weight of the newest latency in the mean.
-const smoothing = 0.2
-
 // answered records an answer at an address and how long it took: the tracker is up. It reports
 // whether it was down.
 func (s *server) answered(address int, took time.Duration) (wasDown bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.answers++; s.answers == 1 {
-		s.latency = took
-	}
-	s.latency += time.Duration(smoothing * float64(took-s.latency))
+	s.record.Replied(took)
 	s.preferred = address
 	if s.backoff.Until().IsZero() {
 		return false
@@ -81,7 +72,7 @@ func (s *server) failed(err error, retry backoff.Policy) (wasUp bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	wasUp = s.backoff.Until().IsZero()
-	s.lastErr, s.lastAt = err, time.Now()
+	s.record.Failed(err, time.Now())
 	s.backoff.Fail(retry, time.Now())
 	return wasUp
 }

@@ -44,7 +44,7 @@ const (
 // redirectProbe. The error is fdfs.ErrNoFile when no server has the file, and
 // client.ErrNoSource when it cannot be told; to is then the first server that may have it.
 func (a *Resolver) locate(w client.FetchRequest, servers []client.Server) (to client.Server, err error) {
-	servers = a.slow.last(a.o.Protocol.Order(servers))
+	servers = a.o.Protocol.Order(servers)
 	first := servers[:min(2, len(servers))]
 	holder, errs := a.probe(w, first)
 	if holder >= 0 {
@@ -78,7 +78,6 @@ func (a *Resolver) probe(w client.FetchRequest, servers []client.Server) (holder
 		answers[i] = make(chan error, 1)
 		go func() {
 			_, err := a.stat(ctx, w, servers[i:i+1], redirectProbe)
-			a.slow.note(servers[i], err)
 			answers[i] <- err
 		}()
 	}

@@ -83,8 +83,7 @@ func (noPurges) WaitApplied(context.Context) {}
 // Resolver finds files on other hosts by one set of Options. It is safe for concurrent use.
 type Resolver struct {
 	o     Options
-	slow  backoffs // servers that have not answered a redirect's request in time
-	slots *slots   // of requests without a cache
+	slots *slots // of requests without a cache
 }
 
 // NewResolver returns a resolver for the options.
@@ -107,7 +106,7 @@ func NewResolver(o Options) *Resolver {
 	if o.MaxSlot == nil {
 		o.MaxSlot = func() int64 { return local.DefaultMaxSlot }
 	}
-	return &Resolver{o: o, slow: newBackoffs(), slots: newSlots()}
+	return &Resolver{o: o, slots: newSlots()}
 }
 
 // Client is the client that a request comes from.

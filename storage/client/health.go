@@ -37,7 +37,6 @@ func (s State) String() string {
 const (
 	deadAfter   = 3   // failures in a row
 	slowAfter   = 3   // lost hedges in a row
-	smoothing   = 0.2 // weight of the newest latency in the mean
 	historySize = 128 // latencies that are kept
 	historyMin  = 20  // latencies that a percentile needs
 )
@@ -56,11 +55,8 @@ type health struct {
 	downloadFailed bool // one of the failures was a download
 	lostHedges     int  // lost hedges in a row: another server answered a hedged request first
 	backoff        backoff.State
-	mean           time.Duration
-	count          int                        // number of latencies, also of those that were overwritten
+	record         backoff.Record             // its replies include lost hedges
 	ring           [historySize]time.Duration // the newest latencies
-	lastErr        error                      // of the newest failure or wrong answer
-	lastErrAt      time.Time
 }
 
 func (h *health) state() State {
@@ -88,12 +84,8 @@ func (h *health) lostHedge(latency time.Duration, now time.Time) {
 }
 
 func (h *health) observe(latency time.Duration) {
-	if h.count == 0 {
-		h.mean = latency
-	}
-	h.mean += time.Duration(smoothing * float64(latency-h.mean))
-	h.ring[h.count%historySize] = latency
-	h.count++
+	h.ring[h.record.Answers%historySize] = latency
+	h.record.Replied(latency)
 }
 
 // completed records a complete answer. A short answer does not clear a failed download: some
@@ -122,7 +114,7 @@ func (h *health) planProbe(before State, now time.Time) {
 }
 
 // blame remembers an error of the server.
-func (h *health) blame(err error, now time.Time) { h.lastErr, h.lastErrAt = err, now }
+func (h *health) blame(err error, now time.Time) { h.record.Failed(err, now) }
 
 // probed records the result of a probe.
 func (h *health) probed(err error, now time.Time) {
@@ -138,7 +130,7 @@ func (h *health) probed(err error, now time.Time) {
 
 // p95 returns the 95th percentile of the latencies; false if there are too few.
 func (h *health) p95() (time.Duration, bool) {
-	n := min(h.count, historySize)
+	n := min(h.record.Answers, historySize)
 	if n < historyMin {
 		return 0, false
 	}

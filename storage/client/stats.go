@@ -6,6 +6,8 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+
+	"fastdfs-gateway/internal/fdfs/backoff"
 )
 
 // Stats are counters of a Client since it was created.
@@ -38,15 +40,11 @@ func (c *Client) Stats() Stats {
 
 // ServerHealth is the health of one storage.
 type ServerHealth struct {
-	Server  Server
-	State   State
-	Errors  int           // failures in a row
-	Answers int           // number of answers
-	Latency time.Duration // to the first byte, exponentially weighted mean
-	P95     time.Duration // to the first byte, of the newest 128 answers; 0 if there are fewer than 20
-	// LastError is the newest failure or wrong answer, at LastErrorAt; nil = there was none.
-	LastError   error
-	LastErrorAt time.Time
+	Server         Server
+	State          State
+	Errors         int           // failures in a row
+	P95            time.Duration // to the first byte, of the newest 128 replies; 0 if there are fewer than 20
+	backoff.Record               // its latency is that of the first byte
 }
 
 // Health returns the servers that were asked in the last ten minutes, sorted by host and port.
@@ -57,8 +55,8 @@ func (c *Client) Health() []ServerHealth {
 	for s, m := range c.members {
 		h := &m.health
 		p95, _ := h.p95()
-		list = append(list, ServerHealth{Server: s, State: h.state(), Errors: h.errors, Answers: h.count,
-			Latency: h.mean, P95: p95, LastError: h.lastErr, LastErrorAt: h.lastErrAt})
+		list = append(list, ServerHealth{Server: s, State: h.state(), Errors: h.errors, P95: p95,
+			Record: h.record})
 	}
 	slices.SortFunc(list, func(a, b ServerHealth) int {
 		return cmp.Or(strings.Compare(a.Server.Host, b.Server.Host), a.Server.Port-b.Server.Port)

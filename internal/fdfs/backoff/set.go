@@ -30,14 +30,6 @@ func (s *Set[K]) Allow(server K) bool {
 	return state == nil || state.Probe(time.Now())
 }
 
-// InBackoff reports whether the server is in back-off now. It begins no probe.
-func (s *Set[K]) InBackoff(server K) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	state := s.states[server]
-	return state != nil && state.InBackoff(time.Now())
-}
-
 // Fail records a failure of the server.
 func (s *Set[K]) Fail(server K) {
 	s.mu.Lock()

@@ -20,6 +20,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"fastdfs-gateway/internal/fdfs/backoff"
 	"fastdfs-gateway/internal/process/panics"
 )
 
@@ -37,10 +38,8 @@ const (
 // ErrSlow is the error of a source that sends less than MinRate, where no other one can be found.
 var ErrSlow = fmt.Errorf("%w: the source sends next to nothing", os.ErrDeadlineExceeded)
 
-const (
-	usualGaps = 4   // limit of a Read, in usual gaps
-	smoothing = 0.2 // weight of the newest gap in the mean
-)
+// usualGaps is the limit of a Read in usual gaps.
+const usualGaps = 4
 
 // Options are the functions of the current source.
 type Options[S any] struct {
@@ -119,7 +118,7 @@ func (w *Watch[S]) Read(p []byte) (n int, next Found[S], err error) {
 	}
 	took := time.Since(began)
 	if n > 0 {
-		w.gap += time.Duration(smoothing * float64(took-w.gap))
+		w.gap = backoff.Smooth(w.gap, took)
 	}
 	w.measure(n, took)
 	return n, next, err
