@@ -36,7 +36,8 @@ func (f *Fleet) Change(c *Changing) {
 	require.NoError(f.T, f.Cluster.Change(c.ID, c.Content, time.Now()))
 }
 
-// RequirePurged: a purge lets every gateway serve what the storages have now.
+// RequirePurged fails unless a purge lets every gateway serve the content that the storages have
+// now.
 func (f *Fleet) RequirePurged(purge func(id string) error) {
 	f.T.Helper()
 	require.NoError(f.T, f.Punctually(func() error {
