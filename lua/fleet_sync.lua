@@ -17,13 +17,12 @@
 -- ARGV[8]  how long, in milliseconds, a gateway counts as living after it was seen
 -- ARGV[9]  revision of the list of gateways that it knows, "" = none
 -- ARGV[10] how many gateways the list may have
--- ARGV[11] 1 = the last purge may be one of another log, whose purges it has applied all
 --
--- Result: {state, purges, revision, records}. purges are "fence path", those after the last that it
+-- Result: {state, purges, revision, records, time}. purges are "fence path", those after the last that it
 -- has applied. state is 0; or 1 where the log does not reach back that far, and the purge is one of
--- everything, with the fence up to which it has then applied all; or 2 where the last purge is one
--- of another log, and these are all purges of this one. records are those of the gateways that
--- live; false when the revision is the one that it knows.
+-- everything, with the fence up to which it has then applied all. records are those of the gateways
+-- that live; false when the revision is the one that it knows. time, in milliseconds, is the one at
+-- which the gateway was seen.
 --
 -- Others may have written to these keys. A key of another type, a number that is none or more than a
 -- year ahead of the clock, a gateway seen in the future, and an entry of the log that is not written
@@ -52,10 +51,7 @@ end
 redis.call('ZREMRANGEBYSCORE', KEYS[2], string.format('(%.0f', latest), '+inf')
 redis.call('ZREMRANGEBYSCORE', KEYS[4], string.format('(%.0f', now + ARGV[8]), '+inf')
 
-local applied, state = ARGV[2], 0
-if ARGV[11] == '1' and redis.call('ZCOUNT', KEYS[2], applied, applied) == 0 then
-	applied, state = '0', 2
-end
+local applied = ARGV[2]
 local seen = redis.call('ZSCORE', KEYS[4], ARGV[1])
 if not seen or tonumber(seen) < tonumber(living) or redis.call('HGET', KEYS[6], ARGV[1]) ~= ARGV[7]
 	or not isFence(redis.call('HGET', KEYS[6], '#joins')) then
@@ -100,7 +96,7 @@ for i = 2, 6 do
 end
 
 if last < base then
-	return {1, {string.format('%.0f ', math.max(base, newest))}, revision, records}
+	return {1, {string.format('%.0f ', math.max(base, newest))}, revision, records, string.format('%.0f', now)}
 end
 local purges, read = {}, nil
 repeat
@@ -114,4 +110,4 @@ repeat
 		end
 	end
 until #purges > 0 or #read == 0
-return {state, purges, revision, records}
+return {0, purges, revision, records, string.format('%.0f', now)}

@@ -68,34 +68,34 @@ func (o *Options) given() *listen.Sockets {
 
 // App is one running gateway. It is used once: New, Start, any number of Reloads, Stop.
 type App struct {
-	o             Options
-	started       time.Time
-	atStart       *config.Config // of the parts that stay until Stop
-	logs          *logs
-	log           *slog.Logger
-	metrics       *gateway.Metrics
-	lockWait      prometheus.Histogram
-	fetched       origin.Counters // from other hosts
-	fleetCounters fleet.Counters
-	history       *status.History // of requests, for the status page
-	ended         chan error      // has room for one: see Ended
-	privileges    sandbox.Privileges
-	restricted    string      // the problem of Landlock, for an operator; empty = none
-	namesLost     bool        // Landlock keeps this process from the files of the resolver
-	draining      atomic.Bool // Stop has begun, or another process serves
-	upgrade       upgradeState
+	o          Options
+	started    time.Time
+	atStart    *config.Config // of the parts that stay until Stop
+	logs       *logs
+	log        *slog.Logger
+	metrics    *gateway.Metrics
+	lockWait   prometheus.Histogram
+	fetched    origin.Counters // from other hosts
+	history    *status.History // of requests, for the status page
+	ended      chan error      // has room for one: see Ended
+	privileges sandbox.Privileges
+	restricted string      // the problem of Landlock, for an operator; empty = none
+	namesLost  bool        // Landlock keeps this process from the files of the resolver
+	draining   atomic.Bool // Stop has begun, or another process serves
+	upgrade    upgradeState
 
 	// These are made by Start and stay until Stop.
-	cache   *cache.Cache // of files of other hosts; nil = there is none
-	applied appliedFile
-	server  *gateway.Server
-	admin   *http.Server // nil = there is none
-	cert    atomic.Pointer[tls.Certificate]
+	cache         *cache.Cache       // of files of other hosts; nil = there is none
+	fleet         *fleet.Fleet       // the other gateways; nil = there are none
+	applied       *fleet.AppliedFile // nil = there is no disk tier, or no fleet
+	redisPassword string             // for the list of secrets
+	server        *gateway.Server
+	admin         *http.Server // nil = there is none
+	cert          atomic.Pointer[tls.Certificate]
 
 	loading sync.Mutex              // held while a configuration is loaded and put to use: one at a time
 	parts   atomic.Pointer[parts]   // what Reload replaces
 	retired map[*retiredPart]func() // close parts that were replaced, and may be called twice. Guarded by loading
-	leaving *leavingFleet           // nil = none was replaced yet. Guarded by loading
 
 	diskReady   chan struct{} // closed by purgesKnown
 	purgesKnown func()        // is called when all purges from before the start were applied
@@ -151,6 +151,9 @@ func (a *App) Start() (err error) {
 	}
 	// With the privileges that are left, so that a store, log or cache that the account cannot use
 	// is found at once.
+	if err := a.openFleet(c.cfg); err != nil {
+		return a.privileges.AsUser(err)
+	}
 	if a.cache, err = a.openCache(c.cfg); err != nil {
 		return a.privileges.AsUser(err)
 	}
@@ -163,9 +166,7 @@ func (a *App) Start() (err error) {
 	}
 	a.warnOfPrivileges(c.cfg)
 	a.metrics.Registry.MustRegister(a.lockWait, collector(a.counts))
-	a.applied.sync = a.syncPurges
-	load, moved := a.applied.loader(c.cfg.Cache.Folder(), logOf(&a.parts.Load().fleetOptions))
-	a.joinFleet(a.parts.Load(), load, moved)
+	a.joinFleet(c.cfg)
 	a.server = gateway.NewServer(a.serverOptions(c.cfg), handler)
 	a.restrict()
 	a.logPrivileges()
@@ -224,9 +225,9 @@ func (a *App) Stop() error {
 	if err := a.server.Shutdown(ctx); err != nil {
 		a.log.Warn("stopping before all answers are out", "err", err)
 	}
-	a.closeBound(forPeers, forFiles) // Shutdown has done so for those of files, except where Serve had not begun
-	if f := a.fleet(); f != nil {
-		if err := f.StopPeers(ctx); err != nil {
+	a.closeBound(forFiles) // those for which Serve had not begun
+	if a.fleet != nil {
+		if err := a.fleet.StopPeers(ctx); err != nil {
 			a.log.Warn("stopping before all answers to other gateways are out", "err", err)
 		}
 	}
@@ -243,16 +244,13 @@ func (a *App) Stop() error {
 func (a *App) release() error {
 	a.closeBound(forAdmin, forPeers, forFiles)
 	var errs []error
-	a.applied.close()
+	a.applied.Close()
 	if a.cache != nil {
 		errs = append(errs, a.cache.Close()) // before the clients that it fetches with
 	}
 	p := a.parts.Load()
-	for _, ln := range p.peers {
-		_ = ln.Close() // where it was not served
-	}
-	if p.fleet != nil {
-		errs = append(errs, p.fleet.Close())
+	if a.fleet != nil {
+		errs = append(errs, a.fleet.Close())
 	}
 	a.loading.Lock()
 	retired := slices.Collect(maps.Values(a.retired))

@@ -165,7 +165,7 @@ func TestParts(t *testing.T) {
 			r := prepare(t, tt.lines...)
 			require.NoError(t, r.Start())
 			require.Equal(t, tt.cache, r.cache != nil, "cache")
-			require.Equal(t, tt.fleet, r.fleet() != nil, "fleet")
+			require.Equal(t, tt.fleet, r.fleet != nil, "fleet")
 			require.Len(t, r.bound(), tt.listeners)
 			require.Equal(t, slicesContain(tt.lines, "upstream = http"), r.parts.Load().upstreams.settings.web)
 			r.requireServed(r.store.Normal("txt", []byte("hello")), "hello")
@@ -330,7 +330,7 @@ func TestReloadNamesRestartKeys(t *testing.T) {
 	require.Contains(t, r.logText("only a restart applies it"),
 		`keys="admin_listen, admin_socket_mode, user, landlock, `+
 			`read_timeout, idle_timeout, min_send_rate, max_connections, max_connections_per_ip, `+
-			`disk_path"`)
+			`[lock], disk_path"`)
 	resp := r.requireServed(r.store.Normal("txt", []byte("hello")), "hello")
 	require.Equal(t, "no-cache", resp.Header.Get("Cache-Control"), "the other keys are applied")
 }
@@ -439,7 +439,7 @@ func TestFleetOnThePage(t *testing.T) {
 	row := func() (found status.Gateway) {
 		s := one.snapshot(t.Context())
 		for _, g := range s.Fleet.Gateways {
-			if g.Name == other.fleet().Name() {
+			if g.Name == other.fleet.Name() {
 				found = g
 			}
 		}
@@ -453,7 +453,7 @@ func TestFleetOnThePage(t *testing.T) {
 	require.Equal(t, other.started.Unix(), g.About.Started)
 	require.Positive(t, g.About.MemoryMax)
 	require.Equal(t, status.Good, g.About.State)
-	keys, err := server.Client().Keys(t.Context(), "*:about:"+other.fleet().Name()).Result()
+	keys, err := server.Client().Keys(t.Context(), "*:about:"+other.fleet.Name()).Result()
 	require.NoError(t, err)
 	require.Len(t, keys, 1)
 	require.Positive(t, server.Client().PTTL(t.Context(), keys[0]).Val(), "it expires")

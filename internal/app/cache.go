@@ -33,7 +33,7 @@ func diskProblem(cfg *config.Config) []config.Problem {
 		Text: fmt.Sprintf("cannot use %q for the cache: %v", folder, err), Fix: "name an empty folder as disk_path"}}
 }
 
-// openCache makes the cache of what comes from other hosts; nil when there is no room for one.
+// openCache makes the cache of files of other hosts; nil when there is no room for one.
 func (a *App) openCache(cfg *config.Config) (*cache.Cache, error) {
 	if !cfg.Cache.Enabled() {
 		return nil, nil
@@ -41,9 +41,12 @@ func (a *App) openCache(cfg *config.Config) (*cache.Cache, error) {
 	if err := cfg.CheckDiskPath(); err != nil {
 		return nil, err
 	}
-	o := cacheLimits(cfg)
+	o := a.cacheLimits(cfg)
 	o.Logger, o.VerifyFirst, o.Source = logfile.Limit(a.log), origin.VerifyFirst, a.sourceForPeer
-	o.Fleet, o.DiskReady = currentFleet{a}, a.diskReady
+	o.DiskReady = a.diskReady
+	if a.fleet != nil {
+		o.Fleet = a.fleet
+	}
 	if folder := cfg.Cache.Folder(); folder != "" {
 		if err := tier.CheckFolder(folder); err != nil && !isDiskFailure(err) {
 			return nil, diskError(fmt.Errorf("cannot use %q for the cache: %w", folder, err))
@@ -53,11 +56,11 @@ func (a *App) openCache(cfg *config.Config) (*cache.Cache, error) {
 }
 
 // cacheLimits are the options of the cache that a reload changes.
-func cacheLimits(cfg *config.Config) cache.Options {
+func (a *App) cacheLimits(cfg *config.Config) cache.Options {
 	c := &cfg.Cache
 	return cache.Options{
 		Memory: orNone(c.MemoryMax), DiskMax: c.DiskMax, Copies: c.Copies,
-		Wait: cfg.Lock.Wait,
+		Wait: a.atStart.Lock.Wait,
 		TTL:  orNone(c.TTL), MutableTTL: orNone(c.MutableTTL), NegativeTTL: orNone(c.NegativeTTL),
 		StaleWhileRevalidate: orNone(c.StaleWhileRevalidate), StaleIfError: orNone(c.StaleIfError),
 	}
@@ -155,8 +158,7 @@ func (a *App) purge(ctx context.Context, what admin.PurgeTarget) (admin.Purged, 
 	if err != nil {
 		return admin.Purged{}, fmt.Errorf("%w: %w", admin.ErrPurgeTarget, err)
 	}
-	f := a.fleet()
-	if f == nil {
+	if a.fleet == nil {
 		dropped := a.forget(match)
 		if err := a.syncPurges(); err != nil {
 			return admin.Purged{}, err
@@ -166,10 +168,7 @@ func (a *App) purge(ctx context.Context, what admin.PurgeTarget) (admin.Purged, 
 		}
 		return admin.Purged{Gateways: 1, Dropped: dropped}, nil
 	}
-	gateways, missing, err := f.Purge(ctx, match)
-	if errors.Is(err, cache.ErrFleetDown) && f != a.fleet() { // a reload has replaced it meanwhile
-		return a.purge(ctx, what)
-	}
+	gateways, missing, err := a.fleet.Purge(ctx, match)
 	if errors.Is(err, cachelock.ErrHeld) {
 		return admin.Purged{Missing: []string{"none has begun: " + err.Error()}}, nil
 	}

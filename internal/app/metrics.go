@@ -35,8 +35,8 @@ func (a *App) counts() counts {
 		n.cache = &stats
 		n.storages.CRCErrors += stats.CRCErrors
 	}
-	if n.fleet = a.fleetCounters.Stats(); p.fleet != nil {
-		n.fleet = p.fleet.Stats()
+	if a.fleet != nil {
+		n.fleet = a.fleet.Stats()
 	}
 	n.lostLines, n.origin = a.logs.lost(), a.fetched.Stats()
 	return n

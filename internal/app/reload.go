@@ -3,7 +3,6 @@ package app
 import (
 	"crypto/tls"
 	"errors"
-	"net"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -13,7 +12,6 @@ import (
 	"fastdfs-gateway/internal/admin"
 	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/config"
-	"fastdfs-gateway/internal/fleet"
 	"fastdfs-gateway/internal/gateway"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/internal/process/panics"
@@ -131,10 +129,6 @@ type parts struct {
 	files     *local.FileCache // in front of store
 	upstreams *Upstreams       // the clients of other hosts
 	origin    *origin.Resolver // finds files with them
-	fleet     *fleet.Fleet     // the other gateways; nil = there are none
-
-	fleetOptions fleet.Options
-	peers        []net.Listener // of the fleet: it closes them
 }
 
 // use puts a configuration to use and returns its handler. Parts whose settings are the same are
@@ -160,13 +154,10 @@ func (a *App) use(c loaded) (_ *gateway.Handler, err error) {
 	if p.store, err = a.storeFor(c.cfg, old); err != nil {
 		return nil, err
 	}
-	if err = a.fleetFor(p, old); err != nil {
-		return nil, err
-	}
 	if o.Access, err = a.logs.use(c.cfg); err != nil {
 		return nil, err
 	}
-	a.logs.recent.SetSecrets(append(c.cfg.Secrets(), c.access.Token, p.fleetOptions.Password))
+	a.logs.recent.SetSecrets(append(c.cfg.Secrets(), c.access.Token, a.redisPassword))
 	logProblems(a.log, append(c.problems, c.cfg.Check(time.Now())...))
 	p.files = filesFor(p, old)
 	if err := local.NoSlotCopies(); err != nil && old.files == nil {
@@ -174,12 +165,13 @@ func (a *App) use(c loaded) (_ *gateway.Handler, err error) {
 	}
 	p.upstreams = a.upstreamsFor(settings, old)
 	p.origin = a.originOf(p, &o)
-	a.replace(old, p)
+	a.parts.Store(p)
+	a.retireReplaced(old, p)
 	if c.cert != nil {
 		a.cert.Store(c.cert)
 	}
-	if a.sharesCache(c.cfg) {
-		a.cache.Adjust(cacheLimits(c.cfg))
+	if a.cache != nil && c.cfg.Cache.Enabled() {
+		a.cache.Adjust(a.cacheLimits(c.cfg))
 	}
 
 	o.Store, o.Origin, o.Index = p.files, p.origin, a.o.Index
@@ -187,28 +179,27 @@ func (a *App) use(c loaded) (_ *gateway.Handler, err error) {
 	return gateway.NewHandler(o), nil
 }
 
-// replace makes p the parts in use, and retires those of old that p does not have.
-func (a *App) replace(old, p *parts) {
-	serves := old.cfg != nil // else Start joins the fleet, when all else has succeeded
-	if serves && old.fleet != p.fleet {
-		a.changeFleet(old, p)
+// closeAdded closes what p has and old does not, for a configuration that is rejected.
+func (p *parts) closeAdded(old *parts) error {
+	var errs []error
+	if p.store != nil && p.store != old.store {
+		errs = append(errs, p.store.Close())
 	}
-	a.parts.Store(p)
-	if old.fleet != nil && old.fleet != p.fleet {
-		a.leaveFleet(old, p)
+	for _, ln := range without(p.bound, old.bound) {
+		errs = append(errs, ln.Close())
 	}
-	a.retireReplaced(old, p)
+	return errors.Join(errs...)
 }
 
 // originOf makes what finds the files of other hosts for a handler with the options o.
 func (a *App) originOf(p *parts, o *gateway.Options) *origin.Resolver {
 	options := originOptions(o, p.cfg, p.upstreams, p.files)
 	options.Cache, options.Counters = a.cache, &a.fetched
-	if p.fleet != nil {
-		options.Purges = p.fleet
+	if a.fleet != nil {
+		options.Purges = a.fleet
 		options.Owners = func(file string) []string {
 			segment := cache.RankKey(cache.SegmentKey{File: file})
-			return p.fleet.Owners(segment, max(p.cfg.Cache.Copies, 1)+1)
+			return a.fleet.Owners(segment, max(p.cfg.Cache.Copies, 1)+1)
 		}
 	}
 	return origin.NewResolver(options)
@@ -304,6 +295,9 @@ func restartKeys(before, after *config.Config) []string {
 		{"min_send_rate", old.MinSendRate == now.MinSendRate},
 		{"max_connections", old.MaxConnections == now.MaxConnections},
 		{"max_connections_per_ip", old.MaxConnectionsPerIP == now.MaxConnectionsPerIP},
+		{"[redis]", reflect.DeepEqual(before.Redis, after.Redis)},
+		{"[peer]", reflect.DeepEqual(before.Peer, after.Peer)},
+		{"[lock]", before.Lock == after.Lock},
 		{"memory_max", before.Cache.Enabled() == after.Cache.Enabled()},
 		{"disk_path", before.Cache.Folder() == after.Cache.Folder()},
 	} {

@@ -1,6 +1,10 @@
 package app
 
 import (
+	"bytes"
+	"net"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -40,4 +44,37 @@ func TestRetiredPartsGo(t *testing.T) {
 		require.EqualValues(t, 1, ended.Load())
 		require.Zero(t, kept())
 	})
+}
+
+// TestReloadListeners: addresses that a configuration adds are served, those that it does not name
+// any more are closed; the others stay.
+func TestReloadListeners(t *testing.T) {
+	r := start(t)
+	socket := filepath.Join(r.store.Dir, "socket")
+	file := r.store.Normal("txt", []byte("hello"))
+	first := r.address(forFiles)
+	listen := func(addresses string) error {
+		r.write("[gateway]")
+		text, err := os.ReadFile(r.conf)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(r.conf, bytes.Replace(text, []byte("\nlisten = 127.0.0.1:0"),
+			[]byte("\nlisten = "+addresses), 1), 0o600))
+		return r.Reload()
+	}
+	require.NoError(t, listen("127.0.0.1:0, unix:"+socket))
+	require.Empty(t, r.Pending())
+	conn, err := net.Dial("unix", socket)
+	require.NoError(t, err)
+	require.NoError(t, conn.Close())
+	require.Equal(t, first, r.address(forFiles))
+	require.ErrorContains(t, listen("127.0.0.1:0, "+r.address(forAdmin)), "address already in use")
+	require.FileExists(t, socket)
+	require.NoError(t, listen("127.0.0.1:0"))
+	require.NoFileExists(t, socket)
+	r.requireServed(file, "hello")
+	require.NoError(t, listen("127.0.0.2:0"))
+	_, err = net.Dial("tcp", first)
+	require.Error(t, err)
+	r.requireServed(file, "hello")
+	require.Empty(t, r.Ended())
 }

@@ -108,10 +108,15 @@ func (a *App) open(cfg *config.Config) error {
 	return given.Close()
 }
 
-// bind returns the listeners of a configuration: those of old, and where it names other addresses,
-// new ones. The admin listener stays, and so do sockets that were taken by their names. After an
-// error nothing new is open.
+// bind returns the listeners of a configuration: those of old, and where listen names other
+// addresses, new ones. The other listeners stay, and so do sockets that were taken by their names.
+// After an error nothing new is open.
 func (a *App) bind(cfg *config.Config, old []bound) (list []bound, err error) {
+	list = slices.DeleteFunc(slices.Clone(old), func(b bound) bool { return b.purpose == forFiles })
+	have := slices.DeleteFunc(slices.Clone(old), func(b bound) bool { return b.purpose != forFiles })
+	if slices.ContainsFunc(have, func(b bound) bool { return b.Address == "" }) {
+		return old, nil
+	}
 	defer func() {
 		if err != nil {
 			for _, ln := range without(list, old) {
@@ -120,29 +125,21 @@ func (a *App) bind(cfg *config.Config, old []bound) (list []bound, err error) {
 			list = nil
 		}
 	}()
-	for _, p := range []purpose{forAdmin, forPeers, forFiles} {
-		stays := p == forAdmin || p == forPeers && !a.sharesCache(cfg)
-		have := slices.DeleteFunc(slices.Clone(old), func(b bound) bool { return b.purpose != p })
-		if stays || slices.ContainsFunc(have, func(b bound) bool { return b.Address == "" }) {
-			list = append(list, have...)
+	for _, address := range cfg.Gateway.Listen {
+		at := slices.IndexFunc(have, func(b bound) bool { return b.Address == address })
+		if at >= 0 {
+			list, have = append(list, have[at]), slices.Delete(have, at, at+1)
 			continue
 		}
-		for _, address := range p.addresses(cfg) {
-			at := slices.IndexFunc(have, func(b bound) bool { return b.Address == address })
-			if at >= 0 {
-				list, have = append(list, have[at]), slices.Delete(have, at, at+1)
-				continue
-			}
-			sockets, err := new(listen.Sockets).Listen(p.key(), []string{address}, p.socketMode(cfg))
-			if err != nil {
-				return list, fmt.Errorf("%w; see %s", err, p.setting())
-			}
-			list = append(list, bound{sockets[0], p})
+		sockets, err := new(listen.Sockets).Listen(forFiles.key(), []string{address}, filesSocketMode)
+		if err != nil {
+			return list, fmt.Errorf("%w; see %s", err, forFiles.setting())
 		}
-		if i := slices.IndexFunc(have, func(b bound) bool { return b.FromSystemd }); i >= 0 {
-			return list, fmt.Errorf("systemd has given the socket %s, which %s does not name any more", have[i].Addr(),
-				p.setting())
-		}
+		list = append(list, bound{sockets[0], forFiles})
+	}
+	if i := slices.IndexFunc(have, func(b bound) bool { return b.FromSystemd }); i >= 0 {
+		return list, fmt.Errorf("systemd has given the socket %s, which %s does not name any more", have[i].Addr(),
+			forFiles.setting())
 	}
 	return list, nil
 }

@@ -33,23 +33,21 @@ func (a *App) sampleTraffic() {
 // shareSnapshot tells the other gateways how this one is, for their status pages. A failure of
 // Redis is in the log already.
 func (a *App) shareSnapshot() {
-	f := a.fleet()
-	if f == nil {
+	if a.fleet == nil {
 		return
 	}
 	s := a.localSnapshot()
-	_ = f.Tell(context.Background(), s.About().String())
+	_ = a.fleet.Tell(context.Background(), s.About().String())
 }
 
 // snapshot is what the status page shows.
 func (a *App) snapshot(ctx context.Context) status.Snapshot {
 	s := a.localSnapshot()
-	p := a.parts.Load()
-	if p.fleet == nil {
+	if a.fleet == nil {
 		return s
 	}
-	s.Fleet = fleetRows(ctx, p, s.About())
-	for _, l := range a.fleetCounters.Locks() {
+	s.Fleet = a.fleetRows(ctx, s.About())
+	for _, l := range a.fleet.Locks() {
 		s.Locks = append(s.Locks, status.Lock{
 			Key: l.Key, Waiting: l.Waiting, Holder: l.Holder, Since: l.Since, TTL: l.TTL,
 		})
@@ -99,16 +97,16 @@ func (a *App) servesOn() string {
 
 // fleetRows are the gateways of the fleet; about is this one. While Redis is away they are those of
 // the last list.
-func fleetRows(ctx context.Context, p *parts, about status.About) *status.Fleet {
-	shares, self := p.fleet.Shares(), p.fleet.Name()
-	f := &status.Fleet{Redis: strings.Join(p.fleetOptions.Addresses, ", "), RedisDown: !p.fleet.Stats().Up}
+func (a *App) fleetRows(ctx context.Context, about status.About) *status.Fleet {
+	shares, self := a.fleet.Shares(), a.fleet.Name()
+	f := &status.Fleet{Redis: strings.Join(a.atStart.Redis.Addresses, ", "), RedisDown: !a.fleet.Stats().Up}
 	share := func(name string) float64 {
 		if part, ok := shares[name]; ok {
 			return part
 		}
 		return -1
 	}
-	list, err := p.fleet.Gateways(ctx)
+	list, err := a.fleet.Gateways(ctx)
 	for _, g := range list {
 		row := status.Gateway{Name: g.Name, Self: g.Name == self, Live: g.Live, Seen: g.LastSeen, Share: share(g.Name)}
 		if row.About = status.ParseAbout(g.About); row.Self {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/admin"
+	"fastdfs-gateway/internal/fleet"
 )
 
 // cacheAdmin is what the admin listener does with the cache.
@@ -14,7 +15,7 @@ func (a *App) cacheAdmin() *admin.Cache {
 		Prefetch: func(ctx context.Context, id string) (int64, string, error) {
 			return a.server.Handler().Prefetch(ctx, id, time.Now())
 		},
-		Locks:  func(context.Context) any { return a.fleetCounters.Locks() },
+		Locks:  func(context.Context) any { return a.locks() },
 		Status: a.status,
 	}
 }
@@ -40,7 +41,7 @@ func (a *App) status(ctx context.Context) any {
 	if n.cache != nil {
 		sections["cache"] = n.cache
 	}
-	if f := a.fleet(); f != nil {
+	if f := a.fleet; f != nil {
 		sections["fleet"] = n.fleet
 		if list, err := f.Gateways(ctx); err == nil {
 			names := map[string]string{}
@@ -54,6 +55,14 @@ func (a *App) status(ctx context.Context) any {
 		}
 	}
 	return sections
+}
+
+// locks lists the leases that this gateway holds or waits for.
+func (a *App) locks() []fleet.LockInfo {
+	if a.fleet == nil {
+		return []fleet.LockInfo{} // in JSON not null, but []
+	}
+	return a.fleet.Locks()
 }
 
 func readyText(err error) string {

@@ -105,7 +105,6 @@ func (a *App) handOver(next *upgrade.Successor) error {
 		next.Abort()
 		return err
 	}
-	a.endLeaving()
 	a.upgrade.done.Store(true)
 	a.draining.Store(true)
 	for _, ln := range a.bound() {
@@ -116,10 +115,10 @@ func (a *App) handOver(next *upgrade.Successor) error {
 		cancel()
 		_ = a.admin.Shutdown(ended) // it closes the listener, and does not wait
 	}
-	a.closeBound(forPeers, forFiles)
-	if f := a.fleet(); f != nil {
-		f.HandOver()
+	if a.fleet != nil {
+		a.fleet.HandOver()
 	}
+	a.closeBound(forPeers, forFiles)
 	a.releaseDisk()
 	a.o.Replaces.Leave()
 	// The parent of the new process becomes the one that reaps orphans: systemd sees its end,
@@ -163,9 +162,12 @@ func (a *App) drain(next *upgrade.Successor) error {
 	if err := next.AwaitServing(ctx); err != nil {
 		return err
 	}
+	if a.fleet != nil {
+		a.fleet.Leave() // where the new process has another name, or another Redis
+	}
 	err := a.server.Drain(ctx)
-	if f := a.fleet(); err == nil && f != nil {
-		err = f.StopPeers(ctx)
+	if err == nil && a.fleet != nil {
+		err = a.fleet.StopPeers(ctx)
 	}
 	if err == nil && a.admin != nil {
 		err = a.admin.Shutdown(ctx)

@@ -27,7 +27,7 @@ var redisBackoff = backoff.Policy{First: time.Second, Max: 15 * time.Second}
 // background loop after a pause, which closes the breaker when that succeeds.
 type breaker struct {
 	log    *slog.Logger
-	opened *atomic.Int64 // times
+	opened atomic.Int64 // times
 
 	mu       sync.Mutex      // guards what follows
 	failures int             // in a row; since it has opened, of looks
@@ -35,8 +35,8 @@ type breaker struct {
 	open     context.CancelCauseFunc
 }
 
-func newBreaker(log *slog.Logger, opened *atomic.Int64) *breaker {
-	b := &breaker{log: log, opened: opened}
+func newBreaker(log *slog.Logger) *breaker {
+	b := &breaker{log: log}
 	b.up, b.open = context.WithCancelCause(context.Background())
 	return b
 }

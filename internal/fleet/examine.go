@@ -55,11 +55,6 @@ func (f *Fleet) Examine(ctx context.Context) (h Health, err error) {
 	return h, nil
 }
 
-// Reach asks Redis once. It needs no Start.
-func (f *Fleet) Reach(ctx context.Context) error {
-	return f.ask(ctx, "reach redis", func(ctx context.Context) error { return f.rdb.Time(ctx).Err() })
-}
-
 // clock compares the clock of Redis with that of this host, in the quickest of three requests.
 func (f *Fleet) clock(ctx context.Context) (ahead, latency time.Duration, err error) {
 	for range 3 {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -204,7 +203,7 @@ func TestWaitEndsWhenRedisStops(t *testing.T) {
 
 func TestBreaker(t *testing.T) {
 	log := &lines{}
-	b := newBreaker(slog.New(slog.NewTextHandler(log, nil)), &atomic.Int64{})
+	b := newBreaker(slog.New(slog.NewTextHandler(log, nil)))
 	slow := context.DeadlineExceeded
 	up, err := b.allow()
 	require.NoError(t, err)

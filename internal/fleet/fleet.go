@@ -43,10 +43,8 @@ type Fleet struct {
 	admission admission            // of connections to server
 	answers   *semaphore.Weighted  // one for each answer to another gateway; StopPeers takes all
 	answered  atomic.Bool          // StopPeers has taken all
-	uses      *semaphore.Weighted  // one for each lease, and each answer of another gateway; Leave takes all
-	purging   *semaphore.Weighted  // one for each Purge; Leave takes all
 	warn      *logfile.Warner
-	stats     *Counters
+	stats     counters
 	purges    purgeLimits
 
 	leadTimeout time.Duration // for taking a lease
@@ -64,7 +62,7 @@ type Fleet struct {
 	seen    atomic.Int64 // fence of the last purge that was read; it is being applied while applied is less
 
 	handedOver atomic.Bool // another process has the name of this one
-	retired    atomic.Bool // another Fleet of this process has it
+	lastSeen   string      // time in Redis of the last exchange, which guards it: one runs at a time
 
 	mu      sync.Mutex // guards what follows
 	started bool
@@ -88,10 +86,9 @@ func New(o Options) (*Fleet, error) {
 	}
 	f := &Fleet{
 		o: o, rdb: o.client(), warn: logfile.NewWarner(o.Log),
-		breaker: newBreaker(o.Log.With("redis", strings.Join(o.Addresses, ", ")), &o.Counters.opened),
+		breaker: newBreaker(o.Log.With("redis", strings.Join(o.Addresses, ", "))),
 		purges:  defaultPurgeLimits, leadTimeout: defaultLeadTimeout,
 		backoff: backoff.NewSet[string](peerBackoff, maxPeers), answers: semaphore.NewWeighted(math.MaxInt64),
-		uses: semaphore.NewWeighted(math.MaxInt64), purging: semaphore.NewWeighted(math.MaxInt64), stats: o.Counters,
 		news: make(chan struct{}, 1), synced: make(chan struct{}),
 	}
 	f.life, f.end = context.WithCancel(context.Background())

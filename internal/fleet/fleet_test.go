@@ -66,10 +66,10 @@ func TestHeldNamesTheHolder(t *testing.T) {
 	defer stranger.Close()
 	heldBy(t, leadRefused(t, stranger, "key"), "")
 
-	require.Len(t, a.stats.Locks(), 1)
+	require.Len(t, a.Locks(), 1)
 	require.Equal(t, 1, a.Stats().LocksHeld)
 	lease.release()
-	require.Empty(t, a.stats.Locks())
+	require.Empty(t, a.Locks())
 	lease = lead(t, stranger, "key")
 	require.ErrorIs(t, leadRefused(t, b, "key"), cache.ErrFleetDown, "it does not prove that it knows the secret")
 	lease.release()
@@ -108,7 +108,7 @@ func TestWaitEndsWithTheLease(t *testing.T) {
 	eventually.True(t, func() bool {
 		return others[0].Stats().LocksWaiting+others[1].Stats().LocksWaiting+others[2].Stats().LocksWaiting == 3
 	}, "all wait")
-	list := others[0].stats.Locks()
+	list := others[0].Locks()
 	require.Len(t, list, 1)
 	require.True(t, list[0].Waiting)
 	require.Equal(t, "https://10.0.0.1:8887", list[0].Holder)

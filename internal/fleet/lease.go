@@ -15,26 +15,8 @@ import (
 // the owner of an entry fetches it once without a lease too.
 const defaultLeadTimeout = 100 * time.Millisecond
 
-// errLeft is the error for a Fleet that was left.
-var errLeft = fmt.Errorf("%w: this gateway has left", cache.ErrFleetDown)
-
 // AcquireLease implements cache.Fleet.
-func (f *Fleet) AcquireLease(ctx context.Context, key string) (context.Context, func(), error) {
-	if !f.uses.TryAcquire(1) {
-		return nil, nil, errLeft
-	}
-	lease, release, err := f.lead(ctx, key)
-	if err != nil {
-		f.uses.Release(1)
-		return nil, nil, err
-	}
-	return lease, func() {
-		release()
-		f.uses.Release(1)
-	}, nil
-}
-
-func (f *Fleet) lead(ctx context.Context, key string) (lease context.Context, release func(), err error) {
+func (f *Fleet) AcquireLease(ctx context.Context, key string) (lease context.Context, release func(), err error) {
 	limited, cancel := ctx, func() {}
 	if f.o.Advertise != "" { // without peers, the lease alone keeps others from fetching
 		limited, cancel = context.WithTimeout(ctx, f.leadTimeout)

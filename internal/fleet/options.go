@@ -37,8 +37,6 @@ type Options struct {
 	Timeout time.Duration       // of one request to Redis; default 500 ms
 	Log     *slog.Logger        // default: none
 	Waited  func(time.Duration) // called with how long a lease was waited for; default: not called
-	// Counters go on over several Fleets; default: of this one alone.
-	Counters *Counters
 }
 
 // maxName bounds the name of a gateway in bytes.
@@ -52,7 +50,6 @@ func (o *Options) setDefaults() {
 	o.Advertise = strings.TrimRight(o.Advertise, "/")
 	o.Name = cmp.Or(o.Name, o.Advertise)
 	o.Log = cmp.Or(o.Log, slog.New(slog.DiscardHandler))
-	o.Counters = cmp.Or(o.Counters, &Counters{})
 	if o.Waited == nil {
 		o.Waited = func(time.Duration) {}
 	}

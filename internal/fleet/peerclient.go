@@ -93,14 +93,6 @@ func (f *Fleet) open(ctx context.Context, peer string, r entryRequest) (m cache.
 		return m, nil, fmt.Errorf("%w: it has failed a moment ago", errUnreachable)
 	}
 	defer f.backoff.Abandon(key) // where the answer is none of those below
-	if !f.uses.TryAcquire(1) {
-		return m, nil, fmt.Errorf("%w: %w", errUnreachable, errLeft)
-	}
-	defer func() {
-		if body == nil {
-			f.uses.Release(1)
-		}
-	}()
 	answer, err := f.transport.RoundTrip(r.make(ctx, to))
 	if isCut(err) { // a new connection tells whether the peer is dead; net/http does so for HTTP/1 alone
 		answer, err = f.transport.RoundTrip(r.make(ctx, to))
@@ -203,7 +195,6 @@ func (b *peerBody) Read(p []byte) (int, error) {
 func (b *peerBody) count(result string) {
 	if b.fleet != nil {
 		b.fleet.stats.change(func(n *Stats) { n.PeerFetches[result]++ })
-		b.fleet.uses.Release(1)
 		b.fleet = nil
 	}
 }

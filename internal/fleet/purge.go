@@ -24,13 +24,8 @@ import (
 // purges out of a folder that another program has locked. It is held only while the purge is
 // written down: each gateway invalidates its fills when it applies the purge.
 //
-// An error that is cache.ErrFleetDown means that no other gateway has applied it; nor has this one,
-// when it has left the fleet.
+// An error that is cache.ErrFleetDown means that no other gateway has applied it.
 func (f *Fleet) Purge(ctx context.Context, m cache.Match) (gateways int, missing []string, err error) {
-	if !f.purging.TryAcquire(1) {
-		return 0, nil, errLeft
-	}
-	defer f.purging.Release(1)
 	deadline, cancel := context.WithTimeout(ctx, f.purges.confirm)
 	defer cancel()
 	fence, names, err := f.writePurge(deadline, string(m))

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -50,18 +49,15 @@ type Gateway struct {
 	record   string // of a member
 }
 
-// Counters count what happens in a Fleet, and in those that it replaces, and list the leases of
-// now. The zero value is ready for use.
-type Counters struct {
-	opened atomic.Int64 // times that Redis stopped serving
-
+// counters count what happens in a Fleet, and list the leases of now.
+type counters struct {
 	mu    sync.Mutex // guards what follows
 	n     Stats      // what is counted here
 	locks map[*LockInfo]struct{}
 }
 
 // change changes counts.
-func (s *Counters) change(f func(*Stats)) {
+func (s *counters) change(f func(*Stats)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.n.PeerFetches == nil {
@@ -71,7 +67,7 @@ func (s *Counters) change(f func(*Stats)) {
 }
 
 // list lists a lock until its end is called.
-func (s *Counters) list(l LockInfo) (end func()) {
+func (s *counters) list(l LockInfo) (end func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.locks == nil {
@@ -87,13 +83,13 @@ func (s *Counters) list(l LockInfo) (end func()) {
 
 // Stats gives the metrics. Redis is not asked.
 func (f *Fleet) Stats() Stats {
-	n := f.stats.Stats()
-	n.Up, n.Applied = !f.breaker.isOpen(), f.applied.Load()
+	n := f.stats.copy()
+	n.Up, n.Opened, n.Applied = !f.breaker.isOpen(), f.breaker.opened.Load(), f.applied.Load()
 	return n
 }
 
-// Stats gives the metrics without those of a Fleet of now.
-func (s *Counters) Stats() Stats {
+// copy returns the counts.
+func (s *counters) copy() Stats {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := s.n
@@ -105,12 +101,12 @@ func (s *Counters) Stats() Stats {
 			n.LocksHeld++
 		}
 	}
-	n.Opened = s.opened.Load()
 	return n
 }
 
 // Locks lists the leases that this gateway holds and those that it waits for, the oldest first.
-func (s *Counters) Locks() []LockInfo {
+func (f *Fleet) Locks() []LockInfo {
+	s := &f.stats
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	list := make([]LockInfo, 0, len(s.locks)) // in JSON not null, but []

@@ -24,9 +24,6 @@ type Local struct {
 	// is no disk tier.
 	Load  func() (int64, error)
 	Store func(int64) error
-	// Moved: the number of Load may be of another log, all of whose purges were applied. Where the
-	// log of this Fleet does not have it, that is applied from its beginning.
-	Moved bool
 	// Synced is called when the log was read for the first time, as the channel of Fleet.Synced is
 	// closed; nil: it is not called.
 	Synced func()
@@ -165,15 +162,12 @@ func (f *Fleet) IsCurrent() bool {
 // one knows; 0 = it knows none.
 func (f *Fleet) waitFor(ctx context.Context, fence int64) error {
 	f.WaitApplied(ctx)
-	has := func() bool { return !f.isMoving() && f.applied.Load() >= fence }
+	has := func() bool { return f.applied.Load() >= fence }
 	if fence > 0 && !f.catchUp(ctx, catchUpTime, has) {
 		return fmt.Errorf("%w: this gateway has not applied the latest purges", cache.ErrNotHere)
 	}
 	return nil
 }
-
-// isMoving tells whether the last purge that was applied may still be one of another log.
-func (f *Fleet) isMoving() bool { return f.local.Load().Moved && f.logRead.Load().at.IsZero() }
 
 // catchUpTime is how long a request waits for the log of purges to be read.
 const catchUpTime = 2 * time.Second
@@ -243,35 +237,25 @@ func (f *Fleet) applyAll(purges []string) error {
 func (f *Fleet) exchange(ctx context.Context) (purges []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, f.o.Timeout)
 	defer cancel()
-	record, moved := f.records.make(f.o.Advertise), 0
-	if f.retired.Load() {
-		record = ""
-	}
-	if f.isMoving() {
-		moved = 1
-	}
 	var names []string
 	for _, name := range []string{"fence", "purges", "purges:base", "gateways", "obeyed", "members"} {
 		names = append(names, f.key(name))
 	}
-	answer, err := syncScript.Run(ctx, f.rdb, names, f.name(), f.applied.Load(), f.purges.page, millis(f.purges.keep),
-		millis(f.purges.forget), f.key("purged"), record, millis(f.purges.live),
-		f.members.Load().revision, maxMembers, moved).Slice()
+	answer, err := syncScript.Run(ctx, f.rdb, names, f.o.Name, f.applied.Load(), f.purges.page, millis(f.purges.keep),
+		millis(f.purges.forget), f.key("purged"), f.records.make(f.o.Advertise), millis(f.purges.live),
+		f.members.Load().revision, maxMembers).Slice()
 	if err != nil {
 		return nil, fmt.Errorf("cannot read the log of purges: %w", err)
 	}
-	if len(answer) != 4 {
+	if len(answer) != 5 {
 		return nil, errors.New("cannot understand the answer about purges and members")
 	}
 	// What was missed has a lower fence when the clock of Redis was set back.
-	switch {
-	case answer[0] == int64(1) && f.applied.Swap(-1) >= 0:
+	if answer[0] == int64(1) && f.applied.Swap(-1) >= 0 {
 		f.stats.change(func(n *Stats) { n.LogsMissed++ })
-	case answer[0] == int64(2):
-		f.seen.Store(0)
-		f.applied.Store(0)
 	}
 	revision, _ := answer[2].(string)
+	f.lastSeen, _ = answer[4].(string)
 	if records, changed := answer[3].([]any); changed {
 		f.setMembers(revision, f.membersOf(texts(records)))
 	}

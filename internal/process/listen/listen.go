@@ -49,21 +49,6 @@ func (s *Socket) Own(owned bool) {
 	}
 }
 
-// Dup returns a second listener on the socket, which outlives it. Closing it closes nothing else.
-func (s *Socket) Dup() (net.Listener, error) {
-	raw, ok := s.Listener.(syscall.Conn)
-	if !ok {
-		return nil, fmt.Errorf("BUG: a listener of type %T", s.Listener)
-	}
-	fd, err := Duplicate(raw)
-	if err != nil {
-		return nil, fmt.Errorf("cannot serve on %s: %w", s.Addr(), err)
-	}
-	f := os.NewFile(uintptr(fd), "listener")
-	ln, err := net.FileListener(f)
-	return ln, errors.Join(err, f.Close())
-}
-
 // Sockets are those that the process was given and that no key has taken yet. The zero value has
 // none.
 type Sockets struct {

@@ -464,7 +464,7 @@ func TestUpgradeAppliesKeys(t *testing.T) {
 	for n := range 2 {
 		status, answer := p.AdminPost("/reload", "")
 		require.Equal(t, http.StatusOK, status)
-		require.Equal(t, "reloaded; only a restart, or an upgrade (SIGUSR2), applies: idle_timeout\n", answer)
+		require.Equal(t, "reloaded; only a restart, or an upgrade (SIGUSR2), applies: idle_timeout, [lock]\n", answer)
 		if n == 1 {
 			u.upgrade()
 		}

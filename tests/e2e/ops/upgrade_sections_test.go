@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -24,26 +25,19 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// reloads changes the configuration of a gateway, and reloads it.
-func reloads(m *e2e.Member, changes ...string) (status int, answer string) {
+// changeFleet changes sections of a configuration that a reload names and does not apply, and
+// replaces the process.
+func changeFleet(m *e2e.Member, sections string, changes ...string) {
 	m.T.Helper()
 	file := filepath.Join(m.Options.Dir, "gateway-"+strconv.Itoa(m.Options.Port), "mod_fastdfs.conf")
 	text, err := os.ReadFile(file)
 	require.NoError(m.T, err)
 	require.NoError(m.T, os.WriteFile(file, []byte(strings.NewReplacer(changes...).Replace(string(text))), 0o600))
-	status, answer = m.AdminPost("/reload", "")
-	if status == http.StatusOK {
-		return status, answer
-	}
-	require.NoError(m.T, os.WriteFile(file, text, 0o600))
-	return status, answer
-}
-
-func reloaded(m *e2e.Member, changes ...string) {
-	m.T.Helper()
-	status, answer := reloads(m, changes...)
+	status, answer := m.AdminPost("/reload", "")
 	require.Equal(m.T, http.StatusOK, status, answer)
-	require.Equal(m.T, "reloaded\n", answer)
+	require.Equal(m.T, "reloaded; only a restart, or an upgrade (SIGUSR2), applies: "+sections+"\n", answer)
+	(&upgraded{m.T, m.PID(), m.Log}).upgrade()
+	eventually.True(m.T, func() bool { _, answer := m.AdminPost("/reload", ""); return answer == "reloaded\n" })
 }
 
 // readers read files through all gateways until the returned function is called, which requires
@@ -135,101 +129,53 @@ func together(f *e2e.Fleet) {
 	}
 }
 
-// TestReloadToOtherRedis: two gateways move to another Redis one after the other. No request fails,
-// what is cached stays, and they are a fleet there.
-func TestReloadToOtherRedis(t *testing.T) {
+// TestUpgradeToOtherRedis: two gateways move to another Redis one after the other. No request
+// fails, what is on disk stays, and they are a fleet there. The Redis before forgets them at once.
+func TestUpgradeToOtherRedis(t *testing.T) {
 	t.Parallel()
-	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Disk: true, Storages: 1,
-		Lines: []string{"shutdown_timeout = 3s"}})
+	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Disk: true, Storages: 1})
 	f.Formed()
-	files := someFiles(f, 12)
+	files, segments := someFiles(f, 12), 0
 	for id, content := range files {
 		f.Warm(id, content)
+		segments += e2e.SegmentsOf(len(content))
+	}
+	for _, m := range f.Gateways {
+		m.OnDisk(t, segments)
 	}
 	f.ForgetCounts()
 	end := readers(f, 6, files)
-	to := redistest.Start(t)
+	from, to := f.Redis.Client(), redistest.Start(t)
 	for _, m := range f.Gateways {
-		reloaded(m, f.Redis.Addr(), to.Addr())
-	}
-	for _, m := range f.Gateways {
-		eventually.True(t, func() bool { return strings.Contains(m.Log(), "the fleet before the reload was left") })
+		name := m.Name()
+		changeFleet(m, "[redis]", f.Redis.Addr(), to.Addr())
+		eventually.True(t, func() bool {
+			names, err := from.ZRange(t.Context(), "fdfs:{0}:gateways", 0, -1).Result()
+			return err == nil && !slices.Contains(names, name)
+		}, "%s is still registered", name)
 		require.EqualValues(t, 1, m.Metric("fdfs_gateway_redis_up"))
 	}
 	end()
 	for id := range files {
-		require.Zero(t, f.Cluster.Downloads(id).Downloads, "it was cached")
+		require.Zero(t, f.Cluster.Downloads(id).Downloads, "it was on disk")
 	}
 	together(f)
 	f.Redis.Kill()
 	together(f)
 }
 
-// TestReloadToOtherSecret: no request fails while the secret of a fleet is changed, and the
-// gateways ask each other for files afterwards.
-func TestReloadToOtherSecret(t *testing.T) {
+// TestUpgradeToOtherSecret: no request fails while the secret of a fleet and the times of its locks
+// are changed, and the gateways ask each other for files afterwards.
+func TestUpgradeToOtherSecret(t *testing.T) {
 	t.Parallel()
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Storages: 1, Cache: []string{"memory_max = 8MB"}})
 	f.Formed()
 	end := readers(f, 6, someFiles(f, 12))
 	for _, m := range f.Gateways {
-		reloaded(m, lab.Secret, "the next secret of this experiment")
+		changeFleet(m, "[peer], [lock]", lab.Secret, "the next secret of this experiment",
+			"[peer]", "[lock]\nttl = 9s\n[peer]")
 	}
 	f.Formed()
 	end()
 	together(f)
-}
-
-// TestReloadRefusedKeepsFleet: a fleet that cannot be used is refused with the reason, and
-// everything is as before.
-func TestReloadRefusedKeepsFleet(t *testing.T) {
-	t.Parallel()
-	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Storages: 1})
-	f.Formed()
-	m := f.Gateways[0]
-	peers := lab.Address(m.Options.Peers)
-	stop := watchMember(t, f.Redis.Addr(), m.Name())
-	for _, tt := range []struct{ before, after, want string }{
-		{"addresses = " + f.Redis.Addr(), "addresses = 127.0.0.1:1", "connection refused"},
-		{"listen = " + peers, "listen = " + f.Gateways[1].Addrs[0], "address already in use"},
-		{lab.Secret, "short", "secret"},
-		{"[redis]", "[redis]\ntls = true\nca_file = " + filepath.Join(m.Options.Dir, "none.pem"),
-			"outside of the Landlock rules"},
-	} {
-		status, answer := reloads(m, tt.before, tt.after)
-		require.Equal(t, http.StatusUnprocessableEntity, status, answer)
-		require.Contains(t, answer, tt.want)
-	}
-	together(f)
-	looks, missing := stop()
-	require.Zero(t, missing, "of %d looks", looks)
-}
-
-// TestReloadFleetsOften: 20 reloads from one fleet to another one, to none and back fail no
-// request, and leave neither goroutines nor descriptors.
-func TestReloadFleetsOften(t *testing.T) {
-	t.Parallel()
-	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 2, Disk: true, Cache: []string{"memory_max = 8MB"},
-		Lines: []string{"shutdown_timeout = 1s"}})
-	f.Formed()
-	m, one, other := f.Gateways[0], f.Redis.Addr(), redistest.Start(t).Addr()
-	goroutines, open := func() float64 { return m.Metric("go_goroutines") },
-		func() float64 { return m.Metric("process_open_fds") }
-	requests := func() float64 { return m.Metric(`fdfs_gateway_lock_acquire_total{result="ok"}`) }
-	before, opened := goroutines(), open()
-	end := readers(f, 4, someFiles(f, 12))
-	last := requests()
-	for range 5 {
-		reloaded(m, "addresses = "+one, "addresses = "+other)
-		reloaded(m, "advertise = ", "#advertise = ")
-		reloaded(m, "addresses = ", "#addresses = ")
-		reloaded(m, "#advertise = ", "advertise = ", "#addresses = "+other, "addresses = "+one)
-		require.GreaterOrEqual(t, requests(), last)
-		last = requests()
-	}
-	end()
-	together(f)
-	eventually.True(t, func() bool { return goroutines() < before+20 && open() < opened+20 },
-		"the last fleet that was left has ended")
-	require.NotContains(t, m.Log(), "everything is dropped")
 }

@@ -1,0 +1,160 @@
+package app
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/admin"
+	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/fdfs/checksum"
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/internal/testing/redistest"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sys/unix"
+)
+
+// remoteFile is a file of another host, and counts its downloads.
+type remoteFile struct {
+	id, key   string
+	content   []byte
+	wait      chan struct{} // a download begins when it is closed; nil = at once
+	downloads atomic.Int64
+}
+
+var _ cache.Source = (*remoteFile)(nil)
+
+// newRemoteFile makes a file whose id is not used otherwise.
+func newRemoteFile(t *testing.T) *remoteFile {
+	f := someFile()
+	id := storetest.New(t).Normal("txt", f.content).ID
+	f.id, f.key = id.String(), id.Group+"/"+strings.Clone(id.Logic)
+	return f
+}
+
+// someFile makes one that cannot be purged by its id.
+func someFile() *remoteFile {
+	content := make([]byte, 100+rand.IntN(100_000))
+	return &remoteFile{key: fmt.Sprintf("group1/M00/00/00/%d", rand.Int64()), content: content}
+}
+
+func (f *remoteFile) version() cache.Version {
+	return cache.Version{Size: int64(len(f.content)), ModTime: 1, Immutable: true, Linked: true}
+}
+
+func (f *remoteFile) Name() string               { return "test" }
+func (f *remoteFile) Unlisted() bool             { return false }
+func (f *remoteFile) NegativeTTL() time.Duration { return 0 }
+func (f *remoteFile) Exclude(string)             {}
+func (f *remoteFile) Recheck(_ context.Context, _ cache.Version, sum checksum.Sum, _ []string) (checksum.Sum, error) {
+	return sum, nil
+}
+func (f *remoteFile) Stat(context.Context) (cache.Version, error) { return f.version(), nil }
+
+func (f *remoteFile) Fetch(ctx context.Context, _ *cache.Version, offset, length int64) (
+	cache.Version, io.ReadCloser, error,
+) {
+	f.downloads.Add(1)
+	if f.wait != nil {
+		select {
+		case <-f.wait:
+		case <-ctx.Done():
+			return cache.Version{}, nil, ctx.Err()
+		}
+	}
+	end := min(int64(len(f.content)), offset+length)
+	return f.version(), io.NopCloser(bytes.NewReader(f.content[offset:end])), nil
+}
+
+// reads gets a file through the cache of a gateway.
+func (r *running) reads(f *remoteFile) error {
+	e, err := r.cache.Get(context.Background(), f.key, f, cache.GetOptions{})
+	if err != nil {
+		return err
+	}
+	s := r.cache.Open(context.Background(), e, f, 0, e.Version.Size)
+	var got bytes.Buffer
+	_, err = s.WriteTo(&got)
+	if err = errors.Join(err, s.Close()); err == nil && !bytes.Equal(f.content, got.Bytes()) {
+		err = errors.New("other bytes")
+	}
+	return err
+}
+
+// costs requires that a read of a file costs so many downloads.
+func (r *running) costs(downloads int64, f *remoteFile) {
+	r.t.Helper()
+	before := f.downloads.Load()
+	require.NoError(r.t, r.reads(f))
+	require.Equal(r.t, downloads, f.downloads.Load()-before)
+}
+
+// purges purges a file, which so many gateways confirm.
+func (r *running) purges(f *remoteFile, gateways int) {
+	r.t.Helper()
+	purged, err := r.purge(r.t.Context(), admin.PurgeTarget{ID: f.id})
+	require.NoError(r.t, err)
+	require.Equal(r.t, admin.Purged{Gateways: gateways}, purged)
+}
+
+// TestDiskFailures: a gateway starts without its cache on disk where the disk is at fault, and not
+// where the configuration is.
+func TestDiskFailures(t *testing.T) {
+	for _, err := range []error{unix.EIO, unix.ENOSPC, unix.EROFS, unix.EBADMSG, unix.EUCLEAN} {
+		require.True(t, isDiskFailure(&os.PathError{Op: "statat", Path: "fastdfs-gateway-cache", Err: err}), err)
+	}
+	require.False(t, isDiskFailure(&os.PathError{Op: "open", Path: "x", Err: unix.EACCES}))
+}
+
+// TestStopKeepsNumber: the number beside the disk cache does not tell of purges that arrive when
+// that was closed.
+func TestStopKeepsNumber(t *testing.T) {
+	one := prepare(t, fleetLines(t, redistest.Start(t).Addr())...)
+	require.NoError(t, one.Start())
+	one.purges(newRemoteFile(t), 1)
+	number, err := one.applied.Load()
+	require.NoError(t, err)
+	require.NoError(t, one.Stop())
+	require.NoError(t, one.applied.Store(number+1))
+	after, err := one.applied.Load()
+	require.NoError(t, err)
+	require.Equal(t, number, after)
+}
+
+// TestRestartToLog: a gateway that starts with another Redis than before drops what was purged
+// there, also before the last purge that it has applied of the one before; and the others keep what
+// they have.
+func TestRestartToLog(t *testing.T) {
+	from, to := redistest.Start(t), redistest.Start(t)
+	lines := fleetLines(t, from.Addr())
+	one := prepare(t, lines...)
+	require.NoError(t, one.Start())
+	other := start(t, fleetLines(t, to.Addr())...)
+	purged, kept, others := newRemoteFile(t), newRemoteFile(t), newRemoteFile(t)
+	one.costs(1, purged)
+	one.costs(1, kept)
+	eventually.True(t, func() bool { return one.counts().cache.Disk.Entries == 2 })
+	other.costs(1, others)
+	other.purges(purged, 1)
+	one.purges(newRemoteFile(t), 1)
+	require.NoError(t, one.Stop())
+	lines[1] = "addresses = " + to.Addr()
+	one.write(lines...)
+	one.App = New(Options{Config: one.conf, Version: "test"})
+	require.NoError(t, one.Start())
+	defer func() { require.NoError(t, one.Stop()) }()
+	one.costs(1, purged)
+	one.costs(0, kept)
+	other.purges(newRemoteFile(t), 2)
+	other.costs(0, others)
+}

@@ -1,0 +1,40 @@
+package fleet
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestAppliedFile: the fence is overwritten in place, since a file that is renamed may be empty
+// after a power failure. That of an earlier version, which was shorter, is read and replaced.
+// Behind a fence of another log, all purges are to be applied.
+func TestAppliedFile(t *testing.T) {
+	synced := func() error { return nil }
+	p := NewAppliedFile(t.TempDir(), "0123456789abcdef", synced)
+	path := filepath.Join(p.folder, appliedName)
+	_, err := p.Load()
+	require.ErrorIs(t, err, os.ErrNotExist)
+	require.NoError(t, os.WriteFile(path, []byte("12"), 0o600))
+	before, err := os.Stat(path)
+	require.NoError(t, err)
+	for _, n := range []int64{12, 1732280000123456, 1, 1<<53 - 1, 0, 7} {
+		if n != 12 {
+			require.NoError(t, p.Store(n))
+		}
+		got, err := p.Load()
+		require.NoError(t, err)
+		require.Equal(t, n, got)
+	}
+	got, err := NewAppliedFile(p.folder, "fedcba9876543210", synced).Load()
+	require.NoError(t, err)
+	require.Zero(t, got)
+	after, err := os.Stat(path)
+	require.NoError(t, err)
+	require.True(t, os.SameFile(before, after))
+	require.NoError(t, os.Truncate(path, 0))
+	_, err = p.Load()
+	require.Error(t, err, "then it is not known what was purged")
+}
