@@ -28,7 +28,7 @@ func TestNeed(t *testing.T) {
 		{"nothing is missing", "0", map[string]string{"apt-get": "#!/bin/sh\nexit 9\n", "redis-server": "#!/bin/sh\n"},
 			0, nil},
 		{"as root", "0", map[string]string{"apt-get": installs, "redis-server": ""}, 0,
-			[]string{"installing redis-server\n", "apt-get update -qq\n",
+			[]string{"the tests will install by apt-get: redis-server\n", "apt-get update -qq\n",
 				"apt-get install -y -qq --no-install-recommends redis-server\n"}},
 		{"with sudo", "1000", map[string]string{"apt-get": installs, "redis-server": "",
 			"sudo": "#!/bin/sh\necho sudo $1\n[ $1 = -n ] || exec \"$@\"\n"}, 0, // runs it, as the real one
@@ -65,7 +65,7 @@ func TestNeedFails(t *testing.T) {
 		fails := "#!/bin/sh\n[ $1 != " + command + " ] || { echo E: no network; exit 100; }\n"
 		code, out := need(t, "0", map[string]string{"apt-get": fails, "redis-server": ""})
 		require.Equal(t, 1, code, out)
-		require.Equal(t, "installing redis-server\nE: no network\napt-get could not install redis-server, "+
+		require.Equal(t, "the tests will install by apt-get: redis-server\nE: no network\napt-get could not install redis-server, "+
 			"which the tests need; see above, install them and try again\n", out)
 	}
 }
@@ -75,8 +75,9 @@ func TestNeedModules(t *testing.T) {
 	t.Parallel()
 	const npm = "#!/bin/sh\necho npm $1; exit "
 	for status, says := range map[string]string{
-		"0": "installing playwright-core and axe-core\nnpm ci\n",
-		"1": "installing playwright-core and axe-core\nnpm ci\nnpm could not install playwright-core and axe-core, " +
+		"0": "the tests will install by npm, into bin/browser: playwright-core axe-core\nnpm ci\n",
+		"1": "the tests will install by npm, into bin/browser: playwright-core axe-core\nnpm ci\n" +
+			"npm could not install playwright-core axe-core, " +
 			"which the tests need; see above and try again\n",
 	} {
 		code, out := need(t, "0", map[string]string{"redis-server": "#!/bin/sh\n", "npm": npm + status + "\n"})
