@@ -65,8 +65,9 @@ func TestNeedFails(t *testing.T) {
 		fails := "#!/bin/sh\n[ $1 != " + command + " ] || { echo E: no network; exit 100; }\n"
 		code, out := need(t, "0", map[string]string{"apt-get": fails, "redis-server": ""})
 		require.Equal(t, 1, code, out)
-		require.Equal(t, "the tests will install by apt-get: redis-server\nE: no network\napt-get could not install redis-server, "+
-			"which the tests need; see above, install them and try again\n", out)
+		require.Equal(t, "the tests will install by apt-get: redis-server\nE: no network\n"+
+			"apt-get could not install redis-server, which the tests need; see above, install them "+
+			"and try again\n", out)
 	}
 }
 
@@ -74,9 +75,10 @@ func TestNeedFails(t *testing.T) {
 func TestNeedModules(t *testing.T) {
 	t.Parallel()
 	const npm = "#!/bin/sh\necho npm $1; exit "
+	const announced = "the tests will install by npm, into bin/browser: playwright-core axe-core\n"
 	for status, says := range map[string]string{
-		"0": "the tests will install by npm, into bin/browser: playwright-core axe-core\nnpm ci\n",
-		"1": "the tests will install by npm, into bin/browser: playwright-core axe-core\nnpm ci\n" +
+		"0": announced + "npm ci\n",
+		"1": announced + "npm ci\n" +
 			"npm could not install playwright-core axe-core, " +
 			"which the tests need; see above and try again\n",
 	} {

@@ -35,7 +35,7 @@ type failure struct {
 // leaseTTL is short, so that a test does not wait long for the lease of a dead gateway.
 const leaseTTL = 2 * time.Second
 
-var failures = append([]failure{
+var failures = []failure{
 	{name: "redis killed", begin: func(f *e2e.Fleet) { f.Redis.Kill() }, end: func(f *e2e.Fleet) {
 		f.Redis.Restart()
 	}, after: time.Second},
@@ -54,7 +54,7 @@ var failures = append([]failure{
 		f.Gateways[0].PeerRelay.Hang()
 	}, end: func(f *e2e.Fleet) { f.Gateways[0].PeerRelay.Restore() },
 		after: 3 * leaseTTL},
-}, linkFailures()...)
+}
 
 // harms tells whether the clients of a gateway may get an error.
 func (x *failure) harms(gateway int) bool { return x.harmed != nil && x.harmed(gateway) }
