@@ -11,7 +11,8 @@
 //	err := c.Check("M00/00/0C/x.jpg", token, ts, time.Now())
 //
 // FastDFS and its tools use MD5, so the scheme is as strong as its secret. Tokens are compared in
-// constant time. The package depends on the standard library only, and other programs can use it.
+// constant time. The package depends on the standard library only. Other programs can use it:
+// docs/locks.md says how.
 package antisteal
 
 import (

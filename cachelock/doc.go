@@ -1,7 +1,7 @@
 // Package cachelock is a library of distributed locks on Redis 6.2 or later: standalone, Sentinel,
 // Cluster, or several independent masters (Redlock). Programs without Redis can use the same locks
-// in one process. Other programs can import it: its API has no types of other packages of this
-// module.
+// in one process. Other programs can use it (docs/locks.md): its API has no types of other packages
+// of this module.
 //
 //	locks := cachelock.New(rdb, cachelock.Options{})
 //	defer locks.Close()

@@ -1,0 +1,45 @@
+package docs
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestLibrary: another module builds and runs with cachelock and antisteal by the lines of its
+// go.mod, which docs/locks.md shows. Sums come from this module: the test needs no network.
+func TestLibrary(t *testing.T) {
+	t.Parallel()
+	document, err := os.ReadFile("../../docs/locks.md")
+	require.NoError(t, err)
+	mod, err := os.ReadFile("testdata/library/go.mod")
+	require.NoError(t, err)
+	_, lines, _ := strings.Cut(string(mod), "\n\nrequire ")
+	_, path, _ := strings.Cut(lines, "=> ")
+	shown := strings.Replace("require "+lines, strings.TrimSpace(path), "./third_party/fastdfs-gateway", 1)
+	require.Contains(t, string(document), shown)
+
+	root, err := filepath.Abs("../..")
+	require.NoError(t, err)
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS("testdata/library")))
+	sums, err := os.ReadFile("../../go.sum")
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.sum"), sums, 0o600))
+	for _, args := range [][]string{
+		{"mod", "edit", "-replace=fastdfs-gateway=" + root},
+		{"run", "-mod=mod", "."},
+	} {
+		cmd := exec.Command("go", args...)
+		cmd.Dir = dir
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%v: %s", args, out)
+		if args[0] == "run" {
+			require.Regexp(t, `(?m)^/group1/M00/00/0C/x\.jpg\?token=[0-9a-f]{32}&ts=1700000000$`, string(out))
+		}
+	}
+}
