@@ -10,16 +10,15 @@ import (
 	"unicode/utf8"
 )
 
-// AccessLog writes one line a request: in the combined form of Apache and nginx, or as one JSON
-// object.
+// AccessLog writes one line per request: in the combined form of Apache and nginx, or as JSON.
 type AccessLog struct {
-	out    io.Writer // takes whole lines and does not block
+	out    io.Writer // receives whole lines and does not block
 	asJSON bool
-	tokens bool      // shown as they are
+	tokens bool      // shown unmasked
 	lines  sync.Pool // of *logLine
 }
 
-// logLine is reused.
+// logLine holds the pooled buffers of one line.
 type logLine struct {
 	text   []byte
 	masked []byte // parts of the entry without their tokens
@@ -36,23 +35,23 @@ func NewAccessLog(out io.Writer, format string, tokens bool) (*AccessLog, error)
 	return l, nil
 }
 
-// entry is what a line tells about one request. Text may be unprintable and of any length.
+// entry holds the values of one line. Its texts may be unprintable and of any length.
 type entry struct {
 	at                                    time.Time
 	remote                                netip.Addr // invalid for a unix socket
 	method, target, proto, referer, agent []byte
-	line                                  []byte // in place of method, target, proto: a refused request line
+	line                                  []byte // in place of method, target, proto: a rejected request line
 	status                                int
 	bytes                                 int64
 	source                                string
 	err                                   error // why the body ended early
 }
 
-// maxLogText is the length to which target, referer and user agent are cut, in bytes: a client
-// chooses them, and a request may have 8 KiB of each.
+// maxLogText bounds target, referer and user agent in bytes. The client chooses them, and a request
+// may have 8 KiB of each.
 const maxLogText = 2 << 10
 
-// cut shortens the texts that a client chooses. It comes after mask, which has to see whole tokens.
+// cut shortens the texts that a client chooses. mask runs before, since it needs whole tokens.
 func (e *entry) cut() {
 	for _, text := range []*[]byte{&e.target, &e.line, &e.referer, &e.agent} {
 		if len(*text) > maxLogText {
@@ -61,10 +60,10 @@ func (e *entry) cut() {
 	}
 }
 
-// cutMark is at the end of a text that was cut.
+// cutMark ends a text that was cut.
 const cutMark = "..."
 
-// entryOf describes a request whose answer is out.
+// entryOf returns the entry of a request whose response has ended.
 func entryOf(r *request, bytes int64, err error) entry {
 	h := &r.ctx.Request.Header
 	return entry{at: r.now, remote: ipOf(r.ctx.RemoteAddr()), method: h.Method(), target: h.RequestURI(),
@@ -87,7 +86,7 @@ func (l *AccessLog) write(e entry) {
 	l.lines.Put(line)
 }
 
-// mask takes the tokens out of what the client has sent; room is where the masked texts are.
+// mask replaces the tokens in the texts of the client. The masked texts are appended to room.
 func (e *entry) mask(room []byte) []byte {
 	for _, text := range []*[]byte{&e.target, &e.line, &e.referer} {
 		room, *text = appendMasked(room, *text)
@@ -118,7 +117,7 @@ func (e *entry) appendCombined(b []byte) []byte {
 }
 
 // appendJSON appends an object with: time, remote, method, target, protocol, status, bytes,
-// seconds, source, referer, user_agent, refused_line for what was no request, and error where the
+// seconds, source, referer, user_agent, refused_line for a rejected request line, and error if the
 // body ended early.
 func (e *entry) appendJSON(b []byte) []byte {
 	b = e.at.AppendFormat(append(b, `{"time":"`...), time.RFC3339Nano)
@@ -149,7 +148,7 @@ func (e *entry) appendJSON(b []byte) []byte {
 }
 
 // appendJSONText appends text as a JSON string; bytes that are no UTF-8 become U+FFFD. Characters
-// that a terminal or a viewer acts on are escaped: a client cannot forge what is seen.
+// that control a terminal or a viewer are escaped, so that a client cannot forge the display.
 func appendJSONText(b, text []byte) []byte {
 	b = append(b, '"')
 	for len(text) > 0 {
@@ -167,8 +166,8 @@ func appendJSONText(b, text []byte) []byte {
 	return append(b, '"')
 }
 
-// isUnsafe tells whether a character is a control (C0, DEL, C1), ends a line or paragraph (U+2028,
-// U+2029), or changes the direction of text (bidi); all are below U+10000.
+// isUnsafe reports whether a character is a control (C0, DEL, C1), ends a line or paragraph
+// (U+2028, U+2029), or changes the direction of text (bidi). All of these are below U+10000.
 func isUnsafe(r rune) bool {
 	return r < ' ' || r >= 0x7f && r < 0xa0 || r >= 0x2028 && r <= 0x202e || r >= 0x2066 && r <= 0x2069 ||
 		r == 0x200e || r == 0x200f || r == 0x061c

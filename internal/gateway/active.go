@@ -6,11 +6,11 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// ActiveContent says how files of types are sent in which a browser runs scripts: any client that
-// may upload can have made them.
+// ActiveContent selects the treatment of files in which a browser runs scripts. Any client that may
+// upload can have made such a file.
 type ActiveContent string
 
-// The ways of sending them.
+// Values of ActiveContent.
 const (
 	ActiveSandbox    ActiveContent = "sandbox"    // shown without scripts, forms and the origin's cookies (default)
 	ActiveInline     ActiveContent = "inline"     // like any other file
@@ -23,8 +23,7 @@ var (
 	valueAttachment      = []byte("attachment")
 )
 
-// isActive tells whether documents of the type can hold scripts: HTML, and all that is XML, SVG
-// above all.
+// isActive reports whether documents of the type can hold scripts: HTML and XML, such as SVG.
 func isActive(contentType string) bool {
 	essence, _, _ := strings.Cut(contentType, ";")
 	essence = strings.ToLower(strings.TrimSpace(essence))
@@ -36,8 +35,8 @@ func isActive(contentType string) bool {
 	return strings.HasSuffix(essence, "+xml")
 }
 
-// setActive says how a browser treats an active file. A name that the client asked for has made it
-// an attachment already.
+// setActive sets the header of ActiveContent. A requested file name has made the file an attachment
+// already.
 func (r *request) setActive(named bool) {
 	h := &r.ctx.Response.Header
 	switch r.h.o.ActiveContent {

@@ -9,10 +9,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// connSet is a set of open connections that gives up the one that has been idle longest. Looking
-// for it costs a walk through the set, so a walk keeps a list of the oldest for those who come
-// next, and walks take a tenth of the time at most: while connections are opened faster than that,
-// the newest are refused.
+// connSet is a set of open connections that evicts the longest idle one. The search for it walks
+// through the set. So a walk keeps a list of the oldest connections for later calls, and walks take
+// at most a tenth of the time: connections that are opened faster than that are rejected.
 type connSet struct {
 	conns    map[*conn]struct{}
 	oldest   []idleConn // of the last walk, the longest idle last
@@ -26,10 +25,10 @@ type idleConn struct {
 }
 
 const (
-	minOldest      = 64 // connections that a walk keeps at least, and
-	oldestFraction = 16 // one in so many
+	minOldest      = 64 // least length of the list of a walk, and
+	oldestFraction = 16 // the fraction of the set that it holds
 
-	restAfterWalk = 10 // times as long as the walk took
+	restAfterWalk = 10 // times the duration of the walk
 )
 
 func newConnSet() *connSet { return &connSet{conns: map[*conn]struct{}{}} }
@@ -37,8 +36,7 @@ func newConnSet() *connSet { return &connSet{conns: map[*conn]struct{}{}} }
 func (s *connSet) add(c *conn)    { s.conns[c] = struct{}{} }
 func (s *connSet) remove(c *conn) { delete(s.conns, c) }
 
-// evictIdle claims the connection that has been idle longest, for its caller to close; nil when all
-// are busy.
+// evictIdle claims the longest idle connection, which the caller closes; nil if all are busy.
 func (s *connSet) evictIdle() *conn {
 	if c := s.evictOldest(); c != nil {
 		return c
@@ -52,7 +50,7 @@ func (s *connSet) evictIdle() *conn {
 	return s.evictOldest()
 }
 
-// evictOldest claims from the list of the last walk.
+// evictOldest claims a connection from the list of the last walk.
 func (s *connSet) evictOldest() *conn {
 	for n := len(s.oldest) - 1; n >= 0; n-- {
 		v := s.oldest[n]
@@ -65,7 +63,7 @@ func (s *connSet) evictOldest() *conn {
 	return nil
 }
 
-// walk makes the list of those that have been idle longest.
+// walk lists the longest idle connections.
 func (s *connSet) walk() {
 	s.oldest = s.oldest[:0]
 	for c := range s.conns {
@@ -79,8 +77,8 @@ func (s *connSet) walk() {
 	}
 }
 
-// hasInput reports whether bytes of a request wait in the socket: its reader only needs to get its
-// turn.
+// hasInput reports whether the socket holds unread bytes: the connection is not idle, its reader
+// has just not run yet.
 func (c *conn) hasInput() bool {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -91,7 +89,8 @@ func (c *conn) hasInput() bool {
 	return err == nil && n > 0
 }
 
-// blockOf is what counts as one address: an IPv6 network of 64 bits is one customer's.
+// blockOf returns the unit of the limit per address: an IPv6 /64, which one customer has, or an
+// IPv4 address.
 func blockOf(ip netip.Addr) netip.Addr {
 	if !ip.Is6() || ip.IsLoopback() {
 		return ip

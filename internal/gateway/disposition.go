@@ -6,14 +6,14 @@ import (
 	"unicode/utf8"
 )
 
-// maxFilename is the longest file name that is offered to a browser, in bytes of UTF-8; file
-// systems stop at 255.
+// maxFilename bounds the file name in Content-Disposition, in bytes of UTF-8. File systems allow
+// 255.
 const maxFilename = 512
 
-// appendDisposition appends a Content-Disposition value that offers the file under that name (RFC
-// 6266): a quoted ASCII form for everyone, and where that does not say it all an extended one in
-// UTF-8 (RFC 8187). Whatever could end a header, a quoted string or a folder name is dropped or
-// becomes "_". An empty name gives plain "attachment".
+// appendDisposition appends a Content-Disposition value with the file name (RFC 6266): a quoted
+// ASCII form, and for other characters an extended form in UTF-8 (RFC 8187). Characters that could
+// end a header, a quoted string or a folder name are dropped or become "_". An empty name gives
+// plain "attachment".
 func appendDisposition(dst, name []byte) []byte {
 	dst = append(dst, "attachment"...)
 	var room [maxFilename]byte
@@ -48,14 +48,14 @@ func appendDisposition(dst, name []byte) []byte {
 	return dst
 }
 
-// cleanFilename appends valid UTF-8 without control characters and path separators, cut at
-// maxFilename.
+// cleanFilename appends name as valid UTF-8 of at most maxFilename bytes, without control
+// characters and path separators.
 func cleanFilename(dst, name []byte) []byte {
 	for len(name) > 0 {
 		r, n := utf8.DecodeRune(name)
 		name = name[n:]
 		switch {
-		// the last could disguise an extension
+		// Bidi controls could disguise an extension.
 		case r < ' ' || r >= 0x7f && r < 0xa0 || unicode.Is(unicode.Bidi_Control, r):
 			continue
 		case r == '/' || r == '\\' || r == utf8.RuneError && n == 1:
@@ -75,7 +75,7 @@ func cleanFilename(dst, name []byte) []byte {
 
 const upperHex = "0123456789ABCDEF"
 
-// attrChar are the bytes that RFC 8187 section 3.2.1 lets stand for themselves.
+// attrChar marks the bytes that RFC 8187 section 3.2.1 does not encode.
 var attrChar = func() (table [256]bool) {
 	for _, c := range "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789!#$&+-.^_`|~" {
 		table[c] = true

@@ -12,8 +12,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// rejection is an error that is itself the answer: a status and one line for the client, without
-// internals.
+// rejection is an error with its response: a status, and one line for the client without internals.
 type rejection struct {
 	status     int
 	reason     string
@@ -47,8 +46,8 @@ var (
 	errNoLists    = &rejection{status: 503, reason: origin.ErrNoLists.Error(), retryAfter: 5 * time.Second}
 )
 
-// rejectionOf turns any error of the request path into the answer to it. This is the one place that
-// maps errors to statuses.
+// rejectionOf returns the response to an error of the request path. No other place maps errors to
+// statuses.
 func rejectionOf(err error) *rejection {
 	var r *rejection
 	switch {
@@ -87,14 +86,14 @@ func rejectionOf(err error) *rejection {
 	return &rejection{status: 500, reason: errInternal.reason, cause: err}
 }
 
-// reject answers with the error. Headers that belong to a file are taken back.
+// reject responds with the rejection of err, and removes the headers of a file.
 func (r *request) reject(err error) {
 	why := rejectionOf(err)
 	resp := &r.ctx.Response
 	resp.Header.Reset()
 	resp.ResetBody()
 	if why.cause != nil && why.status >= 500 {
-		r.h.log.Error("cannot answer", "target", r.shortTarget(), "status", why.status, "err", why.cause)
+		r.h.log.Error("cannot serve request", "target", r.shortTarget(), "status", why.status, "err", why.cause)
 	}
 	resp.SetStatusCode(why.status)
 	h := &resp.Header

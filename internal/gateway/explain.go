@@ -10,12 +10,12 @@ import (
 	"fastdfs-gateway/internal/origin"
 )
 
-// Explanation is what would happen to a request, and why, step by step.
+// Explanation describes the path of a request, with the reason of each step.
 type Explanation struct {
 	Asked    string            `json:"asked"`
 	By       string            `json:"by"` // ByGateway or Offline
 	Steps    []ExplanationStep `json:"steps"`
-	Status   int               `json:"status"` // of the answer
+	Status   int               `json:"status"` // of the response
 	Response string            `json:"answer"`
 }
 
@@ -25,13 +25,13 @@ const (
 	Offline   = "by a fresh look"        // by the configuration alone
 )
 
-// ExplanationStep is one step of a request.
+// ExplanationStep describes one step of a request.
 type ExplanationStep struct {
 	Name string `json:"name"`
 	Text string `json:"text"`
 }
 
-// String writes it for people, one step a line.
+// String returns the text of gateway explain, one step a line.
 func (e Explanation) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-12s %s\n%-12s %s\n", "asked", e.Asked, "explained", e.By)
@@ -51,8 +51,8 @@ func (e *Explanation) end(status int, format string, args ...any) Explanation {
 	return *e
 }
 
-// Explain goes the way of a GET for a URL or a file id, and asks every host that the request might
-// ask. It sends nothing.
+// Explain follows the path of a GET for a URL or a file id, and asks every host that the request
+// might ask. It fetches no content.
 func (h *Handler) Explain(ctx context.Context, urlOrID string, now time.Time) Explanation {
 	e := Explanation{Asked: urlOrID}
 	var t target
@@ -101,7 +101,7 @@ func (h *Handler) Explain(ctx context.Context, urlOrID string, now time.Time) Ex
 	return e.end(status, "%s", text)
 }
 
-// parseAny reads a URL, a target or a file id.
+// parseAny parses a URL, a target or a file id.
 func (h *Handler) parseAny(t *target, urlOrID string) (fdfs.FileID, error) {
 	if !strings.HasPrefix(urlOrID, "/") && !strings.Contains(urlOrID, "://") {
 		if id, err := fdfs.Parse(urlOrID); err == nil {
@@ -112,7 +112,7 @@ func (h *Handler) parseAny(t *target, urlOrID string) (fdfs.FileID, error) {
 	return h.parse(t, []byte(urlOrID))
 }
 
-// explainLocal looks into the store; nil when the file is there.
+// explainLocal opens the file in the store; nil if the store has it.
 func (h *Handler) explainLocal(e *Explanation, id fdfs.FileID) error {
 	where, err := h.o.Store.Path(id)
 	if err != nil {
@@ -132,9 +132,9 @@ func (h *Handler) explainLocal(e *Explanation, id fdfs.FileID) error {
 	return file.Close()
 }
 
-// Prefetch brings a file into the cache, whole. It returns its size, and where it was: "local" when
-// it is a file of this host, "cached" when it was in the cache already, else "fetched". The error
-// says as little as the answer to a request.
+// Prefetch fetches a whole file into the cache. It returns the size, and "local" for a file of this
+// host, "cached" for one that was in the cache, or "fetched". The error is the rejection that a
+// request would get.
 func (h *Handler) Prefetch(ctx context.Context, idText string, now time.Time) (size int64, where string, err error) {
 	if size, where, err = h.prefetch(ctx, idText, now); err != nil {
 		err = rejectionOf(err)

@@ -13,28 +13,27 @@ import (
 	"fastdfs-gateway/storage/local"
 )
 
-// fileInfo is what answers say about a file, here or on another host. It is made once and kept
-// beside the file: in the local.FileCache, or beside the metadata in the cache of remote files. It
-// does not change.
+// fileInfo holds the header values of a file of this or another host. It is computed once, never
+// changes, and is attached to the file in the local.FileCache or to its metadata in the cache.
 type fileInfo struct {
 	owner        *byte // the Handler.owner of the handler that made it
 	size         int64
 	modTime      time.Time
-	mutable      bool   // its bytes may change under the same id
-	settled      bool   // it is not mutable, or its last change is so old that a second tells its versions apart
-	weak         bool   // tag does not tell all versions apart
-	tag          string // entity-tag of the whole file, quoted, without the mark of a weak one
+	mutable      bool   // the content may change under the same id
+	settled      bool   // not mutable, or the second of its last change identifies its version
+	weak         bool   // several versions may have the same tag
+	tag          string // entity-tag of the whole file, quoted, without the prefix of a weak tag
 	etag         string // the same as a value of ETag
 	lastModified []byte
 	contentType  string
 	active       bool // a browser runs scripts in files of the type
 }
 
-// The tag of a file is the same at every gateway, so it is made from what every gateway knows: of
-// the content behind a link that are the id of the link and the size. Other hosts tell times of
-// change in whole seconds. Until a change is settled the tag is one of its own.
+// The tag of a file is the same at every gateway, since it is computed from values that every
+// gateway has: for the target of a link these are the id of the link and the size. Other hosts send
+// times of change in whole seconds. A change that is not settled has a tag of this gateway alone.
 
-// localInfo describes a file of this host.
+// localInfo returns the fileInfo of a file of this host.
 func (h *Handler) localInfo(file *local.File, id fdfs.FileID, now time.Time) *fileInfo {
 	settled := !file.Mutable() || content.IsSettled(file.FileTime(), now)
 	if f, ok := file.Attachment().(*fileInfo); ok && f.owner == h.owner && f.settled == settled {
@@ -54,8 +53,8 @@ func (h *Handler) localInfo(file *local.File, id fdfs.FileID, now time.Time) *fi
 	return f
 }
 
-// remoteInfo describes a file of another host by what its storage says. The tag of a change that is
-// not settled is a weak one, since there may be two in that second.
+// remoteInfo returns the fileInfo of a file of another host. The tag of a change that is not
+// settled is weak, since another change may follow in the same second.
 func (h *Handler) remoteInfo(file *origin.File, id fdfs.FileID) *fileInfo {
 	if f, ok := file.Attachment().(*fileInfo); ok && f.owner == h.owner {
 		return f
@@ -72,7 +71,7 @@ func (h *Handler) remoteInfo(file *origin.File, id fdfs.FileID) *fileInfo {
 	return f
 }
 
-// complete sets what follows from the metadata and the configuration.
+// complete sets the fields that depend on the configuration or on other fields.
 func (h *Handler) complete(f *fileInfo, id fdfs.FileID) {
 	f.owner, f.contentType = h.owner, h.contentType(id)
 	f.active = isActive(f.contentType)
@@ -82,8 +81,8 @@ func (h *Handler) complete(f *fileInfo, id fdfs.FileID) {
 	f.lastModified = f.modTime.UTC().AppendFormat(nil, http.TimeFormat)
 }
 
-// identify makes the entity-tag from CRC32 and time in an id, and the size of the content, which
-// cannot change under that id. What the CRC32 of a link describes does not matter.
+// identify sets the tag of content that cannot change under its id: CRC32 and time of the id, and
+// the size. The CRC32 of a link, which has no meaning, serves as well.
 func (f *fileInfo) identify(id fdfs.FileID) {
 	b := strconv.AppendUint([]byte{'"'}, uint64(id.CRC32), 16)
 	b = strconv.AppendInt(append(b, '-'), f.size, 16)
@@ -91,8 +90,8 @@ func (f *fileInfo) identify(id fdfs.FileID) {
 	f.tag = string(append(b, '"'))
 }
 
-// identifyVersion makes it from the file's own size and second of change, with the nanosecond if
-// the change is not settled.
+// identifyVersion sets the tag of content that can change: the size and the second of the change,
+// with the nanosecond if the change is not settled.
 func (f *fileInfo) identifyVersion(changed time.Time) {
 	b := strconv.AppendInt([]byte(`"m`), f.size, 16)
 	b = strconv.AppendInt(append(b, '-'), changed.Unix(), 16)
@@ -102,7 +101,7 @@ func (f *fileInfo) identifyVersion(changed time.Time) {
 	f.tag = string(append(b, '"'))
 }
 
-// tagOf is the entity-tag of a part of the file, without the mark of a weak one.
+// tagOf returns the entity-tag of a part of the file, without the prefix of a weak tag.
 func (f *fileInfo) tagOf(part httprange.Span) string {
 	if part.Length == f.size {
 		return f.tag
@@ -113,7 +112,7 @@ func (f *fileInfo) tagOf(part httprange.Span) string {
 	return string(append(b, '"'))
 }
 
-// contentType is the type by extension. The list has extensions in lower case.
+// contentType returns the type by extension. Keys of Types are in lower case.
 func (h *Handler) contentType(id fdfs.FileID) string {
 	if t, ok := h.o.Types[strings.ToLower(id.Ext())]; ok {
 		return t

@@ -6,13 +6,13 @@ import (
 	"fastdfs-gateway/internal/httpserver/httprange"
 )
 
-// flvHeader goes in front of a range from the middle of an FLV file, so that players take it for
-// a file of its own: signature "FLV", version 1, flags 1 (video), header size 9, and 0 0 0 9 where
-// a file has the size of the tag before its first.
+// flvHeader precedes a part from the middle of an FLV file, so that players read it as a file:
+// signature "FLV", version 1, flags 1 (video), header size 9, and 0 0 0 9 in the place of the size
+// of the previous tag.
 var flvHeader = []byte("FLV\x01\x01\x00\x00\x00\x09\x00\x00\x00\x09")
 
-// flvPiece makes the representation the range of the film that start= and end= ask for. It has an
-// entity-tag of its own: its bytes are not those of the whole file.
+// flvPiece makes the part between start= and end= the representation. The part has its own
+// entity-tag, since its bytes are not those of the whole file.
 func (r *request) flvPiece() (err error) {
 	if r.h.o.FLVExtension == "" || r.id.Ext() != r.h.o.FLVExtension {
 		return nil
@@ -24,8 +24,8 @@ func (r *request) flvPiece() (err error) {
 	return err
 }
 
-// flvSpan works out what the parameters start and end (exclusive) of a pseudo-streaming request ask
-// for: the whole file without a start, or with one that is no number. An empty range is an error.
+// flvSpan returns the span of the parameters start and end (exclusive) of a pseudo-streaming
+// request: the whole file without a numeric start. An empty span is an error.
 func flvSpan(start, end []byte, size int64) (httprange.Span, error) {
 	first, hasStart := seekOffset(start)
 	last, hasEnd := seekOffset(end)
@@ -42,7 +42,7 @@ func flvSpan(start, end []byte, size int64) (httprange.Span, error) {
 	return httprange.Span{Start: first, Length: last - first}, nil
 }
 
-// seekOffset reads a decimal number; anything else counts as absent.
+// seekOffset parses a decimal number; false for any other text.
 func seekOffset(text []byte) (int64, bool) {
 	var n int64
 	for _, c := range text {

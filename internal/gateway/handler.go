@@ -1,15 +1,14 @@
-// Package gateway answers HTTP requests for files of a FastDFS store.
+// Package gateway serves files of a FastDFS store by HTTP.
 //
-// A Handler is one configuration at work; it never changes and may serve any number of requests at
-// once:
+// A Handler holds one configuration. It never changes, and serves any number of requests at once:
 //
 //	h := gateway.NewHandler(gateway.Options{Store: local, GroupInURL: true, Types: types})
 //	s := gateway.NewServer(gateway.ServerOptions{ReadTimeout: 10 * time.Second}, h)
 //	err := s.Serve(listener)
 //
-// The request path is this file, top to bottom: parse the target, check the token, find the file,
-// send it. Each step may end it with an error; rejectionOf in errors.go is the only place that
-// turns errors into statuses.
+// This file is the path of a request, from top to bottom: parse the target, check the token, find
+// the file, send it. Each step may end the path with an error. Only rejectionOf in errors.go turns
+// errors into statuses.
 package gateway
 
 import (
@@ -35,8 +34,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// Options say what a Handler serves and how. The zero value of each field is its documented
-// default.
+// Options configure a Handler. The zero value of each field is its documented default.
 type Options struct {
 	Store      Store
 	GroupInURL bool   // URLs are /group/Mxx/HH/LL/name, else /Mxx/HH/LL/name
@@ -45,7 +43,7 @@ type Options struct {
 
 	Tokens                  *antisteal.Checker // nil = no request needs a token
 	BypassName, BypassValue string             // request header that makes a token unnecessary; empty name = none
-	FailFile                *FailFile          // sent with 200 to a refused token; nil = FailStatus
+	FailFile                *FailFile          // sent with 200 for a rejected token; nil = FailStatus
 	FailStatus              int                // 400 (default) or 403
 
 	Types       map[string]string // content type by extension, lower case, without dot
@@ -58,29 +56,29 @@ type Options struct {
 
 	CacheControl string // Cache-Control of files; empty = none
 	CORSOrigin   string // Access-Control-Allow-Origin; empty = none
-	DropBehind   int64  // answers of at least so many bytes leave nothing in the page cache; 0 = none do
+	DropBehind   int64  // responses of at least so many bytes leave nothing in the page cache; 0 = none do
 	XCache       bool   // send X-Cache
 
-	Index []byte // a page in HTML for the path "/"; nil = that is 400 like any path that is no file id
+	Index []byte // HTML page for the path "/"; nil = 400, as for any path without a file id
 
-	Origin         Origin // finds files that are not here; nil = they are 404
-	RedirectScheme string // of the web server that clients are sent to; empty = as the request came
-	RedirectPort   int    // 0 = the port that the request came in on
+	Origin         Origin // finds files of other hosts; nil = 404 for these
+	RedirectScheme string // of redirect targets; empty = that of the request
+	RedirectPort   int    // of redirect targets; 0 = the local port of the request
 
-	TLS bool // clients come by https
+	TLS bool // clients connect by https
 
-	LogTokens bool // targets in the log show the tokens
+	LogTokens bool // show tokens in logged targets
 
 	Log     *slog.Logger // default: slog.Default()
 	Access  *AccessLog   // nil = none
-	Metrics *Metrics     // default: counted, but shown nowhere
+	Metrics *Metrics     // default: counters that nothing exports
 }
 
-// Store has the files of this host: a local.Store, or a local.FileCache in front of one.
+// Store opens the files of this host: a local.Store, or a local.FileCache in front of one.
 type Store interface {
 	// Open opens a file, which the caller closes.
 	Open(id fdfs.FileID) (*local.File, error)
-	// Path is where the file would be, for people to read.
+	// Path returns the path at which the file would be, for messages.
 	Path(id fdfs.FileID) (string, error)
 }
 
@@ -89,16 +87,16 @@ var (
 	_ Store = (*local.FileCache)(nil)
 )
 
-// FailFile is what a client sees instead of a file when its token is refused.
+// FailFile is the response to a request whose token is rejected.
 type FailFile struct {
 	Body []byte
 	Type string // content type
 }
 
-// Handler answers requests by one configuration.
+// Handler serves requests by one configuration.
 type Handler struct {
 	o     Options
-	log   *slog.Logger // limited: what it is told may come with every request
+	log   *slog.Logger // rate-limited, since clients can cause its lines
 	allow string       // value of Allow
 	pool  sync.Pool    // of *request
 	owner *byte        // identifies the handler that owns a fileInfo
@@ -125,7 +123,7 @@ func NewHandler(o Options) *Handler {
 	return h
 }
 
-// request is one request on its way. It is reused; nothing in it outlives the answer.
+// request is the state of one request. It is pooled: nothing in it outlives the response.
 type request struct {
 	h      *Handler
 	ctx    *fasthttp.RequestCtx
@@ -134,12 +132,12 @@ type request struct {
 	id     fdfs.FileID // canonical, once the token is checked
 	name   []byte      // scratch for the text of id
 	file   *local.File
-	open   bool      // file is open: from find until the answer is out, unless it is in memory
-	info   *fileInfo // of the file, wherever it is
+	open   bool      // file is open: from find until the response is sent, unless it is in memory
+	info   *fileInfo // of file, or of remote.File
 	rep    representation
-	remote origin.Request // for the file where it is not here
-	source string         // where the answer comes from, for metrics and logs
-	stale  bool           // it is about a file whose metadata has expired
+	remote origin.Request // for a file of another host
+	source string         // one of the source constants, for metrics and logs
+	stale  bool           // the metadata of the file has expired
 
 	conditions httprange.Conditions
 	ranges     [][]byte // lines of the Range field
@@ -147,16 +145,16 @@ type request struct {
 	spans      []httprange.Span
 	text       []byte // scratch for header values and part heads
 	body       sendfile.Body
-	streamed   bool // body is the answer's
+	streamed   bool // body is that of the response
 	done       func(sendfile.Result)
 }
 
-// Sources, as the metrics name them.
+// Sources of responses: the values of the label source.
 const (
-	sourceNone     = "none" // answered without a file
+	sourceNone     = "none" // response without a file
 	sourceLocal    = "local"
-	sourceMemory   = "memory"   // a file of this host that is kept in memory, or of another host
-	sourceDisk     = "disk"     // of another host, kept on disk
+	sourceMemory   = "memory"   // in memory, of this host or of another one
+	sourceDisk     = "disk"     // of another host, in the disk tier
 	sourcePeer     = "peer"     // fetched from another gateway
 	sourceOrigin   = "origin"   // fetched from another host
 	sourceRedirect = "redirect" // the client was sent to another host
@@ -170,7 +168,7 @@ func newRequest(h *Handler) *request {
 	return r
 }
 
-// Serve answers one request.
+// Serve responds to one request.
 func (h *Handler) Serve(ctx *fasthttp.RequestCtx) {
 	r := h.pool.Get().(*request)
 	r.ctx, r.now, r.source = ctx, ctx.Time(), sourceNone
@@ -179,7 +177,7 @@ func (h *Handler) Serve(ctx *fasthttp.RequestCtx) {
 		r.streamed = false
 		r.reject(err)
 	}
-	if r.streamed { // sent is called when the last byte is out
+	if r.streamed { // r.sent ends the request after the last byte
 		ctx.Response.SetBodyStream(&r.body, int(r.body.Length()))
 		return
 	}
@@ -190,18 +188,18 @@ func (h *Handler) Serve(ctx *fasthttp.RequestCtx) {
 	r.finish(int64(bytes), time.Time{}, nil)
 }
 
-// withRecover turns a panic, which is a bug, into a 500 instead of the end of the process.
+// withRecover turns a panic, which is a bug, into a 500. The process continues.
 func (r *request) withRecover() (err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			panics.Report(p, "answering", "target", r.shortTarget())
+			panics.Report(p, "serving a request", "target", r.shortTarget())
 			err = errInternal
 		}
 	}()
 	return r.serve()
 }
 
-// serve parses, authorizes, locates and answers.
+// serve parses, authorizes, finds and responds.
 func (r *request) serve() error {
 	if done, err := r.method(); done || err != nil {
 		return err
@@ -219,8 +217,8 @@ func (r *request) serve() error {
 	}
 	r.name = r.id.MakeCanonical(r.name)
 	err = r.findAndRespond()
-	// between the question for its size and the download, or since the check of a trunk slot;
-	// nothing has been sent yet
+	// The file changed between the request for its size and the download, or after the check of its
+	// trunk slot. Nothing has been sent: a second attempt reads the new version.
 	if errors.Is(err, fdfs.ErrFileChanged) {
 		r.ctx.Response.Header.Reset()
 		err = r.findAndRespond()
@@ -229,7 +227,7 @@ func (r *request) serve() error {
 }
 
 func (r *request) findAndRespond() error {
-	r.info, r.stale = nil, false // an attempt before this one has left them, and a body
+	r.info, r.stale = nil, false // the first attempt may have set info, stale and body
 	r.body = sendfile.Body{Done: r.done, Pieces: r.body.Pieces[:0]}
 	if responded, err := r.find(); responded || err != nil {
 		return err
@@ -237,7 +235,7 @@ func (r *request) findAndRespond() error {
 	return r.respond()
 }
 
-// method lets GET and HEAD pass and answers OPTIONS for browsers where CORS is configured.
+// method passes GET and HEAD, and responds to OPTIONS if CORS is configured.
 func (r *request) method() (done bool, err error) {
 	switch string(r.ctx.Method()) {
 	case fasthttp.MethodGet, fasthttp.MethodHead:
@@ -251,7 +249,7 @@ func (r *request) method() (done bool, err error) {
 	return true, errMethod
 }
 
-// parse reads a target; the id's strings are parts of it.
+// parse reads the file id in a target. The strings of the id are parts of raw or t.
 func (h *Handler) parse(t *target, raw []byte) (fdfs.FileID, error) {
 	if err := t.parse(raw); err != nil {
 		return fdfs.FileID{}, err
@@ -274,15 +272,15 @@ func (h *Handler) parse(t *target, raw []byte) (fdfs.FileID, error) {
 	return fdfs.Parse(name)
 }
 
-// checkToken refuses a request without a good token where tokens are wanted. It is served when the
-// operator's page for such requests was the answer.
+// checkToken rejects a request without a valid token if tokens are required. served is true if
+// FailFile is the response.
 func (r *request) checkToken() (served bool, err error) {
 	h := r.h
 	if h.o.Tokens == nil {
 		return false, nil
 	}
 	if h.o.BypassName != "" {
-		// the time taken says no more than the length of the value
+		// the duration reveals no more than the length of the value
 		value := r.ctx.Request.Header.Peek(h.o.BypassName)
 		if subtle.ConstantTimeCompare(value, stringBytes(h.o.BypassValue)) == 1 {
 			return false, nil
@@ -304,8 +302,8 @@ func (r *request) checkToken() (served bool, err error) {
 	return false, errToken
 }
 
-// find opens the file where it lies on this host, or leaves it to the hosts that may have it. It is
-// responded when the client was sent there.
+// find opens the file on this host, or searches the other hosts. responded is true if the client
+// was redirected.
 func (r *request) find() (responded bool, err error) {
 	file, err := r.h.o.Store.Open(r.id)
 	switch {
@@ -320,7 +318,7 @@ func (r *request) find() (responded bool, err error) {
 	case errors.Is(err, local.ErrUnavailable):
 		responded, remoteErr := r.findRemote(err)
 		if remoteErr != nil {
-			return false, err // that is the reason, not that no other host has the file
+			return false, err // the error of this host is the cause, not that of the others
 		}
 		r.h.log.Error("cannot read the store, the file came from another host", "target", r.shortTarget(), "err", err)
 		return responded, nil
@@ -328,15 +326,15 @@ func (r *request) find() (responded bool, err error) {
 	return r.findRemote(err)
 }
 
-// mayBeElsewhere tells whether other hosts are asked for a file that the store here does not give.
-// They are not for a store path that its group does not have, nor for a slot with other content:
-// the replicas have the same bytes in that place.
+// mayBeElsewhere reports whether another host may have a file that the local store failed to open.
+// A store path that the group does not have is on no host. A slot with other content has the same
+// bytes on all replicas.
 func mayBeElsewhere(localErr error) bool {
 	return errors.Is(localErr, fdfs.ErrNoFile) || errors.Is(localErr, local.ErrNoGroup) ||
 		errors.Is(localErr, local.ErrUnavailable)
 }
 
-// foundHere takes over a file of this host.
+// foundHere makes the request the owner of a file of this host.
 func (r *request) foundHere(file *local.File) {
 	r.file, r.source, r.info = file, sourceLocal, r.h.localInfo(file, r.id, r.now)
 	r.open = true
@@ -350,7 +348,7 @@ func (r *request) foundHere(file *local.File) {
 	}
 }
 
-// closeFile gives the file back when the answer does not need it.
+// closeFile releases the file if it is open.
 func (r *request) closeFile() {
 	r.remote.File.Close()
 	if !r.open {
@@ -363,7 +361,7 @@ func (r *request) closeFile() {
 	}
 }
 
-// sent is told by the body that the last byte is out, or that none will follow.
+// sent ends the request after the last byte of the body, or after a failure.
 func (r *request) sent(result sendfile.Result) {
 	r.closeFile()
 	sendfileBytes.of(r.h.o.Metrics).Add(float64(result.BySendfile))
@@ -373,7 +371,7 @@ func (r *request) sent(result sendfile.Result) {
 	r.finish(result.Sent, result.FirstByte, result.Err)
 }
 
-// aborted counts an answer that ended early, and logs it when it was not the client that ended it.
+// aborted counts a response that ended early, and logs it unless the client ended it.
 func (r *request) aborted(result sendfile.Result) {
 	reason := "client"
 	switch {
@@ -392,7 +390,7 @@ func (r *request) aborted(result sendfile.Result) {
 	abortedTotal.of(r.h.o.Metrics).WithLabelValues(reason).Inc()
 }
 
-// shortTarget is the target as far as a log needs it.
+// shortTarget returns the first 256 bytes of the target for a log, without token.
 func (r *request) shortTarget() string {
 	shown := r.ctx.RequestURI()
 	if !r.h.o.LogTokens {
@@ -401,8 +399,8 @@ func (r *request) shortTarget() string {
 	return string(shown[:min(len(shown), 256)])
 }
 
-// finish counts and logs the answer, and makes r ready for the next request. Where firstByte is
-// zero it was the last one too.
+// finish counts and logs the response, and returns r to the pool. A zero firstByte means that first
+// and last byte were sent together.
 func (r *request) finish(bytes int64, firstByte time.Time, err error) {
 	r.h.o.Metrics.responded(r, bytes, firstByte)
 	if r.h.o.Access != nil {
@@ -418,8 +416,8 @@ func (r *request) finish(bytes int64, firstByte time.Time, err error) {
 	h.pool.Put(r)
 }
 
-// bytesString reads bytes as a string without a copy; it is good while the request is.
+// bytesString returns b as a string without a copy. The string is valid as long as the request.
 func bytesString(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
-// stringBytes is the other way; what it returns must not be written to.
+// stringBytes returns s as bytes without a copy. The bytes must not be written to.
 func stringBytes(s string) []byte { return unsafe.Slice(unsafe.StringData(s), len(s)) }

@@ -13,7 +13,7 @@ import (
 	"fastdfs-gateway/internal/process/panics"
 )
 
-// limit is a bound on connections and the answer to one that breaks it.
+// limit is a bound on connections, with the response to a connection that exceeds it.
 type limit struct {
 	label    string // in the metrics
 	response []byte
@@ -29,11 +29,11 @@ func newLimit(label, status, reason string) *limit {
 		"charset=utf-8\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s\n", status, len(reason)+1, reason)}
 }
 
-// defaultShare of the connections is for one address where the configuration says nothing.
+// One address gets one defaultPerIPFraction of MaxConnections if MaxConnectionsPerIP is 0.
 const defaultPerIPFraction = 8
 
-// perIPLimit is how many connections an address may have whose connections are counted. The default
-// counts while half of all connections are in use.
+// perIPLimit returns the limit of connections per address. The default applies only while at least
+// half of MaxConnections are in use. s.mu is held.
 func (s *Server) perIPLimit() int {
 	switch {
 	case s.o.MaxConnectionsPerIP != 0:
@@ -44,17 +44,17 @@ func (s *Server) perIPLimit() int {
 	return max(s.o.MaxConnections/defaultPerIPFraction, 1)
 }
 
-// countsPerIP tells whether the connections of an address are counted.
+// countsPerIP reports whether connections of the address have a limit.
 func (s *Server) countsPerIP(block netip.Addr) bool {
 	n := s.o.MaxConnectionsPerIP
 	return block.IsValid() && (n > 0 || n == 0 && !block.IsLoopback())
 }
 
-// minIdle is an idle time that is granted also when there is hardly any room.
+// minIdle is the idle time at MaxConnections, unless IdleTimeout is shorter.
 const minIdle = 5 * time.Second
 
-// maxIdle is how long a connection may be idle: the less the more of the connections beyond half of
-// all are in use.
+// maxIdle returns the idle time of a connection: IdleTimeout up to half of MaxConnections, and from
+// there in proportion to the free connections.
 func (s *Server) maxIdle() time.Duration {
 	half := int64(s.o.MaxConnections) / 2
 	used := s.open.Load() - half
@@ -65,9 +65,9 @@ func (s *Server) maxIdle() time.Duration {
 	return max(time.Duration(float64(s.o.IdleTimeout)*float64(free)/float64(free+used)), minIdle)
 }
 
-// rejecter tells connections that there is no room for them. It costs a goroutine for a moment,
-// since a close at once would take the answer away from a client that is still sending (RFC 9112
-// section 9.6); beyond max at a time it does close at once.
+// rejecter responds to connections that exceed a limit. Each response takes a goroutine, since an
+// immediate close would reset the connection of a client that is still sending (RFC 9112 section
+// 9.6). Beyond max at a time, connections are closed without a response.
 type rejecter struct {
 	max  int64
 	busy atomic.Int64
@@ -79,7 +79,7 @@ const (
 	rejectionTime = 500 * time.Millisecond
 )
 
-// reject answers and closes. A client that expects TLS cannot be told anything.
+// reject sends the response of the limit and closes c. A client that expects TLS gets none.
 func (r *rejecter) reject(c net.Conn, why *limit, expectsTLS bool) {
 	if expectsTLS {
 		_ = c.Close()
@@ -91,7 +91,7 @@ func (r *rejecter) reject(c net.Conn, why *limit, expectsTLS bool) {
 		return
 	}
 	r.wg.Go(func() {
-		defer panics.Contain("refusing a connection")
+		defer panics.Contain("rejecting a connection")
 		defer r.busy.Add(-1)
 		defer c.Close()
 		_ = c.SetDeadline(time.Now().Add(rejectionTime)) // on failure the calls below fail too
@@ -99,7 +99,7 @@ func (r *rejecter) reject(c net.Conn, why *limit, expectsTLS bool) {
 			return
 		}
 		if half, ok := c.(interface{ CloseWrite() error }); ok && half.CloseWrite() == nil {
-			_, _ = io.Copy(io.Discard, io.LimitReader(c, 64<<10)) // until the client has read the answer and leaves
+			_, _ = io.Copy(io.Discard, io.LimitReader(c, 64<<10)) // until the client has read the response and closes
 		}
 	})
 }

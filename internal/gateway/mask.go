@@ -2,12 +2,12 @@ package gateway
 
 import "bytes"
 
-// masked stands for the value of a token.
+// masked replaces the value of a token.
 const masked = "***"
 
-// appendMasked appends text, a request target, a request line or a URL, with the values of its
-// query's token parameters replaced, however their name is escaped. It returns text itself, and dst
-// as it was, where there is nothing to replace.
+// appendMasked appends a request target, a request line or a URL with the values of token
+// parameters replaced, also of those with an escaped name. Without a token it appends nothing, and
+// shown is text.
 func appendMasked(dst, text []byte) (grown, shown []byte) {
 	query := bytes.IndexByte(text, '?')
 	if query < 0 {
@@ -32,7 +32,7 @@ func appendMasked(dst, text []byte) (grown, shown []byte) {
 	return dst, dst[start:]
 }
 
-// isTokenName tells whether a name stands for the token, as target.parseQuery reads it.
+// isTokenName reports whether target.parseQuery reads the name as token.
 func isTokenName(name []byte) bool {
 	const token = "token"
 	if len(name) > 3*len(token) {

@@ -13,31 +13,31 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 )
 
-// The metrics of requests and connections. A new one is a line here and a line where it is counted.
-// Labels with listed values are at 0 from the start, so that the first event shows in rate().
+// The metrics of requests and connections. Listed label values start at 0, so that the first event
+// shows in rate().
 var (
-	requestsTotal  = vector("requests_total", "Answered requests.", []string{"code", "source"})
+	requestsTotal  = vector("requests_total", "Requests with a response.", []string{"code", "source"})
 	responseBytes  = counter("response_bytes_total", "Bytes of bodies sent, without headers.")
-	requestSeconds = histogram("request_seconds", "From a request's head to its answer's last byte.")
-	ttfbSeconds    = histogram("ttfb_seconds", "From a request's head to its answer's first byte.")
+	requestSeconds = histogram("request_seconds", "From a request's head to its response's last byte.")
+	ttfbSeconds    = histogram("ttfb_seconds", "From a request's head to its response's first byte.")
 	openConns      = gauge("connections", "Open client connections.")
-	rejectedConns  = vector("connections_refused_total", "Connections refused by a limit.",
+	rejectedConns  = vector("connections_refused_total", "Connections rejected by a limit.",
 		[]string{"reason"}, overloaded.label, tooManyPerIP.label)
 	replacedConns = vector("connections_replaced_total", "Idle connections closed to make room for new ones.",
 		[]string{"reason"}, overloaded.label, tooManyPerIP.label)
 	openFiles     = gauge("open_files", "Files of this host's disks that are being sent.")
 	sendfileBytes = counter("sendfile_bytes_total", "Bytes of bodies sent by sendfile(2).")
 	abortedTotal  = vector("aborted_total",
-		"Answers that ended early: the client left, it read too slowly, or the file could not be read to its end.",
+		"Responses that ended early: the client left, it read too slowly, or the file could not be read to its end.",
 		[]string{"reason"}, "client", "slow", "file", "bug")
-	rejectedTokens = vector("token_refused_total", "Requests whose anti-steal token was refused.",
+	rejectedTokens = vector("token_refused_total", "Requests whose anti-steal token was rejected.",
 		[]string{"reason"}, "missing", "malformed", "expired", "mismatch")
 )
 
 // MetricPrefix begins the name of every metric.
 const MetricPrefix = "fdfs_gateway_"
 
-// latencyBuckets reach from an answer out of memory to a large download over a slow line, in
+// latencyBuckets reach from a response out of memory to a large download over a slow line, in
 // seconds.
 var latencyBuckets = []float64{
 	.0001, .00025, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300,
@@ -72,7 +72,7 @@ func histogram(name, help string) metric[prometheus.Histogram] {
 	return define(func() prometheus.Histogram { return prometheus.NewHistogram(o) })
 }
 
-// vector defines counters by labels. values are those of the label where there is one.
+// vector defines counters by labels. values are known values of a single label.
 func vector(name, help string, labels []string, values ...string) metric[*prometheus.CounterVec] {
 	o := prometheus.CounterOpts{Name: MetricPrefix + name, Help: help}
 	return define(func() *prometheus.CounterVec {
@@ -84,7 +84,7 @@ func vector(name, help string, labels []string, values ...string) metric[*promet
 	})
 }
 
-// Metrics counts what happens to requests and connections, for Prometheus.
+// Metrics counts requests and connections for Prometheus.
 type Metrics struct {
 	Registry   *prometheus.Registry
 	collectors []prometheus.Collector // by the index of their metric
@@ -92,7 +92,7 @@ type Metrics struct {
 	byOutcome atomic.Pointer[map[outcome]prometheus.Counter] // of requestsTotal; replaced, never changed
 }
 
-// NewMetrics returns counters at zero in a registry of their own, with those of the Go runtime and
+// NewMetrics returns counters at zero in a new registry, with the collectors of the Go runtime and
 // the process.
 func NewMetrics() *Metrics {
 	m := &Metrics{Registry: prometheus.NewRegistry()}
@@ -106,7 +106,7 @@ func NewMetrics() *Metrics {
 	return m
 }
 
-// responded counts a request whose answer is out.
+// responded counts a request whose response has ended.
 func (m *Metrics) responded(r *request, bytes int64, firstByte time.Time) {
 	m.count(outcome{r.ctx.Response.StatusCode(), r.source})
 	responseBytes.of(m).Add(float64(bytes))
@@ -118,14 +118,14 @@ func (m *Metrics) responded(r *request, bytes int64, firstByte time.Time) {
 	ttfbSeconds.of(m).Observe(seconds)
 }
 
-// outcome are the labels of requests. There are a few dozen of them.
+// outcome holds the labels of a request. A few dozen combinations occur.
 type outcome struct {
 	status int
 	source string
 }
 
-// count adds to requests. Finding a counter by its labels costs more than counting, so those in use
-// are kept in a map.
+// count counts a request. A map caches the counters in use, since finding one by its labels costs
+// more than counting.
 func (m *Metrics) count(o outcome) {
 	known := m.byOutcome.Load()
 	for (*known)[o] == nil {
@@ -137,7 +137,7 @@ func (m *Metrics) count(o outcome) {
 	(*known)[o].Inc()
 }
 
-// tokenRejected counts a refusal by antisteal's reasons.
+// tokenRejected counts a rejected token by the error of antisteal.
 func (m *Metrics) tokenRejected(err error) {
 	reason := "mismatch"
 	switch {

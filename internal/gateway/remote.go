@@ -16,7 +16,7 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// Origin finds files that are not on this host; an *origin.Resolver.
+// Origin finds files of other hosts: an *origin.Resolver.
 type Origin interface {
 	// Find fills in r.File, or names the host to send the client to. localErr says why the file is
 	// not here.
@@ -30,7 +30,7 @@ type Origin interface {
 
 var _ Origin = (*origin.Resolver)(nil)
 
-// findRemote looks for the file on other hosts. It is answered when the client was sent there.
+// findRemote searches other hosts for the file. responded is true if the client was redirected.
 func (r *request) findRemote(localErr error) (responded bool, err error) {
 	q, p := &r.remote, &r.target.params
 	q.ID, q.Now, q.Redirected, q.Port = r.id, r.now, p.redirected(), localPort(r.ctx.LocalAddr())
@@ -54,7 +54,7 @@ func (r *request) findRemote(localErr error) (responded bool, err error) {
 
 var headerLocation = []byte(fasthttp.HeaderLocation)
 
-// redirect sends the client to the web server of another host.
+// redirect responds with the address of the file at another host.
 func (r *request) redirect(host string) {
 	r.source = sourceRedirect
 	r.ctx.SetStatusCode(fasthttp.StatusFound)
@@ -62,7 +62,7 @@ func (r *request) redirect(host string) {
 	r.setCORS()
 }
 
-// location is the address of the file at another host's web server.
+// location returns the URL of the file at the web server of another host.
 func (r *request) location(host string) []byte {
 	o := &r.h.o
 	scheme := "http"
@@ -82,7 +82,7 @@ func (r *request) location(host string) []byte {
 	return targets.AppendRedirect(b, r.id.AsAsked(), r.target.query)
 }
 
-// localPort is the port that a connection came in on; 0 for a unix socket.
+// localPort returns the port of a TCP address; 0 for a unix socket.
 func localPort(a net.Addr) int {
 	if tcp, ok := a.(*net.TCPAddr); ok {
 		return tcp.Port
@@ -90,8 +90,8 @@ func localPort(a net.Addr) int {
 	return 0
 }
 
-// openRemote waits for the first bytes of the body from other hosts: until these are here, a
-// failure can be told by a status.
+// openRemote waits for the first bytes of the body from other hosts. Until then a failure still has
+// a status.
 func (r *request) openRemote() error {
 	f := &r.remote.File
 	r.body.File = f
@@ -112,7 +112,7 @@ func (r *request) openRemote() error {
 
 var _ origin.Client = (*request)(nil)
 
-// Hint implements origin.Client: the first byte of the file that the answer needs, as far as the
+// Hint implements origin.Client: the first byte of the file that the response needs, as far as the
 // request alone tells.
 func (r *request) Hint() int64 {
 	h := &r.ctx.Request.Header

@@ -12,8 +12,8 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// representation is what the URL stands for: the whole file, or a range of it with a header in
-// front. Conditions and ranges are about these bytes.
+// representation is the subject of conditions and ranges: the whole file, or a part of it behind a
+// header (flv).
 type representation struct {
 	head []byte
 	body httprange.Span // of the file
@@ -29,8 +29,7 @@ func (p *representation) cut(s httprange.Span) sendfile.Piece {
 		Length: s.Length - (end - first)}
 }
 
-// respond answers with the file that was found: its headers, then as much of it as range and
-// conditions ask for.
+// respond sends the headers of the file, and the bytes that conditions and ranges select.
 func (r *request) respond() error {
 	r.rep = representation{body: httprange.Span{Length: r.info.size}}
 	if err := r.flvPiece(); err != nil {
@@ -50,7 +49,7 @@ func (r *request) respond() error {
 	return r.choosePieces()
 }
 
-// describe sets the validators of the file and the headers that a 304 carries too.
+// describe sets the validators of the file, and the headers that a 304 has too.
 func (r *request) describe() {
 	f := r.info
 	r.validators = httprange.Validators{
@@ -58,8 +57,8 @@ func (r *request) describe() {
 		StrongDate: f.settled,
 		WeakTag:    f.weak,
 	}
-	// A clock is off. An answer must not claim a change later than its Date (RFC 9110 section
-	// 8.8.2.1), which may be a second old.
+	// A file of the future: one of two clocks is wrong. Last-Modified must not be later than Date
+	// (RFC 9110 section 8.8.2.1), which may be a second old.
 	if f.modTime.After(r.now) {
 		r.validators.ModTime, r.validators.StrongDate = r.now.Add(-content.SettleTime), false
 	}
@@ -85,7 +84,7 @@ func (r *request) describe() {
 	r.setXCache()
 }
 
-// setXCache says where the file comes from, to who is configured to know it.
+// setXCache sets X-Cache if configured.
 func (r *request) setXCache() {
 	if !r.h.o.XCache {
 		return
@@ -100,7 +99,7 @@ func (r *request) setXCache() {
 	r.ctx.Response.Header.Set("X-Cache", value)
 }
 
-// xCache are the values of X-Cache for files of other hosts.
+// xCache maps sources of files of other hosts to values of X-Cache.
 var xCache = map[string]string{sourceMemory: "HIT", sourceDisk: "HIT", sourcePeer: "PEER", sourceOrigin: "MISS"}
 
 var (
@@ -118,7 +117,7 @@ var (
 	valueNosniff         = []byte("nosniff")
 )
 
-// setFileHeaders sets what belongs to answers with bytes of the file.
+// setFileHeaders sets the headers of responses with bytes of the file.
 func (r *request) setFileHeaders() {
 	h := &r.ctx.Response.Header
 	h.SetContentType(r.info.contentType)
@@ -137,14 +136,13 @@ func (r *request) setFileHeaders() {
 	}
 }
 
-// readConditions collects the Range and condition fields. Each may come on several lines, which
-// count as one list.
+// readConditions collects the Range and condition fields. Several lines of one field are one list.
 func (r *request) readConditions() {
 	c := &r.conditions
 	c.IfMatch, c.IfNoneMatch, c.IfRange, r.ranges = c.IfMatch[:0], c.IfNoneMatch[:0], c.IfRange[:0], r.ranges[:0]
 	c.IfModifiedSince, c.IfUnmodifiedSince = c.IfModifiedSince[:0], c.IfUnmodifiedSince[:0]
 	for key, value := range r.ctx.Request.Header.All() {
-		if len(key) < len("Range") || key[0] != 'I' && key[0] != 'R' { // names are in canonical form here
+		if len(key) < len("Range") || key[0] != 'I' && key[0] != 'R' { // names are canonical
 			continue
 		}
 		switch string(key) {
@@ -164,7 +162,7 @@ func (r *request) readConditions() {
 	}
 }
 
-// choosePieces decides which bytes are the answer.
+// choosePieces selects the bytes of the response by the Range field.
 func (r *request) choosePieces() error {
 	switch r.readRange() {
 	case httprange.Unsatisfiable:
@@ -181,7 +179,7 @@ func (r *request) choosePieces() error {
 	return r.send(r.rep.cut(httprange.Span{Length: r.rep.size()}))
 }
 
-// readRange reads the Range field, which only counts for GET (RFC 9110 section 14.2), into spans.
+// readRange parses the Range field into spans. Only a GET may have ranges (RFC 9110 section 14.2).
 func (r *request) readRange() httprange.Verdict {
 	if !r.ctx.IsGet() {
 		return httprange.Whole
@@ -194,8 +192,8 @@ func (r *request) readRange() httprange.Verdict {
 	return verdict
 }
 
-// send makes the pieces the body of the answer. A file that is not here is asked for its first
-// bytes now, so that a failure can still be told by a status.
+// send makes the pieces the body of the response. The first bytes of a file of another host are
+// fetched now, so that a failure still has a status.
 func (r *request) send(pieces ...sendfile.Piece) error {
 	b := &r.body
 	b.Pieces = append(b.Pieces[:0], pieces...)
@@ -222,8 +220,8 @@ func (r *request) send(pieces ...sendfile.Piece) error {
 	return nil
 }
 
-// multipart answers with several spans as multipart/byteranges (RFC 9110 section 14.6), in the
-// order asked for.
+// multipart sends several spans as multipart/byteranges (RFC 9110 section 14.6), in the order of
+// the Range field.
 func (r *request) multipart() error {
 	boundary := rand.Text()
 	contentType := string(r.ctx.Response.Header.ContentType())
@@ -250,7 +248,7 @@ func appendContentRange(dst []byte, s httprange.Span, size int64) []byte {
 	return strconv.AppendInt(append(dst, '/'), size, 10)
 }
 
-// sendPage answers with a page that is no file of a store; no cache may keep it under the URL.
+// sendPage responds with a page in place of a file. Caches must not store it under the URL.
 func (r *request) sendPage(contentType string, body []byte) {
 	h := &r.ctx.Response.Header
 	h.SetContentType(contentType)
@@ -266,7 +264,7 @@ func (r *request) sendPage(contentType string, body []byte) {
 	r.streamed = true
 }
 
-// setCORS lets pages of the configured origin read answers (Fetch standard, section 3.3.3).
+// setCORS permits pages of the configured origin to read responses (Fetch standard, section 3.3.3).
 func (r *request) setCORS() {
 	if r.h.o.CORSOrigin == "" {
 		return
@@ -276,7 +274,7 @@ func (r *request) setCORS() {
 	h.SetCanonical(headerExpose, valueExposed)
 }
 
-// preflight answers a browser that asks what it may do.
+// preflight responds to a CORS preflight request.
 func (r *request) preflight() {
 	r.setCORS()
 	h := &r.ctx.Response.Header

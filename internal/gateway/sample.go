@@ -9,12 +9,10 @@ import (
 	dto "github.com/prometheus/client_model/go"
 )
 
-// FirstByteBounds returns the bounds of the FirstByte of a Sample, in seconds. The list must not be
-// changed.
+// FirstByteBounds returns the bounds of Sample.FirstByte in seconds. The slice must not be changed.
 func FirstByteBounds() []float64 { return latencyBuckets }
 
-// Sample reads what was counted until now, in sums over the labels. It takes some 40 us: it is for
-// a look every few seconds.
+// Sample returns the counts until now, summed over the labels. A call takes some 40 us.
 func (m *Metrics) Sample() status.Sample {
 	s := status.Sample{At: time.Now(), Bytes: uint64(read(responseBytes.of(m)).GetCounter().GetValue()),
 		Connections: int64(read(openConns.of(m)).GetGauge().GetValue())}
@@ -46,6 +44,6 @@ func addOutcome(s *status.Sample, o outcome, n uint64) {
 // read returns the value of a metric.
 func read(m prometheus.Metric) *dto.Metric {
 	d := new(dto.Metric)
-	_ = m.Write(d) // it never fails for these kinds
+	_ = m.Write(d) // Write never fails for these kinds
 	return d
 }

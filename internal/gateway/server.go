@@ -23,36 +23,34 @@ import (
 	"github.com/valyala/fasthttp"
 )
 
-// ServerOptions are what belongs to connections, not to requests: they stay while a Handler may be
-// exchanged.
+// ServerOptions configure connections. They outlive the Handler, which configures requests.
 type ServerOptions struct {
 	ReadTimeout time.Duration // for a whole request, from its first byte; default 10 s
 	IdleTimeout time.Duration // between requests; default 75 s
 	MinSendRate int64         // bytes per second that a client must take; 0 = any
-	// MaxConnections bounds the connections; default 100,000. A further one takes the place of the
-	// one that has been idle longest, and gets 503 when all are busy.
+	// MaxConnections bounds the connections; default 100,000. A further one evicts the longest idle
+	// one, or gets 503 if all are busy.
 	MaxConnections int
-	// MaxConnectionsPerIP bounds those of one address (of one /64 for IPv6) in the same way, with
-	// 429. 0 means an eighth of MaxConnections, which counts while half of them are in use, and
-	// never for loopback addresses, where a proxy of this host comes from. -1 = no limit.
+	// MaxConnectionsPerIP bounds the connections of one address (one /64 for IPv6) in the same way,
+	// with 429. 0 means an eighth of MaxConnections, which applies while at least half of them are
+	// in use, and never to loopback addresses, since a proxy on this host has one. -1 = no limit.
 	MaxConnectionsPerIP int
 
 	TLS *tls.Config  // nil = plain HTTP
 	Log *slog.Logger // default: slog.Default()
 }
 
-// idleWorker is how long a goroutine waits for the next connection: after a crowd has left it is
-// not needed.
+// idleWorker is the idle time after which a goroutine of fasthttp ends.
 const idleWorker = 2 * time.Second
 
-// sendWindow is the time over which MinSendRate is measured.
+// sendWindow is the interval over which MinSendRate is measured.
 const sendWindow = 30 * time.Second
 
-// Server accepts connections and hands their requests to the current Handler.
+// Server accepts connections and passes their requests to the current Handler.
 type Server struct {
 	o        ServerOptions
 	log      *slog.Logger
-	limited  *slog.Logger // for what may come with every connection
+	limited  *slog.Logger // for lines that clients can cause
 	handler  atomic.Pointer[Handler]
 	fast     *fasthttp.Server
 	guard    *guard.Guard
@@ -65,14 +63,14 @@ type Server struct {
 
 	stopping  chan struct{} // closed by Shutdown
 	accepting atomic.Int64  // calls of Serve that have not returned
-	draining  atomic.Bool   // each connection ends after its next answer
+	draining  atomic.Bool   // each connection ends after its next response
 
-	mu    sync.Mutex              // guards what follows
+	mu    sync.Mutex              // guards the fields below
 	all   *connSet                // all connections
-	perIP map[netip.Addr]*connSet // those of one address; only where there is a limit for it
+	perIP map[netip.Addr]*connSet // connections by address, for addresses with a limit
 }
 
-// NewServer returns a server that uses h until SetHandler names another.
+// NewServer returns a server that uses h until SetHandler replaces it.
 func NewServer(o ServerOptions, h *Handler) *Server {
 	o.MaxConnections = cmp.Or(o.MaxConnections, 100_000)
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, 75*time.Second)
@@ -89,7 +87,7 @@ func NewServer(o ServerOptions, h *Handler) *Server {
 		ErrorHandler:                 s.parseError,
 		ReadBufferSize:               guard.ReadBufferSize,
 		ReduceMemoryUsage:            true,                      // an idle connection holds no buffers
-		Concurrency:                  2*o.MaxConnections + 1024, // those that have made room may not have ended yet
+		Concurrency:                  2*o.MaxConnections + 1024, // evicted connections may not have ended yet
 		NoDefaultContentType:         true,
 		DisablePreParseMultipartForm: true,
 		MaxIdleWorkerDuration:        idleWorker,
@@ -101,8 +99,8 @@ func NewServer(o ServerOptions, h *Handler) *Server {
 	return s
 }
 
-// serve answers a request. Handler.Serve contains the panics of the request path; this is for what
-// is around it.
+// serve passes a request to the handler. Handler.Serve recovers from panics of the request path;
+// serve recovers from those outside it.
 func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -118,14 +116,14 @@ func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 	}
 }
 
-// SetHandler exchanges the handler for all requests to come; running ones end with the old one.
+// SetHandler replaces the handler for new requests. Running requests keep theirs.
 func (s *Server) SetHandler(h *Handler) { s.handler.Store(h) }
 
 // Handler returns the handler in use.
 func (s *Server) Handler() *Handler { return s.handler.Load() }
 
-// Serve accepts connections from ln until Shutdown, and returns nil then. It may run for several
-// listeners at once.
+// Serve accepts connections from ln until Shutdown, and then returns nil. Several calls with
+// different listeners may run at once.
 func (s *Server) Serve(ln net.Listener) error {
 	s.accepting.Add(1)
 	defer s.accepting.Add(-1)
@@ -135,9 +133,9 @@ func (s *Server) Serve(ln net.Listener) error {
 	return nil
 }
 
-// Shutdown stops accepting, lets running answers end, and closes connections without a request.
-// When ctx ends first, its error is returned and connections are left to the end of the process. It
-// is called once.
+// Shutdown stops accepting, waits for running responses, and closes connections without a request.
+// If ctx ends first, Shutdown returns its error, and the remaining connections end with the
+// process. Shutdown is called once.
 func (s *Server) Shutdown(ctx context.Context) error {
 	close(s.stopping)
 	ended := make(chan struct{})
@@ -157,19 +155,19 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	return nil
 }
 
-// Drain ends every connection after its next answer, or when it has been idle for IdleTimeout, and
-// returns when none is left, or ctx has ended. The listeners are closed before. So clients that
-// reuse connections see no request fail.
+// Drain ends every connection after its next response, or after IdleTimeout, and returns when none
+// is left or ctx has ended. The caller closes the listeners before. Clients that reuse connections
+// see no failed request.
 func (s *Server) Drain(ctx context.Context) error {
 	s.draining.Store(true)
 	return s.allClosed(ctx, 20*time.Millisecond)
 }
 
-// Connections is the number of those that are open.
+// Connections returns the number of open connections.
 func (s *Server) Connections() int64 { return s.open.Load() }
 
-// allClosed waits until every socket is closed, and none will be accepted: for fasthttp a
-// connection has ended just before that. It looks once in a time.
+// allClosed polls until every socket is closed and no Serve runs. fasthttp counts a connection as
+// ended shortly before its socket is closed.
 func (s *Server) allClosed(ctx context.Context, every time.Duration) error {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -183,8 +181,8 @@ func (s *Server) allClosed(ctx context.Context, every time.Duration) error {
 	return nil
 }
 
-// closeIdle closes connections on which no request is being answered, until all are ended. fasthttp
-// does so too, but gives new connections 5 s to send something.
+// closeIdle closes connections without a running request, until ended is closed. fasthttp does the
+// same, but waits 5 s for the first request of a new connection.
 func (s *Server) closeIdle(ended chan struct{}) {
 	tick := time.NewTicker(20 * time.Millisecond)
 	defer tick.Stop()
@@ -198,7 +196,7 @@ func (s *Server) closeIdle(ended chan struct{}) {
 		}
 		s.mu.Unlock()
 		for _, c := range idle {
-			_ = c.guarded.Close() // the client may have done so
+			_ = c.guarded.Close() // an error means that the client has closed it
 		}
 		select {
 		case <-ended:
@@ -208,7 +206,7 @@ func (s *Server) closeIdle(ended chan struct{}) {
 	}
 }
 
-// rejected counts and logs what the guard has answered in place of a handler.
+// rejected counts and logs a request that the guard has rejected.
 func (s *Server) rejected(conn net.Conn, e *guard.Error) {
 	h := s.handler.Load()
 	h.o.Metrics.count(outcome{e.Status, sourceNone})
@@ -218,15 +216,15 @@ func (s *Server) rejected(conn net.Conn, e *guard.Error) {
 	}
 }
 
-// parseError answers what the guard has let through and fasthttp's own parser refuses. That is not
-// meant to happen.
+// parseError responds to a request that the guard passed and the parser of fasthttp rejects, which
+// is a bug of the guard.
 func (s *Server) parseError(ctx *fasthttp.RequestCtx, err error) {
 	s.log.Warn("request passed the guard but cannot be parsed", "remote", ctx.RemoteAddr().String(), "err", err)
 	s.handler.Load().o.Metrics.count(outcome{fasthttp.StatusBadRequest, sourceNone})
 	ctx.Error("bad request\n", fasthttp.StatusBadRequest)
 }
 
-// debugLog takes what fasthttp wants to say: clients that went away in the middle, above all.
+// debugLog returns a logger for the messages of fasthttp, most of which are about disconnects.
 func debugLog(to *slog.Logger) *log.Logger {
 	l := slog.NewLogLogger(to.Handler(), slog.LevelDebug)
 	l.SetPrefix("fasthttp: ")
@@ -239,7 +237,7 @@ type listener struct {
 	s *Server
 }
 
-// Close implements net.Listener. A listener that its owner has closed is closed.
+// Close implements net.Listener. A second Close is no error.
 func (l *listener) Close() error {
 	if err := l.Listener.Close(); !errors.Is(err, net.ErrClosed) {
 		return err
@@ -247,9 +245,8 @@ func (l *listener) Close() error {
 	return nil
 }
 
-// Accept returns the next connection that is within the limits. Errors are passed on at shutdown
-// only: a process without free descriptors, or a client that is gone already, must not end the
-// server.
+// Accept returns the next connection within the limits. Only a closed listener is an error: a lack
+// of descriptors, or a client that has disconnected, must not end the server.
 func (l *listener) Accept() (net.Conn, error) {
 	for pause := acceptPause; ; {
 		inner, err := l.Listener.Accept()
@@ -257,7 +254,7 @@ func (l *listener) Accept() (net.Conn, error) {
 		case err == nil:
 			pause = acceptPause
 			select {
-			case <-l.s.stopping: // it has begun to serve too late
+			case <-l.s.stopping: // Serve began after Shutdown
 				_ = inner.Close()
 				return nil, net.ErrClosed
 			default:
@@ -284,7 +281,7 @@ const (
 	maxAcceptPause = time.Second
 )
 
-// admit wraps a new connection, or refuses it and returns nil.
+// admit wraps a new connection, or rejects it and returns nil.
 func (s *Server) admit(inner net.Conn) net.Conn {
 	out, err := sendfile.NewConn(inner, sendfile.Pace{MinRate: s.o.MinSendRate, Window: sendWindow})
 	if err != nil {
@@ -312,13 +309,13 @@ func (s *Server) admit(inner net.Conn) net.Conn {
 		return nil
 	}
 	if replaced != nil {
-		_ = replaced.Close() // the client may have done so
+		_ = replaced.Close() // an error means that the client has closed it
 	}
 	return counted.guarded
 }
 
-// addConn counts a connection in, or says which limit it breaks. replaced is one that was idle and
-// has to be closed for it.
+// addConn counts a connection, or returns the limit that it exceeds. replaced is the evicted
+// connection, which the caller closes.
 func (s *Server) addConn(c *conn) (replaced *conn, broken *limit) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -346,14 +343,14 @@ func (s *Server) addConn(c *conn) (replaced *conn, broken *limit) {
 	return replaced, nil
 }
 
-// removeConn counts a connection out, once.
+// removeConn ends the counting of a connection.
 func (s *Server) removeConn(c *conn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.removeLocked(c)
 }
 
-// removeLocked counts a connection out where that has not been done yet. s.mu is held.
+// removeLocked is removeConn with s.mu held. A second call does nothing.
 func (s *Server) removeLocked(c *conn) {
 	if _, there := s.all.conns[c]; !there {
 		return
@@ -368,20 +365,20 @@ func (s *Server) removeLocked(c *conn) {
 	openConns.of(s.handler.Load().o.Metrics).Dec()
 }
 
-// conn counts itself out when it is closed.
+// conn is a counted connection. Close ends the counting.
 type conn struct {
 	*sendfile.Conn
 	s       *Server
-	block   netip.Addr  // what counts as its address; invalid for a unix socket
+	block   netip.Addr  // blockOf its address; invalid for a unix socket
 	guarded *guard.Conn // the outermost wrapper
 	closed  atomic.Bool
 }
 
-// NetConn returns the sending side, for sendfile.Of.
+// NetConn returns the wrapped connection, for sendfile.Of.
 func (c *conn) NetConn() net.Conn { return c.Conn }
 
-// Close closes the connection and counts it out, once: before its client can see that it is closed,
-// and come again.
+// Close ends the counting and then closes the connection. In this order a client that reconnects at
+// once is never counted twice.
 func (c *conn) Close() error {
 	if c.closed.CompareAndSwap(false, true) {
 		c.s.removeConn(c)
@@ -390,7 +387,7 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// ipOf returns the address of a TCP peer; invalid for a unix socket.
+// ipOf returns the address of a TCP peer, or the invalid address for a unix socket.
 func ipOf(a net.Addr) netip.Addr {
 	if tcp, ok := a.(*net.TCPAddr); ok {
 		return tcp.AddrPort().Addr().Unmap()

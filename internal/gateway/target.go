@@ -5,22 +5,21 @@ import (
 	"encoding/hex"
 )
 
-// target is a request target taken apart: a cleaned path and the query parameters that the gateway
-// knows. Its slices point into the request or into scratch and are good until the answer is out.
+// target is a parsed request target: a cleaned path and the known query parameters. The slices are
+// parts of the request or of scratch, and valid until the response is sent.
 type target struct {
 	path    []byte // decoded once, "//" merged, "." and ".." resolved; begins with "/"
-	query   []byte // as it came, without "?"
+	query   []byte // raw, without "?"
 	params  params
 	scratch []byte // reused for decoded text
 }
 
-// params are the query parameters that mean something, decoded; nil = absent. Of two with one name
-// the first counts.
+// params holds the known query parameters, decoded; nil = absent. The first one of a name counts.
 type params struct {
 	token, ts, filename, attname, start, end, redirect []byte
 }
 
-// field returns where the parameter of that name is kept, nil for names without a meaning.
+// field returns the field for a parameter name; nil for unknown names.
 func (p *params) field(name []byte) *[]byte {
 	switch string(name) {
 	case "token":
@@ -41,10 +40,10 @@ func (p *params) field(name []byte) *[]byte {
 	return nil
 }
 
-// redirected tells whether another server has sent the request here.
+// redirected reports whether another server redirected the request here.
 func (p *params) redirected() bool { return string(p.redirect) == "1" }
 
-// parse takes a request target in origin-form or absolute-form apart (RFC 9112 section 3.2).
+// parse parses a request target in origin-form or absolute-form (RFC 9112 section 3.2).
 func (t *target) parse(raw []byte) error {
 	t.scratch, t.params = t.scratch[:0], params{}
 	path, query, _ := bytes.Cut(originForm(raw), []byte{'?'})
@@ -56,7 +55,7 @@ func (t *target) parse(raw []byte) error {
 	return nil
 }
 
-// originForm cuts scheme and authority off an absolute-form target.
+// originForm removes scheme and authority of an absolute-form target.
 func originForm(raw []byte) []byte {
 	if len(raw) == 0 || raw[0] == '/' {
 		return raw
@@ -71,7 +70,7 @@ func originForm(raw []byte) []byte {
 	return nil
 }
 
-// clean sets path. Most targets need no work and are used where they lie.
+// clean sets path. Most targets need no copy.
 func (t *target) clean(raw []byte) error {
 	if len(raw) == 0 || raw[0] != '/' {
 		return errBadPath
@@ -100,7 +99,7 @@ func (t *target) clean(raw []byte) error {
 	return nil
 }
 
-// harmless refuses characters that no path of ours has and that are only sent to confuse.
+// harmless rejects control characters and backslashes, which no file id has.
 func harmless(path []byte) error {
 	for _, c := range path {
 		if c < ' ' || c == 0x7f || c == '\\' {
@@ -111,7 +110,7 @@ func harmless(path []byte) error {
 }
 
 // appendResolved appends the absolute path without empty, "." and ".." segments (RFC 3986 section
-// 5.2.4). It is false for a path that climbs above its root. A slash at the end stays.
+// 5.2.4); false for a path above its root. A trailing slash stays.
 func appendResolved(dst, path []byte) ([]byte, bool) {
 	root := len(dst)
 	for len(path) > 0 {
@@ -143,7 +142,7 @@ func appendResolved(dst, path []byte) ([]byte, bool) {
 	return dst, true
 }
 
-// parseQuery fills params. There is no limit on their number but the length of the target.
+// parseQuery sets params. Only the length of the target limits their number.
 func (t *target) parseQuery() {
 	for rest, more := t.query, len(t.query) > 0; more; {
 		var pair []byte
@@ -155,7 +154,7 @@ func (t *target) parseQuery() {
 	}
 }
 
-// decoded returns query text with "+" and escapes resolved; never nil.
+// decoded returns query text with "+" and percent-escapes decoded; never nil.
 func (t *target) decoded(raw []byte) []byte {
 	if bytes.IndexByte(raw, '%') < 0 && bytes.IndexByte(raw, '+') < 0 {
 		if raw == nil {
@@ -168,8 +167,8 @@ func (t *target) decoded(raw []byte) []byte {
 	return t.scratch[start:]
 }
 
-// appendDecoded appends src with its percent-escapes decoded, once, and "+" read as a blank where
-// plus says so. A bad escape stays as it is and makes ok false.
+// appendDecoded appends src with percent-escapes decoded once, and with plus also "+" as a blank. A
+// malformed escape is copied and sets ok to false.
 func appendDecoded(dst, src []byte, plus bool) (out []byte, ok bool) {
 	ok = true
 	for i := 0; i < len(src); i++ {

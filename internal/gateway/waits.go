@@ -8,9 +8,9 @@ import (
 	"fastdfs-gateway/internal/origin"
 )
 
-// waits bounds the requests that wait for the first bytes from other hosts, so that a source which
-// does not answer cannot take all connections: three quarters of them may wait, half of them for
-// one source.
+// waits bounds the requests that wait for the first bytes from other hosts: three quarters of the
+// connections, and half of them for one source. So a source without replies cannot take all
+// connections.
 type waits struct {
 	max, maxPerSource int
 
@@ -23,8 +23,8 @@ func newWaits(connections int) *waits {
 	return &waits{max: max(1, connections*3/4), maxPerSource: max(1, connections/2), bySource: make(map[string]*int)}
 }
 
-// add counts a request in; remove counts it out. It is false when too many wait. source may be a
-// part of the request's bytes: others wait for the same source when these are used again.
+// add counts a request that waits for source, until remove; false if too many wait. source may be a
+// part of the request's bytes: add copies it, since other requests wait for the same source later.
 func (w *waits) add(source string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -54,7 +54,7 @@ func (w *waits) remove(source string) {
 // Wait implements origin.Client.
 func (r *request) Wait(source string, onDisconnect func()) (done func(), err error) {
 	c := connOf(r.ctx.Conn())
-	if c == nil { // it is not one of a Server
+	if c == nil { // a connection without a Server
 		return func() {}, nil
 	}
 	if !c.s.waits.add(source) {
@@ -70,7 +70,7 @@ func (r *request) Wait(source string, onDisconnect func()) (done func(), err err
 	}, nil
 }
 
-// connOf finds the connection of a Server beneath those that wrap it; nil when it is none.
+// connOf unwraps the connection of a Server; nil if there is none.
 func connOf(c net.Conn) *conn {
 	for {
 		if own, ok := c.(*conn); ok {
