@@ -1,4 +1,4 @@
-// Package disconnect detects clients that leave while their requests wait.
+// Package disconnect detects clients that disconnect while their requests wait.
 //
 //	w := disconnect.New(slog.Default())
 //	stop := w.Watch(rawConn, func() { cancel(errClientGone) })
@@ -18,12 +18,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Watcher is one epoll(7) instance and one goroutine for all connections. A client has left when it
-// has closed its side of the connection, as for nginx: a half-closed client that still reads cannot
-// be distinguished before something is sent.
+// Watcher is one epoll(7) instance and one goroutine for all connections. A client that has closed
+// its side of the connection counts as disconnected, as in nginx: only a write distinguishes it
+// from a half-closed client that still reads.
 //
-// The goroutine begins with the first Watch and ends with Close. Without epoll no client is
-// detected, which is logged once.
+// The goroutine starts with the first Watch and ends with Close. Without epoll no disconnect is
+// detected, and the log says so once.
 type Watcher struct {
 	log     *slog.Logger
 	epoll   func() *os.File // opened by the first call; nil if there is none
@@ -44,10 +44,10 @@ func New(log *slog.Logger) *Watcher {
 	return w
 }
 
-// Watch calls gone, at most once and from another goroutine, when the client of a connection leaves
-// before stop is called. stop waits for a running call: after stop has returned, gone does not run
-// and is not called any more, so gone may use whatever lives until then. gone must not block, since
-// all connections share one goroutine, and must not call stop. A panic in gone is contained.
+// Watch calls onDisconnect, at most once and from another goroutine, if the client disconnects
+// before stop is called. stop waits for a running call: after stop has returned, onDisconnect does
+// not run, so it may use values that live until then. onDisconnect must not block, since all
+// connections share one goroutine, and must not call stop. A panic in onDisconnect is contained.
 func (w *Watcher) Watch(conn syscall.RawConn, onDisconnect func()) (stop func()) {
 	epoll := w.epoll()
 	if epoll == nil {
@@ -96,7 +96,7 @@ func (w *Watcher) open() *os.File {
 		err = unix.SetNonblock(fd, true) // the runtime then polls it like a socket
 	}
 	if err != nil {
-		w.log.Warn("clients that leave while they wait are not noticed", "err", err)
+		w.log.Warn("clients that disconnect while they wait are not detected", "err", err)
 		return nil
 	}
 	epoll := os.NewFile(uintptr(fd), "epoll")
@@ -129,7 +129,7 @@ func (w *Watcher) run(epoll *os.File) {
 	}
 }
 
-// call calls the callback with a number, unless it was forgotten.
+// call calls the callback with a number, unless it was removed.
 func (w *Watcher) call(number uint64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -148,11 +148,11 @@ func (w *Watcher) call(number uint64) {
 
 // contained calls a callback, whose panic ends neither the goroutine nor the process.
 func contained(onDisconnect func()) {
-	defer panics.Contain("telling that a client has left")
+	defer panics.Contain("reporting a disconnect")
 	onDisconnect()
 }
 
-// Close ends the goroutine and waits for it. No client is detected after that.
+// Close ends the goroutine and waits for it. No disconnect is detected after that.
 func (w *Watcher) Close() {
 	if epoll := w.epoll(); epoll != nil {
 		_ = epoll.Close()

@@ -14,11 +14,11 @@ const (
 	maxBodyLine   = 8 << 10 // of one line
 )
 
-// bodyKind is how the end of a body is found (RFC 9112 section 6.3).
+// bodyKind is the kind of framing of a body (RFC 9112 section 6.3).
 type bodyKind uint8
 
 const (
-	bodyNone    bodyKind = iota // there is none
+	bodyNone    bodyKind = iota // no body
 	bodyLength                  // by Content-Length
 	bodyChunked                 // by chunked framing
 )
@@ -26,15 +26,15 @@ const (
 // framing is the framing of the body by the fields of the head.
 type framing struct {
 	kind   bodyKind
-	length int64 // of bodyLength; math.MaxInt64 stands for all that is larger
+	length int64 // of bodyLength; math.MaxInt64 also for larger values
 
 	hasLength bool // Content-Length seen
 	codings   int  // members of Transfer-Encoding so far
-	chunked   int  // of these: up to the first chunked; 0 = there is none
+	chunked   int  // number of members up to the first chunked; 0 = no chunked
 }
 
-// contentLength parses one Content-Length field (RFC 9110 section 8.6). A second one is refused
-// even if it says the same: a proxy that merged two messages into one may have added it.
+// contentLength parses one Content-Length field (RFC 9110 section 8.6). A second field is rejected
+// even with the same value: a proxy that merged two messages into one may have added it.
 func (f *framing) contentLength(value []byte) error {
 	if f.hasLength {
 		return badRequest("more than one Content-Length field")
@@ -57,9 +57,8 @@ func (f *framing) contentLength(value []byte) error {
 	return nil
 }
 
-// transferEncoding parses one Transfer-Encoding field (RFC 9112 section
-// 6.1). Several fields are one list. Members are bare tokens here: chunked has
-// no parameters, and nothing else is understood.
+// transferEncoding parses one Transfer-Encoding field (RFC 9112 section 6.1). Several fields are
+// one list. Members are bare tokens: chunked has no parameters, and no other coding is supported.
 func (f *framing) transferEncoding(value []byte) error {
 	for more := true; more; {
 		var coding []byte
@@ -80,7 +79,7 @@ func (f *framing) transferEncoding(value []byte) error {
 	return nil
 }
 
-// finish decides how the body is framed, or refuses what is ambiguous.
+// finish sets the kind of framing, and rejects ambiguous framing.
 func (f *framing) finish(http10 bool) error {
 	switch {
 	case f.codings > 0 && f.hasLength:
@@ -99,7 +98,7 @@ func (f *framing) finish(http10 bool) error {
 	return nil
 }
 
-// discardBody reads the body of the current request and throws it away.
+// discardBody reads and discards the body of the current request.
 func (c *Conn) discardBody() error {
 	switch f := &c.head.body; f.kind {
 	case bodyLength:
@@ -110,7 +109,7 @@ func (c *Conn) discardBody() error {
 	return nil
 }
 
-// discard throws n bytes of the body away.
+// discard reads and discards n bytes of the body.
 func (c *Conn) discard(n int64) error {
 	for {
 		step := min(n, int64(c.w-c.r))
@@ -124,9 +123,9 @@ func (c *Conn) discard(n int64) error {
 	}
 }
 
-// chunkSize parses the line before the data of a chunk (RFC 9112 section 7.1): its size in
-// hexadecimal digits, and extensions, of which none is understood. It returns the number of the
-// digits; false: the line is malformed.
+// chunkSize parses the line before the data of a chunk (RFC 9112 section 7.1): the size in
+// hexadecimal digits, and extensions, which have no effect. It returns the number of digits; false
+// for a malformed line.
 //
 //	chunk-size *( BWS ";" BWS name [ BWS "=" BWS ( token / quoted-string ) ] )
 func chunkSize(line []byte) (digits int, ok bool) {
@@ -167,7 +166,7 @@ func cutByte(b []byte, ch byte) (rest []byte, ok bool) {
 	return bytes.TrimLeft(b[1:], " \t"), true
 }
 
-// cutToken cuts a token off, which has one character at least.
+// cutToken cuts a token of at least one character off.
 func cutToken(b []byte) (rest []byte, ok bool) {
 	n := 0
 	for n < len(b) && isToken[b[n]] {
@@ -176,14 +175,14 @@ func cutToken(b []byte) (rest []byte, ok bool) {
 	return b[n:], n > 0
 }
 
-// cutQuoted cuts a quoted-string off (RFC 9110 section 5.6.4), which b begins with.
+// cutQuoted cuts off the quoted-string that b begins with (RFC 9110 section 5.6.4).
 func cutQuoted(b []byte) (rest []byte, ok bool) {
 	for n := 1; n < len(b); n++ {
 		ch := b[n]
 		if ch == '"' {
 			return b[n+1:], true
 		}
-		if ch == '\\' { // the next one stands for itself
+		if ch == '\\' { // escapes the next character
 			if n++; n == len(b) {
 				break
 			}
@@ -200,7 +199,7 @@ func isHex(ch byte) bool {
 	return isDigit(ch) || ch >= 'a' && ch <= 'f' || ch >= 'A' && ch <= 'F'
 }
 
-// discardChunks throws a body in chunked framing away:
+// discardChunks reads and discards a body in chunked framing:
 //
 //	size [extensions] CR LF
 //	size bytes        CR LF
@@ -209,7 +208,7 @@ func isHex(ch byte) bool {
 //	field lines                the trailer section, mostly empty
 //	CR LF
 //
-// No lone CR or LF is accepted, and no blank that the grammar does not have.
+// A lone CR or LF is rejected, and so is a blank outside the grammar.
 func (c *Conn) discardChunks() error {
 	total, extensions := int64(0), 0
 	for {
@@ -248,8 +247,8 @@ func (c *Conn) discardChunks() error {
 	}
 }
 
-// discardTrailer throws the trailer section away. Its fields are checked like those of a head (RFC
-// 9110 section 6.5.1).
+// discardTrailer reads and discards the trailer section. Its fields are checked like those of a
+// head (RFC 9110 section 6.5.1).
 func (c *Conn) discardTrailer() error {
 	for size, fields := 0, 0; ; fields++ {
 		line, err := c.bodyLine()
@@ -265,8 +264,8 @@ func (c *Conn) discardTrailer() error {
 	}
 }
 
-// bodyLine consumes a line of chunked framing and returns it without the CR LF at its end. It is
-// good until the next read.
+// bodyLine consumes a line of chunked framing and returns it without its CR LF. The line is valid
+// until the next read.
 func (c *Conn) bodyLine() ([]byte, error) {
 	for {
 		b := c.in.b[c.r:c.w]

@@ -14,36 +14,35 @@ import (
 	"fastdfs-gateway/internal/process/sys"
 )
 
-// Conn is a net.Conn whose Read hands out canonical request heads; the
-// package comment says what a reader can rely on. Writing goes straight to
-// the wrapped connection. Read must not be called from two goroutines at
-// once; Close may be called from any.
+// Conn is a net.Conn whose Read returns canonical request heads, with the guarantees of the package
+// comment. Writes go directly to the wrapped connection. One goroutine at a time may call Read; any
+// may call Close.
 type Conn struct {
 	net.Conn // the wrapped connection
 
 	g      *Guard
-	raw    syscall.RawConn // nil when the wrapped connection shows no socket
+	raw    syscall.RawConn // nil if the wrapped connection gives no access to its socket
 	closed atomic.Bool
-	idle   atomic.Int64 // nanoseconds of the guard's clock at which the wait for a request began; or busy, or taken
+	idle   atomic.Int64 // start of the wait for a request, in ns of the guard's clock; or busy, or claimed
 
-	// mu guards what follows. Read holds it all the time, also while it
-	// waits for the network; Close only tries to take it.
+	// mu guards the fields below. Read holds it all the time, also while it waits for the network;
+	// Close only tries to take it.
 	mu sync.Mutex
 
-	in      *buffer // nil, or what was read from the network
+	in      *buffer // nil, or bytes read from the network
 	r, w    int     // in.b[r:w] is not consumed yet
-	out     *buffer // nil, or a head that had to be written anew
-	pending []byte  // the rest of a head to hand out, part of in or out
+	out     *buffer // nil, or a rewritten head
+	pending []byte  // the rest of the current head, part of in or out
 
-	head     head      // the request that is being read
-	deadline time.Time // the read deadline that the connection has now
+	head     head      // of the request that is being read
+	deadline time.Time // the current read deadline of the connection
 	idling   bool      // the deadline for waiting for this request is set
 	timing   bool      // ReadTimeout runs for this request
-	used     bool      // a request was handed on or refused
+	used     bool      // a request was passed on or rejected
 	done     bool      // no further request is read
 	unread   bool      // bytes were left unread on purpose
 
-	readSocket func(fd uintptr) bool // readFD, kept to save making it anew
+	readSocket func(fd uintptr) bool // readFD, stored to save an allocation
 	n          int                   // result of readFD
 	errno      error                 // result of readFD
 }
@@ -55,42 +54,41 @@ func (c *Conn) NetConn() net.Conn { return c.Conn }
 
 // Values of Conn.idle besides times, which are positive.
 const (
-	busy    = 0  // a request is being answered
+	busy    = 0  // a request is being served
 	claimed = -1 // ClaimIdle has claimed the connection
 )
 
-// IdleSince returns when the wait for a request began, or when the first byte of one that is not
-// complete came. Times of Conns of one Guard can be compared. ok is false while a request is
-// answered.
+// IdleSince returns the start of the wait for a request, or the arrival of the first byte of an
+// incomplete one. Times of Conns of one Guard are comparable. ok is false while a request is
+// served.
 func (c *Conn) IdleSince() (since time.Duration, ok bool) {
 	at := c.idle.Load()
 	return time.Duration(at), at > 0
 }
 
-// ClaimIdle claims a connection that has been idle since then for its caller, who closes it:
-// closing cuts no answer, and no request is handed on any more. It is false when a request has come
+// ClaimIdle claims the connection for the caller, who closes it, if it has been idle since then: no
+// response is cut, and no further request is passed on. It returns false if a request has arrived
 // meanwhile.
 func (c *Conn) ClaimIdle(since time.Duration) bool {
 	return since > 0 && c.idle.CompareAndSwap(int64(since), claimed)
 }
 
-// markIdle sets the beginning of the wait, except on a connection that is taken.
+// markIdle sets the beginning of the wait, except on a claimed connection.
 func (c *Conn) markIdle(now time.Time) {
 	if was := c.idle.Load(); was != claimed {
 		c.idle.CompareAndSwap(was, max(int64(now.Sub(c.g.began)), 1))
 	}
 }
 
-// markBusy ends the wait. It is false when ClaimIdle was first.
+// markBusy ends the wait; false if ClaimIdle was first.
 func (c *Conn) markBusy() bool {
 	was := c.idle.Load()
 	return was != claimed && c.idle.CompareAndSwap(was, busy)
 }
 
-// Read copies the rest of the head that is being handed out to p, or reads
-// and checks the next request first when there is none. It returns io.EOF when
-// the client has left, has been idle for too long, or was refused; the
-// rejection is written by then. Other errors do not occur.
+// Read copies the rest of the current head to p. Without a rest it first reads and checks the next
+// request. The only error is io.EOF: the client has disconnected, was idle for too long, or was
+// rejected. The response to a rejected request is written by then.
 func (c *Conn) Read(p []byte) (n int, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -116,7 +114,7 @@ func (c *Conn) Read(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// release gives back the buffers that hold nothing any more.
+// release returns empty buffers to their pools.
 func (c *Conn) release() {
 	c.g.put(&c.out)
 	if c.done {
@@ -129,8 +127,7 @@ func (c *Conn) release() {
 	}
 }
 
-// next reads the next request and makes its head pending. It reports false
-// when there is no further one.
+// next reads the next request and makes its head pending; false if there is none.
 func (c *Conn) next() bool {
 	if c.done || c.closed.Load() {
 		c.done = true
@@ -160,8 +157,7 @@ func (c *Conn) next() bool {
 	return false
 }
 
-// readHead reads until c.head is complete at in.b[r:]. After an error other than *Error there is no
-// client to answer.
+// readHead reads until c.head is complete at in.b[r:]. An error other than *Error has no response.
 func (c *Conn) readHead() error {
 	for {
 		if c.r < c.w {
@@ -184,8 +180,8 @@ func (c *Conn) readHead() error {
 	}
 }
 
-// skipBlankLines drops empty lines in front of a request line (RFC 9112
-// section 2.2): some clients send one behind a body.
+// skipBlankLines drops empty lines before a request line (RFC 9112 section 2.2): some clients send
+// one after a body.
 func (c *Conn) skipBlankLines() error {
 	if c.head.scan > 0 {
 		return nil // within a request line
@@ -208,16 +204,16 @@ func (c *Conn) skipBlankLines() error {
 	return nil
 }
 
-// takeHead consumes the complete head at in.b[r:], reads the body that
-// belongs to it, and makes the head, as it came or written anew, pending.
+// takeHead consumes the complete head at in.b[r:] and its body, and makes the head, rewritten if
+// necessary, pending.
 func (c *Conn) takeHead() error {
 	h := &c.head
 	b := c.in.b[c.r : c.r+h.end]
 	c.r += h.end
 	if h.expect100 && h.body.kind != bodyNone && c.r == c.w {
-		// The client waits for 100 (Continue) before it sends the body. The body is not needed, so
-		// it gets the final answer instead (RFC 9110 section 10.1.1); the connection ends with it,
-		// for the client may send the body all the same.
+		// The client waits for 100 (Continue) before it sends the body. No body is needed, so the
+		// client gets the final response (RFC 9110 section 10.1.1). The connection ends after it,
+		// since the client may send the body nevertheless.
 		h.last, h.rewrite, h.body.kind, c.unread = true, true, bodyNone, true
 	}
 	if h.last {
@@ -239,7 +235,7 @@ func (c *Conn) takeHead() error {
 	return nil
 }
 
-// fill reads once from the network behind in.b[:w] and makes room for it.
+// fill reads once from the network to in.b[w:], after making room.
 func (c *Conn) fill() error {
 	if c.r == c.w {
 		c.r, c.w = 0, 0
@@ -260,8 +256,8 @@ func (c *Conn) fill() error {
 	return err
 }
 
-// makeRoom moves a partial head to the front of its buffer, or to a large
-// buffer, which has room for any head that is not refused.
+// makeRoom moves a partial head to the start of its buffer, or to a large buffer, which has room
+// for every valid head.
 func (c *Conn) makeRoom() {
 	b := c.in.b[c.r:c.w]
 	if c.r > 0 {
@@ -278,8 +274,8 @@ func (c *Conn) makeRoom() {
 	c.in = in
 }
 
-// setDeadline sets the read deadline of the current wait. While a request is under way its deadline
-// stays as it was at its first byte: a client that sends single bytes cannot extend it.
+// setDeadline sets the read deadline of the current wait. The deadline of a request stays that of
+// its first byte: a client that sends single bytes cannot extend it.
 func (c *Conn) setDeadline() error {
 	if c.timing {
 		return nil
@@ -304,9 +300,8 @@ func (c *Conn) setDeadline() error {
 	return c.readUntil(now, d)
 }
 
-// readUntil sets a deadline d from now, except where the one that is set
-// already is nearly the same: on a busy connection that saves a timer a
-// request.
+// readUntil sets a deadline d from now, unless the current one is nearly the same: this saves a
+// timer per request on a busy connection.
 func (c *Conn) readUntil(now time.Time, d time.Duration) error {
 	want := now.Add(d)
 	slack := min(time.Second, d/8)
@@ -317,8 +312,8 @@ func (c *Conn) readUntil(now time.Time, d time.Duration) error {
 	return c.Conn.SetReadDeadline(want)
 }
 
-// readSome reads at least one byte to in.b[w:], taking a buffer when there is
-// none. On a socket the buffer is taken only when there is something to read.
+// readSome reads at least one byte to in.b[w:], and takes a buffer if there is none. With a socket
+// it takes the buffer only when there are bytes to read.
 func (c *Conn) readSome() (int, error) {
 	if c.raw == nil {
 		if c.in == nil {
@@ -336,8 +331,7 @@ func (c *Conn) readSome() (int, error) {
 	return c.n, c.errno
 }
 
-// readFD is called by RawConn.Read; false means: call again when there is
-// something to read.
+// readFD is the callback of RawConn.Read; false means: call again when there are bytes to read.
 func (c *Conn) readFD(fd uintptr) bool {
 	if c.in == nil {
 		c.in = c.g.take(&c.g.small)
@@ -352,8 +346,7 @@ func (c *Conn) readFD(fd uintptr) bool {
 	return false
 }
 
-// readFailed turns a failed read into a refusal where there is a request to
-// refuse, and returns err itself where there is none.
+// readFailed returns an *Error if part of a request has arrived, and err otherwise.
 func (c *Conn) readFailed(err error, what string) error {
 	if c.r == c.w && c.head.end == 0 {
 		return err

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// Limits of a request; one that breaks them is refused with the status named.
+// Limits of a request, with the status of a request that exceeds them.
 const (
 	maxTarget     = 8 << 10  // bytes of the target: 414
 	maxHead       = 16 << 10 // bytes of a head, from the request line to the empty line: 431
@@ -23,28 +23,28 @@ const (
 
 const smallBuffer = 4 << 10 // first buffer of a request; nearly every head fits
 
-// ReadBufferSize is the size in bytes of the longest head that a Conn hands out: the server's own
-// read buffer must be at least as big. A canonical head can be longer than it came, since LF
+// ReadBufferSize is the length of the longest head of a Conn in bytes: the read buffer of the
+// server must be at least as large. A canonical head may be longer than the original, since LF
 // becomes CR LF, and Host and Connection fields are added.
 const ReadBufferSize = maxHead + maxFields + 64
 
-// Options are what a server sets. The zero value of each field means the default named beside it.
+// Options configure a Guard. The zero value of each field is its documented default.
 type Options struct {
 	// ReadTimeout is the time for a whole request, head and body, from its
 	// first byte; it ends in 408. Default 10s.
 	ReadTimeout time.Duration
 
-	// IdleTimeout is the time between two requests on a connection; it ends
-	// in closing without an answer. Default 75s.
+	// IdleTimeout is the time between two requests on a connection, which is then closed without a
+	// response. Default 75s.
 	IdleTimeout time.Duration
 
 	// MaxIdle, when not nil, bounds both times for which a connection may be
 	// idle, between requests and before the first one; it is called when such a time begins.
 	MaxIdle func() time.Duration
 
-	// OnReject, when not nil, is called for each refused request after the answer was written, for
-	// the access log and metrics. It runs on the goroutine that reads the connection and must not
-	// use it otherwise than for its addresses.
+	// OnReject, when not nil, is called for each rejected request after the response was written,
+	// for the access log and metrics. It runs on the goroutine that reads the connection, and may
+	// use only the addresses of conn.
 	OnReject func(conn net.Conn, e *Error)
 }
 
@@ -52,7 +52,7 @@ type Options struct {
 // use. Use New to make one.
 type Guard struct {
 	opts  Options
-	began time.Time // the clock of IdleSince counts from here
+	began time.Time // zero of the clock of IdleSince
 	small sync.Pool // of *buffer with smallBuffer bytes
 	large sync.Pool // of *buffer with ReadBufferSize bytes
 
@@ -72,10 +72,9 @@ func New(opts Options) *Guard {
 // Buffers returns how many buffers are in use at the moment.
 func (g *Guard) Buffers() int { return int(g.held.Load()) }
 
-// Wrap returns a guarded connection. When conn gives access to its socket
-// (it has SyscallConn, as *net.TCPConn and *net.UnixConn do), reading goes
-// through that, so that waiting needs no buffer: a wrapper whose own Read
-// method must be called has to hide SyscallConn.
+// Wrap returns a guarded connection. A conn with SyscallConn, such as *net.TCPConn, is read through
+// its socket, so that waiting needs no buffer. A conn whose Read method must be called must not
+// have SyscallConn.
 func (g *Guard) Wrap(conn net.Conn) *Conn {
 	c := &Conn{Conn: conn, g: g}
 	c.markIdle(time.Now())
@@ -98,7 +97,7 @@ func (g *Guard) take(pool *sync.Pool) *buffer {
 	return pool.Get().(*buffer)
 }
 
-// put gives *b back to its pool and forgets it; an empty *b is left alone.
+// put returns *b to its pool and sets it to nil. A nil *b has no effect.
 func (g *Guard) put(b **buffer) {
 	if *b == nil {
 		return

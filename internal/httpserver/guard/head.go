@@ -5,9 +5,8 @@ import (
 	"encoding/binary"
 )
 
-// head is the state of a request head that arrives. It is parsed line by line, so that the result
-// is the same whether a request comes in one piece or byte by byte, and a bad line is refused at
-// once.
+// head is the state of the parser of a request head. The parser works line by line: the result is
+// the same for one piece and for single bytes, and a malformed line is rejected at once.
 //
 // A head (RFC 9112 section 2.1); offsets count from its first byte:
 //
@@ -16,13 +15,13 @@ import (
 //	end-2             CR LF
 //	end               body, or the next request
 type head struct {
-	scan   int // where the search for the next line end goes on
+	scan   int // start of the search for the next line end
 	line   int // start of the current line
 	fields int // field lines so far
-	blanks int // empty lines that came before
+	blanks int // empty lines before the head
 	end    int // one past the head, 0 until it is complete
 
-	targetStart, targetEnd int        // target to hand on; targetEnd 0 = no request line yet
+	targetStart, targetEnd int        // target to pass on; targetEnd 0 = no request line yet
 	fieldsStart            int        // end of the request line
 	authority              [2]int     // of an absolute-form target, start and end
 	form                   targetForm // of the target
@@ -31,12 +30,12 @@ type head struct {
 	headMethod bool // the method is HEAD
 	connect    bool // the method is CONNECT
 	bareLF     bool // a line ended in LF alone
-	rewrite    bool // the head cannot be handed on as it came
+	rewrite    bool // the head must be rewritten before it is passed on
 	last       bool // no further request on this connection
 
 	hosts         int  // Host fields
 	connections   int  // Connection fields
-	plain         bool // the Connection value is one that the server understands
+	plain         bool // the Connection value is close or keep-alive
 	close, keep   bool // options of Connection
 	expect100     bool // Expect: 100-continue
 	expectUnknown bool // any other expectation
@@ -192,7 +191,7 @@ func (h *head) expect(value []byte) {
 	}
 }
 
-// finish checks the head as a whole once its empty line has come.
+// finish checks the complete head.
 func (h *head) finish() error {
 	if h.hosts == 0 && !h.http10 {
 		return badRequest("HTTP/1.1 request without Host")
@@ -266,17 +265,17 @@ func (h *head) keeps(k fieldKind) bool {
 	return k == fieldOther || (k == fieldHost && h.form != absoluteForm)
 }
 
-// fieldKind sorts fields by what the guard does with them.
+// fieldKind classifies fields by their treatment.
 type fieldKind uint8
 
 const (
-	fieldOther fieldKind = iota // handed on as it is
+	fieldOther fieldKind = iota // passed on unchanged
 	fieldHost
 	fieldConnection
 	fieldContentLength
 	fieldTransferEncoding
 	fieldExpect
-	fieldDropped // only means something to a server that offers trailers or upgrades
+	fieldDropped // only relevant to a server with trailers or upgrades
 )
 
 // knownFields are the fields that are not fieldOther, the most frequent first.
@@ -316,8 +315,8 @@ func equalFold(b []byte, lower string) bool {
 	return true
 }
 
-// cutList returns the first member of a comma separated list, without blanks
-// around it, and what follows its comma.
+// cutList returns the first member of a comma separated list without blanks around it, and the rest
+// behind its comma.
 func cutList(list []byte) (member, rest []byte) {
 	member, rest, _ = bytes.Cut(list, []byte{','})
 	return trimOWS(member), rest
@@ -350,10 +349,9 @@ func validValue(b []byte) bool {
 	return true
 }
 
-// anyBelow reports whether one of the eight bytes of x is below limit, or is
-// DEL. A byte below limit, or an XOR with DEL of zero, borrows from its high
-// bit. A borrow goes on to the byte above, so true may be a false alarm;
-// false never is.
+// anyBelow reports whether one of the eight bytes of x is below limit, or is DEL. A byte below
+// limit, or an XOR with DEL of zero, borrows from its high bit. A borrow continues into the next
+// byte, so true may be a false alarm; false is always right.
 func anyBelow(x uint64, limit byte) bool {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	low := (x - ones*uint64(limit)) &^ x

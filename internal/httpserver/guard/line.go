@@ -56,9 +56,8 @@ func (h *head) requestLine(line []byte) error {
 	return h.target(line[:m], target)
 }
 
-// version checks the last part of a request line (RFC 9112 section 2.3). A
-// minor version that is higher than ours is treated as ours (RFC 9110 section
-// 2.5).
+// version checks the last part of a request line (RFC 9112 section 2.3). A minor version above 1 is
+// read as 1 (RFC 9110 section 2.5).
 func (h *head) version(v []byte) error {
 	if len(v) != len("HTTP/1.1") || string(v[:5]) != "HTTP/" || !isDigit(v[5]) || v[6] != '.' || !isDigit(v[7]) {
 		return badRequest("request line does not end in a version such as HTTP/1.1")
@@ -71,9 +70,8 @@ func (h *head) version(v []byte) error {
 	return nil
 }
 
-// checkTarget refuses bytes that no target can have. Bytes of 0x80 and above
-// are no more allowed in a URI than blanks are, but clients do send file
-// names in queries unescaped, and there is no second way to read them.
+// checkTarget rejects blanks and control characters. Bytes of 0x80 and above are not allowed in a
+// URI either, but clients send file names in queries unescaped, and all parsers read them alike.
 func checkTarget(target []byte) error {
 	if len(target) == 0 {
 		return badRequest("empty request target")
@@ -91,7 +89,7 @@ func checkTarget(target []byte) error {
 	return nil
 }
 
-// target finds the form of the target and whether it can be handed on as it is.
+// target sets the form of the target, and rewrite if it cannot be passed on unchanged.
 func (h *head) target(method, target []byte) error {
 	switch {
 	case target[0] == '/':
@@ -112,10 +110,8 @@ func (h *head) target(method, target []byte) error {
 	return badRequest("request target is neither a path nor an http URI")
 }
 
-// cutTarget finds the part of an origin-form target to hand on. A fragment is
-// not part of a target, but nginx drops it and some clients send it. Of several
-// leading slashes one is kept: a server that finds two could take what
-// follows them for an authority.
+// cutTarget removes the fragment of an origin-form target, which some clients send and nginx drops
+// too, and all leading slashes but one: a server could read an authority behind two of them.
 func (h *head) cutTarget(target []byte) {
 	if i := bytes.IndexByte(target, '#'); i >= 0 {
 		h.targetEnd = h.targetStart + i
@@ -129,8 +125,8 @@ func (h *head) cutTarget(target []byte) {
 	}
 }
 
-// absolute takes an absolute-form target apart (RFC 9112 section 3.2.2); what
-// is handed on is its path and query, and its authority as Host.
+// absolute parses an absolute-form target (RFC 9112 section 3.2.2). Its path and query are passed
+// on, and its authority as Host.
 func (h *head) absolute(target []byte) error {
 	h.form = absoluteForm
 	h.rewrite = true
@@ -150,7 +146,7 @@ func (h *head) absolute(target []byte) error {
 	return nil
 }
 
-// appendTarget appends the target in the form that is handed on.
+// appendTarget appends the target in canonical form.
 func (h *head) appendTarget(dst, b []byte) []byte {
 	target := b[h.targetStart:h.targetEnd]
 	if h.form == absoluteForm && (len(target) == 0 || target[0] != '/') {
@@ -178,8 +174,8 @@ func validateAuthority(b []byte) error {
 	return validateHost(b)
 }
 
-// validateHost checks host [":" port] (RFC 9110 section 7.2). An empty host
-// is refused: no http URI has one (RFC 9110 section 4.2.1).
+// validateHost checks host [":" port] (RFC 9110 section 7.2). An empty host is rejected: no http
+// URI has one (RFC 9110 section 4.2.1).
 func validateHost(b []byte) error {
 	var host, port []byte
 	if len(b) > 0 && b[0] == '[' {

@@ -13,28 +13,27 @@ import (
 )
 
 const (
-	// A refusal is a few hundred bytes; a client that does not make room for
-	// them within this time is not going to read them.
+	// A rejection has a few hundred bytes. A client that takes none of them within this time does
+	// not read.
 	rejectTimeout = time.Second
 
-	// Bounds of a lingering close. They are short because the serving
-	// goroutine waits: a client that reads its answer closes at once, and
-	// one that goes on sending is cut off.
+	// Bounds of a lingering close. They are short because the serving goroutine waits: a client
+	// that reads its response closes at once, and one that continues to send is cut off.
 	lingerTimeout = 500 * time.Millisecond
 	lingerBytes   = 256 << 10
 
-	// While an answer is still on its way these count instead: how long the
-	// client may take nothing of it, and how long it may take in all.
+	// Bounds while the client has not acknowledged the whole response: the time without progress,
+	// and the total time.
 	drainPatience = 30 * time.Second
 	drainTimeout  = 2 * time.Minute
 )
 
-// Error says why a request was refused.
+// Error is the reason of a rejection.
 type Error struct {
-	Status int    // the HTTP status that the client was given
-	Reason string // one plain line, also the body of the answer
-	Err    error  // the cause, nil where the request itself is the cause
-	Line   []byte // what has come of the request line, at most 256 bytes; anything may be in it
+	Status int    // of the response
+	Reason string // one plain line, also the body of the response
+	Err    error  // the cause; nil if the request itself is the cause
+	Line   []byte // the received part of the request line, at most 256 arbitrary bytes
 }
 
 // maxErrorLine bounds Error.Line.
@@ -52,7 +51,7 @@ func firstLine(b []byte) []byte {
 // Error returns the reason in one line.
 func (e *Error) Error() string { return "request refused: " + e.Reason }
 
-// Unwrap returns the cause, if there is one besides the request itself.
+// Unwrap returns the cause; nil if the request itself is the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
 func badRequest(reason string) *Error { return &Error{Status: 400, Reason: reason} }
@@ -69,9 +68,8 @@ var statusText = map[int]string{
 	505: "HTTP Version Not Supported",
 }
 
-// reject writes the answer to a request that is not handed on. All answers to
-// earlier requests are out by then: the server asks for a further head only
-// after it has flushed what it wrote.
+// reject writes the response to a rejected request. The responses to earlier requests have been
+// sent by then: the server reads a further head only after it has flushed its writes.
 func (c *Conn) reject(e *Error) {
 	c.used, c.unread = true, true
 	var got []byte
@@ -80,7 +78,7 @@ func (c *Conn) reject(e *Error) {
 	}
 	headOnly := c.head.isHead(got)
 	msg := appendRejection(make([]byte, 0, 512), e, headOnly, time.Now())
-	// A failed write changes nothing: the connection is closed either way.
+	// A failed write has no effect: the connection is closed either way.
 	if c.Conn.SetWriteDeadline(time.Now().Add(rejectTimeout)) == nil {
 		_, _ = c.Conn.Write(msg)
 	}
@@ -89,13 +87,13 @@ func (c *Conn) reject(e *Error) {
 	}
 }
 
-// isHead reports whether the request is a HEAD request, whose answer has no
-// body. Before the request line is complete, b is the part that has arrived.
+// isHead reports whether the method is HEAD, whose response has no body. b is the received part of
+// an incomplete request line.
 func (h *head) isHead(b []byte) bool {
 	return h.headMethod || (h.targetEnd == 0 && (bytes.HasPrefix(b, []byte("HEAD ")) || string(firstLine(b)) == "HEAD"))
 }
 
-// appendRejection appends the whole answer to dst (RFC 9112 section 4).
+// appendRejection appends the whole response to dst (RFC 9112 section 4).
 func appendRejection(dst []byte, e *Error, headOnly bool, now time.Time) []byte {
 	dst = append(dst, "HTTP/1.1 "...)
 	dst = strconv.AppendInt(dst, int64(e.Status), 10)
@@ -113,12 +111,12 @@ func appendRejection(dst []byte, e *Error, headOnly bool, now time.Time) []byte 
 	return append(dst, '\n')
 }
 
-// Close closes the connection. Where the client may still be sending, it lingers first: the kernel
-// answers bytes that arrive after a close with a reset, and a reset makes the client's kernel drop
-// an answer that it has not read yet (RFC 9112 section 9.6). So the sending side is closed, and
-// what arrives is thrown away until the client closes too, for at most half a second or 256 KiB
-// after the client's host has the whole answer. Close while another goroutine is in Read does not
-// linger and wakes that Read. A second Close does nothing.
+// Close closes the connection. If the client may still be sending, Close lingers first: the kernel
+// responds to bytes after a close with a reset, and a reset makes the client's kernel drop an
+// unread response (RFC 9112 section 9.6). A lingering Close closes the sending side and discards
+// input until the client closes too, for at most half a second or 256 KiB after the client's host
+// has the whole response. Close during a Read of another goroutine does not linger and wakes that
+// Read. A second Close has no effect.
 func (c *Conn) Close() error {
 	again := c.closed.Swap(true)
 	if !c.mu.TryLock() { // Read is waiting; it cleans up when it wakes
@@ -139,7 +137,7 @@ func (c *Conn) Close() error {
 	return c.Conn.Close()
 }
 
-// inputWaiting reports whether the socket holds bytes that will not be read.
+// inputWaiting reports whether the socket holds unread bytes.
 func (c *Conn) inputWaiting() bool {
 	if c.raw == nil {
 		return false
@@ -147,13 +145,13 @@ func (c *Conn) inputWaiting() bool {
 	n := 0
 	err := c.raw.Read(func(fd uintptr) bool {
 		var b [1]byte
-		n, _ = sys.ReadNoWait(fd, b[:]) // the byte is not wanted either
+		n, _ = sys.ReadNoWait(fd, b[:]) // discards this byte too
 		return true
 	})
 	return err == nil && n > 0
 }
 
-// unsent is how many bytes of answers the client's host has not confirmed.
+// unsent returns the number of bytes that the client's host has not acknowledged.
 func (c *Conn) unsent() int {
 	if given, ok := c.Conn.(interface{ Abandoned() bool }); c.raw == nil || ok && given.Abandoned() {
 		return 0
@@ -168,8 +166,7 @@ func (c *Conn) unsent() int {
 	return n
 }
 
-// linger closes the sending side and discards what arrives, in the bounds
-// that Close names.
+// linger closes the sending side and discards input, within the bounds that Close names.
 func (c *Conn) linger() {
 	if half, ok := c.Conn.(interface{ CloseWrite() error }); ok {
 		if half.CloseWrite() != nil {
