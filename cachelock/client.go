@@ -88,7 +88,7 @@ type LockOptions struct {
 	TakeOver bool
 }
 
-// MinTTL is the shortest time to live. A shorter lock expires before its holder has the answer.
+// MinTTL is the shortest time to live. A shorter lock expires before its holder has the reply.
 const MinTTL = 10 * time.Millisecond
 
 // maxKey bounds the length of a key in bytes.
@@ -328,7 +328,7 @@ func (c *Client) releaseInBackground(h holding) {
 	}()
 }
 
-// released sends a release, and reports whether Redis has answered. Close waits for it.
+// released sends a release, and reports whether Redis has replied. Close waits for it.
 func released(h holding) bool {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()

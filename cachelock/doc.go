@@ -26,7 +26,7 @@
 // beyond the end of its lock may still act, and a Redis that fails over or restarts without its
 // data loses locks, since replication is asynchronous. Data that two holders must never write needs
 // the lock's fence, a number that rises with every acquisition: the protected
-// resource refuses a lower fence than it has seen. docs/locks.md shows this for a value in Redis.
+// resource rejects a lower fence than it has seen. docs/locks.md shows this for a value in Redis.
 //
 // A waiting call is notified of the release by a message, and also checks the lock when it expires
 // and at each Options.Poll. All calls of one process that wait for one lock cost Redis as much as
@@ -50,7 +50,7 @@
 // ErrUnreachable, ErrLost, ErrNotHeld, ErrCancelled, ErrInvalid and ErrClosed, by errors.Is.
 //
 // A request that failed may have been executed. It is then released in the background, or expires.
-// If the answer to a release is lost and the Redis client repeats the request, Release returns
+// If the reply to a release is lost and the Redis client repeats the request, Release returns
 // ErrLost although it released the lock. How soon a running request ends with its context depends
 // on the Redis client: at the deadline with ContextTimeoutEnabled, else after its ReadTimeout.
 //
@@ -75,8 +75,8 @@
 //   - Unlocking by a plain DEL, which deletes the lock of the next holder if the own one has
 //     expired. Here the token is compared.
 //   - GET, comparison, then DEL: the lock may expire in between. Here they are one script.
-//   - GETSET of a time, which changes another holder's lock even when it is refused, and relies on
-//     the clocks of the clients. Here a refused request changes nothing, no command carries a time
+//   - GETSET of a time, which changes another holder's lock even when it is rejected, and relies on
+//     the clocks of the clients. Here a rejected request changes nothing, no command carries a time
 //     of day, and scripts use the server's clock.
 //   - A number that a command returns in Lua is compared with a string, so success is never
 //     detected.
@@ -84,8 +84,8 @@
 //     depend on the number of locks.
 //   - Checking the lock, then subscribing: a release in between is missed. Here the subscription
 //     comes first, and the script that checks the lock enters the queue.
-//   - A request is refused because of its own token, after the Redis client repeated it since its
-//     answer was lost.
+//   - A request is rejected because of its own token, after the Redis client repeated it since its
+//     reply was lost.
 //   - A delayed request that arrives after later ones: here it never makes a lock end sooner.
 //   - A fence counter for each key, which is never deleted. Here there is one for each shard; a
 //     counter that was lost restarts from the server's clock in microseconds, so fences still rise.

@@ -71,8 +71,8 @@ func failed(ctx context.Context, what string, err error) error {
 	return fmt.Errorf("cannot %s: %w: %w", what, ErrUnreachable, err)
 }
 
-// errLate: the lock was acquired, but the answer came after its expiry.
-var errLate = errors.New("the answer came after the lock's ttl")
+// errLate: the lock was acquired, but the reply came after its expiry.
+var errLate = errors.New("the reply came after the lock's ttl")
 
 // cancelled returns the error for a context that has ended. Its cause is printed but not wrapped:
 // it may be the loss of another lock.

@@ -26,5 +26,5 @@ var commitScript = redis.NewScript(CommitText)
 func Commit(ctx context.Context, rdb redis.UniversalClient, key string, fence int64, value []byte,
 	ttl time.Duration) error {
 	n, err := commitScript.Run(ctx, rdb, []string{key}, fence, value, millis(ttl)).Int()
-	return holdError(ctx, "commit a value", n, err)
+	return holdError(ctx, "commit a value", n == 1, err)
 }

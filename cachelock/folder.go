@@ -28,7 +28,7 @@ const (
 //
 // A path has segments separated by "/"; one leading and one trailing "/" are ignored, and "/" alone
 // is the root with everything below it. All bytes except "/" and NUL are ordinary. The empty path
-// is refused, since it is more likely an unset variable than the root; so are ".", "..", empty
+// is rejected, since it is more likely an unset variable than the root; so are ".", "..", empty
 // segments, more than 4,096 bytes and more than 128 segments.
 //
 // Acquiring a lock costs O(depth + log n) with n locks in the namespace. Waiters are not queued: a

@@ -286,7 +286,7 @@ func checkReplies(steps []step, replies []redis.Cmder) error {
 			err = step.check(fence, wrong, &last)
 		case "release", "extend":
 			n, wrong := reply.Int()
-			err = step.checkEnd(holdError(context.Background(), step.what, n, wrong))
+			err = step.checkEnd(holdError(context.Background(), step.what, n == 1, wrong))
 		}
 		if err != nil {
 			return err

@@ -63,11 +63,11 @@ func (f *redisFolders) acquire(ctx context.Context, w folderRequest) (holding, i
 				repaired = true
 				continue
 			}
-			f.s.c.releaseInBackground(h) // it may have been acquired nevertheless
+			f.s.c.releaseInBackground(h) // the lock may have been acquired nevertheless
 			return nil, 0, failed(ctx, "acquire a folder lock", err)
 		}
-		answer, _ := reply.Val().([]any)
-		if fence, err := parseAcquired(answer); !errors.Is(err, errAgain) {
+		values, _ := reply.Val().([]any)
+		if fence, err := parseAcquired(values); !errors.Is(err, errAgain) {
 			if err != nil {
 				return nil, 0, err
 			}
@@ -99,23 +99,23 @@ func folderArgs(w folderRequest) []any {
 }
 
 // errAgain: folder_acquire.lua has to be called again.
-var errAgain = errors.New("ask again")
+var errAgain = errors.New("call again")
 
 // parseAcquired parses the reply of folder_acquire.lua to a fence or an error.
-func parseAcquired(answer []any) (int64, error) {
+func parseAcquired(values []any) (int64, error) {
 	switch {
-	case len(answer) == 1 && answer[0] == int64(2):
+	case len(values) == 1 && values[0] == int64(2):
 		return 0, errAgain
-	case len(answer) == 2 && answer[0] == int64(1):
-		fence, _ := answer[1].(int64)
+	case len(values) == 2 && values[0] == int64(1):
+		fence, _ := values[1].(int64)
 		return fence, nil
-	case len(answer) == 4 && answer[0] == int64(0):
-		ttl, _ := answer[1].(int64)
-		token, _ := answer[2].(string)
-		path, _ := answer[3].(string)
+	case len(values) == 4 && values[0] == int64(0):
+		ttl, _ := values[1].(int64)
+		token, _ := values[2].(string)
+		path, _ := values[3].(string)
 		return 0, heldBy(displayPath(path), token, time.Duration(ttl)*time.Millisecond)
 	}
-	return 0, fmt.Errorf("%w: cannot understand the answer %v to a folder lock's request", ErrUnreachable, answer)
+	return 0, fmt.Errorf("%w: cannot parse the reply %v to a folder lock's request", ErrUnreachable, values)
 }
 
 // redisFolderHold implements holding for redisFolders.
@@ -128,23 +128,12 @@ var _ holding = (*redisFolderHold)(nil)
 
 func (h *redisFolderHold) extend(ctx context.Context, ttl time.Duration, sooner bool) error {
 	n, err := h.f.scripts.extend.Run(ctx, h.f.s.rdb, h.f.names, classes, h.token, millis(ttl), *flag(sooner)).Int()
-	return holdError(ctx, "extend a folder lock", n, err)
+	return holdError(ctx, "extend a folder lock", n == 1, err)
 }
 
 func (h *redisFolderHold) release(ctx context.Context) error {
 	n, err := h.f.scripts.release.Run(ctx, h.f.s.rdb, h.f.names, classes, h.token, h.f.s.c.channels()).Int()
-	return holdError(ctx, "release a folder lock", n, err)
-}
-
-// holdError returns the error for a script that returns 1 if the lock was held.
-func holdError(ctx context.Context, what string, n int, err error) error {
-	switch {
-	case err != nil:
-		return failed(ctx, what, err)
-	case n == 0:
-		return ErrLost
-	}
-	return nil
+	return holdError(ctx, "release a folder lock", n == 1, err)
 }
 
 // onFolderMessage handles a message of folder_release.lua, from "folder-waiting:" on: the namespace

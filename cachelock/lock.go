@@ -70,7 +70,7 @@ func (l *Lock) Key() string { return l.keys[0] }
 func (l *Lock) Token() string { return l.token }
 
 // Fence returns a number that rises with every acquisition of the lock. A resource that the lock
-// protects can refuse a smaller number than it has seen. It is 0 for a Redlock, which has none.
+// protects can reject a smaller number than it has seen. It is 0 for a Redlock, which has none.
 func (l *Lock) Fence() int64 { return l.fence }
 
 // Until returns the end of the lock by this process's clock, unless it is extended.
@@ -122,7 +122,7 @@ func (l *Lock) Extend(ctx context.Context, ttl time.Duration) error {
 
 // Release releases the lock. It returns ErrLost if the lock was not held any more, ErrNotHeld if it
 // has been released already. If Redis is unavailable, or ctx ends, the lock is released in the
-// background as soon as Redis is available, or expires. If an answer is lost, Release may return
+// background as soon as Redis is available, or expires. If a reply is lost, Release may return
 // ErrLost although it released the lock, but never nil if it did not.
 func (l *Lock) Release(ctx context.Context) error {
 	was := l.end(ErrNotHeld)

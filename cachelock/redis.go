@@ -131,19 +131,19 @@ func (s *redisStore) tryAcquire(ctx context.Context, w lockRequest) (holding, in
 		reply = run(ctx, s.rdb, s.scripts.acquire, h.names, &h.token, &h.ttl, &h.waiter, &h.queueTTL, flag(w.fair))
 	}
 	if err := reply.Err(); err != nil {
-		s.c.releaseInBackground(h) // it may have been acquired nevertheless
+		s.c.releaseInBackground(h) // the lock may have been acquired nevertheless
 		return nil, 0, failed(ctx, "acquire a lock", err)
 	}
-	answer, _ := reply.Val().([]any)
+	values, _ := reply.Val().([]any)
 	switch {
-	case len(answer) == 2 && answer[0] == int64(1):
-		fence, _ := answer[1].(int64)
+	case len(values) == 2 && values[0] == int64(1):
+		fence, _ := values[1].(int64)
 		s.wakeOwnQueues(w)
 		return h, fence, nil
-	case len(answer) == 4:
-		n, _ := answer[1].(int64)
-		ttl, _ := answer[2].(int64) // -1 = no expiry: not set by this package
-		token, _ := answer[3].(string)
+	case len(values) == 4:
+		n, _ := values[1].(int64)
+		ttl, _ := values[2].(int64) // -1 = no expiry: not set by this package
+		token, _ := values[3].(string)
 		if n >= 1 && int(n) <= len(w.keys) {
 			if ttl == 0 && token != "" {
 				ttl = 1 // less than a millisecond is left
@@ -151,7 +151,7 @@ func (s *redisStore) tryAcquire(ctx context.Context, w lockRequest) (holding, in
 			return nil, 0, heldBy(w.keys[n-1], token, time.Duration(ttl)*time.Millisecond)
 		}
 	}
-	return nil, 0, fmt.Errorf("%w: cannot understand the answer %v to a lock's request", ErrUnreachable, reply.Val())
+	return nil, 0, fmt.Errorf("%w: cannot parse the reply %v to a lock's request", ErrUnreachable, reply.Val())
 }
 
 // wakeOwnQueues notifies the wait queues of this process after it has acquired several locks
@@ -176,27 +176,15 @@ func (h *hold) extend(ctx context.Context, ttl time.Duration, sooner bool) error
 	}
 	ms := millis(ttl)
 	n, err := run(ctx, h.s.rdb, h.s.scripts.extend, names, &h.token, &ms, flag(sooner)).Int()
-	switch {
-	case err != nil:
-		return failed(ctx, "extend a lock", err)
-	case n == 0:
-		return ErrLost
-	}
-	return nil
+	return holdError(ctx, "extend a lock", n == 1, err)
 }
 
 // extendOwner extends a hold of the owner and its lock, which never ends sooner because of it.
 func (h *hold) extendOwner(ctx context.Context, ttl time.Duration) error {
 	ms, noWaiter, noQueueTTL := millis(ttl), "", "0"
-	answer, err := run(ctx, h.s.rdb, h.s.scripts.reenter, h.names, &h.token, &ms, &noWaiter, &noQueueTTL,
+	values, err := run(ctx, h.s.rdb, h.s.scripts.reenter, h.names, &h.token, &ms, &noWaiter, &noQueueTTL,
 		&h.name, flag(true)).Slice()
-	switch {
-	case err != nil:
-		return failed(ctx, "extend a lock", err)
-	case len(answer) == 0 || answer[0] != int64(1):
-		return ErrLost
-	}
-	return nil
+	return holdError(ctx, "extend a lock", len(values) > 0 && values[0] == int64(1), err)
 }
 
 func (h *hold) release(ctx context.Context) error {
@@ -207,10 +195,15 @@ func (h *hold) release(ctx context.Context) error {
 		reply = run(ctx, h.s.rdb, h.s.scripts.release, h.names[1:], &h.token, &h.s.wake)
 	}
 	n, err := reply.Int()
+	return holdError(ctx, "release a lock", n >= h.keys, err)
+}
+
+// holdError returns the error of a script that reports whether the lock was held.
+func holdError(ctx context.Context, what string, held bool, err error) error {
 	switch {
 	case err != nil:
-		return failed(ctx, "release a lock", err)
-	case n < h.keys:
+		return failed(ctx, what, err)
+	case !held:
 		return ErrLost
 	}
 	return nil

@@ -18,14 +18,14 @@ import (
 )
 
 // NewRedlock returns a client that keeps each lock on a majority of several independent Redis
-// masters (the Redlock algorithm). It works while less than half of them are down, hang, or answer
+// masters (the Redlock algorithm). It works while less than half of them are down, hang, or reply
 // slowly. Use an odd number of servers that do not fail together. The caller closes the Redis
 // clients; set ContextTimeoutEnabled in their options to abandon hanging nodes at once.
 //
 // Its guarantee depends on the clocks of the nodes: a node whose clock jumps, or that restarts
 // without its data before its locks have expired, may grant a lock twice. The fence of such a lock
 // is 0, since counters of independent masters are not one sequence: data that two holders must
-// never write needs a lock on one Redis with its fence. Fair locks are refused: each node would
+// never write needs a lock on one Redis with its fence. Fair locks are rejected: each node would
 // have its own queue with its own head, and no waiter would get a majority.
 func NewRedlock(nodes []redis.UniversalClient, o Options) *Client {
 	c := newClient(o)
@@ -62,39 +62,39 @@ func (s *redlockStore) limit(ttl time.Duration) time.Duration {
 	return max(min(ttl/10, maxNodeTimeout), time.Millisecond)
 }
 
-// errNodeTimeout: a node has not answered in time. errPending: a node was not waited for.
+// errNodeTimeout: a node has not replied in time. errPending: a node was not waited for.
 var (
-	errNodeTimeout = fmt.Errorf("%w: a node has not answered in time", ErrUnreachable)
+	errNodeTimeout = fmt.Errorf("%w: a node has not replied in time", ErrUnreachable)
 	errPending     = errors.New("the other nodes have decided")
 )
 
-// contained asks a node and turns a panic into an error.
-func contained(ctx context.Context, node int, ask func(ctx context.Context, node int) error) (err error) {
-	defer panics.ToError(&err, "asking a node")
-	return ask(ctx, node)
+// contained calls a node and turns a panic into an error.
+func contained(ctx context.Context, node int, call func(ctx context.Context, node int) error) (err error) {
+	defer panics.ToError(&err, "calling a node")
+	return call(ctx, node)
 }
 
-// poll asks every node concurrently. It returns their errors as soon as a majority agreed, or so
-// many refused or failed that no majority can agree. Requests to the other nodes continue until
-// they are answered or the client is closed.
+// poll calls every node concurrently. It returns their errors as soon as a majority agreed, or so
+// many rejected or failed that no majority can agree. Requests to the other nodes continue until
+// they have replied or the client is closed.
 func (s *redlockStore) poll(ctx context.Context, limit time.Duration,
-	ask func(ctx context.Context, node int) error) ([]error, error) {
-	type answer struct {
+	call func(ctx context.Context, node int) error) ([]error, error) {
+	type reply struct {
 		node int
 		err  error
 	}
-	answers := make(chan answer, len(s.nodes))
+	replies := make(chan reply, len(s.nodes))
 	for i := range s.nodes {
 		if !s.c.begin() {
 			return nil, ErrClosed
 		}
 		go func() {
 			defer s.c.running.Done()
-			// The caller may return before the last node has answered.
+			// The caller may return before the last node has replied.
 			own, cancel := context.WithCancel(context.WithoutCancel(ctx))
 			defer cancel()
 			defer context.AfterFunc(s.c.ctx, cancel)()
-			answers <- answer{i, contained(own, i, ask)}
+			replies <- reply{i, contained(own, i, call)}
 		}()
 	}
 	late := time.NewTimer(limit)
@@ -102,7 +102,7 @@ func (s *redlockStore) poll(ctx context.Context, limit time.Duration,
 	errs := slices.Repeat([]error{errPending}, len(s.nodes))
 	for !s.decided(errs) {
 		select {
-		case a := <-answers:
+		case a := <-replies:
 			errs[a.node] = a.err
 		case <-late.C:
 			for i := range errs {
@@ -120,13 +120,13 @@ func (s *redlockStore) poll(ctx context.Context, limit time.Duration,
 	return errs, nil
 }
 
-// majority asks every node, each for at most limit. It returns nil if a majority agreed.
+// majority calls every node, each for at most limit. It returns nil if a majority agreed.
 func (s *redlockStore) majority(ctx context.Context, what string, limit time.Duration,
-	ask func(ctx context.Context, node int) error) error {
+	call func(ctx context.Context, node int) error) error {
 	errs, err := s.poll(ctx, limit, func(ctx context.Context, node int) error {
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
-		return ask(ctx, node)
+		return call(ctx, node)
 	})
 	if err != nil {
 		return err
@@ -134,14 +134,14 @@ func (s *redlockStore) majority(ctx context.Context, what string, limit time.Dur
 	return s.quorumError(what, errs)
 }
 
-// decided reports whether the missing answers cannot change the result.
+// decided reports whether the missing replies cannot change the result.
 func (s *redlockStore) decided(errs []error) bool {
 	yes, no, down := tally(errs)
 	blocks := len(s.nodes) - s.quorum()
 	return yes >= s.quorum() || no > blocks || down > blocks || yes+no+down == len(s.nodes)
 }
 
-// tally counts the nodes that agreed, refused, and failed.
+// tally counts the nodes that agreed, rejected, and failed.
 func tally(errs []error) (yes, no, down int) {
 	for _, err := range errs {
 		switch {
@@ -174,7 +174,7 @@ func (s *redlockStore) unreachable(what string, errs []error) error {
 	if s.c.ctx.Err() != nil {
 		return ErrClosed // Close has cancelled the requests
 	}
-	var why []error // without the refusals, whose kind would become that of the whole error
+	var why []error // without the rejections, whose kind would become that of the whole error
 	for _, err := range errs {
 		if errors.Is(err, ErrUnreachable) {
 			why = append(why, err)
@@ -192,7 +192,7 @@ func (s *redlockStore) unreachable(what string, errs []error) error {
 type redlockHold struct {
 	s     *redlockStore
 	holds []*hold         // one for each node
-	asked []chan struct{} // one for each node, closed when the request has ended: only then can its lock be released
+	ended []chan struct{} // one for each node, closed when the request has ended: only then can its lock be released
 
 	mu    sync.Mutex // guards the fields below
 	ttl   time.Duration
@@ -212,11 +212,11 @@ func (s *redlockStore) acquire(ctx context.Context, w lockRequest) (holding, int
 	h := &redlockHold{s: s, ttl: w.ttl, until: time.Now().Add(w.ttl)}
 	for _, node := range s.nodes {
 		h.holds = append(h.holds, node.newHold(w))
-		h.asked = append(h.asked, make(chan struct{}))
+		h.ended = append(h.ended, make(chan struct{}))
 	}
 	limit := s.limit(w.ttl)
 	errs, err := s.poll(ctx, limit, func(ctx context.Context, node int) error {
-		defer close(h.asked[node])
+		defer close(h.ended[node])
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		_, _, err := s.nodes[node].acquire(ctx, w)
@@ -319,10 +319,10 @@ func (h *redlockHold) release(ctx context.Context) error {
 }
 
 // releaseNode releases the lock on a node after the request for it has ended, and retries until the
-// node answers or the lock has expired.
+// node replies or the lock has expired.
 func (h *redlockHold) releaseNode(ctx context.Context, node int, limit time.Duration, until time.Time) error {
 	select {
-	case <-h.asked[node]:
+	case <-h.ended[node]:
 	case <-ctx.Done():
 		return errNodeTimeout
 	}

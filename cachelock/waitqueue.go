@@ -24,8 +24,8 @@ type waitQueue struct {
 	waiters   list.List
 	attempted bool       // a waiter has sent a request
 	entered   bool       // the name may be in the queue in Redis
-	held      *HeldError // last refusal
-	heldAt    time.Time  // time of the last refusal
+	held      *HeldError // last rejection
+	heldAt    time.Time  // time of the last rejection
 }
 
 // waiter is one waiting call.
