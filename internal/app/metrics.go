@@ -104,10 +104,10 @@ func (p page) cache(n *cache.Stats) {
 	counter(p, "cache_misses_total",
 		"Segments of answers that were not in the cache, or just on their way.", n.Misses)
 	counter(p, "cache_disk_failures_total",
-		"Times that the disk of the cache failed and was left alone for a while.", n.Disk.Failed)
+		"Times that the disk of the cache failed and was disabled for a while.", n.Disk.Failed)
 	counter(p, "cache_disk_skipped_total",
 		"Segments that were not stored on disk, because it failed or was too slow.", n.Disk.Skipped)
-	counter(p, "cache_disk_damaged_total", "Segments on disk that were not what was written.", n.Disk.Damaged)
+	counter(p, "cache_disk_damaged_total", "Segments on disk that were not what was written.", n.Disk.Corrupt)
 	gauge(p, "cache_flights", "Segments that are being fetched.", n.Fills)
 	counter(p, "stale_served_total", "Answers from expired entries.", n.StaleServed)
 	counter(p, "peer_bytes_total", "Bytes from other gateways.", n.PeerBytes)

@@ -23,7 +23,7 @@ var everyCount = counts{
 	files:    local.FileCacheStats{Hits: 5, Misses: 6, Files: 7, Bodies: 8, Bytes: 9, Descriptors: 10},
 	cache: &cache.Stats{
 		Memory: tier.Stats{Bytes: 11, Evicted: 12},
-		Disk:   tier.Stats{Bytes: 13, Evicted: 14, Failed: 15, Skipped: 16, Damaged: 17},
+		Disk:   tier.Stats{Bytes: 13, Evicted: 14, Failed: 15, Skipped: 16, Corrupt: 17},
 		Fills:  18, RecordBytes: 19, StaleServed: 20, MemoryHits: 21, DiskHits: 22, Misses: 23,
 		PeerBytes: 24, PeerServed: 25,
 	},

@@ -211,8 +211,8 @@ func budgetsOf(n *counts, cfg *config.Config) []status.Budget {
 		if c.Disk.Budget > 0 {
 			disk := status.Budget{Name: status.DiskBudget, Used: c.Disk.Bytes, Max: c.Disk.Budget,
 				Note: entries(c.Disk.Entries, "segment")}
-			if c.Disk.Off {
-				disk.State, disk.Text = status.Warn, "has failed and is left alone for a while"
+			if c.Disk.Disabled {
+				disk.State, disk.Text = status.Warn, "has failed and is disabled for a while"
 			}
 			list = append(list, disk)
 		}

@@ -262,11 +262,11 @@ func (c *Cache) Close() error {
 // failure.
 func (c *Cache) Purge(m Match) int {
 	c.invalidate(m, nil)
-	n := c.metas.purge(m) + c.tiers.Drop(m)
+	n := c.metas.purge(m) + c.tiers.Purge(m)
 	if m.IsFile() && c.bySource.Load() { // a walk; none of these is on disk
 		m = tier.MatchSources(m)
 		c.invalidate(m, nil)
-		n += c.metas.purge(m) + c.memory.Drop(m)
+		n += c.metas.purge(m) + c.memory.Purge(m)
 	}
 	return n
 }

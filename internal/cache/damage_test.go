@@ -11,23 +11,23 @@ import (
 	"fastdfs-gateway/internal/cache/tier"
 )
 
-// dropHook is a tier that does something while it is about to drop.
-type dropHook struct {
+// purgeHook is a tier that does something while it is about to purge.
+type purgeHook struct {
 	tier.Tier
 	hook func()
 }
 
-func (d *dropHook) Drop(m Match) int {
+func (d *purgeHook) Purge(m Match) int {
 	if hook := d.hook; hook != nil {
 		d.hook = nil
 		hook()
 	}
-	return d.Tier.Drop(m)
+	return d.Tier.Purge(m)
 }
 
-// TestReadWhileDamageIsDropped: who begins to read a file when its content has been found wrong,
-// and is not dropped yet, does not get that as a whole file.
-func TestReadWhileDamageIsDropped(t *testing.T) {
+// TestReadWhileCorruptIsPurged: who begins to read a file when its content has been found wrong,
+// and is not purged yet, does not get that as a whole file.
+func TestReadWhileCorruptIsPurged(t *testing.T) {
 	o := newOrigin(testFile(1), 2*SegmentSize)
 	good := o.content
 	bad := slices.Clone(good)
@@ -38,7 +38,7 @@ func TestReadWhileDamageIsDropped(t *testing.T) {
 	idle(t, c)
 	o.set(func() { o.content = good })
 	var during []result
-	c.tiers = &dropHook{Tier: c.tiers, hook: func() {
+	c.tiers = &purgeHook{Tier: c.tiers, hook: func() {
 		for range 3 {
 			during = append(during, get(context.Background(), c, o))
 		}

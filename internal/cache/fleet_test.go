@@ -124,7 +124,7 @@ func TestLater(t *testing.T) {
 		list := gateways(t, newFleet(), 2, Options{})
 		requireWhole(t, o, get(context.Background(), list[0], o))
 		synctest.Wait()
-		list[0].tiers.Drop(tier.MatchFile(o.file))
+		list[0].tiers.Purge(tier.MatchFile(o.file))
 		requireWhole(t, o, get(context.Background(), list[1], o))
 		require.EqualValues(t, 2, o.fetches.Load())
 	})

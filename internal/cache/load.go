@@ -379,7 +379,7 @@ func (c *Cache) storeMeta(f *fill, m Meta) {
 	wasThere := !f.invalidated && c.metas.put(f.key.File, m)
 	f.mu.Unlock()
 	if wasThere && m.Gone { // a walk over all that is stored: not for each unknown name
-		c.tiers.Drop(tier.MatchFile(f.key.File))
+		c.tiers.Purge(tier.MatchFile(f.key.File))
 	}
 }
 

@@ -69,25 +69,25 @@ func TestNotFoundIsCheap(t *testing.T) {
 		_, err := c.Get(context.Background(), o.file, o, GetOptions{Hint: NoHint})
 		require.ErrorIs(t, err, ErrNotFound)
 	}
-	require.Zero(t, counting.drops)
+	require.Zero(t, counting.purges)
 	o := newOrigin(testFile(100), 1<<10)
 	requireWhole(t, o, get(context.Background(), c, o))
 	o.set(func() { o.content = nil })
 	c.metas.invalidate(o.file, o.v)
 	_, err := c.Get(context.Background(), o.file, o, GetOptions{Hint: NoHint})
 	require.ErrorIs(t, err, ErrNotFound)
-	require.Equal(t, 1, counting.drops, "what is kept of a file that was there goes with it")
+	require.Equal(t, 1, counting.purges, "what is kept of a file that was there goes with it")
 }
 
-// countingTier counts what is dropped, in one goroutine at a time.
+// countingTier counts purges, in one goroutine at a time.
 type countingTier struct {
 	tier.Tier
-	drops int
+	purges int
 }
 
-func (c *countingTier) Drop(m Match) int {
-	c.drops++
-	return c.Tier.Drop(m)
+func (c *countingTier) Purge(m Match) int {
+	c.purges++
+	return c.Tier.Purge(m)
 }
 
 func BenchmarkNotFound(b *testing.B) {

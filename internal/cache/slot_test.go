@@ -88,7 +88,7 @@ func TestSlotPartlyEvicted(t *testing.T) {
 	c := newCache(t, options)
 	requireWhole(t, o, get(background, c, o))
 	idle(t, c)
-	c.memory.Drop(tier.MatchAll)
+	c.memory.Purge(tier.MatchAll)
 	requireWhole(t, o, get(background, c, o))
 	idle(t, c)
 	for i := range int64(3) {

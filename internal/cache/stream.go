@@ -142,7 +142,7 @@ func (s *Stream) next(limit int64) (content.Chunk, error) {
 // sendfile, so it stays where it is.
 func (s *Stream) stored(key SegmentKey, touch bool) (tier.View, bool) {
 	if touch && s.forPeer {
-		if view, ok := s.c.memory.GetToCopy(key, s.v); ok {
+		if view, ok := s.c.memory.GetInPlace(key, s.v); ok {
 			return view, true
 		}
 	}

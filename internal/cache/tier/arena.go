@@ -11,22 +11,22 @@ import (
 // pageSize is the unit of the page cache in bytes.
 var pageSize = int64(os.Getpagesize())
 
-// place is an extent of the arena with a segment. It is there until its last user has released it.
-type place struct {
+// extent is an extent of the arena with a segment. It is there until its last user has released it.
+type extent struct {
 	arena.Extent
 	users atomic.Int32
 
-	memory    *Memory // that counts it
-	lingering bool    // guarded by memory.mu: it is counted, though it is in no list
+	memory *Memory // that counts it
+	pinned bool    // guarded by memory.mu: it is counted, though it is in no list
 }
 
-// newPlace copies chunks into the arena. The caller is the first user of the place.
-func newPlace(a *arena.Arena, chunks [][]byte, length int64) (*place, error) {
-	extent, err := a.Reserve(length)
+// newExtent copies chunks into the arena. The caller is the first user of the extent.
+func newExtent(a *arena.Arena, chunks [][]byte, length int64) (*extent, error) {
+	reserved, err := a.Reserve(length)
 	if err != nil {
 		return nil, err
 	}
-	p := &place{Extent: extent}
+	p := &extent{Extent: reserved}
 	p.users.Store(1)
 	at := int64(0)
 	for _, chunk := range chunks {
@@ -40,21 +40,21 @@ func newPlace(a *arena.Arena, chunks [][]byte, length int64) (*place, error) {
 }
 
 // use adds a user; there is one already.
-func (p *place) use() *place {
+func (p *extent) use() *extent {
 	p.users.Add(1)
 	return p
 }
 
-// release ends one use of a place that a Memory has made. The last one frees it.
-func (p *place) release() {
+// release ends one use of the extent. The last one frees it.
+func (p *extent) release() {
 	if p.users.Add(-1) == 0 {
 		p.Free()
-		p.memory.freed(p)
+		p.memory.unpin(p)
 	}
 }
 
 // at is View.At.
-func (p *place) at(offset, limit int64) content.Chunk {
+func (p *extent) at(offset, limit int64) content.Chunk {
 	length := min(limit, p.Length-offset)
 	return content.Chunk{File: p.File(), Resident: true, Offset: p.Offset + offset, Length: length}
 }

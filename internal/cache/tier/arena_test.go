@@ -61,7 +61,7 @@ func withArena(t *testing.T, budget int64) *Memory {
 // unless it is small.
 func TestArena(t *testing.T) {
 	m := withArena(t, 64<<20)
-	for i, size := range []int{1, leastPlaced - 1, leastPlaced, ChunkSize, ChunkSize + 1, SegmentSize - 1,
+	for i, size := range []int{1, minExtent - 1, minExtent, ChunkSize, ChunkSize + 1, SegmentSize - 1,
 		SegmentSize} {
 		s := numbered(i, size)
 		require.True(t, m.Put(s))
@@ -76,7 +76,7 @@ func TestArena(t *testing.T) {
 		require.True(t, ok)
 		stretch, err := view.At(0, int64(size))
 		require.NoError(t, err)
-		require.Equal(t, size >= leastPlaced, stretch.Resident)
+		require.Equal(t, size >= minExtent, stretch.Resident)
 		require.EqualValues(t, size, stretch.Length, "in one piece")
 		view.Release()
 	}
@@ -105,7 +105,7 @@ func TestArenaGivesBack(t *testing.T) {
 	_, ok := m.Get(first.Key, first.Version, true)
 	require.False(t, ok, "it was evicted")
 	require.Equal(t, bytes.Join(first.Chunks, nil), contentOf(t, held, 1<<20))
-	m.Drop(MatchAll)
+	m.Purge(MatchAll)
 	require.EqualValues(t, 1<<20, m.resident(t), "what is held")
 	require.EqualValues(t, 1<<20, m.Stats().Bytes)
 	held.Release()
@@ -118,7 +118,7 @@ func TestArenaUnderLoad(t *testing.T) {
 	m := withArena(t, 4<<20)
 	segments := make([]*Segment, 60)
 	for i := range segments {
-		segments[i] = numbered(i, leastPlaced+i*2500)
+		segments[i] = numbered(i, minExtent+i*2500)
 	}
 	var all sync.WaitGroup
 	for worker := range 4 {
@@ -132,7 +132,7 @@ func TestArenaUnderLoad(t *testing.T) {
 					continue
 				}
 				if r.IntN(20) == 0 {
-					m.Drop(MatchFile(s.File))
+					m.Purge(MatchFile(s.File))
 				}
 				if got := contentOf(t, view, s.Version.Size); !bytes.Equal(bytes.Join(s.Chunks, nil), got) {
 					t.Error("bytes of something else")
@@ -143,7 +143,7 @@ func TestArenaUnderLoad(t *testing.T) {
 	}
 	all.Wait()
 	require.LessOrEqual(t, m.resident(t), int64(4<<20))
-	m.Drop(MatchAll)
+	m.Purge(MatchAll)
 	require.Zero(t, m.resident(t))
 	require.Zero(t, m.Stats().Bytes)
 }
@@ -218,7 +218,7 @@ func TestMovedMeanwhile(t *testing.T) {
 	require.True(t, m.movesLocked(k))
 	require.True(t, m.Put(after))
 	p := m.move(k, before)
-	view := View{place: p}
+	view := View{extent: p}
 	require.Equal(t, before.Chunks[0], contentOf(t, view, ChunkSize), "the one that has moved it reads it")
 	for range 2 {
 		now, ok := m.Get(before.Key, after.Version, true)
@@ -242,7 +242,7 @@ func TestMemoryCounts(t *testing.T) {
 		case 0, 1, 2:
 			m.Put(s)
 		case 3:
-			m.Drop(MatchFile(s.File))
+			m.Purge(MatchFile(s.File))
 		case 4:
 			n := int64(r.IntN(1 << 20))
 			m.Reserve(n - reserved)
@@ -264,7 +264,7 @@ func TestMemoryCounts(t *testing.T) {
 	for _, v := range held {
 		v.Release()
 	}
-	m.Drop(MatchAll)
+	m.Purge(MatchAll)
 	m.requireCounted(t, reserved)
 	require.Equal(t, reserved, m.Stats().Bytes)
 	require.Zero(t, m.resident(t))
@@ -276,7 +276,7 @@ func (m *Memory) requireCounted(t *testing.T, reserved int64) {
 	var used, recent, placed, stood int64
 	listed := m.recent.Len() + m.frequent.Len() + m.ghosts.Len()
 	for file := range m.all {
-		m.all.each(file, func(_ Key, k *kept) {
+		m.all.each(file, func(_ Key, k *memoryEntry) {
 			listed--
 			switch k.list {
 			case &m.ghosts:
@@ -286,12 +286,12 @@ func (m *Memory) requireCounted(t *testing.T, reserved int64) {
 				recent += k.cost
 			}
 			used += k.cost
-			if k.place != nil {
-				placed += arena.Cost(k.place.Length)
+			if k.extent != nil {
+				placed += arena.Cost(k.extent.Length)
 			}
 		})
 	}
 	require.Zero(t, listed)
-	require.Equal(t, []int64{used, recent, stood, reserved, placed + m.lingering},
-		[]int64{m.used, m.recentUsed, m.ghostsStood, m.reserved, m.resident(t)})
+	require.Equal(t, []int64{used, recent, stood, reserved, placed + m.pinned},
+		[]int64{m.used, m.recentUsed, m.ghostSegments, m.reserved, m.resident(t)})
 }

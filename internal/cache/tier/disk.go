@@ -21,7 +21,7 @@ type DiskOptions struct {
 	Path   string        // folder; it is made when it is not there
 	Max    int64         // bytes on disk, headers and what a file system rounds up included; default 10 GiB
 	Queue  int64         // bytes in memory that wait to be written; what does not fit is not stored; default 32 MiB
-	Retry  time.Duration // how long a disk that failed is left alone; default 1 min
+	Retry  time.Duration // how long a disk that failed is disabled; default 1 min
 	Logger *slog.Logger  // default: none
 	// Ready is closed when what is on disk may be used; nil = at once. Until then everything is a
 	// miss.
@@ -72,9 +72,9 @@ type Disk struct {
 	reading backoff.State
 	index   index
 	listed  bool       // the size of every entry is known
-	pending files[job] // to be written, and not dropped
-	active  *job       // being written; one that was dropped meanwhile, until its file is gone again
-	queued  int64      // bytes of the jobs that are not over, also of those that were dropped
+	pending files[job] // to be written, and not canceled
+	active  *job       // being written; one that was canceled meanwhile, until its file is gone again
+	queued  int64      // bytes of the jobs that are not over, also of canceled ones
 	writes  int64      // bytes of the budget for what is being written
 	stats   Stats      // what is counted
 }
@@ -152,7 +152,7 @@ func (d *Disk) Get(key Key, v Version, touch bool) (View, bool) {
 		return View{}, false
 	}
 	if f.header.version != v {
-		d.discard(f, was)
+		d.invalidate(f, was)
 		return View{}, false
 	}
 	return d.admit(f, was, touch)
@@ -160,20 +160,20 @@ func (d *Disk) Get(key Key, v Version, touch bool) (View, bool) {
 
 // look finds a segment that is open, or waits to be written. was is the entry of one whose file is
 // to be opened; nil: view is all there is.
-func (d *Disk) look(key Key, v Version, touch bool) (view View, was *entry) {
+func (d *Disk) look(key Key, v Version, touch bool) (view View, was *diskEntry) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if j := d.pending.get(key); j != nil {
 		if j.segment.Version == v {
 			return View{segment: j.segment}, nil
 		}
-		j.dropped = true
+		j.canceled = true
 		d.pending.remove(key)
 		return View{}, nil
 	}
 	e := d.index.get(key, touch)
 	switch {
-	case e == nil, isOff(&d.reading), d.isActive(key): // what is active and not pending was dropped
+	case e == nil, isDisabled(&d.reading), d.isActive(key): // what is active and not pending was canceled
 		return View{}, nil
 	case e.file != nil && e.file.header.version == v:
 		e.file.users++
@@ -188,7 +188,7 @@ func (d *Disk) isActive(key Key) bool { return d.active != nil && d.active.segme
 // open opens the file of a segment and reads its header; nil when there is none that is good. was
 // is the entry that it had before: where there is no file, that one is over, and not one that a
 // writer has made since.
-func (d *Disk) open(key Key, was *entry) *openFile {
+func (d *Disk) open(key Key, was *diskEntry) *openFile {
 	path := d.path(key)
 	if path == "" {
 		return nil
@@ -198,12 +198,12 @@ func (d *Disk) open(key Key, was *entry) *openFile {
 	case err == nil:
 		return f
 	case errors.Is(err, fs.ErrNotExist):
-		d.forget(key, was)
+		d.removeMissing(key, was)
 	case errors.Is(err, errFormat):
 		d.o.Logger.Warn("removed a file from the cache", "path", path, "err", err)
 		d.mu.Lock()
-		d.stats.Damaged++
-		d.index.leave(key)
+		d.stats.Corrupt++
+		d.index.startUnlink(key)
 		d.mu.Unlock()
 		d.unlink(key)
 	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
@@ -216,7 +216,7 @@ func (d *Disk) open(key Key, was *entry) *openFile {
 
 // admit makes an opened file the one that its entry is read through, unless that is not was any
 // more: then the segment was purged, evicted or replaced while its file was opened.
-func (d *Disk) admit(f *openFile, was *entry, touch bool) (View, bool) {
+func (d *Disk) admit(f *openFile, was *diskEntry, touch bool) (View, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	e := d.index.get(f.header.key, touch)
@@ -248,14 +248,14 @@ func (d *Disk) isCurrent(f *openFile) bool {
 	return e != nil && e.file == f
 }
 
-// discard removes an opened file of another version than the one that is wanted, unless there is
+// invalidate removes an opened file of another version than the one that is wanted, unless there is
 // something newer in its place by now: another entry than was, or one that is being written.
-func (d *Disk) discard(f *openFile, was *entry) {
+func (d *Disk) invalidate(f *openFile, was *diskEntry) {
 	key := f.header.key
 	d.mu.Lock()
 	mine := d.index.get(key, false) == was && d.pending.get(key) == nil && !d.isActive(key)
 	if mine {
-		d.index.leave(key)
+		d.index.startUnlink(key)
 	}
 	d.mu.Unlock()
 	f.close()
@@ -288,7 +288,7 @@ func (d *Disk) Holds(key Key) (Version, bool) {
 	if e != nil {
 		open = e.file
 	}
-	off := isOff(&d.reading) || d.isActive(key)
+	off := isDisabled(&d.reading) || d.isActive(key)
 	d.mu.Unlock()
 	switch {
 	case j != nil:
@@ -306,8 +306,8 @@ func (d *Disk) Holds(key Key) (Version, bool) {
 	return f.header.version, true
 }
 
-// forget drops an entry from the index when it is that one.
-func (d *Disk) forget(key Key, only *entry) {
+// removeMissing removes an entry from the index, unless another one is in its place.
+func (d *Disk) removeMissing(key Key, only *diskEntry) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.index.get(key, false) == only {
@@ -315,20 +315,20 @@ func (d *Disk) forget(key Key, only *entry) {
 	}
 }
 
-// isOff tells whether the disk is left alone for a while.
-func isOff(b *backoff.State) bool { return b.InBackoff(time.Now()) }
+// isDisabled reports whether the disk is disabled after a failure.
+func isDisabled(b *backoff.State) bool { return b.InBackoff(time.Now()) }
 
-// failed leaves the disk alone for a while.
+// failed disables reads or writes of the disk for DiskOptions.Retry.
 func (d *Disk) failed(b *backoff.State, what string, err error) {
 	d.mu.Lock()
-	begins := !isOff(b)
+	begins := !isDisabled(b)
 	if begins {
 		b.Fail(backoff.Policy{First: d.o.Retry, Max: d.o.Retry}, time.Now())
 		d.stats.Failed++
 	}
 	d.mu.Unlock()
 	if begins {
-		d.o.Logger.Error(what+", it is left alone for a while", "path", d.o.Path, "for", d.o.Retry, "err", err)
+		d.o.Logger.Error(what+", disk tier disabled for "+d.o.Retry.String(), "path", d.o.Path, "err", err)
 	}
 }
 
@@ -338,7 +338,7 @@ func (d *Disk) Stats() Stats {
 	defer d.mu.Unlock()
 	s := d.stats
 	s.Entries, s.Bytes, s.Budget = d.index.len(), d.index.used, d.o.Max
-	s.Off = isOff(&d.writing) || isOff(&d.reading)
+	s.Disabled = isDisabled(&d.writing) || isDisabled(&d.reading)
 	return s
 }
 

@@ -147,9 +147,9 @@ func TestTimesFromTheFuture(t *testing.T) {
 	}
 }
 
-// TestDropBeforeListed: a purge reaches what the list does not have yet, and what it had would not
+// TestPurgeBeforeListed: a purge reaches what the list does not have yet, and what it had would not
 // come back.
-func TestDropBeforeListed(t *testing.T) {
+func TestPurgeBeforeListed(t *testing.T) {
 	path := t.TempDir()
 	d := openDisk(t, tier.DiskOptions{Path: path})
 	for i := range 300 {
@@ -158,7 +158,7 @@ func TestDropBeforeListed(t *testing.T) {
 	written(t, d, 300)
 	require.NoError(t, d.Close())
 	d = openDisk(t, tier.DiskOptions{Path: path})
-	require.Equal(t, 300, d.Drop(tier.MatchFolder("group1/M00")))
+	require.Equal(t, 300, d.Purge(tier.MatchFolder("group1/M00")))
 	for i := range 300 {
 		s := small(i, 100)
 		_, ok := d.Get(s.Key, s.Version, true)
@@ -167,14 +167,14 @@ func TestDropBeforeListed(t *testing.T) {
 	require.Empty(t, files(t, path))
 }
 
-// TestDropWhileWriting: what was dropped before it was written does not appear later.
-func TestDropWhileWriting(t *testing.T) {
+// TestPurgeWhileWriting: what was dropped before it was written does not appear later.
+func TestPurgeWhileWriting(t *testing.T) {
 	path := t.TempDir()
 	d := listed(t, openDisk(t, tier.DiskOptions{Path: path}))
 	for i := range 200 {
 		require.True(t, d.Put(small(i, 1000)))
 	}
-	require.Equal(t, 200, d.Drop(tier.MatchAll))
+	require.Equal(t, 200, d.Purge(tier.MatchAll))
 	require.Empty(t, files(t, path))
 	require.Zero(t, d.Stats().Entries)
 	require.Zero(t, d.Stats().Bytes)
@@ -207,12 +207,12 @@ func TestDamage(t *testing.T) {
 		if ok {
 			got, err := cachetest.Read(view, 0, s.Length(), tier.SegmentSize)
 			view.Release()
-			require.ErrorIs(t, err, tier.ErrDamaged, what)
+			require.ErrorIs(t, err, tier.ErrCorrupt, what)
 			require.True(t, bytes.HasPrefix(content, got), what)
 		}
 		_, ok = d.Get(s.Key, s.Version, true)
 		require.False(t, ok, what)
-		require.EqualValues(t, 1, d.Stats().Damaged, what)
+		require.EqualValues(t, 1, d.Stats().Corrupt, what)
 		require.NoFileExists(t, name, what)
 		require.NoError(t, d.Close())
 	}
@@ -242,14 +242,14 @@ func TestForeignContent(t *testing.T) {
 	name := files(t, path)[0]
 	b, err := os.ReadFile(name)
 	require.NoError(t, err)
-	require.Equal(t, 1, d.Drop(tier.MatchAll))
+	require.Equal(t, 1, d.Purge(tier.MatchAll))
 	require.True(t, d.Put(other))
 	d.Settle()
 	name = files(t, path)[0]
 	require.NoError(t, os.WriteFile(name, b, 0o600))
 	_, ok := d.Get(other.Key, other.Version, true)
 	require.False(t, ok)
-	require.EqualValues(t, 1, d.Stats().Damaged)
+	require.EqualValues(t, 1, d.Stats().Corrupt)
 	require.NoFileExists(t, name)
 }
 
@@ -294,7 +294,7 @@ func TestFullDisk(t *testing.T) {
 	require.True(t, d.Put(small(1, 1<<20)))
 	d.Settle()
 	require.EqualValues(t, 1, d.Stats().Failed)
-	require.False(t, d.Put(small(2, 100)), "it is left alone")
+	require.False(t, d.Put(small(2, 100)), "it is disabled")
 	view, ok := d.Get(small(0, 100<<10).Key, small(0, 100<<10).Version, true)
 	require.True(t, ok, "what is there is served")
 	view.Release()
@@ -302,7 +302,7 @@ func TestFullDisk(t *testing.T) {
 	d.Pass()
 	require.True(t, d.Put(small(3, 1000)))
 	written(t, d, 2)
-	require.False(t, d.Stats().Off)
+	require.False(t, d.Stats().Disabled)
 	require.NoError(t, d.Close())
 }
 
@@ -336,7 +336,7 @@ func writeForEver(path string) {
 		for i, s := range segments {
 			d.Put(s)
 			if i%7 == 3 {
-				d.Drop(tier.MatchFile(segments[i-2].File))
+				d.Purge(tier.MatchFile(segments[i-2].File))
 			}
 		}
 		d.Settle()
@@ -383,7 +383,7 @@ func TestKilled(t *testing.T) {
 			require.True(t, bytes.Equal(content, got), name)
 			found++
 		}
-		require.Zero(t, d.Stats().Damaged, "a name stands for a whole file")
+		require.Zero(t, d.Stats().Corrupt, "a name stands for a whole file")
 		require.NoError(t, d.Close())
 	}
 	t.Logf("%d segments found after 8 deaths", found)

@@ -109,12 +109,12 @@ func (f *openFile) read(i int64, p []byte) error {
 	}
 	switch {
 	case err == io.EOF:
-		return f.damaged("it has become shorter")
+		return f.corrupt("it has become shorter")
 	case err != nil:
 		f.disk.failed(&f.disk.reading, "cannot read from the cache's disk", err)
 		return fmt.Errorf("cannot read %q: %w", f.path, err)
 	case crc32.Checksum(p, castagnoli) != f.header.chunks[i]:
-		return f.damaged(fmt.Sprintf("chunk %d has another checksum", i))
+		return f.corrupt(fmt.Sprintf("chunk %d has another checksum", i))
 	}
 	f.checks.passed(i)
 	return nil
@@ -131,23 +131,23 @@ func (c *checks) passed(i int64) {
 	c.right |= 1 << i
 }
 
-// forget makes every chunk one that was never checked.
-func (c *checks) forget() {
+// reset makes every chunk one that was never checked.
+func (c *checks) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.once, c.right = 0, 0
 }
 
-// damaged drops the segment. Those who still have its file open get none of it unread.
-func (f *openFile) damaged(why string) error {
-	f.checks.forget()
+// corrupt removes the segment. Those who still have its file open get none of it unread.
+func (f *openFile) corrupt(why string) error {
+	f.checks.reset()
 	d := f.disk
 	d.mu.Lock()
 	e := d.index.get(f.header.key, false)
 	mine := e == f.entry
 	if mine {
-		d.index.leave(f.header.key)
-		d.stats.Damaged++
+		d.index.startUnlink(f.header.key)
+		d.stats.Corrupt++
 	}
 	if f.entry.file == f {
 		f.entry.file = nil
@@ -157,7 +157,7 @@ func (f *openFile) damaged(why string) error {
 		d.unlink(f.header.key)
 		d.o.Logger.Warn("removed a file from the cache", "path", f.path, "err", why)
 	}
-	return fmt.Errorf("%w: %q: %s", ErrDamaged, f.path, why)
+	return fmt.Errorf("%w: %q: %s", ErrCorrupt, f.path, why)
 }
 
 // allowance bounds the bytes that checks read beyond those that are asked for: recheckRate a

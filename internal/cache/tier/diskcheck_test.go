@@ -114,7 +114,7 @@ func (d *checked) get(t *testing.T, offset, length int) []byte {
 	for len(got) < length {
 		s, err := view.At(int64(offset+len(got)), int64(length-len(got)))
 		if err != nil {
-			require.ErrorIs(t, err, ErrDamaged)
+			require.ErrorIs(t, err, ErrCorrupt)
 			return nil
 		}
 		b, err := contenttest.ReadChunk(s)
@@ -130,12 +130,12 @@ func (d *checked) requireRead(t *testing.T, offset, length int) {
 	require.True(t, bytes.Equal(d.content[offset:offset+length], d.get(t, offset, length)))
 }
 
-// requireDamaged requires that bytes are found to be damaged, and the segment is dropped and
+// requireCorrupt requires that bytes are found to be damaged, and the segment is dropped and
 // counted.
-func (d *checked) requireDamaged(t *testing.T, offset, length int) {
+func (d *checked) requireCorrupt(t *testing.T, offset, length int) {
 	t.Helper()
 	require.True(t, d.get(t, offset, length) == nil, "wrong bytes")
-	require.EqualValues(t, 1, d.Stats().Damaged)
+	require.EqualValues(t, 1, d.Stats().Corrupt)
 	require.NoFileExists(t, d.file())
 	require.True(t, d.get(t, 0, 1) == nil)
 }
@@ -172,7 +172,7 @@ func TestRecheckEvicted(t *testing.T) {
 			d.damage(t, len(d.content)-1)
 			d.evict(t)
 			d.requireRead(t, 0, 100) // this chunk is right; the kernel reads others ahead
-			d.requireDamaged(t, 0, len(d.content))
+			d.requireCorrupt(t, 0, len(d.content))
 			d.requireStoredAnew(t)
 			require.Zero(t, d.logged("by time only"))
 		})
@@ -188,7 +188,7 @@ func TestRecheckBehindTheHeader(t *testing.T) {
 		time.Sleep(time.Second)
 		d.damage(t, 999)
 		d.evict(t)
-		d.requireDamaged(t, 0, 1000)
+		d.requireCorrupt(t, 0, 1000)
 	})
 }
 
@@ -218,7 +218,7 @@ func TestRecheckAfterADay(t *testing.T) {
 			require.Len(t, d.get(t, 0, len(d.content)), len(d.content))
 			require.Zero(t, d.reads.Load())
 			time.Sleep(time.Second)
-			d.requireDamaged(t, 0, len(d.content))
+			d.requireCorrupt(t, 0, len(d.content))
 			d.requireStoredAnew(t)
 		})
 	}
@@ -299,9 +299,9 @@ func TestRecheckLater(t *testing.T) {
 		view, ok := d.Get(d.s.Key, d.s.Version, true)
 		require.True(t, ok)
 		defer view.Release()
-		d.requireDamaged(t, 0, ChunkSize)
+		d.requireCorrupt(t, 0, ChunkSize)
 		_, err := view.At(5, 100)
-		require.ErrorIs(t, err, ErrDamaged)
+		require.ErrorIs(t, err, ErrCorrupt)
 	})
 }
 

@@ -17,14 +17,14 @@ type openFile struct {
 	path   string
 	header header
 	inode  uint64
-	entry  *entry  // set by admit
-	checks *checks // set by admit
-	users  int     // guarded by Disk.mu
+	entry  *diskEntry // set by admit
+	checks *checks    // set by admit
+	users  int        // guarded by Disk.mu
 }
 
 // openSegment opens a file and checks its header. It must hold the segment that its name says. was
 // is the entry that there is.
-func openSegment(d *Disk, path string, key Key, was *entry) (_ *openFile, err error) {
+func openSegment(d *Disk, path string, key Key, was *diskEntry) (_ *openFile, err error) {
 	if err := d.o.failure("open"); err != nil {
 		return nil, err
 	}

@@ -5,8 +5,8 @@ import (
 	"sync/atomic"
 )
 
-// entry is what is known of a segment on disk. Its fields are guarded by Disk.mu.
-type entry struct {
+// diskEntry is what is known of a segment on disk. Its fields are guarded by Disk.mu.
+type diskEntry struct {
 	key    Key
 	bytes  int64                  // that it takes of the budget
 	file   *openFile              // while it is used
@@ -18,21 +18,21 @@ type entry struct {
 // index lists the segments on disk by file, and those of known size by use. Those that the process
 // found there at start are in old, and go first; those that it has used or written are in live.
 type index struct {
-	all       files[entry]
+	all       files[diskEntry]
 	live, old list.List // of *entry, the one that was used last at the front
 	used      int64     // bytes of those in the lists
-	// leaving are segments that are no entries any more, and whose files are to be removed: that is
-	// about to happen, or has failed.
-	leaving files[Key]
+	// unlinking are segments that are no entries any more, and whose files are to be removed: that
+	// is about to happen, or has failed.
+	unlinking files[Key]
 }
 
-func newIndex() index { return index{all: make(files[entry]), leaving: make(files[Key])} }
+func newIndex() index { return index{all: make(files[diskEntry]), unlinking: make(files[Key])} }
 
 // len is the number of the entries whose size is known.
 func (x *index) len() int { return x.live.Len() + x.old.Len() }
 
 // get finds an entry, or gives nil; touch counts as use.
-func (x *index) get(key Key, touch bool) *entry {
+func (x *index) get(key Key, touch bool) *diskEntry {
 	e := x.all.get(key)
 	if e == nil || !touch {
 		return e
@@ -48,28 +48,28 @@ func (x *index) get(key Key, touch bool) *entry {
 }
 
 // push puts an entry at the front of a list.
-func (x *index) push(e *entry, l *list.List) { e.list, e.use = l, l.PushFront(e) }
+func (x *index) push(e *diskEntry, l *list.List) { e.list, e.use = l, l.PushFront(e) }
 
 // add puts an entry in the place of the one that is there.
-func (x *index) add(e *entry) {
+func (x *index) add(e *diskEntry) {
 	x.remove(e.key)
-	x.leaving.remove(e.key)
+	x.unlinking.remove(e.key)
 	x.all.set(e.key, e)
 	x.size(e, e.bytes, &x.live)
 }
 
 // addName adds an entry for a file that was found at start, unless there is something newer.
-func (x *index) addName(key Key) *entry {
-	if x.all.get(key) != nil || x.leaving.get(key) != nil {
+func (x *index) addName(key Key) *diskEntry {
+	if x.all.get(key) != nil || x.unlinking.get(key) != nil {
 		return nil
 	}
-	e := &entry{key: key}
+	e := &diskEntry{key: key}
 	x.all.set(key, e)
 	return e
 }
 
 // size puts an entry of addName into a list, unless it is in one.
-func (x *index) size(e *entry, bytes int64, l *list.List) {
+func (x *index) size(e *diskEntry, bytes int64, l *list.List) {
 	if e.list == nil {
 		e.bytes = bytes
 		x.used += bytes
@@ -87,22 +87,22 @@ func (x *index) remove(key Key) {
 	}
 }
 
-// leave removes a segment whose file is to be removed.
-func (x *index) leave(key Key) {
+// startUnlink removes a segment whose file is to be removed.
+func (x *index) startUnlink(key Key) {
 	x.remove(key)
-	x.leaving.set(key, &key)
+	x.unlinking.set(key, &key)
 }
 
-// leaveFile does that for all segments of a file, and adds their keys to those whose files are to
-// be removed.
-func (x *index) leaveFile(file string, keys []Key) []Key {
-	x.all.each(file, func(key Key, _ *entry) { x.leave(key) })
-	x.leaving.each(file, func(key Key, _ *Key) { keys = append(keys, key) })
+// startUnlinkFile does that for all segments of a file, and adds their keys to those whose files
+// are to be removed.
+func (x *index) startUnlinkFile(file string, keys []Key) []Key {
+	x.all.each(file, func(key Key, _ *diskEntry) { x.startUnlink(key) })
+	x.unlinking.each(file, func(key Key, _ *Key) { keys = append(keys, key) })
 	return keys
 }
 
 // oldest is the entry that was not used for the longest time, or nil.
-func (x *index) oldest() *entry {
+func (x *index) oldest() *diskEntry {
 	at := x.old.Back()
 	if at == nil {
 		at = x.live.Back()
@@ -110,5 +110,5 @@ func (x *index) oldest() *entry {
 	if at == nil {
 		return nil
 	}
-	return at.Value.(*entry)
+	return at.Value.(*diskEntry)
 }

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// found is a file that was there at start.
-type found struct {
-	entry *entry
+// listedFile is a file that was there at start.
+type listedFile struct {
+	entry *diskEntry
 	bytes int64
 	used  time.Time
 }
@@ -24,7 +24,7 @@ const listBatch = 1024
 // list is the goroutine that lists what is on the disk at start. It looks at names, sizes and times
 // only.
 func (d *Disk) list() {
-	var all []found
+	var all []listedFile
 	named := true
 	for i := range folders {
 		if d.life.Err() != nil {
@@ -56,9 +56,9 @@ func (d *Disk) list() {
 
 // folder is one of the folders of a Disk.
 type folder struct {
-	mu    sync.Mutex  // guards what follows; held while the names are read
-	named atomic.Bool // every file in it has an entry
-	added []*entry    // for list
+	mu    sync.Mutex   // guards what follows; held while the names are read
+	named atomic.Bool  // every file in it has an entry
+	added []*diskEntry // for list
 
 	// Removals of files from the folder so far, plus one: an earlier process may have removed some.
 	// Names that were removed come back after a power failure, unless the folder is synced.
@@ -68,7 +68,7 @@ type folder struct {
 }
 
 // take returns the entries that were added for files found at start. list calls it.
-func (f *folder) take() []*entry {
+func (f *folder) take() []*diskEntry {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	added := f.added
@@ -121,7 +121,7 @@ func (d *Disk) isNamed(file string) bool {
 	}
 	i := folderOf(file)
 	d.mu.Lock()
-	off := isOff(&d.reading)
+	off := isDisabled(&d.reading)
 	d.mu.Unlock()
 	if off {
 		return d.folders[i].named.Load()
@@ -139,26 +139,26 @@ const maxAhead = time.Hour
 // sortByUse puts the file first that was not used for the longest time. Files with times from the
 // future come before all others: they were used while the clock of the host was ahead, and would
 // otherwise stay until it has come that far.
-func sortByUse(all []found, now time.Time) {
-	rank := func(f found) int {
+func sortByUse(all []listedFile, now time.Time) {
+	rank := func(f listedFile) int {
 		if f.used.After(now.Add(maxAhead)) {
 			return 0
 		}
 		return 1
 	}
-	slices.SortFunc(all, func(a, b found) int {
+	slices.SortFunc(all, func(a, b listedFile) int {
 		return cmp.Or(cmp.Compare(rank(a), rank(b)), a.used.Compare(b.used),
 			cmp.Compare(a.entry.key.Index, b.entry.key.Index))
 	})
 }
 
 // examineFolder looks at the files of a folder that were there at start, and adds them to all.
-func (d *Disk) examineFolder(i int, all []found) ([]found, error) {
+func (d *Disk) examineFolder(i int, all []listedFile) ([]listedFile, error) {
 	err := d.readNames(i)
 	for _, e := range d.folders[i].take() {
 		f, err := d.examine(e)
 		if errors.Is(err, fs.ErrNotExist) {
-			d.forget(e.key, e)
+			d.removeMissing(e.key, e)
 			continue
 		}
 		if err != nil {
@@ -171,15 +171,15 @@ func (d *Disk) examineFolder(i int, all []found) ([]found, error) {
 
 // examine looks at size and time of a file. The access time, where the file system keeps it, is
 // later than the modification.
-func (d *Disk) examine(e *entry) (found, error) {
+func (d *Disk) examine(e *diskEntry) (listedFile, error) {
 	info, err := d.root.Lstat(d.path(e.key))
 	if err != nil {
-		return found{}, err
+		return listedFile{}, err
 	}
 	stat, ok := info.Sys().(*syscall.Stat_t)
 	if !ok {
 		panic("BUG: Lstat without a Stat_t")
 	}
 	used := max(stat.Atim.Nano(), stat.Mtim.Nano())
-	return found{entry: e, bytes: onDisk(stat.Size), used: time.Unix(0, used)}, nil
+	return listedFile{entry: e, bytes: onDisk(stat.Size), used: time.Unix(0, used)}, nil
 }

@@ -24,9 +24,9 @@ const (
 	temporary  = "segment.new"
 )
 
-// beside are further names that may be in the folder: the program's own files, and what a file
-// system has at its root.
-var beside = map[string]bool{"purges-obeyed": true, "purges-obeyed.new": true, "lost+found": true}
+// reservedNames are further names that may be in the folder: the program's own files, and what a
+// file system has at its root.
+var reservedNames = map[string]bool{"purges-obeyed": true, "purges-obeyed.new": true, "lost+found": true}
 
 // errForeign refuses a folder that is no cache.
 var errForeign = errors.New("it is neither empty nor a cache of a gateway")
@@ -139,7 +139,7 @@ func (r *diskRoot) isMarked() (bool, error) {
 		return false, err
 	}
 	return false, r.eachName(".", func(name string) error {
-		if beside[name] {
+		if reservedNames[name] {
 			return nil
 		}
 		return fmt.Errorf("%w: %q is in it", errForeign, name)

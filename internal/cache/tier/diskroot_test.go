@@ -96,7 +96,7 @@ func TestLinkMadeLater(t *testing.T) {
 	require.NoError(t, os.Rename(stored[0], victim))
 	require.NoError(t, os.Remove(folder))
 	require.NoError(t, os.Symlink(outside, folder))
-	d.Drop(tier.MatchAll)
+	d.Purge(tier.MatchAll)
 	d.Put(s)
 	d.Settle()
 	require.Equal(t, 2, len(tree(t, outside)))

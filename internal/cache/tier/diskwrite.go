@@ -11,10 +11,10 @@ const maxJobs = 4096
 
 // job is a segment that waits to be written.
 type job struct {
-	segment *Segment
-	path    string
-	done    chan struct{}
-	dropped bool // it is not to be stored any more; guarded by Disk.mu
+	segment  *Segment
+	path     string
+	done     chan struct{}
+	canceled bool // it is not to be stored any more; guarded by Disk.mu
 }
 
 // onDisk is what a file of this length takes.
@@ -36,7 +36,7 @@ func (d *Disk) Put(s *Segment) bool {
 		return false
 	case before != nil && before.segment.Version == s.Version:
 		return true
-	case isOff(&d.writing) || d.queued+size > d.o.Queue || d.life.Err() != nil:
+	case isDisabled(&d.writing) || d.queued+size > d.o.Queue || d.life.Err() != nil:
 		d.stats.Skipped++
 		return false
 	}
@@ -48,7 +48,7 @@ func (d *Disk) Put(s *Segment) bool {
 		return false
 	}
 	if before != nil {
-		before.dropped = true
+		before.canceled = true
 	}
 	d.pending.set(s.Key, j)
 	d.queued += size
@@ -67,12 +67,12 @@ func (d *Disk) write() {
 	}
 }
 
-// store writes a segment and lists it. One that was dropped meanwhile is removed again before
+// store writes a segment and lists it. One that was canceled meanwhile is removed again before
 // what waits for that goes on.
 func (d *Disk) store(j *job) {
 	defer close(j.done)
 	err := d.writeFile(j)
-	if err != nil && !errors.Is(err, errDropped) { // before it leaves the queue, so that nothing comes in between
+	if err != nil && !errors.Is(err, errCanceled) { // before it leaves the queue, so that nothing comes in between
 		d.failed(&d.writing, "cannot write to the cache's disk", err)
 	}
 	if d.stored(j, err) {
@@ -85,7 +85,7 @@ func (d *Disk) store(j *job) {
 }
 
 // stored takes a job out of the queue and lists its segment; false when there is a file now that
-// was dropped.
+// was canceled.
 func (d *Disk) stored(j *job, err error) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -96,12 +96,12 @@ func (d *Disk) stored(j *job, err error) bool {
 		d.pending.remove(key)
 	}
 	switch {
-	case err == nil && j.dropped:
-		d.index.leave(key)
+	case err == nil && j.canceled:
+		d.index.startUnlink(key)
 		return false
 	case err == nil:
-		d.index.add(&entry{key: key, bytes: j.segment.RoomOnDisk()})
-	case !j.dropped:
+		d.index.add(&diskEntry{key: key, bytes: j.segment.RoomOnDisk()})
+	case !j.canceled:
 		d.stats.Skipped++
 	}
 	d.active = nil
@@ -117,7 +117,7 @@ func (d *Disk) evict() []Key {
 		if e == nil {
 			break
 		}
-		d.index.leave(e.key)
+		d.index.startUnlink(e.key)
 		victims = append(victims, e.key)
 		d.stats.Evicted++
 	}
@@ -133,15 +133,15 @@ func (d *Disk) SetMax(bytes int64) {
 	d.unlinkAll(victims)
 }
 
-// errDropped: a segment was dropped before it was written.
-var errDropped = errors.New("dropped")
+// errCanceled: a segment was purged or replaced before it was written.
+var errCanceled = errors.New("canceled")
 
 // writeFile writes a segment's file.
 func (d *Disk) writeFile(j *job) error {
 	d.mu.Lock()
-	if j.dropped || isOff(&d.writing) {
+	if j.canceled || isDisabled(&d.writing) {
 		d.mu.Unlock()
-		return errDropped
+		return errCanceled
 	}
 	d.active, d.writes = j, j.segment.RoomOnDisk()
 	victims := d.evict() // before there is one more, so that the budget is kept at any moment

@@ -35,7 +35,7 @@ func (d *Disk) Settle() {
 	}
 }
 
-// Pass lets the time pass that a disk which has failed is left alone for.
+// Pass lets the time pass that a disk which has failed is disabled for.
 func (d *Disk) Pass() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -69,13 +69,13 @@ func TestFailingDisk(t *testing.T) {
 	d.Settle()
 	require.False(t, found())
 	require.EqualValues(t, 1, d.Stats().Failed)
-	require.True(t, d.Stats().Off)
+	require.True(t, d.Stats().Disabled)
 	failing.Store("")
-	require.False(t, d.Put(s), "it is left alone for a while")
+	require.False(t, d.Put(s), "it is disabled for a while")
 	d.Pass()
 	require.True(t, d.Put(s))
 	d.Settle()
-	require.False(t, d.Stats().Off)
+	require.False(t, d.Stats().Disabled)
 	for i, op := range []string{"read", "open"} {
 		d.mu.Lock()
 		d.index.get(s.Key, false).checks.Store(nil)
@@ -85,7 +85,7 @@ func TestFailingDisk(t *testing.T) {
 		require.False(t, found(), op)
 		require.EqualValues(t, 2+i, d.Stats().Failed, op)
 		failing.Store("")
-		require.False(t, found(), "it is left alone for a while")
+		require.False(t, found(), "it is disabled for a while")
 		d.Pass()
 		require.True(t, found(), op)
 	}
@@ -113,7 +113,7 @@ func TestOffBeforeItLeavesTheQueue(t *testing.T) {
 	log := slog.New(onRecord{slog.DiscardHandler, func() {
 		_, found := d.Get(s.Key, s.Version, true)
 		waiting.Store(found)
-		off.Store(d.Stats().Off)
+		off.Store(d.Stats().Disabled)
 	}})
 	d, err := OpenDisk(DiskOptions{Path: t.TempDir(), Logger: log, failure: func(op string) error {
 		if op == "write" {
@@ -164,9 +164,9 @@ func whileRemoved(t *testing.T, do func(d *Disk, dropped *Segment, writes *atomi
 	})
 }
 
-// TestDroppedWhileWritten: what was dropped while it was written is not found by its name, Drop
+// TestCanceledWhileWritten: what was dropped while it was written is not found by its name, Purge
 // waits until it is gone, and what comes in its place is not removed instead of it.
-func TestDroppedWhileWritten(t *testing.T) {
+func TestCanceledWhileWritten(t *testing.T) {
 	whileRemoved(t, func(d *Disk, dropped *Segment, _ *atomic.Int64) {
 		_, found := d.Get(dropped.Key, dropped.Version, true)
 		require.False(t, found)
@@ -176,7 +176,7 @@ func TestDroppedWhileWritten(t *testing.T) {
 	var gone atomic.Bool
 	whileRemoved(t, func(d *Disk, _ *Segment, _ *atomic.Int64) {
 		go func() {
-			require.Zero(t, d.Drop(MatchAll), "it was dropped before")
+			require.Zero(t, d.Purge(MatchAll), "it was dropped before")
 			gone.Store(true)
 		}()
 		synctest.Wait()
@@ -218,9 +218,9 @@ func TestSlowDisk(t *testing.T) {
 	require.NoError(t, d.Close())
 }
 
-// TestDropBesideASlowWrite: Drop does not wait while the disk writes other files, and what waited
+// TestPurgeBesideASlowWrite: Purge does not wait while the disk writes other files, and what waited
 // to be written is not written after it.
-func TestDropBesideASlowWrite(t *testing.T) {
+func TestPurgeBesideASlowWrite(t *testing.T) {
 	path := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		stuck := make(chan struct{})
@@ -237,7 +237,7 @@ func TestDropBesideASlowWrite(t *testing.T) {
 			require.True(t, d.Put(s))
 		}
 		var dropped atomic.Int64
-		go func() { dropped.Store(int64(d.Drop(MatchFile("b")))) }()
+		go func() { dropped.Store(int64(d.Purge(MatchFile("b")))) }()
 		synctest.Wait()
 		require.EqualValues(t, 1, dropped.Load(), "it waits for another file")
 		close(stuck)
@@ -313,18 +313,18 @@ func TestHeader(t *testing.T) {
 	require.ErrorContains(t, err, "version 2 of the format")
 }
 
-// TestMissForgetsNoNewerEntry: who finds no file forgets the entry that there was before, not one
+// TestMissRemovesNoNewerEntry: who finds no file forgets the entry that there was before, not one
 // that a writer has made since.
-func TestMissForgetsNoNewerEntry(t *testing.T) {
+func TestMissRemovesNoNewerEntry(t *testing.T) {
 	d, err := OpenDisk(DiskOptions{Path: t.TempDir()})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, d.Close()) })
 	key := Key{File: "a"}
-	newer := &entry{key: key, bytes: 1}
+	newer := &diskEntry{key: key, bytes: 1}
 	d.mu.Lock()
 	d.index.add(newer)
 	d.mu.Unlock()
-	require.Nil(t, d.open(key, &entry{}))
+	require.Nil(t, d.open(key, &diskEntry{}))
 	require.Equal(t, 1, d.Stats().Entries)
 	require.Nil(t, d.open(key, newer))
 	require.Zero(t, d.Stats().Entries)
@@ -352,7 +352,7 @@ func TestDiscardSparesNewer(t *testing.T) {
 	f := d.open(Key{File: "a"}, was)
 	require.NotNil(t, f)
 	newer := put(2)
-	d.discard(f, was)
+	d.invalidate(f, was)
 	view, found := d.Get(Key{File: "a"}, newer, true)
 	require.True(t, found)
 	view.Release()
@@ -404,7 +404,7 @@ func TestSyncOfWhatWasRemoved(t *testing.T) {
 	drops := func(n int64, m Match) {
 		t.Helper()
 		syncs.Store(0)
-		d.Drop(m)
+		d.Purge(m)
 		require.Zero(t, syncs.Load(), "a purge by itself waits for no disk")
 		require.Equal(t, failing, d.Sync() != nil)
 		require.Equal(t, n, syncs.Load())
@@ -421,7 +421,7 @@ func TestSyncOfWhatWasRemoved(t *testing.T) {
 	drops(2, MatchFolder("group1"))
 	put("group1/a")
 	d.mu.Lock()
-	d.index.leave(Key{File: "group1/a"}) // as when it is evicted
+	d.index.startUnlink(Key{File: "group1/a"}) // as when it is evicted
 	d.mu.Unlock()
 	d.unlink(Key{File: "group1/a"})
 	failing = true

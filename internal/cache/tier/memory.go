@@ -7,43 +7,43 @@ import (
 	"fastdfs-gateway/internal/content/arena"
 )
 
-// What the bookkeeping of an entry takes, in bytes: the list element, the map's slot, the kept and
-// the Segment; a test compares it with what the process really takes.
+// What the bookkeeping of an entry takes, in bytes: the list element, the map's slot, the
+// memoryEntry and the Segment; a test compares it with what the process really takes.
 const (
 	segmentCost = 288
 	ghostBytes  = 176
 )
 
-// leastPlaced is how many bytes a segment has at least that is moved to where sendfile can take it:
+// minExtent is how many bytes a segment has at least that is moved to where sendfile can take it:
 // fewer are sent sooner by copying them behind the answer's head.
-const leastPlaced = 16 << 10
+const minExtent = 16 << 10
 
 // Memory is a tier in the memory of the process, with a budget in bytes that includes keys and
 // bookkeeping.
 //
 // After UseSendfile, a segment that is requested again moves into an arena, unless it is small. The
 // arena is shared memory of the process, not heap. A segment that is evicted from it while a reader
-// has it lingers, and counts until the reader is done.
+// has it is pinned, and counts until the reader is done.
 type Memory struct {
 	arena *arena.Arena // nil: segments stay in the heap
 
 	mu sync.Mutex // guards what follows
 	lists
-	budget    int64
-	reserved  int64
-	lingering int64 // bytes of evicted segments that are still read
-	evicted   uint64
-	moved     uint64
-	given     []*place // that are not used any more, until unlock
+	budget   int64
+	reserved int64
+	pinned   int64 // bytes of evicted segments that are still read
+	evicted  uint64
+	moved    uint64
+	toFree   []*extent // that are not used any more, until unlock
 }
 
 var _ Tier = (*Memory)(nil)
 
-// kept is a segment in a list of a Memory, or the ghost of one; the Memory's mu guards it.
-type kept struct {
+// memoryEntry is a segment in a list of a Memory, or the ghost of one; the Memory's mu guards it.
+type memoryEntry struct {
 	key     Key
-	segment *Segment      // without its chunks where it has a place; nil: a ghost
-	place   *place        // nil until it is moved
+	segment *Segment      // without its chunks where it has an extent; nil: a ghost
+	extent  *extent       // nil until it is moved
 	cost    int64         // bytes in the budget; of a ghost: what the segment took
 	list    *list.List    // the one that it is in
 	use     *list.Element // its place there
@@ -52,7 +52,7 @@ type kept struct {
 
 // NewMemory returns a tier that takes budget bytes at most.
 func NewMemory(budget int64) *Memory {
-	return &Memory{budget: budget, lists: lists{all: make(files[kept])}}
+	return &Memory{budget: budget, lists: lists{all: make(files[memoryEntry])}}
 }
 
 // UseSendfile lets segments move to where sendfile(2) sends them from; it comes before any use. The
@@ -78,36 +78,36 @@ func cost(s *Segment) int64 {
 	return n
 }
 
-// unlock unlocks mu, and makes holes of the places that are not used any more: that takes a while.
+// unlock unlocks mu, and makes holes of the extents that are not used any more: that takes a while.
 func (m *Memory) unlock() {
-	given := m.given
-	m.given = nil
+	given := m.toFree
+	m.toFree = nil
 	m.mu.Unlock()
 	for _, p := range given {
 		p.Free()
 	}
 }
 
-// freed is told of a place whose last user was another one.
-func (m *Memory) freed(p *place) {
+// unpin uncounts an extent that its last reader has released.
+func (m *Memory) unpin(p *extent) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if p.lingering {
-		m.lingering -= arena.Cost(p.Length)
+	if p.pinned {
+		m.pinned -= arena.Cost(p.Length)
 	}
 }
 
-// lingers counts a place that is in no list and still used. m.mu is held.
-func (m *Memory) lingers(p *place) {
-	p.lingering = true
-	m.lingering += arena.Cost(p.Length)
+// pin counts an extent that is in no list and still used. m.mu is held.
+func (m *Memory) pin(p *extent) {
+	p.pinned = true
+	m.pinned += arena.Cost(p.Length)
 }
 
 // Get implements Tier.
 func (m *Memory) Get(key Key, v Version, touch bool) (View, bool) { return m.get(key, v, touch, touch) }
 
-// GetToCopy is Get with touch for a reader that copies the bytes: the segment does not move.
-func (m *Memory) GetToCopy(key Key, v Version) (View, bool) { return m.get(key, v, true, false) }
+// GetInPlace is Get with touch for a reader that copies the bytes: the segment does not move.
+func (m *Memory) GetInPlace(key Key, v Version) (View, bool) { return m.get(key, v, true, false) }
 
 func (m *Memory) get(key Key, v Version, touch, moves bool) (View, bool) {
 	m.mu.Lock()
@@ -123,34 +123,34 @@ func (m *Memory) get(key Key, v Version, touch, moves bool) (View, bool) {
 	case touch:
 		m.touch(k)
 	}
-	if k.place != nil {
+	if k.extent != nil {
 		defer m.mu.Unlock()
-		return View{place: k.place.use()}, true
+		return View{extent: k.extent.use()}, true
 	}
 	segment := k.segment
 	moves = moves && m.movesLocked(k)
 	m.mu.Unlock()
 	if moves {
 		if p := m.move(k, segment); p != nil {
-			return View{place: p}, true
+			return View{extent: p}, true
 		}
 	}
 	return View{segment: segment}, true
 }
 
 // movesLocked tells whether the caller is to move a segment into the arena. m.mu is held.
-func (m *Memory) movesLocked(k *kept) bool {
-	if k.moving || m.arena == nil || k.segment.Length() < leastPlaced {
+func (m *Memory) movesLocked(k *memoryEntry) bool {
+	if k.moving || m.arena == nil || k.segment.Length() < minExtent {
 		return false
 	}
 	k.moving = true
 	return true
 }
 
-// move copies a segment into the arena, and gives its place to the caller, or nil
+// move copies a segment into the arena, and gives its extent to the caller, or nil
 // where there is no memory for it.
-func (m *Memory) move(k *kept, s *Segment) *place {
-	p, err := newPlace(m.arena, s.Chunks, s.Length())
+func (m *Memory) move(k *memoryEntry, s *Segment) *extent {
+	p, err := newExtent(m.arena, s.Chunks, s.Length())
 	if err != nil {
 		return nil // it is not tried again
 	}
@@ -159,10 +159,10 @@ func (m *Memory) move(k *kept, s *Segment) *place {
 	p.memory = m
 	m.moved += uint64(p.Length)
 	if m.find(k.key) != k {
-		m.lingers(p) // it has been evicted or dropped meanwhile: this is the last time that it is of use
+		m.pin(p) // it has been evicted or purged meanwhile: this is the last time that it is of use
 		return p
 	}
-	k.segment, k.place = &Segment{Key: s.Key, Version: s.Version}, p.use()
+	k.segment, k.extent = &Segment{Key: s.Key, Version: s.Version}, p.use()
 	m.used -= k.cost
 	k.cost = headCost(s.Key) + arena.Cost(p.Length)
 	m.used += k.cost
@@ -183,14 +183,14 @@ func (m *Memory) Holds(key Key) (Version, bool) {
 
 // Put implements Tier.
 func (m *Memory) Put(s *Segment) bool {
-	k := &kept{key: s.Key, segment: s, cost: cost(s)}
+	k := &memoryEntry{key: s.Key, segment: s, cost: cost(s)}
 	m.mu.Lock()
 	defer m.unlock()
 	return m.put(k)
 }
 
-// discard removes a segment, unless there is another one in its place.
-func (m *Memory) discard(s *Segment) {
+// invalidate removes a segment, unless there is another one in its place.
+func (m *Memory) invalidate(s *Segment) {
 	m.mu.Lock()
 	defer m.unlock()
 	if k := m.find(s.Key); k != nil && k.segment.Version == s.Version {
@@ -198,9 +198,9 @@ func (m *Memory) discard(s *Segment) {
 	}
 }
 
-// Wants tells whether a segment that was found on disk is to be put: small ones always, of one
-// chunk, larger ones when they were evicted not long ago.
-func (m *Memory) Wants(key Key, length int64) bool {
+// ShouldAdmit tells whether a segment that was found on disk is to be put: small ones always, of
+// one chunk, larger ones when they were evicted not long ago.
+func (m *Memory) ShouldAdmit(key Key, length int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return length <= ChunkSize || m.isGhost(key)
@@ -223,21 +223,21 @@ func (m *Memory) SetBudget(budget int64) {
 	m.shrink(m.budget)
 }
 
-// letGo gives up the place of a segment that has left the lists. m.mu is held.
-func (m *Memory) letGo(k *kept) {
+// unref releases the extent of a segment that has left the lists. m.mu is held.
+func (m *Memory) unref(k *memoryEntry) {
 	switch {
-	case k.place == nil:
-	case k.place.users.Add(-1) == 0:
-		m.given = append(m.given, k.place)
+	case k.extent == nil:
+	case k.extent.users.Add(-1) == 0:
+		m.toFree = append(m.toFree, k.extent)
 	default:
-		m.lingers(k.place)
+		m.pin(k.extent)
 	}
 }
 
-// Drop implements Tier.
-func (m *Memory) Drop(match Match) int {
+// Purge implements Tier.
+func (m *Memory) Purge(match Match) int {
 	n := 0
-	drop := func(_ Key, k *kept) {
+	purge := func(_ Key, k *memoryEntry) {
 		if k.segment != nil {
 			n++
 		}
@@ -246,12 +246,12 @@ func (m *Memory) Drop(match Match) int {
 	if match.IsFile() {
 		m.mu.Lock()
 		defer m.unlock()
-		m.all.each(string(match), drop)
+		m.all.each(string(match), purge)
 		return n
 	}
-	Walk(locker{m}, m.all, func(file string, _ segments[kept]) {
+	Walk(locker{m}, m.all, func(file string, _ segments[memoryEntry]) {
 		if match.Matches(file) {
-			m.all.each(file, drop)
+			m.all.each(file, purge)
 		}
 	})
 	return n
@@ -265,15 +265,15 @@ func (l locker) Unlock() { l.m.unlock() }
 
 // Stats are metrics of a tier.
 type Stats struct {
-	Entries int
-	Bytes   int64  // that are taken, of the budget
-	Budget  int64  // bytes
-	Evicted uint64 // segments, for want of room
-	Moved   uint64 // Memory: bytes that went from the heap to a file in memory, so far
-	Failed  uint64 // Disk: times that the disk failed and was left alone for a while
-	Skipped uint64 // Disk: segments that were not stored, because it failed or was too slow
-	Damaged uint64 // Disk: segments that were not what was written
-	Off     bool   // Disk: it is being left alone
+	Entries  int
+	Bytes    int64  // that are taken, of the budget
+	Budget   int64  // bytes
+	Evicted  uint64 // segments, for want of room
+	Moved    uint64 // Memory: bytes that went from the heap to a file in memory, so far
+	Failed   uint64 // Disk: times that the disk failed and was disabled for a while
+	Skipped  uint64 // Disk: segments that were not stored, because it failed or was too slow
+	Corrupt  uint64 // Disk: segments that were not what was written
+	Disabled bool   // Disk: it is disabled for a while
 }
 
 // Stats gives the metrics.

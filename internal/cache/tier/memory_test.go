@@ -93,7 +93,7 @@ func TestMemoryBudget(t *testing.T) {
 		"what is reserved counts, and no more than needed was evicted for it")
 	m.Reserve(-budget / 2)
 	require.LessOrEqual(t, m.Stats().Bytes, int64(budget/2))
-	m.Drop(tier.MatchAll)
+	m.Purge(tier.MatchAll)
 	require.Zero(t, m.Stats().Bytes, "nothing is left, not even a ghost")
 }
 

@@ -25,7 +25,7 @@ func fill(m *Memory, d *Disk, n int) {
 	for i := range n {
 		m.Put(tiny(numberedFile(i)))
 		d.mu.Lock()
-		d.index.add(&entry{key: Key{File: numberedFile(i)}, bytes: 4096})
+		d.index.add(&diskEntry{key: Key{File: numberedFile(i)}, bytes: 4096})
 		d.mu.Unlock()
 	}
 }
@@ -50,10 +50,10 @@ func TestPurgeOfAFileWalksNothing(t *testing.T) {
 		d, err := OpenDisk(DiskOptions{Path: t.TempDir(), Max: 1 << 40})
 		require.NoError(t, err)
 		defer d.Close()
-		d.Drop(MatchAll)
+		d.Purge(MatchAll)
 		fill(m, d, n)
-		memory = allocated(func() { m.Drop(MatchFile("group1/none")) })
-		disk = allocated(func() { d.Drop(MatchFile("group1/none")) })
+		memory = allocated(func() { m.Purge(MatchFile("group1/none")) })
+		disk = allocated(func() { d.Purge(MatchFile("group1/none")) })
 		require.Equal(t, n, d.Stats().Entries)
 		require.Equal(t, n, m.Stats().Entries)
 		t.Logf("beside %d entries: %d bytes in memory, %d on disk", n, memory, disk)
@@ -84,8 +84,8 @@ func TestPurgeOfSegments(t *testing.T) {
 			require.True(t, stack.Put(segment("group1/b", i)))
 		}
 		d.Settle()
-		require.Equal(t, len(indexes), stack.Drop(MatchFile("group1/a")))
-		require.Zero(t, stack.Drop(MatchFile("group1/a")))
+		require.Equal(t, len(indexes), stack.Purge(MatchFile("group1/a")))
+		require.Zero(t, stack.Purge(MatchFile("group1/a")))
 		for i := range int64(4) {
 			require.NoFileExists(t, filepath.Join(path, d.path(Key{File: "group1/a", Index: i})))
 		}
@@ -94,8 +94,8 @@ func TestPurgeOfSegments(t *testing.T) {
 			require.True(t, there)
 			require.FileExists(t, filepath.Join(path, d.path(Key{File: "group1/b", Index: i})))
 		}
-		require.Equal(t, len(indexes), stack.Drop(MatchAll))
-		require.Zero(t, len(stack.memory.all)+len(d.index.all)+len(d.index.leaving)+len(d.pending))
+		require.Equal(t, len(indexes), stack.Purge(MatchAll))
+		require.Zero(t, len(stack.memory.all)+len(d.index.all)+len(d.index.unlinking)+len(d.pending))
 	}
 }
 
@@ -136,7 +136,7 @@ func TestOpensBesidePurges(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			d, do := during(t, "open")
-			purge := func() { d.Drop(test.match) }
+			purge := func() { d.Purge(test.match) }
 			do.Store(&purge)
 			view, found := d.Get(s.Key, s.Version, true)
 			require.Equal(t, test.found, found)
@@ -150,7 +150,7 @@ func TestOpensBesidePurges(t *testing.T) {
 		t.Run(name+", promoted", func(t *testing.T) {
 			d, do := during(t, "read")
 			stack := NewStack(NewMemory(1<<20), d)
-			purge := func() { stack.Drop(test.match) }
+			purge := func() { stack.Purge(test.match) }
 			do.Store(&purge)
 			view, found := stack.Get(s.Key, s.Version, true)
 			require.True(t, found, "it began before")
@@ -189,7 +189,7 @@ func TestPurgesReadNamesOnce(t *testing.T) {
 	defer d.Close()
 	n := 0
 	for i := range 5000 {
-		n += d.Drop(MatchFile(numberedFile(100 + i)))
+		n += d.Purge(MatchFile(numberedFile(100 + i)))
 	}
 	require.Equal(t, 200, n)
 	require.EqualValues(t, 200, removes.Load())
@@ -229,7 +229,7 @@ func TestPurgeOfWhatCouldNotBeRemoved(t *testing.T) {
 	require.Zero(t, d.Stats().Entries)
 	require.FileExists(t, name)
 	failing.Store(false)
-	require.Equal(t, 1, d.Drop(MatchFile(s.File)))
+	require.Equal(t, 1, d.Purge(MatchFile(s.File)))
 	_, err = os.Stat(name)
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
@@ -269,18 +269,18 @@ func BenchmarkPurgeFile(b *testing.B) {
 		m := NewMemory(1 << 40)
 		d, err := OpenDisk(DiskOptions{Path: b.TempDir(), Max: 1 << 40})
 		require.NoError(b, err)
-		d.Drop(MatchAll)
+		d.Purge(MatchAll)
 		fill(m, d, n)
 		b.Run(fmt.Sprintf("memory-%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				m.Drop(MatchFile("group1/none"))
+				m.Purge(MatchFile("group1/none"))
 			}
 		})
 		b.Run(fmt.Sprintf("disk-%d", n), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				d.Drop(MatchFile("group1/none"))
+				d.Purge(MatchFile("group1/none"))
 			}
 		})
 		require.NoError(b, d.Close())

@@ -18,22 +18,22 @@ func (s *Stack) Get(key Key, v Version, touch bool) (View, bool) {
 		return view, true
 	}
 	view, ok := s.disk.Get(key, v, touch)
-	if ok && touch && view.file != nil && s.memory.Wants(key, view.file.header.length) {
+	if ok && touch && view.file != nil && s.memory.ShouldAdmit(key, view.file.header.length) {
 		return s.promote(view)
 	}
 	return view, ok
 }
 
-// promote copies a segment into memory. Drop empties the disk first: a segment that is still there
-// behind the Put is one that memory drops later, if it is meant.
+// promote copies a segment into memory. Purge empties the disk first: a segment that is still there
+// behind the Put is one that memory purges later, if it is meant.
 func (s *Stack) promote(view View) (View, bool) {
 	defer view.Release()
 	segment, err := view.file.load()
 	if err != nil {
-		return View{}, false // it was dropped or logged
+		return View{}, false // it was removed, or the failure logged
 	}
 	if s.memory.Put(segment) && !s.disk.isCurrent(view.file) {
-		s.memory.discard(segment)
+		s.memory.invalidate(segment)
 	}
 	return View{segment: segment, copied: true}, true
 }
@@ -52,9 +52,9 @@ func (s *Stack) Put(segment *Segment) bool {
 	return above || below
 }
 
-// Drop implements Tier. The disk comes first, so that nothing is copied up after memory was
+// Purge implements Tier. The disk comes first, so that nothing is copied up after memory was
 // emptied.
-func (s *Stack) Drop(m Match) int {
-	n := s.disk.Drop(m)
-	return max(n, s.memory.Drop(m))
+func (s *Stack) Purge(m Match) int {
+	n := s.disk.Purge(m)
+	return max(n, s.memory.Purge(m))
 }

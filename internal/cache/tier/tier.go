@@ -11,7 +11,7 @@
 //	chunk, err := view.At(0, 64<<10) // bytes, or a place in a file for sendfile(2)
 //	view.Release()
 //
-// What is not of the version that is asked for is a miss, and is dropped.
+// What is not of the version that is asked for is a miss, and is removed.
 package tier
 
 import (
@@ -30,8 +30,8 @@ const (
 	SegmentSize = content.SegmentSize
 )
 
-// ErrDamaged is the error for content on disk that is not what was written. It has been dropped.
-var ErrDamaged = errors.New("stored segment is damaged")
+// ErrCorrupt is the error for content on disk that is not what was written. It has been removed.
+var ErrCorrupt = errors.New("stored segment is corrupted")
 
 // Version tells one content of a file from another.
 type Version = content.Version
@@ -120,7 +120,7 @@ func (m Match) String() string {
 // Tier stores segments. It is safe for concurrent use. cachetest.Run holds every one to this
 // contract.
 type Tier interface {
-	// Get finds a segment of a version; one of another version is dropped. touch is true for the
+	// Get finds a segment of a version; one of another version is removed. touch is true for the
 	// first look of a reader, which counts as use, and false for its further ones. The caller
 	// releases the view.
 	Get(key Key, v Version, touch bool) (View, bool)
@@ -129,16 +129,16 @@ type Tier interface {
 	// Put stores a segment, in the place of one with the same key. It is false when there is no
 	// room for it, or the tier is out of order.
 	Put(s *Segment) bool
-	// Drop drops the segments of the files that are meant, and returns their number. When it
+	// Purge removes the segments of the files that are meant, and returns their number. When it
 	// returns none of those is found again, after a restart either; for a power failure see
 	// Disk.Sync. Segments of other files are found meanwhile, also by a Get that began before.
-	Drop(m Match) int
+	Purge(m Match) int
 }
 
 // View is a segment that was found. It is usable until Release; the zero View is nothing.
 type View struct {
 	segment *Segment
-	place   *place
+	extent  *extent
 	file    *openFile
 	copied  bool // segment was on disk until now
 }
@@ -148,13 +148,13 @@ type View struct {
 func (v View) FromDisk() bool { return v.file != nil || v.copied }
 
 // At is a piece of the segment from an offset on, at most max bytes (more than 0) and at least one.
-// It is ErrDamaged when what is on disk is not what was written.
+// It is ErrCorrupt when what is on disk is not what was written.
 func (v View) At(offset, limit int64) (content.Chunk, error) {
 	switch {
 	case v.segment != nil:
 		return v.segment.at(offset, limit), nil
-	case v.place != nil:
-		return v.place.at(offset, limit), nil
+	case v.extent != nil:
+		return v.extent.at(offset, limit), nil
 	}
 	return v.file.at(offset, limit)
 }
@@ -165,7 +165,7 @@ func (v View) Release() {
 	switch {
 	case v.file != nil:
 		v.file.release()
-	case v.place != nil:
-		v.place.release()
+	case v.extent != nil:
+		v.extent.release()
 	}
 }

@@ -12,20 +12,20 @@ const recentShare = 4
 // of cold files only drives out other cold files. Ghosts, the keys of evicted recent segments, tell
 // which segments come back. Memory.mu guards all of it.
 type lists struct {
-	all         files[kept]
-	recent      list.List // of *kept, the one that was used last at the front; so are the next two
-	frequent    list.List
-	ghosts      list.List
-	used        int64 // by all in the lists
-	recentUsed  int64
-	ghostsStood int64 // bytes that the segments behind the ghosts took
+	all           files[memoryEntry]
+	recent        list.List // of *memoryEntry, the one that was used last at the front; so are the next two
+	frequent      list.List
+	ghosts        list.List
+	used          int64 // by all in the lists
+	recentUsed    int64
+	ghostSegments int64 // bytes that the segments behind the ghosts took
 }
 
 // total is the bytes that count in the budget; what is reserved evicts half of it at most.
-func (m *Memory) total() int64 { return m.used + min(m.reserved, m.budget/2) + m.lingering }
+func (m *Memory) total() int64 { return m.used + min(m.reserved, m.budget/2) + m.pinned }
 
 // find returns a segment, or nil.
-func (m *Memory) find(key Key) *kept {
+func (m *Memory) find(key Key) *memoryEntry {
 	if k := m.all.get(key); k != nil && k.list != &m.ghosts {
 		return k
 	}
@@ -39,13 +39,13 @@ func (m *Memory) isGhost(key Key) bool {
 }
 
 // push puts an entry at the front of a list.
-func (k *kept) push(l *list.List) { k.list, k.use = l, l.PushFront(k) }
+func (k *memoryEntry) push(l *list.List) { k.list, k.use = l, l.PushFront(k) }
 
 // oldest is the entry of a list that was not used for the longest time.
-func oldest(l *list.List) *kept { return l.Back().Value.(*kept) }
+func oldest(l *list.List) *memoryEntry { return l.Back().Value.(*memoryEntry) }
 
 // touch counts a use of a segment that is in a list: it makes a recent one a frequent one.
-func (m *Memory) touch(k *kept) {
+func (m *Memory) touch(k *memoryEntry) {
 	if k.list == &m.frequent {
 		m.frequent.MoveToFront(k.use)
 		return
@@ -56,7 +56,7 @@ func (m *Memory) touch(k *kept) {
 }
 
 // put adds a segment in the place of one with the same key. It is false when there is no room.
-func (m *Memory) put(k *kept) bool {
+func (m *Memory) put(k *memoryEntry) bool {
 	back := m.isGhost(k.key)
 	if k.cost > m.budget {
 		if !back {
@@ -66,7 +66,7 @@ func (m *Memory) put(k *kept) bool {
 	}
 	m.remove(k.key)
 	m.shrink(m.budget - k.cost) // before it is there, so that it is not its own victim
-	if m.lingering > 0 && m.total() > m.budget-k.cost {
+	if m.pinned > 0 && m.total() > m.budget-k.cost {
 		return false // slow readers have the room
 	}
 	m.used += k.cost
@@ -97,18 +97,18 @@ func (m *Memory) shrink(limit int64) {
 	}
 }
 
-// evictRecent leaves a ghost of the segment, and forgets ghosts that are older than a budget's
+// evictRecent leaves a ghost of the segment, and removes ghosts that are older than a budget's
 // worth of segments.
 func (m *Memory) evictRecent() {
 	k := oldest(&m.recent)
 	m.removeEntry(k)
 	m.evicted++
-	k.segment, k.place = nil, nil
+	k.segment, k.extent = nil, nil
 	k.push(&m.ghosts)
 	m.all.set(k.key, k)
-	m.ghostsStood += k.cost
+	m.ghostSegments += k.cost
 	m.used += ghostCost(k.key)
-	for m.ghostsStood > m.budget {
+	for m.ghostSegments > m.budget {
 		m.removeEntry(oldest(&m.ghosts))
 	}
 }
@@ -124,17 +124,17 @@ func (m *Memory) remove(key Key) bool {
 }
 
 // removeEntry takes a segment or a ghost out of its list and the index.
-func (m *Memory) removeEntry(k *kept) {
+func (m *Memory) removeEntry(k *memoryEntry) {
 	k.list.Remove(k.use)
 	m.all.remove(k.key)
 	switch k.list {
 	case &m.ghosts:
-		m.ghostsStood -= k.cost
+		m.ghostSegments -= k.cost
 		m.used -= ghostCost(k.key)
 		return
 	case &m.recent:
 		m.recentUsed -= k.cost
 	}
 	m.used -= k.cost
-	m.letGo(k)
+	m.unref(k)
 }

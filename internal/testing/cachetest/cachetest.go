@@ -185,14 +185,14 @@ func drop(t *testing.T, c tier.Tier) {
 		for _, name := range all {
 			require.True(t, c.Put(Segment(name, 0, Content(name, 1000))))
 		}
-		require.Equal(t, len(all)-len(left), c.Drop(match), match.String())
+		require.Equal(t, len(all)-len(left), c.Purge(match), match.String())
 		for _, name := range all {
 			s := Segment(name, 0, Content(name, 1000))
 			view, ok := c.Get(s.Key, s.Version, false)
 			view.Release()
 			require.Equal(t, contains(left, name), ok, "%s after a drop of %s", name, match)
 		}
-		c.Drop(tier.MatchAll)
+		c.Purge(tier.MatchAll)
 	}
 }
 
@@ -212,7 +212,7 @@ func dropInUse(t *testing.T, c tier.Tier) {
 	require.True(t, c.Put(s))
 	view, ok := c.Get(s.Key, s.Version, true)
 	require.True(t, ok)
-	require.Equal(t, 1, c.Drop(tier.MatchFile(file)))
+	require.Equal(t, 1, c.Purge(tier.MatchFile(file)))
 	got, err := Read(view, 0, s.Length(), 10000)
 	view.Release()
 	require.NoError(t, err)
@@ -259,7 +259,7 @@ func concurrent(t *testing.T, c tier.Tier) {
 func oneOf(c tier.Tier, s *tier.Segment, what int) error {
 	switch what {
 	case 0:
-		c.Drop(tier.MatchFile(s.File))
+		c.Purge(tier.MatchFile(s.File))
 	case 1, 2, 3:
 		c.Put(s)
 	default:

@@ -7,12 +7,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Drop implements Tier. The cost of a drop of one file depends on the segments of that file only;
+// Purge implements Tier. The cost of a purge of one file depends on the segments of that file only;
 // one of a folder walks the index, in steps. Until the files of a folder have entries, the first
-// drop reads their names. Drop waits if the segment that is being written is one of these. What was
-// removed may come back after a power failure until Sync has returned. A disk that cannot be read
-// or written may keep some; that is logged, and none of it is found by this process.
-func (d *Disk) Drop(m Match) int {
+// purge reads their names. Purge waits if the segment that is being written is one of these. What
+// was removed may come back after a power failure until Sync has returned. A disk that cannot be
+// read or written may keep some; that is logged, and none of it is found by this process.
+func (d *Disk) Purge(m Match) int {
 	first, last := 0, folders-1
 	if m.IsFile() {
 		first = folderOf(string(m))
@@ -24,36 +24,36 @@ func (d *Disk) Drop(m Match) int {
 			d.failed(&d.writing, "cannot remove from the cache's disk", err)
 		}
 	}
-	n, running := d.dropPending(m)
-	if running != nil { // it may have been dropped before, and not be removed yet
+	n, running := d.purgePending(m)
+	if running != nil { // it may have been canceled before, and not be removed yet
 		select {
 		case <-running.done:
 		case <-d.life.Done():
 		}
 	}
-	n += d.dropFiles(m)
+	n += d.purgeFiles(m)
 	for i := first; i <= last; i++ {
 		d.folders[i].wanted.Store(true)
 	}
 	return n
 }
 
-// dropPending drops the segments that wait to be written, and returns their number, and the one
+// purgePending cancels the segments that wait to be written, and returns their number, and the one
 // that is being written if it is meant.
-func (d *Disk) dropPending(m Match) (n int, running *job) {
+func (d *Disk) purgePending(m Match) (n int, running *job) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	drop := func(key Key, j *job) {
-		j.dropped = true // it is not written any more, if that has not begun
+	cancel := func(key Key, j *job) {
+		j.canceled = true // it is not written any more, if that has not begun
 		d.pending.remove(key)
 		n++
 	}
 	if m.IsFile() {
-		d.pending.each(string(m), drop)
+		d.pending.each(string(m), cancel)
 	} else {
 		for file := range d.pending { // there are maxJobs at most
 			if m.Matches(file) {
-				d.pending.each(file, drop)
+				d.pending.each(file, cancel)
 			}
 		}
 	}
@@ -63,38 +63,38 @@ func (d *Disk) dropPending(m Match) (n int, running *job) {
 	return n, running
 }
 
-// dropFiles removes the segments that have been written, and returns their number.
-func (d *Disk) dropFiles(m Match) int {
+// purgeFiles removes the segments that have been written, and returns their number.
+func (d *Disk) purgeFiles(m Match) int {
 	var keys []Key
 	if m.IsFile() {
 		d.mu.Lock()
-		keys = d.index.leaveFile(string(m), keys)
+		keys = d.index.startUnlinkFile(string(m), keys)
 		d.mu.Unlock()
 		return d.unlinkAll(keys)
 	}
-	Walk(&d.mu, d.index.all, func(file string, _ segments[entry]) {
+	Walk(&d.mu, d.index.all, func(file string, _ segments[diskEntry]) {
 		if m.Matches(file) {
-			d.index.all.each(file, func(key Key, _ *entry) { d.index.leave(key) })
+			d.index.all.each(file, func(key Key, _ *diskEntry) { d.index.startUnlink(key) })
 		}
 	})
-	Walk(&d.mu, d.index.leaving, func(file string, _ segments[Key]) {
+	Walk(&d.mu, d.index.unlinking, func(file string, _ segments[Key]) {
 		if m.Matches(file) {
-			d.index.leaving.each(file, func(key Key, _ *Key) { keys = append(keys, key) })
+			d.index.unlinking.each(file, func(key Key, _ *Key) { keys = append(keys, key) })
 		}
 	})
 	return d.unlinkAll(keys)
 }
 
-// unlink removes the file of a segment that is leaving, and tells whether there was one. One that
-// cannot be removed goes on leaving: a purge tries again.
+// unlink removes the file of a segment that is to be unlinked, and tells whether there was one. One
+// that cannot be removed stays listed: a purge tries again.
 func (d *Disk) unlink(key Key) bool {
 	if d.released.Load() {
 		return false // by now it may be another process's
 	}
 	d.mu.Lock()
-	leaving := d.index.leaving.get(key) != nil
+	listed := d.index.unlinking.get(key) != nil
 	d.mu.Unlock()
-	if !leaving {
+	if !listed {
 		return false // it is gone, or there is a newer one in its place
 	}
 	err := d.o.failure("remove")
@@ -107,7 +107,7 @@ func (d *Disk) unlink(key Key) bool {
 	}
 	d.folders[folderOf(key.File)].removals.Add(1)
 	d.mu.Lock()
-	d.index.leaving.remove(key)
+	d.index.unlinking.remove(key)
 	d.mu.Unlock()
 	return err == nil
 }
@@ -125,14 +125,15 @@ func (d *Disk) unlinkAll(keys []Key) (n int) {
 // syncsAtOnce is how many folders are synced at a time: most of them with one write of the journal.
 const syncsAtOnce = 16
 
-// Sync returns when nothing comes back after a power failure of what Drop has removed. It syncs the
-// folders of purges from which a file was removed since they were synced, an evicted one too. Calls
-// at the same time share that: it is for a batch of purges, since each folder waits for the disk.
+// Sync returns when nothing comes back after a power failure of what Purge has removed. It syncs
+// the folders of purges from which a file was removed since they were synced, an evicted one too.
+// Calls at the same time share that: it is for a batch of purges, since each folder waits for the
+// disk.
 func (d *Disk) Sync() error {
 	d.syncing.Lock()
 	defer d.syncing.Unlock()
 	if d.released.Load() {
-		return nil // the files are dropped by the process that has the folder now
+		return nil // the files are purged by the process that has the folder now
 	}
 	var group errgroup.Group
 	group.SetLimit(syncsAtOnce)
