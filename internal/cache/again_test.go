@@ -78,8 +78,8 @@ func TestEvictedBehind(t *testing.T) {
 	defer func() { _ = s.Close() }()
 	_, err = s.Next(1000)
 	require.NoError(t, err)
-	eventually.True(t, func() bool { v, ok := c.tiers.Holds(tier.KeyAt(o.file, 0)); return ok && v == o.v })
-	c.tiers.Purge(tier.MatchFile(o.file)) // as an eviction would
+	eventually.True(t, func() bool { v, ok := c.holdsSegment(tier.KeyAt(o.file, 0)); return ok && v == o.v })
+	c.purgeTiers(tier.MatchFile(o.file)) // as an eviction would
 	before := c.Stats().Misses
 	time.AfterFunc(200*time.Millisecond, func() { close(fleet.held) })
 	_, err = s.Next(1000)

@@ -135,10 +135,10 @@ type Cache struct {
 	metas     *metaCache
 	memory    *tier.Memory
 	disk      *tier.Disk   // nil when there is none
-	tiers     tier.Tier    // memory, or memory above disk
 	copies    atomic.Int64 // as in Options
 	wait      atomic.Int64 // Wait of Options
 	corrupted corruptions
+	onPurge   func() // for tests: called before the tiers are purged
 	n         counters
 
 	corruptedUntil *lru.Cache[string, time.Time] // until when files are not fetched from other gateways
@@ -185,7 +185,6 @@ func New(o Options) (*Cache, error) {
 			o.Logger.Warn("what the cache has in memory is copied for each answer", "err", err)
 		}
 	}
-	c.tiers = c.memory
 	var err error
 	if c.sourceSlots, err = lru.New[string, *semaphore.Weighted](maxKnown); err != nil {
 		return nil, err
@@ -230,7 +229,7 @@ func (c *Cache) OpenDisk(path string) error {
 		Path: path, Max: c.o.DiskMax, Queue: max(c.o.Memory/8, 32<<20), Logger: c.o.Logger, Ready: c.o.DiskReady,
 	})
 	if err == nil {
-		c.disk, c.tiers = disk, tier.NewStack(c.memory, disk)
+		c.disk = disk
 	}
 	return err
 }
@@ -262,7 +261,7 @@ func (c *Cache) Close() error {
 // failure.
 func (c *Cache) Purge(m Match) int {
 	c.invalidate(m, nil)
-	n := c.metas.purge(m) + c.tiers.Purge(m)
+	n := c.metas.purge(m) + c.purgeTiers(m)
 	if m.IsFile() && c.bySource.Load() { // a walk; none of these is on disk
 		m = tier.MatchSources(m)
 		c.invalidate(m, nil)

@@ -39,7 +39,7 @@ func TestDamagedThroughPeers(t *testing.T) {
 		require.Zero(t, o.rechecks.Load(), "it cannot be a link")
 		require.True(t, o.excluded["damaged"])
 		synctest.Wait()
-		c.tiers.Purge(tier.MatchAll)
+		c.purgeTiers(tier.MatchAll)
 		requireWhole(t, o, get(background, c, o))
 		require.EqualValues(t, 1, c.Stats().CRCErrors)
 	})

@@ -7,23 +7,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-
-	"fastdfs-gateway/internal/cache/tier"
 )
-
-// purgeHook is a tier that does something while it is about to purge.
-type purgeHook struct {
-	tier.Tier
-	hook func()
-}
-
-func (d *purgeHook) Purge(m Match) int {
-	if hook := d.hook; hook != nil {
-		d.hook = nil
-		hook()
-	}
-	return d.Tier.Purge(m)
-}
 
 // TestReadWhileCorruptIsPurged: who begins to read a file when its content has been found wrong,
 // and is not purged yet, does not get that as a whole file.
@@ -38,11 +22,12 @@ func TestReadWhileCorruptIsPurged(t *testing.T) {
 	idle(t, c)
 	o.set(func() { o.content = good })
 	var during []result
-	c.tiers = &purgeHook{Tier: c.tiers, hook: func() {
+	c.onPurge = func() {
+		c.onPurge = nil
 		for range 3 {
 			during = append(during, get(context.Background(), c, o))
 		}
-	}}
+	}
 	first := getRange(context.Background(), c, o, SegmentSize, SegmentSize)
 	require.True(t, first.err != nil || bytes.Equal(good[SegmentSize:], first.body))
 	require.Len(t, during, 3)

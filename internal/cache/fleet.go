@@ -67,18 +67,6 @@ func segmentsOf(key SegmentKey, v Version) iter.Seq[SegmentKey] {
 	}
 }
 
-// holds returns the version of which an entry with content is stored; false if a segment of it is
-// missing.
-func (c *Cache) holds(key SegmentKey) (v Version, held bool) {
-	v, held = c.tiers.Holds(SegmentKey{File: key.File, Index: max(0, key.Index)})
-	for segment := range segmentsOf(key, v) {
-		if other, ok := c.tiers.Holds(segment); !held || !ok || other != v {
-			return v, false
-		}
-	}
-	return v, held
-}
-
 // PeerRequest asks a gateway for an entry.
 type PeerRequest struct {
 	Key    SegmentKey

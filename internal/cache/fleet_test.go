@@ -124,7 +124,7 @@ func TestLater(t *testing.T) {
 		list := gateways(t, newFleet(), 2, Options{})
 		requireWhole(t, o, get(context.Background(), list[0], o))
 		synctest.Wait()
-		list[0].tiers.Purge(tier.MatchFile(o.file))
+		list[0].purgeTiers(tier.MatchFile(o.file))
 		requireWhole(t, o, get(context.Background(), list[1], o))
 		require.EqualValues(t, 2, o.fetches.Load())
 	})
@@ -465,7 +465,7 @@ func TestLookAgain(t *testing.T) {
 		c := newCache(t, Options{Fleet: fleet})
 		_, err := c.Get(context.Background(), o.file, o, GetOptions{Hint: NoHint})
 		require.NoError(t, err)
-		fleet.meanwhile = func(string) { require.True(t, c.tiers.Put(cachetest.Segment(o.file, 0, o.content))) }
+		fleet.meanwhile = func(string) { require.True(t, c.memory.Put(cachetest.Segment(o.file, 0, o.content))) }
 		requireWhole(t, o, get(context.Background(), c, o))
 		require.Zero(t, o.fetches.Load())
 	})

@@ -172,7 +172,7 @@ func (c *Cache) isStored(f *fill) bool {
 		return false
 	}
 	for key := range segmentsOf(f.key, v) {
-		view, ok := c.tiers.Get(key, v, false)
+		view, ok := c.find(key, v, false)
 		if !ok {
 			return false
 		}
@@ -379,7 +379,7 @@ func (c *Cache) storeMeta(f *fill, m Meta) {
 	wasThere := !f.invalidated && c.metas.put(f.key.File, m)
 	f.mu.Unlock()
 	if wasThere && m.Gone { // a walk over all that is stored: not for each unknown name
-		c.tiers.Purge(tier.MatchFile(f.key.File))
+		c.purgeTiers(tier.MatchFile(f.key.File))
 	}
 }
 

@@ -61,33 +61,22 @@ func (o *origin) now2(t *testing.T) *Version {
 // all that is kept.
 func TestNotFoundIsCheap(t *testing.T) {
 	c := newCacheOnDisk(t, t.TempDir(), Options{})
-	counting := &countingTier{Tier: c.tiers}
-	c.tiers = counting
+	purges := 0
+	c.onPurge = func() { purges++ }
 	for i := range 10 {
 		o := newOrigin(testFile(i), 1)
 		o.content = nil
 		_, err := c.Get(context.Background(), o.file, o, GetOptions{Hint: NoHint})
 		require.ErrorIs(t, err, ErrNotFound)
 	}
-	require.Zero(t, counting.purges)
+	require.Zero(t, purges)
 	o := newOrigin(testFile(100), 1<<10)
 	requireWhole(t, o, get(context.Background(), c, o))
 	o.set(func() { o.content = nil })
 	c.metas.invalidate(o.file, o.v)
 	_, err := c.Get(context.Background(), o.file, o, GetOptions{Hint: NoHint})
 	require.ErrorIs(t, err, ErrNotFound)
-	require.Equal(t, 1, counting.purges, "what is kept of a file that was there goes with it")
-}
-
-// countingTier counts purges, in one goroutine at a time.
-type countingTier struct {
-	tier.Tier
-	purges int
-}
-
-func (c *countingTier) Purge(m Match) int {
-	c.purges++
-	return c.Tier.Purge(m)
+	require.Equal(t, 1, purges, "what is kept of a file that was there goes with it")
 }
 
 func BenchmarkNotFound(b *testing.B) {

@@ -333,7 +333,7 @@ func TestRestartWithDisk(t *testing.T) {
 	require.NoError(t, c.Close())
 	ready := make(chan struct{})
 	c = newCacheOnDisk(t, path, Options{DiskReady: ready})
-	_, held := c.tiers.Holds(tier.KeyAt(o.file, 0))
+	_, held := c.holdsSegment(tier.KeyAt(o.file, 0))
 	require.False(t, held, "it may not be used yet")
 	close(ready)
 	r := get(background, c, o)

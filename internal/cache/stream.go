@@ -146,7 +146,7 @@ func (s *Stream) stored(key SegmentKey, touch bool) (tier.View, bool) {
 			return view, true
 		}
 	}
-	return s.c.tiers.Get(key, s.v, touch)
+	return s.c.find(key, s.v, touch)
 }
 
 // readers is what the stream counts for among the readers of a fill: another gateway is none of
@@ -258,7 +258,7 @@ func (s *Stream) lookAhead() {
 		return
 	}
 	s.aheadIndex = next
-	if v, held := s.c.tiers.Holds(SegmentKey{File: s.file, Index: next}); !held || v != s.v {
+	if v, held := s.c.holdsSegment(SegmentKey{File: s.file, Index: next}); !held || v != s.v {
 		s.closeAhead()
 		s.ahead = s.c.join(s.c.entryAt(s.file, next*SegmentSize), s.src, fillOptions{want: &s.v, forPeer: s.forPeer}, 0)
 	}

@@ -54,7 +54,7 @@ func (c *Cache) verify(f *fill) error {
 	c.corrupted.begin(f.key.File)
 	c.metas.clearSums(f.key.File)
 	c.invalidate(tier.MatchFile(f.key.File), nil) // one of them may be about to store what is wrong
-	c.tiers.Purge(tier.MatchFile(f.key.File))
+	c.purgeTiers(tier.MatchFile(f.key.File))
 	c.corrupted.end(f.key.File)
 	return err
 }

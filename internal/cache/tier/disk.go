@@ -61,7 +61,7 @@ type Disk struct {
 	tasks sync.WaitGroup // the goroutines
 
 	inPageCache pageCache
-	rechecks    allowance
+	rechecks    recheckLimit
 	released    atomic.Bool // another process may have the folder
 	folders     [folders]folder
 	named       atomic.Bool // all folders are
@@ -78,8 +78,6 @@ type Disk struct {
 	writes  int64      // bytes of the budget for what is being written
 	stats   Stats      // what is counted
 }
-
-var _ Tier = (*Disk)(nil)
 
 // OpenDisk opens a tier, which the caller closes.
 func OpenDisk(o DiskOptions) (*Disk, error) {
@@ -103,7 +101,7 @@ func OpenDisk(o DiskOptions) (*Disk, error) {
 		return nil, fmt.Errorf("cannot use %q for the cache: %w", o.Path, err)
 	}
 	d := &Disk{o: o, root: root, jobs: make(chan *job, maxJobs), index: newIndex(),
-		pending: make(files[job])}
+		pending: make(files[job]), rechecks: newRecheckLimit()}
 	d.life, d.end = context.WithCancel(context.Background())
 	d.inPageCache = d.findPageCache()
 	d.tasks.Go(d.write)
@@ -138,7 +136,7 @@ func (d *Disk) path(key Key) string {
 	return filepath.Join(folderName(folderOf(key.File)), name)
 }
 
-// Get implements Tier.
+// Get: see the contract at the head of the package.
 func (d *Disk) Get(key Key, v Version, touch bool) (View, bool) {
 	if !d.isReady() || !d.isNamed(key.File) {
 		return View{}, false
@@ -277,7 +275,7 @@ func (d *Disk) isReady() bool {
 	}
 }
 
-// Holds implements Tier.
+// Holds: see the contract at the head of the package.
 func (d *Disk) Holds(key Key) (Version, bool) {
 	if !d.isReady() || !d.isNamed(key.File) {
 		return Version{}, false

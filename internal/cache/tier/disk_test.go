@@ -44,7 +44,7 @@ func written(t *testing.T, d *tier.Disk, n int) {
 }
 
 func TestDisk(t *testing.T) {
-	cachetest.Run(t, func(t *testing.T) tier.Tier { return openDisk(t, tier.DiskOptions{Path: t.TempDir()}) })
+	cachetest.Run(t, func(t *testing.T) cachetest.Tier { return openDisk(t, tier.DiskOptions{Path: t.TempDir()}) })
 }
 
 // settling is a disk that has written everything before a Get: what is found comes from a file.
@@ -57,19 +57,8 @@ func (s settling) Put(segment *tier.Segment) bool {
 }
 
 func TestDiskFromFiles(t *testing.T) {
-	cachetest.Run(t, func(t *testing.T) tier.Tier { return settling{openDisk(t, tier.DiskOptions{Path: t.TempDir()})} })
-}
-
-func TestStack(t *testing.T) {
-	cachetest.Run(t, func(t *testing.T) tier.Tier {
-		return tier.NewStack(tier.NewMemory(cachetest.Room), openDisk(t, tier.DiskOptions{Path: t.TempDir()}))
-	})
-}
-
-// TestStackBelow: nothing fits into the memory above but one segment, so that most is found below.
-func TestStackBelow(t *testing.T) {
-	cachetest.Run(t, func(t *testing.T) tier.Tier {
-		return tier.NewStack(tier.NewMemory(5<<20), openDisk(t, tier.DiskOptions{Path: t.TempDir()}))
+	cachetest.Run(t, func(t *testing.T) cachetest.Tier {
+		return settling{openDisk(t, tier.DiskOptions{Path: t.TempDir()})}
 	})
 }
 
@@ -388,4 +377,26 @@ func TestKilled(t *testing.T) {
 	}
 	t.Logf("%d segments found after 8 deaths", found)
 	require.Greater(t, found, 8)
+}
+
+// TestReady: what an earlier process has left is a miss until it may be used.
+func TestReady(t *testing.T) {
+	path := t.TempDir()
+	s := cachetest.Segment("a", 0, cachetest.Content("a", 1000))
+	d := openDisk(t, tier.DiskOptions{Path: path})
+	require.True(t, d.Put(s))
+	d.Settle()
+	require.NoError(t, d.Close())
+	ready := make(chan struct{})
+	d = openDisk(t, tier.DiskOptions{Path: path, Ready: ready})
+	_, held := d.Holds(s.Key)
+	require.False(t, held)
+	_, found := d.Get(s.Key, s.Version, true)
+	require.False(t, found)
+	close(ready)
+	_, held = d.Holds(s.Key)
+	require.True(t, held)
+	view, found := d.Get(s.Key, s.Version, true)
+	require.True(t, found)
+	view.Release()
 }

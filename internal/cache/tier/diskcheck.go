@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"time"
+
+	"golang.org/x/time/rate"
 )
 
 const (
@@ -28,8 +30,8 @@ const (
 // Then it is compared again before its next use. That reads the chunk into the page cache, from
 // where it is sent: a download reads nothing twice from the disk, and never gets such a chunk
 // unchecked. For a short range more is read than is sent. In the whole tier these bytes are bounded
-// by allowance. Above that the chunk is used unread, as it was before, and is still to be checked
-// at its next use.
+// by recheckLimit. Above that the chunk is used unread, as it was before, and is still to be
+// checked at its next use.
 //
 // Not noticed: pages that are evicted and read again within a second, by another program, or while
 // a range of them is being sent, which is what a client takes of 4 MiB at most.
@@ -92,7 +94,7 @@ func (f *openFile) check(i, wanted int64) error {
 	c.mu.Lock()
 	right, once := c.right.has(i), c.once.has(i)
 	c.mu.Unlock()
-	if right || once && !f.disk.rechecks.take(length-wanted) {
+	if right || once && !f.disk.rechecks.allow(length-wanted) {
 		return nil
 	}
 	buf := buffers.Get().(*[ChunkSize]byte)
@@ -160,30 +162,24 @@ func (f *openFile) corrupt(why string) error {
 	return fmt.Errorf("%w: %q: %s", ErrCorrupt, f.path, why)
 }
 
-// allowance bounds the bytes that checks read beyond those that are asked for: recheckRate a
-// second, and as many as readers were given without a check, since what is left of a chunk is often
-// asked for next. So short ranges of cold files at most double what is read, above recheckRate.
-type allowance struct {
-	earned atomic.Int64
-
-	mu   sync.Mutex // guards what follows
-	left int64
-	at   time.Time // left is for that time
+// recheckLimit bounds the bytes that checks read beyond the requested ones: recheckRate a second,
+// and as many as readers got without a check, since the rest of a chunk is often requested next. So
+// short ranges of cold files at most double the bytes read, above recheckRate.
+type recheckLimit struct {
+	rate   *rate.Limiter
+	earned atomic.Int64 // not in rate yet: an addition is all that a reader pays
 }
 
-// earn adds bytes that were given without a check.
-func (a *allowance) earn(n int64) { a.earned.Add(n) }
+func newRecheckLimit() recheckLimit {
+	return recheckLimit{rate: rate.NewLimiter(recheckRate, recheckBurst)}
+}
 
-// take takes n bytes, or none where fewer are left.
-func (a *allowance) take(n int64) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+// earn adds bytes that a reader got without a check.
+func (l *recheckLimit) earn(n int64) { l.earned.Add(n) }
+
+// allow takes n bytes, or none if fewer are left.
+func (l *recheckLimit) allow(n int64) bool {
 	now := time.Now()
-	a.left += int64(now.Sub(a.at).Seconds()*recheckRate) + a.earned.Swap(0)
-	a.left, a.at = min(a.left, recheckBurst), now
-	if n > a.left {
-		return false
-	}
-	a.left -= n
-	return true
+	l.rate.AllowN(now, -int(l.earned.Swap(0))) // a negative number adds to the bucket
+	return l.rate.AllowN(now, int(n))
 }

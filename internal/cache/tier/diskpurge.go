@@ -7,11 +7,12 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Purge implements Tier. The cost of a purge of one file depends on the segments of that file only;
-// one of a folder walks the index, in steps. Until the files of a folder have entries, the first
-// purge reads their names. Purge waits if the segment that is being written is one of these. What
-// was removed may come back after a power failure until Sync has returned. A disk that cannot be
-// read or written may keep some; that is logged, and none of it is found by this process.
+// Purge: see the contract at the head of the package. The cost of a purge of one file depends on
+// the segments of that file only; one of a folder walks the index, in steps. Until the files of a
+// folder have entries, the first purge reads their names. Purge waits if the segment that is being
+// written is one of these. What was removed may come back after a power failure until Sync has
+// returned. A disk that cannot be read or written may keep some; that is logged, and none of it is
+// found by this process.
 func (d *Disk) Purge(m Match) int {
 	first, last := 0, folders-1
 	if m.IsFile() {

@@ -20,19 +20,19 @@ type job struct {
 // onDisk is what a file of this length takes.
 func onDisk(length int64) int64 { return (length + 4095) &^ 4095 }
 
-// RoomOnDisk is the bytes that the segment takes of the budget of a Disk.
-func (s *Segment) RoomOnDisk() int64 {
+// roomOnDisk is the bytes that the segment takes of the budget of a Disk.
+func (s *Segment) roomOnDisk() int64 {
 	return onDisk(fixedHeader + int64(4*len(s.Chunks)+len(s.File)) + s.Length())
 }
 
-// Put implements Tier. The segment is written in the background; when that fails it is not stored.
+// Put queues a segment, which is written in the background; when that fails it is not stored.
 func (d *Disk) Put(s *Segment) bool {
 	path, size := d.path(s.Key), s.Length()
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	before := d.pending.get(s.Key)
 	switch {
-	case path == "" || size == 0 || s.RoomOnDisk() > d.o.Max:
+	case path == "" || size == 0 || s.roomOnDisk() > d.o.Max:
 		return false
 	case before != nil && before.segment.Version == s.Version:
 		return true
@@ -100,7 +100,7 @@ func (d *Disk) stored(j *job, err error) bool {
 		d.index.startUnlink(key)
 		return false
 	case err == nil:
-		d.index.add(&diskEntry{key: key, bytes: j.segment.RoomOnDisk()})
+		d.index.add(&diskEntry{key: key, bytes: j.segment.roomOnDisk()})
 	case !j.canceled:
 		d.stats.Skipped++
 	}
@@ -143,7 +143,7 @@ func (d *Disk) writeFile(j *job) error {
 		d.mu.Unlock()
 		return errCanceled
 	}
-	d.active, d.writes = j, j.segment.RoomOnDisk()
+	d.active, d.writes = j, j.segment.roomOnDisk()
 	victims := d.evict() // before there is one more, so that the budget is kept at any moment
 	d.mu.Unlock()
 	d.unlinkAll(victims)

@@ -37,8 +37,6 @@ type Memory struct {
 	toFree   []*extent // that are not used any more, until unlock
 }
 
-var _ Tier = (*Memory)(nil)
-
 // memoryEntry is a segment in a list of a Memory, or the ghost of one; the Memory's mu guards it.
 type memoryEntry struct {
 	key     Key
@@ -103,7 +101,7 @@ func (m *Memory) pin(p *extent) {
 	m.pinned += arena.Cost(p.Length)
 }
 
-// Get implements Tier.
+// Get: see the contract at the head of the package.
 func (m *Memory) Get(key Key, v Version, touch bool) (View, bool) { return m.get(key, v, touch, touch) }
 
 // GetInPlace is Get with touch for a reader that copies the bytes: the segment does not move.
@@ -170,7 +168,7 @@ func (m *Memory) move(k *memoryEntry, s *Segment) *extent {
 	return p
 }
 
-// Holds implements Tier.
+// Holds: see the contract at the head of the package.
 func (m *Memory) Holds(key Key) (Version, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -181,7 +179,7 @@ func (m *Memory) Holds(key Key) (Version, bool) {
 	return k.segment.Version, true
 }
 
-// Put implements Tier.
+// Put: see the contract at the head of the package.
 func (m *Memory) Put(s *Segment) bool {
 	k := &memoryEntry{key: s.Key, segment: s, cost: cost(s)}
 	m.mu.Lock()
@@ -198,9 +196,28 @@ func (m *Memory) invalidate(s *Segment) {
 	}
 }
 
-// ShouldAdmit tells whether a segment that was found on disk is to be put: small ones always, of
-// one chunk, larger ones when they were evicted not long ago.
-func (m *Memory) ShouldAdmit(key Key, length int64) bool {
+// Promote returns the view of a copy in memory instead of the view of a segment on disk, if the
+// memory should have one. It is false if the segment cannot be read.
+func (m *Memory) Promote(view View) (View, bool) {
+	if view.file == nil || !m.shouldAdmit(view.file.header.key, view.file.header.length) {
+		return view, true
+	}
+	defer view.Release()
+	segment, err := view.file.load()
+	if err != nil {
+		return View{}, false // it was removed, or the failure logged
+	}
+	// A purge empties the disk first. So if the segment is still there after the Put, a purge that
+	// matches it has yet to come to memory.
+	if m.Put(segment) && !view.file.disk.isCurrent(view.file) {
+		m.invalidate(segment)
+	}
+	return View{segment: segment, copied: true}, true
+}
+
+// shouldAdmit reports whether a segment that was found on disk should be in memory: small ones
+// always, of one chunk, larger ones if they were evicted not long ago.
+func (m *Memory) shouldAdmit(key Key, length int64) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return length <= ChunkSize || m.isGhost(key)
@@ -234,7 +251,7 @@ func (m *Memory) unref(k *memoryEntry) {
 	}
 }
 
-// Purge implements Tier.
+// Purge: see the contract at the head of the package.
 func (m *Memory) Purge(match Match) int {
 	n := 0
 	purge := func(_ Key, k *memoryEntry) {

@@ -13,7 +13,7 @@ import (
 )
 
 func TestMemory(t *testing.T) {
-	cachetest.Run(t, func(*testing.T) tier.Tier { return tier.NewMemory(cachetest.Room) })
+	cachetest.Run(t, func(*testing.T) cachetest.Tier { return tier.NewMemory(cachetest.Room) })
 }
 
 // small is a segment of a small file.
@@ -25,7 +25,7 @@ func small(i, size int) *tier.Segment {
 }
 
 // ask gets a segment, or fetches it.
-func ask(m tier.Tier, s *tier.Segment) (hit bool) {
+func ask(m *tier.Memory, s *tier.Segment) (hit bool) {
 	view, ok := m.Get(s.Key, s.Version, true)
 	view.Release()
 	if !ok {
@@ -128,4 +128,34 @@ func BenchmarkMemoryGet(b *testing.B) {
 			view.Release()
 		}
 	})
+}
+
+// TestPromotion: small segments go up when they are found below, large ones when memory had to give
+// them up not long ago.
+func TestPromotion(t *testing.T) {
+	d := openDisk(t, tier.DiskOptions{Path: t.TempDir()})
+	little, large := cachetest.Segment("little", 0, cachetest.Content("little", 1000)),
+		cachetest.Segment("large", 0, cachetest.Content("large", 2*tier.ChunkSize))
+	require.True(t, d.Put(little))
+	require.True(t, d.Put(large))
+	d.Settle()
+	memory := tier.NewMemory(1 << 20)
+	inMemory := func(segment *tier.Segment) bool {
+		view, ok := memory.Get(segment.Key, segment.Version, true)
+		if !ok {
+			view, ok = d.Get(segment.Key, segment.Version, true)
+			require.True(t, ok)
+			view, ok = memory.Promote(view)
+		}
+		require.True(t, ok)
+		defer view.Release()
+		return view.InMemory()
+	}
+	require.True(t, inMemory(little))
+	require.Equal(t, 1, memory.Stats().Entries)
+	require.False(t, inMemory(large))
+	require.True(t, memory.Put(large))
+	// Evicts it.
+	require.True(t, memory.Put(cachetest.Segment("other", 0, cachetest.Content("other", 3*tier.ChunkSize))))
+	require.True(t, inMemory(large))
 }

@@ -73,29 +73,32 @@ func TestPurgeOfSegments(t *testing.T) {
 	d, err := OpenDisk(DiskOptions{Path: path})
 	require.NoError(t, err)
 	defer d.Close()
-	stack := NewStack(NewMemory(100<<20), d)
+	m := NewMemory(100 << 20)
+	both := func(match Match) int { return max(d.Purge(match), m.Purge(match)) }
 	segment := func(file string, index int64) *Segment {
 		return &Segment{Key: Key{File: file, Index: index}, Version: Version{Size: 4 * SegmentSize},
 			Chunks: [][]byte{make([]byte, 100)}}
 	}
 	for _, indexes := range [][]int64{{0}, {2}, {0, 1}, {1, 3}, {3, 0, 2}} {
 		for _, i := range indexes {
-			require.True(t, stack.Put(segment("group1/a", i)))
-			require.True(t, stack.Put(segment("group1/b", i)))
+			for _, s := range []*Segment{segment("group1/a", i), segment("group1/b", i)} {
+				require.True(t, m.Put(s))
+				require.True(t, d.Put(s))
+			}
 		}
 		d.Settle()
-		require.Equal(t, len(indexes), stack.Purge(MatchFile("group1/a")))
-		require.Zero(t, stack.Purge(MatchFile("group1/a")))
+		require.Equal(t, len(indexes), both(MatchFile("group1/a")))
+		require.Zero(t, both(MatchFile("group1/a")))
 		for i := range int64(4) {
 			require.NoFileExists(t, filepath.Join(path, d.path(Key{File: "group1/a", Index: i})))
 		}
 		for _, i := range indexes {
-			_, there := stack.memory.Holds(Key{File: "group1/b", Index: i})
+			_, there := m.Holds(Key{File: "group1/b", Index: i})
 			require.True(t, there)
 			require.FileExists(t, filepath.Join(path, d.path(Key{File: "group1/b", Index: i})))
 		}
-		require.Equal(t, len(indexes), stack.Purge(MatchAll))
-		require.Zero(t, len(stack.memory.all)+len(d.index.all)+len(d.index.unlinking)+len(d.pending))
+		require.Equal(t, len(indexes), both(MatchAll))
+		require.Zero(t, len(m.all)+len(d.index.all)+len(d.index.unlinking)+len(d.pending))
 	}
 }
 
@@ -149,14 +152,16 @@ func TestOpensBesidePurges(t *testing.T) {
 		})
 		t.Run(name+", promoted", func(t *testing.T) {
 			d, do := during(t, "read")
-			stack := NewStack(NewMemory(1<<20), d)
-			purge := func() { stack.Purge(test.match) }
+			m := NewMemory(1 << 20)
+			purge := func() { d.Purge(test.match); m.Purge(test.match) }
 			do.Store(&purge)
-			view, found := stack.Get(s.Key, s.Version, true)
+			view, found := d.Get(s.Key, s.Version, true)
+			require.True(t, found)
+			view, found = m.Promote(view)
 			require.True(t, found, "it began before")
 			view.Release()
 			require.Nil(t, do.Load())
-			_, there := stack.memory.Holds(s.Key)
+			_, there := m.Holds(s.Key)
 			require.Equal(t, test.found, there)
 		})
 	}

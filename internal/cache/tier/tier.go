@@ -1,5 +1,15 @@
 // Package tier stores segments of files: Memory in the process, Disk in files that survive a
-// restart, Stack one above the other.
+// restart. Both have the same methods, whose contract package cachetest checks:
+//
+//   - Get finds a segment of a version; one of another version is removed. touch is true for the
+//     first look of a reader, which counts as use, and false for its further ones. The caller
+//     releases the view.
+//   - Holds returns the version of a stored segment.
+//   - Put stores a segment, in the place of one with the same key. It returns false if there is no
+//     room for it, or the tier is disabled.
+//   - Purge removes the segments of the files that match, and returns their number. When it returns
+//     none of those is found again, after a restart either; for a power failure see Disk.Sync.
+//     Segments of other files are found meanwhile, also by a Get that began before.
 //
 // A file is cut into segments of 4 MiB; the last one, and all of a smaller file, is what is left. A
 // segment is stored whole, with the version of the file that it belongs to, and is found again by
@@ -115,24 +125,6 @@ func (m Match) String() string {
 		return "all files"
 	}
 	return string(m)
-}
-
-// Tier stores segments. It is safe for concurrent use. cachetest.Run holds every one to this
-// contract.
-type Tier interface {
-	// Get finds a segment of a version; one of another version is removed. touch is true for the
-	// first look of a reader, which counts as use, and false for its further ones. The caller
-	// releases the view.
-	Get(key Key, v Version, touch bool) (View, bool)
-	// Holds tells whether a segment is there, and of which version.
-	Holds(key Key) (Version, bool)
-	// Put stores a segment, in the place of one with the same key. It is false when there is no
-	// room for it, or the tier is out of order.
-	Put(s *Segment) bool
-	// Purge removes the segments of the files that are meant, and returns their number. When it
-	// returns none of those is found again, after a restart either; for a power failure see
-	// Disk.Sync. Segments of other files are found meanwhile, also by a Get that began before.
-	Purge(m Match) int
 }
 
 // View is a segment that was found. It is usable until Release; the zero View is nothing.

@@ -1,7 +1,7 @@
-// Package cachetest holds tiers to the contract of tier.Tier:
+// Package cachetest holds tiers to the contract of package tier:
 //
 //	func TestMemory(t *testing.T) {
-//		cachetest.Run(t, func(t *testing.T) tier.Tier { return tier.NewMemory(cachetest.Room) })
+//		cachetest.Run(t, func(t *testing.T) cachetest.Tier { return tier.NewMemory(cachetest.Room) })
 //	}
 package cachetest
 
@@ -17,6 +17,19 @@ import (
 
 	"fastdfs-gateway/internal/cache/tier"
 	"fastdfs-gateway/internal/testing/contenttest"
+)
+
+// Tier is what memory and disk have in common.
+type Tier interface {
+	Get(key tier.Key, v tier.Version, touch bool) (tier.View, bool)
+	Holds(key tier.Key) (tier.Version, bool)
+	Put(s *tier.Segment) bool
+	Purge(m tier.Match) int
+}
+
+var (
+	_ Tier = (*tier.Memory)(nil)
+	_ Tier = (*tier.Disk)(nil)
 )
 
 // Room is the budget, in bytes, that the tiers under test need at least.
@@ -71,10 +84,10 @@ func Read(view tier.View, offset, length, limit int64) ([]byte, error) {
 
 // Run runs the suite. make returns an empty tier with a budget of at least Room, and sees to its
 // end by t.Cleanup.
-func Run(t *testing.T, create func(t *testing.T) tier.Tier) {
-	for name, test := range map[string]func(*testing.T, tier.Tier){
+func Run(t *testing.T, create func(t *testing.T) Tier) {
+	for name, test := range map[string]func(*testing.T, Tier){
 		"put and get": putAndGet, "sizes": sizes, "versions": versions, "replace": replace, "holds": holds,
-		"drop": drop, "dropped while in use": dropInUse, "names": names, "concurrent": concurrent,
+		"purge": purge, "purged while in use": purgeInUse, "names": names, "concurrent": concurrent,
 	} {
 		t.Run(name, func(t *testing.T) { test(t, create(t)) })
 	}
@@ -83,7 +96,7 @@ func Run(t *testing.T, create func(t *testing.T) tier.Tier) {
 const file = "group1/M00/00/0C/wKgABF5xyzmAAAAAAAAAAAAAAAA123.jpg"
 
 // find gets a segment and reads all of it.
-func find(t *testing.T, c tier.Tier, s *tier.Segment) []byte {
+func find(t *testing.T, c Tier, s *tier.Segment) []byte {
 	t.Helper()
 	view, ok := c.Get(s.Key, s.Version, true)
 	require.True(t, ok, s.Key.String())
@@ -93,7 +106,7 @@ func find(t *testing.T, c tier.Tier, s *tier.Segment) []byte {
 	return got
 }
 
-func requireMiss(t *testing.T, c tier.Tier, key tier.Key, v tier.Version) {
+func requireMiss(t *testing.T, c Tier, key tier.Key, v tier.Version) {
 	t.Helper()
 	view, ok := c.Get(key, v, true)
 	if ok {
@@ -102,7 +115,7 @@ func requireMiss(t *testing.T, c tier.Tier, key tier.Key, v tier.Version) {
 	require.False(t, ok, key.String())
 }
 
-func putAndGet(t *testing.T, c tier.Tier) {
+func putAndGet(t *testing.T, c Tier) {
 	content := Content(file, 2*tier.SegmentSize+12345)
 	for i := range int64(3) {
 		requireMiss(t, c, tier.Key{File: file, Index: i}, Version(content))
@@ -119,7 +132,7 @@ func putAndGet(t *testing.T, c tier.Tier) {
 }
 
 // sizes are those where something begins or ends.
-func sizes(t *testing.T, c tier.Tier) {
+func sizes(t *testing.T, c Tier) {
 	for _, size := range []int64{1, 2, 4095, 4096, tier.ChunkSize - 1, tier.ChunkSize, tier.ChunkSize + 1,
 		tier.SegmentSize - 1, tier.SegmentSize} {
 		name := fmt.Sprintf("group1/M00/00/00/%d", size)
@@ -139,17 +152,17 @@ func sizes(t *testing.T, c tier.Tier) {
 	}
 }
 
-func versions(t *testing.T, c tier.Tier) {
+func versions(t *testing.T, c Tier) {
 	s := Segment(file, 0, Content(file, 5000))
 	other := s.Version
 	other.ModTime++
 	require.True(t, c.Put(s))
 	find(t, c, s)
 	requireMiss(t, c, s.Key, other)
-	requireMiss(t, c, s.Key, s.Version) // an old version is of no use: Get for another one has dropped it
+	requireMiss(t, c, s.Key, s.Version) // an old version is of no use: Get for another one has removed it
 }
 
-func replace(t *testing.T, c tier.Tier) {
+func replace(t *testing.T, c Tier) {
 	older, newer := Segment(file, 0, Content(file, 5000)), Segment(file, 0, Content(file+"2", 6000))
 	require.True(t, c.Put(older))
 	require.True(t, c.Put(newer))
@@ -159,7 +172,7 @@ func replace(t *testing.T, c tier.Tier) {
 	require.Equal(t, newer.Version, v)
 }
 
-func holds(t *testing.T, c tier.Tier) {
+func holds(t *testing.T, c Tier) {
 	s := Segment(file, 0, Content(file, 5000))
 	_, ok := c.Holds(s.Key)
 	require.False(t, ok)
@@ -169,7 +182,7 @@ func holds(t *testing.T, c tier.Tier) {
 	require.Equal(t, s.Version, v)
 }
 
-func drop(t *testing.T, c tier.Tier) {
+func purge(t *testing.T, c Tier) {
 	all := []string{"group1/M00/00/00/a", "group1/M00/00/00/b", "group1/M00/00/01/a", "group1/M00/000/a",
 		"group1/M01/00/00/a", "group2/M00/00/00/a"}
 	for match, left := range map[tier.Match][]string{
@@ -190,7 +203,7 @@ func drop(t *testing.T, c tier.Tier) {
 			s := Segment(name, 0, Content(name, 1000))
 			view, ok := c.Get(s.Key, s.Version, false)
 			view.Release()
-			require.Equal(t, contains(left, name), ok, "%s after a drop of %s", name, match)
+			require.Equal(t, contains(left, name), ok, "%s after a purge of %s", name, match)
 		}
 		c.Purge(tier.MatchAll)
 	}
@@ -205,8 +218,8 @@ func contains(list []string, name string) bool {
 	return false
 }
 
-// dropInUse: a reader that has a view reads on.
-func dropInUse(t *testing.T, c tier.Tier) {
+// purgeInUse: a reader that has a view reads on.
+func purgeInUse(t *testing.T, c Tier) {
 	content := Content(file, 3*tier.ChunkSize)
 	s := Segment(file, 0, content)
 	require.True(t, c.Put(s))
@@ -221,7 +234,7 @@ func dropInUse(t *testing.T, c tier.Tier) {
 }
 
 // names that a file system would take for something else.
-func names(t *testing.T, c tier.Tier) {
+func names(t *testing.T, c Tier) {
 	all := []string{"a", "..", "../..", "/", "//", "a/b", ".seg", "A"}
 	for _, name := range all {
 		require.True(t, c.Put(Segment(name, 0, Content(name, 100))), "%q", name)
@@ -231,8 +244,8 @@ func names(t *testing.T, c tier.Tier) {
 	}
 }
 
-// concurrent puts, gets and drops of a few keys: whatever is found is right.
-func concurrent(t *testing.T, c tier.Tier) {
+// concurrent puts, gets and purges of a few keys: whatever is found is right.
+func concurrent(t *testing.T, c Tier) {
 	var segments []*tier.Segment
 	for i := range 6 {
 		for _, size := range []int64{1000, 1000 + tier.ChunkSize} {
@@ -256,7 +269,7 @@ func concurrent(t *testing.T, c tier.Tier) {
 }
 
 // oneOf does with a segment what a number from 0 to 9 says.
-func oneOf(c tier.Tier, s *tier.Segment, what int) error {
+func oneOf(c Tier, s *tier.Segment, what int) error {
 	switch what {
 	case 0:
 		c.Purge(tier.MatchFile(s.File))
