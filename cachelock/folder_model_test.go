@@ -5,15 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"strconv"
-	"strings"
 	"testing"
 	"time"
 
 	"fastdfs-gateway/internal/testing/redistest"
-	"fastdfs-gateway/lua"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -309,76 +306,4 @@ func TestFolderModelRedis(t *testing.T) {
 
 func rapidSequence(t *rapid.T) []step {
 	return randomSequence(func(n int) int { return rapid.IntRange(0, n-1).Draw(t, "n") })
-}
-
-// TestFolderModelCatches makes the well-known mistakes of this kind of lock, one at a time: the
-// model must find each.
-func TestFolderModelCatches(t *testing.T) {
-	t.Parallel()
-	const below = `redis.call('ZRANGEBYLEX', trees[class], '[' .. path .. '/', '(' .. path .. '0', 'LIMIT', 0, 1)`
-	for name, c := range map[string]struct{ acquire, release []string }{
-		"nothing": {},
-		"compares the beginning of the text": {acquire: []string{
-			`'[' .. path .. '/', '(' .. path .. '0'`, `'[' .. path, '(' .. path .. '\255'`}},
-		"takes paths for patterns": {acquire: []string{below,
-			`{}
-			for _, m in ipairs(redis.call('ZRANGE', trees[class], 0, -1)) do
-				if string.find(m, '^' .. path .. '/') then first[1] = m end
-			end`}},
-		"looks at the parent alone": {acquire: []string{
-			`above[#above + 1] = string.sub(path, 1, slash - 1)`, `above = {string.sub(path, 1, slash - 1)}`}},
-		"does not look above": {acquire: []string{`for slash in string.gmatch(path, '()/') do`,
-			`for slash in string.gmatch('', '()/') do`}},
-		"does not look below": {acquire: []string{`if first[1] then`, `if false then`}},
-		"does not sweep":      {acquire: []string{`'LIMIT', 0, sweep)`, `'LIMIT', 0, 0)`}},
-		"stops after the first hundred": {acquire: []string{`'LIMIT', 0, sweep)`, `'LIMIT', 0, 0)`,
-			`'\1', 'LIMIT', 0, 1)`, `'\1', 'LIMIT', 0, 100)`, `return found(first[1])`,
-			`if alive(first) then return found(first[1]) end`,
-			below, strings.Replace(below, "0, 1)", "0, 100)", 1), `if first[1] then`, `if alive(first) then`,
-			`local function conflict`, `local function alive(list)
-				for _, m in ipairs(list) do
-					if tonumber(redis.call('ZSCORE', KEYS[2], (found(m)))) > now then list[1] = m return true end
-				end
-			end
-			local function conflict`}},
-		"takes a part": {acquire: []string{"for i = 6, #ARGV, 3 do\n\tlocal holder",
-			"for i = 6, 6, 3 do\n\tlocal holder"}},
-		"compares text with numbers": {release: []string{`if tonumber(n) > 0 then`, `if n ~= '0' then`}},
-		"a fence that stands still": {acquire: []string{`redis.call('INCR', KEYS[1])`,
-			`redis.call('INCR', KEYS[1]) * 0`, `if fence < clock then`, `if false then`}},
-		"forgets to count out":      {release: []string{`count(claims[i + 1], claims[i], -1)`, ``}},
-		"releases what has expired": {release: []string{`if tonumber(till) <= now then`, `if false then`}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			p := newRedisPlayer(t, &folderScripts{
-				acquire: redis.NewScript(replace(t, lua.FolderAcquire, c.acquire)),
-				extend:  redis.NewScript(lua.FolderExtend),
-				release: redis.NewScript(replace(t, lua.FolderRelease, c.release)),
-			})
-			random := rand.New(rand.NewPCG(1, 2))
-			fault := p.play(crowd())
-			tries := 1000
-			if name == "nothing" { // the other tests try that long enough
-				tries = 50
-			}
-			for i := 0; fault == nil && i < tries; i++ {
-				fault = p.play(randomSequence(random.IntN))
-			}
-			if name == "nothing" {
-				require.NoError(t, fault)
-				return
-			}
-			require.Error(t, fault)
-			t.Logf("after %d sequences: %v", p.played, fault)
-		})
-	}
-}
-
-// replace changes a script; every change must be possible.
-func replace(t *testing.T, script string, changes []string) string {
-	for i := 0; i < len(changes); i += 2 {
-		require.Contains(t, script, changes[i])
-		script = strings.Replace(script, changes[i], changes[i+1], 1)
-	}
-	return script
 }

@@ -115,31 +115,3 @@ func eternal(t *testing.T, admin *redis.Client) (keys []string) {
 	require.LessOrEqual(t, counters, 16, "one counter a shard")
 	return keys
 }
-
-// The mistake is made on purpose: the same check of the keys detects it.
-func TestCrashIsNoticed(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t)
-	admin := server.Client()
-	relay := redistest.NewRelay(t, server.Addr())
-	for steps := 1; steps < 50; steps++ {
-		rdb := redis.NewClient(&redis.Options{Addr: relay.Addr(), DialerRetries: 1, MaxRetries: -1})
-		c := cachelock.New(rdb, cachelock.Options{Prefix: "crash"})
-		replace(t, "acquire", "'NX', 'PX', ARGV[2])", "'NX')")(c)
-		cachelock.SetExpiryLate(c)
-		relay.CutAfter(steps)
-		_, err := c.Acquire(t.Context(), "one", cachelock.LockOptions{TTL: time.Minute})
-		relay.Cut()
-		require.NoError(t, c.Close())
-		rdb.Close()
-		relay.CutAfter(0)
-		relay.Restore()
-		if len(eternal(t, admin)) > 0 {
-			return
-		}
-		if err == nil {
-			break // and the crash would have come after the second command
-		}
-	}
-	t.Fatal("nobody has noticed that the lock is without expiry between two commands")
-}

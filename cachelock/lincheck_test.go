@@ -22,8 +22,7 @@ import (
 const parallel = 6
 
 // Histories of many processes over networks and servers that break look as if there were one ideal
-// lock. LOCK_SEEDS says how many histories, LOCK_SEED repeats one of them. TestMutantsAreCaught
-// finds each known mistake within the first six.
+// lock. LOCK_SEEDS says how many histories, LOCK_SEED repeats one of them.
 func TestLinearizable(t *testing.T) {
 	t.Parallel()
 	first, last := uint64(1), uint64(number(t, "LOCK_SEEDS", 20))

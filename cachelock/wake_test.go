@@ -2,8 +2,10 @@ package cachelock_test
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -84,21 +86,81 @@ func (o *office) served(got <-chan result) {
 }
 
 // A cycle is two commands, without a subscription, as long as there are no waiters, also with a
-// policy that waits.
+// policy that waits. Other locks that are held make it no dearer.
 func TestCostOfCycle(t *testing.T) {
 	t.Parallel()
 	o := newOffice(t)
 	c := o.client(cachelock.Options{})
 	require.NoError(t, o.acquire(c, "k").Release(t.Context())) // the scripts are known now
-	for _, policy := range []cachelock.Policy{cachelock.GiveUp(), cachelock.WaitFor(farOff), cachelock.DefaultRetry()} {
+	cycle := func(policy cachelock.Policy) map[string]int64 {
 		before := o.server.Commands()
 		lock, err := c.Acquire(t.Context(), "k", cachelock.LockOptions{Policy: policy})
 		require.NoError(t, err)
 		require.NoError(t, lock.Release(t.Context()))
-		cost := less(o.server.Commands(), before)
+		return less(o.server.Commands(), before)
+	}
+	for _, policy := range []cachelock.Policy{cachelock.GiveUp(), cachelock.WaitFor(farOff), cachelock.DefaultRetry()} {
+		cost := cycle(policy)
 		require.EqualValues(t, 2, cost["evalsha"])
 		require.Zero(t, cost["eval"])
 		require.Zero(t, cost["subscribe"])
+		require.Zero(t, cost["scan"]+cost["keys"])
+	}
+	few := cycle(cachelock.GiveUp())
+	for i := range 100 {
+		o.acquire(c, strconv.Itoa(i))
+	}
+	require.Equal(t, few, cycle(cachelock.GiveUp()))
+}
+
+// argsHook collects the arguments of the commands of a client.
+type argsHook struct {
+	mu   sync.Mutex // guards args
+	args []string
+}
+
+// DialHook implements redis.Hook.
+func (h *argsHook) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+// ProcessPipelineHook implements redis.Hook.
+func (h *argsHook) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return next
+}
+
+// ProcessHook implements redis.Hook.
+func (h *argsHook) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		h.mu.Lock()
+		for _, arg := range cmd.Args()[1:] {
+			if text, ok := arg.(*string); ok {
+				arg = *text
+			}
+			h.args = append(h.args, fmt.Sprint(arg))
+		}
+		h.mu.Unlock()
+		return next(ctx, cmd)
+	}
+}
+
+// TestNoClockOfAClient: no command carries a time of day, in seconds or a smaller unit.
+func TestNoClockOfAClient(t *testing.T) {
+	t.Parallel()
+	o := newOffice(t)
+	rdb, seen := cachelock.PatientClient(t, o.server), &argsHook{}
+	rdb.AddHook(seen)
+	c := cachelock.New(rdb, cachelock.Options{Shards: 1, Poll: farOff})
+	lock := o.acquire(c, "k")
+	waiting := cachelock.Policy{Retries: 2, Sleep: time.Millisecond, MaxSleep: 2 * time.Millisecond}
+	_, err := c.Acquire(t.Context(), "k", cachelock.LockOptions{Policy: waiting})
+	require.ErrorIs(t, err, cachelock.ErrHeld)
+	require.NoError(t, lock.Extend(t.Context(), time.Minute))
+	require.NoError(t, lock.Release(t.Context()))
+	require.NoError(t, c.Close()) // a waiter that gives up leaves the queue in the background
+	seen.mu.Lock()
+	defer seen.mu.Unlock()
+	require.NotEmpty(t, seen.args)
+	for _, arg := range seen.args {
+		require.NotRegexp(t, `^\d{10,}$`, arg)
 	}
 }
 
@@ -324,4 +386,15 @@ func TestKeysLeft(t *testing.T) {
 	for _, name := range admin.Keys(t.Context(), "*").Val() {
 		require.True(t, strings.HasSuffix(name, ":fence"), name)
 	}
+}
+
+// less returns how often each command has run between two counts.
+func less(after, before map[string]int64) map[string]int64 {
+	diff := map[string]int64{}
+	for name, n := range after {
+		if n -= before[name]; n != 0 && !strings.HasPrefix(name, "client") && name != "info" && name != "hello" {
+			diff[name] = n
+		}
+	}
+	return diff
 }
