@@ -14,13 +14,13 @@ const maxListeners = 64 // they are compared with each other
 
 // listeners is a comma list of host:port or unix:/path.
 func listeners(p *[]string) field {
-	list := commaList(p, func(part string) (string, *refusal) { return part, checkListener(part) })
-	return field{parse: func(v string, at position) *refusal {
+	list := commaList(p, func(part string) (string, *parseError) { return part, checkListener(part) })
+	return field{parse: func(v string, at position) *parseError {
 		switch n := len(splitList(v)); {
 		case n > maxListeners:
-			return bad(fmt.Sprintf("write at most %d", maxListeners), "names %d addresses", n)
+			return invalid(fmt.Sprintf("write at most %d", maxListeners), "names %d addresses", n)
 		case n == 0:
-			return bad("write an address such as :8888", "names no address")
+			return invalid("write an address such as :8888", "names no address")
 		}
 		return list.parse(v, at)
 	}}
@@ -28,7 +28,7 @@ func listeners(p *[]string) field {
 
 // listener is one host:port or unix:/path, or nothing.
 func listener(p *string) field {
-	return checkedText(p, func(v string) *refusal {
+	return checkedText(p, func(v string) *parseError {
 		if v == "" {
 			return nil
 		}
@@ -38,19 +38,20 @@ func listener(p *string) field {
 
 const listenFix = "write host:port, :port, [IPv6]:port or unix:/path"
 
-func checkListener(v string) *refusal {
+func checkListener(v string) *parseError {
 	if name, ok := strings.CutPrefix(v, "unix:"); ok {
 		if !strings.HasPrefix(name, "/") || len(name) > 107 { // sun_path holds 108 bytes, NUL included
-			return bad(listenFix+" of at most 107 characters", "holds %s, which is no absolute socket path", shown(v))
+			return invalid(listenFix+" of at most 107 characters",
+				"holds %s, which is no absolute socket path", shown(v))
 		}
 		return nil
 	}
 	host, port, err := net.SplitHostPort(v)
 	if err != nil || !isPort(port, 0) || host != "" && host != "*" && !fdfs.ValidHost(host) {
-		return bad(listenFix, "holds %s, which is no address to listen on", shown(v))
+		return invalid(listenFix, "holds %s, which is no address to listen on", shown(v))
 	}
 	if host == "*" {
-		return bad("write :"+port, "holds %s: a star is no host", shown(v))
+		return invalid("write :"+port, "holds %s: a star is no host", shown(v))
 	}
 	return nil
 }
@@ -61,19 +62,19 @@ const redisScheme = "rediss://"
 // redisEndpoints is a comma list of host:port, all of them with rediss:// or none.
 func redisEndpoints(r *Redis) field {
 	const fix = "write host:port, or rediss://host:port for TLS, with commas between them"
-	return field{parse: func(v string, _ position) *refusal {
+	return field{parse: func(v string, _ position) *parseError {
 		r.Addresses, r.rediss = nil, false
 		for i, part := range splitList(v) {
 			address, secure := strings.CutPrefix(part, redisScheme)
 			host, port, err := net.SplitHostPort(address)
 			switch {
 			case strings.Contains(address, "@"):
-				return bad("write username and password, or password_file, on lines of their own",
+				return invalid("write username and password, or password_file, on lines of their own",
 					"holds an address with a user")
 			case err != nil || !fdfs.ValidHost(host) || !isPort(port, 1):
-				return bad(fix, "holds %s, which is no host:port", shown(part))
+				return invalid(fix, "holds %s, which is no host:port", shown(part))
 			case i > 0 && secure != r.rediss:
-				return bad("write rediss:// in front of every address or of none",
+				return invalid("write rediss:// in front of every address or of none",
 					"holds addresses with and without TLS")
 			}
 			r.Addresses, r.rediss = append(r.Addresses, address), secure
@@ -84,13 +85,13 @@ func redisEndpoints(r *Redis) field {
 
 // trackers adds one tracker a line: host[:port], a,b[:port] or [a,b]:port.
 func trackers(p *[]Tracker) field {
-	return field{list: true, parse: func(v string, _ position) *refusal {
+	return field{list: true, parse: func(v string, _ position) *parseError {
 		if v == "" {
 			return nil
 		}
 		hosts, port, ok := fdfs.ParseHosts(v)
 		if !ok {
-			return bad("write host:port, [IPv6]:port, or two addresses of one tracker as a,b:port",
+			return invalid("write host:port, [IPv6]:port, or two addresses of one tracker as a,b:port",
 				"is no address of a tracker")
 		}
 		if port == 0 {
@@ -113,16 +114,16 @@ func isPort(v string, low int) bool {
 
 // prefix is the path in front of every file id, "" or "/a/b".
 func prefix(p *string) field {
-	return field{parse: func(v string, _ position) *refusal {
+	return field{parse: func(v string, _ position) *parseError {
 		v = strings.TrimRight(v, "/")
 		const fix = "write a path such as /files"
 		if v != "" && v[0] != '/' {
-			return bad(fix, "does not begin with a slash")
+			return invalid(fix, "does not begin with a slash")
 		}
 		for _, segment := range strings.Split(strings.TrimPrefix(v, "/"), "/") {
 			if v != "" && (segment == "" || segment == "." || segment == "..") ||
 				strings.ContainsAny(segment, "?#%\\ \t") || hasControl(segment) {
-				return bad(fix, "is not a plain path")
+				return invalid(fix, "is not a plain path")
 			}
 		}
 		*p = v
@@ -132,14 +133,14 @@ func prefix(p *string) field {
 
 // baseURL is https://host[:port], or nothing.
 func baseURL(p *string) field {
-	return field{parse: func(v string, _ position) *refusal {
+	return field{parse: func(v string, _ position) *parseError {
 		v = strings.TrimRight(v, "/")
 		if v != "" {
 			u, err := url.Parse(v)
 			if err != nil || u.Scheme != "https" || !fdfs.ValidHost(u.Hostname()) ||
 				u.Port() != "" && !isPort(u.Port(), 1) || u.User != nil || u.Path != "" ||
 				strings.ContainsAny(v, "?#") {
-				return bad("write an https URL with the port of [peer] listen, such as https://10.0.0.1:8887",
+				return invalid("write an https URL with the port of [peer] listen, such as https://10.0.0.1:8887",
 					"is not the URL of a peer")
 			}
 		}

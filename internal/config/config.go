@@ -1,7 +1,6 @@
-// Package config reads mod_fastdfs.conf: the settings that the nginx module
-// knows, those of an included http.conf, the files they name (mime.types,
-// storage_ids.conf), and the gateway's own sections ([gateway], [cache], ...),
-// which the module ignores.
+// Package config reads mod_fastdfs.conf: the keys of the nginx module, those of an included
+// http.conf, the lists that they name (mime.types, storage_ids.conf), and the gateway's own
+// sections ([gateway], [cache], ...), which the module ignores.
 //
 //	c, problems := config.Load("/etc/fdfs/mod_fastdfs.conf")
 //	for _, p := range problems {
@@ -14,8 +13,7 @@
 //		fmt.Println(p)
 //	}
 //
-// Every problem names the file and line and says what to do. Keys that hold a
-// secret are named in problems, their values never are.
+// Every problem has file, line and advice. Problems never show the values of secrets.
 //
 // The dialect: `#` begins a comment at the start of a line only; there are no
 // quotes, escapes, interpolation or line continuation; `=` is the only
@@ -38,8 +36,8 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// Config is a whole configuration, defaults filled in. It is not changed after
-// Load and may be read by any number of goroutines.
+// Config is a whole configuration with all defaults. It does not change after Load, and any number
+// of goroutines may read it.
 type Config struct {
 	File  string   // the file given to Load
 	Files []string // every file read, in order: File, what it includes, mime.types, storage ids

@@ -20,7 +20,7 @@ const (
 	maxIncludeDepth = 8
 )
 
-// blanks are what the dialect trims around names and values.
+// blanks are the characters that the dialect trims around names and values.
 const blanks = " \t\r\v\f"
 
 // entry is one `key = value` line.
@@ -31,15 +31,14 @@ type entry struct {
 	at      position
 }
 
-// document is a configuration as text: what is written, and where.
+// document is a configuration as text, with positions.
 type document struct {
 	entries  []entry
 	sections map[string]position // named sections and where each is first opened
 	files    []string            // in the order of reading
 }
 
-// readDocument reads the file at path and everything that it includes. What
-// cannot be read is reported.
+// readDocument reads a file with its includes. Files that cannot be read are reported.
 func readDocument(path string, r *report) document {
 	d := &reader{report: r, left: maxConfigBytes, document: document{sections: map[string]position{}}}
 	d.file(path, position{file: path})
@@ -56,8 +55,8 @@ type reader struct {
 	full   bool          // a limit was reported, the rest is skipped
 
 	section string
-	// cutBy is the position of an #include that ended a named section, until
-	// the next section line.
+	// cutBy is the position of an #include that ended the section cutOut. A section line clears
+	// cutOut.
 	cutBy  position
 	cutOut string
 }
@@ -69,8 +68,8 @@ type inclusion struct {
 	warned bool // of further inclusions
 }
 
-// noteFile warns once of a file that was read before. The file is read again all the same, as the
-// module does: the values of its keys then win over those that stand between the two lines.
+// noteFile warns once of a file that was read before. The file is read again, as by the module: its
+// values override those between the two lines.
 func (d *reader) noteFile(path string, info os.FileInfo, from position) {
 	i := slices.IndexFunc(d.read, func(before inclusion) bool { return os.SameFile(before.file, info) })
 	switch {
@@ -83,7 +82,7 @@ func (d *reader) noteFile(path string, info os.FileInfo, from position) {
 	}
 }
 
-// file reads one file; from is the line that asked for it.
+// file reads one file; from is the line that includes it.
 func (d *reader) file(path string, from position) {
 	if len(d.open) >= maxIncludeDepth {
 		d.report.errorf(from, "", "include less deeply", "cannot include %q: more than %d files deep", path,
@@ -96,7 +95,7 @@ func (d *reader) file(path string, from position) {
 	}
 	data, info, err := readBounded(path, d.left)
 	if err != nil {
-		d.refuse(path, from, err)
+		d.unreadable(path, from, err)
 		return
 	}
 	for _, outer := range d.open {
@@ -114,8 +113,8 @@ func (d *reader) file(path string, from position) {
 	d.open = d.open[:len(d.open)-1]
 }
 
-// refuse reports a file that could not be read.
-func (d *reader) refuse(path string, from position, err error) {
+// unreadable reports a file that could not be read.
+func (d *reader) unreadable(path string, from position, err error) {
 	verb, fix := "include", "correct the name (it is relative to the folder of this file, without quotes) or the "+
 		"permissions, or remove the line"
 	if len(d.open) == 0 {
@@ -127,7 +126,7 @@ func (d *reader) refuse(path string, from position, err error) {
 	d.report.errorf(from, "", fix, "cannot %s %q: %v", verb, path, reason(err))
 }
 
-// stop reports a limit once and skips everything after it.
+// stop reports a limit once and skips the rest.
 func (d *reader) stop(at position, text string) {
 	if !d.full {
 		d.report.errorf(at, "", "make sure that this is a configuration, and shorten it", "%s", text)
@@ -166,7 +165,7 @@ func (d *reader) line(line string, at position) {
 	}
 }
 
-// named makes a section current that a [line] opens.
+// named begins the section of a [line].
 func (d *reader) named(name string, at position) {
 	_, seen := d.sections[name]
 	if name != "" && !seen {
@@ -195,8 +194,8 @@ func (d *reader) include(name string, at position) {
 	d.cutBy, d.cutOut = at, was
 }
 
-// ownSections are the gateway's own. The module's dialect ignores lines without =, which hides
-// mistakes, so in these they are errors.
+// ownSections are the sections of the gateway. Lines without = are errors in them; the module
+// ignores such lines.
 var ownSections = []string{"antisteal", "cache", "gateway", "lock", "open_file_cache", "peer", "redis", addressMap,
 	typesSection}
 
@@ -249,7 +248,7 @@ func readBounded(path string, limit int) ([]byte, os.FileInfo, error) {
 	return data, info, nil
 }
 
-// reason is err without the path, which the message around it names already.
+// reason returns an error without its path.
 func reason(err error) error {
 	var pe *os.PathError
 	if errors.As(err, &pe) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Effective is a key with the value in use.
+// Effective is a key with its value in use.
 type Effective struct {
 	Name    string // with its section: "cache.ttl"
 	Value   string // as it was written, or the default; of a secret, only whether there is one
@@ -48,10 +48,36 @@ func withoutUser(value string) string {
 	return strings.Join(parts, ",")
 }
 
-// Secrets returns the secrets that the configuration itself holds, for those who must not show
-// them.
+// Secrets returns the secrets in the configuration, which must not be shown.
 func (c *Config) Secrets() []string {
 	list := []string{c.AntiSteal.Secret, c.AntiSteal.BypassValue, c.Redis.Password, c.Peer.Secret}
 	list = append(list, c.AntiSteal.ExtraSecrets...)
 	return slices.DeleteFunc(list, func(s string) bool { return s == "" })
+}
+
+// Paths returns the files and folders that the gateway uses by this configuration, by the full name
+// of the key, such as "cache.disk_path": all but the store paths, those that are empty or "-", and
+// those of functions that are switched off. A stock http.conf names a file for refused tokens that
+// is nowhere, and checks no tokens.
+func (c *Config) Paths() map[string]string {
+	paths := map[string]string{}
+	for name, s := range c.settings() {
+		if p := s.into.path; p != nil && *p != "" && *p != "-" && c.usesPath(name) {
+			paths[name] = *p
+		}
+	}
+	return paths
+}
+
+// usesPath tells whether the function of a key that names a file is switched on.
+func (c *Config) usesPath(key string) bool {
+	switch key {
+	case "http.anti_steal.token_check_fail":
+		return c.AntiSteal.CheckToken
+	case "storage_ids_filename":
+		return c.UseStorageID
+	case "redis.password_file", "redis.ca_file", "redis.cert_file", "redis.key_file":
+		return len(c.Redis.Addresses) > 0
+	}
+	return true
 }

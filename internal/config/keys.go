@@ -9,9 +9,8 @@ import (
 	"time"
 )
 
-// setting describes one key: name, default and field on the first line of a row, its description on
-// the second. The tables of settings are the only list of keys: defaults, parsing, the check for
-// unknown keys and the test of the sample file all come from them.
+// setting is one key. The tables of settings are the only list of keys: for defaults, parsing,
+// unknown keys and the test of the sample file.
 type setting struct {
 	key  string
 	def  string // the default, as one would write it
@@ -39,7 +38,7 @@ func (c *Config) settings() iter.Seq2[string, setting] {
 	}
 }
 
-// groupText is what one group section (or the global one) says about a group.
+// groupText holds the keys of a group section, or of the global section for the only group.
 type groupText struct {
 	name  string
 	port  int
@@ -106,8 +105,8 @@ func moduleKeys(c *Config) []setting {
 	}
 }
 
-// groupKeys are the keys of a group section, and in single-group mode of the
-// global one. store_path1 and on are read by storePathIndex.
+// groupKeys are the keys of a group section, and of the global section for the only group, without
+// store_path0, store_path1 ... (see storePathIndex).
 func groupKeys(g *groupText) []setting {
 	return []setting{
 		{"group_name", "", text(&g.name),

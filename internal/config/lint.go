@@ -12,8 +12,7 @@ import (
 	"strings"
 )
 
-// lint checks what keys say together. Single values were checked when they
-// were read.
+// lint checks combinations of keys. Load has checked each value by itself.
 func (l *loader) lint() {
 	l.c.FLVExtension = strings.TrimPrefix(l.c.FLVExtension, ".")
 	l.lintURLForm()
@@ -23,7 +22,7 @@ func (l *loader) lint() {
 	l.lintServices()
 }
 
-// checkSections judges sections that nothing reads.
+// checkSections reports sections that are not used.
 func (l *loader) checkSections() {
 	for _, name := range slices.Sorted(maps.Keys(l.doc.sections)) {
 		at := l.doc.sections[name]
@@ -46,7 +45,7 @@ func (l *loader) checkSections() {
 	}
 }
 
-// lintURLForm holds the rules that bind url_have_group_name to the groups.
+// lintURLForm checks url_have_group_name against the groups.
 func (l *loader) lintURLForm() {
 	at := l.c.at("url_have_group_name")
 	const key = "url_have_group_name"
@@ -67,14 +66,14 @@ func (l *loader) lintURLForm() {
 	}
 }
 
-// lintGroups finds groups and store paths that stand twice.
+// lintGroups reports groups and store paths that are set twice.
 func (l *loader) lintGroups() {
 	groups, paths := map[string]string{}, map[string]string{}
 	for i, g := range l.c.Groups {
 		section := l.sectionOf(i)
 		key := full(section, "group_name")
 		if first, twice := groups[g.Name]; twice && g.Name != "" {
-			l.errorf(l.c.at(key), key, "give each section a group of its own", "[%s] and [%s] are both group_name = %s",
+			l.keyError(key, "give each section a group of its own", "[%s] and [%s] are both group_name = %s",
 				first, section, shown(g.Name))
 		}
 		groups[g.Name] = section
@@ -82,7 +81,7 @@ func (l *loader) lintGroups() {
 			key := full(section, "store_path"+strconv.Itoa(n))
 			clean := filepath.Clean(p)
 			if first, twice := paths[clean]; twice && p != "" {
-				l.warnf(l.c.at(key), key, "give each store path a folder of its own",
+				l.keyWarning(key, "give each store path a folder of its own",
 					"%s and %s are the same folder %s", first, key, shown(p))
 			}
 			paths[clean] = key
@@ -98,10 +97,10 @@ func (l *loader) sectionOf(i int) string {
 	return "group" + strconv.Itoa(i+1)
 }
 
-// shortSecret is the length below which a secret can be found by trying.
+// shortSecret is the length in bytes below which a secret can be guessed.
 const shortSecret = 16
 
-// stockSecret stands in the http.conf that FastDFS is shipped with.
+// stockSecret is the secret in the http.conf of FastDFS.
 const stockSecret = "FastDFS1234567890"
 
 func (l *loader) lintToken() {
@@ -111,7 +110,7 @@ func (l *loader) lintToken() {
 	const bypassName, bypassValue = "anti_steal_bypass_header_name", "anti_steal_bypass_header_value"
 	if !a.CheckToken {
 		if a.FailFile != "" && l.c.at(checkKey).line == 0 { // the stock http.conf has both keys, and says false
-			l.warnf(l.c.at(failKey), failKey, "set http.anti_steal.check_token = true, or remove the line",
+			l.keyWarning(failKey, "set http.anti_steal.check_token = true, or remove the line",
 				"%s is set, but no tokens are checked", failKey)
 		}
 		return
@@ -130,7 +129,7 @@ func (l *loader) lintToken() {
 	for i, s := range a.ExtraSecrets {
 		if len(s) < shortSecret || s == stockSecret {
 			const key = "antisteal.extra_secrets"
-			l.warnf(l.c.at(key), key, "set long random secrets",
+			l.keyWarning(key, "set long random secrets",
 				"member %d of extra_secrets is short or well known and can be found by trying", i+1)
 		}
 	}
@@ -144,15 +143,14 @@ func (l *loader) lintToken() {
 	}
 }
 
-// lintListeners finds addresses that cannot be listened on together, and an
-// admin listener that other hosts can reach.
+// lintListeners reports addresses with the same port, and an admin listener that other hosts reach.
 func (l *loader) lintListeners() {
 	g := &l.c.Gateway
 	const listen, admin = "gateway.listen", "gateway.admin_listen"
 	for i, a := range g.Listen {
 		for _, b := range g.Listen[:i] {
 			if clash(a, b) {
-				l.errorf(l.c.at(listen), listen, "use each port once",
+				l.keyError(listen, "use each port once",
 					"listen holds %s and %s, which are the same port", shown(b), shown(a))
 			}
 		}
@@ -167,31 +165,30 @@ func (l *loader) lintListeners() {
 	}
 	if host, _, err := net.SplitHostPort(g.AdminListen); err == nil && !strings.HasPrefix(g.AdminListen, "unix:") &&
 		!isLoopback(host) && g.AdminTokenFile == "" {
-		l.warnf(l.c.at(admin), admin, "listen on 127.0.0.1 or a unix socket, or set admin_token_file",
+		l.keyWarning(admin, "listen on 127.0.0.1 or a unix socket, or set admin_token_file",
 			"admin_listen = %s lets other hosts reload and take profiles", shown(g.AdminListen))
 	}
 	if g.MaxConnectionsPerIP >= g.MaxConnections {
 		const key = "gateway.max_connections_per_ip"
-		l.warnf(l.c.at(key), key, "write a smaller number, or unlimited",
+		l.keyWarning(key, "write a smaller number, or unlimited",
 			"max_connections_per_ip = %d never counts: max_connections is %d", g.MaxConnectionsPerIP, g.MaxConnections)
 	}
 	l.bothOrNone("gateway.tls_cert", "gateway.tls_key", "TLS needs both tls_cert and tls_key, only one is set")
 }
 
-// bothOrNone finds a key that is set without the other one.
+// bothOrNone reports a key that is set without the other one.
 func (l *loader) bothOrNone(a, b, text string) {
 	set, other := a, b
 	if l.c.written[a].value == "" {
 		set, other = b, a
 	}
 	if l.c.written[set].value != "" && l.c.written[other].value == "" {
-		l.errorf(l.c.at(set), set, "set both or none", "%s", text)
+		l.keyError(set, "set both or none", "%s", text)
 	}
 }
 
-// clash says whether two listen addresses need the same port of the same
-// address. Port 0 is a free port each time. An empty host and the unspecified
-// addresses stand for every address.
+// clash reports whether two listen addresses are the same port of the same address. Port 0 is any
+// free port. An empty host and the unspecified addresses mean every address.
 func clash(a, b string) bool {
 	if strings.HasPrefix(a, "unix:") || strings.HasPrefix(b, "unix:") {
 		return a == b
@@ -218,7 +215,7 @@ func isLoopback(host string) bool {
 func (l *loader) lintServices() {
 	if l.c.ParametersFromTracker && len(l.c.TrackerServers) == 0 {
 		const key = "load_fdfs_parameters_from_tracker"
-		l.errorf(l.c.at(key), key, "add tracker_server = HOST:22122, or set it to false",
+		l.keyError(key, "add tracker_server = HOST:22122, or set it to false",
 			"%s = true, but there is no tracker_server", key)
 	}
 	l.lintRedis()
@@ -265,7 +262,7 @@ func (l *loader) lintPeer() {
 	}
 }
 
-// lintPeerListener finds a peer listener that is missing or takes the port of another listener.
+// lintPeerListener reports a missing peer listener, and one with the port of another listener.
 func (l *loader) lintPeerListener(advertised position, key string) {
 	at, peer := l.c.at(key), l.c.Peer.Listen
 	if at.line == 0 {

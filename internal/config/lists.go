@@ -5,11 +5,14 @@ import (
 	"io/fs"
 	"os"
 	"slices"
+	"strconv"
+	"strings"
+
+	"fastdfs-gateway/internal/fdfs"
 )
 
-// readLists reads the files that the configuration names: mime.types and the
-// storage ids. A file that is not there is left to Check: without mime.types
-// the built-in table counts, without storage ids no address is known.
+// readLists reads mime.types and the storage ids. Check reports missing files: without mime.types
+// the built-in table is used, without storage ids no address is known.
 func (l *loader) readLists() {
 	l.readTypes()
 	if !l.c.UseStorageID {
@@ -25,9 +28,9 @@ func (l *loader) readLists() {
 	}
 }
 
-// readList reads a whole file. One that is there but cannot be read is an
-// error: going on without it would change answers.
-func (l *loader) readList(key, name string) (string, bool) {
+// readList reads a whole file; ok is false for one that does not exist. A file that cannot be read
+// is an error, since responses depend on it.
+func (l *loader) readList(key, name string) (text string, ok bool) {
 	if name == "" {
 		return "", false
 	}
@@ -36,15 +39,62 @@ func (l *loader) readList(key, name string) (string, bool) {
 		return "", false
 	}
 	if err != nil {
-		l.errorf(l.c.at(key), key, "name a readable text file", "cannot read %q: %v", name, reason(err))
+		l.keyError(key, "name a readable text file", "cannot read %q: %v", name, reason(err))
 		return "", false
 	}
 	l.c.Files = append(slices.Clip(l.c.Files), name)
 	return string(data), true
 }
 
-// isMissing says whether there is nothing under the name.
+// isMissing reports whether a file does not exist.
 func isMissing(name string) bool {
 	_, err := os.Stat(name)
 	return errors.Is(err, fs.ErrNotExist)
+}
+
+// parseStorageIDs reads storage_ids.conf: lines for fdfs.ParseStorageIDLine, where # begins a
+// comment line and the option rw=both|read|write|none is checked. Wrong lines are left out and
+// returned as the second result.
+func parseStorageIDs(data string) ([]fdfs.StorageID, []badLine) {
+	var ids []fdfs.StorageID
+	var wrong []badLine
+	seen := map[uint32]int{}
+	n := 0
+	for line := range strings.Lines(strings.TrimPrefix(data, "\xef\xbb\xbf")) {
+		n++
+		line = strings.Trim(line, blanks+"\n")
+		if line == "" || line[0] == '#' {
+			continue
+		}
+		id, fault := parseStorageID(line)
+		if first, twice := seen[id.ID]; fault == "" && twice {
+			fault = "the id stands already in line " + strconv.Itoa(first)
+		}
+		if fault == "" && len(ids) >= fdfs.MaxStorageIDs {
+			return ids, append(wrong, badLine{n, "more than " + strconv.Itoa(fdfs.MaxStorageIDs) + " storage ids"})
+		}
+		if fault != "" {
+			wrong = append(wrong, badLine{n, fault})
+			continue
+		}
+		seen[id.ID] = n
+		ids = append(ids, id)
+	}
+	return ids, wrong
+}
+
+// parseStorageID reads one line; fault is empty for a valid one.
+func parseStorageID(line string) (id fdfs.StorageID, fault string) {
+	id, err := fdfs.ParseStorageIDLine(line)
+	if err != nil {
+		return id, err.Error()
+	}
+	for _, option := range strings.Fields(line)[3:] {
+		switch mode, isMode := strings.CutPrefix(option, "rw="); {
+		case !isMode, mode == "both", mode == "read", mode == "write", mode == "none":
+		default:
+			return id, shown(option) + " is not rw=both, rw=read, rw=write or rw=none"
+		}
+	}
+	return id, ""
 }

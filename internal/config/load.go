@@ -10,17 +10,15 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// Bounds of the store description. A file id names a store path with two
-// hexadecimal digits.
+// Limits of groups and store paths. File ids name a store path by two hexadecimal digits.
 const (
 	maxGroups     = 1024
 	maxStorePaths = 256
 )
 
-// Load reads the configuration at file with everything that it includes and
-// the lists that it names. It gives all problems that the text itself shows, in
-// the order of files and lines. The Config is nil when one of them is an Error.
-// What depends on the host is left to Check.
+// Load reads a configuration with its includes and lists. The problems are those of the text, in
+// the order of files and lines; Check returns those of the host. The Config is nil if one of them
+// is an Error.
 func Load(file string) (*Config, []Problem) {
 	r := &report{}
 	doc := readDocument(file, r)
@@ -86,7 +84,7 @@ func full(section, key string) string {
 	return section + "." + key
 }
 
-// at is where the key was written, or the file as a whole.
+// at returns the line of a key, or the file as a whole for a key that is not written.
 func (c *Config) at(name string) position {
 	if line, ok := c.written[name]; ok {
 		return line.at
@@ -98,6 +96,16 @@ func (c *Config) at(name string) position {
 func (c *Config) Warning(key, text, fix string) Problem {
 	at := c.at(key)
 	return Problem{File: at.file, Line: at.line, Severity: Warning, Key: key, Text: text, Fix: fix}
+}
+
+// keyError adds an error of a key, at the line where it was written.
+func (l *loader) keyError(key, fix, format string, args ...any) {
+	l.errorf(l.c.at(key), key, fix, format, args...)
+}
+
+// keyWarning adds a warning of a key, at the line where it was written.
+func (l *loader) keyWarning(key, fix, format string, args ...any) {
+	l.warnf(l.c.at(key), key, fix, format, args...)
 }
 
 // applySection reads the entries of one section into the fields of settings.
@@ -122,9 +130,9 @@ func (l *loader) applySection(section string, settings []setting) {
 	}
 }
 
-// entries gives the entries of a section, each with whether it is the last one of its key, and
-// warns of repeated keys for which mayRepeat is false. The file of -c may override what a file says
-// that it includes. A line that is read twice, since its file is, has the warning of the file.
+// entries returns the entries of a section; the boolean marks the last one of its key. Repeated
+// keys for which mayRepeat is false get a warning, with two exceptions: the file of -c overrides
+// the files that it includes, and a file that is included twice has a warning of its own.
 func (l *loader) entries(section string, mayRepeat func(entry) bool) iter.Seq2[entry, bool] {
 	entries, last := l.bySection[section], map[string]int{}
 	for i, e := range entries {
@@ -146,7 +154,7 @@ func (l *loader) entries(section string, mayRepeat func(entry) bool) iter.Seq2[e
 	}
 }
 
-// keep remembers a line that counts; of a list, the values of all its lines.
+// keep stores the line of a key in use. The value of a list is that of all its lines.
 func (l *loader) keep(e entry, list bool) {
 	name := full(e.section, e.key)
 	if before, more := l.c.written[name]; more && list {
@@ -167,9 +175,8 @@ func (l *loader) apply(s setting, e entry) {
 	l.add(r.severity, e.at, full(e.section, e.key), fmt.Sprintf("%s = %s %s", e.key, value, r.what), r.fix)
 }
 
-// unknownKey judges a key that its section does not know. The module ignores
-// such keys, so in its sections they are mentioned only when they look like a
-// mistake.
+// unknownKey reports a key that its section does not have. The module ignores such keys, so its
+// sections get a warning, and only for a key that looks misspelt or misplaced.
 func (l *loader) unknownKey(e entry, settings []setting) {
 	module := e.section == "" || isGroupSection(e.section)
 	if _, ok := storePathIndex(e.key); ok && module {
@@ -197,7 +204,7 @@ func (l *loader) unknownKey(e entry, settings []setting) {
 	}
 }
 
-// homeOf names the section that knows a key.
+// homeOf returns the section that has a key.
 func (l *loader) homeOf(key string) (string, bool) {
 	if _, ok := storePathIndex(key); ok {
 		return "the global section, above every [section], or in a [groupN]", true
@@ -222,15 +229,19 @@ func clip(name string) string {
 	return name
 }
 
-// never is for sections in which each key counts once.
-func never(entry) bool { return false }
+// lastEntries returns the last entry of each key of a section, and warns of the others.
+func (l *loader) lastEntries(section string) (list []entry) {
+	for e, last := range l.entries(section, func(entry) bool { return false }) {
+		if last {
+			list = append(list, e)
+		}
+	}
+	return list
+}
 
 // applyAddressMap reads `<address in id> = <address to use>`.
 func (l *loader) applyAddressMap() {
-	for e, last := range l.entries(addressMap, never) {
-		if !last {
-			continue
-		}
+	for _, e := range l.lastEntries(addressMap) {
 		l.keep(e, false)
 		from, _, fromOK := fdfs.ParseHosts(e.key)
 		to, _, toOK := fdfs.ParseHosts(e.value)
@@ -244,8 +255,8 @@ func (l *loader) applyAddressMap() {
 	}
 }
 
-// groups reads the store paths: of the sections [group1] and on, or, without
-// group_count, of the global section.
+// groups reads the store paths of the sections [group1], [group2] ..., or, without group_count, of
+// the global section.
 func (l *loader) groups() {
 	if l.c.groupCount == 0 {
 		l.singleGroup()
@@ -297,11 +308,11 @@ func (l *loader) singleGroup() {
 
 func (l *loader) badGroupName(section, name string) {
 	key := full(section, "group_name")
-	l.errorf(l.c.at(key), key, "write 1 to 16 letters and digits, such as group1",
+	l.keyError(key, "write 1 to 16 letters and digits, such as group1",
 		"group_name = %s is no name of a group", shown(name))
 }
 
-// storePaths reads store_path0 and on; fallback stands in for store_path0.
+// storePaths reads store_path0, store_path1 ...; fallback is the default of store_path0.
 func (l *loader) storePaths(section string, count int, fallback string) []string {
 	paths := make([]string, count)
 	if count > 0 {

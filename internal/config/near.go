@@ -2,8 +2,8 @@ package config
 
 import "strings"
 
-// Nearest returns the candidate that name is most likely a misspelling of.
-func Nearest(name string, candidates []string) (string, bool) {
+// Nearest returns the candidate with the most similar spelling; ok is false if none is similar.
+func Nearest(name string, candidates []string) (nearest string, ok bool) {
 	best, bestDistance := "", 3
 	for _, c := range candidates {
 		if strings.EqualFold(fold(name), fold(c)) {
@@ -25,9 +25,8 @@ func fold(s string) string {
 	return strings.NewReplacer("-", "_", ".", "_", " ", "_").Replace(s)
 }
 
-// distance counts the insertions, deletions, changes and swaps of neighbours
-// that lead from a to b (optimal string alignment). It gives up, with a large
-// number, where the lengths alone differ by more than two.
+// distance counts the insertions, deletions, changes and swaps of neighbours from a to b (optimal
+// string alignment). For lengths that differ by more than two it returns a large number.
 func distance(a, b string) int {
 	if len(a) > len(b)+2 || len(b) > len(a)+2 {
 		return len(a) + len(b)

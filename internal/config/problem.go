@@ -6,8 +6,7 @@ import (
 	"slices"
 )
 
-// Severity tells a problem that forbids the use of a configuration from one
-// that does not.
+// Severity is Error for a problem that makes a configuration unusable, else Warning.
 type Severity int
 
 // The severities.
@@ -27,7 +26,7 @@ func (s Severity) String() string {
 // MarshalText makes it "warning" or "error" in JSON.
 func (s Severity) MarshalText() ([]byte, error) { return []byte(s.String()), nil }
 
-// Problem is one finding of Load or Check.
+// Problem is a fault of a configuration, found by Load or Check.
 type Problem struct {
 	File     string   `json:"file"`           // as given to Load, or as included
 	Line     int      `json:"line,omitempty"` // from 1; 0 = the file as a whole, or a key left at its default
@@ -91,7 +90,7 @@ func (r *report) warnf(at position, key, fix, format string, args ...any) {
 	r.add(Warning, at, key, fmt.Sprintf(format, args...), fix)
 }
 
-// sorted gives the problems in the order of files and lines.
+// sorted returns the problems in the order of files and lines.
 func (r *report) sorted(files []string) []Problem {
 	slices.SortStableFunc(r.problems, func(a, b Problem) int {
 		return cmp.Or(slices.Index(files, a.File)-slices.Index(files, b.File), a.Line-b.Line)

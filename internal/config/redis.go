@@ -44,7 +44,7 @@ func (l *loader) lintRedis() {
 	}
 }
 
-// lintRedisExposure warns of a Redis that other hosts can use, or can listen to.
+// lintRedisExposure warns of a Redis on another host without password or TLS.
 func (l *loader) lintRedisExposure() {
 	const key = "redis.addresses"
 	r := &l.c.Redis
@@ -87,7 +87,7 @@ func ReadSecretFile(name string) (string, error) {
 	return secret, nil
 }
 
-// ReadPassword returns the password of Redis, out of its file where there is one; empty = none.
+// ReadPassword returns the password of Redis, from password_file if that is set; empty = none.
 func (r *Redis) ReadPassword() (string, error) {
 	if r.PasswordFile == "" {
 		return r.Password, nil
@@ -95,8 +95,8 @@ func (r *Redis) ReadPassword() (string, error) {
 	return ReadSecretFile(r.PasswordFile)
 }
 
-// TLSConfig returns how Redis is connected to; nil = by plain TCP. The name of the server is left
-// to the one that dials.
+// TLSConfig returns the TLS settings of connections to Redis; nil = plain TCP. The caller sets the
+// name of the server.
 func (r *Redis) TLSConfig() (*tls.Config, error) {
 	if !r.TLS {
 		return nil, nil

@@ -37,7 +37,7 @@ func (k *checker) secretFiles() (keys map[string][]string, first map[string]posi
 		switch {
 		case !written:
 			continue
-		case s.into.inside && *s.into.path != "":
+		case s.into.holdsSecret && *s.into.path != "":
 			file = *s.into.path
 		case !s.into.secret || line.value == "":
 			continue

@@ -13,8 +13,8 @@ const typesSection = "types"
 //go:embed mime.types
 var builtInTypes string
 
-// readTypes gathers the media types, the later ones over the earlier: the built-in table,
-// http.mime_types_filename, [types]. The charset key is added to all of them.
+// readTypes merges the media types of the built-in table, http.mime_types_filename and [types].
+// Later ones have priority. Text types get the charset key.
 func (l *loader) readTypes() {
 	types, wrong := parseTypes(builtInTypes)
 	if len(wrong) > 0 {
@@ -38,10 +38,7 @@ func (l *loader) readTypes() {
 
 // applyTypes reads `<extension> = <media type>`.
 func (l *loader) applyTypes(types map[string]string) {
-	for e, last := range l.entries(typesSection, never) {
-		if !last {
-			continue
-		}
+	for _, e := range l.lastEntries(typesSection) {
 		name := full(typesSection, e.key)
 		ext := strings.ToLower(strings.TrimPrefix(e.key, "."))
 		if ext == "" || strings.ContainsFunc(ext,

@@ -15,32 +15,32 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// field says how a setting's text is read into where it goes.
+// field is the parser of a value with its destination.
 type field struct {
-	parse  func(value string, at position) *refusal
-	list   bool    // may be repeated, each line adds
-	secret bool    // the value is never shown
-	path   *string // the value is the name of a file or folder
-	inside bool    // that file holds a secret
+	parse       func(value string, at position) *parseError
+	list        bool    // may be repeated, each line adds
+	secret      bool    // messages do not show the value
+	path        *string // destination of the name of a file or folder; nil for other values
+	holdsSecret bool    // that file holds a secret
 }
 
-// refusal says why a value was not taken, or, as a warning, how it was.
-type refusal struct {
+// parseError is the reason for which a value is invalid. With the severity Warning another value is
+// used.
+type parseError struct {
 	severity Severity
 	what     string // continues "key = value "
 	fix      string
 }
 
-func bad(fix, what string, args ...any) *refusal {
-	return &refusal{Error, fmt.Sprintf(what, args...), fix}
+func invalid(fix, what string, args ...any) *parseError {
+	return &parseError{Error, fmt.Sprintf(what, args...), fix}
 }
 
-func odd(fix, what string, args ...any) *refusal {
-	return &refusal{Warning, fmt.Sprintf(what, args...), fix}
+func questionable(fix, what string, args ...any) *parseError {
+	return &parseError{Warning, fmt.Sprintf(what, args...), fix}
 }
 
-// shown is a value fit for a message: quoted, not too long, without the user
-// and password of a URL.
+// shown returns a value for a message: quoted, short, without the user and password of a URL.
 func shown(value string) string {
 	if i := strings.LastIndexByte(value, '@'); i >= 0 {
 		value = "..." + value[i:]
@@ -52,22 +52,22 @@ func shown(value string) string {
 }
 
 // checkedText is a text that check accepts.
-func checkedText(p *string, check func(v string) *refusal) field {
-	return field{parse: func(v string, _ position) *refusal {
+func checkedText(p *string, check func(v string) *parseError) field {
+	return field{parse: func(v string, _ position) *parseError {
 		*p = v
 		return check(v)
 	}}
 }
 
-// parsed is a value in a notation that parse understands; an empty one is the default.
+// parsed is a value that parse converts; an empty one is the default.
 func parsed[T any](p *T, fix, what string, parse func(v string) (T, bool)) field {
-	return field{parse: func(v string, _ position) *refusal {
+	return field{parse: func(v string, _ position) *parseError {
 		if v == "" {
 			return nil
 		}
 		value, ok := parse(v)
 		if !ok {
-			return bad(fix, "%s", what)
+			return invalid(fix, "%s", what)
 		}
 		*p = value
 		return nil
@@ -75,8 +75,8 @@ func parsed[T any](p *T, fix, what string, parse func(v string) (T, bool)) field
 }
 
 // commaList is a list of values with commas between them.
-func commaList[T any](p *[]T, parse func(part string) (T, *refusal)) field {
-	return field{parse: func(v string, _ position) *refusal {
+func commaList[T any](p *[]T, parse func(part string) (T, *parseError)) field {
+	return field{parse: func(v string, _ position) *parseError {
 		*p = nil
 		for _, part := range splitList(v) {
 			value, r := parse(part)
@@ -89,7 +89,7 @@ func commaList[T any](p *[]T, parse func(part string) (T, *refusal)) field {
 	}}
 }
 
-func text(p *string) field { return checkedText(p, func(string) *refusal { return nil }) }
+func text(p *string) field { return checkedText(p, func(string) *parseError { return nil }) }
 
 // hidden is a text whose value is never shown.
 func hidden(p *string) field {
@@ -100,9 +100,9 @@ func hidden(p *string) field {
 
 // header is a text that may stand in an HTTP header field.
 func header(p *string) field {
-	return checkedText(p, func(v string) *refusal {
+	return checkedText(p, func(v string) *parseError {
 		if hasControl(v) {
-			return bad("remove them", "holds control characters and cannot be sent as a header")
+			return invalid("remove them", "holds control characters and cannot be sent as a header")
 		}
 		return nil
 	})
@@ -120,10 +120,10 @@ func charset(p *string) field {
 
 // token is a text of letters, digits and some marks.
 func token(p *string, marks, fix, what string) field {
-	return checkedText(p, func(v string) *refusal {
+	return checkedText(p, func(v string) *parseError {
 		for _, c := range []byte(v) {
 			if !isAlnum(c) && strings.IndexByte(marks, c) < 0 {
-				return bad(fix, "%s", what)
+				return invalid(fix, "%s", what)
 			}
 		}
 		return nil
@@ -132,9 +132,9 @@ func token(p *string, marks, fix, what string) field {
 
 // hosts is a comma list of host names, kept in small letters.
 func hosts(p *[]string) field {
-	return commaList(p, func(part string) (string, *refusal) {
+	return commaList(p, func(part string) (string, *parseError) {
 		if !fdfs.ValidHost(part) || strings.Contains(part, ":") {
-			return "", bad("write names such as gateway.example with commas between them",
+			return "", invalid("write names such as gateway.example with commas between them",
 				"holds %s, which is no name of a host", shown(part))
 		}
 		return strings.ToLower(strings.TrimSuffix(part, ".")), nil
@@ -152,9 +152,9 @@ func fileMode(p *fs.FileMode) field {
 
 // hiddenList is a comma list of values that are never shown.
 func hiddenList(p *[]string) field {
-	f := commaList(p, func(part string) (string, *refusal) {
+	f := commaList(p, func(part string) (string, *parseError) {
 		if part == "" {
-			return "", bad("remove the comma too many", "has an empty member")
+			return "", invalid("remove the comma too many", "has an empty member")
 		}
 		return part, nil
 	})
@@ -164,7 +164,7 @@ func hiddenList(p *[]string) field {
 
 // path is a file name, relative to the folder of the file it is written in.
 func path(p *string) field {
-	return field{path: p, parse: func(v string, at position) *refusal {
+	return field{path: p, parse: func(v string, at position) *parseError {
 		*p = resolve(v, at)
 		return nil
 	}}
@@ -173,13 +173,13 @@ func path(p *string) field {
 // secretPath is the path of a file that holds a secret.
 func secretPath(p *string) field {
 	f := path(p)
-	f.inside = true
+	f.holdsSecret = true
 	return f
 }
 
 // pathOrDash is a path, or "-".
 func pathOrDash(p *string) field {
-	return field{path: p, parse: func(v string, at position) *refusal {
+	return field{path: p, parse: func(v string, at position) *parseError {
 		if *p = v; v != "-" {
 			*p = resolve(v, at)
 		}
@@ -196,7 +196,7 @@ func resolve(name string, at position) string {
 
 // flag is a boolean: true, yes, on and 1 in any case, all else is false.
 func flag(p *bool) field {
-	return field{parse: func(v string, _ position) *refusal {
+	return field{parse: func(v string, _ position) *parseError {
 		switch strings.ToLower(v) {
 		case "true", "yes", "on", "1":
 			*p = true
@@ -206,7 +206,7 @@ func flag(p *bool) field {
 			return nil
 		}
 		*p = false
-		return odd("write true or false", "is neither true nor false and counts as false")
+		return questionable("write true or false", "is neither true nor false and counts as false")
 	}}
 }
 
@@ -221,7 +221,7 @@ func number(p *int, low, high int) field {
 
 // numberOr is a number, or -1 for a word.
 func numberOr(p *int, word string, low, high int) field {
-	return field{parse: func(v string, at position) *refusal {
+	return field{parse: func(v string, at position) *parseError {
 		if strings.EqualFold(v, word) {
 			*p = -1
 			return nil
@@ -234,11 +234,10 @@ func numberOr(p *int, word string, low, high int) field {
 	}}
 }
 
-// moduleNumber is a number as the module reads it: text behind the digits is
-// left out. A number out of range is an error, or, if outside is Warning,
-// leaves the default.
+// moduleNumber is a number as the module reads it: it ignores text behind the digits. A number out
+// of range has the severity outside; with Warning, the default is used.
 func moduleNumber(p *int, low, high int, outside Severity) field {
-	return field{parse: func(v string, _ position) *refusal {
+	return field{parse: func(v string, _ position) *parseError {
 		if v == "" {
 			return nil
 		}
@@ -247,16 +246,16 @@ func moduleNumber(p *int, low, high int, outside Severity) field {
 		n, err := strconv.Atoi(digits)
 		switch {
 		case digits == "":
-			return bad(fix, "is not a number")
+			return invalid(fix, "is not a number")
 		case err == nil && low <= n && n <= high:
 			*p = n
 		case outside == Error:
-			return bad(fix, "is out of range")
+			return invalid(fix, "is out of range")
 		default:
-			return odd(fix, "is out of range, %d is used", *p)
+			return questionable(fix, "is out of range, %d is used", *p)
 		}
 		if digits != v {
-			return odd(fix, "is read as %d, the text behind it is left out", n)
+			return questionable(fix, "is read as %d, the text behind it is left out", n)
 		}
 		return nil
 	}}
@@ -264,7 +263,7 @@ func moduleNumber(p *int, low, high int, outside Severity) field {
 
 // moduleSeconds is a moduleNumber of seconds.
 func moduleSeconds(p *time.Duration, low, high int, outside Severity) field {
-	return field{parse: func(v string, at position) *refusal {
+	return field{parse: func(v string, at position) *parseError {
 		n := int(*p / time.Second)
 		r := moduleNumber(&n, low, high, outside).parse(v, at)
 		*p = time.Duration(n) * time.Second
@@ -315,18 +314,18 @@ func choice(p *string, words ...string) field {
 	})
 }
 
-// moduleChoice is a choice where an unknown word leaves the default.
+// moduleChoice is a choice for which an unknown word means the default.
 func moduleChoice(p *string, words ...string) field {
-	return field{parse: func(v string, at position) *refusal {
+	return field{parse: func(v string, at position) *parseError {
 		r := choice(p, words...).parse(v, at)
 		if r == nil {
 			return nil
 		}
-		return odd(r.fix, "is not known, %q is used", *p)
+		return questionable(r.fix, "is not known, %q is used", *p)
 	}}
 }
 
-// logLevel is a level of syslog, in any case. An unknown one leaves the default.
+// logLevel is a level of syslog, in any case. An unknown one means the default.
 func logLevel(p *slog.Level) field {
 	levels := map[string]slog.Level{
 		"emerg": slog.LevelError + 12, "alert": slog.LevelError + 8, "crit": slog.LevelError + 4,
@@ -334,25 +333,25 @@ func logLevel(p *slog.Level) field {
 		"warn": slog.LevelWarn, "warning": slog.LevelWarn,
 		"notice": slog.LevelInfo + 2, "info": slog.LevelInfo, "debug": slog.LevelDebug,
 	}
-	return field{parse: func(v string, _ position) *refusal {
+	return field{parse: func(v string, _ position) *parseError {
 		level, known := levels[strings.ToLower(v)]
 		if known {
 			*p = level
 		} else if v != "" {
-			return odd("write emerg, alert, crit, error, warn, notice, info or debug", "is not a log level, %v is used",
-				*p)
+			return questionable("write emerg, alert, crit, error, warn, notice, info or debug",
+				"is not a log level, %v is used", *p)
 		}
 		return nil
 	}}
 }
 
-// localNetworks stands for the networks that the interfaces of this host are directly in.
+// localNetworks is the word for the networks of this host's interfaces.
 const localNetworks = "local-networks"
 
 // sources is a comma list of networks, where an address alone is a network of one, and the word
 // local-networks.
 func sources(p *[]netip.Prefix, local *bool) field {
-	return field{parse: func(v string, _ position) *refusal {
+	return field{parse: func(v string, _ position) *parseError {
 		*p, *local = nil, false
 		for _, part := range splitList(v) {
 			if strings.EqualFold(part, localNetworks) {
@@ -364,7 +363,7 @@ func sources(p *[]netip.Prefix, local *bool) field {
 				network, err = ip.Prefix(ip.BitLen())
 			}
 			if err != nil {
-				return bad("write networks such as 10.0.0.0/8, or local-networks, with commas between them",
+				return invalid("write networks such as 10.0.0.0/8, or local-networks, with commas between them",
 					"holds %s, which is no network", shown(part))
 			}
 			*p = append(*p, network.Masked())
@@ -375,10 +374,10 @@ func sources(p *[]netip.Prefix, local *bool) field {
 
 // addresses is a comma list of IP addresses.
 func addresses(p *[]netip.Addr) field {
-	return commaList(p, func(part string) (netip.Addr, *refusal) {
+	return commaList(p, func(part string) (netip.Addr, *parseError) {
 		ip, err := netip.ParseAddr(part)
 		if err != nil {
-			return ip, bad("write addresses such as 10.0.0.1 with commas between them",
+			return ip, invalid("write addresses such as 10.0.0.1 with commas between them",
 				"holds %s, which is no IP address", shown(part))
 		}
 		return ip.Unmap(), nil

@@ -7,7 +7,7 @@ import (
 	"unicode"
 )
 
-// publishedSecrets stand in the files that FastDFS and this gateway are shipped with.
+// publishedSecrets are those in the files of FastDFS and of this gateway.
 var publishedSecrets = []string{stockSecret, "a-long-random-secret", "at least sixteen bytes, the same everywhere",
 	"OUTPUT-OF-openssl-rand-hex-32"}
 
@@ -15,9 +15,8 @@ var publishedSecrets = []string{stockSecret, "a-long-random-secret", "at least s
 // digits has 40 or more by this measure, of 32 digits 80 or more.
 const weakBits = 40
 
-// isWeak tells whether a secret may be found by trying: it is published, or looks as if a person
-// had made it up. Random text has small letters, capitals or digits, two of these three at least,
-// many different ones, and no runs.
+// isWeak reports whether a secret can be guessed: it is published, or does not look random. Random
+// text has at least two of small letters, capitals and digits, many different characters, no runs.
 func isWeak(secret string) bool {
 	if slices.Contains(publishedSecrets, secret) {
 		return true
