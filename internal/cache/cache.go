@@ -1,6 +1,6 @@
-// Package cache keeps the metadata of files on other hosts, and their content, so that a file that
-// many clients want at once is fetched once: by one gateway of the fleet, while all others read it
-// as it arrives.
+// Package cache stores metadata and content of files on other hosts. A file that many clients
+// request at once is fetched once, by one gateway of the fleet; all others read it while it
+// arrives.
 //
 //	c, err := cache.New(cache.Options{Memory: 256 << 20})
 //	entry, err := c.Get(ctx, "group1/M00/00/0C/name.ext", source, cache.GetOptions{}) // entry.Version.Size, ...
@@ -10,9 +10,9 @@
 //
 // Metadata (Meta) is fresh for a time, then served stale while one request of all gateways asks
 // again. Content is cut into segments of 4 MiB, see package tier; ranges fetch only the segments
-// that they touch. The metadata of a file, and each segment, are fetched by one fill at a time,
-// which all requests of the process share. load.go is the path of a fill: it asks the gateway that
-// owns the entry, and fetches from the Source where this gateway owns it, or no owner answers.
+// that they touch. All requests of the process share one fill for the metadata of a file, and one
+// for each segment. load.go is the path of a fill: it asks the gateway that owns the entry, and
+// fetches from the Source if this gateway owns it or no owner answers.
 //
 // A stream never ends early without an error. The package knows neither Redis nor HTTP.
 package cache
@@ -50,46 +50,45 @@ const SegmentSize = tier.SegmentSize
 
 // Errors of the cache.
 var (
-	// ErrNotFound: there is no such file. A Source gives it too.
+	// ErrNotFound: there is no such file. A Source returns it too.
 	ErrNotFound = fdfs.ErrNoFile
-	// ErrChanged: the file is not of the version any more that was looked up. Look it up again. A
-	// Source may give it too.
-	ErrChanged = fdfs.ErrFileChanged
-	// ErrCorrupt: the content of the file is not the one that its CRC32 says. A Source may give it
+	// ErrChanged: the file has another version than the one that was looked up. A Source returns it
 	// too.
+	ErrChanged = fdfs.ErrFileChanged
+	// ErrCorrupt: the content of the file has another CRC32 than the file. A Source returns it too.
 	ErrCorrupt = fdfs.ErrFileCRC
-	// ErrNotHere: a gateway cannot give another one what it asks for.
+	// ErrNotHere: a gateway cannot give an entry to another one.
 	ErrNotHere = errors.New("this gateway does not have the entry")
-	// ErrMiss: without a Source nothing can be told. See Get.
+	// ErrMiss: Get needs a Source for this file.
 	ErrMiss = errors.New("the source has to be asked")
-	// ErrBusy: too much is being fetched at a time, and it does not become less.
+	// ErrBusy: no place for another fetch became free in time.
 	ErrBusy = errors.New("too much is being fetched")
 	// ErrClosed: the Cache was closed.
 	ErrClosed = errors.New("cache is closed")
 )
 
-// Options say how much is kept and for how long. For times, a negative value means none.
+// Options are sizes, times and the other gateways. For times, a negative value means none.
 type Options struct {
 	Memory  int64 // bytes; one eighth of it, or minMetas, for metadata, the rest for content; default 256 MiB
 	DiskMax int64 // bytes, where OpenDisk is called; default 10 GiB
-	// DiskReady is closed when what an earlier process has left on disk may be used: when purges
-	// that came meanwhile have been applied. Nil: at once.
+	// DiskReady is closed when content that an earlier process stored may be used: after the purges
+	// that came meanwhile. Nil: at once.
 	DiskReady <-chan struct{}
 
 	TTL                  time.Duration // how long metadata is fresh, less up to a tenth by chance; default 10 min
 	MutableTTL           time.Duration // of files that can change, TTL at most; they are not served stale; default 1 s
 	NegativeTTL          time.Duration // the same for files that are not there; default 5 s
-	StaleWhileRevalidate time.Duration // how long then they are served while one request asks again; default 1 h
-	StaleIfError         time.Duration // the same while asking again fails; default 24 h
+	StaleWhileRevalidate time.Duration // after that, served while one request asks again; default 1 h
+	StaleIfError         time.Duration // the same while the source fails; default 24 h
 
-	Fleet  Fleet         // the other gateways; default Alone
+	Fleet  Fleet         // the other gateways; default Standalone
 	Copies int           // gateways that keep a segment on disk, the first in rank; 0 = all
-	Wait   time.Duration // how long the lease of a gateway is waited for that cannot be read from; default 30 s
-	// Source makes what fetches a file for another gateway; ErrNotHere where this gateway is not
-	// to. Default: for none.
+	Wait   time.Duration // limit of waiting for the lease of a gateway that cannot be read from; default 30 s
+	// Source returns the Source of a file that another gateway requests; ErrNotHere if this gateway
+	// does not fetch it. Default: for none.
 	Source func(file, asked string) (Source, error)
 	// VerifyFirst reports whether the whole content of a file is compared with its CRC32 before its
-	// first byte is given out, and the size in bytes that the name of such a file claims. It is no
+	// first byte is published, and the size in bytes that the name of such a file claims. It is no
 	// link. Default: for none.
 	VerifyFirst func(file string) (size int64, ok bool)
 	SourceLimit int // fetches from one source at a time while the fleet is down; default 32
@@ -153,22 +152,22 @@ type Cache struct {
 	end   context.CancelCauseFunc
 	tasks sync.WaitGroup // the fills
 
-	mu sync.Mutex // guards what follows, and the end of life
-	// fills that run, by the key of their segment; one that finds out the metadata of a file also
-	// by the key of these, until they are known.
+	mu sync.Mutex // guards the fields below, and the end of life
+	// running fills, by the key of their entry; one that fetches metadata also by metaKey, until
+	// the metadata is set.
 	fills    map[SegmentKey]*fill
-	detached int // fills that go on with nothing waiting for them
+	detached int // fills that streams have left without readers
 }
 
-// The least that is set aside, in bytes, however little memory there is: for what is known about
-// some 10,000 files, without which each request would ask a storage, and for large files of slow
-// storages, which are not to keep each other waiting.
+// Minimums in bytes, whatever Options.Memory is: for the metadata of some 10,000 files, without
+// which each request would ask a storage, and for large files of slow storages, which should not
+// wait for each other.
 const (
 	minMetas = 8 << 20
 	minRoom  = 128 << 20
 )
 
-// maxKnown bounds what is remembered about sources, and about damaged files.
+// maxKnown bounds the lists of sources and of corrupted files.
 const maxKnown = 1024
 
 // New returns a cache, which the caller closes.
@@ -201,9 +200,9 @@ func New(o Options) (*Cache, error) {
 	return c, nil
 }
 
-// Adjust takes Memory, DiskMax, Copies, Wait and the times over from o, in a running Cache, and
-// evicts what is too much. What is known stays fresh for as long as it was to; the memory that
-// fills may take stays as it was when the Cache was made.
+// Adjust sets Memory, DiskMax, Copies, Wait and the times of a running Cache, and evicts entries
+// beyond the new sizes. Stored metadata keeps its expiry, and fills the memory that New has given
+// them.
 func (c *Cache) Adjust(o Options) {
 	o.setDefaults()
 	c.copies.Store(int64(o.Copies))
@@ -215,7 +214,7 @@ func (c *Cache) Adjust(o Options) {
 	}
 }
 
-// maxWait is Wait of Options.
+// maxWait returns Wait of Options.
 func (c *Cache) maxWait() time.Duration { return time.Duration(c.wait.Load()) }
 
 // Metadata takes an eighth of the memory, content the rest.
@@ -234,8 +233,8 @@ func (c *Cache) OpenDisk(path string) error {
 	return err
 }
 
-// ReleaseDisk leaves the folder to another process: nothing is stored there any more. What is there
-// is read until that process removes it.
+// ReleaseDisk leaves the folder to another process. This one stores nothing there any more, and
+// reads files until the other one removes them.
 func (c *Cache) ReleaseDisk() error {
 	if c.disk == nil {
 		return nil
@@ -255,10 +254,9 @@ func (c *Cache) Close() error {
 	return nil
 }
 
-// Purge forgets the files that are meant: their metadata and their content. Fills for them
-// go on for those that wait already, but what they bring is not kept. It returns the number of
-// entries that were dropped. SyncPurges, behind one purge or many, lets them survive a power
-// failure.
+// Purge removes metadata and content of the files that match, and returns the number of entries.
+// Fills for them go on for their present readers, but are not stored. After SyncPurges the purges
+// before it survive a power failure.
 func (c *Cache) Purge(m Match) int {
 	c.invalidate(m, nil)
 	n := c.metas.purge(m) + c.purgeTiers(m)
@@ -279,7 +277,7 @@ func (c *Cache) SyncPurges() error {
 	return c.disk.Sync()
 }
 
-// groupOf is the group of a file.
+// groupOf returns the group of a file.
 func groupOf(file string) string {
 	group, _, _ := strings.Cut(file, "/")
 	return group

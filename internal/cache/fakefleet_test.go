@@ -114,7 +114,7 @@ func (m *member) wait(ctx context.Context, key string) error {
 	}
 }
 
-// reach tells whether a peer can be reached.
+// reach reports whether a peer can be reached.
 func (m *member) reach(peer string) error {
 	m.f.mu.Lock()
 	defer m.f.mu.Unlock()

@@ -15,61 +15,61 @@ import (
 	"fastdfs-gateway/internal/fdfs/checksum"
 )
 
-// role says where a fill gets its bytes from, and so whether other gateways may read from it.
+// role tells where the bytes of a fill come from, and so whether other gateways may read them.
 type role int
 
 const (
 	undecided role = iota
-	leader         // from the source, or as the holder of the lease: other gateways may read
-	waiter         // from another gateway: if others followed it in turn, they could go in a circle
+	leader         // from the source, or with the lease: other gateways may read from this one
+	waiter         // from another gateway: others may not, or gateways could wait for each other in a circle
 )
 
-// fill fetches one segment of a file, all of them (Whole), or its metadata alone, for all
-// requests of the process that want it. Its bytes can be read while they arrive. When they are in a
-// tier the fill lets go of them, and its readers look there.
+// fill is one running fetch of an entry: of a segment, of all segments (Whole), or of the metadata
+// alone (MetaOnly). All requests of the process share it and read its bytes while they arrive.
+// After a tier has stored the segment, the fill frees its buffers, and readers look in the tier.
 type fill struct {
 	key         SegmentKey
 	src         Source
 	maxAge      time.Duration   // as in GetOptions
-	forPeer     bool            // another gateway has asked for it: no owner is asked
-	fetchesMeta bool            // it was started to find out the metadata
-	verifyFirst bool            // no byte is given out before the CRC32 was compared: Options.VerifyFirst
-	ctx         context.Context // of its waiting; ends with end, and with the Cache
+	forPeer     bool            // started for another gateway: no owner is asked
+	fetchesMeta bool            // requests for the metadata wait for it
+	verifyFirst bool            // no byte is published before the CRC32 was compared: Options.VerifyFirst
+	ctx         context.Context // ends by end, and with the Cache
 	end         context.CancelCauseFunc
 
-	mu         sync.Mutex // guards what follows; the bytes of chunks before published do not change
+	mu         sync.Mutex // guards the fields below; bytes before published never change
 	changed    chan struct{}
 	version    Version
-	hasVersion bool // version is: confirmed by meta, or what the first reader expects
+	hasVersion bool // version is set: by meta, or by the first reader
 	meta       Meta // from the source or a peer
-	hasMeta    bool // meta is
+	hasMeta    bool // meta is set
 	length     int64
 	chunks     [][]byte
 	have       int64        // bytes received
-	published  int64        // of these, what may be read: the last ones wait until all are checked
-	sum        checksum.Sum // of the bytes received, in the variants that files of the group have
-	inTier     bool         // the segment is in a tier
-	tail       []byte       // then: its last chunk, for readers that keep pace, should it be evicted at once
-	err        error        // why there will be no more bytes
+	published  int64        // bytes that readers may have: the last ones wait for the check of all
+	sum        checksum.Sum // of the received bytes, in the variants of the group
+	inTier     bool         // a tier has stored the segment
+	tail       []byte       // the last chunk if inTier: for readers that keep pace, if the tier evicts it at once
+	err        error        // no more bytes will come
 
 	readers       int         // streams
-	waiting       int         // streams and requests that have not left
-	ended         bool        // it is over, or was ended since nothing waits for it
-	background    bool        // it goes on although nothing waits
-	detached      bool        // it is counted as one that does
-	detachedTimer *time.Timer // ends it when nothing has waited for detachedTime; nil = something waits
-	invalidated   bool        // what it brings is not to be kept
+	waiting       int         // streams and requests that wait
+	ended         bool        // finished or abandoned
+	background    bool        // continues although nothing waits
+	detached      bool        // counted in Cache.detached
+	detachedTimer *time.Timer // abandons it after detachedTime; nil = something waits
+	invalidated   bool        // its result is not stored
 	role          role
 	from          From
 	fromPeer      bool     // all bytes came from one other gateway
-	senders       []string // servers that sent bytes; "" is one that another gateway has asked
+	senders       []string // servers that sent bytes; "" is one that another gateway asked
 
 	// Used by the fill's goroutine only:
-	reserved reservation // in the room of what is being fetched
-	memory   int64       // bytes of the memory of the tier, for chunks
+	reserved reservation // of the room for fetches
+	memory   int64       // bytes reserved in the memory tier for chunks
 }
 
-// fillOptions say more about a fill that is started.
+// fillOptions are the optional properties of a new fill.
 type fillOptions struct {
 	want        *Version // nil: not known
 	maxAge      time.Duration
@@ -92,7 +92,7 @@ func (c *Cache) newFill(key SegmentKey, src Source, o fillOptions) *fill {
 	return f
 }
 
-// leaseKey is the key of the lease for a segment, or for the metadata of the file.
+// leaseKey returns the key of the lease of the entry.
 func (f *fill) leaseKey() string {
 	if f.key.Index == MetaOnly {
 		return f.key.File
@@ -100,25 +100,25 @@ func (f *fill) leaseKey() string {
 	return f.key.String()
 }
 
-// metaKey is the key of the metadata of the file.
+// metaKey returns the key of the metadata of the file.
 func (f *fill) metaKey() SegmentKey { return SegmentKey{File: f.key.File, Index: MetaOnly} }
 
-// covers tells whether the fill brings a segment of its file.
+// covers reports whether the fill fetches a segment of its file.
 func (f *fill) covers(index int64) bool { return f.key.Index == index || f.key.Index == Whole }
 
-// RankKey is the key that gateways are ranked for, given the key of an entry.
+// RankKey returns the key by which gateways are ranked for an entry.
 func RankKey(key SegmentKey) string {
 	key.Index = max(0, key.Index)
 	return key.String()
 }
 
-// notifyLocked wakes those that wait for a change. mu is held.
+// notifyLocked wakes all callers of await and of at. mu is held.
 func (f *fill) notifyLocked() {
 	close(f.changed)
 	f.changed = make(chan struct{})
 }
 
-// update changes the state under mu and tells those that wait.
+// update changes the state under mu and notifies.
 func (f *fill) update(change func()) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -126,8 +126,8 @@ func (f *fill) update(change func()) {
 	f.notifyLocked()
 }
 
-// await waits until ready, which is called with mu held, says so, and gives its error; or until ctx
-// ends.
+// await returns the error of ready, which is called with mu held after each change, as soon as it
+// reports true; or the cause of ctx.
 func (f *fill) await(ctx context.Context, ready func() (bool, error)) error {
 	for {
 		f.mu.Lock()
@@ -145,7 +145,8 @@ func (f *fill) await(ctx context.Context, ready func() (bool, error)) error {
 	}
 }
 
-// awaitMeta waits for the metadata, from the source or a peer. It is errAgain if it has changed.
+// awaitMeta waits for the metadata, from the source or a peer. The error is errAgain if the file
+// has changed.
 func (f *fill) awaitMeta(ctx context.Context) (m Meta, err error) {
 	err = f.await(ctx, func() (bool, error) {
 		m = f.meta
@@ -160,8 +161,8 @@ func (f *fill) awaitMeta(ctx context.Context) (m Meta, err error) {
 	return m, err
 }
 
-// awaitLeader waits until this gateway fetches the entry itself, of a version unless want is nil.
-// It is ErrNotHere when another one does.
+// awaitLeader waits until this gateway fetches the entry itself, of version want if that is not
+// nil. The error is ErrNotHere if another gateway does.
 func (f *fill) awaitLeader(ctx context.Context, want *Version) error {
 	return f.await(ctx, func() (bool, error) {
 		switch {
@@ -176,9 +177,9 @@ func (f *fill) awaitLeader(ctx context.Context, want *Version) error {
 	})
 }
 
-// at gives bytes of a version from an offset in the segment on. Where there are none yet, changed
-// tells when to look again; left means that they are in a tier.
-func (f *fill) at(v Version, offset, limit int64) (s content.Chunk, changed <-chan struct{}, left bool, err error) {
+// at returns bytes of a version from an offset in the segment on. If none have come yet, changed is
+// closed at the next change. inTier tells the caller to look in the tiers.
+func (f *fill) at(v Version, offset, limit int64) (s content.Chunk, changed <-chan struct{}, inTier bool, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch {
@@ -212,14 +213,14 @@ func (f *fill) expectedVersion() (v Version, known bool) {
 	return f.version, f.hasVersion
 }
 
-// origin tells where the bytes come from.
+// origin returns where the bytes come from.
 func (f *fill) origin() From {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.from
 }
 
-// setMeta takes the metadata; ErrChanged when the version is not the known one.
+// setMeta sets the metadata. The error is ErrChanged if the version is not the expected one.
 func (f *fill) setMeta(m Meta) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -236,14 +237,14 @@ func (f *fill) setRole(r role) { f.update(func() { f.role = r }) }
 func (f *fill) fail(err error) { f.update(func() { f.err = err }) }
 func (f *fill) publish()       { f.update(func() { f.published = f.have }) }
 
-// cameFrom notes where the next bytes come from.
+// cameFrom records where the next bytes come from.
 func (f *fill) cameFrom(from From) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.from, f.fromPeer = from, from == FromPeer && f.have == 0
 }
 
-// sentBy adds the servers that sent the bytes of a body to the senders, if there were any.
+// sentBy adds the servers that sent a body to the senders, if bytes came after the first before.
 func (f *fill) sentBy(body any, before int64) {
 	senders := []string{""}
 	if b, ok := body.(Senders); ok {
@@ -256,7 +257,7 @@ func (f *fill) sentBy(body any, before int64) {
 	}
 }
 
-// addNew appends the strings that are not in the list yet.
+// addNew appends the strings that the list does not contain.
 func addNew(list, more []string) []string {
 	for _, s := range more {
 		if !slices.Contains(list, s) {
@@ -266,7 +267,7 @@ func addNew(list, more []string) []string {
 	return list
 }
 
-// moveToTier lets go of the bytes, which are in a tier.
+// moveToTier frees the buffers of the fill after the tier has stored the segment.
 func (f *fill) moveToTier() {
 	f.update(func() {
 		if n := len(f.chunks); n > 0 && f.have == f.length {
@@ -276,8 +277,8 @@ func (f *fill) moveToTier() {
 	})
 }
 
-// space is where the next bytes go; grow is told of a new chunk. The bytes behind published are the
-// goroutine's own.
+// space returns the buffer for the next bytes. It calls grow with the length of a new chunk. Only
+// the goroutine of the fill uses bytes after published.
 func (f *fill) space(grow func(bytes int64)) []byte {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -294,7 +295,7 @@ func (f *fill) space(grow func(bytes int64)) []byte {
 	return f.chunks[i][f.have%tier.ChunkSize:]
 }
 
-// take takes bytes that were written to space.
+// take counts bytes that were written to space, and publishes them unless they are to be verified.
 func (f *fill) take(p []byte) {
 	sum := f.sum // only this goroutine changes it
 	_, _ = sum.Write(p)
@@ -308,11 +309,11 @@ func (f *fill) take(p []byte) {
 	}
 }
 
-// maxEmptyReads is how often a body may give nothing and no error.
+// maxEmptyReads bounds the successive reads of a body that return neither bytes nor an error.
 const maxEmptyReads = 100
 
-// copyFrom receives bytes until the segment is complete. grow is told of the memory that is needed,
-// chunk by chunk: a slow source evicts nothing for bytes that have not come.
+// copyFrom receives bytes until the segment is complete. It calls grow chunk by chunk: a slow
+// source evicts nothing for bytes that have not come.
 func (f *fill) copyFrom(r io.Reader, grow func(bytes int64)) error {
 	for empty := 0; ; {
 		space := f.space(grow)
@@ -323,7 +324,7 @@ func (f *fill) copyFrom(r io.Reader, grow func(bytes int64)) error {
 		if n > 0 {
 			f.take(space[:n])
 			empty = 0
-			continue // an error that came with bytes comes again
+			continue // the next read repeats an error that came with bytes
 		}
 		if empty++; err == nil && empty == maxEmptyReads {
 			err = io.ErrNoProgress

@@ -8,17 +8,17 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// errAbandoned ends a fill that nothing waits for any more.
+// errAbandoned ends a fill without readers.
 var errAbandoned = errors.New("nothing waits for it")
 
-// What a client leaves behind goes on, since others may come for it.
+// Bounds of fills that go on without readers, since others may come.
 const (
-	maxDetached  = 32               // fills that streams have left
+	maxDetached  = 32               // fills
 	detachedTime = 10 * time.Second // for a segment of 4 MiB, a source of 3.4 Mbit/s is fast enough
 )
 
-// join makes the caller a reader of the fill for a segment, which it starts if there is none;
-// removeReader ends that. A fill for another version goes on for its readers.
+// join returns the fill for an entry, which it starts if there is none. The caller is a reader
+// until removeReader. A fill for another version goes on for its own readers.
 func (c *Cache) join(key SegmentKey, src Source, o fillOptions, readers int) *fill {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -28,9 +28,9 @@ func (c *Cache) join(key SegmentKey, src Source, o fillOptions, readers int) *fi
 	return c.start(key, src, o, readers)
 }
 
-// joinMeta makes the caller wait for the fill that finds out the metadata of a file; removeReader
-// ends that. Where nothing is known about the file, the segment that the request needs brings them
-// along.
+// joinMeta returns the fill that fetches the metadata of a file, which it starts if there is none.
+// The caller is a reader until removeReader. For an unknown file that is the fill for the segment
+// that the request needs: metadata comes with it.
 func (c *Cache) joinMeta(file string, src Source, o GetOptions, freshness freshness) *fill {
 	metaKey := SegmentKey{File: file, Index: MetaOnly}
 	key := metaKey
@@ -52,7 +52,7 @@ func (c *Cache) joinMeta(file string, src Source, o GetOptions, freshness freshn
 	return f
 }
 
-// start starts a fill. mu is held.
+// start starts a fill with one waiting caller. mu is held.
 func (c *Cache) start(key SegmentKey, src Source, o fillOptions, readers int) *fill {
 	f := c.newFill(key, src, o)
 	f.readers, f.waiting = readers, 1
@@ -60,14 +60,14 @@ func (c *Cache) start(key SegmentKey, src Source, o fillOptions, readers int) *f
 		f.err, f.ended = ErrClosed, true
 		return f
 	}
-	if other := c.fills[f.key]; other != nil { // invalidate does not reach it any more
+	if other := c.fills[f.key]; other != nil { // invalidate finds only fills in the map
 		other.update(func() { other.invalidated = true })
 	}
 	c.fills[f.key] = f
 	if fdfs.NamesSource(key.File) {
 		c.bySource.Store(true)
 	}
-	c.n.fills.Add(1) // here: when none is counted, none is about to begin
+	c.n.fills.Add(1) // before the goroutine: a count of 0 means that none is about to begin
 	c.tasks.Go(func() {
 		defer c.n.fills.Add(-1)
 		c.load(f)
@@ -75,7 +75,7 @@ func (c *Cache) start(key SegmentKey, src Source, o fillOptions, readers int) *f
 	return f
 }
 
-// publishMeta tells that the metadata is known: from now on requests find it in the metaCache.
+// publishMeta ends the waiting for metadata: from now on requests find it in the metaCache.
 func (c *Cache) publishMeta(f *fill) {
 	if !f.fetchesMeta {
 		return
@@ -87,14 +87,14 @@ func (c *Cache) publishMeta(f *fill) {
 	}
 }
 
-// finish takes a fill that has ended out of the maps.
+// finish removes a fill that is over from the map.
 func (c *Cache) finish(f *fill) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	c.removeLocked(f)
-	if f.err == nil && !f.ended { // it ends once
+	if f.err == nil && !f.ended { // once for each fill
 		c.n.countCoalesced(f.readers)
 	}
 	f.ended = true
@@ -102,7 +102,7 @@ func (c *Cache) finish(f *fill) {
 	f.end(nil)
 }
 
-// removeLocked is called with mu held.
+// removeLocked removes a fill from the map. mu is held.
 func (c *Cache) removeLocked(f *fill) {
 	for _, key := range [...]SegmentKey{f.key, f.metaKey()} {
 		if c.fills[key] == f {
@@ -111,8 +111,8 @@ func (c *Cache) removeLocked(f *fill) {
 	}
 }
 
-// invalidate lets the fills for the files that are meant go on for their readers, and nothing else.
-// v is the version that they are for; nil for any.
+// invalidate lets the fills of the files that match go on for their present readers only: nothing
+// of them is stored. v is the version of these fills, nil is any.
 func (c *Cache) invalidate(m Match, v *Version) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -129,8 +129,8 @@ func (c *Cache) invalidate(m Match, v *Version) {
 	}
 }
 
-// addReader makes the caller wait for a fill, if that may bring this version; nil is any. mu is
-// held.
+// addReader makes the caller a reader of a fill, unless that has ended or is for another version
+// than v; nil is any. mu is held.
 func (c *Cache) addReader(f *fill, v *Version, readers int) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -143,10 +143,9 @@ func (c *Cache) addReader(f *fill, v *Version, readers int) bool {
 	return true
 }
 
-// removeReader ends the waiting of a request with ctx. When nothing waits for a fill it ends,
-// unless the source has begun to answer, or the request had no more time: then the next request
-// finds what it brings. What a stream leaves behind is counted, and bounded, and goes on for
-// detachedTime at most.
+// removeReader ends the waiting of a request with ctx. A fill without readers is abandoned, unless
+// its source has begun to answer or the deadline of ctx has passed: the next request may need it.
+// Fills without readers last for detachedTime at most, and streams detach maxDetached at most.
 func (c *Cache) removeReader(ctx context.Context, f *fill, isStream bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -167,7 +166,7 @@ func (c *Cache) removeReader(ctx context.Context, f *fill, isStream bool) {
 	c.abandonLocked(f)
 }
 
-// abandon ends a fill that nothing has waited for during orphanTime.
+// abandon ends a fill that had no readers during detachedTime.
 func (c *Cache) abandon(f *fill) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -179,17 +178,17 @@ func (c *Cache) abandon(f *fill) {
 	}
 }
 
-// abandonLocked ends a fill that nothing waits for. Both mutexes are held.
+// abandonLocked ends a fill without readers. Both mutexes are held.
 func (c *Cache) abandonLocked(f *fill) {
 	f.ended = true
 	if f.fetchesMeta {
-		c.removeLocked(f)    // the next request asks anew
-		f.invalidated = true // a purge does not reach it any more
+		c.removeLocked(f)    // the next request starts another fill
+		f.invalidated = true // a purge finds only fills in the map
 	}
 	f.end(errAbandoned)
 }
 
-// reattach ends the time of a fill that nothing waits for, and its counting. Both mutexes are held.
+// reattach stops the timer of a fill that was detached, and its counting. Both mutexes are held.
 func (c *Cache) reattach(f *fill) {
 	if f.detachedTimer != nil {
 		f.detachedTimer.Stop()

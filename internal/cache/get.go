@@ -9,14 +9,13 @@ import (
 	"fastdfs-gateway/internal/content"
 )
 
-// NoHint is the Hint of a request that cannot tell which bytes it needs before it knows the size,
-// or needs none.
+// NoHint is the Hint of a request that needs no bytes, or selects them by the size of the file.
 const NoHint = -1
 
-// GetOptions say more about a request.
+// GetOptions are the optional properties of a request.
 type GetOptions struct {
-	// Hint is the offset of the first byte that will be read. When nothing is known about the file
-	// its segment is fetched at once, without asking for size and time first.
+	// Hint is the offset of the first byte that will be read. For an unknown file its segment is
+	// fetched at once, without a request for size and time before.
 	Hint int64
 	// MaxAge is how old the metadata may be. Older metadata is confirmed before it is used, unless
 	// that fails. 0: as old as Options allow.
@@ -25,24 +24,24 @@ type GetOptions struct {
 	forPeer bool // another gateway asks: no owner is asked
 }
 
-// State tells how up to date an Entry is.
+// State is the freshness of an Entry.
 type State int
 
 // The states.
 const (
-	Fresh       State = iota // known, and not expired
-	Stale                    // known and expired: another request asks again, or has failed to
-	Revalidated              // learned by this request, or by one that it waited for
+	Fresh       State = iota // not expired
+	Stale                    // expired: another request asks again, or has failed to
+	Revalidated              // fetched by this request, or by one that it waited for
 )
 
-// Entry is what is known of a file that is there.
+// Entry is the metadata of a file that exists.
 type Entry struct {
 	File    string
 	Version Version
 	State   State
 
 	meta Meta
-	by   *fill       // that is bringing content, for a request that has waited for it; nil = none
+	by   *fill       // the fill that the request has waited for; nil = none
 	rec  *metaRecord // where an attachment is kept; nil = nowhere
 }
 
@@ -51,8 +50,8 @@ type Entry struct {
 // waits for that request, until ctx ends.
 //
 // file is the canonical name; it is not kept. Fills go on with src when the request has ended, so
-// src must not belong to that request alone. With a nil src nothing is asked for: the error is
-// ErrMiss where that is necessary, and the Entry has a File when something is known all the same.
+// src must not belong to that request alone. With a nil src the cache asks no source: the error is
+// ErrMiss if it would have to, and the Entry has a File if there is metadata nevertheless.
 // Other errors are ErrNotFound, those of src, and the cause of ctx.
 func (c *Cache) Get(ctx context.Context, file string, src Source, o GetOptions) (Entry, error) {
 	now := time.Now()
@@ -73,7 +72,7 @@ func (c *Cache) Get(ctx context.Context, file string, src Source, o GetOptions) 
 	case freshness == early:
 		c.refresh(file, src, o, freshness)
 		return known, nil
-	case freshness == staleFailing, freshness == stale && !o.forPeer: // a peer asks to be up to date
+	case freshness == staleFailing, freshness == stale && !o.forPeer: // a peer wants fresh metadata
 		c.refresh(file, src, o, freshness)
 		return c.stale(known), nil
 	}
@@ -89,28 +88,28 @@ func (c *Cache) Get(ctx context.Context, file string, src Source, o GetOptions) 
 	return Entry{}, err
 }
 
-// stale counts an entry that is served although it has expired.
+// stale counts an expired entry that is served.
 func (c *Cache) stale(e Entry) Entry {
 	c.n.stale.Add(1)
 	e.State, e.rec = Stale, nil
 	return e
 }
 
-// refresh asks for the metadata in the background.
+// refresh fetches the metadata in the background.
 func (c *Cache) refresh(file string, src Source, o GetOptions, freshness freshness) {
 	f := c.joinMeta(file, src, o, freshness)
 	f.update(func() { f.background = true })
 	c.removeReader(context.Background(), f, false)
 }
 
-// fetchMeta waits for the fill that finds the metadata out.
+// fetchMeta waits for the fill that fetches the metadata.
 func (c *Cache) fetchMeta(ctx context.Context, file string, src Source, o GetOptions, freshness freshness) (
 	m Meta, f *fill, err error,
 ) {
 	for err = errAgain; errors.Is(err, errAgain); {
 		f = c.joinMeta(file, src, o, freshness)
 		if err = nil; o.forPeer {
-			err = f.awaitLeader(ctx, nil) // what another gateway fetches that one gives
+			err = f.awaitLeader(ctx, nil) // an entry that another gateway fetches comes from that one
 		}
 		if err == nil {
 			m, err = f.awaitMeta(ctx)
@@ -120,7 +119,7 @@ func (c *Cache) fetchMeta(ctx context.Context, file string, src Source, o GetOpt
 	return m, f, err
 }
 
-// Attachment is the value of the last Attach, or nil. It is gone when the file is asked about
+// Attachment returns the value of the last Attach, or nil. It is lost when the metadata is fetched
 // again.
 func (e *Entry) Attachment() any {
 	if e.rec == nil {
@@ -132,20 +131,20 @@ func (e *Entry) Attachment() any {
 	return nil
 }
 
-// Attach keeps something of the user's beside the metadata, for the next Get that finds it fresh:
-// it must not change any more. It is counted with the bookkeeping, so it is to be small.
+// Attach stores a value beside the metadata, for the next Get that finds it fresh. The value must
+// be small and not change any more.
 func (e *Entry) Attach(v any) {
 	if e.rec != nil {
 		e.rec.attachment.Store(&v)
 	}
 }
 
-// Meta tells what is known about a file here, and when that expires. Unlike Get it changes
-// nothing, and asks nothing.
+// Meta returns the metadata of a file in this process, and its expiry. Unlike Get it changes and
+// fetches nothing.
 func (c *Cache) Meta(file string) (m Meta, expires time.Time, ok bool) { return c.metas.peek(file) }
 
-// Pinned is a chunk of a file that was in memory when it was asked for, and stays so until
-// Release. Bytes of it stay good for as long as they are referred to.
+// Pinned is a chunk of a file in memory, which stays there until Release. Its Bytes stay valid
+// while they are referred to.
 type Pinned struct {
 	content.Chunk
 	view tier.View
@@ -157,8 +156,8 @@ func (p *Pinned) Release() {
 	*p = Pinned{}
 }
 
-// Pin gives length bytes (more than 0) of a file from offset on where they are in memory in one
-// piece, as those of one segment usually are. Otherwise it is false, and a Stream brings them.
+// Pin returns length bytes (more than 0) of a file from offset on if they are in memory in one
+// piece, as those of one segment usually are. Otherwise it is false, and the caller opens a Stream.
 func (c *Cache) Pin(e *Entry, offset, length int64) (Pinned, bool) {
 	in := offset % SegmentSize
 	if e.by != nil || offset < 0 || length <= 0 || length > SegmentSize-in || offset > e.Version.Size-length {

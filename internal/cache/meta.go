@@ -10,44 +10,43 @@ import (
 	"fastdfs-gateway/internal/cache/tier"
 )
 
-// What the bookkeeping of a record takes, in bytes, an attachment of the user's included, and what
-// the sum of a segment does.
+// Memory of a record with an attachment, and of the sum of a segment, in bytes.
 const (
 	recordCost = 832
 	sumCost    = 32
 )
 
 const (
-	// holdOff is how long nothing is asked after that has failed, while there is something stale to
-	// serve.
+	// holdOff is the time without requests to the source after one has failed, while there is stale
+	// metadata to serve.
 	holdOff = 2 * time.Second
-	// failsFor is how long after that nothing waits for the next attempt, while there is something
-	// stale to serve: a storage that hangs would let each request wait for its whole timeout.
+	// failsFor is the time after holdOff in which no request waits for the next attempt, while
+	// there is stale metadata to serve: a storage that hangs would delay each by its whole timeout.
 	failsFor = time.Minute
 )
 
-// freshness says what the metadata of a file is good for.
+// freshness tells what to do with the metadata of a file.
 type freshness int
 
 const (
 	unknown      freshness = iota // ask and wait
 	fresh                         // serve
-	early                         // serve, and ask already: they expire soon
+	early                         // serve, and ask already: it expires soon
 	stale                         // serve, and ask
-	staleFailing                  // serve, and ask: that has failed before
-	staleHoldoff                  // serve: asking has just failed
+	staleFailing                  // serve, and ask: the last attempt failed
+	staleHoldoff                  // serve: an attempt has just failed
 	staleIfError                  // ask and wait, and serve when that fails
 	gone                          // there is no such file
 )
 
-// metaRecord is what this process knows about a file.
+// metaRecord is the metadata of a file in this process.
 type metaRecord struct {
 	file    string
 	meta    Meta
-	expires time.Time // it is fresh until then
-	retry   time.Time // nothing is asked before, when that has failed
+	expires time.Time // end of freshness
+	retry   time.Time // no attempt before, after one has failed
 	sums    sums
-	invalid bool // a storage has said otherwise
+	invalid bool // a storage has another version
 	bytes   int64
 	use     *list.Element // of recordList
 
@@ -58,7 +57,7 @@ type metaRecord struct {
 type metaCache struct {
 	o atomic.Pointer[Options] // only the times are used
 
-	mu   sync.Mutex // guards what follows and the records
+	mu   sync.Mutex // guards the fields below and the records
 	max  int64
 	list *recordList
 	used int64
@@ -86,9 +85,9 @@ func (r *metaCache) shrink() {
 	}
 }
 
-// look finds the record of a file and says what it is good for. maxAge is that of GetOptions. With
-// asks the caller asks again when the record is early, which is decided by chance; without, what
-// may be early is.
+// look returns the record of a file and its freshness. maxAge is that of GetOptions. If asks is
+// set, a record that expires soon is early by chance, and the caller asks again; otherwise each one
+// is.
 func (r *metaCache) look(file string, now time.Time, maxAge time.Duration, asks bool) (*metaRecord, Meta, freshness) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -103,10 +102,11 @@ func (r *metaCache) look(file string, now time.Time, maxAge time.Duration, asks 
 	return rec, rec.meta, f
 }
 
+// freshness returns the freshness of a record. mu is held.
 func (r *metaCache) freshness(rec *metaRecord, now time.Time, maxAge time.Duration, asks bool) freshness {
 	left := rec.expires.Sub(now)
 	expired := rec.meta.Checked.Add(r.ttl(rec.meta))
-	strict := !rec.meta.Version.Immutable // what has expired is served only when asking fails
+	strict := !rec.meta.Version.Immutable // expired metadata is served only if the source fails
 	if maxAge > 0 && !rec.meta.Gone {
 		left, strict = min(left, rec.meta.Checked.Add(maxAge).Sub(now)), true
 	}
@@ -135,17 +135,16 @@ func (r *metaCache) freshness(rec *metaRecord, now time.Time, maxAge time.Durati
 
 // isEarly decides by chance whether to ask again before a record expires (Vattani, Chierichetti,
 // Lowenstein: Optimal Probabilistic Cache Stampede Prevention, 2015; beta is 1): the more likely
-// the sooner it expires and the longer the last answer took.
+// the sooner it expires and the longer the last request took.
 func isEarly(left, took time.Duration) bool {
 	// -ln of a random number is exponentially distributed.
 	return !isFar(left, took) && float64(took)*rand.ExpFloat64() >= float64(left)
 }
 
-// isFar tells that a record has not expired, and is not asked for early yet: by chance that is once
-// in e^40 times.
+// isFar reports whether a record expires so late that isEarly would be true once in e^40 times.
 func isFar(left, took time.Duration) bool { return left > 0 && left/40 > took }
 
-// ttl is how long something that was learned is fresh.
+// ttl returns the time for which metadata is fresh.
 func (r *metaCache) ttl(m Meta) time.Duration {
 	o := r.o.Load()
 	switch {
@@ -159,14 +158,14 @@ func (r *metaCache) ttl(m Meta) time.Duration {
 	return o.TTL
 }
 
-// expiry is when something learned at a moment expires. Not all that was learned at one moment
-// expires at one.
+// expiry returns the time at which metadata expires, up to a tenth of the ttl early by chance:
+// entries of one moment do not expire at one moment.
 func (r *metaCache) expiry(m Meta) time.Time {
 	ttl := r.ttl(m)
 	return m.Checked.Add(ttl - rand.N(ttl/10+1))
 }
 
-// isFresh tells whether what another gateway knows is still good; maxAge is that of GetOptions.
+// isFresh reports whether metadata of another gateway is fresh here; maxAge is that of GetOptions.
 func (r *metaCache) isFresh(m Meta, now time.Time, maxAge time.Duration) bool {
 	ttl := r.ttl(m)
 	if maxAge > 0 && !m.Gone {
@@ -175,13 +174,13 @@ func (r *metaCache) isFresh(m Meta, now time.Time, maxAge time.Duration) bool {
 	return now.Sub(m.Checked) < ttl
 }
 
-// isUsable tells whether what another gateway knows may be served while no source answers.
+// isUsable reports whether metadata of another gateway may be served while the source fails.
 func (r *metaCache) isUsable(m Meta, now time.Time) bool {
 	return now.Sub(m.Checked) < r.ttl(m)+r.o.Load().StaleIfError
 }
 
-// put keeps the metadata of a file, and tells whether it was known as one that is there. Sums of
-// the segments stay when the version does.
+// put stores the metadata of a file, and reports whether there was metadata of an existing file.
+// Sums of the segments stay if the version does.
 func (r *metaCache) put(file string, m Meta) (wasThere bool) {
 	if now := time.Now(); m.Checked.After(now) {
 		m.Checked = now
@@ -209,13 +208,13 @@ func (r *metaCache) put(file string, m Meta) (wasThere bool) {
 	return wasThere
 }
 
-// remove drops a record. mu is held.
+// remove removes a record. mu is held.
 func (r *metaCache) remove(rec *metaRecord) {
 	r.used -= rec.bytes
 	r.list.Remove(rec)
 }
 
-// failed notes that asking for the metadata has failed.
+// failed delays the next request for the metadata of a file.
 func (r *metaCache) failed(file string, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -224,7 +223,7 @@ func (r *metaCache) failed(file string, now time.Time) {
 	}
 }
 
-// invalidate makes the record of a file useless if it is of a version.
+// invalidate invalidates the record of a file if it is of a version.
 func (r *metaCache) invalidate(file string, v Version) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -233,8 +232,8 @@ func (r *metaCache) invalidate(file string, v Version) {
 	}
 }
 
-// purge drops the records that are meant. One of a file costs no walk; others may look up records
-// during that of a folder.
+// purge removes the records of the files that match, and returns their number. A purge of one file
+// walks nothing; look-ups go on during that of a folder.
 func (r *metaCache) purge(m Match) (n int) {
 	if m.IsFile() {
 		r.mu.Lock()
@@ -254,7 +253,7 @@ func (r *metaCache) purge(m Match) (n int) {
 	return n
 }
 
-// peek is what Known tells.
+// peek returns the metadata of a file and its expiry, without effect on its use.
 func (r *metaCache) peek(file string) (m Meta, expires time.Time, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -265,7 +264,7 @@ func (r *metaCache) peek(file string) (m Meta, expires time.Time, ok bool) {
 	return rec.meta, rec.expires, true
 }
 
-// goneMeta tells, of a file that is not there, how long that holds.
+// goneMeta returns the negative entry of a file for another gateway, with the rest of its time.
 func (r *metaCache) goneMeta(file string, now time.Time) Meta {
 	m := Meta{Gone: true, Checked: now, TTL: -1}
 	if known, expires, ok := r.peek(file); ok && known.Gone && expires.After(now) {

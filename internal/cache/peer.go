@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// PeerOpen answers another gateway: with the metadata of a file, and a segment of it from an offset
-// on, which can be read while it arrives. The body is nil for MetaOnly.
+// PeerOpen handles a request of another gateway: it returns the metadata of a file, and a segment
+// from an offset on, which can be read while it arrives. The body is nil for MetaOnly.
 //
-// What is not here is fetched, unless a copy alone is wanted; for that Options.Source makes the
-// source. It is never asked of other gateways, and what this gateway reads from another one is not
-// given: so requests cannot go in a circle. The error is ErrNotHere when this gateway cannot give
-// the entry, ErrChanged when it knows another version, ErrNotFound, for as long as Meta.TTL says,
-// or one of the source. The stream may end in ErrNotHere too.
+// A missing entry is fetched from the source of Options.Source, unless PeerRequest.Copy is set.
+// Other gateways are never asked for it, and bytes that come from another gateway are not passed
+// on, so requests cannot go in a circle. The error is ErrNotHere if this gateway cannot give the
+// entry, ErrChanged if it knows another version, ErrNotFound for the time of Meta.TTL, or one of
+// the source. The stream may end in ErrNotHere too.
 func (c *Cache) PeerOpen(ctx context.Context, r PeerRequest) (m Meta, body io.ReadCloser, err error) {
 	defer func() {
 		if err != nil {
@@ -48,7 +48,7 @@ func (c *Cache) PeerOpen(ctx context.Context, r PeerRequest) (m Meta, body io.Re
 	return e.meta, s, nil
 }
 
-// storedForPeer tells which version of a segment is stored. The metadata may have expired.
+// storedForPeer returns the stored version of a segment. The metadata may have expired.
 func (c *Cache) storedForPeer(r PeerRequest) (Entry, error) {
 	v, held := c.holds(r.Key)
 	if !held || r.Want != nil && *r.Want != v {
@@ -61,8 +61,8 @@ func (c *Cache) storedForPeer(r PeerRequest) (Entry, error) {
 	return Entry{File: r.Key.File, Version: v, meta: m}, nil
 }
 
-// getForPeer is Get for another gateway, and makes the source. A gateway that knows the version is
-// told nothing about the file.
+// getForPeer is Get for another gateway, with the source for it. A request with a version gets no
+// metadata.
 func (c *Cache) getForPeer(ctx context.Context, r PeerRequest) (e Entry, src Source, err error) {
 	if r.Want != nil {
 		_, m, freshness := c.metas.look(r.Key.File, time.Now(), r.MaxAge, false)
@@ -88,7 +88,7 @@ func (c *Cache) getForPeer(ctx context.Context, r PeerRequest) (e Entry, src Sou
 	return e, src, err
 }
 
-// requireLeader makes sure that the entry is stored, or is fetched by this gateway itself.
+// requireLeader returns nil if the entry is stored, or this gateway fetches it itself.
 func (s *Stream) requireLeader(key SegmentKey) error {
 	if v, held := s.c.holds(key); held && v == s.v || s.left == 0 {
 		return nil

@@ -9,17 +9,16 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// Parts of a room that the fetches from one source may take. A source that is slow fills its share
-// and not the room, so others find a place at once.
+// Parts of a room for the fetches from one source. A slow source fills its share and not the room,
+// so fetches from others begin at once.
 const (
 	listedShare   = 4  // a quarter of the room
 	unlistedShare = 16 // a sixteenth: clients can make up ids of any host that the configuration allows
 )
 
-// room bounds the bytes of the segments that are being fetched at a time: of all sources, and of
-// each. A fill takes the place of its whole segment before it begins. If it took place for what has
-// arrived, fills that each have a part would wait for each other. The memory of the tier is taken
-// for what has arrived, see fill.copyFrom.
+// room bounds the bytes of segments that are fetched at a time: of all sources, and of each. A fill
+// reserves its whole segment before it begins: fills that each have a part would wait for each
+// other. The memory of the tier is reserved chunk by chunk, see fill.copyFrom.
 type room struct {
 	size   int64
 	all    *semaphore.Weighted
@@ -34,7 +33,7 @@ func newRoom(size int64) *room {
 	return &room{size: size, all: semaphore.NewWeighted(size), shares: shares}
 }
 
-// shareOf returns the share of a source, which has room for one segment at least.
+// shareOf returns the share of a source: one segment at least.
 func (r *room) shareOf(src Source) *semaphore.Weighted {
 	name := src.Name()
 	if share, ok := r.shares.Get(name); ok {
@@ -51,14 +50,14 @@ func (r *room) shareOf(src Source) *semaphore.Weighted {
 	return share
 }
 
-// reservation is a part of a room that a fill has. The zero place is none.
+// reservation is the place of a fill in a room. The zero value is none.
 type reservation struct {
 	bytes int64
 	room  *room
 	share *semaphore.Weighted
 }
 
-// take waits for a place, until ctx ends: first for one in the share, so that fetches from other
+// take waits for a place until ctx ends: first for one in the share, so that fetches from other
 // sources do not queue behind this one.
 func (r *room) take(ctx context.Context, src Source, bytes int64) (reservation, error) {
 	p := reservation{bytes, r, r.shareOf(src)}
@@ -94,16 +93,15 @@ func (p *reservation) free() {
 	}
 }
 
-// reserve waits until there is a place for the segment, for a bounded time. Fills that follow have
-// a room of their own: those that lead wait for no other gateway, so gateways do not wait for each
-// other in a circle.
+// reserve waits for a place for the segment, for a bounded time. Waiters have a room of their own:
+// leaders wait for no other gateway, so gateways do not wait for each other in a circle.
 func (c *Cache) reserve(f *fill, r *room, v Version, wait time.Duration) error {
 	length := v.SegmentLength(f.key.Index)
 	hasPlace := f.reserved.bytes > 0 && (f.reserved.room == r || f.reserved.room == c.leaderRoom)
 	if f.key.Index == MetaOnly || length == 0 || hasPlace {
 		return nil
 	}
-	p, ok := r.tryTake(f.src, length) // without a timer where there is one
+	p, ok := r.tryTake(f.src, length) // the usual case, without a timer
 	if !ok {
 		ctx, cancel := context.WithTimeout(f.ctx, wait)
 		defer cancel()
@@ -120,7 +118,7 @@ func (c *Cache) reserve(f *fill, r *room, v Version, wait time.Duration) error {
 	return nil
 }
 
-// unreserve gives back the place, and the memory of the tier.
+// unreserve returns the place, and the memory of the tier.
 func (c *Cache) unreserve(f *fill) {
 	f.reserved.free()
 	if f.memory > 0 {

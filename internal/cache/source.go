@@ -14,7 +14,7 @@ import (
 type Source interface {
 	// Name says whose load it is, for the limit on fetches: a storage, or a group.
 	Name() string
-	// Unlisted tells that only a file id names the source: it gets a smaller share of the memory
+	// Unlisted reports that only a file id names the source: it gets a smaller share of the memory
 	// for fetches.
 	Unlisted() bool
 	// Stat asks for the version. It is ErrNotFound when there is no such file.

@@ -12,12 +12,12 @@ import (
 	"fastdfs-gateway/internal/content"
 )
 
-// From says where bytes came from.
+// From is the place where bytes came from.
 type From int
 
 // The places.
 const (
-	FromNowhere From = iota // not known yet
+	FromNowhere From = iota // none came yet
 	FromMemory
 	FromDisk
 	FromPeer   // another gateway, just now
@@ -29,30 +29,30 @@ func (f From) String() string {
 	return [...]string{"nowhere", "memory", "disk", "peer", "origin"}[f]
 }
 
-// Stream is a range of a file's content. Where it is not in a tier it comes as it is fetched.
-// Between two calls a Stream holds on to a segment in memory, or to an open file.
+// Stream is a range of a file's content, from the tiers or from running fills. Between two calls it
+// refers to one segment in memory, or to one open file.
 //
-// Only one goroutine may use it. Its reads end with the context that was given to Open.
+// Only one goroutine may use it. Its reads end with the context of Open.
 type Stream struct {
 	c      *Cache
-	ctx    context.Context // of the request whose part the stream is
+	ctx    context.Context // of Open
 	file   string
 	v      Version
 	src    Source // nil: nothing is fetched
 	offset int64
 	left   int64
 
-	by         *fill     // that has brought content while the request waited: it was in no tier before
-	f          *fill     // that the current segment comes from
-	view       tier.View // that the last chunk is in
-	forPeer    bool      // another gateway reads
-	index      int64     // of the segment that was touched last; -1 before the first
-	aheadIndex int64     // of the newest segment that was looked for ahead of time
-	ahead      *fill     // for that one, if it was not in a tier
+	by         *fill     // the fill that Get has waited for: its segment was in no tier before
+	f          *fill     // source of the current segment; nil = a tier
+	view       tier.View // of the last chunk
+	forPeer    bool      // another gateway is the reader
+	index      int64     // of the current segment; -1 before the first
+	aheadIndex int64     // of the last segment that lookAhead has looked for
+	ahead      *fill     // the fill for it; nil = it was in a tier
 	from       From
-	started    bool   // some bytes were given out
-	seen       uint64 // damaged files that had been dropped before the first bytes were looked for
-	refetched  bool   // wrong content was fetched again already
+	started    bool   // Next has returned bytes
+	seen       uint64 // Cache.corrupted.count before the first look
+	refetched  bool   // wrong content was fetched again once
 	err        error
 }
 
@@ -61,9 +61,9 @@ var (
 	_ io.WriterTo   = (*Stream)(nil)
 )
 
-// Open gives length bytes of a file from offset on, of the version of the entry. Nothing is fetched
-// before the first call of Next or Read, so its error can still become a status. The caller closes
-// the stream.
+// Open returns a stream of length bytes of a file from offset on, of the version of the entry. The
+// first call of Next or Read begins to fetch, so its error can still become a status. The caller
+// closes the stream.
 func (c *Cache) Open(ctx context.Context, e Entry, src Source, offset, length int64) *Stream {
 	s := &Stream{c: c, ctx: ctx, file: e.File, v: e.Version, src: src, by: e.by, offset: offset, left: length,
 		index: -1}
@@ -75,13 +75,13 @@ func (c *Cache) Open(ctx context.Context, e Entry, src Source, offset, length in
 	return s
 }
 
-// From tells where the first bytes came from.
+// From returns where the first bytes came from.
 func (s *Stream) From() From { return s.from }
 
-// Next waits for the next bytes and gives up to limit (more than 0) of them, without a copy: in
-// memory, or the place in a file where they are. A chunk is good until the next call of any
-// method; bytes in memory stay good for as long as they are referred to. io.EOF comes after the
-// last byte and never before. ErrChanged means that the rest cannot be had any more.
+// Next waits for the next bytes and returns up to limit (more than 0) of them without a copy: bytes
+// in memory, or a part of an open file. A chunk is valid until the next call of any method; bytes
+// in memory stay valid while they are referred to. The error is io.EOF after the last byte and
+// never before, and ErrChanged if no source has the rest of this version any more.
 func (s *Stream) Next(limit int64) (content.Chunk, error) {
 	s.view.Release()
 	s.view = tier.View{}
@@ -113,7 +113,7 @@ func (s *Stream) Next(limit int64) (content.Chunk, error) {
 	return content.Chunk{}, s.err
 }
 
-// next gives bytes of the current segment, or none when it has to be looked for again.
+// next returns bytes of the current segment, or an empty chunk if the caller must call it again.
 func (s *Stream) next(limit int64) (content.Chunk, error) {
 	key := tier.KeyAt(s.file, s.offset)
 	if s.f != nil && !s.f.covers(key.Index) {
@@ -122,7 +122,7 @@ func (s *Stream) next(limit int64) (content.Chunk, error) {
 	if s.f != nil {
 		return s.fromFill(s.offset-start(s.f.key), limit)
 	}
-	first := key.Index != s.index // look of the stream at this segment: that counts as use
+	first := key.Index != s.index // look of the stream at this segment, which counts as use
 	s.index = key.Index
 	if view, ok := s.stored(key, first && s.broughtBy() == FromNowhere); ok {
 		return s.fromTier(view, s.offset-start(key), limit, first)
@@ -138,8 +138,8 @@ func (s *Stream) next(limit int64) (content.Chunk, error) {
 	return content.Chunk{}, nil
 }
 
-// stored looks for a segment in the tiers. What another gateway reads is encrypted, not sent by
-// sendfile, so it stays where it is.
+// stored looks for a segment in the tiers. Responses to other gateways are encrypted, not sent by
+// sendfile(2), so their segments do not move to the anonymous file.
 func (s *Stream) stored(key SegmentKey, touch bool) (tier.View, bool) {
 	if touch && s.forPeer {
 		if view, ok := s.c.memory.GetInPlace(key, s.v); ok {
@@ -149,8 +149,8 @@ func (s *Stream) stored(key SegmentKey, touch bool) (tier.View, bool) {
 	return s.c.find(key, s.v, touch)
 }
 
-// readers is what the stream counts for among the readers of a fill: another gateway is none of
-// the clients that make a segment hot.
+// readers returns the number of clients that the stream adds to a fill: another gateway is none,
+// and does not make a segment hot.
 func (s *Stream) readers() int {
 	if s.forPeer {
 		return 0
@@ -158,7 +158,7 @@ func (s *Stream) readers() int {
 	return 1
 }
 
-// closeFill ends the use of the fill that the current segment comes from.
+// closeFill ends the use of the fill of the current segment.
 func (s *Stream) closeFill() {
 	if s.f != nil {
 		s.c.removeReader(s.ctx, s.f, true)
@@ -166,8 +166,8 @@ func (s *Stream) closeFill() {
 	}
 }
 
-// broughtBy is where the current segment was brought from for this request, before it came to it.
-// That the segment is in a tier by now is then no second use of it.
+// broughtBy returns where this request fetched the current segment from before it began to read it.
+// Then finding it in a tier is not a second use.
 func (s *Stream) broughtBy() From {
 	for _, f := range [...]*fill{s.by, s.ahead} {
 		if f != nil && f.covers(s.index) && f.origin() != FromNowhere {
@@ -177,13 +177,13 @@ func (s *Stream) broughtBy() From {
 	return FromNowhere
 }
 
-// fromTier gives bytes that were found. first tells that it is the stream's first look at the
-// segment, which is counted.
+// fromTier returns bytes of a segment in a tier. first: the stream has not looked at the segment
+// before, so the look is counted.
 func (s *Stream) fromTier(view tier.View, in, limit int64, first bool) (content.Chunk, error) {
 	chunk, err := view.At(in, limit)
 	if err != nil {
 		view.Release()
-		return content.Chunk{}, nil // it was dropped, so it is fetched again
+		return content.Chunk{}, nil // the tier has removed it, so the next look is a miss
 	}
 	from, hits := FromMemory, &s.c.n.memoryHits
 	switch {
@@ -200,17 +200,18 @@ func (s *Stream) fromTier(view tier.View, in, limit int64, first bool) (content.
 	return chunk, nil
 }
 
-// cameFrom notes where the first bytes came from.
+// cameFrom records where the first bytes came from.
 func (s *Stream) cameFrom(from From) {
 	if s.from == FromNowhere {
 		s.from = from
 	}
 }
 
+// fromFill returns bytes of the fill, or an empty chunk after a change.
 func (s *Stream) fromFill(in, limit int64) (content.Chunk, error) {
-	chunk, changed, left, err := s.f.at(s.v, in, limit)
+	chunk, changed, inTier, err := s.f.at(s.v, in, limit)
 	switch {
-	case left:
+	case inTier:
 		s.cameFrom(s.f.origin())
 		s.by = s.f
 		s.closeFill()
@@ -229,9 +230,10 @@ func (s *Stream) fromFill(in, limit int64) (content.Chunk, error) {
 	}
 }
 
-// failed decides about an error. Content that was found wrong before any of it was given out is
-// fetched again once. If it is wrong again in a file that is verified first, there is no such file:
-// that is remembered, so that requests for a forged id do not cost two downloads each.
+// failed returns the error of the stream, or nil if it should try again: content that was found
+// wrong before any of it was returned is fetched again once. A file that is verified first and
+// wrong twice becomes a negative entry, so that a forged id does not cost two downloads for each
+// request.
 func (s *Stream) failed(err error) error {
 	if !errors.Is(err, ErrCorrupt) || s.started || s.src == nil {
 		return err
@@ -247,8 +249,8 @@ func (s *Stream) failed(err error) error {
 	return err
 }
 
-// lookAhead lets the next segment be fetched when the current one is there for the better half, if
-// the range goes on into it.
+// lookAhead starts the fill for the next segment when half of the current one has come, if the
+// range continues in it.
 func (s *Stream) lookAhead() {
 	next := s.index + 1
 	if s.src == nil || next <= s.aheadIndex || next*SegmentSize >= s.offset+s.left {
@@ -264,7 +266,7 @@ func (s *Stream) lookAhead() {
 	}
 }
 
-// closeAhead ends the waiting for the segment that was looked for ahead of time.
+// closeAhead ends the use of the fill that lookAhead has started.
 func (s *Stream) closeAhead() {
 	if s.ahead != nil {
 		s.c.removeReader(s.ctx, s.ahead, true)
@@ -284,8 +286,8 @@ func (s *Stream) Read(p []byte) (int, error) {
 	return s.load(chunk, p)
 }
 
-// WriteTo implements io.WriterTo: a chunk at a time at most, as it arrives. What is in memory is
-// not copied; the writer must not change it.
+// WriteTo implements io.WriterTo. It writes chunks as they arrive. Chunks in memory are not copied;
+// the writer must not change them.
 func (s *Stream) WriteTo(w io.Writer) (n int64, err error) {
 	for {
 		chunk, err := s.Next(tier.ChunkSize)
@@ -302,7 +304,7 @@ func (s *Stream) WriteTo(w io.Writer) (n int64, err error) {
 	}
 }
 
-// buffers are for what is not in memory.
+// buffers are for chunks in files.
 var buffers = sync.Pool{New: func() any { return new([tier.ChunkSize]byte) }}
 
 func (s *Stream) writeChunk(w io.Writer, chunk content.Chunk) (int, error) {
@@ -330,8 +332,8 @@ func (s *Stream) load(chunk content.Chunk, p []byte) (int, error) {
 // errStreamClosed is the error of a Stream after Close.
 var errStreamClosed = errors.New("stream is closed")
 
-// Close ends the stream. What is being fetched is fetched to its end, if its source has begun to
-// answer. Further calls do nothing.
+// Close ends the stream. A running fill continues if its source has begun to answer. Further calls
+// do nothing.
 func (s *Stream) Close() error {
 	s.view.Release()
 	s.closeFill()

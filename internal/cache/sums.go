@@ -9,16 +9,15 @@ import (
 	"fastdfs-gateway/internal/fdfs/checksum"
 )
 
-// maxSums bounds the number of segments whose sums are kept for one file: files of more than 64 GiB
-// are not checked as a whole.
+// maxSums bounds the sums of one file. Files of more than 64 GiB are not verified as a whole.
 const maxSums = 1 << 14
 
-// sums are the CRC32 of the segments of a file that has several, from which that of the file is
-// made, in whatever order they come.
+// sums are the CRC32 of the segments of a file, which come in any order and are combined into the
+// CRC32 of the file.
 type sums struct {
-	expected  int64 // number of segments; 0 = one, or nothing is to be checked
+	expected  int64 // number of segments; 0 = one, or nothing to verify
 	bySegment map[int64]segmentSum
-	link      uint32 // standard CRC32 of the content where the file was found to be a link
+	link      uint32 // standard CRC32 of the content; valid if isLink
 	isLink    bool
 }
 
@@ -28,21 +27,21 @@ type segmentSum struct {
 	senders []string
 }
 
-// expect begins to collect the sums of a file, where that is necessary.
+// expect begins to collect the sums of a file of several segments.
 func (s *sums) expect(v Version) {
 	if n := v.Segments(); hasSum(v) && n > 1 && s.bySegment == nil {
 		s.expected, s.bySegment = n, make(map[int64]segmentSum)
 	}
 }
 
-// hasSum tells whether the content of a version can be checked by its CRC32.
+// hasSum reports whether the content of a version can be verified by its CRC32.
 func hasSum(v Version) bool {
 	n := v.Segments()
 	return v.Immutable && !v.Linked && n > 0 && n <= maxSums
 }
 
-// whole is the sum of the file, of both variants where that of each segment is, and the servers
-// that sent it; false while some segment's is not known.
+// whole returns the sum of the file, in both variants if all segments have both, and the servers
+// that sent it; false while a segment is missing.
 func (s *sums) whole(v Version) (w segmentSum, complete bool) {
 	if int64(len(s.bySegment)) < s.expected {
 		return w, false
@@ -61,8 +60,8 @@ func (s *sums) whole(v Version) (w segmentSum, complete bool) {
 	return w, true
 }
 
-// addSum records the sum of a segment. When those of all segments are known it gives that of the
-// file and whether it is right. What was asked for behind the file's end is no segment of it.
+// addSum records the sum of a segment. When all are known it returns the sum of the file, and
+// whether it is right. A segment beyond the end of the file is ignored.
 func (r *metaCache) addSum(key SegmentKey, v Version, sum segmentSum) (whole segmentSum, right, complete bool) {
 	if !hasSum(v) || key.Index >= v.Segments() {
 		return whole, false, false
@@ -83,7 +82,7 @@ func (r *metaCache) addSum(key SegmentKey, v Version, sum segmentSum) (whole seg
 	return whole, whole.Matches(v.CRC32) || known.isLink && whole.Standard() == known.link, complete
 }
 
-// isWhole tells whether an entry has the whole content of its file.
+// isWhole reports whether an entry has the whole content of its file.
 func isWhole(key SegmentKey, v Version) bool { return key.Index == Whole || v.Segments() == 1 }
 
 // setLink records that the content of a file has another CRC32 because it is a link.
@@ -95,7 +94,7 @@ func (r *metaCache) setLink(file string, v Version, sum uint32) {
 	}
 }
 
-// clearSums forgets the sums of a file's segments, which are about to be dropped.
+// clearSums removes the sums of a file whose segments are about to be purged.
 func (r *metaCache) clearSums(file string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -104,17 +103,17 @@ func (r *metaCache) clearSums(file string) {
 	}
 }
 
-// corruptions are the files that were dropped lately since their content was wrong, so that streams
-// that have read some of it do not end as if it were right.
+// corruptions are the files that were purged lately because their content was wrong. Streams that
+// have read some of it must not end as if it were right.
 type corruptions struct {
 	count atomic.Uint64
-	files *lru.Cache[string, uint64] // with count when they were gone; the highest number until then
+	files *lru.Cache[string, uint64] // value of count after the purge; the maximum until then
 }
 
 func (d *corruptions) begin(file string) { d.files.Add(file, math.MaxUint64) }
 func (d *corruptions) end(file string)   { d.files.Add(file, d.count.Add(1)) }
 
-// since tells whether a file was dropped after as many counts.
+// since reports whether the purge of a file ended after a value of count.
 func (d *corruptions) since(file string, count uint64) bool {
 	at, _ := d.files.Peek(file)
 	return at > count

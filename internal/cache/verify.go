@@ -9,17 +9,17 @@ import (
 	"fastdfs-gateway/internal/fdfs/checksum"
 )
 
-// corruptedTime is how long a file whose content was wrong is not fetched from other gateways,
-// which may have stored segments of the same content.
+// corruptedTime is the time for which a file whose content was wrong is not fetched from other
+// gateways, which may have stored segments of the same content.
 const corruptedTime = 10 * time.Minute
 
-// verify compares the whole file with the CRC32 of the version, when this segment was the last one
-// missing. It may be that of either variant. Content that has neither is compared with that of
-// other servers by Source.Recheck: it is that of a link, whose CRC32 is not that of its content, or
-// it is damaged, and all segments of the file are dropped. A file of one segment that another
-// gateway has given was checked there; one that is verified first is checked here as well.
+// verify compares the whole file with the CRC32 of the version, in both variants, when this segment
+// was the last missing one. Other content is compared with that of other servers by Source.Recheck.
+// It is that of a link, whose id has another CRC32, or it is corrupted: then all segments of the
+// file are purged. A file of one segment from another gateway was verified there; one that is
+// verified first is verified here too.
 //
-// This is the only check of files that go through the cache: sources leave it to the cache.
+// This is the only check of files in the cache: sources leave it to the cache.
 func (c *Cache) verify(f *fill) error {
 	f.mu.Lock()
 	v, sum, chunks, checked := f.version, segmentSum{f.sum, f.senders}, f.chunks, f.fromPeer && !f.verifyFirst
@@ -53,13 +53,13 @@ func (c *Cache) verify(f *fill) error {
 	c.corruptedUntil.Add(f.key.File, time.Now().Add(corruptedTime))
 	c.corrupted.begin(f.key.File)
 	c.metas.clearSums(f.key.File)
-	c.invalidate(tier.MatchFile(f.key.File), nil) // one of them may be about to store what is wrong
+	c.invalidate(tier.MatchFile(f.key.File), nil) // one of them may be about to store wrong content
 	c.purgeTiers(tier.MatchFile(f.key.File))
 	c.corrupted.end(f.key.File)
 	return err
 }
 
-// legacySum is the legacy CRC32 of chunks.
+// legacySum returns the legacy CRC32 of chunks.
 func legacySum(chunks [][]byte) (sum uint32) {
 	for _, chunk := range chunks {
 		sum = checksum.UpdateLegacy(sum, chunk)
@@ -67,9 +67,8 @@ func legacySum(chunks [][]byte) (sum uint32) {
 	return sum
 }
 
-// recheck compares content with that of other servers. If it is right it records why its CRC32 is
-// another one than that of the version. The reads are bounded as a fetch is: by the lease of the
-// fill, which the source's slot replaces where another gateway has it.
+// recheck compares content with that of other servers. If they agree, it records why the CRC32 is
+// not that of the version. As a fetch, it needs the lease of the entry or a slot of the source.
 func (c *Cache) recheck(f *fill, v Version, whole segmentSum) error {
 	f.mu.Lock()
 	leads := f.role == leader
@@ -85,7 +84,7 @@ func (c *Cache) recheck(f *fill, v Version, whole segmentSum) error {
 	switch {
 	case err != nil:
 		return err
-	case again.Matches(v.CRC32): // so its legacy one does, which was not computed the first time
+	case again.Matches(v.CRC32): // by the legacy variant, which was not computed before
 		c.legacyGroups.Learn(groupOf(f.key.File))
 	default:
 		c.metas.setLink(f.key.File, v, whole.Standard())

@@ -16,14 +16,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// DiskOptions say where segments are stored, and how much.
+// DiskOptions are the folder of a Disk and its limits.
 type DiskOptions struct {
-	Path   string        // folder; it is made when it is not there
-	Max    int64         // bytes on disk, headers and what a file system rounds up included; default 10 GiB
-	Queue  int64         // bytes in memory that wait to be written; what does not fit is not stored; default 32 MiB
+	Path   string        // folder, which is created if it is missing
+	Max    int64         // bytes on disk, with headers and rounded up to blocks; default 10 GiB
+	Queue  int64         // bytes that wait to be written; segments beyond are not stored; default 32 MiB
 	Retry  time.Duration // how long a disk that failed is disabled; default 1 min
 	Logger *slog.Logger  // default: none
-	// Ready is closed when what is on disk may be used; nil = at once. Until then everything is a
+	// Ready is closed when content on disk may be used; nil = at once. Until then all look-ups
 	// miss.
 	Ready <-chan struct{}
 
@@ -33,53 +33,51 @@ type DiskOptions struct {
 // Disk is a tier of files, one a segment. It survives a restart and the death of the process at any
 // moment:
 //
-//   - A file is written under a name for this time only and then renamed, so a name stands for a
-//     whole file.
-//   - No file is synced: after the host itself went down it may be torn. The header's checksum
-//     covers all that it says, and each chunk is compared with its checksum before it is used for
-//     the first time in a process, also after a restart. That takes some 50 microseconds; later
-//     readers get the chunk by sendfile(2) unread.
-//   - A disk may change what it stores. So a chunk is compared again before it is used when it
-//     comes from the disk again, and after a day: checks tells more.
-//   - What is torn or of another format is removed when it is met, if it has the name of a
-//     segment. Nothing else is ever removed.
+//   - A file is written under a temporary name and then renamed, so each name is that of a whole
+//     file.
+//   - No file is synced, so files may be torn after a crash of the host. The header has a checksum,
+//     and each chunk is compared with its checksum before its first use in a process, which takes
+//     some 50 microseconds. Later readers get the chunk by sendfile(2) unread.
+//   - A disk may change its content. So a chunk is compared again when it is read from the disk
+//     again, and after a day, see checks.
+//   - A torn file, or one of another format, is removed at its first use if it has the name of a
+//     segment. No other file is ever removed.
 //
-// At start the list of what is there is made in the background, oldest first to go. The names in
-// one of the 256 folders are read before that where a segment in it is asked for, or purged. An
-// entry takes about 250 bytes of memory, and 80 more when it was used.
+// At start the files are listed in the background, the oldest to be evicted first. The names in one
+// of the 256 folders are read earlier if a segment in it is requested or purged. An entry takes
+// about 250 bytes of memory, and 80 more once it was used.
 //
-// A disk that cannot be written to gets no writes, and one that cannot be read no reads, for
-// DiskOptions.Retry, or up to a quarter less; then the next one is the test whether it works again.
-// Nothing waits for writes: they are made in the background from a bounded queue, and what waits in
-// it is found by Get.
+// After a failed write or read, the disk gets no writes or reads for DiskOptions.Retry, or up to a
+// quarter less; then the next one shows whether it works again. Segments are written in the
+// background from a bounded queue, in which Get finds them.
 type Disk struct {
 	o     DiskOptions
 	root  *diskRoot
 	jobs  chan *job
 	life  context.Context // ends with Close
 	end   context.CancelFunc
-	tasks sync.WaitGroup // the goroutines
+	tasks sync.WaitGroup // write and list
 
 	inPageCache pageCache
 	rechecks    recheckLimit
-	released    atomic.Bool // another process may have the folder
+	released    atomic.Bool // another process may use the folder
 	folders     [folders]folder
-	named       atomic.Bool // all folders are
+	named       atomic.Bool // all folders are named
 	syncing     sync.Mutex  // held by Sync
 
-	mu      sync.Mutex // guards what follows, and the fields of entries that are not atomic
+	mu      sync.Mutex // guards the fields below, and the fields of entries that are not atomic
 	writing backoff.State
 	reading backoff.State
 	index   index
 	listed  bool       // the size of every entry is known
 	pending files[job] // to be written, and not canceled
-	active  *job       // being written; one that was canceled meanwhile, until its file is gone again
-	queued  int64      // bytes of the jobs that are not over, also of canceled ones
-	writes  int64      // bytes of the budget for what is being written
-	stats   Stats      // what is counted
+	active  *job       // being written; if it was canceled, until its file is removed
+	queued  int64      // bytes of all jobs that are not over, canceled ones too
+	writes  int64      // bytes of the budget for active
+	stats   Stats      // the counters among them
 }
 
-// OpenDisk opens a tier, which the caller closes.
+// OpenDisk opens a Disk, which the caller closes.
 func OpenDisk(o DiskOptions) (*Disk, error) {
 	if o.Max == 0 {
 		o.Max = 10 << 30
@@ -109,9 +107,8 @@ func OpenDisk(o DiskOptions) (*Disk, error) {
 	return d, nil
 }
 
-// Release leaves the folder to another process. Nothing is written or removed there any more, and
-// what is still to be written is not; what is there is still found and read, until the other
-// process removes it.
+// Release leaves the folder to another process. This one writes and removes nothing there any more,
+// and drops the queue; it still finds and reads files until the other process removes them.
 func (d *Disk) Release() error {
 	d.end()
 	d.tasks.Wait()
@@ -119,15 +116,14 @@ func (d *Disk) Release() error {
 	return d.root.unlock()
 }
 
-// Close ends the background work. What is still to be written is not. Views that were given out
-// stay usable.
+// Close ends the background work and drops the queue. Views stay usable.
 func (d *Disk) Close() error {
 	d.end()
 	d.tasks.Wait()
 	return d.root.Close()
 }
 
-// path is where a segment is stored, below root; empty when it cannot be.
+// path returns the name of the file of a segment, below root; empty if the key has none.
 func (d *Disk) path(key Key) string {
 	name, ok := encodeName(key)
 	if !ok {
@@ -156,8 +152,8 @@ func (d *Disk) Get(key Key, v Version, touch bool) (View, bool) {
 	return d.admit(f, was, touch)
 }
 
-// look finds a segment that is open, or waits to be written. was is the entry of one whose file is
-// to be opened; nil: view is all there is.
+// look finds a segment that is open, or waits to be written. If its file must be opened first, was
+// is its entry; otherwise nil.
 func (d *Disk) look(key Key, v Version, touch bool) (view View, was *diskEntry) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -180,12 +176,12 @@ func (d *Disk) look(key Key, v Version, touch bool) (view View, was *diskEntry) 
 	return View{}, e
 }
 
-// isActive tells whether a segment is being written. mu is held.
+// isActive reports whether a segment is being written. mu is held.
 func (d *Disk) isActive(key Key) bool { return d.active != nil && d.active.segment.Key == key }
 
-// open opens the file of a segment and reads its header; nil when there is none that is good. was
-// is the entry that it had before: where there is no file, that one is over, and not one that a
-// writer has made since.
+// open opens the file of a segment and reads its header. It returns nil without a valid file. was
+// is the entry of the segment before: if the file is missing only that entry is removed, not a
+// newer one.
 func (d *Disk) open(key Key, was *diskEntry) *openFile {
 	path := d.path(key)
 	if path == "" {
@@ -205,15 +201,15 @@ func (d *Disk) open(key Key, was *diskEntry) *openFile {
 		d.mu.Unlock()
 		d.unlink(key)
 	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
-		// that is not the disk's fault
+		// not a failure of the disk
 	default:
 		d.failed(&d.reading, "cannot read from the cache's disk", err)
 	}
 	return nil
 }
 
-// admit makes an opened file the one that its entry is read through, unless that is not was any
-// more: then the segment was purged, evicted or replaced while its file was opened.
+// admit makes an opened file the file of its entry. If the entry is not was any more, the segment
+// was purged, evicted or replaced while its file was opened: that is a miss.
 func (d *Disk) admit(f *openFile, was *diskEntry, touch bool) (View, bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -223,7 +219,7 @@ func (d *Disk) admit(f *openFile, was *diskEntry, touch bool) (View, bool) {
 		return View{}, false
 	}
 	d.index.size(e, onDisk(f.header.size+f.header.length), &d.index.live)
-	if e.file != nil && e.file.header.version == f.header.version { // another reader was quicker
+	if e.file != nil && e.file.header.version == f.header.version { // another reader has opened it too
 		f.close()
 		e.file.users++
 		return View{file: e.file}, true
@@ -237,8 +233,8 @@ func (d *Disk) admit(f *openFile, was *diskEntry, touch bool) (View, bool) {
 	return View{file: f}, true
 }
 
-// isCurrent tells whether a view is of a file that its entry is read through: it was not purged
-// since.
+// isCurrent reports whether an open file is still the file of its entry: the segment was not
+// purged.
 func (d *Disk) isCurrent(f *openFile) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -246,8 +242,8 @@ func (d *Disk) isCurrent(f *openFile) bool {
 	return e != nil && e.file == f
 }
 
-// invalidate removes an opened file of another version than the one that is wanted, unless there is
-// something newer in its place by now: another entry than was, or one that is being written.
+// invalidate removes an opened file of another version than the requested one, unless a newer one
+// has taken its place: another entry than was, or a segment that is being written.
 func (d *Disk) invalidate(f *openFile, was *diskEntry) {
 	key := f.header.key
 	d.mu.Lock()
@@ -262,7 +258,7 @@ func (d *Disk) invalidate(f *openFile, was *diskEntry) {
 	}
 }
 
-// isReady tells whether what is on disk may be used.
+// isReady reports whether content on disk may be used.
 func (d *Disk) isReady() bool {
 	if d.o.Ready == nil {
 		return true
@@ -304,7 +300,7 @@ func (d *Disk) Holds(key Key) (Version, bool) {
 	return f.header.version, true
 }
 
-// removeMissing removes an entry from the index, unless another one is in its place.
+// removeMissing removes the entry of a file that is missing, unless another entry is in its place.
 func (d *Disk) removeMissing(key Key, only *diskEntry) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -313,10 +309,10 @@ func (d *Disk) removeMissing(key Key, only *diskEntry) {
 	}
 }
 
-// isDisabled reports whether the disk is disabled after a failure.
+// isDisabled reports whether reads or writes are disabled after a failure.
 func isDisabled(b *backoff.State) bool { return b.InBackoff(time.Now()) }
 
-// failed disables reads or writes of the disk for DiskOptions.Retry.
+// failed disables reads or writes for DiskOptions.Retry.
 func (d *Disk) failed(b *backoff.State, what string, err error) {
 	d.mu.Lock()
 	begins := !isDisabled(b)
@@ -330,7 +326,7 @@ func (d *Disk) failed(b *backoff.State, what string, err error) {
 	}
 }
 
-// Stats gives the metrics.
+// Stats returns the metrics.
 func (d *Disk) Stats() Stats {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -340,7 +336,7 @@ func (d *Disk) Stats() Stats {
 	return s
 }
 
-// Listed tells whether the list of what was on the disk at start is complete.
+// Listed reports whether all files that were on the disk at start are listed.
 func (d *Disk) Listed() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()

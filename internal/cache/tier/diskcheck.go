@@ -40,7 +40,7 @@ type checks struct {
 
 	reading sync.Mutex // held while a chunk is checked: those who wait for it need not read it too
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	once   chunkSet   // were right at least once
 	right  chunkSet   // need no check
 	since  time.Time  // of the oldest check of those in right

@@ -56,7 +56,7 @@ func (d *Disk) list() {
 
 // folder is one of the folders of a Disk.
 type folder struct {
-	mu    sync.Mutex   // guards what follows; held while the names are read
+	mu    sync.Mutex   // guards the fields below; held while the names are read
 	named atomic.Bool  // every file in it has an entry
 	added []*diskEntry // for list
 

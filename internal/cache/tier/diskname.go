@@ -32,7 +32,7 @@ func encodeName(key Key) (string, bool) {
 	return strings.ReplaceAll(key.File, "/", "+") + "+" + strconv.FormatInt(key.Index, 10) + suffix, true
 }
 
-// isForeign tells whether a character is in no file id.
+// isForeign reports whether a character is in no file id.
 func isForeign(c rune) bool {
 	return !(c >= '0' && c <= '9' || c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || strings.ContainsRune("/._-", c))
 }

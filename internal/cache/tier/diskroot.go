@@ -61,7 +61,7 @@ func openRoot(path string) (*diskRoot, error) {
 	return r, nil
 }
 
-// CheckFolder tells whether OpenDisk would refuse a folder as belonging to something else. It
+// CheckFolder reports whether OpenDisk would refuse a folder as belonging to something else. It
 // changes nothing.
 func CheckFolder(path string) error {
 	root, err := os.OpenRoot(path)
@@ -126,8 +126,8 @@ func (r *diskRoot) mark() error {
 	return errors.Join(r.sync(marker), r.sync("."))
 }
 
-// isMarked tells whether the folder has the marker. It is false for one that is empty, and an error
-// for any other.
+// isMarked reports whether the folder has the marker. It is false for one that is empty, and an
+// error for any other.
 func (r *diskRoot) isMarked() (bool, error) {
 	info, err := r.Lstat(marker)
 	switch {

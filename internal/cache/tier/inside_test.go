@@ -16,7 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// InMemory tells whether the bytes are in memory.
+// InMemory reports whether the bytes are in memory.
 func (v View) InMemory() bool { return v.file == nil }
 
 // Settle waits until nothing is to be written.

@@ -7,54 +7,54 @@ import (
 	"fastdfs-gateway/internal/content/arena"
 )
 
-// What the bookkeeping of an entry takes, in bytes: the list element, the map's slot, the
-// memoryEntry and the Segment; a test compares it with what the process really takes.
+// Memory of an entry in bytes: list element, slot of the map, memoryEntry and Segment. A test
+// compares it with that of the process.
 const (
 	segmentCost = 288
 	ghostBytes  = 176
 )
 
-// minExtent is how many bytes a segment has at least that is moved to where sendfile can take it:
-// fewer are sent sooner by copying them behind the answer's head.
+// minExtent is the length of the smallest segment that moves to the arena, in bytes. Smaller ones
+// are copied behind the head of the response, which is faster.
 const minExtent = 16 << 10
 
 // Memory is a tier in the memory of the process, with a budget in bytes that includes keys and
 // bookkeeping.
 //
 // After UseSendfile, a segment that is requested again moves into an arena, unless it is small. The
-// arena is shared memory of the process, not heap. A segment that is evicted from it while a reader
-// has it is pinned, and counts until the reader is done.
+// arena is shared memory of the process, not heap. A segment that is evicted from it while readers
+// use it is pinned: its extent counts in the budget until the last one has released it.
 type Memory struct {
 	arena *arena.Arena // nil: segments stay in the heap
 
-	mu sync.Mutex // guards what follows
+	mu sync.Mutex // guards the fields below
 	lists
 	budget   int64
 	reserved int64
-	pinned   int64 // bytes of evicted segments that are still read
+	pinned   int64 // bytes of evicted segments with readers
 	evicted  uint64
 	moved    uint64
-	toFree   []*extent // that are not used any more, until unlock
+	toFree   []*extent // extents without users, which unlock frees
 }
 
-// memoryEntry is a segment in a list of a Memory, or the ghost of one; the Memory's mu guards it.
+// memoryEntry is a segment in a list of a Memory, or its ghost. Memory.mu guards it.
 type memoryEntry struct {
 	key     Key
-	segment *Segment      // without its chunks where it has an extent; nil: a ghost
-	extent  *extent       // nil until it is moved
-	cost    int64         // bytes in the budget; of a ghost: what the segment took
-	list    *list.List    // the one that it is in
+	segment *Segment      // without chunks if extent is set; nil: a ghost
+	extent  *extent       // nil before the move
+	cost    int64         // bytes in the budget; of a ghost: those of its segment
+	list    *list.List    // of lists
 	use     *list.Element // its place there
-	moving  bool          // to the arena: that is going on
+	moving  bool          // a reader is moving it to the arena
 }
 
-// NewMemory returns a tier that takes budget bytes at most.
+// NewMemory returns a Memory with a budget in bytes.
 func NewMemory(budget int64) *Memory {
 	return &Memory{budget: budget, lists: lists{all: make(files[memoryEntry])}}
 }
 
-// UseSendfile lets segments move to where sendfile(2) sends them from; it comes before any use. The
-// error is why they cannot on this system: they have to be copied to be sent.
+// UseSendfile lets segments move to an arena, from which sendfile(2) sends them. It must come
+// before any use. With an error, the reason why this system has no arena, they stay in the heap.
 func (m *Memory) UseSendfile() (err error) {
 	if m.arena, err = arena.New("segments"); err != nil {
 		m.arena = nil
@@ -62,12 +62,13 @@ func (m *Memory) UseSendfile() (err error) {
 	return err
 }
 
-// headCost is what a segment takes without its bytes.
+// headCost returns the memory of a segment without its bytes.
 func headCost(key Key) int64 { return int64(segmentCost + len(key.File)) }
 
+// ghostCost returns the memory of a ghost.
 func ghostCost(key Key) int64 { return int64(ghostBytes + len(key.File)) }
 
-// cost is what a segment takes in the heap.
+// cost returns the memory of a segment in the heap.
 func cost(s *Segment) int64 {
 	n := headCost(s.Key) + int64(24*cap(s.Chunks))
 	for _, c := range s.Chunks {
@@ -76,7 +77,7 @@ func cost(s *Segment) int64 {
 	return n
 }
 
-// unlock unlocks mu, and makes holes of the extents that are not used any more: that takes a while.
+// unlock unlocks mu, and then frees the extents in toFree, which takes a while.
 func (m *Memory) unlock() {
 	given := m.toFree
 	m.toFree = nil
@@ -86,7 +87,7 @@ func (m *Memory) unlock() {
 	}
 }
 
-// unpin uncounts an extent that its last reader has released.
+// unpin uncounts an extent that its last user has released.
 func (m *Memory) unpin(p *extent) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -95,7 +96,7 @@ func (m *Memory) unpin(p *extent) {
 	}
 }
 
-// pin counts an extent that is in no list and still used. m.mu is held.
+// pin counts an extent that is in no list and has users. mu is held.
 func (m *Memory) pin(p *extent) {
 	p.pinned = true
 	m.pinned += arena.Cost(p.Length)
@@ -136,7 +137,7 @@ func (m *Memory) get(key Key, v Version, touch, moves bool) (View, bool) {
 	return View{segment: segment}, true
 }
 
-// movesLocked tells whether the caller is to move a segment into the arena. m.mu is held.
+// movesLocked reports whether the caller must move a segment into the arena. mu is held.
 func (m *Memory) movesLocked(k *memoryEntry) bool {
 	if k.moving || m.arena == nil || k.segment.Length() < minExtent {
 		return false
@@ -145,19 +146,19 @@ func (m *Memory) movesLocked(k *memoryEntry) bool {
 	return true
 }
 
-// move copies a segment into the arena, and gives its extent to the caller, or nil
-// where there is no memory for it.
+// move copies a segment into the arena, and returns its extent with the caller as a user, or nil if
+// there is no memory for it.
 func (m *Memory) move(k *memoryEntry, s *Segment) *extent {
 	p, err := newExtent(m.arena, s.Chunks, s.Length())
 	if err != nil {
-		return nil // it is not tried again
+		return nil // moving stays set: there is no second attempt
 	}
 	m.mu.Lock()
 	defer m.unlock()
 	p.memory = m
 	m.moved += uint64(p.Length)
 	if m.find(k.key) != k {
-		m.pin(p) // it has been evicted or purged meanwhile: this is the last time that it is of use
+		m.pin(p) // evicted or purged meanwhile: the caller is the last user
 		return p
 	}
 	k.segment, k.extent = &Segment{Key: s.Key, Version: s.Version}, p.use()
@@ -187,7 +188,7 @@ func (m *Memory) Put(s *Segment) bool {
 	return m.put(k)
 }
 
-// invalidate removes a segment, unless there is another one in its place.
+// invalidate removes a segment, unless another one has taken its place.
 func (m *Memory) invalidate(s *Segment) {
 	m.mu.Lock()
 	defer m.unlock()
@@ -223,8 +224,8 @@ func (m *Memory) shouldAdmit(key Key, length int64) bool {
 	return length <= ChunkSize || m.isGhost(key)
 }
 
-// Reserve makes room for bytes that are being fetched and will be Put, or forgotten; a negative
-// number gives it back. What is reserved counts as used, up to half of the budget.
+// Reserve makes room for bytes that are being fetched; a negative number gives it back. Reserved
+// bytes count as used, up to half of the budget.
 func (m *Memory) Reserve(bytes int64) {
 	m.mu.Lock()
 	defer m.unlock()
@@ -232,7 +233,7 @@ func (m *Memory) Reserve(bytes int64) {
 	m.shrink(m.budget)
 }
 
-// SetBudget changes the budget, and evicts what is too much.
+// SetBudget changes the budget, and evicts segments beyond it.
 func (m *Memory) SetBudget(budget int64) {
 	m.mu.Lock()
 	defer m.unlock()
@@ -240,7 +241,7 @@ func (m *Memory) SetBudget(budget int64) {
 	m.shrink(m.budget)
 }
 
-// unref releases the extent of a segment that has left the lists. m.mu is held.
+// unref ends the use of an extent by the lists. mu is held.
 func (m *Memory) unref(k *memoryEntry) {
 	switch {
 	case k.extent == nil:
@@ -274,7 +275,7 @@ func (m *Memory) Purge(match Match) int {
 	return n
 }
 
-// locker is the mutex of a Memory, with its unlock.
+// locker is Memory.mu with unlock.
 type locker struct{ m *Memory }
 
 func (l locker) Lock()   { l.m.mu.Lock() }
@@ -283,17 +284,17 @@ func (l locker) Unlock() { l.m.unlock() }
 // Stats are metrics of a tier.
 type Stats struct {
 	Entries  int
-	Bytes    int64  // that are taken, of the budget
+	Bytes    int64  // of the budget in use
 	Budget   int64  // bytes
 	Evicted  uint64 // segments, for want of room
-	Moved    uint64 // Memory: bytes that went from the heap to a file in memory, so far
+	Moved    uint64 // Memory: bytes that moved from the heap to the arena so far
 	Failed   uint64 // Disk: times that the disk failed and was disabled for a while
 	Skipped  uint64 // Disk: segments that were not stored, because it failed or was too slow
-	Corrupt  uint64 // Disk: segments that were not what was written
+	Corrupt  uint64 // Disk: segments with other content than was written
 	Disabled bool   // Disk: it is disabled for a while
 }
 
-// Stats gives the metrics.
+// Stats returns the metrics.
 func (m *Memory) Stats() Stats {
 	m.mu.Lock()
 	defer m.mu.Unlock()

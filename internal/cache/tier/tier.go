@@ -106,12 +106,12 @@ const sourceMark = "@"
 // file and a source. m means one file.
 func MatchSources(m Match) Match { return m + sourceMark }
 
-// IsFile tells whether one file is meant.
+// IsFile reports whether one file is meant.
 func (m Match) IsFile() bool {
 	return m != MatchAll && !strings.HasSuffix(string(m), "/") && !strings.HasSuffix(string(m), sourceMark)
 }
 
-// Matches tells whether a file is meant.
+// Matches reports whether a file is meant.
 func (m Match) Matches(file string) bool {
 	if m.IsFile() {
 		return string(m) == file
@@ -135,7 +135,7 @@ type View struct {
 	copied  bool // segment was on disk until now
 }
 
-// FromDisk tells whether the segment was found on disk, even where it has been copied into memory
+// FromDisk reports whether the segment was found on disk, even where it has been copied into memory
 // for that.
 func (v View) FromDisk() bool { return v.file != nil || v.copied }
 

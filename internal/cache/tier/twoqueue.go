@@ -32,7 +32,7 @@ func (m *Memory) find(key Key) *memoryEntry {
 	return nil
 }
 
-// isGhost tells whether a segment was evicted not long ago.
+// isGhost reports whether a segment was evicted not long ago.
 func (m *Memory) isGhost(key Key) bool {
 	k := m.all.get(key)
 	return k != nil && k.list == &m.ghosts

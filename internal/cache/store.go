@@ -1,0 +1,95 @@
+package cache
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"fastdfs-gateway/internal/cache/tier"
+)
+
+// setMeta sets and stores the metadata. From now on requests find it.
+func (c *Cache) setMeta(f *fill, m Meta) error {
+	if _, known := f.expectedVersion(); !known {
+		c.storeMeta(f, m)
+	}
+	err := f.setMeta(m)
+	if err == nil {
+		c.publishMeta(f)
+	}
+	return err
+}
+
+// storeGone stores a negative entry.
+func (c *Cache) storeGone(f *fill) {
+	c.storeMeta(f, Meta{Gone: true, Checked: time.Now(), TTL: f.src.NegativeTTL()})
+}
+
+// storeMeta stores the metadata of a fill, unless that was invalidated meanwhile.
+func (c *Cache) storeMeta(f *fill, m Meta) {
+	f.mu.Lock()
+	wasThere := !f.invalidated && c.metas.put(f.key.File, m)
+	f.mu.Unlock()
+	if wasThere && m.Gone { // not for each unknown name: a purge may wait for the disk
+		c.purgeTiers(tier.MatchFile(f.key.File))
+	}
+}
+
+// complete verifies a segment, publishes its last bytes and stores it. A fill that was invalidated,
+// or has lost its lease, is not stored: there may be a newer version.
+func (c *Cache) complete(f *fill, lease context.Context, onDisk bool) error {
+	if f.key.Index == MetaOnly {
+		return nil
+	}
+	if err := c.verify(f); err != nil {
+		return err
+	}
+	f.publish()
+	c.unreserve(f)
+	if lease.Err() == nil && c.store(f, onDisk) {
+		c.moveToTier(f)
+	}
+	return nil
+}
+
+// store puts the segments of a complete fill into the tiers. It is false if one of them was not
+// stored.
+func (c *Cache) store(f *fill, onDisk bool) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.invalidated || f.length == 0 {
+		return false
+	}
+	rest, stored := f.chunks, true
+	for key := range segmentsOf(f.key, f.version) {
+		n := min(len(rest), SegmentSize/tier.ChunkSize)
+		s := &tier.Segment{Key: key, Version: f.version, Chunks: rest[:n:n], Hot: f.readers > 1}
+		inMemory := c.memory.Put(s)
+		stored = (onDisk && c.disk != nil && c.disk.Put(s) || inMemory) && stored
+		rest = rest[n:]
+	}
+	if stored && f.key.Index == Whole { // the last ones may have evicted the first
+		v, held := c.holds(f.key)
+		return held && v == f.version
+	}
+	return stored
+}
+
+// moveToTier ends a fill whose segment is in a tier. It leaves the map first, so that new requests
+// look in the tier.
+func (c *Cache) moveToTier(f *fill) {
+	c.finish(f)
+	f.moveToTier()
+}
+
+// loadFailed invalidates the metadata and the fills of a file that changed or is gone, and delays
+// further requests for metadata.
+func (c *Cache) loadFailed(f *fill, err error) {
+	if f.fetchesMeta && f.ctx.Err() == nil && !errors.Is(err, ErrNotFound) {
+		c.metas.failed(f.key.File, time.Now())
+	}
+	if v, known := f.expectedVersion(); known && (errors.Is(err, ErrChanged) || errors.Is(err, ErrNotFound)) {
+		c.invalidate(tier.MatchFile(f.key.File), &v)
+		c.metas.invalidate(f.key.File, v)
+	}
+}
