@@ -96,8 +96,8 @@ func TestShareWhileOthersCome(t *testing.T) {
 	require.NoError(t, others.(interface{ SetReadDeadline(time.Time) error }).SetReadDeadline(
 		time.Now().Add(time.Minute)), "still open")
 	m := s.handler.Load().o.Metrics
-	require.EqualValues(t, 85, testutil.ToFloat64(replacedConns.of(m).WithLabelValues("per_ip")))
-	require.Zero(t, testutil.ToFloat64(replacedConns.of(m).WithLabelValues("overload")))
+	require.EqualValues(t, 85, testutil.ToFloat64(m.replacedConns.WithLabelValues("per_ip")))
+	require.Zero(t, testutil.ToFloat64(m.replacedConns.WithLabelValues("overload")))
 }
 
 // TestEachTakesOnePlace: at the limit each new connection takes the place of one that is idle.
@@ -111,7 +111,7 @@ func TestEachTakesOnePlace(t *testing.T) {
 		eventually.True(t, func() bool { return visit(t, s, ln, "127.0.0.1", false) != nil })
 	}
 	require.EqualValues(t, 32, s.open.Load())
-	require.EqualValues(t, 68, testutil.ToFloat64(replacedConns.of(s.handler.Load().o.Metrics).
+	require.EqualValues(t, 68, testutil.ToFloat64(s.handler.Load().o.Metrics.replacedConns.
 		WithLabelValues("overload")))
 }
 

@@ -338,7 +338,7 @@ func mayBeElsewhere(localErr error) bool {
 func (r *request) foundHere(file *local.File) {
 	r.file, r.source, r.info = file, sourceLocal, r.h.localInfo(file, r.id, r.now)
 	r.open = true
-	openFiles.of(r.h.o.Metrics).Inc()
+	r.h.o.Metrics.openFiles.Inc()
 	switch {
 	case file.InMemory():
 		r.source = sourceMemory
@@ -355,7 +355,7 @@ func (r *request) closeFile() {
 		return
 	}
 	r.open = false
-	openFiles.of(r.h.o.Metrics).Dec()
+	r.h.o.Metrics.openFiles.Dec()
 	if err := r.file.Close(); err != nil {
 		r.h.log.Error("cannot close file", "id", r.id.String(), "err", err)
 	}
@@ -364,7 +364,7 @@ func (r *request) closeFile() {
 // sent ends the request after the last byte of the body, or after a failure.
 func (r *request) sent(result sendfile.Result) {
 	r.closeFile()
-	sendfileBytes.of(r.h.o.Metrics).Add(float64(result.BySendfile))
+	r.h.o.Metrics.sendfileBytes.Add(float64(result.BySendfile))
 	if result.Err != nil {
 		r.aborted(result)
 	}
@@ -387,7 +387,7 @@ func (r *request) aborted(result sendfile.Result) {
 		reason = "bug"
 		r.h.log.Error("response aborted", "target", r.shortTarget(), "sent", result.Sent, "err", result.Err)
 	}
-	abortedTotal.of(r.h.o.Metrics).WithLabelValues(reason).Inc()
+	r.h.o.Metrics.abortedTotal.WithLabelValues(reason).Inc()
 }
 
 // shortTarget returns the first 256 bytes of the target for a log, without token.

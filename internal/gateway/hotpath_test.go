@@ -105,10 +105,10 @@ func TestAnswersDoNotDependOnTheCache(t *testing.T) {
 		}
 	}
 	m := cached.handler.o.Metrics
-	require.Positive(t, testutil.ToFloat64(requestsTotal.of(m).WithLabelValues("200", sourceMemory)))
-	require.Positive(t, testutil.ToFloat64(requestsTotal.of(m).WithLabelValues("206", sourceMemory)))
-	require.Positive(t, testutil.ToFloat64(requestsTotal.of(m).WithLabelValues("200", sourceLocal)))
-	require.Zero(t, testutil.ToFloat64(requestsTotal.of(plain.handler.o.Metrics).WithLabelValues("200", sourceMemory)))
+	require.Positive(t, testutil.ToFloat64(m.requestsTotal.WithLabelValues("200", sourceMemory)))
+	require.Positive(t, testutil.ToFloat64(m.requestsTotal.WithLabelValues("206", sourceMemory)))
+	require.Positive(t, testutil.ToFloat64(m.requestsTotal.WithLabelValues("200", sourceLocal)))
+	require.Zero(t, testutil.ToFloat64(plain.handler.o.Metrics.requestsTotal.WithLabelValues("200", sourceMemory)))
 }
 
 // A file that is cut while it is sent ends the answer, and the next request sees the file as it is.
@@ -127,11 +127,11 @@ func TestFileCutWhileSending(t *testing.T) {
 	require.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	require.Less(t, n, int64(32<<20))
 	eventually.True(t, func() bool {
-		return testutil.ToFloat64(abortedTotal.of(r.handler.o.Metrics).WithLabelValues("file")) == 1
+		return testutil.ToFloat64(r.handler.o.Metrics.abortedTotal.WithLabelValues("file")) == 1
 	}, "it is counted")
 	require.NoError(t, c.Close())
 	require.Equal(t, "HTTP/1.1 404", r.ask("GET", object.URL())[:12])
-	eventually.True(t, func() bool { return testutil.ToFloat64(openConns.of(r.handler.o.Metrics)) == 0 },
+	eventually.True(t, func() bool { return testutil.ToFloat64(r.handler.o.Metrics.openConns) == 0 },
 		"connections end")
 }
 
@@ -249,9 +249,9 @@ func TestCountedOutcomes(t *testing.T) {
 		}
 	}
 	for status := 200; status < 220; status++ {
-		require.EqualValues(t, 3, testutil.ToFloat64(requestsTotal.of(m).WithLabelValues(fmt.Sprint(status),
+		require.EqualValues(t, 3, testutil.ToFloat64(m.requestsTotal.WithLabelValues(fmt.Sprint(status),
 			sourceLocal)))
-		require.EqualValues(t, 3, testutil.ToFloat64(requestsTotal.of(m).WithLabelValues(fmt.Sprint(status),
+		require.EqualValues(t, 3, testutil.ToFloat64(m.requestsTotal.WithLabelValues(fmt.Sprint(status),
 			sourceNone)))
 	}
 }

@@ -14,12 +14,12 @@ func FirstByteBounds() []float64 { return latencyBuckets }
 
 // Sample returns the counts until now, summed over the labels. A call takes some 40 us.
 func (m *Metrics) Sample() status.Sample {
-	s := status.Sample{At: time.Now(), Bytes: uint64(read(responseBytes.of(m)).GetCounter().GetValue()),
-		Connections: int64(read(openConns.of(m)).GetGauge().GetValue())}
+	s := status.Sample{At: time.Now(), Bytes: uint64(read(m.responseBytes).GetCounter().GetValue()),
+		Connections: int64(read(m.openConns).GetGauge().GetValue())}
 	for o, counter := range *m.byOutcome.Load() {
 		addOutcome(&s, o, uint64(read(counter).GetCounter().GetValue()))
 	}
-	firstByte := read(ttfbSeconds.of(m)).GetHistogram()
+	firstByte := read(m.ttfbSeconds).GetHistogram()
 	for _, bucket := range firstByte.GetBucket() {
 		s.FirstByte = append(s.FirstByte, bucket.GetCumulativeCount())
 	}

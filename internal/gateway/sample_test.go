@@ -17,10 +17,10 @@ func TestSample(t *testing.T) {
 		{502, sourceOrigin}, {302, sourceRedirect}, {200, sourceLocal}, {200, sourceLocal}} {
 		m.count(o)
 	}
-	responseBytes.of(m).Add(1000)
-	openConns.of(m).Set(3)
-	ttfbSeconds.of(m).Observe(.0003)
-	ttfbSeconds.of(m).Observe(1000)
+	m.responseBytes.Add(1000)
+	m.openConns.Set(3)
+	m.ttfbSeconds.Observe(.0003)
+	m.ttfbSeconds.Observe(1000)
 	got := m.Sample()
 	require.Len(t, got.FirstByte, len(FirstByteBounds())+1)
 	require.Equal(t, []uint64{0, 0, 1, 1}, got.FirstByte[:4])

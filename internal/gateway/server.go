@@ -299,7 +299,7 @@ func (s *Server) admit(inner net.Conn) net.Conn {
 	replaced, reason := s.addConn(counted)
 	if reason != nil {
 		s.sockets.Add(-1)
-		rejectedConns.of(s.handler.Load().o.Metrics).WithLabelValues(reason.label).Inc()
+		s.handler.Load().o.Metrics.rejectedConns.WithLabelValues(reason.label).Inc()
 		if reason == tooManyPerIP {
 			s.limited.Warn(
 				"an address has too many connections; for a proxy or load balancer set max_connections_per_ip",
@@ -328,7 +328,7 @@ func (s *Server) addConn(c *conn) (replaced *conn, broken *limit) {
 		if replaced = of.evictIdle(); replaced == nil {
 			return nil, bound
 		}
-		replacedConns.of(m).WithLabelValues(bound.label).Inc()
+		m.replacedConns.WithLabelValues(bound.label).Inc()
 		s.removeLocked(replaced)
 	}
 	s.all.add(c)
@@ -339,7 +339,7 @@ func (s *Server) addConn(c *conn) (replaced *conn, broken *limit) {
 		s.perIP[c.block].add(c)
 	}
 	s.open.Store(int64(len(s.all.conns)))
-	openConns.of(m).Inc()
+	m.openConns.Inc()
 	return replaced, nil
 }
 
@@ -362,7 +362,7 @@ func (s *Server) removeLocked(c *conn) {
 		}
 	}
 	s.open.Store(int64(len(s.all.conns)))
-	openConns.of(s.handler.Load().o.Metrics).Dec()
+	s.handler.Load().o.Metrics.openConns.Dec()
 }
 
 // conn is a counted connection. Close ends the counting.

@@ -126,7 +126,7 @@ func (r *running) left() left {
 	m, s := r.handler.o.Metrics, r.server
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return left{testutil.ToFloat64(openFiles.of(m)), testutil.ToFloat64(openConns.of(m)), s.open.Load(), len(s.perIP),
+	return left{testutil.ToFloat64(m.openFiles), testutil.ToFloat64(m.openConns), s.open.Load(), len(s.perIP),
 		len(s.all.conns), s.guard.Buffers()}
 }
 
@@ -295,7 +295,7 @@ func TestTokenReasonsAreCounted(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, resp.Body.Close())
 		require.Equal(t, 400, resp.StatusCode)
-		count := rejectedTokens.of(r.handler.o.Metrics).WithLabelValues(reason)
+		count := r.handler.o.Metrics.rejectedTokens.WithLabelValues(reason)
 		require.Equal(t, 1.0, testutil.ToFloat64(count), reason)
 	}
 }
