@@ -69,9 +69,6 @@ func New(opts Options) *Guard {
 	return g
 }
 
-// Buffers returns how many buffers are in use at the moment.
-func (g *Guard) Buffers() int { return int(g.held.Load()) }
-
 // Wrap returns a guarded connection. A conn with SyscallConn, such as *net.TCPConn, is read through
 // its socket, so that waiting needs no buffer. A conn whose Read method must be called must not
 // have SyscallConn.
