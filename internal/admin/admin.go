@@ -1,10 +1,10 @@
-// Package admin is the HTTP listener for operators: state, metrics, profiles, reload, and what can
-// be done with the cache.
+// Package admin is the HTTP listener for operators: state, metrics, profiles, reload, purges and
+// prefetches.
 //
 //	s := admin.NewServer(admin.New(admin.Options{Ready: ready, Metrics: registry, Cache: cache}), errors)
 //	err := s.Serve(listener)
 //
-// It knows nothing of the gateway: Options are functions.
+// The package does not depend on the gateway: Options are functions.
 package admin
 
 import (
@@ -25,24 +25,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
-// Options are what the listener shows and does.
+// Options hold the state and the operations of the listener.
 type Options struct {
-	Ready func() error // nil = requests can be answered; else why not
-	// Loads the configuration anew; the error says why the old one stays.
+	Ready func() error // nil = requests can be served; else the reason
+	// Reload loads the configuration again. After an error the old one stays.
 	Reload func() error
-	// TryReload tells how a Reload would end.
+	// TryReload returns the result that a Reload would have.
 	TryReload func() Trial
 	// Pending names the keys that have changed and that a reload does not apply; nil = none.
 	Pending func() []string
 	Explain func(ctx context.Context, urlOrID string) fmt.Stringer // JSON for programs
 	Metrics prometheus.Gatherer
 	Cache   *Cache
-	// Snapshot is what the status page shows.
+	// Snapshot returns the state for the status page.
 	Snapshot func(ctx context.Context) status.Snapshot
 	Access   func() Access // nil = the zero value
 }
 
-// Trial tells how a reload would end. It is the answer to GET /reload, in JSON.
+// Trial is the result that a reload would have: the response to GET /reload, in JSON.
 type Trial struct {
 	File     string   `json:"file"`    // of the configuration, absolute
 	Rejected string   `json:"refused"` // the reason; empty = it would be applied
@@ -54,16 +54,16 @@ type Trial struct {
 //	GET  /healthz       200 while the process lives
 //	GET  /readyz        200, or 503 and the reason: a store path cannot be read, the gateway is stopping
 //	GET  /metrics       Prometheus
-//	GET  /explain?url=  what would happen to a request for a URL or file id, and why; &json=1 for programs
-//	GET  /reload        how a reload would end (Trial)
-//	POST /reload        200, or 422 with what is wrong in the configuration
+//	GET  /explain?url=  the path of a request for a URL or file id, with reasons; &json=1 for programs
+//	GET  /reload        the result that a reload would have (Trial)
+//	POST /reload        200, or 422 with the problems of the configuration
 //	GET  /status        a page for people (statuspage.go), with forms for explain and purge
 //	POST /purge, POST /prefetch, GET /locks, GET /status.json: see Cache
 //	GET  /debug/pprof/  profiles
 //
-// Without a token it trusts everything that reaches it, so it belongs on a loopback address, a unix
-// socket or a network of operators. Pages of other sites that an operator's browser shows cannot
-// use it: see guard.
+// Without a token the listener trusts every client, so it belongs on a loopback address, a unix
+// socket or a network of operators. Pages of other sites in an operator's browser cannot use it:
+// see guard.
 func New(o Options) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { write(w, http.StatusOK, "ok") })
@@ -83,14 +83,14 @@ func New(o Options) http.Handler {
 		e := o.Explain(req.Context(), req.URL.Query().Get("url"))
 		if req.URL.Query().Has("json") {
 			w.Header().Set("Content-Type", "application/json")
-			_ = json.NewEncoder(w).Encode(e) // a client that left needs no answer
+			_ = json.NewEncoder(w).Encode(e) // an error means a disconnect
 			return
 		}
 		write(w, http.StatusOK, strings.TrimSuffix(e.String(), "\n"))
 	})
 	mux.HandleFunc("GET /reload", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(o.TryReload()) // a client that left needs no answer
+		_ = json.NewEncoder(w).Encode(o.TryReload()) // an error means a disconnect
 	})
 	mux.HandleFunc("POST /reload", func(w http.ResponseWriter, _ *http.Request) {
 		if err := o.Reload(); err != nil {
@@ -127,8 +127,8 @@ func New(o Options) http.Handler {
 	return o.guard(mux)
 }
 
-// NewServer returns a server for that handler with timeouts that fit it, and at most
-// MaxConnections; profiles may take half a minute. errors takes the lines that the server logs.
+// NewServer returns a server for that handler with at most MaxConnections. Its timeouts allow
+// profiles of half a minute. errors receives the log lines of the server.
 func NewServer(h http.Handler, errors *log.Logger) *http.Server {
 	connections := limit{all: map[net.Conn]*list.Element{}}
 	return &http.Server{Handler: h, ConnState: connections.changed, ReadHeaderTimeout: 5 * time.Second,

@@ -16,24 +16,24 @@ import (
 	"fastdfs-gateway/internal/process/panics"
 )
 
-// PurgeTarget says which files a purge is about: exactly one of its fields is set.
+// PurgeTarget names the files of a purge. Exactly one field is set.
 type PurgeTarget struct {
 	ID     string // a file id
 	Prefix string // a folder: the beginning of file ids up to one of their slashes
 	All    bool
 }
 
-// Purged tells how a purge went.
+// Purged is the result of a purge.
 type Purged struct {
 	Gateways int      `json:"gateways"`          // that have applied it
-	Missing  []string `json:"missing,omitempty"` // that have not: they apply it when they can be reached again
+	Missing  []string `json:"missing,omitempty"` // that apply it when they can be reached again
 	Dropped  int      `json:"dropped,omitempty"` // entries of this gateway, when it is alone
 }
 
-// ErrPurgeTarget is the error for a purge of something that is no file and no folder.
+// ErrPurgeTarget is the error of a purge whose target is neither a file nor a folder.
 var ErrPurgeTarget = errors.New("cannot tell what to purge")
 
-// Cache are the operations on the cache that the admin listener offers.
+// Cache holds the operations of the admin listener on the cache.
 type Cache struct {
 	Purge func(ctx context.Context, what PurgeTarget) (Purged, error)
 	// Prefetch fetches one file. The text of its error is for the operator.
@@ -46,9 +46,9 @@ type Cache struct {
 //
 //	POST /purge?id=|prefix=|all=1  200 and how many gateways have applied it; 504 and the names of
 //	                               those that have not within 5 s
-//	POST /prefetch                 file ids, one a line; answers a line for each: its id, how it went and its size
-//	GET  /locks                    the locks that this gateway holds, and those that it waits for
-//	GET  /status.json              what the caches hold, and how the fleet is
+//	POST /prefetch                 file ids, one a line; responds with a line for each: id, result and size
+//	GET  /locks                    the locks that this gateway holds or waits for
+//	GET  /status.json              the state of the caches and the fleet
 func (a *Cache) register(mux *http.ServeMux) {
 	mux.HandleFunc("POST /purge", a.purge)
 	mux.HandleFunc("POST /prefetch", a.prefetch)
@@ -79,7 +79,7 @@ func (a *Cache) purge(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// purgeTarget reads the query of a purge.
+// purgeTarget parses the query of a purge.
 func purgeTarget(q url.Values) (PurgeTarget, error) {
 	var what PurgeTarget
 	given := 0
@@ -106,29 +106,29 @@ const (
 	maxPrefetchLine = 4 << 10
 )
 
-// prefetch fetches files, a few at a time, and tells of each as it is done.
+// prefetch fetches files, a few at a time, and reports each when it is done.
 func (a *Cache) prefetch(w http.ResponseWriter, req *http.Request) {
 	control := http.NewResponseController(w)
-	_ = errors.Join(control.EnableFullDuplex(), control.SetWriteDeadline(time.Time{})) // it takes as long as it takes
+	_ = errors.Join(control.EnableFullDuplex(), control.SetWriteDeadline(time.Time{})) // a prefetch has no time limit
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	var saying sync.Mutex // guards w and the counts
+	var mu sync.Mutex // guards w and the counts
 	done, failed := 0, 0
-	told := func(format string, args ...any) {
+	report := func(format string, args ...any) {
 		fmt.Fprintf(w, format, args...)
-		_ = control.Flush() // a client that left is noticed by its context
+		_ = control.Flush() // the context ends with a disconnect
 	}
 	one := func(id string) {
 		size, where, err := a.prefetchOne(req.Context(), id)
-		saying.Lock()
-		defer saying.Unlock()
+		mu.Lock()
+		defer mu.Unlock()
 		done++
 		if err != nil {
 			failed++
 			text := strings.ReplaceAll(err.Error(), "\n", "; ") // errors of several servers
-			told("%s error: %s\n", harmlessText(id), harmlessText(text))
+			report("%s error: %s\n", printable(id), printable(text))
 			return
 		}
-		told("%s %s %d\n", id, where, size)
+		report("%s %s %d\n", id, where, size)
 	}
 	room := make(chan struct{}, prefetchAtATime)
 	var running sync.WaitGroup
@@ -147,10 +147,10 @@ func (a *Cache) prefetch(w http.ResponseWriter, req *http.Request) {
 	}
 	running.Wait()
 	if err := lines.Err(); err != nil {
-		failed++ // what is behind it was not fetched
-		told("error: cannot read the list: %v\n", err)
+		failed++ // the rest of the list was not fetched
+		report("error: cannot read the list: %v\n", err)
 	}
-	told("done: %d files, %d failed\n", done, failed)
+	report("done: %d files, %d failed\n", done, failed)
 }
 
 // prefetchOne runs on a goroutine of its own.
@@ -159,8 +159,8 @@ func (a *Cache) prefetchOne(ctx context.Context, id string) (size int64, where s
 	return a.Prefetch(ctx, id)
 }
 
-// harmlessText is a text as a terminal can show it.
-func harmlessText(text string) string {
+// printable replaces the characters that control a terminal.
+func printable(text string) string {
 	return strings.Map(func(r rune) rune {
 		if !unicode.IsPrint(r) {
 			return '?'
@@ -175,5 +175,5 @@ func writeJSON(w http.ResponseWriter, status int, value any) {
 	w.WriteHeader(status)
 	e := json.NewEncoder(w)
 	e.SetIndent("", "  ")
-	_ = e.Encode(value) // a client that left needs no answer
+	_ = e.Encode(value) // an error means a disconnect
 }

@@ -12,23 +12,23 @@ import (
 	"fastdfs-gateway/internal/process/panics"
 )
 
-// Access says who may use the admin listener.
+// Access restricts the use of the admin listener.
 type Access struct {
-	Hosts      []string // names that a Host field may have besides IP addresses and localhost, in small letters
+	Hosts      []string // allowed Host fields besides IP addresses and localhost, in lower case
 	Token      string   // of Bearer, or the password of Basic, except for /healthz and /readyz; empty = none
 	NoProfiles bool     // /debug/pprof/ is 404
 }
 
-// guard refuses what does not come from an operator:
+// guard rejects requests that do not come from an operator:
 //
-//   - 421 where the Host field is a name that is not configured. A page whose host name was made to
-//     point here (DNS rebinding) counts as same-origin for the browser, but its requests carry that
-//     name, on any listener.
-//   - 403 where a browser says that a page of another origin asks (Fetch Metadata), whatever the
-//     method: /explain and profiles cost something too. Another port of this host is another
-//     origin: uploaded pages are served there. A link to /status is followed: the page of another
-//     origin cannot read the answer.
-//   - 401 without the token, where one is configured.
+//   - 421 if the Host field is a name that is not configured. A page whose host name was made to
+//     point here (DNS rebinding) is same-origin for the browser, but its requests carry that name,
+//     on any listener.
+//   - 403 if the browser reports a page of another origin (Fetch Metadata), for every method:
+//     /explain and profiles have a cost too. Another port of this host is another origin, which
+//     serves uploaded pages. A link to /status is allowed: the page of another origin cannot read
+//     the response.
+//   - 401 without the token, if one is configured.
 func (o *Options) guard(next http.Handler) http.Handler {
 	crossOrigin := http.NewCrossOriginProtection() // browsers that do not send Sec-Fetch-Site
 	next = crossOrigin.Handler(next)
@@ -53,7 +53,7 @@ func (o *Options) guard(next http.Handler) http.Handler {
 // makes a browser ask for the token.
 var challenges = []string{"Bearer", `Basic realm="fastdfs-gateway: the token is the password", charset="UTF-8"`}
 
-// access is who may use the listener now.
+// access returns the current restrictions.
 func (o *Options) access() Access {
 	if o.Access == nil {
 		return Access{}
@@ -61,8 +61,7 @@ func (o *Options) access() Access {
 	return o.Access()
 }
 
-// allowsHost looks at a Host field. Without one it is no browser that asks: HTTP/1.0 probes send
-// none.
+// allowsHost checks a Host field. Browsers always send one; HTTP/1.0 probes do not.
 func (a *Access) allowsHost(field string) bool {
 	host := field
 	if name, _, err := net.SplitHostPort(field); err == nil {
@@ -78,8 +77,8 @@ func (a *Access) allowsHost(field string) bool {
 	return slices.Contains(a.Hosts, host)
 }
 
-// ownPage tells whether a request comes from no page, from one of the admin listener itself, or
-// from a link to the status page.
+// ownPage reports whether a request comes from no page, from a page of the admin listener, or from
+// a link to the status page.
 func ownPage(req *http.Request) bool {
 	if isStatusLink(req) {
 		return true
@@ -92,14 +91,14 @@ func ownPage(req *http.Request) bool {
 	return true
 }
 
-// isStatusLink tells whether a browser opens the plain status page in a window of its own. In a
-// frame, or as an image or a script, it would be part of the other page.
+// isStatusLink reports whether a browser opens the plain status page in a window. In a frame, or as
+// an image or a script, the page would be part of another one.
 func isStatusLink(req *http.Request) bool {
 	return req.Method == http.MethodGet && req.URL.Path == "/status" && req.URL.RawQuery == "" &&
 		req.Header.Get("Sec-Fetch-Mode") == "navigate" && req.Header.Get("Sec-Fetch-Dest") == "document"
 }
 
-// allowsToken compares digests, so that the time taken tells neither content nor length.
+// allowsToken compares digests, so that the duration reveals neither content nor length.
 func (a *Access) allowsToken(req *http.Request) bool {
 	if a.Token == "" || req.URL.Path == "/healthz" || req.URL.Path == "/readyz" {
 		return true

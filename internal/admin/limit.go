@@ -7,32 +7,31 @@ import (
 	"sync"
 )
 
-// MaxConnections bounds the connections to the listener: each has a descriptor, which the listeners
-// for files need too.
+// MaxConnections bounds the connections to the listener, since each takes a descriptor.
 const MaxConnections = 32
 
-// limit bounds the connections of a server. A new one takes the place of the one that has been
-// without a request longest; where all are busy, it is closed itself.
+// limit bounds the connections of a server. A new connection evicts the longest idle one. If all
+// are busy, the new one is closed.
 type limit struct {
-	mu   sync.Mutex                 // guards what follows
-	all  map[net.Conn]*list.Element // of idle; nil = a request is being answered
+	mu   sync.Mutex                 // guards the fields below
+	all  map[net.Conn]*list.Element // in idle; nil = busy with a request
 	idle list.List                  // of net.Conn, the longest idle first
 }
 
-// changed is the ConnState of the server.
+// changed implements http.Server.ConnState.
 func (l *limit) changed(conn net.Conn, state http.ConnState) {
 	if surplus := l.note(conn, state); surplus != nil {
-		_ = surplus.Close() // its client may have done so
+		_ = surplus.Close() // an error means that the client has closed it
 	}
 }
 
-// note follows the state of a connection. It returns one that is to be closed, or nil.
+// note records the state of a connection, and returns a connection to close, or nil.
 func (l *limit) note(conn net.Conn, state http.ConnState) (surplus net.Conn) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	at, known := l.all[conn]
 	if state != http.StateNew && !known {
-		return nil // it was closed here
+		return nil // evicted before
 	}
 	if at != nil {
 		l.idle.Remove(at)

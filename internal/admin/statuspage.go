@@ -13,11 +13,11 @@ import (
 // statusPage is the page for the person on call:
 //
 //	GET /status             the whole page
-//	GET /status?part=live   the part of it that changes, for the script of the page
-//	GET /status?explain=URL the page, with what would happen to a request
-//	GET /status?purge=ID    the page, with the question whether to purge a file
+//	GET /status?part=live   its changing part, for the script of the page
+//	GET /status?explain=URL the page with the explanation of a request
+//	GET /status?purge=ID    the page with a form that confirms a purge
 //
-// Forms work without scripts. They are of the page's own origin, as guard wants it.
+// Forms work without scripts, and have the origin that guard requires.
 func (o *Options) statusPage(w http.ResponseWriter, req *http.Request) {
 	q := req.URL.Query()
 	if q.Get("part") == "live" {
@@ -36,8 +36,8 @@ func (o *Options) statusPage(w http.ResponseWriter, req *http.Request) {
 // maxForm bounds the body of a form.
 const maxForm = 4 << 10
 
-// purgeByForm is POST /status/purge with the field id: the file is purged, and the page says how
-// that went.
+// purgeByForm is POST /status/purge with the field id. It purges the file and responds with the
+// page and the result.
 func (o *Options) purgeByForm(w http.ResponseWriter, req *http.Request) {
 	req.Body = http.MaxBytesReader(w, req.Body, maxForm)
 	if err := req.ParseForm(); err != nil {
@@ -50,7 +50,7 @@ func (o *Options) purgeByForm(w http.ResponseWriter, req *http.Request) {
 	o.renderPage(w, req.Context(), code, p)
 }
 
-// purgeResult purges a file and says how that went.
+// purgeResult purges a file and returns the result.
 func (o *Options) purgeResult(ctx context.Context, id string) (*status.Result, int) {
 	if id == "" {
 		return &status.Result{State: status.Bad, Title: "not purged", Text: "The file id is missing."},
@@ -76,7 +76,7 @@ func purgedText(p Purged) string {
 	return "This gateway has forgotten it."
 }
 
-// fileID is a file id as people paste it.
+// fileID returns a pasted file id without blanks and leading slash.
 func fileID(text string) string { return strings.TrimPrefix(strings.TrimSpace(text), "/") }
 
 func (o *Options) renderPage(w http.ResponseWriter, ctx context.Context, code int, p status.Page) {
@@ -97,5 +97,5 @@ func writePage(w http.ResponseWriter, code int, page []byte, err error) {
 	h.Set("Referrer-Policy", "no-referrer")
 	h.Set("Cache-Control", "no-store")
 	w.WriteHeader(code)
-	_, _ = w.Write(page) // a client that left needs no answer
+	_, _ = w.Write(page) // an error means a disconnect
 }

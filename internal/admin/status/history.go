@@ -7,31 +7,31 @@ import (
 	"time"
 )
 
-// Step is how often a sample is taken, and Span how far the history reaches back.
+// Step is the interval of the samples, and Span the length of the history.
 const (
 	Step = 10 * time.Second
 	Span = 15 * time.Minute
 )
 
-// samples is how many samples are kept: the first one of Span is the base of its first rate.
+// samples is the number of samples in Span. The first one is the base of the first rate.
 const samples = int(Span/Step) + 1
 
-// Sample is what was counted since the start. Nothing changes it once it was added.
+// Sample holds counts since the start. It does not change after Add.
 type Sample struct {
 	At          time.Time
-	Requests    uint64 // answered
-	Failed      uint64 // of these: answers with a status of 500 and above
-	Rejected    uint64 // of these: answers with a status from 400 to 499
+	Requests    uint64 // with a response
+	Failed      uint64 // of these: responses with a status of 500 and above
+	Rejected    uint64 // of these: responses with a status from 400 to 499
 	Hits        uint64 // of these: downloads that needed no storage
 	Fetched     uint64 // of these: downloads from a storage
 	Bytes       uint64 // of bodies
 	Connections int64  // open now
-	// FirstByte counts answers by the time to their first byte: answers up to each bound, those
-	// below it included. The last count is that of all answers.
+	// FirstByte counts responses by the time to their first byte, cumulatively for each bound. The
+	// last count is that of all responses.
 	FirstByte []uint64
 }
 
-// Point is what happened in one step. What is unknown is NaN: without downloads there is no ratio.
+// Point holds the rates of one step. Unknown values are NaN, as the ratio without downloads.
 type Point struct {
 	Begin, End  time.Time
 	Requests    float64 // a second
@@ -77,7 +77,7 @@ func (h *History) Add(s Sample) {
 // nowMin is the shortest time that Traffic.Now is about: less would only be noise.
 const nowMin = 5 * time.Second
 
-// Traffic gives the points of Span before the sample now, which ends the last one.
+// Traffic returns the points of Span before the sample now, which ends the last point.
 func (h *History) Traffic(now Sample) Traffic {
 	h.mu.Lock()
 	list := slices.Clone(h.list)
@@ -99,7 +99,7 @@ func (h *History) Traffic(now Sample) Traffic {
 	return t
 }
 
-// before is the newest sample that is not newer than a time; the first one where there is none.
+// before returns the newest sample that is not newer than a time, or the first one.
 func before(list []Sample, at time.Time) Sample {
 	found := list[0]
 	for _, s := range list {
@@ -111,7 +111,7 @@ func before(list []Sample, at time.Time) Sample {
 	return found
 }
 
-// point is what happened between two samples.
+// point returns the rates between two samples.
 func (h *History) point(from, to Sample) Point {
 	p := Point{Begin: from.At, End: to.At, Connections: float64(to.Connections)}
 	seconds := to.At.Sub(from.At).Seconds()
@@ -129,7 +129,7 @@ func (h *History) point(from, to Sample) Point {
 	return p
 }
 
-// since is the growth of a count; 0 for one that began anew.
+// since returns the growth of a count; 0 if the count was reset.
 func since(from, to uint64) uint64 {
 	if to < from {
 		return 0
@@ -137,8 +137,8 @@ func since(from, to uint64) uint64 {
 	return to - from
 }
 
-// quantile estimates a quantile of the times to the first byte between two samples, in seconds. It
-// is interpolated in its bucket, as histogram_quantile of Prometheus does.
+// quantile estimates a quantile of the times to the first byte between two samples, in seconds, by
+// interpolation in its bucket, like histogram_quantile of Prometheus.
 func (h *History) quantile(from, to Sample, q float64) float64 {
 	if len(from.FirstByte) != len(h.bounds)+1 || len(to.FirstByte) != len(h.bounds)+1 {
 		return math.NaN()

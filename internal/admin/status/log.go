@@ -12,14 +12,14 @@ import (
 	"time"
 )
 
-// Bounds of what is remembered of the log.
+// Bounds of a Log.
 const (
 	maxEntries = 50
 	maxText    = 600 // bytes of a message, and of its attributes
 )
 
-// Entry is a warning or error of the log. The same message is one entry, however often it is
-// written, and with any attributes: a client who chooses some could fill the list with them.
+// Entry is a warning or error of the log. All lines with the same message are one entry, whatever
+// their attributes: a client that chooses attributes cannot fill the list.
 type Entry struct {
 	Text   string // message; secrets are masked in it and in Detail
 	Detail string // attributes of the last one
@@ -28,9 +28,9 @@ type Entry struct {
 	Last   time.Time
 }
 
-// Log remembers the last warnings and errors that loggers write. It is safe for concurrent use.
+// Log keeps the last warnings and errors of loggers. It is safe for concurrent use.
 type Log struct {
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	secrets []string
 	entries map[string]*Entry // by level and message
 }
@@ -38,7 +38,7 @@ type Log struct {
 // NewLog returns an empty Log.
 func NewLog() *Log { return &Log{entries: make(map[string]*Entry)} }
 
-// SetSecrets masks these texts from now on, besides what looks like a secret.
+// SetSecrets masks these texts in later entries, besides all text that looks like a secret.
 func (l *Log) SetSecrets(secrets []string) {
 	secrets = slices.DeleteFunc(slices.Clone(secrets), func(s string) bool { return s == "" })
 	// A secret that begins another one is masked after it.
@@ -48,7 +48,7 @@ func (l *Log) SetSecrets(secrets []string) {
 	l.secrets = secrets
 }
 
-// Entries gives what is remembered, the newest first.
+// Entries returns the entries, the newest first.
 func (l *Log) Entries() []Entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -62,7 +62,7 @@ func (l *Log) Entries() []Entry {
 	return list
 }
 
-// add remembers an entry, in the place of the oldest where there are too many.
+// add adds an entry, and evicts the oldest if there are too many.
 func (l *Log) add(level slog.Level, text, detail string, at time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -84,15 +84,15 @@ func (l *Log) add(level slog.Level, text, detail string, at time.Time) {
 	l.entries[key] = &Entry{Text: text, Detail: detail, Level: level, Count: 1, Last: at}
 }
 
-// What looks like a secret: the value of a parameter or attribute of such a name or of an
-// Authorization field, and the password in a URL.
+// Text that looks like a secret: the value of a parameter, an attribute or an Authorization field
+// of such a name, and the password in a URL.
 var (
 	secretPair = regexp.MustCompile(`(?i)((?:token|secret|passw(?:or)?d|secret_key)["']?[=:]\s*|bearer )` +
 		`("[^"]*"|[^\s&"'@,;]+)`)
 	urlPassword = regexp.MustCompile(`(://[^/\s:@]*:)[^/\s@]+@`)
 )
 
-// masked stands for a secret.
+// masked replaces a secret.
 const masked = "***"
 
 func (l *Log) maskLocked(text string) string {
@@ -103,7 +103,7 @@ func (l *Log) maskLocked(text string) string {
 	return shorten(urlPassword.ReplaceAllString(text, "${1}"+masked+"@"), maxText)
 }
 
-// shorten cuts a text at a rune.
+// shorten cuts a text between runes.
 func shorten(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -111,7 +111,7 @@ func shorten(text string, limit int) string {
 	return strings.ToValidUTF8(text[:limit-len("…")], "") + "…"
 }
 
-// Handler remembers the warnings and errors among the records that go to next.
+// Handler adds warnings and errors to the Log and passes all records to next.
 func (l *Log) Handler(next slog.Handler) slog.Handler { return logHandler{Handler: next, log: l} }
 
 type logHandler struct {
@@ -121,7 +121,7 @@ type logHandler struct {
 	group string // of WithGroup, in front of keys
 }
 
-// Enabled implements slog.Handler: warnings are remembered where they are not written, too.
+// Enabled implements slog.Handler. Warnings are kept also if next does not write them.
 func (h logHandler) Enabled(ctx context.Context, level slog.Level) bool {
 	return level >= slog.LevelWarn || h.Handler.Enabled(ctx, level)
 }
@@ -145,8 +145,7 @@ func (h logHandler) Handle(ctx context.Context, r slog.Record) error {
 	return h.Handler.Handle(ctx, r)
 }
 
-// leftOut is the attribute by which internal/process/logfile counts lines; it would make each text
-// another.
+// leftOut is the attribute with the count of internal/process/logfile, which differs in each line.
 const leftOut = "left_out_before"
 
 // WithAttrs implements slog.Handler.

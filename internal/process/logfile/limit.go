@@ -10,14 +10,14 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Limit returns a logger that writes to the same place, but no more than a few lines a second; the
-// next line counts those left out. It is for messages that any request can cause: without it, one
-// file that cannot be read, or one host that fails, lets any client fill the log.
+// Limit returns a logger that writes at most a few lines a second to the same place. The next line
+// counts those left out. Messages that any request can cause need it: one unreadable file, or one
+// failed host, would let any client fill the log.
 func Limit(log *slog.Logger) *slog.Logger {
 	return slog.New(limitedHandler{log.Handler(), rate.NewLimiter(5, 20), &atomic.Int64{}})
 }
 
-// limitedHandler drops records that are too many.
+// limitedHandler drops records above the rate.
 type limitedHandler struct {
 	slog.Handler
 	limiter *rate.Limiter
@@ -47,13 +47,13 @@ func (h limitedHandler) WithGroup(name string) slog.Handler {
 	return limitedHandler{h.Handler.WithGroup(name), h.limiter, h.dropped}
 }
 
-// A subject is warned about once in warnEvery. Not more than maxSubjects are remembered.
+// A Warner warns about a subject once in warnEvery, and keeps at most maxSubjects.
 const (
 	warnEvery   = time.Minute
 	maxSubjects = 1024
 )
 
-// Warner logs warnings, at most one a minute about each subject. It is safe for concurrent use.
+// Warner logs at most one warning a minute about each subject. It is safe for concurrent use.
 type Warner struct {
 	log *slog.Logger
 
@@ -66,7 +66,7 @@ func NewWarner(log *slog.Logger) *Warner {
 	return &Warner{log: log, last: make(map[string]time.Time)}
 }
 
-// Warn logs a warning about a subject, which need not stand in the message.
+// Warn logs a warning about a subject, which may be absent from the message.
 func (w *Warner) Warn(subject, message string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

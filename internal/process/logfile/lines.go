@@ -6,12 +6,12 @@ import (
 	"strings"
 )
 
-// maxLine is the length to which Lines cuts a text, in bytes.
+// maxLine bounds a text of Lines in bytes.
 const maxLine = 1 << 10
 
-// Lines returns a writer for a log.Logger of the standard library: each write is a warning with a
-// message, the text as an attribute. Packages such as net/http write there what a remote host has
-// sent, so the text is cut, and the logger should be a limited one.
+// Lines returns a writer for a log.Logger of the standard library. Each write is a warning with a
+// message and the text as an attribute. Packages such as net/http log data of remote hosts, so the
+// text is cut, and the logger should be a limited one.
 func Lines(log *slog.Logger, message string) io.Writer { return lines{log, message} }
 
 type lines struct {

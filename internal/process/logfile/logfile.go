@@ -1,12 +1,11 @@
-// Package logfile writes log lines to a file without ever making a request wait for the disk.
+// Package logfile writes log lines to a file, so that no request waits for the disk.
 //
 //	w, err := logfile.Open("/var/log/gateway/access.log", time.Second)
 //	fmt.Fprintln(w, "one line a call")
 //	err = w.Use("/var/log/gateway/access.log") // after logrotate has moved it away
 //
-// Lines go into a bounded buffer and a goroutine writes them out. While a disk is full or a pipe
-// has no reader, lines are lost and counted; when there is room again the log goes on, at the
-// beginning of a line.
+// A goroutine writes the lines from a bounded buffer. While a disk is full or a pipe has no reader,
+// lines are lost and counted. Later lines continue at the beginning of a line.
 package logfile
 
 import (
@@ -25,14 +24,14 @@ const maxPending = 1 << 20
 // eager is the size of the pending lines that ends the delay early.
 const eager = 64 << 10
 
-// closeWait is how long Close waits for a writer that is stuck.
+// closeWait bounds the wait of Close for a blocked write.
 const closeWait = 2 * time.Second
 
 // Writer is a log. It is safe for concurrent use.
 type Writer struct {
 	delay time.Duration
 	lost  atomic.Uint64
-	wake  chan struct{} // there is something to write, now
+	wake  chan struct{} // ends the delay
 	stop  chan struct{}
 	done  chan struct{}
 
@@ -46,8 +45,8 @@ type Writer struct {
 	broken bool   // of run: the last write ended within a line
 }
 
-// Open opens a log at path, which is created where it is missing and appended to: "-" is standard
-// output and "" standard error. Lines are gathered for the delay; 0 = each is written as it comes.
+// Open opens a log at path, which is created if missing, and appended to. "-" is standard output
+// and "" standard error. Lines are collected for the delay; 0 = each line is written at once.
 func Open(path string, delay time.Duration) (*Writer, error) {
 	w := &Writer{delay: delay, wake: make(chan struct{}, 1), stop: make(chan struct{}), done: make(chan struct{})}
 	if err := w.Use(path); err != nil {
@@ -57,7 +56,7 @@ func Open(path string, delay time.Duration) (*Writer, error) {
 	return w, nil
 }
 
-// Use sends further lines to path, opened anew. When that fails the log stays where it is.
+// Use opens path and writes further lines to it. After an error the file in use stays.
 func (w *Writer) Use(path string) error {
 	f, err := OpenFile(path)
 	if err == nil {
@@ -66,7 +65,7 @@ func (w *Writer) Use(path string) error {
 	return err
 }
 
-// UseFile sends further lines to a file, which the Writer closes.
+// UseFile writes further lines to f, which the Writer closes.
 func (w *Writer) UseFile(f *File) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -77,7 +76,7 @@ func (w *Writer) UseFile(f *File) {
 	w.nudge()
 }
 
-// File is an open file for a Writer, which may also be closed unused.
+// File is an open file for a Writer. A caller may also close it unused.
 type File struct {
 	path string
 	file *os.File
@@ -102,7 +101,7 @@ func (f *File) Close() error {
 
 func isStandard(file *os.File) bool { return file == os.Stdout || file == os.Stderr }
 
-// Reopen is Use with the path in use.
+// Reopen calls Use with the path in use.
 func (w *Writer) Reopen() error {
 	w.mu.Lock()
 	path := w.path
@@ -124,8 +123,8 @@ func openFile(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Write takes whole lines. It never blocks and never fails: lines for which there is no room are
-// lost, see Lost.
+// Write takes whole lines. It never blocks and never fails: lines beyond the buffer are lost, see
+// Lost.
 func (w *Writer) Write(lines []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -145,22 +144,21 @@ var newline = []byte{'\n'}
 func (w *Writer) nudge() {
 	select {
 	case w.wake <- struct{}{}:
-	default: // it is awake
+	default: // run is awake already
 	}
 }
 
-// Lost is the number of lines that could not be written.
+// Lost returns the number of lost lines.
 func (w *Writer) Lost() uint64 { return w.lost.Load() }
 
-// Close writes what is waiting and closes the file. It does not wait long for one that takes
-// nothing.
+// Close writes the waiting lines and closes the file. It waits at most closeWait.
 func (w *Writer) Close() error {
 	close(w.stop)
 	select {
 	case <-w.done:
 		return nil
 	case <-time.After(closeWait):
-		return errors.New("cannot end the log: its file or pipe takes nothing")
+		return errors.New("cannot end the log: its file or pipe accepts no data")
 	}
 }
 
@@ -177,7 +175,7 @@ func (w *Writer) run() {
 		select {
 		case <-w.stop:
 			if file := w.flush(); !isStandard(file) {
-				_ = file.Close() // what could be written is
+				_ = file.Close() // all that could be written is written
 			}
 			return
 		case <-w.wake:
@@ -187,8 +185,7 @@ func (w *Writer) run() {
 	}
 }
 
-// flush writes out what is pending, closes files that are not used any more, and returns the one in
-// use.
+// flush writes the pending lines, closes retired files, and returns the file in use.
 func (w *Writer) flush() *os.File {
 	w.mu.Lock()
 	lines, file, retired := w.pending, w.file, w.retired
@@ -197,7 +194,7 @@ func (w *Writer) flush() *os.File {
 	w.writeTo(file, lines)
 	w.spare = lines
 	for _, f := range retired {
-		_ = f.Close() // what could be written is
+		_ = f.Close() // all that could be written is written
 	}
 	return file
 }
