@@ -56,7 +56,8 @@ func NewMetrics() *Metrics {
 		return auto.NewGauge(prometheus.GaugeOpts{Name: MetricPrefix + name, Help: help})
 	}
 	histogram := func(name, help string) prometheus.Histogram {
-		return auto.NewHistogram(prometheus.HistogramOpts{Name: MetricPrefix + name, Help: help, Buckets: latencyBuckets})
+		return auto.NewHistogram(prometheus.HistogramOpts{Name: MetricPrefix + name, Help: help,
+			Buckets: latencyBuckets})
 	}
 	// The known reasons start at 0, so that the first event shows in rate().
 	byReason := func(name, help string, reasons ...string) *prometheus.CounterVec {
