@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"fastdfs-gateway/internal/cache"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/storage/client"
 )
@@ -22,48 +21,63 @@ type Outcome struct {
 // Step takes one step of an explanation: its name, and a text as for fmt.Sprintf.
 type Step = func(name, format string, args ...any)
 
-// Explain goes the path of Find without a client, and asks every host that the request might ask,
-// also those that come after one that has the file. It tells each step, and fetches nothing.
+// trace records what one Find decides.
+type trace struct {
+	step    Step
+	fetcher *fetcher // that would ask the hosts; nil = Find needed none
+}
+
+// Explain is Find with a trace, which ends before another host is asked. Then each host is asked
+// that the request might ask, also those that come after one that has the file. Nothing is fetched.
 func (a *Resolver) Explain(ctx context.Context, r *Request, localErr error, step Step) Outcome {
-	if a.o.Sources == nil {
-		return Outcome{Err: ErrNotFound}
-	}
-	id, now := r.ID, r.Now
-	if errors.Is(localErr, fdfs.ErrNoFile) {
-		if _, standing := a.o.Sources.Of(id); standing == SourceSelf && a.isDeleted(id, localErr, now) {
-			step("replication", "does not bring back a file that was uploaded here")
-		} else if a.isYoung(id, now) {
-			step("replication", "may still bring the file here")
-		} else {
-			step("replication", "should have brought the file here by now")
-		}
-	}
-	if owners := a.owners(id); len(owners) > 0 {
+	t := &trace{step: step}
+	r.trace, r.Client, r.Port = t, waiter{ctx}, a.o.Port
+	t.replication(a, r, localErr)
+	if owners := a.owners(r.ID); len(owners) > 0 {
 		step("owners", "%s", strings.Join(owners, ", then "))
 	}
-	known, isFresh := a.explainCache(step, id, r.Redirected)
-	source, standing := a.o.Sources.Of(id)
-	step("source", "%s %s", source.Addr(), standing)
-	c := a.decide(id, localErr, r.Redirected, now)
-	step("decision", "%s", c.why)
-	switch {
-	case isFresh && known.Gone && !a.isYoung(id, now):
-		return Outcome{Err: ErrNotFound}
-	case len(c.servers) == 0 && !isFresh:
-		return Outcome{Err: c.err}
+	if _, err := a.Find(r, localErr); err != nil {
+		return Outcome{Err: err}
 	}
-	c.servers = a.o.Protocol.Order(c.servers)
-	w := client.FetchRequest{ID: id, Port: a.o.Port}
-	if a.o.Cache != nil {
-		w.Target = a.o.Targets.Fetch(id, nil, nil, now)
-	} else {
-		w.Target = a.o.Targets.Fetch(r.ID.AsAsked(), r.Token, r.Timestamp, now)
+	defer r.File.Close()
+	fresh := t.fetcher == nil
+	if fresh {
+		r.File.beginFetch()
+		t.fetcher = r.File.fetcher
 	}
-	holder, failure := a.explainHosts(ctx, step, w, c.servers)
-	if isFresh && !known.Gone {
+	servers, err := t.fetcher.servers()
+	if err != nil && !fresh {
+		return Outcome{Err: t.fetcher.decided().err}
+	}
+	servers = a.o.Protocol.Order(servers)
+	holder, failure := a.explainHosts(ctx, step, t.fetcher.want(), servers)
+	if fresh {
 		return Outcome{Text: "by what the cache knows; bytes that it does not hold are fetched"}
 	}
-	return a.conclude(c, holder, failure)
+	return a.conclude(servers, holder, failure)
+}
+
+// replication tells what the replication of FastDFS means for a file of a group of this host.
+func (t *trace) replication(a *Resolver, r *Request, localErr error) {
+	if a.o.Sources == nil || !errors.Is(localErr, fdfs.ErrNoFile) {
+		return
+	}
+	_, standing := a.o.Sources.Of(r.ID)
+	switch {
+	case standing == SourceSelf && a.isDeleted(r.ID, localErr, r.Now):
+		t.step("replication", "does not bring back a file that was uploaded here")
+	case a.isYoung(r.ID, r.Now):
+		t.step("replication", "may still bring the file here")
+	default:
+		t.step("replication", "should have brought the file here by now")
+	}
+}
+
+// decision tells which hosts Find has chosen.
+func (t *trace) decision(a *Resolver, id fdfs.FileID, c candidates) {
+	source, standing := a.o.Sources.Of(id)
+	t.step("source", "%s %s", source.Addr(), standing)
+	t.step("decision", "%s", c.why)
 }
 
 // owners names the gateways of the fleet that own a file that comes through the cache.
@@ -74,31 +88,23 @@ func (a *Resolver) owners(id fdfs.FileID) []string {
 	return a.o.Owners(id.String())
 }
 
-// explainCache tells what the cache knows of a file, and whether that is fresh; it is not where the
-// cache plays no part in the answer.
-func (a *Resolver) explainCache(step Step, id fdfs.FileID, redirected bool) (known cache.Meta, isFresh bool) {
-	if a.o.Cache == nil || a.o.Redirect || redirected {
-		return cache.Meta{}, false
-	}
-	known, expires, ok := a.o.Cache.Meta(id.String())
-	if !ok && id.Kind == fdfs.KindTrunk {
-		known, expires, ok = a.o.Cache.Meta(string(id.AppendKey(nil, true)))
-	}
+// cache tells what the cache knows of the file that Find has looked up by a key.
+func (t *trace) cache(a *Resolver, key string) {
+	known, expires, ok := a.o.Cache.Meta(key)
 	since := max(0, time.Since(known.Checked)).Round(time.Millisecond)
 	left := time.Until(expires).Round(time.Millisecond)
 	switch {
 	case !ok:
-		step("cache", "knows nothing of it")
+		t.step("cache", "knows nothing of it")
 	case known.Gone && left > 0:
-		step("cache", "no storage had it %v ago; that counts for another %v", since, left)
+		t.step("cache", "no storage had it %v ago; that counts for another %v", since, left)
 	case known.Gone:
-		step("cache", "no storage had it %v ago; that has expired", since)
+		t.step("cache", "no storage had it %v ago; that has expired", since)
 	case left > 0:
-		step("cache", "knows it: %d bytes, checked %v ago, fresh for another %v", known.Version.Size, since, left)
+		t.step("cache", "knows it: %d bytes, checked %v ago, fresh for another %v", known.Version.Size, since, left)
 	default:
-		step("cache", "knows it: %d bytes, checked %v ago, expired", known.Version.Size, since)
+		t.step("cache", "knows it: %d bytes, checked %v ago, expired", known.Version.Size, since)
 	}
-	return known, ok && left > 0
 }
 
 // explainHosts asks each server for the file. It returns the first that has it, and the errors of
@@ -151,11 +157,8 @@ const explainTimeout = 5 * time.Second
 
 // conclude tells the outcome: holder is the first that has the file, failure what went wrong with
 // those that could not be asked.
-func (a *Resolver) conclude(c candidates, holder *client.Server, failure error) Outcome {
-	var first string
-	if len(c.servers) > 0 {
-		first = c.servers[0].Host
-	}
+func (a *Resolver) conclude(servers []client.Server, holder *client.Server, failure error) Outcome {
+	first := servers[0].Host
 	const unasked = "those that could not be asked may have it"
 	switch {
 	case a.o.Redirect && !a.o.TryReplicas:

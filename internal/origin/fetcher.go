@@ -28,6 +28,7 @@ type fetcher struct {
 	localErr   error // why the file is not here
 	redirected bool  // another server has sent the request here
 	now        time.Time
+	trace      *trace // nil = none
 
 	mu         sync.Mutex // guards what follows
 	candidates *candidates
@@ -38,13 +39,35 @@ var (
 	_ cache.Requested = (*fetcher)(nil)
 )
 
-// newFetcher makes one for the cache; id is a copy of its own. bySource is that of the key by which
-// the cache knows the file. c is nil when nothing is decided yet.
-func (a *Resolver) newFetcher(r *Request, id fdfs.FileID, bySource bool, localErr error, c *candidates) *fetcher {
-	return &fetcher{
-		a: a, wanted: client.FetchRequest{ID: id, Port: r.Port, Unchecked: true, BySource: bySource},
-		localErr: localErr, redirected: r.Redirected, now: r.Now, candidates: c,
+// newFetcher makes the fetcher of a request. A request without the cache asks with the token of its
+// client, and compares content while it is sent: the caller of openSlot does so for slots.
+func (a *Resolver) newFetcher(r *Request, localErr error, cached bool) *fetcher {
+	f := &fetcher{a: a, localErr: localErr, redirected: r.Redirected, now: r.Now, trace: r.trace}
+	f.wanted = client.FetchRequest{ID: r.ID.Clone(), Port: r.Port, Unchecked: cached || r.ID.Kind == fdfs.KindTrunk}
+	if !cached && a.usesWeb() {
+		f.wanted.Target = a.o.Targets.Fetch(r.ID.AsAsked(), r.Token, r.Timestamp, r.Now)
 	}
+	return f
+}
+
+// choose chooses the candidates for a file that the cache does not know. The error is the response
+// if there is none.
+func (f *fetcher) choose() error {
+	c := f.decide()
+	f.candidates, f.wanted.BySource = &c, c.bySource
+	if len(c.servers) == 0 {
+		return c.err
+	}
+	return nil
+}
+
+// decide is Resolver.decide.
+func (f *fetcher) decide() candidates {
+	c := f.a.decide(f.wanted.ID, f.localErr, f.redirected, f.now)
+	if f.trace != nil {
+		f.trace.decision(f.a, f.wanted.ID, c)
+	}
+	return c
 }
 
 // decided are the candidates for the file.
@@ -52,9 +75,20 @@ func (f *fetcher) decided() *candidates {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.candidates == nil {
-		f.setCandidates(f.a.decide(f.wanted.ID, f.localErr, f.redirected, f.now))
+		f.setCandidates(f.decide())
 	}
 	return f.candidates
+}
+
+// awaited names the source that a request waits for: the first candidate or, while the cache
+// decides whether one is asked, the group.
+func (f *fetcher) awaited() string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if c := f.candidates; c != nil && len(c.servers) > 0 {
+		return c.servers[0].Addr()
+	}
+	return f.wanted.ID.Group
 }
 
 // setCandidates sets the candidates. What is cached for all ids of a trunk file does not come from
@@ -97,8 +131,8 @@ func (a *Resolver) SourceForPeer(file, asked string) (cache.Source, error) {
 	if _, err := a.o.Store.Path(id); a.o.Redirect || !errors.Is(err, local.ErrNoGroup) {
 		return nil, fmt.Errorf("%w: it is not fetched by this gateway", cache.ErrNotHere)
 	}
-	r := Request{ID: id, Now: time.Now(), Port: a.o.Port}
-	f := a.newFetcher(&r, id, bySource, local.ErrNoGroup, nil)
+	f := a.newFetcher(&Request{ID: id, Now: time.Now(), Port: a.o.Port}, local.ErrNoGroup, true)
+	f.wanted.BySource = bySource
 	if c := f.decided(); len(c.servers) == 0 {
 		return nil, fmt.Errorf("%w: %w", cache.ErrNotHere, c.err)
 	}

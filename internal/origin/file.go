@@ -42,7 +42,7 @@ type stream interface {
 func (f *File) begin(a *Resolver, r *Request, fetcher *fetcher) {
 	f.Close()
 	a.o.Running.Add(1)
-	f.a, f.req, f.fetcher = a, r, fetcher
+	f.a, f.req, f.local, f.fetcher = a, r, fetcher.localErr, fetcher
 	f.ctx, f.cancel = context.WithCancelCause(context.Background())
 }
 
@@ -83,17 +83,6 @@ func (f *File) Attachment() any { return f.entry.Attachment() }
 // Attach keeps something small that does not change, until the file is asked about again. Without
 // a cache it is not kept.
 func (f *File) Attach(v any) { f.entry.Attach(v) }
-
-// wait counts the request among those that wait for a source, and ends its fetches when its client
-// leaves.
-func (f *File) wait() (done func(), err error) {
-	name := f.fetcher.wanted.ID.Group // the cache decides whether a source is asked
-	if !f.isCached() {
-		name = f.fetcher.Name()
-	}
-	cancel := f.cancel // of these fetches: f is used again for other ones
-	return f.req.Client.Wait(name, func() { cancel(ErrClientGone) })
-}
 
 // Open waits for the first bytes of a range (length more than 0), which At gives then: until these
 // are here, a failure can be told by a status. It returns where they come from. The errors are
@@ -150,7 +139,9 @@ func (f *File) beginFetch() {
 		return
 	}
 	r, a, local, entry := f.req, f.a, f.local, f.entry
-	f.begin(a, r, a.newFetcher(r, r.ID.Clone(), fdfs.NamesSource(entry.File), local, nil))
+	fetcher := a.newFetcher(r, local, true)
+	fetcher.wanted.BySource = fdfs.NamesSource(entry.File)
+	f.begin(a, r, fetcher)
 	f.entry = entry
 }
 

@@ -77,7 +77,8 @@ func TestFileAt(t *testing.T) {
 		a := NewResolver(Options{Protocol: o, Cache: c})
 		r := &Request{ID: id, Client: patient{}}
 		decided := &candidates{servers: []client.Server{{Host: "10.0.0.1"}}}
-		fetcher := a.newFetcher(r, id, false, local.ErrNoGroup, decided)
+		fetcher := a.newFetcher(r, local.ErrNoGroup, a.o.Cache != nil)
+		fetcher.candidates = decided
 		f := &r.File
 		f.begin(a, r, fetcher)
 		if c == nil {

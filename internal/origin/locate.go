@@ -10,27 +10,6 @@ import (
 	"fastdfs-gateway/storage/client"
 )
 
-// redirect chooses the host that a client is sent to, which runs a web server beside its storage.
-// With replicas to choose from the storages are asked for the file first; when none can be asked,
-// it is the one that is most likely to have it.
-func (a *Resolver) redirect(r *Request, id fdfs.FileID, localErr error, c candidates) (host string, err error) {
-	to := c.servers[0]
-	if len(c.servers) > 1 || a.o.TryReplicas {
-		w := a.wanted(r, id)
-		holder, err := a.locate(w, c.servers)
-		if fresh, ok := a.moved(id, localErr, r.Redirected, r.Now, c.servers, err); ok {
-			holder, err = a.locate(w, fresh.servers)
-		}
-		if to = holder; err != nil {
-			a.o.Counters.count(err)
-			if err := a.answer(id, err, r.Now); errors.Is(err, ErrNotFound) || errors.Is(err, ErrNotYet) {
-				return "", err
-			}
-		}
-	}
-	return to.Host, nil
-}
-
 const (
 	// redirectProbe is how long the first two storages are waited for.
 	redirectProbe = 200 * time.Millisecond

@@ -10,41 +10,52 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// Prefetch brings a file that is not on this host into the cache, whole; id is canonical, localErr
-// says why the file is not here. It returns its size, and where it was: "cached" when it was in the
-// cache already, else "fetched". The errors are those of Find, and ErrNotCached.
+// waiter is the Client of a request that no client waits for.
+type waiter struct{ ctx context.Context }
+
+// Wait implements Client.
+func (w waiter) Wait(_ string, gone func()) (done func(), err error) {
+	stop := context.AfterFunc(w.ctx, gone)
+	return func() { stop() }, nil
+}
+
+// Hint implements Client.
+func (waiter) Hint() int64 { return 0 }
+
+// Prefetch brings a file that is not on this host into the cache, whole, by the path of a request;
+// id is canonical, localErr says why the file is not here. It returns its size, and where it was:
+// "cached" when it was in the cache already, else "fetched". The errors are those of Find, and
+// ErrNotCached.
 func (a *Resolver) Prefetch(ctx context.Context, id fdfs.FileID, localErr error,
 	now time.Time) (size int64, where string, err error) {
 	if a.o.Sources == nil || a.o.Cache == nil || a.o.Redirect {
 		return 0, "", ErrNotCached
 	}
-	c := a.decide(id, localErr, false, now)
-	if len(c.servers) == 0 {
-		return 0, "", c.err
+	r := &Request{ID: id, Now: now, Port: a.o.Port, Client: waiter{ctx}}
+	if _, err = a.Find(r, localErr); err != nil {
+		return 0, "", err
 	}
-	f := a.newFetcher(&Request{Now: now, Port: a.o.Port}, id, c.bySource, localErr, &c)
-	size, where, err = a.prefetch(ctx, f)
-	if err != nil {
+	f := &r.File
+	defer f.Close()
+	if !f.isCached() {
+		return 0, "", ErrNotCached
+	}
+	f.beginFetch()
+	cancel := f.cancel
+	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
+	if size, where, err = readAll(a.o.Cache.Open(f.ctx, f.entry, f.fetcher, 0, f.Version().Size)); err != nil {
 		err = a.answer(id, err, now)
 	}
 	return size, where, err
 }
 
-// prefetch reads a file through the cache.
-func (a *Resolver) prefetch(ctx context.Context, f *fetcher) (size int64, where string, err error) {
-	a.o.Running.Add(1)
-	defer a.o.Running.Add(-1)
-	a.o.Purges.WaitApplied(ctx)
-	entry, err := a.o.Cache.Get(ctx, f.wanted.Key(), f, cache.GetOptions{})
-	if err != nil {
-		return 0, "", err
-	}
-	stream := a.o.Cache.Open(ctx, entry, f, 0, entry.Version.Size)
-	defer func() { err = errors.Join(err, stream.Close()) }()
+// readAll reads a stream to its end and closes it.
+func readAll(s *cache.Stream) (size int64, where string, err error) {
+	defer func() { err = errors.Join(err, s.Close()) }()
 	where = "cached"
 	for {
-		chunk, err := stream.Next(cache.SegmentSize)
-		if from := stream.From(); from == cache.FromOrigin || from == cache.FromPeer {
+		chunk, err := s.Next(cache.SegmentSize)
+		if from := s.From(); from == cache.FromOrigin || from == cache.FromPeer {
 			where = "fetched"
 		}
 		switch {

@@ -5,16 +5,15 @@
 //	stream, err := req.File.Open(0, size)  // its first bytes are there: no status can go wrong any more
 //	req.File.Close()
 //
-// Find is the path of a request: candidates.go decides which hosts may be asked, in which order;
-// locate.go finds the one to send the client to; cached.go asks the cache; file.go gives the
-// content, which fetcher.go fetches for the cache, or for this request. protocol.go names the two
-// ways to ask another host: http.go is one, the other is in package storage. sources.go holds the
-// allow-list: no other host is ever asked.
+// Find is the path of a request (find.go): candidates.go decides which hosts may be asked, in which
+// order; locate.go finds the one to send the client to; file.go gives the content, which fetcher.go
+// fetches for the cache, or for this request. protocol.go names the two ways to ask another host:
+// http.go is one, the other is in package storage/client. sources.go holds the allow-list: no other
+// host is ever asked.
 package origin
 
 import (
 	"context"
-	"errors"
 	"sync/atomic"
 	"time"
 
@@ -131,77 +130,12 @@ type Request struct {
 
 	File File // that Find has found
 
-	name []byte // scratch
+	name  []byte // scratch
+	trace *trace // records the path for Explain, which ends before another host is asked; nil = none
 }
 
 // Reset forgets all but the Client. The File must be closed.
 func (r *Request) Reset() { *r = Request{Client: r.Client, name: r.name[:0]} }
-
-// Find finds a file; localErr says why it is not here: fdfs.ErrNoFile in a group of this host,
-// local.ErrNoGroup for another group's file, local.ErrUnavailable where a disk cannot be read.
-// Either r.File is the file, which the caller closes, or the client is to be sent to the web server
-// of the host redirect. The error is one of this package, or fdfs.ErrFileChanged: then Find may be
-// called again.
-func (a *Resolver) Find(r *Request, localErr error) (redirect string, err error) {
-	if a.o.Sources == nil {
-		return "", a.missing(r.ID, localErr, r.Now)
-	}
-	if a.isCached(r, localErr) {
-		return "", a.findCached(r, localErr)
-	}
-	id := r.ID.Clone() // fetches may go on when the request's bytes are gone
-	c := a.decide(id, localErr, r.Redirected, r.Now)
-	if len(c.servers) == 0 {
-		return "", c.err
-	}
-	if a.o.Redirect {
-		return a.redirect(r, id, localErr, c)
-	}
-	return "", a.findAlone(r, id, localErr, c)
-}
-
-// findAlone is Find where each request fetches for itself: by the same fetcher, but with the
-// client's token, and with content that is checked while it is sent.
-func (a *Resolver) findAlone(r *Request, id fdfs.FileID, localErr error, c candidates) (err error) {
-	fetcher := a.newFetcher(r, id, c.bySource, localErr, &c)
-	fetcher.wanted = a.wanted(r, id)
-	fetcher.wanted.Unchecked = id.Kind == fdfs.KindTrunk // openSlot compares
-	fetcher.wanted.BySource = c.bySource
-	f := &r.File
-	f.begin(a, r, fetcher)
-	done, err := f.wait()
-	if err == nil {
-		f.info, err = fetcher.stat(f.ctx)
-		done()
-	}
-	if err != nil {
-		f.Close()
-		return a.answer(id, err, r.Now)
-	}
-	return nil
-}
-
-// isCached tells whether the cache may answer for a file. What is known of a file of this host that
-// is not here any more is not kept: it is either deleted, or will be here in a moment.
-func (a *Resolver) isCached(r *Request, localErr error) bool {
-	if a.o.Cache == nil || a.o.Redirect {
-		return false
-	}
-	if !errors.Is(localErr, fdfs.ErrNoFile) {
-		return true
-	}
-	_, standing := a.o.Sources.Of(r.ID)
-	return standing != SourceSelf || !a.isYoung(r.ID, r.Now.Add(-deletionDelay)) && !a.isDeleted(r.ID, localErr, r.Now)
-}
-
-// wanted is the file as this request, alone, asks other hosts for it.
-func (a *Resolver) wanted(r *Request, id fdfs.FileID) client.FetchRequest {
-	w := client.FetchRequest{ID: id, Port: r.Port}
-	if a.usesWeb() {
-		w.Target = a.o.Targets.Fetch(r.ID.AsAsked(), r.Token, r.Timestamp, r.Now)
-	}
-	return w
-}
 
 // usesWeb tells whether files are fetched from web servers, which are asked for targets: storages
 // are asked for ids.

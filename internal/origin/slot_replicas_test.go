@@ -126,7 +126,9 @@ func slotReplicas(t *testing.T, size int, order ...client.Server) (*replicas, []
 	return r, o.bytes, func(from, length int) ([]byte, error) {
 		req := &Request{ID: id, Client: patient{}}
 		decided := &candidates{servers: []client.Server{damaged, good, other}}
-		req.File.begin(a, req, a.newFetcher(req, id, false, local.ErrNoGroup, decided))
+		fetcher := a.newFetcher(req, local.ErrNoGroup, false)
+		fetcher.candidates = decided
+		req.File.begin(a, req, fetcher)
 		defer req.File.Close()
 		req.File.info, err = req.File.fetcher.stat(context.Background())
 		require.NoError(t, err)

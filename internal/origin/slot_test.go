@@ -28,8 +28,8 @@ func aSlot(t *testing.T, size int) (o *oneFile, open func() (*File, error)) {
 	return o, func() (*File, error) {
 		r := &Request{ID: id, Client: patient{}}
 		decided := &candidates{servers: []client.Server{{Host: "10.0.0.1"}}}
-		fetcher := a.newFetcher(r, id, false, local.ErrNoGroup, decided)
-		fetcher.wanted.Unchecked = true
+		fetcher := a.newFetcher(r, local.ErrNoGroup, a.o.Cache != nil)
+		fetcher.candidates = decided
 		r.File.begin(a, r, fetcher)
 		r.File.info, err = fetcher.stat(context.Background())
 		return &r.File, err

@@ -1,0 +1,178 @@
+package origin
+
+import (
+	"context"
+	"errors"
+	"time"
+	"unsafe"
+
+	"fastdfs-gateway/internal/cache"
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/storage/client"
+)
+
+// Find finds a file; localErr says why it is not here: fdfs.ErrNoFile in a group of this host,
+// local.ErrNoGroup for another group's file, local.ErrUnavailable where a disk cannot be read.
+// Either r.File is the file, which the caller closes, or the client is to be sent to the web server
+// of the host redirect. The error is one of this package, or fdfs.ErrFileChanged: then Find may be
+// called again.
+//
+// Find is the whole path of a miss up to the content:
+//
+//	look up in the cache -> choose the hosts to ask -> wait for a place ->
+//	ask for size and time, through the cache if there is one
+//
+// File.Open continues it: wait for a place -> fetch, through the cache if there is one. The fetcher
+// is the source of both. Explain is the same path with a trace.
+func (a *Resolver) Find(r *Request, localErr error) (redirect string, err error) {
+	if a.o.Sources == nil {
+		return "", a.missing(r.ID, localErr, r.Now)
+	}
+	cached, known := a.isCached(r, localErr), cache.Entry{}
+	if cached {
+		if known, err = a.lookUp(r, localErr); !errors.Is(err, cache.ErrMiss) {
+			return "", err
+		}
+	}
+	f := a.newFetcher(r, localErr, cached)
+	if known.File != "" { // expired metadata: the hosts are chosen when the cache asks
+		f.wanted.BySource = fdfs.NamesSource(known.File)
+	} else if err = f.choose(); err != nil {
+		return "", err
+	}
+	switch {
+	case r.trace != nil:
+		r.trace.fetcher = f
+		return "", nil
+	case a.o.Redirect:
+		return a.redirect(r, f)
+	}
+	file := &r.File
+	file.begin(a, r, f)
+	done, err := file.wait()
+	if err == nil {
+		err = file.describe(cached)
+		done()
+	}
+	if err != nil {
+		file.Close()
+		return "", a.answer(r.ID, err, r.Now)
+	}
+	return "", nil
+}
+
+// isCached tells whether the cache may answer for a file. What is known of a file of this host that
+// is not here any more is not kept: it is either deleted, or will be here in a moment.
+func (a *Resolver) isCached(r *Request, localErr error) bool {
+	if a.o.Cache == nil || a.o.Redirect {
+		return false
+	}
+	if !errors.Is(localErr, fdfs.ErrNoFile) {
+		return true
+	}
+	_, standing := a.o.Sources.Of(r.ID)
+	return standing != SourceSelf || !a.isYoung(r.ID, r.Now.Add(-deletionDelay)) && !a.isDeleted(r.ID, localErr, r.Now)
+}
+
+// lookUp answers with what the cache knows, where nothing has to be asked: else it is
+// cache.ErrMiss, with what is known all the same. It allocates nothing for a file that is asked for
+// again. The fetcher is made when bytes are missing.
+func (a *Resolver) lookUp(r *Request, localErr error) (cache.Entry, error) {
+	if err := a.waitApplied(r); err != nil {
+		return cache.Entry{}, err
+	}
+	if r.Redirected { // it was sent here for the files of this host
+		return cache.Entry{}, cache.ErrMiss
+	}
+	entry, err := a.peek(r, false, localErr)
+	if r.ID.Kind == fdfs.KindTrunk && errors.Is(err, cache.ErrMiss) && entry.File == "" {
+		entry, err = a.peek(r, true, localErr)
+	}
+	if r.trace != nil {
+		r.trace.cache(a, string(r.name)) // the key of the last look-up
+	}
+	switch {
+	case errors.Is(err, cache.ErrMiss):
+		return entry, err
+	case err != nil:
+		return entry, a.answer(r.ID, err, r.Now)
+	}
+	r.File.a, r.File.req, r.File.local, r.File.entry = a, r, localErr, entry
+	return entry, nil
+}
+
+// waitApplied waits until the cache may be used, as long as the client of a request is there.
+func (a *Resolver) waitApplied(r *Request) error {
+	if a.o.Purges.IsCurrent() {
+		return nil
+	}
+	ctx, cancel := context.WithCancelCause(context.Background())
+	defer cancel(nil)
+	done, err := r.Client.Wait(r.ID.Group, func() { cancel(ErrClientGone) })
+	if err != nil {
+		return err
+	}
+	defer done()
+	a.o.Purges.WaitApplied(ctx)
+	return context.Cause(ctx)
+}
+
+// peek asks the cache for what it knows.
+func (a *Resolver) peek(r *Request, bySource bool, localErr error) (cache.Entry, error) {
+	r.name = r.ID.AppendKey(r.name[:0], bySource)
+	o := cache.GetOptions{Hint: cache.NoHint, MaxAge: maxAge(localErr)}
+	name := unsafe.String(unsafe.SliceData(r.name), len(r.name)) // Get keeps no file's name
+	return a.o.Cache.Get(context.Background(), name, nil, o)
+}
+
+// localMaxAge is how old the knowledge may be that another host has a file of a group whose store
+// paths are here: it was perhaps here in between, and deleted everywhere.
+const localMaxAge = time.Second
+
+// maxAge bounds the age of what the cache knows of a file; 0 where the cache's own bounds do.
+func maxAge(localErr error) time.Duration {
+	if errors.Is(localErr, fdfs.ErrNoFile) {
+		return localMaxAge
+	}
+	return 0
+}
+
+// wait counts the request among those that wait for a source, and ends its fetches when its client
+// leaves.
+func (f *File) wait() (done func(), err error) {
+	cancel := f.cancel // of these fetches: f is used again for other ones
+	return f.req.Client.Wait(f.fetcher.awaited(), func() { cancel(ErrClientGone) })
+}
+
+// describe asks for size and time of the file.
+func (f *File) describe(cached bool) (err error) {
+	if !cached {
+		f.info, err = f.fetcher.stat(f.ctx)
+		return err
+	}
+	ctx, cancel := context.WithTimeout(f.ctx, f.a.o.StatTimeout)
+	defer cancel()
+	o := cache.GetOptions{Hint: f.req.Client.Hint(), MaxAge: maxAge(f.local)}
+	f.entry, err = f.a.o.Cache.Get(ctx, f.fetcher.wanted.Key(), f.fetcher, o)
+	return err
+}
+
+// redirect chooses the host that a client is sent to, which runs a web server beside its storage.
+// With replicas to choose from the storages are asked for the file first; when none can be asked,
+// it is the one that is most likely to have it.
+func (a *Resolver) redirect(r *Request, f *fetcher) (host string, err error) {
+	to := f.decided().servers[0]
+	if len(f.decided().servers) == 1 && !a.o.TryReplicas {
+		return to.Host, nil
+	}
+	err = f.ask(context.Background(), func(servers []client.Server) (err error) {
+		to, err = a.locate(f.wanted, servers)
+		return err
+	})
+	if err != nil {
+		if err := a.answer(r.ID, err, r.Now); errors.Is(err, ErrNotFound) || errors.Is(err, ErrNotYet) {
+			return "", err
+		}
+	}
+	return to.Host, nil
+}
