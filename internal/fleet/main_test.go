@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"strings"
 	"sync"
 	"testing"
@@ -36,7 +37,7 @@ func fleetOf(addresses ...string) Options {
 func unhurried(f *Fleet) *Fleet {
 	f.purges.confirm, f.purges.live, f.leadTimeout = testTimeout, time.Hour, testTimeout/2
 	transport := f.transport
-	transport.DialContext, transport.TLSHandshakeTimeout = dialPeer(testTimeout), testTimeout
+	transport.DialContext, transport.TLSHandshakeTimeout = (&net.Dialer{Timeout: testTimeout}).DialContext, testTimeout
 	return f
 }
 

@@ -162,10 +162,10 @@ func TestIdleStrangers(t *testing.T) {
 // each once.
 func TestAdmission(t *testing.T) {
 	var a admission
-	conn := func(address string) *batchConn {
+	conn := func(address string) *peerConn {
 		near, far := net.Pipe()
 		t.Cleanup(func() { _ = near.Close(); _ = far.Close() }) // a pipe has no error
-		return &batchConn{Conn: far, admission: &a, from: netip.PrefixFrom(netip.MustParseAddr(address), 32)}
+		return &peerConn{Conn: far, admission: &a, from: netip.PrefixFrom(netip.MustParseAddr(address), 32)}
 	}
 	first := conn("10.0.0.1")
 	require.Nil(t, a.enter(first))
@@ -180,7 +180,7 @@ func TestAdmission(t *testing.T) {
 	}
 	require.Same(t, first, a.enter(conn("10.0.0.3")), "the oldest of all")
 
-	var peers []*batchConn
+	var peers []*peerConn
 	for i := range maxPeerConns {
 		c := conn("10.0.0.4")
 		a.enter(c)

@@ -20,13 +20,46 @@ const (
 // ended may be those of strangers: they take no place of a peer, and the oldest makes room for the
 // next. One address makes room for itself.
 type admission struct {
-	mu         sync.Mutex   // guards what follows
-	handshakes []*batchConn // the oldest first
+	mu         sync.Mutex  // guards what follows
+	handshakes []*peerConn // the oldest first
 	peers      int
 }
 
+// peerListener accepts connections below TLS.
+type peerListener struct {
+	net.Listener
+	admission *admission
+}
+
+// Accept implements net.Listener.
+func (l peerListener) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	c := &peerConn{Conn: conn, admission: l.admission, from: blockOf(conn.RemoteAddr())}
+	if oldest := l.admission.enter(c); oldest != nil {
+		_ = oldest.Conn.Close() // its handshake fails
+	}
+	return c, nil
+}
+
+// peerConn is a connection that admission counts.
+type peerConn struct {
+	net.Conn
+	admission *admission
+	from      netip.Prefix
+	peer      bool // is counted as a peer's. Guarded by admission.mu
+}
+
+// Close implements net.Conn.
+func (c *peerConn) Close() error {
+	c.admission.leave(c)
+	return c.Conn.Close()
+}
+
 // enter takes a new connection, and returns one that is to be closed for it, or nil.
-func (a *admission) enter(c *batchConn) (oldest *batchConn) {
+func (a *admission) enter(c *peerConn) (oldest *peerConn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	own := 0
@@ -38,7 +71,7 @@ func (a *admission) enter(c *batchConn) (oldest *batchConn) {
 	at := -1
 	switch {
 	case own >= maxHandshakesIP:
-		at = slices.IndexFunc(a.handshakes, func(other *batchConn) bool { return other.from == c.from })
+		at = slices.IndexFunc(a.handshakes, func(other *peerConn) bool { return other.from == c.from })
 	case len(a.handshakes) >= maxHandshakes:
 		at = 0
 	}
@@ -52,7 +85,7 @@ func (a *admission) enter(c *batchConn) (oldest *batchConn) {
 
 // finish counts a connection whose handshake has ended as one of a peer. It returns false where
 // there is no room for one more.
-func (a *admission) finish(c *batchConn) bool {
+func (a *admission) finish(c *peerConn) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	at := slices.Index(a.handshakes, c)
@@ -68,7 +101,7 @@ func (a *admission) finish(c *batchConn) bool {
 }
 
 // leave counts a connection out that is closed.
-func (a *admission) leave(c *batchConn) {
+func (a *admission) leave(c *peerConn) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if at := slices.Index(a.handshakes, c); at >= 0 {
@@ -86,7 +119,7 @@ func (a *admission) changed(conn net.Conn, state http.ConnState) {
 	if state != http.StateActive && state != http.StateIdle {
 		return
 	}
-	if c, ok := conn.(*tls.Conn).NetConn().(*batchConn); ok && !a.finish(c) {
+	if c, ok := conn.(*tls.Conn).NetConn().(*peerConn); ok && !a.finish(c) {
 		_ = c.Close() // the peer sees that
 	}
 }

@@ -1,7 +1,6 @@
 package fleet
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"crypto/tls"
@@ -31,7 +30,7 @@ var peerBackoff = backoff.Policy{First: 2 * time.Second, Max: 30 * time.Second}
 // newTransport makes connections to other gateways. It follows no redirect.
 func newTransport(config *tls.Config, lockTTL time.Duration) *http.Transport {
 	return &http.Transport{
-		DialContext:            dialPeer(peerDial),
+		DialContext:            (&net.Dialer{Timeout: peerDial}).DialContext,
 		TLSClientConfig:        config,
 		TLSHandshakeTimeout:    peerDial,
 		Protocols:              onlyHTTP2(),
@@ -39,17 +38,6 @@ func newTransport(config *tls.Config, lockTTL time.Duration) *http.Transport {
 		MaxResponseHeaderBytes: 16 << 10,
 		IdleConnTimeout:        time.Minute,
 		DisableCompression:     true,
-	}
-}
-
-// dialPeer makes connections to peers.
-func dialPeer(timeout time.Duration) func(ctx context.Context, network, addr string) (net.Conn, error) {
-	return func(ctx context.Context, network, addr string) (net.Conn, error) {
-		conn, err := (&net.Dialer{Timeout: timeout}).DialContext(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		return &bufferedConn{conn, bufio.NewReaderSize(conn, readBuffer)}, nil
 	}
 }
 

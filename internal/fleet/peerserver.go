@@ -46,7 +46,7 @@ func newPeerServer(
 // listener and returns.
 func (f *Fleet) ServePeers(ln net.Listener, open PeerOpener) error {
 	f.server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.servePeer(w, r, open) })
-	err := f.server.ServeTLS(batchListener{ln, &f.admission}, "", "")
+	err := f.server.ServeTLS(peerListener{ln, &f.admission}, "", "")
 	if errors.Is(err, http.ErrServerClosed) {
 		return nil
 	}

@@ -16,13 +16,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkTransfer brings 1 MiB from the memory of its owner into the cache of another gateway.
+// BenchmarkTransfer brings 4 MiB from the memory of its owner into the cache of another gateway.
 // cpu-ms/op is the processor time of both together, the kernel's included.
 func BenchmarkTransfer(b *testing.B) {
 	o := fleetOf(redistest.Shared(b).Addr())
 	owner, reader := serveAs(b, o, nil), serveAs(b, o, nil)
 	know(owner.Fleet, reader.Fleet)
-	storage := &origin{data: random(1 << 20)}
+	storage := &origin{data: random(4 << 20)}
 	owner.storage = storage
 	file := ownedBy(owner.Fleet)
 	_, err := owner.read(file, storage)
