@@ -1,5 +1,5 @@
-// Package app is one running gateway: it makes the parts that a configuration asks for, serves,
-// follows reloads, and stops.
+// Package app is one running gateway: it makes the components that a configuration asks for,
+// serves, follows reloads, and stops.
 //
 //	a := app.New(app.Options{Config: "/etc/fdfs/mod_fastdfs.conf", Version: "1.0"})
 //	if err := a.Start(); err != nil {
@@ -49,8 +49,8 @@ type Options struct {
 	Config  string // file
 	Version string // of the program, for the log and the status page
 	Index   []byte // page in HTML for the path "/"; nil = none
-	// Given are the sockets that the process was given; nil = none.
-	Given *listen.Sockets
+	// Inherited are the sockets that the process was given; nil = none.
+	Inherited *listen.Sockets
 	// Replaces is the process that gave them, and ends its answers; nil = none.
 	Replaces *upgrade.Predecessor
 	// Starter is for Upgrade; nil = Upgrade is refused, with NoStarter where that is not nil.
@@ -58,19 +58,19 @@ type Options struct {
 	NoStarter error
 }
 
-// given are the sockets of the options.
-func (o *Options) given() *listen.Sockets {
-	if o.Given == nil {
+// inherited are the sockets of the options.
+func (o *Options) inherited() *listen.Sockets {
+	if o.Inherited == nil {
 		return &listen.Sockets{}
 	}
-	return o.Given
+	return o.Inherited
 }
 
 // App is one running gateway. It is used once: New, Start, any number of Reloads, Stop.
 type App struct {
 	o          Options
 	started    time.Time
-	atStart    *config.Config // of the parts that stay until Stop
+	atStart    *config.Config // of the components that stay until Stop
 	logs       *logs
 	log        *slog.Logger
 	metrics    *gateway.Metrics
@@ -93,9 +93,10 @@ type App struct {
 	admin         *http.Server // nil = there is none
 	cert          atomic.Pointer[tls.Certificate]
 
-	loading sync.Mutex              // held while a configuration is loaded and put to use: one at a time
-	parts   atomic.Pointer[parts]   // what Reload replaces
-	retired map[*retiredPart]func() // close parts that were replaced, and may be called twice. Guarded by loading
+	loading    sync.Mutex                 // held while a configuration is loaded and put to use: one at a time
+	components atomic.Pointer[components] // what Reload replaces
+	// retired close components that were replaced, and may be called twice. Guarded by loading.
+	retired map[*retiredComponent]func()
 
 	diskReady   chan struct{} // closed by purgesKnown
 	purgesKnown func()        // is called when all purges from before the start were applied
@@ -107,16 +108,16 @@ type App struct {
 // New returns a gateway that does nothing until Start.
 func New(o Options) *App {
 	a := &App{o: o, metrics: gateway.NewMetrics(), lockWait: newLockWait(), history: newHistory(),
-		retired: make(map[*retiredPart]func()), stopping: make(chan struct{}), ended: make(chan error, 1),
+		retired: make(map[*retiredComponent]func()), stopping: make(chan struct{}), ended: make(chan error, 1),
 		diskReady: make(chan struct{})}
 	a.purgesKnown = sync.OnceFunc(func() { close(a.diskReady) })
-	a.parts.Store(&parts{})
+	a.components.Store(&components{})
 	a.upgrade.life, a.upgrade.end = context.WithCancel(context.Background())
 	return a
 }
 
-// Start reads the configuration, makes the parts, and begins to serve. After an error everything is
-// closed again.
+// Start reads the configuration, makes the components, and begins to serve. After an error
+// everything is closed again.
 func (a *App) Start() (err error) {
 	a.started = time.Now()
 	if a.logs, err = openLogs(); err != nil {
@@ -185,8 +186,8 @@ func (a *App) takeOver(cfg *config.Config) error {
 	if err := a.o.Replaces.Ready(); err != nil {
 		return err
 	}
-	for _, ln := range a.bound() {
-		ln.Own(true)
+	for _, ln := range a.listeners() {
+		ln.SetOwned(true)
 	}
 	return a.openDisk(cfg)
 }
@@ -197,7 +198,7 @@ func (a *App) waited(d time.Duration) { a.lockWait.Observe(d.Seconds()) }
 // sourceForPeer makes what fetches a file for another gateway; peers are served after the first
 // handler was made.
 func (a *App) sourceForPeer(file, asked string) (cache.Source, error) {
-	return a.parts.Load().origin.SourceForPeer(file, asked)
+	return a.components.Load().origin.SourceForPeer(file, asked)
 }
 
 // moved counts the bytes that the cache has moved out of the heap.
@@ -225,7 +226,7 @@ func (a *App) Stop() error {
 	if err := a.server.Shutdown(ctx); err != nil {
 		a.log.Warn("stopping before all answers are out", "err", err)
 	}
-	a.closeBound(forFiles) // those for which Serve had not begun
+	a.closeListeners(roleFiles) // those for which Serve had not begun
 	if a.fleet != nil {
 		if err := a.fleet.StopPeers(ctx); err != nil {
 			a.log.Warn("stopping before all answers to other gateways are out", "err", err)
@@ -242,13 +243,13 @@ func (a *App) Stop() error {
 
 // release closes what Start has opened, as far as it came.
 func (a *App) release() error {
-	a.closeBound(forAdmin, forPeers, forFiles)
+	a.closeListeners(roleAdmin, rolePeers, roleFiles)
 	var errs []error
 	a.applied.Close()
 	if a.cache != nil {
 		errs = append(errs, a.cache.Close()) // before the clients that it fetches with
 	}
-	p := a.parts.Load()
+	p := a.components.Load()
 	if a.fleet != nil {
 		errs = append(errs, a.fleet.Close())
 	}
@@ -281,4 +282,4 @@ func (a *App) end(err error) {
 func (a *App) Log() *slog.Logger { return a.log }
 
 // config returns the configuration in use.
-func (a *App) config() *config.Config { return a.parts.Load().cfg }
+func (a *App) config() *config.Config { return a.components.Load().cfg }

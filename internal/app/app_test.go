@@ -87,10 +87,10 @@ func start(t *testing.T, lines ...string) *running {
 	return r
 }
 
-// address is where the first listener of a purpose listens.
-func (r *running) address(p purpose) string {
-	for _, ln := range r.bound() {
-		if ln.purpose == p {
+// address is where the first listener of a role listens.
+func (r *running) address(p role) string {
+	for _, ln := range r.listeners() {
+		if ln.role == p {
 			return ln.Addr().String()
 		}
 	}
@@ -99,7 +99,7 @@ func (r *running) address(p purpose) string {
 }
 
 // get asks a listener and returns the status and the body.
-func (r *running) get(p purpose, path string) (*http.Response, string) {
+func (r *running) get(p role, path string) (*http.Response, string) {
 	r.t.Helper()
 	transport := &http.Transport{DisableKeepAlives: true}
 	resp, err := (&http.Client{Transport: transport, Timeout: time.Minute}).Get("http://" + r.address(p) + path)
@@ -112,7 +112,7 @@ func (r *running) get(p purpose, path string) (*http.Response, string) {
 
 func (r *running) requireServed(o storetest.Object, content string) *http.Response {
 	r.t.Helper()
-	resp, body := r.get(forFiles, o.URL())
+	resp, body := r.get(roleFiles, o.URL())
 	require.Equal(r.t, http.StatusOK, resp.StatusCode)
 	require.Equal(r.t, content, body)
 	return resp
@@ -142,7 +142,7 @@ func fleetLines(t *testing.T, redis string) []string {
 	}
 }
 
-// TestParts: a configuration decides which parts there are; each gateway serves and stops, and
+// TestParts: a configuration decides which components there are; each gateway serves and stops, and
 // leaves no goroutine.
 func TestParts(t *testing.T) {
 	redis := redistest.Start(t).Addr()
@@ -166,17 +166,17 @@ func TestParts(t *testing.T) {
 			require.NoError(t, r.Start())
 			require.Equal(t, tt.cache, r.cache != nil, "cache")
 			require.Equal(t, tt.fleet, r.fleet != nil, "fleet")
-			require.Len(t, r.bound(), tt.listeners)
-			require.Equal(t, slicesContain(tt.lines, "upstream = http"), r.parts.Load().upstreams.settings.web)
+			require.Len(t, r.listeners(), tt.listeners)
+			require.Equal(t, slicesContain(tt.lines, "upstream = http"), r.components.Load().upstreams.settings.web)
 			r.requireServed(r.store.Normal("txt", []byte("hello")), "hello")
-			resp, _ := r.get(forAdmin, "/readyz")
+			resp, _ := r.get(roleAdmin, "/readyz")
 			require.Equal(t, http.StatusOK, resp.StatusCode)
-			_, status := r.get(forAdmin, "/status.json")
+			_, status := r.get(roleAdmin, "/status.json")
 			require.Contains(t, status, `"version": "test"`)
 			require.Equal(t, tt.fleet, strings.Contains(status, `"fleet": {`))
 			require.NoError(t, r.Stop())
 			require.EqualError(t, r.ready(), "stopping")
-			_, err := net.Dial("tcp", r.address(forFiles))
+			_, err := net.Dial("tcp", r.address(roleFiles))
 			require.Error(t, err, "there is no listener")
 		})
 	}
@@ -225,7 +225,7 @@ func TestStartFails(t *testing.T) {
 				"admin_listen = unix:"+socket, 1)), 0o600))
 			require.ErrorContains(t, r.Start(), tt.want)
 			require.NoFileExists(t, socket)
-			for _, ln := range r.bound() {
+			for _, ln := range r.listeners() {
 				_, err := ln.Accept()
 				require.ErrorIs(t, err, net.ErrClosed)
 			}
@@ -237,7 +237,7 @@ func TestStartFails(t *testing.T) {
 func TestReloadRefused(t *testing.T) {
 	r := start(t, "[gateway]", "cache_control = max-age=1")
 	file := r.store.Normal("txt", []byte("hello"))
-	before := r.parts.Load()
+	before := r.components.Load()
 	for _, tt := range []struct {
 		name  string
 		lines []string
@@ -255,7 +255,7 @@ func TestReloadRefused(t *testing.T) {
 			r.t = t
 			r.write(tt.lines...)
 			require.ErrorContains(t, r.Reload(), tt.want)
-			require.Same(t, before, r.parts.Load())
+			require.Same(t, before, r.components.Load())
 			resp := r.requireServed(file, "hello")
 			require.Equal(t, "max-age=1", resp.Header.Get("Cache-Control"))
 			r.Log().Debug("not wanted")
@@ -289,17 +289,17 @@ func descriptors(t *testing.T) int {
 	return len(list)
 }
 
-// TestReload: a configuration is put to use; parts that it does not concern stay.
+// TestReload: a configuration is put to use; components that it does not concern stay.
 func TestReload(t *testing.T) {
 	r := start(t)
 	file := r.store.Normal("txt", []byte("hello"))
 	require.Empty(t, r.requireServed(file, "hello").Header.Get("Cache-Control"))
-	before := r.parts.Load()
+	before := r.components.Load()
 
 	r.write("[gateway]", "cache_control = max-age=2")
 	require.NoError(t, r.Reload())
 	require.Equal(t, "max-age=2", r.requireServed(file, "hello").Header.Get("Cache-Control"))
-	now := r.parts.Load()
+	now := r.components.Load()
 	require.Same(t, before.store, now.store)
 	require.Same(t, before.files, now.files)
 	require.Same(t, before.upstreams, now.upstreams)
@@ -307,9 +307,9 @@ func TestReload(t *testing.T) {
 
 	r.write("connect_timeout = 7", "[open_file_cache]", "max_files = 3")
 	require.NoError(t, r.Reload())
-	require.Same(t, now.store, r.parts.Load().store)
-	require.NotSame(t, now.files, r.parts.Load().files)
-	require.NotSame(t, now.upstreams, r.parts.Load().upstreams)
+	require.Same(t, now.store, r.components.Load().store)
+	require.NotSame(t, now.files, r.components.Load().files)
+	require.NotSame(t, now.upstreams, r.components.Load().upstreams)
 	require.Len(t, r.retired, 2)
 	r.requireServed(file, "hello")
 	require.NotContains(t, r.logText("configuration loaded"), "only a restart")
@@ -365,7 +365,7 @@ func TestPurgeByFleet(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, admin.Purged{Gateways: 2}, purged)
 	require.Zero(t, other.counts().files.Files+other.counts().files.Bodies)
-	_, status := one.get(forAdmin, "/status.json")
+	_, status := one.get(roleAdmin, "/status.json")
 	require.Equal(t, 2, strings.Count(status, `": "live"`), status)
 }
 
@@ -382,9 +382,9 @@ func TestStopBeforeServing(t *testing.T) {
 	require.NoError(t, r.Start())
 	sockets, err := new(listen.Sockets).Listen("listen", []string{"127.0.0.1:0"}, filesSocketMode)
 	require.NoError(t, err)
-	ln, p := sockets[0], *r.parts.Load()
-	p.bound = append(slices.Clip(p.bound), bound{ln, forFiles})
-	r.parts.Store(&p)
+	ln, p := sockets[0], *r.components.Load()
+	p.listeners = append(slices.Clip(p.listeners), listener{ln, roleFiles})
+	r.components.Store(&p)
 	served := make(chan error, 1)
 	r.running.Go(func() {
 		<-r.stopping // late
@@ -401,7 +401,7 @@ func TestStopBeforeServing(t *testing.T) {
 	}
 }
 
-// TestSnapshot: the status page shows what the parts know, and no secret.
+// TestSnapshot: the status page shows what the components know, and no secret.
 func TestSnapshot(t *testing.T) {
 	r := start(t, "tracker_server = 127.0.0.1:1", "[antisteal]", "extra_secrets = hush-0123456789-hush",
 		"[cache]", "memory_max = 64MB")
@@ -410,7 +410,7 @@ func TestSnapshot(t *testing.T) {
 	r.Log().Error("cannot do it", "with", "hush-0123456789-hush")
 	s := r.snapshot(context.Background())
 	require.Equal(t, "test", s.Version)
-	require.Equal(t, r.address(forFiles), s.Listen)
+	require.Equal(t, r.address(roleFiles), s.Listen)
 	require.Equal(t, "cannot do it", s.Log[0].Text)
 	require.Equal(t, "with=***", s.Log[0].Detail)
 	require.Equal(t, status.Warn, s.Trackers[0].State)
@@ -445,23 +445,23 @@ func TestFleetOnThePage(t *testing.T) {
 		}
 		return found
 	}
-	eventually.True(t, func() bool { g := row(); return g.About.Version == "test" && g.Share > .3 })
+	eventually.True(t, func() bool { g := row(); return g.Announcement.Version == "test" && g.Share > .3 })
 	g := row()
 	require.True(t, g.Live)
 	require.False(t, g.Self)
 	require.InDelta(t, .5, g.Share, .1)
-	require.Equal(t, other.started.Unix(), g.About.Started)
-	require.Positive(t, g.About.MemoryMax)
-	require.Equal(t, status.Good, g.About.State)
+	require.Equal(t, other.started.Unix(), g.Announcement.Started)
+	require.Positive(t, g.Announcement.MemoryMax)
+	require.Equal(t, status.Good, g.Announcement.State)
 	keys, err := server.Client().Keys(t.Context(), "*:about:"+other.fleet.Name()).Result()
 	require.NoError(t, err)
 	require.Len(t, keys, 1)
 	require.Positive(t, server.Client().PTTL(t.Context(), keys[0]).Val(), "it expires")
 	require.NoError(t, server.Client().Set(t.Context(), keys[0], strings.Repeat("x", 1<<20), 0).Err())
-	require.Equal(t, status.About{}, row().About)
+	require.Equal(t, status.Announcement{}, row().Announcement)
 	require.NoError(t, server.Client().Del(t.Context(), keys[0]).Err())
 	require.NoError(t, server.Client().HSet(t.Context(), keys[0], "a", "b").Err())
-	require.Equal(t, status.About{}, row().About, "a key of another type")
+	require.Equal(t, status.Announcement{}, row().Announcement, "a key of another type")
 }
 
 // TestPurgeInUpgrade: a purge by a process that has left the cache on disk to another one is not

@@ -118,7 +118,7 @@ func (a *App) forget(m cache.Match) int {
 	if a.cache != nil {
 		n = a.cache.Purge(here)
 	}
-	if files := a.parts.Load().files; files != nil {
+	if files := a.components.Load().files; files != nil {
 		n += files.Forget(string(here))
 	}
 	if err := a.o.Replaces.Forget(string(m)); err != nil {

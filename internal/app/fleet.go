@@ -65,7 +65,7 @@ func (a *App) joinFleet(cfg *config.Config) {
 	if err := a.fleet.Start(l); err != nil {
 		panic("BUG: " + err.Error())
 	}
-	for _, ln := range a.parts.Load().boundFor(forPeers) {
+	for _, ln := range a.components.Load().listenersFor(rolePeers) {
 		a.log.Info("serving other gateways", "address", ln.Addr().String(), "advertise", cfg.Peer.Advertise)
 		a.serve(func() error { return a.fleet.ServePeers(ln, a.cache.PeerOpen) })
 	}

@@ -14,8 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// counts are what the parts of a gateway have counted until now. Those of the parts that a reload
-// replaces begin anew then.
+// counts are what the components of a gateway have counted until now. Those of the components that
+// a reload replaces begin anew then.
 type counts struct {
 	storages  client.Stats // CRCErrors includes those of files and cache
 	files     local.FileCacheStats
@@ -27,7 +27,7 @@ type counts struct {
 
 // counts takes them from every part once.
 func (a *App) counts() counts {
-	p := a.parts.Load()
+	p := a.components.Load()
 	n := counts{storages: p.upstreams.storages.Stats(), files: p.files.Stats()}
 	n.storages.CRCErrors += n.files.CRCErrors
 	if a.cache != nil {

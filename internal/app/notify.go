@@ -40,8 +40,8 @@ func (a *App) notifyReloading() {
 	a.notify(daemon.SdNotifyReloading, fmt.Sprintf("MONOTONIC_USEC=%d", now.Nano()/1000))
 }
 
-// pingWatchdog says twice in each WatchdogSec= that the gateway lives: it asks its parts for their
-// counts, which they do not give while one of their locks is held.
+// pingWatchdog says twice in each WatchdogSec= that the gateway lives: it asks its components for
+// their counts, which they do not give while one of their locks is held.
 func (a *App) pingWatchdog() {
 	every, err := daemon.SdWatchdogEnabled(false)
 	if err != nil {

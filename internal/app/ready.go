@@ -15,7 +15,7 @@ func (a *App) ready() error {
 	if a.draining.Load() {
 		return errors.New("stopping")
 	}
-	p := a.parts.Load()
+	p := a.components.Load()
 	if len(p.cfg.Groups) == 0 && len(p.cfg.TrackerServers) > 0 && !p.upstreams.Trackers.Members().Known() {
 		return errors.New("no tracker has answered yet, and there is no store here")
 	}
@@ -24,7 +24,7 @@ func (a *App) ready() error {
 
 // storeReady returns why store paths cannot be read; nil when they can.
 func (a *App) storeReady() error {
-	p := a.parts.Load()
+	p := a.components.Load()
 	return cmp.Or(a.storeReplaced(p.cfg), p.store.Ready())
 }
 

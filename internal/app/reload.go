@@ -43,14 +43,14 @@ func (a *App) Reload() error {
 	if err != nil {
 		return err
 	}
-	old := a.bound()
+	old := a.listeners()
 	handler, err := a.use(c)
 	if err != nil {
 		return a.privileges.Explain(err)
 	}
 	a.server.SetHandler(handler)
-	a.serveFiles(without(a.bound(), old))
-	for _, ln := range without(old, a.bound()) {
+	a.serveFiles(without(a.listeners(), old))
+	for _, ln := range without(old, a.listeners()) {
 		_ = ln.Close() // what it has accepted goes on
 	}
 	if keys := a.Pending(); len(keys) > 0 {
@@ -120,11 +120,11 @@ func readConfig(file string) (c loaded, err error) {
 // errStopping refuses a reload.
 var errStopping = errors.New("the gateway stops")
 
-// parts are made from one configuration. They are replaced as a whole, and never changed.
-type parts struct {
+// components are made from one configuration. They are replaced as a whole, and never changed.
+type components struct {
 	cfg       *config.Config // nil before the first ones are made
 	access    admin.Access
-	bound     []bound // open listeners
+	listeners []listener
 	store     *local.Store
 	files     *local.FileCache // in front of store
 	upstreams *Upstreams       // the clients of other hosts
@@ -132,9 +132,9 @@ type parts struct {
 }
 
 // use puts a configuration to use and returns its handler. Parts whose settings are the same are
-// used on. After an error the old parts, the log files and everything else are as they were.
+// used on. After an error the old components, the log files and everything else are as they were.
 func (a *App) use(c loaded) (_ *gateway.Handler, err error) {
-	old, p := a.parts.Load(), &parts{cfg: c.cfg, access: c.access}
+	old, p := a.components.Load(), &components{cfg: c.cfg, access: c.access}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, p.closeAdded(old))
@@ -148,7 +148,7 @@ func (a *App) use(c loaded) (_ *gateway.Handler, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if p.bound, err = a.bind(c.cfg, old.bound); err != nil {
+	if p.listeners, err = a.bind(c.cfg, old.listeners); err != nil {
 		return nil, err
 	}
 	if p.store, err = a.storeFor(c.cfg, old); err != nil {
@@ -165,7 +165,7 @@ func (a *App) use(c loaded) (_ *gateway.Handler, err error) {
 	}
 	p.upstreams = a.upstreamsFor(settings, old)
 	p.origin = a.originOf(p, &o)
-	a.parts.Store(p)
+	a.components.Store(p)
 	a.retireReplaced(old, p)
 	if c.cert != nil {
 		a.cert.Store(c.cert)
@@ -180,19 +180,19 @@ func (a *App) use(c loaded) (_ *gateway.Handler, err error) {
 }
 
 // closeAdded closes what p has and old does not, for a configuration that is rejected.
-func (p *parts) closeAdded(old *parts) error {
+func (p *components) closeAdded(old *components) error {
 	var errs []error
 	if p.store != nil && p.store != old.store {
 		errs = append(errs, p.store.Close())
 	}
-	for _, ln := range without(p.bound, old.bound) {
+	for _, ln := range without(p.listeners, old.listeners) {
 		errs = append(errs, ln.Close())
 	}
 	return errors.Join(errs...)
 }
 
 // originOf makes what finds the files of other hosts for a handler with the options o.
-func (a *App) originOf(p *parts, o *gateway.Options) *origin.Resolver {
+func (a *App) originOf(p *components, o *gateway.Options) *origin.Resolver {
 	options := originOptions(o, p.cfg, p.upstreams, p.files)
 	options.Cache, options.Counters = a.cache, &a.fetched
 	if a.fleet != nil {
@@ -206,13 +206,13 @@ func (a *App) originOf(p *parts, o *gateway.Options) *origin.Resolver {
 }
 
 // storeFor opens the store of a configuration, or returns the old one where its paths are the same.
-func (a *App) storeFor(cfg *config.Config, old *parts) (*local.Store, error) {
+func (a *App) storeFor(cfg *config.Config, old *components) (*local.Store, error) {
 	o := storeOptions(cfg)
 	if old.store != nil && reflect.DeepEqual(o, storeOptions(old.cfg)) {
 		return old.store, nil
 	}
 	o.MaxSlot = func() int64 {
-		p := a.parts.Load()
+		p := a.components.Load()
 		return p.upstreams.maxSlot(p.cfg)
 	}
 	return local.Open(o)
@@ -220,7 +220,7 @@ func (a *App) storeFor(cfg *config.Config, old *parts) (*local.Store, error) {
 
 // filesFor makes the cache of open files in front of p.store, or returns the old one where its
 // settings are the same.
-func filesFor(p, old *parts) *local.FileCache {
+func filesFor(p, old *components) *local.FileCache {
 	o := fileCacheOptions(p.cfg)
 	if old.files != nil && p.store == old.store && o == fileCacheOptions(old.cfg) {
 		return old.files
@@ -230,7 +230,7 @@ func filesFor(p, old *parts) *local.FileCache {
 
 // upstreamsFor makes clients of other hosts, or returns the old ones where their settings are the
 // same. These load the lists of the trackers anew.
-func (a *App) upstreamsFor(s upstreamSettings, old *parts) *Upstreams {
+func (a *App) upstreamsFor(s upstreamSettings, old *components) *Upstreams {
 	if old.upstreams != nil && reflect.DeepEqual(s, old.upstreams.settings) {
 		old.upstreams.Trackers.LoadSoon()
 		return old.upstreams
@@ -240,8 +240,8 @@ func (a *App) upstreamsFor(s upstreamSettings, old *parts) *Upstreams {
 	return r
 }
 
-// retireReplaced closes the parts of old that now does not use, when no request does either.
-func (a *App) retireReplaced(old, now *parts) {
+// retireReplaced closes the components of old that now does not use, when no request does either.
+func (a *App) retireReplaced(old, now *components) {
 	if old.files != nil && old.files != now.files {
 		a.retire(func() { _ = old.files.Close() }, nil) // never fails
 	}
@@ -253,14 +253,14 @@ func (a *App) retireReplaced(old, now *parts) {
 	}
 }
 
-// retiredPart names a part that was replaced.
-type retiredPart struct{ _ byte }
+// retiredComponent names a part that was replaced.
+type retiredComponent struct{ _ byte }
 
 // retire calls end after retireAfter, or later when busy returns 0 (nil = always), or when the
 // gateway stops.
 func (a *App) retire(end func(), busy func() int64) {
 	end = sync.OnceFunc(end)
-	part := new(retiredPart)
+	part := new(retiredComponent)
 	a.retired[part] = end
 	var check func()
 	check = func() {

@@ -18,37 +18,37 @@ import (
 	"fastdfs-gateway/internal/process/logfile"
 )
 
-// bound is an open listener. Until it is served, connections wait in it.
-type bound struct {
+// listener is an open listener. Until it is served, connections wait in it.
+type listener struct {
 	*listen.Socket
-	purpose purpose
+	role role
 }
 
-// purpose says who connects to a listener.
-type purpose int
+// role says who connects to a listener.
+type role int
 
 // They are served in this order.
 const (
-	forAdmin purpose = iota
-	forPeers
-	forFiles
+	roleAdmin role = iota
+	rolePeers
+	roleFiles
 )
 
 // key is the key of the configuration that names the addresses, and the name that a socket unit of
 // systemd gives its sockets for it.
-func (p purpose) key() string { return [...]string{"admin_listen", "peer_listen", "listen"}[p] }
+func (p role) key() string { return [...]string{"admin_listen", "peer_listen", "listen"}[p] }
 
 // setting names the key for people.
-func (p purpose) setting() string {
+func (p role) setting() string {
 	return [...]string{"admin_listen in [gateway]", "listen in [peer]", "listen in [gateway]"}[p]
 }
 
 // addresses are those of the configuration.
-func (p purpose) addresses(cfg *config.Config) []string {
+func (p role) addresses(cfg *config.Config) []string {
 	switch p {
-	case forAdmin:
+	case roleAdmin:
 		return nonEmpty(cfg.Gateway.AdminListen)
-	case forPeers:
+	case rolePeers:
 		if cfg.Peer.Advertise == "" || len(cfg.Redis.Addresses) == 0 || !cfg.Cache.Enabled() { // nothing to be asked
 			return nil
 		}
@@ -72,7 +72,7 @@ type Address struct {
 
 // Addresses lists those of a configuration.
 func Addresses(cfg *config.Config) (list []Address) {
-	for _, p := range []purpose{forAdmin, forPeers, forFiles} {
+	for _, p := range []role{roleAdmin, rolePeers, roleFiles} {
 		for _, address := range p.addresses(cfg) {
 			list = append(list, Address{address, p.setting()})
 		}
@@ -84,9 +84,9 @@ func Addresses(cfg *config.Config) (list []Address) {
 // folder's permissions.
 const filesSocketMode = 0o666
 
-// socketMode is that of the unix sockets of a purpose.
-func (p purpose) socketMode(cfg *config.Config) os.FileMode {
-	if p == forAdmin {
+// socketMode is that of the unix sockets of a role.
+func (p role) socketMode(cfg *config.Config) os.FileMode {
+	if p == roleAdmin {
 		return cfg.Gateway.AdminSocketMode
 	}
 	return filesSocketMode
@@ -94,15 +94,15 @@ func (p purpose) socketMode(cfg *config.Config) os.FileMode {
 
 // open opens every listener, or takes those over that the process was given.
 func (a *App) open(cfg *config.Config) error {
-	given, p := a.o.given(), &parts{}
-	a.parts.Store(p)
-	for _, purpose := range []purpose{forAdmin, forPeers, forFiles} {
-		sockets, err := given.Listen(purpose.key(), purpose.addresses(cfg), purpose.socketMode(cfg))
+	given, p := a.o.inherited(), &components{}
+	a.components.Store(p)
+	for _, role := range []role{roleAdmin, rolePeers, roleFiles} {
+		sockets, err := given.Listen(role.key(), role.addresses(cfg), role.socketMode(cfg))
 		if err != nil {
-			return errors.Join(fmt.Errorf("%w; see %s", err, purpose.setting()), given.Close())
+			return errors.Join(fmt.Errorf("%w; see %s", err, role.setting()), given.Close())
 		}
 		for _, s := range sockets {
-			p.bound = append(p.bound, bound{s, purpose})
+			p.listeners = append(p.listeners, listener{s, role})
 		}
 	}
 	return given.Close()
@@ -111,10 +111,10 @@ func (a *App) open(cfg *config.Config) error {
 // bind returns the listeners of a configuration: those of old, and where listen names other
 // addresses, new ones. The other listeners stay, and so do sockets that were taken by their names.
 // After an error nothing new is open.
-func (a *App) bind(cfg *config.Config, old []bound) (list []bound, err error) {
-	list = slices.DeleteFunc(slices.Clone(old), func(b bound) bool { return b.purpose == forFiles })
-	have := slices.DeleteFunc(slices.Clone(old), func(b bound) bool { return b.purpose != forFiles })
-	if slices.ContainsFunc(have, func(b bound) bool { return b.Address == "" }) {
+func (a *App) bind(cfg *config.Config, old []listener) (list []listener, err error) {
+	list = slices.DeleteFunc(slices.Clone(old), func(l listener) bool { return l.role == roleFiles })
+	have := slices.DeleteFunc(slices.Clone(old), func(l listener) bool { return l.role != roleFiles })
+	if slices.ContainsFunc(have, func(l listener) bool { return l.Address == "" }) {
 		return old, nil
 	}
 	defer func() {
@@ -126,41 +126,41 @@ func (a *App) bind(cfg *config.Config, old []bound) (list []bound, err error) {
 		}
 	}()
 	for _, address := range cfg.Gateway.Listen {
-		at := slices.IndexFunc(have, func(b bound) bool { return b.Address == address })
+		at := slices.IndexFunc(have, func(l listener) bool { return l.Address == address })
 		if at >= 0 {
 			list, have = append(list, have[at]), slices.Delete(have, at, at+1)
 			continue
 		}
-		sockets, err := new(listen.Sockets).Listen(forFiles.key(), []string{address}, filesSocketMode)
+		sockets, err := new(listen.Sockets).Listen(roleFiles.key(), []string{address}, filesSocketMode)
 		if err != nil {
-			return list, fmt.Errorf("%w; see %s", err, forFiles.setting())
+			return list, fmt.Errorf("%w; see %s", err, roleFiles.setting())
 		}
-		list = append(list, bound{sockets[0], forFiles})
+		list = append(list, listener{sockets[0], roleFiles})
 	}
-	if i := slices.IndexFunc(have, func(b bound) bool { return b.FromSystemd }); i >= 0 {
+	if i := slices.IndexFunc(have, func(l listener) bool { return l.Activated }); i >= 0 {
 		return list, fmt.Errorf("systemd has given the socket %s, which %s does not name any more", have[i].Addr(),
-			forFiles.setting())
+			roleFiles.setting())
 	}
 	return list, nil
 }
 
-// bound are the open listeners.
-func (a *App) bound() []bound { return a.parts.Load().bound }
+// listeners are open.
+func (a *App) listeners() []listener { return a.components.Load().listeners }
 
-// boundFor are those of one purpose.
-func (p *parts) boundFor(purpose purpose) []bound {
-	return slices.DeleteFunc(slices.Clone(p.bound), func(b bound) bool { return b.purpose != purpose })
+// listenersFor are those of one role.
+func (p *components) listenersFor(role role) []listener {
+	return slices.DeleteFunc(slices.Clone(p.listeners), func(l listener) bool { return l.role != role })
 }
 
 // without are the listeners of a list that are not in another one.
-func without(list, other []bound) []bound {
-	return slices.DeleteFunc(slices.Clone(list), func(b bound) bool { return slices.Contains(other, b) })
+func without(list, other []listener) []listener {
+	return slices.DeleteFunc(slices.Clone(list), func(l listener) bool { return slices.Contains(other, l) })
 }
 
-// closeBound closes the listeners of these purposes. Those that a server has closed stay so.
-func (a *App) closeBound(purposes ...purpose) {
-	for _, ln := range a.bound() {
-		if slices.Contains(purposes, ln.purpose) {
+// closeListeners closes the listeners of these roles. Those that a server has closed stay so.
+func (a *App) closeListeners(roles ...role) {
+	for _, ln := range a.listeners() {
+		if slices.Contains(roles, ln.role) {
 			_ = ln.Close()
 		}
 	}
@@ -168,7 +168,7 @@ func (a *App) closeBound(purposes ...purpose) {
 
 // giveSockets gives the unix sockets to the account that the gateway serves as.
 func (a *App) giveSockets(uid, gid int) error {
-	for _, ln := range a.bound() {
+	for _, ln := range a.listeners() {
 		if err := ln.Give(uid, gid); err != nil {
 			return fmt.Errorf("cannot give a socket to the account of user in [gateway]: %w", err)
 		}
@@ -179,7 +179,7 @@ func (a *App) giveSockets(uid, gid int) error {
 // sockets are the paths of the unix sockets that are open and this process's own.
 func (a *App) sockets() []string {
 	var paths []string
-	for _, ln := range a.bound() {
+	for _, ln := range a.listeners() {
 		if path := ln.Path(); path != "" {
 			paths = append(paths, path)
 		}
@@ -206,19 +206,19 @@ func (a *App) serverOptions(cfg *config.Config) gateway.ServerOptions {
 
 // serveAll begins to serve the listeners; those for peers belong to the fleet.
 func (a *App) serveAll() {
-	for _, ln := range a.parts.Load().boundFor(forAdmin) {
+	for _, ln := range a.components.Load().listenersFor(roleAdmin) {
 		a.admin = admin.NewServer(admin.New(a.adminOptions()),
 			log.New(logfile.Lines(logfile.Limit(a.log), "the admin listener reports"), "", 0))
 		a.serve(func() error { return adminError(a.admin.Serve(ln)) })
 		a.log.Info("admin listener", "address", ln.Addr().String())
 	}
-	a.serveFiles(a.bound())
+	a.serveFiles(a.listeners())
 }
 
 // serveFiles begins to serve those of the listeners that are for files.
-func (a *App) serveFiles(list []bound) {
+func (a *App) serveFiles(list []listener) {
 	for _, ln := range list {
-		if ln.purpose == forFiles {
+		if ln.role == roleFiles {
 			a.serve(func() error { return a.server.Serve(ln) })
 			a.log.Info("serving", "address", ln.Addr().String(), "tls", a.cert.Load() != nil, "version", a.o.Version)
 		}
@@ -246,7 +246,7 @@ func (a *App) adminOptions() admin.Options {
 		Ready: a.ready, Reload: a.Reload, TryReload: a.TryReload, Pending: a.Pending,
 		Explain: a.explain, Metrics: a.metrics.Registry, Cache: a.cacheAdmin(),
 		Snapshot: a.snapshot,
-		Access:   func() admin.Access { return a.parts.Load().access },
+		Access:   func() admin.Access { return a.components.Load().access },
 	}
 }
 

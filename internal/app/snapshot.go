@@ -37,7 +37,7 @@ func (a *App) shareSnapshot() {
 		return
 	}
 	s := a.localSnapshot()
-	_ = a.fleet.Tell(context.Background(), s.About().String())
+	_ = a.fleet.Publish(context.Background(), s.Announcement().String())
 }
 
 // snapshot is what the status page shows.
@@ -46,7 +46,7 @@ func (a *App) snapshot(ctx context.Context) status.Snapshot {
 	if a.fleet == nil {
 		return s
 	}
-	s.Fleet = a.fleetRows(ctx, s.About())
+	s.Fleet = a.fleetRows(ctx, s.Announcement())
 	for _, l := range a.fleet.Locks() {
 		s.Locks = append(s.Locks, status.Lock{
 			Key: l.Key, Waiting: l.Waiting, Holder: l.Holder, Since: l.Since, TTL: l.TTL,
@@ -57,7 +57,7 @@ func (a *App) snapshot(ctx context.Context) status.Snapshot {
 
 // localSnapshot is what this gateway knows by itself.
 func (a *App) localSnapshot() status.Snapshot {
-	n, p := a.counts(), a.parts.Load()
+	n, p := a.counts(), a.components.Load()
 	s := status.Snapshot{
 		At: time.Now(), Version: a.o.Version, Started: a.started, Config: a.o.Config, Listen: a.servesOn(),
 		Panics:   panics.Total(),
@@ -87,8 +87,8 @@ func (a *App) localSnapshot() status.Snapshot {
 // servesOn lists the addresses of the listeners for files.
 func (a *App) servesOn() string {
 	var list []string
-	for _, ln := range a.bound() {
-		if ln.purpose == forFiles {
+	for _, ln := range a.listeners() {
+		if ln.role == roleFiles {
 			list = append(list, ln.Addr().String())
 		}
 	}
@@ -97,7 +97,7 @@ func (a *App) servesOn() string {
 
 // fleetRows are the gateways of the fleet; about is this one. While Redis is away they are those of
 // the last list.
-func (a *App) fleetRows(ctx context.Context, about status.About) *status.Fleet {
+func (a *App) fleetRows(ctx context.Context, about status.Announcement) *status.Fleet {
 	shares, self := a.fleet.Shares(), a.fleet.Name()
 	f := &status.Fleet{Redis: strings.Join(a.atStart.Redis.Addresses, ", "), RedisDown: !a.fleet.Stats().Up}
 	share := func(name string) float64 {
@@ -109,8 +109,8 @@ func (a *App) fleetRows(ctx context.Context, about status.About) *status.Fleet {
 	list, err := a.fleet.Gateways(ctx)
 	for _, g := range list {
 		row := status.Gateway{Name: g.Name, Self: g.Name == self, Live: g.Live, Seen: g.LastSeen, Share: share(g.Name)}
-		if row.About = status.ParseAbout(g.About); row.Self {
-			row.About = about // the newest
+		if row.Announcement = status.ParseAnnouncement(g.Announcement); row.Self {
+			row.Announcement = about // the newest
 		}
 		f.Gateways = append(f.Gateways, row)
 	}
@@ -124,7 +124,7 @@ func (a *App) fleetRows(ctx context.Context, about status.About) *status.Fleet {
 		}
 	}
 	f.Gateways = append(f.Gateways, status.Gateway{Name: self, Self: true, Live: true, Share: share(self),
-		About: about})
+		Announcement: about})
 	slices.SortFunc(f.Gateways, func(x, y status.Gateway) int { return strings.Compare(x.Name, y.Name) })
 	return f
 }
@@ -152,7 +152,7 @@ func trackerRows(list []tracker.Health) []status.Server {
 
 // storageRows are the storages that the trackers and the list of storage ids name, and others that
 // were asked lately.
-func storageRows(p *parts) []status.Server {
+func storageRows(p *components) []status.Server {
 	asked := map[string]client.ServerHealth{}
 	for _, h := range p.upstreams.storages.Health() {
 		asked[h.Server.Addr()] = h

@@ -36,7 +36,7 @@ func TestStorageRows(t *testing.T) {
 	_, err = r.storages.Stat(t.Context(), client.FetchRequest{ID: id}, []client.Server{server})
 	require.Error(t, err)
 	var addresses []string
-	for _, row := range storageRows(&parts{cfg: cfg, upstreams: r}) {
+	for _, row := range storageRows(&components{cfg: cfg, upstreams: r}) {
 		addresses = append(addresses, row.Address)
 		require.Equal(t, "group1", row.Group)
 	}

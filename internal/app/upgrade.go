@@ -63,7 +63,7 @@ func (a *App) startNext() (*upgrade.Successor, error) {
 		return nil, errors.New("this is process 1, whose end is the end of the container: replace that")
 	}
 	a.loading.Lock() // for bound
-	sockets, err := a.handed()
+	sockets, err := a.copySockets()
 	a.loading.Unlock()
 	links, errLinks := a.o.Replaces.Links()
 	defer func() {
@@ -81,14 +81,14 @@ func (a *App) startNext() (*upgrade.Successor, error) {
 	return a.o.Starter.Start(a.upgrade.life, sockets, links)
 }
 
-// handed are copies of all sockets, for the new process.
-func (a *App) handed() (sockets []upgrade.Handed, err error) {
-	for _, ln := range a.bound() {
-		fd, name, err := ln.File(ln.purpose.key())
+// copySockets returns descriptors of all sockets, for the new process.
+func (a *App) copySockets() (sockets []upgrade.Socket, err error) {
+	for _, ln := range a.listeners() {
+		fd, name, err := ln.File(ln.role.key())
 		if err != nil {
 			return sockets, err
 		}
-		sockets = append(sockets, upgrade.Handed{Fd: fd, Name: name})
+		sockets = append(sockets, upgrade.Socket{Fd: fd, Name: name})
 	}
 	return sockets, nil
 }
@@ -107,8 +107,8 @@ func (a *App) handOver(next *upgrade.Successor) error {
 	}
 	a.upgrade.done.Store(true)
 	a.draining.Store(true)
-	for _, ln := range a.bound() {
-		ln.Own(false)
+	for _, ln := range a.listeners() {
+		ln.SetOwned(false)
 	}
 	if a.admin != nil {
 		ended, cancel := context.WithCancel(context.Background())
@@ -118,7 +118,7 @@ func (a *App) handOver(next *upgrade.Successor) error {
 	if a.fleet != nil {
 		a.fleet.HandOver()
 	}
-	a.closeBound(forPeers, forFiles)
+	a.closeListeners(rolePeers, roleFiles)
 	a.releaseDisk()
 	a.o.Replaces.Leave()
 	// The parent of the new process becomes the one that reaps orphans: systemd sees its end,

@@ -77,7 +77,7 @@ func (b *breaker) note(err error, look bool) {
 			b.failures = 0
 			b.opened.Add(1)
 			b.open(cache.ErrFleetDown)
-			b.log.Warn("redis cannot be used: this gateway goes on alone", "error", err, "advice", Advice(err))
+			b.log.Warn("Redis unavailable, running standalone", "error", err, "advice", Advice(err))
 		}
 	default:
 		b.failures = 0

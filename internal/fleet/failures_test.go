@@ -107,10 +107,10 @@ func TestRedisFails(t *testing.T) {
 
 			c.mend(t, server, relay)
 			eventually.True(t, func() bool { return f.Stats().Up && tryAll(f) == nil }, "it works again")
-			require.GreaterOrEqual(t, log.count("goes on alone"), 1)
+			require.GreaterOrEqual(t, log.count("running standalone"), 1)
 			eventually.True(t, func() bool {
 				opened := int(f.Stats().Opened)
-				return log.count("goes on alone") == opened && log.count("redis serves again") == opened
+				return log.count("running standalone") == opened && log.count("redis serves again") == opened
 			}, "a line is logged for each change, and no more")
 		})
 	}
@@ -224,7 +224,7 @@ func TestBreaker(t *testing.T) {
 		require.InEpsilon(t, pause*time.Second, b.pause(), 0.25)
 		b.note(slow, true)
 	}
-	require.Equal(t, 1, log.count("goes on alone"))
+	require.Equal(t, 1, log.count("running standalone"))
 	b.note(nil, true)
 	require.Zero(t, b.pause())
 	up, err = b.allow()

@@ -138,7 +138,7 @@ func TestRedisRefuses(t *testing.T) {
 			o.Log = slog.New(slog.NewTextHandler(&log, nil))
 			f := member(t, o, 1)
 			require.NoError(t, f.Start((&memory{}).local()))
-			eventually.True(t, func() bool { return log.count("redis cannot be used") == 1 }, "the fault is in the log")
+			eventually.True(t, func() bool { return log.count("Redis unavailable") == 1 }, "the fault is in the log")
 			require.Equal(t, 1, log.count(c.said), "%s", log.text.String())
 			require.Equal(t, 1, log.count(c.advice), "%s", log.text.String())
 			require.Zero(t, log.count("a-guessed-password"))

@@ -41,12 +41,12 @@ type Stats struct {
 
 // Gateway is one that is registered.
 type Gateway struct {
-	Name     string
-	LastSeen time.Time
-	About    string // what it tells about itself; empty = nothing
-	Live     bool   // purges wait for it
-	Applied  int64  // fence of the last purge that it has applied; -1 = none
-	record   string // of a member
+	Name         string
+	LastSeen     time.Time
+	Announcement string // what it tells about itself; empty = nothing
+	Live         bool   // purges wait for it
+	Applied      int64  // fence of the last purge that it has applied; -1 = none
+	record       string // of a member
 }
 
 // counters count what happens in a Fleet, and list the leases of now.

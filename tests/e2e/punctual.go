@@ -59,7 +59,7 @@ func (f *Fleet) Sharing() {
 func (f *Fleet) WaitedInVain() (sum float64) {
 	f.T.Helper()
 	for _, m := range f.Gateways {
-		sum += float64(strings.Count(m.Log(), "redis cannot be used"))
+		sum += float64(strings.Count(m.Log(), "Redis unavailable"))
 	}
 	for _, series := range []string{`lock_acquire_total{result="error"}`, "lock_lost_total", "origin_hedges_total",
 		`origin_fetches_total{result="timeout"}`,

@@ -29,7 +29,7 @@ func serveCommand(version string) *cobra.Command {
 		signals := watchSignals()
 		o := app.Options{Config: *path, Version: version}
 		var err error
-		if o.Given, err = listen.Given(); err == nil {
+		if o.Inherited, err = listen.Inherited(); err == nil {
 			o.Replaces, err = upgrade.FromEnvironment()
 		}
 		if err != nil {

@@ -28,8 +28,8 @@ func fullPage() Page {
 		At: at, Version: hostile, Started: start, Config: hostile, Listen: hostile, NotReady: hostile, Panics: 2,
 		Process: []Fact{{hostile, hostile}}, Traffic: h.Traffic(steady(47)),
 		Fleet: &Fleet{Redis: hostile, RedisDown: true, Gateways: []Gateway{
-			{Name: hostile, Self: true, Live: true, Share: .25, About: About{Version: hostile, Started: start.Unix(),
-				Why: hostile, HitRatio: -1, MemoryMax: 100}},
+			{Name: hostile, Self: true, Live: true, Share: .25, Announcement: Announcement{Version: hostile,
+				Started: start.Unix(), Why: hostile, HitRatio: -1, MemoryMax: 100}},
 			{Name: hostile, Seen: start, Share: -1}, {Name: hostile, Live: true, Share: -1}}},
 		Trackers: []Server{server}, Storages: []Server{server},
 		Budgets: []Budget{{Name: hostile, Used: 5, Max: 10, Note: hostile}, {Name: hostile, Count: true, State: Warn,
@@ -100,13 +100,13 @@ func TestPlotGaps(t *testing.T) {
 // FuzzParseAbout: whatever another gateway has told, the page shows it.
 func FuzzParseAbout(f *testing.F) {
 	p := fullPage()
-	f.Add(p.About().String())
+	f.Add(p.Announcement().String())
 	f.Add(`{"version":"1","started":-1,"requests":1e308,"hit_ratio":7,"memory_used":5,"memory_max":-1,"state":200}`)
 	f.Add("{")
 	f.Fuzz(func(t *testing.T, text string) {
-		a := ParseAbout(text)
+		a := ParseAnnouncement(text)
 		require.LessOrEqual(t, a.State, Bad)
-		page, err := RenderLive(Snapshot{Fleet: &Fleet{Gateways: []Gateway{{Name: "g", Live: true, About: a}}}})
+		page, err := RenderLive(Snapshot{Fleet: &Fleet{Gateways: []Gateway{{Name: "g", Live: true, Announcement: a}}}})
 		require.NoError(t, err)
 		require.NotContains(t, string(page), "NaN")
 	})
@@ -116,12 +116,12 @@ func TestAbout(t *testing.T) {
 	p := fullPage()
 	p.Version, p.NotReady = "1.2", "the disk is away"
 	p.Budgets = []Budget{{Name: MemoryBudget, Used: 1, Max: 2}, {Name: DiskBudget, Used: 3, Max: 4}}
-	a := ParseAbout(p.About().String())
+	a := ParseAnnouncement(p.Announcement().String())
 	require.Equal(t, "1.2", a.Version)
 	require.Equal(t, start.Unix(), a.Since().Unix())
 	require.Equal(t, []int64{1, 2, 3, 4}, []int64{a.MemoryUsed, a.MemoryMax, a.DiskUsed, a.DiskMax})
 	require.InDelta(t, .75, a.HitRatio, 1e-9)
 	require.Equal(t, Bad, a.State)
 	require.Contains(t, a.Why, "the disk is away")
-	require.Equal(t, About{}, ParseAbout(strings.Repeat(" ", maxAbout+1)))
+	require.Equal(t, Announcement{}, ParseAnnouncement(strings.Repeat(" ", maxAnnouncement+1)))
 }

@@ -58,8 +58,8 @@ type Gateway struct {
 	Seen time.Time // last heartbeat
 	// Share is the part of all files that it owns, from 0 to 1; negative = it owns none, since
 	// other gateways cannot reach it.
-	Share float64
-	About About // zero = it has told nothing
+	Share        float64
+	Announcement Announcement // zero = it has told nothing
 }
 
 // State is how well something does.

@@ -134,8 +134,8 @@ func (s *Snapshot) fleetProblems(list *problemList) {
 		switch {
 		case !g.Live && s.At.Sub(g.Seen) < missingFor:
 			list.add(Warn, "Gateway %s has not been heard of for %s.", g.Name, age(s.At.Sub(g.Seen)))
-		case g.Live && !g.Self && g.About.State > Idle:
-			list.add(Warn, "Gateway %s is not well: %s", g.Name, g.About.Why)
+		case g.Live && !g.Self && g.Announcement.State > Idle:
+			list.add(Warn, "Gateway %s is not well: %s", g.Name, g.Announcement.Why)
 		}
 	}
 }

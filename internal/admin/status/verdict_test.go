@@ -43,7 +43,7 @@ func TestVerdict(t *testing.T) {
 		"a gateway has left": {Snapshot{At: start, Fleet: &Fleet{Gateways: []Gateway{{Name: "g",
 			Seen: start.Add(-2 * time.Hour)}}}}, Good, "Healthy", "", 0},
 		"another is not well": {Snapshot{Fleet: &Fleet{Gateways: []Gateway{{Name: "g", Live: true,
-			About: About{Version: "1", State: Bad, Why: "Its disk."}}}}},
+			Announcement: Announcement{Version: "1", State: Bad, Why: "Its disk."}}}}},
 			Warn, "Degraded", "Gateway g is not well: Its disk.", 0},
 		"the cache's disk": {Snapshot{Budgets: []Budget{{Name: "Disk", State: Warn, Text: "has failed"}}}, Warn,
 			"Degraded", "Disk: has failed.", 0},

@@ -1,7 +1,7 @@
 // Package listen opens the listening sockets of the gateway. It takes over those that the process
 // was given, and binds the others:
 //
-//	given, err := listen.Given()
+//	given, err := listen.Inherited()
 //	files, err := given.Listen("listen", []string{":8888", "unix:/run/gateway/files"}, 0o666)
 //	admin, err := given.Listen("admin_listen", []string{"127.0.0.1:8889"}, 0o600)
 //	err = given.Close() // an error names a socket of systemd that no key took
@@ -29,22 +29,22 @@ import (
 type Socket struct {
 	net.Listener
 	Address string // of the configuration; empty where the socket was taken by its name
-	// FromSystemd: systemd owns it. Its file is neither removed nor given to another account.
-	FromSystemd bool
+	// Activated: systemd owns it. Its file is neither removed nor given to another account.
+	Activated bool
 }
 
 // Path is the file of a unix socket that this process owns; empty for any other socket.
 func (s *Socket) Path() string {
-	if address, ok := s.Addr().(*net.UnixAddr); ok && !s.FromSystemd {
+	if address, ok := s.Addr().(*net.UnixAddr); ok && !s.Activated {
 		return address.Name
 	}
 	return ""
 }
 
-// Own makes Close remove the file of a unix socket that another process has handed over, as it does
-// for those that this process has bound; or, with false, leave every file to another process.
-func (s *Socket) Own(owned bool) {
-	if ln, ok := s.Listener.(*net.UnixListener); ok && !s.FromSystemd {
+// SetOwned makes Close remove the file of a unix socket that another process has handed over, as it
+// does for those that this process has bound; or, with false, leave every file to another process.
+func (s *Socket) SetOwned(owned bool) {
+	if ln, ok := s.Listener.(*net.UnixListener); ok && !s.Activated {
 		ln.SetUnlinkOnClose(owned)
 	}
 }
@@ -52,23 +52,23 @@ func (s *Socket) Own(owned bool) {
 // Sockets are those that the process was given and that no key has taken yet. The zero value has
 // none.
 type Sockets struct {
-	list []given
+	list []inherited
 }
 
-// given is a socket with what its giver says of it.
-type given struct {
+// inherited is a socket with what its giver says of it.
+type inherited struct {
 	*Socket
 	name string // of the key, or another one
 }
 
-// Handed is the variable that marks the sockets of File. They are not addressed to a process by its
-// id, which is not known before it runs.
-const Handed = "GATEWAY_UPGRADE"
+// UpgradeVariable is the variable that marks the sockets of File. They are not addressed to a
+// process by its id, which is not known before it runs.
+const UpgradeVariable = "GATEWAY_UPGRADE"
 
-// Given takes the sockets that the environment names out of it.
-func Given() (*Sockets, error) {
-	_, handed := os.LookupEnv(Handed)
-	if handed {
+// Inherited takes the sockets that the environment names out of it.
+func Inherited() (*Sockets, error) {
+	_, upgraded := os.LookupEnv(UpgradeVariable)
+	if upgraded {
 		if err := os.Setenv("LISTEN_PID", fmt.Sprint(os.Getpid())); err != nil {
 			return nil, fmt.Errorf("cannot take over sockets: %w", err)
 		}
@@ -76,7 +76,7 @@ func Given() (*Sockets, error) {
 	s := &Sockets{}
 	var errs []error
 	for _, f := range activation.Files(true) {
-		g, err := newGiven(f, handed)
+		g, err := newInherited(f, upgraded)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("cannot use the socket %q that this process was given: %w", f.Name(), err))
 		} else {
@@ -90,24 +90,24 @@ func Given() (*Sockets, error) {
 	return s, nil
 }
 
-// newGiven makes a listener of a descriptor.
-func newGiven(f *os.File, handed bool) (given, error) {
+// newInherited makes a listener of a descriptor.
+func newInherited(f *os.File, upgraded bool) (inherited, error) {
 	accepts, err := unix.GetsockoptInt(int(f.Fd()), unix.SOL_SOCKET, unix.SO_ACCEPTCONN)
 	if err != nil {
-		return given{}, os.NewSyscallError("getsockopt", err)
+		return inherited{}, os.NewSyscallError("getsockopt", err)
 	}
 	if accepts == 0 {
-		return given{}, errors.New("it does not listen; the socket unit needs ListenStream= and Accept=no")
+		return inherited{}, errors.New("it does not listen; the socket unit needs ListenStream= and Accept=no")
 	}
 	ln, err := net.FileListener(f)
 	if err != nil {
-		return given{}, err
+		return inherited{}, err
 	}
 	if err := setKeepAlive(ln); err != nil {
-		return given{}, errors.Join(err, ln.Close())
+		return inherited{}, errors.Join(err, ln.Close())
 	}
-	g := given{&Socket{Listener: ln, FromSystemd: true}, f.Name()}
-	if handed {
+	g := inherited{&Socket{Listener: ln, Activated: true}, f.Name()}
+	if upgraded {
 		g.describe(f.Name())
 	}
 	return g, nil
@@ -129,7 +129,7 @@ func setKeepAlive(ln net.Listener) error {
 // Listen returns the sockets of a key: those that were given for it, and for the addresses without
 // one, new ones. mode is that of the files of new unix sockets. After an error none is open.
 func (s *Sockets) Listen(key string, addresses []string, mode os.FileMode) (sockets []*Socket, err error) {
-	named := func(g given) bool { return g.FromSystemd && g.Address == "" && g.name == key }
+	named := func(g inherited) bool { return g.Activated && g.Address == "" && g.name == key }
 	for g := s.take(named); g != nil; g = s.take(named) {
 		sockets = append(sockets, g)
 	}
@@ -137,9 +137,9 @@ func (s *Sockets) Listen(key string, addresses []string, mode os.FileMode) (sock
 		return sockets, nil
 	}
 	for _, address := range addresses {
-		socket := s.take(func(g given) bool { return g.Address == address && g.name == key && g.truthful() })
+		socket := s.take(func(g inherited) bool { return g.Address == address && g.name == key && g.boundAsNamed() })
 		if socket == nil {
-			socket = s.take(func(g given) bool { return bound(g.Addr(), address) })
+			socket = s.take(func(g inherited) bool { return matches(g.Addr(), address) })
 		}
 		if socket == nil {
 			ln, err := bind(address, mode)
@@ -157,15 +157,15 @@ func (s *Sockets) Listen(key string, addresses []string, mode os.FileMode) (sock
 	return sockets, nil
 }
 
-// truthful tells whether a unix socket is bound to the address that its giver says. The giver may
-// have fewer rights than this process, which gives the file of the socket to another account.
-func (g *given) truthful() bool {
+// boundAsNamed tells whether a unix socket is bound to the address that its giver says. The giver
+// may have fewer rights than this process, which gives the file of the socket to another account.
+func (g *inherited) boundAsNamed() bool {
 	_, local := g.Addr().(*net.UnixAddr)
-	return !local || bound(g.Addr(), g.Address)
+	return !local || matches(g.Addr(), g.Address)
 }
 
 // take removes the first socket of the list that is wanted, and returns it; nil = there is none.
-func (s *Sockets) take(wanted func(given) bool) *Socket {
+func (s *Sockets) take(wanted func(inherited) bool) *Socket {
 	for i, g := range s.list {
 		if wanted(g) {
 			s.list = append(s.list[:i:i], s.list[i+1:]...)
@@ -175,8 +175,8 @@ func (s *Sockets) take(wanted func(given) bool) *Socket {
 	return nil
 }
 
-// bound tells whether a socket's address is one of the configuration.
-func bound(addr net.Addr, address string) bool {
+// matches tells whether a socket's address is one of the configuration.
+func matches(addr net.Addr, address string) bool {
 	switch addr := addr.(type) {
 	case *net.UnixAddr:
 		return unixPrefix+addr.Name == address
@@ -195,7 +195,7 @@ func bound(addr net.Addr, address string) bool {
 func (s *Sockets) Close() error {
 	var errs []error
 	for _, g := range s.list {
-		if g.FromSystemd {
+		if g.Activated {
 			errs = append(errs, fmt.Errorf("systemd has given the socket %s (%s), which no key of the "+
 				"configuration names: write its address there, or FileDescriptorName=listen, admin_listen "+
 				"or peer_listen into the socket unit", g.Addr(), g.name))
@@ -221,7 +221,7 @@ const (
 )
 
 // describe reads the fields of a name that File has made.
-func (g *given) describe(name string) {
+func (g *inherited) describe(name string) {
 	fields := strings.Split(name, "&")
 	if len(fields) != 3 {
 		return
@@ -229,11 +229,11 @@ func (g *given) describe(name string) {
 	for i := range fields {
 		fields[i], _ = url.QueryUnescape(fields[i]) // what File has not made matches nothing
 	}
-	g.name, g.Address, g.FromSystemd = fields[0], fields[1], fields[2] == ofSystemd
+	g.name, g.Address, g.Activated = fields[0], fields[1], fields[2] == ofSystemd
 }
 
-// File returns a descriptor of the socket for another process, and the name that tells Given there
-// what it is. The caller closes the descriptor.
+// File returns a descriptor of the socket for another process, and the name that tells Inherited
+// there what it is. The caller closes the descriptor.
 func (s *Socket) File(key string) (fd int, name string, err error) {
 	raw, ok := s.Listener.(syscall.Conn)
 	if !ok {
@@ -243,7 +243,7 @@ func (s *Socket) File(key string) (fd int, name string, err error) {
 		return 0, "", fmt.Errorf("cannot hand over %s: %w", s.Addr(), err)
 	}
 	owner := ofGateway
-	if s.FromSystemd {
+	if s.Activated {
 		owner = ofSystemd
 	}
 	return fd, strings.Join([]string{url.QueryEscape(key), url.QueryEscape(s.Address), owner}, "&"), nil

@@ -32,7 +32,7 @@ func takeGiven(wanted string) error {
 	if err := os.Setenv("LISTEN_PID", fmt.Sprint(os.Getpid()+pidOffset())); err != nil {
 		return err
 	}
-	given, err := Given()
+	given, err := Inherited()
 	if err != nil {
 		return err
 	}
@@ -43,8 +43,8 @@ func takeGiven(wanted string) error {
 			return err
 		}
 		for _, s := range sockets {
-			fmt.Printf("%s %s systemd=%t path=%q\n", key, s.Addr(), s.FromSystemd, s.Path())
-			s.Own(os.Getenv("LISTEN_OWN") != "")
+			fmt.Printf("%s %s systemd=%t path=%q\n", key, s.Addr(), s.Activated, s.Path())
+			s.SetOwned(os.Getenv("LISTEN_OWN") != "")
 			if err := s.Close(); err != nil {
 				return err
 			}
@@ -157,8 +157,8 @@ func TestHanded(t *testing.T) {
 	sockets, err := new(Sockets).Listen("listen",
 		[]string{"127.0.0.1:0", "127.0.0.1:0", "unix:" + path, "unix:" + other, "unix:" + left}, 0o600)
 	require.NoError(t, err)
-	sockets[3].Own(false)
-	sockets[3].FromSystemd, sockets[3].Address = true, "" // as if taken by its name
+	sockets[3].SetOwned(false)
+	sockets[3].Activated, sockets[3].Address = true, "" // as if taken by its name
 	var files []*os.File
 	var names []string
 	for _, s := range sockets {
@@ -170,18 +170,18 @@ func TestHanded(t *testing.T) {
 	}
 	wanted := "listen=127.0.0.1:0,127.0.0.1:0,unix:" + path
 	require.Equal(t, `listen `+other+` systemd=true path=""`+"\n",
-		give(t, wanted, []string{Handed + "=9"}, names, files...), "its name counts more than addresses")
+		give(t, wanted, []string{UpgradeVariable + "=9"}, names, files...), "its name counts more than addresses")
 	files, names = append(files[:3:3], files[4]), append(names[:3:3], names[4])
-	out := give(t, wanted, []string{Handed + "=9"}, names, files...)
+	out := give(t, wanted, []string{UpgradeVariable + "=9"}, names, files...)
 	require.FileExists(t, path, "until it is told to, the next process leaves files alone")
-	require.Equal(t, out, give(t, wanted, []string{Handed + "=9", "LISTEN_OWN=1"}, names, files...))
+	require.Equal(t, out, give(t, wanted, []string{UpgradeVariable + "=9", "LISTEN_OWN=1"}, names, files...))
 	require.Equal(t, fmt.Sprintf("listen %s systemd=false path=\"\"\nlisten %s systemd=false path=\"\"\n"+
 		"listen %s systemd=false path=%q\n", sockets[0].Addr(), sockets[1].Addr(), path, path), out)
 	require.NoFileExists(t, path, "the next process has removed its file")
-	out = give(t, "admin_listen=127.0.0.1:0 listen=127.0.0.1:0", []string{Handed + "=9"}, names[:1], files[0])
+	out = give(t, "admin_listen=127.0.0.1:0 listen=127.0.0.1:0", []string{UpgradeVariable + "=9"}, names[:1], files[0])
 	require.Contains(t, out, "\nlisten "+sockets[0].Addr().String()+" ", "admin_listen has the same address")
 	for _, s := range sockets {
-		s.Own(false)
+		s.SetOwned(false)
 		require.NoError(t, s.Close())
 	}
 	require.FileExists(t, left)
@@ -195,7 +195,7 @@ func TestHandedAtAnotherPath(t *testing.T) {
 	configured, elsewhere := filepath.Join(dir, "configured"), filepath.Join(dir, "elsewhere")
 	f, _ := open(t, "unix", elsewhere)
 	name := "listen&" + url.QueryEscape("unix:"+configured) + "&gateway"
-	out := give(t, "listen=unix:"+configured, []string{Handed + "=9"}, []string{name}, f)
+	out := give(t, "listen=unix:"+configured, []string{UpgradeVariable + "=9"}, []string{name}, f)
 	require.Equal(t, fmt.Sprintf("listen %s systemd=false path=%q\n", configured, configured), out)
 }
 
@@ -226,7 +226,7 @@ func TestKeepAlive(t *testing.T) {
 	sockets, err := new(Sockets).Listen("listen", []string{"127.0.0.1:0"}, 0)
 	require.NoError(t, err)
 	f, _ := open(t, "tcp", "127.0.0.1:0")
-	given, err := newGiven(f, false)
+	given, err := newInherited(f, false)
 	require.NoError(t, err)
 	for _, s := range []*Socket{sockets[0], given.Socket} {
 		fd, _, err := s.File("listen")

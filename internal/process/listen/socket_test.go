@@ -55,7 +55,7 @@ func TestPlantedLink(t *testing.T) {
 		if err == nil {
 			s := &Socket{Listener: ln}
 			_ = s.Give(nobody, nobody) // fails where the link is there already
-			s.Own(false)
+			s.SetOwned(false)
 			require.NoError(t, s.Close())
 		}
 		planter.Wait()

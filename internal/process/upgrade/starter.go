@@ -80,10 +80,10 @@ func (s *Starter) Close() error {
 	return errors.Join(s.conn.Close(), s.cmd.Wait())
 }
 
-// Handed is a socket for the next process.
-type Handed struct {
+// Socket is a socket for the next process.
+type Socket struct {
 	Fd   int
-	Name string // for listen.Given
+	Name string // for listen.Inherited
 }
 
 const (
@@ -94,7 +94,7 @@ const (
 // Start starts a process with these sockets, and with connections to older processes that are still
 // running (Predecessor.Links). It returns when the process is ready to serve. The caller keeps and
 // closes the descriptors. After an error the process has ended.
-func (s *Starter) Start(ctx context.Context, sockets []Handed, links []int) (_ *Successor, err error) {
+func (s *Starter) Start(ctx context.Context, sockets []Socket, links []int) (_ *Successor, err error) {
 	if n := len(sockets) + len(links); n > maxSockets {
 		return nil, fmt.Errorf("cannot hand over %d sockets: the limit is %d", n, maxSockets)
 	}
@@ -247,7 +247,7 @@ func startProgram(program string, args []string, what string, fds []int) (*os.Pr
 		defer f.Close()
 		files = append(files, f)
 	}
-	others := []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID", listen.Handed}
+	others := []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID", listen.UpgradeVariable}
 	env := slices.DeleteFunc(os.Environ(), func(variable string) bool {
 		name, _, _ := strings.Cut(variable, "=")
 		return slices.Contains(others, name)
@@ -257,7 +257,7 @@ func startProgram(program string, args []string, what string, fds []int) (*os.Pr
 		links = append(links, strconv.Itoa(3+n)) // after standard input, output and error
 	}
 	env = append(env, fmt.Sprintf("LISTEN_FDS=%d", listening), "LISTEN_FDNAMES="+names,
-		listen.Handed+"="+strings.Join(links, ","))
+		listen.UpgradeVariable+"="+strings.Join(links, ","))
 	process, err := os.StartProcess(program, args, &os.ProcAttr{Env: env, Files: files})
 	if err != nil {
 		return nil, fmt.Errorf("cannot start %q: %w", program, err)

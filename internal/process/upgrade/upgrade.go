@@ -114,11 +114,11 @@ func receive(conn *net.UnixConn) (word, text string, fds []int, err error) {
 // FromEnvironment returns the process that this one replaces, nil if there is none. It is called
 // once.
 func FromEnvironment() (*Predecessor, error) {
-	text, ok := os.LookupEnv(listen.Handed)
+	text, ok := os.LookupEnv(listen.UpgradeVariable)
 	if !ok {
 		return nil, nil
 	}
-	if err := os.Unsetenv(listen.Handed); err != nil {
+	if err := os.Unsetenv(listen.UpgradeVariable); err != nil {
 		return nil, err
 	}
 	p := &Predecessor{}
@@ -126,7 +126,7 @@ func FromEnvironment() (*Predecessor, error) {
 		fd, err := strconv.Atoi(field)
 		if err != nil {
 			return nil, fmt.Errorf("cannot take over from another process: %s=%q is not a list of descriptors",
-				listen.Handed, text)
+				listen.UpgradeVariable, text)
 		}
 		conn, err := connOf(fd)
 		if err != nil {

@@ -148,7 +148,7 @@ func TestStartGivenUp(t *testing.T) {
 // TestStartRefused: what a starter cannot do, and one that does not answer, are errors.
 func TestStartRefused(t *testing.T) {
 	t.Parallel()
-	_, err := new(Starter).Start(t.Context(), make([]Handed, maxSockets+1), nil)
+	_, err := new(Starter).Start(t.Context(), make([]Socket, maxSockets+1), nil)
 	require.ErrorContains(t, err, "cannot hand over 201 sockets: the limit is 200")
 	for _, what := range []string{"", "x listen", "-1 listen", "0 ", "1 listen"} {
 		_, err := startProgram("/no/such/program", []string{"gateway"}, what, nil)

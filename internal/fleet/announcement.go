@@ -10,18 +10,18 @@ import (
 
 // What gateways tell about themselves, for their status pages.
 const (
-	aboutMax  = 1024             // bytes
-	aboutKept = 40 * time.Second // a gateway tells it anew before that
+	announcementMax  = 1024             // bytes
+	announcementKept = 40 * time.Second // a gateway tells it anew before that
 )
 
-// Tell tells the other gateways a text about this one, of aboutMax bytes at most. It is kept for
-// aboutKept. After HandOver the other process tells.
-func (f *Fleet) Tell(ctx context.Context, text string) error {
+// Publish tells the other gateways a text about this one, of announcementMax bytes at most. It is
+// kept for announcementKept. After HandOver the other process tells.
+func (f *Fleet) Publish(ctx context.Context, text string) error {
 	if f.handedOver.Load() {
 		return nil
 	}
 	return f.ask(ctx, "tell about this gateway", func(ctx context.Context) error {
-		return f.rdb.Set(ctx, f.key("about:"+f.o.Name), text[:min(len(text), aboutMax)], aboutKept).Err()
+		return f.rdb.Set(ctx, f.key("about:"+f.o.Name), text[:min(len(text), announcementMax)], announcementKept).Err()
 	})
 }
 
@@ -31,7 +31,7 @@ func (f *Fleet) addAnnounced(ctx context.Context, list []Gateway) {
 	_ = f.ask(ctx, "ask what the gateways tell", func(ctx context.Context) error { // the list is good without it
 		_, err := f.rdb.Pipelined(ctx, func(p redis.Pipeliner) error {
 			for _, g := range list {
-				texts = append(texts, p.GetRange(ctx, f.key("about:"+g.Name), 0, aboutMax))
+				texts = append(texts, p.GetRange(ctx, f.key("about:"+g.Name), 0, announcementMax))
 			}
 			return nil
 		})
@@ -41,6 +41,6 @@ func (f *Fleet) addAnnounced(ctx context.Context, list []Gateway) {
 		return err
 	})
 	for i, text := range texts {
-		list[i].About = text.Val()
+		list[i].Announcement = text.Val()
 	}
 }

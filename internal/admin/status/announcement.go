@@ -6,12 +6,12 @@ import (
 	"time"
 )
 
-// maxAbout bounds the text of an About in bytes.
-const maxAbout = 1024
+// maxAnnouncement bounds the text of an Announcement in bytes.
+const maxAnnouncement = 1024
 
-// About is what a gateway tells the others about itself, for their pages. Nothing else is done with
-// it: what can write to Redis can write it.
-type About struct {
+// Announcement is what a gateway tells the others about itself, for their pages. Nothing else is
+// done with it: what can write to Redis can write it.
+type Announcement struct {
 	Version    string  `json:"version"`
 	Started    int64   `json:"started"` // unix time
 	Requests   float64 `json:"requests"`
@@ -24,10 +24,10 @@ type About struct {
 	Why        string  `json:"why"`
 }
 
-// About is what a gateway tells about itself.
-func (s *Snapshot) About() About {
+// Announcement is what a gateway tells about itself.
+func (s *Snapshot) Announcement() Announcement {
 	v := s.Verdict()
-	a := About{
+	a := Announcement{
 		Version: s.Version, Started: s.Started.Unix(), Requests: s.Traffic.Minute.Requests,
 		HitRatio: s.Traffic.Minute.HitRatio, State: v.State, Why: v.Sentence,
 	}
@@ -51,21 +51,21 @@ const (
 	DiskBudget   = "Files of other hosts, disk"
 )
 
-// String writes it as JSON, in maxAbout bytes at most.
-func (a About) String() string {
+// String writes it as JSON, in maxAnnouncement bytes at most.
+func (a Announcement) String() string {
 	a.Version, a.Why = shorten(a.Version, 64), shorten(a.Why, 200)
 	text, err := json.Marshal(a)
-	if err != nil || len(text) > maxAbout {
+	if err != nil || len(text) > maxAnnouncement {
 		return ""
 	}
 	return string(text)
 }
 
-// ParseAbout reads what another gateway has told. What is not understood is the zero value.
-func ParseAbout(text string) About {
-	var a About
-	if len(text) > maxAbout || json.Unmarshal([]byte(text), &a) != nil {
-		return About{}
+// ParseAnnouncement reads what another gateway has told. What is not understood is the zero value.
+func ParseAnnouncement(text string) Announcement {
+	var a Announcement
+	if len(text) > maxAnnouncement || json.Unmarshal([]byte(text), &a) != nil {
+		return Announcement{}
 	}
 	a.State = min(a.State, Bad)
 	a.HitRatio = min(a.HitRatio, 1)
@@ -74,7 +74,7 @@ func ParseAbout(text string) About {
 }
 
 // Since is when the gateway was started; zero where it has not told.
-func (a About) Since() time.Time {
+func (a Announcement) Since() time.Time {
 	if a.Started <= 0 {
 		return time.Time{}
 	}
