@@ -1,5 +1,5 @@
-// Command mkdist makes what is released, in a folder: for each architecture a tarball, a Debian
-// package, an RPM and a list of the modules in the program (SBOM), and their checksums.
+// Command mkdist makes a release in a folder: for each architecture a tarball, a Debian package, an
+// RPM and a list of the modules in the program (SBOM), and their checksums.
 //
 //	go run ./packaging/mkdist -version v1.2.3 -out dist
 //
@@ -28,7 +28,7 @@ import (
 // nfpm makes the packages. It is fetched as a Go module when it is used.
 const nfpm = "github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.45.0"
 
-// release is what is made.
+// release is one release.
 type release struct {
 	version string    // of the program: v1.2.3-4-gabcdef0
 	pkg     string    // of the packages, see packageVersion

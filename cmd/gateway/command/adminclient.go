@@ -19,10 +19,10 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// defaultAdmin is admin_listen where nothing else is configured.
+// defaultAdmin is the default of admin_listen.
 const defaultAdmin = "127.0.0.1:8889"
 
-// adminFlags say which running gateway a command talks to.
+// adminFlags name a running gateway.
 type adminFlags struct {
 	address   *string
 	tokenFile *string
@@ -48,8 +48,8 @@ type adminClient struct {
 	token string
 }
 
-// client returns a client for the listener that the flags name. timeout bounds a whole operation; 0
-// = none.
+// client returns a client for the listener of the flags. timeout bounds a whole operation; 0 =
+// none.
 func (f adminFlags) client(timeout time.Duration, stderr io.Writer) (*adminClient, error) {
 	address, tokenFile := *f.address, *f.tokenFile
 	if *f.config != "" {
@@ -91,7 +91,7 @@ func newAdminClient(address, tokenFile string, timeout time.Duration) (*adminCli
 	return a, err
 }
 
-// adminAddress is where this host reaches the admin listener of a configuration.
+// adminAddress is the address of the admin listener of a configuration, for clients on this host.
 func adminAddress(cfg *config.Config) (string, error) {
 	address := cfg.Gateway.AdminListen
 	if address == "" {
@@ -129,11 +129,11 @@ func (a *adminClient) do(
 	return resp, nil
 }
 
-// maxAdminAnswer bounds what is read of an answer.
-const maxAdminAnswer = 1 << 20
+// maxAdminResponse bounds the body of a response.
+const maxAdminResponse = 1 << 20
 
-// text sends a request and returns the answer to it; a status other than 200 and those of also is
-// an error.
+// text sends a request and returns the body of the response. A status other than 200 and those of
+// also is an error.
 func (a *adminClient) text(
 	ctx context.Context, method, path string, query url.Values, also ...int,
 ) (string, error) {
@@ -142,13 +142,13 @@ func (a *adminClient) text(
 		return "", err
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAdminAnswer))
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAdminResponse))
 	if err != nil {
 		return "", fmt.Errorf("cannot read the gateway's answer: %w", err)
 	}
-	answer := strings.TrimSpace(string(text))
+	body := strings.TrimSpace(string(text))
 	if resp.StatusCode != http.StatusOK && !slices.Contains(also, resp.StatusCode) {
-		return "", fmt.Errorf("%s: %s", resp.Status, answer)
+		return "", fmt.Errorf("%s: %s", resp.Status, body)
 	}
-	return answer, nil
+	return body, nil
 }

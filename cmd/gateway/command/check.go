@@ -17,7 +17,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// checkup is what "gateway check" has found, in the form of -json.
+// checkup is the result of "gateway check", in the form of -json.
 type checkup struct {
 	File     string           `json:"file"`
 	Usable   bool             `json:"usable"` // no problem is an error
@@ -27,23 +27,19 @@ type checkup struct {
 	URLs     []string         `json:"urls"` // paths of files, with HH/LL/NAME for a part of the id
 }
 
-// checkCommand reads a configuration, looks at the host, and prints each problem. It fails when one
-// of them is an error.
+// checkCommand prints the problems of a configuration on this host. An error among them is a
+// failure.
 func checkCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "check -c FILE [-json]",
 		Short:       "read a configuration and print each problem with file:line",
 		Example:     "gateway check -c /etc/fdfs/mod_fastdfs.conf",
-		Args:        arguments(0, 0),
 		Annotations: exit1("the configuration has errors"),
 	}
-	path, asJSON := configFlag(cmd), jsonFlag(cmd)
+	path, asJSON := requiredConfigFlag(cmd), jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if *path == "" {
-			return usageError("check: -c is missing")
-		}
 		var found checkup
-		err := while(cmd, "looking at the host", func(ctx context.Context) { found = check(ctx, *path) })
+		err := withSpinner(cmd, "looking at the host", func(ctx context.Context) { found = check(ctx, *path) })
 		if err != nil {
 			return err
 		}
@@ -60,7 +56,7 @@ func checkCommand() *cobra.Command {
 	return cmd
 }
 
-// check reads a configuration and looks at the host.
+// check examines a configuration on this host.
 func check(ctx context.Context, path string) checkup {
 	found := checkup{File: path, Problems: []config.Problem{}, URLs: []string{}}
 	cfg, problems := doctor.Check(ctx, path)
@@ -78,27 +74,27 @@ func check(ctx context.Context, path string) checkup {
 	return found
 }
 
-// trialTime bounds the question to a running gateway.
-const trialTime = 3 * time.Second
+// trialTimeout bounds the request to a running gateway.
+const trialTimeout = 3 * time.Second
 
-// reloadProblems asks the gateway that runs with this configuration, if one does and answers, how a
-// reload would end. It alone knows the files that Landlock lets it read.
+// reloadProblems asks the gateway that runs with this configuration whether a reload would succeed.
+// Only that gateway knows the files that Landlock lets it read.
 func reloadProblems(ctx context.Context, cfg *config.Config) []config.Problem {
 	address, err := adminAddress(cfg)
 	if err != nil {
 		return nil
 	}
-	client, err := newAdminClient(address, cfg.Gateway.AdminTokenFile, trialTime)
+	client, err := newAdminClient(address, cfg.Gateway.AdminTokenFile, trialTimeout)
 	if err != nil {
 		return nil // a problem of admin_token_file has been found
 	}
-	answer, err := client.text(ctx, http.MethodGet, "/reload", nil)
+	body, err := client.text(ctx, http.MethodGet, "/reload", nil)
 	if err != nil {
 		return nil // none runs, or one that cannot tell
 	}
 	var trial admin.Trial
 	file, err := filepath.Abs(cfg.File)
-	if json.Unmarshal([]byte(answer), &trial) != nil || err != nil || trial.File != file {
+	if json.Unmarshal([]byte(body), &trial) != nil || err != nil || trial.File != file {
 		return nil // another one
 	}
 	p := config.Problem{File: cfg.File, Severity: config.Warning}
@@ -115,7 +111,7 @@ func reloadProblems(ctx context.Context, cfg *config.Config) []config.Problem {
 	return []config.Problem{p}
 }
 
-// print prints one problem a line, the URLs, and a summary.
+// print prints one problem per line, the URLs, and a summary.
 func (f checkup) print(cmd *cobra.Command) {
 	for _, p := range f.Problems {
 		word, with := p.Severity.String()+":", yellow
@@ -137,8 +133,8 @@ func (f checkup) print(cmd *cobra.Command) {
 	}
 }
 
-// loadConfig reads a configuration that has to be usable. Its errors are printed; warnings are for
-// "check" and the log.
+// loadConfig reads a usable configuration. Problems of another one are printed; warnings are left
+// to "check" and the log.
 func loadConfig(path string, stderr io.Writer) (*config.Config, error) {
 	if path == "" {
 		return nil, usageError("-c is missing")

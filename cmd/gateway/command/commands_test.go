@@ -126,18 +126,19 @@ func TestFlagForms(t *testing.T) {
 	}
 }
 
-// TestNormalize: values and arguments keep their hyphens.
+// TestNormalize: unknown flags, numbers, and arguments behind -- keep their hyphens.
 func TestNormalize(t *testing.T) {
 	for line, want := range map[string]string{
-		"":                                  "serve",
-		"-c FILE":                           "serve -c FILE",
-		"-h":                                "-h",
-		"--help":                            "--help",
-		"nonsense -c x":                     "nonsense -c x",
-		"token -ttl -1s -c -json x":         "token --ttl -1s -c -json x",
-		"token -ttl=-1s --c=FILE x":         "token --ttl=-1s -c=FILE x",
-		"check -jsno -json":                 "check -jsno --json",
-		"inspect -json -- -json --c":        "inspect --json -- -json --c",
+		"":                           "serve",
+		"-c FILE":                    "serve -c FILE",
+		"-h":                         "-h",
+		"--h":                        "-h",
+		"--help":                     "--help",
+		"nonsense -c x":              "nonsense -c x",
+		"token -ttl -1s -c FILE x":   "token --ttl -1s -c FILE x",
+		"token -ttl=-1s --c=FILE x":  "token --ttl=-1s -c=FILE x",
+		"check -jsno -json":          "check -jsno --json",
+		"inspect -json -- -json --c": "inspect --json -- -json --c", "-help": "--help",
 		"prefetch - -json":                  "prefetch - --json",
 		"__complete check -json -":          "__complete check --json -",
 		"__complete -c FILE --":             "__complete serve -c FILE --",

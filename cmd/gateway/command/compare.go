@@ -14,7 +14,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// difference is one of a path, in the form of -json.
+// difference is a difference between the responses for one path, in the form of -json.
 type difference struct {
 	Path string `json:"path"`
 	compare.Difference
@@ -35,7 +35,7 @@ type comparison struct {
 	sums compare.Sums
 }
 
-// compareCommand asks two servers for the same files and prints where they differ.
+// compareCommand sends the same requests to two servers and prints the differences.
 func compareCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "compare [-sample N] [-rate N] [-ranges] [-timeout D] [-json] OLD_URL NEW_URL [FILE]",
@@ -108,7 +108,7 @@ func runComparison(cmd *cobra.Command, comparer *compare.Comparer, in io.Reader,
 	return sum.print(cmd, asJSON, err)
 }
 
-// untilNow bounds a file to its present size: the comparison itself makes the log of a server grow.
+// untilNow bounds a file to its present size: the log of a compared server grows meanwhile.
 func untilNow(in io.Reader) io.Reader {
 	file, ok := in.(*os.File)
 	if !ok {
@@ -121,7 +121,7 @@ func untilNow(in io.Reader) io.Reader {
 	return io.LimitReader(file, info.Size())
 }
 
-// end adds what the list has left out. A list without any path is an error.
+// end adds the numbers of skipped lines. A list without any path is an error.
 func (s *comparison) end(list *compare.List, err error) error {
 	s.Repeated, s.Unreadable, s.why = list.Repeated, list.Unreadable, list.Why
 	switch {
@@ -136,7 +136,7 @@ func (s *comparison) end(list *compare.List, err error) error {
 	return nil
 }
 
-// add counts a path, and returns the differences that have a line of their own.
+// add counts a path, and returns the differences to print in lines of their own.
 func (s *comparison) add(r compare.Result) (alone []compare.Difference) {
 	s.Paths++
 	unknown := false
@@ -171,7 +171,7 @@ func printDifference(cmd *cobra.Command, above *progress, d difference, asJSON b
 	return nil
 }
 
-// printSums prints the differences that were counted.
+// printSums prints the counted differences.
 func printSums(cmd *cobra.Command, sums []compare.Sum) {
 	for _, s := range sums {
 		word, kind := paint(cmd, "different:", red), s.Known
@@ -195,7 +195,7 @@ func shownPath(path string) string {
 	return quoted[1 : len(quoted)-1]
 }
 
-// shown quotes what a server has sent.
+// shown quotes a value from a server.
 func shown(value string) string {
 	if value == "" {
 		return "none"
@@ -203,7 +203,7 @@ func shown(value string) string {
 	return strconv.QuoteToASCII(value)
 }
 
-// print prints the summary, of what was compared until an error too. It fails when paths differ.
+// print prints the summary, also after an error. Different paths are a failure.
 func (s *comparison) print(cmd *cobra.Command, asJSON bool, err error) error {
 	s.Sums = s.sums.All()
 	if asJSON {

@@ -15,14 +15,12 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// demoCommand makes a small store and serves it twice: as it is, and with tokens. It stays in the
-// foreground.
+// demoCommand writes a small store and serves it twice in the foreground: without and with tokens.
 func demoCommand(version string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "demo [-dir DIR] [-listen ADDR] [-token-listen ADDR] [-admin-listen ADDR]",
 		Short:   "write a small store and serve it, without and with tokens",
 		Example: "gateway demo -dir /tmp/demo-store",
-		Args:    arguments(0, 0),
 	}
 	dir := cmd.Flags().String("dir", "demo-store",
 		"the folder `DIR` for the store; made when it is missing, used again when it is one of ours")
@@ -48,20 +46,20 @@ func demoCommand(version string) *cobra.Command {
 		if err := open.Start(); err != nil {
 			return fmt.Errorf("cannot start: %w", err)
 		}
-		guarded := app.New(app.Options{Config: store.TokenConfig, Version: version})
-		if err := guarded.Start(); err != nil {
+		protected := app.New(app.Options{Config: store.TokenConfig, Version: version})
+		if err := protected.Start(); err != nil {
 			return fmt.Errorf("cannot start the server with tokens: %w", errors.Join(err, open.Stop()))
 		}
 		printDemo(cmd.OutOrStdout(), store, urls)
-		return runUntilStopped(signals, open, guarded)
+		return runUntilStopped(signals, open, protected)
 	}
 	return cmd
 }
 
-// urls of the demonstration are ready to be used.
+// urls are the addresses of the demonstration.
 type urls struct {
 	index string
-	files []string // by the file's place in the store
+	files []string // in the order of the files of the store
 	links demo.Links
 	never string        // with a token that never expires
 	ttl   time.Duration // of the token of links
@@ -73,7 +71,7 @@ func demoURLs(cmd *cobra.Command, store demo.Store, opts demo.Options) (u urls, 
 	if err != nil {
 		return u, err
 	}
-	guarded, err := loadConfig(store.TokenConfig, cmd.ErrOrStderr())
+	protected, err := loadConfig(store.TokenConfig, cmd.ErrOrStderr())
 	if err != nil {
 		return u, err
 	}
@@ -82,8 +80,8 @@ func demoURLs(cmd *cobra.Command, store demo.Store, opts demo.Options) (u urls, 
 	}
 	first := store.Files[0].ID
 	u.index = strings.TrimSuffix(u.files[0], first.String())
-	u.ttl = guarded.AntiSteal.TTL
-	u.links.Refused = urlOf(guarded, first)
+	u.ttl = protected.AntiSteal.TTL
+	u.links.Refused = urlOf(protected, first)
 	u.links.Token = u.links.Refused + "?" + antisteal.Query(demo.Secret, first.Logic, time.Now().Unix())
 	u.never = u.links.Refused + "?" + antisteal.Query(demo.Secret, first.Logic, 0)
 	if _, port, err := net.SplitHostPort(opts.AdminListen); err == nil {

@@ -10,21 +10,17 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// doctorCommand examines a configuration, and everything that a gateway with it needs. It fails
-// when one finding says fail.
+// doctorCommand examines a configuration, its servers and this host. A finding with status fail is
+// a failure.
 func doctorCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "doctor -c FILE [-json]",
 		Short:       "check, and examine trackers, storages, Redis, peers, clocks, limits, disks and ports",
 		Example:     "gateway doctor -c /etc/fdfs/mod_fastdfs.conf",
-		Args:        arguments(0, 0),
 		Annotations: exit1("an examination fails"),
 	}
-	path, asJSON := configFlag(cmd), jsonFlag(cmd)
+	path, asJSON := requiredConfigFlag(cmd), jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if *path == "" {
-			return usageError("doctor: -c is missing")
-		}
 		count := map[doctor.Status]int{}
 		bar := newProgress(cmd, -1, "examining")
 		ctx, stop := interruptible()
@@ -32,7 +28,7 @@ func doctorCommand() *cobra.Command {
 		err := examine(ctx, *path, func(f doctor.Finding) {
 			count[f.Status]++
 			if *asJSON {
-				_ = printJSON(cmd, f) // a reader that has left wants no more
+				_ = printJSON(cmd, f) // the reader has left
 				return
 			}
 			bar.println(textOf(cmd, f))
@@ -53,27 +49,27 @@ func doctorCommand() *cobra.Command {
 	return cmd
 }
 
-// examine tells of the problems of a configuration first, and where it can be used, of the rest.
-func examine(ctx context.Context, path string, tell func(doctor.Finding)) error {
+// examine reports the problems of a configuration, and for a usable one the rest.
+func examine(ctx context.Context, path string, report func(doctor.Finding)) error {
 	found := check(ctx, path)
 	for _, p := range found.Problems {
 		f := doctor.Finding{Area: "config", Subject: p.Place(), Status: doctor.Warn, Text: p.Text, Advice: p.Fix}
 		if p.Severity == config.Error {
 			f.Status = doctor.Fail
 		}
-		tell(f)
+		report(f)
 	}
 	if len(found.Problems) == 0 {
-		tell(doctor.Finding{Area: "config", Subject: path, Status: doctor.OK, Text: "no problems"})
+		report(doctor.Finding{Area: "config", Subject: path, Status: doctor.OK, Text: "no problems"})
 	}
 	cfg, _ := config.Load(path)
 	if cfg == nil {
-		return nil // told
+		return nil // reported
 	}
-	return doctor.Examine(ctx, cfg, tell)
+	return doctor.Examine(ctx, cfg, report)
 }
 
-// textOf is a finding for people.
+// textOf returns the line of a finding.
 func textOf(cmd *cobra.Command, f doctor.Finding) string {
 	with := map[doctor.Status]color{doctor.OK: green, doctor.Warn: yellow, doctor.Fail: red}[f.Status]
 	text := fmt.Sprintf("%s %-8s%s: %s", paint(cmd, fmt.Sprintf("%-5s", f.Status), with), f.Area, f.Subject, f.Text)

@@ -17,12 +17,11 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// explainTime bounds what a command line waits for other hosts.
-const explainTime = time.Minute
+// explainTimeout bounds the wait for other hosts.
+const explainTimeout = time.Minute
 
-// explainCommand tells what would happen to a request: by the running gateway, the one of -admin or
-// of the configuration's admin_listen. Where none runs, and with -fresh, by a fresh look, which
-// needs the configuration alone.
+// explainCommand explains a request by the running gateway: that of -admin, or of admin_listen in
+// the configuration. Without a running gateway, and with -fresh, this process examines the request.
 func explainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "explain -c FILE|-admin ADDR [-admin-token-file FILE] [-fresh] [-json] URL_OR_ID",
@@ -52,14 +51,14 @@ func explainCommand() *cobra.Command {
 				fmt.Fprintf(cmd.ErrOrStderr(), "gateway: cannot ask the running gateway: %v\n", err)
 			}
 		}
-		return explainFresh(cmd, cfg, args[0], *asJSON)
+		return explainOffline(cmd, cfg, args[0], *asJSON)
 	}
 	return cmd
 }
 
-// explainFresh looks by a configuration.
-func explainFresh(cmd *cobra.Command, cfg *config.Config, target string, asJSON bool) error {
-	ctx, cancel := context.WithTimeout(context.Background(), explainTime)
+// explainOffline explains a request by a configuration, without a running gateway.
+func explainOffline(cmd *cobra.Command, cfg *config.Config, target string, asJSON bool) error {
+	ctx, cancel := context.WithTimeout(context.Background(), explainTimeout)
 	defer cancel()
 	e, err := app.Explain(ctx, cfg, target,
 		slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})))
@@ -73,9 +72,9 @@ func explainFresh(cmd *cobra.Command, cfg *config.Config, target string, asJSON 
 	return nil
 }
 
-// explainByGateway asks a running gateway.
+// explainByGateway asks the running gateway.
 func explainByGateway(cmd *cobra.Command, admin adminFlags, target string, asJSON bool) error {
-	client, err := admin.client(explainTime, cmd.ErrOrStderr())
+	client, err := admin.client(explainTimeout, cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
@@ -83,10 +82,10 @@ func explainByGateway(cmd *cobra.Command, admin adminFlags, target string, asJSO
 	if asJSON {
 		query.Set("json", "1")
 	}
-	answer, err := client.text(context.Background(), http.MethodGet, "/explain", query)
+	body, err := client.text(context.Background(), http.MethodGet, "/explain", query)
 	if err != nil {
 		return err
 	}
-	fmt.Fprintln(cmd.OutOrStdout(), answer)
+	fmt.Fprintln(cmd.OutOrStdout(), body)
 	return nil
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// inspection is what can be read out of one file id, in the form of -json.
+// inspection is a decoded file id, in the form of -json.
 type inspection struct {
 	FileID    string      `json:"file_id"`
 	Error     string      `json:"error,omitempty"`
@@ -34,8 +34,8 @@ type inspection struct {
 	Trunk     *trunkPlace `json:"trunk,omitempty"`
 	Disk      string      `json:"path_on_disk,omitempty"`
 
-	// Variant of CRC32 that a given file has: standard, legacy or none; empty: no file was given,
-	// or the id has no CRC32.
+	// Variant is the variant of CRC32 with which the file of -file matches: standard, legacy or
+	// none; empty without such a file.
 	Variant string `json:"crc32_variant,omitempty"`
 }
 
@@ -45,8 +45,8 @@ type trunkPlace struct {
 	Alloc  uint32 `json:"alloc_size"`
 }
 
-// inspectCommand prints every field of each id. Bad ids are reported among the others, and make it
-// fail at the end.
+// inspectCommand prints every field of each id. Invalid ids are reported in their place, and are a
+// failure at the end.
 func inspectCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "inspect [-json] [-c FILE] [-file PATH] FILE_ID...",
@@ -97,7 +97,7 @@ func inspectCommand() *cobra.Command {
 	return cmd
 }
 
-// inspect decodes one id. With a configuration the path on disk is that of this host.
+// inspect decodes one id. A configuration gives the path on this host.
 func inspect(cfg *config.Config, arg string) inspection {
 	id, err := fdfs.Parse(strings.TrimPrefix(arg, "/"))
 	if err != nil {
@@ -129,14 +129,14 @@ const (
 	variantNone     = "none"
 )
 
-// variantTexts say them to people.
+// variantTexts describe them.
 var variantTexts = map[string]string{
 	variantStandard: "the file has it in the standard variant",
 	variantLegacy:   "the file has it in the variant of FastDFS 5.x",
 	variantNone:     "the file has another one in both variants: it is a link's target, or damaged",
 }
 
-// compare says in which variant the content of a file has the CRC32 of the id.
+// compare sets the variant with which the content of a file has the CRC32 of the id.
 func (x *inspection) compare(path string) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -161,7 +161,7 @@ func (x *inspection) compare(path string) error {
 	return nil
 }
 
-// diskPath is where the file, or the trunk file around it, lies.
+// diskPath is the path of the file, or of its trunk file.
 func diskPath(cfg *config.Config, id fdfs.FileID) string {
 	root := fmt.Sprintf("<store_path%d of %s>", id.PathIndex, id.Group)
 	if cfg != nil {

@@ -32,7 +32,7 @@ func printJSON(cmd *cobra.Command, v any) error {
 	return enc.Encode(v)
 }
 
-// isTerminal tells whether w is a terminal that understands escape sequences.
+// isTerminal reports whether w is a terminal with escape sequences.
 func isTerminal(w io.Writer) bool {
 	f, ok := w.(*os.File)
 	return ok && os.Getenv("TERM") != "dumb" && term.IsTerminal(int(f.Fd()))
@@ -55,20 +55,20 @@ func paint(cmd *cobra.Command, text string, with color) string {
 	return string(with) + text + "\x1b[0m"
 }
 
-// interruptible returns a context that SIGINT and SIGTERM end. A second signal ends the process at
-// once. The caller calls the function that it returns when the command is done.
+// interruptible returns a context that SIGINT and SIGTERM end. A second signal ends the process.
+// The caller calls the function at the end of the command.
 func interruptible() (context.Context, context.CancelFunc) {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // the signals have their usual effect again
 	return ctx, stop
 }
 
-// errInterrupted is the error of a command that a signal has ended.
+// errInterrupted is the error of a command that a signal ended.
 var errInterrupted = errors.New("interrupted")
 
-// while runs what may take long, with a spinner on a terminal. After a signal it returns
-// errInterrupted at once, and the process ends before f does.
-func while(cmd *cobra.Command, what string, f func(ctx context.Context)) error {
+// withSpinner runs a function that may take long, with a spinner on a terminal. A signal makes it
+// return errInterrupted at once, while f still runs.
+func withSpinner(cmd *cobra.Command, what string, f func(ctx context.Context)) error {
 	ctx, stop := interruptible()
 	defer stop()
 	bar := newProgress(cmd, -1, what)
@@ -86,21 +86,21 @@ func while(cmd *cobra.Command, what string, f func(ctx context.Context)) error {
 	}
 }
 
-// progress is a progress bar on standard error, below what a command prints. It shows nothing
-// unless standard output and standard error are terminals.
+// progress is a progress bar on standard error, below the output of a command. Without two
+// terminals it shows nothing.
 type progress struct {
 	out  io.Writer
 	stop chan struct{}  // closed by end
 	tick sync.WaitGroup // the goroutine that draws
 
 	mu  sync.Mutex               // guards bar, and the terminal
-	bar *progressbar.ProgressBar // nil = there is nothing to show it
+	bar *progressbar.ProgressBar // nil = no terminal
 }
 
-// progressEvery is the time between two drawings. What ends earlier draws nothing.
+// progressEvery is the time between two drawings, and before the first one.
 const progressEvery = 200 * time.Millisecond
 
-// newProgress begins one for total steps; -1 = unknown. The caller calls end.
+// newProgress shows a bar for total steps; -1 = unknown. The caller calls end.
 func newProgress(cmd *cobra.Command, total int64, what string) *progress {
 	p := &progress{out: cmd.OutOrStdout(), stop: make(chan struct{})}
 	if !showsProgress(cmd) {
@@ -126,13 +126,13 @@ func newProgress(cmd *cobra.Command, total int64, what string) *progress {
 	return p
 }
 
-// showsProgress tells whether a progress bar is seen.
+// showsProgress reports whether progress is shown.
 func showsProgress(cmd *cobra.Command) bool {
 	return isTerminal(cmd.OutOrStdout()) && isTerminal(cmd.ErrOrStderr())
 }
 
-// countLines is the number of lines in what is left of a file that can be read twice, without empty
-// ones, for a progress bar; -1 = unknown, or no bar is shown: a log can have gigabytes.
+// countLines counts the lines that are not empty in the rest of a regular file, for a progress bar.
+// It returns -1 for other files, and if no bar is shown: a log can have gigabytes.
 func countLines(cmd *cobra.Command, list io.Reader) int64 {
 	file, ok := list.(*os.File)
 	if !ok || !showsProgress(cmd) {

@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// prefetched is one file that a gateway was asked to fetch, in the form of -json.
+// prefetched is the result for one file, in the form of -json.
 type prefetched struct {
 	FileID string `json:"file_id,omitempty"`
 	State  string `json:"state,omitempty"` // fetched, cached, local; empty: see Error
@@ -73,9 +73,9 @@ func prefetchList(cmd *cobra.Command, ids []string) (io.Reader, int64) {
 	return cmd.InOrStdin(), countLines(cmd, cmd.InOrStdin())
 }
 
-// prefetch sends a list of ids, and calls tell with the line of each file as it is done.
+// prefetch sends a list of ids, and calls report with the line of each file that is done.
 func (a *adminClient) prefetch(
-	ctx context.Context, list io.Reader, tell func(line string) error,
+	ctx context.Context, list io.Reader, report func(line string) error,
 ) (sum prefetches, err error) {
 	resp, err := a.do(ctx, http.MethodPost, "/prefetch", nil, list)
 	if err != nil {
@@ -97,7 +97,7 @@ func (a *adminClient) prefetch(
 		if prefetchedOf(line).Error != "" {
 			sum.Failed++
 		}
-		if err := tell(line); err != nil {
+		if err := report(line); err != nil {
 			return sum, err
 		}
 	}
@@ -121,8 +121,7 @@ func prefetchedOf(line string) prefetched {
 	return prefetched{Error: "cannot read the gateway's answer: " + line}
 }
 
-// print prints the summary, of what was done until an error too. It fails when a file was not
-// fetched.
+// print prints the summary, also after an error. A file that was not fetched is a failure.
 func (s prefetches) print(cmd *cobra.Command, asJSON bool, err error) error {
 	switch {
 	case asJSON:

@@ -13,23 +13,22 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// purgeTime is longer than a gateway waits for the others to apply a purge.
-const purgeTime = 30 * time.Second
+// purgeTimeout is longer than the wait of a gateway for the others.
+const purgeTimeout = 30 * time.Second
 
-// purgeCommand makes a running gateway, and with it all of its fleet, forget files. It fails when a
-// gateway has not applied the purge.
+// purgeCommand removes files from the caches of a fleet. A gateway that has not applied the purge
+// is a failure.
 func purgeCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "purge [-admin ADDR|-c FILE] [-admin-token-file FILE] [-json] -id ID|-prefix FOLDER|-all",
 		Short:       "remove files from the caches of a running gateway and its fleet",
 		Example:     "gateway purge -prefix group1/M00/0A/",
-		Args:        arguments(0, 0),
 		Annotations: exit1("a gateway has not applied the purge"),
 	}
 	listener, asJSON := addAdminFlags(cmd, configFlag(cmd)), jsonFlag(cmd)
-	id := cmd.Flags().String("id", "", "forget the file with this `ID`")
-	prefix := cmd.Flags().String("prefix", "", "forget all files in a `FOLDER`: group1/M00/0A/, group1/M00, group1")
-	all := cmd.Flags().Bool("all", false, "forget all files")
+	id := cmd.Flags().String("id", "", "purge the file with this `ID`")
+	prefix := cmd.Flags().String("prefix", "", "purge all files in a `FOLDER`: group1/M00/0A/, group1/M00, group1")
+	all := cmd.Flags().Bool("all", false, "purge all files")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		query := url.Values{}
 		if *id != "" {
@@ -44,12 +43,12 @@ func purgeCommand() *cobra.Command {
 		if len(query) != 1 {
 			return usageError("purge: give one of -id, -prefix and -all")
 		}
-		client, err := listener.client(purgeTime, cmd.ErrOrStderr())
+		client, err := listener.client(purgeTimeout, cmd.ErrOrStderr())
 		if err != nil {
 			return err
 		}
 		var done admin.Purged
-		waiting := while(cmd, "waiting for all gateways", func(ctx context.Context) {
+		waiting := withSpinner(cmd, "waiting for all gateways", func(ctx context.Context) {
 			done, err = client.purge(ctx, query)
 		})
 		switch {
@@ -63,13 +62,13 @@ func purgeCommand() *cobra.Command {
 	return cmd
 }
 
-// purge sends a purge. The answer names the gateways that have not applied it.
+// purge sends a purge. The response names the gateways that have not applied it.
 func (a *adminClient) purge(ctx context.Context, query url.Values) (done admin.Purged, err error) {
-	answer, err := a.text(ctx, http.MethodPost, "/purge", query, http.StatusGatewayTimeout)
+	body, err := a.text(ctx, http.MethodPost, "/purge", query, http.StatusGatewayTimeout)
 	if err != nil {
 		return done, err
 	}
-	if err := json.Unmarshal([]byte(answer), &done); err != nil {
+	if err := json.Unmarshal([]byte(body), &done); err != nil {
 		return done, fmt.Errorf("cannot read the gateway's answer: %w", err)
 	}
 	return done, nil

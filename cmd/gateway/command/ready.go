@@ -9,33 +9,31 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// readyTime bounds the question to the admin listener.
-const readyTime = 5 * time.Second
+// readyTimeout bounds the request to the admin listener.
+const readyTimeout = 5 * time.Second
 
-// readyCommand tells whether a running gateway can serve, for health checks of containers and
-// scripts.
+// readyCommand reports whether a running gateway can serve, for health checks.
 func readyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "ready [-admin ADDR|-c FILE] [-admin-token-file FILE] [-json]",
 		Short:       "test whether a running gateway can serve, for health checks",
 		Example:     "gateway ready -c /etc/fdfs/mod_fastdfs.conf",
-		Args:        arguments(0, 0),
 		Annotations: exit1("it cannot, or it is not reachable"),
 	}
 	admin, asJSON := addAdminFlags(cmd, configFlag(cmd)), jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		client, err := admin.client(readyTime, cmd.ErrOrStderr())
+		client, err := admin.client(readyTimeout, cmd.ErrOrStderr())
 		if err != nil {
 			return err
 		}
-		answer, err := client.text(context.Background(), http.MethodGet, "/readyz", nil)
+		body, err := client.text(context.Background(), http.MethodGet, "/readyz", nil)
 		if err != nil {
 			return err
 		}
 		if *asJSON {
 			return printJSON(cmd, map[string]bool{"ready": true})
 		}
-		fmt.Fprintln(cmd.OutOrStdout(), answer)
+		fmt.Fprintln(cmd.OutOrStdout(), body)
 		return nil
 	}
 	return cmd

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"fastdfs-gateway/internal/config"
@@ -57,10 +58,13 @@ func New(version string) *cobra.Command {
 	describeCompletion(root)
 	root.SetHelpTemplate(helpTemplate)
 	root.SetFlagErrorFunc(flagError)
+	root.DisableFlagsInUseLine = true
 	for _, cmd := range root.Commands() {
 		cmd.DisableFlagsInUseLine = true
+		if cmd.Args == nil {
+			cmd.Args = arguments(0, 0)
+		}
 	}
-	root.DisableFlagsInUseLine = true
 	return root
 }
 
@@ -92,58 +96,43 @@ func exitCode(err error, stderr io.Writer) int {
 	return exitFailure
 }
 
-// normalize completes a command line for cobra: without a command the command is serve, and flags
-// with one hyphen get the second one.
+// normalize completes a command line for cobra: the default command is serve, and flags with one
+// hyphen get the second one. A shell that asks for a completion precedes the line by a command.
 func normalize(root *cobra.Command, args []string) []string {
-	first := 0
+	var line []string
 	if len(args) > 0 && strings.HasPrefix(args[0], cobra.ShellCompRequestCmd) {
-		first = 1 // a shell asks for the completion of the rest
+		line, args = append(line, args[0]), args[1:]
 	}
-	before, rest := args[:first:first], args[first:]
-	if len(rest) == 0 && first == 0 || len(rest) > 0 && strings.HasPrefix(rest[0], "-") && !isHelp(rest[0]) {
-		before = append(before, "serve")
-	} else if len(rest) > 0 {
-		before, rest = append(before, rest[0]), rest[1:]
+	if len(args) == 0 && line == nil || len(args) > 0 && strings.HasPrefix(args[0], "-") && !isHelp(args[0]) {
+		args = append([]string{"serve"}, args...)
 	}
-	cmd, _, err := root.Find(before[first:])
-	if err != nil {
-		return args
+	if cmd, _, err := root.Find(args[:min(1, len(args))]); err == nil {
+		cmd.InitDefaultHelpFlag()
+		args = normalizeFlags(cmd.Flags(), args)
 	}
-	cmd.InitDefaultHelpFlag()
-	return append(before, normalizeFlags(cmd.Flags(), rest)...)
+	return append(line, args...)
 }
 
 func isHelp(arg string) bool {
 	return strings.TrimLeft(arg, "-") == "help" || strings.TrimLeft(arg, "-") == "h"
 }
 
-// normalizeFlags writes -json as --json, and --c as -c. Values and arguments stay as they are.
-func normalizeFlags(flags *pflag.FlagSet, args []string) (out []string) {
-	for i := 0; i < len(args); i++ {
-		name, _, hasValue := strings.Cut(strings.TrimLeft(args[i], "-"), "=")
-		hyphens := len(args[i]) - len(strings.TrimLeft(args[i], "-"))
+// normalizeFlags writes -json as --json and --c as -c, up to an argument --.
+func normalizeFlags(flags *pflag.FlagSet, args []string) []string {
+	args = slices.Clone(args)
+	for i, arg := range args {
+		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
+		long := strings.HasPrefix(arg, "--")
 		switch {
-		case args[i] == "--":
-			return append(out, args[i:]...)
-		case hyphens == 0 || hyphens > 2:
-			out = append(out, args[i])
-			continue
-		}
-		flag, prefix := flags.Lookup(name), "--"
-		if len(name) == 1 {
-			flag, prefix = flags.ShorthandLookup(name), "-"
-		}
-		if flag == nil {
-			out = append(out, args[i])
-			continue
-		}
-		out = append(out, prefix+args[i][hyphens:])
-		if flag.NoOptDefVal == "" && !hasValue && i+1 < len(args) {
-			i++
-			out = append(out, args[i])
+		case arg == "--":
+			return args
+		case long && len(name) == 1:
+			args[i] = arg[1:]
+		case !long && strings.HasPrefix(arg, "-") && len(name) > 1 && flags.Lookup(name) != nil:
+			args[i] = "-" + arg
 		}
 	}
-	return out
+	return args
 }
 
 // unknownCommand is the error for the name of no command.
@@ -199,4 +188,16 @@ func arguments(atLeast, atMost int) cobra.PositionalArgs {
 // configFlag adds -c.
 func configFlag(cmd *cobra.Command) *string {
 	return cmd.Flags().StringP("config", "c", "", "the configuration `FILE`, an ordinary mod_fastdfs.conf")
+}
+
+// requiredConfigFlag adds -c for a command that does not work without it.
+func requiredConfigFlag(cmd *cobra.Command) *string {
+	path := configFlag(cmd)
+	cmd.PreRunE = func(cmd *cobra.Command, _ []string) error {
+		if *path == "" {
+			return usageError(cmd.Name() + ": -c is missing")
+		}
+		return nil
+	}
+	return path
 }

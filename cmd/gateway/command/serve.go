@@ -19,13 +19,9 @@ func serveCommand(version string) *cobra.Command {
 		Use:     "serve -c FILE",
 		Short:   "run the server; the command may be left out",
 		Example: "gateway -c /etc/fdfs/mod_fastdfs.conf",
-		Args:    arguments(0, 0),
 	}
-	path := configFlag(cmd)
+	path := requiredConfigFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if *path == "" {
-			return usageError("serve: -c is missing")
-		}
 		signals := watchSignals()
 		o := app.Options{Config: *path, Version: version}
 		var err error
@@ -46,8 +42,8 @@ func serveCommand(version string) *cobra.Command {
 	return cmd
 }
 
-// watchSignals begins to catch the signals that the program handles. A reader of its output that
-// leaves does not end it.
+// watchSignals catches the signals of the program. SIGPIPE is ignored: the reader of its output may
+// leave.
 func watchSignals() chan os.Signal {
 	signal.Ignore(syscall.SIGPIPE)
 	signals := make(chan os.Signal, 4)
@@ -55,8 +51,8 @@ func watchSignals() chan os.Signal {
 	return signals
 }
 
-// runUntilStopped waits for SIGTERM, SIGINT or the end of a gateway, reloads on SIGHUP, upgrades on
-// SIGUSR2, and then stops the gateways. A second signal does not wait.
+// runUntilStopped handles signals until SIGTERM, SIGINT or the end of a gateway, and then stops the
+// gateways. SIGHUP reloads, SIGUSR2 upgrades, a second SIGTERM ends the process at once.
 func runUntilStopped(signals chan os.Signal, gateways ...*app.App) error {
 	ended := make(chan error)
 	for _, a := range gateways {
@@ -80,7 +76,7 @@ func runUntilStopped(signals chan os.Signal, gateways ...*app.App) error {
 	return broken
 }
 
-// handle does what a signal asks for, and tells whether that is to stop.
+// handle handles one signal; stop is true for those that end the program.
 func handle(s os.Signal, gateways []*app.App) (stop bool) {
 	for _, a := range gateways {
 		switch s {

@@ -13,14 +13,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// link is what "gateway token" has made, in the form of -json.
+// link is a URL with its token, in the form of -json.
 type link struct {
 	FileID string `json:"file_id"`
 	Query  string `json:"query"` // token=...&ts=...
 	URL    string `json:"url"`
 }
 
-// tokenCommand prints the query that lets a file be downloaded, and the whole URL.
+// tokenCommand prints the query with the token of a file, and the whole URL.
 func tokenCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "token -c FILE [-ts N|-ttl D] [-json] FILE_ID",
@@ -28,14 +28,11 @@ func tokenCommand() *cobra.Command {
 		Example: "gateway token -c /etc/fdfs/mod_fastdfs.conf -ttl 24h " + exampleID,
 		Args:    arguments(1, 1),
 	}
-	path := configFlag(cmd)
+	path := requiredConfigFlag(cmd)
 	ts := cmd.Flags().Int64("ts", -1, "put the unix time `N` into the token; 0 never expires, -1 is now")
 	ttl := cmd.Flags().Duration("ttl", 0, "let the token expire after the time `D`, such as 24h, instead of token_ttl")
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if *path == "" {
-			return usageError("token: -c is missing")
-		}
 		if *ts < -1 {
 			return usageError("token: -ts is negative")
 		}
@@ -64,8 +61,8 @@ func tokenCommand() *cobra.Command {
 	return cmd
 }
 
-// tokenTime is the ts of a token that is to be good for wanted, where the server adds ttl to any
-// ts.
+// tokenTime is the ts of a token: the given one, or that of a token that expires after wanted. The
+// server adds ttl to every ts.
 func tokenTime(ts int64, wanted, ttl time.Duration, now time.Time) int64 {
 	switch {
 	case ts >= 0:
@@ -76,7 +73,7 @@ func tokenTime(ts int64, wanted, ttl time.Duration, now time.Time) int64 {
 	return now.Unix()
 }
 
-// parseID reads a file id with its group, or without one where the configuration names it.
+// parseID parses a file id, also one without the group if the configuration names the group.
 func parseID(cfg *config.Config, arg string) (fdfs.FileID, error) {
 	arg = strings.TrimPrefix(arg, "/")
 	id, err := fdfs.Parse(arg)
@@ -91,7 +88,7 @@ func parseID(cfg *config.Config, arg string) (fdfs.FileID, error) {
 	return id, nil
 }
 
-// urlOf is the address of a file on this host.
+// urlOf is the URL of a file on this host.
 func urlOf(cfg *config.Config, id fdfs.FileID) string {
 	scheme := "http"
 	if cfg.Gateway.TLSCert != "" {

@@ -7,7 +7,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// build is the program, in the form of -json.
+// build identifies the program, in the form of -json.
 type build struct {
 	Version string `json:"version"`
 	Go      string `json:"go"`
@@ -20,7 +20,6 @@ func versionCommand(version string) *cobra.Command {
 		Use:     "version [-json]",
 		Short:   "print the version",
 		Example: "gateway version",
-		Args:    arguments(0, 0),
 	}
 	asJSON := jsonFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
