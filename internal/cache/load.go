@@ -86,26 +86,16 @@ func (c *Cache) loadOnce(f *fill, waitBudget time.Duration) error {
 		return nil
 	}
 	owners, next, keep := c.rank(f)
-	if c.wasCorrupted(f.key.File) { // other gateways may still have the wrong content
-		owners, next = nil, ""
+	if err := c.loadFromPeers(f, owners, keep); !errors.Is(err, ErrNotHere) {
+		return err
 	}
-	if !f.forPeer { // a request of a peer is never passed on, so requests cannot go in a circle
-		if err := c.loadFromPeers(f, owners, keep); !errors.Is(err, ErrNotHere) {
-			return err
-		}
-	}
-	lease, release, err := c.o.Fleet.AcquireLease(f.ctx, f.leaseKey())
+	lease, release, err := c.acquire(f, waitBudget > 0)
 	var held *Held
 	switch {
-	case errors.As(err, &held) && waitBudget > 0:
+	case errors.As(err, &held):
 		return c.awaitHolder(f, held, keep, waitBudget)
-	case f.ctx.Err() != nil:
-		return context.Cause(f.ctx)
-	case err != nil: // without a lease, a slot bounds the load on the source
-		lease = context.Background()
-		if release, err = c.awaitSlot(f); err != nil {
-			return err
-		}
+	case err != nil:
+		return err
 	}
 	defer release()
 	if c.isStored(f) {
@@ -113,18 +103,38 @@ func (c *Cache) loadOnce(f *fill, waitBudget time.Duration) error {
 	}
 	f.setRole(leader)
 	defer context.AfterFunc(lease, func() { f.setRole(waiter) })()
-	err = ErrNotHere
-	if next != "" {
-		err = c.loadFromPeer(f, next, true)
-	}
-	if err != nil && !errors.Is(err, ErrNotFound) && !errors.Is(err, ErrBusy) {
-		err = c.loadFromSource(f, lease)
-	}
-	if err != nil {
+	if err := c.fetch(f, next, lease); err != nil {
 		return err
 	}
 	// onDisk outside of the first Copies too: none of these gave it, so perhaps none keeps it.
 	return c.complete(f, lease, true)
+}
+
+// acquire takes the lease of the entry. The error is *Held if another gateway has it and the fill
+// may wait. Without an answer of the fleet, a slot of the source replaces the lease.
+func (c *Cache) acquire(f *fill, mayWait bool) (lease context.Context, release func(), err error) {
+	lease, release, err = c.o.Fleet.AcquireLease(f.ctx, f.leaseKey())
+	var held *Held
+	switch {
+	case err == nil, errors.As(err, &held) && mayWait:
+		return lease, release, err
+	case f.ctx.Err() != nil:
+		return nil, nil, context.Cause(f.ctx)
+	}
+	release, err = c.awaitSlot(f)
+	return context.Background(), release, err
+}
+
+// fetch reads the missing bytes of the entry from next, if that has stored them, or from the
+// source.
+func (c *Cache) fetch(f *fill, next string, lease context.Context) error {
+	if next != "" {
+		err := c.loadFromPeer(f, next, true)
+		if err == nil || errors.Is(err, ErrNotFound) || errors.Is(err, ErrBusy) {
+			return err
+		}
+	}
+	return c.loadFromSource(f, lease)
 }
 
 // awaitSlot waits for one of the slots of the source, which bound fetches without a lease. The time
@@ -145,22 +155,27 @@ func (c *Cache) awaitSlot(f *fill) (release func(), err error) {
 	return nil, fmt.Errorf("%w: too many other fetches from %q", ErrBusy, name)
 }
 
-// rank returns the gateways before this one in rank, which own the entry, the next one after it,
-// which may have been the owner, and whether this gateway keeps the entry on disk.
+// rank returns the owners of the entry that this gateway asks, which are before it in rank, the
+// next one after it, which may have been the owner, and whether this gateway keeps the entry on
+// disk.
 func (c *Cache) rank(f *fill) (owners []string, next string, keep bool) {
 	copies := int(c.copies.Load())
-	n := max(copies, maxOwners) + 1
-	ranked := c.o.Fleet.Rank(RankKey(f.key), n)
+	ranked := c.o.Fleet.Rank(RankKey(f.key), max(copies, maxOwners)+1)
 	self := slices.Index(ranked, "")
-	switch {
-	case len(ranked) == 0:
-		return nil, "", true
-	case self < 0:
-		return ranked[:min(maxOwners, len(ranked))], "", copies == 0
-	case self+1 < len(ranked) && f.key.Index != MetaOnly:
+	keep = copies == 0 || len(ranked) == 0 || self >= 0 && self < copies
+	if c.wasCorrupted(f.key.File) { // other gateways may still have the wrong content
+		return nil, "", keep
+	}
+	if self >= 0 && self+1 < len(ranked) && f.key.Index != MetaOnly {
 		next = ranked[self+1]
 	}
-	return ranked[:min(self, maxOwners)], next, copies == 0 || self < copies
+	if f.forPeer { // a request of a peer is never passed on, so requests cannot go in a circle
+		return nil, next, keep
+	}
+	if self < 0 {
+		self = len(ranked)
+	}
+	return ranked[:min(self, maxOwners)], next, keep
 }
 
 // isStored reports whether the tiers have the entry. Then the fill ends.
