@@ -11,25 +11,26 @@ import (
 	"fastdfs-gateway/internal/content"
 )
 
-// ErrFleetDown is the error of a Fleet that cannot ask for a lease now. The cache goes on alone.
+// ErrFleetDown is the error of a Fleet without leases at present. The cache fetches standalone
+// then.
 var ErrFleetDown = errors.New("leases of the fleet cannot be asked for")
 
-// Held is the error for a lease that another gateway has.
+// Held is the error of AcquireLease for a lease that another gateway has.
 type Held struct {
-	Holder string                          // the peer, as Open takes it; empty when it cannot be reached
+	Holder string                          // argument for Open; empty if the gateway cannot be reached
 	Wait   func(ctx context.Context) error // waits until the lease is released or has expired
 }
 
 // Error implements error.
 func (h *Held) Error() string { return "lease is held by " + h.Holder }
 
-// Meta is what a storage has said about a file.
+// Meta is the metadata of a file, from a storage.
 type Meta struct {
 	Version Version
 	Gone    bool          // there is no such file; Version means nothing
-	Checked time.Time     // when a storage was asked; zero: not known
-	Took    time.Duration // until it had answered
-	TTL     time.Duration // of Gone: how long that holds; 0: as Options say; negative: not at all
+	Checked time.Time     // time of the request to the storage; zero: not known
+	Took    time.Duration // duration of that request
+	TTL     time.Duration // of Gone: for which it holds; 0: that of Options; negative: none
 }
 
 // MetaOnly is the index, in the key of an entry, for the metadata of a file without bytes. It is
@@ -71,27 +72,25 @@ func segmentsOf(key SegmentKey, v Version) iter.Seq[SegmentKey] {
 type PeerRequest struct {
 	Key    SegmentKey
 	Want   *Version      // nil: the version is not known
-	Offset int64         // of the first byte that is missing, in the segment
+	Offset int64         // of the first missing byte in the segment
 	MaxAge time.Duration // as in GetOptions
-	// Copy: the gateway gives what it has stored, and is not waited for. Otherwise it fetches what
-	// it lacks.
+	// Copy: the gateway returns stored bytes only. Otherwise it fetches missing ones.
 	Copy bool
-	// RequestedAs is that of the Source of the gateway that asks.
+	// RequestedAs is the result of Requested at the gateway that asks.
 	RequestedAs string `json:"Asked,omitempty"`
 }
 
-// Fleet is what the cache asks of the other gateways. Its methods may be called from many
-// goroutines.
+// Fleet is the access to the other gateways. Its methods are safe for concurrent use.
 type Fleet interface {
-	// Rank names the first n gateways for a key, the owner first. This gateway is "". Without peers
-	// the list is empty.
+	// Rank returns the names of the first n gateways for a key, the owner first. This gateway is
+	// "". Without peers the list is empty.
 	Rank(key string, n int) []string
-	// Open asks a peer, as its PeerOpen answers. The body is nil for MetaOnly. With ErrNotFound the
-	// Meta tells how long that holds. The body ends in an error other than io.EOF when it ends
-	// early, and with ctx; the caller closes it.
+	// Open returns the result of PeerOpen at a peer. The body is nil for MetaOnly. With
+	// ErrNotFound, Meta.TTL is set. A body that ends early, or with ctx, ends in an error other
+	// than io.EOF; the caller closes it.
 	Open(ctx context.Context, peer string, r PeerRequest) (Meta, io.ReadCloser, error)
-	// AcquireLease takes the lease of a key without waiting; *Held when another gateway has it. It
-	// is renewed until release is called; lease ends when it was lost. Other errors come soon.
+	// AcquireLease takes the lease of a key without waiting. The error is *Held if another gateway
+	// has it. The lease is renewed until release; the context lease ends if it is lost.
 	AcquireLease(ctx context.Context, key string) (lease context.Context, release func(), err error)
 }
 

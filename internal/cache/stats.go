@@ -6,11 +6,11 @@ import (
 	"fastdfs-gateway/internal/cache/tier"
 )
 
-// Stats are metrics of a Cache since it was made, and of its tiers as they are.
+// Stats are counters of a Cache since New, and the state of its tiers.
 type Stats struct {
 	Memory, Disk tier.Stats
-	Records      int   // files whose metadata is known
-	RecordBytes  int64 // that these take
+	Records      int   // files with metadata
+	RecordBytes  int64 // of Records
 	RecordBudget int64 // bytes
 
 	Fills int64 // running
@@ -50,7 +50,7 @@ func (n *counters) countCoalesced(streams int) {
 	n.largestCoalesced.Store(max(n.largestCoalesced.Load(), int64(streams)))
 }
 
-// Stats gives the metrics. They are read one after the other, not at one moment.
+// Stats returns the metrics, which are not of one moment.
 func (c *Cache) Stats() Stats {
 	n := &c.n
 	s := Stats{

@@ -11,13 +11,13 @@ import (
 // pageSize is the unit of the page cache in bytes.
 var pageSize = int64(os.Getpagesize())
 
-// extent is an extent of the arena with a segment. It is there until its last user has released it.
+// extent is an extent of the arena with a segment, until its last user has released it.
 type extent struct {
 	arena.Extent
 	users atomic.Int32
 
-	memory *Memory // that counts it
-	pinned bool    // guarded by memory.mu: it is counted, though it is in no list
+	memory *Memory // whose budget it counts in
+	pinned bool    // in no list, but counted; guarded by memory.mu
 }
 
 // newExtent copies chunks into the arena. The caller is the first user of the extent.
@@ -39,7 +39,7 @@ func newExtent(a *arena.Arena, chunks [][]byte, length int64) (*extent, error) {
 	return p, nil
 }
 
-// use adds a user; there is one already.
+// use adds a user to an extent that has one.
 func (p *extent) use() *extent {
 	p.users.Add(1)
 	return p

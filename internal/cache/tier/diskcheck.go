@@ -12,39 +12,38 @@ import (
 )
 
 const (
-	// recheckAfter is the longest time for which a chunk that was checked is used unread.
+	// recheckAfter is the longest time of use of a chunk without another check.
 	recheckAfter = 24 * time.Hour
-	// recheckRate is how many bytes a second the checks may read beyond those that are asked for.
+	// recheckRate bounds the bytes that checks read beyond the requested ones, in a second.
 	recheckRate = 16 << 20
-	// recheckBurst is how many of these bytes may be read at once.
+	// recheckBurst bounds these bytes at a moment.
 	recheckBurst = 64 << 20
 )
 
 // checks is the result of the checks of one file of a segment. A chunk is compared with its
 // checksum before its first use in the process. From then on it is sent unread, until
 //
-//   - the page cache has evicted a page of it, so that its bytes would come from the disk again.
-//     The kernel is asked for that before a file is used, and once a second at most.
-//   - recheckAfter has passed since the oldest of the checks in this file.
+//   - the page cache has evicted a page of it, so that the disk would be read again. The kernel is
+//     asked before a file is used, at most once a second.
+//   - recheckAfter has passed since the oldest check in this file.
 //
-// Then it is compared again before its next use. That reads the chunk into the page cache, from
-// where it is sent: a download reads nothing twice from the disk, and never gets such a chunk
-// unchecked. For a short range more is read than is sent. In the whole tier these bytes are bounded
-// by recheckLimit. Above that the chunk is used unread, as it was before, and is still to be
-// checked at its next use.
+// Then it is compared again before its next use. The check reads the chunk into the page cache,
+// from which it is sent: a download reads nothing twice from the disk. A short range reads more
+// than it sends; recheckLimit bounds these bytes for the whole tier. Above that the chunk is used
+// unread, and checked at its next use.
 //
-// Not noticed: pages that are evicted and read again within a second, by another program, or while
-// a range of them is being sent, which is what a client takes of 4 MiB at most.
+// Not noticed are pages that are evicted and read again within a second, by another program, or
+// while they are being sent, 4 MiB at most.
 type checks struct {
 	inode uint64 // of the file
 
-	reading sync.Mutex // held while a chunk is checked: those who wait for it need not read it too
+	reading sync.Mutex // held during the check of a chunk: waiting readers need not read it too
 
 	mu     sync.Mutex // guards the fields below
-	once   chunkSet   // were right at least once
-	right  chunkSet   // need no check
-	since  time.Time  // of the oldest check of those in right
-	looked int64      // second since 1970 in which the kernel was asked
+	once   chunkSet   // right at least once
+	right  chunkSet   // no check needed
+	since  time.Time  // oldest check in right
+	looked int64      // second since 1970 of the last question to the kernel
 }
 
 // chunkSet is a set of chunks of a segment: bit i is chunk i.
@@ -52,8 +51,8 @@ type chunkSet uint16
 
 func (s chunkSet) has(i int64) bool { return s&(1<<i) != 0 }
 
-// review gives the chunks that need no check, without those that need one again. It comes before
-// anything is read of a file, as the kernel reads ahead. size is that of the file.
+// review returns the chunks that need no check at present. It must come before any read of a file,
+// since the kernel reads ahead. size is that of the file.
 func (c *checks) review(inPageCache pageCache, fd int, size int64) chunkSet {
 	now := time.Now()
 	c.mu.Lock()
@@ -69,7 +68,7 @@ func (c *checks) review(inPageCache pageCache, fd int, size int64) chunkSet {
 		return c.right
 	}
 	for i := range int64(maxChunks) {
-		from := i * ChunkSize // the header takes less than a page, so the chunk ends in the page behind
+		from := i * ChunkSize // the header is shorter than a page, so the chunk ends in the next one
 		if c.right.has(i) && !inPageCache(fd, from, min(ChunkSize+1, size-from)) {
 			c.right &^= 1 << i
 		}
@@ -77,7 +76,7 @@ func (c *checks) review(inPageCache pageCache, fd int, size int64) chunkSet {
 	return c.right
 }
 
-// chunk is the place of a chunk in the file.
+// chunk returns the place of a chunk in the file.
 func (f *openFile) chunk(i int64) (offset, length int64) {
 	return f.header.size + i*ChunkSize, min(ChunkSize, f.header.length-i*ChunkSize)
 }
@@ -85,7 +84,7 @@ func (f *openFile) chunk(i int64) (offset, length int64) {
 // buffers are for chunks that are checked.
 var buffers = sync.Pool{New: func() any { return new([ChunkSize]byte) }}
 
-// check makes sure that a chunk may be used, of which so many bytes are wanted.
+// check returns nil if a chunk may be used, of which wanted bytes are requested.
 func (f *openFile) check(i, wanted int64) error {
 	c := f.checks
 	_, length := f.chunk(i)
@@ -122,7 +121,7 @@ func (f *openFile) read(i int64, p []byte) error {
 	return nil
 }
 
-// passed notes that a chunk is right.
+// passed records that a chunk is right.
 func (c *checks) passed(i int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,14 +132,14 @@ func (c *checks) passed(i int64) {
 	c.right |= 1 << i
 }
 
-// reset makes every chunk one that was never checked.
+// reset removes the results of all checks.
 func (c *checks) reset() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.once, c.right = 0, 0
 }
 
-// corrupt removes the segment. Those who still have its file open get none of it unread.
+// corrupt removes the segment. Readers with its open file get no chunk without a check.
 func (f *openFile) corrupt(why string) error {
 	f.checks.reset()
 	d := f.disk

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// openFile is a segment's file that is being read, by any number of users.
+// openFile is the open file of a segment, with any number of users.
 type openFile struct {
 	disk   *Disk
 	file   *os.File
@@ -22,8 +22,7 @@ type openFile struct {
 	users  int        // guarded by Disk.mu
 }
 
-// openSegment opens a file and checks its header. It must hold the segment that its name says. was
-// is the entry that there is.
+// openSegment opens the file of a segment and checks its header. was is the entry of the segment.
 func openSegment(d *Disk, path string, key Key, was *diskEntry) (_ *openFile, err error) {
 	if err := d.o.failure("open"); err != nil {
 		return nil, err
@@ -96,7 +95,7 @@ func (f *openFile) at(offset, limit int64) (content.Chunk, error) {
 	return content.Chunk{File: f.file, Offset: f.header.size + offset, Length: end - offset}, nil
 }
 
-// load reads all of it into memory.
+// load reads the whole segment into memory.
 func (f *openFile) load() (*Segment, error) {
 	s := &Segment{Key: f.header.key, Version: f.header.version}
 	for i := int64(0); i*ChunkSize < f.header.length; i++ {

@@ -5,33 +5,33 @@ import (
 	"sync/atomic"
 )
 
-// diskEntry is what is known of a segment on disk. Its fields are guarded by Disk.mu.
+// diskEntry is the entry of a segment on disk. Disk.mu guards its fields.
 type diskEntry struct {
 	key    Key
-	bytes  int64                  // that it takes of the budget
-	file   *openFile              // while it is used
-	checks atomic.Pointer[checks] // of the file that was opened last; nil before; read without the lock
-	list   *list.List             // the one that it is in; nil: its file was found at start, and not looked at
+	bytes  int64                  // of the budget
+	file   *openFile              // while it has users
+	checks atomic.Pointer[checks] // of the last open file; nil: none yet; read without the lock
+	list   *list.List             // of index; nil: its file was found at start, and its size is not known
 	use    *list.Element          // its place there
 }
 
-// index lists the segments on disk by file, and those of known size by use. Those that the process
-// found there at start are in old, and go first; those that it has used or written are in live.
+// index lists the segments on disk by file, and those of known size by use: those that were found
+// at start in old, which are evicted first, and those that this process has used or written in
+// live.
 type index struct {
 	all       files[diskEntry]
-	live, old list.List // of *entry, the one that was used last at the front
+	live, old list.List // of *diskEntry, the one that was used last at the front
 	used      int64     // bytes of those in the lists
-	// unlinking are segments that are no entries any more, and whose files are to be removed: that
-	// is about to happen, or has failed.
+	// unlinking are segments without an entry whose files are about to be removed, or could not be.
 	unlinking files[Key]
 }
 
 func newIndex() index { return index{all: make(files[diskEntry]), unlinking: make(files[Key])} }
 
-// len is the number of the entries whose size is known.
+// len returns the number of entries of known size.
 func (x *index) len() int { return x.live.Len() + x.old.Len() }
 
-// get finds an entry, or gives nil; touch counts as use.
+// get returns an entry or nil; touch counts as use.
 func (x *index) get(key Key, touch bool) *diskEntry {
 	e := x.all.get(key)
 	if e == nil || !touch {
@@ -50,7 +50,7 @@ func (x *index) get(key Key, touch bool) *diskEntry {
 // push puts an entry at the front of a list.
 func (x *index) push(e *diskEntry, l *list.List) { e.list, e.use = l, l.PushFront(e) }
 
-// add puts an entry in the place of the one that is there.
+// add puts an entry in the place of that with the same key.
 func (x *index) add(e *diskEntry) {
 	x.remove(e.key)
 	x.unlinking.remove(e.key)
@@ -58,7 +58,7 @@ func (x *index) add(e *diskEntry) {
 	x.size(e, e.bytes, &x.live)
 }
 
-// addName adds an entry for a file that was found at start, unless there is something newer.
+// addName adds an entry for a file that was found at start, unless the key has a newer entry.
 func (x *index) addName(key Key) *diskEntry {
 	if x.all.get(key) != nil || x.unlinking.get(key) != nil {
 		return nil
@@ -87,21 +87,21 @@ func (x *index) remove(key Key) {
 	}
 }
 
-// startUnlink removes a segment whose file is to be removed.
+// startUnlink removes the entry of a segment whose file the caller removes.
 func (x *index) startUnlink(key Key) {
 	x.remove(key)
 	x.unlinking.set(key, &key)
 }
 
-// startUnlinkFile does that for all segments of a file, and adds their keys to those whose files
-// are to be removed.
+// startUnlinkFile does the same for all segments of a file, and adds the keys of the files to
+// remove.
 func (x *index) startUnlinkFile(file string, keys []Key) []Key {
 	x.all.each(file, func(key Key, _ *diskEntry) { x.startUnlink(key) })
 	x.unlinking.each(file, func(key Key, _ *Key) { keys = append(keys, key) })
 	return keys
 }
 
-// oldest is the entry that was not used for the longest time, or nil.
+// oldest returns the least recently used entry, or nil.
 func (x *index) oldest() *diskEntry {
 	at := x.old.Back()
 	if at == nil {

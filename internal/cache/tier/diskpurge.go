@@ -8,11 +8,10 @@ import (
 )
 
 // Purge: see the contract at the head of the package. The cost of a purge of one file depends on
-// the segments of that file only; one of a folder walks the index, in steps. Until the files of a
-// folder have entries, the first purge reads their names. Purge waits if the segment that is being
-// written is one of these. What was removed may come back after a power failure until Sync has
-// returned. A disk that cannot be read or written may keep some; that is logged, and none of it is
-// found by this process.
+// its segments only; one of a folder walks the index in steps. The first purge in a folder reads
+// the names in it. Purge waits for the segment that is being written if it matches. Removed files
+// may come back after a power failure until Sync has returned. A disk that fails may keep some;
+// that is logged, and this process finds none of them.
 func (d *Disk) Purge(m Match) int {
 	first, last := 0, folders-1
 	if m.IsFile() {
@@ -21,12 +20,12 @@ func (d *Disk) Purge(m Match) int {
 	}
 	for i := first; i <= last; i++ {
 		if err := d.readNames(i); err != nil {
-			d.folders[i].named.Store(true) // none of it is found
+			d.folders[i].named.Store(true) // without entries nothing in it is found
 			d.failed(&d.writing, "cannot remove from the cache's disk", err)
 		}
 	}
 	n, running := d.purgePending(m)
-	if running != nil { // it may have been canceled before, and not be removed yet
+	if running != nil { // also one that was canceled before: its file may not be removed yet
 		select {
 		case <-running.done:
 		case <-d.life.Done():
@@ -40,12 +39,12 @@ func (d *Disk) Purge(m Match) int {
 }
 
 // purgePending cancels the segments that wait to be written, and returns their number, and the one
-// that is being written if it is meant.
+// that is being written if it matches.
 func (d *Disk) purgePending(m Match) (n int, running *job) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	cancel := func(key Key, j *job) {
-		j.canceled = true // it is not written any more, if that has not begun
+		j.canceled = true // not written, if that has not begun
 		d.pending.remove(key)
 		n++
 	}
@@ -64,7 +63,7 @@ func (d *Disk) purgePending(m Match) (n int, running *job) {
 	return n, running
 }
 
-// purgeFiles removes the segments that have been written, and returns their number.
+// purgeFiles removes the files of segments, and returns their number.
 func (d *Disk) purgeFiles(m Match) int {
 	var keys []Key
 	if m.IsFile() {
@@ -86,17 +85,17 @@ func (d *Disk) purgeFiles(m Match) int {
 	return d.unlinkAll(keys)
 }
 
-// unlink removes the file of a segment that is to be unlinked, and tells whether there was one. One
-// that cannot be removed stays listed: a purge tries again.
+// unlink removes the file of a segment in index.unlinking, and reports whether there was one. After
+// a failure it stays there, so that a purge tries again.
 func (d *Disk) unlink(key Key) bool {
 	if d.released.Load() {
-		return false // by now it may be another process's
+		return false // another process may have written it
 	}
 	d.mu.Lock()
 	listed := d.index.unlinking.get(key) != nil
 	d.mu.Unlock()
 	if !listed {
-		return false // it is gone, or there is a newer one in its place
+		return false // removed, or replaced by a newer one
 	}
 	err := d.o.failure("remove")
 	if err == nil {
@@ -113,7 +112,7 @@ func (d *Disk) unlink(key Key) bool {
 	return err == nil
 }
 
-// unlinkAll does that for several, and returns the number of files.
+// unlinkAll calls unlink for several segments, and returns the number of files.
 func (d *Disk) unlinkAll(keys []Key) (n int) {
 	for _, key := range keys {
 		if d.unlink(key) {
@@ -123,18 +122,18 @@ func (d *Disk) unlinkAll(keys []Key) (n int) {
 	return n
 }
 
-// syncsAtOnce is how many folders are synced at a time: most of them with one write of the journal.
+// syncsAtOnce bounds the folders that are synced at a time: most of them share a write of the
+// journal.
 const syncsAtOnce = 16
 
-// Sync returns when nothing comes back after a power failure of what Purge has removed. It syncs
-// the folders of purges from which a file was removed since they were synced, an evicted one too.
-// Calls at the same time share that: it is for a batch of purges, since each folder waits for the
-// disk.
+// Sync makes the removals of Purge durable. It syncs the folders that purges have touched and from
+// which a file was removed since their last sync. Each folder waits for the disk, so one call
+// should follow a batch of purges; calls at the same time share the work.
 func (d *Disk) Sync() error {
 	d.syncing.Lock()
 	defer d.syncing.Unlock()
 	if d.released.Load() {
-		return nil // the files are purged by the process that has the folder now
+		return nil // the process that has the folder now purges the files
 	}
 	var group errgroup.Group
 	group.SetLimit(syncsAtOnce)

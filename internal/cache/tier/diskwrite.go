@@ -14,13 +14,13 @@ type job struct {
 	segment  *Segment
 	path     string
 	done     chan struct{}
-	canceled bool // it is not to be stored any more; guarded by Disk.mu
+	canceled bool // not to be stored; guarded by Disk.mu
 }
 
-// onDisk is what a file of this length takes.
+// onDisk returns the bytes on disk of a file of this length.
 func onDisk(length int64) int64 { return (length + 4095) &^ 4095 }
 
-// roomOnDisk is the bytes that the segment takes of the budget of a Disk.
+// roomOnDisk returns the bytes of a segment in the budget of a Disk.
 func (s *Segment) roomOnDisk() int64 {
 	return onDisk(fixedHeader + int64(4*len(s.Chunks)+len(s.File)) + s.Length())
 }
@@ -67,12 +67,12 @@ func (d *Disk) write() {
 	}
 }
 
-// store writes a segment and lists it. One that was canceled meanwhile is removed again before
-// what waits for that goes on.
+// store writes a segment and lists it. The file of a job that was canceled meanwhile is removed
+// before done is closed.
 func (d *Disk) store(j *job) {
 	defer close(j.done)
 	err := d.writeFile(j)
-	if err != nil && !errors.Is(err, errCanceled) { // before it leaves the queue, so that nothing comes in between
+	if err != nil && !errors.Is(err, errCanceled) { // before the job leaves the queue: none is written in between
 		d.failed(&d.writing, "cannot write to the cache's disk", err)
 	}
 	if d.stored(j, err) {
@@ -84,8 +84,8 @@ func (d *Disk) store(j *job) {
 	d.active = nil
 }
 
-// stored takes a job out of the queue and lists its segment; false when there is a file now that
-// was canceled.
+// stored removes a job from the queue and lists its segment. It is false if the job was canceled
+// and its file must be removed.
 func (d *Disk) stored(j *job, err error) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -108,8 +108,8 @@ func (d *Disk) stored(j *job, err error) bool {
 	return true
 }
 
-// evict takes the oldest entries out of the index until the budget is kept. It is called with mu
-// held; the caller removes the files.
+// evict removes the oldest entries from the index, down to the budget. mu is held. The caller
+// removes the files.
 func (d *Disk) evict() []Key {
 	var victims []Key
 	for d.index.used+d.writes > d.o.Max {
@@ -124,7 +124,7 @@ func (d *Disk) evict() []Key {
 	return victims
 }
 
-// SetMax changes DiskOptions.Max, and removes what is too much before it returns.
+// SetMax changes DiskOptions.Max, and removes the files beyond it before it returns.
 func (d *Disk) SetMax(bytes int64) {
 	d.mu.Lock()
 	d.o.Max = bytes
@@ -136,7 +136,7 @@ func (d *Disk) SetMax(bytes int64) {
 // errCanceled: a segment was purged or replaced before it was written.
 var errCanceled = errors.New("canceled")
 
-// writeFile writes a segment's file.
+// writeFile writes the file of a segment.
 func (d *Disk) writeFile(j *job) error {
 	d.mu.Lock()
 	if j.canceled || isDisabled(&d.writing) {
@@ -144,7 +144,7 @@ func (d *Disk) writeFile(j *job) error {
 		return errCanceled
 	}
 	d.active, d.writes = j, j.segment.roomOnDisk()
-	victims := d.evict() // before there is one more, so that the budget is kept at any moment
+	victims := d.evict() // before the write, so that the budget holds at any moment
 	d.mu.Unlock()
 	d.unlinkAll(victims)
 	err := d.fillFile(temporary, j.segment)
@@ -152,7 +152,7 @@ func (d *Disk) writeFile(j *job) error {
 		err = d.root.Rename(temporary, j.path)
 	}
 	if err != nil {
-		_ = d.root.Remove(temporary) // the error that counts is the first
+		_ = d.root.Remove(temporary) // the first error is returned
 		return fmt.Errorf("cannot write %q: %w", j.path, err)
 	}
 	return nil

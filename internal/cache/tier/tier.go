@@ -11,17 +11,14 @@
 //     none of those is found again, after a restart either; for a power failure see Disk.Sync.
 //     Segments of other files are found meanwhile, also by a Get that began before.
 //
-// A file is cut into segments of 4 MiB; the last one, and all of a smaller file, is what is left. A
-// segment is stored whole, with the version of the file that it belongs to, and is found again by
-// key and version:
+// A file is cut into segments of 4 MiB; the last one has the rest. A segment is stored as a whole,
+// with the version of its file, and found by key and version:
 //
 //	memory := tier.NewMemory(256 << 20)
 //	memory.Put(&tier.Segment{Key: tier.Key{File: id, Index: 0}, Version: v, Chunks: chunks})
 //	view, ok := memory.Get(tier.Key{File: id, Index: 0}, v, true)
 //	chunk, err := view.At(0, 64<<10) // bytes, or a place in a file for sendfile(2)
 //	view.Release()
-//
-// What is not of the version that is asked for is a miss, and is removed.
 package tier
 
 import (
@@ -34,13 +31,13 @@ import (
 
 // Sizes in bytes.
 const (
-	// ChunkSize is what is allocated, checked and held by a reader at a time.
+	// ChunkSize is the unit of allocation, of checks and of readers.
 	ChunkSize = 256 << 10
-	// SegmentSize is what is fetched and stored at a time: 16 chunks.
+	// SegmentSize is the unit of fetching and storing: 16 chunks.
 	SegmentSize = content.SegmentSize
 )
 
-// ErrCorrupt is the error for content on disk that is not what was written. It has been removed.
+// ErrCorrupt is the error of a segment on disk with other content than was written. It was removed.
 var ErrCorrupt = errors.New("stored segment is corrupted")
 
 // Version tells one content of a file from another.
@@ -52,21 +49,21 @@ type Key struct {
 	Index int64  // of the segment, from 0
 }
 
-// KeyAt is the key of the segment that holds the byte at an offset.
+// KeyAt returns the key of the segment with the byte at an offset.
 func KeyAt(file string, offset int64) Key { return Key{File: file, Index: offset / SegmentSize} }
 
-// String is the file, `#` and the index; `#` is in no file id.
+// String returns the file, `#` and the index; `#` is in no file id.
 func (k Key) String() string { return k.File + "#" + strconv.FormatInt(k.Index, 10) }
 
-// Segment is a whole segment in memory. Nothing changes it once it was given to a tier.
+// Segment is a whole segment in memory. It must not change once it is in a tier.
 type Segment struct {
 	Key
 	Version Version
-	Chunks  [][]byte // of ChunkSize bytes, the last one of what is left
-	Hot     bool     // several have asked for it already
+	Chunks  [][]byte // of ChunkSize bytes; the last one has the rest
+	Hot     bool     // several clients have requested it already
 }
 
-// Length is the number of bytes.
+// Length returns the number of bytes.
 func (s *Segment) Length() int64 {
 	n := len(s.Chunks)
 	if n == 0 {
@@ -81,7 +78,7 @@ func (s *Segment) at(offset, limit int64) content.Chunk {
 	return content.InMemory(chunk[:min(limit, int64(len(chunk)))])
 }
 
-// Match says which files are meant, as purges stand in Redis:
+// Match selects files, in the form of the log of purges in Redis:
 //
 //	""               all files
 //	"group1/"        a folder: group1/, group1/M00/, group1/M00/0A/ or group1/M00/0A/FF/
@@ -89,29 +86,29 @@ func (s *Segment) at(offset, limit int64) content.Chunk {
 //	"group1/M00/...@" the same by the names that add a source, see MatchSources
 type Match string
 
-// MatchAll means every file.
+// MatchAll selects all files.
 const MatchAll Match = ""
 
-// MatchFile means one file.
+// MatchFile selects one file.
 func MatchFile(file string) Match { return Match(file) }
 
-// MatchFolder means the files below a folder: group/M00/00 for one, with or without a slash at the
-// end. Whole names count: group/M0 means nothing in group/M00.
+// MatchFolder selects the files below a folder: group/M00/00 for one, with or without a slash at
+// the end. Whole names count: group/M0 selects nothing in group/M00.
 func MatchFolder(folder string) Match { return Match(strings.TrimRight(folder, "/") + "/") }
 
 // sourceMark separates a file id from a source in File of Key; it is in no file id.
 const sourceMark = "@"
 
-// MatchSources means what came from sources that only ids of the file name: File of its Key is the
-// file and a source. m means one file.
+// MatchSources selects the entries of one file, m, that came from sources which only ids name:
+// Key.File is the file and a source.
 func MatchSources(m Match) Match { return m + sourceMark }
 
-// IsFile reports whether one file is meant.
+// IsFile reports whether m selects one file.
 func (m Match) IsFile() bool {
 	return m != MatchAll && !strings.HasSuffix(string(m), "/") && !strings.HasSuffix(string(m), sourceMark)
 }
 
-// Matches reports whether a file is meant.
+// Matches reports whether m selects a file.
 func (m Match) Matches(file string) bool {
 	if m.IsFile() {
 		return string(m) == file
@@ -119,7 +116,7 @@ func (m Match) Matches(file string) bool {
 	return strings.HasPrefix(file, string(m))
 }
 
-// String says it for people.
+// String returns a text for people.
 func (m Match) String() string {
 	if m == MatchAll {
 		return "all files"
@@ -127,20 +124,19 @@ func (m Match) String() string {
 	return string(m)
 }
 
-// View is a segment that was found. It is usable until Release; the zero View is nothing.
+// View is a segment that was found. It is usable until Release; the zero View is none.
 type View struct {
 	segment *Segment
 	extent  *extent
 	file    *openFile
-	copied  bool // segment was on disk until now
+	copied  bool // segment was just copied from disk
 }
 
-// FromDisk reports whether the segment was found on disk, even where it has been copied into memory
-// for that.
+// FromDisk reports whether the segment was found on disk, also if Promote has copied it.
 func (v View) FromDisk() bool { return v.file != nil || v.copied }
 
-// At is a piece of the segment from an offset on, at most max bytes (more than 0) and at least one.
-// It is ErrCorrupt when what is on disk is not what was written.
+// At returns at least one and at most limit (more than 0) bytes of the segment from an offset on.
+// The error is ErrCorrupt if the content on disk has changed.
 func (v View) At(offset, limit int64) (content.Chunk, error) {
 	switch {
 	case v.segment != nil:
@@ -151,8 +147,8 @@ func (v View) At(offset, limit int64) (content.Chunk, error) {
 	return v.file.at(offset, limit)
 }
 
-// Release ends the use of the view and of its chunks in files. Bytes stay good for as long as
-// they are referred to.
+// Release ends the use of the view and of its chunks in files. Bytes in memory stay valid
+// while they are referred to.
 func (v View) Release() {
 	switch {
 	case v.file != nil:

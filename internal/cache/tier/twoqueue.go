@@ -2,8 +2,8 @@ package tier
 
 import "container/list"
 
-// recentShare is the part of the budget (one in so many) that segments asked for once may take when
-// others need room.
+// recentShare is the divisor of the budget for segments that were requested once, while others need
+// room.
 const recentShare = 4
 
 // lists decide which segments stay in a Memory: a 2Q cache (Johnson and Shasha, 1994). A new
@@ -16,12 +16,12 @@ type lists struct {
 	recent        list.List // of *memoryEntry, the one that was used last at the front; so are the next two
 	frequent      list.List
 	ghosts        list.List
-	used          int64 // by all in the lists
+	used          int64 // by all lists
 	recentUsed    int64
-	ghostSegments int64 // bytes that the segments behind the ghosts took
+	ghostSegments int64 // bytes of the segments of the ghosts
 }
 
-// total is the bytes that count in the budget; what is reserved evicts half of it at most.
+// total returns the bytes that count in the budget. Reserved bytes evict half of it at most.
 func (m *Memory) total() int64 { return m.used + min(m.reserved, m.budget/2) + m.pinned }
 
 // find returns a segment, or nil.
@@ -44,7 +44,7 @@ func (k *memoryEntry) push(l *list.List) { k.list, k.use = l, l.PushFront(k) }
 // oldest is the entry of a list that was not used for the longest time.
 func oldest(l *list.List) *memoryEntry { return l.Back().Value.(*memoryEntry) }
 
-// touch counts a use of a segment that is in a list: it makes a recent one a frequent one.
+// touch counts a use of a segment: a recent one becomes frequent.
 func (m *Memory) touch(k *memoryEntry) {
 	if k.list == &m.frequent {
 		m.frequent.MoveToFront(k.use)
@@ -55,7 +55,7 @@ func (m *Memory) touch(k *memoryEntry) {
 	k.push(&m.frequent)
 }
 
-// put adds a segment in the place of one with the same key. It is false when there is no room.
+// put adds a segment in the place of one with the same key. It is false if there is no room.
 func (m *Memory) put(k *memoryEntry) bool {
 	back := m.isGhost(k.key)
 	if k.cost > m.budget {
@@ -65,9 +65,9 @@ func (m *Memory) put(k *memoryEntry) bool {
 		return false
 	}
 	m.remove(k.key)
-	m.shrink(m.budget - k.cost) // before it is there, so that it is not its own victim
+	m.shrink(m.budget - k.cost) // before the insertion, so that the segment does not evict itself
 	if m.pinned > 0 && m.total() > m.budget-k.cost {
-		return false // slow readers have the room
+		return false // pinned by slow readers
 	}
 	m.used += k.cost
 	m.all.set(k.key, k)
@@ -113,7 +113,7 @@ func (m *Memory) evictRecent() {
 	}
 }
 
-// remove drops a segment, or its ghost; true for a segment.
+// remove removes a segment or its ghost, and reports whether it was a segment.
 func (m *Memory) remove(key Key) bool {
 	k := m.all.get(key)
 	if k == nil {
@@ -123,7 +123,7 @@ func (m *Memory) remove(key Key) bool {
 	return k.segment != nil
 }
 
-// removeEntry takes a segment or a ghost out of its list and the index.
+// removeEntry removes a segment or a ghost from its list and the index.
 func (m *Memory) removeEntry(k *memoryEntry) {
 	k.list.Remove(k.use)
 	m.all.remove(k.key)
