@@ -37,14 +37,14 @@ import (
 
 // Timeout is how long anything may take that takes a moment: it is to find what hangs, and a
 // slow machine under load is no failure.
-const Timeout = time.Minute
+const Timeout = 3 * time.Minute
 
 // Binary is the program under test.
 var Binary = os.Getenv("GATEWAY_BINARY")
 
-// atOnce is how many tests run at the same time: each has gateways, storages and ports of its own,
-// and waits for them more than it works.
-const atOnce = "6"
+// atOnce is how many tests of a package run at the same time: each has gateways, storages and ports
+// of its own, and waits for them more than it works. Three packages run beside each other.
+const atOnce = "4"
 
 // Main runs the tests of a package, and builds the program if no variable names it.
 func Main(m *testing.M) {

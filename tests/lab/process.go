@@ -30,7 +30,7 @@ import (
 
 // testTimeout is how long a program may take to start or to stop: a slow machine under load is no
 // failure.
-const testTimeout = time.Minute
+const testTimeout = 3 * time.Minute
 
 // ErrMissing is the error for a program that is not installed.
 var ErrMissing = errors.New("not installed")
@@ -216,7 +216,7 @@ func Address(port int) string { return "127.0.0.1:" + strconv.Itoa(port) }
 // Listens waits for nothing but a listener.
 func Listens(addr string) func() error {
 	return func() error {
-		c, err := net.DialTimeout("tcp", addr, time.Second)
+		c, err := net.DialTimeout("tcp", addr, 10*time.Second)
 		if err != nil {
 			return err
 		}
@@ -226,7 +226,7 @@ func Listens(addr string) func() error {
 
 // Answers asks a URL for status 200.
 func Answers(url string) func() error {
-	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	client := http.Client{Timeout: 10 * time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
 	return func() error {
 		resp, err := client.Get(url)
 		if err != nil {

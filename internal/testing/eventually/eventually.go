@@ -12,7 +12,7 @@ import (
 
 // Limit is how long True waits. It is there to end a test that would hang: a slow machine under
 // load is no failure.
-const Limit = time.Minute
+const Limit = 3 * time.Minute
 
 // longest is the longest pause between two looks.
 const longest = 20 * time.Millisecond

@@ -51,7 +51,7 @@ func TestTrueGivesUp(t *testing.T) {
 		}()
 		<-done
 		require.False(t, returned, "the test goes on")
-		require.Contains(t, s.text, "within 1m0s")
+		require.Contains(t, s.text, "within "+Limit.String())
 		require.Contains(t, s.text, "3 files are open")
 		require.WithinDuration(t, began.Add(Limit), time.Now(), longest)
 	})

@@ -28,12 +28,14 @@ func TestMutableThroughTheCache(t *testing.T) {
 	for _, c := range []*e2e.Changing{c, slave} {
 		f.Warm(c.ID, c.Content)
 		downloads := f.Cluster.Downloads(c.ID).Downloads
-		for range 3 {
+		for range 2 {
 			asked := f.Questions()
 			time.Sleep(1100 * time.Millisecond)
+			began := time.Now()
 			e2e.RequireWhole(t, f.Crowd(20, c.ID, c.Content))
 			require.Greater(t, f.Questions(), asked, "it is asked for")
-			require.LessOrEqual(t, f.Questions(), asked+10, "and not by each request")
+			expired := 1 + int(time.Since(began)/time.Second) // on a slow machine also during the requests
+			require.LessOrEqual(t, f.Questions(), asked+10*expired, "and not by each request")
 		}
 		require.Equal(t, downloads, f.Cluster.Downloads(c.ID).Downloads, "unchanged content is not downloaded again")
 		f.Change(c)

@@ -35,7 +35,7 @@ func TestFleetRestartInTheFill(t *testing.T) {
 		return asked
 	}
 
-	f.Slow(0, e2e.Timeout, size) // the first fill does not end before the kill
+	f.Slow(0, time.Minute, size) // the first fill does not end before the kill
 	cut := ask(owner)
 	f.Begun(id, size/100)
 	owner.Kill()

@@ -68,9 +68,14 @@ func TestRedirectToADeadHost(t *testing.T) {
 			eventually.True(t, func() bool { return to() == host(0) })
 			require.NoError(t, die(c.Storage(0)))
 			for range 3 {
-				began := time.Now()
-				require.Equal(t, host(1), to())
-				t.Logf("%v", time.Since(began))
+				eventually.True(t, func() bool {
+					began := time.Now()
+					got, took := to(), time.Since(began)
+					t.Logf("%v", took)
+					// After 200 ms without an answer the source is named: both may be late.
+					require.True(t, got == host(1) || took >= 200*time.Millisecond, "%s after %v", got, took)
+					return got == host(1)
+				})
 			}
 		})
 	}
