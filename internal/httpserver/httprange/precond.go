@@ -10,25 +10,25 @@ import (
 // Validators describe the current representation.
 type Validators struct {
 	ETag    string    // an entity-tag with its quotes, without W/
-	WeakTag bool      // it is a weak one: never equal by strong comparison (RFC 9110 section 8.8.3.2)
+	WeakTag bool      // never equal by strong comparison (RFC 9110 section 8.8.3.2)
 	ModTime time.Time // Last-Modified; only its whole seconds count
-	// StrongDate says that ModTime alone identifies the bytes: the representation cannot have
-	// changed twice within that second (RFC 9110 section 8.8.2.2). It is false for a file that was
-	// changed just now and may be again.
+	// StrongDate is true if ModTime alone identifies the bytes: the representation cannot have
+	// changed twice within that second (RFC 9110 section 8.8.2.2). It is false shortly after a
+	// change, since another one may follow.
 	StrongDate bool
 }
 
-// Conditions are the condition fields of a request as they came, one element a field line; empty
-// when absent.
+// Conditions holds the raw condition fields of a request, one element per field line; empty if
+// absent.
 type Conditions struct {
 	IfMatch, IfNoneMatch, IfModifiedSince, IfUnmodifiedSince, IfRange [][]byte
 }
 
-// Outcome is the answer that the preconditions demand.
+// Outcome is the result of the preconditions.
 type Outcome int
 
 const (
-	// Proceed: answer as if there were no conditions; IfRange still decides about a Range.
+	// Proceed: the conditions have no effect; IfRange still decides about a Range.
 	Proceed Outcome = iota
 	// NotModified: 304 without a body.
 	NotModified
@@ -36,8 +36,8 @@ const (
 	Failed
 )
 
-// Evaluate works through the preconditions of a GET or HEAD in the order of RFC 9110 section
-// 13.2.2. Dates that cannot be read, and date fields that came more than once, are ignored.
+// Evaluate evaluates the preconditions of a GET or HEAD in the order of RFC 9110 section 13.2.2.
+// Malformed dates and repeated date fields are ignored.
 func Evaluate(c *Conditions, v *Validators, now time.Time) Outcome {
 	switch {
 	case len(c.IfMatch) > 0: // 13.1.1
@@ -62,9 +62,8 @@ func Evaluate(c *Conditions, v *Validators, now time.Time) Outcome {
 	return Proceed
 }
 
-// RangeApplies tells whether a Range may be honoured in the presence of If-Range (RFC 9110 section
-// 13.1.5): true without that field; else only when it holds exactly one validator and that is the
-// current one by strong comparison.
+// RangeApplies reports whether If-Range permits a Range (RFC 9110 section 13.1.5): it is absent, or
+// has exactly one validator, which is the current one by strong comparison.
 func RangeApplies(c *Conditions, v *Validators, now time.Time) bool {
 	switch len(c.IfRange) {
 	case 0:
@@ -81,8 +80,8 @@ func RangeApplies(c *Conditions, v *Validators, now time.Time) bool {
 	return ok && v.StrongDate && v.ModTime.Unix() == t
 }
 
-// matchTags tells whether a list of entity-tags, spread over any number of field lines, names the
-// tag, or is "*" alone. Reading a line stops at its first malformed member.
+// matchTags reports whether a list of entity-tags in any number of field lines has the tag, or is
+// "*" alone. The parsing of a line stops at its first malformed member.
 func matchTags(lines [][]byte, v *Validators, weakCompare bool) bool {
 	if len(lines) == 1 && string(bytes.Trim(lines[0], blanks)) == "*" {
 		return true
@@ -104,8 +103,7 @@ func matchTags(lines [][]byte, v *Validators, weakCompare bool) bool {
 	return false
 }
 
-// cutTag reads one entity-tag (RFC 9110 section 8.8.3) from the front of b; tag keeps its quotes
-// and has no W/.
+// cutTag parses an entity-tag at the start of b (RFC 9110 section 8.8.3). tag has quotes and no W/.
 func cutTag(b []byte) (tag []byte, weak bool, rest []byte, ok bool) {
 	if bytes.HasPrefix(b, []byte("W/")) {
 		weak, b = true, b[2:]
@@ -125,7 +123,7 @@ func cutTag(b []byte) (tag []byte, weak bool, rest []byte, ok bool) {
 	return nil, false, nil, false
 }
 
-// singleDate reads a date field that came exactly once.
+// singleDate parses a date field with exactly one line.
 func singleDate(lines [][]byte, now time.Time) (int64, bool) {
 	if len(lines) != 1 {
 		return 0, false
@@ -133,11 +131,10 @@ func singleDate(lines [][]byte, now time.Time) (int64, bool) {
 	return ParseDate(bytes.Trim(lines[0], blanks), now)
 }
 
-// ParseDate reads an HTTP-date in any of its three forms (RFC 9110 section 5.6.7) and returns unix
-// seconds. A two-digit year that seems more than 50 years ahead of now is taken from the century
-// before.
+// ParseDate parses an HTTP-date in any of its three forms (RFC 9110 section 5.6.7) to unix seconds.
+// A two-digit year more than 50 years after now belongs to the previous century.
 func ParseDate(value []byte, now time.Time) (int64, bool) {
-	// package time would read fractions of seconds
+	// Package time accepts fractions of seconds.
 	if len(value) < 24 || len(value) > 40 || bytes.IndexByte(value, '.') >= 0 {
 		return 0, false
 	}

@@ -1,11 +1,11 @@
-// Package httprange decides how a GET or HEAD with Range and condition fields is answered (RFC 9110
-// sections 13 and 14). It uses neither files nor HTTP libraries.
+// Package httprange evaluates the Range and condition fields of a GET or HEAD (RFC 9110 sections 13
+// and 14). It uses neither files nor HTTP libraries.
 //
 //	spans, verdict := httprange.Parse(nil, []byte("bytes=0-99,-1"), 5000, 16)
 //	// Partial, spans = {0 100} {4999 1}
 //
-// A Range field is either usable (Partial), impossible for this size (Unsatisfiable: 416), or to be
-// ignored (Whole: 200): no value of it is an error.
+// A Range field is usable (Partial: 206), impossible for the size (Unsatisfiable: 416), or ignored
+// (Whole: 200). No value is an error.
 package httprange
 
 import (
@@ -17,27 +17,27 @@ import (
 // Span is a run of bytes of a representation.
 type Span struct {
 	Start  int64 // offset of the first byte, from 0
-	Length int64 // in bytes, never 0 in what Parse returns
+	Length int64 // in bytes, never 0 in a result of Parse
 }
 
 // Last returns the offset of the span's last byte, as Content-Range names it.
 func (s Span) Last() int64 { return s.Start + s.Length - 1 }
 
-// Verdict says how a Range field is to be answered.
+// Verdict is the effect of a Range field.
 type Verdict int
 
 const (
 	// Whole: send the whole representation with 200. The field is absent, malformed, in another
 	// unit, or abusive.
 	Whole Verdict = iota
-	// Partial: send the spans with 206, in the order they were asked for.
+	// Partial: send the spans with 206, in the order of the field.
 	Partial
 	// Unsatisfiable: no span touches the representation; 416 with "Content-Range: bytes */size".
 	Unsatisfiable
 )
 
-// maxOverlaps is how many spans may share bytes with an earlier one before the field counts as an
-// attack (RFC 9110 section 14.2 names "more than two overlapping ranges").
+// maxOverlaps bounds the spans that share bytes with an earlier one. More are an attack (RFC 9110
+// section 14.2: "more than two overlapping ranges").
 const maxOverlaps = 1
 
 // Parse reads the value of a Range field (RFC 9110 section 14.1.2) for a representation of size
@@ -93,8 +93,7 @@ func cutUnit(value []byte) (set []byte, ok bool) {
 	return set, ok && bytes.EqualFold(unit, unitBytes)
 }
 
-// parseSpec reads one range-spec. A span of length 0 stands for a well-formed one that is
-// unsatisfiable.
+// parseSpec parses one range-spec. The result for an unsatisfiable one has length 0.
 func parseSpec(spec []byte, size int64) (Span, bool) {
 	dash := bytes.IndexByte(spec, '-')
 	if dash < 0 {
@@ -121,7 +120,7 @@ func parseSpec(spec []byte, size int64) (Span, bool) {
 	return Span{Start: first, Length: min(last, size-1) - first + 1}, true
 }
 
-// parseNumber reads decimal digits; what does not fit becomes the largest int64.
+// parseNumber parses decimal digits. Larger numbers become the largest int64.
 func parseNumber(digits []byte) (int64, bool) {
 	var n int64
 	for _, c := range digits {
@@ -146,8 +145,8 @@ func lessNumber(a, b []byte) bool {
 	return bytes.Compare(a, b) < 0
 }
 
-// abusive tells whether several spans would multiply the work of the server (RFC 9110 sections 14.2
-// and 17.15).
+// abusive reports whether several spans would multiply the work of the server (RFC 9110 sections
+// 14.2 and 17.15).
 func abusive(spans []Span, size int64) bool {
 	if len(spans) < 2 {
 		return false

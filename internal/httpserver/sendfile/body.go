@@ -12,8 +12,8 @@ import (
 	"fastdfs-gateway/internal/process/panics"
 )
 
-// ErrSource is the error of a body whose file could not be read to its end; other errors are those
-// of the client's connection.
+// ErrSource is the error of a body whose file could not be read to its end. Other errors are those
+// of the connection.
 var ErrSource = errors.New("cannot read what is to be sent")
 
 // ErrPanic is the error of a body whose sending panicked.
@@ -27,11 +27,10 @@ type Piece struct {
 	Length int64
 }
 
-// Body is an answer's body made of pieces of one file. It is an io.Reader, an io.WriterTo and an
-// io.Closer; fasthttp uses WriteTo and then Close. No byte beyond the pieces is asked for.
+// Body is the body of a response, made of pieces of one file. It is an io.Reader, an io.WriterTo
+// and an io.Closer; fasthttp uses WriteTo and then Close. No byte outside the pieces is read.
 //
-// Chunks that are in a file are sent by sendfile(2) where the kernel can do that: to a TCP
-// connection without TLS. All others are copied.
+// Chunks in a file are sent by sendfile(2) to a TCP connection without TLS. All others are copied.
 type Body struct {
 	Conn   *Conn        // destination of the bytes; nil = only the writer is known
 	Direct bool         // Conn may be written to directly, see Of
@@ -43,21 +42,21 @@ type Body struct {
 	// Done is called once, by Close.
 	Done func(Result)
 
-	piece      int           // the one that is being sent
-	pos        int64         // in it, its head included
-	chunk      content.Chunk // the bytes from there on, as far as they are at hand
+	piece      int           // index of the current piece
+	pos        int64         // in the current piece, its head included
+	chunk      content.Chunk // the next available bytes
 	noSendfile bool          // the kernel cannot send from the file
 	result     Result
 
-	w io.Writer // that WriteTo writes to
-	f flusher   // the same where it buffers, else nil
+	w io.Writer // of WriteTo
+	f flusher   // w if it buffers, else nil
 }
 
 // Result describes how a body was sent.
 type Result struct {
-	Sent       int64     // bytes of the body that went to the socket
-	BySendfile int64     // of these, how many by sendfile(2)
-	FirstByte  time.Time // when the answer's head and first bytes left; zero if they never did
+	Sent       int64     // bytes of the body that were written to the socket
+	BySendfile int64     // of these, sent by sendfile(2)
+	FirstByte  time.Time // when the head and the first bytes were sent; zero = never
 	Err        error     // cause of an early end
 }
 
@@ -73,15 +72,15 @@ func (b *Body) Length() int64 {
 // SupportsBodyWriteTo tells fasthttp to call WriteTo.
 func (b *Body) SupportsBodyWriteTo() bool { return true }
 
-// flusher is a writer with a buffer; fasthttp's holds the answer's head when the body begins.
+// flusher is a writer with a buffer. That of fasthttp holds the head of the response.
 type flusher interface {
 	io.Writer
 	Flush() error
 }
 
-// WriteTo sends the body. When w buffers, it is flushed together with the first bytes of the file,
-// in one packet where they fit, and after each chunk, as the next one may take its time. A panic,
-// which is a bug, becomes an error: Done gets it and can log the request.
+// WriteTo sends the body. A buffering w is flushed together with the first bytes of the file, if
+// possible in one packet, and after each chunk, since the next one may be late. A panic, which is a
+// bug, becomes an error for Done.
 func (b *Body) WriteTo(w io.Writer) (n int64, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -110,8 +109,8 @@ func (b *Body) WriteTo(w io.Writer) (n int64, err error) {
 	}
 }
 
-// next makes chunk the next bytes of the body. head tells that they are none of the file. The error
-// is io.EOF behind the last piece.
+// next sets chunk to the next bytes of the body. head is true for the head of a piece. The error is
+// io.EOF behind the last piece.
 func (b *Body) next() (head bool, err error) {
 	for ; b.piece < len(b.Pieces); b.piece, b.pos = b.piece+1, 0 {
 		p := &b.Pieces[b.piece]
@@ -132,7 +131,7 @@ func (b *Body) next() (head bool, err error) {
 	return false, io.EOF
 }
 
-// passed goes on behind the first n bytes of the chunk.
+// passed advances by n bytes of the chunk.
 func (b *Body) passed(n int64) {
 	b.pos += n
 	b.chunk = b.chunk.Behind(n)
@@ -146,10 +145,10 @@ func (b *Body) write(w io.Writer, p []byte) error {
 	return err
 }
 
-// isDirect tells whether bytes may go to the connection without the writer.
+// isDirect reports whether bytes may bypass the writer.
 func (b *Body) isDirect() bool { return b.Direct && b.Conn != nil && b.f != nil }
 
-// send sends bytes of the chunk: by sendfile where the kernel can, else by copying them.
+// send sends bytes of the chunk, by sendfile if possible, or by a copy.
 func (b *Body) send() error {
 	switch {
 	case b.chunk.File != nil && b.isDirect() && b.Conn.tcp && !b.noSendfile:
@@ -160,7 +159,7 @@ func (b *Body) send() error {
 	return b.copyOut()
 }
 
-// sendFile sends the chunk behind what is buffered.
+// sendFile sends the chunk behind the buffered bytes.
 func (b *Body) sendFile() error {
 	b.Conn.more = true
 	err := b.f.Flush()
@@ -179,8 +178,7 @@ func (b *Body) sendFile() error {
 	return err
 }
 
-// sendBytes sends bytes behind what is buffered: where it can, without copying them into the
-// buffer.
+// sendBytes sends bytes behind the buffered ones, if possible without a copy into the buffer.
 func (b *Body) sendBytes(p []byte) (err error) {
 	defer b.markFirst()
 	if !b.isDirect() {
@@ -200,14 +198,14 @@ func (b *Body) sendBytes(p []byte) (err error) {
 	return b.write(b.Conn, p[n:]) // there was nothing to flush
 }
 
-// buffers are what bodies are copied through where sendfile cannot be used.
+// buffers holds the buffers of copies.
 var buffers = sync.Pool{New: func() any { return new([chunk]byte) }}
 
 // held counts the buffers in use.
 var held atomic.Int64
 
-// copyOut sends a buffer of bytes that are not in memory. It takes the buffer when the client takes
-// bytes.
+// copyOut sends a buffer of bytes that are not in memory. It takes the buffer once the socket
+// accepts bytes.
 func (b *Body) copyOut() (err error) {
 	size := chunk
 	if b.Conn != nil {
@@ -234,8 +232,8 @@ func (b *Body) markFirst() {
 	}
 }
 
-// Read copies the next bytes of the body out; io.EOF at its end, io.ErrUnexpectedEOF when the file
-// is shorter than promised.
+// Read copies the next bytes of the body; io.EOF at its end, io.ErrUnexpectedEOF for a shorter
+// file.
 func (b *Body) Read(p []byte) (n int, err error) {
 	if _, err = b.next(); err == nil {
 		n, err = b.chunk.Load(p)
@@ -244,8 +242,8 @@ func (b *Body) Read(p []byte) (n int, err error) {
 	return n, err
 }
 
-// Close reports to Done, whose user closes the file. Further calls do nothing. A panic in Done is
-// contained: nothing of fasthttp, which calls Close, would recover it.
+// Close calls Done, which closes the file. Further calls have no effect. A panic in Done is
+// contained, since fasthttp, the caller of Close, does not recover from it.
 func (b *Body) Close() error {
 	if done := b.Done; done != nil {
 		b.Done = nil

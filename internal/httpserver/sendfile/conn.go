@@ -1,6 +1,6 @@
-// Package sendfile sends answers: bytes from memory and parts of shared files, without copying
-// them through the process where the kernel can do it (sendfile(2)), and without letting a client
-// that does not read hold a connection for ever.
+// Package sendfile sends responses: bytes from memory, and parts of shared files by sendfile(2),
+// which does not copy them through the process. A client that does not read cannot hold a
+// connection for ever.
 //
 //	conn := sendfile.NewConn(tcp, sendfile.Pace{MinRate: 1024, Window: 30 * time.Second})
 //	under, direct := sendfile.Of(ctx.Conn()) // conn, whatever wraps it
@@ -10,10 +10,10 @@
 //	}
 //	ctx.Response.SetBodyStream(body, int(body.Length()))
 //
-// There is no limit on the time of a whole answer. A client is dropped when it took less than
-// MinRate bytes per second over a Window in which the gateway had bytes for it. "Took" means
-// acknowledged by the client's host, not put into this host's socket buffer: that buffer holds
-// megabytes, and a slow but healthy client empties it only every few minutes.
+// The time of a whole response has no limit. A client is dropped when its host has acknowledged
+// less than MinRate bytes per second over a Window in which the gateway had bytes for it. Bytes in
+// the socket buffer of this host do not count: that buffer holds megabytes, and a slow but healthy
+// client empties it only every few minutes.
 package sendfile
 
 import (
@@ -36,30 +36,30 @@ import (
 // ErrSlowClient is returned by writes to a client that takes bytes more slowly than Pace allows.
 var ErrSlowClient = errors.New("client reads too slowly")
 
-// errNoSendfile means that the kernel cannot send from this file; its bytes have to be copied.
+// errNoSendfile: the kernel cannot send from this file. Its bytes are copied.
 var errNoSendfile = errors.New("sendfile is not supported for this file")
 
-// chunk is the most that one sendfile(2) call may move, and that is copied at a time where sendfile
-// cannot be used: a fast client does not keep a thread in the kernel for long.
+// chunk bounds the bytes of one sendfile(2) call, and of one copy without sendfile. So a fast
+// client does not keep a thread in the kernel for long.
 const chunk = 256 << 10
 
-// Pace says how slow a client may be. The zero value never drops a client.
+// Pace is the least rate of a client. The zero value never drops a client.
 type Pace struct {
 	MinRate int64         // bytes per second
 	Window  time.Duration // over which the rate is measured
 }
 
-// Conn is a stream socket whose writes are paced. Reads go straight to the inner connection. One
-// goroutine may write at a time.
+// Conn is a stream socket whose writes are paced. Reads use the inner connection. One goroutine may
+// write at a time.
 type Conn struct {
 	net.Conn
 	raw  syscall.RawConn
 	pace Pace
 	tcp  bool // only then sendfile(2) is used
 
-	// State of the current write; kept here so that the callbacks below need no closures.
+	// State of the current write, in fields so that the callbacks below need no closures.
 	buf      []byte
-	behind   []byte // goes out right behind buf, by the same call where the socket takes it
+	behind   []byte // sent behind buf, by the same call if the socket accepts it
 	more     bool   // the next Write is followed by more at once (MSG_MORE)
 	file     int
 	offset   int64
@@ -70,9 +70,9 @@ type Conn struct {
 	inWindow bool        // a deadline of ours is set
 	bounded  atomic.Bool // the caller has set a deadline
 	written  int64       // bytes given to the socket since the connection began
-	taken    int64       // of these, what the client had taken when the window began
+	taken    int64       // of these, acknowledged when the window began
 
-	room int // what roomStep found
+	room int // result of roomStep
 
 	abandoned atomic.Bool
 
@@ -95,9 +95,8 @@ func NewConn(inner net.Conn, pace Pace) (*Conn, error) {
 	return c, nil
 }
 
-// Of finds the Conn beneath connections that wrap it and show it by NetConn. direct is false when
-// there is a TLS connection in between, whose bytes must not bypass the cipher. It returns nil when
-// there is no Conn.
+// Of finds the Conn beneath connections that wrap it and have NetConn; nil if there is none. direct
+// is false above a TLS connection, since bytes must not bypass the cipher.
 func Of(c net.Conn) (found *Conn, direct bool) {
 	for direct = true; c != nil; {
 		if found, ok := c.(*Conn); ok {
@@ -118,7 +117,7 @@ func Of(c net.Conn) (found *Conn, direct bool) {
 // NetConn returns the connection that c wraps.
 func (c *Conn) NetConn() net.Conn { return c.Conn }
 
-// SyscallConn gives the raw socket, for callers that wait for it to become readable.
+// SyscallConn returns the raw socket, for callers that wait for it to become readable.
 func (c *Conn) SyscallConn() (syscall.RawConn, error) { return c.raw, nil }
 
 // CloseWrite ends the sending direction; the client sees the end of the stream.
@@ -141,7 +140,7 @@ func (c *Conn) SetDeadline(t time.Time) error {
 	return c.Conn.SetDeadline(t)
 }
 
-// Write sends all of p, and what is to go out behind it, or returns an error.
+// Write sends all of p and of behind, or returns an error.
 func (c *Conn) Write(p []byte) (int, error) {
 	c.buf = p
 	err := c.send(c.writeStep)
@@ -150,10 +149,10 @@ func (c *Conn) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// SendFile sends length bytes of the open file fd from offset, by sendfile(2). It does not use or
-// move the descriptor's own offset, so one descriptor can serve many connections. It returns how
-// many bytes went out; fewer come with an error (ErrSource and io.ErrUnexpectedEOF when the file
-// ends before).
+// SendFile sends length bytes of the open file fd from offset by sendfile(2). It ignores the offset
+// of the descriptor, so one descriptor can serve many connections. It returns the number of bytes
+// sent, with an error if that is less than length (ErrSource and io.ErrUnexpectedEOF for a shorter
+// file).
 func (c *Conn) SendFile(fd int, offset, length int64) (int64, error) {
 	if !c.tcp {
 		return 0, errNoSendfile
@@ -165,17 +164,15 @@ func (c *Conn) SendFile(fd int, offset, length int64) (int64, error) {
 	return length - c.left, err
 }
 
-// waitRoom waits until the client takes bytes, and returns how many the socket has room for: a
-// multiple of leastRoom, at most chunk. The copy takes its buffer after this wait, so a client that
-// does not read holds none.
+// waitRoom waits until the socket accepts bytes, and returns its room: a multiple of minRoom, at
+// most chunk. A copy takes its buffer after this wait, so a client that does not read holds none.
 func (c *Conn) waitRoom() (int, error) {
 	err := c.send(c.roomStep)
 	return c.room, err
 }
 
-// leastRoom is what is written at a time when the room cannot be told or is small: one record of
-// TLS.
-const leastRoom = 16 << 10
+// minRoom is the size of a write when the room is small or unknown: one record of TLS.
+const minRoom = 16 << 10
 
 // tryRoom is a step of waitRoom.
 func (c *Conn) tryRoom(fd uintptr) bool {
@@ -183,19 +180,19 @@ func (c *Conn) tryRoom(fd uintptr) bool {
 	if n, err := unix.Poll(poll[:], 0); err == nil && n == 0 {
 		return c.failed("poll", unix.EAGAIN)
 	}
-	c.room = leastRoom
+	c.room = minRoom
 	size, err := unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_SNDBUF)
 	if err != nil {
 		return true // the write will return the error
 	}
 	queued, err := unix.IoctlGetInt(int(fd), unix.TIOCOUTQ)
 	if err == nil { // the kernel counts its own structures too: about half of the buffer is for bytes
-		c.room = min(max(size/2-queued, leastRoom), chunk) / leastRoom * leastRoom
+		c.room = min(max(size/2-queued, minRoom), chunk) / minRoom * minRoom
 	}
 	return true
 }
 
-// send repeats step until it is done, measuring the rate of the client while it waits.
+// send repeats step until it is done, and measures the rate of the client during waits.
 func (c *Conn) send(step func(fd uintptr) bool) error {
 	for {
 		c.err = nil
@@ -217,8 +214,8 @@ func (c *Conn) send(step func(fd uintptr) bool) error {
 	}
 }
 
-// abandon makes the coming Close throw away what the client has not taken, instead of keeping it in
-// the kernel for minutes.
+// abandon makes the next Close discard unacknowledged bytes, which the kernel would keep for
+// minutes.
 func (c *Conn) abandon() {
 	c.abandoned.Store(true)
 	if tcp, ok := c.Conn.(*net.TCPConn); ok {
@@ -226,11 +223,10 @@ func (c *Conn) abandon() {
 	}
 }
 
-// Abandoned reports whether the client was given up: closing the connection then need not wait for
-// it.
+// Abandoned reports whether the client was dropped: Close need not wait for it.
 func (c *Conn) Abandoned() bool { return c.abandoned.Load() }
 
-// tryWrite is a step of Write: false means wait until the socket takes more.
+// tryWrite is a step of Write; false means: wait until the socket accepts more.
 func (c *Conn) tryWrite(fd uintptr) bool {
 	flags := unix.MSG_NOSIGNAL
 	if c.more {
@@ -250,8 +246,7 @@ func (c *Conn) tryWrite(fd uintptr) bool {
 	return true
 }
 
-// turn bounds the bytes that one connection sends before other goroutines run, even when its client
-// takes them at once.
+// turn bounds the bytes that one connection sends before other goroutines run.
 const turn = 1 << 20
 
 // trySendfile is a step of SendFile.
@@ -285,8 +280,8 @@ func (c *Conn) trySendfile(fd uintptr) bool {
 	return true
 }
 
-// sendfileOnce sends up to length bytes. Where they may have to come from the disk first, the
-// runtime is told that this may take time.
+// sendfileOnce sends up to length bytes. If they may have to be read from disk, it uses a system
+// call that the scheduler knows of.
 func (c *Conn) sendfileOnce(fd uintptr, length int) (int, error) {
 	if !c.pages.resident && !seen.lately(c.file, c.offset) {
 		if !cachedPage(c.file, c.offset+int64(length)-1) {
@@ -297,7 +292,7 @@ func (c *Conn) sendfileOnce(fd uintptr, length int) (int, error) {
 	return sys.SendfileNoWait(fd, c.file, &c.offset, length)
 }
 
-// failed ends a step: by waiting when the socket is full, else with the error.
+// failed ends a step after an error: with a wait if the socket is full.
 func (c *Conn) failed(call string, err error) bool {
 	if err == unix.EAGAIN {
 		if !c.inWindow && c.pace.MinRate > 0 && !c.bounded.Load() {
@@ -309,7 +304,7 @@ func (c *Conn) failed(call string, err error) bool {
 	return true
 }
 
-// beginWindow starts to measure: the wait that is under way ends after one window at the latest.
+// beginWindow starts a measurement. The current wait ends after one window at the latest.
 func (c *Conn) beginWindow(taken int64) {
 	c.inWindow, c.taken = true, taken
 	c.err = c.Conn.SetWriteDeadline(time.Now().Add(c.pace.Window))
@@ -322,8 +317,7 @@ func (c *Conn) endWindow() {
 	c.inWindow = false
 }
 
-// clientTook returns how many bytes have left for good: written and not waiting in this host's
-// socket buffer any more.
+// clientTook returns the number of bytes that the client's host has acknowledged.
 func (c *Conn) clientTook() int64 {
 	queued := 0
 	_ = c.raw.Control(func(fd uintptr) { // on failure: count what was written

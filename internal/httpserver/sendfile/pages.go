@@ -8,27 +8,25 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pages advises the kernel which part of a file will be read next, and which will not be read
-// again. Many connections may send from one descriptor, each at a place of its own: the kernel,
-// which guesses by descriptor, cannot see that each of them goes straight ahead, and would read a
-// cold file in small pieces.
+// pages advises the kernel about the parts of a file that will be read next, or not again. Many
+// connections may send from one descriptor at different offsets. The kernel predicts by descriptor:
+// without advice it would read a cold file in small pieces.
 type pages struct {
-	drop     bool // forget what is sent
+	drop     bool // drop the pages of sent bytes
 	resident bool // the file has no disk
 
-	mark  int64 // where to look next
-	ahead int64 // what is to be read is known up to here
-	start int64 // where the sending began
-	first int64 // what is sent and not forgotten begins here
+	mark  int64 // offset of the next check
+	ahead int64 // end of the advised range
+	start int64 // start of the transfer
+	first int64 // start of the sent bytes whose pages are not dropped
 	probe [1]byte
 }
 
 const (
-	// window is how far ahead of the sending the file is read from its disk; transfers that are not
-	// longer need no advice.
+	// window is the length of the read-ahead. Shorter transfers need no advice.
 	window = 2 << 20
-	// inFlight is how far behind the sending pages are still in use: a socket holds them until its
-	// client has taken them.
+	// inFlight is the length of the sent bytes whose pages a socket may still hold, until its
+	// client has acknowledged them.
 	inFlight = 8 << 20
 )
 
@@ -39,7 +37,7 @@ func (p *pages) begin(offset, length int64) {
 	}
 }
 
-// about records the position of the sending and the bytes left.
+// about records the position of the transfer and the bytes left.
 func (p *pages) about(fd int, offset, left int64) {
 	if offset < p.mark {
 		return
@@ -53,8 +51,8 @@ func (p *pages) about(fd int, offset, left int64) {
 	}
 }
 
-// read has a range read unless its end is in memory already: then all of it is, most likely.
-// Advice that is not taken does no harm, so errors do not matter.
+// read advises to read a range, unless its end is in memory: then most likely all of it is. Errors
+// have no effect.
 func (p *pages) read(fd int, from, to int64) {
 	if from >= to {
 		return
@@ -64,8 +62,8 @@ func (p *pages) read(fd int, from, to int64) {
 	}
 }
 
-// end records how far the sending came. A client on this host may have held more than inFlight, so
-// all is forgotten once more.
+// end drops all sent pages at the end of a transfer: a client on this host may have held more than
+// inFlight.
 func (p *pages) end(fd int, offset int64) {
 	if p.drop && p.mark != math.MaxInt64 {
 		p.first = p.start
@@ -74,8 +72,7 @@ func (p *pages) end(fd int, offset int64) {
 	p.drop = false
 }
 
-// forget gives up what was sent before offset; pages that are half of something else, or in use,
-// stay.
+// forget drops the pages of bytes before offset. Pages in use, and those with other bytes, stay.
 func (p *pages) forget(fd int, offset int64) {
 	_ = unix.Fadvise(fd, p.first, offset-p.first, unix.FADV_DONTNEED)
 	p.first = offset
