@@ -1,5 +1,5 @@
 // Package tracker asks the trackers of a FastDFS cluster for groups, storages and shared settings,
-// and keeps their answers. It is a part of this program, not a library for others: its API has
+// and keeps their replies. It is a part of this program, not a library for others: its API has
 // types of internal/fdfs.
 //
 //	c := tracker.New(tracker.Options{
@@ -11,10 +11,10 @@
 //	storages := c.Members().StoragesOf("group1") // as loaded, without a request
 //	list, err := c.Storages(ctx, "group1")       // a request to any of the trackers
 //
-// All trackers know the same. A request goes to a tracker that answered the last one, and to the
-// next if that is down, slow or sends a malformed answer; trackers in back-off come last. A refusal
-// (fdfs.ErrNotFound, fdfs.ErrInvalid, fdfs.ErrNotSupported) is an answer: other trackers would
-// refuse too. The error is ErrUnavailable if none has answered.
+// All trackers know the same. A request goes to a tracker that replied to the last one, and to the
+// next if that is down, slow or sends a malformed reply; trackers in back-off come last. A refusal
+// (fdfs.ErrNotFound, fdfs.ErrInvalid, fdfs.ErrNotSupported) is a reply: other trackers would
+// refuse too. The error is ErrUnavailable if none has replied.
 //
 // The client loads the members of all groups, the storage ids and the shared settings every few
 // minutes. It starts while all trackers are down, and then keeps what it has loaded before.
@@ -39,12 +39,12 @@ type Options struct {
 	Trackers [][]string
 	// Pool bounds the connections to each address.
 	Pool fdfs.PoolOptions
-	// Timeout is how long one address may take to answer before the next is asked; default 3 s.
+	// Timeout is how long one address may take to reply before the next is asked; default 3 s.
 	Timeout time.Duration
 	// Refresh is the interval between loads, plus or minus a tenth; default 5 minutes.
 	Refresh time.Duration
 	// UseParameters is load_fdfs_parameters_from_tracker: settings, and storage ids if the settings
-	// say so, are those of the trackers as soon as one has answered.
+	// say so, are those of the trackers as soon as one has replied.
 	UseParameters bool
 	// Parameters and StorageIDs are those of the configuration.
 	Parameters Parameters
@@ -53,7 +53,7 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// ErrUnavailable means that no tracker has answered.
+// ErrUnavailable means that no tracker has replied.
 var ErrUnavailable = errors.New("no tracker answered")
 
 const (

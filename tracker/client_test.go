@@ -65,7 +65,7 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// What a tracker refuses is the answer: the other one is not asked, and neither counts as dead.
+// What a tracker refuses is the reply: the other one is not asked, and neither counts as dead.
 func TestRefusals(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{Trackers: 2})
 	c, log := newClient(t, Options{Trackers: each(cluster.Trackers()...)})
@@ -126,7 +126,7 @@ func TestDeadTracker(t *testing.T) {
 	require.WithinDuration(t, time.Now(), down.LastErrorAt, time.Minute)
 	require.True(t, up.Up)
 	require.NoError(t, up.LastError)
-	require.GreaterOrEqual(t, up.Answers, 20)
+	require.GreaterOrEqual(t, up.Replies, 20)
 	require.Positive(t, up.Latency)
 	require.NoError(t, cluster.Tracker(0).Revive())
 	eventually.True(t, func() bool { return log.count("is back") == 1 })
@@ -169,7 +169,7 @@ func TestHangingTracker(t *testing.T) {
 	}
 }
 
-// A tracker that is slow but answers is used.
+// A tracker that is slow but replies is used.
 func TestSlowTracker(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{})
 	c, log := newClient(t, Options{Trackers: each(cluster.Trackers()...)})
@@ -299,7 +299,7 @@ func TestClose(t *testing.T) {
 	require.Less(t, time.Since(began), patient/2)
 }
 
-// Many queries while trackers come and go: every answer is right, and only when all are down there
+// Many queries while trackers come and go: every reply is right, and only when all are down there
 // is none.
 func TestUnderFaults(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{Trackers: 3})
@@ -361,11 +361,11 @@ func testFailuresAtOneTime(t *testing.T) {
 		require.False(t, s.failed(down, b), "it was down before")
 	}
 	require.Greater(t, time.Until(s.downUntil()), 20*time.Second)
-	require.True(t, s.answered(0, time.Millisecond))
-	require.False(t, s.answered(0, time.Millisecond))
+	require.True(t, s.replied(0, time.Millisecond))
+	require.False(t, s.replied(0, time.Millisecond))
 	require.True(t, s.failed(down, b))
 	require.Greater(t, time.Until(s.downUntil()), 20*time.Second, "it was back for a moment only")
-	s.answered(0, time.Millisecond)
+	s.replied(0, time.Millisecond)
 	time.Sleep(time.Hour)
 	s.failed(down, b)
 	require.LessOrEqual(t, time.Until(s.downUntil()), time.Second)

@@ -86,7 +86,7 @@ func each(addresses ...string) (trackers [][]string) {
 }
 
 // newClient starts a client whose lists have been loaded once. Its timeout, where the test names
-// none, is such that a tracker which answers is never too late.
+// none, is such that a tracker which replies is never too late.
 func newClient(t *testing.T, o Options) (*Client, *logged) {
 	if o.Timeout == 0 {
 		o.Timeout = patient
@@ -113,7 +113,7 @@ func withoutBackground(t *testing.T, c *Client) {
 	}
 }
 
-// stalls counts how often the machine stood still, or was late with this process: an answer that
+// stalls counts how often the machine stood still, or was late with this process: a reply that
 // came too late then says nothing.
 type stalls struct{ n atomic.Int64 }
 
@@ -133,7 +133,7 @@ func watchStalls(t *testing.T) *stalls {
 	return s
 }
 
-// asked asks until there is an answer, and gives the first error that the machine has no part in.
+// asked asks until there is a reply, and gives the first error that the machine has no part in.
 func (s *stalls) asked(ctx context.Context, c *Client) (err error) {
 	for range 20 {
 		before := s.n.Load()
@@ -164,7 +164,7 @@ func addresses(list []fdfs.StorageInfo) (all []netip.AddrPort) {
 	return all
 }
 
-// fake is a tracker that answers with whatever a function says; nil closes the connection.
+// fake is a tracker that replies with whatever a function says; nil closes the connection.
 func fake(t *testing.T, answer func(cmd fdfs.Command, body []byte) []byte) string {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)

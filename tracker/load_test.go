@@ -272,7 +272,7 @@ func TestParseParameters(t *testing.T) {
 	}
 }
 
-// Recorded parameters. Their text is longer than what is recorded of an answer, so it is put
+// Recorded parameters. Their text is longer than what is recorded of a reply, so it is put
 // together from the decoded fields.
 func TestGoldenParameters(t *testing.T) {
 	b, err := os.ReadFile(filepath.Join(goldenDir(t), "protocol.json"))

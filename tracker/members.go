@@ -16,7 +16,7 @@ type Server struct {
 	Host   string       // an address, or a host name from the list of storage ids
 	Others []netip.Addr // further addresses of the storage; must not be changed
 	Port   int          // 0 = unknown: the default port
-	Active bool         // active by a tracker, or unknown because no tracker has answered yet
+	Active bool         // active by a tracker, or unknown because no tracker has replied yet
 }
 
 // Members are the groups of a cluster and their storages, as last loaded. It is safe for concurrent

@@ -23,7 +23,7 @@ type Parameters struct {
 // maxSyncDelay is in seconds; FastDFS has 32 bits for it.
 const maxSyncDelay = 1 << 31
 
-// parseParameters reads the answer to fdfs.CmdParameters, lines of the form key=value. Unknown keys
+// parseParameters reads the reply to fdfs.CmdParameters, lines of the form key=value. Unknown keys
 // are ignored.
 func parseParameters(text string) (Parameters, error) {
 	raw := make(map[string]string)

@@ -11,7 +11,7 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// Limits of answers in bytes.
+// Limits of replies in bytes.
 const (
 	listLimit  = 1 << 20 // about 2000 storages of a group, 9000 groups, or a page of storage ids
 	paramLimit = 64 << 10
@@ -108,7 +108,7 @@ func (c *Client) Parameters(ctx context.Context) (Parameters, error) {
 	return p, nil
 }
 
-// request asks one tracker after the other until parse accepts an answer. parse may be called
+// request asks one tracker after the other until parse accepts a reply. parse may be called
 // several times.
 func request[T any](ctx context.Context, c *Client, cmd fdfs.Command, body []byte, limit int64,
 	parse func(answer []byte) (T, error)) (value T, err error) {
@@ -138,7 +138,7 @@ func request[T any](ctx context.Context, c *Client, cmd fdfs.Command, body []byt
 	return value, fmt.Errorf("%w: %w", ErrUnavailable, errors.Join(failures...))
 }
 
-// isDecisive reports whether err is an answer that other trackers would repeat.
+// isDecisive reports whether err is a reply that other trackers would repeat.
 func isDecisive(err error) bool {
 	return err == nil || errors.Is(err, fdfs.ErrNotFound) || errors.Is(err, fdfs.ErrInvalid) ||
 		errors.Is(err, fdfs.ErrNotSupported)
@@ -153,7 +153,7 @@ func (c *Client) order() []*server {
 	return order
 }
 
-// ask tries the addresses of one tracker, beginning with the one that answered last.
+// ask tries the addresses of one tracker, beginning with the one that replied last.
 func (c *Client) ask(ctx context.Context, s *server, call func(context.Context, *fdfs.Pool) error) (err error) {
 	for _, i := range s.addresses() {
 		start, pool := time.Now(), s.pools[i]
@@ -162,7 +162,7 @@ func (c *Client) ask(ctx context.Context, s *server, call func(context.Context, 
 		err = call(bounded, pool)
 		cancel()
 		if _, refused := errors.AsType[fdfs.StatusError](err); err == nil || refused || errors.Is(err, errEmpty) {
-			if s.answered(i, time.Since(start)) {
+			if s.replied(i, time.Since(start)) {
 				c.o.Log.Info("tracker is back", "tracker", s.name())
 				c.LoadSoon()
 			}

@@ -13,7 +13,7 @@ type server struct {
 	pools []*fdfs.Pool // one for each address
 
 	mu        sync.Mutex    // guards the fields below
-	preferred int           // index of the address that answered last
+	preferred int           // index of the address that replied last
 	backoff   backoff.State // the tracker is down unless Until is zero
 	record    backoff.Record
 }
@@ -53,9 +53,9 @@ func (s *server) addresses() []int {
 	return list
 }
 
-// answered records an answer at an address and how long it took: the tracker is up. It reports
+// replied records a reply at an address and how long it took: the tracker is up. It reports
 // whether it was down.
-func (s *server) answered(address int, took time.Duration) (wasDown bool) {
+func (s *server) replied(address int, took time.Duration) (wasDown bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.record.Replied(took)

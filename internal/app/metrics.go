@@ -81,7 +81,7 @@ func (c collector) Collect(ch chan<- prometheus.Metric) {
 	counter(p, "origin_resumes_total", "Downloads that went on at another storage after theirs broke.", s.Resumes)
 	counter(p, "origin_hedges_total", "Second requests because the first storage was slow.", s.Hedges)
 	counter(p, "origin_wrong_answers_total",
-		"Answers of another length, size or version than asked for.", s.WrongAnswers)
+		"Answers of another length, size or version than asked for.", s.WrongReplies)
 
 	if n.cache != nil {
 		p.cache(n.cache)

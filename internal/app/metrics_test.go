@@ -19,7 +19,7 @@ import (
 
 // everyCount has another value in each count.
 var everyCount = counts{
-	storages: client.Stats{Resumes: 1, Hedges: 2, WrongAnswers: 3, CRCErrors: 4},
+	storages: client.Stats{Resumes: 1, Hedges: 2, WrongReplies: 3, CRCErrors: 4},
 	files:    local.FileCacheStats{Hits: 5, Misses: 6, Files: 7, Bodies: 8, Bytes: 9, Descriptors: 10},
 	cache: &cache.Stats{
 		Memory: tier.Stats{Bytes: 11, Evicted: 12},

@@ -133,7 +133,7 @@ func trackerRows(list []tracker.Health) []status.Server {
 	rows := make([]status.Server, 0, len(list))
 	for _, t := range list {
 		row := status.Server{
-			Address: strings.Join(t.Addresses, " or "), Latency: t.Latency, Replies: t.Answers, ErrorAt: t.LastErrorAt,
+			Address: strings.Join(t.Addresses, " or "), Latency: t.Latency, Replies: t.Replies, ErrorAt: t.LastErrorAt,
 			State: status.Good, Text: "answers",
 		}
 		if t.LastError != nil {
@@ -142,7 +142,7 @@ func trackerRows(list []tracker.Health) []status.Server {
 		switch {
 		case !t.Up:
 			row.State, row.Text = status.Warn, "does not answer"
-		case t.Answers == 0:
+		case t.Replies == 0:
 			row.State, row.Text = status.Idle, "not asked yet"
 		}
 		rows = append(rows, row)
@@ -182,7 +182,7 @@ func storageRows(p *components) []status.Server {
 // storageRow shows the health of a storage, or of its web server; the zero value is one that was
 // not asked lately.
 func storageRow(h client.ServerHealth) status.Server {
-	row := status.Server{Latency: h.Latency, P95: h.P95, Replies: h.Answers, ErrorAt: h.LastErrorAt}
+	row := status.Server{Latency: h.Latency, P95: h.P95, Replies: h.Replies, ErrorAt: h.LastErrorAt}
 	if h.LastError != nil {
 		row.Error = h.LastError.Error()
 	}
@@ -191,7 +191,7 @@ func storageRow(h client.ServerHealth) status.Server {
 		row.State, row.Text = status.Bad, "does not answer"
 	case h.State == client.Suspect:
 		row.State, row.Text = status.Warn, "has failed"
-	case h.Answers > 0:
+	case h.Replies > 0:
 		row.State, row.Text = status.Good, "answers"
 	default:
 		row.State, row.Text = status.Idle, "not asked lately"

@@ -12,7 +12,7 @@ import (
 
 // candidates are the hosts to ask for a file that is not here.
 type candidates struct {
-	servers []client.Server // where to look, in this order; none: err is the answer
+	servers []client.Server // where to look, in this order; none: err is the response
 	err     error
 	unknown bool // the group or the source in the id is in no list
 	// bySource: the servers were chosen by the source in the id of a trunk file, which nothing but
@@ -59,37 +59,37 @@ func (a *Resolver) choose(id fdfs.FileID, localErr error, redirected bool, now t
 	if id.Kind == fdfs.KindTrunk && id.Size+fdfs.SlotHeaderSize > a.o.MaxSlot() {
 		return nothing("no trunk slot is so large: see slot_max_size")
 	}
-	if !local && !a.o.Sources.mayKnow(id.Group) {
+	if !local && !a.o.Sources.mayExist(id.Group) {
 		c := nothing("the cluster has no such group")
 		c.unknown = true
 		return c
 	}
 	const others = "the other storages of the group: "
-	source, standing := a.o.Sources.Of(id)
+	source, status := a.o.Sources.Of(id)
 	c := candidates{servers: a.replicas(id.Group)}
 	switch {
-	case standing == SourceSelf && a.isDeleted(id, localErr, now):
+	case status == SourceSelf && a.isDeleted(id, localErr, now):
 		return nothing("the source is this host, which has deleted it")
-	case standing == SourceSelf:
+	case status == SourceSelf:
 		c.why = others + "the source is this host"
 	case broken:
 		c.why = others + "the disk cannot be read"
 	case local && !a.isYoung(id, now):
 		c.why = others + "it should have been replicated here by now"
 	case id.Kind == fdfs.KindTrunk && len(c.servers) > 0:
-		c.why, c.unknown = "the storages of the group: the source in the id is none of them", standing != SourceNone
+		c.why, c.unknown = "the storages of the group: the source in the id is none of them", status != SourceNone
 		if slices.Contains(c.servers, source) {
 			c.servers, c.why, c.unknown = prepend(source, c.servers), "the source in the id", false
 		}
-	case standing == SourceAllowed:
+	case status == SourceAllowed:
 		c.servers, c.why = prepend(source, c.servers), "the source in the id"
 		c.bySource = id.Kind == fdfs.KindTrunk
 	default:
-		c.why, c.unknown = others+"the source in the id "+standing.String(), true
+		c.why, c.unknown = others+"the source in the id "+status.String(), true
 	}
 	switch {
 	case len(c.servers) > 0:
-	case standing != SourceSelf && a.o.Sources.learning():
+	case status != SourceSelf && a.o.Sources.awaitsLists():
 		c.err, c.why = ErrNoLists, "no server to ask: no tracker has answered yet"
 	default:
 		c.err, c.why = a.missing(id, localErr, now), "no server to ask; would be: "+c.why

@@ -10,16 +10,16 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 )
 
-// Errors of a Resolver: each is an answer to the client.
+// Errors of a Resolver: each is a response to the client.
 var (
 	// ErrNotFound: no host has the file, or none may be asked for it. Another request may be
 	// allowed to ask, so the error says nothing about the file.
 	ErrNotFound = errors.New("no host that may be asked has the file")
 	// ErrNotYet is ErrNotFound while replication may still bring the file.
 	ErrNotYet = errors.New("no host has the file yet")
-	// ErrNoLists: it cannot be told which hosts may be asked, as no tracker has answered yet.
+	// ErrNoLists: it cannot be told which hosts may be asked, as no tracker has responded yet.
 	ErrNoLists = errors.New("the storages of the cluster are not known yet")
-	// ErrTimeout: a host has not answered in time.
+	// ErrTimeout: a host has not responded in time.
 	ErrTimeout = errors.New("the storage does not answer in time")
 	// ErrBusy: too much is being fetched already.
 	ErrBusy = errors.New("too many downloads from the storage")
@@ -33,14 +33,14 @@ var (
 	ErrNotCached = errors.New("files of other hosts are not kept by this gateway")
 )
 
-// final are the errors that are an answer already.
+// final are the errors that are a response already.
 var final = []error{
 	ErrNotFound, ErrNotYet, ErrNoLists, ErrTimeout, ErrBusy, ErrUnreachable, ErrTooManyWaiting, ErrClientGone,
 	fdfs.ErrFileChanged,
 }
 
-// answer is the answer when no host has given the file.
-func (a *Resolver) answer(id fdfs.FileID, err error, now time.Time) error {
+// responseErr returns the error for the client when no host has given the file.
+func (a *Resolver) responseErr(id fdfs.FileID, err error, now time.Time) error {
 	for _, known := range final {
 		if errors.Is(err, known) {
 			return err
@@ -57,8 +57,8 @@ func (a *Resolver) answer(id fdfs.FileID, err error, now time.Time) error {
 	return fmt.Errorf("%w: %w", ErrUnreachable, err)
 }
 
-// missing is the answer for a file that no host has. A client may come back while replication may
-// still bring the file.
+// missing returns the error for a file that no host has. A client may come back while replication
+// may still bring the file.
 func (a *Resolver) missing(id fdfs.FileID, localErr error, now time.Time) error {
 	if errors.Is(localErr, fdfs.ErrNoFile) && a.isYoung(id, now) {
 		return ErrNotYet

@@ -50,7 +50,7 @@ func (a *Resolver) Explain(ctx context.Context, r *Request, localErr error, step
 		return Outcome{Err: t.fetcher.decided().err}
 	}
 	servers = a.o.Protocol.Order(servers)
-	holder, failure := a.explainHosts(ctx, step, t.fetcher.want(), servers)
+	holder, failure := a.explainHosts(ctx, step, t.fetcher.fetchRequest(), servers)
 	if fresh {
 		return Outcome{Text: "by what the cache knows; bytes that it does not hold are fetched"}
 	}
@@ -62,9 +62,9 @@ func (t *trace) replication(a *Resolver, r *Request, localErr error) {
 	if a.o.Sources == nil || !errors.Is(localErr, fdfs.ErrNoFile) {
 		return
 	}
-	_, standing := a.o.Sources.Of(r.ID)
+	_, status := a.o.Sources.Of(r.ID)
 	switch {
-	case standing == SourceSelf && a.isDeleted(r.ID, localErr, r.Now):
+	case status == SourceSelf && a.isDeleted(r.ID, localErr, r.Now):
 		t.step("replication", "does not bring back a file that was uploaded here")
 	case a.isYoung(r.ID, r.Now):
 		t.step("replication", "may still bring the file here")
@@ -75,8 +75,8 @@ func (t *trace) replication(a *Resolver, r *Request, localErr error) {
 
 // decision tells which hosts Find has chosen.
 func (t *trace) decision(a *Resolver, id fdfs.FileID, c candidates) {
-	source, standing := a.o.Sources.Of(id)
-	t.step("source", "%s %s", source.Addr(), standing)
+	source, status := a.o.Sources.Of(id)
+	t.step("source", "%s %s", source.Addr(), status)
 	t.step("decision", "%s", c.why)
 }
 
@@ -137,16 +137,16 @@ func (a *Resolver) explainHosts(ctx context.Context, step Step, w client.FetchRe
 	return holder, errors.Join(failures...)
 }
 
-// experience says how a storage has answered until now; empty where it was not asked.
+// experience says how a storage has responded until now; empty where it was not asked.
 func (a *Resolver) experience(server client.Server) string {
 	o, ok := a.o.Protocol.(interface{ Health() []client.ServerHealth })
 	if !ok {
 		return ""
 	}
 	for _, h := range o.Health() {
-		if h.Server == server && h.Answers+h.Errors > 0 {
+		if h.Server == server && h.Replies+h.Errors > 0 {
 			return fmt.Sprintf(" (%s until now: %d failures in a row, %d answers, %v to the first byte)",
-				h.State, h.Errors, h.Answers, h.Latency.Round(10*time.Microsecond))
+				h.State, h.Errors, h.Replies, h.Latency.Round(10*time.Microsecond))
 		}
 	}
 	return ""

@@ -24,7 +24,7 @@ import (
 // the first time, as most files are in the cache.
 type fetcher struct {
 	a          *Resolver
-	wanted     client.FetchRequest
+	request    client.FetchRequest
 	localErr   error // why the file is not here
 	redirected bool  // another server has sent the request here
 	now        time.Time
@@ -43,9 +43,9 @@ var (
 // client, and compares content while it is sent: the caller of openSlot does so for slots.
 func (a *Resolver) newFetcher(r *Request, localErr error, cached bool) *fetcher {
 	f := &fetcher{a: a, localErr: localErr, redirected: r.Redirected, now: r.Now, trace: r.trace}
-	f.wanted = client.FetchRequest{ID: r.ID.Clone(), Port: r.Port, Unchecked: cached || r.ID.Kind == fdfs.KindTrunk}
+	f.request = client.FetchRequest{ID: r.ID.Clone(), Port: r.Port, Unchecked: cached || r.ID.Kind == fdfs.KindTrunk}
 	if !cached && a.usesWeb() {
-		f.wanted.Target = a.o.Targets.Fetch(r.ID.AsAsked(), r.Token, r.Timestamp, r.Now)
+		f.request.Target = a.o.Targets.Fetch(r.ID.AsAsked(), r.Token, r.Timestamp, r.Now)
 	}
 	return f
 }
@@ -54,7 +54,7 @@ func (a *Resolver) newFetcher(r *Request, localErr error, cached bool) *fetcher 
 // if there is none.
 func (f *fetcher) choose() error {
 	c := f.decide()
-	f.candidates, f.wanted.BySource = &c, c.bySource
+	f.candidates, f.request.BySource = &c, c.bySource
 	if len(c.servers) == 0 {
 		return c.err
 	}
@@ -63,9 +63,9 @@ func (f *fetcher) choose() error {
 
 // decide is Resolver.decide.
 func (f *fetcher) decide() candidates {
-	c := f.a.decide(f.wanted.ID, f.localErr, f.redirected, f.now)
+	c := f.a.decide(f.request.ID, f.localErr, f.redirected, f.now)
 	if f.trace != nil {
-		f.trace.decision(f.a, f.wanted.ID, c)
+		f.trace.decision(f.a, f.request.ID, c)
 	}
 	return c
 }
@@ -88,13 +88,13 @@ func (f *fetcher) awaited() string {
 	if c := f.candidates; c != nil && len(c.servers) > 0 {
 		return c.servers[0].Addr()
 	}
-	return f.wanted.ID.Group
+	return f.request.ID.Group
 }
 
 // setCandidates sets the candidates. What is cached for all ids of a trunk file does not come from
 // a source that one of them names. mu is held.
 func (f *fetcher) setCandidates(c candidates) {
-	if c.bySource && !f.wanted.BySource {
+	if c.bySource && !f.request.BySource {
 		c = candidates{err: ErrUnreachable, why: "the storages of the group are not listed any more"}
 	}
 	f.candidates = &c
@@ -105,17 +105,17 @@ func (f *fetcher) Name() string {
 	if servers := f.decided().servers; len(servers) > 0 {
 		return servers[0].Addr()
 	}
-	return f.wanted.ID.Group
+	return f.request.ID.Group
 }
 
 // Unlisted implements cache.Source.
 func (f *fetcher) Unlisted() bool {
 	servers := f.decided().servers
-	return len(servers) > 0 && servers[0].Stranger
+	return len(servers) > 0 && servers[0].Unlisted
 }
 
 // RequestedAs implements cache.Requested: the logic filename as the client has requested it.
-func (f *fetcher) RequestedAs() string { return f.wanted.ID.Asked }
+func (f *fetcher) RequestedAs() string { return f.request.ID.Asked }
 
 // SourceForPeer makes what fetches a file for another gateway; asked is the RequestedAs of the
 // Source there. It is cache.ErrNotHere for the groups of this host: that gateway asks their
@@ -132,7 +132,7 @@ func (a *Resolver) SourceForPeer(file, asked string) (cache.Source, error) {
 		return nil, fmt.Errorf("%w: it is not fetched by this gateway", cache.ErrNotHere)
 	}
 	f := a.newFetcher(&Request{ID: id, Now: time.Now(), Port: a.o.Port}, local.ErrNoGroup, true)
-	f.wanted.BySource = bySource
+	f.request.BySource = bySource
 	if c := f.decided(); len(c.servers) == 0 {
 		return nil, fmt.Errorf("%w: %w", cache.ErrNotHere, c.err)
 	}
@@ -155,11 +155,11 @@ func askedAs(id fdfs.FileID, asked string) (fdfs.FileID, error) {
 // the file.
 const youngNegativeTTL = time.Second
 
-// NegativeTTL implements cache.Source. Web servers may be gateways, whose answers change at any
+// NegativeTTL implements cache.Source. Web servers may be gateways, whose responses change at any
 // moment.
 func (f *fetcher) NegativeTTL() time.Duration {
 	switch {
-	case !f.a.isYoung(f.wanted.ID, time.Now()):
+	case !f.a.isYoung(f.request.ID, time.Now()):
 		return 0
 	case f.a.usesWeb():
 		return -1
@@ -195,7 +195,7 @@ func (f *fetcher) named(names []string) []client.Server {
 // Exclude implements cache.Source.
 func (f *fetcher) Exclude(server string) {
 	if s := f.named([]string{server})[0]; s != (client.Server{}) {
-		f.a.o.Protocol.Exclude(f.wanted.ID, s)
+		f.a.o.Protocol.Exclude(f.request.ID, s)
 	}
 }
 
@@ -209,7 +209,7 @@ func (f *fetcher) Recheck(ctx context.Context, v content.Version, sum checksum.S
 	}
 	f.a.o.Running.Add(1)
 	defer f.a.o.Running.Add(-1)
-	return f.a.o.Protocol.Recheck(ctx, f.want(), client.Info{Version: v}, sum, f.named(senders), servers)
+	return f.a.o.Protocol.Recheck(ctx, f.fetchRequest(), client.Info{Version: v}, sum, f.named(senders), servers)
 }
 
 // Stat implements cache.Source.
@@ -222,7 +222,7 @@ func (f *fetcher) Stat(ctx context.Context) (content.Version, error) {
 func (f *fetcher) stat(ctx context.Context) (info client.Info, err error) {
 	defer panics.ToError(&err, "asking for a file")
 	err = f.ask(ctx, func(servers []client.Server) (err error) {
-		info, err = f.a.stat(ctx, f.want(), servers, f.a.o.StatTimeout)
+		info, err = f.a.stat(ctx, f.fetchRequest(), servers, f.a.o.StatTimeout)
 		return err
 	})
 	return info, err
@@ -253,7 +253,7 @@ func (f *fetcher) moved(ctx context.Context, err error) bool {
 	if err == nil || ctx.Err() != nil {
 		return false
 	}
-	c, ok := f.a.moved(f.wanted.ID, f.localErr, f.redirected, f.now, f.decided().servers, err)
+	c, ok := f.a.moved(f.request.ID, f.localErr, f.redirected, f.now, f.decided().servers, err)
 	if ok {
 		f.mu.Lock()
 		defer f.mu.Unlock()
@@ -264,8 +264,8 @@ func (f *fetcher) moved(ctx context.Context, err error) bool {
 
 // want is the file with its target for web servers, which has a token that is good now where the
 // fetch is for every client: they check tokens too, and this may be long after the request.
-func (f *fetcher) want() client.FetchRequest {
-	w := f.wanted
+func (f *fetcher) fetchRequest() client.FetchRequest {
+	w := f.request
 	if f.a.usesWeb() && w.Target == "" {
 		w.Target = f.a.o.Targets.Fetch(w.ID.AsAsked(), nil, nil, time.Now())
 	}
@@ -290,18 +290,18 @@ func (f *fetcher) fetch(ctx context.Context, want *content.Version, offset, leng
 		body, err := f.open(ctx, client.Info{Version: *want}, offset, length, servers)
 		return *want, body, err
 	}
-	id := f.wanted.ID
-	told, err := client.VersionOf(id, id.Size, id.Created)
-	if err == nil && told.Immutable && !client.MayBeLink(id) && offset < id.Size {
+	id := f.request.ID
+	byID, err := client.VersionOf(id, id.Size, id.Created)
+	if err == nil && byID.Immutable && !client.MayBeLink(id) && offset < id.Size {
 		// The id tells size, time and CRC32: a download needs no request for them before it. Where
-		// all storages answer it with "not found" the file is not there; other failures are
+		// all storages respond to it with "not found" the file is not there; other failures are
 		// explained by the request for size and time.
-		body, err := f.open(ctx, client.Info{Version: told}, offset, length, servers)
+		body, err := f.open(ctx, client.Info{Version: byID}, offset, length, servers)
 		if err == nil || ctx.Err() != nil || errors.Is(err, fdfs.ErrNoFile) {
-			return told, body, err
+			return byID, body, err
 		}
 	}
-	info, err := f.a.stat(ctx, f.want(), servers, f.a.o.StatTimeout)
+	info, err := f.a.stat(ctx, f.fetchRequest(), servers, f.a.o.StatTimeout)
 	if err != nil {
 		return info.Version, nil, err
 	}
@@ -327,7 +327,7 @@ func (f *fetcher) open(ctx context.Context, info client.Info, offset, length int
 		return http.NoBody, nil
 	}
 	f.a.o.Running.Add(1)
-	body, err := f.a.o.Protocol.Open(ctx, f.want(), info, offset, length, servers)
+	body, err := f.a.o.Protocol.Open(ctx, f.fetchRequest(), info, offset, length, servers)
 	if err != nil {
 		f.a.o.Running.Add(-1)
 		return nil, err

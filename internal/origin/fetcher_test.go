@@ -19,7 +19,7 @@ func TestTokensOfFetches(t *testing.T) {
 	web := newFakeWeb(t, listen(t, "127.0.0.31")[0], serveFile([]byte("hello"), nil))
 	tokens := antisteal.NewChecker(antisteal.Options{Secrets: []string{"secret"}, TTL: time.Minute})
 	a := NewResolver(Options{Protocol: newOrigin(t, web), Targets: Targets{Group: true, Tokens: tokens}})
-	f := &fetcher{a: a, wanted: client.FetchRequest{ID: id}}
+	f := &fetcher{a: a, request: client.FetchRequest{ID: id}}
 	f.candidates = &candidates{servers: []client.Server{web.server}}
 	_, err := f.Stat(t.Context())
 	require.NoError(t, err)

@@ -108,7 +108,7 @@ func (f *File) Open(offset, length int64) (cache.From, error) {
 			f.a.o.Counters.count(err)
 		}
 	}
-	return cache.FromNowhere, f.a.answer(f.req.ID, err, f.req.Now)
+	return cache.FromNowhere, f.a.responseErr(f.req.ID, err, f.req.Now)
 }
 
 // At implements content.File.
@@ -140,7 +140,7 @@ func (f *File) beginFetch() {
 	}
 	r, a, local, entry := f.req, f.a, f.local, f.entry
 	fetcher := a.newFetcher(r, local, true)
-	fetcher.wanted.BySource = fdfs.NamesSource(entry.File)
+	fetcher.request.BySource = fdfs.NamesSource(entry.File)
 	f.begin(a, r, fetcher)
 	f.entry = entry
 }
@@ -151,7 +151,7 @@ func (f *File) open(offset, length int64) error {
 	switch {
 	case f.isCached():
 		f.stream = f.a.o.Cache.Open(f.ctx, f.entry, f.fetcher, offset, length)
-	case needsSums(f.fetcher.wanted.ID, f.info.Version):
+	case needsSums(f.fetcher.request.ID, f.info.Version):
 		slot, err := f.fetcher.openSlot(f.ctx, f.info, offset, length)
 		if err != nil {
 			return err

@@ -28,7 +28,7 @@ func (a *Resolver) Find(r *Request, localErr error) (redirect string, err error)
 	if a.o.Sources == nil {
 		return "", a.missing(r.ID, localErr, r.Now)
 	}
-	cached, known := a.isCached(r, localErr), cache.Entry{}
+	cached, known := a.usesCache(r, localErr), cache.Entry{}
 	if cached {
 		if known, err = a.lookUp(r, localErr); !errors.Is(err, cache.ErrMiss) {
 			return "", err
@@ -36,7 +36,7 @@ func (a *Resolver) Find(r *Request, localErr error) (redirect string, err error)
 	}
 	f := a.newFetcher(r, localErr, cached)
 	if known.File != "" { // expired metadata: the hosts are chosen when the cache asks
-		f.wanted.BySource = fdfs.NamesSource(known.File)
+		f.request.BySource = fdfs.NamesSource(known.File)
 	} else if err = f.choose(); err != nil {
 		return "", err
 	}
@@ -56,27 +56,27 @@ func (a *Resolver) Find(r *Request, localErr error) (redirect string, err error)
 	}
 	if err != nil {
 		file.Close()
-		return "", a.answer(r.ID, err, r.Now)
+		return "", a.responseErr(r.ID, err, r.Now)
 	}
 	return "", nil
 }
 
-// isCached tells whether the cache may answer for a file. What is known of a file of this host that
-// is not here any more is not kept: it is either deleted, or will be here in a moment.
-func (a *Resolver) isCached(r *Request, localErr error) bool {
+// usesCache reports whether a file comes through the cache. A file of this host that is not here
+// any more does not: it is either deleted, or will be here in a moment.
+func (a *Resolver) usesCache(r *Request, localErr error) bool {
 	if a.o.Cache == nil || a.o.Redirect {
 		return false
 	}
 	if !errors.Is(localErr, fdfs.ErrNoFile) {
 		return true
 	}
-	_, standing := a.o.Sources.Of(r.ID)
-	return standing != SourceSelf || !a.isYoung(r.ID, r.Now.Add(-deletionDelay)) && !a.isDeleted(r.ID, localErr, r.Now)
+	_, status := a.o.Sources.Of(r.ID)
+	return status != SourceSelf || !a.isYoung(r.ID, r.Now.Add(-deletionDelay)) && !a.isDeleted(r.ID, localErr, r.Now)
 }
 
-// lookUp answers with what the cache knows, where nothing has to be asked: else it is
-// cache.ErrMiss, with what is known all the same. It allocates nothing for a file that is asked for
-// again. The fetcher is made when bytes are missing.
+// lookUp fills in r.File if the cache has fresh metadata. The error is cache.ErrMiss if a host has
+// to be asked; the entry has a File then if the cache has expired metadata. A file that is
+// requested again costs no allocation: its fetcher is made when bytes are missing.
 func (a *Resolver) lookUp(r *Request, localErr error) (cache.Entry, error) {
 	if err := a.waitApplied(r); err != nil {
 		return cache.Entry{}, err
@@ -95,7 +95,7 @@ func (a *Resolver) lookUp(r *Request, localErr error) (cache.Entry, error) {
 	case errors.Is(err, cache.ErrMiss):
 		return entry, err
 	case err != nil:
-		return entry, a.answer(r.ID, err, r.Now)
+		return entry, a.responseErr(r.ID, err, r.Now)
 	}
 	r.File.a, r.File.req, r.File.local, r.File.entry = a, r, localErr, entry
 	return entry, nil
@@ -153,7 +153,7 @@ func (f *File) describe(cached bool) (err error) {
 	ctx, cancel := context.WithTimeout(f.ctx, f.a.o.StatTimeout)
 	defer cancel()
 	o := cache.GetOptions{Hint: f.req.Client.Hint(), MaxAge: maxAge(f.local)}
-	f.entry, err = f.a.o.Cache.Get(ctx, f.fetcher.wanted.Key(), f.fetcher, o)
+	f.entry, err = f.a.o.Cache.Get(ctx, f.fetcher.request.Key(), f.fetcher, o)
 	return err
 }
 
@@ -166,11 +166,11 @@ func (a *Resolver) redirect(r *Request, f *fetcher) (host string, err error) {
 		return to.Host, nil
 	}
 	err = f.ask(context.Background(), func(servers []client.Server) (err error) {
-		to, err = a.locate(f.wanted, servers)
+		to, err = a.locate(f.request, servers)
 		return err
 	})
 	if err != nil {
-		if err := a.answer(r.ID, err, r.Now); errors.Is(err, ErrNotFound) || errors.Is(err, ErrNotYet) {
+		if err := a.responseErr(r.ID, err, r.Now); errors.Is(err, ErrNotFound) || errors.Is(err, ErrNotYet) {
 			return "", err
 		}
 	}

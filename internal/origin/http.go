@@ -58,8 +58,8 @@ var _ client.Transport = (*webServer)(nil)
 
 func newWebServer(s client.Server, o HTTPOptions) *webServer {
 	dialer := &net.Dialer{Timeout: o.ConnectTimeout}
-	if s.Stranger && (dialer.Timeout <= 0 || dialer.Timeout > client.StrangerTimeout) {
-		dialer.Timeout = client.StrangerTimeout
+	if s.Unlisted && (dialer.Timeout <= 0 || dialer.Timeout > client.UnlistedTimeout) {
+		dialer.Timeout = client.UnlistedTimeout
 	}
 	transport := &http.Transport{
 		MaxIdleConnsPerHost: 32, MaxConnsPerHost: maxWebConns, IdleConnTimeout: time.Minute,
@@ -199,7 +199,7 @@ func (w *webServer) check(resp *http.Response, r client.FetchRequest, part clien
 }
 
 // unusable is the error of a response that is not the file: a failure of the server for status 5xx,
-// a wrong answer for all others.
+// a wrong response for all others.
 func (w *webServer) unusable(status int, format string, args ...any) error {
 	kind := client.ErrWrong
 	if status >= http.StatusInternalServerError {
@@ -230,7 +230,7 @@ func (w *webServer) ask(ctx context.Context, method string, r client.FetchReques
 	if err != nil {
 		return nil, err
 	}
-	// The module answers 400 to a request with redirect=1 for a file that it does not have.
+	// The module responds 400 to a request with redirect=1 for a file that it does not have.
 	if resp.StatusCode == http.StatusNotFound || resp.StatusCode == http.StatusBadRequest {
 		_ = resp.Body.Close() // its text does not matter
 		return nil, fdfs.ErrNoFile

@@ -21,8 +21,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fakeWeb answers each request by a function that writes raw bytes, on an address of loopback of
-// its own.
+// fakeWeb responds to each request by a function that writes raw bytes, on an address of loopback
+// of its own.
 type fakeWeb struct {
 	server client.Server
 	port   int
@@ -87,11 +87,11 @@ func listen(t *testing.T, hosts ...string) []net.Listener {
 	return nil
 }
 
-// spoiler may change the head of an answer, and returns another status and body; "" and nil leave
+// spoiler may change the head of a response, and returns another status and body; "" and nil leave
 // them.
 type spoiler func(r *http.Request, head http.Header, body []byte) (string, []byte)
 
-// serveFile answers as a good web server does, but for what spoil changes.
+// serveFile responds as a good web server does, but for what spoil changes.
 func serveFile(content []byte, spoil spoiler) func(io.Writer, *http.Request) {
 	return func(w io.Writer, r *http.Request) {
 		status, body := "200 OK", content
@@ -166,7 +166,7 @@ func TestHTTPAsksForNoMoreThanItNeeds(t *testing.T) {
 	require.Len(t, s.requests, 2)
 }
 
-// TestHTTPDistrusts: answers that are no file, another part, without a length, or short.
+// TestHTTPDistrusts: responses that are no file, another part, without a length, or short.
 func TestHTTPDistrusts(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789"), 1000)
 	onGet := func(change func(head http.Header, body []byte) (string, []byte)) spoiler {

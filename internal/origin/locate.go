@@ -51,17 +51,17 @@ func (a *Resolver) locate(w client.FetchRequest, servers []client.Server) (to cl
 // file: that is holder. Where none has it holder is -1, and there is an error for each.
 func (a *Resolver) probe(w client.FetchRequest, servers []client.Server) (holder int, errs []error) {
 	ctx, cancel := context.WithTimeout(context.Background(), min(redirectProbe, a.o.StatTimeout))
-	defer cancel() // ends the goroutines that are still waiting for an answer
-	answers := make([]chan error, len(servers))
+	defer cancel() // ends the goroutines that are still waiting for a response
+	results := make([]chan error, len(servers))
 	for i := range servers {
-		answers[i] = make(chan error, 1)
+		results[i] = make(chan error, 1)
 		go func() {
 			_, err := a.stat(ctx, w, servers[i:i+1], redirectProbe)
-			answers[i] <- err
+			results[i] <- err
 		}()
 	}
-	for i, answer := range answers {
-		err := <-answer
+	for i, result := range results {
+		err := <-result
 		if err == nil {
 			return i, nil
 		}

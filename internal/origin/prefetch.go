@@ -44,7 +44,7 @@ func (a *Resolver) Prefetch(ctx context.Context, id fdfs.FileID, localErr error,
 	cancel := f.cancel
 	defer context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })()
 	if size, where, err = readAll(a.o.Cache.Open(f.ctx, f.entry, f.fetcher, 0, f.Version().Size)); err != nil {
-		err = a.answer(id, err, now)
+		err = a.responseErr(id, err, now)
 	}
 	return size, where, err
 }

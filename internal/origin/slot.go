@@ -75,7 +75,7 @@ func needsSums(id fdfs.FileID, v content.Version) bool {
 
 // openSlot fetches a range of a trunk slot for one request.
 func (f *fetcher) openSlot(ctx context.Context, info client.Info, offset, length int64) (_ *slotStream, err error) {
-	known, ok := f.a.slots.known.Get(f.wanted.Key())
+	known, ok := f.a.slots.known.Get(f.request.Key())
 	if ok && known.mismatch != nil && time.Since(known.mismatched) < mismatchTime {
 		return nil, known.mismatch
 	}
@@ -107,7 +107,7 @@ func (f *fetcher) openSlot(ctx context.Context, info client.Info, offset, length
 // there is memory for it. Only if no server has content that matches, and all could be asked, the
 // mismatch is remembered.
 func (s *slotStream) verify() error {
-	slots, id := s.f.a.slots, s.f.wanted.ID
+	slots, id := s.f.a.slots, s.f.request.ID
 	keep := func([]byte, int64) {}
 	if s.info.Size <= maxHeldSlot && slots.room.TryAcquire(s.info.Size) {
 		s.release = func() { slots.room.Release(s.info.Size) }
@@ -132,9 +132,9 @@ func (s *slotStream) verify() error {
 	s.closeBody()
 	switch {
 	case err == nil:
-		slots.known.Add(s.f.wanted.Key(), slotResult{content: s.content.At(nil)})
+		slots.known.Add(s.f.request.Key(), slotResult{content: s.content.At(nil)})
 	case errors.Is(err, fdfs.ErrFileCRC):
-		slots.known.Add(s.f.wanted.Key(), slotResult{mismatch: err, mismatched: time.Now()})
+		slots.known.Add(s.f.request.Key(), slotResult{mismatch: err, mismatched: time.Now()})
 	}
 	return err
 }

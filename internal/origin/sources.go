@@ -49,26 +49,26 @@ func NewSources(o SourcesOptions) *Sources {
 	return &Sources{o}
 }
 
-// Standing says whether the source in a file id may be asked.
-type Standing int
+// SourceStatus says whether the source in a file id may be asked.
+type SourceStatus int
 
 // The standings.
 const (
-	SourceAllowed  Standing = iota
-	SourceSelf              // it is this host
-	SourceStranger          // no list and no option names it
-	SourceUnknown           // its storage id is not known
-	SourceNone              // the id has none: it is the canonical one of a trunk file
+	SourceAllowed    SourceStatus = iota
+	SourceSelf                    // it is this host
+	SourceNotAllowed              // no list and no option names it
+	SourceUnknown                 // its storage id is not known
+	SourceNone                    // the id has none: canonical id of a trunk file
 )
 
 // String says it for people.
-func (s Standing) String() string {
-	return [...]string{"may be asked", "is this host", "is a stranger's address", "is an unknown storage id",
+func (s SourceStatus) String() string {
+	return [...]string{"may be asked", "is this host", "is in no list", "is an unknown storage id",
 		"is not in the id"}[s]
 }
 
 // Of returns the source of a file, and whether it may be asked.
-func (s *Sources) Of(id fdfs.FileID) (client.Server, Standing) {
+func (s *Sources) Of(id fdfs.FileID) (client.Server, SourceStatus) {
 	if id.Source.IsNone() {
 		return client.Server{}, SourceNone
 	}
@@ -78,7 +78,7 @@ func (s *Sources) Of(id fdfs.FileID) (client.Server, Standing) {
 		case !ok:
 			return client.Server{}, SourceUnknown
 		case member.Group != id.Group:
-			return s.Server(member), SourceStranger
+			return s.Server(member), SourceNotAllowed
 		case s.isSelf(member):
 			return s.Server(member), SourceSelf
 		}
@@ -96,10 +96,10 @@ func (s *Sources) Of(id fdfs.FileID) (client.Server, Standing) {
 	case listed || s.o.AddressMap[member.Host] != "":
 		return server, SourceAllowed
 	case s.allowed(addr):
-		server.Stranger = true // of all that is allowed, the id has chosen it
+		server.Unlisted = true // of all that is allowed, the id has chosen it
 		return server, SourceAllowed
 	}
-	return server, SourceStranger
+	return server, SourceNotAllowed
 }
 
 // ByID is where the storage with a storage id is reached; false where no list has it.
@@ -114,12 +114,12 @@ func (s *Sources) allowed(addr netip.Addr) bool {
 }
 
 // mayKnow tells whether a group can be one of this cluster: only a list of its groups can say no.
-func (s *Sources) mayKnow(group string) bool {
+func (s *Sources) mayExist(group string) bool {
 	return !s.o.Members.Known() || s.o.Members.HasGroup(group)
 }
 
 // learning tells whether nothing is known yet of the cluster, but will be.
-func (s *Sources) learning() bool { return s.o.Trackers && !s.o.Members.Known() }
+func (s *Sources) awaitsLists() bool { return s.o.Trackers && !s.o.Members.Known() }
 
 // Replicas returns the storages of a group, but this host; behind them the further addresses of
 // those that have several.

@@ -33,13 +33,13 @@ func TestSourceOf(t *testing.T) {
 	prefix := func(text string) []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix(text)} }
 	self := []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("192.168.0.3")}
 	for _, tt := range []struct {
-		name     string
-		o        SourcesOptions
-		ids      []string
-		address  string
-		number   uint32
-		want     client.Server
-		standing Standing
+		name    string
+		o       SourcesOptions
+		ids     []string
+		address string
+		number  uint32
+		want    client.Server
+		status  SourceStatus
 	}{
 		{"storage id", SourcesOptions{}, listed, "", 100001, client.Server{Host: "10.0.0.1", Port: 23000},
 			SourceAllowed},
@@ -56,21 +56,21 @@ func TestSourceOf(t *testing.T) {
 			[]string{"100003 group1 10.0.0.3,192.168.0.3"}, "", 100003, client.Server{Host: "10.0.0.3", Port: 23000},
 			SourceSelf},
 		{"another group's storage id", SourcesOptions{}, listed, "", 100003,
-			client.Server{Host: "10.0.0.3", Port: 23000}, SourceStranger},
+			client.Server{Host: "10.0.0.3", Port: 23000}, SourceNotAllowed},
 		{"another group's address", SourcesOptions{}, listed, "10.0.0.3", 0,
-			client.Server{Host: "10.0.0.3", Port: 23000}, SourceStranger},
+			client.Server{Host: "10.0.0.3", Port: 23000}, SourceNotAllowed},
 		{"not listed, and trackers are down", SourcesOptions{Trackers: true}, nil, "10.0.0.99", 0,
-			client.Server{Host: "10.0.0.99", Port: 23000}, SourceStranger},
+			client.Server{Host: "10.0.0.99", Port: 23000}, SourceNotAllowed},
 		{"listed address", SourcesOptions{}, listed, "10.0.0.2", 0, client.Server{Host: "10.0.0.2", Port: 24000},
 			SourceAllowed},
 		{"stranger beside a list", SourcesOptions{}, listed, "10.0.0.99", 0,
-			client.Server{Host: "10.0.0.99", Port: 23000}, SourceStranger},
+			client.Server{Host: "10.0.0.99", Port: 23000}, SourceNotAllowed},
 		{"allowed by the operator", SourcesOptions{Allow: prefix("10.0.0.99/32")}, listed, "10.0.0.99", 0,
-			client.Server{Host: "10.0.0.99", Port: 23000, Stranger: true}, SourceAllowed},
+			client.Server{Host: "10.0.0.99", Port: 23000, Unlisted: true}, SourceAllowed},
 		{"not allowed by the operator", SourcesOptions{Allow: prefix("10.0.0.98/32")}, nil, "10.0.0.99", 0,
-			client.Server{Host: "10.0.0.99", Port: 23000}, SourceStranger},
+			client.Server{Host: "10.0.0.99", Port: 23000}, SourceNotAllowed},
 		{"nothing is known", SourcesOptions{}, nil, "10.0.0.99", 0, client.Server{Host: "10.0.0.99", Port: 23000},
-			SourceStranger},
+			SourceNotAllowed},
 		{"this host, in an address", SourcesOptions{LocalIPs: self}, nil, "10.0.0.1", 0,
 			client.Server{Host: "10.0.0.1", Port: 23000}, SourceSelf},
 		{"mapped", SourcesOptions{AddressMap: map[string]string{"172.16.0.1": "10.9.9.9"}}, listed, "172.16.0.1", 0,
@@ -80,15 +80,15 @@ func TestSourceOf(t *testing.T) {
 		{"storage id, mapped", SourcesOptions{AddressMap: map[string]string{"10.0.0.1": "10.9.9.9"}}, listed, "",
 			100001, client.Server{Host: "10.9.9.9", Port: 23000}, SourceAllowed},
 		{"port of the group", SourcesOptions{Ports: map[string]int{"group1": 25000}, Allow: prefix("10.0.0.0/8")}, nil,
-			"10.0.0.99", 0, client.Server{Host: "10.0.0.99", Port: 25000, Stranger: true}, SourceAllowed},
+			"10.0.0.99", 0, client.Server{Host: "10.0.0.99", Port: 25000, Unlisted: true}, SourceAllowed},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			tt.o.HasStore = func(group string) bool { return group == "group1" }
 			if tt.ids != nil {
 				tt.o.Members = members(t, tt.ids...)
 			}
-			got, standing := NewSources(tt.o).Of(fdfstest.IDFrom(t, "group1", tt.address, tt.number))
-			require.Equal(t, tt.standing, standing)
+			got, status := NewSources(tt.o).Of(fdfstest.IDFrom(t, "group1", tt.address, tt.number))
+			require.Equal(t, tt.status, status)
 			require.Equal(t, tt.want, got)
 		})
 	}
@@ -106,9 +106,9 @@ func TestReplicas(t *testing.T) {
 		list[:2])
 	require.Equal(t, []client.Server{{Host: "192.168.0.2", Port: 24000}}, list[2:], "second addresses come last")
 	require.Empty(t, s.Replicas("group9"))
-	require.True(t, s.mayKnow("group2"))
-	require.False(t, s.mayKnow("group9"))
-	require.True(t, NewSources(SourcesOptions{}).mayKnow("group9"), "no list denies it")
+	require.True(t, s.mayExist("group2"))
+	require.False(t, s.mayExist("group9"))
+	require.True(t, NewSources(SourcesOptions{}).mayExist("group9"), "no list denies it")
 }
 
 // TestStorageOfThisHost: a storage beside the gateway is a source like any other, unless the
@@ -116,17 +116,17 @@ func TestReplicas(t *testing.T) {
 func TestStorageOfThisHost(t *testing.T) {
 	o := SourcesOptions{Members: members(t, "100001 group1 10.0.0.1"),
 		LocalIPs: []netip.Addr{netip.MustParseAddr("10.0.0.1")}}
-	standing := func(o SourcesOptions) Standing {
+	status := func(o SourcesOptions) SourceStatus {
 		s := NewSources(o)
-		_, standing := s.Of(fdfstest.IDFrom(t, "group1", "10.0.0.1", 0))
-		require.Equal(t, standing == SourceAllowed, len(s.Replicas("group1")) == 1)
-		return standing
+		_, status := s.Of(fdfstest.IDFrom(t, "group1", "10.0.0.1", 0))
+		require.Equal(t, status == SourceAllowed, len(s.Replicas("group1")) == 1)
+		return status
 	}
-	require.Equal(t, SourceAllowed, standing(o))
+	require.Equal(t, SourceAllowed, status(o))
 	o.HasStore = func(group string) bool { return group == "group2" }
-	require.Equal(t, SourceAllowed, standing(o))
+	require.Equal(t, SourceAllowed, status(o))
 	o.HasStore = func(group string) bool { return group == "group1" }
-	require.Equal(t, SourceSelf, standing(o))
+	require.Equal(t, SourceSelf, status(o))
 	o.HasStore, o.Web = nil, true
-	require.Equal(t, SourceSelf, standing(o))
+	require.Equal(t, SourceSelf, status(o))
 }

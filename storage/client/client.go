@@ -38,8 +38,8 @@ import (
 // Errors of a Client, by errors.Is, besides fdfs.ErrNoFile, fdfs.ErrFileChanged (another version
 // than the requested one; Stat returns the new one) and fdfs.ErrFileCRC.
 var (
-	// ErrNoSource: no storage gave the file, and not all of them answered that it does not exist.
-	// It wraps the error of each storage, and is context.DeadlineExceeded too if one did not answer
+	// ErrNoSource: no storage gave the file, and not all of them replied that it does not exist.
+	// It wraps the error of each storage, and is context.DeadlineExceeded too if one did not reply
 	// in time.
 	ErrNoSource = errors.New("no storage could be asked")
 	// ErrWrong: a response contradicts the request: it has another length, size or version.
@@ -52,11 +52,11 @@ var (
 )
 
 // maxServers bounds the known servers whose connections and health a Client keeps, and the
-// strangers besides them.
+// unlisted ones besides them.
 const maxServers = 1024
 
-// StrangerTimeout is the connect timeout for strangers.
-const StrangerTimeout = 3 * time.Second
+// UnlistedTimeout is the connect timeout for unlisted servers.
+const UnlistedTimeout = 3 * time.Second
 
 // poolSize is the default of PoolOptions.MaxOpen here.
 const poolSize = 64
@@ -68,10 +68,10 @@ const maxProbes = 16
 type Server struct {
 	Host string // a name or an address, without brackets
 	Port int
-	// Stranger: only a file id names this server, and a client can make up ids. A stranger gets a
-	// shorter timeout and fewer connections than servers that a tracker, the list of storage ids or
-	// the configuration names, and takes none of theirs.
-	Stranger bool
+	// Unlisted: only a file id names this server, and a client can make up ids. An unlisted server
+	// gets a shorter timeout and fewer connections than servers that a tracker, the list of storage
+	// ids or the configuration names, and takes none of theirs.
+	Unlisted bool
 }
 
 // Addr returns host:port, as net.Dial wants it.
@@ -90,11 +90,11 @@ type Options struct {
 
 // timing has durations that tests shorten.
 type timing struct {
-	tick          time.Duration  // between two runs of the janitor
-	unused        time.Duration  // after which a server is forgotten
-	probe         time.Duration  // timeout of a probe
-	backoff       backoff.Policy // between failure and probe
-	answerTimeout time.Duration  // to wait for the begin of an answer while there are other servers to ask
+	tick         time.Duration  // between two runs of the janitor
+	unused       time.Duration  // after which a server is forgotten
+	probe        time.Duration  // timeout of a probe
+	backoff      backoff.Policy // between failure and probe
+	replyTimeout time.Duration  // to wait for the begin of a reply while there are other servers to ask
 	// pause: when the reader waits so long between two Reads of a stream, the storage may close the
 	// connection, which does not count as a failure.
 	pause time.Duration
@@ -106,7 +106,7 @@ type timing struct {
 
 var normalTiming = timing{
 	tick: time.Second, unused: 10 * time.Minute, probe: 5 * time.Second,
-	backoff: backoff.Policy{First: time.Second, Max: time.Minute}, answerTimeout: 2 * time.Second,
+	backoff: backoff.Policy{First: time.Second, Max: time.Minute}, replyTimeout: 2 * time.Second,
 	pause: 5 * time.Second, stall: stall.Floor, window: stall.Window,
 }
 
@@ -122,7 +122,7 @@ type Client struct {
 	links        *lru.Cache[string, uint32]    // CRC32s of the content of links, which differ from those in their ids
 	excludeMu    sync.Mutex                    // serializes changes of excluded
 	excluded     *lru.Cache[string, exclusion] // by file id
-	strangers    Strangers
+	unlisted     unlistedServers
 	legacyGroups checksum.Groups // groups of files with legacy CRC32s
 	probing      chan struct{}   // holds one value for each running probe
 	running      sync.WaitGroup  // janitor and probes
@@ -194,7 +194,7 @@ func (c *Client) acquire(s Server) (*member, error) {
 	}
 	m := c.members[s]
 	if m == nil {
-		if !c.hasRoom(s.Stranger) {
+		if !c.hasRoom(s.Unlisted) {
 			return nil, fmt.Errorf("cannot ask %s: %d other storages are being asked: %w", s.Addr(), maxServers,
 				fdfs.ErrFull)
 		}
@@ -214,13 +214,13 @@ func (c *Client) release(m *member) {
 	c.mu.Unlock()
 }
 
-// hasRoom reports whether there is room for one more stranger or known server. If necessary it
+// hasRoom reports whether there is room for one more unlisted or known server. If necessary it
 // forgets the one that was unused for the longest time. c.mu is held.
-func (c *Client) hasRoom(stranger bool) bool {
+func (c *Client) hasRoom(unlisted bool) bool {
 	var oldest *member
 	count := 0
 	for _, m := range c.members {
-		if m.server.Stranger != stranger {
+		if m.server.Unlisted != unlisted {
 			continue
 		}
 		if count++; m.refs == 0 && (oldest == nil || m.used.Before(oldest.used)) {

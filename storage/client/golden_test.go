@@ -41,7 +41,7 @@ func goldenRecords(t *testing.T, cmd string) []goldenRecord {
 	return wanted
 }
 
-// Every recorded answer to CmdFileInfo, compared with its id.
+// Every recorded reply to CmdFileInfo, compared with its id.
 func TestGoldenInfos(t *testing.T) {
 	seen := map[string]int{}
 	for _, rec := range goldenRecords(t, "22") {

@@ -7,13 +7,13 @@ import (
 	"fastdfs-gateway/internal/fdfs/backoff"
 )
 
-// State is the health of a storage by its latest answers.
+// State is the health of a storage by its latest replies.
 type State uint8
 
 // The states of a storage. One that is not healthy is asked after the healthy ones, and probed in
 // the background.
 const (
-	// Healthy: the last answer was complete, or the storage has not been asked yet.
+	// Healthy: the last reply was complete, or the storage has not been asked yet.
 	Healthy State = iota
 	// Suspect: one or two failures in a row, or three lost hedges in a row.
 	Suspect
@@ -43,17 +43,17 @@ const (
 
 // health is the health of one server. Client.mu guards it.
 //
-// A failure makes the server suspect, three in a row make it dead. A complete answer or a
-// successful probe makes it healthy again; an answer that only began does not, and after a failed
-// download only a complete download counts. Probes come after a back-off. Only a complete answer
-// resets the back-off, so a server that answers probes and nothing else is tried less and less
+// A failure makes the server suspect, three in a row make it dead. A complete reply or a
+// successful probe makes it healthy again; a reply that only began does not, and after a failed
+// download only a complete download counts. Probes come after a back-off. Only a complete reply
+// resets the back-off, so a server that replies to probes and nothing else is tried less and less
 // often.
 type health struct {
 	policy backoff.Policy // constant
 
 	errors         int  // failures in a row
 	downloadFailed bool // one of the failures was a download
-	lostHedges     int  // lost hedges in a row: another server answered a hedged request first
+	lostHedges     int  // lost hedges in a row: another server replied to a hedged request first
 	backoff        backoff.State
 	record         backoff.Record             // its replies include lost hedges
 	ring           [historySize]time.Duration // the newest latencies
@@ -69,13 +69,13 @@ func (h *health) state() State {
 	return Healthy
 }
 
-// answered records that an answer has begun, and its latency.
-func (h *health) answered(latency time.Duration) {
+// replied records that a reply has begun, and its latency.
+func (h *health) replied(latency time.Duration) {
 	h.lostHedges = 0
 	h.observe(latency)
 }
 
-// lostHedge records that another server answered first after this latency, which is a lower bound.
+// lostHedge records that another server replied first after this latency, which is a lower bound.
 func (h *health) lostHedge(latency time.Duration, now time.Time) {
 	h.observe(latency) // without it a server that became slow would keep its old mean
 	before := h.state()
@@ -84,12 +84,12 @@ func (h *health) lostHedge(latency time.Duration, now time.Time) {
 }
 
 func (h *health) observe(latency time.Duration) {
-	h.ring[h.record.Answers%historySize] = latency
+	h.ring[h.record.Replies%historySize] = latency
 	h.record.Replied(latency)
 }
 
-// completed records a complete answer. A short answer does not clear a failed download: some
-// servers answer a stat and then cannot read the file.
+// completed records a complete reply. A short reply does not clear a failed download: some
+// servers reply to a stat and then cannot read the file.
 func (h *health) completed(download bool) {
 	if download || !h.downloadFailed {
 		h.errors, h.lostHedges, h.downloadFailed = 0, 0, false
@@ -130,7 +130,7 @@ func (h *health) probed(err error, now time.Time) {
 
 // p95 returns the 95th percentile of the latencies; false if there are too few.
 func (h *health) p95() (time.Duration, bool) {
-	n := min(h.record.Answers, historySize)
+	n := min(h.record.Replies, historySize)
 	if n < historyMin {
 		return 0, false
 	}

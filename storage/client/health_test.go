@@ -20,7 +20,7 @@ func TestHealthStates(t *testing.T) {
 
 	h.failed(errTest, now, false)
 	require.Equal(t, Suspect, h.state())
-	h.answered(time.Millisecond)
+	h.replied(time.Millisecond)
 	require.Equal(t, Suspect, h.state(), "an answer that has begun is not complete")
 	h.failed(errTest, now, false)
 	require.Equal(t, Suspect, h.state())
@@ -65,7 +65,7 @@ func TestHealthProbes(t *testing.T) {
 		h.probed(errTest, now)
 		requireDelay(want * time.Second)
 	}
-	// it answers probes, and nothing else
+	// it replies to probes, and nothing else
 	now = now.Add(2 * time.Minute)
 	require.True(t, h.backoff.Probe(now))
 	h.probed(nil, now)
@@ -81,22 +81,22 @@ func TestHealthProbes(t *testing.T) {
 func TestP95(t *testing.T) {
 	h := newHealth()
 	for i := range historyMin - 1 {
-		h.answered(time.Duration(i+1) * time.Millisecond)
+		h.replied(time.Duration(i+1) * time.Millisecond)
 	}
 	_, ok := h.p95()
 	require.False(t, ok)
-	h.answered(20 * time.Millisecond)
+	h.replied(20 * time.Millisecond)
 	p95, ok := h.p95()
 	require.True(t, ok)
 	require.Equal(t, 19*time.Millisecond, p95)
 	for i := range 10 * historySize { // the newest 128: 6.4 of 100 are slow
-		h.answered(map[bool]time.Duration{true: time.Second, false: time.Millisecond}[i%16 == 0])
+		h.replied(map[bool]time.Duration{true: time.Second, false: time.Millisecond}[i%16 == 0])
 	}
 	p95, _ = h.p95()
 	require.Equal(t, time.Second, p95)
 	require.Less(t, h.record.Latency, time.Second/2)
 	for range historySize {
-		h.answered(3 * time.Millisecond)
+		h.replied(3 * time.Millisecond)
 	}
 	p95, _ = h.p95()
 	require.Equal(t, 3*time.Millisecond, p95, "what is old is forgotten")
@@ -106,7 +106,7 @@ func TestP95(t *testing.T) {
 	p95, _ = h.p95()
 	require.Equal(t, time.Second, p95, "one that was not waited for is slow at least as long")
 	for range historySize {
-		h.answered(3 * time.Millisecond)
+		h.replied(3 * time.Millisecond)
 	}
 	require.InDelta(t, float64(3*time.Millisecond), float64(h.record.Latency), float64(time.Millisecond))
 }
@@ -114,7 +114,7 @@ func TestP95(t *testing.T) {
 func TestP95Allocs(t *testing.T) {
 	h := newHealth()
 	for range historySize {
-		h.answered(time.Millisecond)
+		h.replied(time.Millisecond)
 	}
 	require.Zero(t, testing.AllocsPerRun(100, func() { h.p95() }))
 }
@@ -146,8 +146,8 @@ func TestOrder(t *testing.T) {
 		[]string{Healthy.String(), Suspect.String(), Dead.String(), State(9).String()})
 }
 
-// TestDownloadsCountApart: a server that answers stats and hangs on downloads is not healthy
-// because of its answers.
+// TestDownloadsCountApart: a server that replies to stats and hangs on downloads is not healthy
+// because of its replies.
 func TestDownloadsCountApart(t *testing.T) {
 	h, now := &health{policy: normalTiming.backoff}, time.Now()
 	h.failed(errTest, now, true)

@@ -63,9 +63,9 @@ func (c *Client) hedgeDelay(servers []Server) (time.Duration, bool) {
 }
 
 // race asks the first server and, if that is slower than usual, the second one too. The first good
-// answer counts, and the other request is cancelled. errs are those of the servers that were asked;
-// one of them is nil if there is an answer.
-func (c *Client) race(ctx context.Context, servers []Server, q request) (a answer, errs []error) {
+// reply counts, and the other request is cancelled. errs are those of the servers that were asked;
+// one of them is nil if there is a reply.
+func (c *Client) race(ctx context.Context, servers []Server, q request) (a reply, errs []error) {
 	c.budget.earn()
 	ctx1, cancel1 := context.WithCancelCause(ctx)
 	delay, mayHedge := c.hedgeDelay(servers)
@@ -74,7 +74,7 @@ func (c *Client) race(ctx context.Context, servers []Server, q request) (a answe
 		return a, []error{err}
 	}
 	type outcome struct {
-		answer
+		reply
 		err        error
 		asked, won bool
 	}
@@ -85,7 +85,7 @@ func (c *Client) race(ctx context.Context, servers []Server, q request) (a answe
 		o := outcome{asked: c.budget.spend()}
 		if o.asked {
 			c.counts.hedges.Add(1)
-			o.answer, o.err = c.try(ctx2, cancel2, servers[1], q, len(servers)-2)
+			o.reply, o.err = c.try(ctx2, cancel2, servers[1], q, len(servers)-2)
 			o.won = o.err == nil && decided.CompareAndSwap(false, true)
 		}
 		if o.won {
@@ -111,7 +111,7 @@ func (c *Client) race(ctx context.Context, servers []Server, q request) (a answe
 			a.drop()
 		}
 		c.counts.hedgeWins.Add(1)
-		a = o.answer
+		a = o.reply
 	case o.err == nil:
 		o.drop()
 	}

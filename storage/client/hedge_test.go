@@ -49,12 +49,12 @@ func (r *rig) await(i, n int) {
 	eventually.True(r.t, func() bool { return r.requests(i, fdfs.CmdFileInfo) >= n })
 }
 
-// slow makes the next answer of the first storage late.
+// slow makes the next reply of the first storage late.
 func (r *rig) slow(by time.Duration) {
 	r.Storage(0).SetFaults(fdfstest.Faults{Delay: by, Times: 1})
 }
 
-// One answer in 31 is slow: most of these are cut short, for at most 5 % more requests.
+// One reply in 31 is slow: most of these are cut short, for at most 5 % more requests.
 func TestHedge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := newClient(Options{}, unprobed)
@@ -72,12 +72,12 @@ func TestHedge(t *testing.T) {
 				took[servers[0]] = delay
 			}
 			a, err := c.askEach(context.Background(), servers,
-				request{ask: func(ctx context.Context, m *member) (answer, error) {
+				request{ask: func(ctx context.Context, m *member) (reply, error) {
 					select {
 					case <-time.After(took[m.server]):
-						return answer{info: Info{From: m.server}}, nil
+						return reply{info: Info{From: m.server}}, nil
 					case <-ctx.Done():
-						return answer{}, context.Cause(ctx)
+						return reply{}, context.Cause(ctx)
 					}
 				}})
 			require.NoError(t, err)
@@ -134,28 +134,28 @@ func TestNoHedge(t *testing.T) {
 	}
 }
 
-// hedged is the scene of TestHedgeOutcomes: both servers are asked, and neither answers before it
+// hedged is the scene of TestHedgeOutcomes: both servers are asked, and neither replies before it
 // is told to.
 type hedged struct {
 	*rig
 	before Stats
 }
 
-// answer lets a server that hangs go on, with faults or without.
-func (h *hedged) answer(i int, f ...fdfstest.Faults) { h.Storage(i).SetFaults(f...) }
+// reply lets a server that hangs go on, with faults or without.
+func (h *hedged) reply(i int, f ...fdfstest.Faults) { h.Storage(i).SetFaults(f...) }
 
 // failed waits until the client has noticed n failures.
 func (h *hedged) failed(n uint64) {
 	eventually.True(h.t, func() bool { return h.c.Stats().Failures-h.before.Failures == n })
 }
 
-// heard waits until the client has noticed an answer of the second server.
+// heard waits until the client has noticed a reply of the second server.
 func (h *hedged) heard() {
-	eventually.True(h.t, func() bool { return h.c.Health()[1].Answers == 1 })
+	eventually.True(h.t, func() bool { return h.c.Health()[1].Replies == 1 })
 }
 
 // The first server is slow. A failure of the second one, or its lack of the file, does not count as
-// the answer.
+// the reply.
 func TestHedgeOutcomes(t *testing.T) {
 	missing, broken := fdfstest.Faults{Status: 2}, fdfstest.Faults{Status: 5}
 	for name, test := range map[string]struct {
@@ -163,13 +163,13 @@ func TestHedgeOutcomes(t *testing.T) {
 		from int
 		wins uint64
 	}{
-		"second wins":          {play: func(h *hedged) { h.answer(1) }, from: 1, wins: 1},
-		"first after all":      {play: func(h *hedged) { h.answer(0) }, from: 0},
-		"second does not have": {play: func(h *hedged) { h.answer(1, missing); h.heard(); h.answer(0) }, from: 0},
-		"second fails":         {play: func(h *hedged) { h.answer(1, broken); h.failed(1); h.answer(0) }, from: 0},
-		"first fails late": {play: func(h *hedged) { h.answer(0, broken); h.failed(1); h.answer(1) }, from: 1,
+		"second wins":          {play: func(h *hedged) { h.reply(1) }, from: 1, wins: 1},
+		"first after all":      {play: func(h *hedged) { h.reply(0) }, from: 0},
+		"second does not have": {play: func(h *hedged) { h.reply(1, missing); h.heard(); h.reply(0) }, from: 0},
+		"second fails":         {play: func(h *hedged) { h.reply(1, broken); h.failed(1); h.reply(0) }, from: 0},
+		"first fails late": {play: func(h *hedged) { h.reply(0, broken); h.failed(1); h.reply(1) }, from: 1,
 			wins: 1},
-		"both fail, third saves": {play: func(h *hedged) { h.answer(1, broken); h.failed(1); h.answer(0, broken) },
+		"both fail, third saves": {play: func(h *hedged) { h.reply(1, broken); h.failed(1); h.reply(0, broken) },
 			from: 2},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -246,7 +246,7 @@ func TestHedgeCancel(t *testing.T) {
 	closed.Wait()
 }
 
-// raceOnce runs a race between two servers whose answers are made here, and returns the one that
+// raceOnce runs a race between two servers whose replies are made here, and returns the one that
 // has won, and those whose contexts ended before that of the winner did.
 func raceOnce(t *testing.T, c *Client, first, second func(ctx context.Context) error) (won string, dropped []string,
 	errs []error) {
@@ -254,24 +254,24 @@ func raceOnce(t *testing.T, c *Client, first, second func(ctx context.Context) e
 	m, err := c.acquire(servers[0])
 	require.NoError(t, err)
 	for range historyMin {
-		m.health.answered(time.Microsecond)
+		m.health.replied(time.Microsecond)
 	}
 	c.release(m)
 	var mu sync.Mutex // guards good
 	good := map[string]context.Context{}
 	a, errs := c.race(context.Background(), servers, request{
-		ask: func(ctx context.Context, m *member) (answer, error) {
+		ask: func(ctx context.Context, m *member) (reply, error) {
 			ask := first
 			if m.server == servers[1] {
 				ask = second
 			}
 			if err := ask(ctx); err != nil {
-				return answer{}, err
+				return reply{}, err
 			}
 			mu.Lock()
 			defer mu.Unlock()
 			good[m.server.Host] = ctx
-			return answer{info: Info{From: m.server}}, nil
+			return reply{info: Info{From: m.server}}, nil
 		},
 	})
 	require.Len(t, errs, 2)
@@ -347,7 +347,7 @@ func TestRace(t *testing.T) {
 // history to hedge by.
 func TestHangingStorages(t *testing.T) {
 	r := newRig(t, 5, Options{Pool: fdfs.PoolOptions{NetworkTimeout: time.Minute}})
-	r.c.t.answerTimeout = 50 * time.Millisecond
+	r.c.t.replyTimeout = 50 * time.Millisecond
 	text := contenttest.Bytes(1000)
 	id, err := r.Put(fdfstest.FileSpec{Storage: r.Storage(0), Content: text, Ext: "jpg"})
 	require.NoError(t, err)
@@ -360,7 +360,7 @@ func TestHangingStorages(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, r.servers[4], info.From)
 	require.Equal(t, r.servers[4], r.c.Order(r.servers)[0], "those that hang are known")
-	r.c.t.answerTimeout = time.Minute // no need of it from now on: the one that is well is known
+	r.c.t.replyTimeout = time.Minute // no need of it from now on: the one that is well is known
 	stream, err := r.c.Open(ctx, FetchRequest{ID: id}, info, 0, 1000, r.servers)
 	require.NoError(t, err)
 	got, err := io.ReadAll(stream)

@@ -326,13 +326,13 @@ func TestWrongSize(t *testing.T) {
 	require.NoError(t, err)
 	r.servers[0] = serversOf(other)[0]
 	require.Equal(t, r.servers[1], r.stat(id).From)
-	require.Equal(t, uint64(1), r.c.Stats().WrongAnswers)
+	require.Equal(t, uint64(1), r.c.Stats().WrongReplies)
 	_, err = r.c.Stat(context.Background(), FetchRequest{ID: id}, r.servers[:1])
 	require.ErrorIs(t, err, ErrNoSource)
 	require.Equal(t, Healthy, r.c.Health()[0].State, "other files there may be right")
 }
 
-// FuzzInfo reads answers to CmdFileInfo as Stat does.
+// FuzzInfo reads replies to CmdFileInfo as Stat does.
 func FuzzInfo(f *testing.F) {
 	normal, err := fdfs.Encode(fdfs.Fields{Group: "group1", Source: fdfs.Source{10, 0, 0, 1}, Size: 4096})
 	require.NoError(f, err)

@@ -17,26 +17,26 @@ import (
 // deadline counts as the server's failure. The shortest deadline is 200 ms, that of a redirect.
 const blameAfter = 150 * time.Millisecond
 
-// request is sent to one server after the other until one gives a good answer.
+// request is sent to one server after the other until one gives a good reply.
 type request struct {
-	// ask sends the request to one server. The answer may use ctx until its end is called.
-	ask func(ctx context.Context, m *member) (answer, error)
+	// ask sends the request to one server. The reply may use ctx until its end is called.
+	ask func(ctx context.Context, m *member) (reply, error)
 	// onResult is called with the outcome for each server that was asked, also where another server
 	// was faster; nil = not called.
 	onResult func(s Server, err error)
-	// download: a good answer is the beginning of a download.
+	// download: a good reply is the beginning of a download.
 	download bool
 }
 
-// answer is a good answer of a server. The caller calls end, once, when it no longer uses it.
-type answer struct {
+// reply is a good reply of a server. The caller calls end, once, when it no longer uses it.
+type reply struct {
 	info   Info    // of a stat
 	source *source // of a download; nil = it is none
 	end    func()  // ends the context of the request, and its use of the server
 }
 
-// drop releases an answer that is not needed.
-func (a answer) drop() {
+// drop releases a reply that is not needed.
+func (a reply) drop() {
 	if a.source != nil {
 		a.source.close()
 	} else {
@@ -49,18 +49,18 @@ var errSlow = fmt.Errorf("other storages are asked: %w", context.DeadlineExceede
 
 // try sends the request to one server and records the outcome in the server's health. It takes over
 // ctx, which cancel ends. left is the number of servers that can be asked after this one: if there
-// are any, it has answerTimeout to begin its answer, else the network timeout applies.
-func (c *Client) try(ctx context.Context, cancel context.CancelCauseFunc, s Server, q request, left int) (a answer,
+// are any, it has replyTimeout to begin its reply, else the network timeout applies.
+func (c *Client) try(ctx context.Context, cancel context.CancelCauseFunc, s Server, q request, left int) (a reply,
 	err error) {
-	if err := c.strangers.Enter(s); err != nil {
+	if err := c.unlisted.begin(s); err != nil {
 		cancel(nil)
-		return answer{}, err
+		return reply{}, err
 	}
-	defer c.strangers.Leave(s)
+	defer c.unlisted.end(s)
 	m, err := c.acquire(s)
 	if err != nil {
 		cancel(nil)
-		return answer{}, err
+		return reply{}, err
 	}
 	unlink := context.AfterFunc(c.ctx, func() { cancel(errClientClosed) })
 	end := func() {
@@ -68,8 +68,8 @@ func (c *Client) try(ctx context.Context, cancel context.CancelCauseFunc, s Serv
 		cancel(nil)
 		c.release(m)
 	}
-	if left > 0 && c.t.answerTimeout > 0 {
-		defer time.AfterFunc(c.t.answerTimeout, func() { cancel(errSlow) }).Stop()
+	if left > 0 && c.t.replyTimeout > 0 {
+		defer time.AfterFunc(c.t.replyTimeout, func() { cancel(errSlow) }).Stop()
 	}
 	c.counts.requests.Add(1)
 	start := time.Now()
@@ -77,10 +77,10 @@ func (c *Client) try(ctx context.Context, cancel context.CancelCauseFunc, s Serv
 	if err != nil {
 		c.recordFailure(ctx, m, err, time.Since(start), q.download)
 		end()
-		return answer{}, err
+		return reply{}, err
 	}
-	c.strangers.Prove(s)
-	c.answered(m, time.Since(start))
+	c.unlisted.markVerified(s)
+	c.replied(m, time.Since(start))
 	if a.end = end; a.source != nil {
 		a.source.end, a.source.stop = end, func() { cancel(nil) }
 	}
@@ -88,7 +88,7 @@ func (c *Client) try(ctx context.Context, cancel context.CancelCauseFunc, s Serv
 }
 
 // send sends the request to one server. A panic is a failure of that server.
-func (q *request) send(ctx context.Context, m *member) (a answer, err error) {
+func (q *request) send(ctx context.Context, m *member) (a reply, err error) {
 	defer panics.ToError(&err, "asking a storage")
 	return q.ask(ctx, m)
 }
@@ -106,13 +106,13 @@ func (c *Client) recordFailure(ctx context.Context, m *member, err error, took t
 	case cause != nil && !(errors.Is(cause, context.DeadlineExceeded) && took >= blameAfter):
 		// the caller cancelled the request
 	case errors.Is(err, fdfs.ErrNoFile):
-		c.strangers.Prove(m.server)
-		c.answered(m, took)
+		c.unlisted.markVerified(m.server)
+		c.replied(m, took)
 		c.completed(m, false)
 	case errors.Is(err, ErrWrong), errors.Is(err, fdfs.ErrFileChanged):
-		// the server answers, and may have correct versions of other files
+		// the server replies, and may have correct versions of other files
 		c.counts.wrong.Add(1)
-		c.answered(m, took)
+		c.replied(m, took)
 		c.update(m, nil, func(h *health) { h.blame(err, time.Now()) })
 		c.logWrong(m, err)
 	default:
@@ -130,8 +130,8 @@ func (c *Client) logWrong(m *member, err error) {
 	c.log.Warn("storage gave a wrong response", "storage", m.server.Addr(), "error", err)
 }
 
-func (c *Client) answered(m *member, took time.Duration) {
-	c.update(m, nil, func(h *health) { h.answered(took) })
+func (c *Client) replied(m *member, took time.Duration) {
+	c.update(m, nil, func(h *health) { h.replied(took) })
 }
 
 func (c *Client) failed(m *member, err error, download bool) {
@@ -159,9 +159,9 @@ func (c *Client) update(m *member, err error, change func(h *health)) {
 	}
 }
 
-// askEach asks the servers in order and returns the first good answer. The error is fdfs.ErrNoFile
-// when all of them answered so, else ErrNoSource.
-func (c *Client) askEach(ctx context.Context, servers []Server, q request) (answer, error) {
+// askEach asks the servers in order and returns the first good reply. The error is fdfs.ErrNoFile
+// when all of them replied so, else ErrNoSource.
+func (c *Client) askEach(ctx context.Context, servers []Server, q request) (reply, error) {
 	var t tally
 	for len(servers) > 0 && ctx.Err() == nil {
 		a, errs := c.race(ctx, servers, q)
@@ -176,7 +176,7 @@ func (c *Client) askEach(ctx context.Context, servers []Server, q request) (answ
 		}
 		servers = servers[len(errs):]
 	}
-	return answer{}, t.err(ctx)
+	return reply{}, t.err(ctx)
 }
 
 // tally collects the failures of several servers.
@@ -225,24 +225,24 @@ func timedOut(err error) error {
 	return err
 }
 
-// Info is a storage's answer about a file: its version, by VersionOf and Version.AsOf.
+// Info is a storage's reply about a file: its version, by VersionOf and Version.AsOf.
 type Info struct {
 	content.Version
-	From Server // the storage that answered; none where the version is known otherwise
+	From Server // the storage that replied; none where the version is known otherwise
 }
 
 // Stat returns size and time of a file. It asks the healthiest server first, and the next one when
-// that fails or does not have the file. fdfs.ErrNoFile: all servers answered, and none has the
+// that fails or does not have the file. fdfs.ErrNoFile: all servers replied, and none has the
 // file. ErrNoSource: some servers could not be asked, and the others do not have it.
 //
-// A size of a normal or trunk file that differs from the one in its id is a wrong answer, so the
+// A size of a normal or trunk file that differs from the one in its id is a wrong reply, so the
 // next server is asked, unless MayBeLink: then the file is a link. A link in a trunk file of a
 // storage is ErrSlotLink.
 func (c *Client) Stat(ctx context.Context, r FetchRequest, servers []Server) (Info, error) {
 	r.ID = r.ID.Clone() // a hedged request may still be running when the caller reuses the bytes
-	a, err := c.askEach(ctx, c.Order(servers), request{ask: func(ctx context.Context, m *member) (answer, error) {
+	a, err := c.askEach(ctx, c.Order(servers), request{ask: func(ctx context.Context, m *member) (reply, error) {
 		info, err := c.stat(ctx, m, r)
-		return answer{info: info}, err
+		return reply{info: info}, err
 	}})
 	if err != nil {
 		return Info{}, fmt.Errorf("cannot stat %q: %w", r.ID, err)
@@ -251,7 +251,7 @@ func (c *Client) Stat(ctx context.Context, r FetchRequest, servers []Server) (In
 	return a.info, nil
 }
 
-// stat asks one server. A complete answer counts for its health, also where it is a wrong one.
+// stat asks one server. A complete reply counts for its health, also where it is a wrong one.
 func (c *Client) stat(ctx context.Context, m *member, r FetchRequest) (Info, error) {
 	asked := time.Now()
 	v, err := m.transport.Stat(ctx, r)
@@ -268,7 +268,7 @@ const lastTime = 253402300799
 // a server says. Of a normal or trunk file the time and the CRC32 are those of its id; of others
 // the time is from 1970 to 9999.
 //
-// A size that differs from the one in the id is a wrong answer, or that of a link. Only links in
+// A size that differs from the one in the id is a wrong reply, or that of a link. Only links in
 // trunk files are found so: the id of a symbolic link has the size of the target, and a CRC32 that
 // describes nothing.
 func VersionOf(id fdfs.FileID, size, changed int64) (content.Version, error) {

@@ -13,11 +13,11 @@ import (
 // Stats are counters of a Client since it was created.
 type Stats struct {
 	Requests     uint64 // sent to storages, hedged ones included, probes not
-	Failures     uint64 // of these: no answer, a broken one, or an error other than a missing file
+	Failures     uint64 // of these: no reply, a broken one, or an error other than a missing file
 	Resumes      uint64 // streams that continued after a failure of their source
 	Hedges       uint64 // hedged requests
-	HedgeWins    uint64 // of these: answered before the first request
-	WrongAnswers uint64 // answers of another length, size or version than requested
+	HedgeWins    uint64 // of these: replied before the first request
+	WrongReplies uint64 // replies of another length, size or version than requested
 	Rechecks     uint64 // files read again because their CRC32 differed from the one in the id
 	CRCErrors    uint64 // of these: damaged files; the others are links
 	Bytes        uint64 // received content
@@ -32,7 +32,7 @@ func (c *Client) Stats() Stats {
 	n := &c.counts
 	return Stats{
 		Requests: n.requests.Load(), Failures: n.failures.Load(), Resumes: n.resumes.Load(), Hedges: n.hedges.Load(),
-		HedgeWins: n.hedgeWins.Load(), WrongAnswers: n.wrong.Load(), Rechecks: n.rechecks.Load(),
+		HedgeWins: n.hedgeWins.Load(), WrongReplies: n.wrong.Load(), Rechecks: n.rechecks.Load(),
 		CRCErrors: n.crcErrors.Load(),
 		Bytes:     n.bytes.Load(),
 	}

@@ -61,7 +61,7 @@ type source struct {
 	m    *member
 	body io.ReadCloser
 	stop func() // ends the running read
-	end  func() // end of its answer
+	end  func() // end of its reply
 
 	watch *stall.Watch[*source] // of the reads; nil until it is used
 
@@ -70,16 +70,16 @@ type source struct {
 	paused bool      // the reader has paused for timing.pause
 }
 
-// close releases the connection, which is closed unless the answer was read completely.
+// close releases the connection, which is closed unless the reply was read completely.
 func (s *source) close() {
 	_ = s.body.Close() // what counts was read
 	s.end()
 }
 
 // Open requests length bytes from offset on of the file that Stat described by info, and returns
-// when an answer has begun: until then an error can still become an HTTP status. The server of info
+// when a reply has begun: until then an error can still become an HTTP status. The server of info
 // is asked first if it is among servers and not less healthy than the others, which follow as in
-// Stat. An answer of another length is wrong, and so is another version of a slave, an appender or
+// Stat. A reply of another length is wrong, and so is another version of a slave, an appender or
 // a link: then the next server is asked. The errors are those of Stat, and fdfs.ErrFileChanged.
 // length must be positive.
 //
@@ -148,14 +148,14 @@ func (s *Stream) candidates() []Server {
 func (s *Stream) ask(ctx context.Context, servers []Server, again bool) (*source, error) {
 	part := Part{Version: s.info.Version, Offset: s.offset + s.got, Length: s.length - s.got}
 	a, err := s.c.askEach(ctx, servers, request{
-		ask: func(ctx context.Context, m *member) (answer, error) {
+		ask: func(ctx context.Context, m *member) (reply, error) {
 			part := part // a hedged request runs at the same time
 			part.Compare = s.checkVersion && (again || m.server != s.info.From)
 			body, err := m.transport.Open(ctx, s.r, part)
 			if err != nil {
-				return answer{}, err
+				return reply{}, err
 			}
-			return answer{source: &source{m: m, body: body, last: time.Now()}}, nil
+			return reply{source: &source{m: m, body: body, last: time.Now()}}, nil
 		},
 		onResult: s.onResult, download: true,
 	})
@@ -324,7 +324,7 @@ const confirmTimeout = 2 * time.Second
 
 // confirm requests the version of a file that can change again, after all bytes. A download does
 // not tell the version of its bytes: they are of the requested version if the server had it before
-// and after the download. If the server does not answer any more, the others are asked; not if it
+// and after the download. If the server does not reply any more, the others are asked; not if it
 // has deleted the file, since it may have changed it before.
 func (s *Stream) confirm(m *member) error {
 	ctx, cancel := context.WithTimeout(s.ctx, confirmTimeout)
@@ -334,8 +334,8 @@ func (s *Stream) confirm(m *member) error {
 		return err
 	}
 	others := slices.DeleteFunc(s.c.Order(s.servers), func(other Server) bool { return other == m.server })
-	a, otherErr := s.c.askEach(s.ctx, others, request{ask: func(ctx context.Context, m *member) (answer, error) {
-		return answer{}, s.sameVersion(ctx, m)
+	a, otherErr := s.c.askEach(s.ctx, others, request{ask: func(ctx context.Context, m *member) (reply, error) {
+		return reply{}, s.sameVersion(ctx, m)
 	}})
 	if otherErr != nil {
 		return errors.Join(err, otherErr)

@@ -52,7 +52,7 @@ func TestOpenFaults(t *testing.T) {
 	third := 300
 	for name, test := range map[string]struct {
 		faults fdfstest.Faults
-		wrong  bool // a wrong answer, no failure
+		wrong  bool // a wrong reply, no failure
 	}{
 		"busy":          {faults: fdfstest.Faults{Status: 16}},
 		"i/o error":     {faults: fdfstest.Faults{Status: 5}},
@@ -76,7 +76,7 @@ func TestOpenFaults(t *testing.T) {
 			r.requireContent(id, body)
 			stats := r.c.Stats()
 			if test.wrong {
-				require.Equal(t, uint64(1), stats.WrongAnswers)
+				require.Equal(t, uint64(1), stats.WrongReplies)
 				require.Zero(t, stats.Failures)
 			} else {
 				require.NotZero(t, stats.Failures)

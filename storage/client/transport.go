@@ -72,8 +72,8 @@ const maxCalls = 64
 // newTCPTransport makes both pools. Idle connections that are lost in one of them are lost in the
 // other one as well.
 func newTCPTransport(s Server, o fdfs.PoolOptions) *tcpTransport {
-	if s.Stranger && (o.ConnectTimeout <= 0 || o.ConnectTimeout > StrangerTimeout) {
-		o.ConnectTimeout = StrangerTimeout
+	if s.Unlisted && (o.ConnectTimeout <= 0 || o.ConnectTimeout > UnlistedTimeout) {
+		o.ConnectTimeout = UnlistedTimeout
 	}
 	t := &tcpTransport{server: s}
 	o.Lost = func() { t.calls.CloseIdle() }
@@ -84,7 +84,7 @@ func newTCPTransport(s Server, o fdfs.PoolOptions) *tcpTransport {
 	return t
 }
 
-// maxInfo bounds the length of the answer to CmdFileInfo in bytes.
+// maxInfo bounds the length of the reply to CmdFileInfo in bytes.
 const maxInfo = 128
 
 // Stat implements Transport.
@@ -120,7 +120,7 @@ func (t *tcpTransport) Open(ctx context.Context, r FetchRequest, part Part) (io.
 	}
 	offset, skip := part.Offset, int64(0)
 	if r.ID.Kind == fdfs.KindTrunk {
-		// Storages before 5.11 ignore the offset in a request for a slot: each answer begins with
+		// Storages before 5.11 ignore the offset in a request for a slot: each reply begins with
 		// the first byte, with the requested length.
 		offset, skip = 0, offset
 	}
@@ -150,7 +150,7 @@ func compareVersions(s Server, got, want content.Version) error {
 		got.Time().UTC(), want.Size, want.Time().UTC())
 }
 
-// download is the body of an answer to CmdDownload.
+// download is the body of a reply to CmdDownload.
 type download struct {
 	conn    *fdfs.Conn
 	skip    int64  // bytes before the requested ones that are still to come
@@ -175,7 +175,7 @@ func (d *download) Read(p []byte) (int, error) {
 	return 0, err
 }
 
-// Close implements io.Closer. The connection is closed unless the answer was read completely.
+// Close implements io.Closer. The connection is closed unless the reply was read completely.
 func (d *download) Close() error {
 	d.conn.Release()
 	return nil

@@ -5,7 +5,7 @@ import "time"
 // Record counts the replies and the errors of one server, for its status. It is not safe for
 // concurrent use.
 type Record struct {
-	Answers int           // number of replies
+	Replies int           // number of replies
 	Latency time.Duration // of replies, see Smooth; 0 = there was none
 	// LastError is the newest failure or wrong reply, at LastErrorAt; nil = there was none.
 	LastError   error
@@ -14,7 +14,7 @@ type Record struct {
 
 // Replied records a reply and its latency.
 func (r *Record) Replied(latency time.Duration) {
-	if r.Answers++; r.Answers == 1 {
+	if r.Replies++; r.Replies == 1 {
 		r.Latency = latency
 	}
 	r.Latency = Smooth(r.Latency, latency)

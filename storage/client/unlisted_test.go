@@ -1,0 +1,79 @@
+package client
+
+import (
+	"context"
+	"net"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/testing/contenttest"
+	"fastdfs-gateway/tests/fdfstest"
+
+	"github.com/stretchr/testify/require"
+)
+
+func unlisted(i int) Server {
+	return Server{Host: "192.0.2.1", Port: i + 1, Unlisted: true}
+}
+
+func TestUnlistedBounds(t *testing.T) {
+	var s unlistedServers
+	for i := range maxUnlisted {
+		require.NoError(t, s.begin(unlisted(i)))
+	}
+	require.ErrorIs(t, s.begin(unlisted(maxUnlisted)), fdfs.ErrFull, "one address more")
+	require.NoError(t, s.begin(Server{Host: "192.0.2.1", Port: 1}), "a known server")
+	for range maxUnlistedRequests - maxUnlisted {
+		require.NoError(t, s.begin(unlisted(0)))
+	}
+	require.ErrorIs(t, s.begin(unlisted(1)), fdfs.ErrFull, "one request more")
+	s.markVerified(unlisted(0))
+	require.NoError(t, s.begin(unlisted(0)))
+	s.end(unlisted(0))
+	require.NoError(t, s.begin(unlisted(maxUnlisted)), "an answer makes room")
+	for i := range maxUnlisted + 1 {
+		s.end(unlisted(i))
+	}
+	require.Zero(t, s.total)
+	require.Empty(t, s.asked)
+	for i := range 2*maxServers + 1 {
+		s.markVerified(unlisted(i))
+		require.LessOrEqual(t, len(s.verified), maxServers)
+	}
+}
+
+// unlistedServers in use, as many as there may be, leave the room of known servers alone.
+func TestUnlistedTakeNoRoom(t *testing.T) {
+	r := newRig(t, 1, Options{})
+	id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(1000)})
+	for i := range maxServers {
+		m, err := r.c.acquire(unlisted(i))
+		require.NoError(t, err)
+		defer r.c.release(m)
+	}
+	_, err := r.c.acquire(unlisted(maxServers))
+	require.ErrorIs(t, err, fdfs.ErrFull)
+	r.requireContent(id, contenttest.Bytes(1000))
+}
+
+// An unlisted server that accepts and says nothing is given up with its request, and one that gives
+// the file is as good as any other.
+func TestUnlisted(t *testing.T) {
+	r := newRig(t, 1, Options{})
+	id := r.put(fdfstest.FileSpec{Content: contenttest.Bytes(1000)})
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	silent := Server{Host: "127.0.0.1", Port: ln.Addr().(*net.TCPAddr).Port, Unlisted: true}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
+	defer cancel()
+	_, err = r.c.Stat(ctx, FetchRequest{ID: id}, []Server{silent})
+	require.ErrorIs(t, err, context.DeadlineExceeded)
+	require.Empty(t, r.c.unlisted.asked)
+	good := r.servers[0]
+	good.Unlisted = true
+	_, err = r.c.Stat(t.Context(), FetchRequest{ID: id}, []Server{good})
+	require.NoError(t, err)
+	require.Contains(t, r.c.unlisted.verified, good)
+}
