@@ -48,6 +48,7 @@ func writeManuals(root *cobra.Command, dir, version string, when time.Time) erro
 	root.Long += "\n**gateway.conf(5)** describes its configuration.\n\n" +
 		sections(string(operations), "Contents", "Commands")
 	for _, cmd := range root.Commands() {
+		cmd.RemoveCommand(cmd.Commands()...) // one page describes the completions of all shells
 		cmd.Long = fmt.Sprintf("%s.\n\nExit codes: 0 success, 1 %s, 2 usage.", cmd.Short, command.Exit1(cmd))
 	}
 	root.DisableAutoGenTag = true
