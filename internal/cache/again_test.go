@@ -87,8 +87,8 @@ func TestEvictedBehind(t *testing.T) {
 	require.Less(t, c.Stats().Misses-before, uint64(20))
 }
 
-// TestBehindTheEnd: a cold file whose end something has asked beyond is not taken for damaged: its
-// first reader gets all of it.
+// TestBehindTheEnd: a cold file whose end something has asked beyond is not taken for corrupted:
+// its first reader gets all of it.
 func TestBehindTheEnd(t *testing.T) {
 	for _, size := range []int64{1000, SegmentSize, SegmentSize + 1, 3*SegmentSize - 5} {
 		o := newOrigin(testFile(1), size)

@@ -199,11 +199,11 @@ func TestChangedBefore(t *testing.T) {
 // TestChecksum: content that is not the one of the CRC32 is not kept, unless it is a link's.
 func TestChecksum(t *testing.T) {
 	for name, size := range map[string]int64{"one segment": 5000, "three": 2*SegmentSize + 5} {
-		bubble(t, "damaged, "+name, func(t *testing.T) {
+		bubble(t, "corrupted, "+name, func(t *testing.T) {
 			o := newOrigin(testFile(1), size)
 			o.whole = second // the first reader is there before the content is
 			c := newCache(t, Options{})
-			o.damage(size / 2)
+			o.corrupt(size / 2)
 			e, err := c.Get(background, o.file, o, GetOptions{})
 			require.NoError(t, err)
 			read := func() ([]byte, error) {
@@ -215,14 +215,14 @@ func TestChecksum(t *testing.T) {
 			if size > SegmentSize {
 				require.ErrorIs(t, err, ErrCorrupt, "it was seen with the last segment only")
 				require.Less(t, len(got), int(size))
-				synctest.Wait() // until what is wrong was dropped
+				synctest.Wait() // until the wrong content was purged
 				got, err = read()
 			}
 			require.NoError(t, err)
-			require.True(t, bytes.Equal(o.content, got), "from the storage that is not damaged")
+			require.True(t, bytes.Equal(o.content, got), "from the storage that is not corrupted")
 			require.EqualValues(t, 1, c.Stats().CRCErrors)
 			require.EqualValues(t, 1, o.rechecks.Load())
-			require.Equal(t, map[string]bool{"damaged": true}, o.excluded)
+			require.Equal(t, map[string]bool{"corrupted": true}, o.excluded)
 		})
 		bubble(t, "legacy, "+name, func(t *testing.T) {
 			c := newCache(t, Options{})
@@ -242,10 +242,10 @@ func TestChecksum(t *testing.T) {
 			requireWhole(t, other, get(background, c, other))
 			require.EqualValues(t, 1, other.fetches.Load())
 		})
-		bubble(t, "legacy and damaged, "+name, func(t *testing.T) {
+		bubble(t, "legacy and corrupted, "+name, func(t *testing.T) {
 			o := newOrigin(testFile(1), size)
 			o.v.CRC32 = checksum.UpdateLegacy(0, o.content)
-			o.damage(0)
+			o.corrupt(0)
 			c := newCache(t, Options{})
 			e, err := c.Get(background, o.file, o, GetOptions{})
 			require.NoError(t, err)
@@ -272,11 +272,11 @@ func TestChecksum(t *testing.T) {
 	}
 }
 
-// damage adds a storage whose content differs in a byte, and which is healthier than the good one.
-func (o *origin) damage(at int64) {
+// corrupt adds a storage whose content differs in a byte, and which is healthier than the good one.
+func (o *origin) corrupt(at int64) {
 	wrong := bytes.Clone(o.content)
 	wrong[at] ^= 1
-	o.set(func() { o.damaged["damaged"], o.order = wrong, []string{"damaged", "storage"} })
+	o.set(func() { o.corrupted["corrupted"], o.order = wrong, []string{"corrupted", "storage"} })
 }
 
 // TestPurgeWhileFetching: those who wait are served; what they got is not kept, and the next one
@@ -421,7 +421,7 @@ func TestRandomRanges(t *testing.T) {
 func TestDamagedBehind(t *testing.T) {
 	bubble(t, "first segment", func(t *testing.T) {
 		o := newOrigin(testFile(1), 3*SegmentSize)
-		o.damage(5)
+		o.corrupt(5)
 		c := newCache(t, Options{})
 		e, err := c.Get(background, o.file, o, GetOptions{})
 		require.NoError(t, err)
@@ -433,7 +433,7 @@ func TestDamagedBehind(t *testing.T) {
 		_, err = io.ReadAll(other)
 		require.ErrorIs(t, err, ErrCorrupt)
 		require.NoError(t, other.Close())
-		synctest.Wait() // until what is wrong was dropped
+		synctest.Wait() // until the wrong content was purged
 		requireWhole(t, o, get(background, c, o))
 		rest, err := io.ReadAll(s)
 		require.ErrorIs(t, err, ErrCorrupt)

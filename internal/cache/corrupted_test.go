@@ -1,6 +1,9 @@
 package cache
 
 import (
+	"bytes"
+	"context"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -9,23 +12,23 @@ import (
 	"fastdfs-gateway/internal/cache/tier"
 )
 
-// TestDamagedThroughPeers: another gateway has stored a segment of a damaged storage. A gateway
+// TestCorruptedThroughPeers: another gateway has stored a segment of a corrupted storage. A gateway
 // that reads the whole file finds it, fetches the file without other gateways and without that
 // storage, and so does the next reader of the gateway that has the segment.
-func TestDamagedThroughPeers(t *testing.T) {
+func TestCorruptedThroughPeers(t *testing.T) {
 	bubble(t, "segment of a peer", func(t *testing.T) {
 		o := newOrigin(testFile(1), 3*SegmentSize)
 		list := gateways(t, newFleet(), 2, Options{})
-		o.damage(SegmentSize + 5)
-		r := getRange(background, list[0], o, SegmentSize, 100) // of the damaged storage
+		o.corrupt(SegmentSize + 5)
+		r := getRange(background, list[0], o, SegmentSize, 100) // of the corrupted storage
 		require.NoError(t, r.err)
 		require.NotEqual(t, o.content[SegmentSize+5], r.body[5], "a part cannot be checked")
 		synctest.Wait()
-		o.set(func() { o.order = []string{"storage", "damaged"} })
+		o.set(func() { o.order = []string{"storage", "corrupted"} })
 		r = get(background, list[1], o)
 		require.ErrorIs(t, r.err, ErrCorrupt)
 		synctest.Wait()
-		o.set(func() { o.order = []string{"damaged", "storage"}; o.excluded["damaged"] = true })
+		o.set(func() { o.order = []string{"corrupted", "storage"}; o.excluded["corrupted"] = true })
 		requireWhole(t, o, get(background, list[1], o))
 		_ = get(background, list[0], o) // finds it too
 		synctest.Wait()
@@ -33,14 +36,43 @@ func TestDamagedThroughPeers(t *testing.T) {
 	})
 	bubble(t, "verified first", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1000)
-		o.damage(5)
+		o.corrupt(5)
 		c := newCache(t, Options{VerifyFirst: func(string) (int64, bool) { return 1000, true }})
 		requireWhole(t, o, get(background, c, o))
 		require.Zero(t, o.rechecks.Load(), "it cannot be a link")
-		require.True(t, o.excluded["damaged"])
+		require.True(t, o.excluded["corrupted"])
 		synctest.Wait()
 		c.purgeTiers(tier.MatchAll)
 		requireWhole(t, o, get(background, c, o))
 		require.EqualValues(t, 1, c.Stats().CRCErrors)
 	})
+}
+
+// TestReadWhileCorruptIsPurged: who begins to read a file when its content has been found wrong,
+// and is not purged yet, does not get that as a whole file.
+func TestReadWhileCorruptIsPurged(t *testing.T) {
+	o := newOrigin(testFile(1), 2*SegmentSize)
+	good := o.content
+	bad := slices.Clone(good)
+	bad[100] ^= 1
+	c := newCache(t, Options{})
+	o.set(func() { o.content = bad })
+	require.NoError(t, getRange(context.Background(), c, o, 0, SegmentSize).err)
+	idle(t, c)
+	o.set(func() { o.content = good })
+	var during []result
+	c.onPurge = func() {
+		c.onPurge = nil
+		for range 3 {
+			during = append(during, get(context.Background(), c, o))
+		}
+	}
+	first := getRange(context.Background(), c, o, SegmentSize, SegmentSize)
+	require.True(t, first.err != nil || bytes.Equal(good[SegmentSize:], first.body))
+	require.Len(t, during, 3)
+	for _, r := range append(during, get(context.Background(), c, o)) {
+		require.True(t, r.err != nil || bytes.Equal(good, r.body), "a wrong byte in a whole body")
+	}
+	requireWhole(t, o, get(context.Background(), c, o))
+	require.EqualValues(t, 1, c.Stats().CRCErrors)
 }

@@ -38,10 +38,10 @@ type origin struct {
 	breakAt func(fetch int64, served int64) bool // whether a fetch breaks after these bytes
 
 	// order are the storages in the order of their health, which a test may change; the first that
-	// is not excluded is asked. Those in damaged have other content.
-	order    []string
-	damaged  map[string][]byte
-	excluded map[string]bool
+	// is not excluded is asked. Those in corrupted have other content.
+	order     []string
+	corrupted map[string][]byte
+	excluded  map[string]bool
 
 	stats, fetches, served, running, most atomic.Int64
 	rechecks                              atomic.Int64
@@ -56,7 +56,7 @@ func newOrigin(file string, size int64) *origin {
 
 // noFile is the storages without the file.
 func noFile(file string) *origin {
-	o := &origin{file: file, order: []string{"storage"}, damaged: map[string][]byte{}, excluded: map[string]bool{}}
+	o := &origin{file: file, order: []string{"storage"}, corrupted: map[string][]byte{}, excluded: map[string]bool{}}
 	origins.Store(file, o)
 	return o
 }
@@ -96,7 +96,7 @@ func (o *origin) asked() (server string, content []byte) {
 
 // contentOf is the content of one storage. mu is held.
 func (o *origin) contentOf(server string) []byte {
-	if wrong, ok := o.damaged[server]; ok {
+	if wrong, ok := o.corrupted[server]; ok {
 		return wrong
 	}
 	return o.content

@@ -60,8 +60,8 @@ func TestHit(t *testing.T) {
 	})
 }
 
-// TestHitIsDistrusted: what a storage has contradicted is no hit.
-func TestHitIsDistrusted(t *testing.T) {
+// TestInvalidIsNoHit: what a storage has contradicted is no hit.
+func TestInvalidIsNoHit(t *testing.T) {
 	o := newOrigin(testFile(1), 1000)
 	c := newCache(t, Options{})
 	requireWhole(t, o, get(background, c, o))
@@ -134,7 +134,7 @@ func TestPin(t *testing.T) {
 	_, ok = c.Pin(&other, 0, 1)
 	require.False(t, ok, "another version")
 	_, ok = c.Pin(&e, 0, 1)
-	require.False(t, ok, "dropped by that")
+	require.False(t, ok, "removed by that")
 	held, ok := c.Pin(&e, SegmentSize, 100)
 	require.True(t, ok)
 	c.Purge(tier.MatchAll)

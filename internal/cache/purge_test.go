@@ -13,17 +13,17 @@ import (
 	"fastdfs-gateway/internal/testing/cachetest"
 )
 
-// TestPurgeReachesTheFollowerFirst: a purge has reached one gateway and not yet the one that leads
+// TestPurgeReachesTheWaiterFirst: a purge has reached one gateway and not yet the one that leads
 // with what is older. That catches up before it answers the first one.
-func TestPurgeReachesTheFollowerFirst(t *testing.T) {
+func TestPurgeReachesTheWaiterFirst(t *testing.T) {
 	bubble(t, "changed file", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1<<20)
 		o.v.Immutable = false
 		o.first, o.whole = second/4, 8*second // 2 s for the file
 		f := newFleet()
 		list := gateways(t, f, 2, Options{})
-		leading := make(chan result, 1)
-		go func() { leading <- get(context.Background(), list[0], o) }()
+		leads := make(chan result, 1)
+		go func() { leads <- get(context.Background(), list[0], o) }()
 		time.Sleep(second / 2)
 		before := *o.now2(t)
 		o.set(func() { // the next version, and then the purge
@@ -33,12 +33,12 @@ func TestPurgeReachesTheFollowerFirst(t *testing.T) {
 		})
 		f.do(func() { f.behind = map[string]Match{"a": tier.MatchFile(o.file)} })
 		list[1].Purge(tier.MatchFile(o.file))
-		following := make(chan result, 1)
-		go func() { following <- get(context.Background(), list[1], o) }()
+		waits := make(chan result, 1)
+		go func() { waits <- get(context.Background(), list[1], o) }()
 		time.Sleep(second / 4)
 		list[0].Purge(tier.MatchFile(o.file)) // now it has reached all
-		require.NoError(t, (<-leading).err)
-		r := <-following
+		require.NoError(t, (<-leads).err)
+		r := <-waits
 		requireWhole(t, o, r)
 		synctest.Wait()
 		for i, c := range list {
@@ -99,4 +99,26 @@ func BenchmarkNotFound(b *testing.B) {
 		_, err := c.Get(context.Background(), o.file, o, GetOptions{Hint: NoHint})
 		require.ErrorIs(b, err, ErrNotFound)
 	}
+}
+
+// TestPurgeOfAFileWalksNoRecords: what a purge of one file allocates, of which a list of all
+// records would be a part, does not depend on their number.
+func TestPurgeOfAFileWalksNoRecords(t *testing.T) {
+	costs := func(n int) uint64 {
+		c := newCache(t, Options{Memory: 1 << 40})
+		for i := range n {
+			c.metas.put(testFile(i), Meta{Version: Version{Size: 1, Immutable: true}, Checked: time.Now()})
+		}
+		before := allocated()
+		c.Purge(tier.MatchFile("group1/none"))
+		cost := allocated() - before
+		require.Equal(t, n, c.Stats().Records)
+		require.Equal(t, 1, c.Purge(tier.MatchFile(testFile(0))))
+		require.Equal(t, n-1, c.Purge(tier.MatchFolder("group1")))
+		require.Zero(t, c.metas.used)
+		return cost
+	}
+	few, many := costs(1000), costs(200_000)
+	t.Logf("%d bytes beside 1,000 records, %d beside 200,000", few, many)
+	require.Less(t, many, few+(64<<10), "a list would be some MB")
 }

@@ -83,7 +83,7 @@ func TestArena(t *testing.T) {
 	require.LessOrEqual(t, m.resident(t), m.Stats().Bytes)
 }
 
-// TestArenaGivesBack: what is evicted or dropped gives its memory back, but not while something
+// TestArenaGivesBack: what is evicted or purged gives its memory back, but not while something
 // reads it, and nothing ever reads bytes of another segment.
 func TestArenaGivesBack(t *testing.T) {
 	m := withArena(t, 4<<20)

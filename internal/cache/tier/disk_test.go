@@ -156,7 +156,7 @@ func TestPurgeBeforeListed(t *testing.T) {
 	require.Empty(t, files(t, path))
 }
 
-// TestPurgeWhileWriting: what was dropped before it was written does not appear later.
+// TestPurgeWhileWriting: what was purged before it was written does not appear later.
 func TestPurgeWhileWriting(t *testing.T) {
 	path := t.TempDir()
 	d := listed(t, openDisk(t, tier.DiskOptions{Path: path}))
@@ -182,14 +182,14 @@ func TestDamage(t *testing.T) {
 	name := files(t, path)[0]
 	good, err := os.ReadFile(name)
 	require.NoError(t, err)
-	damaged := map[string][]byte{"empty": {}, "cut": good[:len(good)-1], "longer": append(bytes.Clone(good), 0),
+	corrupted := map[string][]byte{"empty": {}, "cut": good[:len(good)-1], "longer": append(bytes.Clone(good), 0),
 		"head only": good[:50], "zeros": make([]byte, len(good))}
 	for i := 0; i < len(good); i += 1 + i/13 {
 		b := bytes.Clone(good)
 		b[i] ^= 1
-		damaged[fmt.Sprintf("byte %d", i)] = b
+		corrupted[fmt.Sprintf("byte %d", i)] = b
 	}
-	for what, b := range damaged {
+	for what, b := range corrupted {
 		require.NoError(t, os.WriteFile(name, b, 0o600))
 		d := openDisk(t, tier.DiskOptions{Path: path})
 		view, ok := d.Get(s.Key, s.Version, true)
@@ -357,7 +357,7 @@ func TestKilled(t *testing.T) {
 		_ = cmd.Wait() // it was killed
 		d := listed(t, openDisk(t, tier.DiskOptions{Path: path}))
 		// Two files may have been about to go, and not counted any more: one that made room for
-		// another, and one that was dropped.
+		// another, and one that was purged.
 		require.LessOrEqual(t, d.Stats().Bytes, int64(killedMax+2*killedFiles*killedFiles*500))
 		for i := range killedFiles {
 			name, content := killedContent(i)

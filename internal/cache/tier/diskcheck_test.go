@@ -75,8 +75,8 @@ func (d *checked) failure(op string) error {
 
 func (d *checked) file() string { return filepath.Join(d.o.Path, d.path(d.s.Key)) }
 
-// damage changes a byte of the content on the disk.
-func (d *checked) damage(t *testing.T, offset int) {
+// corrupt changes a byte of the content on the disk.
+func (d *checked) corrupt(t *testing.T, offset int) {
 	t.Helper()
 	f, err := os.OpenFile(d.file(), os.O_RDWR, 0)
 	require.NoError(t, err)
@@ -102,7 +102,7 @@ func (d *checked) evict(t *testing.T) {
 	}
 }
 
-// get reads bytes as a client does; nil when there is no segment or it is damaged.
+// get reads bytes as a client does; nil when there is no segment or it is corrupted.
 func (d *checked) get(t *testing.T, offset, length int) []byte {
 	t.Helper()
 	view, ok := d.Get(d.s.Key, d.s.Version, true)
@@ -130,7 +130,7 @@ func (d *checked) requireRead(t *testing.T, offset, length int) {
 	require.True(t, bytes.Equal(d.content[offset:offset+length], d.get(t, offset, length)))
 }
 
-// requireCorrupt requires that bytes are found to be damaged, and the segment is dropped and
+// requireCorrupt requires that bytes are found to be corrupted, and the segment is removed and
 // counted.
 func (d *checked) requireCorrupt(t *testing.T, offset, length int) {
 	t.Helper()
@@ -140,7 +140,7 @@ func (d *checked) requireCorrupt(t *testing.T, offset, length int) {
 	require.True(t, d.get(t, 0, 1) == nil)
 }
 
-// requireStoredAnew requires that there can be a segment in the place of the dropped one.
+// requireStoredAnew requires that there can be a segment in the place of the removed one.
 func (d *checked) requireStoredAnew(t *testing.T) {
 	t.Helper()
 	require.True(t, d.Put(d.s))
@@ -162,13 +162,13 @@ func (d *checked) warm(t *testing.T) {
 func (d *checked) logged(text string) int { return strings.Count(d.log.String(), text) }
 
 // TestRecheckEvicted: chunks whose pages were evicted are checked before they are used again, once;
-// one that was damaged on the disk is found by that.
+// one that was corrupted on the disk is found by that.
 func TestRecheckEvicted(t *testing.T) {
 	onChecked(t, nil, func(t *testing.T, d *checked) {
 		d.warm(t)
 		d.evict(t)
 		d.warm(t)
-		d.damage(t, len(d.content)-1)
+		d.corrupt(t, len(d.content)-1)
 		d.evict(t)
 		d.requireRead(t, 0, 100) // this chunk is right; the kernel reads others ahead
 		d.requireCorrupt(t, 0, len(d.content))
@@ -184,7 +184,7 @@ func TestRecheckBehindTheHeader(t *testing.T) {
 		d.store(t, 1000)
 		d.requireRead(t, 0, 1000)
 		time.Sleep(time.Second)
-		d.damage(t, 999)
+		d.corrupt(t, 999)
 		d.evict(t)
 		d.requireCorrupt(t, 0, 1000)
 	})
@@ -208,7 +208,7 @@ func TestRecheckAfterADay(t *testing.T) {
 		onChecked(t, lacking, func(t *testing.T, d *checked) {
 			require.Equal(t, len(lacking), d.logged("by time only"))
 			d.warm(t)
-			d.damage(t, 0)
+			d.corrupt(t, 0)
 			if len(lacking) > 0 {
 				d.evict(t)
 			}
@@ -284,13 +284,13 @@ func TestRecheckRate(t *testing.T) {
 }
 
 // TestRecheckLater: a chunk that was used unread is still to be checked, though it is in the page
-// cache again; and when it is damaged nothing who has it open uses it.
+// cache again; and when it is corrupted nothing who has it open uses it.
 func TestRecheckLater(t *testing.T) {
 	onChecked(t, nil, func(t *testing.T, d *checked) {
 		d.warm(t)
 		require.True(t, d.rechecks.allow(recheckBurst))
 		d.rechecks.earned.Store(0)
-		d.damage(t, 0)
+		d.corrupt(t, 0)
 		d.evict(t)
 		d.requireRead(t, 5, 100)
 		require.Zero(t, d.reads.Load())

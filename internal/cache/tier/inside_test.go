@@ -129,9 +129,9 @@ func TestOffBeforeItLeavesTheQueue(t *testing.T) {
 	require.True(t, waiting.Load())
 }
 
-// whileRemoved calls do when a segment that was dropped while it was written has a file, which is
+// whileRemoved calls do when a segment that was canceled while it was written has a file, which is
 // about to be removed. It returns when the file is gone.
-func whileRemoved(t *testing.T, do func(d *Disk, dropped *Segment, writes *atomic.Int64)) {
+func whileRemoved(t *testing.T, do func(d *Disk, canceled *Segment, writes *atomic.Int64)) {
 	t.Helper()
 	path := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
@@ -150,7 +150,7 @@ func whileRemoved(t *testing.T, do func(d *Disk, dropped *Segment, writes *atomi
 		s := &Segment{Key: Key{File: "a"}, Version: Version{Size: 10, ModTime: 1}, Chunks: [][]byte{make([]byte, 10)}}
 		require.True(t, d.Put(s))
 		synctest.Wait()
-		_, found := d.Get(s.Key, Version{Size: 10, ModTime: 2}, true) // drops it
+		_, found := d.Get(s.Key, Version{Size: 10, ModTime: 2}, true) // cancels it
 		require.False(t, found)
 		close(write)
 		synctest.Wait()
@@ -164,19 +164,19 @@ func whileRemoved(t *testing.T, do func(d *Disk, dropped *Segment, writes *atomi
 	})
 }
 
-// TestCanceledWhileWritten: what was dropped while it was written is not found by its name, Purge
+// TestCanceledWhileWritten: what was canceled while it was written is not found by its name, Purge
 // waits until it is gone, and what comes in its place is not removed instead of it.
 func TestCanceledWhileWritten(t *testing.T) {
-	whileRemoved(t, func(d *Disk, dropped *Segment, _ *atomic.Int64) {
-		_, found := d.Get(dropped.Key, dropped.Version, true)
+	whileRemoved(t, func(d *Disk, canceled *Segment, _ *atomic.Int64) {
+		_, found := d.Get(canceled.Key, canceled.Version, true)
 		require.False(t, found)
-		_, found = d.Holds(dropped.Key)
+		_, found = d.Holds(canceled.Key)
 		require.False(t, found)
 	})
 	var gone atomic.Bool
 	whileRemoved(t, func(d *Disk, _ *Segment, _ *atomic.Int64) {
 		go func() {
-			require.Zero(t, d.Purge(MatchAll), "it was dropped before")
+			require.Zero(t, d.Purge(MatchAll), "it was canceled before")
 			gone.Store(true)
 		}()
 		synctest.Wait()
@@ -236,10 +236,10 @@ func TestPurgeBesideASlowWrite(t *testing.T) {
 			s := &Segment{Key: Key{File: file}, Version: Version{Size: 10}, Chunks: [][]byte{make([]byte, 10)}}
 			require.True(t, d.Put(s))
 		}
-		var dropped atomic.Int64
-		go func() { dropped.Store(int64(d.Purge(MatchFile("b")))) }()
+		var purged atomic.Int64
+		go func() { purged.Store(int64(d.Purge(MatchFile("b")))) }()
 		synctest.Wait()
-		require.EqualValues(t, 1, dropped.Load(), "it waits for another file")
+		require.EqualValues(t, 1, purged.Load(), "it waits for another file")
 		close(stuck)
 		d.Settle()
 		require.EqualValues(t, 2, writes.Load())
@@ -401,7 +401,7 @@ func TestSyncOfWhatWasRemoved(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	defer d.Close()
-	drops := func(n int64, m Match) {
+	purges := func(n int64, m Match) {
 		t.Helper()
 		syncs.Store(0)
 		d.Purge(m)
@@ -414,19 +414,19 @@ func TestSyncOfWhatWasRemoved(t *testing.T) {
 		require.True(t, d.Put(s))
 		d.Settle()
 	}
-	drops(folders, MatchAll)
-	drops(0, MatchAll)
+	purges(folders, MatchAll)
+	purges(0, MatchAll)
 	put("group1/a")
 	put("group1/b")
-	drops(2, MatchFolder("group1"))
+	purges(2, MatchFolder("group1"))
 	put("group1/a")
 	d.mu.Lock()
 	d.index.startUnlink(Key{File: "group1/a"}) // as when it is evicted
 	d.mu.Unlock()
 	d.unlink(Key{File: "group1/a"})
 	failing = true
-	drops(1, MatchFile("group1/a"))
+	purges(1, MatchFile("group1/a"))
 	failing = false
-	drops(1, MatchFile("group1/a"))
-	drops(0, MatchFile("group1/a"))
+	purges(1, MatchFile("group1/a"))
+	purges(0, MatchFile("group1/a"))
 }

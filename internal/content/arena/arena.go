@@ -18,21 +18,20 @@ import (
 
 // Arena is a file without a name in memory. It is safe for concurrent use.
 //
-// An extent of it is written once, before anything reads it. When it is freed it becomes a hole,
-// whose memory goes back to the system, and its offsets are never used again: pages that a socket
-// still holds belong to nothing else. There are 2^63 offsets. That a hole leaves such pages alone
-// is not so on every system, see proveHoles.
+// An extent is written once, before anything reads it. Free makes it a hole, whose memory goes back
+// to the system. Its offsets, of which there are 2^63, are never used again, so pages that a socket
+// still holds belong to nothing else. Some systems change such pages in a hole, see proveHoles.
 //
-// The file is closed when nothing refers to it any more, so that its descriptor is valid for as
-// long as an extent is.
+// The file is closed when nothing refers to it any more: its descriptor is valid while an extent
+// is.
 type Arena struct {
 	file   *os.File
 	system settings
 	next   atomic.Int64 // the first offset that was never used
 }
 
-// New returns an empty Arena, or the reason why there is to be none on this system. The name is
-// that of the file in /proc.
+// New returns an empty Arena, or the reason why this system can have none. name is that of the file
+// in /proc.
 func New(name string) (*Arena, error) {
 	system, err := openSettings()
 	if err != nil {
@@ -66,8 +65,8 @@ type Extent struct {
 	arena *Arena
 }
 
-// Reserve returns an extent of zeros, which takes no memory yet. The error is the reason why the
-// system makes no room for it: its settings may have changed since New.
+// Reserve returns an extent of zeros, which takes no memory yet. It fails if the settings of the
+// system have changed since New.
 func (a *Arena) Reserve(length int64) (Extent, error) {
 	if err := a.system.noHugePages(); err != nil {
 		return Extent{}, err
@@ -87,10 +86,10 @@ func (e *Extent) WriteAt(p []byte, off int64) (int, error) {
 	return e.arena.file.WriteAt(p, e.Offset+off)
 }
 
-// Free makes the extent a hole. That works, for proveHoles has seen it.
+// Free makes the extent a hole. proveHoles has shown that this works.
 func (e *Extent) Free() {
 	_ = punch(e.arena.file, e.Offset, Cost(e.Length))
-	runtime.KeepAlive(e.arena) // the descriptor must not be used for something else before that
+	runtime.KeepAlive(e.arena) // the file must stay open until then
 }
 
 func punch(file *os.File, offset, length int64) error {

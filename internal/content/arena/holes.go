@@ -11,20 +11,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// shmemFiles say whether files in memory are made of huge pages: the first one in general, the
-// others for each size of page (the kernel's Documentation/admin-guide/mm/transhuge.rst). Where
-// there are none, the kernel knows no such pages.
+// shmemFiles are the settings for huge pages in files in memory: the first in general, the others
+// for each size of page (the kernel's Documentation/admin-guide/mm/transhuge.rst). A kernel without
+// them has no such pages.
 var shmemFiles = []string{"/sys/kernel/mm/transparent_hugepage/shmem_enabled",
 	"/sys/kernel/mm/transparent_hugepage/hugepages-*/shmem_enabled"}
 
 // errHuge means that a file in memory may be made of huge pages.
 var errHuge = errors.New("the system makes files in memory of huge pages (transparent_hugepage/shmem_enabled)")
 
-// settings are the files, opened once: each look reads them anew. Nothing closes them: where there
-// is no arena, the garbage collector does.
+// settings are the open shmemFiles, which each look reads again. The garbage collector closes them
+// if there is no arena.
 type settings []*os.File
 
-// openSettings opens those that there are.
+// openSettings opens the existing shmemFiles.
 func openSettings() (settings, error) {
 	var list settings
 	for _, pattern := range shmemFiles {
@@ -40,9 +40,9 @@ func openSettings() (settings, error) {
 	return list, nil
 }
 
-// noHugePages tells that no file in memory gets huge pages unless its user asks for them. In a huge
-// page a hole is made by writing zeros to a part of it, and a socket may still hold that page. A
-// few bytes would also take 2 MiB.
+// noHugePages returns nil if no file in memory gets huge pages unless its user asks for them. A
+// hole in a huge page is made by writing zeros to a part of it, while a socket may hold that page.
+// A few bytes would also take 2 MiB.
 func (s settings) noHugePages() error {
 	for _, file := range s {
 		var room [256]byte
@@ -67,9 +67,9 @@ var errHoles = errors.New("a hole in a file in memory changes bytes that are on 
 // proveHoles writes probeSize bytes, probeChunk at a time.
 const probeChunk, probeSize = 256 << 10, 4 << 20
 
-// proveHoles makes a hole in an empty file and looks: bytes that were spliced out of the file
-// before must stay what they were, as those in a socket have to, and the memory must go back to the
-// system. The file is left with a hole of probeSize.
+// proveHoles makes a hole in an empty file. Bytes that were spliced out of the file before must not
+// change, as bytes in a socket, and the memory must go back to the system. A hole of probeSize is
+// left in the file.
 func proveHoles(file *os.File) error {
 	content := bytes.Repeat([]byte("pages that are on their way."), probeChunk/28+1)[:probeChunk]
 	for offset := int64(0); offset < probeSize; offset += probeChunk {
