@@ -10,8 +10,12 @@ import (
 	"sync"
 )
 
-// appliedName is the name of an AppliedFile in its folder.
-const appliedName = "purges-obeyed"
+// Names of an AppliedFile in its folder. Earlier versions wrote earlierName: it is read where
+// appliedName is missing, and removed when that is written.
+const (
+	appliedName = "purges-applied"
+	earlierName = "purges-obeyed"
+)
 
 // AppliedFile keeps the fence of the last purge that was applied, in the folder of the disk tier.
 // No symbolic link leads out of the folder. The file has one line:
@@ -40,6 +44,9 @@ func NewAppliedFile(folder, log string, sync func() error) *AppliedFile {
 func (p *AppliedFile) Load() (fence int64, err error) {
 	err = p.in(func(folder *os.Root) error {
 		text, err := folder.ReadFile(appliedName)
+		if errors.Is(err, os.ErrNotExist) {
+			text, err = folder.ReadFile(earlierName)
+		}
 		if err != nil {
 			return err
 		}
@@ -68,7 +75,13 @@ func (p *AppliedFile) Store(fence int64) error {
 			return err
 		}
 		_, err = fmt.Fprintf(f, "%016d %s\n", fence, p.log)
-		return errors.Join(err, f.Close())
+		if err = errors.Join(err, f.Close()); err != nil {
+			return err
+		}
+		if err = folder.Remove(earlierName); errors.Is(err, os.ErrNotExist) {
+			return nil
+		}
+		return err
 	})
 }
 

@@ -9,26 +9,31 @@ import (
 )
 
 // TestAppliedFile: the fence is overwritten in place, since a file that is renamed may be empty
-// after a power failure. That of an earlier version, which was shorter, is read and replaced.
+// after a power failure. The file of an earlier version is read and replaced.
 // Behind a fence of another log, all purges are to be applied.
 func TestAppliedFile(t *testing.T) {
 	synced := func() error { return nil }
 	p := NewAppliedFile(t.TempDir(), "0123456789abcdef", synced)
-	path := filepath.Join(p.folder, appliedName)
+	path, earlier := filepath.Join(p.folder, appliedName), filepath.Join(p.folder, earlierName)
 	_, err := p.Load()
 	require.ErrorIs(t, err, os.ErrNotExist)
-	require.NoError(t, os.WriteFile(path, []byte("12"), 0o600))
+	require.NoError(t, os.WriteFile(earlier, []byte("12"), 0o600))
+	got, err := p.Load()
+	require.NoError(t, err)
+	require.EqualValues(t, 12, got)
+	require.NoError(t, p.Store(13))
+	require.NoFileExists(t, earlier)
 	before, err := os.Stat(path)
 	require.NoError(t, err)
-	for _, n := range []int64{12, 1732280000123456, 1, 1<<53 - 1, 0, 7} {
-		if n != 12 {
+	for _, n := range []int64{13, 1732280000123456, 1, 1<<53 - 1, 0, 7} {
+		if n != 13 {
 			require.NoError(t, p.Store(n))
 		}
 		got, err := p.Load()
 		require.NoError(t, err)
 		require.Equal(t, n, got)
 	}
-	got, err := NewAppliedFile(p.folder, "fedcba9876543210", synced).Load()
+	got, err = NewAppliedFile(p.folder, "fedcba9876543210", synced).Load()
 	require.NoError(t, err)
 	require.Zero(t, got)
 	after, err := os.Stat(path)

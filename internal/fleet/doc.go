@@ -32,7 +32,8 @@
 //	p:{0}:purges        log of purges, by fence
 //	p:{0}:purges:base   the highest fence that the log no longer holds
 //	p:{0}:gateways      names of gateways by the time when they were last seen
-//	p:{0}:obeyed        fence of the last purge that each has applied
+//	p:{0}:applied       fence of the last purge that each has applied
+//	p:{0}:obeyed        the same, for gateways of earlier versions during an upgrade of a fleet
 //	p:{0}:members       record of each
 //	p:{0}:about:NAME    what each tells about itself, for status pages; nothing else is done with it
 //

@@ -52,7 +52,7 @@ func (f *Fleet) Leave() {
 // unregister takes this gateway out of the list; with lastSeen only where it was last seen then.
 // Without Redis it is forgotten after a while.
 func (f *Fleet) unregister(lastSeen string) {
-	keys := []string{f.key("gateways"), f.key("obeyed"), f.key("members")}
+	keys := []string{f.key("gateways"), f.key("applied"), f.key("members"), f.key(appliedEarlier)}
 	_ = f.ask(context.Background(), "leave the list of gateways", func(ctx context.Context) error {
 		return leaveScript.Run(ctx, f.rdb, keys, f.o.Name, lastSeen, f.key("purged")).Err()
 	})

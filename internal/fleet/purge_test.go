@@ -219,7 +219,7 @@ func TestListOfGatewaysIsBounded(t *testing.T) {
 	start(t, f, (&memory{}).local())
 	huge := strings.Repeat("x", 1<<20)
 	_, err := server.Client().Pipelined(t.Context(), func(p redis.Pipeliner) error {
-		p.HSet(t.Context(), f.key("obeyed"), huge, "1", "long ago", "1", "garbage", huge)
+		p.HSet(t.Context(), f.key("applied"), huge, "1", "long ago", "1", "garbage", huge)
 		p.ZAdd(t.Context(), f.key("gateways"), z(math.Inf(1), huge), z(math.Inf(-1), "long ago"), z(0, "garbage"))
 		return nil
 	})
@@ -232,7 +232,7 @@ func TestListOfGatewaysIsBounded(t *testing.T) {
 	require.True(t, list[2].LastSeen.Before(time.Now().AddDate(-30, 0, 0)))
 	_, err = server.Client().Pipelined(t.Context(), func(p redis.Pipeliner) error {
 		for i := range 2 * maxMembers {
-			p.HSet(t.Context(), f.key("obeyed"), fmt.Sprint(i), "1")
+			p.HSet(t.Context(), f.key("applied"), fmt.Sprint(i), "1")
 			p.ZAdd(t.Context(), f.key("gateways"), z(float64(i), fmt.Sprint(i)))
 		}
 		return nil

@@ -238,7 +238,7 @@ func (f *Fleet) exchange(ctx context.Context) (purges []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, f.o.Timeout)
 	defer cancel()
 	var names []string
-	for _, name := range []string{"fence", "purges", "purges:base", "gateways", "obeyed", "members"} {
+	for _, name := range []string{"fence", "purges", "purges:base", "gateways", "applied", "members", appliedEarlier} {
 		names = append(names, f.key(name))
 	}
 	answer, err := syncScript.Run(ctx, f.rdb, names, f.o.Name, f.applied.Load(), f.purges.page, millis(f.purges.keep),

@@ -15,7 +15,7 @@ import (
 //	fastdfs-gateway-cache   the marker: a folder without it, in which there is anything foreign, is refused
 //	00 ... ff               segments
 //	segment.new             the one that is being written
-//	purges-obeyed           the program's own
+//	purges-applied          the program's own
 //
 // Folders have the mode 0700 and files 0600: what a token protects is in them.
 const (
@@ -24,9 +24,10 @@ const (
 	temporary  = "segment.new"
 )
 
-// reservedNames are further names that may be in the folder: the program's own files, and what a
-// file system has at its root.
-var reservedNames = map[string]bool{"purges-obeyed": true, "purges-obeyed.new": true, "lost+found": true}
+// reservedNames are further names that may be in the folder: the program's own files, those of
+// earlier versions, and the folder at the root of a file system.
+var reservedNames = map[string]bool{"purges-applied": true, "purges-obeyed": true, "purges-obeyed.new": true,
+	"lost+found": true}
 
 // errForeign refuses a folder that is no cache.
 var errForeign = errors.New("it is neither empty nor a cache of a gateway")

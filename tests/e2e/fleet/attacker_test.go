@@ -37,7 +37,8 @@ const (
 	purgesKey     = fleetKeys + "purges"
 	purgesBaseKey = fleetKeys + "purges:base"
 	gatewaysKey   = fleetKeys + "gateways"
-	obeyedKey     = fleetKeys + "obeyed"
+	appliedKey    = fleetKeys + "applied"
+	earlierKey    = fleetKeys + "obeyed"
 	membersKey    = fleetKeys + "members"
 )
 
@@ -88,8 +89,9 @@ func (a *attacker) perFile(kind string) string {
 // keys are those of the fleet, and those about the file that is asked for soon.
 func (a *attacker) keys(ctx context.Context) []string {
 	keys, _ := a.rdb.Keys(ctx, fleetKeys+"*").Result() // in the next round, if not now
-	return append(keys, fenceKey, purgesKey, purgesBaseKey, gatewaysKey, obeyedKey, membersKey, a.perFile("lock"),
-		a.perFile("queue"), a.perFile("living"), fleetKeys+"folder-claims:files", fleetKeys+"folder-until:files",
+	return append(keys, fenceKey, purgesKey, purgesBaseKey, gatewaysKey, appliedKey, earlierKey, membersKey,
+		a.perFile("lock"), a.perFile("queue"), a.perFile("living"),
+		fleetKeys+"folder-claims:files", fleetKeys+"folder-until:files",
 		fleetKeys+"folder-paths:files", fleetKeys+"folder-waiting:files")
 }
 
@@ -131,12 +133,13 @@ var attacks = []attack{
 		}
 		p.HSet(ctx, membersKey, "#joins", "many")
 		for name := range a.members {
-			p.HSet(ctx, obeyedKey, name, "nothing")
+			p.HSet(ctx, appliedKey, name, "nothing")
+			p.HSet(ctx, earlierKey, name, "nothing")
 			p.HSet(ctx, membersKey, name, "\x00")
 			p.ZAdd(ctx, gatewaysKey, redis.Z{Score: math.Inf(1), Member: name})
 		}
 		p.ZAdd(ctx, gatewaysKey, redis.Z{Score: 1e300, Member: "nobody"})
-		p.HSet(ctx, obeyedKey, "nobody", "0")
+		p.HSet(ctx, appliedKey, "nobody", "0")
 	}},
 	{"a purge of the future", func(ctx context.Context, a *attacker, p redis.Pipeliner) {
 		fence := time.Now().Add(24 * time.Hour).UnixMicro()

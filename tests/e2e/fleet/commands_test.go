@@ -80,7 +80,7 @@ func (m *redisMonitor) read(lines *bufio.Reader) {
 		switch {
 		case strings.HasPrefix(command, `"echo"`):
 			m.marks = append(m.marks, command)
-		case strings.Contains(line, " lua] "), strings.Contains(command, ":obeyed"),
+		case strings.Contains(line, " lua] "), strings.Contains(command, ":applied"),
 			strings.Contains(command, ":about:"),
 			slices.ContainsFunc(overhead, isOverhead):
 		default:
