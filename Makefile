@@ -121,10 +121,10 @@ attack: build ## mutated requests for ATTACK=10m with SEED=1
 	GATEWAY_BINARY=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 0 -v ./tests/attack -args -attack.for=$(ATTACK) -attack.seed=$(SEED)
 
 # Gateways under mixed traffic for long, while storages and Redis go away: tests/soak. SOAKOUT takes
-# soak.csv and soak.svg.
+# soak.csv.
 SOAK    ?= 1h
 SOAKOUT ?= bin
-soak: build ## mixed traffic and disturbances for SOAK=1h, with a plot in bin/soak.svg
+soak: build ## mixed traffic and disturbances for SOAK=1h, with samples in bin/soak.csv
 	GATEWAY_BINARY=$(CURDIR)/$(BIN) $(GO) test -count=1 -timeout 0 -v ./tests/soak -args -soak.for=$(SOAK) -soak.out=$(abspath $(SOAKOUT))
 
 # The gateway beside nginx on the same files, with wrk: writes docs/benchmarks.md. BENCH=-link puts

@@ -4,8 +4,8 @@
 //	make soak            # an hour
 //	make soak SOAK=20m
 //
-// Without -soak.for it runs for some seconds, as a test of itself. It writes soak.csv and soak.svg
-// into the folder of -soak.out.
+// Without -soak.for it runs for some seconds, as a test of itself. It writes soak.csv into
+// the folder of -soak.out.
 package soak
 
 import (
@@ -20,8 +20,8 @@ import (
 )
 
 var (
-	duration = flag.Duration("soak.for", 15*time.Second, "how long the traffic lasts")
-	output   = flag.String("soak.out", "", "folder for soak.csv and soak.svg; empty = a temporary one")
+	duration = flag.Duration("soak.for", 8*time.Second, "how long the traffic lasts")
+	output   = flag.String("soak.out", "", "folder for soak.csv; empty = a temporary one")
 	binary   = os.Getenv("GATEWAY_BINARY")
 )
 

@@ -143,7 +143,6 @@ func TestSoak(t *testing.T) {
 	running.Wait()
 	require.NoError(t, samples.err)
 	require.NoError(t, os.WriteFile(filepath.Join(folder, "soak.csv"), samples.csv(), 0o600))
-	require.NoError(t, os.WriteFile(filepath.Join(folder, "soak.svg"), samples.svg(), 0o600))
 	t.Logf("%v: %v", *duration, &w.counts)
 	t.Logf("\n%s", samples.summary())
 	require.Zero(t, w.failures.n, "wrong answers:\n%s", strings.Join(w.failures.list, "\n"))
