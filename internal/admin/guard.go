@@ -33,7 +33,7 @@ func (o *Options) guard(next http.Handler) http.Handler {
 	crossOrigin := http.NewCrossOriginProtection() // browsers that do not send Sec-Fetch-Site
 	next = crossOrigin.Handler(next)
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		defer panics.Abort("answering an operator", "path", req.URL.Path)
+		defer panics.Abort("serving an operator", "path", req.URL.Path)
 		access := o.access()
 		switch {
 		case !access.allowsHost(req.Host):

@@ -111,9 +111,9 @@ func NewResolver(o Options) *Resolver {
 // Client is the client that a request comes from.
 type Client interface {
 	// Wait counts the request among those that wait for a source, until done is called. It calls
-	// gone, from another goroutine, when the client leaves before that. gone must not block, and
-	// may still run when done has returned. The error is ErrTooManyWaiting.
-	Wait(source string, gone func()) (done func(), err error)
+	// onDisconnect, from another goroutine, if the client disconnects before that. onDisconnect
+	// must not block, and may still run when done has returned. The error is ErrTooManyWaiting.
+	Wait(source string, onDisconnect func()) (done func(), err error)
 	// Hint is the offset of the first byte that will be read, or cache.NoHint.
 	Hint() int64
 }
