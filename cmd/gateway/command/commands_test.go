@@ -11,12 +11,23 @@ import (
 	"strings"
 	"testing"
 
+	"fastdfs-gateway/internal/process/upgrade"
+
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	"github.com/stretchr/testify/require"
 )
 
-// TestCommands holds the rows of the table to the flags that the commands add.
+// TestMain ends a starter of upgrades at once: it is the running program, so serve would run all
+// tests again.
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == upgrade.StarterCommand {
+		os.Exit(exitFailure)
+	}
+	os.Exit(m.Run())
+}
+
+// TestCommands: the usage of each command names its flags.
 func TestCommands(t *testing.T) {
 	names := regexp.MustCompile(`(^|[\[| ])-([a-z-]+)`)
 	for _, cmd := range New("").Commands() {
