@@ -67,16 +67,24 @@ func (a *Cache) purge(w http.ResponseWriter, req *http.Request) {
 		return
 	}
 	purged, err := a.Purge(req.Context(), what)
+	if err != nil {
+		write(w, purgeStatus(purged, err), err.Error())
+		return
+	}
+	writeJSON(w, purgeStatus(purged, err), purged)
+}
+
+// purgeStatus returns the status of the response to a purge.
+func purgeStatus(purged Purged, err error) int {
 	switch {
 	case errors.Is(err, ErrPurgeTarget):
-		write(w, http.StatusBadRequest, err.Error())
+		return http.StatusBadRequest
 	case err != nil:
-		write(w, http.StatusInternalServerError, err.Error())
+		return http.StatusInternalServerError
 	case len(purged.Missing) > 0:
-		writeJSON(w, http.StatusGatewayTimeout, purged)
-	default:
-		writeJSON(w, http.StatusOK, purged)
+		return http.StatusGatewayTimeout
 	}
+	return http.StatusOK
 }
 
 // purgeTarget parses the query of a purge.

@@ -2,7 +2,6 @@ package admin
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -57,16 +56,15 @@ func (o *Options) purgeResult(ctx context.Context, id string) (*status.Result, i
 			http.StatusBadRequest
 	}
 	purged, err := o.Cache.Purge(ctx, PurgeTarget{ID: id})
+	result := &status.Result{State: status.Good, Title: "purged", Text: purgedText(purged)}
 	switch {
-	case errors.Is(err, ErrPurgeTarget):
-		return &status.Result{State: status.Bad, Title: "not purged", Text: err.Error()}, http.StatusBadRequest
 	case err != nil:
-		return &status.Result{State: status.Bad, Title: "not purged", Text: err.Error()}, http.StatusInternalServerError
+		result = &status.Result{State: status.Bad, Title: "not purged", Text: err.Error()}
 	case len(purged.Missing) > 0:
-		return &status.Result{State: status.Warn, Title: "not purged everywhere",
-			Text: "Not yet applied by " + strings.Join(purged.Missing, ", ") + "."}, http.StatusGatewayTimeout
+		result = &status.Result{State: status.Warn, Title: "not purged everywhere",
+			Text: "Not yet applied by " + strings.Join(purged.Missing, ", ") + "."}
 	}
-	return &status.Result{State: status.Good, Title: "purged", Text: purgedText(purged)}, http.StatusOK
+	return result, purgeStatus(purged, err)
 }
 
 func purgedText(p Purged) string {
