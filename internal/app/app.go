@@ -51,7 +51,7 @@ type Options struct {
 	Index   []byte // page in HTML for the path "/"; nil = none
 	// Inherited are the sockets that the process was given; nil = none.
 	Inherited *listen.Sockets
-	// Replaces is the process that gave them, and ends its answers; nil = none.
+	// Replaces is the process that gave the sockets, and ends its responses; nil = none.
 	Replaces *upgrade.Predecessor
 	// Starter is for Upgrade; nil = Upgrade is refused, with NoStarter where that is not nil.
 	Starter   *upgrade.Starter
@@ -94,7 +94,7 @@ type App struct {
 	cert          atomic.Pointer[tls.Certificate]
 
 	loading    sync.Mutex                 // held while a configuration is loaded and put to use: one at a time
-	components atomic.Pointer[components] // what Reload replaces
+	components atomic.Pointer[components] // replaced by Reload
 	// retired close components that were replaced, and may be called twice. Guarded by loading.
 	retired map[*retiredComponent]func()
 
@@ -195,7 +195,7 @@ func (a *App) takeOver(cfg *config.Config) error {
 // waited counts a wait for the lock of another gateway.
 func (a *App) waited(d time.Duration) { a.lockWait.Observe(d.Seconds()) }
 
-// sourceForPeer makes what fetches a file for another gateway; peers are served after the first
+// sourceForPeer makes the Source of a file for another gateway; peers are served after the first
 // handler was made.
 func (a *App) sourceForPeer(file, asked string) (cache.Source, error) {
 	return a.components.Load().origin.SourceForPeer(file, asked)
@@ -209,8 +209,8 @@ func (a *App) moved() uint64 {
 	return a.cache.Stats().Memory.Moved
 }
 
-// Stop ends the gateway: no new connections, running answers to their end within shutdown_timeout.
-// Start must have succeeded.
+// Stop ends the gateway: no new connections, running responses to their end within
+// shutdown_timeout. Start must have succeeded.
 func (a *App) Stop() error {
 	a.loading.Lock() // nothing is handed over from here on
 	a.upgrade.end()
@@ -233,7 +233,7 @@ func (a *App) Stop() error {
 		}
 	}
 	if a.admin != nil {
-		_ = a.admin.Close() // cuts running answers to operators
+		_ = a.admin.Close() // cuts running responses to operators
 	}
 	close(a.stopping)
 	a.running.Wait()
@@ -241,7 +241,7 @@ func (a *App) Stop() error {
 	return a.release()
 }
 
-// release closes what Start has opened, as far as it came.
+// release closes everything that Start has opened until an error, or all of it.
 func (a *App) release() error {
 	a.closeListeners(roleAdmin, rolePeers, roleFiles)
 	var errs []error
@@ -267,7 +267,7 @@ func (a *App) release() error {
 }
 
 // Ended yields when the gateway is to be stopped: the error of a listener that broke after Start,
-// or nil when another process has replaced this one (Upgrade) and the last answer is out.
+// or nil when another process has replaced this one (Upgrade) and the last response is out.
 func (a *App) Ended() <-chan error { return a.ended }
 
 // end makes Ended yield. The first reason counts.

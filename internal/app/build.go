@@ -18,7 +18,7 @@ import (
 	"fastdfs-gateway/storage/local"
 )
 
-// This file turns a configuration into the options of the packages, which know nothing of it.
+// This file turns a configuration into the options of the packages, which do not import config.
 
 // storeOptions are the store paths of the groups on this host.
 func storeOptions(cfg *config.Config) local.Options {
@@ -59,7 +59,7 @@ func orNone[N ~int | ~int64](n N) N {
 	return n
 }
 
-// handlerOptions are what of a configuration concerns requests.
+// handlerOptions are the settings of a configuration for requests.
 func handlerOptions(cfg *config.Config) (gateway.Options, error) {
 	g, anti := &cfg.Gateway, &cfg.AntiSteal
 	o := gateway.Options{
@@ -93,7 +93,7 @@ func handlerOptions(cfg *config.Config) (gateway.Options, error) {
 	return o, nil
 }
 
-// originOptions are what finds the files of other hosts for a handler with the options o.
+// originOptions are those of the Resolver for a handler with the options o.
 func originOptions(o *gateway.Options, cfg *config.Config, u *Upstreams, store origin.Store) origin.Options {
 	options := u.options
 	options.Store = store

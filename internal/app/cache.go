@@ -19,14 +19,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// diskProblem tells of a folder for the cache that is something else's.
+// diskProblem finds a folder for the cache that belongs to another program.
 func diskProblem(cfg *config.Config) []config.Problem {
 	folder := cfg.Cache.Folder()
-	if folder == "" || cfg.CheckDiskPath() != nil { // Check tells of that
+	if folder == "" || cfg.CheckDiskPath() != nil { // a problem of Check
 		return nil
 	}
 	err := tier.CheckFolder(folder)
-	if err == nil || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.EACCES) { // Check tells of these too
+	if err == nil || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.EACCES) { // problems of Check
 		return nil
 	}
 	return []config.Problem{{File: cfg.File, Severity: config.Error, Key: "cache.disk_path",
@@ -85,8 +85,8 @@ func (a *App) openDisk(cfg *config.Config) error {
 	return diskError(err)
 }
 
-// A process that ends its answers leaves the folder of the cache before the next one serves, unless
-// its disk hangs.
+// A process that ends its responses leaves the folder of the cache before the next one serves,
+// unless its disk hangs.
 const (
 	diskWait = 5 * time.Second
 	diskLook = 20 * time.Millisecond
@@ -127,7 +127,7 @@ func (a *App) forget(m cache.Match) int {
 	return n
 }
 
-// syncPurges returns when what this gateway has dropped survives a power failure.
+// syncPurges returns when the purges of this gateway survive a power failure.
 func (a *App) syncPurges() error {
 	if a.cache == nil {
 		return nil
@@ -139,7 +139,7 @@ func (a *App) syncPurges() error {
 }
 
 // canonical is a purge by the name under which the caches know a file. Other processes and gateways
-// are told the id that was asked for: those of earlier versions know a file by each id apart.
+// get the id of the request: those of earlier versions know a file by each id apart.
 func canonical(m cache.Match) cache.Match {
 	if !m.IsFile() {
 		return m
@@ -163,7 +163,7 @@ func (a *App) purge(ctx context.Context, what admin.PurgeTarget) (admin.Purged, 
 		if err := a.syncPurges(); err != nil {
 			return admin.Purged{}, err
 		}
-		if a.upgrade.done.Load() { // what is on disk may be another process's since
+		if a.upgrade.done.Load() { // the disk tier may be that of another process since
 			return admin.Purged{}, errUpgrading
 		}
 		return admin.Purged{Gateways: 1, Dropped: dropped}, nil

@@ -11,7 +11,7 @@ import (
 	"fastdfs-gateway/storage/local"
 )
 
-// Explain tells what would happen to a request under a configuration, without a running gateway.
+// Explain describes the path of a request under a configuration, without a running gateway.
 func Explain(ctx context.Context, cfg *config.Config, urlOrID string, log *slog.Logger) (gateway.Explanation, error) {
 	upstreams, err := OpenUpstreams(cfg, log)
 	if err != nil {

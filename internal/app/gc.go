@@ -12,7 +12,7 @@ import (
 // answers. Memory that costs nothing worth mentioning makes that rare. A large heap (many
 // connections, a full cache) is collected as usual: there the memory would be worth mentioning.
 //
-// What the cache moves out of the heap is garbage from then on, and nothing is allocated for that:
+// Bytes that the cache moves out of the heap are garbage from then on, and nothing is allocated:
 // the collector would not come, and the memory would be taken twice.
 
 // collectEvery gives the growth after which a heap is collected, as GOGC does, for what lives in it
@@ -34,8 +34,8 @@ const gcLookEvery = time.Second
 // back to the system.
 const gcMoved = 32 << 20
 
-// tuneGC adapts the collector to the heap until stop is closed. What the operator has chosen by
-// GOGC counts more. moved is how many bytes were moved out of the heap so far.
+// tuneGC adapts the collector to the heap until stop is closed. GOGC of the operator
+// has precedence. moved is how many bytes were moved out of the heap so far.
 func tuneGC(stop <-chan struct{}, moved func() uint64) {
 	own := os.Getenv("GOGC") == ""
 	tick := time.NewTicker(gcLookEvery)
@@ -58,7 +58,7 @@ func tuneGC(stop <-chan struct{}, moved func() uint64) {
 	}
 }
 
-// liveBytes is what the last collection left, and the stacks of goroutines.
+// liveBytes is the size of the heap after the last collection, and of the stacks of goroutines.
 func liveBytes() uint64 {
 	samples := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}}
 	metrics.Read(samples)

@@ -104,7 +104,7 @@ func (l *logs) close() error {
 	return errors.Join(err, l.main.Close())
 }
 
-// logProblems writes what is wrong with a configuration, each problem at its own level.
+// logProblems logs the problems of a configuration, each at its own level.
 func logProblems(log *slog.Logger, problems []config.Problem) {
 	for _, p := range problems {
 		level := slog.LevelWarn

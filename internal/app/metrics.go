@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// counts are what the components of a gateway have counted until now. Those of the components that
+// counts are the counters of the components of a gateway. Those of the components that
 // a reload replaces begin anew then.
 type counts struct {
 	storages  client.Stats // CRCErrors includes those of files and cache
@@ -25,7 +25,7 @@ type counts struct {
 	origin    origin.Stats
 }
 
-// counts takes them from every part once.
+// counts reads every component once.
 func (a *App) counts() counts {
 	p := a.components.Load()
 	n := counts{storages: p.upstreams.storages.Stats(), files: p.files.Stats()}
@@ -114,7 +114,7 @@ func (p page) cache(n *cache.Stats) {
 	counter(p, "peer_served_total", "Segments that other gateways have asked for and got.", n.PeerServed)
 }
 
-// fleet shows the counts of what concerns the other gateways.
+// fleet shows the counts of the fleet.
 func (p page) fleet(n *fleet.Stats) {
 	const acquire = "Locks that were asked for, to refresh an entry for the whole fleet."
 	counter(p, "lock_acquire_total", acquire, n.Acquired, "result", "ok")

@@ -51,7 +51,7 @@ func (a *App) Reload() error {
 	a.server.SetHandler(handler)
 	a.serveFiles(without(a.listeners(), old))
 	for _, ln := range without(old, a.listeners()) {
-		_ = ln.Close() // what it has accepted goes on
+		_ = ln.Close() // accepted connections go on
 	}
 	if keys := a.Pending(); len(keys) > 0 {
 		a.log.Warn("changed, but only a restart applies it, or an upgrade (SIGUSR2)", "keys", strings.Join(keys, ", "))
@@ -72,7 +72,7 @@ func (a *App) readReload() (loaded, error) {
 	return c, nil
 }
 
-// TryReload tells how a Reload would end, as far as the files tell, and changes nothing.
+// TryReload predicts the result of a Reload from the files, and changes nothing.
 func (a *App) TryReload() admin.Trial {
 	a.loading.Lock()
 	defer a.loading.Unlock()
@@ -191,7 +191,7 @@ func (p *components) closeAdded(old *components) error {
 	return errors.Join(errs...)
 }
 
-// originOf makes what finds the files of other hosts for a handler with the options o.
+// originOf makes the Resolver for a handler with the options o.
 func (a *App) originOf(p *components, o *gateway.Options) *origin.Resolver {
 	options := originOptions(o, p.cfg, p.upstreams, p.files)
 	options.Cache, options.Counters = a.cache, &a.fetched

@@ -24,7 +24,7 @@ type listener struct {
 	role role
 }
 
-// role says who connects to a listener.
+// role is the kind of clients of a listener.
 type role int
 
 // They are served in this order.
@@ -250,7 +250,7 @@ func (a *App) adminOptions() admin.Options {
 	}
 }
 
-// explain tells what would happen to a request.
+// explain describes the path of a request.
 func (a *App) explain(ctx context.Context, urlOrID string) fmt.Stringer {
 	e := a.server.Handler().Explain(ctx, urlOrID, time.Now())
 	e.By = gateway.ByGateway

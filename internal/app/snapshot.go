@@ -30,8 +30,8 @@ func (a *App) sampleTraffic() {
 	}
 }
 
-// shareSnapshot tells the other gateways how this one is, for their status pages. A failure of
-// Redis is in the log already.
+// shareSnapshot publishes the state of this gateway for the status pages of the others. A failure
+// of Redis is in the log already.
 func (a *App) shareSnapshot() {
 	if a.fleet == nil {
 		return
@@ -40,7 +40,7 @@ func (a *App) shareSnapshot() {
 	_ = a.fleet.Publish(context.Background(), s.Announcement().String())
 }
 
-// snapshot is what the status page shows.
+// snapshot is the content of the status page.
 func (a *App) snapshot(ctx context.Context) status.Snapshot {
 	s := a.localSnapshot()
 	if a.fleet == nil {
@@ -55,7 +55,7 @@ func (a *App) snapshot(ctx context.Context) status.Snapshot {
 	return s
 }
 
-// localSnapshot is what this gateway knows by itself.
+// localSnapshot is the part of a snapshot that needs no other gateway.
 func (a *App) localSnapshot() status.Snapshot {
 	n, p := a.counts(), a.components.Load()
 	s := status.Snapshot{
@@ -199,7 +199,7 @@ func storageRow(h client.ServerHealth) status.Server {
 	return row
 }
 
-// budgetsOf are what the caches use of what they may.
+// budgetsOf lists the budgets of the caches, and their use.
 func budgetsOf(n *counts, cfg *config.Config) []status.Budget {
 	var list []status.Budget
 	if c := n.cache; c != nil {

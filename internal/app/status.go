@@ -8,7 +8,7 @@ import (
 	"fastdfs-gateway/internal/fleet"
 )
 
-// cacheAdmin is what the admin listener does with the cache.
+// cacheAdmin are the functions of the admin listener for the cache.
 func (a *App) cacheAdmin() *admin.Cache {
 	return &admin.Cache{
 		Purge: a.purge,
@@ -20,7 +20,7 @@ func (a *App) cacheAdmin() *admin.Cache {
 	}
 }
 
-// status is what /status.json shows: objects of names and values.
+// status is the content of /status.json: objects of names and values.
 func (a *App) status(ctx context.Context) any {
 	n := a.counts()
 	s := a.snapshot(ctx)

@@ -25,13 +25,13 @@ type upgradeState struct {
 	end   context.CancelFunc
 }
 
-// errUpgrading refuses what would be lost with this process.
+// errUpgrading rejects a change that would be lost with this process.
 var errUpgrading = errors.New("a new process is taking over from this one: ask again")
 
 // Upgrade starts a new process of the program, which takes over the listeners and goes by the
-// configuration as it is by then. This one then ends its running answers, however long they take,
-// and Ended yields. When the new process does not come to serve, this one goes on, and the log says
-// why. Upgrade does not wait.
+// configuration as it is by then. This one then ends its running responses, however long they take,
+// and Ended yields. When the new process fails, this one goes on, and the log has the
+// reason. Upgrade does not wait.
 func (a *App) Upgrade() {
 	if !a.upgrade.begun.CompareAndSwap(false, true) {
 		a.log.Error("upgrade refused", "err", errUpgrading)
@@ -96,7 +96,8 @@ func (a *App) copySockets() (sockets []upgrade.Socket, err error) {
 // releaseTime bounds the wait for writes to the disk of the cache.
 const releaseTime = 5 * time.Second
 
-// handOver stops accepting, gives up what only one process may have, and lets the new one serve. An
+// handOver stops accepting, releases the resources of which there is one, and lets the new process
+// serve. An
 // error means that neither does.
 func (a *App) handOver(next *upgrade.Successor) error {
 	a.loading.Lock()

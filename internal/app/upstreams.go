@@ -18,8 +18,8 @@ import (
 	"fastdfs-gateway/tracker"
 )
 
-// upstreamSettings are what of a configuration concerns other hosts. While they stay the same, a
-// reload keeps the clients with their connections and what they have learned.
+// upstreamSettings are the settings of a configuration for other hosts. While they stay the same, a
+// reload keeps the clients with their connections and their state.
 type upstreamSettings struct {
 	trackers                       tracker.Options
 	sources                        origin.SourcesOptions // Members apart
@@ -30,7 +30,7 @@ type upstreamSettings struct {
 	connectTimeout, networkTimeout time.Duration
 }
 
-// settingsOf takes them out of a configuration.
+// settingsOf reads the settings out of a configuration.
 func settingsOf(cfg *config.Config) (upstreamSettings, error) {
 	locals, networks, err := ownAddresses(cfg)
 	g := &cfg.Gateway

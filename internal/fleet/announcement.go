@@ -8,14 +8,14 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// What gateways tell about themselves, for their status pages.
+// Limits of announcements, which gateways publish for the status pages of the others.
 const (
 	announcementMax  = 1024             // bytes
-	announcementKept = 40 * time.Second // a gateway tells it anew before that
+	announcementKept = 40 * time.Second // a gateway publishes anew before that
 )
 
-// Publish tells the other gateways a text about this one, of announcementMax bytes at most. It is
-// kept for announcementKept. After HandOver the other process tells.
+// Publish announces a text about this gateway to the others, of announcementMax bytes at most.
+// Redis keeps it for announcementKept. After HandOver the other process publishes.
 func (f *Fleet) Publish(ctx context.Context, text string) error {
 	if f.handedOver.Load() {
 		return nil
@@ -25,7 +25,7 @@ func (f *Fleet) Publish(ctx context.Context, text string) error {
 	})
 }
 
-// addAnnounced adds to a list of gateways what each of them tells. What cannot be read is empty.
+// addAnnounced adds the announcement of each gateway to a list. One that cannot be read is empty.
 func (f *Fleet) addAnnounced(ctx context.Context, list []Gateway) {
 	var texts []*redis.StringCmd
 	_ = f.ask(ctx, "ask what the gateways tell", func(ctx context.Context) error { // the list is good without it

@@ -22,14 +22,14 @@ const maxFailures = 3
 var redisBackoff = backoff.Policy{First: time.Second, Max: 15 * time.Second}
 
 // breaker decides whether Redis is asked at all. Normally it is closed. It opens after three
-// failures in a row, or one answer that says that Redis cannot serve: one failing server answers
+// failures in a row, or one reply that says that Redis cannot serve: one failing server answers
 // some requests well, a full one those that only read. Then nothing is asked, except by the
 // background loop after a pause, which closes the breaker when that succeeds.
 type breaker struct {
 	log    *slog.Logger
 	opened atomic.Int64 // times
 
-	mu       sync.Mutex      // guards what follows
+	mu       sync.Mutex      // guards the fields below
 	failures int             // in a row; since it has opened, of looks
 	up       context.Context // ends when the breaker opens; its cause is ErrFleetDown
 	open     context.CancelCauseFunc
@@ -95,7 +95,7 @@ func refused(err error) bool {
 	return errors.As(err, &answer) && !errors.Is(err, redis.Nil)
 }
 
-// advices are what to do about what Redis or its client says.
+// advices are remedies, by texts in the errors of Redis and its client.
 var advices = []struct{ said, advice string }{
 	{"signed by unknown authority",
 		"set ca_file in [redis] to the authority that signed the certificate of redis-server"},
@@ -119,7 +119,7 @@ var advices = []struct{ said, advice string }{
 	{"DB index", "check db in [redis]"},
 }
 
-// Advice is what an operator can do about an error of Redis.
+// Advice is the remedy for an error of Redis.
 func Advice(err error) string {
 	for _, a := range advices {
 		if strings.Contains(err.Error(), a.said) {

@@ -1,6 +1,5 @@
-// Package fleet is what a cache needs from the other gateways: which of them own an entry, their
-// bytes, leases, and purges. It talks to them over Redis, and for entries over HTTP/2 with TLS
-// (peer.go).
+// Package fleet connects a cache to the other gateways: owners of entries, their bytes, leases, and
+// purges. Redis carries members, leases and purges; HTTP/2 with TLS carries entries (peer.go).
 //
 //	f, err := fleet.New(fleet.Options{Addresses: []string{"redis:6379"}, Advertise: "https://10.0.0.7:8887",
 //		Secret: secret})
@@ -9,14 +8,14 @@
 //	f.Start(fleet.Local{Purge: drop}) // from now on this gateway is a member, and purges of others arrive
 //
 //	peers := f.Rank(key, 3)                // the owner first; "" is this gateway
-//	lease, release, err := f.AcquireLease(ctx, key) // one in the fleet; *cache.Held tells which other has it
+//	lease, release, err := f.AcquireLease(ctx, key) // one in the fleet; *cache.Held names the one that has it
 //	defer release()
 //
 // New connects to nothing: a gateway starts, and serves, while Redis is down.
 //
 // # Members
 //
-// A gateway says once a second that it lives, and learns which others do. The list is kept while
+// A gateway registers once a second, and reads the list of the others. The list is kept while
 // Redis is away. Each member has a record that is authenticated by the secret (members.go), and so
 // has the holder in the value of a lease: nothing in Redis can name an address that is connected
 // to, and nothing in it decides which bytes a client gets.
@@ -40,15 +39,15 @@
 // # Failures of Redis
 //
 // Whatever is wrong with Redis (away, slow, full, a replica, loading, another password), after a
-// few failures every method answers cache.ErrFleetDown at once. One goroutine looks in the
+// few failures every method returns cache.ErrFleetDown at once. One goroutine looks in the
 // background whether it serves again; no request pays for that.
 //
 // # Purges
 //
-// A purge is an entry in the log. A gateway reads the log when a message tells it to, and once a
-// second in any case; it drops what is meant, invalidates its fills, notes the number beside its
+// A purge is an entry in the log. A gateway reads the log after a message, and once a
+// second in any case; it purges its caches, invalidates its fills, notes the number beside its
 // disk tier, and confirms it. A gateway that was away reads on from the number that it has noted;
 // when the log does not reach back that far, it drops everything. A request to a peer carries the
 // number of the last purge that the asking gateway has applied, and a peer that is behind applies
-// the missing ones before it answers: so what was fetched before a purge is never taken for newer.
+// the missing ones before it responds: bytes that were fetched before a purge never pass for newer.
 package fleet

@@ -10,7 +10,7 @@ import (
 	"github.com/redis/go-redis/v9"
 )
 
-// Health is what Examine has found.
+// Health is the result of Examine.
 type Health struct {
 	Latency    time.Duration // of one request to Redis, on a connection that is open
 	ClockAhead time.Duration // of Redis before this host; exact to Latency

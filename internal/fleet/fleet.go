@@ -23,7 +23,7 @@ import (
 	"golang.org/x/sync/semaphore"
 )
 
-// The client of Redis would write a line for each failure: a Fleet logs one, and how it goes on.
+// The client of Redis would write a line for each failure: a Fleet logs the first one, and the end.
 func init() { logging.Disable() }
 
 // Fleet is this gateway's view of all gateways that share a Redis. It is safe for use by many
@@ -41,7 +41,7 @@ type Fleet struct {
 	backoff   *backoff.Set[string] // gateways that could not be reached
 	server    *http.Server         // of other gateways; Close stops it
 	admission admission            // of connections to server
-	answers   *semaphore.Weighted  // one for each answer to another gateway; StopPeers takes all
+	answers   *semaphore.Weighted  // one for each response to another gateway; StopPeers takes all
 	answered  atomic.Bool          // StopPeers has taken all
 	warn      *logfile.Warner
 	stats     counters
@@ -64,7 +64,7 @@ type Fleet struct {
 	handedOver atomic.Bool // another process has the name of this one
 	lastSeen   string      // time in Redis of the last exchange, which guards it: one runs at a time
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	started bool
 }
 
@@ -126,8 +126,8 @@ func (f *Fleet) ask(ctx context.Context, what string, request func(context.Conte
 	return f.judge(ctx, what, request(limited))
 }
 
-// judge tells the breaker how a request has ended, and gives the error its kind. One that was
-// cancelled by its caller says nothing about Redis.
+// judge reports the end of a request to the breaker, and gives the error its kind. A request that
+// its caller cancelled says nothing about Redis.
 func (f *Fleet) judge(ctx context.Context, what string, err error) error {
 	var held *cachelock.HeldError
 	switch {

@@ -45,7 +45,7 @@ func (r records) make(url string) string {
 	return url + " " + hex.EncodeToString(h.Sum(nil)[:recordMAC])
 }
 
-// parse gives what a record names; false when it was not made with the secret.
+// parse returns the name in a record; false when it was not made with the secret.
 func (r records) parse(record string) (name string, ok bool) {
 	name, _, _ = strings.Cut(record, " ")
 	if r.key == nil || len(record) > maxRecord || !hmac.Equal([]byte(record), []byte(r.make(name))) {

@@ -55,7 +55,7 @@ func (o *Options) setDefaults() {
 	}
 }
 
-// check refuses what package config does not.
+// check rejects options that package config accepts.
 func (o *Options) check() error {
 	switch {
 	case len(o.Addresses) == 0:

@@ -25,7 +25,7 @@ import (
 //	Fdfs-Request: {"Key":{"File":"","Index":0},"Want":null,"Offset":0,"MaxAge":0,"Copy":false,"Asked":"","Purge":0}
 //
 // asks for an entry as cache.PeerRequest says; the name of the file is in the path alone. Purge is
-// the last purge that the asking gateway has applied. Times are nanoseconds. The answers:
+// the last purge that the asking gateway has applied. Times are nanoseconds. The responses:
 //
 //	200  Fdfs-Entry: {"Version":{"Size":1,"ModTime":0,"CRC32":0,"Immutable":true,"Linked":false},"Age":0,"TTL":0}
 //	     Age is the time since a storage has confirmed the version; negative where it is not known
@@ -39,9 +39,9 @@ import (
 // A body that cannot be completed ends with RST_STREAM, so a short body never looks complete.
 //
 // Both sides present the same self-signed certificate, whose ed25519 key is derived from the
-// fleet's secret (peerkey.go), and each compares the other side's public key with its
-// own. A stranger can neither ask nor answer, and what it records is of no use: TLS 1.3 has fresh
-// session keys for each connection. Dead and frozen peers are noticed by HTTP/2 pings.
+// fleet's secret (peerkey.go), and each compares the other side's public key with its own. A host
+// without the secret can neither ask nor respond, and recorded bytes are of no use: TLS 1.3 has
+// fresh session keys for each connection. Dead and frozen peers are noticed by HTTP/2 pings.
 const (
 	entryPath     = "/entry/"
 	requestHeader = "Fdfs-Request"
@@ -112,7 +112,7 @@ func onlyHTTP2() *http.Protocols {
 	return p
 }
 
-// Limits of requests and answers.
+// Limits of requests and responses.
 const (
 	maxFile = 256                       // bytes of a file's name; those of FastDFS have 144 at most
 	maxAge  = 10 * 365 * 24 * time.Hour // any time
@@ -137,7 +137,7 @@ func (r entryRequest) make(ctx context.Context, peer *url.URL) *http.Request {
 	return (&http.Request{Method: http.MethodGet, URL: &to, Header: header}).WithContext(ctx)
 }
 
-// parseEntryRequest accepts only what make gives.
+// parseEntryRequest accepts only the requests of make.
 func parseEntryRequest(from *http.Request) (*entryRequest, error) {
 	r, text := &entryRequest{}, from.Header.Get(requestHeader)
 	if err := json.Unmarshal([]byte(text), r); err != nil {
@@ -157,7 +157,7 @@ func parseEntryRequest(from *http.Request) (*entryRequest, error) {
 	return r, nil
 }
 
-// entryHead is what the head of an answer tells.
+// entryHead is the header field of a response.
 type entryHead struct {
 	Version cache.Version
 	Age     time.Duration // since a storage has confirmed that; negative: not known
@@ -172,7 +172,7 @@ func headOf(m cache.Meta) entryHead {
 	return h
 }
 
-// parseHead reads what the head of an answer tells.
+// parseHead parses the header field of a response.
 func parseHead(text string) (h entryHead, err error) {
 	err = json.Unmarshal([]byte(text), &h)
 	if err == nil && (h.Version.Size < 0 || max(h.Age, h.TTL) > maxAge) {
@@ -181,7 +181,7 @@ func parseHead(text string) (h entryHead, err error) {
 	return h, err
 }
 
-// outcomes are the answers, with the errors of cache.Fleet and the names for the counters. Where
+// outcomes are the responses, with the errors of cache.Fleet and the names for the counters. Where
 // two have one status, a peer means the last.
 var outcomes = []struct {
 	status int
@@ -196,7 +196,7 @@ var outcomes = []struct {
 	{http.StatusServiceUnavailable, errRefused, "refused"},
 }
 
-// outcomeOf is the status that tells a peer of an error, and its name for the counters.
+// outcomeOf is the status of an error, and its name for the counters.
 func outcomeOf(err error) (status int, result string) {
 	for _, o := range outcomes {
 		if errors.Is(err, o.err) {

@@ -20,7 +20,7 @@ const (
 // ended may be those of strangers: they take no place of a peer, and the oldest makes room for the
 // next. One address makes room for itself.
 type admission struct {
-	mu         sync.Mutex  // guards what follows
+	mu         sync.Mutex  // guards the fields below
 	handshakes []*peerConn // the oldest first
 	peers      int
 }

@@ -62,7 +62,7 @@ func (f *Fleet) Open(ctx context.Context, peer string, r cache.PeerRequest) (cac
 	return m, body, err
 }
 
-// open sends a request and waits for the head of the answer.
+// open sends a request and waits for the head of the response.
 func (f *Fleet) open(ctx context.Context, peer string, r entryRequest) (m cache.Meta, body io.ReadCloser, err error) {
 	key := peer // in the back-off
 	if r.Copy {
@@ -80,7 +80,7 @@ func (f *Fleet) open(ctx context.Context, peer string, r entryRequest) (m cache.
 	case !f.backoff.Allow(key):
 		return m, nil, fmt.Errorf("%w: it has failed a moment ago", errUnreachable)
 	}
-	defer f.backoff.Abandon(key) // where the answer is none of those below
+	defer f.backoff.Abandon(key) // where neither Fail nor Succeed is called
 	answer, err := f.transport.RoundTrip(r.make(ctx, to))
 	if isCut(err) { // a new connection tells whether the peer is dead; net/http does so for HTTP/1 alone
 		answer, err = f.transport.RoundTrip(r.make(ctx, to))
@@ -98,12 +98,12 @@ func (f *Fleet) open(ctx context.Context, peer string, r entryRequest) (m cache.
 	return m, &peerBody{ReadCloser: answer.Body, left: left, fleet: f}, nil
 }
 
-// isCut tells whether a connection ended while a request on it was waiting for its answer.
+// isCut tells whether a connection ended while a request on it was waiting for its response.
 func isCut(err error) bool {
 	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, syscall.ECONNRESET) || errors.Is(err, syscall.EPIPE)
 }
 
-// failed is the error for a peer that did not answer; the others need not wait for it meanwhile.
+// failed is the error for a peer that did not respond. Its back-off spares other requests the wait.
 func (f *Fleet) failed(ctx context.Context, peer, key string, err error) error {
 	cause := context.Cause(ctx)
 	if cause == nil || errors.Is(cause, errSlow) {
@@ -124,7 +124,7 @@ func (f *Fleet) failed(ctx context.Context, peer, key string, err error) error {
 	return fmt.Errorf("%w: %w", errUnreachable, err)
 }
 
-// accept reads the head of an answer.
+// accept reads the head of a response.
 func (f *Fleet) accept(peer string, r entryRequest, answer *http.Response) (m cache.Meta, err error) {
 	now, err := time.Now(), errRefused
 	for _, o := range outcomes {
@@ -157,8 +157,9 @@ func (f *Fleet) accept(peer string, r entryRequest, answer *http.Response) (m ca
 	return m, nil
 }
 
-// peerBody is the body of a peer's answer. net/http compares its length with Content-Length, so it
-// ends with io.EOF only when the segment is complete, and it ends with the context of its request.
+// peerBody is the body of a peer's response. net/http compares its length with Content-Length, so
+// it ends with io.EOF only when the segment is complete, and it ends with the context of its
+// request.
 type peerBody struct {
 	io.ReadCloser
 	left  int64  // bytes that are missing
@@ -187,7 +188,7 @@ func (b *peerBody) count(result string) {
 	}
 }
 
-// Close implements io.Closer. An answer that was not read to its end is cancelled; the connection
+// Close implements io.Closer. A response that was not read to its end is cancelled; the connection
 // stays.
 func (b *peerBody) Close() error {
 	b.count("abandoned")

@@ -42,7 +42,7 @@ func newPeerServer(
 	}
 }
 
-// ServePeers answers other gateways on a listener until StopPeers; after that it closes the
+// ServePeers serves other gateways on a listener until StopPeers; after that it closes the
 // listener and returns.
 func (f *Fleet) ServePeers(ln net.Listener, open PeerOpener) error {
 	f.server.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { f.servePeer(w, r, open) })
@@ -53,9 +53,9 @@ func (f *Fleet) ServePeers(ln net.Listener, open PeerOpener) error {
 	return errors.Join(fmt.Errorf("cannot serve peers on %s: %w", ln.Addr(), err), ln.Close())
 }
 
-// StopPeers refuses new requests of peers, waits until running answers have ended, or ctx has, and
-// closes the listener and the connections. (http.Server.Shutdown would keep each HTTP/2 connection
-// for a second more.) Where they have ended, further calls do nothing.
+// StopPeers refuses new requests of peers, waits until running responses have ended, or ctx has,
+// and closes the listener and the connections. (http.Server.Shutdown would keep each HTTP/2
+// connection for a second more.) Where they have ended, further calls do nothing.
 func (f *Fleet) StopPeers(ctx context.Context) error {
 	if f.answered.Load() {
 		return nil
@@ -79,7 +79,7 @@ func (l peerLog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// servePeer answers a request of another gateway.
+// servePeer handles a request of another gateway.
 func (f *Fleet) servePeer(w http.ResponseWriter, r *http.Request, open PeerOpener) {
 	if !f.answers.TryAcquire(1) { // this gateway stops
 		w.WriteHeader(http.StatusMisdirectedRequest)
@@ -131,8 +131,8 @@ func (f *Fleet) answer(w http.ResponseWriter, r *http.Request, open PeerOpener) 
 	return status, err
 }
 
-// flushWriter sends at once what is written to it. Of a stream out of the cache nothing is copied:
-// its WriteTo gives pieces from where they are.
+// flushWriter sends each write at once. A stream out of the cache is not copied: its WriteTo gives
+// the stored pieces.
 type flushWriter struct{ http.ResponseWriter }
 
 // Write implements io.Writer.

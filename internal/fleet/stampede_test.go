@@ -25,7 +25,7 @@ type origin struct {
 	fetches atomic.Int32
 	bytes   atomic.Int64
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex // guards the fields below
 	data    []byte
 	changes int64
 }

@@ -32,7 +32,7 @@ type Stats struct {
 	// PeerFetches are reads from other gateways by how they went: ok, not_here, changed, broken,
 	// unreachable, refused, abandoned (by the reader).
 	PeerFetches  map[string]int64
-	PeerRequests map[int]int64 // answered requests of other gateways, by status
+	PeerRequests map[int]int64 // requests of other gateways, by status of the response
 	Applied      int64         // fence of the last purge that was applied; -1 = none yet
 	LogsMissed   int64         // times that the log of purges did not reach back far enough, and everything was dropped
 	LocksHeld    int           // now
@@ -43,7 +43,7 @@ type Stats struct {
 type Gateway struct {
 	Name         string
 	LastSeen     time.Time
-	Announcement string // what it tells about itself; empty = nothing
+	Announcement string // empty = none
 	Live         bool   // purges wait for it
 	Applied      int64  // fence of the last purge that it has applied; -1 = none
 	record       string // of a member
@@ -51,8 +51,8 @@ type Gateway struct {
 
 // counters count what happens in a Fleet, and list the leases of now.
 type counters struct {
-	mu    sync.Mutex // guards what follows
-	n     Stats      // what is counted here
+	mu    sync.Mutex // guards the fields below
+	n     Stats      // the counts
 	locks map[*LockInfo]struct{}
 }
 
@@ -131,7 +131,7 @@ func (f *Fleet) Gateways(ctx context.Context) ([]Gateway, error) {
 	return list, err
 }
 
-// registered is the list without what the gateways tell. members is the key of the records, where
+// registered is the list without announcements. members is the key of the records, where
 // these are wanted too.
 func (f *Fleet) registered(ctx context.Context, members ...string) (list []Gateway, err error) {
 	err = f.ask(ctx, "list the gateways", func(ctx context.Context) error {

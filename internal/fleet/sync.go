@@ -12,9 +12,9 @@ import (
 	"fastdfs-gateway/internal/process/panics"
 )
 
-// Local is what a Fleet does with the cache of its own gateway.
+// Local are the functions of the cache of this gateway for a Fleet.
 type Local struct {
-	// Purge drops what is meant. When it returns nothing of that is served any more to requests
+	// Purge purges a match. When it returns nothing of that is served any more to requests
 	// that begin. It may be called by several goroutines; the others are called by one.
 	Purge func(cache.Match)
 	// Load and Store keep the number of the last purge that was applied beside a disk tier, where
@@ -146,11 +146,11 @@ func (f *Fleet) tried(at time.Time) {
 
 // WaitApplied returns when this gateway is current. A gateway that was stopped, or cut off from
 // Redis without noticing it, for so long that a purge may have been given up on it, first applies
-// what was purged meanwhile; it waits for that until ctx ends, no longer than two seconds, and not
+// the purges of that time; it waits for that until ctx ends, no longer than two seconds, and not
 // at all while Redis is known to be away.
 func (f *Fleet) WaitApplied(ctx context.Context) { f.catchUp(ctx, catchUpTime, f.IsCurrent) }
 
-// IsCurrent tells whether this gateway may answer out of its caches: every purge that has returned
+// IsCurrent tells whether this gateway may serve from its caches: every purge that has returned
 // since the log was read would have waited for it. Behind a process that has its name, that one
 // takes care of it. It is normally true.
 func (f *Fleet) IsCurrent() bool {
@@ -197,7 +197,7 @@ func (f *Fleet) catchUp(ctx context.Context, limit time.Duration, ok func() bool
 	}
 }
 
-// sync says that this gateway lives, applies what was purged, and confirms it. One goroutine calls
+// sync registers this gateway, and applies and confirms purges. One goroutine calls
 // it at a time.
 func (f *Fleet) sync(ctx context.Context) (err error) {
 	defer panics.ToError(&err, "reading the log of purges")
@@ -219,7 +219,7 @@ func (f *Fleet) sync(ctx context.Context) (err error) {
 	}
 }
 
-// applyAll drops what was purged, in order.
+// applyAll applies purges in order.
 func (f *Fleet) applyAll(purges []string) error {
 	for _, p := range purges {
 		fence, path, ok := strings.Cut(p, " ")
@@ -232,8 +232,8 @@ func (f *Fleet) applyAll(purges []string) error {
 	return nil
 }
 
-// exchange runs the script: it confirms what was applied, takes the list of members, and returns
-// what to apply, as "fence path" in order.
+// exchange runs the script: it confirms the last purge that was applied, takes the list of members,
+// and returns the next purges, as "fence path" in order.
 func (f *Fleet) exchange(ctx context.Context) (purges []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, f.o.Timeout)
 	defer cancel()
@@ -250,7 +250,7 @@ func (f *Fleet) exchange(ctx context.Context) (purges []string, err error) {
 	if len(answer) != 5 {
 		return nil, errors.New("cannot understand the answer about purges and members")
 	}
-	// What was missed has a lower fence when the clock of Redis was set back.
+	// Missed purges have lower fences when the clock of Redis was set back.
 	if answer[0] == int64(1) && f.applied.Swap(-1) >= 0 {
 		f.stats.change(func(n *Stats) { n.LogsMissed++ })
 	}
@@ -272,8 +272,8 @@ func texts(list any) (texts []string) {
 	return texts
 }
 
-// apply drops what was purged. Requests to peers carry the purge from before that on:
-// what is asked for from now on is to be newer.
+// apply applies a purge. Requests to peers carry its fence from before that on: their entries are
+// to be newer.
 func (f *Fleet) apply(fence int64, path string) {
 	local := f.local.Load()
 	f.seen.Store(fence)
