@@ -32,6 +32,23 @@ func TestFenceStopsSleeper(t *testing.T) {
 	require.NoError(t, next.Release(ctx))
 }
 
+// TestFenceRisesWithoutTheClock: a fence is higher than the last one, also where the clock of the
+// server has gone back.
+func TestFenceRisesWithoutTheClock(t *testing.T) {
+	t.Parallel()
+	rdb, ctx, key := cachelock.PatientClient(t, redistest.Shared(t)), t.Context(), t.Name()
+	c := cachelock.New(rdb, cachelock.Options{Prefix: key, Shards: 1})
+	defer c.Close()
+	ahead := time.Now().Add(time.Hour).UnixMicro()
+	require.NoError(t, rdb.Set(ctx, key+":{0}:fence", ahead, time.Hour).Err())
+	for i := range int64(3) {
+		lock, err := c.Acquire(ctx, "k", cachelock.LockOptions{})
+		require.NoError(t, err)
+		require.Equal(t, ahead+1+i, lock.Fence())
+		require.NoError(t, lock.Release(ctx))
+	}
+}
+
 // TestCommitDocument: docs/locks.md shows the script that the tests write values with.
 func TestCommitDocument(t *testing.T) {
 	text, err := os.ReadFile("../docs/locks.md")

@@ -141,3 +141,26 @@ func TestReleasedWhileExtending(t *testing.T) {
 		}
 	})
 }
+
+// TestPollsHaveJitter: the processes that wait for a lock do not look for it at the same moments.
+func TestPollsHaveJitter(t *testing.T) {
+	c := newClient(Options{Poll: time.Minute})
+	delays := map[time.Duration]bool{}
+	for range 10 {
+		delay := c.pollDelay(ErrHeld)
+		require.GreaterOrEqual(t, delay, time.Minute)
+		require.LessOrEqual(t, delay, 90*time.Second)
+		delays[delay] = true
+	}
+	require.Greater(t, len(delays), 1)
+}
+
+// TestRedlockNodeTimeout: a node that hangs costs a small part of the time to live.
+func TestRedlockNodeTimeout(t *testing.T) {
+	for ttl, want := range map[time.Duration]time.Duration{
+		MinTTL: time.Millisecond, 200 * time.Millisecond: 20 * time.Millisecond, time.Hour: maxNodeTimeout,
+	} {
+		require.Equal(t, want, (&redlockStore{}).limit(ttl), ttl)
+	}
+	require.Equal(t, time.Second, (&redlockStore{timeout: time.Second}).limit(time.Hour))
+}

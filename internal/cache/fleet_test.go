@@ -182,6 +182,17 @@ func TestOwnerAway(t *testing.T) {
 		}
 		require.EqualValues(t, 1, o.fetches.Load())
 	})
+	bubble(t, "the second in rank fetches", func(t *testing.T) {
+		o := newOrigin(testFile(1), 1<<20)
+		f := newFleet()
+		list := gateways(t, f, 4, Options{})
+		f.cut["a"] = true
+		for _, r := range crowd(list[2:], o, 30) {
+			requireWhole(t, o, r)
+		}
+		_, _, known := list[1].Meta(o.file)
+		require.True(t, known, "it was asked")
+	})
 	bubble(t, "without leases", func(t *testing.T) {
 		o := newOrigin(testFile(1), 2<<20)
 		o.first, o.whole = second/2, second

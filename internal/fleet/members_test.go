@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/internal/testing/redistest"
 
 	"github.com/stretchr/testify/require"
@@ -65,6 +66,27 @@ func TestRankIgnoresOrderAndRepeats(t *testing.T) {
 	require.Equal(t, want, NewMembers(names).Rank(rankKey(1), 9))
 	require.Empty(t, Members{}.Rank(rankKey(1), 2))
 	require.Empty(t, NewMembers(names).Rank(rankKey(1), 0))
+}
+
+// TestMembersStayWithoutRedis: the last list of members that could be read goes on.
+func TestMembersStayWithoutRedis(t *testing.T) {
+	server := redistest.Start(t)
+	o := fleetOf(server.Addr())
+	f := member(t, o, 1)
+	start(t, f, (&memory{}).local())
+	start(t, member(t, o, 2), (&memory{}).local())
+	ranked := func() int {
+		f.wake()
+		return len(f.Rank("key", 2))
+	}
+	eventually.True(t, func() bool { return ranked() == 2 }, "both are members")
+	server.Kill()
+	for range 2 { // reads of the list that fail
+		failed := f.logRead.Load().next
+		f.wake()
+		<-failed
+	}
+	require.Equal(t, 2, ranked())
 }
 
 func BenchmarkRank(b *testing.B) {

@@ -110,6 +110,19 @@ func TestPeerGivesASegment(t *testing.T) {
 	eventually.True(t, func() bool { return b.Stats().PeerRequests[http.StatusOK] == 5 }, "requests are counted")
 }
 
+// TestPeerTellsAge: metadata is as old for the gateway that asks as for the one that answers.
+func TestPeerTellsAge(t *testing.T) {
+	o := fleetOf(redistest.Shared(t).Addr())
+	checked := time.Now().Add(-24 * time.Hour)
+	b := serveAs(t, o, func(context.Context, cache.PeerRequest) (cache.Meta, io.ReadCloser, error) {
+		return cache.Meta{Version: testVersion, Checked: checked}, nil, nil
+	})
+	key := cache.SegmentKey{File: testFile, Index: cache.MetaOnly}
+	m, _, err := member(t, o, 1).Open(t.Context(), b.o.Advertise, cache.PeerRequest{Key: key})
+	require.NoError(t, err)
+	require.WithinDuration(t, checked, m.Checked, testTimeout)
+}
+
 // Each answer without a body is the error that the cache of the other gateway has given.
 func TestPeerThatHasItNot(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())

@@ -22,6 +22,7 @@ import (
 	"fastdfs-gateway/tests/fdfstest"
 
 	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
 )
 
 // fakeProtocol is storages that have one content for every file, or nothing.
@@ -161,4 +162,20 @@ func TestForeignTokens(t *testing.T) {
 	}
 	require.Equal(t, first, asked.Load(), "the file is in the cache")
 	require.Zero(t, tokens.Load())
+}
+
+// TestRedirectScheme: a client that came by https is sent to https, unless the configuration says
+// otherwise.
+func TestRedirectScheme(t *testing.T) {
+	id := fdfstest.IDFrom(t, "group1", "10.0.0.7", 0)
+	for want, o := range map[string]Options{
+		"http://10.0.0.7/":       {},
+		"https://10.0.0.7/":      {TLS: true},
+		"http://10.0.0.7:8080/":  {TLS: true, RedirectScheme: "http", RedirectPort: 8080},
+		"https://10.0.0.7:8443/": {RedirectScheme: "https", RedirectPort: 8443},
+	} {
+		r := newRequest(NewHandler(o))
+		r.ctx, r.id = &fasthttp.RequestCtx{}, id
+		require.Equal(t, want+id.Logic+"?redirect=1", string(r.location("10.0.0.7")))
+	}
 }

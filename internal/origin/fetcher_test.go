@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/antisteal"
+	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/storage/client"
 	"fastdfs-gateway/tests/fdfstest"
 
@@ -38,4 +39,22 @@ func TestTokensOfFetches(t *testing.T) {
 			r.RequestURI)
 		require.Equal(t, "1", q.Get("redirect"))
 	}
+}
+
+// TestNegativeTTL: while replication may still bring a file, "no such file" of a storage holds for
+// a second, and that of a web server, which may be a gateway, is not kept.
+func TestNegativeTTL(t *testing.T) {
+	old := fdfstest.IDFrom(t, "group1", "10.0.0.1", 0)
+	young := old
+	young.Created = time.Now().Unix()
+	delay := func() time.Duration { return time.Hour }
+	storages := NewResolver(Options{Protocol: FastDFS{}, SyncDelay: delay})
+	web := NewResolver(Options{Protocol: &HTTP{}, SyncDelay: delay})
+	ttl := func(a *Resolver, id fdfs.FileID) time.Duration {
+		return (&fetcher{a: a, request: client.FetchRequest{ID: id}}).NegativeTTL()
+	}
+	require.Zero(t, ttl(storages, old), "the default of the cache")
+	require.Zero(t, ttl(web, old), "the default of the cache")
+	require.Equal(t, time.Second, ttl(storages, young))
+	require.Negative(t, ttl(web, young))
 }

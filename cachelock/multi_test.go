@@ -1,0 +1,28 @@
+package cachelock_test
+
+import (
+	"testing"
+
+	"fastdfs-gateway/cachelock"
+	"fastdfs-gateway/internal/testing/redistest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestOneShardAllOrNothing: one script takes the keys of a shard. A request that fails keeps none
+// of them, also of those before the held one.
+func TestOneShardAllOrNothing(t *testing.T) {
+	t.Parallel()
+	c := cachelock.New(cachelock.PatientClient(t, redistest.Shared(t)), cachelock.Options{Prefix: t.Name(), Shards: 1})
+	defer c.Close()
+	held, err := c.Acquire(t.Context(), "b", cachelock.LockOptions{})
+	require.NoError(t, err)
+	_, err = c.AcquireAll(t.Context(), []string{"a", "b", "c"}, cachelock.LockOptions{})
+	require.ErrorIs(t, err, cachelock.ErrHeld)
+	for _, key := range []string{"a", "c"} {
+		free, err := c.Acquire(t.Context(), key, cachelock.LockOptions{})
+		require.NoError(t, err, key)
+		require.NoError(t, free.Release(t.Context()))
+	}
+	require.NoError(t, held.Release(t.Context()))
+}
