@@ -99,11 +99,10 @@ func openUpstreams(s upstreamSettings, log *slog.Logger) *Upstreams {
 	if log = logfile.Limit(log); s.web {
 		u.storages = origin.NewHTTPClient(origin.HTTPOptions{Port: s.webPort, ConnectTimeout: s.connectTimeout,
 			NetworkTimeout: s.networkTimeout, Log: log})
-		u.options.Protocol = origin.HTTP{Client: u.storages}
 	} else {
 		u.storages = client.New(client.Options{Pool: pool, Log: log})
-		u.options.Protocol = origin.FastDFS{Client: u.storages}
 	}
+	u.options.Protocol = origin.Storages{Client: u.storages, Web: s.web}
 	return u
 }
 

@@ -152,7 +152,7 @@ func TestForeignTokens(t *testing.T) {
 	})
 	t.Cleanup(web.Close)
 	id := fdfstest.IDFrom(t, "group1", "127.0.0.7", 0)
-	ask := cachedGateway(t, Options{}, origin.HTTP{Client: web})
+	ask := cachedGateway(t, Options{}, origin.Storages{Client: web, Web: true})
 	_, body := ask("GET", "/"+id.String()+"?token=x&ts=1")
 	require.Equal(t, "hello", body)
 	first := asked.Load()

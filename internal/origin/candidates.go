@@ -12,13 +12,13 @@ import (
 
 // candidates are the hosts to ask for a file that is not here.
 type candidates struct {
-	servers []client.Server // where to look, in this order; none: err is the response
+	servers []client.Server // in order; none: err is the error of the request
 	err     error
 	unknown bool // the group or the source in the id is in no list
 	// bySource: the servers were chosen by the source in the id of a trunk file, which nothing but
 	// the id vouches for.
 	bySource bool
-	why      string // they are these, for people
+	why      string // reason for gateway explain
 }
 
 // decide chooses the candidates. redirected: another gateway, or the module, has sent the request
@@ -47,7 +47,7 @@ func (a *Resolver) moved(id fdfs.FileID, localErr error, redirected bool, now ti
 // The slot of a trunk file does not prove the source in its id, and all ids of the slot share what
 // is cached. So where lists name storages of the group, these are the candidates whatever the
 // source is, which only comes first if it is one of them. What any of the ids brings, "no such
-// file" included, holds for all. Otherwise the source alone is asked, and what it says holds for
+// file" included, holds for all. Otherwise the source alone is asked, and its replies hold for
 // ids with this source only (bySource).
 func (a *Resolver) choose(id fdfs.FileID, localErr error, redirected bool, now time.Time) candidates {
 	nothing := func(why string) candidates { return candidates{err: a.missing(id, localErr, now), why: why} }
@@ -101,7 +101,7 @@ func (a *Resolver) choose(id fdfs.FileID, localErr error, redirected bool, now t
 // master's source is this host, for clocks that differ.
 const deletionDelay = time.Second
 
-// isDeleted tells whether a file whose source is this host was deleted, so that a replica that
+// isDeleted reports whether a file whose source is this host was deleted, so that a replica that
 // still has it does not count: what was uploaded here was nowhere before it was here, and the store
 // path is sound. The id of a slave has the source of its master, and a slave may have been uploaded
 // to another storage of the group: until it is past its sync window it may be on its way here.

@@ -69,7 +69,7 @@ func (a *Resolver) missing(id fdfs.FileID, localErr error, now time.Time) error 
 // clockSlack is how far the clocks of storages may be ahead of this host's.
 const clockSlack = 5 * time.Minute
 
-// isYoung tells whether a file may still be on its way to some storages of its group. A file that
+// isYoung reports whether a file may still be on its way to some storages of its group. A file that
 // claims to come from further in the future than clocks differ is not: the claim is the client's.
 func (a *Resolver) isYoung(id fdfs.FileID, now time.Time) bool {
 	age := now.Sub(time.Unix(id.Created, 0))

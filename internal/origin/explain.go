@@ -11,17 +11,17 @@ import (
 	"fastdfs-gateway/storage/client"
 )
 
-// Outcome is what would become of a request for a file that is not here.
+// Outcome is the predicted result of a request for a file that is not here.
 type Outcome struct {
 	Err      error // the error that Find would give; nil = none
 	Redirect bool  // the client would be sent to another host
 	Text     string
 }
 
-// Step takes one step of an explanation: its name, and a text as for fmt.Sprintf.
+// Step records one step of an explanation: its name, and a text as for fmt.Sprintf.
 type Step = func(name, format string, args ...any)
 
-// trace records what one Find decides.
+// trace records the decisions of one Find.
 type trace struct {
 	step    Step
 	fetcher *fetcher // that would ask the hosts; nil = Find needed none
@@ -57,7 +57,7 @@ func (a *Resolver) Explain(ctx context.Context, r *Request, localErr error, step
 	return a.conclude(servers, holder, failure)
 }
 
-// replication tells what the replication of FastDFS means for a file of a group of this host.
+// replication records the state of replication of a file whose group has store paths here.
 func (t *trace) replication(a *Resolver, r *Request, localErr error) {
 	if a.o.Sources == nil || !errors.Is(localErr, fdfs.ErrNoFile) {
 		return
@@ -73,14 +73,14 @@ func (t *trace) replication(a *Resolver, r *Request, localErr error) {
 	}
 }
 
-// decision tells which hosts Find has chosen.
+// decision records the hosts that Find has chosen.
 func (t *trace) decision(a *Resolver, id fdfs.FileID, c candidates) {
 	source, status := a.o.Sources.Of(id)
 	t.step("source", "%s %s", source.Addr(), status)
 	t.step("decision", "%s", c.why)
 }
 
-// owners names the gateways of the fleet that own a file that comes through the cache.
+// owners returns the gateways of the fleet that own a file that comes through the cache.
 func (a *Resolver) owners(id fdfs.FileID) []string {
 	if a.o.Owners == nil || a.o.Redirect {
 		return nil
@@ -88,7 +88,7 @@ func (a *Resolver) owners(id fdfs.FileID) []string {
 	return a.o.Owners(id.String())
 }
 
-// cache tells what the cache knows of the file that Find has looked up by a key.
+// cache records the metadata in the cache for the key of a look-up.
 func (t *trace) cache(a *Resolver, key string) {
 	known, expires, ok := a.o.Cache.Meta(key)
 	since := max(0, time.Since(known.Checked)).Round(time.Millisecond)
@@ -137,7 +137,7 @@ func (a *Resolver) explainHosts(ctx context.Context, step Step, w client.FetchRe
 	return holder, errors.Join(failures...)
 }
 
-// experience says how a storage has responded until now; empty where it was not asked.
+// experience describes the health of a storage; empty if it was not asked yet.
 func (a *Resolver) experience(server client.Server) string {
 	o, ok := a.o.Protocol.(interface{ Health() []client.ServerHealth })
 	if !ok {
@@ -152,11 +152,11 @@ func (a *Resolver) experience(server client.Server) string {
 	return ""
 }
 
-// explainTimeout is how long each host is waited for.
+// explainTimeout bounds the request to each host.
 const explainTimeout = 5 * time.Second
 
-// conclude tells the outcome: holder is the first that has the file, failure what went wrong with
-// those that could not be asked.
+// conclude returns the outcome. holder is the first server that has the file, failure joins the
+// errors of the servers that could not be asked.
 func (a *Resolver) conclude(servers []client.Server, holder *client.Server, failure error) Outcome {
 	first := servers[0].Host
 	const unasked = "those that could not be asked may have it"

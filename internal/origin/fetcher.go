@@ -18,10 +18,10 @@ import (
 	"fastdfs-gateway/storage/local"
 )
 
-// fetcher fetches one file from other hosts: for the cache, or for one request where there is none.
-// For the cache it outlives the request that it was made for, because what is fetched is for every
-// client: so it keeps copies of what it needs of it. Where to look is decided when it is asked for
-// the first time, as most files are in the cache.
+// fetcher fetches one file from other hosts: for the cache, or for one request without a cache. A
+// fill serves all clients and outlives the request that started it, so a fetcher keeps copies of
+// the fields of the request. The candidates are chosen at the first use, since most files are in
+// the cache.
 type fetcher struct {
 	a          *Resolver
 	request    client.FetchRequest
@@ -70,7 +70,7 @@ func (f *fetcher) decide() candidates {
 	return c
 }
 
-// decided are the candidates for the file.
+// decided returns the candidates for the file.
 func (f *fetcher) decided() *candidates {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -91,8 +91,8 @@ func (f *fetcher) awaited() string {
 	return f.request.ID.Group
 }
 
-// setCandidates sets the candidates. What is cached for all ids of a trunk file does not come from
-// a source that one of them names. mu is held.
+// setCandidates sets the candidates. Content that is cached for all ids of a trunk file never comes
+// from a source that only one of the ids names. mu is held.
 func (f *fetcher) setCandidates(c candidates) {
 	if c.bySource && !f.request.BySource {
 		c = candidates{err: ErrUnreachable, why: "the storages of the group are not listed any more"}
@@ -117,9 +117,9 @@ func (f *fetcher) Unlisted() bool {
 // RequestedAs implements cache.Requested: the logic filename as the client has requested it.
 func (f *fetcher) RequestedAs() string { return f.request.ID.Asked }
 
-// SourceForPeer makes what fetches a file for another gateway; asked is the RequestedAs of the
-// Source there. It is cache.ErrNotHere for the groups of this host: that gateway asks their
-// storages itself.
+// SourceForPeer returns the source of a file for another gateway; asked is the RequestedAs of the
+// Source there. The error is cache.ErrNotHere for the groups of this host: the other gateway asks
+// their storages itself.
 func (a *Resolver) SourceForPeer(file, asked string) (cache.Source, error) {
 	id, bySource, err := fdfs.ParseKey(file)
 	if err == nil && asked != "" {
@@ -151,8 +151,7 @@ func askedAs(id fdfs.FileID, asked string) (fdfs.FileID, error) {
 	return other, nil
 }
 
-// youngNegativeTTL is how long "no such file" of a storage holds while replication may still bring
-// the file.
+// youngNegativeTTL is the TTL of a negative entry while replication may still bring the file.
 const youngNegativeTTL = time.Second
 
 // NegativeTTL implements cache.Source. Web servers may be gateways, whose responses change at any
@@ -167,8 +166,8 @@ func (f *fetcher) NegativeTTL() time.Duration {
 	return youngNegativeTTL
 }
 
-// servers returns the servers to ask. Without a server the error says nothing about the file: the
-// next request for it may be allowed to ask one.
+// servers returns the servers to ask. Without a server the error does not mean that the file is
+// missing: the next request for it may be allowed to ask one.
 func (f *fetcher) servers() ([]client.Server, error) {
 	c := f.decided()
 	if len(c.servers) == 0 {
@@ -218,7 +217,7 @@ func (f *fetcher) Stat(ctx context.Context) (content.Version, error) {
 	return info.Version, err
 }
 
-// stat asks for the file, and other servers where storages have moved.
+// stat requests size and time.
 func (f *fetcher) stat(ctx context.Context) (info client.Info, err error) {
 	defer panics.ToError(&err, "asking for a file")
 	err = f.ask(ctx, func(servers []client.Server) (err error) {
@@ -247,7 +246,7 @@ func (f *fetcher) ask(ctx context.Context, ask func(servers []client.Server) err
 	return err
 }
 
-// moved tells whether other servers are to be asked, since none of those before could be reached
+// moved reports whether other servers are to be asked, since none of those before could be reached
 // and the lists have changed.
 func (f *fetcher) moved(ctx context.Context, err error) bool {
 	if err == nil || ctx.Err() != nil {
@@ -262,8 +261,9 @@ func (f *fetcher) moved(ctx context.Context, err error) bool {
 	return ok
 }
 
-// want is the file with its target for web servers, which has a token that is good now where the
-// fetch is for every client: they check tokens too, and this may be long after the request.
+// fetchRequest returns the request with a target for web servers. The token in it is made now if
+// the fetch is for all clients: web servers check tokens too, and a fill may start long after a
+// request.
 func (f *fetcher) fetchRequest() client.FetchRequest {
 	w := f.request
 	if f.a.usesWeb() && w.Target == "" {

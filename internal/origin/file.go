@@ -15,8 +15,8 @@ type File struct {
 	a       *Resolver
 	req     *Request
 	local   error                   // why the file is not here
-	entry   cache.Entry             // of the cache; its File is empty where each request fetches for itself
-	info    client.Info             // then: what a server has said
+	entry   cache.Entry             // of the cache; its File is empty without the cache
+	info    client.Info             // without the cache: by a server
 	fetcher *fetcher                // nil until it may be needed
 	ctx     context.Context         // of the fetches of this one request; ended by Close
 	cancel  context.CancelCauseFunc // nil until something may be fetched
@@ -60,10 +60,10 @@ func (f *File) Close() {
 	*f = File{}
 }
 
-// isCached tells whether the file comes through the cache.
+// isCached reports whether the file comes through the cache.
 func (f *File) isCached() bool { return f.entry.File != "" }
 
-// Version is what the file's storage, or the cache, says about it.
+// Version returns the version by the storage or the cache.
 func (f *File) Version() content.Version {
 	if f.isCached() {
 		return f.entry.Version
@@ -71,10 +71,10 @@ func (f *File) Version() content.Version {
 	return f.info.Version
 }
 
-// Stale tells whether what is known of the file has expired.
+// Stale reports whether the metadata of the file has expired.
 func (f *File) Stale() bool { return f.isCached() && f.entry.State == cache.Stale }
 
-// Revalidated tells whether another host was asked about the file for this request.
+// Revalidated reports whether another host was asked about the file for this request.
 func (f *File) Revalidated() bool { return !f.isCached() || f.entry.State == cache.Revalidated }
 
 // Attachment returns the value of the last Attach, or nil.

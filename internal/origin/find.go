@@ -117,7 +117,7 @@ func (a *Resolver) waitApplied(r *Request) error {
 	return context.Cause(ctx)
 }
 
-// peek asks the cache for what it knows.
+// peek returns the metadata in the cache.
 func (a *Resolver) peek(r *Request, bySource bool, localErr error) (cache.Entry, error) {
 	r.name = r.ID.AppendKey(r.name[:0], bySource)
 	o := cache.GetOptions{Hint: cache.NoHint, MaxAge: maxAge(localErr)}
@@ -125,11 +125,12 @@ func (a *Resolver) peek(r *Request, bySource bool, localErr error) (cache.Entry,
 	return a.o.Cache.Get(context.Background(), name, nil, o)
 }
 
-// localMaxAge is how old the knowledge may be that another host has a file of a group whose store
-// paths are here: it was perhaps here in between, and deleted everywhere.
+// localMaxAge bounds the age of metadata of files whose group has store paths here: such a file may
+// have been replicated here and deleted everywhere meanwhile.
 const localMaxAge = time.Second
 
-// maxAge bounds the age of what the cache knows of a file; 0 where the cache's own bounds do.
+// maxAge returns the bound on the age of metadata in the cache; 0 = only the TTLs of the cache
+// apply.
 func maxAge(localErr error) time.Duration {
 	if errors.Is(localErr, fdfs.ErrNoFile) {
 		return localMaxAge
@@ -157,9 +158,8 @@ func (f *File) describe(cached bool) (err error) {
 	return err
 }
 
-// redirect chooses the host that a client is sent to, which runs a web server beside its storage.
-// With replicas to choose from the storages are asked for the file first; when none can be asked,
-// it is the one that is most likely to have it.
+// redirect returns the host with the web server that the client is sent to. If there are replicas,
+// the storages are asked for the file first. If none can be asked, the first candidate is taken.
 func (a *Resolver) redirect(r *Request, f *fetcher) (host string, err error) {
 	to := f.decided().servers[0]
 	if len(f.decided().servers) == 1 && !a.o.TryReplicas {

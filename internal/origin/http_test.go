@@ -124,11 +124,11 @@ func wanted(t *testing.T, content []byte) client.FetchRequest {
 	return client.FetchRequest{ID: o.ID, Target: o.URL() + "?redirect=1"}
 }
 
-func newOrigin(t *testing.T, s *fakeWeb) HTTP {
+func newOrigin(t *testing.T, s *fakeWeb) Storages {
 	t.Helper()
 	c := NewHTTPClient(HTTPOptions{Port: s.port, ConnectTimeout: testTimeout, NetworkTimeout: testTimeout})
 	t.Cleanup(c.Close)
-	return HTTP{c}
+	return Storages{c, true}
 }
 
 // fetchAll gets a stretch by HEAD and GET.

@@ -29,35 +29,20 @@ type Protocol interface {
 		servers []client.Server) (again checksum.Sum, err error)
 }
 
-// FastDFS fetches from the storages, by the FastDFS protocol.
-type FastDFS struct{ *client.Client }
-
-// HTTP fetches from the web servers of the storages: its Client is one of NewHTTPClient.
-type HTTP struct{ *client.Client }
-
-var (
-	_ Protocol = FastDFS{}
-	_ Protocol = HTTP{}
-)
-
-// Open implements Protocol.
-func (o FastDFS) Open(ctx context.Context, r client.FetchRequest, info client.Info, offset, length int64,
-	servers []client.Server) (io.ReadCloser, error) {
-	return open(ctx, o.Client, r, info, offset, length, servers)
+// Storages is the Protocol of a client.Client.
+type Storages struct {
+	*client.Client
+	Web bool // the client is one of NewHTTPClient, which asks for targets; others ask for ids
 }
 
-// Open implements Protocol.
-func (o HTTP) Open(ctx context.Context, r client.FetchRequest, info client.Info, offset, length int64,
-	servers []client.Server) (io.ReadCloser, error) {
-	return open(ctx, o.Client, r, info, offset, length, servers)
-}
+var _ Protocol = Storages{}
 
-// open opens a Stream, and returns no Stream that is nil.
-func open(ctx context.Context, c *client.Client, r client.FetchRequest, info client.Info, offset, length int64,
+// Open implements Protocol.
+func (s Storages) Open(ctx context.Context, r client.FetchRequest, info client.Info, offset, length int64,
 	servers []client.Server) (io.ReadCloser, error) {
-	stream, err := c.Open(ctx, r, info, offset, length, servers)
+	stream, err := s.Client.Open(ctx, r, info, offset, length, servers)
 	if err != nil {
-		return nil, err
+		return nil, err // no Stream that is nil
 	}
 	return stream, nil
 }

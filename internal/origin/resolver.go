@@ -1,6 +1,6 @@
 // Package origin finds and fetches files that are not on this host.
 //
-//	r := origin.NewResolver(origin.Options{Protocol: origin.FastDFS{Client: client}, Sources: sources, Cache: c})
+//	r := origin.NewResolver(origin.Options{Protocol: origin.Storages{Client: c}, Sources: sources, Cache: kept})
 //	err := r.Find(req, local.ErrNoGroup) // fills in req.File
 //	stream, err := req.File.Open(0, size)  // its first bytes are there: no status can go wrong any more
 //	req.File.Close()
@@ -24,7 +24,7 @@ import (
 	"fastdfs-gateway/storage/local"
 )
 
-// Options say what becomes of files that are on other hosts.
+// Options configure a Resolver.
 type Options struct {
 	Protocol Protocol     // fetches them
 	Sources  *Sources     // the hosts that may be asked; nil = none, so no file is found
@@ -56,18 +56,18 @@ type Options struct {
 	Port        int           // of this gateway, for requests without a connection
 }
 
-// Store is what is asked about the store of this host.
+// Store is the store of this host.
 type Store interface {
-	// Path is where the file would be; local.ErrNoGroup where its group has no store path here.
+	// Path returns the path of the file; local.ErrNoGroup if its group has no store path here.
 	Path(id fdfs.FileID) (string, error)
-	// Deleted tells whether a file that is not there was deleted, and not lost with a disk.
+	// Deleted reports whether a file that is not there was deleted, and not lost with a disk.
 	Deleted(id fdfs.FileID) bool
 }
 
 // Purges tell when the cache may be used: always, except where this gateway was away and has to
 // apply first what was purged meanwhile.
 type Purges interface {
-	// IsCurrent tells whether the cache may be used now.
+	// IsCurrent reports whether the cache may be used now.
 	IsCurrent() bool
 	// WaitApplied waits until then, for a bounded time, or until ctx ends.
 	WaitApplied(ctx context.Context)
@@ -137,11 +137,10 @@ type Request struct {
 // Reset forgets all but the Client. The File must be closed.
 func (r *Request) Reset() { *r = Request{Client: r.Client, name: r.name[:0]} }
 
-// usesWeb tells whether files are fetched from web servers, which are asked for targets: storages
-// are asked for ids.
+// usesWeb reports whether files are fetched from web servers, which are asked for targets.
 func (a *Resolver) usesWeb() bool {
-	_, storages := a.o.Protocol.(FastDFS)
-	return !storages
+	s, ok := a.o.Protocol.(Storages)
+	return !ok || s.Web
 }
 
 // stat asks which server has the file.

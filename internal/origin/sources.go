@@ -12,21 +12,21 @@ import (
 	"fastdfs-gateway/tracker"
 )
 
-// SourcesOptions are what is known of other hosts.
+// SourcesOptions describe the other hosts.
 type SourcesOptions struct {
 	LocalIPs []netip.Addr // addresses of this host
-	// HasStore tells whether the store paths of a group are on this host: then its storage here has
-	// nothing that is not in them. nil = none are.
+	// HasStore reports whether the store paths of a group are on this host: then its storage here
+	// has nothing that is not in them. nil = none are.
 	HasStore func(group string) bool
-	// Web tells that sources are asked, or clients sent, to their web servers: on this host that is
-	// this gateway.
+	// Web reports that sources are asked, or clients sent, to their web servers: on this host that
+	// is this gateway.
 	Web        bool
 	Allow      []netip.Prefix    // further addresses that may be sources
 	AddressMap map[string]string // address in an id or from a tracker -> address, or address:port, to use
 	Ports      map[string]int    // storage_server_port by group
 	Port       int               // of other groups; default 23000
 	Members    *tracker.Members  // what trackers and the list of storage ids say
-	// Trackers tells that there are some, which will say more.
+	// Trackers reports that there are some, which will say more.
 	Trackers bool
 	// Renew, when not nil, loads the lists anew, unless that was done a moment ago, and returns
 	// when they are loaded. It is called for a source or a group that they do not name, and for
@@ -34,8 +34,8 @@ type SourcesOptions struct {
 	Renew func()
 }
 
-// Sources knows which hosts may be asked for a file. The address in a file id is a claim of the
-// client that made the URL: no connection is made to a host that nothing else vouches for.
+// Sources is the list of hosts that may be asked for a file. The address in a file id is a claim of
+// the client that made the URL: no connection is made to a host that nothing else vouches for.
 type Sources struct{ o SourcesOptions }
 
 // NewSources returns sources for the options.
@@ -49,10 +49,10 @@ func NewSources(o SourcesOptions) *Sources {
 	return &Sources{o}
 }
 
-// SourceStatus says whether the source in a file id may be asked.
+// SourceStatus is the status of the source in a file id.
 type SourceStatus int
 
-// The standings.
+// The statuses.
 const (
 	SourceAllowed    SourceStatus = iota
 	SourceSelf                    // it is this host
@@ -61,7 +61,7 @@ const (
 	SourceNone                    // the id has none: canonical id of a trunk file
 )
 
-// String says it for people.
+// String returns the end of a sentence about the source.
 func (s SourceStatus) String() string {
 	return [...]string{"may be asked", "is this host", "is in no list", "is an unknown storage id",
 		"is not in the id"}[s]
@@ -108,17 +108,17 @@ func (s *Sources) ByID(id uint32) (client.Server, bool) {
 	return s.Server(member), ok
 }
 
-// allowed tells whether the configuration vouches for an address that no list has.
+// allowed reports whether the configuration vouches for an address that no list has.
 func (s *Sources) allowed(addr netip.Addr) bool {
 	return slices.ContainsFunc(s.o.Allow, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
-// mayKnow tells whether a group can be one of this cluster: only a list of its groups can say no.
+// mayKnow reports whether a group can be one of this cluster: only a list of its groups can say no.
 func (s *Sources) mayExist(group string) bool {
 	return !s.o.Members.Known() || s.o.Members.HasGroup(group)
 }
 
-// learning tells whether nothing is known yet of the cluster, but will be.
+// learning reports whether nothing is known yet of the cluster, but will be.
 func (s *Sources) awaitsLists() bool { return s.o.Trackers && !s.o.Members.Known() }
 
 // Replicas returns the storages of a group, but this host; behind them the further addresses of
@@ -147,7 +147,7 @@ func (s *Sources) renew() bool {
 	return true
 }
 
-// isSelf tells whether a storage runs on this host and would say no more than the store here has
+// isSelf reports whether a storage runs on this host and would say no more than the store here has
 // said.
 func (s *Sources) isSelf(member tracker.Server) bool {
 	if !s.o.Web && (s.o.HasStore == nil || !s.o.HasStore(member.Group)) {

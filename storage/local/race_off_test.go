@@ -2,5 +2,5 @@
 
 package local
 
-// raceDetector tells whether the race detector is on; it makes allocations of its own.
+// raceDetector reports whether the race detector is on; it makes allocations of its own.
 const raceDetector = false
