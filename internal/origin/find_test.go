@@ -25,8 +25,8 @@ func TestOnePath(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, c.Close()) })
 	here := netip.MustParseAddr("10.0.0.1")
-	a := NewResolver(Options{Protocol: &oneFile{bytes: []byte("hello")}, Cache: c, Store: lostStore{}, TryReplicas: true,
-		SyncDelay: func() time.Duration { return time.Hour },
+	a := NewResolver(Options{Protocol: &oneFile{bytes: []byte("hello")}, Cache: c, Store: lostStore{},
+		TryReplicas: true, SyncDelay: func() time.Duration { return time.Hour },
 		Sources: NewSources(SourcesOptions{LocalIPs: []netip.Addr{here}, HasStore: func(string) bool { return true },
 			Members: members(t, "100001 group1 10.0.0.1", "100002 group1 10.0.0.2")})})
 	for source, kept := range map[string]bool{"10.0.0.1": false, "10.0.0.2": true} {
