@@ -48,8 +48,8 @@ func TestNegativeTTL(t *testing.T) {
 	young := old
 	young.Created = time.Now().Unix()
 	delay := func() time.Duration { return time.Hour }
-	storages := NewResolver(Options{Protocol: FastDFS{}, SyncDelay: delay})
-	web := NewResolver(Options{Protocol: &HTTP{}, SyncDelay: delay})
+	storages := NewResolver(Options{Protocol: Storages{}, SyncDelay: delay})
+	web := NewResolver(Options{Protocol: Storages{Web: true}, SyncDelay: delay})
 	ttl := func(a *Resolver, id fdfs.FileID) time.Duration {
 		return (&fetcher{a: a, request: client.FetchRequest{ID: id}}).NegativeTTL()
 	}
