@@ -88,13 +88,6 @@ func (m *memory) purge(match cache.Match) {
 	m.purged = append(m.purged, string(match))
 }
 
-// number is the number that was stored; false while there is none.
-func (m *memory) number() (int64, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.last, m.noted
-}
-
 // take returns what was purged since the last call.
 func (m *memory) take() []string {
 	m.mu.Lock()

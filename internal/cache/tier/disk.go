@@ -132,7 +132,7 @@ func (d *Disk) path(key Key) string {
 	return filepath.Join(folderName(folderOf(key.File)), name)
 }
 
-// Get: see the contract at the head of the package.
+// Get returns a view of the segment if it is of version v; one of another version is removed.
 func (d *Disk) Get(key Key, v Version, touch bool) (View, bool) {
 	if !d.isReady() || !d.isNamed(key.File) {
 		return View{}, false
@@ -271,7 +271,7 @@ func (d *Disk) isReady() bool {
 	}
 }
 
-// Holds: see the contract at the head of the package.
+// Holds returns the version of a stored segment.
 func (d *Disk) Holds(key Key) (Version, bool) {
 	if !d.isReady() || !d.isNamed(key.File) {
 		return Version{}, false

@@ -7,11 +7,11 @@ import (
 	"golang.org/x/sync/errgroup"
 )
 
-// Purge: see the contract at the head of the package. The cost of a purge of one file depends on
-// its segments only; one of a folder walks the index in steps. The first purge in a folder reads
-// the names in it. Purge waits for the segment that is being written if it matches. Removed files
-// may come back after a power failure until Sync has returned. A disk that fails may keep some;
-// that is logged, and this process finds none of them.
+// Purge removes the segments of the files that match and returns their number. The cost of a purge
+// of one file depends on its segments only; one of a folder walks the index in steps. The first
+// purge in a folder reads the names in it. Purge waits for the segment that is being written if it
+// matches. Removed files may come back after a power failure until Sync has returned. A disk that
+// fails may keep some; that is logged, and this process finds none of them.
 func (d *Disk) Purge(m Match) int {
 	first, last := 0, folders-1
 	if m.IsFile() {

@@ -102,7 +102,7 @@ func (m *Memory) pin(p *extent) {
 	m.pinned += arena.Cost(p.Length)
 }
 
-// Get: see the contract at the head of the package.
+// Get returns a view of the segment if it is of version v; one of another version is removed.
 func (m *Memory) Get(key Key, v Version, touch bool) (View, bool) { return m.get(key, v, touch, touch) }
 
 // GetInPlace is Get with touch for a reader that copies the bytes: the segment does not move.
@@ -169,7 +169,7 @@ func (m *Memory) move(k *memoryEntry, s *Segment) *extent {
 	return p
 }
 
-// Holds: see the contract at the head of the package.
+// Holds returns the version of a stored segment.
 func (m *Memory) Holds(key Key) (Version, bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -180,7 +180,7 @@ func (m *Memory) Holds(key Key) (Version, bool) {
 	return k.segment.Version, true
 }
 
-// Put: see the contract at the head of the package.
+// Put stores a segment. It returns false if there is no room for it.
 func (m *Memory) Put(s *Segment) bool {
 	k := &memoryEntry{key: s.Key, segment: s, cost: cost(s)}
 	m.mu.Lock()
@@ -252,7 +252,7 @@ func (m *Memory) unref(k *memoryEntry) {
 	}
 }
 
-// Purge: see the contract at the head of the package.
+// Purge removes the segments of the files that match and returns their number.
 func (m *Memory) Purge(match Match) int {
 	n := 0
 	purge := func(_ Key, k *memoryEntry) {
