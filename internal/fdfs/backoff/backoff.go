@@ -16,7 +16,8 @@
 //		set.Fail(addr)
 //	}
 //
-// Set keeps many servers by key. State is one server, for owners that keep more about it.
+// Set keeps many servers by key. State is one server, for owners that keep more about it. Record is
+// the part of that which status pages show.
 package backoff
 
 import (
