@@ -187,7 +187,7 @@ func TestOwnerAway(t *testing.T) {
 		f := newFleet()
 		list := gateways(t, f, 4, Options{})
 		f.cut["a"] = true
-		for _, r := range crowd(list[2:], o, 30) {
+		for _, r := range crowd(list[2:3], o, 10) {
 			requireWhole(t, o, r)
 		}
 		_, _, known := list[1].Meta(o.file)
