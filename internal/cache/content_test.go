@@ -441,3 +441,12 @@ func TestDamagedBehind(t *testing.T) {
 		require.EqualValues(t, 1, c.Stats().CRCErrors)
 	})
 }
+
+// TestFillKeepsItsVersion: bytes of another version are not appended to those that have come.
+func TestFillKeepsItsVersion(t *testing.T) {
+	file := testFile(1)
+	f := newCache(t, Options{}).newFill(SegmentKey{File: file}, newOrigin(file, 1), fillOptions{})
+	require.NoError(t, f.setMeta(Meta{Version: Version{Size: 1}}))
+	require.NoError(t, f.setMeta(Meta{Version: Version{Size: 1}}), "of the same one")
+	require.ErrorIs(t, f.setMeta(Meta{Version: Version{Size: 2}}), ErrChanged)
+}
