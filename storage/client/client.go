@@ -100,7 +100,7 @@ type timing struct {
 	pause time.Duration
 	// stall is how long a stream waits for a byte before it looks for another storage.
 	stall time.Duration
-	// window is the time in which a storage has to send at stall.MinRate.
+	// window is the time of waiting in which the rate of a storage is measured.
 	window time.Duration
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDrippingSource: a storage that sends some bytes a second, and so never stalls, is replaced at
-// the next byte. Where all of them drip, the stream fails.
+// TestDrippingSource: a storage that sends little, and so never stalls, is replaced at the next
+// byte. Where all of them drip, the stream fails.
 func TestDrippingSource(t *testing.T) {
 	drip := fdfstest.Faults{Commands: []byte{byte(fdfs.CmdDownload)}, Rate: 100}
 	pace := unprobed
@@ -26,6 +26,15 @@ func TestDrippingSource(t *testing.T) {
 		r := newRigWith(t, 2, Options{HedgeBudget: -1}, pace)
 		id := r.put(fdfstest.FileSpec{Content: body})
 		r.Storage(0).SetFaults(drip)
+		r.requireContent(id, body)
+		require.Equal(t, uint64(1), r.c.Stats().Resumes)
+	})
+	t.Run("slow, and another one", func(t *testing.T) {
+		r := newRigWith(t, 2, Options{HedgeBudget: -1}, pace)
+		id := r.put(fdfstest.FileSpec{Content: body})
+		slow := drip
+		slow.Rate = 4 * stall.MinRate
+		r.Storage(0).SetFaults(slow)
 		r.requireContent(id, body)
 		require.Equal(t, uint64(1), r.c.Stats().Resumes)
 	})

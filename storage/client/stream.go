@@ -22,11 +22,11 @@ const minProgress = 64 << 10
 
 var (
 	errStreamClosed = errors.New("stream is closed")
-	errStalled      = errors.New("it sends nothing, and another storage does")
+	errStalled      = errors.New("it sends nothing or little, and another storage can")
 )
 
 // Stream is the content of a file that a storage sends. If its source fails, sends nothing for 2 s
-// while another one can, or sends less than 1 KiB/s for 30 s (stall.MinRate), it continues with the
+// while another one can, or less than 16 KiB/s for 10 s (stall.LowRate), it continues with the
 // next byte at another source that has the same version. Each server is asked at most twice without
 // giving 64 KiB. A failure of a source after the reader paused for 5 s or more does not count:
 // storages close connections that are not read from. A Stream holds no content in memory.

@@ -8,9 +8,10 @@
 // If a Read takes longer than a limit, another source is searched concurrently. The first success
 // counts: bytes of the current source end the search, and a source that was found ends the Read.
 //
-// If a source sends less than MinRate during Window, the next Read searches another source before
-// it reads, and without one it fails with ErrSlow. Only the time in which Reads wait counts, so a
-// reader that pauses makes no source slow.
+// If a source sends less than LowRate during Window, the next Read searches another source before
+// it reads, and goes on with this one if there is none. A source that sends less than MinRate for
+// three windows, and cannot be replaced, fails with ErrSlow. Only the time in which Reads wait
+// counts, so a reader that pauses makes no source slow.
 package stall
 
 import (
@@ -27,12 +28,14 @@ import (
 // Floor is the default of Options.Floor.
 const Floor = 2 * time.Second
 
-// MinRate is the least number of bytes per second that a source has to send, and Window the default
-// of Options.Window: the bounds of min_send_rate for clients. A window as long as the usual network
-// timeout leaves sources that pause to that timeout.
+// Rates of a source in bytes per second, measured in windows of waiting.
 const (
-	MinRate = 1 << 10
-	Window  = 30 * time.Second
+	LowRate = 16 << 10 // below it, another source is better
+	MinRate = 1 << 10  // below it, no source is better: the bound of min_send_rate for clients
+	Window  = 10 * time.Second
+	// failAfter is the number of windows below MinRate after which a source fails: together as long
+	// as the usual network timeout, which a source that pauses may use up.
+	failAfter = 3
 )
 
 // ErrSlow is the error of a source that sends less than MinRate, where no other one can be found.
@@ -44,7 +47,7 @@ const usualGaps = 4
 // Options are the functions of the current source.
 type Options[S any] struct {
 	Floor  time.Duration             // shortest limit; default Floor
-	Window time.Duration             // of waiting in which MinRate is measured; default Window
+	Window time.Duration             // of waiting in which rates are measured; default Window
 	Read   func([]byte) (int, error) // reads from the current source
 	// Find finds another source that continues with the next byte. It runs concurrently with Read,
 	// which has read nothing if Find's source is used. Its context is cancelled when the search is
@@ -67,9 +70,10 @@ type Watch[S any] struct {
 	gap   time.Duration // mean time until a read returns bytes
 	timer *time.Timer   // nil before the first Read
 
-	waited time.Duration // in Reads of the present window
-	bytes  int64         // that came in it
-	slow   bool          // the last window had too few
+	waited  time.Duration // in Reads of the present window
+	bytes   int64         // that came in it
+	slow    bool          // the last window was below LowRate
+	dripped time.Duration // of waiting in the last windows, all of which were below MinRate
 
 	decided atomic.Bool             // of the running Read: bytes came, or another source was found
 	begun   chan context.CancelFunc // ends the search that the timer has begun
@@ -93,10 +97,13 @@ func New[S any](ctx context.Context, o Options[S]) *Watch[S] {
 func (w *Watch[S]) Read(p []byte) (n int, next Found[S], err error) {
 	if w.slow {
 		w.slow = false
-		if next, err = w.replace(); err != nil {
-			err = fmt.Errorf("%w: %w", ErrSlow, err)
+		next, err = w.replace()
+		switch {
+		case err == nil:
+			return 0, next, nil
+		case w.dripped >= failAfter*w.o.Window:
+			return 0, next, fmt.Errorf("%w: %w", ErrSlow, err)
 		}
-		return 0, next, err
 	}
 	w.decided.Store(false)
 	began := time.Now()
@@ -128,7 +135,11 @@ func (w *Watch[S]) Read(p []byte) (n int, next Found[S], err error) {
 func (w *Watch[S]) measure(n int, took time.Duration) {
 	w.waited, w.bytes = w.waited+took, w.bytes+int64(n)
 	if w.waited >= w.o.Window {
-		w.slow = float64(w.bytes) < MinRate*w.waited.Seconds()
+		rate := float64(w.bytes) / w.waited.Seconds()
+		w.slow = rate < LowRate
+		if w.dripped += w.waited; rate >= MinRate {
+			w.dripped = 0
+		}
 		w.waited, w.bytes = 0, 0
 	}
 }

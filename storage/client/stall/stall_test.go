@@ -165,8 +165,9 @@ func TestPanics(t *testing.T) {
 	}
 }
 
-// TestSlow: a source that sends, but next to nothing, is replaced after a window; where there is no
-// other one the read fails. The time between two Reads is that of the reader and does not count.
+// TestSlow: a source that sends less than LowRate is replaced after a window. Where there is no
+// other one it is read on, and the read fails only below MinRate, after three windows. The time
+// between two Reads is that of the reader and does not count.
 func TestSlow(t *testing.T) {
 	errNone := errors.New("no other source")
 	for name, test := range map[string]struct {
@@ -177,11 +178,14 @@ func TestSlow(t *testing.T) {
 		failed       error
 		after        time.Duration // 0 = it stays for an hour
 	}{
-		"another one":    {takes: time.Second, bytes: 20, next: true, after: Window},
-		"nobody else":    {takes: time.Second, bytes: 20, err: errNone, failed: ErrSlow, after: Window},
-		"just enough":    {takes: time.Second, bytes: MinRate},
-		"slow reader":    {takes: time.Millisecond, pause: time.Minute, bytes: 20},
-		"barely too few": {takes: 2 * time.Second, bytes: 2*MinRate - 1, next: true, after: Window},
+		"another one":     {takes: time.Second, bytes: 20, next: true, after: Window},
+		"nobody else":     {takes: time.Second, bytes: 20, err: errNone, failed: ErrSlow, after: failAfter * Window},
+		"fast enough":     {takes: time.Second, bytes: LowRate},
+		"slow reader":     {takes: time.Millisecond, pause: time.Minute, bytes: 20},
+		"barely too slow": {takes: 2 * time.Second, bytes: 2*LowRate - 1, next: true, after: Window},
+		"slow, and alone": {takes: time.Second, bytes: MinRate, err: errNone},
+		"drips, and alone": {takes: time.Second, bytes: MinRate - 1, err: errNone, failed: ErrSlow,
+			after: failAfter * Window},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -193,7 +197,7 @@ func TestSlow(t *testing.T) {
 				})
 				began := time.Now()
 				for time.Since(began) < time.Hour {
-					n, next, err := w.Read(make([]byte, 4*MinRate))
+					n, next, err := w.Read(make([]byte, 4*LowRate))
 					if next.OK || err != nil {
 						require.Equal(t, test.next, next.OK)
 						require.ErrorIs(t, err, test.failed)
