@@ -65,8 +65,7 @@ func rootProblem(cfg *config.Config) []config.Problem {
 
 // warnOfReload names the files that a reload will not be able to read.
 func (a *App) warnOfReload(cfg *config.Config) {
-	files := append(slices.Clone(cfg.Files), cfg.Gateway.TLSCert, cfg.Gateway.TLSKey, cfg.Gateway.AdminTokenFile,
-		cfg.Redis.PasswordFile, cfg.Redis.CAFile, cfg.Redis.CertFile, cfg.Redis.KeyFile)
+	files := append(slices.Clone(cfg.Files), cfg.Gateway.TLSCert, cfg.Gateway.TLSKey, cfg.Gateway.AdminTokenFile)
 	files = slices.DeleteFunc(files, func(name string) bool {
 		return name == "" || unix.Access(name, unix.R_OK) == nil
 	})
@@ -180,7 +179,7 @@ func rulesOf(cfg *config.Config) (rules []sandbox.Rule) {
 func (a *App) reachable(cfg *config.Config) error {
 	var paths []string
 	next := *cfg
-	next.Cache = config.Cache{} // a reload leaves it as it is
+	next.Cache, next.Redis = config.Cache{}, config.Redis{} // a reload leaves them as they are
 	used := rulesOf(a.config())
 	for _, r := range a.privileges.Outside(rulesOf(&next)) {
 		if !slices.Contains(used, r) {

@@ -157,7 +157,7 @@ func (a *App) use(c loaded) (_ *gateway.Handler, err error) {
 	if o.Access, err = a.logs.use(c.cfg); err != nil {
 		return nil, err
 	}
-	a.logs.recent.SetSecrets(append(c.cfg.Secrets(), c.access.Token, a.redisPassword))
+	a.logs.recent.SetSecrets(append(append(c.cfg.Secrets(), a.atStart.Secrets()...), c.access.Token, a.redisPassword))
 	logProblems(a.log, append(c.problems, c.cfg.Check(time.Now())...))
 	p.files = filesFor(p, old)
 	if err := local.NoSlotCopies(); err != nil && old.files == nil {

@@ -40,7 +40,7 @@ func NewAppliedFile(folder, log string, sync func() error) *AppliedFile {
 }
 
 // Load is for Local. Behind a fence of another log, all purges of this one are to be applied: the
-// result is 0. Files of earlier versions do not name their log.
+// result is 0. Files of the first versions do not name their log.
 func (p *AppliedFile) Load() (fence int64, err error) {
 	err = p.in(func(folder *os.Root) error {
 		text, err := folder.ReadFile(appliedName)
@@ -106,8 +106,12 @@ func (p *AppliedFile) in(f func(folder *os.Root) error) error {
 }
 
 // Log names the log of purges: the Redis, and the keys there.
-func (f *Fleet) Log() string {
-	o, h := &f.o, fnv.New64a()
+func (f *Fleet) Log() string { return f.log }
+
+// logOf is the Log of a fleet with these options. Versions hash the options as they are configured,
+// without the defaults that New fills in, so that an upgrade finds its own log again.
+func logOf(o *Options) string {
+	h := fnv.New64a()
 	_, _ = fmt.Fprintf(h, "%q %q %d %q %q", o.Mode, o.MasterName, o.DB, o.KeyPrefix, o.Addresses) // never fails
 	return fmt.Sprintf("%016x", h.Sum64())
 }

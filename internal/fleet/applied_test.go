@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -42,4 +43,20 @@ func TestAppliedFile(t *testing.T) {
 	require.NoError(t, os.Truncate(path, 0))
 	_, err = p.Load()
 	require.Error(t, err, "then it is not known what was purged")
+}
+
+// TestLogOfEarlierVersions: the file of the version before named the log of a fleet like this one,
+// and an upgrade finds it again.
+func TestLogOfEarlierVersions(t *testing.T) {
+	f, err := New(Options{Mode: "single", Addresses: []string{"127.0.0.1:6379"}, KeyPrefix: "fdfs:", Name: "a",
+		LockTTL: time.Second})
+	require.NoError(t, err)
+	defer f.Close()
+	require.Equal(t, "4bbe256de7f4115e", f.Log())
+	p := NewAppliedFile(t.TempDir(), f.Log(), func() error { return nil })
+	require.NoError(t, os.WriteFile(filepath.Join(p.folder, earlierName), []byte("0000000000000012 4bbe256de7f4115e\n"),
+		0o600))
+	got, err := p.Load()
+	require.NoError(t, err)
+	require.EqualValues(t, 12, got)
 }

@@ -30,6 +30,7 @@ func init() { logging.Disable() }
 // goroutines; a process needs one.
 type Fleet struct {
 	o         Options
+	log       string // Log
 	rdb       redis.UniversalClient
 	locks     *cachelock.Client // leases
 	waiting   *cachelock.Client // looks whether a lease is free by taking it: under a name that is not asked for bytes
@@ -80,12 +81,13 @@ var (
 
 // New returns a Fleet, which connects to nothing yet. The caller closes it.
 func New(o Options) (*Fleet, error) {
+	log := logOf(&o)
 	o.setDefaults()
 	if err := o.check(); err != nil {
 		return nil, fmt.Errorf("cannot join the fleet: %w", err)
 	}
 	f := &Fleet{
-		o: o, rdb: o.client(), warn: logfile.NewWarner(o.Log),
+		o: o, log: log, rdb: o.client(), warn: logfile.NewWarner(o.Log),
 		breaker: newBreaker(o.Log.With("redis", strings.Join(o.Addresses, ", "))),
 		purges:  defaultPurgeLimits, leadTimeout: defaultLeadTimeout,
 		backoff: backoff.NewSet[string](peerBackoff, maxPeers), answers: semaphore.NewWeighted(math.MaxInt64),

@@ -80,7 +80,7 @@ func (f *Fleet) Synced() <-chan struct{} { return f.synced }
 // serves again.
 func (f *Fleet) loop() {
 	for {
-		err := f.sync(f.beating)
+		err := f.sync(f.life) // not f.beating: HandOver waits for it, so that Leave has the latest lastSeen
 		if f.beating.Err() != nil {
 			return
 		}

@@ -59,6 +59,8 @@ func rejectionOf(err error) *rejection {
 		return errWaiting
 	case errors.Is(err, origin.ErrNotFound):
 		return errNotFound
+	case errors.Is(err, origin.ErrNotCached): // of a prefetch
+		return &rejection{status: 409, reason: origin.ErrNotCached.Error()}
 	case errors.Is(err, origin.ErrNotYet):
 		return errNotYet
 	case errors.Is(err, origin.ErrNoLists):

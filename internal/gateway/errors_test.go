@@ -32,6 +32,7 @@ func TestStatusOfErrors(t *testing.T) {
 		retryAfter time.Duration
 	}{
 		{origin.ErrNotFound, 404, 0},
+		{origin.ErrNotCached, 409, 0},
 		{origin.ErrNotYet, 404, 5 * time.Second},
 		{origin.ErrUnreachable, 502, 0},
 		{origin.ErrTimeout, 504, 0},

@@ -29,8 +29,8 @@ var (
 	ErrTooManyWaiting = errors.New("too many requests wait for files of other hosts")
 	// ErrClientGone: the client has left while it waited.
 	ErrClientGone = errors.New("client has left")
-	// ErrNotCached: files of other hosts are not kept by this gateway.
-	ErrNotCached = errors.New("files of other hosts are not kept by this gateway")
+	// ErrNotCached: this gateway does not cache the file, or has no cache.
+	ErrNotCached = errors.New("this gateway does not cache the file")
 )
 
 // final are the errors that are a response already.

@@ -113,12 +113,13 @@ func (s *Sources) allowed(addr netip.Addr) bool {
 	return slices.ContainsFunc(s.o.Allow, func(p netip.Prefix) bool { return p.Contains(addr) })
 }
 
-// mayKnow reports whether a group can be one of this cluster: only a list of its groups can say no.
+// mayExist reports whether a group can be one of this cluster: only a list of its groups can say
+// no.
 func (s *Sources) mayExist(group string) bool {
 	return !s.o.Members.Known() || s.o.Members.HasGroup(group)
 }
 
-// learning reports whether nothing is known yet of the cluster, but will be.
+// awaitsLists reports whether nothing is known yet of the cluster, but will be.
 func (s *Sources) awaitsLists() bool { return s.o.Trackers && !s.o.Members.Known() }
 
 // Replicas returns the storages of a group, but this host; behind them the further addresses of

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"slices"
+	"syscall"
 	"time"
 
 	"fastdfs-gateway/internal/content"
@@ -219,7 +220,8 @@ func (t *tally) err(ctx context.Context) error {
 // timedOut wraps the error of a read that timed out so that it is a context.DeadlineExceeded, as
 // one of a connection attempt is already.
 func timedOut(err error) error {
-	if errors.Is(err, os.ErrDeadlineExceeded) && !errors.Is(err, context.DeadlineExceeded) {
+	late := errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, syscall.ETIMEDOUT) // of TCP_USER_TIMEOUT
+	if late && !errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("%w: %w", context.DeadlineExceeded, err)
 	}
 	return err

@@ -94,11 +94,12 @@ func (r reading) independent(other reading) bool {
 // one. The file is read again from one server after the other, first from those that are no
 // senders, until it is certain:
 //
-// - The error is nil if the content is right: it is that of a link, because two different servers
-// have sent the same, or one twice, while all others reply that they do not have the file; or its
-// legacy CRC32 is the one of the id, which again has. - The error is fdfs.ErrFileCRC for all other
-// content. A server of which that is proven is excluded for the file: another server has content
-// with the CRC32 of the id, or two others agree.
+//   - The error is nil if the content is right: it is that of a link, because two different servers
+//     have sent the same, or one twice, while all others reply that they do not have the file; or
+//     its legacy CRC32 is the one of the id, which again has.
+//   - The error is fdfs.ErrFileCRC for all other content. A server of which that is proven is
+//     excluded for the file: another server has content with the CRC32 of the id, or two others
+//     agree.
 func (c *Client) Recheck(ctx context.Context, r FetchRequest, info Info, first checksum.Sum, senders,
 	servers []Server) (again checksum.Sum, err error) {
 	r.ID = r.ID.Clone()

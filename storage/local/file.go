@@ -143,7 +143,7 @@ func (f *File) Mutable() bool { return f.mutable }
 // normal and trunk files that are not links.
 func (f *File) Described() bool { return !f.mutable && !f.linked }
 
-// Attachment returns the value of the last SetMemo, or nil. A FileCache keeps it until the file
+// Attachment returns the value of the last Attach, or nil. A FileCache keeps it until the file
 // changes.
 func (f *File) Attachment() any {
 	if p := f.attachment.Load(); p != nil {

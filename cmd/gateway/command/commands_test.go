@@ -137,7 +137,7 @@ func TestFlagForms(t *testing.T) {
 	}
 }
 
-// TestNormalize: unknown flags, numbers, and arguments behind -- keep their hyphens.
+// TestNormalize: values, numbers, and arguments behind -- keep their hyphens.
 func TestNormalize(t *testing.T) {
 	for line, want := range map[string]string{
 		"":                           "serve",
@@ -146,9 +146,11 @@ func TestNormalize(t *testing.T) {
 		"--h":                        "-h",
 		"--help":                     "--help",
 		"nonsense -c x":              "nonsense -c x",
+		"purge -c= -all":             "purge --config= --all",
+		"check -conf=/x":             "check --conf=/x",
 		"token -ttl -1s -c FILE x":   "token --ttl -1s -c FILE x",
-		"token -ttl=-1s --c=FILE x":  "token --ttl=-1s -c=FILE x",
-		"check -jsno -json":          "check -jsno --json",
+		"token -ttl=-1s --c=FILE x":  "token --ttl=-1s --config=FILE x",
+		"check -jsno -json":          "check --jsno --json",
 		"inspect -json -- -json --c": "inspect --json -- -json --c", "-help": "--help",
 		"prefetch - -json":                  "prefetch - --json",
 		"__complete check -json -":          "__complete check --json -",

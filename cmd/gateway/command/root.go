@@ -117,19 +117,32 @@ func isHelp(arg string) bool {
 	return strings.TrimLeft(arg, "-") == "help" || strings.TrimLeft(arg, "-") == "h"
 }
 
-// normalizeFlags writes -json as --json and --c as -c, up to an argument --.
+// normalizeFlags writes flags as pflag reads them, up to an argument --: -json as --json, --c as
+// -c, -c=FILE as --config=FILE. A name of several letters is one flag, known or not.
 func normalizeFlags(flags *pflag.FlagSet, args []string) []string {
 	args = slices.Clone(args)
-	for i, arg := range args {
-		name, _, _ := strings.Cut(strings.TrimLeft(arg, "-"), "=")
-		long := strings.HasPrefix(arg, "--")
+	for i := 0; i < len(args) && args[i] != "--"; i++ {
+		name, value, hasValue := strings.Cut(strings.TrimLeft(args[i], "-"), "=")
+		if name == "" || !strings.HasPrefix(args[i], "-") {
+			continue
+		}
+		f := flags.Lookup(name)
+		if len(name) == 1 {
+			f = flags.ShorthandLookup(name)
+		}
 		switch {
-		case arg == "--":
-			return args
-		case long && len(name) == 1:
-			args[i] = arg[1:]
-		case !long && strings.HasPrefix(arg, "-") && len(name) > 1 && flags.Lookup(name) != nil:
-			args[i] = "-" + arg
+		case len(name) > 1 || f != nil && hasValue:
+			if f != nil {
+				name = f.Name
+			}
+			if args[i] = "--" + name; hasValue {
+				args[i] += "=" + value
+			}
+		default:
+			args[i] = "-" + name
+		}
+		if f != nil && f.NoOptDefVal == "" && !hasValue {
+			i++ // its value, which may begin with a hyphen
 		}
 	}
 	return args
@@ -154,6 +167,9 @@ func didYouMean(name string, candidates []string, prefix string) string {
 
 // flagError returns the text for an error of the flags of a command.
 func flagError(cmd *cobra.Command, err error) error {
+	if name := cmd.Flags().Arg(0); !cmd.HasParent() && name != "" {
+		return unknownCommand(cmd, name) // the flag follows it
+	}
 	text := err.Error()
 	var unknown *pflag.NotExistError
 	var missing *pflag.ValueRequiredError
