@@ -245,20 +245,27 @@ func TestRenewalOutlivesRestart(t *testing.T) {
 }
 
 // A Redis that comes back without its data has lost the locks: the holder is told at the next
-// renewal, long before the ttl is over.
+// renewal, long before the ttl is over. A process that gets no processor time for two thirds of the
+// ttl is told by the end of the ttl, so such a scene is played again.
 func TestRenewalAfterDataLoss(t *testing.T) {
 	t.Parallel()
 	r := newRelayed(t, 3, cachelock.Options{})
-	lock, err := r.c.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: renewed, Renew: true})
-	require.NoError(t, err)
-	r.admin.Del(t.Context(), r.Name()+":{0}:lock:k")
-	select {
-	case <-lock.Context().Done():
-	case <-time.After(soon):
-		t.Fatal("the holder is not told")
+	for scene := 1; ; scene++ {
+		lock, err := r.c.Acquire(t.Context(), "k", cachelock.LockOptions{TTL: renewed, Renew: true})
+		require.NoError(t, err)
+		r.admin.Del(t.Context(), r.Name()+":{0}:lock:k")
+		select {
+		case <-lock.Context().Done():
+		case <-time.After(soon):
+			t.Fatal("the holder is not told")
+		}
+		early := time.Now().Before(lock.Until())
+		require.ErrorIs(t, lock.Release(t.Context()), cachelock.ErrLost)
+		if early {
+			return
+		}
+		require.Less(t, scene, 5, "the holder is told by the end of the ttl alone")
 	}
-	require.True(t, time.Now().Before(lock.Until()))
-	require.ErrorIs(t, lock.Release(t.Context()), cachelock.ErrLost)
 }
 
 // Nothing is renewed after Release, nor after Close.
