@@ -151,19 +151,13 @@ func askedAs(id fdfs.FileID, asked string) (fdfs.FileID, error) {
 	return other, nil
 }
 
-// youngNegativeTTL is the TTL of a negative entry while replication may still bring the file.
-const youngNegativeTTL = time.Second
-
-// NegativeTTL implements cache.Source. Web servers may be gateways, whose responses change at any
-// moment.
+// NegativeTTL implements cache.Source: "no such file" is not kept while replication may still bring
+// the file.
 func (f *fetcher) NegativeTTL() time.Duration {
-	switch {
-	case !f.a.isYoung(f.request.ID, time.Now()):
-		return 0
-	case f.a.usesWeb():
+	if f.a.isYoung(f.request.ID, time.Now()) {
 		return -1
 	}
-	return youngNegativeTTL
+	return 0
 }
 
 // servers returns the servers to ask. Without a server the error does not mean that the file is
