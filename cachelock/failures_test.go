@@ -281,7 +281,7 @@ func TestRenewalEnds(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t)
 	c := cachelock.New(cachelock.PatientClient(t, server), cachelock.Options{})
-	const ttl = 6 * time.Second // so the first renewals are due after two
+	const ttl = renewed
 	released, err := c.Acquire(t.Context(), "released", cachelock.LockOptions{TTL: ttl, Renew: true})
 	require.NoError(t, err)
 	_, err = c.Acquire(t.Context(), "forgotten", cachelock.LockOptions{TTL: ttl, Renew: true})

@@ -281,7 +281,7 @@ func TestExplainWithoutPermission(t *testing.T) {
 	s, dir := storetest.New(t), t.TempDir()
 	open(t, s.Dir, nobody)
 	open(t, dir, nobody)
-	conf := e2e.WriteConfig(t, s.Config("[gateway]", "admin_listen = unix:"+dir+"/admin"))
+	conf := e2e.WriteConfig(t, s.Config("[gateway]", "listen = 127.0.0.1:0", "admin_listen = unix:"+dir+"/admin"))
 	open(t, filepath.Dir(conf), nobody)
 	p := e2e.ServeConfig(t, conf)
 	cmd := asNobody(t, dir, "explain", "-c", conf, s.Normal("jpg", s.Bytes(100)).ID.String())

@@ -37,7 +37,15 @@ func changeFleet(m *e2e.Member, sections string, changes ...string) {
 	require.Equal(m.T, http.StatusOK, status, answer)
 	require.Equal(m.T, "reloaded; only a restart, or an upgrade (SIGUSR2), applies: "+sections+"\n", answer)
 	(&upgraded{m.T, m.PID(), m.Log}).upgrade()
-	eventually.True(m.T, func() bool { _, answer := m.AdminPost("/reload", ""); return answer == "reloaded\n" })
+	eventually.True(m.T, func() bool { // the old process may close its connection instead of a response
+		resp, err := http.Post("http://"+m.AdminAddr+"/reload", "text/plain", nil)
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		return err == nil && string(text) == "reloaded\n"
+	})
 }
 
 // readers read files through all gateways until the returned function is called, which requires
