@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net"
 	"net/netip"
-	"os"
 	"runtime"
 	"strings"
 	"sync"
@@ -220,16 +219,4 @@ func storages(cluster *fdfstest.Cluster, group string) (list []netip.AddrPort) {
 		}
 	}
 	return list
-}
-
-// goldenDir is the folder of recorded data, or the test is skipped.
-func goldenDir(t *testing.T) string {
-	dir := os.Getenv("GOLDEN_DIR")
-	if dir == "" {
-		dir = "../../shared/golden"
-	}
-	if _, err := os.Stat(dir); err != nil {
-		t.Skip("SKIPPED: no golden data, set GOLDEN_DIR to its folder")
-	}
-	return dir
 }

@@ -19,6 +19,7 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/fdfs/backoff"
 	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/internal/testing/golden"
 	"fastdfs-gateway/tests/fdfstest"
 )
 
@@ -275,7 +276,7 @@ func TestParseParameters(t *testing.T) {
 // Recorded parameters. Their text is longer than what is recorded of a reply, so it is put
 // together from the decoded fields.
 func TestGoldenParameters(t *testing.T) {
-	b, err := os.ReadFile(filepath.Join(goldenDir(t), "protocol.json"))
+	b, err := os.ReadFile(filepath.Join(golden.Dir(t), "protocol.json"))
 	require.NoError(t, err)
 	var packets []struct {
 		Cluster, Name string

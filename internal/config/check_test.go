@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/testing/golden"
 
 	"github.com/stretchr/testify/require"
 )
@@ -341,22 +342,9 @@ func pair(t *testing.T, end time.Time) (cert, key string) {
 	return filepath.Join(dir, "c.pem"), filepath.Join(dir, "k.pem")
 }
 
-// goldenDir is the folder of recorded data of a real FastDFS.
-func goldenDir(t *testing.T) string {
-	t.Helper()
-	dir := os.Getenv("GOLDEN_DIR")
-	if dir == "" {
-		dir = "../../../shared/golden"
-	}
-	if !isDir(dir) {
-		t.Skipf("skipped: no golden data at %s, set GOLDEN_DIR", dir)
-	}
-	return dir
-}
-
 func TestGoldenConfigurations(t *testing.T) {
-	golden := goldenDir(t)
-	names, err := filepath.Glob(filepath.Join(golden, "conf/*/*/mod_fastdfs.conf"))
+	dir := golden.Dir(t)
+	names, err := filepath.Glob(filepath.Join(dir, "conf/*/*/mod_fastdfs.conf"))
 	require.NoError(t, err)
 	require.GreaterOrEqual(t, len(names), 80)
 	for _, name := range names {
@@ -382,15 +370,15 @@ func TestGoldenConfigurations(t *testing.T) {
 }
 
 func TestGoldenLists(t *testing.T) {
-	golden := goldenDir(t)
-	data, err := os.ReadFile(filepath.Join(golden, "conf/mime.types"))
+	dir := golden.Dir(t)
+	data, err := os.ReadFile(filepath.Join(dir, "conf/mime.types"))
 	require.NoError(t, err)
 	types, bad := parseTypes(string(data))
 	require.Empty(t, bad)
 	require.Len(t, types, 14)
 	require.Equal(t, "video/x-flv", types["flv"])
 
-	data, err = os.ReadFile(filepath.Join(golden, "conf/cluster-b/storage_ids.conf"))
+	data, err = os.ReadFile(filepath.Join(dir, "conf/cluster-b/storage_ids.conf"))
 	require.NoError(t, err)
 	ids, bad := parseStorageIDs(string(data))
 	require.Empty(t, bad)
