@@ -156,6 +156,7 @@ func (r *release) pack(ctx context.Context, arch string) error {
 func (r *release) collect(ctx context.Context, arch, dir string) error {
 	for from, to := range map[string]string{
 		r.program(arch): "gateway", "LICENSE": "LICENSE", "README.md": "README.md", "CHANGELOG.md": "CHANGELOG.md",
+		"README.zh-CN.md":  "README.zh-CN.md",
 		"mod_fastdfs.conf": "mod_fastdfs.conf", "docs": "docs", "packaging/gateway.conf": "gateway.conf",
 		"packaging/logrotate.conf": "logrotate.conf", "packaging/examples": "examples", "packaging/systemd": "systemd",
 	} {

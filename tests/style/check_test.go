@@ -25,6 +25,7 @@ func TestCheck(t *testing.T) {
 		"word in code":   {"a.go", "// `he`", nil},
 		"no comment":     {"a.go", `s := "nobody"`, nil},
 		"text":           {"a.md", x + "xxx", []string{"a.md:1: 101 columns, 100 are allowed"}},
+		"Chinese text":   {"docs/zh/a.md", x + "xxx", nil},
 		"row":            {"a.md", "| " + x + "xxx |", nil},
 		"word in a row":  {"a.md", "| his |", []string{`a.md:1: "his" is not a word of this project`}},
 		"output": {"a.md", "    " + x + "\n```\nnobody\n```\nhe",

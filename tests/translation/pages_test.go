@@ -1,0 +1,244 @@
+// Package translation checks that everything for people is there in English and in Chinese: the
+// pages of docs/zh, the sentences of the program, and the meaning of each key. Each test lists all
+// that is missing.
+package translation
+
+import (
+	"fmt"
+	"os"
+	"path"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"unicode"
+
+	"fastdfs-gateway/tests/docs"
+
+	"github.com/stretchr/testify/require"
+)
+
+// pages returns the Chinese pages with the English ones that they translate, from the root of the
+// repository.
+func pages(t *testing.T) map[string]string {
+	t.Helper()
+	list := map[string]string{"README.zh-CN.md": "README.md"}
+	files, err := filepath.Glob("../../docs/zh/*.md")
+	require.NoError(t, err)
+	for _, file := range files {
+		list["docs/zh/"+path.Base(file)] = "docs/" + path.Base(file)
+	}
+	return list
+}
+
+// required are the pages that operators read.
+var required = []string{"cli", "glossary", "install", "operations"}
+
+func read(t *testing.T, page string) string {
+	t.Helper()
+	text, err := os.ReadFile("../../" + page)
+	require.NoError(t, err)
+	return string(text)
+}
+
+// part is a heading with its text.
+type part struct {
+	level   int
+	heading string
+	text    string
+}
+
+// parts splits a page at its headings. The first part is the title.
+func parts(page string) (list []part) {
+	fenced := false
+	for line := range strings.Lines(page) {
+		fenced = fenced != strings.HasPrefix(line, "```")
+		if marks := len(line) - len(strings.TrimLeft(line, "#")); !fenced && marks > 0 {
+			list = append(list, part{level: marks, heading: strings.TrimSpace(line[marks:])})
+		} else if len(list) > 0 {
+			list[len(list)-1].text += line
+		}
+	}
+	return list
+}
+
+func rows(text string) (n int) {
+	for line := range strings.Lines(text) {
+		if strings.HasPrefix(line, "|") {
+			n++
+		}
+	}
+	return n
+}
+
+func hasHan(text string) bool {
+	return strings.ContainsFunc(text, func(c rune) bool { return unicode.Is(unicode.Han, c) })
+}
+
+// TestPages: each Chinese page has the sections of its English page in the same order, with as many
+// rows of tables, the same commands and the same names in backticks; and each links the other one.
+func TestPages(t *testing.T) {
+	list := pages(t)
+	for _, name := range required {
+		require.Contains(t, list, "docs/zh/"+name+".md")
+	}
+	for zh, en := range list {
+		t.Run(zh, func(t *testing.T) {
+			chinese, english := read(t, zh), read(t, en)
+			ours, theirs := parts(chinese), parts(english)
+			for i, p := range theirs {
+				if i == len(ours) {
+					t.Fatalf("%s ends before section %q of %s", zh, p.heading, en)
+				}
+				require.Equal(t, p.level, ours[i].level, "%s: %q, %s: %q", en, p.heading, zh, ours[i].heading)
+				if path.Base(en) != "glossary.md" { // has words that the English one does not explain
+					require.Equal(t, rows(p.text), rows(ours[i].text), "rows of %q and %q", p.heading, ours[i].heading)
+				}
+				if !hasHan(ours[i].heading) {
+					t.Errorf("%s: the heading %q is not translated", zh, ours[i].heading)
+				}
+			}
+			require.Len(t, ours, len(theirs), "%s has sections that %s does not have", zh, en)
+			require.Equal(t, commands(english), commands(chinese))
+			for _, name := range missing(codes(english), codes(chinese)) {
+				t.Errorf("%s does not name `%s`, which %s does", zh, name, en)
+			}
+			require.Contains(t, english, "[简体中文]("+relative(en, zh)+")")
+			require.Contains(t, chinese, "[English]("+relative(zh, en)+")")
+		})
+	}
+}
+
+func commands(page string) (list []string) {
+	for _, c := range docs.Commands(page) {
+		list = append(list, c.Text)
+	}
+	return list
+}
+
+var inCode = regexp.MustCompile("`([^`\n]+)`")
+
+// codes returns the names in backticks outside of blocks. The English page may break a line within.
+func codes(page string) (list []string) {
+	for _, p := range parts(regexp.MustCompile("(?ms)^```.*?^```$").ReplaceAllString(page, "")) {
+		text := regexp.MustCompile(`(?m)^    .*$`).ReplaceAllString(p.text, "")
+		text = regexp.MustCompile(`(\S)\n *(\S)`).ReplaceAllString(text, "$1 $2")
+		for _, m := range inCode.FindAllStringSubmatch(text, -1) {
+			list = append(list, m[1])
+		}
+	}
+	return list
+}
+
+// missing returns the members of want that have lacks, once each.
+func missing(want, have []string) (list []string) {
+	for _, name := range want {
+		if !slices.Contains(have, name) && !slices.Contains(list, name) {
+			list = append(list, name)
+		}
+	}
+	return list
+}
+
+func relative(from, to string) string {
+	name, err := filepath.Rel(path.Dir(from), to)
+	if err != nil {
+		panic(fmt.Sprintf("BUG: %v", err)) // both are relative
+	}
+	return name
+}
+
+var (
+	// 文件ID is one word, as in the documents of FastDFS.
+	unspaced = regexp.MustCompile("\\p{Han}[A-Za-z0-9`]|[A-Za-z0-9`]\\p{Han}")
+	halfMark = regexp.MustCompile(`\p{Han}[,;:?!(]|[,;:?!)]\p{Han}`)
+	wideMark = regexp.MustCompile(` [，。；：、？！（）]|[，。；：、？！（）] \S`)
+	target   = regexp.MustCompile(`\]\([^)]*\)`)
+)
+
+// TestTypography: a half-width blank stands between Chinese and western characters, and Chinese
+// sentences have full-width marks. A paragraph is one line, since a browser shows a line break
+// between two Chinese characters as a blank.
+func TestTypography(t *testing.T) {
+	for zh := range pages(t) {
+		fenced, before := false, ""
+		for n, line := range strings.Split(read(t, zh), "\n") {
+			fence := strings.HasPrefix(line, "```")
+			if fenced = fenced != fence; fenced || fence || strings.HasPrefix(line, "    ") {
+				before = ""
+				continue
+			}
+			for _, problem := range typography(target.ReplaceAllString(line, "]")) {
+				t.Errorf("%s:%d: %s", zh, n+1, problem)
+			}
+			if isText := strings.IndexAny(line, "-|#<1") != 0 && line != ""; isText && before != "" {
+				t.Errorf("%s:%d: goes on with the paragraph of the line above", zh, n+1)
+			}
+			before = line
+		}
+	}
+}
+
+// typography returns the problems of a text.
+func typography(text string) (problems []string) {
+	plain := strings.NewReplacer("文件ID", "文件", " |", "|", "| ", "|").Replace(text)
+	for _, rule := range []struct {
+		pattern *regexp.Regexp
+		text    string
+	}{{unspaced, "no blank in"}, {halfMark, "a half-width mark in"}, {wideMark, "a blank at the mark in"}} {
+		for _, found := range rule.pattern.FindAllString(plain, -1) {
+			problems = append(problems, fmt.Sprintf("%s %q: %.60s", rule.text, found, text))
+		}
+	}
+	return problems
+}
+
+var link = regexp.MustCompile(`\]\(([^)#]*)(#[^)]*)?\)`)
+
+// TestLinks: each link to a file of the repository, and to a section of a page, leads there; one of
+// a Chinese page leads to a Chinese page where there is one.
+func TestLinks(t *testing.T) {
+	translated := pages(t)
+	for zh, en := range translated {
+		for _, page := range []string{zh, en} {
+			for _, m := range link.FindAllStringSubmatch(read(t, page), -1) {
+				file := path.Join(path.Dir(page), m[1])
+				switch {
+				case strings.Contains(m[1], "://"):
+					continue
+				case m[1] == "":
+					file = page
+				}
+				if _, err := os.Stat("../../" + file); err != nil {
+					t.Errorf("%s: %s is not there", page, m[1])
+					continue
+				}
+				for chinese, english := range translated {
+					if page == zh && file == english && file != en {
+						t.Errorf("%s: leads to %s, not to %s", page, file, chinese)
+					}
+				}
+				if m[2] != "" && !slices.Contains(anchors(read(t, file)), m[2]) {
+					t.Errorf("%s: %s has no section %s", page, file, m[2])
+				}
+			}
+		}
+	}
+}
+
+// anchors returns the targets of the headings of a page, as GitHub forms them.
+func anchors(page string) (list []string) {
+	for _, p := range parts(page) {
+		list = append(list, "#"+strings.Map(func(c rune) rune {
+			switch {
+			case c == ' ':
+				return '-'
+			case unicode.IsLetter(c), unicode.IsDigit(c), c == '-', c == '_':
+				return unicode.ToLower(c)
+			}
+			return -1
+		}, p.heading))
+	}
+	return list
+}
