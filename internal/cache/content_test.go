@@ -411,8 +411,9 @@ func TestRandomRanges(t *testing.T) {
 		}
 	}
 	t.Logf("%d bytes touched, %d from the origin in %d fetches", bytesTouched, o.served.Load(), o.fetches.Load())
-	require.LessOrEqual(t, float64(o.served.Load()), 1.1*float64(bytesTouched))
 	s := c.Stats()
+	again := int64(s.Disk.Skipped) * SegmentSize // the disk was slow: memory alone held these segments
+	require.LessOrEqual(t, float64(o.served.Load()), 1.1*float64(bytesTouched)+float64(again))
 	require.LessOrEqual(t, float64(s.Memory.Bytes), 1.05*memory)
 }
 
