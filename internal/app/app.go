@@ -226,7 +226,7 @@ func (a *App) Stop() error {
 	if err := a.server.Shutdown(ctx); err != nil {
 		a.log.Warn("stopping before all answers are out", "err", err)
 	}
-	a.closeListeners(roleFiles) // those for which Serve had not begun
+	a.closeListeners(roleFiles, roleFilesTLS) // those for which Serve had not begun
 	if a.fleet != nil {
 		if err := a.fleet.StopPeers(ctx); err != nil {
 			a.log.Warn("stopping before all answers to other gateways are out", "err", err)
@@ -243,7 +243,7 @@ func (a *App) Stop() error {
 
 // release closes everything that Start has opened until an error, or all of it.
 func (a *App) release() error {
-	a.closeListeners(roleAdmin, rolePeers, roleFiles)
+	a.closeListeners(roles[:]...)
 	var errs []error
 	a.applied.Close()
 	if a.cache != nil {

@@ -41,7 +41,7 @@ const worthCopying = 8 << 10
 func fileCacheOptions(cfg *config.Config) local.FileCacheOptions {
 	c := &cfg.OpenFileCache
 	body := c.MaxBody
-	if cfg.Gateway.TLSCert == "" && !slices.ContainsFunc(cfg.Gateway.Listen, isUnix) { // sendfile(2) can be used
+	if cfg.Gateway.TLSCert == "" && !slices.ContainsFunc(cfg.Gateway.Listen, isUnix) { // sendfile(2) everywhere
 		body = min(body, worthCopying)
 	}
 	return local.FileCacheOptions{

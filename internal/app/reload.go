@@ -175,7 +175,7 @@ func (a *App) use(c loaded) (_ *gateway.Handler, err error) {
 	}
 
 	o.Store, o.Origin, o.Index = p.files, p.origin, a.o.Index
-	o.Log, o.Metrics, o.TLS = a.log, a.metrics, a.cert.Load() != nil
+	o.Log, o.Metrics = a.log, a.metrics
 	return gateway.NewHandler(o), nil
 }
 
@@ -280,6 +280,7 @@ func (a *App) retire(end func(), busy func() int64) {
 // restartKeys names the keys whose new values a reload does not apply.
 func restartKeys(before, after *config.Config) []string {
 	old, now := &before.Gateway, &after.Gateway
+	sameKind := old.TLSOnListen() == now.TLSOnListen()
 	var keys []string
 	for _, key := range []struct {
 		name string
@@ -287,7 +288,8 @@ func restartKeys(before, after *config.Config) []string {
 	}{
 		{"admin_listen", old.AdminListen == now.AdminListen},
 		{"admin_socket_mode", old.AdminSocketMode == now.AdminSocketMode},
-		{"tls_cert", (old.TLSCert == "") == (now.TLSCert == "")},
+		{"tls_cert", sameKind || (old.TLSCert == "") == (now.TLSCert == "")},
+		{"tls_listen", sameKind || (old.TLSCert == "") != (now.TLSCert == "")},
 		{"user", old.User == now.User},
 		{"landlock", old.Landlock == now.Landlock},
 		{"read_timeout", old.ReadTimeout == now.ReadTimeout},

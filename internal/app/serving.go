@@ -32,15 +32,22 @@ const (
 	roleAdmin role = iota
 	rolePeers
 	roleFiles
+	roleFilesTLS
 )
+
+// roles are all of them.
+var roles = [...]role{roleAdmin, rolePeers, roleFiles, roleFilesTLS}
 
 // key is the key of the configuration that names the addresses, and the name that a socket unit of
 // systemd gives its sockets for it.
-func (p role) key() string { return [...]string{"admin_listen", "peer_listen", "listen"}[p] }
+func (p role) key() string {
+	return [...]string{"admin_listen", "peer_listen", "listen", "tls_listen"}[p]
+}
 
 // setting names the key for people.
 func (p role) setting() string {
-	return [...]string{"admin_listen in [gateway]", "listen in [peer]", "listen in [gateway]"}[p]
+	return [...]string{"admin_listen in [gateway]", "listen in [peer]", "listen in [gateway]",
+		"tls_listen in [gateway]"}[p]
 }
 
 // addresses are those of the configuration.
@@ -53,9 +60,14 @@ func (p role) addresses(cfg *config.Config) []string {
 			return nil
 		}
 		return nonEmpty(cfg.Peer.Listen)
+	case roleFilesTLS:
+		return cfg.Gateway.TLSListen
 	}
 	return cfg.Gateway.Listen
 }
+
+// servesFiles tells whether the clients of a role get files.
+func (p role) servesFiles() bool { return p == roleFiles || p == roleFilesTLS }
 
 func nonEmpty(address string) []string {
 	if address == "" {
@@ -72,7 +84,7 @@ type Address struct {
 
 // Addresses lists those of a configuration.
 func Addresses(cfg *config.Config) (list []Address) {
-	for _, p := range []role{roleAdmin, rolePeers, roleFiles} {
+	for _, p := range roles {
 		for _, address := range p.addresses(cfg) {
 			list = append(list, Address{address, p.setting()})
 		}
@@ -96,7 +108,10 @@ func (p role) socketMode(cfg *config.Config) os.FileMode {
 func (a *App) open(cfg *config.Config) error {
 	given, p := a.o.inherited(), &components{}
 	a.components.Store(p)
-	for _, role := range []role{roleAdmin, rolePeers, roleFiles} {
+	for _, role := range roles {
+		if role == roleFilesTLS && len(role.addresses(cfg)) == 0 { // there may be no certificate
+			continue
+		}
 		sockets, err := given.Listen(role.key(), role.addresses(cfg), role.socketMode(cfg))
 		if err != nil {
 			return errors.Join(fmt.Errorf("%w; see %s", err, role.setting()), given.Close())
@@ -108,15 +123,10 @@ func (a *App) open(cfg *config.Config) error {
 	return given.Close()
 }
 
-// bind returns the listeners of a configuration: those of old, and where listen names other
-// addresses, new ones. The other listeners stay, and so do sockets that were taken by their names.
-// After an error nothing new is open.
+// bind returns the listeners of a configuration: those of old, and where listen or tls_listen names
+// other addresses, new ones. The other listeners stay, and so do sockets that were taken by their
+// names. After an error nothing new is open.
 func (a *App) bind(cfg *config.Config, old []listener) (list []listener, err error) {
-	list = slices.DeleteFunc(slices.Clone(old), func(l listener) bool { return l.role == roleFiles })
-	have := slices.DeleteFunc(slices.Clone(old), func(l listener) bool { return l.role != roleFiles })
-	if slices.ContainsFunc(have, func(l listener) bool { return l.Address == "" }) {
-		return old, nil
-	}
 	defer func() {
 		if err != nil {
 			for _, ln := range without(list, old) {
@@ -125,23 +135,39 @@ func (a *App) bind(cfg *config.Config, old []listener) (list []listener, err err
 			list = nil
 		}
 	}()
-	for _, address := range cfg.Gateway.Listen {
-		at := slices.IndexFunc(have, func(l listener) bool { return l.Address == address })
-		if at >= 0 {
-			list, have = append(list, have[at]), slices.Delete(have, at, at+1)
+	for _, role := range roles {
+		have := slices.DeleteFunc(slices.Clone(old), func(l listener) bool { return l.role != role })
+		byName := slices.ContainsFunc(have, func(l listener) bool { return l.Address == "" })
+		if !role.servesFiles() || byName {
+			list = append(list, have...)
 			continue
 		}
-		sockets, err := new(listen.Sockets).Listen(roleFiles.key(), []string{address}, filesSocketMode)
-		if err != nil {
-			return list, fmt.Errorf("%w; see %s", err, roleFiles.setting())
+		for _, address := range role.addresses(cfg) {
+			if i := indexOf(have, address); i >= 0 {
+				list, have = append(list, have[i]), slices.Delete(have, i, i+1)
+				continue
+			}
+			if i := indexOf(old, address); i >= 0 && !slices.Contains(old[i].role.addresses(cfg), address) {
+				return list, fmt.Errorf("needs a restart: %s goes from %s to %s", address, old[i].role.key(),
+					role.key())
+			}
+			sockets, err := new(listen.Sockets).Listen(role.key(), []string{address}, filesSocketMode)
+			if err != nil {
+				return list, fmt.Errorf("%w; see %s", err, role.setting())
+			}
+			list = append(list, listener{sockets[0], role})
 		}
-		list = append(list, listener{sockets[0], roleFiles})
-	}
-	if i := slices.IndexFunc(have, func(l listener) bool { return l.Activated }); i >= 0 {
-		return list, fmt.Errorf("systemd has given the socket %s, which %s does not name any more", have[i].Addr(),
-			roleFiles.setting())
+		if i := slices.IndexFunc(have, func(l listener) bool { return l.Activated }); i >= 0 {
+			return list, fmt.Errorf("systemd has given the socket %s, which %s does not name any more",
+				have[i].Addr(), role.setting())
+		}
 	}
 	return list, nil
+}
+
+// indexOf is the index of the listener with an address of the configuration; -1 = there is none.
+func indexOf(list []listener, address string) int {
+	return slices.IndexFunc(list, func(l listener) bool { return l.Address == address })
 }
 
 // listeners are open.
@@ -190,12 +216,17 @@ func (a *App) sockets() []string {
 // serverOptions are the settings of the listeners for files.
 func (a *App) serverOptions(cfg *config.Config) gateway.ServerOptions {
 	g := &cfg.Gateway
-	o := gateway.ServerOptions{
+	return gateway.ServerOptions{
 		ReadTimeout: g.ReadTimeout, IdleTimeout: g.IdleTimeout, MinSendRate: g.MinSendRate,
 		MaxConnections:      MaxConnections(cfg, a.log),
 		MaxConnectionsPerIP: g.MaxConnectionsPerIP, Log: a.log,
 	}
-	if a.cert.Load() != nil {
+}
+
+// listenerOptions are those of a listener for files. The connections of listen keep their kind
+// until a restart.
+func (a *App) listenerOptions(p role) (o gateway.ListenerOptions) {
+	if p == roleFilesTLS || a.atStart.Gateway.TLSOnListen() {
 		o.TLS = &tls.Config{
 			MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
 			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.cert.Load(), nil },
@@ -218,9 +249,10 @@ func (a *App) serveAll() {
 // serveFiles begins to serve those of the listeners that are for files.
 func (a *App) serveFiles(list []listener) {
 	for _, ln := range list {
-		if ln.role == roleFiles {
-			a.serve(func() error { return a.server.Serve(ln) })
-			a.log.Info("serving", "address", ln.Addr().String(), "tls", a.cert.Load() != nil, "version", a.o.Version)
+		if ln.role.servesFiles() {
+			o := a.listenerOptions(ln.role)
+			a.serve(func() error { return a.server.Serve(ln, o) })
+			a.log.Info("serving", "address", ln.Addr().String(), "tls", o.TLS != nil, "version", a.o.Version)
 		}
 	}
 }

@@ -88,8 +88,11 @@ func (a *App) localSnapshot() status.Snapshot {
 func (a *App) servesOn() string {
 	var list []string
 	for _, ln := range a.listeners() {
-		if ln.role == roleFiles {
+		switch ln.role {
+		case roleFiles:
 			list = append(list, ln.Addr().String())
+		case roleFilesTLS:
+			list = append(list, ln.Addr().String()+" (TLS)")
 		}
 	}
 	return strings.Join(list, ", ")

@@ -119,7 +119,7 @@ func (a *App) handOver(next *upgrade.Successor) error {
 	if a.fleet != nil {
 		a.fleet.HandOver()
 	}
-	a.closeListeners(rolePeers, roleFiles)
+	a.closeListeners(rolePeers, roleFiles, roleFilesTLS)
 	a.releaseDisk()
 	a.o.Replaces.Leave()
 	// The parent of the new process becomes the one that reaps orphans: systemd sees its end,

@@ -16,10 +16,17 @@ const maxListeners = 64 // they are compared with each other
 func listeners(p *[]string) field {
 	list := commaList(p, func(part string) (string, *parseError) { return part, checkListener(part) })
 	return field{parse: func(v string, at position) *parseError {
-		switch n := len(splitList(v)); {
-		case n > maxListeners:
+		if n := len(splitList(v)); n > maxListeners {
 			return invalid(fmt.Sprintf("write at most %d", maxListeners), "names %d addresses", n)
-		case n == 0:
+		}
+		return list.parse(v, at)
+	}}
+}
+
+// needed is a list of addresses with one member or more.
+func needed(list field) field {
+	return field{parse: func(v string, at position) *parseError {
+		if v == "" {
 			return invalid("write an address such as :8888", "names no address")
 		}
 		return list.parse(v, at)

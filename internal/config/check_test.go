@@ -22,6 +22,9 @@ import (
 // fleet is a gateway that shares a Redis. What is behind it belongs to [peer].
 const fleet = base + "[redis]\naddresses = 127.0.0.1:6379\n[peer]\n"
 
+// tlsKeys name a certificate.
+const tlsKeys = "[gateway]\ntls_cert = c\ntls_key = k\n"
+
 // What the text alone shows: each classic mistake, its line and its advice.
 func TestRules(t *testing.T) {
 	const multi = "url_have_group_name = true\n"
@@ -89,6 +92,13 @@ func TestRules(t *testing.T) {
 		{"open admin port", base + "[gateway]\nadmin_listen = :81\n", Warning, 4, "lets other hosts"},
 		{"certificate without key", base + "[gateway]\ntls_cert = c\n", Error, 4, "only one is set"},
 		{"key without certificate", base + "[gateway]\ntls_key = c\n", Error, 4, "only one is set"},
+		{"TLS port of plain HTTP", base + tlsKeys + "listen = :80\ntls_listen = 127.0.0.1:80\n", Error, 7, "same port"},
+		{"TLS port of the default", base + tlsKeys + "tls_listen = :8888\n", Error, 6, "same port"},
+		{"TLS port twice", base + tlsKeys + "tls_listen = :81, :81\n", Error, 6, "same port"},
+		{"TLS port of admin", base + tlsKeys + "tls_listen = :8889\n", Error, 6, "same port"},
+		{"TLS port of peers", fleet + "listen = :443\nadvertise = https://a\nsecret = 7f3a9c51e08b4d26\n" + tlsKeys +
+			"tls_listen = :443\n", Error, 6, "same port"},
+		{"TLS without certificate", base + "[gateway]\ntls_listen = :443\n", Error, 4, "no certificate"},
 		{"sentinel without master", base + "[redis]\nmode = sentinel\n", Error, 4, "master_name"},
 		{"cluster with db", base + "[redis]\nmode = cluster\ndb = 1\n", Error, 5, "db 0"},
 		{"sentinel_auth without sentinels", base + "[redis]\nsentinel_auth = true\n", Error, 4, "mode = sentinel"},

@@ -108,6 +108,7 @@ type AntiSteal struct {
 // Gateway is the section [gateway].
 type Gateway struct {
 	Listen              []string // host:port or unix:/path
+	TLSListen           []string // same forms; empty = TLSOnListen decides
 	AdminListen         string   // same forms; empty = off
 	AdminHosts          []string // names in a Host field, besides IP addresses and localhost; small letters
 	AdminTokenFile      string   // path; empty = no token
@@ -142,6 +143,10 @@ type Gateway struct {
 	User                string // the account to serve as; empty = the one that started
 	Landlock            bool   // open only what the configuration names
 }
+
+// TLSOnListen tells whether the addresses of listen are served by TLS: there is a certificate, and
+// no tls_listen.
+func (g *Gateway) TLSOnListen() bool { return g.TLSCert != "" && len(g.TLSListen) == 0 }
 
 // OpenFileCache is the section [open_file_cache].
 type OpenFileCache struct {

@@ -143,8 +143,10 @@ func gatewayKeys(g *Gateway) []setting {
 
 func gatewayListenKeys(g *Gateway) []setting {
 	return []setting{
-		{"listen", ":8888", listeners(&g.Listen),
+		{"listen", ":8888", needed(listeners(&g.Listen)),
 			"where to serve files: host:port or unix:/path, with commas between them"},
+		{"tls_listen", "", listeners(&g.TLSListen),
+			"where to serve files by TLS; empty = on listen if tls_cert is set"},
 		{"admin_listen", "127.0.0.1:8889", listener(&g.AdminListen),
 			"where to serve health, metrics and admin; empty = nowhere"},
 		{"admin_hosts", "", hosts(&g.AdminHosts),
@@ -156,7 +158,7 @@ func gatewayListenKeys(g *Gateway) []setting {
 		{"pprof", "true", flag(&g.Profiles),
 			"serve profiles on admin_listen"},
 		{"tls_cert", "", path(&g.TLSCert),
-			"certificate chain in PEM, to serve TLS on listen"},
+			"certificate chain in PEM, to serve TLS on tls_listen or listen"},
 		{"tls_key", "", secretPath(&g.TLSKey),
 			"private key in PEM of tls_cert"},
 		{"url_prefix", "", prefix(&g.URLPrefix),

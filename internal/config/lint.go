@@ -146,26 +146,17 @@ func (l *loader) lintToken() {
 // lintListeners reports addresses with the same port, and an admin listener that other hosts reach.
 func (l *loader) lintListeners() {
 	g := &l.c.Gateway
-	const listen, admin = "gateway.listen", "gateway.admin_listen"
-	for i, a := range g.Listen {
-		for _, b := range g.Listen[:i] {
-			if clash(a, b) {
-				l.keyError(listen, "use each port once",
-					"listen holds %s and %s, which are the same port", shown(b), shown(a))
-			}
-		}
-		if g.AdminListen != "" && clash(a, g.AdminListen) {
-			at := l.c.at(admin)
-			if at.line == 0 {
-				at = l.c.at(listen)
-			}
-			l.errorf(at, admin, "use another port for one of them", "listen %s and admin_listen %s are the same port",
-				shown(a), shown(g.AdminListen))
-		}
+	const listen, secure, admin = "listen", "tls_listen", "admin_listen"
+	l.lintPorts(listen, g.Listen)
+	l.lintPorts(secure, g.TLSListen)
+	l.lintClashes(listen, g.Listen, secure, g.TLSListen)
+	if g.AdminListen != "" {
+		l.lintClashes(listen, g.Listen, admin, []string{g.AdminListen})
+		l.lintClashes(secure, g.TLSListen, admin, []string{g.AdminListen})
 	}
 	if host, _, err := net.SplitHostPort(g.AdminListen); err == nil && !strings.HasPrefix(g.AdminListen, "unix:") &&
 		!isLoopback(host) && g.AdminTokenFile == "" {
-		l.keyWarning(admin, "listen on 127.0.0.1 or a unix socket, or set admin_token_file",
+		l.keyWarning("gateway."+admin, "listen on 127.0.0.1 or a unix socket, or set admin_token_file",
 			"admin_listen = %s lets other hosts reload and take profiles", shown(g.AdminListen))
 	}
 	if g.MaxConnectionsPerIP >= g.MaxConnections {
@@ -174,6 +165,39 @@ func (l *loader) lintListeners() {
 			"max_connections_per_ip = %d never counts: max_connections is %d", g.MaxConnectionsPerIP, g.MaxConnections)
 	}
 	l.bothOrNone("gateway.tls_cert", "gateway.tls_key", "TLS needs both tls_cert and tls_key, only one is set")
+	if len(g.TLSListen) > 0 && g.TLSCert == "" && g.TLSKey == "" {
+		l.keyError("gateway.tls_listen", "set tls_cert and tls_key, or remove the line",
+			"tls_listen is set, but there is no certificate")
+	}
+}
+
+// lintPorts reports a port that a key of [gateway] names twice.
+func (l *loader) lintPorts(key string, addresses []string) {
+	for i, a := range addresses {
+		for _, b := range addresses[:i] {
+			if clash(a, b) {
+				l.keyError("gateway."+key, "use each port once", "%s holds %s and %s, which are the same port", key,
+					shown(b), shown(a))
+			}
+		}
+	}
+}
+
+// lintClashes reports a port that two keys of [gateway] name, at the line of the second one if it
+// is written.
+func (l *loader) lintClashes(first string, of []string, second string, and []string) {
+	at := l.c.at("gateway." + second)
+	if at.line == 0 {
+		at = l.c.at("gateway." + first)
+	}
+	for _, a := range of {
+		for _, b := range and {
+			if clash(a, b) {
+				l.errorf(at, "gateway."+second, "use another port for one of them", "%s %s and %s %s are the same port",
+					first, shown(a), second, shown(b))
+			}
+		}
+	}
 }
 
 // bothOrNone reports a key that is set without the other one.
@@ -273,7 +297,8 @@ func (l *loader) lintPeerListener(advertised position, key string) {
 			"advertise is set, but other gateways are served nowhere")
 		return
 	}
-	for _, other := range append([]string{l.c.Gateway.AdminListen}, l.c.Gateway.Listen...) {
+	g := &l.c.Gateway
+	for _, other := range slices.Concat([]string{g.AdminListen}, g.Listen, g.TLSListen) {
 		if other != "" && clash(peer, other) {
 			l.errorf(at, key, "use another port for one of them", "[peer] listen %s and %s are the same port",
 				shown(peer), shown(other))

@@ -64,6 +64,7 @@ admin_hosts = Ops.example., b
 admin_token_file = admin.token
 admin_socket_mode = 660
 pprof = false
+tls_listen = :443
 tls_cert = c.pem
 tls_key = k.pem
 url_prefix = /files/
@@ -195,6 +196,7 @@ func everyKeyConfig(dir string) *Config {
 			Listen: []string{":80", "[::1]:81", "unix:/run/g.sock"}, AdminListen: "unix:/run/a.sock",
 			AdminHosts: []string{"ops.example", "b"}, AdminTokenFile: filepath.Join(dir, "admin.token"),
 			AdminSocketMode: 0o660,
+			TLSListen:       []string{":443"},
 			TLSCert:         filepath.Join(dir, "c.pem"), TLSKey: filepath.Join(dir, "k.pem"), URLPrefix: "/files",
 			Upstream: "http", UpstreamHTTPPort: 8080, RedirectScheme: "https", RedirectPort: 443,
 			AllowSources: []netip.Prefix{

@@ -30,7 +30,8 @@ func visit(t *testing.T, s *Server, ln net.Listener, from string, busy bool) net
 	t.Cleanup(func() { _ = client.Close() })
 	inner, err := ln.Accept()
 	require.NoError(t, err)
-	c := s.admit(claimed{inner.(*net.TCPConn), &net.TCPAddr{IP: net.ParseIP(from), Port: 1}})
+	c := s.admit(claimed{inner.(*net.TCPConn), &net.TCPAddr{IP: net.ParseIP(from), Port: 1}},
+		&ListenerOptions{})
 	if c == nil {
 		return nil
 	}

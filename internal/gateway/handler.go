@@ -65,8 +65,6 @@ type Options struct {
 	RedirectScheme string // of redirect targets; empty = that of the request
 	RedirectPort   int    // of redirect targets; 0 = the local port of the request
 
-	TLS bool // clients connect by https
-
 	LogTokens bool // show tokens in logged targets
 
 	Log     *slog.Logger // default: slog.Default()

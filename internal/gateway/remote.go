@@ -65,11 +65,7 @@ func (r *request) redirect(host string) {
 // location returns the URL of the file at the web server of another host.
 func (r *request) location(host string) []byte {
 	o := &r.h.o
-	scheme := "http"
-	if o.TLS {
-		scheme = "https"
-	}
-	scheme = cmp.Or(o.RedirectScheme, scheme)
+	scheme := cmp.Or(o.RedirectScheme, r.scheme())
 	port := cmp.Or(o.RedirectPort, localPort(r.ctx.LocalAddr()))
 	if addr, err := netip.ParseAddr(host); err == nil && addr.Is6() {
 		host = "[" + host + "]"

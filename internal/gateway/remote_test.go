@@ -3,6 +3,7 @@ package gateway
 import (
 	"context"
 	"crypto/rand"
+	"crypto/tls"
 	"hash/crc32"
 	"io"
 	"net"
@@ -17,6 +18,7 @@ import (
 	"fastdfs-gateway/internal/content"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/fdfs/checksum"
+	"fastdfs-gateway/internal/httpserver/sendfile"
 	"fastdfs-gateway/internal/origin"
 	"fastdfs-gateway/storage/client"
 	"fastdfs-gateway/tests/fdfstest"
@@ -168,14 +170,20 @@ func TestForeignTokens(t *testing.T) {
 // otherwise.
 func TestRedirectScheme(t *testing.T) {
 	id := fdfstest.IDFrom(t, "group1", "10.0.0.7", 0)
-	for want, o := range map[string]Options{
-		"http://10.0.0.7/":       {},
-		"https://10.0.0.7/":      {TLS: true},
-		"http://10.0.0.7:8080/":  {TLS: true, RedirectScheme: "http", RedirectPort: 8080},
-		"https://10.0.0.7:8443/": {RedirectScheme: "https", RedirectPort: 8443},
+	plain, _ := net.Pipe()
+	secure := &conn{Conn: &sendfile.Conn{Conn: tls.Server(plain, nil)}}
+	for want, test := range map[string]struct {
+		conn net.Conn
+		o    Options
+	}{
+		"http://10.0.0.7/":       {plain, Options{}},
+		"https://10.0.0.7/":      {secure, Options{}},
+		"http://10.0.0.7:8080/":  {secure, Options{RedirectScheme: "http", RedirectPort: 8080}},
+		"https://10.0.0.7:8443/": {plain, Options{RedirectScheme: "https", RedirectPort: 8443}},
 	} {
-		r := newRequest(NewHandler(o))
+		r := newRequest(NewHandler(test.o))
 		r.ctx, r.id = &fasthttp.RequestCtx{}, id
+		r.ctx.Init2(test.conn, nil, false)
 		require.Equal(t, want+id.Logic+"?redirect=1", string(r.location("10.0.0.7")))
 	}
 }

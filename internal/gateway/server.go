@@ -36,8 +36,12 @@ type ServerOptions struct {
 	// in use, and never to loopback addresses, since a proxy on this host has one. -1 = no limit.
 	MaxConnectionsPerIP int
 
-	TLS *tls.Config  // nil = plain HTTP
 	Log *slog.Logger // default: slog.Default()
+}
+
+// ListenerOptions configure the connections of one listener.
+type ListenerOptions struct {
+	TLS *tls.Config // nil = plain HTTP
 }
 
 // idleWorker is the idle time after which a goroutine of fasthttp ends.
@@ -124,10 +128,10 @@ func (s *Server) Handler() *Handler { return s.handler.Load() }
 
 // Serve accepts connections from ln until Shutdown, and then returns nil. Several calls with
 // different listeners may run at once.
-func (s *Server) Serve(ln net.Listener) error {
+func (s *Server) Serve(ln net.Listener, o ListenerOptions) error {
 	s.accepting.Add(1)
 	defer s.accepting.Add(-1)
-	if err := s.fast.Serve(&listener{Listener: ln, s: s}); err != nil && !errors.Is(err, net.ErrClosed) {
+	if err := s.fast.Serve(&listener{Listener: ln, s: s, o: o}); err != nil && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("cannot serve on %s: %w", ln.Addr(), err)
 	}
 	return nil
@@ -235,6 +239,7 @@ func debugLog(to *slog.Logger) *log.Logger {
 type listener struct {
 	net.Listener
 	s *Server
+	o ListenerOptions
 }
 
 // Close implements net.Listener. A second Close is no error.
@@ -259,7 +264,7 @@ func (l *listener) Accept() (net.Conn, error) {
 				return nil, net.ErrClosed
 			default:
 			}
-			if c := l.s.admit(inner); c != nil {
+			if c := l.s.admit(inner, &l.o); c != nil {
 				return c, nil
 			}
 		case errors.Is(err, net.ErrClosed):
@@ -282,7 +287,7 @@ const (
 )
 
 // admit wraps a new connection, or rejects it and returns nil.
-func (s *Server) admit(inner net.Conn) net.Conn {
+func (s *Server) admit(inner net.Conn, o *ListenerOptions) net.Conn {
 	out, err := sendfile.NewConn(inner, sendfile.Pace{MinRate: s.o.MinSendRate, Window: sendWindow})
 	if err != nil {
 		s.log.Error("cannot serve connection", "err", err)
@@ -291,8 +296,8 @@ func (s *Server) admit(inner net.Conn) net.Conn {
 	}
 	counted := &conn{Conn: out, s: s, block: blockOf(ipOf(inner.RemoteAddr()))}
 	var c net.Conn = counted
-	if s.o.TLS != nil {
-		c = tls.Server(c, s.o.TLS)
+	if o.TLS != nil {
+		c = tls.Server(c, o.TLS)
 	}
 	counted.guarded = s.guard.Wrap(c)
 	s.sockets.Add(1)
@@ -305,7 +310,7 @@ func (s *Server) admit(inner net.Conn) net.Conn {
 				"an address has too many connections; for a proxy or load balancer set max_connections_per_ip",
 				"address", counted.block.String())
 		}
-		s.rejecter.reject(inner, reason, s.o.TLS != nil)
+		s.rejecter.reject(inner, reason, o.TLS != nil)
 		return nil
 	}
 	if replaced != nil {

@@ -99,7 +99,7 @@ func run(t *testing.T, o Options, so ServerOptions) *running {
 	require.NoError(t, err)
 	r.address = ln.Addr().String()
 	served := make(chan error, 1)
-	go func() { served <- r.server.Serve(ln) }()
+	go func() { served <- r.server.Serve(ln, ListenerOptions{}) }()
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), testTimeout)
 		defer cancel()

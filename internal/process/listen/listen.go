@@ -197,8 +197,8 @@ func (s *Sockets) Close() error {
 	for _, g := range s.list {
 		if g.Activated {
 			errs = append(errs, fmt.Errorf("systemd has given the socket %s (%s), which no key of the "+
-				"configuration names: write its address there, or FileDescriptorName=listen, admin_listen "+
-				"or peer_listen into the socket unit", g.Addr(), g.name))
+				"configuration names: write its address there, or FileDescriptorName=listen, tls_listen, "+
+				"admin_listen or peer_listen into the socket unit", g.Addr(), g.name))
 		}
 	}
 	return errors.Join(append(errs, s.closeAll())...)

@@ -1,0 +1,28 @@
+package gateway
+
+import (
+	"crypto/tls"
+	"net"
+)
+
+// scheme returns "https" for a request that came by TLS, and "http" for any other.
+func (r *request) scheme() string {
+	if byTLS(r.ctx.Conn()) {
+		return "https"
+	}
+	return "http"
+}
+
+// byTLS reports whether a connection, or one that it wraps, is encrypted.
+func byTLS(c net.Conn) bool {
+	for {
+		if _, ok := c.(*tls.Conn); ok {
+			return true
+		}
+		outer, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			return false
+		}
+		c = outer.NetConn()
+	}
+}
