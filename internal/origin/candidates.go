@@ -101,6 +101,12 @@ func (a *Resolver) choose(id fdfs.FileID, localErr error, redirected bool, now t
 // master's source is this host, for clocks that differ.
 const deletionDelay = time.Second
 
+// isOwn reports whether the source of a file is this host.
+func (a *Resolver) isOwn(id fdfs.FileID) bool {
+	_, status := a.o.Sources.Of(id)
+	return status == SourceSelf
+}
+
 // isDeleted reports whether a file whose source is this host was deleted, so that a replica that
 // still has it does not count: what was uploaded here was nowhere before it was here, and the store
 // path is sound. The id of a slave has the source of its master, and a slave may have been uploaded

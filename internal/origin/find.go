@@ -28,7 +28,11 @@ func (a *Resolver) Find(r *Request, localErr error) (redirect string, err error)
 	if a.o.Sources == nil {
 		return "", a.missing(r.ID, localErr, r.Now)
 	}
-	cached, known := a.usesCache(r, localErr), cache.Entry{}
+	deleted := errors.Is(localErr, fdfs.ErrNoFile) && a.isOwn(r.ID) && a.isDeleted(r.ID, localErr, r.Now)
+	if deleted && r.trace == nil {
+		return "", a.missing(r.ID, localErr, r.Now)
+	}
+	cached, known := !deleted && a.usesCache(r, localErr), cache.Entry{}
 	if cached {
 		if known, err = a.lookUp(r, localErr); !errors.Is(err, cache.ErrMiss) {
 			return "", err
@@ -70,8 +74,7 @@ func (a *Resolver) usesCache(r *Request, localErr error) bool {
 	if !errors.Is(localErr, fdfs.ErrNoFile) {
 		return true
 	}
-	_, status := a.o.Sources.Of(r.ID)
-	return status != SourceSelf || !a.isYoung(r.ID, r.Now.Add(-deletionDelay)) && !a.isDeleted(r.ID, localErr, r.Now)
+	return !a.isOwn(r.ID) || !a.isYoung(r.ID, r.Now.Add(-deletionDelay))
 }
 
 // lookUp fills in r.File if the cache has fresh metadata. The error is cache.ErrMiss if a host has

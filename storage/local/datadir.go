@@ -3,11 +3,13 @@ package local
 import (
 	"errors"
 	"fmt"
+	"hash/maphash"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"fastdfs-gateway/internal/process/sys"
 
@@ -32,6 +34,10 @@ type dataDir struct {
 	dev, ino     uint64
 	linkPrefixes []string     // absolute paths of this folder, with a trailing slash
 	refs         atomic.Int64 // one for storePath.dir and one for each opening that uses it; at 0 fd is closed
+
+	opened time.Time
+	seed   maphash.Seed
+	sound  soundFolders
 }
 
 // retain adds a reference; false if there are none left.
@@ -123,7 +129,7 @@ func openDataDir(root string) (*dataDir, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot open folder %q: %w", name, err)
 	}
-	d := &dataDir{fd: fd}
+	d := &dataDir{fd: fd, opened: time.Now(), seed: maphash.MakeSeed()}
 	d.refs.Store(1)
 	var st unix.Stat_t
 	if err = unix.Fstat(fd, &st); err == nil {

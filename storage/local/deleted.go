@@ -2,7 +2,10 @@ package local
 
 import (
 	"errors"
+	"hash/maphash"
 	"path"
+	"sync/atomic"
+	"time"
 
 	"fastdfs-gateway/internal/fdfs"
 
@@ -14,7 +17,8 @@ var recoveryMarks = []string{".recovery.mark", ".recovery.flag", ".binlog.recove
 
 // Deleted reports whether a file that Open did not find was deleted: its folder exists, so the disk
 // is mounted; FastDFS is not restoring the files of a lost disk; and there is no file of this name,
-// or the trunk slot is free or another file's. It costs a few system calls.
+// or the trunk slot is free or another file's. The state of the folder may be a second old, that of
+// the file is not: a 404 costs one system call for it.
 func (l *Store) Deleted(id fdfs.FileID) bool {
 	p, err := l.find(id)
 	if err != nil {
@@ -25,23 +29,68 @@ func (l *Store) Deleted(id fdfs.FileID) bool {
 		return false
 	}
 	defer dir.release()
-	for _, mark := range recoveryMarks {
-		if _, err := dir.stat(mark); err != unix.ENOENT {
-			return false
-		}
-	}
 	name := id.DiskName()
-	if _, err := dir.stat(path.Dir(name)); err != nil {
+	if !dir.isSound(path.Dir(name)) {
 		return false
 	}
-	if _, err := dir.stat(name); err == unix.ENOENT || id.Kind != fdfs.KindTrunk {
-		return err == unix.ENOENT
+	there, err := dir.exists(name)
+	if err != nil || !there || id.Kind != fdfs.KindTrunk {
+		return err == nil && !there
 	}
 	file, _, err := l.openOne(p, id)
 	if file != nil {
 		_ = file.Close() // read only: nothing is lost
 	}
 	return errors.Is(err, errSlot)
+}
+
+// exists reports whether the file name exists beneath d. The error is that of a disk.
+func (d *dataDir) exists(name string) (bool, error) {
+	if there, sure := d.statNoWait(name); sure {
+		return there, nil
+	}
+	switch _, err := d.stat(name); err {
+	case nil:
+		return true, nil
+	case unix.ENOENT:
+		return false, nil
+	default:
+		return false, err
+	}
+}
+
+// soundFor is the time for which the sound state of a folder is remembered.
+const soundFor = time.Second
+
+// soundFolders remembers the folders of a data folder that were sound lately. Each place holds the
+// hash of a folder's name above soundBits, and below them the milliseconds since the data folder
+// was opened, plus 1.
+type soundFolders [512]atomic.Uint64
+
+const (
+	soundBits = 40 // hold the milliseconds of 34 years
+	soundMask = 1<<soundBits - 1
+)
+
+// isSound reports whether a folder beneath d exists while FastDFS restores no files.
+func (d *dataDir) isSound(folder string) bool {
+	hash := maphash.String(d.seed, folder)
+	place := &d.sound[hash%uint64(len(d.sound))]
+	tag, now := hash>>soundBits<<soundBits, uint64(time.Since(d.opened).Milliseconds())+1
+	v := place.Load()
+	if at := v & soundMask; v-at == tag && at != 0 && now-at < uint64(soundFor.Milliseconds()) {
+		return true
+	}
+	for _, mark := range recoveryMarks {
+		if _, err := d.stat(mark); err != unix.ENOENT {
+			return false
+		}
+	}
+	if _, err := d.stat(folder); err != nil {
+		return false
+	}
+	place.Store(tag | now)
+	return true
 }
 
 // Deleted calls Store.Deleted.

@@ -1,10 +1,12 @@
 package local
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
 
+	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/stretchr/testify/require"
@@ -37,11 +39,37 @@ func TestDeleted(t *testing.T) {
 	data := filepath.Join(s.Root(storetest.Group, 0), "data")
 	mark := filepath.Join(data, ".recovery.mark")
 	require.NoError(t, os.WriteFile(mark, nil, 0o600))
-	require.False(t, l.Deleted(normal.ID), "a lost disk is being brought back")
+	eventually.True(t, func() bool { return !l.Deleted(normal.ID) }, "a lost disk is being brought back")
 	require.NoError(t, os.Remove(mark))
+	require.True(t, l.Deleted(normal.ID), "only a sound folder is remembered")
 	require.NoError(t, os.RemoveAll(filepath.Join(data, "00", "0A")))
-	require.False(t, l.Deleted(normal.ID), "the disk is another one")
+	eventually.True(t, func() bool { return !l.Deleted(normal.ID) }, "the disk is another one")
 	require.NoError(t, os.RemoveAll(data))
 	require.ErrorIs(t, l.Ready(), ErrUnavailable)
 	require.False(t, l.Deleted(normal.ID))
+}
+
+// The folders of a lost disk are not deleted files: what is remembered of one folder does not hold
+// for others, nor for another disk.
+func TestDeletedRemembersFolders(t *testing.T) {
+	s := storetest.New(t)
+	group := GroupPaths{Name: storetest.Group, StorePaths: []string{s.Root(storetest.Group, 0)}}
+	l, err := Open(Options{Groups: []GroupPaths{group}})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, l.Close()) })
+	file := s.Normal("jpg", []byte("hello"))
+	require.NoError(t, os.Remove(file.Path))
+	require.True(t, l.Deleted(file.ID))
+	for hi := range 4 {
+		for lo := range 256 {
+			id := file.ID
+			id.Logic = fmt.Sprintf("M00/%02X/%02X/%s", 16+hi, lo, filepath.Base(file.ID.Logic))
+			require.False(t, l.Deleted(id), id.Logic)
+		}
+	}
+	data := filepath.Join(s.Root(storetest.Group, 0), "data")
+	require.NoError(t, os.Rename(data, data+".old"))
+	require.NoError(t, os.Mkdir(data, 0o755))
+	require.NoError(t, l.Ready())
+	require.False(t, l.Deleted(file.ID), "another disk is mounted")
 }

@@ -1,6 +1,7 @@
 package origin
 
 import (
+	"bytes"
 	"os"
 	"path/filepath"
 	"testing"
@@ -81,7 +82,8 @@ func TestLostAtItsSource(t *testing.T) {
 	require.Equal(t, cut.Content, p.Get(cut.URL()).Body)
 	require.NoError(t, os.Remove(lost.Path))
 	require.NoError(t, os.WriteFile(filepath.Join(s.Root(storetest.Group, 0), "data", ".recovery.mark"), nil, 0o600))
-	require.Equal(t, lost.Content, p.Get(lost.URL()).Body, "FastDFS is bringing the disk back")
+	eventually.True(t, func() bool { return bytes.Equal(lost.Content, p.Get(lost.URL()).Body) },
+		"FastDFS is bringing the disk back")
 }
 
 // TestDeletedAtAReplica: what the cache has of the time before a file came here does not outlive

@@ -1,0 +1,120 @@
+package http
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// ofTheScheduler are system calls by which goroutines wait and wake each other. Their number
+// depends on the load of the machine.
+const ofTheScheduler = "futex,epoll_wait,epoll_pwait,nanosleep,clock_nanosleep,sched_yield,tgkill,rt_sigreturn," +
+	"rt_sigprocmask,sigaltstack,madvise,mmap,munmap,getpid,gettid,clone,clone3,restart_syscall,read,write"
+
+// TestSystemCalls counts the system calls of requests on a kept connection, besides the read of the
+// request.
+func TestSystemCalls(t *testing.T) {
+	t.Parallel()
+	s := storetest.New(t)
+	small, large, gone := s.Normal("jpg", s.Bytes(4096)), s.Normal("mp4", s.Bytes(65536)), s.Normal("jpg", s.Bytes(100))
+	slot := s.Trunk("jpg", s.Bytes(4096))
+	require.NoError(t, os.Remove(gone.Path))
+	p := e2e.Serve(t, s, "tracker_server = 127.0.0.1:9", "[gateway]", "local_ips = 127.0.0.1",
+		"[open_file_cache]", "valid = 1h")
+	for _, c := range []struct {
+		name, url, field string
+		status           int
+		most             float64
+	}{
+		{"404", gone.URL(), "", 404, 3},
+		{"304", small.URL(), "If-Modified-Since: " + http.TimeFormat, 304, 1},
+		{"small file", small.URL(), "", 200, 1},
+		{"small slot", slot.URL(), "", 200, 1},
+		{"large file", large.URL(), "", 200, 2},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			const requests = 300
+			conn := p.Dial()
+			defer conn.Close()
+			in := bufio.NewReader(conn)
+			ask := func(lines ...string) *http.Response {
+				_, err := io.WriteString(conn, e2e.Request("GET", c.url, lines...))
+				require.NoError(t, err)
+				resp, err := http.ReadResponse(in, &http.Request{Method: "GET"})
+				require.NoError(t, err)
+				_, err = io.Copy(io.Discard, resp.Body)
+				require.NoError(t, err)
+				return resp
+			}
+			lines := []string{}
+			for range 20 { // the file is in the cache then
+				if modified := ask().Header.Get("Last-Modified"); c.status == 304 {
+					lines = []string{"If-Modified-Since: " + modified}
+				}
+			}
+			n := countCalls(t, p.Cmd.Process.Pid, func() {
+				for range requests {
+					require.Equal(t, c.status, ask(lines...).StatusCode)
+				}
+			})
+			require.LessOrEqual(t, float64(n)/requests, c.most+0.2) // of background work
+		})
+	}
+}
+
+// countCalls returns the number of system calls of a process during work.
+func countCalls(t *testing.T, pid int, work func()) (n int) {
+	t.Helper()
+	out := filepath.Join(t.TempDir(), "calls")
+	cmd := exec.Command("strace", "-f", "-c", "-U", "calls,name", "-e", "trace=!"+ofTheScheduler, "-o", out, "-p",
+		strconv.Itoa(pid))
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	require.NoError(t, cmd.Start())
+	eventually.True(t, func() bool { return tracedBy(t, pid) == cmd.Process.Pid }, "strace does not attach")
+	work()
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	_ = cmd.Wait() // it exits by the signal
+	table, err := os.ReadFile(out)
+	require.NoError(t, err, said.String())
+	for line := range strings.Lines(string(table)) {
+		fields := strings.Fields(line)
+		if calls, err := strconv.Atoi(fields[0]); err == nil && fields[1] != "total" {
+			n += calls
+		}
+	}
+	t.Logf("%s", table)
+	return n
+}
+
+// tracedBy returns the tracer of all threads of a process, 0 while one has none.
+func tracedBy(t *testing.T, pid int) (tracer int) {
+	t.Helper()
+	threads, err := filepath.Glob("/proc/" + strconv.Itoa(pid) + "/task/*/status")
+	require.NoError(t, err)
+	for _, thread := range threads {
+		status, err := os.ReadFile(thread)
+		if err != nil {
+			continue // it has ended
+		}
+		_, rest, _ := strings.Cut(string(status), "TracerPid:")
+		number, _, _ := strings.Cut(strings.TrimSpace(rest), "\n")
+		if tracer, err = strconv.Atoi(number); err != nil || tracer == 0 {
+			return 0
+		}
+	}
+	return tracer
+}
