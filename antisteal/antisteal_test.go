@@ -62,7 +62,7 @@ func TestSecretRotation(t *testing.T) {
 	require.ErrorIs(t, check(checker(), Token("", file, 0), "0"), ErrMismatch, "without a secret nothing is accepted")
 }
 
-func TestRefused(t *testing.T) {
+func TestRejected(t *testing.T) {
 	ts := fmt.Sprint(now.Unix())
 	good := Token(secret, file, now.Unix())
 	tests := []struct {

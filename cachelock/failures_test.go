@@ -141,7 +141,7 @@ func TestReleaseCancelled(t *testing.T) {
 }
 
 // A request whose answer is lost is sent again by the Redis client: the lock is acquired, once.
-func TestAnswerLostAndRepeated(t *testing.T) {
+func TestReplyLostAndRepeated(t *testing.T) {
 	t.Parallel()
 	for _, o := range []cachelock.LockOptions{{}, {Fair: true}, {Owner: "me"}} {
 		r := newRelayed(t, 10, cachelock.Options{Poll: farOff})
@@ -182,7 +182,7 @@ func TestCarriedOutNevertheless(t *testing.T) {
 }
 
 // An answer that comes when the lock has expired already is none.
-func TestAnswerTooLate(t *testing.T) {
+func TestReplyTooLate(t *testing.T) {
 	t.Parallel()
 	r := newRelayed(t, -1, cachelock.Options{})
 	r.relay.Delay(100 * time.Millisecond) // on the way there: the lock lives on when the answer comes

@@ -21,7 +21,7 @@ func TestCanonical(t *testing.T) {
 	}
 }
 
-func TestCanonicalRefuses(t *testing.T) {
+func TestCanonicalRejects(t *testing.T) {
 	for _, given := range []string{"", "//", "///", "a//b", "//a", "a//", ".", "..", "/.", "a/./b", "a/..", "../a",
 		"a\x00b", "\x00",
 		strings.Repeat("a", maxPath+1), strings.Repeat("a/", maxDepth+1)} {

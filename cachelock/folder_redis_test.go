@@ -164,8 +164,8 @@ func (d *deaf) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
 	}
 }
 
-// TestFolderLostAnswer: a lock whose grant was not heard is given back.
-func TestFolderLostAnswer(t *testing.T) {
+// TestFolderLostReply: a lock whose grant was not heard is given back.
+func TestFolderLostReply(t *testing.T) {
 	t.Parallel()
 	_, rdb, f := ownRedis(t)
 	store := f.store.(*redisFolders)

@@ -268,7 +268,7 @@ func TestFolderNamespaces(t *testing.T) {
 	})
 }
 
-func TestFolderRefuses(t *testing.T) {
+func TestFolderRejects(t *testing.T) {
 	c := NewLocal(Options{})
 	f := testFolders(t, c)
 	for _, namespace := range []string{"", "a\x00b"} {

@@ -140,7 +140,7 @@ func TestModesExcludeOperations(t *testing.T) {
 	})
 }
 
-func TestBeginRefuses(t *testing.T) {
+func TestBeginRejects(t *testing.T) {
 	f := testFolders(t, NewLocal(Options{}))
 	for _, c := range []struct {
 		op             Operation

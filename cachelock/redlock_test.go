@@ -144,7 +144,7 @@ func TestRedlockCycle(t *testing.T) {
 	require.NoError(t, again.Release(t.Context()))
 }
 
-func TestRedlockRefuses(t *testing.T) {
+func TestRedlockRejects(t *testing.T) {
 	t.Parallel()
 	none := cachelock.NewRedlock(nil, cachelock.Options{})
 	defer none.Close()

@@ -66,7 +66,7 @@ func TestQueries(t *testing.T) {
 }
 
 // What a tracker refuses is the reply: the other one is not asked, and neither counts as dead.
-func TestRefusals(t *testing.T) {
+func TestRejections(t *testing.T) {
 	cluster := newCluster(t, fdfstest.Options{Trackers: 2})
 	c, log := newClient(t, Options{Trackers: each(cluster.Trackers()...)})
 	stranger := mustParse("group9/M00/00/0C/wKgABF5xyzmAAAAAAAAAAAAAAAA123.jpg")

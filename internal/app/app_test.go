@@ -234,8 +234,8 @@ func TestStartFails(t *testing.T) {
 	}
 }
 
-// TestReloadRefused: a configuration that cannot be used changes nothing, and the old one stays.
-func TestReloadRefused(t *testing.T) {
+// TestReloadRejected: a configuration that cannot be used changes nothing, and the old one stays.
+func TestReloadRejected(t *testing.T) {
 	r := start(t, "[gateway]", "cache_control = max-age=1")
 	file := r.store.Normal("txt", []byte("hello"))
 	before := r.components.Load()
@@ -266,8 +266,8 @@ func TestReloadRefused(t *testing.T) {
 	}
 }
 
-// TestReloadRefusedLate: the store of a configuration that is refused at its last step is closed.
-func TestReloadRefusedLate(t *testing.T) {
+// TestReloadRejectedLate: the store of a configuration that is refused at its last step is closed.
+func TestReloadRejectedLate(t *testing.T) {
 	r := start(t)
 	r.write("[gateway]", "access_log = /no/such/folder/log")
 	text, err := os.ReadFile(r.conf)

@@ -417,9 +417,9 @@ func TestRandomRanges(t *testing.T) {
 	require.LessOrEqual(t, float64(s.Memory.Bytes), 1.05*memory)
 }
 
-// TestDamagedBehind: a reader that has read wrong content before that was found out does not come
+// TestCorruptedBehind: a reader that has read wrong content before that was found out does not come
 // to a clean end.
-func TestDamagedBehind(t *testing.T) {
+func TestCorruptedBehind(t *testing.T) {
 	bubble(t, "first segment", func(t *testing.T) {
 		o := newOrigin(testFile(1), 3*SegmentSize)
 		o.corrupt(5)

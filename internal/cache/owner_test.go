@@ -80,8 +80,8 @@ func TestStaleCopy(t *testing.T) {
 	})
 }
 
-// TestRangeBehindSealed: a range behind the end of a file says nothing about its content.
-func TestRangeBehindSealed(t *testing.T) {
+// TestRangeBehindVerifyFirst: a range behind the end of a file says nothing about its content.
+func TestRangeBehindVerifyFirst(t *testing.T) {
 	bubble(t, "range", func(t *testing.T) {
 		o := newOrigin(testFile(1), 1000)
 		c := newCache(t, Options{VerifyFirst: func(string) (int64, bool) { return 1000, true }})
@@ -143,9 +143,9 @@ func TestNoBodyWhileMemoryIsFull(t *testing.T) {
 	})
 }
 
-// TestQueueOfOrphans: while the fleet is down, fills that nothing waits for do not queue up without
-// bound before a source that hangs.
-func TestQueueOfOrphans(t *testing.T) {
+// TestQueueOfDetachedFills: while the fleet is down, fills that nothing waits for do not queue up
+// without bound before a source that hangs.
+func TestQueueOfDetachedFills(t *testing.T) {
 	bubble(t, "source hangs", func(t *testing.T) {
 		f := newFleet()
 		f.down = true

@@ -127,7 +127,7 @@ func TestIncludeSection(t *testing.T) {
 	require.Equal(t, 1, found(r.problems, Warning, 6, "i.conf", "is included already in", "line 3"))
 }
 
-func TestIncludeRefused(t *testing.T) {
+func TestIncludeRejected(t *testing.T) {
 	deep := map[string]string{}
 	for i := range 12 {
 		deep[fmt.Sprintf("d%d.conf", i)] = fmt.Sprintf("#include d%d.conf\n", i+1)

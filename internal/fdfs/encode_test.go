@@ -54,7 +54,7 @@ func TestEncode(t *testing.T) {
 	}
 }
 
-func TestEncodeRefuses(t *testing.T) {
+func TestEncodeRejects(t *testing.T) {
 	good := Fields{Group: "group1", Source: Source{1}}
 	_, err := Encode(good)
 	require.NoError(t, err)

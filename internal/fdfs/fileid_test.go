@@ -159,7 +159,7 @@ func refusedIDs(t *testing.T) []refusedID {
 	}
 }
 
-func TestParseRefuses(t *testing.T) {
+func TestParseRejects(t *testing.T) {
 	for _, test := range refusedIDs(t) {
 		t.Run(test.name, func(t *testing.T) {
 			id, err := Parse(test.id)

@@ -138,7 +138,7 @@ func TestPoolStatus(t *testing.T) {
 }
 
 // A connection whose answer was not read to its end is not used again.
-func TestPoolIncompleteAnswers(t *testing.T) {
+func TestPoolIncompleteReplies(t *testing.T) {
 	f := newFake(t, echo)
 	p := newPool(t, f, PoolOptions{})
 	for i, read := range []int{0, 1, 4} {
@@ -285,7 +285,7 @@ func TestPoolDoesNotRetryNewConnections(t *testing.T) {
 }
 
 // After a byte of an answer, or a timeout, a request is not repeated.
-func TestPoolDoesNotRepeatAnswered(t *testing.T) {
+func TestPoolRepeatsNothingBehindAByte(t *testing.T) {
 	for name, second := range map[string]func(net.Conn){
 		"a byte":    func(c net.Conn) { c.Write([]byte{0}) },
 		"a timeout": func(c net.Conn) { c.Read(make([]byte, 1)) },

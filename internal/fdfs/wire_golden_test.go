@@ -148,7 +148,7 @@ func TestGoldenRequests(t *testing.T) {
 }
 
 // Every recorded answer is decoded to the recorded fields.
-func TestGoldenAnswers(t *testing.T) {
+func TestGoldenReplies(t *testing.T) {
 	decoded := map[string]int{}
 	for _, p := range goldenPackets(t) {
 		if p.Response == "" {

@@ -102,9 +102,9 @@ func works(t *testing.T, first, second *Fleet) {
 	require.True(t, first.Stats().Up)
 }
 
-// TestRedisRefuses: what is wrong between the gateway and Redis is said once, with what to do about
+// TestRedisRejects: what is wrong between the gateway and Redis is said once, with what to do about
 // it.
-func TestRedisRefuses(t *testing.T) {
+func TestRedisRejects(t *testing.T) {
 	a, stranger := redistest.NewAuthority(t), redistest.NewAuthority(t)
 	server := a.StartTLS()
 	server.Protect(redisUser, redisPassword, "", redisRights...)

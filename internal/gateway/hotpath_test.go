@@ -58,7 +58,7 @@ var (
 
 // With a cache every answer is, byte by byte, the one without it: the first time, the second (when
 // small files go to memory), and from then on.
-func TestAnswersDoNotDependOnTheCache(t *testing.T) {
+func TestResponsesDoNotDependOnTheCache(t *testing.T) {
 	s := storetest.New(t)
 	small, big := s.Bytes(5000), s.Bytes(300_000)
 	hourAgo := time.Now().Add(-time.Hour)

@@ -40,7 +40,7 @@ func TestTargetPath(t *testing.T) {
 	}
 }
 
-func TestTargetRefused(t *testing.T) {
+func TestTargetRejected(t *testing.T) {
 	for name, raw := range map[string]string{
 		"asterisk":                 "*",
 		"authority":                "gw.test:80",

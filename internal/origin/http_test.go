@@ -166,8 +166,8 @@ func TestHTTPAsksForNoMoreThanItNeeds(t *testing.T) {
 	require.Len(t, s.requests, 2)
 }
 
-// TestHTTPDistrusts: responses that are no file, another part, without a length, or short.
-func TestHTTPDistrusts(t *testing.T) {
+// TestHTTPInvalidResponses: responses that are no file, another part, without a length, or short.
+func TestHTTPInvalidResponses(t *testing.T) {
 	content := bytes.Repeat([]byte("0123456789"), 1000)
 	onGet := func(change func(head http.Header, body []byte) (string, []byte)) spoiler {
 		return func(r *http.Request, head http.Header, body []byte) (string, []byte) {

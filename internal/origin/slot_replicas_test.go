@@ -104,19 +104,19 @@ func (s *sent) Senders() []client.Server { return s.from }
 
 // The storages of replicas.
 var (
-	damaged = client.Server{Host: "10.0.0.1"}
-	good    = client.Server{Host: "10.0.0.2"}
-	other   = client.Server{Host: "10.0.0.3"}
+	corrupted = client.Server{Host: "10.0.0.1"}
+	good      = client.Server{Host: "10.0.0.2"}
+	other     = client.Server{Host: "10.0.0.3"}
 )
 
-// slotReplicas is a slot whose content at the damaged storage differs in a byte, and a request for
-// it without a cache.
+// slotReplicas is a slot whose content at the corrupted storage differs in a byte, and a request
+// for it without a cache.
 func slotReplicas(t *testing.T, size int, order ...client.Server) (*replicas, []byte, func(a, b int) ([]byte, error)) {
 	o, _ := aSlot(t, size)
 	wrong := bytes.Clone(o.bytes)
 	wrong[size/2] ^= 1
 	r := &replicas{size: int64(size), order: order,
-		content: map[client.Server][]byte{damaged: wrong, good: o.bytes}}
+		content: map[client.Server][]byte{corrupted: wrong, good: o.bytes}}
 	id, err := fdfs.Encode(fdfs.Fields{Group: "group1", Kind: fdfs.KindTrunk, Source: fdfs.Source{10, 0, 0, 1},
 		Created: 1700000000, Size: int64(size), CRC32: crc32.ChecksumIEEE(o.bytes), Ext: "bin",
 		Trunk: fdfs.Trunk{ID: 1, Alloc: uint32(size) + 256}})
@@ -125,7 +125,7 @@ func slotReplicas(t *testing.T, size int, order ...client.Server) (*replicas, []
 	t.Cleanup(func() { require.Zero(t, a.o.Running.Load(), "downloads and requests that run") })
 	return r, o.bytes, func(from, length int) ([]byte, error) {
 		req := &Request{ID: id, Client: patient{}}
-		decided := &candidates{servers: []client.Server{damaged, good, other}}
+		decided := &candidates{servers: []client.Server{corrupted, good, other}}
 		fetcher := a.newFetcher(req, local.ErrNoGroup, false)
 		fetcher.candidates = decided
 		req.File.begin(a, req, fetcher)
@@ -139,13 +139,13 @@ func slotReplicas(t *testing.T, size int, order ...client.Server) (*replicas, []
 	}
 }
 
-// TestSlotOfDamagedReplica: one storage has other bytes of a slot. The first request already gets
-// the right ones, in each order, and the damaged storage is not asked again.
-func TestSlotOfDamagedReplica(t *testing.T) {
+// TestSlotOfCorruptedReplica: one storage has other bytes of a slot. The first request already gets
+// the right ones, in each order, and the corrupted storage is not asked again.
+func TestSlotOfCorruptedReplica(t *testing.T) {
 	for _, size := range []int{5000, maxHeldSlot, 3<<20 + 77} {
 		for name, order := range map[string][]client.Server{
-			"damaged first": {damaged, good}, "good first": {good, damaged},
-			"one without the file": {other, damaged, good}, "that one between": {damaged, other, good},
+			"corrupted first": {corrupted, good}, "good first": {good, corrupted},
+			"one without the file": {other, corrupted, good}, "that one between": {corrupted, other, good},
 		} {
 			r, want, get := slotReplicas(t, size, order...)
 			got, err := get(0, size)
@@ -157,20 +157,20 @@ func TestSlotOfDamagedReplica(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, bytes.Equal(want[size/2:][:size/3], got))
 			if order[0] != good {
-				require.NotContains(t, r.asked, damaged, "%d bytes, %s", size, name)
+				require.NotContains(t, r.asked, corrupted, "%d bytes, %s", size, name)
 			}
 		}
 	}
 }
 
-// TestSlotOfSeveralSenders: a download that a good storage has begun and a damaged one has ended
+// TestSlotOfSeveralSenders: a download that a good storage has begun and a corrupted one has ended
 // shows neither to be wrong, nor does the other way round: each is asked alone.
 func TestSlotOfSeveralSenders(t *testing.T) {
-	for _, order := range [][]client.Server{{good, damaged}, {damaged, good}} {
+	for _, order := range [][]client.Server{{good, corrupted}, {corrupted, good}} {
 		const size = 3 << 20
 		r, want, get := slotReplicas(t, size, order...)
 		r.resumeAt = size / 4
-		if order[0] == damaged {
+		if order[0] == corrupted {
 			r.resumeAt = size * 3 / 4
 		}
 		got, err := get(0, size)
@@ -180,26 +180,26 @@ func TestSlotOfSeveralSenders(t *testing.T) {
 	}
 }
 
-// TestSlotOfReplicaThatIsDamagedLater: the slot was verified at the good storage. A damaged one
+// TestSlotOfReplicaThatIsCorruptedLater: the slot was verified at the good storage. A corrupted one
 // that comes first afterwards is replaced within the response.
-func TestSlotOfReplicaThatIsDamagedLater(t *testing.T) {
+func TestSlotOfReplicaThatIsCorruptedLater(t *testing.T) {
 	const size = 3<<20 + 77
 	for _, from := range []int{0, size / 2} {
-		r, want, get := slotReplicas(t, size, good, damaged)
+		r, want, get := slotReplicas(t, size, good, corrupted)
 		_, err := get(0, 1)
 		require.NoError(t, err)
-		r.order = []client.Server{damaged, other, good}
+		r.order = []client.Server{corrupted, other, good}
 		got, err := get(from, size-from)
 		require.NoError(t, err)
 		require.True(t, bytes.Equal(want[from:], got))
-		require.Equal(t, []client.Server{damaged}, r.excluded)
+		require.Equal(t, []client.Server{corrupted}, r.excluded)
 	}
 }
 
 // TestSlotMismatchIsNotRemembered: while the good storage cannot be asked, the slot is not known to
 // be wrong: it is no 404, and served as soon as that storage is back.
 func TestSlotMismatchIsNotRemembered(t *testing.T) {
-	r, want, get := slotReplicas(t, 5000, damaged, good)
+	r, want, get := slotReplicas(t, 5000, corrupted, good)
 	r.content[good] = nil
 	for range 2 {
 		_, err := get(0, 10)
@@ -214,8 +214,8 @@ func TestSlotMismatchIsNotRemembered(t *testing.T) {
 // TestSlotMismatchEverywhere: content that matches nowhere is read once at each storage, and then
 // not for a while.
 func TestSlotMismatchEverywhere(t *testing.T) {
-	r, _, get := slotReplicas(t, 5000, damaged, other, good)
-	r.content[good], r.content[other] = r.content[damaged], r.content[damaged]
+	r, _, get := slotReplicas(t, 5000, corrupted, other, good)
+	r.content[good], r.content[other] = r.content[corrupted], r.content[corrupted]
 	for range 3 {
 		_, err := get(0, 10)
 		require.ErrorIs(t, err, ErrNotFound)

@@ -63,7 +63,7 @@ func TestSourceOf(t *testing.T) {
 			client.Server{Host: "10.0.0.99", Port: 23000}, SourceNotAllowed},
 		{"listed address", SourcesOptions{}, listed, "10.0.0.2", 0, client.Server{Host: "10.0.0.2", Port: 24000},
 			SourceAllowed},
-		{"stranger beside a list", SourcesOptions{}, listed, "10.0.0.99", 0,
+		{"unlisted host beside a list", SourcesOptions{}, listed, "10.0.0.99", 0,
 			client.Server{Host: "10.0.0.99", Port: 23000}, SourceNotAllowed},
 		{"allowed by the operator", SourcesOptions{Allow: prefix("10.0.0.99/32")}, listed, "10.0.0.99", 0,
 			client.Server{Host: "10.0.0.99", Port: 23000, Unlisted: true}, SourceAllowed},

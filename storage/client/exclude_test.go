@@ -32,37 +32,37 @@ func (r *rig) suspect(server Server) {
 	r.c.release(m)
 }
 
-// TestDamagedAndHealthy: the damaged storage is healthy and the good ones are suspect, so the
-// damaged one comes first in each order. Its bytes are not taken for a link, and it is excluded for
-// this file: the next download is right.
-func TestDamagedAndHealthy(t *testing.T) {
+// TestCorruptedAndHealthy: the corrupted storage is healthy and the good ones are suspect, so the
+// corrupted one comes first in each order. Its bytes are not taken for a link, and it is excluded
+// for this file: the next download is right.
+func TestCorruptedAndHealthy(t *testing.T) {
 	body := contenttest.Bytes(1 << 20)
-	r, id, damaged := twins(t, body, flipped(body, 77))
+	r, id, corrupted := twins(t, body, flipped(body, 77))
 	for _, good := range r.servers[1:] {
 		r.suspect(good)
 	}
 	_, err := r.read(r.open(id))
 	require.ErrorIs(t, err, fdfs.ErrFileCRC)
 	require.Zero(t, r.c.links.Len())
-	sent := damaged.Downloads(id).Downloads
+	sent := corrupted.Downloads(id).Downloads
 	for _, good := range r.servers[1:] { // the good ones are suspect again
 		r.suspect(good)
 	}
 	got, err := r.read(r.open(id))
 	require.Equal(t, io.EOF, err)
 	require.True(t, bytes.Equal(body, got))
-	require.Equal(t, sent, damaged.Downloads(id).Downloads, "the damaged storage is not asked again")
+	require.Equal(t, sent, corrupted.Downloads(id).Downloads, "the corrupted storage is not asked again")
 	require.Equal(t, r.servers[0], r.c.Order(r.servers)[0], "for other files it comes first")
 }
 
-// TestDamagedBeforeAResume: the damaged storage sends the first half and breaks, a good one the
-// rest. It is the damaged one that is excluded, though the newest bytes are not its own.
-func TestDamagedBeforeAResume(t *testing.T) {
+// TestCorruptedBeforeAResume: the corrupted storage sends the first half and breaks, a good one the
+// rest. It is the corrupted one that is excluded, though the newest bytes are not its own.
+func TestCorruptedBeforeAResume(t *testing.T) {
 	body := contenttest.Bytes(1 << 20)
-	r, id, damaged := twins(t, body, flipped(body, 5))
+	r, id, corrupted := twins(t, body, flipped(body, 5))
 	r.servers = r.servers[:2]
 	half := 1 << 19
-	damaged.Storage(0).SetFaults(fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, BreakAt: &half, Times: 1})
+	corrupted.Storage(0).SetFaults(fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, BreakAt: &half, Times: 1})
 	s := r.open(id)
 	_, err := r.read(s)
 	require.ErrorIs(t, err, fdfs.ErrFileCRC)
@@ -73,9 +73,9 @@ func TestDamagedBeforeAResume(t *testing.T) {
 	require.True(t, bytes.Equal(body, got))
 }
 
-// TestLinkWithADamagedReplica: of three storages with a link one is damaged. Two that agree show
-// which one.
-func TestLinkWithADamagedReplica(t *testing.T) {
+// TestLinkWithACorruptedReplica: of three storages with a link one is corrupted. Two that agree
+// show which one.
+func TestLinkWithACorruptedReplica(t *testing.T) {
 	body := contenttest.Bytes(300_000)
 	r, id, _ := twins(t, body, flipped(body, 5))
 	id.CRC32++ // the id of a link has any CRC32; a copy of the id is asked for by its text

@@ -19,7 +19,7 @@ type Stats struct {
 	HedgeWins    uint64 // of these: replied before the first request
 	WrongReplies uint64 // replies of another length, size or version than requested
 	Rechecks     uint64 // files read again because their CRC32 differed from the one in the id
-	CRCErrors    uint64 // of these: damaged files; the others are links
+	CRCErrors    uint64 // of these: corrupted files; the others are links
 	Bytes        uint64 // received content
 }
 

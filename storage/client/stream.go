@@ -92,10 +92,10 @@ func (s *source) close() {
 //
 // A Stream of a whole normal or trunk file compares the content with the CRC32 in the id before
 // Read returns the last bytes. If it differs, the file is a symbolic link, which storages do not
-// report, or damaged. Recheck decides that: for a damaged file Read returns fdfs.ErrFileCRC, and
-// the body stays incomplete; if the file fits into the first Read, another server is asked instead.
-// The CRC32 may be of either variant: the first long file of a group that turns out to have the
-// legacy one is read twice as well.
+// report, or corrupted. Recheck decides that: for a corrupted file Read returns fdfs.ErrFileCRC,
+// and the body stays incomplete; if the file fits into the first Read, another server is asked
+// instead. The CRC32 may be of either variant: the first long file of a group that turns out to
+// have the legacy one is read twice as well.
 func (c *Client) Open(ctx context.Context, r FetchRequest, info Info, offset, length int64, servers []Server) (*Stream,
 	error) {
 	r.ID = r.ID.Clone()
@@ -224,8 +224,8 @@ func (s *Stream) Read(p []byte) (int, error) {
 	if len(p) == 0 && s.err == nil {
 		return 0, nil
 	}
-	// A stream that fits into p is read completely before Read returns, so that damaged content can
-	// be replaced.
+	// A stream that fits into p is read completely before Read returns, so that corrupted content
+	// can be replaced.
 	atOnce := s.checkCRC && s.got == 0 && s.length <= int64(len(p))
 	n := 0
 	for s.err == nil {
@@ -344,7 +344,7 @@ func (s *Stream) confirm(m *member) error {
 	return nil
 }
 
-// restart begins again after damaged content of which no byte was returned, without the servers
+// restart begins again after corrupted content of which no byte was returned, without the servers
 // that are excluded, or else without the senders.
 func (s *Stream) restart(why error) {
 	left := s.c.allowed(s.r.ID, s.servers)

@@ -63,7 +63,7 @@ func (c *Client) allowed(id fdfs.FileID, servers []Server) []Server {
 }
 
 // recheck decides why content does not have the CRC32 of the id: the file is a link, or its id has
-// the legacy CRC32 and only the standard one was computed, or it is damaged. all is the whole
+// the legacy CRC32 and only the standard one was computed, or it is corrupted. all is the whole
 // content if it is in memory, else nil.
 func (s *Stream) recheck(all []byte) error {
 	if s.sum.Variants() == checksum.OnlyStandard && all != nil && checksum.UpdateLegacy(0, all) == s.r.ID.CRC32 {
@@ -120,14 +120,14 @@ func (c *Client) Recheck(ctx context.Context, r FetchRequest, info Info, first c
 		if done, right := j.add(again, server); right {
 			return again, nil
 		} else if done {
-			return again, j.damaged(nil)
+			return again, j.corrupted(nil)
 		}
 	}
 	if len(j.readings) == 2 && len(t.causes) == 0 && ctx.Err() == nil && j.readings[1].sum == first.Standard() {
 		j.isLink() // this server is the only one that has the file
 		return again, nil
 	}
-	return again, j.damaged(t.err(ctx))
+	return again, j.corrupted(t.err(ctx))
 }
 
 // rereadOrder returns the servers that are no senders, by health, and then the senders.
@@ -196,8 +196,8 @@ func (j *judge) isLink() {
 		j.id.String(), "storage", addrs(j.readings[0].from))
 }
 
-// damaged returns the error for content that is not that of the file.
-func (j *judge) damaged(cause error) error {
+// corrupted returns the error for content that is not that of the file.
+func (j *judge) corrupted(cause error) error {
 	first := j.readings[0]
 	j.c.counts.crcErrors.Add(1)
 	err := fmt.Errorf("%w: %s gave %08x, the id says %08x", fdfs.ErrFileCRC, addrs(first.from), first.sum, j.id.CRC32)

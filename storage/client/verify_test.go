@@ -17,14 +17,14 @@ import (
 
 // twins are storages of two clusters: the first server has other bytes under the same id than the
 // others.
-func twins(t *testing.T, good, bad []byte) (r *rig, id fdfs.FileID, damaged *fdfstest.Cluster) {
+func twins(t *testing.T, good, bad []byte) (r *rig, id fdfs.FileID, corrupted *fdfstest.Cluster) {
 	r = newRig(t, 2, Options{})
 	id = r.put(fdfstest.FileSpec{Content: good})
-	damaged = newCluster(t, 1)
-	_, err := damaged.Put(fdfstest.FileSpec{ID: id.String(), Content: bad})
+	corrupted = newCluster(t, 1)
+	_, err := corrupted.Put(fdfstest.FileSpec{ID: id.String(), Content: bad})
 	require.NoError(t, err)
-	r.servers = append(serversOf(damaged), r.servers...)
-	return r, id, damaged
+	r.servers = append(serversOf(corrupted), r.servers...)
+	return r, id, corrupted
 }
 
 func flipped(b []byte, at int) []byte {
@@ -33,8 +33,8 @@ func flipped(b []byte, at int) []byte {
 	return b
 }
 
-// A client never gets all of a damaged body.
-func TestDamaged(t *testing.T) {
+// A client never gets all of a corrupted body.
+func TestCorrupted(t *testing.T) {
 	body := contenttest.Bytes(1 << 20)
 	for _, at := range []int{0, 1 << 19, 1<<20 - 1} {
 		r, id, _ := twins(t, body, flipped(body, at))
@@ -57,7 +57,7 @@ func TestDamaged(t *testing.T) {
 }
 
 // A file that fits into the first Read is taken from another server.
-func TestDamagedSmall(t *testing.T) {
+func TestCorruptedSmall(t *testing.T) {
 	body := contenttest.Bytes(60_000)
 	r, id, _ := twins(t, body, flipped(body, 100))
 	s := r.open(id)
@@ -73,7 +73,7 @@ func TestDamagedSmall(t *testing.T) {
 }
 
 // A part of a file cannot be checked.
-func TestDamagedRange(t *testing.T) {
+func TestCorruptedRange(t *testing.T) {
 	body := contenttest.Bytes(1000)
 	r, id, _ := twins(t, body, flipped(body, 100))
 	s, err := r.c.Open(context.Background(), FetchRequest{ID: id}, r.stat(id), 1, 999, r.servers)
@@ -85,14 +85,14 @@ func TestDamagedRange(t *testing.T) {
 }
 
 // Damage that does not stay the same is noticed at one server alone too.
-func TestDamagedOnTheWay(t *testing.T) {
+func TestCorruptedOnTheWay(t *testing.T) {
 	body := contenttest.Bytes(1 << 20)
-	r, id, damaged := twins(t, body, flipped(body, 5))
+	r, id, corrupted := twins(t, body, flipped(body, 5))
 	r.servers = r.servers[:1]
 	s := r.open(id)
 	_, err := io.ReadFull(s, make([]byte, 1<<19))
 	require.NoError(t, err)
-	require.NoError(t, damaged.Change(id, body, s.info.Time())) // what is read again is as it should be
+	require.NoError(t, corrupted.Change(id, body, s.info.Time())) // what is read again is as it should be
 	_, err = io.Copy(io.Discard, s)
 	require.ErrorIs(t, err, fdfs.ErrFileCRC)
 	require.NoError(t, s.Close())
@@ -175,7 +175,7 @@ func TestLegacyCRCSmall(t *testing.T) {
 // A caller that checks the content itself gets it as it is, from one download.
 func TestOpenUnchecked(t *testing.T) {
 	body := contenttest.Bytes(300_000)
-	r, id, damaged := twins(t, body, flipped(body, 100))
+	r, id, corrupted := twins(t, body, flipped(body, 100))
 	s, err := r.c.Open(context.Background(), FetchRequest{ID: id, Unchecked: true}, r.stat(id), 0,
 		int64(len(body)), r.servers)
 	require.NoError(t, err)
@@ -183,11 +183,11 @@ func TestOpenUnchecked(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, bytes.Equal(flipped(body, 100), got))
 	require.NoError(t, s.Close())
-	require.Equal(t, 1, damaged.Downloads(id).Downloads+r.Downloads(id).Downloads)
+	require.Equal(t, 1, corrupted.Downloads(id).Downloads+r.Downloads(id).Downloads)
 	require.Zero(t, r.c.Stats().Rechecks)
 }
 
-// What one server sends twice while another one cannot be asked is no link: it may be damaged. It
+// What one server sends twice while another one cannot be asked is no link: it may be corrupted. It
 // is one where the others do not have the file.
 func TestLinkUnsure(t *testing.T) {
 	body := contenttest.Bytes(300_000)
@@ -210,12 +210,12 @@ func TestLinkUnsure(t *testing.T) {
 // A file that cannot be read again is not given out whole.
 func TestRecheckFails(t *testing.T) {
 	body := contenttest.Bytes(1 << 20)
-	r, id, damaged := twins(t, body, flipped(body, 5))
+	r, id, corrupted := twins(t, body, flipped(body, 5))
 	r.servers = r.servers[:1]
 	s := r.open(id)
 	_, err := io.ReadFull(s, make([]byte, 1<<19))
 	require.NoError(t, err)
-	damaged.Storage(0).SetFaults(fdfstest.Faults{Status: 5})
+	corrupted.Storage(0).SetFaults(fdfstest.Faults{Status: 5})
 	_, err = io.Copy(io.Discard, s)
 	require.ErrorIs(t, err, fdfs.ErrFileCRC)
 	require.ErrorIs(t, err, ErrNoSource)

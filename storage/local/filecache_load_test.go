@@ -64,9 +64,9 @@ func TestFileCacheMemory(t *testing.T) {
 
 // Counted while the openings of a crowd are held up: there is one. A slot that is free is found out
 // by opening.
-func TestFileCacheCrowd(t *testing.T) { synctest.Test(t, testFileCacheCrowd) }
+func TestFileCacheManyOpens(t *testing.T) { synctest.Test(t, testFileCacheManyOpens) }
 
-func testFileCacheCrowd(t *testing.T) {
+func testFileCacheManyOpens(t *testing.T) {
 	s := newTestStore(t)
 	c := newTestCache(t, s, noBodies)
 	here, missing := s.normal("content"), s.slot(256, fdfs.SlotFree, "missing", nil)

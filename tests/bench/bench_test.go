@@ -67,7 +67,7 @@ func (w *world) measureEnough(t *testing.T, c *testCase, sides [2]side, s settin
 	}
 }
 
-func TestWrongAnswersAreNoFigures(t *testing.T) {
+func TestWrongResponsesAreNoFigures(t *testing.T) {
 	w, s := newTestWorld(t)
 	o, err := w.store.plain(4 * kib)
 	require.NoError(t, err)

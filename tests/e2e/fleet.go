@@ -12,9 +12,9 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/internal/testing/redistest"
-	"fastdfs-gateway/tests/crowd"
 	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/lab"
+	"fastdfs-gateway/tests/stampede"
 
 	"github.com/redis/go-redis/v9/logging"
 	"github.com/stretchr/testify/require"
@@ -236,20 +236,16 @@ func URLs(list []*Member, id fdfs.FileID) (urls []string) {
 	return urls
 }
 
-// Crowd lets clients ask all gateways for a file at once.
-func (f *Fleet) Crowd(clients int, id fdfs.FileID, content []byte) crowd.Report {
-	return crowd.Run(crowd.Options{Clients: clients, URLs: f.Urls(id), Want: content, Timeout: CrowdTime})
+// Stampede lets clients ask all gateways for a file at once.
+func (f *Fleet) Stampede(clients int, id fdfs.FileID, content []byte) stampede.Report {
+	return stampede.Run(stampede.Options{Clients: clients, URLs: f.Urls(id), Want: content})
 }
-
-// CrowdTime is how long a client waits for a file at most.
-const CrowdTime = 5 * time.Minute
 
 // Warm lets each gateway have a file.
 func (f *Fleet) Warm(id fdfs.FileID, content []byte) {
 	f.T.Helper()
 	for _, m := range f.Gateways {
-		RequireWhole(f.T, crowd.Run(crowd.Options{Clients: 1, URLs: URLs([]*Member{m}, id), Want: content,
-			Timeout: CrowdTime}))
+		RequireWhole(f.T, stampede.Run(stampede.Options{Clients: 1, URLs: URLs([]*Member{m}, id), Want: content}))
 	}
 }
 
@@ -294,20 +290,20 @@ func (f *Fleet) Settled() {
 func SegmentsOf(size int) int { return max(1, (size+Segment-1)/Segment) }
 
 // RequireWhole fails unless every client got the exact content.
-func RequireWhole(t *testing.T, r crowd.Report) {
+func RequireWhole(t *testing.T, r stampede.Report) {
 	t.Helper()
-	require.Equal(t, len(r), r.Count(crowd.Whole), r.String())
+	require.Equal(t, len(r), r.Count(stampede.Whole), r.String())
 }
 
 // RequireHonest holds the answers to what every client is promised: the exact content, or an error
 // that it can see.
-func RequireHonest(t *testing.T, r crowd.Report) {
+func RequireHonest(t *testing.T, r stampede.Report) {
 	t.Helper()
-	require.Zero(t, r.Count(crowd.Wrong), r.String())
+	require.Zero(t, r.Count(stampede.Wrong), r.String())
 }
 
 // XCaches counts the values of X-Cache.
-func XCaches(r crowd.Report) map[string]int {
+func XCaches(r stampede.Report) map[string]int {
 	counts := map[string]int{}
 	for i := range r {
 		counts[r[i].XCache]++

@@ -45,11 +45,11 @@ func (f *Fleet) RequirePurged(purge func(id string) error) {
 		f.Warm(c.ID, c.Content)
 		old := c.Content
 		f.Change(c)
-		RequireWhole(f.T, f.Crowd(3, c.ID, old)) // it is cached, and no gateway asks
+		RequireWhole(f.T, f.Stampede(3, c.ID, old)) // it is cached, and no gateway asks
 		if err := purge(c.ID.String()); err != nil {
 			return err
 		}
-		RequireWhole(f.T, f.Crowd(9, c.ID, c.Content))
+		RequireWhole(f.T, f.Stampede(9, c.ID, c.Content))
 		return nil
 	}))
 }

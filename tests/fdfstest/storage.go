@@ -21,11 +21,11 @@ type Storage struct {
 	source    fdfs.Source
 	version   atomic.Pointer[string] // of FastDFS
 	unlisted  atomic.Bool            // the trackers do not know it
-	damaged   sync.Map               // other bytes of files, by id
+	corrupted sync.Map               // other bytes of files, by id
 }
 
-// Damage gives this storage other bytes of a file, as many as the file has.
-func (s *Storage) Damage(id fdfs.FileID, content []byte) { s.damaged.Store(id.String(), content) }
+// Corrupt gives this storage other bytes of a file, as many as the file has.
+func (s *Storage) Corrupt(id fdfs.FileID, content []byte) { s.corrupted.Store(id.String(), content) }
 
 // Group is the name of the storage's group.
 func (s *Storage) Group() string { return s.group.name }
@@ -130,7 +130,7 @@ func (s *Storage) download(r Request) answer {
 		from = 0
 	}
 	body := f.content
-	if wrong, ok := s.damaged.Load(f.id.String()); ok {
+	if wrong, ok := s.corrupted.Load(f.id.String()); ok {
 		body = bytesAt(wrong.([]byte))
 	}
 	return answer{body: body, from: from, size: size, file: f.id.String()}

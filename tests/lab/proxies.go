@@ -9,8 +9,8 @@ import (
 	"strconv"
 )
 
-// The proxies get as many connections and threads as the largest crowd needs, and the settings of
-// their manuals for stampedes.
+// The proxies get as many connections and threads as the most clients at once need, and the
+// settings of their manuals for stampedes.
 
 // nginxConf has as arguments: where its files are, what to listen on, the origin, what the location
 // says about a cache, and the dir again.

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/tests/crowd"
 	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/lab"
+	"fastdfs-gateway/tests/stampede"
 
 	"github.com/stretchr/testify/require"
 )
@@ -30,8 +30,8 @@ const (
 )
 
 // TestBadNetwork: between gateways, Redis, trackers and storages packets are lost, late and out of
-// order. Every client gets the whole file, and a crowd at a cold file costs one download, or one
-// for each gateway where one has given the other up.
+// order. Every client gets the whole file, and many clients at a cold file cost one download, or
+// one for each gateway where one has given the other up.
 func TestBadNetwork(t *testing.T) {
 	if missing != nil {
 		t.Skipf("SKIPPED: %v", missing)
@@ -117,8 +117,8 @@ func (w *world) put(size int) (fdfs.FileID, []byte) {
 	return id, content
 }
 
-// play sends crowds for cold files, and again when the gateways have them. It returns whether each
-// file was downloaded once.
+// play sends many clients for cold files, and again when the gateways have them. It returns whether
+// each file was downloaded once.
 func (w *world) play() bool {
 	t, once, all := w.t, 0, 0
 	var worst time.Duration
@@ -133,8 +133,8 @@ func (w *world) play() bool {
 			urls = append(urls, u+id.String())
 		}
 		for range 2 {
-			r := crowd.Run(crowd.Options{Clients: 20, URLs: urls, Want: content, Timeout: time.Minute})
-			require.Equal(t, len(r), r.Count(crowd.Whole), r.String())
+			r := stampede.Run(stampede.Options{Clients: 20, URLs: urls, Want: content, Timeout: time.Minute})
+			require.Equal(t, len(r), r.Count(stampede.Whole), r.String())
 			worst = max(worst, r.Whole(1))
 		}
 		n := w.cluster.Downloads(id).Downloads

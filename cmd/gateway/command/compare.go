@@ -42,7 +42,7 @@ func compareCommand() *cobra.Command {
 		Short:       "send the same requests to two servers, from file ids or an access log, and print the differences",
 		Example:     "gateway compare -ranges http://localhost:8888 http://localhost:8080 access.log",
 		Args:        arguments(2, 3),
-		Annotations: exit1("responses differ, or a server does not answer"),
+		Annotations: exit1("responses differ, or a server does not respond"),
 	}
 	asJSON := jsonFlag(cmd)
 	sample := cmd.Flags().Int("sample", 0, "compare `N` paths of the list, chosen at random")

@@ -169,9 +169,9 @@ func TestPurgeWhileWriting(t *testing.T) {
 	require.Zero(t, d.Stats().Bytes)
 }
 
-// TestDamage changes every part of a stored file: no wrong byte may come out, and the file is
+// TestCorruption changes every part of a stored file: no wrong byte may come out, and the file is
 // removed.
-func TestDamage(t *testing.T) {
+func TestCorruption(t *testing.T) {
 	path := t.TempDir()
 	content := cachetest.Content("group1/M00/00/00/a", 2*tier.ChunkSize+100)
 	s := cachetest.Segment("group1/M00/00/00/a", 0, content)

@@ -40,7 +40,7 @@ func TestHalfClosed(t *testing.T) {
 // The answer to a refused upload arrives although the client goes on sending
 // and reads only when it is done: without a lingering close a reset would
 // take the answer away.
-func TestAnswerSurvivesUnreadBytes(t *testing.T) {
+func TestResponseSurvivesUnreadBytes(t *testing.T) {
 	s := startServer(t, Options{})
 	for name, in := range map[string]string{
 		"413":          get("Content-Length: 200000"),
@@ -71,7 +71,7 @@ func TestAnswerSurvivesUnreadBytes(t *testing.T) {
 
 // The same where the bytes are still in the kernel when the connection is
 // closed.
-func TestAnswerSurvivesUnseenBytes(t *testing.T) {
+func TestResponseSurvivesUnseenBytes(t *testing.T) {
 	g := New(Options{})
 	server, client := tcpPair(t)
 	c := g.Wrap(server)

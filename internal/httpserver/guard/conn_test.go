@@ -40,7 +40,7 @@ func (s *testServer) waitRefused(t *testing.T) (e *Error) {
 	return e
 }
 
-func TestRefusalIsReported(t *testing.T) {
+func TestRejectionIsReported(t *testing.T) {
 	s := startServer(t, Options{})
 	c := s.dial()
 	c.send(get() + get("A : b"))

@@ -216,7 +216,7 @@ func TestErrorText(t *testing.T) {
 }
 
 // A refusal, byte by byte.
-func TestRefusalText(t *testing.T) {
+func TestRejectionText(t *testing.T) {
 	now := time.Date(2026, 11, 20, 13, 34, 1, 0, time.FixedZone("", 3600))
 	e := &Error{Status: 400, Reason: "bad"}
 	const headText = "HTTP/1.1 400 Bad Request\r\nDate: Fri, 20 Nov 2026 12:34:01 GMT\r\n" +

@@ -87,8 +87,9 @@ func port(t *testing.T, address string) string {
 	return port
 }
 
-// TestGivenByAddress: a socket goes to the key whose address it is bound to; the others are bound.
-func TestGivenByAddress(t *testing.T) {
+// TestActivatedByAddress: a socket goes to the key whose address it is bound to; the others are
+// bound.
+func TestActivatedByAddress(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "socket")
 	wildcard, any := open(t, "tcp", ":0")
 	four, v4 := open(t, "tcp", "127.0.0.1:0")
@@ -108,8 +109,8 @@ func TestGivenByAddress(t *testing.T) {
 	require.FileExists(t, path, "the file is systemd's")
 }
 
-// TestGivenByName: sockets with the name of a key replace the addresses of the configuration.
-func TestGivenByName(t *testing.T) {
+// TestActivatedByName: sockets with the name of a key replace the addresses of the configuration.
+func TestActivatedByName(t *testing.T) {
 	one, first := open(t, "tcp", "127.0.0.1:0")
 	two, second := open(t, "tcp", "127.0.0.1:0")
 	out := give(t, "listen=127.0.0.1:1,127.0.0.1:2 admin_listen=", nil, []string{"listen", "listen"}, one, two)
@@ -117,8 +118,8 @@ func TestGivenByName(t *testing.T) {
 		first, second), out)
 }
 
-// TestGivenRefused: sockets that nothing can be done with are named.
-func TestGivenRefused(t *testing.T) {
+// TestActivatedRejected: sockets that nothing can be done with are named.
+func TestActivatedRejected(t *testing.T) {
 	tcp, address := open(t, "tcp", "127.0.0.1:0")
 	require.Contains(t, give(t, "listen=127.0.0.1:0", nil, []string{"files"}, tcp),
 		"systemd has given the socket "+address+" (files), which no key of the configuration names")
@@ -141,8 +142,8 @@ func TestGivenRefused(t *testing.T) {
 	require.Contains(t, give(t, "listen=127.0.0.1:0", nil, []string{"listen"}, f), "Accept=no")
 }
 
-// TestGivenToAnother: sockets that were meant for a process of another id are not taken.
-func TestGivenToAnother(t *testing.T) {
+// TestActivatedForAnother: sockets that were meant for a process of another id are not taken.
+func TestActivatedForAnother(t *testing.T) {
 	tcp, address := open(t, "tcp", "127.0.0.1:0")
 	out := give(t, "listen=127.0.0.1:0", []string{"LISTEN_OTHER=1"}, []string{"listen"}, tcp)
 	require.Contains(t, out, "systemd=false")

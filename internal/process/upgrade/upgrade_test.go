@@ -145,8 +145,8 @@ func TestStartGivenUp(t *testing.T) {
 	require.ErrorIs(t, (&Predecessor{conn: link}).Ready(), errAborted)
 }
 
-// TestStartRefused: what a starter cannot do, and one that does not answer, are errors.
-func TestStartRefused(t *testing.T) {
+// TestStartRejected: what a starter cannot do, and one that does not answer, are errors.
+func TestStartRejected(t *testing.T) {
 	t.Parallel()
 	_, err := new(Starter).Start(t.Context(), make([]Socket, maxSockets+1), nil)
 	require.ErrorContains(t, err, "cannot hand over 201 sockets: the limit is 200")

@@ -8,11 +8,11 @@ import (
 	"strconv"
 	"time"
 
-	"fastdfs-gateway/tests/crowd"
 	"fastdfs-gateway/tests/lab"
+	"fastdfs-gateway/tests/stampede"
 )
 
-// front is what stands between the crowd and the storage in one row of the table.
+// front is what stands between the clients and the storage in one row of the table.
 type front struct {
 	name    string
 	install string // what brings the program, where it is missing
@@ -146,8 +146,8 @@ func (f *front) measure(s *settings) (row, error) {
 		return row{}, err
 	}
 	if s.scenario != cold {
-		warm := crowd.Run(crowd.Options{Clients: len(w.urls), URLs: w.urls, Want: w.content, Timeout: crowdTime})
-		if warm.Count(crowd.Whole) != len(w.urls) {
+		warm := stampede.Run(stampede.Options{Clients: len(w.urls), URLs: w.urls, Want: w.content})
+		if warm.Count(stampede.Whole) != len(w.urls) {
 			return row{}, fmt.Errorf("%w: %s", errWarm, warm)
 		}
 		time.Sleep(freshFor + freshFor/2)
@@ -156,10 +156,7 @@ func (f *front) measure(s *settings) (row, error) {
 		}
 	}
 	w.reset()
-	report := crowd.Run(crowd.Options{Clients: s.clients, URLs: w.urls, Want: w.content, Timeout: crowdTime})
+	report := stampede.Run(stampede.Options{Clients: s.clients, URLs: w.urls, Want: w.content})
 	time.Sleep(s.delay + freshFor/2) // what goes on in the background counts too
 	return row{front: f, size: s.size, nodes: len(w.urls), counts: w.counts(), report: report}, nil
 }
-
-// crowdTime is how long a client waits for the whole file.
-const crowdTime = 5 * time.Minute

@@ -1,10 +1,10 @@
-// Command stampede lets a crowd ask gateways for one file at once, whose storage is slow, and
-// prints what that costs the storage and the crowd; then the same for nginx and Varnish in front of
-// a web server that is just as slow, where these are installed.
+// Command stampede lets many clients ask gateways for one file at once, whose storage is slow, and
+// prints what that costs the storage and the clients; then the same for nginx and Varnish in front
+// of a web server that is just as slow, where these are installed.
 //
 //	stampede -gateway bin/gateway -clients 500 -size 1048576 -delay 500ms -spread 1s -scenario cold
 //
-// Everything runs on loopback of this machine, the crowd too, so figures compare the rows of one
+// Everything runs on loopback of this machine, the clients too, so figures compare the rows of one
 // table and nothing else.
 package main
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"fastdfs-gateway/tests/crowd"
+	"fastdfs-gateway/tests/stampede"
 )
 
 const tableHead = "| front | origin GETs | questions | origin bytes / size | first byte p50 / p99 | " +
@@ -19,7 +19,7 @@ type row struct {
 	size   int
 	nodes  int
 	counts counts
-	report crowd.Report
+	report stampede.Report
 }
 
 // median is the row with the median of the times, and with the worst of the counts. One in which
@@ -28,7 +28,7 @@ func median(rows []row) row {
 	slices.SortFunc(rows, func(a, b row) int { return cmp.Compare(a.report.Whole(.99), b.report.Whole(.99)) })
 	m := rows[len(rows)/2]
 	for _, r := range rows {
-		if r.report.Count(crowd.Whole) < len(r.report) {
+		if r.report.Count(stampede.Whole) < len(r.report) {
 			m = r
 		}
 	}
@@ -42,11 +42,11 @@ func median(rows []row) row {
 
 // String gives the row of the table.
 func (r row) String() string {
-	wrong := r.report.Count(crowd.Wrong)
+	wrong := r.report.Count(stampede.Wrong)
 	return fmt.Sprintf("| %s | %d | %d | %.2f | %s / %s | %s / %s | %d | %d |", r.front.name, r.counts.downloads,
 		r.counts.questions,
 		float64(r.counts.bytes)/float64(r.size), text(r.report.FirstByte(.5)), text(r.report.FirstByte(.99)),
-		text(r.report.Whole(.5)), text(r.report.Whole(.99)), len(r.report)-r.report.Count(crowd.Whole)-wrong, wrong)
+		text(r.report.Whole(.5)), text(r.report.Whole(.99)), len(r.report)-r.report.Count(stampede.Whole)-wrong, wrong)
 }
 
 func text(d time.Duration) string {
@@ -71,7 +71,7 @@ func judge(s *settings, rows []row) error {
 		if r.front.proxy {
 			continue
 		}
-		if r.report.Count(crowd.Whole) < len(r.report) {
+		if r.report.Count(stampede.Whole) < len(r.report) {
 			errs = append(errs, fmt.Errorf("%w: %s: %s", errMissed, r.front.name, r.report))
 		}
 		if r.counts.downloads > most {

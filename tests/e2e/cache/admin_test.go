@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/testing/eventually"
-	"fastdfs-gateway/tests/crowd"
 	"fastdfs-gateway/tests/e2e"
 	"fastdfs-gateway/tests/fdfstest"
+	"fastdfs-gateway/tests/stampede"
 
 	"github.com/stretchr/testify/require"
 )
@@ -38,7 +38,7 @@ func TestCachePurge(t *testing.T) {
 	f.RequirePurged(func(id string) error { return cli("-id", id) })
 	f.RequirePurged(func(id string) error { return admin("id=" + id) })
 	before := f.Cluster.Downloads(other.ID).Downloads
-	e2e.RequireWhole(t, f.Crowd(3, other.ID, other.Content))
+	e2e.RequireWhole(t, f.Stampede(3, other.ID, other.Content))
 	require.Equal(t, before, f.Cluster.Downloads(other.ID).Downloads, "other files stay")
 	f.RequirePurged(func(id string) error { return cli("-prefix", folder(id)) })
 	f.RequirePurged(func(id string) error { return admin("prefix=" + strings.TrimSuffix(folder(id), "/")) })
@@ -83,11 +83,10 @@ func purgeWithout(f *e2e.Fleet, away *e2e.Member) error {
 		away.Resume()
 	})
 	// These are the first ones that it answers: their connections wait for it.
-	e2e.RequireWhole(f.T, crowd.Run(crowd.Options{Clients: 20, URLs: e2e.URLs([]*e2e.Member{away}, c.ID),
-		Want:    c.Content,
-		Timeout: e2e.CrowdTime}))
+	e2e.RequireWhole(f.T, stampede.Run(stampede.Options{Clients: 20, URLs: e2e.URLs([]*e2e.Member{away}, c.ID),
+		Want: c.Content}))
 	<-resumed
-	e2e.RequireWhole(f.T, f.Crowd(9, c.ID, c.Content))
+	e2e.RequireWhole(f.T, f.Stampede(9, c.ID, c.Content))
 	return nil
 }
 
@@ -101,7 +100,7 @@ func TestCachePrefetch(t *testing.T) {
 		ids = append(ids, id.String())
 		defer func() {
 			f.Fault(fdfstest.Faults{Hang: true})
-			r := f.Crowd(1, id, content)
+			r := f.Stampede(1, id, content)
 			e2e.RequireWhole(t, r)
 			require.Equal(t, "HIT", r[0].XCache)
 		}()
@@ -161,8 +160,8 @@ func showsLocks(f *e2e.Fleet) error {
 	id, content := f.Put(10 << 10)
 	vain := f.WaitedInVain()
 	f.Slow(0, time.Hour, 10<<10) // until it was seen
-	done := make(chan crowd.Report)
-	go func() { done <- f.Crowd(10, id, content) }()
+	done := make(chan stampede.Report)
+	go func() { done <- f.Stampede(10, id, content) }()
 	locks := func(m *e2e.Member) string {
 		status, text := m.AdminGet("/locks")
 		require.Equal(f.T, 200, status)

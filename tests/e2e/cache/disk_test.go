@@ -30,8 +30,8 @@ func TestCacheSurvives(t *testing.T) {
 	m.Kill()
 	m.Start(t)
 	f.ForgetCounts()
-	e2e.RequireWhole(t, f.Crowd(50, id, content))
-	e2e.RequireWhole(t, f.Crowd(50, small, smallContent))
+	e2e.RequireWhole(t, f.Stampede(50, id, content))
+	e2e.RequireWhole(t, f.Stampede(50, small, smallContent))
 	require.Zero(t, f.Cluster.Downloads(id).Downloads+f.Cluster.Downloads(small).Downloads, "it was on the disk")
 	require.NotZero(t, m.Metric(`fdfs_gateway_cache_hits_total{tier="disk"}`))
 
@@ -52,9 +52,9 @@ func TestCacheSurvives(t *testing.T) {
 		require.NoError(t, file.Close())
 	}
 	m.Start(t)
-	e2e.RequireHonest(t, f.Crowd(50, id, content))
-	e2e.RequireWhole(t, f.Crowd(50, id, content))
-	e2e.RequireWhole(t, f.Crowd(50, small, smallContent))
+	e2e.RequireHonest(t, f.Stampede(50, id, content))
+	e2e.RequireWhole(t, f.Stampede(50, id, content))
+	e2e.RequireWhole(t, f.Stampede(50, small, smallContent))
 	require.NotZero(t, f.Cluster.Downloads(id).Downloads, "what was torn came from a storage")
 }
 
@@ -74,7 +74,7 @@ func TestCachePurgedWhileDown(t *testing.T) {
 		return status == 200 || strings.Contains(text, down.Name())
 	})
 	down.Start(t)
-	e2e.RequireWhole(t, f.Crowd(10, c.ID, c.Content))
+	e2e.RequireWhole(t, f.Stampede(10, c.ID, c.Content))
 }
 
 // TestCacheBudgets: memory and disk stay within what they are given, and go on serving.
@@ -95,7 +95,7 @@ func TestCacheBudgets(t *testing.T) {
 	}
 	for range 2 {
 		for _, x := range all {
-			e2e.RequireWhole(t, f.Crowd(2, x.id, x.content))
+			e2e.RequireWhole(t, f.Stampede(2, x.id, x.content))
 			used := m.Metric(`fdfs_gateway_cache_bytes{tier="memory"}`) +
 				m.Metric(`fdfs_gateway_cache_bytes{tier="records"}`)
 			require.LessOrEqual(t, used, 1.05*float64(memory))
@@ -106,7 +106,7 @@ func TestCacheBudgets(t *testing.T) {
 	eventually.True(t, func() bool { return m.Metric(`fdfs_gateway_cache_evictions_total{tier="disk"}`) > 0 })
 	f.Fault(fdfstest.Faults{Hang: true})
 	last := all[len(all)-1]
-	e2e.RequireWhole(t, f.Crowd(2, last.id, last.content))
+	e2e.RequireWhole(t, f.Stampede(2, last.id, last.content))
 	f.Fault()
 }
 
@@ -131,10 +131,10 @@ func damage(t *testing.T, path string) {
 	}
 }
 
-// TestCacheDamagedWhileUsed: what changes on the disk under a running gateway is noticed when it
+// TestCacheCorruptedWhileUsed: what changes on the disk under a running gateway is noticed when it
 // comes from the disk again: the clients get right bytes, which come from a storage, and what is
 // stored then is used.
-func TestCacheDamagedWhileUsed(t *testing.T) {
+func TestCacheCorruptedWhileUsed(t *testing.T) {
 	t.Parallel() // some of the time goes by while nothing happens
 	f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 1, NoRedis: true, Disk: true, Cache: []string{"memory_max = 0"}})
 	m := f.Gateways[0]
@@ -149,13 +149,13 @@ func TestCacheDamagedWhileUsed(t *testing.T) {
 	for _, path := range m.SegmentFiles(t) {
 		damage(t, path)
 	}
-	e2e.RequireWhole(t, f.Crowd(20, id, content))
+	e2e.RequireWhole(t, f.Stampede(20, id, content))
 	require.NotZero(t, f.Cluster.Downloads(id).Downloads, "it came from a storage")
 	require.EqualValues(t, 2, m.Metric("fdfs_gateway_cache_disk_damaged_total"))
 	m.OnDisk(t, 2)
 	f.Settled()
 	f.ForgetCounts()
-	e2e.RequireWhole(t, f.Crowd(20, id, content))
+	e2e.RequireWhole(t, f.Stampede(20, id, content))
 	require.Zero(t, f.Cluster.Downloads(id).Downloads, "it is on the disk again")
 	require.EqualValues(t, 2, m.Metric("fdfs_gateway_cache_disk_damaged_total"))
 }

@@ -32,7 +32,7 @@ func TestMutableThroughTheCache(t *testing.T) {
 			asked := f.Questions()
 			time.Sleep(1100 * time.Millisecond)
 			began := time.Now()
-			e2e.RequireWhole(t, f.Crowd(20, c.ID, c.Content))
+			e2e.RequireWhole(t, f.Stampede(20, c.ID, c.Content))
 			require.Greater(t, f.Questions(), asked, "it is asked for")
 			expired := 1 + int(time.Since(began)/time.Second) // on a slow machine also during the requests
 			require.LessOrEqual(t, f.Questions(), asked+10*expired, "and not by each request")
@@ -40,7 +40,7 @@ func TestMutableThroughTheCache(t *testing.T) {
 		require.Equal(t, downloads, f.Cluster.Downloads(c.ID).Downloads, "unchanged content is not downloaded again")
 		f.Change(c)
 		time.Sleep(1100 * time.Millisecond)
-		e2e.RequireWhole(t, f.Crowd(20, c.ID, c.Content))
+		e2e.RequireWhole(t, f.Stampede(20, c.ID, c.Content))
 	}
 }
 
@@ -52,7 +52,7 @@ func TestMutableStorageDead(t *testing.T) {
 	f.Warm(c.ID, c.Content)
 	f.Cluster.Storage(0).Kill()
 	time.Sleep(1100 * time.Millisecond)
-	e2e.RequireWhole(t, f.Crowd(5, c.ID, c.Content))
+	e2e.RequireWhole(t, f.Stampede(5, c.ID, c.Content))
 }
 
 // TestVersionsAreNotMixed: an appender changes between the question for its version and the

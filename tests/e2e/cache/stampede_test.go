@@ -9,15 +9,15 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/testing/eventually"
-	"fastdfs-gateway/tests/crowd"
 	"fastdfs-gateway/tests/e2e"
 	"fastdfs-gateway/tests/fdfstest"
+	"fastdfs-gateway/tests/stampede"
 
 	"github.com/stretchr/testify/require"
 )
 
-// crowds are the numbers of clients, and sizes those of files, for which there is time.
-func crowds() []int {
+// stampedeSizes are the numbers of clients, and sizes those of files, for which there is time.
+func stampedeSizes() []int {
 	if e2e.Long {
 		return []int{500, 2000}
 	}
@@ -38,8 +38,8 @@ func fleets() []int {
 	return []int{1, 3}
 }
 
-// TestCacheStampede: a crowd that asks for a cold file costs the storages one download of each
-// segment, whatever the number of gateways.
+// TestCacheStampede: many clients that ask for a cold file at once cost the storages one download
+// of each segment, whatever the number of gateways.
 func TestCacheStampede(t *testing.T) {
 	if !e2e.Long {
 		t.Parallel() // others wait most of the time
@@ -47,23 +47,23 @@ func TestCacheStampede(t *testing.T) {
 	for _, gateways := range fleets() {
 		f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: gateways, Storages: 1, Cache: []string{"memory_max = 512MB"}})
 		for _, size := range sizes() {
-			for _, clients := range crowds() {
+			for _, clients := range stampedeSizes() {
 				t.Run(fmt.Sprintf("%d gateways, %d clients, %d bytes", gateways, clients, size), func(t *testing.T) {
-					require.NoError(t, f.Punctually(func() error { return stampede(t, f, clients, size) }))
+					require.NoError(t, f.Punctually(func() error { return readCold(t, f, clients, size) }))
 				})
 			}
 		}
 	}
 }
 
-// stampede sends a crowd for a cold file, and again when everybody has it. Its error says what
+// readCold sends many clients for a cold file, and again when everybody has it. Its error says what
 // costs too much.
-func stampede(t *testing.T, f *e2e.Fleet, clients, size int) error {
+func readCold(t *testing.T, f *e2e.Fleet, clients, size int) error {
 	id, content := f.Put(size)
 	f.Slow(200*time.Millisecond, 500*time.Millisecond, size)
 	f.ForgetCounts()
 	locks := f.Metric(`fdfs_gateway_lock_acquire_total{result="ok"}`)
-	e2e.RequireWhole(t, f.Crowd(clients, id, content))
+	e2e.RequireWhole(t, f.Stampede(clients, id, content))
 	n := f.Cluster.Downloads(id)
 	taken := f.Metric(`fdfs_gateway_lock_acquire_total{result="ok"}`) - locks
 	switch {
@@ -78,7 +78,7 @@ func stampede(t *testing.T, f *e2e.Fleet, clients, size int) error {
 	}
 	f.Settled()
 	f.Fault(fdfstest.Faults{Hang: true})
-	r := f.Crowd(clients, id, content)
+	r := f.Stampede(clients, id, content)
 	e2e.RequireWhole(t, r)
 	require.NotContains(t, e2e.XCaches(r), "MISS", "everybody has it now")
 	f.Fault()
@@ -108,7 +108,7 @@ func TestCacheExpired(t *testing.T) {
 		for _, size := range expiredSizes() {
 			f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: gateways,
 				Cache: []string{"memory_max = 512MB", "ttl = 1s", "stale_if_error = 1h"}})
-			clients := crowds()[0]
+			clients := stampedeSizes()[0]
 			id, content := f.Put(size)
 			f.Warm(id, content)
 			expire := func() {
@@ -121,14 +121,14 @@ func TestCacheExpired(t *testing.T) {
 					expire()
 					began := time.Now()
 					f.Slow(300*time.Millisecond, 0, 0)
-					r := f.Crowd(clients, id, content)
+					r := f.Stampede(clients, id, content)
 					e2e.RequireWhole(t, r)
 					require.Zero(t, f.Cluster.Downloads(id).Downloads, "content of an id never changes")
 					time.Sleep(500 * time.Millisecond)
 					if e2e.XCaches(r)["STALE"] == 0 {
 						return fmt.Errorf("X-Cache was %v", e2e.XCaches(r))
 					}
-					// There is one question, and one more each time that the crowd takes so long
+					// There is one question, and one more each time that the clients take so long
 					// that the answer has expired.
 					if n, most := f.Questions(), 2+int(time.Since(began)/time.Second); n > most {
 						return fmt.Errorf("%d questions, want %d at most", n, most)
@@ -141,7 +141,7 @@ func TestCacheExpired(t *testing.T) {
 				for _, s := range f.Cluster.Storages() {
 					s.Kill()
 				}
-				r := f.Crowd(clients, id, content)
+				r := f.Stampede(clients, id, content)
 				e2e.RequireWhole(t, r)
 				require.NotZero(t, e2e.XCaches(r)["STALE"], e2e.XCaches(r))
 				for _, s := range f.Cluster.Storages() {
@@ -152,11 +152,11 @@ func TestCacheExpired(t *testing.T) {
 				f.Slow(0, 0, 0)
 				require.NoError(t, f.Cluster.Remove(id))
 				expire()
-				r := f.Crowd(clients, id, content)
+				r := f.Stampede(clients, id, content)
 				e2e.RequireHonest(t, r)
-				require.Equal(t, len(r), r.Count(crowd.Whole)+r.Status(404)+r.Count(crowd.Cut), r.String())
+				require.Equal(t, len(r), r.Count(stampede.Whole)+r.Status(404)+r.Count(stampede.Cut), r.String())
 				eventually.True(t, func() bool {
-					r := f.Crowd(3*gateways, id, content)
+					r := f.Stampede(3*gateways, id, content)
 					return r.Status(404) == len(r)
 				}, "it is gone")
 				require.Zero(t, f.Cluster.Downloads(id).Downloads)
@@ -175,8 +175,7 @@ func TestCacheRefreshDelaysNoClient(t *testing.T) {
 	f.ForgetCounts()
 	f.Fault(fdfstest.Faults{Hang: true}) // for longer than a gateway waits, which is half a minute
 	time.Sleep(2500 * time.Millisecond)
-	r := crowd.Run(crowd.Options{Clients: 200, URLs: f.Urls(id), Want: content, Pause: 5 * time.Millisecond,
-		Timeout: e2e.CrowdTime})
+	r := stampede.Run(stampede.Options{Clients: 200, URLs: f.Urls(id), Want: content, Pause: 5 * time.Millisecond})
 	e2e.RequireWhole(t, r)
 	require.NotZero(t, e2e.XCaches(r)["STALE"], e2e.XCaches(r))
 	eventually.True(t, func() bool { return f.Questions() > 0 }, "somebody asks")
@@ -222,13 +221,14 @@ func TestCacheRanges(t *testing.T) {
 	require.NoError(t, f.Punctually(func() error { return readRanges(t, f, size, clients, rounds) }))
 }
 
-// readRanges lets a crowd ask for ranges of a new file. Its error says that this costs too much.
+// readRanges lets many clients ask for ranges of a new file. Its error says that this costs too
+// much.
 func readRanges(t *testing.T, f *e2e.Fleet, size, clients, rounds int) error {
 	id, content := f.Put(size)
 	var mu sync.Mutex // guards touched
 	touched := map[int64]bool{}
 	for range rounds {
-		r := crowd.Run(crowd.Options{Clients: clients, URLs: f.Urls(id), Want: content, Timeout: e2e.CrowdTime,
+		r := stampede.Run(stampede.Options{Clients: clients, URLs: f.Urls(id), Want: content,
 			Range: func(i int) (int64, int64) {
 				random := e2e.NewRandom(uint64(i))
 				first := random.Int64N(int64(size) / 2) // half of the file stays untouched

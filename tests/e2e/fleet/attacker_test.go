@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/tests/crowd"
 	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/stampede"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -206,10 +206,10 @@ func (x *attack) run(t *testing.T) error {
 	for range 3 {
 		stop := a.writes(x)
 		time.Sleep(400 * time.Millisecond) // with all rounds, for longer than a heartbeat
-		r := f.Crowd(30, id, content)
+		r := f.Stampede(30, id, content)
 		e2e.RequireWhole(t, r)
 		slowest = max(slowest, r.Whole(1))
-		e2e.RequireWhole(t, f.Crowd(6, warm, warmContent))
+		e2e.RequireWhole(t, f.Stampede(6, warm, warmContent))
 		for _, m := range f.Gateways {
 			require.Equal(t, http.StatusNotFound, m.Get(e2e.Path(gone)).StatusCode)
 		}
@@ -248,7 +248,7 @@ func (a *attacker) writes(x *attack) (stop func()) {
 }
 
 // recovers waits until the fleet works again as if nothing had happened: a purge reaches all, and a
-// crowd costs one download under a lease.
+// stampede costs one download under a lease.
 func recovers(f *e2e.Fleet) {
 	f.T.Helper()
 	c := f.PutChanging()
@@ -259,13 +259,13 @@ func recovers(f *e2e.Fleet) {
 		if e2e.ReachedAll(status == http.StatusOK, text) != nil {
 			return purged(f, c) // a gateway that was not reached keeps the old content for a while
 		}
-		e2e.RequireWhole(f.T, f.Crowd(6, c.ID, c.Content))
+		e2e.RequireWhole(f.T, f.Stampede(6, c.ID, c.Content))
 		return true
 	}, e2e.Timeout, 100*time.Millisecond, "a purge reaches all")
 	require.NoError(f.T, f.Punctually(func() error {
 		id, content := f.Put(1000)
 		leases := f.Metric(`fdfs_gateway_lock_acquire_total{result="ok"}`)
-		e2e.RequireWhole(f.T, f.Crowd(30, id, content))
+		e2e.RequireWhole(f.T, f.Stampede(30, id, content))
 		f.Settled()
 		taken := f.Metric(`fdfs_gateway_lock_acquire_total{result="ok"}`) - leases
 		if n := f.Cluster.Downloads(id).Downloads; n != 1 || taken == 0 {
@@ -280,8 +280,8 @@ func recovers(f *e2e.Fleet) {
 func purged(f *e2e.Fleet, c *e2e.Changing) bool {
 	for _, m := range f.Gateways {
 		m.AdminPost("/purge?id="+c.ID.String(), "")
-		if crowd.Run(crowd.Options{Clients: 1, URLs: e2e.URLs([]*e2e.Member{m}, c.ID), Want: c.Content,
-			Timeout: e2e.CrowdTime}).Count(crowd.Whole) == 0 {
+		r := stampede.Run(stampede.Options{Clients: 1, URLs: e2e.URLs([]*e2e.Member{m}, c.ID), Want: c.Content})
+		if r.Count(stampede.Whole) == 0 {
 			*c = *f.PutChanging()
 			return false
 		}

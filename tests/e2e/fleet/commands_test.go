@@ -17,9 +17,9 @@ import (
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/internal/testing/redistest"
-	"fastdfs-gateway/tests/crowd"
 	"fastdfs-gateway/tests/e2e"
 	"fastdfs-gateway/tests/fdfstest"
+	"fastdfs-gateway/tests/stampede"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/require"
@@ -143,7 +143,7 @@ func costs(f *e2e.Fleet, m *redisMonitor, owner *e2e.Member, through []*e2e.Memb
 	defer f.Fault()
 	m.take()
 	began := time.Now()
-	r := crowd.Run(crowd.Options{Clients: clients, URLs: e2e.URLs(through, id), Want: content, Timeout: e2e.CrowdTime})
+	r := stampede.Run(stampede.Options{Clients: clients, URLs: e2e.URLs(through, id), Want: content})
 	e2e.RequireWhole(f.T, r)
 	f.Settled()
 	commands, first := m.take(), began.Add(r.FirstByte(0))

@@ -7,9 +7,9 @@ import (
 
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/testing/eventually"
-	"fastdfs-gateway/tests/crowd"
 	"fastdfs-gateway/tests/e2e"
 	"fastdfs-gateway/tests/fdfstest"
+	"fastdfs-gateway/tests/stampede"
 
 	"github.com/stretchr/testify/require"
 )
@@ -82,7 +82,7 @@ func isGone(f *e2e.Fleet, id fdfs.FileID) {
 	f.Slow(0, 0, 0)
 	for _, m := range living(f) {
 		eventually.True(f.T, func() bool {
-			r := crowd.Run(crowd.Options{Clients: 1, URLs: e2e.URLs([]*e2e.Member{m}, id), Timeout: e2e.CrowdTime})
+			r := stampede.Run(stampede.Options{Clients: 1, URLs: e2e.URLs([]*e2e.Member{m}, id)})
 			return r.Status(404) == 1 // an answer may be cut when the content goes
 		}, "it is known to be gone")
 	}
@@ -159,9 +159,9 @@ func (c disturbedCase) run(t *testing.T) error {
 	e2e.RequireHonest(t, report)
 	for i := range report {
 		r := &report[i]
-		missed := c.state.mayMiss && (r.Status == 404 || r.Outcome == crowd.Cut)
+		missed := c.state.mayMiss && (r.Status == 404 || r.Outcome == stampede.Cut)
 		if !c.harms(i%c.gateways) && !missed {
-			require.Equal(t, crowd.Whole, r.Outcome, "client %d of gateway %d: %v", i, i%c.gateways, r.Err)
+			require.Equal(t, stampede.Whole, r.Outcome, "client %d of gateway %d: %v", i, i%c.gateways, r.Err)
 		}
 	}
 	if n := f.Cluster.Downloads(id).Downloads; n > 0 { // content of an id never changes
@@ -178,20 +178,19 @@ func (c disturbedCase) run(t *testing.T) error {
 	return nil
 }
 
-// disturb lets the crowd come, one client after the other, from before the failure until after it.
-// The first gateway leads.
-func (c disturbedCase) disturb(f *e2e.Fleet, id fdfs.FileID, content []byte) (crowd.Report, time.Duration) {
+// disturb lets the clients come, one client after the other, from before the failure until after
+// it. The first gateway leads.
+func (c disturbedCase) disturb(f *e2e.Fleet, id fdfs.FileID, content []byte) (stampede.Report, time.Duration) {
 	began := time.Now()
-	lone := crowd.Run(crowd.Options{Clients: 1, URLs: e2e.URLs(f.Gateways[:1], id), Want: content,
-		Timeout: e2e.CrowdTime})
+	lone := stampede.Run(stampede.Options{Clients: 1, URLs: e2e.URLs(f.Gateways[:1], id), Want: content})
 	e2e.RequireHonest(f.T, lone)
 	if c.state.name != warmStates[1].name {
 		eventually.True(f.T, func() bool { return f.Questions() > 0 }, "no gateway asks")
 	}
 	c.begin(f)
-	done := make(chan crowd.Report)
+	done := make(chan stampede.Report)
 	go func() {
-		done <- crowd.Run(crowd.Options{Clients: c.clients, URLs: f.Urls(id), Want: content, Timeout: e2e.CrowdTime,
+		done <- stampede.Run(stampede.Options{Clients: c.clients, URLs: f.Urls(id), Want: content,
 			Pause: (c.after + warmTTL) / time.Duration(c.clients)})
 	}()
 	if c.end != nil {

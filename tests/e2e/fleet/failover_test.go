@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/testing/redistest"
-	"fastdfs-gateway/tests/crowd"
 	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/stampede"
 
 	"github.com/stretchr/testify/require"
 )
@@ -40,12 +40,12 @@ func failover(t *testing.T, redis string, kill func()) {
 	warm, warmContent := f.Put(100_000)
 	f.Warm(warm, warmContent)
 	stop := make(chan struct{})
-	var reports []crowd.Report // read when reading has ended
+	var reports []stampede.Report // read when reading has ended
 	var reading sync.WaitGroup
 	reading.Go(func() {
 		for {
 			id, content := f.Put(100_000)
-			reports = append(reports, f.Crowd(15, id, content), f.Crowd(6, warm, warmContent))
+			reports = append(reports, f.Stampede(15, id, content), f.Stampede(6, warm, warmContent))
 			select {
 			case <-stop:
 				return

@@ -14,10 +14,10 @@ import (
 
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/testing/eventually"
-	"fastdfs-gateway/tests/crowd"
 	"fastdfs-gateway/tests/e2e"
 	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/lab"
+	"fastdfs-gateway/tests/stampede"
 
 	"github.com/stretchr/testify/require"
 )
@@ -26,7 +26,7 @@ import (
 type failure struct {
 	name  string
 	begin func(f *e2e.Fleet)
-	end   func(f *e2e.Fleet) // after the crowd has been asking for a while; nil = nothing
+	end   func(f *e2e.Fleet) // after the clients have been asking for a while; nil = nothing
 	after time.Duration      // when
 	// harmed says whose clients may get an error; nil = no client's.
 	harmed func(gateway int) bool
@@ -61,7 +61,7 @@ func (x *failure) harms(gateway int) bool { return x.harmed != nil && x.harmed(g
 
 func isLeader(gateway int) bool { return gateway == 0 }
 
-// failureCase is a failure in a fleet of some size, while a crowd reads a file.
+// failureCase is a failure in a fleet of some size, while many clients read a file.
 type failureCase struct {
 	*failure
 	gateways, clients, size int
@@ -87,7 +87,8 @@ func failureCases(size int) (list []failureCase) {
 	return list
 }
 
-// failuresAtOnce is how many of them run at a time: a crowd of 500 has the machine for itself.
+// failuresAtOnce is how many of them run at a time: one with 500 clients has the machine for
+// itself.
 func failuresAtOnce() int {
 	if e2e.Long {
 		return 1
@@ -111,14 +112,13 @@ func (x *failure) run(t *testing.T, gateways, clients, size int) error {
 		Lines: []string{"[lock]", "ttl = " + leaseTTL.String()}})
 	id, content := f.Put(size)
 	f.Slow(300*time.Millisecond, 3*time.Second, size)
-	lone := make(chan crowd.Report)
+	lone := make(chan stampede.Report)
 	go func() { // the first gateway leads
-		lone <- crowd.Run(crowd.Options{Clients: 1, URLs: e2e.URLs(f.Gateways[:1], id), Want: content,
-			Timeout: e2e.CrowdTime})
+		lone <- stampede.Run(stampede.Options{Clients: 1, URLs: e2e.URLs(f.Gateways[:1], id), Want: content})
 	}()
 	f.Begun(id, 1)
-	all := make(chan crowd.Report)
-	go func() { all <- f.Crowd(clients, id, content) }()
+	all := make(chan stampede.Report)
+	go func() { all <- f.Stampede(clients, id, content) }()
 	f.Begun(id, int64(size/3))
 	x.begin(f)
 	if x.end != nil {
@@ -130,7 +130,7 @@ func (x *failure) run(t *testing.T, gateways, clients, size int) error {
 	e2e.RequireHonest(t, report)
 	for i := range report {
 		if !x.harms(i % gateways) {
-			require.Equal(t, crowd.Whole, report[i].Outcome, "client %d of gateway %d: %v", i, i%gateways,
+			require.Equal(t, stampede.Whole, report[i].Outcome, "client %d of gateway %d: %v", i, i%gateways,
 				report[i].Err)
 		}
 	}
@@ -153,7 +153,7 @@ func TestCacheBreaksOff(t *testing.T) {
 	f.Fault(fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, BreakAt: &half})
 	require.NoError(t, f.Punctually(func() error {
 		id, content := f.Put(size)
-		e2e.RequireWhole(t, f.Crowd(60, id, content))
+		e2e.RequireWhole(t, f.Stampede(60, id, content))
 		if n := f.Cluster.Downloads(id); n.Downloads != 2 || float64(n.Bytes) > 1.05*float64(size) {
 			return fmt.Errorf("%d downloads with %d bytes of %d, want two halves", n.Downloads, n.Bytes, size)
 		}
@@ -169,11 +169,11 @@ func TestCacheBreaksForGood(t *testing.T) {
 	id, content := f.Put(3 << 20)
 	few := 1000
 	f.Fault(fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, BreakAt: &few})
-	r := f.Crowd(60, id, content)
+	r := f.Stampede(60, id, content)
 	e2e.RequireHonest(t, r)
-	require.Zero(t, r.Count(crowd.Whole), r.String())
+	require.Zero(t, r.Count(stampede.Whole), r.String())
 	f.Fault()
-	e2e.RequireWhole(t, f.Crowd(60, id, content))
+	e2e.RequireWhole(t, f.Stampede(60, id, content))
 }
 
 // TestCacheRedisAway: without Redis the gateways go on, and when it is back they share again, by
@@ -184,7 +184,7 @@ func TestCacheRedisAway(t *testing.T) {
 	get := func() {
 		t.Helper()
 		id, content := f.Put(10 << 10)
-		e2e.RequireWhole(t, f.Crowd(20, id, content))
+		e2e.RequireWhole(t, f.Stampede(20, id, content))
 	}
 	get()
 	f.Sharing()
@@ -197,7 +197,7 @@ func TestCacheRedisAway(t *testing.T) {
 	f.Sharing()
 	require.NoError(t, f.Punctually(func() error {
 		id, content := f.Put(10 << 10)
-		e2e.RequireWhole(t, f.Crowd(50, id, content))
+		e2e.RequireWhole(t, f.Stampede(50, id, content))
 		if n := f.Cluster.Downloads(id).Downloads; n != 1 {
 			return fmt.Errorf("%d downloads: they do not share again", n)
 		}
@@ -221,7 +221,7 @@ func TestCacheStartsWithoutRedis(t *testing.T) {
 	m.Stop()
 	m.Start(t)
 	id, content := f.Put(10 << 10)
-	e2e.RequireWhole(t, f.Crowd(20, id, content))
+	e2e.RequireWhole(t, f.Stampede(20, id, content))
 	require.Equal(t, 1, f.Cluster.Downloads(id).Downloads)
 }
 
@@ -241,7 +241,7 @@ func TestCacheWarmCostsNothing(t *testing.T) {
 			id, content := f.Put(1000)
 			ids = append(ids, id)
 			before := locks()
-			e2e.RequireWhole(t, f.Crowd(100, id, content))
+			e2e.RequireWhole(t, f.Stampede(100, id, content))
 			if n := locks() - before; n != 1 {
 				return fmt.Errorf("%v lock calls", n)
 			}
@@ -315,7 +315,7 @@ func TestCachePeersWithAnotherSecret(t *testing.T) {
 	two.Start(t)
 	id, content := f.Put(100_000)
 	f.Slow(500*time.Millisecond, 0, 0)
-	e2e.RequireWhole(t, f.Crowd(20, id, content))
+	e2e.RequireWhole(t, f.Stampede(20, id, content))
 	require.Equal(t, 2, f.Cluster.Downloads(id).Downloads, "one for each")
 	says := func(m *e2e.Member, text string) {
 		eventually.True(t, func() bool { return strings.Contains(m.Log(), text) }, m.Log())

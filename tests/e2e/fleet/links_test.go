@@ -10,8 +10,8 @@ import (
 
 	"fastdfs-gateway/internal/testing/eventually"
 	"fastdfs-gateway/internal/testing/redistest"
-	"fastdfs-gateway/tests/crowd"
 	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/stampede"
 
 	"github.com/stretchr/testify/require"
 )
@@ -177,8 +177,8 @@ func (c linkCase) run(t *testing.T) error {
 	if !c.inTheFill {
 		c.begins(f)
 	}
-	asked := make(chan crowd.Report)
-	go func() { asked <- f.Crowd(30, id, content) }()
+	asked := make(chan stampede.Report)
+	go func() { asked <- f.Stampede(30, id, content) }()
 	f.Begun(id, size/3)
 	if c.inTheFill {
 		c.begins(f)
@@ -255,14 +255,13 @@ func (c linkCase) purge(f *e2e.Fleet, by int) error {
 		return e2e.ReachedAll(true, text)
 	}
 	for _, m := range f.Gateways {
-		get := func(content []byte) crowd.Report {
-			return crowd.Run(crowd.Options{Clients: 3, URLs: e2e.URLs([]*e2e.Member{m}, file.ID), Want: content,
-				Timeout: e2e.CrowdTime})
+		get := func(content []byte) stampede.Report {
+			return stampede.Run(stampede.Options{Clients: 3, URLs: e2e.URLs([]*e2e.Member{m}, file.ID), Want: content})
 		}
 		if slices.Contains(answer.Missing, m.Name()) || slices.Contains(answer.Missing, allOthers) {
 			eventually.True(t, func() bool { // it may apply the purge between two clients
 				r, of := get(old), get(file.Content)
-				return r.Count(crowd.Whole) == len(r) || of.Count(crowd.Whole) == len(of)
+				return r.Count(stampede.Whole) == len(r) || of.Count(stampede.Whole) == len(of)
 			})
 			continue
 		}

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/fdfs"
-	"fastdfs-gateway/tests/crowd"
 	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/stampede"
 
 	"github.com/stretchr/testify/require"
 )
@@ -69,10 +69,9 @@ func (x *ownerFailure) run(t *testing.T) error {
 	if !x.inTheFill {
 		x.begin(t, owner)
 	}
-	asked := make(chan crowd.Report)
+	asked := make(chan stampede.Report)
 	go func() {
-		asked <- crowd.Run(crowd.Options{Clients: 40, URLs: e2e.URLs(others, id), Want: content,
-			Timeout: e2e.CrowdTime})
+		asked <- stampede.Run(stampede.Options{Clients: 40, URLs: e2e.URLs(others, id), Want: content})
 	}()
 	f.Begun(id, size/3)
 	if x.inTheFill {
@@ -104,8 +103,8 @@ func backAs(f *e2e.Fleet, owner *e2e.Member) {
 	require.Eventually(f.T, func() bool {
 		id, content := f.PutOwnedBy(1000, owner)
 		before := owner.Metric(fromPeer)
-		e2e.RequireWhole(f.T, crowd.Run(crowd.Options{Clients: 1, URLs: e2e.URLs(f.Gateways[1:2], id), Want: content,
-			Timeout: e2e.CrowdTime}))
+		r := stampede.Run(stampede.Options{Clients: 1, URLs: e2e.URLs(f.Gateways[1:2], id), Want: content})
+		e2e.RequireWhole(f.T, r)
 		return owner.Metric(fromPeer) > before
 	}, e2e.Timeout, 100*time.Millisecond, "it is owner again")
 }
@@ -167,8 +166,8 @@ func TestFleetPurgeWhileOneFails(t *testing.T) {
 func read(f *e2e.Fleet, from []*e2e.Member, id fdfs.FileID, content []byte) {
 	f.T.Helper()
 	for _, m := range from {
-		e2e.RequireWhole(f.T, crowd.Run(crowd.Options{Clients: 1, URLs: e2e.URLs([]*e2e.Member{m}, id), Want: content,
-			Timeout: e2e.CrowdTime}))
+		r := stampede.Run(stampede.Options{Clients: 1, URLs: e2e.URLs([]*e2e.Member{m}, id), Want: content})
+		e2e.RequireWhole(f.T, r)
 	}
 }
 

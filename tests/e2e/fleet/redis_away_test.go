@@ -11,11 +11,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestFleetWithoutRedis: a crowd that asks for a cold file, while Redis is killed or frozen, costs
-// one download, and its first byte comes 200 ms later than that of the storage at most: in the
-// moment of the failure, when gateways have noticed it, and after that. A busy machine makes a
-// crowd late now and then, a gateway that waits for Redis each time; so each of these crowds is to
-// be in time once.
+// TestFleetWithoutRedis: many clients that ask for a cold file, while Redis is killed or frozen,
+// cost one download, and the first byte comes 200 ms later than that of the storage at most: in the
+// moment of the failure, when gateways have noticed it, and after that. A busy machine makes some
+// clients late now and then, a gateway that waits for Redis each time; so each of these scenes is
+// to be in time once.
 func TestFleetWithoutRedis(t *testing.T) { // not in parallel: other tests would be in its times
 	for name, away := range map[string]struct{ begin, end func(f *e2e.Fleet) }{
 		"killed": {func(f *e2e.Fleet) { f.Redis.Kill() }, func(f *e2e.Fleet) { f.Redis.Restart() }},
@@ -24,12 +24,12 @@ func TestFleetWithoutRedis(t *testing.T) { // not in parallel: other tests would
 		t.Run(name, func(t *testing.T) {
 			f := e2e.StartFleet(t, e2e.FleetOptions{Gateways: 3, Storages: 1})
 			f.Formed()
-			var late [5]error // of each crowd, unless it has been in time
+			var late [5]error // of each stampede, unless it has been in time
 			for scene := range 3 * e2e.Scenes {
 				f.Sharing()
 				away.begin(f)
 				for i := range late {
-					if err := crowdWithoutRedis(f, i); scene == 0 || late[i] != nil {
+					if err := stampedeWithoutRedis(f, i); scene == 0 || late[i] != nil {
 						late[i] = err
 					}
 				}
@@ -47,21 +47,22 @@ func TestFleetWithoutRedis(t *testing.T) { // not in parallel: other tests would
 // storageTime is how long the storage takes to begin an answer.
 const storageTime = 300 * time.Millisecond
 
-// crowdWithoutRedis sends a crowd for a cold file. Its error says that it has cost too much.
-func crowdWithoutRedis(f *e2e.Fleet, round int) error {
+// stampedeWithoutRedis sends many clients for a cold file. Its error says that it has cost too
+// much.
+func stampedeWithoutRedis(f *e2e.Fleet, round int) error {
 	const clients, size = 150, 1 << 20
 	id, content := f.Put(size)
 	f.Slow(storageTime, 200*time.Millisecond, size)
-	r := f.Crowd(clients, id, content)
+	r := f.Stampede(clients, id, content)
 	e2e.RequireWhole(f.T, r)
 	n, late := f.Cluster.Downloads(id).Downloads, r.FirstByte(0.99)-storageTime
-	f.T.Logf("crowd %d: %d downloads, first byte p99 %v after that of the storage", round, n,
+	f.T.Logf("stampede %d: %d downloads, first byte p99 %v after that of the storage", round, n,
 		late.Round(time.Millisecond))
 	switch {
 	case n != 1:
-		return fmt.Errorf("crowd %d: %d downloads", round, n)
+		return fmt.Errorf("stampede %d: %d downloads", round, n)
 	case late > 200*time.Millisecond+e2e.LateBy: // a gateway that waits for Redis is later by half a second
-		return fmt.Errorf("crowd %d: the first byte comes %v after that of the storage", round, late)
+		return fmt.Errorf("stampede %d: the first byte comes %v after that of the storage", round, late)
 	}
 	return nil
 }

@@ -5,14 +5,14 @@ import (
 	"time"
 
 	"fastdfs-gateway/internal/testing/eventually"
-	"fastdfs-gateway/tests/crowd"
 	"fastdfs-gateway/tests/e2e"
+	"fastdfs-gateway/tests/stampede"
 
 	"github.com/stretchr/testify/require"
 )
 
 // restartTTL is the ttl of a lease: so long that a client that waits for it fails the test.
-const restartTTL = 2 * e2e.CrowdTime
+const restartTTL = 2 * stampede.DefaultTimeout
 
 // TestFleetRestartInTheFill: a gateway that is killed in the middle of a fill, and restarted while
 // the lease of the fill lives, fetches the file at once when it is asked again. A gateway that
@@ -26,11 +26,10 @@ func TestFleetRestartInTheFill(t *testing.T) {
 	owner, other := f.Gateways[0], f.Gateways[1]
 	f.Warm(f.PutOwnedBy(1000, owner))
 	id, content := f.PutOwnedBy(size, owner)
-	ask := func(m *e2e.Member) <-chan crowd.Report {
-		asked := make(chan crowd.Report, 1)
+	ask := func(m *e2e.Member) <-chan stampede.Report {
+		asked := make(chan stampede.Report, 1)
 		go func() {
-			asked <- crowd.Run(crowd.Options{Clients: 1, URLs: e2e.URLs([]*e2e.Member{m}, id), Want: content,
-				Timeout: e2e.CrowdTime})
+			asked <- stampede.Run(stampede.Options{Clients: 1, URLs: e2e.URLs([]*e2e.Member{m}, id), Want: content})
 		}()
 		return asked
 	}

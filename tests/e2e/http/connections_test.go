@@ -107,10 +107,10 @@ func fillWithIdle(t *testing.T, s *storetest.Store, key, send, reason string, sm
 	require.True(t, bytes.Equal(large.Content, got), "the download is whole")
 }
 
-// TestNoAnswerIsCutForRoom: many more clients than connections, each with a request after the other
-// on one connection. A connection may end between two answers, never within one, and each client
-// gets on.
-func TestNoAnswerIsCutForRoom(t *testing.T) {
+// TestNoResponseIsCutForRoom: many more clients than connections, each with a request after the
+// other on one connection. A connection may end between two answers, never within one, and each
+// client gets on.
+func TestNoResponseIsCutForRoom(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(200000))

@@ -154,19 +154,19 @@ func TestDifferencesSources(t *testing.T) {
 	p := e2e.Serve(t, s)
 	_, port, err := net.SplitHostPort(p.Addrs[0])
 	require.NoError(t, err)
-	const stranger = "127.9.9.9" // an address of loopback, so that a connection would be seen
-	ln, err := net.Listen("tcp", net.JoinHostPort(stranger, port))
+	const unlisted = "127.9.9.9" // an address of loopback, so that a connection would be seen
+	ln, err := net.Listen("tcp", net.JoinHostPort(unlisted, port))
 	require.NoError(t, err)
 	defer ln.Close()
-	address, id := fdfs.Source(netip.MustParseAddr(stranger).As4()), fdfstest.IDSource(12345)
+	address, id := fdfs.Source(netip.MustParseAddr(unlisted).As4()), fdfstest.IDSource(12345)
 	differ(t, p, []difference{
-		{name: "address of a stranger", url: "/" + e2e.IDFrom(t, address, "group1"), status: 404},
-		{name: "address of a stranger in an unknown group", url: "/" + e2e.IDFrom(t, address, "group9"), status: 404},
+		{name: "address of an unlisted host", url: "/" + e2e.IDFrom(t, address, "group1"), status: 404},
+		{name: "unlisted host in an unknown group", url: "/" + e2e.IDFrom(t, address, "group9"), status: 404},
 		{name: "unknown storage id", url: "/" + e2e.IDFrom(t, id, "group1"), status: 404},
 	})
 	require.NoError(t, ln.(*net.TCPListener).SetDeadline(time.Now().Add(50*time.Millisecond)))
 	_, err = ln.Accept()
-	require.True(t, errors.Is(err, os.ErrDeadlineExceeded), "a connection to the stranger was made")
+	require.True(t, errors.Is(err, os.ErrDeadlineExceeded), "a connection to the unlisted host was made")
 }
 
 func TestDifferencesRedirectMark(t *testing.T) {

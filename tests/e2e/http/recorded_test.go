@@ -21,10 +21,10 @@ type verdict struct {
 	Why                                                    []string
 }
 
-// TestRecordedAnswers asks the gateway everything that a real FastDFS with the nginx module was
+// TestRecordedResponses asks the gateway everything that a real FastDFS with the nginx module was
 // asked, where the recordings and the tool that judges the answers lie beside the repository (or
 // GOLDEN_DIR and REPLAY_TOOLS name them).
-func TestRecordedAnswers(t *testing.T) {
+func TestRecordedResponses(t *testing.T) {
 	t.Parallel()
 	golden, tools := beside("GOLDEN_DIR", "golden"), beside("REPLAY_TOOLS", "tools")
 	if golden == "" || tools == "" {

@@ -103,9 +103,9 @@ func startWith(t *testing.T, conf string, env []string, names []string, files ..
 	return e2e.StartCommand(t, conf, cmd)
 }
 
-// TestGivenSocket: a TLS listener whose socket the process was given answers also what connected
-// before the start, and a socket that no key names ends the start.
-func TestGivenSocket(t *testing.T) {
+// TestActivatedSocket: a TLS listener whose socket the process was given answers also what
+// connected before the start, and a socket that no key names ends the start.
+func TestActivatedSocket(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(1000))

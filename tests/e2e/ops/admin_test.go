@@ -56,8 +56,8 @@ func dialTo(network, address string) func(context.Context, string, string) (net.
 	}
 }
 
-// strangers are requests that a page of another site can make an operator's browser send.
-var strangers = []adminRequest{
+// otherSites are requests that a page of another site can make an operator's browser send.
+var otherSites = []adminRequest{
 	{"rebinding, purge", "POST", "/purge?all=1", "evil.example", nil, 421},
 	{"rebinding, metrics", "GET", "/metrics", "evil.example:8889", nil, 421},
 	{"rebinding, a name that begins well", "GET", "/metrics", "localhost.evil.example", nil, 421},
@@ -91,13 +91,13 @@ var operators = []adminRequest{
 	{"profiles", "GET", "/debug/pprof/cmdline", "", nil, 200},
 }
 
-// TestAdminStrangers: pages of other sites cannot use the admin listener through an operator's
+// TestAdminOtherSites: pages of other sites cannot use the admin listener through an operator's
 // browser, on any kind of listener.
-func TestAdminStrangers(t *testing.T) {
+func TestAdminOtherSites(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	p := e2e.Serve(t, s)
-	t.Run("loopback", func(t *testing.T) { askAdmin(t, dialTo("tcp", p.AdminAddr), append(strangers, operators...)) })
+	t.Run("loopback", func(t *testing.T) { askAdmin(t, dialTo("tcp", p.AdminAddr), append(otherSites, operators...)) })
 
 	socket := filepath.Join(t.TempDir(), "admin")
 	e2e.ServeConfig(t, e2e.WriteConfig(t, s.Config("[gateway]", "listen = 127.0.0.1:0", "admin_listen = unix:"+socket,
@@ -105,7 +105,7 @@ func TestAdminStrangers(t *testing.T) {
 	named := []adminRequest{{"a configured name", "GET", "/status", "Ops.Example.:80", nil, 200},
 		{"another configured name", "GET", "/status", "b", nil, 200}}
 	t.Run("unix socket", func(t *testing.T) {
-		askAdmin(t, dialTo("unix", socket), append(append(strangers, operators...), named...))
+		askAdmin(t, dialTo("unix", socket), append(append(otherSites, operators...), named...))
 	})
 
 	every := e2e.ServeConfig(t, e2e.WriteConfig(t,
@@ -113,7 +113,7 @@ func TestAdminStrangers(t *testing.T) {
 	_, port, err := net.SplitHostPort(every.AdminAddr)
 	require.NoError(t, err)
 	t.Run("every address", func(t *testing.T) {
-		askAdmin(t, dialTo("tcp", "127.0.0.2:"+port), append(strangers, operators...))
+		askAdmin(t, dialTo("tcp", "127.0.0.2:"+port), append(otherSites, operators...))
 	})
 }
 
@@ -173,7 +173,7 @@ func TestAdminToken(t *testing.T) {
 		{"another password", "GET", "/metrics", "", basic("admin:" + adminToken + "x"), 401},
 		{"no colon", "GET", "/metrics", "", basic(adminToken), 401},
 		{"the token, not encoded", "GET", "/metrics", "", []string{"Authorization: Basic " + adminToken}, 401},
-		{"a stranger who has it", "GET", "/metrics", "evil.example", bearer(adminToken), 421},
+		{"another site that has it", "GET", "/metrics", "evil.example", bearer(adminToken), 421},
 		{"profiles that are off", "GET", "/debug/pprof/", "", bearer(adminToken), 404},
 		{"a profile that is off", "GET", "/debug/pprof/heap", "", bearer(adminToken), 404},
 	})

@@ -20,10 +20,10 @@ import (
 	"fastdfs-gateway/cachelock"
 	"fastdfs-gateway/internal/fdfs"
 	"fastdfs-gateway/internal/testing/eventually"
-	"fastdfs-gateway/tests/crowd"
 	"fastdfs-gateway/tests/e2e"
 	"fastdfs-gateway/tests/fdfstest"
 	"fastdfs-gateway/tests/lab"
+	"fastdfs-gateway/tests/stampede"
 	"fastdfs-gateway/tests/storetest"
 
 	"github.com/redis/go-redis/v9"
@@ -212,8 +212,8 @@ func jumpsInFills(t *testing.T, built string) {
 			size := 3<<20 + n
 			id, content := f.Put(size)
 			f.Slow(100*time.Millisecond, 1500*time.Millisecond, size)
-			reports := make(chan crowd.Report)
-			go func() { reports <- f.Crowd(20, id, content) }()
+			reports := make(chan stampede.Report)
+			go func() { reports <- f.Stampede(20, id, content) }()
 			f.Begun(id, 1<<20)
 			apart(f, offset)
 			e2e.RequireWhole(t, <-reports)
@@ -254,7 +254,7 @@ func jumpsAtPurges(t *testing.T, built string) {
 				if text = strings.Join(strings.Fields(text), ""); status != 200 || text != `{"gateways":2}` {
 					return fmt.Errorf("the answer to a purge is %d %q after a jump to %v", status, text, offset)
 				}
-				if r := f.Crowd(4, c.ID, c.Content); r.Count(crowd.Whole) != len(r) {
+				if r := f.Stampede(4, c.ID, c.Content); r.Count(stampede.Whole) != len(r) {
 					return fmt.Errorf("after a jump to %v: %v", offset, r)
 				}
 				return nil

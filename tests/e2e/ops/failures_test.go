@@ -269,10 +269,10 @@ func TestStopWithSilentConnections(t *testing.T) {
 	require.Less(t, time.Since(began), e2e.Prompt)
 }
 
-// TestLateBytesDoNotCutAnAnswer: the last answer of a connection is still on its way when the
+// TestLateBytesDoNotCutAResponse: the last answer of a connection is still on its way when the
 // client sends something unexpected. A reset would take the rest of the answer away (RFC
 // 9112 section 9.6).
-func TestLateBytesDoNotCutAnAnswer(t *testing.T) {
+func TestLateBytesDoNotCutAResponse(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	f := s.Normal("mp4", s.Bytes(9<<20))

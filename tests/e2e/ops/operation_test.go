@@ -25,9 +25,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestStopLetsAnswersEnd: SIGTERM in the middle of a download; it goes on to its last byte, nothing
-// new is accepted, /readyz turns 503, and the exit code is 0.
-func TestStopLetsAnswersEnd(t *testing.T) {
+// TestStopLetsResponsesEnd: SIGTERM in the middle of a download; it goes on to its last byte,
+// nothing new is accepted, /readyz turns 503, and the exit code is 0.
+func TestStopLetsResponsesEnd(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	f := s.Normal("mp4", s.Bytes(32<<20))

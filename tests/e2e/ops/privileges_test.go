@@ -222,9 +222,9 @@ func TestLandlockOfAStockConfiguration(t *testing.T) {
 	requireReload(p, 200)
 }
 
-// TestCheckNamesRefusedReload: check and doctor ask the running gateway of the same configuration
+// TestCheckNamesRejectedReload: check and doctor ask the running gateway of the same configuration
 // how a reload would end, and change nothing.
-func TestCheckNamesRefusedReload(t *testing.T) {
+func TestCheckNamesRejectedReload(t *testing.T) {
 	t.Parallel()
 	needLandlock(t)
 	s, outside := storetest.New(t), t.TempDir()

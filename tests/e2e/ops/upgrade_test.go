@@ -172,9 +172,9 @@ func (a *asker) end(t *testing.T) {
 	require.Positive(t, a.answers.Load())
 }
 
-// TestUpgradeRefusesNoRequest: clients with and without keep-alive, and wrk, see no request fail
+// TestUpgradeRejectsNoRequest: clients with and without keep-alive, and wrk, see no request fail
 // while the gateway is reloaded and upgraded 20 times each.
-func TestUpgradeRefusesNoRequest(t *testing.T) {
+func TestUpgradeRejectsNoRequest(t *testing.T) {
 	const times = 20
 	s := storetest.New(t)
 	f := s.Normal("jpg", s.Bytes(20000))

@@ -102,14 +102,14 @@ func TestReloadLoadsLists(t *testing.T) {
 	eventually.True(t, func() bool { return loads(c) > before })
 }
 
-// TestStrangersDoNotHammerTrackers: requests for unknown groups and sources load the
+// TestUnknownGroupsLoadListsSeldom: requests for unknown groups and sources load the
 // lists once in 2 s, and are not held.
-func TestStrangersDoNotHammerTrackers(t *testing.T) {
+func TestUnknownGroupsLoadListsSeldom(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, fdfstest.Options{})
 	p := e2e.Edge(t, c)
 	id := e2e.Put(t, c, fdfstest.FileSpec{Group: "group1", Content: []byte("hello"), Ext: "txt", Created: e2e.LongAgo})
-	stranger := strings.TrimPrefix(e2e.Path(id), "/group1")
+	unknown := strings.TrimPrefix(e2e.Path(id), "/group1")
 	ask := func(d time.Duration) (slowest time.Duration) {
 		var all sync.WaitGroup
 		var mu sync.Mutex // guards slowest
@@ -118,7 +118,7 @@ func TestStrangersDoNotHammerTrackers(t *testing.T) {
 			all.Go(func() {
 				for n := 0; time.Now().Before(end); n++ {
 					began := time.Now()
-					a := p.Get(fmt.Sprintf("/g%dx%d%s", i, n, stranger))
+					a := p.Get(fmt.Sprintf("/g%dx%d%s", i, n, unknown))
 					took := time.Since(began)
 					mu.Lock()
 					slowest = max(slowest, took)

@@ -209,9 +209,9 @@ func TestReplicationLag(t *testing.T) {
 	require.Equal(t, 404, p.Get(e2e.Path(old)).StatusCode, "it should be here by now")
 }
 
-// TestStrangers: an id is a claim of the client that made the URL; the gateway connects to no host
-// that does not belong to the cluster.
-func TestStrangers(t *testing.T) {
+// TestUnlistedHosts: an id is a claim of the client that made the URL; the gateway connects to no
+// host that does not belong to the cluster.
+func TestUnlistedHosts(t *testing.T) {
 	t.Parallel()
 	c := e2e.NewCluster(t, fdfstest.Options{})
 	_, port, err := net.SplitHostPort(c.Storage(0).Addr())
@@ -221,7 +221,7 @@ func TestStrangers(t *testing.T) {
 	defer ln.Close()
 	asked := hangsUp(ln)
 	s := storetest.New(t)
-	stranger := func(group string) string {
+	unlisted := func(group string) string {
 		id := e2e.IDFromAddress(t, "127.9.9.9", group)
 		return "/" + id
 	}
@@ -232,13 +232,13 @@ func TestStrangers(t *testing.T) {
 				"allow_sources = 127.0.0.0/24"})...)))} {
 		for _, group := range []string{"group1", "group2", "group9"} {
 			// 502: the others have no web server
-			require.Contains(t, []int{404, 502}, p.Get(stranger(group)).StatusCode)
+			require.Contains(t, []int{404, 502}, p.Get(unlisted(group)).StatusCode)
 		}
 	}
 	require.Empty(t, asked)
 	p := e2e.ServeConfig(t, e2e.WriteConfig(t, "storage_server_port = "+port+"\n"+
 		e2e.EdgeConfig(c, "[gateway]", "allow_sources = 127.9.9.0/24", "try_replicas = false")))
-	require.Equal(t, 502, p.Get(stranger("group1")).StatusCode, "the operator vouches for it")
+	require.Equal(t, 502, p.Get(unlisted("group1")).StatusCode, "the operator vouches for it")
 	require.NotEmpty(t, asked)
 }
 

@@ -1,4 +1,4 @@
-package crowd
+package stampede
 
 import (
 	"bytes"
@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// client is one of the crowd.
+// client is one of the clients.
 type client struct {
 	o      *Options
 	to     *target
@@ -58,7 +58,7 @@ func (c *client) ask(r *Result, began time.Time) error {
 	}
 	r.Status, r.XCache = h.status, h.xCache
 	if h.status != c.status() {
-		r.Outcome = Refused
+		r.Outcome = Rejected
 		return fmt.Errorf("status %d", h.status)
 	}
 	if h.length < 0 {

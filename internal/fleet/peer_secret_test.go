@@ -31,7 +31,7 @@ func TestPeerWithAnotherSecret(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	here, there := &lines{}, &lines{}
 	o.Log = slog.New(slog.NewTextHandler(there, nil))
-	b := serveAs(t, o, refuses(errors.New("BUG: a stranger is answered")))
+	b := serveAs(t, o, refuses(errors.New("BUG: a client without the secret gets a response")))
 	o.Secret, o.Log = "another secret than the others have", slog.New(slog.NewTextHandler(here, nil))
 	a := member(t, o, 1)
 	for range 3 {
@@ -53,13 +53,13 @@ func TestPeerWithAnotherSecret(t *testing.T) {
 	require.Equal(t, 1, here.count("gateway=https://127.0.0.1:1 error="), here)
 }
 
-// Strangers get no byte from the listener of peers: without TLS 1.3, without a certificate, or with
-// one of their own.
-func TestStrangersAreNotAnswered(t *testing.T) {
+// Clients without the secret get no byte from the listener of peers: without TLS 1.3, without a
+// certificate, or with one of their own.
+func TestClientsWithoutTheSecret(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
-	b := serveAs(t, o, refuses(errors.New("BUG: a stranger is answered")))
+	b := serveAs(t, o, refuses(errors.New("BUG: a client without the secret gets a response")))
 	address := strings.TrimPrefix(b.o.Advertise, "https://")
-	own, err := peerTLS("the secret of a stranger")
+	own, err := peerTLS("another secret")
 	require.NoError(t, err)
 	own.VerifyConnection, own.NextProtos = nil, []string{"h2"}
 	old, err := peerTLS(o.Secret)
@@ -130,9 +130,9 @@ func idleFrom(t *testing.T, from, to string, n int) (conns []net.Conn) {
 	return conns
 }
 
-// TestIdleStrangers: connections that say nothing, from one address or from many, keep no peer out,
-// also one of their address. The oldest of them are closed.
-func TestIdleStrangers(t *testing.T) {
+// TestIdleConnectionsKeepNoPeerOut: connections that say nothing, from one address or from many,
+// keep no peer out, also one of their address. The oldest of them are closed.
+func TestIdleConnectionsKeepNoPeerOut(t *testing.T) {
 	o := fleetOf(redistest.Shared(t).Addr())
 	for name, strangers := range map[string]func(t *testing.T, to string) []net.Conn{
 		"one address": func(t *testing.T, to string) []net.Conn { return idleFrom(t, "127.0.0.1", to, 1100) },

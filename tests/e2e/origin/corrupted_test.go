@@ -14,11 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestDamagedReplica: one of two storages has other bytes of a file. The damaged one is healthy,
+// TestCorruptedReplica: one of two storages has other bytes of a file. The damaged one is healthy,
 // and the good one is suspect, so the damaged one comes first in each order, also when the file is
 // read again. No client gets a whole damaged body, and after the first request all get the right
 // one.
-func TestDamagedReplica(t *testing.T) {
+func TestCorruptedReplica(t *testing.T) {
 	t.Parallel()
 	s := storetest.New(t)
 	noCache := []string{"[cache]", "memory_max = 0"}
@@ -78,7 +78,7 @@ func damagedReplica(t *testing.T, c *fdfstest.Cluster, content, wrong []byte, we
 				servers.fail.Store(-1)
 			}
 	}
-	c.Storage(0).Damage(id, wrong)
+	c.Storage(0).Corrupt(id, wrong)
 	c.Storage(1).SetFaults(fdfstest.Faults{Commands: []byte{fdfstest.CmdDownload}, Status: 5})
 	return id, nil, func(p *e2e.Process) {
 		_, _ = whateverComes(p, e2e.Path(other))

@@ -1,15 +1,15 @@
-// Package crowd is many clients that ask for one file at the same moment, and check every byte that
-// they get.
+// Package stampede is many clients that ask for one file at the same moment, and check every byte
+// that they get.
 //
-//	report := crowd.Run(crowd.Options{
+//	report := stampede.Run(stampede.Options{
 //		Clients: 500, URLs: []string{"http://127.0.0.1:8881/x", "http://127.0.0.1:8882/x"}, Want: content,
 //	})
-//	report.Count(crowd.Whole)                   // clients that got exactly the content
+//	report.Count(stampede.Whole)                   // clients that got exactly the content
 //	report.FirstByte(0.99), report.Whole(0.5)   // how long that took
 //
 // A client is a goroutine, a connection and a buffer, and knows of HTTP only what it takes to tell
-// a whole answer from a cut one: thousands of them cost less than what they measure.
-package crowd
+// a whole response from a cut one: thousands of them cost less than what they measure.
+package stampede
 
 import (
 	"fmt"
@@ -20,6 +20,9 @@ import (
 	"time"
 )
 
+// DefaultTimeout of a client is for a machine on which much else runs.
+const DefaultTimeout = 5 * time.Minute
+
 // Options say who asks for what.
 type Options struct {
 	Clients int
@@ -29,14 +32,14 @@ type Options struct {
 	// Range gives the part that a client asks for; default: the whole file, without a Range field.
 	Range func(client int) (first, length int64)
 
-	Timeout time.Duration // for a client from its first byte to its last; default 60 s
+	Timeout time.Duration // for a client, from its connection to its last byte; default DefaultTimeout
 	Buffer  int           // bytes read at a time; default 32 KiB
 	Pause   time.Duration // between one client's start and the next one's; default: all at once
 }
 
 func (o *Options) setDefaults() {
 	if o.Timeout == 0 {
-		o.Timeout = time.Minute
+		o.Timeout = DefaultTimeout
 	}
 	if o.Buffer == 0 {
 		o.Buffer = 32 << 10
@@ -48,16 +51,16 @@ type Outcome int
 
 // The outcomes.
 const (
-	Failed  Outcome = iota // no answer
-	Refused                // an answer that is no file
-	Cut                    // right bytes, and an end that cannot be taken for the end of the file
-	Wrong                  // wrong bytes, or a clean end too early: what must never be
-	Whole                  // exactly what was asked for
+	Failed   Outcome = iota // no response
+	Rejected                // a response that is no file
+	Cut                     // right bytes, and an end that cannot be taken for the end of the file
+	Wrong                   // wrong bytes, or a clean end too early: what must never be
+	Whole                   // exactly what was asked for
 )
 
 // String gives the name of the outcome.
 func (o Outcome) String() string {
-	return [...]string{"failed", "refused", "cut", "wrong", "whole"}[o]
+	return [...]string{"failed", "rejected", "cut", "wrong", "whole"}[o]
 }
 
 // Result is what became of one client.
@@ -180,7 +183,7 @@ func (r Report) quantile(p float64, of func(*Result) time.Duration) time.Duratio
 // String counts the outcomes, and tells of one client each for which it did not go well.
 func (r Report) String() string {
 	text := fmt.Sprintf("%d of %d whole", r.Count(Whole), len(r))
-	for _, o := range []Outcome{Wrong, Cut, Refused, Failed} {
+	for _, o := range []Outcome{Wrong, Cut, Rejected, Failed} {
 		if one := r.First(o); one != nil {
 			text += fmt.Sprintf(", %d %s (status %d after %d bytes: %v)", r.Count(o), o, one.Status, one.Bytes, one.Err)
 		}
