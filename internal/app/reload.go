@@ -290,6 +290,7 @@ func restartKeys(before, after *config.Config) []string {
 		{"admin_socket_mode", old.AdminSocketMode == now.AdminSocketMode},
 		{"tls_cert", sameKind || (old.TLSCert == "") == (now.TLSCert == "")},
 		{"tls_listen", sameKind || (old.TLSCert == "") != (now.TLSCert == "")},
+		{"http2", old.HTTP2 == now.HTTP2},
 		{"user", old.User == now.User},
 		{"landlock", old.Landlock == now.Landlock},
 		{"read_timeout", old.ReadTimeout == now.ReadTimeout},

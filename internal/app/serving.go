@@ -228,11 +228,19 @@ func (a *App) serverOptions(cfg *config.Config) gateway.ServerOptions {
 func (a *App) listenerOptions(p role) (o gateway.ListenerOptions) {
 	if p == roleFilesTLS || a.atStart.Gateway.TLSOnListen() {
 		o.TLS = &tls.Config{
-			MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"},
+			MinVersion: tls.VersionTLS12, NextProtos: protocols(a.atStart.Gateway.HTTP2),
 			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return a.cert.Load(), nil },
 		}
 	}
 	return o
+}
+
+// protocols are those that clients of TLS may choose (RFC 7301).
+func protocols(http2 bool) []string {
+	if http2 {
+		return []string{"h2", "http/1.1"}
+	}
+	return []string{"http/1.1"}
 }
 
 // serveAll begins to serve the listeners; those for peers belong to the fleet.

@@ -115,6 +115,7 @@ type Gateway struct {
 	AdminSocketMode     fs.FileMode
 	Profiles            bool   // pprof
 	TLSCert, TLSKey     string // paths; both or none
+	HTTP2               bool   // on TLS listeners, by ALPN
 	URLPrefix           string // "" or "/files", never with a slash at the end
 	Upstream            string // "storage" or "http"
 	UpstreamHTTPPort    int    // 0 = the port that the request came in on

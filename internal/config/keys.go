@@ -161,6 +161,8 @@ func gatewayListenKeys(g *Gateway) []setting {
 			"certificate chain in PEM, to serve TLS on tls_listen or listen"},
 		{"tls_key", "", secretPath(&g.TLSKey),
 			"private key in PEM of tls_cert"},
+		{"http2", "true", flag(&g.HTTP2),
+			"serve HTTP/2 to clients of TLS that can do it"},
 		{"url_prefix", "", prefix(&g.URLPrefix),
 			"path in front of every file id"},
 	}

@@ -67,6 +67,7 @@ pprof = false
 tls_listen = :443
 tls_cert = c.pem
 tls_key = k.pem
+http2 = false
 url_prefix = /files/
 upstream = HTTP
 upstream_http_port = 8080

@@ -37,6 +37,8 @@ var (
 	errRange       = &rejection{status: 416, reason: "range not satisfiable"}
 	errInternal    = &rejection{status: 500, reason: "internal error"}
 
+	errTooManyStreams = &rejection{status: 503, reason: "too many requests", retryAfter: 5 * time.Second} // by HTTP/2
+
 	errSlotLimit = &rejection{status: 503, reason: local.ErrSlotLimit.Error(), retryAfter: time.Second}
 
 	// Files of other hosts:

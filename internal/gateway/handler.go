@@ -168,8 +168,7 @@ func newRequest(h *Handler) *request {
 
 // Serve responds to one request.
 func (h *Handler) Serve(ctx *fasthttp.RequestCtx) {
-	r := h.pool.Get().(*request)
-	r.ctx, r.now, r.source = ctx, ctx.Time(), sourceNone
+	r := h.begin(ctx)
 	if err := r.withRecover(); err != nil {
 		r.closeFile()
 		r.streamed = false
@@ -179,8 +178,30 @@ func (h *Handler) Serve(ctx *fasthttp.RequestCtx) {
 		ctx.Response.SetBodyStream(&r.body, int(r.body.Length()))
 		return
 	}
-	bytes := len(ctx.Response.Body())
-	if ctx.IsHead() {
+	r.finishUnstreamed()
+}
+
+// Reject responds to one request with an error.
+func (h *Handler) Reject(ctx *fasthttp.RequestCtx, err error) {
+	r := h.begin(ctx)
+	r.reject(err)
+	r.finishUnstreamed()
+}
+
+// begin returns the state of a request from the pool.
+func (h *Handler) begin(ctx *fasthttp.RequestCtx) *request {
+	r := h.pool.Get().(*request)
+	r.ctx, r.now, r.source = ctx, ctx.Time(), sourceNone
+	if r.now.IsZero() { // a RequestCtx that no server of fasthttp has made
+		r.now = time.Now()
+	}
+	return r
+}
+
+// finishUnstreamed ends a request whose response is complete in memory.
+func (r *request) finishUnstreamed() {
+	bytes := len(r.ctx.Response.Body())
+	if r.ctx.IsHead() {
 		bytes = 0
 	}
 	r.finish(int64(bytes), time.Time{}, nil)

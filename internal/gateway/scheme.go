@@ -16,7 +16,8 @@ func (r *request) scheme() string {
 // byTLS reports whether a connection, or one that it wraps, is encrypted.
 func byTLS(c net.Conn) bool {
 	for {
-		if _, ok := c.(*tls.Conn); ok {
+		switch c.(type) {
+		case *tls.Conn, *stream:
 			return true
 		}
 		outer, ok := c.(interface{ NetConn() net.Conn })

@@ -57,6 +57,7 @@ type Server struct {
 	limited  *slog.Logger // for lines that clients can cause
 	handler  atomic.Pointer[Handler]
 	fast     *fasthttp.Server
+	http2    *http2Server
 	guard    *guard.Guard
 	open     atomic.Int64 // connections that count for the limit: len(all.conns)
 	sockets  atomic.Int64 // the same, until their sockets are closed
@@ -64,6 +65,7 @@ type Server struct {
 
 	waits       *waits
 	disconnects *disconnect.Watcher
+	sendWindow  time.Duration // over which MinSendRate is measured
 
 	stopping  chan struct{} // closed by Shutdown
 	accepting atomic.Int64  // calls of Serve that have not returned
@@ -77,10 +79,11 @@ type Server struct {
 // NewServer returns a server that uses h until SetHandler replaces it.
 func NewServer(o ServerOptions, h *Handler) *Server {
 	o.MaxConnections = cmp.Or(o.MaxConnections, 100_000)
+	o.ReadTimeout = cmp.Or(o.ReadTimeout, 10*time.Second)
 	o.IdleTimeout = cmp.Or(o.IdleTimeout, 75*time.Second)
 	o.Log = cmp.Or(o.Log, slog.Default())
 	s := &Server{o: o, log: o.Log, waits: newWaits(o.MaxConnections), disconnects: disconnect.New(o.Log),
-		all: newConnSet(), perIP: map[netip.Addr]*connSet{}, stopping: make(chan struct{}),
+		sendWindow: sendWindow, all: newConnSet(), perIP: map[netip.Addr]*connSet{}, stopping: make(chan struct{}),
 		rejecter: &rejecter{max: int64(min(maxRejections, o.MaxConnections/4+1))}, limited: logfile.Limit(o.Log)}
 	s.handler.Store(h)
 	s.guard = guard.New(guard.Options{ReadTimeout: o.ReadTimeout, IdleTimeout: o.IdleTimeout,
@@ -97,9 +100,11 @@ func NewServer(o ServerOptions, h *Handler) *Server {
 		MaxIdleWorkerDuration:        idleWorker,
 		CloseOnShutdown:              true,
 		SecureErrorLogMessage:        true,
-		Logger:                       debugLog(o.Log),
+		Logger:                       debugLog(o.Log, "fasthttp: "),
 		MaxRequestBodySize:           1, // the guard lets no body through
 	}
+	s.http2 = newHTTP2Server(s)
+	s.fast.NextProto("h2", s.http2.serve)
 	return s
 }
 
@@ -145,6 +150,7 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	ended := make(chan struct{})
 	var closer sync.WaitGroup
 	closer.Go(func() { s.closeIdle(ended) })
+	closer.Go(func() { s.http2.shutdown(ctx) })
 	err := s.fast.ShutdownWithContext(ctx)
 	if err == nil {
 		err = s.allClosed(ctx, time.Millisecond)
@@ -194,6 +200,9 @@ func (s *Server) closeIdle(ended chan struct{}) {
 		var idle []*conn
 		s.mu.Lock()
 		for c := range s.all.conns {
+			if c.http2.Load() { // closed behind its GOAWAY
+				continue
+			}
 			if since, ok := c.guarded.IdleSince(); ok && c.guarded.ClaimIdle(since) {
 				idle = append(idle, c)
 			}
@@ -228,10 +237,11 @@ func (s *Server) parseError(ctx *fasthttp.RequestCtx, err error) {
 	ctx.Error("bad request\n", fasthttp.StatusBadRequest)
 }
 
-// debugLog returns a logger for the messages of fasthttp, most of which are about disconnects.
-func debugLog(to *slog.Logger) *log.Logger {
+// debugLog returns a logger for the messages of fasthttp and net/http, most of which are about
+// disconnects.
+func debugLog(to *slog.Logger, prefix string) *log.Logger {
 	l := slog.NewLogLogger(to.Handler(), slog.LevelDebug)
-	l.SetPrefix("fasthttp: ")
+	l.SetPrefix(prefix)
 	return l
 }
 
@@ -288,18 +298,22 @@ const (
 
 // admit wraps a new connection, or rejects it and returns nil.
 func (s *Server) admit(inner net.Conn, o *ListenerOptions) net.Conn {
-	out, err := sendfile.NewConn(inner, sendfile.Pace{MinRate: s.o.MinSendRate, Window: sendWindow})
+	out, err := sendfile.NewConn(inner, sendfile.Pace{MinRate: s.o.MinSendRate, Window: s.sendWindow})
 	if err != nil {
 		s.log.Error("cannot serve connection", "err", err)
 		_ = inner.Close()
 		return nil
 	}
 	counted := &conn{Conn: out, s: s, block: blockOf(ipOf(inner.RemoteAddr()))}
-	var c net.Conn = counted
+	admitted := net.Conn(nil)
 	if o.TLS != nil {
-		c = tls.Server(c, o.TLS)
+		inner := tls.Server(counted, o.TLS)
+		counted.guarded = s.guard.Wrap(inner)
+		admitted = &tlsConn{counted.guarded, inner, counted}
+	} else {
+		counted.guarded = s.guard.Wrap(counted)
+		admitted = counted.guarded
 	}
-	counted.guarded = s.guard.Wrap(c)
 	s.sockets.Add(1)
 	replaced, reason := s.addConn(counted)
 	if reason != nil {
@@ -316,7 +330,7 @@ func (s *Server) admit(inner net.Conn, o *ListenerOptions) net.Conn {
 	if replaced != nil {
 		_ = replaced.Close() // an error means that the client has closed it
 	}
-	return counted.guarded
+	return admitted
 }
 
 // addConn counts a connection, or returns the limit that it exceeds. replaced is the evicted
@@ -375,7 +389,8 @@ type conn struct {
 	*sendfile.Conn
 	s       *Server
 	block   netip.Addr  // blockOf its address; invalid for a unix socket
-	guarded *guard.Conn // the outermost wrapper
+	guarded *guard.Conn // the wrapper of all
+	http2   atomic.Bool // net/http reads it
 	closed  atomic.Bool
 }
 

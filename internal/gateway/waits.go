@@ -61,7 +61,9 @@ func (r *request) Wait(source string, onDisconnect func()) (done func(), err err
 		return nil, origin.ErrTooManyWaiting
 	}
 	stop := func() {}
-	if raw, err := c.SyscallConn(); err == nil {
+	if st, ok := r.ctx.Conn().(*stream); ok {
+		stop = st.onDisconnect(onDisconnect)
+	} else if raw, err := c.SyscallConn(); err == nil {
 		stop = c.s.disconnects.Watch(raw, onDisconnect)
 	}
 	return func() {
@@ -73,8 +75,11 @@ func (r *request) Wait(source string, onDisconnect func()) (done func(), err err
 // connOf unwraps the connection of a Server; nil if there is none.
 func connOf(c net.Conn) *conn {
 	for {
-		if own, ok := c.(*conn); ok {
-			return own
+		switch c := c.(type) {
+		case *conn:
+			return c
+		case *stream:
+			return c.conn.outer.counted
 		}
 		wrapper, ok := c.(interface{ NetConn() net.Conn })
 		if !ok {

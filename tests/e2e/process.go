@@ -13,6 +13,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"crypto/tls"
 	"flag"
 	"fmt"
 	"io"
@@ -66,6 +67,8 @@ type Process struct {
 	Conf      string
 	Addrs     []string // what it serves on, in the order of listen
 	AdminAddr string
+	TLS       *tls.Config  // of clients; nil = plain HTTP
+	HTTP2     *http.Client // of Do; nil = HTTP/1.1, with a connection for each request
 	done      chan struct{}
 
 	mu  sync.Mutex // guards log
@@ -212,14 +215,23 @@ func (p *Process) Do(method, url string, headers ...string) Response {
 	p.T.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Timeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, method, "http://"+p.Addrs[0]+url, nil)
+	scheme := "http://"
+	if p.TLS != nil {
+		scheme = "https://"
+	}
+	req, err := http.NewRequestWithContext(ctx, method, scheme+p.Addrs[0]+url, nil)
 	require.NoError(p.T, err)
 	for _, h := range headers {
 		name, value, _ := strings.Cut(h, ": ")
 		req.Header.Add(name, value)
 	}
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := p.HTTP2
+	if client == nil {
+		client = &http.Client{
+			Transport: &http.Transport{DisableKeepAlives: true, DisableCompression: true,
+				TLSClientConfig: p.TLS.Clone()},
+			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	}
 	resp, err := client.Do(req)
 	require.NoError(p.T, err)
 	defer resp.Body.Close()
@@ -292,7 +304,7 @@ func (p *Process) Raw(request string) string {
 
 // In is the same gateway for a subtest.
 func (p *Process) In(t testing.TB) *Process {
-	return &Process{T: t, Addrs: p.Addrs, AdminAddr: p.AdminAddr}
+	return &Process{T: t, Addrs: p.Addrs, AdminAddr: p.AdminAddr, TLS: p.TLS, HTTP2: p.HTTP2}
 }
 
 // Request writes a request out; lines are further fields.

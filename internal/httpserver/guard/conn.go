@@ -73,6 +73,13 @@ func (c *Conn) ClaimIdle(since time.Duration) bool {
 	return since > 0 && c.idle.CompareAndSwap(int64(since), claimed)
 }
 
+// MarkIdle begins a wait for a request, and MarkBusy ends it, for a server that reads the wrapped
+// connection itself. MarkBusy returns false if ClaimIdle was first.
+func (c *Conn) MarkIdle() { c.markIdle(time.Now()) }
+
+// MarkBusy is described at MarkIdle.
+func (c *Conn) MarkBusy() bool { return c.markBusy() }
+
 // markIdle sets the beginning of the wait, except on a claimed connection.
 func (c *Conn) markIdle(now time.Time) {
 	if was := c.idle.Load(); was != claimed {

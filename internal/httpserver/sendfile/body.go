@@ -198,8 +198,20 @@ func (b *Body) sendBytes(p []byte) (err error) {
 	return b.write(b.Conn, p[n:]) // there was nothing to flush
 }
 
-// buffers holds the buffers of copies.
-var buffers = sync.Pool{New: func() any { return new([chunk]byte) }}
+// Roomer is a writer that knows how many bytes of a copy it can take soon. The writer of a Body
+// without a Conn may be one.
+type Roomer interface {
+	// Room returns the size of the next write in bytes.
+	Room() int
+}
+
+// buffers holds the buffers of copies, and smallBuffers those of at most smallChunk bytes.
+var (
+	buffers      = sync.Pool{New: func() any { b := make([]byte, chunk); return &b }}
+	smallBuffers = sync.Pool{New: func() any { b := make([]byte, smallChunk); return &b }}
+)
+
+const smallChunk = minRoom
 
 // held counts the buffers in use.
 var held atomic.Int64
@@ -212,18 +224,24 @@ func (b *Body) copyOut() (err error) {
 		if size, err = b.Conn.waitRoom(); err != nil {
 			return err
 		}
+	} else if r, ok := b.w.(Roomer); ok {
+		size = min(r.Room(), chunk)
 	}
-	buf := buffers.Get().(*[chunk]byte)
+	pool := &buffers
+	if size <= smallChunk {
+		pool = &smallBuffers
+	}
+	buf := pool.Get().(*[]byte)
 	held.Add(1)
 	defer func() {
 		held.Add(-1)
-		buffers.Put(buf)
+		pool.Put(buf)
 	}()
-	n, err := b.chunk.Load(buf[:size])
+	n, err := b.chunk.Load((*buf)[:size])
 	if n == 0 {
 		return fmt.Errorf("%w: %w", ErrSource, err)
 	}
-	return b.sendBytes(buf[:n]) // what failed behind them fails again
+	return b.sendBytes((*buf)[:n]) // what failed behind them fails again
 }
 
 func (b *Body) markFirst() {

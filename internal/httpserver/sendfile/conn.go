@@ -223,6 +223,23 @@ func (c *Conn) abandon() {
 	}
 }
 
+// Abandon ends a connection at once, whatever it still has to send.
+func (c *Conn) Abandon() error {
+	c.abandon()
+	return c.Close()
+}
+
+// Unacknowledged returns the number of bytes that the client's host has not acknowledged.
+func (c *Conn) Unacknowledged() int64 {
+	queued := 0
+	_ = c.raw.Control(func(fd uintptr) { // 0 on failure
+		if n, err := unix.IoctlGetInt(int(fd), unix.TIOCOUTQ); err == nil {
+			queued = n
+		}
+	})
+	return int64(queued)
+}
+
 // Abandoned reports whether the client was dropped: Close need not wait for it.
 func (c *Conn) Abandoned() bool { return c.abandoned.Load() }
 
@@ -318,12 +335,4 @@ func (c *Conn) endWindow() {
 }
 
 // clientTook returns the number of bytes that the client's host has acknowledged.
-func (c *Conn) clientTook() int64 {
-	queued := 0
-	_ = c.raw.Control(func(fd uintptr) { // on failure: count what was written
-		if n, err := unix.IoctlGetInt(int(fd), unix.TIOCOUTQ); err == nil {
-			queued = n
-		}
-	})
-	return c.written - int64(queued)
-}
+func (c *Conn) clientTook() int64 { return c.written - c.Unacknowledged() }

@@ -1,0 +1,55 @@
+package e2e
+
+import (
+	"crypto/tls"
+	"net"
+	"net/http"
+	"slices"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/stretchr/testify/require"
+)
+
+// ServeHTTP2 starts a gateway as Serve does, with TLS. Do and Get speak HTTP/2 to it, all on one
+// connection.
+func ServeHTTP2(t *testing.T, s *storetest.Store, lines ...string) *Process {
+	t.Helper()
+	dir := t.TempDir()
+	pool := Certificate(t, dir)
+	if !slices.Contains(lines, "[gateway]") {
+		lines = append(lines, "[gateway]")
+	}
+	at := slices.Index(lines, "[gateway]") + 1
+	lines = slices.Insert(slices.Clone(lines), at, "tls_cert = "+dir+"/cert.pem", "tls_key = "+dir+"/key.pem")
+	p := Serve(t, s, lines...)
+	p.TLS = &tls.Config{RootCAs: pool}
+	p.HTTP2 = p.HTTP2Client()
+	return p
+}
+
+// HTTP2Client returns a client with a connection of its own, which speaks HTTP/2 only.
+func (p *Process) HTTP2Client() *http.Client {
+	p.T.Helper()
+	var protocols http.Protocols
+	protocols.SetHTTP2(true)
+	transport := &http.Transport{TLSClientConfig: p.TLS.Clone(), Protocols: &protocols, DisableCompression: true}
+	p.T.Cleanup(transport.CloseIdleConnections)
+	return &http.Client{Transport: transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// DialTLS opens a TLS connection to the first address that negotiates a protocol.
+func (p *Process) DialTLS(protocol string) net.Conn {
+	p.T.Helper()
+	config := p.TLS.Clone()
+	config.NextProtos = []string{protocol}
+	c, err := tls.Dial("tcp", p.Addrs[0], config)
+	require.NoError(p.T, err)
+	p.T.Cleanup(func() { _ = c.Close() })
+	require.NoError(p.T, c.SetDeadline(time.Now().Add(Timeout)))
+	require.Equal(p.T, protocol, c.ConnectionState().NegotiatedProtocol)
+	return c
+}
