@@ -1,0 +1,153 @@
+// Package access decides by referer and by rate which requests are served:
+//
+//	referers, err := access.NewReferers([]string{"none", "*.example.com"})
+//	ok := referers.Allows(value, present) // of the Referer field
+//
+//	limiter := access.NewLimiter(10, 20) // 10 requests a second, 20 at once
+//	if wait := limiter.Allow(address, now); wait > 0 {
+//		// 429 with Retry-After
+//	}
+package access
+
+import (
+	"bytes"
+	"fmt"
+	"net/netip"
+	"strings"
+)
+
+// Referers are the sites whose pages may show files: nginx's valid_referers. It does not change.
+type Referers struct {
+	none, blocked bool
+	names         map[string]bool // in lower case
+	suffixes      []string        // ".example.com" of *.example.com
+	prefixes      []string        // "example." of example.*
+}
+
+// NewReferers returns the rules of a list. Its members are:
+//
+//	none            no Referer
+//	blocked         one that does not begin with http:// or https://
+//	example.com     this host
+//	*.example.com   the hosts below example.com, at any depth
+//	.example.com    both of these
+//	example.*       this name under any domain
+func NewReferers(list []string) (*Referers, error) {
+	r := &Referers{names: map[string]bool{}}
+	for _, member := range list {
+		if err := r.add(strings.ToLower(member)); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+// add adds the rule of one member.
+func (r *Referers) add(member string) error {
+	name := member
+	switch {
+	case member == "none":
+		r.none = true
+		return nil
+	case member == "blocked":
+		r.blocked = true
+		return nil
+	case strings.HasPrefix(member, "*."):
+		name = member[len("*."):]
+		r.suffixes = append(r.suffixes, member[len("*"):])
+	case strings.HasPrefix(member, "."):
+		name = member[len("."):]
+		r.suffixes = append(r.suffixes, member)
+		r.names[name] = true
+	case strings.HasSuffix(member, ".*"):
+		name = member[:len(member)-len(".*")]
+		r.prefixes = append(r.prefixes, member[:len(member)-len("*")])
+	default:
+		r.names[strings.TrimSuffix(member, ".")] = true
+	}
+	switch {
+	case member == "server_names":
+		return fmt.Errorf("%q names no host: write the names themselves", member)
+	case !isHost(name):
+		return fmt.Errorf("%q is no host name", member)
+	}
+	return nil
+}
+
+// isHost accepts names and IP addresses.
+func isHost(name string) bool {
+	if _, err := netip.ParseAddr(name); err == nil {
+		return true
+	}
+	return name != "" && len(name) <= maxHost && name[0] != '.' && name[0] != '-' &&
+		strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-_.") == ""
+}
+
+// maxHost bounds the length of a host name.
+const maxHost = 255
+
+// Allows reports whether a request with this Referer field may have a file; present is false for a
+// request without the field. Letter case, port and path do not count.
+func (r *Referers) Allows(referer []byte, present bool) bool {
+	if !present {
+		return r.none
+	}
+	rest, ok := cutScheme(referer)
+	if !ok {
+		return r.blocked
+	}
+	var buffer [maxHost]byte
+	host, ok := lowerHost(&buffer, rest)
+	if !ok {
+		return false
+	}
+	if r.names[string(host)] {
+		return true
+	}
+	for _, s := range r.suffixes {
+		if len(host) > len(s) && string(host[len(host)-len(s):]) == s {
+			return true
+		}
+	}
+	for _, p := range r.prefixes {
+		if len(host) > len(p) && string(host[:len(p)]) == p {
+			return true
+		}
+	}
+	return false
+}
+
+// cutScheme cuts off http:// or https://.
+func cutScheme(referer []byte) (rest []byte, ok bool) {
+	for _, scheme := range [...]string{"http://", "https://"} {
+		if len(referer) >= len(scheme) && bytes.EqualFold(referer[:len(scheme)], []byte(scheme)) {
+			return referer[len(scheme):], true
+		}
+	}
+	return nil, false
+}
+
+// lowerHost copies the host of a URL without its scheme to the buffer, in lower case; false for one
+// that is too long. User and port are left out.
+func lowerHost(buffer *[maxHost]byte, url []byte) ([]byte, bool) {
+	if end := bytes.IndexAny(url, `/?#\`); end >= 0 {
+		url = url[:end]
+	}
+	url = url[bytes.LastIndexByte(url, '@')+1:]
+	if inner, isIPv6 := bytes.CutPrefix(url, []byte("[")); isIPv6 {
+		url, _, _ = bytes.Cut(inner, []byte("]"))
+	} else {
+		url, _, _ = bytes.Cut(url, []byte(":"))
+	}
+	url = bytes.TrimSuffix(url, []byte("."))
+	if len(url) > maxHost {
+		return nil, false
+	}
+	host := buffer[:copy(buffer[:], url)]
+	for i, c := range host {
+		if 'A' <= c && c <= 'Z' {
+			host[i] = c | 0x20
+		}
+	}
+	return host, true
+}

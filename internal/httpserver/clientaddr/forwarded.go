@@ -1,0 +1,110 @@
+package clientaddr
+
+import (
+	"bytes"
+	"net/netip"
+)
+
+// Forwarded returns the client by the lines of Forwarded (RFC 7239), which are one list, and the
+// proto and host of the element that names it; nil if absent. Identifiers that are no addresses
+// ("unknown", "_hidden") end the list.
+func Forwarded(trusted *Networks, peer netip.Addr, lines [][]byte) (client netip.Addr, proto, host []byte) {
+	client = peer
+	for i := len(lines) - 1; i >= 0; i-- {
+		for rest, more := lines[i], true; more; {
+			var text []byte
+			text, rest, more = cutLast(rest)
+			if text = trim(text); len(text) == 0 {
+				continue
+			}
+			e, ok := parseElement(text)
+			if !ok {
+				return client, proto, host
+			}
+			if client, proto, host = e.node, e.proto, e.host; !trusted.Contains(client) {
+				return client, proto, host
+			}
+		}
+	}
+	return client, proto, host
+}
+
+// cutLast cuts the last element off a list. Quoted commas are not between elements. From the right,
+// an open quote of a stranger cannot hide the elements of proxies behind it.
+func cutLast(list []byte) (last, rest []byte, more bool) {
+	quoted := false
+	for i := len(list) - 1; i >= 0; i-- {
+		switch {
+		case list[i] == '"' && !(quoted && escaped(list[:i])):
+			quoted = !quoted
+		case list[i] == ',' && !quoted:
+			return list[i+1:], list[:i], true
+		}
+	}
+	return list, nil, false
+}
+
+// escaped reports whether the byte behind b has a backslash of its own in front.
+func escaped(b []byte) bool {
+	n := len(b) - len(bytes.TrimRight(b, `\`))
+	return n%2 == 1
+}
+
+// element is a forwarded-element with the address of its for parameter.
+type element struct {
+	node        netip.Addr
+	proto, host []byte
+}
+
+// parseElement parses name=value pairs with semicolons between them. Each name may occur once. The
+// element must have an address.
+func parseElement(text []byte) (e element, ok bool) {
+	var node []byte
+	for more := true; more; {
+		var name, value []byte
+		if name, value, text, more, ok = cutPair(text); !ok {
+			return element{}, false
+		}
+		var field *[]byte
+		switch {
+		case bytes.EqualFold(name, []byte("for")):
+			field = &node
+		case bytes.EqualFold(name, []byte("proto")):
+			field = &e.proto
+		case bytes.EqualFold(name, []byte("host")):
+			field = &e.host
+		default:
+			continue
+		}
+		if *field != nil {
+			return element{}, false
+		}
+		*field = value
+	}
+	e.node, ok = parseAddr(node)
+	return e, ok
+}
+
+// cutPair cuts the first pair off an element. A value is a token or a quoted string; one with
+// escapes is not read, since no address, scheme or host needs them.
+func cutPair(text []byte) (name, value, rest []byte, more, ok bool) {
+	name, rest, ok = bytes.Cut(text, []byte("="))
+	if !ok {
+		return nil, nil, nil, false, false
+	}
+	if quoted, isQuoted := bytes.CutPrefix(rest, []byte(`"`)); isQuoted {
+		if value, rest, ok = bytes.Cut(quoted, []byte(`"`)); !ok || bytes.IndexByte(value, '\\') >= 0 {
+			return nil, nil, nil, false, false
+		}
+		rest = trim(rest)
+		if len(rest) > 0 && rest[0] != ';' {
+			return nil, nil, nil, false, false
+		}
+		if more = len(rest) > 0; more {
+			rest = rest[1:]
+		}
+		return trim(name), value, rest, more, true
+	}
+	value, rest, more = bytes.Cut(rest, []byte(";"))
+	return trim(name), trim(value), rest, more, bytes.IndexByte(value, '"') < 0
+}
