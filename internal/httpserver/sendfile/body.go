@@ -39,6 +39,7 @@ type Body struct {
 	// DropBehind lets the kernel forget the file's pages when they are sent, so that a huge
 	// transfer does not push out pages that are used often.
 	DropBehind bool
+	Limit      Limit // of the rate
 	// Done is called once, by Close.
 	Done func(Result)
 
@@ -46,6 +47,8 @@ type Body struct {
 	pos        int64         // in the current piece, its head included
 	chunk      content.Chunk // the next available bytes
 	noSendfile bool          // the kernel cannot send from the file
+	allowed    int64         // bytes that Limit allows to send now
+	limited    time.Time     // when the bytes under Limit began, moved on by what a slow client has missed
 	result     Result
 
 	w io.Writer // of WriteTo
@@ -101,6 +104,7 @@ func (b *Body) WriteTo(w io.Writer) (n int64, err error) {
 		case head:
 			err = b.write(w, b.chunk.Bytes)
 		default:
+			b.allowed = b.awaitLimit()
 			err = b.send()
 		}
 		if err != nil {
@@ -154,7 +158,7 @@ func (b *Body) send() error {
 	case b.chunk.File != nil && b.isDirect() && b.Conn.tcp && !b.noSendfile:
 		return b.sendFile()
 	case b.chunk.Bytes != nil:
-		return b.sendBytes(b.chunk.Bytes)
+		return b.sendBytes(b.chunk.Bytes[:min(int64(len(b.chunk.Bytes)), b.allowed)])
 	}
 	return b.copyOut()
 }
@@ -169,7 +173,7 @@ func (b *Body) sendFile() error {
 		return err
 	}
 	b.Conn.pages.drop, b.Conn.pages.resident = b.DropBehind, b.chunk.Resident
-	n, err := b.Conn.SendFile(int(b.chunk.File.Fd()), b.chunk.Offset, b.chunk.Length)
+	n, err := b.Conn.SendFile(int(b.chunk.File.Fd()), b.chunk.Offset, min(b.chunk.Length, b.allowed))
 	b.passed(n)
 	b.result.BySendfile += n
 	if errors.Is(err, errNoSendfile) {
@@ -237,7 +241,7 @@ func (b *Body) copyOut() (err error) {
 		held.Add(-1)
 		pool.Put(buf)
 	}()
-	n, err := b.chunk.Load((*buf)[:size])
+	n, err := b.chunk.Load((*buf)[:min(int64(size), b.allowed)])
 	if n == 0 {
 		return fmt.Errorf("%w: %w", ErrSource, err)
 	}
@@ -254,7 +258,7 @@ func (b *Body) markFirst() {
 // file.
 func (b *Body) Read(p []byte) (n int, err error) {
 	if _, err = b.next(); err == nil {
-		n, err = b.chunk.Load(p)
+		n, err = b.chunk.Load(p[:min(int64(len(p)), b.awaitLimit())])
 		b.passed(int64(n))
 	}
 	return n, err
