@@ -76,6 +76,11 @@ func handlerOptions(cfg *config.Config) (gateway.Options, error) {
 	if cfg.FLV {
 		o.FLVExtension = cfg.FLVExtension
 	}
+	o.HealthPath, o.Proxies = g.HealthPath, proxies(g)
+	var err error
+	if o.Rules, err = accessRules(cfg); err != nil {
+		return o, err
+	}
 	if !anti.CheckToken {
 		return o, nil
 	}
@@ -84,7 +89,7 @@ func handlerOptions(cfg *config.Config) (gateway.Options, error) {
 	})
 	o.BypassName, o.BypassValue, o.FailStatus = anti.BypassHeader, anti.BypassValue, anti.FailStatus
 	if anti.FailFile != "" {
-		page, err := readFailFile(anti.FailFile, cfg)
+		page, err := readPage("http.anti_steal.token_check_fail", anti.FailFile, cfg)
 		if err != nil {
 			return o, err
 		}
@@ -102,22 +107,22 @@ func originOptions(o *gateway.Options, cfg *config.Config, u *Upstreams, store o
 	return options
 }
 
-// maxFailFile bounds token_check_fail, which is kept in memory.
+// maxFailFile bounds token_check_fail and referer_file, which are kept in memory.
 const maxFailFile = 8 << 20
 
-func readFailFile(path string, cfg *config.Config) (*gateway.FailFile, error) {
+// readPage reads the file that a key names.
+func readPage(key, path string, cfg *config.Config) (*gateway.FailFile, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, fmt.Errorf("cannot open http.anti_steal.token_check_fail: %w", err)
+		return nil, fmt.Errorf("cannot open %s: %w", key, err)
 	}
 	defer f.Close()
 	body, err := io.ReadAll(io.LimitReader(f, maxFailFile+1))
 	if err != nil {
-		return nil, fmt.Errorf("cannot read http.anti_steal.token_check_fail: %w", err)
+		return nil, fmt.Errorf("cannot read %s: %w", key, err)
 	}
 	if len(body) > maxFailFile {
-		return nil, fmt.Errorf("cannot use http.anti_steal.token_check_fail %q: it has more than %d bytes", path,
-			maxFailFile)
+		return nil, fmt.Errorf("cannot use %s %q: it has more than %d bytes", key, path, maxFailFile)
 	}
 	contentType, ok := cfg.Types[strings.ToLower(strings.TrimPrefix(filepath.Ext(path), "."))]
 	if !ok {

@@ -175,7 +175,8 @@ func (a *App) use(c loaded) (_ *gateway.Handler, err error) {
 	}
 
 	o.Store, o.Origin, o.Index = p.files, p.origin, a.o.Index
-	o.Log, o.Metrics = a.log, a.metrics
+	o.Log, o.Metrics, o.Ready = a.log, a.metrics, a.ready
+	a.keepLimiter(&o, old.cfg, c.cfg)
 	return gateway.NewHandler(o), nil
 }
 

@@ -41,6 +41,7 @@ func (c *Config) Check(now time.Time) []Problem {
 	k.lists()
 	k.sources()
 	k.failFile()
+	k.refererFile()
 	k.account()
 	k.adminToken()
 	k.secrets()

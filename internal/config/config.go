@@ -69,6 +69,7 @@ type Config struct {
 	AntiSteal   AntiSteal
 
 	Gateway       Gateway
+	Access        Access
 	OpenFileCache OpenFileCache
 	Cache         Cache
 	Redis         Redis
@@ -116,6 +117,9 @@ type Gateway struct {
 	Profiles            bool   // pprof
 	TLSCert, TLSKey     string // paths; both or none
 	HTTP2               bool   // on TLS listeners, by ALPN
+	TrustedProxies      Networks
+	ClientAddress       string // a clientaddr.Method
+	HealthPath          string // empty = none
 	URLPrefix           string // "" or "/files", never with a slash at the end
 	Upstream            string // "storage" or "http"
 	UpstreamHTTPPort    int    // 0 = the port that the request came in on

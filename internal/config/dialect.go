@@ -196,8 +196,8 @@ func (d *reader) include(name string, at position) {
 
 // ownSections are the sections of the gateway. Lines without = are errors in them; the module
 // ignores such lines.
-var ownSections = []string{"antisteal", "cache", "gateway", "lock", "open_file_cache", "peer", "redis", addressMap,
-	typesSection}
+var ownSections = []string{"access", "antisteal", "cache", "gateway", "lock", "open_file_cache",
+	"peer", "redis", addressMap, typesSection}
 
 func (d *reader) entry(line string, at position) {
 	key, value, ok := parseLine(line)

@@ -74,6 +74,8 @@ func (c *Config) usesPath(key string) bool {
 	switch key {
 	case "http.anti_steal.token_check_fail":
 		return c.AntiSteal.CheckToken
+	case "access.referer_file":
+		return len(c.Access.Referers) > 0
 	case "storage_ids_filename":
 		return c.UseStorageID
 	case "redis.password_file", "redis.ca_file", "redis.cert_file", "redis.key_file":

@@ -49,6 +49,7 @@ func newTables(c *Config) tables {
 	return tables{
 		"":                slices.Concat(moduleKeys(c), groupKeys(&c.top), httpKeys(c)),
 		"gateway":         gatewayKeys(&c.Gateway),
+		"access":          accessKeys(&c.Access),
 		"open_file_cache": openFileCacheKeys(&c.OpenFileCache),
 		"cache":           cacheKeys(&c.Cache),
 		"redis":           redisKeys(&c.Redis),
@@ -138,7 +139,8 @@ func httpKeys(c *Config) []setting {
 }
 
 func gatewayKeys(g *Gateway) []setting {
-	return slices.Concat(gatewayListenKeys(g), gatewayAnswerKeys(g), gatewayProcessKeys(g), gatewaySourceKeys(g))
+	return slices.Concat(gatewayListenKeys(g), gatewayProxyKeys(g), gatewayAnswerKeys(g), gatewayProcessKeys(g),
+		gatewaySourceKeys(g))
 }
 
 func gatewayListenKeys(g *Gateway) []setting {

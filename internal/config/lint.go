@@ -19,6 +19,7 @@ func (l *loader) lint() {
 	l.lintGroups()
 	l.lintToken()
 	l.lintListeners()
+	l.lintAccess()
 	l.lintServices()
 }
 

@@ -69,6 +69,9 @@ tls_cert = c.pem
 tls_key = k.pem
 http2 = false
 url_prefix = /files/
+trusted_proxies = 10.0.0.5, fd00::/64, Unix:
+client_address = Proxy-Protocol
+health_path = /health
 upstream = HTTP
 upstream_http_port = 8080
 redirect_scheme = https
@@ -139,6 +142,15 @@ jpg = image/x-own
 [antisteal]
 extra_secrets = GoldenSecret-2023, GoldenSecret-2022
 fail_status = 403
+[access]
+allow = 10.0.0.0/8, 192.0.2.7, unix:
+deny = 2001:db8::1/32
+referers = none, *.example.com
+referer_file = no.png
+requests_per_second = 0.5
+requests_burst = 3
+send_rate = 1MB
+send_rate_after = 2MB
 `
 
 func TestNumberOrWord(t *testing.T) {
@@ -204,8 +216,11 @@ func everyKeyConfig(dir string) *Config {
 				netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::1/128"),
 			},
 			AllowLocalNetworks: true,
-			LocalIPs:           []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")},
-			MaxRanges:          3, CacheControl: "public, max-age=60", CORSOrigin: "*", XCache: true, Charset: "gbk",
+			TrustedProxies: Networks{[]netip.Prefix{netip.MustParsePrefix("10.0.0.5/32"),
+				netip.MustParsePrefix("fd00::/64")}, true},
+			ClientAddress: "proxy-protocol", HealthPath: "/health",
+			LocalIPs:  []netip.Addr{netip.MustParseAddr("10.0.0.1"), netip.MustParseAddr("10.0.0.2")},
+			MaxRanges: 3, CacheControl: "public, max-age=60", CORSOrigin: "*", XCache: true, Charset: "gbk",
 			ReadTimeout: 500 * time.Millisecond, IdleTimeout: 2 * time.Second, MinSendRate: 2048, SlotMaxSize: 32 << 20,
 			MaxConnections: 7, MaxConnectionsPerIP: 6, ShutdownTimeout: time.Hour, AccessLog: "-",
 			AccessLogFormat: "json", LogTokens: true, ActiveContent: "inline", User: "fdfs",
@@ -217,6 +232,13 @@ func everyKeyConfig(dir string) *Config {
 			PasswordFile: dir + "/pw",
 			SentinelAuth: true, DB: 3, TLS: true, CAFile: dir + "/ca", CertFile: dir + "/crt", KeyFile: dir + "/key",
 			KeyPrefix: "k"},
+		Access: Access{
+			Allow: Networks{[]netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("192.0.2.7/32")},
+				true},
+			Deny:     Networks{Prefixes: []netip.Prefix{netip.MustParsePrefix("2001:db8::/32")}},
+			Referers: []string{"none", "*.example.com"}, RefererFile: filepath.Join(dir, "no.png"),
+			RequestsPerSecond: 0.5, RequestsBurst: 3, SendRate: 1 << 20, SendRateAfter: 2 << 20,
+		},
 		Lock:       Lock{time.Second, 2 * time.Second},
 		Peer:       Peer{"10.0.0.1:8886", "https://10.0.0.1:8888", "GoldenPeers-2024"},
 		AddressMap: map[string]string{"10.0.0.1": "192.168.0.1", "10.0.0.2": "host.example:23000"},

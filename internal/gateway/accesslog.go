@@ -66,7 +66,7 @@ const cutMark = "..."
 // entryOf returns the entry of a request whose response has ended.
 func entryOf(r *request, bytes int64, err error) entry {
 	h := &r.ctx.Request.Header
-	return entry{at: r.now, remote: ipOf(r.ctx.RemoteAddr()), method: h.Method(), target: h.RequestURI(),
+	return entry{at: r.now, remote: r.clientAddr(), method: h.Method(), target: h.RequestURI(),
 		proto: h.Protocol(), referer: h.Referer(), agent: h.UserAgent(), status: r.ctx.Response.StatusCode(),
 		bytes: bytes, source: r.source, err: err}
 }

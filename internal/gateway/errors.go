@@ -18,6 +18,7 @@ type rejection struct {
 	reason     string
 	retryAfter time.Duration // 0 = no Retry-After
 	cause      error         // for the log, never for the client
+	closes     bool          // the connection
 }
 
 func (r *rejection) Error() string { return r.reason }
@@ -30,6 +31,8 @@ var (
 	errBadSeek     = &rejection{status: 400, reason: "start is at or beyond the end"}
 	errToken       = &rejection{status: 400, reason: "token refused"}
 	errTokenDenied = &rejection{status: 403, reason: "token refused"}
+	errAddress     = &rejection{status: 403, reason: "access denied"}
+	errReferer     = &rejection{status: 403, reason: "referer refused"}
 	errNotFound    = &rejection{status: 404, reason: "file not found"}
 	errPrefix      = &rejection{status: 404, reason: "nothing is served here"}
 	errMethod      = &rejection{status: 405, reason: "method not allowed"}
@@ -38,6 +41,9 @@ var (
 	errInternal    = &rejection{status: 500, reason: "internal error"}
 
 	errTooManyStreams = &rejection{status: 503, reason: "too many requests", retryAfter: 5 * time.Second} // by HTTP/2
+	// A connection of a trusted proxy for a client with too many of them.
+	errTooManyPerIP = &rejection{status: 429, reason: "too many connections from this address",
+		retryAfter: 5 * time.Second, closes: true}
 
 	errSlotLimit = &rejection{status: 503, reason: local.ErrSlotLimit.Error(), retryAfter: time.Second}
 
@@ -109,6 +115,9 @@ func (r *request) reject(err error) {
 		h.Set(fasthttp.HeaderAllow, r.h.allow)
 	case fasthttp.StatusRequestedRangeNotSatisfiable:
 		h.Set(fasthttp.HeaderContentRange, "bytes */"+strconv.FormatInt(r.rep.size(), 10))
+	}
+	if why.closes {
+		h.SetConnectionClose()
 	}
 	if why.retryAfter > 0 {
 		h.Set(fasthttp.HeaderRetryAfter, strconv.Itoa(int(why.retryAfter/time.Second)))

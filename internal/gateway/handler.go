@@ -6,9 +6,9 @@
 //	s := gateway.NewServer(gateway.ServerOptions{ReadTimeout: 10 * time.Second}, h)
 //	err := s.Serve(listener)
 //
-// This file is the path of a request, from top to bottom: parse the target, check the token, find
-// the file, send it. Each step may end the path with an error. Only rejectionOf in errors.go turns
-// errors into statuses.
+// This file is the path of a request, from top to bottom: admit the client, parse the target, check
+// the token, find the file, send it. Each step may end the path with an error. Only rejectionOf in
+// errors.go turns errors into statuses.
 package gateway
 
 import (
@@ -17,6 +17,7 @@ import (
 	"crypto/subtle"
 	"errors"
 	"log/slog"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -24,6 +25,7 @@ import (
 
 	"fastdfs-gateway/antisteal"
 	"fastdfs-gateway/internal/fdfs"
+	"fastdfs-gateway/internal/httpserver/clientaddr"
 	"fastdfs-gateway/internal/httpserver/httprange"
 	"fastdfs-gateway/internal/httpserver/sendfile"
 	"fastdfs-gateway/internal/origin"
@@ -64,6 +66,13 @@ type Options struct {
 	Origin         Origin // finds files of other hosts; nil = 404 for these
 	RedirectScheme string // of redirect targets; empty = that of the request
 	RedirectPort   int    // of redirect targets; 0 = the local port of the request
+
+	Proxies *clientaddr.Proxies // their word about the client is believed; nil = no proxy's is
+	Rules   *Rules              // decide which requests are served; nil = all are
+	// HealthPath has the status 200, or 503 with the error of Ready, before all other rules, and
+	// without log line and metrics. Empty = none.
+	HealthPath string
+	Ready      func() error
 
 	LogTokens bool // show tokens in logged targets
 
@@ -126,6 +135,10 @@ type request struct {
 	h      *Handler
 	ctx    *fasthttp.RequestCtx
 	now    time.Time
+	client netip.Addr // by the word of a trusted proxy; see clientAddr
+	proto  []byte     // the same: the scheme; nil = not said
+	host   []byte     // the same: the Host field; nil = not said
+	quiet  bool       // neither counted nor logged
 	target target
 	id     fdfs.FileID // canonical, once the token is checked
 	name   []byte      // scratch for the text of id
@@ -220,6 +233,9 @@ func (r *request) withRecover() (err error) {
 
 // serve parses, authorizes, finds and responds.
 func (r *request) serve() error {
+	if done, err := r.admit(); done || err != nil {
+		return err
+	}
 	if done, err := r.method(); done || err != nil {
 		return err
 	}
@@ -421,11 +437,14 @@ func (r *request) shortTarget() string {
 // finish counts and logs the response, and returns r to the pool. A zero firstByte means that first
 // and last byte were sent together.
 func (r *request) finish(bytes int64, firstByte time.Time, err error) {
-	r.h.o.Metrics.responded(r, bytes, firstByte)
-	if r.h.o.Access != nil {
-		r.h.o.Access.write(entryOf(r, bytes, err))
+	if !r.quiet {
+		r.h.o.Metrics.responded(r, bytes, firstByte)
+		if r.h.o.Access != nil {
+			r.h.o.Access.write(entryOf(r, bytes, err))
+		}
 	}
 	h := r.h
+	r.client, r.proto, r.host, r.quiet = netip.Addr{}, nil, nil, false
 	r.ctx, r.id, r.file, r.info = nil, fdfs.FileID{}, nil, nil
 	r.stale = false
 	r.remote.Reset()

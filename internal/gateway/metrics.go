@@ -38,6 +38,7 @@ type Metrics struct {
 	sendfileBytes  prometheus.Counter
 	abortedTotal   *prometheus.CounterVec // by reason
 	rejectedTokens *prometheus.CounterVec // by reason
+	rejectedAccess *prometheus.CounterVec // by reason
 
 	byOutcome atomic.Pointer[map[outcome]prometheus.Counter] // of requestsTotal; replaced, never changed
 }
@@ -75,8 +76,8 @@ func NewMetrics() *Metrics {
 		requestSeconds: histogram("request_seconds", "From a request's head to its response's last byte."),
 		ttfbSeconds:    histogram("ttfb_seconds", "From a request's head to its response's first byte."),
 		openConns:      gauge("connections", "Open client connections."),
-		rejectedConns: byReason("connections_refused_total", "Connections rejected by a limit.",
-			overloaded.label, tooManyPerIP.label),
+		rejectedConns: byReason("connections_refused_total", "Connections rejected by a limit, and those of "+
+			"trusted proxies without a PROXY protocol header.", overloaded.label, tooManyPerIP.label, noProxyHeader),
 		replacedConns: byReason("connections_replaced_total", "Idle connections closed to make room for new ones.",
 			overloaded.label, tooManyPerIP.label),
 		openFiles:     gauge("open_files", "Files of this host's disks that are being sent."),
@@ -85,6 +86,8 @@ func NewMetrics() *Metrics {
 			"or the file could not be read to its end.", "client", "slow", "file", "bug"),
 		rejectedTokens: byReason("token_refused_total", "Requests whose anti-steal token was rejected.",
 			"missing", "malformed", "expired", "mismatch"),
+		rejectedAccess: byReason("access_refused_total", "Requests rejected by [access]: by the client's address, "+
+			"its rate, or the referer.", deniedByAddress, deniedByRate, deniedByReferer),
 	}
 	m.byOutcome.Store(&map[outcome]prometheus.Counter{})
 	return m

@@ -205,6 +205,7 @@ func (r *request) send(pieces ...sendfile.Piece) error {
 		return nil
 	}
 	b.Conn, b.Direct = sendfile.Of(r.ctx.Conn())
+	r.limitRate()
 	if r.file == nil {
 		if err := r.openRemote(); err != nil {
 			return err

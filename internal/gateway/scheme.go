@@ -1,13 +1,20 @@
 package gateway
 
 import (
+	"bytes"
 	"crypto/tls"
 	"net"
 )
 
-// scheme returns "https" for a request that came by TLS, and "http" for any other.
+// scheme returns "https" for a request that came by TLS, and "http" for any other. A trusted proxy
+// knows it better.
 func (r *request) scheme() string {
-	if byTLS(r.ctx.Conn()) {
+	switch {
+	case bytes.EqualFold(r.proto, []byte("https")):
+		return "https"
+	case bytes.EqualFold(r.proto, []byte("http")):
+		return "http"
+	case byTLS(r.ctx.Conn()):
 		return "https"
 	}
 	return "http"

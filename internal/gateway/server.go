@@ -304,7 +304,8 @@ func (s *Server) admit(inner net.Conn, o *ListenerOptions) net.Conn {
 		_ = inner.Close()
 		return nil
 	}
-	counted := &conn{Conn: out, s: s, block: blockOf(ipOf(inner.RemoteAddr()))}
+	counted := &conn{Conn: out, s: s}
+	counted.setPeer(ipOf(inner.RemoteAddr()))
 	admitted := net.Conn(nil)
 	if o.TLS != nil {
 		inner := tls.Server(counted, o.TLS)
@@ -321,7 +322,7 @@ func (s *Server) admit(inner net.Conn, o *ListenerOptions) net.Conn {
 		s.handler.Load().o.Metrics.rejectedConns.WithLabelValues(reason.label).Inc()
 		if reason == tooManyPerIP {
 			s.limited.Warn(
-				"an address has too many connections; for a proxy or load balancer set max_connections_per_ip",
+				"an address has too many connections; name a proxy or load balancer in trusted_proxies",
 				"address", counted.block.String())
 		}
 		s.rejecter.reject(inner, reason, o.TLS != nil)
@@ -351,15 +352,20 @@ func (s *Server) addConn(c *conn) (replaced *conn, broken *limit) {
 		s.removeLocked(replaced)
 	}
 	s.all.add(c)
+	s.addPerIP(c)
+	s.open.Store(int64(len(s.all.conns)))
+	m.openConns.Inc()
+	return replaced, nil
+}
+
+// addPerIP counts a connection for its address. s.mu is held.
+func (s *Server) addPerIP(c *conn) {
 	if s.countsPerIP(c.block) {
 		if s.perIP[c.block] == nil {
 			s.perIP[c.block] = newConnSet()
 		}
 		s.perIP[c.block].add(c)
 	}
-	s.open.Store(int64(len(s.all.conns)))
-	m.openConns.Inc()
-	return replaced, nil
 }
 
 // removeConn ends the counting of a connection.
@@ -388,9 +394,10 @@ func (s *Server) removeLocked(c *conn) {
 type conn struct {
 	*sendfile.Conn
 	s       *Server
-	block   netip.Addr  // blockOf its address; invalid for a unix socket
-	guarded *guard.Conn // the wrapper of all
-	http2   atomic.Bool // net/http reads it
+	block   netip.Addr   // blockOf its client's address; invalid for a unix socket and a trusted proxy
+	proxy   *proxyHeader // in front of the first request; nil = there is none
+	guarded *guard.Conn  // the wrapper of all
+	http2   atomic.Bool  // net/http reads it
 	closed  atomic.Bool
 }
 
@@ -407,10 +414,13 @@ func (c *conn) Close() error {
 	return c.Conn.Close()
 }
 
-// ipOf returns the address of a TCP peer, or the invalid address for a unix socket.
+// ipOf returns the address of the client of a connection, or the invalid address for a unix socket.
 func ipOf(a net.Addr) netip.Addr {
-	if tcp, ok := a.(*net.TCPAddr); ok {
-		return tcp.AddrPort().Addr().Unmap()
+	switch a := a.(type) {
+	case *net.TCPAddr:
+		return a.AddrPort().Addr().Unmap()
+	case *proxiedAddr:
+		return a.Addr()
 	}
 	return netip.Addr{}
 }

@@ -23,8 +23,8 @@ func TestHardening(t *testing.T) {
 	text, err := os.ReadFile("../../docs/hardening.md")
 	require.NoError(t, err)
 	blocks := regexp.MustCompile("(?s)```ini\n(.*?)```").FindAllStringSubmatch(string(text), -1)
-	require.Len(t, blocks, 10, "one for each setting")
-	require.Len(t, regexp.MustCompile(`(?m)^## \d+\. `).FindAllString(string(text), -1), 10)
+	require.Len(t, blocks, 12, "one for each setting")
+	require.Len(t, regexp.MustCompile(`(?m)^## \d+\. `).FindAllString(string(text), -1), 12)
 	var lines strings.Builder
 	for _, b := range blocks {
 		fmt.Fprintf(&lines, "[]\n%s", b[1]) // [] is the global section

@@ -1,0 +1,172 @@
+package config
+
+import (
+	"math"
+	"net/netip"
+	"os"
+	"strconv"
+	"strings"
+
+	"fastdfs-gateway/internal/httpserver/access"
+	"fastdfs-gateway/internal/httpserver/clientaddr"
+
+	"golang.org/x/sys/unix"
+)
+
+// Networks is a list of networks of clients or proxies.
+type Networks struct {
+	Prefixes []netip.Prefix
+	Unix     bool // clients of unix sockets, which have no address
+}
+
+// Empty tells whether the list has no member.
+func (n Networks) Empty() bool { return len(n.Prefixes) == 0 && !n.Unix }
+
+// Access is the section [access].
+type Access struct {
+	Allow, Deny       Networks
+	Referers          []string // empty = all
+	RefererFile       string   // path; empty = answer 403
+	RequestsPerSecond float64  // per client address; 0 = off
+	RequestsBurst     int
+	SendRate          int64 // bytes a second; 0 = off
+	SendRateAfter     int64 // bytes
+}
+
+// gatewayProxyKeys are the keys of [gateway] about proxies and load balancers in front.
+func gatewayProxyKeys(g *Gateway) []setting {
+	methods := clientaddr.Methods()
+	return []setting{
+		{"trusted_proxies", "", networks(&g.TrustedProxies),
+			"networks of proxies whose word about the client is believed; unix: = those on unix sockets"},
+		{"client_address", methods[0], choice(&g.ClientAddress, methods...),
+			"how they tell the client's address: " + orList(methods)},
+		{"health_path", "", healthPath(&g.HealthPath),
+			"path on listen that answers 200 or 503 like /readyz; empty = none"},
+	}
+}
+
+const defaultBurst = 20
+
+func accessKeys(a *Access) []setting {
+	return []setting{
+		{"allow", "", networks(&a.Allow),
+			"networks of the clients that are served; empty = all"},
+		{"deny", "", networks(&a.Deny),
+			"networks of clients that get 403, also where allow has them"},
+		{"referers", "", referers(&a.Referers),
+			"sites whose pages may show files: none, blocked, names, *.example.com, example.*; empty = all"},
+		{"referer_file", "", path(&a.RefererFile),
+			"file sent with 200 in place of 403 to other sites"},
+		{"requests_per_second", "0", rate(&a.RequestsPerSecond),
+			"requests a second of one client address, more get 429; 0 = any"},
+		{"requests_burst", strconv.Itoa(defaultBurst), number(&a.RequestsBurst, 1, 1_000_000),
+			"requests of one client address at once"},
+		{"send_rate", "0", size(&a.SendRate),
+			"bytes a second of one response; 0 = any"},
+		{"send_rate_after", "0", size(&a.SendRateAfter),
+			"bytes of a response that are sent before send_rate holds"},
+	}
+}
+
+// unixClients is the word for the clients of unix sockets, as in nginx.
+const unixClients = "unix:"
+
+// networks is a comma list of networks, where an address alone is a network of one, and unix:.
+func networks(p *Networks) field {
+	return field{parse: func(v string, _ position) *parseError {
+		*p = Networks{}
+		for _, part := range splitList(v) {
+			if strings.EqualFold(part, unixClients) {
+				p.Unix = true
+				continue
+			}
+			network, err := netip.ParsePrefix(part)
+			if ip, ipErr := netip.ParseAddr(part); ipErr == nil && ip.Zone() == "" {
+				network, err = ip.Prefix(ip.BitLen())
+			}
+			if err != nil {
+				return invalid("write networks such as 10.0.0.0/8 or 2001:db8::/32 with commas between them",
+					"holds %s, which is no network", shown(part))
+			}
+			p.Prefixes = append(p.Prefixes, network.Masked())
+		}
+		return nil
+	}}
+}
+
+// referers is a comma list of members for access.NewReferers.
+func referers(p *[]string) field {
+	return commaList(p, func(part string) (string, *parseError) {
+		if _, err := access.NewReferers([]string{part}); err != nil {
+			return "", invalid("write none, blocked, host names, *.example.com or example.* with commas between them",
+				"holds %s, which is no host name", shown(part))
+		}
+		return part, nil
+	})
+}
+
+// rate is a number of events per second, which may have decimals.
+func rate(p *float64) field {
+	return parsed(p, "write a number such as 10, or 0.5 for one in two seconds", "is not a rate",
+		func(v string) (float64, bool) {
+			n, err := strconv.ParseFloat(v, 64)
+			return n, err == nil && n >= 0 && n <= 1_000_000 && (n == 0 || n >= 0.0001) && !math.IsNaN(n)
+		})
+}
+
+// healthPath is a plain absolute path, or nothing.
+func healthPath(p *string) field {
+	return checkedText(p, func(v string) *parseError {
+		if v != "" && (v[0] != '/' || strings.ContainsAny(v, "?#%\\ \t") || hasControl(v)) {
+			return invalid("write a path such as /health", "is not a plain path")
+		}
+		return nil
+	})
+}
+
+// lintAccess checks the combinations of the keys above.
+func (l *loader) lintAccess() {
+	const method, proxies = "gateway.client_address", "gateway.trusted_proxies"
+	g, a := &l.c.Gateway, &l.c.Access
+	switch {
+	case g.TrustedProxies.Empty() && g.ClientAddress == string(clientaddr.ByProxyProtocol):
+		l.keyError(method, "set trusted_proxies to the addresses of the proxies",
+			"client_address = proxy-protocol, but trusted_proxies names no proxy that may send the header")
+	case g.TrustedProxies.Empty() && g.ClientAddress != clientaddr.Methods()[0]:
+		l.keyWarning(method, "set trusted_proxies, or remove the line",
+			"client_address has no effect: trusted_proxies is empty")
+	}
+	for _, p := range g.TrustedProxies.Prefixes {
+		if p.Bits() == 0 {
+			l.keyWarning(proxies, "name the networks of the proxies only",
+				"trusted_proxies holds %s: every client can write an address of its choice", shown(p.String()))
+		}
+	}
+	for _, key := range []struct {
+		name, needs string
+		unused      bool
+	}{
+		{"requests_burst", "requests_per_second", a.RequestsPerSecond == 0 && a.RequestsBurst != defaultBurst},
+		{"send_rate_after", "send_rate", a.SendRate == 0 && a.SendRateAfter != 0},
+		{"referer_file", "referers", len(a.Referers) == 0 && a.RefererFile != ""},
+	} {
+		if key.unused {
+			l.keyWarning("access."+key.name, "set "+key.needs+", or remove the line",
+				"%s has no effect without %s", key.name, key.needs)
+		}
+	}
+}
+
+// refererFile looks for referer_file.
+func (k *checker) refererFile() {
+	const key = "access.referer_file"
+	name := k.c.Access.RefererFile
+	if name == "" || len(k.c.Access.Referers) == 0 {
+		return
+	}
+	if info, err := os.Stat(name); err != nil || !info.Mode().IsRegular() || !may(name, unix.R_OK) {
+		k.errorf(k.c.at(key), key, "put a readable file there, correct the name, or remove the line to answer 403",
+			"cannot read the file %q", name)
+	}
+}

@@ -1,0 +1,83 @@
+package gateway
+
+import (
+	"bytes"
+	"net/netip"
+
+	"fastdfs-gateway/internal/httpserver/clientaddr"
+
+	"github.com/valyala/fasthttp"
+)
+
+// This file finds the client of a request behind trusted proxies, by the fields that they add to
+// it. proxyheader.go does so for whole connections. The address is used by the access log and
+// access.go, scheme and host by redirects.
+
+// The fields that a trusted proxy adds, besides fasthttp.HeaderXForwardedFor.
+const (
+	headerRealIP         = "X-Real-Ip" // as fasthttp writes it
+	headerForwardedProto = fasthttp.HeaderXForwardedProto
+	headerForwardedHost  = fasthttp.HeaderXForwardedHost
+)
+
+// findClient sets client, proto and host by the word of a trusted proxy. Fields of other peers mean
+// nothing.
+func (r *request) findClient() error {
+	p := r.h.o.Proxies
+	peer := r.ctx.RemoteAddr()
+	r.client = ipOf(peer)
+	proxied, byHeader := peer.(*proxiedAddr)
+	if byHeader && proxied.tooMany {
+		return errTooManyPerIP
+	}
+	if !byHeader && !p.Trusts(r.client) {
+		return nil
+	}
+	h := &r.ctx.Request.Header
+	switch {
+	case byHeader:
+	case p.Method == clientaddr.ByForwardedFor:
+		r.client = clientaddr.ForwardedFor(p.Trusted, r.client, h.PeekAll(fasthttp.HeaderXForwardedFor))
+	case p.Method == clientaddr.ByRealIP:
+		r.client = clientaddr.RealIP(r.client, h.PeekAll(headerRealIP))
+	case p.Method == clientaddr.ByForwarded:
+		r.client, r.proto, r.host = clientaddr.Forwarded(p.Trusted, r.client, h.PeekAll(fasthttp.HeaderForwarded))
+	}
+	if r.proto == nil {
+		r.proto = clientaddr.LastOf(h.PeekAll(headerForwardedProto))
+	}
+	if r.host == nil {
+		r.host = clientaddr.LastOf(h.PeekAll(headerForwardedHost))
+	}
+	return nil
+}
+
+// clientAddr returns the address of the client; invalid for one of a unix socket.
+func (r *request) clientAddr() netip.Addr {
+	if r.h.o.Proxies == nil {
+		return ipOf(r.ctx.RemoteAddr())
+	}
+	return r.client
+}
+
+// hostField returns the Host field as the client sent it: by the word of a trusted proxy, or that
+// of the request.
+func (r *request) hostField() []byte {
+	if isHostField(r.host) {
+		return r.host
+	}
+	return r.ctx.Host()
+}
+
+// isHostField accepts what may stand in a URL as host and port, so that a redirect cannot be broken
+// by it.
+func isHostField(host []byte) bool {
+	for _, c := range host {
+		switch {
+		case 'a' <= c|0x20 && c|0x20 <= 'z', '0' <= c && c <= '9', bytes.IndexByte([]byte(".-_:[]"), c) >= 0:
+		default:
+			return false
+		}
+	}
+	return len(host) > 0 && len(host) <= 255+len(":65535")
+}

@@ -1,0 +1,306 @@
+package gateway
+
+import (
+	"bufio"
+	"cmp"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"fastdfs-gateway/internal/httpserver/access"
+	"fastdfs-gateway/internal/httpserver/clientaddr"
+	"fastdfs-gateway/internal/testing/eventually"
+	"fastdfs-gateway/tests/storetest"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/require"
+	"github.com/valyala/fasthttp"
+)
+
+// networksOf returns the set of these networks.
+func networksOf(t *testing.T, prefixes ...string) *clientaddr.Networks {
+	t.Helper()
+	var list []netip.Prefix
+	for _, p := range prefixes {
+		list = append(list, netip.MustParsePrefix(p))
+	}
+	return clientaddr.NewNetworks(list, false)
+}
+
+// TestClientOfARequest: the client in the log, by each method, from a proxy and from a stranger
+// with the same fields.
+func TestClientOfARequest(t *testing.T) {
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(10))
+	fields := []string{"X-Forwarded-For: 6.6.6.6, 192.0.2.1", "X-Forwarded-For: 127.0.0.9", "X-Real-IP: 192.0.2.2",
+		`Forwarded: for=6.6.6.6, for="[2001:db8::3]:80";proto=https`}
+	for method, want := range map[clientaddr.Method]string{
+		clientaddr.ByForwardedFor: "192.0.2.1", clientaddr.ByRealIP: "192.0.2.2",
+		clientaddr.ByForwarded: "2001:db8::3",
+	} {
+		for trusted, want := range map[string]string{"127.0.0.0/8": want, "10.0.0.0/8": "127.0.0.1"} {
+			var log lockedBuffer
+			lines, err := NewAccessLog(&log, "combined", false)
+			require.NoError(t, err)
+			r := run(t, Options{Store: openLocal(t, s), Access: lines,
+				Proxies: &clientaddr.Proxies{Trusted: networksOf(t, trusted), Method: method}}, ServerOptions{})
+			require.Contains(t, r.ask("GET", f.URL(), fields...), "200 OK")
+			eventually.True(t, func() bool { return strings.HasPrefix(log.String(), want+" ") }, log.String())
+		}
+	}
+}
+
+// TestProxyHeaders: connections of a trusted proxy begin with a header, in pieces too; the client
+// of the header counts for the log and the limit. Without a header they are closed.
+func TestProxyHeaders(t *testing.T) {
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(10))
+	var log lockedBuffer
+	lines, err := NewAccessLog(&log, "combined", false)
+	require.NoError(t, err)
+	r := run(t, Options{Store: openLocal(t, s), Access: lines, Proxies: &clientaddr.Proxies{
+		Trusted: networksOf(t, "127.0.0.0/8"), Method: clientaddr.ByProxyProtocol}},
+		ServerOptions{MaxConnectionsPerIP: 1})
+	request := "GET " + f.URL() + " HTTP/1.1\r\nHost: h\r\nX-Forwarded-For: 6.6.6.6\r\n\r\n"
+	send := func(pieces ...string) (net.Conn, *http.Response, error) {
+		c := r.dial()
+		for _, p := range pieces {
+			_, err := io.WriteString(c, p)
+			require.NoError(t, err)
+			time.Sleep(time.Millisecond) // so that they arrive in pieces, most of the time
+		}
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		return c, resp, err
+	}
+	const v1 = "PROXY TCP4 192.0.2.1 198.51.100.1 56324 443\r\n"
+	c, resp, err := send(v1[:3], v1[3:20], v1[20:len(v1)-1], "\n"+request[:5], request[5:])
+	require.NoError(t, err)
+	require.Equal(t, 200, resp.StatusCode)
+	require.NoError(t, resp.Body.Close())
+	eventually.True(t, func() bool { return strings.HasPrefix(log.String(), "192.0.2.1 ") })
+	_, resp, err = send("PROXY TCP6 2001:db8::1 ::1 1 1\r\n" + request)
+	require.NoError(t, err)
+	require.Equal(t, 200, resp.StatusCode, "another client")
+	_, resp, err = send("PROXY UNKNOWN\r\n" + request)
+	require.NoError(t, err)
+	require.Equal(t, 200, resp.StatusCode, "the proxy itself")
+	eventually.True(t, func() bool { return strings.Contains(log.String(), "\n127.0.0.1 ") })
+	for _, none := range []string{request, "PROXY TCP4 x\r\n" + request, "\x16\x03\x01"} {
+		_, resp, err = send(none)
+		require.Error(t, err, "%v", resp)
+	}
+	m := r.handler.o.Metrics
+	require.EqualValues(t, 3, testutil.ToFloat64(m.rejectedConns.WithLabelValues(noProxyHeader)))
+	require.NoError(t, c.Close())
+	require.NotContains(t, log.String(), "6.6.6.6")
+}
+
+// TestProxyHeaderLimit: a second busy connection of one client is answered with 429.
+func TestProxyHeaderLimit(t *testing.T) {
+	s := storetest.New(t)
+	f := s.Normal("mp4", s.Bytes(32<<20))
+	r := run(t, Options{Store: openLocal(t, s), Proxies: &clientaddr.Proxies{
+		Trusted: networksOf(t, "127.0.0.0/8"), Method: clientaddr.ByProxyProtocol}},
+		ServerOptions{MaxConnectionsPerIP: 1})
+	ask := func(client string) int {
+		c := r.dial()
+		_, err := io.WriteString(c, "PROXY TCP4 "+client+" 198.51.100.1 1 1\r\nGET "+f.URL()+
+			" HTTP/1.1\r\nHost: h\r\n\r\n")
+		require.NoError(t, err)
+		resp, err := http.ReadResponse(bufio.NewReader(c), nil)
+		require.NoError(t, err)
+		if resp.StatusCode != 200 {
+			require.True(t, resp.Close)
+			require.NotEmpty(t, resp.Header.Get("Retry-After"))
+		}
+		return resp.StatusCode
+	}
+	require.Equal(t, 200, ask("192.0.2.1"))
+	require.Equal(t, 200, ask("192.0.2.2"))
+	require.Equal(t, 429, ask("192.0.2.1"))
+	rejected := r.handler.o.Metrics.rejectedConns.WithLabelValues(tooManyPerIP.label)
+	require.EqualValues(t, 1, testutil.ToFloat64(rejected))
+}
+
+// TestConnectionsOfProxies: those of a trusted proxy are of many clients and have no limit per
+// address, those of others do.
+func TestConnectionsOfProxies(t *testing.T) {
+	s := storetest.New(t)
+	f := s.Normal("mp4", s.Bytes(32<<20))
+	for trusted, want := range map[string]string{"127.0.0.0/8": "200", "10.0.0.0/8": "429"} {
+		r := run(t, Options{Store: openLocal(t, s), Proxies: &clientaddr.Proxies{
+			Trusted: networksOf(t, trusted), Method: clientaddr.ByForwardedFor}}, ServerOptions{MaxConnectionsPerIP: 1})
+		begin := func() string {
+			c := r.dial()
+			_, err := io.WriteString(c, "GET "+f.URL()+" HTTP/1.1\r\nHost: h\r\n\r\n")
+			require.NoError(t, err)
+			head := make([]byte, len("HTTP/1.1 200"))
+			_, err = io.ReadFull(c, head)
+			require.NoError(t, err)
+			return string(head[len("HTTP/1.1 "):])
+		}
+		require.Equal(t, "200", begin())
+		require.Equal(t, want, begin(), trusted)
+	}
+}
+
+// TestSchemeAndHost: a trusted proxy decides both, with values that may stand in a URL.
+func TestSchemeAndHost(t *testing.T) {
+	for fields, want := range map[string]string{
+		"":                                              "http://gw.test",
+		"X-Forwarded-Proto: https":                      "https://gw.test",
+		"X-Forwarded-Proto: HTTPS":                      "https://gw.test",
+		"X-Forwarded-Proto: https, http":                "http://gw.test",
+		"X-Forwarded-Proto: gopher":                     "http://gw.test",
+		"X-Forwarded-Host: a.example:8443":              "http://a.example:8443",
+		"X-Forwarded-Host: evil.test, a.example":        "http://a.example",
+		"X-Forwarded-Host: [2001:db8::1]":               "http://[2001:db8::1]",
+		"X-Forwarded-Host: a.example/path":              "http://gw.test",
+		"X-Forwarded-Host: user@a.example":              "http://gw.test",
+		"Forwarded: for=1.1.1.1;proto=https":            "http://gw.test", // not the method in use
+		"X-Forwarded-Host: a.test\x01":                  "http://gw.test",
+		"X-Forwarded-Host: " + strings.Repeat("a", 300): "http://gw.test",
+	} {
+		for trusted, expected := range map[string]string{"0.0.0.0/32": want, "10.0.0.0/8": "http://gw.test"} {
+			r := newRequest(NewHandler(Options{Proxies: &clientaddr.Proxies{Method: clientaddr.ByForwardedFor,
+				Trusted: networksOf(t, trusted)}}))
+			r.ctx = newContext("gw.test", fields)
+			require.NoError(t, r.findClient())
+			require.Equal(t, expected, r.scheme()+"://"+string(r.hostField()), "%s, %s is trusted", fields, trusted)
+		}
+	}
+}
+
+// TestHealthPath: before every rule, without a line in the log and without a count.
+func TestHealthPath(t *testing.T) {
+	s := storetest.New(t)
+	var log lockedBuffer
+	lines, err := NewAccessLog(&log, "combined", false)
+	require.NoError(t, err)
+	var broken error
+	r := run(t, Options{Store: openLocal(t, s), Access: lines, HealthPath: "/health",
+		Ready: func() error { return broken }, Rules: &Rules{Deny: networksOf(t, "127.0.0.0/8")}}, ServerOptions{})
+	require.Contains(t, r.ask("GET", "/health"), "HTTP/1.1 200 OK")
+	require.Contains(t, r.ask("GET", "/health?x=1"), "ready\n")
+	require.NotContains(t, r.ask("HEAD", "/health"), "ready")
+	broken = io.ErrUnexpectedEOF
+	answer := r.ask("GET", "/health")
+	require.Contains(t, answer, "HTTP/1.1 503 ")
+	require.NotContains(t, answer, broken.Error())
+	require.Empty(t, log.String())
+	require.Zero(t, testutil.CollectAndCount(r.handler.o.Metrics.requestsTotal))
+	require.Contains(t, r.ask("GET", "/health/x"), "HTTP/1.1 403 ")
+	require.Contains(t, r.ask("POST", "/health"), "HTTP/1.1 403 ")
+}
+
+// TestRules: each rule and their order.
+func TestRules(t *testing.T) {
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(10))
+	referers, err := access.NewReferers([]string{"none", "good.test"})
+	require.NoError(t, err)
+	const evil = "Referer: http://evil.test/"
+	network := func(prefix string) *clientaddr.Networks { return networksOf(t, prefix) }
+	only, page := Rules{Referers: referers}, Rules{Referers: referers, RefererFile: &FailFile{Body: []byte("x")}}
+	for name, tt := range map[string]struct {
+		rules         Rules
+		method, field string
+		want, reason  string
+	}{
+		"allowed":           {rules: Rules{Allow: network("192.0.2.0/24")}, want: "200"},
+		"not allowed":       {rules: Rules{Allow: network("192.0.3.0/24")}, want: "403", reason: deniedByAddress},
+		"denied":            {rules: Rules{Deny: network("192.0.2.1/32")}, want: "403", reason: deniedByAddress},
+		"not denied":        {rules: Rules{Deny: network("192.0.2.2/32")}, want: "200"},
+		"proxy, not client": {rules: Rules{Deny: network("127.0.0.0/8")}, want: "200"},
+		"deny wins": {rules: Rules{Allow: network("192.0.2.0/24"), Deny: network("192.0.2.1/32")}, want: "403",
+			reason: deniedByAddress},
+		"denied OPTIONS": {rules: Rules{Deny: network("192.0.2.1/32")}, method: "OPTIONS", want: "403",
+			reason: deniedByAddress},
+		"good referer":      {rules: only, field: "Referer: https://GOOD.test:80/a", want: "200"},
+		"no referer":        {rules: only, want: "200"},
+		"empty referer":     {rules: only, field: "Referer: ", want: "403", reason: deniedByReferer},
+		"bad referer":       {rules: only, field: evil, want: "403", reason: deniedByReferer},
+		"bad referer, HEAD": {rules: only, field: evil, method: "HEAD", want: "403", reason: deniedByReferer},
+		"bad referer, POST": {rules: only, field: evil, method: "POST", want: "405"},
+		"file":              {rules: page, field: evil, want: "200", reason: deniedByReferer},
+		"address first": {rules: Rules{Referers: referers, Deny: network("192.0.2.1/32")}, field: evil, want: "403",
+			reason: deniedByAddress},
+	} {
+		r := run(t, Options{Store: openLocal(t, s), Rules: &tt.rules, Proxies: &clientaddr.Proxies{
+			Trusted: network("127.0.0.0/8"), Method: clientaddr.ByRealIP}}, ServerOptions{})
+		fields := []string{"X-Real-IP: 192.0.2.1"}
+		if tt.field != "" {
+			fields = append(fields, tt.field)
+		}
+		answer := r.ask(cmp.Or(tt.method, "GET"), f.URL(), fields...)
+		require.True(t, strings.HasPrefix(answer, "HTTP/1.1 "+tt.want), "%s: %.100q", name, answer)
+		for _, reason := range []string{deniedByAddress, deniedByRate, deniedByReferer} {
+			counted := testutil.ToFloat64(r.handler.o.Metrics.rejectedAccess.WithLabelValues(reason))
+			require.Equal(t, reason == tt.reason, counted == 1, "%s: %s", name, reason)
+		}
+	}
+}
+
+// TestRequestRate: HEAD and 304 count, an IPv6 /64 is one client, and Retry-After is what the next
+// request needs.
+func TestRequestRate(t *testing.T) {
+	s := storetest.New(t)
+	f := s.Normal("jpg", s.Bytes(10))
+	r := run(t, Options{Store: openLocal(t, s), Rules: &Rules{Requests: access.NewLimiter(0.01, 3)},
+		Proxies: &clientaddr.Proxies{Trusted: networksOf(t, "127.0.0.0/8"), Method: clientaddr.ByForwardedFor}},
+		ServerOptions{})
+	const one, two = "X-Forwarded-For: 2001:db8::1", "X-Forwarded-For: 2001:db8::2"
+	require.Contains(t, r.ask("HEAD", f.URL(), one), " 200 ")
+	require.Contains(t, r.ask("GET", f.URL(), two, "If-Modified-Since: Fri, 01 Jan 2100 00:00:00 GMT"), " 304 ")
+	require.Contains(t, r.ask("GET", "/nothing", one), " 400 ")
+	answer := r.ask("GET", f.URL(), two)
+	require.Contains(t, answer, " 429 Too Many Requests\r\n")
+	require.Regexp(t, `\r\nRetry-After: (9\d|100)\r\n`, answer)
+	require.Contains(t, r.ask("GET", f.URL(), "X-Forwarded-For: 2001:db8:0:1::1"), " 200 ", "another /64")
+	require.EqualValues(t, 1, testutil.ToFloat64(r.handler.o.Metrics.rejectedAccess.WithLabelValues(deniedByRate)))
+}
+
+// TestRulesAllocateNothing: the client behind a proxy, its rate and its referer cost no memory.
+func TestRulesAllocateNothing(t *testing.T) {
+	if raceDetector {
+		t.Skip("the race detector allocates")
+	}
+	s := storetest.New(t)
+	referers, err := access.NewReferers([]string{"none", "*.good.test"})
+	require.NoError(t, err)
+	o := hotOptions(t, s, "secret")
+	o.Proxies = &clientaddr.Proxies{Trusted: networksOf(t, "127.0.0.0/8"), Method: clientaddr.ByForwardedFor}
+	o.Rules = &Rules{Allow: networksOf(t, "192.0.2.0/24"), Deny: networksOf(t, "10.0.0.0/8"), Referers: referers,
+		Requests: access.NewLimiter(1e6, 1e6)}
+	r := run(t, o, ServerOptions{})
+	for name, url := range hotFiles(s, "secret") {
+		c := r.dial()
+		request := []byte("GET " + url + " HTTP/1.1\r\nHost: gw.test\r\nX-Forwarded-For: 6.6.6.6, 192.0.2.1\r\n" +
+			"X-Forwarded-Proto: https\r\nReferer: https://www.good.test/page\r\n\r\n")
+		answer := make([]byte, r.answerLength(request))
+		allocs := testing.AllocsPerRun(300, func() {
+			_, err := c.Write(request)
+			_, readErr := io.ReadFull(c, answer)
+			if err != nil || readErr != nil {
+				t.Fatal(err, readErr)
+			}
+		})
+		require.LessOrEqual(t, allocs, 1.0, name)
+		require.Equal(t, "HTTP/1.1 200", string(answer[:12]))
+	}
+}
+
+// newContext returns a request without a connection, with a Host field and one more.
+func newContext(host, field string) *fasthttp.RequestCtx {
+	ctx := &fasthttp.RequestCtx{}
+	ctx.Request.SetRequestURI("/")
+	ctx.Request.Header.SetHost(host)
+	if name, value, ok := strings.Cut(field, ": "); ok {
+		ctx.Request.Header.Set(name, value)
+	}
+	return ctx
+}

@@ -1,0 +1,148 @@
+package gateway
+
+import (
+	"errors"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+	"syscall"
+
+	"fastdfs-gateway/internal/httpserver/clientaddr"
+	"fastdfs-gateway/internal/httpserver/proxyproto"
+)
+
+// noProxyHeader is the label of connections that are closed for lack of a header.
+const noProxyHeader = "proxy_header"
+
+// proxyHeader is the header of the PROXY protocol that a connection of a trusted proxy begins with.
+// The first Read reads it, below TLS, within the time for the first request. A connection that
+// waits for it counts for MaxConnections and is evicted like any idle one; it blocks no other.
+//
+// It is also the socket of the connection for the guard, which reads that without the connection.
+type proxyHeader struct {
+	syscall.RawConn
+	c      *conn
+	once   sync.Once
+	err    error // set by once
+	client atomic.Pointer[proxiedAddr]
+}
+
+// proxiedAddr is the address of a client that a header has named; invalid for a client without one.
+type proxiedAddr struct {
+	netip.AddrPort
+	tooMany bool // MaxConnectionsPerIP was reached: requests are rejected
+}
+
+var _ net.Addr = (*proxiedAddr)(nil)
+
+// Network implements net.Addr.
+func (*proxiedAddr) Network() string { return "tcp" }
+
+// setPeer prepares a new connection by the address of its socket. A trusted proxy has connections
+// of many clients, so they do not count for its address.
+func (c *conn) setPeer(peer netip.Addr) {
+	p := c.s.handler.Load().o.Proxies
+	if !p.Trusts(peer) {
+		c.block = blockOf(peer)
+		return
+	}
+	if p.Method != clientaddr.ByProxyProtocol {
+		return
+	}
+	if raw, err := c.Conn.SyscallConn(); err == nil { // it never fails
+		c.proxy = &proxyHeader{RawConn: raw, c: c}
+	}
+}
+
+// Read implements net.Conn. The header comes before TLS.
+func (c *conn) Read(p []byte) (int, error) {
+	if c.proxy != nil {
+		if err := c.proxy.await(); err != nil {
+			return 0, err
+		}
+	}
+	return c.Conn.Read(p)
+}
+
+// SyscallConn returns the socket, whose Read begins behind the header.
+func (c *conn) SyscallConn() (syscall.RawConn, error) {
+	if c.proxy != nil {
+		return c.proxy, nil
+	}
+	return c.Conn.SyscallConn()
+}
+
+// RemoteAddr returns the address of the client: that of the header, or of the socket.
+func (c *conn) RemoteAddr() net.Addr {
+	if c.proxy != nil {
+		if client := c.proxy.client.Load(); client != nil {
+			return client
+		}
+	}
+	return c.Conn.RemoteAddr()
+}
+
+// Read implements syscall.RawConn.
+func (h *proxyHeader) Read(f func(fd uintptr) bool) error {
+	if err := h.await(); err != nil {
+		return err
+	}
+	return h.RawConn.Read(f)
+}
+
+// await reads the header, once.
+func (h *proxyHeader) await() error {
+	h.once.Do(func() {
+		header, err := proxyproto.Read(h.c.Conn)
+		if err == nil && header.Proxied {
+			err = h.setClient(header.Source)
+		}
+		if errors.Is(err, proxyproto.ErrHeader) {
+			s := h.c.s
+			s.handler.Load().o.Metrics.rejectedConns.WithLabelValues(noProxyHeader).Inc()
+			s.limited.Warn("a trusted proxy sends no valid PROXY protocol header, its connection is closed",
+				"address", h.c.Conn.RemoteAddr().String(), "err", err)
+		}
+		h.err = err
+	})
+	return h.err
+}
+
+// setClient counts the connection for the address of its client.
+func (h *proxyHeader) setClient(client netip.AddrPort) error {
+	s, a := h.c.s, &proxiedAddr{AddrPort: client}
+	replaced, reason, err := s.countClient(h.c, blockOf(client.Addr()))
+	if err != nil {
+		return err
+	}
+	if reason != nil {
+		s.handler.Load().o.Metrics.rejectedConns.WithLabelValues(reason.label).Inc()
+		a.tooMany = true
+	}
+	h.client.Store(a)
+	if replaced != nil {
+		_ = replaced.Close() // an error means that the client has closed it
+	}
+	return nil
+}
+
+// countClient counts an open connection for an address too, or returns the limit that it exceeds.
+// replaced is the evicted connection, which the caller closes.
+func (s *Server) countClient(c *conn, block netip.Addr) (replaced *conn, broken *limit, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, open := s.all.conns[c]; !open { // evicted meanwhile
+		return nil, nil, net.ErrClosed
+	}
+	if own := s.perIP[block]; own != nil && len(own.conns) >= s.perIPLimit() {
+		if replaced = own.evictIdle(); replaced == nil {
+			return nil, tooManyPerIP, nil
+		}
+		s.handler.Load().o.Metrics.replacedConns.WithLabelValues(tooManyPerIP.label).Inc()
+		s.removeLocked(replaced)
+	}
+	c.block = block
+	s.addPerIP(c)
+	return replaced, nil, nil
+}
